@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* base.c: what every file of the generator stands on: one arena, growing lists and text, one
+ * hash, names of dtypes, and the end of the program when we find a bug of our own. Memory is
+ * never freed: a run of the generator is short, and nothing can dangle. */
+#include "gen.h"
+
+#include <stdlib.h>
+#include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+/* A chunk is asked of the system at a time; larger requests get a chunk of their own. */
+enum { CHUNK_BYTES = 256 * 1024, ARENA_ALIGN = 16 };
+
+typedef struct Chunk {
+    struct Chunk *next;
+    size_t used, bytes;
+    _Alignas(ARENA_ALIGN) unsigned char data[];
+} Chunk;
+
+struct Arena {
+    Chunk *chunks; /* the first is the one being filled */
+};
+
+static Chunk *chunk_new(size_t bytes)
+{
+    Chunk *c = calloc(1, sizeof *c + bytes);
+
+    if (!c) {
+        fprintf(stderr, "fsdpgen: error: out of memory (asked for %zu more bytes)\n", bytes);
+        exit(EXIT_BUG);
+    }
+    c->bytes = bytes;
+    return c;
+}
+
+void *gen_alloc(Gen *g, size_t bytes)
+{
+    struct Arena *a = g->arena;
+    Chunk *c;
+    void *p;
+
+    if (!a) {
+        a = g->arena = calloc(1, sizeof *a);
+        gen_require(a, "out of memory");
+    }
+    gen_require(bytes <= SIZE_MAX / 2, "an allocation of %zu bytes", bytes);
+    bytes = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+    if (bytes > CHUNK_BYTES / 4) { /* its own chunk, behind the one being filled */
+        c = chunk_new(bytes);
+        if (a->chunks) {
+            c->next = a->chunks->next;
+            a->chunks->next = c;
+        } else {
+            a->chunks = c;
+        }
+        c->used = bytes;
+        return c->data;
+    }
+    if (!a->chunks || a->chunks->bytes - a->chunks->used < bytes) {
+        c = chunk_new(CHUNK_BYTES);
+        c->next = a->chunks;
+        a->chunks = c;
+    }
+    p = a->chunks->data + a->chunks->used;
+    a->chunks->used += bytes;
+    return p;
+}
+
+static char *vprintf_alloc(Gen *g, const char *fmt, va_list ap)
+{
+    va_list again;
+    char *s;
+    int n;
+
+    va_copy(again, ap);
+    n = vsnprintf(NULL, 0, fmt, again);
+    va_end(again);
+    gen_require(n >= 0, "bad format \"%s\"", fmt);
+    s = gen_alloc(g, (size_t)n + 1);
+    vsnprintf(s, (size_t)n + 1, fmt, ap);
+    return s;
+}
+
+char *gen_printf(Gen *g, const char *fmt, ...)
+{
+    va_list ap;
+    char *s;
+
+    va_start(ap, fmt);
+    s = vprintf_alloc(g, fmt, ap);
+    va_end(ap);
+    return s;
+}
+
+char *gen_vprintf(Gen *g, const char *fmt, va_list ap)
+{
+    return vprintf_alloc(g, fmt, ap);
+}
+
+char *gen_strndup(Gen *g, const char *s, size_t n)
+{
+    char *copy = gen_alloc(g, n + 1);
+
+    if (n)
+        memcpy(copy, s, n);
+    return copy;
+}
+
+char *gen_strdup(Gen *g, const char *s)
+{
+    return gen_strndup(g, s, strlen(s));
+}
+
+void *gen_push_(Gen *g, void **items, int *count, int *cap, size_t item_bytes)
+{
+    if (*count == *cap) {
+        int bigger = *cap ? *cap * 2 : 8;
+        void *p;
+
+        gen_require(*cap < INT32_MAX / 2, "a list of more than 2^30 items");
+        p = gen_alloc(g, (size_t)bigger * item_bytes);
+        if (*count)
+            memcpy(p, *items, (size_t)*count * item_bytes);
+        *items = p;
+        *cap = bigger;
+    }
+    return (char *)*items + (size_t)(*count)++ * item_bytes;
+}
+
+_Noreturn void gen_die_(const char *file, int line, const char *fmt, ...)
+{
+    const char *base = strrchr(file, '/');
+    va_list ap;
+
+    fflush(stdout);
+    fprintf(stderr, "fsdpgen: bug: %s:%d: ", base ? base + 1 : file, line);
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fprintf(stderr, "\n  help: this is a mistake in fsdpgen %s, not in your description; "
+                    "please report it with the description\n",
+            FSDPGEN_VERSION);
+    exit(EXIT_BUG);
+}
+
+/* ---- text --------------------------------------------------------------------------------- */
+
+static void text_reserve(Text *t, size_t more)
+{
+    size_t need = t->len + more + 1;
+    size_t cap = t->cap ? t->cap : 256;
+    char *s;
+
+    gen_require(t->g, "a Text without its Gen");
+    if (need <= t->cap)
+        return;
+    while (cap < need)
+        cap *= 2;
+    s = gen_alloc(t->g, cap);
+    if (t->len)
+        memcpy(s, t->s, t->len);
+    t->s = s;
+    t->cap = cap;
+}
+
+void text_add(Text *t, const char *s, size_t n)
+{
+    text_reserve(t, n);
+    if (n)
+        memcpy(t->s + t->len, s, n);
+    t->len += n;
+    t->s[t->len] = '\0';
+}
+
+void text_printf(Text *t, const char *fmt, ...)
+{
+    va_list ap, again;
+    int n;
+
+    va_start(ap, fmt);
+    va_copy(again, ap);
+    n = vsnprintf(NULL, 0, fmt, again);
+    va_end(again);
+    gen_require(n >= 0, "bad format \"%s\"", fmt);
+    text_reserve(t, (size_t)n);
+    vsnprintf(t->s + t->len, (size_t)n + 1, fmt, ap);
+    va_end(ap);
+    t->len += (size_t)n;
+}
+
+uint64_t hash_bytes(const void *p, size_t n)
+{
+    return XXH3_64bits(p, n);
+}
+
+/* ---- dtypes -------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    int bytes;
+} dtypes[] = {
+    [DT_NONE] = { "none", 0 }, [DT_F64] = { "f64", 8 }, [DT_F32] = { "f32", 4 },
+    [DT_BF16] = { "bf16", 2 }, [DT_F16] = { "f16", 2 }, [DT_I32] = { "i32", 4 },
+    [DT_U16] = { "u16", 2 },   [DT_U8] = { "u8", 1 },
+};
+
+int dtype_bytes(Dtype d)
+{
+    return dtypes[d].bytes;
+}
+
+const char *dtype_name(Dtype d)
+{
+    return dtypes[d].name;
+}
+
+Dtype dtype_parse(const char *s)
+{
+    for (int d = DT_NONE + 1; d < (int)(sizeof dtypes / sizeof *dtypes); d++)
+        if (!strcmp(s, dtypes[d].name))
+            return (Dtype)d;
+    return DT_NONE;
+}

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check: Model (raw) → Model (resolved). Every field is validated by its own rule
+ * (check_value.c), then against the others: dims divide, the mesh fits, dtypes go together.
+ * All mistakes are told at once. Needs: load. Fills: g->model, from the description alone, so
+ * that nothing inside the numerics hash can depend on a budget. */
+#include "check.h"
+
+#include <lauxlib.h>
+#include <string.h>
+
+enum { CPU_MAX_RANKS = 64 }; /* what one machine's shared memory runtime starts */
+
+/* ---- places ------------------------------------------------------------------------------------------ */
+
+static const Place *find_place(Gen *g, const char *path)
+{
+    const Place *found = NULL;
+
+    for (int i = 0; i < g->loader->places.count; i++)
+        if (!strcmp(g->loader->places.items[i].path, path))
+            found = &g->loader->places.items[i];
+    return found;
+}
+
+Pos model_pos(Gen *g, const char *path)
+{
+    const Place *p = g->loader ? find_place(g, path) : NULL;
+
+    return p ? p->pos : (Pos){ .file = g->model.file };
+}
+
+Pos place_of(Gen *g, const char *path)
+{
+    char *p = gen_strdup(g, path);
+
+    while (*p) {
+        const Place *found = find_place(g, p);
+        char *dot = strrchr(p, '.');
+
+        if (found)
+            return found->pos;
+        *(dot ? dot : p) = '\0';
+    }
+    return g->loader->trainer_pos;
+}
+
+/* ---- resolved values, by path: absent when they were wrong ---------------------------------------------- */
+
+/* Pushes the value at a path of the resolved table. */
+static int push_path(Check *c, const char *path)
+{
+    lua_rawgeti(c->L, LUA_REGISTRYINDEX, c->ld->resolved_ref);
+    while (*path && lua_istable(c->L, -1)) {
+        size_t n = strcspn(path, ".");
+
+        lua_pushlstring(c->L, path, n);
+        lua_rawget(c->L, -2);
+        lua_remove(c->L, -2);
+        path += n + (path[n] == '.');
+    }
+    if (*path) { /* a part of it is no table */
+        lua_pop(c->L, 1);
+        lua_pushnil(c->L);
+    }
+    return lua_type(c->L, -1);
+}
+
+static bool get_int(Check *c, const char *path, int64_t *out)
+{
+    bool has = push_path(c, path) == LUA_TNUMBER;
+
+    *out = has ? (int64_t)lua_tointeger(c->L, -1) : 0;
+    lua_pop(c->L, 1);
+    return has;
+}
+
+static double get_num(Check *c, const char *path)
+{
+    double v;
+
+    push_path(c, path);
+    v = lua_tonumber(c->L, -1);
+    lua_pop(c->L, 1);
+    return v;
+}
+
+static bool get_bool(Check *c, const char *path)
+{
+    bool v;
+
+    push_path(c, path);
+    v = lua_toboolean(c->L, -1);
+    lua_pop(c->L, 1);
+    return v;
+}
+
+static const char *get_str(Check *c, const char *path) /* "" if absent */
+{
+    const char *s = "";
+
+    if (push_path(c, path) == LUA_TSTRING)
+        s = gen_strdup(c->g, lua_tostring(c->L, -1));
+    lua_pop(c->L, 1);
+    return s;
+}
+
+static const char *get_kind(Check *c, const char *path)
+{
+    Tag *tag;
+
+    push_path(c, path);
+    tag = record_tag(c->g, -1);
+    lua_pop(c->L, 1);
+    return tag ? tag->name : "";
+}
+
+#define COMPLAIN(c, path, help, ...) check_error(c, place_of((c)->g, path), help, __VA_ARGS__)
+
+/* ---- what fields mean to each other ---------------------------------------------------------------------- */
+
+static void check_batches(Check *c)
+{
+    Gen *g = c->g;
+    int64_t global, micro, leaves, seq, m, p = 1;
+
+    if (!get_int(c, "micro_batch", &micro))
+        return;
+    if (get_int(c, "seq", &seq) && micro * seq > INT32_MAX)
+        COMPLAIN(c, "micro_batch", gen_printf(g, "use at most %lld",
+                                              (long long)(INT32_MAX / seq)),
+                 "micro_batch: %lld sequences of seq (%lld) are more than 2^31 tokens",
+                 (long long)micro, (long long)seq);
+    if (!get_int(c, "global_batch", &global))
+        return;
+    if (global % micro != 0) {
+        int64_t below = global / micro * micro;
+
+        COMPLAIN(c, "global_batch",
+                 below ? gen_printf(g, "use %lld or %lld", (long long)below,
+                                    (long long)(below + micro))
+                       : gen_printf(g, "use %lld", (long long)micro),
+                 "global_batch: %lld is not a multiple of micro_batch (%lld)", (long long)global,
+                 (long long)micro);
+        return;
+    }
+    m = global / micro;
+    if (!get_int(c, "leaves", &leaves) || m % leaves == 0)
+        return;
+    while (m % (p * 2) == 0 && p * 2 < leaves)
+        p *= 2;
+    COMPLAIN(c, "leaves", gen_printf(g, "use %lld", (long long)p),
+             "leaves: %lld does not divide the %lld micro-batches of a step (global_batch %lld / "
+             "micro_batch %lld)", (long long)leaves, (long long)m, (long long)global,
+             (long long)micro);
+}
+
+/* The data ranks must divide leaves: says which would, or what to raise. */
+static void check_ranks(Check *c, int64_t world)
+{
+    Gen *g = c->g;
+    int64_t leaves, m, global, micro, most = 1;
+    const char *help;
+
+    if (!get_int(c, "leaves", &leaves) || !get_int(c, "global_batch", &global) ||
+        !get_int(c, "micro_batch", &micro) || leaves % world == 0)
+        return;
+    m = global / micro;
+    while (most * 2 <= leaves && most * 2 < world)
+        most *= 2;
+    if ((world & (world - 1)) != 0)
+        help = gen_printf(g, "use %lld ranks: leaves is a power of two", (long long)most);
+    else if (m % world == 0)
+        help = gen_printf(g, "write leaves = %lld", (long long)world);
+    else
+        help = gen_printf(g, "use at most %lld ranks, or a global_batch that is a multiple of "
+                             "%lld", (long long)leaves, (long long)(world * micro));
+    COMPLAIN(c, "mesh", help, "mesh: %lld ranks do not divide leaves (%lld)", (long long)world,
+             (long long)leaves);
+}
+
+static void check_mesh(Check *c)
+{
+    Gen *g = c->g;
+    int64_t replicate, shard, world;
+    const char *strategy = get_str(c, "strategy");
+
+    if (!get_int(c, "mesh.replicate", &replicate) || !get_int(c, "mesh.shard", &shard))
+        return;
+    world = replicate * shard;
+    if (replicate > 1 && shard > 1) {
+        COMPLAIN(c, "mesh.replicate",
+                 gen_printf(g, "write mesh = { shard = %lld }", (long long)world),
+                 "mesh: replicate %lld with shard %lld (hybrid_shard) is not available yet",
+                 (long long)replicate, (long long)shard);
+        return;
+    }
+    if (world > MAX_RANKS) {
+        COMPLAIN(c, "mesh", gen_printf(g, "use at most %d ranks", MAX_RANKS),
+                 "mesh: %lld ranks (replicate %lld x shard %lld) are more than %d",
+                 (long long)world, (long long)replicate, (long long)shard, MAX_RANKS);
+        return;
+    }
+    if (!strcmp(strategy, "full_shard") && replicate > 1)
+        COMPLAIN(c, "strategy", gen_printf(g, "write mesh = { shard = %lld }, or strategy = "
+                                              "\"no_shard\"", (long long)replicate),
+                 "strategy: \"full_shard\" shards over mesh.shard, which is 1 beside replicate %lld",
+                 (long long)replicate);
+    if (world > CPU_MAX_RANKS && !strcmp(get_kind(c, "target"), "cpu"))
+        diag_add(g, DIAG_WARNING, place_of(g, "mesh"),
+                 gen_printf(g, "to run it on one machine: --set mesh.shard=%d", CPU_MAX_RANKS),
+                 "mesh: the cpu target starts at most %d ranks, on one machine; this trainer of "
+                 "%lld can be read and compiled, not run", CPU_MAX_RANKS, (long long)world);
+    check_ranks(c, world);
+}
+
+static void check_dtypes(Check *c)
+{
+    static const char *const others[] = { "reduce", "master", "moments" };
+    const char *param = get_str(c, "dtypes.param");
+
+    if (!*param)
+        return;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        const char *path = gen_printf(c->g, "dtypes.%s", others[i]);
+        const char *dtype = get_str(c, path);
+        bool f64 = !strcmp(dtype, "f64");
+
+        if (*dtype && f64 != !strcmp(param, "f64"))
+            COMPLAIN(c, path, gen_printf(c->g, "use \"%s\", or leave it out", f64 ? "f32" : "f64"),
+                     "%s: \"%s\" does not go with dtypes.param (\"%s\"): f64 is for tests and "
+                     "needs all four", path, dtype, param);
+    }
+}
+
+static void check_schedule(Check *c)
+{
+    int64_t warmup, steps;
+
+    if (get_int(c, "lr.warmup", &warmup) && get_int(c, "lr.steps", &steps) && warmup >= steps)
+        COMPLAIN(c, "lr.warmup", gen_printf(c->g, "use less than %lld", (long long)steps),
+                 "lr.warmup: %lld is not less than lr.steps (%lld)", (long long)warmup,
+                 (long long)steps);
+}
+
+/* fail(path, problem, help) of an architecture's check; upvalue 1: the Check. */
+static int arch_fail(lua_State *L)
+{
+    Check *c = lua_touserdata(L, lua_upvalueindex(1));
+    const char *path = luaL_checkstring(L, 1), *problem = luaL_checkstring(L, 2);
+    const char *help = luaL_optstring(L, 3, NULL);
+    const char *full = gen_printf(c->g, "model.%s", path);
+
+    COMPLAIN(c, full, help ? gen_strdup(c->g, help) : NULL, "%s: %s", full, problem);
+    return 0;
+}
+
+/* Copies the resolved model and adds what build needs of the trainer: the m of a check and a
+ * build. False if a part of it is wrong. */
+static bool push_model(Check *c)
+{
+    static const char *const extra[][2] = { { "seq", "seq" }, { "micro_batch", "micro_batch" },
+                                            { "loss_chunk_tokens", "loss.chunk_tokens" } };
+    lua_State *L = c->L;
+
+    if (push_path(c, "model") != LUA_TTABLE) {
+        lua_pop(L, 1);
+        return false;
+    }
+    lua_newtable(L);
+    for (lua_pushnil(L); lua_next(L, -3);) {
+        lua_pushvalue(L, -2);
+        lua_insert(L, -2);
+        lua_rawset(L, -4);
+    }
+    lua_remove(L, -2);
+    for (size_t i = 0; i < sizeof extra / sizeof *extra; i++) {
+        if (push_path(c, extra[i][1]) != LUA_TNUMBER) {
+            lua_pop(L, 2);
+            return false;
+        }
+        lua_setfield(L, -2, extra[i][0]);
+    }
+    return true;
+}
+
+static void check_arch(Check *c, const Arch *arch)
+{
+    lua_State *L = c->L;
+
+    if (arch->check_ref == LUA_NOREF || !push_model(c))
+        return;
+    lua_rawgeti(L, LUA_REGISTRYINDEX, arch->check_ref);
+    lua_insert(L, -2);
+    lua_pushlightuserdata(L, c);
+    lua_pushcclosure(L, arch_fail, 1);
+    if (sandbox_status(L, lua_pcall(L, 2, 0, 0)) != LUA_OK) {
+        loader_lua_error(c->g, "model", c->g->model.file);
+        c->errors++;
+    }
+}
+
+/* ---- the C model ------------------------------------------------------------------------------------------ */
+
+static void fill_hash_fields(Check *c, Model *m)
+{
+    static const char *const schedules[] = { "constant", "linear", "cosine", "wsd",
+                                             "inverse_sqrt" };
+    static const char *const optimizers[] = { "adamw", "sgd", "lion", "muon" };
+
+    get_int(c, "seq", &m->seq_tokens);
+    get_int(c, "model.vocab", &m->vocab);
+    get_int(c, "micro_batch", &m->micro_batch);
+    get_int(c, "global_batch", &m->global_batch);
+    m->micro_batches = m->global_batch / m->micro_batch;
+    get_int(c, "leaves", &m->leaves);
+    m->param_dtype = dtype_parse(get_str(c, "dtypes.param"));
+    m->reduce_dtype = dtype_parse(get_str(c, "dtypes.reduce"));
+    m->master_dtype = dtype_parse(get_str(c, "dtypes.master"));
+    m->moments_dtype = dtype_parse(get_str(c, "dtypes.moments"));
+    for (int i = 0; i < 4; i++)
+        if (!strcmp(get_kind(c, "optimizer"), optimizers[i]))
+            m->optimizer = (OptKind)i;
+    m->lr = get_num(c, "optimizer.lr");
+    m->eps = get_num(c, "optimizer.eps");
+    m->weight_decay = get_num(c, "optimizer.weight_decay");
+    m->clip = get_num(c, "optimizer.clip");
+    m->momentum = get_num(c, "optimizer.momentum");
+    if (push_path(c, "optimizer.betas") == LUA_TTABLE) {
+        lua_rawgeti(c->L, -1, 1);
+        lua_rawgeti(c->L, -2, 2);
+        m->beta1 = lua_tonumber(c->L, -2);
+        m->beta2 = lua_tonumber(c->L, -1);
+        lua_pop(c->L, 2);
+    }
+    lua_pop(c->L, 1);
+    for (int i = 0; i < 5; i++)
+        if (!strcmp(get_kind(c, "lr"), schedules[i]))
+            m->schedule = (LrKind)i;
+    get_int(c, "lr.warmup", &m->warmup_steps);
+    get_int(c, "lr.steps", &m->schedule_steps);
+    m->min_ratio = get_num(c, "lr.min_ratio");
+    get_int(c, "seed", &m->seed);
+    get_int(c, "loss.chunk_tokens", &m->loss_chunk_tokens);
+    m->fuse = get_bool(c, "fuse");
+}
+
+static void fill_free_fields(Check *c, Model *m)
+{
+    static const char *const strategies[] = { "full_shard", "shard_grad_op", "hybrid_shard",
+                                              "no_shard" };
+
+    get_int(c, "mesh.replicate", &m->replicate);
+    get_int(c, "mesh.shard", &m->shard);
+    m->world_size = m->replicate * m->shard;
+    for (int i = 0; i < 4; i++)
+        if (!strcmp(get_str(c, "strategy"), strategies[i]))
+            m->strategy = (Strategy)i;
+    get_int(c, "wrap.blocks", &m->wrap_blocks);
+    m->reshard_after_forward = get_bool(c, "reshard_after_forward");
+    get_int(c, "prefetch.forward", &m->prefetch_forward);
+    get_int(c, "prefetch.backward", &m->prefetch_backward);
+    get_int(c, "prefetch.in_flight", &m->gathers_in_flight);
+    m->accumulate_sharded = !strcmp(get_str(c, "accumulate"), "sharded");
+    m->target = !strcmp(get_kind(c, "target"), "cuda") ? TARGET_CUDA : TARGET_CPU;
+    m->cpu_arch = get_str(c, "target.arch");
+}
+
+void check_model(Gen *g)
+{
+    Loader *ld = loader_of(g);
+    Check c = { .g = g, .L = g->L, .ld = ld };
+    Model *m = &g->model;
+    const char *file = m->file;
+    Tag *raw, *model;
+    int errors_before = diag_errors(g), model_errors;
+
+    lua_rawgeti(c.L, LUA_REGISTRYINDEX, ld->raw_ref);
+    raw = record_tag(g, -1);
+    check_table(&c, ld->trainer, "", lua_gettop(c.L),
+                (Site){ ld->trainer_pos, raw ? raw->lex : NULL, true });
+    ld->resolved_ref = luaL_ref(c.L, LUA_REGISTRYINDEX);
+    model_errors = c.errors;
+    push_path(&c, "model");
+    model = record_tag(g, -1);
+    lua_pop(c.L, 2);
+    check_batches(&c);
+    check_mesh(&c);
+    check_dtypes(&c);
+    check_schedule(&c);
+    if (model && !model_errors)
+        check_arch(&c, model->arch);
+    gen_require((c.errors > 0) == (diag_errors(g) > errors_before), "errors were not counted");
+    diag_stop_on_errors(g);
+    *m = (Model){ .file = file, .name = get_str(&c, "name"), .arch = model->arch->name };
+    fill_hash_fields(&c, m);
+    fill_free_fields(&c, m);
+    gen_require(push_model(&c), "the resolved model is incomplete");
+    m->model_ref = luaL_ref(c.L, LUA_REGISTRYINDEX);
+    m->build_ref = model->arch->build_ref;
+    m->resolved_lua = resolve_lua(g);
+    m->hash_fields = resolve_hash_fields(g);
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check_table.c: validates a table of fields. In: the raw table and what fields it may have.
+ * Out: the resolved table, fields in the order of their declaration so that a default may use
+ * those above it; messages for fields that are missing or unknown. */
+#include "check.h"
+
+#include <lauxlib.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_UNKNOWN = 64 }; /* unknown keys told of one table */
+
+static const char *join(Gen *g, const char *path, const char *name)
+{
+    return *path ? gen_printf(g, "%s.%s", path, name) : name;
+}
+
+static const Set *find_set(const Loader *ld, const char *path)
+{
+    for (int i = 0; i < ld->sets.count; i++)
+        if (!strcmp(ld->sets.items[i].path, path))
+            return &ld->sets.items[i];
+    return NULL;
+}
+
+/* Where the field's value was written: on the command line, in this table's source, or in
+ * some other way that only the table's own place can stand for. */
+static Site site_of(Check *c, const char *path, const char *name, Site table)
+{
+    const Set *set = find_set(c->ld, path);
+    const LexField *f = lex_field(table.lex, name);
+
+    if (set)
+        return (Site){ set->pos, set->lex, true };
+    if (f)
+        return (Site){ f->value, f->table, true };
+    return (Site){ table.pos, NULL, table.written };
+}
+
+/* Pushes the default of a field. resolved: the table so far. */
+static void push_default(Check *c, const Field *f, const char *path, Site site, int resolved,
+                         bool sound)
+{
+    lua_State *L = c->L;
+
+    site.written = false;
+    lua_rawgeti(L, LUA_REGISTRYINDEX, f->default_ref);
+    if (lua_isfunction(L, -1)) {
+        if (!sound) { /* it may use what is missing or wrong */
+            lua_pop(L, 1);
+            lua_pushnil(L);
+            return;
+        }
+        lua_pushvalue(L, resolved);
+        if (sandbox_status(L, lua_pcall(L, 1, 1, 0)) != LUA_OK) {
+            loader_lua_error(c->g, path, NULL);
+            c->errors++;
+            lua_pushnil(L);
+            return;
+        }
+        if (words_have(&f->later_values, lua_isstring(L, -1) ? lua_tostring(L, -1) : ""))
+            return; /* check.c says where that comes from */
+    } else if (f->type == FIELD_RECORD) {
+        const char *name = lua_tostring(L, -1);
+        Tag *tag = gen_alloc(c->g, sizeof *tag);
+
+        *tag = (Tag){ .tag = TAG_RECORD, .kind = kinds_find(&c->ld->kinds, name), .name = name };
+        gen_require(tag->kind, "the default of %s", path);
+        lua_newtable(L);
+        record_set_tag(c->g, -1, tag);
+        lua_remove(L, -2);
+    }
+    check_value(c, f, path, site);
+}
+
+static void check_field(Check *c, const Field *f, const char *path, int raw, int resolved,
+                        Site table, bool sound)
+{
+    lua_State *L = c->L;
+    Site site = site_of(c, path, f->name, table);
+
+    lua_pushstring(L, f->name);
+    lua_rawget(L, raw);
+    if (!lua_isnil(L, -1)) {
+        check_value(c, f, path, site);
+    } else if (f->default_ref != LUA_NOREF) {
+        lua_pop(L, 1);
+        push_default(c, f, path, table, resolved, sound);
+    } else if (!f->optional) {
+        check_error(c, table.pos, gen_printf(c->g, "add %s", check_example(c, f, path)),
+                    "%s is missing%s%s", path, f->doc ? ": " : "", f->doc ? f->doc : "");
+    }
+    lua_setfield(L, resolved, f->name);
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Keys that are no field: sorted, since the table's own order is nobody's. */
+static void check_unknown(Check *c, const Fields *fields, const char *path, int raw, Site table)
+{
+    lua_State *L = c->L;
+    const char *unknown[MAX_UNKNOWN];
+    int n = 0;
+    bool items = false;
+    Words names = fields_names(c->g, fields);
+
+    for (lua_pushnil(L); lua_next(L, raw); lua_pop(L, 1)) {
+        size_t len;
+        const char *key;
+
+        if (lua_type(L, -2) != LUA_TSTRING) {
+            items = true;
+            continue;
+        }
+        key = lua_tolstring(L, -2, &len);
+        if ((strlen(key) != len || !fields_find(fields, key)) && n < MAX_UNKNOWN)
+            unknown[n++] = gen_strdup(c->g, key);
+    }
+    if (n)
+        qsort(unknown, (size_t)n, sizeof *unknown, by_text);
+    for (int i = 0; i < n; i++) {
+        const char *near = diag_nearest(unknown[i], names.items, names.count), *help;
+        const char *full = join(c->g, path, unknown[i]);
+        const LexField *at = lex_field(table.lex, unknown[i]);
+        const Set *set = find_set(c->ld, full);
+
+        help = near ? gen_printf(c->g, "did you mean `%s`?", near)
+               : names.count ? gen_printf(c->g, "its fields are %s", words_join(c->g, &names, ""))
+                             : "it has no fields";
+        check_error(c, set ? set->key_pos : at ? at->key_pos : table.pos, help,
+                    "%s: unknown field", full);
+    }
+    if (items) {
+        const LexField *at = lex_item(table.lex, 1);
+
+        check_error(c, at ? at->value : table.pos,
+                    names.count ? gen_printf(c->g, "write NAME = value; its fields are %s",
+                                             words_join(c->g, &names, ""))
+                                : "it has no fields",
+                    "%s: a value without a name", *path ? path : "trainer");
+    }
+}
+
+void check_table(Check *c, const Fields *fields, const char *path, int raw, Site site)
+{
+    lua_State *L = c->L;
+    int errors = c->errors, resolved;
+
+    luaL_checkstack(L, 20, "check");
+    lua_newtable(L);
+    resolved = lua_gettop(L);
+    for (int i = 0; i < fields->count; i++)
+        check_field(c, &fields->items[i], join(c->g, path, fields->items[i].name), raw, resolved,
+                    site, c->errors == errors);
+    check_unknown(c, fields, path, raw, site);
+}

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* diag.c: messages for users. In: a place, a problem, a help. Out, on stderr, all at once and
+ * in order of place:
+ *
+ *     models/tiny.lua:14:11: error: model.ffn: 1001 is not divisible by 4
+ *        14 |     ffn = 1001,
+ *           |           ^~~~
+ *       help: use 1000 or 1004
+ *
+ * Source lines come from texts that were registered, never from disk: what is shown is what
+ * was read. Bytes that a terminal might obey are shown as escapes. */
+#include "gen.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_SHOWN = 200, MAX_LINE_COLUMNS = 160, MAX_WORD = 64 };
+
+typedef struct Diag {
+    DiagKind kind;
+    Pos pos;
+    const char *text, *help;
+    int order; /* of arrival */
+    bool shown;
+} Diag;
+
+typedef struct Source {
+    const char *file, *text;
+    size_t bytes;
+} Source;
+
+struct Diags {
+    struct { Diag *items; int count, cap; } list;
+    struct { Source *items; int count, cap; } sources;
+};
+
+static struct Diags *diags_of(Gen *g)
+{
+    if (!g->diags)
+        g->diags = gen_alloc(g, sizeof *g->diags);
+    return g->diags;
+}
+
+void diag_source(Gen *g, const char *file, const char *text, size_t bytes)
+{
+    struct Diags *d = diags_of(g);
+    Source *s = NULL;
+
+    for (int i = 0; i < d->sources.count; i++)
+        if (!strcmp(d->sources.items[i].file, file))
+            s = &d->sources.items[i];
+    if (!s)
+        s = gen_push(g, &d->sources);
+    *s = (Source){ gen_strdup(g, file), gen_strndup(g, text, bytes), bytes };
+}
+
+/* One printable line of user text: control bytes become \xHH, so no message can move a cursor,
+ * forge a second message or end a log line. Valid UTF-8 above U+009F passes. */
+static void add_printable(Text *t, const char *s, size_t n, bool keep_newlines)
+{
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)s[i];
+        size_t more = c >= 0xF0 && c < 0xF5 ? 3 : c >= 0xE0 ? 2 : c >= 0xC2 ? 1 : 0;
+        bool good = c >= 0xC2 && c < 0xF5 && i + more < n;
+
+        for (size_t k = 1; good && k <= more; k++)
+            good = ((unsigned char)s[i + k] & 0xC0) == 0x80;
+        if (good && c == 0xC2 && (unsigned char)s[i + 1] < 0xA0)
+            good = false; /* C1 controls */
+        if (good && c == 0xE2 && (unsigned char)s[i + 1] == 0x80 &&
+            (unsigned char)s[i + 2] >= 0xA8)
+            good = false; /* line separators and bidirectional overrides */
+        if (good) {
+            text_add(t, s + i, more + 1);
+            i += more;
+        } else if (c == '\t') {
+            text_add(t, " ", 1);
+        } else if (c == '\n' && keep_newlines) {
+            text_add(t, "\n        ", 9);
+        } else if (c < 32 || c >= 127) {
+            text_printf(t, "\\x%02x", c);
+        } else {
+            text_add(t, s + i, 1);
+        }
+    }
+}
+
+static const char *printable(Gen *g, const char *s, bool keep_newlines)
+{
+    Text t = { .g = g };
+
+    text_add(&t, "", 0);
+    add_printable(&t, s, strlen(s), keep_newlines);
+    return t.s;
+}
+
+void diag_add(Gen *g, DiagKind kind, Pos pos, const char *help, const char *fmt, ...)
+{
+    struct Diags *d = diags_of(g);
+    const char *text;
+    va_list ap;
+    Diag *item;
+
+    va_start(ap, fmt);
+    text = printable(g, gen_vprintf(g, fmt, ap), true);
+    va_end(ap);
+    for (int i = 0; i < d->list.count; i++) { /* said once is enough */
+        const Diag *o = &d->list.items[i];
+
+        if (o->pos.line == pos.line && o->pos.col == pos.col && !strcmp(o->text, text) &&
+            !strcmp(o->pos.file ? o->pos.file : "", pos.file ? pos.file : ""))
+            return;
+    }
+    item = gen_push(g, &d->list);
+    *item = (Diag){ .kind = kind, .pos = pos, .text = text, .order = d->list.count };
+    item->pos.file = pos.file ? printable(g, pos.file, false) : NULL;
+    item->help = help ? printable(g, help, true) : NULL;
+}
+
+int diag_errors(const Gen *g)
+{
+    int n = 0;
+
+    for (int i = 0; g->diags && i < g->diags->list.count; i++)
+        n += g->diags->list.items[i].kind == DIAG_ERROR;
+    return n;
+}
+
+static int diag_order(const void *pa, const void *pb)
+{
+    const Diag *a = pa, *b = pb;
+    int c = strcmp(a->pos.file ? a->pos.file : "", b->pos.file ? b->pos.file : "");
+
+    if (c)
+        return c;
+    if (a->pos.line != b->pos.line)
+        return a->pos.line < b->pos.line ? -1 : 1;
+    if (a->pos.col != b->pos.col)
+        return a->pos.col < b->pos.col ? -1 : 1;
+    return a->order < b->order ? -1 : 1;
+}
+
+static bool source_line(Gen *g, Pos pos, const char **line, size_t *bytes)
+{
+    for (int i = 0; i < g->diags->sources.count; i++) {
+        const Source *s = &g->diags->sources.items[i];
+        const char *p = s->text, *end = s->text + s->bytes;
+
+        if (strcmp(s->file, pos.file) != 0)
+            continue;
+        for (int n = 1; n < pos.line && p < end; n++) {
+            const char *nl = memchr(p, '\n', (size_t)(end - p));
+
+            p = nl ? nl + 1 : end;
+        }
+        if (p >= end)
+            return false;
+        *line = p;
+        p = memchr(p, '\n', (size_t)(end - p));
+        *bytes = (size_t)((p ? p : end) - *line);
+        return true;
+    }
+    return false;
+}
+
+/* Columns a terminal uses for these bytes: bytes that do not continue a UTF-8 character. */
+static size_t columns_of(const char *s)
+{
+    size_t n = 0;
+
+    for (; *s; s++)
+        n += ((unsigned char)*s & 0xC0) != 0x80;
+    return n;
+}
+
+static void print_source(Gen *g, Text *out, Pos pos)
+{
+    const char *line;
+    size_t bytes, start, from = 0, pad, marks;
+    Text before = { .g = g }, marked = { .g = g }, after = { .g = g };
+
+    if (!pos.file || pos.line < 1 || pos.col < 1 || !source_line(g, pos, &line, &bytes))
+        return;
+    start = (size_t)pos.col - 1;
+    if (start > bytes)
+        start = bytes;
+    if (start > MAX_LINE_COLUMNS / 2) /* a very long line: the part around the place */
+        from = start - MAX_LINE_COLUMNS / 2;
+    marks = pos.len > 0 ? (size_t)pos.len : 1;
+    if (start + marks > bytes)
+        marks = bytes > start ? bytes - start : 0;
+    if (marks > MAX_LINE_COLUMNS / 2)
+        marks = MAX_LINE_COLUMNS / 2;
+    if (bytes > from + MAX_LINE_COLUMNS)
+        bytes = from + MAX_LINE_COLUMNS;
+    text_add(&before, "", 0);
+    text_add(&marked, "", 0);
+    text_add(&after, "", 0);
+    add_printable(&before, line + from, start - from, false);
+    add_printable(&marked, line + start, marks, false);
+    if (start + marks < bytes)
+        add_printable(&after, line + start + marks, bytes - start - marks, false);
+    while (after.len && after.s[after.len - 1] == ' ')
+        after.s[--after.len] = '\0';
+    if (after.len >= 4 && !strcmp(after.s + after.len - 4, "\\x0d"))
+        after.s[after.len -= 4] = '\0';
+    pad = columns_of(before.s);
+    marks = columns_of(marked.s);
+    text_printf(out, "%5d | %s%s%s%s\n", pos.line, from ? "..." : "", before.s, marked.s,
+                after.s);
+    text_printf(out, "      | %*s^", (int)(pad + (from ? 3 : 0)), "");
+    for (size_t i = 1; i < marks; i++)
+        text_add(out, "~", 1);
+    text_add(out, "\n", 1);
+}
+
+static void print_diag(Gen *g, Text *out, const Diag *d)
+{
+    const char *kind = d->kind == DIAG_ERROR ? "error" : "warning";
+    const char *on = "", *off = "";
+
+    if (g->opt.color) {
+        on = d->kind == DIAG_ERROR ? "\033[1;31m" : "\033[1;35m";
+        off = "\033[0m";
+    }
+    if (!d->pos.file)
+        text_printf(out, "fsdpgen: ");
+    else if (d->pos.line < 1)
+        text_printf(out, "%s: ", d->pos.file);
+    else if (d->pos.col < 1)
+        text_printf(out, "%s:%d: ", d->pos.file, d->pos.line);
+    else
+        text_printf(out, "%s:%d:%d: ", d->pos.file, d->pos.line, d->pos.col);
+    text_printf(out, "%s%s:%s %s\n", on, kind, off, d->text);
+    print_source(g, out, d->pos);
+    if (d->help)
+        text_printf(out, "  help: %s\n", d->help);
+}
+
+void diag_print(Gen *g)
+{
+    struct Diags *d = diags_of(g);
+    Text out = { .g = g };
+    int shown = 0, left = 0;
+
+    if (d->list.count)
+        qsort(d->list.items, (size_t)d->list.count, sizeof *d->list.items, diag_order);
+    for (int i = 0; i < d->list.count; i++) {
+        Diag *item = &d->list.items[i];
+
+        if (item->shown)
+            continue;
+        item->shown = true;
+        if (shown++ < MAX_SHOWN)
+            print_diag(g, &out, item);
+        else
+            left++;
+    }
+    if (left)
+        text_printf(&out, "fsdpgen: %d more messages are not shown\n", left);
+    if (out.len) {
+        fflush(stdout);
+        fwrite(out.s, 1, out.len, stderr);
+        fflush(stderr);
+    }
+}
+
+void diag_stop_on_errors(Gen *g)
+{
+    diag_print(g);
+    if (diag_errors(g) > 0) {
+        fflush(stdout);
+        exit(EXIT_DIAG);
+    }
+}
+
+/* ---- nearest word ---------------------------------------------------------------------------- */
+
+/* Damerau-Levenshtein, the optimal string alignment form: insert, delete, replace, swap. */
+static int distance(const char *a, size_t n, const char *b, size_t m)
+{
+    int rows[3][MAX_WORD + 1];
+
+    for (size_t j = 0; j <= m; j++)
+        rows[0][j] = (int)j;
+    for (size_t i = 1; i <= n; i++) {
+        int *now = rows[i % 3], *last = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
+
+        now[0] = (int)i;
+        for (size_t j = 1; j <= m; j++) {
+            int best = last[j - 1] + (a[i - 1] != b[j - 1]);
+
+            if (last[j] + 1 < best)
+                best = last[j] + 1;
+            if (now[j - 1] + 1 < best)
+                best = now[j - 1] + 1;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                before[j - 2] + 1 < best)
+                best = before[j - 2] + 1;
+            now[j] = best;
+        }
+    }
+    return rows[n % 3][m];
+}
+
+const char *diag_nearest(const char *word, const char *const *candidates, int count)
+{
+    size_t n = strlen(word);
+    int limit = (int)(n / 3 > 1 ? n / 3 : 1), best = limit + 1;
+    const char *found = NULL;
+
+    if (n > MAX_WORD)
+        return NULL;
+    for (int i = 0; i < count; i++) {
+        size_t m = strlen(candidates[i]);
+        int d;
+
+        if (m > MAX_WORD)
+            continue;
+        d = distance(word, n, candidates[i], m);
+        if (d < best) {
+            best = d;
+            found = candidates[i];
+        }
+    }
+    return found;
+}

@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* emit.c: needs every pass before it; fills g->files; breaks nothing.
+ *
+ * In: the finished IR. Out: the files of one trainer, byte-identical on every machine: the IR
+ * becomes Lua tables (emit_tables.c, emit_math.c, emit_step.c), templates/trainer/ turns those
+ * into text, and the runtime, the description and the plan are added as they are. The manifest
+ * comes last and hashes them all, so that files.c knows tomorrow what is ours. */
+#include "emit.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Lua tables ---------------------------------------------------------------------------- */
+
+void emit_int(lua_State *L, const char *key, int64_t v)
+{
+    lua_pushinteger(L, (lua_Integer)v);
+    lua_setfield(L, -2, key);
+}
+
+void emit_num(lua_State *L, const char *key, double v)
+{
+    lua_pushnumber(L, v);
+    lua_setfield(L, -2, key);
+}
+
+void emit_bool(lua_State *L, const char *key, bool v)
+{
+    lua_pushboolean(L, v);
+    lua_setfield(L, -2, key);
+}
+
+void emit_str(lua_State *L, const char *key, const char *v)
+{
+    if (!v)
+        return;
+    lua_pushstring(L, v);
+    lua_setfield(L, -2, key);
+}
+
+/* ---- text ---------------------------------------------------------------------------------- */
+
+const char *emit_ctype(Dtype d)
+{
+    switch (d) {
+    case DT_F64:
+        return "double";
+    case DT_F32:
+        return "float";
+    case DT_BF16:
+        return "rt_bf16";
+    case DT_I32:
+        return "int32_t";
+    default:
+        gen_die("no C type for dtype %s on the CPU", dtype_name(d));
+    }
+}
+
+const char *emit_shape(Gen *g, const int64_t *dim, int n_dims)
+{
+    char text[MAX_DIMS * 24 + 4];
+    int n = 0;
+
+    gen_require(n_dims >= 0 && n_dims <= MAX_DIMS, "a shape of %d dims", n_dims);
+    text[n++] = '[';
+    for (int i = 0; i < n_dims; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s%" PRId64, i ? ", " : "", dim[i]);
+    snprintf(text + n, sizeof text - (size_t)n, "]");
+    return gen_strdup(g, text);
+}
+
+const char *emit_bytes(Gen *g, int64_t bytes)
+{
+    static const char *const unit[] = { "KiB", "MiB", "GiB", "TiB" };
+    double v = (double)bytes / 1024;
+    int i = 0;
+
+    if (bytes < 1024)
+        return gen_printf(g, "%" PRId64 " bytes", bytes);
+    for (; v >= 1024 && i < 3; i++)
+        v /= 1024;
+    return gen_printf(g, "%.*f %s", v < 100 ? 1 : 0, v, unit[i]);
+}
+
+const char *emit_count(Gen *g, double n)
+{
+    static const char *const unit[] = { "", " k", " M", " G", " T", " P", " E" };
+    int i = 0;
+
+    for (; n >= 1000 && i < 6; i++)
+        n /= 1000;
+    return gen_printf(g, "%.*f%s", i == 0 || n >= 100 ? 0 : 1, n, unit[i]);
+}
+
+/* ---- files --------------------------------------------------------------------------------- */
+
+static void add_file(Gen *g, const char *path, const char *data, size_t bytes)
+{
+    OutFile *f;
+
+    for (int i = 0; i < g->files.count; i++)
+        gen_require(strcmp(g->files.items[i].path, path), "%s is emitted twice", path);
+    f = gen_push(g, &g->files);
+    f->path = path;
+    f->data = data;
+    f->bytes = bytes;
+}
+
+static const Embedded *find_embedded(const char *path)
+{
+    const Embedded *file = embed_find(path);
+
+    gen_require(file, "%s is not embedded", path);
+    return file;
+}
+
+/* ---- rendering ----------------------------------------------------------------------------- */
+
+/* load(text, chunk, "t", env) for template.lua: the sandbox itself has none. */
+static int load_chunk(lua_State *L)
+{
+    size_t n;
+    const char *text = luaL_checklstring(L, 1, &n);
+    const char *chunk = luaL_checkstring(L, 2);
+
+    luaL_checktype(L, 4, LUA_TTABLE);
+    if (luaL_loadbufferx(L, text, n, chunk, "t") != LUA_OK) {
+        lua_pushnil(L);
+        lua_insert(L, -2);
+        return 2;
+    }
+    lua_pushvalue(L, 4);
+    if (!lua_setupvalue(L, -2, 1))
+        lua_pop(L, 1);
+    return 1;
+}
+
+static void open_template_engine(Emit *e)
+{
+    const Embedded *file = find_embedded("gen/lua/template.lua");
+    lua_State *L = e->L;
+
+    if (sandbox_run(e->g, (const char *)file->data, file->bytes, "@gen/lua/template.lua",
+                    LUA_NOREF, 1))
+        gen_die("%s", lua_tostring(L, -1));
+    lua_pushcfunction(L, load_chunk);
+    lua_setfield(L, -2, "load");
+    e->template_ref = luaL_ref(L, LUA_REGISTRYINDEX);
+}
+
+/* "templates/ops/x/cpu.c:12: text" becomes a message at that place. */
+static void report_template_error(Emit *e, const char *file, const char *text, size_t bytes,
+                                  const char *message)
+{
+    const char *s = message, *end;
+    long line = 0;
+
+    if (!strncmp(s, file, strlen(file)) && s[strlen(file)] == ':') {
+        line = strtol(s + strlen(file) + 1, (char **)&end, 10);
+        if (line > 0 && *end == ':')
+            s = end + 1 + (end[1] == ' ');
+        else
+            line = 0;
+    }
+    diag_source(e->g, file, text, bytes);
+    diag_add(e->g, DIAG_ERROR, (Pos){ file, (int)line, 1, 0 },
+             "templates are explained at the top of gen/lua/template.lua", "template: %s", s);
+}
+
+const char *emit_render(Emit *e, const char *text, size_t bytes, const char *file,
+                        bool keep_prepared, size_t *out_bytes)
+{
+    lua_State *L = e->L;
+    const char *out = NULL;
+    size_t n;
+
+    lua_rawgeti(L, LUA_REGISTRYINDEX, e->template_ref);
+    lua_getfield(L, -1, "render");
+    lua_remove(L, -2);
+    lua_insert(L, -2);               /* render, env */
+    lua_pushlstring(L, text, bytes);
+    lua_insert(L, -2);
+    lua_pushstring(L, file);
+    lua_insert(L, -2);               /* render, text, file, env */
+    if (lua_pcall(L, 3, 2, 0) != LUA_OK) {
+        const char *message = lua_tostring(L, -1);
+
+        report_template_error(e, file, text, bytes, message ? message : "an error of no text");
+        lua_pop(L, 1);
+        return NULL;
+    }
+    out = lua_tolstring(L, -2, &n);
+    gen_require(out, "%s: rendered no text", file);
+    out = gen_strndup(e->g, out, n);
+    *out_bytes = n;
+    lua_remove(L, -2);
+    if (!keep_prepared)
+        lua_pop(L, 1);
+    return out;
+}
+
+/* What no emitted file of ours may contain, whatever the templates say. */
+static void verify_text(const char *path, const char *text, size_t n)
+{
+    int line = 1;
+
+    gen_require(n > 0 && text[n - 1] == '\n', "%s does not end in a newline", path);
+    gen_require(!memchr(text, 0, n), "%s contains a NUL", path);
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)text[i];
+
+        gen_require(c >= 32 || c == '\n' || c == '\t', "%s:%d: control byte %d", path, line, c);
+        gen_require(c < 127, "%s:%d: byte %d is not ASCII", path, line, c);
+        if (c == '\n') {
+            gen_require(i == 0 || (text[i - 1] != ' ' && text[i - 1] != '\t'),
+                        "%s:%d: blanks at the end of the line", path, line);
+            line++;
+        }
+    }
+}
+
+static void emit_template(Emit *e, const char *name, const char *path)
+{
+    const char *file = gen_printf(e->g, "templates/trainer/%s", name);
+    const Embedded *source = find_embedded(file);
+    const char *text;
+    size_t n;
+
+    lua_rawgeti(e->L, LUA_REGISTRYINDEX, e->context_ref);
+    text = emit_render(e, (const char *)source->data, source->bytes, file, false, &n);
+    if (!text)
+        return;
+    verify_text(path, text, n);
+    add_file(e->g, path, text, n);
+}
+
+/* ---- the files that are not templates ------------------------------------------------------ */
+
+/* One comment that says what, from what, and how again; every file's first lines. */
+static const char *banner(Gen *g, const char *comment, const char *what)
+{
+    return gen_printf(g,
+                      "%s SPDX-License-Identifier: MIT-0\n"
+                      "%s %s\n"
+                      "%s Code generated by fsdpgen %s from %s.lua numerics %016" PRIx64
+                      ". DO NOT EDIT.\n"
+                      "%s @generated; to regenerate: fsdpgen %s.lua -o DIR\n",
+                      comment, comment, what, comment, FSDPGEN_VERSION, g->model.name,
+                      g->numerics_hash, comment, g->model.name);
+}
+
+static void emit_plain_files(Emit *e)
+{
+    Gen *g = e->g;
+    Text t = { .g = g }, plan = { .g = g }, json = { .g = g };
+
+    gen_require(g->model.resolved_lua, "the resolved description is missing");
+    text_printf(&t, "%s", banner(g, "--", "The description of this trainer, every field resolved."));
+    text_printf(&t, "%s", g->model.resolved_lua);
+    if (t.s[t.len - 1] != '\n')
+        text_printf(&t, "\n");
+    add_file(g, "description.lua", t.s, t.len);
+
+    text_printf(&plan, "%s\n", banner(g, "#", "The plan: memory, flops, schedule."));
+    plan_print(g, &plan);
+    verify_text("plan.txt", plan.s, plan.len);
+    add_file(g, "plan.txt", plan.s, plan.len);
+
+    plan_print_json(g, &json);
+    add_file(g, "plan.json", json.s, json.len);
+}
+
+static bool is_runtime_file(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+
+    return !strncmp(path, "runtime/", 8) && !strchr(path + 8, '/') && dot &&
+           (!strcmp(dot, ".c") || !strcmp(dot, ".h"));
+}
+
+/* The copy that lets the folder stand alone; --link-runtime leaves it out. */
+static void emit_runtime(Emit *e)
+{
+    for (int i = 0; i < embedded_count; i++) {
+        const char *path = embedded_files[i].path;
+
+        if (is_runtime_file(path)) {
+            const Embedded *file = find_embedded(path);
+
+            add_file(e->g, path, (const char *)file->data, file->bytes);
+        }
+    }
+}
+
+static int compare_files(const void *a, const void *b)
+{
+    return strcmp(((const OutFile *)a)->path, ((const OutFile *)b)->path);
+}
+
+static void emit_manifest(Emit *e)
+{
+    Gen *g = e->g;
+    Text t = { .g = g };
+
+    qsort(g->files.items, (size_t)g->files.count, sizeof *g->files.items, compare_files);
+    text_printf(&t, "{\n  \"generator\": \"fsdpgen %s\",\n  \"numerics\": \"%016" PRIx64 "\",\n",
+                FSDPGEN_VERSION, g->numerics_hash);
+    text_printf(&t, "  \"files\": {\n");
+    for (int i = 0; i < g->files.count; i++) {
+        const OutFile *f = &g->files.items[i];
+
+        text_printf(&t, "    \"%s\": \"%016" PRIx64 "\"%s\n", f->path,
+                    hash_bytes(f->data, f->bytes), i + 1 < g->files.count ? "," : "");
+    }
+    text_printf(&t, "  }\n}\n");
+    add_file(g, "manifest.json", t.s, t.len);
+}
+
+/* ---- the pass ------------------------------------------------------------------------------ */
+
+static void push_files_context(Emit *e)
+{
+    Gen *g = e->g;
+    lua_State *L = e->L;
+    int n = 0;
+
+    emit_str(L, "version", FSDPGEN_VERSION);
+    emit_str(L, "numerics", gen_printf(g, "%016" PRIx64, g->numerics_hash));
+    emit_str(L, "generated",
+             gen_printf(g, "Code generated by fsdpgen %s from %s.lua numerics %016" PRIx64
+                           ". DO NOT EDIT.",
+                        FSDPGEN_VERSION, g->model.name, g->numerics_hash));
+    emit_str(L, "regenerate",
+             gen_printf(g, "@generated; to regenerate: fsdpgen %s.lua -o DIR", g->model.name));
+    emit_str(L, "link_runtime", g->opt.link_runtime);
+    lua_newtable(L); /* names of the runtime's sources, for the Makefile */
+    for (int i = 0; i < embedded_count; i++) {
+        const char *path = embedded_files[i].path;
+
+        if (is_runtime_file(path) && path[strlen(path) - 1] == 'c') {
+            lua_pushlstring(L, path + 8, strlen(path + 8) - 2);
+            lua_rawseti(L, -2, ++n);
+        }
+    }
+    lua_setfield(L, -2, "runtime_sources");
+}
+
+/* A folder's name goes into the Makefile: nothing that make or a shell would obey. */
+static void check_link_runtime(Gen *g)
+{
+    const char *dir = g->opt.link_runtime;
+
+    if (!dir)
+        return;
+    for (const char *c = dir; *c; c++) {
+        if (isalnum((unsigned char)*c) || strchr("/._-+@", *c))
+            continue;
+        diag_add(g, DIAG_ERROR, (Pos){ 0 }, "use a path of letters, digits and /._-+@",
+                 "--link-runtime: \"%s\" cannot be written into a Makefile", dir);
+        return;
+    }
+}
+
+void emit_files(Gen *g)
+{
+    /* in the order one reads them */
+    static const struct { const char *template, *path; } list[] = {
+        { "README.md", "README.md" },   { "Makefile", "Makefile" },
+        { "trainer.c", "trainer.c" },   { "step.c", "step.c" },
+        { "math.h", "math.h" },         { "math.c", "math.c" },
+        { "tables.h", "tables.h" },     { "tables.c", "tables.c" },
+        { "gitattributes", ".gitattributes" }, { "gitignore", ".gitignore" },
+    };
+    Emit e = { .g = g, .L = g->L };
+
+    check_link_runtime(g);
+    diag_stop_on_errors(g);
+    open_template_engine(&e);
+    lua_newtable(e.L);
+    push_files_context(&e);
+    emit_model_context(&e);
+    emit_layout_context(&e);
+    emit_math_context(&e);
+    emit_step_context(&e);
+    e.context_ref = luaL_ref(e.L, LUA_REGISTRYINDEX);
+    diag_stop_on_errors(g);
+
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        emit_template(&e, list[i].template, list[i].path);
+    diag_stop_on_errors(g);
+    emit_plain_files(&e);
+    if (!g->opt.link_runtime)
+        emit_runtime(&e);
+    emit_manifest(&e);
+}
+
+void emit_dump(Gen *g, Text *t)
+{
+    size_t total = 0;
+
+    for (int i = 0; i < g->files.count; i++) {
+        const OutFile *f = &g->files.items[i];
+
+        text_printf(t, "file %-28s %9zu bytes %016" PRIx64 "\n", f->path, f->bytes,
+                    hash_bytes(f->data, f->bytes));
+        total += f->bytes;
+    }
+    text_printf(t, "files %d, %zu bytes\n", g->files.count, total);
+}

@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* emit_math.c: kernels and spans as Lua tables for math.h and math.c.
+ *
+ * In: g->classes with spans, value locations and kernel names (span.c), the op folders. Out:
+ * fields of the context: kernels (rendered texts, one for each distinct kernel), prepared
+ * (statements for math_prepare), classes (structs of pointers), setup, spans, optimizer.
+ *
+ * Nothing here may look at a choice outside the numerics hash: math.c and math.h are
+ * byte-identical for all of them, and a test holds us to it. */
+#include "emit.h"
+#include "ops.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct Kernels {
+    struct { const Node **items; int count, cap; } list; /* the first node of each kernel */
+} Kernels;
+
+/* ---- names --------------------------------------------------------------------------------- */
+
+/* Words a local variable of a span cannot take: C's own, and what every span has. */
+static const char *const reserved[] = {
+    "auto", "bool", "break", "case", "char", "const", "continue", "default", "do", "double",
+    "dw", "else", "enum", "extern", "false", "float", "for", "goto", "if", "inline", "int",
+    "int32_t", "int64_t", "long", "loss", "register", "restrict", "return", "rt_bf16",
+    "saved", "scratch", "short", "signed", "sizeof", "static", "struct", "switch", "true",
+    "typedef", "union", "unsigned", "void", "volatile", "w", "while",
+};
+
+static const char *local_name(Emit *e, const Kernels *kernels, const char *name)
+{
+    bool taken = false;
+
+    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
+        taken = taken || !strcmp(reserved[i], name);
+    for (int i = 0; i < kernels->list.count; i++)
+        taken = taken || !strcmp(kernels->list.items[i]->kernel, name);
+    return taken ? gen_printf(e->g, "%s_", name) : name;
+}
+
+/* The C expression of a value inside a span. */
+static const char *value_expr(Emit *e, const Kernels *kernels, const Class *c, const Value *v)
+{
+    switch (v->loc) {
+    case LOC_PARAM:
+        return gen_printf(e->g, "w->%s", c->params.items[v->loc_index].ident);
+    case LOC_GRAD:
+        return gen_printf(e->g, "dw->%s", c->params.items[v->loc_index].ident);
+    case LOC_LOSS:
+        return "loss";
+    case LOC_CONST:
+        return local_name(e, kernels, e->g->consts.items[v->loc_index].name);
+    case LOC_IN:
+    case LOC_OUT:
+    case LOC_DIN:
+    case LOC_DOUT:
+    case LOC_DATA:
+    case LOC_SAVED:
+    case LOC_SCRATCH:
+        return local_name(e, kernels, v->name);
+    case LOC_NONE:
+        break;
+    }
+    gen_die("value %s of %s has no place", v->name, c ? c->name : "setup");
+}
+
+/* ---- kernels ------------------------------------------------------------------------------- */
+
+static void collect_kernels(Emit *e, Kernels *kernels, const Span *s)
+{
+    for (int i = 0; i < s->n_nodes; i++) {
+        const Node *n = s->nodes[i];
+        bool seen = false;
+
+        gen_require(n->kernel, "node %s has no kernel", n->name);
+        for (int k = 0; k < kernels->list.count; k++)
+            seen = seen || !strcmp(kernels->list.items[k]->kernel, n->kernel);
+        if (!seen)
+            *gen_push(e->g, &kernels->list) = n;
+    }
+}
+
+/* "x f32 [512, 288], w f32 [288] -> y f32 [512, 288]" */
+static const char *operands_text(Emit *e, const Node *n)
+{
+    Text t = { .g = e->g };
+
+    for (int i = 0; i < n->n_in + n->n_out; i++) {
+        bool in = i < n->n_in;
+        const Value *v = in ? n->in[i] : n->out[i - n->n_in];
+        const Operand *o = in ? &n->op->in[i] : &n->op->out[i - n->n_in];
+
+        text_printf(&t, "%s%s %s %s", i == 0 && in ? "" : i == n->n_in ? (i ? " -> " : "-> ") : ", ",
+                    o->name, dtype_name(v->dtype), emit_shape(e->g, v->dim, v->n_dims));
+    }
+    return t.len ? t.s : "";
+}
+
+/* The rule's own line about itself. */
+static void set_doc(Emit *e, const OpRule *rule)
+{
+    lua_rawgeti(e->L, LUA_REGISTRYINDEX, rule->lua_ref);
+    lua_getfield(e->L, -1, "doc");
+    lua_remove(e->L, -2);
+    lua_setfield(e->L, -2, "doc");
+}
+
+/* Renders the kernel whose environment is on top of the stack; appends its text to the table
+ * at `list` and its prepared statements to the one at `prepared`. */
+static void render_kernel(Emit *e, const OpRule *rule, int list, int prepared)
+{
+    lua_State *L = e->L;
+    const char *file = ops_template_path(e->g, rule, "cpu.c"), *text;
+    size_t bytes, n;
+    const char *source = ops_template(e->g, rule, "cpu.c", &bytes);
+
+    if (!source) {
+        diag_add(e->g, DIAG_ERROR, (Pos){ 0 }, "write its cpu.c, or choose another target",
+                 "op %s: %s has no cpu.c", rule->name, rule->folder);
+        lua_pop(L, 1);
+        return;
+    }
+    lua_rawgeti(L, LUA_REGISTRYINDEX, e->template_ref);
+    lua_getfield(L, -1, "kernel_helpers");
+    lua_remove(L, -2);
+    lua_insert(L, -2);
+    if (lua_pcall(L, 1, 1, 0))
+        gen_die("kernel environment of %s: %s", rule->name, lua_tostring(L, -1));
+    text = emit_render(e, source, bytes, file, true, &n);
+    if (!text)
+        return;
+    for (int i = 1; lua_rawgeti(L, -1, i) != LUA_TNIL; i++)
+        lua_rawseti(L, prepared, (lua_Integer)lua_rawlen(L, prepared) + 1);
+    lua_pop(L, 2);
+    lua_newtable(L);
+    lua_pushlstring(L, text, n);
+    lua_setfield(L, -2, "text");
+    set_doc(e, rule);
+    emit_str(L, "op", rule->name);
+    lua_rawseti(L, list, (lua_Integer)lua_rawlen(L, list) + 1);
+}
+
+/* ---- the optimizer's kernel: an RtUpdateKernel, no node of the graph -------------------------- */
+
+static const OpRule *optimizer_rule(Gen *g)
+{
+    const char *name = g->model.optimizer_name;
+    const OpRule *rule = name ? ops_find(g, name) : NULL;
+
+    gen_require(rule && rule->optimizer, "optimizer %s has no op", name ? name : "(none)");
+    return rule;
+}
+
+static Dtype state_dtype(const Model *m, const char *class)
+{
+    if (!strcmp(class, "master"))
+        return m->master_dtype;
+    if (!strcmp(class, "moments"))
+        return m->moments_dtype;
+    return !strcmp(class, "grad") ? m->reduce_dtype : m->param_dtype;
+}
+
+/* What the description says of an attribute that the rule declares. */
+static double optimizer_attr(const Gen *g, const OpRule *rule, const char *key)
+{
+    const Model *m = &g->model;
+    const struct { const char *key; double v; } known[] = {
+        { "beta1", m->beta1 }, { "beta2", m->beta2 }, { "eps", m->eps },
+        { "momentum", m->momentum },
+    };
+
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strcmp(known[i].key, key))
+            return known[i].v;
+    gen_die("optimizer %s: no value for attribute %s", rule->name, key);
+}
+
+/* As ops_push_env, with runs of any length: shapes are left out. */
+static void push_optimizer_env(Emit *e, const OpRule *rule)
+{
+    Gen *g = e->g;
+    lua_State *L = e->L;
+
+    lua_newtable(L);
+    emit_str(L, "fn", "optimizer_update");
+    emit_str(L, "acc", emit_ctype(ops_acc_dtype(g)));
+    for (int i = 0; i < rule->info->n_attrs; i++)
+        emit_num(L, rule->info->attrs[i].key,
+                 optimizer_attr(g, rule, rule->info->attrs[i].key));
+    for (int i = 0; i < rule->n_in; i++) {
+        Dtype d = state_dtype(&g->model, rule->in[i].dtype ? rule->in[i].dtype : "");
+
+        lua_newtable(L);
+        emit_str(L, "name", rule->in[i].name);
+        emit_str(L, "type", emit_ctype(d));
+        emit_str(L, "dtype", dtype_name(d));
+        lua_setfield(L, -2, rule->in[i].name);
+    }
+}
+
+static void push_kernels(Emit *e, const Kernels *kernels)
+{
+    lua_State *L = e->L;
+    int list, prepared;
+
+    lua_newtable(L);
+    list = lua_gettop(L);
+    lua_newtable(L);
+    prepared = lua_gettop(L);
+    for (int i = 0; i < kernels->list.count; i++) {
+        const Node *n = kernels->list.items[i];
+        lua_Integer before = (lua_Integer)lua_rawlen(L, list);
+
+        ops_push_env(e->g, n);
+        render_kernel(e, n->op, list, prepared);
+        if ((lua_Integer)lua_rawlen(L, list) == before)
+            continue; /* its mistake is a message already */
+        lua_rawgeti(L, list, before + 1);
+        emit_str(L, "operands", operands_text(e, n));
+        lua_pop(L, 1);
+    }
+    push_optimizer_env(e, optimizer_rule(e->g));
+    render_kernel(e, optimizer_rule(e->g), list, prepared);
+    lua_setfield(L, -3, "prepared");
+    lua_setfield(L, -2, "kernels");
+}
+
+/* ---- spans --------------------------------------------------------------------------------- */
+
+static bool is_written(const Span *s, const Value *v)
+{
+    for (int i = 0; i < s->n_nodes; i++)
+        for (int k = 0; k < s->nodes[i]->n_out; k++)
+            if (s->nodes[i]->out[k] == v)
+                return true;
+    return false;
+}
+
+/* One parameter of the C signature. */
+static const char *arg_decl(Emit *e, const Kernels *kernels, const Class *c, const Span *s,
+                            const SpanArg *a)
+{
+    const char *type = a->value ? emit_ctype(a->value->dtype) : NULL;
+    const char *name = a->value ? local_name(e, kernels, a->value->name) : NULL;
+
+    switch (a->kind) {
+    case ARG_PARAMS:
+        return gen_printf(e->g, "const struct %s_params *w", c->name);
+    case ARG_GRADS:
+        return gen_printf(e->g, "const struct %s_grads *dw", c->name);
+    case ARG_CONST:
+        name = local_name(e, kernels, e->g->consts.items[a->index].name);
+        return gen_printf(e->g, "%s%s *%s", s->phase == PHASE_SETUP ? "" : "const ", type, name);
+    case ARG_DATA:
+    case ARG_IN:
+    case ARG_DOUT:
+        gen_require(!is_written(s, a->value), "%s writes its input %s", s->name, name);
+        return gen_printf(e->g, "const %s *%s", type, name);
+    case ARG_OUT:
+    case ARG_DIN:
+        return gen_printf(e->g, "%s *%s", type, name);
+    case ARG_LOSS:
+        return "double *loss";
+    case ARG_SAVED:
+        return "char *saved";
+    case ARG_SCRATCH:
+        return "char *scratch";
+    }
+    gen_die("span %s: argument %d", s->name, (int)a->kind);
+}
+
+static const char *arg_note(Emit *e, const SpanArg *a)
+{
+    return a->value ? gen_printf(e->g, "%s %s", emit_shape(e->g, a->value->dim, a->value->n_dims),
+                                 dtype_name(a->value->dtype))
+                    : NULL;
+}
+
+/* The slab values a span touches, in order of first use: its local variables. */
+static void push_locals(Emit *e, const Kernels *kernels, const Class *c, const Span *s)
+{
+    lua_State *L = e->L;
+    struct { const Value **items; int count, cap; } seen = { 0 };
+
+    lua_newtable(L);
+    for (int i = 0; i < s->n_nodes; i++) {
+        const Node *n = s->nodes[i];
+
+        for (int k = 0; k < n->n_in + n->n_out; k++) {
+            const Value *v = k < n->n_in ? n->in[k] : n->out[k - n->n_in];
+            bool known = v->loc != LOC_SAVED && v->loc != LOC_SCRATCH;
+
+            for (int j = 0; j < seen.count && !known; j++)
+                known = seen.items[j] == v;
+            if (known)
+                continue;
+            *gen_push(e->g, &seen) = v;
+            lua_newtable(L);
+            emit_str(L, "type", gen_printf(e->g, "%s%s", is_written(s, v) ? "" : "const ",
+                                           emit_ctype(v->dtype)));
+            emit_str(L, "name", value_expr(e, kernels, c, v));
+            emit_str(L, "slab", v->loc == LOC_SAVED ? "saved" : "scratch");
+            emit_int(L, "offset", v->offset_bytes);
+            emit_str(L, "shape", emit_shape(e->g, v->dim, v->n_dims));
+            lua_rawseti(L, -2, seen.count);
+        }
+    }
+    lua_setfield(L, -2, "locals");
+}
+
+/* beta of a call: 0 stores, 1 adds, and a parameter's own lies in the struct of gradients. */
+static const char *call_beta(Emit *e, const Class *c, const Node *n)
+{
+    const char *beta = NULL;
+
+    for (int i = 0; i < n->n_out; i++) {
+        const Value *v = n->out[i];
+        const ClassParam *p = v->loc == LOC_GRAD ? &c->params.items[v->loc_index] : NULL;
+        const char *b;
+
+        if (!n->op->out[i].may_add)
+            continue;
+        b = n->add && n->add[i] ? "1.0f"
+            : !p                ? "0.0f"
+            : p->tied_global    ? gen_printf(e->g, "dw->beta_%s", p->ident)
+                                : "dw->beta";
+        gen_require(!beta || !strcmp(beta, b), "%s: outputs of one kernel with %s and %s",
+                    n->name, beta, b);
+        beta = b;
+    }
+    return beta;
+}
+
+static void push_calls(Emit *e, const Kernels *kernels, const Class *c, const Span *s)
+{
+    lua_State *L = e->L;
+
+    lua_createtable(L, s->n_nodes, 0);
+    for (int i = 0; i < s->n_nodes; i++) {
+        const Node *n = s->nodes[i];
+        Text args = { .g = e->g }, note = { .g = e->g };
+        const char *beta = call_beta(e, c, n);
+
+        for (int k = 0; k < n->n_in + n->n_out; k++) {
+            const Value *v = k < n->n_in ? n->in[k] : n->out[k - n->n_in];
+
+            text_printf(&args, "%s%s", k ? ", " : "", value_expr(e, kernels, c, v));
+        }
+        if (beta)
+            text_printf(&args, ", %s", beta);
+        if (n->workspace_bytes)
+            text_printf(&args, ", scratch + %" PRId64, n->workspace_offset_bytes);
+        for (int k = 0; k < n->n_out; k++)
+            text_printf(&note, "%s%s", k ? ", " : "",
+                        emit_shape(e->g, n->out[k]->dim, n->out[k]->n_dims));
+        lua_newtable(L);
+        emit_str(L, "kernel", n->kernel);
+        emit_str(L, "args", args.s);
+        emit_str(L, "note", note.s);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, "calls");
+}
+
+static void push_span(Emit *e, const Kernels *kernels, const Class *c, const Span *s)
+{
+    lua_State *L = e->L;
+
+    lua_newtable(L);
+    emit_str(L, "name", s->name);
+    emit_str(L, "class", c ? c->name : "setup");
+    emit_str(L, "phase", s->phase == PHASE_SETUP     ? "setup"
+                         : s->phase == PHASE_FORWARD ? "forward"
+                                                     : "backward");
+    emit_str(L, "flops", emit_count(e->g, s->flops));
+    emit_str(L, "traffic", emit_bytes(e->g, s->traffic_bytes));
+    emit_int(L, "scratch_bytes", s->scratch_bytes);
+    emit_int(L, "saved_bytes", c ? c->saved_bytes : 0);
+    lua_createtable(L, s->n_args, 0);
+    for (int i = 0; i < s->n_args; i++) {
+        lua_newtable(L);
+        emit_str(L, "decl", arg_decl(e, kernels, c, s, &s->args[i]));
+        emit_str(L, "note", arg_note(e, &s->args[i]));
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, "args");
+    push_locals(e, kernels, c, s);
+    push_calls(e, kernels, c, s);
+}
+
+/* ---- structs of pointers ------------------------------------------------------------------- */
+
+static bool span_has(const Span *s, ArgKind kind)
+{
+    for (int i = 0; i < s->n_args; i++)
+        if (s->args[i].kind == kind)
+            return true;
+    return false;
+}
+
+static void push_class(Emit *e, const Class *c)
+{
+    Gen *g = e->g;
+    lua_State *L = e->L;
+
+    lua_newtable(L);
+    emit_str(L, "name", c->name);
+    emit_bool(L, "has_params", span_has(&c->forward, ARG_PARAMS) ||
+                                   span_has(&c->backward, ARG_PARAMS));
+    emit_bool(L, "has_grads", span_has(&c->forward, ARG_GRADS) ||
+                                  span_has(&c->backward, ARG_GRADS));
+    emit_str(L, "type", emit_ctype(g->model.param_dtype));
+    lua_createtable(L, c->params.count, 0);
+    for (int i = 0; i < c->params.count; i++) {
+        const ClassParam *p = &c->params.items[i];
+        const Value *d = c->grads ? c->grads[i] : NULL;
+
+        lua_newtable(L);
+        emit_str(L, "ident", p->ident);
+        emit_str(L, "name", p->name);
+        emit_str(L, "shape", emit_shape(g, p->dim, p->n_dims));
+        emit_bool(L, "tied", p->tied_global);
+        emit_str(L, "grad_type", d ? emit_ctype(d->dtype) : NULL);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, "params");
+}
+
+void emit_math_context(Emit *e)
+{
+    Gen *g = e->g;
+    lua_State *L = e->L;
+    Kernels kernels = { 0 };
+    int n = 0;
+
+    collect_kernels(e, &kernels, &g->setup);
+    for (int i = 0; i < g->classes.count; i++) {
+        collect_kernels(e, &kernels, &g->classes.items[i]->forward);
+        collect_kernels(e, &kernels, &g->classes.items[i]->backward);
+    }
+    push_kernels(e, &kernels);
+
+    lua_newtable(L);
+    for (int i = 0; i < g->classes.count; i++) {
+        push_class(e, g->classes.items[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, "classes");
+
+    lua_newtable(L);
+    for (int i = 0; i < g->classes.count; i++) {
+        const Class *c = g->classes.items[i];
+        const Span *both[] = { &c->forward, &c->backward };
+
+        for (int k = 0; k < 2; k++) {
+            if (both[k]->n_nodes == 0)
+                continue;
+            push_span(e, &kernels, c, both[k]);
+            lua_rawseti(L, -2, ++n);
+        }
+    }
+    lua_setfield(L, -2, "spans");
+    if (g->setup.n_nodes) {
+        push_span(e, &kernels, NULL, &g->setup);
+        lua_setfield(L, -2, "setup");
+    }
+}

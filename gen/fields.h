@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fields.h: what fields a table of a description may have. Built from Lua tables by fields.c
+ * (gen/lua/describe.lua says the attributes), used by check.c and the reference. */
+#ifndef FIELDS_H
+#define FIELDS_H
+
+#include "gen.h"
+
+typedef enum {
+    FIELD_INT, FIELD_NUMBER, FIELD_BOOL, FIELD_STRING, FIELD_TABLE, FIELD_LIST, FIELD_RECORD,
+    FIELD_MODEL, FIELD_ANY
+} FieldType;
+
+typedef struct Words {
+    const char **items;
+    int count, cap;
+} Words;
+
+typedef struct Fields Fields;
+
+typedef struct Field {
+    const char *name, *doc, *hash;
+    FieldType type;
+    bool optional;
+    int default_ref;             /* LUA_NOREF: none */
+    const char *default_text;    /* for the reference, when the default is computed */
+    bool has_min, has_max, has_above, has_below, power_of_two;
+    double min, max, above, below;
+    const char *pattern, *pattern_doc, *forbid;
+    int64_t max_bytes;           /* of a string, 0: no limit */
+    Words values, later_values, kinds, later_kinds, number_sets;
+    const char *number_makes;
+    const char *later_number, *later_function; /* what such a value would mean */
+    bool later;
+    int only_ref;                /* the one value available now, LUA_NOREF: any */
+    Fields *fields;
+    struct Field *item;
+    int64_t count;               /* of a list; 0: any */
+} Field;
+
+struct Fields {
+    Field *items;
+    int count, cap;
+};
+
+/* A constructor of the description language. */
+typedef struct Kind {
+    const char *name, *positional;
+    bool constant, later;
+    Fields *fields;
+} Kind;
+
+typedef struct Kinds {
+    Kind *items;
+    int count, cap;
+} Kinds;
+
+/* Reads rows from the Lua table at index; a mistake raises a Lua error that names the row.
+ * hash: what rows inherit. */
+Fields *fields_read(Gen *g, lua_State *L, int index, const char *hash);
+Kinds kinds_read(Gen *g, lua_State *L, int index);
+
+const Field *fields_find(const Fields *f, const char *name);
+const Kind *kinds_find(const Kinds *k, const char *name);
+bool words_have(const Words *w, const char *word);
+/* "a", "b" or "c" with quotes, or a, b, c without. */
+const char *words_join(Gen *g, const Words *w, const char *quote);
+Words fields_names(Gen *g, const Fields *f);
+
+/* The reference: Markdown tables, or LuaLS annotations. */
+void docs_markdown(Gen *g, Text *t, const Fields *trainer, const Kinds *kinds);
+void docs_lua(Gen *g, Text *t, const Fields *trainer, const Kinds *kinds);
+
+#endif

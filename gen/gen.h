@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gen.h: every type of the intermediate representation, then the passes in the order in
+ * which main.c calls them. One Gen holds everything; all memory is one arena, never freed;
+ * strings are interned or arena-owned and immutable. Whatever a file prints is deterministic:
+ * ids are creation order, nothing iterates a hash table, nothing reads the clock.
+ *
+ * A name ending in _elems, _bytes or _tokens says its unit. Offsets into flat segments are in
+ * elements; offsets into arenas are in bytes. */
+#ifndef GEN_H
+#define GEN_H
+
+#include <lua.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define FSDPGEN_VERSION "0.1.0"
+
+enum { MAX_DIMS = 4, MAX_RANKS = 1024, GRAIN_ELEMS = 1024, ARENA_ALIGN_BYTES = 256 };
+
+/* Exit codes of fsdpgen (README: command line). */
+enum { EXIT_DONE = 0, EXIT_DIAG = 1, EXIT_USAGE = 2, EXIT_FIT = 3, EXIT_TOOL = 4, EXIT_BUG = 70 };
+
+typedef struct Gen Gen;
+
+/* ---- base.c: arena, text, bugs ------------------------------------------------------- */
+
+void *gen_alloc(Gen *g, size_t bytes);               /* zeroed, 16-byte aligned; dies when out */
+char *gen_printf(Gen *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+char *gen_vprintf(Gen *g, const char *fmt, va_list ap);
+char *gen_strdup(Gen *g, const char *s);
+char *gen_strndup(Gen *g, const char *s, size_t n);
+/* Grow an array held as {ptr, count, cap}; returns the new zeroed element. */
+void *gen_push_(Gen *g, void **items, int *count, int *cap, size_t item_bytes);
+#define gen_push(g, list) \
+    ((__typeof__((list)->items))gen_push_((g), (void **)&(list)->items, &(list)->count, \
+                                          &(list)->cap, sizeof *(list)->items))
+/* A bug of ours: prints file, line and text to stderr, exit 70. */
+_Noreturn void gen_die_(const char *file, int line, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+#define gen_die(...) gen_die_(__FILE__, __LINE__, __VA_ARGS__)
+#define gen_require(cond, ...) ((cond) ? (void)0 : gen_die_(__FILE__, __LINE__, __VA_ARGS__))
+
+static inline int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+static inline int64_t min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t max_i64(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Growing text, arena-owned. */
+typedef struct Text { char *s; size_t len, cap; Gen *g; } Text;
+void text_add(Text *t, const char *s, size_t n);
+void text_printf(Text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+uint64_t hash_bytes(const void *p, size_t n); /* XXH3 64 */
+
+/* ---- diag.c: messages for users ------------------------------------------------------- */
+
+typedef struct Pos { const char *file; int line, col, len; } Pos; /* line 0: no place */
+
+typedef enum { DIAG_ERROR, DIAG_WARNING } DiagKind;
+
+/* Records `file:line:col: error: object: problem`; the source line, a caret and `help:` follow
+ * when printed. help may be NULL. Errors are collected; passes go on as far as they can. */
+void diag_add(Gen *g, DiagKind kind, Pos pos, const char *help, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+/* Prints all collected messages in order of file, line, col, once; exits 1 if any is an error. */
+void diag_stop_on_errors(Gen *g);
+void diag_print(Gen *g);              /* the same without stopping */
+int diag_errors(const Gen *g);        /* errors collected so far */
+/* Registers the text of a file (or of "<--set>"), so that messages can show its lines. */
+void diag_source(Gen *g, const char *file, const char *text, size_t bytes);
+/* Nearest of candidates by Damerau-Levenshtein within max(1, len/3), or NULL. */
+const char *diag_nearest(const char *word, const char *const *candidates, int count);
+
+/* ---- dtypes --------------------------------------------------------------------------- */
+
+typedef enum { DT_NONE, DT_F64, DT_F32, DT_BF16, DT_F16, DT_I32, DT_U16, DT_U8 } Dtype;
+int dtype_bytes(Dtype d);
+const char *dtype_name(Dtype d);    /* "f32" */
+Dtype dtype_parse(const char *s);   /* DT_NONE when unknown */
+
+/* ---- the description, resolved (load.c, check.c) -------------------------------------- */
+
+typedef enum { OPT_ADAMW, OPT_SGD, OPT_LION, OPT_MUON } OptKind;
+typedef enum { LR_CONSTANT, LR_LINEAR, LR_COSINE, LR_WSD, LR_INVERSE_SQRT } LrKind;
+typedef enum { FULL_SHARD, SHARD_GRAD_OP, HYBRID_SHARD, NO_SHARD } Strategy;
+typedef enum { TARGET_CPU, TARGET_CUDA } TargetKind;
+
+typedef struct Model {
+    const char *name;
+    const char *file;            /* as given on the command line, base name only in outputs */
+    const char *arch;            /* "llama" */
+    /* inside the hash */
+    int64_t seq_tokens, vocab;
+    int64_t micro_batch, global_batch;  /* sequences */
+    int64_t micro_batches;              /* M = global_batch / micro_batch */
+    int64_t leaves;                     /* V */
+    Dtype param_dtype, reduce_dtype, master_dtype, moments_dtype;
+    OptKind optimizer;
+    const char *optimizer_name;         /* the constructor's name, and its op's: "adamw" */
+    double lr, beta1, beta2, eps, weight_decay, clip, momentum; /* clip 0: none */
+    LrKind schedule;
+    int64_t warmup_steps, schedule_steps;
+    double min_ratio;
+    int64_t seed;
+    int64_t loss_chunk_tokens;
+    bool fuse;
+    /* outside the hash */
+    int64_t replicate, shard;           /* mesh; world_size = product */
+    int64_t world_size;
+    Strategy strategy;
+    int64_t wrap_blocks;                /* per_block(n); INT64_MAX: all blocks in one unit */
+    bool reshard_after_forward;
+    int64_t prefetch_forward, prefetch_backward, gathers_in_flight;
+    bool accumulate_sharded;
+    /* platform */
+    TargetKind target;
+    const char *cpu_arch;               /* -march value: "native" */
+    int64_t budget_bytes;               /* 0: none known */
+    /* Lua side: registry references, valid for the whole run */
+    int model_ref;                      /* the resolved model record handed to build */
+    int build_ref;                      /* arch's build(model, builder) */
+    const char *resolved_lua;           /* the description with every field resolved */
+    const char *hash_fields;            /* canonical text "field = value\n" of fields inside */
+} Model;
+
+/* Where a field was written: path like "optimizer.lr" or "model.heads". line 0 if defaulted. */
+Pos model_pos(Gen *g, const char *path);
+
+/* ---- ops (ops.c; the rules live in templates/ops/NAME/op.lua) -------------------------- */
+
+typedef struct Operand {
+    const char *name;
+    const char *dims;        /* "t d", "t 2*f", "1"; "" = shape given by the rule's function */
+    const char *dtype;       /* inputs: legal class "float", "i32", "acc", "any"; outputs: name
+                                of an operand, "param", "acc", "grad", "f64", "i32" */
+    bool may_add;            /* output may add into its buffer (beta = 1) */
+    const char *alias;       /* output may lie on this input's bytes, NULL if not */
+} Operand;
+
+typedef struct OpRule {
+    const char *name;
+    const char *folder;      /* where op.lua and cpu.c came from, for messages */
+    int lua_ref;             /* the table op.lua returned */
+    int n_in, n_out;
+    Operand *in, *out;
+    bool has_cpu, has_cuda;
+    bool fused;              /* declares `expands` */
+    bool optimizer;          /* role = "optimizer": not part of the graph */
+    struct OpInfo *info;     /* ops.h: attributes, axes, text */
+} OpRule;
+
+typedef struct OpList { OpRule *items; int count, cap; } OpList;
+
+/* ---- the op graph of a block class (graph.c, grad.c, fuse.c) --------------------------- */
+
+typedef enum {
+    VAL_NODE,    /* an output of a node */
+    VAL_PARAM,   /* a parameter, as gathered, in param dtype */
+    VAL_INPUT,   /* block input (the previous block's output) */
+    VAL_DATA,    /* "tokens" or "targets": i32 [micro_batch * seq] */
+    VAL_DOUT,    /* gradient of a block output, handed in by the next block's backward */
+} ValueKind;
+
+/* Where the emitted mathematics finds a value (span.c decides). */
+typedef enum {
+    LOC_NONE, LOC_PARAM, LOC_GRAD, LOC_IN, LOC_OUT, LOC_DIN, LOC_DOUT, LOC_DATA, LOC_CONST,
+    LOC_SAVED, LOC_SCRATCH, LOC_LOSS
+} Loc;
+
+typedef struct Node Node;
+
+typedef struct Value {
+    int id;                  /* index in its graph */
+    ValueKind kind;
+    const char *name;        /* unique in its graph, a C identifier: "qkv", "d_qkv" */
+    Dtype dtype;
+    int n_dims;
+    int64_t dim[MAX_DIMS];
+    int64_t elems, bytes;
+    Node *def;               /* VAL_NODE */
+    int def_out;
+    int index;               /* which param, input, output gradient or data */
+    /* span.c */
+    Loc loc;
+    int64_t offset_bytes;    /* in the slab, for LOC_SAVED and LOC_SCRATCH */
+    int loc_index;           /* which param, grad, input, output, const */
+} Value;
+
+typedef struct Attr {
+    const char *key;
+    enum { ATTR_INT, ATTR_NUM, ATTR_STR, ATTR_BOOL } type;
+    int64_t i;
+    double num;
+    const char *s;
+} Attr;
+
+typedef enum { PHASE_SETUP, PHASE_FORWARD, PHASE_BACKWARD } Phase;
+
+struct Node {
+    int id;
+    const OpRule *op;
+    const char *name;        /* as the arch named it, or derived from the first output */
+    Phase phase;             /* SETUP: depends on no param, input or data; runs once */
+    int n_in, n_out, n_attrs;
+    Value **in, **out;
+    Attr *attrs;             /* sorted by key */
+    bool *add;               /* per output: adds into a buffer that this step already wrote
+                                (a later use of a parameter used twice) */
+    double flops;            /* of the rule, for this shape */
+    int64_t workspace_bytes;
+    int64_t workspace_offset_bytes; /* in the scratch slab (span.c) */
+    const char *kernel;      /* C name of the emitted kernel; equal for equal (op, shape, attrs) */
+    /* fuse.c: a fused node remembers what it replaced, for checks and dumps */
+    int n_replaced;
+    Node **replaced;
+};
+
+typedef struct ClassParam {
+    const char *name;        /* local: "self_attn.qkv_proj.weight" */
+    const char *ident;       /* C identifier: "self_attn_qkv_proj_weight" */
+    int n_dims;
+    int64_t dim[MAX_DIMS];
+    int64_t elems;
+    const char *init;        /* "normal", "zeros", "ones" */
+    double init_std;
+    bool decay;              /* weight decay applies */
+    int n_parts;             /* Hugging Face tensors along dim 0 of a fused storage tensor */
+    const char **part_name;  /* local names */
+    int64_t *part_rows;
+    bool tied_global;        /* name is global, not local: shared between blocks */
+} ClassParam;
+
+/* A constant computed once at start by a SETUP node, shared by every class that asks for it. */
+typedef struct Const { const char *name; Node *node; int out; Value *value; int64_t bytes; } Const;
+
+/* A span: the kernels between two schedule points; emitted once in math.c. */
+typedef enum {
+    ARG_PARAMS, ARG_GRADS, ARG_CONST, ARG_DATA, ARG_IN, ARG_OUT, ARG_DOUT, ARG_DIN, ARG_LOSS,
+    ARG_SAVED, ARG_SCRATCH
+} ArgKind;
+
+typedef struct SpanArg { ArgKind kind; int index; Value *value; } SpanArg;
+
+typedef struct Span {
+    const char *name;        /* "layer_forward" */
+    Phase phase;
+    int n_nodes;
+    Node **nodes;            /* in execution order */
+    int n_args;
+    SpanArg *args;           /* the C signature, in order (span.c) */
+    int64_t scratch_bytes;   /* slab of temporaries, offsets constant in the class */
+    int64_t live_scratch_bytes; /* max live: lower bound of scratch_bytes */
+    double flops;
+    int64_t traffic_bytes;   /* operands read and written once */
+} Span;
+
+typedef struct Class {
+    int id;
+    const char *name;        /* "layer" */
+    struct { Value **items; int count, cap; } values;
+    struct { Node **items; int count, cap; } nodes;  /* forward then backward, SSA order */
+    struct { ClassParam *items; int count, cap; } params;
+    int n_inputs, n_outputs;
+    Value **inputs, **outputs;       /* boundary values; equal count and shapes chain */
+    Value **d_outputs, **d_inputs;   /* after grad; NULL entries where no gradient flows */
+    Value **grads;                   /* per param, after grad: the (last) value in its buffer */
+    Value *loss;                     /* non-NULL in the block that ends the model */
+    /* span.c */
+    Span forward, backward;          /* n_nodes 0: nothing to run */
+    int64_t saved_bytes;             /* slab of activations from forward to backward */
+    uint64_t structure_hash;
+} Class;
+
+typedef struct Block {
+    int id;
+    const char *name;        /* "layers.7"; [a-z][a-z0-9_.]* */
+    const char *ident;       /* "layers_7" */
+    const char *prefix;      /* of its parameters' global names: "model.layers.7." */
+    Class *cls;
+    int *param;              /* global param id for each class param */
+} Block;
+
+typedef struct Param {       /* one storage tensor; a tied one appears once */
+    int id;
+    const char *name;        /* global: "model.layers.7.self_attn.qkv_proj.weight" */
+    ClassParam *decl;        /* of its first use */
+    Block *block;            /* first block that uses it */
+    int64_t elems;
+    int n_uses;              /* blocks that use it */
+    /* shard.c */
+    int segment;
+    int64_t offset_elems;    /* in the segment; a multiple of GRAIN_ELEMS */
+} Param;
+
+/* ---- units, segments (shard.c) ---------------------------------------------------------- */
+
+typedef struct Segment {
+    int id;
+    const char *name, *ident;
+    int unit;
+    int n_params;
+    int *params;             /* global ids, in layout order */
+    int64_t used_elems;      /* sum of parameters */
+    int64_t elems;           /* padded: shard_elems * shards */
+    int64_t shard_elems;     /* multiple of GRAIN_ELEMS */
+    int shards;              /* mesh.shard for FULL_SHARD, 1 for NO_SHARD */
+} Segment;
+
+typedef struct Unit {
+    int id;
+    const char *name, *ident;
+    int first_block, n_blocks;   /* blocks whose own parameters lie here */
+    int n_segments;
+    int *segments;
+} Unit;
+
+/* ---- the step program (unroll.c, schedule.c) -------------------------------------------- */
+
+typedef enum { STREAM_COMPUTE, STREAM_GATHER, STREAM_REDUCE, N_STREAMS } StreamId;
+
+typedef enum {
+    INS_ALL_GATHER,      /* segment: every rank's shard → gathered buffer */
+    INS_SPAN,            /* block, phase: one call of mathematics */
+    INS_REDUCE_SCATTER,  /* segment: gradient buffer → this rank's sum over ranks, tree order */
+    INS_ALL_REDUCE,      /* segment: the same, result on every rank (NO_SHARD) */
+    INS_MERGE,           /* segment: add this leaf's node into the partial sums, tree order */
+    INS_NORM,            /* segment: chunk sums of squares into the superaccumulator */
+    INS_NORM_REDUCE,     /* the one integer all-reduce of the step, and the losses */
+    INS_UPDATE,          /* segment: the optimizer on this rank's shard */
+} InsKind;
+
+typedef enum { VARIANT_LOCAL, VARIANT_LAST, VARIANT_END, N_VARIANTS } Variant;
+
+typedef enum { SPACE_SYMMETRIC, SPACE_LOCAL, N_SPACES } Space; /* peers touch symmetric ones */
+
+typedef enum {
+    BUF_PARAM_SHARD, BUF_MASTER, BUF_MOMENT1, BUF_MOMENT2, BUF_GRAD_SHARD, BUF_PARTIAL,
+    BUF_GRAD_ACCUM,  /* unsharded accumulator of a unit's segment */
+    BUF_CONST, BUF_DATA, BUF_CONTROL, /* losses, superaccumulator: the runtime's exchange area */
+    BUF_GATHERED, BUF_GRAD, BUF_BOUNDARY, BUF_D_BOUNDARY, BUF_SAVED, BUF_SCRATCH, N_BUF_KINDS
+} BufKind;
+
+typedef struct Buffer {
+    int id;
+    BufKind kind;
+    Space space;
+    const char *name;        /* C identifier: "gathered_layers_7_backward" */
+    const char *what;        /* "[1024, 288] f32" for the reader */
+    int64_t bytes;
+    bool persistent;         /* lives across steps; never shares bytes */
+    int segment, block;      /* -1 when not of one */
+    int64_t offset_bytes;    /* place.c: in its space */
+} Buffer;
+
+typedef struct Access {
+    int buffer;
+    bool write;
+    bool remote;             /* every peer touches this buffer of ours while the instruction runs */
+} Access;
+
+typedef struct Instr {
+    int id;                  /* position in the step's host order */
+    InsKind kind;
+    Variant variant;
+    StreamId stream;
+    int block, unit, segment;/* -1 when none */
+    Phase phase;
+    int n_access;
+    Access *access;
+    int n_waits;
+    int *waits;              /* ids on other streams that must be complete first (schedule.c) */
+    const char **wait_why;   /* reason beside each wait, for the reader */
+    int gathered;            /* INS_ALL_GATHER, INS_SPAN...: main buffers by role, -1 if none */
+    int in, out, d_in, d_out, saved, scratch; /* INS_SPAN */
+    int grad;                /* buffer the reduction reads */
+    int result;              /* buffer the reduction writes */
+    double flops;
+    int64_t moved_bytes;     /* collectives: received by this rank from others */
+} Instr;
+
+typedef struct Program {
+    struct { Instr *items; int count, cap; } ins;
+    struct { Buffer *items; int count, cap; } bufs;
+    int first[N_VARIANTS], count[N_VARIANTS]; /* ranges of ins; count 0 where unused */
+    int64_t rounds;          /* leaves a rank computes: V / N */
+    int64_t leaf_micro_batches; /* M / V */
+    int partial_levels;      /* log2(rounds): partial sums held at once */
+    /* Bindings of span calls: for block b and class param p, in which buffer and at what byte
+     * offset its gathered weight or its gradient lies (per instruction, span.c's arg order). */
+    struct Binding { int ins, param, buffer; int64_t offset_bytes; bool grad, add; } *bindings;
+    int n_bindings, cap_bindings;
+    /* place.c */
+    int64_t space_bytes[N_SPACES];
+    int64_t arena_bytes;     /* sum of spaces */
+    int64_t max_live_bytes, ideal_live_bytes; /* the two lower bounds */
+    /* happens-before, filled by schedule.c: bit b of row a. same: on one rank; all: a on every
+     * rank before b on this rank. */
+    uint64_t *hb_same, *hb_all;
+    int hb_words;
+    double step_seconds;     /* simulate.c; 0 when no cost table */
+} Program;
+
+/* ---- everything ------------------------------------------------------------------------- */
+
+typedef struct Options {
+    const char *command;     /* "generate", "plan", "check" */
+    const char *input, *output;
+    const char *dump;        /* pass name or NULL */
+    const char *ops_dir;     /* --ops, NULL: built in */
+    const char *link_runtime;
+    struct { const char **items; int count, cap; } sets, paths;
+    const char *target;
+    bool check_drift, force, json, color;
+} Options;
+
+/* An output file; emit.c fills them, files.c in the parent process writes them. */
+typedef struct OutFile { const char *path; const char *data; size_t bytes; } OutFile;
+
+struct Gen {
+    struct Arena *arena;
+    lua_State *L;
+    Options opt;
+    struct Diags *diags;
+    struct Loader *loader;   /* load.c: places and values of the description */
+    Model model;
+    OpList ops;
+    struct { Class **items; int count, cap; } classes;
+    struct { Block *items; int count, cap; } blocks;
+    struct { Param *items; int count, cap; } params;
+    struct { Const *items; int count, cap; } consts;
+    Span setup;              /* SETUP nodes, in order */
+    struct { Segment *items; int count, cap; } segments;
+    struct { Unit *items; int count, cap; } units;
+    Program prog;
+    uint64_t numerics_hash;
+    struct { OutFile *items; int count, cap; } files;
+};
+
+/* ---- embedded files (built from gen/lua, templates, runtime, models by gen/embed_tool.c) -- */
+
+typedef struct Embedded { const char *path; const unsigned char *data; size_t bytes; } Embedded;
+extern const Embedded embedded_files[];   /* sorted by path: "templates/ops/add/op.lua" */
+extern const int embedded_count;
+const Embedded *embed_find(const char *path);
+
+/* ---- the sandboxed Lua state (sandbox.c) ------------------------------------------------- */
+
+/* A fresh state: base, string (no patterns that backtrack without bound), table, math, utf8;
+ * text chunks only; no __gc, no I/O; instruction and memory caps with clear messages. */
+lua_State *sandbox_open(Gen *g);
+/* Runs a chunk from memory; chunk name is what messages show. Returns lua_pcall's status, with
+ * results or a message on the stack. env: registry ref of the environment table, or LUA_NOREF. */
+int sandbox_run(Gen *g, const char *text, size_t n, const char *chunk, int env, int n_results);
+/* A fresh environment for a stranger's chunk (descriptions, architectures, ops): the safe
+ * library, copied; `load` only exists in the globals, which trusted chunks (gen/lua) see. */
+int sandbox_env(Gen *g);
+/* After a lua_pcall of your own: makes its message a text (memory, non-text errors). */
+int sandbox_status(lua_State *L, int status);
+/* Starts the budgets anew (tests that run references need more). */
+void sandbox_budget(lua_State *L, int64_t instructions, size_t bytes);
+
+/* ---- the passes, in order ---------------------------------------------------------------- */
+
+void load_description(Gen *g);  /* load.c: Lua file + overrides → g->model (raw) with places */
+void check_model(Gen *g);       /* check.c: all diagnostics at once; resolves defaults */
+void ops_load(Gen *g);          /* ops.c: op folders → g->ops */
+void graph_build(Gen *g);       /* graph.c: arch's build → blocks, classes, params, forward nodes */
+void grad_build(Gen *g);        /* grad.c: backward nodes in every class */
+void fuse_graph(Gen *g);        /* fuse.c: expansions → fused nodes; then g->numerics_hash */
+void span_build(Gen *g);        /* span.c: nodes → spans, slabs, value locations, kernel names */
+void shard_params(Gen *g);      /* shard.c: params → segments, units */
+void policy_choose(Gen *g);     /* policy.c: choices outside the hash */
+void unroll_step(Gen *g);       /* unroll.c: → instructions and buffers */
+void schedule_step(Gen *g);     /* schedule.c: → waits, happens-before */
+void place_buffers(Gen *g);     /* place.c: → offsets */
+void simulate_step(Gen *g);     /* simulate.c: → predicted seconds */
+void emit_files(Gen *g);        /* emit.c: → g->files */
+
+/* verify.c: dies (exit 70) when an invariant of DESIGN's table is broken after the pass. */
+void verify_after(Gen *g, const char *pass);
+/* dump.c: deterministic text of the IR after the pass, to t. Known pass names only. */
+void dump_pass(Gen *g, const char *pass, Text *t);
+/* plan.c: the memory and flops report (text or JSON). */
+void plan_print(Gen *g, Text *t);
+void plan_print_json(Gen *g, Text *t);
+
+/* Happens-before queries (schedule.c). */
+bool hb_same(const Program *p, int a, int b); /* a on this rank before b on this rank */
+bool hb_all(const Program *p, int a, int b);  /* a on every rank before b on this rank */
+
+#endif

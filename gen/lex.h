@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lex.h: where in a Lua file each table's fields were written (lex.c). */
+#ifndef LEX_H
+#define LEX_H
+
+#include "gen.h"
+
+typedef struct LexTable LexTable;
+
+typedef struct LexField {
+    const char *key;     /* "ffn"; NULL for the nth value without a key */
+    int index;           /* n, from 1; 0 with a key */
+    Pos key_pos, value;
+    LexTable *table;     /* when the value is written as a table right here */
+} LexField;
+
+/* One `{...}` of the source, with the call it is the argument of: `adamw {`, `llama({`. */
+struct LexTable {
+    const char *callee;  /* last name before it, NULL when it is not an argument */
+    Pos callee_pos;
+    int line;            /* of the `{` */
+    struct { LexField *items; int count, cap; } fields;
+};
+
+typedef struct LexFile {
+    const char *file, *text;
+    size_t bytes;
+    struct { LexTable **items; int count, cap; } tables;
+} LexFile;
+
+LexFile *lex_file(Gen *g, const char *file, const char *text, size_t bytes);
+const LexField *lex_field(const LexTable *t, const char *key);
+const LexField *lex_item(const LexTable *t, int index);
+/* The place of a word on a line, for messages of Lua that only name the line. */
+Pos lex_word(const LexFile *f, int line, const char *word);
+
+#endif

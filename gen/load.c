@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* load.c: runs a description. In: a Lua file, --path, --target, --set. Out: the trainer's raw
+ * record in the registry, with the place of every value (LexTable) for check.c. The file runs
+ * in the sandbox and can only build a value; every way it can go wrong becomes a message with
+ * file, line and column. Needs: nothing. Fills: g->L, g->loader. */
+#include "load.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <lauxlib.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MAX_FILE_BYTES = 8 << 20 };
+
+Loader *loader_of(Gen *g)
+{
+    gen_require(g->loader, "no description is loaded");
+    return g->loader;
+}
+
+/* ---- files ---------------------------------------------------------------------------------------- */
+
+int read_whole_file(const char *path, const char **text, size_t *bytes)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), e = 0; /* no FIFO hangs */
+    size_t n = 0;
+    char *p = NULL;
+
+    if (fd < 0)
+        return errno;
+    if (fstat(fd, &st) != 0)
+        e = errno;
+    else if (S_ISDIR(st.st_mode))
+        e = EISDIR;
+    else if (!S_ISREG(st.st_mode))
+        e = EINVAL;
+    else if (st.st_size > MAX_FILE_BYTES)
+        e = EFBIG;
+    else if (!(p = malloc((size_t)st.st_size + 1)))
+        e = ENOMEM;
+    while (!e && n < (size_t)st.st_size) {
+        ssize_t got = read(fd, p + n, (size_t)st.st_size - n);
+
+        if (got < 0 && errno != EINTR)
+            e = errno;
+        if (got == 0)
+            break;
+        if (got > 0)
+            n += (size_t)got;
+    }
+    close(fd);
+    if (e) {
+        free(p);
+        return e;
+    }
+    p[n] = '\0';
+    *text = p;
+    *bytes = n;
+    return 0;
+}
+
+/* Lua shortens long names to "...tail". */
+static bool same_file(const char *shown, size_t n, const char *file)
+{
+    size_t len = strlen(file);
+
+    if (n > 3 && !strncmp(shown, "...", 3)) {
+        shown += 3;
+        n -= 3;
+        return len > n && !strncmp(file + len - n, shown, n);
+    }
+    return len == n && !strncmp(file, shown, n);
+}
+
+LexFile *loader_file(Loader *ld, const char *file)
+{
+    for (int i = 0; i < ld->files.count; i++)
+        if (!strcmp(ld->files.items[i]->file, file))
+            return ld->files.items[i];
+    return NULL;
+}
+
+LexFile *loader_add_file(Gen *g, const char *file, const char *text, size_t bytes)
+{
+    LexFile *f = loader_file(g->loader, file);
+
+    if (f)
+        return f;
+    diag_source(g, file, text, bytes);
+    f = lex_file(g, gen_strdup(g, file), text, bytes);
+    *gen_push(g, &g->loader->files) = f;
+    return f;
+}
+
+/* ---- Lua's messages -------------------------------------------------------------------------------- */
+
+/* Names that other Luas have and this one refuses: what to say instead of "nil". */
+static const char *help_for_global(Gen *g, const char *name)
+{
+    static const char *const absent[] = { "os",     "io",       "print",     "load",
+                                          "dofile", "loadfile", "coroutine", "debug",
+                                          "package", "collectgarbage", "loadstring", "warn" };
+    Words known = { 0 };
+    lua_State *L = g->L;
+    const char *near;
+
+    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
+        if (!strcmp(name, absent[i]))
+            return "a description only builds a value: it has no input or output, no code from "
+                   "text and no coroutines";
+    lua_rawgeti(L, LUA_REGISTRYINDEX, g->loader->env_ref);
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1))
+        if (lua_type(L, -2) == LUA_TSTRING)
+            *gen_push(g, &known) = gen_strdup(g, lua_tostring(L, -2));
+    lua_pop(L, 1);
+    near = diag_nearest(name, known.items, known.count);
+    return near ? gen_printf(g, "did you mean `%s`?", near)
+                : "define it, or `require` the file that does";
+}
+
+/* The word between two quotes after a mark: near 'x', global 'x'. */
+static const char *quoted_after(Gen *g, const char *text, const char *mark)
+{
+    const char *p = strstr(text, mark), *end;
+
+    if (!p)
+        return NULL;
+    p += strlen(mark);
+    end = strchr(p, '\'');
+    return end && end > p ? gen_strndup(g, p, (size_t)(end - p)) : NULL;
+}
+
+void loader_lua_error(Gen *g, const char *what, const char *file)
+{
+    const char *text = gen_strdup(g, lua_tostring(g->L, -1)), *help = NULL, *word;
+    Pos pos = { .file = file };
+
+    lua_pop(g->L, 1);
+    for (int i = 0; i < g->loader->files.count && !pos.line; i++) {
+        const LexFile *f = g->loader->files.items[i];
+        const char *colon = text;
+        char *end;
+        long line;
+
+        while ((colon = strchr(colon, ':')) && !same_file(text, (size_t)(colon - text), f->file))
+            colon++;
+        if (!colon)
+            continue;
+        line = strtol(colon + 1, &end, 10);
+        if (line < 1 || *end != ':')
+            continue;
+        text = end + 1 + (end[1] == ' ');
+        word = quoted_after(g, text, "global '");
+        if (word)
+            help = help_for_global(g, word);
+        else
+            word = quoted_after(g, text, "near '");
+        pos = lex_word(f, (int)line, word);
+    }
+    if (strstr(text, "binary chunk")) {
+        text = "this is compiled Lua, not text";
+        help = "give the source file";
+    } else if (strstr(text, "ran for more than") || strstr(text, "MiB of memory")) {
+        help = "look for a loop that does not end";
+    }
+    diag_add(g, DIAG_ERROR, pos, help, "%s: %s", what, text);
+}
+
+/* ---- the description ---------------------------------------------------------------------------------- */
+
+static void load_rules(Gen *g)
+{
+    Loader *ld = g->loader;
+    lua_State *L = g->L;
+    const Embedded *e = embed_find("gen/lua/describe.lua");
+
+    gen_require(e, "gen/lua/describe.lua is not in the binary");
+    if (sandbox_run(g, (const char *)e->data, e->bytes, "@gen/lua/describe.lua", LUA_NOREF, 1))
+        gen_die("%s", lua_tostring(L, -1));
+    lua_getfield(L, -1, "constructors");
+    ld->kinds = kinds_read(g, L, -1);
+    lua_getfield(L, -2, "trainer");
+    ld->trainer = fields_read(g, L, -1, "in");
+    ld->trainer_kind = (Kind){ .name = "trainer", .fields = ld->trainer };
+    lua_pop(L, 3);
+}
+
+Loader *loader_open(Gen *g)
+{
+    Loader *ld = gen_alloc(g, sizeof *ld);
+
+    g->loader = ld;
+    g->L = sandbox_open(g);
+    lua_newtable(g->L);
+    ld->tags_ref = luaL_ref(g->L, LUA_REGISTRYINDEX);
+    lua_newtable(g->L);
+    ld->modules_ref = luaL_ref(g->L, LUA_REGISTRYINDEX);
+    load_rules(g);
+    return ld;
+}
+
+static const char *folder_of(Gen *g, const char *file)
+{
+    const char *slash = strrchr(file, '/');
+
+    if (!slash)
+        return "";
+    return slash == file ? "/" : gen_strndup(g, file, (size_t)(slash - file));
+}
+
+/* What a description must return, in words, when it returns something else. */
+static void wrong_result(Gen *g, const char *file)
+{
+    Tag *tag = record_tag(g, -1);
+    Pos pos = { .file = file };
+    const char *help = "end it with: return trainer { name = ..., model = ..., ... }";
+
+    if (lua_isnil(g->L, -1)) {
+        diag_add(g, DIAG_ERROR, pos, help, "description: it returns nothing");
+    } else if (tag && tag->tag == TAG_ARCH) {
+        diag_add(g, DIAG_ERROR, tag->pos,
+                 gen_printf(g, "this is a module; use it from a description: "
+                               "local %s = require \"arch.%s\"", tag->name, tag->name),
+                 "description: it returns the architecture %s, not a trainer", tag->name);
+    } else if (tag) {
+        if (tag->pos.line)
+            pos = tag->pos;
+        diag_add(g, DIAG_ERROR, pos, help, "description: it returns %s, not a trainer",
+                 tag->name);
+    } else {
+        diag_add(g, DIAG_ERROR, pos, help, "description: it returns a %s, not a trainer",
+                 luaL_typename(g->L, -1));
+    }
+}
+
+static void run_description(Gen *g, const char *file)
+{
+    Loader *ld = g->loader;
+    const char *text;
+    size_t bytes;
+    Tag *tag;
+    int e = read_whole_file(file, &text, &bytes);
+
+    if (e) {
+        diag_add(g, DIAG_ERROR, (Pos){ .file = file }, NULL, "cannot read the description: %s",
+                 e == EFBIG ? "larger than 8 MiB" : e == EINVAL ? "not a regular file"
+                                                                : strerror(e));
+        return;
+    }
+    loader_add_file(g, file, text, bytes);
+    if (sandbox_run(g, text, bytes, gen_printf(g, "@%s", file), ld->env_ref, 1)) {
+        loader_lua_error(g, "description", file);
+        return;
+    }
+    tag = record_tag(g, -1);
+    if (!tag || tag->kind != &ld->trainer_kind || tag->tag != TAG_RECORD) {
+        wrong_result(g, file);
+        lua_pop(g->L, 1);
+        return;
+    }
+    ld->trainer_pos = tag->pos;
+    if (!ld->trainer_pos.file)
+        ld->trainer_pos.file = file;
+    ld->raw_ref = luaL_ref(g->L, LUA_REGISTRYINDEX);
+}
+
+void load_description(Gen *g)
+{
+    Loader *ld = loader_open(g);
+
+    ld->folder = folder_of(g, g->opt.input);
+    ld->env_ref = record_push_env(g);
+    ld->raw_ref = LUA_NOREF;
+    g->model.file = g->opt.input;
+    run_description(g, g->opt.input);
+    diag_stop_on_errors(g);
+    set_apply(g); /* its mistakes are shown with check's */
+}

@@ -1,0 +1,241 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- op.lua: what an op rule may say. In: the table of a templates/ops/NAME/op.lua. Out: the same
+-- in one plain form for ops.c, and a list of what is wrong with it, each with the key and the
+-- item it stands at, so that the message can show the line. The language of rules:
+--
+--   return op {
+--     doc       = "what it computes",
+--     role      = "sum" | "optimizer",          the op that adds two gradients; no op of the graph
+--     inputs    = { { "x", "t d" }, ... },      class = "float" (default), "i32", "acc", "grad", "any"
+--     attrs     = { eps = "number", heads = { "int", 8 }, chunk = { "int", from = "seq" } },
+--     outputs   = { { "y", "t d", dtype = "x", alias = "x" }, { "dw", "d", dtype = "grad", add = true } },
+--     axes      = { t = "parallel", d = "reduction" },
+--     check     = function(n) return problem end,
+--     workspace = function(n) return bytes end,  n.elem_bytes, n.acc_bytes: of the first input's
+--                                                dtype and of the accumulation dtype
+--     flops     = function(n) ... end,  bytes = function(n) ... end,
+--     backward  = function(g, n, d) return { x = gradient } end,
+--     expands   = function(g, n) return { y = value } end,        fused ops
+--     reference = function(n) ... end,  cases = function(r) ... end,
+--   }
+--
+-- Dims are names, numbers, +, -, * and parentheses without blanks: "t 2*f", "t (h+2*kv)*hd".
+-- A name alone, or a number times a name, binds the name; integer attributes are bound already.
+-- Instead of a text, dims may be a function of n that returns the shape.
+
+local fmt = string.format
+
+local keys = {
+  doc = "string", role = "string", inputs = "table", attrs = "table", outputs = "table",
+  axes = "table", check = "function", workspace = "function", flops = "function",
+  bytes = "function", backward = "function", expands = "function", reference = "function",
+  cases = "function",
+}
+local input_classes = { float = true, i32 = true, acc = true, grad = true, any = true }
+local optimizer_classes = { float = true, master = true, moments = true, grad = true }
+local output_dtypes = { param = true, acc = true, grad = true, f64 = true, i32 = true }
+local attr_types = { int = true, number = true, string = true, bool = true }
+-- What a kernel's template sees beside dims, attributes and operands.
+local taken = {
+  fn = true, acc = true, ld = true, st = true, rnd = true, lit = true, beta = true,
+  workspace = true, adds = true, inputs = true, outputs = true, put = true, round = true,
+}
+
+local function sorted_keys(t)
+  local list = {}
+  for k in pairs(t) do list[#list + 1] = k end
+  table.sort(list, function(a, b) return tostring(a) < tostring(b) end)
+  return list
+end
+
+local function names_of(t)
+  return table.concat(sorted_keys(t), ", ")
+end
+
+-- dims: C's grammar, { problem = f(text), symbols = f(text), ident = f(text) }.
+return function(rule, dims)
+  local problems, out = {}, { inputs = {}, outputs = {}, attrs = {}, axes = {} }
+  local known, symbols = {}, {} -- every name of the rule; those that are dims
+  local function bad(key, item, message, help)
+    problems[#problems + 1] = { key = key, item = item, message = message, help = help }
+  end
+  local function claim(key, name, what)
+    if type(name) ~= "string" or not dims.ident(name) then
+      bad(key, nil, fmt("%s must be named by a C identifier", what))
+    elseif taken[name] then
+      bad(key, name, fmt("%s may not be named %s: kernels see something else by that name",
+                         what, name))
+    elseif known[name] then
+      bad(key, name, fmt("%s is already the name of %s", name, known[name]),
+          "operands, dims and attributes share one set of names")
+    else
+      known[name] = what
+      return true
+    end
+  end
+
+  if type(rule) ~= "table" then
+    bad(nil, nil, "the file does not return op { ... }")
+    return out, problems
+  end
+  for _, key in ipairs(sorted_keys(rule)) do
+    if not keys[key] then
+      bad(key, nil, fmt("unknown field %s", tostring(key)), "fields are " .. names_of(keys))
+    elseif type(rule[key]) ~= keys[key] then
+      bad(key, nil, fmt("%s must be a %s, not a %s", key, keys[key], type(rule[key])))
+      rule[key] = nil
+    end
+  end
+  out.role = rule.role
+  if rule.role and rule.role ~= "sum" and rule.role ~= "optimizer" then
+    bad("role", nil, fmt("unknown role %s", rule.role), 'roles are "sum" and "optimizer"')
+  end
+  local optimizer = rule.role == "optimizer"
+
+  for _, key in ipairs(sorted_keys(rule.attrs or {})) do
+    local spec = rule.attrs[key]
+    if type(spec) == "string" then spec = { spec } end
+    if type(spec) ~= "table" or not attr_types[spec[1]] then
+      bad("attrs", key, fmt("attribute %s has no type", tostring(key)),
+          'say "int", "number", "string", "bool", or { "int", default }')
+    elseif claim("attrs", key, "an attribute") then
+      local want = spec[1]
+      if want == "int" then symbols[key] = true end
+      if want == "int" or want == "bool" or want == "string" then
+        local d = spec[2]
+        local is = math.type(d) == "integer" and "int"
+          or type(d) == "boolean" and "bool" or type(d)
+        if d ~= nil and is ~= want then
+          bad("attrs", key, fmt("the default of %s is not %s", key, want))
+        end
+      elseif spec[2] ~= nil and type(spec[2]) ~= "number" then
+        bad("attrs", key, fmt("the default of %s is not a number", key))
+      end
+      if spec.from ~= nil and not dims.model_field(spec.from) then
+        bad("attrs", key, fmt("%s: a trainer has no field %s", key, tostring(spec.from)),
+            "from is seq, micro_batch or loss_chunk_tokens")
+      end
+      out.attrs[#out.attrs + 1] = { key = key, type = want, default = spec[2], from = spec.from }
+    end
+  end
+
+  local function operand(key, item, what)
+    if type(item) ~= "table" then
+      bad(key, nil, fmt('%s must be { "name", "dims" }', what))
+      return
+    end
+    if not claim(key, item[1], what) then return end
+    local o = { name = item[1], index = 0 }
+    if type(item[2]) == "string" then
+      local problem = dims.problem(item[2])
+      if problem then
+        bad(key, item[1], fmt('dims "%s" of %s: %s', item[2], item[1], problem))
+      else
+        o.dims = item[2]
+      end
+    elseif type(item[2]) ~= "function" then
+      bad(key, item[1], fmt("%s has no dims", item[1]), 'say "t d", or a function of n')
+    end
+    return o
+  end
+
+  local operands = {}
+  for _, item in ipairs(rule.inputs or {}) do
+    local o = operand("inputs", item, "an input")
+    if o then
+      local classes = optimizer and optimizer_classes or input_classes
+      o.class = item.class or "float"
+      if not classes[o.class] then
+        bad("inputs", o.name, fmt("%s has unknown class %s", o.name, tostring(o.class)),
+            "classes are " .. names_of(classes))
+      end
+      for _, k in ipairs(sorted_keys(item)) do
+        if k ~= 1 and k ~= 2 and k ~= "class" then
+          bad("inputs", o.name, fmt("unknown field %s of %s", tostring(k), o.name),
+              "an input has a name, dims and class")
+        end
+      end
+      out.inputs[#out.inputs + 1] = o
+      operands[o.name] = "input"
+    end
+  end
+  local first_float
+  for _, o in ipairs(out.inputs) do
+    if o.class == "float" then first_float = first_float or o.name end
+  end
+  for _, item in ipairs(rule.outputs or {}) do
+    local o = operand("outputs", item, "an output")
+    if o then
+      o.dtype = item.dtype or first_float
+      if not output_dtypes[o.dtype] and not operands[o.dtype] then
+        bad("outputs", o.name, fmt("%s has unknown dtype %s", o.name, tostring(o.dtype)),
+            "say an operand before it, or " .. names_of(output_dtypes))
+      end
+      o.add = item.add == true
+      if o.add and o.dtype ~= "grad" then
+        bad("outputs", o.name, fmt("%s adds, but is no gradient", o.name), 'say dtype = "grad"')
+      end
+      o.alias = item.alias
+      if o.alias ~= nil and operands[o.alias] ~= "input" then
+        bad("outputs", o.name, fmt("%s is an alias of %s, which is no input", o.name,
+                                   tostring(o.alias)))
+        o.alias = nil
+      end
+      for _, k in ipairs(sorted_keys(item)) do
+        if k ~= 1 and k ~= 2 and k ~= "dtype" and k ~= "add" and k ~= "alias" then
+          bad("outputs", o.name, fmt("unknown field %s of %s", tostring(k), o.name),
+              "an output has a name, dims, dtype, add and alias")
+        end
+      end
+      out.outputs[#out.outputs + 1] = o
+      operands[o.name] = "output"
+    end
+  end
+  if #out.outputs == 0 and not optimizer and #problems == 0 then
+    bad("outputs", nil, "an op has outputs")
+  end
+
+  -- Names in inputs' dims become dims of the op; outputs may only use what inputs bind.
+  for _, o in ipairs(out.inputs) do
+    for _, s in ipairs(o.dims and dims.symbols(o.dims) or {}) do
+      if not symbols[s] then
+        if known[s] then
+          -- linear's n and w "n k": a dim and an operand of one name would hide each other
+          bad("inputs", o.name, fmt("dim %s of %s is already the name of %s", s, o.name, known[s]))
+        end
+        symbols[s], known[s] = true, known[s] or "a dim"
+        if taken[s] then
+          bad("inputs", o.name, fmt("a dim may not be named %s", s))
+        end
+      end
+    end
+  end
+  for _, o in ipairs(out.outputs) do
+    for _, s in ipairs(o.dims and dims.symbols(o.dims) or {}) do
+      if not symbols[s] then
+        bad("outputs", o.name, fmt("dim %s of %s occurs in no input", s, o.name),
+            "use the inputs' dims, an int attribute, or a function")
+      end
+    end
+  end
+  for _, k in ipairs(sorted_keys(rule.axes or {})) do
+    local v = rule.axes[k]
+    if v ~= "parallel" and v ~= "reduction" then
+      bad("axes", k, fmt("axis %s is neither parallel nor reduction", tostring(k)))
+    elseif not symbols[k] then
+      bad("axes", k, fmt("axis %s is no dim of the inputs", tostring(k)))
+    else
+      out.axes[#out.axes + 1] = { dim = k, reduction = v == "reduction" }
+    end
+  end
+  if not optimizer and not rule.flops and not rule.expands then
+    bad("flops", nil, "flops is missing", "say flops = function(n) return 2 * n.t * n.d end")
+  end
+  if rule.expands and rule.backward then
+    bad("backward", nil, "a fused op has no backward: its expansion has")
+  end
+  if rule.role == "sum" and (#out.inputs ~= 2 or #out.outputs ~= 1 or #out.attrs > 0) then
+    bad("role", nil, "the sum takes two values, returns one and has no attributes")
+  end
+  return out, problems
+end

@@ -1,0 +1,337 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- template.lua: the template engine of op kernels and of the trainer's files.
+--
+-- In: a template (C, a Makefile, Markdown: any text) and an environment table.
+-- Out: the text. Why its own: a template reads like what it emits, and one template line is
+-- one Lua line, so every error carries the template's file and line.
+--
+--   //@ for i, p in ipairs(params) do     a control line: Lua, runs, prints nothing
+--       x += ${p.name}[${i - 1}];         any other line: printed; ${expr} is a Lua expression
+--   //@ end
+--   //@ prepare: rt_gemm_prepare(&${fn}_gemm);
+--                                         a C statement handed to the caller, in order; for a
+--                                         kernel it ends up in math_prepare(), run once at start
+--   //@ local function row(p)             text inside a Lua function is printed when it is
+--       ${p.name}                         called: that is how a template has parts
+--   //@ end
+--
+-- ${expr} must be a string, or a whole number. A fraction is refused: say lit(x) (a literal of
+-- the kernel's compute type) or real(x) (a double, "%.17g"). nil is refused. To print "${"
+-- itself write ${"${"}. Blanks at the ends of lines are dropped.
+--
+-- An environment holds what the caller put there, the functions of `base` below (no `pairs`:
+-- output must not depend on a table's order), put(text), and, for kernels (env.acc is "float"
+-- or "double"; an operand is {name, type, dtype, elems, shape}):
+--   ld(x, "i")        C expression: x[i] converted to acc
+--   st(y, "i", "v")   C statement without ';': y[i] = v rounded to y's dtype
+--   rnd(y, "v")       C expression: v rounded to y's dtype, as acc
+--   lit(n)            literal of type acc: lit(1e-5) -> 1.0000000000000001e-05f
+--   gemm(name, op, m, n, k, from, to)
+--                     a `static const RtGemm name` of dense row-major matrices for rt_gemm:
+--                     op "NT", "NN" or "TN", from and to the operands whose dtypes A, B and C
+--                     have; its output tiles are chosen here
+-- They rest on runtime/rt_math.h: rt_f32_from_bf16(rt_bf16), rt_bf16_from_f32(float).
+
+local template = {}
+
+-- The caller in C replaces this by its own: in the sandbox there is no `load`.
+template.load = load
+
+local fmt, rep, sub, find, byte = string.format, string.rep, string.sub, string.find, string.byte
+local concat, math_type = table.concat, math.type
+
+-- ---- values to text -------------------------------------------------------------------------
+
+local function str(v, expr)
+  local kind = math_type(v)
+  if kind == "integer" then return fmt("%d", v) end
+  if kind == "float" then
+    if v == math.floor(v) and v > -2^53 and v < 2^53 then return fmt("%.0f", v) end
+    error(fmt("${%s} is the fraction %.17g: use lit(...) or real(...)", expr, v), 2)
+  end
+  if type(v) == "string" then return v end
+  error(fmt("${%s} is %s, not text or a whole number", expr, type(v) == "nil" and "nil"
+            or "a " .. type(v)), 2)
+end
+
+-- A double that reads back exactly, and as a double: 1 becomes 1.0.
+local function real(v)
+  if v ~= v or v == math.huge or v == -math.huge then
+    error("real: not a finite number: " .. tostring(v), 2)
+  end
+  local s = fmt("%.17g", v)
+  for digits = 1, 16 do -- the shortest text that reads back the same
+    local short = fmt("%." .. digits .. "g", v)
+    if tonumber(short) == v then s = short break end
+  end
+  return find(s, "[.e]") and s or s .. ".0"
+end
+
+local escapes = { ["\\"] = "\\\\", ['"'] = '\\"', ["\n"] = "\\n", ["\t"] = "\\t", ["\r"] = "\\r",
+                  ["?"] = "\\?" } -- ?: trigraphs
+
+-- A C string literal. Bytes outside printable ASCII become three octal digits, which, unlike
+-- \x, cannot swallow the next character.
+local function cstr(s)
+  return '"' .. string.gsub(s, '[\0-\31"\\?\127-\255]', function(c)
+    return escapes[c] or fmt("\\%03o", byte(c))
+  end) .. '"'
+end
+
+-- Text that is safe inside a C comment.
+local function ctext(s)
+  s = string.gsub(s, "[\0-\31\127-\255]", "?")
+  s = string.gsub(s, "%*/", "* /")
+  s = string.gsub(s, "/%*", "/ *")
+  return (string.gsub(s, "%?%?", "? ?"))
+end
+
+local function left(s, width)  -- pads to the right: a left-aligned column
+  s = str(s, "left(...)")
+  return #s < width and s .. rep(" ", width - #s) or s
+end
+
+local function right(s, width) -- pads to the left: a column of numbers
+  s = str(s, "right(...)")
+  return #s < width and rep(" ", width - #s) .. s or s
+end
+
+-- The widest of f(row) over rows.
+local function widest(rows, f)
+  local w = 0
+  for i = 1, #rows do w = math.max(w, #str(f(rows[i], i), "widest(...)")) end
+  return w
+end
+
+-- A call, or a declaration: head, the items with commas, tail; broken at 90 columns under the
+-- head's opening parenthesis.
+local function call(head, items, tail)
+  local indent, lines, line = rep(" ", #head), {}, head
+  for i = 1, #items do
+    local piece = items[i] .. (i < #items and "," or tail)
+    local gap = i > 1 and line ~= indent and " " or ""
+    if i > 1 and #line + #gap + #piece > 90 then
+      lines[#lines + 1] = line
+      line, gap = indent, ""
+    end
+    line = line .. gap .. piece
+  end
+  if #items == 0 then line = head .. tail end
+  lines[#lines + 1] = line
+  return concat(lines, "\n")
+end
+
+-- A line of code with its reason at a common column.
+local function note(code, reason)
+  if not reason or reason == "" then return code end
+  return left(code, 55) .. " /* " .. ctext(reason) .. " */"
+end
+
+local base = {
+  ipairs = ipairs, tostring = tostring, tonumber = tonumber, type = type, error = error,
+  assert = assert, select = select, string = string, table = table, math = math,
+  cstr = cstr, ctext = ctext, real = real, left = left, right = right, widest = widest,
+  call = call, note = note,
+}
+
+-- ---- kernels: operands to C -----------------------------------------------------------------
+
+local function operand(x, who)
+  if type(x) ~= "table" or not x.type then
+    error(who .. ": the first argument must be an operand, got " .. type(x), 3)
+  end
+  return x
+end
+
+-- Output tiles of a matrix product (runtime/rt_gemm.h): a part of the numerics, so chosen here
+-- from the shape alone. Every tile packs its own slices of A and B, which costs in proportion
+-- to 1/tile_m + 1/tile_n: the least of it among the cuts that give 8 threads two tiles each, or
+-- one each where the product is small. Widths are those that all libraries like (measured on
+-- Zen 4, tests/bench/RESULTS.md: 192 columns and up within 5 % of the whole matrix in oneDNN,
+-- and within 10 % in the built-in kernels; 96 and 64 cost up to 20 %); rows are a multiple of
+-- 12, the rows of the built-in register block.
+local tile_widths = { 768, 384, 192, 128, 64 }
+local function gemm_tiles(m, n)
+  local wanted = m * n >= 2^19 and 16 or 8
+  local best_m, best_n, best = m, n, math.huge
+  for _, width in ipairs(tile_widths) do
+    local across = (n + width - 1) // width
+    local tile_n = math.min(n, ((n + across - 1) // across + 31) // 32 * 32)
+    local down = math.max((wanted + across - 1) // across, (m + 511) // 512)
+    local tile_m = math.min(m, math.max(24, ((m + down - 1) // down + 11) // 12 * 12))
+    local cost = 1 / tile_m + 1 / tile_n
+    if cost < best then best_m, best_n, best = tile_m, tile_n, cost end
+  end
+  return best_m, best_n
+end
+
+local rt_dtype = { f32 = "RT_F32", f64 = "RT_F64", bf16 = "RT_BF16" }
+local function gemm_table(name, op, m, n, k, from, to)
+  local tile_m, tile_n = gemm_tiles(m, n)
+  local lda, ldb = op == "TN" and m or k, op == "NT" and k or n
+  return fmt("static const RtGemm %s = { /* %d x %d tiles */\n"
+             .. "    .op = RT_%s, .m = %d, .n = %d, .k = %d, .lda = %d, .ldb = %d, .ldc = %d,\n"
+             .. "    .tile_m = %d, .tile_n = %d, .in_dtype = %s, .out_dtype = %s,\n};",
+             name, (m + tile_m - 1) // tile_m, (n + tile_n - 1) // tile_n,
+             op, m, n, k, lda, ldb, n, tile_m, tile_n,
+             rt_dtype[from.dtype] or error("gemm: no products of " .. from.dtype, 2),
+             rt_dtype[to.dtype] or error("gemm: no products into " .. to.dtype, 2))
+end
+
+-- Adds ld, st, rnd, lit and gemm for the compute type env.acc; names the operands.
+function template.kernel_helpers(env)
+  local acc = env.acc
+  assert(acc == "float" or acc == "double", "kernel_helpers: env.acc must be float or double")
+  for name, v in pairs(env) do -- any order: each entry only learns its own name
+    if type(v) == "table" and v.type and v.dtype and not v.name then v.name = name end
+  end
+  local from = { -- operand type -> how a value of it becomes acc, and back
+    rt_bf16 = acc == "float" and { "rt_f32_from_bf16(%s)", "rt_bf16_from_f32(%s)" }
+              or { "(double)rt_f32_from_bf16(%s)", "rt_bf16_from_f32((float)(%s))" },
+    float = acc == "float" and { "%s", "%s" } or { "(double)%s", "(float)(%s)" },
+    double = acc == "double" and { "%s", "%s" } or { "(float)%s", "(double)(%s)" },
+    int32_t = { "%s", "%s" },
+  }
+  local function way(x, who)
+    return from[operand(x, who).type] or error(who .. ": unknown type " .. tostring(x.type), 3)
+  end
+  function env.ld(x, index)
+    return fmt(way(x, "ld")[1], fmt("%s[%s]", x.name, str(index, "index")))
+  end
+  function env.st(y, index, value)
+    return fmt("%s[%s] = ", y.name, str(index, "index"))
+      .. fmt(way(y, "st")[2], str(value, "value"))
+  end
+  function env.rnd(y, value)
+    local w = way(y, "rnd")
+    value = str(value, "value")
+    if w[2] == "%s" then return fmt("(%s)", value) end
+    return fmt(w[1], fmt(w[2], value))
+  end
+  function env.lit(n)
+    local s = real(n) .. (acc == "float" and "f" or "")
+    return n < 0 and "(" .. s .. ")" or s
+  end
+  env.gemm = gemm_table
+  return env
+end
+
+-- ---- templates to Lua -----------------------------------------------------------------------
+
+-- The end of the expression that starts at `i`: the '}' that closes it.
+local function expr_end(line, i, where)
+  local depth, n = 0, #line
+  local start = i
+  while i <= n do
+    local c = sub(line, i, i)
+    if c == '"' or c == "'" then
+      local j = i + 1
+      while j <= n and sub(line, j, j) ~= c do
+        if sub(line, j, j) == "\\" then j = j + 1 end
+        j = j + 1
+      end
+      i = j
+    elseif c == "{" then
+      depth = depth + 1
+    elseif c == "}" then
+      if depth == 0 then
+        if not find(sub(line, start, i - 1), "%S") then error(where() .. "${} is empty", 0) end
+        return i
+      end
+      depth = depth - 1
+    end
+    i = i + 1
+  end
+  error(where() .. "${ without its }", 0)
+end
+
+local function quote(s) -- a Lua string literal on one line
+  return '"' .. string.gsub(s, '[\\"%c]', function(c) return fmt("\\%03d", byte(c)) end) .. '"'
+end
+
+-- One text line -> one Lua expression.
+local function text_line(line, ending, where)
+  local parts, n, i = {}, 0, 1
+  while true do
+    local from = find(line, "${", i, true)
+    if not from then break end
+    local to = expr_end(line, from + 2, where)
+    local expr = sub(line, from + 2, to - 1)
+    if from > i then n = n + 1 parts[n] = quote(sub(line, i, from - 1)) end
+    n = n + 1
+    parts[n] = "_str((" .. expr .. ")," .. quote(expr) .. ")"
+    i = to + 1
+  end
+  n = n + 1
+  parts[n] = quote(sub(line, i) .. ending)
+  return concat(parts, "..")
+end
+
+-- Lua source with the same line numbers.
+function template.translate(text, file)
+  local out, n, line_number = {}, 0, 0
+  local function where() return fmt("%s:%d: ", file, line_number) end
+  local i, size = 1, #text
+  while i <= size do
+    local nl = find(text, "\n", i, true)
+    local line = sub(text, i, (nl or size + 1) - 1)
+    line_number = line_number + 1
+    local _, e = find(line, "^[ \t]*//@")
+    n = n + 1
+    if not e then
+      out[n] = ";_put(" .. text_line(line, "\n", where) .. ")"
+    else
+      local code = sub(line, e + 1)
+      local _, p = find(code, "^[ \t]*prepare:[ \t]*")
+      if not p then _, p = find(code, "^[ \t]*setup:[ \t]*") end
+      if p then
+        out[n] = ";_prepare(" .. text_line(sub(code, p + 1), "", where) .. ")"
+      else
+        out[n] = code
+      end
+    end
+    i = (nl or size) + 1
+  end
+  return "local _put,_prepare,_str=_put,_prepare,_str " .. concat(out, "\n")
+end
+
+-- Translated templates by file name and text: a kernel's template is rendered for many shapes.
+local translated = {}
+
+-- Renders; returns the text and the array of prepared statements. Errors are strings that
+-- begin with "file:line: ".
+function template.render(text, file, env)
+  local source = translated[text]
+  if not source or source.file ~= file then
+    source = { file = file, lua = template.translate(text, file) }
+    translated[text] = source
+  end
+  local out, n, prepared = {}, 0, {}
+  local all = {}
+  for k, v in pairs(base) do all[k] = v end
+  for k, v in pairs(env) do all[k] = v end
+  all._str = str
+  all._put = function(s) n = n + 1 out[n] = s end
+  all._prepare = function(s) prepared[#prepared + 1] = s end
+  all.put = function(s) n = n + 1 out[n] = str(s, "put") end
+  local chunk, message = template.load(source.lua, "@" .. file, "t", all)
+  if not chunk then error(message, 0) end
+  chunk()
+  return template.clean(concat(out)), prepared
+end
+
+-- No blanks at the ends of lines.
+function template.clean(text)
+  if not find(text, "[ \t]\n") then return text end
+  local out, n, i = {}, 0, 1
+  for at, next_line in string.gmatch(text, "()[ \t]+\n()") do
+    n = n + 1
+    out[n] = sub(text, i, at - 1)
+    i = next_line - 1
+  end
+  out[n + 1] = sub(text, i)
+  return concat(out)
+end
+
+template.base = base
+return template

@@ -1,0 +1,539 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ops.c: op folders → g->ops. In: the embedded templates/ops, and each folder of --ops DIR, which
+ * adds an op or takes the place of the built-in one of that name. A rule runs in the sandbox
+ * with its own environment, gen/lua/op.lua checks it, and every mistake in it is a message at
+ * its line. Out: OpRules sorted by name, so that no directory order can matter. */
+#include "graph.h"
+#include "load.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const char ops_prefix[] = "templates/ops/";
+
+/* ---- places in an op's file ------------------------------------------------------------------ */
+
+/* Where a field of `op { ... }`, or an item named in it, is written. */
+static Pos rule_pos(Gen *g, const OpInfo *info, const char *key, const char *item)
+{
+    LexFile *f = lex_file(g, info->path, info->text, info->text_bytes);
+    Pos pos = { .file = info->path };
+
+    for (int i = 0; f && i < f->tables.count; i++) {
+        const LexTable *t = f->tables.items[i];
+        const LexField *field;
+
+        if (!t->callee || strcmp(t->callee, "op") != 0)
+            continue;
+        pos = t->callee_pos;
+        field = key ? lex_field(t, key) : NULL;
+        if (!field)
+            break;
+        pos = field->key_pos;
+        if (item) { /* the first line from here that has the word */
+            int lines = 1;
+
+            for (size_t k = 0; k < info->text_bytes; k++)
+                lines += info->text[k] == '\n';
+            for (int line = pos.line; line <= lines; line++) {
+                Pos at = lex_word(f, line, item);
+
+                if (at.col > 0)
+                    return at;
+            }
+        }
+        break;
+    }
+    return pos;
+}
+
+/* ---- what the rule's checker asks of C -------------------------------------------------------- */
+
+static Gen *up_gen(lua_State *L)
+{
+    return lua_touserdata(L, lua_upvalueindex(1));
+}
+
+static int c_problem(lua_State *L)
+{
+    lua_pushstring(L, dims_problem(up_gen(L), luaL_checkstring(L, 1)));
+    return 1;
+}
+
+static int c_symbols(lua_State *L)
+{
+    const char *names[MAX_SYMS];
+    int n = dims_symbols(up_gen(L), luaL_checkstring(L, 1), names, 0, MAX_SYMS);
+
+    lua_createtable(L, n, 0);
+    for (int i = 0; i < n; i++) {
+        lua_pushstring(L, names[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+    return 1;
+}
+
+static int c_ident(lua_State *L)
+{
+    lua_pushboolean(L, ident_ok(luaL_checkstring(L, 1)));
+    return 1;
+}
+
+/* Fields of the model that an attribute may take its value from. */
+static const int64_t *model_field(const Gen *g, const char *name)
+{
+    if (!strcmp(name, "seq"))
+        return &g->model.seq_tokens;
+    if (!strcmp(name, "micro_batch"))
+        return &g->model.micro_batch;
+    if (!strcmp(name, "loss_chunk_tokens"))
+        return &g->model.loss_chunk_tokens;
+    return NULL;
+}
+
+static int c_model_field(lua_State *L)
+{
+    lua_pushboolean(L, lua_type(L, 1) == LUA_TSTRING &&
+                           model_field(up_gen(L), lua_tostring(L, 1)) != NULL);
+    return 1;
+}
+
+static void push_helpers(Gen *g)
+{
+    static const luaL_Reg helpers[] = { { "problem", c_problem },
+                                        { "symbols", c_symbols },
+                                        { "ident", c_ident },
+                                        { "model_field", c_model_field },
+                                        { NULL, NULL } };
+
+    lua_createtable(g->L, 0, 4);
+    lua_pushlightuserdata(g->L, g);
+    luaL_setfuncs(g->L, helpers, 1);
+}
+
+/* ---- one rule, from Lua into C ---------------------------------------------------------------- */
+
+static const char *field_text(Gen *g, const char *key)
+{
+    const char *s;
+
+    lua_getfield(g->L, -1, key);
+    s = lua_isstring(g->L, -1) ? gen_strdup(g, lua_tostring(g->L, -1)) : NULL;
+    lua_pop(g->L, 1);
+    return s;
+}
+
+static bool field_true(lua_State *L, const char *key)
+{
+    bool v;
+
+    lua_getfield(L, -1, key);
+    v = lua_toboolean(L, -1);
+    lua_pop(L, 1);
+    return v;
+}
+
+/* Of the table on top: field `key`, a list of operands. */
+static Operand *read_operands(Gen *g, const char *key, const char *dtype_key, int *count)
+{
+    lua_State *L = g->L;
+    Operand *list;
+
+    lua_getfield(L, -1, key);
+    *count = (int)lua_rawlen(L, -1);
+    list = gen_alloc(g, sizeof *list * (size_t)(*count + 1));
+    for (int i = 0; i < *count; i++) {
+        lua_rawgeti(L, -1, i + 1);
+        list[i].name = field_text(g, "name");
+        list[i].dims = field_text(g, "dims");
+        if (!list[i].dims)
+            list[i].dims = "";
+        list[i].dtype = field_text(g, dtype_key);
+        list[i].may_add = field_true(L, "add");
+        list[i].alias = field_text(g, "alias");
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    return list;
+}
+
+static void read_attr(Gen *g, AttrSpec *s)
+{
+    lua_State *L = g->L;
+    const char *type = field_text(g, "type");
+
+    s->key = field_text(g, "key");
+    s->from = field_text(g, "from");
+    s->type = !strcmp(type, "int")      ? ATTR_INT
+              : !strcmp(type, "number") ? ATTR_NUM
+              : !strcmp(type, "string") ? ATTR_STR
+                                        : ATTR_BOOL;
+    s->dflt = (Attr){ .key = s->key, .type = s->type };
+    lua_getfield(L, -1, "default");
+    s->has_default = !lua_isnil(L, -1);
+    if (s->has_default) {
+        if (s->type == ATTR_INT)
+            s->dflt.i = lua_tointeger(L, -1);
+        else if (s->type == ATTR_NUM)
+            s->dflt.num = lua_tonumber(L, -1);
+        else if (s->type == ATTR_STR)
+            s->dflt.s = gen_strdup(g, lua_tostring(L, -1));
+        else
+            s->dflt.i = lua_toboolean(L, -1);
+    }
+    lua_pop(L, 1);
+    if (s->from) {
+        s->has_default = true;
+        s->dflt.i = *model_field(g, s->from);
+    }
+}
+
+/* From the checked form on top of the stack. */
+static void read_rule(Gen *g, OpRule *op)
+{
+    lua_State *L = g->L;
+    OpInfo *info = op->info;
+
+    op->in = read_operands(g, "inputs", "class", &op->n_in);
+    op->out = read_operands(g, "outputs", "dtype", &op->n_out);
+    info->role = field_text(g, "role");
+    op->optimizer = info->role && !strcmp(info->role, "optimizer");
+    lua_getfield(L, -1, "attrs");
+    info->n_attrs = (int)lua_rawlen(L, -1);
+    info->attrs = gen_alloc(g, sizeof *info->attrs * (size_t)(info->n_attrs + 1));
+    for (int i = 0; i < info->n_attrs; i++) {
+        lua_rawgeti(L, -1, i + 1);
+        read_attr(g, &info->attrs[i]);
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    lua_getfield(L, -1, "axes");
+    info->n_axes = (int)lua_rawlen(L, -1);
+    info->axes = gen_alloc(g, sizeof *info->axes * (size_t)(info->n_axes + 1));
+    for (int i = 0; i < info->n_axes; i++) {
+        lua_rawgeti(L, -1, i + 1);
+        info->axes[i].dim = field_text(g, "dim");
+        info->axes[i].reduction = field_true(L, "reduction");
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+}
+
+static bool rule_has(lua_State *L, const OpRule *op, const char *key)
+{
+    bool has;
+
+    ops_push_function(L, op, key);
+    has = !lua_isnil(L, -1);
+    lua_pop(L, 1);
+    return has;
+}
+
+/* The list of problems on top of the stack becomes messages. */
+static void report_problems(Gen *g, const OpRule *op)
+{
+    lua_State *L = g->L;
+    int n = (int)lua_rawlen(L, -1);
+
+    for (int i = 0; i < n; i++) {
+        const char *key, *item, *message, *help;
+
+        lua_rawgeti(L, -1, i + 1);
+        key = field_text(g, "key");
+        item = field_text(g, "item");
+        message = field_text(g, "message");
+        help = field_text(g, "help");
+        lua_pop(L, 1);
+        diag_source(g, op->info->path, op->info->text, op->info->text_bytes);
+        diag_add(g, DIAG_ERROR, rule_pos(g, op->info, key, item), help, "op %s: %s", op->name,
+                 message);
+    }
+}
+
+/* `op { ... }` in a rule's file: marks the table and returns it. */
+static int c_op(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TTABLE);
+    lua_settop(L, 1);
+    return 1;
+}
+
+/* A message of Lua about the file, on top of the stack: "path:12: text". */
+static void report_lua(Gen *g, const OpRule *op)
+{
+    const OpInfo *info = op->info;
+    const char *text = lua_tostring(g->L, -1);
+    const char *shown = text ? text : "unknown error", *after = strstr(shown, "op.lua:");
+    Pos pos = { .file = info->path };
+
+    if (after) {
+        char *end;
+        long line = strtol(after + 7, &end, 10);
+
+        if (*end == ':') {
+            pos.line = (int)line;
+            shown = end + 1 + (end[1] == ' ');
+        }
+    }
+    diag_source(g, info->path, info->text, info->text_bytes);
+    diag_add(g, DIAG_ERROR, pos, NULL, "op %s: %s", op->name, shown);
+    lua_pop(g->L, 1);
+}
+
+/* Runs op.lua and checks it; checker: registry ref of gen/lua/op.lua's function. */
+static bool load_rule(Gen *g, OpRule *op, int checker)
+{
+    lua_State *L = g->L;
+    OpInfo *info = op->info;
+    int env = sandbox_env(g), problems;
+
+    lua_rawgeti(L, LUA_REGISTRYINDEX, env);
+    lua_pushcfunction(L, c_op);
+    lua_setfield(L, -2, "op");
+    lua_pop(L, 1);
+    if (sandbox_run(g, info->text, info->text_bytes, gen_printf(g, "@%s", info->path), env, 1)) {
+        report_lua(g, op);
+        luaL_unref(L, LUA_REGISTRYINDEX, env);
+        return false;
+    }
+    luaL_unref(L, LUA_REGISTRYINDEX, env);
+    lua_pushvalue(L, -1);
+    op->lua_ref = luaL_ref(L, LUA_REGISTRYINDEX);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, checker);
+    lua_insert(L, -2);
+    push_helpers(g);
+    if (sandbox_status(L, lua_pcall(L, 2, 2, 0))) {
+        report_lua(g, op);
+        return false;
+    }
+    problems = (int)lua_rawlen(L, -1);
+    report_problems(g, op);
+    lua_pop(L, 1);
+    if (!problems) {
+        read_rule(g, op);
+        info->has_backward = rule_has(L, op, "backward");
+        info->has_check = rule_has(L, op, "check");
+        info->has_flops = rule_has(L, op, "flops");
+        info->has_bytes = rule_has(L, op, "bytes");
+        info->has_workspace = rule_has(L, op, "workspace");
+        info->has_reference = rule_has(L, op, "reference");
+        op->fused = rule_has(L, op, "expands");
+    }
+    lua_pop(L, 1);
+    return problems == 0;
+}
+
+/* ---- folders ----------------------------------------------------------------------------------- */
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const OpRule *)a)->name, ((const OpRule *)b)->name);
+}
+
+/* Adds the folder's rule, in place of an older one of that name; texts only. */
+static OpRule *add_folder(Gen *g, const char *name, const char *folder, const char *text,
+                          size_t bytes, bool from_disk)
+{
+    OpRule *op = NULL;
+
+    for (int i = 0; i < g->ops.count; i++)
+        if (!strcmp(g->ops.items[i].name, name))
+            op = &g->ops.items[i];
+    if (!op)
+        op = gen_push(g, &g->ops);
+    *op = (OpRule){ .name = gen_strdup(g, name), .folder = gen_strdup(g, folder) };
+    op->info = gen_alloc(g, sizeof *op->info);
+    *op->info = (OpInfo){ .path = gen_printf(g, "%s/op.lua", folder),
+                          .text = gen_strndup(g, text, bytes),
+                          .text_bytes = bytes,
+                          .from_disk = from_disk };
+    return op;
+}
+
+static void add_embedded(Gen *g)
+{
+    size_t prefix = sizeof ops_prefix - 1;
+
+    for (int i = 0; i < embedded_count; i++) {
+        const char *path = embedded_files[i].path, *slash;
+        const Embedded *e;
+
+        if (strncmp(path, ops_prefix, prefix) != 0)
+            continue;
+        slash = strchr(path + prefix, '/');
+        if (!slash || strcmp(slash, "/op.lua") != 0)
+            continue;
+        e = embed_find(path); /* --share: from disk */
+        gen_require(e, "%s is gone", path);
+        add_folder(g, gen_strndup(g, path + prefix, (size_t)(slash - path) - prefix),
+                   gen_strndup(g, path, (size_t)(slash - path)), (const char *)e->data,
+                   e->bytes, false);
+    }
+}
+
+static bool op_name_ok(const char *name)
+{
+    static const char *const taken[] = { "param", "tokens", "targets" };
+
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(name, taken[i]))
+            return false;
+    for (const char *p = name; *p; p++)
+        if (!((*p >= 'a' && *p <= 'z') || *p == '_' || (*p >= '0' && *p <= '9' && p > name)))
+            return false;
+    return ident_ok(name) && strlen(name) < 64;
+}
+
+static int name_order(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Sub-folders of dir, sorted; NULL with a message when dir cannot be read. */
+static char **list_folders(Gen *g, const char *dir, int *count)
+{
+    struct { char **items; int count, cap; } names = { 0 };
+    DIR *d = opendir(dir);
+    struct dirent *entry;
+
+    if (!d) {
+        diag_add(g, DIAG_ERROR, (Pos){ 0 }, "--ops names a folder of op folders",
+                 "--ops %s: %s", dir, strerror(errno));
+        return NULL;
+    }
+    while ((entry = readdir(d))) {
+        struct stat st;
+
+        if (entry->d_name[0] == '.' ||
+            stat(gen_printf(g, "%s/%s", dir, entry->d_name), &st) != 0 || !S_ISDIR(st.st_mode))
+            continue;
+        *gen_push(g, &names) = gen_strdup(g, entry->d_name);
+    }
+    closedir(d);
+    if (names.count)
+        qsort(names.items, (size_t)names.count, sizeof *names.items, name_order);
+    *count = names.count;
+    return names.items;
+}
+
+static void add_disk(Gen *g, const char *dir)
+{
+    int count = 0;
+    char **names = list_folders(g, dir, &count);
+
+    for (int i = 0; i < count; i++) {
+        const char *folder = gen_printf(g, "%s/%s", dir, names[i]), *text;
+        const char *path = gen_printf(g, "%s/op.lua", folder);
+        size_t bytes;
+        int error = read_whole_file(path, &text, &bytes);
+
+        if (error == ENOENT)
+            continue; /* some other folder */
+        if (error)
+            diag_add(g, DIAG_ERROR, (Pos){ .file = path }, NULL, "%s", strerror(error));
+        else if (!op_name_ok(names[i]))
+            diag_add(g, DIAG_ERROR, (Pos){ .file = path },
+                     "op names match [a-z_][a-z0-9_]*; param, tokens and targets are taken",
+                     "%s cannot be the name of an op", names[i]);
+        else
+            add_folder(g, names[i], folder, text, bytes, true);
+    }
+}
+
+void ops_load(Gen *g)
+{
+    const Embedded *e = embed_find("gen/lua/op.lua");
+    const OpRule *sum = NULL;
+    int checker;
+
+    gen_require(e, "gen/lua/op.lua is not embedded");
+    add_embedded(g);
+    if (g->opt.ops_dir)
+        add_disk(g, g->opt.ops_dir);
+    if (g->ops.count)
+        qsort(g->ops.items, (size_t)g->ops.count, sizeof *g->ops.items, by_name);
+    if (sandbox_run(g, (const char *)e->data, e->bytes, "@gen/lua/op.lua", LUA_NOREF, 1))
+        gen_die("%s", lua_tostring(g->L, -1));
+    checker = luaL_ref(g->L, LUA_REGISTRYINDEX);
+    for (int i = 0; i < g->ops.count; i++) {
+        OpRule *op = &g->ops.items[i];
+        size_t bytes;
+
+        if (!load_rule(g, op, checker))
+            continue;
+        op->has_cpu = ops_template(g, op, "cpu.c", &bytes) != NULL;
+        op->has_cuda = ops_template(g, op, "cuda.cu", &bytes) != NULL;
+        if (op->info->role && !strcmp(op->info->role, "sum")) {
+            if (sum)
+                diag_add(g, DIAG_ERROR, (Pos){ .file = op->info->path }, NULL,
+                         "op %s: %s has the role \"sum\" already", op->name, sum->name);
+            sum = op;
+        }
+    }
+    luaL_unref(g->L, LUA_REGISTRYINDEX, checker);
+}
+
+/* ---- questions ----------------------------------------------------------------------------------- */
+
+const OpRule *ops_find(const Gen *g, const char *name)
+{
+    int low = 0, high = g->ops.count;
+
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        int c = strcmp(name, g->ops.items[middle].name);
+
+        if (c == 0)
+            return &g->ops.items[middle];
+        if (c < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
+const OpRule *ops_role(const Gen *g, const char *role)
+{
+    for (int i = 0; i < g->ops.count; i++)
+        if (g->ops.items[i].info->role && !strcmp(g->ops.items[i].info->role, role))
+            return &g->ops.items[i];
+    return NULL;
+}
+
+const char *ops_nearest(Gen *g, const char *name)
+{
+    const char **names = gen_alloc(g, sizeof *names * (size_t)(g->ops.count + 1));
+
+    for (int i = 0; i < g->ops.count; i++)
+        names[i] = g->ops.items[i].name;
+    return diag_nearest(name, names, g->ops.count);
+}
+
+const char *ops_template_path(Gen *g, const OpRule *op, const char *file)
+{
+    return gen_printf(g, "%s/%s", op->folder, file);
+}
+
+const char *ops_template(Gen *g, const OpRule *op, const char *file, size_t *bytes)
+{
+    const char *path = ops_template_path(g, op, file), *text;
+    const Embedded *e;
+
+    if (op->info->from_disk)
+        return read_whole_file(path, &text, bytes) == 0 ? text : NULL;
+    e = embed_find(path);
+    *bytes = e ? e->bytes : 0;
+    return e ? (const char *)e->data : NULL;
+}
+
+void ops_push_function(lua_State *L, const OpRule *op, const char *key)
+{
+    lua_rawgeti(L, LUA_REGISTRYINDEX, op->lua_ref);
+    lua_pushstring(L, key);
+    lua_rawget(L, -2);
+    lua_remove(L, -2);
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* policy: the choices outside the hash that the description leaves open.
+ *
+ * Needs units and segments (shard). Changes only fields of g->model that are outside the
+ * numerics hash. Breaks nothing. Saved tensors are all kept (recomputation is not offered
+ * yet), so everything the backward needs is live.
+ *
+ * Here too: what to do when the placed arena exceeds the target's budget. */
+#include "plan.h"
+
+#include <stdlib.h>
+
+void diag_print(Gen *g); /* diag.c */
+
+void policy_choose(Gen *g)
+{
+    Model *m = &g->model;
+    uint64_t hash = g->numerics_hash;
+    /* Without shards the sum of a leaf over ranks is as large as the leaf's own gradient, so
+     * reducing after every leaf saves no memory and costs a collective for each; and nothing
+     * else in a micro-step would tell a rank that its peers have read its gradients. */
+    if (m->strategy == NO_SHARD && m->world_size > 1) {
+        m->accumulate_sharded = false;
+    }
+    m->prefetch_forward = max_i64(0, m->prefetch_forward);
+    m->prefetch_backward = max_i64(0, m->prefetch_backward);
+    m->gathers_in_flight = max_i64(1, m->gathers_in_flight);
+    gen_require(g->numerics_hash == hash, "policy changed the numerics hash");
+}
+
+/* Bytes a rank holds for sure with `shard` ranks: what is sharded shrinks, the rest stays. */
+static int64_t bytes_with(const PlanBytes *b, int64_t now, int64_t shard)
+{
+    int64_t divided = b->by_kind[BUF_PARAM_SHARD] + b->by_kind[BUF_MASTER] +
+                      b->by_kind[BUF_MOMENT1] + b->by_kind[BUF_MOMENT2] +
+                      b->by_kind[BUF_GRAD_SHARD];
+    return b->total - divided + divided * now / shard;
+}
+
+static const char *what_fits(Gen *g, const PlanBytes *b)
+{
+    const Model *m = &g->model;
+    int64_t now = m->strategy == NO_SHARD ? 1 : m->shard;
+    const char *help = "fewer sequences in a micro-batch (micro_batch), a shorter seq";
+    for (int64_t n = now * 2; n <= MAX_RANKS && n <= m->leaves; n *= 2) {
+        if (bytes_with(b, now, n) <= m->budget_bytes) {
+            return gen_printf(g, "mesh = { shard = %lld } needs about %s a rank; or %s",
+                              (long long)n, human_bytes(g, bytes_with(b, now, n)), help);
+        }
+    }
+    return gen_printf(g, "%s, or a smaller model", help);
+}
+
+void policy_check_budget(Gen *g)
+{
+    const Model *m = &g->model;
+    PlanBytes b;
+    if (m->budget_bytes == 0) {
+        return;
+    }
+    b = plan_bytes(g);
+    if (b.total <= m->budget_bytes) {
+        return;
+    }
+    diag_add(g, DIAG_ERROR, model_pos(g, "target"), what_fits(g, &b),
+             "target: the plan needs %s on each rank, the budget is %s",
+             human_bytes(g, b.total), human_bytes(g, m->budget_bytes));
+    diag_print(g);
+    fflush(stdout);
+    exit(EXIT_FIT);
+}

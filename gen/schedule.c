@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* schedule: what each instruction must wait for, and what therefore happens before what.
+ *
+ * Needs the instructions and accesses of unroll. Fills Instr.waits with reasons, and the
+ * relations hb_same, hb_all. Breaks place.
+ *
+ * The model. Each rank runs the same program on three in-order streams: instruction b of a
+ * stream starts when the one before it is complete, and so are its waits. Nothing else orders
+ * streams; host order alone means nothing (on the CPU the host is the compute stream, which
+ * is stricter). A collective starts and completes; it completes on no rank before it has
+ * started on all, and may touch its peers' buffers at any time between its own start and
+ * completion. So its completion here does not say that the peers have finished reading ours:
+ *
+ *   hb_same(a, b)  a completes before b starts, on one rank: paths of stream order and waits.
+ *   hb_all(a, b)   a completes on every rank before b starts on this one: there is a
+ *                  collective C with hb_same(a, C) and hb_same(C, b).
+ *
+ * Waits come from buffers (read after write, write after read, write after write), from the
+ * memory that prefetching and reducing may hold (a gather starts when the compute before it in
+ * host order is done; a span that opens a gradient buffer leaves one reduction in flight), and
+ * from buffers that peers may still read when a loop comes round. A wait that the others imply
+ * is left out. */
+#include "plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool ins_is_collective(const Instr *i)
+{
+    return i->kind == INS_ALL_GATHER || i->kind == INS_REDUCE_SCATTER ||
+           i->kind == INS_ALL_REDUCE || i->kind == INS_NORM_REDUCE;
+}
+
+const char *ins_label(Gen *g, const Instr *i)
+{
+    const char *seg = i->segment >= 0 ? g->segments.items[i->segment].name : "";
+    const char *phase = i->phase == PHASE_FORWARD ? "forward" : "backward";
+    switch (i->kind) {
+    case INS_ALL_GATHER:
+        return gen_printf(g, "gather of %s for its %s", seg, phase);
+    case INS_SPAN:
+        return gen_printf(g, "%s %s", g->blocks.items[i->block].name, phase);
+    case INS_REDUCE_SCATTER:
+    case INS_ALL_REDUCE:
+        return gen_printf(g, "reduction of %s", seg);
+    case INS_MERGE:
+        return gen_printf(g, "merge of %s", seg);
+    case INS_NORM:
+        return gen_printf(g, "norm of %s", seg);
+    case INS_NORM_REDUCE:
+        return "norm reduction";
+    case INS_UPDATE:
+        return gen_printf(g, "update of %s", seg);
+    }
+    gen_die("instruction kind %d", (int)i->kind);
+}
+
+unsigned variant_successors(const Gen *g, int v)
+{
+    const Program *p = &g->prog;
+    unsigned local = p->count[VARIANT_LOCAL] ? 1u << VARIANT_LOCAL : 0;
+    unsigned last = 1u << VARIANT_LAST, first = local ? local : last;
+    if (v == VARIANT_LOCAL) {
+        return local | last;
+    }
+    if (v == VARIANT_LAST) {
+        return 1u << VARIANT_END | (g->model.accumulate_sharded && p->rounds > 1 ? first : 0);
+    }
+    return first;
+}
+
+/* The last compute instruction of the variant before v, in program order; -1: none. */
+static int variant_entry(const Program *p, int v)
+{
+    for (int id = p->first[v] - 1; id >= 0; id--) {
+        if (p->ins.items[id].stream == STREAM_COMPUTE) {
+            return id;
+        }
+    }
+    return -1;
+}
+
+int ins_implied(const Program *p, int id, int pred[2])
+{
+    const Instr *i = &p->ins.items[id];
+    int n = 0, before = -1;
+    for (int q = id - 1; q >= 0 && before < 0; q--) {
+        if (p->ins.items[q].stream == i->stream) {
+            before = q;
+        }
+    }
+    if (before >= 0) {
+        pred[n++] = before;
+    }
+    if (before < p->first[i->variant] && i->stream != STREAM_COMPUTE) {
+        int entry = variant_entry(p, i->variant);
+        if (entry >= 0) {
+            pred[n++] = entry;
+        }
+    }
+    return n;
+}
+
+/* ---- relations ----------------------------------------------------------------------------- */
+
+static bool bit(const uint64_t *row, int b)
+{
+    return row[b >> 6] >> (b & 63) & 1;
+}
+
+static void set_bit(uint64_t *row, int b)
+{
+    row[b >> 6] |= UINT64_C(1) << (b & 63);
+}
+
+static void or_row(uint64_t *row, const uint64_t *with, int words)
+{
+    for (int w = 0; w < words; w++) {
+        row[w] |= with[w];
+    }
+}
+
+bool hb_same(const Program *p, int a, int b)
+{
+    return bit(p->hb_same + (size_t)a * (size_t)p->hb_words, b);
+}
+
+bool hb_all(const Program *p, int a, int b)
+{
+    return bit(p->hb_all + (size_t)a * (size_t)p->hb_words, b);
+}
+
+static void close_edge(Program *p, int from, int to)
+{
+    size_t w = (size_t)p->hb_words;
+    uint64_t *same = p->hb_same + (size_t)from * w, *all = p->hb_all + (size_t)from * w;
+    set_bit(same, to);
+    or_row(same, p->hb_same + (size_t)to * w, p->hb_words);
+    or_row(all, p->hb_all + (size_t)to * w, p->hb_words);
+    if (ins_is_collective(&p->ins.items[to])) {
+        or_row(all, p->hb_same + (size_t)to * w, p->hb_words);
+    }
+}
+
+void schedule_closure(Gen *g, Program *p)
+{
+    int n = p->ins.count;
+    int words = (n + 63) / 64;
+    if (p->hb_words != words || !p->hb_same) {
+        p->hb_words = words;
+        p->hb_same = gen_alloc(g, sizeof(uint64_t) * (size_t)words * (size_t)n);
+        p->hb_all = gen_alloc(g, sizeof(uint64_t) * (size_t)words * (size_t)n);
+    }
+    memset(p->hb_same, 0, sizeof(uint64_t) * (size_t)words * (size_t)n);
+    memset(p->hb_all, 0, sizeof(uint64_t) * (size_t)words * (size_t)n);
+    for (int id = n - 1; id >= 0; id--) { /* all edges go forward: successors are complete */
+        const Instr *i = &p->ins.items[id];
+        int pred[2];
+        int n_pred = ins_implied(p, id, pred);
+        for (int k = 0; k < n_pred; k++) {
+            close_edge(p, pred[k], id);
+        }
+        for (int k = 0; k < i->n_waits; k++) {
+            close_edge(p, i->waits[k], id);
+        }
+    }
+}
+
+/* ---- peers that lag over a loop's end --------------------------------------------------------- */
+
+static bool reads_remotely(const Instr *i)
+{
+    for (int a = 0; a < i->n_access; a++) {
+        if (i->access[a].remote) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Is there a collective of the same variant after (before) instruction id, on one rank? */
+static bool collective_beside(const Program *p, int id, bool after)
+{
+    int v = (int)p->ins.items[id].variant;
+    for (int c = p->first[v]; c < p->first[v] + p->count[v]; c++) {
+        if (ins_is_collective(&p->ins.items[c]) &&
+            (after ? hb_same(p, id, c) : hb_same(p, c, id))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool variant_has_collective(const Program *p, int v)
+{
+    for (int c = p->first[v]; c < p->first[v] + p->count[v]; c++) {
+        if (ins_is_collective(&p->ins.items[c])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* open[v]: remote readers of any variant that may still run on a peer when v has ended here.
+ * LAST followed by END is one line of the program, known to hb_all. */
+static void open_readers(const Gen *g, bool *open[N_VARIANTS])
+{
+    const Program *p = &g->prog;
+    for (int v = 0; v < N_VARIANTS; v++) {
+        for (int c = p->first[v]; c < p->first[v] + p->count[v]; c++) {
+            open[v][c] = reads_remotely(&p->ins.items[c]) && !collective_beside(p, c, true);
+        }
+    }
+    for (int again = 0; again < N_VARIANTS; again++) {
+        for (int v = 0; v < N_VARIANTS; v++) {
+            for (int to = 0; to < N_VARIANTS; to++) {
+                if (!(variant_successors(g, v) >> to & 1) || variant_has_collective(p, to)) {
+                    continue;
+                }
+                for (int c = 0; c < p->ins.count; c++) {
+                    open[to][c] = open[to][c] || open[v][c];
+                }
+            }
+        }
+    }
+}
+
+void schedule_open_hits(const Gen *g, OpenHit hit, void *ctx)
+{
+    const Program *p = &g->prog;
+    bool *open[N_VARIANTS];
+    size_t n = (size_t)p->ins.count;
+    bool *flags = n ? calloc(N_VARIANTS * n + n, 1) : NULL, *early;
+    if (!flags) {
+        return;
+    }
+    for (int v = 0; v < N_VARIANTS; v++) {
+        open[v] = flags + (size_t)v * n;
+    }
+    early = flags + N_VARIANTS * n; /* no collective of its variant comes before it */
+    open_readers(g, open);
+    for (int i = 0; i < p->ins.count; i++) {
+        early[i] = !collective_beside(p, i, false);
+    }
+    for (int v = 0; v < N_VARIANTS; v++) {
+        for (int to = 0; to < N_VARIANTS; to++) {
+            if (!(variant_successors(g, v) >> to & 1) || to == VARIANT_END) {
+                continue;
+            }
+            for (int c = 0; c < p->ins.count; c++) {
+                for (int w = p->first[to]; open[v][c] && w < p->first[to] + p->count[to]; w++) {
+                    if (early[w]) {
+                        hit(ctx, c, w);
+                    }
+                }
+            }
+        }
+    }
+    free(flags);
+}
+
+/* ---- waits --------------------------------------------------------------------------------- */
+
+typedef struct Candidate { int id; const char *why; } Candidate;
+
+typedef struct Scheduler {
+    Gen *g;
+    Program *p;
+    uint64_t *before;        /* per instruction: what it follows on its own rank, so far */
+    struct { Candidate *items; int count, cap; } cand; /* of the instruction at hand */
+    int *writer;             /* per buffer: last writing instruction of this variant, or -1 */
+    struct BufReaders { int *items; int count, cap; } *readers; /* since then */
+    bool *opened;            /* gradient buffers that this variant has begun to write */
+    int last_compute;        /* of this variant so far */
+    int *reduces, n_reduces; /* of this variant so far */
+} Scheduler;
+
+static void want(Scheduler *s, int id, const char *why)
+{
+    Candidate *c;
+    for (int k = 0; k < s->cand.count; k++) {
+        if (s->cand.items[k].id == id) {
+            return; /* the first reason stands */
+        }
+    }
+    c = gen_push(s->g, &s->cand);
+    c->id = id;
+    c->why = why;
+}
+
+static const char *why_data(Scheduler *s, const Instr *from, const Instr *to, bool reads)
+{
+    Gen *g = s->g;
+    switch (from->kind) {
+    case INS_ALL_GATHER:
+        return gen_printf(g, "the weights of %s are here", g->segments.items[from->segment].name);
+    case INS_REDUCE_SCATTER:
+    case INS_ALL_REDUCE:
+        return gen_printf(g, "the gradient of %s is summed over ranks",
+                          g->segments.items[from->segment].name);
+    default:
+        break;
+    }
+    if (reads && (to->kind == INS_REDUCE_SCATTER || to->kind == INS_ALL_REDUCE)) {
+        return gen_printf(g, "the gradient of %s is complete",
+                          g->segments.items[to->segment].name);
+    }
+    return reads ? gen_printf(g, "what %s wrote", ins_label(g, from))
+                 : gen_printf(g, "%s has read what is overwritten", ins_label(g, from));
+}
+
+static void want_data(Scheduler *s, const Instr *i)
+{
+    for (int a = 0; a < i->n_access; a++) {
+        const Access *acc = &i->access[a];
+        int w = s->writer[acc->buffer];
+        const struct BufReaders *r = &s->readers[acc->buffer];
+        if (w >= 0) {
+            want(s, w, why_data(s, &s->p->ins.items[w], i, true));
+        }
+        for (int k = 0; acc->write && k < r->count; k++) {
+            want(s, r->items[k], why_data(s, &s->p->ins.items[r->items[k]], i, false));
+        }
+    }
+}
+
+static void want_memory(Scheduler *s, const Instr *i)
+{
+    if (i->kind == INS_ALL_GATHER && s->last_compute >= 0) {
+        want(s, s->last_compute,
+             gen_printf(s->g, "memory freed by %s",
+                        ins_label(s->g, &s->p->ins.items[s->last_compute])));
+    }
+    for (int a = 0; i->kind == INS_SPAN && a < i->n_access; a++) {
+        const Access *acc = &i->access[a];
+        if (s->p->bufs.items[acc->buffer].kind != BUF_GRAD || s->opened[acc->buffer]) {
+            continue;
+        }
+        s->opened[acc->buffer] = true;
+        if (s->n_reduces >= 2) {
+            int r = s->reduces[s->n_reduces - 2];
+            want(s, r,
+                 gen_printf(s->g, "one reduction in flight: that of %s is done",
+                            s->g->segments.items[s->p->ins.items[r].segment].name));
+        }
+    }
+}
+
+static void note(Scheduler *s, const Instr *i)
+{
+    for (int a = 0; a < i->n_access; a++) {
+        struct BufReaders *r = &s->readers[i->access[a].buffer];
+        if (i->access[a].write) {
+            s->writer[i->access[a].buffer] = i->id;
+            r->count = 0;
+        }
+    }
+    for (int a = 0; a < i->n_access; a++) {
+        if (!i->access[a].write) {
+            *gen_push(s->g, &s->readers[i->access[a].buffer]) = i->id;
+        }
+    }
+    if (i->stream == STREAM_COMPUTE) {
+        s->last_compute = i->id;
+    }
+    if (i->kind == INS_REDUCE_SCATTER || i->kind == INS_ALL_REDUCE) {
+        s->reduces[s->n_reduces++] = i->id;
+    }
+}
+
+static int latest_first(const void *a, const void *b)
+{
+    int x = ((const Candidate *)a)->id, y = ((const Candidate *)b)->id;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+static void add_wait(Gen *g, Instr *i, int id, const char *why)
+{
+    int *waits = gen_alloc(g, sizeof(int) * (size_t)(i->n_waits + 1));
+    const char **whys = gen_alloc(g, sizeof(char *) * (size_t)(i->n_waits + 1));
+    if (i->n_waits) {
+        memcpy(waits, i->waits, sizeof(int) * (size_t)i->n_waits);
+        memcpy(whys, i->wait_why, sizeof(char *) * (size_t)i->n_waits);
+    }
+    waits[i->n_waits] = id;
+    whys[i->n_waits] = why;
+    i->waits = waits;
+    i->wait_why = whys;
+    i->n_waits++;
+}
+
+static void follow(Scheduler *s, int id, int pred)
+{
+    size_t w = (size_t)s->p->hb_words;
+    or_row(s->before + (size_t)id * w, s->before + (size_t)pred * w, s->p->hb_words);
+    set_bit(s->before + (size_t)id * w, pred);
+}
+
+/* Keeps of the candidates those that stream order and later candidates do not imply. */
+static void choose_waits(Scheduler *s, Instr *i)
+{
+    int pred[2];
+    int n_pred = ins_implied(s->p, i->id, pred);
+    for (int k = 0; k < n_pred; k++) {
+        follow(s, i->id, pred[k]);
+    }
+    if (s->cand.count > 1) { /* ids are distinct: no ties */
+        qsort(s->cand.items, (size_t)s->cand.count, sizeof *s->cand.items, latest_first);
+    }
+    for (int k = 0; k < s->cand.count; k++) {
+        int id = s->cand.items[k].id;
+        if (!bit(s->before + (size_t)i->id * (size_t)s->p->hb_words, id)) {
+            add_wait(s->g, i, id, s->cand.items[k].why);
+            follow(s, i->id, id);
+        }
+    }
+    s->cand.count = 0;
+}
+
+static void begin_variant(Scheduler *s, int v)
+{
+    s->n_reduces = 0;
+    s->last_compute = -1;
+    memset(s->opened, 0, (size_t)s->p->bufs.count);
+    for (int b = 0; v != VARIANT_END && b < s->p->bufs.count; b++) {
+        s->writer[b] = -1; /* END goes on where LAST stopped; others start after a join */
+        s->readers[b].count = 0;
+    }
+}
+
+/* ---- a buffer that peers may still read when its loop writes it again -------------------------- */
+
+typedef struct Reopened { Gen *g; bool added; } Reopened;
+
+static void close_reader(void *ctx, int reader, int writer)
+{
+    Reopened *ro = ctx;
+    Program *p = &ro->g->prog;
+    const Instr *r = &p->ins.items[reader];
+    Instr *w = &p->ins.items[writer];
+    for (int a = 0; a < r->n_access; a++) {
+        for (int b = 0; b < w->n_access; b++) {
+            if (!r->access[a].remote || !w->access[b].write ||
+                r->access[a].buffer != w->access[b].buffer) {
+                continue;
+            }
+            for (int c = p->first[w->variant]; c < writer; c++) {
+                if (ins_is_collective(&p->ins.items[c]) && !ro->added) {
+                    add_wait(ro->g, w, c,
+                             gen_printf(ro->g, "every rank has read %s of the turn before",
+                                        p->bufs.items[w->access[b].buffer].name));
+                    ro->added = true;
+                }
+            }
+        }
+    }
+}
+
+void schedule_step(Gen *g)
+{
+    Program *p = &g->prog;
+    size_t n = (size_t)p->ins.count, n_bufs = (size_t)p->bufs.count;
+    Scheduler s = {.g = g, .p = p};
+    Reopened ro = {.g = g, .added = true};
+    p->hb_words = (p->ins.count + 63) / 64;
+    p->hb_same = NULL;
+    s.before = gen_alloc(g, sizeof(uint64_t) * (size_t)p->hb_words * (n + 1));
+    s.writer = gen_alloc(g, sizeof(int) * (n_bufs + 1));
+    s.readers = gen_alloc(g, sizeof *s.readers * (n_bufs + 1));
+    s.opened = gen_alloc(g, n_bufs + 1);
+    s.reduces = gen_alloc(g, sizeof(int) * (n + 1));
+    for (int v = 0; v < N_VARIANTS; v++) {
+        begin_variant(&s, v);
+        for (int id = p->first[v]; id < p->first[v] + p->count[v]; id++) {
+            Instr *i = &p->ins.items[id];
+            i->n_waits = 0;
+            want_data(&s, i);
+            want_memory(&s, i);
+            choose_waits(&s, i);
+            note(&s, i);
+        }
+    }
+    schedule_closure(g, p);
+    while (ro.added) { /* each turn adds one wait, of finitely many */
+        ro.added = false;
+        schedule_open_hits(g, close_reader, &ro);
+        if (ro.added) {
+            schedule_closure(g, p);
+        }
+    }
+}

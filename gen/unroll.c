@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* unroll: the step as straight lines of instructions in host order.
+ *
+ * Needs segments (shard), spans (span), the choices of policy. Fills g->prog: instructions,
+ * accesses, buffers (without offsets), bindings, rounds. Breaks schedule and place.
+ *
+ * Three lines are written. A step runs them in constant loops:
+ *
+ *   sharded accumulation    rounds x { (leaf_micro_batches - 1) x LOCAL, LAST }, END
+ *   unsharded accumulation  (rounds * leaf_micro_batches - 1) x LOCAL, LAST, END
+ *
+ * LOCAL adds gradients without a collective on them; LAST also reduces them. INS_MERGE adds the
+ * node of a finished leaf into the partial sums. In LAST it follows the reduction (sharded) or
+ * precedes it (unsharded). In LOCAL all merges stand at the end, and run only in the last
+ * micro-batch of a leaf. END is norms, their one reduction, and the updates.
+ *
+ * A variant begins when everything of the one before is complete on this rank: its last
+ * compute instruction comes after all its collectives. (After LAST with one round, END itself
+ * waits for the reductions, segment by segment.)
+ *
+ * Gathers: an instance of a segment spans consecutive reading spans. Other units' spans in
+ * between end it if reshard_after_forward, else the segment stays to its last reader. So the
+ * last unit is never resharded between its forward and its backward, and a wrapped group is
+ * gathered once. The gather for turn t is issued before the first span of turn t - depth, thus
+ * in the backward before the reduction of the units before it (order "pre"). */
+#include "unroll.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void span_params_read(const Class *c, const Span *s, bool *reads)
+{
+    memset(reads, 0, sizeof(bool) * (size_t)c->params.count);
+    for (int n = 0; n < s->n_nodes; n++) {
+        for (int i = 0; i < s->nodes[n]->n_in; i++) {
+            if (s->nodes[n]->in[i]->kind == VAL_PARAM) {
+                reads[s->nodes[n]->in[i]->index] = true;
+            }
+        }
+    }
+}
+
+void span_params_written(const Class *c, const Span *s, bool *writes)
+{
+    memset(writes, 0, sizeof(bool) * (size_t)c->params.count);
+    for (int p = 0; c->grads && p < c->params.count; p++) {
+        for (int n = 0; c->grads[p] && n < s->n_nodes; n++) {
+            writes[p] = writes[p] || c->grads[p]->def == s->nodes[n];
+        }
+    }
+}
+
+bool plan_grads_persist(const Gen *g)
+{
+    return g->prog.leaf_micro_batches > 1 ||
+           (!g->model.accumulate_sharded && g->prog.rounds > 1);
+}
+
+static void find_uses(Unroller *u)
+{
+    Gen *g = u->g;
+    u->use = gen_alloc(g, sizeof *u->use * (size_t)(g->classes.count + 1));
+    for (int i = 0; i < g->classes.count; i++) {
+        const Class *c = g->classes.items[i];
+        const Span *span[2] = {&c->forward, &c->backward};
+        for (int ph = 0; ph < 2; ph++) {
+            ClassUse *use = &u->use[c->id];
+            use->reads[ph] = gen_alloc(g, (size_t)c->params.count + 1);
+            use->writes[ph] = gen_alloc(g, (size_t)c->params.count + 1);
+            span_params_read(c, span[ph], use->reads[ph]);
+            span_params_written(c, span[ph], use->writes[ph]);
+        }
+    }
+    u->block_unit = gen_alloc(g, sizeof(int) * (size_t)(g->blocks.count + 1));
+    for (int b = 0; b < g->blocks.count; b++) {
+        u->block_unit[b] = -1;
+    }
+    for (int i = 0; i < g->units.count; i++) {
+        for (int b = 0; b < g->units.items[i].n_blocks; b++) {
+            u->block_unit[g->units.items[i].first_block + b] = i;
+        }
+    }
+}
+
+/* ---- order of spans and turns ------------------------------------------------------------- */
+
+static void add_seq(Unroller *u, int block, Phase phase)
+{
+    const Class *c = u->g->blocks.items[block].cls;
+    SeqSpan *s = &u->seq[u->n_seq];
+    if ((phase == PHASE_FORWARD ? c->forward : c->backward).n_nodes == 0) {
+        return;
+    }
+    s->block = block;
+    s->phase = phase;
+    s->unit = u->block_unit[block];
+    if (u->n_seq == 0 || s->unit < 0 || s[-1].unit != s->unit || s[-1].phase != phase) {
+        u->turn_first[u->n_turns++] = u->n_seq;
+    }
+    s->turn = u->n_turns - 1;
+    u->n_seq++;
+}
+
+static void order_spans(Unroller *u)
+{
+    size_t cap = (size_t)u->g->blocks.count * 2 + 1;
+    u->seq = gen_alloc(u->g, sizeof *u->seq * cap);
+    u->turn_first = gen_alloc(u->g, sizeof(int) * cap);
+    for (int b = 0; b < u->g->blocks.count; b++) {
+        add_seq(u, b, PHASE_FORWARD);
+    }
+    u->first_backward_turn = u->n_turns;
+    for (int b = u->g->blocks.count - 1; b >= 0; b--) {
+        add_seq(u, b, PHASE_BACKWARD);
+    }
+}
+
+/* ---- gathers ------------------------------------------------------------------------------ */
+
+
+static bool writes_segment(const Unroller *u, int pos, int segment)
+{
+    const SeqSpan *s = &u->seq[pos];
+    const Block *b = &u->g->blocks.items[s->block];
+    const bool *writes = u->use[b->cls->id].writes[s->phase == PHASE_BACKWARD];
+    for (int p = 0; p < b->cls->params.count; p++) {
+        if (writes[p] && u->g->params.items[b->param[p]].segment == segment) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* May the segment stay gathered from position a to b although nothing between reads it? */
+static bool stays_gathered(const Unroller *u, int unit, int a, int b)
+{
+    if (!u->g->model.reshard_after_forward) {
+        return true;
+    }
+    for (int pos = a + 1; pos < b; pos++) {
+        if (u->seq[pos].unit != unit) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static int issue_turn(const Unroller *u, const Instance *in, int after_pos)
+{
+    const SeqSpan *s = &u->seq[in->first];
+    const Model *m = &u->g->model;
+    bool back = s->phase == PHASE_BACKWARD;
+    int64_t depth = min_i64(back ? m->prefetch_backward : m->prefetch_forward,
+                            m->gathers_in_flight);
+    int turn = (int)max_i64(back ? u->first_backward_turn : 0, s->turn - max_i64(depth, 0));
+    while (turn < s->turn && u->turn_first[turn] <= after_pos) {
+        turn++; /* the instance before is still being read */
+    }
+    return turn;
+}
+
+static int by_first_use(const void *a, const void *b)
+{
+    const Instance *x = a, *y = b;
+    return x->first != y->first ? (x->first < y->first ? -1 : 1) : x->segment - y->segment;
+}
+
+/* (segment, position) pairs of all readings, grouped by segment in order of position. */
+static void find_instances(Unroller *u)
+{
+    Gen *g = u->g;
+    int cap = 0;
+    for (int pos = 0; pos < u->n_seq; pos++) {
+        cap += g->blocks.items[u->seq[pos].block].cls->params.count;
+    }
+    u->inst = gen_alloc(g, sizeof *u->inst * (size_t)(cap + 1));
+    int *latest = gen_alloc(g, sizeof(int) * (size_t)(g->segments.count + 1));
+    memset(latest, -1, sizeof(int) * (size_t)g->segments.count);
+    for (int pos = 0; pos < u->n_seq; pos++) {
+        const Block *b = &g->blocks.items[u->seq[pos].block];
+        const bool *reads = u->use[b->cls->id].reads[u->seq[pos].phase == PHASE_BACKWARD];
+        for (int p = 0; p < b->cls->params.count; p++) {
+            int seg = g->params.items[b->param[p]].segment;
+            if (!reads[p] || g->segments.items[seg].shards == 1) {
+                continue;
+            }
+            int was = latest[seg];
+            if (was >= 0 && (u->inst[was].last == pos ||
+                             stays_gathered(u, g->segments.items[seg].unit,
+                                            u->inst[was].last, pos))) {
+                u->inst[was].last = pos;
+                continue;
+            }
+            Instance *in = &u->inst[u->n_inst];
+            in->segment = seg;
+            in->first = in->last = pos;
+            in->issue_turn = issue_turn(u, in, was < 0 ? -1 : u->inst[was].last);
+            latest[seg] = u->n_inst++;
+        }
+    }
+    qsort(u->inst, (size_t)u->n_inst, sizeof *u->inst, by_first_use);
+}
+
+static void find_last_writers(Unroller *u)
+{
+    Gen *g = u->g;
+    u->last_writer = gen_alloc(g, sizeof(int) * (size_t)(g->segments.count + 1));
+    memset(u->last_writer, -1, sizeof(int) * (size_t)g->segments.count);
+    for (int pos = 0; pos < u->n_seq; pos++) {
+        const Block *b = &g->blocks.items[u->seq[pos].block];
+        for (int p = 0; p < b->cls->params.count; p++) {
+            int seg = g->params.items[b->param[p]].segment;
+            if (u->last_writer[seg] != pos && writes_segment(u, pos, seg)) {
+                u->last_writer[seg] = pos;
+            }
+        }
+    }
+}
+
+/* ---- variants ----------------------------------------------------------------------------- */
+
+/* A reduction's merge waits for it, so it comes as late as the next-but-one reduction: by then
+ * the compute stream waits for that reduction anyway (schedule: reductions in flight). */
+static void merge_reduced(Unroller *u, int in_flight)
+{
+    if (u->p->rounds == 1 || !u->g->model.accumulate_sharded || u->variant != VARIANT_LAST ||
+        !plan_collectives(u->g)) {
+        return;
+    }
+    while (u->n_merged < u->n_reduces - in_flight) {
+        unroll_merge(u, u->reduce_order[u->n_merged++]);
+    }
+}
+
+static void finish_segment(Unroller *u, int segment)
+{
+    bool merges = u->p->rounds > 1;
+    if (u->variant != VARIANT_LAST) {
+        return;
+    }
+    if (!plan_collectives(u->g)) {
+        if (merges) {
+            unroll_merge(u, segment);
+        }
+        return;
+    }
+    if (merges && !u->g->model.accumulate_sharded) {
+        unroll_merge(u, segment);
+    }
+    unroll_reduce(u, segment);
+}
+
+static void unroll_variant(Unroller *u, Variant v)
+{
+    Program *p = u->p;
+    int turn = -1;
+    u->variant = v;
+    u->n_reduces = u->n_merged = 0;
+    memset(u->param_written, 0, (size_t)u->g->params.count);
+    p->first[v] = p->ins.count;
+    for (int pos = 0; pos < u->n_seq; pos++) {
+        if (u->seq[pos].turn != turn) {
+            turn = u->seq[pos].turn;
+            for (int i = 0; i < u->n_inst; i++) {
+                if (u->inst[i].issue_turn == turn) {
+                    unroll_gather(u, &u->inst[i]);
+                }
+            }
+            merge_reduced(u, 1);
+        }
+        unroll_span(u, pos);
+        for (int s = 0; s < u->g->segments.count; s++) {
+            if (u->last_writer[s] == pos) {
+                finish_segment(u, s);
+            }
+        }
+    }
+    merge_reduced(u, 0);
+    if (v == VARIANT_LOCAL && p->rounds > 1 && !u->g->model.accumulate_sharded) {
+        for (int i = u->g->segments.count - 1; i >= 0; i--) {
+            unroll_merge(u, i);
+        }
+    }
+    p->count[v] = p->ins.count - p->first[v];
+}
+
+void unroll_step(Gen *g)
+{
+    const Model *m = &g->model;
+    Program *p = &g->prog;
+    Unroller u = {.g = g, .p = p};
+
+    memset(p, 0, sizeof *p);
+    gen_require(m->leaves % m->world_size == 0 && m->micro_batches % m->leaves == 0,
+                "%lld micro-batches, %lld leaves, %lld ranks", (long long)m->micro_batches,
+                (long long)m->leaves, (long long)m->world_size);
+    p->rounds = m->leaves / m->world_size;
+    p->leaf_micro_batches = m->micro_batches / m->leaves;
+    for (int64_t r = p->rounds; r > 1; r /= 2) {
+        p->partial_levels++;
+    }
+    find_uses(&u);
+    order_spans(&u);
+    find_instances(&u);
+    find_last_writers(&u);
+    u.param_written = gen_alloc(g, (size_t)g->params.count + 1);
+    u.reduce_order = gen_alloc(g, sizeof(int) * (size_t)(g->segments.count + 1));
+    unroll_buffers(&u);
+    if (plan_grads_persist(g)) {
+        unroll_variant(&u, VARIANT_LOCAL);
+    }
+    unroll_variant(&u, VARIANT_LAST);
+    u.variant = VARIANT_END;
+    p->first[VARIANT_END] = p->ins.count;
+    unroll_end(&u);
+    p->count[VARIANT_END] = p->ins.count - p->first[VARIANT_END];
+}

@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* unroll_bufs: the buffers of the step, and the instructions of unroll with everything they
+ * touch. Comes in: the Unroller's order of spans, gathers and reductions. Goes out: buffers
+ * without offsets; instructions with complete access lists (placement and scheduling know a
+ * conflict only from these); bindings of weights and gradients.
+ *
+ * What peers touch lies in the symmetric space: parameter shards (gathers read them), gradient
+ * buffers (reductions read them), the runtime's exchange area. All else is local. Alone, a
+ * rank needs no collective: spans read the parameter shard and write the gradient where the
+ * result of the reduction would lie. */
+#include "unroll.h"
+
+#include <string.h>
+
+/* Of runtime/rt.h: RT_CONTROL_BYTES. A test compares. */
+enum { SUPERACC_WORDS = 72, CONTROL_EXTRA_BYTES = 4096 };
+
+/* ---- buffers ------------------------------------------------------------------------------ */
+
+static int add_buffer(Unroller *u, BufKind kind, Space space, const char *name,
+                      const char *what, int64_t bytes)
+{
+    Buffer *b = gen_push(u->g, &u->p->bufs);
+    b->id = u->p->bufs.count - 1;
+    b->kind = kind;
+    b->space = space;
+    b->name = name;
+    b->what = what;
+    b->bytes = bytes;
+    b->persistent = kind < BUF_GATHERED;
+    b->segment = b->block = -1;
+    b->offset_bytes = -1;
+    return b->id;
+}
+
+static int add_flat(Unroller *u, BufKind kind, Space space, const char *prefix,
+                    const Segment *s, Dtype dtype, int64_t elems, int64_t levels)
+{
+    Gen *g = u->g;
+    const char *what = levels == 1
+                           ? gen_printf(g, "[%lld] %s", (long long)elems, dtype_name(dtype))
+                           : gen_printf(g, "[%lld, %lld] %s", (long long)levels,
+                                        (long long)elems, dtype_name(dtype));
+    int id = add_buffer(u, kind, space, gen_printf(g, "%s_%s", prefix, s->ident), what,
+                        levels * elems * dtype_bytes(dtype));
+    u->p->bufs.items[id].segment = s->id;
+    return id;
+}
+
+static int *int_array(Gen *g, int n)
+{
+    int *a = gen_alloc(g, sizeof(int) * (size_t)(n + 1));
+    memset(a, -1, sizeof(int) * (size_t)(n + 1));
+    return a;
+}
+
+static int moments_of(const Model *m)
+{
+    switch (m->optimizer) {
+    case OPT_ADAMW:
+        return 2;
+    case OPT_SGD:
+        return m->momentum != 0 ? 1 : 0;
+    case OPT_LION:
+    case OPT_MUON:
+        return 1;
+    }
+    gen_die("optimizer %d", (int)m->optimizer);
+}
+
+static void gradient_buffers(Unroller *u, const Segment *s)
+{
+    const Model *m = &u->g->model;
+    int i = s->id;
+    bool sharded = m->accumulate_sharded || !plan_collectives(u->g);
+    u->grad_shard[i] = add_flat(u, BUF_GRAD_SHARD, SPACE_LOCAL, "grad_shard", s,
+                                m->reduce_dtype, s->shard_elems, 1);
+    if (u->p->partial_levels > 0) {
+        u->partials[i] = add_flat(u, BUF_PARTIAL, SPACE_LOCAL, "partials", s, m->reduce_dtype,
+                                  sharded ? s->shard_elems : s->elems, u->p->partial_levels);
+    }
+    if (!plan_collectives(u->g)) {
+        u->grad[i] = u->grad_shard[i];
+    } else if (plan_grads_persist(u->g)) {
+        u->grad[i] = add_flat(u, BUF_GRAD_ACCUM, SPACE_SYMMETRIC, "grad_accum", s,
+                              m->reduce_dtype, s->elems, 1);
+    }
+}
+
+static void segment_buffers(Unroller *u)
+{
+    Gen *g = u->g;
+    const Model *m = &g->model;
+    int n = g->segments.count;
+    u->param_shard = int_array(g, n);
+    u->master = int_array(g, n);
+    u->moment1 = int_array(g, n);
+    u->moment2 = int_array(g, n);
+    u->grad_shard = int_array(g, n);
+    u->partials = int_array(g, n);
+    u->grad = int_array(g, n);
+    for (int i = 0; i < n; i++) {
+        const Segment *s = &g->segments.items[i];
+        u->param_shard[i] = add_flat(u, BUF_PARAM_SHARD, SPACE_SYMMETRIC, "param_shard", s,
+                                     m->param_dtype, s->shard_elems, 1);
+        if (m->master_dtype != m->param_dtype) { /* else the shard is the master */
+            u->master[i] = add_flat(u, BUF_MASTER, SPACE_LOCAL, "master", s, m->master_dtype,
+                                    s->shard_elems, 1);
+        }
+        if (moments_of(m) > 0) {
+            u->moment1[i] = add_flat(u, BUF_MOMENT1, SPACE_LOCAL, "moment1", s,
+                                     m->moments_dtype, s->shard_elems, 1);
+        }
+        if (moments_of(m) > 1) {
+            u->moment2[i] = add_flat(u, BUF_MOMENT2, SPACE_LOCAL, "moment2", s,
+                                     m->moments_dtype, s->shard_elems, 1);
+        }
+        gradient_buffers(u, s);
+    }
+}
+
+static void shared_buffers(Unroller *u)
+{
+    Gen *g = u->g;
+    const Model *m = &g->model;
+    int64_t tokens = m->micro_batch * m->seq_tokens;
+    const char *what = gen_printf(g, "[%lld] i32", (long long)tokens);
+    u->consts = int_array(g, g->consts.count);
+    for (int i = 0; i < g->consts.count; i++) {
+        u->consts[i] = add_buffer(u, BUF_CONST, SPACE_LOCAL,
+                                  gen_printf(g, "const_%s", g->consts.items[i].name),
+                                  gen_printf(g, "%lld bytes",
+                                             (long long)g->consts.items[i].bytes),
+                                  g->consts.items[i].bytes);
+    }
+    u->tokens = add_buffer(u, BUF_DATA, SPACE_LOCAL, "tokens", what, tokens * 4);
+    u->targets = add_buffer(u, BUF_DATA, SPACE_LOCAL, "targets", what, tokens * 4);
+    u->control = add_buffer(u, BUF_CONTROL, SPACE_SYMMETRIC, "control",
+                            "losses, superaccumulator, exchange",
+                            round_up(m->micro_batches * 8 + SUPERACC_WORDS * 8 +
+                                         CONTROL_EXTRA_BYTES,
+                                     256));
+}
+
+static const char *shape_text(Gen *g, const Value *v)
+{
+    Text t = {.g = g};
+    text_printf(&t, "[");
+    for (int i = 0; i < v->n_dims; i++) {
+        text_printf(&t, "%s%lld", i ? ", " : "", (long long)v->dim[i]);
+    }
+    text_printf(&t, "] %s", dtype_name(v->dtype));
+    return t.s;
+}
+
+/* One buffer for each output; ids follow each other. Returns the first. */
+static int boundary_buffers(Unroller *u, const Block *b, BufKind kind, const char *prefix,
+                            Value *const *values)
+{
+    int first = -1;
+    for (int i = 0; i < b->cls->n_outputs; i++) {
+        const Value *v = values[i] ? values[i] : b->cls->outputs[i];
+        const char *name = i == 0 ? gen_printf(u->g, "%s_%s", prefix, b->ident)
+                                  : gen_printf(u->g, "%s_%s_%d", prefix, b->ident, i);
+        int id = add_buffer(u, kind, SPACE_LOCAL, name, shape_text(u->g, v),
+                            values[i] ? v->bytes : 0);
+        u->p->bufs.items[id].block = b->id;
+        first = first < 0 ? id : first;
+    }
+    return first;
+}
+
+static int slab_buffer(Unroller *u, const Block *b, BufKind kind, const char *name,
+                       int64_t bytes)
+{
+    int id;
+    if (bytes == 0) {
+        return -1;
+    }
+    id = add_buffer(u, kind, SPACE_LOCAL, name, gen_printf(u->g, "%lld bytes", (long long)bytes),
+                    bytes);
+    u->p->bufs.items[id].block = b->id;
+    return id;
+}
+
+static void block_buffers(Unroller *u)
+{
+    Gen *g = u->g;
+    int n = g->blocks.count;
+    u->out = int_array(g, n);
+    u->d_out = int_array(g, n);
+    u->saved = int_array(g, n);
+    u->scratch[0] = int_array(g, n);
+    u->scratch[1] = int_array(g, n);
+    for (int i = 0; i < n; i++) {
+        const Block *b = &g->blocks.items[i];
+        const Class *c = b->cls;
+        if (i + 1 < n) {
+            u->out[i] = boundary_buffers(u, b, BUF_BOUNDARY, "out", c->outputs);
+            if (c->d_outputs) {
+                u->d_out[i] = boundary_buffers(u, b, BUF_D_BOUNDARY, "d_out", c->d_outputs);
+            }
+        }
+        u->saved[i] = slab_buffer(u, b, BUF_SAVED, gen_printf(g, "saved_%s", b->ident),
+                                  c->saved_bytes);
+        u->scratch[0][i] =
+            slab_buffer(u, b, BUF_SCRATCH, gen_printf(g, "scratch_%s_forward", b->ident),
+                        c->forward.scratch_bytes);
+        u->scratch[1][i] =
+            slab_buffer(u, b, BUF_SCRATCH, gen_printf(g, "scratch_%s_backward", b->ident),
+                        c->backward.scratch_bytes);
+    }
+}
+
+static void gathered_buffers(Unroller *u)
+{
+    Gen *g = u->g;
+    for (int i = 0; i < u->n_inst; i++) {
+        Instance *in = &u->inst[i];
+        const Segment *s = &g->segments.items[in->segment];
+        const char *phase = u->seq[in->first].phase == PHASE_FORWARD ? "forward" : "backward";
+        int again = 1;
+        for (int j = 0; j < i; j++) {
+            again += u->inst[j].segment == in->segment &&
+                     u->seq[u->inst[j].first].phase == u->seq[in->first].phase;
+        }
+        in->buffer = add_flat(u, BUF_GATHERED, SPACE_LOCAL, "gathered", s,
+                              g->model.param_dtype, s->elems, 1);
+        u->p->bufs.items[in->buffer].name =
+            again == 1 ? gen_printf(g, "gathered_%s_%s", s->ident, phase)
+                       : gen_printf(g, "gathered_%s_%s_%d", s->ident, phase, again);
+    }
+}
+
+void unroll_buffers(Unroller *u)
+{
+    Gen *g = u->g;
+    segment_buffers(u);
+    shared_buffers(u);
+    gathered_buffers(u);
+    for (int i = 0; i < g->segments.count; i++) {
+        if (u->grad[i] < 0) {
+            u->grad[i] = add_flat(u, BUF_GRAD, SPACE_SYMMETRIC, "grad", &g->segments.items[i],
+                                  g->model.reduce_dtype, g->segments.items[i].elems, 1);
+        }
+    }
+    block_buffers(u);
+}
+
+/* ---- instructions -------------------------------------------------------------------------- */
+
+static Instr *add_ins(Unroller *u, InsKind kind, StreamId stream)
+{
+    Instr *i = gen_push(u->g, &u->p->ins);
+    i->id = u->p->ins.count - 1;
+    i->kind = kind;
+    i->variant = u->variant;
+    i->stream = stream;
+    i->block = i->unit = i->segment = -1;
+    i->gathered = i->in = i->out = i->d_in = i->d_out = i->saved = i->scratch = -1;
+    i->grad = i->result = -1;
+    i->phase = PHASE_FORWARD;
+    return i;
+}
+
+/* One access of each (buffer, remote); a write wins over a read. */
+static void touch(Unroller *u, Instr *i, int buffer, bool write, bool remote)
+{
+    Access *grown;
+    if (buffer < 0) {
+        return;
+    }
+    for (int a = 0; a < i->n_access; a++) {
+        if (i->access[a].buffer == buffer && i->access[a].remote == remote) {
+            i->access[a].write = i->access[a].write || write;
+            return;
+        }
+    }
+    if ((i->n_access & (i->n_access - 1)) == 0) { /* grows at powers of two */
+        grown = gen_alloc(u->g, sizeof *grown * (size_t)(i->n_access ? i->n_access * 2 : 1));
+        if (i->n_access) {
+            memcpy(grown, i->access, sizeof *grown * (size_t)i->n_access);
+        }
+        i->access = grown;
+    }
+    i->access[i->n_access++] = (Access){.buffer = buffer, .write = write, .remote = remote};
+}
+
+void unroll_gather(Unroller *u, const Instance *inst)
+{
+    const Segment *s = &u->g->segments.items[inst->segment];
+    Instr *i = add_ins(u, INS_ALL_GATHER, STREAM_GATHER);
+    i->segment = s->id;
+    i->unit = s->unit;
+    i->phase = u->seq[inst->first].phase;
+    i->gathered = inst->buffer;
+    i->moved_bytes = (s->shards - 1) * s->shard_elems * dtype_bytes(u->g->model.param_dtype);
+    touch(u, i, inst->buffer, true, false);
+    touch(u, i, u->param_shard[s->id], false, false);
+    touch(u, i, u->param_shard[s->id], false, true);
+}
+
+void unroll_reduce(Unroller *u, int segment)
+{
+    const Segment *s = &u->g->segments.items[segment];
+    bool whole = s->shards == 1;
+    Instr *i = add_ins(u, whole ? INS_ALL_REDUCE : INS_REDUCE_SCATTER, STREAM_REDUCE);
+    i->segment = segment;
+    i->unit = s->unit;
+    i->phase = PHASE_BACKWARD;
+    i->grad = u->grad[segment];
+    i->result = u->grad_shard[segment];
+    i->moved_bytes =
+        (u->g->model.world_size - 1) * s->shard_elems * dtype_bytes(u->g->model.reduce_dtype);
+    touch(u, i, i->grad, false, false);
+    touch(u, i, i->grad, false, true);
+    touch(u, i, i->result, true, false);
+    u->reduce_order[u->n_reduces++] = segment;
+}
+
+void unroll_merge(Unroller *u, int segment)
+{
+    const Segment *s = &u->g->segments.items[segment];
+    bool sharded = u->g->model.accumulate_sharded || !plan_collectives(u->g);
+    Instr *i = add_ins(u, INS_MERGE, STREAM_COMPUTE);
+    i->segment = segment;
+    i->unit = s->unit;
+    i->phase = PHASE_BACKWARD;
+    i->grad = u->partials[segment];
+    i->result = sharded ? u->grad_shard[segment] : u->grad[segment];
+    touch(u, i, i->result, true, false);
+    touch(u, i, i->grad, true, false);
+}
+
+void unroll_end(Unroller *u)
+{
+    Gen *g = u->g;
+    Instr *i;
+    for (int s = g->segments.count - 1; s >= 0; s--) { /* as reductions end */
+        i = add_ins(u, INS_NORM, STREAM_COMPUTE);
+        i->segment = s;
+        i->unit = g->segments.items[s].unit;
+        i->grad = u->grad_shard[s];
+        touch(u, i, u->grad_shard[s], false, false);
+        touch(u, i, u->control, true, false);
+    }
+    i = add_ins(u, INS_NORM_REDUCE, STREAM_COMPUTE);
+    i->moved_bytes = (g->model.world_size - 1) *
+                     (int64_t)(SUPERACC_WORDS * 8 + g->model.micro_batches * 8);
+    touch(u, i, u->control, true, false);
+    for (int s = 0; s < g->segments.count; s++) { /* as the next forward needs them */
+        i = add_ins(u, INS_UPDATE, STREAM_COMPUTE);
+        i->segment = s;
+        i->unit = g->segments.items[s].unit;
+        i->grad = u->grad_shard[s];
+        i->result = u->param_shard[s];
+        touch(u, i, u->grad_shard[s], false, false);
+        touch(u, i, u->param_shard[s], true, false);
+        touch(u, i, u->master[s], true, false);
+        touch(u, i, u->moment1[s], true, false);
+        touch(u, i, u->moment2[s], true, false);
+        touch(u, i, u->control, false, false);
+    }
+}
+
+/* ---- spans --------------------------------------------------------------------------------- */
+
+static void bind(Unroller *u, int ins, int param, int buffer, int64_t offset_bytes, bool grad,
+                 bool add)
+{
+    struct Binding *b;
+    void *items = u->p->bindings;
+    b = gen_push_(u->g, &items, &u->p->n_bindings, &u->p->cap_bindings, sizeof *b);
+    u->p->bindings = items;
+    b->ins = ins;
+    b->param = param;
+    b->buffer = buffer;
+    b->offset_bytes = offset_bytes;
+    b->grad = grad;
+    b->add = add;
+}
+
+static int weight_buffer(const Unroller *u, int pos, int segment)
+{
+    if (u->g->segments.items[segment].shards == 1) {
+        return u->param_shard[segment];
+    }
+    for (int i = 0; i < u->n_inst; i++) {
+        if (u->inst[i].segment == segment && u->inst[i].first <= pos &&
+            pos <= u->inst[i].last) {
+            return u->inst[i].buffer;
+        }
+    }
+    gen_die("segment %d is not gathered at position %d", segment, pos);
+}
+
+static void bind_params(Unroller *u, Instr *i, int pos, const Block *b)
+{
+    const ClassUse *use = &u->use[b->cls->id];
+    const Model *m = &u->g->model;
+    int ph = i->phase == PHASE_BACKWARD;
+    for (int p = 0; p < b->cls->params.count; p++) {
+        const Param *param = &u->g->params.items[b->param[p]];
+        if (use->reads[ph][p]) {
+            int buffer = weight_buffer(u, pos, param->segment);
+            touch(u, i, buffer, false, false);
+            bind(u, i->id, p, buffer, param->offset_elems * dtype_bytes(m->param_dtype), false,
+                 false);
+            if (i->gathered < 0 || u->g->segments.items[param->segment].unit == i->unit) {
+                i->gathered = buffer;
+            }
+        }
+        if (use->writes[ph][p]) {
+            int buffer = u->grad[param->segment];
+            touch(u, i, buffer, true, false);
+            bind(u, i->id, p, buffer, param->offset_elems * dtype_bytes(m->reduce_dtype), true,
+                 u->param_written[param->id]);
+            u->param_written[param->id] = true;
+            if (i->grad < 0 || u->g->segments.items[param->segment].unit == i->unit) {
+                i->grad = buffer;
+            }
+        }
+    }
+}
+
+static void touch_arg(Unroller *u, Instr *i, const SpanArg *a, const Block *b)
+{
+    bool back = i->phase == PHASE_BACKWARD;
+    int before = b->id > 0 ? u->out[b->id - 1] : -1;
+    int d_before = b->id > 0 ? u->d_out[b->id - 1] : -1;
+    switch (a->kind) {
+    case ARG_PARAMS:
+    case ARG_GRADS:
+        break; /* bind_params */
+    case ARG_CONST:
+        touch(u, i, u->consts[a->index], false, false);
+        break;
+    case ARG_DATA:
+        touch(u, i, a->index == 0 ? u->tokens : u->targets, false, false);
+        break;
+    case ARG_IN:
+        i->in = before;
+        touch(u, i, before + a->index, false, false);
+        break;
+    case ARG_OUT:
+        i->out = u->out[b->id];
+        touch(u, i, i->out + a->index, !back, false);
+        break;
+    case ARG_DOUT:
+        i->d_out = u->d_out[b->id];
+        touch(u, i, i->d_out + a->index, false, false);
+        break;
+    case ARG_DIN:
+        i->d_in = d_before;
+        touch(u, i, d_before + a->index, true, false);
+        break;
+    case ARG_LOSS:
+        touch(u, i, u->control, true, false);
+        break;
+    case ARG_SAVED: /* the backward may overwrite what it no longer needs */
+        i->saved = u->saved[b->id];
+        touch(u, i, i->saved, true, false);
+        break;
+    case ARG_SCRATCH:
+        i->scratch = u->scratch[back][b->id];
+        touch(u, i, i->scratch, true, false);
+        break;
+    }
+}
+
+void unroll_span(Unroller *u, int pos)
+{
+    const SeqSpan *s = &u->seq[pos];
+    const Block *b = &u->g->blocks.items[s->block];
+    const Span *span = s->phase == PHASE_FORWARD ? &b->cls->forward : &b->cls->backward;
+    Instr *i = add_ins(u, INS_SPAN, STREAM_COMPUTE);
+    i->block = s->block;
+    i->unit = s->unit;
+    i->phase = s->phase;
+    i->flops = span->flops;
+    bind_params(u, i, pos, b);
+    for (int a = 0; a < span->n_args; a++) {
+        touch_arg(u, i, &span->args[a], b);
+    }
+}

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* verify: the invariants of DESIGN's table, checked after each pass.
+ *
+ * The checkers return NULL or a text that names what is wrong; verify_after dies with it, and
+ * tests plant faults and expect the text. They share no code with the passes they check: what
+ * a pass derives, the checker derives in another way. Placement and races are in
+ * verify_races.c. */
+#include "plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- shard ---------------------------------------------------------------------------------- */
+
+static int by_offset(const void *a, const void *b)
+{
+    const Param *x = *(const Param *const *)a, *y = *(const Param *const *)b;
+    return x->offset_elems < y->offset_elems ? -1 : x->offset_elems > y->offset_elems;
+}
+
+static const char *verify_segment(Gen *g, const Segment *s)
+{
+    const Param **in = gen_alloc(g, sizeof *in * (size_t)(g->params.count + 1));
+    int n = 0;
+    int64_t used = 0, end = 0;
+    for (int i = 0; i < g->params.count; i++) {
+        if (g->params.items[i].segment == s->id) {
+            in[n++] = &g->params.items[i];
+        }
+    }
+    qsort(in, (size_t)n, sizeof *in, by_offset);
+    for (int i = 0; i < n; i++) {
+        if (in[i]->offset_elems < end) {
+            return gen_printf(g, "%s overlaps %s", in[i]->name, in[i - 1]->name);
+        }
+        if (in[i]->offset_elems % GRAIN_ELEMS != 0) {
+            return gen_printf(g, "%s is not at a grain boundary", in[i]->name);
+        }
+        end = in[i]->offset_elems + in[i]->elems;
+        used += in[i]->elems;
+    }
+    if (n != s->n_params || used != s->used_elems) {
+        return gen_printf(g, "segment %s lists other parameters than lie in it", s->name);
+    }
+    if (end > s->elems) {
+        return gen_printf(g, "segment %s: a parameter ends outside", s->name);
+    }
+    if (s->shard_elems * s->shards != s->elems || s->shard_elems % GRAIN_ELEMS != 0 ||
+        s->shard_elems <= 0) {
+        return gen_printf(g, "segment %s: shards are unequal or off the grain", s->name);
+    }
+    return NULL;
+}
+
+const char *verify_shard(Gen *g)
+{
+    const char *bad = NULL;
+    for (int i = 0; i < g->params.count; i++) {
+        int seg = g->params.items[i].segment;
+        if (seg < 0 || seg >= g->segments.count) {
+            return gen_printf(g, "%s lies in no segment", g->params.items[i].name);
+        }
+    }
+    for (int i = 0; i < g->segments.count && !bad; i++) {
+        bad = verify_segment(g, &g->segments.items[i]);
+    }
+    for (int i = 1; i < g->units.count && !bad; i++) {
+        const Unit *a = &g->units.items[i - 1], *b = &g->units.items[i];
+        if (b->first_block < a->first_block + a->n_blocks) {
+            bad = gen_printf(g, "units %s and %s share a block", a->name, b->name);
+        }
+    }
+    return bad;
+}
+
+/* ---- unroll --------------------------------------------------------------------------------- */
+
+/* Before a transient buffer is read in a variant, the variant has written it. Host order. */
+static const char *check_written_first(Gen *g, int v)
+{
+    const Program *p = &g->prog;
+    bool *written = gen_alloc(g, (size_t)p->bufs.count + 1);
+    for (int id = p->first[v]; id < p->first[v] + p->count[v]; id++) {
+        const Instr *i = &p->ins.items[id];
+        for (int a = 0; a < i->n_access; a++) {
+            const Buffer *b = &p->bufs.items[i->access[a].buffer];
+            if (!b->persistent && !i->access[a].write && !written[b->id]) {
+                return gen_printf(g, "%s reads %s before anything wrote it", ins_label(g, i),
+                                  b->name);
+            }
+        }
+        for (int a = 0; a < i->n_access; a++) {
+            written[i->access[a].buffer] |= i->access[a].write;
+        }
+    }
+    return NULL;
+}
+
+static bool touches(const Instr *i, int buffer, bool write)
+{
+    for (int a = 0; a < i->n_access; a++) {
+        if (i->access[a].buffer == buffer && (i->access[a].write || !write)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Bindings point inside buffers that the span touches, at the parameter's place. */
+static const char *check_bindings(Gen *g)
+{
+    const Program *p = &g->prog;
+    for (int k = 0; k < p->n_bindings; k++) {
+        const struct Binding *b = &p->bindings[k];
+        const Instr *i = &p->ins.items[b->ins];
+        const Block *blk = &g->blocks.items[i->block];
+        const Param *param = &g->params.items[blk->param[b->param]];
+        int size = dtype_bytes(b->grad ? g->model.reduce_dtype : g->model.param_dtype);
+        const Buffer *buf = &p->bufs.items[b->buffer];
+        if (i->kind != INS_SPAN || !touches(i, b->buffer, b->grad)) {
+            return gen_printf(g, "%s binds %s in a buffer it does not touch", ins_label(g, i),
+                              param->name);
+        }
+        if (buf->segment != param->segment || b->offset_bytes != param->offset_elems * size ||
+            b->offset_bytes + param->elems * size > buf->bytes) {
+            return gen_printf(g, "%s binds %s at the wrong place", ins_label(g, i), param->name);
+        }
+    }
+    return NULL;
+}
+
+/* Every span has its operands: weights it reads and gradients it writes are bound, and its
+ * arguments are buffers. */
+static const char *check_span(Gen *g, const Instr *i, int *next_binding)
+{
+    const Program *p = &g->prog;
+    const Class *c = g->blocks.items[i->block].cls;
+    const Span *s = i->phase == PHASE_FORWARD ? &c->forward : &c->backward;
+    bool *reads = gen_alloc(g, (size_t)c->params.count + 1);
+    bool *writes = gen_alloc(g, (size_t)c->params.count + 1);
+    span_params_read(c, s, reads);
+    span_params_written(c, s, writes);
+    for (; *next_binding < p->n_bindings && p->bindings[*next_binding].ins == i->id;
+         ++*next_binding) {
+        const struct Binding *b = &p->bindings[*next_binding];
+        bool *need = b->grad ? writes : reads;
+        if (!need[b->param]) {
+            return gen_printf(g, "%s binds a parameter twice, or one it does not use",
+                              ins_label(g, i));
+        }
+        need[b->param] = false;
+    }
+    for (int q = 0; q < c->params.count; q++) {
+        if (reads[q] || writes[q]) {
+            return gen_printf(g, "%s: %s is not bound", ins_label(g, i),
+                              c->params.items[q].name);
+        }
+    }
+    for (int a = 0; a < s->n_args; a++) {
+        int needs = s->args[a].kind == ARG_IN        ? i->in
+                    : s->args[a].kind == ARG_OUT     ? i->out
+                    : s->args[a].kind == ARG_DIN     ? i->d_in
+                    : s->args[a].kind == ARG_DOUT    ? i->d_out
+                    : s->args[a].kind == ARG_SAVED   ? i->saved
+                    : s->args[a].kind == ARG_SCRATCH ? i->scratch
+                                                     : 0;
+        if (needs < 0) {
+            return gen_printf(g, "%s: argument %d has no buffer", ins_label(g, i), a);
+        }
+    }
+    return NULL;
+}
+
+/* One reduction for each segment, after the last span that writes its gradient; before it one
+ * merge in unsharded accumulation over rounds, after it one in sharded. */
+static const char *check_segment_sync(Gen *g, const Segment *s)
+{
+    const Program *p = &g->prog;
+    bool many = p->rounds > 1, alone = g->model.world_size == 1;
+    bool sharded = g->model.accumulate_sharded;
+    int reduces = 0, merges = 0, at = -1, merge_at = -1, last_write = -1, local_merges = 0;
+    for (int id = 0; id < p->ins.count; id++) {
+        const Instr *i = &p->ins.items[id];
+        bool last = i->variant == VARIANT_LAST;
+        if (i->segment == s->id && i->kind == INS_MERGE) {
+            merges += last;
+            local_merges += i->variant == VARIANT_LOCAL;
+            merge_at = last ? id : merge_at;
+        }
+        if (i->segment == s->id &&
+            (i->kind == INS_REDUCE_SCATTER || i->kind == INS_ALL_REDUCE)) {
+            if (!last) {
+                return gen_printf(g, "segment %s is reduced outside of LAST", s->name);
+            }
+            reduces++;
+            at = id;
+        }
+    }
+    for (int k = 0; k < p->n_bindings; k++) {
+        const struct Binding *b = &p->bindings[k];
+        if (b->grad && p->bufs.items[b->buffer].segment == s->id &&
+            p->ins.items[b->ins].variant == VARIANT_LAST) {
+            last_write = b->ins > last_write ? b->ins : last_write;
+        }
+    }
+    if (reduces != !alone) {
+        return gen_printf(g, "segment %s has %d reductions in a sync", s->name, reduces);
+    }
+    if (last_write < 0) {
+        return gen_printf(g, "segment %s gets no gradient", s->name);
+    }
+    if (!alone && at < last_write) {
+        return gen_printf(g, "segment %s is reduced before its gradient is complete", s->name);
+    }
+    if (merges != many || local_merges != (many && !sharded)) {
+        return gen_printf(g, "segment %s: %d merges in LAST, %d in LOCAL", s->name, merges,
+                          local_merges);
+    }
+    if (many && (merge_at < last_write || (!alone && (sharded ? merge_at < at : merge_at > at)))) {
+        return gen_printf(g, "segment %s is merged at the wrong place", s->name);
+    }
+    return NULL;
+}
+
+static const char *check_end(Gen *g)
+{
+    const Program *p = &g->prog;
+    int n = g->segments.count, *norms = gen_alloc(g, sizeof(int) * (size_t)(2 * n + 2));
+    int *updates = norms + n, reduces = 0;
+    for (int id = p->first[VARIANT_END]; id < p->first[VARIANT_END] + p->count[VARIANT_END];
+         id++) {
+        const Instr *i = &p->ins.items[id];
+        if (i->kind == INS_NORM && reduces == 0) {
+            norms[i->segment]++;
+        } else if (i->kind == INS_NORM_REDUCE) {
+            reduces++;
+        } else if (i->kind == INS_UPDATE && reduces == 1) {
+            updates[i->segment]++;
+        } else {
+            return gen_printf(g, "%s stands at the wrong place of END", ins_label(g, i));
+        }
+    }
+    for (int s = 0; s < n; s++) {
+        if (norms[s] != 1 || updates[s] != 1 || reduces != 1) {
+            return gen_printf(g, "segment %s: %d norms, %d updates, %d norm reductions",
+                              g->segments.items[s].name, norms[s], updates[s], reduces);
+        }
+    }
+    return NULL;
+}
+
+const char *verify_unroll(Gen *g)
+{
+    const Program *p = &g->prog;
+    const char *bad = check_bindings(g);
+    int next_binding = 0;
+    for (int v = 0; v < N_VARIANTS && !bad; v++) {
+        bad = check_written_first(g, v);
+    }
+    for (int id = 0; id < p->ins.count && !bad; id++) {
+        if (p->ins.items[id].kind == INS_SPAN) {
+            bad = check_span(g, &p->ins.items[id], &next_binding);
+        }
+    }
+    for (int s = 0; s < g->segments.count && !bad; s++) {
+        bad = check_segment_sync(g, &g->segments.items[s]);
+    }
+    return bad ? bad : check_end(g);
+}
+
+/* ---- schedule ------------------------------------------------------------------------------- */
+
+/* Every rank runs the same list, so the order within a communicator (a stream) agrees by
+ * construction; and since waits point backwards in that one list, the union of all streams'
+ * orders and waits has no cycle, within a rank or across. What is left to check: that they do
+ * point backwards, stay within what a turn of a loop may see, and that loops end joined. */
+const char *verify_schedule(Gen *g)
+{
+    const Program *p = &g->prog;
+    for (int id = 0; id < p->ins.count; id++) {
+        const Instr *i = &p->ins.items[id];
+        for (int w = 0; w < i->n_waits; w++) {
+            const Instr *on = i->waits[w] >= 0 && i->waits[w] < id ? &p->ins.items[i->waits[w]]
+                                                                   : NULL;
+            if (!on) {
+                return gen_printf(g, "%s waits for what comes after it", ins_label(g, i));
+            }
+            if (on->stream == i->stream) {
+                return gen_printf(g, "%s waits on its own stream", ins_label(g, i));
+            }
+            if (on->variant != i->variant &&
+                !(on->variant == VARIANT_LAST && i->variant == VARIANT_END)) {
+                return gen_printf(g, "%s waits for another turn of a loop", ins_label(g, i));
+            }
+            if (!i->wait_why[w] || !i->wait_why[w][0]) {
+                return gen_printf(g, "%s waits without a reason", ins_label(g, i));
+            }
+        }
+    }
+    return verify_races(g, false);
+}
+
+/* ---- place, simulate ------------------------------------------------------------------------ */
+
+const char *verify_place(Gen *g)
+{
+    const Program *p = &g->prog;
+    for (int b = 0; b < p->bufs.count; b++) {
+        const Buffer *buf = &p->bufs.items[b];
+        if (buf->offset_bytes < 0 || buf->offset_bytes % ARENA_ALIGN_BYTES != 0) {
+            return gen_printf(g, "%s has no aligned place", buf->name);
+        }
+        if (buf->offset_bytes + buf->bytes > p->space_bytes[buf->space]) {
+            return gen_printf(g, "%s ends outside of its space", buf->name);
+        }
+    }
+    if (p->arena_bytes != p->space_bytes[SPACE_SYMMETRIC] + p->space_bytes[SPACE_LOCAL] ||
+        p->arena_bytes < p->max_live_bytes) {
+        return "the arena is not the sum of its spaces, or below its lower bound";
+    }
+    return verify_races(g, true);
+}
+
+const char *verify_simulate(Gen *g)
+{
+    const Program *p = &g->prog;
+    size_t n = (size_t)p->ins.count + 1;
+    int64_t *start = gen_alloc(g, sizeof *start * n), *end = gen_alloc(g, sizeof *end * n);
+    int64_t busy[N_STREAMS] = {0}, total = simulate_times(g, start, end);
+    int64_t last_end = 0;
+    for (int id = p->first[VARIANT_LAST]; id < p->ins.count; id++) {
+        const Instr *i = &p->ins.items[id];
+        for (int w = 0; w < i->n_waits; w++) {
+            if (start[id] < end[i->waits[w]]) {
+                return gen_printf(g, "%s starts before what it waits for", ins_label(g, i));
+            }
+        }
+        busy[i->stream] += end[id] - start[id];
+        last_end = max_i64(last_end, end[id]);
+    }
+    for (int s = 0; s < N_STREAMS; s++) {
+        if (busy[s] > last_end) {
+            return gen_printf(g, "the %s stream is busy longer than the step lasts",
+                              stream_name((StreamId)s));
+        }
+    }
+    return total < last_end ? "a step is shorter than its last micro-step" : NULL;
+}
+
+/* ---- dispatch ------------------------------------------------------------------------------- */
+
+void verify_after(Gen *g, const char *pass)
+{
+    static const struct { const char *pass; const char *(*check)(Gen *g); } checks[] = {
+        {"shard", verify_shard},       {"unroll", verify_unroll},
+        {"schedule", verify_schedule}, {"place", verify_place},
+        {"simulate", verify_simulate},
+    };
+    static const char *const graph[] = {"graph", "grad", "fuse", "span"};
+    for (size_t i = 0; i < sizeof graph / sizeof *graph; i++) {
+        if (!strcmp(pass, graph[i])) {
+            verify_graph(g, pass);
+        }
+    }
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
+        if (!strcmp(pass, checks[i].pass)) {
+            const char *bad = checks[i].check(g);
+            gen_require(!bad, "after %s: %s", pass, bad);
+        }
+    }
+}

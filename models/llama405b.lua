@@ -1,0 +1,20 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- Llama 3.1 405B, 405,853,388,800 parameters, for 512 devices of 141 GB. Every
+-- activation is kept for the backward, which is what bounds seq here. A leaf for each
+-- rank: leaves is 512, where the default would stop at 64.
+local llama = require "arch.llama"
+
+return trainer {
+    name = "llama405b",
+    model = llama {
+        layers = 126, dim = 16384, heads = 128, kv_heads = 8, ffn = 53248,
+        vocab = 128256, norm_eps = 1e-5,
+        rope = { theta = 5e5, scaling = llama.scaling_3_1 },
+    },
+    seq = 1024, micro_batch = 1, global_batch = 4096, leaves = 512,
+    mesh = { shard = 512 },
+    optimizer = adamw {
+        lr = 8e-5, betas = { 0.9, 0.95 }, weight_decay = 0.1, clip = 1.0,
+    },
+    lr = cosine { warmup = 8000, steps = 1200000, min_ratio = 0.01 },
+}

@@ -1,0 +1,19 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- Qwen3 0.6B, 596,049,920 parameters: q and k heads are normed, and a head is wider
+-- than dim / heads.
+local llama = require "arch.llama"
+
+return trainer {
+    name = "qwen3_0.6b",
+    model = llama {
+        layers = 28, dim = 1024, heads = 16, kv_heads = 8, head_dim = 128, ffn = 3072,
+        vocab = 151936, rope = { theta = 1e6 }, norm_eps = 1e-6, tied = true,
+        qk_norm = true,
+    },
+    seq = 4096, micro_batch = 1, global_batch = 64,
+    mesh = { shard = 2 },
+    optimizer = adamw {
+        lr = 3e-4, betas = { 0.9, 0.95 }, weight_decay = 0.1, clip = 1.0,
+    },
+    lr = cosine { warmup = 2000, steps = 100000, min_ratio = 0.1 },
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt.h: everything an emitted trainer asks of its runtime.
+ *
+ * An emitted folder fills one RtTrainer (trainer.c, tables.c) and hands it to rt_main, which
+ * parses flags, starts the local ranks, maps each rank's arena, reads data, calls the emitted
+ * step, and logs. All sizes and offsets are constants of the plan. Shared memory is anonymous
+ * and inherited by the ranks; peers' symmetric spaces are mapped at start. Nothing here
+ * allocates during a step. */
+#ifndef RT_H
+#define RT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { RT_MAX_RANKS = 64, RT_GRAIN_ELEMS = 1024, RT_MAX_DIMS = 4 };
+
+typedef uint16_t rt_bf16;
+typedef enum { RT_F32, RT_F64, RT_BF16 } RtDtype;
+
+typedef struct Rt Rt;
+
+/* ---- what tables.c describes -------------------------------------------------------------- */
+
+/* A Hugging Face tensor inside a fused storage tensor: consecutive rows along dim 0. */
+typedef struct RtPart {
+    const char *name;
+    int64_t rows;
+} RtPart;
+
+/* One storage tensor. Its place in the flat segment is the whole truth about its sharding. */
+typedef struct RtParam {
+    const char *name;
+    int segment;
+    int64_t offset_elems;    /* in the segment, a multiple of RT_GRAIN_ELEMS */
+    int64_t elems;
+    int n_dims;
+    int64_t dim[RT_MAX_DIMS];
+    int init;                /* RT_INIT_* */
+    double init_std;
+    double weight_decay;     /* of this parameter */
+    int n_parts;
+    const RtPart *parts;
+} RtParam;
+enum { RT_INIT_ZEROS, RT_INIT_ONES, RT_INIT_NORMAL };
+
+/* One flat buffer, one collective. Offsets are bytes in the symmetric (S) or local (L) space. */
+typedef struct RtSegment {
+    const char *name;
+    int64_t elems;           /* padded: shard_elems * shards */
+    int64_t shard_elems;
+    int shards;              /* ranks that hold a different shard: world_size, or 1 (NO_SHARD) */
+    int first_param, n_params; /* in layout order: indices into RtTrainer.segment_params */
+    int64_t param_shard;     /* S: param dtype [shard_elems]; what all_gather reads */
+    int64_t master;          /* L: master dtype [shard_elems]; -1: param_shard is the master */
+    int64_t moment1, moment2;/* L: moments dtype [shard_elems]; -1: none */
+    int64_t grad_shard;      /* L: reduce dtype [shard_elems]; the step's summed gradient */
+    int64_t partials;        /* L: reduce dtype [levels][partial_elems]; -1: none */
+    int64_t partial_elems;   /* shard_elems (sharded accumulation) or elems (unsharded) */
+} RtSegment;
+
+typedef struct RtOptimizer {
+    double lr, beta1, beta2, eps, momentum, clip; /* clip 0: no clipping */
+} RtOptimizer;
+
+enum { RT_LR_CONSTANT, RT_LR_COSINE };
+typedef struct RtSchedule {
+    int kind;
+    int64_t warmup_steps, steps;
+    double min_ratio;
+} RtSchedule;
+
+/* One line of the plan's memory table, shown at start and in the log. */
+typedef struct RtMemory {
+    const char *what;
+    int64_t bytes;
+} RtMemory;
+
+typedef struct RtTrainer {
+    const char *name;
+    const char *generator;           /* "fsdpgen 0.1.0" */
+    uint64_t numerics_hash;
+    int world_size;
+    RtDtype param_dtype, reduce_dtype, master_dtype, moments_dtype;
+    int64_t seq_tokens, vocab;
+    int64_t micro_batch;             /* sequences */
+    int64_t micro_batches;           /* M of a step */
+    int64_t leaves;                  /* V */
+    bool accumulate_sharded;         /* decides which rank computes which leaf */
+    int64_t seed;
+    RtOptimizer optimizer;
+    RtSchedule schedule;
+    double flops_per_token;          /* 6 P_matmul + 6 layers dim_attention seq */
+    double planned_step_seconds;     /* 0: unknown; deadlines derive from it */
+    int64_t params_elems;
+    int64_t symmetric_bytes, local_bytes;   /* the planned arena, exactly */
+    int n_params;
+    const RtParam *params;
+    int n_segments;
+    const RtSegment *segments;
+    const int *segment_params;       /* param ids, segment after segment */
+    int n_memory;
+    const RtMemory *memory;
+    int64_t tokens_offset, targets_offset;  /* L: i32 [micro_batch * seq] each */
+    int64_t control_offset;          /* S: RT_CONTROL_BYTES(micro_batches) */
+    const char *const *places;       /* names of schedule points: "layers.7 layer_forward" */
+    int n_places;
+    const char *build_flags;         /* CFLAGS, for the platform hash */
+    void (*setup)(Rt *rt);           /* constants; once, after initialisation of the arena */
+    void (*step)(Rt *rt);            /* one optimizer step */
+} RtTrainer;
+
+/* Losses f64 [micro_batches] and the superaccumulator, in the symmetric space. */
+#define RT_SUPERACC_WORDS 72
+#define RT_CONTROL_BYTES(micro_batches) \
+    ((int64_t)(((micro_batches) * 8 + RT_SUPERACC_WORDS * 8 + 4096 + 255) / 256 * 256))
+
+/* ---- what an emitted step calls ------------------------------------------------------------ */
+
+struct Rt {
+    char *symmetric;                 /* this rank's spaces */
+    char *local;
+    char *peer[RT_MAX_RANKS];        /* symmetric spaces of all ranks; peer[rank] == symmetric */
+    int rank, world_size, threads;
+    const RtTrainer *trainer;
+    struct RtState *state;           /* private to the runtime */
+};
+
+static inline void *rt_symmetric(const Rt *rt, int64_t offset) { return rt->symmetric + offset; }
+static inline void *rt_local(const Rt *rt, int64_t offset) { return rt->local + offset; }
+
+int rt_main(const RtTrainer *trainer, int argc, char **argv);
+
+/* The schedule point this rank is at; the launcher shows it when a rank dies or stalls. */
+void rt_at(Rt *rt, int place);
+
+/* Copies micro-batch `index` (global, 0..M-1, of this step) into the token buffers. */
+void rt_load_micro_batch(Rt *rt, int64_t index);
+
+/* Collectives run in order on two streams, gather and reduce. A start enqueues and returns;
+ * the matching wait returns when this rank's result is complete. While a rank waits it makes
+ * progress on both streams, so no order of waits can deadlock. Every start has a ticket, the
+ * count of starts on its stream in this step so far (0, 1, ...), the same on every rank. */
+enum { RT_GATHER, RT_REDUCE };
+
+/* out[shards * shard_elems] = every rank's param_shard, in rank order. out: local offset. */
+void rt_all_gather_start(Rt *rt, int segment, int64_t out);
+/* grad_shard (or partial input `result`, local offset) = sum over ranks of their `grad` at this
+ * rank's shard, by the balanced binary tree over ranks, each node rounded to reduce dtype.
+ * grad: symmetric offset, [elems] in reduce dtype. */
+void rt_reduce_scatter_start(Rt *rt, int segment, int64_t grad, int64_t result);
+/* The same sum of the whole segment on every rank (result: local offset, [elems]). */
+void rt_all_reduce_start(Rt *rt, int segment, int64_t grad, int64_t result);
+void rt_wait(Rt *rt, int stream, int ticket);
+
+/* Binary-counter merge of tree nodes, in leaf order (DESIGN: one tree). `node` holds the node
+ * of round `round` (0-based) of `elems` in reduce dtype; with t trailing ones in round:
+ *   v = node; for l in 0..t-1: v = round_to_dtype(partials[l] + v); then
+ *   last round: node = v, else partials[t] = v. */
+void rt_merge(Rt *rt, void *node, void *partials, int64_t elems, int64_t partial_elems,
+              int64_t round, bool last);
+
+/* Exact norm: adds the squares of this rank's shard of the segment's summed gradient. */
+void rt_norm_add(Rt *rt, int segment);
+/* The step's one small all-reduce: superaccumulator words and losses; computes the loss, the
+ * gradient norm, and the update scale = clip / valid_tokens. */
+void rt_norm_reduce(Rt *rt);
+/* What the emitted optimizer kernel needs for this step. */
+typedef struct RtUpdate {
+    float scale;             /* multiplies the summed gradient */
+    float lr;
+    float bias1, bias2;      /* 1 - beta1^t, 1 - beta2^t */
+    double scale64, lr64, bias1_64, bias2_64;
+} RtUpdate;
+RtUpdate rt_update(const Rt *rt);
+/* Calls kernel for every run of consecutive elements of one parameter inside this rank's shard
+ * of the segment; pads are never visited. offset_elems is relative to the shard. element is
+ * the index of the run's first element in its parameter (for counters of randomness). */
+typedef void (*RtUpdateKernel)(const RtUpdate *u, double weight_decay, int64_t elems,
+                               void *param, void *master, void *moment1, void *moment2,
+                               const void *grad);
+void rt_update_segment(Rt *rt, int segment, RtUpdateKernel kernel);
+
+/* The loss sum of the micro-batch loaded last (f64). Where the emitted mathematics puts it. */
+double *rt_loss_slot(Rt *rt);
+
+#include "rt_math.h" /* dtype conversion, vectors, own exp, tanh, ...: inline, for kernels */
+#include "rt_gemm.h" /* matrix products on fixed tiles */
+
+#endif

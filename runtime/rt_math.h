@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_math.h: the arithmetic of emitted kernels: dtype conversion, vectors, functions that
+ * stand for libm's, and reductions along a row. In: values and rows. Out: the same bits with
+ * every compiler, instruction set and number of threads, given IEEE 754 and no contraction
+ * (-ffp-contract=off): nothing here asks for a fused multiply-add, the functions are sums and
+ * products in a written order without branches, and sums along a row are made by fixed lanes
+ * and a fixed tree, tails included.
+ *
+ *   rt_f32_from_bf16, rt_bf16_from_f32        round to nearest even, NaN stays NaN
+ *   rt_expf, rt_sigmoidf, rt_tanhf, rt_logf   float, at most 2 ulp; in loops they vectorise
+ *   rt_exp, rt_sigmoid, rt_tanh, rt_log, rt_sin, rt_cos      the same for double
+ *   rt_sqrtf, rt_sqrt                         exact rounding (IEEE 754); vectorised where the
+ *                                             compiler is told -fno-math-errno
+ *   rt_v16f_exp, rt_v8d_exp, ...              vectors of 64 bytes, equal to the scalar ones
+ *   rt_row_sum_f32, _bf16, _f64, ...          see rt_row_body.h
+ *
+ * Errors are measured by tests/ops/math_test.c. */
+#ifndef RT_MATH_H
+#define RT_MATH_H
+
+#include <stdint.h>
+#include <string.h>
+
+/* Vectors are passed between inline functions only, so no ABI question arises. */
+#pragma GCC diagnostic ignored "-Wpsabi"
+
+#define RT_ALWAYS static inline __attribute__((always_inline, unused))
+
+typedef float rt_v16f __attribute__((vector_size(64), aligned(16)));
+typedef int32_t rt_v16i __attribute__((vector_size(64), aligned(16)));
+typedef uint32_t rt_v16u __attribute__((vector_size(64), aligned(16)));
+typedef uint16_t rt_v16h __attribute__((vector_size(32), aligned(16)));
+typedef double rt_v8d __attribute__((vector_size(64), aligned(16)));
+typedef int64_t rt_v8l __attribute__((vector_size(64), aligned(16)));
+
+/* ---- bits of a float, and bf16 ------------------------------------------------------------ */
+
+RT_ALWAYS int32_t rt_bits_f32(float x)
+{
+    int32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+RT_ALWAYS float rt_f32_from_bits(int32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+RT_ALWAYS int64_t rt_bits_f64(double x)
+{
+    int64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+RT_ALWAYS double rt_f64_from_bits(int64_t bits)
+{
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+RT_ALWAYS float rt_f32_from_bf16(uint16_t x)
+{
+    return rt_f32_from_bits((int32_t)((uint32_t)x << 16));
+}
+
+/* To nearest, ties to even; the carry may reach the exponent, up to infinity. A NaN keeps its
+ * upper bits and becomes quiet. */
+RT_ALWAYS uint16_t rt_bf16_from_f32(float x)
+{
+    const uint32_t bits = (uint32_t)rt_bits_f32(x);
+    const uint32_t rounded = bits + 0x7fffu + (bits >> 16 & 1u);
+    const uint32_t nan = -(uint32_t)((bits & 0x7fffffffu) > 0x7f800000u);
+    return (uint16_t)(((rounded & ~nan) | ((bits | 0x400000u) & nan)) >> 16);
+}
+
+/* ---- vectors ------------------------------------------------------------------------------ */
+
+RT_ALWAYS rt_v16f rt_v16f_load(const float *p)
+{
+    rt_v16f v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+RT_ALWAYS void rt_v16f_store(float *p, rt_v16f v)
+{
+    memcpy(p, &v, sizeof v);
+}
+
+RT_ALWAYS rt_v16f rt_v16f_load_bf16(const uint16_t *p)
+{
+    rt_v16h v;
+    memcpy(&v, p, sizeof v);
+    return (rt_v16f)(__builtin_convertvector(v, rt_v16u) << 16);
+}
+
+RT_ALWAYS void rt_v16f_store_bf16(uint16_t *p, rt_v16f x)
+{
+    const rt_v16u bits = (rt_v16u)x;
+    const rt_v16u rounded = bits + 0x7fffu + (bits >> 16 & 1u);
+    const rt_v16u nan = (rt_v16u)((rt_v16i)(bits & 0x7fffffffu) > 0x7f800000);
+    const rt_v16u out = ((rounded & ~nan) | ((bits | 0x400000u) & nan)) >> 16;
+    const rt_v16h v = __builtin_convertvector(out, rt_v16h);
+    memcpy(p, &v, sizeof v);
+}
+
+RT_ALWAYS rt_v8d rt_v8d_load(const double *p)
+{
+    rt_v8d v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+RT_ALWAYS void rt_v8d_store(double *p, rt_v8d v)
+{
+    memcpy(p, &v, sizeof v);
+}
+
+/* Sum of the lanes: upper half onto lower half, until one is left. */
+RT_ALWAYS float rt_v16f_sum(rt_v16f v)
+{
+    for (int half = 8; half > 0; half /= 2) {
+        for (int i = 0; i < half; i++) {
+            v[i] += v[i + half];
+        }
+    }
+    return v[0];
+}
+
+RT_ALWAYS double rt_v8d_sum(rt_v8d v)
+{
+    for (int half = 4; half > 0; half /= 2) {
+        for (int i = 0; i < half; i++) {
+            v[i] += v[i + half];
+        }
+    }
+    return v[0];
+}
+
+/* ---- functions ---------------------------------------------------------------------------- */
+
+RT_ALWAYS float rt_sqrtf(float x)
+{
+    return __builtin_sqrtf(x);
+}
+
+RT_ALWAYS double rt_sqrt(double x)
+{
+    return __builtin_sqrt(x);
+}
+
+/* One body for four types: F the floating type, I integers as wide, lane for lane. */
+#define RT_NAME(name) rt_##name##f
+#define RT_F float
+#define RT_I int32_t
+#define RT_DOUBLE 0
+#define RT_BITS(x) rt_bits_f32(x)
+#define RT_FLOAT(i) rt_f32_from_bits(i)
+#define RT_MASK(condition) (-(int32_t)(condition))
+#include "rt_math_body.h"
+
+#define RT_NAME(name) rt_##name
+#define RT_F double
+#define RT_I int64_t
+#define RT_DOUBLE 1
+#define RT_BITS(x) rt_bits_f64(x)
+#define RT_FLOAT(i) rt_f64_from_bits(i)
+#define RT_MASK(condition) (-(int64_t)(condition))
+#include "rt_math_body.h"
+
+#define RT_NAME(name) rt_v16f_##name
+#define RT_F rt_v16f
+#define RT_I rt_v16i
+#define RT_DOUBLE 0
+#define RT_BITS(x) ((rt_v16i)(x))
+#define RT_FLOAT(i) ((rt_v16f)(i))
+#define RT_MASK(condition) ((rt_v16i)(condition))
+#include "rt_math_body.h"
+
+#define RT_NAME(name) rt_v8d_##name
+#define RT_F rt_v8d
+#define RT_I rt_v8l
+#define RT_DOUBLE 1
+#define RT_BITS(x) ((rt_v8l)(x))
+#define RT_FLOAT(i) ((rt_v8d)(i))
+#define RT_MASK(condition) ((rt_v8l)(condition))
+#include "rt_math_body.h"
+
+/* log(x), x = 2^e m with m in [sqrt(1/2), sqrt(2)): with f = m - 1 and s = f / (2 + f),
+ * log(m) = 2 s + s^3 R(s^2), written so that f itself enters exactly. */
+RT_ALWAYS double rt_log(double x)
+{
+    const int64_t one = rt_bits_f64(1.0), sqrt_half = 0x3fe6a09e667f3bcd;
+    const int64_t tiny = -(int64_t)(x < 0x1p-1022); /* denormal: scaled up to be normal */
+    const double scale = rt_f64_from_bits((rt_bits_f64(0x1p54) & tiny) | (one & ~tiny));
+    const int64_t bits = rt_bits_f64(x * scale);
+    const uint64_t offset = (uint64_t)(bits - sqrt_half); /* its top 12 bits are e */
+    const int64_t exponent = (int64_t)((offset >> 52) + 4096) - ((int64_t)(offset >> 63) * 4096);
+    const double m = rt_f64_from_bits(bits - (int64_t)((offset >> 52) << 52));
+    /* exponent + 4096 is positive: as the mantissa of 2^52 it converts without an instruction
+     * that not every vector unit has */
+    const double e = rt_f64_from_bits(rt_bits_f64(0x1p52) | exponent) - (0x1p52 + 4096)
+                     - rt_f64_from_bits(rt_bits_f64(54.0) & tiny);
+    const double f = m - 1.0, s = f / (2.0 + f), z = s * s, half = 0.5 * f * f;
+    double p = 0.13088034850927555;
+    p = p * z + 0.13268638369266825;
+    p = p * z + 0.15386244737621665;
+    p = p * z + 0.18181795547521137;
+    p = p * z + 0.22222222392581045;
+    p = p * z + 0.28571428570799784;
+    p = p * z + 0.40000000000000885;
+    p = p * z + 0.66666666666666663;
+    const double high = e * 0x1.62e42feep-1, low = e * 0x1.a39ef35793c76p-33;
+    const double y = high - ((half - (s * (half + z * p) + low)) - f);
+    /* 0: -inf; below: NaN; inf and NaN: themselves */
+    const int64_t inf = rt_bits_f64(__builtin_inf());
+    const int64_t zero = -(int64_t)(x == 0.0), bad = -(int64_t)(x < 0.0);
+    const int64_t same = -(int64_t)(!(x < __builtin_inf()));
+    int64_t out = rt_bits_f64(y);
+    out = (out & ~zero) | ((inf | INT64_MIN) & zero);
+    out = (out & ~bad) | ((inf | (INT64_C(1) << 51)) & bad);
+    out = (out & ~same) | (rt_bits_f64(x) & same);
+    return rt_f64_from_bits(out);
+}
+
+RT_ALWAYS float rt_logf(float x)
+{
+    return (float)rt_log((double)x);
+}
+
+/* sin and cos of x = n pi/2 + r + tail, |r| <= pi/4, by polynomials in r^2; n odd exchanges
+ * them. pi/2 is taken away in three parts of 33, 33 and 53 bits, so that the products with n
+ * are exact: good for |x| up to 2^20, then slowly worse. */
+RT_ALWAYS double rt_sin_turned(double x, int64_t quarters)
+{
+    const double magic = 0x1.8p52; /* adding it rounds to an integer, in the low bits */
+    const double shifted = x * 0x1.45f306dc9c883p-1 + magic, n = shifted - magic;
+    const double a = x - n * 0x1.921fb544p+0, b = n * 0x1.0b4611a6p-34;
+    const double c = a - b, left = ((a - c) - b) - n * 0x1.3198a2e037073p-69;
+    const double r = c + left, tail = (c - r) + left, z = r * r;
+    double s = -7.5866368828251592e-13;
+    s = s * z + 1.6058530596645953e-10;
+    s = s * z + -2.5052106225994401e-08;
+    s = s * z + 2.7557319219320579e-06;
+    s = s * z + -0.00019841269841265041;
+    s = s * z + 0.0083333333333333315;
+    s = s * z + -0.16666666666666666;
+    s = r + (tail + z * r * s - 0.5 * z * tail);
+    double t = 4.7458384125310228e-14;
+    t = t * z + -1.1470460319209511e-11;
+    t = t * z + 2.0876755787492604e-09;
+    t = t * z + -2.755731922139249e-07;
+    t = t * z + 2.4801587301584632e-05;
+    t = t * z + -0.0013888888888888887;
+    t = t * z + 0.041666666666666664;
+    const double h = 0.5 * z, w = 1.0 - h;
+    t = w + (((1.0 - w) - h) + (z * z * t - r * tail));
+    const int64_t turn = rt_bits_f64(shifted) + quarters;
+    const int64_t odd = -(turn & 1);
+    const int64_t y = (rt_bits_f64(t) & odd) | (rt_bits_f64(s) & ~odd);
+    return rt_f64_from_bits(y ^ (int64_t)((uint64_t)(turn & 2) << 62));
+}
+
+RT_ALWAYS double rt_sin(double x)
+{
+    return rt_sin_turned(x, 0);
+}
+
+RT_ALWAYS double rt_cos(double x)
+{
+    return rt_sin_turned(x, 1);
+}
+
+/* ---- rows --------------------------------------------------------------------------------- */
+
+#define RT_ROW(name) rt_row_##name##_f32
+#define RT_T float
+#define RT_A float
+#define RT_V rt_v16f
+#define RT_LANES 16
+#define RT_TO_ACC(x) (x)
+#define RT_LOAD(p) rt_v16f_load(p)
+#define RT_STORE(p, v) rt_v16f_store(p, v)
+#define RT_ROUND(x) (x)
+#define RT_VECTOR(name) rt_v16f_##name
+#define RT_SCALAR(name) rt_##name##f
+#include "rt_row_body.h"
+
+#define RT_ROW(name) rt_row_##name##_bf16
+#define RT_T uint16_t
+#define RT_A float
+#define RT_V rt_v16f
+#define RT_LANES 16
+#define RT_TO_ACC(x) rt_f32_from_bf16(x)
+#define RT_LOAD(p) rt_v16f_load_bf16(p)
+#define RT_STORE(p, v) rt_v16f_store_bf16(p, v)
+#define RT_ROUND(x) rt_bf16_from_f32(x)
+#define RT_VECTOR(name) rt_v16f_##name
+#define RT_SCALAR(name) rt_##name##f
+#include "rt_row_body.h"
+
+#define RT_ROW(name) rt_row_##name##_f64
+#define RT_T double
+#define RT_A double
+#define RT_V rt_v8d
+#define RT_LANES 8
+#define RT_TO_ACC(x) (x)
+#define RT_LOAD(p) rt_v8d_load(p)
+#define RT_STORE(p, v) rt_v8d_store(p, v)
+#define RT_ROUND(x) (x)
+#define RT_VECTOR(name) rt_v8d_##name
+#define RT_SCALAR(name) rt_##name
+#include "rt_row_body.h"
+
+#endif

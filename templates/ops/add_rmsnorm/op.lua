@@ -1,0 +1,37 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- add_rmsnorm: the residual sum and the norm of it in one pass over the rows. h is
+-- rounded to its dtype before the norm reads it, so the bits are those of the two ops.
+return op {
+    doc = "h = x + r; y, rstd = rmsnorm(h, w)",
+    inputs = { { "x", "t d" }, { "r", "t d" }, { "w", "d" } },
+    attrs = { eps = { "number", 1e-5 } },
+    outputs = {
+        { "h", "t d", dtype = "x", alias = "x" }, { "y", "t d", dtype = "x" },
+        { "rstd", "t", dtype = "acc" },
+    },
+    axes = { t = "parallel", d = "reduction" },
+    flops = function(n) return (1 + 4) * n.t * n.d end,
+    expands = function(g, n)
+        local h = g.add { n.x, n.r }
+        local y, rstd = g.rmsnorm { h, n.w, eps = n.eps }
+        return { h = h, y = y, rstd = rstd }
+    end,
+    reference = function(n)
+        for i = 0, n.t - 1 do
+            local sum = 0.0
+            for j = 1, n.d do
+                local k = i * n.d + j
+                n.h[k] = n.round("h", n.x[k] + n.r[k])
+                sum = sum + n.h[k] ^ 2
+            end
+            local rstd = n.round("rstd", 1 / math.sqrt(sum / n.d + n.eps))
+            n.rstd[i + 1] = rstd
+            for j = 1, n.d do
+                n.y[i * n.d + j] = n.round("y", n.h[i * n.d + j] * rstd * n.w[j])
+            end
+        end
+    end,
+    cases = function(r)
+        return { t = r(1, 9), d = r(1, 90), eps = 1e-5 }
+    end,
+}

@@ -1,0 +1,83 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- attention: in rows [heads q | kv_heads k | kv_heads v] of whole sequences; out each
+-- query's mix of values, and the logarithm of its softmax's sum for the backward.
+-- Causal; query i sees keys i-window+1..i of its sequence (all up to i when window is
+-- 0). Head h reads kv head h // (heads / kv_heads).
+return op {
+    doc = "o = softmax(q k^T * scale) v, causal; lse = log(sum(exp(q k^T * scale)))",
+    inputs = { { "qkv", "t c" } },
+    attrs = {
+        heads = "int", kv_heads = "int", head_dim = "int", seq = "int",
+        window = { "int", 0 }, scale = "number",
+    },
+    outputs = {
+        { "o", function(n) return { n.t, n.heads * n.head_dim } end, dtype = "qkv" },
+        { "lse", function(n) return { n.t, n.heads } end, dtype = "acc" },
+    },
+    axes = { t = "parallel", c = "reduction" },
+    check = function(n)
+        if n.kv_heads < 1 or n.heads % n.kv_heads ~= 0 then
+            return ("%d kv_heads do not divide %d heads"):format(n.kv_heads, n.heads)
+        end
+        if n.c ~= (n.heads + 2 * n.kv_heads) * n.head_dim then
+            return ("rows of %d are not (heads + 2 kv_heads) * head_dim = %d"):format(
+                n.c, (n.heads + 2 * n.kv_heads) * n.head_dim)
+        end
+        if n.seq < 1 or n.t % n.seq ~= 0 then
+            return ("%d rows are not whole sequences of %d"):format(n.t, n.seq)
+        end
+        if n.window < 0 then return "window must not be negative" end
+    end,
+    flops = function(n) -- two products over the pairs that the mask leaves
+        local w = n.window > 0 and math.min(n.window, n.seq) or n.seq
+        local pairs_of_sequence = w * (w + 1) // 2 + (n.seq - w) * w
+        return 4 * n.heads * n.head_dim * pairs_of_sequence * (n.t // n.seq)
+    end,
+    backward = function(g, n, d)
+        return {
+            qkv = g.attention_bwd {
+                n.qkv, n.o, n.lse, d.o, heads = n.heads, kv_heads = n.kv_heads,
+                head_dim = n.head_dim, seq = n.seq, window = n.window, scale = n.scale,
+            },
+        }
+    end,
+    reference = function(n)
+        local hd, group = n.head_dim, n.heads // n.kv_heads
+        for i = 0, n.t - 1 do
+            local first = i - i % n.seq
+            if n.window > 0 then first = math.max(first, i - n.window + 1) end
+            for h = 0, n.heads - 1 do
+                local q, kv = i * n.c + h * hd, (n.heads + h // group) * hd
+                local score, top, sum = {}, -math.huge, 0.0
+                for k = first, i do
+                    local dot = 0.0
+                    for j = 1, hd do
+                        dot = dot + n.qkv[q + j] * n.qkv[k * n.c + kv + j]
+                    end
+                    score[k] = dot * n.scale
+                    top = math.max(top, score[k])
+                end
+                for k = first, i do sum = sum + math.exp(score[k] - top) end
+                local lse = top + math.log(sum)
+                n.lse[i * n.heads + h + 1] = n.round("lse", lse)
+                for j = 1, hd do
+                    local o = 0.0
+                    for k = first, i do
+                        o = o + math.exp(score[k] - lse)
+                            * n.qkv[k * n.c + kv + n.kv_heads * hd + j]
+                    end
+                    n.o[(i * n.heads + h) * hd + j] = n.round("o", o)
+                end
+            end
+        end
+    end,
+    cases = function(r)
+        local kv, hd, s = r(1, 2), r(1, 40), r(1, 40)
+        local h = kv * r(1, 3)
+        return {
+            t = s * r(1, 2), c = (h + 2 * kv) * hd,
+            heads = h, kv_heads = kv, head_dim = hd,
+            seq = s, window = r(0, 1) * r(1, 45), scale = 1 / math.sqrt(hd),
+        }
+    end,
+}

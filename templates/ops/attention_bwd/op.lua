@@ -1,0 +1,81 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- attention_bwd: in what attention read and wrote, and the gradient of its output; out
+-- the gradient of the rows [heads q | kv_heads k | kv_heads v]. Probabilities are
+-- computed again from lse. With p = exp(s - lse), dp = do v^T and delta = sum(do * o):
+-- ds = p * (dp - delta) * scale.
+return op {
+    doc = "gradient of attention",
+    inputs = {
+        { "qkv", "t c" }, { "o", "t e" }, { "lse", "t h", class = "acc" },
+        { "d_o", "t e" },
+    },
+    attrs = {
+        heads = "int", kv_heads = "int", head_dim = "int", seq = "int",
+        window = { "int", 0 }, scale = "number",
+    },
+    outputs = { { "dqkv", "t c", dtype = "qkv" } },
+    axes = { t = "reduction", c = "reduction" },
+    check = function(n)
+        if n.kv_heads < 1 or n.heads % n.kv_heads ~= 0 then
+            return ("%d kv_heads do not divide %d heads"):format(n.kv_heads, n.heads)
+        end
+        if n.c ~= (n.heads + 2 * n.kv_heads) * n.head_dim or n.h ~= n.heads
+            or n.e ~= n.heads * n.head_dim then
+            return ("rows of %d are not (heads + 2 kv_heads) * head_dim = %d"):format(
+                n.c, (n.heads + 2 * n.kv_heads) * n.head_dim)
+        end
+        if n.seq < 1 or n.t % n.seq ~= 0 then
+            return ("%d rows are not whole sequences of %d"):format(n.t, n.seq)
+        end
+        if n.window < 0 then return "window must not be negative" end
+    end,
+    workspace = function(n) -- dk and dv of every kv head, unrounded, in whole blocks of keys
+        local rows, wide = (n.seq + 95) // 96 * 96, (n.head_dim + 15) // 16 * 16
+        return 2 * (n.t // n.seq) * n.kv_heads * rows * wide * n.acc_bytes
+    end,
+    flops = function(n) -- five products over the pairs that the mask leaves
+        local w = n.window > 0 and math.min(n.window, n.seq) or n.seq
+        local pairs_of_sequence = w * (w + 1) // 2 + (n.seq - w) * w
+        return 10 * n.heads * n.head_dim * pairs_of_sequence * (n.t // n.seq)
+    end,
+    reference = function(n)
+        local hd, group, c = n.head_dim, n.heads // n.kv_heads, n.c
+        local dqkv = {}
+        for k = 1, n.t * c do dqkv[k] = 0.0 end
+        for i = 0, n.t - 1 do
+            local first = i - i % n.seq
+            if n.window > 0 then first = math.max(first, i - n.window + 1) end
+            for h = 0, n.heads - 1 do
+                local q, o = i * c + h * hd, (i * n.heads + h) * hd
+                local at_k = (n.heads + h // group) * hd
+                local at_v = at_k + n.kv_heads * hd
+                local delta = 0.0
+                for j = 1, hd do delta = delta + n.o[o + j] * n.d_o[o + j] end
+                for k = first, i do
+                    local key, val, dot, dp = k * c + at_k, k * c + at_v, 0.0, 0.0
+                    for j = 1, hd do
+                        dot = dot + n.qkv[q + j] * n.qkv[key + j]
+                        dp = dp + n.d_o[o + j] * n.qkv[val + j]
+                    end
+                    local p = math.exp(dot * n.scale - n.lse[i * n.heads + h + 1])
+                    local ds = p * (dp - delta) * n.scale
+                    for j = 1, hd do
+                        dqkv[q + j] = dqkv[q + j] + ds * n.qkv[key + j]
+                        dqkv[key + j] = dqkv[key + j] + ds * n.qkv[q + j]
+                        dqkv[val + j] = dqkv[val + j] + p * n.d_o[o + j]
+                    end
+                end
+            end
+        end
+        for k = 1, n.t * c do n.dqkv[k] = n.round("dqkv", dqkv[k]) end
+    end,
+    cases = function(r)
+        local kv, hd, s = r(1, 2), r(1, 40), r(1, 40)
+        local h = kv * r(1, 3)
+        return {
+            t = s * r(1, 2), c = (h + 2 * kv) * hd, e = h * hd, h = h,
+            heads = h, kv_heads = kv, head_dim = hd,
+            seq = s, window = r(0, 1) * r(1, 45), scale = 1 / math.sqrt(hd),
+        }
+    end,
+}

@@ -1,0 +1,28 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- conv1d: in rows and a weight with one row for each input feature; out their product.
+-- GPT-2's checkpoints hold their weights so (a width-1 convolution), and none is
+-- transposed here.
+return op {
+    doc = "y = x w",
+    inputs = { { "x", "t k" }, { "w", "k n" } },
+    outputs = { { "y", "t n", dtype = "x" } },
+    axes = { t = "parallel", n = "parallel", k = "reduction" },
+    flops = function(n) return 2 * n.t * n.n * n.k end,
+    backward = function(g, n, d)
+        return { x = g.conv1d_dx { d.y, n.w }, w = g.conv1d_dw { n.x, d.y } }
+    end,
+    reference = function(n)
+        for i = 0, n.t - 1 do
+            for j = 1, n.n do
+                local sum = 0.0
+                for k = 0, n.k - 1 do
+                    sum = sum + n.x[i * n.k + k + 1] * n.w[k * n.n + j]
+                end
+                n.y[i * n.n + j] = n.round("y", sum)
+            end
+        end
+    end,
+    cases = function(r)
+        return { t = r(1, 33), k = r(1, 40), n = r(1, 40) }
+    end,
+}

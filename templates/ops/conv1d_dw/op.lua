@@ -1,0 +1,24 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- conv1d_dw: in a conv1d's rows and the gradient of its output; out the gradient of
+-- its weight, over all rows of the micro-batch.
+return op {
+    doc = "dw = x^T dy",
+    inputs = { { "x", "t k" }, { "dy", "t n" } },
+    outputs = { { "dw", "k n", dtype = "grad", add = true } },
+    axes = { n = "parallel", k = "parallel", t = "reduction" },
+    flops = function(n) return 2 * n.t * n.n * n.k end,
+    reference = function(n)
+        for k = 1, n.k do
+            for j = 1, n.n do
+                local sum = 0.0
+                for i = 0, n.t - 1 do
+                    sum = sum + n.x[i * n.k + k] * n.dy[i * n.n + j]
+                end
+                n.dw[(k - 1) * n.n + j] = n.round("dw", sum)
+            end
+        end
+    end,
+    cases = function(r)
+        return { t = r(1, 33), k = r(1, 40), n = r(1, 40) }
+    end,
+}

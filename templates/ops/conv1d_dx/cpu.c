@@ -1,0 +1,10 @@
+//@ -- SPDX-License-Identifier: Apache-2.0
+//@ -- conv1d_dx: dx = dy w^T.
+//@ -- One product on tiles that are fixed here; see runtime/rt_gemm.h.
+${gemm(fn .. "_gemm", "NT", t, k, n, dy, dx)}
+//@ prepare: rt_gemm_prepare(&${fn}_gemm);
+/* dx[${t}, ${k}] = dy[${t}, ${n}] w[${k}, ${n}]^T */
+static void ${fn}(const ${dy.type} *restrict dy, const ${w.type} *restrict w, ${dx.type} *restrict dx)
+{
+    rt_gemm(&${fn}_gemm, dy, w, dx, 0.0f);
+}

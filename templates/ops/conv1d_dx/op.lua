@@ -1,0 +1,24 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- conv1d_dx: in the gradient of a conv1d's output and its weight; out the gradient of
+-- its rows.
+return op {
+    doc = "dx = dy w^T",
+    inputs = { { "dy", "t n" }, { "w", "k n" } },
+    outputs = { { "dx", "t k", dtype = "dy" } },
+    axes = { t = "parallel", k = "parallel", n = "reduction" },
+    flops = function(n) return 2 * n.t * n.n * n.k end,
+    reference = function(n)
+        for i = 0, n.t - 1 do
+            for k = 0, n.k - 1 do
+                local sum = 0.0
+                for j = 1, n.n do
+                    sum = sum + n.dy[i * n.n + j] * n.w[k * n.n + j]
+                end
+                n.dx[i * n.k + k + 1] = n.round("dx", sum)
+            end
+        end
+    end,
+    cases = function(r)
+        return { t = r(1, 33), k = r(1, 40), n = r(1, 40) }
+    end,
+}

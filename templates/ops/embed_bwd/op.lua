@@ -1,0 +1,35 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- embed_bwd: in token ids and the gradient of their rows; out the gradient of the
+-- embedding matrix. Rows are added in token order, so that a token that occurs twice
+-- has one defined sum.
+return op {
+    doc = "dw[tokens[i]] += dy[i], in order of i",
+    inputs = { { "tokens", "t", class = "i32" }, { "dy", "t d" } },
+    attrs = { vocab = "int" },
+    outputs = {
+        { "dw", function(n) return { n.vocab, n.d } end, dtype = "grad", add = true },
+    },
+    axes = { t = "reduction", d = "parallel" },
+    check = function(n)
+        if n.vocab < 1 then return "vocab must be at least 1" end
+    end,
+    flops = function(n) return n.t * n.d end,
+    reference = function(n)
+        for i = 0, n.t - 1 do
+            local row = n.tokens[i + 1] * n.d
+            for j = 1, n.d do
+                n.dw[row + j] = n.round("dw", n.dw[row + j] + n.dy[i * n.d + j])
+            end
+        end
+    end,
+    cases = function(r)
+        return {
+            t = r(1, 20), d = r(1, 70), vocab = r(1, 11),
+            inputs = function(n, r)
+                local tokens = {}
+                for i = 1, n.t do tokens[i] = r(0, n.vocab - 1) end
+                return { tokens = tokens }
+            end,
+        }
+    end,
+}

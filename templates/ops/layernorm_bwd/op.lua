@@ -1,0 +1,43 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- layernorm_bwd: in what layernorm read, its statistics and the gradient of its rows;
+-- out the gradients of rows, weight and bias. With h = (x - mean) * rstd and e = dy *
+-- w: dx = rstd * (e - mean(e) - h * mean(e * h)).
+return op {
+    doc = "gradient of layernorm",
+    inputs = {
+        { "x", "t d" }, { "w", "d" }, { "mean", "t", class = "acc" },
+        { "rstd", "t", class = "acc" }, { "dy", "t d" },
+    },
+    outputs = {
+        { "dx", "t d", dtype = "x" }, { "dw", "d", dtype = "grad", add = true },
+        { "db", "d", dtype = "grad", add = true },
+    },
+    axes = { t = "reduction", d = "reduction" },
+    flops = function(n) return 15 * n.t * n.d end,
+    reference = function(n)
+        local dw, db = {}, {}
+        for j = 1, n.d do dw[j], db[j] = 0.0, 0.0 end
+        for i = 0, n.t - 1 do
+            local mean, rstd, me, meh = n.mean[i + 1], n.rstd[i + 1], 0.0, 0.0
+            for j = 1, n.d do
+                local k = i * n.d + j
+                local e = n.dy[k] * n.w[j]
+                me = me + e / n.d
+                meh = meh + e * (n.x[k] - mean) * rstd / n.d
+            end
+            for j = 1, n.d do
+                local k = i * n.d + j
+                local h = (n.x[k] - mean) * rstd
+                n.dx[k] = n.round("dx", rstd * (n.dy[k] * n.w[j] - me - h * meh))
+                dw[j] = dw[j] + n.dy[k] * h
+                db[j] = db[j] + n.dy[k]
+            end
+        end
+        for j = 1, n.d do
+            n.dw[j], n.db[j] = n.round("dw", dw[j]), n.round("db", db[j])
+        end
+    end,
+    cases = function(r)
+        return { t = r(1, 70), d = r(1, 90) }
+    end,
+}

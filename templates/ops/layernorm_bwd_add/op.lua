@@ -1,0 +1,49 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- layernorm_bwd_add: the gradient of a norm, added to the gradient that the residual
+-- connection brings past it. The norm's gradient is rounded before the sum: the bits
+-- are those of the two ops.
+return op {
+    doc = "dx, dw, db = layernorm_bwd(x, w, mean, rstd, dy); dx = dres + dx",
+    inputs = {
+        { "x", "t d" }, { "w", "d" }, { "mean", "t", class = "acc" },
+        { "rstd", "t", class = "acc" }, { "dy", "t d" }, { "dres", "t d" },
+    },
+    outputs = {
+        { "dx", "t d", dtype = "x", alias = "dres" },
+        { "dw", "d", dtype = "grad", add = true },
+        { "db", "d", dtype = "grad", add = true },
+    },
+    axes = { t = "reduction", d = "reduction" },
+    flops = function(n) return (15 + 1) * n.t * n.d end,
+    expands = function(g, n)
+        local dx, dw, db = g.layernorm_bwd { n.x, n.w, n.mean, n.rstd, n.dy }
+        return { dx = g.add { n.dres, dx }, dw = dw, db = db }
+    end,
+    reference = function(n)
+        local dw, db = {}, {}
+        for j = 1, n.d do dw[j], db[j] = 0.0, 0.0 end
+        for i = 0, n.t - 1 do
+            local mean, rstd, me, meh = n.mean[i + 1], n.rstd[i + 1], 0.0, 0.0
+            for j = 1, n.d do
+                local k = i * n.d + j
+                local e = n.dy[k] * n.w[j]
+                me = me + e / n.d
+                meh = meh + e * (n.x[k] - mean) * rstd / n.d
+            end
+            for j = 1, n.d do
+                local k = i * n.d + j
+                local h = (n.x[k] - mean) * rstd
+                local dx = n.round("dx", rstd * (n.dy[k] * n.w[j] - me - h * meh))
+                n.dx[k] = n.round("dx", n.dres[k] + dx)
+                dw[j] = dw[j] + n.dy[k] * h
+                db[j] = db[j] + n.dy[k]
+            end
+        end
+        for j = 1, n.d do
+            n.dw[j], n.db[j] = n.round("dw", dw[j]), n.round("db", db[j])
+        end
+    end,
+    cases = function(r)
+        return { t = r(1, 70), d = r(1, 90) }
+    end,
+}

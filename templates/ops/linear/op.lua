@@ -1,0 +1,27 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- linear: in rows and a weight with one row for each output feature; out their
+-- product.
+return op {
+    doc = "y = x w^T",
+    inputs = { { "x", "t k" }, { "w", "n k" } },
+    outputs = { { "y", "t n", dtype = "x" } },
+    axes = { t = "parallel", n = "parallel", k = "reduction" },
+    flops = function(n) return 2 * n.t * n.n * n.k end,
+    backward = function(g, n, d)
+        return { x = g.linear_dx { d.y, n.w }, w = g.linear_dw { d.y, n.x } }
+    end,
+    reference = function(n)
+        for i = 0, n.t - 1 do
+            for j = 0, n.n - 1 do
+                local sum = 0.0
+                for k = 1, n.k do
+                    sum = sum + n.x[i * n.k + k] * n.w[j * n.k + k]
+                end
+                n.y[i * n.n + j + 1] = n.round("y", sum)
+            end
+        end
+    end,
+    cases = function(r)
+        return { t = r(1, 33), k = r(1, 40), n = r(1, 40) }
+    end,
+}

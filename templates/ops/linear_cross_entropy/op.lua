@@ -1,0 +1,73 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- linear_cross_entropy: the last product, the loss and both gradients, `chunk` tokens
+-- at a time, so that [tokens, vocab] logits never lie in memory. The joint graph makes
+-- it possible: forward and backward of the loss are one kernel, which belongs to the
+-- backward.
+--
+-- Each chunk adds its product to dw, in order, so the chunk is part of the numerics.
+return op {
+    doc = "loss, dx, dw of cross_entropy(x w^T), chunk tokens at a time",
+    inputs = { { "x", "t d" }, { "w", "v d" }, { "targets", "t", class = "i32" } },
+    attrs = { chunk = { "int", from = "loss_chunk_tokens" } },
+    outputs = {
+        { "loss", "1", dtype = "f64" }, { "dx", "t d", dtype = "x" },
+        { "dw", "v d", dtype = "grad", add = true },
+    },
+    axes = { t = "reduction", v = "reduction", d = "reduction" },
+    check = function(n)
+        if n.chunk < 1 then return "chunk must be at least 1" end
+    end,
+    workspace = function(n) -- one chunk's logits, and the lse and the loss of each of its rows
+        local rows = math.min(n.chunk, n.t)
+        return (n.elem_bytes * rows * n.v + 63) // 64 * 64 + 2 * n.acc_bytes * rows
+    end,
+    flops = function(n) return 3 * 2 * n.t * n.v * n.d + (4 + 3) * n.t * n.v end,
+    expands = function(g, n)
+        local logits = g.linear { n.x, n.w }
+        local loss, lse = g.cross_entropy { logits, n.targets }
+        local dlogits = g.cross_entropy_bwd { logits, n.targets, lse }
+        return {
+            loss = loss,
+            dx = g.linear_dx { dlogits, n.w },
+            dw = g.linear_dw { dlogits, n.x },
+        }
+    end,
+    reference = function(n)
+        local dx, dw, logit = {}, {}, {}
+        for k = 1, n.t * n.d do dx[k] = 0.0 end
+        for k = 1, n.v * n.d do dw[k] = 0.0 end
+        n.loss[1] = 0.0
+        for i = 0, n.t - 1 do
+            local top, sum = -math.huge, 0.0
+            for j = 0, n.v - 1 do
+                local dot = 0.0
+                for k = 1, n.d do dot = dot + n.x[i * n.d + k] * n.w[j * n.d + k] end
+                logit[j] = n.round("dx", dot) -- logits have the dtype of x
+                top = math.max(top, logit[j])
+            end
+            for j = 0, n.v - 1 do sum = sum + math.exp(logit[j] - top) end
+            local lse, target = top + math.log(sum), n.targets[i + 1]
+            n.loss[1] = n.loss[1] + lse - logit[target]
+            for j = 0, n.v - 1 do
+                local hot = j == target and 1 or 0
+                local dlogit = n.round("dx", math.exp(logit[j] - lse) - hot)
+                for k = 1, n.d do
+                    dx[i * n.d + k] = dx[i * n.d + k] + dlogit * n.w[j * n.d + k]
+                    dw[j * n.d + k] = dw[j * n.d + k] + dlogit * n.x[i * n.d + k]
+                end
+            end
+        end
+        for k = 1, n.t * n.d do n.dx[k] = n.round("dx", dx[k]) end
+        for k = 1, n.v * n.d do n.dw[k] = n.round("dw", dw[k]) end
+    end,
+    cases = function(r)
+        return {
+            t = r(1, 33), d = r(1, 40), v = r(1, 60), chunk = r(1, 40),
+            inputs = function(n, r)
+                local targets = {}
+                for i = 1, n.t do targets[i] = r(0, n.v - 1) end
+                return { targets = targets }
+            end,
+        }
+    end,
+}

@@ -1,0 +1,24 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- linear_dx: in the gradient of a linear's output and its weight; out the gradient of
+-- its rows.
+return op {
+    doc = "dx = dy w",
+    inputs = { { "dy", "t n" }, { "w", "n k" } },
+    outputs = { { "dx", "t k", dtype = "dy" } },
+    axes = { t = "parallel", k = "parallel", n = "reduction" },
+    flops = function(n) return 2 * n.t * n.n * n.k end,
+    reference = function(n)
+        for i = 0, n.t - 1 do
+            for k = 1, n.k do
+                local sum = 0.0
+                for j = 0, n.n - 1 do
+                    sum = sum + n.dy[i * n.n + j + 1] * n.w[j * n.k + k]
+                end
+                n.dx[i * n.k + k] = n.round("dx", sum)
+            end
+        end
+    end,
+    cases = function(r)
+        return { t = r(1, 33), k = r(1, 40), n = r(1, 40) }
+    end,
+}

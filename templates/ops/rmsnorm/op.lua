@@ -1,0 +1,31 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- rmsnorm: in rows and a weight; out the normalised rows, and 1/rms of each for the
+-- backward.
+return op {
+    doc = "y = x * rstd * w, rstd = 1 / sqrt(mean(x^2) + eps), row by row",
+    inputs = { { "x", "t d" }, { "w", "d" } },
+    attrs = { eps = { "number", 1e-5 } },
+    outputs = { { "y", "t d", dtype = "x" }, { "rstd", "t", dtype = "acc" } },
+    axes = { t = "parallel", d = "reduction" },
+    flops = function(n) return 4 * n.t * n.d end,
+    backward = function(g, n, d)
+        local dx, dw = g.rmsnorm_bwd { n.x, n.w, n.rstd, d.y }
+        return { x = dx, w = dw }
+    end,
+    reference = function(n)
+        for i = 0, n.t - 1 do
+            local sum = 0.0
+            for j = 1, n.d do
+                sum = sum + n.x[i * n.d + j] ^ 2
+            end
+            local rstd = n.round("rstd", 1 / math.sqrt(sum / n.d + n.eps))
+            n.rstd[i + 1] = rstd
+            for j = 1, n.d do
+                n.y[i * n.d + j] = n.round("y", n.x[i * n.d + j] * rstd * n.w[j])
+            end
+        end
+    end,
+    cases = function(r)
+        return { t = r(1, 9), d = r(1, 90), eps = 1e-5 }
+    end,
+}

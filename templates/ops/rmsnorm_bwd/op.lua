@@ -1,0 +1,34 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- rmsnorm_bwd: in what rmsnorm read, its 1/rms and the gradient of its rows; out the
+-- gradients of rows and weight. With h = x * rstd and e = dy * w: dx = rstd * (e - h *
+-- mean(e * h)).
+return op {
+    doc = "gradient of rmsnorm",
+    inputs = {
+        { "x", "t d" }, { "w", "d" }, { "rstd", "t", class = "acc" }, { "dy", "t d" },
+    },
+    outputs = { { "dx", "t d", dtype = "x" }, { "dw", "d", dtype = "grad", add = true } },
+    axes = { t = "reduction", d = "reduction" },
+    flops = function(n) return 11 * n.t * n.d end,
+    reference = function(n)
+        local dw = {}
+        for j = 1, n.d do dw[j] = 0.0 end
+        for i = 0, n.t - 1 do
+            local rstd, mean = n.rstd[i + 1], 0.0
+            for j = 1, n.d do
+                local k = i * n.d + j
+                mean = mean + n.dy[k] * n.w[j] * n.x[k] * rstd / n.d
+            end
+            for j = 1, n.d do
+                local k = i * n.d + j
+                local h = n.x[k] * rstd
+                n.dx[k] = n.round("dx", rstd * (n.dy[k] * n.w[j] - h * mean))
+                dw[j] = dw[j] + n.dy[k] * h
+            end
+        end
+        for j = 1, n.d do n.dw[j] = n.round("dw", dw[j]) end
+    end,
+    cases = function(r)
+        return { t = r(1, 70), d = r(1, 90) }
+    end,
+}

@@ -1,0 +1,43 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- rmsnorm_bwd_add: the gradient of a norm, added to the gradient that the residual
+-- connection brings past it. The norm's gradient is rounded before the sum: the bits
+-- are those of the two ops.
+return op {
+    doc = "dx, dw = rmsnorm_bwd(x, w, rstd, dy); dx = dres + dx",
+    inputs = {
+        { "x", "t d" }, { "w", "d" }, { "rstd", "t", class = "acc" }, { "dy", "t d" },
+        { "dres", "t d" },
+    },
+    outputs = {
+        { "dx", "t d", dtype = "x", alias = "dres" },
+        { "dw", "d", dtype = "grad", add = true },
+    },
+    axes = { t = "reduction", d = "reduction" },
+    flops = function(n) return (11 + 1) * n.t * n.d end,
+    expands = function(g, n)
+        local dx, dw = g.rmsnorm_bwd { n.x, n.w, n.rstd, n.dy }
+        return { dx = g.add { n.dres, dx }, dw = dw }
+    end,
+    reference = function(n)
+        local dw = {}
+        for j = 1, n.d do dw[j] = 0.0 end
+        for i = 0, n.t - 1 do
+            local rstd, mean = n.rstd[i + 1], 0.0
+            for j = 1, n.d do
+                local k = i * n.d + j
+                mean = mean + n.dy[k] * n.w[j] * n.x[k] * rstd / n.d
+            end
+            for j = 1, n.d do
+                local k = i * n.d + j
+                local h = n.x[k] * rstd
+                local dx = n.round("dx", rstd * (n.dy[k] * n.w[j] - h * mean))
+                n.dx[k] = n.round("dx", n.dres[k] + dx)
+                dw[j] = dw[j] + n.dy[k] * h
+            end
+        end
+        for j = 1, n.d do n.dw[j] = n.round("dw", dw[j]) end
+    end,
+    cases = function(r)
+        return { t = r(1, 70), d = r(1, 90) }
+    end,
+}

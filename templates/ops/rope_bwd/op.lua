@@ -1,0 +1,50 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- rope_bwd: in the gradient of turned rows and the table of rope_table; out the
+-- gradient of the rows before: a rotation turned back is its transpose, so the sines
+-- change sign.
+return op {
+    doc = "halves of q and k heads: (d1 cos + d2 sin, d2 cos - d1 sin)",
+    inputs = { { "dy", "t c" }, { "table", "s hd", class = "acc" } },
+    attrs = { heads = "int", kv_heads = "int", head_dim = "int", seq = "int" },
+    outputs = { { "dx", "t c", dtype = "dy", alias = "dy" } },
+    axes = { t = "parallel", c = "parallel" },
+    check = function(n)
+        if n.head_dim < 2 or n.head_dim % 2 ~= 0 then return "head_dim must be even" end
+        if n.c ~= (n.heads + 2 * n.kv_heads) * n.head_dim then
+            return ("rows of %d are not (heads + 2 kv_heads) * head_dim = %d"):format(
+                n.c, (n.heads + 2 * n.kv_heads) * n.head_dim)
+        end
+        if n.hd ~= n.head_dim or n.s ~= n.seq then
+            return ("the table is for %d positions of %d, not %d of %d"):format(
+                n.s, n.hd, n.seq, n.head_dim)
+        end
+        if n.t % n.seq ~= 0 then
+            return ("%d rows are not whole sequences of %d"):format(n.t, n.seq)
+        end
+    end,
+    flops = function(n) return 3 * n.t * (n.heads + n.kv_heads) * n.head_dim end,
+    reference = function(n)
+        local half = n.head_dim // 2
+        for i = 0, n.t - 1 do
+            for c = 1, n.c do n.dx[i * n.c + c] = n.dy[i * n.c + c] end
+            local row = (i % n.seq) * n.head_dim
+            for h = 0, n.heads + n.kv_heads - 1 do
+                for j = 1, half do
+                    local at = i * n.c + h * n.head_dim + j
+                    local cos, sin = n.table[row + j], n.table[row + half + j]
+                    local d1, d2 = n.dy[at], n.dy[at + half]
+                    n.dx[at] = n.round("dx", d1 * cos + d2 * sin)
+                    n.dx[at + half] = n.round("dx", d2 * cos - d1 * sin)
+                end
+            end
+        end
+    end,
+    cases = function(r)
+        local kv, hd, s = r(1, 3), 2 * r(1, 20), r(1, 9)
+        local h = kv * r(1, 3)
+        return {
+            t = s * r(1, 3), c = (h + 2 * kv) * hd, s = s, hd = hd,
+            heads = h, kv_heads = kv, head_dim = hd, seq = s,
+        }
+    end,
+}

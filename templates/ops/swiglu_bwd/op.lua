@@ -1,0 +1,24 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- swiglu_bwd: in what swiglu read and the gradient of its output; out the gradient of
+-- the rows [f gate | f up], over those rows where nothing needs them again.
+return op {
+    doc = "gradient of swiglu: dgate = dy up s (1 + gate (1 - s)), dup = dy gate s",
+    inputs = { { "gu", "t 2*f" }, { "dy", "t f" } },
+    outputs = { { "dgu", "t 2*f", dtype = "gu", alias = "gu" } },
+    axes = { t = "parallel", f = "parallel" },
+    flops = function(n) return 11 * n.t * n.f end,
+    reference = function(n)
+        for i = 0, n.t - 1 do
+            for j = 1, n.f do
+                local at, dy = i * 2 * n.f + j, n.dy[i * n.f + j]
+                local gate, up = n.gu[at], n.gu[at + n.f]
+                local s = 1 / (1 + math.exp(-gate))
+                n.dgu[at] = n.round("dgu", dy * up * s * (1 + gate * (1 - s)))
+                n.dgu[at + n.f] = n.round("dgu", dy * gate * s)
+            end
+        end
+    end,
+    cases = function(r)
+        return { t = r(1, 20), f = r(1, 70) }
+    end,
+}

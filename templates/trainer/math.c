@@ -1,0 +1,77 @@
+//@ -- SPDX-License-Identifier: Apache-2.0
+//@ -- math.c: kernels first, then each distinct span once.
+/* SPDX-License-Identifier: MIT-0 */
+/* math.c: the mathematics of ${name}: kernels first, then each distinct span once.
+ *
+ * A kernel is one op on one set of shapes, dtypes and constants. Every element of a result is
+ * computed by one thread in a fixed order, and every named value is rounded to its dtype where
+ * it is defined; so bits depend neither on the number of threads nor on what is fused.
+ *
+ * ${generated}
+ * ${regenerate} */
+#include "math.h"
+
+#include <stddef.h>
+#include <string.h>
+
+/* ---- kernels ------------------------------------------------------------------------------- */
+
+//@ for _, k in ipairs(kernels) do
+//@ local operands = k.operands and " " .. k.operands or ""
+/* ${k.op}: ${ctext(k.doc or "")}
+//@ if k.operands then
+ * ${ctext(k.operands)} */
+//@ else
+ * On a run of elements of one parameter; called by the runtime. */
+//@ end
+//@ put(k.text)
+
+//@ end
+/* ---- once, at start ------------------------------------------------------------------------ */
+
+void math_prepare(void)
+{
+//@ for _, statement in ipairs(prepared) do
+    ${statement}
+//@ end
+}
+
+//@ local function span(s)
+//@ local args = {}
+//@ for i, a in ipairs(s.args) do args[i] = a.decl end
+//@ local calls = {}
+//@ for i, c in ipairs(s.calls) do calls[i] = "    " .. c.kernel .. "(" .. c.args .. ");" end
+//@ local width = math.min(72, widest(calls, function(c) return c end))
+${call("void " .. s.name .. "(", args, ")")}
+{
+//@ local types = widest(s.locals, function(l) return l.type end)
+//@ local names = widest(s.locals, function(l) return l.name end)
+//@ local offsets = widest(s.locals, function(l) return l.slab .. " + " .. l.offset end)
+//@ for _, l in ipairs(s.locals) do
+//@ local cast = left("(" .. l.type .. " *)", types + 4)
+//@ local from = left("(" .. l.slab .. " + " .. l.offset .. ");", offsets + 3)
+    ${left(l.type, types)} *const ${left(l.name, names)} = ${cast}${from} /* ${l.shape} */
+//@ end
+//@ if #s.locals > 0 then
+
+//@ end
+//@ for i, c in ipairs(s.calls) do
+${left(calls[i], width)} /* ${c.note} */
+//@ end
+}
+//@ end
+//@ if setup then
+/* ---- constants ----------------------------------------------------------------------------- */
+
+//@ span(setup)
+//@ end
+/* ---- spans --------------------------------------------------------------------------------- */
+
+//@ for i, s in ipairs(spans) do
+//@ if i > 1 then
+
+//@ end
+/* ${s.class} ${s.phase}: ${s.flops}FLOP, ${s.traffic} of operands read and written once; slabs:
+ * saved ${s.saved_bytes} bytes, scratch ${s.scratch_bytes} bytes. */
+//@ span(s)
+//@ end

@@ -1,0 +1,67 @@
+//@ -- SPDX-License-Identifier: Apache-2.0
+//@ -- math.h: structs of pointers and one prototype for each span.
+/* SPDX-License-Identifier: MIT-0 */
+/* math.h: the mathematics of ${name}, one function for each distinct span of the step.
+ *
+ * Pointers come in, from step.c; results go out through pointers. Shapes, strides and offsets
+ * are constants of math.c. Nothing here knows of ranks, shards or the schedule: this file and
+ * math.c are the same bytes for every choice that cannot change a result.
+ *
+ * ${generated}
+ * ${regenerate} */
+#ifndef TRAINER_MATH_H
+#define TRAINER_MATH_H
+
+#include "rt.h"
+
+//@ for _, c in ipairs(classes) do
+//@ local width = widest(c.params, function(p) return p.ident end)
+//@ if c.has_params then
+/* Weights of a block of class ${c.name}, as gathered: ${param_dtype_name}. */
+struct ${c.name}_params {
+//@ for _, p in ipairs(c.params) do
+    const ${c.type} *${left(p.ident .. ";", width + 1)} /* ${left(p.shape, 16)} ${ctext(p.name)} */
+//@ end
+};
+
+//@ end
+//@ if c.has_grads then
+/* Their gradients: ${reduce_dtype_name}. beta 0 stores, 1 adds to what lies there. */
+struct ${c.name}_grads {
+//@ for _, p in ipairs(c.params) do
+//@ if p.grad_type then
+    ${p.grad_type} *${left(p.ident .. ";", width + 1)} /* ${p.shape} */
+//@ end
+//@ end
+    float beta;
+//@ for _, p in ipairs(c.params) do
+//@ if p.tied and p.grad_type then
+    float beta_${p.ident}; /* tied: 1 as soon as another block has written it */
+//@ end
+//@ end
+};
+
+//@ end
+//@ end
+/* What the library under the products needs to know before the first step. */
+void math_prepare(void);
+
+//@ local function prototype(s)
+//@ local args = {}
+//@ for i, a in ipairs(s.args) do args[i] = a.decl end
+${call("void " .. s.name .. "(", args, ");")}
+
+//@ end
+//@ if setup then
+/* Constants of the model: they depend on no weight and no token. Run once. */
+//@ prototype(setup)
+//@ end
+//@ for _, s in ipairs(spans) do
+/* ${s.class} ${s.phase}: ${s.flops}FLOP, ${s.traffic} of operands. */
+//@ prototype(s)
+//@ end
+/* The optimizer on a run of elements of one parameter (RtUpdateKernel). */
+void optimizer_update(const RtUpdate *u, double weight_decay, int64_t elems, void *param,
+                      void *master, void *moment1, void *moment2, const void *grad);
+
+#endif

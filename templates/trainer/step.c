@@ -1,0 +1,303 @@
+//@ -- SPDX-License-Identifier: Apache-2.0
+//@ -- step.c: binders, the unrolled forward and backward, the end of the step, the loop.
+//@ local sharded = accumulate_sharded
+//@ local collectives = local_gathers + last_gathers + last_reduces > 0
+//@ local steps_of_rank = rounds * leaf_micro_batches
+/* SPDX-License-Identifier: MIT-0 */
+/* step.c: one step of ${name} on ${world_size} rank${world_size > 1 and "s" or ""}, unrolled: what each rank does, in order.
+ *
+ * Comes in: token buffers, parameter shards. Goes out: updated shards, loss, gradient norm.
+//@ if collectives then
+ * Collectives run beside the computation on two streams, gather and reduce: a start returns at
+ * once, a wait returns when this rank's result is complete. Each start has a ticket, the number
+ * of starts on its stream before it in this step.
+//@ end
+ * Every size and offset was fixed when this file was generated; nothing is allocated here.
+ *
+ * ${generated}
+ * ${regenerate} */
+#include "math.h"
+#include "tables.h"
+
+/* ---- binders: from offsets to the pointers of the mathematics ------------------------------ */
+
+//@ for _, b in ipairs(binders) do
+//@ local params = { "Rt *rt" }
+//@ for i, p in ipairs(b.params) do params[i + 1] = p end
+${call("static void " .. b.name .. "(", params, ")")}
+{
+//@ for _, base in ipairs(b.bases) do
+    char *const ${base.name}_base = ${base.pointer};
+//@ end
+//@ local function fields(list, kind, type, var)
+//@ local idents = widest(list, function(f) return f.ident end)
+//@ local offsets = widest(list, function(f) return f.base .. tostring(f.offset) end)
+    const struct ${b.class}_${kind} ${var} = {
+//@ for _, f in ipairs(list) do
+//@ local from = left("(" .. type .. "*)(" .. f.base .. "_base + " .. f.offset .. "),", offsets + #type + 14)
+        .${left(f.ident, idents)} = ${from} /* ${f.shape} */
+//@ end
+//@ if kind == "grads" then
+        .beta = beta,
+//@ for _, f in ipairs(list) do
+//@ if f.tied then
+        .beta_${f.ident} = beta_${f.ident},
+//@ end
+//@ end
+//@ end
+    };
+//@ end
+//@ if #b.weights > 0 then
+//@ fields(b.weights, "params", "const " .. b.type .. " ", "w")
+//@ end
+//@ if #b.grads > 0 then
+//@ fields(b.grads, "grads", b.grad_type .. " ", "dw")
+//@ end
+
+${call("    " .. b.span .. "(", b.args, ");")}
+}
+
+//@ end
+//@ -- ---- the schedule's lines ----------------------------------------------------------------
+//@ local in_flight = {} -- of both streams, in order: { stream, n, unit }
+//@ local function print_waits(line)
+//@ for _, w in ipairs(line.waits) do
+${note("    rt_wait(rt, " .. w.stream .. ", " .. w.ticket .. ");", w.why)}
+//@ local left_over = {}
+//@ for _, f in ipairs(in_flight) do
+//@ if f.stream ~= w.stream or f.n > (w.n or 1e9) then left_over[#left_over + 1] = f end
+//@ end
+//@ in_flight = left_over
+//@ end
+//@ end
+//@ local function print_start(line)
+//@ print_waits(line)
+//@ local ticket = (line.stream == "RT_GATHER" and "gathers + " or "reduces + ") .. line.ticket
+//@ if line.kind == "gather" then
+${note("    rt_all_gather_start(rt, " .. line.segment .. ", " .. line.buffer .. ");", ticket)}
+//@ else
+${call("    " .. line.call .. "(", { "rt", line.segment, line.grad, line.result }, "); /* " .. ticket .. " */")}
+//@ end
+//@ in_flight[#in_flight + 1] = { stream = line.stream, n = line.ticket, unit = line.unit }
+//@ end
+//@ local function print_merge(line, round, last)
+//@ print_waits(line)
+${call("    rt_merge(", { "rt", line.node, line.partials, tostring(line.elems), tostring(line.elems), round, last }, ");")}
+//@ end
+//@ -- What runs beside a span, for its heading.
+//@ local function meanwhile(waits)
+//@ local gathers, reduces = {}, {}
+//@ for _, f in ipairs(in_flight) do
+//@ local waited = false
+//@ for _, w in ipairs(waits) do waited = waited or (w.stream == f.stream and f.n <= (w.n or 1e9)) end
+//@ local list = f.stream == "RT_GATHER" and gathers or reduces
+//@ if not waited then list[#list + 1] = f.unit end
+//@ end
+//@ local parts = {}
+//@ if #gathers > 0 then parts[1] = table.concat(gathers, ", ") .. (#gathers > 1 and " arrive" or " arrives") end
+//@ if #reduces > 0 then parts[#parts + 1] = "the gradient of " .. table.concat(reduces, ", ") .. " is summed" end
+//@ return #parts > 0 and "; meanwhile " .. table.concat(parts, ", ") or ""
+//@ end
+//@ local function print_span(pending, line)
+//@ local heading = line.block .. " " .. line.phase
+    rt_at(rt, ${line.at});
+//@ for _, p in ipairs(pending) do print_start(p) end
+//@ print_waits(line)
+${call("    " .. line.call .. "(", line.args, ");")}
+//@ end
+//@ -- Which of the parameters of a part its lines use.
+//@ local function part_params(part)
+//@ local text, list, names = "", { "Rt *rt" }, { "rt" }
+//@ local uses = {}
+//@ for _, line in ipairs(part.lines) do
+//@ for _, w in ipairs(line.waits) do uses[w.ticket:match("^%a+") or "none"] = true end
+//@ for _, a in ipairs(line.args or {}) do if a == "beta" then uses.beta = true end end
+//@ if line.kind == "merge" then uses.round = sharded or part.phase == "merge" end
+//@ end
+//@ local function add(name, type) if uses[name] then list[#list + 1] = type .. " " .. name names[#names + 1] = name end end
+//@ add("gathers", "int") add("reduces", "int") add("beta", "float") add("round", "int64_t")
+//@ return list, names, uses
+//@ end
+//@ local function part_call(name, values)
+//@ for _, part in ipairs(parts) do
+//@ if part.name == name then
+//@ local _, names = part_params(part)
+//@ local args = {}
+//@ for i, n in ipairs(names) do args[i] = values[n] or n end
+//@ return name .. "(" .. table.concat(args, ", ") .. ");"
+//@ end
+//@ end
+//@ error("no part " .. name)
+//@ end
+//@ local printed = {}
+//@ for _, part in ipairs(parts) do
+//@ if not printed[part.name] then
+//@ printed[part.name] = true
+//@ in_flight = part.phase == "forward" and {} or in_flight
+//@ local params = part_params(part)
+/* ---- ${part.name:gsub("_", ", ")} ${("-"):rep(80 - #part.name)} */
+
+//@ local costs = {}
+//@ if part.gathers > 0 then costs[#costs + 1] = part.gathers .. " gathers, " .. part.gathered .. " from peers" end
+//@ if part.reduces > 0 then costs[#costs + 1] = part.reduces .. " reductions, " .. part.reduced .. " from peers" end
+//@ if part.phase ~= "merge" then costs[#costs + 1] = part.flops .. "FLOP" costs[#costs + 1] = part.peak .. " of buffers at the peak" end
+//@ if #costs > 0 then
+/* ${table.concat(costs, "; ")}. */
+//@ else
+/* After the last micro-batch of a leaf: its node joins the partial sums of the tree. */
+//@ end
+${call("static void " .. part.name .. "(", params, ")")}
+{
+//@ local pending = {}
+//@ local first = true
+//@ for _, line in ipairs(part.lines) do
+//@ if line.kind == "gather" then
+//@ pending[#pending + 1] = line
+//@ elseif line.kind == "span" then
+//@ if not first then
+
+//@ end
+//@ local saved = in_flight
+//@ local flying = {}
+//@ for i, f in ipairs(in_flight) do flying[i] = f end
+//@ for _, p in ipairs(pending) do flying[#flying + 1] = { stream = p.stream, n = p.ticket, unit = p.unit } end
+//@ in_flight = flying
+    /* ${line.block} ${line.phase}${meanwhile(line.waits)} */
+//@ in_flight = saved
+//@ print_span(pending, line)
+//@ pending, first = {}, false
+//@ elseif line.kind == "reduce" then
+//@ print_start(line)
+//@ elseif line.kind == "merge" then
+//@ local last = sharded and "round == " .. (rounds - 1) or part.phase == "merge" and "false" or "true"
+//@ print_merge(line, (sharded or part.phase == "merge") and "round" or tostring(rounds - 1), last)
+//@ end
+//@ end
+//@ for _, p in ipairs(pending) do print_start(p) end
+}
+
+//@ end
+//@ end
+/* ---- the end of the step ------------------------------------------------------------------- */
+
+/* The exact gradient norm and the losses: one small collective. Then the optimizer, on this
+ * rank's shards only. */
+static void update(Rt *rt)
+{
+//@ local at
+//@ for _, line in ipairs(lines) do
+//@ local place = line.kind == "update" and "AT_UPDATE" or "AT_NORM"
+//@ if place ~= at then
+    rt_at(rt, ${place});
+//@ at = place
+//@ end
+//@ print_waits(line)
+//@ if line.kind == "norm" then
+    rt_norm_add(rt, ${line.segment});
+//@ elseif line.kind == "norm_reduce" then
+    rt_norm_reduce(rt);
+//@ elseif line.kind == "update" then
+    rt_update_segment(rt, ${line.segment}, optimizer_update);
+//@ else
+//@ error("a " .. tostring(line.kind) .. " after the last micro-step")
+//@ end
+//@ end
+}
+
+void trainer_setup(Rt *rt)
+{
+    math_prepare();
+//@ if setup then
+${call("    " .. setup.name .. "(", setup_args, ");")}
+//@ else
+    (void)rt; /* no constants */
+//@ end
+}
+
+//@ -- ---- the loop ------------------------------------------------------------------------------
+//@ local has = {}
+//@ for _, part in ipairs(parts) do has[part.name] = true end
+//@ local function name_of(phase, variant) return has[phase .. "_" .. variant] and phase .. "_" .. variant or phase end
+//@ local leaf = leaf_micro_batches
+//@ local function micro_step(indent, variant, values)
+${indent}${part_call(name_of("forward", variant), values)}
+${indent}${part_call(name_of("backward", variant), values)}
+//@ end
+//@ local function count(indent, variant)
+//@ local g, r = variant == "local" and local_gathers or last_gathers, variant == "last" and last_reduces or 0
+//@ if g > 0 then
+${indent}gathers += ${g};
+//@ end
+//@ if r > 0 and sharded and rounds > 1 then
+${indent}reduces += ${r};
+//@ end
+//@ end
+//@ local looped = steps_of_rank > 1
+//@ local values = looped and {} or { gathers = "0", reduces = "0", beta = "0.0f", round = "0" }
+//@ if not (sharded and rounds > 1) then values.reduces = "0" end
+void trainer_step(Rt *rt)
+{
+//@ if not looped then
+    /* One micro-batch for each rank: leaf ${"`rank`"}. */
+    rt_load_micro_batch(rt, rt->rank);
+//@ micro_step("    ", "last", values)
+//@ elseif sharded then
+//@ if local_gathers + last_gathers > 0 then
+    int gathers = 0; /* started in the micro-steps before: tickets count on from here */
+//@ end
+//@ if last_reduces > 0 and rounds > 1 then
+    int reduces = 0;
+//@ end
+//@ local indent = "    "
+//@ if rounds > 1 then
+
+    for (int64_t round = 0; round < ${rounds}; round++) {
+        /* Round j of rank r is leaf j * ${world_size} + r: low bits first, as the sums pair up. */
+        const int64_t first = (round * ${world_size} + rt->rank) * ${leaf};
+
+//@ indent = "        "
+//@ else
+    const int64_t first = rt->rank * ${leaf}; /* of this rank's leaf */
+
+//@ end
+//@ if leaf > 1 then
+${indent}for (int64_t i = 0; i < ${leaf - 1}; i++) {
+${indent}    rt_load_micro_batch(rt, first + i);
+//@ micro_step(indent .. "    ", "local", { beta = "i == 0 ? 0.0f : 1.0f", reduces = values.reduces })
+//@ count(indent .. "    ", "local")
+${indent}}
+${indent}rt_load_micro_batch(rt, first + ${leaf - 1});
+//@ else
+${indent}rt_load_micro_batch(rt, first);
+//@ end
+//@ micro_step(indent, "last", { beta = "1.0f", reduces = values.reduces })
+//@ if rounds > 1 then
+//@ count(indent, "last")
+    }
+//@ end
+//@ else
+//@ if local_gathers + last_gathers > 0 then
+    int gathers = 0; /* started in the micro-steps before: tickets count on from here */
+//@ end
+    /* Rank r computes leaves r * ${rounds} .. r * ${rounds} + ${rounds - 1}, ${leaf} micro-batch${leaf > 1 and "es" or ""} each, one after the other. */
+    const int64_t first = rt->rank * INT64_C(${steps_of_rank});
+
+    for (int64_t i = 0; i < ${steps_of_rank - 1}; i++) {
+        rt_load_micro_batch(rt, first + i);
+//@ local beta = leaf == 1 and "0.0f" or "i % " .. leaf .. " == 0 ? 0.0f : 1.0f"
+//@ micro_step("        ", "local", { beta = beta, reduces = "0" })
+//@ count("        ", "local")
+//@ if has.merge_leaf then
+//@ if leaf > 1 then
+        if (i % ${leaf} == ${leaf - 1})
+            ${part_call("merge_leaf", { round = "i / " .. leaf })}
+//@ else
+        ${part_call("merge_leaf", { round = "i" })}
+//@ end
+//@ end
+    }
+    rt_load_micro_batch(rt, first + ${steps_of_rank - 1});
+//@ micro_step("    ", "last", { beta = leaf > 1 and "1.0f" or "0.0f", reduces = "0" })
+//@ end
+    update(rt);
+}

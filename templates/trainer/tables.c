@@ -1,0 +1,85 @@
+//@ -- SPDX-License-Identifier: Apache-2.0
+//@ -- tables.c: units, segments and parameters, a shape and a size on each line.
+/* SPDX-License-Identifier: MIT-0 */
+/* tables.c: where every parameter of ${name} lies: units, segments, parameters.
+ *
+ * A unit is gathered and freed together. A segment of it is one flat buffer, cut into
+ * ${segments[1].shards} equal shards; its parameters follow each other in the layout in which they are
+ * computed with, each at a multiple of 1024 elements. This is the whole truth about sharding:
+ * checkpoints and updates read it.
+ *
+ * ${generated}
+ * ${regenerate} */
+#include "tables.h"
+
+/* ---- units ---------------------------------------------------------------------------------
+ *
+//@ local names = widest(units, function(u) return u.name end)
+//@ for _, u in ipairs(units) do
+ * ${left(u.name, names)}  ${right(u.elems, 12)} elements  ${right(u.human, 10)}
+//@ end
+ */
+
+/* ---- segments ------------------------------------------------------------------------------ */
+
+const RtSegment trainer_segments[N_SEGMENTS] = {
+//@ for _, s in ipairs(segments) do
+    [${s.macro}] = { /* ${s.n_params} parameters in ${s.human} */
+        .name = ${cstr(s.name)},
+        .elems = ${s.elems}, .shard_elems = ${s.shard_elems}, .shards = ${s.shards},
+        .first_param = ${s.first_param}, .n_params = ${s.n_params},
+        .param_shard = ${s.param_shard}, .master = ${s.master},
+        .moment1 = ${s.moment1}, .moment2 = ${s.moment2},
+        .grad_shard = ${s.grad_shard},
+        .partials = ${s.partials}, .partial_elems = ${s.partial_elems},
+    },
+//@ end
+};
+
+/* ---- parameters ---------------------------------------------------------------------------- */
+
+const RtParam trainer_params[N_PARAMS] = {
+//@ for i, p in ipairs(params) do
+    { /* ${i - 1}: ${p.shape}, ${p.human}${p.uses > 1 and ", tied: " .. p.uses .. " uses" or ""} */
+        .name = ${cstr(p.name)},
+        .segment = ${p.segment}, .offset_elems = ${p.offset_elems},
+        .elems = ${p.elems}, .n_dims = ${p.n_dims}, .dim = { ${p.dims} },
+//@ local std = p.init == "RT_INIT_NORMAL" and " .init_std = " .. real(p.init_std) .. "," or ""
+        .init = ${p.init},${std} .weight_decay = ${real(p.weight_decay)},
+//@ if #p.parts > 0 then
+        .n_parts = ${#p.parts}, .parts = (const RtPart[]){
+//@ for _, part in ipairs(p.parts) do
+            { .name = ${cstr(part.name)}, .rows = ${part.rows} },
+//@ end
+        },
+//@ end
+    },
+//@ end
+};
+
+/* Parameter ids, segment after segment, in order of their offsets. */
+const int trainer_segment_params[N_PARAMS] = {
+//@ for _, s in ipairs(segments) do
+//@ local ids = {}
+//@ for i, id in ipairs(s.params) do ids[i] = tostring(id - 1) end
+${call("    ", ids, ",")} /* ${s.name} */
+//@ end
+};
+
+/* ---- memory of a rank, as planned ---------------------------------------------------------- */
+
+const RtMemory trainer_memory[N_MEMORY] = {
+//@ for _, m in ipairs(memory) do
+    { .what = ${left(cstr(m.what) .. ",", 15)} .bytes = INT64_C(${right(m.bytes, 13)}) }, /* ${right(m.human, 10)} */
+//@ end
+};
+
+/* ---- places -------------------------------------------------------------------------------- */
+
+const char *const trainer_places[N_PLACES] = {
+//@ for _, p in ipairs(places) do
+    [${p.macro}] = ${cstr(p.name)},
+//@ end
+    [AT_NORM] = "gradient norm",
+    [AT_UPDATE] = "update",
+};

@@ -1,0 +1,67 @@
+//@ -- SPDX-License-Identifier: Apache-2.0
+//@ -- tables.h: names for the numbers of the plan, and what trainer.c, step.c, tables.c share.
+/* SPDX-License-Identifier: MIT-0 */
+/* tables.h: the plan's numbers under their names: segments, places, and the offset of every
+ * buffer in this rank's two spaces.
+ *
+ * Peers touch the symmetric space, nobody else the local one. Buffers that do not persist share
+ * bytes with others: the planner proved that no two of them are in use at once, on any rank.
+ *
+ * ${generated}
+ * ${regenerate} */
+#ifndef TRAINER_TABLES_H
+#define TRAINER_TABLES_H
+
+#include "rt.h"
+
+/* Segments: flat buffers, each one collective. Shape and size: tables.c. */
+enum {
+//@ for _, s in ipairs(segments) do
+    ${s.macro},
+//@ end
+    N_SEGMENTS
+};
+
+enum { N_PARAMS = ${#params}, N_MEMORY = ${#memory} };
+
+/* Places of the step: what the launcher names when a rank dies or stalls. */
+enum {
+//@ for _, p in ipairs(places) do
+    ${p.macro},
+//@ end
+    AT_NORM,
+    AT_UPDATE,
+    N_PLACES
+};
+
+//@ local width = widest(buffers, function(b) return b.macro end)
+//@ local function table_of(space, persistent)
+//@ for _, b in ipairs(buffers) do
+//@ if b.space == space and b.persistent == persistent then
+#define ${left(b.macro, width)} INT64_C(${right(b.offset, 13)}) /* ${left(b.what, 20)} ${right(b.human, 10)} */
+//@ end
+//@ end
+//@ end
+/* The symmetric space, ${symmetric_bytes} bytes: what persists. */
+//@ table_of("symmetric", true)
+
+/* The symmetric space: what shares bytes over the step. */
+//@ table_of("symmetric", false)
+
+/* The local space, ${local_bytes} bytes: what persists. */
+//@ table_of("local", true)
+
+/* The local space: what shares bytes over the step. */
+//@ table_of("local", false)
+
+extern const RtParam trainer_params[N_PARAMS];
+extern const RtSegment trainer_segments[N_SEGMENTS];
+extern const int trainer_segment_params[N_PARAMS];
+extern const RtMemory trainer_memory[N_MEMORY];
+extern const char *const trainer_places[N_PLACES];
+
+/* step.c */
+void trainer_setup(Rt *rt); /* constants of the model; once */
+void trainer_step(Rt *rt);  /* one step of the optimizer */
+
+#endif

@@ -1,0 +1,80 @@
+//@ -- SPDX-License-Identifier: Apache-2.0
+//@ -- trainer.c: the configuration and main.
+/* SPDX-License-Identifier: MIT-0 */
+/* trainer.c: the configuration of ${name}, and main.
+ *
+ * Read on in step.c (one step, unrolled), math.c (the mathematics), tables.c (where things
+ * lie). `trainer --help` lists the flags; README.md says how to build and run.
+ *
+ * ${generated}
+ * ${regenerate} */
+#include "tables.h"
+
+#ifndef TRAINER_BUILD_FLAGS
+#define TRAINER_BUILD_FLAGS "unknown"
+#endif
+
+static const RtTrainer trainer = {
+    .name = ${cstr(name)},
+    .generator = "fsdpgen ${version}",
+    .numerics_hash = UINT64_C(0x${numerics}),
+    .build_flags = TRAINER_BUILD_FLAGS,
+
+    /* ${world_size} ranks; memory of each: ${arena_human} of arena, planned to the byte */
+    .world_size = ${world_size},
+    .symmetric_bytes = INT64_C(${symmetric_bytes}),
+    .local_bytes = INT64_C(${local_bytes}),
+
+    .param_dtype = ${param_dtype},
+    .reduce_dtype = ${reduce_dtype},
+    .master_dtype = ${master_dtype},
+    .moments_dtype = ${moments_dtype},
+
+    /* a step: ${micro_batches} micro-batches of ${micro_batch} x ${seq_tokens} tokens, summed as a tree of ${leaves} leaves */
+    .seq_tokens = ${seq_tokens},
+    .vocab = ${vocab},
+    .micro_batch = ${micro_batch},
+    .micro_batches = ${micro_batches},
+    .leaves = ${leaves},
+    .accumulate_sharded = ${accumulate_sharded and "true" or "false"},
+    .seed = ${seed},
+
+    .optimizer = {
+        .lr = ${real(lr)},
+        .beta1 = ${real(beta1)},
+        .beta2 = ${real(beta2)},
+        .eps = ${real(eps)},
+        .momentum = ${real(momentum)},
+        .clip = ${real(clip)},${clip == 0 and " /* none */" or ""}
+    },
+    .schedule = {
+        .kind = ${schedule},
+        .warmup_steps = ${warmup_steps},
+        .steps = ${schedule_steps},
+        .min_ratio = ${real(min_ratio)},
+    },
+    .flops_per_token = ${real(flops_per_token)},
+    .planned_step_seconds = ${real(planned_step_seconds)},${planned_step_seconds == 0 and " /* unknown */" or ""}
+    .params_elems = INT64_C(${params_elems}),
+
+    .n_params = N_PARAMS,
+    .params = trainer_params,
+    .n_segments = N_SEGMENTS,
+    .segments = trainer_segments,
+    .segment_params = trainer_segment_params,
+    .n_memory = N_MEMORY,
+    .memory = trainer_memory,
+    .n_places = N_PLACES,
+    .places = trainer_places,
+    .tokens_offset = ${tokens_buffer},
+    .targets_offset = ${targets_buffer},
+    .control_offset = ${control_buffer},
+
+    .setup = trainer_setup,
+    .step = trainer_step,
+};
+
+int main(int argc, char **argv)
+{
+    return rt_main(&trainer, argc, argv);
+}

@@ -1,0 +1,145 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Builds everything and runs the tests. The last line is 'N passed, N failed'.
+#
+#   ./test.sh                the CI tier: under 25 minutes on 2 cores
+#   ./test.sh --full         every count that is promised; writes tests/RESULTS.md
+#   ./test.sh --deps         only installs what is missing
+#   ./test.sh SUITE...       these folders of tests/ only (no ctest, no sanitizers)
+#
+# SEED=N chooses the random sample (default: from the commit). Logs: build/test-logs/.
+set -u -o pipefail
+cd "$(dirname "$0")" || exit 70
+. tests/deps.sh
+
+usage() { sed -n '3,11s/^# \{0,1\}//p' "$0"; }
+
+deps_only=0
+export FULL=0
+suites=()
+for arg in "$@"; do
+    case "$arg" in
+    --deps) deps_only=1 ;;
+    --full) FULL=1 ;;
+    -h | --help) usage; exit 0 ;;
+    -*) echo "test.sh: unknown option $arg" >&2; usage >&2; exit 2 ;;
+    *)
+        if [ ! -x "tests/$arg/run.sh" ]; then
+            echo "test.sh: no suite tests/$arg/run.sh" >&2
+            exit 2
+        fi
+        suites+=("$arg") ;;
+    esac
+done
+deps_install build run test
+[ $deps_only = 1 ] && exit 0
+
+# A new sample at each commit, the same one when a commit is tested again.
+commit=$(git rev-parse --short=12 HEAD 2>/dev/null || echo none)
+export SEED=${SEED:-$((10#$(printf '%s' "$commit" | cksum | cut -d' ' -f1 | tail -c 7) % 1000000))}
+export BUILD=$PWD/build/default FSDPGEN=$PWD/build/default/fsdpgen
+logs=$PWD/build/test-logs
+mkdir -p "$logs"
+total_passed=0
+total_failed=0
+rows=()
+
+# count NAME LOG STATUS: reads the suite's last 'N passed, N failed'; a suite that ends without
+# one, or fails without counting a failure, is one failure.
+count() {
+    local name=$1 log=$2 status=$3 line passed failed
+    line=$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$log" | tail -n 1)
+    passed=${line%% *}
+    failed=$(echo "$line" | sed -n 's/.*, \([0-9]*\) failed.*/\1/p')
+    if [ -z "$line" ] || { [ "$status" -ne 0 ] && [ "$failed" = 0 ]; }; then
+        failed=$((${failed:-0} + 1))
+        echo "  $name: ended with status $status and no counted failure; its log ends:"
+        tail -n 15 "$log" | sed 's/^/    | /'
+    fi
+    total_passed=$((total_passed + ${passed:-0}))
+    total_failed=$((total_failed + ${failed:-0}))
+    rows+=("$name|${passed:-0}|${failed:-0}|$seconds")
+    printf '%-28s %6d passed %4d failed %5d s\n' "$name" "${passed:-0}" "${failed:-0}" \
+        "$seconds"
+}
+
+# run NAME COMMAND...: one suite, with its failures shown as they come.
+run() {
+    local name=$1 log=$logs/${1//[^a-z0-9_]/_}.log start=$SECONDS status
+    shift
+    "$@" >"$log" 2>&1
+    status=$?
+    seconds=$((SECONDS - start))
+    grep -E '^(FAIL|     \||error|skipped|Figure|figure)' "$log" | head -n 60
+    count "$name" "$log" $status
+}
+
+# ctest's own closing line in the words the others use.
+run_ctest() {
+    local out failed total
+    out=$(ctest --test-dir "$1" --output-on-failure 2>&1)
+    echo "$out"
+    total=$(echo "$out" | sed -n 's/.*tests failed out of \([0-9]*\).*/\1/p')
+    failed=$(echo "$out" | sed -n 's/.*tests passed, \([0-9]*\) tests failed.*/\1/p')
+    echo "$((${total:-0} - ${failed:-0})) passed, ${failed:-0} failed"
+}
+
+build() {
+    cmake --preset "$1" >"$logs/build-$1.log" 2>&1 &&
+        cmake --build --preset "$1" -j "$(nproc)" >>"$logs/build-$1.log" 2>&1 && return 0
+    tail -n 30 "$logs/build-$1.log"
+    echo "FAIL building the preset $1"
+    echo "$total_passed passed, $((total_failed + 1)) failed"
+    exit 1
+}
+
+echo "fsdpgen tests: commit $commit, seed $SEED, $(nproc) cores"
+build default
+if [ ${#suites[@]} -gt 0 ]; then
+    for suite in "${suites[@]}"; do
+        run "$suite" "tests/$suite/run.sh"
+    done
+else
+    run ctest run_ctest "$BUILD"
+    for script in tests/*/run.sh; do
+        suite=$(basename "$(dirname "$script")")
+        [ "$suite" = gpu ] && continue
+        run "$suite" "$script"
+    done
+    # the generator again under AddressSanitizer and UndefinedBehaviorSanitizer
+    build asan
+    export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1
+    run "asan ctest" run_ctest build/asan
+    for suite in load graph plan; do
+        [ -x "tests/$suite/run.sh" ] || continue
+        BUILD=$PWD/build/asan FSDPGEN=$PWD/build/asan/fsdpgen run "asan $suite" \
+            "tests/$suite/run.sh"
+    done
+fi
+if command -v nvcc >/dev/null 2>&1; then
+    echo "skipped: CUDA parts (this version emits for the CPU only)"
+else
+    echo "skipped: CUDA parts (no CUDA toolkit here)"
+fi
+
+if [ "$FULL" = 1 ] && [ ${#suites[@]} -eq 0 ]; then
+    {
+        echo "# Results of ./test.sh --full"
+        echo
+        echo "Commit $commit, seed $SEED, $(nproc) cores ($(sed -n \
+            's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)), $(cc --version | head -n 1)."
+        echo
+        echo "| suite | passed | failed | seconds |"
+        echo "|---|---|---|---|"
+        printf '%s\n' "${rows[@]}" | sed 's/^/| /; s/|/ | /g; s/$/ |/'
+        echo "| total | $total_passed | $total_failed | $SECONDS |"
+        for log in "$logs"/*.log; do
+            grep -qE '^[Ff]igure' "$log" || continue
+            printf '\n## %s\n\n' "$(basename "$log" .log)"
+            sed -n 's/^[Ff]igure:\{0,1\} /- /p' "$log"
+        done
+    } >tests/RESULTS.md
+    echo "wrote tests/RESULTS.md"
+fi
+echo "$total_passed passed, $total_failed failed"
+[ $total_failed -eq 0 ]

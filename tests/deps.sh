@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by demo.sh and test.sh: what must be on the machine, why, and how it gets there.
+# deps_install KIND... installs what is missing of those kinds (build, run, test). On a machine
+# without apt it prints what is needed and stops with exit code 4.
+
+# kind|Debian package|why|a command that succeeds where it is present
+deps_table() {
+    cat <<'TABLE'
+build|gcc|the C compiler, also of emitted trainers|command -v cc
+build|libc6-dev|C headers|deps_header stdio.h
+build|make|builds emitted trainers|command -v make
+build|cmake|builds fsdpgen|command -v cmake
+build|pkg-config|finds libraries|command -v pkg-config
+build|liblua5.4-dev|descriptions and templates are Lua|deps_lua
+build|libjansson-dev|writes JSON plans|pkg-config --exists jansson
+build|libxxhash-dev|hashes|pkg-config --exists libxxhash
+run|libdnnl-dev|fast matrix products (oneDNN)|deps_header oneapi/dnnl/dnnl.h
+test|libcmocka-dev|C tests|pkg-config --exists cmocka
+test|libopenblas-dev|matrix products by a CBLAS, tested too|deps_header cblas.h
+test|valgrind|memory checks of a short run|command -v valgrind
+test|diffutils|compares folders|command -v cmp
+test|git|names the commit in reports|command -v git
+TABLE
+}
+
+deps_header() {
+    echo "#include <$1>" | cc -E -x c - >/dev/null 2>&1
+}
+
+deps_lua() {
+    for name in lua5.4 lua-5.4 lua54; do
+        pkg-config --exists "$name" && return 0
+    done
+    pkg-config --exists 'lua >= 5.4' && pkg-config --exists 'lua < 5.5'
+}
+
+deps_install() {
+    local kinds=" $* " kind package why check
+    local missing=() lines=()
+    while IFS='|' read -r kind package why check; do
+        case "$kinds" in *" $kind "*) ;; *) continue ;; esac
+        if ! eval "$check" >/dev/null 2>&1; then
+            missing+=("$package")
+            lines+=("$(printf '  %-16s %s' "$package" "$why")")
+        fi
+    done < <(deps_table)
+    [ ${#missing[@]} -eq 0 ] && return 0
+    if ! command -v apt-get >/dev/null 2>&1; then
+        {
+            echo "Missing here, and there is no apt-get to install it (Debian's names):"
+            printf '%s\n' "${lines[@]}"
+            echo "Install them by this system's means; README.md, \"Building without root\"."
+        } >&2
+        exit 4
+    fi
+    echo "Installing with apt-get, because missing here:"
+    printf '%s\n' "${lines[@]}"
+    local sudo=()
+    if [ "$(id -u)" -ne 0 ]; then
+        if ! command -v sudo >/dev/null 2>&1; then
+            echo "Not root, and no sudo. As root: apt-get install ${missing[*]}" >&2
+            echo "Without root: README.md, \"Building without root\"." >&2
+            exit 4
+        fi
+        sudo=(sudo)
+    fi
+    # slim images come without package lists
+    if ! "${sudo[@]}" apt-get update -q >/tmp/fsdpgen-apt.$$ 2>&1 ||
+       ! "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
+            --no-install-recommends "${missing[@]}" >>/tmp/fsdpgen-apt.$$ 2>&1; then
+        tail -n 20 /tmp/fsdpgen-apt.$$ >&2
+        rm -f /tmp/fsdpgen-apt.$$
+        echo "apt-get failed (above); needed: ${missing[*]}" >&2
+        exit 4
+    fi
+    rm -f /tmp/fsdpgen-apt.$$
+}

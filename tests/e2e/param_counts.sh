@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by run.sh. The shipped descriptions have the published numbers of parameters.
+
+json_number() { # FILE KEY: the first number under that key
+    tr -d '\n' <"$1" | sed -n "s/.*\"$2\": *\([-0-9.e+]*\).*/\1/p"
+}
+
+param_counts() {
+    local model count got
+    while read -r model count; do
+        "$FSDPGEN" plan "$ROOT/models/$model.lua" --json >"$WORK/plan.json" 2>"$WORK/plan.err"
+        got=$(json_number "$WORK/plan.json" params)
+        if [ "$got" = "$count" ]; then
+            ok "$model has $count parameters"
+        else
+            bad "$model has ${got:-no plan, not} $count parameters" "$WORK/plan.err"
+        fi
+    done <<'TABLE'
+gpt2_124m 124439808
+qwen2.5_0.5b 494032768
+qwen2.5_1.5b 1543714304
+qwen3_0.6b 596049920
+llama3.2_1b 1235814400
+mistral_7b 7241732096
+llama8b 8030261248
+llama70b 70553706496
+llama405b 405853388800
+TABLE
+    "$FSDPGEN" plan "$ROOT/models/demo.lua" --json >"$WORK/plan.json" 2>"$WORK/plan.err"
+    got=$(json_number "$WORK/plan.json" params)
+    if [ "${got:-0}" -ge 2000000 ] && [ "${got:-0}" -le 5000000 ]; then
+        ok "demo has 2 to 5 million parameters"
+    else
+        bad "demo has ${got:-no} parameters, not 2 to 5 million" "$WORK/plan.err"
+    fi
+}

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by the suites (tests/*/run.sh), after `set -u`. Gives them:
+#   ROOT, BUILD      the source tree; the cmake build folder (environment: BUILD)
+#   FSDPGEN          the generator under test (environment: FSDPGEN)
+#   FULL, SEED       1 for every count that is promised; seed of this run's random sample
+#   WORK             an empty folder of this suite's, removed at the end unless KEEP=1
+#   ok NAME, bad NAME [FILE]     count one check; FILE's end is shown
+#   check NAME COMMAND...        one check: the command succeeds
+#   finish           prints 'N passed, N failed' and exits accordingly
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+BUILD=${BUILD:-$ROOT/build/default}
+FSDPGEN=${FSDPGEN:-$BUILD/fsdpgen}
+FULL=${FULL:-0}
+SEED=${SEED:-1}
+export LC_ALL=C
+passed=0
+failed=0
+WORK=$(mktemp -d "${TMPDIR:-/tmp}/fsdpgen-$(basename "$(dirname "$0")").XXXXXX") || exit 70
+[ "${KEEP:-0}" = 1 ] || trap 'rm -rf "$WORK"' EXIT
+
+ok() {
+    passed=$((passed + 1))
+    [ "${VERBOSE:-0}" = 1 ] && echo "ok   $1"
+    return 0
+}
+
+bad() {
+    failed=$((failed + 1))
+    echo "FAIL $1"
+    [ $# -gt 1 ] && [ -e "$2" ] && tail -n 15 "$2" | sed 's/^/     | /'
+    return 0
+}
+
+check() {
+    local name=$1
+    shift
+    if "$@" >"$WORK/check.log" 2>&1; then
+        ok "$name"
+    else
+        bad "$name" "$WORK/check.log"
+    fi
+}
+
+# random N: 0..N-1 from SEED; the same sequence on every machine.
+random_state=$((SEED * 2654435761 % 4294967296))
+random() {
+    random_state=$(((random_state * 1664525 + 1013904223) % 4294967296))
+    random_value=$(((random_state >> 8) % $1))
+}
+
+finish() {
+    echo "$passed passed, $failed failed"
+    [ "$failed" -eq 0 ]
+    exit $?
+}

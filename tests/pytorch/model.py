@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two architectures in plain PyTorch, written from their papers and Hugging Face's
+conventions, independent of the generator. In: a dict of dimensions, a dict of tensors by
+parameter name (fused storage tensors as models/arch/*.lua declare them), token ids. Out: the
+sum of the token losses. Autograd does the rest.
+
+Rounding follows what PyTorch users do in bf16: norms, softmax and the loss are computed in
+f32 (f64 for f64), everything else in the parameters' dtype."""
+import math
+
+import torch
+import torch.nn.functional as F
+
+
+def wide(x):
+    """The dtype of norms, softmax and loss."""
+    return x.double() if x.dtype == torch.float64 else x.float()
+
+
+def rms_norm(x, w, eps):
+    h = wide(x)
+    h = h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + eps)
+    return w * h.to(x.dtype)
+
+
+def rope_table(seq, head_dim, rope, dtype):
+    inv = rope["theta"] ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
+    s = rope.get("scaling")
+    if s:
+        low = s["original"] / s["low_freq_factor"]
+        high = s["original"] / s["high_freq_factor"]
+        length = 2 * math.pi / inv
+        smooth = (s["original"] / length - s["low_freq_factor"]) / (
+            s["high_freq_factor"] - s["low_freq_factor"])
+        middle = (1 - smooth) * inv / s["factor"] + smooth * inv
+        inv = torch.where(length > low, inv / s["factor"],
+                          torch.where(length < high, inv, middle))
+    angle = torch.outer(torch.arange(seq, dtype=torch.float64), inv)
+    angle = torch.cat([angle, angle], -1)
+    return angle.cos().to(dtype), angle.sin().to(dtype)
+
+
+def rotate(x, cos, sin):
+    half = x.shape[-1] // 2
+    h = wide(x)
+    turned = torch.cat([-h[..., half:], h[..., :half]], -1)
+    return (h * wide(cos) + turned * wide(sin)).to(x.dtype)
+
+
+def attend(q, k, v, window):
+    """q [b, h, s, d]; k, v [b, kv, s, d]; causal, and at most `window` keys if not 0."""
+    b, h, s, d = q.shape
+    k = k.repeat_interleave(h // k.shape[1], 1)
+    v = v.repeat_interleave(h // v.shape[1], 1)
+    i = torch.arange(s)
+    mask = i[:, None] >= i[None, :]
+    if window:
+        mask &= i[:, None] - i[None, :] < window
+    scores = wide(q @ k.transpose(-1, -2)) / math.sqrt(d)
+    weights = scores.masked_fill(~mask, -math.inf).softmax(-1).to(q.dtype)
+    return (weights @ v).transpose(1, 2).reshape(b, s, h * d)
+
+
+def split_heads(x, heads):
+    b, s, n = x.shape
+    return x.view(b, s, heads, n // heads).transpose(1, 2)
+
+
+def llama(m, p, tokens):
+    h, kv, hd, eps = m["heads"], m["kv_heads"], m["head_dim"], m["norm_eps"]
+    x = F.embedding(tokens, p["model.embed_tokens.weight"])
+    table_dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+    cos, sin = rope_table(tokens.shape[1], hd, m["rope"], table_dtype)
+    for i in range(m["layers"]):
+        def w(name):
+            return p["model.layers.%d.%s" % (i, name)]
+        y = rms_norm(x, w("input_layernorm.weight"), eps)
+        qkv = F.linear(y, w("self_attn.qkv_proj.weight"),
+                       w("self_attn.qkv_proj.bias") if m["qkv_bias"] else None)
+        q, k, v = qkv.split([h * hd, kv * hd, kv * hd], -1)
+        q, k, v = split_heads(q, h), split_heads(k, kv), split_heads(v, kv)
+        if m["qk_norm"]:
+            q = rms_norm(q, w("self_attn.q_norm.weight"), eps)
+            k = rms_norm(k, w("self_attn.k_norm.weight"), eps)
+        o = attend(rotate(q, cos, sin), rotate(k, cos, sin), v, m["window"])
+        x = x + F.linear(o, w("self_attn.o_proj.weight"))
+        y = rms_norm(x, w("post_attention_layernorm.weight"), eps)
+        gate, up = F.linear(y, w("mlp.gate_up_proj.weight")).chunk(2, -1)
+        x = x + F.linear(F.silu(gate) * up, w("mlp.down_proj.weight"))
+    x = rms_norm(x, p["model.norm.weight"], eps)
+    name = "model.embed_tokens.weight" if m["tied"] else "lm_head.weight"
+    return F.linear(x, p[name])
+
+
+def layer_norm(x, w, b, eps):
+    return F.layer_norm(wide(x), x.shape[-1:], wide(w), wide(b), eps).to(x.dtype)
+
+
+def gpt2(m, p, tokens):
+    eps, h = m["norm_eps"], m["heads"]
+    x = F.embedding(tokens, p["transformer.wte.weight"])
+    x = x + p["transformer.wpe.weight"][: tokens.shape[1]]
+    for i in range(m["layers"]):
+        def w(name):
+            return p["transformer.h.%d.%s" % (i, name)]
+
+        def conv1d(y, name):
+            return y @ w(name + ".weight") + w(name + ".bias")
+        y = layer_norm(x, w("ln_1.weight"), w("ln_1.bias"), eps)
+        q, k, v = conv1d(y, "attn.c_attn").chunk(3, -1)
+        o = attend(split_heads(q, h), split_heads(k, h), split_heads(v, h), 0)
+        x = x + conv1d(o, "attn.c_proj")
+        y = layer_norm(x, w("ln_2.weight"), w("ln_2.bias"), eps)
+        u = conv1d(y, "mlp.c_fc")
+        inner = math.sqrt(2 / math.pi) * (u + 0.044715 * u * u * u)
+        x = x + conv1d(0.5 * u * (1 + torch.tanh(inner)), "mlp.c_proj")
+    x = layer_norm(x, p["transformer.ln_f.weight"], p["transformer.ln_f.bias"], eps)
+    return F.linear(x, p["transformer.wte.weight" if m["tied"] else "lm_head.weight"])
+
+
+def loss_sum(m, p, tokens, targets):
+    logits = wide({"llama": llama, "gpt2": gpt2}[m["arch"]](m, p, tokens))
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum")
+
+
+def parameters(m):
+    """(name, shape, init, std, decayed) of every storage tensor, in the order of the model."""
+    std, out = 0.02, []
+
+    def matrix(name, rows, cols, scale=1.0):
+        out.append((name, (rows, cols), "normal", std * scale, True))
+
+    def vector(name, n, init):
+        out.append((name, (n,), init, 0.0, False))
+    d, f, v = m["dim"], m["ffn"], m["vocab"]
+    if m["arch"] == "llama":
+        q, kv = m["heads"] * m["head_dim"], m["kv_heads"] * m["head_dim"]
+        matrix("model.embed_tokens.weight", v, d)
+        for i in range(m["layers"]):
+            at = "model.layers.%d." % i
+            vector(at + "input_layernorm.weight", d, "ones")
+            matrix(at + "self_attn.qkv_proj.weight", q + 2 * kv, d)
+            if m["qkv_bias"]:
+                vector(at + "self_attn.qkv_proj.bias", q + 2 * kv, "zeros")
+            if m["qk_norm"]:
+                vector(at + "self_attn.q_norm.weight", m["head_dim"], "ones")
+                vector(at + "self_attn.k_norm.weight", m["head_dim"], "ones")
+            matrix(at + "self_attn.o_proj.weight", d, q)
+            vector(at + "post_attention_layernorm.weight", d, "ones")
+            matrix(at + "mlp.gate_up_proj.weight", 2 * f, d)
+            matrix(at + "mlp.down_proj.weight", d, f)
+        vector("model.norm.weight", d, "ones")
+    else:
+        residual = 1 / math.sqrt(2 * m["layers"])
+        matrix("transformer.wte.weight", v, d)
+        matrix("transformer.wpe.weight", m["max_positions"], d)
+        for i in range(m["layers"]):
+            at = "transformer.h.%d." % i
+            for name, rows, cols, scale in (
+                    ("ln_1", d, 0, 1), ("attn.c_attn", d, 3 * d, 1),
+                    ("attn.c_proj", d, d, residual), ("ln_2", d, 0, 1),
+                    ("mlp.c_fc", d, f, 1), ("mlp.c_proj", f, d, residual)):
+                if cols:
+                    matrix(at + name + ".weight", rows, cols, scale)
+                else:
+                    vector(at + name + ".weight", rows, "ones")
+                vector(at + name + ".bias", cols or rows, "zeros")
+        vector("transformer.ln_f.weight", d, "ones")
+        vector("transformer.ln_f.bias", d, "zeros")
+    if not m["tied"]:
+        matrix("lm_head.weight", v, d)
+    return out
