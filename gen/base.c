@@ -9,6 +9,11 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+/* gcc 12 with -fsanitize=undefined invents null formats below */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wformat-truncation"
+#endif
+
 /* A chunk is asked of the system at a time; larger requests get a chunk of their own. */
 enum { CHUNK_BYTES = 256 * 1024, ARENA_ALIGN = 16 };
 
@@ -20,7 +25,10 @@ typedef struct Chunk {
 
 struct Arena {
     Chunk *chunks; /* the first is the one being filled */
+    struct Arena *next;
 };
+
+static struct Arena *arenas; /* all of them, so that leak checkers see them held */
 
 static Chunk *chunk_new(size_t bytes)
 {
@@ -43,6 +51,8 @@ void *gen_alloc(Gen *g, size_t bytes)
     if (!a) {
         a = g->arena = calloc(1, sizeof *a);
         gen_require(a, "out of memory");
+        a->next = arenas;
+        arenas = a;
     }
     gen_require(bytes <= SIZE_MAX / 2, "an allocation of %zu bytes", bytes);
     bytes = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;

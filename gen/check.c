@@ -118,20 +118,21 @@ static const char *get_kind(Check *c, const char *path)
 
 /* ---- what fields mean to each other ---------------------------------------------------------------------- */
 
-static void check_batches(Check *c)
+/* False if leaves cannot be trusted. */
+static bool check_batches(Check *c)
 {
     Gen *g = c->g;
     int64_t global, micro, leaves, seq, m, p = 1;
 
     if (!get_int(c, "micro_batch", &micro))
-        return;
+        return false;
     if (get_int(c, "seq", &seq) && micro * seq > INT32_MAX)
         COMPLAIN(c, "micro_batch", gen_printf(g, "use at most %lld",
                                               (long long)(INT32_MAX / seq)),
                  "micro_batch: %lld sequences of seq (%lld) are more than 2^31 tokens",
                  (long long)micro, (long long)seq);
     if (!get_int(c, "global_batch", &global))
-        return;
+        return false;
     if (global % micro != 0) {
         int64_t below = global / micro * micro;
 
@@ -141,17 +142,28 @@ static void check_batches(Check *c)
                        : gen_printf(g, "use %lld", (long long)micro),
                  "global_batch: %lld is not a multiple of micro_batch (%lld)", (long long)global,
                  (long long)micro);
-        return;
+        return false;
     }
     m = global / micro;
-    if (!get_int(c, "leaves", &leaves) || m % leaves == 0)
-        return;
+    if (!get_int(c, "leaves", &leaves))
+        return false;
+    if (m % leaves == 0)
+        return true;
     while (m % (p * 2) == 0 && p * 2 < leaves)
         p *= 2;
     COMPLAIN(c, "leaves", gen_printf(g, "use %lld", (long long)p),
              "leaves: %lld does not divide the %lld micro-batches of a step (global_batch %lld / "
              "micro_batch %lld)", (long long)leaves, (long long)m, (long long)global,
              (long long)micro);
+    return false;
+}
+
+/* Of the axis that makes the ranks. */
+static const char *mesh_path(Check *c)
+{
+    int64_t shard;
+
+    return get_int(c, "mesh.shard", &shard) && shard > 1 ? "mesh.shard" : "mesh.replicate";
 }
 
 /* The data ranks must divide leaves: says which would, or what to raise. */
@@ -168,17 +180,17 @@ static void check_ranks(Check *c, int64_t world)
     while (most * 2 <= leaves && most * 2 < world)
         most *= 2;
     if ((world & (world - 1)) != 0)
-        help = gen_printf(g, "use %lld ranks: leaves is a power of two", (long long)most);
+        help = gen_printf(g, "use %lld: leaves is a power of two", (long long)most);
     else if (m % world == 0)
         help = gen_printf(g, "write leaves = %lld", (long long)world);
     else
-        help = gen_printf(g, "use at most %lld ranks, or a global_batch that is a multiple of "
-                             "%lld", (long long)leaves, (long long)(world * micro));
-    COMPLAIN(c, "mesh", help, "mesh: %lld ranks do not divide leaves (%lld)", (long long)world,
+        help = gen_printf(g, "use at most %lld, or a global_batch that is a multiple of %lld",
+                          (long long)leaves, (long long)(world * micro));
+    COMPLAIN(c, mesh_path(c), help, "mesh: %lld ranks do not divide leaves (%lld)", (long long)world,
              (long long)leaves);
 }
 
-static void check_mesh(Check *c)
+static void check_mesh(Check *c, bool batches_good)
 {
     Gen *g = c->g;
     int64_t replicate, shard, world;
@@ -195,7 +207,7 @@ static void check_mesh(Check *c)
         return;
     }
     if (world > MAX_RANKS) {
-        COMPLAIN(c, "mesh", gen_printf(g, "use at most %d ranks", MAX_RANKS),
+        COMPLAIN(c, mesh_path(c), gen_printf(g, "use at most %d ranks", MAX_RANKS),
                  "mesh: %lld ranks (replicate %lld x shard %lld) are more than %d",
                  (long long)world, (long long)replicate, (long long)shard, MAX_RANKS);
         return;
@@ -206,11 +218,12 @@ static void check_mesh(Check *c)
                  "strategy: \"full_shard\" shards over mesh.shard, which is 1 beside replicate %lld",
                  (long long)replicate);
     if (world > CPU_MAX_RANKS && !strcmp(get_kind(c, "target"), "cpu"))
-        diag_add(g, DIAG_WARNING, place_of(g, "mesh"),
+        diag_add(g, DIAG_WARNING, place_of(g, mesh_path(c)),
                  gen_printf(g, "to run it on one machine: --set mesh.shard=%d", CPU_MAX_RANKS),
                  "mesh: the cpu target starts at most %d ranks, on one machine; this trainer of "
                  "%lld can be read and compiled, not run", CPU_MAX_RANKS, (long long)world);
-    check_ranks(c, world);
+    if (batches_good)
+        check_ranks(c, world);
 }
 
 static void check_dtypes(Check *c)
@@ -320,6 +333,7 @@ static void fill_hash_fields(Check *c, Model *m)
     for (int i = 0; i < 4; i++)
         if (!strcmp(get_kind(c, "optimizer"), optimizers[i]))
             m->optimizer = (OptKind)i;
+    m->optimizer_name = get_kind(c, "optimizer");
     m->lr = get_num(c, "optimizer.lr");
     m->eps = get_num(c, "optimizer.eps");
     m->weight_decay = get_num(c, "optimizer.weight_decay");
@@ -377,14 +391,13 @@ void check_model(Gen *g)
     lua_rawgeti(c.L, LUA_REGISTRYINDEX, ld->raw_ref);
     raw = record_tag(g, -1);
     check_table(&c, ld->trainer, "", lua_gettop(c.L),
-                (Site){ ld->trainer_pos, raw ? raw->lex : NULL, true });
+                (Site){ .pos = ld->trainer_pos, .lex = raw->lex, .written = true, .tag = raw });
     ld->resolved_ref = luaL_ref(c.L, LUA_REGISTRYINDEX);
     model_errors = c.errors;
     push_path(&c, "model");
     model = record_tag(g, -1);
     lua_pop(c.L, 2);
-    check_batches(&c);
-    check_mesh(&c);
+    check_mesh(&c, check_batches(&c));
     check_dtypes(&c);
     check_schedule(&c);
     if (model && !model_errors)

@@ -19,6 +19,7 @@ typedef struct Site {
     Pos pos;
     const LexTable *lex;
     bool written;
+    const Tag *tag;        /* of the record that the value is, NULL otherwise */
 } Site;
 
 void check_error(Check *c, Pos pos, const char *help, const char *fmt, ...)

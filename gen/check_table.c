@@ -15,26 +15,40 @@ static const char *join(Gen *g, const char *path, const char *name)
     return *path ? gen_printf(g, "%s.%s", path, name) : name;
 }
 
-static const Set *find_set(const Loader *ld, const char *path)
+/* inside: also an override of a field inside it. */
+static const Set *find_set(const Loader *ld, const char *path, bool inside)
 {
-    for (int i = 0; i < ld->sets.count; i++)
-        if (!strcmp(ld->sets.items[i].path, path))
+    size_t n = strlen(path);
+
+    for (int i = 0; i < ld->sets.count; i++) {
+        const char *p = ld->sets.items[i].path;
+
+        if (!strcmp(p, path) || (inside && !strncmp(p, path, n) && p[n] == '.'))
             return &ld->sets.items[i];
+    }
     return NULL;
 }
 
 /* Where the field's value was written: on the command line, in this table's source, or in
  * some other way that only the table's own place can stand for. */
-static Site site_of(Check *c, const char *path, const char *name, Site table)
+static Site site_of(Check *c, const char *path, const char *name, int raw, Site table)
 {
-    const Set *set = find_set(c->ld, path);
+    const Set *set = find_set(c->ld, path, false);
     const LexField *f = lex_field(table.lex, name);
+    bool changed = false;
 
     if (set)
-        return (Site){ set->pos, set->lex, true };
-    if (f)
-        return (Site){ f->value, f->table, true };
-    return (Site){ table.pos, NULL, table.written };
+        return (Site){ .pos = set->pos, .lex = set->lex, .written = true };
+    if (table.tag && table.tag->given_ref) { /* t.seq = 7, after the constructor */
+        lua_rawgeti(c->L, LUA_REGISTRYINDEX, table.tag->given_ref);
+        lua_getfield(c->L, -1, name);
+        lua_getfield(c->L, raw, name);
+        changed = !lua_rawequal(c->L, -1, -2) && !lua_istable(c->L, -1);
+        lua_pop(c->L, 3);
+    }
+    if (f && !changed)
+        return (Site){ .pos = f->value, .lex = f->table, .written = true };
+    return (Site){ .pos = table.pos, .written = table.written };
 }
 
 /* Pushes the default of a field. resolved: the table so far. */
@@ -58,7 +72,8 @@ static void push_default(Check *c, const Field *f, const char *path, Site site, 
             lua_pushnil(L);
             return;
         }
-        if (words_have(&f->later_values, lua_isstring(L, -1) ? lua_tostring(L, -1) : ""))
+        if (lua_type(L, -1) == LUA_TSTRING &&
+            words_have(&f->later_values, lua_tostring(L, -1)))
             return; /* check.c says where that comes from */
     } else if (f->type == FIELD_RECORD) {
         const char *name = lua_tostring(L, -1);
@@ -77,7 +92,7 @@ static void check_field(Check *c, const Field *f, const char *path, int raw, int
                         Site table, bool sound)
 {
     lua_State *L = c->L;
-    Site site = site_of(c, path, f->name, table);
+    Site site = site_of(c, path, f->name, raw, table);
 
     lua_pushstring(L, f->name);
     lua_rawget(L, raw);
@@ -125,10 +140,10 @@ static void check_unknown(Check *c, const Fields *fields, const char *path, int 
         const char *near = diag_nearest(unknown[i], names.items, names.count), *help;
         const char *full = join(c->g, path, unknown[i]);
         const LexField *at = lex_field(table.lex, unknown[i]);
-        const Set *set = find_set(c->ld, full);
+        const Set *set = find_set(c->ld, full, true);
 
         help = near ? gen_printf(c->g, "did you mean `%s`?", near)
-               : names.count ? gen_printf(c->g, "its fields are %s", words_join(c->g, &names, ""))
+               : names.count ? gen_printf(c->g, "its fields are %s", words_all(c->g, &names))
                              : "it has no fields";
         check_error(c, set ? set->key_pos : at ? at->key_pos : table.pos, help,
                     "%s: unknown field", full);
@@ -138,7 +153,7 @@ static void check_unknown(Check *c, const Fields *fields, const char *path, int 
 
         check_error(c, at ? at->value : table.pos,
                     names.count ? gen_printf(c->g, "write NAME = value; its fields are %s",
-                                             words_join(c->g, &names, ""))
+                                             words_all(c->g, &names))
                                 : "it has no fields",
                     "%s: a value without a name", *path ? path : "trainer");
     }

@@ -31,6 +31,8 @@ const char *check_show(Gen *g, int index)
     case LUA_TNIL: return "nil";
     case LUA_TBOOLEAN: return lua_toboolean(L, index) ? "true" : "false";
     case LUA_TNUMBER:
+        if (isnan(lua_tonumber(L, index)))
+            return "nan"; /* its sign differs between machines */
         return lua_isinteger(L, index)
                    ? gen_printf(g, "%lld", (long long)lua_tointeger(L, index))
                    : gen_printf(g, "%.14g", lua_tonumber(L, index));
@@ -78,41 +80,53 @@ static const char *show_ref(Check *c, int ref)
 
     lua_rawgeti(c->L, LUA_REGISTRYINDEX, ref);
     s = check_show(c->g, -1);
+    if (lua_istable(c->L, -1) && lua_rawlen(c->L, -1) > 0) { /* a list's default */
+        s = "{ ";
+        for (int i = 1; i <= (int)lua_rawlen(c->L, -1); i++) {
+            lua_rawgeti(c->L, -1, i);
+            s = gen_printf(c->g, "%s%s%s", s, i > 1 ? ", " : "", check_show(c->g, -1));
+            lua_pop(c->L, 1);
+        }
+        s = gen_printf(c->g, "%s }", s);
+    }
     lua_pop(c->L, 1);
     return s;
 }
 
-/* "a = 1" as an example of how to write the field. */
-static const char *example(Check *c, const Field *f, const char *path)
+/* What a value may look like, for a field without an example of its own or a default. */
+static const char *example_of_type(Check *c, const Field *f)
 {
     Gen *g = c->g;
-    const char *name = last_name(path), *value = NULL;
+    const Kind *k;
 
-    if (f->default_ref != LUA_NOREF && f->type != FIELD_RECORD) {
-        value = show_ref(c, f->default_ref);
-        if (strchr(value, ' '))
-            value = NULL;
+    switch (f->type) {
+    case FIELD_INT: return f->has_min ? gen_printf(g, "N, at least %.0f", f->min) : "N";
+    case FIELD_NUMBER: return "X, a number";
+    case FIELD_BOOL: return "true";
+    case FIELD_STRING: return f->values.count ? gen_printf(g, "\"%s\"", f->values.items[0])
+                                              : "\"...\"";
+    case FIELD_RECORD:
+        k = kinds_find(&c->ld->kinds, f->kinds.items[0]);
+        return gen_printf(g, k->positional ? "%s(1)" : "%s { ... }", k->name);
+    case FIELD_TABLE:
+        return f->fields->count > 1
+                   ? gen_printf(g, "{ %s = ..., %s = ... }", f->fields->items[0].name,
+                                f->fields->items[1].name)
+                   : "{ ... }";
+    default: return "{ ... }";
     }
-    if (!value)
-        switch (f->type) {
-        case FIELD_INT:
-            value = gen_printf(g, "%.0f", f->has_min && f->min > 1 ? f->min : 1.0);
-            break;
-        case FIELD_NUMBER: value = "0.1"; break;
-        case FIELD_BOOL: value = "true"; break;
-        case FIELD_STRING:
-            value = f->values.count ? gen_printf(g, "\"%s\"", f->values.items[0]) : "\"...\"";
-            break;
-        case FIELD_RECORD: {
-            const Kind *k = kinds_find(&c->ld->kinds, f->kinds.items[0]);
+}
 
-            value = gen_printf(g, k->positional ? "%s(1)" : "%s { ... }", k->name);
-            break;
-        }
-        case FIELD_MODEL: value = "llama { ... }"; break;
-        default: value = "{ ... }"; break;
-        }
-    return gen_printf(g, "%s = %s", name, value);
+/* "a = 1": how to write the field. */
+static const char *example(Check *c, const Field *f, const char *path)
+{
+    bool plain = f->default_ref != LUA_NOREF && f->type != FIELD_RECORD &&
+                 f->type != FIELD_TABLE && !f->default_text;
+    const char *value = f->example ? f->example : plain ? show_ref(c, f->default_ref) : NULL;
+
+    if (!value || !strncmp(value, "a function", 10)) /* a computed default */
+        value = example_of_type(c, f);
+    return gen_printf(c->g, "%s = %s", last_name(path), value);
 }
 
 static const char *type_in_words(Check *c, const Field *f)
@@ -135,33 +149,39 @@ static void wrong_type(Check *c, const Field *f, const char *path, Site site)
     lua_State *L = c->L;
     const char *help = gen_printf(c->g, "write %s", example(c, f, path));
     bool quoted = lua_type(L, -1) == LUA_TSTRING;
+    bool number = f->type == FIELD_INT || f->type == FIELD_NUMBER;
 
-    if (quoted && (f->type == FIELD_INT || f->type == FIELD_NUMBER) && lua_isnumber(L, -1))
-        help = gen_printf(c->g, "write %s = %s, without quotes", last_name(path),
-                          lua_tostring(L, -1));
-    else if (quoted && f->type == FIELD_BOOL &&
-             (!strcmp(lua_tostring(L, -1), "true") || !strcmp(lua_tostring(L, -1), "false")))
-        help = gen_printf(c->g, "write %s = %s, without quotes", last_name(path),
-                          lua_tostring(L, -1));
+    if (quoted && ((number && lua_isnumber(L, -1)) ||
+                   (f->type == FIELD_BOOL && (!strcmp(lua_tostring(L, -1), "true") ||
+                                              !strcmp(lua_tostring(L, -1), "false")))))
+        help = gen_printf(c->g, "write %s, without quotes", lua_tostring(L, -1));
     check_error(c, site.pos, help, "%s: %s is given, but %s is expected", path,
                 check_show(c->g, -1), type_in_words(c, f));
 }
 
 /* ---- simple values: on top of the stack, replaced by the resolved one ------------------------------ */
 
+/* Integers without a limit of their own still have to fit what they are multiplied in. */
+static double int_max(const Field *f)
+{
+    return f->has_max ? f->max : f->has_below ? f->below : INT32_MAX;
+}
+
 static const char *range_in_words(Check *c, const Field *f)
 {
     Text t = { .g = c->g };
+    bool integer = f->type == FIELD_INT;
 
     text_add(&t, "", 0);
     if (f->has_min)
-        text_printf(&t, "at least %.14g", f->min);
+        text_printf(&t, integer ? "at least %.0f" : "at least %.14g", f->min);
     if (f->has_above)
         text_printf(&t, "more than %.14g", f->above);
-    if (t.len && (f->has_max || f->has_below))
+    if (t.len && (f->has_max || f->has_below || integer))
         text_printf(&t, " and ");
-    if (f->has_max)
-        text_printf(&t, "at most %.14g", f->max);
+    if (f->has_max || (integer && !f->has_below))
+        text_printf(&t, integer ? "at most %.0f" : "at most %.14g",
+                    integer ? int_max(f) : f->max);
     if (f->has_below)
         text_printf(&t, "less than %.14g", f->below);
     return t.s;
@@ -170,13 +190,14 @@ static const char *range_in_words(Check *c, const Field *f)
 static bool check_range(Check *c, const Field *f, const char *path, Site site)
 {
     double v = lua_tonumber(c->L, -1);
-    const char *help = gen_printf(c->g, "use a value of %s", range_in_words(c, f));
+    const char *help = gen_printf(c->g, "use %s", range_in_words(c, f));
 
     if ((f->has_min && v < f->min) || (f->has_above && v <= f->above)) {
         check_error(c, site.pos, help, "%s: %s is too small", path, check_show(c->g, -1));
         return false;
     }
-    if ((f->has_max && v > f->max) || (f->has_below && v >= f->below)) {
+    if ((f->has_max && v > f->max) || (f->has_below && v >= f->below) ||
+        (f->type == FIELD_INT && v > int_max(f))) {
         check_error(c, site.pos, help, "%s: %s is too large", path, check_show(c->g, -1));
         return false;
     }
@@ -198,7 +219,7 @@ static bool check_int(Check *c, const Field *f, const char *path, Site site)
         double v = lua_tonumber(L, -1);
 
         if (!isfinite(v) || fabs(v) >= 9e18)
-            check_error(c, site.pos, gen_printf(c->g, "use a value of %s", range_in_words(c, f)),
+            check_error(c, site.pos, gen_printf(c->g, "use %s", range_in_words(c, f)),
                         "%s: %s is no integer that fits", path, check_show(c->g, -1));
         else
             check_error(c, site.pos, gen_printf(c->g, "use %.0f or %.0f", floor(v), ceil(v)),
@@ -329,15 +350,16 @@ static bool check_list(Check *c, const Field *f, const char *path, Site site)
         return false;
     }
     if (f->count && n != f->count) {
-        check_error(c, site.pos, gen_printf(c->g, "write %d values", (int)f->count),
-                    "%s: %lld values are given, but %d are expected", path, (long long)n,
-                    (int)f->count);
+        check_error(c, site.pos, gen_printf(c->g, "write %s", example(c, f, path)),
+                    "%s: a list of %lld is given, but %s is expected", path, (long long)n,
+                    type_in_words(c, f));
         return false;
     }
     lua_createtable(L, (int)min_i64(n, 1024), 0);
     for (lua_Integer i = 1; i <= n && c->errors - errors < 10; i++) {
         const LexField *at = lex_item(site.lex, (int)min_i64(i, INT32_MAX));
-        Site item = { at ? at->value : site.pos, at ? at->table : NULL, site.written };
+        Site item = { .pos = at ? at->value : site.pos, .lex = at ? at->table : NULL,
+                      .written = site.written };
 
         lua_rawgeti(L, raw, i);
         check_value(c, f->item, gen_printf(c->g, "%s[%lld]", path, (long long)i), item);
@@ -391,9 +413,12 @@ static void wrong_record(Check *c, const Field *f, const char *path, Site site)
     } else {
         help = gen_printf(g, "use %s", words_join(g, &f->kinds, ""));
     }
-    check_error(c, site.pos, help, "%s: %s is given, but %s is expected", path,
-                lua_istable(c->L, -1) && !tag ? "a plain table" : check_show(g, -1),
-                words_join(g, &f->kinds, ""));
+    if (near && tag && !strcmp(near, tag->name))
+        check_error(c, site.pos, help, "%s: %s is given without its fields", path, near);
+    else
+        check_error(c, site.pos, help, "%s: %s is given, but %s is expected", path,
+                    lua_istable(c->L, -1) && !tag ? "a plain table" : check_show(g, -1),
+                    words_join(g, &f->kinds, ""));
 }
 
 static bool check_record(Check *c, const Field *f, const char *path, Site site)
@@ -428,6 +453,7 @@ static bool check_record(Check *c, const Field *f, const char *path, Site site)
         site.lex = tag->lex;
     if (tag && tag->pos.line)
         site.pos = tag->pos;
+    site.tag = tag;
     check_table(c, kind->fields, path, lua_gettop(L), site);
     resolved = gen_alloc(c->g, sizeof *resolved);
     *resolved = (Tag){ .tag = TAG_RECORD, .kind = kind, .name = kind->name };
@@ -461,6 +487,7 @@ static bool check_model_value(Check *c, const Field *f, const char *path, Site s
     site.lex = tag->lex;
     if (tag->pos.line)
         site.pos = tag->pos;
+    site.tag = tag;
     check_table(c, tag->arch->fields, path, lua_gettop(c->L), site);
     record_set_tag(c->g, -1, tag);
     lua_remove(c->L, -2);
@@ -527,7 +554,7 @@ void check_value(Check *c, const Field *f, const char *path, Site site)
         lua_settop(L, top - 1);
         lua_pushnil(L);
     }
-    lua_replace(L, top);
+    lua_copy(L, -1, top);
     lua_settop(L, top);
 }
 

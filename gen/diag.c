@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_SHOWN = 200, MAX_LINE_COLUMNS = 160, MAX_WORD = 64 };
+enum { MAX_SHOWN = 200, MAX_KEPT = 1000, MAX_LINE_COLUMNS = 160, MAX_WORD = 64 };
 
 typedef struct Diag {
     DiagKind kind;
@@ -32,6 +32,7 @@ typedef struct Source {
 struct Diags {
     struct { Diag *items; int count, cap; } list;
     struct { Source *items; int count, cap; } sources;
+    int errors, dropped; /* of all; of those beyond MAX_KEPT, only how many */
 };
 
 static struct Diags *diags_of(Gen *g)
@@ -111,6 +112,11 @@ void diag_add(Gen *g, DiagKind kind, Pos pos, const char *help, const char *fmt,
             !strcmp(o->pos.file ? o->pos.file : "", pos.file ? pos.file : ""))
             return;
     }
+    d->errors += kind == DIAG_ERROR;
+    if (d->list.count == MAX_KEPT) {
+        d->dropped++;
+        return;
+    }
     item = gen_push(g, &d->list);
     *item = (Diag){ .kind = kind, .pos = pos, .text = text, .order = d->list.count };
     item->pos.file = pos.file ? printable(g, pos.file, false) : NULL;
@@ -119,11 +125,7 @@ void diag_add(Gen *g, DiagKind kind, Pos pos, const char *help, const char *fmt,
 
 int diag_errors(const Gen *g)
 {
-    int n = 0;
-
-    for (int i = 0; g->diags && i < g->diags->list.count; i++)
-        n += g->diags->list.items[i].kind == DIAG_ERROR;
-    return n;
+    return g->diags ? g->diags->errors : 0;
 }
 
 static int diag_order(const void *pa, const void *pb)
@@ -137,7 +139,7 @@ static int diag_order(const void *pa, const void *pb)
         return a->pos.line < b->pos.line ? -1 : 1;
     if (a->pos.col != b->pos.col)
         return a->pos.col < b->pos.col ? -1 : 1;
-    return a->order < b->order ? -1 : 1;
+    return a->order < b->order ? -1 : a->order > b->order;
 }
 
 static bool source_line(Gen *g, Pos pos, const char **line, size_t *bytes)
@@ -241,8 +243,9 @@ void diag_print(Gen *g)
 {
     struct Diags *d = diags_of(g);
     Text out = { .g = g };
-    int shown = 0, left = 0;
+    int shown = 0, left = d->dropped;
 
+    d->dropped = 0;
     if (d->list.count)
         qsort(d->list.items, (size_t)d->list.count, sizeof *d->list.items, diag_order);
     for (int i = 0; i < d->list.count; i++) {

@@ -86,7 +86,7 @@ const char *emit_bytes(Gen *g, int64_t bytes)
 
 const char *emit_count(Gen *g, double n)
 {
-    static const char *const unit[] = { "", " k", " M", " G", " T", " P", " E" };
+    static const char *const unit[] = { " ", " k", " M", " G", " T", " P", " E" };
     int i = 0;
 
     for (; n >= 1000 && i < 6; i++)
@@ -169,6 +169,26 @@ static void report_template_error(Emit *e, const char *file, const char *text, s
              "templates are explained at the top of gen/lua/template.lua", "template: %s", s);
 }
 
+/* Emitted files are plain ASCII: what else a template prints is a mistake in it. */
+static bool is_plain(Emit *e, const char *file, const char *out, size_t n)
+{
+    int line = 1;
+
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)out[i];
+
+        if (c == '\n')
+            line++;
+        if ((c < 32 && c != '\n' && c != '\t') || c > 126) {
+            diag_add(e->g, DIAG_ERROR, (Pos){ file, 0, 0, 0 },
+                     "emitted files are printable ASCII, tabs and newlines",
+                     "template: prints the byte 0x%02x in line %d of its output", c, line);
+            return false;
+        }
+    }
+    return true;
+}
+
 const char *emit_render(Emit *e, const char *text, size_t bytes, const char *file,
                         bool keep_prepared, size_t *out_bytes)
 {
@@ -196,6 +216,10 @@ const char *emit_render(Emit *e, const char *text, size_t bytes, const char *fil
     out = gen_strndup(e->g, out, n);
     *out_bytes = n;
     lua_remove(L, -2);
+    if (!is_plain(e, file, out, n)) {
+        lua_pop(L, 1);
+        return NULL;
+    }
     if (!keep_prepared)
         lua_pop(L, 1);
     return out;
@@ -207,12 +231,13 @@ static void verify_text(const char *path, const char *text, size_t n)
     int line = 1;
 
     gen_require(n > 0 && text[n - 1] == '\n', "%s does not end in a newline", path);
-    gen_require(!memchr(text, 0, n), "%s contains a NUL", path);
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)text[i];
 
-        gen_require(c >= 32 || c == '\n' || c == '\t', "%s:%d: control byte %d", path, line, c);
-        gen_require(c < 127, "%s:%d: byte %d is not ASCII", path, line, c);
+        gen_require((c >= 32 && c < 127) || c == '\n' || c == '\t', "%s:%d: byte %d", path, line,
+                    c);
+        gen_require(c != '$' || i + 1 == n || text[i + 1] != '{', "%s:%d: ${ is left over", path,
+                    line);
         if (c == '\n') {
             gen_require(i == 0 || (text[i - 1] != ' ' && text[i - 1] != '\t'),
                         "%s:%d: blanks at the end of the line", path, line);

@@ -28,7 +28,7 @@ void emit_str(lua_State *L, const char *key, const char *v); /* NULL: no field *
 const char *emit_ctype(Dtype d);     /* "float", "double", "rt_bf16", "int32_t" */
 const char *emit_shape(Gen *g, const int64_t *dim, int n_dims);            /* "[288, 768]" */
 const char *emit_bytes(Gen *g, int64_t bytes);                             /* "1.2 MiB" */
-const char *emit_count(Gen *g, double n);                                  /* "1.2 G" */
+const char *emit_count(Gen *g, double n);                       /* "1.2 G", before a unit */
 
 /* ---- rendering (emit.c) ------------------------------------------------------------------- */
 

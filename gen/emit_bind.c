@@ -128,7 +128,7 @@ const char *bind_space(const Buffer *b)
 
 static const char *numbered(Gen *g, const char *name, int index)
 {
-    return index == 0 ? name : gen_printf(g, "%s_%d", name, index + 1);
+    return index <= 0 ? name : gen_printf(g, "%s_%d", name, index + 1);
 }
 
 static const char *base_name(Gen *g, const Bases *bases, int k)
@@ -201,6 +201,7 @@ void bind_push_call(Steps *s, const Instr *i, const Bases *bases)
     bool grads = false;
 
     lua_newtable(L);
+    push_string(L, "rt");
     for (int k = 0; k < bases->count; k++) {
         const char *macro = emit_buffer_macro(g, &s->p->bufs.items[bases->items[k].buffer]);
         int64_t offset = bases->items[k].offset_bytes;

@@ -183,7 +183,7 @@ static void push_optimizer_env(Emit *e, const OpRule *rule)
     lua_State *L = e->L;
 
     lua_newtable(L);
-    emit_str(L, "fn", "optimizer_update");
+    emit_str(L, "fn", gen_printf(g, "%s_update", rule->name));
     emit_str(L, "acc", emit_ctype(ops_acc_dtype(g)));
     for (int i = 0; i < rule->info->n_attrs; i++)
         emit_num(L, rule->info->attrs[i].key,
@@ -277,7 +277,35 @@ static const char *arg_note(Emit *e, const SpanArg *a)
                     : NULL;
 }
 
-/* The slab values a span touches, in order of first use: its local variables. */
+/* The argument of the span whose bytes a value has, when it is not itself that argument: an
+ * in-place op made it there. NULL otherwise. */
+static const Value *lies_on(const Span *s, const Value *v)
+{
+    ArgKind kind;
+
+    switch (v->loc) {
+    case LOC_IN:
+        kind = ARG_IN;
+        break;
+    case LOC_OUT:
+        kind = ARG_OUT;
+        break;
+    case LOC_DIN:
+        kind = ARG_DIN;
+        break;
+    case LOC_DOUT:
+        kind = ARG_DOUT;
+        break;
+    default:
+        return NULL;
+    }
+    for (int a = 0; a < s->n_args; a++)
+        if (s->args[a].kind == kind && s->args[a].index == v->loc_index)
+            return s->args[a].value == v ? NULL : s->args[a].value;
+    gen_die("%s: no argument holds %s", s->name, v->name);
+}
+
+/* The values a span touches that are not arguments, in order of first use: its variables. */
 static void push_locals(Emit *e, const Kernels *kernels, const Class *c, const Span *s)
 {
     lua_State *L = e->L;
@@ -289,7 +317,8 @@ static void push_locals(Emit *e, const Kernels *kernels, const Class *c, const S
 
         for (int k = 0; k < n->n_in + n->n_out; k++) {
             const Value *v = k < n->n_in ? n->in[k] : n->out[k - n->n_in];
-            bool known = v->loc != LOC_SAVED && v->loc != LOC_SCRATCH;
+            const Value *on = lies_on(s, v);
+            bool known = v->loc != LOC_SAVED && v->loc != LOC_SCRATCH && !on;
 
             for (int j = 0; j < seen.count && !known; j++)
                 known = seen.items[j] == v;
@@ -300,8 +329,12 @@ static void push_locals(Emit *e, const Kernels *kernels, const Class *c, const S
             emit_str(L, "type", gen_printf(e->g, "%s%s", is_written(s, v) ? "" : "const ",
                                            emit_ctype(v->dtype)));
             emit_str(L, "name", value_expr(e, kernels, c, v));
-            emit_str(L, "slab", v->loc == LOC_SAVED ? "saved" : "scratch");
-            emit_int(L, "offset", v->offset_bytes);
+            if (on) {
+                emit_str(L, "on", local_name(e, kernels, on->name));
+            } else {
+                emit_str(L, "slab", v->loc == LOC_SAVED ? "saved" : "scratch");
+                emit_int(L, "offset", v->offset_bytes);
+            }
             emit_str(L, "shape", emit_shape(e->g, v->dim, v->n_dims));
             lua_rawseti(L, -2, seen.count);
         }
@@ -339,24 +372,31 @@ static void push_calls(Emit *e, const Kernels *kernels, const Class *c, const Sp
     lua_createtable(L, s->n_nodes, 0);
     for (int i = 0; i < s->n_nodes; i++) {
         const Node *n = s->nodes[i];
-        Text args = { .g = e->g }, note = { .g = e->g };
+        Text note = { .g = e->g };
         const char *beta = call_beta(e, c, n);
+        int count = 0;
 
+        lua_newtable(L);
+        lua_newtable(L);
         for (int k = 0; k < n->n_in + n->n_out; k++) {
-            const Value *v = k < n->n_in ? n->in[k] : n->out[k - n->n_in];
-
-            text_printf(&args, "%s%s", k ? ", " : "", value_expr(e, kernels, c, v));
+            lua_pushstring(L, value_expr(e, kernels, c, k < n->n_in ? n->in[k]
+                                                                    : n->out[k - n->n_in]));
+            lua_rawseti(L, -2, ++count);
         }
-        if (beta)
-            text_printf(&args, ", %s", beta);
-        if (n->workspace_bytes)
-            text_printf(&args, ", scratch + %" PRId64, n->workspace_offset_bytes);
+        if (beta) {
+            lua_pushstring(L, beta);
+            lua_rawseti(L, -2, ++count);
+        }
+        if (n->workspace_bytes) {
+            lua_pushfstring(L, n->workspace_offset_bytes ? "scratch + %I" : "scratch",
+                            (LUAI_UACINT)n->workspace_offset_bytes);
+            lua_rawseti(L, -2, ++count);
+        }
+        lua_setfield(L, -2, "args");
         for (int k = 0; k < n->n_out; k++)
             text_printf(&note, "%s%s", k ? ", " : "",
                         emit_shape(e->g, n->out[k]->dim, n->out[k]->n_dims));
-        lua_newtable(L);
         emit_str(L, "kernel", n->kernel);
-        emit_str(L, "args", args.s);
         emit_str(L, "note", note.s);
         lua_rawseti(L, -2, i + 1);
     }
@@ -368,7 +408,7 @@ static void push_span(Emit *e, const Kernels *kernels, const Class *c, const Spa
     lua_State *L = e->L;
 
     lua_newtable(L);
-    emit_str(L, "name", s->name);
+    emit_str(L, "name", c ? s->name : "math_setup");
     emit_str(L, "class", c ? c->name : "setup");
     emit_str(L, "phase", s->phase == PHASE_SETUP     ? "setup"
                          : s->phase == PHASE_FORWARD ? "forward"
@@ -440,6 +480,7 @@ void emit_math_context(Emit *e)
         collect_kernels(e, &kernels, &g->classes.items[i]->backward);
     }
     push_kernels(e, &kernels);
+    emit_str(L, "optimizer", gen_printf(g, "%s_update", optimizer_rule(g)->name));
 
     lua_newtable(L);
     for (int i = 0; i < g->classes.count; i++) {

@@ -46,7 +46,7 @@ static void push_memory(Emit *e)
         { "parameters", b.params },   { "gradients", b.gradients },
         { "optimizer", b.optimizer }, { "activations", b.activations },
         { "gathered", b.gather },     { "partial sums", b.partials },
-        { "workspace", b.workspace }, { "arena", b.arena },
+        { "workspace", b.workspace },
     };
 
     lua_newtable(e->L);

@@ -19,7 +19,7 @@ static const char *const attributes[] = {
     "below",   "power_of_two", "values",       "later_values", "later_types", "later_kinds",
     "pattern", "pattern_doc",  "max_bytes",    "forbid",       "fields",      "item",
     "count",   "kinds",        "number_makes", "number_sets",  "hash",        "later",
-    "only",    "doc",
+    "only",    "doc",          "example",
 };
 enum { N_ATTRIBUTES = sizeof attributes / sizeof *attributes };
 
@@ -155,6 +155,7 @@ static Field read_row(Reader *r, const char *hash)
 
     check_attributes(r);
     f.doc = get_text(r, "doc");
+    f.example = get_text(r, "example");
     f.hash = get_text(r, "hash");
     if (!f.hash)
         f.hash = hash;
@@ -287,15 +288,25 @@ bool words_have(const Words *w, const char *word)
     return false;
 }
 
-const char *words_join(Gen *g, const Words *w, const char *quote)
+static const char *join(Gen *g, const Words *w, const char *quote, const char *last)
 {
     Text t = { .g = g };
 
     text_add(&t, "", 0);
     for (int i = 0; i < w->count; i++)
-        text_printf(&t, "%s%s%s%s", i == 0 ? "" : i + 1 == w->count ? " or " : ", ", quote,
+        text_printf(&t, "%s%s%s%s", i == 0 ? "" : i + 1 == w->count ? last : ", ", quote,
                     w->items[i], quote);
     return t.s;
+}
+
+const char *words_join(Gen *g, const Words *w, const char *quote)
+{
+    return join(g, w, quote, " or ");
+}
+
+const char *words_all(Gen *g, const Words *w)
+{
+    return join(g, w, "", " and ");
 }
 
 Words fields_names(Gen *g, const Fields *f)

@@ -20,6 +20,7 @@ typedef struct Fields Fields;
 
 typedef struct Field {
     const char *name, *doc, *hash;
+    const char *example;         /* a value, as one writes it */
     FieldType type;
     bool optional;
     int default_ref;             /* LUA_NOREF: none */
@@ -63,8 +64,9 @@ Kinds kinds_read(Gen *g, lua_State *L, int index);
 const Field *fields_find(const Fields *f, const char *name);
 const Kind *kinds_find(const Kinds *k, const char *name);
 bool words_have(const Words *w, const char *word);
-/* "a", "b" or "c" with quotes, or a, b, c without. */
+/* "a", "b" or "c" with quotes, or a, b or c without. */
 const char *words_join(Gen *g, const Words *w, const char *quote);
+const char *words_all(Gen *g, const Words *w); /* a, b and c */
 Words fields_names(Gen *g, const Fields *f);
 
 /* The reference: Markdown tables, or LuaLS annotations. */

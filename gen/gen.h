@@ -477,6 +477,7 @@ void schedule_step(Gen *g);     /* schedule.c: → waits, happens-before */
 void place_buffers(Gen *g);     /* place.c: → offsets */
 void simulate_step(Gen *g);     /* simulate.c: → predicted seconds */
 void emit_files(Gen *g);        /* emit.c: → g->files */
+void emit_dump(Gen *g, Text *t); /* emit.c: the files with sizes and hashes (--dump=emit) */
 
 /* verify.c: dies (exit 70) when an invariant of DESIGN's table is broken after the pass. */
 void verify_after(Gen *g, const char *pass);

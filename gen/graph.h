@@ -21,7 +21,8 @@ typedef struct Builder {
     Class *flow_class;
     bool ended;              /* a block returned the loss */
     int g_ref, b_ref;        /* registry */
-    const char *hint;
+    const char *hint;        /* class name asked for */
+    const char *help;        /* of the next error, or NULL */
 } Builder;
 
 Builder *builder_get(Gen *g);  /* made at the first call */
@@ -59,6 +60,5 @@ uint64_t setup_const(Gen *g, Class *c, Node *n);
 
 /* dump.c: the graph as canonical text; the numerics hash is taken of it. */
 void graph_text(Gen *g, Text *t, bool costs);
-bool dump_plan(Gen *g, const char *pass, Text *t);
 
 #endif

@@ -134,6 +134,25 @@ static const char *quoted_after(Gen *g, const char *text, const char *mark)
     return end && end > p ? gen_strndup(g, p, (size_t)(end - p)) : NULL;
 }
 
+/* The word of a message that its line is about: near 'x', field 'x', or the function that
+ * complains: "trainer needs a table". */
+static const char *subject(Gen *g, const char *text)
+{
+    size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_");
+    const char *word = quoted_after(g, text, "near '");
+    bool known;
+
+    if (word || !n)
+        return word;
+    if (!strncmp(text, "field '", 7))
+        return quoted_after(g, text, "field '");
+    lua_rawgeti(g->L, LUA_REGISTRYINDEX, g->loader->env_ref);
+    lua_pushlstring(g->L, text, n);
+    known = lua_rawget(g->L, -2) != LUA_TNIL;
+    lua_pop(g->L, 2);
+    return known ? gen_strndup(g, text, n) : NULL;
+}
+
 void loader_lua_error(Gen *g, const char *what, const char *file)
 {
     const char *text = gen_strdup(g, lua_tostring(g->L, -1)), *help = NULL, *word;
@@ -158,10 +177,12 @@ void loader_lua_error(Gen *g, const char *what, const char *file)
         if (word)
             help = help_for_global(g, word);
         else
-            word = quoted_after(g, text, "near '");
+            word = subject(g, text);
         pos = lex_word(f, (int)line, word);
     }
-    if (strstr(text, "binary chunk")) {
+    if (strstr(text, "'}' expected")) {
+        help = "fields are separated by commas";
+    } else if (strstr(text, "binary chunk")) {
         text = "this is compiled Lua, not text";
         help = "give the source file";
     } else if (strstr(text, "ran for more than") || strstr(text, "MiB of memory")) {
@@ -230,7 +251,7 @@ static void wrong_result(Gen *g, const char *file)
         if (tag->pos.line)
             pos = tag->pos;
         diag_add(g, DIAG_ERROR, pos, help, "description: it returns %s, not a trainer",
-                 tag->name);
+                 check_show(g, -1));
     } else {
         diag_add(g, DIAG_ERROR, pos, help, "description: it returns a %s, not a trainer",
                  luaL_typename(g->L, -1));

@@ -26,6 +26,7 @@ typedef struct Tag {
     Arch *arch;
     Pos pos;            /* of the call */
     const LexTable *lex;/* its `{...}` in the source, NULL if not found */
+    int given_ref;      /* the table as the constructor got it; 0: none */
 } Tag;
 
 typedef struct Place {

@@ -16,6 +16,33 @@ static const char ops_prefix[] = "templates/ops/";
 
 /* ---- places in an op's file ------------------------------------------------------------------ */
 
+static bool word_char(char c)
+{
+    return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+           (c >= 'A' && c <= 'Z');
+}
+
+/* The first time the word stands alone from the line of pos on; else pos. */
+static Pos word_pos(const OpInfo *info, Pos pos, const char *word)
+{
+    size_t n = strlen(word);
+    int line = 1, col = 0;
+
+    for (size_t i = 0; i + n <= info->text_bytes; i++) {
+        const char *p = info->text + i;
+
+        col++;
+        if (line >= pos.line && !memcmp(p, word, n) && (i == 0 || !word_char(p[-1])) &&
+            (i + n == info->text_bytes || !word_char(p[n])))
+            return (Pos){ pos.file, line, col, (int)n };
+        if (*p == '\n') {
+            line++;
+            col = 0;
+        }
+    }
+    return pos;
+}
+
 /* Where a field of `op { ... }`, or an item named in it, is written. */
 static Pos rule_pos(Gen *g, const OpInfo *info, const char *key, const char *item)
 {
@@ -33,18 +60,8 @@ static Pos rule_pos(Gen *g, const OpInfo *info, const char *key, const char *ite
         if (!field)
             break;
         pos = field->key_pos;
-        if (item) { /* the first line from here that has the word */
-            int lines = 1;
-
-            for (size_t k = 0; k < info->text_bytes; k++)
-                lines += info->text[k] == '\n';
-            for (int line = pos.line; line <= lines; line++) {
-                Pos at = lex_word(f, line, item);
-
-                if (at.col > 0)
-                    return at;
-            }
-        }
+        if (item)
+            pos = word_pos(info, pos, item);
         break;
     }
     return pos;

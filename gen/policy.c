@@ -10,8 +10,6 @@
 
 #include <stdlib.h>
 
-void diag_print(Gen *g); /* diag.c */
-
 void policy_choose(Gen *g)
 {
     Model *m = &g->model;

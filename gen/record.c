@@ -83,8 +83,24 @@ static void locate(lua_State *L, int table, const char *callee, Tag *tag)
             tag->pos = t->callee_pos;
         }
     }
-    if (!tag->lex)
-        tag->pos = lex_word(f, ar.currentline, callee);
+    if (tag->lex)
+        return;
+    tag->pos = lex_word(f, ar.currentline, tag->name);
+    for (int i = 0; lua_istable(L, table) && i < f->tables.count; i++) { /* llama(dims) */
+        const LexTable *t = f->tables.items[i];
+
+        if (!t->callee && t->fields.count > 1 && fit(L, table, t, NULL) == t->fields.count)
+            tag->lex = t;
+    }
+}
+
+/* Keeps a copy of what was given: a value that a later line changed has another place. */
+static void push_copy(lua_State *L, int table);
+
+static void keep_given(lua_State *L, int table, Tag *tag)
+{
+    push_copy(L, table);
+    tag->given_ref = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
 /* A copy, so that one table given to two constructors makes two records. */
@@ -129,6 +145,7 @@ static int construct(lua_State *L)
             return luaL_error(L, "%s needs a plain table of its fields, but %s { ... } is given",
                               kind->name, other->name);
         locate(L, 1, kind->name, tag);
+        keep_given(L, 1, tag);
         push_copy(L, 1);
     }
     record_set_tag(g, -1, tag);
@@ -148,6 +165,7 @@ static int construct_model(lua_State *L)
                           of->name);
     *tag = (Tag){ .tag = TAG_MODEL, .name = of->name, .arch = of->arch };
     locate(L, 2, NULL, tag);
+    keep_given(L, 2, tag);
     push_copy(L, 2);
     record_set_tag(g, -1, tag);
     return 1;

@@ -45,14 +45,18 @@ Sandbox *sandbox_of(lua_State *L)
 
 static void budget_hook(lua_State *L, lua_Debug *ar);
 
-static void expire(lua_State *L)
+/* level: of the chunk's function, seen from here. */
+static void expire(lua_State *L, int level)
 {
     Sandbox *s = sandbox_of(L);
 
     s->expired = true;
     lua_sethook(L, budget_hook, LUA_MASKCOUNT, 1);
-    luaL_error(L, "ran for more than %d million instructions; a description only builds a value",
-               (int)(s->instructions / 1000000));
+    luaL_where(L, level);
+    lua_pushfstring(L, "ran for more than %d million instructions; a description only builds a "
+                       "value", (int)(s->instructions / 1000000));
+    lua_concat(L, 2);
+    lua_error(L);
 }
 
 static void budget_hook(lua_State *L, lua_Debug *ar)
@@ -62,7 +66,7 @@ static void budget_hook(lua_State *L, lua_Debug *ar)
     (void)ar;
     s->left -= s->expired ? 1 : HOOK_INSTRUCTIONS;
     if (s->left <= 0)
-        expire(L);
+        expire(L, 0); /* a hook has no level of its own */
 }
 
 void sandbox_charge(lua_State *L, int64_t work)
@@ -71,7 +75,7 @@ void sandbox_charge(lua_State *L, int64_t work)
 
     s->left -= work;
     if (s->left <= 0)
-        expire(L);
+        expire(L, 1);
 }
 
 void sandbox_budget(lua_State *L, int64_t instructions, size_t bytes)

@@ -39,13 +39,13 @@ static bool is_bare_word(Gen *g, const char *s)
     if (!isalpha((unsigned char)*s) && *s != '_')
         return false;
     for (size_t i = 0; i < n; i++)
-        if (!isalnum((unsigned char)s[i]) && !strchr("_.+-", s[i]))
-            return false;
-    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
-        if (!strcmp(s, constants[i]))
+        if (!isalnum((unsigned char)s[i]) && !strchr("_.-", s[i]))
             return false;
     while (isalnum((unsigned char)s[head]) || s[head] == '_')
         head++;
+    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
+        if (strlen(constants[i]) == head && !strncmp(s, constants[i], head))
+            return false;
     lua_rawgeti(g->L, LUA_REGISTRYINDEX, g->loader->env_ref);
     lua_pushlstring(g->L, s, head);
     known = lua_rawget(g->L, -2) != LUA_TNIL;

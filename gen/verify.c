@@ -113,11 +113,14 @@ static const char *check_bindings(Gen *g)
     for (int k = 0; k < p->n_bindings; k++) {
         const struct Binding *b = &p->bindings[k];
         const Instr *i = &p->ins.items[b->ins];
-        const Block *blk = &g->blocks.items[i->block];
+        const Block *blk = i->kind == INS_SPAN ? &g->blocks.items[i->block] : NULL;
+        if (!blk) {
+            return gen_printf(g, "%s has a binding", ins_label(g, i));
+        }
         const Param *param = &g->params.items[blk->param[b->param]];
         int size = dtype_bytes(b->grad ? g->model.reduce_dtype : g->model.param_dtype);
         const Buffer *buf = &p->bufs.items[b->buffer];
-        if (i->kind != INS_SPAN || !touches(i, b->buffer, b->grad)) {
+        if (!touches(i, b->buffer, b->grad)) {
             return gen_printf(g, "%s binds %s in a buffer it does not touch", ins_label(g, i),
                               param->name);
         }

@@ -11,7 +11,7 @@ return trainer {
         vocab = 128256, norm_eps = 1e-5,
         rope = { theta = 5e5, scaling = llama.scaling_3_1 },
     },
-    seq = 1024, micro_batch = 1, global_batch = 4096, leaves = 512,
+    seq = 1024, micro_batch = 1, global_batch = 512, leaves = 512,
     mesh = { shard = 512 },
     optimizer = adamw {
         lr = 8e-5, betas = { 0.9, 0.95 }, weight_decay = 0.1, clip = 1.0,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_gemm.c: cuts a product into the output tiles that were fixed at generation and shares them
- * among threads. In: an RtGemm and pointers. Out: C. A tile is computed by one thread with one
- * call of the library chosen when this file was compiled (-DRT_GEMM_ONEDNN, -DRT_GEMM_CBLAS,
- * else our own kernels), K is never split among threads, so which thread computes which tile
- * cannot change a bit. */
+/* rt_gemm.c: cuts a product into the output tiles that were fixed at generation and
+ * shares them among threads. In: an RtGemm and pointers. Out: C. A tile is computed by
+ * one thread with one call of the library chosen when this file was compiled
+ * (-DRT_GEMM_ONEDNN, -DRT_GEMM_CBLAS, else our own kernels), K is never split among
+ * threads, so which thread computes which tile cannot change a bit. */
 #include "rt_gemm_tile.h"
 
 #include <omp.h>
@@ -17,32 +17,32 @@
 /* A product that rt_gemm_prepare has seen. */
 typedef struct Prepared {
     RtGemm g;
-    void *library;           /* oneDNN's primitives, NULL: computed without */
-    int threads;             /* that may compute it */
+    void *library; /* oneDNN's primitives, NULL: computed without */
+    int threads;   /* that may compute it */
 } Prepared;
 
 static struct {
     Prepared *items;
     int count, cap;
-    int threads;             /* that scratch is made for */
-    int64_t scratch_bytes;   /* of one thread */
-    char *scratch;           /* [threads][scratch_bytes] */
+    int threads;           /* that scratch is made for */
+    int64_t scratch_bytes; /* of one thread */
+    char *scratch;         /* [threads][scratch_bytes] */
 } gemms;
 
 static _Noreturn void gemm_die(const RtGemm *g, const char *problem)
 {
-    fprintf(stderr, "rt_gemm: %s: op %d, m %lld, n %lld, k %lld, dtypes %d -> %d\n", problem,
-            (int)g->op, (long long)g->m, (long long)g->n, (long long)g->k, g->in_dtype,
-            g->out_dtype);
+    fprintf(stderr, "rt_gemm: %s: op %d, m %lld, n %lld, k %lld, dtypes %d -> %d\n",
+            problem, (int)g->op, (long long)g->m, (long long)g->n, (long long)g->k,
+            g->in_dtype, g->out_dtype);
     abort();
 }
 
 static bool gemm_same(const RtGemm *a, const RtGemm *b)
 {
-    return a->op == b->op && a->m == b->m && a->n == b->n && a->k == b->k && a->lda == b->lda &&
-           a->ldb == b->ldb && a->ldc == b->ldc && a->tile_m == b->tile_m &&
-           a->tile_n == b->tile_n && a->in_dtype == b->in_dtype &&
-           a->out_dtype == b->out_dtype;
+    return a->op == b->op && a->m == b->m && a->n == b->n && a->k == b->k &&
+           a->lda == b->lda && a->ldb == b->ldb && a->ldc == b->ldc &&
+           a->tile_m == b->tile_m && a->tile_n == b->tile_n &&
+           a->in_dtype == b->in_dtype && a->out_dtype == b->out_dtype;
 }
 
 static Prepared *gemm_find(const RtGemm *g)
@@ -65,7 +65,8 @@ static void gemm_check(const RtGemm *g)
     if (g->lda < a_cols || g->ldb < b_cols || g->ldc < g->n) {
         gemm_die(g, "a row is longer than the distance between rows");
     }
-    if (g->in_dtype != g->out_dtype && !(g->in_dtype == RT_BF16 && g->out_dtype == RT_F32)) {
+    if (g->in_dtype != g->out_dtype &&
+        !(g->in_dtype == RT_BF16 && g->out_dtype == RT_F32)) {
         gemm_die(g, "this pair of dtypes is not supported");
     }
 }
@@ -86,7 +87,8 @@ static int64_t gemm_scratch_bytes(const Prepared *p)
 static void gemm_need_scratch(int threads, int64_t bytes)
 {
     bytes = (bytes + 4095) / 4096 * 4096;
-    if (bytes <= gemms.scratch_bytes && threads <= gemms.threads && gemms.scratch != NULL) {
+    if (bytes <= gemms.scratch_bytes && threads <= gemms.threads &&
+        gemms.scratch != NULL) {
         return;
     }
     gemms.scratch_bytes = bytes > gemms.scratch_bytes ? bytes : gemms.scratch_bytes;
@@ -112,7 +114,7 @@ static void gemm_library_free(void *library)
 static void *gemm_library_prepare(const RtGemm *g, int threads)
 {
 #if defined(RT_GEMM_ONEDNN)
-    return rt_onednn_prepare(g, threads);
+    return rt_onednn_prepare(g, threads, 1);
 #else
 #if defined(RT_GEMM_CBLAS)
     rt_cblas_start();
@@ -194,8 +196,8 @@ static void gemm_tile_bias(const RtGemm *g, const RtTile *t, const void *bias)
     }
 }
 
-static void gemm_run(const RtGemm *g, const void *a, const void *b, const void *bias, void *c,
-                     float beta)
+static void gemm_run(const RtGemm *g, const void *a, const void *b, const void *bias,
+                     void *c, float beta)
 {
     const Prepared *p = gemm_find(g);
     if (p == NULL) {
@@ -238,7 +240,8 @@ void rt_gemm(const RtGemm *g, const void *a, const void *b, void *c, float beta)
     gemm_run(g, a, b, NULL, c, beta);
 }
 
-void rt_gemm_bias(const RtGemm *g, const void *a, const void *b, const void *bias, void *c)
+void rt_gemm_bias(const RtGemm *g, const void *a, const void *b, const void *bias,
+                  void *c)
 {
     gemm_run(g, a, b, bias, c, 0);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_gemm.h: matrix products whose bits do not depend on the number of threads. The output is
- * cut into tiles fixed when the trainer was generated; each tile is one single-threaded call of
- * the library (oneDNN, a CBLAS, or the built-in kernel), and threads share tiles. */
+/* rt_gemm.h: matrix products whose bits do not depend on the number of threads. The
+ * output is cut into tiles fixed when the trainer was generated; each tile is one
+ * single-threaded call of the library (oneDNN, a CBLAS, or the built-in kernel), and
+ * threads share tiles. */
 #ifndef RT_GEMM_H
 #define RT_GEMM_H
 
@@ -16,19 +17,22 @@ typedef enum { RT_NT, RT_NN, RT_TN } RtGemmOp;
 typedef struct RtGemm {
     RtGemmOp op;
     int64_t m, n, k;
-    int64_t lda, ldb, ldc;       /* elements between rows */
-    int64_t tile_m, tile_n;      /* fixed at generation */
-    int in_dtype, out_dtype;     /* RtDtype of A and B, and of C: equal, or bf16 into f32 */
+    int64_t lda, ldb, ldc;   /* elements between rows */
+    int64_t tile_m, tile_n;  /* fixed at generation */
+    int in_dtype, out_dtype; /* RtDtype of A and B, and of C: equal, or bf16 into f32 */
 } RtGemm;
 
-/* At start: creates what the library needs for this product on every tile shape, and scratch for
- * every thread OpenMP may use now, so that rt_gemm allocates nothing of ours. */
+/* At start: creates what the library needs for this product on every tile shape, and
+ * scratch for every thread OpenMP may use now, so that rt_gemm allocates nothing of ours.
+ */
 void rt_gemm_prepare(const RtGemm *g);
 /* beta: 0 stores without reading C, 1 adds. */
 void rt_gemm(const RtGemm *g, const void *a, const void *b, void *c, float beta);
-/* The same with beta 0, then bias[n] (dtype of C) added to every row while its tile is warm: the
- * product is rounded to C's dtype first, so the bits are those of two separate passes. */
-void rt_gemm_bias(const RtGemm *g, const void *a, const void *b, const void *bias, void *c);
+/* The same with beta 0, then bias[n] (dtype of C) added to every row while its tile is
+ * warm: the product is rounded to C's dtype first, so the bits are those of two separate
+ * passes. */
+void rt_gemm_bias(const RtGemm *g, const void *a, const void *b, const void *bias,
+                  void *c);
 /* Name and version of the library, for the platform hash: "oneDNN 2.6.3". */
 const char *rt_gemm_library(void);
 

@@ -1,88 +1,89 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_gemm_builtin.c: matrix products without a library. In: one output tile. Out: C. Panels are
- * packed by the functions here, multiplied by the register block of rt_simd.h through
- * rt_gemm_micro.h. bf16 is converted to f32 while packing; with AVX512-BF16 it stays packed as
- * pairs of K and the hardware multiplies pairs into f32 sums. */
+/* rt_gemm_builtin.c: matrix products without a library. In: one output tile. Out: C.
+ * Panels are packed by the functions here, multiplied by the register block of rt_simd.h
+ * through rt_gemm_micro.h. bf16 is converted to f32 while packing; with AVX512-BF16 it
+ * stays packed as pairs of K and the hardware multiplies pairs into f32 sums. */
 #include "rt_gemm_tile.h"
 #include "rt_simd.h"
 
-/* Rows and columns outside the matrix are packed as zeros, so that the register block never
- * needs a mask; what it computes there is not stored. */
+/* Rows and columns outside the matrix are packed as zeros, so that the register block
+ * never needs a mask; what it computes there is not stored. */
 
-/* ---- elements of one type: f32, f64 -------------------------------------------------------- */
+/* ---- elements of one type: f32, f64
+ * -------------------------------------------------------- */
 
 /* 4 x 4 transposes: rows of B into columns of a panel. */
-#define SHUFFLE4(T, I)                                                                       \
-    typedef T T##x4 __attribute__((vector_size(4 * sizeof(T))));                             \
-    typedef I T##x4i __attribute__((vector_size(4 * sizeof(T))));                            \
-    static void transpose4_##T(T *dst, int64_t dst_ld, const T *src, int64_t src_ld)         \
-    {                                                                                        \
-        T##x4 r[4];                                                                          \
-        for (int i = 0; i < 4; i++) {                                                        \
-            memcpy(&r[i], src + i * src_ld, sizeof r[i]);                                    \
-        }                                                                                    \
-        const T##x4 a = __builtin_shuffle(r[0], r[1], (T##x4i){0, 4, 1, 5});                 \
-        const T##x4 b = __builtin_shuffle(r[2], r[3], (T##x4i){0, 4, 1, 5});                 \
-        const T##x4 c = __builtin_shuffle(r[0], r[1], (T##x4i){2, 6, 3, 7});                 \
-        const T##x4 d = __builtin_shuffle(r[2], r[3], (T##x4i){2, 6, 3, 7});                 \
-        r[0] = __builtin_shuffle(a, b, (T##x4i){0, 1, 4, 5});                                \
-        r[1] = __builtin_shuffle(a, b, (T##x4i){2, 3, 6, 7});                                \
-        r[2] = __builtin_shuffle(c, d, (T##x4i){0, 1, 4, 5});                                \
-        r[3] = __builtin_shuffle(c, d, (T##x4i){2, 3, 6, 7});                                \
-        for (int i = 0; i < 4; i++) {                                                        \
-            memcpy(dst + i * dst_ld, &r[i], sizeof r[i]);                                    \
-        }                                                                                    \
+#define SHUFFLE4(T, I)                                                                   \
+    typedef T T##x4 __attribute__((vector_size(4 * sizeof(T))));                         \
+    typedef I T##x4i __attribute__((vector_size(4 * sizeof(T))));                        \
+    static void transpose4_##T(T *dst, int64_t dst_ld, const T *src, int64_t src_ld)     \
+    {                                                                                    \
+        T##x4 r[4];                                                                      \
+        for (int i = 0; i < 4; i++) {                                                    \
+            memcpy(&r[i], src + i * src_ld, sizeof r[i]);                                \
+        }                                                                                \
+        const T##x4 a = __builtin_shuffle(r[0], r[1], (T##x4i){0, 4, 1, 5});             \
+        const T##x4 b = __builtin_shuffle(r[2], r[3], (T##x4i){0, 4, 1, 5});             \
+        const T##x4 c = __builtin_shuffle(r[0], r[1], (T##x4i){2, 6, 3, 7});             \
+        const T##x4 d = __builtin_shuffle(r[2], r[3], (T##x4i){2, 6, 3, 7});             \
+        r[0] = __builtin_shuffle(a, b, (T##x4i){0, 1, 4, 5});                            \
+        r[1] = __builtin_shuffle(a, b, (T##x4i){2, 3, 6, 7});                            \
+        r[2] = __builtin_shuffle(c, d, (T##x4i){0, 1, 4, 5});                            \
+        r[3] = __builtin_shuffle(c, d, (T##x4i){2, 3, 6, 7});                            \
+        for (int i = 0; i < 4; i++) {                                                    \
+            memcpy(dst + i * dst_ld, &r[i], sizeof r[i]);                                \
+        }                                                                                \
     }
 
 SHUFFLE4(float, int32_t)
 SHUFFLE4(double, int64_t)
 
-#define PACKERS(S, T, COLS)                                                                  \
-    static void pack_a_##S(T *dst, int64_t stride, const T *src, int64_t ld, int64_t rows,   \
-                           int64_t k)                                                        \
-    {                                                                                        \
-        for (int64_t i = 0; i < RT_BLOCK_ROWS; i++) {                                        \
-            if (i < rows) {                                                                  \
-                memcpy(dst + i * stride, src + i * ld, (size_t)k * sizeof(T));               \
-            } else {                                                                         \
-                memset(dst + i * stride, 0, (size_t)k * sizeof(T));                          \
-            }                                                                                \
-        }                                                                                    \
-    }                                                                                        \
-    /* [k][width]: rows of the source side by side, zeros up to width */                     \
-    static inline void pack_rows_##S(T *dst, const int64_t width, const T *src, int64_t ld,  \
-                                     int64_t valid, int64_t k)                               \
-    {                                                                                        \
-        for (int64_t p = 0; p < k; p++) {                                                    \
-            if (valid == width) {                                                            \
-                memcpy(dst + p * width, src + p * ld, (size_t)width * sizeof(T));            \
-            } else {                                                                         \
-                memset(dst + p * width, 0, (size_t)width * sizeof(T));                       \
-                memcpy(dst + p * width, src + p * ld, (size_t)valid * sizeof(T));            \
-            }                                                                                \
-        }                                                                                    \
-    }                                                                                        \
-    static void pack_a_t_##S(T *dst, const T *src, int64_t ld, int64_t rows, int64_t k)      \
-    {                                                                                        \
-        pack_rows_##S(dst, RT_BLOCK_ROWS, src, ld, rows, k);                                 \
-    }                                                                                        \
-    static void pack_b_##S(T *dst, const T *src, int64_t ld, int64_t cols, int64_t k)        \
-    {                                                                                        \
-        pack_rows_##S(dst, COLS, src, ld, cols, k);                                          \
-    }                                                                                        \
-    static void pack_b_t_##S(T *dst, const T *src, int64_t ld, int64_t cols, int64_t k)      \
-    {                                                                                        \
-        const int64_t cols4 = cols / 4 * 4, k4 = k / 4 * 4;                                  \
-        for (int64_t j = 0; j < cols4; j += 4) {                                             \
-            for (int64_t p = 0; p < k4; p += 4) {                                            \
-                transpose4_##T(dst + p * (COLS) + j, COLS, src + j * ld + p, ld);            \
-            }                                                                                \
-        }                                                                                    \
-        for (int64_t j = 0; j < (COLS); j++) {                                               \
-            for (int64_t p = j < cols4 ? k4 : 0; p < k; p++) {                               \
-                dst[p * (COLS) + j] = j < cols ? src[j * ld + p] : 0;                        \
-            }                                                                                \
-        }                                                                                    \
+#define PACKERS(S, T, COLS)                                                              \
+    static void pack_a_##S(T *dst, int64_t stride, const T *src, int64_t ld,             \
+                           int64_t rows, int64_t k)                                      \
+    {                                                                                    \
+        for (int64_t i = 0; i < RT_BLOCK_ROWS; i++) {                                    \
+            if (i < rows) {                                                              \
+                memcpy(dst + i * stride, src + i * ld, (size_t)k * sizeof(T));           \
+            } else {                                                                     \
+                memset(dst + i * stride, 0, (size_t)k * sizeof(T));                      \
+            }                                                                            \
+        }                                                                                \
+    }                                                                                    \
+    /* [k][width]: rows of the source side by side, zeros up to width */                 \
+    static inline void pack_rows_##S(T *dst, const int64_t width, const T *src,          \
+                                     int64_t ld, int64_t valid, int64_t k)               \
+    {                                                                                    \
+        for (int64_t p = 0; p < k; p++) {                                                \
+            if (valid == width) {                                                        \
+                memcpy(dst + p * width, src + p * ld, (size_t)width * sizeof(T));        \
+            } else {                                                                     \
+                memset(dst + p * width, 0, (size_t)width * sizeof(T));                   \
+                memcpy(dst + p * width, src + p * ld, (size_t)valid * sizeof(T));        \
+            }                                                                            \
+        }                                                                                \
+    }                                                                                    \
+    static void pack_a_t_##S(T *dst, const T *src, int64_t ld, int64_t rows, int64_t k)  \
+    {                                                                                    \
+        pack_rows_##S(dst, RT_BLOCK_ROWS, src, ld, rows, k);                             \
+    }                                                                                    \
+    static void pack_b_##S(T *dst, const T *src, int64_t ld, int64_t cols, int64_t k)    \
+    {                                                                                    \
+        pack_rows_##S(dst, COLS, src, ld, cols, k);                                      \
+    }                                                                                    \
+    static void pack_b_t_##S(T *dst, const T *src, int64_t ld, int64_t cols, int64_t k)  \
+    {                                                                                    \
+        const int64_t cols4 = cols / 4 * 4, k4 = k / 4 * 4;                              \
+        for (int64_t j = 0; j < cols4; j += 4) {                                         \
+            for (int64_t p = 0; p < k4; p += 4) {                                        \
+                transpose4_##T(dst + p * (COLS) + j, COLS, src + j * ld + p, ld);        \
+            }                                                                            \
+        }                                                                                \
+        for (int64_t j = 0; j < (COLS); j++) {                                           \
+            for (int64_t p = j < cols4 ? k4 : 0; p < k; p++) {                           \
+                dst[p * (COLS) + j] = j < cols ? src[j * ld + p] : 0;                    \
+            }                                                                            \
+        }                                                                                \
     }
 
 PACKERS(f32, float, RT_VF_COLS)
@@ -118,12 +119,13 @@ PACKERS(f64, double, RT_VD_COLS)
 #define MICRO_STRIP_B_T pack_b_t_f64
 #include "rt_gemm_micro.h"
 
-/* ---- bf16 ------------------------------------------------------------------------------------ */
+/* ---- bf16
+ * ------------------------------------------------------------------------------------ */
 
 #if defined(__AVX512BF16__)
 
-/* Pairs of consecutive K in one 32-bit word, the first in the low half; an odd K ends with a
- * zero. Word w of a row is src[2 w], src[2 w + 1]. */
+/* Pairs of consecutive K in one 32-bit word, the first in the low half; an odd K ends
+ * with a zero. Word w of a row is src[2 w], src[2 w + 1]. */
 static uint32_t pair_word(const rt_bf16 *low, const rt_bf16 *high)
 {
     return (uint32_t)*low | (high != NULL ? (uint32_t)*high << 16 : 0);
@@ -154,13 +156,8 @@ static inline void pack_pairs(uint32_t *dst, const int64_t width, const rt_bf16 
         uint32_t *row = dst + p / 2 * width;
         int64_t j = 0;
         if (p + 1 < k) {
-            for (; j + 16 <= valid; j += 16) {
-                const __m512i l = _mm512_cvtepu16_epi32(
-                    _mm256_loadu_si256((const __m256i *)(const void *)(low + j)));
-                const __m512i h = _mm512_cvtepu16_epi32(
-                    _mm256_loadu_si256((const __m256i *)(const void *)(high + j)));
-                _mm512_storeu_si512(row + j, _mm512_or_si512(l, _mm512_slli_epi32(h, 16)));
-            }
+            rt_pairs_zip(row, low, high, valid);
+            j = valid;
         }
         for (; j < width; j++) {
             row[j] = j < valid ? pair_word(low + j, p + 1 < k ? high + j : NULL) : 0;
@@ -174,7 +171,8 @@ static void pack_a_t_pair(uint32_t *dst, const rt_bf16 *src, int64_t ld, int64_t
     pack_pairs(dst, RT_BLOCK_ROWS, src, ld, rows, k);
 }
 
-static void pack_b_pair(uint32_t *dst, const rt_bf16 *src, int64_t ld, int64_t cols, int64_t k)
+static void pack_b_pair(uint32_t *dst, const rt_bf16 *src, int64_t ld, int64_t cols,
+                        int64_t k)
 {
     pack_pairs(dst, RT_VF_COLS, src, ld, cols, k);
 }
@@ -202,49 +200,10 @@ static void pack_b_t_pair(uint32_t *dst, const rt_bf16 *src, int64_t ld, int64_t
     }
 }
 
-/* rt_vf_block for pairs: each step adds two products of bf16 to an f32 sum. */
-RT_INLINE void pair_block(const int rows, const int vecs, int64_t k, const uint32_t *a,
-                          int64_t row_stride, int64_t k_stride, const uint32_t *b, int64_t ldb,
-                          float *c, int64_t ldc, const int add)
-{
-    __m512 sum[RT_BLOCK_ROWS][RT_BLOCK_VECS];
-#pragma GCC unroll 16
-    for (int i = 0; i < rows; i++) {
-#pragma GCC unroll 4
-        for (int j = 0; j < vecs; j++) {
-            sum[i][j] = _mm512_setzero_ps();
-        }
-    }
-    for (int64_t p = 0; p < k; p++) {
-        __m512bh bv[RT_BLOCK_VECS];
-#pragma GCC unroll 4
-        for (int j = 0; j < vecs; j++) {
-            bv[j] = (__m512bh)_mm512_loadu_si512(b + p * ldb + j * 16);
-        }
-#pragma GCC unroll 16
-        for (int i = 0; i < rows; i++) {
-            const __m512bh av = (__m512bh)_mm512_set1_epi32((int)a[i * row_stride + p * k_stride]);
-#pragma GCC unroll 4
-            for (int j = 0; j < vecs; j++) {
-                sum[i][j] = _mm512_dpbf16_ps(sum[i][j], av, bv[j]);
-            }
-        }
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < rows; i++) {
-#pragma GCC unroll 4
-        for (int j = 0; j < vecs; j++) {
-            float *at = c + i * ldc + j * 16;
-            const __m512 v = add ? _mm512_add_ps(_mm512_loadu_ps(at), sum[i][j]) : sum[i][j];
-            _mm512_storeu_ps(at, v);
-        }
-    }
-}
-
 #define BF16_KIND ", bf16 pairs"
 #define MICRO_PACKED uint32_t
 #define MICRO_PAIR 2
-#define MICRO_BLOCK pair_block
+#define MICRO_BLOCK rt_pairs_block
 #define MICRO_STRIP_A pack_a_pair
 #define MICRO_STRIP_A_T pack_a_t_pair
 #define MICRO_STRIP_B pack_b_pair
@@ -272,17 +231,20 @@ static inline void pack_rows_wide(float *dst, const int64_t width, const rt_bf16
     }
 }
 
-static void pack_a_t_wide(float *dst, const rt_bf16 *src, int64_t ld, int64_t rows, int64_t k)
+static void pack_a_t_wide(float *dst, const rt_bf16 *src, int64_t ld, int64_t rows,
+                          int64_t k)
 {
     pack_rows_wide(dst, RT_BLOCK_ROWS, src, ld, rows, k);
 }
 
-static void pack_b_wide(float *dst, const rt_bf16 *src, int64_t ld, int64_t cols, int64_t k)
+static void pack_b_wide(float *dst, const rt_bf16 *src, int64_t ld, int64_t cols,
+                        int64_t k)
 {
     pack_rows_wide(dst, RT_VF_COLS, src, ld, cols, k);
 }
 
-static void pack_b_t_wide(float *dst, const rt_bf16 *src, int64_t ld, int64_t cols, int64_t k)
+static void pack_b_t_wide(float *dst, const rt_bf16 *src, int64_t ld, int64_t cols,
+                          int64_t k)
 {
     const int64_t cols4 = cols / 4 * 4, k4 = k / 4 * 4;
     for (int64_t j = 0; j < cols4; j += 4) {
@@ -344,7 +306,8 @@ static void bf16_rounded(const RtGemm *g, const RtTile *t)
     }
 }
 
-/* ---- what rt_gemm.c calls ------------------------------------------------------------------- */
+/* ---- what rt_gemm.c calls
+ * ------------------------------------------------------------------- */
 
 int64_t rt_builtin_scratch_bytes(const RtGemm *g)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_gemm_cblas.c: tiles through any CBLAS (OpenBLAS, BLIS, MKL, netlib). In: one output tile.
- * Out: C. A CBLAS has no bf16: A and B are converted block by block of K into f32 scratch,
- * summed there in f32, and rounded once. Libraries with threads of their own are held to one,
- * through functions that are looked up weakly: a library without them has none. */
+/* rt_gemm_cblas.c: tiles through any CBLAS (OpenBLAS, BLIS, MKL, netlib). In: one output
+ * tile. Out: C. A CBLAS has no bf16: A and B are converted block by block of K into f32
+ * scratch, summed there in f32, and rounded once. Libraries with threads of their own are
+ * held to one, through functions that are looked up weakly: a library without them has
+ * none. */
 #if defined(RT_GEMM_CBLAS)
 
 #include "rt_gemm_tile.h"
@@ -51,13 +52,13 @@ static void widen(float *dst, const rt_bf16 *src, int64_t ld, int64_t rows, int6
     }
 }
 
-static void product_f32(const RtGemm *g, int64_t rows, int64_t cols, int64_t k, const float *a,
-                        int64_t lda, const float *b, int64_t ldb, float beta, float *c,
-                        int64_t ldc)
+static void product_f32(const RtGemm *g, int64_t rows, int64_t cols, int64_t k,
+                        const float *a, int64_t lda, const float *b, int64_t ldb,
+                        float beta, float *c, int64_t ldc)
 {
     cblas_sgemm(CblasRowMajor, g->op == RT_TN ? CblasTrans : CblasNoTrans,
-                g->op == RT_NT ? CblasTrans : CblasNoTrans, (int)rows, (int)cols, (int)k, 1.0f,
-                a, (int)lda, b, (int)ldb, beta, c, (int)ldc);
+                g->op == RT_NT ? CblasTrans : CblasNoTrans, (int)rows, (int)cols, (int)k,
+                1.0f, a, (int)lda, b, (int)ldb, beta, c, (int)ldc);
 }
 
 static void tile_bf16(const RtGemm *g, const RtTile *t)
@@ -105,9 +106,9 @@ void rt_cblas_tile(const RtGemm *g, const RtTile *t)
                     g->ldc);
     } else if (g->in_dtype == RT_F64) {
         cblas_dgemm(CblasRowMajor, g->op == RT_TN ? CblasTrans : CblasNoTrans,
-                    g->op == RT_NT ? CblasTrans : CblasNoTrans, (int)t->rows, (int)t->cols,
-                    (int)g->k, 1.0, t->a, (int)g->lda, t->b, (int)g->ldb, t->beta, t->c,
-                    (int)g->ldc);
+                    g->op == RT_NT ? CblasTrans : CblasNoTrans, (int)t->rows,
+                    (int)t->cols, (int)g->k, 1.0, t->a, (int)g->lda, t->b, (int)g->ldb,
+                    t->beta, t->c, (int)g->ldc);
     } else {
         tile_bf16(g, t);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_gemm_micro.h: one output tile by packed panels; included by rt_gemm_builtin.c once for each
- * kind of arithmetic. In: macros below. Out: static void MICRO_NAME(tile)(g, t).
+/* rt_gemm_micro.h: one output tile by packed panels; included by rt_gemm_builtin.c once
+ * for each kind of arithmetic. In: macros below. Out: static void MICRO_NAME(tile)(g, t).
  *   MICRO_NAME(x)    x with this kind's suffix
  *   MICRO_IN         element of A and B in memory
  *   MICRO_PACKED     element of the packed panels: MICRO_PAIR elements of K each
@@ -8,16 +8,19 @@
  *   MICRO_COLS       columns of a register block, MICRO_LANES of them in a vector
  *   MICRO_BLOCK      register block: c (+)= a b, see rt_simd.h
  *   MICRO_STRIP_A(dst, stride, src, ld, rows, k)        packs rows of row-major A
- *   MICRO_STRIP_A_T(dst, src, ld, rows, k)              packs columns of A, [k][RT_BLOCK_ROWS]
- *   MICRO_STRIP_B(dst, src, ld, cols, k)                packs columns of B, [k][MICRO_COLS]
- *   MICRO_STRIP_B_T(dst, src, ld, cols, k)              packs rows of B as columns
+ *   MICRO_STRIP_A_T(dst, src, ld, rows, k)              packs columns of A,
+ * [k][RT_BLOCK_ROWS] MICRO_STRIP_B(dst, src, ld, cols, k)                packs columns of
+ * B, [k][MICRO_COLS] MICRO_STRIP_B_T(dst, src, ld, cols, k)              packs rows of B
+ * as columns
  *
- * Loops, outside in: blocks of K; B's block packed once and kept in the second-level cache; a
- * strip of RT_BLOCK_ROWS rows of A packed into the first-level cache; register blocks along
- * the columns. Every element of C is, for each block of K in order, one chain of fused
- * multiply-adds, added to what was there: the same for full blocks and for tails. */
+ * Loops, outside in: blocks of K; B's block packed once and kept in the second-level
+ * cache; a strip of RT_BLOCK_ROWS rows of A packed into the first-level cache; register
+ * blocks along the columns. Every element of C is, for each block of K in order, one
+ * chain of fused multiply-adds, added to what was there: the same for full blocks and for
+ * tails. */
 
-/* Packed steps of a block of K: as even as they can be, at most MICRO_K, whatever the tile. */
+/* Packed steps of a block of K: as even as they can be, at most MICRO_K, whatever the
+ * tile. */
 static int64_t MICRO_NAME(k_step)(int64_t steps)
 {
     const int64_t blocks = (steps + MICRO_K - 1) / MICRO_K;
@@ -26,28 +29,29 @@ static int64_t MICRO_NAME(k_step)(int64_t steps)
 
 /* One strip of rows against the packed block of B. rows <= RT_BLOCK_ROWS. */
 static void MICRO_NAME(strip)(const MICRO_PACKED *a, int64_t row_stride, int64_t k_stride,
-                              int64_t rows, const MICRO_PACKED *b, int64_t cols, int64_t k,
-                              MICRO_SUM *c, int64_t ldc, bool add, bool spill, MICRO_SUM *edge)
+                              int64_t rows, const MICRO_PACKED *b, int64_t cols,
+                              int64_t k, MICRO_SUM *c, int64_t ldc, bool add, bool spill,
+                              MICRO_SUM *edge)
 {
     enum { ROWS = RT_BLOCK_ROWS, HALF = (RT_BLOCK_ROWS + 1) / 2 };
     for (int64_t j = 0; j < cols; j += MICRO_COLS) {
         const MICRO_PACKED *bj = b + j * k;
         if (rows == ROWS && (spill || cols - j >= MICRO_COLS)) {
             if (add) {
-                MICRO_BLOCK(ROWS, RT_BLOCK_VECS, k, a, row_stride, k_stride, bj, MICRO_COLS,
-                            c + j, ldc, 1);
+                MICRO_BLOCK(ROWS, RT_BLOCK_VECS, k, a, row_stride, k_stride, bj,
+                            MICRO_COLS, c + j, ldc, 1);
             } else {
-                MICRO_BLOCK(ROWS, RT_BLOCK_VECS, k, a, row_stride, k_stride, bj, MICRO_COLS,
-                            c + j, ldc, 0);
+                MICRO_BLOCK(ROWS, RT_BLOCK_VECS, k, a, row_stride, k_stride, bj,
+                            MICRO_COLS, c + j, ldc, 0);
             }
             continue;
         }
         if (rows <= HALF) {
-            MICRO_BLOCK(HALF, RT_BLOCK_VECS, k, a, row_stride, k_stride, bj, MICRO_COLS, edge,
-                        MICRO_COLS, 0);
+            MICRO_BLOCK(HALF, RT_BLOCK_VECS, k, a, row_stride, k_stride, bj, MICRO_COLS,
+                        edge, MICRO_COLS, 0);
         } else {
-            MICRO_BLOCK(ROWS, RT_BLOCK_VECS, k, a, row_stride, k_stride, bj, MICRO_COLS, edge,
-                        MICRO_COLS, 0);
+            MICRO_BLOCK(ROWS, RT_BLOCK_VECS, k, a, row_stride, k_stride, bj, MICRO_COLS,
+                        edge, MICRO_COLS, 0);
         }
         const int64_t left = cols - j < MICRO_COLS ? cols - j : MICRO_COLS;
         for (int64_t i = 0; i < rows; i++) {
@@ -60,9 +64,10 @@ static void MICRO_NAME(strip)(const MICRO_PACKED *a, int64_t row_stride, int64_t
     }
 }
 
-/* The tile into c (MICRO_SUM). spill: c's rows have room up to a multiple of MICRO_COLS. */
-static void MICRO_NAME(product)(const RtGemm *g, const RtTile *t, MICRO_SUM *c, int64_t ldc,
-                                bool add, bool spill, char *scratch)
+/* The tile into c (MICRO_SUM). spill: c's rows have room up to a multiple of MICRO_COLS.
+ */
+static void MICRO_NAME(product)(const RtGemm *g, const RtTile *t, MICRO_SUM *c,
+                                int64_t ldc, bool add, bool spill, char *scratch)
 {
     const int64_t steps = (g->k + MICRO_PAIR - 1) / MICRO_PAIR;
     const int64_t block = MICRO_NAME(k_step)(steps);
@@ -84,15 +89,19 @@ static void MICRO_NAME(product)(const RtGemm *g, const RtTile *t, MICRO_SUM *c, 
             }
         }
         for (int64_t i = 0; i < t->rows; i += RT_BLOCK_ROWS) {
-            const int64_t rows = t->rows - i < RT_BLOCK_ROWS ? t->rows - i : RT_BLOCK_ROWS;
+            const int64_t rows =
+                t->rows - i < RT_BLOCK_ROWS ? t->rows - i : RT_BLOCK_ROWS;
             if (g->op == RT_TN) {
                 MICRO_STRIP_A_T(pa, a + k0 * g->lda + i, g->lda, rows, k);
-                MICRO_NAME(strip)(pa, 1, RT_BLOCK_ROWS, rows, pb, t->cols, n, c + i * ldc, ldc,
-                                  add || s > 0, spill, edge);
+                MICRO_NAME(strip)
+                (pa, 1, RT_BLOCK_ROWS, rows, pb, t->cols, n, c + i * ldc, ldc,
+                 add || s > 0, spill, edge);
             } else {
-                MICRO_STRIP_A(pa, block + MICRO_LANES, a + i * g->lda + k0, g->lda, rows, k);
-                MICRO_NAME(strip)(pa, block + MICRO_LANES, 1, rows, pb, t->cols, n,
-                                  c + i * ldc, ldc, add || s > 0, spill, edge);
+                MICRO_STRIP_A(pa, block + MICRO_LANES, a + i * g->lda + k0, g->lda, rows,
+                              k);
+                MICRO_NAME(strip)
+                (pa, block + MICRO_LANES, 1, rows, pb, t->cols, n, c + i * ldc, ldc,
+                 add || s > 0, spill, edge);
             }
         }
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_gemm_onednn.c: tiles through oneDNN, generations 2 and 3. In: one output tile. Out: C.
- * Every tile is a matmul primitive made at start with one thread, for each tile shape (inner
- * and edge tiles) and for beta 0 and 1 (a sum after the product); memory objects belong to a
- * thread, so that threads may run the same primitive at once. f64 is not oneDNN's: the built-in
- * kernel computes it. */
+/* rt_gemm_onednn.c: tiles through oneDNN, generations 2 and 3. In: one output tile. Out:
+ * C. Every tile is a matmul primitive made at start with one thread, for each tile shape
+ * (inner and edge tiles) and for beta 0 and 1 (a sum after the product); memory objects
+ * belong to a thread, so that threads may run the same primitive at once. f64 is not
+ * oneDNN's: the built-in kernel computes it. */
 #if defined(RT_GEMM_ONEDNN)
 
 #include "rt_gemm_tile.h"
@@ -17,15 +17,15 @@ enum { ARG_A, ARG_B, ARG_C, ARG_SCRATCH, N_ARGS };
 
 /* One tile shape and one beta. */
 typedef struct Shape {
-    dnnl_primitive_t primitive;   /* NULL: no tile has this shape */
-    dnnl_memory_t *memory;        /* [threads][N_ARGS] */
+    dnnl_primitive_t primitive; /* NULL: no tile has this shape */
+    dnnl_memory_t *memory;      /* [threads][N_ARGS] */
 } Shape;
 
 typedef struct Prepared {
-    Shape shape[2][2][2];         /* [edge in m][edge in n][beta] */
+    Shape shape[2][2][2]; /* [edge in m][edge in n][beta] */
     int64_t scratch_bytes;
     int threads;
-    dnnl_stream_t *stream;        /* [threads] */
+    dnnl_stream_t *stream; /* [threads] */
 } Prepared;
 
 static dnnl_engine_t engine;
@@ -95,12 +95,13 @@ static dnnl_primitive_desc_t dnn_matmul(DescArg a, DescArg b, DescArg c, bool ad
     }
     dnnl_primitive_desc_t pd = NULL;
 #if DNNL_VERSION_MAJOR >= 3
-    const dnnl_status_t status = dnnl_matmul_primitive_desc_create(&pd, engine, a, b, NULL, c,
-                                                                   attr);
+    const dnnl_status_t status =
+        dnnl_matmul_primitive_desc_create(&pd, engine, a, b, NULL, c, attr);
 #else
     dnnl_matmul_desc_t matmul;
     CHECK(dnnl_matmul_desc_init(&matmul, a, b, NULL, c));
-    const dnnl_status_t status = dnnl_primitive_desc_create(&pd, &matmul, attr, engine, NULL);
+    const dnnl_status_t status =
+        dnnl_primitive_desc_create(&pd, &matmul, attr, engine, NULL);
 #endif
     if (ops != NULL) {
         CHECK(dnnl_post_ops_destroy(ops));
@@ -114,7 +115,8 @@ static DescArg dnn_query(const_dnnl_primitive_desc_t pd, dnnl_query_t what)
     return dnnl_primitive_desc_query_md(pd, what, 0);
 }
 
-/* One shape's primitive and, for every thread, its memory objects. False: oneDNN has none. */
+/* One shape's primitive and, for every thread, its memory objects. False: oneDNN has
+ * none. */
 static bool dnn_shape(Prepared *p, Shape *s, const RtGemm *g, int64_t rows, int64_t cols,
                       bool add)
 {
@@ -148,7 +150,6 @@ static bool dnn_shape(Prepared *p, Shape *s, const RtGemm *g, int64_t rows, int6
     return true;
 }
 
-/* A primitive decides at creation how many threads it uses: one. */
 static bool dnn_shapes(Prepared *p, const RtGemm *g)
 {
     for (int i = 0; i < 8; i++) {
@@ -165,13 +166,13 @@ static bool dnn_shapes(Prepared *p, const RtGemm *g)
     return true;
 }
 
-void *rt_onednn_prepare(const RtGemm *g, int threads)
+void *rt_onednn_prepare(const RtGemm *g, int threads, int inner_threads)
 {
     if (g->in_dtype == RT_F64) {
         return NULL;
     }
     const int threads_before = omp_get_max_threads();
-    omp_set_num_threads(1);
+    omp_set_num_threads(inner_threads);
     if (engine == NULL) {
         CHECK(dnnl_engine_create(&engine, dnnl_cpu, 0));
     }

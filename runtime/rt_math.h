@@ -7,7 +7,7 @@
  * and a fixed tree, tails included.
  *
  *   rt_f32_from_bf16, rt_bf16_from_f32        round to nearest even, NaN stays NaN
- *   rt_expf, rt_sigmoidf, rt_tanhf, rt_logf   float, at most 2 ulp; in loops they vectorise
+ *   rt_expf, rt_sigmoidf, rt_tanhf, rt_logf   float, at most 2.5 ulp; in loops they vectorise
  *   rt_exp, rt_sigmoid, rt_tanh, rt_log, rt_sin, rt_cos      the same for double
  *   rt_sqrtf, rt_sqrt                         exact rounding (IEEE 754); vectorised where the
  *                                             compiler is told -fno-math-errno

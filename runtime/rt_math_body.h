@@ -105,7 +105,7 @@ RT_ALWAYS RT_F RT_NAME(tanh)(RT_F x)
     const RT_F far = 1.0f - 2.0f / (RT_NAME(exp)(size + size) + 1.0f);
     const RT_I is_near = RT_MASK(size < 0.625f);
 #endif
-    return RT_FLOAT((RT_BITS(near) & is_near) | ((RT_BITS(far) | sign) & ~is_near));
+    return RT_FLOAT((RT_BITS(near) & is_near) | (RT_BITS(far) & ~is_near) | sign);
 }
 
 #undef RT_SELECT

@@ -5,6 +5,7 @@
 --
 -- A row is { name, type, attributes }:
 --   type      int number bool string table list record model any
+--   example   what a message shows as a value; otherwise the default
 --   default   a value, or a function of the fields above it in the same table (then
 --             default_text says it in words); optional = true: may be missing; else required
 --   min max above below power_of_two    of numbers (above, below: exclusive)
@@ -34,12 +35,14 @@ end
 local trainer = {
     { "name", "string", pattern = "^[a-z][a-z0-9_.]*$", max_bytes = 64, forbid = "..", hash = "none",
       pattern_doc = "a lower-case letter, then lower-case letters, digits, `_` and `.`",
-      doc = "of the trainer and its files" },
-    { "model", "model", hash = "in", doc = "an architecture with its dimensions: `llama { ... }`" },
-    { "seq", "int", min = 1, max = 1 << 24, hash = "in", doc = "tokens of a sequence" },
+      example = '"my_model"', doc = "of the trainer and its files" },
+    { "model", "model", hash = "in", example = "llama { ... }",
+      doc = "an architecture with its dimensions: `llama { ... }`" },
+    { "seq", "int", min = 1, max = 1 << 24, hash = "in", example = "1024",
+      doc = "tokens of a sequence" },
     { "micro_batch", "int", min = 1, max = 1 << 20, default = 1, hash = "in",
       doc = "sequences of a micro-batch" },
-    { "global_batch", "int", min = 1, max = 1 << 24, hash = "in",
+    { "global_batch", "int", min = 1, max = 1 << 24, hash = "in", example = "64",
       doc = "sequences of a step; a multiple of micro_batch" },
     { "leaves", "int", min = 1, max = 1 << 16, power_of_two = true, hash = "in",
       default = function(t)
@@ -83,7 +86,7 @@ local trainer = {
       } },
     { "reduction", "string", values = { "tree", "library" }, later_values = { "library" },
       default = "tree", hash = "in", doc = "order in which gradients are summed over ranks" },
-    { "mesh", "table", default = {}, hash = "out", doc = "ranks along each axis",
+    { "mesh", "table", default = {}, hash = "out", example = "{ shard = 2 }", doc = "ranks along each axis",
       fields = {
           { "replicate", "int", min = 1, max = 1024, default = 1, doc = "copies of the model" },
           { "shard", "int", min = 1, max = 1024, default = 1, doc = "ranks that share one copy" },
@@ -138,7 +141,8 @@ local clip = { "clip", "number", min = 0, max = 1e30, default = 1.0,
                doc = "largest global gradient norm; 0: no clipping" }
 local warmup = { "warmup", "int", min = 0, max = 1 << 40, default = 0,
                  doc = "steps of linear growth from 0" }
-local length = { "steps", "int", min = 1, max = 1 << 40, doc = "length of the schedule" }
+local length = { "steps", "int", min = 1, max = 1 << 40, example = "100000",
+                 doc = "length of the schedule" }
 local min_ratio = { "min_ratio", "number", min = 0, max = 1, default = 0.1,
                     doc = "of the base learning rate, at the end" }
 local beta = { "beta", "number", min = 0, below = 1 }

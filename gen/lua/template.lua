@@ -59,6 +59,7 @@ local function real(v)
   if v ~= v or v == math.huge or v == -math.huge then
     error("real: not a finite number: " .. tostring(v), 2)
   end
+  if v == math.floor(v) and v > -1e15 and v < 1e15 then return fmt("%.1f", v) end
   local s = fmt("%.17g", v)
   for digits = 1, 16 do -- the shortest text that reads back the same
     local short = fmt("%." .. digits .. "g", v)
@@ -96,6 +97,10 @@ local function right(s, width) -- pads to the left: a column of numbers
   return #s < width and rep(" ", width - #s) .. s or s
 end
 
+local function plural(n, word) -- "1 gather", "2 gathers"
+  return str(n, "plural(...)") .. " " .. word .. (n == 1 and "" or "s")
+end
+
 -- The widest of f(row) over rows.
 local function widest(rows, f)
   local w = 0
@@ -121,24 +126,66 @@ local function call(head, items, tail)
   return concat(lines, "\n")
 end
 
--- A line of code with its reason at a common column.
-local function note(code, reason)
+-- A heading of a part of a C file, 90 columns wide.
+local function section(title)
+  return "/* ---- " .. title .. " " .. rep("-", 78 - #title) .. " */"
+end
+
+-- A line of code with its reason at a column.
+local function note(code, reason, column)
   if not reason or reason == "" then return code end
-  return left(code, 55) .. " /* " .. ctext(reason) .. " */"
+  return left(code, column or 0) .. " /* " .. ctext(reason) .. " */"
+end
+
+-- Where an expression's parentheses opened at `i` close; nil when they do not.
+local function closing(text, i)
+  local depth = 0
+  for at, c in string.gmatch(sub(text, i), "()([()])") do
+    depth = depth + (c == "(" and 1 or -1)
+    if depth == 0 then return i + at - 1 end
+  end
+end
+
+-- Function headings broken and aligned as `call` does: a template cannot know how long the
+-- name of its kernel will be.
+local function align_headings(text)
+  local out, n, i = {}, 0, 1
+  while true do
+    -- at the beginning of a line: a heading that is no statement and no table
+    local from, paren = find(text, "\n%a[%w_ *]*%(", i)
+    if not from then break end
+    local to = closing(text, paren)
+    if to and sub(text, to + 1, to + 2) == "\n{" then
+      local items = {}
+      for item in string.gmatch(sub(text, paren + 1, to - 1), "[^,]+") do
+        items[#items + 1] = string.match(string.gsub(item, "%s+", " "), "^ ?(.-) ?$")
+      end
+      n = n + 1
+      out[n] = sub(text, i, from) .. call(sub(text, from + 1, paren), items, ")")
+      i = to + 1
+    else
+      n = n + 1
+      out[n] = sub(text, i, paren)
+      i = paren + 1
+    end
+  end
+  out[n + 1] = sub(text, i)
+  return concat(out)
 end
 
 local base = {
   ipairs = ipairs, tostring = tostring, tonumber = tonumber, type = type, error = error,
   assert = assert, select = select, string = string, table = table, math = math,
   cstr = cstr, ctext = ctext, real = real, left = left, right = right, widest = widest,
-  call = call, note = note,
+  plural = plural,
+  call = call, note = note, section = section, align_headings = align_headings,
 }
 
 -- ---- kernels: operands to C -----------------------------------------------------------------
 
 local function operand(x, who)
   if type(x) ~= "table" or not x.type then
-    error(who .. ": the first argument must be an operand, got " .. type(x), 3)
+    error(who .. ": the first argument must be an operand, got " .. type(x), 4)
   end
   return x
 end
@@ -152,7 +199,7 @@ end
 -- 12, the rows of the built-in register block.
 local tile_widths = { 768, 384, 192, 128, 64 }
 local function gemm_tiles(m, n)
-  local wanted = m * n >= 2^19 and 16 or 8
+  local wanted = m * n >= 2^20 and 16 or 8
   local best_m, best_n, best = m, n, math.huge
   for _, width in ipairs(tile_widths) do
     local across = (n + width - 1) // width

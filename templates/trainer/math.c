@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* ---- kernels ------------------------------------------------------------------------------- */
+${section("kernels")}
 
 //@ for _, k in ipairs(kernels) do
 //@ local operands = k.operands and " " .. k.operands or ""
@@ -24,10 +24,12 @@
 //@ else
  * On a run of elements of one parameter; called by the runtime. */
 //@ end
-//@ put(k.text)
+//@ put(string.sub(align_headings("\n" .. k.text), 2))
 
 //@ end
-/* ---- once, at start ------------------------------------------------------------------------ */
+const RtUpdateKernel optimizer_update = ${optimizer};
+
+${section("once, at start")}
 
 void math_prepare(void)
 {
@@ -39,33 +41,30 @@ void math_prepare(void)
 //@ local function span(s)
 //@ local args = {}
 //@ for i, a in ipairs(s.args) do args[i] = a.decl end
-//@ local calls = {}
-//@ for i, c in ipairs(s.calls) do calls[i] = "    " .. c.kernel .. "(" .. c.args .. ");" end
-//@ local width = math.min(72, widest(calls, function(c) return c end))
 ${call("void " .. s.name .. "(", args, ")")}
 {
 //@ local types = widest(s.locals, function(l) return l.type end)
 //@ local names = widest(s.locals, function(l) return l.name end)
-//@ local offsets = widest(s.locals, function(l) return l.slab .. " + " .. l.offset end)
+//@ local function place(l) return l.on or left("(" .. l.type .. " *)", types + 4) .. "(" .. l.slab .. " + " .. l.offset .. ")" end
+//@ local places = widest(s.locals, place)
 //@ for _, l in ipairs(s.locals) do
-//@ local cast = left("(" .. l.type .. " *)", types + 4)
-//@ local from = left("(" .. l.slab .. " + " .. l.offset .. ");", offsets + 3)
-    ${left(l.type, types)} *const ${left(l.name, names)} = ${cast}${from} /* ${l.shape} */
+    ${left(l.type, types)} *const ${left(l.name, names)} = ${left(place(l) .. ";", places + 1)} /* ${l.shape} */
 //@ end
 //@ if #s.locals > 0 then
 
 //@ end
 //@ for i, c in ipairs(s.calls) do
-${left(calls[i], width)} /* ${c.note} */
+${note(call("    " .. c.kernel .. "(", c.args, ");"), c.note, 70)}
 //@ end
 }
 //@ end
 //@ if setup then
-/* ---- constants ----------------------------------------------------------------------------- */
+${section("constants")}
 
 //@ span(setup)
+
 //@ end
-/* ---- spans --------------------------------------------------------------------------------- */
+${section("spans")}
 
 //@ for i, s in ipairs(spans) do
 //@ if i > 1 then

@@ -20,7 +20,7 @@
 /* Weights of a block of class ${c.name}, as gathered: ${param_dtype_name}. */
 struct ${c.name}_params {
 //@ for _, p in ipairs(c.params) do
-    const ${c.type} *${left(p.ident .. ";", width + 1)} /* ${left(p.shape, 16)} ${ctext(p.name)} */
+    const ${c.type} *${left(p.ident .. ";", width + 1)} /* ${p.shape} */
 //@ end
 };
 
@@ -60,8 +60,7 @@ ${call("void " .. s.name .. "(", args, ");")}
 /* ${s.class} ${s.phase}: ${s.flops}FLOP, ${s.traffic} of operands. */
 //@ prototype(s)
 //@ end
-/* The optimizer on a run of elements of one parameter (RtUpdateKernel). */
-void optimizer_update(const RtUpdate *u, double weight_decay, int64_t elems, void *param,
-                      void *master, void *moment1, void *moment2, const void *grad);
+/* The optimizer, on a run of elements of one parameter. */
+extern const RtUpdateKernel optimizer_update;
 
 #endif

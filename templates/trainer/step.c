@@ -19,7 +19,7 @@
 #include "math.h"
 #include "tables.h"
 
-/* ---- binders: from offsets to the pointers of the mathematics ------------------------------ */
+${section("binders: from offsets to the pointers of the mathematics")}
 
 //@ for _, b in ipairs(binders) do
 //@ local params = { "Rt *rt" }
@@ -62,7 +62,7 @@ ${call("    " .. b.span .. "(", b.args, ");")}
 //@ local in_flight = {} -- of both streams, in order: { stream, n, unit }
 //@ local function print_waits(line)
 //@ for _, w in ipairs(line.waits) do
-${note("    rt_wait(rt, " .. w.stream .. ", " .. w.ticket .. ");", w.why)}
+${note("    rt_wait(rt, " .. w.stream .. ", " .. w.ticket .. ");", w.why, 42)}
 //@ local left_over = {}
 //@ for _, f in ipairs(in_flight) do
 //@ if f.stream ~= w.stream or f.n > (w.n or 1e9) then left_over[#left_over + 1] = f end
@@ -74,9 +74,9 @@ ${note("    rt_wait(rt, " .. w.stream .. ", " .. w.ticket .. ");", w.why)}
 //@ print_waits(line)
 //@ local ticket = (line.stream == "RT_GATHER" and "gathers + " or "reduces + ") .. line.ticket
 //@ if line.kind == "gather" then
-${note("    rt_all_gather_start(rt, " .. line.segment .. ", " .. line.buffer .. ");", ticket)}
+${note("    rt_all_gather_start(rt, " .. line.segment .. ", " .. line.buffer .. ");", ticket, 73)}
 //@ else
-${call("    " .. line.call .. "(", { "rt", line.segment, line.grad, line.result }, "); /* " .. ticket .. " */")}
+${note(call("    " .. line.call .. "(", { "rt", line.segment, line.grad, line.result }, ");"), ticket, 73)}
 //@ end
 //@ in_flight[#in_flight + 1] = { stream = line.stream, n = line.ticket, unit = line.unit }
 //@ end
@@ -95,7 +95,8 @@ ${call("    rt_merge(", { "rt", line.node, line.partials, tostring(line.elems), 
 //@ end
 //@ local parts = {}
 //@ if #gathers > 0 then parts[1] = table.concat(gathers, ", ") .. (#gathers > 1 and " arrive" or " arrives") end
-//@ if #reduces > 0 then parts[#parts + 1] = "the gradient of " .. table.concat(reduces, ", ") .. " is summed" end
+//@ if #reduces == 1 then parts[#parts + 1] = "the gradient of " .. reduces[1] .. " is summed"
+//@ elseif #reduces > 1 then parts[#parts + 1] = "gradients from " .. reduces[1] .. " on are summed" end
 //@ return #parts > 0 and "; meanwhile " .. table.concat(parts, ", ") or ""
 //@ end
 //@ local function print_span(pending, line)
@@ -129,20 +130,28 @@ ${call("    " .. line.call .. "(", line.args, ");")}
 //@ end
 //@ error("no part " .. name)
 //@ end
-//@ local printed = {}
+//@ local titles = {
+//@   forward = "forward", forward_local = "forward, local micro-step", forward_last = "forward, last micro-step",
+//@   backward = "backward", merge_leaf = "the end of a leaf",
+//@   backward_local = "backward, local: gradients are added to those that lie here",
+//@   backward_last = "backward, last: then they are summed over ranks",
+//@ }
+//@ local printed, after_forward = {}, {}
 //@ for _, part in ipairs(parts) do
 //@ if not printed[part.name] then
 //@ printed[part.name] = true
-//@ in_flight = part.phase == "forward" and {} or in_flight
+//@ in_flight = part.phase == "backward" and table.move(after_forward, 1, #after_forward, 1, {}) or {}
 //@ local params = part_params(part)
-/* ---- ${part.name:gsub("_", ", ")} ${("-"):rep(80 - #part.name)} */
+${section(titles[part.name])}
 
-//@ local costs = {}
-//@ if part.gathers > 0 then costs[#costs + 1] = part.gathers .. " gathers, " .. part.gathered .. " from peers" end
-//@ if part.reduces > 0 then costs[#costs + 1] = part.reduces .. " reductions, " .. part.reduced .. " from peers" end
-//@ if part.phase ~= "merge" then costs[#costs + 1] = part.flops .. "FLOP" costs[#costs + 1] = part.peak .. " of buffers at the peak" end
-//@ if #costs > 0 then
-/* ${table.concat(costs, "; ")}. */
+//@ if part.phase ~= "merge" then
+/* ${part.flops}FLOP; at most ${part.peak} in buffers that share bytes${part.gathers + part.reduces > 0 and ";" or ". */"}
+//@ local moved = {}
+//@ if part.gathers > 0 then moved[1] = plural(part.gathers, "gather") .. " of " .. part.gathered .. " from peers" end
+//@ if part.reduces > 0 then moved[#moved + 1] = plural(part.reduces, "reduction") .. " of " .. part.reduced .. " from peers" end
+//@ if #moved > 0 then
+ * ${table.concat(moved, ", ")}. */
+//@ end
 //@ else
 /* After the last micro-batch of a leaf: its node joins the partial sums of the tree. */
 //@ end
@@ -174,11 +183,12 @@ ${call("static void " .. part.name .. "(", params, ")")}
 //@ end
 //@ end
 //@ for _, p in ipairs(pending) do print_start(p) end
+//@ if part.phase == "forward" then after_forward = in_flight end
 }
 
 //@ end
 //@ end
-/* ---- the end of the step ------------------------------------------------------------------- */
+${section("the end of the step")}
 
 /* The exact gradient norm and the losses: one small collective. Then the optimizer, on this
  * rank's shards only. */
@@ -238,7 +248,7 @@ ${indent}reduces += ${r};
 void trainer_step(Rt *rt)
 {
 //@ if not looped then
-    /* One micro-batch for each rank: leaf ${"`rank`"}. */
+    /* One micro-batch for each rank: its rank is its leaf. */
     rt_load_micro_batch(rt, rt->rank);
 //@ micro_step("    ", "last", values)
 //@ elseif sharded then
@@ -252,8 +262,11 @@ void trainer_step(Rt *rt)
 //@ if rounds > 1 then
 
     for (int64_t round = 0; round < ${rounds}; round++) {
+//@ if world_size > 1 then
         /* Round j of rank r is leaf j * ${world_size} + r: low bits first, as the sums pair up. */
-        const int64_t first = (round * ${world_size} + rt->rank) * ${leaf};
+//@ end
+//@ local deal = world_size > 1 and "round * " .. world_size .. " + rt->rank" or "round"
+        const int64_t first = ${leaf == 1 and deal or "(" .. deal .. ") * " .. leaf};
 
 //@ indent = "        "
 //@ else

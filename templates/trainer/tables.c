@@ -3,10 +3,10 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* tables.c: where every parameter of ${name} lies: units, segments, parameters.
  *
- * A unit is gathered and freed together. A segment of it is one flat buffer, cut into
- * ${segments[1].shards} equal shards; its parameters follow each other in the layout in which they are
- * computed with, each at a multiple of 1024 elements. This is the whole truth about sharding:
- * checkpoints and updates read it.
+ * A unit is gathered and freed together. A segment of it is one flat buffer; its parameters
+ * follow each other in the layout they are computed with, each at a multiple of 1024 elements,
+ * and it is cut into equal shards, one for each of its ranks. This is the whole truth about
+ * sharding: gathers, updates and checkpoints read it.
  *
  * ${generated}
  * ${regenerate} */
@@ -15,16 +15,17 @@
 /* ---- units ---------------------------------------------------------------------------------
  *
 //@ local names = widest(units, function(u) return u.name end)
+//@ local elems = widest(units, function(u) return u.elems end)
 //@ for _, u in ipairs(units) do
- * ${left(u.name, names)}  ${right(u.elems, 12)} elements  ${right(u.human, 10)}
+ * ${left(u.name, names)}  ${right(u.elems, elems)} elements ${right(u.human, 11)} ${param_dtype_name}
 //@ end
  */
 
-/* ---- segments ------------------------------------------------------------------------------ */
+${section("segments")}
 
 const RtSegment trainer_segments[N_SEGMENTS] = {
 //@ for _, s in ipairs(segments) do
-    [${s.macro}] = { /* ${s.n_params} parameters in ${s.human} */
+    [${s.macro}] = { /* ${plural(s.n_params, "parameter")} in ${s.human} */
         .name = ${cstr(s.name)},
         .elems = ${s.elems}, .shard_elems = ${s.shard_elems}, .shards = ${s.shards},
         .first_param = ${s.first_param}, .n_params = ${s.n_params},
@@ -36,7 +37,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
 //@ end
 };
 
-/* ---- parameters ---------------------------------------------------------------------------- */
+${section("parameters")}
 
 const RtParam trainer_params[N_PARAMS] = {
 //@ for i, p in ipairs(params) do
@@ -66,7 +67,7 @@ ${call("    ", ids, ",")} /* ${s.name} */
 //@ end
 };
 
-/* ---- memory of a rank, as planned ---------------------------------------------------------- */
+${section("memory of a rank, as planned")}
 
 const RtMemory trainer_memory[N_MEMORY] = {
 //@ for _, m in ipairs(memory) do
@@ -74,7 +75,7 @@ const RtMemory trainer_memory[N_MEMORY] = {
 //@ end
 };
 
-/* ---- places -------------------------------------------------------------------------------- */
+${section("places")}
 
 const char *const trainer_places[N_PLACES] = {
 //@ for _, p in ipairs(places) do

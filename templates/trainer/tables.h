@@ -35,10 +35,12 @@ enum {
 };
 
 //@ local width = widest(buffers, function(b) return b.macro end)
+//@ local shapes = widest(buffers, function(b) return b.what end)
+//@ local offsets = widest(buffers, function(b) return b.offset end)
 //@ local function table_of(space, persistent)
 //@ for _, b in ipairs(buffers) do
 //@ if b.space == space and b.persistent == persistent then
-#define ${left(b.macro, width)} INT64_C(${right(b.offset, 13)}) /* ${left(b.what, 20)} ${right(b.human, 10)} */
+#define ${left(b.macro, width)} INT64_C(${right(b.offset, offsets)}) /* ${left(b.what, shapes)} ${right(b.human, 10)} */
 //@ end
 //@ end
 //@ end

@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by run.sh. The shipped descriptions have the published numbers of parameters.
 
-json_number() { # FILE KEY: the first number under that key
-    tr -d '\n' <"$1" | sed -n "s/.*\"$2\": *\([-0-9.e+]*\).*/\1/p"
-}
-
 param_counts() {
     local model count got
     while read -r model count; do

@@ -65,13 +65,13 @@ def learning_rate(step):
 
 def initial_weights(m):
     weights, decay = {}, {}
-    for i, (name, shape, init, std, decayed) in enumerate(model.parameters(m)):
+    for name, shape, init, std, decayed in model.parameters(m):
         elems = int(np.prod(shape))
         if init == "normal":
-            values = rng.normal(SEED, name, elems) * std
+            values = rng.normal(SEED, name, elems, std)
         else:
             values = np.full(elems, 1.0 if init == "ones" else 0.0)
-        weights[name] = values.astype(np.float32).astype(np.float64).reshape(shape)
+        weights[name] = values.reshape(shape)
         decay[name] = DECAY if decayed else 0.0
     return weights, decay
 
@@ -94,7 +94,7 @@ def run(m, dtype, data, steps):
     moment2 = {k: torch.zeros_like(v) for k, v in master.items()}
     losses, first = [], None
     for step in range(steps):
-        params = {k: v.to(dtype).requires_grad_() for k, v in master.items()}
+        params = {k: v.clone().to(dtype).requires_grad_() for k, v in master.items()}
         grads = {k: torch.zeros_like(v) for k, v in master.items()}
         total, tokens_seen = 0.0, 0
         for tokens, targets in batches(data, step):
@@ -124,8 +124,8 @@ def gradient_figures(grads):
     out = {}
     for name, g in grads.items():
         flat = g.double().numpy().ravel()
-        signs = rng.signs(SEED, name, flat.size)
-        out[name] = [math.sqrt(float(flat @ flat))] + [float(flat @ s) for s in signs]
+        out[name] = [math.sqrt(float(flat @ flat))] + [
+            float(flat @ s) for s in rng.signs(name, flat.size)]
     return out
 
 
@@ -135,20 +135,24 @@ def main():
     data = np.frombuffer(open(sys.argv[1], "rb").read(), np.uint8).astype(np.int64)
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    result = {"torch": torch.__version__, "command": "python3 tests/pytorch/figures.py "
-              + sys.argv[1] + " > tests/pytorch/figures.json", "cases": []}
+    lines = ['{"torch": "%s",' % torch.__version__,
+             ' "command": "python3 tests/pytorch/figures.py %s > tests/pytorch/figures.json",'
+             % sys.argv[1], ' "cases": [']
     for name, description, base, changes in CASES:
         m = dict(base, **changes)
-        case = {"name": name, "description": description,
-                "set": ["model.%s=%s" % (k, lua(v)) for k, v in changes.items()]}
+        sets = ["model.%s=%s" % (k, lua(v)) for k, v in changes.items()]
+        lines.append('  {"name": "%s", "description": "%s", "set": %s,' % (
+            name, description, json.dumps(sets)))
         for dtype_name, dtype in DTYPES.items():
             losses, first = run(m, dtype, data, STEPS)
-            case[dtype_name] = {"losses": losses, "grad_norm": first["norm"],
-                                "grads": first["grads"]}
-        result["cases"].append(case)
-        print(name, case["f64"]["losses"][0], case["f64"]["losses"][-1], file=sys.stderr)
-    json.dump(result, sys.stdout, indent=1)
-    print()
+            lines += ['   "%s": {"losses": %s,' % (dtype_name, json.dumps(losses)),
+                      '    "grad_norm": %r,' % first["norm"], '    "grads": {']
+            lines += ['     "%s": %s,' % (k, json.dumps(v)) for k, v in first["grads"].items()]
+            lines[-1] = lines[-1][:-1] + "}},"
+            print(name, dtype_name, losses[0], losses[-1], file=sys.stderr)
+        lines[-1] = lines[-1][:-1] + "},"
+    lines[-1] = lines[-1][:-1] + "]}"
+    print("\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gemm_test.c: rt_gemm against a plain triple loop in f64, on odd shapes, every layout, dtype
- * and beta; nothing outside C is written; bits equal at 1 to 8 threads. Built once for each
- * library behind rt_gemm. */
+/* gemm_test.c: rt_gemm against a plain triple loop in f64, on odd shapes, every layout,
+ * dtype and beta; nothing outside C is written; bits equal at 1 to 8 threads. Built once
+ * for each library behind rt_gemm. */
 #include "rt.h"
 
 #include <math.h>
@@ -62,8 +62,14 @@ typedef struct Case {
 static Case case_make(RtGemmOp op, int64_t m, int64_t n, int64_t k, int64_t tile_m,
                       int64_t tile_n, int in, int out)
 {
-    Case t = {.g = {.op = op, .m = m, .n = n, .k = k, .tile_m = tile_m, .tile_n = tile_n,
-                    .in_dtype = in, .out_dtype = out}};
+    Case t = {.g = {.op = op,
+                    .m = m,
+                    .n = n,
+                    .k = k,
+                    .tile_m = tile_m,
+                    .tile_n = tile_n,
+                    .in_dtype = in,
+                    .out_dtype = out}};
     t.g.lda = (op == RT_TN ? m : k) + GAP;
     t.g.ldb = (op == RT_NT ? k : n) + GAP;
     t.g.ldc = n + GAP;
@@ -118,7 +124,8 @@ static void case_check(const Case *t, const void *c, int mode)
             for (int64_t p = 0; p < g->k; p++) {
                 const int64_t ai = g->op == RT_TN ? p * g->lda + i : i * g->lda + p;
                 const int64_t bi = g->op == RT_NT ? j * g->ldb + p : p * g->ldb + j;
-                const double v = load(t->a, g->in_dtype, ai) * load(t->b, g->in_dtype, bi);
+                const double v =
+                    load(t->a, g->in_dtype, ai) * load(t->b, g->in_dtype, bi);
                 sum += v;
                 size += fabs(v);
             }
@@ -130,7 +137,8 @@ static void case_check(const Case *t, const void *c, int mode)
             const double allowed = (size + fabs(other)) * in_sum * 4 +
                                    (fabs(sum) + fabs(sum + other)) * at_end;
             if (!(fabs(got - (sum + other)) <= allowed)) {
-                fail_msg("%s op %d %lldx%lldx%lld %d->%d mode %d: [%lld,%lld] is %.9g, not %.9g",
+                fail_msg("%s op %d %lldx%lldx%lld %d->%d mode %d: [%lld,%lld] is %.9g, "
+                         "not %.9g",
                          rt_gemm_library(), (int)g->op, (long long)g->m, (long long)g->n,
                          (long long)g->k, g->in_dtype, g->out_dtype, mode, (long long)i,
                          (long long)j, got, sum + other);
@@ -145,10 +153,11 @@ static const int dtype_pairs[][2] = {
 static void test_values(void **state)
 {
     (void)state;
-    static const int64_t shapes[][5] = {
-        {1, 1, 1, 1, 1},      {5, 7, 3, 4, 4},      {12, 32, 16, 12, 32}, {13, 33, 17, 8, 40},
-        {50, 70, 401, 24, 32}, {31, 129, 8, 31, 64}, {64, 64, 770, 48, 48}, {3, 200, 65, 3, 96},
-        {97, 5, 50, 32, 5},   {100, 333, 77, 36, 96}};
+    static const int64_t shapes[][5] = {{1, 1, 1, 1, 1},       {5, 7, 3, 4, 4},
+                                        {12, 32, 16, 12, 32},  {13, 33, 17, 8, 40},
+                                        {50, 70, 401, 24, 32}, {31, 129, 8, 31, 64},
+                                        {64, 64, 770, 48, 48}, {3, 200, 65, 3, 96},
+                                        {97, 5, 50, 32, 5},    {100, 333, 77, 36, 96}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         for (int op = RT_NT; op <= RT_TN; op++) {
             for (int d = 0; d < 4; d++) {
@@ -171,7 +180,8 @@ static void test_bias_bits(void **state)
 {
     (void)state;
     for (int d = 0; d < 3; d++) {
-        Case t = case_make(RT_NT, 37, 75, 130, 16, 32, dtype_pairs[d][0], dtype_pairs[d][1]);
+        Case t =
+            case_make(RT_NT, 37, 75, 130, 16, 32, dtype_pairs[d][0], dtype_pairs[d][1]);
         void *fused = case_run(&t, 2, 2), *plain = case_run(&t, 2, 0);
         for (int64_t i = 0; i < t.g.m; i++) {
             for (int64_t j = 0; j < t.g.n; j++) {

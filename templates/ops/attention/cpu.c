@@ -1,169 +1,226 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
-//@ -- attention: causal attention in blocks, with an online softmax; nothing of size seq x seq.
-//@ local P = acc == "float" and "rt_vf" or "rt_vd"
-//@ local U = acc == "float" and "RT_VF" or "RT_VD"
-//@ local V, I = P, acc == "float" and "rt_vi" or "rt_vl"
-//@ local group = heads // kv_heads
-//@ local width = (heads + 2 * kv_heads) * head_dim
-//@ local q_blocks = (seq + 63) // 64
-//@ local tasks = t // seq * heads * q_blocks
-//@ -- Rows of a register block over the head dimension: the tallest that divides it and fills
-//@ -- at least half of the registers; else as tall as they go, with rows of zeros.
+//@ -- attention: causal attention in blocks with an online softmax; nothing of seq x seq.
+//@ -- f32 and f64 rows are multiplied as they are. Of bf16 rows two elements of the summed
+//@ -- axis go into one word (runtime/rt_simd.h): scores are sums of exact products, and
+//@ -- probabilities are rounded to bf16 on their way into the product with v.
+//@ local pairs, single = qkv.type == "rt_bf16", acc == "float"
+//@ local P = single and "rt_vf" or "rt_vd"
+//@ local U = single and "RT_VF" or "RT_VD"
+//@ local V, I = P, single and "rt_vi" or "rt_vl"
+//@ local hd, group, row = head_dim, heads // kv_heads, (heads + 2 * kv_heads) * head_dim
+//@ local sequences, q_blocks = t // seq, (seq + 63) // 64
+//@ local task, elem = "struct " .. fn .. "_task", qkv.type
+//@ local block = pairs and "rt_pairs_block" or P .. "_block"
+//@ local cell = pairs and "uint32_t" or acc      -- what products read
+//@ local deep = pairs and (hd + 1) // 2 or hd    -- cells of a row of q or k
+//@ local half = pairs and " / 2" or ""
+//@ local function seen()
+//@   if window == 0 then return "key <= query" end
+//@   return "(key <= query) & (key > query - " .. window .. ")"
+//@ end
+//@ -- Rows of a register block over the head dimension: the tallest that divides it and
+//@ -- fills at least half of the registers; else as tall as they go, with rows of zeros.
 //@ local function rows_for(most)
 //@   for r = most, most // 2, -1 do
-//@     if head_dim % r == 0 then return r end
+//@     if hd % r == 0 then return r end
 //@   end
 //@   return most
 //@ end
+#include "rt_simd.h"
+
 enum {
-    ${fn}_QUERIES = 64,  /* of a task: a multiple of every register block's columns */
-    ${fn}_KEYS = 96,     /* converted at a time: a multiple of every register block's rows */
+    ${fn}_QUERIES = 64, /* of a task: a multiple of every register block's columns */
+    ${fn}_KEYS = 96,    /* at a time: a multiple of every register block's rows */
     ${fn}_D_ROWS = RT_BLOCK_ROWS == 12  ? ${rows_for(12)}
                    : RT_BLOCK_ROWS == 8 ? ${rows_for(8)}
                    : RT_BLOCK_ROWS == 6 ? ${rows_for(6)}
                                         : ${rows_for(4)},
-    ${fn}_D = (${head_dim} + ${fn}_D_ROWS - 1) / ${fn}_D_ROWS * ${fn}_D_ROWS,
+    ${fn}_D = (${hd} + ${fn}_D_ROWS - 1) / ${fn}_D_ROWS * ${fn}_D_ROWS,
     ${fn}_STRIPS = ${fn}_QUERIES / ${U}_COLS,
 };
 
-/* What one task works on: columns are queries, so a row of scores belongs to one key, and no
- * sum or maximum of the softmax crosses the lanes of a vector. */
-struct ${fn}_task {
-    ${acc} q[${fn}_STRIPS][${head_dim}][${U}_COLS];    /* q^T * scale */
-    ${acc} o[${fn}_STRIPS][${fn}_D][${U}_COLS];        /* sums of p v, transposed */
-    ${acc} top[${fn}_QUERIES], sum[${fn}_QUERIES];  /* largest score so far, sum of exp */
-    ${acc} k[${fn}_KEYS][${head_dim}], v[${fn}_KEYS][${fn}_D];
-    ${acc} p[${fn}_KEYS][${U}_COLS];                /* scores, then probabilities */
+/* What one task works on. Columns are queries, so a row of scores belongs to one key, and
+ * no sum or maximum of the softmax crosses the lanes of a vector. */
+${task} {
+    ${cell} q[${fn}_STRIPS][${deep}][${U}_COLS];   /* transposed */
+    ${acc} o[${fn}_STRIPS][${fn}_D][${U}_COLS];    /* sums of p v, transposed */
+    ${acc} top[${fn}_QUERIES], sum[${fn}_QUERIES]; /* largest score so far, sum of exp */
+    ${cell} k[${fn}_KEYS][${deep}], v[${fn}_KEYS${half}][${fn}_D];
+    ${acc} s[${fn}_KEYS][${U}_COLS];               /* scores */
+    ${cell} p[${fn}_KEYS${half}][${U}_COLS];       /* exp of scores less top */
 };
 
-/* Keys [first, last) of the block at key0 against one strip of queries that begins at query0. */
-static void ${fn}_strip(struct ${fn}_task *a, int strip, int64_t query0, int64_t key0,
-                         int64_t first, int64_t last)
+/* One vector of queries, from column c: exp of the scores, and what was summed under a
+ * smaller top shrinks. edge: some query of the strip does not see some of the keys. */
+static inline void ${fn}_softmax(${task} *a, int strip, int c, int64_t query0,
+                                 int64_t key0, int64_t first, int64_t last,
+                                 const bool edge)
 {
-    enum { ROWS = RT_BLOCK_ROWS, VECS = RT_BLOCK_VECS, COLS = ${U}_COLS, LANES = ${U}_LANES };
-    for (int64_t j = first; j < last; j += ROWS) {
-        ${P}_block(ROWS, VECS, ${head_dim}, &a->k[j][0], ${head_dim}, 1, &a->q[strip][0][0], COLS,
-                    &a->p[j][0], COLS, 0);
+    ${acc} *top_at = &a->top[strip * ${U}_COLS + c];
+    ${acc} *sum_at = &a->sum[strip * ${U}_COLS + c];
+    const ${I} query = ${P}_count((int)(query0 + c));
+    const ${V} before = ${P}_load(top_at), scale = ${P}_set(${lit(scale)});
+    ${V} top = before;
+    for (int64_t j = first; j < last; j++) {
+        const ${V} most = ${P}_max(${P}_load(&a->s[j][c]) * scale, top);
+        const int key = (int)(key0 + j);
+        top = edge ? ${P}_select(${seen()}, most, top) : most;
     }
-//@ if window > 0 then
-    const bool edge = key0 + last > query0 + 1 || key0 + first <= query0 + COLS - 1 - ${window};
-//@ else
-    const bool edge = key0 + last > query0 + 1; /* some key lies after some query */
-//@ end
-    for (int c = 0; c < COLS; c += LANES) {
-        ${acc} *top_at = &a->top[strip * COLS + c], *sum_at = &a->sum[strip * COLS + c];
-        const ${I} query = ${P}_count((int)(query0 + c));
-        const ${V} before = ${P}_load(top_at), none = ${P}_set(0);
-        ${V} top = before;
-        for (int64_t j = first; j < last; j++) {
-            const ${V} s = ${P}_load(&a->p[j][c]);
-            if (edge) {
-                const int key = (int)(key0 + j);
-//@ if window > 0 then
-                const ${I} seen = (key <= query) & (key > query - ${window});
-//@ else
-                const ${I} seen = key <= query;
-//@ end
-                top = ${P}_select(seen, ${P}_max(s, top), top);
-            } else {
-                top = ${P}_max(s, top);
-            }
+    const ${V} shrink = ${P}_exp(before - top);
+    ${V} sum = ${P}_load(sum_at) * shrink;
+//@ if pairs then
+    for (int64_t j = first; j < last; j += 2) {
+        rt_vf p[2];
+        for (int i = 0; i < 2; i++) {
+            const int key = (int)(key0 + j + i);
+            p[i] = rt_vf_exp(rt_vf_load(&a->s[j + i][c]) * scale - top);
+            p[i] = edge ? rt_vf_select(${seen()}, p[i], rt_vf_set(0)) : p[i];
+            sum = sum + p[i];
         }
-        const ${V} shrink = ${P}_exp(before - top);
-        ${V} sum = ${P}_load(sum_at) * shrink;
-        for (int64_t j = first; j < last; j++) {
-            ${V} p = ${P}_exp(${P}_load(&a->p[j][c]) - top);
-            if (edge) {
-                const int key = (int)(key0 + j);
-//@ if window > 0 then
-                const ${I} seen = (key <= query) & (key > query - ${window});
-//@ else
-                const ${I} seen = key <= query;
-//@ end
-                p = ${P}_select(seen, p, none);
-            }
-            sum = sum + p;
-            ${P}_store(&a->p[j][c], p);
-        }
-        ${P}_store(top_at, top);
-        ${P}_store(sum_at, sum);
-        for (int64_t d = 0; d < ${fn}_D; d++) {
-            ${acc} *o = &a->o[strip][d][c];
-            ${P}_store(o, ${P}_load(o) * shrink);
-        }
+        rt_vf_store_pairs(&a->p[j / 2][c], p[0], p[1]);
     }
-    for (int64_t d = 0; d < ${fn}_D; d += ${fn}_D_ROWS) {
-        ${P}_block(${fn}_D_ROWS, VECS, last - first, &a->v[first][d], 1, ${fn}_D,
-                    &a->p[first][0], COLS, &a->o[strip][d][0], COLS, 1);
+//@ else
+    for (int64_t j = first; j < last; j++) {
+        const int key = (int)(key0 + j);
+        ${V} p = ${P}_exp(${P}_load(&a->s[j][c]) * scale - top);
+        p = edge ? ${P}_select(${seen()}, p, ${P}_set(0)) : p;
+        sum = sum + p;
+        ${P}_store(&a->p[j][c], p);
+    }
+//@ end
+    ${P}_store(top_at, top);
+    ${P}_store(sum_at, sum);
+    for (int64_t d = 0; d < ${fn}_D; d++) {
+        ${acc} *o = &a->o[strip][d][c];
+        ${P}_store(o, ${P}_load(o) * shrink);
     }
 }
 
-/* o[${t}, ${heads}*${head_dim}], lse[${t}, ${heads}] from rows [${heads} q | ${kv_heads} k | ${kv_heads} v] of ${head_dim} */
-static void ${fn}(const ${qkv.type} *restrict qkv, ${o.type} *restrict o, ${lse.type} *restrict lse)
+/* Keys [first, last) of the block at key0 against the strip of queries at query0. */
+static void ${fn}_strip(${task} *a, int strip, int64_t query0, int64_t key0,
+                        int64_t first, int64_t last)
 {
-    enum { ROWS = RT_BLOCK_ROWS, COLS = ${U}_COLS };
-#pragma omp parallel for schedule(dynamic, 1)
-    for (int64_t task = 0; task < ${tasks}; task++) {
-        struct ${fn}_task a;
-        /* the last queries see the most keys: they go first */
-        const int64_t query0 = (${q_blocks - 1} - task / ${t // seq * heads}) * ${fn}_QUERIES;
-        const int64_t head = task % ${heads}, row0 = task / ${heads} % ${t // seq} * ${seq};
-        const int64_t queries = ${seq} - query0 < ${fn}_QUERIES ? ${seq} - query0 : ${fn}_QUERIES;
-        const int64_t q_at = row0 * ${width} + head * ${head_dim};
-        const int64_t k_at = row0 * ${width} + (${heads} + head / ${group}) * ${head_dim};
-        const int64_t v_at = k_at + ${kv_heads * head_dim};
-        for (int64_t i = 0; i < ${fn}_QUERIES; i++) {
-            for (int64_t d = 0; d < ${head_dim}; d++) {
-                a.q[i / COLS][d][i % COLS] =
-                    i < queries ? ${ld(qkv, "q_at + (query0 + i) * " .. width .. " + d")} * ${lit(scale)} : 0;
-            }
-            a.top[i] = ${acc == "float" and "-3e38f" or "-1e308"};
-            a.sum[i] = 0;
-        }
-        memset(a.o, 0, sizeof a.o);
+    enum { ROWS = RT_BLOCK_ROWS, VECS = RT_BLOCK_VECS, COLS = ${U}_COLS, D = ${fn}_D };
+    for (int64_t j = first; j < last; j += ROWS) {
+        ${block}(ROWS, VECS, ${deep}, a->k[j], ${deep}, 1, a->q[strip][0], COLS, a->s[j],
+                 COLS, 0);
+    }
+    bool edge = key0 + last > query0 + 1; /* some key lies after some query */
 //@ if window > 0 then
-        const int64_t oldest = query0 + 1 > ${window} ? query0 + 1 - ${window} : 0;
-        int64_t key0 = oldest / ${fn}_KEYS * ${fn}_KEYS;
+    edge = edge || key0 + first <= query0 + COLS - 1 - ${window};
+//@ end
+    for (int c = 0; c < COLS; c += ${U}_LANES) {
+        if (edge) {
+            ${fn}_softmax(a, strip, c, query0, key0, first, last, true);
+        } else {
+            ${fn}_softmax(a, strip, c, query0, key0, first, last, false);
+        }
+    }
+    for (int64_t d = 0; d < D; d += ${fn}_D_ROWS) {
+        ${block}(${fn}_D_ROWS, VECS, (last - first)${half}, &a->v[first${half}][d], 1, D,
+                 a->p[first${half}], COLS, a->o[strip][d], COLS, 1);
+    }
+}
+
+/* Queries of a task, transposed; those beyond the sequence are zeros. */
+static void ${fn}_load_queries(${task} *a, const ${elem} *q, int64_t queries)
+{
+    for (int64_t i = 0; i < ${fn}_QUERIES; i++) {
+        ${cell} cells[${deep}] = {0};
+        if (i < queries) {
+            memcpy(cells, q + i * ${row}, ${hd} * sizeof *q);
+        }
+        for (int64_t d = 0; d < ${deep}; d++) {
+            a->q[i / ${U}_COLS][d][i % ${U}_COLS] = cells[d];
+        }
+        a->top[i] = ${single and "-3e38f" or "-1e308"};
+        a->sum[i] = 0;
+    }
+    memset(a->o, 0, sizeof a->o);
+}
+
+/* Keys and values side by side. Those beyond the sequence are zeros: masked, but their
+ * rows enter the products. */
+static void ${fn}_load_keys(${task} *a, const ${elem} *k, const ${elem} *v, int64_t keys)
+{
+    const bool padded = ${fn}_D > ${hd} || ${hd} % 2 == 1;
+    const int64_t zeros = padded ? 0 : keys; /* rows from here on are cleared */
+    memset(a->k[zeros], 0, (size_t)(${fn}_KEYS - zeros) * sizeof a->k[0]);
+    memset(a->v[zeros${half}], 0,
+           (size_t)(${fn}_KEYS${half} - zeros${half}) * sizeof a->v[0]);
+    for (int64_t j = 0; j < keys; j++) {
+        memcpy(a->k[j], k + j * ${row}, ${hd} * sizeof *k);
+//@ if pairs then
+        if (j % 2 == 1) {
+            rt_pairs_zip(a->v[j / 2], v + (j - 1) * ${row}, v + j * ${row}, ${hd});
+        } else if (j + 1 == keys) {
+            for (int64_t d = 0; d < ${hd}; d++) {
+                a->v[j / 2][d] = v[j * ${row} + d];
+            }
+        }
 //@ else
-        int64_t key0 = 0;
+        memcpy(a->v[j], v + j * ${row}, ${hd} * sizeof *v);
 //@ end
-        for (; key0 < query0 + queries; key0 += ${fn}_KEYS) {
-            const int64_t there = ${seq} - key0 < ${fn}_KEYS ? ${seq} - key0 : ${fn}_KEYS;
-            for (int64_t j = 0; j < there; j++) {
-                const ${qkv.type} *k = qkv + k_at + (key0 + j) * ${width};
-                const ${qkv.type} *v = qkv + v_at + (key0 + j) * ${width};
-                for (int64_t d = 0; d < ${head_dim}; d++) {
-                    a.k[j][d] = ${ld({name = "k", type = qkv.type, dtype = qkv.dtype}, "d")};
-                    a.v[j][d] = ${ld({name = "v", type = qkv.type, dtype = qkv.dtype}, "d")};
-                }
-                for (int64_t d = ${head_dim}; d < ${fn}_D; d++) {
-                    a.v[j][d] = 0;
-                }
-            }
-            /* keys beyond the sequence: masked, but their rows enter the products */
-            memset(a.k[there], 0, (size_t)(${fn}_KEYS - there) * sizeof a.k[0]);
-            memset(a.v[there], 0, (size_t)(${fn}_KEYS - there) * sizeof a.v[0]);
-            for (int strip = 0; strip * COLS < queries; strip++) {
-                const int64_t begin = query0 + strip * COLS;
-                int64_t first = 0, last = begin + COLS - key0;
-                last = last < there ? last : there;
+    }
+}
+
+/* All keys that queries [query0, query0 + queries) of one sequence's head see. */
+static void ${fn}_queries(${task} *a, const ${elem} *k, const ${elem} *v, int64_t query0,
+                          int64_t queries)
+{
+    enum { ROWS = RT_BLOCK_ROWS, COLS = ${U}_COLS, KEYS = ${fn}_KEYS };
 //@ if window > 0 then
-                first = begin + 1 - ${window} - key0;
-                first = first > 0 ? first / ROWS * ROWS : 0;
+    const int64_t oldest = query0 + 1 > ${window} ? query0 + 1 - ${window} : 0;
+//@ else
+    const int64_t oldest = 0;
 //@ end
-                last = (last + ROWS - 1) / ROWS * ROWS;
-                if (first < last) {
-                    ${fn}_strip(&a, strip, begin, key0, first, last);
-                }
+    for (int64_t key0 = oldest / KEYS * KEYS; key0 < query0 + queries; key0 += KEYS) {
+        const int64_t keys = ${seq} - key0 < KEYS ? ${seq} - key0 : KEYS;
+        ${fn}_load_keys(a, k + key0 * ${row}, v + key0 * ${row}, keys);
+        for (int strip = 0; strip * COLS < queries; strip++) {
+            /* whole register blocks of rows around the keys that the strip sees */
+            const int64_t begin = query0 + strip * COLS;
+            int64_t first = 0, last = begin + COLS - key0;
+            last = last < keys ? last : keys;
+            last = (last + ROWS - 1) / ROWS * ROWS;
+//@ if window > 0 then
+            first = begin + 1 - ${window} - key0;
+            first = first > 0 ? first / ROWS * ROWS : 0;
+//@ end
+            if (first < last) {
+                ${fn}_strip(a, strip, begin, key0, first, last);
             }
         }
+    }
+}
+
+/* o[${t}, ${heads} * ${hd}] and lse[${t}, ${heads}]
+ * from rows [${heads} q | ${kv_heads} k | ${kv_heads} v] of ${hd}; sequences of ${seq} */
+static void ${fn}(const ${elem} *restrict qkv, ${elem} *restrict o,
+                  ${acc} *restrict lse)
+{
+    const int64_t q_blocks = ${q_blocks}, head_tasks = ${sequences * heads};
+#pragma omp parallel for schedule(dynamic, 1)
+    for (int64_t task = 0; task < q_blocks * head_tasks; task++) {
+        ${task} a;
+        /* the last queries see the most keys: they go first */
+        const int64_t query0 = (q_blocks - 1 - task / head_tasks) * ${fn}_QUERIES;
+        const int64_t head = task % ${heads};
+        const int64_t row0 = task / ${heads} % ${sequences} * ${seq};
+        const int64_t left = ${seq} - query0;
+        const int64_t queries = left < ${fn}_QUERIES ? left : ${fn}_QUERIES;
+        const ${elem} *rows = qkv + row0 * ${row};
+        const ${elem} *k = rows + (${heads} + head / ${group}) * ${hd};
+        ${fn}_load_queries(&a, rows + query0 * ${row} + head * ${hd}, queries);
+        ${fn}_queries(&a, k, k + ${kv_heads * hd}, query0, queries);
         for (int64_t i = 0; i < queries; i++) {
-            const int64_t row = row0 + query0 + i;
+            const int64_t at = (row0 + query0 + i) * ${heads} + head;
+            const int64_t strip = i / ${U}_COLS, c = i % ${U}_COLS;
             const ${acc} over = 1 / a.sum[i];
-            for (int64_t d = 0; d < ${head_dim}; d++) {
-                ${st(o, "row * " .. heads * head_dim .. " + head * " .. head_dim .. " + d", "a.o[i / COLS][d][i % COLS] * over")};
+            for (int64_t d = 0; d < ${hd}; d++) {
+                ${st(o, "at * " .. hd .. " + d", "a.o[strip][d][c] * over")};
             }
-            lse[row * ${heads} + head] = a.top[i] + ${acc == "float" and "rt_logf" or "rt_log"}(a.sum[i]);
+            lse[at] = a.top[i] + ${single and "rt_logf" or "rt_log"}(a.sum[i]);
         }
     }
 }

@@ -4,8 +4,8 @@
 ${gemm(fn .. "_gemm", "NN", t, n, k, x, y)}
 //@ prepare: rt_gemm_prepare(&${fn}_gemm);
 /* y[${t}, ${n}] = x[${t}, ${k}] w[${k}, ${n}], rounded, + b[${n}] */
-static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w, const ${b.type} *restrict b,
-    ${y.type} *restrict y)
+static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
+                  const ${b.type} *restrict b, ${y.type} *restrict y)
 {
     rt_gemm_bias(&${fn}_gemm, x, w, b, y);
 }

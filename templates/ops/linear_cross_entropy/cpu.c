@@ -1,15 +1,73 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
-//@ -- linear_cross_entropy: ${chunk} tokens at a time: logits, their lse and loss, then their
-//@ -- gradient over them, then the two products that use it. The same row functions and, but
-//@ -- for the number of tokens, the same products as in the ops it stands for.
-//@ local rows, tail = math.min(chunk, t), t % math.min(chunk, t)
-//@ local suffix = { rt_bf16 = "bf16", float = "f32", double = "f64" }
-//@ local row = suffix[x.type]
-//@ local elem_bytes = x.type == "double" and 8 or x.type == "float" and 4 or 2
+//@ -- linear_cross_entropy: a chunk of tokens at a time: logits, their lse and losses, then
+//@ -- their gradient over them, then the two products that use it. Row functions and products
+//@ -- are those of the ops it stands for: with one chunk, so are the bits.
+//@ local rows = math.min(chunk, t)
+//@ local tail = t % rows
+//@ local suffix = ({ rt_bf16 = "bf16", float = "f32", double = "f64" })[x.type]
+//@ local elem_bytes = ({ rt_bf16 = 2, float = 4, double = 8 })[x.type]
 //@ local logits_bytes = (elem_bytes * rows * v + 63) // 64 * 64
-//@ local function products(name, m)
-${gemm(name .. "_logits", "NT", m, v, d, x, x)}
-${gemm(name .. "_dx", "NN", m, d, v, x, dx)}
-${gemm(name .. "_dw", "TN", v, d, m, x, dw)}
-//@   prepare(name .. "_logits") prepare(name .. "_dx") prepare(name .. "_dw")
+${gemm(fn .. "_logits", "NT", rows, v, d, x, x)}
+${gemm(fn .. "_dx", "NN", rows, d, v, x, dx)}
+${gemm(fn .. "_dw", "TN", v, d, rows, x, dw)}
+//@ prepare: rt_gemm_prepare(&${fn}_logits);
+//@ prepare: rt_gemm_prepare(&${fn}_dx);
+//@ prepare: rt_gemm_prepare(&${fn}_dw);
+//@ if tail > 0 then
+/* The last chunk is shorter. */
+${gemm(fn .. "_tail_logits", "NT", tail, v, d, x, x)}
+${gemm(fn .. "_tail_dx", "NN", tail, d, v, x, dx)}
+${gemm(fn .. "_tail_dw", "TN", v, d, tail, x, dw)}
+//@ prepare: rt_gemm_prepare(&${fn}_tail_logits);
+//@ prepare: rt_gemm_prepare(&${fn}_tail_dx);
+//@ prepare: rt_gemm_prepare(&${fn}_tail_dw);
 //@ end
+
+/* Logits [tokens, ${v}] become their gradient; adds the losses to sum in token order. */
+static double ${fn}_softmax(${x.type} *logits, const int32_t *targets, int64_t tokens,
+                            ${acc} *losses, double sum)
+{
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < tokens; i++) {
+        ${x.type} *row = logits + i * ${v};
+        const ${acc} lse = rt_row_lse_${suffix}(row, ${v});
+        losses[i] = lse - ${ld({ name = "row", type = x.type }, "targets[i]")};
+        rt_row_softmax_minus_onehot_${suffix}(row, row, ${v}, lse, targets[i]);
+    }
+    for (int64_t i = 0; i < tokens; i++) {
+        sum += (double)losses[i];
+    }
+    return sum;
+}
+
+/* loss, dx[${t}, ${d}] and dw[${v}, ${d}] of cross_entropy(x w^T),
+ * ${rows} tokens at a time; workspace: logits of those, then their losses */
+static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
+                  const int32_t *restrict targets, double *restrict loss,
+                  ${dx.type} *restrict dx, ${dw.type} *restrict dw, float beta,
+                  char *restrict workspace)
+{
+    ${x.type} *logits = (${x.type} *)(void *)workspace;
+    ${acc} *losses = (${acc} *)(void *)(workspace + ${logits_bytes});
+    double sum = 0;
+//@ if t // rows > 1 then
+    for (int64_t i = 0; i < ${t - tail}; i += ${rows}) {
+        rt_gemm(&${fn}_logits, x + i * ${d}, w, logits, 0.0f);
+        sum = ${fn}_softmax(logits, targets + i, ${rows}, losses, sum);
+        rt_gemm(&${fn}_dx, logits, w, dx + i * ${d}, 0.0f);
+        rt_gemm(&${fn}_dw, logits, x + i * ${d}, dw, i == 0 ? beta : 1.0f);
+    }
+//@ else
+    rt_gemm(&${fn}_logits, x, w, logits, 0.0f);
+    sum = ${fn}_softmax(logits, targets, ${rows}, losses, sum);
+    rt_gemm(&${fn}_dx, logits, w, dx, 0.0f);
+    rt_gemm(&${fn}_dw, logits, x, dw, beta);
+//@ end
+//@ if tail > 0 then
+    rt_gemm(&${fn}_tail_logits, x + ${(t - tail) * d}, w, logits, 0.0f);
+    sum = ${fn}_softmax(logits, targets + ${t - tail}, ${tail}, losses, sum);
+    rt_gemm(&${fn}_tail_dx, logits, w, dx + ${(t - tail) * d}, 0.0f);
+    rt_gemm(&${fn}_tail_dw, logits, x + ${(t - tail) * d}, dw, 1.0f);
+//@ end
+    *loss = sum;
+}

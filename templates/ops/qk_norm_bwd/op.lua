@@ -24,6 +24,8 @@ return op {
                 n.c, (n.heads + 2 * n.kv_heads) * n.head_dim)
         end
     end,
+    -- Sums for both weights over every 32 rows; cpu.c has the same 32.
+    workspace = function(n) return (n.t + 31) // 32 * 2 * n.head_dim * n.acc_bytes end,
     flops = function(n) return 11 * n.t * (n.heads + n.kv_heads) * n.head_dim end,
     reference = function(n)
         local hd, normed = n.head_dim, n.heads + n.kv_heads

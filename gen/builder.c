@@ -1,0 +1,591 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* builder.c: the Lua side of the graph. In: calls of an architecture, of an op's backward or of
+ * an expansion on `g` and `b`. Out: nodes, values and parameters of the class being built
+ * (graph.c collects classes). Values are userdata with shape, dtype and name; whatever does
+ * not fit is a Lua error, which builder_protect turns into a message at the line that made
+ * the call. */
+#include "builder.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char value_meta[] = "fsdpgen.value";
+static const char builder_key[] = "fsdpgen.builder";
+
+typedef struct LuaValue {
+    Value *value;
+    Class *owner;
+} LuaValue;
+
+/* ---- small helpers ---------------------------------------------------------------------------- */
+
+bool ident_ok(const char *s)
+{
+    static const char *const keywords[] = {
+        "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else",
+        "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long", "register",
+        "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch",
+        "typedef", "union", "unsigned", "void", "volatile", "while", "asm", "bool", "true",
+        "false", "main", "and", "or", "not", "end", "then", "local", "function", "nil", "in",
+        "repeat", "until", "elseif",
+    };
+    size_t n = strlen(s);
+
+    if (n == 0 || n > 63 || (*s >= '0' && *s <= '9'))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (!((s[i] >= 'a' && s[i] <= 'z') || (s[i] >= 'A' && s[i] <= 'Z') || s[i] == '_' ||
+              (s[i] >= '0' && s[i] <= '9')))
+            return false;
+    if (s[0] == '_' && n > 1 && (s[1] == '_' || (s[1] >= 'A' && s[1] <= 'Z')))
+        return false; /* C keeps those */
+    for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
+        if (!strcmp(s, keywords[i]))
+            return false;
+    return true;
+}
+
+const char *shape_text(Gen *g, const Value *v)
+{
+    Text t = { .g = g };
+
+    text_printf(&t, "[");
+    for (int i = 0; i < v->n_dims; i++)
+        text_printf(&t, "%s%lld", i ? ", " : "", (long long)v->dim[i]);
+    text_printf(&t, "]");
+    return t.s;
+}
+
+bool same_shape(const Value *a, const Value *b)
+{
+    return a->n_dims == b->n_dims &&
+           !memcmp(a->dim, b->dim, sizeof *a->dim * (size_t)a->n_dims);
+}
+
+/* ---- values in Lua ---------------------------------------------------------------------------- */
+
+void builder_push_value(Builder *b, Value *v, Class *owner)
+{
+    lua_State *L = b->g->L;
+    LuaValue *lv = lua_newuserdatauv(L, sizeof *lv, 0);
+
+    *lv = (LuaValue){ v, owner };
+    luaL_setmetatable(L, value_meta);
+}
+
+Value *builder_to_value(lua_State *L, int index, Class **owner)
+{
+    LuaValue *lv = luaL_testudata(L, index, value_meta);
+
+    if (lv && owner)
+        *owner = lv->owner;
+    return lv ? lv->value : NULL;
+}
+
+const char *builder_show(Gen *g, lua_State *L, int index)
+{
+    const Value *v = builder_to_value(L, index, NULL);
+
+    if (v && v->n_dims > 0)
+        return gen_printf(g, "a value of %s %s", dtype_name(v->dtype), shape_text(g, v));
+    switch (lua_type(L, index)) {
+    case LUA_TNONE:
+    case LUA_TNIL:
+        return "nil";
+    case LUA_TSTRING:
+        return gen_printf(g, "\"%.60s\"", lua_tostring(L, index));
+    case LUA_TNUMBER:
+        return lua_isinteger(L, index)
+                   ? gen_printf(g, "%lld", (long long)lua_tointeger(L, index))
+                   : gen_printf(g, "%g", lua_tonumber(L, index));
+    case LUA_TBOOLEAN:
+        return lua_toboolean(L, index) ? "true" : "false";
+    case LUA_TUSERDATA:
+        return v ? "a value" : "a builder";
+    default:
+        return gen_printf(g, "a %s", luaL_typename(L, index));
+    }
+}
+
+static int value_index(lua_State *L)
+{
+    const LuaValue *lv = luaL_checkudata(L, 1, value_meta);
+    const char *key = lua_tostring(L, 2);
+    const Value *v = lv->value;
+
+    if (key && !strcmp(key, "name")) {
+        lua_pushstring(L, v->name);
+    } else if (key && v->n_dims > 0 && !strcmp(key, "dtype")) {
+        lua_pushstring(L, dtype_name(v->dtype));
+    } else if (key && v->n_dims > 0 && !strcmp(key, "shape")) {
+        lua_createtable(L, v->n_dims, 0);
+        for (int i = 0; i < v->n_dims; i++) {
+            lua_pushinteger(L, v->dim[i]);
+            lua_rawseti(L, -2, i + 1);
+        }
+    } else if (v->n_dims == 0 && key && (!strcmp(key, "shape") || !strcmp(key, "dtype"))) {
+        return luaL_error(L, "values have no %s while an expansion is recorded", key);
+    } else {
+        return luaL_error(L, "a value has shape, dtype and name, but no %s",
+                          key ? key : "such field");
+    }
+    return 1;
+}
+
+static int value_eq(lua_State *L)
+{
+    const Value *a = builder_to_value(L, 1, NULL), *b = builder_to_value(L, 2, NULL);
+
+    lua_pushboolean(L, a && a == b);
+    return 1;
+}
+
+static int value_tostring(lua_State *L)
+{
+    Builder *b = lua_touserdata(L, lua_upvalueindex(1));
+    const Value *v = builder_to_value(L, 1, NULL);
+
+    lua_pushstring(L, v ? gen_printf(b->g, "%s %s", v->name, shape_text(b->g, v)) : "value");
+    return 1;
+}
+
+Value *value_new(Gen *g, Class *c, ValueKind kind, const char *name)
+{
+    Value *v = gen_alloc(g, sizeof *v);
+
+    v->id = c->values.count;
+    v->kind = kind;
+    v->name = name;
+    v->index = -1;
+    *gen_push(g, &c->values) = v;
+    return v;
+}
+
+void value_shape(Value *v, Dtype dtype, const int64_t *dim, int n_dims)
+{
+    v->dtype = dtype;
+    v->n_dims = n_dims;
+    v->elems = 1;
+    for (int i = 0; i < n_dims; i++) {
+        v->dim[i] = dim[i];
+        v->elems *= dim[i];
+    }
+    v->bytes = v->elems * dtype_bytes(dtype);
+}
+
+static bool name_used(const Class *c, const char *name, const Value *but)
+{
+    for (int i = 0; i < c->values.count; i++)
+        if (c->values.items[i] != but && c->values.items[i]->name &&
+            !strcmp(c->values.items[i]->name, name))
+            return true;
+    return false;
+}
+
+const char *value_unique_name(Gen *g, const Class *c, const char *base)
+{
+    const char *name = base;
+
+    for (int i = 2; name_used(c, name, NULL); i++)
+        name = gen_printf(g, "%s_%d", base, i);
+    return name;
+}
+
+/* ---- attributes -------------------------------------------------------------------------------- */
+
+bool attr_equal(const Attr *a, const Attr *b)
+{
+    if (a->type != b->type || strcmp(a->key, b->key) != 0)
+        return false;
+    if (a->type == ATTR_NUM)
+        return !memcmp(&a->num, &b->num, sizeof a->num);
+    if (a->type == ATTR_STR)
+        return !strcmp(a->s, b->s);
+    return a->i == b->i;
+}
+
+const char *attr_text(Gen *g, const Attr *a)
+{
+    switch (a->type) {
+    case ATTR_INT:
+        return gen_printf(g, "%s=%lld", a->key, (long long)a->i);
+    case ATTR_NUM:
+        return gen_printf(g, "%s=%.17g", a->key, a->num);
+    case ATTR_STR:
+        return gen_printf(g, "%s=\"%s\"", a->key, a->s);
+    case ATTR_BOOL:
+        return gen_printf(g, "%s=%s", a->key, a->i ? "true" : "false");
+    }
+    gen_die("unknown attribute type");
+}
+
+/* Attributes end up in emitted C: nothing that could leave a string or a comment. */
+static bool attr_string_ok(const char *s)
+{
+    size_t n = strlen(s);
+
+    for (size_t i = 0; i < n; i++)
+        if (s[i] < 32 || s[i] > 126 || strchr("\"\\*/?`$", s[i]))
+            return false;
+    return n < 64;
+}
+
+void builder_attr(Builder *b, const OpRule *op, const AttrSpec *spec, int index, Attr *a)
+{
+    lua_State *L = b->g->L;
+    int ok = 1;
+
+    *a = (Attr){ .key = spec->key, .type = spec->type };
+    switch (a->type) {
+    case ATTR_INT:
+        a->i = lua_tointegerx(L, index, &ok);
+        ok = ok && lua_type(L, index) == LUA_TNUMBER;
+        break;
+    case ATTR_NUM:
+        a->num = lua_tonumberx(L, index, &ok);
+        ok = ok && lua_type(L, index) == LUA_TNUMBER && isfinite(a->num);
+        if (a->num == 0)
+            a->num = 0; /* one zero */
+        break;
+    case ATTR_STR:
+        ok = lua_type(L, index) == LUA_TSTRING && attr_string_ok(lua_tostring(L, index));
+        a->s = ok ? gen_strdup(b->g, lua_tostring(L, index)) : NULL;
+        break;
+    case ATTR_BOOL:
+        ok = lua_isboolean(L, index);
+        a->i = lua_toboolean(L, index);
+        break;
+    }
+    if (!ok)
+        luaL_error(L, "%s: %s must be %s, not %s", op->name, a->key,
+                   a->type == ATTR_INT   ? "a whole number"
+                   : a->type == ATTR_NUM ? "a finite number"
+                   : a->type == ATTR_STR ? "a short plain string"
+                                         : "true or false",
+                   builder_show(b->g, L, index));
+}
+
+/* The first key, in order, that the op does not have. */
+static const char *unknown_key(Builder *b, const OpRule *op, int index)
+{
+    lua_State *L = b->g->L;
+    const OpInfo *info = op->info;
+    const char *worst = NULL;
+
+    for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
+        const char *key;
+        bool known = false;
+
+        if (lua_type(L, -2) == LUA_TNUMBER)
+            continue;
+        key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
+        known = !strcmp(key, "name");
+        for (int i = 0; i < info->n_attrs && !known; i++)
+            known = !strcmp(info->attrs[i].key, key);
+        if (!known && (!worst || strcmp(key, worst) < 0))
+            worst = gen_strdup(b->g, key);
+    }
+    return worst;
+}
+
+void builder_check_keys(Builder *b, const OpRule *op, int index)
+{
+    lua_State *L = b->g->L;
+    const OpInfo *info = op->info;
+    const char *key = unknown_key(b, op, index), *near;
+    const char **names;
+    Text t = { .g = b->g };
+
+    if (!key)
+        return;
+    names = gen_alloc(b->g, sizeof *names * (size_t)(info->n_attrs + 1));
+    text_add(&t, "", 0);
+    for (int i = 0; i < info->n_attrs; i++) {
+        names[i] = info->attrs[i].key;
+        text_printf(&t, "%s%s", i ? ", " : "", names[i]);
+    }
+    near = diag_nearest(key, names, info->n_attrs);
+    if (near)
+        luaL_error(L, "%s: unknown attribute %s; did you mean %s?", op->name, key, near);
+    luaL_error(L, "%s: unknown attribute %s; it has %s", op->name, key,
+               info->n_attrs ? t.s : "none");
+}
+
+void builder_attrs(Builder *b, const OpRule *op, int index, Attr *out)
+{
+    lua_State *L = b->g->L;
+
+    builder_check_keys(b, op, index);
+    for (int i = 0; i < op->info->n_attrs; i++) {
+        const AttrSpec *spec = &op->info->attrs[i];
+
+        lua_getfield(L, index, spec->key);
+        if (!lua_isnil(L, -1))
+            builder_attr(b, op, spec, lua_gettop(L), &out[i]);
+        else if (spec->has_default)
+            out[i] = spec->dflt;
+        else
+            luaL_error(L, "%s: attribute %s is missing", op->name, spec->key);
+        lua_pop(L, 1);
+    }
+}
+
+/* ---- calls of ops -------------------------------------------------------------------------------- */
+
+Node *builder_node(Builder *b, const OpRule *op, Value **in, Attr *attrs, int n_attrs,
+                   const char *name)
+{
+    Gen *g = b->g;
+    Class *c = b->cls;
+    Node *n = gen_alloc(g, sizeof *n);
+    bool setup = true;
+
+    *n = (Node){ .op = op, .phase = b->phase, .n_in = op->n_in, .n_out = op->n_out,
+                 .n_attrs = n_attrs };
+    n->in = gen_alloc(g, sizeof *n->in * (size_t)(op->n_in + 1));
+    n->out = gen_alloc(g, sizeof *n->out * (size_t)op->n_out);
+    n->add = gen_alloc(g, sizeof *n->add * (size_t)op->n_out);
+    n->attrs = gen_alloc(g, sizeof *n->attrs * (size_t)(n_attrs + 1));
+    memcpy(n->in, in, sizeof *in * (size_t)op->n_in);
+    if (n_attrs)
+        memcpy(n->attrs, attrs, sizeof *attrs * (size_t)n_attrs);
+    for (int i = 0; i < op->n_in; i++)
+        setup = setup && in[i]->def && in[i]->def->phase == PHASE_SETUP;
+    if (setup)
+        n->phase = PHASE_SETUP;
+    n->name = value_unique_name(g, c, name ? name : op->name);
+    for (int i = 0; i < op->n_out; i++) {
+        const char *own = i == 0 ? n->name : gen_printf(g, "%s_%s", n->name, op->out[i].name);
+
+        n->out[i] = value_new(g, c, VAL_NODE, value_unique_name(g, c, own));
+        n->out[i]->def = n;
+        n->out[i]->def_out = i;
+    }
+    infer_node(g, n);
+    n->id = c->nodes.count;
+    *gen_push(g, &c->nodes) = n;
+    return n;
+}
+
+static const char *ordinal(Gen *g, int n)
+{
+    return gen_printf(g, "%d%s", n, n == 1 ? "st" : n == 2 ? "nd" : n == 3 ? "rd" : "th");
+}
+
+static const char *input_names(Gen *g, const OpRule *op)
+{
+    Text t = { .g = g };
+
+    text_add(&t, "", 0);
+    for (int i = 0; i < op->n_in; i++)
+        text_printf(&t, "%s%s", i ? ", " : "", op->in[i].name);
+    return t.s;
+}
+
+/* The positional values of an op call's table. */
+void builder_inputs(Builder *b, const OpRule *op, int index, Class *owner, Value **in)
+{
+    lua_State *L = b->g->L;
+
+    for (int i = 0; i < op->n_in; i++) {
+        Class *c = NULL;
+
+        lua_rawgeti(L, index, i + 1);
+        in[i] = builder_to_value(L, -1, &c);
+        if (!in[i])
+            luaL_error(L, "%s: it takes %d input%s (%s), but the %s is %s", op->name, op->n_in,
+                       op->n_in == 1 ? "" : "s", input_names(b->g, op), ordinal(b->g, i + 1),
+                       builder_show(b->g, L, -1));
+        if (c != owner)
+            luaL_error(L, "%s: %s is a value of another block; hand it on as the value that"
+                          " block returns", op->name, op->in[i].name);
+        lua_pop(L, 1);
+    }
+    lua_rawgeti(L, index, op->n_in + 1);
+    if (!lua_isnil(L, -1))
+        luaL_error(L, "%s: it takes %d input%s (%s), but there is one more: %s", op->name,
+                   op->n_in, op->n_in == 1 ? "" : "s", input_names(b->g, op),
+                   builder_show(b->g, L, -1));
+    lua_pop(L, 1);
+}
+
+static const char *call_name(Builder *b, const OpRule *op, int index)
+{
+    lua_State *L = b->g->L;
+    const char *name = NULL;
+
+    lua_getfield(L, index, "name");
+    if (!lua_isnil(L, -1)) {
+        name = lua_type(L, -1) == LUA_TSTRING ? gen_strdup(b->g, lua_tostring(L, -1)) : NULL;
+        if (!name || !ident_ok(name))
+            luaL_error(L, "%s: name %s is no C identifier", op->name,
+                       builder_show(b->g, L, -1));
+        if (name_used(b->cls, name, NULL))
+            luaL_error(L, "%s: the block has a value named %s already", op->name, name);
+    }
+    lua_pop(L, 1);
+    return name;
+}
+
+static int op_call(lua_State *L)
+{
+    Builder *b = lua_touserdata(L, lua_upvalueindex(1));
+    const OpRule *op = lua_touserdata(L, lua_upvalueindex(2));
+    Value *in[MAX_OPERANDS];
+    Attr attrs[MAX_OPERANDS];
+    const char *name;
+    Node *n;
+
+    if (lua_type(L, 1) != LUA_TTABLE)
+        return luaL_error(L, "%s: call it as g.%s{ ... }, with a dot and one table", op->name,
+                          op->name);
+    lua_settop(L, 1);
+    if (b->pattern)
+        return pattern_call(b, op);
+    if (!b->cls)
+        return luaL_error(L, "%s: ops can only be called inside a block", op->name);
+    if (op->n_in > MAX_OPERANDS || op->n_out > MAX_OPERANDS || op->info->n_attrs > MAX_OPERANDS)
+        return luaL_error(L, "%s: more than %d operands or attributes", op->name, MAX_OPERANDS);
+    builder_inputs(b, op, 1, b->cls, in);
+    builder_attrs(b, op, 1, attrs);
+    name = call_name(b, op, 1);
+    n = builder_node(b, op, in, attrs, op->info->n_attrs, name);
+    luaL_checkstack(L, n->n_out, "outputs");
+    for (int i = 0; i < n->n_out; i++)
+        builder_push_value(b, n->out[i], b->cls);
+    return n->n_out;
+}
+
+/* ---- g ----------------------------------------------------------------------------------------- */
+
+static int g_data(lua_State *L)
+{
+    Builder *b = lua_touserdata(L, lua_upvalueindex(1));
+    int which = (int)lua_tointeger(L, lua_upvalueindex(2));
+    Class *c = b->cls;
+    Value *v = NULL;
+
+    if (!c || b->pattern || b->phase != PHASE_FORWARD)
+        return luaL_error(L, "g:%s() can only be called inside a block",
+                          which ? "targets" : "tokens");
+    for (int i = 0; i < c->values.count; i++)
+        if (c->values.items[i]->kind == VAL_DATA && c->values.items[i]->index == which)
+            v = c->values.items[i];
+    if (!v) {
+        int64_t tokens = b->g->model.micro_batch * b->g->model.seq_tokens;
+
+        v = value_new(b->g, c, VAL_DATA,
+                      value_unique_name(b->g, c, which ? "targets" : "tokens"));
+        v->index = which;
+        value_shape(v, DT_I32, &tokens, 1);
+    }
+    builder_push_value(b, v, c);
+    return 1;
+}
+
+/* Upvalues: builder, table of closures already made. */
+static int g_index(lua_State *L)
+{
+    Builder *b = lua_touserdata(L, lua_upvalueindex(1));
+    const char *key = lua_tostring(L, 2), *near;
+    const OpRule *op;
+
+    if (!key)
+        return luaL_error(L, "g has ops, param, tokens and targets, but no such field");
+    lua_pushvalue(L, 2);
+    if (lua_rawget(L, lua_upvalueindex(2)) != LUA_TNIL)
+        return 1;
+    op = ops_find(b->g, key);
+    if (!op) {
+        near = ops_nearest(b->g, key);
+        if (near)
+            return luaL_error(L, "%s: there is no such op; did you mean %s?", key, near);
+        return luaL_error(L, "%s: there is no such op", key);
+    }
+    if (op->optimizer)
+        return luaL_error(L, "%s: it is an optimizer, not an op of the graph", key);
+    lua_pushlightuserdata(L, b);
+    lua_pushlightuserdata(L, (void *)(uintptr_t)op);
+    lua_pushcclosure(L, op_call, 2);
+    lua_pushvalue(L, 2);
+    lua_pushvalue(L, -2);
+    lua_rawset(L, lua_upvalueindex(2));
+    return 1;
+}
+
+void builder_push_g(Builder *b)
+{
+    lua_rawgeti(b->g->L, LUA_REGISTRYINDEX, b->g_ref);
+}
+
+static int make_builder(lua_State *L)
+{
+    Builder *b = lua_touserdata(L, 1);
+
+    luaL_newmetatable(L, value_meta);
+    lua_pushcfunction(L, value_index);
+    lua_setfield(L, -2, "__index");
+    lua_pushcfunction(L, value_eq);
+    lua_setfield(L, -2, "__eq");
+    lua_pushlightuserdata(L, b);
+    lua_pushcclosure(L, value_tostring, 1);
+    lua_setfield(L, -2, "__tostring");
+    lua_pushboolean(L, 0);
+    lua_setfield(L, -2, "__metatable");
+
+    lua_newuserdatauv(L, 1, 0); /* g */
+    lua_createtable(L, 0, 2);
+    lua_pushlightuserdata(L, b);
+    lua_createtable(L, 0, 32);
+    for (int i = 0; i < 2; i++) {
+        lua_pushlightuserdata(L, b);
+        lua_pushinteger(L, i);
+        lua_pushcclosure(L, g_data, 2);
+        lua_setfield(L, -2, i ? "targets" : "tokens");
+    }
+    lua_pushlightuserdata(L, b);
+    lua_pushcclosure(L, builder_param, 1);
+    lua_setfield(L, -2, "param");
+    lua_pushcclosure(L, g_index, 2);
+    lua_setfield(L, -2, "__index");
+    lua_pushboolean(L, 0);
+    lua_setfield(L, -2, "__metatable");
+    lua_setmetatable(L, -2);
+    b->g_ref = luaL_ref(L, LUA_REGISTRYINDEX);
+
+    lua_newuserdatauv(L, 1, 0); /* b */
+    lua_createtable(L, 0, 2);
+    lua_createtable(L, 0, 1);
+    lua_pushlightuserdata(L, b);
+    lua_pushcclosure(L, builder_block, 1);
+    lua_setfield(L, -2, "block");
+    lua_setfield(L, -2, "__index");
+    lua_pushboolean(L, 0);
+    lua_setfield(L, -2, "__metatable");
+    lua_setmetatable(L, -2);
+    b->b_ref = luaL_ref(L, LUA_REGISTRYINDEX);
+    return 0;
+}
+
+Builder *builder_get(Gen *g)
+{
+    lua_State *L = g->L;
+    Builder *b;
+
+    lua_pushlightuserdata(L, (void *)(uintptr_t)builder_key);
+    lua_rawget(L, LUA_REGISTRYINDEX);
+    b = lua_touserdata(L, -1);
+    lua_pop(L, 1);
+    if (b)
+        return b;
+    b = gen_alloc(g, sizeof *b);
+    b->g = g;
+    lua_pushlightuserdata(L, (void *)(uintptr_t)builder_key);
+    lua_pushlightuserdata(L, b);
+    lua_rawset(L, LUA_REGISTRYINDEX);
+    lua_pushcfunction(L, make_builder);
+    lua_pushlightuserdata(L, b);
+    if (lua_pcall(L, 1, 0, 0))
+        gen_die("%s", lua_tostring(L, -1));
+    return b;
+}

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* main.c: the command line, and the one function that calls every pass in order. In: argv.
+ * Out: an exit code; an emitted folder. The passes run in a child process (child.c); this one
+ * only parses options before and writes files after. */
+#include "child.h"
+#include "load.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- the passes ---------------------------------------------------------------------------------- */
+
+typedef struct Pass {
+    const char *name;
+    void (*run)(Gen *g);
+    const char *what; /* from → to */
+} Pass;
+
+/* policy … place will be a loop once policy has something to choose under a budget; every
+ * pass is deterministic, and none looks at the machine. */
+static const Pass passes[] = {
+    { "load", load_description, "Lua file, overrides → the raw record, with places" },
+    { "check", check_model, "raw record → model, every field resolved" },
+    { "ops", ops_load, "op folders → rules" },
+    { "graph", graph_build, "architecture → blocks, classes, forward nodes" },
+    { "grad", grad_build, "forward → joint forward and backward graph" },
+    { "fuse", fuse_graph, "joint graph → fused nodes; the numerics hash" },
+    { "span", span_build, "nodes → spans, slabs, places of values" },
+    { "shard", shard_params, "parameters → segments, units" },
+    { "policy", policy_choose, "choices outside the hash" },
+    { "unroll", unroll_step, "units, spans → instructions, buffers" },
+    { "schedule", schedule_step, "instructions → waits, happens-before" },
+    { "place", place_buffers, "buffers → offsets" },
+    { "simulate", simulate_step, "step → predicted seconds" },
+    { "emit", emit_files, "everything → files" },
+};
+enum { N_PASSES = sizeof passes / sizeof *passes };
+
+static void put_text(Gen *g, void (*print)(Gen *g, Text *t))
+{
+    Text t = { .g = g };
+
+    print(g, &t);
+    fwrite(t.s, 1, t.len, stdout);
+}
+
+static void print_dump(Gen *g, Text *t)
+{
+    dump_pass(g, g->opt.dump, t);
+}
+
+/* Runs in the child. */
+static int run_passes(Gen *g)
+{
+    bool plan = !strcmp(g->opt.command, "plan");
+
+    for (int i = 0; i < N_PASSES; i++) {
+        const Pass *p = &passes[i];
+
+        if (plan && !strcmp(p->name, "emit"))
+            break;
+        p->run(g);
+        if (i > 0) { /* load's own mistakes are shown together with check's */
+            diag_stop_on_errors(g);
+            verify_after(g, p->name);
+        }
+        if (g->opt.dump && !strcmp(g->opt.dump, p->name)) {
+            diag_stop_on_errors(g);
+            put_text(g, print_dump);
+            return EXIT_DONE;
+        }
+    }
+    if (plan)
+        put_text(g, g->opt.json ? plan_print_json : plan_print);
+    return EXIT_DONE;
+}
+
+static void print_docs(Gen *g, Text *t)
+{
+    Loader *ld = loader_open(g);
+
+    if (g->opt.input && !strcmp(g->opt.input, "lua"))
+        docs_lua(g, t, ld->trainer, &ld->kinds);
+    else
+        docs_markdown(g, t, ld->trainer, &ld->kinds);
+}
+
+static int run_docs(Gen *g)
+{
+    put_text(g, print_docs);
+    return EXIT_DONE;
+}
+
+/* ---- commands and options ------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name, *what;
+    bool hidden;
+} commands[] = {
+    { "generate", "MODEL.lua -o DIR   write the trainer's folder (the default)", false },
+    { "plan", "MODEL.lua          memory, flops, units and time, without writing", false },
+    { "check", "MODEL.lua          errors only", false },
+    { "docs", "[lua]              the reference of the description's fields", true },
+};
+enum { N_COMMANDS = sizeof commands / sizeof *commands };
+
+typedef struct Parse {
+    Gen *g;
+    const char *color, *share;
+    bool help, version;
+} Parse;
+
+typedef void OptionFn(Parse *p, const char *value);
+
+static void opt_output(Parse *p, const char *v) { p->g->opt.output = v; }
+static void opt_set(Parse *p, const char *v) { *gen_push(p->g, &p->g->opt.sets) = v; }
+static void opt_target(Parse *p, const char *v) { p->g->opt.target = v; }
+static void opt_path(Parse *p, const char *v) { *gen_push(p->g, &p->g->opt.paths) = v; }
+static void opt_ops(Parse *p, const char *v) { p->g->opt.ops_dir = v; }
+static void opt_dump(Parse *p, const char *v) { p->g->opt.dump = v; }
+static void opt_check(Parse *p, const char *v) { (void)v; p->g->opt.check_drift = true; }
+static void opt_force(Parse *p, const char *v) { (void)v; p->g->opt.force = true; }
+static void opt_link(Parse *p, const char *v) { p->g->opt.link_runtime = v; }
+static void opt_json(Parse *p, const char *v) { (void)v; p->g->opt.json = true; }
+static void opt_color(Parse *p, const char *v) { p->color = v; }
+static void opt_share(Parse *p, const char *v) { p->share = v; }
+static void opt_help(Parse *p, const char *v) { (void)v; p->help = true; }
+static void opt_version(Parse *p, const char *v) { (void)v; p->version = true; }
+
+static const struct Option {
+    char letter;
+    const char *name, *value; /* value: what it takes, NULL for nothing */
+    OptionFn *fn;
+    const char *what;         /* NULL: hidden */
+} options[] = {
+    { 'o', "output", "DIR", opt_output, "the folder to write" },
+    { 0, "set", "FIELD=VALUE", opt_set, "override a field: --set optimizer.lr=1e-4" },
+    { 0, "target", "NAME", opt_target, "replace the whole target: cpu, cuda" },
+    { 0, "path", "DIR", opt_path, "look for required modules there too" },
+    { 0, "ops", "DIR", opt_ops, "add op folders, or replace built-in ones" },
+    { 0, "link-runtime", "DIR", opt_link, "leave the runtime out; make finds it in DIR" },
+    { 0, "check", NULL, opt_check, "compare the folder, write nothing; exit 1 on drift" },
+    { 0, "force", NULL, opt_force, "overwrite files that were edited by hand" },
+    { 0, "dump", "PASS", opt_dump, "print the state after a pass and stop" },
+    { 0, "json", NULL, opt_json, "print the plan as JSON" },
+    { 0, "color", "WHEN", opt_color, "auto, always or never" },
+    { 0, "share", "DIR", opt_share, NULL },
+    { 'h', "help", NULL, opt_help, "this text" },
+    { 0, "version", NULL, opt_version, "the version" },
+};
+enum { N_OPTIONS = sizeof options / sizeof *options };
+
+static void print_help(void)
+{
+    printf("fsdpgen " FSDPGEN_VERSION ": writes the source of one sharded trainer from a "
+           "description of one model.\n\n");
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (!commands[i].hidden)
+            printf("%s fsdpgen %-8s %s\n", i ? "      " : "usage:", commands[i].name,
+                   commands[i].what);
+    printf("\n");
+    for (int i = 0; i < N_OPTIONS; i++) {
+        const struct Option *o = &options[i];
+        char left[64];
+
+        if (!o->what)
+            continue;
+        snprintf(left, sizeof left, "%s--%s%s%s", o->letter == 'o' ? "-o, "
+                                                  : o->letter      ? "-h, "
+                                                                   : "    ",
+                 o->name, o->value ? " " : "", o->value ? o->value : "");
+        printf("  %-26s %s\n", left, o->what);
+    }
+    printf("\nPasses for --dump:");
+    for (int i = 0; i < N_PASSES; i++)
+        printf(" %s", passes[i].name);
+    printf("\nExit codes: 0 done, 1 errors in the description or drift, 2 usage, 3 the plan does "
+           "not fit,\n            4 a toolchain is missing, 70 a bug of fsdpgen.\n");
+}
+
+static _Noreturn void usage(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+static _Noreturn void usage(const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    fprintf(stderr, "fsdpgen: ");
+    vfprintf(stderr, fmt, ap);
+    fprintf(stderr, "\n  help: fsdpgen --help\n");
+    va_end(ap);
+    exit(EXIT_USAGE);
+}
+
+static const struct Option *find_option(const char *name, size_t n)
+{
+    const char *names[N_OPTIONS];
+    char word[64];
+    const char *near;
+
+    for (int i = 0; i < N_OPTIONS; i++) {
+        if (strlen(options[i].name) == n && !strncmp(options[i].name, name, n))
+            return &options[i];
+        names[i] = options[i].name;
+    }
+    snprintf(word, sizeof word, "%.*s", (int)(n < 60 ? n : 60), name);
+    near = diag_nearest(word, names, N_OPTIONS);
+    if (near)
+        usage("unknown option --%s; did you mean --%s?", word, near);
+    usage("unknown option --%s", word);
+}
+
+/* One argument that starts with `-`; returns how many of argv it used. */
+static int parse_option(Parse *p, int argc, char **argv)
+{
+    const char *arg = argv[0], *equals = NULL, *value = NULL;
+    const struct Option *o = NULL;
+    int used = 1;
+
+    if (arg[1] == '-') {
+        equals = strchr(arg, '=');
+        o = find_option(arg + 2, equals ? (size_t)(equals - arg - 2) : strlen(arg + 2));
+        value = equals ? equals + 1 : NULL;
+    } else {
+        for (int i = 0; i < N_OPTIONS; i++)
+            if (options[i].letter && options[i].letter == arg[1])
+                o = &options[i];
+        if (!o)
+            usage("unknown option %s", arg);
+        if (arg[2])
+            value = arg + 2;
+    }
+    if (!o->value && value)
+        usage("--%s takes no value", o->name);
+    if (o->value && !value) {
+        if (argc < 2)
+            usage("--%s needs a value: --%s %s", o->name, o->name, o->value);
+        value = argv[1];
+        used = 2;
+    }
+    if (o->value && !*value)
+        usage("--%s needs a value: --%s %s", o->name, o->name, o->value);
+    o->fn(p, value);
+    return used;
+}
+
+static void parse_word(Parse *p, const char *word)
+{
+    Options *opt = &p->g->opt;
+
+    for (int i = 0; !opt->command && !opt->input && i < N_COMMANDS; i++)
+        if (!strcmp(word, commands[i].name)) {
+            opt->command = commands[i].name;
+            return;
+        }
+    if (opt->input)
+        usage("two descriptions are given: %s and %s", opt->input, word);
+    opt->input = word;
+}
+
+static void check_options(Parse *p)
+{
+    Options *opt = &p->g->opt;
+    bool known = !opt->dump, docs = opt->command && !strcmp(opt->command, "docs");
+    const char *names[N_PASSES];
+
+    if (!opt->command)
+        opt->command = "generate";
+    if (!opt->input && !docs)
+        usage("no description is given");
+    for (int i = 0; i < N_PASSES; i++) {
+        names[i] = passes[i].name;
+        known = known || !strcmp(opt->dump, passes[i].name);
+    }
+    if (!known) {
+        const char *near = diag_nearest(opt->dump, names, N_PASSES);
+
+        usage("--dump: there is no pass \"%s\"%s%s", opt->dump, near ? "; did you mean " : "",
+              near ? near : "");
+    }
+    if (!strcmp(opt->command, "generate") && !opt->output && !opt->dump)
+        usage("no folder is given to write: -o DIR");
+    if (p->color && strcmp(p->color, "auto") && strcmp(p->color, "always") &&
+        strcmp(p->color, "never"))
+        usage("--color is auto, always or never, not \"%s\"", p->color);
+    opt->color = p->color && strcmp(p->color, "auto")
+                     ? !strcmp(p->color, "always")
+                     : isatty(STDERR_FILENO) && !(getenv("NO_COLOR") && *getenv("NO_COLOR"));
+    if (p->share) {
+        embed_share(p->share);
+        if (!opt->ops_dir)
+            opt->ops_dir = gen_printf(p->g, "%s/templates/ops", p->share);
+    }
+}
+
+static void parse_options(Parse *p, int argc, char **argv)
+{
+    bool words_only = false;
+
+    for (int i = 1; i < argc;) {
+        if (!words_only && !strcmp(argv[i], "--")) {
+            words_only = true;
+            i++;
+        } else if (!words_only && argv[i][0] == '-' && argv[i][1]) {
+            i += parse_option(p, argc - i, argv + i);
+        } else {
+            parse_word(p, argv[i++]);
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    Gen g = { 0 };
+    Parse p = { .g = &g };
+    int code;
+
+    parse_options(&p, argc, argv);
+    if (p.help) {
+        print_help();
+        return EXIT_DONE;
+    }
+    if (p.version) {
+        printf("fsdpgen " FSDPGEN_VERSION "\n");
+        return EXIT_DONE;
+    }
+    check_options(&p);
+    if (!strcmp(g.opt.command, "docs"))
+        return child_run(&g, &default_limits, run_docs);
+    code = child_run(&g, &default_limits, run_passes);
+    if (code == EXIT_DONE && !strcmp(g.opt.command, "generate") && !g.opt.dump)
+        code = files_write(&g);
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fprintf(stderr, "fsdpgen: error: cannot write to stdout\n");
+        code = code == EXIT_DONE ? EXIT_DIAG : code;
+    }
+    return code;
+}

@@ -1,0 +1,213 @@
+---@meta fsdpgen
+-- SPDX-License-Identifier: Apache-2.0
+-- Annotations of the description language for editors (LuaLS). Written by
+-- `fsdpgen docs lua` from the table that parses descriptions: DO NOT EDIT.
+-- luacheck: ignore
+
+---@class fsdpgen.model  what an architecture makes of its dimensions
+
+---@class (exact) fsdpgen.arch
+---@field name string
+---@field doc? string
+---@field fields table[] rows { name, type, attributes }
+---@field values? table names reachable through the architecture
+---@field check? fun(m: table, fail: fun(path: string, problem: string, help?: string))
+---@field build fun(m: table, b: table)
+
+---@class (exact) fsdpgen.adamw
+---@field lr? number base learning rate
+---@field betas? number[] decay of the two moments
+---@field eps? number added to the root
+---@field weight_decay? number decoupled; none on norms and biases
+---@field clip? number largest global gradient norm; 0: no clipping
+
+---@class (exact) fsdpgen.sgd
+---@field lr? number base learning rate
+---@field momentum? number decay of the moment
+---@field weight_decay? number decoupled; none on norms and biases
+---@field clip? number largest global gradient norm; 0: no clipping
+
+---@class (exact) fsdpgen.lion
+---@field lr? number base learning rate
+---@field betas? number[] decay of the moment, twice
+---@field weight_decay? number decoupled; none on norms and biases
+---@field clip? number largest global gradient norm; 0: no clipping
+
+---@class (exact) fsdpgen.muon
+---@field lr? number base learning rate
+---@field momentum? number decay of the moment
+---@field weight_decay? number decoupled; none on norms and biases
+---@field clip? number largest global gradient norm; 0: no clipping
+
+---@class (exact) fsdpgen.constant
+---@field warmup? integer steps of linear growth from 0
+
+---@class (exact) fsdpgen.cosine
+---@field warmup? integer steps of linear growth from 0
+---@field steps integer length of the schedule
+---@field min_ratio? number of the base learning rate, at the end
+
+---@class (exact) fsdpgen.linear
+---@field warmup? integer steps of linear growth from 0
+---@field steps integer length of the schedule
+---@field min_ratio? number of the base learning rate, at the end
+
+---@class (exact) fsdpgen.wsd
+---@field warmup? integer steps of linear growth from 0
+---@field steps integer length of the schedule
+---@field decay integer steps of decay at the end
+---@field min_ratio? number of the base learning rate, at the end
+
+---@class (exact) fsdpgen.inverse_sqrt
+---@field warmup? integer steps of linear growth from 0
+
+---@class (exact) fsdpgen.per_block
+---@field blocks? integer blocks of a unit
+
+---@class (exact) fsdpgen.by_size
+---@field params integer parameters of a unit, about
+
+---@class (exact) fsdpgen.by_name
+
+---@class (exact) fsdpgen.root_only
+
+---@class (exact) fsdpgen.every
+---@field blocks integer one block in so many is recomputed
+
+---@class (exact) fsdpgen.ops
+
+---@class (exact) fsdpgen.cpu
+---@field arch? string the compiler's `-march` value
+
+---@class (exact) fsdpgen.cuda
+---@field arch? string compute capability: `"sm_90a"`
+---@field gpu? string row of the GPU table: `"h100"`
+---@field reserve? string memory left to libraries
+---@field attention? string implementation
+---@field jit? boolean compile kernels when the trainer starts
+
+---@class (exact) fsdpgen.trainer.dtypes
+---@field param? "f32"|"bf16"|"f64"|"f16" weights as gathered and activations; `"f64"` is for tests
+---@field reduce? "f32"|"f64"|"bf16" gradients and their sums
+---@field master? "f32"|"f64"|"split"|"bf16" weights that the optimizer updates
+---@field moments? "f32"|"f64"|"bf16" optimizer state
+
+---@class (exact) fsdpgen.trainer.loss
+---@field chunk_tokens? integer tokens whose logits exist at once
+---@field mask? boolean masked tokens beside the data
+---@field z? number weight of the z-loss
+---@field label_smoothing? number share of the target given to all tokens
+
+---@class (exact) fsdpgen.trainer.mesh
+---@field replicate? integer copies of the model
+---@field shard? integer ranks that share one copy
+---@field tensor? integer tensor parallelism
+---@field expert? integer expert parallelism
+---@field pipeline? integer pipeline stages
+---@field context? integer context parallelism
+
+---@class (exact) fsdpgen.trainer.prefetch
+---@field forward? integer units ahead
+---@field backward? integer units ahead
+---@field order? "pre"|"post"|"none" gather before or after the gradient reduction of the unit before
+---@field in_flight? integer gathers at once
+
+---@class (exact) fsdpgen.trainer
+---@field name string of the trainer and its files
+---@field model fsdpgen.model an architecture with its dimensions: `llama { ... }`
+---@field seq integer tokens of a sequence
+---@field micro_batch? integer sequences of a micro-batch
+---@field global_batch integer sequences of a step; a multiple of micro_batch
+---@field leaves? integer leaves of the sum over micro-batches: a power of two that divides their number; the data ranks must divide it
+---@field dtypes? fsdpgen.trainer.dtypes storage of each kind of number
+---@field optimizer? fsdpgen.adamw|fsdpgen.sgd|fsdpgen.lion|fsdpgen.muon and its base learning rate
+---@field lr? fsdpgen.constant|fsdpgen.linear|fsdpgen.cosine|fsdpgen.wsd|fsdpgen.inverse_sqrt schedule that multiplies the base learning rate
+---@field groups? any learning rate and weight decay by name pattern (later)
+---@field init? any initial weights by name pattern; the architecture's when missing (later)
+---@field seed? integer of initial weights and data order
+---@field loss? fsdpgen.trainer.loss cross entropy of the next token
+---@field reduction? "tree"|"library" order in which gradients are summed over ranks
+---@field mesh? fsdpgen.trainer.mesh ranks along each axis
+---@field strategy? "full_shard"|"no_shard"|"shard_grad_op"|"hybrid_shard" what is sharded
+---@field wrap? fsdpgen.per_block|fsdpgen.by_size|fsdpgen.by_name|fsdpgen.root_only|integer blocks that are gathered and freed together
+---@field reshard_after_forward? boolean free the gathered weights between forward and backward
+---@field prefetch? fsdpgen.trainer.prefetch|integer units gathered ahead of their use
+---@field recompute? "none"|"cheap"|"block"|"auto"|fsdpgen.every|fsdpgen.ops activations computed again in the backward
+---@field accumulate? "sharded"|"unsharded" where a step's gradients wait for its other micro-batches
+---@field fuse? boolean replace op sequences by fused kernels
+---@field target? fsdpgen.cpu|fsdpgen.cuda what the trainer is compiled for
+
+---@param fields fsdpgen.trainer
+---@return fsdpgen.trainer
+function trainer(fields) end
+
+---@param fields fsdpgen.arch
+---@return fun(dimensions: table): fsdpgen.model
+function arch(fields) end
+
+---@param fields? fsdpgen.adamw
+---@return fsdpgen.adamw
+function adamw(fields) end
+
+---@param fields? fsdpgen.sgd
+---@return fsdpgen.sgd
+function sgd(fields) end
+
+---@param fields? fsdpgen.lion
+---@return fsdpgen.lion
+function lion(fields) end
+
+---@param fields? fsdpgen.muon
+---@return fsdpgen.muon
+function muon(fields) end
+
+---@param fields? fsdpgen.constant
+---@return fsdpgen.constant
+function constant(fields) end
+
+---@param fields? fsdpgen.cosine
+---@return fsdpgen.cosine
+function cosine(fields) end
+
+---@param fields? fsdpgen.linear
+---@return fsdpgen.linear
+function linear(fields) end
+
+---@param fields? fsdpgen.wsd
+---@return fsdpgen.wsd
+function wsd(fields) end
+
+---@param fields? fsdpgen.inverse_sqrt
+---@return fsdpgen.inverse_sqrt
+function inverse_sqrt(fields) end
+
+---@param blocks integer
+---@return fsdpgen.per_block
+function per_block(blocks) end
+
+---@param params integer
+---@return fsdpgen.by_size
+function by_size(params) end
+
+---@param fields fsdpgen.by_name
+---@return fsdpgen.by_name
+function by_name(fields) end
+
+---@type fsdpgen.root_only
+root_only = {}
+
+---@param blocks integer
+---@return fsdpgen.every
+function every(blocks) end
+
+---@param fields fsdpgen.ops
+---@return fsdpgen.ops
+function ops(fields) end
+
+---@param fields? fsdpgen.cpu
+---@return fsdpgen.cpu
+function cpu(fields) end
+
+---@param fields? fsdpgen.cuda
+---@return fsdpgen.cuda
+function cuda(fields) end

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_debug.c: --debug-gradients. In: the first step's summed gradient. Out: for each parameter
+ * its norm and two signed random projections, of the mean gradient before clipping, as JSON:
+ * numbers that another system can compute and compare. The signs of element e are bits 0 and
+ * 1 of the first two words of Philox(seed 0, site PROJECTION, e, stream of the name). */
+#include "rt_philox.h"
+#include "rt_private.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Sums { double squares, projection[2]; } Sums;
+typedef struct DebugShard { RtDtype dtype; const char *grad; Sums *sums; } DebugShard;
+
+static double load(RtDtype d, const char *p, int64_t i)
+{
+    if (d == RT_F64)
+        return ((const double *)p)[i];
+    if (d == RT_F32)
+        return ((const float *)p)[i];
+    return rt_f32_from_bf16(((const rt_bf16 *)p)[i]);
+}
+
+static void debug_run(void *ctx, const RtRun *run)
+{
+    const DebugShard *s = ctx;
+    const uint32_t stream = rt_name_stream(run->param->name);
+    Sums *sum = &s->sums[run->param_id];
+    for (int64_t i = 0; i < run->elems; i++) {
+        const double g = load(s->dtype, s->grad, run->shard_offset_elems + i);
+        const RtWords r = rt_philox(0, RT_SITE_PROJECTION, (uint64_t)(run->element + i), stream);
+        sum->squares += g * g;
+        sum->projection[0] += r.w[0] & 1 ? -g : g;
+        sum->projection[1] += r.w[1] & 1 ? -g : g;
+    }
+}
+
+static void write_json(Rt *rt, const char *path, const Sums *sums)
+{
+    const RtTrainer *t = rt->trainer;
+    const double tokens = (double)(t->micro_batches * t->micro_batch * t->seq_tokens);
+    FILE *f = fopen(path, "we");
+    if (!f)
+        rt_fail(rt, RT_EXIT_ERROR, "--debug-gradients %s: %s", path, strerror(errno));
+    fprintf(f, "{\"loss\": %.17g, \"parameters\": [\n", rt->state->loss);
+    for (int i = 0; i < t->n_params; i++)
+        fprintf(f, "  {\"name\": \"%s\", \"norm\": %.17g, \"projections\": [%.17g, %.17g]}%s\n",
+                t->params[i].name, __builtin_sqrt(sums[i].squares) / tokens,
+                sums[i].projection[0] / tokens, sums[i].projection[1] / tokens,
+                i + 1 < t->n_params ? "," : "");
+    fprintf(f, "]}\n");
+    if (fclose(f) != 0)
+        rt_fail(rt, RT_EXIT_ERROR, "--debug-gradients %s: %s", path, strerror(errno));
+}
+
+/* Collective; a slow way for a rare use: the sums travel a few parameters at a time. */
+void rt_debug_gradients(Rt *rt, const char *path)
+{
+    const RtTrainer *t = rt->trainer;
+    Sums *sums = calloc((size_t)t->n_params, sizeof *sums);
+    for (int i = 0; i < t->n_segments; i++) {
+        if (t->segments[i].shards == 1 && rt->rank > 0)
+            continue;
+        DebugShard s = {t->reduce_dtype, rt_local(rt, t->segments[i].grad_shard), sums};
+        rt_shard_runs(rt, i, debug_run, &s);
+    }
+    enum { BATCH = 16 }; /* fits the control area at any number of micro-batches */
+    for (int at = 0; at < t->n_params; at += BATCH) {
+        const int n = t->n_params - at < BATCH ? t->n_params - at : BATCH;
+        rt_exchange_begin(rt);
+        memcpy(rt_symmetric(rt, t->control_offset), sums + at, (size_t)n * sizeof *sums);
+        rt_exchange_publish(rt);
+        for (int i = 0; i < n; i++) {
+            Sums total = {0};
+            for (int r = 0; r < rt->world_size; r++) {
+                const Sums *part = (const Sums *)(rt->peer[r] + t->control_offset) + i;
+                total.squares += part->squares;
+                total.projection[0] += part->projection[0];
+                total.projection[1] += part->projection[1];
+            }
+            sums[at + i] = total;
+        }
+        rt_exchange_end(rt);
+    }
+    if (rt->rank == 0)
+        write_json(rt, path, sums);
+    free(sums);
+}

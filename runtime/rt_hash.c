@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_hash.c: hashes that do not depend on ranks or layout. In: master weights, the build. Out:
+ * the weights hash, the platform hash.
+ *
+ * A 64-bit hash of bytes: words of eight little-endian bytes (the last one padded with zeros),
+ * each mixed into the state by the finaliser of splitmix64; the length goes in first.
+ * The weights hash is the sum modulo 2^64 of the hashes of all chunks of 1024 elements of all
+ * parameters, each seeded by (parameter's place in the model, chunk): order-free. */
+#include "rt_private.h"
+#include "rt_simd.h"
+
+#include <string.h>
+
+static uint64_t mix(uint64_t x)
+{
+    x += UINT64_C(0x9E3779B97F4A7C15);
+    x = (x ^ x >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+    x = (x ^ x >> 27) * UINT64_C(0x94D049BB133111EB);
+    return x ^ x >> 31;
+}
+
+uint64_t rt_hash64(const void *data, size_t bytes, uint64_t seed)
+{
+    const unsigned char *p = data;
+    uint64_t h = mix(seed ^ mix(bytes));
+    for (; bytes >= 8; bytes -= 8, p += 8) {
+        uint64_t w;
+        memcpy(&w, p, 8);
+        h = mix(h ^ w);
+    }
+    if (bytes > 0) {
+        uint64_t w = 0;
+        memcpy(&w, p, bytes);
+        h = mix(h ^ w);
+    }
+    return h;
+}
+
+typedef struct HashShard { const char *master; int64_t item; uint64_t sum; } HashShard;
+
+static void hash_run(void *ctx, const RtRun *run)
+{
+    HashShard *s = ctx;
+    const char *at = s->master + run->shard_offset_elems * s->item;
+    uint64_t sum = 0;
+#pragma omp parallel for schedule(static) reduction(+ : sum)
+    for (int64_t i = 0; i < run->elems; i += RT_GRAIN_ELEMS) {
+        const int64_t left = run->elems - i;
+        const int64_t n = left < RT_GRAIN_ELEMS ? left : RT_GRAIN_ELEMS;
+        const uint64_t chunk = (uint64_t)((run->element + i) / RT_GRAIN_ELEMS);
+        sum += rt_hash64(at + i * s->item, (size_t)(n * s->item),
+                         mix((uint64_t)run->param_id) + chunk);
+    }
+    s->sum += sum;
+}
+
+/* Collective. */
+uint64_t rt_weights_hash(Rt *rt)
+{
+    const RtTrainer *t = rt->trainer;
+    uint64_t mine = 0;
+    for (int i = 0; i < t->n_segments; i++) {
+        const RtSegment *g = &t->segments[i];
+        if (g->shards == 1 && rt->rank > 0)
+            continue; /* every rank holds all of it */
+        HashShard s = {g->master < 0 ? rt_symmetric(rt, g->param_shard)
+                                     : rt_local(rt, g->master),
+                       (int64_t)rt_dtype_bytes(t->master_dtype), 0};
+        rt_shard_runs(rt, i, hash_run, &s);
+        mine += s.sum;
+    }
+    rt_exchange_begin(rt);
+    memcpy(rt_symmetric(rt, t->control_offset), &mine, sizeof mine);
+    rt_exchange_publish(rt);
+    uint64_t sum = 0;
+    for (int r = 0; r < rt->world_size; r++) {
+        uint64_t part;
+        memcpy(&part, rt->peer[r] + t->control_offset, sizeof part);
+        sum += part;
+    }
+    rt_exchange_end(rt);
+    return sum;
+}
+
+/* What may change bits between machines: the compiler, its flags, the instruction set it was
+ * told to use, the library of matrix products. */
+uint64_t rt_platform_hash(const RtTrainer *t, char *text, size_t text_bytes)
+{
+    snprintf(text, text_bytes, "cc %s; flags %s; vector %d bytes; gemm %s", __VERSION__,
+             t->build_flags, RT_VEC_BYTES, rt_gemm_library());
+    return rt_hash64(text, strlen(text), 1);
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_init.c: initial weights, written by every rank into its own shards. In: the parameters'
+ * init rules, the seed. Out: masters, and working copies in param dtype. Formula: rt_philox.h. */
+#include "rt_philox.h"
+#include "rt_private.h"
+
+#include <string.h>
+
+typedef struct InitShard { const Rt *rt; char *param, *master; } InitShard;
+
+static void store(RtDtype d, char *base, int64_t i, double x)
+{
+    if (d == RT_F64)
+        ((double *)base)[i] = x;
+    else if (d == RT_F32)
+        ((float *)base)[i] = (float)x;
+    else
+        ((rt_bf16 *)base)[i] = rt_bf16_from_f32((float)x);
+}
+
+static void init_run(void *ctx, const RtRun *run)
+{
+    const InitShard *s = ctx;
+    const RtTrainer *t = s->rt->trainer;
+    const RtParam *p = run->param;
+    const uint64_t seed = (uint64_t)s->rt->state->flags.seed;
+    const uint32_t stream = rt_name_stream(p->name);
+    const double scale = p->init_std * RT_NORMAL_SCALE;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < run->elems; i++) {
+        double x = p->init == RT_INIT_ONES ? 1.0 : 0.0;
+        if (p->init == RT_INIT_NORMAL)
+            x = rt_normal(rt_philox(seed, RT_SITE_INIT, (uint64_t)(run->element + i), stream),
+                          scale);
+        const int64_t at = run->shard_offset_elems + i;
+        if (t->master_dtype == RT_F32)
+            x = (float)x; /* the working copy is the rounded master */
+        if (s->master != s->param)
+            store(t->master_dtype, s->master, at, x);
+        store(t->param_dtype, s->param, at, x);
+    }
+}
+
+void rt_init_weights(Rt *rt)
+{
+    const RtTrainer *t = rt->trainer;
+    for (int i = 0; i < t->n_segments; i++) {
+        const RtSegment *g = &t->segments[i];
+        char *param = rt_symmetric(rt, g->param_shard);
+        InitShard s = {rt, param, g->master < 0 ? param : rt_local(rt, g->master)};
+        rt_shard_runs(rt, i, init_run, &s);
+    }
+}

@@ -1,0 +1,25 @@
+//@ -- SPDX-License-Identifier: Apache-2.0
+//@ -- rope_bwd: dx may be dy. A row of the table serves all heads of a token.
+//@ local half, turned = head_dim // 2, (heads + kv_heads) * head_dim
+static void ${fn}(const ${dy.type} *dy, const ${table.type} *restrict table, ${dx.type} *dx)
+{
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < ${t}; i++) {
+        const int64_t row = i % ${seq} * ${head_dim};
+        for (int64_t at = i * ${c}; at < i * ${c} + ${turned}; at += ${head_dim}) {
+#pragma omp simd
+            for (int64_t j = 0; j < ${half}; j++) {
+                const ${acc} cosine = ${ld(table, "row + j")};
+                const ${acc} sine = ${ld(table, "row + " .. half .. " + j")};
+                const ${acc} d1 = ${ld(dy, "at + j")};
+                const ${acc} d2 = ${ld(dy, "at + " .. half .. " + j")};
+                ${st(dx, "at + j", "d1 * cosine + d2 * sine")};
+                ${st(dx, "at + " .. half .. " + j", "d2 * cosine - d1 * sine")};
+            }
+        }
+        if (dx != dy) { /* v as it is */
+            memcpy(dx + i * ${c} + ${turned}, dy + i * ${c} + ${turned},
+                   ${c - turned} * sizeof *dx);
+        }
+    }
+}

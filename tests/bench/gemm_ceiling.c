@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gemm_ceiling.c: what the matrix products of one training step of GPT-2 124M cost. In:
+ * dtype (f32 or bf16), sequences, tokens of a sequence. Out: for each product the rate of
+ * the library on whole matrices with its own threads, and of rt_gemm's fixed tiles; then
+ * tokens per second of a step that did nothing else, counting attention's causal flops at
+ * the same rate: the ceiling that a trainer is held against. Both ways are timed in turn,
+ * and medians are compared, so that a busy machine hurts both. Needs oneDNN. */
+#include "rt_gemm_tile.h"
+
+#include <omp.h>
+#include <oneapi/dnnl/dnnl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { ROUNDS = 7, LAYERS = 12, DIM = 768, VOCAB = 50257 };
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *v)
+{
+    qsort(v, ROUNDS, sizeof *v, by_value);
+    return v[ROUNDS / 2];
+}
+
+static void *matrix(int64_t elems, int dtype)
+{
+    void *p = aligned_alloc(4096, (size_t)(elems * 4 + 4095) / 4096 * 4096);
+    if (p == NULL) {
+        fprintf(stderr, "gemm_ceiling: out of memory\n");
+        exit(1);
+    }
+    uint32_t r = 1;
+    for (int64_t i = 0; i < elems; i++) {
+        r = r * 1664525u + 1013904223u;
+        const float x = (float)(int32_t)r / 2147483648.0f;
+        if (dtype == RT_F32) {
+            ((float *)p)[i] = x;
+        } else {
+            ((rt_bf16 *)p)[i] = rt_bf16_from_f32(x);
+        }
+    }
+    return p;
+}
+
+/* The template's choice (gen/lua/template.lua, gemm_tiles). */
+static void tiles(RtGemm *g)
+{
+    static const int64_t widths[] = {768, 384, 192, 128, 64};
+    const int64_t wanted = g->m * g->n >= 1 << 20 ? 16 : 8;
+    double best = 1e9;
+    for (int i = 0; i < 5; i++) {
+        const int64_t across = (g->n + widths[i] - 1) / widths[i];
+        int64_t tn = ((g->n + across - 1) / across + 31) / 32 * 32;
+        int64_t down = (wanted + across - 1) / across;
+        down = down < (g->m + 511) / 512 ? (g->m + 511) / 512 : down;
+        int64_t tm = ((g->m + down - 1) / down + 11) / 12 * 12;
+        tm = tm < 24 ? 24 : tm;
+        tm = tm < g->m ? tm : g->m;
+        tn = tn < g->n ? tn : g->n;
+        const double cost = 1.0 / (double)tm + 1.0 / (double)tn;
+        if (cost < best) {
+            best = cost;
+            g->tile_m = tm;
+            g->tile_n = tn;
+        }
+    }
+}
+
+typedef struct Product {
+    const char *name;
+    int count; /* in one step */
+    RtGemmOp op;
+    int64_t m, n, k;
+    bool gradient; /* into f32 */
+} Product;
+
+static RtGemm product_gemm(const Product *p, int dtype)
+{
+    RtGemm g = {.op = p->op,
+                .m = p->m,
+                .n = p->n,
+                .k = p->k,
+                .ldc = p->n,
+                .in_dtype = dtype,
+                .out_dtype = p->gradient ? RT_F32 : dtype};
+    g.lda = p->op == RT_TN ? p->m : p->k;
+    g.ldb = p->op == RT_NT ? p->k : p->n;
+    return g;
+}
+
+/* Seconds of one product: the library's best way with the whole matrix, and rt_gemm. */
+static void measure(const Product *p, int dtype, double *whole, double *tiled)
+{
+    RtGemm g = product_gemm(p, dtype);
+    RtGemm one = g;
+    one.tile_m = g.m;
+    one.tile_n = g.n;
+    void *a = matrix(g.m * g.k, dtype), *b = matrix(g.n * g.k, dtype);
+    void *c = matrix(g.m * g.n, g.out_dtype);
+    void *library = rt_onednn_prepare(&one, 1, omp_get_max_threads());
+    if (library == NULL) {
+        fprintf(stderr, "gemm_ceiling: oneDNN has no %s product here\n",
+                dtype == RT_F32 ? "f32" : "bf16");
+        exit(1);
+    }
+    const int64_t bytes = rt_onednn_scratch_bytes(library);
+    char *scratch = aligned_alloc(4096, (size_t)(bytes + 4096) / 4096 * 4096);
+    const RtTile t = {
+        .rows = g.m, .cols = g.n, .a = a, .b = b, .c = c, .scratch = scratch};
+    tiles(&g);
+    rt_gemm_prepare(&g);
+    double by_primitive[ROUNDS], by_sgemm[ROUNDS], by_tiles[ROUNDS];
+    for (int i = -1; i < ROUNDS; i++) { /* round -1 warms up */
+        const int at = i < 0 ? 0 : i;
+        double t0 = now();
+        rt_onednn_tile(library, &one, &t);
+        by_primitive[at] = now() - t0;
+        t0 = now();
+        if (dtype == RT_F32) {
+            dnnl_sgemm(g.op == RT_TN ? 'T' : 'N', g.op == RT_NT ? 'T' : 'N', g.m, g.n,
+                       g.k, 1, a, g.lda, b, g.ldb, 0, c, g.ldc);
+        }
+        by_sgemm[at] = now() - t0;
+        t0 = now();
+        rt_gemm(&g, a, b, c, 0);
+        by_tiles[at] = now() - t0;
+    }
+    *whole = median(by_primitive);
+    if (dtype == RT_F32 && median(by_sgemm) < *whole) {
+        *whole = median(by_sgemm);
+    }
+    *tiled = median(by_tiles);
+    printf(
+        "%-12s %2d x %6ld x %6ld x %6ld  whole %6.1f  tiles %6.1f GFLOP/s  (%ld x %ld)\n",
+        p->name, p->count, (long)g.m, (long)g.n, (long)g.k,
+        2e-9 * (double)g.m * (double)g.n * (double)g.k / *whole,
+        2e-9 * (double)g.m * (double)g.n * (double)g.k / *tiled, (long)g.tile_m,
+        (long)g.tile_n);
+    rt_onednn_free(library);
+    free(scratch);
+    free(a);
+    free(b);
+    free(c);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 4 || (strcmp(argv[1], "f32") != 0 && strcmp(argv[1], "bf16") != 0)) {
+        fprintf(stderr, "usage: gemm_ceiling f32|bf16 SEQUENCES TOKENS\n");
+        return 2;
+    }
+    const int dtype = strcmp(argv[1], "f32") == 0 ? RT_F32 : RT_BF16;
+    const int64_t seq = atoll(argv[3]), t = atoll(argv[2]) * seq;
+    if (t < 1 || seq < 1) {
+        fprintf(stderr, "gemm_ceiling: sequences and tokens must be positive\n");
+        return 2;
+    }
+    const Product products[] = {
+        {"qkv", LAYERS, RT_NN, t, 3 * DIM, DIM, false},
+        {"qkv dx", LAYERS, RT_NT, t, DIM, 3 * DIM, false},
+        {"qkv dw", LAYERS, RT_TN, DIM, 3 * DIM, t, true},
+        {"proj", LAYERS, RT_NN, t, DIM, DIM, false},
+        {"proj dx", LAYERS, RT_NT, t, DIM, DIM, false},
+        {"proj dw", LAYERS, RT_TN, DIM, DIM, t, true},
+        {"fc", LAYERS, RT_NN, t, 4 * DIM, DIM, false},
+        {"fc dx", LAYERS, RT_NT, t, DIM, 4 * DIM, false},
+        {"fc dw", LAYERS, RT_TN, DIM, 4 * DIM, t, true},
+        {"mlp", LAYERS, RT_NN, t, DIM, 4 * DIM, false},
+        {"mlp dx", LAYERS, RT_NT, t, 4 * DIM, DIM, false},
+        {"mlp dw", LAYERS, RT_TN, 4 * DIM, DIM, t, true},
+        {"head", 1, RT_NT, t, VOCAB, DIM, false},
+        {"head dx", 1, RT_NN, t, DIM, VOCAB, false},
+        {"head dw", 1, RT_TN, VOCAB, DIM, t, true},
+    };
+    printf("%s, %d threads, %s, %ld tokens\n", rt_gemm_library(), omp_get_max_threads(),
+           argv[1], (long)t);
+    double whole = 0, tiled = 0, flops = 0;
+    for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
+        const Product *p = &products[i];
+        double w, s;
+        measure(p, dtype, &w, &s);
+        whole += p->count * w;
+        tiled += p->count * s;
+        flops += 2.0 * p->count * (double)p->m * (double)p->n * (double)p->k;
+    }
+    const double attention = 6.0 * LAYERS * DIM * (double)seq * (double)t; /* causal */
+    const double ceiling = (double)t / (whole + attention * whole / flops);
+    printf("whole matrices %.1f GFLOP/s, tiles %.1f (%.3f of it)\n", flops / whole * 1e-9,
+           flops / tiled * 1e-9, whole / tiled);
+    printf("ceiling %s %ldx%ld: %.1f tokens/s; 0.70 of it: %.1f\n", argv[1],
+           (long)(t / seq), (long)seq, ceiling, 0.70 * ceiling);
+    return 0;
+}

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by suites that generate, build and run trainers.
+export CC_CACHE=${CC_CACHE:-$WORK/objects}
+
+# generate DIR MODEL [FLAGS...]: emits a trainer that links the tree's runtime.
+generate() {
+    local dir=$1 model=$2
+    shift 2
+    "$FSDPGEN" "$model" -o "$dir" --link-runtime "$ROOT/runtime" "$@" >"$dir.log" 2>&1
+}
+
+# build_trainer DIR [VARIABLE=value...]
+build_trainer() {
+    local dir=$1
+    shift
+    make -C "$dir" CC="$ROOT/tests/cc_cached" "$@" >>"$dir.log" 2>&1
+}
+
+# train DIR DATA STEPS [FLAGS...]: writes DIR.jsonl and DIR.result, which holds what must be
+# equal for equal numerics: losses and gradient norms to the bit, and the weights' hash.
+train() {
+    local dir=$1 data=$2 steps=$3
+    shift 3
+    rm -f "$dir.jsonl"
+    "$dir/trainer" --data "$data" --steps "$steps" --log "$dir.jsonl" --weights-hash "$@" \
+        >"$dir.out" 2>>"$dir.log" || return 1
+    {
+        grep -o '"step": *[0-9]*\|"loss_hex": *"[^"]*"\|"grad_norm_hex": *"[^"]*"' "$dir.jsonl"
+        grep '^weights ' "$dir.out"
+    } >"$dir.result"
+    [ "$(grep -c loss_hex "$dir.result")" = "$steps" ] && grep -q '^weights ' "$dir.result"
+}
+
+json_number() { # FILE KEY: the first number under that key
+    tr -d '\n' <"$1" | sed -n "s/.*\"$2\": *\([-0-9.e+]*\).*/\1/p"
+}

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by run.sh. Choices outside the numerics hash change neither a bit of the results nor
+# a byte of the mathematics files: a model's trainer on one rank is compared with trainers over
+# ranks, sharding, units, prefetch, reshard, accumulation and threads.
+
+# name|description|--set for the whole row|steps
+equal_bits_models() {
+    cat <<TABLE
+llama|tests/models/tiny_llama.lua||3
+llama_tied|tests/models/tiny_llama.lua|model.tied=true model.kv_heads=1|3
+llama_bf16|tests/models/tiny_llama.lua|dtypes.param="bf16" model.qkv_bias=true|3
+llama_f64|tests/models/tiny_llama.lua|dtypes.param="f64" model.qk_norm=true|3
+llama_unfused|tests/models/tiny_llama.lua|fuse=false|2
+llama_leaves|tests/models/tiny_llama.lua|global_batch=64 leaves=8|2
+gpt2|tests/models/tiny_gpt2.lua||3
+gpt2_bf16|tests/models/tiny_gpt2.lua|dtypes.param="bf16"|3
+gpt2_untied|tests/models/tiny_gpt2.lua|model.tied=false|2
+TABLE
+}
+
+# Every combination that differs in something, one a line: ranks and the other choices.
+equal_bits_choices() {
+    local ranks strategy wrap prefetch reshard accumulate
+    for ranks in 1 2 4 8; do
+        for strategy in full_shard no_shard; do
+            for accumulate in sharded unsharded; do
+                if [ $strategy = no_shard ]; then
+                    echo "$ranks $strategy 1 1 true $accumulate"
+                    echo "$ranks $strategy 99 0 false $accumulate"
+                    continue
+                fi
+                for wrap in 1 2 99; do
+                    for prefetch in 0 1 2; do
+                        for reshard in true false; do
+                            echo "$ranks $strategy $wrap $prefetch $reshard $accumulate"
+                        done
+                    done
+                done
+            done
+        done
+    done
+}
+
+# equal_bits_one NAME MODEL SETS STEPS REFERENCE RANKS STRATEGY WRAP PREFETCH RESHARD ACCUMULATE
+equal_bits_one() {
+    local name=$1 model=$2 sets=$3 steps=$4 reference=$5 dir=$WORK/bits threads what set
+    local flags=(--set "mesh.shard=$6" --set "strategy=$7" --set "wrap=$8"
+                 --set "prefetch=$9" --set "reshard_after_forward=${10}"
+                 --set "accumulate=${11}")
+    for set in $sets; do flags+=(--set "$set"); done
+    random 8
+    threads=$((random_value + 1))
+    what="$name: $6 ranks, $7, wrap $8, prefetch $9, reshard ${10}, ${11}, $threads threads"
+    rm -rf "$dir" "$dir".*
+    if ! generate "$dir" "$ROOT/$model" "${flags[@]}" || ! build_trainer "$dir" ||
+       ! OMP_NUM_THREADS=$threads train "$dir" "$data" "$steps"; then
+        bad "$what: does not run" "$dir.log"
+    elif ! cmp -s "$reference.result" "$dir.result"; then
+        diff "$reference.result" "$dir.result" >"$dir.diff"
+        bad "$what: other bits" "$dir.diff"
+    elif ! cmp -s "$reference/math.c" "$dir/math.c" ||
+         ! cmp -s "$reference/math.h" "$dir/math.h"; then
+        bad "$what: other mathematics files"
+    else
+        ok "$what"
+    fi
+}
+
+# equal_bits EACH: so many choices of each model, all of them if EACH is 0.
+equal_bits() {
+    local each=$1 name model sets steps reference set line count i flags
+    mapfile -t choices < <(equal_bits_choices)
+    count=${#choices[@]}
+    while IFS='|' read -r name model sets steps; do
+        reference=$WORK/reference_$name
+        flags=()
+        for set in $sets; do flags+=(--set "$set"); done
+        if ! generate "$reference" "$ROOT/$model" "${flags[@]}" ||
+           ! build_trainer "$reference" ||
+           ! OMP_NUM_THREADS=2 train "$reference" "$data" "$steps"; then
+            bad "$name: the reference on one rank does not run" "$reference.log"
+            continue
+        fi
+        cp "$reference.result" "$reference.first"
+        OMP_NUM_THREADS=1 train "$reference" "$data" "$steps"
+        check "$name: two runs of one trainer" cmp "$reference.first" "$reference.result"
+        for ((i = 0; i < (each ? each : count); i++)); do
+            if [ "$each" -gt 0 ]; then
+                random "$count"
+                line=${choices[$random_value]}
+            else
+                line=${choices[$i]}
+            fi
+            # shellcheck disable=SC2086 # the fields of the line are arguments
+            equal_bits_one "$name" "$model" "$sets" "$steps" "$reference" $line
+        done
+    done < <(equal_bits_models)
+}
+
+# Products whose K libraries split among threads (768 x 768 x 8192 as a weight's gradient, and
+# odd ones), on one and two ranks with 1 to 8 threads.
+equal_bits_products() {
+    local dir=$WORK/products threads ranks first=
+    for ranks in 1 2; do
+        rm -rf "$dir" "$dir".*
+        if ! generate "$dir" "$ROOT/tests/models/wide_llama.lua" --set "mesh.shard=$ranks" ||
+           ! build_trainer "$dir"; then
+            bad "wide products, $ranks ranks: does not build" "$dir.log"
+            continue
+        fi
+        for threads in ${1:-1 2 3 8}; do
+            if ! OMP_NUM_THREADS=$threads train "$dir" "$data" 1; then
+                bad "wide products, $ranks ranks, $threads threads: does not run" "$dir.log"
+                continue
+            fi
+            [ -n "$first" ] || { first=$WORK/products.first; cp "$dir.result" "$first"; }
+            check "wide products, $ranks ranks, $threads threads" cmp "$first" "$dir.result"
+        done
+    done
+}

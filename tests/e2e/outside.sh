@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by run.sh. What comes from outside the tree, and what may be absent: a user's op and
+# architecture; the ops folder somewhere else; no library under the products; no allocation.
+
+# loss STEP FILE: as the log has it.
+loss_of() { sed -n "$1p" "$2" | sed -n 's/.*"loss": *\([-0-9.e+]*\).*/\1/p'; }
+
+outside_user() {
+    local dir=$WORK/user away=$WORK/away first last
+    mkdir -p "$away" && cp -r "$ROOT/tests/e2e/outside/." "$away"
+    if ! generate "$dir" "$away/relu_net.lua" --ops "$away/ops" || ! build_trainer "$dir" ||
+       ! train "$dir" "$data" 40; then
+        bad "a user's op and architecture train" "$dir.log"
+        return
+    fi
+    first=$(loss_of 1 "$dir.jsonl")
+    last=$(loss_of 40 "$dir.jsonl")
+    if awk "BEGIN { exit !($first > 5 && $last < $first - 1.5) }"; then
+        ok "a user's op and architecture train: loss $first to $last"
+    else
+        bad "a user's op and architecture: loss $first to $last"
+    fi
+    if grep -q '^static void add_squared_relu' "$dir/math.c" &&
+       grep -q 'squared_relu_bwd' "$dir/math.c"; then
+        ok "the user's fused op is used, and differentiated"
+    else
+        bad "the user's fused op is not in math.c"
+    fi
+    # sharded, and with nothing fused: the same bits
+    for flags in "--set mesh.shard=4 --set wrap=2" "--set fuse=false"; do
+        rm -rf "$dir.2" "$dir".2.*
+        # shellcheck disable=SC2086
+        if generate "$dir.2" "$away/relu_net.lua" --ops "$away/ops" $flags &&
+           build_trainer "$dir.2" && train "$dir.2" "$data" 40 &&
+           cmp -s "$dir.result" "$dir.2.result"; then
+            ok "the user's op gives equal bits with $flags"
+        else
+            bad "the user's op with $flags" "$dir.2.log"
+        fi
+    done
+}
+
+outside_moved_ops() {
+    local model
+    cp -r "$ROOT/templates/ops" "$WORK/moved_ops"
+    for model in models/demo tests/models/tiny_gpt2; do
+        rm -rf "$WORK/built_in" "$WORK/moved"
+        generate "$WORK/built_in" "$ROOT/$model.lua"
+        generate "$WORK/moved" "$ROOT/$model.lua" --ops "$WORK/moved_ops"
+        check "$model: the ops folder moved gives the same bytes" \
+            diff -r "$WORK/built_in" "$WORK/moved"
+    done
+}
+
+# No library: our own tiles; and no path to one, by the dynamic linker's own list.
+outside_builtin() {
+    local dir=$WORK/builtin
+    if generate "$dir" "$ROOT/tests/models/tiny_llama.lua" --set mesh.shard=2 &&
+       build_trainer "$dir" GEMM=builtin && train "$dir" "$data" 10; then
+        ok "GEMM=builtin trains"
+    else
+        bad "GEMM=builtin" "$dir.log"
+        return
+    fi
+    if ldd "$dir/trainer" | grep -qE 'dnnl|blas|blis'; then
+        bad "GEMM=builtin links a library"
+    else
+        ok "GEMM=builtin links no library"
+    fi
+    if awk "BEGIN { exit !($(loss_of 10 "$dir.jsonl") < $(loss_of 1 "$dir.jsonl") - 0.05) }"
+    then
+        ok "GEMM=builtin: the loss falls"
+    else
+        bad "GEMM=builtin: the loss does not fall" "$dir.jsonl"
+    fi
+}
+
+# allocations MODEL DATA STEPS: calls of malloc, mmap and their kin, over all ranks of a run.
+allocations() {
+    rm -f "$WORK/allocations"
+    ALLOC_HOOK_FILE=$WORK/allocations LD_PRELOAD=$WORK/alloc_hook.so \
+        "$1/trainer" --data "$2" --steps "$3" --log "$WORK/alloc.jsonl" >"$WORK/alloc.out" 2>&1 ||
+        return 1
+    od -An -tu8 "$WORK/allocations" | tr -d ' '
+}
+
+# A step allocates nothing: ten more of them make not one more call.
+outside_allocations() {
+    local dir=$WORK/alloc few many gemm
+    cc -O1 -shared -fPIC "$ROOT/tests/e2e/alloc_hook.c" -o "$WORK/alloc_hook.so" || {
+        bad "alloc_hook.c"
+        return
+    }
+    for gemm in builtin auto; do
+        rm -rf "$dir"
+        if ! generate "$dir" "$ROOT/tests/models/tiny_llama.lua" --set mesh.shard=2 ||
+           ! build_trainer "$dir" GEMM=$gemm; then
+            bad "allocations, GEMM=$gemm: does not build" "$dir.log"
+            continue
+        fi
+        few=$(allocations "$dir" "$data" 3)
+        many=$(allocations "$dir" "$data" 13)
+        if [ -n "$few" ] && [ "$few" -gt 10 ] && [ "$few" = "$many" ]; then
+            ok "GEMM=$gemm: $few allocations in 3 steps, and in 13"
+        else
+            bad "GEMM=$gemm: ${few:-no} allocations in 3 steps, ${many:-no} in 13"
+        fi
+    done
+}

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Generates, builds and runs whole trainers: equal bits over every choice outside the hash, work
+# really divided, ops and architectures from outside, published numbers of parameters.
+# FULL=1 runs every combination instead of a seeded sample.
+set -u
+. "$(dirname "$0")/../lib.sh"
+. "$ROOT/tests/e2e/common.sh"
+. "$ROOT/tests/e2e/param_counts.sh"
+. "$ROOT/tests/e2e/equal_bits.sh"
+. "$ROOT/tests/e2e/divided.sh"
+. "$ROOT/tests/e2e/outside.sh"
+
+data=$ROOT/LICENSE # English text, there on every machine; a byte is a token
+
+param_counts
+outside_user
+outside_moved_ops
+outside_builtin
+outside_allocations
+divided
+if [ "$FULL" = 1 ]; then
+    equal_bits_products "1 2 3 4 5 6 7 8"
+    equal_bits 0
+else
+    equal_bits_products
+    equal_bits 4
+fi
+finish

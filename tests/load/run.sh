@@ -1,0 +1,125 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# run.sh [FSDPGEN] [--update]: wrong descriptions, sandbox escapes and hostile names, each with
+# the exact message, line, column, caret and help that fsdpgen must print; then the command line,
+# overrides that must work, and the output folder. --update writes what is printed now into the
+# case files, for a reader to judge with `git diff`.
+set -u
+update=0
+for arg in "$@"; do
+    case $arg in
+    --update) update=1 ;;
+    *) FSDPGEN=$(cd "$(dirname "$arg")" && pwd)/$(basename "$arg") ;;
+    esac
+done
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+here=$ROOT/tests/load
+
+# Takes a case file apart: a folder for each case with model.lua, args, head, expect.
+split_cases() {
+    awk -v out="$2" -v base="$here/base.lua" '
+    function replace(text, old, new,    at) {
+        gsub(/<newline>/, "\n", new)
+        at = index(text, old)
+        if (!at) { print "no \"" old "\" in base.lua, case " name > "/dev/stderr"; exit 1 }
+        return substr(text, 1, at - 1) new substr(text, at + length(old))
+    }
+    function flush() {
+        if (name == "") return
+        printf "%s", model > (dir "/model.lua"); close(dir "/model.lua")
+        printf "%s", args > (dir "/args"); close(dir "/args")
+        printf "%s", head > (dir "/head"); close(dir "/head")
+        printf "%s", expect > (dir "/expect"); close(dir "/expect")
+    }
+    BEGIN { while ((getline line < base) > 0) good = good line "\n" }
+    /^=== / {
+        flush()
+        name = $2; dir = out "/" name; mode = "head"
+        if (name in seen) { print "two cases " name > "/dev/stderr"; exit 1 }
+        seen[name] = 1
+        system("mkdir -p " dir)
+        print name >> (out "/list")
+        model = good; args = ""; head = $0 "\n"; expect = ""
+        next
+    }
+    name == "" { next }
+    /^expect: / && mode != "expect" { mode = "expect"; expect = $0 "\n"; next }
+    mode == "expect" { expect = expect $0 "\n"; next }
+    { head = head $0 "\n" }
+    mode == "lua" { model = model $0 "\n"; next }
+    /^arg: / { args = args substr($0, 6) "\n"; next }
+    /^change: / {
+        at = index($0, " ==> ")
+        model = replace(model, substr($0, 9, at - 9), substr($0, at + 5)); next
+    }
+    /^lua:$/ { mode = "lua"; model = ""; next }
+    /^$/ { next }
+    { print "what is \"" $0 "\" in case " name "?" > "/dev/stderr"; exit 1 }
+    END { flush() }' "$1"
+}
+
+# Runs one case in its folder; prints "expect: CODE" and what went to stderr.
+run_case() {
+    local args=() line
+    while IFS= read -r line; do
+        args+=("$(printf '%b' "${line//%/%%}" | sed 's/%%/%/g')")
+    done <"$1/args"
+    (cd "$1" && timeout 60 "$FSDPGEN" check model.lua --dump=check ${args[@]+"${args[@]}"} \
+        >stdout 2>stderr </dev/null)
+    echo "expect: $?"
+    cat "$1/stderr"
+}
+
+# suite FILE: every case of a file.
+suite() {
+    local file=$here/$1 dir=$WORK/${1%.txt} name
+    mkdir -p "$dir"
+    # what an escape would find, were it able to look
+    echo "secret" >"$dir/secret.txt"
+    split_cases "$file" "$dir" || { bad "$1 cannot be read"; return; }
+    while read -r name; do
+        run_case "$dir/$name" >"$dir/$name/actual"
+        if cmp -s "$dir/$name/expect" "$dir/$name/actual"; then
+            ok "$1 $name"
+        else
+            diff -u "$dir/$name/expect" "$dir/$name/actual" | tail -n +3 >"$dir/$name/diff"
+            bad "$1 $name" "$dir/$name/diff"
+        fi
+        # a refused description leaves nothing behind and prints nothing on stdout
+        if ! grep -q '^expect: 0' "$dir/$name/expect" && [ -s "$dir/$name/stdout" ]; then
+            bad "$1 $name prints on stdout" "$dir/$name/stdout"
+        fi
+    done <"$dir/list"
+    if [ "$update" = 1 ]; then
+        {
+            sed '/^=== /,$d' "$file"
+            while read -r name; do
+                cat "$dir/$name/head" "$dir/$name/actual"
+            done <"$dir/list"
+        } >"$WORK/updated" && cp "$WORK/updated" "$file"
+    fi
+}
+
+count() { wc -l <"$WORK/$1/list"; }
+
+# Messages without places and values: how many different things are said.
+distinct() {
+    cat "$WORK/$1"/*/actual | sed -n 's/^[^ ].*[:0-9]* error: //p' |
+        sed -E 's/"[^"]*"/S/g; s/-?[0-9.]+(e[-+]?[0-9]+)?/N/g' | sort -u | wc -l
+}
+
+at_least() { # WHAT HAVE NEED
+    if [ "$2" -ge "$3" ]; then ok "$1: $2"; else bad "$1: $2, $3 are promised"; fi
+}
+
+suite bad.txt
+suite escapes.txt
+suite names.txt
+at_least "wrong descriptions" "$(count bad)" 100
+at_least "distinct messages" "$(distinct bad)" 60
+at_least "sandbox escapes" "$(count escapes)" 40
+at_least "hostile names" "$(count names)" 30
+
+. "$here/good.sh"
+. "$here/files.sh"
+finish

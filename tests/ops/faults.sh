@@ -1,0 +1,65 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Plants one fault at a time in a copy of an op folder and demands that op_test finds it: a
+# test that cannot fail proves nothing. In: the op_test binary. Out: exit 1 if a fault was
+# missed, or if the op without a fault already fails.
+set -u
+op_test=$1
+ops=$(cd "$(dirname "$0")/../../templates/ops" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+missed=0
+
+# fault OP FILE SED WHAT [TESTED]: the sed script is the fault; TESTED: the op whose tests run
+fault() {
+    rm -rf "$work/ops" "$work/run"
+    mkdir -p "$work/ops" "$work/run"
+    cp -R "$ops/$1" "$work/ops/"
+    if [ -n "$3" ]; then
+        sed -i "$3" "$work/ops/$1/$2"
+        if cmp -s "$ops/$1/$2" "$work/ops/$1/$2"; then
+            echo "faults: \"$3\" changes nothing in $1/$2"
+            missed=$((missed + 1))
+            return
+        fi
+    fi
+    if "$op_test" --work "$work/run" --ops "$work/ops" --only "${5:-$1}" --cases 3 \
+        >"$work/log" 2>&1; then
+        found=0
+    else
+        found=1
+    fi
+    if [ -n "$3" ] && [ $found -eq 0 ]; then
+        echo "faults: missed in $1: $4"
+        missed=$((missed + 1))
+    elif [ -z "$3" ] && [ $found -eq 1 ]; then
+        echo "faults: $1 fails as it is:"
+        tail -n 5 "$work/log"
+        missed=$((missed + 1))
+    else
+        echo "found: $1: $4 ($(grep -m 1 FAIL "$work/log"))"
+    fi
+}
+
+fault rmsnorm cpu.c '' 'no fault: passes'
+fault rmsnorm_bwd op.lua 's/h \* mean))/h * mean * 1.0001))/' 'a gradient, 1e-4 off' \
+    rmsnorm
+fault rope op.lua 's/x2 \* cos + x1 \* sin/x2 * cos - x1 * sin/' 'a sign in a reference'
+fault bias op.lua 's/, b = g.colsum { d.y }//' 'a gradient that is missing'
+fault layernorm cpu.c 's/(x + at, m, /(x + at, 0, /' 'variance around 0'
+fault rmsnorm cpu.c 's/lit(eps)/lit(eps * 2)/' 'twice the eps'
+fault gelu cpu.c 's/0.044715/0.044718/' 'a constant in its 6th digit'
+fault colsum cpu.c 's/(beta == 0 ?/(beta != 2 ?/' 'beta is ignored'
+fault add cpu.c 's/j < ${d}/j < ${d} + 1/' 'one element too many'
+fault swiglu_bwd cpu.c 's/"d \* (gate \* s)"/"d * (" .. ld(gu, "at + j") .. " * s)"/' \
+    'reads an input after its place was written'
+fault cross_entropy cpu.c 's/    double sum = 0;/    double sum = 0;\n#pragma omp parallel for reduction(+ : sum)/' \
+    'a sum in the order that threads finish'
+fault add_rmsnorm cpu.c 's/rt_row_sum_squares_${h.dtype}(h + at, 0, ${d})/rt_row_dot_${h.dtype}(h + at, h + at, ${d}) * (1 + (${acc})1e-6)/' \
+    'a fused op that is not its expansion'
+fault adamw cpu.c 's/lr64 \* weight_decay/lr64 * 0.9 * weight_decay/' 'weight decay'
+fault qk_norm_bwd op.lua 's/(n.t + 31) \/\/ 32 \* 2/(n.t + 31) \/\/ 32/' 'too little workspace'
+fault embed_bwd cpu.c 's/if (beta == 0)/if (beta != 0)/' 'clears when it should add'
+
+echo "faults: $missed missed"
+[ $missed -eq 0 ]

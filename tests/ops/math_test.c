@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* math_test.c: rt_math.h against the C library in higher precision: errors in units of the last
+ * place, special values, vectors equal to scalars, conversions for every bf16, and reductions
+ * along rows against a plain sum in long double. */
+#include "rt_math.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+static uint64_t seed = 1;
+
+static uint64_t random_bits(void)
+{
+    uint64_t z = seed += 0x9e3779b97f4a7c15;
+
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+}
+
+static double uniform(double low, double high)
+{
+    return low + (high - low) * ((double)(random_bits() >> 11) * 0x1p-53);
+}
+
+/* Distance in units of the last place of a float with `digits` bits and least exponent `low`;
+ * values that overflow must be infinite. */
+static double ulps(long double got, long double want, int digits, int low, long double most)
+{
+    int e;
+
+    if (isnan(want))
+        return isnan(got) ? 0 : HUGE_VAL;
+    if (fabsl(want) > most)
+        return isinf(got) && (got > 0) == (want > 0) ? 0 : HUGE_VAL;
+    if (isinf(got) || isnan(got))
+        return HUGE_VAL;
+    frexpl(want, &e);
+    if (e < low)
+        e = low;
+    return (double)(fabsl(got - want) / ldexpl(1, e - digits));
+}
+
+static double ulps_f32(float got, double want)
+{
+    return ulps(got, want, 24, -125, 0x1.ffffffp127L);
+}
+
+static double ulps_f64(double got, long double want)
+{
+    return ulps(got, want, 53, -1021, 0x1.fffffffffffff8p1023L);
+}
+
+static void expect(const char *what, double worst, double bound)
+{
+    printf("  %-10s %.3f ulp (bound %.1f)\n", what, worst, bound);
+    assert_true(worst <= bound);
+}
+
+static void test_float(void **unused)
+{
+    double worst[4] = { 0 };
+
+    (void)unused;
+    for (uint64_t bits = 0; bits < UINT64_C(1) << 32; bits += 1009) {
+        const float x = rt_f32_from_bits((int32_t)bits);
+
+        worst[0] = fmax(worst[0], ulps_f32(rt_expf(x), exp(x)));
+        worst[1] = fmax(worst[1], ulps_f32(rt_tanhf(x), tanh(x)));
+        worst[2] = fmax(worst[2], ulps_f32(rt_logf(x), log(x)));
+        if (!(x < -87)) /* below, exp(-x) overflows and the result is 0: absolutely right */
+            worst[3] = fmax(worst[3], ulps_f32(rt_sigmoidf(x), 1 / (1 + exp(-(double)x))));
+    }
+    expect("expf", worst[0], 1.1);
+    expect("tanhf", worst[1], 1.5);
+    expect("logf", worst[2], 0.6);
+    expect("sigmoidf", worst[3], 2.6);
+    assert_true(rt_sigmoidf(-200.0f) == 0 && rt_sigmoidf(200.0f) == 1);
+}
+
+static void test_double(void **unused)
+{
+    double worst[6] = { 0 };
+
+    (void)unused;
+    for (int i = 0; i < 1000000; i++) {
+        const double near = uniform(-2, 2), wide = uniform(-750, 750);
+        const double angle = i % 3 == 0 ? uniform(-0x1p20, 0x1p20)
+                             : i % 3 == 1 ? uniform(-4, 4)
+                                          : floor(uniform(0, 600000)) * M_PI_2;
+        const double any = rt_f64_from_bits((int64_t)(random_bits() >> 1));
+
+        worst[0] = fmax(worst[0], ulps_f64(rt_exp(near), expl(near)));
+        worst[0] = fmax(worst[0], ulps_f64(rt_exp(wide), expl(wide)));
+        worst[1] = fmax(worst[1], ulps_f64(rt_tanh(near), tanhl(near)));
+        worst[1] = fmax(worst[1], ulps_f64(rt_tanh(wide / 20), tanhl(wide / 20)));
+        worst[2] = fmax(worst[2], ulps_f64(rt_log(fabs(near)), logl(fabs(near))));
+        worst[2] = fmax(worst[2], ulps_f64(rt_log(any), logl(any)));
+        worst[3] = fmax(worst[3], ulps_f64(rt_sin(angle), sinl(angle)));
+        worst[4] = fmax(worst[4], ulps_f64(rt_cos(angle), cosl(angle)));
+        worst[5] = fmax(worst[5], ulps_f64(rt_sigmoid(near), 1 / (1 + expl(-near))));
+    }
+    expect("exp", worst[0], 1.1);
+    expect("tanh", worst[1], 1.5);
+    expect("log", worst[2], 1.0);
+    expect("sin", worst[3], 1.2);
+    expect("cos", worst[4], 1.2);
+    expect("sigmoid", worst[5], 2.6);
+}
+
+static void test_special(void **unused)
+{
+    (void)unused;
+    assert_true(rt_exp(0) == 1 && rt_expf(0) == 1);
+    assert_true(rt_exp(-INFINITY) == 0 && rt_exp(INFINITY) == INFINITY);
+    assert_true(rt_expf(-INFINITY) == 0 && rt_expf(INFINITY) == INFINITY);
+    assert_true(isnan(rt_exp(NAN)) && isnan(rt_expf(NAN)));
+    assert_true(rt_log(0) == -INFINITY && rt_log(-0.0) == -INFINITY);
+    assert_true(rt_log(1) == 0 && rt_log(INFINITY) == INFINITY);
+    assert_true(isnan(rt_log(-1)) && isnan(rt_log(NAN)) && isnan(rt_log(-INFINITY)));
+    assert_true(rt_tanh(INFINITY) == 1 && rt_tanh(-INFINITY) == -1 && isnan(rt_tanh(NAN)));
+    assert_true(rt_tanhf(0) == 0 && signbit(rt_tanhf(-0.0f)));
+    assert_true(rt_sin(0) == 0 && rt_cos(0) == 1);
+}
+
+/* Lanes of the vector functions are the scalar functions, bit for bit. */
+static void test_vectors(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < 200000; i++) {
+        rt_v16f x;
+        rt_v8d y;
+
+        for (int l = 0; l < 16; l++)
+            x[l] = i % 2 ? (float)uniform(-100, 100) : rt_f32_from_bits((int32_t)random_bits());
+        for (int l = 0; l < 8; l++)
+            y[l] = i % 2 ? uniform(-800, 800) : rt_f64_from_bits((int64_t)random_bits());
+        const rt_v16f e = rt_v16f_exp(x), t = rt_v16f_tanh(x), s = rt_v16f_sigmoid(x);
+        const rt_v8d d = rt_v8d_exp(y), u = rt_v8d_tanh(y);
+        for (int l = 0; l < 16; l++) {
+            const float v = x[l];
+
+            if (isnan(v))
+                continue;
+            assert_int_equal(rt_bits_f32(e[l]), rt_bits_f32(rt_expf(v)));
+            assert_int_equal(rt_bits_f32(t[l]), rt_bits_f32(rt_tanhf(v)));
+            assert_int_equal(rt_bits_f32(s[l]), rt_bits_f32(rt_sigmoidf(v)));
+        }
+        for (int l = 0; l < 8; l++) {
+            const double v = y[l];
+
+            if (isnan(v))
+                continue;
+            assert_true(rt_bits_f64(d[l]) == rt_bits_f64(rt_exp(v)));
+            assert_true(rt_bits_f64(u[l]) == rt_bits_f64(rt_tanh(v)));
+        }
+    }
+}
+
+/* Every bf16 there and back; every kind of float against rounding in double. */
+static void test_bf16(void **unused)
+{
+    (void)unused;
+    for (uint32_t b = 0; b < 0x10000; b++) {
+        const float x = rt_f32_from_bf16((uint16_t)b);
+
+        if (isnan(x))
+            assert_true(isnan(rt_f32_from_bf16(rt_bf16_from_f32(x))));
+        else
+            assert_int_equal(rt_bf16_from_f32(x), b);
+    }
+    for (uint64_t bits = 0; bits < UINT64_C(1) << 32; bits += 251) {
+        const float x = rt_f32_from_bits((int32_t)bits);
+        const uint16_t got = rt_bf16_from_f32(x);
+
+        if (isnan(x)) {
+            assert_true(isnan(rt_f32_from_bf16(got)));
+            continue;
+        }
+        /* its two neighbours; the nearer one, the even one when they are as near. Above the
+         * largest bf16 the upper neighbour is what would follow it. */
+        const uint16_t low = (uint16_t)(bits >> 16), high = (uint16_t)(low + 1);
+        const double a = fabs((double)rt_f32_from_bf16(low));
+        const double b = (high & 0x7fff) == 0x7f80 ? 0x1p128 : fabs((double)rt_f32_from_bf16(high));
+        const double v = fabs((double)x);
+        const bool up = v - a > b - v || (v - a == b - v && low % 2);
+
+        assert_int_equal(got, isinf(x) || !up ? low : high);
+    }
+    for (int i = 0; i < 100000; i++) {
+        rt_v16f x;
+        uint16_t out[16];
+
+        for (int l = 0; l < 16; l++)
+            x[l] = rt_f32_from_bits((int32_t)random_bits());
+        rt_v16f_store_bf16(out, x);
+        const rt_v16f back = rt_v16f_load_bf16(out);
+        for (int l = 0; l < 16; l++) {
+            assert_int_equal(out[l], rt_bf16_from_f32(x[l]));
+            const float v = back[l];
+            assert_int_equal(rt_bits_f32(v), rt_bits_f32(rt_f32_from_bf16(out[l])));
+        }
+    }
+}
+
+enum { ROW = 5000 };
+
+static void test_rows(void **unused)
+{
+    static float a[ROW], b[ROW], c[ROW];
+    static double d[ROW];
+    static uint16_t h[ROW];
+
+    (void)unused;
+    for (int n = 1; n <= ROW; n = n < 70 ? n + 1 : n * 3 / 2 + 1) {
+        long double sum = 0, squares = 0, dot = 0, dot3 = 0, exps = 0, size = 0;
+        float most = -INFINITY;
+
+        for (int i = 0; i < n; i++) {
+            a[i] = (float)uniform(-3, 3);
+            b[i] = (float)uniform(-3, 3);
+            c[i] = (float)uniform(-3, 3);
+            d[i] = a[i];
+            h[i] = rt_bf16_from_f32(b[i]);
+            sum += a[i];
+            squares += ((long double)a[i] - 0.5L) * ((long double)a[i] - 0.5L);
+            dot += (long double)a[i] * b[i];
+            dot3 += (long double)a[i] * b[i] * ((long double)c[i] - 0.25L);
+            exps += expl(a[i]);
+            most = a[i] > most ? a[i] : most;
+            size += fabsl((long double)a[i] * b[i] * c[i]) + fabsl(a[i]) + 1;
+        }
+        assert_true(fabsl(rt_row_sum_f32(a, n) - sum) <= 1e-6L * size);
+        assert_true(fabsl(rt_row_sum_f64(d, n) - sum) <= 1e-15L * size);
+        assert_true(fabsl(rt_row_sum_squares_f32(a, 0.5f, n) - squares) <= 1e-6L * size * 10);
+        assert_true(fabsl(rt_row_dot_f32(a, b, n) - dot) <= 1e-6L * size);
+        assert_true(fabsl(rt_row_dot_centred_f32(a, b, c, 0.25f, n) - dot3) <= 1e-6L * size);
+        assert_true(fabsl(rt_row_lse_f32(a, n) - logl(exps)) <= 1e-6L * (1 + logl(n)));
+        assert_true(fabsl(rt_row_lse_f64(d, n) - logl(exps)) <= 1e-15L * (1 + logl(n)) * 4);
+        assert_true(rt_row_max_f32(a, n) == most);
+        /* bf16 rows: the same as the f32 row of their values, bit for bit */
+        for (int i = 0; i < n; i++)
+            b[i] = rt_f32_from_bf16(h[i]);
+        assert_true(rt_row_sum_bf16(h, n) == rt_row_sum_f32(b, n));
+        assert_true(rt_row_lse_bf16(h, n) == rt_row_lse_f32(b, n));
+        /* a tail has the lanes of a longer row of zeros */
+        if (n + 40 <= ROW) {
+            memset(b + n, 0, 40 * sizeof *b);
+            assert_true(n % 1024 > 984 || rt_row_sum_f32(b, n) == rt_row_sum_f32(b, n + 40));
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_float),   cmocka_unit_test(test_double),
+        cmocka_unit_test(test_special), cmocka_unit_test(test_vectors),
+        cmocka_unit_test(test_bf16),    cmocka_unit_test(test_rows),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* op_test.c: runs op_test.lua, which tests every op folder, in the generator's own sandbox. In:
+ * op folders, built in or from --ops DIR. Out: failures on stdout, exit code 1 if any. What
+ * Lua cannot do is here: infer a node, render, compile and run kernels on typed buffers. */
+#include "op_test.h"
+
+#include "rt.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct {
+    Gen gen;
+    Kernels *kernels;
+    struct { Node **items; int count, cap; } nodes;
+    int jobs;
+} test;
+
+/* ---- operands from Lua ------------------------------------------------------------------------ */
+
+static const OpRule *check_op(lua_State *L, int index)
+{
+    const char *name = luaL_checkstring(L, index);
+    const OpRule *op = ops_find(&test.gen, name);
+
+    if (!op)
+        luaL_error(L, "no op %s", name);
+    return op;
+}
+
+static Dtype check_dtype(lua_State *L, int index)
+{
+    Dtype d = dtype_parse(luaL_checkstring(L, index));
+
+    if (d == DT_NONE)
+        luaL_error(L, "unknown dtype %s", lua_tostring(L, index));
+    return d;
+}
+
+/* { shape = {..}, dtype = ".." } at index */
+static Value *check_value(lua_State *L, int index, const char *name)
+{
+    Value *v = gen_alloc(&test.gen, sizeof *v);
+
+    v->name = name;
+    lua_getfield(L, index, "dtype");
+    v->dtype = check_dtype(L, -1);
+    lua_pop(L, 1);
+    lua_getfield(L, index, "shape");
+    v->n_dims = (int)lua_rawlen(L, -1);
+    v->elems = 1;
+    for (int i = 0; i < v->n_dims && i < MAX_DIMS; i++) {
+        lua_rawgeti(L, -1, i + 1);
+        v->dim[i] = luaL_checkinteger(L, -1);
+        v->elems *= v->dim[i];
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    v->bytes = v->elems * dtype_bytes(v->dtype);
+    return v;
+}
+
+static void read_attrs(lua_State *L, int index, Node *n)
+{
+    const OpInfo *info = n->op->info;
+
+    n->n_attrs = info->n_attrs;
+    n->attrs = gen_alloc(&test.gen, sizeof *n->attrs * (size_t)(n->n_attrs + 1));
+    for (int i = 0; i < n->n_attrs; i++) {
+        Attr *a = &n->attrs[i];
+
+        *a = info->attrs[i].dflt;
+        a->key = info->attrs[i].key;
+        a->type = info->attrs[i].type;
+        if (lua_getfield(L, index, a->key) != LUA_TNIL) {
+            if (a->type == ATTR_INT)
+                a->i = luaL_checkinteger(L, -1);
+            else if (a->type == ATTR_NUM)
+                a->num = luaL_checknumber(L, -1);
+            else if (a->type == ATTR_STR)
+                a->s = gen_strdup(&test.gen, luaL_checkstring(L, -1));
+            else
+                a->i = lua_toboolean(L, -1);
+        } else if (!info->attrs[i].has_default) {
+            luaL_error(L, "%s: attribute %s is missing", n->op->name, a->key);
+        }
+        lua_pop(L, 1);
+    }
+}
+
+static void push_value(lua_State *L, const Value *v)
+{
+    lua_newtable(L);
+    emit_str(L, "dtype", dtype_name(v->dtype));
+    emit_int(L, "elems", v->elems);
+    lua_newtable(L);
+    for (int i = 0; i < v->n_dims; i++) {
+        lua_pushinteger(L, v->dim[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, "shape");
+}
+
+/* infer(op, inputs, attrs) -> { id, outs, workspace, n }: a node of the given op */
+static int l_infer(lua_State *L)
+{
+    Gen *g = &test.gen;
+    const OpRule *op = check_op(L, 1);
+    Node *n = gen_alloc(g, sizeof *n);
+
+    luaL_checktype(L, 2, LUA_TTABLE);
+    luaL_checktype(L, 3, LUA_TTABLE);
+    if ((int)lua_rawlen(L, 2) != op->n_in)
+        luaL_error(L, "%s takes %d inputs, not %d", op->name, op->n_in, (int)lua_rawlen(L, 2));
+    n->op = op;
+    n->name = op->name;
+    n->n_in = op->n_in;
+    n->n_out = op->n_out;
+    n->in = gen_alloc(g, sizeof *n->in * (size_t)(op->n_in + 1));
+    n->add = gen_alloc(g, sizeof *n->add * (size_t)(op->n_out + 1));
+    for (int i = 0; i < op->n_in; i++) {
+        lua_rawgeti(L, 2, i + 1);
+        n->in[i] = check_value(L, lua_gettop(L), op->in[i].name);
+        lua_pop(L, 1);
+    }
+    n->out = gen_alloc(g, sizeof *n->out * (size_t)(op->n_out + 1));
+    for (int i = 0; i < op->n_out; i++) {
+        n->out[i] = gen_alloc(g, sizeof **n->out);
+        n->out[i]->name = op->out[i].name;
+        n->out[i]->def = n;
+        n->out[i]->def_out = i;
+    }
+    read_attrs(L, 3, n);
+    infer_node(g, n);
+    *gen_push(g, &test.nodes) = n;
+    lua_newtable(L);
+    emit_int(L, "id", test.nodes.count - 1);
+    emit_int(L, "workspace", n->workspace_bytes);
+    emit_num(L, "flops", n->flops);
+    lua_newtable(L);
+    for (int i = 0; i < op->n_out; i++) {
+        push_value(L, n->out[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, "outs");
+    infer_push_n(g, n);
+    lua_setfield(L, -2, "n");
+    return 1;
+}
+
+/* shape(dims, symbols) -> { .. } */
+static int l_shape(lua_State *L)
+{
+    const char *p = luaL_checkstring(L, 1);
+    Syms syms = { 0 };
+    int n = 0;
+
+    for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1))
+        if (lua_isinteger(L, -1) && syms.n < MAX_SYMS) {
+            syms.name[syms.n] = lua_tostring(L, -2);
+            syms.value[syms.n++] = lua_tointeger(L, -1);
+        }
+    lua_newtable(L);
+    while (*p) {
+        size_t bytes = strcspn(p, " ");
+        int64_t v;
+
+        if (!dims_eval(p, bytes, &syms, &v))
+            luaL_error(L, "the case says nothing of dims \"%s\"", lua_tostring(L, 1));
+        lua_pushinteger(L, v);
+        lua_rawseti(L, -2, ++n);
+        p += bytes;
+        p += strspn(p, " ");
+    }
+    return 1;
+}
+
+/* dtypes(param, reduce): what the following nodes are inferred for */
+static int l_dtypes(lua_State *L)
+{
+    test.gen.model.param_dtype = check_dtype(L, 1);
+    test.gen.model.reduce_dtype = check_dtype(L, 2);
+    return 0;
+}
+
+static int l_rule(lua_State *L)
+{
+    lua_rawgeti(L, LUA_REGISTRYINDEX, check_op(L, 1)->lua_ref);
+    return 1;
+}
+
+static int l_names(lua_State *L)
+{
+    lua_newtable(L);
+    for (int i = 0; i < test.gen.ops.count; i++) {
+        lua_pushstring(L, test.gen.ops.items[i].name);
+        lua_rawseti(L, -2, i + 1);
+    }
+    return 1;
+}
+
+static int l_round(lua_State *L)
+{
+    lua_pushnumber(L, round_to(check_dtype(L, 1), luaL_checknumber(L, 2)));
+    return 1;
+}
+
+static int l_print(lua_State *L)
+{
+    puts(luaL_checkstring(L, 1));
+    fflush(stdout);
+    return 0;
+}
+
+/* ---- kernels ---------------------------------------------------------------------------------- */
+
+/* kernel(node id) -> kernel id, or nil when the op has no cpu.c */
+static int l_kernel(lua_State *L)
+{
+    Node *n = test.nodes.items[luaL_checkinteger(L, 1)];
+    bool beta = false;
+    int id;
+
+    n->kernel = gen_printf(&test.gen, "%s_%d", n->op->name, (int)luaL_checkinteger(L, 1));
+    for (int i = 0; i < n->n_out; i++)
+        beta = beta || n->op->out[i].may_add;
+    ops_push_env(&test.gen, n);
+    id = kernels_add(test.kernels, n->op, n->kernel, n->n_in + n->n_out, beta,
+                     n->workspace_bytes > 0);
+    if (id < 0)
+        return 0;
+    lua_pushinteger(L, id);
+    return 1;
+}
+
+/* optimizer(op, attrs, { dtype of each input }, name) -> kernel id */
+static int l_optimizer(lua_State *L)
+{
+    const OpRule *op = check_op(L, 1);
+    const char *name = luaL_checkstring(L, 4);
+    int id;
+
+    lua_newtable(L);
+    emit_str(L, "fn", name);
+    emit_str(L, "acc", emit_ctype(ops_acc_dtype(&test.gen)));
+    for (int i = 0; i < op->info->n_attrs; i++) {
+        lua_getfield(L, 2, op->info->attrs[i].key);
+        lua_setfield(L, -2, op->info->attrs[i].key);
+    }
+    for (int i = 0; i < op->n_in; i++) {
+        Dtype d;
+
+        lua_rawgeti(L, 3, i + 1);
+        d = check_dtype(L, -1);
+        lua_pop(L, 1);
+        lua_newtable(L);
+        emit_str(L, "name", op->in[i].name);
+        emit_str(L, "type", emit_ctype(d));
+        emit_str(L, "dtype", dtype_name(d));
+        lua_setfield(L, -2, op->in[i].name);
+    }
+    id = kernels_add(test.kernels, op, name, op->n_in, false, false);
+    lua_pushinteger(L, id);
+    return 1;
+}
+
+static int l_compile(lua_State *L)
+{
+    lua_pushboolean(L, kernels_compile(test.kernels, test.jobs));
+    return 1;
+}
+
+static int l_of_platform(lua_State *L)
+{
+    lua_pushboolean(L, kernels_of_platform(test.kernels, (int)luaL_checkinteger(L, 1)));
+    return 1;
+}
+
+/* run{ kernel=, threads=, beta=, workspace=, operands={ {dtype=, elems=, data= or nil, same=i},
+ * .. }, update={..} } -> { {data..}, .. }, { bytes of each }, problem or nil. An operand
+ * without data starts as NaN; `same` lays it on an earlier operand's bytes. */
+typedef struct Run {
+    int n;
+    Buf buf[MAX_OPERANDS];
+    bool own[MAX_OPERANDS];
+    char *data[MAX_OPERANDS + 3];
+    RtUpdate update;
+    double decay;
+    int64_t elems;
+} Run;
+
+static double number_field(lua_State *L, int index, const char *key)
+{
+    double v;
+
+    lua_getfield(L, index, key);
+    v = lua_tonumber(L, -1);
+    lua_pop(L, 1);
+    return v;
+}
+
+static void read_operand(lua_State *L, Run *r, int i)
+{
+    int item = lua_gettop(L), same = (int)number_field(L, item, "same");
+    Dtype d;
+
+    lua_getfield(L, item, "dtype");
+    d = check_dtype(L, -1);
+    lua_pop(L, 1);
+    r->own[i] = same == 0;
+    r->buf[i] = same ? r->buf[same - 1] : buf_new(d, (int64_t)number_field(L, item, "elems"));
+    r->data[i] = r->buf[i].data;
+    if (lua_getfield(L, item, "data") == LUA_TTABLE)
+        for (int64_t k = 0; k < r->buf[i].elems; k++) {
+            lua_rawgeti(L, -1, k + 1);
+            buf_put(&r->buf[i], k, lua_tonumber(L, -1));
+            lua_pop(L, 1);
+        }
+    lua_pop(L, 1);
+}
+
+static void read_update(lua_State *L, Run *r)
+{
+    int at = lua_gettop(L);
+
+    r->update = (RtUpdate){ .scale64 = number_field(L, at, "scale"),
+                            .lr64 = number_field(L, at, "lr"),
+                            .bias1_64 = number_field(L, at, "bias1"),
+                            .bias2_64 = number_field(L, at, "bias2") };
+    r->update.scale = (float)r->update.scale64;
+    r->update.lr = (float)r->update.lr64;
+    r->update.bias1 = (float)r->update.bias1_64;
+    r->update.bias2 = (float)r->update.bias2_64;
+    r->decay = number_field(L, at, "decay");
+    r->elems = r->buf[0].elems;
+    r->data[r->n] = (char *)&r->update;
+    r->data[r->n + 1] = (char *)&r->decay;
+    r->data[r->n + 2] = (char *)&r->elems;
+}
+
+static void push_results(lua_State *L, Run *r)
+{
+    const char *problem = NULL;
+
+    lua_createtable(L, r->n, 0);
+    lua_createtable(L, r->n, 0);
+    for (int i = 0; i < r->n; i++) {
+        const Buf *b = &r->buf[i];
+
+        lua_createtable(L, (int)b->elems, 0);
+        for (int64_t k = 0; k < b->elems; k++) {
+            lua_pushnumber(L, buf_get(b, k));
+            lua_rawseti(L, -2, k + 1);
+        }
+        lua_rawseti(L, -3, i + 1);
+        lua_pushlstring(L, b->data, (size_t)(b->elems * dtype_bytes(b->dtype)));
+        lua_rawseti(L, -2, i + 1);
+        if (!buf_guard_ok(b))
+            problem = gen_printf(&test.gen, "writes past the end of operand %d", i + 1);
+    }
+    lua_pushstring(L, problem);
+}
+
+static int l_run(lua_State *L)
+{
+    Run r = { 0 };
+    Buf workspace = buf_new(DT_U8, (int64_t)number_field(L, 1, "workspace"));
+    int threads = (int)number_field(L, 1, "threads");
+
+    lua_getfield(L, 1, "operands");
+    r.n = (int)lua_rawlen(L, -1);
+    gen_require(r.n <= MAX_OPERANDS, "%d operands", r.n);
+    for (int i = 0; i < r.n; i++) {
+        lua_rawgeti(L, -1, i + 1);
+        read_operand(L, &r, i);
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    if (lua_getfield(L, 1, "update") == LUA_TTABLE)
+        read_update(L, &r);
+    lua_pop(L, 1);
+    omp_set_num_threads(threads > 0 ? threads : 1);
+    kernels_run(test.kernels, (int)number_field(L, 1, "kernel"), r.data,
+                (float)number_field(L, 1, "beta"), workspace.data);
+    push_results(L, &r);
+    if (!buf_guard_ok(&workspace)) {
+        lua_pop(L, 1);
+        lua_pushstring(L, "writes past the end of its workspace");
+    }
+    buf_free(&workspace);
+    for (int i = 0; i < r.n; i++)
+        if (r.own[i])
+            buf_free(&r.buf[i]);
+    return 3;
+}
+
+/* ---- main ------------------------------------------------------------------------------------- */
+
+static void open_generator(const char *ops_dir)
+{
+    Gen *g = &test.gen;
+
+    g->opt.command = "check";
+    g->opt.ops_dir = ops_dir;
+    g->model.param_dtype = g->model.reduce_dtype = DT_F32;
+    g->model.master_dtype = g->model.moments_dtype = DT_F32;
+    g->model.seq_tokens = g->model.micro_batch = 1;
+    g->model.loss_chunk_tokens = 16;
+    g->L = sandbox_open(g);
+    sandbox_budget(g->L, INT64_MAX / 4, (size_t)4 << 30);
+    ops_load(g);
+    diag_stop_on_errors(g);
+}
+
+static char *read_script(const char *path, size_t *bytes)
+{
+    FILE *f = fopen(path, "rb");
+    char *text;
+    long n;
+
+    gen_require(f && fseek(f, 0, SEEK_END) == 0, "%s: %s", path, strerror(errno));
+    n = ftell(f);
+    rewind(f);
+    text = gen_alloc(&test.gen, (size_t)n + 1);
+    *bytes = fread(text, 1, (size_t)n, f);
+    fclose(f);
+    return text;
+}
+
+static int run_script(const char *path, const char *only, int64_t cases, int64_t seed)
+{
+    static const luaL_Reg host[] = {
+        { "infer", l_infer },   { "shape", l_shape },         { "dtypes", l_dtypes },
+        { "rule", l_rule },     { "names", l_names },         { "round", l_round },
+        { "print", l_print },   { "kernel", l_kernel },       { "optimizer", l_optimizer },
+        { "compile", l_compile }, { "of_platform", l_of_platform }, { "run", l_run },
+        { NULL, NULL },
+    };
+    lua_State *L = test.gen.L;
+    int env = sandbox_env(&test.gen), failures;
+    size_t bytes;
+    char *text = read_script(path, &bytes);
+
+    lua_rawgeti(L, LUA_REGISTRYINDEX, env);
+    luaL_newlib(L, host);
+    emit_str(L, "only", only);
+    emit_int(L, "cases", cases);
+    emit_int(L, "seed", seed);
+    lua_setfield(L, -2, "host");
+    lua_pop(L, 1);
+    if (sandbox_run(&test.gen, text, bytes, "@op_test.lua", env, 1)) {
+        fprintf(stderr, "op_test: %s\n", lua_tostring(L, -1));
+        return 1;
+    }
+    failures = (int)lua_tointeger(L, -1);
+    printf("op_test: %d failures\n", failures);
+    return failures ? 1 : 0;
+}
+
+int main(int argc, char **argv)
+{
+    const char *script = OP_TEST_LUA, *work = NULL, *only = NULL, *ops_dir = NULL;
+    const char *cc = OP_TEST_CC, *flags = OP_TEST_FLAGS;
+    int64_t cases = 2, seed = 1;
+
+    for (int i = 1; i + 1 < argc; i += 2) {
+        const char *a = argv[i], *v = argv[i + 1];
+
+        if (!strcmp(a, "--work")) {
+            work = v;
+        } else if (!strcmp(a, "--only")) {
+            only = v;
+        } else if (!strcmp(a, "--ops")) {
+            ops_dir = v;
+        } else if (!strcmp(a, "--cc")) {
+            cc = v;
+        } else if (!strcmp(a, "--flags")) {
+            flags = v;
+        } else if (!strcmp(a, "--cases")) {
+            cases = atoll(v);
+        } else if (!strcmp(a, "--seed")) {
+            seed = atoll(v);
+        } else {
+            work = NULL;
+            break;
+        }
+    }
+    if (!work || argc % 2 == 0) {
+        fprintf(stderr, "usage: op_test --work DIR [--only OP,OP] [--cases N] [--seed N] "
+                        "[--ops DIR] [--cc CC] [--flags FLAGS]\n");
+        return 2;
+    }
+    test.jobs = 2;
+    open_generator(ops_dir);
+    test.kernels = kernels_open(&test.gen, work, cc,
+                                gen_printf(&test.gen, "%s %s", OP_TEST_NUMERIC_FLAGS, flags));
+    printf("op_test: seed %" PRId64 ", %" PRId64 " cases for each op and dtype\n", seed, cases);
+    return run_script(script, only, cases, seed);
+}

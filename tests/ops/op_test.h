@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* op_test.h: what op_test.c (Lua's window on the generator) and op_test_kernels.c (kernels as
+ * machine code) share. */
+#ifndef OP_TEST_H
+#define OP_TEST_H
+
+#include "emit.h"
+#include "graph.h"
+
+enum { MAX_OPERANDS = 16 };
+
+/* An operand's contents while a kernel runs. */
+typedef struct Buf {
+    Dtype dtype;
+    int64_t elems;
+    char *data;      /* elems, then GUARD_BYTES that must stay as they are */
+} Buf;
+
+typedef struct Kernels Kernels; /* all kernels of this run */
+
+Kernels *kernels_open(Gen *g, const char *folder, const char *cc, const char *flags);
+/* Renders op's cpu.c for the environment on top of the stack (popped); name: the kernel's.
+ * Adds a wrapper of one signature. Returns an id, or -1 when the op has no cpu.c. */
+int kernels_add(Kernels *k, const OpRule *op, const char *name, int n_operands, bool beta,
+                bool workspace);
+/* Compiles what was added since, one shared object for each op. False: a message was shown. */
+bool kernels_compile(Kernels *k, int jobs);
+/* data: operands in order of the C signature. An optimizer's kernel takes update, decay and
+ * the elements of the first operand. */
+void kernels_run(Kernels *k, int id, char **data, float beta, char *workspace);
+/* True when the text of the kernel uses vectors of the machine's width (rt_simd.h, rt_gemm.h),
+ * whose bits belong to the platform. */
+bool kernels_of_platform(const Kernels *k, int id);
+
+/* Buffers with guards. */
+enum { GUARD_BYTES = 4096, GUARD = 0x5a };
+Buf buf_new(Dtype dtype, int64_t elems);
+void buf_free(Buf *b);
+void buf_put(Buf *b, int64_t i, double v);
+double buf_get(const Buf *b, int64_t i);
+bool buf_guard_ok(const Buf *b);
+double round_to(Dtype dtype, double v);
+
+#endif

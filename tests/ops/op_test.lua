@@ -1,0 +1,492 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- op_test.lua: what every op folder must hold, on random odd shapes. In: `host` (op_test.c).
+-- Out: the number of failures, each printed with op, dtypes and seed. For each op:
+--   references   the gradient of a random projection of the outputs, by central differences of
+--                the reference in f64, equals the backward's graph run by references; a fused
+--                op's reference equals its expansion's
+--   kernels      cpu.c equals the reference within the dtype's rounding, for f64, f32 and bf16;
+--                the same bits with 1, 2, 3 and 8 threads, and in place where it may be; beta
+--                = 1 adds; nothing outside the operands is written
+--   fused        the kernel's bits are those of its expansion's kernels, one after the other
+
+local fmt = string.format
+local failures, checks = 0, 0
+
+local function fail(...)
+    failures = failures + 1
+    host.print("FAIL " .. fmt(...))
+end
+
+local function check(ok, ...)
+    checks = checks + 1
+    if not ok then fail(...) end
+    return ok
+end
+
+-- ---- randomness: splitmix64, so that a seed means the same everywhere -----------------------
+
+local state = host.seed * 0x9e3779b97f4a7c15
+
+local function bits()
+    state = state + 0x9e3779b97f4a7c15
+    local z = state
+    z = (z ~ (z >> 30)) * 0xbf58476d1ce4e5b9
+    z = (z ~ (z >> 27)) * 0x94d049bb133111eb
+    return z ~ (z >> 31)
+end
+
+local function uniform() return (bits() >> 11) * 2.0 ^ -53 end
+local function integer(low, high) return low + (bits() >> 1) % (high - low + 1) end
+
+-- ---- values: { shape, dtype, elems, data } --------------------------------------------------
+
+-- param and reduce dtypes; sums are kept in f32, in f64 when param is f64
+local configs = {
+    { "f64", "f64" }, { "f32", "f32" }, { "bf16", "f32" }, { "bf16", "bf16" },
+}
+
+local function class_dtype(class, config)
+    if class == "i32" then return "i32" end
+    if class == "grad" then return config[2] end
+    if class == "acc" then return config[1] == "f64" and "f64" or "f32" end
+    return config[1]
+end
+
+local function zeros(value)
+    value.data = {}
+    for i = 1, value.elems do value.data[i] = 0.0 end
+    return value
+end
+
+local function random_data(value)
+    value.data = {}
+    for i = 1, value.elems do
+        value.data[i] = host.round(value.dtype, uniform() * 4 - 2)
+    end
+    return value
+end
+
+-- Inputs and attributes of a random call of the op.
+local function random_case(name, config)
+    local rule = host.rule(name)
+    local case = rule.cases(integer)
+    local given = case.inputs and case.inputs(case, integer) or {}
+    local inputs, attrs = {}, {}
+    for key in next, rule.attrs or {} do attrs[key] = case[key] end
+    for i, operand in ipairs(rule.inputs) do
+        local dims = operand[2]
+        local value = {
+            shape = type(dims) == "function" and dims(case) or host.shape(dims, case),
+            dtype = class_dtype(operand.class, config), elems = 1,
+        }
+        for _, n in ipairs(value.shape) do value.elems = value.elems * n end
+        value.data = given[operand[1]]
+        if not value.data then random_data(value) end
+        inputs[i] = value
+    end
+    return inputs, attrs
+end
+
+-- ---- references -----------------------------------------------------------------------------
+
+-- Runs the op's reference; returns its outputs.
+local function apply(name, inputs, attrs)
+    local rule, node = host.rule(name), host.infer(name, inputs, attrs)
+    local n, dtype = node.n, {}
+    for i, operand in ipairs(rule.inputs) do n[operand[1]] = inputs[i].data end
+    for i, operand in ipairs(rule.outputs) do
+        n[operand[1]] = zeros(node.outs[i]).data
+        dtype[operand[1]] = node.outs[i].dtype
+    end
+    n.round = function(what, v) return host.round(dtype[what], v) end
+    rule.reference(n)
+    for i, operand in ipairs(rule.outputs) do
+        check(#node.outs[i].data == node.outs[i].elems, "%s: its reference writes past %s",
+              name, operand[1])
+    end
+    return node.outs, node
+end
+
+-- A builder for `backward` and `expands` that does at once what it is told, by `run`.
+local function builder(run)
+    return setmetatable({}, {
+        __index = function(_, name)
+            return function(call)
+                local inputs, attrs = {}, {}
+                for key, v in next, call do
+                    if math.type(key) then inputs[key] = v else attrs[key] = v end
+                end
+                return table.unpack(run(name, inputs, attrs))
+            end
+        end,
+    })
+end
+
+local by_reference = builder(function(name, inputs, attrs)
+    return (apply(name, inputs, attrs))
+end)
+
+-- What `backward` and `expands` get as n.
+local function operands_by_name(name, node, inputs, outputs)
+    local rule, n = host.rule(name), {}
+    for key, v in next, node.n do n[key] = v end
+    for i, operand in ipairs(rule.inputs) do n[operand[1]] = inputs[i] end
+    for i, operand in ipairs(rule.outputs) do n[operand[1]] = outputs and outputs[i] end
+    return n
+end
+
+local function test_backward(name)
+    local rule = host.rule(name)
+    host.dtypes("f64", "f64")
+    local inputs, attrs = random_case(name, configs[1])
+    local outputs, node = apply(name, inputs, attrs)
+    local d, weight = {}, {}
+    for i, operand in ipairs(rule.outputs) do
+        local out = outputs[i]
+        if operand.dtype == "f64" then -- a loss: its gradient is 1
+            weight[i] = { 1.0 }
+        elseif operand.dtype ~= "acc" then -- acc: kept for the backward, no result
+            d[operand[1]] = random_data { shape = out.shape, dtype = "f64", elems = out.elems }
+            weight[i] = d[operand[1]].data
+        end
+    end
+    local gradients = rule.backward(by_reference,
+                                    operands_by_name(name, node, inputs, outputs), d)
+    local function projection()
+        local sum, outs = 0.0, apply(name, inputs, attrs)
+        for i = 1, #outs do
+            for k, w in ipairs(weight[i] or {}) do sum = sum + w * outs[i].data[k] end
+        end
+        return sum
+    end
+    for i, operand in ipairs(rule.inputs) do
+        local gradient, value = gradients[operand[1]], inputs[i]
+        if not gradient then
+            check(operand.class == "i32" or operand.class == "acc",
+                  "%s: backward has no gradient for %s", name, operand[1])
+        elseif check(#gradient.data == value.elems, "%s: gradient of %s has another size", name,
+                     operand[1]) then
+            for _ = 1, math.min(12, value.elems) do
+                local k, step = integer(1, value.elems), 1e-5
+                local x = value.data[k]
+                value.data[k] = x + step
+                local above = projection()
+                value.data[k] = x - step
+                local below = projection()
+                value.data[k] = x
+                local difference, got = (above - below) / (2 * step), gradient.data[k]
+                if not check(math.abs(difference - got) <= 1e-6 * (0.01 + math.abs(got)),
+                             "%s: d%s[%d] is %.12g, by differences %.12g", name, operand[1], k,
+                             got, difference) then
+                    break
+                end
+            end
+        end
+    end
+end
+
+local function test_expansion_reference(name)
+    local rule = host.rule(name)
+    host.dtypes("f64", "f64")
+    local inputs, attrs = random_case(name, configs[1])
+    local outputs, node = apply(name, inputs, attrs)
+    local expanded = rule.expands(by_reference, operands_by_name(name, node, inputs))
+    for i, operand in ipairs(rule.outputs) do
+        local want = expanded[operand[1]]
+        if check(want, "%s: its expansion has no %s", name, operand[1]) then
+            for k = 1, want.elems do
+                if not check(math.abs(want.data[k] - outputs[i].data[k])
+                             <= 1e-11 * (1 + math.abs(want.data[k])),
+                             "%s: reference of %s differs from its expansion's", name,
+                             operand[1]) then
+                    break
+                end
+            end
+        end
+    end
+end
+
+-- ---- kernels --------------------------------------------------------------------------------
+
+-- Largest distance from the reference: a part of the value, a part of the largest value.
+local bounds = {
+    f64 = { 1e-13, 1e-13 }, f32 = { 1e-6, 2e-6 },
+    bf16 = { 2.0 ^ -7, 1e-5 }, -- a value near the middle of two may round to either
+}
+
+-- Ops that also round inside in bf16, so that the part of the largest value is as large.
+local rounds_inside = {
+    attention = "probabilities enter the product as bf16",
+    attention_bwd = "probabilities and their gradients enter products as bf16",
+    embed_bwd = "rows are added to the gradient one by one",
+    linear_cross_entropy = "dw is added chunk by chunk",
+}
+
+-- size: magnitude of what was added up to give want[k], want itself by default
+local function compare(what, got, want, dtype, name, size)
+    local bound, largest = bounds[dtype], 0.0
+    local part = bound[2]
+    if dtype == "bf16" and rounds_inside[name] then part = 2.0 ^ -7 end
+    size = size or want
+    for k = 1, #want do largest = math.max(largest, math.abs(size[k])) end
+    for k = 1, #want do
+        local limit = bound[1] * math.abs(size[k]) + part * largest
+        if not check(math.abs(got[k] - want[k]) <= limit, "%s[%d] is %.9g, not %.9g", what, k,
+                     got[k], want[k]) then
+            return
+        end
+    end
+end
+
+-- A kernel waiting to be compiled, with the inputs of its case.
+local function plan_kernel(name, inputs, attrs)
+    local node = host.infer(name, inputs, attrs)
+    local id = host.kernel(node.id)
+    return id and { name = name, id = id, node = node, inputs = inputs, attrs = attrs }
+end
+
+-- Runs it; outs: initial contents or nil. Returns the outputs' data and bytes.
+local function run_kernel(plan, threads, beta, outs, in_place)
+    local rule, operands = host.rule(plan.name), {}
+    for i, value in ipairs(plan.inputs) do
+        operands[i] = { dtype = value.dtype, elems = value.elems, data = value.data }
+    end
+    for i, out in ipairs(plan.node.outs) do
+        local operand = { dtype = out.dtype, elems = out.elems, data = outs and outs[i] }
+        for k, input in ipairs(rule.inputs) do
+            if in_place and rule.outputs[i].alias == input[1] then operand.same = k end
+        end
+        operands[#operands + 1] = operand
+    end
+    local data, raw, problem = host.run {
+        kernel = plan.id, threads = threads, beta = beta, workspace = plan.node.workspace,
+        operands = operands,
+    }
+    check(not problem, "%s: %s", plan.what or plan.name, problem)
+    return { table.unpack(data, #plan.inputs + 1) }, { table.unpack(raw, #plan.inputs + 1) }
+end
+
+local function same_bits(what, a, b)
+    for i = 1, #a do
+        if not check(a[i] == b[i], "%s: output %d has other bits", what, i) then return end
+    end
+end
+
+local function test_kernel(plan)
+    local rule, what = host.rule(plan.name), plan.what
+    host.dtypes(plan.config[1], plan.config[2])
+    local want = apply(plan.name, plan.inputs, plan.attrs)
+    local data, raw = run_kernel(plan, 1, 0)
+    for i, operand in ipairs(rule.outputs) do
+        -- a loss is a sum in f64 of what was rounded before
+        local dtype = operand.dtype == "f64" and class_dtype("acc", plan.config)
+            or want[i].dtype
+        compare(fmt("%s: %s", what, operand[1]), data[i], want[i].data, dtype, plan.name)
+    end
+    for _, threads in ipairs { 2, 3, 8 } do
+        local _, others = run_kernel(plan, threads, 0)
+        same_bits(fmt("%s with %d threads", what, threads), others, raw)
+    end
+    local aliased, adds = false, false
+    for _, operand in ipairs(rule.outputs) do
+        aliased = aliased or operand.alias ~= nil
+        adds = adds or operand.add
+    end
+    if aliased then
+        local _, others = run_kernel(plan, 3, 0, nil, true)
+        same_bits(what .. " in place", others, raw)
+    end
+    if adds then
+        local initial = {}
+        for i, out in ipairs(plan.node.outs) do
+            initial[i] = random_data {
+                dtype = out.dtype, elems = out.elems, shape = out.shape,
+            }.data
+        end
+        local sums = run_kernel(plan, 2, 1, initial)
+        for i, operand in ipairs(rule.outputs) do
+            local expected, size = {}, {}
+            for k = 1, #data[i] do
+                local old = operand.add and initial[i][k] or 0
+                expected[k] = data[i][k] + old
+                size[k] = 2 * (math.abs(data[i][k]) + math.abs(old))
+            end
+            compare(fmt("%s: beta 1, %s", what, operand[1]), sums[i], expected,
+                    plan.node.outs[i].dtype, plan.name, size)
+        end
+        local _, again = run_kernel(plan, 8, 1, initial)
+        local _, once = run_kernel(plan, 1, 1, initial)
+        same_bits(what .. " with beta 1 and 8 threads", again, once)
+    end
+end
+
+-- An expansion as kernels to run in order; its values are filled when they run.
+local function plan_expansion(plan)
+    local steps = {}
+    local recorder = builder(function(name, inputs, attrs)
+        local step = plan_kernel(name, inputs, attrs)
+        if not step then return {} end
+        steps[#steps + 1] = step
+        return step.node.outs
+    end)
+    local rule = host.rule(plan.name)
+    plan.expanded = rule.expands(recorder, operands_by_name(plan.name, plan.node, plan.inputs))
+    plan.steps = steps
+end
+
+-- Ops whose sums may run in another order than their expansion's, and why.
+local reordered = { linear_cross_entropy = "dw is added chunk by chunk" }
+
+local function test_fused(plan)
+    local rule = host.rule(plan.name)
+    local data, raw = run_kernel(plan, 2, 0)
+    local bytes = {}
+    for _, step in ipairs(plan.steps) do
+        local outs, out_raw = run_kernel(step, 2, 0)
+        for i, out in ipairs(step.node.outs) do
+            out.data = outs[i]
+            bytes[out] = out_raw[i]
+        end
+    end
+    for i, operand in ipairs(rule.outputs) do
+        local what = fmt("%s: %s and its expansion's", plan.what, operand[1])
+        local out = plan.expanded[operand[1]]
+        if reordered[plan.name] then
+            compare(what, data[i], out.data, plan.node.outs[i].dtype, plan.name)
+        else
+            check(bytes[out] == raw[i], "%s: other bits", what)
+        end
+    end
+end
+
+-- ---- optimizers -----------------------------------------------------------------------------
+
+-- param, reduce, master, moments
+local optimizer_configs = {
+    { "f64", "f64", "f64", "f64" }, { "f32", "f32", "f32", "f32" },
+    { "bf16", "f32", "f32", "f32" }, { "bf16", "bf16", "f32", "bf16" },
+    { "bf16", "f32", "bf16", "bf16" },
+}
+
+local function plan_optimizer(name, config, number)
+    local rule, case, dtypes = host.rule(name), host.rule(name).cases(integer), {}
+    local by_class = {
+        float = config[1], grad = config[2], master = config[3], moments = config[4],
+    }
+    host.dtypes(config[1], config[2])
+    for i, operand in ipairs(rule.inputs) do
+        dtypes[i] = by_class[operand.class or "float"]
+    end
+    local id = host.optimizer(name, case, dtypes, fmt("%s_%d", name, number))
+    return {
+        name = name, id = id, case = case, dtypes = dtypes,
+        what = fmt("%s %s", name, table.concat(config, "/")),
+    }
+end
+
+local function test_optimizer(plan)
+    local rule, n = host.rule(plan.name), { round = nil }
+    local operands, index = {}, {}
+    for key, v in next, plan.case do n[key] = v end
+    n.scale, n.lr, n.decay = 0.25, 0.01 + uniform() / 10, uniform() / 5
+    n.bias1, n.bias2 = 0.1 + uniform() / 2, 0.05 + uniform() / 2
+    local update = {
+        scale = n.scale, lr = n.lr, decay = n.decay, bias1 = n.bias1, bias2 = n.bias2,
+    }
+    local acc = plan.dtypes[1] == "f64" and "f64" or "f32"
+    for i, operand in ipairs(rule.inputs) do
+        local value = { dtype = plan.dtypes[i], elems = n.e, shape = { n.e } }
+        random_data(value)
+        if operand[1] == "moment2" then
+            for k = 1, n.e do value.data[k] = math.abs(value.data[k]) end
+        end
+        n[operand[1]] = { table.unpack(value.data) }
+        index[operand[1]] = i
+        operands[i] = value
+    end
+    if plan.dtypes[index.param] == plan.dtypes[index.master] then -- one buffer for both
+        operands[index.master].same = index.param
+        n.param = n.master
+    end
+    n.round = function(what, v) return host.round(plan.dtypes[index[what]], v) end
+    local before = n.grad
+    rule.reference(n)
+    local first
+    for _, threads in ipairs { 1, 3, 8 } do
+        local data, raw, problem = host.run {
+            kernel = plan.id, threads = threads, beta = 0, workspace = 0,
+            operands = operands, update = update,
+        }
+        check(not problem, "%s: %s", plan.what, problem)
+        if not first then
+            first = raw
+            for i, operand in ipairs(rule.inputs) do
+                local dtype = plan.dtypes[i] == "bf16" and "bf16" or acc
+                compare(fmt("%s: %s", plan.what, operand[1]), data[i], n[operand[1]], dtype)
+            end
+        else
+            same_bits(fmt("%s with %d threads", plan.what, threads), raw, first)
+        end
+    end
+    check(n.grad == before, "%s: writes the gradient", plan.what)
+end
+
+-- ---- all ops --------------------------------------------------------------------------------
+
+local function wanted(name)
+    if not host.only then return true end
+    for _, one in ipairs(host.names_only) do
+        if one == name then return true end
+    end
+end
+
+host.names_only = {}
+if host.only then
+    local from = 1
+    while true do
+        local comma = string.find(host.only, ",", from, true)
+        host.names_only[#host.names_only + 1] = string.sub(host.only, from, (comma or 0) - 1)
+        if not comma then break end
+        from = comma + 1
+    end
+end
+
+local plans, optimizers, ops = {}, {}, 0
+for _, name in ipairs(host.names()) do
+    local rule = host.rule(name)
+    if wanted(name) then
+        ops = ops + 1
+        if rule.role == "optimizer" then
+            for i, config in ipairs(optimizer_configs) do
+                optimizers[#optimizers + 1] = plan_optimizer(name, config, i)
+            end
+        else
+            check(rule.reference and rule.cases, "%s: has no reference or no cases", name)
+            for _ = 1, host.cases do
+                if rule.backward then test_backward(name) end
+                if rule.expands then test_expansion_reference(name) end
+                for _, config in ipairs(configs) do
+                    host.dtypes(config[1], config[2])
+                    local plan = plan_kernel(name, random_case(name, config))
+                    if check(plan, "%s: no cpu.c", name) then
+                        plan.config = config
+                        plan.what = fmt("%s %s/%s", name, config[1], config[2])
+                        plans[#plans + 1] = plan
+                        if rule.expands then plan_expansion(plan) end
+                    end
+                end
+            end
+        end
+    end
+end
+check(ops > 0, "no op is called %s", tostring(host.only))
+
+if check(host.compile(), "kernels do not compile") then
+    for _, plan in ipairs(plans) do
+        test_kernel(plan)
+        if plan.steps then test_fused(plan) end
+    end
+    for _, plan in ipairs(optimizers) do test_optimizer(plan) end
+end
+host.print(fmt("op_test: %d ops, %d kernels, %d checks", ops, #plans + #optimizers, checks))
+return failures

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* op_test_kernels.c: in: op folders' cpu.c, rendered by the generator's own template engine. Out:
+ * functions in memory: one C file and one shared object for each op, compiled with the flags
+ * of emitted trainers, which find the runtime's products in this very program. */
+#include "op_test.h"
+
+#include "rt.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef void (*CallKernel)(char **operands, float beta, char *workspace);
+
+typedef struct Kernel {
+    char *name;
+    int unit;        /* which C file */
+    bool of_platform;
+    CallKernel call;
+} Kernel;
+
+typedef struct SourceUnit { /* one C file, one shared object */
+    char *name;
+    Text text;
+    Text prepare;
+    bool compiled;
+} SourceUnit;
+
+struct Kernels {
+    Gen *g;
+    Emit emit;
+    const char *folder, *cc, *flags;
+    struct { Kernel *items; int count, cap; } list;
+    struct { SourceUnit *items; int count, cap; } units;
+};
+
+/* The products' symbols, so that the linker keeps them for the shared objects. */
+const void *const op_test_keeps[] = { (const void *)rt_gemm, (const void *)rt_gemm_bias,
+                                      (const void *)rt_gemm_prepare };
+
+/* ---- buffers ---------------------------------------------------------------------------------- */
+
+Buf buf_new(Dtype dtype, int64_t elems)
+{
+    Buf b = { .dtype = dtype, .elems = elems };
+    size_t bytes = (size_t)elems * (size_t)dtype_bytes(dtype) + GUARD_BYTES;
+
+    b.data = aligned_alloc(64, (size_t)round_up((int64_t)bytes, 64));
+    gen_require(b.data, "out of memory");
+    memset(b.data, 0xff, bytes); /* NaN in every float dtype: what is not written is seen */
+    memset(b.data + bytes - GUARD_BYTES, GUARD, GUARD_BYTES);
+    return b;
+}
+
+void buf_free(Buf *b)
+{
+    free(b->data);
+    b->data = NULL;
+}
+
+bool buf_guard_ok(const Buf *b)
+{
+    const char *end = b->data + b->elems * dtype_bytes(b->dtype);
+
+    for (int i = 0; i < GUARD_BYTES; i++)
+        if (end[i] != GUARD)
+            return false;
+    return true;
+}
+
+void buf_put(Buf *b, int64_t i, double v)
+{
+    switch (b->dtype) {
+    case DT_F64:
+        ((double *)b->data)[i] = v;
+        break;
+    case DT_F32:
+        ((float *)b->data)[i] = (float)v;
+        break;
+    case DT_BF16:
+        ((rt_bf16 *)b->data)[i] = rt_bf16_from_f32((float)v);
+        break;
+    case DT_I32:
+        ((int32_t *)b->data)[i] = (int32_t)v;
+        break;
+    default:
+        gen_die("no buffer of %s", dtype_name(b->dtype));
+    }
+}
+
+double buf_get(const Buf *b, int64_t i)
+{
+    switch (b->dtype) {
+    case DT_F64:
+        return ((const double *)b->data)[i];
+    case DT_F32:
+        return ((const float *)b->data)[i];
+    case DT_BF16:
+        return rt_f32_from_bf16(((const rt_bf16 *)b->data)[i]);
+    case DT_I32:
+        return ((const int32_t *)b->data)[i];
+    default:
+        gen_die("no buffer of %s", dtype_name(b->dtype));
+    }
+}
+
+double round_to(Dtype dtype, double v)
+{
+    if (dtype == DT_F32)
+        return (float)v;
+    if (dtype == DT_BF16)
+        return rt_f32_from_bf16(rt_bf16_from_f32((float)v));
+    return v;
+}
+
+/* ---- sources ---------------------------------------------------------------------------------- */
+
+/* load(text, chunk, "t", env), which the sandbox has not. */
+static int load_chunk(lua_State *L)
+{
+    size_t n;
+    const char *text = luaL_checklstring(L, 1, &n);
+
+    if (luaL_loadbufferx(L, text, n, luaL_checkstring(L, 2), "t") != LUA_OK) {
+        lua_pushnil(L);
+        lua_insert(L, -2);
+        return 2;
+    }
+    lua_pushvalue(L, 4);
+    if (!lua_setupvalue(L, -2, 1))
+        lua_pop(L, 1);
+    return 1;
+}
+
+Kernels *kernels_open(Gen *g, const char *folder, const char *cc, const char *flags)
+{
+    Kernels *k = gen_alloc(g, sizeof *k);
+    const Embedded *engine = embed_find("gen/lua/template.lua");
+
+    *k = (Kernels){ .g = g, .emit = { .g = g, .L = g->L }, .folder = folder, .cc = cc,
+                    .flags = flags };
+    gen_require(engine, "no template engine");
+    if (sandbox_run(g, (const char *)engine->data, engine->bytes, "@gen/lua/template.lua",
+                    LUA_NOREF, 1))
+        gen_die("%s", lua_tostring(g->L, -1));
+    lua_pushcfunction(g->L, load_chunk);
+    lua_setfield(g->L, -2, "load");
+    k->emit.template_ref = luaL_ref(g->L, LUA_REGISTRYINDEX);
+    return k;
+}
+
+/* The file that takes more kernels of this op. */
+static int open_unit(Kernels *k, const char *op)
+{
+    SourceUnit *s;
+
+    for (int i = 0; i < k->units.count; i++)
+        if (!k->units.items[i].compiled && !strcmp(k->units.items[i].name, op))
+            return i;
+    s = gen_push(k->g, &k->units);
+    s->name = gen_strdup(k->g, op);
+    s->text.g = s->prepare.g = k->g;
+    text_printf(&s->text, "#include \"rt.h\"\n\n#include <string.h>\n\n");
+    return k->units.count - 1;
+}
+
+int kernels_add(Kernels *k, const OpRule *op, const char *name, int n_operands, bool beta,
+                bool workspace)
+{
+    lua_State *L = k->g->L;
+    size_t bytes, n;
+    const char *source = ops_template(k->g, op, "cpu.c", &bytes), *text;
+    SourceUnit *s;
+    Kernel *item;
+    int unit;
+
+    if (!source) {
+        lua_pop(L, 1);
+        return -1;
+    }
+    lua_rawgeti(L, LUA_REGISTRYINDEX, k->emit.template_ref);
+    lua_getfield(L, -1, "kernel_helpers");
+    lua_remove(L, -2);
+    lua_insert(L, -2);
+    lua_call(L, 1, 1);
+    text = emit_render(&k->emit, source, bytes, ops_template_path(k->g, op, "cpu.c"), true, &n);
+    if (!text) {
+        diag_stop_on_errors(k->g);
+        gen_die("%s: no text", op->name);
+    }
+    unit = open_unit(k, op->name);
+    s = &k->units.items[unit];
+    for (int i = 1; lua_rawgeti(L, -1, i) != LUA_TNIL; i++) {
+        text_printf(&s->prepare, "    %s\n", lua_tostring(L, -1));
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 2);
+    text_add(&s->text, text, n);
+    text_printf(&s->text, "\nvoid call_%s(char **a, float beta, char *workspace);\n", name);
+    text_printf(&s->text, "void call_%s(char **a, float beta, char *workspace)\n{\n", name);
+    text_printf(&s->text, "    (void)beta;\n    (void)workspace;\n    %s(", name);
+    if (op->optimizer)
+        text_printf(&s->text, "(const RtUpdate *)a[%d], *(double *)a[%d], *(int64_t *)a[%d], ",
+                    n_operands, n_operands + 1, n_operands + 2);
+    for (int i = 0; i < n_operands; i++)
+        text_printf(&s->text, "%s(void *)a[%d]", i ? ", " : "", i);
+    text_printf(&s->text, "%s%s);\n}\n\n", beta ? ", beta" : "", workspace ? ", workspace" : "");
+    item = gen_push(k->g, &k->list);
+    item->name = gen_strdup(k->g, name);
+    item->unit = unit;
+    item->of_platform = strstr(text, "rt_gemm") || strstr(text, "rt_vf") || strstr(text, "rt_vd");
+    return k->list.count - 1;
+}
+
+bool kernels_of_platform(const Kernels *k, int id)
+{
+    return k->list.items[id].of_platform;
+}
+
+/* ---- machine code ----------------------------------------------------------------------------- */
+
+static const char *unit_path(Kernels *k, int unit, const char *suffix)
+{
+    return gen_printf(k->g, "%s/%s_%d.%s", k->folder, k->units.items[unit].name, unit, suffix);
+}
+
+static void write_source(Kernels *k, int unit)
+{
+    SourceUnit *s = &k->units.items[unit];
+    const char *path = unit_path(k, unit, "c");
+    FILE *f = fopen(path, "w");
+
+    gen_require(f, "%s: %s", path, strerror(errno));
+    fwrite(s->text.s, 1, s->text.len, f);
+    fprintf(f, "void prepare(void);\nvoid prepare(void)\n{\n%s}\n",
+            s->prepare.len ? s->prepare.s : "");
+    gen_require(fclose(f) == 0, "%s: %s", path, strerror(errno));
+}
+
+static pid_t start_compiler(Kernels *k, int unit)
+{
+    const char *command = gen_printf(k->g, "%s -shared -fPIC %s %s -o %s", k->cc, k->flags,
+                                     unit_path(k, unit, "c"), unit_path(k, unit, "so"));
+    pid_t pid = fork();
+
+    gen_require(pid >= 0, "fork: %s", strerror(errno));
+    if (pid == 0) {
+        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(127);
+    }
+    return pid;
+}
+
+static void load_unit(Kernels *k, int unit)
+{
+    const char *path = unit_path(k, unit, "so");
+    void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void (*prepare)(void);
+
+    gen_require(so, "%s", dlerror());
+    *(void **)&prepare = dlsym(so, "prepare");
+    gen_require(prepare, "%s", dlerror());
+    prepare();
+    for (int i = 0; i < k->list.count; i++) {
+        Kernel *item = &k->list.items[i];
+
+        if (item->unit != unit)
+            continue;
+        *(void **)&item->call = dlsym(so, gen_printf(k->g, "call_%s", item->name));
+        gen_require(item->call, "%s", dlerror());
+    }
+}
+
+bool kernels_compile(Kernels *k, int jobs)
+{
+    int running = 0, failed = 0, status, from = k->units.count;
+
+    while (from > 0 && !k->units.items[from - 1].compiled)
+        from--;
+    for (int i = from; i < k->units.count || running > 0;) {
+        if (i < k->units.count && running < jobs) {
+            write_source(k, i);
+            start_compiler(k, i);
+            k->units.items[i++].compiled = true;
+            running++;
+            continue;
+        }
+        gen_require(wait(&status) > 0, "wait: %s", strerror(errno));
+        running--;
+        failed += status != 0;
+    }
+    if (failed) {
+        fprintf(stderr, "op_test: %d of the C files in %s do not compile\n", failed, k->folder);
+        return false;
+    }
+    for (int i = from; i < k->units.count; i++)
+        load_unit(k, i);
+    return true;
+}
+
+void kernels_run(Kernels *k, int id, char **data, float beta, char *workspace)
+{
+    gen_require(id >= 0 && id < k->list.count && k->list.items[id].call, "kernel %d", id);
+    k->list.items[id].call(data, beta, workspace);
+}

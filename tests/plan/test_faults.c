@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_faults: plans damaged on purpose, one fault at a time; the checker of the pass must name
+ * it. Faults that can be executed are also run: some legal order must show other bits. */
+#include "test_plan.h"
+
+#include <string.h>
+
+typedef struct Fault {
+    const char *name;
+    bool (*plant)(Gen *g, uint64_t *r); /* false: this model has no place for it */
+    const char *(*check)(Gen *g);
+    bool runs;                          /* the interpreter must show it, too, now and then */
+} Fault;
+
+static int choose(uint64_t *r, int n)
+{
+    return n > 0 ? (int)(synth_random(r) % (uint64_t)n) : -1;
+}
+
+/* ---- shard --------------------------------------------------------------------------------- */
+
+static bool plant_param_overlap(Gen *g, uint64_t *r)
+{
+    for (int tries = 0; tries < 20; tries++) {
+        Segment *s = &g->segments.items[choose(r, g->segments.count)];
+        if (s->n_params > 1) {
+            g->params.items[s->params[1]].offset_elems = 0;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool plant_param_off_grain(Gen *g, uint64_t *r)
+{
+    g->params.items[choose(r, g->params.count)].offset_elems += 8;
+    return true;
+}
+
+static bool plant_unequal_shards(Gen *g, uint64_t *r)
+{
+    g->segments.items[choose(r, g->segments.count)].elems += GRAIN_ELEMS;
+    return true;
+}
+
+static bool plant_param_lost(Gen *g, uint64_t *r)
+{
+    Segment *s = &g->segments.items[choose(r, g->segments.count)];
+    s->n_params--;
+    return true;
+}
+
+/* ---- unroll -------------------------------------------------------------------------------- */
+
+static Instr *find_ins(Gen *g, uint64_t *r, InsKind kind)
+{
+    int from = choose(r, g->prog.ins.count);
+    for (int k = 0; k < g->prog.ins.count; k++) {
+        Instr *i = &g->prog.ins.items[(from + k) % g->prog.ins.count];
+        if (i->kind == kind) {
+            return i;
+        }
+    }
+    return NULL;
+}
+
+/* The gather comes one instruction late: the span that needs it stands before it. */
+static bool plant_late_gather(Gen *g, uint64_t *r)
+{
+    Instr *i = find_ins(g, r, INS_ALL_GATHER);
+    for (int id = i ? i->id + 1 : g->prog.ins.count; id < g->prog.ins.count; id++) {
+        Instr *span = &g->prog.ins.items[id];
+        if (span->kind == INS_SPAN && span->gathered == i->gathered) {
+            Instr kept = *span;
+            int at = i->id;
+            *span = *i;
+            *i = kept;
+            span->id = id;
+            i->id = at;
+            for (int k = 0; k < g->prog.n_bindings; k++) {
+                g->prog.bindings[k].ins = g->prog.bindings[k].ins == id ? at
+                                                                        : g->prog.bindings[k].ins;
+            }
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool plant_wrong_binding(Gen *g, uint64_t *r)
+{
+    g->prog.bindings[choose(r, g->prog.n_bindings)].offset_bytes += 4 * GRAIN_ELEMS;
+    return true;
+}
+
+static bool plant_unbound(Gen *g, uint64_t *r)
+{
+    int k = choose(r, g->prog.n_bindings);
+    memmove(&g->prog.bindings[k], &g->prog.bindings[k + 1],
+            sizeof *g->prog.bindings * (size_t)(g->prog.n_bindings - k - 1));
+    g->prog.n_bindings--;
+    return true;
+}
+
+static bool plant_two_reductions(Gen *g, uint64_t *r)
+{
+    Instr *i = find_ins(g, r, INS_REDUCE_SCATTER);
+    if (!i || g->segments.count < 2) {
+        return false;
+    }
+    i->segment = (i->segment + 1) % g->segments.count;
+    return true;
+}
+
+static bool plant_early_reduction(Gen *g, uint64_t *r)
+{
+    Instr *i = find_ins(g, r, INS_REDUCE_SCATTER);
+    if (!i || g->prog.ins.items[i->id - 1].kind != INS_SPAN) {
+        return false;
+    }
+    Instr kept = i[-1];
+    i[-1] = *i;
+    *i = kept;
+    i[-1].id--;
+    i->id++;
+    for (int k = 0; k < g->prog.n_bindings; k++) {
+        g->prog.bindings[k].ins += g->prog.bindings[k].ins == kept.id;
+    }
+    return true;
+}
+
+static bool plant_lost_merge(Gen *g, uint64_t *r)
+{
+    Instr *i = find_ins(g, r, INS_MERGE);
+    if (!i || g->segments.count < 2) {
+        return false;
+    }
+    i->segment = (i->segment + 1) % g->segments.count;
+    return true;
+}
+
+static bool plant_early_update(Gen *g, uint64_t *r)
+{
+    Instr *n = find_ins(g, r, INS_NORM_REDUCE);
+    Instr kept = n[0];
+    n[0] = n[1];
+    n[1] = kept;
+    n[0].id--;
+    n[1].id++;
+    return true;
+}
+
+/* ---- schedule ------------------------------------------------------------------------------ */
+
+static bool plant_cycle(Gen *g, uint64_t *r)
+{
+    for (int tries = 0; tries < 50; tries++) {
+        Instr *i = &g->prog.ins.items[choose(r, g->prog.ins.count)];
+        if (i->n_waits > 0 && i->id + 1 < g->prog.ins.count) {
+            i->waits[0] = i->id + 1;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool drop_wait(Gen *g, uint64_t *r, InsKind of, InsKind on)
+{
+    int from = choose(r, g->prog.ins.count);
+    for (int k = 0; k < g->prog.ins.count; k++) {
+        Instr *i = &g->prog.ins.items[(from + k) % g->prog.ins.count];
+        for (int w = 0; i->kind == of && w < i->n_waits; w++) {
+            if (g->prog.ins.items[i->waits[w]].kind == on) {
+                i->waits[w] = i->waits[--i->n_waits];
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static bool plant_no_gather_wait(Gen *g, uint64_t *r)
+{
+    return drop_wait(g, r, INS_SPAN, INS_ALL_GATHER);
+}
+
+static bool plant_no_grad_wait(Gen *g, uint64_t *r)
+{
+    return drop_wait(g, r, INS_REDUCE_SCATTER, INS_SPAN);
+}
+
+static bool plant_no_norm_wait(Gen *g, uint64_t *r)
+{
+    return drop_wait(g, r, INS_NORM, INS_REDUCE_SCATTER);
+}
+
+/* ---- place --------------------------------------------------------------------------------- */
+
+static bool same_place(Gen *g, uint64_t *r, BufKind a, BufKind b)
+{
+    int n = g->prog.bufs.count, from = choose(r, n), first = -1;
+    for (int k = 0; k < n; k++) {
+        Buffer *buf = &g->prog.bufs.items[(from + k) % n];
+        if (buf->bytes == 0) {
+            continue;
+        }
+        if (first < 0 && buf->kind == a) {
+            first = buf->id;
+        } else if (first >= 0 && buf->kind == b) {
+            buf->offset_bytes = g->prog.bufs.items[first].offset_bytes;
+            return buf->offset_bytes + buf->bytes <= g->prog.space_bytes[buf->space];
+        }
+    }
+    return false;
+}
+
+static bool plant_saved_twice(Gen *g, uint64_t *r)
+{
+    return same_place(g, r, BUF_SAVED, BUF_SAVED);
+}
+
+static bool plant_scratch_on_saved(Gen *g, uint64_t *r)
+{
+    Program *p = &g->prog;
+    for (int b = 0; b < p->bufs.count; b++) {
+        Buffer *s = &p->bufs.items[b];
+        for (int c = 0; s->kind == BUF_SCRATCH && c < p->bufs.count; c++) {
+            const Buffer *v = &p->bufs.items[c];
+            if (v->kind == BUF_SAVED && v->block == s->block &&
+                v->offset_bytes + s->bytes <= p->space_bytes[SPACE_LOCAL]) {
+                s->offset_bytes = v->offset_bytes;
+                return true;
+            }
+        }
+    }
+    (void)r;
+    return false;
+}
+
+static bool plant_on_persistent(Gen *g, uint64_t *r)
+{
+    return same_place(g, r, BUF_GRAD_SHARD, BUF_SAVED);
+}
+
+/* The next gradient buffer lies where peers still read the one before. */
+static bool plant_grad_under_peers(Gen *g, uint64_t *r)
+{
+    Program *p = &g->prog;
+    Buffer *before = NULL;
+    for (int id = p->first[VARIANT_LAST]; id < p->ins.count; id++) {
+        const Instr *i = &p->ins.items[id];
+        if (i->kind != INS_REDUCE_SCATTER || p->bufs.items[i->grad].kind != BUF_GRAD) {
+            continue;
+        }
+        Buffer *now = &p->bufs.items[i->grad];
+        if (before &&
+            before->offset_bytes + now->bytes <= p->space_bytes[SPACE_SYMMETRIC]) {
+            now->offset_bytes = before->offset_bytes;
+            return true;
+        }
+        before = now;
+    }
+    (void)r;
+    return false;
+}
+
+static bool plant_misaligned(Gen *g, uint64_t *r)
+{
+    g->prog.bufs.items[choose(r, g->prog.bufs.count)].offset_bytes += 64;
+    return true;
+}
+
+static bool plant_outside(Gen *g, uint64_t *r)
+{
+    for (int tries = 0; tries < 50; tries++) {
+        Buffer *b = &g->prog.bufs.items[choose(r, g->prog.bufs.count)];
+        if (b->bytes > 0) {
+            b->offset_bytes = round_up(g->prog.space_bytes[b->space], 256);
+            return true;
+        }
+    }
+    return false;
+}
+
+static const Fault faults[] = {
+    {"parameters overlap", plant_param_overlap, verify_shard, false},
+    {"parameter off the grain", plant_param_off_grain, verify_shard, false},
+    {"unequal shards", plant_unequal_shards, verify_shard, false},
+    {"parameter lost", plant_param_lost, verify_shard, false},
+    {"late gather", plant_late_gather, verify_unroll, false},
+    {"binding at the wrong place", plant_wrong_binding, verify_unroll, true},
+    {"operand not bound", plant_unbound, verify_unroll, false},
+    {"two reductions", plant_two_reductions, verify_unroll, false},
+    {"early reduction", plant_early_reduction, verify_unroll, false},
+    {"lost merge", plant_lost_merge, verify_unroll, false},
+    {"update before the norm", plant_early_update, verify_unroll, false},
+    {"wait cycle", plant_cycle, verify_schedule, false},
+    {"no wait for a gather", plant_no_gather_wait, verify_schedule, true},
+    {"no wait for a gradient", plant_no_grad_wait, verify_schedule, true},
+    {"no wait for a reduction", plant_no_norm_wait, verify_schedule, true},
+    {"two saved slabs in one place", plant_saved_twice, verify_place, true},
+    {"scratch on a saved slab", plant_scratch_on_saved, verify_place, true},
+    {"slab on persistent bytes", plant_on_persistent, verify_place, true},
+    {"gradient under peers' eyes", plant_grad_under_peers, verify_place, true},
+    {"misaligned buffer", plant_misaligned, verify_place, false},
+    {"buffer outside", plant_outside, verify_place, false},
+};
+
+static bool shows(Gen *g, const Interpretation *want)
+{
+    for (uint64_t order = 0; order < 24; order++) {
+        Interpretation got = run_model(g, order * 7 + 3);
+        if (!same_state(want, &got)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void test_faults(uint64_t seed)
+{
+    int kinds = 0, planted = 0, shown = 0;
+    for (size_t f = 0; f < sizeof faults / sizeof *faults; f++) {
+        int here = 0, here_shown = 0;
+        for (uint64_t k = 0; k < 60 && here < 5; k++) {
+            uint64_t r = seed + k * 31 + f;
+            SynthShape shape = synth_shape(seed + k);
+            SynthMesh base = synth_numerics(seed + k);
+            SynthMesh mesh = synth_mesh(seed + k, base);
+            Interpretation want;
+            const char *bad;
+            Gen *g;
+            mesh.ranks = 2 + 2 * (int64_t)(k & 1);
+            mesh.strategy = FULL_SHARD;
+            shape.layers += 2;
+            g = plan_model(&shape, &mesh);
+            want = run_model(g, 1);
+            if (faults[f].plant(g, &r)) {
+                bad = faults[f].check(g);
+                here++;
+                test_that(bad, "%s (model %llu): not noticed", faults[f].name,
+                          (unsigned long long)(seed + k));
+                here_shown += faults[f].runs && shows(g, &want);
+            }
+            synth_free(g);
+        }
+        test_that(here > 0, "%s: never planted", faults[f].name);
+        test_that(!faults[f].runs || here_shown > 0, "%s: no order shows it", faults[f].name);
+        kinds++;
+        planted += here;
+        shown += here_shown;
+    }
+    printf("planted faults: %d of %d kinds, all named unless said; %d shown by other bits\n",
+           planted, kinds, shown);
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_plan.h: shared by the parts of test_plan. */
+#ifndef TEST_PLAN_H
+#define TEST_PLAN_H
+
+#include "synth.h"
+
+extern int tests_passed, tests_failed;
+
+void test_that(bool ok, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+Gen *plan_model(const SynthShape *s, const SynthMesh *m);
+Interpretation run_model(Gen *g, uint64_t seed);
+bool same_state(const Interpretation *a, const Interpretation *b);
+
+void test_orders(uint64_t seed);            /* hb_same, hb_all against a plain search */
+void test_waits(uint64_t seed, int models); /* every wait removed in turn */
+void test_faults(uint64_t seed);            /* planted ones */
+
+#endif

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_waits: the schedule's relations and its waits.
+ *
+ * Orders: hb_same and hb_all of every pair of instructions against a plain search in the graph
+ * of start and completion events of three explicit ranks. Waits: each removed in turn; the
+ * checker must name what may go wrong, or else (proven redundant) random orders must still
+ * give the same bits. A difference in bits that the checker did not foresee is a failure. */
+#include "test_plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- orders ------------------------------------------------------------------------------------ */
+
+enum { RANKS = 3 };
+
+typedef struct Graph { int n; unsigned char *edge; } Graph; /* nodes: ((ins * RANKS) + rank) * 2 + end */
+
+static int node(int ins, int rank, int end)
+{
+    return (ins * RANKS + rank) * 2 + end;
+}
+
+static void add_edge(Graph *gr, int a, int b)
+{
+    gr->edge[(size_t)a * (size_t)gr->n + (size_t)b] = 1;
+}
+
+/* From the words of schedule.c's header alone: streams, joins at variants, waits, collectives. */
+static Graph explicit_graph(const Program *p)
+{
+    Graph gr = {.n = p->ins.count * RANKS * 2};
+    gr.edge = calloc((size_t)gr.n * (size_t)gr.n, 1);
+    gen_require(gr.edge, "out of memory");
+    for (int b = 0; b < p->ins.count; b++) {
+        const Instr *i = &p->ins.items[b];
+        bool join = i->stream != STREAM_COMPUTE && i->variant != VARIANT_END;
+        for (int r = 0; r < RANKS; r++) {
+            add_edge(&gr, node(b, r, 0), node(b, r, 1));
+            for (int a = 0; a < b; a++) {
+                const Instr *before = &p->ins.items[a];
+                if (before->stream == i->stream ||
+                    (join && before->stream == STREAM_COMPUTE &&
+                     before->variant < i->variant)) {
+                    add_edge(&gr, node(a, r, 1), node(b, r, 0));
+                }
+            }
+            for (int w = 0; w < i->n_waits; w++) {
+                add_edge(&gr, node(i->waits[w], r, 1), node(b, r, 0));
+            }
+            for (int q = 0; q < RANKS && ins_is_collective(i); q++) {
+                add_edge(&gr, node(b, r, 0), node(b, q, 1));
+            }
+        }
+    }
+    return gr;
+}
+
+static void search(const Graph *gr, int from, bool *seen, int *stack)
+{
+    int n = 0;
+    memset(seen, 0, (size_t)gr->n);
+    stack[n++] = from;
+    seen[from] = true;
+    while (n > 0) {
+        int at = stack[--n];
+        for (int to = 0; to < gr->n; to++) {
+            if (gr->edge[(size_t)at * (size_t)gr->n + (size_t)to] && !seen[to]) {
+                seen[to] = true;
+                stack[n++] = to;
+            }
+        }
+    }
+}
+
+static int wrong_orders(const Program *p)
+{
+    Graph gr = explicit_graph(p);
+    bool *seen[RANKS];
+    int *stack = calloc((size_t)gr.n, sizeof *stack), wrong = 0;
+    gen_require(stack, "out of memory");
+    for (int r = 0; r < RANKS; r++) {
+        seen[r] = calloc((size_t)gr.n, 1);
+        gen_require(seen[r], "out of memory");
+    }
+    for (int a = 0; a < p->ins.count; a++) {
+        for (int r = 0; r < RANKS; r++) {
+            search(&gr, node(a, r, 1), seen[r], stack);
+        }
+        for (int b = 0; b < p->ins.count; b++) {
+            bool same = seen[0][node(b, 0, 0)];
+            bool all = same && seen[1][node(b, 0, 0)] && seen[2][node(b, 0, 0)];
+            wrong += a != b && (same != hb_same(p, a, b) || all != hb_all(p, a, b));
+        }
+    }
+    for (int r = 0; r < RANKS; r++) {
+        free(seen[r]);
+    }
+    free(stack);
+    free(gr.edge);
+    return wrong;
+}
+
+void test_orders(uint64_t seed)
+{
+    for (uint64_t k = 0; k < 12; k++) {
+        SynthShape shape = synth_shape(seed + k);
+        SynthMesh mesh = synth_mesh(seed + k, synth_numerics(seed + k));
+        Gen *g;
+        int wrong;
+        mesh.ranks = 2 + 2 * (int64_t)(k & 1);
+        shape.layers = shape.layers > 4 ? 4 : shape.layers;
+        g = plan_model(&shape, &mesh);
+        wrong = wrong_orders(&g->prog);
+        test_that(wrong == 0, "model %llu: %d orders differ from a plain search",
+                  (unsigned long long)(seed + k), wrong);
+        synth_free(g);
+    }
+}
+
+/* ---- waits ------------------------------------------------------------------------------------- */
+
+typedef struct Tally { int waits, named, shown, redundant; } Tally;
+
+static void without_wait(Gen *g, Instr *i, int w, const Interpretation *want, Tally *t)
+{
+    int id = i->waits[w];
+    const char *why = i->wait_why[w], *bad;
+    bool differs = false;
+    i->waits[w] = i->waits[i->n_waits - 1];
+    i->wait_why[w] = i->wait_why[i->n_waits - 1];
+    i->n_waits--;
+    bad = verify_schedule(g);
+    bad = bad ? bad : verify_place(g);
+    for (uint64_t order = 0; order < 5 && !differs; order++) {
+        Interpretation got = run_model(g, order + 50);
+        differs = !same_state(want, &got);
+    }
+    t->waits++;
+    t->named += bad != NULL;
+    t->shown += bad && differs;
+    t->redundant += !bad;
+    test_that(bad || !differs, "without a wait for %d (%s): other bits, unforeseen", id, why);
+    i->n_waits++;
+    i->waits[i->n_waits - 1] = i->waits[w];
+    i->wait_why[i->n_waits - 1] = i->wait_why[w];
+    i->waits[w] = id;
+    i->wait_why[w] = why;
+}
+
+void test_waits(uint64_t seed, int models)
+{
+    Tally t = {0};
+    for (int k = 0; k < models && k < 30; k++) {
+        SynthShape shape = synth_shape(seed + (uint64_t)k);
+        SynthMesh base = synth_numerics(seed + (uint64_t)k);
+        SynthMesh mesh = synth_mesh(seed + (uint64_t)k, base);
+        Gen *plain = plan_model(&shape, &base), *g;
+        Interpretation want;
+        mesh.ranks = 2 + 2 * (int64_t)(k & 1);
+        interpret_spread(plain);
+        want = run_model(plain, 0);
+        g = plan_model(&shape, &mesh);
+        for (int id = 0; id < g->prog.ins.count; id++) {
+            Instr *i = &g->prog.ins.items[id];
+            for (int w = 0; w < i->n_waits; w++) {
+                without_wait(g, i, w, &want, &t);
+            }
+        }
+        synth_free(plain);
+        synth_free(g);
+    }
+    printf("waits removed in turn: %d; %d named by the checker (%d of them shown by other "
+           "bits), %d proven redundant\n",
+           t.waits, t.named, t.shown, t.redundant);
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* compare: compare FIGURES CASE DTYPE GRADIENTS LOG
+ *
+ * In: figures.json (PyTorch's, by figures.py), the name of a case, f32, f64 or bf16, and what a
+ * trainer of that case wrote: --debug-gradients of its first step, --log of ten steps. Out: one
+ * line of figures; exit 0 when they agree, 1 when not, with every difference on a line.
+ *
+ * f32 and f64 must agree within a relative bound: losses, the global norm, each parameter's
+ * gradient norm; its two signed random projections within the bound times its norm. bf16 cannot
+ * agree with anybody, so both are measured from f64: the root mean square, over all parameters
+ * and projections, of the distance to f64 in units of the gradient's norm. A signed random
+ * projection of a difference has that difference's norm as its root mean square. The trainer's
+ * may be at most twice PyTorch's. */
+#include <jansson.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_PROJECTIONS = 2 };
+
+static int differences;
+
+static _Noreturn void fail(const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fputc('\n', stderr);
+    exit(2);
+}
+
+static json_t *load(const char *path)
+{
+    json_error_t error;
+    json_t *j = json_load_file(path, 0, &error);
+    if (j == NULL)
+        fail("%s:%d: %s", path, error.line, error.text);
+    return j;
+}
+
+static double number(const json_t *j, const char *what)
+{
+    if (!json_is_number(j))
+        fail("%s is not a number", what);
+    return json_number_value(j);
+}
+
+/* How far apart, in units of scale; a difference over the bound is counted and told. */
+static double apart(double ours, double theirs, double scale, double bound, const char *what)
+{
+    double distance = fabs(ours - theirs) / scale;
+    if (!(distance <= bound)) {
+        printf("differs: %s: %.17g, PyTorch %.17g: %.3g over %.3g\n", what, ours, theirs,
+               distance, bound);
+        differences++;
+    }
+    return distance;
+}
+
+static const json_t *find_case(const json_t *figures, const char *name)
+{
+    size_t i;
+    json_t *c;
+    json_array_foreach(json_object_get(figures, "cases"), i, c)
+    {
+        if (!strcmp(json_string_value(json_object_get(c, "name")), name))
+            return c;
+    }
+    fail("no case %s in the figures", name);
+}
+
+/* Losses and the first step's norm, from the log: one object a line. */
+static double compare_log(const char *path, const json_t *theirs, double bound)
+{
+    const json_t *losses = json_object_get(theirs, "losses");
+    FILE *f = fopen(path, "r");
+    char line[65536], what[64];
+    size_t step = 0;
+    double worst = 0;
+    if (f == NULL)
+        fail("cannot read %s", path);
+    while (step < json_array_size(losses) && fgets(line, sizeof line, f) != NULL) {
+        json_t *row = json_loads(line, 0, NULL);
+        double loss = number(json_object_get(row, "loss"), "loss");
+        double want = number(json_array_get(losses, step), "losses");
+        snprintf(what, sizeof what, "loss of step %zu", step + 1);
+        worst = fmax(worst, apart(loss, want, fabs(want), bound, what));
+        if (step == 0) {
+            double norm = number(json_object_get(row, "grad_norm"), "grad_norm");
+            want = number(json_object_get(theirs, "grad_norm"), "grad_norm");
+            worst = fmax(worst, apart(norm, want, want, bound, "gradient norm of step 1"));
+        }
+        json_decref(row);
+        step++;
+    }
+    fclose(f);
+    if (step < json_array_size(losses))
+        fail("%s has %zu steps, not %zu", path, step, json_array_size(losses));
+    return worst;
+}
+
+/* A row of the trainer's gradients: {"name", "norm", "projections": [a, b]}. */
+static void read_row(const json_t *row, double out[1 + N_PROJECTIONS])
+{
+    const json_t *p = json_object_get(row, "projections");
+    out[0] = number(json_object_get(row, "norm"), "norm");
+    for (size_t i = 0; i < N_PROJECTIONS; i++)
+        out[1 + i] = number(json_array_get(p, i), "projections");
+}
+
+static void read_figures(const json_t *grads, const char *name, double out[1 + N_PROJECTIONS])
+{
+    const json_t *p = json_object_get(grads, name);
+    if (!json_is_array(p))
+        fail("the figures have no parameter %s", name);
+    for (size_t i = 0; i < 1 + N_PROJECTIONS; i++)
+        out[i] = number(json_array_get(p, i), name);
+}
+
+static double compare_gradients(const json_t *rows, const json_t *theirs, double bound)
+{
+    size_t i;
+    const json_t *row, *grads = json_object_get(theirs, "grads");
+    double ours[1 + N_PROJECTIONS], want[1 + N_PROJECTIONS], worst = 0;
+    char what[256];
+    if (json_array_size(rows) != json_object_size(grads))
+        fail("%zu gradients, not %zu", json_array_size(rows), json_object_size(grads));
+    json_array_foreach(rows, i, row)
+    {
+        const char *name = json_string_value(json_object_get(row, "name"));
+        read_row(row, ours);
+        read_figures(grads, name, want);
+        for (int k = 0; k <= N_PROJECTIONS; k++) {
+            snprintf(what, sizeof what, "%s %s", name, k == 0 ? "norm" : "projection");
+            worst = fmax(worst, apart(ours[k], want[k], want[0], bound, what));
+        }
+    }
+    return worst;
+}
+
+/* Root mean squares of the distances to f64: the trainer's and PyTorch's. */
+static void compare_distances(const json_t *rows, const json_t *theirs, const json_t *exact)
+{
+    size_t i;
+    const json_t *row;
+    double ours[1 + N_PROJECTIONS], their[1 + N_PROJECTIONS], want[1 + N_PROJECTIONS];
+    double our_sum = 0, their_sum = 0;
+    int n = 0;
+    json_array_foreach(rows, i, row)
+    {
+        const char *name = json_string_value(json_object_get(row, "name"));
+        read_row(row, ours);
+        read_figures(json_object_get(theirs, "grads"), name, their);
+        read_figures(json_object_get(exact, "grads"), name, want);
+        for (int k = 1; k <= N_PROJECTIONS; k++, n++) {
+            our_sum += pow((ours[k] - want[k]) / want[0], 2);
+            their_sum += pow((their[k] - want[k]) / want[0], 2);
+        }
+    }
+    double our_rms = sqrt(our_sum / n), their_rms = sqrt(their_sum / n);
+    printf("distance to f64 %.3g, PyTorch's %.3g, ratio %.2f\n", our_rms, their_rms,
+           our_rms / their_rms);
+    if (!(our_rms <= 2 * their_rms))
+        differences++;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 6)
+        fail("usage: compare FIGURES CASE f32|f64|bf16 GRADIENTS LOG");
+    json_t *figures = load(argv[1]), *gradients = load(argv[4]);
+    const json_t *c = find_case(figures, argv[2]);
+    const json_t *theirs = json_object_get(c, argv[3]), *exact = json_object_get(c, "f64");
+    const json_t *rows = json_object_get(gradients, "parameters");
+    if (theirs == NULL || exact == NULL)
+        fail("no figures for %s", argv[3]);
+    if (!strcmp(argv[3], "bf16")) {
+        /* three digits are left of a loss; what matters is the distance */
+        double worst = compare_log(argv[5], theirs, 1e-2);
+        printf("losses within %.2g; ", worst);
+        compare_distances(rows, theirs, exact);
+    } else {
+        double bound = !strcmp(argv[3], "f64") ? 1e-9 : 1e-5;
+        double log = compare_log(argv[5], theirs, bound);
+        double grads = compare_gradients(rows, theirs, bound);
+        printf("losses within %.2g, gradients within %.2g\n", log, grads);
+    }
+    json_decref(figures);
+    json_decref(gradients);
+    return differences > 0;
+}
