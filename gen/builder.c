@@ -427,6 +427,19 @@ static const char *call_name(Builder *b, const OpRule *op, int index)
     return name;
 }
 
+/* The line of the architecture that makes the call. */
+static Pos call_place(Builder *b)
+{
+    lua_State *L = b->g->L;
+    lua_Debug ar;
+
+    if (!lua_getstack(L, 1, &ar) || !lua_getinfo(L, "Sl", &ar) || *ar.source != '@')
+        return (Pos){ 0 };
+    if (!b->source || strcmp(b->source, ar.source + 1) != 0)
+        b->source = gen_strdup(b->g, ar.source + 1);
+    return (Pos){ .file = b->source, .line = ar.currentline };
+}
+
 static int op_call(lua_State *L)
 {
     Builder *b = lua_touserdata(L, lua_upvalueindex(1));
@@ -450,6 +463,8 @@ static int op_call(lua_State *L)
     builder_attrs(b, op, 1, attrs);
     name = call_name(b, op, 1);
     n = builder_node(b, op, in, attrs, op->info->n_attrs, name);
+    if (b->phase == PHASE_FORWARD)
+        n->pos = call_place(b);
     luaL_checkstack(L, n->n_out, "outputs");
     for (int i = 0; i < n->n_out; i++)
         builder_push_value(b, n->out[i], b->cls);

@@ -92,14 +92,24 @@ static int find_place(lua_State *L)
     return 1;
 }
 
+/* On that line, the word that the message begins with. */
+static Pos line_place(Gen *g, const char *file, int line, const char *text)
+{
+    const char *end = strchr(text, ':');
+    LexFile *f = source_of(g, file);
+
+    if (!f)
+        return (Pos){ .file = file, .line = line };
+    return word_place(f, line, gen_strndup(g, text, end ? (size_t)(end - text) : 0));
+}
+
 bool builder_protect(Gen *g, lua_CFunction fn, void *arg, Pos fallback)
 {
     lua_State *L = g->L;
     Builder *b = builder_get(g);
     ErrorPlace e = { .g = g };
     int top = lua_gettop(L), status;
-    const char *text, *end;
-    LexFile *f;
+    const char *text;
     Pos pos = fallback;
 
     lua_pushlightuserdata(L, &e);
@@ -108,18 +118,17 @@ bool builder_protect(Gen *g, lua_CFunction fn, void *arg, Pos fallback)
     lua_pushlightuserdata(L, arg);
     status = lua_pcall(L, 1, 0, top + 1);
     if (!sandbox_status(L, status)) {
+        b->blame = (Pos){ 0 };
         lua_settop(L, top);
         return true;
     }
     text = gen_strdup(g, lua_tostring(L, -1));
     lua_settop(L, top);
-    if (e.file) {
-        pos = (Pos){ .file = e.file, .line = e.line };
-        f = source_of(g, e.file);
-        end = strchr(text, ':');
-        if (f)
-            pos = word_place(f, e.line, gen_strndup(g, text, end ? (size_t)(end - text) : 0));
-    }
+    if (e.file)
+        pos = line_place(g, e.file, e.line, text);
+    else if (b->blame.file)
+        pos = b->blame.col ? b->blame : line_place(g, b->blame.file, b->blame.line, text);
+    b->blame = (Pos){ 0 };
     if (b->block)
         diag_add(g, DIAG_ERROR, pos, b->help, "%s: %s", b->block, text);
     else

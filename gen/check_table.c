@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_UNKNOWN = 64 }; /* unknown keys told of one table */
+enum { MAX_UNKNOWN = 16 }; /* unknown keys told of one table */
 
 static const char *join(Gen *g, const char *path, const char *name)
 {
@@ -113,14 +113,27 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+static void unknown_field(Check *c, const char *key, const Words *names, const char *path,
+                          Site table)
+{
+    const char *near = diag_nearest(key, names->items, names->count), *help;
+    const char *full = join(c->g, path, key);
+    const LexField *at = lex_field(table.lex, key);
+    const Set *set = find_set(c->ld, full, true);
+
+    help = near           ? gen_printf(c->g, "did you mean `%s`?", near)
+           : names->count ? gen_printf(c->g, "its fields are %s", words_all(c->g, names))
+                          : "it has no fields";
+    check_error(c, set ? set->key_pos : at ? at->key_pos : table.pos, help, "%s: unknown field",
+                full);
+}
+
 /* Keys that are no field: sorted, since the table's own order is nobody's. */
 static void check_unknown(Check *c, const Fields *fields, const char *path, int raw, Site table)
 {
     lua_State *L = c->L;
-    const char *unknown[MAX_UNKNOWN];
-    int n = 0;
+    Words unknown = { 0 }, names = fields_names(c->g, fields);
     bool items = false;
-    Words names = fields_names(c->g, fields);
 
     for (lua_pushnil(L); lua_next(L, raw); lua_pop(L, 1)) {
         size_t len;
@@ -131,23 +144,16 @@ static void check_unknown(Check *c, const Fields *fields, const char *path, int 
             continue;
         }
         key = lua_tolstring(L, -2, &len);
-        if ((strlen(key) != len || !fields_find(fields, key)) && n < MAX_UNKNOWN)
-            unknown[n++] = gen_strdup(c->g, key);
+        if (strlen(key) != len || !fields_find(fields, key))
+            *gen_push(c->g, &unknown) = gen_strndup(c->g, key, len < 200 ? len : 200);
     }
-    if (n)
-        qsort(unknown, (size_t)n, sizeof *unknown, by_text);
-    for (int i = 0; i < n; i++) {
-        const char *near = diag_nearest(unknown[i], names.items, names.count), *help;
-        const char *full = join(c->g, path, unknown[i]);
-        const LexField *at = lex_field(table.lex, unknown[i]);
-        const Set *set = find_set(c->ld, full, true);
-
-        help = near ? gen_printf(c->g, "did you mean `%s`?", near)
-               : names.count ? gen_printf(c->g, "its fields are %s", words_all(c->g, &names))
-                             : "it has no fields";
-        check_error(c, set ? set->key_pos : at ? at->key_pos : table.pos, help,
-                    "%s: unknown field", full);
-    }
+    if (unknown.count)
+        qsort(unknown.items, (size_t)unknown.count, sizeof *unknown.items, by_text);
+    for (int i = 0; i < unknown.count && i < MAX_UNKNOWN; i++)
+        unknown_field(c, unknown.items[i], &names, path, table);
+    if (unknown.count > MAX_UNKNOWN)
+        check_error(c, table.pos, NULL, "%s: %d more unknown fields", *path ? path : "trainer",
+                    unknown.count - MAX_UNKNOWN);
     if (items) {
         const LexField *at = lex_item(table.lex, 1);
 

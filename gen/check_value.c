@@ -12,6 +12,30 @@
 
 /* ---- values in words ------------------------------------------------------------------------------ */
 
+/* As Lua writes it, in one line, cut when long. */
+static const char *show_text(Gen *g, const char *s, size_t n)
+{
+    Text t = { .g = g };
+
+    text_add(&t, "\"", 1);
+    for (size_t i = 0; i < n; i++) {
+        if (i >= 45 && n > 48 && ((unsigned char)s[i] & 0xC0) != 0x80) {
+            text_printf(&t, "...");
+            break;
+        }
+        if (s[i] == '\n')
+            text_add(&t, "\\n", 2);
+        else if (s[i] == '\0')
+            text_add(&t, "\\0", 2);
+        else if (s[i] == '"' || s[i] == '\\')
+            text_printf(&t, "\\%c", s[i]);
+        else
+            text_add(&t, s + i, 1);
+    }
+    text_add(&t, "\"", 1);
+    return t.s;
+}
+
 const char *check_show(Gen *g, int index)
 {
     lua_State *L = g->L;
@@ -38,9 +62,7 @@ const char *check_show(Gen *g, int index)
                    : gen_printf(g, "%.14g", lua_tonumber(L, index));
     case LUA_TSTRING:
         s = lua_tolstring(L, index, &n);
-        if (strlen(s) < n) /* show that there is a NUL, not what lies before it */
-            return gen_printf(g, "\"%.40s\\0...\"", s);
-        return n > 48 ? gen_printf(g, "\"%.45s...\"", s) : gen_printf(g, "\"%s\"", s);
+        return show_text(g, s, n);
     case LUA_TTABLE: return "a table";
     default: return gen_printf(g, "a %s", luaL_typename(L, index));
     }
@@ -151,9 +173,10 @@ static void wrong_type(Check *c, const Field *f, const char *path, Site site)
     bool quoted = lua_type(L, -1) == LUA_TSTRING;
     bool number = f->type == FIELD_INT || f->type == FIELD_NUMBER;
 
-    if (quoted && ((number && lua_isnumber(L, -1)) ||
-                   (f->type == FIELD_BOOL && (!strcmp(lua_tostring(L, -1), "true") ||
-                                              !strcmp(lua_tostring(L, -1), "false")))))
+    if (quoted && lua_rawlen(L, -1) < 32 &&
+        ((number && lua_isnumber(L, -1)) ||
+         (f->type == FIELD_BOOL && (!strcmp(lua_tostring(L, -1), "true") ||
+                                    !strcmp(lua_tostring(L, -1), "false")))))
         help = gen_printf(c->g, "write %s, without quotes", lua_tostring(L, -1));
     check_error(c, site.pos, help, "%s: %s is given, but %s is expected", path,
                 check_show(c->g, -1), type_in_words(c, f));
@@ -343,9 +366,8 @@ static bool check_list(Check *c, const Field *f, const char *path, Site site)
     for (lua_pushnil(L); lua_next(L, raw); lua_pop(L, 1)) {
         if (lua_isinteger(L, -2) && lua_tointeger(L, -2) >= 1 && lua_tointeger(L, -2) <= n)
             continue;
-        check_error(c, site.pos, gen_printf(c->g, "write %s = { value, value, ... }",
-                                            last_name(path)),
-                    "%s: a list has no key %s", path, check_show(c->g, -2));
+        check_error(c, site.pos, gen_printf(c->g, "write %s", example(c, f, path)),
+                    "%s: a list has values without names", path);
         lua_settop(L, raw);
         return false;
     }

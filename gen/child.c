@@ -235,7 +235,8 @@ static int told(int code, const char *fmt, ...)
     return code;
 }
 
-static int judge(Gen *g, int status, Outcome outcome, const Text *result, const Limits *l)
+static int judge(Gen *g, int status, const struct rusage *used, Outcome outcome,
+                 const Text *result, const Limits *l)
 {
     int code, signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 
@@ -245,17 +246,12 @@ static int judge(Gen *g, int status, Outcome outcome, const Text *result, const 
     if (outcome == TOO_MUCH)
         return told(EXIT_DIAG, "the generator was stopped: its output is larger than %lld MiB",
                     (long long)(l->output_bytes >> 20));
-    if (signal == SIGXCPU || (signal == SIGKILL && l->cpu_seconds > 0 && !WCOREDUMP(status))) {
-        struct rusage used;
-
-        if (signal == SIGXCPU || (getrusage(RUSAGE_CHILDREN, &used) == 0 &&
-                                  used.ru_utime.tv_sec + used.ru_stime.tv_sec + 1 >=
-                                      l->cpu_seconds))
-            return told(EXIT_DIAG, "the generator was stopped after %lld seconds of processor "
-                                   "time; is there a loop in the description?",
-                        (long long)l->cpu_seconds);
+    if (signal == SIGXCPU || (signal == SIGKILL && used->ru_utime.tv_sec +
+                                                      used->ru_stime.tv_sec >= l->cpu_seconds))
+        return told(EXIT_DIAG, "the generator was stopped after %lld seconds of processor time; "
+                               "is there a loop in the description?", (long long)l->cpu_seconds);
+    if (signal == SIGKILL)
         return told(EXIT_BUG, "the generator was killed from outside (out of memory?)");
-    }
     if (signal)
         return told(EXIT_BUG, "the generator died of signal %d (%s); please report it with the "
                               "description", signal, strsignal(signal));
@@ -272,6 +268,7 @@ int child_run(Gen *g, const Limits *limits, int (*work)(Gen *g))
     Stream streams[N_PIPES] = { 0 };
     int fds[N_PIPES][2], child_fds[N_PIPES], status = 0;
     pid_t parent = getpid(), pid;
+    struct rusage used;
     Outcome outcome;
 
     fflush(NULL); /* or the child would print it again */
@@ -299,9 +296,9 @@ int child_run(Gen *g, const Limits *limits, int (*work)(Gen *g))
     for (int i = 0; i < N_PIPES; i++)
         if (streams[i].fd >= 0)
             close(streams[i].fd);
-    while (waitpid(pid, &status, 0) < 0)
+    while (wait4(pid, &status, 0, &used) < 0)
         if (errno != EINTR)
-            return told(EXIT_BUG, "waitpid: %s", strerror(errno));
+            return told(EXIT_BUG, "wait4: %s", strerror(errno));
     fflush(NULL);
-    return judge(g, status, outcome, &streams[RESULT].text, limits);
+    return judge(g, status, &used, outcome, &streams[RESULT].text, limits);
 }

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_SHOWN = 200, MAX_KEPT = 1000, MAX_LINE_COLUMNS = 160, MAX_WORD = 64 };
+enum { MAX_SHOWN = 200, MAX_KEPT = 1000, MAX_TEXT_BYTES = 4000, MAX_LINE_COLUMNS = 160, MAX_WORD = 64 };
 
 typedef struct Diag {
     DiagKind kind;
@@ -89,9 +89,12 @@ static void add_printable(Text *t, const char *s, size_t n, bool keep_newlines)
 static const char *printable(Gen *g, const char *s, bool keep_newlines)
 {
     Text t = { .g = g };
+    size_t n = strlen(s);
 
     text_add(&t, "", 0);
-    add_printable(&t, s, strlen(s), keep_newlines);
+    add_printable(&t, s, n > MAX_TEXT_BYTES ? MAX_TEXT_BYTES : n, keep_newlines);
+    if (n > MAX_TEXT_BYTES)
+        text_printf(&t, "...");
     return t.s;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dump_plan: the IR after shard, policy, unroll, schedule, place, simulate as deterministic
- * text, for --dump=PASS and the golden tests. Comes in: Gen after the pass; goes out: text. */
+/* dump_plan: the IR after shard, policy, unroll, schedule, place, simulate as
+ * deterministic text, for --dump=PASS and the golden tests. Comes in: Gen after the pass;
+ * goes out: text. */
 #include "plan.h"
 
 #include <inttypes.h>
@@ -15,13 +16,13 @@ static void dump_shard(Gen *g, Text *t)
         for (int k = 0; k < u->n_segments; k++) {
             const Segment *s = &g->segments.items[u->segments[k]];
             text_printf(t,
-                        "  segment %s elems %" PRId64 " used %" PRId64 " shards %d of %" PRId64
-                        "\n",
+                        "  segment %s elems %" PRId64 " used %" PRId64
+                        " shards %d of %" PRId64 "\n",
                         s->name, s->elems, s->used_elems, s->shards, s->shard_elems);
             for (int p = 0; p < s->n_params; p++) {
                 const Param *q = &g->params.items[s->params[p]];
-                text_printf(t, "    %12" PRId64 " %12" PRId64 " %s\n", q->offset_elems, q->elems,
-                            q->name);
+                text_printf(t, "    %12" PRId64 " %12" PRId64 " %s\n", q->offset_elems,
+                            q->elems, q->name);
             }
         }
     }
@@ -32,10 +33,11 @@ static void dump_policy(Gen *g, Text *t)
     const Model *m = &g->model;
     text_printf(t,
                 "accumulate %s\nreshard_after_forward %s\nprefetch forward %" PRId64
-                " backward %" PRId64 " in_flight %" PRId64 "\nrecompute none\n",
+                " backward %" PRId64 " in_flight %" PRId64 "\nreduces_in_flight %" PRId64
+                "\nrecompute none\n",
                 m->accumulate_sharded ? "sharded" : "unsharded",
                 m->reshard_after_forward ? "true" : "false", m->prefetch_forward,
-                m->prefetch_backward, m->gathers_in_flight);
+                m->prefetch_backward, m->gathers_in_flight, m->reduces_in_flight);
 }
 
 static void dump_access(Gen *g, Text *t, const Instr *i)
@@ -55,7 +57,8 @@ static void dump_program(Gen *g, Text *t, bool waits)
 {
     static const char *const names[] = {"local", "last", "end"};
     const Program *p = &g->prog;
-    text_printf(t, "rounds %" PRId64 " leaf_micro_batches %" PRId64 " partial_levels %d\n",
+    text_printf(t,
+                "rounds %" PRId64 " leaf_micro_batches %" PRId64 " partial_levels %d\n",
                 p->rounds, p->leaf_micro_batches, p->partial_levels);
     for (int v = 0; v < N_VARIANTS; v++) {
         if (p->count[v] > 0) {
@@ -71,7 +74,8 @@ static void dump_program(Gen *g, Text *t, bool waits)
             }
             text_printf(t, "\n");
             for (int w = 0; waits && w < i->n_waits; w++) {
-                text_printf(t, "         waits for %d: %s\n", i->waits[w], i->wait_why[w]);
+                text_printf(t, "         waits for %d: %s\n", i->waits[w],
+                            i->wait_why[w]);
             }
         }
     }
@@ -84,9 +88,9 @@ static void dump_bindings(Gen *g, Text *t)
     for (int k = 0; k < p->n_bindings; k++) {
         const struct Binding *b = &p->bindings[k];
         const Block *blk = &g->blocks.items[p->ins.items[b->ins].block];
-        text_printf(t, "  %4d %s %s = %s + %" PRId64 "%s\n", b->ins, b->grad ? "grad" : "param",
-                    blk->cls->params.items[b->param].ident, p->bufs.items[b->buffer].name,
-                    b->offset_bytes, b->add ? " add" : "");
+        text_printf(t, "  %4d %s %s = %s + %" PRId64 "%s\n", b->ins,
+                    b->grad ? "grad" : "param", blk->cls->params.items[b->param].ident,
+                    p->bufs.items[b->buffer].name, b->offset_bytes, b->add ? " add" : "");
     }
 }
 
@@ -94,18 +98,18 @@ static void dump_place(Gen *g, Text *t)
 {
     const Program *p = &g->prog;
     for (int s = 0; s < N_SPACES; s++) {
-        text_printf(t, "%s space %" PRId64 " bytes\n", s == SPACE_LOCAL ? "local" : "symmetric",
-                    p->space_bytes[s]);
+        text_printf(t, "%s space %" PRId64 " bytes\n",
+                    s == SPACE_LOCAL ? "local" : "symmetric", p->space_bytes[s]);
         for (int i = 0; i < p->bufs.count; i++) {
             const Buffer *b = &p->bufs.items[i];
             if ((int)b->space == s && b->bytes > 0) {
-                text_printf(t, "  %14" PRId64 " %14" PRId64 " %-11s %s %s\n", b->offset_bytes,
-                            b->bytes, buf_kind_name(b->kind), b->name, b->what);
+                text_printf(t, "  %14" PRId64 " %14" PRId64 " %-11s %s %s\n",
+                            b->offset_bytes, b->bytes, buf_kind_name(b->kind), b->name,
+                            b->what);
             }
         }
     }
-    text_printf(t,
-                "arena %" PRId64 " max_live %" PRId64 " ideal_live %" PRId64 "\n",
+    text_printf(t, "arena %" PRId64 " max_live %" PRId64 " ideal_live %" PRId64 "\n",
                 p->arena_bytes, p->max_live_bytes, p->ideal_live_bytes);
 }
 
@@ -113,12 +117,13 @@ static void dump_simulate(Gen *g, Text *t)
 {
     const Program *p = &g->prog;
     size_t n = (size_t)p->ins.count + 1;
-    int64_t *start = gen_alloc(g, sizeof *start * n), *end = gen_alloc(g, sizeof *end * n);
+    int64_t *start = gen_alloc(g, sizeof *start * n),
+            *end = gen_alloc(g, sizeof *end * n);
     int64_t total = simulate_times(g, start, end);
     for (int id = 0; id < p->ins.count; id++) {
         const Instr *i = &p->ins.items[id];
-        text_printf(t, "  %4d %-7s %14" PRId64 " %14" PRId64 " %s\n", id, stream_name(i->stream),
-                    start[id], end[id], ins_label(g, i));
+        text_printf(t, "  %4d %-7s %14" PRId64 " %14" PRId64 " %s\n", id,
+                    stream_name(i->stream), start[id], end[id], ins_label(g, i));
     }
     text_printf(t, "step %" PRId64 " ps\n", total);
 }

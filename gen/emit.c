@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* emit.c: needs every pass before it; fills g->files; breaks nothing.
  *
- * In: the finished IR. Out: the files of one trainer, byte-identical on every machine: the IR
- * becomes Lua tables (emit_tables.c, emit_math.c, emit_step.c), templates/trainer/ turns those
- * into text, and the runtime, the description and the plan are added as they are. The manifest
- * comes last and hashes them all, so that files.c knows tomorrow what is ours. */
+ * In: the finished IR. Out: the files of one trainer, byte-identical on every machine:
+ * the IR becomes Lua tables (emit_tables.c, emit_math.c, emit_step.c), templates/trainer/
+ * turns those into text, and the runtime, the description and the plan are added as they
+ * are. The manifest comes last and hashes them all, so that files.c knows tomorrow what
+ * is ours. */
 #include "emit.h"
 
 #include <ctype.h>
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Lua tables ---------------------------------------------------------------------------- */
+/* ---- Lua tables -------------------------------------------------------------------- */
 
 void emit_int(lua_State *L, const char *key, int64_t v)
 {
@@ -40,7 +41,7 @@ void emit_str(lua_State *L, const char *key, const char *v)
     lua_setfield(L, -2, key);
 }
 
-/* ---- text ---------------------------------------------------------------------------------- */
+/* ---- text -------------------------------------------------------------------------- */
 
 const char *emit_ctype(Dtype d)
 {
@@ -66,14 +67,15 @@ const char *emit_shape(Gen *g, const int64_t *dim, int n_dims)
     gen_require(n_dims >= 0 && n_dims <= MAX_DIMS, "a shape of %d dims", n_dims);
     text[n++] = '[';
     for (int i = 0; i < n_dims; i++)
-        n += snprintf(text + n, sizeof text - (size_t)n, "%s%" PRId64, i ? ", " : "", dim[i]);
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s%" PRId64, i ? ", " : "",
+                      dim[i]);
     snprintf(text + n, sizeof text - (size_t)n, "]");
     return gen_strdup(g, text);
 }
 
 const char *emit_bytes(Gen *g, int64_t bytes)
 {
-    static const char *const unit[] = { "KiB", "MiB", "GiB", "TiB" };
+    static const char *const unit[] = {"KiB", "MiB", "GiB", "TiB"};
     double v = (double)bytes / 1024;
     int i = 0;
 
@@ -86,7 +88,7 @@ const char *emit_bytes(Gen *g, int64_t bytes)
 
 const char *emit_count(Gen *g, double n)
 {
-    static const char *const unit[] = { " ", " k", " M", " G", " T", " P", " E" };
+    static const char *const unit[] = {" ", " k", " M", " G", " T", " P", " E"};
     int i = 0;
 
     for (; n >= 1000 && i < 6; i++)
@@ -94,7 +96,7 @@ const char *emit_count(Gen *g, double n)
     return gen_printf(g, "%.*f%s", i == 0 || n >= 100 ? 0 : 1, n, unit[i]);
 }
 
-/* ---- files --------------------------------------------------------------------------------- */
+/* ---- files ------------------------------------------------------------------------- */
 
 static void add_file(Gen *g, const char *path, const char *data, size_t bytes)
 {
@@ -116,7 +118,7 @@ static const Embedded *find_embedded(const char *path)
     return file;
 }
 
-/* ---- rendering ----------------------------------------------------------------------------- */
+/* ---- rendering --------------------------------------------------------------------- */
 
 /* load(text, chunk, "t", env) for template.lua: the sandbox itself has none. */
 static int load_chunk(lua_State *L)
@@ -151,8 +153,8 @@ static void open_template_engine(Emit *e)
 }
 
 /* "templates/ops/x/cpu.c:12: text" becomes a message at that place. */
-static void report_template_error(Emit *e, const char *file, const char *text, size_t bytes,
-                                  const char *message)
+static void report_template_error(Emit *e, const char *file, const char *text,
+                                  size_t bytes, const char *message)
 {
     const char *s = message, *end;
     long line = 0;
@@ -165,8 +167,9 @@ static void report_template_error(Emit *e, const char *file, const char *text, s
             line = 0;
     }
     diag_source(e->g, file, text, bytes);
-    diag_add(e->g, DIAG_ERROR, (Pos){ file, (int)line, 1, 0 },
-             "templates are explained at the top of gen/lua/template.lua", "template: %s", s);
+    diag_add(e->g, DIAG_ERROR, (Pos){file, (int)line, 1, 0},
+             "templates are explained at the top of gen/lua/template.lua", "template: %s",
+             s);
 }
 
 /* Emitted files are plain ASCII: what else a template prints is a mistake in it. */
@@ -180,9 +183,10 @@ static bool is_plain(Emit *e, const char *file, const char *out, size_t n)
         if (c == '\n')
             line++;
         if ((c < 32 && c != '\n' && c != '\t') || c > 126) {
-            diag_add(e->g, DIAG_ERROR, (Pos){ file, 0, 0, 0 },
+            diag_add(e->g, DIAG_ERROR, (Pos){file, 0, 0, 0},
                      "emitted files are printable ASCII, tabs and newlines",
-                     "template: prints the byte 0x%02x in line %d of its output", c, line);
+                     "template: prints the byte 0x%02x in line %d of its output", c,
+                     line);
             return false;
         }
     }
@@ -199,15 +203,13 @@ const char *emit_render(Emit *e, const char *text, size_t bytes, const char *fil
     lua_rawgeti(L, LUA_REGISTRYINDEX, e->template_ref);
     lua_getfield(L, -1, "render");
     lua_remove(L, -2);
-    lua_insert(L, -2);               /* render, env */
+    lua_insert(L, -2); /* render, env */
     lua_pushlstring(L, text, bytes);
     lua_insert(L, -2);
     lua_pushstring(L, file);
-    lua_insert(L, -2);               /* render, text, file, env */
-    if (lua_pcall(L, 3, 2, 0) != LUA_OK) {
-        const char *message = lua_tostring(L, -1);
-
-        report_template_error(e, file, text, bytes, message ? message : "an error of no text");
+    lua_insert(L, -2); /* render, text, file, env */
+    if (sandbox_status(L, lua_pcall(L, 3, 2, 0)) != LUA_OK) {
+        report_template_error(e, file, text, bytes, lua_tostring(L, -1));
         lua_pop(L, 1);
         return NULL;
     }
@@ -234,10 +236,10 @@ static void verify_text(const char *path, const char *text, size_t n)
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)text[i];
 
-        gen_require((c >= 32 && c < 127) || c == '\n' || c == '\t', "%s:%d: byte %d", path, line,
-                    c);
-        gen_require(c != '$' || i + 1 == n || text[i + 1] != '{', "%s:%d: ${ is left over", path,
-                    line);
+        gen_require((c >= 32 && c < 127) || c == '\n' || c == '\t', "%s:%d: byte %d",
+                    path, line, c);
+        gen_require(c != '$' || i + 1 == n || text[i + 1] != '{',
+                    "%s:%d: ${ is left over", path, line);
         if (c == '\n') {
             gen_require(i == 0 || (text[i - 1] != ' ' && text[i - 1] != '\t'),
                         "%s:%d: blanks at the end of the line", path, line);
@@ -261,7 +263,7 @@ static void emit_template(Emit *e, const char *name, const char *path)
     add_file(e->g, path, text, n);
 }
 
-/* ---- the files that are not templates ------------------------------------------------------ */
+/* ---- the files that are not templates ---------------------------------------------- */
 
 /* One comment that says what, from what, and how again; every file's first lines. */
 static const char *banner(Gen *g, const char *comment, const char *what)
@@ -279,10 +281,12 @@ static const char *banner(Gen *g, const char *comment, const char *what)
 static void emit_plain_files(Emit *e)
 {
     Gen *g = e->g;
-    Text t = { .g = g }, plan = { .g = g }, json = { .g = g };
+    Text t = {.g = g}, plan = {.g = g}, json = {.g = g};
 
     gen_require(g->model.resolved_lua, "the resolved description is missing");
-    text_printf(&t, "%s", banner(g, "--", "The description of this trainer, every field resolved."));
+    text_printf(
+        &t, "%s",
+        banner(g, "--", "The description of this trainer, every field resolved."));
     text_printf(&t, "%s", g->model.resolved_lua);
     if (t.s[t.len - 1] != '\n')
         text_printf(&t, "\n");
@@ -327,11 +331,12 @@ static int compare_files(const void *a, const void *b)
 static void emit_manifest(Emit *e)
 {
     Gen *g = e->g;
-    Text t = { .g = g };
+    Text t = {.g = g};
 
     qsort(g->files.items, (size_t)g->files.count, sizeof *g->files.items, compare_files);
-    text_printf(&t, "{\n  \"generator\": \"fsdpgen %s\",\n  \"numerics\": \"%016" PRIx64 "\",\n",
-                FSDPGEN_VERSION, g->numerics_hash);
+    text_printf(
+        &t, "{\n  \"generator\": \"fsdpgen %s\",\n  \"numerics\": \"%016" PRIx64 "\",\n",
+        FSDPGEN_VERSION, g->numerics_hash);
     text_printf(&t, "  \"files\": {\n");
     for (int i = 0; i < g->files.count; i++) {
         const OutFile *f = &g->files.items[i];
@@ -343,7 +348,7 @@ static void emit_manifest(Emit *e)
     add_file(g, "manifest.json", t.s, t.len);
 }
 
-/* ---- the pass ------------------------------------------------------------------------------ */
+/* ---- the pass ---------------------------------------------------------------------- */
 
 static void push_files_context(Emit *e)
 {
@@ -354,11 +359,13 @@ static void push_files_context(Emit *e)
     emit_str(L, "version", FSDPGEN_VERSION);
     emit_str(L, "numerics", gen_printf(g, "%016" PRIx64, g->numerics_hash));
     emit_str(L, "generated",
-             gen_printf(g, "Code generated by fsdpgen %s from %s.lua numerics %016" PRIx64
-                           ". DO NOT EDIT.",
+             gen_printf(g,
+                        "Code generated by fsdpgen %s from %s.lua numerics %016" PRIx64
+                        ". DO NOT EDIT.",
                         FSDPGEN_VERSION, g->model.name, g->numerics_hash));
-    emit_str(L, "regenerate",
-             gen_printf(g, "@generated; to regenerate: fsdpgen %s.lua -o DIR", g->model.name));
+    emit_str(
+        L, "regenerate",
+        gen_printf(g, "@generated; to regenerate: fsdpgen %s.lua -o DIR", g->model.name));
     emit_str(L, "link_runtime", g->opt.link_runtime);
     lua_newtable(L); /* names of the runtime's sources, for the Makefile */
     for (int i = 0; i < embedded_count; i++) {
@@ -382,7 +389,7 @@ static void check_link_runtime(Gen *g)
     for (const char *c = dir; *c; c++) {
         if (isalnum((unsigned char)*c) || strchr("/._-+@", *c))
             continue;
-        diag_add(g, DIAG_ERROR, (Pos){ 0 }, "use a path of letters, digits and /._-+@",
+        diag_add(g, DIAG_ERROR, (Pos){0}, "use a path of letters, digits and /._-+@",
                  "--link-runtime: \"%s\" cannot be written into a Makefile", dir);
         return;
     }
@@ -391,14 +398,21 @@ static void check_link_runtime(Gen *g)
 void emit_files(Gen *g)
 {
     /* in the order one reads them */
-    static const struct { const char *template, *path; } list[] = {
-        { "README.md", "README.md" },   { "Makefile", "Makefile" },
-        { "trainer.c", "trainer.c" },   { "step.c", "step.c" },
-        { "math.h", "math.h" },         { "math.c", "math.c" },
-        { "tables.h", "tables.h" },     { "tables.c", "tables.c" },
-        { "gitattributes", ".gitattributes" }, { "gitignore", ".gitignore" },
+    static const struct {
+        const char *template, *path;
+    } list[] = {
+        {"README.md", "README.md"},
+        {"Makefile", "Makefile"},
+        {"trainer.c", "trainer.c"},
+        {"step.c", "step.c"},
+        {"math.h", "math.h"},
+        {"math.c", "math.c"},
+        {"tables.h", "tables.h"},
+        {"tables.c", "tables.c"},
+        {"gitattributes", ".gitattributes"},
+        {"gitignore", ".gitignore"},
     };
-    Emit e = { .g = g, .L = g->L };
+    Emit e = {.g = g, .L = g->L};
 
     check_link_runtime(g);
     diag_stop_on_errors(g);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* emit.h: what emit.c (driver and files), emit_tables.c (model, units, parameters, buffers),
- * emit_math.c (kernels and spans) and emit_step.c (the schedule) share. Each turns a part of the
- * IR into plain Lua tables; templates/trainer/ turns those into text. */
+/* emit.h: what emit.c (driver and files), emit_tables.c (model, units, parameters,
+ * buffers), emit_math.c (kernels and spans) and emit_step.c (the schedule) share. Each
+ * turns a part of the IR into plain Lua tables; templates/trainer/ turns those into text.
+ */
 #ifndef EMIT_H
 #define EMIT_H
 
@@ -16,34 +17,35 @@ typedef struct Emit {
     int context_ref;  /* the environment of the trainer's templates */
 } Emit;
 
-/* ---- Lua tables: each sets a field of the table on top of the stack --------------------- */
+/* ---- Lua tables: each sets a field of the table on top of the stack ---------------- */
 
 void emit_int(lua_State *L, const char *key, int64_t v);
 void emit_num(lua_State *L, const char *key, double v);
 void emit_bool(lua_State *L, const char *key, bool v);
 void emit_str(lua_State *L, const char *key, const char *v); /* NULL: no field */
 
-/* ---- text -------------------------------------------------------------------------------- */
+/* ---- text -------------------------------------------------------------------------- */
 
-const char *emit_ctype(Dtype d);     /* "float", "double", "rt_bf16", "int32_t" */
-const char *emit_shape(Gen *g, const int64_t *dim, int n_dims);            /* "[288, 768]" */
-const char *emit_bytes(Gen *g, int64_t bytes);                             /* "1.2 MiB" */
-const char *emit_count(Gen *g, double n);                       /* "1.2 G", before a unit */
+const char *emit_ctype(Dtype d); /* "float", "double", "rt_bf16", "int32_t" */
+const char *emit_shape(Gen *g, const int64_t *dim, int n_dims); /* "[288, 768]" */
+const char *emit_bytes(Gen *g, int64_t bytes);                  /* "1.2 MiB" */
+const char *emit_count(Gen *g, double n); /* "1.2 G", before a unit */
 
-/* ---- rendering (emit.c) ------------------------------------------------------------------- */
+/* ---- rendering (emit.c) ------------------------------------------------------------ */
 
-/* Renders a template with the environment on top of the stack (popped). A mistake in it is a
- * message with the template's file and line, and NULL. Unless prepared is NULL, the table of
+/* Renders a template with the environment on top of the stack (popped). A mistake in it
+ * is a message with the template's file and line, and NULL. Unless prepared is NULL, the
+ * table of
  * `//@ prepare:` statements is left on the stack. */
 const char *emit_render(Emit *e, const char *text, size_t bytes, const char *file,
                         bool keep_prepared, size_t *out_bytes);
 
-/* ---- the parts: each adds fields to the context on top of the stack ---------------------- */
+/* ---- the parts: each adds fields to the context on top of the stack ---------------- */
 
-void emit_model_context(Emit *e);   /* emit_tables.c */
-void emit_layout_context(Emit *e);  /* emit_tables.c */
-void emit_math_context(Emit *e);    /* emit_math.c */
-void emit_step_context(Emit *e);    /* emit_step.c */
+void emit_model_context(Emit *e);  /* emit_tables.c */
+void emit_layout_context(Emit *e); /* emit_tables.c */
+void emit_math_context(Emit *e);   /* emit_math.c */
+void emit_step_context(Emit *e);   /* emit_step.c */
 
 /* The C name of a buffer's offset: "GATHERED_LAYERS_7_FORWARD". */
 const char *emit_buffer_macro(Gen *g, const Buffer *b);

@@ -2,15 +2,16 @@
 /* emit_bind.c: how a call of the schedule finds its pointers.
  *
  * In: the bindings of every span call, the flat layouts. Out: binders, small functions of
- * step.c that turn a few offsets into the pointers that math.c takes: one for each span and way
- * in which a block's parameters lie relative to each other, which is nearly always one for each
- * span. Every binding of the plan is compared with the layout on the way. */
+ * step.c that turn a few offsets into the pointers that math.c takes: one for each span
+ * and way in which a block's parameters lie relative to each other, which is nearly
+ * always one for each span. Every binding of the plan is compared with the layout on the
+ * way. */
 #include "emit_step.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- bindings ------------------------------------------------------------------------------- */
+/* ---- bindings ---------------------------------------------------------------------- */
 
 const Span *bind_span(const Gen *g, const Instr *i)
 {
@@ -28,10 +29,11 @@ static const Param *block_param(const Gen *g, const Instr *i, int param)
 Bases bind_bases(const Steps *s, const Instr *i)
 {
     const Class *c = s->g->blocks.items[i->block].cls;
-    Bases bases = { .count = 0 };
+    Bases bases = {.count = 0};
 
     for (int grad = 0; grad < 2; grad++) {
-        int elem_bytes = dtype_bytes(grad ? s->g->model.reduce_dtype : s->g->model.param_dtype);
+        int elem_bytes =
+            dtype_bytes(grad ? s->g->model.reduce_dtype : s->g->model.param_dtype);
 
         for (int k = s->first_binding[i->id]; k < s->first_binding[i->id + 1]; k++) {
             const struct Binding *b = &s->p->bindings[k];
@@ -52,17 +54,18 @@ Bases bind_bases(const Steps *s, const Instr *i)
                     least = min_i64(least, block_param(s->g, i, p)->offset_elems);
             gen_require(b->offset_bytes ==
                             block_param(s->g, i, b->param)->offset_elems * elem_bytes,
-                        "%s: a binding disagrees with the layout", bind_span(s->g, i)->name);
+                        "%s: a binding disagrees with the layout",
+                        bind_span(s->g, i)->name);
             bases.items[bases.count++] =
-                (Base){ segment, b->buffer, least * elem_bytes, b->grad };
+                (Base){segment, b->buffer, least * elem_bytes, b->grad};
         }
     }
     return bases;
 }
 
 /* Which base parameter p of the class hangs on, or -1; *offset relative to it. */
-static int param_base(const Steps *s, const Instr *i, const Bases *bases, int p, bool grad,
-                      int64_t *offset)
+static int param_base(const Steps *s, const Instr *i, const Bases *bases, int p,
+                      bool grad, int64_t *offset)
 {
     const Param *param = block_param(s->g, i, p);
     int bytes = dtype_bytes(grad ? s->g->model.reduce_dtype : s->g->model.param_dtype);
@@ -79,7 +82,7 @@ static int param_base(const Steps *s, const Instr *i, const Bases *bases, int p,
 static const char *binder_key(const Steps *s, const Instr *i, const Bases *bases)
 {
     const Class *c = s->g->blocks.items[i->block].cls;
-    Text t = { .g = s->g };
+    Text t = {.g = s->g};
 
     text_printf(&t, "%s %d %d", bind_span(s->g, i)->name, i->saved >= 0, i->scratch >= 0);
     for (int k = 0; k < bases->count; k++)
@@ -119,7 +122,7 @@ const Binder *bind_binder(Steps *s, const Instr *i, const Bases *bases)
     return b;
 }
 
-/* ---- the arguments of a call ---------------------------------------------------------------- */
+/* ---- the arguments of a call ------------------------------------------------------- */
 
 const char *bind_space(const Buffer *b)
 {
@@ -145,12 +148,23 @@ static bool tied_grad(const Class *c, int p)
     return c->params.items[p].tied_global && c->grads && c->grads[p];
 }
 
+bool bind_plain_grad(const Class *c)
+{
+    for (int p = 0; c->grads && p < c->params.count; p++)
+        if (c->grads[p] && !c->params.items[p].tied_global)
+            return true;
+    return false;
+}
+
 /* The buffer of an activation argument, and the name of its offset in a binder. */
 static int role_buffer(const Gen *g, const Instr *i, const SpanArg *a, const char **role)
 {
-    static const struct { ArgKind kind; const char *role; } roles[] = {
-        { ARG_IN, "in" },     { ARG_OUT, "out" },       { ARG_DOUT, "d_out" },
-        { ARG_DIN, "d_in" },  { ARG_SAVED, "saved" },   { ARG_SCRATCH, "scratch" },
+    static const struct {
+        ArgKind kind;
+        const char *role;
+    } roles[] = {
+        {ARG_IN, "in"},    {ARG_OUT, "out"},     {ARG_DOUT, "d_out"},
+        {ARG_DIN, "d_in"}, {ARG_SAVED, "saved"}, {ARG_SCRATCH, "scratch"},
     };
     int first = -1;
 
@@ -203,13 +217,14 @@ void bind_push_call(Steps *s, const Instr *i, const Bases *bases)
     lua_newtable(L);
     push_string(L, "rt");
     for (int k = 0; k < bases->count; k++) {
-        const char *macro = emit_buffer_macro(g, &s->p->bufs.items[bases->items[k].buffer]);
+        const char *macro =
+            emit_buffer_macro(g, &s->p->bufs.items[bases->items[k].buffer]);
         int64_t offset = bases->items[k].offset_bytes;
 
         push_string(L, offset ? gen_printf(g, "%s + %" PRId64, macro, offset) : macro);
         grads = grads || bases->items[k].grad;
     }
-    if (grads)
+    if (grads && bind_plain_grad(c))
         push_string(L, s->p->count[VARIANT_LOCAL] ? "beta" : "0.0f");
     for (int p = 0; grads && p < c->params.count; p++) {
         bool add = false;
@@ -231,7 +246,7 @@ void bind_push_call(Steps *s, const Instr *i, const Bases *bases)
     lua_setfield(L, -2, "args");
 }
 
-/* ---- binders ---------------------------------------------------------------------------------- */
+/* ---- binders ----------------------------------------------------------------------- */
 
 static void push_fields(Steps *s, const Binder *b, const Bases *bases, bool grad)
 {
@@ -270,7 +285,8 @@ static const char *data_macro(Steps *s, BufKind kind, const char *name)
 
 const char *bind_const(Steps *s, int index)
 {
-    return data_macro(s, BUF_CONST, gen_printf(s->g, "const_%s", s->g->consts.items[index].name));
+    return data_macro(s, BUF_CONST,
+                      gen_printf(s->g, "const_%s", s->g->consts.items[index].name));
 }
 
 /* The arguments that a binder hands to the mathematics, and its own parameters. */
@@ -285,7 +301,7 @@ static void push_binder_args(Steps *s, const Binder *b, const Bases *bases)
         push_string(L, gen_printf(g, "int64_t %s", base_name(g, bases, k)));
         grads = grads || bases->items[k].grad;
     }
-    if (grads)
+    if (grads && bind_plain_grad(b->cls))
         push_string(L, "float beta");
     for (int p = 0; grads && p < b->cls->params.count; p++)
         if (tied_grad(b->cls, p))
@@ -321,9 +337,9 @@ static void push_binder_args(Steps *s, const Binder *b, const Bases *bases)
         else if (buffer < 0)
             push_string(L, "NULL");
         else
-            push_string(L, gen_printf(g, "%s(rt, %s)",
-                                      bind_space(&s->p->bufs.items[buffer]),
-                                      numbered(g, role, arg->index)));
+            push_string(L,
+                        gen_printf(g, "%s(rt, %s)", bind_space(&s->p->bufs.items[buffer]),
+                                   numbered(g, role, arg->index)));
     }
     lua_setfield(L, -2, "args");
 }
@@ -342,6 +358,7 @@ void bind_push_binders(Steps *s)
         emit_str(L, "name", b->name);
         emit_str(L, "span", b->span->name);
         emit_str(L, "class", b->cls->name);
+        emit_bool(L, "has_beta", bind_plain_grad(b->cls));
         emit_str(L, "type", emit_ctype(g->model.param_dtype));
         emit_str(L, "grad_type", emit_ctype(g->model.reduce_dtype));
         lua_newtable(L);
@@ -350,8 +367,9 @@ void bind_push_binders(Steps *s)
 
             lua_newtable(L);
             emit_str(L, "name", base_name(g, &bases, j));
-            emit_str(L, "pointer", gen_printf(g, "%s(rt, %s)", bind_space(buffer),
-                                              base_name(g, &bases, j)));
+            emit_str(
+                L, "pointer",
+                gen_printf(g, "%s(rt, %s)", bind_space(buffer), base_name(g, &bases, j)));
             lua_rawseti(L, -2, j + 1);
         }
         lua_setfield(L, -2, "bases");

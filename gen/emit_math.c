@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* emit_math.c: kernels and spans as Lua tables for math.h and math.c.
  *
- * In: g->classes with spans, value locations and kernel names (span.c), the op folders. Out:
- * fields of the context: kernels (rendered texts, one for each distinct kernel), prepared
- * (statements for math_prepare), classes (structs of pointers), setup, spans, optimizer.
+ * In: g->classes with spans, value locations and kernel names (span.c), the op folders.
+ * Out: fields of the context: kernels (rendered texts, one for each distinct kernel),
+ * prepared (statements for math_prepare), classes (structs of pointers), setup, spans,
+ * optimizer.
  *
  * Nothing here may look at a choice outside the numerics hash: math.c and math.h are
  * byte-identical for all of them, and a test holds us to it. */
@@ -14,18 +15,23 @@
 #include <string.h>
 
 typedef struct Kernels {
-    struct { const Node **items; int count, cap; } list; /* the first node of each kernel */
+    struct {
+        const Node **items;
+        int count, cap;
+    } list; /* the first node of each kernel */
 } Kernels;
 
-/* ---- names --------------------------------------------------------------------------------- */
+/* ---- names ------------------------------------------------------------------------- */
 
 /* Words a local variable of a span cannot take: C's own, and what every span has. */
 static const char *const reserved[] = {
-    "auto", "bool", "break", "case", "char", "const", "continue", "default", "do", "double",
-    "dw", "else", "enum", "extern", "false", "float", "for", "goto", "if", "inline", "int",
-    "int32_t", "int64_t", "long", "loss", "register", "restrict", "return", "rt_bf16",
-    "saved", "scratch", "short", "signed", "sizeof", "static", "struct", "switch", "true",
-    "typedef", "union", "unsigned", "void", "volatile", "w", "while",
+    "auto",     "bool",    "break",   "case",    "char",     "const",    "continue",
+    "default",  "do",      "double",  "dw",      "else",     "enum",     "extern",
+    "false",    "float",   "for",     "goto",    "if",       "inline",   "int",
+    "int32_t",  "int64_t", "long",    "loss",    "register", "restrict", "return",
+    "rt_bf16",  "saved",   "scratch", "short",   "signed",   "sizeof",   "static",
+    "struct",   "switch",  "true",    "typedef", "union",    "unsigned", "void",
+    "volatile", "w",       "while",
 };
 
 static const char *local_name(Emit *e, const Kernels *kernels, const char *name)
@@ -40,7 +46,8 @@ static const char *local_name(Emit *e, const Kernels *kernels, const char *name)
 }
 
 /* The C expression of a value inside a span. */
-static const char *value_expr(Emit *e, const Kernels *kernels, const Class *c, const Value *v)
+static const char *value_expr(Emit *e, const Kernels *kernels, const Class *c,
+                              const Value *v)
 {
     switch (v->loc) {
     case LOC_PARAM:
@@ -65,7 +72,7 @@ static const char *value_expr(Emit *e, const Kernels *kernels, const Class *c, c
     gen_die("value %s of %s has no place", v->name, c ? c->name : "setup");
 }
 
-/* ---- kernels ------------------------------------------------------------------------------- */
+/* ---- kernels ----------------------------------------------------------------------- */
 
 static void collect_kernels(Emit *e, Kernels *kernels, const Span *s)
 {
@@ -81,20 +88,31 @@ static void collect_kernels(Emit *e, Kernels *kernels, const Span *s)
     }
 }
 
-/* "x f32 [512, 288], w f32 [288] -> y f32 [512, 288]" */
-static const char *operands_text(Emit *e, const Node *n)
+/* Field `operands` of the table on top: "x f32 [512, 288]", "w f32 [288] -> y f32 [512,
+ * 288]". */
+static void set_operands(Emit *e, const Node *n)
 {
-    Text t = { .g = e->g };
+    const char *before = n->n_in ? NULL : "";
+    int count = 0;
 
+    lua_newtable(e->L);
     for (int i = 0; i < n->n_in + n->n_out; i++) {
         bool in = i < n->n_in;
         const Value *v = in ? n->in[i] : n->out[i - n->n_in];
-        const Operand *o = in ? &n->op->in[i] : &n->op->out[i - n->n_in];
+        const char *name = in ? n->op->in[i].name : n->op->out[i - n->n_in].name;
+        const char *text = gen_printf(e->g, "%s %s %s", name, dtype_name(v->dtype),
+                                      emit_shape(e->g, v->dim, v->n_dims));
 
-        text_printf(&t, "%s%s %s %s", i == 0 && in ? "" : i == n->n_in ? (i ? " -> " : "-> ") : ", ",
-                    o->name, dtype_name(v->dtype), emit_shape(e->g, v->dim, v->n_dims));
+        if (i + 1 == n->n_in) { /* the arrow stays on the line of what it follows */
+            before = gen_printf(e->g, "%s ", text);
+            continue;
+        }
+        if (i == n->n_in)
+            text = gen_printf(e->g, "%s-> %s", before, text);
+        lua_pushstring(e->L, text);
+        lua_rawseti(e->L, -2, ++count);
     }
-    return t.len ? t.s : "";
+    lua_setfield(e->L, -2, "operands");
 }
 
 /* The rule's own line about itself. */
@@ -106,8 +124,8 @@ static void set_doc(Emit *e, const OpRule *rule)
     lua_setfield(e->L, -2, "doc");
 }
 
-/* Renders the kernel whose environment is on top of the stack; appends its text to the table
- * at `list` and its prepared statements to the one at `prepared`. */
+/* Renders the kernel whose environment is on top of the stack; appends its text to the
+ * table at `list` and its prepared statements to the one at `prepared`. */
 static void render_kernel(Emit *e, const OpRule *rule, int list, int prepared)
 {
     lua_State *L = e->L;
@@ -116,7 +134,7 @@ static void render_kernel(Emit *e, const OpRule *rule, int list, int prepared)
     const char *source = ops_template(e->g, rule, "cpu.c", &bytes);
 
     if (!source) {
-        diag_add(e->g, DIAG_ERROR, (Pos){ 0 }, "write its cpu.c, or choose another target",
+        diag_add(e->g, DIAG_ERROR, (Pos){0}, "write its cpu.c, or choose another target",
                  "op %s: %s has no cpu.c", rule->name, rule->folder);
         lua_pop(L, 1);
         return;
@@ -141,14 +159,15 @@ static void render_kernel(Emit *e, const OpRule *rule, int list, int prepared)
     lua_rawseti(L, list, (lua_Integer)lua_rawlen(L, list) + 1);
 }
 
-/* ---- the optimizer's kernel: an RtUpdateKernel, no node of the graph -------------------------- */
+/* ---- the optimizer's kernel: an RtUpdateKernel, no node of the graph --------------- */
 
 static const OpRule *optimizer_rule(Gen *g)
 {
     const char *name = g->model.optimizer_name;
     const OpRule *rule = name ? ops_find(g, name) : NULL;
 
-    gen_require(rule && rule->optimizer, "optimizer %s has no op", name ? name : "(none)");
+    gen_require(rule && rule->optimizer, "optimizer %s has no op",
+                name ? name : "(none)");
     return rule;
 }
 
@@ -165,9 +184,14 @@ static Dtype state_dtype(const Model *m, const char *class)
 static double optimizer_attr(const Gen *g, const OpRule *rule, const char *key)
 {
     const Model *m = &g->model;
-    const struct { const char *key; double v; } known[] = {
-        { "beta1", m->beta1 }, { "beta2", m->beta2 }, { "eps", m->eps },
-        { "momentum", m->momentum },
+    const struct {
+        const char *key;
+        double v;
+    } known[] = {
+        {"beta1", m->beta1},
+        {"beta2", m->beta2},
+        {"eps", m->eps},
+        {"momentum", m->momentum},
     };
 
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -215,9 +239,9 @@ static void push_kernels(Emit *e, const Kernels *kernels)
         ops_push_env(e->g, n);
         render_kernel(e, n->op, list, prepared);
         if ((lua_Integer)lua_rawlen(L, list) == before)
-            continue; /* its mistake is a message already */
+            diag_stop_on_errors(e->g); /* after one mistake the Lua budget may be gone */
         lua_rawgeti(L, list, before + 1);
-        emit_str(L, "operands", operands_text(e, n));
+        set_operands(e, n);
         lua_pop(L, 1);
     }
     push_optimizer_env(e, optimizer_rule(e->g));
@@ -226,7 +250,7 @@ static void push_kernels(Emit *e, const Kernels *kernels)
     lua_setfield(L, -2, "kernels");
 }
 
-/* ---- spans --------------------------------------------------------------------------------- */
+/* ---- spans ------------------------------------------------------------------------- */
 
 static bool is_written(const Span *s, const Value *v)
 {
@@ -238,8 +262,8 @@ static bool is_written(const Span *s, const Value *v)
 }
 
 /* One parameter of the C signature. */
-static const char *arg_decl(Emit *e, const Kernels *kernels, const Class *c, const Span *s,
-                            const SpanArg *a)
+static const char *arg_decl(Emit *e, const Kernels *kernels, const Class *c,
+                            const Span *s, const SpanArg *a)
 {
     const char *type = a->value ? emit_ctype(a->value->dtype) : NULL;
     const char *name = a->value ? local_name(e, kernels, a->value->name) : NULL;
@@ -251,7 +275,8 @@ static const char *arg_decl(Emit *e, const Kernels *kernels, const Class *c, con
         return gen_printf(e->g, "const struct %s_grads *dw", c->name);
     case ARG_CONST:
         name = local_name(e, kernels, e->g->consts.items[a->index].name);
-        return gen_printf(e->g, "%s%s *%s", s->phase == PHASE_SETUP ? "" : "const ", type, name);
+        return gen_printf(e->g, "%s%s *%s", s->phase == PHASE_SETUP ? "" : "const ", type,
+                          name);
     case ARG_DATA:
     case ARG_IN:
     case ARG_DOUT:
@@ -272,13 +297,14 @@ static const char *arg_decl(Emit *e, const Kernels *kernels, const Class *c, con
 
 static const char *arg_note(Emit *e, const SpanArg *a)
 {
-    return a->value ? gen_printf(e->g, "%s %s", emit_shape(e->g, a->value->dim, a->value->n_dims),
+    return a->value ? gen_printf(e->g, "%s %s",
+                                 emit_shape(e->g, a->value->dim, a->value->n_dims),
                                  dtype_name(a->value->dtype))
                     : NULL;
 }
 
-/* The argument of the span whose bytes a value has, when it is not itself that argument: an
- * in-place op made it there. NULL otherwise. */
+/* The argument of the span whose bytes a value has, when it is not itself that argument:
+ * an in-place op made it there. NULL otherwise. */
 static const Value *lies_on(const Span *s, const Value *v)
 {
     ArgKind kind;
@@ -305,11 +331,15 @@ static const Value *lies_on(const Span *s, const Value *v)
     gen_die("%s: no argument holds %s", s->name, v->name);
 }
 
-/* The values a span touches that are not arguments, in order of first use: its variables. */
+/* The values a span touches that are not arguments, in order of first use: its variables.
+ */
 static void push_locals(Emit *e, const Kernels *kernels, const Class *c, const Span *s)
 {
     lua_State *L = e->L;
-    struct { const Value **items; int count, cap; } seen = { 0 };
+    struct {
+        const Value **items;
+        int count, cap;
+    } seen = {0};
 
     lua_newtable(L);
     for (int i = 0; i < s->n_nodes; i++) {
@@ -326,8 +356,9 @@ static void push_locals(Emit *e, const Kernels *kernels, const Class *c, const S
                 continue;
             *gen_push(e->g, &seen) = v;
             lua_newtable(L);
-            emit_str(L, "type", gen_printf(e->g, "%s%s", is_written(s, v) ? "" : "const ",
-                                           emit_ctype(v->dtype)));
+            emit_str(L, "type",
+                     gen_printf(e->g, "%s%s", is_written(s, v) ? "" : "const ",
+                                emit_ctype(v->dtype)));
             emit_str(L, "name", value_expr(e, kernels, c, v));
             if (on) {
                 emit_str(L, "on", local_name(e, kernels, on->name));
@@ -342,7 +373,8 @@ static void push_locals(Emit *e, const Kernels *kernels, const Class *c, const S
     lua_setfield(L, -2, "locals");
 }
 
-/* beta of a call: 0 stores, 1 adds, and a parameter's own lies in the struct of gradients. */
+/* beta of a call: 0 stores, 1 adds, and a parameter's own lies in the struct of
+ * gradients. */
 static const char *call_beta(Emit *e, const Class *c, const Node *n)
 {
     const char *beta = NULL;
@@ -372,15 +404,15 @@ static void push_calls(Emit *e, const Kernels *kernels, const Class *c, const Sp
     lua_createtable(L, s->n_nodes, 0);
     for (int i = 0; i < s->n_nodes; i++) {
         const Node *n = s->nodes[i];
-        Text note = { .g = e->g };
+        Text note = {.g = e->g};
         const char *beta = call_beta(e, c, n);
         int count = 0;
 
         lua_newtable(L);
         lua_newtable(L);
         for (int k = 0; k < n->n_in + n->n_out; k++) {
-            lua_pushstring(L, value_expr(e, kernels, c, k < n->n_in ? n->in[k]
-                                                                    : n->out[k - n->n_in]));
+            lua_pushstring(L, value_expr(e, kernels, c,
+                                         k < n->n_in ? n->in[k] : n->out[k - n->n_in]));
             lua_rawseti(L, -2, ++count);
         }
         if (beta) {
@@ -410,9 +442,10 @@ static void push_span(Emit *e, const Kernels *kernels, const Class *c, const Spa
     lua_newtable(L);
     emit_str(L, "name", c ? s->name : "math_setup");
     emit_str(L, "class", c ? c->name : "setup");
-    emit_str(L, "phase", s->phase == PHASE_SETUP     ? "setup"
-                         : s->phase == PHASE_FORWARD ? "forward"
-                                                     : "backward");
+    emit_str(L, "phase",
+             s->phase == PHASE_SETUP     ? "setup"
+             : s->phase == PHASE_FORWARD ? "forward"
+                                         : "backward");
     emit_str(L, "flops", emit_count(e->g, s->flops));
     emit_str(L, "traffic", emit_bytes(e->g, s->traffic_bytes));
     emit_int(L, "scratch_bytes", s->scratch_bytes);
@@ -429,7 +462,7 @@ static void push_span(Emit *e, const Kernels *kernels, const Class *c, const Spa
     push_calls(e, kernels, c, s);
 }
 
-/* ---- structs of pointers ------------------------------------------------------------------- */
+/* ---- structs of pointers ----------------------------------------------------------- */
 
 static bool span_has(const Span *s, ArgKind kind)
 {
@@ -443,13 +476,17 @@ static void push_class(Emit *e, const Class *c)
 {
     Gen *g = e->g;
     lua_State *L = e->L;
+    bool has_beta = false; /* a parameter that is not tied takes the step's */
 
+    for (int i = 0; c->grads && i < c->params.count; i++)
+        has_beta = has_beta || (c->grads[i] && !c->params.items[i].tied_global);
     lua_newtable(L);
     emit_str(L, "name", c->name);
-    emit_bool(L, "has_params", span_has(&c->forward, ARG_PARAMS) ||
-                                   span_has(&c->backward, ARG_PARAMS));
-    emit_bool(L, "has_grads", span_has(&c->forward, ARG_GRADS) ||
-                                  span_has(&c->backward, ARG_GRADS));
+    emit_bool(L, "has_beta", has_beta);
+    emit_bool(L, "has_params",
+              span_has(&c->forward, ARG_PARAMS) || span_has(&c->backward, ARG_PARAMS));
+    emit_bool(L, "has_grads",
+              span_has(&c->forward, ARG_GRADS) || span_has(&c->backward, ARG_GRADS));
     emit_str(L, "type", emit_ctype(g->model.param_dtype));
     lua_createtable(L, c->params.count, 0);
     for (int i = 0; i < c->params.count; i++) {
@@ -471,7 +508,7 @@ void emit_math_context(Emit *e)
 {
     Gen *g = e->g;
     lua_State *L = e->L;
-    Kernels kernels = { 0 };
+    Kernels kernels = {0};
     int n = 0;
 
     collect_kernels(e, &kernels, &g->setup);
@@ -492,7 +529,7 @@ void emit_math_context(Emit *e)
     lua_newtable(L);
     for (int i = 0; i < g->classes.count; i++) {
         const Class *c = g->classes.items[i];
-        const Span *both[] = { &c->forward, &c->backward };
+        const Span *both[] = {&c->forward, &c->backward};
 
         for (int k = 0; k < 2; k++) {
             if (both[k]->n_nodes == 0)

@@ -2,18 +2,19 @@
 /* emit_step.c: the schedule as Lua tables for step.c.
  *
  * In: g->prog with waits and offsets, the bindings of every span call. Out: fields of the
- * context: binders (one for each way the pointers of a span are found), places, and for every
- * variant its forward and backward part as lines: waits with their reasons, then one call.
+ * context: binders (one for each way the pointers of a span are found), places, and for
+ * every variant its forward and backward part as lines: waits with their reasons, then
+ * one call.
  *
- * A part is written relative to the collectives started before it, so the forward of the local
- * and of the last micro-step are usually one text; then step.c has it once. */
+ * A part is written relative to the collectives started before it, so the forward of the
+ * local and of the last micro-step are usually one text; then step.c has it once. */
 #include "emit_step.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- lines of the schedule --------------------------------------------------------------------- */
+/* ---- lines of the schedule --------------------------------------------------------- */
 
 static const char *upper_ident(Gen *g, const char *ident)
 {
@@ -48,9 +49,9 @@ static const char *ticket_text(Steps *s, const Instr *at, const Instr *on)
                 "instruction %d waits for %d, of another micro-step", at->id, on->id);
     /* the last of all micro-steps: everything before it is known */
     if (s->g->model.accumulate_sharded)
-        before = s->p->rounds * ((s->p->leaf_micro_batches - 1) *
-                                     s->starts[VARIANT_LOCAL][on->stream] +
-                                 s->starts[VARIANT_LAST][on->stream]);
+        before = s->p->rounds *
+                 ((s->p->leaf_micro_batches - 1) * s->starts[VARIANT_LOCAL][on->stream] +
+                  s->starts[VARIANT_LAST][on->stream]);
     else
         before = (s->p->rounds * s->p->leaf_micro_batches - 1) *
                      s->starts[VARIANT_LOCAL][on->stream] +
@@ -93,9 +94,11 @@ static void push_merge(Steps *s, const Instr *i)
     const Buffer *node = &s->p->bufs.items[i->result];
     int64_t elems = node->kind == BUF_GRAD_SHARD ? seg->shard_elems : seg->elems;
 
-    emit_str(L, "node", gen_printf(s->g, "%s(rt, %s)", bind_space(node),
-                                   emit_buffer_macro(s->g, node)));
-    emit_str(L, "partials", gen_printf(s->g, "rt_local(rt, %s)", buffer_macro(s, i->grad)));
+    emit_str(
+        L, "node",
+        gen_printf(s->g, "%s(rt, %s)", bind_space(node), emit_buffer_macro(s->g, node)));
+    emit_str(L, "partials",
+             gen_printf(s->g, "rt_local(rt, %s)", buffer_macro(s, i->grad)));
     emit_int(L, "elems", elems);
 }
 
@@ -135,8 +138,9 @@ static void push_line(Steps *s, const Instr *i)
     case INS_REDUCE_SCATTER:
     case INS_ALL_REDUCE:
         emit_str(L, "kind", "reduce");
-        emit_str(L, "call", i->kind == INS_ALL_REDUCE ? "rt_all_reduce_start"
-                                                      : "rt_reduce_scatter_start");
+        emit_str(L, "call",
+                 i->kind == INS_ALL_REDUCE ? "rt_all_reduce_start"
+                                           : "rt_reduce_scatter_start");
         emit_str(L, "grad", buffer_macro(s, i->grad));
         emit_str(L, "result", buffer_macro(s, i->result));
         break;
@@ -156,9 +160,10 @@ static void push_line(Steps *s, const Instr *i)
     }
 }
 
-/* ---- parts -------------------------------------------------------------------------------------- */
+/* ---- parts ------------------------------------------------------------------------- */
 
-/* The most bytes of transient buffers alive at once between the part's first and last line. */
+/* The most bytes of transient buffers alive at once between the part's first and last
+ * line. */
 static int64_t part_peak(Steps *s, const Part *part)
 {
     const Program *p = s->p;
@@ -196,7 +201,7 @@ static int64_t part_peak(Steps *s, const Part *part)
 /* All lines of a part, as one text without the variant: equal parts are emitted once. */
 static const char *fingerprint(Steps *s, const Part *part)
 {
-    Text t = { .g = s->g };
+    Text t = {.g = s->g};
 
     for (int n = part->first; n < part->last; n++) {
         const Instr *i = &s->p->ins.items[n];
@@ -219,14 +224,14 @@ static void add_part(Steps *s, Variant v, Phase phase, int first, int last)
     if (first == last)
         return;
     part = gen_push(s->g, &s->parts);
-    *part = (Part){ .variant = v, .phase = phase, .first = first, .last = last };
+    *part = (Part){.variant = v, .phase = phase, .first = first, .last = last};
     part->text = fingerprint(s, part);
 }
 
 static void find_parts(Steps *s)
 {
-    static const char *const variant_name[] = { "local", "last", "end" };
-    static const Variant variants[] = { VARIANT_LOCAL, VARIANT_LAST };
+    static const char *const variant_name[] = {"local", "last", "end"};
+    static const Variant variants[] = {VARIANT_LOCAL, VARIANT_LAST};
 
     for (int k = 0; k < 2; k++) {
         Variant v = variants[k];
@@ -291,9 +296,10 @@ static void push_part(Steps *s, const Part *part)
     }
     lua_newtable(L);
     emit_str(L, "name", part->name);
-    emit_str(L, "phase", part->phase == PHASE_FORWARD    ? "forward"
-                         : part->phase == PHASE_BACKWARD ? "backward"
-                                                         : "merge");
+    emit_str(L, "phase",
+             part->phase == PHASE_FORWARD    ? "forward"
+             : part->phase == PHASE_BACKWARD ? "backward"
+                                             : "merge");
     emit_str(L, "variant", part->variant == VARIANT_LOCAL ? "local" : "last");
     emit_str(L, "flops", emit_count(s->g, flops));
     emit_int(L, "gathers", gathers);
@@ -312,9 +318,13 @@ static void push_setup_args(Steps *s)
 
     lua_newtable(s->e->L);
     for (int a = 0; a < setup->n_args; a++) {
-        gen_require(setup->args[a].kind == ARG_CONST, "setup takes more than constants");
-        lua_pushfstring(s->e->L, "rt_local(rt, %s)",
-                        bind_const(s, setup->args[a].index));
+        if (setup->args[a].kind != ARG_CONST) { /* only workspace: see span.c */
+            diag_add(s->g, DIAG_ERROR, (Pos){0}, "keep its temporaries on the stack",
+                     "op %s: a kernel of constants cannot have a workspace",
+                     setup->nodes[0]->op->name);
+            continue;
+        }
+        lua_pushfstring(s->e->L, "rt_local(rt, %s)", bind_const(s, setup->args[a].index));
         lua_rawseti(s->e->L, -2, ++n);
     }
     lua_setfield(s->e->L, -2, "setup_args");
@@ -324,7 +334,8 @@ static void push_places(Steps *s)
 {
     Gen *g = s->g;
     lua_State *L = s->e->L;
-    int first = s->p->first[VARIANT_LAST], last = first + s->p->count[VARIANT_LAST], n = 0;
+    int first = s->p->first[VARIANT_LAST], last = first + s->p->count[VARIANT_LAST],
+        n = 0;
 
     lua_newtable(L);
     for (int k = first; k < last; k++) {
@@ -334,14 +345,15 @@ static void push_places(Steps *s)
             continue;
         lua_newtable(L);
         emit_str(L, "macro", place_macro(g, i));
-        emit_str(L, "name", gen_printf(g, "%s %s", g->blocks.items[i->block].name,
-                                       bind_span(g, i)->name));
+        emit_str(L, "name",
+                 gen_printf(g, "%s %s", g->blocks.items[i->block].name,
+                            bind_span(g, i)->name));
         lua_rawseti(L, -2, ++n);
     }
     lua_setfield(L, -2, "places");
 }
 
-/* ---- the pass's part ------------------------------------------------------------------------ */
+/* ---- the pass's part --------------------------------------------------------------- */
 
 static void index_program(Steps *s)
 {
@@ -368,7 +380,7 @@ void emit_step_context(Emit *e)
 {
     Gen *g = e->g;
     lua_State *L = e->L;
-    Steps s = { .e = e, .g = g, .p = &g->prog };
+    Steps s = {.e = e, .g = g, .p = &g->prog};
     int n = 0;
 
     index_program(&s);

@@ -2,8 +2,9 @@
 /* emit_tables.c: the configuration, the memory table, and the layout (units, segments,
  * parameters, buffers) as Lua tables for trainer.c, tables.h and tables.c.
  *
- * In: g->model, g->units, g->segments, g->params, g->prog with offsets. Out: fields of the
- * context. Every number printed later is decided here; the templates only lay them out. */
+ * In: g->model, g->units, g->segments, g->params, g->prog with offsets. Out: fields of
+ * the context. Every number printed later is decided here; the templates only lay them
+ * out. */
 #include "emit.h"
 #include "plan.h"
 
@@ -11,7 +12,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- configuration ------------------------------------------------------------------------- */
+/* ---- configuration ----------------------------------------------------------------- */
 
 static const char *rt_dtype(Dtype d)
 {
@@ -42,11 +43,14 @@ static const char *rt_schedule(LrKind k)
 static void push_memory(Emit *e)
 {
     const PlanBytes b = plan_bytes(e->g);
-    const struct { const char *what; int64_t bytes; } row[] = {
-        { "parameters", b.params },   { "gradients", b.gradients },
-        { "optimizer", b.optimizer }, { "activations", b.activations },
-        { "gathered", b.gather },     { "partial sums", b.partials },
-        { "workspace", b.workspace },
+    const struct {
+        const char *what;
+        int64_t bytes;
+    } row[] = {
+        {"parameters", b.params},   {"gradients", b.gradients},
+        {"optimizer", b.optimizer}, {"activations", b.activations},
+        {"gathered", b.gather},     {"partial sums", b.partials},
+        {"workspace", b.workspace},
     };
 
     lua_newtable(e->L);
@@ -113,7 +117,7 @@ void emit_model_context(Emit *e)
     push_memory(e);
 }
 
-/* ---- buffers ------------------------------------------------------------------------------- */
+/* ---- buffers ----------------------------------------------------------------------- */
 
 static const char *upper(Gen *g, const char *s)
 {
@@ -173,7 +177,7 @@ static const Buffer *buffer_of(const Gen *g, BufKind kind, int segment)
     return NULL;
 }
 
-/* ---- units, segments, parameters ----------------------------------------------------------- */
+/* ---- units, segments, parameters --------------------------------------------------- */
 
 /* A table row's place: a macro of tables.h, or -1. */
 static void set_place(Emit *e, const char *key, const Buffer *b, Space space)
@@ -211,7 +215,9 @@ static void push_segment(Emit *e, const Segment *s, int first_param)
     set_place(e, "grad_shard", grad, SPACE_LOCAL);
     set_place(e, "partials", partial, SPACE_LOCAL);
     emit_int(L, "partial_elems",
-             !partial ? 0 : g->model.accumulate_sharded ? s->shard_elems : s->elems);
+             !partial                      ? 0
+             : g->model.accumulate_sharded ? s->shard_elems
+                                           : s->elems);
 }
 
 static void push_segments(Emit *e)
@@ -234,8 +240,8 @@ static void push_segments(Emit *e)
         lua_rawseti(L, -2, i + 1);
         n_params += s->n_params;
     }
-    gen_require(n_params == g->params.count, "%d parameters lie in segments, of %d", n_params,
-                g->params.count);
+    gen_require(n_params == g->params.count, "%d parameters lie in segments, of %d",
+                n_params, g->params.count);
     lua_setfield(L, -2, "segments");
 }
 
@@ -280,14 +286,16 @@ static void push_parts(Emit *e, const Param *p)
     lua_createtable(e->L, d->n_parts, 0);
     for (int i = 0; i < d->n_parts; i++) {
         lua_newtable(e->L);
-        emit_str(e->L, "name", gen_printf(e->g, "%s%s", d->tied_global ? "" : p->block->prefix,
-                                          d->part_name[i]));
+        emit_str(e->L, "name",
+                 gen_printf(e->g, "%s%s", d->tied_global ? "" : p->block->prefix,
+                            d->part_name[i]));
         emit_int(e->L, "rows", d->part_rows[i]);
         rows += d->part_rows[i];
         lua_rawseti(e->L, -2, i + 1);
     }
-    gen_require(d->n_parts == 0 || rows == d->dim[0], "the parts of %s have %" PRId64
-                " rows of %" PRId64, p->name, rows, d->dim[0]);
+    gen_require(d->n_parts == 0 || rows == d->dim[0],
+                "the parts of %s have %" PRId64 " rows of %" PRId64, p->name, rows,
+                d->dim[0]);
     lua_setfield(e->L, -2, "parts");
 }
 
@@ -313,7 +321,8 @@ static void push_params(Emit *e)
         emit_int(L, "n_dims", p->decl->n_dims);
         emit_str(L, "shape", shape);
         emit_str(L, "dims", gen_strndup(g, shape + 1, strlen(shape) - 2));
-        emit_str(L, "human", human_bytes(g, p->elems * dtype_bytes(g->model.param_dtype)));
+        emit_str(L, "human",
+                 human_bytes(g, p->elems * dtype_bytes(g->model.param_dtype)));
         emit_str(L, "init", rt_init(p->decl->init));
         emit_num(L, "init_std", p->decl->init_std);
         emit_num(L, "weight_decay", p->decl->decay ? g->model.weight_decay : 0);
@@ -343,8 +352,10 @@ void emit_layout_context(Emit *e)
     push_segments(e);
     push_params(e);
     push_buffers(e);
-    emit_str(e->L, "tokens_buffer", emit_buffer_macro(g, buffer_named(g, BUF_DATA, "tokens")));
+    emit_str(e->L, "tokens_buffer",
+             emit_buffer_macro(g, buffer_named(g, BUF_DATA, "tokens")));
     emit_str(e->L, "targets_buffer",
              emit_buffer_macro(g, buffer_named(g, BUF_DATA, "targets")));
-    emit_str(e->L, "control_buffer", emit_buffer_macro(g, buffer_named(g, BUF_CONTROL, NULL)));
+    emit_str(e->L, "control_buffer",
+             emit_buffer_macro(g, buffer_named(g, BUF_CONTROL, NULL)));
 }

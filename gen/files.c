@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -57,7 +58,8 @@ static void complain(Folder *f, const char *path, const char *help, const char *
     f->errors++;
 }
 
-/* Relative, of plain names: letters, digits and _ . - with no dot first, so no "..". */
+/* Relative, of plain names: letters, digits and _ . - with no dot first, so no ".."; and the
+ * two dot files that an emitted folder has. */
 static bool path_is_legal(const char *s)
 {
     size_t n = 0;
@@ -471,6 +473,7 @@ int files_write(Gen *g)
     size_t n = strlen(f.dir);
     int code;
 
+    signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of write(), told like others */
     while (n > 1 && f.dir[n - 1] == '/') /* DIR/ is DIR */
         f.dir = gen_strndup(g, f.dir, --n);
     f.fd = open(f.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -279,12 +279,8 @@ static void make_fused(Matcher *x)
     n->add = gen_alloc(x->g, sizeof *n->add * (size_t)op->n_out);
     n->replaced = gen_alloc(x->g, sizeof *n->replaced * (size_t)n->n_replaced);
     memcpy(n->replaced, x->m.node, sizeof *n->replaced * (size_t)n->n_replaced);
-    for (int i = 0; i < op->n_in; i++) {
+    for (int i = 0; i < op->n_in; i++)
         n->in[i] = x->m.value[i]; /* the pattern's first values are its inputs */
-        if (!n->in[i])
-            luaL_error(x->g->L, "%s: its expansion does not use input %s", op->name,
-                       op->in[i].name);
-    }
     fused_attrs(x, n);
     for (int i = 0; i < op->n_out; i++) {
         n->out[i] = gen_alloc(x->g, sizeof **n->out);
@@ -404,7 +400,7 @@ static void fuse_classes(Gen *g)
 
             b->block = run.c->name;
             builder_protect(g, run_fuse, &run,
-                            (Pos){ .file = patterns.items[k]->op->info->path });
+                            ops_place(g, patterns.items[k]->op, "expands", NULL));
             b->block = NULL;
         }
         class_sweep(g, g->classes.items[i]);

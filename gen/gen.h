@@ -114,6 +114,7 @@ typedef struct Model {
     bool reshard_after_forward;
     int64_t prefetch_forward, prefetch_backward, gathers_in_flight;
     bool accumulate_sharded;
+    int64_t reduces_in_flight;          /* policy.c: reductions that a span may overlap, 0 or 1 */
     /* platform */
     TargetKind target;
     const char *cpu_arch;               /* -march value: "native" */
@@ -215,6 +216,7 @@ struct Node {
     /* fuse.c: a fused node remembers what it replaced, for checks and dumps */
     int n_replaced;
     Node **replaced;
+    Pos pos;                 /* where the architecture called it; of forward nodes only */
 };
 
 typedef struct ClassParam {

@@ -42,15 +42,17 @@ static const char *value_what(Grad *x, const Value *v)
 }
 
 /* dw of a parameter: the first use stores into the gradient's buffer, later ones add. */
-static void add_param_grad(Grad *x, const Value *w, Value *d)
+static void add_param_grad(Grad *x, const Node *node, const Value *w, Value *d)
 {
     Class *c = x->c;
     const OpRule *op = d->kind == VAL_NODE ? d->def->op : NULL;
 
-    if (!op || !op->out[d->def_out].may_add || d->loc == LOC_GRAD)
-        luaL_error(x->g->L, "the gradient of parameter %s must be an output of its own, declared"
-                            " with dtype = \"grad\" and add = true",
-                   value_what(x, w));
+    if (!op || !op->out[d->def_out].may_add || d->loc == LOC_GRAD) {
+        x->b->blame = node->pos;
+        luaL_error(x->g->L, "%s: it cannot take parameter %s: a parameter's gradient is an output"
+                            " of its own with dtype = \"grad\" and add = true",
+                   node->op->name, value_what(x, w));
+    }
     name_gradient(x, d, gen_printf(x->g, "d_%s", c->params.items[w->index].ident));
     d->def->add[d->def_out] = c->grads[w->index] != NULL;
     d->loc = LOC_GRAD;
@@ -62,16 +64,18 @@ static void add_grad(Grad *x, const Node *node, const Value *v, Value *d)
 {
     Dtype want = v->kind == VAL_PARAM ? x->g->model.reduce_dtype : v->dtype;
 
+    if (!x->needs[v->id])
+        return; /* of data or constants: nobody needs it */
+    if (v->kind == VAL_PARAM && d->dtype != want && d->dtype == v->dtype)
+        want = d->dtype; /* add_param_grad says more */
     if (!same_shape(v, d))
         luaL_error(x->g->L, "%s: its backward gives %s of shape %s a gradient of shape %s",
                    node->op->name, value_what(x, v), shape_text(x->g, v), shape_text(x->g, d));
     if (d->dtype != want)
         luaL_error(x->g->L, "%s: its backward gives %s a gradient of dtype %s, not %s",
                    node->op->name, value_what(x, v), dtype_name(d->dtype), dtype_name(want));
-    if (!x->needs[v->id])
-        return; /* of data or constants: nobody needs it */
     if (v->kind == VAL_PARAM)
-        add_param_grad(x, v, d);
+        add_param_grad(x, node, v, d);
     else
         *gen_push(x->g, &x->of[v->id]) = d;
 }
@@ -163,13 +167,16 @@ static void node_backward(Grad *x, Node *n)
     }
     if (!any)
         return;
-    if (!n->op->info->has_backward)
+    if (!n->op->info->has_backward) {
+        x->b->blame = n->pos;
         luaL_error(L, "%s: the op has no backward, but %s lies between parameters and the loss",
                    n->op->name, n->name);
+    }
     luaL_checkstack(L, 30, "a backward");
     ops_push_function(L, n->op, "backward");
     push_backward_args(x, n, d_out);
     lua_call(L, 3, 1);
+    x->b->blame = ops_place(x->g, n->op, "backward", NULL);
     if (!lua_istable(L, -1))
         luaL_error(L, "%s: its backward returns %s, not a table of gradients by input",
                    n->op->name, builder_show(x->g, L, -1));
@@ -187,6 +194,7 @@ static void node_backward(Grad *x, Node *n)
             add_grad(x, n, n->in[i], d);
         lua_pop(L, 1);
     }
+    x->b->blame = (Pos){ 0 };
     lua_settop(L, top);
 }
 

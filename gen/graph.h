@@ -23,6 +23,8 @@ typedef struct Builder {
     int g_ref, b_ref;        /* registry */
     const char *hint;        /* class name asked for */
     const char *help;        /* of the next error, or NULL */
+    Pos blame;               /* of an error that no line of Lua made; no file: the fallback */
+    const char *source;      /* file of the call before, interned */
 } Builder;
 
 Builder *builder_get(Gen *g);  /* made at the first call */

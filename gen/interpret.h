@@ -5,8 +5,9 @@
 
 #include "plan.h"
 
-/* One call of a span's mathematics: where its operands lie on the calling rank. Arrays are by
- * class parameter, or by index of input, output, constant; entries not used are NULL. */
+/* One call of a span's mathematics: where its operands lie on the calling rank. Arrays
+ * are by class parameter, or by index of input, output, constant; entries not used are
+ * NULL. */
 typedef struct SpanCall {
     Gen *g;
     const Class *cls;
@@ -14,25 +15,28 @@ typedef struct SpanCall {
     int rank, block;
     const char **weight;
     char **grad;
-    bool *grad_add;          /* adds into what is there */
+    bool *grad_add; /* adds into what is there */
     char *in[MAX_DIMS], *out[MAX_DIMS], *d_in[MAX_DIMS], *d_out[MAX_DIMS];
     const char **constant;
-    const int32_t *data[2];  /* tokens, targets */
+    const int32_t *data[2]; /* tokens, targets */
     double *loss;
     char *saved, *scratch;
 } SpanCall;
 
-typedef const char *(*SpanFn)(void *ctx, const SpanCall *call); /* NULL, or what went wrong */
+typedef const char *(*SpanFn)(void *ctx,
+                              const SpanCall *call); /* NULL, or what went wrong */
 
 typedef struct Interpretation {
-    uint64_t seed;           /* of the order of events among those the schedule allows */
+    uint64_t seed; /* of the order of events among those the schedule allows */
     int steps;
     SpanFn span;
     void *ctx;
-    const char *(*setup)(Gen *g, char **out); /* fills each constant; NULL: there are none */
+    const char *(*setup)(Gen *g,
+                         char **out); /* fills each constant; NULL: there are none */
     /* Results. */
-    const char *fault;       /* NULL; a deadlock, a failed span, replicas that differ */
-    unsigned char *state;    /* parameters, masters, moments in parameter order; then losses */
+    const char *fault; /* NULL; a deadlock, a failed span, replicas that differ */
+    unsigned char
+        *state; /* parameters, masters, moments in parameter order; then losses */
     size_t state_bytes;
     int64_t events;
 } Interpretation;
@@ -40,7 +44,8 @@ typedef struct Interpretation {
 void interpret_steps(Gen *g, Interpretation *run);
 /* Gives every buffer bytes of its own: the plain run that others are compared with. */
 void interpret_spread(Gen *g);
-/* The mathematics of spans by the ops' references in Lua (interpret_ops.c); ctx unused. */
+/* The mathematics of spans by the ops' references in Lua (interpret_ops.c); ctx unused.
+ */
 const char *interpret_span(void *ctx, const SpanCall *call);
 /* The same for the constants of g->setup: out[i] is constant i, allocated here. */
 const char *interpret_setup(Gen *g, char **out);

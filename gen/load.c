@@ -272,6 +272,10 @@ static void run_description(Gen *g, const char *file)
                                                                 : strerror(e));
         return;
     }
+    if (bytes >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3)) { /* editors' byte order mark */
+        text += 3;
+        bytes -= 3;
+    }
     loader_add_file(g, file, text, bytes);
     if (sandbox_run(g, text, bytes, gen_printf(g, "@%s", file), ld->env_ref, 1)) {
         loader_lua_error(g, "description", file);

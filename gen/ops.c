@@ -5,6 +5,7 @@
  * its line. Out: OpRules sorted by name, so that no directory order can matter. */
 #include "graph.h"
 #include "load.h"
+#include "sandbox.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -44,11 +45,13 @@ static Pos word_pos(const OpInfo *info, Pos pos, const char *word)
 }
 
 /* Where a field of `op { ... }`, or an item named in it, is written. */
-static Pos rule_pos(Gen *g, const OpInfo *info, const char *key, const char *item)
+Pos ops_place(Gen *g, const OpRule *op, const char *key, const char *item)
 {
+    const OpInfo *info = op->info;
     LexFile *f = lex_file(g, info->path, info->text, info->text_bytes);
     Pos pos = { .file = info->path };
 
+    diag_source(g, info->path, info->text, info->text_bytes);
     for (int i = 0; f && i < f->tables.count; i++) {
         const LexTable *t = f->tables.items[i];
         const LexField *field;
@@ -264,8 +267,7 @@ static void report_problems(Gen *g, const OpRule *op)
         message = field_text(g, "message");
         help = field_text(g, "help");
         lua_pop(L, 1);
-        diag_source(g, op->info->path, op->info->text, op->info->text_bytes);
-        diag_add(g, DIAG_ERROR, rule_pos(g, op->info, key, item), help, "op %s: %s", op->name,
+        diag_add(g, DIAG_ERROR, ops_place(g, op, key, item), help, "op %s: %s", op->name,
                  message);
     }
 }
@@ -479,14 +481,16 @@ void ops_load(Gen *g)
         OpRule *op = &g->ops.items[i];
         size_t bytes;
 
-        if (!load_rule(g, op, checker))
+        if (!load_rule(g, op, checker)) {
+            if (sandbox_of(g->L)->expired)
+                break; /* no later rule could run */
             continue;
+        }
         op->has_cpu = ops_template(g, op, "cpu.c", &bytes) != NULL;
         op->has_cuda = ops_template(g, op, "cuda.cu", &bytes) != NULL;
         if (op->info->role && !strcmp(op->info->role, "sum")) {
             if (sum)
-                diag_add(g, DIAG_ERROR, (Pos){ .file = op->info->path }, NULL,
-                         "op %s: %s has the role \"sum\" already", op->name, sum->name);
+                diag_add(g, DIAG_ERROR, ops_place(g, op, "role", NULL), NULL, "op %s: %s has the role \"sum\" already", op->name, sum->name);
             sum = op;
         }
     }

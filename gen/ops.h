@@ -42,6 +42,10 @@ const char *ops_template(Gen *g, const OpRule *op, const char *file, size_t *byt
 /* The path of that file, for messages. */
 const char *ops_template_path(Gen *g, const OpRule *op, const char *file);
 
+/* Where op.lua writes a field of the rule (or, with item, a word of it); shows that file's lines
+ * in messages from then on. */
+Pos ops_place(Gen *g, const OpRule *op, const char *key, const char *item);
+
 /* Pushes the function that op.lua has under this key, or nil. */
 void ops_push_function(lua_State *L, const OpRule *op, const char *key);
 #define ops_push_reference(L, op) ops_push_function(L, op, "reference")

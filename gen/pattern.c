@@ -65,7 +65,12 @@ static void push_var(Gen *g, Pattern *p, const char *name)
         luaL_error(g->L, "%s: too many dims and attributes", p->op->name);
     var = lua_newuserdatauv(g->L, sizeof *var, 0);
     *var = p->n_vars;
-    luaL_newmetatable(g->L, var_meta);
+    if (luaL_newmetatable(g->L, var_meta)) {
+        lua_pushliteral(g->L, "placeholder"); /* "arithmetic on a placeholder value" */
+        lua_setfield(g->L, -2, "__name");
+        lua_pushboolean(g->L, 0);
+        lua_setfield(g->L, -2, "__metatable");
+    }
     lua_setmetatable(g->L, -2);
     lua_setfield(g->L, -2, name);
     p->var_name[p->n_vars++] = name;
@@ -157,6 +162,16 @@ static int record_pattern(lua_State *L)
                                   op->name, op->out[k].name, op->out[i].name);
         lua_pop(L, 1);
     }
+    for (int i = 0; i < op->n_in; i++) {
+        bool used = false;
+
+        for (int k = 0; k < p->n_nodes; k++)
+            for (int q = 0; q < p->node[k].op->n_in; q++)
+                used = used || p->node[k].in[q]->id == i;
+        if (!used)
+            return luaL_error(L, "%s: its expansion does not use input %s", op->name,
+                              op->in[i].name);
+    }
     order_pattern(b->g, p);
     return 0;
 }
@@ -176,7 +191,7 @@ static Pattern *record(Builder *b, const OpRule *op)
     b->pattern = p;
     b->help = "an expansion only calls primitive ops on n's inputs and passes n's attributes"
               " and dims on";
-    ok = builder_protect(b->g, record_pattern, b, (Pos){ .file = op->info->path });
+    ok = builder_protect(b->g, record_pattern, b, ops_place(b->g, op, "expands", NULL));
     b->pattern = NULL;
     b->help = NULL;
     return ok ? p : NULL;

@@ -5,19 +5,23 @@
  * arena_bytes and the two lower bounds. Breaks nothing.
  *
  * Persistent buffers lie first, one after the other, never shared. Of the others, two may
- * share bytes only if in every variant all accesses of one come before all writes of the other
- * (accesses by peers: on all ranks), and no peer may still read one when the other is written
- * in the next turn of a loop. That relation is a conflict graph; place_solve packs it: greedy
- * in several orders, first and best fit, then a seeded search bounded by iterations, never by
- * time, so that the same input gives the same plan on every machine. */
+ * share bytes only if in every variant all accesses of one come before all writes of the
+ * other (accesses by peers that linger: on all ranks), and no peer may still read one
+ * when the other is written in the next turn of a loop. That relation is a conflict
+ * graph; place_solve packs it: greedy in several orders and three fits, then a seeded
+ * search bounded by iterations, never by time, so that the same input gives the same plan
+ * on every machine. */
 #include "plan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- packing -------------------------------------------------------------------------------- */
+/* ---- packing --------------------------------------------------------------------- */
 
-typedef struct Placed { int64_t lo, hi; int item; } Placed;
+typedef struct Placed {
+    int64_t lo, hi;
+    int item;
+} Placed;
 
 typedef struct Solver {
     const PlaceProblem *pr;
@@ -30,29 +34,51 @@ static bool conflicts(const PlaceProblem *pr, int i, int j)
     return pr->conflict[(size_t)i * (size_t)pr->words + (size_t)(j >> 6)] >> (j & 63) & 1;
 }
 
+/* How a place is chosen among those free: the lowest; the tightest; or the lowest where
+ * an item of the same size lies already that may be shared with, so that items which take
+ * turns form slots instead of drifting against each other. */
+typedef enum { FIRST_FIT, BEST_FIT, SLOT_FIT, N_FITS } Fit;
+
+static int64_t find_place(const Solver *s, int item, int n_placed, Fit fit)
+{
+    const PlaceProblem *pr = s->pr;
+    int64_t bytes = pr->bytes[item], end = 0, chosen = -1, chosen_gap = INT64_MAX,
+            slot = -1;
+    for (int q = 0; q < n_placed; q++) {
+        const Placed *p = &s->placed[q];
+        if (!conflicts(pr, item, p->item)) {
+            if (fit == SLOT_FIT && slot < 0 && p->lo >= end && p->hi - p->lo == bytes) {
+                slot = p->lo;
+            }
+            continue;
+        }
+        if (slot >= 0 && slot + bytes <= p->lo) {
+            return slot;
+        }
+        if (p->lo - end >= bytes && p->lo - end < chosen_gap) {
+            chosen = end;
+            chosen_gap = p->lo - end;
+            if (fit == FIRST_FIT) {
+                return chosen;
+            }
+            if (fit == SLOT_FIT) {
+                chosen_gap = 0; /* the lowest gap stays, a slot may still come */
+            }
+        }
+        end = max_i64(end, p->hi);
+        slot = -1;
+    }
+    return slot >= 0 ? slot : chosen >= 0 ? chosen : end;
+}
+
 /* Offsets in the given order; stops with INT64_MAX when the peak reaches `give_up`. */
-static int64_t pack(Solver *s, const int *order, bool best_fit, int64_t give_up)
+static int64_t pack(Solver *s, const int *order, Fit fit, int64_t give_up)
 {
     const PlaceProblem *pr = s->pr;
     int64_t peak = 0;
     for (int k = 0; k < pr->n; k++) {
         int item = order[k], at;
-        int64_t end = 0, chosen = -1, chosen_gap = INT64_MAX, bytes = pr->bytes[item];
-        for (int q = 0; q < k; q++) {
-            const Placed *p = &s->placed[q];
-            if (!conflicts(pr, item, p->item)) {
-                continue;
-            }
-            if (p->lo - end >= bytes && p->lo - end < chosen_gap) {
-                chosen = end;
-                chosen_gap = p->lo - end;
-                if (!best_fit) {
-                    break;
-                }
-            }
-            end = max_i64(end, p->hi);
-        }
-        chosen = chosen < 0 ? end : chosen;
+        int64_t chosen = find_place(s, item, k, fit), bytes = pr->bytes[item];
         if (chosen + bytes >= give_up) {
             return INT64_MAX;
         }
@@ -66,9 +92,25 @@ static int64_t pack(Solver *s, const int *order, bool best_fit, int64_t give_up)
     return peak;
 }
 
-typedef enum { BY_SIZE, BY_DURATION, BY_AREA, BY_START, N_ORDERS } OrderKind;
+/* BY_CLASS: within a factor of four of each other, items go in order of time, so that a
+ * chain of large ones that take turns (a unit's weights, the next unit's) alternates
+ * between two slots even where their sizes differ a little. */
+typedef enum { BY_SIZE, BY_CLASS, BY_DURATION, BY_AREA, BY_START, N_ORDERS } OrderKind;
 
-typedef struct OrderKey { double key; int64_t bytes; int item; } OrderKey;
+static int size_class(int64_t largest, int64_t bytes)
+{
+    int class = 0;
+    for (; bytes < largest / 4 && class < 31; class ++) {
+        largest /= 4;
+    }
+    return class;
+}
+
+typedef struct OrderKey {
+    double key;
+    int64_t bytes;
+    int item;
+} OrderKey;
 
 static int by_key(const void *a, const void *b)
 {
@@ -84,12 +126,19 @@ static int by_key(const void *a, const void *b)
 
 static void make_order(const PlaceProblem *pr, OrderKind kind, OrderKey *keys, int *order)
 {
+    int64_t largest = 0;
+    for (int i = 0; i < pr->n; i++) {
+        largest = max_i64(largest, pr->bytes[i]);
+    }
     for (int i = 0; i < pr->n; i++) {
         double bytes = (double)pr->bytes[i], duration = pr->duration[i] + 1;
-        double key = kind == BY_SIZE       ? bytes
-                     : kind == BY_DURATION ? duration
-                     : kind == BY_AREA     ? bytes * duration
-                                           : -(double)pr->start[i];
+        double key =
+            kind == BY_SIZE ? bytes
+            : kind == BY_CLASS
+                ? -(double)size_class(largest, pr->bytes[i]) * 0x1p32 - pr->start[i]
+            : kind == BY_DURATION ? duration
+            : kind == BY_AREA     ? bytes * duration
+                                  : -(double)pr->start[i];
         keys[i] = (OrderKey){key, pr->bytes[i], i};
     }
     qsort(keys, (size_t)pr->n, sizeof *keys, by_key);
@@ -133,7 +182,7 @@ static int64_t improve(Solver *s, int *order, int *trial, int64_t peak, int64_t 
             }
             trial[b] = order[a];
         }
-        got = pack(s, trial, it & 1, peak + 1);
+        got = pack(s, trial, (Fit)(it % N_FITS), peak + 1);
         if (got <= peak) {
             memcpy(order, trial, sizeof(int) * (size_t)pr->n);
             if (got < peak) {
@@ -159,8 +208,8 @@ int64_t place_solve(Gen *g, const PlaceProblem *pr, int64_t *offset)
     }
     for (int kind = 0; kind < N_ORDERS; kind++) {
         make_order(pr, (OrderKind)kind, keys, order);
-        for (int best_fit = 0; best_fit < 2 && peak > pr->lower_bound; best_fit++) {
-            int64_t got = pack(&s, order, best_fit, peak);
+        for (int fit = 0; fit < N_FITS && peak > pr->lower_bound; fit++) {
+            int64_t got = pack(&s, order, (Fit)fit, peak);
             if (got < peak) {
                 peak = got;
                 memcpy(best, order, sizeof(int) * (size_t)pr->n);
@@ -171,9 +220,12 @@ int64_t place_solve(Gen *g, const PlaceProblem *pr, int64_t *offset)
     return improve(&s, best, order, peak, offset);
 }
 
-/* ---- which buffers may share bytes ----------------------------------------------------------- */
+/* ---- which buffers may share bytes ----------------------------------------------- */
 
-typedef struct Touch { int ins; bool write, remote; } Touch;
+typedef struct Touch {
+    int ins;
+    bool write, remote;
+} Touch;
 
 /* All accesses of one buffer in one variant, in program order. */
 typedef struct Touches {
@@ -184,9 +236,9 @@ typedef struct Touches {
 typedef struct Placer {
     Gen *g;
     Program *p;
-    Touches *touch;   /* [variant][buffer] */
-    int *item;        /* per buffer: its number among the space's items, or -1 */
-    int *buffer;      /* back */
+    Touches *touch; /* [variant][buffer] */
+    int *item;      /* per buffer: its number among the space's items, or -1 */
+    int *buffer;    /* back */
     uint64_t *conflict;
     PlaceProblem pr;
 } Placer;
@@ -199,7 +251,8 @@ static Touches *touches_of(const Placer *pl, int variant, int buffer)
 static void collect_touches(Placer *pl)
 {
     Program *p = pl->p;
-    pl->touch = gen_alloc(pl->g, sizeof *pl->touch * N_VARIANTS * (size_t)(p->bufs.count + 1));
+    pl->touch =
+        gen_alloc(pl->g, sizeof *pl->touch * N_VARIANTS * (size_t)(p->bufs.count + 1));
     for (int fill = 0; fill < 2; fill++) { /* count, then fill */
         for (int id = 0; id < p->ins.count; id++) {
             const Instr *i = &p->ins.items[id];
@@ -215,7 +268,8 @@ static void collect_touches(Placer *pl)
             }
         }
         for (int k = 0; !fill && k < N_VARIANTS * p->bufs.count; k++) {
-            pl->touch[k].t = gen_alloc(pl->g, sizeof(Touch) * (size_t)(pl->touch[k].n + 1));
+            pl->touch[k].t =
+                gen_alloc(pl->g, sizeof(Touch) * (size_t)(pl->touch[k].n + 1));
             pl->touch[k].n = 0;
             pl->touch[k].first_write = pl->touch[k].last = -1;
         }
@@ -230,8 +284,9 @@ static bool comes_before(const Program *p, const Touches *a, const Touches *b)
     }
     for (int k = 0; k < b->n; k++) {
         for (int q = 0; b->t[k].write && q < a->n; q++) {
-            if (!(a->t[q].remote ? hb_all(p, a->t[q].ins, b->t[k].ins)
-                                 : hb_same(p, a->t[q].ins, b->t[k].ins))) {
+            bool peers = a->t[q].remote && !ins_is_closed(&p->ins.items[a->t[q].ins]);
+            if (!(peers ? hb_all(p, a->t[q].ins, b->t[k].ins)
+                        : hb_same(p, a->t[q].ins, b->t[k].ins))) {
                 return false;
             }
         }
@@ -241,8 +296,10 @@ static bool comes_before(const Program *p, const Touches *a, const Touches *b)
 
 static void add_conflict(Placer *pl, int i, int j)
 {
-    pl->conflict[(size_t)i * (size_t)pl->pr.words + (size_t)(j >> 6)] |= UINT64_C(1) << (j & 63);
-    pl->conflict[(size_t)j * (size_t)pl->pr.words + (size_t)(i >> 6)] |= UINT64_C(1) << (i & 63);
+    pl->conflict[(size_t)i * (size_t)pl->pr.words + (size_t)(j >> 6)] |= UINT64_C(1)
+                                                                         << (j & 63);
+    pl->conflict[(size_t)j * (size_t)pl->pr.words + (size_t)(i >> 6)] |= UINT64_C(1)
+                                                                         << (i & 63);
 }
 
 static void open_conflict(void *ctx, int reader, int writer)
@@ -263,7 +320,8 @@ static void find_conflicts(Placer *pl)
 {
     int n = pl->pr.n;
     pl->pr.words = (n + 63) / 64;
-    pl->conflict = gen_alloc(pl->g, sizeof(uint64_t) * (size_t)pl->pr.words * (size_t)(n + 1));
+    pl->conflict =
+        gen_alloc(pl->g, sizeof(uint64_t) * (size_t)pl->pr.words * (size_t)(n + 1));
     pl->pr.conflict = pl->conflict;
     for (int v = 0; v < N_VARIANTS; v++) {
         for (int i = 0; i < n; i++) {
@@ -279,9 +337,10 @@ static void find_conflicts(Placer *pl)
     schedule_open_hits(pl->g, open_conflict, pl);
 }
 
-/* ---- lower bounds ----------------------------------------------------------------------------- */
+/* ---- lower bounds ---------------------------------------------------------------- */
 
-/* Certainly live while instruction id runs: begun before or by it, still needed by or after. */
+/* Certainly live while instruction id runs: begun before or by it, still needed by or
+ * after. */
 static bool live_at(const Program *p, const Touches *t, int id)
 {
     bool begun = false, needed = false;
@@ -292,7 +351,10 @@ static bool live_at(const Program *p, const Touches *t, int id)
     return begun && needed;
 }
 
-typedef struct Weighed { int64_t bytes; int id; } Weighed;
+typedef struct Weighed {
+    int64_t bytes;
+    int id;
+} Weighed;
 
 static int heaviest_first(const void *a, const void *b)
 {
@@ -300,9 +362,10 @@ static int heaviest_first(const void *a, const void *b)
     return x->bytes != y->bytes ? (x->bytes > y->bytes ? -1 : 1) : x->id - y->id;
 }
 
-/* Weight of a clique of the conflict graph around instruction id: what is live there, then the
- * largest others (transfers under way) that conflict with all taken so far. */
-static int64_t clique_weight(const Placer *pl, int id, const int *by_bytes, uint64_t *taken)
+/* Weight of a clique of the conflict graph around instruction id: what is live there,
+ * then the largest others (transfers under way) that conflict with all taken so far. */
+static int64_t clique_weight(const Placer *pl, int id, const int *by_bytes,
+                             uint64_t *taken)
 {
     const PlaceProblem *pr = &pl->pr;
     int variant = (int)pl->p->ins.items[id].variant;
@@ -312,8 +375,9 @@ static int64_t clique_weight(const Placer *pl, int id, const int *by_bytes, uint
         for (int k = 0; k < pr->n; k++) {
             int i = by_bytes[k];
             const uint64_t *row = pr->conflict + (size_t)i * (size_t)pr->words;
-            bool take = pass == 0 ? live_at(pl->p, touches_of(pl, variant, pl->buffer[i]), id)
-                                  : !(taken[i >> 6] >> (i & 63) & 1);
+            bool take = pass == 0
+                            ? live_at(pl->p, touches_of(pl, variant, pl->buffer[i]), id)
+                            : !(taken[i >> 6] >> (i & 63) & 1);
             for (int w = 0; pass == 1 && take && w < pr->words; w++) {
                 take = (taken[w] & ~row[w]) == 0;
             }
@@ -374,8 +438,9 @@ static int64_t tensor_bytes(const Gen *g, const Buffer *b, const Instr *at)
     return b->bytes;
 }
 
-/* Bytes of transient tensors if one stream ran the host order and each tensor lived exactly
- * from its first access to its last: what perfect packing without overlap would need. */
+/* Bytes of transient tensors if one stream ran the host order and each tensor lived
+ * exactly from its first access to its last: what perfect packing without overlap would
+ * need. */
 static int64_t ideal_live(const Placer *pl)
 {
     Program *p = pl->p;
@@ -399,7 +464,7 @@ static int64_t ideal_live(const Placer *pl)
     return most;
 }
 
-/* ---- the pass ----------------------------------------------------------------------------------- */
+/* ---- the pass -------------------------------------------------------------------- */
 
 static int64_t place_persistent(Program *p, Space space)
 {
@@ -465,4 +530,5 @@ void place_buffers(Gen *g)
         p->arena_bytes += p->space_bytes[space];
     }
     p->ideal_live_bytes += ideal_live(&pl);
+    policy_check_budget(g); /* exit code 3 when the arena is too large for the target */
 }

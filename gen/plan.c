@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan: what a run will hold and do, for people (plan.txt, `fsdpgen plan`) and for programs
- * (plan.json, --json). Comes in: the whole Gen after simulate. Goes out: text.
+/* plan: what a run will hold and do, for people (plan.txt, `fsdpgen plan`) and for
+ * programs (plan.json, --json). Comes in: the whole Gen after simulate. Goes out: text.
  *
- * Bytes by class add up to the arena exactly: persistent buffers count as they are; of the
- * transient area, which classes share, each class counts what it holds at the moment when most
- * is alive, and what packing and overlap take beyond that is part of `workspace`. */
+ * Bytes by class add up to the arena exactly: persistent buffers count as they are; of
+ * the transient area, which classes share, each class counts what it holds at the moment
+ * when most is alive, and what packing and overlap take beyond that is part of
+ * `workspace`. */
 #include "plan.h"
 
 #include <inttypes.h>
@@ -12,27 +13,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Outside of the arena: code, C library, OpenMP, a GEMM library with its packing buffers, the
- * runtime's own tables. A bound, tested against the process's high-water mark; mapped data
- * files are page cache and not counted. */
+/* Outside of the arena: code, C library, OpenMP, a GEMM library with its packing buffers,
+ * the runtime's own tables. A bound, tested against the process's high-water mark; mapped
+ * data files are page cache and not counted. */
 #define LIBRARY_BYTES (INT64_C(128) << 20)
 
-/* ---- names ---------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------- */
 
 const char *buf_kind_name(BufKind k)
 {
     static const char *const names[N_BUF_KINDS] = {
-        "param shard", "master",   "moment1", "moment2", "grad shard",
-        "partial",     "grad accum", "const", "data",    "control",
-        "gathered",    "grad",     "boundary", "d_boundary", "saved", "scratch"};
+        "param shard", "master",     "moment1", "moment2", "grad shard", "partial",
+        "grad accum",  "const",      "data",    "control", "gathered",   "grad",
+        "boundary",    "d_boundary", "saved",   "scratch"};
     gen_require((int)k >= 0 && k < N_BUF_KINDS && names[k], "buffer kind %d", (int)k);
     return names[k];
 }
 
 const char *ins_kind_name(InsKind k)
 {
-    static const char *const names[] = {"all_gather", "span", "reduce_scatter", "all_reduce",
-                                        "merge",      "norm", "norm_reduce",    "update"};
+    static const char *const names[] = {"all_gather",  "span",  "reduce_scatter",
+                                        "all_reduce",  "merge", "norm",
+                                        "norm_reduce", "update"};
     gen_require((size_t)k < sizeof names / sizeof *names, "instruction kind %d", (int)k);
     return names[k];
 }
@@ -75,7 +77,7 @@ static const char *strategy_name(Strategy s)
     return names[s];
 }
 
-/* ---- figures -------------------------------------------------------------------------------- */
+/* ---- figures --------------------------------------------------------------------- */
 
 int64_t plan_params(const Gen *g)
 {
@@ -96,8 +98,8 @@ static int64_t int_attr(const Node *n, const char *key)
     return -1;
 }
 
-/* Is parameter p of the class a factor of a matrix product: used by a node that spends two
- * flops a token on each of its elements? Look-ups, norms and biases spend less. */
+/* Is parameter p of the class a factor of a matrix product: used by a node that spends
+ * two flops a token on each of its elements? Look-ups, norms and biases spend less. */
 static bool multiplies(const Class *c, int p, double tokens)
 {
     const ClassParam *cp = &c->params.items[p];
@@ -113,8 +115,8 @@ static bool multiplies(const Class *c, int p, double tokens)
     return false;
 }
 
-/* 6 P_matmul + 6 layers dim_attention seq (causal): a forward and twice it backward. Attention
- * is the forward node that has heads and a window. */
+/* 6 P_matmul + 6 layers dim_attention seq (causal): a forward and twice it backward.
+ * Attention is the forward node that has heads and a window. */
 double plan_flops_per_token(const Gen *g)
 {
     double tokens = (double)(g->model.micro_batch * g->model.seq_tokens);
@@ -123,7 +125,8 @@ double plan_flops_per_token(const Gen *g)
     for (int k = 0; k < g->classes.count; k++) {
         const Class *c = g->classes.items[k];
         for (int p = 0; p < c->params.count; p++) {
-            of_class[k] += multiplies(c, p, tokens) ? 6.0 * (double)c->params.items[p].elems : 0;
+            of_class[k] +=
+                multiplies(c, p, tokens) ? 6.0 * (double)c->params.items[p].elems : 0;
         }
         for (int n = 0; n < c->nodes.count; n++) {
             const Node *node = c->nodes.items[n];
@@ -201,16 +204,19 @@ PlanBytes plan_bytes(Gen *g)
     b.activations = k[BUF_SAVED] + k[BUF_BOUNDARY] + k[BUF_D_BOUNDARY];
     b.gather = k[BUF_GATHERED];
     b.partials = k[BUF_PARTIAL];
-    b.workspace = b.arena - b.params - b.gradients - b.optimizer - b.activations - b.gather -
-                  b.partials;
+    b.workspace = b.arena - b.params - b.gradients - b.optimizer - b.activations -
+                  b.gather - b.partials;
     b.library = LIBRARY_BYTES;
     b.total = b.arena + b.library;
     return b;
 }
 
-/* ---- warnings --------------------------------------------------------------------------------- */
+/* ---- warnings -------------------------------------------------------------------- */
 
-typedef struct Warnings { const char **items; int count, cap; } Warnings;
+typedef struct Warnings {
+    const char **items;
+    int count, cap;
+} Warnings;
 
 static Warnings find_warnings(Gen *g)
 {
@@ -226,23 +232,22 @@ static Warnings find_warnings(Gen *g)
                                       100.0 * (double)(held - used) / (double)used);
     }
     if (b.by_kind[BUF_GRAD_ACCUM] > 0 && g->model.strategy != NO_SHARD) {
-        *gen_push(g, &w) =
-            gen_printf(g, "whole gradients are kept across micro-batches (%s): %s",
-                       human_bytes(g, b.by_kind[BUF_GRAD_ACCUM]),
-                       g->model.accumulate_sharded ? "more leaves would avoid it"
-                                                   : "accumulate = \"sharded\" would avoid it");
+        *gen_push(g, &w) = gen_printf(
+            g, "whole gradients are kept across micro-batches (%s): %s",
+            human_bytes(g, b.by_kind[BUF_GRAD_ACCUM]),
+            g->model.accumulate_sharded ? "more leaves would avoid it"
+                                        : "accumulate = \"sharded\" would avoid it");
     }
     if (g->prog.max_live_bytes > 0 &&
         (double)g->prog.arena_bytes > 1.02 * (double)g->prog.max_live_bytes) {
-        *gen_push(g, &w) = gen_printf(g, "the arena is %.1f %% above its lower bound",
-                                      100.0 * ((double)g->prog.arena_bytes /
-                                                   (double)g->prog.max_live_bytes -
-                                               1));
+        *gen_push(g, &w) = gen_printf(
+            g, "the arena is %.1f %% above its lower bound",
+            100.0 * ((double)g->prog.arena_bytes / (double)g->prog.max_live_bytes - 1));
     }
     return w;
 }
 
-/* ---- text --------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------ */
 
 static void print_head(Gen *g, Text *t)
 {
@@ -253,21 +258,25 @@ static void print_head(Gen *g, Text *t)
                 dtype_name(m->reduce_dtype), dtype_name(m->master_dtype),
                 dtype_name(m->moments_dtype));
     text_printf(t, "numerics hash %016" PRIx64 "\n\n", g->numerics_hash);
-    text_printf(t, "mesh: %" PRId64 " rank%s (replicate %" PRId64 ", shard %" PRId64 "), %s\n",
-                m->world_size, m->world_size == 1 ? "" : "s", m->replicate, m->shard,
-                strategy_name(m->strategy));
+    text_printf(
+        t, "mesh: %" PRId64 " rank%s (replicate %" PRId64 ", shard %" PRId64 "), %s\n",
+        m->world_size, m->world_size == 1 ? "" : "s", m->replicate, m->shard,
+        strategy_name(m->strategy));
     text_printf(t,
-                "step: %" PRId64 " micro-batches of %" PRId64 " x %" PRId64 " tokens in %" PRId64
-                " leaves; each rank %" PRId64 " round%s of %" PRId64 " micro-batch%s\n",
+                "step: %" PRId64 " micro-batches of %" PRId64 " x %" PRId64
+                " tokens in %" PRId64 " leaves; each rank %" PRId64 " round%s of %" PRId64
+                " micro-batch%s\n",
                 m->micro_batches, m->micro_batch, m->seq_tokens, m->leaves, p->rounds,
                 p->rounds == 1 ? "" : "s", p->leaf_micro_batches,
                 p->leaf_micro_batches == 1 ? "" : "es");
     text_printf(t,
                 "choices: %s accumulation, reshard after forward %s, prefetch %" PRId64
-                " forward and %" PRId64 " backward, %" PRId64 " gathers in flight\n\n",
+                " forward and %" PRId64 " backward, %" PRId64
+                " gathers in flight, reductions %s\n\n",
                 m->accumulate_sharded ? "sharded" : "unsharded",
                 m->reshard_after_forward ? "yes" : "no", m->prefetch_forward,
-                m->prefetch_backward, m->gathers_in_flight);
+                m->prefetch_backward, m->gathers_in_flight,
+                m->reduces_in_flight ? "beside the next span" : "before the next span");
 }
 
 static void print_units(Gen *g, Text *t)
@@ -280,9 +289,9 @@ static void print_units(Gen *g, Text *t)
             const Segment *s = &g->segments.items[u->segments[k]];
             used += s->used_elems;
             held += s->elems;
-            text_printf(t, "  %-24s %3d parameters %14" PRId64 " %10" PRId64 " %14" PRId64 "\n",
-                        s->name, s->n_params, s->elems, s->elems - s->used_elems,
-                        s->shard_elems);
+            text_printf(
+                t, "  %-24s %3d parameters %14" PRId64 " %10" PRId64 " %14" PRId64 "\n",
+                s->name, s->n_params, s->elems, s->elems - s->used_elems, s->shard_elems);
         }
     }
     text_printf(t, "  padding %.3f %%\n\n", 100.0 * (double)(held - used) / (double)used);
@@ -294,8 +303,10 @@ static bool same_layout(const Gen *g, const Segment *a, const Segment *b)
         return false;
     }
     for (int i = 0; i < a->n_params; i++) {
-        const Param *x = &g->params.items[a->params[i]], *y = &g->params.items[b->params[i]];
-        if (x->offset_elems != y->offset_elems || strcmp(x->decl->name, y->decl->name) != 0) {
+        const Param *x = &g->params.items[a->params[i]],
+                    *y = &g->params.items[b->params[i]];
+        if (x->offset_elems != y->offset_elems ||
+            strcmp(x->decl->name, y->decl->name) != 0) {
             return false;
         }
     }
@@ -317,7 +328,8 @@ static void print_layout(Gen *g, Text *t)
         if (!first) {
             continue;
         }
-        text_printf(t, alike > 1 ? "  %s, and %d more like it\n" : "  %s\n", s->name, alike - 1);
+        text_printf(t, alike > 1 ? "  %s, and %d more like it\n" : "  %s\n", s->name,
+                    alike - 1);
         for (int k = 0; k < s->n_params; k++) {
             const Param *p = &g->params.items[s->params[k]];
             text_printf(t, "    %14" PRId64 "  %s [", p->offset_elems, p->name);
@@ -332,7 +344,8 @@ static void print_layout(Gen *g, Text *t)
 
 static void print_schedule(Gen *g, Text *t)
 {
-    static const char *const names[] = {"local micro-step", "last micro-step", "end of step"};
+    static const char *const names[] = {"local micro-step", "last micro-step",
+                                        "end of step"};
     const Program *p = &g->prog;
     text_printf(t, "schedule: calls; collectives and what this rank receives; waits\n");
     for (int v = 0; v < N_VARIANTS; v++) {
@@ -348,13 +361,14 @@ static void print_schedule(Gen *g, Text *t)
             waits += i->n_waits;
         }
         if (p->count[v] > 0) {
-            text_printf(t,
-                        "  %-17s %4d calls, %3d gathers %s, %3d reductions %s, %d waits\n",
-                        names[v], spans, gathers, human_bytes(g, gathered), reduces,
-                        human_bytes(g, reduced), waits);
+            text_printf(
+                t, "  %-17s %4d calls, %3d gathers %s, %3d reductions %s, %d waits\n",
+                names[v], spans, gathers, human_bytes(g, gathered), reduces,
+                human_bytes(g, reduced), waits);
         }
     }
-    text_printf(t, "  predicted %.3g s a step (uncalibrated rates), %.4g flops a token\n\n",
+    text_printf(t,
+                "  predicted %.3g s a step (uncalibrated rates), %.4g flops a token\n\n",
                 p->step_seconds, plan_flops_per_token(g));
 }
 
@@ -362,7 +376,10 @@ static void print_memory(Gen *g, Text *t)
 {
     const Program *p = &g->prog;
     PlanBytes b = plan_bytes(g);
-    const struct { const char *what; int64_t bytes; } rows[] = {
+    const struct {
+        const char *what;
+        int64_t bytes;
+    } rows[] = {
         {"parameters (shard)", b.params},
         {"gradients", b.gradients},
         {"master and moments", b.optimizer},
@@ -379,7 +396,8 @@ static void print_memory(Gen *g, Text *t)
         text_printf(t, "  %-34s %18" PRId64 "  %s\n", rows[i].what, rows[i].bytes,
                     human_bytes(g, rows[i].bytes));
     }
-    text_printf(t, "  mapped data files are page cache, shared and reclaimable, not counted\n");
+    text_printf(
+        t, "  mapped data files are page cache, shared and reclaimable, not counted\n");
     text_printf(t,
                 "  arena: symmetric %" PRId64 " + local %" PRId64
                 "; %.4f of most live, %.4f of one stream's tensors\n\n",
@@ -391,8 +409,9 @@ static void print_memory(Gen *g, Text *t)
 static void print_map(Gen *g, Text *t)
 {
     const Program *p = &g->prog;
-    text_printf(t, "arena map: class, space, buffers, sum of bytes, from the lowest byte to the "
-                   "highest end\n");
+    text_printf(
+        t, "arena map: class, space, buffers, sum of bytes, from the lowest byte to the "
+           "highest end\n");
     for (int k = 0; k < N_BUF_KINDS; k++) {
         for (int s = 0; s < N_SPACES; s++) {
             int n = 0;
@@ -408,9 +427,10 @@ static void print_map(Gen *g, Text *t)
                 hi = max_i64(hi, b->offset_bytes + b->bytes);
             }
             if (n > 0) {
-                text_printf(t, "  %-12s %-9s %4d %18" PRId64 " %18" PRId64 " %18" PRId64 "%s\n",
-                            buf_kind_name((BufKind)k), s == SPACE_LOCAL ? "local" : "symmetric",
-                            n, sum, lo, hi, k < BUF_GATHERED ? "" : "  shared");
+                text_printf(
+                    t, "  %-12s %-9s %4d %18" PRId64 " %18" PRId64 " %18" PRId64 "%s\n",
+                    buf_kind_name((BufKind)k), s == SPACE_LOCAL ? "local" : "symmetric",
+                    n, sum, lo, hi, k < BUF_GATHERED ? "" : "  shared");
             }
         }
     }
@@ -430,7 +450,7 @@ void plan_print(Gen *g, Text *t)
     }
 }
 
-/* ---- JSON --------------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------ */
 
 static void set_int(json_t *o, const char *key, int64_t v)
 {

@@ -1,55 +1,64 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan.h: what the planning passes (shard .. simulate) share with each other and with their
- * tests, beyond the passes themselves. The checkers return a text instead of dying so that
- * tests can plant a fault and see it named; verify_after dies with that text. */
+/* plan.h: what the planning passes (shard .. simulate) share with each other and with
+ * their tests, beyond the passes themselves. The checkers return a text instead of dying
+ * so that tests can plant a fault and see it named; verify_after dies with that text. */
 #ifndef PLAN_H
 #define PLAN_H
 
 #include "gen.h"
 
-/* ---- unroll.c -------------------------------------------------------------------------- */
+/* ---- unroll.c -------------------------------------------------------------------- */
 
-/* Which weights a phase of a block reads and which gradients it writes: found in the span's
- * nodes, so that nobody has to declare it. Flags per class parameter. */
+/* Which weights a phase of a block reads and which gradients it writes: found in the
+ * span's nodes, so that nobody has to declare it. Flags per class parameter. */
 void span_params_read(const Class *c, const Span *s, bool *reads);
 void span_params_written(const Class *c, const Span *s, bool *writes);
 /* Gradients live across micro-steps (several are added before a reduction). */
 bool plan_grads_persist(const Gen *g);
 /* Ranks that hold the same gradient sum it by a collective. */
-static inline bool plan_collectives(const Gen *g) { return g->model.world_size > 1; }
+static inline bool plan_collectives(const Gen *g)
+{
+    return g->model.world_size > 1;
+}
 
-/* ---- schedule.c ------------------------------------------------------------------------ */
+/* ---- schedule.c ------------------------------------------------------------------ */
 
 bool ins_is_collective(const Instr *i);
-/* Which variants may directly follow v in the endless run of steps: a bit set of 1 << variant. */
+/* Its completion here also means that peers no longer read this rank's buffers for it. */
+bool ins_is_closed(const Instr *i);
+/* Which variants may directly follow v in the endless run of steps: a bit set of 1 <<
+ * variant. */
 unsigned variant_successors(const Gen *g, int v);
-/* The instruction before `id` on its stream, or the last compute instruction of the variant
- * before when it is the first of its stream in its variant (a variant begins when the one
- * before is complete). Up to two ids into pred; returns how many. */
+/* The instruction before `id` on its stream, or the last compute instruction of the
+ * variant before when it is the first of its stream in its variant (a variant begins when
+ * the one before is complete). Up to two ids into pred; returns how many. */
 int ins_implied(const Program *p, int id, int pred[2]);
 /* Happens-before of the program with the waits it has now. */
 void schedule_closure(Gen *g, Program *p);
-const char *ins_label(Gen *g, const Instr *i); /* "layers.7 forward", for reasons and dumps */
+const char *ins_label(Gen *g,
+                      const Instr *i); /* "layers.7 forward", for reasons and dumps */
 
-/* Remote accesses that may still run when a variant begins (peers lag), against writes in it
- * that no collective separates from them. Calls hit for every (reader, writer) pair. */
+/* Remote accesses that may still run when a variant begins (peers lag), against writes in
+ * it that no collective separates from them. Calls hit for every (reader, writer) pair.
+ */
 typedef void (*OpenHit)(void *ctx, int remote_ins, int write_ins);
 void schedule_open_hits(const Gen *g, OpenHit hit, void *ctx);
 
-/* ---- place.c --------------------------------------------------------------------------- */
+/* ---- place.c --------------------------------------------------------------------- */
 
-/* The bare problem: n items of bytes (multiples of the alignment), conflict bit (i, j). Also
- * used by the stress tests. */
+/* The bare problem: n items of bytes (multiples of the alignment), conflict bit (i, j).
+ * Also used by the stress tests. */
 typedef struct PlaceProblem {
     int n, words;
     const int64_t *bytes;
-    const uint64_t *conflict; /* n rows of `words` words, symmetric, diagonal clear */
+    const uint64_t *conflict;    /* n rows of `words` words, symmetric, diagonal clear */
     const int *start, *duration; /* for the orders */
-    int64_t lower_bound;      /* stop when reached; 0 unknown */
+    int64_t lower_bound;         /* stop when reached; 0 unknown */
 } PlaceProblem;
-int64_t place_solve(Gen *g, const PlaceProblem *pr, int64_t *offset); /* returns the peak */
+int64_t place_solve(Gen *g, const PlaceProblem *pr,
+                    int64_t *offset); /* returns the peak */
 
-/* ---- verify.c, verify_plan.c ----------------------------------------------------------- */
+/* ---- verify.c, verify_plan.c ----------------------------------------------------- */
 
 /* NULL, or what is wrong. */
 const char *verify_shard(Gen *g);
@@ -59,15 +68,17 @@ const char *verify_place(Gen *g);
 const char *verify_simulate(Gen *g);
 /* The order of events on two explicit ranks over several turns of the step's loops; built
  * from the waits alone, by vector clocks, sharing nothing with schedule_closure. */
-const char *verify_races(Gen *g, bool bytes); /* bytes: placement too, not only same buffers */
-void verify_graph(Gen *g, const char *pass);  /* verify_graph.c */
+const char *verify_races(Gen *g,
+                         bool bytes); /* bytes: placement too, not only same buffers */
+void verify_graph(Gen *g, const char *pass); /* verify_graph.c */
 
-/* ---- policy.c -------------------------------------------------------------------------- */
+/* ---- policy.c -------------------------------------------------------------------- */
 
-/* After placement: ends with exit code 3 and what would fit when the budget is exceeded. */
+/* After placement: ends with exit code 3 and what would fit when the budget is exceeded.
+ */
 void policy_check_budget(Gen *g);
 
-/* ---- plan.c ---------------------------------------------------------------------------- */
+/* ---- plan.c ---------------------------------------------------------------------- */
 
 typedef struct PlanBytes {
     int64_t params, gradients, optimizer, activations, gather, partials, workspace;
@@ -82,13 +93,14 @@ const char *ins_kind_name(InsKind k);
 const char *stream_name(StreamId s);
 const char *human_bytes(Gen *g, int64_t bytes); /* "1.50 GiB" */
 
-/* dump_plan.c: true when pass is one of shard, policy, unroll, schedule, place, simulate. */
+/* dump_plan.c: true when pass is one of shard, policy, unroll, schedule, place, simulate.
+ */
 bool dump_plan(Gen *g, const char *pass, Text *t);
 
-/* ---- simulate.c ------------------------------------------------------------------------- */
+/* ---- simulate.c ------------------------------------------------------------------ */
 
-/* Start and end of every instruction, in picoseconds from the start of its variant (END: of
- * LAST). Returns the time of the whole step. */
+/* Start and end of every instruction, in picoseconds from the start of its variant (END:
+ * of LAST). Returns the time of the whole step. */
 int64_t simulate_times(const Gen *g, int64_t *start, int64_t *end);
 int64_t ins_picoseconds(const Gen *g, const Instr *i); /* how long it runs */
 

@@ -10,23 +10,57 @@
 
 #include <stdlib.h>
 
+/* A reduction may run beside the next span's mathematics if there is room for both
+ * gradients: where a unit's gradient is a small part of what the rank holds anyway. Else
+ * each span waits for the reduction before it, and the arena keeps near what a single
+ * stream would need. */
+enum { OVERLAP_DIVISOR = 25 }; /* at most 4 % more memory */
+
+static int64_t overlap_reductions(const Gen *g)
+{
+    const Model *m = &g->model;
+    int64_t held = 0, largest = 0;
+    int64_t state =
+        dtype_bytes(m->param_dtype) + dtype_bytes(m->reduce_dtype) +
+        2 * dtype_bytes(m->moments_dtype) +
+        (m->master_dtype != m->param_dtype ? dtype_bytes(m->master_dtype) : 0);
+    for (int64_t r = m->leaves / m->world_size; r > 1; r /= 2) {
+        state += dtype_bytes(m->reduce_dtype); /* partial sums */
+    }
+    for (int i = 0; i < g->segments.count; i++) {
+        const Segment *s = &g->segments.items[i];
+        const Unit *u = &g->units.items[s->unit];
+        held += s->shard_elems * state;
+        if (u->first_block > 0 && u->first_block + u->n_blocks < g->blocks.count) {
+            largest = max_i64(largest, s->elems * dtype_bytes(m->reduce_dtype));
+        }
+    }
+    for (int b = 0; b < g->blocks.count; b++) {
+        held += g->blocks.items[b].cls->saved_bytes;
+    }
+    return largest * OVERLAP_DIVISOR <= held ? 1 : 0;
+}
+
 void policy_choose(Gen *g)
 {
     Model *m = &g->model;
     uint64_t hash = g->numerics_hash;
-    /* Without shards the sum of a leaf over ranks is as large as the leaf's own gradient, so
-     * reducing after every leaf saves no memory and costs a collective for each; and nothing
-     * else in a micro-step would tell a rank that its peers have read its gradients. */
+    /* Without shards the sum of a leaf over ranks is as large as the leaf's own gradient,
+     * so reducing after every leaf saves no memory and costs a collective for each; and
+     * nothing else in a micro-step would tell a rank that its peers have read its
+     * gradients. */
     if (m->strategy == NO_SHARD && m->world_size > 1) {
         m->accumulate_sharded = false;
     }
+    m->reduces_in_flight = overlap_reductions(g);
     m->prefetch_forward = max_i64(0, m->prefetch_forward);
     m->prefetch_backward = max_i64(0, m->prefetch_backward);
     m->gathers_in_flight = max_i64(1, m->gathers_in_flight);
     gen_require(g->numerics_hash == hash, "policy changed the numerics hash");
 }
 
-/* Bytes a rank holds for sure with `shard` ranks: what is sharded shrinks, the rest stays. */
+/* Bytes a rank holds for sure with `shard` ranks: what is sharded shrinks, the rest
+ * stays. */
 static int64_t bytes_with(const PlanBytes *b, int64_t now, int64_t shard)
 {
     int64_t divided = b->by_kind[BUF_PARAM_SHARD] + b->by_kind[BUF_MASTER] +

@@ -24,8 +24,10 @@ static void *sandbox_alloc(void *ud, void *p, size_t old, size_t bytes)
         free(p);
         return NULL;
     }
-    if (bytes > old && bytes - old > s->cap - s->used)
-        return NULL;
+    if (bytes > old && bytes - old > s->cap - s->used) {
+        s->left -= s->instructions / 32; /* Lua collects all garbage then: not free, and no */
+        return NULL;                     /* pcall may try for ever */
+    }
     q = realloc(p, bytes);
     if (!q)
         return NULL;

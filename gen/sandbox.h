@@ -10,7 +10,7 @@
 
 /* Of a whole run, set by sandbox_open; sandbox_budget changes them. One instruction is about
  * 10 ns; llama405b needs a few million. */
-#define SANDBOX_INSTRUCTIONS INT64_C(400000000)
+#define SANDBOX_INSTRUCTIONS INT64_C(200000000)
 #define SANDBOX_BYTES ((size_t)256 << 20)
 
 typedef struct Sandbox {

@@ -203,8 +203,10 @@ static const char *match_back_reference(Match *m, const char *s, int digit)
     int i = digit - '1';
     size_t n;
 
-    if (i < 0 || i >= m->level || m->capture[i].len < 0)
+    if (i < 0 || i >= m->level || m->capture[i].len == OPEN)
         luaL_error(m->L, "invalid capture index %%%d", i + 1);
+    if (m->capture[i].len == POSITION) /* it has no text that could come again */
+        return NULL;
     n = (size_t)m->capture[i].len;
     sandbox_charge(m->L, (int64_t)n / 8);
     if ((size_t)(m->text_end - s) < n || memcmp(m->capture[i].start, s, n) != 0)

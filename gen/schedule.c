@@ -4,22 +4,23 @@
  * Needs the instructions and accesses of unroll. Fills Instr.waits with reasons, and the
  * relations hb_same, hb_all. Breaks place.
  *
- * The model. Each rank runs the same program on three in-order streams: instruction b of a
- * stream starts when the one before it is complete, and so are its waits. Nothing else orders
- * streams; host order alone means nothing (on the CPU the host is the compute stream, which
- * is stricter). A collective starts and completes; it completes on no rank before it has
- * started on all, and may touch its peers' buffers at any time between its own start and
- * completion. So its completion here does not say that the peers have finished reading ours:
+ * The model. Each rank runs the same program on three in-order streams: instruction b of
+ * a stream starts when the one before it is complete, and so are its waits. Nothing else
+ * orders streams; host order alone means nothing (on the CPU the host is the compute
+ * stream, which is stricter). A collective starts and completes; it completes on no rank
+ * before it has started on all, and may touch its peers' buffers at any time between its
+ * own start and completion. So its completion here does not say that the peers have
+ * finished reading ours (unless it is closed, see ins_is_closed):
  *
- *   hb_same(a, b)  a completes before b starts, on one rank: paths of stream order and waits.
- *   hb_all(a, b)   a completes on every rank before b starts on this one: there is a
+ *   hb_same(a, b)  a completes before b starts, on one rank: paths of stream order and
+ * waits. hb_all(a, b)   a completes on every rank before b starts on this one: there is a
  *                  collective C with hb_same(a, C) and hb_same(C, b).
  *
- * Waits come from buffers (read after write, write after read, write after write), from the
- * memory that prefetching and reducing may hold (a gather starts when the compute before it in
- * host order is done; a span that opens a gradient buffer leaves one reduction in flight), and
- * from buffers that peers may still read when a loop comes round. A wait that the others imply
- * is left out. */
+ * Waits come from buffers (read after write, write after read, write after write), from
+ * the memory that prefetching and reducing may hold (a gather starts when the compute
+ * before it in host order is done; a span that opens a gradient buffer leaves
+ * reduces_in_flight), and from buffers that peers may still read when a loop comes round.
+ * A wait that the others imply is left out. */
 #include "plan.h"
 
 #include <stdlib.h>
@@ -29,6 +30,19 @@ bool ins_is_collective(const Instr *i)
 {
     return i->kind == INS_ALL_GATHER || i->kind == INS_REDUCE_SCATTER ||
            i->kind == INS_ALL_REDUCE || i->kind == INS_NORM_REDUCE;
+}
+
+/* The runtime's promise (rt.h). Reductions are not closed: rt_wait returns when the
+ * result is here, whether or not peers have read our gradient. Were it to wait for them
+ * too, a gradient buffer could be written one reduction earlier; everything follows from
+ * this one place. */
+enum { REDUCTIONS_ARE_CLOSED = 0 };
+
+bool ins_is_closed(const Instr *i)
+{
+    return i->kind == INS_NORM_REDUCE ||
+           (REDUCTIONS_ARE_CLOSED &&
+            (i->kind == INS_REDUCE_SCATTER || i->kind == INS_ALL_REDUCE));
 }
 
 const char *ins_label(Gen *g, const Instr *i)
@@ -64,7 +78,8 @@ unsigned variant_successors(const Gen *g, int v)
         return local | last;
     }
     if (v == VARIANT_LAST) {
-        return 1u << VARIANT_END | (g->model.accumulate_sharded && p->rounds > 1 ? first : 0);
+        return 1u << VARIANT_END |
+               (g->model.accumulate_sharded && p->rounds > 1 ? first : 0);
     }
     return first;
 }
@@ -101,7 +116,7 @@ int ins_implied(const Program *p, int id, int pred[2])
     return n;
 }
 
-/* ---- relations ----------------------------------------------------------------------------- */
+/* ---- relations ------------------------------------------------------------------- */
 
 static bool bit(const uint64_t *row, int b)
 {
@@ -153,7 +168,8 @@ void schedule_closure(Gen *g, Program *p)
     }
     memset(p->hb_same, 0, sizeof(uint64_t) * (size_t)words * (size_t)n);
     memset(p->hb_all, 0, sizeof(uint64_t) * (size_t)words * (size_t)n);
-    for (int id = n - 1; id >= 0; id--) { /* all edges go forward: successors are complete */
+    for (int id = n - 1; id >= 0;
+         id--) { /* all edges go forward: successors are complete */
         const Instr *i = &p->ins.items[id];
         int pred[2];
         int n_pred = ins_implied(p, id, pred);
@@ -166,19 +182,20 @@ void schedule_closure(Gen *g, Program *p)
     }
 }
 
-/* ---- peers that lag over a loop's end --------------------------------------------------------- */
+/* ---- peers that lag over a loop's end -------------------------------------------- */
 
-static bool reads_remotely(const Instr *i)
+static bool lingers(const Instr *i)
 {
     for (int a = 0; a < i->n_access; a++) {
-        if (i->access[a].remote) {
+        if (i->access[a].remote && !ins_is_closed(i)) {
             return true;
         }
     }
     return false;
 }
 
-/* Is there a collective of the same variant after (before) instruction id, on one rank? */
+/* Is there a collective of the same variant after (before) instruction id, on one rank?
+ */
 static bool collective_beside(const Program *p, int id, bool after)
 {
     int v = (int)p->ins.items[id].variant;
@@ -201,20 +218,21 @@ static bool variant_has_collective(const Program *p, int v)
     return false;
 }
 
-/* open[v]: remote readers of any variant that may still run on a peer when v has ended here.
- * LAST followed by END is one line of the program, known to hb_all. */
+/* open[v]: remote readers of any variant that may still run on a peer when v has ended
+ * here. LAST followed by END is one line of the program, known to hb_all. */
 static void open_readers(const Gen *g, bool *open[N_VARIANTS])
 {
     const Program *p = &g->prog;
     for (int v = 0; v < N_VARIANTS; v++) {
         for (int c = p->first[v]; c < p->first[v] + p->count[v]; c++) {
-            open[v][c] = reads_remotely(&p->ins.items[c]) && !collective_beside(p, c, true);
+            open[v][c] = lingers(&p->ins.items[c]) && !collective_beside(p, c, true);
         }
     }
     for (int again = 0; again < N_VARIANTS; again++) {
         for (int v = 0; v < N_VARIANTS; v++) {
             for (int to = 0; to < N_VARIANTS; to++) {
-                if (!(variant_successors(g, v) >> to & 1) || variant_has_collective(p, to)) {
+                if (!(variant_successors(g, v) >> to & 1) ||
+                    variant_has_collective(p, to)) {
                     continue;
                 }
                 for (int c = 0; c < p->ins.count; c++) {
@@ -248,7 +266,8 @@ void schedule_open_hits(const Gen *g, OpenHit hit, void *ctx)
                 continue;
             }
             for (int c = 0; c < p->ins.count; c++) {
-                for (int w = p->first[to]; open[v][c] && w < p->first[to] + p->count[to]; w++) {
+                for (int w = p->first[to]; open[v][c] && w < p->first[to] + p->count[to];
+                     w++) {
                     if (early[w]) {
                         hit(ctx, c, w);
                     }
@@ -259,17 +278,26 @@ void schedule_open_hits(const Gen *g, OpenHit hit, void *ctx)
     free(flags);
 }
 
-/* ---- waits --------------------------------------------------------------------------------- */
+/* ---- waits ----------------------------------------------------------------------- */
 
-typedef struct Candidate { int id; const char *why; } Candidate;
+typedef struct Candidate {
+    int id;
+    const char *why;
+} Candidate;
 
 typedef struct Scheduler {
     Gen *g;
     Program *p;
-    uint64_t *before;        /* per instruction: what it follows on its own rank, so far */
-    struct { Candidate *items; int count, cap; } cand; /* of the instruction at hand */
-    int *writer;             /* per buffer: last writing instruction of this variant, or -1 */
-    struct BufReaders { int *items; int count, cap; } *readers; /* since then */
+    uint64_t *before; /* per instruction: what it follows on its own rank, so far */
+    struct {
+        Candidate *items;
+        int count, cap;
+    } cand;      /* of the instruction at hand */
+    int *writer; /* per buffer: last writing instruction of this variant, or -1 */
+    struct BufReaders {
+        int *items;
+        int count, cap;
+    } * readers;             /* since then */
     bool *opened;            /* gradient buffers that this variant has begun to write */
     int last_compute;        /* of this variant so far */
     int *reduces, n_reduces; /* of this variant so far */
@@ -293,7 +321,8 @@ static const char *why_data(Scheduler *s, const Instr *from, const Instr *to, bo
     Gen *g = s->g;
     switch (from->kind) {
     case INS_ALL_GATHER:
-        return gen_printf(g, "the weights of %s are here", g->segments.items[from->segment].name);
+        return gen_printf(g, "the weights of %s are here",
+                          g->segments.items[from->segment].name);
     case INS_REDUCE_SCATTER:
     case INS_ALL_REDUCE:
         return gen_printf(g, "the gradient of %s is summed over ranks",
@@ -337,10 +366,11 @@ static void want_memory(Scheduler *s, const Instr *i)
             continue;
         }
         s->opened[acc->buffer] = true;
-        if (s->n_reduces >= 2) {
-            int r = s->reduces[s->n_reduces - 2];
+        if (s->n_reduces > s->g->model.reduces_in_flight) {
+            int r = s->reduces[s->n_reduces - 1 - s->g->model.reduces_in_flight];
             want(s, r,
-                 gen_printf(s->g, "one reduction in flight: that of %s is done",
+                 gen_printf(s->g,
+                            "the reduction of %s is done: room for another gradient",
                             s->g->segments.items[s->p->ins.items[r].segment].name));
         }
     }
@@ -428,9 +458,12 @@ static void begin_variant(Scheduler *s, int v)
     }
 }
 
-/* ---- a buffer that peers may still read when its loop writes it again -------------------------- */
+/* ---- a buffer that peers may still read when its loop writes it again ------------ */
 
-typedef struct Reopened { Gen *g; bool added; } Reopened;
+typedef struct Reopened {
+    Gen *g;
+    bool added;
+} Reopened;
 
 static void close_reader(void *ctx, int reader, int writer)
 {
@@ -447,7 +480,8 @@ static void close_reader(void *ctx, int reader, int writer)
             for (int c = p->first[w->variant]; c < writer; c++) {
                 if (ins_is_collective(&p->ins.items[c]) && !ro->added) {
                     add_wait(ro->g, w, c,
-                             gen_printf(ro->g, "every rank has read %s of the turn before",
+                             gen_printf(ro->g,
+                                        "every rank has read %s of the turn before",
                                         p->bufs.items[w->access[b].buffer].name));
                     ro->added = true;
                 }

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shard: parameters to units and segments, each parameter element to exactly one place.
  *
- * Needs g->blocks, g->params (graph, grad, span) and the mesh. Fills g->units, g->segments,
- * Param.segment, Param.offset_elems. Breaks nothing.
+ * Needs g->blocks, g->params (graph, grad, span) and the mesh. Fills g->units,
+ * g->segments, Param.segment, Param.offset_elems. Breaks nothing.
  *
- * A unit is what is gathered and freed together: one block, or wrap_blocks consecutive layers,
- * a layer being a block whose class repeats. So the embedding and the head are units of their
- * own whatever the wrap. A tied parameter lies in the unit of the first block that uses it. A
- * block without parameters of its own makes no unit.
+ * A unit is what is gathered and freed together: one block, or wrap_blocks consecutive
+ * layers, a layer being a block whose class repeats. So the embedding and the head are
+ * units of their own whatever the wrap. A tied parameter lies in the unit of the first
+ * block that uses it. A block without parameters of its own makes no unit.
  *
- * In a segment parameters follow each other in block order, each at a multiple of GRAIN_ELEMS,
- * and a shard is a multiple of GRAIN_ELEMS too: a 1024-element chunk of a parameter therefore
- * never straddles a shard boundary, which is what lets norms and updates work shard by shard
- * in an order that does not know the mesh. */
+ * In a segment parameters follow each other in block order, each at a multiple of
+ * GRAIN_ELEMS, and a shard is a multiple of GRAIN_ELEMS too: a 1024-element chunk of a
+ * parameter therefore never straddles a shard boundary, which is what lets norms and
+ * updates work shard by shard in an order that does not know the mesh. */
 #include "plan.h"
 
 #include <string.h>
@@ -53,10 +53,10 @@ static int owned_params(const Gen *g, int first, int n_blocks, int *ids)
     return n;
 }
 
-/* One segment for now; several (by dtype, frozen, reduce dtype) would each take the parameters
- * they select from the unit's list, in order. */
-static int add_segment(Gen *g, int unit, const char *name, const char *ident, const int *ids,
-                       int n)
+/* One segment for now; several (by dtype, frozen, reduce dtype) would each take the
+ * parameters they select from the unit's list, in order. */
+static int add_segment(Gen *g, int unit, const char *name, const char *ident,
+                       const int *ids, int n)
 {
     Segment *s = gen_push(g, &g->segments);
     int64_t end = 0;
@@ -75,7 +75,8 @@ static int add_segment(Gen *g, int unit, const char *name, const char *ident, co
         s->used_elems += p->elems;
         end = round_up(end + p->elems, GRAIN_ELEMS);
     }
-    /* The last parameter's own rounding is not needed when shards divide evenly without it. */
+    /* The last parameter's own rounding is not needed when shards divide evenly without
+     * it. */
     end = g->params.items[ids[n - 1]].offset_elems + g->params.items[ids[n - 1]].elems;
     s->shard_elems = round_up((end + s->shards - 1) / s->shards, GRAIN_ELEMS);
     s->elems = s->shard_elems * s->shards;
@@ -104,12 +105,13 @@ static void warn_padding(Gen *g)
         held += g->segments.items[i].elems;
     }
     if ((held - used) * 20 > used) {
-        diag_add(g, DIAG_WARNING, model_pos(g, "mesh"),
-                 "wrap more blocks in one unit, or use fewer shards",
-                 "mesh: padding is %.1f %% of the parameters (%lld of %lld elements): shards "
-                 "lie on a grain of %d elements",
-                 100.0 * (double)(held - used) / (double)used, (long long)(held - used),
-                 (long long)used, GRAIN_ELEMS);
+        diag_add(
+            g, DIAG_WARNING, model_pos(g, "mesh"),
+            "wrap more blocks in one unit, or use fewer shards",
+            "mesh: padding is %.1f %% of the parameters (%lld of %lld elements): shards "
+            "lie on a grain of %d elements",
+            100.0 * (double)(held - used) / (double)used, (long long)(held - used),
+            (long long)used, GRAIN_ELEMS);
     }
 }
 

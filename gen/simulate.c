@@ -3,24 +3,24 @@
  *
  * Needs instructions and waits (schedule). Fills step_seconds. Breaks nothing.
  *
- * All ranks are taken to be equal, so a collective starts everywhere at once. Time is integer
- * picoseconds: the same figure on every machine. The rates are those of a modest CPU rank and
- * meant to be right within a small factor: the figure sets deadlines after which a stalled
- * rank is given up (the runtime multiplies it generously), and compares schedules. It is not a
- * promise of speed. */
+ * All ranks are taken to be equal, so a collective starts everywhere at once. Time is
+ * integer picoseconds: the same figure on every machine. The rates are those of a modest
+ * CPU rank and meant to be right within a small factor: the figure sets deadlines after
+ * which a stalled rank is given up (the runtime multiplies it generously), and compares
+ * schedules. It is not a promise of speed. */
 #include "plan.h"
 
 #include <string.h>
 
 typedef struct Rates {
-    int64_t flops_per_us;      /* matrix products and the like */
-    int64_t memory_per_us;     /* bytes of a kernel's operands */
-    int64_t link_per_us;       /* bytes received from other ranks */
-    int64_t latency_ps;        /* of a collective */
+    int64_t flops_per_us;  /* matrix products and the like */
+    int64_t memory_per_us; /* bytes of a kernel's operands */
+    int64_t link_per_us;   /* bytes received from other ranks */
+    int64_t latency_ps;    /* of a collective */
 } Rates;
 
-/* One or two cores of a server: 40 GFLOP/s, 8 GB/s from memory, 4 GB/s between processes; a
- * collective costs its ranks two passes through the scheduler, about 50 us. */
+/* One or two cores of a server: 40 GFLOP/s, 8 GB/s from memory, 4 GB/s between processes;
+ * a collective costs its ranks two passes through the scheduler, about 50 us. */
 static const Rates CPU_RATES = {40000, 8000, 4000, 50 * INT64_C(1000000)};
 
 enum { PS_PER_US = 1000000 };
@@ -54,11 +54,12 @@ int64_t ins_picoseconds(const Gen *g, const Instr *i)
                      r->memory_per_us);
     }
     case INS_NORM:
-        return ps_of((double)s->shard_elems * dtype_bytes(m->reduce_dtype), r->memory_per_us);
+        return ps_of((double)s->shard_elems * dtype_bytes(m->reduce_dtype),
+                     r->memory_per_us);
     case INS_UPDATE: /* reads and writes master and two moments, reads the gradient */
-        return ps_of((double)s->shard_elems *
-                         (2.0 * dtype_bytes(m->master_dtype) + 4.0 * dtype_bytes(m->moments_dtype) +
-                          dtype_bytes(m->reduce_dtype)),
+        return ps_of((double)s->shard_elems * (2.0 * dtype_bytes(m->master_dtype) +
+                                               4.0 * dtype_bytes(m->moments_dtype) +
+                                               dtype_bytes(m->reduce_dtype)),
                      r->memory_per_us);
     }
     gen_die("instruction kind %d", (int)i->kind);
@@ -101,6 +102,7 @@ int64_t simulate_times(const Gen *g, int64_t *start, int64_t *end)
 void simulate_step(Gen *g)
 {
     size_t n = (size_t)g->prog.ins.count + 1;
-    int64_t *start = gen_alloc(g, sizeof *start * n), *end = gen_alloc(g, sizeof *end * n);
+    int64_t *start = gen_alloc(g, sizeof *start * n),
+            *end = gen_alloc(g, sizeof *end * n);
     g->prog.step_seconds = (double)simulate_times(g, start, end) * 1e-12;
 }

@@ -1,28 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* unroll: the step as straight lines of instructions in host order.
  *
- * Needs segments (shard), spans (span), the choices of policy. Fills g->prog: instructions,
- * accesses, buffers (without offsets), bindings, rounds. Breaks schedule and place.
+ * Needs segments (shard), spans (span), the choices of policy. Fills g->prog:
+ * instructions, accesses, buffers (without offsets), bindings, rounds. Breaks schedule
+ * and place.
  *
  * Three lines are written. A step runs them in constant loops:
  *
  *   sharded accumulation    rounds x { (leaf_micro_batches - 1) x LOCAL, LAST }, END
  *   unsharded accumulation  (rounds * leaf_micro_batches - 1) x LOCAL, LAST, END
  *
- * LOCAL adds gradients without a collective on them; LAST also reduces them. INS_MERGE adds the
- * node of a finished leaf into the partial sums. In LAST it follows the reduction (sharded) or
- * precedes it (unsharded). In LOCAL all merges stand at the end, and run only in the last
- * micro-batch of a leaf. END is norms, their one reduction, and the updates.
+ * LOCAL adds gradients without a collective on them; LAST also reduces them. INS_MERGE
+ * adds the node of a finished leaf into the partial sums. In LAST it follows the
+ * reduction (sharded) or precedes it (unsharded). In LOCAL all merges stand at the end,
+ * and run only in the last micro-batch of a leaf. END is norms, their one reduction, and
+ * the updates.
  *
  * A variant begins when everything of the one before is complete on this rank: its last
- * compute instruction comes after all its collectives. (After LAST with one round, END itself
- * waits for the reductions, segment by segment.)
+ * compute instruction comes after all its collectives. (After LAST with one round, END
+ * itself waits for the reductions, segment by segment.)
  *
- * Gathers: an instance of a segment spans consecutive reading spans. Other units' spans in
- * between end it if reshard_after_forward, else the segment stays to its last reader. So the
- * last unit is never resharded between its forward and its backward, and a wrapped group is
- * gathered once. The gather for turn t is issued before the first span of turn t - depth, thus
- * in the backward before the reduction of the units before it (order "pre"). */
+ * Gathers: an instance of a segment spans consecutive reading spans. Other units' spans
+ * in between end it if reshard_after_forward, else the segment stays to its last reader.
+ * So the last unit is never resharded between its forward and its backward, and a wrapped
+ * group is gathered once. The gather for turn t is issued before the first span of turn t
+ * - depth, thus in the backward before the reduction of the units before it (order
+ * "pre"). */
 #include "unroll.h"
 
 #include <stdlib.h>
@@ -82,7 +85,7 @@ static void find_uses(Unroller *u)
     }
 }
 
-/* ---- order of spans and turns ------------------------------------------------------------- */
+/* ---- order of spans and turns ---------------------------------------------------- */
 
 static void add_seq(Unroller *u, int block, Phase phase)
 {
@@ -115,8 +118,7 @@ static void order_spans(Unroller *u)
     }
 }
 
-/* ---- gathers ------------------------------------------------------------------------------ */
-
+/* ---- gathers --------------------------------------------------------------------- */
 
 static bool writes_segment(const Unroller *u, int pos, int segment)
 {
@@ -131,7 +133,8 @@ static bool writes_segment(const Unroller *u, int pos, int segment)
     return false;
 }
 
-/* May the segment stay gathered from position a to b although nothing between reads it? */
+/* May the segment stay gathered from position a to b although nothing between reads it?
+ */
 static bool stays_gathered(const Unroller *u, int unit, int a, int b)
 {
     if (!u->g->model.reshard_after_forward) {
@@ -150,9 +153,10 @@ static int issue_turn(const Unroller *u, const Instance *in, int after_pos)
     const SeqSpan *s = &u->seq[in->first];
     const Model *m = &u->g->model;
     bool back = s->phase == PHASE_BACKWARD;
-    int64_t depth = min_i64(back ? m->prefetch_backward : m->prefetch_forward,
-                            m->gathers_in_flight);
-    int turn = (int)max_i64(back ? u->first_backward_turn : 0, s->turn - max_i64(depth, 0));
+    int64_t depth =
+        min_i64(back ? m->prefetch_backward : m->prefetch_forward, m->gathers_in_flight);
+    int turn =
+        (int)max_i64(back ? u->first_backward_turn : 0, s->turn - max_i64(depth, 0));
     while (turn < s->turn && u->turn_first[turn] <= after_pos) {
         turn++; /* the instance before is still being read */
     }
@@ -162,7 +166,8 @@ static int issue_turn(const Unroller *u, const Instance *in, int after_pos)
 static int by_first_use(const void *a, const void *b)
 {
     const Instance *x = a, *y = b;
-    return x->first != y->first ? (x->first < y->first ? -1 : 1) : x->segment - y->segment;
+    return x->first != y->first ? (x->first < y->first ? -1 : 1)
+                                : x->segment - y->segment;
 }
 
 /* (segment, position) pairs of all readings, grouped by segment in order of position. */
@@ -217,14 +222,14 @@ static void find_last_writers(Unroller *u)
     }
 }
 
-/* ---- variants ----------------------------------------------------------------------------- */
+/* ---- variants -------------------------------------------------------------------- */
 
-/* A reduction's merge waits for it, so it comes as late as the next-but-one reduction: by then
- * the compute stream waits for that reduction anyway (schedule: reductions in flight). */
+/* A reduction's merge waits for it, so it comes only where the compute stream waits for
+ * that reduction anyway (schedule: reductions in flight). */
 static void merge_reduced(Unroller *u, int in_flight)
 {
-    if (u->p->rounds == 1 || !u->g->model.accumulate_sharded || u->variant != VARIANT_LAST ||
-        !plan_collectives(u->g)) {
+    if (u->p->rounds == 1 || !u->g->model.accumulate_sharded ||
+        u->variant != VARIANT_LAST || !plan_collectives(u->g)) {
         return;
     }
     while (u->n_merged < u->n_reduces - in_flight) {
@@ -266,7 +271,7 @@ static void unroll_variant(Unroller *u, Variant v)
                     unroll_gather(u, &u->inst[i]);
                 }
             }
-            merge_reduced(u, 1);
+            merge_reduced(u, (int)u->g->model.reduces_in_flight);
         }
         unroll_span(u, pos);
         for (int s = 0; s < u->g->segments.count; s++) {
@@ -292,8 +297,9 @@ void unroll_step(Gen *g)
 
     memset(p, 0, sizeof *p);
     gen_require(m->leaves % m->world_size == 0 && m->micro_batches % m->leaves == 0,
-                "%lld micro-batches, %lld leaves, %lld ranks", (long long)m->micro_batches,
-                (long long)m->leaves, (long long)m->world_size);
+                "%lld micro-batches, %lld leaves, %lld ranks",
+                (long long)m->micro_batches, (long long)m->leaves,
+                (long long)m->world_size);
     p->rounds = m->leaves / m->world_size;
     p->leaf_micro_batches = m->micro_batches / m->leaves;
     for (int64_t r = p->rounds; r > 1; r /= 2) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unroll.h: the working state shared by unroll.c (order of the step) and unroll_bufs.c (its
- * buffers and what each instruction touches). Private to the unroll pass. */
+/* unroll.h: the working state shared by unroll.c (order of the step) and unroll_bufs.c
+ * (its buffers and what each instruction touches). Private to the unroll pass. */
 #ifndef UNROLL_H
 #define UNROLL_H
 
@@ -15,8 +15,8 @@ typedef struct ClassUse {
 typedef struct SeqSpan {
     int block;
     Phase phase;
-    int unit;   /* of the block's own parameters, -1 if it has none */
-    int turn;   /* consecutive spans of one unit and phase */
+    int unit; /* of the block's own parameters, -1 if it has none */
+    int turn; /* consecutive spans of one unit and phase */
 } SeqSpan;
 
 /* One gather of a segment: from its first reading span to its last. */
@@ -29,24 +29,24 @@ typedef struct Instance {
 typedef struct Unroller {
     Gen *g;
     Program *p;
-    ClassUse *use;            /* by class id */
+    ClassUse *use; /* by class id */
     int *block_unit;
     int n_seq, n_turns, first_backward_turn;
     SeqSpan *seq;
-    int *turn_first;          /* first position of each turn */
+    int *turn_first; /* first position of each turn */
     int n_inst;
-    Instance *inst;           /* in order of first use */
+    Instance *inst; /* in order of first use */
     /* Per segment: its buffers. */
     int *param_shard, *master, *moment1, *moment2, *grad_shard, *partials, *grad;
-    int *last_writer;         /* position of the last span that writes its gradients, -1 */
+    int *last_writer; /* position of the last span that writes its gradients, -1 */
     /* Per block. */
     int *out, *d_out, *saved, *scratch[2];
     int *consts, tokens, targets, control;
     /* While one variant is written: */
     Variant variant;
-    bool *param_written;      /* by global parameter: its gradient has a first contribution */
-    int n_reduces;            /* issued in this variant */
-    int *reduce_order;        /* segments in order of reduction */
+    bool *param_written; /* by global parameter: its gradient has a first contribution */
+    int n_reduces;       /* issued in this variant */
+    int *reduce_order;   /* segments in order of reduction */
     int n_merged;
 } Unroller;
 

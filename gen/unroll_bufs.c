@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unroll_bufs: the buffers of the step, and the instructions of unroll with everything they
- * touch. Comes in: the Unroller's order of spans, gathers and reductions. Goes out: buffers
- * without offsets; instructions with complete access lists (placement and scheduling know a
- * conflict only from these); bindings of weights and gradients.
+/* unroll_bufs: the buffers of the step, and the instructions of unroll with everything
+ * they touch. Comes in: the Unroller's order of spans, gathers and reductions. Goes out:
+ * buffers without offsets; instructions with complete access lists (placement and
+ * scheduling know a conflict only from these); bindings of weights and gradients.
  *
- * What peers touch lies in the symmetric space: parameter shards (gathers read them), gradient
- * buffers (reductions read them), the runtime's exchange area. All else is local. Alone, a
- * rank needs no collective: spans read the parameter shard and write the gradient where the
- * result of the reduction would lie. */
+ * What peers touch lies in the symmetric space: parameter shards (gathers read them),
+ * gradient buffers (reductions read them), the runtime's exchange area. All else is
+ * local. Alone, a rank needs no collective: spans read the parameter shard and write the
+ * gradient where the result of the reduction would lie. */
 #include "unroll.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@
 /* Of runtime/rt.h: RT_CONTROL_BYTES. A test compares. */
 enum { SUPERACC_WORDS = 72, CONTROL_EXTRA_BYTES = 4096 };
 
-/* ---- buffers ------------------------------------------------------------------------------ */
+/* ---- buffers --------------------------------------------------------------------- */
 
 static int add_buffer(Unroller *u, BufKind kind, Space space, const char *name,
                       const char *what, int64_t bytes)
@@ -37,10 +37,10 @@ static int add_flat(Unroller *u, BufKind kind, Space space, const char *prefix,
                     const Segment *s, Dtype dtype, int64_t elems, int64_t levels)
 {
     Gen *g = u->g;
-    const char *what = levels == 1
-                           ? gen_printf(g, "[%lld] %s", (long long)elems, dtype_name(dtype))
-                           : gen_printf(g, "[%lld, %lld] %s", (long long)levels,
-                                        (long long)elems, dtype_name(dtype));
+    const char *what =
+        levels == 1 ? gen_printf(g, "[%lld] %s", (long long)elems, dtype_name(dtype))
+                    : gen_printf(g, "[%lld, %lld] %s", (long long)levels,
+                                 (long long)elems, dtype_name(dtype));
     int id = add_buffer(u, kind, space, gen_printf(g, "%s_%s", prefix, s->ident), what,
                         levels * elems * dtype_bytes(dtype));
     u->p->bufs.items[id].segment = s->id;
@@ -76,8 +76,9 @@ static void gradient_buffers(Unroller *u, const Segment *s)
     u->grad_shard[i] = add_flat(u, BUF_GRAD_SHARD, SPACE_LOCAL, "grad_shard", s,
                                 m->reduce_dtype, s->shard_elems, 1);
     if (u->p->partial_levels > 0) {
-        u->partials[i] = add_flat(u, BUF_PARTIAL, SPACE_LOCAL, "partials", s, m->reduce_dtype,
-                                  sharded ? s->shard_elems : s->elems, u->p->partial_levels);
+        u->partials[i] =
+            add_flat(u, BUF_PARTIAL, SPACE_LOCAL, "partials", s, m->reduce_dtype,
+                     sharded ? s->shard_elems : s->elems, u->p->partial_levels);
     }
     if (!plan_collectives(u->g)) {
         u->grad[i] = u->grad_shard[i];
@@ -101,11 +102,11 @@ static void segment_buffers(Unroller *u)
     u->grad = int_array(g, n);
     for (int i = 0; i < n; i++) {
         const Segment *s = &g->segments.items[i];
-        u->param_shard[i] = add_flat(u, BUF_PARAM_SHARD, SPACE_SYMMETRIC, "param_shard", s,
-                                     m->param_dtype, s->shard_elems, 1);
+        u->param_shard[i] = add_flat(u, BUF_PARAM_SHARD, SPACE_SYMMETRIC, "param_shard",
+                                     s, m->param_dtype, s->shard_elems, 1);
         if (m->master_dtype != m->param_dtype) { /* else the shard is the master */
-            u->master[i] = add_flat(u, BUF_MASTER, SPACE_LOCAL, "master", s, m->master_dtype,
-                                    s->shard_elems, 1);
+            u->master[i] = add_flat(u, BUF_MASTER, SPACE_LOCAL, "master", s,
+                                    m->master_dtype, s->shard_elems, 1);
         }
         if (moments_of(m) > 0) {
             u->moment1[i] = add_flat(u, BUF_MOMENT1, SPACE_LOCAL, "moment1", s,
@@ -127,19 +128,16 @@ static void shared_buffers(Unroller *u)
     const char *what = gen_printf(g, "[%lld] i32", (long long)tokens);
     u->consts = int_array(g, g->consts.count);
     for (int i = 0; i < g->consts.count; i++) {
-        u->consts[i] = add_buffer(u, BUF_CONST, SPACE_LOCAL,
-                                  gen_printf(g, "const_%s", g->consts.items[i].name),
-                                  gen_printf(g, "%lld bytes",
-                                             (long long)g->consts.items[i].bytes),
-                                  g->consts.items[i].bytes);
+        u->consts[i] = add_buffer(
+            u, BUF_CONST, SPACE_LOCAL, gen_printf(g, "const_%s", g->consts.items[i].name),
+            gen_printf(g, "%lld bytes", (long long)g->consts.items[i].bytes),
+            g->consts.items[i].bytes);
     }
     u->tokens = add_buffer(u, BUF_DATA, SPACE_LOCAL, "tokens", what, tokens * 4);
     u->targets = add_buffer(u, BUF_DATA, SPACE_LOCAL, "targets", what, tokens * 4);
-    u->control = add_buffer(u, BUF_CONTROL, SPACE_SYMMETRIC, "control",
-                            "losses, superaccumulator, exchange",
-                            round_up(m->micro_batches * 8 + SUPERACC_WORDS * 8 +
-                                         CONTROL_EXTRA_BYTES,
-                                     256));
+    u->control = add_buffer(
+        u, BUF_CONTROL, SPACE_SYMMETRIC, "control", "losses, superaccumulator, exchange",
+        round_up(m->micro_batches * 8 + SUPERACC_WORDS * 8 + CONTROL_EXTRA_BYTES, 256));
 }
 
 static const char *shape_text(Gen *g, const Value *v)
@@ -177,8 +175,8 @@ static int slab_buffer(Unroller *u, const Block *b, BufKind kind, const char *na
     if (bytes == 0) {
         return -1;
     }
-    id = add_buffer(u, kind, SPACE_LOCAL, name, gen_printf(u->g, "%lld bytes", (long long)bytes),
-                    bytes);
+    id = add_buffer(u, kind, SPACE_LOCAL, name,
+                    gen_printf(u->g, "%lld bytes", (long long)bytes), bytes);
     u->p->bufs.items[id].block = b->id;
     return id;
 }
@@ -198,7 +196,8 @@ static void block_buffers(Unroller *u)
         if (i + 1 < n) {
             u->out[i] = boundary_buffers(u, b, BUF_BOUNDARY, "out", c->outputs);
             if (c->d_outputs) {
-                u->d_out[i] = boundary_buffers(u, b, BUF_D_BOUNDARY, "d_out", c->d_outputs);
+                u->d_out[i] =
+                    boundary_buffers(u, b, BUF_D_BOUNDARY, "d_out", c->d_outputs);
             }
         }
         u->saved[i] = slab_buffer(u, b, BUF_SAVED, gen_printf(g, "saved_%s", b->ident),
@@ -218,7 +217,8 @@ static void gathered_buffers(Unroller *u)
     for (int i = 0; i < u->n_inst; i++) {
         Instance *in = &u->inst[i];
         const Segment *s = &g->segments.items[in->segment];
-        const char *phase = u->seq[in->first].phase == PHASE_FORWARD ? "forward" : "backward";
+        const char *phase =
+            u->seq[in->first].phase == PHASE_FORWARD ? "forward" : "backward";
         int again = 1;
         for (int j = 0; j < i; j++) {
             again += u->inst[j].segment == in->segment &&
@@ -240,14 +240,15 @@ void unroll_buffers(Unroller *u)
     gathered_buffers(u);
     for (int i = 0; i < g->segments.count; i++) {
         if (u->grad[i] < 0) {
-            u->grad[i] = add_flat(u, BUF_GRAD, SPACE_SYMMETRIC, "grad", &g->segments.items[i],
-                                  g->model.reduce_dtype, g->segments.items[i].elems, 1);
+            u->grad[i] =
+                add_flat(u, BUF_GRAD, SPACE_SYMMETRIC, "grad", &g->segments.items[i],
+                         g->model.reduce_dtype, g->segments.items[i].elems, 1);
         }
     }
     block_buffers(u);
 }
 
-/* ---- instructions -------------------------------------------------------------------------- */
+/* ---- instructions ---------------------------------------------------------------- */
 
 static Instr *add_ins(Unroller *u, InsKind kind, StreamId stream)
 {
@@ -277,13 +278,15 @@ static void touch(Unroller *u, Instr *i, int buffer, bool write, bool remote)
         }
     }
     if ((i->n_access & (i->n_access - 1)) == 0) { /* grows at powers of two */
-        grown = gen_alloc(u->g, sizeof *grown * (size_t)(i->n_access ? i->n_access * 2 : 1));
+        grown =
+            gen_alloc(u->g, sizeof *grown * (size_t)(i->n_access ? i->n_access * 2 : 1));
         if (i->n_access) {
             memcpy(grown, i->access, sizeof *grown * (size_t)i->n_access);
         }
         i->access = grown;
     }
-    i->access[i->n_access++] = (Access){.buffer = buffer, .write = write, .remote = remote};
+    i->access[i->n_access++] =
+        (Access){.buffer = buffer, .write = write, .remote = remote};
 }
 
 void unroll_gather(Unroller *u, const Instance *inst)
@@ -294,7 +297,8 @@ void unroll_gather(Unroller *u, const Instance *inst)
     i->unit = s->unit;
     i->phase = u->seq[inst->first].phase;
     i->gathered = inst->buffer;
-    i->moved_bytes = (s->shards - 1) * s->shard_elems * dtype_bytes(u->g->model.param_dtype);
+    i->moved_bytes =
+        (s->shards - 1) * s->shard_elems * dtype_bytes(u->g->model.param_dtype);
     touch(u, i, inst->buffer, true, false);
     touch(u, i, u->param_shard[s->id], false, false);
     touch(u, i, u->param_shard[s->id], false, true);
@@ -310,8 +314,8 @@ void unroll_reduce(Unroller *u, int segment)
     i->phase = PHASE_BACKWARD;
     i->grad = u->grad[segment];
     i->result = u->grad_shard[segment];
-    i->moved_bytes =
-        (u->g->model.world_size - 1) * s->shard_elems * dtype_bytes(u->g->model.reduce_dtype);
+    i->moved_bytes = (u->g->model.world_size - 1) * s->shard_elems *
+                     dtype_bytes(u->g->model.reduce_dtype);
     touch(u, i, i->grad, false, false);
     touch(u, i, i->grad, false, true);
     touch(u, i, i->result, true, false);
@@ -363,10 +367,10 @@ void unroll_end(Unroller *u)
     }
 }
 
-/* ---- spans --------------------------------------------------------------------------------- */
+/* ---- spans ----------------------------------------------------------------------- */
 
-static void bind(Unroller *u, int ins, int param, int buffer, int64_t offset_bytes, bool grad,
-                 bool add)
+static void bind(Unroller *u, int ins, int param, int buffer, int64_t offset_bytes,
+                 bool grad, bool add)
 {
     struct Binding *b;
     void *items = u->p->bindings;
@@ -404,8 +408,8 @@ static void bind_params(Unroller *u, Instr *i, int pos, const Block *b)
         if (use->reads[ph][p]) {
             int buffer = weight_buffer(u, pos, param->segment);
             touch(u, i, buffer, false, false);
-            bind(u, i->id, p, buffer, param->offset_elems * dtype_bytes(m->param_dtype), false,
-                 false);
+            bind(u, i->id, p, buffer, param->offset_elems * dtype_bytes(m->param_dtype),
+                 false, false);
             if (i->gathered < 0 || u->g->segments.items[param->segment].unit == i->unit) {
                 i->gathered = buffer;
             }
@@ -413,8 +417,8 @@ static void bind_params(Unroller *u, Instr *i, int pos, const Block *b)
         if (use->writes[ph][p]) {
             int buffer = u->grad[param->segment];
             touch(u, i, buffer, true, false);
-            bind(u, i->id, p, buffer, param->offset_elems * dtype_bytes(m->reduce_dtype), true,
-                 u->param_written[param->id]);
+            bind(u, i->id, p, buffer, param->offset_elems * dtype_bytes(m->reduce_dtype),
+                 true, u->param_written[param->id]);
             u->param_written[param->id] = true;
             if (i->grad < 0 || u->g->segments.items[param->segment].unit == i->unit) {
                 i->grad = buffer;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* verify: the invariants of DESIGN's table, checked after each pass.
  *
- * The checkers return NULL or a text that names what is wrong; verify_after dies with it, and
- * tests plant faults and expect the text. They share no code with the passes they check: what
- * a pass derives, the checker derives in another way. Placement and races are in
- * verify_races.c. */
+ * The checkers return NULL or a text that names what is wrong; verify_after dies with it,
+ * and tests plant faults and expect the text. They share no code with the passes they
+ * check: what a pass derives, the checker derives in another way. Placement and races are
+ * in verify_races.c. */
 #include "plan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- shard ---------------------------------------------------------------------------------- */
+/* ---- shard ----------------------------------------------------------------------- */
 
 static int by_offset(const void *a, const void *b)
 {
@@ -73,9 +73,10 @@ const char *verify_shard(Gen *g)
     return bad;
 }
 
-/* ---- unroll --------------------------------------------------------------------------------- */
+/* ---- unroll ---------------------------------------------------------------------- */
 
-/* Before a transient buffer is read in a variant, the variant has written it. Host order. */
+/* Before a transient buffer is read in a variant, the variant has written it. Host order.
+ */
 static const char *check_written_first(Gen *g, int v)
 {
     const Program *p = &g->prog;
@@ -85,8 +86,8 @@ static const char *check_written_first(Gen *g, int v)
         for (int a = 0; a < i->n_access; a++) {
             const Buffer *b = &p->bufs.items[i->access[a].buffer];
             if (!b->persistent && !i->access[a].write && !written[b->id]) {
-                return gen_printf(g, "%s reads %s before anything wrote it", ins_label(g, i),
-                                  b->name);
+                return gen_printf(g, "%s reads %s before anything wrote it",
+                                  ins_label(g, i), b->name);
             }
         }
         for (int a = 0; a < i->n_access; a++) {
@@ -121,19 +122,21 @@ static const char *check_bindings(Gen *g)
         int size = dtype_bytes(b->grad ? g->model.reduce_dtype : g->model.param_dtype);
         const Buffer *buf = &p->bufs.items[b->buffer];
         if (!touches(i, b->buffer, b->grad)) {
-            return gen_printf(g, "%s binds %s in a buffer it does not touch", ins_label(g, i),
-                              param->name);
+            return gen_printf(g, "%s binds %s in a buffer it does not touch",
+                              ins_label(g, i), param->name);
         }
-        if (buf->segment != param->segment || b->offset_bytes != param->offset_elems * size ||
+        if (buf->segment != param->segment ||
+            b->offset_bytes != param->offset_elems * size ||
             b->offset_bytes + param->elems * size > buf->bytes) {
-            return gen_printf(g, "%s binds %s at the wrong place", ins_label(g, i), param->name);
+            return gen_printf(g, "%s binds %s at the wrong place", ins_label(g, i),
+                              param->name);
         }
     }
     return NULL;
 }
 
-/* Every span has its operands: weights it reads and gradients it writes are bound, and its
- * arguments are buffers. */
+/* Every span has its operands: weights it reads and gradients it writes are bound, and
+ * its arguments are buffers. */
 static const char *check_span(Gen *g, const Instr *i, int *next_binding)
 {
     const Program *p = &g->prog;
@@ -174,14 +177,15 @@ static const char *check_span(Gen *g, const Instr *i, int *next_binding)
     return NULL;
 }
 
-/* One reduction for each segment, after the last span that writes its gradient; before it one
- * merge in unsharded accumulation over rounds, after it one in sharded. */
+/* One reduction for each segment, after the last span that writes its gradient; before it
+ * one merge in unsharded accumulation over rounds, after it one in sharded. */
 static const char *check_segment_sync(Gen *g, const Segment *s)
 {
     const Program *p = &g->prog;
     bool many = p->rounds > 1, alone = g->model.world_size == 1;
     bool sharded = g->model.accumulate_sharded;
-    int reduces = 0, merges = 0, at = -1, merge_at = -1, last_write = -1, local_merges = 0;
+    int reduces = 0, merges = 0, at = -1, merge_at = -1, last_write = -1,
+        local_merges = 0;
     for (int id = 0; id < p->ins.count; id++) {
         const Instr *i = &p->ins.items[id];
         bool last = i->variant == VARIANT_LAST;
@@ -213,13 +217,15 @@ static const char *check_segment_sync(Gen *g, const Segment *s)
         return gen_printf(g, "segment %s gets no gradient", s->name);
     }
     if (!alone && at < last_write) {
-        return gen_printf(g, "segment %s is reduced before its gradient is complete", s->name);
+        return gen_printf(g, "segment %s is reduced before its gradient is complete",
+                          s->name);
     }
     if (merges != many || local_merges != (many && !sharded)) {
-        return gen_printf(g, "segment %s: %d merges in LAST, %d in LOCAL", s->name, merges,
-                          local_merges);
+        return gen_printf(g, "segment %s: %d merges in LAST, %d in LOCAL", s->name,
+                          merges, local_merges);
     }
-    if (many && (merge_at < last_write || (!alone && (sharded ? merge_at < at : merge_at > at)))) {
+    if (many && (merge_at < last_write ||
+                 (!alone && (sharded ? merge_at < at : merge_at > at)))) {
         return gen_printf(g, "segment %s is merged at the wrong place", s->name);
     }
     return NULL;
@@ -230,8 +236,8 @@ static const char *check_end(Gen *g)
     const Program *p = &g->prog;
     int n = g->segments.count, *norms = gen_alloc(g, sizeof(int) * (size_t)(2 * n + 2));
     int *updates = norms + n, reduces = 0;
-    for (int id = p->first[VARIANT_END]; id < p->first[VARIANT_END] + p->count[VARIANT_END];
-         id++) {
+    for (int id = p->first[VARIANT_END];
+         id < p->first[VARIANT_END] + p->count[VARIANT_END]; id++) {
         const Instr *i = &p->ins.items[id];
         if (i->kind == INS_NORM && reduces == 0) {
             norms[i->segment]++;
@@ -271,20 +277,21 @@ const char *verify_unroll(Gen *g)
     return bad ? bad : check_end(g);
 }
 
-/* ---- schedule ------------------------------------------------------------------------------- */
+/* ---- schedule -------------------------------------------------------------------- */
 
 /* Every rank runs the same list, so the order within a communicator (a stream) agrees by
- * construction; and since waits point backwards in that one list, the union of all streams'
- * orders and waits has no cycle, within a rank or across. What is left to check: that they do
- * point backwards, stay within what a turn of a loop may see, and that loops end joined. */
+ * construction; and since waits point backwards in that one list, the union of all
+ * streams' orders and waits has no cycle, within a rank or across. What is left to check:
+ * that they do point backwards, stay within what a turn of a loop may see, and that loops
+ * end joined. */
 const char *verify_schedule(Gen *g)
 {
     const Program *p = &g->prog;
     for (int id = 0; id < p->ins.count; id++) {
         const Instr *i = &p->ins.items[id];
         for (int w = 0; w < i->n_waits; w++) {
-            const Instr *on = i->waits[w] >= 0 && i->waits[w] < id ? &p->ins.items[i->waits[w]]
-                                                                   : NULL;
+            const Instr *on =
+                i->waits[w] >= 0 && i->waits[w] < id ? &p->ins.items[i->waits[w]] : NULL;
             if (!on) {
                 return gen_printf(g, "%s waits for what comes after it", ins_label(g, i));
             }
@@ -293,7 +300,8 @@ const char *verify_schedule(Gen *g)
             }
             if (on->variant != i->variant &&
                 !(on->variant == VARIANT_LAST && i->variant == VARIANT_END)) {
-                return gen_printf(g, "%s waits for another turn of a loop", ins_label(g, i));
+                return gen_printf(g, "%s waits for another turn of a loop",
+                                  ins_label(g, i));
             }
             if (!i->wait_why[w] || !i->wait_why[w][0]) {
                 return gen_printf(g, "%s waits without a reason", ins_label(g, i));
@@ -303,7 +311,7 @@ const char *verify_schedule(Gen *g)
     return verify_races(g, false);
 }
 
-/* ---- place, simulate ------------------------------------------------------------------------ */
+/* ---- place, simulate ------------------------------------------------------------- */
 
 const char *verify_place(Gen *g)
 {
@@ -328,14 +336,16 @@ const char *verify_simulate(Gen *g)
 {
     const Program *p = &g->prog;
     size_t n = (size_t)p->ins.count + 1;
-    int64_t *start = gen_alloc(g, sizeof *start * n), *end = gen_alloc(g, sizeof *end * n);
+    int64_t *start = gen_alloc(g, sizeof *start * n),
+            *end = gen_alloc(g, sizeof *end * n);
     int64_t busy[N_STREAMS] = {0}, total = simulate_times(g, start, end);
     int64_t last_end = 0;
     for (int id = p->first[VARIANT_LAST]; id < p->ins.count; id++) {
         const Instr *i = &p->ins.items[id];
         for (int w = 0; w < i->n_waits; w++) {
             if (start[id] < end[i->waits[w]]) {
-                return gen_printf(g, "%s starts before what it waits for", ins_label(g, i));
+                return gen_printf(g, "%s starts before what it waits for",
+                                  ins_label(g, i));
             }
         }
         busy[i->stream] += end[id] - start[id];
@@ -350,11 +360,14 @@ const char *verify_simulate(Gen *g)
     return total < last_end ? "a step is shorter than its last micro-step" : NULL;
 }
 
-/* ---- dispatch ------------------------------------------------------------------------------- */
+/* ---- dispatch -------------------------------------------------------------------- */
 
 void verify_after(Gen *g, const char *pass)
 {
-    static const struct { const char *pass; const char *(*check)(Gen *g); } checks[] = {
+    static const struct {
+        const char *pass;
+        const char *(*check)(Gen *g);
+    } checks[] = {
         {"shard", verify_shard},       {"unroll", verify_unroll},
         {"schedule", verify_schedule}, {"place", verify_place},
         {"simulate", verify_simulate},

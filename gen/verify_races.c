@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verify_races: does any order of events that the schedule allows let one instruction destroy
- * what another needs? Comes in: instructions, accesses, waits, offsets. Goes out: NULL or the
- * two accesses that may meet.
+/* verify_races: does any order of events that the schedule allows let one instruction
+ * destroy what another needs? Comes in: instructions, accesses, waits, offsets. Goes out:
+ * NULL or the two accesses that may meet.
  *
- * Independent of schedule_closure and of place: the step is written out as a trace of several
- * turns of its loops on two explicit ranks, each instruction with a start and a completion;
- * vector clocks give the order of any two events. (Two ranks are enough: all run the same
- * program, and a collective joins all of them alike.) Then every pair of accesses of one
- * buffer, and every pair of lifetimes of two buffers that share bytes, is looked at. A
- * lifetime is one buffer in one turn; it begins with a write. */
+ * Independent of schedule_closure and of place: the step is written out as a trace of
+ * several turns of its loops on two explicit ranks, each instruction with a start and a
+ * completion; vector clocks give the order of any two events. (Two ranks are enough: all
+ * run the same program, and a collective joins all of them alike.) Then every pair of
+ * accesses of one buffer, and every pair of lifetimes of two buffers that share bytes, is
+ * looked at. A lifetime is one buffer in one turn; it begins with a write. */
 #include "plan.h"
 
 #include <stdlib.h>
@@ -16,10 +16,12 @@
 
 enum { RANKS = 2, CHAINS = RANKS * N_STREAMS, MAX_TURNS = 12 };
 
-typedef struct Clock { int seen[CHAINS]; } Clock; /* per chain: last event known to be past */
+typedef struct Clock {
+    int seen[CHAINS];
+} Clock; /* per chain: last event known to be past */
 
 typedef struct Event {
-    int ins, turn, pos;        /* pos: number in its stream, from 1 */
+    int ins, turn, pos; /* pos: number in its stream, from 1 */
     Clock start[RANKS], end[RANKS];
 } Event;
 
@@ -33,8 +35,8 @@ typedef struct Trace {
 /* What one lifetime asks of another that shares bytes with it. */
 typedef struct Lifetime {
     bool used;
-    int last[CHAINS];          /* latest completion of its accesses; peers' on rank 1 */
-    int first[CHAINS];         /* what all its writes have seen */
+    int last[CHAINS];  /* latest completion of its accesses; peers' on rank 1 */
+    int first[CHAINS]; /* what all its writes have seen */
 } Lifetime;
 
 static int chain_of(int rank, const Instr *i)
@@ -63,7 +65,8 @@ static void plan_turns(Trace *t)
 {
     const Program *p = &t->g->prog;
     bool sharded = t->g->model.accumulate_sharded;
-    int64_t locals = sharded ? p->leaf_micro_batches - 1 : p->rounds * p->leaf_micro_batches - 1;
+    int64_t locals =
+        sharded ? p->leaf_micro_batches - 1 : p->rounds * p->leaf_micro_batches - 1;
     int64_t lasts = sharded ? p->rounds : 1;
     for (int64_t r = 0; r < min_i64(lasts, 2); r++) {
         for (int64_t l = 0; l < min_i64(locals, 2); l++) {
@@ -85,7 +88,8 @@ static const Event *event_of(const Trace *t, int turn, int id)
     if (v != t->variant[turn]) {
         turn--;
     }
-    return turn >= 0 && v == t->variant[turn] ? &t->e[t->base[turn] + id - p->first[v]] : NULL;
+    return turn >= 0 && v == t->variant[turn] ? &t->e[t->base[turn] + id - p->first[v]]
+                                              : NULL;
 }
 
 static const char *run_event(Trace *t, Event *e, Event *const stream_last[N_STREAMS],
@@ -120,7 +124,8 @@ static const char *run_event(Trace *t, Event *e, Event *const stream_last[N_STRE
     return NULL;
 }
 
-/* A turn begins when the compute stream has ended the turn before; END goes on from LAST. */
+/* A turn begins when the compute stream has ended the turn before; END goes on from LAST.
+ */
 static const char *run_trace(Trace *t)
 {
     Event *last[N_STREAMS] = {NULL};
@@ -138,7 +143,8 @@ static const char *run_trace(Trace *t)
             }
             last[t->g->prog.ins.items[e->ins].stream] = e;
         }
-        /* The join is real only if the compute stream has seen all collectives complete. */
+        /* The join is real only if the compute stream has seen all collectives complete.
+         */
         for (int s = 0; s < N_STREAMS; s++) {
             bool to_end = turn + 1 == t->n_turns || t->variant[turn + 1] == VARIANT_END;
             if (last[s] && last[STREAM_COMPUTE] && s != STREAM_COMPUTE && !to_end &&
@@ -154,14 +160,21 @@ static const char *run_trace(Trace *t)
 /* Is the access of a (by peers: on the other rank) past when b starts here? */
 static bool is_past(const Trace *t, const Event *a, bool by_peers, const Event *b)
 {
-    int chain = chain_of(by_peers ? 1 : 0, &t->g->prog.ins.items[a->ins]);
+    const Instr *i = &t->g->prog.ins.items[a->ins];
+    int chain = chain_of(by_peers && !ins_is_closed(i) ? 1 : 0, i);
     return b->start[0].seen[chain] >= 2 * a->pos + 1;
 }
 
-/* ---- one buffer ----------------------------------------------------------------------------- */
+/* ---- one buffer ------------------------------------------------------------------ */
 
-typedef struct BufAccess { int event; bool write, remote; } BufAccess;
-typedef struct BufAccesses { BufAccess *items; int count, cap; } BufAccesses;
+typedef struct BufAccess {
+    int event;
+    bool write, remote;
+} BufAccess;
+typedef struct BufAccesses {
+    BufAccess *items;
+    int count, cap;
+} BufAccesses;
 
 static const char *check_buffer(const Trace *t, const Buffer *buf, const BufAccesses *acc)
 {
@@ -193,7 +206,8 @@ static const char *check_buffers(const Trace *t)
         const Instr *i = &p->ins.items[t->e[k].ins];
         for (int a = 0; a < i->n_access; a++) {
             BufAccesses *list = &of[i->access[a].buffer];
-            *gen_push(t->g, list) = (BufAccess){k, i->access[a].write, i->access[a].remote};
+            *gen_push(t->g, list) =
+                (BufAccess){k, i->access[a].write, i->access[a].remote};
         }
     }
     for (int b = 0; b < p->bufs.count && !bad; b++) {
@@ -202,11 +216,12 @@ static const char *check_buffers(const Trace *t)
     return bad;
 }
 
-/* ---- two buffers that share bytes --------------------------------------------------------------- */
+/* ---- two buffers that share bytes ------------------------------------------------ */
 
 static void note_access(const Trace *t, Lifetime *l, const Event *e, const Access *acc)
 {
-    int chain = chain_of(acc->remote ? 1 : 0, &t->g->prog.ins.items[e->ins]);
+    const Instr *i = &t->g->prog.ins.items[e->ins];
+    int chain = chain_of(acc->remote && !ins_is_closed(i) ? 1 : 0, i);
     if (!l->used) {
         l->used = true;
         for (int c = 0; c < CHAINS; c++) {
@@ -215,7 +230,8 @@ static void note_access(const Trace *t, Lifetime *l, const Event *e, const Acces
     }
     l->last[chain] = l->last[chain] > 2 * e->pos + 1 ? l->last[chain] : 2 * e->pos + 1;
     for (int c = 0; acc->write && c < CHAINS; c++) {
-        l->first[c] = l->first[c] < e->start[0].seen[c] ? l->first[c] : e->start[0].seen[c];
+        l->first[c] =
+            l->first[c] < e->start[0].seen[c] ? l->first[c] : e->start[0].seen[c];
     }
 }
 
@@ -233,8 +249,8 @@ static const char *check_pair(const Trace *t, const Lifetime *lives, const Buffe
                               const Buffer *b, int reach)
 {
     if (a->persistent || b->persistent) {
-        return gen_printf(t->g, "%s shares bytes with %s, which lives across steps", a->name,
-                          b->name);
+        return gen_printf(t->g, "%s shares bytes with %s, which lives across steps",
+                          a->name, b->name);
     }
     for (int x = 0; x < t->n_turns; x++) {
         for (int y = x - reach; y <= x + reach; y++) {
@@ -275,8 +291,9 @@ static const Buffer *const *sorted_buffers(Gen *g)
     return sorted;
 }
 
-/* Turns whose lifetimes can meet: neighbours, as every turn with a collective in it keeps the
- * ranks together; without one (LOCAL under no_shard) ranks may drift by many turns. */
+/* Turns whose lifetimes can meet: neighbours, as every turn with a collective in it keeps
+ * the ranks together; without one (LOCAL under no_shard) ranks may drift by many turns.
+ */
 static int turns_apart(const Trace *t)
 {
     for (int turn = 0; turn < t->n_turns; turn++) {

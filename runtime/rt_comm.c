@@ -56,11 +56,18 @@ static RtRankShared *shared_of(const Rt *rt, int rank)
     return &rt->state->shared->rank[rank];
 }
 
-void rt_at(Rt *rt, int place)
+static void moved(const Rt *rt)
 {
     RtRankShared *me = shared_of(rt, rt->rank);
-    atomic_store_explicit(&me->place, place, memory_order_relaxed);
-    atomic_store_explicit(&me->moved_ns, clock_ns(), memory_order_relaxed);
+    const int64_t now = clock_ns();
+    atomic_store_explicit(&me->moved_ns, now, memory_order_relaxed);
+    atomic_store_explicit(&me->alive_ns, now, memory_order_relaxed);
+}
+
+void rt_at(Rt *rt, int place)
+{
+    atomic_store_explicit(&shared_of(rt, rt->rank)->place, place, memory_order_relaxed);
+    moved(rt);
 }
 
 /* ---- sums in tree order ---------------------------------------------------------------------- */
@@ -169,7 +176,7 @@ static bool all_published(const Rt *rt, int stream, uint64_t count)
 static bool progress(Rt *rt, int stream)
 {
     RtQueue *q = &rt->state->queue[stream];
-    bool moved = false;
+    bool any = false;
     while (q->completed < q->started) {
         RtRankShared *me = shared_of(rt, rt->rank);
         if (!q->published) {
@@ -178,14 +185,22 @@ static bool progress(Rt *rt, int stream)
             q->published = true;
         }
         if (!all_published(rt, stream, q->completed + 1))
-            return moved;
+            return any;
         pull(rt, &q->op[q->completed % RT_QUEUE]);
         q->completed++;
         q->published = false;
         atomic_store_explicit(&me->finished[stream], q->completed, memory_order_release);
-        moved = true;
+        any = true;
     }
-    return moved;
+    return any;
+}
+
+/* Both streams, always both. */
+static bool progress_all(Rt *rt)
+{
+    const bool gathered = progress(rt, RT_GATHER);
+    const bool reduced = progress(rt, RT_REDUCE);
+    return gathered || reduced;
 }
 
 /* Between tries: spin briefly, then give the core away. Leaves when another rank failed. */
@@ -202,6 +217,8 @@ static void pause_waiting(const Rt *rt, int tries)
     } else {
         const struct timespec nap = {0, 100000};
         nanosleep(&nap, NULL);
+        atomic_store_explicit(&shared_of(rt, rt->rank)->alive_ns, clock_ns(),
+                              memory_order_relaxed);
     }
 }
 
@@ -216,7 +233,7 @@ static void wait_end(Rt *rt)
 {
     RtRankShared *me = shared_of(rt, rt->rank);
     atomic_store_explicit(&me->waiting, 0, memory_order_relaxed);
-    atomic_store_explicit(&me->moved_ns, clock_ns(), memory_order_relaxed);
+    moved(rt);
 }
 
 static void drain(Rt *rt, int stream, uint64_t until)
@@ -229,7 +246,7 @@ static void drain(Rt *rt, int stream, uint64_t until)
     const double start = rt_clock();
     wait_begin(rt, q->op[q->completed % RT_QUEUE].segment);
     for (int tries = 0; q->completed < until; tries++) {
-        if (progress(rt, RT_GATHER) | progress(rt, RT_REDUCE))
+        if (progress_all(rt))
             tries = 0;
         else
             pause_waiting(rt, tries);
@@ -287,7 +304,7 @@ static void control_wait(Rt *rt, bool finished, uint64_t count)
             memory_order_acquire);
         if (n >= count)
             r++;
-        else if (progress(rt, RT_GATHER) | progress(rt, RT_REDUCE))
+        else if (progress_all(rt))
             tries = 0;
         else
             pause_waiting(rt, tries++);

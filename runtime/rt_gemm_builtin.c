@@ -13,30 +13,29 @@
  * -------------------------------------------------------- */
 
 /* 4 x 4 transposes: rows of B into columns of a panel. */
-#define SHUFFLE4(T, I)                                                                   \
+#define SHUFFLE4(T)                                                                      \
     typedef T T##x4 __attribute__((vector_size(4 * sizeof(T))));                         \
-    typedef I T##x4i __attribute__((vector_size(4 * sizeof(T))));                        \
     static void transpose4_##T(T *dst, int64_t dst_ld, const T *src, int64_t src_ld)     \
     {                                                                                    \
         T##x4 r[4];                                                                      \
         for (int i = 0; i < 4; i++) {                                                    \
             memcpy(&r[i], src + i * src_ld, sizeof r[i]);                                \
         }                                                                                \
-        const T##x4 a = __builtin_shuffle(r[0], r[1], (T##x4i){0, 4, 1, 5});             \
-        const T##x4 b = __builtin_shuffle(r[2], r[3], (T##x4i){0, 4, 1, 5});             \
-        const T##x4 c = __builtin_shuffle(r[0], r[1], (T##x4i){2, 6, 3, 7});             \
-        const T##x4 d = __builtin_shuffle(r[2], r[3], (T##x4i){2, 6, 3, 7});             \
-        r[0] = __builtin_shuffle(a, b, (T##x4i){0, 1, 4, 5});                            \
-        r[1] = __builtin_shuffle(a, b, (T##x4i){2, 3, 6, 7});                            \
-        r[2] = __builtin_shuffle(c, d, (T##x4i){0, 1, 4, 5});                            \
-        r[3] = __builtin_shuffle(c, d, (T##x4i){2, 3, 6, 7});                            \
+        const T##x4 a = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5);                 \
+        const T##x4 b = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5);                 \
+        const T##x4 c = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7);                 \
+        const T##x4 d = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);                 \
+        r[0] = __builtin_shufflevector(a, b, 0, 1, 4, 5);                                \
+        r[1] = __builtin_shufflevector(a, b, 2, 3, 6, 7);                                \
+        r[2] = __builtin_shufflevector(c, d, 0, 1, 4, 5);                                \
+        r[3] = __builtin_shufflevector(c, d, 2, 3, 6, 7);                                \
         for (int i = 0; i < 4; i++) {                                                    \
             memcpy(dst + i * dst_ld, &r[i], sizeof r[i]);                                \
         }                                                                                \
     }
 
-SHUFFLE4(float, int32_t)
-SHUFFLE4(double, int64_t)
+SHUFFLE4(float)
+SHUFFLE4(double)
 
 #define PACKERS(S, T, COLS)                                                              \
     static void pack_a_##S(T *dst, int64_t stride, const T *src, int64_t ld,             \

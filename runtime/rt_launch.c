@@ -87,28 +87,40 @@ static void reap(Job *job)
                 ended(job, r, status);
 }
 
-/* A rank stands still when its clock has not moved for the deadline and it waits for nobody,
- * or when nobody's clock has. */
-static void check_stalls(Job *job)
+static void stalled(Job *job, int rank)
 {
-    const int64_t now = now_ns();
-    int still = -1, all = 0;
-    for (int r = 0; r < job->trainer->world_size; r++) {
-        const RtRankShared *p = &job->shared->rank[r];
-        if (job->pid[r] == 0 || now - atomic_load(&p->moved_ns) <= job->deadline_ns)
-            continue;
-        all++;
-        if (still < 0 || !atomic_load(&p->waiting))
-            still = r;
-    }
-    if (still < 0 || (atomic_load(&job->shared->rank[still].waiting) && all < job->running))
-        return;
     char at[256];
     fprintf(stderr, "trainer: error: rank %d stands still %s for more than %.1f s; "
-            "--deadline SECONDS changes the limit\n", still,
-            where(job, still, at, sizeof at), 1e-9 * (double)job->deadline_ns);
+            "--deadline SECONDS changes the limit\n", rank,
+            where(job, rank, at, sizeof at), 1e-9 * (double)job->deadline_ns);
     job->code = RT_EXIT_ERROR;
     end_all(job, SIGKILL);
+}
+
+/* A rank that waits for others polls and stays alive; one that is neither moving nor waiting
+ * is at fault. When all wait and none moves, the one that is farthest behind is named. */
+static void check_stalls(Job *job)
+{
+    const int64_t late = now_ns() - job->deadline_ns;
+    int behind = -1, still = 0;
+    int64_t least = INT64_MAX;
+    for (int r = 0; r < job->trainer->world_size; r++) {
+        const RtRankShared *p = &job->shared->rank[r];
+        if (job->pid[r] == 0)
+            continue;
+        if (atomic_load(&p->alive_ns) < late) {
+            stalled(job, r);
+            return;
+        }
+        const int64_t moved = atomic_load(&p->moved_ns);
+        still += moved < late;
+        if (moved < least) {
+            least = moved;
+            behind = r;
+        }
+    }
+    if (still == job->running)
+        stalled(job, behind);
 }
 
 static void rank_process(const Job *job, const RtFlags *f, int fd, int rank, pid_t launcher,
@@ -164,8 +176,10 @@ int rt_launch(const RtTrainer *t, const RtFlags *f)
     const double seconds = f->deadline_seconds > 0 ? f->deadline_seconds
                            : 60.0 + 20.0 * t->planned_step_seconds;
     job.deadline_ns = (int64_t)(seconds * 1e9);
-    for (int r = 0; r < t->world_size; r++)
+    for (int r = 0; r < t->world_size; r++) {
         atomic_store(&job.shared->rank[r].moved_ns, now_ns());
+        atomic_store(&job.shared->rank[r].alive_ns, now_ns());
+    }
     cpu_set_t cores;
     CPU_ZERO(&cores);
     sched_getaffinity(0, sizeof cores, &cores);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_main.c: the life of a trainer. In: the emitted RtTrainer, the command line. Out: a run.
- * rt_main → (rt_launch or rt_join) → rt_rank_main, once in each rank. */
+ * rt_main → rt_launch → rt_rank_main, once in each rank. */
 #define _GNU_SOURCE
 #include "rt_private.h"
 
@@ -12,20 +12,13 @@
 #include <omp.h>
 #endif
 
-/* Tests preload a library that counts allocations between these calls. */
-__attribute__((weak)) void rt_alloc_hook_step(int inside);
-
 static void one_step(Rt *rt)
 {
     RtState *st = rt->state;
     const double begin = rt_clock();
     atomic_store(&st->shared->rank[rt->rank].step, st->step + 1);
-    if (rt_alloc_hook_step)
-        rt_alloc_hook_step(1);
     rt->trainer->step(rt);
     rt_comm_step_end(rt);
-    if (rt_alloc_hook_step)
-        rt_alloc_hook_step(0);
     st->beta1_power *= rt->trainer->optimizer.beta1;
     st->beta2_power *= rt->trainer->optimizer.beta2;
     st->updates++;

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_math.h: the arithmetic of emitted kernels: dtype conversion, vectors, functions that
- * stand for libm's, and reductions along a row. In: values and rows. Out: the same bits with
- * every compiler, instruction set and number of threads, given IEEE 754 and no contraction
- * (-ffp-contract=off): nothing here asks for a fused multiply-add, the functions are sums and
- * products in a written order without branches, and sums along a row are made by fixed lanes
- * and a fixed tree, tails included.
+ * stand for libm's, and reductions along a row. In: values and rows. Out: the same bits
+ * with every compiler, instruction set and number of threads, given IEEE 754 and no
+ * contraction
+ * (-ffp-contract=off): nothing here asks for a fused multiply-add, the functions are sums
+ * and products in a written order without branches, and sums along a row are made by
+ * fixed lanes and a fixed tree, tails included.
  *
  *   rt_f32_from_bf16, rt_bf16_from_f32        round to nearest even, NaN stays NaN
- *   rt_expf, rt_sigmoidf, rt_tanhf, rt_logf   float, at most 2.5 ulp; in loops they vectorise
- *   rt_exp, rt_sigmoid, rt_tanh, rt_log, rt_sin, rt_cos      the same for double
- *   rt_sqrtf, rt_sqrt                         exact rounding (IEEE 754); vectorised where the
- *                                             compiler is told -fno-math-errno
- *   rt_v16f_exp, rt_v8d_exp, ...              vectors of 64 bytes, equal to the scalar ones
- *   rt_row_sum_f32, _bf16, _f64, ...          see rt_row_body.h
+ *   rt_expf, rt_sigmoidf, rt_tanhf, rt_logf   float, at most 2.5 ulp; in loops they
+ * vectorise rt_exp, rt_sigmoid, rt_tanh, rt_log, rt_sin, rt_cos      the same for double
+ *   rt_sqrtf, rt_sqrt                         exact rounding (IEEE 754); vectorised where
+ * the compiler is told -fno-math-errno rt_v16f_exp, rt_v8d_exp, ...              vectors
+ * of 64 bytes, equal to the scalar ones rt_row_sum_f32, _bf16, _f64, ...          see
+ * rt_row_body.h
  *
  * Errors are measured by tests/ops/math_test.c. */
 #ifndef RT_MATH_H
@@ -33,7 +34,8 @@ typedef uint16_t rt_v16h __attribute__((vector_size(32), aligned(16)));
 typedef double rt_v8d __attribute__((vector_size(64), aligned(16)));
 typedef int64_t rt_v8l __attribute__((vector_size(64), aligned(16)));
 
-/* ---- bits of a float, and bf16 ------------------------------------------------------------ */
+/* ---- bits of a float, and bf16
+ * ------------------------------------------------------------ */
 
 RT_ALWAYS int32_t rt_bits_f32(float x)
 {
@@ -68,8 +70,8 @@ RT_ALWAYS float rt_f32_from_bf16(uint16_t x)
     return rt_f32_from_bits((int32_t)((uint32_t)x << 16));
 }
 
-/* To nearest, ties to even; the carry may reach the exponent, up to infinity. A NaN keeps its
- * upper bits and becomes quiet. */
+/* To nearest, ties to even; the carry may reach the exponent, up to infinity. A NaN keeps
+ * its upper bits and becomes quiet. */
 RT_ALWAYS uint16_t rt_bf16_from_f32(float x)
 {
     const uint32_t bits = (uint32_t)rt_bits_f32(x);
@@ -78,7 +80,8 @@ RT_ALWAYS uint16_t rt_bf16_from_f32(float x)
     return (uint16_t)(((rounded & ~nan) | ((bits | 0x400000u) & nan)) >> 16);
 }
 
-/* ---- vectors ------------------------------------------------------------------------------ */
+/* ---- vectors
+ * ------------------------------------------------------------------------------ */
 
 RT_ALWAYS rt_v16f rt_v16f_load(const float *p)
 {
@@ -142,7 +145,8 @@ RT_ALWAYS double rt_v8d_sum(rt_v8d v)
     return v[0];
 }
 
-/* ---- functions ---------------------------------------------------------------------------- */
+/* ---- functions
+ * ---------------------------------------------------------------------------- */
 
 RT_ALWAYS float rt_sqrtf(float x)
 {
@@ -200,12 +204,13 @@ RT_ALWAYS double rt_log(double x)
     const double scale = rt_f64_from_bits((rt_bits_f64(0x1p54) & tiny) | (one & ~tiny));
     const int64_t bits = rt_bits_f64(x * scale);
     const uint64_t offset = (uint64_t)(bits - sqrt_half); /* its top 12 bits are e */
-    const int64_t exponent = (int64_t)((offset >> 52) + 4096) - ((int64_t)(offset >> 63) * 4096);
+    const int64_t exponent =
+        (int64_t)((offset >> 52) + 4096) - ((int64_t)(offset >> 63) * 4096);
     const double m = rt_f64_from_bits(bits - (int64_t)((offset >> 52) << 52));
-    /* exponent + 4096 is positive: as the mantissa of 2^52 it converts without an instruction
-     * that not every vector unit has */
-    const double e = rt_f64_from_bits(rt_bits_f64(0x1p52) | exponent) - (0x1p52 + 4096)
-                     - rt_f64_from_bits(rt_bits_f64(54.0) & tiny);
+    /* exponent + 4096 is positive: as the mantissa of 2^52 it converts without an
+     * instruction that not every vector unit has */
+    const double e = rt_f64_from_bits(rt_bits_f64(0x1p52) | exponent) - (0x1p52 + 4096) -
+                     rt_f64_from_bits(rt_bits_f64(54.0) & tiny);
     const double f = m - 1.0, s = f / (2.0 + f), z = s * s, half = 0.5 * f * f;
     double p = 0.13088034850927555;
     p = p * z + 0.13268638369266825;
@@ -233,9 +238,9 @@ RT_ALWAYS float rt_logf(float x)
     return (float)rt_log((double)x);
 }
 
-/* sin and cos of x = n pi/2 + r + tail, |r| <= pi/4, by polynomials in r^2; n odd exchanges
- * them. pi/2 is taken away in three parts of 33, 33 and 53 bits, so that the products with n
- * are exact: good for |x| up to 2^20, then slowly worse. */
+/* sin and cos of x = n pi/2 + r + tail, |r| <= pi/4, by polynomials in r^2; n odd
+ * exchanges them. pi/2 is taken away in three parts of 33, 33 and 53 bits, so that the
+ * products with n are exact: good for |x| up to 2^20, then slowly worse. */
 RT_ALWAYS double rt_sin_turned(double x, int64_t quarters)
 {
     const double magic = 0x1.8p52; /* adding it rounds to an integer, in the low bits */
@@ -276,7 +281,8 @@ RT_ALWAYS double rt_cos(double x)
     return rt_sin_turned(x, 1);
 }
 
-/* ---- rows --------------------------------------------------------------------------------- */
+/* ---- rows
+ * --------------------------------------------------------------------------------- */
 
 #define RT_ROW(name) rt_row_##name##_f32
 #define RT_T float

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_math_body.h: exp, max, sigmoid and tanh for one type; included by rt_math.h for float, double
- * and vectors of either. In: RT_F the floating type, RT_I integers of its lanes' width,
- * RT_DOUBLE, RT_BITS and RT_FLOAT (reinterpret), RT_MASK (a comparison as all-ones or zero).
- * Out: RT_NAME(exp) and so on. One text for scalars and vectors, so
+/* rt_math_body.h: exp, max, sigmoid and tanh for one type; included by rt_math.h for
+ * float, double and vectors of either. In: RT_F the floating type, RT_I integers of its
+ * lanes' width, RT_DOUBLE, RT_BITS and RT_FLOAT (reinterpret), RT_MASK (a comparison as
+ * all-ones or zero). Out: RT_NAME(exp) and so on. One text for scalars and vectors, so
  * that a tail computed by scalars has the same bits. */
 
-#define RT_SELECT(mask, yes, no) \
+#define RT_SELECT(mask, yes, no)                                                         \
     RT_FLOAT((RT_BITS((RT_F){0} + (yes)) & (mask)) | (RT_BITS(no) & ~(mask)))
 
-/* x = n ln 2 + r, |r| <= ln 2 / 2. exp(r) = 1 + r + r^2 Q(r); Q is near minimax (relative error
- * of exp below 2^-32 for float, 2^-61 for double). 2^n comes in two factors, so that results
- * down to the least denormal and up to infinity are right. */
+/* x = n ln 2 + r, |r| <= ln 2 / 2. exp(r) = 1 + r + r^2 Q(r); Q is near minimax (relative
+ * error of exp below 2^-32 for float, 2^-61 for double). 2^n comes in two factors, so
+ * that results down to the least denormal and up to infinity are right. */
 RT_ALWAYS RT_F RT_NAME(exp)(RT_F x)
 {
 #if RT_DOUBLE

@@ -42,6 +42,7 @@ typedef struct RtRankShared {
     _Atomic int64_t waiting_segment;     /* segment of the collective it waits in, or -1 */
     _Atomic int64_t step;
     _Atomic int64_t moved_ns;            /* clock when it last made progress */
+    _Atomic int64_t alive_ns;            /* clock when it last did anything, waiting included */
     _Atomic int done;
 } RtRankShared;
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_row_body.h: reductions along a row of one dtype; included by rt_math.h for each. In: RT_T
- * the element, RT_A what it is summed in, RT_V a vector of RT_LANES of those, and how to load,
- * store, convert and round. Out: RT_ROW(sum) and so on.
+/* rt_row_body.h: reductions along a row of one dtype; included by rt_math.h for each. In:
+ * RT_T the element, RT_A what it is summed in, RT_V a vector of RT_LANES of those, and
+ * how to load, store, convert and round. Out: RT_ROW(sum) and so on.
  *
- * Order of every sum: blocks of RT_ROW_BLOCK elements; in a block, lane l adds the elements
- * whose index is l modulo RT_LANES, in order; the lanes join by a tree; blocks are added in
- * double. A tail is the last vector filled up with a neutral value, so it changes no bit. */
+ * Order of every sum: blocks of RT_ROW_BLOCK elements; in a block, lane l adds the
+ * elements whose index is l modulo RT_LANES, in order; the lanes join by a tree; blocks
+ * are added in double. A tail is the last vector filled up with a neutral value, so it
+ * changes no bit. */
 
 #ifndef RT_ROW_BLOCK
 #define RT_ROW_BLOCK 1024
@@ -25,21 +26,21 @@ RT_ALWAYS RT_V RT_ROW(at)(const RT_T *x, int64_t lanes, RT_A fill)
 }
 
 /* Adds `term`, an expression in j and lanes, over n elements into a double `total`. */
-#define RT_ROW_TOTAL(total, n, term)                                               \
-    double total = 0;                                                              \
-    for (int64_t from = 0; from < (n); from += RT_ROW_BLOCK) {                     \
-        const int64_t end = (n)-from < RT_ROW_BLOCK ? (n) : from + RT_ROW_BLOCK;   \
-        int64_t j = from;                                                          \
-        RT_V lane = {0};                                                           \
-        for (; j + RT_LANES <= end; j += RT_LANES) {                               \
-            const int64_t lanes = RT_LANES;                                        \
-            lane += term;                                                          \
-        }                                                                          \
-        if (j < end) {                                                             \
-            const int64_t lanes = end - j;                                         \
-            lane += term;                                                          \
-        }                                                                          \
-        total += (double)RT_VECTOR(sum)(lane);                                     \
+#define RT_ROW_TOTAL(total, n, term)                                                     \
+    double total = 0;                                                                    \
+    for (int64_t from = 0; from < (n); from += RT_ROW_BLOCK) {                           \
+        const int64_t end = (n)-from < RT_ROW_BLOCK ? (n) : from + RT_ROW_BLOCK;         \
+        int64_t j = from;                                                                \
+        RT_V lane = {0};                                                                 \
+        for (; j + RT_LANES <= end; j += RT_LANES) {                                     \
+            const int64_t lanes = RT_LANES;                                              \
+            lane += term;                                                                \
+        }                                                                                \
+        if (j < end) {                                                                   \
+            const int64_t lanes = end - j;                                               \
+            lane += term;                                                                \
+        }                                                                                \
+        total += (double)RT_VECTOR(sum)(lane);                                           \
     }
 
 /* sum of x */
@@ -65,8 +66,8 @@ static inline RT_A RT_ROW(dot)(const RT_T *a, const RT_T *b, int64_t n)
 }
 
 /* sum of a * b * (x - mean) */
-static inline RT_A RT_ROW(dot_centred)(const RT_T *a, const RT_T *b, const RT_T *x, RT_A mean,
-                                       int64_t n)
+static inline RT_A RT_ROW(dot_centred)(const RT_T *a, const RT_T *b, const RT_T *x,
+                                       RT_A mean, int64_t n)
 {
     RT_ROW_TOTAL(total, n,
                  RT_ROW(at)(a + j, lanes, 0) * RT_ROW(at)(b + j, lanes, 0) *
@@ -99,15 +100,15 @@ static inline RT_A RT_ROW(lse)(const RT_T *x, int64_t n)
 }
 
 /* dx = exp(x - lse) - onehot(target): the gradient of a token's loss. dx may be x. */
-static inline void RT_ROW(softmax_minus_onehot)(const RT_T *x, RT_T *dx, int64_t n, RT_A lse,
-                                                int64_t target)
+static inline void RT_ROW(softmax_minus_onehot)(const RT_T *x, RT_T *dx, int64_t n,
+                                                RT_A lse, int64_t target)
 {
     const RT_A p = RT_SCALAR(exp)(RT_TO_ACC(x[target]) - lse);
-    int64_t j = 0;
-    for (; j + RT_LANES <= n; j += RT_LANES) {
+    const int64_t whole = n - n % RT_LANES;
+    for (int64_t j = 0; j < whole; j += RT_LANES) {
         RT_STORE(dx + j, RT_VECTOR(exp)(RT_LOAD(x + j) - lse));
     }
-    for (; j < n; j++) {
+    for (int64_t j = whole; j < n; j++) {
         dx[j] = RT_ROUND(RT_SCALAR(exp)(RT_TO_ACC(x[j]) - lse));
     }
     dx[target] = RT_ROUND(p - 1);

@@ -83,7 +83,7 @@ return function(rule, dims)
       bad(key, nil, fmt("unknown field %s", tostring(key)), "fields are " .. names_of(keys))
     elseif type(rule[key]) ~= keys[key] then
       bad(key, nil, fmt("%s must be a %s, not a %s", key, keys[key], type(rule[key])))
-      rule[key] = nil
+      if keys[key] == "table" then rule[key] = nil end
     end
   end
   out.role = rule.role
@@ -159,6 +159,7 @@ return function(rule, dims)
       operands[o.name] = "input"
     end
   end
+  local inputs_good = #problems == 0 -- what follows from a mistake is not worth a message
   local first_float
   for _, o in ipairs(out.inputs) do
     if o.class == "float" then first_float = first_float or o.name end
@@ -167,7 +168,7 @@ return function(rule, dims)
     local o = operand("outputs", item, "an output")
     if o then
       o.dtype = item.dtype or first_float
-      if not output_dtypes[o.dtype] and not operands[o.dtype] then
+      if inputs_good and not output_dtypes[o.dtype] and not operands[o.dtype] then
         bad("outputs", o.name, fmt("%s has unknown dtype %s", o.name, tostring(o.dtype)),
             "say an operand before it, or " .. names_of(output_dtypes))
       end
@@ -212,7 +213,7 @@ return function(rule, dims)
   end
   for _, o in ipairs(out.outputs) do
     for _, s in ipairs(o.dims and dims.symbols(o.dims) or {}) do
-      if not symbols[s] then
+      if inputs_good and not symbols[s] then
         bad("outputs", o.name, fmt("dim %s of %s occurs in no input", s, o.name),
             "use the inputs' dims, an int attribute, or a function")
       end

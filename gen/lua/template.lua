@@ -1,34 +1,34 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- template.lua: the template engine of op kernels and of the trainer's files.
 --
--- In: a template (C, a Makefile, Markdown: any text) and an environment table.
--- Out: the text. Why its own: a template reads like what it emits, and one template line is
--- one Lua line, so every error carries the template's file and line.
+-- In: a template (C, a Makefile, Markdown: any text) and an environment table. Out: the
+-- text. Why its own: a template reads like what it emits, and one template line is one
+-- Lua line, so every error carries the template's file and line.
 --
 --   //@ for i, p in ipairs(params) do     a control line: Lua, runs, prints nothing
---       x += ${p.name}[${i - 1}];         any other line: printed; ${expr} is a Lua expression
+--       x += ${p.name}[${i - 1}];         any other line: printed; ${expr} is Lua
 --   //@ end
 --   //@ prepare: rt_gemm_prepare(&${fn}_gemm);
---                                         a C statement handed to the caller, in order; for a
---                                         kernel it ends up in math_prepare(), run once at start
---   //@ local function row(p)             text inside a Lua function is printed when it is
---       ${p.name}                         called: that is how a template has parts
+--                                         a C statement handed to the caller, in order;
+--                                         a kernel's is called once, by math_prepare()
+--   //@ local function row(p)             text inside a Lua function is printed when it
+--       ${p.name}                         is called: so a template has parts
 --   //@ end
 --
--- ${expr} must be a string, or a whole number. A fraction is refused: say lit(x) (a literal of
--- the kernel's compute type) or real(x) (a double, "%.17g"). nil is refused. To print "${"
--- itself write ${"${"}. Blanks at the ends of lines are dropped.
+-- ${expr} must be a string, or a whole number. nil is refused, and so is a fraction: say
+-- lit(x) (a literal of the kernel's compute type) or real(x) (a double that reads back the
+-- same). To print "${" itself write ${"${"}. Blanks at the ends of lines are dropped.
 --
--- An environment holds what the caller put there, the functions of `base` below (no `pairs`:
--- output must not depend on a table's order), put(text), and, for kernels (env.acc is "float"
--- or "double"; an operand is {name, type, dtype, elems, shape}):
+-- An environment holds what the caller put there, the functions of `base` below (no
+-- `pairs`: output must not depend on a table's order), put(text), and, for kernels
+-- (env.acc is "float" or "double"; an operand is {name, type, dtype, elems, shape}):
 --   ld(x, "i")        C expression: x[i] converted to acc
 --   st(y, "i", "v")   C statement without ';': y[i] = v rounded to y's dtype
 --   rnd(y, "v")       C expression: v rounded to y's dtype, as acc
---   lit(n)            literal of type acc: lit(1e-5) -> 1.0000000000000001e-05f
+--   lit(n)            literal of type acc: lit(1e-5) -> 1e-05f
 --   gemm(name, op, m, n, k, from, to)
---                     a `static const RtGemm name` of dense row-major matrices for rt_gemm:
---                     op "NT", "NN" or "TN", from and to the operands whose dtypes A, B and C
+--                     a `static const RtGemm name` of dense row-major matrices: op "NT",
+--                     "NN" or "TN", from and to the operands whose dtypes A, B and C
 --                     have; its output tiles are chosen here
 -- They rest on runtime/rt_math.h: rt_f32_from_bf16(rt_bf16), rt_bf16_from_f32(float).
 
@@ -37,10 +37,11 @@ local template = {}
 -- The caller in C replaces this by its own: in the sandbox there is no `load`.
 template.load = load
 
-local fmt, rep, sub, find, byte = string.format, string.rep, string.sub, string.find, string.byte
+local fmt, rep, sub = string.format, string.rep, string.sub
+local find, byte = string.find, string.byte
 local concat, math_type = table.concat, math.type
 
--- ---- values to text -------------------------------------------------------------------------
+-- ---- values to text -------------------------------------------------------------------
 
 local function str(v, expr)
   local kind = math_type(v)
@@ -68,11 +69,13 @@ local function real(v)
   return find(s, "[.e]") and s or s .. ".0"
 end
 
-local escapes = { ["\\"] = "\\\\", ['"'] = '\\"', ["\n"] = "\\n", ["\t"] = "\\t", ["\r"] = "\\r",
-                  ["?"] = "\\?" } -- ?: trigraphs
+local escapes = {
+  ["\\"] = "\\\\", ['"'] = '\\"', ["\n"] = "\\n", ["\t"] = "\\t", ["\r"] = "\\r",
+  ["?"] = "\\?", -- trigraphs
+}
 
--- A C string literal. Bytes outside printable ASCII become three octal digits, which, unlike
--- \x, cannot swallow the next character.
+-- A C string literal. Bytes outside printable ASCII become three octal digits, which,
+-- unlike \x, cannot swallow the next character.
 local function cstr(s)
   return '"' .. string.gsub(s, '[\0-\31"\\?\127-\255]', function(c)
     return escapes[c] or fmt("\\%03o", byte(c))
@@ -108,8 +111,8 @@ local function widest(rows, f)
   return w
 end
 
--- A call, or a declaration: head, the items with commas, tail; broken at 90 columns under the
--- head's opening parenthesis.
+-- A call, or a declaration: head, the items with commas, tail; broken at 90 columns under
+-- the head's opening parenthesis.
 local function call(head, items, tail)
   local indent, lines, line = rep(" ", #head), {}, head
   for i = 1, #items do
@@ -146,8 +149,8 @@ local function closing(text, i)
   end
 end
 
--- Function headings broken and aligned as `call` does: a template cannot know how long the
--- name of its kernel will be.
+-- Function headings broken and aligned as `call` does: a template cannot know how long
+-- the name of its kernel will be.
 local function align_headings(text)
   local out, n, i = {}, 0, 1
   while true do
@@ -181,7 +184,7 @@ local base = {
   call = call, note = note, section = section, align_headings = align_headings,
 }
 
--- ---- kernels: operands to C -----------------------------------------------------------------
+-- ---- kernels: operands to C -----------------------------------------------------------
 
 local function operand(x, who)
   if type(x) ~= "table" or not x.type then
@@ -190,13 +193,13 @@ local function operand(x, who)
   return x
 end
 
--- Output tiles of a matrix product (runtime/rt_gemm.h): a part of the numerics, so chosen here
--- from the shape alone. Every tile packs its own slices of A and B, which costs in proportion
--- to 1/tile_m + 1/tile_n: the least of it among the cuts that give 8 threads two tiles each, or
--- one each where the product is small. Widths are those that all libraries like (measured on
--- Zen 4, tests/bench/RESULTS.md: 192 columns and up within 5 % of the whole matrix in oneDNN,
--- and within 10 % in the built-in kernels; 96 and 64 cost up to 20 %); rows are a multiple of
--- 12, the rows of the built-in register block.
+-- Output tiles of a matrix product (runtime/rt_gemm.h): a part of the numerics, so chosen
+-- here from the shape alone. Every tile packs its own slices of A and B, which costs in
+-- proportion to 1/tile_m + 1/tile_n: the least of it among the cuts that give 8 threads
+-- two tiles each, or one each where the product is small. Widths are those that all
+-- libraries like (measured on Zen 4, tests/bench/RESULTS.md: 192 columns and up within 5
+-- % of the whole matrix in oneDNN, and within 10 % in the built-in kernels; 96 and 64
+-- cost up to 20 %); rows are a multiple of 12, the rows of the built-in register block.
 local tile_widths = { 768, 384, 192, 128, 64 }
 local function gemm_tiles(m, n)
   local wanted = m * n >= 2^20 and 16 or 8
@@ -228,7 +231,7 @@ end
 -- Adds ld, st, rnd, lit and gemm for the compute type env.acc; names the operands.
 function template.kernel_helpers(env)
   local acc = env.acc
-  assert(acc == "float" or acc == "double", "kernel_helpers: env.acc must be float or double")
+  assert(acc == "float" or acc == "double", "kernel_helpers: acc must be float or double")
   for name, v in pairs(env) do -- any order: each entry only learns its own name
     if type(v) == "table" and v.type and v.dtype and not v.name then v.name = name end
   end
@@ -240,7 +243,8 @@ function template.kernel_helpers(env)
     int32_t = { "%s", "%s" },
   }
   local function way(x, who)
-    return from[operand(x, who).type] or error(who .. ": unknown type " .. tostring(x.type), 3)
+    return from[operand(x, who).type]
+      or error(who .. ": unknown type " .. tostring(x.type), 3)
   end
   function env.ld(x, index)
     return fmt(way(x, "ld")[1], fmt("%s[%s]", x.name, str(index, "index")))
@@ -263,7 +267,7 @@ function template.kernel_helpers(env)
   return env
 end
 
--- ---- templates to Lua -----------------------------------------------------------------------
+-- ---- templates to Lua -----------------------------------------------------------------
 
 -- The end of the expression that starts at `i`: the '}' that closes it.
 local function expr_end(line, i, where)
@@ -282,7 +286,9 @@ local function expr_end(line, i, where)
       depth = depth + 1
     elseif c == "}" then
       if depth == 0 then
-        if not find(sub(line, start, i - 1), "%S") then error(where() .. "${} is empty", 0) end
+        if not find(sub(line, start, i - 1), "%S") then
+          error(where() .. "${} is empty", 0)
+        end
         return i
       end
       depth = depth - 1
@@ -293,7 +299,8 @@ local function expr_end(line, i, where)
 end
 
 local function quote(s) -- a Lua string literal on one line
-  return '"' .. string.gsub(s, '[\\"%c]', function(c) return fmt("\\%03d", byte(c)) end) .. '"'
+  s = string.gsub(s, '[\\"%c]', function(c) return fmt("\\%03d", byte(c)) end)
+  return '"' .. s .. '"'
 end
 
 -- One text line -> one Lua expression.
@@ -342,7 +349,8 @@ function template.translate(text, file)
   return "local _put,_prepare,_str=_put,_prepare,_str " .. concat(out, "\n")
 end
 
--- Translated templates by file name and text: a kernel's template is rendered for many shapes.
+-- Translated templates by file name and text: a kernel's template is rendered for many
+-- shapes.
 local translated = {}
 
 -- Renders; returns the text and the array of prepared statements. Errors are strings that

@@ -10,6 +10,15 @@
  * ${generated}
  * ${regenerate} */
 #include "math.h"
+//@ local included = {}
+//@ for _, k in ipairs(kernels) do
+//@ for line in string.gmatch("\n" .. k.text, "\n(#include [^\n]+)") do
+//@ if not included[line] then
+${line}
+//@ included[line] = true
+//@ end
+//@ end
+//@ end
 
 #include <stddef.h>
 #include <string.h>
@@ -17,14 +26,14 @@
 ${section("kernels")}
 
 //@ for _, k in ipairs(kernels) do
-//@ local operands = k.operands and " " .. k.operands or ""
 /* ${k.op}: ${ctext(k.doc or "")}
 //@ if k.operands then
- * ${ctext(k.operands)} */
+${(string.gsub(call(" * ", k.operands, " */"), "\n  ", "\n *"))}
 //@ else
  * On a run of elements of one parameter; called by the runtime. */
 //@ end
-//@ put(string.sub(align_headings("\n" .. k.text), 2))
+//@ local text = string.gsub("\n" .. k.text, "\n#include [^\n]+\n*", "\n")
+//@ put((string.gsub(align_headings(text), "^\n+", "")))
 
 //@ end
 const RtUpdateKernel optimizer_update = ${optimizer};
@@ -70,7 +79,12 @@ ${section("spans")}
 //@ if i > 1 then
 
 //@ end
-/* ${s.class} ${s.phase}: ${s.flops}FLOP, ${s.traffic} of operands read and written once; slabs:
- * saved ${s.saved_bytes} bytes, scratch ${s.scratch_bytes} bytes. */
+//@ local slabs = {}
+//@ if s.saved_bytes > 0 then slabs[1] = "saved " .. s.saved_bytes .. " bytes" end
+//@ if s.scratch_bytes > 0 then slabs[#slabs + 1] = "scratch " .. s.scratch_bytes .. " bytes" end
+/* ${s.class} ${s.phase}: ${s.flops}FLOP, ${s.traffic} of operands read and written once${#slabs > 0 and ";" or ". */"}
+//@ if #slabs > 0 then
+ * slabs: ${table.concat(slabs, ", ")}. */
+//@ end
 //@ span(s)
 //@ end

@@ -33,7 +33,9 @@ struct ${c.name}_grads {
     ${p.grad_type} *${left(p.ident .. ";", width + 1)} /* ${p.shape} */
 //@ end
 //@ end
+//@ if c.has_beta then
     float beta;
+//@ end
 //@ for _, p in ipairs(c.params) do
 //@ if p.tied and p.grad_type then
     float beta_${p.ident}; /* tied: 1 as soon as another block has written it */

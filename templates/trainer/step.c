@@ -7,6 +7,7 @@
 /* step.c: one step of ${name} on ${world_size} rank${world_size > 1 and "s" or ""}, unrolled: what each rank does, in order.
  *
  * Comes in: token buffers, parameter shards. Goes out: updated shards, loss, gradient norm.
+ * trainer_step, at the end, is the loop over micro-batches; it calls what stands before it.
 //@ if collectives then
  * Collectives run beside the computation on two streams, gather and reduce: a start returns at
  * once, a wait returns when this rank's result is complete. Each start has a ticket, the number
@@ -37,8 +38,10 @@ ${call("static void " .. b.name .. "(", params, ")")}
 //@ local from = left("(" .. type .. "*)(" .. f.base .. "_base + " .. f.offset .. "),", offsets + #type + 14)
         .${left(f.ident, idents)} = ${from} /* ${f.shape} */
 //@ end
-//@ if kind == "grads" then
+//@ if kind == "grads" and b.has_beta then
         .beta = beta,
+//@ end
+//@ if kind == "grads" then
 //@ for _, f in ipairs(list) do
 //@ if f.tied then
         .beta_${f.ident} = beta_${f.ident},
@@ -74,7 +77,7 @@ ${note("    rt_wait(rt, " .. w.stream .. ", " .. w.ticket .. ");", w.why, 42)}
 //@ print_waits(line)
 //@ local ticket = (line.stream == "RT_GATHER" and "gathers + " or "reduces + ") .. line.ticket
 //@ if line.kind == "gather" then
-${note("    rt_all_gather_start(rt, " .. line.segment .. ", " .. line.buffer .. ");", ticket, 73)}
+${note(call("    rt_all_gather_start(", { "rt", line.segment, line.buffer }, ");"), ticket, 73)}
 //@ else
 ${note(call("    " .. line.call .. "(", { "rt", line.segment, line.grad, line.result }, ");"), ticket, 73)}
 //@ end
@@ -146,11 +149,15 @@ ${section(titles[part.name])}
 
 //@ if part.phase ~= "merge" then
 /* ${part.flops}FLOP; at most ${part.peak} in buffers that share bytes${part.gathers + part.reduces > 0 and ";" or ". */"}
-//@ local moved = {}
+//@ local moved, merges = {}, false
+//@ for _, line in ipairs(part.lines) do merges = merges or line.kind == "merge" end
 //@ if part.gathers > 0 then moved[1] = plural(part.gathers, "gather") .. " of " .. part.gathered .. " from peers" end
 //@ if part.reduces > 0 then moved[#moved + 1] = plural(part.reduces, "reduction") .. " of " .. part.reduced .. " from peers" end
 //@ if #moved > 0 then
- * ${table.concat(moved, ", ")}. */
+ * ${table.concat(moved, ", ")}.${merges and "" or " */"}
+//@ if merges then
+ * rt_merge adds this leaf's sum into the partial sums of the tree over leaves. */
+//@ end
 //@ end
 //@ else
 /* After the last micro-batch of a leaf: its node joins the partial sums of the tree. */

@@ -41,6 +41,11 @@ if command -v faketime >/dev/null; then
     check "same bytes at another time" sh -c \
         "faketime '2001-02-03 04:05:06' '$FSDPGEN' '$model' -o '$WORK/t' && diff -r '$WORK/a' '$WORK/t'"
 fi
+ops_elsewhere() {
+    cp -r "$ROOT/templates/ops" "$WORK/my ops" &&
+        gen "$WORK/moved" --ops "$WORK/my ops" && diff -r "$WORK/a" "$WORK/moved"
+}
+check "same bytes with every op folder from elsewhere" ops_elsewhere
 check "no date, host, user or absolute path" sh -c \
     "! grep -rnE \"/work|/tmp|/home|/root|\$(hostname)|20[0-9][0-9]-[0-9][0-9]\" '$WORK/a' --include='*' --exclude-dir=runtime"
 
@@ -76,7 +81,7 @@ check "make help" sh -c "make -C '$WORK/a' help | grep -q GEMM"
 check "make refuses an unknown GEMM" sh -c "! make -C '$WORK/a' GEMM=best -n"
 check "make builds the trainer" make -C "$WORK/a" CFLAGS=-O0 GEMM=builtin
 check "make has nothing to do then" sh -c \
-    "make -C '$WORK/a' CFLAGS=-O0 GEMM=builtin | grep -q 'up to date'"
+    "! make -C '$WORK/a' CFLAGS=-O0 GEMM=builtin | grep -E ' -c | -o '"
 check "other flags rebuild" sh -c \
     "make -C '$WORK/a' CFLAGS='-O0 -g' GEMM=builtin | grep -q math.c"
 check "make clean leaves what was generated" sh -c "make -C '$WORK/a' clean && diff -r '$WORK/a' '$WORK/b'"
@@ -114,6 +119,21 @@ for name in llama gpt2; do
 done
 check "the schedule does differ" sh -c \
     "'$FSDPGEN' '$model' -o '$WORK/w2' --set wrap=2 && ! cmp -s '$WORK/w2/step.c' '$WORK/b/step.c'"
+
+# ---- the largest model ----------------------------------------------------------------------------
+
+largest=$ROOT/models/llama405b.lua
+cpu=$( { TIMEFORMAT='%U %S'; time "$FSDPGEN" "$largest" -o "$WORK/405b" --target cpu \
+         >"$WORK/gen.log" 2>&1; } 2>&1)
+check "llama405b is generated" test -s "$WORK/405b/step.c"
+check "llama405b: under 2 MB without the runtime" sh -c \
+    "test \$(du -sb --exclude=runtime '$WORK/405b' | cut -f1) -lt 2000000"
+check "llama405b: under 0.3 s of processor ($cpu)" sh -c \
+    "echo '$cpu' | awk '{ exit \$1 + \$2 < 0.3 ? 0 : 1 }'"
+for file in trainer step math tables; do
+    check "llama405b: $file.c compiles without a warning" \
+        gcc $strict -I"$WORK/405b/runtime" "$WORK/405b/$file.c"
+done
 
 # ---- the folder is looked after --------------------------------------------------------------------
 

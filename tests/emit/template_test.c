@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* template_test: the template engine on its own. In: small templates as text. Out: what they
- * render to, or the message, which must begin with the template's file and line. */
+/* template_test: the template engine on its own. In: small templates as text. Out: what
+ * they render to, or the message, which must begin with the template's file and line. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,8 +32,8 @@ static int close_engine(void **state)
     return 0;
 }
 
-/* Renders `text` as the file t/x.c with the environment that the Lua expression env gives;
- * leaves ok, and the text or the message, on the stack. */
+/* Renders `text` as the file t/x.c with the environment that the Lua expression env
+ * gives; leaves ok, and the text or the message, on the stack. */
 static const char *render(const char *text, const char *env, int *ok)
 {
     lua_settop(L, 0);
@@ -75,7 +75,8 @@ static void text_and_control(void **state)
     gives("blank   \n\t\nx \t\n", "{}", "blank\n\nx\n");
     gives("//@ for i = 1, 2 do\nx${i};\n//@ end\n", "{}", "x1;\nx2;\n");
     gives("  //@ if false then\nno\n\t//@ end\nyes\n", "{}", "yes\n");
-    gives("//@ local function f(p)\n<${p}>\n//@ end\n//@ f(1) f('a')\n", "{}", "<1>\n<a>\n");
+    gives("//@ local function f(p)\n<${p}>\n//@ end\n//@ f(1) f('a')\n", "{}",
+          "<1>\n<a>\n");
     gives("//@ put('raw ')\n//@ put('text\\n')\n", "{}", "raw text\n");
     gives("x \\ \" \t' ]] --\n", "{}", "x \\ \" \t' ]] --\n");
     gives("$(MAKE) $${x} $x\n", "{x = 'v'}", "$(MAKE) $v $x\n");
@@ -108,8 +109,9 @@ static void c_strings(void **state)
 static void kernels(void **state)
 {
     (void)state;
-#define ENV(acc, type)                                                                       \
-    "template.kernel_helpers { acc = '" acc "', x = { type = '" type "', dtype = 'x' } }"
+#define ENV(acc, type)                                                                   \
+    "template.kernel_helpers { acc = '" acc "', x = { type = '" type "', dtype = 'x' } " \
+                                                                     "}"
     gives("${ld(x, 'i')}; ${st(x, 'i', 'v')}; ${rnd(x, 'v')}", ENV("float", "float"),
           "x[i]; x[i] = v; (v)\n");
     gives("${ld(x, 'i')}; ${st(x, 'i', 'v')}; ${rnd(x, 'v')}", ENV("float", "rt_bf16"),
@@ -139,10 +141,12 @@ static void prepared(void **state)
 static void mistakes(void **state)
 {
     (void)state;
-    refuses("a\nb ${nope}\n", "{}", "t/x.c:2: ${nope} is nil, not text or a whole number");
+    refuses("a\nb ${nope}\n", "{}",
+            "t/x.c:2: ${nope} is nil, not text or a whole number");
     refuses("a\n//@ local k = nope.x\n", "{}",
             "t/x.c:2: attempt to index a nil value (global 'nope')");
-    refuses("${0.5}", "{}", "t/x.c:1: ${0.5} is the fraction 0.5: use lit(...) or real(...)");
+    refuses("${0.5}", "{}",
+            "t/x.c:1: ${0.5} is the fraction 0.5: use lit(...) or real(...)");
     refuses("${{}}", "{}", "t/x.c:1: ${{}} is a table, not text or a whole number");
     refuses("\n\n${a", "{}", "t/x.c:3: ${ without its }");
     refuses("${ }", "{}", "t/x.c:1: ${} is empty");
@@ -156,9 +160,10 @@ static void mistakes(void **state)
 /* A template sees what it was given and no more. */
 static void nothing_else(void **state)
 {
-    static const char *const names[] = { "os", "io", "pairs", "next", "load", "require",
-                                         "dofile", "print", "setmetatable", "_G", "debug",
-                                         "collectgarbage", "package", "coroutine", "rawset" };
+    static const char *const names[] = {
+        "os",      "io",        "pairs",        "next", "load",  "require",
+        "dofile",  "print",     "setmetatable", "_G",   "debug", "collectgarbage",
+        "package", "coroutine", "rawset"};
 
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Plants one fault at a time in a copy of an op folder and demands that op_test finds it: a
-# test that cannot fail proves nothing. In: the op_test binary. Out: exit 1 if a fault was
-# missed, or if the op without a fault already fails.
+# Plants one fault at a time in a copy of an op folder and demands that op_test finds
+# it: a test that cannot fail proves nothing. In: the op_test binary. Out: exit 1 if a
+# fault was missed, or if the op without a fault already fails.
 set -u
 op_test=$1
 ops=$(cd "$(dirname "$0")/../../templates/ops" && pwd)
@@ -10,7 +10,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 missed=0
 
-# fault OP FILE SED WHAT [TESTED]: the sed script is the fault; TESTED: the op whose tests run
+# fault OP FILE SED WHAT [TESTED]: the sed script is the fault; TESTED: the op whose
+# tests run
 fault() {
     rm -rf "$work/ops" "$work/run"
     mkdir -p "$work/ops" "$work/run"
@@ -55,7 +56,7 @@ fault swiglu_bwd cpu.c 's/"d \* (gate \* s)"/"d * (" .. ld(gu, "at + j") .. " * 
     'reads an input after its place was written'
 fault cross_entropy cpu.c 's/    double sum = 0;/    double sum = 0;\n#pragma omp parallel for reduction(+ : sum)/' \
     'a sum in the order that threads finish'
-fault add_rmsnorm cpu.c 's/rt_row_sum_squares_${h.dtype}(h + at, 0, ${d})/rt_row_dot_${h.dtype}(h + at, h + at, ${d}) * (1 + (${acc})1e-6)/' \
+fault add_rmsnorm cpu.c 's/rt_row_sum_squares_${h.dtype}(h + at, 0, ${d})/rt_row_dot_${h.dtype}(h + at, h + at, ${d}) * (sizeof(${acc}) == 8 ? 1 + 4e-16 : 1 + 2.4e-7f)/' \
     'a fused op that is not its expansion'
 fault adamw cpu.c 's/lr64 \* weight_decay/lr64 * 0.9 * weight_decay/' 'weight decay'
 fault qk_norm_bwd op.lua 's/(n.t + 31) \/\/ 32 \* 2/(n.t + 31) \/\/ 32/' 'too little workspace'

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* math_test.c: rt_math.h against the C library in higher precision: errors in units of the last
- * place, special values, vectors equal to scalars, conversions for every bf16, and reductions
- * along rows against a plain sum in long double. */
+/* math_test.c: rt_math.h against the C library in higher precision: errors in units of
+ * the last place, special values, vectors equal to scalars, conversions for every bf16,
+ * and reductions along rows against a plain sum in long double. */
 #include "rt_math.h"
 
 #include <math.h>
@@ -28,9 +28,10 @@ static double uniform(double low, double high)
     return low + (high - low) * ((double)(random_bits() >> 11) * 0x1p-53);
 }
 
-/* Distance in units of the last place of a float with `digits` bits and least exponent `low`;
- * values that overflow must be infinite. */
-static double ulps(long double got, long double want, int digits, int low, long double most)
+/* Distance in units of the last place of a float with `digits` bits and least exponent
+ * `low`; values that overflow must be infinite. */
+static double ulps(long double got, long double want, int digits, int low,
+                   long double most)
 {
     int e;
 
@@ -64,7 +65,7 @@ static void expect(const char *what, double worst, double bound)
 
 static void test_float(void **unused)
 {
-    double worst[4] = { 0 };
+    double worst[4] = {0};
 
     (void)unused;
     for (uint64_t bits = 0; bits < UINT64_C(1) << 32; bits += 1009) {
@@ -73,8 +74,10 @@ static void test_float(void **unused)
         worst[0] = fmax(worst[0], ulps_f32(rt_expf(x), exp(x)));
         worst[1] = fmax(worst[1], ulps_f32(rt_tanhf(x), tanh(x)));
         worst[2] = fmax(worst[2], ulps_f32(rt_logf(x), log(x)));
-        if (!(x < -87)) /* below, exp(-x) overflows and the result is 0: absolutely right */
-            worst[3] = fmax(worst[3], ulps_f32(rt_sigmoidf(x), 1 / (1 + exp(-(double)x))));
+        if (!(x <
+              -87)) /* below, exp(-x) overflows and the result is 0: absolutely right */
+            worst[3] =
+                fmax(worst[3], ulps_f32(rt_sigmoidf(x), 1 / (1 + exp(-(double)x))));
     }
     expect("expf", worst[0], 1.1);
     expect("tanhf", worst[1], 1.5);
@@ -85,12 +88,12 @@ static void test_float(void **unused)
 
 static void test_double(void **unused)
 {
-    double worst[6] = { 0 };
+    double worst[6] = {0};
 
     (void)unused;
     for (int i = 0; i < 1000000; i++) {
         const double near = uniform(-2, 2), wide = uniform(-750, 750);
-        const double angle = i % 3 == 0 ? uniform(-0x1p20, 0x1p20)
+        const double angle = i % 3 == 0   ? uniform(-0x1p20, 0x1p20)
                              : i % 3 == 1 ? uniform(-4, 4)
                                           : floor(uniform(0, 600000)) * M_PI_2;
         const double any = rt_f64_from_bits((int64_t)(random_bits() >> 1));
@@ -123,7 +126,8 @@ static void test_special(void **unused)
     assert_true(rt_log(0) == -INFINITY && rt_log(-0.0) == -INFINITY);
     assert_true(rt_log(1) == 0 && rt_log(INFINITY) == INFINITY);
     assert_true(isnan(rt_log(-1)) && isnan(rt_log(NAN)) && isnan(rt_log(-INFINITY)));
-    assert_true(rt_tanh(INFINITY) == 1 && rt_tanh(-INFINITY) == -1 && isnan(rt_tanh(NAN)));
+    assert_true(rt_tanh(INFINITY) == 1 && rt_tanh(-INFINITY) == -1 &&
+                isnan(rt_tanh(NAN)));
     assert_true(rt_tanhf(0) == 0 && signbit(rt_tanhf(-0.0f)));
     assert_true(rt_sin(0) == 0 && rt_cos(0) == 1);
 }
@@ -137,7 +141,8 @@ static void test_vectors(void **unused)
         rt_v8d y;
 
         for (int l = 0; l < 16; l++)
-            x[l] = i % 2 ? (float)uniform(-100, 100) : rt_f32_from_bits((int32_t)random_bits());
+            x[l] = i % 2 ? (float)uniform(-100, 100)
+                         : rt_f32_from_bits((int32_t)random_bits());
         for (int l = 0; l < 8; l++)
             y[l] = i % 2 ? uniform(-800, 800) : rt_f64_from_bits((int64_t)random_bits());
         const rt_v16f e = rt_v16f_exp(x), t = rt_v16f_tanh(x), s = rt_v16f_sigmoid(x);
@@ -182,11 +187,12 @@ static void test_bf16(void **unused)
             assert_true(isnan(rt_f32_from_bf16(got)));
             continue;
         }
-        /* its two neighbours; the nearer one, the even one when they are as near. Above the
-         * largest bf16 the upper neighbour is what would follow it. */
+        /* its two neighbours; the nearer one, the even one when they are as near. Above
+         * the largest bf16 the upper neighbour is what would follow it. */
         const uint16_t low = (uint16_t)(bits >> 16), high = (uint16_t)(low + 1);
         const double a = fabs((double)rt_f32_from_bf16(low));
-        const double b = (high & 0x7fff) == 0x7f80 ? 0x1p128 : fabs((double)rt_f32_from_bf16(high));
+        const double b =
+            (high & 0x7fff) == 0x7f80 ? 0x1p128 : fabs((double)rt_f32_from_bf16(high));
         const double v = fabs((double)x);
         const bool up = v - a > b - v || (v - a == b - v && low % 2);
 
@@ -237,11 +243,14 @@ static void test_rows(void **unused)
         }
         assert_true(fabsl(rt_row_sum_f32(a, n) - sum) <= 1e-6L * size);
         assert_true(fabsl(rt_row_sum_f64(d, n) - sum) <= 1e-15L * size);
-        assert_true(fabsl(rt_row_sum_squares_f32(a, 0.5f, n) - squares) <= 1e-6L * size * 10);
+        assert_true(fabsl(rt_row_sum_squares_f32(a, 0.5f, n) - squares) <=
+                    1e-6L * size * 10);
         assert_true(fabsl(rt_row_dot_f32(a, b, n) - dot) <= 1e-6L * size);
-        assert_true(fabsl(rt_row_dot_centred_f32(a, b, c, 0.25f, n) - dot3) <= 1e-6L * size);
+        assert_true(fabsl(rt_row_dot_centred_f32(a, b, c, 0.25f, n) - dot3) <=
+                    1e-6L * size);
         assert_true(fabsl(rt_row_lse_f32(a, n) - logl(exps)) <= 1e-6L * (1 + logl(n)));
-        assert_true(fabsl(rt_row_lse_f64(d, n) - logl(exps)) <= 1e-15L * (1 + logl(n)) * 4);
+        assert_true(fabsl(rt_row_lse_f64(d, n) - logl(exps)) <=
+                    1e-15L * (1 + logl(n)) * 4);
         assert_true(rt_row_max_f32(a, n) == most);
         /* bf16 rows: the same as the f32 row of their values, bit for bit */
         for (int i = 0; i < n; i++)
@@ -251,7 +260,8 @@ static void test_rows(void **unused)
         /* a tail has the lanes of a longer row of zeros */
         if (n + 40 <= ROW) {
             memset(b + n, 0, 40 * sizeof *b);
-            assert_true(n % 1024 > 984 || rt_row_sum_f32(b, n) == rt_row_sum_f32(b, n + 40));
+            assert_true(n % 1024 > 984 ||
+                        rt_row_sum_f32(b, n) == rt_row_sum_f32(b, n + 40));
         }
     }
 }

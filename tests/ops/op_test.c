@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op_test.c: runs op_test.lua, which tests every op folder, in the generator's own sandbox. In:
- * op folders, built in or from --ops DIR. Out: failures on stdout, exit code 1 if any. What
- * Lua cannot do is here: infer a node, render, compile and run kernels on typed buffers. */
+/* op_test.c: runs op_test.lua, which tests every op folder, in the generator's own
+ * sandbox. In: op folders, built in or from --ops DIR. Out: failures on stdout, exit code
+ * 1 if any. What Lua cannot do is here: infer a node, render, compile and run kernels on
+ * typed buffers. */
 #include "op_test.h"
 
+#include "load.h"
 #include "rt.h"
 
 #include <errno.h>
@@ -15,11 +17,15 @@
 static struct {
     Gen gen;
     Kernels *kernels;
-    struct { Node **items; int count, cap; } nodes;
+    struct {
+        Node **items;
+        int count, cap;
+    } nodes;
     int jobs;
 } test;
 
-/* ---- operands from Lua ------------------------------------------------------------------------ */
+/* ---- operands from Lua
+ * ------------------------------------------------------------------------ */
 
 static const OpRule *check_op(lua_State *L, int index)
 {
@@ -114,7 +120,8 @@ static int l_infer(lua_State *L)
     luaL_checktype(L, 2, LUA_TTABLE);
     luaL_checktype(L, 3, LUA_TTABLE);
     if ((int)lua_rawlen(L, 2) != op->n_in)
-        luaL_error(L, "%s takes %d inputs, not %d", op->name, op->n_in, (int)lua_rawlen(L, 2));
+        luaL_error(L, "%s takes %d inputs, not %d", op->name, op->n_in,
+                   (int)lua_rawlen(L, 2));
     n->op = op;
     n->name = op->name;
     n->n_in = op->n_in;
@@ -155,7 +162,7 @@ static int l_infer(lua_State *L)
 static int l_shape(lua_State *L)
 {
     const char *p = luaL_checkstring(L, 1);
-    Syms syms = { 0 };
+    Syms syms = {0};
     int n = 0;
 
     for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1))
@@ -208,6 +215,15 @@ static int l_round(lua_State *L)
     return 1;
 }
 
+static int l_hash(lua_State *L)
+{
+    size_t n;
+    const char *text = luaL_checklstring(L, 1, &n);
+
+    lua_pushstring(L, gen_printf(&test.gen, "%016" PRIx64, hash_bytes(text, n)));
+    return 1;
+}
+
 static int l_print(lua_State *L)
 {
     puts(luaL_checkstring(L, 1));
@@ -215,7 +231,8 @@ static int l_print(lua_State *L)
     return 0;
 }
 
-/* ---- kernels ---------------------------------------------------------------------------------- */
+/* ---- kernels
+ * ---------------------------------------------------------------------------------- */
 
 /* kernel(node id) -> kernel id, or nil when the op has no cpu.c */
 static int l_kernel(lua_State *L)
@@ -279,7 +296,8 @@ static int l_of_platform(lua_State *L)
     return 1;
 }
 
-/* run{ kernel=, threads=, beta=, workspace=, operands={ {dtype=, elems=, data= or nil, same=i},
+/* run{ kernel=, threads=, beta=, workspace=, operands={ {dtype=, elems=, data= or nil,
+ * same=i},
  * .. }, update={..} } -> { {data..}, .. }, { bytes of each }, problem or nil. An operand
  * without data starts as NaN; `same` lays it on an earlier operand's bytes. */
 typedef struct Run {
@@ -311,7 +329,8 @@ static void read_operand(lua_State *L, Run *r, int i)
     d = check_dtype(L, -1);
     lua_pop(L, 1);
     r->own[i] = same == 0;
-    r->buf[i] = same ? r->buf[same - 1] : buf_new(d, (int64_t)number_field(L, item, "elems"));
+    r->buf[i] =
+        same ? r->buf[same - 1] : buf_new(d, (int64_t)number_field(L, item, "elems"));
     r->data[i] = r->buf[i].data;
     if (lua_getfield(L, item, "data") == LUA_TTABLE)
         for (int64_t k = 0; k < r->buf[i].elems; k++) {
@@ -326,10 +345,10 @@ static void read_update(lua_State *L, Run *r)
 {
     int at = lua_gettop(L);
 
-    r->update = (RtUpdate){ .scale64 = number_field(L, at, "scale"),
-                            .lr64 = number_field(L, at, "lr"),
-                            .bias1_64 = number_field(L, at, "bias1"),
-                            .bias2_64 = number_field(L, at, "bias2") };
+    r->update = (RtUpdate){.scale64 = number_field(L, at, "scale"),
+                           .lr64 = number_field(L, at, "lr"),
+                           .bias1_64 = number_field(L, at, "bias1"),
+                           .bias2_64 = number_field(L, at, "bias2")};
     r->update.scale = (float)r->update.scale64;
     r->update.lr = (float)r->update.lr64;
     r->update.bias1 = (float)r->update.bias1_64;
@@ -366,7 +385,7 @@ static void push_results(lua_State *L, Run *r)
 
 static int l_run(lua_State *L)
 {
-    Run r = { 0 };
+    Run r = {0};
     Buf workspace = buf_new(DT_U8, (int64_t)number_field(L, 1, "workspace"));
     int threads = (int)number_field(L, 1, "threads");
 
@@ -397,7 +416,9 @@ static int l_run(lua_State *L)
     return 3;
 }
 
-/* ---- main ------------------------------------------------------------------------------------- */
+/* ---- main
+ * -------------------------------------------------------------------------------------
+ */
 
 static void open_generator(const char *ops_dir)
 {
@@ -430,14 +451,20 @@ static char *read_script(const char *path, size_t *bytes)
     return text;
 }
 
-static int run_script(const char *path, const char *only, int64_t cases, int64_t seed)
+typedef struct TestOptions {
+    const char *work, *only, *ops, *share, *cc, *flags, *cases, *seed, *digests;
+} TestOptions;
+
+static int run_script(const char *path, const TestOptions *o)
 {
     static const luaL_Reg host[] = {
-        { "infer", l_infer },   { "shape", l_shape },         { "dtypes", l_dtypes },
-        { "rule", l_rule },     { "names", l_names },         { "round", l_round },
-        { "print", l_print },   { "kernel", l_kernel },       { "optimizer", l_optimizer },
-        { "compile", l_compile }, { "of_platform", l_of_platform }, { "run", l_run },
-        { NULL, NULL },
+        {"infer", l_infer},     {"shape", l_shape},
+        {"dtypes", l_dtypes},   {"rule", l_rule},
+        {"names", l_names},     {"round", l_round},
+        {"print", l_print},     {"hash", l_hash},
+        {"kernel", l_kernel},   {"optimizer", l_optimizer},
+        {"compile", l_compile}, {"of_platform", l_of_platform},
+        {"run", l_run},         {NULL, NULL},
     };
     lua_State *L = test.gen.L;
     int env = sandbox_env(&test.gen), failures;
@@ -446,9 +473,10 @@ static int run_script(const char *path, const char *only, int64_t cases, int64_t
 
     lua_rawgeti(L, LUA_REGISTRYINDEX, env);
     luaL_newlib(L, host);
-    emit_str(L, "only", only);
-    emit_int(L, "cases", cases);
-    emit_int(L, "seed", seed);
+    emit_str(L, "only", o->only);
+    emit_int(L, "cases", atoll(o->cases));
+    emit_int(L, "seed", atoll(o->seed));
+    emit_bool(L, "digests", o->digests != NULL);
     lua_setfield(L, -2, "host");
     lua_pop(L, 1);
     if (sandbox_run(&test.gen, text, bytes, "@op_test.lua", env, 1)) {
@@ -460,43 +488,49 @@ static int run_script(const char *path, const char *only, int64_t cases, int64_t
     return failures ? 1 : 0;
 }
 
+static bool parse(int argc, char **argv, TestOptions *o)
+{
+    const struct {
+        const char *flag;
+        const char **value;
+    } known[] = {
+        {"--work", &o->work},   {"--only", &o->only}, {"--ops", &o->ops},
+        {"--share", &o->share}, {"--cc", &o->cc},     {"--flags", &o->flags},
+        {"--cases", &o->cases}, {"--seed", &o->seed}, {"--digests", &o->digests},
+    };
+
+    for (int i = 1; i < argc; i += 2) {
+        bool found = false;
+
+        for (size_t k = 0; k < sizeof known / sizeof *known && i + 1 < argc; k++)
+            if (!strcmp(argv[i], known[k].flag)) {
+                *known[k].value = argv[i + 1];
+                found = true;
+            }
+        if (!found)
+            return false;
+    }
+    return o->work != NULL;
+}
+
 int main(int argc, char **argv)
 {
-    const char *script = OP_TEST_LUA, *work = NULL, *only = NULL, *ops_dir = NULL;
-    const char *cc = OP_TEST_CC, *flags = OP_TEST_FLAGS;
-    int64_t cases = 2, seed = 1;
+    TestOptions o = {.cc = OP_TEST_CC, .flags = OP_TEST_FLAGS, .cases = "2", .seed = "1"};
 
-    for (int i = 1; i + 1 < argc; i += 2) {
-        const char *a = argv[i], *v = argv[i + 1];
-
-        if (!strcmp(a, "--work")) {
-            work = v;
-        } else if (!strcmp(a, "--only")) {
-            only = v;
-        } else if (!strcmp(a, "--ops")) {
-            ops_dir = v;
-        } else if (!strcmp(a, "--cc")) {
-            cc = v;
-        } else if (!strcmp(a, "--flags")) {
-            flags = v;
-        } else if (!strcmp(a, "--cases")) {
-            cases = atoll(v);
-        } else if (!strcmp(a, "--seed")) {
-            seed = atoll(v);
-        } else {
-            work = NULL;
-            break;
-        }
-    }
-    if (!work || argc % 2 == 0) {
-        fprintf(stderr, "usage: op_test --work DIR [--only OP,OP] [--cases N] [--seed N] "
-                        "[--ops DIR] [--cc CC] [--flags FLAGS]\n");
+    if (!parse(argc, argv, &o)) {
+        fprintf(stderr,
+                "usage: op_test --work DIR [--only OP,OP] [--cases N] [--seed N]\n"
+                "               [--ops DIR] [--share DIR] [--cc CC] [--flags FLAGS]\n"
+                "               [--digests yes]\n");
         return 2;
     }
     test.jobs = 2;
-    open_generator(ops_dir);
-    test.kernels = kernels_open(&test.gen, work, cc,
-                                gen_printf(&test.gen, "%s %s", OP_TEST_NUMERIC_FLAGS, flags));
-    printf("op_test: seed %" PRId64 ", %" PRId64 " cases for each op and dtype\n", seed, cases);
-    return run_script(script, only, cases, seed);
+    if (o.share)
+        embed_share(o.share);
+    open_generator(o.ops);
+    test.kernels =
+        kernels_open(&test.gen, o.work, o.cc,
+                     gen_printf(&test.gen, "%s %s", OP_TEST_NUMERIC_FLAGS, o.flags));
+    printf("op_test: seed %s, %s cases for each op and dtype\n", o.seed, o.cases);
+    return run_script(OP_TEST_LUA, &o);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op_test.h: what op_test.c (Lua's window on the generator) and op_test_kernels.c (kernels as
- * machine code) share. */
+/* op_test.h: what op_test.c (Lua's window on the generator) and op_test_kernels.c
+ * (kernels as machine code) share. */
 #ifndef OP_TEST_H
 #define OP_TEST_H
 
@@ -13,23 +13,25 @@ enum { MAX_OPERANDS = 16 };
 typedef struct Buf {
     Dtype dtype;
     int64_t elems;
-    char *data;      /* elems, then GUARD_BYTES that must stay as they are */
+    char *data; /* elems, then GUARD_BYTES that must stay as they are */
 } Buf;
 
 typedef struct Kernels Kernels; /* all kernels of this run */
 
 Kernels *kernels_open(Gen *g, const char *folder, const char *cc, const char *flags);
-/* Renders op's cpu.c for the environment on top of the stack (popped); name: the kernel's.
- * Adds a wrapper of one signature. Returns an id, or -1 when the op has no cpu.c. */
+/* Renders op's cpu.c for the environment on top of the stack (popped); name: the
+ * kernel's. Adds a wrapper of one signature. Returns an id, or -1 when the op has no
+ * cpu.c. */
 int kernels_add(Kernels *k, const OpRule *op, const char *name, int n_operands, bool beta,
                 bool workspace);
-/* Compiles what was added since, one shared object for each op. False: a message was shown. */
+/* Compiles what was added since, one shared object for each op. False: a message was
+ * shown. */
 bool kernels_compile(Kernels *k, int jobs);
-/* data: operands in order of the C signature. An optimizer's kernel takes update, decay and
- * the elements of the first operand. */
+/* data: operands in order of the C signature. An optimizer's kernel takes update, decay
+ * and the elements of the first operand. */
 void kernels_run(Kernels *k, int id, char **data, float beta, char *workspace);
-/* True when the text of the kernel uses vectors of the machine's width (rt_simd.h, rt_gemm.h),
- * whose bits belong to the platform. */
+/* True when the text of the kernel uses vectors of the machine's width (rt_simd.h,
+ * rt_gemm.h), whose bits belong to the platform. */
 bool kernels_of_platform(const Kernels *k, int id);
 
 /* Buffers with guards. */

@@ -1,13 +1,14 @@
 -- SPDX-License-Identifier: Apache-2.0
--- op_test.lua: what every op folder must hold, on random odd shapes. In: `host` (op_test.c).
--- Out: the number of failures, each printed with op, dtypes and seed. For each op:
---   references   the gradient of a random projection of the outputs, by central differences of
---                the reference in f64, equals the backward's graph run by references; a fused
---                op's reference equals its expansion's
---   kernels      cpu.c equals the reference within the dtype's rounding, for f64, f32 and bf16;
---                the same bits with 1, 2, 3 and 8 threads, and in place where it may be; beta
---                = 1 adds; nothing outside the operands is written
---   fused        the kernel's bits are those of its expansion's kernels, one after the other
+-- op_test.lua: what every op folder must hold, on random odd shapes. In: `host`
+-- (op_test.c). Out: the number of failures, each printed with op, dtypes and seed. For
+-- each op:
+--   references   the gradient of a random projection of the outputs, by central
+--                differences of the reference in f64, equals the backward's graph run by
+--                references; a fused op's reference equals its expansion's
+--   kernels      cpu.c equals the reference within the dtype's rounding, for f64, f32 and
+--                bf16; the same bits with 1, 2, 3 and 8 threads, and in place where that
+--                is allowed; beta = 1 adds; nothing outside the operands is written
+--   fused        the kernel's bits are those of its expansion's kernels, one by one
 
 local fmt = string.format
 local failures, checks = 0, 0
@@ -23,7 +24,7 @@ local function check(ok, ...)
     return ok
 end
 
--- ---- randomness: splitmix64, so that a seed means the same everywhere -----------------------
+-- ---- randomness: splitmix64, so that a seed means the same everywhere ---------------
 
 local state = host.seed * 0x9e3779b97f4a7c15
 
@@ -38,7 +39,7 @@ end
 local function uniform() return (bits() >> 11) * 2.0 ^ -53 end
 local function integer(low, high) return low + (bits() >> 1) % (high - low + 1) end
 
--- ---- values: { shape, dtype, elems, data } --------------------------------------------------
+-- ---- values: { shape, dtype, elems, data } ------------------------------------------
 
 -- param and reduce dtypes; sums are kept in f32, in f64 when param is f64
 local configs = {
@@ -87,7 +88,7 @@ local function random_case(name, config)
     return inputs, attrs
 end
 
--- ---- references -----------------------------------------------------------------------------
+-- ---- references ---------------------------------------------------------------------
 
 -- Runs the op's reference; returns its outputs.
 local function apply(name, inputs, attrs)
@@ -101,8 +102,8 @@ local function apply(name, inputs, attrs)
     n.round = function(what, v) return host.round(dtype[what], v) end
     rule.reference(n)
     for i, operand in ipairs(rule.outputs) do
-        check(#node.outs[i].data == node.outs[i].elems, "%s: its reference writes past %s",
-              name, operand[1])
+        check(#node.outs[i].data == node.outs[i].elems,
+              "%s: its reference writes past %s", name, operand[1])
     end
     return node.outs, node
 end
@@ -146,8 +147,9 @@ local function test_backward(name)
         if operand.dtype == "f64" then -- a loss: its gradient is 1
             weight[i] = { 1.0 }
         elseif operand.dtype ~= "acc" then -- acc: kept for the backward, no result
-            d[operand[1]] = random_data { shape = out.shape, dtype = "f64", elems = out.elems }
-            weight[i] = d[operand[1]].data
+            local like = { shape = out.shape, dtype = "f64", elems = out.elems }
+            d[operand[1]] = random_data(like)
+            weight[i] = like.data
         end
     end
     local gradients = rule.backward(by_reference,
@@ -164,8 +166,8 @@ local function test_backward(name)
         if not gradient then
             check(operand.class == "i32" or operand.class == "acc",
                   "%s: backward has no gradient for %s", name, operand[1])
-        elseif check(#gradient.data == value.elems, "%s: gradient of %s has another size", name,
-                     operand[1]) then
+        elseif check(#gradient.data == value.elems,
+                     "%s: gradient of %s has another size", name, operand[1]) then
             for _ = 1, math.min(12, value.elems) do
                 local k, step = integer(1, value.elems), 1e-5
                 local x = value.data[k]
@@ -176,8 +178,8 @@ local function test_backward(name)
                 value.data[k] = x
                 local difference, got = (above - below) / (2 * step), gradient.data[k]
                 if not check(math.abs(difference - got) <= 1e-6 * (0.01 + math.abs(got)),
-                             "%s: d%s[%d] is %.12g, by differences %.12g", name, operand[1], k,
-                             got, difference) then
+                             "%s: d%s[%d] is %.12g, by differences %.12g", name,
+                             operand[1], k, got, difference) then
                     break
                 end
             end
@@ -206,7 +208,7 @@ local function test_expansion_reference(name)
     end
 end
 
--- ---- kernels --------------------------------------------------------------------------------
+-- ---- kernels ------------------------------------------------------------------------
 
 -- Largest distance from the reference: a part of the value, a part of the largest value.
 local bounds = {
@@ -231,8 +233,8 @@ local function compare(what, got, want, dtype, name, size)
     for k = 1, #want do largest = math.max(largest, math.abs(size[k])) end
     for k = 1, #want do
         local limit = bound[1] * math.abs(size[k]) + part * largest
-        if not check(math.abs(got[k] - want[k]) <= limit, "%s[%d] is %.9g, not %.9g", what, k,
-                     got[k], want[k]) then
+        if not check(math.abs(got[k] - want[k]) <= limit, "%s[%d] is %.9g, not %.9g",
+                     what, k, got[k], want[k]) then
             return
         end
     end
@@ -263,12 +265,15 @@ local function run_kernel(plan, threads, beta, outs, in_place)
         operands = operands,
     }
     check(not problem, "%s: %s", plan.what or plan.name, problem)
-    return { table.unpack(data, #plan.inputs + 1) }, { table.unpack(raw, #plan.inputs + 1) }
+    local first = #plan.inputs + 1
+    return { table.unpack(data, first) }, { table.unpack(raw, first) }
 end
 
 local function same_bits(what, a, b)
     for i = 1, #a do
-        if not check(a[i] == b[i], "%s: output %d has other bits", what, i) then return end
+        if not check(a[i] == b[i], "%s: output %d has other bits", what, i) then
+            return
+        end
     end
 end
 
@@ -282,6 +287,10 @@ local function test_kernel(plan)
         local dtype = operand.dtype == "f64" and class_dtype("acc", plan.config)
             or want[i].dtype
         compare(fmt("%s: %s", what, operand[1]), data[i], want[i].data, dtype, plan.name)
+    end
+    if host.digests and not host.of_platform(plan.id) then
+        local digest = host.hash(table.concat(raw))
+        host.print(fmt("bits of %s (%d): %s", what, plan.id, digest))
     end
     for _, threads in ipairs { 2, 3, 8 } do
         local _, others = run_kernel(plan, threads, 0)
@@ -330,7 +339,8 @@ local function plan_expansion(plan)
         return step.node.outs
     end)
     local rule = host.rule(plan.name)
-    plan.expanded = rule.expands(recorder, operands_by_name(plan.name, plan.node, plan.inputs))
+    local n = operands_by_name(plan.name, plan.node, plan.inputs)
+    plan.expanded = rule.expands(recorder, n)
     plan.steps = steps
 end
 
@@ -359,7 +369,7 @@ local function test_fused(plan)
     end
 end
 
--- ---- optimizers -----------------------------------------------------------------------------
+-- ---- optimizers ---------------------------------------------------------------------
 
 -- param, reduce, master, moments
 local optimizer_configs = {
@@ -422,7 +432,8 @@ local function test_optimizer(plan)
             first = raw
             for i, operand in ipairs(rule.inputs) do
                 local dtype = plan.dtypes[i] == "bf16" and "bf16" or acc
-                compare(fmt("%s: %s", plan.what, operand[1]), data[i], n[operand[1]], dtype)
+                local what = fmt("%s: %s", plan.what, operand[1])
+                compare(what, data[i], n[operand[1]], dtype)
             end
         else
             same_bits(fmt("%s with %d threads", plan.what, threads), raw, first)
@@ -431,7 +442,7 @@ local function test_optimizer(plan)
     check(n.grad == before, "%s: writes the gradient", plan.what)
 end
 
--- ---- all ops --------------------------------------------------------------------------------
+-- ---- all ops ------------------------------------------------------------------------
 
 local function wanted(name)
     if not host.only then return true end
@@ -445,7 +456,8 @@ if host.only then
     local from = 1
     while true do
         local comma = string.find(host.only, ",", from, true)
-        host.names_only[#host.names_only + 1] = string.sub(host.only, from, (comma or 0) - 1)
+        local one = string.sub(host.only, from, (comma or 0) - 1)
+        host.names_only[#host.names_only + 1] = one
         if not comma then break end
         from = comma + 1
     end
@@ -488,5 +500,6 @@ if check(host.compile(), "kernels do not compile") then
     end
     for _, plan in ipairs(optimizers) do test_optimizer(plan) end
 end
-host.print(fmt("op_test: %d ops, %d kernels, %d checks", ops, #plans + #optimizers, checks))
+local kernels = #plans + #optimizers
+host.print(fmt("op_test: %d ops, %d kernels, %d checks", ops, kernels, checks))
 return failures

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op_test_kernels.c: in: op folders' cpu.c, rendered by the generator's own template engine. Out:
- * functions in memory: one C file and one shared object for each op, compiled with the flags
- * of emitted trainers, which find the runtime's products in this very program. */
+/* op_test_kernels.c: in: op folders' cpu.c, rendered by the generator's own template
+ * engine. Out: functions in memory: one C file and one shared object for each op,
+ * compiled with the flags of emitted trainers, which find the runtime's products in this
+ * very program. */
 #include "op_test.h"
 
 #include "rt.h"
@@ -17,7 +18,7 @@ typedef void (*CallKernel)(char **operands, float beta, char *workspace);
 
 typedef struct Kernel {
     char *name;
-    int unit;        /* which C file */
+    int unit; /* which C file */
     bool of_platform;
     CallKernel call;
 } Kernel;
@@ -33,24 +34,32 @@ struct Kernels {
     Gen *g;
     Emit emit;
     const char *folder, *cc, *flags;
-    struct { Kernel *items; int count, cap; } list;
-    struct { SourceUnit *items; int count, cap; } units;
+    struct {
+        Kernel *items;
+        int count, cap;
+    } list;
+    struct {
+        SourceUnit *items;
+        int count, cap;
+    } units;
 };
 
 /* The products' symbols, so that the linker keeps them for the shared objects. */
-const void *const op_test_keeps[] = { (const void *)rt_gemm, (const void *)rt_gemm_bias,
-                                      (const void *)rt_gemm_prepare };
+const void *const op_test_keeps[] = {(const void *)rt_gemm, (const void *)rt_gemm_bias,
+                                     (const void *)rt_gemm_prepare};
 
-/* ---- buffers ---------------------------------------------------------------------------------- */
+/* ---- buffers
+ * ---------------------------------------------------------------------------------- */
 
 Buf buf_new(Dtype dtype, int64_t elems)
 {
-    Buf b = { .dtype = dtype, .elems = elems };
+    Buf b = {.dtype = dtype, .elems = elems};
     size_t bytes = (size_t)elems * (size_t)dtype_bytes(dtype) + GUARD_BYTES;
 
     b.data = aligned_alloc(64, (size_t)round_up((int64_t)bytes, 64));
     gen_require(b.data, "out of memory");
-    memset(b.data, 0xff, bytes); /* NaN in every float dtype: what is not written is seen */
+    memset(b.data, 0xff,
+           bytes); /* NaN in every float dtype: what is not written is seen */
     memset(b.data + bytes - GUARD_BYTES, GUARD, GUARD_BYTES);
     return b;
 }
@@ -116,7 +125,8 @@ double round_to(Dtype dtype, double v)
     return v;
 }
 
-/* ---- sources ---------------------------------------------------------------------------------- */
+/* ---- sources
+ * ---------------------------------------------------------------------------------- */
 
 /* load(text, chunk, "t", env), which the sandbox has not. */
 static int load_chunk(lua_State *L)
@@ -140,8 +150,8 @@ Kernels *kernels_open(Gen *g, const char *folder, const char *cc, const char *fl
     Kernels *k = gen_alloc(g, sizeof *k);
     const Embedded *engine = embed_find("gen/lua/template.lua");
 
-    *k = (Kernels){ .g = g, .emit = { .g = g, .L = g->L }, .folder = folder, .cc = cc,
-                    .flags = flags };
+    *k = (Kernels){
+        .g = g, .emit = {.g = g, .L = g->L}, .folder = folder, .cc = cc, .flags = flags};
     gen_require(engine, "no template engine");
     if (sandbox_run(g, (const char *)engine->data, engine->bytes, "@gen/lua/template.lua",
                     LUA_NOREF, 1))
@@ -186,7 +196,8 @@ int kernels_add(Kernels *k, const OpRule *op, const char *name, int n_operands, 
     lua_remove(L, -2);
     lua_insert(L, -2);
     lua_call(L, 1, 1);
-    text = emit_render(&k->emit, source, bytes, ops_template_path(k->g, op, "cpu.c"), true, &n);
+    text = emit_render(&k->emit, source, bytes, ops_template_path(k->g, op, "cpu.c"),
+                       true, &n);
     if (!text) {
         diag_stop_on_errors(k->g);
         gen_die("%s: no text", op->name);
@@ -199,19 +210,24 @@ int kernels_add(Kernels *k, const OpRule *op, const char *name, int n_operands, 
     }
     lua_pop(L, 2);
     text_add(&s->text, text, n);
-    text_printf(&s->text, "\nvoid call_%s(char **a, float beta, char *workspace);\n", name);
-    text_printf(&s->text, "void call_%s(char **a, float beta, char *workspace)\n{\n", name);
+    text_printf(&s->text, "\nvoid call_%s(char **a, float beta, char *workspace);\n",
+                name);
+    text_printf(&s->text, "void call_%s(char **a, float beta, char *workspace)\n{\n",
+                name);
     text_printf(&s->text, "    (void)beta;\n    (void)workspace;\n    %s(", name);
     if (op->optimizer)
-        text_printf(&s->text, "(const RtUpdate *)a[%d], *(double *)a[%d], *(int64_t *)a[%d], ",
+        text_printf(&s->text,
+                    "(const RtUpdate *)a[%d], *(double *)a[%d], *(int64_t *)a[%d], ",
                     n_operands, n_operands + 1, n_operands + 2);
     for (int i = 0; i < n_operands; i++)
         text_printf(&s->text, "%s(void *)a[%d]", i ? ", " : "", i);
-    text_printf(&s->text, "%s%s);\n}\n\n", beta ? ", beta" : "", workspace ? ", workspace" : "");
+    text_printf(&s->text, "%s%s);\n}\n\n", beta ? ", beta" : "",
+                workspace ? ", workspace" : "");
     item = gen_push(k->g, &k->list);
     item->name = gen_strdup(k->g, name);
     item->unit = unit;
-    item->of_platform = strstr(text, "rt_gemm") || strstr(text, "rt_vf") || strstr(text, "rt_vd");
+    item->of_platform =
+        strstr(text, "rt_gemm") || strstr(text, "rt_vf") || strstr(text, "rt_vd");
     return k->list.count - 1;
 }
 
@@ -220,11 +236,13 @@ bool kernels_of_platform(const Kernels *k, int id)
     return k->list.items[id].of_platform;
 }
 
-/* ---- machine code ----------------------------------------------------------------------------- */
+/* ---- machine code
+ * ----------------------------------------------------------------------------- */
 
 static const char *unit_path(Kernels *k, int unit, const char *suffix)
 {
-    return gen_printf(k->g, "%s/%s_%d.%s", k->folder, k->units.items[unit].name, unit, suffix);
+    return gen_printf(k->g, "%s/%s_%d.%s", k->folder, k->units.items[unit].name, unit,
+                      suffix);
 }
 
 static void write_source(Kernels *k, int unit)
@@ -242,8 +260,9 @@ static void write_source(Kernels *k, int unit)
 
 static pid_t start_compiler(Kernels *k, int unit)
 {
-    const char *command = gen_printf(k->g, "%s -shared -fPIC %s %s -o %s", k->cc, k->flags,
-                                     unit_path(k, unit, "c"), unit_path(k, unit, "so"));
+    const char *command =
+        gen_printf(k->g, "%s -shared -fPIC %s %s -o %s", k->cc, k->flags,
+                   unit_path(k, unit, "c"), unit_path(k, unit, "so"));
     pid_t pid = fork();
 
     gen_require(pid >= 0, "fork: %s", strerror(errno));
@@ -293,7 +312,8 @@ bool kernels_compile(Kernels *k, int jobs)
         failed += status != 0;
     }
     if (failed) {
-        fprintf(stderr, "op_test: %d of the C files in %s do not compile\n", failed, k->folder);
+        fprintf(stderr, "op_test: %d of the C files in %s do not compile\n", failed,
+                k->folder);
         return false;
     }
     for (int i = from; i < k->units.count; i++)

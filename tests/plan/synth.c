@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* synth: blocks, classes and spans made by C code, without ops and Lua: what the planning passes
- * (shard .. simulate) look at, and nothing else. Comes in: a shape and a mesh, both random from
- * a seed if wanted. Goes out: a Gen as it is after span.
+/* synth: blocks, classes and spans made by C code, without ops and Lua: what the planning
+ * passes (shard .. simulate) look at, and nothing else. Comes in: a shape and a mesh,
+ * both random from a seed if wanted. Goes out: a Gen as it is after span.
  *
- * The mathematics of a synthetic span is a hash: each output element is drawn from a hash of
- * all bytes of all inputs. So one wrong byte anywhere changes every later result. */
+ * The mathematics of a synthetic span is a hash: each output element is drawn from a hash
+ * of all bytes of all inputs. So one wrong byte anywhere changes every later result. */
 #include "synth.h"
 
 #include <stdlib.h>
@@ -36,9 +36,10 @@ void synth_free(Gen *g)
     free(g);
 }
 
-/* ---- classes ---------------------------------------------------------------------------------- */
+/* ---- classes --------------------------------------------------------------------- */
 
-static Value *new_value(Gen *g, Class *c, ValueKind kind, const char *name, Dtype d, int64_t n)
+static Value *new_value(Gen *g, Class *c, ValueKind kind, const char *name, Dtype d,
+                        int64_t n)
 {
     Value *v = gen_alloc(g, sizeof *v);
     v->id = c->values.count;
@@ -91,8 +92,8 @@ static Class *new_class(Gen *g, const char *name)
     return c;
 }
 
-static void add_param(Gen *g, Class *c, const char *name, int n_dims, int64_t a, int64_t b,
-                      bool tied)
+static void add_param(Gen *g, Class *c, const char *name, int n_dims, int64_t a,
+                      int64_t b, bool tied)
 {
     ClassParam *p = gen_push(g, &c->params);
     p->name = p->ident = name;
@@ -106,9 +107,11 @@ static void add_param(Gen *g, Class *c, const char *name, int n_dims, int64_t a,
 
 enum { NO_FORWARD = 1, NO_BACK_WEIGHT = 2, ENDS = 4, STARTS = 8, SKIP_SOME = 16 };
 
-/* Gives a class with its parameters boundary values, one node a phase, spans and arguments. */
+/* Gives a class with its parameters boundary values, one node a phase, spans and
+ * arguments. */
 static void finish_class(Gen *g, Class *c, int n_out, int64_t width, int64_t saved,
-                         int64_t scratch_f, int64_t scratch_b, unsigned how, bool constant)
+                         int64_t scratch_f, int64_t scratch_b, unsigned how,
+                         bool constant)
 {
     Dtype d = DT_F32;
     Node *f = new_node(g, c, PHASE_FORWARD), *b = new_node(g, c, PHASE_BACKWARD);
@@ -191,15 +194,17 @@ static void add_block(Gen *g, Class *c, const char *name, const char *ident)
     b->param = gen_alloc(g, sizeof(int) * (size_t)(c->params.count + 1));
 }
 
-/* Global parameters; after all blocks stand, since Param.block points into their array. */
+/* Global parameters; after all blocks stand, since Param.block points into their array.
+ */
 static void add_params(Gen *g)
 {
     for (int i = 0; i < g->blocks.count; i++) {
         Block *b = &g->blocks.items[i];
         for (int p = 0; p < b->cls->params.count; p++) {
             ClassParam *decl = &b->cls->params.items[p];
-            const char *name = decl->tied_global ? decl->name
-                                                 : gen_printf(g, "%s%s", b->prefix, decl->name);
+            const char *name = decl->tied_global
+                                   ? decl->name
+                                   : gen_printf(g, "%s%s", b->prefix, decl->name);
             int id = -1;
             for (int q = 0; q < g->params.count; q++) {
                 id = !strcmp(g->params.items[q].name, name) ? q : id;
@@ -218,7 +223,7 @@ static void add_params(Gen *g)
     }
 }
 
-/* ---- shapes ------------------------------------------------------------------------------------- */
+/* ---- shapes ---------------------------------------------------------------------- */
 
 SynthShape synth_shape(uint64_t seed)
 {
@@ -298,8 +303,8 @@ static Class *layer_class(Gen *g, const SynthShape *s, int kind, int n_out, uint
     int n = (int)pick(r, 1, 5);
     for (int p = 0; p < n; p++) {
         bool flat = pick(r, 0, 2) == 0;
-        add_param(g, c, names[p], flat ? 1 : 2, pick(r, 1, 40), flat ? 0 : pick(r, 1, s->width),
-                  false);
+        add_param(g, c, names[p], flat ? 1 : 2, pick(r, 1, 40),
+                  flat ? 0 : pick(r, 1, s->width), false);
     }
     finish_class(g, c, n_out, s->width, 4 * pick(r, 1, 900), 4 * pick(r, 0, 700),
                  4 * pick(r, 0, 1500), pick(r, 0, 1) ? SKIP_SOME : 0, s->constant);
@@ -347,8 +352,8 @@ void synth_build(Gen *g, const SynthShape *s, const SynthMesh *mesh)
     add_params(g);
 }
 
-void synth_llama(Gen *g, int layers, int64_t dim, int64_t ffn, int64_t kv_dim, int64_t vocab,
-                 int64_t seq, bool tied, const SynthMesh *mesh)
+void synth_llama(Gen *g, int layers, int64_t dim, int64_t ffn, int64_t kv_dim,
+                 int64_t vocab, int64_t seq, bool tied, const SynthMesh *mesh)
 {
     int64_t t = seq, b = dtype_bytes(mesh->param), qkv = dim + 2 * kv_dim;
     Class *embed = new_class(g, "embed"), *layer = new_class(g, "layer");
@@ -362,8 +367,8 @@ void synth_llama(Gen *g, int layers, int64_t dim, int64_t ffn, int64_t kv_dim, i
     add_param(g, layer, "norm2", 1, dim, 0, false);
     add_param(g, layer, "gate_up", 2, 2 * ffn, dim, false);
     add_param(g, layer, "down", 2, dim, ffn, false);
-    finish_class(g, layer, 1, t * dim, t * b * (3 * dim + qkv + 2 * ffn + ffn), t * b * ffn,
-                 t * b * (2 * ffn + qkv), 0, false);
+    finish_class(g, layer, 1, t * dim, t * b * (3 * dim + qkv + 2 * ffn + ffn),
+                 t * b * ffn, t * b * (2 * ffn + qkv), 0, false);
     add_param(g, head, "norm", 1, dim, 0, false);
     add_param(g, head, tied ? "tied.table" : "weight", 2, vocab, dim, tied);
     finish_class(g, head, 1, t * dim, 0, 0, 1024 * vocab * 4, ENDS | NO_FORWARD, false);
@@ -394,7 +399,7 @@ const char *synth_check(Gen *g)
     return bad ? bad : verify_simulate(g);
 }
 
-/* ---- mathematics ----------------------------------------------------------------------------------- */
+/* ---- mathematics ----------------------------------------------------------------- */
 
 static uint64_t absorb(uint64_t h, const void *p, int64_t bytes)
 {

@@ -6,14 +6,15 @@
 #include "interpret.h"
 
 typedef struct SynthShape {
-    int layers, kinds;       /* kinds: how many different layer classes alternate */
+    int layers, kinds; /* kinds: how many different layer classes alternate */
     bool tied, head_forward, idle_block, constant, two_outputs;
-    int64_t width;           /* scales all sizes */
+    int64_t width; /* scales all sizes */
     uint64_t seed;
 } SynthShape;
 
 typedef struct SynthMesh {
-    int64_t ranks, micro_batches, leaves, wrap, prefetch_forward, prefetch_backward, in_flight;
+    int64_t ranks, micro_batches, leaves, wrap, prefetch_forward, prefetch_backward,
+        in_flight;
     Strategy strategy;
     bool reshard, sharded;
     Dtype param, reduce, master;
@@ -21,15 +22,16 @@ typedef struct SynthMesh {
 
 Gen *synth_new(void);
 void synth_free(Gen *g);
-SynthShape synth_shape(uint64_t seed);           /* a random small one */
-SynthMesh synth_mesh(uint64_t seed, SynthMesh numerics); /* random choices outside the hash */
-SynthMesh synth_numerics(uint64_t seed);         /* random ones inside, on one rank */
+SynthShape synth_shape(uint64_t seed); /* a random small one */
+SynthMesh synth_mesh(uint64_t seed,
+                     SynthMesh numerics); /* random choices outside the hash */
+SynthMesh synth_numerics(uint64_t seed);  /* random ones inside, on one rank */
 void synth_build(Gen *g, const SynthShape *s, const SynthMesh *mesh);
 /* A Llama of real dimensions, as the passes after span see it. */
-void synth_llama(Gen *g, int layers, int64_t dim, int64_t ffn, int64_t kv_dim, int64_t vocab,
-                 int64_t seq, bool tied, const SynthMesh *mesh);
-void synth_plan(Gen *g);                         /* shard .. simulate, no checks */
-const char *synth_check(Gen *g);                 /* all checkers */
+void synth_llama(Gen *g, int layers, int64_t dim, int64_t ffn, int64_t kv_dim,
+                 int64_t vocab, int64_t seq, bool tied, const SynthMesh *mesh);
+void synth_plan(Gen *g);         /* shard .. simulate, no checks */
+const char *synth_check(Gen *g); /* all checkers */
 /* SpanFn: every output is a hash of every byte of every input. */
 const char *synth_span(void *ctx, const SpanCall *c);
 const char *synth_setup(Gen *g, char **out);

@@ -4,11 +4,13 @@
  *   test_plan [models] [seed]
  *
  * For each model: a plain run on one rank with no bytes shared is the reference; random
- * choices of mesh, wrap, prefetch, reshard and accumulation must pass all checkers and give
- * the same bits under random legal orders. Then: every wait removed in turn, planted faults,
- * happens-before against a plain search over three explicit ranks, and placement of models of
- * real size. Prints 'N passed, N failed'. */
+ * choices of mesh, wrap, prefetch, reshard and accumulation must pass all checkers and
+ * give the same bits under random legal orders. Then: every wait removed in turn, planted
+ * faults, happens-before against a plain search over three explicit ranks, and placement
+ * of models of real size. Prints 'N passed, N failed'. */
 #include "test_plan.h"
+
+#include "rt.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +26,7 @@ void test_that(bool ok, const char *fmt, ...)
         return;
     }
     tests_failed++;
-    printf("FAILED: ");
+    printf("FAIL ");
     va_start(ap, fmt);
     vprintf(fmt, ap);
     va_end(ap);
@@ -41,7 +43,8 @@ Gen *plan_model(const SynthShape *s, const SynthMesh *m)
 
 Interpretation run_model(Gen *g, uint64_t seed)
 {
-    Interpretation run = {.seed = seed, .steps = 2, .span = synth_span, .setup = synth_setup};
+    Interpretation run = {
+        .seed = seed, .steps = 2, .span = synth_span, .setup = synth_setup};
     interpret_steps(g, &run);
     return run;
 }
@@ -60,7 +63,8 @@ static void test_model(uint64_t seed)
     Interpretation want;
     interpret_spread(plain);
     want = run_model(plain, 0);
-    test_that(!want.fault, "model %llu: plain run: %s", (unsigned long long)seed, want.fault);
+    test_that(!want.fault, "model %llu: plain run: %s", (unsigned long long)seed,
+              want.fault);
     for (uint64_t k = 0; k < 6; k++) {
         SynthMesh mesh = synth_mesh(seed * 10 + k, base);
         Gen *g = plan_model(&shape, &mesh);
@@ -80,12 +84,22 @@ static void test_model(uint64_t seed)
 
 /* The shape of the models that we ship, without their mathematics. */
 static void test_size(const char *name, int layers, int64_t dim, int64_t ffn, int64_t kv,
-                      int64_t vocab, int64_t seq, bool tied, int64_t ranks, double seconds)
+                      int64_t vocab, int64_t seq, bool tied, int64_t ranks,
+                      double seconds)
 {
-    SynthMesh m = {.ranks = ranks, .micro_batches = ranks, .leaves = ranks, .wrap = 1,
-                   .prefetch_forward = 1, .prefetch_backward = 1, .in_flight = 2,
-                   .strategy = FULL_SHARD, .reshard = true, .sharded = true,
-                   .param = DT_BF16, .reduce = DT_F32, .master = DT_F32};
+    SynthMesh m = {.ranks = ranks,
+                   .micro_batches = ranks,
+                   .leaves = ranks,
+                   .wrap = 1,
+                   .prefetch_forward = 1,
+                   .prefetch_backward = 1,
+                   .in_flight = 2,
+                   .strategy = FULL_SHARD,
+                   .reshard = true,
+                   .sharded = true,
+                   .param = DT_BF16,
+                   .reduce = DT_F32,
+                   .master = DT_F32};
     Gen *g = synth_new();
     clock_t t0, t1, t2;
     double live, ideal, place_s, check_s;
@@ -104,15 +118,33 @@ static void test_size(const char *name, int layers, int64_t dim, int64_t ffn, in
     check_s = (double)(t2 - t1) / CLOCKS_PER_SEC;
     live = (double)g->prog.arena_bytes / (double)g->prog.max_live_bytes;
     ideal = (double)g->prog.arena_bytes / (double)g->prog.ideal_live_bytes;
-    printf("%-14s %3lld ranks %5d instructions %5d buffers: %8.3f GiB, %.4f of most live, "
-           "%.4f of one stream, placed in %.3f s, checked in %.3f s\n",
-           name, (long long)ranks, g->prog.ins.count, g->prog.bufs.count,
-           (double)g->prog.arena_bytes / 0x1p30, live, ideal, place_s, check_s);
+    printf(
+        "%-14s %3lld ranks %5d instructions %5d buffers: %8.3f GiB, %.4f of most live, "
+        "%.4f of one stream, placed in %.3f s, checked in %.3f s\n",
+        name, (long long)ranks, g->prog.ins.count, g->prog.bufs.count,
+        (double)g->prog.arena_bytes / 0x1p30, live, ideal, place_s, check_s);
     test_that(!bad, "%s: %s", name, bad);
-    test_that(live <= 1.02 && ideal <= 1.05, "%s: %.4f of most live, %.4f of one stream", name,
-              live, ideal);
+    test_that(live <= 1.02 && ideal <= 1.05, "%s: %.4f of most live, %.4f of one stream",
+              name, live, ideal);
     test_that(place_s < seconds, "%s: placed in %.3f s", name, place_s);
     synth_free(g);
+}
+
+/* The exchange area of the plan is the one that the runtime's header asks for. */
+static void test_control(void)
+{
+    for (uint64_t k = 0; k < 20; k++) {
+        SynthShape shape = synth_shape(k);
+        SynthMesh mesh = synth_numerics(k);
+        Gen *g = plan_model(&shape, &mesh);
+        for (int b = 0; b < g->prog.bufs.count; b++) {
+            const Buffer *buf = &g->prog.bufs.items[b];
+            test_that(buf->kind != BUF_CONTROL ||
+                          buf->bytes == RT_CONTROL_BYTES(g->model.micro_batches),
+                      "the control area has %lld bytes", (long long)buf->bytes);
+        }
+        synth_free(g);
+    }
 }
 
 int main(int argc, char **argv)
@@ -122,6 +154,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < models; i++) {
         test_model(seed + (uint64_t)i);
     }
+    test_control();
     test_orders(seed);
     test_waits(seed, models);
     test_faults(seed);

@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_waits: the schedule's relations and its waits.
  *
- * Orders: hb_same and hb_all of every pair of instructions against a plain search in the graph
- * of start and completion events of three explicit ranks. Waits: each removed in turn; the
- * checker must name what may go wrong, or else (proven redundant) random orders must still
- * give the same bits. A difference in bits that the checker did not foresee is a failure. */
+ * Orders: hb_same and hb_all of every pair of instructions against a plain search in the
+ * graph of start and completion events of three explicit ranks. Waits: each removed in
+ * turn; the checker must name what may go wrong, or else (proven redundant) random orders
+ * must still give the same bits. A difference in bits that the checker did not foresee is
+ * a failure. */
 #include "test_plan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- orders ------------------------------------------------------------------------------------ */
+/* ---- orders ---------------------------------------------------------------------- */
 
 enum { RANKS = 3 };
 
-typedef struct Graph { int n; unsigned char *edge; } Graph; /* nodes: ((ins * RANKS) + rank) * 2 + end */
+typedef struct Graph {
+    int n;
+    unsigned char *edge;
+} Graph; /* nodes: ((ins * RANKS) + rank) * 2 + end */
 
 static int node(int ins, int rank, int end)
 {
@@ -26,7 +30,8 @@ static void add_edge(Graph *gr, int a, int b)
     gr->edge[(size_t)a * (size_t)gr->n + (size_t)b] = 1;
 }
 
-/* From the words of schedule.c's header alone: streams, joins at variants, waits, collectives. */
+/* From the words of schedule.c's header alone: streams, joins at variants, waits,
+ * collectives. */
 static Graph explicit_graph(const Program *p)
 {
     Graph gr = {.n = p->ins.count * RANKS * 2};
@@ -118,9 +123,11 @@ void test_orders(uint64_t seed)
     }
 }
 
-/* ---- waits ------------------------------------------------------------------------------------- */
+/* ---- waits ----------------------------------------------------------------------- */
 
-typedef struct Tally { int waits, named, shown, redundant; } Tally;
+typedef struct Tally {
+    int waits, named, shown, redundant;
+} Tally;
 
 static void without_wait(Gen *g, Instr *i, int w, const Interpretation *want, Tally *t)
 {
@@ -140,7 +147,8 @@ static void without_wait(Gen *g, Instr *i, int w, const Interpretation *want, Ta
     t->named += bad != NULL;
     t->shown += bad && differs;
     t->redundant += !bad;
-    test_that(bad || !differs, "without a wait for %d (%s): other bits, unforeseen", id, why);
+    test_that(bad || !differs, "without a wait for %d (%s): other bits, unforeseen", id,
+              why);
     i->n_waits++;
     i->waits[i->n_waits - 1] = i->waits[w];
     i->wait_why[i->n_waits - 1] = i->wait_why[w];
@@ -170,7 +178,8 @@ void test_waits(uint64_t seed, int models)
         synth_free(plain);
         synth_free(g);
     }
-    printf("waits removed in turn: %d; %d named by the checker (%d of them shown by other "
-           "bits), %d proven redundant\n",
-           t.waits, t.named, t.shown, t.redundant);
+    printf(
+        "waits removed in turn: %d; %d named by the checker (%d of them shown by other "
+        "bits), %d proven redundant\n",
+        t.waits, t.named, t.shown, t.redundant);
 }

@@ -108,7 +108,7 @@ def run(m, dtype, data, steps):
         norm = math.sqrt(sum(g.double().pow(2).sum().item() for g in grads.values()))
         if first is None:
             first = dict(norm=norm, grads=gradient_figures(grads))
-        scale = min(1.0, CLIP / norm)
+        scale = min(1.0, CLIP / (norm + 1e-6))  # as clip_grad_norm_ has it
         lr, t = learning_rate(step), step + 1
         for k, p in master.items():
             g = grads[k] * scale

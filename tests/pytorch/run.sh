@@ -20,7 +20,7 @@ cases() {
 one() { # NAME DESCRIPTION SETS DTYPE RANKS
     local name=$1 model=$2 dtype=$4 ranks=$5 dir=$WORK/$1_$4 set
     local flags=(--set "dtypes.param=\"$dtype\"" --set "mesh.shard=$ranks")
-    while IFS= read -r set; do
+    while IFS= read -r set || [ -n "$set" ]; do
         [ -z "$set" ] || flags+=(--set "$set")
     done < <(printf '%s' "$3" | sed 's/^"//; s/"$//; s/", "/\n/g')
     if ! generate "$dir" "$ROOT/tests/models/$model.lua" "${flags[@]}" ||

@@ -1,6 +1,6 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
-//@ -- adamw: an RtUpdateKernel on one run of elements. Where param has the master's dtype it is
-//@ -- the master.
+//@ -- adamw: an RtUpdateKernel on one run of elements. Where param has the master's
+//@ -- dtype it is the master.
 //@ local f = acc == "float" and "f" or ""
 //@ local decayed = lit(1 - beta2) .. " * g * g"
 static void ${fn}(const RtUpdate *u, double weight_decay, int64_t elems, void *param_at,

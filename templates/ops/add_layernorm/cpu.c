@@ -1,7 +1,8 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
-//@ -- add_layernorm: h may be x. The norm reads h as it was rounded, with the sums of layernorm.
+//@ -- add_layernorm: h may be x. The norm reads h as it was rounded, with the sums of
+//@ -- layernorm.
 //@ local f = acc == "float" and "f" or ""
-//@ local normed = "(" .. ld(h, "at + j") .. " - m) * scale * " .. ld(w, "j") .. " + " .. ld(b, "j")
+//@ local normed = "(" .. ld(h, "at + j") .. " - m) * scale * " .. ld(w, "j")
 static void ${fn}(const ${x.type} *x, const ${r.type} *r, const ${w.type} *restrict w,
                   const ${b.type} *restrict b, ${h.type} *h, ${y.type} *restrict y,
                   ${mean.type} *restrict mean, ${rstd.type} *restrict rstd)
@@ -20,7 +21,7 @@ static void ${fn}(const ${x.type} *x, const ${r.type} *r, const ${w.type} *restr
         rstd[i] = scale;
 #pragma omp simd
         for (int64_t j = 0; j < ${d}; j++) {
-            ${st(y, "at + j", normed)};
+            ${st(y, "at + j", normed .. " + " .. ld(b, "j"))};
         }
     }
 }

@@ -1,5 +1,6 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
-//@ -- add_rmsnorm: h may be x. The norm reads h as it was rounded, with the same sums as rmsnorm.
+//@ -- add_rmsnorm: h may be x. The norm reads h as it was rounded, with the same sums
+//@ -- as rmsnorm.
 //@ local f = acc == "float" and "f" or ""
 static void ${fn}(const ${x.type} *x, const ${r.type} *r, const ${w.type} *restrict w,
                   ${h.type} *h, ${y.type} *restrict y, ${rstd.type} *restrict rstd)

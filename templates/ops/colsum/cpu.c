@@ -1,9 +1,10 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
-//@ -- colsum: a thread owns 64 columns, rows in order, 64 at a time, so that a long sum in float
-//@ -- loses no more than a short one.
+//@ -- colsum: a thread owns 64 columns, rows in order, 64 at a time, so that a long sum
+//@ -- in float loses no more than a short one.
 //@ local cols, rows = 64, 64
 //@ local full, rest = n // cols, n % cols
 //@ local blocks = full + (rest > 0 and 1 or 0)
+//@ local old = "(beta == 0 ? 0 : " .. ld(db, "c + j") .. ")"
 RT_ALWAYS void ${fn}_columns(const int cols, int64_t c, const ${dy.type} *restrict dy,
                              ${db.type} *restrict db, float beta)
 {
@@ -23,7 +24,7 @@ RT_ALWAYS void ${fn}_columns(const int cols, int64_t c, const ${dy.type} *restri
         }
     }
     for (int j = 0; j < cols; j++) {
-        ${st(db, "c + j", "(beta == 0 ? 0 : " .. ld(db, "c + j") .. ") + sum[j]")};
+        ${st(db, "c + j", old .. " + sum[j]")};
     }
 }
 
@@ -31,14 +32,15 @@ static void ${fn}(const ${dy.type} *restrict dy, ${db.type} *restrict db, float 
 {
 #pragma omp parallel for schedule(static)
     for (int64_t block = 0; block < ${blocks}; block++) {
+        const int64_t c = block * ${cols};
 //@ if full > 0 and rest > 0 then
         if (block < ${full}) {
-            ${fn}_columns(${cols}, block * ${cols}, dy, db, beta);
+            ${fn}_columns(${cols}, c, dy, db, beta);
         } else {
-            ${fn}_columns(${rest}, ${full * cols}, dy, db, beta);
+            ${fn}_columns(${rest}, c, dy, db, beta);
         }
 //@ else
-        ${fn}_columns(${rest > 0 and rest or cols}, block * ${cols}, dy, db, beta);
+        ${fn}_columns(${rest > 0 and rest or cols}, c, dy, db, beta);
 //@ end
     }
 }

@@ -5,7 +5,8 @@ static void ${fn}(const ${logits.type} *logits, const int32_t *restrict targets,
 {
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < ${t}; i++) {
-        rt_row_softmax_minus_onehot_${logits.dtype}(logits + i * ${v}, dlogits + i * ${v}, ${v},
-                                                  lse[i], targets[i]);
+        const int64_t at = i * ${v};
+        rt_row_softmax_minus_onehot_${logits.dtype}(logits + at, dlogits + at, ${v}, lse[i],
+                                                    targets[i]);
     }
 }

@@ -1,6 +1,6 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
-//@ -- embed_bwd: a thread owns columns, so a row that several tokens share is summed in token
-//@ -- order by one thread.
+//@ -- embed_bwd: a thread owns columns, so a row that several tokens share is summed in
+//@ -- token order by one thread.
 //@ local cols = 64
 //@ local full, rest = d // cols, d % cols
 //@ local blocks = full + (rest > 0 and 1 or 0)
@@ -27,14 +27,15 @@ static void ${fn}(const int32_t *restrict tokens, const ${dy.type} *restrict dy,
     }
 #pragma omp parallel for schedule(static)
     for (int64_t block = 0; block < ${blocks}; block++) {
+        const int64_t c = block * ${cols};
 //@ if full > 0 and rest > 0 then
         if (block < ${full}) {
-            ${fn}_columns(${cols}, block * ${cols}, tokens, dy, dw);
+            ${fn}_columns(${cols}, c, tokens, dy, dw);
         } else {
-            ${fn}_columns(${rest}, ${full * cols}, tokens, dy, dw);
+            ${fn}_columns(${rest}, c, tokens, dy, dw);
         }
 //@ else
-        ${fn}_columns(${rest > 0 and rest or cols}, block * ${cols}, tokens, dy, dw);
+        ${fn}_columns(${rest > 0 and rest or cols}, c, tokens, dy, dw);
 //@ end
     }
 }

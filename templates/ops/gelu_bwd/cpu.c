@@ -1,5 +1,6 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
-//@ -- gelu_bwd: dx may be dy. s = sigmoid(u), u = 2 c (x + a x^3): dx = dy (s + x s (1 - s) u').
+//@ -- gelu_bwd: dx may be dy. s = sigmoid(u), u = 2 c (x + a x^3): dx = dy (s + x s (1
+//@ -- - s) u').
 //@ local f = acc == "float" and "f" or ""
 //@ local two_c = 1.5957691216057308 -- 2 sqrt(2 / pi)
 static void ${fn}(const ${x.type} *restrict x, const ${dy.type} *dy, ${dx.type} *dx)

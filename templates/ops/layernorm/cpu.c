@@ -1,7 +1,7 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- layernorm: the mean first, then the squares around it: no cancellation.
 //@ local f = acc == "float" and "f" or ""
-//@ local normed = "(" .. ld(x, "at + j") .. " - m) * r * " .. ld(w, "j") .. " + " .. ld(b, "j")
+//@ local normed = "(" .. ld(x, "at + j") .. " - m) * r * " .. ld(w, "j")
 static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
                   const ${b.type} *restrict b, ${y.type} *restrict y,
                   ${mean.type} *restrict mean, ${rstd.type} *restrict rstd)
@@ -16,7 +16,7 @@ static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
         rstd[i] = r;
 #pragma omp simd
         for (int64_t j = 0; j < ${d}; j++) {
-            ${st(y, "at + j", normed)};
+            ${st(y, "at + j", normed .. " + " .. ld(b, "j"))};
         }
     }
 }

@@ -1,14 +1,21 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
-//@ -- rmsnorm_bwd_add: dx may be dres. As rmsnorm_bwd; its dx is rounded before dres is added.
-//@ -- Sums over rows: a thread owns 64 columns, rows in order, 64 at a time.
+//@ -- rmsnorm_bwd_add: dx may be dres. As rmsnorm_bwd, whose dx is rounded before
+//@ -- dres is added. Sums over rows: a thread owns 64 columns, rows in order, 64 at a
+//@ -- time.
 //@ local cols, rows = 64, 64
 //@ local full, rest = d // cols, d % cols
 //@ local blocks = full + (rest > 0 and 1 or 0)
-//@ local h = "" .. ld(x, "at + j") .. " * rstd[i]"
-//@ local dx0 = "rstd[i] * (" .. ld(dy, "at + j") .. " * " .. ld(w, "j") .. " - " .. h .. " * eh)"
+//@ local xj, dyj = ld(x, "at + j"), ld(dy, "at + j")
+//@ local h = xj .. " * rstd[i]"
+//@ local e = dyj .. " * " .. ld(w, "j")
+//@ local dxj = "rstd[i] * (" .. e .. " - " .. h .. " * mean_eh)"
+//@ local function plus(y, value) -- what beta asks for
+//@     return st(y, "c + j", "(beta == 0 ? 0 : " .. ld(y, "c + j") .. ") + " .. value)
+//@ end
 RT_ALWAYS void ${fn}_columns(const int cols, int64_t c, const ${x.type} *restrict x,
-                             const ${rstd.type} *restrict rstd, const ${dy.type} *restrict dy,
-                             ${dw.type} *restrict dw, float beta)
+                             const ${rstd.type} *restrict rstd,
+                             const ${dy.type} *restrict dy, ${dw.type} *restrict dw,
+                             float beta)
 {
     ${acc} sum[${cols}] = {0};
     for (int64_t first = 0; first < ${t}; first += ${rows}) {
@@ -18,7 +25,7 @@ RT_ALWAYS void ${fn}_columns(const int cols, int64_t c, const ${x.type} *restric
             const int64_t at = i * ${d} + c;
 #pragma omp simd
             for (int j = 0; j < cols; j++) {
-                part[j] += ${ld(dy, "at + j")} * (${h});
+                part[j] += ${dyj} * (${h});
             }
         }
         for (int j = 0; j < cols; j++) {
@@ -26,7 +33,7 @@ RT_ALWAYS void ${fn}_columns(const int cols, int64_t c, const ${x.type} *restric
         }
     }
     for (int j = 0; j < cols; j++) {
-        ${st(dw, "c + j", "(beta == 0 ? 0 : " .. ld(dw, "c + j") .. ") + sum[j]")};
+        ${plus(dw, "sum[j]")};
     }
 }
 
@@ -38,23 +45,25 @@ static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < ${t}; i++) {
         const int64_t at = i * ${d};
-        const ${acc} eh =
-            rt_row_dot_centred_${x.dtype}(dy + at, w, x + at, 0, ${d}) * rstd[i] / ${d};
+        const ${acc} sum_eh =
+            rt_row_dot_centred_${x.dtype}(dy + at, w, x + at, 0, ${d});
+        const ${acc} mean_eh = sum_eh * rstd[i] / ${d};
 #pragma omp simd
         for (int64_t j = 0; j < ${d}; j++) {
-            ${st(dx, "at + j", ld(dres, "at + j") .. " + " .. rnd(dx, dx0))};
+            ${st(dx, "at + j", ld(dres, "at + j") .. " + " .. rnd(dx, dxj))};
         }
     }
 #pragma omp parallel for schedule(static)
     for (int64_t block = 0; block < ${blocks}; block++) {
+        const int64_t c = block * ${cols};
 //@ if full > 0 and rest > 0 then
         if (block < ${full}) {
-            ${fn}_columns(${cols}, block * ${cols}, x, rstd, dy, dw, beta);
+            ${fn}_columns(${cols}, c, x, rstd, dy, dw, beta);
         } else {
-            ${fn}_columns(${rest}, ${full * cols}, x, rstd, dy, dw, beta);
+            ${fn}_columns(${rest}, c, x, rstd, dy, dw, beta);
         }
 //@ else
-        ${fn}_columns(${rest > 0 and rest or cols}, block * ${cols}, x, rstd, dy, dw, beta);
+        ${fn}_columns(${rest > 0 and rest or cols}, c, x, rstd, dy, dw, beta);
 //@ end
     }
 }

@@ -1,12 +1,13 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- rope: y may be qkv. A row of the table serves all heads of a token.
 //@ local half, turned = head_dim // 2, (heads + kv_heads) * head_dim
-static void ${fn}(const ${qkv.type} *qkv, const ${table.type} *restrict table, ${y.type} *y)
+static void ${fn}(const ${qkv.type} *qkv, const ${table.type} *restrict table,
+                  ${y.type} *y)
 {
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < ${t}; i++) {
-        const int64_t row = i % ${seq} * ${head_dim};
-        for (int64_t at = i * ${c}; at < i * ${c} + ${turned}; at += ${head_dim}) {
+        const int64_t row = i % ${seq} * ${head_dim}, v = i * ${c} + ${turned};
+        for (int64_t at = i * ${c}; at < v; at += ${head_dim}) {
 #pragma omp simd
             for (int64_t j = 0; j < ${half}; j++) {
                 const ${acc} cosine = ${ld(table, "row + j")};
@@ -18,8 +19,7 @@ static void ${fn}(const ${qkv.type} *qkv, const ${table.type} *restrict table, $
             }
         }
         if (y != qkv) { /* v as it is */
-            memcpy(y + i * ${c} + ${turned}, qkv + i * ${c} + ${turned},
-                   ${c - turned} * sizeof *y);
+            memcpy(y + v, qkv + v, ${c - turned} * sizeof *y);
         }
     }
 }

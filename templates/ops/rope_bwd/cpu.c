@@ -1,12 +1,13 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- rope_bwd: dx may be dy. A row of the table serves all heads of a token.
 //@ local half, turned = head_dim // 2, (heads + kv_heads) * head_dim
-static void ${fn}(const ${dy.type} *dy, const ${table.type} *restrict table, ${dx.type} *dx)
+static void ${fn}(const ${dy.type} *dy, const ${table.type} *restrict table,
+                  ${dx.type} *dx)
 {
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < ${t}; i++) {
-        const int64_t row = i % ${seq} * ${head_dim};
-        for (int64_t at = i * ${c}; at < i * ${c} + ${turned}; at += ${head_dim}) {
+        const int64_t row = i % ${seq} * ${head_dim}, v = i * ${c} + ${turned};
+        for (int64_t at = i * ${c}; at < v; at += ${head_dim}) {
 #pragma omp simd
             for (int64_t j = 0; j < ${half}; j++) {
                 const ${acc} cosine = ${ld(table, "row + j")};
@@ -18,8 +19,7 @@ static void ${fn}(const ${dy.type} *dy, const ${table.type} *restrict table, ${d
             }
         }
         if (dx != dy) { /* v as it is */
-            memcpy(dx + i * ${c} + ${turned}, dy + i * ${c} + ${turned},
-                   ${c - turned} * sizeof *dx);
+            memcpy(dx + v, dy + v, ${c - turned} * sizeof *dx);
         }
     }
 }

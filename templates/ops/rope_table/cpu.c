@@ -1,6 +1,6 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- rope_table: computed in double, rounded once; see op.lua for the scaling.
-//@ local half = head_dim // 2
+//@ local half, width = head_dim // 2, high_freq_factor - low_freq_factor
 static void ${fn}(${_ENV.table.type} *restrict table)
 {
     double frequency[${half}];
@@ -12,8 +12,7 @@ static void ${fn}(${_ENV.table.type} *restrict table)
         if (turns < ${real(low_freq_factor)}) {
             f = f / ${real(factor)};
         } else if (turns <= ${real(high_freq_factor)}) {
-            const double smooth = (turns - ${real(low_freq_factor)})
-                                  / (${real(high_freq_factor)} - ${real(low_freq_factor)});
+            const double smooth = (turns - ${real(low_freq_factor)}) / ${real(width)};
             f = (1 - smooth) * f / ${real(factor)} + smooth * f;
         }
 //@ end

@@ -8,7 +8,8 @@ static void ${fn}(const ${gu.type} *gu, const ${dy.type} *restrict dy, ${dgu.typ
         const int64_t at = i * ${2 * f}, from = i * ${f};
 #pragma omp simd
         for (int64_t j = 0; j < ${f}; j++) {
-            const ${acc} gate = ${ld(gu, "at + j")}, up = ${ld(gu, "at + " .. f .. " + j")};
+            const ${acc} gate = ${ld(gu, "at + j")};
+            const ${acc} up = ${ld(gu, "at + " .. f .. " + j")};
             const ${acc} d = ${ld(dy, "from + j")}, s = rt_sigmoid${f_}(gate);
             ${st(dgu, "at + j", "d * up * (s * (1 + gate * (1 - s)))")};
             ${st(dgu, "at + " .. f .. " + j", "d * (gate * s)")};

@@ -8,4 +8,7 @@ return op {
     axes = { t = "parallel", d = "parallel" },
     flops = function(n) return n.t * n.d end,
     backward = function(g, n, d) return { x = g.scale { d.y, by = n.by } } end,
+    reference = function(n)
+        for i = 1, n.t * n.d do n.y[i] = n.round("y", n.by * n.x[i]) end
+    end,
 }

@@ -6,4 +6,7 @@ return op {
     attrs = { by = "number" },
     outputs = { { "y", "t d", dtype = "x", alias = "r" } },
     expands = function(g, n) return { y = g.add { g.scale { n.x, by = n.by }, n.r } } end,
+    reference = function(n)
+        for i = 1, n.t * n.d do n.y[i] = n.round("y", n.round("y", n.by * n.x[i]) + n.r[i]) end
+    end,
 }

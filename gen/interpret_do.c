@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* interpret_do: what the instructions of a step do to the bytes of simulated ranks, in
+ * plain C: spans by a callback, merges and reductions in tree order, exact norms, an
+ * optimizer that touches all of its state. Comes in: a machine and one of its
+ * instructions. Goes out: changed bytes. When that happens is interpret.c's business. */
+#include "interpret_machine.h"
+
+#include <math.h>
+#include <string.h>
+
+static const Instr *instr(const Machine *m, int e)
+{
+    return &m->p->ins.items[m->ins[e]];
+}
+
+/* ---- numbers --------------------------------------------------------------------- */
+
+double interp_load(Dtype d, const void *p, int64_t i)
+{
+    switch (d) {
+    case DT_F64:
+        return ((const double *)p)[i];
+    case DT_F32:
+        return ((const float *)p)[i];
+    case DT_BF16: {
+        uint32_t bits = (uint32_t)((const uint16_t *)p)[i] << 16;
+        float f;
+        memcpy(&f, &bits, sizeof f);
+        return f;
+    }
+    case DT_I32:
+        return ((const int32_t *)p)[i];
+    default:
+        gen_die("dtype %s", dtype_name(d));
+    }
+}
+
+void interp_store(Dtype d, void *p, int64_t i, double v)
+{
+    switch (d) {
+    case DT_F64:
+        ((double *)p)[i] = v;
+        return;
+    case DT_F32:
+        ((float *)p)[i] = (float)v;
+        return;
+    case DT_BF16: {
+        float f = (float)v; /* callers hold f32 values: one rounding */
+        uint32_t bits;
+        memcpy(&bits, &f, sizeof bits);
+        bits = isnan(f) ? 0x7fc00000 : bits + 0x7fff + (bits >> 16 & 1);
+        ((uint16_t *)p)[i] = (uint16_t)(bits >> 16);
+        return;
+    }
+    case DT_I32:
+        ((int32_t *)p)[i] = (int32_t)v;
+        return;
+    default:
+        gen_die("dtype %s", dtype_name(d));
+    }
+}
+
+uint64_t interp_mix(uint64_t x)
+{
+    x = (x ^ (x >> 31)) * UINT64_C(0x7fb5d329728ea185);
+    x = (x ^ (x >> 27)) * UINT64_C(0x81dadef4bc2dd44d);
+    return x ^ (x >> 33);
+}
+
+/* ---- bytes of a rank ------------------------------------------------------------- */
+
+char *interp_at(const Machine *m, int rank, int buffer)
+{
+    const Buffer *b = &m->p->bufs.items[buffer];
+    return m->rank[rank].space[b->space] + b->offset_bytes;
+}
+
+/* All bytes 0xff are NaN in f64, f32 and bf16 alike. */
+void interp_poison(const Machine *m, int rank, int buffer)
+{
+    memset(interp_at(m, rank, buffer), 0xff, (size_t)m->p->bufs.items[buffer].bytes);
+}
+
+/* ---- what instructions do -------------------------------------------------------- */
+
+int64_t interp_micro_batch(const Machine *m, int rank, const Turn *t)
+{
+    int64_t leaf = m->g->model.accumulate_sharded ? t->round * m->w + rank
+                                                  : rank * m->p->rounds + t->round;
+    return leaf * m->p->leaf_micro_batches + t->micro;
+}
+
+int interp_find_buffer(const Machine *m, BufKind kind, int segment)
+{
+    for (int b = 0; b < m->p->bufs.count; b++) {
+        if (m->p->bufs.items[b].kind == kind &&
+            (segment < 0 || m->p->bufs.items[b].segment == segment)) {
+            return b;
+        }
+    }
+    return -1;
+}
+
+void interp_load_data(Machine *m, int rank, const Turn *t)
+{
+    const Model *mod = &m->g->model;
+    int64_t n = mod->micro_batch * mod->seq_tokens;
+    uint64_t key =
+        (uint64_t)(m->step * mod->micro_batches + interp_micro_batch(m, rank, t));
+    int first = interp_find_buffer(m, BUF_DATA, -1);
+    for (int b = 0; b < 2; b++) { /* tokens, targets */
+        int32_t *ids = (int32_t *)interp_at(m, rank, first + b);
+        for (int64_t i = 0; i < n; i++) {
+            ids[i] = (int32_t)(interp_mix(key * 131071 + (uint64_t)i * 2 + (uint64_t)b) %
+                               (uint64_t)mod->vocab);
+        }
+    }
+}
+
+static void bind_call(Machine *m, int rank, const Instr *i, const Turn *t, SpanCall *c)
+{
+    for (int k = 0; k < m->p->n_bindings; k++) {
+        const struct Binding *b = &m->p->bindings[k];
+        if (b->ins != i->id) {
+            continue;
+        }
+        if (b->grad) {
+            c->grad[b->param] = interp_at(m, rank, b->buffer) + b->offset_bytes;
+            c->grad_add[b->param] = b->add || t->micro > 0;
+        } else {
+            c->weight[b->param] = interp_at(m, rank, b->buffer) + b->offset_bytes;
+        }
+    }
+    for (int k = 0; k < MAX_DIMS; k++) {
+        c->in[k] = i->in >= 0 ? interp_at(m, rank, i->in + k) : NULL;
+        c->out[k] = i->out >= 0 ? interp_at(m, rank, i->out + k) : NULL;
+        c->d_in[k] = i->d_in >= 0 ? interp_at(m, rank, i->d_in + k) : NULL;
+        c->d_out[k] = i->d_out >= 0 ? interp_at(m, rank, i->d_out + k) : NULL;
+        if (k + 1 >= c->cls->n_outputs && k + 1 >= c->cls->n_inputs) {
+            break;
+        }
+    }
+}
+
+static void run_span(Machine *m, int rank, int e)
+{
+    const Instr *i = instr(m, e);
+    const Turn *t = &m->turn[m->turn_of[e]];
+    Gen *g = m->g;
+    SpanCall c = {.g = g, .rank = rank, .block = i->block};
+    int control = interp_find_buffer(m, BUF_CONTROL, -1),
+        tokens = interp_find_buffer(m, BUF_DATA, -1);
+    const char *bad;
+    c.cls = g->blocks.items[i->block].cls;
+    c.span = i->phase == PHASE_FORWARD ? &c.cls->forward : &c.cls->backward;
+    c.weight = gen_alloc(g, sizeof *c.weight * (size_t)(c.cls->params.count + 1));
+    c.grad = gen_alloc(g, sizeof *c.grad * (size_t)(c.cls->params.count + 1));
+    c.grad_add = gen_alloc(g, (size_t)c.cls->params.count + 1);
+    bind_call(m, rank, i, t, &c);
+    c.constant = (const char **)m->constants;
+    c.data[0] = (const int32_t *)interp_at(m, rank, tokens);
+    c.data[1] = (const int32_t *)interp_at(m, rank, tokens + 1);
+    c.loss = (double *)interp_at(m, rank, control) + interp_micro_batch(m, rank, t);
+    c.saved = i->saved >= 0 ? interp_at(m, rank, i->saved) : NULL;
+    c.scratch = i->scratch >= 0 ? interp_at(m, rank, i->scratch) : NULL;
+    if (c.scratch) {
+        interp_poison(m, rank, i->scratch);
+    }
+    bad = m->run->span(m->run->ctx, &c);
+    if (bad && !m->run->fault) {
+        m->run->fault = bad;
+    }
+}
+
+static void run_merge(Machine *m, int rank, int e)
+{
+    const Instr *i = instr(m, e);
+    const Turn *t = &m->turn[m->turn_of[e]];
+    Dtype d = m->g->model.reduce_dtype;
+    const Buffer *node_buf = &m->p->bufs.items[i->result];
+    int64_t elems = node_buf->bytes / dtype_bytes(d);
+    char *node = interp_at(m, rank, i->result), *partials = interp_at(m, rank, i->grad);
+    bool last = t->round == m->p->rounds - 1;
+    if (!t->leaf_ends) {
+        return;
+    }
+    for (int64_t k = 0; k < elems; k++) {
+        double v = interp_load(d, node, k);
+        int level = 0;
+        for (; t->round >> level & 1; level++) {
+            double sum = interp_load(d, partials, level * elems + k) + v;
+            char rounded[8];
+            interp_store(d, rounded, 0, sum);
+            v = interp_load(d, rounded, 0);
+        }
+        interp_store(d, last ? node : partials, last ? k : level * elems + k, v);
+    }
+}
+
+/* Squares as integers of 2^-80: their sum knows no order. One word pair in the control
+ * area. */
+static void run_norm(Machine *m, int rank, const Instr *i)
+{
+    const Segment *s = &m->g->segments.items[i->segment];
+    Dtype d = m->g->model.reduce_dtype;
+    const char *grad = interp_at(m, rank, i->grad);
+    __int128 *sum =
+        (__int128 *)(interp_at(m, rank, interp_find_buffer(m, BUF_CONTROL, -1)) +
+                     round_up(m->g->model.micro_batches * 8, 256));
+    int64_t from = s->shards == 1 ? 0 : rank * s->shard_elems;
+    for (int k = 0; k < s->n_params; k++) {
+        const Param *p = &m->g->params.items[s->params[k]];
+        for (int64_t q = 0; q < p->elems; q++) {
+            int64_t flat = p->offset_elems + q - from;
+            if (flat >= 0 && flat < s->shard_elems && (s->shards > 1 || rank == 0)) {
+                double v = interp_load(d, grad, flat);
+                if (v * v < 0x1p20) {
+                    *sum += (__int128)(v * v * 0x1p80);
+                } else { /* NaN or nonsense: stands out, and cannot overflow */
+                    *sum = (__int128)1 << 118;
+                }
+            }
+        }
+    }
+}
+
+static void run_update(Machine *m, int rank, const Instr *i)
+{
+    const Segment *s = &m->g->segments.items[i->segment];
+    const Model *mod = &m->g->model;
+    const double *control =
+        (const double *)interp_at(m, rank, interp_find_buffer(m, BUF_CONTROL, -1));
+    int master = interp_find_buffer(m, BUF_MASTER, s->id),
+        m1 = interp_find_buffer(m, BUF_MOMENT1, s->id);
+    int m2 = interp_find_buffer(m, BUF_MOMENT2, s->id);
+    char *param = interp_at(m, rank, i->result), *grad = interp_at(m, rank, i->grad);
+    double norm = control[round_up(mod->micro_batches * 8, 256) / 8 + 4];
+    for (int64_t k = 0; k < s->shard_elems; k++) {
+        double g = interp_load(mod->reduce_dtype, grad, k) / (1 + norm);
+        char *main = master >= 0 ? interp_at(m, rank, master) : param;
+        double v = interp_load(mod->master_dtype, main, k), a = 0, b = 0;
+        if (m1 >= 0) {
+            a = 0.9 * interp_load(mod->moments_dtype, interp_at(m, rank, m1), k) +
+                0.1 * g;
+            interp_store(mod->moments_dtype, interp_at(m, rank, m1), k, a);
+        }
+        if (m2 >= 0) {
+            b = 0.95 * interp_load(mod->moments_dtype, interp_at(m, rank, m2), k) +
+                0.05 * g * g;
+            interp_store(mod->moments_dtype, interp_at(m, rank, m2), k, b);
+        }
+        v -= 0.01 * (m1 >= 0 ? a / (sqrt(b) + 1e-3) : g) + 1e-4 * v;
+        interp_store(mod->master_dtype, main, k, v);
+        v = interp_load(mod->master_dtype, main, k);
+        interp_store(mod->param_dtype, param, k, v);
+    }
+}
+
+/* ---- collectives ----------------------------------------------------------------- */
+
+void interp_begin_collective(Machine *m, int rank, int e)
+{
+    const Instr *i = instr(m, e);
+    m->rank[rank].started[e] = true;
+    m->rank[rank].read_mask[i->stream] = 0;
+    if (i->kind == INS_ALL_GATHER) {
+        interp_poison(m, rank, i->gathered);
+    } else if (i->kind != INS_NORM_REDUCE) {
+        interp_poison(m, rank, i->result);
+    }
+}
+
+void interp_read_peer(Machine *m, int rank, int e, int peer)
+{
+    const Instr *i = instr(m, e);
+    Rank *r = &m->rank[rank];
+    const Segment *s = i->segment >= 0 ? &m->g->segments.items[i->segment] : NULL;
+    r->read_mask[i->stream] |= UINT64_C(1) << peer;
+    if (i->kind == INS_ALL_GATHER) {
+        size_t bytes = (size_t)(s->shard_elems * dtype_bytes(m->g->model.param_dtype));
+        memcpy(interp_at(m, rank, i->gathered) + (size_t)peer * bytes,
+               interp_at(m, peer, interp_find_buffer(m, BUF_PARAM_SHARD, s->id)), bytes);
+    } else if (i->kind == INS_NORM_REDUCE) {
+        size_t bytes =
+            (size_t)m->p->bufs.items[interp_find_buffer(m, BUF_CONTROL, -1)].bytes;
+        memcpy(r->staged[i->stream] + (size_t)peer * bytes,
+               interp_at(m, peer, interp_find_buffer(m, BUF_CONTROL, -1)), bytes);
+    } else {
+        size_t bytes = (size_t)(s->shard_elems * dtype_bytes(m->g->model.reduce_dtype));
+        memcpy(r->staged[i->stream] + (size_t)peer * bytes,
+               interp_at(m, peer, i->grad) + (s->shards > 1 ? (size_t)rank * bytes : 0),
+               bytes);
+    }
+}
+
+/* The balanced tree over ranks, every node rounded. */
+static void sum_tree(Machine *m, int rank, const Instr *i)
+{
+    const Segment *s = &m->g->segments.items[i->segment];
+    Dtype d = m->g->model.reduce_dtype;
+    char *staged = m->rank[rank].staged[i->stream],
+         *result = interp_at(m, rank, i->result);
+    for (int64_t k = 0; k < s->shard_elems; k++) {
+        for (int width = 1; width < m->w; width *= 2) {
+            for (int q = 0; q < m->w; q += 2 * width) {
+                interp_store(
+                    d, staged, q * s->shard_elems + k,
+                    interp_load(d, staged, q * s->shard_elems + k) +
+                        interp_load(d, staged, (q + width) * s->shard_elems + k));
+            }
+        }
+        interp_store(d, result, k, interp_load(d, staged, k));
+    }
+}
+
+static void sum_control(Machine *m, int rank)
+{
+    const Model *mod = &m->g->model;
+    int control = interp_find_buffer(m, BUF_CONTROL, -1);
+    size_t bytes = (size_t)m->p->bufs.items[control].bytes;
+    char *own = interp_at(m, rank, control),
+         *staged = m->rank[rank].staged[STREAM_COMPUTE];
+    size_t words = (size_t)round_up(mod->micro_batches * 8, 256);
+    __int128 sum = 0;
+    for (int q = 0; q < m->w; q++) {
+        __int128 part;
+        memcpy(&part, staged + (size_t)q * bytes + words, sizeof part);
+        sum += part;
+        for (int t = 0; t + 1 < m->n_turns; t++) {
+            int64_t k = interp_micro_batch(m, q, &m->turn[t]);
+            memcpy(own + k * 8, staged + (size_t)q * bytes + (size_t)k * 8, 8);
+        }
+    }
+    ((double *)(own + words))[4] = sqrt((double)sum * 0x1p-80);
+    memset(own + words, 0, sizeof sum); /* ready for the next step */
+}
+
+void interp_compute(Machine *m, int rank, int e)
+{
+    const Instr *i = instr(m, e);
+    switch (i->kind) {
+    case INS_SPAN:
+        run_span(m, rank, e);
+        break;
+    case INS_MERGE:
+        run_merge(m, rank, e);
+        break;
+    case INS_NORM:
+        run_norm(m, rank, i);
+        break;
+    case INS_UPDATE:
+        run_update(m, rank, i);
+        break;
+    default:
+        gen_die("instruction kind %d is a collective", (int)i->kind);
+    }
+}
+
+void interp_end_collective(Machine *m, int rank, int e)
+{
+    const Instr *i = instr(m, e);
+    if (i->kind == INS_NORM_REDUCE) {
+        sum_control(m, rank);
+    } else if (i->kind != INS_ALL_GATHER) {
+        sum_tree(m, rank, i);
+    }
+}

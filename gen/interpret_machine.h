@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* interpret_machine.h: the simulated ranks, shared by interpret.c (events, lives of
+ * buffers) and interpret_do.c (what instructions do to bytes). Private to the
+ * interpreter. */
+#ifndef INTERPRET_MACHINE_H
+#define INTERPRET_MACHINE_H
+
+#include "interpret.h"
+
+typedef struct Turn { /* one run of a variant in the step's loops */
+    int variant, base;
+    int64_t round, micro; /* of the rank's leaves; micro-batch in its leaf */
+    bool leaf_ends;
+} Turn;
+
+typedef struct Rank {
+    char *space[N_SPACES];
+    int next[N_STREAMS];  /* trace element that is next on the stream, -1: none */
+    bool *started, *done; /* per trace element */
+    uint64_t read_mask[N_STREAMS]; /* peers that the collective under way has read */
+    char *staged[N_STREAMS];       /* what a reduction has read: [rank][elems] */
+    int weight[N_STREAMS];         /* how likely its events are chosen */
+    int compute_of[N_VARIANTS];    /* compute instructions of a turn */
+    int *turn_left;                /* per turn: compute instructions not done */
+    int *pending; /* per transient buffer: accesses of this turn still to come */
+} Rank;
+
+typedef struct Machine {
+    Gen *g;
+    Interpretation *run;
+    const Program *p;
+    int w;
+    int n_turns;
+    Turn *turn;
+    int n; /* trace elements */
+    int *ins, *turn_of;
+    int *after; /* next element on the same stream, -1 */
+    int stream_first[N_STREAMS];
+    Rank *rank;
+    uint64_t random;
+    char **constants;
+    int64_t step;
+    int left;
+} Machine;
+
+/* interpret_do.c: bytes. */
+uint64_t interp_mix(uint64_t x);
+char *interp_at(const Machine *m, int rank, int buffer);
+void interp_poison(const Machine *m, int rank, int buffer);
+int interp_find_buffer(const Machine *m, BufKind kind, int segment); /* -1: none */
+int64_t interp_micro_batch(const Machine *m, int rank, const Turn *t);
+void interp_load_data(Machine *m, int rank, const Turn *t);
+void interp_compute(Machine *m, int rank, int e); /* a span, merge, norm or update */
+void interp_begin_collective(Machine *m, int rank, int e);
+void interp_read_peer(Machine *m, int rank, int e, int peer);
+void interp_end_collective(Machine *m, int rank, int e);
+
+#endif

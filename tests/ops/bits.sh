@@ -1,0 +1,42 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The bits of every kernel that does not use vectors of the machine's width must not depend
+# on optimisation, instruction set or compiler: runs the same cases with several and
+# compares digests of the outputs. In: the op_test binary. Out: exit 1 if any differ.
+set -eu
+op_test=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# digests NAME OPTION...
+digests() {
+    name=$1
+    shift
+    mkdir -p "$work/$name.d"
+    if ! "$op_test" --work "$work/$name.d" --cases 1 --seed 7 --digests yes "$@" \
+        >"$work/$name.log"; then
+        grep -v '^bits of' "$work/$name.log"
+        exit 1
+    fi
+    grep '^bits of' "$work/$name.log" >"$work/$name"
+}
+
+digests native --flags '-O3 -march=native'
+digests plain --flags '-O1'
+set -- plain
+for cc in gcc clang; do
+    if command -v $cc >/dev/null 2>&1; then
+        # clang warns of loops that it does not vectorise
+        wno=$([ $cc = clang ] && echo -Wno-pass-failed || true)
+        digests $cc --cc $cc --flags "-O2 -march=native $wno"
+        set -- "$@" $cc
+    fi
+done
+for other; do
+    if ! diff "$work/native" "$work/$other" >"$work/diff"; then
+        echo "bits: -O3 -march=native and $other differ:"
+        head -n 6 "$work/diff"
+        exit 1
+    fi
+done
+echo "bits: $(wc -l <"$work/native") kernels, equal bits as native, $*"

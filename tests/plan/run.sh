@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# run.sh [--update]: the passes shard to simulate. Synthetic models and faults (test_plan), real
+# architectures under the interpreter (test_models), golden dumps, plans of the shipped models
+# against their lower bounds, plan --json, budgets. --update writes the golden dumps as they
+# are now, for a reader to judge with `git diff`.
+set -u
+update=0
+[ "${1:-}" = --update ] && update=1
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+here=$ROOT/tests/plan
+
+# ---- the two programs ----------------------------------------------------------------------------
+
+# Adds a program's own count to ours, and shows its failures and figures.
+count_program() {
+    local name=$1 line
+    shift
+    "$@" >"$WORK/$name.out" 2>"$WORK/$name.err"
+    local status=$?
+    grep -E '^(FAIL|figure)' "$WORK/$name.out"
+    line=$(tail -n 1 "$WORK/$name.out" | grep -E '^[0-9]+ passed, [0-9]+ failed$')
+    if [ -z "$line" ]; then
+        bad "$name ended with status $status" "$WORK/$name.err"
+        return
+    fi
+    passed=$((passed + ${line%% *}))
+    line=${line#*, }
+    failed=$((failed + ${line%% *}))
+}
+
+if [ "$FULL" = 1 ]; then
+    count_program test_plan "$BUILD/tests/plan/test_plan" 600 "$SEED"
+    count_program test_models "$BUILD/tests/plan/test_models" "$here" 24 "$SEED"
+else
+    count_program test_plan "$BUILD/tests/plan/test_plan" 40 "$SEED"
+    count_program test_models "$BUILD/tests/plan/test_models" "$here" 4 "$SEED"
+fi
+
+# ---- golden dumps --------------------------------------------------------------------------------
+
+for mesh in shard=2 replicate=2; do
+    for pass in shard policy unroll schedule place simulate; do
+        golden=$here/golden/small_llama_${mesh%=2}.$pass.txt
+        "$FSDPGEN" "$here/small_llama.lua" --set "mesh={$mesh}" --dump=$pass \
+            >"$WORK/dump" 2>"$WORK/err"
+        if [ $update = 1 ]; then
+            mkdir -p "$here/golden"
+            cp "$WORK/dump" "$golden"
+        fi
+        if diff -u "$golden" "$WORK/dump" >"$WORK/diff" 2>&1; then
+            ok "golden $mesh $pass"
+        else
+            bad "golden $mesh $pass" "$WORK/diff"
+        fi
+    done
+done
+
+# ---- the shipped models ----------------------------------------------------------------------------
+
+number() { sed -n "s/.*\"$1\": *\([0-9.eE+-]*\).*/\1/p" "$WORK/plan.json" | tail -n 1; }
+
+for model in "$ROOT"/models/*.lua; do
+    name=$(basename "$model" .lua)
+    [ "$name" = fsdpgen ] && continue # annotations for editors
+    if ! "$FSDPGEN" plan "$model" --json >"$WORK/plan.json" 2>"$WORK/err"; then
+        bad "plan $name" "$WORK/err"
+        continue
+    fi
+    arena=$(number arena) live=$(number max_live_bytes) ideal=$(number ideal_live_bytes)
+    ratios=$(awk -v a="$arena" -v l="$live" -v i="$ideal" 'BEGIN {
+        printf "%.4f of most live, %.4f of one stream", a / l, a / i
+        exit !(a / l <= 1.02 && a / i <= 1.05) }')
+    if [ $? -eq 0 ]; then ok "$name: $ratios"; else bad "$name: $ratios"; fi
+    echo "figure: plan of $name: $arena bytes a rank, $ratios"
+    parts=0
+    for part in params gradients optimizer activations gather partials workspace; do
+        parts=$((parts + $(number $part)))
+    done
+    check "$name: the parts of the arena add up" [ "$parts" = "$arena" ]
+    check "$name: total is arena and library" \
+        [ "$(number total)" = $((arena + $(number library))) ]
+    "$FSDPGEN" plan "$model" >"$WORK/plan.txt" 2>"$WORK/err"
+    check "$name: the text says the same" grep -q " $arena " "$WORK/plan.txt"
+done
+for key in params flops_per_token units ranks bytes_per_rank step_seconds warnings; do
+    check "plan --json has $key" grep -q "\"$key\":" "$WORK/plan.json"
+done
+
+# ---- memory falls with the number of ranks ---------------------------------------------------------
+
+# f32 parameters are their own masters, so the optimizer holds two moments of each element.
+for n in 1 2 4 8; do
+    "$FSDPGEN" plan "$here/../models/tiny_llama.lua" --set "mesh={shard=$n}" --json \
+        >"$WORK/plan.json" 2>/dev/null
+    state=$(number optimizer)
+    shard=$(sed -n 's/.*"shard_elems": *\([0-9]*\).*/\1/p' "$WORK/plan.json" |
+        awk '{ s += $1 } END { print s }')
+    check "optimizer state on $n ranks is 8 bytes an element of the shards" \
+        [ "$state" = $((shard * 8)) ]
+done
+
+finish

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_models: real architectures, executed by the interpreter with the ops' references.
+ *
+ *   test_models FOLDER [choices] [seed]     FOLDER: where small_*.lua lie
+ *
+ * For each model and each set of numerics: the run on one rank with no bytes shared, then
+ * random choices outside the hash on 1, 2 and 4 skewed ranks under random legal orders.
+ * All must give the same bits, and the same numerics hash. Prints 'N passed, N failed'.
+ */
+#include "test_plan.h"
+
+#include "load.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int passed, failed;
+
+static void check(bool ok, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+static void check(bool ok, const char *fmt, ...)
+{
+    va_list ap;
+    passed += ok;
+    failed += !ok;
+    if (!ok) {
+        printf("FAIL ");
+        va_start(ap, fmt);
+        vprintf(fmt, ap);
+        va_end(ap);
+        printf("\n");
+    }
+}
+
+static void add_set(Gen *g, const char *set)
+{
+    *gen_push(g, &g->opt.sets) = set;
+}
+
+/* All passes before emit, each with its check. */
+static void run_passes(Gen *g)
+{
+    static const struct {
+        const char *name;
+        void (*run)(Gen *g);
+    } passes[] = {
+        {"load", load_description},  {"check", check_model},
+        {"ops", ops_load},           {"graph", graph_build},
+        {"grad", grad_build},        {"fuse", fuse_graph},
+        {"span", span_build},        {"shard", shard_params},
+        {"policy", policy_choose},   {"unroll", unroll_step},
+        {"schedule", schedule_step}, {"place", place_buffers},
+        {"simulate", simulate_step},
+    };
+    for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
+        passes[i].run(g);
+        if (i > 0) {
+            diag_stop_on_errors(g);
+            verify_after(g, passes[i].name);
+        }
+    }
+}
+
+static Gen *open_model(const char *folder, const char *name, const char *const *sets)
+{
+    Gen *g = synth_new();
+    g->opt.command = "check";
+    g->opt.input = gen_printf(g, "%s/%s.lua", folder, name);
+    for (; *sets; sets++) {
+        add_set(g, *sets);
+    }
+    return g;
+}
+
+static Interpretation interpret(Gen *g, uint64_t order)
+{
+    Interpretation run = {
+        .seed = order, .steps = 2, .span = interpret_span, .setup = interpret_setup};
+    interpret_steps(g, &run);
+    return run;
+}
+
+static int64_t pick(uint64_t *r, int64_t lo, int64_t hi)
+{
+    return lo + (int64_t)(synth_random(r) % (uint64_t)(hi - lo + 1));
+}
+
+static const char *choose(Gen *g, uint64_t *r)
+{
+    int64_t ranks = INT64_C(1) << pick(r, 0, 2);
+    bool whole = pick(r, 0, 3) == 0;
+    Text t = {.g = g};
+    if (whole) {
+        add_set(g, gen_printf(g, "mesh={replicate=%d}", (int)ranks));
+    } else {
+        add_set(g, gen_printf(g, "mesh={shard=%d}", (int)ranks));
+    }
+    add_set(g, gen_printf(g, "wrap=%d", (int)pick(r, 1, 3)));
+    add_set(g, gen_printf(g, "prefetch={forward=%d,backward=%d,in_flight=%d}",
+                          (int)pick(r, 0, 2), (int)pick(r, 0, 2), (int)pick(r, 1, 2)));
+    add_set(g,
+            pick(r, 0, 1) ? "reshard_after_forward=true" : "reshard_after_forward=false");
+    add_set(g, pick(r, 0, 1) ? "accumulate=\"sharded\"" : "accumulate=\"unsharded\"");
+    for (int i = 0; i < g->opt.sets.count; i++) {
+        text_printf(&t, " %s", g->opt.sets.items[i]);
+    }
+    return t.s;
+}
+
+typedef struct Case {
+    const char *model, *sets[6];
+} Case;
+
+static const Case cases[] = {
+    {"small_llama", {NULL}},
+    {"small_llama", {"model.tied=true", "dtypes={param=\"f64\"}", NULL}},
+    {"small_llama", {"model.qkv_bias=true", "model.qk_norm=true", "leaves=4", NULL}},
+    {"small_llama", {"dtypes={param=\"bf16\"}", "model.window=2", NULL}},
+    {"small_llama", {"fuse=false", "model.tied=true", NULL}},
+    {"small_gpt2", {NULL}},
+    {"small_gpt2", {"dtypes={param=\"bf16\"}", "fuse=false", NULL}},
+};
+
+/* Losses stand last in the state: NaN everywhere would equal NaN everywhere. */
+static bool finite_losses(const Gen *g, const Interpretation *run)
+{
+    size_t n = (size_t)g->model.micro_batches;
+    for (size_t i = 0; !run->fault && i < n; i++) {
+        double loss;
+        memcpy(&loss, run->state + run->state_bytes - (n - i) * sizeof loss, sizeof loss);
+        if (!isfinite(loss) || loss <= 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void test_case(const char *folder, const Case *c, int choices, uint64_t seed)
+{
+    Gen *plain = open_model(folder, c->model, c->sets);
+    Interpretation want;
+    add_set(plain, "mesh={shard=1}");
+    run_passes(plain);
+    interpret_spread(plain);
+    want = interpret(plain, 0);
+    check(!want.fault, "%s: plain run: %s", c->model, want.fault);
+    check(finite_losses(plain, &want), "%s: plain run: a loss is not finite", c->model);
+    for (int k = 0; k < choices; k++) {
+        uint64_t r = seed * 100 + (uint64_t)k;
+        Gen *g = open_model(folder, c->model, c->sets);
+        const char *text = choose(g, &r);
+        Interpretation got;
+        run_passes(g);
+        check(g->numerics_hash == plain->numerics_hash, "%s%s: another numerics hash",
+              c->model, text);
+        got = interpret(g, (uint64_t)k);
+        check(same_state(&want, &got), "%s%s: %s", c->model, text,
+              got.fault ? got.fault : "other bits");
+    }
+}
+
+bool same_state(const Interpretation *a, const Interpretation *b)
+{
+    return !a->fault && !b->fault && a->state_bytes == b->state_bytes &&
+           !memcmp(a->state, b->state, a->state_bytes);
+}
+
+int main(int argc, char **argv)
+{
+    int choices = argc > 2 ? atoi(argv[2]) : 6;
+    uint64_t seed = argc > 3 ? strtoull(argv[3], NULL, 10) : 1;
+    if (argc < 2) {
+        fprintf(stderr, "usage: test_models FOLDER [choices] [seed]\n");
+        return 2;
+    }
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        test_case(argv[1], &cases[c], choices, seed + c);
+    }
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed ? 1 : 0;
+}

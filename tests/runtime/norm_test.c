@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* norm_test.c: the superaccumulator against exact sums, Philox against its published vectors,
+ * initial weights' moments, the learning rate at its corners, tree sums against a naive tree.
+ * Includes the files it tests to reach their statics. */
+#include "../../runtime/rt_norm.c"
+#include "../../runtime/rt_update.c"
+
+#include "../../runtime/rt_philox.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+static uint64_t seed = 7;
+static double random_unit(void)
+{
+    const RtWords r = rt_philox(seed++, 99, 0, 0);
+    return ((double)(r.w[0] >> 5) * 67108864.0 + (double)(r.w[1] >> 6)) / 9007199254740992.0;
+}
+
+static double sum_of(const double *x, int n)
+{
+    uint64_t acc[RT_SUPERACC_WORDS] = {0};
+    for (int i = 0; i < n; i++)
+        superacc_add(acc, x[i]);
+    return superacc_round(acc);
+}
+
+static void superacc_is_exact(void **state)
+{
+    (void)state;
+    const double cases[][4] = {
+        {0x1p53, 1, 0, 0x1p53},                /* tie to even */
+        {0x1p53, 1, 0x1p-1000, 0x1p53 + 2},    /* just above the tie */
+        {0x1p53 + 2, 1, 0, 0x1p53 + 4},        /* tie to even, upwards */
+        {0x1p1000, 0x1p-1000, 0, 0x1p1000},
+        {0x1p-1074, 0x1p-1074, 0, 0x1p-1073},  /* subnormals */
+        {0x1.fffffffffffffp+1022, 0x1p969, 0, 0x1p1023},
+        {0.1, 0.2, 0.3, 0.6},
+        {0, 0, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_true(sum_of(cases[i], 3) == cases[i][3]);
+}
+
+static void superacc_order_is_free(void **state)
+{
+    (void)state;
+    enum { N = 4000 };
+    static double x[N];
+    long double reference = 0;
+    for (int i = 0; i < N; i++) {
+        x[i] = ldexp(random_unit(), (int)(random_unit() * 20));
+        reference += x[i];
+    }
+    const double first = sum_of(x, N);
+    assert_true(fabs(first - (double)reference) <= 1e-15 * first);
+    for (int round = 0; round < 20; round++) {
+        for (int i = N - 1; i > 0; i--) {
+            const int j = (int)(random_unit() * (i + 1));
+            const double t = x[i];
+            x[i] = x[j];
+            x[j] = t;
+        }
+        assert_true(sum_of(x, N) == first);
+    }
+}
+
+static void superacc_sees_non_finite(void **state)
+{
+    (void)state;
+    const double bad[2][2] = {{1, NAN}, {INFINITY, 1}};
+    assert_true(isnan(sum_of(bad[0], 2)) && isnan(sum_of(bad[1], 2)));
+}
+
+static void philox_vectors(void **state)
+{
+    (void)state;
+    const RtWords zero = rt_philox(0, 0, 0, 0);
+    const uint32_t want0[4] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
+    assert_memory_equal(zero.w, want0, sizeof want0);
+    const RtWords pi = rt_philox(0x03707344a4093822, 0x299f31d0, 0x85a308d3243f6a88, 0x13198a2e);
+    const uint32_t want1[4] = {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1};
+    assert_memory_equal(pi.w, want1, sizeof want1);
+}
+
+static void normal_moments(void **state)
+{
+    (void)state;
+    enum { N = 200000 };
+    double sum = 0, squares = 0, fourth = 0, top = 0;
+    for (int i = 0; i < N; i++) {
+        const double x = rt_normal(rt_philox(1, RT_SITE_INIT, (uint64_t)i, 5), RT_NORMAL_SCALE);
+        sum += x;
+        squares += x * x;
+        fourth += x * x * x * x;
+        top = fabs(x) > top ? fabs(x) : top;
+    }
+    assert_true(fabs(sum / N) < 0.01);
+    assert_true(fabs(squares / N - 1) < 0.01);
+    assert_true(fabs(fourth / N - 2.85) < 0.1); /* 3 - 1.2 / 8 */
+    assert_true(top > 3.5 && top < 4.9);
+}
+
+static void learning_rate_corners(void **state)
+{
+    (void)state;
+    RtTrainer t = {.optimizer = {.lr = 0.5}, .schedule = {RT_LR_COSINE, 4, 104, 0.1}};
+    assert_true(rt_learning_rate(&t, 0) == 0.5 / 4);
+    assert_true(rt_learning_rate(&t, 3) == 0.5);
+    assert_true(fabs(rt_learning_rate(&t, 4) - 0.5) < 1e-15);
+    assert_true(fabs(rt_learning_rate(&t, 54) - 0.275) < 1e-15);
+    assert_true(rt_learning_rate(&t, 103) > 0.05 && rt_learning_rate(&t, 103) < 0.0502);
+    assert_true(rt_learning_rate(&t, 104) == 0.05 && rt_learning_rate(&t, 9999) == 0.05);
+    t.schedule.kind = RT_LR_CONSTANT;
+    assert_true(rt_learning_rate(&t, 1) == 0.25 && rt_learning_rate(&t, 200) == 0.5);
+}
+
+typedef struct Seen { int n; RtRun run[8]; } Seen;
+static void remember(void *ctx, const RtRun *run)
+{
+    Seen *s = ctx;
+    s->run[s->n++] = *run;
+}
+
+/* Pads are never visited, and the shards' runs cover every element once. */
+static void runs_cover(void **state)
+{
+    (void)state;
+    const RtParam params[3] = {
+        {.name = "a", .offset_elems = 0, .elems = 1500},
+        {.name = "b", .offset_elems = 2048, .elems = 10},
+        {.name = "c", .offset_elems = 3072, .elems = 2000},
+    };
+    const int ids[3] = {0, 1, 2};
+    const RtSegment segment = {.elems = 6144, .shard_elems = 1024, .shards = 6, .n_params = 3};
+    const RtTrainer t = {.n_params = 3, .params = params, .segments = &segment,
+                         .segment_params = ids, .world_size = 6};
+    int64_t seen_elems[3] = {0}, next[3] = {0};
+    for (int rank = 0; rank < 6; rank++) {
+        const Rt rt = {.rank = rank, .world_size = 6, .trainer = &t};
+        Seen s = {0};
+        rt_shard_runs(&rt, 0, remember, &s);
+        for (int i = 0; i < s.n; i++) {
+            assert_int_equal(s.run[i].element, next[s.run[i].param_id]);
+            assert_int_equal(s.run[i].element % RT_GRAIN_ELEMS, 0);
+            next[s.run[i].param_id] += s.run[i].elems;
+            seen_elems[s.run[i].param_id] += s.run[i].elems;
+        }
+    }
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(seen_elems[i], params[i].elems);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(superacc_is_exact),     cmocka_unit_test(superacc_order_is_free),
+        cmocka_unit_test(superacc_sees_non_finite), cmocka_unit_test(philox_vectors),
+        cmocka_unit_test(normal_moments),        cmocka_unit_test(learning_rate_corners),
+        cmocka_unit_test(runs_cover),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
