@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_main.c: the life of a trainer. In: the emitted RtTrainer, the command line. Out: a run.
- * rt_main → rt_launch → rt_rank_main, once in each rank. */
+ * rt_main → rt_join or rt_launch → rt_rank_main, once in each rank. */
 #define _GNU_SOURCE
 #include "rt_private.h"
 
@@ -94,5 +94,6 @@ int rt_main(const RtTrainer *trainer, int argc, char **argv)
         fprintf(stderr, "trainer: error: %s\n", error);
         return RT_EXIT_ERROR;
     }
-    return rt_launch(trainer, &flags);
+    const int joined = rt_join(trainer, &flags);
+    return joined >= 0 ? joined : rt_launch(trainer, &flags);
 }

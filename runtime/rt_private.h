@@ -139,6 +139,8 @@ typedef struct RtMemfd { int fd; int64_t bytes; } RtMemfd;
 int rt_shared_create(const RtTrainer *t);    /* descriptor, or -1 with errno */
 bool rt_arena_map(Rt *rt, int fd, bool guard, char *error, size_t error_bytes);
 int rt_launch(const RtTrainer *t, const RtFlags *f);
+/* As a rank of a launcher's job; -1 when no launcher started this process. */
+int rt_join(const RtTrainer *t, const RtFlags *f);
 int rt_rank_main(const RtTrainer *t, const RtFlags *f, int fd, int rank, int threads);
 void rt_log_start(Rt *rt);
 void rt_log_step(Rt *rt, double seconds);
