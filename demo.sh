@@ -79,7 +79,7 @@ status=$?
 # One number of one line of the log; of the plan.
 logged() { sed -n "$1s/.*\"$2\": *\([-0-9.e+]*\).*/\1/p" build/demo.jsonl; }
 planned=$(build/default/fsdpgen plan models/demo.lua --json |
-          tr -d '\n' | sed -n 's/.*"arena": *\([0-9]*\).*/\1/p')
+          sed -n 's/.*"arena": *\([0-9]*\).*/\1/p')
 measured=$(logged '$' memory_bytes)
 last=$(wc -l <build/demo.jsonl)
 echo

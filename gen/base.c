@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* base.c: what every file of the generator stands on: one arena, growing lists and text, one
- * hash, names of dtypes, and the end of the program when we find a bug of our own. Memory is
- * never freed: a run of the generator is short, and nothing can dangle. */
+/* base.c: what every file of the generator stands on: one arena, growing lists and
+ * text, one hash, names of dtypes, and the end of the program when we find a bug of
+ * our own. Memory is never freed: a run of the generator is short, and nothing can
+ * dangle. */
 #include "gen.h"
 
 #include <stdlib.h>
@@ -35,7 +36,8 @@ static Chunk *chunk_new(size_t bytes)
     Chunk *c = calloc(1, sizeof *c + bytes);
 
     if (!c) {
-        fprintf(stderr, "fsdpgen: error: out of memory (asked for %zu more bytes)\n", bytes);
+        fprintf(stderr, "fsdpgen: error: out of memory (asked for %zu more bytes)\n",
+                bytes);
         exit(EXIT_BUG);
     }
     c->bytes = bytes;
@@ -148,13 +150,14 @@ _Noreturn void gen_die_(const char *file, int line, const char *fmt, ...)
     va_start(ap, fmt);
     vfprintf(stderr, fmt, ap);
     va_end(ap);
-    fprintf(stderr, "\n  help: this is a mistake in fsdpgen %s, not in your description; "
-                    "please report it with the description\n",
+    fprintf(stderr,
+            "\n  help: this is a mistake in fsdpgen %s, not in your description; "
+            "please report it with the description\n",
             FSDPGEN_VERSION);
     exit(EXIT_BUG);
 }
 
-/* ---- text --------------------------------------------------------------------------------- */
+/* ---- text -------------------------------------------------------------------------- */
 
 static void text_reserve(Text *t, size_t more)
 {
@@ -204,15 +207,15 @@ uint64_t hash_bytes(const void *p, size_t n)
     return XXH3_64bits(p, n);
 }
 
-/* ---- dtypes -------------------------------------------------------------------------------- */
+/* ---- dtypes ------------------------------------------------------------------------ */
 
 static const struct {
     const char *name;
     int bytes;
 } dtypes[] = {
-    [DT_NONE] = { "none", 0 }, [DT_F64] = { "f64", 8 }, [DT_F32] = { "f32", 4 },
-    [DT_BF16] = { "bf16", 2 }, [DT_F16] = { "f16", 2 }, [DT_I32] = { "i32", 4 },
-    [DT_U16] = { "u16", 2 },   [DT_U8] = { "u8", 1 },
+    [DT_NONE] = {"none", 0}, [DT_F64] = {"f64", 8}, [DT_F32] = {"f32", 4},
+    [DT_BF16] = {"bf16", 2}, [DT_F16] = {"f16", 2}, [DT_I32] = {"i32", 4},
+    [DT_U16] = {"u16", 2},   [DT_U8] = {"u8", 1},
 };
 
 int dtype_bytes(Dtype d)

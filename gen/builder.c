@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* builder.c: the Lua side of the graph. In: calls of an architecture, of an op's backward or of
- * an expansion on `g` and `b`. Out: nodes, values and parameters of the class being built
- * (graph.c collects classes). Values are userdata with shape, dtype and name; whatever does
- * not fit is a Lua error, which builder_protect turns into a message at the line that made
- * the call. */
+/* builder.c: the Lua side of the graph. In: calls of an architecture, of an op's backward
+ * or of an expansion on `g` and `b`. Out: nodes, values and parameters of the class being
+ * built (graph.c collects classes). Values are userdata with shape, dtype and name;
+ * whatever does not fit is a Lua error, which builder_protect turns into a message at the
+ * line that made the call. */
 #include "builder.h"
 
 #include <math.h>
@@ -17,25 +17,27 @@ typedef struct LuaValue {
     Class *owner;
 } LuaValue;
 
-/* ---- small helpers ---------------------------------------------------------------------------- */
+/* ---- small helpers --------------------------------------------------------------- */
 
 bool ident_ok(const char *s)
 {
     static const char *const keywords[] = {
-        "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else",
-        "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long", "register",
-        "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch",
-        "typedef", "union", "unsigned", "void", "volatile", "while", "asm", "bool", "true",
-        "false", "main", "and", "or", "not", "end", "then", "local", "function", "nil", "in",
-        "repeat", "until", "elseif",
+        "auto",    "break",  "case",     "char",     "const",    "continue", "default",
+        "do",      "double", "else",     "enum",     "extern",   "float",    "for",
+        "goto",    "if",     "inline",   "int",      "long",     "register", "restrict",
+        "return",  "short",  "signed",   "sizeof",   "static",   "struct",   "switch",
+        "typedef", "union",  "unsigned", "void",     "volatile", "while",    "asm",
+        "bool",    "true",   "false",    "main",     "and",      "or",       "not",
+        "end",     "then",   "local",    "function", "nil",      "in",       "repeat",
+        "until",   "elseif",
     };
     size_t n = strlen(s);
 
     if (n == 0 || n > 63 || (*s >= '0' && *s <= '9'))
         return false;
     for (size_t i = 0; i < n; i++)
-        if (!((s[i] >= 'a' && s[i] <= 'z') || (s[i] >= 'A' && s[i] <= 'Z') || s[i] == '_' ||
-              (s[i] >= '0' && s[i] <= '9')))
+        if (!((s[i] >= 'a' && s[i] <= 'z') || (s[i] >= 'A' && s[i] <= 'Z') ||
+              s[i] == '_' || (s[i] >= '0' && s[i] <= '9')))
             return false;
     if (s[0] == '_' && n > 1 && (s[1] == '_' || (s[1] >= 'A' && s[1] <= 'Z')))
         return false; /* C keeps those */
@@ -47,7 +49,7 @@ bool ident_ok(const char *s)
 
 const char *shape_text(Gen *g, const Value *v)
 {
-    Text t = { .g = g };
+    Text t = {.g = g};
 
     text_printf(&t, "[");
     for (int i = 0; i < v->n_dims; i++)
@@ -62,14 +64,14 @@ bool same_shape(const Value *a, const Value *b)
            !memcmp(a->dim, b->dim, sizeof *a->dim * (size_t)a->n_dims);
 }
 
-/* ---- values in Lua ---------------------------------------------------------------------------- */
+/* ---- values in Lua --------------------------------------------------------------- */
 
 void builder_push_value(Builder *b, Value *v, Class *owner)
 {
     lua_State *L = b->g->L;
     LuaValue *lv = lua_newuserdatauv(L, sizeof *lv, 0);
 
-    *lv = (LuaValue){ v, owner };
+    *lv = (LuaValue){v, owner};
     luaL_setmetatable(L, value_meta);
 }
 
@@ -123,7 +125,8 @@ static int value_index(lua_State *L)
             lua_pushinteger(L, v->dim[i]);
             lua_rawseti(L, -2, i + 1);
         }
-    } else if (v->n_dims == 0 && key && (!strcmp(key, "shape") || !strcmp(key, "dtype"))) {
+    } else if (v->n_dims == 0 && key &&
+               (!strcmp(key, "shape") || !strcmp(key, "dtype"))) {
         return luaL_error(L, "values have no %s while an expansion is recorded", key);
     } else {
         return luaL_error(L, "a value has shape, dtype and name, but no %s",
@@ -145,7 +148,8 @@ static int value_tostring(lua_State *L)
     Builder *b = lua_touserdata(L, lua_upvalueindex(1));
     const Value *v = builder_to_value(L, 1, NULL);
 
-    lua_pushstring(L, v ? gen_printf(b->g, "%s %s", v->name, shape_text(b->g, v)) : "value");
+    lua_pushstring(L,
+                   v ? gen_printf(b->g, "%s %s", v->name, shape_text(b->g, v)) : "value");
     return 1;
 }
 
@@ -191,146 +195,7 @@ const char *value_unique_name(Gen *g, const Class *c, const char *base)
     return name;
 }
 
-/* ---- attributes -------------------------------------------------------------------------------- */
-
-bool attr_equal(const Attr *a, const Attr *b)
-{
-    if (a->type != b->type || strcmp(a->key, b->key) != 0)
-        return false;
-    if (a->type == ATTR_NUM)
-        return !memcmp(&a->num, &b->num, sizeof a->num);
-    if (a->type == ATTR_STR)
-        return !strcmp(a->s, b->s);
-    return a->i == b->i;
-}
-
-const char *attr_text(Gen *g, const Attr *a)
-{
-    switch (a->type) {
-    case ATTR_INT:
-        return gen_printf(g, "%s=%lld", a->key, (long long)a->i);
-    case ATTR_NUM:
-        return gen_printf(g, "%s=%.17g", a->key, a->num);
-    case ATTR_STR:
-        return gen_printf(g, "%s=\"%s\"", a->key, a->s);
-    case ATTR_BOOL:
-        return gen_printf(g, "%s=%s", a->key, a->i ? "true" : "false");
-    }
-    gen_die("unknown attribute type");
-}
-
-/* Attributes end up in emitted C: nothing that could leave a string or a comment. */
-static bool attr_string_ok(const char *s)
-{
-    size_t n = strlen(s);
-
-    for (size_t i = 0; i < n; i++)
-        if (s[i] < 32 || s[i] > 126 || strchr("\"\\*/?`$", s[i]))
-            return false;
-    return n < 64;
-}
-
-void builder_attr(Builder *b, const OpRule *op, const AttrSpec *spec, int index, Attr *a)
-{
-    lua_State *L = b->g->L;
-    int ok = 1;
-
-    *a = (Attr){ .key = spec->key, .type = spec->type };
-    switch (a->type) {
-    case ATTR_INT:
-        a->i = lua_tointegerx(L, index, &ok);
-        ok = ok && lua_type(L, index) == LUA_TNUMBER;
-        break;
-    case ATTR_NUM:
-        a->num = lua_tonumberx(L, index, &ok);
-        ok = ok && lua_type(L, index) == LUA_TNUMBER && isfinite(a->num);
-        if (a->num == 0)
-            a->num = 0; /* one zero */
-        break;
-    case ATTR_STR:
-        ok = lua_type(L, index) == LUA_TSTRING && attr_string_ok(lua_tostring(L, index));
-        a->s = ok ? gen_strdup(b->g, lua_tostring(L, index)) : NULL;
-        break;
-    case ATTR_BOOL:
-        ok = lua_isboolean(L, index);
-        a->i = lua_toboolean(L, index);
-        break;
-    }
-    if (!ok)
-        luaL_error(L, "%s: %s must be %s, not %s", op->name, a->key,
-                   a->type == ATTR_INT   ? "a whole number"
-                   : a->type == ATTR_NUM ? "a finite number"
-                   : a->type == ATTR_STR ? "a short plain string"
-                                         : "true or false",
-                   builder_show(b->g, L, index));
-}
-
-/* The first key, in order, that the op does not have. */
-static const char *unknown_key(Builder *b, const OpRule *op, int index)
-{
-    lua_State *L = b->g->L;
-    const OpInfo *info = op->info;
-    const char *worst = NULL;
-
-    for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
-        const char *key;
-        bool known = false;
-
-        if (lua_type(L, -2) == LUA_TNUMBER)
-            continue;
-        key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
-        known = !strcmp(key, "name");
-        for (int i = 0; i < info->n_attrs && !known; i++)
-            known = !strcmp(info->attrs[i].key, key);
-        if (!known && (!worst || strcmp(key, worst) < 0))
-            worst = gen_strdup(b->g, key);
-    }
-    return worst;
-}
-
-void builder_check_keys(Builder *b, const OpRule *op, int index)
-{
-    lua_State *L = b->g->L;
-    const OpInfo *info = op->info;
-    const char *key = unknown_key(b, op, index), *near;
-    const char **names;
-    Text t = { .g = b->g };
-
-    if (!key)
-        return;
-    names = gen_alloc(b->g, sizeof *names * (size_t)(info->n_attrs + 1));
-    text_add(&t, "", 0);
-    for (int i = 0; i < info->n_attrs; i++) {
-        names[i] = info->attrs[i].key;
-        text_printf(&t, "%s%s", i ? ", " : "", names[i]);
-    }
-    near = diag_nearest(key, names, info->n_attrs);
-    if (near)
-        luaL_error(L, "%s: unknown attribute %s; did you mean %s?", op->name, key, near);
-    luaL_error(L, "%s: unknown attribute %s; it has %s", op->name, key,
-               info->n_attrs ? t.s : "none");
-}
-
-void builder_attrs(Builder *b, const OpRule *op, int index, Attr *out)
-{
-    lua_State *L = b->g->L;
-
-    builder_check_keys(b, op, index);
-    for (int i = 0; i < op->info->n_attrs; i++) {
-        const AttrSpec *spec = &op->info->attrs[i];
-
-        lua_getfield(L, index, spec->key);
-        if (!lua_isnil(L, -1))
-            builder_attr(b, op, spec, lua_gettop(L), &out[i]);
-        else if (spec->has_default)
-            out[i] = spec->dflt;
-        else
-            luaL_error(L, "%s: attribute %s is missing", op->name, spec->key);
-        lua_pop(L, 1);
-    }
-}
-
-/* ---- calls of ops -------------------------------------------------------------------------------- */
+/* ---- calls of ops ---------------------------------------------------------------- */
 
 Node *builder_node(Builder *b, const OpRule *op, Value **in, Attr *attrs, int n_attrs,
                    const char *name)
@@ -340,8 +205,11 @@ Node *builder_node(Builder *b, const OpRule *op, Value **in, Attr *attrs, int n_
     Node *n = gen_alloc(g, sizeof *n);
     bool setup = true;
 
-    *n = (Node){ .op = op, .phase = b->phase, .n_in = op->n_in, .n_out = op->n_out,
-                 .n_attrs = n_attrs };
+    *n = (Node){.op = op,
+                .phase = b->phase,
+                .n_in = op->n_in,
+                .n_out = op->n_out,
+                .n_attrs = n_attrs};
     n->in = gen_alloc(g, sizeof *n->in * (size_t)(op->n_in + 1));
     n->out = gen_alloc(g, sizeof *n->out * (size_t)op->n_out);
     n->add = gen_alloc(g, sizeof *n->add * (size_t)op->n_out);
@@ -355,7 +223,8 @@ Node *builder_node(Builder *b, const OpRule *op, Value **in, Attr *attrs, int n_
         n->phase = PHASE_SETUP;
     n->name = value_unique_name(g, c, name ? name : op->name);
     for (int i = 0; i < op->n_out; i++) {
-        const char *own = i == 0 ? n->name : gen_printf(g, "%s_%s", n->name, op->out[i].name);
+        const char *own =
+            i == 0 ? n->name : gen_printf(g, "%s_%s", n->name, op->out[i].name);
 
         n->out[i] = value_new(g, c, VAL_NODE, value_unique_name(g, c, own));
         n->out[i]->def = n;
@@ -374,7 +243,7 @@ static const char *ordinal(Gen *g, int n)
 
 static const char *input_names(Gen *g, const OpRule *op)
 {
-    Text t = { .g = g };
+    Text t = {.g = g};
 
     text_add(&t, "", 0);
     for (int i = 0; i < op->n_in; i++)
@@ -393,12 +262,14 @@ void builder_inputs(Builder *b, const OpRule *op, int index, Class *owner, Value
         lua_rawgeti(L, index, i + 1);
         in[i] = builder_to_value(L, -1, &c);
         if (!in[i])
-            luaL_error(L, "%s: it takes %d input%s (%s), but the %s is %s", op->name, op->n_in,
-                       op->n_in == 1 ? "" : "s", input_names(b->g, op), ordinal(b->g, i + 1),
-                       builder_show(b->g, L, -1));
+            luaL_error(L, "%s: it takes %d input%s (%s), but the %s is %s", op->name,
+                       op->n_in, op->n_in == 1 ? "" : "s", input_names(b->g, op),
+                       ordinal(b->g, i + 1), builder_show(b->g, L, -1));
         if (c != owner)
-            luaL_error(L, "%s: %s is a value of another block; hand it on as the value that"
-                          " block returns", op->name, op->in[i].name);
+            luaL_error(L,
+                       "%s: %s is a value of another block; hand it on as the value that"
+                       " block returns",
+                       op->name, op->in[i].name);
         lua_pop(L, 1);
     }
     lua_rawgeti(L, index, op->n_in + 1);
@@ -416,7 +287,8 @@ static const char *call_name(Builder *b, const OpRule *op, int index)
 
     lua_getfield(L, index, "name");
     if (!lua_isnil(L, -1)) {
-        name = lua_type(L, -1) == LUA_TSTRING ? gen_strdup(b->g, lua_tostring(L, -1)) : NULL;
+        name =
+            lua_type(L, -1) == LUA_TSTRING ? gen_strdup(b->g, lua_tostring(L, -1)) : NULL;
         if (!name || !ident_ok(name))
             luaL_error(L, "%s: name %s is no C identifier", op->name,
                        builder_show(b->g, L, -1));
@@ -434,10 +306,10 @@ static Pos call_place(Builder *b)
     lua_Debug ar;
 
     if (!lua_getstack(L, 1, &ar) || !lua_getinfo(L, "Sl", &ar) || *ar.source != '@')
-        return (Pos){ 0 };
+        return (Pos){0};
     if (!b->source || strcmp(b->source, ar.source + 1) != 0)
         b->source = gen_strdup(b->g, ar.source + 1);
-    return (Pos){ .file = b->source, .line = ar.currentline };
+    return (Pos){.file = b->source, .line = ar.currentline};
 }
 
 static int op_call(lua_State *L)
@@ -450,15 +322,17 @@ static int op_call(lua_State *L)
     Node *n;
 
     if (lua_type(L, 1) != LUA_TTABLE)
-        return luaL_error(L, "%s: call it as g.%s{ ... }, with a dot and one table", op->name,
-                          op->name);
+        return luaL_error(L, "%s: call it as g.%s{ ... }, with a dot and one table",
+                          op->name, op->name);
     lua_settop(L, 1);
     if (b->pattern)
         return pattern_call(b, op);
     if (!b->cls)
         return luaL_error(L, "%s: ops can only be called inside a block", op->name);
-    if (op->n_in > MAX_OPERANDS || op->n_out > MAX_OPERANDS || op->info->n_attrs > MAX_OPERANDS)
-        return luaL_error(L, "%s: more than %d operands or attributes", op->name, MAX_OPERANDS);
+    if (op->n_in > MAX_OPERANDS || op->n_out > MAX_OPERANDS ||
+        op->info->n_attrs > MAX_OPERANDS)
+        return luaL_error(L, "%s: more than %d operands or attributes", op->name,
+                          MAX_OPERANDS);
     builder_inputs(b, op, 1, b->cls, in);
     builder_attrs(b, op, 1, attrs);
     name = call_name(b, op, 1);
@@ -471,7 +345,7 @@ static int op_call(lua_State *L)
     return n->n_out;
 }
 
-/* ---- g ----------------------------------------------------------------------------------------- */
+/* ---- g --------------------------------------------------------------------------- */
 
 static int g_data(lua_State *L)
 {

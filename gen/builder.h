@@ -19,7 +19,8 @@ void builder_inputs(Builder *b, const OpRule *op, int index, Class *owner, Value
 bool param_equal(const ClassParam *a, const ClassParam *b);
 void value_shape(Value *v, Dtype dtype, const int64_t *dim, int n_dims);
 
-/* graph.c: the block of the class just built; finds an equal class, registers parameters. */
+/* graph.c: the block of the class just built; finds an equal class, registers parameters.
+ */
 void graph_add_block(Builder *b, const char *name, const char *prefix);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* builder_block.c: blocks and parameters as an architecture declares them. In: b:block(name,
- * class, prefix, function, value) and g:param{...}. Out: the class being built with its
- * boundary values and parameter declarations, handed to graph.c. Names end up in C, in file
- * names of Hugging Face tensors and in JSON, so they are checked here, once. */
+/* builder_block.c: blocks and parameters as an architecture declares them. In:
+ * b:block(name, class, prefix, function, value) and g:param{...}. Out: the class being
+ * built with its boundary values and parameter declarations, handed to graph.c. Names end
+ * up in C, in file names of Hugging Face tensors and in JSON, so they are checked here,
+ * once. */
 #include "builder.h"
 
 #include <math.h>
@@ -10,7 +11,7 @@
 
 #define MAX_PARAM_ELEMS (INT64_C(1) << 46)
 
-/* ---- names ------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------- */
 
 static bool chars_ok(const char *s, bool upper, bool dots)
 {
@@ -47,11 +48,11 @@ static const char *ident_of(Gen *g, const char *name)
     return *s >= '0' && *s <= '9' ? gen_printf(g, "p%s", s) : s;
 }
 
-/* ---- g:param{...} ------------------------------------------------------------------------------ */
+/* ---- g:param{...} ---------------------------------------------------------------- */
 
 static void check_param_keys(Builder *b, int index)
 {
-    static const char *const keys[] = { "global", "init", "std", "decay", "parts" };
+    static const char *const keys[] = {"global", "init", "std", "decay", "parts"};
     lua_State *L = b->g->L;
     const char *worst = NULL, *near;
 
@@ -69,7 +70,8 @@ static void check_param_keys(Builder *b, int index)
     near = diag_nearest(worst, keys, 5);
     if (near)
         luaL_error(L, "param: unknown field %s; did you mean %s?", worst, near);
-    luaL_error(L, "param: unknown field %s; it has global, init, std, decay, parts", worst);
+    luaL_error(L, "param: unknown field %s; it has global, init, std, decay, parts",
+               worst);
 }
 
 /* Dims at stack top (popped). */
@@ -101,7 +103,7 @@ static void read_dims(Builder *b, ClassParam *p)
 
 static void read_init(Builder *b, ClassParam *p, int index)
 {
-    static const char *const inits[] = { "normal", "zeros", "ones" };
+    static const char *const inits[] = {"normal", "zeros", "ones"};
     lua_State *L = b->g->L;
     int type;
 
@@ -181,11 +183,13 @@ bool param_equal(const ClassParam *a, const ClassParam *b)
 {
     if (strcmp(a->name, b->name) != 0 || a->n_dims != b->n_dims ||
         memcmp(a->dim, b->dim, sizeof a->dim) != 0 || strcmp(a->init, b->init) != 0 ||
-        memcmp(&a->init_std, &b->init_std, sizeof a->init_std) != 0 || a->decay != b->decay ||
-        a->n_parts != b->n_parts || a->tied_global != b->tied_global)
+        memcmp(&a->init_std, &b->init_std, sizeof a->init_std) != 0 ||
+        a->decay != b->decay || a->n_parts != b->n_parts ||
+        a->tied_global != b->tied_global)
         return false;
     for (int i = 0; i < a->n_parts; i++)
-        if (strcmp(a->part_name[i], b->part_name[i]) != 0 || a->part_rows[i] != b->part_rows[i])
+        if (strcmp(a->part_name[i], b->part_name[i]) != 0 ||
+            a->part_rows[i] != b->part_rows[i])
             return false;
     return true;
 }
@@ -218,11 +222,12 @@ static Value *param_value(Builder *b, const ClassParam *p)
 int builder_param(lua_State *L)
 {
     Builder *b = lua_touserdata(L, lua_upvalueindex(1));
-    ClassParam p = { 0 };
+    ClassParam p = {0};
     bool local;
 
     if (lua_type(L, 2) != LUA_TTABLE)
-        return luaL_error(L, "param: call it as g:param{ \"name\", {dims}, ... }, with a colon");
+        return luaL_error(
+            L, "param: call it as g:param{ \"name\", {dims}, ... }, with a colon");
     if (!b->cls || b->pattern || b->phase != PHASE_FORWARD)
         return luaL_error(L, "param: parameters can only be declared inside a block");
     lua_settop(L, 2);
@@ -237,7 +242,8 @@ int builder_param(lua_State *L)
     p.tied_global = !local;
     p.ident = ident_of(b->g, p.name);
     if (!ident_ok(p.ident))
-        return luaL_error(L, "param: %s makes no C identifier of at most 63 letters", p.name);
+        return luaL_error(L, "param: %s makes no C identifier of at most 63 letters",
+                          p.name);
     lua_settop(L, 2);
     lua_rawgeti(L, 2, local ? 2 : 1);
     read_dims(b, &p);
@@ -247,7 +253,7 @@ int builder_param(lua_State *L)
     return 1;
 }
 
-/* ---- b:block(...) ------------------------------------------------------------------------------ */
+/* ---- b:block(...) ---------------------------------------------------------------- */
 
 /* The value a block takes: nothing for the first, else what the block before returned. */
 static void take_input(Builder *b, int index)
@@ -265,8 +271,9 @@ static void take_input(Builder *b, int index)
         return;
     }
     if (!flow || flow != b->flow || owner != b->flow_class)
-        luaL_error(L, "block: it must take the value that the block before it returned, not %s",
-                   flow ? "another" : builder_show(b->g, L, index));
+        luaL_error(
+            L, "block: it must take the value that the block before it returned, not %s",
+            flow ? "another" : builder_show(b->g, L, index));
     v = value_new(b->g, c, VAL_INPUT, "block_in");
     v->index = 0;
     value_shape(v, flow->dtype, flow->dim, flow->n_dims);
@@ -287,8 +294,10 @@ static void take_output(Builder *b, int first)
     if (!v && n > 0)
         shown = builder_show(b->g, L, first);
     if (!v || owner != c)
-        luaL_error(L, "block: its function must return the value for the next block, or the"
-                      " loss, not %s", shown);
+        luaL_error(L,
+                   "block: its function must return the value for the next block, or the"
+                   " loss, not %s",
+                   shown);
     if (v->kind != VAL_NODE || v->def->phase == PHASE_SETUP)
         luaL_error(L, "block: it returns %s, which it does not compute", v->name);
     for (int i = 1; i < n; i++) {
@@ -312,11 +321,11 @@ static const char *text_arg(Builder *b, int index, const char *what,
 {
     lua_State *L = b->g->L;
 
-    if (lua_type(L, index) != LUA_TSTRING || strlen(lua_tostring(L, index)) !=
-                                                  lua_rawlen(L, index) ||
+    if (lua_type(L, index) != LUA_TSTRING ||
+        strlen(lua_tostring(L, index)) != lua_rawlen(L, index) ||
         !ok(lua_tostring(L, index)))
-        luaL_error(L, "block: %s is %s, but must be %s", what, builder_show(b->g, L, index),
-                   rule);
+        luaL_error(L, "block: %s is %s, but must be %s", what,
+                   builder_show(b->g, L, index), rule);
     return gen_strdup(b->g, lua_tostring(L, index));
 }
 
@@ -327,8 +336,8 @@ static bool hint_ok(const char *s)
 
 static bool prefix_ok(const char *s)
 {
-    return *s == '\0' || (chars_ok(s, true, true) && *s != '.' && strlen(s) < 128 &&
-                          !strstr(s, ".."));
+    return *s == '\0' ||
+           (chars_ok(s, true, true) && *s != '.' && strlen(s) < 128 && !strstr(s, ".."));
 }
 
 int builder_block(lua_State *L)
@@ -338,21 +347,25 @@ int builder_block(lua_State *L)
     const char *name;
 
     if (lua_type(L, 1) != LUA_TUSERDATA)
-        return luaL_error(L, "block: call it as b:block(name, class, prefix, function, value)");
+        return luaL_error(
+            L, "block: call it as b:block(name, class, prefix, function, value)");
     if (b->cls)
         return luaL_error(L, "block: blocks do not nest");
     if (b->ended)
-        return luaL_error(L, "block: a block before it returned the loss, which ends the model");
+        return luaL_error(
+            L, "block: a block before it returned the loss, which ends the model");
     b->block = NULL;
     name = text_arg(b, 2, "its name", block_name_ok, "[a-z][a-z0-9_.]*");
     for (int i = 0; i < g->blocks.count; i++)
         if (!strcmp(g->blocks.items[i].ident, ident_of(g, name)))
-            return luaL_error(L, "block: there is a block %s already", g->blocks.items[i].name);
+            return luaL_error(L, "block: there is a block %s already",
+                              g->blocks.items[i].name);
     b->hint = text_arg(b, 3, "its class", hint_ok, "[a-z][a-z0-9_]*, no word of C");
     b->prefix = text_arg(b, 4, "its prefix", prefix_ok, "letters, digits, '_' and '.'");
     if (lua_type(L, 5) != LUA_TFUNCTION)
-        return luaL_error(L, "block: after the prefix comes the function that builds it, not %s",
-                          builder_show(g, L, 5));
+        return luaL_error(
+            L, "block: after the prefix comes the function that builds it, not %s",
+            builder_show(g, L, 5));
     b->block = name;
     b->phase = PHASE_FORWARD;
     b->cls = gen_alloc(g, sizeof *b->cls);

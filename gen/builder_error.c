@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* builder_error.c: protected calls of the passes that run Lua. In: a C function, and whatever
- * Lua error it lets escape. Out: a diagnostic at the innermost Lua line: of the architecture
- * that made a call, or of the op whose rule went wrong. */
+/* builder_error.c: protected calls of the passes that run Lua. In: a C function, and
+ * whatever Lua error it lets escape. Out: a diagnostic at the innermost Lua line: of the
+ * architecture that made a call, or of the op whose rule went wrong. */
 #include "builder.h"
 #include "load.h"
 
@@ -29,8 +29,8 @@ static bool word_char(char c)
            (c >= 'A' && c <= 'Z');
 }
 
-/* Where the message's first word stands on the line, as a call (g.word) if it does; else the
- * whole line. */
+/* Where the message's first word stands on the line, as a call (g.word) if it does; else
+ * the whole line. */
 static Pos word_place(const LexFile *f, int line, const char *word)
 {
     const char *p = f->text, *end = f->text + f->bytes, *stop;
@@ -50,7 +50,7 @@ static Pos word_place(const LexFile *f, int line, const char *word)
             if (memcmp(q, word, n) || word_char(before) || word_char(after) ||
                 (call && before != '.' && before != ':'))
                 continue;
-            return (Pos){ f->file, line, (int)(q - p) + 1, (int)n };
+            return (Pos){f->file, line, (int)(q - p) + 1, (int)n};
         }
     return lex_word(f, line, NULL);
 }
@@ -61,8 +61,8 @@ typedef struct ErrorPlace {
     int line;
 } ErrorPlace;
 
-/* Message handler: finds the innermost Lua line, or the one the message already names, and
- * takes the place off the text. Upvalue: the ErrorPlace to fill. */
+/* Message handler: finds the innermost Lua line, or the one the message already names,
+ * and takes the place off the text. Upvalue: the ErrorPlace to fill. */
 static int find_place(lua_State *L)
 {
     ErrorPlace *e = lua_touserdata(L, lua_upvalueindex(1));
@@ -99,7 +99,7 @@ static Pos line_place(Gen *g, const char *file, int line, const char *text)
     LexFile *f = source_of(g, file);
 
     if (!f)
-        return (Pos){ .file = file, .line = line };
+        return (Pos){.file = file, .line = line};
     return word_place(f, line, gen_strndup(g, text, end ? (size_t)(end - text) : 0));
 }
 
@@ -107,7 +107,7 @@ bool builder_protect(Gen *g, lua_CFunction fn, void *arg, Pos fallback)
 {
     lua_State *L = g->L;
     Builder *b = builder_get(g);
-    ErrorPlace e = { .g = g };
+    ErrorPlace e = {.g = g};
     int top = lua_gettop(L), status;
     const char *text;
     Pos pos = fallback;
@@ -118,7 +118,7 @@ bool builder_protect(Gen *g, lua_CFunction fn, void *arg, Pos fallback)
     lua_pushlightuserdata(L, arg);
     status = lua_pcall(L, 1, 0, top + 1);
     if (!sandbox_status(L, status)) {
-        b->blame = (Pos){ 0 };
+        b->blame = (Pos){0};
         lua_settop(L, top);
         return true;
     }
@@ -128,7 +128,7 @@ bool builder_protect(Gen *g, lua_CFunction fn, void *arg, Pos fallback)
         pos = line_place(g, e.file, e.line, text);
     else if (b->blame.file)
         pos = b->blame.col ? b->blame : line_place(g, b->blame.file, b->blame.line, text);
-    b->blame = (Pos){ 0 };
+    b->blame = (Pos){0};
     if (b->block)
         diag_add(g, DIAG_ERROR, pos, b->help, "%s: %s", b->block, text);
     else

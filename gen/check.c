@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check: Model (raw) → Model (resolved). Every field is validated by its own rule
- * (check_value.c), then against the others: dims divide, the mesh fits, dtypes go together.
- * All mistakes are told at once. Needs: load. Fills: g->model, from the description alone, so
- * that nothing inside the numerics hash can depend on a budget. */
+ * (check_value.c), then against the others: dims divide, the mesh fits, dtypes go
+ * together. All mistakes are told at once. Needs: load. Fills: g->model, from the
+ * description alone, so that nothing inside the numerics hash can depend on a budget. */
 #include "check.h"
 
 #include <lauxlib.h>
@@ -10,7 +10,7 @@
 
 enum { CPU_MAX_RANKS = 64 }; /* what one machine's shared memory runtime starts */
 
-/* ---- places ------------------------------------------------------------------------------------------ */
+/* ---- places ------------------------------------------------------------------------ */
 
 static const Place *find_place(Gen *g, const char *path)
 {
@@ -26,7 +26,7 @@ Pos model_pos(Gen *g, const char *path)
 {
     const Place *p = g->loader ? find_place(g, path) : NULL;
 
-    return p ? p->pos : (Pos){ .file = g->model.file };
+    return p ? p->pos : (Pos){.file = g->model.file};
 }
 
 Pos place_of(Gen *g, const char *path)
@@ -44,7 +44,7 @@ Pos place_of(Gen *g, const char *path)
     return g->loader->trainer_pos;
 }
 
-/* ---- resolved values, by path: absent when they were wrong ---------------------------------------------- */
+/* ---- resolved values, by path: absent when they were wrong ------------------------- */
 
 /* Pushes the value at a path of the resolved table. */
 static int push_path(Check *c, const char *path)
@@ -114,9 +114,10 @@ static const char *get_kind(Check *c, const char *path)
     return tag ? tag->name : "";
 }
 
-#define COMPLAIN(c, path, help, ...) check_error(c, place_of((c)->g, path), help, __VA_ARGS__)
+#define COMPLAIN(c, path, help, ...)                                                     \
+    check_error(c, place_of((c)->g, path), help, __VA_ARGS__)
 
-/* ---- what fields mean to each other ---------------------------------------------------------------------- */
+/* ---- what fields mean to each other ------------------------------------------------ */
 
 /* False if leaves cannot be trusted. */
 static bool check_batches(Check *c)
@@ -127,8 +128,8 @@ static bool check_batches(Check *c)
     if (!get_int(c, "micro_batch", &micro))
         return false;
     if (get_int(c, "seq", &seq) && micro * seq > INT32_MAX)
-        COMPLAIN(c, "micro_batch", gen_printf(g, "use at most %lld",
-                                              (long long)(INT32_MAX / seq)),
+        COMPLAIN(c, "micro_batch",
+                 gen_printf(g, "use at most %lld", (long long)(INT32_MAX / seq)),
                  "micro_batch: %lld sequences of seq (%lld) are more than 2^31 tokens",
                  (long long)micro, (long long)seq);
     if (!get_int(c, "global_batch", &global))
@@ -140,8 +141,8 @@ static bool check_batches(Check *c)
                  below ? gen_printf(g, "use %lld or %lld", (long long)below,
                                     (long long)(below + micro))
                        : gen_printf(g, "use %lld", (long long)micro),
-                 "global_batch: %lld is not a multiple of micro_batch (%lld)", (long long)global,
-                 (long long)micro);
+                 "global_batch: %lld is not a multiple of micro_batch (%lld)",
+                 (long long)global, (long long)micro);
         return false;
     }
     m = global / micro;
@@ -152,9 +153,10 @@ static bool check_batches(Check *c)
     while (m % (p * 2) == 0 && p * 2 < leaves)
         p *= 2;
     COMPLAIN(c, "leaves", gen_printf(g, "use %lld", (long long)p),
-             "leaves: %lld does not divide the %lld micro-batches of a step (global_batch %lld / "
-             "micro_batch %lld)", (long long)leaves, (long long)m, (long long)global,
-             (long long)micro);
+             "leaves: %lld does not divide the %lld micro-batches of a step "
+             "(global_batch %lld / "
+             "micro_batch %lld)",
+             (long long)leaves, (long long)m, (long long)global, (long long)micro);
     return false;
 }
 
@@ -163,7 +165,8 @@ static const char *mesh_path(Check *c)
 {
     int64_t shard;
 
-    return get_int(c, "mesh.shard", &shard) && shard > 1 ? "mesh.shard" : "mesh.replicate";
+    return get_int(c, "mesh.shard", &shard) && shard > 1 ? "mesh.shard"
+                                                         : "mesh.replicate";
 }
 
 /* The data ranks must divide leaves: says which would, or what to raise. */
@@ -184,10 +187,11 @@ static void check_ranks(Check *c, int64_t world)
     else if (m % world == 0)
         help = gen_printf(g, "write leaves = %lld", (long long)world);
     else
-        help = gen_printf(g, "use at most %lld, or a global_batch that is a multiple of %lld",
-                          (long long)leaves, (long long)(world * micro));
-    COMPLAIN(c, mesh_path(c), help, "mesh: %lld ranks do not divide leaves (%lld)", (long long)world,
-             (long long)leaves);
+        help = gen_printf(
+            g, "use at most %lld, or a global_batch that is a multiple of %lld",
+            (long long)leaves, (long long)(world * micro));
+    COMPLAIN(c, mesh_path(c), help, "mesh: %lld ranks do not divide leaves (%lld)",
+             (long long)world, (long long)leaves);
 }
 
 static void check_mesh(Check *c, bool batches_good)
@@ -200,10 +204,11 @@ static void check_mesh(Check *c, bool batches_good)
         return;
     world = replicate * shard;
     if (replicate > 1 && shard > 1) {
-        COMPLAIN(c, "mesh.replicate",
-                 gen_printf(g, "write mesh = { shard = %lld }", (long long)world),
-                 "mesh: replicate %lld with shard %lld (hybrid_shard) is not available yet",
-                 (long long)replicate, (long long)shard);
+        COMPLAIN(
+            c, "mesh.replicate",
+            gen_printf(g, "write mesh = { shard = %lld }", (long long)world),
+            "mesh: replicate %lld with shard %lld (hybrid_shard) is not available yet",
+            (long long)replicate, (long long)shard);
         return;
     }
     if (world > MAX_RANKS) {
@@ -213,22 +218,29 @@ static void check_mesh(Check *c, bool batches_good)
         return;
     }
     if (!strcmp(strategy, "full_shard") && replicate > 1)
-        COMPLAIN(c, "strategy", gen_printf(g, "write mesh = { shard = %lld }, or strategy = "
-                                              "\"no_shard\"", (long long)replicate),
-                 "strategy: \"full_shard\" shards over mesh.shard, which is 1 beside replicate %lld",
+        COMPLAIN(c, "strategy",
+                 gen_printf(g,
+                            "write mesh = { shard = %lld }, or strategy = "
+                            "\"no_shard\"",
+                            (long long)replicate),
+                 "strategy: \"full_shard\" shards over mesh.shard, which is 1 beside "
+                 "replicate %lld",
                  (long long)replicate);
     if (world > CPU_MAX_RANKS && !strcmp(get_kind(c, "target"), "cpu"))
-        diag_add(g, DIAG_WARNING, place_of(g, mesh_path(c)),
-                 gen_printf(g, "to run it on one machine: --set mesh.shard=%d", CPU_MAX_RANKS),
-                 "mesh: the cpu target starts at most %d ranks, on one machine; this trainer of "
-                 "%lld can be read and compiled, not run", CPU_MAX_RANKS, (long long)world);
+        diag_add(
+            g, DIAG_WARNING, place_of(g, mesh_path(c)),
+            gen_printf(g, "to run it on one machine: --set mesh.shard=%d", CPU_MAX_RANKS),
+            "mesh: the cpu target starts at most %d ranks, on one machine; this trainer "
+            "of "
+            "%lld can be read and compiled, not run",
+            CPU_MAX_RANKS, (long long)world);
     if (batches_good)
         check_ranks(c, world);
 }
 
 static void check_dtypes(Check *c)
 {
-    static const char *const others[] = { "reduce", "master", "moments" };
+    static const char *const others[] = {"reduce", "master", "moments"};
     const char *param = get_str(c, "dtypes.param");
 
     if (!*param)
@@ -239,9 +251,12 @@ static void check_dtypes(Check *c)
         bool f64 = !strcmp(dtype, "f64");
 
         if (*dtype && f64 != !strcmp(param, "f64"))
-            COMPLAIN(c, path, gen_printf(c->g, "use \"%s\", or leave it out", f64 ? "f32" : "f64"),
-                     "%s: \"%s\" does not go with dtypes.param (\"%s\"): f64 is for tests and "
-                     "needs all four", path, dtype, param);
+            COMPLAIN(
+                c, path,
+                gen_printf(c->g, "use \"%s\", or leave it out", f64 ? "f32" : "f64"),
+                "%s: \"%s\" does not go with dtypes.param (\"%s\"): f64 is for tests and "
+                "needs all four",
+                path, dtype, param);
     }
 }
 
@@ -249,7 +264,8 @@ static void check_schedule(Check *c)
 {
     int64_t warmup, steps;
 
-    if (get_int(c, "lr.warmup", &warmup) && get_int(c, "lr.steps", &steps) && warmup >= steps)
+    if (get_int(c, "lr.warmup", &warmup) && get_int(c, "lr.steps", &steps) &&
+        warmup >= steps)
         COMPLAIN(c, "lr.warmup", gen_printf(c->g, "use less than %lld", (long long)steps),
                  "lr.warmup: %lld is not less than lr.steps (%lld)", (long long)warmup,
                  (long long)steps);
@@ -267,12 +283,13 @@ static int arch_fail(lua_State *L)
     return 0;
 }
 
-/* Copies the resolved model and adds what build needs of the trainer: the m of a check and a
- * build. False if a part of it is wrong. */
+/* Copies the resolved model and adds what build needs of the trainer: the m of a check
+ * and a build. False if a part of it is wrong. */
 static bool push_model(Check *c)
 {
-    static const char *const extra[][2] = { { "seq", "seq" }, { "micro_batch", "micro_batch" },
-                                            { "loss_chunk_tokens", "loss.chunk_tokens" } };
+    static const char *const extra[][2] = {{"seq", "seq"},
+                                           {"micro_batch", "micro_batch"},
+                                           {"loss_chunk_tokens", "loss.chunk_tokens"}};
     lua_State *L = c->L;
 
     if (push_path(c, "model") != LUA_TTABLE) {
@@ -312,13 +329,13 @@ static void check_arch(Check *c, const Arch *arch)
     }
 }
 
-/* ---- the C model ------------------------------------------------------------------------------------------ */
+/* ---- the C model ------------------------------------------------------------------- */
 
 static void fill_hash_fields(Check *c, Model *m)
 {
-    static const char *const schedules[] = { "constant", "linear", "cosine", "wsd",
-                                             "inverse_sqrt" };
-    static const char *const optimizers[] = { "adamw", "sgd", "lion", "muon" };
+    static const char *const schedules[] = {"constant", "linear", "cosine", "wsd",
+                                            "inverse_sqrt"};
+    static const char *const optimizers[] = {"adamw", "sgd", "lion", "muon"};
 
     get_int(c, "seq", &m->seq_tokens);
     get_int(c, "model.vocab", &m->vocab);
@@ -360,8 +377,8 @@ static void fill_hash_fields(Check *c, Model *m)
 
 static void fill_free_fields(Check *c, Model *m)
 {
-    static const char *const strategies[] = { "full_shard", "shard_grad_op", "hybrid_shard",
-                                              "no_shard" };
+    static const char *const strategies[] = {"full_shard", "shard_grad_op",
+                                             "hybrid_shard", "no_shard"};
 
     get_int(c, "mesh.replicate", &m->replicate);
     get_int(c, "mesh.shard", &m->shard);
@@ -382,7 +399,7 @@ static void fill_free_fields(Check *c, Model *m)
 void check_model(Gen *g)
 {
     Loader *ld = loader_of(g);
-    Check c = { .g = g, .L = g->L, .ld = ld };
+    Check c = {.g = g, .L = g->L, .ld = ld};
     Model *m = &g->model;
     const char *file = m->file;
     Tag *raw, *model;
@@ -390,8 +407,9 @@ void check_model(Gen *g)
 
     lua_rawgeti(c.L, LUA_REGISTRYINDEX, ld->raw_ref);
     raw = record_tag(g, -1);
-    check_table(&c, ld->trainer, "", lua_gettop(c.L),
-                (Site){ .pos = ld->trainer_pos, .lex = raw->lex, .written = true, .tag = raw });
+    check_table(
+        &c, ld->trainer, "", lua_gettop(c.L),
+        (Site){.pos = ld->trainer_pos, .lex = raw->lex, .written = true, .tag = raw});
     ld->resolved_ref = luaL_ref(c.L, LUA_REGISTRYINDEX);
     model_errors = c.errors;
     push_path(&c, "model");
@@ -402,9 +420,10 @@ void check_model(Gen *g)
     check_schedule(&c);
     if (model && !model_errors)
         check_arch(&c, model->arch);
-    gen_require((c.errors > 0) == (diag_errors(g) > errors_before), "errors were not counted");
+    gen_require((c.errors > 0) == (diag_errors(g) > errors_before),
+                "errors were not counted");
     diag_stop_on_errors(g);
-    *m = (Model){ .file = file, .name = get_str(&c, "name"), .arch = model->arch->name };
+    *m = (Model){.file = file, .name = get_str(&c, "name"), .arch = model->arch->name};
     fill_hash_fields(&c, m);
     fill_free_fields(&c, m);
     gen_require(push_model(&c), "the resolved model is incomplete");

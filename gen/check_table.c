@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_table.c: validates a table of fields. In: the raw table and what fields it may have.
- * Out: the resolved table, fields in the order of their declaration so that a default may use
- * those above it; messages for fields that are missing or unknown. */
+/* check_table.c: validates a table of fields. In: the raw table and what fields it may
+ * have. Out: the resolved table, fields in the order of their declaration so that a
+ * default may use those above it; messages for fields that are missing or unknown. */
 #include "check.h"
 
 #include <lauxlib.h>
@@ -38,7 +38,7 @@ static Site site_of(Check *c, const char *path, const char *name, int raw, Site 
     bool changed = false;
 
     if (set)
-        return (Site){ .pos = set->pos, .lex = set->lex, .written = true };
+        return (Site){.pos = set->pos, .lex = set->lex, .written = true};
     if (table.tag && table.tag->given_ref) { /* t.seq = 7, after the constructor */
         lua_rawgeti(c->L, LUA_REGISTRYINDEX, table.tag->given_ref);
         lua_getfield(c->L, -1, name);
@@ -47,13 +47,13 @@ static Site site_of(Check *c, const char *path, const char *name, int raw, Site 
         lua_pop(c->L, 3);
     }
     if (f && !changed)
-        return (Site){ .pos = f->value, .lex = f->table, .written = true };
-    return (Site){ .pos = table.pos, .written = table.written };
+        return (Site){.pos = f->value, .lex = f->table, .written = true};
+    return (Site){.pos = table.pos, .written = table.written};
 }
 
 /* Pushes the default of a field. resolved: the table so far. */
-static void push_default(Check *c, const Field *f, const char *path, Site site, int resolved,
-                         bool sound)
+static void push_default(Check *c, const Field *f, const char *path, Site site,
+                         int resolved, bool sound)
 {
     lua_State *L = c->L;
 
@@ -79,7 +79,8 @@ static void push_default(Check *c, const Field *f, const char *path, Site site, 
         const char *name = lua_tostring(L, -1);
         Tag *tag = gen_alloc(c->g, sizeof *tag);
 
-        *tag = (Tag){ .tag = TAG_RECORD, .kind = kinds_find(&c->ld->kinds, name), .name = name };
+        *tag = (Tag){
+            .tag = TAG_RECORD, .kind = kinds_find(&c->ld->kinds, name), .name = name};
         gen_require(tag->kind, "the default of %s", path);
         lua_newtable(L);
         record_set_tag(c->g, -1, tag);
@@ -124,15 +125,19 @@ static void unknown_field(Check *c, const char *key, const Words *names, const c
     help = near           ? gen_printf(c->g, "did you mean `%s`?", near)
            : names->count ? gen_printf(c->g, "its fields are %s", words_all(c->g, names))
                           : "it has no fields";
-    check_error(c, set ? set->key_pos : at ? at->key_pos : table.pos, help, "%s: unknown field",
-                full);
+    check_error(c,
+                set  ? set->key_pos
+                : at ? at->key_pos
+                     : table.pos,
+                help, "%s: unknown field", full);
 }
 
 /* Keys that are no field: sorted, since the table's own order is nobody's. */
-static void check_unknown(Check *c, const Fields *fields, const char *path, int raw, Site table)
+static void check_unknown(Check *c, const Fields *fields, const char *path, int raw,
+                          Site table)
 {
     lua_State *L = c->L;
-    Words unknown = { 0 }, names = fields_names(c->g, fields);
+    Words unknown = {0}, names = fields_names(c->g, fields);
     bool items = false;
 
     for (lua_pushnil(L); lua_next(L, raw); lua_pop(L, 1)) {
@@ -152,15 +157,16 @@ static void check_unknown(Check *c, const Fields *fields, const char *path, int 
     for (int i = 0; i < unknown.count && i < MAX_UNKNOWN; i++)
         unknown_field(c, unknown.items[i], &names, path, table);
     if (unknown.count > MAX_UNKNOWN)
-        check_error(c, table.pos, NULL, "%s: %d more unknown fields", *path ? path : "trainer",
-                    unknown.count - MAX_UNKNOWN);
+        check_error(c, table.pos, NULL, "%s: %d more unknown fields",
+                    *path ? path : "trainer", unknown.count - MAX_UNKNOWN);
     if (items) {
         const LexField *at = lex_item(table.lex, 1);
 
         check_error(c, at ? at->value : table.pos,
-                    names.count ? gen_printf(c->g, "write NAME = value; its fields are %s",
-                                             words_all(c->g, &names))
-                                : "it has no fields",
+                    names.count
+                        ? gen_printf(c->g, "write NAME = value; its fields are %s",
+                                     words_all(c->g, &names))
+                        : "it has no fields",
                     "%s: a value without a name", *path ? path : "trainer");
     }
 }
@@ -174,7 +180,7 @@ void check_table(Check *c, const Fields *fields, const char *path, int raw, Site
     lua_newtable(L);
     resolved = lua_gettop(L);
     for (int i = 0; i < fields->count; i++)
-        check_field(c, &fields->items[i], join(c->g, path, fields->items[i].name), raw, resolved,
-                    site, c->errors == errors);
+        check_field(c, &fields->items[i], join(c->g, path, fields->items[i].name), raw,
+                    resolved, site, c->errors == errors);
     check_unknown(c, fields, path, raw, site);
 }

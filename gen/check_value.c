@@ -1,72 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_value.c: validates values against fields. In: a raw table, its fields, its place. Out:
- * a resolved table with every default filled in, and a message for each thing wrong: what the
- * value is, where it stands, what to write instead. Knows types and ranges only; what fields
- * mean to each other is check.c's. */
+/* check_value.c: validates values against fields. In: a raw table, its fields, its
+ * place. Out: a resolved table with every default filled in, and a message for each
+ * thing wrong: what the value is, where it stands, what to write instead. Knows types
+ * and ranges only; what fields mean to each other is check.c's. */
 #include "check.h"
 
 #include <lauxlib.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- values in words ------------------------------------------------------------------------------ */
-
-/* As Lua writes it, in one line, cut when long. */
-static const char *show_text(Gen *g, const char *s, size_t n)
-{
-    Text t = { .g = g };
-
-    text_add(&t, "\"", 1);
-    for (size_t i = 0; i < n; i++) {
-        if (i >= 45 && n > 48 && ((unsigned char)s[i] & 0xC0) != 0x80) {
-            text_printf(&t, "...");
-            break;
-        }
-        if (s[i] == '\n')
-            text_add(&t, "\\n", 2);
-        else if (s[i] == '\0')
-            text_add(&t, "\\0", 2);
-        else if (s[i] == '"' || s[i] == '\\')
-            text_printf(&t, "\\%c", s[i]);
-        else
-            text_add(&t, s + i, 1);
-    }
-    text_add(&t, "\"", 1);
-    return t.s;
-}
-
-const char *check_show(Gen *g, int index)
-{
-    lua_State *L = g->L;
-    Tag *tag = record_tag(g, index);
-    size_t n;
-    const char *s;
-
-    if (tag && tag->tag == TAG_CONSTRUCTOR)
-        return gen_printf(g, "the constructor %s", tag->name);
-    if (tag && tag->tag == TAG_ARCH)
-        return gen_printf(g, "the architecture %s", tag->name);
-    if (tag && tag->kind && tag->kind->constant)
-        return tag->name;
-    if (tag)
-        return gen_printf(g, "%s { ... }", tag->name);
-    switch (lua_type(L, index)) {
-    case LUA_TNIL: return "nil";
-    case LUA_TBOOLEAN: return lua_toboolean(L, index) ? "true" : "false";
-    case LUA_TNUMBER:
-        if (isnan(lua_tonumber(L, index)))
-            return "nan"; /* its sign differs between machines */
-        return lua_isinteger(L, index)
-                   ? gen_printf(g, "%lld", (long long)lua_tointeger(L, index))
-                   : gen_printf(g, "%.14g", lua_tonumber(L, index));
-    case LUA_TSTRING:
-        s = lua_tolstring(L, index, &n);
-        return show_text(g, s, n);
-    case LUA_TTABLE: return "a table";
-    default: return gen_printf(g, "a %s", luaL_typename(L, index));
-    }
-}
 
 void check_error(Check *c, Pos pos, const char *help, const char *fmt, ...)
 {
@@ -81,7 +23,8 @@ void check_error(Check *c, Pos pos, const char *help, const char *fmt, ...)
 }
 
 /* Every later feature is refused in the same words. */
-static void not_yet(Check *c, const char *path, Pos pos, const char *what, const char *help)
+static void not_yet(Check *c, const char *path, Pos pos, const char *what,
+                    const char *help)
 {
     if (what)
         check_error(c, pos, help, "%s: %s is not available yet", path, what);
@@ -89,87 +32,10 @@ static void not_yet(Check *c, const char *path, Pos pos, const char *what, const
         check_error(c, pos, help, "%s is not available yet", path);
 }
 
-static const char *last_name(const char *path)
-{
-    const char *dot = strrchr(path, '.');
-
-    return dot ? dot + 1 : path;
-}
-
-static const char *show_ref(Check *c, int ref)
-{
-    const char *s;
-
-    lua_rawgeti(c->L, LUA_REGISTRYINDEX, ref);
-    s = check_show(c->g, -1);
-    if (lua_istable(c->L, -1) && lua_rawlen(c->L, -1) > 0) { /* a list's default */
-        s = "{ ";
-        for (int i = 1; i <= (int)lua_rawlen(c->L, -1); i++) {
-            lua_rawgeti(c->L, -1, i);
-            s = gen_printf(c->g, "%s%s%s", s, i > 1 ? ", " : "", check_show(c->g, -1));
-            lua_pop(c->L, 1);
-        }
-        s = gen_printf(c->g, "%s }", s);
-    }
-    lua_pop(c->L, 1);
-    return s;
-}
-
-/* What a value may look like, for a field without an example of its own or a default. */
-static const char *example_of_type(Check *c, const Field *f)
-{
-    Gen *g = c->g;
-    const Kind *k;
-
-    switch (f->type) {
-    case FIELD_INT: return f->has_min ? gen_printf(g, "N, at least %.0f", f->min) : "N";
-    case FIELD_NUMBER: return "X, a number";
-    case FIELD_BOOL: return "true";
-    case FIELD_STRING: return f->values.count ? gen_printf(g, "\"%s\"", f->values.items[0])
-                                              : "\"...\"";
-    case FIELD_RECORD:
-        k = kinds_find(&c->ld->kinds, f->kinds.items[0]);
-        return gen_printf(g, k->positional ? "%s(1)" : "%s { ... }", k->name);
-    case FIELD_TABLE:
-        return f->fields->count > 1
-                   ? gen_printf(g, "{ %s = ..., %s = ... }", f->fields->items[0].name,
-                                f->fields->items[1].name)
-                   : "{ ... }";
-    default: return "{ ... }";
-    }
-}
-
-/* "a = 1": how to write the field. */
-static const char *example(Check *c, const Field *f, const char *path)
-{
-    bool plain = f->default_ref != LUA_NOREF && f->type != FIELD_RECORD &&
-                 f->type != FIELD_TABLE && !f->default_text;
-    const char *value = f->example ? f->example : plain ? show_ref(c, f->default_ref) : NULL;
-
-    if (!value || !strncmp(value, "a function", 10)) /* a computed default */
-        value = example_of_type(c, f);
-    return gen_printf(c->g, "%s = %s", last_name(path), value);
-}
-
-static const char *type_in_words(Check *c, const Field *f)
-{
-    switch (f->type) {
-    case FIELD_INT: return "an integer";
-    case FIELD_NUMBER: return "a number";
-    case FIELD_BOOL: return "true or false";
-    case FIELD_STRING: return "a string";
-    case FIELD_TABLE: return "a table";
-    case FIELD_LIST: return f->count ? gen_printf(c->g, "a list of %d", (int)f->count) : "a list";
-    case FIELD_RECORD: return words_join(c->g, &f->kinds, "");
-    case FIELD_MODEL: return "an architecture with its dimensions";
-    default: return "a value";
-    }
-}
-
 static void wrong_type(Check *c, const Field *f, const char *path, Site site)
 {
     lua_State *L = c->L;
-    const char *help = gen_printf(c->g, "write %s", example(c, f, path));
+    const char *help = gen_printf(c->g, "write %s", check_example(c, f, path));
     bool quoted = lua_type(L, -1) == LUA_TSTRING;
     bool number = f->type == FIELD_INT || f->type == FIELD_NUMBER;
 
@@ -179,10 +45,10 @@ static void wrong_type(Check *c, const Field *f, const char *path, Site site)
                                     !strcmp(lua_tostring(L, -1), "false")))))
         help = gen_printf(c->g, "write %s, without quotes", lua_tostring(L, -1));
     check_error(c, site.pos, help, "%s: %s is given, but %s is expected", path,
-                check_show(c->g, -1), type_in_words(c, f));
+                check_show(c->g, -1), check_type(c, f));
 }
 
-/* ---- simple values: on top of the stack, replaced by the resolved one ------------------------------ */
+/* ---- simple values: on top of the stack, replaced by the resolved one -------------- */
 
 /* Integers without a limit of their own still have to fit what they are multiplied in. */
 static double int_max(const Field *f)
@@ -192,7 +58,7 @@ static double int_max(const Field *f)
 
 static const char *range_in_words(Check *c, const Field *f)
 {
-    Text t = { .g = c->g };
+    Text t = {.g = c->g};
     bool integer = f->type == FIELD_INT;
 
     text_add(&t, "", 0);
@@ -245,7 +111,8 @@ static bool check_int(Check *c, const Field *f, const char *path, Site site)
             check_error(c, site.pos, gen_printf(c->g, "use %s", range_in_words(c, f)),
                         "%s: %s is no integer that fits", path, check_show(c->g, -1));
         else
-            check_error(c, site.pos, gen_printf(c->g, "use %.0f or %.0f", floor(v), ceil(v)),
+            check_error(c, site.pos,
+                        gen_printf(c->g, "use %.0f or %.0f", floor(v), ceil(v)),
                         "%s: %s is not an integer", path, check_show(c->g, -1));
         return false;
     }
@@ -258,9 +125,10 @@ static bool check_int(Check *c, const Field *f, const char *path, Site site)
 
         while (below * 2 < i)
             below *= 2;
-        check_error(c, site.pos,
-                    gen_printf(c->g, "use %lld or %lld", (long long)below, (long long)below * 2),
-                    "%s: %lld is not a power of two", path, (long long)i);
+        check_error(
+            c, site.pos,
+            gen_printf(c->g, "use %lld or %lld", (long long)below, (long long)below * 2),
+            "%s: %lld is not a power of two", path, (long long)i);
         return false;
     }
     return true;
@@ -277,7 +145,7 @@ static bool check_number(Check *c, const Field *f, const char *path, Site site)
     }
     v = lua_tonumber(L, -1);
     if (!isfinite(v)) {
-        check_error(c, site.pos, gen_printf(c->g, "write %s", example(c, f, path)),
+        check_error(c, site.pos, gen_printf(c->g, "write %s", check_example(c, f, path)),
                     "%s: %s is not a finite number", path, check_show(c->g, -1));
         return false;
     }
@@ -323,7 +191,7 @@ static bool check_string(Check *c, const Field *f, const char *path, Site site)
         return false;
     }
     if (words_have(&f->later_values, s)) {
-        Words now = { 0 };
+        Words now = {0};
 
         for (int i = 0; i < f->values.count; i++)
             if (!words_have(&f->later_values, f->values.items[i]))
@@ -333,24 +201,27 @@ static bool check_string(Check *c, const Field *f, const char *path, Site site)
         return false;
     }
     if (f->max_bytes && (int64_t)n > f->max_bytes) {
-        check_error(c, site.pos, gen_printf(c->g, "use at most %d characters", (int)f->max_bytes),
+        check_error(c, site.pos,
+                    gen_printf(c->g, "use at most %d characters", (int)f->max_bytes),
                     "%s: %s has %zu characters", path, check_show(c->g, -1), n);
         return false;
     }
     if (strlen(s) != n || (f->pattern && !matches(c, f->pattern)) ||
         (f->forbid && strstr(s, f->forbid))) {
-        check_error(c, site.pos,
-                    f->forbid && strlen(s) == n && strstr(s, f->forbid)
-                        ? gen_printf(c->g, "use one without \"%s\"", f->forbid)
-                        : gen_printf(c->g, "use %s", f->pattern_doc ? f->pattern_doc
-                                                                   : "printable characters"),
-                    "%s: %s is not a legal %s", path, check_show(c->g, -1), last_name(path));
+        check_error(
+            c, site.pos,
+            f->forbid && strlen(s) == n && strstr(s, f->forbid)
+                ? gen_printf(c->g, "use one without \"%s\"", f->forbid)
+                : gen_printf(c->g, "use %s",
+                             f->pattern_doc ? f->pattern_doc : "printable characters"),
+            "%s: %s is not a legal %s", path, check_show(c->g, -1),
+            check_last_name(path));
         return false;
     }
     return true;
 }
 
-/* ---- structured values -------------------------------------------------------------------------------- */
+/* ---- structured values ------------------------------------------------------------- */
 
 static bool check_list(Check *c, const Field *f, const char *path, Site site)
 {
@@ -364,24 +235,26 @@ static bool check_list(Check *c, const Field *f, const char *path, Site site)
     }
     n = (lua_Integer)lua_rawlen(L, raw);
     for (lua_pushnil(L); lua_next(L, raw); lua_pop(L, 1)) {
-        if (lua_isinteger(L, -2) && lua_tointeger(L, -2) >= 1 && lua_tointeger(L, -2) <= n)
+        if (lua_isinteger(L, -2) && lua_tointeger(L, -2) >= 1 &&
+            lua_tointeger(L, -2) <= n)
             continue;
-        check_error(c, site.pos, gen_printf(c->g, "write %s", example(c, f, path)),
+        check_error(c, site.pos, gen_printf(c->g, "write %s", check_example(c, f, path)),
                     "%s: a list has values without names", path);
         lua_settop(L, raw);
         return false;
     }
     if (f->count && n != f->count) {
-        check_error(c, site.pos, gen_printf(c->g, "write %s", example(c, f, path)),
+        check_error(c, site.pos, gen_printf(c->g, "write %s", check_example(c, f, path)),
                     "%s: a list of %lld is given, but %s is expected", path, (long long)n,
-                    type_in_words(c, f));
+                    check_type(c, f));
         return false;
     }
     lua_createtable(L, (int)min_i64(n, 1024), 0);
     for (lua_Integer i = 1; i <= n && c->errors - errors < 10; i++) {
         const LexField *at = lex_item(site.lex, (int)min_i64(i, INT32_MAX));
-        Site item = { .pos = at ? at->value : site.pos, .lex = at ? at->table : NULL,
-                      .written = site.written };
+        Site item = {.pos = at ? at->value : site.pos,
+                     .lex = at ? at->table : NULL,
+                     .written = site.written};
 
         lua_rawgeti(L, raw, i);
         check_value(c, f->item, gen_printf(c->g, "%s[%lld]", path, (long long)i), item);
@@ -427,11 +300,13 @@ static void wrong_record(Check *c, const Field *f, const char *path, Site site)
     if (near) {
         const Kind *k = kinds_find(&c->ld->kinds, near);
 
-        help = gen_printf(g, "write %s = %s%s%s", last_name(path), near,
-                          k->constant ? "" : k->positional ? "(1)" : " { ... }",
+        help = gen_printf(g, "write %s = %s%s%s", check_last_name(path), near,
+                          k->constant     ? ""
+                          : k->positional ? "(1)"
+                                          : " { ... }",
                           tag ? "" : ", without quotes");
     } else if (lua_istable(c->L, -1) && !tag) {
-        help = gen_printf(g, "write %s", example(c, f, path));
+        help = gen_printf(g, "write %s", check_example(c, f, path));
     } else {
         help = gen_printf(g, "use %s", words_join(g, &f->kinds, ""));
     }
@@ -462,7 +337,7 @@ static bool check_record(Check *c, const Field *f, const char *path, Site site)
         return false;
     }
     if (kind->later) {
-        Words now = { 0 };
+        Words now = {0};
 
         for (int i = 0; i < f->kinds.count; i++)
             if (!kinds_find(&c->ld->kinds, f->kinds.items[i])->later)
@@ -478,7 +353,7 @@ static bool check_record(Check *c, const Field *f, const char *path, Site site)
     site.tag = tag;
     check_table(c, kind->fields, path, lua_gettop(L), site);
     resolved = gen_alloc(c->g, sizeof *resolved);
-    *resolved = (Tag){ .tag = TAG_RECORD, .kind = kind, .name = kind->name };
+    *resolved = (Tag){.tag = TAG_RECORD, .kind = kind, .name = kind->name};
     record_set_tag(c->g, -1, resolved);
     lua_remove(L, -2);
     return c->errors == errors;
@@ -490,9 +365,10 @@ static bool check_model_value(Check *c, const Field *f, const char *path, Site s
     int errors = c->errors;
 
     if (tag && tag->tag == TAG_ARCH) {
-        check_error(c, site.pos, gen_printf(c->g, "write %s = %s { ... }", last_name(path),
-                                            tag->name),
-                    "%s: the architecture %s is given without its dimensions", path, tag->name);
+        check_error(
+            c, site.pos,
+            gen_printf(c->g, "write %s = %s { ... }", check_last_name(path), tag->name),
+            "%s: the architecture %s is given without its dimensions", path, tag->name);
         return false;
     }
     if (!tag || tag->tag != TAG_MODEL) {
@@ -500,10 +376,11 @@ static bool check_model_value(Check *c, const Field *f, const char *path, Site s
         return false;
     }
     if (!tag->arch->module) {
-        check_error(c, tag->arch->pos,
-                    gen_printf(c->g, "put `return arch { ... }` into a file and `require` it, so "
-                                     "that the emitted description can too"),
-                    "%s: the architecture %s is not what its own file returns", path, tag->name);
+        check_error(
+            c, tag->arch->pos,
+            gen_printf(c->g, "put `return arch { ... }` into a file and `require` it, so "
+                             "that the emitted description can too"),
+            "%s: the architecture %s is not what its own file returns", path, tag->name);
         return false;
     }
     site.lex = tag->lex;
@@ -519,7 +396,7 @@ static bool check_model_value(Check *c, const Field *f, const char *path, Site s
 /* A value of another type or kind that will have a meaning later. */
 static bool is_later(Check *c, const Field *f, const char *path, Site site)
 {
-    const char *help = gen_printf(c->g, "write %s", example(c, f, path));
+    const char *help = gen_printf(c->g, "write %s", check_example(c, f, path));
     Tag *tag = record_tag(c->g, -1);
 
     if (f->later) {
@@ -545,17 +422,32 @@ void check_value(Check *c, const Field *f, const char *path, Site site)
 
     luaL_checkstack(L, 20, "check");
     if (site.written)
-        *gen_push(c->g, &c->ld->places) = (Place){ gen_strdup(c->g, path), site.pos };
+        *gen_push(c->g, &c->ld->places) = (Place){gen_strdup(c->g, path), site.pos};
     if (good)
         switch (f->type) {
-        case FIELD_INT: good = check_int(c, f, path, site); break;
-        case FIELD_NUMBER: good = check_number(c, f, path, site); break;
-        case FIELD_STRING: good = check_string(c, f, path, site); break;
-        case FIELD_TABLE: good = check_plain_table(c, f, path, site); break;
-        case FIELD_LIST: good = check_list(c, f, path, site); break;
-        case FIELD_RECORD: good = check_record(c, f, path, site); break;
-        case FIELD_MODEL: good = check_model_value(c, f, path, site); break;
-        case FIELD_ANY: break;
+        case FIELD_INT:
+            good = check_int(c, f, path, site);
+            break;
+        case FIELD_NUMBER:
+            good = check_number(c, f, path, site);
+            break;
+        case FIELD_STRING:
+            good = check_string(c, f, path, site);
+            break;
+        case FIELD_TABLE:
+            good = check_plain_table(c, f, path, site);
+            break;
+        case FIELD_LIST:
+            good = check_list(c, f, path, site);
+            break;
+        case FIELD_RECORD:
+            good = check_record(c, f, path, site);
+            break;
+        case FIELD_MODEL:
+            good = check_model_value(c, f, path, site);
+            break;
+        case FIELD_ANY:
+            break;
         case FIELD_BOOL:
             good = lua_isboolean(L, -1);
             if (!good)
@@ -568,19 +460,16 @@ void check_value(Check *c, const Field *f, const char *path, Site site)
         lua_pop(L, 1);
         if (!good)
             not_yet(c, path, site.pos, check_show(c->g, -1),
-                    gen_printf(c->g, "leave it out, or write %s = %s", last_name(path),
-                               show_ref(c, f->only_ref)));
+                    gen_printf(c->g, "leave it out, or write %s = %s",
+                               check_last_name(path), check_show_ref(c, f->only_ref)));
     }
-    /* no value, so that nothing is concluded from it; of a table its good fields remain */
-    if (!good && (!lua_istable(L, -1) || lua_topointer(L, -1) == raw || f->type == FIELD_LIST)) {
+    /* no value, so that nothing is concluded from it; of a table its good fields
+     * remain */
+    if (!good &&
+        (!lua_istable(L, -1) || lua_topointer(L, -1) == raw || f->type == FIELD_LIST)) {
         lua_settop(L, top - 1);
         lua_pushnil(L);
     }
     lua_copy(L, -1, top);
     lua_settop(L, top);
-}
-
-const char *check_example(Check *c, const Field *f, const char *path)
-{
-    return example(c, f, path);
 }

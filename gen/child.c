@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* child.c: the generator works in a child process, since what it reads comes from strangers.
- * In: a function. Out: its exit code, its prints, its output files, and for a child that was
- * killed, crashed or ran out of something, a message that says which. The child cannot write
- * a file (its limit is 0 bytes), outlive the parent, or take more than its limits.
+/* child.c: the generator works in a child process, since what it reads comes from
+ * strangers. In: a function. Out: its exit code, its prints, its output files, and for
+ * a child that was killed, crashed or ran out of something, a message that says which.
+ * The child cannot write a file (its limit is 0 bytes), outlive the parent, or take
+ * more than its limits.
  *
- * Three pipes: stdout, stderr, and results as records of two little-endian lengths, a path and
- * a content, closed by a record of a length no path has; a child that dies early cannot look
- * like one that finished. */
+ * Three pipes: stdout, stderr, and results as records of two little-endian lengths, a
+ * path and a content, closed by a record of a length no path has; a child that dies
+ * early cannot look like one that finished. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* pipe2, strsignal */
 #endif
@@ -33,28 +34,31 @@ enum { SANITIZED = 0 };
 #endif
 
 const Limits default_limits = {
-    .cpu_seconds = 120, .wall_seconds = 300, .memory_bytes = INT64_C(4) << 30,
+    .cpu_seconds = 120,
+    .wall_seconds = 300,
+    .memory_bytes = INT64_C(4) << 30,
     .output_bytes = INT64_C(256) << 20,
 };
 
 enum { OUT, ERR, RESULT, N_PIPES, MAX_OPEN_FILES = 64, MAX_PATH_BYTES = 4096 };
 static const uint64_t end_mark = UINT64_C(0x646E652E6E656766); /* "fgen.end" */
 
-/* ---- in the child ----------------------------------------------------------------------------------- */
+/* ---- in the child ------------------------------------------------------------------ */
 
 static void limit(int what, int64_t n)
 {
-    struct rlimit r = { (rlim_t)n, (rlim_t)n };
+    struct rlimit r = {(rlim_t)n, (rlim_t)n};
     struct rlimit old;
 
-    if (getrlimit(what, &old) == 0 && old.rlim_max != RLIM_INFINITY && old.rlim_max < r.rlim_max)
+    if (getrlimit(what, &old) == 0 && old.rlim_max != RLIM_INFINITY &&
+        old.rlim_max < r.rlim_max)
         r.rlim_cur = r.rlim_max = old.rlim_max;
     setrlimit(what, &r);
 }
 
 static void apply_limits(const Limits *l)
 {
-    struct rlimit cpu = { (rlim_t)l->cpu_seconds, (rlim_t)l->cpu_seconds + 1 };
+    struct rlimit cpu = {(rlim_t)l->cpu_seconds, (rlim_t)l->cpu_seconds + 1};
 
     setrlimit(RLIMIT_CPU, &cpu); /* SIGXCPU first, so that we can say what happened */
     if (!SANITIZED)
@@ -92,8 +96,8 @@ static void put_u64(int fd, uint64_t v)
     put(fd, b, sizeof b);
 }
 
-static _Noreturn void run_child(Gen *g, const Limits *limits, int (*work)(Gen *), int fds[],
-                                pid_t parent)
+static _Noreturn void run_child(Gen *g, const Limits *limits, int (*work)(Gen *),
+                                int fds[], pid_t parent)
 {
     int code;
 
@@ -121,11 +125,11 @@ static _Noreturn void run_child(Gen *g, const Limits *limits, int (*work)(Gen *)
     exit(code);
 }
 
-/* ---- in the parent ------------------------------------------------------------------------------------ */
+/* ---- in the parent ----------------------------------------------------------------- */
 
 typedef struct Stream {
-    int fd;           /* -1: at its end */
-    Text text;        /* of RESULT */
+    int fd;    /* -1: at its end */
+    Text text; /* of RESULT */
     int64_t bytes;
 } Stream;
 
@@ -172,7 +176,7 @@ static Outcome relay(Stream *streams, const Limits *l)
         int64_t left = deadline - now_ms();
 
         for (int i = 0; i < N_PIPES; i++) {
-            p[i] = (struct pollfd){ .fd = streams[i].fd, .events = POLLIN };
+            p[i] = (struct pollfd){.fd = streams[i].fd, .events = POLLIN};
             open += streams[i].fd >= 0;
         }
         if (!open)
@@ -241,20 +245,28 @@ static int judge(Gen *g, int status, const struct rusage *used, Outcome outcome,
     int code, signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 
     if (outcome == TOO_LONG)
-        return told(EXIT_DIAG, "the generator was stopped after %lld seconds; is there a loop in "
-                               "the description?", (long long)l->wall_seconds);
+        return told(EXIT_DIAG,
+                    "the generator was stopped after %lld seconds; is there a loop in "
+                    "the description?",
+                    (long long)l->wall_seconds);
     if (outcome == TOO_MUCH)
-        return told(EXIT_DIAG, "the generator was stopped: its output is larger than %lld MiB",
+        return told(EXIT_DIAG,
+                    "the generator was stopped: its output is larger than %lld MiB",
                     (long long)(l->output_bytes >> 20));
-    if (signal == SIGXCPU || (signal == SIGKILL && used->ru_utime.tv_sec +
-                                                      used->ru_stime.tv_sec >= l->cpu_seconds))
-        return told(EXIT_DIAG, "the generator was stopped after %lld seconds of processor time; "
-                               "is there a loop in the description?", (long long)l->cpu_seconds);
+    if (signal == SIGXCPU ||
+        (signal == SIGKILL &&
+         used->ru_utime.tv_sec + used->ru_stime.tv_sec >= l->cpu_seconds))
+        return told(EXIT_DIAG,
+                    "the generator was stopped after %lld seconds of processor time; "
+                    "is there a loop in the description?",
+                    (long long)l->cpu_seconds);
     if (signal == SIGKILL)
         return told(EXIT_BUG, "the generator was killed from outside (out of memory?)");
     if (signal)
-        return told(EXIT_BUG, "the generator died of signal %d (%s); please report it with the "
-                              "description", signal, strsignal(signal));
+        return told(EXIT_BUG,
+                    "the generator died of signal %d (%s); please report it with the "
+                    "description",
+                    signal, strsignal(signal));
     code = WEXITSTATUS(status);
     if (code == EXIT_DONE && !unpack(g, result))
         return told(EXIT_BUG, "the generator ended without its results");
@@ -265,7 +277,7 @@ static int judge(Gen *g, int status, const struct rusage *used, Outcome outcome,
 
 int child_run(Gen *g, const Limits *limits, int (*work)(Gen *g))
 {
-    Stream streams[N_PIPES] = { 0 };
+    Stream streams[N_PIPES] = {0};
     int fds[N_PIPES][2], child_fds[N_PIPES], status = 0;
     pid_t parent = getpid(), pid;
     struct rusage used;

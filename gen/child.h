@@ -12,8 +12,8 @@ typedef struct Limits {
 
 extern const Limits default_limits;
 
-/* Runs work(g) in a child under limits; relays what it prints; fills g->files with what the
- * child's g->files held. Returns an exit code of fsdpgen. */
+/* Runs work(g) in a child under limits; relays what it prints; fills g->files with
+ * what the child's g->files held. Returns an exit code of fsdpgen. */
 int child_run(Gen *g, const Limits *limits, int (*work)(Gen *g));
 
 /* Writes g->files to the folder g->opt.output, or with opt.check_drift only compares. */

@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* diag.c: messages for users. In: a place, a problem, a help. Out, on stderr, all at once and
- * in order of place:
+/* diag.c: messages for users. In: a place, a problem, a help. Out, on stderr, all at
+ * once and in order of place:
  *
  *     models/tiny.lua:14:11: error: model.ffn: 1001 is not divisible by 4
  *        14 |     ffn = 1001,
  *           |           ^~~~
  *       help: use 1000 or 1004
  *
- * Source lines come from texts that were registered, never from disk: what is shown is what
- * was read. Bytes that a terminal might obey are shown as escapes. */
+ * Source lines come from texts that were registered, never from disk: what is shown is
+ * what was read. Bytes that a terminal might obey are shown as escapes. */
 #include "gen.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_SHOWN = 200, MAX_KEPT = 1000, MAX_TEXT_BYTES = 4000, MAX_LINE_COLUMNS = 160, MAX_WORD = 64 };
+enum {
+    MAX_SHOWN = 200,
+    MAX_KEPT = 1000,
+    MAX_TEXT_BYTES = 4000,
+    MAX_LINE_COLUMNS = 160,
+    MAX_WORD = 64
+};
 
 typedef struct Diag {
     DiagKind kind;
@@ -30,8 +36,14 @@ typedef struct Source {
 } Source;
 
 struct Diags {
-    struct { Diag *items; int count, cap; } list;
-    struct { Source *items; int count, cap; } sources;
+    struct {
+        Diag *items;
+        int count, cap;
+    } list;
+    struct {
+        Source *items;
+        int count, cap;
+    } sources;
     int errors, dropped; /* of all; of those beyond MAX_KEPT, only how many */
 };
 
@@ -52,11 +64,11 @@ void diag_source(Gen *g, const char *file, const char *text, size_t bytes)
             s = &d->sources.items[i];
     if (!s)
         s = gen_push(g, &d->sources);
-    *s = (Source){ gen_strdup(g, file), gen_strndup(g, text, bytes), bytes };
+    *s = (Source){gen_strdup(g, file), gen_strndup(g, text, bytes), bytes};
 }
 
-/* One printable line of user text: control bytes become \xHH, so no message can move a cursor,
- * forge a second message or end a log line. Valid UTF-8 above U+009F passes. */
+/* One printable line of user text: control bytes become \xHH, so no message can move a
+ * cursor, forge a second message or end a log line. Valid UTF-8 above U+009F passes. */
 static void add_printable(Text *t, const char *s, size_t n, bool keep_newlines)
 {
     for (size_t i = 0; i < n; i++) {
@@ -88,7 +100,7 @@ static void add_printable(Text *t, const char *s, size_t n, bool keep_newlines)
 
 static const char *printable(Gen *g, const char *s, bool keep_newlines)
 {
-    Text t = { .g = g };
+    Text t = {.g = g};
     size_t n = strlen(s);
 
     text_add(&t, "", 0);
@@ -121,7 +133,7 @@ void diag_add(Gen *g, DiagKind kind, Pos pos, const char *help, const char *fmt,
         return;
     }
     item = gen_push(g, &d->list);
-    *item = (Diag){ .kind = kind, .pos = pos, .text = text, .order = d->list.count };
+    *item = (Diag){.kind = kind, .pos = pos, .text = text, .order = d->list.count};
     item->pos.file = pos.file ? printable(g, pos.file, false) : NULL;
     item->help = help ? printable(g, help, true) : NULL;
 }
@@ -168,7 +180,8 @@ static bool source_line(Gen *g, Pos pos, const char **line, size_t *bytes)
     return false;
 }
 
-/* Columns a terminal uses for these bytes: bytes that do not continue a UTF-8 character. */
+/* Columns a terminal uses for these bytes: bytes that do not continue a UTF-8
+ * character. */
 static size_t columns_of(const char *s)
 {
     size_t n = 0;
@@ -182,7 +195,7 @@ static void print_source(Gen *g, Text *out, Pos pos)
 {
     const char *line;
     size_t bytes, start, from = 0, pad, marks;
-    Text before = { .g = g }, marked = { .g = g }, after = { .g = g };
+    Text before = {.g = g}, marked = {.g = g}, after = {.g = g};
 
     if (!pos.file || pos.line < 1 || pos.col < 1 || !source_line(g, pos, &line, &bytes))
         return;
@@ -245,7 +258,7 @@ static void print_diag(Gen *g, Text *out, const Diag *d)
 void diag_print(Gen *g)
 {
     struct Diags *d = diags_of(g);
-    Text out = { .g = g };
+    Text out = {.g = g};
     int shown = 0, left = d->dropped;
 
     d->dropped = 0;
@@ -280,9 +293,10 @@ void diag_stop_on_errors(Gen *g)
     }
 }
 
-/* ---- nearest word ---------------------------------------------------------------------------- */
+/* ---- nearest word ------------------------------------------------------------------ */
 
-/* Damerau-Levenshtein, the optimal string alignment form: insert, delete, replace, swap. */
+/* Damerau-Levenshtein, the optimal string alignment form: insert, delete, replace,
+ * swap. */
 static int distance(const char *a, size_t n, const char *b, size_t m)
 {
     int rows[3][MAX_WORD + 1];

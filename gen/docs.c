@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* docs.c: the reference of the description language, written from the same fields that parse
- * it. Out: Markdown for the README (`fsdpgen docs`), or annotations that editors with the Lua
- * language server read (`fsdpgen docs lua`, committed as models/fsdpgen.lua). */
+/* docs.c: the reference of the description language, written from the same fields that
+ * parse it. Out: Markdown for the README (`fsdpgen docs`), or annotations that editors
+ * with the Lua language server read (`fsdpgen docs lua`, committed as
+ * models/fsdpgen.lua). */
 #include "load.h"
 
 #include <lauxlib.h>
 #include <string.h>
 
-/* ---- words that both forms use -------------------------------------------------------------------------- */
+/* ---- words that both forms use ----------------------------------------------------- */
 
 static void add_range(Text *t, const Field *f)
 {
@@ -37,7 +38,7 @@ static const char *default_text(Gen *g, const Field *f)
     if (f->type == FIELD_RECORD) {
         s = gen_printf(g, "`%s`", lua_tostring(g->L, -1));
     } else if (lua_istable(g->L, -1)) { /* a list */
-        Text t = { .g = g };
+        Text t = {.g = g};
 
         for (int i = 1; i <= (int)lua_rawlen(g->L, -1); i++) {
             lua_rawgeti(g->L, -1, i);
@@ -58,18 +59,19 @@ static const char *default_text(Gen *g, const Field *f)
 static void add_kind(Text *t, const Kind *k)
 {
     text_printf(t, "`%s%s`", k->name,
-                k->constant ? "" : k->positional ? gen_printf(t->g, "(%s)", k->positional)
-                                                 : " { ... }");
+                k->constant     ? ""
+                : k->positional ? gen_printf(t->g, "(%s)", k->positional)
+                                : " { ... }");
     if (k->later)
         text_printf(t, " (later)");
 }
 
-/* ---- Markdown ------------------------------------------------------------------------------------------------ */
+/* ---- Markdown ---------------------------------------------------------------------- */
 
 static void add_values(Gen *g, Text *t, const Field *f, const Kinds *kinds)
 {
-    const char *type[] = { "integer", "number", "`true`, `false`", "text", "table", "list",
-                           "", "architecture", "any" };
+    const char *type[] = {"integer", "number", "`true`, `false`", "text", "table",
+                          "list",    "",       "architecture",    "any"};
 
     if (f->only_ref != LUA_NOREF) {
         lua_rawgeti(g->L, LUA_REGISTRYINDEX, f->only_ref);
@@ -110,8 +112,8 @@ static const char *hash_text(const Field *f)
     return !strcmp(f->hash, "none") ? "–" : f->hash;
 }
 
-static void add_rows(Gen *g, Text *t, const Fields *fields, const char *path, const Kinds *kinds,
-                     bool hash)
+static void add_rows(Gen *g, Text *t, const Fields *fields, const char *path,
+                     const Kinds *kinds, bool hash)
 {
     for (int i = 0; i < fields->count; i++) {
         const Field *f = &fields->items[i];
@@ -123,9 +125,11 @@ static void add_rows(Gen *g, Text *t, const Fields *fields, const char *path, co
             text_printf(t, "later");
         else
             add_values(g, t, f, kinds);
-        text_printf(t, " | %s |", f->later ? "" : def ? def : f->type == FIELD_TABLE
-                                                                  ? ""
-                                                                  : "required");
+        text_printf(t, " | %s |",
+                    f->later                 ? ""
+                    : def                    ? def
+                    : f->type == FIELD_TABLE ? ""
+                                             : "required");
         if (hash)
             text_printf(t, " %s |", hash_text(f));
         text_printf(t, " %s |\n", f->doc ? f->doc : "");
@@ -147,12 +151,13 @@ void docs_markdown(Gen *g, Text *t, const Fields *trainer, const Kinds *kinds)
             continue;
         text_printf(t, "\n### ");
         add_kind(t, k);
-        text_printf(t, "\n\n| field | values | default | what it is |\n|---|---|---|---|\n");
+        text_printf(t,
+                    "\n\n| field | values | default | what it is |\n|---|---|---|---|\n");
         add_rows(g, t, k->fields, "", kinds, false);
     }
 }
 
-/* ---- LuaLS annotations ------------------------------------------------------------------------------------------ */
+/* ---- LuaLS annotations ------------------------------------------------------------- */
 
 static void add_lua_type(Text *t, const Field *f, const char *owner)
 {
@@ -164,14 +169,30 @@ static void add_lua_type(Text *t, const Field *f, const char *owner)
         return;
     }
     switch (f->type) {
-    case FIELD_INT: text_printf(t, "integer"); break;
-    case FIELD_NUMBER: text_printf(t, "number"); break;
-    case FIELD_BOOL: text_printf(t, "boolean"); break;
-    case FIELD_STRING: text_printf(t, "string"); break;
-    case FIELD_TABLE: text_printf(t, "fsdpgen.%s.%s", owner, f->name); break;
-    case FIELD_LIST: text_printf(t, "number[]"); break;
-    case FIELD_MODEL: text_printf(t, "fsdpgen.model"); break;
-    case FIELD_ANY: text_printf(t, "any"); break;
+    case FIELD_INT:
+        text_printf(t, "integer");
+        break;
+    case FIELD_NUMBER:
+        text_printf(t, "number");
+        break;
+    case FIELD_BOOL:
+        text_printf(t, "boolean");
+        break;
+    case FIELD_STRING:
+        text_printf(t, "string");
+        break;
+    case FIELD_TABLE:
+        text_printf(t, "fsdpgen.%s.%s", owner, f->name);
+        break;
+    case FIELD_LIST:
+        text_printf(t, "number[]");
+        break;
+    case FIELD_MODEL:
+        text_printf(t, "fsdpgen.model");
+        break;
+    case FIELD_ANY:
+        text_printf(t, "any");
+        break;
     case FIELD_RECORD:
         for (int i = 0; i < f->kinds.count; i++)
             text_printf(t, "%sfsdpgen.%s", i ? "|" : "", f->kinds.items[i]);
@@ -183,7 +204,8 @@ static void add_lua_type(Text *t, const Field *f, const char *owner)
 
 static void add_class(Gen *g, Text *t, const Fields *fields, const char *name)
 {
-    for (int i = 0; i < fields->count; i++) /* tables inside first: they are classes too */
+    for (int i = 0; i < fields->count;
+         i++) /* tables inside first: they are classes too */
         if (fields->items[i].type == FIELD_TABLE)
             add_class(g, t, fields->items[i].fields,
                       gen_printf(g, "%s.%s", name, fields->items[i].name));
@@ -201,20 +223,21 @@ static void add_class(Gen *g, Text *t, const Fields *fields, const char *name)
 
 void docs_lua(Gen *g, Text *t, const Fields *trainer, const Kinds *kinds)
 {
-    text_printf(t, "---@meta fsdpgen\n"
-                   "-- SPDX-License-Identifier: Apache-2.0\n"
-                   "-- Annotations of the description language for editors (LuaLS). Written by\n"
-                   "-- `fsdpgen docs lua` from the table that parses descriptions: DO NOT EDIT.\n"
-                   "-- luacheck: ignore\n\n"
-                   "---@class fsdpgen.model  what an architecture makes of its dimensions\n\n"
-                   "---@class (exact) fsdpgen.arch\n"
-                   "---@field name string\n"
-                   "---@field doc? string\n"
-                   "---@field fields table[] rows { name, type, attributes }\n"
-                   "---@field values? table names reachable through the architecture\n"
-                   "---@field check? fun(m: table, fail: fun(path: string, problem: string, "
-                   "help?: string))\n"
-                   "---@field build fun(m: table, b: table)\n\n");
+    text_printf(
+        t, "---@meta fsdpgen\n"
+           "-- SPDX-License-Identifier: Apache-2.0\n"
+           "-- Annotations of the description language for editors (LuaLS). Written by\n"
+           "-- `fsdpgen docs lua` from the table that parses descriptions: DO NOT EDIT.\n"
+           "-- luacheck: ignore\n\n"
+           "---@class fsdpgen.model  what an architecture makes of its dimensions\n\n"
+           "---@class (exact) fsdpgen.arch\n"
+           "---@field name string\n"
+           "---@field doc? string\n"
+           "---@field fields table[] rows { name, type, attributes }\n"
+           "---@field values? table names reachable through the architecture\n"
+           "---@field check? fun(m: table, fail: fun(path: string, problem: string, "
+           "help?: string))\n"
+           "---@field build fun(m: table, b: table)\n\n");
     for (int i = 0; i < kinds->count; i++)
         add_class(g, t, kinds->items[i].fields, kinds->items[i].name);
     add_class(g, t, trainer, "trainer");
@@ -229,14 +252,15 @@ void docs_lua(Gen *g, Text *t, const Fields *trainer, const Kinds *kinds)
         if (k->constant) {
             text_printf(t, "\n---@type fsdpgen.%s\n%s = {}\n", k->name, k->name);
         } else if (k->positional) {
-            text_printf(t, "\n---@param %s integer\n---@return fsdpgen.%s\n"
-                           "function %s(%s) end\n",
+            text_printf(t,
+                        "\n---@param %s integer\n---@return fsdpgen.%s\n"
+                        "function %s(%s) end\n",
                         k->positional, k->name, k->name, k->positional);
         } else {
-            text_printf(t, "\n---@param fields%s fsdpgen.%s\n---@return fsdpgen.%s\n"
-                           "function %s(fields) end\n",
-                        k->fields->count ? "?" : "", k->name,
-                        k->name, k->name);
+            text_printf(t,
+                        "\n---@param fields%s fsdpgen.%s\n---@return fsdpgen.%s\n"
+                        "function %s(fields) end\n",
+                        k->fields->count ? "?" : "", k->name, k->name, k->name);
         }
     }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dump.c: --dump=PASS: the IR after a pass as deterministic text, which golden tests compare and
- * of which the numerics hash is taken. In: the IR. Out: text; nothing is changed. The planning
- * passes are printed by dump_plan.c. */
+/* dump.c: --dump=PASS: the IR after a pass as deterministic text, which golden tests
+ * compare and of which the numerics hash is taken. In: the IR. Out: text; nothing is
+ * changed. The planning passes are printed by dump_plan.c. */
 #include "graph.h"
 #include "plan.h"
 
@@ -12,7 +12,7 @@ static const char *phase_name(Phase p)
     return p == PHASE_SETUP ? "setup" : p == PHASE_FORWARD ? "forward" : "backward";
 }
 
-/* ---- the graph ------------------------------------------------------------------------------------ */
+/* ---- the graph ------------------------------------------------------------------- */
 
 static void put_value(Gen *g, Text *t, const Value *v)
 {
@@ -49,13 +49,14 @@ static void put_params(Gen *g, Text *t, const Class *c)
 {
     for (int i = 0; i < c->params.count; i++) {
         const ClassParam *p = &c->params.items[i];
-        Value shape = { .n_dims = p->n_dims };
+        Value shape = {.n_dims = p->n_dims};
 
         memcpy(shape.dim, p->dim, sizeof p->dim);
         text_printf(t, "  param %s %s init %s", p->name, shape_text(g, &shape), p->init);
         if (!strcmp(p->init, "normal"))
             text_printf(t, " std %.17g", p->init_std);
-        text_printf(t, "%s%s\n", p->decay ? " decay" : "", p->tied_global ? " global" : "");
+        text_printf(t, "%s%s\n", p->decay ? " decay" : "",
+                    p->tied_global ? " global" : "");
         for (int k = 0; k < p->n_parts; k++)
             text_printf(t, "    part %s %lld rows\n", p->part_name[k],
                         (long long)p->part_rows[k]);
@@ -132,12 +133,13 @@ void graph_text(Gen *g, Text *t, bool costs)
     }
 }
 
-/* ---- spans ---------------------------------------------------------------------------------------- */
+/* ---- spans ----------------------------------------------------------------------- */
 
 static void put_place(Text *t, const Value *v)
 {
-    static const char *const names[] = { "nowhere", "param", "grad", "in",    "out",     "d_in",
-                                         "d_out",   "data",  "const", "saved", "scratch", "loss" };
+    static const char *const names[] = {"nowhere", "param", "grad",    "in",
+                                        "out",     "d_in",  "d_out",   "data",
+                                        "const",   "saved", "scratch", "loss"};
 
     if (v->loc == LOC_SAVED || v->loc == LOC_SCRATCH)
         text_printf(t, "%s@%s+%lld", v->name, names[v->loc], (long long)v->offset_bytes);
@@ -147,8 +149,9 @@ static void put_place(Text *t, const Value *v)
 
 static void put_span(Text *t, const Span *s)
 {
-    static const char *const kinds[] = { "params", "grads", "const", "data", "in",     "out",
-                                         "d_out",  "d_in",  "loss",  "saved", "scratch" };
+    static const char *const kinds[] = {"params", "grads", "const",  "data",
+                                        "in",     "out",   "d_out",  "d_in",
+                                        "loss",   "saved", "scratch"};
 
     if (!s->n_nodes)
         return;
@@ -160,9 +163,10 @@ static void put_span(Text *t, const Span *s)
         if (a->value)
             text_printf(t, " %s", a->value->name);
     }
-    text_printf(t, ")\n    scratch %lld bytes, at least %lld; flops %.0f; traffic %lld bytes\n",
-                (long long)s->scratch_bytes, (long long)s->live_scratch_bytes, s->flops,
-                (long long)s->traffic_bytes);
+    text_printf(
+        t, ")\n    scratch %lld bytes, at least %lld; flops %.0f; traffic %lld bytes\n",
+        (long long)s->scratch_bytes, (long long)s->live_scratch_bytes, s->flops,
+        (long long)s->traffic_bytes);
     for (int i = 0; i < s->n_nodes; i++) {
         const Node *n = s->nodes[i];
 
@@ -197,19 +201,21 @@ static void dump_spans(Gen *g, Text *t)
     for (int i = 0; i < g->classes.count; i++) {
         const Class *c = g->classes.items[i];
 
-        text_printf(t, "class %s: saved %lld bytes\n", c->name, (long long)c->saved_bytes);
+        text_printf(t, "class %s: saved %lld bytes\n", c->name,
+                    (long long)c->saved_bytes);
         put_span(t, &c->forward);
         put_span(t, &c->backward);
     }
 }
 
-/* ---- the description ------------------------------------------------------------------------------ */
+/* ---- the description ------------------------------------------------------------- */
 
 static void dump_model(Gen *g, Text *t, bool checked)
 {
     const Model *m = &g->model;
 
-    text_printf(t, "name %s\narch %s\n", m->name ? m->name : "?", m->arch ? m->arch : "?");
+    text_printf(t, "name %s\narch %s\n", m->name ? m->name : "?",
+                m->arch ? m->arch : "?");
     if (!checked)
         return;
     text_printf(t, "inside the hash\n%s", m->hash_fields ? m->hash_fields : "");
@@ -225,10 +231,13 @@ static void dump_model(Gen *g, Text *t, bool checked)
         text_printf(t, "wrap = root_only\n");
     else
         text_printf(t, "wrap = per_block(%lld)\n", (long long)m->wrap_blocks);
-    text_printf(t, "reshard_after_forward = %s\n", m->reshard_after_forward ? "true" : "false");
-    text_printf(t, "prefetch.forward = %lld\nprefetch.backward = %lld\nprefetch.in_flight = %lld\n",
-                (long long)m->prefetch_forward, (long long)m->prefetch_backward,
-                (long long)m->gathers_in_flight);
+    text_printf(t, "reshard_after_forward = %s\n",
+                m->reshard_after_forward ? "true" : "false");
+    text_printf(
+        t,
+        "prefetch.forward = %lld\nprefetch.backward = %lld\nprefetch.in_flight = %lld\n",
+        (long long)m->prefetch_forward, (long long)m->prefetch_backward,
+        (long long)m->gathers_in_flight);
     text_printf(t, "accumulate = %s\n", m->accumulate_sharded ? "sharded" : "unsharded");
     text_printf(t, "target = %s\nbudget_bytes = %lld\n",
                 m->target == TARGET_CPU ? "cpu" : "cuda", (long long)m->budget_bytes);

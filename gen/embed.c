@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* embed.c: finds a file that the build put into the binary. `--share DIR` (for people who work
- * on templates) reads the same paths from a source tree first. */
+/* embed.c: finds a file that the build put into the binary. `--share DIR` (for people
+ * who work on templates) reads the same paths from a source tree first. */
 #include "gen.h"
 #include "load.h"
 
@@ -8,7 +8,10 @@
 #include <string.h>
 
 static const char *share_dir;
-static struct { Embedded *items; int count, cap; } shared;
+static struct {
+    Embedded *items;
+    int count, cap;
+} shared;
 
 void embed_share(const char *dir)
 {
@@ -33,7 +36,7 @@ static const Embedded *share_find(const char *path)
         shared.items = calloc(4096, sizeof *shared.items);
     gen_require(shared.items && shared.count < 4096, "too many shared files");
     e = &shared.items[shared.count++];
-    *e = (Embedded){ strdup(path), (const unsigned char *)text, bytes };
+    *e = (Embedded){strdup(path), (const unsigned char *)text, bytes};
     return e;
 }
 

@@ -1,25 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fields.c: reads tables of fields. In: rows `{ name, type, attributes }` in Lua, from
- * gen/lua/describe.lua and from architectures. Out: Field structs. A mistake in a row is a Lua
- * error at the line that made it, naming the row, since a user's architecture has rows too. */
+ * gen/lua/describe.lua and from architectures. Out: Field structs. A mistake in a row
+ * is a Lua error at the line that made it, naming the row, since a user's architecture
+ * has rows too. */
 #include "fields.h"
 
 #include <lauxlib.h>
 #include <string.h>
 
 static const char *const type_names[] = {
-    [FIELD_INT] = "int",     [FIELD_NUMBER] = "number", [FIELD_BOOL] = "bool",
-    [FIELD_STRING] = "string", [FIELD_TABLE] = "table", [FIELD_LIST] = "list",
-    [FIELD_RECORD] = "record", [FIELD_MODEL] = "model", [FIELD_ANY] = "any",
+    [FIELD_INT] = "int",       [FIELD_NUMBER] = "number", [FIELD_BOOL] = "bool",
+    [FIELD_STRING] = "string", [FIELD_TABLE] = "table",   [FIELD_LIST] = "list",
+    [FIELD_RECORD] = "record", [FIELD_MODEL] = "model",   [FIELD_ANY] = "any",
 };
 enum { N_TYPES = sizeof type_names / sizeof *type_names, MAX_NESTING = 8, MAX_NAME = 64 };
 
 static const char *const attributes[] = {
-    "default", "default_text", "optional",     "min",          "max",         "above",
-    "below",   "power_of_two", "values",       "later_values", "later_types", "later_kinds",
-    "pattern", "pattern_doc",  "max_bytes",    "forbid",       "fields",      "item",
-    "count",   "kinds",        "number_makes", "number_sets",  "hash",        "later",
-    "only",    "doc",          "example",
+    "default",      "default_text", "optional",     "min",         "max",
+    "above",        "below",        "power_of_two", "values",      "later_values",
+    "later_types",  "later_kinds",  "pattern",      "pattern_doc", "max_bytes",
+    "forbid",       "fields",       "item",         "count",       "kinds",
+    "number_makes", "number_sets",  "hash",         "later",       "only",
+    "doc",          "example",
 };
 enum { N_ATTRIBUTES = sizeof attributes / sizeof *attributes };
 
@@ -70,7 +72,7 @@ static bool get_bool(Reader *r, const char *key)
 
 static Words get_words(Reader *r, const char *key)
 {
-    Words w = { 0 };
+    Words w = {0};
 
     if (lua_getfield(r->L, -1, key) != LUA_TNIL && !lua_istable(r->L, -1))
         luaL_error(r->L, "field '%s': %s must be a list of strings", r->row, key);
@@ -109,8 +111,10 @@ static FieldType read_type(Reader *r)
             lua_pop(r->L, 1);
             return (FieldType)i;
         }
-    luaL_error(r->L, "field '%s': the type must be one of int, number, bool, string, table, "
-                     "list", r->row);
+    luaL_error(r->L,
+               "field '%s': the type must be one of int, number, bool, string, table, "
+               "list",
+               r->row);
     return FIELD_ANY;
 }
 
@@ -129,7 +133,8 @@ static void check_attributes(Reader *r)
             const char *near = diag_nearest(key, attributes, N_ATTRIBUTES);
 
             luaL_error(r->L, "field '%s': unknown attribute '%s'%s%s%s", r->row, key,
-                       near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+                       near ? "; did you mean '" : "", near ? near : "",
+                       near ? "'?" : "");
         }
     }
 }
@@ -150,7 +155,7 @@ static void read_later(Reader *r, Field *f)
 /* The row's table is on top of the stack. */
 static Field read_row(Reader *r, const char *hash)
 {
-    Field f = { .type = read_type(r) };
+    Field f = {.type = read_type(r)};
     double count = 0, max_bytes = 0;
 
     check_attributes(r);
@@ -201,7 +206,8 @@ static Fields *read_rows(Reader *r, int index, const char *hash)
     const char *outer = r->row;
 
     if (++r->depth > MAX_NESTING)
-        luaL_error(r->L, "field '%s': tables in tables deeper than %d", r->row, MAX_NESTING);
+        luaL_error(r->L, "field '%s': tables in tables deeper than %d", r->row,
+                   MAX_NESTING);
     luaL_checkstack(r->L, 10, "fields");
     for (int i = 1; lua_rawgeti(r->L, index, i) != LUA_TNIL; i++) {
         Field f;
@@ -214,8 +220,9 @@ static Fields *read_rows(Reader *r, int index, const char *hash)
         name = lua_type(r->L, -1) == LUA_TSTRING ? lua_tolstring(r->L, -1, &n) : NULL;
         if (!name || n == 0 || n > MAX_NAME || strlen(name) != n ||
             n != strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_"))
-            luaL_error(r->L, "fields[%d]: a name of lower-case letters, digits and _ is expected",
-                       i);
+            luaL_error(
+                r->L,
+                "fields[%d]: a name of lower-case letters, digits and _ is expected", i);
         r->row = gen_strdup(r->g, name);
         lua_pop(r->L, 1);
         if (fields_find(fields, r->row))
@@ -234,19 +241,19 @@ static Fields *read_rows(Reader *r, int index, const char *hash)
 
 Fields *fields_read(Gen *g, lua_State *L, int index, const char *hash)
 {
-    Reader r = { .g = g, .L = L, .row = "fields" };
+    Reader r = {.g = g, .L = L, .row = "fields"};
 
     return read_rows(&r, lua_absindex(L, index), hash);
 }
 
 Kinds kinds_read(Gen *g, lua_State *L, int index)
 {
-    Reader r = { .g = g, .L = L, .row = "constructors" };
-    Kinds kinds = { 0 };
+    Reader r = {.g = g, .L = L, .row = "constructors"};
+    Kinds kinds = {0};
 
     index = lua_absindex(L, index);
     for (int i = 1; lua_rawgeti(L, index, i) != LUA_TNIL; i++) {
-        Kind k = { 0 };
+        Kind k = {0};
 
         lua_rawgeti(L, -1, 1);
         k.name = r.row = gen_strdup(g, luaL_checkstring(L, -1));
@@ -290,12 +297,15 @@ bool words_have(const Words *w, const char *word)
 
 static const char *join(Gen *g, const Words *w, const char *quote, const char *last)
 {
-    Text t = { .g = g };
+    Text t = {.g = g};
 
     text_add(&t, "", 0);
     for (int i = 0; i < w->count; i++)
-        text_printf(&t, "%s%s%s%s", i == 0 ? "" : i + 1 == w->count ? last : ", ", quote,
-                    w->items[i], quote);
+        text_printf(&t, "%s%s%s%s",
+                    i == 0              ? ""
+                    : i + 1 == w->count ? last
+                                        : ", ",
+                    quote, w->items[i], quote);
     return t.s;
 }
 
@@ -311,7 +321,7 @@ const char *words_all(Gen *g, const Words *w)
 
 Words fields_names(Gen *g, const Fields *f)
 {
-    Words w = { 0 };
+    Words w = {0};
 
     for (int i = 0; i < f->count; i++)
         *gen_push(g, &w) = f->items[i].name;

@@ -1,14 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fields.h: what fields a table of a description may have. Built from Lua tables by fields.c
- * (gen/lua/describe.lua says the attributes), used by check.c and the reference. */
+/* fields.h: what fields a table of a description may have. Built from Lua tables by
+ * fields.c (gen/lua/describe.lua says the attributes), used by check.c and the
+ * reference. */
 #ifndef FIELDS_H
 #define FIELDS_H
 
 #include "gen.h"
 
 typedef enum {
-    FIELD_INT, FIELD_NUMBER, FIELD_BOOL, FIELD_STRING, FIELD_TABLE, FIELD_LIST, FIELD_RECORD,
-    FIELD_MODEL, FIELD_ANY
+    FIELD_INT,
+    FIELD_NUMBER,
+    FIELD_BOOL,
+    FIELD_STRING,
+    FIELD_TABLE,
+    FIELD_LIST,
+    FIELD_RECORD,
+    FIELD_MODEL,
+    FIELD_ANY
 } FieldType;
 
 typedef struct Words {
@@ -20,23 +28,23 @@ typedef struct Fields Fields;
 
 typedef struct Field {
     const char *name, *doc, *hash;
-    const char *example;         /* a value, as one writes it */
+    const char *example; /* a value, as one writes it */
     FieldType type;
     bool optional;
-    int default_ref;             /* LUA_NOREF: none */
-    const char *default_text;    /* for the reference, when the default is computed */
+    int default_ref;          /* LUA_NOREF: none */
+    const char *default_text; /* for the reference, when the default is computed */
     bool has_min, has_max, has_above, has_below, power_of_two;
     double min, max, above, below;
     const char *pattern, *pattern_doc, *forbid;
-    int64_t max_bytes;           /* of a string, 0: no limit */
+    int64_t max_bytes; /* of a string, 0: no limit */
     Words values, later_values, kinds, later_kinds, number_sets;
     const char *number_makes;
     const char *later_number, *later_function; /* what such a value would mean */
     bool later;
-    int only_ref;                /* the one value available now, LUA_NOREF: any */
+    int only_ref; /* the one value available now, LUA_NOREF: any */
     Fields *fields;
     struct Field *item;
-    int64_t count;               /* of a list; 0: any */
+    int64_t count; /* of a list; 0: any */
 } Field;
 
 struct Fields {
@@ -56,8 +64,8 @@ typedef struct Kinds {
     int count, cap;
 } Kinds;
 
-/* Reads rows from the Lua table at index; a mistake raises a Lua error that names the row.
- * hash: what rows inherit. */
+/* Reads rows from the Lua table at index; a mistake raises a Lua error that names the
+ * row. hash: what rows inherit. */
 Fields *fields_read(Gen *g, lua_State *L, int index, const char *hash);
 Kinds kinds_read(Gen *g, lua_State *L, int index);
 

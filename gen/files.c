@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* files.c: writes an emitted folder, in the parent process. In: g->files, which the child
- * made, one of them manifest.json with the hash of each other. Out: the folder, or nothing of
- * it: everything is looked at first, then staged beside its place, then renamed.
+/* files.c: writes an emitted folder, in the parent process. In: g->files, which the
+ * child made, one of them manifest.json with the hash of each other. Out: the folder,
+ * or nothing of it: everything is looked at first, then staged beside its place, then
+ * renamed.
  *
- * What lies there is told apart by the folder's old manifest. A file with the hash written
- * there is ours, and is replaced or, when no longer generated, removed. One with another hash
- * was edited by hand: refused, unless --force. A file the manifest does not name is foreign:
- * left alone, and never overwritten without --force. Symbolic links are not followed. */
+ * What lies there is told apart by the folder's old manifest. A file with the hash
+ * written there is ours, and is replaced or, when no longer generated, removed. One
+ * with another hash was edited by hand: refused, unless --force. A file the manifest
+ * does not name is foreign: left alone, and never overwritten without --force.
+ * Symbolic links are not followed. */
 #include "child.h"
 
 #include <errno.h>
@@ -26,21 +28,24 @@ typedef enum { ABSENT, REGULAR, OTHER } Kind;
 /* One name that is generated now, was generated before, or both. */
 typedef struct Entry {
     const char *path;
-    const OutFile *now;        /* NULL: no longer generated */
-    bool had;                  /* in the old manifest, */
-    uint64_t old_hash;         /* with this hash */
-    Kind kind;                 /* what lies there */
+    const OutFile *now; /* NULL: no longer generated */
+    bool had;           /* in the old manifest, */
+    uint64_t old_hash;  /* with this hash */
+    Kind kind;          /* what lies there */
     uint64_t disk_hash;
-    bool same;                 /* what lies there is what is generated */
-    char *staged;              /* temporary name beside it */
+    bool same;    /* what lies there is what is generated */
+    char *staged; /* temporary name beside it */
 } Entry;
 
 typedef struct Folder {
     Gen *g;
     const char *dir;
-    int fd;                    /* -1: there is no such folder yet */
+    int fd; /* -1: there is no such folder yet */
     bool created;
-    struct { Entry *items; int count, cap; } entries;
+    struct {
+        Entry *items;
+        int count, cap;
+    } entries;
     int errors;
 } Folder;
 
@@ -53,13 +58,14 @@ static void complain(Folder *f, const char *path, const char *help, const char *
     const char *file = path ? gen_printf(f->g, "%s/%s", f->dir, path) : f->dir;
 
     va_start(ap, fmt);
-    diag_add(f->g, DIAG_ERROR, (Pos){ .file = file }, help, "%s", gen_vprintf(f->g, fmt, ap));
+    diag_add(f->g, DIAG_ERROR, (Pos){.file = file}, help, "%s",
+             gen_vprintf(f->g, fmt, ap));
     va_end(ap);
     f->errors++;
 }
 
-/* Relative, of plain names: letters, digits and _ . - with no dot first, so no ".."; and the
- * two dot files that an emitted folder has. */
+/* Relative, of plain names: letters, digits and _ . - with no dot first, so no "..";
+ * and the two dot files that an emitted folder has. */
 static bool path_is_legal(const char *s)
 {
     size_t n = 0;
@@ -70,7 +76,8 @@ static bool path_is_legal(const char *s)
         return false;
     for (;; s++) {
         bool word = (*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') ||
-                    (*s >= '0' && *s <= '9') || *s == '_' || *s == '-' || (*s == '.' && n > 0);
+                    (*s >= '0' && *s <= '9') || *s == '_' || *s == '-' ||
+                    (*s == '.' && n > 0);
 
         if (word) {
             n++;
@@ -84,7 +91,8 @@ static bool path_is_legal(const char *s)
     }
 }
 
-/* Opens the folder that holds path, made if asked; *name is its last part. -1 with errno. */
+/* Opens the folder that holds path, made if asked; *name is its last part. -1 with
+ * errno. */
 static int open_parent(int root, const char *path, bool make, const char **name)
 {
     int fd = fcntl(root, F_DUPFD_CLOEXEC, 0);
@@ -111,7 +119,8 @@ static int open_parent(int root, const char *path, bool make, const char **name)
     return fd;
 }
 
-/* Reads a regular file; 0, or an errno: ENOENT absent, ELOOP a link, EINVAL another kind. */
+/* Reads a regular file; 0, or an errno: ENOENT absent, ELOOP a link, EINVAL another
+ * kind. */
 static int read_at(Folder *f, const char *path, const char **data, size_t *bytes)
 {
     const char *name;
@@ -151,7 +160,7 @@ static int read_at(Folder *f, const char *path, const char **data, size_t *bytes
     return e;
 }
 
-/* ---- what there is, and what there should be ------------------------------------------------------------ */
+/* ---- what there is, and what there should be --------------------------------------- */
 
 static Entry *entry_of(Folder *f, const char *path)
 {
@@ -179,12 +188,15 @@ static void read_manifest(Folder *f)
     files = json_object_get(root, "files");
     if (!json_is_object(files)) {
         if (!f->g->opt.force)
-            complain(f, manifest_name, "remove it, or use --force if nothing in this folder was "
-                                       "edited", "this is not a manifest of fsdpgen");
+            complain(f, manifest_name,
+                     "remove it, or use --force if nothing in this folder was "
+                     "edited",
+                     "this is not a manifest of fsdpgen");
         json_decref(root);
         return;
     }
-    json_object_foreach(files, path, value) {
+    json_object_foreach(files, path, value)
+    {
         const char *hex = json_string_value(value);
         char *end = NULL;
         Entry *entry;
@@ -201,11 +213,16 @@ static void read_manifest(Folder *f)
 static const char *kind_of_error(int e)
 {
     switch (e) {
-    case ELOOP: return "is a symbolic link, and links are not followed";
-    case EISDIR: return "is a folder, where a file is generated";
-    case ENOTDIR: return "lies below something that is not a folder";
-    case EINVAL: return "is not a regular file";
-    default: return strerror(e);
+    case ELOOP:
+        return "is a symbolic link, and links are not followed";
+    case EISDIR:
+        return "is a folder, where a file is generated";
+    case ENOTDIR:
+        return "lies below something that is not a folder";
+    case EINVAL:
+        return "is not a regular file";
+    default:
+        return strerror(e);
     }
 }
 
@@ -247,9 +264,10 @@ static void protect(Folder *f)
                      "fsdpgen did not write this file, and would overwrite it");
         else if (e->disk_hash != e->old_hash)
             complain(f, e->path,
-                     e->now ? "edit the description or a template instead, or overwrite the "
-                              "edits with --force"
-                            : "move it away, or remove it with --force",
+                     e->now
+                         ? "edit the description or a template instead, or overwrite the "
+                           "edits with --force"
+                         : "move it away, or remove it with --force",
                      e->now ? "this generated file was edited by hand"
                             : "this file is no longer generated, but was edited by hand");
     }
@@ -270,7 +288,7 @@ static void collect(Folder *f)
         look_at(f, &f->entries.items[i]);
 }
 
-/* ---- --check ------------------------------------------------------------------------------------------------ */
+/* ---- --check ----------------------------------------------------------------------- */
 
 static int report_drift(Folder *f)
 {
@@ -297,7 +315,7 @@ static int report_drift(Folder *f)
     return f->errors ? EXIT_DIAG : EXIT_DONE;
 }
 
-/* ---- writing ------------------------------------------------------------------------------------------------- */
+/* ---- writing ----------------------------------------------------------------------- */
 
 static bool write_all(int fd, const char *p, size_t n)
 {
@@ -386,7 +404,8 @@ static void remove_stale(Folder *f, const Entry *e)
         dir = open_parent(f->fd, path, false, &name);
         if (dir < 0)
             return;
-        if (unlinkat(dir, name, AT_REMOVEDIR) != 0) { /* not empty: someone else's files */
+        if (unlinkat(dir, name, AT_REMOVEDIR) !=
+            0) { /* not empty: someone else's files */
             close(dir);
             return;
         }
@@ -415,7 +434,8 @@ static bool make_folder(Folder *f)
     return f->fd >= 0;
 }
 
-/* Removes the folders that staging made, then DIR if it was ours; nothing of it remains. */
+/* Removes the folders that staging made, then DIR if it was ours; nothing of it
+ * remains. */
 static void undo(Folder *f)
 {
     unstage(f);
@@ -445,7 +465,8 @@ static int write_folder(Folder *f)
             return EXIT_DIAG;
         }
     }
-    for (int pass = 0; pass < 2; pass++) /* the manifest last: until then the old one holds */
+    for (int pass = 0; pass < 2;
+         pass++) /* the manifest last: until then the old one holds */
         for (int i = 0; i < f->entries.count; i++) {
             Entry *e = &f->entries.items[i];
 
@@ -462,18 +483,19 @@ static int write_folder(Folder *f)
             remove_stale(f, &f->entries.items[i]);
             removed++;
         }
-    fprintf(stderr, "%s: %d files, %d written, %d removed\n", f->dir, f->g->files.count, written,
-            removed);
+    fprintf(stderr, "%s: %d files, %d written, %d removed\n", f->dir, f->g->files.count,
+            written, removed);
     return f->errors ? EXIT_DIAG : EXIT_DONE;
 }
 
 int files_write(Gen *g)
 {
-    Folder f = { .g = g, .dir = g->opt.output };
+    Folder f = {.g = g, .dir = g->opt.output};
     size_t n = strlen(f.dir);
     int code;
 
-    signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of write(), told like others */
+    signal(SIGXFSZ,
+           SIG_IGN); /* a file size limit is an error of write(), told like others */
     while (n > 1 && f.dir[n - 1] == '/') /* DIR/ is DIR */
         f.dir = gen_strndup(g, f.dir, --n);
     f.fd = open(f.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuse.c: primitive nodes → fused nodes. needs: grad. fills: fused nodes with `replaced`, then
- * g->numerics_hash. breaks: node and value ids (renumbered).
+/* fuse.c: primitive nodes → fused nodes. needs: grad. fills: fused nodes with `replaced`,
+ * then g->numerics_hash. breaks: node and value ids (renumbered).
  *
  * Patterns (pattern.c) are matched on each class's joint forward and backward
- * graph, largest first, then by name; nodes in order. A match must be convex, and what lies
- * inside it must have no other user. A fused node of forward and backward nodes belongs to
- * the backward. An attribute that the pattern does not mention takes its default. */
+ * graph, largest first, then by name; nodes in order. A match must be convex, and what
+ * lies inside it must have no other user. A fused node of forward and backward nodes
+ * belongs to the backward. An attribute that the pattern does not mention takes its
+ * default. */
 #include "pattern.h"
 
 #include <math.h>
 #include <string.h>
 
-/* ---- matching ------------------------------------------------------------------------------------- */
+/* ---- matching -------------------------------------------------------------------- */
 
 typedef struct Match {
     Node *node[MAX_PATTERN];
@@ -122,7 +123,7 @@ static bool match_rest(Matcher *x, int step)
     return false;
 }
 
-/* ---- conditions ----------------------------------------------------------------------------------- */
+/* ---- conditions ------------------------------------------------------------------ */
 
 static bool inside(const Matcher *x, const Node *n)
 {
@@ -201,7 +202,7 @@ static bool accept(Matcher *x)
     return true;
 }
 
-/* ---- the fused node ------------------------------------------------------------------------------- */
+/* ---- the fused node -------------------------------------------------------------- */
 
 static void fused_attrs(Matcher *x, Node *n)
 {
@@ -217,8 +218,10 @@ static void fused_attrs(Matcher *x, Node *n)
             var++;
         if (!x->m.var_bound[var]) {
             if (!spec->has_default)
-                luaL_error(x->g->L, "%s: its expansion does not mention attribute %s, which has"
-                                    " no default", op->name, spec->key);
+                luaL_error(x->g->L,
+                           "%s: its expansion does not mention attribute %s, which has"
+                           " no default",
+                           op->name, spec->key);
             n->attrs[i] = spec->dflt;
             continue;
         }
@@ -228,8 +231,8 @@ static void fused_attrs(Matcher *x, Node *n)
             n->attrs[i].type = ATTR_NUM;
             n->attrs[i].num = (double)x->m.var[var].i;
         } else if ((int)x->m.var[var].type != spec->type) {
-            luaL_error(x->g->L, "%s: attribute %s has another type in its expansion", op->name,
-                       spec->key);
+            luaL_error(x->g->L, "%s: attribute %s has another type in its expansion",
+                       op->name, spec->key);
         }
     }
 }
@@ -245,8 +248,11 @@ static void check_dims(Matcher *x, const Node *n)
             continue;
         lua_getfield(L, -1, x->p->var_name[i]);
         if (x->m.var[i].type != ATTR_INT || lua_tointeger(L, -1) != x->m.var[i].i)
-            luaL_error(L, "%s: its expansion passes dim %s on, but the graph has another value"
-                          " there", x->p->op->name, x->p->var_name[i]);
+            luaL_error(
+                L,
+                "%s: its expansion passes dim %s on, but the graph has another value"
+                " there",
+                x->p->op->name, x->p->var_name[i]);
         lua_pop(L, 1);
     }
     lua_pop(L, 1);
@@ -272,8 +278,11 @@ static void make_fused(Matcher *x)
     Node *n = gen_alloc(x->g, sizeof *n);
     int at = 0, kept = 0;
 
-    *n = (Node){ .op = op, .phase = match_phase(x), .n_in = op->n_in, .n_out = op->n_out,
-                 .n_replaced = x->p->n_nodes };
+    *n = (Node){.op = op,
+                .phase = match_phase(x),
+                .n_in = op->n_in,
+                .n_out = op->n_out,
+                .n_replaced = x->p->n_nodes};
     n->in = gen_alloc(x->g, sizeof *n->in * (size_t)(op->n_in + 1));
     n->out = gen_alloc(x->g, sizeof *n->out * (size_t)op->n_out);
     n->add = gen_alloc(x->g, sizeof *n->add * (size_t)op->n_out);
@@ -361,7 +370,11 @@ static void sort_nodes(Gen *g, Class *c)
     }
 }
 
-typedef struct FuseRun { Gen *g; Class *c; const Pattern *p; } FuseRun;
+typedef struct FuseRun {
+    Gen *g;
+    Class *c;
+    const Pattern *p;
+} FuseRun;
 
 static int run_fuse(lua_State *L)
 {
@@ -371,7 +384,7 @@ static int run_fuse(lua_State *L)
     for (int i = 0; i < c->nodes.count;) {
         Matcher *x = gen_alloc(run->g, sizeof *x);
 
-        *x = (Matcher){ .g = run->g, .c = c, .p = run->p, .sum = ops_role(run->g, "sum") };
+        *x = (Matcher){.g = run->g, .c = c, .p = run->p, .sum = ops_role(run->g, "sum")};
         if (c->nodes.items[i]->op != run->p->node[run->p->order[0]].op) {
             i++;
             continue;
@@ -391,12 +404,12 @@ static int run_fuse(lua_State *L)
 static void fuse_classes(Gen *g)
 {
     Builder *b = builder_get(g);
-    PatternList patterns = { 0 };
+    PatternList patterns = {0};
 
     patterns_record(g, &patterns);
     for (int i = 0; i < g->classes.count; i++) {
         for (int k = 0; k < patterns.count; k++) {
-            FuseRun run = { g, g->classes.items[i], patterns.items[k] };
+            FuseRun run = {g, g->classes.items[i], patterns.items[k]};
 
             b->block = run.c->name;
             builder_protect(g, run_fuse, &run,
@@ -461,7 +474,7 @@ static void add_rules(Gen *g, Text *t)
 {
     for (int i = 0; i < g->ops.count; i++) {
         const OpRule *op = &g->ops.items[i];
-        Text rule = { .g = g };
+        Text rule = {.g = g};
 
         if (!op_used(g, op))
             continue;
@@ -474,7 +487,7 @@ static void add_rules(Gen *g, Text *t)
 
 void fuse_graph(Gen *g)
 {
-    Text t = { .g = g };
+    Text t = {.g = g};
 
     if (g->model.fuse)
         fuse_classes(g);

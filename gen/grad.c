@@ -1,23 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grad.c: reverse mode, once per class. needs: graph. fills: backward nodes, d_outputs, d_inputs,
- * grads of every class. Each op's backward is a Lua function that builds graph.
+/* grad.c: reverse mode, once per class. needs: graph. fills: backward nodes, d_outputs,
+ * d_inputs, grads of every class. Each op's backward is a Lua function that builds graph.
  *
- * Several contributions to one value are added by the op with the role "sum", in the order in
- * which they arise. The uses of one parameter inside a class add into its one gradient buffer
- * instead (node.add); uses in different blocks do so at run time (beta = 1). */
+ * Several contributions to one value are added by the op with the role "sum", in the
+ * order in which they arise. The uses of one parameter inside a class add into its one
+ * gradient buffer instead (node.add); uses in different blocks do so at run time (beta =
+ * 1). */
 #include "builder.h"
 
 #include <string.h>
 
-typedef struct GradList { Value **items; int count, cap; } GradList;
+typedef struct GradList {
+    Value **items;
+    int count, cap;
+} GradList;
 
 typedef struct Grad {
     Gen *g;
     Builder *b;
     Class *c;
-    int n_values, n_nodes;   /* of the forward graph */
-    GradList *of;            /* contributions per forward value */
-    bool *needs;             /* forward values that depend on a parameter or the input */
+    int n_values, n_nodes; /* of the forward graph */
+    GradList *of;          /* contributions per forward value */
+    bool *needs;           /* forward values that depend on a parameter or the input */
 } Grad;
 
 static bool auto_named(const Value *v)
@@ -49,8 +53,9 @@ static void add_param_grad(Grad *x, const Node *node, const Value *w, Value *d)
 
     if (!op || !op->out[d->def_out].may_add || d->loc == LOC_GRAD) {
         x->b->blame = node->pos;
-        luaL_error(x->g->L, "%s: it cannot take parameter %s: a parameter's gradient is an output"
-                            " of its own with dtype = \"grad\" and add = true",
+        luaL_error(x->g->L,
+                   "%s: it cannot take parameter %s: a parameter's gradient is an output"
+                   " of its own with dtype = \"grad\" and add = true",
                    node->op->name, value_what(x, w));
     }
     name_gradient(x, d, gen_printf(x->g, "d_%s", c->params.items[w->index].ident));
@@ -69,18 +74,21 @@ static void add_grad(Grad *x, const Node *node, const Value *v, Value *d)
     if (v->kind == VAL_PARAM && d->dtype != want && d->dtype == v->dtype)
         want = d->dtype; /* add_param_grad says more */
     if (!same_shape(v, d))
-        luaL_error(x->g->L, "%s: its backward gives %s of shape %s a gradient of shape %s",
-                   node->op->name, value_what(x, v), shape_text(x->g, v), shape_text(x->g, d));
+        luaL_error(
+            x->g->L, "%s: its backward gives %s of shape %s a gradient of shape %s",
+            node->op->name, value_what(x, v), shape_text(x->g, v), shape_text(x->g, d));
     if (d->dtype != want)
         luaL_error(x->g->L, "%s: its backward gives %s a gradient of dtype %s, not %s",
-                   node->op->name, value_what(x, v), dtype_name(d->dtype), dtype_name(want));
+                   node->op->name, value_what(x, v), dtype_name(d->dtype),
+                   dtype_name(want));
     if (v->kind == VAL_PARAM)
         add_param_grad(x, node, v, d);
     else
         *gen_push(x->g, &x->of[v->id]) = d;
 }
 
-/* The whole gradient of a forward value whose uses have all been visited; NULL if none. */
+/* The whole gradient of a forward value whose uses have all been visited; NULL if none.
+ */
 static Value *total_grad(Grad *x, const Value *v)
 {
     const GradList *list = &x->of[v->id];
@@ -93,17 +101,20 @@ static Value *total_grad(Grad *x, const Value *v)
     if (list->count < 2)
         return list->count ? list->items[0] : NULL;
     if (!sum)
-        luaL_error(x->g->L, "%s has several uses, but no op has role = \"sum\" to add their"
-                            " gradients", v->name);
+        luaL_error(x->g->L,
+                   "%s has several uses, but no op has role = \"sum\" to add their"
+                   " gradients",
+                   v->name);
     for (int i = 0; i < list->count; i++)
         name_gradient(x, list->items[i], gen_printf(x->g, "%s_%d", name, i + 1));
     total = list->items[0];
     for (int i = 1; i < list->count; i++) {
-        Value *in[2] = { total, list->items[i] };
+        Value *in[2] = {total, list->items[i]};
         bool last = i == list->count - 1;
 
         total = builder_node(x->b, sum, in, NULL, 0,
-                             last ? name : gen_printf(x->g, "%s_1_%d", name, i + 1))->out[0];
+                             last ? name : gen_printf(x->g, "%s_1_%d", name, i + 1))
+                    ->out[0];
     }
     return total;
 }
@@ -146,8 +157,8 @@ static void check_result_keys(Grad *x, const OpRule *op, int index)
             worst = gen_strdup(x->g, key);
     }
     if (worst)
-        luaL_error(L, "%s: its backward returns a gradient of %s, which is no input", op->name,
-                   worst);
+        luaL_error(L, "%s: its backward returns a gradient of %s, which is no input",
+                   op->name, worst);
 }
 
 static void node_backward(Grad *x, Node *n)
@@ -169,8 +180,9 @@ static void node_backward(Grad *x, Node *n)
         return;
     if (!n->op->info->has_backward) {
         x->b->blame = n->pos;
-        luaL_error(L, "%s: the op has no backward, but %s lies between parameters and the loss",
-                   n->op->name, n->name);
+        luaL_error(
+            L, "%s: the op has no backward, but %s lies between parameters and the loss",
+            n->op->name, n->name);
     }
     luaL_checkstack(L, 30, "a backward");
     ops_push_function(L, n->op, "backward");
@@ -188,13 +200,13 @@ static void node_backward(Grad *x, Node *n)
         lua_getfield(L, -1, n->op->in[i].name);
         d = builder_to_value(L, -1, &owner);
         if (!lua_isnil(L, -1) && (!d || owner != x->c))
-            luaL_error(L, "%s: its backward returns %s as the gradient of %s", n->op->name,
-                       builder_show(x->g, L, -1), n->op->in[i].name);
+            luaL_error(L, "%s: its backward returns %s as the gradient of %s",
+                       n->op->name, builder_show(x->g, L, -1), n->op->in[i].name);
         if (d)
             add_grad(x, n, n->in[i], d);
         lua_pop(L, 1);
     }
-    x->b->blame = (Pos){ 0 };
+    x->b->blame = (Pos){0};
     lua_settop(L, top);
 }
 
@@ -223,8 +235,9 @@ static void seed_outputs(Grad *x)
     c->d_outputs = gen_alloc(x->g, sizeof *c->d_outputs * (size_t)(c->n_outputs + 1));
     for (int i = 0; i < c->n_outputs; i++) {
         const Value *y = c->outputs[i];
-        Value *d = value_new(x->g, c, VAL_DOUT,
-                             value_unique_name(x->g, c, gen_printf(x->g, "d_%s", y->name)));
+        Value *d =
+            value_new(x->g, c, VAL_DOUT,
+                      value_unique_name(x->g, c, gen_printf(x->g, "d_%s", y->name)));
 
         d->index = i;
         value_shape(d, y->dtype, y->dim, y->n_dims);
@@ -250,15 +263,19 @@ static int run_grad(lua_State *L)
         if (!d)
             luaL_error(L, "no gradient reaches the value that the block takes");
         if (d->kind != VAL_NODE || d->loc == LOC_GRAD)
-            luaL_error(L, "the gradient of the value that the block takes is %s itself", d->name);
+            luaL_error(L, "the gradient of the value that the block takes is %s itself",
+                       d->name);
     }
     return 0;
 }
 
 static bool class_grad(Gen *g, Class *c)
 {
-    Grad x = { .g = g, .b = builder_get(g), .c = c, .n_values = c->values.count,
-               .n_nodes = c->nodes.count };
+    Grad x = {.g = g,
+              .b = builder_get(g),
+              .c = c,
+              .n_values = c->values.count,
+              .n_nodes = c->nodes.count};
     Pos where = model_pos(g, "model");
     bool ok;
 
@@ -276,7 +293,8 @@ static bool class_grad(Gen *g, Class *c)
         if (c->grads[i])
             continue;
         diag_add(g, DIAG_ERROR, where, "use it, or do not declare it",
-                 "%s: no gradient reaches parameter %s", c->name, c->params.items[i].name);
+                 "%s: no gradient reaches parameter %s", c->name,
+                 c->params.items[i].name);
         ok = false;
     }
     return ok;

@@ -2,15 +2,15 @@
 /* graph.c: the architecture's build → blocks, classes, parameters, forward nodes.
  * needs: load, check, ops_load. fills: g->blocks, classes, params, consts, setup.nodes.
  *
- * Every block is built in Lua; a block whose graph equals an earlier one's in all but names
- * shares its class, so that a layer's mathematics exists once. Nodes that depend on no
- * parameter, input or data move to the setup span and become constants that all classes
- * share: equal op, attributes and inputs, one constant. */
+ * Every block is built in Lua; a block whose graph equals an earlier one's in all but
+ * names shares its class, so that a layer's mathematics exists once. Nodes that depend on
+ * no parameter, input or data move to the setup span and become constants that all
+ * classes share: equal op, attributes and inputs, one constant. */
 #include "builder.h"
 
 #include <string.h>
 
-/* ---- structure ----------------------------------------------------------------------------------- */
+/* ---- structure ------------------------------------------------------------------- */
 
 static void add_value(Text *t, const Value *v)
 {
@@ -23,7 +23,7 @@ static void add_value(Text *t, const Value *v)
 /* All that makes two blocks one class: no names but those of local parameters. */
 static const char *structure_text(Gen *g, const Class *c)
 {
-    Text t = { .g = g };
+    Text t = {.g = g};
 
     for (int i = 0; i < c->values.count; i++) {
         const Value *v = c->values.items[i];
@@ -36,8 +36,8 @@ static const char *structure_text(Gen *g, const Class *c)
     for (int i = 0; i < c->params.count; i++) {
         const ClassParam *p = &c->params.items[i];
 
-        text_printf(&t, ";%s %d %s %.17g %d", p->name, p->tied_global, p->init, p->init_std,
-                    p->decay);
+        text_printf(&t, ";%s %d %s %.17g %d", p->name, p->tied_global, p->init,
+                    p->init_std, p->decay);
         for (int k = 0; k < p->n_parts; k++)
             text_printf(&t, " %s:%lld", p->part_name[k], (long long)p->part_rows[k]);
     }
@@ -57,7 +57,7 @@ static const char *structure_text(Gen *g, const Class *c)
     return t.s;
 }
 
-/* ---- setup constants ----------------------------------------------------------------------------- */
+/* ---- setup constants ------------------------------------------------------------- */
 
 static bool same_setup(const Node *a, const Node *b)
 {
@@ -80,7 +80,8 @@ static const char *const_name(Gen *g, const char *base)
         bool used = false;
 
         for (int k = 0; k < g->consts.count; k++)
-            used = used || (g->consts.items[k].name && !strcmp(g->consts.items[k].name, name));
+            used = used ||
+                   (g->consts.items[k].name && !strcmp(g->consts.items[k].name, name));
         if (!used)
             return name;
         name = gen_printf(g, "%s_%d", base, i);
@@ -108,7 +109,7 @@ static Node *setup_node(Gen *g, const Node *n)
         v->def = s;
         v->loc = LOC_CONST;
         s->out[i] = v;
-        *gen_push(g, &g->consts) = (Const){ v->name, s, i, v, v->bytes };
+        *gen_push(g, &g->consts) = (Const){v->name, s, i, v, v->bytes};
     }
     s->name = s->out[0]->name;
     {
@@ -147,7 +148,7 @@ static void hoist_setup(Gen *g, Class *c)
     c->nodes.count = kept;
 }
 
-/* ---- classes ------------------------------------------------------------------------------------- */
+/* ---- classes --------------------------------------------------------------------- */
 
 static const char *class_name(Gen *g, const char *hint)
 {
@@ -164,10 +165,17 @@ static const char *class_name(Gen *g, const char *hint)
     }
 }
 
-/* The texts of known classes, to compare exactly where hashes agree; beside g->classes. */
+/* The texts of known classes, to compare exactly where hashes agree; beside g->classes.
+ */
 typedef struct Structures {
-    struct { const char **items; int count, cap; } texts;
-    struct { int *slot; int cap, count; } names; /* parameters by global name */
+    struct {
+        const char **items;
+        int count, cap;
+    } texts;
+    struct {
+        int *slot;
+        int cap, count;
+    } names; /* parameters by global name */
 } Structures;
 
 static Structures *structures; /* of the one build this process runs */
@@ -189,7 +197,7 @@ static Class *find_class(Gen *g, Class *c, const char *hint)
     return c;
 }
 
-/* ---- parameters ------------------------------------------------------------------------------------ */
+/* ---- parameters ------------------------------------------------------------------ */
 
 static uint64_t name_hash(const char *s)
 {
@@ -240,19 +248,24 @@ static void add_params(Builder *b, Block *block, Class *built)
 
     for (int i = 0; i < built->params.count; i++) {
         ClassParam *p = &block->cls->params.items[i];
-        const char *name = p->tied_global ? p->name
-                                          : gen_printf(g, "%s%s", block->prefix, p->name);
+        const char *name =
+            p->tied_global ? p->name : gen_printf(g, "%s%s", block->prefix, p->name);
         Param *known = names_find(g, name);
 
         if (!known) {
             known = gen_push(g, &g->params);
-            *known = (Param){ .id = g->params.count - 1, .name = name, .decl = p,
-                              .elems = p->elems, .segment = -1 };
+            *known = (Param){.id = g->params.count - 1,
+                             .name = name,
+                             .decl = p,
+                             .elems = p->elems,
+                             .segment = -1};
             known->block = block; /* moves; graph_build sets it again */
             names_add(g, known->id);
         } else if (!p->tied_global || !known->decl->tied_global) {
-            luaL_error(g->L, "param: two blocks declare %s; to share one tensor, both say"
-                             " global = \"%s\"", name, name);
+            luaL_error(g->L,
+                       "param: two blocks declare %s; to share one tensor, both say"
+                       " global = \"%s\"",
+                       name, name);
         } else if (!param_equal(known->decl, p)) {
             luaL_error(g->L, "param: two blocks declare %s differently", name);
         }
@@ -270,14 +283,15 @@ void graph_add_block(Builder *b, const char *name, const char *prefix)
     for (char *p = ident; *p; p++)
         if (*p == '.')
             *p = '_';
-    *block = (Block){ .id = g->blocks.count - 1, .name = name, .ident = ident,
-                      .prefix = prefix };
-    block->param = gen_alloc(g, sizeof *block->param * (size_t)(b->cls->params.count + 1));
+    *block = (Block){
+        .id = g->blocks.count - 1, .name = name, .ident = ident, .prefix = prefix};
+    block->param =
+        gen_alloc(g, sizeof *block->param * (size_t)(b->cls->params.count + 1));
     block->cls = find_class(g, b->cls, b->hint);
     add_params(b, block, b->cls);
 }
 
-/* ---- users of values ------------------------------------------------------------------------------- */
+/* ---- users of values ------------------------------------------------------------- */
 
 Uses class_uses(Gen *g, const Class *c)
 {
@@ -322,7 +336,8 @@ bool class_is_root(const Class *c, const Value *v)
     return false;
 }
 
-/* Does the node add into a gradient that a later root needs? Its value has no user then. */
+/* Does the node add into a gradient that a later root needs? Its value has no user then.
+ */
 static bool adds_to_grad(const Class *c, const Node *n)
 {
     for (int i = 0; i < n->n_out; i++)
@@ -359,7 +374,8 @@ void class_sweep(Gen *g, Class *c)
     c->nodes.count = nodes;
     for (int i = 0; i < c->values.count; i++) {
         Value *v = c->values.items[i];
-        bool boundary = v->kind == VAL_PARAM || v->kind == VAL_INPUT || v->kind == VAL_DOUT;
+        bool boundary =
+            v->kind == VAL_PARAM || v->kind == VAL_INPUT || v->kind == VAL_DOUT;
 
         if (!needed[v->id] && !boundary)
             continue;
@@ -369,7 +385,7 @@ void class_sweep(Gen *g, Class *c)
     c->values.count = values;
 }
 
-/* ---- the pass -------------------------------------------------------------------------------------- */
+/* ---- the pass -------------------------------------------------------------------- */
 
 static int run_build(lua_State *L)
 {
@@ -384,8 +400,9 @@ static int run_build(lua_State *L)
 
 static void check_ends(Gen *g, Builder *b)
 {
-    const char *help = "the last block returns the loss: one element of dtype f64, summed over"
-                       " the tokens";
+    const char *help =
+        "the last block returns the loss: one element of dtype f64, summed over"
+        " the tokens";
 
     if (!g->blocks.count)
         diag_add(g, DIAG_ERROR, model_pos(g, "model"), help, "model: %s builds no block",

@@ -1,33 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* graph.h: what graph.c, builder.c, grad.c, fuse.c, span.c, dump.c and verify_graph.c share. */
+/* graph.h: what graph.c, builder.c, grad.c, fuse.c, span.c, dump.c and verify_graph.c
+ * share. */
 #ifndef GRAPH_H
 #define GRAPH_H
 
 #include "ops.h"
 
-/* The pattern of a fused op's `expands` (fuse.c): while one is recorded, ops called on `g` go
- * to the hook instead of the class. */
+/* The pattern of a fused op's `expands` (fuse.c): while one is recorded, ops called on
+ * `g` go to the hook instead of the class. */
 typedef struct Pattern Pattern;
 
 /* What stands behind `g` and `b` in Lua; one for the whole run. */
 typedef struct Builder {
     Gen *g;
-    Class *cls;              /* being built; NULL between blocks */
-    const char *block;       /* its block's name, for messages */
-    Phase phase;             /* of new nodes */
+    Class *cls;        /* being built; NULL between blocks */
+    const char *block; /* its block's name, for messages */
+    Phase phase;       /* of new nodes */
     const char *prefix;
-    Pattern *pattern;        /* while an expansion is recorded */
-    Value *flow;             /* output of the block before, what the next one must take */
+    Pattern *pattern; /* while an expansion is recorded */
+    Value *flow;      /* output of the block before, what the next one must take */
     Class *flow_class;
-    bool ended;              /* a block returned the loss */
-    int g_ref, b_ref;        /* registry */
-    const char *hint;        /* class name asked for */
-    const char *help;        /* of the next error, or NULL */
-    Pos blame;               /* of an error that no line of Lua made; no file: the fallback */
-    const char *source;      /* file of the call before, interned */
+    bool ended;         /* a block returned the loss */
+    int g_ref, b_ref;   /* registry */
+    const char *hint;   /* class name asked for */
+    const char *help;   /* of the next error, or NULL */
+    Pos blame;          /* of an error that no line of Lua made; no file: the fallback */
+    const char *source; /* file of the call before, interned */
 } Builder;
 
-Builder *builder_get(Gen *g);  /* made at the first call */
+Builder *builder_get(Gen *g); /* made at the first call */
 /* Calls fn(L) protected, with arg as light userdata. An error becomes a diagnostic at the
  * innermost Lua line of the stack (fallback when there is none); returns false. */
 bool builder_protect(Gen *g, lua_CFunction fn, void *arg, Pos fallback);
@@ -38,7 +39,8 @@ Value *builder_to_value(lua_State *L, int index, Class **owner);
 /* Text of any Lua value for messages: "a table", "[4, 8] f32". */
 const char *builder_show(Gen *g, lua_State *L, int index);
 
-/* Appends a node of the class; name may be NULL. Attributes must be complete and sorted. */
+/* Appends a node of the class; name may be NULL. Attributes must be complete and sorted.
+ */
 Node *builder_node(Builder *b, const OpRule *op, Value **in, Attr *attrs, int n_attrs,
                    const char *name);
 /* Reads the attributes of an op call from the table at index into out (sorted, complete).
@@ -46,18 +48,21 @@ Node *builder_node(Builder *b, const OpRule *op, Value **in, Attr *attrs, int n_
 void builder_attrs(Builder *b, const OpRule *op, int index, Attr *out);
 Value *value_new(Gen *g, Class *c, ValueKind kind, const char *name);
 const char *value_unique_name(Gen *g, const Class *c, const char *base);
-const char *shape_text(Gen *g, const Value *v);          /* "[1024, 288]" */
-const char *attr_text(Gen *g, const Attr *a);            /* "eps = 1e-05" */
+const char *shape_text(Gen *g, const Value *v); /* "[1024, 288]" */
+const char *attr_text(Gen *g, const Attr *a);   /* "eps = 1e-05" */
 bool attr_equal(const Attr *a, const Attr *b);
 bool same_shape(const Value *a, const Value *b);
-bool ident_ok(const char *s);                            /* a C identifier, not a keyword */
+bool ident_ok(const char *s); /* a C identifier, not a keyword */
 
 /* graph.c: drops nodes whose results nobody needs, then unused values; renumbers. */
 void class_sweep(Gen *g, Class *c);
 /* All users of values inside the class, recomputed: uses[id] lists nodes in order. */
-typedef struct Uses { int *count; Node ***node; } Uses;
+typedef struct Uses {
+    int *count;
+    Node ***node;
+} Uses;
 Uses class_uses(Gen *g, const Class *c);
-bool class_is_root(const Class *c, const Value *v);      /* boundary, gradient or loss */
+bool class_is_root(const Class *c, const Value *v); /* boundary, gradient or loss */
 uint64_t setup_const(Gen *g, Class *c, Node *n);
 
 /* dump.c: the graph as canonical text; the numerics hash is taken of it. */

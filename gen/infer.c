@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* infer.c: shapes, dtypes and costs of one node. In: a node with its op's rule, inputs and
- * attributes. Out: its outputs' shapes and dtypes, flops and workspace. Dims are symbols that
- * the inputs bind from left to right ("t 2*f" binds f to half the columns); whatever does not
- * fit is a Lua error that names operand, shape and reason, so that it points into the
- * architecture or op that made the call. */
+/* infer.c: shapes, dtypes and costs of one node. In: a node with its op's rule, inputs
+ * and attributes. Out: its outputs' shapes and dtypes, flops and workspace. Dims are
+ * symbols that the inputs bind from left to right ("t 2*f" binds f to half the columns);
+ * whatever does not fit is a Lua error that names operand, shape and reason, so that it
+ * points into the architecture or op that made the call. */
 #include "graph.h"
 
 #include <math.h>
@@ -12,11 +12,11 @@
 /* Larger than any tensor; sums and products of dims below it do not overflow. */
 #define MAX_ELEMS (INT64_C(1) << 46)
 
-/* ---- dims: "t (h+2*kv)*hd" ------------------------------------------------------------------ */
+/* ---- dims: "t (h+2*kv)*hd" ------------------------------------------------------- */
 
 typedef struct Expr {
     const char *p, *end;
-    const Syms *syms;        /* NULL: only the grammar */
+    const Syms *syms; /* NULL: only the grammar */
     bool unbound, bad;
     int depth;
 } Expr;
@@ -112,7 +112,7 @@ static int64_t expr_sum(Expr *e)
 
 bool dims_eval(const char *token, size_t bytes, const Syms *s, int64_t *value)
 {
-    Expr e = { .p = token, .end = token + bytes, .syms = s };
+    Expr e = {.p = token, .end = token + bytes, .syms = s};
 
     *value = expr_sum(&e);
     return !e.bad && !e.unbound && e.p == e.end;
@@ -137,7 +137,7 @@ const char *dims_problem(Gen *g, const char *dims)
     int count = 0;
 
     while (next_token(&dims, &token, &n)) {
-        Expr e = { .p = token, .end = token + n };
+        Expr e = {.p = token, .end = token + n};
 
         expr_sum(&e);
         if (e.bad || e.p != e.end)
@@ -169,7 +169,7 @@ int dims_symbols(Gen *g, const char *dims, const char **names, int n, int max)
     return n;
 }
 
-/* ---- one call ------------------------------------------------------------------------------- */
+/* ---- one call -------------------------------------------------------------------- */
 
 typedef struct Infer {
     Gen *g;
@@ -177,10 +177,11 @@ typedef struct Infer {
     const Node *node;
     const OpRule *op;
     Syms syms;
-    int n_index;             /* stack index of n */
+    int n_index; /* stack index of n */
 } Infer;
 
-static void bind(Infer *in, const char *name, size_t bytes, int64_t value, const char *from)
+static void bind(Infer *in, const char *name, size_t bytes, int64_t value,
+                 const char *from)
 {
     Syms *s = &in->syms;
 
@@ -204,8 +205,8 @@ static const char *bound_where(Infer *in, const char *token, size_t bytes)
     return gen_printf(in->g, " (%.*s)", (int)bytes, token);
 }
 
-static void match_dim(Infer *in, const Operand *o, const Value *v, int d, const char *token,
-                      size_t n)
+static void match_dim(Infer *in, const Operand *o, const Value *v, int d,
+                      const char *token, size_t n)
 {
     int64_t factor = 1, want;
     const char *name = token;
@@ -230,20 +231,21 @@ static void match_dim(Infer *in, const Operand *o, const Value *v, int d, const 
         return;
     }
     if (!dims_eval(token, n, &in->syms, &want))
-        luaL_error(in->L, "%s: the rule's dims \"%s\" of %s use a name before anything binds it",
+        luaL_error(in->L,
+                   "%s: the rule's dims \"%s\" of %s use a name before anything binds it",
                    in->op->name, o->dims, o->name);
     if (want != v->dim[d])
-        luaL_error(in->L, "%s: %s is %s, but its dim %d must be %s%s", in->op->name, o->name,
-                   shape_text(in->g, v), d + 1, gen_printf(in->g, "%lld", (long long)want),
-                   bound_where(in, token, n));
+        luaL_error(in->L, "%s: %s is %s, but its dim %d must be %s%s", in->op->name,
+                   o->name, shape_text(in->g, v), d + 1,
+                   gen_printf(in->g, "%lld", (long long)want), bound_where(in, token, n));
 }
 
 /* Shape that a rule's function returns; which: "inputs" or "outputs". */
 static int dims_call(Infer *in, const char *which, int index, int64_t *dim)
 {
     lua_State *L = in->L;
-    const char *name = !strcmp(which, "inputs") ? in->op->in[index].name
-                                                : in->op->out[index].name;
+    const char *name =
+        !strcmp(which, "inputs") ? in->op->in[index].name : in->op->out[index].name;
     int n;
 
     ops_push_function(L, in->op, which);
@@ -252,16 +254,19 @@ static int dims_call(Infer *in, const char *which, int index, int64_t *dim)
     lua_pushvalue(L, in->n_index);
     lua_call(L, 1, 1);
     if (!lua_istable(L, -1) || (n = (int)lua_rawlen(L, -1)) < 1 || n > MAX_DIMS)
-        return luaL_error(L, "%s: the rule's function for the dims of %s must return a list of 1"
-                             " to %d numbers", in->op->name, name, MAX_DIMS);
+        return luaL_error(
+            L,
+            "%s: the rule's function for the dims of %s must return a list of 1"
+            " to %d numbers",
+            in->op->name, name, MAX_DIMS);
     for (int i = 0; i < n; i++) {
         int ok;
 
         lua_rawgeti(L, -1, i + 1);
         dim[i] = lua_tointegerx(L, -1, &ok);
         if (!ok)
-            return luaL_error(L, "%s: dim %d of %s is not a whole number", in->op->name, i + 1,
-                              name);
+            return luaL_error(L, "%s: dim %d of %s is not a whole number", in->op->name,
+                              i + 1, name);
         lua_pop(L, 1);
     }
     lua_pop(L, 3);
@@ -297,7 +302,7 @@ static void match_input(Infer *in, int i)
         int count = dims_call(in, "inputs", i, dim);
 
         if (count != v->n_dims || memcmp(dim, v->dim, sizeof *dim * (size_t)count) != 0) {
-            Value want = { .n_dims = count };
+            Value want = {.n_dims = count};
 
             memcpy(want.dim, dim, sizeof *dim * (size_t)count);
             luaL_error(in->L, "%s: %s is %s, but must be %s", in->op->name, o->name,
@@ -311,14 +316,14 @@ static void match_input(Infer *in, int i)
         d++;
     }
     if (d != v->n_dims)
-        luaL_error(in->L, "%s: %s is %s, but must have %d dims (%s)", in->op->name, o->name,
-                   shape_text(in->g, v), d, o->dims);
+        luaL_error(in->L, "%s: %s is %s, but must have %d dims (%s)", in->op->name,
+                   o->name, shape_text(in->g, v), d, o->dims);
 }
 
 /* Makes n and binds attributes and inputs; leaves n on the stack. */
 static void infer_begin(Infer *in, Gen *g, const Node *node)
 {
-    *in = (Infer){ .g = g, .L = g->L, .node = node, .op = node->op };
+    *in = (Infer){.g = g, .L = g->L, .node = node, .op = node->op};
     luaL_checkstack(in->L, 20, "an op call");
     lua_createtable(in->L, 0, 16);
     in->n_index = lua_gettop(in->L);
@@ -354,9 +359,11 @@ static void set_shape(Infer *in, Value *v, const char *name, const int64_t *dim,
     for (int i = 0; i < n; i++) {
         v->dim[i] = dim[i];
         if (dim[i] < 1)
-            luaL_error(in->L, "%s: %s would be %s", in->op->name, name, shape_text(in->g, v));
+            luaL_error(in->L, "%s: %s would be %s", in->op->name, name,
+                       shape_text(in->g, v));
         if (__builtin_mul_overflow(v->elems, dim[i], &v->elems) || v->elems > MAX_ELEMS)
-            luaL_error(in->L, "%s: %s would have more than 2^46 elements", in->op->name, name);
+            luaL_error(in->L, "%s: %s would have more than 2^46 elements", in->op->name,
+                       name);
     }
     v->bytes = v->elems * dtype_bytes(v->dtype);
 }
@@ -382,7 +389,7 @@ static void infer_output(Infer *in, int i)
 {
     const Operand *o = &in->op->out[i];
     Value *v = in->node->out[i];
-    int64_t dim[MAX_DIMS] = { 0 };
+    int64_t dim[MAX_DIMS] = {0};
     const char *p = o->dims, *token;
     size_t bytes;
     int n = 0;
@@ -417,8 +424,8 @@ static double number_of(Infer *in, const char *key)
     v = lua_tonumberx(in->L, -1, &ok);
     lua_pop(in->L, 1);
     if (!ok || !isfinite(v) || v < 0 || v > 1e30)
-        luaL_error(in->L, "%s: %s(n) must return a number that is not negative", in->op->name,
-                   key);
+        luaL_error(in->L, "%s: %s(n) must return a number that is not negative",
+                   in->op->name, key);
     return v;
 }
 
@@ -444,7 +451,8 @@ void infer_node(Gen *g, Node *node)
     node->flops = info->has_flops ? number_of(&in, "flops") : 0;
     node->workspace_bytes = 0;
     if (info->has_workspace) {
-        /* scratch depends on dtypes too: of the first input, and of what sums are kept in */
+        /* scratch depends on dtypes too: of the first input, and of what sums are kept in
+         */
         lua_pushinteger(L, node->op->n_in > 0 ? dtype_bytes(node->in[0]->dtype) : 0);
         lua_setfield(L, in.n_index, "elem_bytes");
         lua_pushinteger(L, dtype_bytes(ops_acc_dtype(g)));
@@ -483,7 +491,7 @@ int64_t infer_traffic(Gen *g, const Node *node)
     return bytes;
 }
 
-/* ---- the environment of a kernel's template ------------------------------------------------- */
+/* ---- the environment of a kernel's template -------------------------------------- */
 
 static const char *c_type(Dtype d)
 {
@@ -529,7 +537,8 @@ static void push_operand(lua_State *L, const Operand *o, const Value *v)
     lua_setfield(L, -2, "shape");
 }
 
-static void push_operands(lua_State *L, const Operand *o, Value *const *v, int n, const char *key)
+static void push_operands(lua_State *L, const Operand *o, Value *const *v, int n,
+                          const char *key)
 {
     lua_createtable(L, n, 0);
     for (int i = 0; i < n; i++) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lex.c: a small lexer of Lua, so that every value of a description keeps its line and column,
- * which Lua itself forgets. In: the text of a file that Lua has accepted (what it refuses is
- * reported by Lua; this lexer only has to end). Out: every table constructor with its fields'
- * places. Values computed elsewhere have the place of the expression that mentions them. */
+/* lex.c: a small lexer of Lua, so that every value of a description keeps its line and
+ * column, which Lua itself forgets. In: the text of a file that Lua has accepted (what
+ * it refuses is reported by Lua; this lexer only has to end). Out: every table
+ * constructor with its fields' places. Values computed elsewhere have the place of the
+ * expression that mentions them. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memmem */
 #endif
@@ -15,7 +16,7 @@ typedef enum { TOK_END, TOK_NAME, TOK_STRING, TOK_NUMBER, TOK_OTHER } TokKind;
 
 typedef struct Tok {
     TokKind kind;
-    const char *s;     /* in the text */
+    const char *s; /* in the text */
     size_t n;
     int line, col, last_line;
 } Tok;
@@ -25,8 +26,11 @@ typedef struct Lexer {
     LexFile *f;
     const char *p, *end, *line_start;
     int line;
-    struct { Tok *items; int count, cap; } toks;
-    int at;            /* parser's position in toks */
+    struct {
+        Tok *items;
+        int count, cap;
+    } toks;
+    int at; /* parser's position in toks */
     int depth;
 } Lexer;
 
@@ -106,7 +110,8 @@ static void skip_blank(Lexer *x)
 static void skip_number(Lexer *x)
 {
     for (; x->p < x->end; x->p++) {
-        if (strchr("eEpP", *x->p) && x->p + 1 < x->end && (x->p[1] == '+' || x->p[1] == '-'))
+        if (strchr("eEpP", *x->p) && x->p + 1 < x->end &&
+            (x->p[1] == '+' || x->p[1] == '-'))
             x->p++;
         else if (!isalnum((unsigned char)*x->p) && *x->p != '.')
             return;
@@ -116,11 +121,11 @@ static void skip_number(Lexer *x)
 static void scan(Lexer *x)
 {
     /* operators of several characters that must not be cut: `==` is no `=` */
-    static const char *const operators[] = { "...", "..", "==", "~=", "<=", ">=",
-                                             "//",  "::", "<<", ">>" };
+    static const char *const operators[] = {
+        "...", "..", "==", "~=", "<=", ">=", "//", "::", "<<", ">>"};
 
     for (;;) {
-        Tok t = { .kind = TOK_OTHER };
+        Tok t = {.kind = TOK_OTHER};
 
         skip_blank(x);
         t.s = x->p;
@@ -138,8 +143,8 @@ static void scan(Lexer *x)
         } else if (*x->p == '[' && long_bracket(x, x->p) >= 0) {
             t.kind = TOK_STRING;
             skip_long(x, long_bracket(x, x->p));
-        } else if (isdigit((unsigned char)*x->p) ||
-                   (*x->p == '.' && x->p + 1 < x->end && isdigit((unsigned char)x->p[1]))) {
+        } else if (isdigit((unsigned char)*x->p) || (*x->p == '.' && x->p + 1 < x->end &&
+                                                     isdigit((unsigned char)x->p[1]))) {
             t.kind = TOK_NUMBER;
             skip_number(x);
         } else {
@@ -161,7 +166,7 @@ static void scan(Lexer *x)
     }
 }
 
-/* ---- table constructors -------------------------------------------------------------------------- */
+/* ---- table constructors ------------------------------------------------------------ */
 
 static const Tok *tok(const Lexer *x, int i)
 {
@@ -175,7 +180,7 @@ static bool is(const Tok *t, const char *s)
 
 static Pos pos_of(const Lexer *x, const Tok *first, const Tok *last)
 {
-    Pos p = { x->f->file, first->line, first->col, (int)first->n };
+    Pos p = {x->f->file, first->line, first->col, (int)first->n};
 
     if (first->line != first->last_line) /* a string over several lines */
         p.len = (int)(strcspn(first->s, "\n"));
@@ -186,7 +191,8 @@ static Pos pos_of(const Lexer *x, const Tok *first, const Tok *last)
 
 static LexTable *parse_table(Lexer *x);
 
-/* Passes one expression, up to a `,` `;` or `}` of its own level; tables inside are kept. */
+/* Passes one expression, up to a `,` `;` or `}` of its own level; tables inside are
+ * kept. */
 static void skip_value(Lexer *x, LexTable **first)
 {
     int brackets = 0, blocks = 0, start = x->at;
@@ -219,8 +225,9 @@ static void skip_value(Lexer *x, LexTable **first)
 
 static bool is_keyword_before_table(const Tok *t)
 {
-    static const char *const words[] = { "return", "and", "or", "not", "in", "then", "else",
-                                         "do", "if", "while", "until", "local", "end" };
+    static const char *const words[] = {"return", "and",   "or", "not", "in",
+                                        "then",   "else",  "do", "if",  "while",
+                                        "until",  "local", "end"};
 
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (is(t, words[i]))
@@ -255,13 +262,14 @@ static const Tok *callee_of(const Lexer *x, int brace)
 static void parse_field(Lexer *x, LexTable *t, int *items)
 {
     const Tok *first = tok(x, x->at), *second = tok(x, x->at + 1);
-    LexField f = { 0 };
+    LexField f = {0};
     int start;
 
     if (first->kind == TOK_NAME && is(second, "=")) {
         f.key = gen_strndup(x->g, first->s, first->n);
         x->at += 2;
-    } else if (is(first, "[")) { /* ["key"] = or [1] =; other computed keys have no name */
+    } else if (is(first,
+                  "[")) { /* ["key"] = or [1] =; other computed keys have no name */
         const Tok *key = second;
 
         while (tok(x, x->at)->kind != TOK_END && !is(tok(x, x->at), "]"))
@@ -320,9 +328,10 @@ static LexTable *parse_table(Lexer *x)
 LexFile *lex_file(Gen *g, const char *file, const char *text, size_t bytes)
 {
     LexFile *f = gen_alloc(g, sizeof *f);
-    Lexer x = { .g = g, .f = f, .p = text, .end = text + bytes, .line_start = text, .line = 1 };
+    Lexer x = {
+        .g = g, .f = f, .p = text, .end = text + bytes, .line_start = text, .line = 1};
 
-    *f = (LexFile){ .file = file, .text = text, .bytes = bytes };
+    *f = (LexFile){.file = file, .text = text, .bytes = bytes};
     if (bytes && text[0] == '#') /* Lua skips such a first line */
         while (x.p < x.end && *x.p != '\n')
             x.p++;
@@ -357,7 +366,7 @@ const LexField *lex_item(const LexTable *t, int index)
 Pos lex_word(const LexFile *f, int line, const char *word)
 {
     const char *p = f->text, *end = f->text + f->bytes, *stop, *hit = NULL;
-    Pos pos = { f->file, line, 0, 0 };
+    Pos pos = {f->file, line, 0, 0};
 
     for (int n = 1; n < line && p < end; n++) {
         const char *nl = memchr(p, '\n', (size_t)(end - p));

@@ -8,24 +8,31 @@
 typedef struct LexTable LexTable;
 
 typedef struct LexField {
-    const char *key;     /* "ffn"; NULL for the nth value without a key */
-    int index;           /* n, from 1; 0 with a key */
+    const char *key; /* "ffn"; NULL for the nth value without a key */
+    int index;       /* n, from 1; 0 with a key */
     Pos key_pos, value;
-    LexTable *table;     /* when the value is written as a table right here */
+    LexTable *table; /* when the value is written as a table right here */
 } LexField;
 
-/* One `{...}` of the source, with the call it is the argument of: `adamw {`, `llama({`. */
+/* One `{...}` of the source, with the call it is the argument of: `adamw {`,
+ * `llama({`. */
 struct LexTable {
-    const char *callee;  /* last name before it, NULL when it is not an argument */
+    const char *callee; /* last name before it, NULL when it is not an argument */
     Pos callee_pos;
-    int line;            /* of the `{` */
-    struct { LexField *items; int count, cap; } fields;
+    int line; /* of the `{` */
+    struct {
+        LexField *items;
+        int count, cap;
+    } fields;
 };
 
 typedef struct LexFile {
     const char *file, *text;
     size_t bytes;
-    struct { LexTable **items; int count, cap; } tables;
+    struct {
+        LexTable **items;
+        int count, cap;
+    } tables;
 } LexFile;
 
 LexFile *lex_file(Gen *g, const char *file, const char *text, size_t bytes);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* load.c: runs a description. In: a Lua file, --path, --target, --set. Out: the trainer's raw
- * record in the registry, with the place of every value (LexTable) for check.c. The file runs
- * in the sandbox and can only build a value; every way it can go wrong becomes a message with
- * file, line and column. Needs: nothing. Fills: g->L, g->loader. */
+/* load.c: runs a description. In: a Lua file, --path, --target, --set. Out: the
+ * trainer's raw record in the registry, with the place of every value (LexTable) for
+ * check.c. The file runs in the sandbox and can only build a value; every way it can
+ * go wrong becomes a message with file, line and column. Needs: nothing. Fills: g->L,
+ * g->loader. */
 #include "load.h"
 
 #include <errno.h>
@@ -21,12 +22,13 @@ Loader *loader_of(Gen *g)
     return g->loader;
 }
 
-/* ---- files ---------------------------------------------------------------------------------------- */
+/* ---- files ------------------------------------------------------------------------- */
 
 int read_whole_file(const char *path, const char **text, size_t *bytes)
 {
     struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), e = 0; /* no FIFO hangs */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY),
+        e = 0; /* no FIFO hangs */
     size_t n = 0;
     char *p = NULL;
 
@@ -96,21 +98,22 @@ LexFile *loader_add_file(Gen *g, const char *file, const char *text, size_t byte
     return f;
 }
 
-/* ---- Lua's messages -------------------------------------------------------------------------------- */
+/* ---- Lua's messages ---------------------------------------------------------------- */
 
 /* Names that other Luas have and this one refuses: what to say instead of "nil". */
 static const char *help_for_global(Gen *g, const char *name)
 {
-    static const char *const absent[] = { "os",     "io",       "print",     "load",
-                                          "dofile", "loadfile", "coroutine", "debug",
-                                          "package", "collectgarbage", "loadstring", "warn" };
-    Words known = { 0 };
+    static const char *const absent[] = {
+        "os",        "io",    "print",   "load",           "dofile",     "loadfile",
+        "coroutine", "debug", "package", "collectgarbage", "loadstring", "warn"};
+    Words known = {0};
     lua_State *L = g->L;
     const char *near;
 
     for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
         if (!strcmp(name, absent[i]))
-            return "a description only builds a value: it has no input or output, no code from "
+            return "a description only builds a value: it has no input or output, no "
+                   "code from "
                    "text and no coroutines";
     lua_rawgeti(L, LUA_REGISTRYINDEX, g->loader->env_ref);
     for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1))
@@ -156,7 +159,7 @@ static const char *subject(Gen *g, const char *text)
 void loader_lua_error(Gen *g, const char *what, const char *file)
 {
     const char *text = gen_strdup(g, lua_tostring(g->L, -1)), *help = NULL, *word;
-    Pos pos = { .file = file };
+    Pos pos = {.file = file};
 
     lua_pop(g->L, 1);
     for (int i = 0; i < g->loader->files.count && !pos.line; i++) {
@@ -165,7 +168,8 @@ void loader_lua_error(Gen *g, const char *what, const char *file)
         char *end;
         long line;
 
-        while ((colon = strchr(colon, ':')) && !same_file(text, (size_t)(colon - text), f->file))
+        while ((colon = strchr(colon, ':')) &&
+               !same_file(text, (size_t)(colon - text), f->file))
             colon++;
         if (!colon)
             continue;
@@ -191,7 +195,7 @@ void loader_lua_error(Gen *g, const char *what, const char *file)
     diag_add(g, DIAG_ERROR, pos, help, "%s: %s", what, text);
 }
 
-/* ---- the description ---------------------------------------------------------------------------------- */
+/* ---- the description --------------------------------------------------------------- */
 
 static void load_rules(Gen *g)
 {
@@ -200,13 +204,14 @@ static void load_rules(Gen *g)
     const Embedded *e = embed_find("gen/lua/describe.lua");
 
     gen_require(e, "gen/lua/describe.lua is not in the binary");
-    if (sandbox_run(g, (const char *)e->data, e->bytes, "@gen/lua/describe.lua", LUA_NOREF, 1))
+    if (sandbox_run(g, (const char *)e->data, e->bytes, "@gen/lua/describe.lua",
+                    LUA_NOREF, 1))
         gen_die("%s", lua_tostring(L, -1));
     lua_getfield(L, -1, "constructors");
     ld->kinds = kinds_read(g, L, -1);
     lua_getfield(L, -2, "trainer");
     ld->trainer = fields_read(g, L, -1, "in");
-    ld->trainer_kind = (Kind){ .name = "trainer", .fields = ld->trainer };
+    ld->trainer_kind = (Kind){.name = "trainer", .fields = ld->trainer};
     lua_pop(L, 3);
 }
 
@@ -237,15 +242,17 @@ static const char *folder_of(Gen *g, const char *file)
 static void wrong_result(Gen *g, const char *file)
 {
     Tag *tag = record_tag(g, -1);
-    Pos pos = { .file = file };
+    Pos pos = {.file = file};
     const char *help = "end it with: return trainer { name = ..., model = ..., ... }";
 
     if (lua_isnil(g->L, -1)) {
         diag_add(g, DIAG_ERROR, pos, help, "description: it returns nothing");
     } else if (tag && tag->tag == TAG_ARCH) {
         diag_add(g, DIAG_ERROR, tag->pos,
-                 gen_printf(g, "this is a module; use it from a description: "
-                               "local %s = require \"arch.%s\"", tag->name, tag->name),
+                 gen_printf(g,
+                            "this is a module; use it from a description: "
+                            "local %s = require \"arch.%s\"",
+                            tag->name, tag->name),
                  "description: it returns the architecture %s, not a trainer", tag->name);
     } else if (tag) {
         if (tag->pos.line)
@@ -267,9 +274,11 @@ static void run_description(Gen *g, const char *file)
     int e = read_whole_file(file, &text, &bytes);
 
     if (e) {
-        diag_add(g, DIAG_ERROR, (Pos){ .file = file }, NULL, "cannot read the description: %s",
-                 e == EFBIG ? "larger than 8 MiB" : e == EINVAL ? "not a regular file"
-                                                                : strerror(e));
+        diag_add(g, DIAG_ERROR, (Pos){.file = file}, NULL,
+                 "cannot read the description: %s",
+                 e == EFBIG    ? "larger than 8 MiB"
+                 : e == EINVAL ? "not a regular file"
+                               : strerror(e));
         return;
     }
     if (bytes >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3)) { /* editors' byte order mark */

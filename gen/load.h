@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* load.h: what load.c (running the description), require.c (modules), record.c (constructors),
- * set.c (overrides), check*.c (validation) and resolve.c (the description written out again)
- * share. */
+/* load.h: what load.c (running the description), require.c (modules), record.c
+ * (constructors), set.c (overrides), check*.c (validation) and resolve.c (the
+ * description written out again) share. */
 #ifndef LOAD_H
 #define LOAD_H
 
@@ -21,12 +21,12 @@ typedef enum { TAG_RECORD, TAG_MODEL, TAG_ARCH, TAG_CONSTRUCTOR } TagKind;
 /* What we remember of a table or function that strangers hold. */
 typedef struct Tag {
     TagKind tag;
-    const Kind *kind;   /* of a record, a constructor */
-    const char *name;   /* "adamw", "llama" */
+    const Kind *kind; /* of a record, a constructor */
+    const char *name; /* "adamw", "llama" */
     Arch *arch;
-    Pos pos;            /* of the call */
-    const LexTable *lex;/* its `{...}` in the source, NULL if not found */
-    int given_ref;      /* the table as the constructor got it; 0: none */
+    Pos pos;             /* of the call */
+    const LexTable *lex; /* its `{...}` in the source, NULL if not found */
+    int given_ref;       /* the table as the constructor got it; 0: none */
 } Tag;
 
 typedef struct Place {
@@ -35,27 +35,36 @@ typedef struct Place {
 } Place;
 
 typedef struct Set {
-    const char *path;   /* "optimizer.lr" */
-    Pos pos;            /* of the value */
+    const char *path; /* "optimizer.lr" */
+    Pos pos;          /* of the value */
     Pos key_pos;
-    const LexTable *lex;/* when the value is written as a table */
+    const LexTable *lex; /* when the value is written as a table */
 } Set;
 
 typedef struct Loader {
     Kinds kinds;
     Fields *trainer;
     Kind trainer_kind;
-    const char *folder;       /* of the description */
-    int env_ref;              /* of the description and of overrides */
-    int tags_ref;             /* registry: table or function → Tag */
-    int modules_ref;          /* registry: name → value, true while loading */
-    int raw_ref;              /* the trainer's record, as written and overridden */
-    int resolved_ref;         /* the same with every field, as checked */
-    struct { LexFile **items; int count, cap; } files;
-    struct { Place *items; int count, cap; } places;
-    struct { Set *items; int count, cap; } sets;
+    const char *folder; /* of the description */
+    int env_ref;        /* of the description and of overrides */
+    int tags_ref;       /* registry: table or function → Tag */
+    int modules_ref;    /* registry: name → value, true while loading */
+    int raw_ref;        /* the trainer's record, as written and overridden */
+    int resolved_ref;   /* the same with every field, as checked */
+    struct {
+        LexFile **items;
+        int count, cap;
+    } files;
+    struct {
+        Place *items;
+        int count, cap;
+    } places;
+    struct {
+        Set *items;
+        int count, cap;
+    } sets;
     Pos trainer_pos;
-    const char *target_text;  /* what --target gave */
+    const char *target_text; /* what --target gave */
 } Loader;
 
 /* load.c */
@@ -65,22 +74,23 @@ LexFile *loader_file(Loader *ld, const char *file);
 LexFile *loader_add_file(Gen *g, const char *file, const char *text, size_t bytes);
 /* Turns the Lua error text on top of the stack (popped) into a message with its place. */
 void loader_lua_error(Gen *g, const char *what, const char *file);
-int read_whole_file(const char *path, const char **text, size_t *bytes); /* 0 or an errno */
+int read_whole_file(const char *path, const char **text,
+                    size_t *bytes); /* 0 or an errno */
 
 /* record.c */
-void record_install(Gen *g, int env);      /* constructors and arch, into the table at env */
-Tag *record_tag(Gen *g, int index);        /* NULL when it has none */
+void record_install(Gen *g, int env); /* constructors and arch, into the table at env */
+Tag *record_tag(Gen *g, int index);   /* NULL when it has none */
 void record_set_tag(Gen *g, int index, Tag *tag);
-int record_push_env(Gen *g);               /* a stranger's environment; its registry ref */
+int record_push_env(Gen *g); /* a stranger's environment; its registry ref */
 
 /* require.c */
-int require_module(lua_State *L);          /* upvalue 1: the Gen */
+int require_module(lua_State *L); /* upvalue 1: the Gen */
 
 /* set.c */
-void set_apply(Gen *g);                    /* --target and --set, on the raw record */
+void set_apply(Gen *g); /* --target and --set, on the raw record */
 
 /* check_value.c, check.c */
-Pos place_of(Gen *g, const char *path);    /* nearest known place: its own or its parents' */
+Pos place_of(Gen *g, const char *path); /* nearest known place: its own or its parents' */
 const char *check_show(Gen *g, int index); /* a value as messages show it */
 
 /* resolve.c */

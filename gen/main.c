@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* main.c: the command line, and the one function that calls every pass in order. In: argv.
- * Out: an exit code; an emitted folder. The passes run in a child process (child.c); this one
- * only parses options before and writes files after. */
+/* main.c: the command line, and the one function that calls every pass in order. In:
+ * argv. Out: an exit code; an emitted folder. The passes run in a child process
+ * (child.c); this one only parses options before and writes files after. */
 #include "child.h"
 #include "load.h"
 
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- the passes ---------------------------------------------------------------------------------- */
+/* ---- the passes -------------------------------------------------------------------- */
 
 typedef struct Pass {
     const char *name;
@@ -17,29 +17,29 @@ typedef struct Pass {
     const char *what; /* from → to */
 } Pass;
 
-/* policy … place will be a loop once policy has something to choose under a budget; every
- * pass is deterministic, and none looks at the machine. */
+/* policy to place will be a loop once policy has something to choose under a budget;
+ * every pass is deterministic, and none looks at the machine. */
 static const Pass passes[] = {
-    { "load", load_description, "Lua file, overrides → the raw record, with places" },
-    { "check", check_model, "raw record → model, every field resolved" },
-    { "ops", ops_load, "op folders → rules" },
-    { "graph", graph_build, "architecture → blocks, classes, forward nodes" },
-    { "grad", grad_build, "forward → joint forward and backward graph" },
-    { "fuse", fuse_graph, "joint graph → fused nodes; the numerics hash" },
-    { "span", span_build, "nodes → spans, slabs, places of values" },
-    { "shard", shard_params, "parameters → segments, units" },
-    { "policy", policy_choose, "choices outside the hash" },
-    { "unroll", unroll_step, "units, spans → instructions, buffers" },
-    { "schedule", schedule_step, "instructions → waits, happens-before" },
-    { "place", place_buffers, "buffers → offsets" },
-    { "simulate", simulate_step, "step → predicted seconds" },
-    { "emit", emit_files, "everything → files" },
+    {"load", load_description, "Lua file, overrides → the raw record, with places"},
+    {"check", check_model, "raw record → model, every field resolved"},
+    {"ops", ops_load, "op folders → rules"},
+    {"graph", graph_build, "architecture → blocks, classes, forward nodes"},
+    {"grad", grad_build, "forward → joint forward and backward graph"},
+    {"fuse", fuse_graph, "joint graph → fused nodes; the numerics hash"},
+    {"span", span_build, "nodes → spans, slabs, places of values"},
+    {"shard", shard_params, "parameters → segments, units"},
+    {"policy", policy_choose, "choices outside the hash"},
+    {"unroll", unroll_step, "units, spans → instructions, buffers"},
+    {"schedule", schedule_step, "instructions → waits, happens-before"},
+    {"place", place_buffers, "buffers → offsets"},
+    {"simulate", simulate_step, "step → predicted seconds"},
+    {"emit", emit_files, "everything → files"},
 };
 enum { N_PASSES = sizeof passes / sizeof *passes };
 
 static void put_text(Gen *g, void (*print)(Gen *g, Text *t))
 {
-    Text t = { .g = g };
+    Text t = {.g = g};
 
     print(g, &t);
     fwrite(t.s, 1, t.len, stdout);
@@ -92,16 +92,16 @@ static int run_docs(Gen *g)
     return EXIT_DONE;
 }
 
-/* ---- commands and options ------------------------------------------------------------------------- */
+/* ---- commands and options ---------------------------------------------------------- */
 
 static const struct {
     const char *name, *what;
     bool hidden;
 } commands[] = {
-    { "generate", "MODEL.lua -o DIR   write the trainer's folder (the default)", false },
-    { "plan", "MODEL.lua          memory, flops, units and time, without writing", false },
-    { "check", "MODEL.lua          errors only", false },
-    { "docs", "[lua]              the reference of the description's fields", true },
+    {"generate", "MODEL.lua -o DIR   write the trainer's folder (the default)", false},
+    {"plan", "MODEL.lua          memory, flops, units and time, without writing", false},
+    {"check", "MODEL.lua          errors only", false},
+    {"docs", "[lua]              the reference of the description's fields", true},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -113,6 +113,7 @@ typedef struct Parse {
 
 typedef void OptionFn(Parse *p, const char *value);
 
+/* clang-format off */
 static void opt_output(Parse *p, const char *v) { p->g->opt.output = v; }
 static void opt_set(Parse *p, const char *v) { *gen_push(p->g, &p->g->opt.sets) = v; }
 static void opt_target(Parse *p, const char *v) { p->g->opt.target = v; }
@@ -127,27 +128,28 @@ static void opt_color(Parse *p, const char *v) { p->color = v; }
 static void opt_share(Parse *p, const char *v) { p->share = v; }
 static void opt_help(Parse *p, const char *v) { (void)v; p->help = true; }
 static void opt_version(Parse *p, const char *v) { (void)v; p->version = true; }
+/* clang-format on */
 
 static const struct Option {
     char letter;
     const char *name, *value; /* value: what it takes, NULL for nothing */
     OptionFn *fn;
-    const char *what;         /* NULL: hidden */
+    const char *what; /* NULL: hidden */
 } options[] = {
-    { 'o', "output", "DIR", opt_output, "the folder to write" },
-    { 0, "set", "FIELD=VALUE", opt_set, "override a field: --set optimizer.lr=1e-4" },
-    { 0, "target", "NAME", opt_target, "replace the whole target: cpu, cuda" },
-    { 0, "path", "DIR", opt_path, "look for required modules there too" },
-    { 0, "ops", "DIR", opt_ops, "add op folders, or replace built-in ones" },
-    { 0, "link-runtime", "DIR", opt_link, "leave the runtime out; make finds it in DIR" },
-    { 0, "check", NULL, opt_check, "compare the folder, write nothing; exit 1 on drift" },
-    { 0, "force", NULL, opt_force, "overwrite files that were edited by hand" },
-    { 0, "dump", "PASS", opt_dump, "print the state after a pass and stop" },
-    { 0, "json", NULL, opt_json, "print the plan as JSON" },
-    { 0, "color", "WHEN", opt_color, "auto, always or never" },
-    { 0, "share", "DIR", opt_share, NULL },
-    { 'h', "help", NULL, opt_help, "this text" },
-    { 0, "version", NULL, opt_version, "the version" },
+    {'o', "output", "DIR", opt_output, "the folder to write"},
+    {0, "set", "FIELD=VALUE", opt_set, "override a field: --set optimizer.lr=1e-4"},
+    {0, "target", "NAME", opt_target, "replace the whole target: cpu, cuda"},
+    {0, "path", "DIR", opt_path, "look for required modules there too"},
+    {0, "ops", "DIR", opt_ops, "add op folders, or replace built-in ones"},
+    {0, "link-runtime", "DIR", opt_link, "leave the runtime out; make finds it in DIR"},
+    {0, "check", NULL, opt_check, "compare the folder, write nothing; exit 1 on drift"},
+    {0, "force", NULL, opt_force, "overwrite files that were edited by hand"},
+    {0, "dump", "PASS", opt_dump, "print the state after a pass and stop"},
+    {0, "json", NULL, opt_json, "print the plan as JSON"},
+    {0, "color", "WHEN", opt_color, "auto, always or never"},
+    {0, "share", "DIR", opt_share, NULL},
+    {'h', "help", NULL, opt_help, "this text"},
+    {0, "version", NULL, opt_version, "the version"},
 };
 enum { N_OPTIONS = sizeof options / sizeof *options };
 
@@ -166,16 +168,18 @@ static void print_help(void)
 
         if (!o->what)
             continue;
-        snprintf(left, sizeof left, "%s--%s%s%s", o->letter == 'o' ? "-o, "
-                                                  : o->letter      ? "-h, "
-                                                                   : "    ",
+        snprintf(left, sizeof left, "%s--%s%s%s",
+                 o->letter == 'o' ? "-o, "
+                 : o->letter      ? "-h, "
+                                  : "    ",
                  o->name, o->value ? " " : "", o->value ? o->value : "");
         printf("  %-26s %s\n", left, o->what);
     }
     printf("\nPasses for --dump:");
     for (int i = 0; i < N_PASSES; i++)
         printf(" %s", passes[i].name);
-    printf("\nExit codes: 0 done, 1 errors in the description or drift, 2 usage, 3 the plan does "
+    printf("\nExit codes: 0 done, 1 errors in the description or drift, 2 usage, 3 the "
+           "plan does "
            "not fit,\n            4 a toolchain is missing, 70 a bug of fsdpgen.\n");
 }
 
@@ -276,17 +280,18 @@ static void check_options(Parse *p)
     if (!known) {
         const char *near = diag_nearest(opt->dump, names, N_PASSES);
 
-        usage("--dump: there is no pass \"%s\"%s%s", opt->dump, near ? "; did you mean " : "",
-              near ? near : "");
+        usage("--dump: there is no pass \"%s\"%s%s", opt->dump,
+              near ? "; did you mean " : "", near ? near : "");
     }
     if (!strcmp(opt->command, "generate") && !opt->output && !opt->dump)
         usage("no folder is given to write: -o DIR");
     if (p->color && strcmp(p->color, "auto") && strcmp(p->color, "always") &&
         strcmp(p->color, "never"))
         usage("--color is auto, always or never, not \"%s\"", p->color);
-    opt->color = p->color && strcmp(p->color, "auto")
-                     ? !strcmp(p->color, "always")
-                     : isatty(STDERR_FILENO) && !(getenv("NO_COLOR") && *getenv("NO_COLOR"));
+    opt->color =
+        p->color && strcmp(p->color, "auto")
+            ? !strcmp(p->color, "always")
+            : isatty(STDERR_FILENO) && !(getenv("NO_COLOR") && *getenv("NO_COLOR"));
     if (p->share) {
         embed_share(p->share);
         if (!opt->ops_dir)
@@ -312,8 +317,8 @@ static void parse_options(Parse *p, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    Gen g = { 0 };
-    Parse p = { .g = &g };
+    Gen g = {0};
+    Parse p = {.g = &g};
     int code;
 
     parse_options(&p, argc, argv);

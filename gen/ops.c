@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ops.c: op folders → g->ops. In: the embedded templates/ops, and each folder of --ops DIR, which
- * adds an op or takes the place of the built-in one of that name. A rule runs in the sandbox
- * with its own environment, gen/lua/op.lua checks it, and every mistake in it is a message at
- * its line. Out: OpRules sorted by name, so that no directory order can matter. */
+/* ops.c: op folders → g->ops. In: the embedded templates/ops, and each folder of --ops
+ * DIR, which adds an op or takes the place of the built-in one of that name. A rule runs
+ * in the sandbox with its own environment, gen/lua/op.lua checks it, and every mistake in
+ * it is a message at its line. Out: OpRules sorted by name, so that no directory order
+ * can matter. */
 #include "graph.h"
 #include "load.h"
 #include "sandbox.h"
@@ -15,7 +16,7 @@
 
 static const char ops_prefix[] = "templates/ops/";
 
-/* ---- places in an op's file ------------------------------------------------------------------ */
+/* ---- places in an op's file ------------------------------------------------------ */
 
 static bool word_char(char c)
 {
@@ -35,7 +36,7 @@ static Pos word_pos(const OpInfo *info, Pos pos, const char *word)
         col++;
         if (line >= pos.line && !memcmp(p, word, n) && (i == 0 || !word_char(p[-1])) &&
             (i + n == info->text_bytes || !word_char(p[n])))
-            return (Pos){ pos.file, line, col, (int)n };
+            return (Pos){pos.file, line, col, (int)n};
         if (*p == '\n') {
             line++;
             col = 0;
@@ -49,7 +50,7 @@ Pos ops_place(Gen *g, const OpRule *op, const char *key, const char *item)
 {
     const OpInfo *info = op->info;
     LexFile *f = lex_file(g, info->path, info->text, info->text_bytes);
-    Pos pos = { .file = info->path };
+    Pos pos = {.file = info->path};
 
     diag_source(g, info->path, info->text, info->text_bytes);
     for (int i = 0; f && i < f->tables.count; i++) {
@@ -70,7 +71,7 @@ Pos ops_place(Gen *g, const OpRule *op, const char *key, const char *item)
     return pos;
 }
 
-/* ---- what the rule's checker asks of C -------------------------------------------------------- */
+/* ---- what the rule's checker asks of C ------------------------------------------- */
 
 static Gen *up_gen(lua_State *L)
 {
@@ -123,18 +124,18 @@ static int c_model_field(lua_State *L)
 
 static void push_helpers(Gen *g)
 {
-    static const luaL_Reg helpers[] = { { "problem", c_problem },
-                                        { "symbols", c_symbols },
-                                        { "ident", c_ident },
-                                        { "model_field", c_model_field },
-                                        { NULL, NULL } };
+    static const luaL_Reg helpers[] = {{"problem", c_problem},
+                                       {"symbols", c_symbols},
+                                       {"ident", c_ident},
+                                       {"model_field", c_model_field},
+                                       {NULL, NULL}};
 
     lua_createtable(g->L, 0, 4);
     lua_pushlightuserdata(g->L, g);
     luaL_setfuncs(g->L, helpers, 1);
 }
 
-/* ---- one rule, from Lua into C ---------------------------------------------------------------- */
+/* ---- one rule, from Lua into C --------------------------------------------------- */
 
 static const char *field_text(Gen *g, const char *key)
 {
@@ -191,7 +192,7 @@ static void read_attr(Gen *g, AttrSpec *s)
               : !strcmp(type, "number") ? ATTR_NUM
               : !strcmp(type, "string") ? ATTR_STR
                                         : ATTR_BOOL;
-    s->dflt = (Attr){ .key = s->key, .type = s->type };
+    s->dflt = (Attr){.key = s->key, .type = s->type};
     lua_getfield(L, -1, "default");
     s->has_default = !lua_isnil(L, -1);
     if (s->has_default) {
@@ -286,7 +287,7 @@ static void report_lua(Gen *g, const OpRule *op)
     const OpInfo *info = op->info;
     const char *text = lua_tostring(g->L, -1);
     const char *shown = text ? text : "unknown error", *after = strstr(shown, "op.lua:");
-    Pos pos = { .file = info->path };
+    Pos pos = {.file = info->path};
 
     if (after) {
         char *end;
@@ -313,7 +314,8 @@ static bool load_rule(Gen *g, OpRule *op, int checker)
     lua_pushcfunction(L, c_op);
     lua_setfield(L, -2, "op");
     lua_pop(L, 1);
-    if (sandbox_run(g, info->text, info->text_bytes, gen_printf(g, "@%s", info->path), env, 1)) {
+    if (sandbox_run(g, info->text, info->text_bytes, gen_printf(g, "@%s", info->path),
+                    env, 1)) {
         report_lua(g, op);
         luaL_unref(L, LUA_REGISTRYINDEX, env);
         return false;
@@ -345,7 +347,7 @@ static bool load_rule(Gen *g, OpRule *op, int checker)
     return problems == 0;
 }
 
-/* ---- folders ----------------------------------------------------------------------------------- */
+/* ---- folders --------------------------------------------------------------------- */
 
 static int by_name(const void *a, const void *b)
 {
@@ -363,12 +365,12 @@ static OpRule *add_folder(Gen *g, const char *name, const char *folder, const ch
             op = &g->ops.items[i];
     if (!op)
         op = gen_push(g, &g->ops);
-    *op = (OpRule){ .name = gen_strdup(g, name), .folder = gen_strdup(g, folder) };
+    *op = (OpRule){.name = gen_strdup(g, name), .folder = gen_strdup(g, folder)};
     op->info = gen_alloc(g, sizeof *op->info);
-    *op->info = (OpInfo){ .path = gen_printf(g, "%s/op.lua", folder),
-                          .text = gen_strndup(g, text, bytes),
-                          .text_bytes = bytes,
-                          .from_disk = from_disk };
+    *op->info = (OpInfo){.path = gen_printf(g, "%s/op.lua", folder),
+                         .text = gen_strndup(g, text, bytes),
+                         .text_bytes = bytes,
+                         .from_disk = from_disk};
     return op;
 }
 
@@ -395,13 +397,14 @@ static void add_embedded(Gen *g)
 
 static bool op_name_ok(const char *name)
 {
-    static const char *const taken[] = { "param", "tokens", "targets" };
+    static const char *const taken[] = {"param", "tokens", "targets"};
 
     for (int i = 0; i < 3; i++)
         if (!strcmp(name, taken[i]))
             return false;
     for (const char *p = name; *p; p++)
-        if (!((*p >= 'a' && *p <= 'z') || *p == '_' || (*p >= '0' && *p <= '9' && p > name)))
+        if (!((*p >= 'a' && *p <= 'z') || *p == '_' ||
+              (*p >= '0' && *p <= '9' && p > name)))
             return false;
     return ident_ok(name) && strlen(name) < 64;
 }
@@ -414,12 +417,15 @@ static int name_order(const void *a, const void *b)
 /* Sub-folders of dir, sorted; NULL with a message when dir cannot be read. */
 static char **list_folders(Gen *g, const char *dir, int *count)
 {
-    struct { char **items; int count, cap; } names = { 0 };
+    struct {
+        char **items;
+        int count, cap;
+    } names = {0};
     DIR *d = opendir(dir);
     struct dirent *entry;
 
     if (!d) {
-        diag_add(g, DIAG_ERROR, (Pos){ 0 }, "--ops names a folder of op folders",
+        diag_add(g, DIAG_ERROR, (Pos){0}, "--ops names a folder of op folders",
                  "--ops %s: %s", dir, strerror(errno));
         return NULL;
     }
@@ -427,7 +433,8 @@ static char **list_folders(Gen *g, const char *dir, int *count)
         struct stat st;
 
         if (entry->d_name[0] == '.' ||
-            stat(gen_printf(g, "%s/%s", dir, entry->d_name), &st) != 0 || !S_ISDIR(st.st_mode))
+            stat(gen_printf(g, "%s/%s", dir, entry->d_name), &st) != 0 ||
+            !S_ISDIR(st.st_mode))
             continue;
         *gen_push(g, &names) = gen_strdup(g, entry->d_name);
     }
@@ -452,11 +459,12 @@ static void add_disk(Gen *g, const char *dir)
         if (error == ENOENT)
             continue; /* some other folder */
         if (error)
-            diag_add(g, DIAG_ERROR, (Pos){ .file = path }, NULL, "%s", strerror(error));
+            diag_add(g, DIAG_ERROR, (Pos){.file = path}, NULL, "%s", strerror(error));
         else if (!op_name_ok(names[i]))
-            diag_add(g, DIAG_ERROR, (Pos){ .file = path },
-                     "op names match [a-z_][a-z0-9_]*; param, tokens and targets are taken",
-                     "%s cannot be the name of an op", names[i]);
+            diag_add(
+                g, DIAG_ERROR, (Pos){.file = path},
+                "op names match [a-z_][a-z0-9_]*; param, tokens and targets are taken",
+                "%s cannot be the name of an op", names[i]);
         else
             add_folder(g, names[i], folder, text, bytes, true);
     }
@@ -490,14 +498,15 @@ void ops_load(Gen *g)
         op->has_cuda = ops_template(g, op, "cuda.cu", &bytes) != NULL;
         if (op->info->role && !strcmp(op->info->role, "sum")) {
             if (sum)
-                diag_add(g, DIAG_ERROR, ops_place(g, op, "role", NULL), NULL, "op %s: %s has the role \"sum\" already", op->name, sum->name);
+                diag_add(g, DIAG_ERROR, ops_place(g, op, "role", NULL), NULL,
+                         "op %s: %s has the role \"sum\" already", op->name, sum->name);
             sum = op;
         }
     }
     luaL_unref(g->L, LUA_REGISTRYINDEX, checker);
 }
 
-/* ---- questions ----------------------------------------------------------------------------------- */
+/* ---- questions ------------------------------------------------------------------- */
 
 const OpRule *ops_find(const Gen *g, const char *name)
 {

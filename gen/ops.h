@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ops.h: what an op folder says, and how the passes, the emitter and the tests ask it. Op rules
- * stay Lua; OpRule and OpInfo hold what C needs at hand. Nothing here knows an op by name. */
+/* ops.h: what an op folder says, and how the passes, the emitter and the tests ask it. Op
+ * rules stay Lua; OpRule and OpInfo hold what C needs at hand. Nothing here knows an op
+ * by name. */
 #ifndef OPS_H
 #define OPS_H
 
@@ -11,10 +12,10 @@
 /* A declared attribute. */
 typedef struct AttrSpec {
     const char *key;
-    int type;                /* Attr.type */
+    int type; /* Attr.type */
     bool has_default;
     Attr dflt;
-    const char *from;        /* model field it takes its value from unless given, or NULL */
+    const char *from; /* model field it takes its value from unless given, or NULL */
 } AttrSpec;
 
 typedef struct Axis {
@@ -24,33 +25,34 @@ typedef struct Axis {
 
 typedef struct OpInfo {
     int n_attrs, n_axes;
-    AttrSpec *attrs;         /* sorted by key */
-    Axis *axes;              /* sorted by dim */
-    const char *role;        /* "sum": adds two values of one shape; "optimizer"; or NULL */
-    const char *path;        /* of op.lua, as messages show it */
-    const char *text;        /* op.lua */
+    AttrSpec *attrs;  /* sorted by key */
+    Axis *axes;       /* sorted by dim */
+    const char *role; /* "sum": adds two values of one shape; "optimizer"; or NULL */
+    const char *path; /* of op.lua, as messages show it */
+    const char *text; /* op.lua */
     size_t text_bytes;
     bool from_disk;
     bool has_backward, has_check, has_flops, has_bytes, has_workspace, has_reference;
 } OpInfo;
 
-const OpRule *ops_find(const Gen *g, const char *name);  /* NULL when unknown */
-const OpRule *ops_role(const Gen *g, const char *role);  /* the op with that role, or NULL */
-const char *ops_nearest(Gen *g, const char *name);       /* for "did you mean" */
+const OpRule *ops_find(const Gen *g, const char *name); /* NULL when unknown */
+const OpRule *ops_role(const Gen *g,
+                       const char *role);          /* the op with that role, or NULL */
+const char *ops_nearest(Gen *g, const char *name); /* for "did you mean" */
 /* A file of the op's folder ("cpu.c"), or NULL. */
 const char *ops_template(Gen *g, const OpRule *op, const char *file, size_t *bytes);
 /* The path of that file, for messages. */
 const char *ops_template_path(Gen *g, const OpRule *op, const char *file);
 
-/* Where op.lua writes a field of the rule (or, with item, a word of it); shows that file's lines
- * in messages from then on. */
+/* Where op.lua writes a field of the rule (or, with item, a word of it); shows that
+ * file's lines in messages from then on. */
 Pos ops_place(Gen *g, const OpRule *op, const char *key, const char *item);
 
 /* Pushes the function that op.lua has under this key, or nil. */
 void ops_push_function(lua_State *L, const OpRule *op, const char *key);
 #define ops_push_reference(L, op) ops_push_function(L, op, "reference")
 
-/* ---- infer.c: symbolic dims, attributes, dtypes ------------------------------------------ */
+/* ---- infer.c: symbolic dims, attributes, dtypes ---------------------------------- */
 
 /* Dims and integer attributes by name, while a node is inferred. */
 enum { MAX_SYMS = 32 };
@@ -68,21 +70,22 @@ int dims_symbols(Gen *g, const char *dims, const char **names, int n, int max);
 /* Evaluates one dim of a text ("2*f") with all symbols known; false when one is not. */
 bool dims_eval(const char *token, size_t bytes, const Syms *s, int64_t *value);
 
-/* From node->op, in and attrs: shapes and dtypes of node->out (allocated when NULL), flops,
- * workspace_bytes. Raises a Lua error that starts with the op's name. Needs a protected call. */
+/* From node->op, in and attrs: shapes and dtypes of node->out (allocated when NULL),
+ * flops, workspace_bytes. Raises a Lua error that starts with the op's name. Needs a
+ * protected call. */
 void infer_node(Gen *g, Node *node);
 /* Pushes n: dims and attributes by name, as the rule's functions get it. */
 void infer_push_n(Gen *g, const Node *node);
 /* The rule's `bytes`, or every operand once. */
 int64_t infer_traffic(Gen *g, const Node *node);
 
-/* ---- for EMIT and the tests --------------------------------------------------------------- */
+/* ---- for EMIT and the tests ------------------------------------------------------ */
 
-/* Pushes the environment of node's kernel template: dims and attributes by name, each operand
- * as a table {name, type, dtype, elems, bytes, shape}, `fn` (the kernel's name), `acc` ("float"
- * or "double"), `workspace` (bytes), `adds` (true when the kernel takes `beta`), and the lists
- * `inputs` and `outputs` of operand tables in order of the C signature; an operand's `alias`
- * names the input whose bytes it may lie on. */
+/* Pushes the environment of node's kernel template: dims and attributes by name, each
+ * operand as a table {name, type, dtype, elems, bytes, shape}, `fn` (the kernel's name),
+ * `acc` ("float" or "double"), `workspace` (bytes), `adds` (true when the kernel takes
+ * `beta`), and the lists `inputs` and `outputs` of operand tables in order of the C
+ * signature; an operand's `alias` names the input whose bytes it may lie on. */
 void ops_push_env(Gen *g, const Node *node);
 Dtype ops_acc_dtype(const Gen *g);
 

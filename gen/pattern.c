@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pattern.c: the `expands` of fused ops → patterns. In: rules. Out: for each fused op the small
- * graph of primitive ops that it stands for, recorded by running `expands` once with
- * placeholders for its inputs, attributes and dims. */
+/* pattern.c: the `expands` of fused ops → patterns. In: rules. Out: for each fused op the
+ * small graph of primitive ops that it stands for, recorded by running `expands` once
+ * with placeholders for its inputs, attributes and dims. */
 #include "pattern.h"
 
 #include <string.h>
@@ -16,7 +16,8 @@ int pattern_call(Builder *b, const OpRule *op)
     int n_attrs = op->info->n_attrs;
 
     if (p->n_nodes == MAX_PATTERN || op->n_in > MAX_OPERANDS || op->n_out > MAX_OPERANDS)
-        return luaL_error(L, "%s: an expansion of more than %d ops", p->op->name, MAX_PATTERN);
+        return luaL_error(L, "%s: an expansion of more than %d ops", p->op->name,
+                          MAX_PATTERN);
     if (op->fused)
         return luaL_error(L, "%s: it expands into %s, which is fused itself", p->op->name,
                           op->name);
@@ -116,7 +117,7 @@ static bool touches(const PatternNode *a, const PatternNode *b)
 
 static void order_pattern(Gen *g, Pattern *p)
 {
-    bool done[MAX_PATTERN] = { false };
+    bool done[MAX_PATTERN] = {false};
 
     p->order[0] = p->n_nodes - 1;
     done[p->n_nodes - 1] = true;
@@ -128,7 +129,8 @@ static void order_pattern(Gen *g, Pattern *p)
                 if (touches(&p->node[i], &p->node[p->order[k]]))
                     next = i;
         if (next < 0)
-            luaL_error(g->L, "%s: its expansion falls apart into unconnected ops", p->op->name);
+            luaL_error(g->L, "%s: its expansion falls apart into unconnected ops",
+                       p->op->name);
         p->order[n] = next;
         done[next] = true;
     }
@@ -145,7 +147,8 @@ static int record_pattern(lua_State *L)
     push_placeholders(b, p);
     lua_call(L, 2, 1);
     if (!lua_istable(L, -1))
-        return luaL_error(L, "%s: expands must return a table of values by output", op->name);
+        return luaL_error(L, "%s: expands must return a table of values by output",
+                          op->name);
     if (p->n_nodes < 1)
         return luaL_error(L, "%s: its expansion has no op", op->name);
     for (int i = 0; i < op->n_out; i++) {
@@ -158,7 +161,8 @@ static int record_pattern(lua_State *L)
                               op->out[i].name);
         for (int k = 0; k < i; k++)
             if (p->out[k] == p->out[i])
-                return luaL_error(L, "%s: outputs %s and %s are one value of its expansion",
+                return luaL_error(L,
+                                  "%s: outputs %s and %s are one value of its expansion",
                                   op->name, op->out[k].name, op->out[i].name);
         lua_pop(L, 1);
     }
@@ -178,7 +182,8 @@ static int record_pattern(lua_State *L)
 
 static int larger_first(const Pattern *a, const Pattern *b)
 {
-    return a->n_nodes != b->n_nodes ? b->n_nodes - a->n_nodes : strcmp(a->op->name, b->op->name);
+    return a->n_nodes != b->n_nodes ? b->n_nodes - a->n_nodes
+                                    : strcmp(a->op->name, b->op->name);
 }
 
 static Pattern *record(Builder *b, const OpRule *op)
@@ -189,8 +194,9 @@ static Pattern *record(Builder *b, const OpRule *op)
     p->op = op;
     p->cls = gen_alloc(b->g, sizeof *p->cls);
     b->pattern = p;
-    b->help = "an expansion only calls primitive ops on n's inputs and passes n's attributes"
-              " and dims on";
+    b->help =
+        "an expansion only calls primitive ops on n's inputs and passes n's attributes"
+        " and dims on";
     ok = builder_protect(b->g, record_pattern, b, ops_place(b->g, op, "expands", NULL));
     b->pattern = NULL;
     b->help = NULL;
@@ -200,13 +206,15 @@ static Pattern *record(Builder *b, const OpRule *op)
 void patterns_record(Gen *g, PatternList *list)
 {
     for (int i = 0; i < g->ops.count; i++) {
-        Pattern *p = g->ops.items[i].fused ? record(builder_get(g), &g->ops.items[i]) : NULL;
+        Pattern *p =
+            g->ops.items[i].fused ? record(builder_get(g), &g->ops.items[i]) : NULL;
 
         if (p)
             *gen_push(g, list) = p;
     }
     for (int i = 1; i < list->count; i++) /* insertion: stable, and there are few */
-        for (int k = i; k > 0 && larger_first(list->items[k - 1], list->items[k]) > 0; k--) {
+        for (int k = i; k > 0 && larger_first(list->items[k - 1], list->items[k]) > 0;
+             k--) {
             Pattern *p = list->items[k];
 
             list->items[k] = list->items[k - 1];

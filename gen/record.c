@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record.c: the constructors of the description language, `trainer { ... }`, `adamw { ... }`,
- * `arch { ... }`. In: plain tables. Out: plain tables again, of which we remember, beside them
- * and out of a stranger's reach, which constructor made them and where in which file. */
+/* record.c: the constructors of the description language, `trainer { ... }`, `adamw {
+ * ... }`, `arch { ... }`. In: plain tables. Out: plain tables again, of which we
+ * remember, beside them and out of a stranger's reach, which constructor made them and
+ * where in which file. */
 #include "load.h"
 
 #include <lauxlib.h>
@@ -57,8 +58,9 @@ static int fit(lua_State *L, int table, const LexTable *t, const char *callee)
     return score;
 }
 
-/* Where the constructor that is running was called, and its table in the source. table: stack
- * index of the argument; callee: its name, NULL for an architecture under any name. */
+/* Where the constructor that is running was called, and its table in the source.
+ * table: stack index of the argument; callee: its name, NULL for an architecture under
+ * any name. */
 static void locate(lua_State *L, int table, const char *callee, Tag *tag)
 {
     lua_Debug ar;
@@ -74,7 +76,8 @@ static void locate(lua_State *L, int table, const char *callee, Tag *tag)
         const LexTable *t = f->tables.items[i];
         int score;
 
-        if (!t->callee || (t->line != ar.currentline && t->callee_pos.line != ar.currentline))
+        if (!t->callee ||
+            (t->line != ar.currentline && t->callee_pos.line != ar.currentline))
             continue;
         score = fit(L, table, t, callee);
         if (score > best) {
@@ -89,7 +92,8 @@ static void locate(lua_State *L, int table, const char *callee, Tag *tag)
     for (int i = 0; lua_istable(L, table) && i < f->tables.count; i++) { /* llama(dims) */
         const LexTable *t = f->tables.items[i];
 
-        if (!t->callee && t->fields.count > 1 && fit(L, table, t, NULL) == t->fields.count)
+        if (!t->callee && t->fields.count > 1 &&
+            fit(L, table, t, NULL) == t->fields.count)
             tag->lex = t;
     }
 }
@@ -121,9 +125,10 @@ static int construct(lua_State *L)
     const Kind *kind = lua_touserdata(L, lua_upvalueindex(2));
     Tag *tag = gen_alloc(g, sizeof *tag);
 
-    *tag = (Tag){ .tag = TAG_RECORD, .kind = kind, .name = kind->name };
+    *tag = (Tag){.tag = TAG_RECORD, .kind = kind, .name = kind->name};
     if (lua_gettop(L) > 1)
-        return luaL_error(L, "%s takes one value, but %d are given", kind->name, lua_gettop(L));
+        return luaL_error(L, "%s takes one value, but %d are given", kind->name,
+                          lua_gettop(L));
     lua_settop(L, 1);
     if (kind->positional && !lua_istable(L, 1)) {
         locate(L, 1, kind->name, tag);
@@ -136,14 +141,15 @@ static int construct(lua_State *L)
         locate(L, 1, kind->name, tag);
         lua_newtable(L);
     } else if (!lua_istable(L, 1)) {
-        return luaL_error(L, "%s needs a table, %s { ... }, but a %s is given", kind->name,
-                          kind->name, luaL_typename(L, 1));
+        return luaL_error(L, "%s needs a table, %s { ... }, but a %s is given",
+                          kind->name, kind->name, luaL_typename(L, 1));
     } else {
         Tag *other = record_tag(g, 1);
 
         if (other)
-            return luaL_error(L, "%s needs a plain table of its fields, but %s { ... } is given",
-                              kind->name, other->name);
+            return luaL_error(
+                L, "%s needs a plain table of its fields, but %s { ... } is given",
+                kind->name, other->name);
         locate(L, 1, kind->name, tag);
         keep_given(L, 1, tag);
         push_copy(L, 1);
@@ -161,9 +167,9 @@ static int construct_model(lua_State *L)
     if (!of || of->tag != TAG_ARCH)
         return luaL_error(L, "an architecture is called like a function: llama { ... }");
     if (lua_gettop(L) != 2 || !lua_istable(L, 2) || record_tag(g, 2))
-        return luaL_error(L, "%s needs one plain table of its dimensions: %s { ... }", of->name,
-                          of->name);
-    *tag = (Tag){ .tag = TAG_MODEL, .name = of->name, .arch = of->arch };
+        return luaL_error(L, "%s needs one plain table of its dimensions: %s { ... }",
+                          of->name, of->name);
+    *tag = (Tag){.tag = TAG_MODEL, .name = of->name, .arch = of->arch};
     locate(L, 2, NULL, tag);
     keep_given(L, 2, tag);
     push_copy(L, 2);
@@ -181,8 +187,9 @@ static const char *check_arch_name(lua_State *L)
     s = lua_tolstring(L, -1, &n);
     if (n == 0 || n > 32 || s[0] < 'a' || s[0] > 'z' ||
         n != strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_"))
-        luaL_error(L, "arch: the name must be lower-case letters, digits and _, a letter first, "
-                      "at most 32");
+        luaL_error(
+            L, "arch: the name must be lower-case letters, digits and _, a letter first, "
+               "at most 32");
     return s;
 }
 
@@ -199,23 +206,27 @@ static int arch_function(lua_State *L, const char *key, bool required)
     return luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
-/* Names that an architecture's dimensions may not have: build's m carries them already. */
+/* Names that an architecture's dimensions may not have: build's m carries them
+ * already. */
 static void check_reserved(lua_State *L, const Fields *fields)
 {
-    static const char *const reserved[] = { "seq", "micro_batch", "loss_chunk_tokens" };
+    static const char *const reserved[] = {"seq", "micro_batch", "loss_chunk_tokens"};
     const Field *vocab = fields_find(fields, "vocab");
 
     for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
         if (fields_find(fields, reserved[i]))
-            luaL_error(L, "arch: the field '%s' comes from the trainer; name yours otherwise",
-                       reserved[i]);
+            luaL_error(
+                L, "arch: the field '%s' comes from the trainer; name yours otherwise",
+                reserved[i]);
     if (!vocab || vocab->type != FIELD_INT)
-        luaL_error(L, "arch: an int field 'vocab' is needed: token ids are checked against it");
+        luaL_error(
+            L, "arch: an int field 'vocab' is needed: token ids are checked against it");
 }
 
 static int construct_arch(lua_State *L)
 {
-    static const char *const keys[] = { "name", "doc", "fields", "values", "check", "build" };
+    static const char *const keys[] = {"name",   "doc",   "fields",
+                                       "values", "check", "build"};
     Gen *g = gen_of(L);
     Arch *arch = gen_alloc(g, sizeof *arch);
     Tag *tag = gen_alloc(g, sizeof *tag);
@@ -225,14 +236,18 @@ static int construct_arch(lua_State *L)
     for (lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1)) {
         bool known = false;
 
-        for (size_t i = 0; lua_type(L, -2) == LUA_TSTRING && i < sizeof keys / sizeof *keys; i++)
+        for (size_t i = 0;
+             lua_type(L, -2) == LUA_TSTRING && i < sizeof keys / sizeof *keys; i++)
             known = known || !strcmp(lua_tostring(L, -2), keys[i]);
         if (!known)
-            return luaL_error(L, "arch: unknown field '%s'; it has name, doc, fields, values, "
-                                 "check and build", luaL_tolstring(L, -2, NULL));
+            return luaL_error(
+                L,
+                "arch: unknown field '%s'; it has name, doc, fields, values, "
+                "check and build",
+                luaL_tolstring(L, -2, NULL));
     }
     arch->name = gen_strdup(g, check_arch_name(L));
-    *tag = (Tag){ .tag = TAG_ARCH, .name = arch->name, .arch = arch };
+    *tag = (Tag){.tag = TAG_ARCH, .name = arch->name, .arch = arch};
     locate(L, 1, "arch", tag);
     arch->pos = tag->pos;
     arch->build_ref = arch_function(L, "build", true);
@@ -265,8 +280,9 @@ static void install_kind(Gen *g, int env, const Kind *kind)
     lua_State *L = g->L;
     Tag *tag = gen_alloc(g, sizeof *tag);
 
-    *tag = (Tag){ .tag = kind->constant ? TAG_RECORD : TAG_CONSTRUCTOR, .kind = kind,
-                  .name = kind->name };
+    *tag = (Tag){.tag = kind->constant ? TAG_RECORD : TAG_CONSTRUCTOR,
+                 .kind = kind,
+                 .name = kind->name};
     if (kind->constant) {
         lua_newtable(L);
     } else {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* require.c: modules of a description. In: a name like "arch.llama". Out: what its file
- * returns, evaluated once, in an environment of its own. Looked for in the description's
- * folder, then in each --path, then among the models built into fsdpgen. A name is letters,
- * digits, `_` and single dots, so that it can never leave those folders. */
+/* require.c: modules of a description. In: a name like "arch.llama". Out: what its
+ * file returns, evaluated once, in an environment of its own. Looked for in the
+ * description's folder, then in each --path, then among the models built into fsdpgen.
+ * A name is letters, digits, `_` and single dots, so that it can never leave those
+ * folders. */
 #include "load.h"
 
 #include <errno.h>
@@ -16,7 +17,8 @@ static bool name_is_legal(const char *s, size_t n)
     if (n == 0 || n > MAX_MODULE_NAME || s[0] == '.' || s[n - 1] == '.')
         return false;
     for (size_t i = 0; i < n; i++) {
-        bool word = (s[i] >= 'a' && s[i] <= 'z') || (s[i] >= '0' && s[i] <= '9') || s[i] == '_';
+        bool word =
+            (s[i] >= 'a' && s[i] <= 'z') || (s[i] >= '0' && s[i] <= '9') || s[i] == '_';
 
         if (!word && !(s[i] == '.' && s[i - 1] != '.'))
             return false;
@@ -39,7 +41,8 @@ typedef struct Found {
     size_t bytes;
 } Found;
 
-static bool try_folder(lua_State *L, Gen *g, const char *folder, const char *path, Found *f)
+static bool try_folder(lua_State *L, Gen *g, const char *folder, const char *path,
+                       Found *f)
 {
     const char *file = *folder ? gen_printf(g, "%s/%s", folder, path) : path;
     int e = read_whole_file(file, &f->text, &f->bytes);
@@ -70,7 +73,7 @@ static bool find(lua_State *L, Gen *g, const char *path, Found *f)
 
 static void not_found(lua_State *L, Gen *g, const char *name)
 {
-    Words known = { 0 };
+    Words known = {0};
     const char *near;
 
     for (int i = 0; i < embedded_count; i++) {
@@ -87,9 +90,10 @@ static void not_found(lua_State *L, Gen *g, const char *name)
         *gen_push(g, &known) = module;
     }
     near = diag_nearest(name, known.items, known.count);
-    luaL_error(L, "require: no module '%s' in the description's folder, in any --path or in "
-                  "fsdpgen's models%s%s%s", name, near ? "; did you mean '" : "",
-               near ? near : "", near ? "'?" : "");
+    luaL_error(L,
+               "require: no module '%s' in the description's folder, in any --path or in "
+               "fsdpgen's models%s%s%s",
+               name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
 /* Leaves the module's value on the stack. */
@@ -100,7 +104,8 @@ static void run_module(lua_State *L, Gen *g, const char *name, const Found *f)
 
     loader_add_file(g, f->file, f->text, f->bytes);
     env = record_push_env(g);
-    if (luaL_loadbufferx(L, f->text, f->bytes, gen_printf(g, "@%s", f->file), "t") != LUA_OK)
+    if (luaL_loadbufferx(L, f->text, f->bytes, gen_printf(g, "@%s", f->file), "t") !=
+        LUA_OK)
         lua_error(L);
     lua_rawgeti(L, LUA_REGISTRYINDEX, env);
     if (!lua_setupvalue(L, -2, 1))
@@ -126,8 +131,11 @@ int require_module(lua_State *L)
                           luaL_typename(L, 1));
     name = lua_tolstring(L, 1, &n);
     if (!name_is_legal(name, n))
-        return luaL_error(L, "require: '%s' is not a module's name: lower-case letters, digits "
-                             "and _, with single dots between folders", name);
+        return luaL_error(
+            L,
+            "require: '%s' is not a module's name: lower-case letters, digits "
+            "and _, with single dots between folders",
+            name);
     lua_settop(L, 1);
     lua_rawgeti(L, LUA_REGISTRYINDEX, g->loader->modules_ref);
     lua_pushvalue(L, 1);

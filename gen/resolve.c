@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* resolve.c: the checked description written out again. In: the resolved table. Out: a Lua
- * description with every field in it, which loads to the same model (emitted as
- * description.lua), and the canonical text of the fields inside the numerics hash. Both are
- * sorted by name and print numbers so that they read back to the same bits. */
+/* resolve.c: the checked description written out again. In: the resolved table. Out: a
+ * Lua description with every field in it, which loads to the same model (emitted as
+ * description.lua), and the canonical text of the fields inside the numerics hash.
+ * Both are sorted by name and print numbers so that they read back to the same bits. */
 #include "check.h"
 
 #include <lauxlib.h>
@@ -50,7 +50,7 @@ static int by_text(const void *a, const void *b)
 
 static Keys sorted_keys(Gen *g, int table)
 {
-    Keys keys = { 0 };
+    Keys keys = {0};
 
     for (lua_pushnil(g->L); lua_next(g->L, table); lua_pop(g->L, 1))
         if (lua_type(g->L, -2) == LUA_TSTRING)
@@ -60,7 +60,8 @@ static Keys sorted_keys(Gen *g, int table)
     return keys;
 }
 
-/* `adamw { ... }`, `per_block(2)`, `{ a = 1 }`, `{ 0.9, 0.95 }`; multi-line with an indent. */
+/* `adamw { ... }`, `per_block(2)`, `{ a = 1 }`, `{ 0.9, 0.95 }`; multi-line with an
+ * indent. */
 static void write_table(Gen *g, Text *t, int depth)
 {
     lua_State *L = g->L;
@@ -81,10 +82,18 @@ static void write_table(Gen *g, Text *t, int depth)
         lua_pushstring(L, keys.items[i]);
         lua_rawget(L, table);
         switch (lua_type(L, -1)) {
-        case LUA_TTABLE: write_table(g, t, depth + 1); break;
-        case LUA_TNUMBER: write_number(L, t, -1); break;
-        case LUA_TBOOLEAN: text_printf(t, lua_toboolean(L, -1) ? "true" : "false"); break;
-        default: write_string(t, lua_tostring(L, -1), lua_rawlen(L, -1)); break;
+        case LUA_TTABLE:
+            write_table(g, t, depth + 1);
+            break;
+        case LUA_TNUMBER:
+            write_number(L, t, -1);
+            break;
+        case LUA_TBOOLEAN:
+            text_printf(t, lua_toboolean(L, -1) ? "true" : "false");
+            break;
+        default:
+            write_string(t, lua_tostring(L, -1), lua_rawlen(L, -1));
+            break;
         }
         text_printf(t, positional ? ")" : ",\n");
         lua_pop(L, 1);
@@ -106,7 +115,7 @@ static void write_table(Gen *g, Text *t, int depth)
 
 const char *resolve_lua(Gen *g)
 {
-    Text t = { .g = g };
+    Text t = {.g = g};
     Tag *model;
 
     lua_rawgeti(g->L, LUA_REGISTRYINDEX, g->loader->resolved_ref);
@@ -121,7 +130,7 @@ const char *resolve_lua(Gen *g)
     return t.s;
 }
 
-/* ---- the fields inside the hash ---------------------------------------------------------------------- */
+/* ---- the fields inside the hash ---------------------------------------------------- */
 
 static void hash_table(Gen *g, const Fields *fields, const char *path, Keys *lines);
 
@@ -129,15 +138,22 @@ static void hash_table(Gen *g, const Fields *fields, const char *path, Keys *lin
 static void hash_value(Gen *g, const Field *f, const char *path, Keys *lines)
 {
     lua_State *L = g->L;
-    Text t = { .g = g };
+    Text t = {.g = g};
     Tag *tag = record_tag(g, -1);
 
     text_printf(&t, "%s = ", path);
     switch (lua_type(L, -1)) {
-    case LUA_TNIL: return;
-    case LUA_TNUMBER: write_number(L, &t, -1); break;
-    case LUA_TBOOLEAN: text_printf(&t, lua_toboolean(L, -1) ? "true" : "false"); break;
-    case LUA_TSTRING: write_string(&t, lua_tostring(L, -1), lua_rawlen(L, -1)); break;
+    case LUA_TNIL:
+        return;
+    case LUA_TNUMBER:
+        write_number(L, &t, -1);
+        break;
+    case LUA_TBOOLEAN:
+        text_printf(&t, lua_toboolean(L, -1) ? "true" : "false");
+        break;
+    case LUA_TSTRING:
+        write_string(&t, lua_tostring(L, -1), lua_rawlen(L, -1));
+        break;
     default:
         if (f->type == FIELD_LIST) {
             write_table(g, &t, 0);
@@ -145,9 +161,10 @@ static void hash_value(Gen *g, const Field *f, const char *path, Keys *lines)
         }
         if (tag)
             text_add(&t, tag->name, strlen(tag->name));
-        hash_table(g, f->type == FIELD_MODEL ? tag->arch->fields
-                      : tag                  ? tag->kind->fields
-                                             : f->fields,
+        hash_table(g,
+                   f->type == FIELD_MODEL ? tag->arch->fields
+                   : tag                  ? tag->kind->fields
+                                          : f->fields,
                    path, lines);
         if (!tag)
             return; /* a plain table is nothing but its fields */
@@ -172,8 +189,8 @@ static void hash_table(Gen *g, const Fields *fields, const char *path, Keys *lin
 
 const char *resolve_hash_fields(Gen *g)
 {
-    Keys lines = { 0 };
-    Text t = { .g = g };
+    Keys lines = {0};
+    Text t = {.g = g};
 
     lua_rawgeti(g->L, LUA_REGISTRYINDEX, g->loader->resolved_ref);
     hash_table(g, g->loader->trainer, "", &lines);

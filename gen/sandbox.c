@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sandbox.c: a Lua state that can compute and nothing else. In: chunks of text from strangers.
- * Out: values, or one message. Three things bound it: a count hook, which once expired fires at
- * every instruction so that no pcall can swallow it; an allocator with a cap, whose growth is
- * charged to the same budget; and C functions that charge their own loops (sandbox_lib.c,
- * sandbox_match.c). What hooks cannot reach does not exist here: finalizers, coroutines,
- * backtracking patterns, bytecode, I/O. The process limits of child.c stand behind all of it. */
+/* sandbox.c: a Lua state that can compute and nothing else. In: chunks of text from
+ * strangers. Out: values, or one message. Three things bound it: a count hook, which
+ * once expired fires at every instruction so that no pcall can swallow it; an
+ * allocator with a cap, whose growth is charged to the same budget; and C functions
+ * that charge their own loops (sandbox_lib.c, sandbox_match.c). What hooks cannot
+ * reach does not exist here: finalizers, coroutines, backtracking patterns, bytecode,
+ * I/O. The process limits of child.c stand behind all of it. */
 #include "sandbox.h"
 
 #include <stdlib.h>
@@ -25,8 +26,9 @@ static void *sandbox_alloc(void *ud, void *p, size_t old, size_t bytes)
         return NULL;
     }
     if (bytes > old && bytes - old > s->cap - s->used) {
-        s->left -= s->instructions / 32; /* Lua collects all garbage then: not free, and no */
-        return NULL;                     /* pcall may try for ever */
+        s->left -=
+            s->instructions / 32; /* Lua collects all garbage then: not free, and no */
+        return NULL;              /* pcall may try for ever */
     }
     q = realloc(p, bytes);
     if (!q)
@@ -55,8 +57,11 @@ static void expire(lua_State *L, int level)
     s->expired = true;
     lua_sethook(L, budget_hook, LUA_MASKCOUNT, 1);
     luaL_where(L, level);
-    lua_pushfstring(L, "ran for more than %d million instructions; a description only builds a "
-                       "value", (int)(s->instructions / 1000000));
+    lua_pushfstring(
+        L,
+        "ran for more than %d million instructions; a description only builds a "
+        "value",
+        (int)(s->instructions / 1000000));
     lua_concat(L, 2);
     lua_error(L);
 }
@@ -106,7 +111,7 @@ lua_State *sandbox_open(Gen *g)
     Sandbox *s = gen_alloc(g, sizeof *s);
     lua_State *L;
 
-    *s = (Sandbox){ .g = g, .cap = SANDBOX_BYTES };
+    *s = (Sandbox){.g = g, .cap = SANDBOX_BYTES};
     L = lua_newstate(sandbox_alloc, s);
     gen_require(L, "cannot make a Lua state");
     lua_atpanic(L, panic);
@@ -134,7 +139,8 @@ int sandbox_status(lua_State *L, int status)
     return status;
 }
 
-int sandbox_run(Gen *g, const char *text, size_t n, const char *chunk, int env, int n_results)
+int sandbox_run(Gen *g, const char *text, size_t n, const char *chunk, int env,
+                int n_results)
 {
     lua_State *L = g->L;
     int status = luaL_loadbufferx(L, text, n, chunk, "t");

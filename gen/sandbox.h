@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sandbox.h: what sandbox.c (limits), sandbox_lib.c (the safe library) and sandbox_match.c
- * (bounded string patterns) share. */
+/* sandbox.h: what sandbox.c (limits), sandbox_lib.c (the safe library) and
+ * sandbox_match.c (bounded string patterns) share. */
 #ifndef SANDBOX_H
 #define SANDBOX_H
 
@@ -8,8 +8,8 @@
 
 #include <lauxlib.h>
 
-/* Of a whole run, set by sandbox_open; sandbox_budget changes them. One instruction is about
- * 10 ns; llama405b needs a few million. */
+/* Of a whole run, set by sandbox_open; sandbox_budget changes them. One instruction is
+ * about 10 ns; llama405b needs a few million. */
 #define SANDBOX_INSTRUCTIONS INT64_C(200000000)
 #define SANDBOX_BYTES ((size_t)256 << 20)
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sandbox_lib.c: the library that chunks in the sandbox see. In: Lua's own base, string, table,
- * math and utf8. Out: the same minus what could do I/O, run unbounded inside C, read an
- * address, a clock or a random number, or depend on the order of a hash table. `pairs` and
- * `next` go in sorted order; `load` takes text and is for trusted chunks only (gen/lua). */
+/* sandbox_lib.c: the library that chunks in the sandbox see. In: Lua's own base,
+ * string, table, math and utf8. Out: the same minus what could do I/O, run unbounded
+ * inside C, read an address, a clock or a random number, or depend on the order of a
+ * hash table. `pairs` and `next` go in sorted order; `load` takes text and is for
+ * trusted chunks only (gen/lua). */
 #include "sandbox.h"
 
 #include <lualib.h>
@@ -10,14 +11,15 @@
 #include <string.h>
 
 enum {
-    MAX_LIST = 1 << 24,           /* elements a table function may walk */
-    MAX_REPEAT_BYTES = 64 << 20,  /* of string.rep's result */
-    BYTES_PER_WORK = 8            /* what a byte loop in C costs beside one instruction */
+    MAX_LIST = 1 << 24,          /* elements a table function may walk */
+    MAX_REPEAT_BYTES = 64 << 20, /* of string.rep's result */
+    BYTES_PER_WORK = 8           /* what a byte loop in C costs beside one instruction */
 };
 
-static const char safe_key[] = "fsdpgen.safe"; /* registry: what environments are copied from */
+static const char safe_key[] =
+    "fsdpgen.safe"; /* registry: what environments are copied from */
 
-/* ---- texts without addresses ------------------------------------------------------------------ */
+/* ---- texts without addresses ------------------------------------------------------- */
 
 static void push_text(lua_State *L, int arg)
 {
@@ -56,7 +58,8 @@ static int str_format(lua_State *L)
         if (!*f)
             break;
         if (*f == 'p')
-            return luaL_error(L, "string.format: '%%p' shows an address; it is not available");
+            return luaL_error(
+                L, "string.format: '%%p' shows an address; it is not available");
         if (++arg <= top && *f == 's') {
             push_text(L, arg);
             lua_replace(L, arg);
@@ -110,10 +113,10 @@ static int charged(lua_State *L)
     return lua_gettop(L);
 }
 
-/* ---- table functions: honest lists of bounded length ------------------------------------------- */
+/* ---- table functions: honest lists of bounded length ------------------------------- */
 
-/* A metatable can claim any length and a table with 60 keys can have a border at 2^60: both
- * would keep Lua's C loops busy for ever. */
+/* A metatable can claim any length and a table with 60 keys can have a border at 2^60:
+ * both would keep Lua's C loops busy for ever. */
 static int64_t check_list(lua_State *L, int arg)
 {
     int64_t n;
@@ -153,7 +156,8 @@ static int list_function(lua_State *L)
     return call_original(L);
 }
 
-/* concat(list, sep, i, j) and unpack(list, i, j): the range may be given. Upvalue 2: where. */
+/* concat(list, sep, i, j) and unpack(list, i, j): the range may be given. Upvalue 2:
+ * where. */
 static int range_function(lua_State *L)
 {
     int at = (int)lua_tointeger(L, lua_upvalueindex(2));
@@ -174,7 +178,7 @@ static int table_move(lua_State *L) /* move(a1, f, e, t [, a2]) */
     return call_original(L);
 }
 
-/* ---- sorted iteration ----------------------------------------------------------------------------- */
+/* ---- sorted iteration -------------------------------------------------------------- */
 
 typedef struct Key {
     int type; /* LUA_TNUMBER < LUA_TSTRING; booleans come first */
@@ -187,7 +191,7 @@ typedef struct Key {
 
 static Key key_at(lua_State *L, int index)
 {
-    Key k = { .type = lua_type(L, index) };
+    Key k = {.type = lua_type(L, index)};
 
     switch (k.type) {
     case LUA_TBOOLEAN:
@@ -291,7 +295,7 @@ static int base_pairs(lua_State *L)
 
 static int base_next(lua_State *L)
 {
-    Key after = { 0 }, best = { 0 };
+    Key after = {0}, best = {0};
     bool first, found = false;
     int64_t n = 0;
 
@@ -304,7 +308,8 @@ static int base_next(lua_State *L)
         Key k = key_at(L, -2);
 
         n++;
-        if ((first || key_order(&k, &after) > 0) && (!found || key_order(&k, &best) < 0)) {
+        if ((first || key_order(&k, &after) > 0) &&
+            (!found || key_order(&k, &best) < 0)) {
             best = k;
             found = true;
         }
@@ -320,11 +325,11 @@ static int base_next(lua_State *L)
     return 2;
 }
 
-/* ---- metatables, load ------------------------------------------------------------------------------ */
+/* ---- metatables, load -------------------------------------------------------------- */
 
 static int base_setmetatable(lua_State *L)
 {
-    static const char *const refused[] = { "__gc", "__mode" };
+    static const char *const refused[] = {"__gc", "__mode"};
 
     luaL_checktype(L, 1, LUA_TTABLE);
     luaL_argexpected(L, lua_isnil(L, 2) || lua_istable(L, 2), 2, "nil or table");
@@ -337,8 +342,9 @@ static int base_setmetatable(lua_State *L)
     return call_original(L);
 }
 
-/* xpcall(f, handler, ...). Lua runs the handler where the error is raised, which for an error
- * of the budget is inside the hook, where no hook fires; this one runs it afterwards. */
+/* xpcall(f, handler, ...). Lua runs the handler where the error is raised, which for
+ * an error of the budget is inside the hook, where no hook fires; this one runs it
+ * afterwards. */
 static int base_xpcall(lua_State *L)
 {
     int status;
@@ -380,23 +386,20 @@ static int base_load(lua_State *L) /* load(text, chunkname, "t", env) */
     return 1;
 }
 
-/* ---- putting it together ---------------------------------------------------------------------------- */
+/* ---- putting it together ----------------------------------------------------------- */
 
 /* What remains of each library; wrapped names are set after. */
-static const char *const kept_base[] = { "assert",   "error",    "getmetatable", "ipairs",
-                                         "pcall",    "rawequal", "rawget",       "rawlen",
-                                         "rawset",   "select",   "tonumber",     "type",
-                                         "_VERSION", NULL };
-static const char *const kept_string[] = { "byte", "char", "len", "sub", NULL };
-static const char *const charged_string[] = { "lower", "upper", "reverse", NULL };
-static const char *const charged_utf8[] = { "char",  "codepoint", "codes",       "len",
-                                            "offset", NULL };
-static const char *const kept_math[] = { "abs",   "acos", "asin",      "atan",       "ceil",
-                                         "cos",   "deg",  "exp",       "floor",      "fmod",
-                                         "huge",  "log",  "max",       "maxinteger", "min",
-                                         "mininteger", "modf", "pi",   "rad",        "sin",
-                                         "sqrt",  "tan",  "tointeger", "type",       "ult",
-                                         NULL };
+static const char *const kept_base[] = {
+    "assert", "error",  "getmetatable", "ipairs",   "pcall", "rawequal", "rawget",
+    "rawlen", "rawset", "select",       "tonumber", "type",  "_VERSION", NULL};
+static const char *const kept_string[] = {"byte", "char", "len", "sub", NULL};
+static const char *const charged_string[] = {"lower", "upper", "reverse", NULL};
+static const char *const charged_utf8[] = {"char", "codepoint", "codes",
+                                           "len",  "offset",    NULL};
+static const char *const kept_math[] = {
+    "abs",  "acos", "asin", "atan", "ceil",       "cos",  "deg",        "exp",  "floor",
+    "fmod", "huge", "log",  "max",  "maxinteger", "min",  "mininteger", "modf", "pi",
+    "rad",  "sin",  "sqrt", "tan",  "tointeger",  "type", "ult",        NULL};
 
 /* The table below the top (Lua's) → the table on top (ours). */
 static void keep(lua_State *L, int from, int to, const char *const *names)
@@ -407,7 +410,8 @@ static void keep(lua_State *L, int from, int to, const char *const *names)
     }
 }
 
-static void wrap(lua_State *L, int from, int to, const char *name, lua_CFunction f, int where)
+static void wrap(lua_State *L, int from, int to, const char *name, lua_CFunction f,
+                 int where)
 {
     lua_getfield(L, from, name);
     lua_pushinteger(L, where);
@@ -455,7 +459,7 @@ static void make_table(lua_State *L, int safe)
     from = lua_gettop(L);
     lua_newtable(L);
     to = lua_gettop(L);
-    keep(L, from, to, (const char *const[]){ "pack", NULL });
+    keep(L, from, to, (const char *const[]){"pack", NULL});
     wrap(L, from, to, "insert", list_function, 0);
     wrap(L, from, to, "remove", list_function, 0);
     wrap(L, from, to, "sort", list_function, 0);
@@ -469,9 +473,8 @@ static void make_table(lua_State *L, int safe)
 static void make_base(lua_State *L, int safe)
 {
     static const luaL_Reg own[] = {
-        { "tostring", base_tostring }, { "pairs", base_pairs },
-        { "next", base_next },         { "xpcall", base_xpcall },
-        { NULL, NULL },
+        {"tostring", base_tostring}, {"pairs", base_pairs}, {"next", base_next},
+        {"xpcall", base_xpcall},     {NULL, NULL},
     };
     int from;
 
@@ -484,7 +487,8 @@ static void make_base(lua_State *L, int safe)
     lua_settop(L, from - 1);
 }
 
-/* A table of the safe names, libraries copied, so that what one chunk breaks is its own. */
+/* A table of the safe names, libraries copied, so that what one chunk breaks is its
+ * own. */
 static void push_copy(lua_State *L)
 {
     int safe, to;
@@ -541,7 +545,7 @@ void sandbox_install(lua_State *L)
     from = lua_gettop(L);
     lua_newtable(L);
     to = lua_gettop(L);
-    keep(L, from, to, (const char *const[]){ "charpattern", NULL });
+    keep(L, from, to, (const char *const[]){"charpattern", NULL});
     for (int i = 0; charged_utf8[i]; i++)
         wrap(L, from, to, charged_utf8[i], charged, 0);
     lua_setfield(L, safe, "utf8");

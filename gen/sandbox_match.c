@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sandbox_match.c: find, match, gmatch and gsub with Lua's patterns (reference manual §6.4.1),
- * for strangers: every step is charged to the sandbox's budget, so a pattern that backtracks
- * for ever ends with the budget's message as a loop does. Lua's own matcher cannot be stopped.
+/* sandbox_match.c: find, match, gmatch and gsub with Lua's patterns (reference manual
+ * §6.4.1), for strangers: every step is charged to the sandbox's budget, so a pattern
+ * that backtracks for ever ends with the budget's message as a loop does. Lua's own
+ * matcher cannot be stopped.
  *
- * In: a subject, a pattern, and for gsub a string, a table or a function. Out: as Lua's. */
+ * In: a subject, a pattern, and for gsub a string, a table or a function. Out: as
+ * Lua's. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memmem */
 #endif
@@ -12,13 +14,22 @@
 #include <ctype.h>
 #include <string.h>
 
-enum { MAX_CAPTURES = 32, MAX_DEPTH = 180, OPEN = -1, POSITION = -2, STEPS_A_CHARGE = 256 };
+enum {
+    MAX_CAPTURES = 32,
+    MAX_DEPTH = 180,
+    OPEN = -1,
+    POSITION = -2,
+    STEPS_A_CHARGE = 256
+};
 
 typedef struct Match {
     lua_State *L;
     const char *text, *text_end, *pattern_end;
     int level, depth, steps;
-    struct { const char *start; ptrdiff_t len; } capture[MAX_CAPTURES];
+    struct {
+        const char *start;
+        ptrdiff_t len;
+    } capture[MAX_CAPTURES];
 } Match;
 
 static const char *match_here(Match *m, const char *s, const char *p);
@@ -59,25 +70,44 @@ static const char *class_end(Match *m, const char *p)
     return p + 1;
 }
 
-/* ASCII classes whatever the locale, so that no machine matches differently. */
+/* ASCII classes whatever the locale, so that no machine matches differently. -1: no
+ * class. */
+static int in_lower_class(int c, int letter)
+{
+    bool ascii = c < 128;
+
+    switch (letter) {
+    case 'a':
+        return ascii && isalpha(c);
+    case 'c':
+        return c < 32 || c == 127;
+    case 'd':
+        return c >= '0' && c <= '9';
+    case 'g':
+        return c > 32 && c < 127;
+    case 'l':
+        return c >= 'a' && c <= 'z';
+    case 'p':
+        return ascii && ispunct(c);
+    case 's':
+        return c == ' ' || (c >= '\t' && c <= '\r');
+    case 'u':
+        return c >= 'A' && c <= 'Z';
+    case 'w':
+        return ascii && isalnum(c);
+    case 'x':
+        return ascii && isxdigit(c);
+    default:
+        return -1;
+    }
+}
+
 static bool in_class(int c, int cl)
 {
-    bool ascii = c < 128, yes;
+    bool upper = cl >= 'A' && cl <= 'Z';
+    int in = in_lower_class(c, upper ? cl | 32 : cl);
 
-    switch (cl | 32) {
-    case 'a': yes = ascii && isalpha(c); break;
-    case 'c': yes = c < 32 || c == 127; break;
-    case 'd': yes = c >= '0' && c <= '9'; break;
-    case 'g': yes = c > 32 && c < 127; break;
-    case 'l': yes = c >= 'a' && c <= 'z'; break;
-    case 'p': yes = ascii && ispunct(c); break;
-    case 's': yes = c == ' ' || (c >= '\t' && c <= '\r'); break;
-    case 'u': yes = c >= 'A' && c <= 'Z'; break;
-    case 'w': yes = ascii && isalnum(c); break;
-    case 'x': yes = ascii && isxdigit(c); break;
-    default: return cl == c;
-    }
-    return cl >= 'A' && cl <= 'Z' ? !yes : yes;
+    return in < 0 ? cl == c : upper ? !in : in;
 }
 
 static bool in_set(int c, const char *p, const char *last) /* last: the closing ']' */
@@ -113,10 +143,14 @@ static bool match_one(Match *m, const char *s, const char *p, const char *end)
         return false;
     c = (unsigned char)*s;
     switch (*p) {
-    case '.': return true;
-    case '%': return in_class(c, (unsigned char)p[1]);
-    case '[': return in_set(c, p, end - 1);
-    default: return (unsigned char)*p == c;
+    case '.':
+        return true;
+    case '%':
+        return in_class(c, (unsigned char)p[1]);
+    case '[':
+        return in_set(c, p, end - 1);
+    default:
+        return (unsigned char)*p == c;
     }
 }
 
@@ -303,7 +337,7 @@ static const char *match_here(Match *m, const char *s, const char *p)
     return r;
 }
 
-/* ---- captures ---------------------------------------------------------------------------------- */
+/* ---- captures ---------------------------------------------------------------------- */
 
 static void push_capture(Match *m, int i, const char *s, const char *e)
 {
@@ -358,14 +392,14 @@ static bool is_plain(const char *p, size_t n)
     return true;
 }
 
-/* ---- the four functions ------------------------------------------------------------------------- */
+/* ---- the four functions ------------------------------------------------------------ */
 
 static int find_or_match(lua_State *L, bool find)
 {
     size_t n, pn;
     const char *s = luaL_checklstring(L, 1, &n), *p = luaL_checklstring(L, 2, &pn);
     size_t at = start_of(luaL_optinteger(L, 3, 1), n);
-    Match m = { 0 };
+    Match m = {0};
     bool anchor;
 
     if (at > n) {
@@ -424,10 +458,11 @@ static int gmatch_next(lua_State *L)
     const char *s = lua_tolstring(L, lua_upvalueindex(1), &n);
     const char *p = lua_tolstring(L, lua_upvalueindex(2), &pn);
     lua_Integer last = lua_tointeger(L, lua_upvalueindex(4));
-    Match m = { 0 };
+    Match m = {0};
 
     match_start(&m, L, s, n, p, pn);
-    for (lua_Integer at = lua_tointeger(L, lua_upvalueindex(3)); at <= (lua_Integer)n; at++) {
+    for (lua_Integer at = lua_tointeger(L, lua_upvalueindex(3)); at <= (lua_Integer)n;
+         at++) {
         const char *e;
 
         m.level = m.depth = 0;
@@ -521,11 +556,13 @@ static int str_gsub(lua_State *L)
     int type = lua_type(L, 3);
     lua_Integer most = luaL_optinteger(L, 4, (lua_Integer)n + 1), count = 0;
     bool anchor = pn && *p == '^';
-    Match m = { 0 };
+    Match m = {0};
     luaL_Buffer b;
 
-    luaL_argexpected(L, type == LUA_TNUMBER || type == LUA_TSTRING || type == LUA_TFUNCTION ||
-                            type == LUA_TTABLE, 3, "string/function/table");
+    luaL_argexpected(L,
+                     type == LUA_TNUMBER || type == LUA_TSTRING ||
+                         type == LUA_TFUNCTION || type == LUA_TTABLE,
+                     3, "string/function/table");
     lua_settop(L, 4);
     if (type == LUA_TNUMBER)
         lua_tolstring(L, 3, NULL);
@@ -560,8 +597,8 @@ static int str_gsub(lua_State *L)
 void sandbox_install_match(lua_State *L)
 {
     static const luaL_Reg functions[] = {
-        { "find", str_find },     { "match", str_match }, { "gmatch", str_gmatch },
-        { "gsub", str_gsub },     { NULL, NULL },
+        {"find", str_find}, {"match", str_match}, {"gmatch", str_gmatch},
+        {"gsub", str_gsub}, {NULL, NULL},
     };
 
     luaL_setfuncs(L, functions, 0);

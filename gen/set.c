@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* set.c: overrides of the command line. In: `--set a.b=VALUE`, `--target NAME`, and the raw
- * record. Out: the record changed, copied along the path so that a table used twice changes
- * once, and the places "<--set>:N:col" of what was set (N: the Nth --set). */
+/* set.c: overrides of the command line. In: `--set a.b=VALUE`, `--target NAME`, and
+ * the raw record. Out: the record changed, copied along the path so that a table used
+ * twice changes once, and the places "<--set>:N:col" of what was set (N: the Nth
+ * --set). */
 #include "load.h"
 
 #include <ctype.h>
@@ -11,7 +12,7 @@
 static const char set_file[] = "<--set>", target_file[] = "<--target>";
 
 typedef struct Override {
-    const char *path, *value;  /* texts */
+    const char *path, *value; /* texts */
     Pos key_pos, pos;
 } Override;
 
@@ -22,8 +23,8 @@ static bool path_is_legal(const char *s)
     for (const char *p = s; *p; p++) {
         bool start = p == s || p[-1] == '.';
 
-        if (!(islower((unsigned char)*p) || *p == '_' || (!start && isdigit((unsigned char)*p)) ||
-              (!start && *p == '.' && p[1])))
+        if (!(islower((unsigned char)*p) || *p == '_' ||
+              (!start && isdigit((unsigned char)*p)) || (!start && *p == '.' && p[1])))
             return false;
     }
     return true;
@@ -32,7 +33,7 @@ static bool path_is_legal(const char *s)
 /* A word that the environment does not know means itself: --set strategy=no_shard. */
 static bool is_bare_word(Gen *g, const char *s)
 {
-    static const char *const constants[] = { "true", "false", "nil" };
+    static const char *const constants[] = {"true", "false", "nil"};
     size_t head = 0, n = strlen(s);
     bool known;
 
@@ -56,7 +57,7 @@ static bool is_bare_word(Gen *g, const char *s)
 /* Leaves the value on the stack; false after a message. */
 static bool evaluate(Gen *g, const Override *o)
 {
-    Text chunk = { .g = g };
+    Text chunk = {.g = g};
 
     if (is_bare_word(g, o->value)) {
         lua_pushstring(g->L, o->value);
@@ -65,8 +66,8 @@ static bool evaluate(Gen *g, const Override *o)
     for (int i = 1; i < o->pos.line; i++) /* so that Lua's messages have the line */
         text_add(&chunk, "\n", 1);
     text_printf(&chunk, "return %s", o->value);
-    if (sandbox_run(g, chunk.s, chunk.len, gen_printf(g, "=%s", set_file), g->loader->env_ref,
-                    1) == LUA_OK)
+    if (sandbox_run(g, chunk.s, chunk.len, gen_printf(g, "=%s", set_file),
+                    g->loader->env_ref, 1) == LUA_OK)
         return true;
     loader_lua_error(g, o->path, set_file);
     return false;
@@ -87,7 +88,7 @@ static void push_missing(Gen *g, const char *path, Pos pos)
     if (kind) {
         Tag *tag = gen_alloc(g, sizeof *tag);
 
-        *tag = (Tag){ .tag = TAG_RECORD, .kind = kind, .name = kind->name, .pos = pos };
+        *tag = (Tag){.tag = TAG_RECORD, .kind = kind, .name = kind->name, .pos = pos};
         record_set_tag(g, -1, tag);
     }
 }
@@ -135,7 +136,8 @@ static bool store(Gen *g, const Override *o)
         } else {
             diag_add(g, DIAG_ERROR, o->key_pos,
                      gen_printf(g, "set the whole of it: --set '%s={ ... }'", prefix),
-                     "%s: %s is %s, which has no fields", o->path, prefix, check_show(g, -1));
+                     "%s: %s is %s, which has no fields", o->path, prefix,
+                     check_show(g, -1));
             lua_settop(L, value - 1);
             return false;
         }
@@ -157,30 +159,33 @@ static void remember(Gen *g, const Override *o, const LexTable *lex)
     Loader *ld = g->loader;
     size_t n = strlen(o->path);
 
-    for (int i = 0; i < ld->sets.count; i++) { /* what it replaces has no place any more */
+    for (int i = 0; i < ld->sets.count;
+         i++) { /* what it replaces has no place any more */
         Set *s = &ld->sets.items[i];
 
-        if (!strcmp(s->path, o->path) || (!strncmp(s->path, o->path, n) && s->path[n] == '.'))
+        if (!strcmp(s->path, o->path) ||
+            (!strncmp(s->path, o->path, n) && s->path[n] == '.'))
             s->path = "";
     }
     *gen_push(g, &ld->sets) =
-        (Set){ .path = o->path, .pos = o->pos, .key_pos = o->key_pos, .lex = lex };
+        (Set){.path = o->path, .pos = o->pos, .key_pos = o->key_pos, .lex = lex};
 }
 
 static void apply_set(Gen *g, const char *text, int line, const LexFile *f)
 {
     const char *equals = strchr(text, '=');
     const LexTable *lex = NULL;
-    Override o = { .key_pos = { set_file, line, 1, (int)strlen(text) } };
+    Override o = {.key_pos = {set_file, line, 1, (int)strlen(text)}};
 
     if (!equals) {
-        diag_add(g, DIAG_ERROR, o.key_pos, "write --set field=VALUE", "--set: there is no `=`");
+        diag_add(g, DIAG_ERROR, o.key_pos, "write --set field=VALUE",
+                 "--set: there is no `=`");
         return;
     }
     o.path = gen_strndup(g, text, (size_t)(equals - text));
     o.value = equals + 1 + strspn(equals + 1, " \t");
     o.key_pos.len = equals > text ? (int)(equals - text) : 1;
-    o.pos = (Pos){ set_file, line, (int)(o.value - text) + 1, (int)strlen(o.value) };
+    o.pos = (Pos){set_file, line, (int)(o.value - text) + 1, (int)strlen(o.value)};
     if (!path_is_legal(o.path)) {
         diag_add(g, DIAG_ERROR, o.key_pos,
                  "a path is names of fields with dots between: optimizer.lr",
@@ -188,8 +193,12 @@ static void apply_set(Gen *g, const char *text, int line, const LexFile *f)
         return;
     }
     if (!*o.value) {
-        diag_add(g, DIAG_ERROR, o.key_pos, gen_printf(g, "write --set %s=VALUE; nil restores the "
-                 "default", o.path), "%s: no value is given", o.path);
+        diag_add(g, DIAG_ERROR, o.key_pos,
+                 gen_printf(g,
+                            "write --set %s=VALUE; nil restores the "
+                            "default",
+                            o.path),
+                 "%s: no value is given", o.path);
         return;
     }
     for (int i = 0; *o.value == '{' && i < f->tables.count && !lex; i++)
@@ -202,20 +211,21 @@ static void apply_set(Gen *g, const char *text, int line, const LexFile *f)
 static void apply_target(Gen *g, const char *name)
 {
     const Field *f = fields_find(g->loader->trainer, "target");
-    Override o = { .path = "target", .value = name };
+    Override o = {.path = "target", .value = name};
     const Kind *kind;
     Tag *tag;
 
-    o.pos = o.key_pos = (Pos){ target_file, 1, 1, (int)strlen(name) };
+    o.pos = o.key_pos = (Pos){target_file, 1, 1, (int)strlen(name)};
     diag_source(g, target_file, name, strlen(name));
     if (!words_have(&f->kinds, name)) {
-        diag_add(g, DIAG_ERROR, o.pos, gen_printf(g, "use %s", words_join(g, &f->kinds, "")),
+        diag_add(g, DIAG_ERROR, o.pos,
+                 gen_printf(g, "use %s", words_join(g, &f->kinds, "")),
                  "target: there is no target \"%s\"", name);
         return;
     }
     kind = kinds_find(&g->loader->kinds, name);
     tag = gen_alloc(g, sizeof *tag);
-    *tag = (Tag){ .tag = TAG_RECORD, .kind = kind, .name = name, .pos = o.pos };
+    *tag = (Tag){.tag = TAG_RECORD, .kind = kind, .name = name, .pos = o.pos};
     lua_newtable(g->L);
     record_set_tag(g, -1, tag);
     if (store(g, &o))
@@ -224,7 +234,7 @@ static void apply_target(Gen *g, const char *name)
 
 void set_apply(Gen *g)
 {
-    Text all = { .g = g };
+    Text all = {.g = g};
     LexFile *f;
 
     if (g->opt.target)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* span.c: nodes → spans. needs: fuse. fills: Value.loc, offset_bytes, loc_index; Node.kernel and
- * workspace_offset_bytes; the forward, backward and setup spans with their signatures; the
- * saved slab's size. breaks nothing.
+/* span.c: nodes → spans. needs: fuse. fills: Value.loc, offset_bytes, loc_index;
+ * Node.kernel and workspace_offset_bytes; the forward, backward and setup spans with
+ * their signatures; the saved slab's size. breaks nothing.
  *
- * Nodes run in graph order, forward then backward. A value lives in a boundary buffer if it is
- * one, in the saved slab if the backward reads what the forward made, else in its span's
- * scratch slab, placed by liveness. An output whose rule allows it takes the bytes of an input
- * that dies there. All offsets are multiples of 256 and constants of the class. */
+ * Nodes run in graph order, forward then backward. A value lives in a boundary buffer if
+ * it is one, in the saved slab if the backward reads what the forward made, else in its
+ * span's scratch slab, placed by liveness. An output whose rule allows it takes the bytes
+ * of an input that dies there. All offsets are multiples of 256 and constants of the
+ * class. */
 #include "builder.h"
 #include "plan.h"
 
@@ -15,18 +16,23 @@
 typedef struct SpanRun {
     Gen *g;
     Class *c;
-    int *first, *last;       /* per value: node that defines it, last that reads it */
-    int *group;              /* per value: id of the value whose bytes it shares */
+    int *first, *last; /* per value: node that defines it, last that reads it */
+    int *group;        /* per value: id of the value whose bytes it shares */
 } SpanRun;
 
-/* ---- kernel names -------------------------------------------------------------------------------- */
+/* ---- kernel names ---------------------------------------------------------------- */
 
-typedef struct KernelName { const char *name, *key; } KernelName;
-typedef struct KernelNames { KernelName *items; int count, cap; } KernelNames;
+typedef struct KernelName {
+    const char *name, *key;
+} KernelName;
+typedef struct KernelNames {
+    KernelName *items;
+    int count, cap;
+} KernelNames;
 
 static const char *kernel_key(Gen *g, const Node *n)
 {
-    Text t = { .g = g };
+    Text t = {.g = g};
 
     text_printf(&t, "%s", n->op->name);
     for (int i = 0; i < n->n_attrs; i++)
@@ -39,10 +45,11 @@ static const char *kernel_key(Gen *g, const Node *n)
     return t.s;
 }
 
-/* rmsnorm_1024x288_f32: the dims that the inputs bind, in order, or the first output's. */
+/* rmsnorm_1024x288_f32: the dims that the inputs bind, in order, or the first output's.
+ */
 static const char *kernel_base(Gen *g, const Node *n)
 {
-    Text t = { .g = g };
+    Text t = {.g = g};
     const Value *typed = NULL;
     const char *names[MAX_SYMS];
     int n_names = 0;
@@ -71,8 +78,8 @@ static const char *kernel_base(Gen *g, const Node *n)
     return t.s;
 }
 
-/* Equal names for equal op, shapes, dtypes and attributes; the first of a clash has the plain
- * name, later ones carry a hash of what they are. */
+/* Equal names for equal op, shapes, dtypes and attributes; the first of a clash has the
+ * plain name, later ones carry a hash of what they are. */
 static void name_kernel(Gen *g, KernelNames *names, Node *n)
 {
     const char *key = kernel_key(g, n), *name = kernel_base(g, n);
@@ -89,11 +96,11 @@ static void name_kernel(Gen *g, KernelNames *names, Node *n)
     if (clash)
         name = gen_printf(g, "%s_%08x", name, (unsigned)hash_bytes(key, strlen(key)));
     k = gen_push(g, names);
-    *k = (KernelName){ name, key };
+    *k = (KernelName){name, key};
     n->kernel = name;
 }
 
-/* ---- where values live --------------------------------------------------------------------------- */
+/* ---- where values live ----------------------------------------------------------- */
 
 static void set_loc(Value *v, Loc loc, int index)
 {
@@ -152,7 +159,8 @@ static bool may_alias(const SpanRun *x, const Node *n, const Value *v, const Val
 
     for (int i = 0; i < n->n_in; i++)
         times += n->in[i] == v;
-    if (times != 1 || v->bytes != out->bytes || x->last[v->id] != n->id || v->kind != VAL_NODE)
+    if (times != 1 || v->bytes != out->bytes || x->last[v->id] != n->id ||
+        v->kind != VAL_NODE)
         return false;
     if (v->loc == LOC_SAVED) /* dies in the backward, inside the slab */
         return out->loc == LOC_SCRATCH && n->phase == PHASE_BACKWARD;
@@ -196,7 +204,7 @@ static void find_aliases(SpanRun *x)
     }
 }
 
-/* ---- slabs --------------------------------------------------------------------------------------- */
+/* ---- slabs ----------------------------------------------------------------------- */
 
 static void place_saved(SpanRun *x)
 {
@@ -221,8 +229,15 @@ static void place_saved(SpanRun *x)
 }
 
 /* What lies in a span's scratch: a group of values, or the workspace of one node. */
-typedef struct Item { int64_t bytes; int first, last, group; Node *node; } Item;
-typedef struct Items { Item *items; int count, cap; } Items;
+typedef struct Item {
+    int64_t bytes;
+    int first, last, group;
+    Node *node;
+} Item;
+typedef struct Items {
+    Item *items;
+    int count, cap;
+} Items;
 
 static void collect_items(SpanRun *x, Span *s, Items *list)
 {
@@ -237,7 +252,8 @@ static void collect_items(SpanRun *x, Span *s, Items *list)
                 item = &list->items[k];
         if (!item) {
             item = gen_push(x->g, list);
-            *item = (Item){ .first = x->first[i], .last = x->last[i], .group = x->group[i] };
+            *item =
+                (Item){.first = x->first[i], .last = x->last[i], .group = x->group[i]};
         }
         item->bytes = max_i64(item->bytes, round_up(v->bytes, ARENA_ALIGN_BYTES));
         item->first = (int)min_i64(item->first, x->first[i]);
@@ -247,8 +263,8 @@ static void collect_items(SpanRun *x, Span *s, Items *list)
         Node *n = s->nodes[i];
 
         if (n->workspace_bytes)
-            *gen_push(x->g, list) =
-                (Item){ round_up(n->workspace_bytes, ARENA_ALIGN_BYTES), n->id, n->id, -1, n };
+            *gen_push(x->g, list) = (Item){
+                round_up(n->workspace_bytes, ARENA_ALIGN_BYTES), n->id, n->id, -1, n};
     }
 }
 
@@ -271,7 +287,7 @@ static int64_t max_live(const Items *list)
 static void place_scratch(SpanRun *x, Span *s)
 {
     Gen *g = x->g;
-    Items list = { 0 };
+    Items list = {0};
     PlaceProblem p;
     int64_t *bytes, *offset;
     int *start, *duration;
@@ -280,7 +296,7 @@ static void place_scratch(SpanRun *x, Span *s)
 
     collect_items(x, s, &list);
     n = (size_t)list.count;
-    p = (PlaceProblem){ .n = list.count, .words = list.count / 64 + 1 };
+    p = (PlaceProblem){.n = list.count, .words = list.count / 64 + 1};
     bytes = gen_alloc(g, sizeof *bytes * (n + 1));
     offset = gen_alloc(g, sizeof *offset * (n + 1));
     start = gen_alloc(g, sizeof *start * (n + 1));
@@ -293,7 +309,8 @@ static void place_scratch(SpanRun *x, Span *s)
         start[i] = a->first;
         duration[i] = a->last - a->first + 1;
         for (int k = 0; k < list.count; k++)
-            if (k != i && a->first <= list.items[k].last && list.items[k].first <= a->last)
+            if (k != i && a->first <= list.items[k].last &&
+                list.items[k].first <= a->last)
                 conflict[i * p.words + k / 64] |= UINT64_C(1) << (k & 63);
     }
     p.bytes = bytes;
@@ -306,12 +323,13 @@ static void place_scratch(SpanRun *x, Span *s)
         if (list.items[i].node)
             list.items[i].node->workspace_offset_bytes = offset[i];
         for (int k = 0; list.items[i].group >= 0 && k < x->c->values.count; k++)
-            if (x->group[k] == list.items[i].group && x->c->values.items[k]->loc == LOC_SCRATCH)
+            if (x->group[k] == list.items[i].group &&
+                x->c->values.items[k]->loc == LOC_SCRATCH)
                 x->c->values.items[k]->offset_bytes = offset[i];
     }
 }
 
-/* ---- signatures ----------------------------------------------------------------------------------- */
+/* ---- signatures ------------------------------------------------------------------ */
 
 static void add_arg(Gen *g, Span *s, ArgKind kind, int index, Value *v)
 {
@@ -319,7 +337,7 @@ static void add_arg(Gen *g, Span *s, ArgKind kind, int index, Value *v)
 
     if (s->n_args)
         memcpy(args, s->args, sizeof *args * (size_t)s->n_args);
-    args[s->n_args++] = (SpanArg){ kind, index, v };
+    args[s->n_args++] = (SpanArg){kind, index, v};
     s->args = args;
 }
 
@@ -367,13 +385,15 @@ static void make_args(Gen *g, Class *c, Span *s)
         add_arg(g, s, ARG_SAVED, -1, NULL);
     if (s->scratch_bytes)
         add_arg(g, s, ARG_SCRATCH, -1, NULL);
-    if (touched(s, LOC_LOSS, -1)) /* last, as the runtime's slot is the caller's business */
+    if (touched(s, LOC_LOSS,
+                -1)) /* last, as the runtime's slot is the caller's business */
         add_arg(g, s, ARG_LOSS, -1, c->loss);
 }
 
-static void fill_span(Gen *g, Span *s, Phase phase, const char *name, Node **nodes, int count)
+static void fill_span(Gen *g, Span *s, Phase phase, const char *name, Node **nodes,
+                      int count)
 {
-    *s = (Span){ .name = name, .phase = phase };
+    *s = (Span){.name = name, .phase = phase};
     s->nodes = gen_alloc(g, sizeof *s->nodes * (size_t)(count + 1));
     for (int i = 0; i < count; i++)
         if (nodes[i]->phase == phase)
@@ -386,7 +406,7 @@ static void fill_span(Gen *g, Span *s, Phase phase, const char *name, Node **nod
 
 static void class_spans(Gen *g, Class *c, KernelNames *names)
 {
-    SpanRun x = { .g = g, .c = c };
+    SpanRun x = {.g = g, .c = c};
     size_t n = (size_t)c->values.count + 1;
 
     x.first = gen_alloc(g, sizeof *x.first * n);
@@ -423,8 +443,8 @@ static void setup_span(Gen *g, KernelNames *names)
         name_kernel(g, names, nodes[i]);
     fill_span(g, s, PHASE_SETUP, "setup", nodes, n);
     for (int i = 0; i < n; i++)
-        s->scratch_bytes = max_i64(s->scratch_bytes,
-                                   round_up(nodes[i]->workspace_bytes, ARENA_ALIGN_BYTES));
+        s->scratch_bytes = max_i64(
+            s->scratch_bytes, round_up(nodes[i]->workspace_bytes, ARENA_ALIGN_BYTES));
     s->live_scratch_bytes = s->scratch_bytes;
     make_args(g, NULL, s);
 }
@@ -432,7 +452,7 @@ static void setup_span(Gen *g, KernelNames *names)
 static int run_spans(lua_State *L)
 {
     Gen *g = lua_touserdata(L, 1);
-    KernelNames names = { 0 };
+    KernelNames names = {0};
 
     setup_span(g, &names);
     for (int i = 0; i < g->classes.count; i++)

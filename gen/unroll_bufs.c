@@ -304,6 +304,15 @@ void unroll_gather(Unroller *u, const Instance *inst)
     touch(u, i, u->param_shard[s->id], false, true);
 }
 
+/* Elements that a rank reads from its peers: its shard of each; or, for the whole segment, a
+ * slice of each to sum, then the slices that the others have summed. */
+static int64_t reduced_elems(const Segment *s, int64_t ranks)
+{
+    int64_t slice = min_i64(s->elems, round_up((s->elems + ranks - 1) / ranks, GRAIN_ELEMS));
+    return s->shards > 1 ? (ranks - 1) * s->shard_elems
+                         : (ranks - 1) * slice + s->elems - slice;
+}
+
 void unroll_reduce(Unroller *u, int segment)
 {
     const Segment *s = &u->g->segments.items[segment];
@@ -314,9 +323,9 @@ void unroll_reduce(Unroller *u, int segment)
     i->phase = PHASE_BACKWARD;
     i->grad = u->grad[segment];
     i->result = u->grad_shard[segment];
-    i->moved_bytes = (u->g->model.world_size - 1) * s->shard_elems *
+    i->moved_bytes = reduced_elems(s, u->g->model.world_size) *
                      dtype_bytes(u->g->model.reduce_dtype);
-    touch(u, i, i->grad, false, false);
+    touch(u, i, i->grad, whole, false); /* an all-reduce sums in place before it copies */
     touch(u, i, i->grad, false, true);
     touch(u, i, i->result, true, false);
     u->reduce_order[u->n_reduces++] = segment;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verify_graph.c: the invariants of the graph after graph, grad, fuse and span, checked by
- * means that share nothing with the passes that made it: shapes are inferred anew, liveness is
- * counted per pair. A broken one is a bug of ours: die, exit 70. */
+/* verify_graph.c: the invariants of the graph after graph, grad, fuse and span, checked
+ * by means that share nothing with the passes that made it: shapes are inferred anew,
+ * liveness is counted per pair. A broken one is a bug of ours: die, exit 70. */
 #include "builder.h"
 #include "plan.h"
 
 #include <math.h>
 #include <string.h>
 
-/* ---- SSA ------------------------------------------------------------------------------------------- */
+/* ---- SSA ------------------------------------------------------------------------- */
 
 static void check_values(const Class *c)
 {
@@ -16,14 +16,16 @@ static void check_values(const Class *c)
         const Value *v = c->values.items[i];
         int64_t elems = 1;
 
-        gen_require(v->id == i, "%s: value %s has id %d, not %d", c->name, v->name, v->id, i);
+        gen_require(v->id == i, "%s: value %s has id %d, not %d", c->name, v->name, v->id,
+                    i);
         gen_require(ident_ok(v->name), "%s: value name %s", c->name, v->name);
         for (int k = 0; k < v->n_dims; k++)
             elems *= v->dim[k];
         gen_require(v->n_dims > 0 && elems == v->elems &&
                         v->bytes == elems * dtype_bytes(v->dtype),
                     "%s: %s has a wrong size", c->name, v->name);
-        gen_require((v->kind == VAL_NODE) == (v->def != NULL), "%s: %s: kind", c->name, v->name);
+        gen_require((v->kind == VAL_NODE) == (v->def != NULL), "%s: %s: kind", c->name,
+                    v->name);
         for (int k = 0; k < i; k++)
             gen_require(strcmp(v->name, c->values.items[k]->name) != 0,
                         "%s: two values are named %s", c->name, v->name);
@@ -35,15 +37,18 @@ static void check_nodes(const Class *c)
     for (int i = 0; i < c->nodes.count; i++) {
         const Node *n = c->nodes.items[i];
 
-        gen_require(n->id == i, "%s: node %s has id %d, not %d", c->name, n->name, n->id, i);
-        gen_require(n->phase != PHASE_SETUP, "%s: setup node %s in a class", c->name, n->name);
+        gen_require(n->id == i, "%s: node %s has id %d, not %d", c->name, n->name, n->id,
+                    i);
+        gen_require(n->phase != PHASE_SETUP, "%s: setup node %s in a class", c->name,
+                    n->name);
         gen_require(!i || n->phase >= c->nodes.items[i - 1]->phase,
                     "%s: forward node %s after a backward one", c->name, n->name);
         for (int k = 0; k < n->n_in; k++) {
             const Value *v = n->in[k];
 
             gen_require(v->id < c->values.count && c->values.items[v->id] == v,
-                        "%s: %s reads %s, which is not of the class", c->name, n->name, v->name);
+                        "%s: %s reads %s, which is not of the class", c->name, n->name,
+                        v->name);
             gen_require(!v->def || v->def->phase == PHASE_SETUP || v->def->id < i,
                         "%s: %s reads %s before it is made", c->name, n->name, v->name);
             gen_require(n->phase == PHASE_BACKWARD || v->kind != VAL_DOUT,
@@ -76,7 +81,7 @@ static bool useful(const Class *c, const Node *n)
     return false;
 }
 
-/* ---- shapes and flops, inferred anew --------------------------------------------------------------- */
+/* ---- shapes and flops, inferred anew --------------------------------------------- */
 
 /* A product of matrices: three dims, one summed over; its flops have a closed form. */
 static void check_product(Gen *g, const Class *c, const Node *n)
@@ -96,8 +101,8 @@ static void check_product(Gen *g, const Class *c, const Node *n)
     }
     lua_pop(g->L, 1);
     if (reductions == 1)
-        gen_require(n->flops == product, "%s: %s has %.0f flops, but 2 M N K is %.0f", c->name,
-                    n->name, n->flops, product);
+        gen_require(n->flops == product, "%s: %s has %.0f flops, but 2 M N K is %.0f",
+                    c->name, n->name, n->flops, product);
 }
 
 static void check_inferred(Gen *g, const Class *c, const Node *n)
@@ -110,7 +115,8 @@ static void check_inferred(Gen *g, const Class *c, const Node *n)
         again.out[k] = gen_alloc(g, sizeof **again.out);
     infer_node(g, &again);
     for (int k = 0; k < n->n_out; k++)
-        gen_require(same_shape(again.out[k], n->out[k]) && again.out[k]->dtype == n->out[k]->dtype,
+        gen_require(same_shape(again.out[k], n->out[k]) &&
+                        again.out[k]->dtype == n->out[k]->dtype,
                     "%s: %s is %s %s, but inferred as %s %s", c->name, n->out[k]->name,
                     dtype_name(n->out[k]->dtype), shape_text(g, n->out[k]),
                     dtype_name(again.out[k]->dtype), shape_text(g, again.out[k]));
@@ -123,16 +129,18 @@ static void check_inferred(Gen *g, const Class *c, const Node *n)
     check_product(g, c, n);
 }
 
-/* ---- gradients ------------------------------------------------------------------------------------- */
+/* ---- gradients ------------------------------------------------------------------- */
 
-/* One gradient for each parameter: the first node into its buffer stores, later ones add. */
+/* One gradient for each parameter: the first node into its buffer stores, later ones add.
+ */
 static void check_gradients(const Gen *g, const Class *c)
 {
     for (int p = 0; p < c->params.count; p++) {
         const Value *d = c->grads[p], *last = NULL;
 
         gen_require(d, "%s: no gradient of %s", c->name, c->params.items[p].name);
-        gen_require(d->dtype == g->model.reduce_dtype && d->elems == c->params.items[p].elems,
+        gen_require(d->dtype == g->model.reduce_dtype &&
+                        d->elems == c->params.items[p].elems,
                     "%s: gradient of %s", c->name, c->params.items[p].name);
         for (int i = 0; i < c->nodes.count; i++) {
             const Node *n = c->nodes.items[i];
@@ -142,8 +150,8 @@ static void check_gradients(const Gen *g, const Class *c)
 
                 if (v->loc != LOC_GRAD || v->loc_index != p)
                     continue;
-                gen_require(n->add[k] == (last != NULL), "%s: %s stores and adds in wrong order",
-                            c->name, v->name);
+                gen_require(n->add[k] == (last != NULL),
+                            "%s: %s stores and adds in wrong order", c->name, v->name);
                 gen_require(n->op->out[k].may_add, "%s: %s cannot add", c->name, v->name);
                 last = v;
             }
@@ -156,7 +164,7 @@ static void check_gradients(const Gen *g, const Class *c)
                     "%s: gradient of its input", c->name);
 }
 
-/* ---- slabs ----------------------------------------------------------------------------------------- */
+/* ---- slabs ----------------------------------------------------------------------- */
 
 static int last_use(const Class *c, const Value *v)
 {
@@ -212,13 +220,14 @@ static void check_pair(const Class *c, const Value *a, const Value *b)
     if (last_use(c, a) < b->def->id || last_use(c, b) < a->def->id)
         goto boundary;
     gen_require(in_place(c, a, b) || in_place(c, b, a),
-                "%s: %s and %s are live at once in the same bytes", c->name, a->name, b->name);
+                "%s: %s and %s are live at once in the same bytes", c->name, a->name,
+                b->name);
 boundary:
     /* What the caller reads afterwards must be the last thing written there. */
     gen_require(!(class_is_root(c, a) && b->def->id > a->def->id) &&
                     !(class_is_root(c, b) && a->def->id > b->def->id),
-                "%s: %s and %s share a boundary buffer in the wrong order", c->name, a->name,
-                b->name);
+                "%s: %s and %s share a boundary buffer in the wrong order", c->name,
+                a->name, b->name);
 }
 
 static void check_bounds(const Class *c, const Value *v)
@@ -234,8 +243,8 @@ static void check_bounds(const Class *c, const Value *v)
                 "%s: %s lies outside the scratch slab", c->name, v->name);
     gen_require(v->loc != LOC_SAVED || end <= c->saved_bytes,
                 "%s: %s lies outside the saved slab", c->name, v->name);
-    gen_require(v->offset_bytes % ARENA_ALIGN_BYTES == 0, "%s: %s is not aligned", c->name,
-                v->name);
+    gen_require(v->offset_bytes % ARENA_ALIGN_BYTES == 0, "%s: %s is not aligned",
+                c->name, v->name);
     gen_require(v->loc != LOC_SCRATCH ||
                     c->nodes.items[last_use(c, v)]->phase == v->def->phase,
                 "%s: %s is in scratch, but the other span reads it", c->name, v->name);
@@ -272,9 +281,9 @@ static bool span_has(const Span *s, ArgKind kind, int index)
 static void check_args(const Class *c, const Span *s)
 {
     static const ArgKind kind[] = {
-        [LOC_PARAM] = ARG_PARAMS, [LOC_GRAD] = ARG_GRADS, [LOC_IN] = ARG_IN,
-        [LOC_OUT] = ARG_OUT,      [LOC_DIN] = ARG_DIN,    [LOC_DOUT] = ARG_DOUT,
-        [LOC_DATA] = ARG_DATA,    [LOC_CONST] = ARG_CONST, [LOC_SAVED] = ARG_SAVED,
+        [LOC_PARAM] = ARG_PARAMS,    [LOC_GRAD] = ARG_GRADS,  [LOC_IN] = ARG_IN,
+        [LOC_OUT] = ARG_OUT,         [LOC_DIN] = ARG_DIN,     [LOC_DOUT] = ARG_DOUT,
+        [LOC_DATA] = ARG_DATA,       [LOC_CONST] = ARG_CONST, [LOC_SAVED] = ARG_SAVED,
         [LOC_SCRATCH] = ARG_SCRATCH, [LOC_LOSS] = ARG_LOSS,
     };
 
@@ -285,7 +294,8 @@ static void check_args(const Class *c, const Span *s)
         for (int k = 0; k < n->n_in + n->n_out; k++) {
             const Value *v = k < n->n_in ? n->in[k] : n->out[k - n->n_in];
             bool indexed = v->loc == LOC_IN || v->loc == LOC_OUT || v->loc == LOC_DIN ||
-                           v->loc == LOC_DOUT || v->loc == LOC_DATA || v->loc == LOC_CONST;
+                           v->loc == LOC_DOUT || v->loc == LOC_DATA ||
+                           v->loc == LOC_CONST;
 
             gen_require(v->loc != LOC_NONE &&
                             span_has(s, kind[v->loc], indexed ? v->loc_index : -1),
@@ -307,7 +317,8 @@ static void check_kernels(Gen *g, const Class *c)
                 for (int j = 0; j < a->n_attrs && same; j++)
                     same = attr_equal(&a->attrs[j], &b->attrs[j]);
                 for (int j = 0; j < a->n_in && same; j++)
-                    same = same_shape(a->in[j], b->in[j]) && a->in[j]->dtype == b->in[j]->dtype;
+                    same = same_shape(a->in[j], b->in[j]) &&
+                           a->in[j]->dtype == b->in[j]->dtype;
                 gen_require(same == !strcmp(a->kernel, b->kernel),
                             "kernels of %s in %s and %s in %s: %s, %s", a->name, c->name,
                             b->name, o->name, a->kernel, b->kernel);
@@ -332,7 +343,7 @@ static void check_spans(Gen *g, const Class *c)
     check_kernels(g, c);
 }
 
-/* ---- everything -------------------------------------------------------------------------------------- */
+/* ---- everything ------------------------------------------------------------------ */
 
 static void check_blocks(const Gen *g)
 {
@@ -343,8 +354,8 @@ static void check_blocks(const Gen *g)
 
         gen_require(b->cls->n_inputs == (i > 0), "block %s takes %d values", b->name,
                     b->cls->n_inputs);
-        gen_require((b->cls->loss != NULL) == (i == g->blocks.count - 1), "block %s: loss",
-                    b->name);
+        gen_require((b->cls->loss != NULL) == (i == g->blocks.count - 1),
+                    "block %s: loss", b->name);
         if (i > 0) {
             const Value *from = g->blocks.items[i - 1].cls->outputs[0];
 
@@ -353,7 +364,8 @@ static void check_blocks(const Gen *g)
                         "block %s does not fit the one before", b->name);
         }
         for (int k = 0; k < b->cls->params.count; k++, used++)
-            gen_require(g->params.items[b->param[k]].elems == b->cls->params.items[k].elems,
+            gen_require(g->params.items[b->param[k]].elems ==
+                            b->cls->params.items[k].elems,
                         "block %s: %s", b->name, b->cls->params.items[k].name);
     }
     for (int i = 0; i < g->params.count; i++)
@@ -361,7 +373,10 @@ static void check_blocks(const Gen *g)
     gen_require(uses == used, "parameter uses");
 }
 
-typedef struct Verify { Gen *g; const char *pass; } Verify;
+typedef struct Verify {
+    Gen *g;
+    const char *pass;
+} Verify;
 
 static int run_verify(lua_State *L)
 {
@@ -376,8 +391,8 @@ static int run_verify(lua_State *L)
         check_nodes(c);
         for (int k = 0; k < c->nodes.count; k++) {
             check_inferred(v->g, c, c->nodes.items[k]);
-            gen_require(graph || useful(c, c->nodes.items[k]), "%s: nobody needs %s", c->name,
-                        c->nodes.items[k]->name);
+            gen_require(graph || useful(c, c->nodes.items[k]), "%s: nobody needs %s",
+                        c->name, c->nodes.items[k]->name);
         }
         if (!graph)
             check_gradients(v->g, c);
@@ -389,12 +404,12 @@ static int run_verify(lua_State *L)
 
 void verify_graph(Gen *g, const char *pass)
 {
-    Verify v = { g, pass };
+    Verify v = {g, pass};
 
     if (strcmp(pass, "graph") && strcmp(pass, "grad") && strcmp(pass, "fuse") &&
         strcmp(pass, "span"))
         return;
-    if (!builder_protect(g, run_verify, &v, (Pos){ 0 })) {
+    if (!builder_protect(g, run_verify, &v, (Pos){0})) {
         diag_stop_on_errors(g);
         gen_die("verify after %s", pass);
     }

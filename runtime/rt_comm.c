@@ -1,126 +1,113 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_comm.c: collectives between the ranks of one machine, through shared memory.
  *
- * In: starts and waits from the emitted step. Out: gathered buffers, tree-ordered sums.
+ * In: starts and waits from the emitted step. Out: gathered buffers, sums in tree order.
  *
- * The protocol. Each of the two streams is a queue. The operation at its head is *published*
- * (a counter of this rank goes up: my buffer may be read), then *pulled* once every peer has
- * published the same operation (I copy or add what peers hold), then complete; only then is
- * the next one of the stream published. So when an operation completes here, every peer has
- * completed all earlier ones of that stream: this is the fact by which the generator lets a
- * buffer be written again without any closing handshake.
+ * The protocol. Each of the two streams is a queue, the same on every rank. The operation at
+ * its head is *published*: a counter of this rank on this stream goes up, which says "my
+ * buffer may be read". It is *pulled* once every rank's counter has come so far: this rank
+ * copies or adds what the peers hold. Then it is complete, and only then is the next one of
+ * the stream published. An all-reduce is two such rounds: each rank sums its slice of the
+ * buffer in place (nobody else reads that slice of that buffer), then copies the others'.
+ * Nothing else is exchanged; a counter has one writer.
  *
- * No order of waits deadlocks: a rank that waits for anything drives both of its queues. Take
- * the rank whose head operation, in the program's order of starts, is the earliest of all
- * heads. All peers have started it or will before they wait for anything later, and the heads
- * of their queues are not earlier, so they publish it; hence it completes. */
-#define _GNU_SOURCE
+ * What follows from it, and what the generator's proof of the placement rests on:
+ *
+ *  1. An operation completes on no rank before all ranks have published it, so all writes
+ *     that came before its start on any rank (release at the counter) are seen by the pull
+ *     (acquire). Results depend on buffers alone: copies, and sums in a fixed tree.
+ *  2. A rank's buffer is read by peers only between this rank's publication of the operation
+ *     and the peer's completion. So when this rank completes the *next* operation of the
+ *     stream, the peers, who published that one, have completed this one, and do not touch
+ *     the buffer any more. It may be written again then, and not before: the completion of
+ *     the operation itself says nothing about slower peers.
+ *  3. The same holds across streams and for the computation: whatever precedes the start of a
+ *     collective C in a rank's program is over on all ranks once C completes on one. The
+ *     norm's exchange is such a C between the last read of the parameter shards and the
+ *     optimizer's first write, as is the first gather between that write and its readers.
+ *  4. No order of waits deadlocks. A rank that waits for anything drives both of its queues.
+ *     Suppose all ranks wait and nothing moves. Number the operations by the order of their
+ *     starts, which is the same program on every rank; let k be the smallest that is not
+ *     complete on some rank. A rank that has not started k waits for one that it started
+ *     before, so for a smaller one, and those are complete. So all have started k; on its
+ *     stream all before it are complete, so it is at the head everywhere and published
+ *     everywhere: it completes, against the assumption. (An exchange of the control areas
+ *     counts as an operation whose start and wait are one.)
+ *
+ * Pulls run on this rank's OpenMP threads, in blocks that stay in the first cache. A rank
+ * drives its queues when it starts, waits or passes a schedule point; no thread is kept for
+ * it, since copying takes the cores that computing would. */
 #include "rt_private.h"
 
-#include <sched.h>
-#include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
-
-double rt_clock(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int64_t clock_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-void rt_fail(const Rt *rt, int code, const char *fmt, ...)
-{
-    char text[1024];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    fprintf(stderr, "[rank %d] error: %s\n", rt->rank, text);
-    fflush(NULL);
-    atomic_store(&rt->state->shared->abort, code);
-    _exit(code);
-}
 
 static RtRankShared *shared_of(const Rt *rt, int rank)
 {
     return &rt->state->shared->rank[rank];
 }
 
-static void moved(const Rt *rt)
-{
-    RtRankShared *me = shared_of(rt, rt->rank);
-    const int64_t now = clock_ns();
-    atomic_store_explicit(&me->moved_ns, now, memory_order_relaxed);
-    atomic_store_explicit(&me->alive_ns, now, memory_order_relaxed);
-}
-
-void rt_at(Rt *rt, int place)
-{
-    atomic_store_explicit(&shared_of(rt, rt->rank)->place, place, memory_order_relaxed);
-    moved(rt);
-}
-
-/* ---- sums in tree order ---------------------------------------------------------------------- */
+/* ---- sums in tree order -------------------------------------------------------------------- */
 
 /* dst[i] = round(a[i] + b[i]); dst may be a. */
 static void add_f32(float *dst, const float *a, const float *b, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++)
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
         dst[i] = a[i] + b[i];
+    }
 }
 
 static void add_f64(double *dst, const double *a, const double *b, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++)
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
         dst[i] = a[i] + b[i];
+    }
 }
 
 static void add_bf16(rt_bf16 *dst, const rt_bf16 *a, const rt_bf16 *b, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++)
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        rt_v16f_store_bf16(dst + i, rt_v16f_load_bf16(a + i) + rt_v16f_load_bf16(b + i));
+    }
+    for (; i < n; i++) {
         dst[i] = rt_bf16_from_f32(rt_f32_from_bf16(a[i]) + rt_f32_from_bf16(b[i]));
+    }
 }
 
 static void add_parts(RtDtype d, void *dst, const void *a, const void *b, int64_t n)
 {
-    if (d == RT_F32)
+    if (d == RT_F32) {
         add_f32(dst, a, b, n);
-    else if (d == RT_F64)
+    } else if (d == RT_F64) {
         add_f64(dst, a, b, n);
-    else
+    } else {
         add_bf16(dst, a, b, n);
+    }
 }
 
-/* A block of the sum over parts[lo..lo+count) into out: the balanced tree over parts, low bits
- * first, every node rounded to the dtype. scratch: one block for each level. */
-enum { BLOCK_ELEMS = 1024, MAX_LEVELS = 7 };
-typedef union { double f64[BLOCK_ELEMS]; float f32[BLOCK_ELEMS]; rt_bf16 bf16[BLOCK_ELEMS]; } Block;
+/* A block of elements on its way up the tree: 8 KiB of double at most. */
+enum { BLOCK_ELEMS = 1024, MAX_LEVELS = 6 };
+typedef union Block {
+    double f64[BLOCK_ELEMS];
+    float f32[BLOCK_ELEMS];
+    rt_bf16 bf16[BLOCK_ELEMS];
+} Block;
 
-static const void *tree_block(RtDtype d, char *const *parts, int64_t offset, int lo, int count,
-                              int64_t n, Block *scratch)
+/* out = the balanced tree over parts[0..count), count a power of two from 2 on: neighbours
+ * first, every node rounded to the dtype. scratch: one block for each level above the leaves.
+ * out may be one of the parts: it is written only once they are read. */
+static void tree_block(RtDtype d, void *out, const char *const *parts, int count, int64_t n,
+                       Block *scratch)
 {
-    if (count == 1)
-        return parts[lo] + offset;
-    const int half = count / 2;
-    const void *a = tree_block(d, parts, offset, lo, half, n, scratch + 1);
-    if (half == 1) {
-        add_parts(d, scratch, a, parts[lo + 1] + offset, n);
-        return scratch;
+    if (count == 2) {
+        add_parts(d, out, parts[0], parts[1], n);
+        return;
     }
-    memcpy(scratch, a, (size_t)n * rt_dtype_bytes(d));
-    const void *b = tree_block(d, parts, offset, lo + half, half, n, scratch + 1);
-    add_parts(d, scratch, scratch, b, n);
-    return scratch;
+    tree_block(d, scratch, parts, count / 2, n, scratch + 2);
+    tree_block(d, scratch + 1, parts + count / 2, count / 2, n, scratch + 2);
+    add_parts(d, out, scratch, scratch + 1, n);
 }
 
 /* out[elems] = tree sum over all ranks of the bytes at `from` in their symmetric spaces. */
@@ -128,47 +115,122 @@ static void tree_sum(const Rt *rt, int64_t from, char *out, int64_t elems)
 {
     const RtDtype d = rt->trainer->reduce_dtype;
     const int64_t item = (int64_t)rt_dtype_bytes(d);
-    char *parts[RT_MAX_RANKS];
-    for (int r = 0; r < rt->world_size; r++)
-        parts[r] = rt->peer[r] + from;
+    const int ranks = rt->world_size;
+    if (ranks == 1) {
+        if (out != rt->peer[0] + from) {
+            memcpy(out, rt->peer[0] + from, (size_t)(elems * item));
+        }
+        return;
+    }
 #pragma omp parallel for schedule(static)
     for (int64_t at = 0; at < elems; at += BLOCK_ELEMS) {
-        Block scratch[MAX_LEVELS];
+        Block scratch[2 * MAX_LEVELS];
+        const char *part[RT_MAX_RANKS];
         const int64_t n = elems - at < BLOCK_ELEMS ? elems - at : BLOCK_ELEMS;
-        const void *sum = tree_block(d, parts, at * item, 0, rt->world_size, n, scratch);
-        memcpy(out + at * item, sum, (size_t)(n * item));
+        for (int r = 0; r < ranks; r++) {
+            part[r] = rt->peer[r] + from + at * item;
+        }
+        tree_block(d, out + at * item, part, ranks, n, scratch);
     }
 }
 
-/* ---- the queues --------------------------------------------------------------------------------- */
+/* ---- pulling ------------------------------------------------------------------------------- */
 
-static void pull(Rt *rt, const RtOp *op)
+/* out[r * bytes ..] = bytes at `from + r * stride` of rank r, the last one perhaps shorter. */
+static void copy_from_all(const Rt *rt, char *out, int64_t from, int64_t stride, int64_t bytes,
+                          int64_t total)
 {
-    const RtTrainer *t = rt->trainer;
-    const RtSegment *s = &t->segments[op->segment];
-    RtState *st = rt->state;
-    if (op->kind == RT_OP_GATHER) {
-        const int64_t bytes = s->shard_elems * (int64_t)rt_dtype_bytes(t->param_dtype);
-        char *out = rt_local(rt, op->to);
-        for (int r = 0; r < rt->world_size; r++)
-            memcpy(out + r * bytes, rt->peer[r] + s->param_shard, (size_t)bytes);
-        st->gathered_bytes += (rt->world_size - 1) * bytes;
+    enum { PIECE = 256 * 1024 };
+    const int64_t pieces = (bytes + PIECE - 1) / PIECE;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < rt->world_size * pieces; i++) {
+        const int64_t r = i / pieces, at = i % pieces * PIECE;
+        int64_t end = at + PIECE < bytes ? at + PIECE : bytes;
+        end = r * bytes + end < total ? end : total - r * bytes;
+        if (at < end) {
+            memcpy(out + r * bytes + at, rt->peer[r] + from + r * stride + at,
+                   (size_t)(end - at));
+        }
+    }
+}
+
+static void gather(Rt *rt, const RtOp *op)
+{
+    const RtSegment *s = &rt->trainer->segments[op->segment];
+    const int64_t bytes = s->shard_elems * (int64_t)rt_dtype_bytes(rt->trainer->param_dtype);
+    copy_from_all(rt, rt_local(rt, op->to), s->param_shard, 0, bytes, rt->world_size * bytes);
+    rt->state->gathered_bytes += (rt->world_size - 1) * bytes;
+}
+
+static void reduce_scatter(Rt *rt, const RtOp *op)
+{
+    const RtSegment *s = &rt->trainer->segments[op->segment];
+    const int64_t bytes = s->shard_elems * (int64_t)rt_dtype_bytes(rt->trainer->reduce_dtype);
+    tree_sum(rt, op->from + rt->rank * bytes, rt_local(rt, op->to), s->shard_elems);
+    rt->state->reduced_bytes += (rt->world_size - 1) * bytes;
+}
+
+/* Of a slice, a whole number of blocks: each rank sums one. The last ones may be empty. */
+static int64_t slice_elems(const Rt *rt, int64_t elems)
+{
+    const int64_t blocks = (elems + BLOCK_ELEMS - 1) / BLOCK_ELEMS;
+    return (blocks + rt->world_size - 1) / rt->world_size * BLOCK_ELEMS;
+}
+
+static void all_reduce(Rt *rt, const RtOp *op, int round)
+{
+    const int64_t elems = rt->trainer->segments[op->segment].elems;
+    const int64_t item = (int64_t)rt_dtype_bytes(rt->trainer->reduce_dtype);
+    const int64_t slice = slice_elems(rt, elems), first = rt->rank * slice;
+    const int64_t mine = elems - first < slice ? elems - first : slice;
+    if (round == 0) {
+        if (mine > 0) {
+            const int64_t at = op->from + first * item;
+            tree_sum(rt, at, rt_symmetric(rt, at), mine);
+            rt->state->reduced_bytes += (rt->world_size - 1) * mine * item;
+        }
         return;
     }
-    const int64_t item = (int64_t)rt_dtype_bytes(t->reduce_dtype);
-    const bool all = op->kind == RT_OP_ALL_REDUCE;
-    const int64_t elems = all ? s->elems : s->shard_elems;
-    const int64_t first = all ? 0 : rt->rank * s->shard_elems;
-    tree_sum(rt, op->from + first * item, rt_local(rt, op->to), elems);
-    st->reduced_bytes += (rt->world_size - 1) * elems * item;
+    copy_from_all(rt, rt_local(rt, op->to), op->from, slice * item, slice * item, elems * item);
+    rt->state->reduced_bytes += (elems - (mine > 0 ? mine : 0)) * item;
+}
+
+static int rounds_of(const RtOp *op)
+{
+    return op->kind == RT_OP_ALL_REDUCE ? 2 : 1;
+}
+
+static void pull(Rt *rt, const RtOp *op, int round)
+{
+    switch (op->kind) {
+    case RT_OP_GATHER:
+        gather(rt, op);
+        break;
+    case RT_OP_REDUCE_SCATTER:
+        reduce_scatter(rt, op);
+        break;
+    case RT_OP_ALL_REDUCE:
+        all_reduce(rt, op, round);
+        break;
+    }
+}
+
+/* ---- the queues ---------------------------------------------------------------------------- */
+
+static void publish(Rt *rt, int stream, uint64_t count)
+{
+    atomic_store(&shared_of(rt, rt->rank)->published[stream], count);
+    rt_ring(rt->state->shared);
 }
 
 static bool all_published(const Rt *rt, int stream, uint64_t count)
 {
-    for (int r = 0; r < rt->world_size; r++)
+    for (int r = 0; r < rt->world_size; r++) {
         if (atomic_load_explicit(&shared_of(rt, r)->published[stream], memory_order_acquire) <
-            count)
+            count) {
             return false;
+        }
+    }
     return true;
 }
 
@@ -176,80 +238,78 @@ static bool all_published(const Rt *rt, int stream, uint64_t count)
 static bool progress(Rt *rt, int stream)
 {
     RtQueue *q = &rt->state->queue[stream];
-    bool any = false;
+    bool moved = false;
     while (q->completed < q->started) {
-        RtRankShared *me = shared_of(rt, rt->rank);
+        const RtOp *op = &q->op[q->completed % RT_QUEUE];
         if (!q->published) {
-            atomic_store_explicit(&me->published[stream], q->completed + 1,
-                                  memory_order_release);
+            publish(rt, stream, q->rounds + 1);
             q->published = true;
         }
-        if (!all_published(rt, stream, q->completed + 1))
-            return any;
-        pull(rt, &q->op[q->completed % RT_QUEUE]);
-        q->completed++;
+        if (!all_published(rt, stream, q->rounds + 1)) {
+            return moved;
+        }
+        pull(rt, op, q->round);
+        q->rounds++;
         q->published = false;
-        atomic_store_explicit(&me->finished[stream], q->completed, memory_order_release);
-        any = true;
+        if (++q->round == rounds_of(op)) {
+            q->round = 0;
+            q->completed++;
+        }
+        moved = true;
     }
-    return any;
+    return moved;
 }
 
-/* Both streams, always both. */
-static bool progress_all(Rt *rt)
+static bool progress_both(Rt *rt)
 {
-    const bool gathered = progress(rt, RT_GATHER);
-    const bool reduced = progress(rt, RT_REDUCE);
+    const bool gathered = progress(rt, RT_GATHER), reduced = progress(rt, RT_REDUCE);
     return gathered || reduced;
 }
 
-/* Between tries: spin briefly, then give the core away. Leaves when another rank failed. */
-static void pause_waiting(const Rt *rt, int tries)
+/* Could a queue go on? What a waiting rank looks at before it sleeps. */
+static bool queue_ready(const Rt *rt, int stream)
 {
-    if (atomic_load_explicit(&rt->state->shared->abort, memory_order_relaxed))
-        _exit(RT_EXIT_ERROR); /* who failed has said why */
-    if (tries < 100) {
-#if defined(__x86_64__)
-        __builtin_ia32_pause();
-#endif
-    } else if (tries < 2000) {
-        sched_yield();
-    } else {
-        const struct timespec nap = {0, 100000};
-        nanosleep(&nap, NULL);
-        atomic_store_explicit(&shared_of(rt, rt->rank)->alive_ns, clock_ns(),
-                              memory_order_relaxed);
-    }
+    const RtQueue *q = &rt->state->queue[stream];
+    return q->completed < q->started && all_published(rt, stream, q->rounds + 1);
 }
 
-static void wait_begin(Rt *rt, int64_t segment)
+static bool any_queue_ready(const void *ctx)
+{
+    return queue_ready(ctx, RT_GATHER) || queue_ready(ctx, RT_REDUCE);
+}
+
+static void wait_begin(Rt *rt, int stream, uint64_t count, int segment)
 {
     RtRankShared *me = shared_of(rt, rt->rank);
+    atomic_store_explicit(&me->waiting_count, count, memory_order_relaxed);
     atomic_store_explicit(&me->waiting_segment, segment, memory_order_relaxed);
-    atomic_store_explicit(&me->waiting, 1, memory_order_relaxed);
+    atomic_store_explicit(&me->waiting, stream, memory_order_release);
 }
 
 static void wait_end(Rt *rt)
 {
     RtRankShared *me = shared_of(rt, rt->rank);
-    atomic_store_explicit(&me->waiting, 0, memory_order_relaxed);
-    moved(rt);
+    atomic_store_explicit(&me->waiting, -1, memory_order_relaxed);
+    atomic_store_explicit(&me->moved_ns, rt_clock_ns(), memory_order_relaxed);
 }
 
+/* Until so many operations of the stream are complete. */
 static void drain(Rt *rt, int stream, uint64_t until)
 {
-    RtQueue *q = &rt->state->queue[stream];
-    progress(rt, RT_GATHER);
-    progress(rt, RT_REDUCE);
-    if (q->completed >= until)
+    const RtQueue *q = &rt->state->queue[stream];
+    progress_both(rt);
+    if (q->completed >= until) {
         return;
+    }
     const double start = rt_clock();
-    wait_begin(rt, q->op[q->completed % RT_QUEUE].segment);
+    wait_begin(rt, stream, q->rounds + 1, q->op[q->completed % RT_QUEUE].segment);
     for (int tries = 0; q->completed < until; tries++) {
-        if (progress_all(rt))
+        if (progress_both(rt)) {
+            wait_begin(rt, stream, q->rounds + 1, q->op[q->completed % RT_QUEUE].segment);
             tries = 0;
-        else
-            pause_waiting(rt, tries);
+        } else {
+            rt_pause(rt, tries, any_queue_ready, rt);
+        }
     }
     wait_end(rt);
     rt->state->wait_seconds += rt_clock() - start;
@@ -258,25 +318,26 @@ static void drain(Rt *rt, int stream, uint64_t until)
 static void start(Rt *rt, int stream, RtOp op)
 {
     RtQueue *q = &rt->state->queue[stream];
-    if (q->started - q->completed == RT_QUEUE)
+    if (q->started - q->completed == RT_QUEUE) {
         drain(rt, stream, q->completed + 1);
+    }
     q->op[q->started++ % RT_QUEUE] = op;
     progress(rt, stream);
 }
 
 void rt_all_gather_start(Rt *rt, int segment, int64_t out)
 {
-    start(rt, RT_GATHER, (RtOp){RT_OP_GATHER, segment, 0, out});
+    start(rt, RT_GATHER, (RtOp){ RT_OP_GATHER, segment, 0, out });
 }
 
 void rt_reduce_scatter_start(Rt *rt, int segment, int64_t grad, int64_t result)
 {
-    start(rt, RT_REDUCE, (RtOp){RT_OP_REDUCE_SCATTER, segment, grad, result});
+    start(rt, RT_REDUCE, (RtOp){ RT_OP_REDUCE_SCATTER, segment, grad, result });
 }
 
 void rt_all_reduce_start(Rt *rt, int segment, int64_t grad, int64_t result)
 {
-    start(rt, RT_REDUCE, (RtOp){RT_OP_ALL_REDUCE, segment, grad, result});
+    start(rt, RT_REDUCE, (RtOp){ RT_OP_ALL_REDUCE, segment, grad, result });
 }
 
 void rt_wait(Rt *rt, int stream, int ticket)
@@ -287,51 +348,93 @@ void rt_wait(Rt *rt, int stream, int ticket)
 void rt_comm_step_end(Rt *rt)
 {
     for (int s = 0; s < 2; s++) {
-        drain(rt, s, rt->state->queue[s].started);
-        rt->state->queue[s].step_base = rt->state->queue[s].started;
+        RtQueue *q = &rt->state->queue[s];
+        drain(rt, s, q->started);
+        q->step_base = q->started;
     }
 }
 
-/* ---- small exchanges through the control area ---------------------------------------------------- */
-
-static void control_wait(Rt *rt, bool finished, uint64_t count)
+void rt_enter(Rt *rt, int place)
 {
-    wait_begin(rt, -1);
-    for (int r = 0, tries = 0; r < rt->world_size;) {
-        RtRankShared *p = shared_of(rt, r);
-        const uint64_t n = atomic_load_explicit(
-            finished ? &p->finished[RT_CONTROL] : &p->published[RT_CONTROL],
-            memory_order_acquire);
-        if (n >= count)
-            r++;
-        else if (progress_all(rt))
+    RtRankShared *me = shared_of(rt, rt->rank);
+    atomic_store_explicit(&me->place, place, memory_order_relaxed);
+    atomic_store_explicit(&me->moved_ns, rt_clock_ns(), memory_order_relaxed);
+    if (atomic_load_explicit(&rt->state->shared->abort, memory_order_relaxed) != 0) {
+        rt_leave(rt);
+    }
+}
+
+void rt_at(Rt *rt, int place)
+{
+    progress_both(rt);
+    rt_enter(rt, place);
+}
+
+/* ---- small exchanges through the control area ---------------------------------------------- */
+
+typedef struct Turnout {
+    const Rt *rt;
+    bool finished;           /* counts readers, or writers */
+    uint64_t count;
+} Turnout;
+
+static bool all_turned_out(const Turnout *t)
+{
+    if (!t->finished) {
+        return all_published(t->rt, RT_CONTROL, t->count);
+    }
+    for (int r = 0; r < t->rt->world_size; r++) {
+        if (atomic_load_explicit(&shared_of(t->rt, r)->finished, memory_order_acquire) <
+            t->count) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool exchange_ready(const void *ctx)
+{
+    const Turnout *t = ctx;
+    return all_turned_out(t) || any_queue_ready(t->rt);
+}
+
+static void exchange_wait(Rt *rt, bool finished, uint64_t count)
+{
+    const Turnout t = { rt, finished, count };
+    if (all_turned_out(&t)) {
+        return;
+    }
+    const double start = rt_clock();
+    wait_begin(rt, RT_CONTROL, count, -1);
+    for (int tries = 0; !all_turned_out(&t); tries++) {
+        if (progress_both(rt)) {
             tries = 0;
-        else
-            pause_waiting(rt, tries++);
+        } else {
+            rt_pause(rt, tries, exchange_ready, &t);
+        }
     }
     wait_end(rt);
+    rt->state->wait_seconds += rt_clock() - start;
 }
 
 void rt_exchange_begin(Rt *rt)
 {
-    control_wait(rt, true, rt->state->control_rounds);
+    exchange_wait(rt, true, rt->state->exchanges);
 }
 
 void rt_exchange_publish(Rt *rt)
 {
-    const uint64_t n = ++rt->state->control_rounds;
-    atomic_store_explicit(&shared_of(rt, rt->rank)->published[RT_CONTROL], n,
-                          memory_order_release);
-    control_wait(rt, false, n);
+    publish(rt, RT_CONTROL, ++rt->state->exchanges);
+    exchange_wait(rt, false, rt->state->exchanges);
 }
 
 void rt_exchange_end(Rt *rt)
 {
-    atomic_store_explicit(&shared_of(rt, rt->rank)->finished[RT_CONTROL],
-                          rt->state->control_rounds, memory_order_release);
+    atomic_store(&shared_of(rt, rt->rank)->finished, rt->state->exchanges);
+    rt_ring(rt->state->shared);
 }
 
-/* ---- merging leaves ----------------------------------------------------------------------------------- */
+/* ---- merging leaves ------------------------------------------------------------------------ */
 
 void rt_merge(Rt *rt, void *node, void *partials, int64_t elems, int64_t partial_elems,
               int64_t round, bool last)
@@ -344,9 +447,11 @@ void rt_merge(Rt *rt, void *node, void *partials, int64_t elems, int64_t partial
         const int64_t n = elems - at < BLOCK_ELEMS ? elems - at : BLOCK_ELEMS;
         char *v = (char *)node + at * item;
         char *p = (char *)partials + at * item;
-        for (int l = 0; l < levels; l++)
+        for (int l = 0; l < levels; l++) {
             add_parts(d, v, p + l * partial_elems * item, v, n);
-        if (!last)
+        }
+        if (!last) {
             memcpy(p + levels * partial_elems * item, v, (size_t)(n * item));
+        }
     }
 }

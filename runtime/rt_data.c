@@ -2,14 +2,17 @@
 /* rt_data.c: tokens from files. In: --data files or patterns. Out: token and target ids of any
  * global sample, checked against the vocabulary.
  *
- * Formats, by content: llm.c .bin (magic 20240520 version 1: u16; 20240801 version 7: u32; the
- * header says how many and the file's size must agree); a file named otherwise than .bin is
- * text, a byte is a token. Files are mapped, offsets are 64-bit.
+ * A file named *.bin is llm.c's: 256 little-endian 32-bit words of header (magic 20240520
+ * version 1: 16-bit ids; magic 20240801 version 7: 32-bit ids; then how many), then the ids;
+ * its size must be what the header says. Any other file is text, a byte is a token. Files are
+ * mapped, positions are 64-bit.
  *
  * Samples are windows of seq + 1 tokens, seq apart, within one file; files in the order given,
- * matches of a pattern sorted. Global sample g of the run lies in epoch g / samples, at place
- * bijection(epoch, g % samples): a four-round Feistel network on the smallest even number of
- * bits that holds `samples`, walked until it lands inside. It knows nothing of ranks. */
+ * the matches of a pattern in byte order. Global sample g of the run belongs to epoch g /
+ * samples and lies at place bijection(epoch, g mod samples): a four-round Feistel network on
+ * the smallest even number of bits that holds `samples`, applied until it lands inside. So
+ * every epoch has every sample once, whatever the number of ranks. Round function: the low
+ * bits of word 0 of Philox(seed, site DATA, right half + 2^32 round, stream epoch). */
 #define _GNU_SOURCE
 #include "rt_philox.h"
 #include "rt_private.h"
@@ -17,6 +20,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -25,6 +29,8 @@
 
 typedef struct TokenFile {
     char *name;
+    void *map;
+    int64_t map_bytes;
     const unsigned char *at;     /* first token */
     int width;                   /* bytes of a token: 1, 2, 4 */
     int64_t tokens, first_sample, samples;
@@ -34,14 +40,12 @@ struct RtTokens {
     TokenFile *file;
     int files;
     int64_t samples, seq, vocab;
-    char message[512];           /* of the last rt_tokens_read that failed */
 };
 
 enum { HEADER_BYTES = 1024 };
 
-static int32_t header_word(const unsigned char *p, int i)
+static int32_t word_at(const unsigned char *p)
 {
-    p += 4 * i;
     return (int32_t)(p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
 }
 
@@ -51,107 +55,159 @@ static bool has_suffix(const char *s, const char *suffix)
     return n >= m && strcmp(s + n - m, suffix) == 0;
 }
 
-/* Reads the header of a mapped file; false with a message. */
-static bool recognise(TokenFile *f, const unsigned char *map, int64_t bytes, char *error,
-                      size_t error_bytes)
+__attribute__((format(printf, 2, 3))) static bool wrong(char *error, const char *fmt, ...)
 {
-    f->at = map;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(error, RT_ERROR_BYTES, fmt, ap);
+    va_end(ap);
+    return false;
+}
+
+/* What the mapped bytes hold. */
+static bool recognise(TokenFile *f, char *error)
+{
+    const unsigned char *p = f->map;
+    f->at = p;
     f->width = 1;
-    f->tokens = bytes;
-    if (!has_suffix(f->name, ".bin"))
+    f->tokens = f->map_bytes;
+    if (!has_suffix(f->name, ".bin")) {
         return true;
-    if (bytes < HEADER_BYTES) {
-        snprintf(error, error_bytes, "%s: %lld bytes are too short for the 1024-byte header",
-                 f->name, (long long)bytes);
-        return false;
     }
-    const int32_t magic = header_word(map, 0), version = header_word(map, 1);
-    const int64_t count = header_word(map, 2);
-    if (magic == 20240520 && version == 1)
+    if (f->map_bytes < HEADER_BYTES) {
+        return wrong(error, "%s: %lld bytes are too short for the header of 1024", f->name,
+                     (long long)f->map_bytes);
+    }
+    const int32_t magic = word_at(p), version = word_at(p + 4);
+    const int64_t count = word_at(p + 8);
+    if (magic == 20240520 && version == 1) {
         f->width = 2;
-    else if (magic == 20240801 && version == 7)
+    } else if (magic == 20240801 && version == 7) {
         f->width = 4;
-    else {
-        snprintf(error, error_bytes,
-                 "%s: magic %d version %d; expected 20240520 version 1 (16-bit ids) or "
-                 "20240801 version 7 (32-bit ids)", f->name, magic, version);
-        return false;
+    } else {
+        return wrong(error, "%s: magic %d version %d; llm.c writes magic 20240520 version 1 "
+                     "(16-bit ids) or 20240801 version 7 (32-bit ids). Text must not be named "
+                     "*.bin", f->name, magic, version);
     }
-    if (count < 0 || HEADER_BYTES + count * f->width != bytes) {
-        snprintf(error, error_bytes,
-                 "%s: the header counts %lld tokens, which makes %lld bytes, but the file has "
-                 "%lld", f->name, (long long)count,
-                 (long long)(HEADER_BYTES + count * f->width), (long long)bytes);
-        return false;
+    if (count < 0 || HEADER_BYTES + count * f->width != f->map_bytes) {
+        return wrong(error, "%s: the header counts %lld tokens, so %lld bytes, but the file "
+                     "has %lld%s", f->name, (long long)count,
+                     (long long)(HEADER_BYTES + count * f->width), (long long)f->map_bytes,
+                     count > 0 && HEADER_BYTES + count * f->width > f->map_bytes
+                         ? ": was it cut off?" : "");
     }
-    f->at = map + HEADER_BYTES;
+    f->at = p + HEADER_BYTES;
     f->tokens = count;
     return true;
 }
 
-static bool open_file(RtTokens *d, const char *name, char *error, size_t error_bytes)
+static bool map_file(TokenFile *f, char *error)
 {
-    d->file = realloc(d->file, (size_t)(d->files + 1) * sizeof *d->file);
-    TokenFile *f = &d->file[d->files];
-    memset(f, 0, sizeof *f);
-    f->name = strdup(name);
-    const int fd = open(name, O_RDONLY | O_CLOEXEC);
+    const int fd = open(f->name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat s;
-    if (fd < 0 || fstat(fd, &s) != 0) {
-        snprintf(error, error_bytes, "%s: %s", name, strerror(errno));
-        return false;
+    if (fd < 0) {
+        return wrong(error, "%s: %s", f->name, strerror(errno));
     }
-    if (!S_ISREG(s.st_mode) || s.st_size == 0) {
-        snprintf(error, error_bytes, "%s: %s", name,
-                 S_ISREG(s.st_mode) ? "the file is empty" : "not a regular file");
+    if (fstat(fd, &s) != 0 || !S_ISREG(s.st_mode) || s.st_size == 0) {
         close(fd);
-        return false;
+        return wrong(error, "%s: %s", f->name,
+                     S_ISREG(s.st_mode) ? "the file is empty" : "not a regular file");
     }
-    void *map = mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    f->map_bytes = s.st_size;
+    f->map = mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     close(fd);
-    if (map == MAP_FAILED) {
-        snprintf(error, error_bytes, "%s: cannot map it: %s", name, strerror(errno));
-        return false;
+    if (f->map == MAP_FAILED) {
+        f->map = NULL;
+        return wrong(error, "%s: cannot be mapped: %s", f->name, strerror(errno));
     }
-    if (!recognise(f, map, s.st_size, error, error_bytes))
-        return false;
-    f->first_sample = d->samples;
-    f->samples = (f->tokens - 1) / d->seq;
-    d->samples += f->samples;
-    d->files++;
     return true;
 }
 
-RtTokens *rt_tokens_open(const RtTrainer *t, const RtFlags *f, char *error, size_t error_bytes)
+static bool add_file(RtTokens *d, const char *name, char *error)
 {
-    RtTokens *d = calloc(1, sizeof *d);
-    d->seq = t->seq_tokens;
-    d->vocab = t->vocab;
-    if (f->n_data == 0) {
-        snprintf(error, error_bytes, "no data: give --data FILE (text, or llm.c .bin)");
+    TokenFile *more = realloc(d->file, (size_t)(d->files + 1) * sizeof *more);
+    if (more == NULL) {
+        return wrong(error, "out of memory");
+    }
+    d->file = more;
+    TokenFile *f = &d->file[d->files++];
+    *f = (TokenFile){ .name = strdup(name) };
+    if (f->name == NULL) {
+        return wrong(error, "out of memory");
+    }
+    if (!map_file(f, error) || !recognise(f, error)) {
+        return false;
+    }
+    f->first_sample = d->samples;
+    f->samples = f->tokens > 0 ? (f->tokens - 1) / d->seq : 0;
+    d->samples += f->samples;
+    return true;
+}
+
+/* glob sorts by locale. */
+static int by_bytes(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool add_pattern(RtTokens *d, const char *pattern, char *error)
+{
+    glob_t g;
+    const int rc = glob(pattern, GLOB_NOSORT, NULL, &g);
+    if (rc != 0) {
+        return wrong(error, "--data %s: %s", pattern,
+                     rc == GLOB_NOMATCH ? "no such file" : "cannot be searched");
+    }
+    qsort(g.gl_pathv, g.gl_pathc, sizeof *g.gl_pathv, by_bytes);
+    bool good = true;
+    for (size_t i = 0; i < g.gl_pathc && good; i++) {
+        good = add_file(d, g.gl_pathv[i], error);
+    }
+    globfree(&g);
+    return good;
+}
+
+RtTokens *rt_tokens_open(const char *const *patterns, int n_patterns, int64_t seq_tokens,
+                         int64_t vocab, char *error)
+{
+    if (n_patterns == 0) {
+        wrong(error, "no data: give --data FILE (text, or llm.c's .bin)");
         return NULL;
     }
-    for (int i = 0; i < f->n_data; i++) {
-        glob_t g;
-        const int rc = glob(f->data[i], 0, NULL, &g);
-        if (rc != 0) {
-            snprintf(error, error_bytes, "--data %s: %s", f->data[i],
-                     rc == GLOB_NOMATCH ? "no such file" : "cannot be searched");
-            return NULL;
-        }
-        for (size_t j = 0; j < g.gl_pathc; j++)
-            if (!open_file(d, g.gl_pathv[j], error, error_bytes))
-                return NULL;
-        globfree(&g);
+    RtTokens *d = calloc(1, sizeof *d);
+    if (d == NULL) {
+        wrong(error, "out of memory");
+        return NULL;
     }
-    if (d->samples == 0) {
-        snprintf(error, error_bytes,
-                 "the data is too short: no file has the %lld tokens of one sequence and the "
-                 "token after it (%s has %lld)", (long long)(d->seq + 1), d->file[0].name,
-                 (long long)d->file[0].tokens);
+    d->seq = seq_tokens;
+    d->vocab = vocab;
+    bool good = true;
+    for (int i = 0; i < n_patterns && good; i++) {
+        good = add_pattern(d, patterns[i], error);
+    }
+    if (good && d->samples == 0) {
+        good = wrong(error, "%s has %lld tokens%s; a sample is a sequence of %lld and the "
+                     "token after it, from one file", d->file[0].name,
+                     (long long)d->file[0].tokens, d->files > 1 ? ", and no file more" : "",
+                     (long long)d->seq);
+    }
+    if (!good) {
+        rt_tokens_close(d);
         return NULL;
     }
     return d;
+}
+
+void rt_tokens_close(RtTokens *d)
+{
+    for (int i = 0; i < d->files; i++) {
+        if (d->file[i].map != NULL) {
+            munmap(d->file[i].map, (size_t)d->file[i].map_bytes);
+        }
+        free(d->file[i].name);
+    }
+    free(d->file);
+    free(d);
 }
 
 int64_t rt_tokens_samples(const RtTokens *d)
@@ -159,15 +215,28 @@ int64_t rt_tokens_samples(const RtTokens *d)
     return d->samples;
 }
 
-/* ---- the order --------------------------------------------------------------------------------- */
-
-static int64_t bijection(int64_t samples, uint64_t seed, uint32_t epoch, int64_t place)
+bool rt_tokens_hold(const RtTokens *d, uintptr_t address)
 {
+    for (int i = 0; i < d->files; i++) {
+        const uintptr_t at = (uintptr_t)d->file[i].map;
+        if (address >= at && address < at + (uintptr_t)d->file[i].map_bytes) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- the order ----------------------------------------------------------------------------- */
+
+int64_t rt_tokens_place(int64_t samples, uint64_t seed, int64_t index)
+{
+    const uint32_t epoch = (uint32_t)(index / samples);
     int half = 1;
-    while (half < 31 && (INT64_C(1) << 2 * half) < samples)
+    while (half < 31 && (INT64_C(1) << 2 * half) < samples) {
         half++;
+    }
     const uint64_t mask = (UINT64_C(1) << half) - 1;
-    uint64_t x = (uint64_t)place;
+    uint64_t x = (uint64_t)(index % samples);
     do {
         uint64_t left = x >> half, right = x & mask;
         for (uint64_t round = 0; round < 4; round++) {
@@ -181,47 +250,55 @@ static int64_t bijection(int64_t samples, uint64_t seed, uint32_t epoch, int64_t
     return (int64_t)x;
 }
 
+/* ---- reading ------------------------------------------------------------------------------- */
+
 static int64_t token_at(const TokenFile *f, int64_t i)
 {
     const unsigned char *p = f->at + i * f->width;
-    if (f->width == 1)
+    if (f->width == 1) {
         return p[0];
-    if (f->width == 2)
+    }
+    if (f->width == 2) {
         return p[0] | p[1] << 8;
-    return (int64_t)((uint32_t)header_word(p, 0));
+    }
+    return (int64_t)((uint32_t)word_at(p));
 }
 
-const char *rt_tokens_read(const RtTokens *d, int64_t index, int64_t seed, int32_t *tokens,
-                           int32_t *targets)
+/* The last file that begins at or before the sample; those without samples come before it. */
+static const TokenFile *file_of(const RtTokens *d, int64_t sample)
 {
-    const int64_t sample = bijection(d->samples, (uint64_t)seed,
-                                     (uint32_t)(index / d->samples), index % d->samples);
     int lo = 0, hi = d->files - 1;
-    while (lo < hi) { /* the last file that begins at or before the sample and has any */
+    while (lo < hi) {
         const int mid = (lo + hi + 1) / 2;
-        if (d->file[mid].first_sample <= sample)
+        if (d->file[mid].first_sample <= sample) {
             lo = mid;
-        else
+        } else {
             hi = mid - 1;
+        }
     }
-    const TokenFile *f = &d->file[lo];
+    return &d->file[lo];
+}
+
+bool rt_tokens_read(const RtTokens *d, int64_t sample, int32_t *tokens, int32_t *targets,
+                    char *error)
+{
+    const TokenFile *f = file_of(d, sample);
     const int64_t from = (sample - f->first_sample) * d->seq;
     for (int64_t i = 0; i <= d->seq; i++) {
         const int64_t id = token_at(f, from + i);
         if (id >= d->vocab) {
-            char *text = (char *)d->message;
-            snprintf(text, sizeof d->message,
-                     "%s: token %lld is %lld, but the vocabulary has %lld ids (0 to %lld)",
-                     f->name, (long long)(from + i), (long long)id, (long long)d->vocab,
-                     (long long)(d->vocab - 1));
-            return text;
+            return wrong(error, "%s: token %lld is %lld, but the model's vocabulary has %lld "
+                         "ids, 0 to %lld", f->name, (long long)(from + i), (long long)id,
+                         (long long)d->vocab, (long long)(d->vocab - 1));
         }
-        if (i < d->seq)
+        if (i < d->seq) {
             tokens[i] = (int32_t)id;
-        if (i > 0)
+        }
+        if (i > 0) {
             targets[i - 1] = (int32_t)id;
+        }
     }
-    return NULL;
+    return true;
 }
 
 void rt_load_micro_batch(Rt *rt, int64_t index)
@@ -230,14 +307,16 @@ void rt_load_micro_batch(Rt *rt, int64_t index)
     RtState *st = rt->state;
     int32_t *tokens = rt_local(rt, t->tokens_offset);
     int32_t *targets = rt_local(rt, t->targets_offset);
+    const int64_t samples = rt_tokens_samples(st->tokens);
     st->micro_batch = index;
     for (int64_t b = 0; b < t->micro_batch; b++) {
-        const int64_t g = (st->step * t->micro_batches + index) * t->micro_batch + b;
-        const char *wrong = rt_tokens_read(st->tokens, g, st->flags.seed,
-                                           tokens + b * t->seq_tokens,
-                                           targets + b * t->seq_tokens);
-        if (wrong)
-            rt_fail(rt, RT_EXIT_ERROR, "%s", wrong);
+        const int64_t global = (st->step * t->micro_batches + index) * t->micro_batch + b;
+        const int64_t at = rt_tokens_place(samples, (uint64_t)st->flags.seed, global);
+        char error[RT_ERROR_BYTES];
+        if (!rt_tokens_read(st->tokens, at, tokens + b * t->seq_tokens,
+                            targets + b * t->seq_tokens, error)) {
+            rt_fail(rt, RT_EXIT_ERROR, "%s", error);
+        }
     }
     st->tokens_done += t->micro_batch * t->seq_tokens;
 }

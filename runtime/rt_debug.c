@@ -15,10 +15,12 @@ typedef struct DebugShard { RtDtype dtype; const char *grad; Sums *sums; } Debug
 
 static double load(RtDtype d, const char *p, int64_t i)
 {
-    if (d == RT_F64)
+    if (d == RT_F64) {
         return ((const double *)p)[i];
-    if (d == RT_F32)
+    }
+    if (d == RT_F32) {
         return ((const float *)p)[i];
+    }
     return rt_f32_from_bf16(((const rt_bf16 *)p)[i]);
 }
 
@@ -39,31 +41,36 @@ static void debug_run(void *ctx, const RtRun *run)
 static void write_json(Rt *rt, const char *path, const Sums *sums)
 {
     const RtTrainer *t = rt->trainer;
-    const double tokens = (double)(t->micro_batches * t->micro_batch * t->seq_tokens);
+    const double tokens = (double)rt_step_tokens(t);
     FILE *f = fopen(path, "we");
-    if (!f)
+    if (f == NULL) {
         rt_fail(rt, RT_EXIT_ERROR, "--debug-gradients %s: %s", path, strerror(errno));
+    }
     fprintf(f, "{\"loss\": %.17g, \"parameters\": [\n", rt->state->loss);
-    for (int i = 0; i < t->n_params; i++)
+    for (int i = 0; i < t->n_params; i++) {
         fprintf(f, "  {\"name\": \"%s\", \"norm\": %.17g, \"projections\": [%.17g, %.17g]}%s\n",
-                t->params[i].name, __builtin_sqrt(sums[i].squares) / tokens,
+                t->params[i].name, rt_sqrt(sums[i].squares) / tokens,
                 sums[i].projection[0] / tokens, sums[i].projection[1] / tokens,
                 i + 1 < t->n_params ? "," : "");
+    }
     fprintf(f, "]}\n");
-    if (fclose(f) != 0)
+    if (fclose(f) != 0) {
         rt_fail(rt, RT_EXIT_ERROR, "--debug-gradients %s: %s", path, strerror(errno));
+    }
 }
 
 /* Collective; a slow way for a rare use: the sums travel a few parameters at a time. */
 void rt_debug_gradients(Rt *rt, const char *path)
 {
     const RtTrainer *t = rt->trainer;
-    Sums *sums = calloc((size_t)t->n_params, sizeof *sums);
+    Sums *sums = calloc((size_t)t->n_params + 1, sizeof *sums);
+    if (sums == NULL) {
+        rt_fail(rt, RT_EXIT_ERROR, "--debug-gradients: out of memory");
+    }
     for (int i = 0; i < t->n_segments; i++) {
-        if (t->segments[i].shards == 1 && rt->rank > 0)
-            continue;
-        DebugShard s = {t->reduce_dtype, rt_local(rt, t->segments[i].grad_shard), sums};
-        rt_shard_runs(rt, i, debug_run, &s);
+        DebugShard s = { t->reduce_dtype, rt_local(rt, t->segments[i].grad_shard), sums };
+        rt_enter(rt, RT_AT_LOG);
+        rt_share_runs(rt, i, debug_run, &s);
     }
     enum { BATCH = 16 }; /* fits the control area at any number of micro-batches */
     for (int at = 0; at < t->n_params; at += BATCH) {
@@ -83,7 +90,8 @@ void rt_debug_gradients(Rt *rt, const char *path)
         }
         rt_exchange_end(rt);
     }
-    if (rt->rank == 0)
+    if (rt->rank == 0) {
         write_json(rt, path, sums);
+    }
     free(sums);
 }

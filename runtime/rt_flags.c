@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_flags.c: the command line of a trainer. One table drives parsing, checks and --help. */
+/* rt_flags.c: the command line of a trainer. In: argv. Out: RtFlags, or a message and an exit
+ * code. One table drives parsing, checks and --help. */
 #include "rt_private.h"
 
 #include <errno.h>
-#include <limits.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,128 +12,191 @@ typedef enum { FLAG_BOOL, FLAG_INT, FLAG_REAL, FLAG_TEXT, FLAG_DATA, FLAG_LATER 
 typedef struct Flag {
     const char *name, *value, *help;
     FlagKind kind;
-    size_t at;               /* in RtFlags */
-    double min;
+    size_t at;               /* of its field in RtFlags */
+    double min, max;         /* of a number */
 } Flag;
 
 #define AT(field) offsetof(RtFlags, field)
 static const Flag flags[] = {
-    {"data", "GLOB", "text or llm.c .bin files to train on; may be repeated", FLAG_DATA, 0, 0},
-    {"steps", "N", "stop before step N (default: the schedule's length)", FLAG_INT, AT(steps), 0},
-    {"seed", "S", "of weights and data order (default: the description's)", FLAG_INT, AT(seed), 0},
-    {"log", "FILE", "one JSON object a step", FLAG_TEXT, AT(log), 0},
-    {"weights-hash", NULL, "print `weights HASH` last", FLAG_BOOL, AT(weights_hash), 0},
-    {"numerics-hash", NULL, "print both hashes and leave", FLAG_BOOL, AT(numerics_hash), 0},
-    {"debug-gradients", "FILE", "after step 1: norms and projections of every gradient, JSON",
-     FLAG_TEXT, AT(debug_gradients), 0},
-    {"stats", "FILE", "counters of every rank at the end, JSON", FLAG_TEXT, AT(stats), 0},
-    {"threads", "T", "of each rank (default: cores / ranks)", FLAG_INT, AT(threads), 1},
-    {"deadline", "SECONDS", "end the job when a rank stands still for so long "
-     "(default: from the planned step)", FLAG_REAL, AT(deadline_seconds), 0.001},
-    {"peak-tflops", "X", "of one rank, for MFU (default: unknown)", FLAG_REAL,
-     AT(peak_tflops), 1e-9},
-    {"guard", NULL, "inaccessible pages around the arena", FLAG_BOOL, AT(guard), 0},
-    {"quiet", NULL, "no line a step", FLAG_BOOL, AT(quiet), 0},
-    {"init", "DIR", NULL, FLAG_LATER, 0, 0},
-    {"checkpoint", "DIR", NULL, FLAG_LATER, 0, 0},
-    {"checkpoint-every", "N", NULL, FLAG_LATER, 0, 0},
-    {"keep", "K", NULL, FLAG_LATER, 0, 0},
-    {"resume", NULL, NULL, FLAG_LATER, 0, 0},
+    { "data", "GLOB", "text or llm.c .bin files to train on; may be repeated", FLAG_DATA,
+      0, 0, 0 },
+    { "steps", "N", "stop after N steps (default: the schedule's)", FLAG_INT, AT(steps), 0,
+      9e15 },
+    { "seed", "S", "of weights and data order (default: the description's)", FLAG_INT,
+      AT(seed), 0, 9e15 },
+    { "log", "FILE", "write a JSON object a step", FLAG_TEXT, AT(log), 0, 0 },
+    { "stats", "FILE", "write counters of every rank at the end, JSON", FLAG_TEXT, AT(stats),
+      0, 0 },
+    { "weights-hash", NULL, "print `weights HASH` last", FLAG_BOOL, AT(weights_hash), 0, 0 },
+    { "numerics-hash", NULL, "print the numerics and platform hashes and leave", FLAG_BOOL,
+      AT(numerics_hash), 0, 0 },
+    { "platform-hash", NULL, "the same", FLAG_BOOL, AT(numerics_hash), 0, 0 },
+    { "debug-gradients", "FILE", "write norm and projections of every gradient of step 1",
+      FLAG_TEXT, AT(debug_gradients), 0, 0 },
+    { "threads", "T", "of each rank (default: OMP_NUM_THREADS, or cores / ranks)", FLAG_INT,
+      AT(threads), 1, 1024 },
+    { "deadline", "SECONDS", "end the job when a rank stands still for longer", FLAG_REAL,
+      AT(deadline_seconds), 0.01, 1e9 },
+    { "peak-tflops", "X", "peak of one rank's cores, for the MFU", FLAG_REAL, AT(peak_tflops),
+      1e-9, 1e9 },
+    { "local", NULL, "start the ranks here, whatever launcher this runs under", FLAG_BOOL,
+      AT(local), 0, 0 },
+    { "guard", NULL, "inaccessible pages around the arena (or RT_GUARD=1)", FLAG_BOOL,
+      AT(guard), 0, 0 },
+    { "quiet", NULL, "no line a step", FLAG_BOOL, AT(quiet), 0, 0 },
+    { "init", "DIR", NULL, FLAG_LATER, 0, 0, 0 },
+    { "checkpoint", "DIR", NULL, FLAG_LATER, 0, 0, 0 },
+    { "checkpoint-every", "N", NULL, FLAG_LATER, 0, 0, 0 },
+    { "keep", "K", NULL, FLAG_LATER, 0, 0, 0 },
+    { "resume", NULL, NULL, FLAG_LATER, 0, 0, 0 },
 };
 enum { N_FLAGS = sizeof flags / sizeof *flags };
 
-static void help(const RtTrainer *t)
+static void print_help(const RtTrainer *t)
 {
-    printf("trainer: trains %s on %d rank%s, which it starts itself\n\n"
+    printf("trainer: trains %s on %d rank%s of this machine\n\n"
            "  trainer --data FILE [flags]\n\n", t->name, t->world_size,
-           t->world_size == 1 ? "" : "s");
+           t->world_size == 1 ? "" : "s, which it starts");
     for (int i = 0; i < N_FLAGS; i++) {
         char left[64];
-        snprintf(left, sizeof left, "--%s%s%s", flags[i].name, flags[i].value ? " " : "",
-                 flags[i].value ? flags[i].value : "");
-        if (flags[i].help)
+        snprintf(left, sizeof left, "--%s%s%s", flags[i].name,
+                 flags[i].value != NULL ? " " : "",
+                 flags[i].value != NULL ? flags[i].value : "");
+        if (flags[i].help != NULL) {
             printf("  %-24s %s\n", left, flags[i].help);
+        }
     }
-    printf("  %-24s this text\n\nExit codes: 0 done, 1 error, 2 usage, 128+n ended by "
-           "signal n.\n", "--help");
+    printf("  %-24s this text\n\n"
+           "Under torchrun --no_python, mpirun or srun each process is one rank.\n"
+           "Exit codes: 0 done, 1 error, 2 usage, 128+n ended by signal n.\n", "--help");
 }
 
-static int usage(const char *fmt, const char *a, const char *b)
+__attribute__((format(printf, 1, 2))) static int usage(const char *fmt, ...)
 {
+    va_list ap;
+    va_start(ap, fmt);
     fprintf(stderr, "trainer: error: ");
-    fprintf(stderr, fmt, a, b);
+    vfprintf(stderr, fmt, ap);
     fprintf(stderr, "; see trainer --help\n");
+    va_end(ap);
     return RT_EXIT_USAGE;
 }
 
-static int set(RtFlags *f, const Flag *flag, const char *value)
+static int set_number(RtFlags *f, const Flag *flag, const char *value)
 {
     char *field = (char *)f + flag->at, *end;
     errno = 0;
-    switch (flag->kind) {
-    case FLAG_BOOL:
-        *(bool *)field = true;
-        return -1;
-    case FLAG_TEXT:
-        *(const char **)field = value;
-        return -1;
-    case FLAG_DATA:
-        if (f->n_data == RT_MAX_DATA)
-            return usage("--%s was given more than 64 times%s", flag->name, "");
-        f->data[f->n_data++] = value;
-        return -1;
-    case FLAG_REAL: {
-        const double x = strtod(value, &end);
-        if (errno || end == value || *end || !(x >= flag->min) || x - x != 0.0)
-            return usage("--%s: `%s` is not a number it can take", flag->name, value);
+    const bool whole = flag->kind == FLAG_INT;
+    const long long n = whole ? strtoll(value, &end, 10) : 0;
+    const double x = whole ? (double)n : strtod(value, &end);
+    if (errno != 0 || end == value || *end != '\0') {
+        return usage("--%s: `%s` is no %s", flag->name, value,
+                     whole ? "whole number" : "number");
+    }
+    if (!(x >= flag->min && x <= flag->max)) {
+        return usage("--%s: %s is not between %g and %g", flag->name, value, flag->min,
+                     flag->max);
+    }
+    if (whole) {
+        *(int64_t *)field = n;
+    } else {
         *(double *)field = x;
-        return -1;
-    }
-    case FLAG_INT: {
-        const long long n = strtoll(value, &end, 10);
-        if (errno || end == value || *end || (double)n < flag->min || n > INT32_MAX)
-            return usage("--%s: `%s` is not a whole number it can take", flag->name, value);
-        if (flag->at == AT(threads))
-            *(int *)field = (int)n;
-        else
-            *(int64_t *)field = n;
-        return -1;
-    }
-    case FLAG_LATER:
-        return usage("--%s is not available yet%s", flag->name, "");
     }
     return -1;
 }
 
+static int set(RtFlags *f, const Flag *flag, const char *value)
+{
+    switch (flag->kind) {
+    case FLAG_BOOL:
+        *(bool *)((char *)f + flag->at) = true;
+        return -1;
+    case FLAG_TEXT:
+        *(const char **)((char *)f + flag->at) = value;
+        return -1;
+    case FLAG_DATA:
+        if (f->n_data == RT_MAX_DATA) {
+            return usage("--data was given more than %d times; a pattern names many files",
+                         RT_MAX_DATA);
+        }
+        f->data[f->n_data++] = value;
+        return -1;
+    case FLAG_INT:
+    case FLAG_REAL:
+        return set_number(f, flag, value);
+    case FLAG_LATER:
+        return usage("--%s is not available yet", flag->name);
+    }
+    return -1;
+}
+
+static const Flag *find(const char *name, size_t bytes)
+{
+    for (int i = 0; i < N_FLAGS; i++) {
+        if (strlen(flags[i].name) == bytes && strncmp(flags[i].name, name, bytes) == 0) {
+            return &flags[i];
+        }
+    }
+    return NULL;
+}
+
+/* The flag that begins like it, or NULL. */
+static const char *similar(const char *name, size_t bytes)
+{
+    const char *best = NULL;
+    size_t most = 1; /* one letter is no likeness */
+    for (int i = 0; i < N_FLAGS; i++) {
+        size_t same = 0;
+        while (same < bytes && flags[i].name[same] == name[same]) {
+            same++;
+        }
+        if (same > most) {
+            most = same;
+            best = flags[i].name;
+        }
+    }
+    return best;
+}
+
 int rt_flags_parse(RtFlags *f, const RtTrainer *t, int argc, char **argv)
 {
-    *f = (RtFlags){.steps = t->schedule.steps, .seed = t->seed};
+    const char *guard = getenv("RT_GUARD");
+    *f = (RtFlags){ .steps = t->schedule.steps, .seed = t->seed,
+                    .guard = guard != NULL && strcmp(guard, "1") == 0 };
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];
         if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
-            help(t);
+            print_help(t);
             return RT_EXIT_OK;
         }
-        if (strncmp(word, "--", 2) != 0)
-            return usage("unexpected `%s`%s", word, "");
+        if (strncmp(word, "--", 2) != 0) {
+            return usage("unexpected `%s`", word);
+        }
         const char *equals = strchr(word, '=');
-        const size_t n = equals ? (size_t)(equals - word - 2) : strlen(word + 2);
-        const Flag *flag = NULL;
-        for (int k = 0; k < N_FLAGS; k++)
-            if (strlen(flags[k].name) == n && strncmp(flags[k].name, word + 2, n) == 0)
-                flag = &flags[k];
-        if (!flag)
-            return usage("no flag `%s`%s", word, "");
-        const char *value = equals ? equals + 1 : NULL;
-        if (flag->value && !value && ++i < argc)
+        const size_t bytes = equals != NULL ? (size_t)(equals - word - 2) : strlen(word + 2);
+        const Flag *flag = find(word + 2, bytes);
+        if (flag == NULL) {
+            const char *like = similar(word + 2, bytes);
+            return like != NULL ? usage("no flag `%s`; did you mean --%s?", word, like)
+                                : usage("no flag `%s`", word);
+        }
+        if (flag->kind == FLAG_LATER) {
+            return set(f, flag, NULL);
+        }
+        const char *value = equals != NULL ? equals + 1 : NULL;
+        if (flag->value != NULL && value == NULL && ++i < argc) {
             value = argv[i];
-        if (flag->value && !value)
+        }
+        if (flag->value != NULL && value == NULL) {
             return usage("--%s needs a value: %s", flag->name, flag->value);
-        if (!flag->value && value)
-            return usage("--%s takes no value, got `%s`", flag->name, value);
+        }
+        if (flag->value == NULL && value != NULL) {
+            return usage("--%s takes no value, but got `%s`", flag->name, value);
+        }
         const int rc = set(f, flag, value);
-        if (rc >= 0)
+        if (rc >= 0) {
             return rc;
+        }
     }
     return -1;
 }

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_hash.c: hashes that do not depend on ranks or layout. In: master weights, the build. Out:
- * the weights hash, the platform hash.
+/* rt_hash.c: hashes that do not depend on ranks or layout. In: master weights. Out: the
+ * weights hash.
  *
  * A 64-bit hash of bytes: words of eight little-endian bytes (the last one padded with zeros),
  * each mixed into the state by the finaliser of splitmix64; the length goes in first.
  * The weights hash is the sum modulo 2^64 of the hashes of all chunks of 1024 elements of all
  * parameters, each seeded by (parameter's place in the model, chunk): order-free. */
 #include "rt_private.h"
-#include "rt_simd.h"
 
 #include <string.h>
 
@@ -59,14 +58,13 @@ uint64_t rt_weights_hash(Rt *rt)
 {
     const RtTrainer *t = rt->trainer;
     uint64_t mine = 0;
+    rt_enter(rt, RT_AT_HASH);
     for (int i = 0; i < t->n_segments; i++) {
         const RtSegment *g = &t->segments[i];
-        if (g->shards == 1 && rt->rank > 0)
-            continue; /* every rank holds all of it */
-        HashShard s = {g->master < 0 ? rt_symmetric(rt, g->param_shard)
-                                     : rt_local(rt, g->master),
-                       (int64_t)rt_dtype_bytes(t->master_dtype), 0};
-        rt_shard_runs(rt, i, hash_run, &s);
+        HashShard s = { g->master < 0 ? rt_symmetric(rt, g->param_shard)
+                                      : rt_local(rt, g->master),
+                        (int64_t)rt_dtype_bytes(t->master_dtype), 0 };
+        rt_share_runs(rt, i, hash_run, &s);
         mine += s.sum;
     }
     rt_exchange_begin(rt);
@@ -80,13 +78,4 @@ uint64_t rt_weights_hash(Rt *rt)
     }
     rt_exchange_end(rt);
     return sum;
-}
-
-/* What may change bits between machines: the compiler, its flags, the instruction set it was
- * told to use, the library of matrix products. */
-uint64_t rt_platform_hash(const RtTrainer *t, char *text, size_t text_bytes)
-{
-    snprintf(text, text_bytes, "cc %s; flags %s; vector %d bytes; gemm %s", __VERSION__,
-             t->build_flags, RT_VEC_BYTES, rt_gemm_library());
-    return rt_hash64(text, strlen(text), 1);
 }

@@ -10,12 +10,13 @@ typedef struct InitShard { const Rt *rt; char *param, *master; } InitShard;
 
 static void store(RtDtype d, char *base, int64_t i, double x)
 {
-    if (d == RT_F64)
+    if (d == RT_F64) {
         ((double *)base)[i] = x;
-    else if (d == RT_F32)
+    } else if (d == RT_F32) {
         ((float *)base)[i] = (float)x;
-    else
+    } else {
         ((rt_bf16 *)base)[i] = rt_bf16_from_f32((float)x);
+    }
 }
 
 static void init_run(void *ctx, const RtRun *run)
@@ -29,14 +30,17 @@ static void init_run(void *ctx, const RtRun *run)
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < run->elems; i++) {
         double x = p->init == RT_INIT_ONES ? 1.0 : 0.0;
-        if (p->init == RT_INIT_NORMAL)
-            x = rt_normal(rt_philox(seed, RT_SITE_INIT, (uint64_t)(run->element + i), stream),
-                          scale);
+        if (p->init == RT_INIT_NORMAL) {
+            const uint64_t element = (uint64_t)(run->element + i);
+            x = rt_normal(rt_philox(seed, RT_SITE_INIT, element, stream), scale);
+        }
         const int64_t at = run->shard_offset_elems + i;
-        if (t->master_dtype == RT_F32)
+        if (t->master_dtype == RT_F32) {
             x = (float)x; /* the working copy is the rounded master */
-        if (s->master != s->param)
+        }
+        if (s->master != s->param) {
             store(t->master_dtype, s->master, at, x);
+        }
         store(t->param_dtype, s->param, at, x);
     }
 }
@@ -47,7 +51,8 @@ void rt_init_weights(Rt *rt)
     for (int i = 0; i < t->n_segments; i++) {
         const RtSegment *g = &t->segments[i];
         char *param = rt_symmetric(rt, g->param_shard);
-        InitShard s = {rt, param, g->master < 0 ? param : rt_local(rt, g->master)};
+        InitShard s = { rt, param, g->master < 0 ? param : rt_local(rt, g->master) };
+        rt_enter(rt, RT_AT_INIT);
         rt_shard_runs(rt, i, init_run, &s);
     }
 }

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_main.c: the life of a trainer. In: the emitted RtTrainer, the command line. Out: a run.
- * rt_main → rt_join or rt_launch → rt_rank_main, once in each rank. */
-#define _GNU_SOURCE
+/* rt_main.c: the life of a trainer. In: the emitted RtTrainer, the command line. Out: a run,
+ * and its exit code. rt_main → rt_launch or rt_join → rt_rank_main, once in each rank. */
 #include "rt_private.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 #ifdef _OPENMP
 #include <omp.h>
 #endif
@@ -15,85 +12,134 @@
 static void one_step(Rt *rt)
 {
     RtState *st = rt->state;
+    const RtOptimizer *o = &rt->trainer->optimizer;
     const double begin = rt_clock();
     atomic_store(&st->shared->rank[rt->rank].step, st->step + 1);
     rt->trainer->step(rt);
     rt_comm_step_end(rt);
-    st->beta1_power *= rt->trainer->optimizer.beta1;
-    st->beta2_power *= rt->trainer->optimizer.beta2;
-    st->updates++;
-    if (st->step == 0 && st->flags.debug_gradients)
+    st->beta1_power *= o->beta1;
+    st->beta2_power *= o->beta2;
+    const double seconds = rt_clock() - begin;
+    if (st->step == 0 && st->flags.debug_gradients != NULL) {
         rt_debug_gradients(rt, st->flags.debug_gradients);
-    rt_log_step(rt, rt_clock() - begin);
+    }
+    rt_log_step(rt, seconds);
 }
 
-static void open_data(Rt *rt)
+/* Ranks of different builds, or on a library that differs, must not train together. */
+static void compare_builds(Rt *rt)
 {
-    char error[640];
-    rt->state->tokens = rt_tokens_open(rt->trainer, &rt->state->flags, error, sizeof error);
-    if (!rt->state->tokens)
-        rt_fail(rt, RT_EXIT_ERROR, "%s", error);
+    char text[1024];
+    RtRankShared *ranks = rt->state->shared->rank;
+    ranks[rt->rank].numerics_hash = rt->trainer->numerics_hash;
+    ranks[rt->rank].platform_hash = rt_platform_hash(rt->trainer, text, sizeof text);
+    rt_exchange_begin(rt);
+    rt_exchange_publish(rt);
+    for (int r = 0; r < rt->world_size; r++) {
+        if (ranks[r].numerics_hash != ranks[0].numerics_hash ||
+            ranks[r].platform_hash != ranks[0].platform_hash) {
+            rt_fail(rt, RT_EXIT_ERROR, "rank %d has another %s hash than rank 0; this rank: %s",
+                    r, ranks[r].numerics_hash != ranks[0].numerics_hash ? "numerics"
+                                                                        : "platform", text);
+        }
+    }
+    rt_exchange_end(rt);
 }
 
-int rt_rank_main(const RtTrainer *t, const RtFlags *f, int fd, int rank, int threads)
+static void prepare(Rt *rt, int fd)
+{
+    RtState *st = rt->state;
+    const RtTrainer *t = rt->trainer;
+    char error[RT_ERROR_BYTES];
+    st->losses = calloc((size_t)t->micro_batches + 1, sizeof *st->losses);
+    if (st->losses == NULL) {
+        rt_fail(rt, RT_EXIT_ERROR, "out of memory");
+    }
+    if (!rt_arena_map(rt, fd, st->flags.guard, error)) {
+        rt_fail(rt, RT_EXIT_ERROR, "%s", error);
+    }
+    compare_builds(rt);
+    rt_enter(rt, RT_AT_DATA);
+    st->tokens = rt_tokens_open(st->flags.data, st->flags.n_data, t->seq_tokens, t->vocab,
+                                error);
+    if (st->tokens == NULL) {
+        rt_fail(rt, RT_EXIT_ERROR, "%s", error);
+    }
+    rt_init_weights(rt);
+    rt_enter(rt, RT_AT_SETUP);
+    t->setup(rt);
+    rt_enter(rt, RT_AT_LOG);
+    rt_log_start(rt);
+}
+
+int rt_rank_main(const RtTrainer *t, const RtFlags *f, RtShared *shared, int fd, int rank,
+                 int threads, bool crowded)
 {
     static RtState state;
     static Rt rt;
-    rt = (Rt){.rank = rank, .world_size = t->world_size, .threads = threads, .trainer = t,
-              .state = &state};
-    state.flags = *f;
-    state.beta1_power = state.beta2_power = 1.0;
-    state.losses = calloc((size_t)t->micro_batches, sizeof *state.losses);
-    state.shared = mmap(NULL, sizeof(RtShared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (state.shared == MAP_FAILED || !state.losses) {
-        fprintf(stderr, "[rank %d] error: out of memory\n", rank);
-        return RT_EXIT_ERROR;
-    }
+    state = (RtState){ .flags = *f, .shared = shared, .spins = crowded ? 50 : 5000,
+                       .beta1_power = 1.0, .beta2_power = 1.0 };
+    rt = (Rt){ .rank = rank, .world_size = t->world_size, .threads = threads, .trainer = t,
+               .state = &state };
 #ifdef _OPENMP
-    omp_set_num_threads(threads);
     omp_set_dynamic(0);
+    omp_set_num_threads(threads);
 #endif
-    char error[256];
-    if (!rt_arena_map(&rt, fd, f->guard, error, sizeof error))
-        rt_fail(&rt, RT_EXIT_ERROR, "%s", error);
-    open_data(&rt);
-    rt_init_weights(&rt);
-    t->setup(&rt);
-    rt_log_start(&rt);
-    for (state.step = 0; state.step < f->steps; state.step++)
+    prepare(&rt, fd);
+    for (state.step = 0; state.step < f->steps; state.step++) {
         one_step(&rt);
+    }
     rt_log_end(&rt);
+    if (f->guard && !rt_arena_intact(&rt)) {
+        rt_fail(&rt, RT_EXIT_ERROR, "bytes around the arena were overwritten");
+    }
     if (f->weights_hash) {
         const uint64_t hash = rt_weights_hash(&rt);
-        if (rank == 0)
+        if (rank == 0) {
             printf("weights %016llx\n", (unsigned long long)hash);
+        }
     }
-    const bool failed = rank == 0 && (fflush(stdout) != 0 || ferror(stdout));
-    if (failed)
+    if (rank == 0 && (fflush(stdout) != 0 || ferror(stdout))) {
         rt_fail(&rt, RT_EXIT_ERROR, "stdout cannot be written");
-    atomic_store(&state.shared->rank[rank].done, 1);
+    }
+    atomic_store(&shared->rank[rank].done, 1);
     return RT_EXIT_OK;
+}
+
+static int print_hashes(const RtTrainer *t)
+{
+    char text[1024];
+    const uint64_t platform = rt_platform_hash(t, text, sizeof text);
+    printf("numerics %016llx\nplatform %016llx %s\n", (unsigned long long)t->numerics_hash,
+           (unsigned long long)platform, text);
+    return fflush(stdout) == 0 ? RT_EXIT_OK : RT_EXIT_ERROR;
 }
 
 int rt_main(const RtTrainer *trainer, int argc, char **argv)
 {
     RtFlags flags;
     const int rc = rt_flags_parse(&flags, trainer, argc, argv);
-    if (rc >= 0)
+    if (rc >= 0) {
         return rc;
-    if (flags.numerics_hash) {
-        char text[512];
-        const uint64_t platform = rt_platform_hash(trainer, text, sizeof text);
-        printf("numerics %016llx\nplatform %016llx %s\n",
-               (unsigned long long)trainer->numerics_hash, (unsigned long long)platform, text);
-        return RT_EXIT_OK;
     }
+    if (flags.numerics_hash) {
+        return print_hashes(trainer);
+    }
+    RtJoin join;
+    if (!flags.local && rt_join_find(&join)) {
+        return rt_join(trainer, &flags, &join);
+    }
+    RtCores cores;
+    rt_cores_find(&cores);
+    rt_cores_fit_openmp(&cores, &flags, trainer->world_size, argv);
     /* A mistake in the data is told once, before any rank starts. */
-    char error[640];
-    if (!rt_tokens_open(trainer, &flags, error, sizeof error)) {
+    char error[RT_ERROR_BYTES];
+    RtTokens *tokens = rt_tokens_open(flags.data, flags.n_data, trainer->seq_tokens,
+                                      trainer->vocab, error);
+    if (tokens == NULL) {
         fprintf(stderr, "trainer: error: %s\n", error);
         return RT_EXIT_ERROR;
     }
-    const int joined = rt_join(trainer, &flags);
-    return joined >= 0 ? joined : rt_launch(trainer, &flags);
+    rt_tokens_close(tokens);
+    return rt_launch(trainer, &flags);
 }

@@ -4,30 +4,34 @@
  * In: this rank's shards of the summed gradient, the losses of its micro-batches. Out: loss,
  * gradient norm and clip factor, equal in every bit on all ranks and for all world sizes.
  *
- * Squares are summed in double over chunks of 1024 elements that lie within one parameter, in
- * eight lanes and a fixed tree; a shard boundary never cuts a chunk. Chunk sums are added as
- * integers into a superaccumulator that spans all of double, so their order is free: digit i
- * weighs 2^(32 i - 1088), digits are 64 bits wide and carry only at the end. */
+ * Squares are summed in double over chunks of 1024 elements of one parameter (element 0 starts
+ * a chunk; a shard boundary never cuts one): element i of the chunk goes to lane i mod 16, in
+ * order, then the lanes are added as a tree, upper half onto lower half. Chunk sums are added
+ * as integers, so their order is free. The superaccumulator spans all of double: digit i
+ * weighs 2^(32 i - 1088) and is 64 bits wide, so 2^31 chunks fit before a carry could be lost;
+ * carries are made once, at the end. Its last words count what was not finite. */
 #include "rt_private.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-enum { DIGITS = 70, NON_FINITE = 70, BIAS = 1088 };
+enum { DIGITS = 70, NON_FINITE = 70, BIAS = 1088, LANES = 16 };
+_Static_assert(NON_FINITE < RT_SUPERACC_WORDS, "the superaccumulator fits its words");
 
-static void superacc_add(uint64_t *acc, double x)
+/* ---- the superaccumulator ------------------------------------------------------------------ */
+
+void rt_superacc_add(uint64_t *acc, double x)
 {
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
+    const uint64_t bits = (uint64_t)rt_bits_f64(x);
     const int exponent = (int)(bits >> 52 & 0x7FF);
     uint64_t mantissa = bits & ((UINT64_C(1) << 52) - 1);
     if (exponent == 0x7FF) {
         acc[NON_FINITE]++;
         return;
     }
-    if (exponent > 0)
+    if (exponent > 0) {
         mantissa |= UINT64_C(1) << 52;
-    /* x = mantissa * 2^(e - 1075), e >= 1 */
+    }
+    /* x = mantissa * 2^(e - 1075), where e >= 1 */
     const int shift = (exponent > 0 ? exponent : 1) - 1075 + BIAS;
     const int digit = shift / 32;
     const unsigned __int128 wide = (unsigned __int128)mantissa << shift % 32;
@@ -36,10 +40,23 @@ static void superacc_add(uint64_t *acc, double x)
     acc[digit + 2] += (uint32_t)(wide >> 64);
 }
 
-/* The accumulator as the nearest double, ties to even; NaN when something was not finite. */
-static double superacc_round(const uint64_t *acc)
+/* mantissa * 2^exponent for a mantissa of at most 53 bits: exact from the subnormals up. */
+static double scaled(uint64_t mantissa, int exponent)
 {
-    uint32_t d[DIGITS + 2] = {0};
+    double x = (double)mantissa;
+    for (; exponent > 0; exponent--) {
+        x *= 2.0;
+    }
+    for (; exponent < 0; exponent++) {
+        x *= 0.5;
+    }
+    return x;
+}
+
+/* The nearest double, ties to even. */
+double rt_superacc_round(const uint64_t *acc)
+{
+    uint32_t d[DIGITS + 2] = { 0 };
     uint64_t carry = 0;
     for (int i = 0; i < DIGITS; i++) {
         const unsigned __int128 sum = (unsigned __int128)acc[i] + carry;
@@ -48,63 +65,76 @@ static double superacc_round(const uint64_t *acc)
     }
     d[DIGITS] = (uint32_t)carry;
     d[DIGITS + 1] = (uint32_t)(carry >> 32);
-    if (acc[NON_FINITE])
+    if (acc[NON_FINITE] != 0) {
         return __builtin_nan("");
+    }
     int top = DIGITS + 1;
-    while (top > 0 && d[top] == 0)
+    while (top > 0 && d[top] == 0) {
         top--;
-    /* 96 bits from the top digit, and whether anything lies below */
+    }
+    /* the three digits from the top, 65 bits or more, and whether anything lies below */
     unsigned __int128 m = 0;
-    for (int i = top; i > top - 3; i--)
-        m = m << 32 | (i >= 0 ? d[i] : 0);
     bool below = false;
-    for (int i = top - 3; i >= 0; i--)
-        below = below || d[i] != 0;
-    if (m == 0)
+    for (int i = top; i >= 0; i--) {
+        if (i > top - 3) {
+            m = m << 32 | d[i];
+        } else {
+            below = below || d[i] != 0;
+        }
+    }
+    if (m == 0) {
         return 0.0;
-    int exponent = 32 * (top - 2) - BIAS; /* value = m * 2^exponent */
+    }
+    int exponent = 32 * (top > 2 ? top - 2 : 0) - BIAS; /* value = m * 2^exponent + below */
     while (m >> 95 == 0) {
         m <<= 1;
         exponent--;
     }
-    m = m << 1 | below; /* sticky; one bit wider now: 97 bits */
-    uint64_t q = (uint64_t)(m >> 44);   /* 53 bits */
-    const uint64_t rest = (uint64_t)(m & ((UINT64_C(1) << 44) - 1));
-    const uint64_t half = UINT64_C(1) << 43;
-    if (rest > half || (rest == half && q & 1))
+    /* Bits that a double has not at this size: 43, and more where it is subnormal. */
+    int cut = 43;
+    if (exponent + cut < -1074) {
+        cut = -1074 - exponent;
+    }
+    if (cut > 96) {
+        return 0.0; /* less than half of the smallest double */
+    }
+    const unsigned __int128 half = (unsigned __int128)1 << (cut - 1);
+    const unsigned __int128 rest = m & (2 * half - 1);
+    uint64_t q = (uint64_t)(m >> cut);
+    if (rest > half || (rest == half && (below || (q & 1) != 0))) {
         q++;
-    exponent += 43;
-    double x = (double)q;
-    for (; exponent > 0; exponent--)
-        x *= 2.0;
-    for (; exponent < 0; exponent++)
-        x *= 0.5; /* exact above the subnormals, where no norm of interest lies */
-    return x;
+    }
+    return scaled(q, exponent + cut);
 }
 
 /* ---- squares ------------------------------------------------------------------------------- */
 
-static double tree8(const double *lane)
+static double lanes_sum(double *lane)
 {
-    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) +
-           ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+    for (int half = LANES / 2; half > 0; half /= 2) {
+        for (int l = 0; l < half; l++) {
+            lane[l] += lane[l + half];
+        }
+    }
+    return lane[0];
 }
 
-#define SQUARES(name, type, load)                                \
-    static double name(const type *g, int64_t n)                 \
-    {                                                            \
-        double lane[8] = {0};                                    \
-        int64_t i = 0;                                           \
-        for (; i + 8 <= n; i += 8)                               \
-            for (int l = 0; l < 8; l++) {                        \
-                const double x = (double)load(g[i + l]);         \
-                lane[l] += x * x;                                \
-            }                                                    \
-        for (int l = 0; i + l < n; l++) {                        \
-            const double x = (double)load(g[i + l]);             \
-            lane[l] += x * x;                                    \
-        }                                                        \
-        return tree8(lane);                                      \
+#define SQUARES(name, type, load)                         \
+    static double name(const type *g, int64_t n)          \
+    {                                                     \
+        double lane[LANES] = { 0 };                       \
+        int64_t i = 0;                                    \
+        for (; i + LANES <= n; i += LANES) {              \
+            for (int l = 0; l < LANES; l++) {             \
+                const double x = (double)load(g[i + l]);  \
+                lane[l] += x * x;                         \
+            }                                             \
+        }                                                 \
+        for (int l = 0; i + l < n; l++) {                 \
+            const double x = (double)load(g[i + l]);      \
+            lane[l] += x * x;                             \
+        }                                                 \
+        return lanes_sum(lane);                           \
     }
 SQUARES(squares_f32, float, )
 SQUARES(squares_f64, double, )
@@ -112,95 +142,116 @@ SQUARES(squares_bf16, rt_bf16, rt_f32_from_bf16)
 
 static double squares(RtDtype d, const char *g, int64_t n)
 {
-    if (d == RT_F32)
+    if (d == RT_F32) {
         return squares_f32((const float *)g, n);
-    if (d == RT_F64)
+    }
+    if (d == RT_F64) {
         return squares_f64((const double *)g, n);
+    }
     return squares_bf16((const rt_bf16 *)g, n);
 }
 
-typedef struct NormRun { Rt *rt; const char *grad; } NormRun;
+typedef struct NormShard {
+    Rt *rt;
+    const char *grad;
+} NormShard;
 
 static void norm_run(void *ctx, const RtRun *run)
 {
-    const NormRun *n = ctx;
-    const RtDtype d = n->rt->trainer->reduce_dtype;
+    const NormShard *s = ctx;
+    const RtDtype d = s->rt->trainer->reduce_dtype;
     const int64_t item = (int64_t)rt_dtype_bytes(d);
-    const char *grad = n->grad + run->shard_offset_elems * item;
-    uint64_t *total = n->rt->state->superacc;
-#pragma omp parallel
+    const char *grad = s->grad + run->shard_offset_elems * item;
+    uint64_t *total = s->rt->state->superacc;
+#pragma omp parallel if (run->elems > 16 * RT_GRAIN_ELEMS)
     {
-        uint64_t mine[RT_SUPERACC_WORDS] = {0};
+        uint64_t mine[RT_SUPERACC_WORDS] = { 0 };
 #pragma omp for schedule(static)
         for (int64_t at = 0; at < run->elems; at += RT_GRAIN_ELEMS) {
             const int64_t left = run->elems - at;
-            superacc_add(mine, squares(d, grad + at * item,
-                                       left < RT_GRAIN_ELEMS ? left : RT_GRAIN_ELEMS));
+            rt_superacc_add(mine, squares(d, grad + at * item,
+                                          left < RT_GRAIN_ELEMS ? left : RT_GRAIN_ELEMS));
         }
 #pragma omp critical
-        for (int i = 0; i < RT_SUPERACC_WORDS; i++)
+        for (int i = 0; i < RT_SUPERACC_WORDS; i++) {
             total[i] += mine[i];
+        }
     }
 }
 
 void rt_norm_add(Rt *rt, int segment)
 {
-    const RtSegment *s = &rt->trainer->segments[segment];
-    if (s->shards == 1 && rt->rank > 0)
-        return; /* every rank holds the same sum: counted once */
-    NormRun n = {rt, rt_local(rt, s->grad_shard)};
-    rt_shard_runs(rt, segment, norm_run, &n);
+    NormShard s = { rt, rt_local(rt, rt->trainer->segments[segment].grad_shard) };
+    rt_share_runs(rt, segment, norm_run, &s);
 }
 
 /* ---- the exchange -------------------------------------------------------------------------- */
 
-static bool finite64(double x)
+static bool is_finite(double x)
 {
     return x - x == 0.0;
 }
 
-void rt_norm_reduce(Rt *rt)
+/* All ranks come here together with equal results; the first one tells. */
+static _Noreturn void not_finite(const Rt *rt)
+{
+    const RtState *st = rt->state;
+    if (rt->rank != 0) {
+        rt_leave(rt);
+    }
+    rt_fail(rt, RT_EXIT_ERROR,
+            "step %lld: the %s is not finite; the weights are still those of the step before. "
+            "A lower learning rate, a longer warm-up or tighter clipping may help",
+            (long long)(st->step + 1), is_finite(st->loss) ? "gradient norm" : "loss");
+}
+
+/* Control area: the superaccumulator, then the losses. Each loss was computed by one rank and
+ * is zero elsewhere: adding them is exact. */
+static double exchange_norm(Rt *rt, uint64_t *total)
 {
     const RtTrainer *t = rt->trainer;
     RtState *st = rt->state;
-    const size_t words = sizeof st->superacc;
-    const int64_t losses_at = t->control_offset + (int64_t)words;
+    const size_t loss_bytes = (size_t)t->micro_batches * sizeof *st->losses;
+    const int64_t losses_at = t->control_offset + (int64_t)sizeof st->superacc;
     rt_exchange_begin(rt);
-    memcpy(rt_symmetric(rt, t->control_offset), st->superacc, words);
-    memcpy(rt_symmetric(rt, losses_at), st->losses,
-           (size_t)t->micro_batches * sizeof *st->losses);
+    memcpy(rt_symmetric(rt, t->control_offset), st->superacc, sizeof st->superacc);
+    memcpy(rt_symmetric(rt, losses_at), st->losses, loss_bytes);
     rt_exchange_publish(rt);
-    uint64_t total[RT_SUPERACC_WORDS] = {0};
+    double loss = 0;
     for (int r = 0; r < rt->world_size; r++) {
         const uint64_t *part = (const uint64_t *)(rt->peer[r] + t->control_offset);
-        for (int i = 0; i < RT_SUPERACC_WORDS; i++)
+        for (int i = 0; i < RT_SUPERACC_WORDS; i++) {
             total[i] += part[i];
+        }
     }
-    double loss = 0; /* in the order of micro-batches; each was computed by one rank */
     for (int64_t i = 0; i < t->micro_batches; i++) {
         double one = 0;
-        for (int r = 0; r < rt->world_size; r++)
+        for (int r = 0; r < rt->world_size; r++) {
             one += ((const double *)(rt->peer[r] + losses_at))[i];
-        loss += one;
+        }
+        loss += one; /* in the order of micro-batches */
     }
     rt_exchange_end(rt);
-    const double tokens =
-        (double)(t->micro_batches * t->micro_batch * t->seq_tokens);
-    st->loss = loss / tokens;
-    st->grad_norm = __builtin_sqrt(superacc_round(total)) / tokens;
-    const double clip = t->optimizer.clip;
+    memset(st->superacc, 0, sizeof st->superacc);
+    memset(st->losses, 0, loss_bytes);
+    return loss;
+}
+
+/* The gradient is that of the sum of token losses; norm, clipping and loss are of the mean. */
+void rt_norm_reduce(Rt *rt)
+{
+    RtState *st = rt->state;
+    uint64_t total[RT_SUPERACC_WORDS] = { 0 };
+    const double tokens = (double)rt_step_tokens(rt->trainer);
+    const double clip = rt->trainer->optimizer.clip;
+    st->loss = exchange_norm(rt, total) / tokens;
+    st->grad_norm = rt_sqrt(rt_superacc_round(total)) / tokens;
     st->clip_factor = 1.0;
-    if (clip > 0 && st->grad_norm + 1e-6 > clip)
+    if (clip > 0 && st->grad_norm + 1e-6 > clip) {
         st->clip_factor = clip / (st->grad_norm + 1e-6);
-    memset(st->superacc, 0, words);
-    memset(st->losses, 0, (size_t)t->micro_batches * sizeof *st->losses);
-    if (!finite64(st->loss) || !finite64(st->grad_norm)) {
-        if (rt->rank == 0)
-            rt_fail(rt, RT_EXIT_ERROR,
-                    "step %lld: %s is not finite; the weights are those of the step before. "
-                    "Lower the learning rate, or look at the data of this step",
-                    (long long)st->step, finite64(st->loss) ? "the gradient norm" : "the loss");
-        _Exit(RT_EXIT_ERROR);
+    }
+    if (!is_finite(st->loss) || !is_finite(st->grad_norm)) {
+        not_finite(rt);
     }
 }
 

@@ -8,8 +8,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-/* Exit codes of a trainer. */
-enum { RT_EXIT_OK = 0, RT_EXIT_ERROR = 1, RT_EXIT_USAGE = 2, RT_EXIT_GATE = 5 };
+/* Exit codes of a trainer; 128 + n: ended by signal n. */
+enum { RT_EXIT_OK = 0, RT_EXIT_ERROR = 1, RT_EXIT_USAGE = 2 };
 
 /* ---- rt_flags.c ---------------------------------------------------------------------------- */
 
@@ -17,56 +17,66 @@ enum { RT_MAX_DATA = 64 };
 typedef struct RtFlags {
     const char *data[RT_MAX_DATA];
     int n_data;
-    int64_t steps;           /* stop here; -1: the schedule's length */
+    int64_t steps;           /* stop here */
     int64_t seed;
     const char *log;         /* JSON lines */
     const char *stats;       /* counters of every rank, one JSON object */
     const char *debug_gradients;
-    bool weights_hash, numerics_hash, guard, quiet;
-    int threads;             /* of each rank; 0: cores / ranks */
+    bool weights_hash, numerics_hash, guard, quiet, local;
+    int64_t threads;         /* of each rank; 0: its share of the cores */
     double deadline_seconds; /* 0: derived from the plan */
     double peak_tflops;      /* of one rank, for MFU; 0: unknown */
 } RtFlags;
 /* Returns -1 to go on, or an exit code. */
 int rt_flags_parse(RtFlags *f, const RtTrainer *t, int argc, char **argv);
 
-/* ---- the page that all ranks and the launcher share ------------------------------------------ */
+/* ---- the page that all ranks and launchers share ------------------------------------------- */
 
+/* Streams of collectives; RT_GATHER and RT_REDUCE are rt.h's. RT_CONTROL: small exchanges. */
 enum { RT_CONTROL = 2, RT_STREAMS = 3 };
+
+/* Where a rank is outside the step's own places. */
+enum { RT_AT_START = -1, RT_AT_DATA = -2, RT_AT_INIT = -3, RT_AT_SETUP = -4, RT_AT_LOG = -5,
+       RT_AT_HASH = -6, RT_AT_END = -7 };
 
 typedef struct RtRankShared {
     _Alignas(128) _Atomic uint64_t published[RT_STREAMS]; /* collectives begun, by stream */
-    _Atomic uint64_t finished[RT_STREAMS];                /* and completed */
-    _Atomic int place;                   /* index into RtTrainer.places */
-    _Atomic int waiting;                 /* 1 while waiting for peers */
-    _Atomic int64_t waiting_segment;     /* segment of the collective it waits in, or -1 */
-    _Atomic int64_t step;
-    _Atomic int64_t moved_ns;            /* clock when it last made progress */
-    _Atomic int64_t alive_ns;            /* clock when it last did anything, waiting included */
-    _Atomic int done;
+    _Atomic uint64_t finished;           /* exchanges of the control area read to the end */
+    _Alignas(128) _Atomic int place;     /* index into RtTrainer.places, or RT_AT_* */
+    _Atomic int64_t step;                /* 1-based; 0: before the first */
+    _Atomic int64_t moved_ns;            /* clock when it last went on */
+    _Atomic int waiting;                 /* stream it waits on, or -1 */
+    _Atomic uint64_t waiting_count;      /* for all ranks to have published so many */
+    _Atomic int waiting_segment;         /* of that collective, or -1 */
+    _Atomic int done;                    /* it left with success */
+    uint64_t numerics_hash, platform_hash;
 } RtRankShared;
 
 typedef struct RtShared {
-    _Atomic int abort;                   /* somebody failed: leave */
-    _Atomic int launcher_pid;
+    _Alignas(128) _Atomic uint32_t bell; /* rung at every publication: a futex */
+    _Atomic uint32_t sleepers;           /* ranks that listen */
+    _Alignas(128) _Atomic int abort;     /* exit code of the job once somebody failed */
+    _Atomic int signal;                  /* the job was asked to end */
     RtRankShared rank[RT_MAX_RANKS];
 } RtShared;
 
-/* ---- one rank ---------------------------------------------------------------------------------- */
+/* ---- one rank ------------------------------------------------------------------------------ */
 
 enum { RT_QUEUE = 64 };
 typedef enum { RT_OP_GATHER, RT_OP_REDUCE_SCATTER, RT_OP_ALL_REDUCE } RtOpKind;
 typedef struct RtOp {
     RtOpKind kind;
     int segment;
-    int64_t from, to;        /* byte offsets */
+    int64_t from, to;        /* byte offsets: symmetric, local */
 } RtOp;
 
 typedef struct RtQueue {
     RtOp op[RT_QUEUE];
     uint64_t started, completed; /* over the whole run; tickets count from step_base */
     uint64_t step_base;
-    bool published;          /* the op at the head is visible to peers */
+    uint64_t rounds;         /* publications that are complete: an operation has one or two */
+    int round;               /* of the operation at the head */
+    bool published;          /* that round is visible to the peers */
 } RtQueue;
 
 typedef struct RtTokens RtTokens; /* rt_data.c */
@@ -74,8 +84,9 @@ typedef struct RtTokens RtTokens; /* rt_data.c */
 typedef struct RtState {
     RtFlags flags;
     RtShared *shared;
+    int spins;               /* tries before a waiting rank sleeps */
     RtQueue queue[2];
-    uint64_t control_rounds;
+    uint64_t exchanges;
     /* data */
     RtTokens *tokens;
     int64_t step;            /* of the run, 0-based */
@@ -85,7 +96,6 @@ typedef struct RtState {
     double loss, grad_norm, clip_factor;
     uint64_t superacc[RT_SUPERACC_WORDS];
     double beta1_power, beta2_power; /* beta^t after t updates */
-    int64_t updates;
     /* counters (--stats) */
     int64_t tokens_done, gathered_bytes, reduced_bytes;
     double wait_seconds;
@@ -93,59 +103,133 @@ typedef struct RtState {
     double started_seconds;
 } RtState;
 
-/* ---- rt_comm.c --------------------------------------------------------------------------------- */
-
-/* Runs body between two barriers of all ranks; see rt_comm.c. */
-void rt_exchange_begin(Rt *rt);  /* my control area may be written: everybody has read it */
-void rt_exchange_publish(Rt *rt);/* and now read: everybody has written */
-void rt_exchange_end(Rt *rt);    /* I have read */
-void rt_comm_step_end(Rt *rt);   /* every started collective is complete; tickets restart */
-/* A failure of this rank: prints `[rank R] ...`, tells the others, ends the process. */
+/* A failure of this rank: the first to fail prints `[rank R] error: ...`, all end. */
 _Noreturn void rt_fail(const Rt *rt, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/* Another rank failed and says why: waits until it has, and leaves with its exit code. */
+_Noreturn void rt_leave(const Rt *rt);
+/* rt_at for RT_AT_* and the places of the step. */
+void rt_enter(Rt *rt, int place);
 
-/* ---- rt_norm.c, rt_update.c ---------------------------------------------------------------------- */
+/* ---- rt_wait.c: time, waiting for peers ---------------------------------------------------- */
+
+double rt_clock(void);       /* seconds, monotonic */
+int64_t rt_clock_ns(void);
+/* What peers wait for has changed: wakes those that sleep. */
+void rt_ring(RtShared *shared);
+/* One turn of a loop that waits for ready(ctx): spins, then sleeps until the bell rings.
+ * Leaves the process when the job is aborted. tries counts turns without progress. */
+void rt_pause(const Rt *rt, int tries, bool (*ready)(const void *ctx), const void *ctx);
+
+/* ---- rt_comm.c ----------------------------------------------------------------------------- */
+
+/* Small exchange through the control areas: begin (mine may be written: everybody has read
+ * it), publish (everybody has written: theirs may be read), end (I have read them). */
+void rt_exchange_begin(Rt *rt);
+void rt_exchange_publish(Rt *rt);
+void rt_exchange_end(Rt *rt);
+void rt_comm_step_end(Rt *rt);   /* every started collective is complete; tickets restart */
+
+/* ---- rt_update.c, rt_schedule.c ------------------------------------------------------------ */
 
 typedef struct RtRun {       /* consecutive elements of one parameter in this rank's shard */
     const RtParam *param;
     int param_id;
     int64_t shard_offset_elems, element, elems;
 } RtRun;
-/* Calls fn for every run of the segment's shard held by this rank. */
-void rt_shard_runs(const Rt *rt, int segment, void (*fn)(void *ctx, const RtRun *run), void *ctx);
-int64_t rt_shard_index(const Rt *rt, int segment); /* which shard this rank holds */
-double rt_learning_rate(const RtTrainer *t, int64_t step);
+typedef void (*RtRunFn)(void *ctx, const RtRun *run);
+/* Calls fn for every run of the segment's shard that this rank holds. */
+void rt_shard_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx);
+/* The same for this rank's share of sums over all ranks: its shard, or where all ranks hold
+ * all of the segment, its part of the grains. */
+void rt_share_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx);
 size_t rt_dtype_bytes(RtDtype d);
+double rt_learning_rate(const RtTrainer *t, int64_t step);
+int64_t rt_step_tokens(const RtTrainer *t);
 
-/* ---- rt_init.c, rt_hash.c, rt_philox.h ------------------------------------------------------------ */
+/* ---- rt_norm.c ----------------------------------------------------------------------------- */
+
+void rt_superacc_add(uint64_t *acc, double x);      /* x >= 0, or not finite */
+double rt_superacc_round(const uint64_t *acc);      /* NaN when something was not finite */
+
+/* ---- rt_init.c, rt_hash.c, rt_debug.c ------------------------------------------------------ */
 
 void rt_init_weights(Rt *rt);
-uint64_t rt_weights_hash(Rt *rt);
+uint64_t rt_weights_hash(Rt *rt);                   /* collective */
 uint64_t rt_hash64(const void *data, size_t bytes, uint64_t seed);
 uint64_t rt_platform_hash(const RtTrainer *t, char *text, size_t text_bytes);
-void rt_debug_gradients(Rt *rt, const char *path);
+void rt_debug_gradients(Rt *rt, const char *path);  /* collective */
 
-/* ---- rt_data.c -------------------------------------------------------------------------------------- */
+/* ---- rt_data.c ----------------------------------------------------------------------------- */
 
-RtTokens *rt_tokens_open(const RtTrainer *t, const RtFlags *f, char *error, size_t error_bytes);
+enum { RT_ERROR_BYTES = 768 };
+RtTokens *rt_tokens_open(const char *const *patterns, int n_patterns, int64_t seq_tokens,
+                         int64_t vocab, char *error);
+void rt_tokens_close(RtTokens *d);
 int64_t rt_tokens_samples(const RtTokens *d);
-/* Fills tokens and targets of global sample `index`; NULL, or what is wrong. */
-const char *rt_tokens_read(const RtTokens *d, int64_t index, int64_t seed, int32_t *tokens,
-                           int32_t *targets);
+bool rt_tokens_hold(const RtTokens *d, uintptr_t address); /* is it in a mapped file? */
+/* Place in the data of global sample `index` (0, 1, ...): a bijection in each epoch. */
+int64_t rt_tokens_place(int64_t samples, uint64_t seed, int64_t index);
+/* Fills tokens and targets of a sample; false with error set when an id is no token. */
+bool rt_tokens_read(const RtTokens *d, int64_t sample, int32_t *tokens, int32_t *targets,
+                    char *error);
 
-/* ---- rt_shm.c, rt_launch.c, rt_log.c ------------------------------------------------------------------ */
+/* ---- rt_shm.c, rt_memory.c, rt_log.c ------------------------------------------------------- */
 
-typedef struct RtMemfd { int fd; int64_t bytes; } RtMemfd;
 int rt_shared_create(const RtTrainer *t);    /* descriptor, or -1 with errno */
-bool rt_arena_map(Rt *rt, int fd, bool guard, char *error, size_t error_bytes);
-int rt_launch(const RtTrainer *t, const RtFlags *f);
-/* As a rank of a launcher's job; -1 when no launcher started this process. */
-int rt_join(const RtTrainer *t, const RtFlags *f);
-int rt_rank_main(const RtTrainer *t, const RtFlags *f, int fd, int rank, int threads);
+RtShared *rt_shared_map(int fd);             /* or NULL with errno */
+bool rt_arena_map(Rt *rt, int fd, bool guard, char *error);
+/* With guards: were the bytes before and after this rank's spaces left alone? */
+bool rt_arena_intact(const Rt *rt);
+int64_t rt_memory_high_water_bytes(void);
+void rt_memory_planned(const Rt *rt, FILE *out);
+void rt_memory_resident(const Rt *rt, FILE *out);
 void rt_log_start(Rt *rt);
 void rt_log_step(Rt *rt, double seconds);
-void rt_log_end(Rt *rt);
-double rt_clock(void);       /* seconds, monotonic */
-int64_t rt_memory_high_water_bytes(void);
+void rt_log_end(Rt *rt);                     /* collective */
+
+/* ---- rt_launch.c, rt_watch.c, rt_join.c, rt_cores.c, rt_main.c ----------------------------- */
+
+/* What one watching process knows of the job. */
+typedef struct RtJob {
+    const RtTrainer *trainer;
+    const RtFlags *flags;
+    RtShared *shared;
+    int fd;                      /* of the shared memory */
+    int pid[RT_MAX_RANKS];       /* ranks this process started; 0: ended, or another's */
+    int peer[RT_MAX_RANKS];      /* sockets of the processes that watch other ranks; or -1 */
+    int running;                 /* ranks this process started that have not ended */
+    bool judges;                 /* looks for ranks that stand still */
+    int64_t deadline_ns;
+} RtJob;
+
+/* The ranks' share of the cores this process may use. */
+typedef struct RtCores {
+    int cpu[1024], n_cpus;       /* in the order of packages and cores: siblings adjoin */
+    int quota;                   /* CPUs the control group grants, at most n_cpus */
+} RtCores;
+void rt_cores_find(RtCores *c);
+int rt_cores_threads(const RtCores *c, const RtFlags *f, int ranks);
+void rt_cores_bind(const RtCores *c, int index, int ranks, int threads);
+/* Starts this program again when OpenMP would bind or spin as if it were alone. */
+void rt_cores_fit_openmp(const RtCores *c, const RtFlags *f, int ranks, char **argv);
+
+/* Rank and ranks as a launcher's environment names them. */
+typedef struct RtJoin {
+    const char *launcher;        /* "torchrun", ...; NULL: none */
+    int rank, world_size, local_size; /* local_size -1: not told */
+    char identity[512];          /* the same for all ranks of the job, and only them */
+} RtJoin;
+bool rt_join_find(RtJoin *j);
+int rt_join(const RtTrainer *t, const RtFlags *f, const RtJoin *j);
+int rt_launch(const RtTrainer *t, const RtFlags *f);
+/* Forks a rank; in the child it never returns. False when fork fails. */
+bool rt_job_start(RtJob *job, int rank, const RtCores *cores, int index, int ranks);
+void rt_job_init(RtJob *job, const RtTrainer *t, const RtFlags *f, RtShared *shared, int fd);
+int rt_watch(RtJob *job);        /* the job's exit code */
+int rt_rank_main(const RtTrainer *t, const RtFlags *f, RtShared *shared, int fd, int rank,
+                 int threads, bool crowded);
+/* For torchrun, which shows it as the root cause. */
+void rt_report_error(const char *text);
 
 #endif

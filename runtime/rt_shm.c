@@ -1,81 +1,137 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_shm.c: the memory of a rank. In: the planned sizes. Out: the shared page, every rank's
- * symmetric space (shared, anonymous, by descriptor), this rank's local space (private).
+/* rt_shm.c: the memory of a rank. In: the planned sizes. Out: the page that all share, every
+ * rank's symmetric space (shared, anonymous, by descriptor), this rank's local space (private).
  *
- * The descriptor holds the shared page first, then the symmetric spaces in rank order. With
- * guards, an inaccessible page lies on both ends of each space of this rank. */
+ * The descriptor holds the shared page first, then the symmetric spaces in rank order. It is
+ * of no file system, so the size of /dev/shm is no matter. Each rank has the kernel set aside
+ * its own space, on its own memory node, so that a lack of memory is an error at start.
+ *
+ * With guards an inaccessible page lies on both ends of each space. A space ends right at its
+ * guard; what is left of its first page holds a pattern that is checked at the end. */
 #define _GNU_SOURCE
 #include "rt_private.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-enum { PAGE = 4096 };
+enum { PAGE = 4096, ALIGN = 256, PATTERN = 0xA5, HUGE_PAGE = 2 << 20 };
 
 static int64_t pages(int64_t bytes)
 {
     return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
+/* Bytes before a guarded space in its first page. */
+static int64_t slack(int64_t bytes)
+{
+    return (pages(bytes) - bytes) / ALIGN * ALIGN;
+}
+
 int rt_shared_create(const RtTrainer *t)
 {
     const int fd = memfd_create("trainer", MFD_CLOEXEC);
-    if (fd < 0)
+    if (fd < 0) {
         return -1;
+    }
     const int64_t bytes =
         pages(sizeof(RtShared)) + t->world_size * pages(t->symmetric_bytes);
     if (ftruncate(fd, bytes) != 0) {
+        const int error = errno;
         close(fd);
+        errno = error;
         return -1;
     }
     return fd;
 }
 
-/* Maps bytes at the end of an accessible region whose neighbours are guards. */
-static char *map_guarded(int64_t bytes, int fd, int64_t offset, bool guard)
+RtShared *rt_shared_map(int fd)
 {
-    const int64_t size = pages(bytes), margin = guard ? PAGE : 0;
-    if (size == 0)
-        return mmap(NULL, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    char *hold = mmap(NULL, (size_t)(size + 2 * margin), PROT_NONE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (hold == MAP_FAILED)
-        return hold;
-    const int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
-    char *at = mmap(hold + margin, (size_t)size, PROT_READ | PROT_WRITE, flags | MAP_FIXED, fd,
-                    offset);
-    if (at != MAP_FAILED && fd < 0)
-        madvise(at, (size_t)size, MADV_HUGEPAGE); /* fewer page faults; refused is fine */
-    return at;
+    void *at = mmap(NULL, sizeof(RtShared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return at != MAP_FAILED ? at : NULL;
 }
 
-bool rt_arena_map(Rt *rt, int fd, bool guard, char *error, size_t error_bytes)
+/* A space of so many bytes between inaccessible pages: of the descriptor, or private. */
+static char *map_space(int64_t bytes, int fd, int64_t offset, bool guard)
+{
+    const int64_t size = pages(bytes);
+    const int64_t align = fd < 0 && size >= HUGE_PAGE && !guard ? HUGE_PAGE : PAGE;
+    char *hold = mmap(NULL, (size_t)(size + 2 * PAGE + align), PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (hold == MAP_FAILED || size == 0) {
+        return hold;
+    }
+    char *at = hold + PAGE;
+    at += (align - (int64_t)((uintptr_t)at % (uintptr_t)align)) % align;
+    const int flags = MAP_FIXED | (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED);
+    if (mmap(at, (size_t)size, PROT_READ | PROT_WRITE, flags, fd, offset) == MAP_FAILED) {
+        return MAP_FAILED;
+    }
+    if (align == HUGE_PAGE) {
+        madvise(at, (size_t)size, MADV_HUGEPAGE); /* fewer page faults; refused is fine */
+    }
+    return at + (guard ? slack(bytes) : 0);
+}
+
+static void fill_pattern(char *space, int64_t bytes)
+{
+    const int64_t before = slack(bytes), after = pages(bytes) - before - bytes;
+    memset(space - before, PATTERN, (size_t)before);
+    memset(space + bytes, PATTERN, (size_t)after);
+}
+
+static bool is_pattern(const char *from, const char *to)
+{
+    while (from < to && (unsigned char)*from == PATTERN) {
+        from++;
+    }
+    return from >= to;
+}
+
+static bool pattern_intact(const char *space, int64_t bytes)
+{
+    const char *page = space - slack(bytes);
+    return is_pattern(page, space) && is_pattern(space + bytes, page + pages(bytes));
+}
+
+static bool no_memory(char *error, int64_t bytes, const char *kind)
+{
+    snprintf(error, RT_ERROR_BYTES, "%lld bytes of %s memory for this rank's arena: %s",
+             (long long)bytes, kind, strerror(errno));
+    return false;
+}
+
+bool rt_arena_map(Rt *rt, int fd, bool guard, char *error)
 {
     const RtTrainer *t = rt->trainer;
     const int64_t head = pages(sizeof(RtShared)), space = pages(t->symmetric_bytes);
+    /* an old kernel without fallocate for this: then pages come as they are touched */
+    if (space > 0 && fallocate(fd, 0, head + rt->rank * space, space) != 0 &&
+        errno != EOPNOTSUPP && errno != EINTR) {
+        return no_memory(error, space, "shared");
+    }
     for (int r = 0; r < rt->world_size; r++) {
-        rt->peer[r] = map_guarded(t->symmetric_bytes, fd, head + r * space, guard);
+        rt->peer[r] = map_space(t->symmetric_bytes, fd, head + r * space, guard);
         if (rt->peer[r] == MAP_FAILED) {
-            snprintf(error, error_bytes, "cannot map %lld bytes of shared memory: %s",
-                     (long long)space, strerror(errno));
-            return false;
+            return no_memory(error, space, "shared");
         }
     }
     rt->symmetric = rt->peer[rt->rank];
-    rt->local = map_guarded(t->local_bytes, -1, 0, guard);
+    rt->local = map_space(t->local_bytes, -1, 0, guard);
     if (rt->local == MAP_FAILED) {
-        snprintf(error, error_bytes, "cannot map %lld bytes of memory: %s",
-                 (long long)t->local_bytes, strerror(errno));
-        return false;
+        return no_memory(error, t->local_bytes, "private");
+    }
+    if (guard) {
+        fill_pattern(rt->symmetric, t->symmetric_bytes);
+        fill_pattern(rt->local, t->local_bytes);
     }
     return true;
 }
 
-int64_t rt_memory_high_water_bytes(void)
+bool rt_arena_intact(const Rt *rt)
 {
-    struct rusage u;
-    return getrusage(RUSAGE_SELF, &u) == 0 ? (int64_t)u.ru_maxrss * 1024 : 0;
+    return pattern_intact(rt->symmetric, rt->trainer->symmetric_bytes) &&
+           pattern_intact(rt->local, rt->trainer->local_bytes);
 }

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_update.c: what the optimizer needs around its kernel: the learning rate, the scale, the
- * bias corrections, and the runs of parameters in this rank's shard.
+/* rt_update.c: what the optimizer needs around its kernel: the scale, the bias corrections, and
+ * the runs of parameters in this rank's shard. In: the step's norm and clip factor, shards of
+ * summed gradients. Out: calls of the emitted kernel.
  *
- * Learning rate of step t (0-based), warmup of W steps, S steps in all:
- *   t < W        lr (t + 1) / W
- *   constant     lr
- *   cosine       lr (r + (1 - r) (1 + cos(pi (t - W) / (S - W))) / 2), r = min_ratio; r lr from S on
- * so the first step trains with lr / W and the last one just above r lr. */
+ * The gradient is summed over all tokens of the step, so its scale is clip factor / tokens.
+ * Powers of beta are carried along by multiplication, one a step: no pow. */
 #include "rt_private.h"
 
 size_t rt_dtype_bytes(RtDtype d)
@@ -14,53 +12,53 @@ size_t rt_dtype_bytes(RtDtype d)
     return d == RT_F64 ? 8 : d == RT_F32 ? 4 : 2;
 }
 
-int64_t rt_shard_index(const Rt *rt, int segment)
+int64_t rt_step_tokens(const RtTrainer *t)
 {
-    return rt->trainer->segments[segment].shards == 1 ? 0 : rt->rank;
+    return t->micro_batches * t->micro_batch * t->seq_tokens;
 }
 
-void rt_shard_runs(const Rt *rt, int segment, void (*fn)(void *ctx, const RtRun *run), void *ctx)
+/* Runs between elements lo and hi of the segment, where this rank's buffers begin at base. */
+static void runs_between(const RtTrainer *t, const RtSegment *s, int64_t base, int64_t lo,
+                         int64_t hi, RtRunFn fn, void *ctx)
 {
-    const RtTrainer *t = rt->trainer;
-    const RtSegment *s = &t->segments[segment];
-    const int64_t lo = rt_shard_index(rt, segment) * s->shard_elems;
-    const int64_t hi = lo + s->shard_elems;
     for (int i = 0; i < s->n_params; i++) {
         const int id = t->segment_params[s->first_param + i];
         const RtParam *p = &t->params[id];
         const int64_t from = p->offset_elems > lo ? p->offset_elems : lo;
         const int64_t end = p->offset_elems + p->elems;
         const int64_t to = end < hi ? end : hi;
-        if (from >= to)
-            continue;
-        const RtRun run = {p, id, from - lo, from - p->offset_elems, to - from};
-        fn(ctx, &run);
+        if (from < to) {
+            const RtRun run = { p, id, from - base, from - p->offset_elems, to - from };
+            fn(ctx, &run);
+        }
     }
 }
 
-double rt_learning_rate(const RtTrainer *t, int64_t step)
+void rt_shard_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx)
 {
-    const RtSchedule *s = &t->schedule;
-    const double lr = t->optimizer.lr;
-    if (step < s->warmup_steps)
-        return lr * ((double)(step + 1) / (double)s->warmup_steps);
-    if (s->kind == RT_LR_CONSTANT)
-        return lr;
-    if (step >= s->steps)
-        return lr * s->min_ratio;
-    const double done =
-        (double)(step - s->warmup_steps) / (double)(s->steps - s->warmup_steps);
-    const double pi = 3.141592653589793;
-    return lr * (s->min_ratio + (1.0 - s->min_ratio) * 0.5 * (1.0 + rt_cos(pi * done)));
+    const RtSegment *s = &rt->trainer->segments[segment];
+    const int64_t lo = s->shards == 1 ? 0 : rt->rank * s->shard_elems;
+    runs_between(rt->trainer, s, lo, lo, lo + s->shard_elems, fn, ctx);
+}
+
+void rt_share_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx)
+{
+    const RtSegment *s = &rt->trainer->segments[segment];
+    if (s->shards > 1 || rt->world_size == 1) {
+        rt_shard_runs(rt, segment, fn, ctx);
+        return;
+    }
+    const int64_t grains = (s->elems + RT_GRAIN_ELEMS - 1) / RT_GRAIN_ELEMS;
+    const int64_t share = (grains + rt->world_size - 1) / rt->world_size * RT_GRAIN_ELEMS;
+    runs_between(rt->trainer, s, 0, rt->rank * share, (rt->rank + 1) * share, fn, ctx);
 }
 
 RtUpdate rt_update(const Rt *rt)
 {
     const RtTrainer *t = rt->trainer;
     const RtState *st = rt->state;
-    const double tokens = (double)(t->micro_batches * t->micro_batch * t->seq_tokens);
-    RtUpdate u = {0};
-    u.scale64 = st->clip_factor / tokens;
+    RtUpdate u = { 0 };
+    u.scale64 = st->clip_factor / (double)rt_step_tokens(t);
     u.lr64 = rt_learning_rate(t, st->step);
     u.bias1_64 = 1.0 - st->beta1_power * t->optimizer.beta1;
     u.bias2_64 = 1.0 - st->beta2_power * t->optimizer.beta2;

@@ -1,14 +1,15 @@
 -- SPDX-License-Identifier: Apache-2.0
--- op.lua: what an op rule may say. In: the table of a templates/ops/NAME/op.lua. Out: the same
--- in one plain form for ops.c, and a list of what is wrong with it, each with the key and the
--- item it stands at, so that the message can show the line. The language of rules:
+-- op.lua: what an op rule may say. In: the table of a templates/ops/NAME/op.lua. Out: the
+-- same in one plain form for ops.c, and a list of what is wrong with it, each with the key
+-- and the item it stands at, so that the message can show the line. The language of rules:
 --
 --   return op {
 --     doc       = "what it computes",
---     role      = "sum" | "optimizer",          the op that adds two gradients; no op of the graph
---     inputs    = { { "x", "t d" }, ... },      class = "float" (default), "i32", "acc", "grad", "any"
---     attrs     = { eps = "number", heads = { "int", 8 }, chunk = { "int", from = "seq" } },
---     outputs   = { { "y", "t d", dtype = "x", alias = "x" }, { "dw", "d", dtype = "grad", add = true } },
+--     role      = "sum",             it adds two gradients; "optimizer": no op of the graph
+--     inputs    = { { "x", "t d" }, ... },    class = "float" (default), i32, acc, grad, any
+--     attrs     = { eps = "number", heads = { "int", 8 }, c = { "int", from = "seq" } },
+--     outputs   = { { "y", "t d", dtype = "x", alias = "x" },
+--                   { "dw", "d", dtype = "grad", add = true } },
 --     axes      = { t = "parallel", d = "reduction" },
 --     check     = function(n) return problem end,
 --     workspace = function(n) return bytes end,  n.elem_bytes, n.acc_bytes: of the first input's
@@ -20,8 +21,8 @@
 --   }
 --
 -- Dims are names, numbers, +, -, * and parentheses without blanks: "t 2*f", "t (h+2*kv)*hd".
--- A name alone, or a number times a name, binds the name; integer attributes are bound already.
--- Instead of a text, dims may be a function of n that returns the shape.
+-- A name alone, or a number times a name, binds the name; integer attributes are bound
+-- already. Instead of a text, dims may be a function of n that returns the shape.
 
 local fmt = string.format
 
@@ -63,8 +64,8 @@ return function(rule, dims)
     if type(name) ~= "string" or not dims.ident(name) then
       bad(key, nil, fmt("%s must be named by a C identifier", what))
     elseif taken[name] then
-      bad(key, name, fmt("%s may not be named %s: kernels see something else by that name",
-                         what, name))
+      bad(key, name,
+          fmt("%s may not be named %s: kernels see something else by that name", what, name))
     elseif known[name] then
       bad(key, name, fmt("%s is already the name of %s", name, known[name]),
           "operands, dims and attributes share one set of names")
@@ -80,7 +81,8 @@ return function(rule, dims)
   end
   for _, key in ipairs(sorted_keys(rule)) do
     if not keys[key] then
-      bad(key, nil, fmt("unknown field %s", tostring(key)), "fields are " .. names_of(keys))
+      bad(key, nil, fmt("unknown field %s", tostring(key)),
+          "fields are " .. names_of(keys))
     elseif type(rule[key]) ~= keys[key] then
       bad(key, nil, fmt("%s must be a %s, not a %s", key, keys[key], type(rule[key])))
       if keys[key] == "table" then rule[key] = nil end
@@ -115,7 +117,8 @@ return function(rule, dims)
         bad("attrs", key, fmt("%s: a trainer has no field %s", key, tostring(spec.from)),
             "from is seq, micro_batch or loss_chunk_tokens")
       end
-      out.attrs[#out.attrs + 1] = { key = key, type = want, default = spec[2], from = spec.from }
+      out.attrs[#out.attrs + 1] =
+        { key = key, type = want, default = spec[2], from = spec.from }
     end
   end
 
@@ -174,7 +177,8 @@ return function(rule, dims)
       end
       o.add = item.add == true
       if o.add and o.dtype ~= "grad" then
-        bad("outputs", o.name, fmt("%s adds, but is no gradient", o.name), 'say dtype = "grad"')
+        bad("outputs", o.name, fmt("%s adds, but is no gradient", o.name),
+            'say dtype = "grad"')
       end
       o.alias = item.alias
       if o.alias ~= nil and operands[o.alias] ~= "input" then
@@ -201,8 +205,9 @@ return function(rule, dims)
     for _, s in ipairs(o.dims and dims.symbols(o.dims) or {}) do
       if not symbols[s] then
         if known[s] then
-          -- linear's n and w "n k": a dim and an operand of one name would hide each other
-          bad("inputs", o.name, fmt("dim %s of %s is already the name of %s", s, o.name, known[s]))
+          -- they would hide each other in n
+          bad("inputs", o.name,
+              fmt("dim %s of %s is already the name of %s", s, o.name, known[s]))
         end
         symbols[s], known[s] = true, known[s] or "a dim"
         if taken[s] then
@@ -230,7 +235,8 @@ return function(rule, dims)
     end
   end
   if not optimizer and not rule.flops and not rule.expands then
-    bad("flops", nil, "flops is missing", "say flops = function(n) return 2 * n.t * n.d end")
+    bad("flops", nil, "flops is missing",
+        "say flops = function(n) return 2 * n.t * n.d end")
   end
   if rule.expands and rule.backward then
     bad("backward", nil, "a fused op has no backward: its expansion has")

@@ -32,5 +32,5 @@ train() {
 }
 
 json_number() { # FILE KEY: the first number under that key
-    tr -d '\n' <"$1" | sed -n "s/.*\"$2\": *\([-0-9.e+]*\).*/\1/p"
+    tr -d '\n' <"$1" | grep -o "\"$2\": *[-0-9.e+]*" | head -n 1 | sed 's/.*: *//'
 }

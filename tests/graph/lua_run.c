@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lua_run.c: lua_run SCRIPT ARGS...: Lua with its libraries, for tests only; machines that have
- * the library need not have the interpreter. */
+/* lua_run.c: lua_run SCRIPT ARGS...: Lua with its libraries, for tests only; machines
+ * that have the library need not have the interpreter. */
 #include <lauxlib.h>
 #include <lualib.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* child_test: whatever the child process does, the parent ends in time with the right exit
- * code, and takes results only from a child that finished. */
+/* child_test: whatever the child process does, the parent ends in time with the right
+ * exit code, and takes results only from a child that finished. */
 #include "child.h"
 
 #include <fcntl.h>
@@ -14,7 +14,9 @@
 #include <cmocka.h>
 
 static const Limits tight = {
-    .cpu_seconds = 1, .wall_seconds = 3, .memory_bytes = INT64_C(1) << 30,
+    .cpu_seconds = 1,
+    .wall_seconds = 3,
+    .memory_bytes = INT64_C(1) << 30,
     .output_bytes = 1 << 20,
 };
 
@@ -24,7 +26,7 @@ static void add_file(Gen *g, const char *path, size_t bytes)
     char *data = gen_alloc(g, bytes + 1);
 
     memset(data, 'x', bytes);
-    *f = (OutFile){ path, data, bytes };
+    *f = (OutFile){path, data, bytes};
 }
 
 static int work_files(Gen *g)
@@ -43,7 +45,7 @@ static int work_code(Gen *g)
 
 static int work_diagnostics(Gen *g)
 {
-    diag_add(g, DIAG_ERROR, (Pos){ 0 }, NULL, "wrong");
+    diag_add(g, DIAG_ERROR, (Pos){0}, NULL, "wrong");
     diag_stop_on_errors(g);
     return EXIT_DONE;
 }
@@ -149,7 +151,7 @@ static int run(Gen *g, int (*work)(Gen *))
 
 static void ends_with(int (*work)(Gen *), int code)
 {
-    Gen g = { 0 };
+    Gen g = {0};
 
     assert_int_equal(run(&g, work), code);
     assert_int_equal(g.files.count, 0);
@@ -157,7 +159,7 @@ static void ends_with(int (*work)(Gen *), int code)
 
 static void files_come_back(void **unused)
 {
-    Gen g = { 0 };
+    Gen g = {0};
 
     (void)unused;
     assert_int_equal(run(&g, work_files), EXIT_DONE);
@@ -214,7 +216,8 @@ int main(void)
         cmocka_unit_test(limits_hold),
     };
 
-    if (!freopen("/dev/null", "w", stderr)) /* what children say is not this test's output */
+    if (!freopen("/dev/null", "w",
+                 stderr)) /* what children say is not this test's output */
         return 1;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

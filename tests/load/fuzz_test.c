@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_test COUNT SEED: mutated descriptions and overrides never crash load and check: each
- * ends with a resolved model or with messages, and nothing else. Mutations cut, double, swap
- * and replace tokens and bytes of good descriptions. Each runs in a process of its own. */
+/* fuzz_test COUNT SEED: mutated descriptions and overrides never crash load and check:
+ * each ends with a resolved model or with messages, and nothing else. Mutations cut,
+ * double, swap and replace tokens and bytes of good descriptions. Each runs in a
+ * process of its own. */
 #include "gen.h"
 
 #include <stdlib.h>
@@ -10,21 +11,85 @@
 #include <unistd.h>
 
 static const char *const seeds[] = {
-    SOURCE_DIR "/models/demo.lua", SOURCE_DIR "/models/llama8b.lua",
-    SOURCE_DIR "/models/gpt2_124m.lua", SOURCE_DIR "/tests/load/base.lua",
+    SOURCE_DIR "/models/demo.lua",       SOURCE_DIR "/models/llama8b.lua",
+    SOURCE_DIR "/models/gpt2_124m.lua",  SOURCE_DIR "/tests/load/base.lua",
     SOURCE_DIR "/models/arch/llama.lua",
 };
 static const char *const words[] = {
-    "{", "}", "(", ")", "=", ",", "[", "]", "\"", "'", "[[", "]]", "--", "--[[", "nil", "true",
-    "0", "-1", "1e308", "0/0", "math.huge", "1 << 62", "\"x\"", "{}", "{1,2}", "trainer", "adamw",
-    "llama", "arch", "require", "per_block(2)", "root_only", "function() end", "cosine {", "cpu {}",
-    "model", "mesh", "leaves", "\\", "\n", "\0x", "\xFF", "\xE2\x80\xAE", "..", ";", "return",
-    "seq", "string.rep", "setmetatable", "pairs", "t.x", "#", "~=", "goto a", "::a::",
+    "{",
+    "}",
+    "(",
+    ")",
+    "=",
+    ",",
+    "[",
+    "]",
+    "\"",
+    "'",
+    "[[",
+    "]]",
+    "--",
+    "--[[",
+    "nil",
+    "true",
+    "0",
+    "-1",
+    "1e308",
+    "0/0",
+    "math.huge",
+    "1 << 62",
+    "\"x\"",
+    "{}",
+    "{1,2}",
+    "trainer",
+    "adamw",
+    "llama",
+    "arch",
+    "require",
+    "per_block(2)",
+    "root_only",
+    "function() end",
+    "cosine {",
+    "cpu {}",
+    "model",
+    "mesh",
+    "leaves",
+    "\\",
+    "\n",
+    "\0x",
+    "\xFF",
+    "\xE2\x80\xAE",
+    "..",
+    ";",
+    "return",
+    "seq",
+    "string.rep",
+    "setmetatable",
+    "pairs",
+    "t.x",
+    "#",
+    "~=",
+    "goto a",
+    "::a::",
 };
 static const char *const sets[] = {
-    "seq=1", "a.b.c=1", "mesh={", "optimizer.lr=nil", "model.rope.scaling.factor=2", "lr=cosine{}",
-    "wrap=root_only", "model=nil", "mesh.shard.x=1", "name=\"\"", "=", "x", "prefetch=1e9",
-    "dtypes.param=f64", "target=cuda{}", "loss={mask=true}", "model.heads={}",
+    "seq=1",
+    "a.b.c=1",
+    "mesh={",
+    "optimizer.lr=nil",
+    "model.rope.scaling.factor=2",
+    "lr=cosine{}",
+    "wrap=root_only",
+    "model=nil",
+    "mesh.shard.x=1",
+    "name=\"\"",
+    "=",
+    "x",
+    "prefetch=1e9",
+    "dtypes.param=f64",
+    "target=cuda{}",
+    "loss={mask=true}",
+    "model.heads={}",
 };
 
 static uint64_t state;
@@ -49,7 +114,8 @@ static char *read_file(const char *path, size_t *n)
     return s;
 }
 
-static size_t splice(char *s, size_t n, size_t at, size_t cut, const char *put, size_t put_n)
+static size_t splice(char *s, size_t n, size_t at, size_t cut, const char *put,
+                     size_t put_n)
 {
     if (cut > n - at)
         cut = n - at;
@@ -65,9 +131,12 @@ static size_t mutate(char *s, size_t n)
     const char *word = words[below(sizeof words / sizeof *words)];
 
     switch (below(6)) {
-    case 0: return splice(s, n, at, len, "", 0);
-    case 1: return splice(s, n, at, 0, word, strlen(word));
-    case 2: return splice(s, n, at, 1 + below(6), word, strlen(word));
+    case 0:
+        return splice(s, n, at, len, "", 0);
+    case 1:
+        return splice(s, n, at, 0, word, strlen(word));
+    case 2:
+        return splice(s, n, at, 1 + below(6), word, strlen(word));
     case 3:
         if (len > n - at)
             len = n - at;

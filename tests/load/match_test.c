@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* match_test: the sandbox's find, match, gmatch and gsub give what Lua's own give, on random
- * subjects and patterns, errors included (whether there is one). */
+/* match_test: the sandbox's find, match, gmatch and gsub give what Lua's own give, on
+ * random subjects and patterns, errors included (whether there is one). */
 #include "gen.h"
 
 #include <lauxlib.h>
@@ -71,25 +71,29 @@ static void run(lua_State *L, int chunk, char *const *texts, const size_t *bytes
 
 static void equal_to_lua(void **unused)
 {
-    static const char *const subjects[] = { "a",  "b", "ab", "aab", "(", ")", "[", "]", "1",
-                                            "23", " ", "x_y", ".",  "%", "A", "\n", "\xE9" };
+    static const char *const subjects[] = {"a", "b", "ab", "aab", "(",   ")",
+                                           "[", "]", "1",  "23",  " ",   "x_y",
+                                           ".", "%", "A",  "\n",  "\xE9"};
     static const char *const patterns[] = {
-        "a", "b", "ab", ".", "%a", "%d", "%w", "%s", "%S", "%u", "%p", "%x", "%%", "%.",
-        "*", "+", "-", "?", "^", "$", "(", ")", "()", "[ab]", "[^a]", "[%d%s]", "[a-c]", "[]]",
-        "[^]]", "[a-", "%b()", "%bab", "%f[%w]", "%f[^a]", "%1", "%2", "[%a-]", "%", "[",
+        "a",      "b",      "ab",    ".",   "%a",    "%d",  "%w",   "%s",
+        "%S",     "%u",     "%p",    "%x",  "%%",    "%.",  "*",    "+",
+        "-",      "?",      "^",     "$",   "(",     ")",   "()",   "[ab]",
+        "[^a]",   "[%d%s]", "[a-c]", "[]]", "[^]]",  "[a-", "%b()", "%bab",
+        "%f[%w]", "%f[^a]", "%1",    "%2",  "[%a-]", "%",   "[",
     };
-    static const char *const replacements[] = { "x", "%0", "%1", "%%", "", "%2", "%", "y%1z" };
-    Gen g = { 0 };
+    static const char *const replacements[] = {"x", "%0", "%1", "%%",
+                                               "",  "%2", "%",  "y%1z"};
+    Gen g = {0};
     lua_State *own = luaL_newstate();
     char text[3][MAX_BYTES + 1];
-    char *texts[3] = { text[0], text[1], text[2] };
+    char *texts[3] = {text[0], text[1], text[2]};
     int chunk[2];
 
     (void)unused;
     luaL_openlibs(own);
     g.L = sandbox_open(&g);
     sandbox_budget(g.L, INT64_C(100000000000), (size_t)64 << 20);
-    lua_State *L[2] = { own, g.L };
+    lua_State *L[2] = {own, g.L};
     for (int i = 0; i < 2; i++) {
         assert_int_equal(luaL_loadbuffer(L[i], probe, sizeof probe - 1, "=probe"), 0);
         chunk[i] = luaL_ref(L[i], LUA_REGISTRYINDEX);
@@ -107,9 +111,11 @@ static void equal_to_lua(void **unused)
         a = lua_tostring(L[0], -1);
         b = lua_tostring(L[1], -1);
         if (strcmp(a, b) != 0)
-            fail_msg("subject \"%.*s\" pattern \"%.*s\" replacement \"%.*s\"\n  Lua:  %s\n"
-                     "  ours: %s", (int)bytes[0], text[0], (int)bytes[1], text[1],
-                     (int)bytes[2], text[2], a, b);
+            fail_msg(
+                "subject \"%.*s\" pattern \"%.*s\" replacement \"%.*s\"\n  Lua:  %s\n"
+                "  ours: %s",
+                (int)bytes[0], text[0], (int)bytes[1], text[1], (int)bytes[2], text[2], a,
+                b);
         lua_settop(L[0], 0);
         lua_settop(L[1], 0);
     }
@@ -119,7 +125,7 @@ static void equal_to_lua(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(equal_to_lua) };
+    const struct CMUnitTest tests[] = {cmocka_unit_test(equal_to_lua)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

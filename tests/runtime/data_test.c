@@ -14,13 +14,13 @@ static void order_is_a_bijection(void **state)
     const int64_t sizes[] = {1, 2, 3, 4, 5, 16, 17, 100, 1023, 1025, 6569};
     int moved = 0;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        for (uint32_t epoch = 0; epoch < 3; epoch++) {
+        for (int64_t epoch = 0; epoch < 3; epoch++) {
             char *seen = calloc((size_t)sizes[i], 1);
             for (int64_t k = 0; k < sizes[i]; k++) {
-                const int64_t at = bijection(sizes[i], 11, epoch, k);
+                const int64_t at = rt_tokens_place(sizes[i], 11, epoch * sizes[i] + k);
                 assert_true(at >= 0 && at < sizes[i] && !seen[at]);
                 seen[at] = 1;
-                moved += at != bijection(sizes[i], 11, epoch + 1, k);
+                moved += at != rt_tokens_place(sizes[i], 11, (epoch + 1) * sizes[i] + k);
             }
             free(seen);
         }

@@ -77,7 +77,7 @@ deaths() {
         start_job --deadline 1
         began=$(milliseconds)
         kill -STOP "${ranks[$rank]}"
-        end_job "rank $rank stands still" 1 3500 "rank $rank stands still at .* of step [0-9]+"
+        end_job "rank $rank stands still" 1 3500 "rank $rank has stood still for 1.0 s at .* of step [0-9]+"
     done
 }
 
@@ -124,16 +124,16 @@ bad_data() {
     fails "missing file" 1 "no such file" --data "$d/none.txt"
     fails "folder" 1 "not a regular file" --data "$d"
     fails "empty" 1 "the file is empty" --data "$d/empty.txt"
-    fails "short text" 1 "the data is too short" --data "$d/short.txt"
-    fails "short header" 1 "too short for the 1024-byte header" --data "$d/stub.bin"
+    fails "short text" 1 "a sample is a sequence of" --data "$d/short.txt"
+    fails "short header" 1 "too short for the header of 1024" --data "$d/stub.bin"
     fails "wrong magic" 1 "magic 7 version 1" --data "$d/magic.bin"
     fails "wrong version" 1 "magic 20240520 version 2" --data "$d/version.bin"
     fails "truncated" 1 "the header counts 500 tokens" --data "$d/truncated.bin"
     fails "negative count" 1 "the header counts -1 tokens" --data "$d/negative.bin"
     fails "huge count" 1 "the header counts 2147483647 tokens" --data "$d/huge.bin"
-    fails "ids out of range" 1 "but the vocabulary has 259 ids" --data "$d/ids.bin"
-    fails "32-bit ids out of range" 1 "is 4294967295, but the vocabulary" --data "$d/ids32.bin"
-    fails "few tokens" 1 "the data is too short" --data "$d/few.bin"
+    fails "ids out of range" 1 "vocabulary has 259 ids, 0 to 258" --data "$d/ids.bin"
+    fails "32-bit ids out of range" 1 "is 4294967295, but the model's vocabulary" --data "$d/ids32.bin"
+    fails "few tokens" 1 "has 5 tokens; a sample is" --data "$d/few.bin"
     if [ "$(id -u)" -ne 0 ]; then
         cp "$data" "$d/secret.txt"
         chmod 0 "$d/secret.txt"
@@ -151,12 +151,12 @@ bad_data() {
 
 bad_flags() {
     local later
-    fails "unknown flag" 2 'no flag `--stepz`' --stepz 3
+    fails "unknown flag" 2 'no flag `--stepz`; did you mean --steps?' --stepz 3
     fails "no value" 2 '--steps needs a value: N' --data "$data" --steps
-    fails "negative" 2 '--steps: `-1` is not a whole number' --data "$data" --steps -1
-    fails "word for a number" 2 '`ten` is not a whole number' --data "$data" --steps ten
-    fails "trailing text" 2 '`3x` is not a whole number' --data "$data" --steps=3x
-    fails "nan deadline" 2 '`nan` is not a number' --data "$data" --deadline nan
+    fails "negative" 2 '--steps: -1 is not between 0 and' --data "$data" --steps -1
+    fails "word for a number" 2 '--steps: `ten` is no whole number' --data "$data" --steps ten
+    fails "trailing text" 2 '`3x` is no whole number' --data "$data" --steps=3x
+    fails "nan deadline" 2 '--deadline: nan is not between' --data "$data" --deadline nan
     fails "value for a switch" 2 'takes no value' --data "$data" --quiet=1
     fails "stray word" 2 'unexpected `data.txt`' data.txt
     fails "unwritable log" 1 "--log $WORK/no/log" --data "$data" --log "$WORK/no/log"

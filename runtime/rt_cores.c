@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_cores.c: which cores a rank runs on. In: the CPUs this process may use, the control
+ * group's quota, flags. Out: threads of a rank, its affinity. Bits depend on neither. */
+#define _GNU_SOURCE
+#include "rt_private.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_CPUS = sizeof((RtCores *)0)->cpu / sizeof((RtCores *)0)->cpu[0] };
+
+static long topology(int cpu, const char *what)
+{
+    char path[96];
+    long value = 0;
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/%s", cpu, what);
+    FILE *f = fopen(path, "re");
+    if (f != NULL) {
+        if (fscanf(f, "%ld", &value) != 1) {
+            value = 0;
+        }
+        fclose(f);
+    }
+    return value;
+}
+
+typedef struct Place {
+    long package, core;
+    int cpu;
+} Place;
+
+static int by_place(const void *a, const void *b)
+{
+    const Place *x = a, *y = b;
+    if (x->package != y->package) {
+        return x->package < y->package ? -1 : 1;
+    }
+    if (x->core != y->core) {
+        return x->core < y->core ? -1 : 1;
+    }
+    return x->cpu - y->cpu;
+}
+
+/* CPUs that the control group grants for a period, rounded up; 0: no limit known. */
+static int quota(void)
+{
+    long long used = 0, period = 0;
+    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
+    if (f == NULL) {
+        return 0;
+    }
+    if (fscanf(f, "%lld %lld", &used, &period) != 2 || period <= 0) {
+        used = 0; /* "max" */
+    }
+    fclose(f);
+    return used > 0 ? (int)((used + period - 1) / period) : 0;
+}
+
+void rt_cores_find(RtCores *c)
+{
+    Place place[MAX_CPUS];
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    c->n_cpus = 0;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) {
+        for (int cpu = 0; cpu < CPU_SETSIZE && c->n_cpus < MAX_CPUS; cpu++) {
+            if (CPU_ISSET(cpu, &set)) {
+                place[c->n_cpus++] = (Place){ topology(cpu, "physical_package_id"),
+                                              topology(cpu, "core_id"), cpu };
+            }
+        }
+    }
+    qsort(place, (size_t)c->n_cpus, sizeof *place, by_place);
+    for (int i = 0; i < c->n_cpus; i++) {
+        c->cpu[i] = place[i].cpu;
+    }
+    const int granted = quota();
+    c->n_cpus = c->n_cpus > 0 ? c->n_cpus : 1;
+    c->quota = granted > 0 && granted < c->n_cpus ? granted : c->n_cpus;
+}
+
+/* --threads, or the user's OMP_NUM_THREADS, or an equal share. torchrun sets OMP_NUM_THREADS=1
+ * where nobody asked. */
+int rt_cores_threads(const RtCores *c, const RtFlags *f, int ranks)
+{
+    if (f->threads > 0) {
+        return (int)f->threads;
+    }
+    const char *wish = getenv("OMP_NUM_THREADS");
+    const int n = wish != NULL ? atoi(wish) : 0;
+    const bool torchrun = getenv("TORCHELASTIC_RUN_ID") != NULL && n == 1;
+    if (n > 0 && n <= 1024 && !torchrun) {
+        return n;
+    }
+    return c->quota / ranks > 0 ? c->quota / ranks : 1;
+}
+
+/* The index-th of so many equal parts; no binding where there is none or it is too small. */
+void rt_cores_bind(const RtCores *c, int index, int ranks, int threads)
+{
+    const int share = c->n_cpus / ranks;
+    if (share == 0 || threads > share || c->quota < c->n_cpus) {
+        return;
+    }
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (int i = index * share; i < (index + 1) * share; i++) {
+        CPU_SET(c->cpu[i], &set);
+    }
+    sched_setaffinity(0, sizeof set, &set); /* a wish: some sandboxes refuse */
+}
+
+/* OpenMP read its environment before main, when this process had all the cores. If it was told
+ * to bind threads, all ranks would bind to the same ones; if ranks have more threads than
+ * there are cores, they would spin against each other. */
+void rt_cores_fit_openmp(const RtCores *c, const RtFlags *f, int ranks, char **argv)
+{
+    const int threads = rt_cores_threads(c, f, ranks);
+    const char *bind = getenv("OMP_PROC_BIND"), *places = getenv("OMP_PLACES");
+    const bool binds = ranks > 1 && (places != NULL || (bind != NULL && strcmp(bind, "false")));
+    const bool crowded = threads > 1 && ranks * threads > c->quota;
+    if (getenv("RT_FITTED") != NULL || (!binds && (!crowded || getenv("OMP_WAIT_POLICY")))) {
+        return;
+    }
+    setenv("RT_FITTED", "1", 1); /* once: should a library disagree, so be it */
+    if (binds) {
+        unsetenv("OMP_PLACES");
+        setenv("OMP_PROC_BIND", "false", 1);
+    }
+    if (crowded) {
+        setenv("OMP_WAIT_POLICY", "passive", 0);
+    }
+    fflush(NULL);
+    execv("/proc/self/exe", argv); /* where there is no /proc: slower, but right */
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_memory.c: the memory of a rank, planned and measured. In: the plan's table, the kernel's
+ * account of this process. Out: a table at start, a table at the end: what lies outside of the
+ * arena (data files, code, libraries and what they allocate) is listed beside it. */
+#include "rt_private.h"
+
+#include <string.h>
+#include <sys/resource.h>
+
+int64_t rt_memory_high_water_bytes(void)
+{
+    struct rusage u;
+    return getrusage(RUSAGE_SELF, &u) == 0 ? (int64_t)u.ru_maxrss * 1024 : 0;
+}
+
+static double mib(int64_t bytes)
+{
+    return (double)bytes / 1048576.0;
+}
+
+void rt_memory_planned(const Rt *rt, FILE *out)
+{
+    const RtTrainer *t = rt->trainer;
+    fprintf(out, "memory of each rank, planned:\n");
+    for (int i = 0; i < t->n_memory; i++) {
+        fprintf(out, "  %-28s %12.2f MiB\n", t->memory[i].what, mib(t->memory[i].bytes));
+    }
+    fprintf(out, "  %-28s %12.2f MiB (%lld bytes, mapped exactly)\n", "arena",
+            mib(t->symmetric_bytes + t->local_bytes),
+            (long long)(t->symmetric_bytes + t->local_bytes));
+}
+
+typedef enum { ARENA, PEERS, DATA, CODE, OTHER, N_CLASSES } Class;
+static const char *const class_names[N_CLASSES] = {
+    [ARENA] = "arena", [PEERS] = "peers' symmetric spaces", [DATA] = "data files, mapped",
+    [CODE] = "code and libraries", [OTHER] = "heap, stacks, libraries'",
+};
+
+static bool inside(const char *space, int64_t bytes, uintptr_t from)
+{
+    const uintptr_t at = (uintptr_t)space / 4096 * 4096;
+    return from >= at && from < (uintptr_t)space + (uintptr_t)bytes;
+}
+
+static Class class_of(const Rt *rt, uintptr_t from, const char *path)
+{
+    const RtTrainer *t = rt->trainer;
+    if (inside(rt->symmetric, t->symmetric_bytes, from) ||
+        inside(rt->local, t->local_bytes, from)) {
+        return ARENA;
+    }
+    for (int r = 0; r < rt->world_size; r++) {
+        if (inside(rt->peer[r], t->symmetric_bytes, from)) {
+            return PEERS;
+        }
+    }
+    if (rt->state->tokens != NULL && rt_tokens_hold(rt->state->tokens, from)) {
+        return DATA;
+    }
+    return path[0] == '/' && strncmp(path, "/memfd:", 7) != 0 ? CODE : OTHER;
+}
+
+/* Resident bytes of every mapping, by class; false where the kernel does not tell. */
+static bool resident(const Rt *rt, int64_t *bytes)
+{
+    FILE *f = fopen("/proc/self/smaps", "re");
+    if (f == NULL) {
+        return false;
+    }
+    char line[4608];
+    Class class = OTHER;
+    while (fgets(line, sizeof line, f) != NULL) {
+        unsigned long long from, to;
+        int path_at = 0;
+        long long kib;
+        if (sscanf(line, "%llx-%llx %*s %*s %*s %*s %n", &from, &to, &path_at) == 2) {
+            line[strcspn(line, "\n")] = '\0';
+            class = class_of(rt, (uintptr_t)from, path_at > 0 ? line + path_at : "");
+        } else if (sscanf(line, "Rss: %lld kB", &kib) == 1) {
+            bytes[class] += kib * 1024;
+        }
+    }
+    fclose(f);
+    return true;
+}
+
+void rt_memory_resident(const Rt *rt, FILE *out)
+{
+    const RtTrainer *t = rt->trainer;
+    int64_t bytes[N_CLASSES] = { 0 }, sum = 0;
+    if (!resident(rt, bytes)) {
+        return;
+    }
+    fprintf(out, "memory of rank %d, resident at the end:\n", rt->rank);
+    for (int c = 0; c < N_CLASSES; c++) {
+        sum += bytes[c];
+        fprintf(out, "  %-28s %12.2f MiB", class_names[c], mib(bytes[c]));
+        if (c == ARENA) {
+            fprintf(out, " of %.2f planned", mib(t->symmetric_bytes + t->local_bytes));
+        }
+        fprintf(out, "\n");
+    }
+    fprintf(out, "  %-28s %12.2f MiB; high-water mark %.2f MiB\n", "sum", mib(sum),
+            mib(rt_memory_high_water_bytes()));
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_wait.c: clocks, waiting for other ranks, leaving when one of them failed.
+ *
+ * In: conditions over the shared page. Out: control, once a condition may have changed. A rank
+ * that waits spins for a while and then sleeps on the bell, a futex that every publication
+ * rings. No wake-up is lost: the sleeper announces itself, reads the bell, looks once more,
+ * and sleeps only if the bell still has that value; the publisher publishes, rings, and only
+ * then looks for sleepers, all in one total order. A rank killed between publishing and
+ * waking does no harm either: sleeps are bounded. Nothing here is owned by a rank, so no
+ * death leaves a lock behind. */
+#define _GNU_SOURCE
+#include "rt_private.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+int64_t rt_clock_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+double rt_clock(void)
+{
+    return 1e-9 * (double)rt_clock_ns();
+}
+
+void rt_ring(RtShared *shared)
+{
+    atomic_fetch_add(&shared->bell, 1);
+    if (atomic_load(&shared->sleepers) > 0) {
+        syscall(SYS_futex, &shared->bell, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+    }
+}
+
+void rt_pause(const Rt *rt, int tries, bool (*ready)(const void *ctx), const void *ctx)
+{
+    RtShared *shared = rt->state->shared;
+    if (atomic_load_explicit(&shared->abort, memory_order_relaxed) != 0) {
+        rt_leave(rt);
+    }
+    if (tries < rt->state->spins) {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#elif defined(__aarch64__)
+        __asm__ volatile("yield");
+#endif
+        return;
+    }
+    atomic_fetch_add(&shared->sleepers, 1);
+    const uint32_t bell = atomic_load(&shared->bell);
+    if (!ready(ctx)) {
+        const struct timespec longest = {0, 50000000};
+        syscall(SYS_futex, &shared->bell, FUTEX_WAIT, bell, &longest, NULL, 0);
+    }
+    atomic_fetch_sub(&shared->sleepers, 1);
+}
+
+void rt_leave(const Rt *rt)
+{
+    const RtShared *shared = rt->state->shared;
+    for (int i = 0; i < 500 && atomic_load(&shared->abort) == 0; i++) {
+        const struct timespec nap = {0, 10000000};
+        nanosleep(&nap, NULL);
+    }
+    const int code = atomic_load(&shared->abort);
+    _exit(code != 0 ? code : RT_EXIT_ERROR);
+}
+
+/* torchrun names a file for this and prints what it finds there. */
+void rt_report_error(const char *text)
+{
+    const char *path = getenv("TORCHELASTIC_ERROR_FILE");
+    FILE *f = path != NULL && path[0] != '\0' ? fopen(path, "we") : NULL;
+    if (f == NULL) {
+        return;
+    }
+    fprintf(f, "{\"message\": \"");
+    for (const char *p = text; *p != '\0'; p++) {
+        const unsigned char c = (unsigned char)*p;
+        if (c < ' ') {
+            fprintf(f, "\\u%04x", c);
+        } else {
+            fprintf(f, "%s%c", c == '"' || c == '\\' ? "\\" : "", c);
+        }
+    }
+    fprintf(f, "\", \"timestamp\": %lld}\n", (long long)time(NULL));
+    fclose(f);
+}
+
+void rt_fail(const Rt *rt, int code, const char *fmt, ...)
+{
+    RtShared *shared = rt->state->shared;
+    char text[1200];
+    const int head = snprintf(text, sizeof text, "[rank %d] error: ", rt->rank);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text + head, sizeof text - (size_t)head, fmt, ap);
+    va_end(ap);
+    int none = 0;
+    if (atomic_compare_exchange_strong(&shared->abort, &none, code)) {
+        fflush(stdout);
+        fprintf(stderr, "%s\n", text); /* all others end without a word */
+        rt_report_error(text);
+        rt_ring(shared);
+    } else {
+        code = none;
+    }
+    _exit(code);
+}

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_watch.c: the process that watches ranks. In: ranks it started, the page they share,
+ * sockets of the processes that watch the others. Out: the job's exit code, and one message
+ * that says who failed, where.
+ *
+ * Ranks leave their place, their clock and what they wait for in the shared page; nothing is
+ * asked of a rank, so one that is dead or stopped is described as well as any other. The first
+ * failure sets `abort` and is told by whoever found it; ranks that wait leave at once, ranks
+ * that compute at their next place, the rest are killed after a short grace. Ranks die with
+ * the process that watches them (PR_SET_PDEATHSIG). */
+#define _GNU_SOURCE
+#include "rt_private.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { TICK_MS = 50, GRACE_MS = 300, SUSPENDED_MS = 1000 };
+
+/* ---- words --------------------------------------------------------------------------------- */
+
+static const char *place_name(const RtTrainer *t, int place)
+{
+    switch (place) {
+    case RT_AT_START:
+        return "its start";
+    case RT_AT_DATA:
+        return "opening the data";
+    case RT_AT_INIT:
+        return "initialising weights";
+    case RT_AT_SETUP:
+        return "computing constants";
+    case RT_AT_LOG:
+        return "logging";
+    case RT_AT_HASH:
+        return "hashing weights";
+    case RT_AT_END:
+        return "its end";
+    default:
+        return place >= 0 && place < t->n_places ? t->places[place] : "?";
+    }
+}
+
+/* "at layers.1 forward of step 3, waiting for segment layers.2" */
+static const char *where(const RtJob *job, int rank, char *text, size_t bytes)
+{
+    const RtTrainer *t = job->trainer;
+    const RtRankShared *r = &job->shared->rank[rank];
+    const int waiting = atomic_load(&r->waiting), segment = atomic_load(&r->waiting_segment);
+    const long long step = atomic_load(&r->step);
+    char of[48] = "", wait[256] = "";
+    if (step > 0) {
+        snprintf(of, sizeof of, " of step %lld", step);
+    }
+    if (waiting == RT_CONTROL) {
+        snprintf(wait, sizeof wait, ", waiting for all ranks");
+    } else if (waiting >= 0 && segment >= 0 && segment < t->n_segments) {
+        snprintf(wait, sizeof wait, ", waiting for the %s of %s",
+                 waiting == RT_GATHER ? "gather" : "reduction", t->segments[segment].name);
+    }
+    snprintf(text, bytes, "at %s%s%s", place_name(t, atomic_load(&r->place)), of, wait);
+    return text;
+}
+
+/* The first failure decides the job's exit code; true for who found it, who then tells. */
+static bool fail_first(RtJob *job, int code)
+{
+    int none = 0;
+    const bool first = atomic_compare_exchange_strong(&job->shared->abort, &none, code);
+    rt_ring(job->shared);
+    return first;
+}
+
+__attribute__((format(printf, 1, 2))) static void tell(const char *fmt, ...)
+{
+    char text[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    fprintf(stderr, "trainer: error: %s\n", text);
+    rt_report_error(text);
+}
+
+/* ---- deaths -------------------------------------------------------------------------------- */
+
+static void ended(RtJob *job, int rank, int status)
+{
+    char at[512];
+    job->pid[rank] = 0;
+    job->running--;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0 &&
+        atomic_load(&job->shared->rank[rank].done)) {
+        return;
+    }
+    if (WIFSIGNALED(status)) {
+        const int n = WTERMSIG(status);
+        if (fail_first(job, 128 + n)) {
+            tell("rank %d was killed by signal %d (%s) %s%s", rank, n, strsignal(n),
+                 where(job, rank, at, sizeof at),
+                 n == SIGKILL  ? "; if nobody sent it, the machine ran out of memory"
+                 : n == SIGBUS ? "; did a data file shrink, or memory run out?"
+                               : "");
+        }
+    } else {
+        const int code = WEXITSTATUS(status);
+        if (fail_first(job, code != 0 ? code : RT_EXIT_ERROR)) {
+            tell("rank %d ended with code %d %s", rank, code, where(job, rank, at, sizeof at));
+        }
+    }
+}
+
+static void reap(RtJob *job)
+{
+    int status;
+    pid_t pid;
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        for (int r = 0; r < job->trainer->world_size; r++) {
+            if (job->pid[r] == pid) {
+                ended(job, r, status);
+            }
+        }
+    }
+}
+
+/* A socket to another rank's watcher closes when that process ends, however it ended. */
+static void check_peers(RtJob *job)
+{
+    for (int r = 0; r < job->trainer->world_size; r++) {
+        struct pollfd p = { .fd = job->peer[r], .events = POLLIN };
+        if (p.fd < 0 || poll(&p, 1, 0) <= 0) {
+            continue;
+        }
+        close(job->peer[r]);
+        job->peer[r] = -1;
+        char at[512];
+        if (!atomic_load(&job->shared->rank[r].done) && fail_first(job, RT_EXIT_ERROR)) {
+            tell("rank %d is gone with the process that watched it %s", r,
+                 where(job, r, at, sizeof at));
+        }
+    }
+}
+
+/* ---- ranks that stand still ---------------------------------------------------------------- */
+
+/* Whom does this rank wait for? Itself, if what it waits for is there. */
+static int waits_for(const RtJob *job, int rank)
+{
+    const RtRankShared *me = &job->shared->rank[rank];
+    const int stream = atomic_load(&me->waiting);
+    const uint64_t count = atomic_load(&me->waiting_count);
+    if (stream < 0) {
+        return rank;
+    }
+    for (int r = 0; r < job->trainer->world_size; r++) {
+        if (atomic_load(&job->shared->rank[r].published[stream]) < count) {
+            return r;
+        }
+    }
+    return rank;
+}
+
+/* Follows who waits for whom to the rank that keeps the others waiting. */
+static int who_is_behind(const RtJob *job, int rank)
+{
+    for (int hops = 0; hops < job->trainer->world_size; hops++) {
+        const int next = waits_for(job, rank);
+        if (next == rank) {
+            break;
+        }
+        rank = next;
+    }
+    return rank;
+}
+
+/* Somebody stands still when a rank has not moved for the deadline and waits for nobody, or
+ * when no rank has moved. */
+static void check_stalls(RtJob *job, int64_t since_ns)
+{
+    const int64_t now = rt_clock_ns();
+    int still = -1, alive = 0, stale = 0;
+    bool waits = true;
+    for (int r = 0; r < job->trainer->world_size; r++) {
+        const RtRankShared *p = &job->shared->rank[r];
+        if (atomic_load(&p->done)) {
+            continue;
+        }
+        alive++;
+        int64_t moved = atomic_load(&p->moved_ns);
+        moved = moved > since_ns ? moved : since_ns;
+        if (now - moved <= job->deadline_ns) {
+            continue;
+        }
+        stale++;
+        if (waits) {
+            still = r;
+            waits = atomic_load(&p->waiting) >= 0;
+        }
+    }
+    if (still < 0 || (waits && stale < alive)) {
+        return;
+    }
+    still = who_is_behind(job, still);
+    char at[512];
+    if (fail_first(job, RT_EXIT_ERROR)) {
+        tell("rank %d has stood still for %.1f s %s; --deadline SECONDS changes the limit",
+             still, 1e-9 * (double)job->deadline_ns, where(job, still, at, sizeof at));
+    }
+}
+
+/* ---- ending -------------------------------------------------------------------------------- */
+
+static void kill_all(const RtJob *job)
+{
+    for (int r = 0; r < job->trainer->world_size; r++) {
+        if (job->pid[r] > 0) {
+            kill(job->pid[r], SIGKILL);
+        }
+    }
+}
+
+static void check_signal(RtJob *job)
+{
+    const int n = atomic_load(&job->shared->signal);
+    char at[512];
+    if (n != 0 && fail_first(job, 128 + n)) {
+        fprintf(stderr, "trainer: ended by signal %d (%s) %s\n", n, strsignal(n),
+                where(job, 0, at, sizeof at));
+    }
+}
+
+static bool all_done(const RtJob *job)
+{
+    for (int r = 0; r < job->trainer->world_size; r++) {
+        if (!atomic_load(&job->shared->rank[r].done)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* SIGCHLD, and the signals that ask the job to end. */
+static void signals_of(sigset_t *set)
+{
+    static const int numbers[] = { SIGCHLD, SIGINT, SIGTERM, SIGHUP };
+    sigemptyset(set);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        sigaddset(set, numbers[i]);
+    }
+}
+
+int rt_watch(RtJob *job)
+{
+    sigset_t signals;
+    signals_of(&signals);
+    int64_t last = rt_clock_ns(), since = 0, aborted = 0;
+    for (;;) {
+        const int code = atomic_load(&job->shared->abort);
+        if (job->running == 0 && (code != 0 || !job->judges || all_done(job))) {
+            return code;
+        }
+        const struct timespec tick = { 0, TICK_MS * 1000000 };
+        const int got = sigtimedwait(&signals, NULL, &tick);
+        if (got > 0 && got != SIGCHLD) {
+            atomic_store(&job->shared->signal, got);
+        }
+        const int64_t now = rt_clock_ns();
+        if (now - last > SUSPENDED_MS * INT64_C(1000000)) {
+            since = now; /* all of us were stopped: nobody is to blame for that time */
+        }
+        last = now;
+        reap(job);
+        check_signal(job);
+        check_peers(job);
+        if (job->judges && atomic_load(&job->shared->abort) == 0) {
+            check_stalls(job, since);
+        }
+        if (atomic_load(&job->shared->abort) != 0) {
+            aborted = aborted != 0 ? aborted : now;
+            if (now - aborted > GRACE_MS * INT64_C(1000000)) {
+                kill_all(job);
+            }
+        }
+    }
+}
+
+/* ---- starting ------------------------------------------------------------------------------ */
+
+void rt_job_init(RtJob *job, const RtTrainer *t, const RtFlags *f, RtShared *shared, int fd)
+{
+    *job = (RtJob){ .trainer = t, .flags = f, .shared = shared, .fd = fd };
+    /* Generous: machines are noisy, and a false alarm costs more than a late one. */
+    const double seconds =
+        f->deadline_seconds > 0 ? f->deadline_seconds : 60.0 + 20.0 * t->planned_step_seconds;
+    job->deadline_ns = (int64_t)(seconds * 1e9);
+    for (int r = 0; r < RT_MAX_RANKS; r++) {
+        job->peer[r] = -1;
+    }
+    sigset_t signals;
+    signals_of(&signals);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    signal(SIGPIPE, SIG_IGN); /* of a closed stdout the ranks say more than a signal would */
+}
+
+static RtShared *asked_of;
+
+/* A rank that is asked to end passes it on: the watchers end all ranks together. */
+static void on_signal(int n)
+{
+    atomic_store(&asked_of->signal, n);
+}
+
+static _Noreturn void be_rank(const RtJob *job, int rank, pid_t watcher, const RtCores *cores,
+                              int index, int ranks)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != watcher) {
+        _exit(RT_EXIT_ERROR); /* it died before the line above */
+    }
+    sigset_t signals;
+    signals_of(&signals);
+    asked_of = job->shared;
+    const struct sigaction ask = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+    const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
+    for (int i = 0; i < 3; i++) {
+        sigaction(numbers[i], &ask, NULL);
+    }
+    sigprocmask(SIG_UNBLOCK, &signals, NULL);
+    const int threads = rt_cores_threads(cores, job->flags, ranks);
+    rt_cores_bind(cores, index, ranks, threads);
+    exit(rt_rank_main(job->trainer, job->flags, job->shared, job->fd, rank, threads,
+                      threads * ranks > cores->quota));
+}
+
+bool rt_job_start(RtJob *job, int rank, const RtCores *cores, int index, int ranks)
+{
+    const pid_t watcher = getpid();
+    RtRankShared *shared = &job->shared->rank[rank];
+    atomic_store(&shared->place, RT_AT_START);
+    atomic_store(&shared->waiting, -1);
+    atomic_store(&shared->moved_ns, rt_clock_ns());
+    fflush(NULL);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        be_rank(job, rank, watcher, cores, index, ranks);
+    }
+    if (pid < 0) {
+        const int error = errno;
+        if (fail_first(job, RT_EXIT_ERROR)) {
+            tell("cannot start rank %d: %s", rank, strerror(error));
+        }
+        return false;
+    }
+    job->pid[rank] = pid;
+    job->running++;
+    return true;
+}
