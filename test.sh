@@ -37,7 +37,7 @@ deps_install build run test
 # A new sample at each commit, the same one when a commit is tested again.
 commit=$(git rev-parse --short=12 HEAD 2>/dev/null || echo none)
 export SEED=${SEED:-$((10#$(printf '%s' "$commit" | cksum | cut -d' ' -f1 | tail -c 7) % 1000000))}
-export BUILD=$PWD/build/default FSDPGEN=$PWD/build/default/fsdpgen
+export FSDPGEN_BUILD=$PWD/build/default FSDPGEN=$PWD/build/default/fsdpgen
 logs=$PWD/build/test-logs
 mkdir -p "$logs"
 total_passed=0
@@ -100,7 +100,7 @@ if [ ${#suites[@]} -gt 0 ]; then
         run "$suite" "tests/$suite/run.sh"
     done
 else
-    run ctest run_ctest "$BUILD"
+    run ctest run_ctest build/default
     for script in tests/*/run.sh; do
         suite=$(basename "$(dirname "$script")")
         [ "$suite" = gpu ] && continue
@@ -112,7 +112,7 @@ else
     run "asan ctest" run_ctest build/asan
     for suite in load graph plan; do
         [ -x "tests/$suite/run.sh" ] || continue
-        BUILD=$PWD/build/asan FSDPGEN=$PWD/build/asan/fsdpgen run "asan $suite" \
+        FSDPGEN_BUILD=$PWD/build/asan FSDPGEN=$PWD/build/asan/fsdpgen run "asan $suite" \
             "tests/$suite/run.sh"
     done
 fi

@@ -177,21 +177,84 @@ void value_shape(Value *v, Dtype dtype, const int64_t *dim, int n_dims)
     v->bytes = v->elems * dtype_bytes(dtype);
 }
 
-static bool name_used(const Class *c, const char *name, const Value *but)
+/* Names of the class at hand, hashed: blocks of thousands of values stay cheap to name.
+ */
+typedef struct NameSlot {
+    const char *name;
+    int next; /* suffix to try next: name_2, name_3, ... */
+} NameSlot;
+
+struct NameSet {
+    const Class *cls;
+    NameSlot *slot;
+    int count, cap;
+};
+
+/* The name's slot, or the empty one where it belongs. */
+static NameSlot *name_slot(struct NameSet *s, const char *name)
 {
+    uint64_t at = hash_bytes(name, strlen(name));
+
+    for (;; at++) {
+        NameSlot *slot = &s->slot[at % (uint64_t)s->cap];
+
+        if (!slot->name || !strcmp(slot->name, name))
+            return slot;
+    }
+}
+
+static void name_add(Gen *g, struct NameSet *s, const char *name)
+{
+    NameSlot *slot;
+
+    if (2 * (s->count + 1) > s->cap) {
+        struct NameSet old = *s;
+
+        s->cap = old.cap ? 2 * old.cap : 128;
+        s->slot = gen_alloc(g, sizeof *s->slot * (size_t)s->cap);
+        for (int i = 0; i < old.cap; i++)
+            if (old.slot[i].name)
+                *name_slot(s, old.slot[i].name) = old.slot[i];
+    }
+    slot = name_slot(s, name);
+    if (slot->name)
+        return;
+    *slot = (NameSlot){name, 2};
+    s->count++;
+}
+
+static struct NameSet *names_of(Gen *g, const Class *c)
+{
+    Builder *b = builder_get(g);
+    struct NameSet *s = b->names ? b->names : gen_alloc(g, sizeof *s);
+
+    b->names = s;
+    if (s->cls == c)
+        return s;
+    s->cls = c;
+    s->count = 0;
+    if (s->cap)
+        memset(s->slot, 0, sizeof *s->slot * (size_t)s->cap);
+    else
+        name_add(g, s, "");
     for (int i = 0; i < c->values.count; i++)
-        if (c->values.items[i] != but && c->values.items[i]->name &&
-            !strcmp(c->values.items[i]->name, name))
-            return true;
-    return false;
+        name_add(g, s, c->values.items[i]->name);
+    return s;
+}
+
+static bool name_used(Gen *g, const Class *c, const char *name)
+{
+    return name_slot(names_of(g, c), name)->name != NULL;
 }
 
 const char *value_unique_name(Gen *g, const Class *c, const char *base)
 {
+    struct NameSet *s = names_of(g, c);
     const char *name = base;
 
-    for (int i = 2; name_used(c, name, NULL); i++)
-        name = gen_printf(g, "%s_%d", base, i);
+    while (name_slot(s, name)->name)
+        name = gen_printf(g, "%s_%d", base, name_slot(s, base)->next++);
+    name_add(g, s, name);
     return name;
 }
 
@@ -205,6 +268,9 @@ Node *builder_node(Builder *b, const OpRule *op, Value **in, Attr *attrs, int n_
     Node *n = gen_alloc(g, sizeof *n);
     bool setup = true;
 
+    if (c->values.count > MAX_VALUES)
+        luaL_error(g->L, "%s: more than %d values in one block; make it several",
+                   op->name, MAX_VALUES);
     *n = (Node){.op = op,
                 .phase = b->phase,
                 .n_in = op->n_in,
@@ -226,7 +292,8 @@ Node *builder_node(Builder *b, const OpRule *op, Value **in, Attr *attrs, int n_
         const char *own =
             i == 0 ? n->name : gen_printf(g, "%s_%s", n->name, op->out[i].name);
 
-        n->out[i] = value_new(g, c, VAL_NODE, value_unique_name(g, c, own));
+        n->out[i] =
+            value_new(g, c, VAL_NODE, i == 0 ? own : value_unique_name(g, c, own));
         n->out[i]->def = n;
         n->out[i]->def_out = i;
     }
@@ -273,6 +340,8 @@ void builder_inputs(Builder *b, const OpRule *op, int index, Class *owner, Value
         lua_pop(L, 1);
     }
     lua_rawgeti(L, index, op->n_in + 1);
+    if (builder_to_value(L, -1, NULL) && !b->pattern)
+        b->help = "a call gives all its outputs; in parentheses, only the first";
     if (!lua_isnil(L, -1))
         luaL_error(L, "%s: it takes %d input%s (%s), but there is one more: %s", op->name,
                    op->n_in, op->n_in == 1 ? "" : "s", input_names(b->g, op),
@@ -292,7 +361,7 @@ static const char *call_name(Builder *b, const OpRule *op, int index)
         if (!name || !ident_ok(name))
             luaL_error(L, "%s: name %s is no C identifier", op->name,
                        builder_show(b->g, L, -1));
-        if (name_used(b->cls, name, NULL))
+        if (name_used(b->g, b->cls, name))
             luaL_error(L, "%s: the block has a value named %s already", op->name, name);
     }
     lua_pop(L, 1);
@@ -329,10 +398,6 @@ static int op_call(lua_State *L)
         return pattern_call(b, op);
     if (!b->cls)
         return luaL_error(L, "%s: ops can only be called inside a block", op->name);
-    if (op->n_in > MAX_OPERANDS || op->n_out > MAX_OPERANDS ||
-        op->info->n_attrs > MAX_OPERANDS)
-        return luaL_error(L, "%s: more than %d operands or attributes", op->name,
-                          MAX_OPERANDS);
     builder_inputs(b, op, 1, b->cls, in);
     builder_attrs(b, op, 1, attrs);
     name = call_name(b, op, 1);

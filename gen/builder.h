@@ -5,7 +5,10 @@
 
 #include "graph.h"
 
-enum { MAX_OPERANDS = 24 }; /* inputs, outputs or attributes of one op */
+enum {
+    MAX_OPERANDS = 24, /* inputs, outputs or attributes of one op (gen/lua/op.lua) */
+    MAX_VALUES = 4096, /* of one block's graph */
+};
 
 int builder_param(lua_State *L); /* g:param{...}; upvalue 1: the Builder */
 int builder_block(lua_State *L); /* b:block(...); upvalue 1: the Builder */

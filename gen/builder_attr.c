@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* builder_attr.c: attributes of op calls. In: the table of a call. Out: the op's attributes,
- * complete, of their declared types, sorted by key; or a Lua error that says what is wrong. */
+/* builder_attr.c: attributes of op calls. In: the table of a call. Out: the op's
+ * attributes, complete, of their declared types, sorted by key; or a Lua error that says
+ * what is wrong. */
 #include "builder.h"
 
 #include <math.h>

@@ -11,6 +11,8 @@
 
 #define MAX_PARAM_ELEMS (INT64_C(1) << 46)
 
+enum { MAX_BLOCKS = 4096 };
+
 /* ---- names ----------------------------------------------------------------------- */
 
 static bool chars_ok(const char *s, bool upper, bool dots)
@@ -274,7 +276,7 @@ static void take_input(Builder *b, int index)
         luaL_error(
             L, "block: it must take the value that the block before it returned, not %s",
             flow ? "another" : builder_show(b->g, L, index));
-    v = value_new(b->g, c, VAL_INPUT, "block_in");
+    v = value_new(b->g, c, VAL_INPUT, value_unique_name(b->g, c, "block_in"));
     v->index = 0;
     value_shape(v, flow->dtype, flow->dim, flow->n_dims);
     c->n_inputs = 1;
@@ -344,7 +346,7 @@ int builder_block(lua_State *L)
 {
     Builder *b = lua_touserdata(L, lua_upvalueindex(1));
     Gen *g = b->g;
-    const char *name;
+    const char *name, *ident;
 
     if (lua_type(L, 1) != LUA_TUSERDATA)
         return luaL_error(
@@ -356,8 +358,11 @@ int builder_block(lua_State *L)
             L, "block: a block before it returned the loss, which ends the model");
     b->block = NULL;
     name = text_arg(b, 2, "its name", block_name_ok, "[a-z][a-z0-9_.]*");
+    if (g->blocks.count == MAX_BLOCKS)
+        return luaL_error(L, "block: more than %d blocks", MAX_BLOCKS);
+    ident = ident_of(g, name);
     for (int i = 0; i < g->blocks.count; i++)
-        if (!strcmp(g->blocks.items[i].ident, ident_of(g, name)))
+        if (!strcmp(g->blocks.items[i].ident, ident))
             return luaL_error(L, "block: there is a block %s already",
                               g->blocks.items[i].name);
     b->hint = text_arg(b, 3, "its class", hint_ok, "[a-z][a-z0-9_]*, no word of C");

@@ -119,6 +119,7 @@ bool builder_protect(Gen *g, lua_CFunction fn, void *arg, Pos fallback)
     status = lua_pcall(L, 1, 0, top + 1);
     if (!sandbox_status(L, status)) {
         b->blame = (Pos){0};
+        b->help = NULL;
         lua_settop(L, top);
         return true;
     }
@@ -134,5 +135,6 @@ bool builder_protect(Gen *g, lua_CFunction fn, void *arg, Pos fallback)
     else
         diag_add(g, DIAG_ERROR, pos, b->help, "%s", text);
     b->pattern = NULL;
+    b->help = NULL;
     return false;
 }

@@ -324,7 +324,7 @@ static void check_arch(Check *c, const Arch *arch)
     lua_pushlightuserdata(L, c);
     lua_pushcclosure(L, arch_fail, 1);
     if (sandbox_status(L, lua_pcall(L, 2, 0, 0)) != LUA_OK) {
-        loader_lua_error(c->g, "model", c->g->model.file);
+        loader_lua_error(c->g, "model", place_of(c->g, "model"));
         c->errors++;
     }
 }

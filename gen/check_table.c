@@ -67,7 +67,7 @@ static void push_default(Check *c, const Field *f, const char *path, Site site,
         }
         lua_pushvalue(L, resolved);
         if (sandbox_status(L, lua_pcall(L, 1, 1, 0)) != LUA_OK) {
-            loader_lua_error(c->g, path, NULL);
+            loader_lua_error(c->g, path, site.pos);
             c->errors++;
             lua_pushnil(L);
             return;

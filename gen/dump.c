@@ -243,12 +243,24 @@ static void dump_model(Gen *g, Text *t, bool checked)
                 m->target == TARGET_CPU ? "cpu" : "cuda", (long long)m->budget_bytes);
 }
 
+static void dump_ops(Gen *g, Text *t)
+{
+    for (int i = 0; i < g->ops.count; i++) {
+        const OpRule *op = &g->ops.items[i];
+
+        text_printf(t, "%s%s: %d in, %d out%s\n", op->name, op->optimizer ? " (optimizer)" : "",
+                    op->n_in, op->n_out, op->fused ? ", fused" : "");
+    }
+}
+
 void dump_pass(Gen *g, const char *pass, Text *t)
 {
     if (!strcmp(pass, "load")) {
         dump_model(g, t, false);
     } else if (!strcmp(pass, "check")) {
         dump_model(g, t, true);
+    } else if (!strcmp(pass, "ops")) {
+        dump_ops(g, t);
     } else if (!strcmp(pass, "graph") || !strcmp(pass, "grad") || !strcmp(pass, "fuse")) {
         graph_text(g, t, true);
         if (!strcmp(pass, "fuse"))

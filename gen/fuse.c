@@ -326,43 +326,61 @@ static void make_fused(Matcher *x)
             x->c->nodes.items[kept++] = o;
     }
     x->c->nodes.count = kept;
+    for (int i = 0; i < kept; i++)
+        x->c->nodes.items[i]->id = i;
+}
+
+/* Is all done that node i must follow? before: per output, the node that wrote its
+ * gradient's buffer last, -1: none. */
+static bool ready(const Class *c, int i, const bool *done, const int *before)
+{
+    const Node *n = c->nodes.items[i];
+
+    for (int k = 0; k < n->n_in; k++) {
+        const Node *def = n->in[k]->def;
+
+        if (def && def->phase != PHASE_SETUP && !done[def->id])
+            return false;
+    }
+    for (int k = 0; k < n->n_out; k++)
+        if (before[k] >= 0 && !done[before[k]])
+            return false;
+    return true;
 }
 
 /* Forward nodes, then backward nodes, each after what it reads, else as they stood. */
 static void sort_nodes(Gen *g, Class *c)
 {
-    int n = c->nodes.count, placed = 0;
+    int n = c->nodes.count, placed = 0, forward_left = 0;
     Node **order = gen_alloc(g, sizeof *order * (size_t)(n + 1));
     bool *done = gen_alloc(g, (size_t)n + 1);
+    int **before = gen_alloc(g, sizeof *before * (size_t)(n + 1));
+    int *writer = gen_alloc(g, sizeof *writer * (size_t)(c->params.count + 1));
 
-    for (int i = 0; i < n; i++)
-        c->nodes.items[i]->id = i;
-    while (placed < n) {
-        int best = -1;
+    for (int i = 0; i < n; i++) {
+        const Node *o = c->nodes.items[i];
 
-        for (int i = 0; i < n && best < 0; i++) {
-            const Node *o = c->nodes.items[i];
-            bool ready = !done[i];
-
-            for (int k = 0; k < o->n_in && ready; k++)
-                ready = !o->in[k]->def || o->in[k]->def->phase == PHASE_SETUP ||
-                        done[o->in[k]->def->id];
-            for (int k = 0; k < i && ready; k++) /* adds to one buffer keep their order */
-                for (int a = 0; a < o->n_out && !done[k]; a++)
-                    for (int b = 0; b < c->nodes.items[k]->n_out; b++)
-                        if (o->out[a]->loc == LOC_GRAD &&
-                            c->nodes.items[k]->out[b]->loc == LOC_GRAD &&
-                            o->out[a]->loc_index == c->nodes.items[k]->out[b]->loc_index)
-                            ready = false;
-            if (ready && o->phase == PHASE_BACKWARD)
-                for (int k = 0; k < n && ready; k++)
-                    ready = done[k] || c->nodes.items[k]->phase == PHASE_BACKWARD;
-            if (ready)
-                best = i;
+        forward_left += o->phase == PHASE_FORWARD;
+        before[i] = gen_alloc(g, sizeof **before * (size_t)o->n_out);
+        for (int k = 0; k < o->n_out; k++) {
+            before[i][k] = -1;
+            if (o->out[k]->loc != LOC_GRAD)
+                continue;
+            before[i][k] = writer[o->out[k]->loc_index] - 1;
+            writer[o->out[k]->loc_index] = i + 1;
         }
-        gen_require(best >= 0, "class %s has a cycle", c->name);
-        order[placed++] = c->nodes.items[best];
-        done[best] = true;
+    }
+    while (placed < n) {
+        int i = 0;
+
+        while (i < n &&
+               (done[i] || (forward_left && c->nodes.items[i]->phase != PHASE_FORWARD) ||
+                !ready(c, i, done, before[i])))
+            i++;
+        gen_require(i < n, "class %s has a cycle", c->name);
+        done[i] = true;
+        forward_left -= c->nodes.items[i]->phase == PHASE_FORWARD;
+        order[placed++] = c->nodes.items[i];
     }
     for (int i = 0; i < n; i++) {
         order[i]->id = i;
@@ -380,22 +398,26 @@ static int run_fuse(lua_State *L)
 {
     FuseRun *run = lua_touserdata(L, 1);
     Class *c = run->c;
+    Matcher *x = gen_alloc(run->g, sizeof *x);
+    bool fresh = false; /* are x's uses those of the graph as it is? */
 
     for (int i = 0; i < c->nodes.count;) {
-        Matcher *x = gen_alloc(run->g, sizeof *x);
-
-        *x = (Matcher){.g = run->g, .c = c, .p = run->p, .sum = ops_role(run->g, "sum")};
         if (c->nodes.items[i]->op != run->p->node[run->p->order[0]].op) {
             i++;
             continue;
         }
-        x->uses = class_uses(run->g, c);
+        if (!fresh) {
+            *x = (Matcher){
+                .g = run->g, .c = c, .p = run->p, .sum = ops_role(run->g, "sum")};
+            x->uses = class_uses(run->g, c);
+            fresh = true;
+        }
         if (!try_node(x, 0, c->nodes.items[i])) {
             i++;
             continue;
         }
         make_fused(x);
-        sort_nodes(run->g, c);
+        fresh = false;
         i = 0;
     }
     return 0;
@@ -416,6 +438,7 @@ static void fuse_classes(Gen *g)
                             ops_place(g, patterns.items[k]->op, "expands", NULL));
             b->block = NULL;
         }
+        sort_nodes(g, g->classes.items[i]);
         class_sweep(g, g->classes.items[i]);
     }
 }

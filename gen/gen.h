@@ -327,7 +327,8 @@ typedef enum {
     INS_SPAN,            /* block, phase: one call of mathematics */
     INS_REDUCE_SCATTER,  /* segment: gradient buffer → this rank's sum over ranks, tree order */
     INS_ALL_REDUCE,      /* segment: the same, result on every rank (NO_SHARD) */
-    INS_MERGE,           /* segment: add this leaf's node into the partial sums, tree order */
+    INS_MERGE,           /* segment: add this leaf's node into the partial sums, tree order; in
+                            LOCAL only when the micro-batch is the last of its leaf */
     INS_NORM,            /* segment: chunk sums of squares into the superaccumulator */
     INS_NORM_REDUCE,     /* the one integer all-reduce of the step, and the losses */
     INS_UPDATE,          /* segment: the optimizer on this rank's shard */

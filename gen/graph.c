@@ -404,7 +404,10 @@ static void check_ends(Gen *g, Builder *b)
         "the last block returns the loss: one element of dtype f64, summed over"
         " the tokens";
 
-    if (!g->blocks.count)
+    if (b->cls || b->block) /* it caught the error of a block and went on */
+        diag_add(g, DIAG_ERROR, model_pos(g, "model"), "do not catch errors in build",
+                 "model: a block of %s was not finished", g->model.arch);
+    else if (!g->blocks.count)
         diag_add(g, DIAG_ERROR, model_pos(g, "model"), help, "model: %s builds no block",
                  g->model.arch);
     else if (!b->ended)

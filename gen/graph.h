@@ -24,6 +24,7 @@ typedef struct Builder {
     int g_ref, b_ref;   /* registry */
     const char *hint;   /* class name asked for */
     const char *help;   /* of the next error, or NULL */
+    struct NameSet *names;   /* of the class at hand (builder.c) */
     Pos blame;          /* of an error that no line of Lua made; no file: the fallback */
     const char *source; /* file of the call before, interned */
 } Builder;

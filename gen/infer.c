@@ -249,8 +249,9 @@ static int dims_call(Infer *in, const char *which, int index, int64_t *dim)
     int n;
 
     ops_push_function(L, in->op, which);
-    lua_rawgeti(L, -1, index + 1);
-    lua_rawgeti(L, -1, 2);
+    if (!lua_istable(L, -1) || lua_rawgeti(L, -1, index + 1) != LUA_TTABLE ||
+        lua_rawgeti(L, -1, 2) != LUA_TFUNCTION) /* checked when loaded */
+        return luaL_error(L, "%s: the rule changed its own %s", in->op->name, which);
     lua_pushvalue(L, in->n_index);
     lua_call(L, 1, 1);
     if (!lua_istable(L, -1) || (n = (int)lua_rawlen(L, -1)) < 1 || n > MAX_DIMS)
@@ -451,13 +452,14 @@ void infer_node(Gen *g, Node *node)
     node->flops = info->has_flops ? number_of(&in, "flops") : 0;
     node->workspace_bytes = 0;
     if (info->has_workspace) {
-        /* scratch depends on dtypes too: of the first input, and of what sums are kept in
-         */
-        lua_pushinteger(L, node->op->n_in > 0 ? dtype_bytes(node->in[0]->dtype) : 0);
+        double w;
+
+        /* scratch depends on dtypes too: the first input's, and that of sums */
+        lua_pushinteger(L, node->n_in > 0 ? dtype_bytes(node->in[0]->dtype) : 0);
         lua_setfield(L, in.n_index, "elem_bytes");
         lua_pushinteger(L, dtype_bytes(ops_acc_dtype(g)));
         lua_setfield(L, in.n_index, "acc_bytes");
-        double w = number_of(&in, "workspace");
+        w = number_of(&in, "workspace");
 
         if (w > (double)MAX_ELEMS || w != floor(w))
             luaL_error(L, "%s: workspace(n) must return whole bytes", node->op->name);

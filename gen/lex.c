@@ -376,10 +376,8 @@ Pos lex_word(const LexFile *f, int line, const char *word)
     if (p >= end) { /* the end of the file: its last character */
         while (end > f->text && isspace((unsigned char)end[-1]))
             end--;
-        if (end == f->text)
-            return pos;
         pos.line = pos.col = pos.len = 1;
-        for (p = f->text; p < end - 1; p++) {
+        for (p = f->text; p + 1 < end; p++) {
             pos.col = *p == '\n' ? 1 : pos.col + 1;
             pos.line += *p == '\n';
         }

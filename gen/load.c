@@ -5,6 +5,7 @@
  * go wrong becomes a message with file, line and column. Needs: nothing. Fills: g->L,
  * g->loader. */
 #include "load.h"
+#include "sandbox.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -156,10 +157,12 @@ static const char *subject(Gen *g, const char *text)
     return known ? gen_strndup(g, text, n) : NULL;
 }
 
-void loader_lua_error(Gen *g, const char *what, const char *file)
+void loader_lua_error(Gen *g, const char *what, Pos other)
 {
     const char *text = gen_strdup(g, lua_tostring(g->L, -1)), *help = NULL, *word;
-    Pos pos = {.file = file};
+    const Sandbox *sandbox = sandbox_of(g->L);
+    Pos pos = {0};
+    const LexFile *at;
 
     lua_pop(g->L, 1);
     for (int i = 0; i < g->loader->files.count && !pos.line; i++) {
@@ -192,6 +195,9 @@ void loader_lua_error(Gen *g, const char *what, const char *file)
     } else if (strstr(text, "ran for more than") || strstr(text, "MiB of memory")) {
         help = "look for a loop that does not end";
     }
+    at = sandbox->where_line ? loader_file(g->loader, sandbox->where_source) : NULL;
+    if (!pos.line)
+        pos = at ? lex_word(at, sandbox->where_line, NULL) : other;
     diag_add(g, DIAG_ERROR, pos, help, "%s: %s", what, text);
 }
 
@@ -238,11 +244,25 @@ static const char *folder_of(Gen *g, const char *file)
     return slash == file ? "/" : gen_strndup(g, file, (size_t)(slash - file));
 }
 
+/* The last `return` at the start of a line, or the end of the file. */
+static Pos place_of_return(Gen *g, const char *file)
+{
+    const LexFile *f = loader_file(g->loader, file);
+    int line = 1, found = INT32_MAX;
+
+    for (size_t i = 0; i + 6 <= f->bytes; i++) {
+        if ((i == 0 || f->text[i - 1] == '\n') && !memcmp(f->text + i, "return", 6))
+            found = line;
+        line += f->text[i] == '\n';
+    }
+    return lex_word(f, found, NULL);
+}
+
 /* What a description must return, in words, when it returns something else. */
 static void wrong_result(Gen *g, const char *file)
 {
     Tag *tag = record_tag(g, -1);
-    Pos pos = {.file = file};
+    Pos pos = place_of_return(g, file);
     const char *help = "end it with: return trainer { name = ..., model = ..., ... }";
 
     if (lua_isnil(g->L, -1)) {
@@ -287,7 +307,7 @@ static void run_description(Gen *g, const char *file)
     }
     loader_add_file(g, file, text, bytes);
     if (sandbox_run(g, text, bytes, gen_printf(g, "@%s", file), ld->env_ref, 1)) {
-        loader_lua_error(g, "description", file);
+        loader_lua_error(g, "description", lex_word(loader_file(ld, file), 1, NULL));
         return;
     }
     tag = record_tag(g, -1);

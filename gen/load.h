@@ -72,8 +72,9 @@ Loader *loader_open(Gen *g); /* a state that knows the fields, without a descrip
 Loader *loader_of(Gen *g);
 LexFile *loader_file(Loader *ld, const char *file);
 LexFile *loader_add_file(Gen *g, const char *file, const char *text, size_t bytes);
-/* Turns the Lua error text on top of the stack (popped) into a message with its place. */
-void loader_lua_error(Gen *g, const char *what, const char *file);
+/* Turns the Lua error text on top of the stack (popped) into a message; other: its place
+ * when the text names none. */
+void loader_lua_error(Gen *g, const char *what, Pos other);
 int read_whole_file(const char *path, const char **text,
                     size_t *bytes); /* 0 or an errno */
 

@@ -281,21 +281,38 @@ static int c_op(lua_State *L)
     return 1;
 }
 
+/* Where Lua's message about a line points: the word it quotes, or the line's first. */
+static Pos line_pos(Gen *g, const OpInfo *info, int line, const char *message)
+{
+    const char *quote = strstr(message, "near '"), *end = quote ? strrchr(quote, '\'') : NULL;
+    Pos pos = {.file = info->path, .line = 1, .col = 1}, found;
+    size_t at = 0;
+
+    while (pos.line < line && at < info->text_bytes)
+        pos.line += info->text[at++] == '\n';
+    for (; at < info->text_bytes && (info->text[at] == ' ' || info->text[at] == '\t'); at++)
+        pos.col++;
+    if (!end || end <= quote + 6)
+        return pos;
+    found = word_pos(info, pos, gen_strndup(g, quote + 6, (size_t)(end - quote - 6)));
+    return found.line == pos.line ? found : pos;
+}
+
 /* A message of Lua about the file, on top of the stack: "path:12: text". */
 static void report_lua(Gen *g, const OpRule *op)
 {
     const OpInfo *info = op->info;
     const char *text = lua_tostring(g->L, -1);
     const char *shown = text ? text : "unknown error", *after = strstr(shown, "op.lua:");
-    Pos pos = {.file = info->path};
+    Pos pos = {.file = info->path, .line = 1, .col = 1};
 
     if (after) {
         char *end;
         long line = strtol(after + 7, &end, 10);
 
-        if (*end == ':') {
-            pos.line = (int)line;
+        if (*end == ':' && line > 0) {
             shown = end + 1 + (end[1] == ' ');
+            pos = line_pos(g, info, (int)min_i64(line, INT32_MAX), shown);
         }
     }
     diag_source(g, info->path, info->text, info->text_bytes);

@@ -15,7 +15,7 @@ int pattern_call(Builder *b, const OpRule *op)
     PatternNode *n = &p->node[p->n_nodes];
     int n_attrs = op->info->n_attrs;
 
-    if (p->n_nodes == MAX_PATTERN || op->n_in > MAX_OPERANDS || op->n_out > MAX_OPERANDS)
+    if (p->n_nodes == MAX_PATTERN)
         return luaL_error(L, "%s: an expansion of more than %d ops", p->op->name,
                           MAX_PATTERN);
     if (op->fused)

@@ -139,11 +139,31 @@ int sandbox_status(lua_State *L, int status)
     return status;
 }
 
+/* Message handler: remembers the innermost line of a chunk; the message stays as it is.
+ */
+static int remember_place(lua_State *L)
+{
+    Sandbox *s = sandbox_of(L);
+    lua_Debug ar;
+
+    for (int level = 0; lua_getstack(L, level, &ar); level++)
+        if (lua_getinfo(L, "Sl", &ar) && ar.currentline > 0) {
+            snprintf(s->where_source, sizeof s->where_source, "%s", ar.source + 1);
+            s->where_line = ar.currentline;
+            break;
+        }
+    return 1;
+}
+
 int sandbox_run(Gen *g, const char *text, size_t n, const char *chunk, int env,
                 int n_results)
 {
     lua_State *L = g->L;
-    int status = luaL_loadbufferx(L, text, n, chunk, "t");
+    int status, top = lua_gettop(L);
+
+    sandbox_of(L)->where_line = 0;
+    lua_pushcfunction(L, remember_place);
+    status = luaL_loadbufferx(L, text, n, chunk, "t");
 
     if (status == LUA_OK && env != LUA_NOREF) {
         lua_rawgeti(L, LUA_REGISTRYINDEX, env);
@@ -151,6 +171,7 @@ int sandbox_run(Gen *g, const char *text, size_t n, const char *chunk, int env,
             lua_pop(L, 1);
     }
     if (status == LUA_OK)
-        status = lua_pcall(L, 0, n_results, 0);
+        status = lua_pcall(L, 0, n_results, top + 1);
+    lua_remove(L, top + 1);
     return sandbox_status(L, status);
 }

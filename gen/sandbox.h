@@ -18,6 +18,9 @@ typedef struct Sandbox {
     int64_t left, instructions; /* instructions still allowed, and at the start */
     size_t used, cap;           /* bytes held by Lua, and the most it may hold */
     bool expired;
+    /* where the last error of a sandbox_run was raised, for messages without a place */
+    char where_source[256];
+    int where_line; /* 0: unknown */
 } Sandbox;
 
 Sandbox *sandbox_of(lua_State *L);

@@ -47,6 +47,7 @@ static int str_format(lua_State *L)
 {
     const char *f = luaL_checkstring(L, 1);
     int top = lua_gettop(L), arg = 1;
+    int64_t work = 0;
 
     for (; *f; f++) {
         if (*f != '%')
@@ -57,6 +58,7 @@ static int str_format(lua_State *L)
         f += strspn(f, "-+ #0123456789.");
         if (!*f)
             break;
+        work += strchr("aAeEfFgG", *f) ? REAL_WORK : 1;
         if (*f == 'p')
             return luaL_error(
                 L, "string.format: '%%p' shows an address; it is not available");
@@ -65,6 +67,7 @@ static int str_format(lua_State *L)
             lua_replace(L, arg);
         }
     }
+    sandbox_charge(L, work);
     lua_pushvalue(L, lua_upvalueindex(1));
     lua_insert(L, 1);
     lua_call(L, top, 1);

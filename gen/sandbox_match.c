@@ -257,7 +257,7 @@ static const char *match_frontier(Match *m, const char *s, const char *p, const 
                                                                    : NULL;
 }
 
-/* The escapes that are not a single character: %b %f %1. *done: it was one of them. */
+/* %b %f %1. *done: it was one of them. */
 static const char *match_escape(Match *m, const char *s, const char *p, bool *done)
 {
     *done = true;
@@ -394,13 +394,15 @@ static bool is_plain(const char *p, size_t n)
 
 /* ---- the four functions ------------------------------------------------------------ */
 
-static int find_or_match(lua_State *L, bool find)
+/* Upvalue 1: true for find, false for match. */
+static int find_or_match(lua_State *L)
 {
+    bool find = lua_toboolean(L, lua_upvalueindex(1));
     size_t n, pn;
     const char *s = luaL_checklstring(L, 1, &n), *p = luaL_checklstring(L, 2, &pn);
     size_t at = start_of(luaL_optinteger(L, 3, 1), n);
     Match m = {0};
-    bool anchor;
+    bool anchor = pn && *p == '^';
 
     if (at > n) {
         lua_pushnil(L);
@@ -418,7 +420,6 @@ static int find_or_match(lua_State *L, bool find)
         lua_pushinteger(L, r - s + (lua_Integer)pn);
         return 2;
     }
-    anchor = pn && *p == '^';
     match_start(&m, L, s, n, p, pn);
     p += anchor;
     for (const char *from = s + at; from <= m.text_end; from++) {
@@ -439,16 +440,6 @@ static int find_or_match(lua_State *L, bool find)
     sandbox_charge(L, m.steps);
     lua_pushnil(L);
     return 1;
-}
-
-static int str_find(lua_State *L)
-{
-    return find_or_match(L, true);
-}
-
-static int str_match(lua_State *L)
-{
-    return find_or_match(L, false);
 }
 
 /* Upvalues: subject, pattern, next start, end of the last match (-1: none). */
@@ -519,7 +510,7 @@ static void add_string(Match *m, luaL_Buffer *b, const char *s, const char *e)
     }
 }
 
-/* True if something was put in place of the match [s, e). */
+/* True if something replaced the match [s, e). */
 static bool add_value(Match *m, luaL_Buffer *b, const char *s, const char *e, int type)
 {
     lua_State *L = m->L;
@@ -596,10 +587,14 @@ static int str_gsub(lua_State *L)
 
 void sandbox_install_match(lua_State *L)
 {
-    static const luaL_Reg functions[] = {
-        {"find", str_find}, {"match", str_match}, {"gmatch", str_gmatch},
-        {"gsub", str_gsub}, {NULL, NULL},
-    };
-
-    luaL_setfuncs(L, functions, 0);
+    lua_pushboolean(L, true);
+    lua_pushcclosure(L, find_or_match, 1);
+    lua_setfield(L, -2, "find");
+    lua_pushboolean(L, false);
+    lua_pushcclosure(L, find_or_match, 1);
+    lua_setfield(L, -2, "match");
+    lua_pushcfunction(L, str_gmatch);
+    lua_setfield(L, -2, "gmatch");
+    lua_pushcfunction(L, str_gsub);
+    lua_setfield(L, -2, "gsub");
 }

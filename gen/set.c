@@ -69,7 +69,7 @@ static bool evaluate(Gen *g, const Override *o)
     if (sandbox_run(g, chunk.s, chunk.len, gen_printf(g, "=%s", set_file),
                     g->loader->env_ref, 1) == LUA_OK)
         return true;
-    loader_lua_error(g, o->path, set_file);
+    loader_lua_error(g, o->path, o->pos);
     return false;
 }
 

@@ -25,9 +25,24 @@ static const Rates CPU_RATES = {40000, 8000, 4000, 50 * INT64_C(1000000)};
 
 enum { PS_PER_US = 1000000 };
 
+/* 26 days: legal dimensions reach further, and must not overflow. */
+#define MOST_PS (INT64_C(1) << 61)
+
 static int64_t ps_of(double amount, int64_t per_us)
 {
-    return (int64_t)(amount / (double)per_us * PS_PER_US);
+    double ps = amount / (double)per_us * PS_PER_US;
+
+    return ps < (double)MOST_PS ? (int64_t)ps : MOST_PS;
+}
+
+static int64_t later(int64_t t, int64_t by)
+{
+    return min_i64(t + by, MOST_PS); /* both at most MOST_PS: no overflow */
+}
+
+static int64_t times(int64_t n, int64_t t)
+{
+    return t > 0 && n > MOST_PS / t ? MOST_PS : n * t;
 }
 
 int64_t ins_picoseconds(const Gen *g, const Instr *i)
@@ -40,7 +55,7 @@ int64_t ins_picoseconds(const Gen *g, const Instr *i)
     case INS_REDUCE_SCATTER:
     case INS_ALL_REDUCE:
     case INS_NORM_REDUCE:
-        return r->latency_ps + ps_of((double)i->moved_bytes, r->link_per_us);
+        return later(r->latency_ps, ps_of((double)i->moved_bytes, r->link_per_us));
     case INS_SPAN: {
         const Class *c = g->blocks.items[i->block].cls;
         const Span *span = i->phase == PHASE_FORWARD ? &c->forward : &c->backward;
@@ -79,7 +94,7 @@ static int64_t run_range(const Gen *g, int from, int to, int64_t *start, int64_t
             }
         }
         start[id] = t;
-        end[id] = stream[i->stream] = t + ins_picoseconds(g, i);
+        end[id] = stream[i->stream] = later(t, ins_picoseconds(g, i));
         all = max_i64(all, end[id]);
     }
     return all;
@@ -96,7 +111,7 @@ int64_t simulate_times(const Gen *g, int64_t *start, int64_t *end)
     int64_t t_local = run_range(g, local, local + p->count[VARIANT_LOCAL], start, end);
     int64_t t_last = run_range(g, last, last + p->count[VARIANT_LAST], start, end);
     int64_t t_end = run_range(g, last, p->ins.count, start, end);
-    return n_local * t_local + (n_last - 1) * t_last + t_end;
+    return later(later(times(n_local, t_local), times(n_last - 1, t_last)), t_end);
 }
 
 void simulate_step(Gen *g)

@@ -45,7 +45,7 @@ static const char *kernel_key(Gen *g, const Node *n)
     return t.s;
 }
 
-/* rmsnorm_1024x288_f32: the dims that the inputs bind, in order, or the first output's.
+/* norm_1024x288_f32: the dims that the inputs bind, in order, or the first output's.
  */
 static const char *kernel_base(Gen *g, const Node *n)
 {

@@ -304,11 +304,12 @@ void unroll_gather(Unroller *u, const Instance *inst)
     touch(u, i, u->param_shard[s->id], false, true);
 }
 
-/* Elements that a rank reads from its peers: its shard of each; or, for the whole segment, a
- * slice of each to sum, then the slices that the others have summed. */
+/* Elements that a rank reads from its peers: its shard of each; or, for the whole
+ * segment, a slice of each to sum, then the slices that the others have summed. */
 static int64_t reduced_elems(const Segment *s, int64_t ranks)
 {
-    int64_t slice = min_i64(s->elems, round_up((s->elems + ranks - 1) / ranks, GRAIN_ELEMS));
+    int64_t slice =
+        min_i64(s->elems, round_up((s->elems + ranks - 1) / ranks, GRAIN_ELEMS));
     return s->shards > 1 ? (ranks - 1) * s->shard_elems
                          : (ranks - 1) * slice + s->elems - slice;
 }
@@ -323,8 +324,8 @@ void unroll_reduce(Unroller *u, int segment)
     i->phase = PHASE_BACKWARD;
     i->grad = u->grad[segment];
     i->result = u->grad_shard[segment];
-    i->moved_bytes = reduced_elems(s, u->g->model.world_size) *
-                     dtype_bytes(u->g->model.reduce_dtype);
+    i->moved_bytes =
+        reduced_elems(s, u->g->model.world_size) * dtype_bytes(u->g->model.reduce_dtype);
     touch(u, i, i->grad, whole, false); /* an all-reduce sums in place before it copies */
     touch(u, i, i->grad, false, true);
     touch(u, i, i->result, true, false);

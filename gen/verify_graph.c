@@ -166,25 +166,41 @@ static void check_gradients(const Gen *g, const Class *c)
 
 /* ---- slabs ----------------------------------------------------------------------- */
 
-static int last_use(const Class *c, const Value *v)
-{
-    int last = v->def->id;
+/* Per node output of a class: the last node that reads it, or its own. */
+typedef struct Lives {
+    const Class *c;
+    int *last;
+} Lives;
 
-    for (int i = v->def->id + 1; i < c->nodes.count; i++)
-        if (reads(c->nodes.items[i], v))
-            last = i;
-    return last;
+static int last_use(const Lives *l, const Value *v)
+{
+    return l->last[v->id];
+}
+
+static Lives find_lives(Gen *g, const Class *c)
+{
+    Lives l = {c, gen_alloc(g, sizeof *l.last * (size_t)(c->values.count + 1))};
+
+    for (int i = 0; i < c->nodes.count; i++) {
+        const Node *n = c->nodes.items[i];
+
+        for (int k = 0; k < n->n_out; k++)
+            l.last[n->out[k]->id] = i;
+        for (int k = 0; k < n->n_in; k++)
+            l.last[n->in[k]->id] = i;
+    }
+    return l;
 }
 
 /* b's definition reads a for the last time, and its rule lets b lie there. */
-static bool in_place(const Class *c, const Value *a, const Value *b)
+static bool in_place(const Lives *l, const Value *a, const Value *b)
 {
     const Node *n = b->def;
     const char *alias = n->op->out[b->def_out].alias;
 
     for (int i = 0; alias && i < n->n_in; i++)
         if (n->in[i] == a && !strcmp(n->op->in[i].name, alias))
-            return last_use(c, a) == n->id && a->offset_bytes == b->offset_bytes;
+            return last_use(l, a) == n->id && a->offset_bytes == b->offset_bytes;
     return false;
 }
 
@@ -193,7 +209,7 @@ static bool overlap(int64_t a, int64_t a_bytes, int64_t b, int64_t b_bytes)
     return a < b + b_bytes && b < a + a_bytes;
 }
 
-static bool same_memory(const Class *c, const Value *a, const Value *b)
+static bool same_memory(const Value *a, const Value *b)
 {
     if (a->loc != b->loc || a->def->phase == PHASE_SETUP || b->def->phase == PHASE_SETUP)
         return false;
@@ -210,16 +226,17 @@ static bool same_memory(const Class *c, const Value *a, const Value *b)
     default:
         return false;
     }
-    (void)c;
 }
 
-static void check_pair(const Class *c, const Value *a, const Value *b)
+static void check_pair(const Lives *l, const Value *a, const Value *b)
 {
-    if (a->kind != VAL_NODE || b->kind != VAL_NODE || !same_memory(c, a, b))
+    const Class *c = l->c;
+
+    if (a->kind != VAL_NODE || b->kind != VAL_NODE || !same_memory(a, b))
         return;
-    if (last_use(c, a) < b->def->id || last_use(c, b) < a->def->id)
+    if (last_use(l, a) < b->def->id || last_use(l, b) < a->def->id)
         goto boundary;
-    gen_require(in_place(c, a, b) || in_place(c, b, a),
+    gen_require(in_place(l, a, b) || in_place(l, b, a),
                 "%s: %s and %s are live at once in the same bytes", c->name, a->name,
                 b->name);
 boundary:
@@ -230,8 +247,9 @@ boundary:
                 a->name, b->name);
 }
 
-static void check_bounds(const Class *c, const Value *v)
+static void check_bounds(const Lives *l, const Value *v)
 {
+    const Class *c = l->c;
     int64_t end = v->offset_bytes + v->bytes;
     const Span *s;
 
@@ -246,12 +264,14 @@ static void check_bounds(const Class *c, const Value *v)
     gen_require(v->offset_bytes % ARENA_ALIGN_BYTES == 0, "%s: %s is not aligned",
                 c->name, v->name);
     gen_require(v->loc != LOC_SCRATCH ||
-                    c->nodes.items[last_use(c, v)]->phase == v->def->phase,
+                    c->nodes.items[last_use(l, v)]->phase == v->def->phase,
                 "%s: %s is in scratch, but the other span reads it", c->name, v->name);
 }
 
-static void check_workspace(const Class *c, const Span *s, const Node *n)
+static void check_workspace(const Lives *l, const Span *s, const Node *n)
 {
+    const Class *c = l->c;
+
     if (!n->workspace_bytes)
         return;
     gen_require(n->workspace_offset_bytes % ARENA_ALIGN_BYTES == 0 &&
@@ -261,7 +281,7 @@ static void check_workspace(const Class *c, const Span *s, const Node *n)
         const Value *v = c->values.items[i];
 
         if (v->loc != LOC_SCRATCH || v->def->phase != s->phase || v->def->id > n->id ||
-            last_use(c, v) < n->id)
+            last_use(l, v) < n->id)
             continue;
         gen_require(!overlap(v->offset_bytes, v->bytes, n->workspace_offset_bytes,
                              n->workspace_bytes),
@@ -278,7 +298,7 @@ static bool span_has(const Span *s, ArgKind kind, int index)
 }
 
 /* Every operand is reachable from the span's arguments. */
-static void check_args(const Class *c, const Span *s)
+static void check_args(const Lives *l, const Span *s)
 {
     static const ArgKind kind[] = {
         [LOC_PARAM] = ARG_PARAMS,    [LOC_GRAD] = ARG_GRADS,  [LOC_IN] = ARG_IN,
@@ -290,7 +310,7 @@ static void check_args(const Class *c, const Span *s)
     for (int i = 0; i < s->n_nodes; i++) {
         const Node *n = s->nodes[i];
 
-        check_workspace(c, s, n);
+        check_workspace(l, s, n);
         for (int k = 0; k < n->n_in + n->n_out; k++) {
             const Value *v = k < n->n_in ? n->in[k] : n->out[k - n->n_in];
             bool indexed = v->loc == LOC_IN || v->loc == LOC_OUT || v->loc == LOC_DIN ||
@@ -304,43 +324,60 @@ static void check_args(const Class *c, const Span *s)
     }
 }
 
-static void check_kernels(Gen *g, const Class *c)
+static bool same_kernel(const Node *a, const Node *b)
 {
-    for (int q = 0; q < g->classes.count; q++) {
-        const Class *o = g->classes.items[q];
+    bool same = a->op == b->op && a->n_attrs == b->n_attrs;
 
-        for (int i = 0; i < c->nodes.count; i++)
-            for (int k = 0; k < o->nodes.count; k++) {
-                const Node *a = c->nodes.items[i], *b = o->nodes.items[k];
-                bool same = a->op == b->op && a->n_attrs == b->n_attrs;
+    for (int i = 0; i < a->n_attrs && same; i++)
+        same = attr_equal(&a->attrs[i], &b->attrs[i]);
+    for (int i = 0; i < a->n_in && same; i++)
+        same = same_shape(a->in[i], b->in[i]) && a->in[i]->dtype == b->in[i]->dtype;
+    return same;
+}
 
-                for (int j = 0; j < a->n_attrs && same; j++)
-                    same = attr_equal(&a->attrs[j], &b->attrs[j]);
-                for (int j = 0; j < a->n_in && same; j++)
-                    same = same_shape(a->in[j], b->in[j]) &&
-                           a->in[j]->dtype == b->in[j]->dtype;
-                gen_require(same == !strcmp(a->kernel, b->kernel),
-                            "kernels of %s in %s and %s in %s: %s, %s", a->name, c->name,
-                            b->name, o->name, a->kernel, b->kernel);
+/* Equal names if and only if equal op, attributes, shapes and dtypes, over all classes.
+ */
+static void check_kernels(Gen *g)
+{
+    struct {
+        const Node **items;
+        int count, cap;
+    } known = {0};
+
+    for (int q = 0; q < g->classes.count; q++)
+        for (int i = 0; i < g->classes.items[q]->nodes.count; i++) {
+            const Node *n = g->classes.items[q]->nodes.items[i];
+            bool found = false;
+
+            for (int k = 0; k < known.count; k++) {
+                bool named = !strcmp(n->kernel, known.items[k]->kernel);
+
+                gen_require(named == same_kernel(n, known.items[k]),
+                            "kernels of %s and %s: %s, %s", n->name, known.items[k]->name,
+                            n->kernel, known.items[k]->kernel);
+                found = found || named;
             }
-    }
+            if (!found)
+                *gen_push(g, &known) = n;
+        }
 }
 
 static void check_spans(Gen *g, const Class *c)
 {
+    Lives l = find_lives(g, c);
+
     for (int i = 0; i < c->values.count; i++) {
-        check_bounds(c, c->values.items[i]);
+        check_bounds(&l, c->values.items[i]);
         for (int k = 0; k < i; k++)
-            check_pair(c, c->values.items[k], c->values.items[i]);
+            check_pair(&l, c->values.items[k], c->values.items[i]);
     }
-    check_args(c, &c->forward);
-    check_args(c, &c->backward);
+    check_args(&l, &c->forward);
+    check_args(&l, &c->backward);
     gen_require(c->forward.n_nodes + c->backward.n_nodes == c->nodes.count,
                 "%s: nodes outside its spans", c->name);
     gen_require(c->forward.scratch_bytes >= c->forward.live_scratch_bytes &&
                     c->backward.scratch_bytes >= c->backward.live_scratch_bytes,
                 "%s: scratch below its lower bound", c->name);
-    check_kernels(g, c);
 }
 
 /* ---- everything ------------------------------------------------------------------ */
@@ -399,6 +436,8 @@ static int run_verify(lua_State *L)
         if (!strcmp(v->pass, "span"))
             check_spans(v->g, c);
     }
+    if (!strcmp(v->pass, "span"))
+        check_kernels(v->g);
     return 0;
 }
 

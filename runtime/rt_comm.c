@@ -68,8 +68,8 @@ static void add_f64(double *dst, const double *a, const double *b, int64_t n)
 static void add_bf16(rt_bf16 *dst, const rt_bf16 *a, const rt_bf16 *b, int64_t n)
 {
     int64_t i = 0;
-    for (; i + 16 <= n; i += 16) {
-        rt_v16f_store_bf16(dst + i, rt_v16f_load_bf16(a + i) + rt_v16f_load_bf16(b + i));
+    for (; i + RT_WF_LANES <= n; i += RT_WF_LANES) {
+        rt_wf_store_bf16(dst + i, rt_wf_load_bf16(a + i) + rt_wf_load_bf16(b + i));
     }
     for (; i < n; i++) {
         dst[i] = rt_bf16_from_f32(rt_f32_from_bf16(a[i]) + rt_f32_from_bf16(b[i]));

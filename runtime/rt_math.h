@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_math.h: the arithmetic of emitted kernels: dtype conversion, vectors, functions that
  * stand for libm's, and reductions along a row. In: values and rows. Out: the same bits
- * with every compiler, instruction set and number of threads, given IEEE 754 and no
- * contraction
- * (-ffp-contract=off): nothing here asks for a fused multiply-add, the functions are sums
+ * with every compiler, instruction set and number of threads, given IEEE 754 and
+ * -ffp-contract=off: nothing here asks for a fused multiply-add, the functions are sums
  * and products in a written order without branches, and sums along a row are made by
  * fixed lanes and a fixed tree, tails included.
  *
- *   rt_f32_from_bf16, rt_bf16_from_f32        round to nearest even, NaN stays NaN
- *   rt_expf, rt_sigmoidf, rt_tanhf, rt_logf   float, at most 2.5 ulp; in loops they
- * vectorise rt_exp, rt_sigmoid, rt_tanh, rt_log, rt_sin, rt_cos      the same for double
- *   rt_sqrtf, rt_sqrt                         exact rounding (IEEE 754); vectorised where
- * the compiler is told -fno-math-errno rt_v16f_exp, rt_v8d_exp, ...              vectors
- * of 64 bytes, equal to the scalar ones rt_row_sum_f32, _bf16, _f64, ...          see
- * rt_row_body.h
+ *   rt_f32_from_bf16, rt_bf16_from_f32        to nearest even; NaN stays NaN
+ *   rt_expf, rt_sigmoidf, rt_tanhf, rt_logf   float, at most 2.5 ulp; loops vectorise
+ *   rt_exp, rt_sigmoid, rt_tanh, rt_log       double, likewise
+ *   rt_sin, rt_cos                            double, for |x| up to 2^20
+ *   rt_sqrtf, rt_sqrt                         rounded exactly, as IEEE 754 wants; loops
+ *                                             vectorise under -fno-math-errno
+ *   rt_wf_exp, rt_wd_exp, ...                 vectors, equal to the scalar functions
+ *   rt_row_sum_f32, _bf16, _f64, ...          see rt_row_body.h
  *
  * Errors are measured by tests/ops/math_test.c. */
 #ifndef RT_MATH_H
@@ -22,20 +22,13 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Vectors are passed between inline functions only, so no ABI question arises. */
+/* Vectors are passed between inline functions only: how they would be passed to others
+ * is no concern. */
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 #define RT_ALWAYS static inline __attribute__((always_inline, unused))
 
-typedef float rt_v16f __attribute__((vector_size(64), aligned(16)));
-typedef int32_t rt_v16i __attribute__((vector_size(64), aligned(16)));
-typedef uint32_t rt_v16u __attribute__((vector_size(64), aligned(16)));
-typedef uint16_t rt_v16h __attribute__((vector_size(32), aligned(16)));
-typedef double rt_v8d __attribute__((vector_size(64), aligned(16)));
-typedef int64_t rt_v8l __attribute__((vector_size(64), aligned(16)));
-
-/* ---- bits of a float, and bf16
- * ------------------------------------------------------------ */
+/* ---- bits of a float, and bf16 --------------------------------------------------- */
 
 RT_ALWAYS int32_t rt_bits_f32(float x)
 {
@@ -80,73 +73,67 @@ RT_ALWAYS uint16_t rt_bf16_from_f32(float x)
     return (uint16_t)(((rounded & ~nan) | ((bits | 0x400000u) & nan)) >> 16);
 }
 
-/* ---- vectors
- * ------------------------------------------------------------------------------ */
+/* ---- vectors --------------------------------------------------------------------- */
 
-RT_ALWAYS rt_v16f rt_v16f_load(const float *p)
+/* As wide as the machine's; every lane is computed alike, so the width changes no bit. */
+#if defined(__AVX512F__)
+#define RT_WIDE_BYTES 64
+#elif defined(__AVX__)
+#define RT_WIDE_BYTES 32
+#else
+#define RT_WIDE_BYTES 16
+#endif
+enum { RT_WF_LANES = RT_WIDE_BYTES / 4, RT_WD_LANES = RT_WIDE_BYTES / 8 };
+
+typedef float rt_wf __attribute__((vector_size(RT_WIDE_BYTES)));
+typedef int32_t rt_wi __attribute__((vector_size(RT_WIDE_BYTES)));
+typedef uint32_t rt_wu __attribute__((vector_size(RT_WIDE_BYTES)));
+typedef uint16_t rt_wh __attribute__((vector_size(RT_WIDE_BYTES / 2)));
+typedef double rt_wd __attribute__((vector_size(RT_WIDE_BYTES)));
+typedef int64_t rt_wl __attribute__((vector_size(RT_WIDE_BYTES)));
+
+RT_ALWAYS rt_wf rt_wf_load(const float *p)
 {
-    rt_v16f v;
+    rt_wf v;
     memcpy(&v, p, sizeof v);
     return v;
 }
 
-RT_ALWAYS void rt_v16f_store(float *p, rt_v16f v)
+RT_ALWAYS void rt_wf_store(float *p, rt_wf v)
 {
     memcpy(p, &v, sizeof v);
 }
 
-RT_ALWAYS rt_v16f rt_v16f_load_bf16(const uint16_t *p)
+RT_ALWAYS rt_wf rt_wf_load_bf16(const uint16_t *p)
 {
-    rt_v16h v;
+    rt_wh v;
     memcpy(&v, p, sizeof v);
-    return (rt_v16f)(__builtin_convertvector(v, rt_v16u) << 16);
+    return (rt_wf)(__builtin_convertvector(v, rt_wu) << 16);
 }
 
-RT_ALWAYS void rt_v16f_store_bf16(uint16_t *p, rt_v16f x)
+RT_ALWAYS void rt_wf_store_bf16(uint16_t *p, rt_wf x)
 {
-    const rt_v16u bits = (rt_v16u)x;
-    const rt_v16u rounded = bits + 0x7fffu + (bits >> 16 & 1u);
-    const rt_v16u nan = (rt_v16u)((rt_v16i)(bits & 0x7fffffffu) > 0x7f800000);
-    const rt_v16u out = ((rounded & ~nan) | ((bits | 0x400000u) & nan)) >> 16;
-    const rt_v16h v = __builtin_convertvector(out, rt_v16h);
+    const rt_wu bits = (rt_wu)x;
+    const rt_wu rounded = bits + 0x7fffu + (bits >> 16 & 1u);
+    const rt_wu nan = (rt_wu)((rt_wi)(bits & 0x7fffffffu) > 0x7f800000);
+    const rt_wu out = ((rounded & ~nan) | ((bits | 0x400000u) & nan)) >> 16;
+    const rt_wh v = __builtin_convertvector(out, rt_wh);
     memcpy(p, &v, sizeof v);
 }
 
-RT_ALWAYS rt_v8d rt_v8d_load(const double *p)
+RT_ALWAYS rt_wd rt_wd_load(const double *p)
 {
-    rt_v8d v;
+    rt_wd v;
     memcpy(&v, p, sizeof v);
     return v;
 }
 
-RT_ALWAYS void rt_v8d_store(double *p, rt_v8d v)
+RT_ALWAYS void rt_wd_store(double *p, rt_wd v)
 {
     memcpy(p, &v, sizeof v);
 }
 
-/* Sum of the lanes: upper half onto lower half, until one is left. */
-RT_ALWAYS float rt_v16f_sum(rt_v16f v)
-{
-    for (int half = 8; half > 0; half /= 2) {
-        for (int i = 0; i < half; i++) {
-            v[i] += v[i + half];
-        }
-    }
-    return v[0];
-}
-
-RT_ALWAYS double rt_v8d_sum(rt_v8d v)
-{
-    for (int half = 4; half > 0; half /= 2) {
-        for (int i = 0; i < half; i++) {
-            v[i] += v[i + half];
-        }
-    }
-    return v[0];
-}
-
-/* ---- functions
- * ---------------------------------------------------------------------------- */
+/* ---- functions ------------------------------------------------------------------- */
 
 RT_ALWAYS float rt_sqrtf(float x)
 {
@@ -177,22 +164,22 @@ RT_ALWAYS double rt_sqrt(double x)
 #define RT_MASK(condition) (-(int64_t)(condition))
 #include "rt_math_body.h"
 
-#define RT_NAME(name) rt_v16f_##name
-#define RT_F rt_v16f
-#define RT_I rt_v16i
+#define RT_NAME(name) rt_wf_##name
+#define RT_F rt_wf
+#define RT_I rt_wi
 #define RT_DOUBLE 0
-#define RT_BITS(x) ((rt_v16i)(x))
-#define RT_FLOAT(i) ((rt_v16f)(i))
-#define RT_MASK(condition) ((rt_v16i)(condition))
+#define RT_BITS(x) ((rt_wi)(x))
+#define RT_FLOAT(i) ((rt_wf)(i))
+#define RT_MASK(condition) ((rt_wi)(condition))
 #include "rt_math_body.h"
 
-#define RT_NAME(name) rt_v8d_##name
-#define RT_F rt_v8d
-#define RT_I rt_v8l
+#define RT_NAME(name) rt_wd_##name
+#define RT_F rt_wd
+#define RT_I rt_wl
 #define RT_DOUBLE 1
-#define RT_BITS(x) ((rt_v8l)(x))
-#define RT_FLOAT(i) ((rt_v8d)(i))
-#define RT_MASK(condition) ((rt_v8l)(condition))
+#define RT_BITS(x) ((rt_wl)(x))
+#define RT_FLOAT(i) ((rt_wd)(i))
+#define RT_MASK(condition) ((rt_wl)(condition))
 #include "rt_math_body.h"
 
 /* log(x), x = 2^e m with m in [sqrt(1/2), sqrt(2)): with f = m - 1 and s = f / (2 + f),
@@ -281,45 +268,47 @@ RT_ALWAYS double rt_cos(double x)
     return rt_sin_turned(x, 1);
 }
 
-/* ---- rows
- * --------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------ */
 
 #define RT_ROW(name) rt_row_##name##_f32
 #define RT_T float
 #define RT_A float
-#define RT_V rt_v16f
+#define RT_V rt_wf
 #define RT_LANES 16
+#define RT_WIDTH RT_WF_LANES
 #define RT_TO_ACC(x) (x)
-#define RT_LOAD(p) rt_v16f_load(p)
-#define RT_STORE(p, v) rt_v16f_store(p, v)
+#define RT_LOAD(p) rt_wf_load(p)
+#define RT_STORE(p, v) rt_wf_store(p, v)
 #define RT_ROUND(x) (x)
-#define RT_VECTOR(name) rt_v16f_##name
+#define RT_VECTOR(name) rt_wf_##name
 #define RT_SCALAR(name) rt_##name##f
 #include "rt_row_body.h"
 
 #define RT_ROW(name) rt_row_##name##_bf16
 #define RT_T uint16_t
 #define RT_A float
-#define RT_V rt_v16f
+#define RT_V rt_wf
 #define RT_LANES 16
+#define RT_WIDTH RT_WF_LANES
 #define RT_TO_ACC(x) rt_f32_from_bf16(x)
-#define RT_LOAD(p) rt_v16f_load_bf16(p)
-#define RT_STORE(p, v) rt_v16f_store_bf16(p, v)
+#define RT_LOAD(p) rt_wf_load_bf16(p)
+#define RT_STORE(p, v) rt_wf_store_bf16(p, v)
 #define RT_ROUND(x) rt_bf16_from_f32(x)
-#define RT_VECTOR(name) rt_v16f_##name
+#define RT_VECTOR(name) rt_wf_##name
 #define RT_SCALAR(name) rt_##name##f
 #include "rt_row_body.h"
 
 #define RT_ROW(name) rt_row_##name##_f64
 #define RT_T double
 #define RT_A double
-#define RT_V rt_v8d
+#define RT_V rt_wd
 #define RT_LANES 8
+#define RT_WIDTH RT_WD_LANES
 #define RT_TO_ACC(x) (x)
-#define RT_LOAD(p) rt_v8d_load(p)
-#define RT_STORE(p, v) rt_v8d_store(p, v)
+#define RT_LOAD(p) rt_wd_load(p)
+#define RT_STORE(p, v) rt_wd_store(p, v)
 #define RT_ROUND(x) (x)
-#define RT_VECTOR(name) rt_v8d_##name
+#define RT_VECTOR(name) rt_wd_##name
 #define RT_SCALAR(name) rt_##name
 #include "rt_row_body.h"
 

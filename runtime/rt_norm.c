@@ -163,7 +163,7 @@ static void norm_run(void *ctx, const RtRun *run)
     const int64_t item = (int64_t)rt_dtype_bytes(d);
     const char *grad = s->grad + run->shard_offset_elems * item;
     uint64_t *total = s->rt->state->superacc;
-#pragma omp parallel if (run->elems > 16 * RT_GRAIN_ELEMS)
+#pragma omp parallel
     {
         uint64_t mine[RT_SUPERACC_WORDS] = { 0 };
 #pragma omp for schedule(static)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by the suites (tests/*/run.sh), after `set -u`. Gives them:
-#   ROOT, BUILD      the source tree; the cmake build folder (environment: BUILD)
+#   ROOT, BUILD      the source tree; the cmake build folder (environment: FSDPGEN_BUILD)
 #   FSDPGEN          the generator under test (environment: FSDPGEN)
 #   FULL, SEED       1 for every count that is promised; seed of this run's random sample
 #   WORK             an empty folder of this suite's, removed at the end unless KEEP=1
@@ -8,7 +8,8 @@
 #   check NAME COMMAND...        one check: the command succeeds
 #   finish           prints 'N passed, N failed' and exits accordingly
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-BUILD=${BUILD:-$ROOT/build/default}
+BUILD=${FSDPGEN_BUILD:-$ROOT/build/default}
+export -n BUILD # the emitted Makefiles have a BUILD of their own
 FSDPGEN=${FSDPGEN:-$BUILD/fsdpgen}
 FULL=${FULL:-0}
 SEED=${SEED:-1}

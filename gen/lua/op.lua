@@ -1,26 +1,27 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- op.lua: what an op rule may say. In: the table of a templates/ops/NAME/op.lua. Out: the
 -- same in one plain form for ops.c, and a list of what is wrong with it, each with the key
--- and the item it stands at, so that the message can show the line. The language of rules:
+-- and the item it stands at, so that messages show the line. The language of rules:
 --
 --   return op {
 --     doc       = "what it computes",
---     role      = "sum",             it adds two gradients; "optimizer": no op of the graph
---     inputs    = { { "x", "t d" }, ... },    class = "float" (default), i32, acc, grad, any
+--     role      = "sum",           it adds two gradients; "optimizer": no op of the graph
+--     inputs    = { { "x", "t d" }, ... },    class = "float" (default), i32, acc, grad,
+--                                             any
 --     attrs     = { eps = "number", heads = { "int", 8 }, c = { "int", from = "seq" } },
 --     outputs   = { { "y", "t d", dtype = "x", alias = "x" },
 --                   { "dw", "d", dtype = "grad", add = true } },
 --     axes      = { t = "parallel", d = "reduction" },
 --     check     = function(n) return problem end,
---     workspace = function(n) return bytes end,  n.elem_bytes, n.acc_bytes: of the first input's
---                                                dtype and of the accumulation dtype
+--     workspace = function(n) return bytes end,   n.elem_bytes: of the first input's dtype,
+--                                                 n.acc_bytes: of what sums are kept in
 --     flops     = function(n) ... end,  bytes = function(n) ... end,
 --     backward  = function(g, n, d) return { x = gradient } end,
 --     expands   = function(g, n) return { y = value } end,        fused ops
 --     reference = function(n) ... end,  cases = function(r) ... end,
 --   }
 --
--- Dims are names, numbers, +, -, * and parentheses without blanks: "t 2*f", "t (h+2*kv)*hd".
+-- Dims are names, numbers, +, -, * and parentheses without blanks: "t 2*f", "t (h+2)*hd".
 -- A name alone, or a number times a name, binds the name; integer attributes are bound
 -- already. Instead of a text, dims may be a function of n that returns the shape.
 
@@ -39,8 +40,10 @@ local attr_types = { int = true, number = true, string = true, bool = true }
 -- What a kernel's template sees beside dims, attributes and operands.
 local taken = {
   fn = true, acc = true, ld = true, st = true, rnd = true, lit = true, beta = true,
-  workspace = true, adds = true, inputs = true, outputs = true, put = true, round = true,
+  workspace = true, elem_bytes = true, acc_bytes = true, adds = true, inputs = true,
+  outputs = true, put = true, round = true,
 }
+local most = 24 -- inputs, outputs or attributes: C keeps them in arrays of that size
 
 local function sorted_keys(t)
   local list = {}
@@ -65,7 +68,8 @@ return function(rule, dims)
       bad(key, nil, fmt("%s must be named by a C identifier", what))
     elseif taken[name] then
       bad(key, name,
-          fmt("%s may not be named %s: kernels see something else by that name", what, name))
+          fmt("%s may not be named %s: kernels see something else by that name", what,
+              name))
     elseif known[name] then
       bad(key, name, fmt("%s is already the name of %s", name, known[name]),
           "operands, dims and attributes share one set of names")
@@ -237,6 +241,9 @@ return function(rule, dims)
   if not optimizer and not rule.flops and not rule.expands then
     bad("flops", nil, "flops is missing",
         "say flops = function(n) return 2 * n.t * n.d end")
+  end
+  for _, key in ipairs { "inputs", "outputs", "attrs" } do
+    if #out[key] > most then bad(key, nil, fmt("more than %d %s", most, key)) end
   end
   if rule.expands and rule.backward then
     bad("backward", nil, "a fused op has no backward: its expansion has")

@@ -53,7 +53,7 @@ equal_bits_one() {
     what="$name: $6 ranks, $7, wrap $8, prefetch $9, reshard ${10}, ${11}, $threads threads"
     rm -rf "$dir" "$dir".*
     if ! generate "$dir" "$ROOT/$model" "${flags[@]}" || ! build_trainer "$dir" ||
-       ! OMP_NUM_THREADS=$threads train "$dir" "$data" "$steps"; then
+       ! train "$dir" "$data" "$steps" --threads "$threads"; then
         bad "$what: does not run" "$dir.log"
     elif ! cmp -s "$reference.result" "$dir.result"; then
         diff "$reference.result" "$dir.result" >"$dir.diff"
@@ -77,13 +77,13 @@ equal_bits() {
         for set in $sets; do flags+=(--set "$set"); done
         if ! generate "$reference" "$ROOT/$model" "${flags[@]}" ||
            ! build_trainer "$reference" ||
-           ! OMP_NUM_THREADS=2 train "$reference" "$data" "$steps"; then
+           ! train "$reference" "$data" "$steps" --threads 2; then
             bad "$name: the reference on one rank does not run" "$reference.log"
             continue
         fi
         cp "$reference.result" "$reference.first"
-        OMP_NUM_THREADS=1 train "$reference" "$data" "$steps"
-        check "$name: two runs of one trainer" cmp "$reference.first" "$reference.result"
+        train "$reference" "$data" "$steps" --threads 1
+        check "$name: two runs of one trainer, 2 threads and 1" cmp "$reference.first" "$reference.result"
         for ((i = 0; i < (each ? each : count); i++)); do
             if [ "$each" -gt 0 ]; then
                 random "$count"
@@ -109,7 +109,7 @@ equal_bits_products() {
             continue
         fi
         for threads in ${1:-1 2 3 8}; do
-            if ! OMP_NUM_THREADS=$threads train "$dir" "$data" 1; then
+            if ! train "$dir" "$data" 1 --threads "$threads"; then
                 bad "wide products, $ranks ranks, $threads threads: does not run" "$dir.log"
                 continue
             fi

@@ -10,10 +10,12 @@ set -u
 . "$ROOT/tests/e2e/equal_bits.sh"
 . "$ROOT/tests/e2e/divided.sh"
 . "$ROOT/tests/e2e/outside.sh"
+. "$ROOT/tests/e2e/readme.sh"
 
 data=$ROOT/LICENSE # English text, there on every machine; a byte is a token
 
 param_counts
+readme
 outside_user
 outside_moved_ops
 outside_builtin

@@ -254,16 +254,21 @@ for model in "$ROOT"/models/*.lua; do
         "$FSDPGEN" "$model" --dump=span
 done
 
-# An op's name in C would be a rule that does not live in its folder.
+# An op's name in C would be a rule that does not live in its folder. Names that are also words
+# (add, bias, embed, linear, an optimizer's) cannot be searched for.
 names=$(ls "$ROOT/templates/ops" | grep _ | tr '\n' '|')
-check "no op's name in gen/*.c" sh -c \
-    "! grep -nwE '(${names%|}|rmsnorm|layernorm|swiglu|gelu|colsum)\\{?' $ROOT/gen/*.c |
-     grep -vE '^[^:]*:[0-9]+: *(/?\\*|.*/\\*)' | grep ."
+grep -nE "(${names}rmsnorm|layernorm|swiglu|gelu|colsum|conv1d)" "$ROOT"/gen/*.c >"$WORK/names"
+check "no op's name in gen/*.c" test ! -s "$WORK/names"
 
-# 126 layers, every pass up to span, on a busy machine: far below the promised 0.3 s.
-start=$(date +%s%N)
-"$FSDPGEN" "$ROOT/models/llama405b.lua" --dump=span >/dev/null 2>&1
-ms=$((($(date +%s%N) - start) / 1000000))
-if [ "$ms" -lt 300 ]; then ok "llama405b to span: $ms ms"; else bad "llama405b to span: $ms ms"; fi
+# 126 layers, every pass up to span: processor time, the best of three on a busy machine; all of
+# generation is promised in 0.3 s.
+best=1000000
+TIMEFORMAT='%U %S'
+for _ in 1 2 3; do
+    { time "$FSDPGEN" "$ROOT/models/llama405b.lua" --dump=span >/dev/null 2>&1; } 2>"$WORK/time"
+    ms=$(awk '{ printf "%d", ($1 + $2) * 1000 }' "$WORK/time")
+    [ "$ms" -lt "$best" ] && best=$ms
+done
+if [ "$best" -lt 200 ]; then ok "llama405b to span: $best ms"; else bad "llama405b to span: $best ms"; fi
 
 finish

@@ -116,6 +116,40 @@ cp -a d before_full
 (ulimit -f 8 && generate --set seq=32 --set name=other) >log 2>&1
 check "a full disk leaves the old folder" diff -r d before_full
 
+# A fault at an I/O call: the whole folder or none of a new one; an old one can always be
+# generated again without --force, and then is whole.
+"${CC:-cc}" -shared -fPIC -O1 -o fault.so "$here/io_fault.c" >log 2>&1 ||
+    bad "the fault library compiles" log
+faulty() { LD_PRELOAD=$WORK/files/fault.so ASAN_OPTIONS=verify_asan_link_order=0 "$FSDPGEN" "$@" >log 2>&1; }
+"$FSDPGEN" base.lua -o whole >log 2>&1
+"$FSDPGEN" base.lua -o whole2 --set seq=32 --link-runtime ../runtime >log 2>&1
+stride=$([ "$FULL" = 1 ] && echo 1 || echo 37)
+random "$stride"
+n=$((random_value + 1)) broken=0 tried=0
+while [ $n -lt 5000 ]; do
+    rm -rf new old
+    FAULT_AT=$n faulty base.lua -o new
+    code=$?
+    grep -q 'fault injected' log || break
+    tried=$((tried + 1))
+    if [ $code = 0 ]; then
+        diff -r whole new >>log 2>&1 || { broken=$((broken + 1)); bad "fault $n, new folder" log; }
+    elif [ -e new ]; then
+        # put in place in part: it must say so, and be completed by another run
+        { grep -q 'cannot put in place\|cannot remove' log && "$FSDPGEN" base.lua -o new >>log 2>&1 &&
+            diff -r whole new >>log 2>&1; } ||
+            { broken=$((broken + 1)); bad "fault $n leaves part of a folder" log; }
+    fi
+    cp -a whole old
+    FAULT_AT=$n faulty base.lua -o old --set seq=32 --link-runtime ../runtime
+    "$FSDPGEN" base.lua -o old --set seq=32 --link-runtime ../runtime >>log 2>&1 &&
+        diff -r whole2 old >>log 2>&1 ||
+        { broken=$((broken + 1)); bad "fault $n, old folder" log; }
+    n=$((n + stride))
+done
+at_least "faults at I/O calls" $tried 5
+if [ $broken = 0 ]; then ok "no fault breaks a folder"; fi
+
 # The resolved description is the same trainer.
 sed 's/name = "tiny"/name = "again"/' base.lua >again.lua
 "$FSDPGEN" again.lua -o first >log 2>&1 && "$FSDPGEN" first/description.lua -o second >>log 2>&1

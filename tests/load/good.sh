@@ -124,7 +124,7 @@ if grep -q '\\x0d' log; then bad "CR is not shown" log; else ok "CR is not shown
 check "a byte order mark" "$FSDPGEN" check bom.lua --dump=check
 mkdir -p $'odd \033[31mname'
 cp empty.lua $'odd \033[31mname/a\nb.lua'
-says "an odd file name" 'odd \x1b[31mname/a\x0ab.lua: error' check $'odd \033[31mname/a\nb.lua'
+says "an odd file name" 'odd \x1b[31mname/a\x0ab.lua:1:1: error' check $'odd \033[31mname/a\nb.lua'
 
 # Colours only when asked; the reference and the editors' annotations come from the table.
 "$FSDPGEN" check empty.lua --color=always 2>log

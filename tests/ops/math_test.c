@@ -137,17 +137,17 @@ static void test_vectors(void **unused)
 {
     (void)unused;
     for (int i = 0; i < 200000; i++) {
-        rt_v16f x;
-        rt_v8d y;
+        rt_wf x;
+        rt_wd y;
 
-        for (int l = 0; l < 16; l++)
+        for (int l = 0; l < RT_WF_LANES; l++)
             x[l] = i % 2 ? (float)uniform(-100, 100)
                          : rt_f32_from_bits((int32_t)random_bits());
-        for (int l = 0; l < 8; l++)
+        for (int l = 0; l < RT_WD_LANES; l++)
             y[l] = i % 2 ? uniform(-800, 800) : rt_f64_from_bits((int64_t)random_bits());
-        const rt_v16f e = rt_v16f_exp(x), t = rt_v16f_tanh(x), s = rt_v16f_sigmoid(x);
-        const rt_v8d d = rt_v8d_exp(y), u = rt_v8d_tanh(y);
-        for (int l = 0; l < 16; l++) {
+        const rt_wf e = rt_wf_exp(x), t = rt_wf_tanh(x), s = rt_wf_sigmoid(x);
+        const rt_wd d = rt_wd_exp(y), u = rt_wd_tanh(y);
+        for (int l = 0; l < RT_WF_LANES; l++) {
             const float v = x[l];
 
             if (isnan(v))
@@ -156,7 +156,7 @@ static void test_vectors(void **unused)
             assert_int_equal(rt_bits_f32(t[l]), rt_bits_f32(rt_tanhf(v)));
             assert_int_equal(rt_bits_f32(s[l]), rt_bits_f32(rt_sigmoidf(v)));
         }
-        for (int l = 0; l < 8; l++) {
+        for (int l = 0; l < RT_WD_LANES; l++) {
             const double v = y[l];
 
             if (isnan(v))
@@ -199,14 +199,14 @@ static void test_bf16(void **unused)
         assert_int_equal(got, isinf(x) || !up ? low : high);
     }
     for (int i = 0; i < 100000; i++) {
-        rt_v16f x;
-        uint16_t out[16];
+        rt_wf x;
+        uint16_t out[RT_WF_LANES];
 
-        for (int l = 0; l < 16; l++)
+        for (int l = 0; l < RT_WF_LANES; l++)
             x[l] = rt_f32_from_bits((int32_t)random_bits());
-        rt_v16f_store_bf16(out, x);
-        const rt_v16f back = rt_v16f_load_bf16(out);
-        for (int l = 0; l < 16; l++) {
+        rt_wf_store_bf16(out, x);
+        const rt_wf back = rt_wf_load_bf16(out);
+        for (int l = 0; l < RT_WF_LANES; l++) {
             assert_int_equal(out[l], rt_bf16_from_f32(x[l]));
             const float v = back[l];
             assert_int_equal(rt_bits_f32(v), rt_bits_f32(rt_f32_from_bf16(out[l])));

@@ -24,8 +24,7 @@ static struct {
     int jobs;
 } test;
 
-/* ---- operands from Lua
- * ------------------------------------------------------------------------ */
+/* ---- operands from Lua ----------------------------------------------------------- */
 
 static const OpRule *check_op(lua_State *L, int index)
 {
@@ -231,8 +230,7 @@ static int l_print(lua_State *L)
     return 0;
 }
 
-/* ---- kernels
- * ---------------------------------------------------------------------------------- */
+/* ---- kernels --------------------------------------------------------------------- */
 
 /* kernel(node id) -> kernel id, or nil when the op has no cpu.c */
 static int l_kernel(lua_State *L)
@@ -416,9 +414,7 @@ static int l_run(lua_State *L)
     return 3;
 }
 
-/* ---- main
- * -------------------------------------------------------------------------------------
- */
+/* ---- main ------------------------------------------------------------------------ */
 
 static void open_generator(const char *ops_dir)
 {

@@ -48,8 +48,7 @@ struct Kernels {
 const void *const op_test_keeps[] = {(const void *)rt_gemm, (const void *)rt_gemm_bias,
                                      (const void *)rt_gemm_prepare};
 
-/* ---- buffers
- * ---------------------------------------------------------------------------------- */
+/* ---- buffers --------------------------------------------------------------------- */
 
 Buf buf_new(Dtype dtype, int64_t elems)
 {
@@ -125,8 +124,7 @@ double round_to(Dtype dtype, double v)
     return v;
 }
 
-/* ---- sources
- * ---------------------------------------------------------------------------------- */
+/* ---- sources --------------------------------------------------------------------- */
 
 /* load(text, chunk, "t", env), which the sandbox has not. */
 static int load_chunk(lua_State *L)
@@ -173,8 +171,24 @@ static int open_unit(Kernels *k, const char *op)
     s = gen_push(k->g, &k->units);
     s->name = gen_strdup(k->g, op);
     s->text.g = s->prepare.g = k->g;
-    text_printf(&s->text, "#include \"rt.h\"\n\n#include <string.h>\n\n");
+    text_printf(&s->text,
+                "#include \"rt.h\"\n#include \"rt_simd.h\"\n\n#include <string.h>\n\n");
     return k->units.count - 1;
+}
+
+/* A function of one signature around the kernel. */
+static void add_wrapper(Text *t, const OpRule *op, const char *name, int n_operands,
+                        bool beta, bool workspace)
+{
+    text_printf(t, "\nvoid call_%s(char **a, float beta, char *workspace);\n", name);
+    text_printf(t, "void call_%s(char **a, float beta, char *workspace)\n{\n", name);
+    text_printf(t, "    (void)beta;\n    (void)workspace;\n    %s(", name);
+    if (op->optimizer)
+        text_printf(t, "(const RtUpdate *)a[%d], *(double *)a[%d], *(int64_t *)a[%d], ",
+                    n_operands, n_operands + 1, n_operands + 2);
+    for (int i = 0; i < n_operands; i++)
+        text_printf(t, "%s(void *)a[%d]", i ? ", " : "", i);
+    text_printf(t, "%s%s);\n}\n\n", beta ? ", beta" : "", workspace ? ", workspace" : "");
 }
 
 int kernels_add(Kernels *k, const OpRule *op, const char *name, int n_operands, bool beta,
@@ -210,19 +224,7 @@ int kernels_add(Kernels *k, const OpRule *op, const char *name, int n_operands, 
     }
     lua_pop(L, 2);
     text_add(&s->text, text, n);
-    text_printf(&s->text, "\nvoid call_%s(char **a, float beta, char *workspace);\n",
-                name);
-    text_printf(&s->text, "void call_%s(char **a, float beta, char *workspace)\n{\n",
-                name);
-    text_printf(&s->text, "    (void)beta;\n    (void)workspace;\n    %s(", name);
-    if (op->optimizer)
-        text_printf(&s->text,
-                    "(const RtUpdate *)a[%d], *(double *)a[%d], *(int64_t *)a[%d], ",
-                    n_operands, n_operands + 1, n_operands + 2);
-    for (int i = 0; i < n_operands; i++)
-        text_printf(&s->text, "%s(void *)a[%d]", i ? ", " : "", i);
-    text_printf(&s->text, "%s%s);\n}\n\n", beta ? ", beta" : "",
-                workspace ? ", workspace" : "");
+    add_wrapper(&s->text, op, name, n_operands, beta, workspace);
     item = gen_push(k->g, &k->list);
     item->name = gen_strdup(k->g, name);
     item->unit = unit;
@@ -236,8 +238,7 @@ bool kernels_of_platform(const Kernels *k, int id)
     return k->list.items[id].of_platform;
 }
 
-/* ---- machine code
- * ----------------------------------------------------------------------------- */
+/* ---- machine code ---------------------------------------------------------------- */
 
 static const char *unit_path(Kernels *k, int unit, const char *suffix)
 {

@@ -321,41 +321,48 @@ static bool shows(Gen *g, const Interpretation *want)
     return false;
 }
 
+enum { PLANTED, FAULTS_SHOWN }; /* in test_tally */
+
+static uint64_t faults_seed;
+
+static void plant_kind(uint64_t f)
+{
+    int here = 0, shown = 0;
+    for (uint64_t k = 0; k < 60 && here < 5; k++) {
+        uint64_t r = faults_seed + k * 31 + f;
+        SynthShape shape = synth_shape(faults_seed + k);
+        SynthMesh base = synth_numerics(faults_seed + k);
+        SynthMesh mesh = synth_mesh(faults_seed + k, base);
+        Interpretation want;
+        Gen *g;
+        mesh.ranks = 2 + 2 * (int64_t)(k & 1);
+        mesh.strategy = FULL_SHARD;
+        shape.layers += 2;
+        g = plan_model(&shape, &mesh);
+        want = run_model(g, 1);
+        if (faults[f].plant(g, &r)) {
+            here++;
+            test_that(faults[f].check(g), "%s (model %llu): not noticed", faults[f].name,
+                      (unsigned long long)(faults_seed + k));
+            shown += faults[f].runs && shows(g, &want);
+        }
+    }
+    test_that(here > 0, "%s: never planted", faults[f].name);
+    test_that(!faults[f].runs || shown > 0, "%s: no order shows it", faults[f].name);
+    test_tally[PLANTED] += here;
+    test_tally[FAULTS_SHOWN] += shown;
+}
+
 void test_faults(uint64_t seed)
 {
-    int kinds = 0, planted = 0, shown = 0;
-    for (size_t f = 0; f < sizeof faults / sizeof *faults; f++) {
-        int here = 0, here_shown = 0;
-        for (uint64_t k = 0; k < 60 && here < 5; k++) {
-            uint64_t r = seed + k * 31 + f;
-            SynthShape shape = synth_shape(seed + k);
-            SynthMesh base = synth_numerics(seed + k);
-            SynthMesh mesh = synth_mesh(seed + k, base);
-            Interpretation want;
-            const char *bad;
-            Gen *g;
-            mesh.ranks = 2 + 2 * (int64_t)(k & 1);
-            mesh.strategy = FULL_SHARD;
-            shape.layers += 2;
-            g = plan_model(&shape, &mesh);
-            want = run_model(g, 1);
-            if (faults[f].plant(g, &r)) {
-                bad = faults[f].check(g);
-                here++;
-                test_that(bad, "%s (model %llu): not noticed", faults[f].name,
-                          (unsigned long long)(seed + k));
-                here_shown += faults[f].runs && shows(g, &want);
-            }
-            synth_free(g);
-        }
-        test_that(here > 0, "%s: never planted", faults[f].name);
-        test_that(!faults[f].runs || here_shown > 0, "%s: no order shows it",
-                  faults[f].name);
-        kinds++;
-        planted += here;
-        shown += here_shown;
+    int kinds = sizeof faults / sizeof *faults;
+    faults_seed = seed;
+    memset(test_tally, 0, sizeof test_tally);
+    for (int f = 0; f < kinds; f++) {
+        test_forked(plant_kind, (uint64_t)f);
     }
-    printf(
-        "planted faults: %d of %d kinds, all named unless said; %d shown by other bits\n",
-        planted, kinds, shown);
+    printf("figure: planted faults: %d of %d kinds, all named unless said; %d shown by "
+           "other "
+           "bits\n",
+           test_tally[PLANTED], kinds, test_tally[FAULTS_SHOWN]);
 }

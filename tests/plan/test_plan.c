@@ -14,9 +14,11 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
-int tests_passed, tests_failed;
+int tests_passed, tests_failed, test_tally[TALLY];
 
 void test_that(bool ok, const char *fmt, ...)
 {
@@ -31,6 +33,44 @@ void test_that(bool ok, const char *fmt, ...)
     vprintf(fmt, ap);
     va_end(ap);
     printf("\n");
+}
+
+typedef struct Counts {
+    int passed, failed, tally[TALLY];
+} Counts;
+
+void test_forked(void (*fn)(uint64_t arg), uint64_t arg)
+{
+    int ends[2], status = 0;
+    pid_t child;
+    Counts c = {0, 0, {0}};
+    gen_require(pipe(ends) == 0, "no pipe");
+    fflush(stdout);
+    child = fork();
+    gen_require(child >= 0, "no process");
+    if (child == 0) {
+        tests_passed = tests_failed = 0;
+        memset(test_tally, 0, sizeof test_tally);
+        fn(arg);
+        c.passed = tests_passed;
+        c.failed = tests_failed;
+        memcpy(c.tally, test_tally, sizeof c.tally);
+        fflush(stdout);
+        _exit(write(ends[1], &c, sizeof c) == sizeof c ? 0 : 1);
+    }
+    close(ends[1]);
+    if (read(ends[0], &c, sizeof c) != sizeof c) {
+        memset(&c, 0, sizeof c);
+    }
+    close(ends[0]);
+    waitpid(child, &status, 0);
+    tests_passed += c.passed;
+    tests_failed += c.failed;
+    for (int i = 0; i < TALLY; i++) {
+        test_tally[i] += c.tally[i];
+    }
+    test_that(WIFEXITED(status) && WEXITSTATUS(status) == 0, "model %llu: crashed",
+              (unsigned long long)arg);
 }
 
 Gen *plan_model(const SynthShape *s, const SynthMesh *m)
@@ -152,11 +192,11 @@ int main(int argc, char **argv)
     int models = argc > 1 ? atoi(argv[1]) : 40;
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     for (int i = 0; i < models; i++) {
-        test_model(seed + (uint64_t)i);
+        test_forked(test_model, seed + (uint64_t)i);
     }
     test_control();
     test_orders(seed);
-    test_waits(seed, models);
+    test_waits(seed, models < 60 ? models : 60);
     test_faults(seed);
     test_size("llama3.2_1b", 16, 2048, 8192, 512, 128256, 2048, true, 2, 0.1);
     test_size("llama8b", 32, 4096, 14336, 1024, 128256, 8192, false, 8, 0.1);

@@ -8,6 +8,12 @@
 extern int tests_passed, tests_failed;
 
 void test_that(bool ok, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Runs fn(arg) in a process of its own, since the generator's arenas are never freed, and
+ * adds what it counted: checks, and test_tally. A crash is a failure. */
+enum { TALLY = 8 };
+extern int test_tally[TALLY];
+void test_forked(void (*fn)(uint64_t arg), uint64_t arg);
+
 Gen *plan_model(const SynthShape *s, const SynthMesh *m);
 Interpretation run_model(Gen *g, uint64_t seed);
 bool same_state(const Interpretation *a, const Interpretation *b);

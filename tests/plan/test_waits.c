@@ -125,11 +125,9 @@ void test_orders(uint64_t seed)
 
 /* ---- waits ----------------------------------------------------------------------- */
 
-typedef struct Tally {
-    int waits, named, shown, redundant;
-} Tally;
+enum { WAITS, NAMED, SHOWN, REDUNDANT }; /* in test_tally */
 
-static void without_wait(Gen *g, Instr *i, int w, const Interpretation *want, Tally *t)
+static void without_wait(Gen *g, Instr *i, int w, const Interpretation *want)
 {
     int id = i->waits[w];
     const char *why = i->wait_why[w], *bad;
@@ -143,10 +141,10 @@ static void without_wait(Gen *g, Instr *i, int w, const Interpretation *want, Ta
         Interpretation got = run_model(g, order + 50);
         differs = !same_state(want, &got);
     }
-    t->waits++;
-    t->named += bad != NULL;
-    t->shown += bad && differs;
-    t->redundant += !bad;
+    test_tally[WAITS]++;
+    test_tally[NAMED] += bad != NULL;
+    test_tally[SHOWN] += bad && differs;
+    test_tally[REDUNDANT] += !bad;
     test_that(bad || !differs, "without a wait for %d (%s): other bits, unforeseen", id,
               why);
     i->n_waits++;
@@ -156,30 +154,33 @@ static void without_wait(Gen *g, Instr *i, int w, const Interpretation *want, Ta
     i->wait_why[w] = why;
 }
 
+static void remove_waits(uint64_t seed)
+{
+    SynthShape shape = synth_shape(seed);
+    SynthMesh base = synth_numerics(seed);
+    SynthMesh mesh = synth_mesh(seed, base);
+    Gen *plain = plan_model(&shape, &base), *g;
+    Interpretation want;
+    mesh.ranks = 2 + 2 * (int64_t)(seed & 1);
+    interpret_spread(plain);
+    want = run_model(plain, 0);
+    g = plan_model(&shape, &mesh);
+    for (int id = 0; id < g->prog.ins.count; id++) {
+        Instr *i = &g->prog.ins.items[id];
+        for (int w = 0; w < i->n_waits; w++) {
+            without_wait(g, i, w, &want);
+        }
+    }
+}
+
 void test_waits(uint64_t seed, int models)
 {
-    Tally t = {0};
-    for (int k = 0; k < models && k < 30; k++) {
-        SynthShape shape = synth_shape(seed + (uint64_t)k);
-        SynthMesh base = synth_numerics(seed + (uint64_t)k);
-        SynthMesh mesh = synth_mesh(seed + (uint64_t)k, base);
-        Gen *plain = plan_model(&shape, &base), *g;
-        Interpretation want;
-        mesh.ranks = 2 + 2 * (int64_t)(k & 1);
-        interpret_spread(plain);
-        want = run_model(plain, 0);
-        g = plan_model(&shape, &mesh);
-        for (int id = 0; id < g->prog.ins.count; id++) {
-            Instr *i = &g->prog.ins.items[id];
-            for (int w = 0; w < i->n_waits; w++) {
-                without_wait(g, i, w, &want, &t);
-            }
-        }
-        synth_free(plain);
-        synth_free(g);
+    memset(test_tally, 0, sizeof test_tally);
+    for (int k = 0; k < models; k++) {
+        test_forked(remove_waits, seed + (uint64_t)k);
     }
     printf(
-        "waits removed in turn: %d; %d named by the checker (%d of them shown by other "
-        "bits), %d proven redundant\n",
-        t.waits, t.named, t.shown, t.redundant);
+        "figure: waits removed in turn: %d; %d named by the checker (%d of them shown by "
+        "other bits), %d proven redundant\n",
+        test_tally[WAITS], test_tally[NAMED], test_tally[SHOWN], test_tally[REDUNDANT]);
 }

@@ -1,8 +1,8 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- attention: causal attention in blocks with an online softmax; nothing of seq x seq.
-//@ -- f32 and f64 rows are multiplied as they are. Of bf16 rows two elements of the summed
-//@ -- axis go into one word (runtime/rt_simd.h): scores are sums of exact products, and
-//@ -- probabilities are rounded to bf16 on their way into the product with v.
+//@ -- f32 and f64 rows are multiplied as they are. Of bf16 rows two elements of the
+//@ -- summed axis go into one word (runtime/rt_simd.h): scores are sums of exact
+//@ -- products, and probabilities are rounded to bf16 on their way to v.
 //@ local pairs, single = qkv.type == "rt_bf16", acc == "float"
 //@ local P = single and "rt_vf" or "rt_vd"
 //@ local U = single and "RT_VF" or "RT_VD"

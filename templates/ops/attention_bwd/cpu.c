@@ -1,9 +1,9 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- attention_bwd: probabilities again from lse, then the five products, in blocks. A
 //@ -- task is one sequence's kv head with the query heads that read it: it alone adds to
-//@ -- its dk and dv, in a fixed order. bf16 rows are multiplied in pairs, as in attention:
-//@ -- probabilities and the scores' gradients are rounded to bf16 on their way into dv, dk
-//@ -- and dq; everything is summed in f32.
+//@ -- its dk and dv, in a fixed order. bf16 rows are multiplied in pairs, as in
+//@ -- attention: probabilities and the scores' gradients are rounded to bf16 on their way
+//@ -- into dv, dk and dq; everything is summed in f32.
 //@ local pairs, single = qkv.type == "rt_bf16", acc == "float"
 //@ local P = single and "rt_vf" or "rt_vd"
 //@ local U = single and "RT_VF" or "RT_VD"
@@ -249,7 +249,7 @@ static void ${fn}_load_query(${task} *a, int64_t i, const ${elem} *q, const ${el
     }
 }
 
-/* Fills the blocks that belong to queries. Those beyond the sequence get probability 0. */
+/* Fills the blocks of the queries. Those beyond the sequence get probability 0. */
 static void ${fn}_load_queries(${task} *a, const ${elem} *q, const ${elem} *o,
                                const ${elem} *d_o, const ${acc} *lse, int64_t queries)
 {

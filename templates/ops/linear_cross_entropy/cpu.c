@@ -1,7 +1,7 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
-//@ -- linear_cross_entropy: a chunk of tokens at a time: logits, their lse and losses, then
-//@ -- their gradient over them, then the two products that use it. Row functions and products
-//@ -- are those of the ops it stands for: with one chunk, so are the bits.
+//@ -- linear_cross_entropy: a chunk of tokens at a time: logits, their lse and losses,
+//@ -- then their gradient over them, then the two products that use it. Row functions and
+//@ -- products are those of the ops it stands for: with one chunk, so are the bits.
 //@ local rows = math.min(chunk, t)
 //@ local tail = t % rows
 //@ local suffix = ({ rt_bf16 = "bf16", float = "f32", double = "f64" })[x.type]

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by run.sh. The README's reference is what the code says of itself.
+
+readme() {
+    sed -n '/^<!-- fsdpgen docs -->$/,/^<!-- end of fsdpgen docs -->$/p' "$ROOT/README.md" |
+        sed '1d;$d' >"$WORK/readme_fields"
+    "$FSDPGEN" docs | sed -e :a -e '/^\n*$/{$d;N;ba' -e '}' >"$WORK/docs_fields"
+    if cmp -s "$WORK/readme_fields" "$WORK/docs_fields"; then
+        ok "README's fields are those of fsdpgen docs"
+    else
+        diff "$WORK/readme_fields" "$WORK/docs_fields" >"$WORK/docs.diff"
+        bad "README's fields differ from fsdpgen docs" "$WORK/docs.diff"
+    fi
+    local missing="" flag
+    for flag in $("$FSDPGEN" --help | grep -o '^ *\(-o, \)\{0,1\}--[a-z-]*' | grep -o '\--[a-z-]*'); do
+        grep -q -- "$flag" "$ROOT/README.md" || missing="$missing $flag"
+    done
+    same "README names every option; missing" "${missing:-none}" "none"
+}

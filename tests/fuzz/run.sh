@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Hostile input: fsdpgen against changed, random and endless descriptions, architectures and
+# ops; the runtime's reader against data files whose headers lie. The same SEED gives the same
+# cases. FULL=1: the promised counts (100,000 of each). BUILD may be a sanitized build.
+set -u
+if [ -z "${TMPDIR:-}" ] && [ -w /dev/shm ]; then
+    export TMPDIR=/dev/shm # many small files
+fi
+. "$(dirname "$0")/../lib.sh"
+
+jobs=$(nproc)
+sanitized=0
+grep -qs '^FSDPGEN_SANITIZE:.*=.*address' "$BUILD/CMakeCache.txt" && sanitized=1
+if [ "$FULL" = 1 ]; then
+    descriptions=100000 headers=100000
+    [ $sanitized = 1 ] && descriptions=10000
+else
+    descriptions=400 headers=20000
+    [ $sanitized = 1 ] && descriptions=200
+fi
+export ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:allocator_may_return_null=1
+export UBSAN_OPTIONS=print_stacktrace=1:abort_on_error=1
+
+# spread NAME COUNT PROGRAM: the cases of this seed, shared by all cores; adds up what each
+# part counted. A part that ends without counting is a failure.
+spread() {
+    local name=$1 count=$2 program=$3 part each=$((($2 + jobs - 1) / jobs)) pids=() p line
+    local good_cases=0 bad_cases=0
+    for ((part = 0; part * each < count; part++)); do
+        mkdir -p "$WORK/$name.$part"
+        "$program" "$SEED" $((part * each)) \
+            $((each < count - part * each ? each : count - part * each)) \
+            "$WORK/$name.$part" >"$WORK/$name.$part.log" 2>&1 &
+        pids+=($!)
+    done
+    for ((p = 0; p < ${#pids[@]}; p++)); do
+        wait "${pids[$p]}"
+        local status=$?
+        grep -a -A 24 '^FAIL' "$WORK/$name.$p.log" | head -n 200
+        line=$(grep -aE '^[0-9]+ passed, [0-9]+ failed$' "$WORK/$name.$p.log" | tail -n 1)
+        if [ -z "$line" ]; then
+            bad "$name: part $p ended with status $status" "$WORK/$name.$p.log"
+            continue
+        fi
+        good_cases=$((good_cases + ${line%% *}))
+        line=${line#*, }
+        bad_cases=$((bad_cases + ${line%% *}))
+        if [ $status -ne 0 ] && [ "${line%% *}" = 0 ]; then
+            bad "$name: part $p ended with status $status" "$WORK/$name.$p.log"
+        fi
+        sed -n "s/^codes: /figure: $name: /p" "$WORK/$name.$p.log"
+    done
+    echo "$name: seed $SEED, $good_cases good, $bad_cases bad"
+    passed=$((passed + good_cases))
+    failed=$((failed + bad_cases))
+}
+
+tool=$BUILD/tests/fuzz/fuzz_descriptions
+if [ -x "$tool" ]; then
+    spread descriptions $descriptions "$tool"
+else
+    bad "descriptions: $tool is not built"
+fi
+
+# The reader is one file of the runtime; it is built here with the sanitizers whatever BUILD is.
+if [ $sanitized = 0 ]; then
+    flags="-fsanitize=address,undefined -fno-sanitize-recover=all"
+    if ! echo 'int main(void) { return 0; }' |
+        ${CC:-cc} $flags -x c - -o "$WORK/probe" 2>/dev/null; then
+        echo "skipped: the sanitizers are not installed; the headers are read without them"
+        flags=
+    fi
+    if ${CC:-cc} -std=gnu11 -O1 -g -Wall -Wextra -Werror $flags -I"$ROOT/runtime" \
+        "$ROOT/tests/fuzz/headers.c" "$ROOT/tests/fuzz/mutate.c" -o "$WORK/headers" \
+        >"$WORK/headers.log" 2>&1; then
+        spread headers $headers "$WORK/headers"
+    else
+        bad "building the header fuzzer" "$WORK/headers.log"
+    fi
+fi
+finish
