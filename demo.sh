@@ -15,7 +15,7 @@ usage() { sed -n '3,9s/^# \{0,1\}//p' "$0"; }
 die() { echo "demo.sh: $1" >&2; exit "${2:-1}"; }
 
 text=
-steps=150
+steps=200
 while [ $# -gt 0 ]; do
     case "$1" in
     --deps) deps_install build run; exit 0 ;;
@@ -78,15 +78,16 @@ status=$?
 
 # One number of one line of the log; of the plan.
 logged() { sed -n "$1s/.*\"$2\": *\([-0-9.e+]*\).*/\1/p" build/demo.jsonl; }
-planned=$(build/default/fsdpgen plan models/demo.lua --json |
-          sed -n 's/.*"arena": *\([0-9]*\).*/\1/p')
-measured=$(logged '$' memory_bytes)
+planned() { sed -n "s/.*\"$1\": *\([0-9]*\).*/\1/p" build/demo/plan.json; }
 last=$(wc -l <build/demo.jsonl)
 echo
 printf 'Loss:    %.3f at step 1, %.3f at step 30, %.3f at step %d\n' "$(logged 1 loss)" \
     "$(logged "$((last < 30 ? last : 30))" loss)" "$(logged '$' loss)" "$last"
-awk -v p="$planned" -v m="$measured" 'BEGIN {
-    printf "Memory:  %.1f MiB a rank planned before it ran, %.1f MiB measured\n",
-           p / 1048576, m / 1048576 }'
+awk -v arena="$(planned arena)" -v library="$(planned library)" \
+    -v measured="$(logged '$' memory_bytes)" 'BEGIN { MiB = 1048576
+    printf "Memory:  planned %.1f MiB of arena for a rank, and at most %.0f MiB outside it\n",
+           arena / MiB, library / MiB
+    printf "         measured %.1f MiB in all, %.1f MiB outside the arena\n", measured / MiB,
+           (measured - arena) / MiB }'
 echo "Source:  build/demo/step.c is the step as it runs, build/demo/math.c its mathematics,"
 echo "         build/demo/plan.txt the plan; build/demo/README.md says how to read them"

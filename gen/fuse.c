@@ -27,6 +27,7 @@ typedef struct Matcher {
     const Pattern *p;
     const OpRule *sum;
     Uses uses;
+    Node **next_write; /* per gradient: who writes the same buffer after it */
     Match m;
 } Matcher;
 
@@ -149,10 +150,15 @@ static bool leads_back(const Matcher *x, const Node *n, bool *seen)
     if (seen[n->id])
         return false;
     seen[n->id] = true;
-    for (int i = 0; i < n->n_out; i++)
+    for (int i = 0; i < n->n_out; i++) {
+        const Node *next = x->next_write[n->out[i]->id];
+
+        if (next && leads_back(x, next, seen))
+            return true;
         for (int k = 0; k < x->uses.count[n->out[i]->id]; k++)
             if (leads_back(x, x->uses.node[n->out[i]->id][k], seen))
                 return true;
+    }
     return false;
 }
 
@@ -167,12 +173,15 @@ static Phase match_phase(const Matcher *x)
 static bool value_fits(const Matcher *x, const Value *v, Phase phase, bool *seen)
 {
     bool out = is_output(x, v);
+    const Node *next = x->next_write[v->id];
 
     if (!out && (class_is_root(x->c, v) || v->loc == LOC_GRAD))
         return false;
     for (int i = 0; i < x->c->n_outputs; i++)
         if (x->c->outputs[i] == v && phase != PHASE_FORWARD)
             return false; /* the next block's forward needs it */
+    if (next && !inside(x, next) && leads_back(x, next, seen))
+        return false;
     for (int k = 0; k < x->uses.count[v->id]; k++) {
         const Node *user = x->uses.node[v->id][k];
 
@@ -184,6 +193,21 @@ static bool value_fits(const Matcher *x, const Value *v, Phase phase, bool *seen
     return true;
 }
 
+/* Gradients need outputs that can add, and one beta for all. */
+static bool grads_fit(const Matcher *x)
+{
+    Value *out[MAX_OPERANDS];
+    bool add[MAX_OPERANDS];
+
+    for (int i = 0; i < x->p->op->n_out; i++) {
+        out[i] = x->m.value[x->p->out[i]->id];
+        add[i] = out[i]->def->add[out[i]->def_out];
+        if (out[i]->loc == LOC_GRAD && !x->p->op->out[i].may_add)
+            return false;
+    }
+    return grads_agree(x->c, x->p->op->n_out, out, add);
+}
+
 static bool accept(Matcher *x)
 {
     bool *seen = gen_alloc(x->g, (size_t)x->c->nodes.count + 1);
@@ -193,13 +217,7 @@ static bool accept(Matcher *x)
         for (int k = 0; k < x->m.node[i]->n_out; k++)
             if (!value_fits(x, x->m.node[i]->out[k], phase, seen))
                 return false;
-    for (int i = 0; i < x->p->op->n_out; i++) { /* adding uses need an adding output */
-        const Value *v = x->m.value[x->p->out[i]->id];
-
-        if (v->loc == LOC_GRAD && !x->p->op->out[i].may_add)
-            return false;
-    }
-    return true;
+    return grads_fit(x);
 }
 
 /* ---- the fused node -------------------------------------------------------------- */
@@ -330,20 +348,36 @@ static void make_fused(Matcher *x)
         x->c->nodes.items[i]->id = i;
 }
 
-/* Is all done that node i must follow? before: per output, the node that wrote its
- * gradient's buffer last, -1: none. */
-static bool ready(const Class *c, int i, const bool *done, const int *before)
+/* Per value that is a gradient: the node that writes its buffer next, else NULL. */
+static Node **find_next_writes(Gen *g, const Class *c)
 {
-    const Node *n = c->nodes.items[i];
+    Node **next = gen_alloc(g, sizeof *next * (size_t)(c->values.count + 1));
 
+    for (int i = 0; i < c->values.count; i++) {
+        const Value *v = c->values.items[i];
+
+        for (int k = 0; v->loc == LOC_GRAD && k < c->values.count; k++) {
+            const Value *o = c->values.items[k];
+
+            if (o->loc == LOC_GRAD && o->loc_index == v->loc_index &&
+                o->index == v->index + 1)
+                next[i] = o->def;
+        }
+    }
+    return next;
+}
+
+/* Is all done that node n must follow? next: per gradient, who writes its buffer next. */
+static bool ready(const Class *c, const Node *n, const bool *done, Node *const *next)
+{
     for (int k = 0; k < n->n_in; k++) {
         const Node *def = n->in[k]->def;
 
         if (def && def->phase != PHASE_SETUP && !done[def->id])
             return false;
     }
-    for (int k = 0; k < n->n_out; k++)
-        if (before[k] >= 0 && !done[before[k]])
+    for (int i = 0; i < c->values.count; i++)
+        if (next[i] == n && !done[c->values.items[i]->def->id])
             return false;
     return true;
 }
@@ -354,28 +388,16 @@ static void sort_nodes(Gen *g, Class *c)
     int n = c->nodes.count, placed = 0, forward_left = 0;
     Node **order = gen_alloc(g, sizeof *order * (size_t)(n + 1));
     bool *done = gen_alloc(g, (size_t)n + 1);
-    int **before = gen_alloc(g, sizeof *before * (size_t)(n + 1));
-    int *writer = gen_alloc(g, sizeof *writer * (size_t)(c->params.count + 1));
+    Node **next = find_next_writes(g, c);
 
-    for (int i = 0; i < n; i++) {
-        const Node *o = c->nodes.items[i];
-
-        forward_left += o->phase == PHASE_FORWARD;
-        before[i] = gen_alloc(g, sizeof **before * (size_t)o->n_out);
-        for (int k = 0; k < o->n_out; k++) {
-            before[i][k] = -1;
-            if (o->out[k]->loc != LOC_GRAD)
-                continue;
-            before[i][k] = writer[o->out[k]->loc_index] - 1;
-            writer[o->out[k]->loc_index] = i + 1;
-        }
-    }
+    for (int i = 0; i < n; i++)
+        forward_left += c->nodes.items[i]->phase == PHASE_FORWARD;
     while (placed < n) {
         int i = 0;
 
         while (i < n &&
                (done[i] || (forward_left && c->nodes.items[i]->phase != PHASE_FORWARD) ||
-                !ready(c, i, done, before[i])))
+                !ready(c, c->nodes.items[i], done, next)))
             i++;
         gen_require(i < n, "class %s has a cycle", c->name);
         done[i] = true;
@@ -410,6 +432,7 @@ static int run_fuse(lua_State *L)
             *x = (Matcher){
                 .g = run->g, .c = c, .p = run->p, .sum = ops_role(run->g, "sum")};
             x->uses = class_uses(run->g, c);
+            x->next_write = find_next_writes(run->g, c);
             fresh = true;
         }
         if (!try_node(x, 0, c->nodes.items[i])) {

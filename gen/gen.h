@@ -182,7 +182,8 @@ typedef struct Value {
     int64_t elems, bytes;
     Node *def;               /* VAL_NODE */
     int def_out;
-    int index;               /* which param, input, output gradient or data */
+    int index;               /* which param, input, output gradient or data; of a parameter's
+                                gradient: its place in the order of writes to that buffer */
     /* span.c */
     Loc loc;
     int64_t offset_bytes;    /* in the slab, for LOC_SAVED and LOC_SCRATCH */

@@ -50,6 +50,7 @@ static void add_param_grad(Grad *x, const Node *node, const Value *w, Value *d)
 {
     Class *c = x->c;
     const OpRule *op = d->kind == VAL_NODE ? d->def->op : NULL;
+    const Value *before;
 
     if (!op || !op->out[d->def_out].may_add || d->loc == LOC_GRAD) {
         x->b->blame = node->pos;
@@ -58,10 +59,17 @@ static void add_param_grad(Grad *x, const Node *node, const Value *w, Value *d)
                    " of its own with dtype = \"grad\" and add = true",
                    node->op->name, value_what(x, w));
     }
+    before = c->grads[w->index];
+    if (before && before->def->id >= d->def->id) {
+        x->b->blame = node->pos;
+        luaL_error(x->g->L, "%s: it cannot take parameter %s twice", node->op->name,
+                   value_what(x, w));
+    }
     name_gradient(x, d, gen_printf(x->g, "d_%s", c->params.items[w->index].ident));
-    d->def->add[d->def_out] = c->grads[w->index] != NULL;
+    d->def->add[d->def_out] = before != NULL;
     d->loc = LOC_GRAD;
     d->loc_index = w->index;
+    d->index = before ? before->index + 1 : 0; /* place in the order of writes */
     c->grads[w->index] = d;
 }
 
@@ -246,6 +254,48 @@ static void seed_outputs(Grad *x)
     }
 }
 
+/* A kernel has one beta: its gradients all add, or all store into buffers of one kind;
+ * and nobody may read a buffer that accumulates. */
+static void check_buffers(Grad *x)
+{
+    Class *c = x->c;
+
+    for (int i = 0; i < c->nodes.count; i++) {
+        const Node *n = c->nodes.items[i];
+
+        if (!grads_agree(c, n->op->n_out, n->out, n->add))
+            luaL_error(
+                x->g->L,
+                "%s: it writes the gradients of several parameters, of which some are"
+                " shared with other uses and some are not; share all or none",
+                n->name);
+        for (int k = 0; k < n->n_in; k++)
+            if (n->in[k]->loc == LOC_GRAD)
+                luaL_error(x->g->L, "%s: it reads %s, the gradient of a parameter",
+                           n->op->name, n->in[k]->name);
+    }
+}
+
+bool grads_agree(const Class *c, int n, Value *const *out, const bool *add)
+{
+    int first = -1;
+
+    for (int i = 0; i < n; i++) {
+        if (out[i]->loc != LOC_GRAD)
+            continue;
+        if (first < 0) {
+            first = i;
+            continue;
+        }
+        if (out[i]->loc_index == out[first]->loc_index || add[i] != add[first])
+            return false;
+        if (!add[i] && (c->params.items[out[i]->loc_index].tied_global ||
+                        c->params.items[out[first]->loc_index].tied_global))
+            return false; /* each has a beta of its own */
+    }
+    return true;
+}
+
 static int run_grad(lua_State *L)
 {
     Grad *x = lua_touserdata(L, 1);
@@ -266,6 +316,7 @@ static int run_grad(lua_State *L)
             luaL_error(L, "the gradient of the value that the block takes is %s itself",
                        d->name);
     }
+    check_buffers(x);
     return 0;
 }
 

@@ -66,6 +66,9 @@ Uses class_uses(Gen *g, const Class *c);
 bool class_is_root(const Class *c, const Value *v); /* boundary, gradient or loss */
 uint64_t setup_const(Gen *g, Class *c, Node *n);
 
+/* grad.c: can one kernel with one beta write these outputs? add: per output. */
+bool grads_agree(const Class *c, int n, Value *const *out, const bool *add);
+
 /* dump.c: the graph as canonical text; the numerics hash is taken of it. */
 void graph_text(Gen *g, Text *t, bool costs);
 

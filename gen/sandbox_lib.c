@@ -13,6 +13,7 @@
 enum {
     MAX_LIST = 1 << 24,          /* elements a table function may walk */
     MAX_REPEAT_BYTES = 64 << 20, /* of string.rep's result */
+    REAL_WORK = 400,             /* what writing a real number costs */
     BYTES_PER_WORK = 8           /* what a byte loop in C costs beside one instruction */
 };
 

@@ -32,11 +32,9 @@ bool ins_is_collective(const Instr *i)
            i->kind == INS_ALL_REDUCE || i->kind == INS_NORM_REDUCE;
 }
 
-/* The runtime's promise (rt.h). Reductions are not closed: rt_wait returns when the
- * result is here, whether or not peers have read our gradient. Were it to wait for them
- * too, a gradient buffer could be written one reduction earlier; everything follows from
- * this one place. */
-enum { REDUCTIONS_ARE_CLOSED = 0 };
+/* The runtime's promise (rt.h): a reduction is over when all ranks have read, so that its
+ * gradient buffer may be written again. Everything follows from this one place. */
+enum { REDUCTIONS_ARE_CLOSED = 1 };
 
 bool ins_is_closed(const Instr *i)
 {

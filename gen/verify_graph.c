@@ -153,8 +153,15 @@ static void check_gradients(const Gen *g, const Class *c)
                 gen_require(n->add[k] == (last != NULL),
                             "%s: %s stores and adds in wrong order", c->name, v->name);
                 gen_require(n->op->out[k].may_add, "%s: %s cannot add", c->name, v->name);
+                gen_require(v->index == (last ? last->index + 1 : 0),
+                            "%s: %s out of order in its buffer", c->name, v->name);
                 last = v;
             }
+            for (int k = 0; k < n->n_in; k++)
+                gen_require(n->in[k]->loc != LOC_GRAD, "%s: %s reads an accumulator",
+                            c->name, n->name);
+            gen_require(grads_agree(c, n->n_out, n->out, n->add),
+                        "%s: %s needs two betas", c->name, n->name);
         }
         gen_require(last == d, "%s: %s is not the last in its buffer", c->name, d->name);
     }

@@ -15,5 +15,5 @@ return trainer {
     optimizer = adamw {
         lr = 3e-3, betas = { 0.9, 0.95 }, weight_decay = 0.1, clip = 1.0,
     },
-    lr = cosine { warmup = 10, steps = 150, min_ratio = 0.1 },
+    lr = cosine { warmup = 10, steps = 200, min_ratio = 0.1 },
 }

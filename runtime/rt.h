@@ -138,7 +138,8 @@ void rt_at(Rt *rt, int place);
 void rt_load_micro_batch(Rt *rt, int64_t index);
 
 /* Collectives run in order on two streams, gather and reduce. A start enqueues and returns;
- * the matching wait returns when this rank's result is complete. While a rank waits it makes
+ * the matching wait returns when this rank's result is complete; a reduction's also waits until
+ * all ranks have read, so that the gradient may be written again. While a rank waits it makes
  * progress on both streams, so no order of waits can deadlock. Every start has a ticket, the
  * count of starts on its stream in this step so far (0, 1, ...), the same on every rank. */
 enum { RT_GATHER, RT_REDUCE };

@@ -9,6 +9,7 @@
  * copies or adds what the peers hold. Then it is complete, and only then is the next one of
  * the stream published. An all-reduce is two such rounds: each rank sums its slice of the
  * buffer in place (nobody else reads that slice of that buffer), then copies the others'.
+ * Reductions end with a round that moves nothing: publishing it says "I have read".
  * Nothing else is exchanged; a counter has one writer.
  *
  * What follows from it, and what the generator's proof of the placement rests on:
@@ -19,8 +20,9 @@
  *  2. A rank's buffer is read by peers only between this rank's publication of the operation
  *     and the peer's completion. So when this rank completes the *next* operation of the
  *     stream, the peers, who published that one, have completed this one, and do not touch
- *     the buffer any more. It may be written again then, and not before: the completion of
- *     the operation itself says nothing about slower peers.
+ *     the buffer any more. It may be written again then. The completion of a gather itself
+ *     says nothing about slower peers; that of a reduction does, by its last round, and its
+ *     gradient buffer may be written again at once.
  *  3. The same holds across streams and for the computation: whatever precedes the start of a
  *     collective C in a rank's program is over on all ranks once C completes on one. The
  *     norm's exchange is such a C between the last read of the parameter shards and the
@@ -195,13 +197,18 @@ static void all_reduce(Rt *rt, const RtOp *op, int round)
     rt->state->reduced_bytes += (elems - (mine > 0 ? mine : 0)) * item;
 }
 
+/* A reduction's last round moves nothing: by publishing it a rank says that it has read, and
+ * when all have, every rank may write its gradient again. */
 static int rounds_of(const RtOp *op)
 {
-    return op->kind == RT_OP_ALL_REDUCE ? 2 : 1;
+    return op->kind == RT_OP_ALL_REDUCE ? 3 : op->kind == RT_OP_REDUCE_SCATTER ? 2 : 1;
 }
 
 static void pull(Rt *rt, const RtOp *op, int round)
 {
+    if (op->kind != RT_OP_GATHER && round + 1 == rounds_of(op)) {
+        return;
+    }
     switch (op->kind) {
     case RT_OP_GATHER:
         gather(rt, op);

@@ -161,7 +161,7 @@ static const char *similar(const char *name, size_t bytes)
 int rt_flags_parse(RtFlags *f, const RtTrainer *t, int argc, char **argv)
 {
     const char *guard = getenv("RT_GUARD");
-    *f = (RtFlags){ .steps = t->schedule.steps, .seed = t->seed,
+    *f = (RtFlags){ .steps = -1, .seed = t->seed,
                     .guard = guard != NULL && strcmp(guard, "1") == 0 };
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];
@@ -196,6 +196,12 @@ int rt_flags_parse(RtFlags *f, const RtTrainer *t, int argc, char **argv)
         const int rc = set(f, flag, value);
         if (rc >= 0) {
             return rc;
+        }
+    }
+    if (f->steps < 0) { /* not given */
+        f->steps = t->schedule.steps;
+        if (f->steps <= 0 && !f->numerics_hash) {
+            return usage("--steps N is needed: the description's schedule has no end");
         }
     }
     return -1;

@@ -3,8 +3,11 @@
  * and its exit code. rt_main → rt_launch or rt_join → rt_rank_main, once in each rank. */
 #include "rt_private.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #ifdef _OPENMP
 #include <omp.h>
 #endif
@@ -100,7 +103,7 @@ int rt_rank_main(const RtTrainer *t, const RtFlags *f, RtShared *shared, int fd,
         }
     }
     if (rank == 0 && (fflush(stdout) != 0 || ferror(stdout))) {
-        rt_fail(&rt, RT_EXIT_ERROR, "stdout cannot be written");
+        rt_fail(&rt, RT_EXIT_ERROR, "stdout cannot be written: %s", strerror(errno));
     }
     atomic_store(&shared->rank[rank].done, 1);
     return RT_EXIT_OK;
@@ -115,9 +118,23 @@ static int print_hashes(const RtTrainer *t)
     return fflush(stdout) == 0 ? RT_EXIT_OK : RT_EXIT_ERROR;
 }
 
+/* A descriptor that was closed before us would become the shared memory's, and a line for a
+ * person would land in the weights. Read-only: writing to it fails, as it should. */
+static void hold_standard_streams(void)
+{
+    int fd;
+    do {
+        fd = open("/dev/null", O_RDONLY);
+    } while (fd >= 0 && fd <= 2);
+    if (fd > 2) {
+        close(fd);
+    }
+}
+
 int rt_main(const RtTrainer *trainer, int argc, char **argv)
 {
     RtFlags flags;
+    hold_standard_streams();
     const int rc = rt_flags_parse(&flags, trainer, argc, argv);
     if (rc >= 0) {
         return rc;

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { ROUNDS = 7, LAYERS = 12, DIM = 768, VOCAB = 50257 };
+enum { ROUNDS = 5, LAYERS = 12, DIM = 768, VOCAB = 50257 };
 
 static double now(void)
 {
@@ -29,10 +29,10 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median(double *v)
+static double median(double *v, int n)
 {
-    qsort(v, ROUNDS, sizeof *v, by_value);
-    return v[ROUNDS / 2];
+    qsort(v, (size_t)n, sizeof *v, by_value);
+    return v[n / 2];
 }
 
 static void *matrix(int64_t elems, int dtype)
@@ -101,56 +101,75 @@ static RtGemm product_gemm(const Product *p, int dtype)
     return g;
 }
 
-/* Seconds of one product: the library's best way with the whole matrix, and rt_gemm. */
+/* One call of the library on the whole matrix, either of its two ways. */
+typedef struct Whole {
+    RtGemm g;
+    void *primitive;
+    RtTile tile;
+    bool sgemm;
+} Whole;
+
+static double whole_once(const Whole *w)
+{
+    const RtGemm *g = &w->g;
+    const double t0 = now();
+    if (w->sgemm) {
+        dnnl_sgemm(g->op == RT_TN ? 'T' : 'N', g->op == RT_NT ? 'T' : 'N', g->m, g->n,
+                   g->k, 1, w->tile.a, g->lda, w->tile.b, g->ldb, 0, w->tile.c, g->ldc);
+    } else {
+        rt_onednn_tile(w->primitive, g, &w->tile);
+    }
+    return now() - t0;
+}
+
+static Whole whole_make(const RtGemm *g, const void *a, const void *b, void *c)
+{
+    Whole w = {.g = *g, .tile = {.rows = g->m, .cols = g->n, .a = a, .b = b, .c = c}};
+    w.g.tile_m = g->m;
+    w.g.tile_n = g->n;
+    w.primitive = rt_onednn_prepare(&w.g, 1, omp_get_max_threads());
+    if (w.primitive == NULL) {
+        fprintf(stderr, "gemm_ceiling: oneDNN has no such product here\n");
+        exit(1);
+    }
+    w.tile.scratch = matrix(rt_onednn_scratch_bytes(w.primitive) / 4 + 1, RT_F32);
+    whole_once(&w); /* warms up */
+    const double primitive = whole_once(&w);
+    if (g->in_dtype == RT_F32) {
+        w.sgemm = true;
+        whole_once(&w);
+        w.sgemm = whole_once(&w) < primitive;
+    }
+    return w;
+}
+
+/* Seconds of one product: the library's better way with the whole matrix, and rt_gemm. */
 static void measure(const Product *p, int dtype, double *whole, double *tiled)
 {
     RtGemm g = product_gemm(p, dtype);
-    RtGemm one = g;
-    one.tile_m = g.m;
-    one.tile_n = g.n;
     void *a = matrix(g.m * g.k, dtype), *b = matrix(g.n * g.k, dtype);
     void *c = matrix(g.m * g.n, g.out_dtype);
-    void *library = rt_onednn_prepare(&one, 1, omp_get_max_threads());
-    if (library == NULL) {
-        fprintf(stderr, "gemm_ceiling: oneDNN has no %s product here\n",
-                dtype == RT_F32 ? "f32" : "bf16");
-        exit(1);
-    }
-    const int64_t bytes = rt_onednn_scratch_bytes(library);
-    char *scratch = aligned_alloc(4096, (size_t)(bytes + 4096) / 4096 * 4096);
-    const RtTile t = {
-        .rows = g.m, .cols = g.n, .a = a, .b = b, .c = c, .scratch = scratch};
+    Whole w = whole_make(&g, a, b, c);
     tiles(&g);
     rt_gemm_prepare(&g);
-    double by_primitive[ROUNDS], by_sgemm[ROUNDS], by_tiles[ROUNDS];
-    for (int i = -1; i < ROUNDS; i++) { /* round -1 warms up */
-        const int at = i < 0 ? 0 : i;
-        double t0 = now();
-        rt_onednn_tile(library, &one, &t);
-        by_primitive[at] = now() - t0;
-        t0 = now();
-        if (dtype == RT_F32) {
-            dnnl_sgemm(g.op == RT_TN ? 'T' : 'N', g.op == RT_NT ? 'T' : 'N', g.m, g.n,
-                       g.k, 1, a, g.lda, b, g.ldb, 0, c, g.ldc);
-        }
-        by_sgemm[at] = now() - t0;
-        t0 = now();
+    rt_gemm(&g, a, b, c, 0);
+    const double gflops = 2e-9 * (double)g.m * (double)g.n * (double)g.k;
+    const int rounds = gflops > 50 ? 3 : ROUNDS;
+    double by_library[ROUNDS], by_tiles[ROUNDS];
+    for (int i = 0; i < rounds; i++) {
+        by_library[i] = whole_once(&w);
+        const double t0 = now();
         rt_gemm(&g, a, b, c, 0);
-        by_tiles[at] = now() - t0;
+        by_tiles[i] = now() - t0;
     }
-    *whole = median(by_primitive);
-    if (dtype == RT_F32 && median(by_sgemm) < *whole) {
-        *whole = median(by_sgemm);
-    }
-    *tiled = median(by_tiles);
+    *whole = median(by_library, rounds);
+    *tiled = median(by_tiles, rounds);
     printf(
         "%-12s %2d x %6ld x %6ld x %6ld  whole %6.1f  tiles %6.1f GFLOP/s  (%ld x %ld)\n",
-        p->name, p->count, (long)g.m, (long)g.n, (long)g.k,
-        2e-9 * (double)g.m * (double)g.n * (double)g.k / *whole,
-        2e-9 * (double)g.m * (double)g.n * (double)g.k / *tiled, (long)g.tile_m,
-        (long)g.tile_n);
-    rt_onednn_free(library);
-    free(scratch);
+        p->name, p->count, (long)g.m, (long)g.n, (long)g.k, gflops / *whole,
+        gflops / *tiled, (long)g.tile_m, (long)g.tile_n);
+    rt_onednn_free(w.primitive);
+    free(w.tile.scratch);
     free(a);
     free(b);
     free(c);

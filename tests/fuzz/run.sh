@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Hostile input: fsdpgen against changed, random and endless descriptions, architectures and
 # ops; the runtime's reader against data files whose headers lie. The same SEED gives the same
-# cases. FULL=1: the promised counts (100,000 of each). BUILD may be a sanitized build.
+# cases. FULL=1: the promised counts (100,000 of each). FSDPGEN_BUILD may be a sanitized build.
 set -u
 if [ -z "${TMPDIR:-}" ] && [ -w /dev/shm ]; then
     export TMPDIR=/dev/shm # many small files

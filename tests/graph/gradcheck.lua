@@ -116,9 +116,11 @@ local function run(nodes, values)
         assert(r.reference, node.op .. " has no reference")(n)
         for i, output in ipairs(r.outputs) do
             local v, o = n[output[1]], node.out[i]
-            if o.adds then -- into the buffer of the first use: d_w, then d_w_2
-                local before = assert(values[o.name:gsub("_%d+$", "")], o.name)
+            if o.adds then -- into the buffer of the first use: d_w, then d_w_2, d_w_3
+                local first = o.name:gsub("_%d+$", "")
+                local before = assert(values[first .. " so far"] or values[first], o.name)
                 for k = 1, #v do v[k] = v[k] + before[k] end
+                values[first .. " so far"] = v
             end
             values[o.name] = v
         end

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The bits of every kernel that does not use vectors of the machine's width must not depend
-# on optimisation, instruction set or compiler: runs the same cases with several and
-# compares digests of the outputs. In: the op_test binary. Out: exit 1 if any differ.
+# The bits of every kernel that stays off products and vectors of the machine's width
+# must not depend on optimisation, instruction set or compiler: runs the same cases with
+# several and compares digests of the outputs. In: the op_test binary. Out: exit 1 if
+# any differ.
 set -eu
 op_test=$1
 work=$(mktemp -d)

@@ -54,12 +54,14 @@ fault colsum cpu.c 's/(beta == 0 ?/(beta != 2 ?/' 'beta is ignored'
 fault add cpu.c 's/j < ${d}/j < ${d} + 1/' 'one element too many'
 fault swiglu_bwd cpu.c 's/"d \* (gate \* s)"/"d * (" .. ld(gu, "at + j") .. " * s)"/' \
     'reads an input after its place was written'
-fault cross_entropy cpu.c 's/    double sum = 0;/    double sum = 0;\n#pragma omp parallel for reduction(+ : sum)/' \
-    'a sum in the order that threads finish'
-fault add_rmsnorm cpu.c 's/rt_row_sum_squares_${h.dtype}(h + at, 0, ${d})/rt_row_dot_${h.dtype}(h + at, h + at, ${d}) * (sizeof(${acc}) == 8 ? 1 + 4e-16 : 1 + 2.4e-7f)/' \
-    'a fused op that is not its expansion'
+race='#pragma omp parallel for reduction(+ : sum)'
+fault cross_entropy cpu.c "s/    double sum = 0;/&\\n$race/" 'a sum in any order'
+squares='rt_row_sum_squares_${h.dtype}(h + at, 0, ${d})'
+ulps='(sizeof(${acc}) == 8 ? 1 + 4e-16 : 1 + 2.4e-7f)'
+fault add_rmsnorm cpu.c "s/$squares/& * $ulps/" 'a fused op that is not its expansion'
 fault adamw cpu.c 's/lr64 \* weight_decay/lr64 * 0.9 * weight_decay/' 'weight decay'
-fault qk_norm_bwd op.lua 's/(n.t + 31) \/\/ 32 \* 2/(n.t + 31) \/\/ 32/' 'too little workspace'
+fault qk_norm_bwd op.lua 's/(n.t + 31) \/\/ 32 \* 2/(n.t + 31) \/\/ 32/' \
+    'too little workspace'
 fault embed_bwd cpu.c 's/if (beta == 0)/if (beta != 0)/' 'clears when it should add'
 
 echo "faults: $missed missed"

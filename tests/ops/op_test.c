@@ -13,6 +13,7 @@
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static struct {
     Gen gen;
@@ -513,6 +514,10 @@ int main(int argc, char **argv)
 {
     TestOptions o = {.cc = OP_TEST_CC, .flags = OP_TEST_FLAGS, .cases = "2", .seed = "1"};
 
+    /* waiting threads that spin would starve the others: here there are more than cores.
+     * OpenMP reads its environment before main. */
+    if (!getenv("OMP_WAIT_POLICY") && setenv("OMP_WAIT_POLICY", "passive", 1) == 0)
+        execv("/proc/self/exe", argv);
     if (!parse(argc, argv, &o)) {
         fprintf(stderr,
                 "usage: op_test --work DIR [--only OP,OP] [--cases N] [--seed N]\n"

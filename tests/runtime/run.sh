@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Ranks that die or stand still, launchers that die, signals, bad data, bad flags, guard pages,
-# memory checkers: what a job does when something is wrong.
+# memory checkers: what a job does when something is wrong. First the runtime alone (toy.sh).
 set -u
 . "$(dirname "$0")/../lib.sh"
 . "$ROOT/tests/e2e/common.sh"
+. "$ROOT/tests/runtime/toy.sh"
 
 data=$ROOT/LICENSE
 tiny=$ROOT/tests/models/tiny_llama.lua
@@ -196,6 +197,7 @@ checkers() {
     fi
 }
 
+toy_suite
 if generate "$WORK/four" "$tiny" --set mesh.shard=4 && build_trainer "$WORK/four"; then
     deaths
     bad_data

@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced: the folders of out/ and how each is made. The committed trainers link the tree's
+# runtime. Paths are relative to the root of the tree, so that the banners hold no machine's.
+OUT_MODELS="demo gpt2_124m"
+
+# out_generate NAME FOLDER [FLAGS...], from the root of the tree.
+out_generate() {
+    local name=$1 folder=$2
+    shift 2
+    "$FSDPGEN" "models/$name.lua" -o "$folder" --link-runtime ../../runtime "$@"
+}

@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The committed trainers in out/ are what models/ gives today, byte for byte, and build from a
+# checkout with `make` alone. tests/out/regenerate.sh writes them again.
+set -u
+. "$(dirname "$0")/../lib.sh"
+. "$ROOT/tests/out/models.sh"
+case $FSDPGEN in /*) ;; *) FSDPGEN=$PWD/$FSDPGEN ;; esac
+cd "$ROOT" || exit 70
+
+# The same folders under another root, made now: what --check compares, seen from outside it.
+same_bytes() {
+    local name=$1 copy=$WORK/tree
+    mkdir -p "$copy/out"
+    [ -e "$copy/models" ] || cp -R models "$copy/models"
+    (cd "$copy" && out_generate "$name" "out/$name") || return 1
+    # what make leaves is not of the trainer's source
+    diff -r -x build -x trainer "out/$name" "$copy/out/$name"
+}
+
+# make, in a copy of what a checkout has, so that nothing is left in the tree.
+builds() {
+    local name=$1 copy=$WORK/checkout
+    mkdir -p "$copy/out"
+    [ -e "$copy/runtime" ] || cp -R runtime "$copy/runtime"
+    cp -R "out/$name" "$copy/out/$name"
+    rm -rf "$copy/out/$name/build" "$copy/out/$name/trainer"
+    CC_CACHE=$WORK/objects make -C "$copy/out/$name" CC="$ROOT/tests/cc_cached" &&
+        "$copy/out/$name/trainer" --help >"$WORK/help"
+}
+
+for name in $OUT_MODELS; do
+    if [ ! -e "out/$name/manifest.json" ]; then
+        bad "out/$name is missing: run tests/out/regenerate.sh"
+        continue
+    fi
+    check "out/$name is what models/$name.lua gives" out_generate "$name" "out/$name" --check
+    check "out/$name has the same bytes in another tree" same_bytes "$name"
+    check "out/$name builds with make" builds "$name"
+    if grep -rlE "$ROOT|$(uname -n)" "out/$name" --exclude-dir=build --exclude=trainer \
+        >"$WORK/leaks" && [ -s "$WORK/leaks" ]; then
+        bad "out/$name holds this machine's name or paths" "$WORK/leaks"
+    else
+        ok "out/$name holds no machine's name or paths"
+    fi
+done
+# one trained step shows that the copy is a trainer, not only a program
+if [ -x "$WORK/checkout/out/demo/trainer" ]; then
+    check "out/demo trains" "$WORK/checkout/out/demo/trainer" --data "$ROOT/LICENSE" --steps 1
+fi
+for folder in out/*/; do
+    [ -d "$folder" ] || continue
+    name=$(basename "$folder")
+    case " $OUT_MODELS " in
+    *" $name "*) ok "out/$name is known" ;;
+    *) bad "out/$name: tests/out/models.sh does not know how it is made" ;;
+    esac
+done
+# --check tells drift: one byte more, one file less, one file that is not ours
+if [ -d "$WORK/tree/out/demo" ]; then
+    cd "$WORK/tree" || exit 70
+    echo >>out/demo/math.c
+    if out_generate demo out/demo --check >"$WORK/drift" 2>&1; then
+        bad "a hand edit is not told"
+    else
+        check "a hand edit is told" grep -q 'math.c.*edited by hand' "$WORK/drift"
+    fi
+    rm out/demo/math.c
+    if out_generate demo out/demo --check >"$WORK/drift" 2>&1; then
+        bad "a missing file is not told"
+    else
+        check "a missing file is told" grep -q 'math.c.*is missing' "$WORK/drift"
+    fi
+fi
+finish

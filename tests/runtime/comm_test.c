@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* comm_test.c: the collectives' protocol under ThreadSanitizer. Ranks are threads that share
+ * their symmetric spaces; all run the same random program of gathers, reductions, exchanges,
+ * waits in any order, and rewrites of buffers as early as the protocol allows. Every result is
+ * compared with its closed form. Prints `ok`.
+ *
+ * -DEARLY rewrites a gradient without waiting for its reduction: the checker must see a race or
+ * a wrong sum. -DRANKS=N, -DSTEPS=N: how many. */
+#define _GNU_SOURCE
+#include "rt_private.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#ifndef RANKS
+#define RANKS 4
+#endif
+#ifndef STEPS
+#define STEPS 40
+#endif
+
+enum { SEGMENTS = 3, SLOTS = 2, OPS = 24, MOST = 8192 };
+
+static RtSegment segments[SEGMENTS];
+static RtTrainer trainer = { .world_size = RANKS, .param_dtype = RT_F64,
+                             .reduce_dtype = RT_F64, .segments = segments,
+                             .n_segments = SEGMENTS };
+static RtShared shared;
+static char *spaces[RANKS];
+static int64_t grad_at[SLOTS], control_at, symmetric_bytes, gathered_at[OPS], result_at[OPS],
+    local_bytes;
+static _Atomic int wrong;
+
+/* Of rt_update.c, which is not linked here. */
+size_t rt_dtype_bytes(RtDtype d)
+{
+    return d == RT_F64 ? 8 : d == RT_F32 ? 4 : 2;
+}
+
+static uint64_t mix(uint64_t x)
+{
+    x += UINT64_C(0x9E3779B97F4A7C15);
+    x = (x ^ x >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+    x = (x ^ x >> 27) * UINT64_C(0x94D049BB133111EB);
+    return x ^ x >> 31;
+}
+
+/* Small whole numbers: sums are exact in any order. */
+static double value(int step, int what, int rank, int64_t i)
+{
+    return (double)(mix((uint64_t)step << 40 ^ (uint64_t)what << 32 ^ (uint64_t)rank << 24 ^
+                        (uint64_t)i) & 0xFFFF);
+}
+
+static void lay_out(void)
+{
+    const int64_t shard[SEGMENTS] = { 1024, 2048, 17 };
+    for (int s = 0; s < SEGMENTS; s++) {
+        segments[s] = (RtSegment){ .name = "s", .shards = RANKS, .shard_elems = shard[s],
+                                   .elems = shard[s] * RANKS, .param_shard = symmetric_bytes };
+        symmetric_bytes += shard[s] * 8;
+    }
+    for (int k = 0; k < SLOTS; k++) {
+        grad_at[k] = symmetric_bytes;
+        symmetric_bytes += 2048 * RANKS * 8;
+    }
+    control_at = symmetric_bytes;
+    symmetric_bytes += 4096;
+    for (int k = 0; k < OPS; k++) {
+        gathered_at[k] = local_bytes;
+        result_at[k] = local_bytes + 2048 * RANKS * 8;
+        local_bytes += 2 * 2048 * RANKS * 8;
+    }
+}
+
+static void expect(double got, double want)
+{
+    if (got != want) {
+        wrong = 1;
+    }
+}
+
+static void check_gather(Rt *rt, int step, int slot, int s)
+{
+    const double *at = rt_local(rt, gathered_at[slot]);
+    for (int r = 0; r < RANKS; r++) {
+        for (int64_t i = 0; i < segments[s].shard_elems; i++) {
+            expect(at[r * segments[s].shard_elems + i], value(step, s, r, i));
+        }
+    }
+}
+
+static void check_reduce(Rt *rt, int step, int op, int s, bool all)
+{
+    const double *at = rt_local(rt, result_at[op]);
+    const int64_t n = all ? segments[s].elems : segments[s].shard_elems;
+    const int64_t first = all ? 0 : rt->rank * segments[s].shard_elems;
+    for (int64_t i = 0; i < n; i++) {
+        double sum = 0;
+        for (int r = 0; r < RANKS; r++) {
+            sum += value(step, 100 + op, r, first + i);
+        }
+        expect(at[i], sum);
+    }
+}
+
+static void dawdle(uint64_t *own)
+{
+    *own = mix(*own);
+    if (*own % 7 == 0) {
+        const struct timespec nap = { 0, (long)(*own >> 8 & 0xFFFF) };
+        nanosleep(&nap, NULL);
+    }
+}
+
+/* One step: program is the same random state on all ranks, own differs. */
+static void one_step(Rt *rt, int step, uint64_t program, uint64_t *own)
+{
+    int gathers = 0, reduces = 0, segment_of[2][OPS];
+    bool all_of[OPS], waited[2][OPS] = { { 0 } };
+    for (int op = 0; op < OPS; op++) {
+        program = mix(program);
+        const int s = (int)(program >> 8 & 0xFF) % SEGMENTS;
+        dawdle(own);
+        if (program & 1) {
+            segment_of[0][gathers] = s;
+            rt_all_gather_start(rt, s, gathered_at[gathers]);
+            gathers++;
+        } else {
+            /* the slot was read by reduction `reduces - SLOTS`; when that is complete here, no
+             * peer reads it any more */
+#ifndef EARLY
+            if (reduces >= SLOTS) {
+                rt_wait(rt, RT_REDUCE, reduces - SLOTS);
+            }
+#endif
+            double *g = rt_symmetric(rt, grad_at[reduces % SLOTS]);
+            for (int64_t i = 0; i < segments[s].elems; i++) {
+                g[i] = value(step, 100 + reduces, rt->rank, i);
+            }
+            segment_of[1][reduces] = s;
+            all_of[reduces] = (program & 2) != 0;
+            if (all_of[reduces]) {
+                rt_all_reduce_start(rt, s, grad_at[reduces % SLOTS], result_at[reduces]);
+            } else {
+                rt_reduce_scatter_start(rt, s, grad_at[reduces % SLOTS], result_at[reduces]);
+            }
+            reduces++;
+        }
+        rt_at(rt, 0);
+        if ((program >> 16 & 3) == 0 && gathers > 0) {
+            const int k = (int)(program >> 20 & 0xFF) % gathers;
+            rt_wait(rt, RT_GATHER, k);
+            check_gather(rt, step, k, segment_of[0][k]);
+            waited[0][k] = true;
+        }
+    }
+    for (int k = 0; k < reduces; k++) {
+        rt_wait(rt, RT_REDUCE, k);
+        check_reduce(rt, step, k, segment_of[1][k], all_of[k]);
+    }
+    for (int k = gathers - 1; k >= 0; k--) {
+        rt_wait(rt, RT_GATHER, k);
+        if (!waited[0][k]) {
+            check_gather(rt, step, k, segment_of[0][k]);
+        }
+    }
+    rt_exchange_begin(rt);
+    *(double *)rt_symmetric(rt, control_at) = value(step, 200, rt->rank, 0);
+    rt_exchange_publish(rt);
+    for (int r = 0; r < RANKS; r++) {
+        expect(*(double *)(rt->peer[r] + control_at), value(step, 200, r, 0));
+    }
+    rt_exchange_end(rt);
+    dawdle(own);
+}
+
+static void write_shards(Rt *rt, int step)
+{
+    for (int s = 0; s < SEGMENTS; s++) {
+        double *at = rt_symmetric(rt, segments[s].param_shard);
+        for (int64_t i = 0; i < segments[s].shard_elems; i++) {
+            at[i] = value(step, s, rt->rank, i);
+        }
+    }
+}
+
+static void *rank_main(void *arg)
+{
+    Rt *rt = arg;
+    uint64_t program = 1, own = 1000 + (uint64_t)rt->rank;
+    write_shards(rt, 0);
+    for (int step = 0; step < STEPS; step++) {
+        program = mix(program);
+        one_step(rt, step, program, &own);
+        write_shards(rt, step + 1); /* the exchange says that all have gathered */
+        rt_comm_step_end(rt);
+    }
+    return NULL;
+}
+
+int main(void)
+{
+    static Rt rt[RANKS];
+    static RtState state[RANKS];
+    pthread_t thread[RANKS];
+    lay_out();
+    for (int r = 0; r < RANKS; r++) {
+        spaces[r] = calloc(1, (size_t)symmetric_bytes);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        state[r] = (RtState){ .shared = &shared, .spins = r % 2 == 0 ? 20 : 0 };
+        rt[r] = (Rt){ .rank = r, .world_size = RANKS, .threads = 1, .trainer = &trainer,
+                      .state = &state[r], .symmetric = spaces[r],
+                      .local = calloc(1, (size_t)local_bytes) };
+        memcpy(rt[r].peer, spaces, sizeof spaces);
+        if (pthread_create(&thread[r], NULL, rank_main, &rt[r]) != 0) {
+            return 2;
+        }
+    }
+    for (int r = 0; r < RANKS; r++) {
+        pthread_join(thread[r], NULL);
+    }
+    puts(wrong ? "wrong sums" : "ok");
+    return wrong;
+}

@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by run.sh: the runtime alone, under a trainer written by hand (toy_trainer.c), its
+# protocol under ThreadSanitizer, its data reader under a fuzzer. No generator is needed.
+toy_flags="-std=gnu11 -Wall -Wextra -Werror -Wno-psabi -Wno-unknown-pragmas -ffp-contract=off
+           -fno-math-errno -DRT_GEMM_BUILTIN -I$ROOT/runtime"
+
+# toy_build NAME FLAGS...: $WORK/NAME, with its own objects where flags ask for a sanitizer.
+toy_library() { # DIRECTORY FLAGS...
+    local dir=$1 source
+    shift
+    mkdir -p "$dir"
+    for source in "$ROOT"/runtime/rt_*.c; do
+        # shellcheck disable=SC2086
+        cc $toy_flags "$@" -c "$source" -o "$dir/$(basename "$source" .c).o" || return 1
+    done
+}
+toy_link() { # NAME DIRECTORY FLAGS...
+    local name=$1 dir=$2
+    shift 2
+    # shellcheck disable=SC2086
+    cc $toy_flags "$@" "$ROOT/tests/runtime/toy_trainer.c" "$dir"/*.o -o "$WORK/$name" -lm
+}
+
+# toy_result NAME FLAGS...: what must be equal for equal numerics, to NAME.result
+toy_result() {
+    local name=$1
+    shift
+    rm -f "$WORK/$name.jsonl"
+    "$WORK/$name" --data "$data" --log "$WORK/$name.jsonl" --weights-hash "$@" \
+        >"$WORK/$name.out" 2>"$WORK/$name.err" || return 1
+    { grep -o '_hex": "[^"]*' "$WORK/$name.jsonl"; tail -n 1 "$WORK/$name.out"; } \
+        >"$WORK/$name.result"
+    [ "$(wc -l <"$WORK/$name.result")" -eq 11 ]
+}
+
+toy_bits() {
+    local dtype how flags ranks
+    for dtype in 0 1 2; do
+        rm -f "$WORK/toy.reference"
+        for how in "" "-DUNSHARDED=1" "-DREPLICATED=1" "-DREPLICATED=1 -DUNSHARDED=1"; do
+            for ranks in 1 2 4 8; do
+                flags="-DDTYPE=$dtype $how -DWORLD=$ranks"
+                # shellcheck disable=SC2086
+                if ! toy_link toy "$WORK/toy.lib" -O2 -fopenmp $flags || ! toy_result toy; then
+                    bad "toy $flags: does not run" "$WORK/toy.err"
+                    continue
+                fi
+                [ -e "$WORK/toy.reference" ] || cp "$WORK/toy.result" "$WORK/toy.reference"
+                check "toy $flags: equal bits" cmp "$WORK/toy.reference" "$WORK/toy.result"
+            done
+        done
+    done
+}
+
+# toy_fails NAME CODE PATTERN WITHIN_MS COMMAND...
+toy_fails() {
+    local name=$1 want=$2 pattern=$3 within=$4 begin code took
+    shift 4
+    begin=$(milliseconds)
+    timeout 60 "$@" >"$WORK/fails.out" 2>"$WORK/fails.err"
+    code=$?
+    took=$(($(milliseconds) - begin))
+    if [ $code -ne "$want" ]; then
+        bad "$name: code $code, expected $want" "$WORK/fails.err"
+    elif ! grep -qE -- "$pattern" "$WORK/fails.err"; then
+        bad "$name: no line like '$pattern'" "$WORK/fails.err"
+    elif [ "$(grep -c . "$WORK/fails.err")" -ne 1 ]; then
+        bad "$name: one message was expected" "$WORK/fails.err"
+    elif [ $took -gt "$within" ]; then
+        bad "$name: took $took ms, at most $within"
+    elif pgrep -f "^$WORK/toy4 " >/dev/null; then
+        bad "$name: ranks were left behind"
+    else
+        ok "$name ($took ms)"
+    fi
+}
+
+toy_faults() {
+    local toy=$WORK/toy4 rank at="at table backward of step 2"
+    for rank in 0 3; do
+        planted() { # KIND CODE PATTERN FLAGS...
+            local kind=$1 code=$2 pattern=$3
+            shift 3
+            toy_fails "$kind on rank $rank" "$code" "$pattern" 3000 \
+                env TOY_FAULT="$kind:$rank:2" "$toy" --data "$data" --steps 2000 "$@"
+        }
+        planted abort 134 "rank $rank was killed by signal 6 .* $at"
+        planted exit 7 "rank $rank ended with code 7 $at"
+        planted leave 1 "rank $rank ended with code 0 $at"
+        planted stop 1 "rank $rank has stood still for 1.0 s $at" --deadline 1
+        planted sleep 1 "rank $rank has stood still for 1.0 s $at" --deadline 1
+        planted term 143 "ended by signal 15 .* of step"
+        planted nan 1 "step 2: the gradient norm is not finite; the weights are still"
+        planted inf 1 "step 2: the gradient norm is not finite"
+        planted nanloss 1 "step 2: the loss is not finite"
+        planted over 139 "rank $rank was killed by signal 11 .* $at" --guard
+        planted under 139 "rank $rank was killed by signal 11 .* $at" --guard
+        planted near 1 "rank $rank\] error: bytes around the arena were overwritten" --guard \
+            --steps 3
+    done
+    toy_fails "nobody reads stdout" 1 "stdout cannot be written" 3000 \
+        bash -c "'$toy' --data '$data' --steps 2000 >&-"
+    [ -w /dev/full ] && toy_fails "the log's disk is full" 1 "--log /dev/full: No space" 3000 \
+        "$toy" --data "$data" --log /dev/full
+}
+
+# Stopped and continued as a whole (Ctrl-Z, fg), a job goes on.
+toy_suspended() {
+    local pid code
+    TOY_FAULT=none "$WORK/toy4" --data "$data" --steps 30000 --deadline 1 --quiet \
+        >"$WORK/stop.out" 2>"$WORK/stop.err" &
+    pid=$!
+    sleep 0.5
+    kill -STOP "$pid" $(pgrep -P "$pid")
+    sleep 2.5
+    kill -CONT $(pgrep -P "$pid") "$pid"
+    sleep 1.5
+    if ! kill -TERM "$pid" 2>/dev/null; then
+        bad "a job that was suspended goes on" "$WORK/stop.err"
+        return
+    fi
+    wait "$pid"
+    code=$?
+    if [ $code -eq 143 ]; then
+        ok "a job that was suspended goes on"
+    else
+        bad "a job that was suspended: code $code" "$WORK/stop.err"
+    fi
+}
+
+# ---- launchers -------------------------------------------------------------------------------
+
+# started_by LAUNCHER RANK RANKS: as=(...), the command before one rank of that launcher's
+started_by() {
+    local rank=$2 ranks=$3
+    case $1 in
+    torchrun) as=(env RANK="$rank" WORLD_SIZE="$ranks" LOCAL_RANK="$rank"
+        LOCAL_WORLD_SIZE="$ranks" MASTER_ADDR=localhost MASTER_PORT=29500 OMP_NUM_THREADS=1
+        TORCHELASTIC_RUN_ID="toy-$$" TORCHELASTIC_ERROR_FILE="$WORK/error.$rank.json") ;;
+    mpirun) as=(env OMPI_COMM_WORLD_RANK="$rank" OMPI_COMM_WORLD_SIZE="$ranks"
+        OMPI_COMM_WORLD_LOCAL_SIZE="$ranks" PMIX_NAMESPACE="toy-$$") ;;
+    srun) as=(env SLURM_PROCID="$rank" SLURM_STEP_NUM_TASKS="$ranks" SLURM_JOB_ID=$$
+        SLURM_STEP_ID=0 SLURM_STEP_TASKS_PER_NODE="$ranks") ;;
+    mpiexec) as=(env PMI_RANK="$rank" PMI_SIZE="$ranks") ;;
+    esac
+}
+
+# join_start LAUNCHER RANKS NAME FLAGS...: all ranks in the background; watchers: their pids
+join_start() {
+    local launcher=$1 ranks=$2 name=$3 rank
+    shift 3
+    watchers=()
+    for ((rank = ranks - 1; rank >= 0; rank--)); do
+        started_by "$launcher" "$rank" "$ranks"
+        "${as[@]}" "$WORK/$name" --data "$data" "$@" \
+            >"$WORK/join.$rank.out" 2>"$WORK/join.$rank.err" &
+        watchers[rank]=$!
+    done
+}
+
+join_codes() { # waits for all; codes: theirs
+    local rank
+    codes=
+    for rank in "${!watchers[@]}"; do
+        wait "${watchers[$rank]}" 2>/dev/null
+        codes="$codes $?"
+    done
+    cat "$WORK"/join.*.err >"$WORK/join.err"
+}
+
+toy_joined() {
+    local launcher rank what i begin victim as
+    for launcher in torchrun mpirun srun mpiexec; do
+        join_start $launcher 4 toy4 --weights-hash
+        join_codes
+        if [ "$codes" = " 0 0 0 0" ] &&
+           [ "$(tail -n 1 "$WORK/join.0.out")" = "$(tail -n 1 "$WORK/toy4.out")" ]; then
+            ok "$launcher starts the ranks"
+        else
+            bad "$launcher starts the ranks: codes$codes" "$WORK/join.err"
+        fi
+    done
+    for rank in 0 2; do # a rank, then the process that watches it with its rank
+        for what in rank watcher; do
+            join_start torchrun 4 toy4 --steps 300000 --quiet
+            for i in $(seq 100); do
+                [ "$(pgrep -f "^$WORK/toy4 " | wc -l)" -eq 8 ] && break
+                sleep 0.02
+            done
+            sleep 0.3
+            victim=${watchers[$rank]}
+            [ $what = rank ] && victim=$(pgrep -P "$victim")
+            begin=$(milliseconds)
+            kill -KILL "$victim"
+            join_codes
+            if [ $(($(milliseconds) - begin)) -gt 1000 ] ||
+               pgrep -f "^$WORK/toy4 " >/dev/null; then
+                bad "torchrun: kill -9 of $what $rank: the others stay" "$WORK/join.err"
+            elif [ "$(grep -cE "rank $rank (was killed by signal 9|is gone)" \
+                "$WORK/join.err")" -ne 1 ]; then
+                bad "torchrun: kill -9 of $what $rank: codes$codes" "$WORK/join.err"
+            else
+                ok "torchrun: kill -9 of $what $rank ends the job"
+            fi
+        done
+    done
+    check "torchrun gets the error" grep -q '"message": "rank 2' "$WORK"/error.*.json
+}
+
+toy_join_refused() {
+    local as
+    started_by torchrun 0 2
+    toy_fails "too few ranks" 2 "torchrun started 2 ranks, but this trainer was generated for 4" \
+        2000 "${as[@]}" "$WORK/toy4" --data "$data"
+    toy_fails "ranks on another machine" 2 "put 2 of 4 ranks on this machine" 2000 \
+        env RANK=0 WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 "$WORK/toy4" --data "$data"
+    started_by torchrun 0 4
+    toy_fails "a rank that never comes" 1 "1 of 4 ranks came; rank 1 did not" 4000 \
+        "${as[@]}" "$WORK/toy4" --data "$data" --deadline 1
+    started_by torchrun 2 4
+    toy_fails "rank 0 never comes" 1 "rank 0 did not come to this machine" 4000 \
+        "${as[@]}" "$WORK/toy4" --data "$data" --deadline 1
+    check "a batch script without srun" env SLURM_PROCID=0 SLURM_NTASKS=4 \
+        "$WORK/toy4" --data "$data"
+    started_by torchrun 0 1
+    check "--local under a launcher" "${as[@]}" "$WORK/toy4" --data "$data" --local
+    started_by torchrun 0 2
+    "${as[@]}" "$WORK/toy2" --data "$data" >"$WORK/join.0.out" 2>"$WORK/join.0.err" &
+    watchers=($!)
+    started_by torchrun 1 2
+    "${as[@]}" "$WORK/toy2other" --data "$data" >"$WORK/join.1.out" 2>"$WORK/join.1.err" &
+    watchers[1]=$!
+    join_codes
+    if [ "$codes" = " 1 1" ] && grep -q "rank 1 runs another trainer" "$WORK/join.err"; then
+        ok "ranks of different trainers"
+    else
+        bad "ranks of different trainers: codes$codes" "$WORK/join.err"
+    fi
+}
+
+# ---- the rest --------------------------------------------------------------------------------
+
+toy_openmp() {
+    local variable
+    for variable in OMP_PROC_BIND=true OMP_NUM_THREADS=8 "OMP_PLACES=cores" OMP_DYNAMIC=true; do
+        if env "$variable" "$WORK/toy4" --data "$data" --weights-hash >"$WORK/omp.out" 2>&1 &&
+           [ "$(tail -n 1 "$WORK/omp.out")" = "$(tail -n 1 "$WORK/toy4.out")" ]; then
+            ok "$variable"
+        else
+            bad "$variable" "$WORK/omp.out"
+        fi
+    done
+}
+
+toy_allocations() {
+    local steps counts=
+    cc -O1 -shared -fPIC "$ROOT/tests/e2e/alloc_hook.c" -o "$WORK/alloc_hook.so" || return 1
+    for steps in 3 40; do
+        rm -f "$WORK/allocations"
+        ALLOC_HOOK_FILE=$WORK/allocations LD_PRELOAD=$WORK/alloc_hook.so "$WORK/toy4" \
+            --data "$data" --steps $steps --log "$WORK/alloc.jsonl" >/dev/null 2>&1 || return 1
+        counts="$counts $(od -An -tu8 -w32 "$WORK/allocations" | awk '{ print $1 }')"
+    done
+    echo "allocations of our own in 3 and in 40 steps:$counts"
+    # shellcheck disable=SC2086
+    set -- $counts
+    [ "$1" -gt 10 ] && [ "$1" = "$2" ]
+}
+
+toy_threads() {
+    local flags="-O1 -g -fsanitize=thread" sources
+    sources="$ROOT/tests/runtime/comm_test.c $ROOT/runtime/rt_comm.c $ROOT/runtime/rt_wait.c"
+    # shellcheck disable=SC2086
+    if ! cc $toy_flags $flags $sources -o "$WORK/comm_test" -lpthread ||
+       ! cc $toy_flags $flags -DEARLY $sources -o "$WORK/comm_early" -lpthread; then
+        bad "building with ThreadSanitizer"
+        return
+    fi
+    check "the protocol under ThreadSanitizer" "$WORK/comm_test"
+    if "$WORK/comm_early" >"$WORK/early.log" 2>&1; then
+        bad "a buffer rewritten too early is not noticed"
+    else
+        ok "a buffer rewritten too early is noticed"
+    fi
+}
+
+toy_fuzz() {
+    local count=5000
+    [ "$FULL" = 1 ] && count=100000
+    # shellcheck disable=SC2086
+    if cc $toy_flags -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all \
+        "$ROOT/tests/runtime/data_fuzz.c" "$ROOT/runtime/rt_data.c" -o "$WORK/data_fuzz"; then
+        check "$count token files" "$WORK/data_fuzz" "$WORK" $count "$SEED"
+    else
+        bad "building the data fuzzer"
+    fi
+}
+
+toy_suite() {
+    if ! toy_library "$WORK/toy.lib" -O2 -fopenmp ||
+       ! toy_link toy4 "$WORK/toy.lib" -O2 -fopenmp -DWORLD=4 ||
+       ! toy_link toy2 "$WORK/toy.lib" -O2 -fopenmp -DWORLD=2 ||
+       ! toy_link toy2other "$WORK/toy.lib" -O2 -fopenmp -DWORLD=2 -DNUMERICS=99 ||
+       ! toy_result toy4; then
+        bad "building the trainer written by hand" "$WORK/toy4.err"
+        return
+    fi
+    toy_bits
+    toy_faults
+    toy_suspended
+    toy_joined
+    toy_join_refused
+    toy_openmp
+    check "a step allocates nothing" toy_allocations
+    toy_threads
+    toy_fuzz
+}
