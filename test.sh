@@ -110,7 +110,7 @@ else
     build asan
     export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1
     run "asan ctest" run_ctest build/asan
-    for suite in load graph plan; do
+    for suite in load graph plan fuzz; do
         [ -x "tests/$suite/run.sh" ] || continue
         FSDPGEN_BUILD=$PWD/build/asan FSDPGEN=$PWD/build/asan/fsdpgen run "asan $suite" \
             "tests/$suite/run.sh"

@@ -112,8 +112,8 @@ static FieldType read_type(Reader *r)
             return (FieldType)i;
         }
     luaL_error(r->L,
-               "field '%s': the type must be one of int, number, bool, string, table, "
-               "list",
+               "field '%s': unknown type" HELP
+               "use int, number, bool, string, table or list",
                r->row);
     return FIELD_ANY;
 }
@@ -132,9 +132,9 @@ static void check_attributes(Reader *r)
         if (!known) {
             const char *near = diag_nearest(key, attributes, N_ATTRIBUTES);
 
-            luaL_error(r->L, "field '%s': unknown attribute '%s'%s%s%s", r->row, key,
-                       near ? "; did you mean '" : "", near ? near : "",
-                       near ? "'?" : "");
+            luaL_error(r->L, "field '%s': unknown attribute '%s'" HELP "%s%s%s", r->row,
+                       key, near ? "did you mean `" : "gen/lua/describe.lua lists them",
+                       near ? near : "", near ? "`?" : "");
         }
     }
 }
@@ -218,15 +218,17 @@ static Fields *read_rows(Reader *r, int index, const char *hash)
             luaL_error(r->L, "fields[%d] must be a row { name, type, ... }", i);
         lua_rawgeti(r->L, -1, 1);
         name = lua_type(r->L, -1) == LUA_TSTRING ? lua_tolstring(r->L, -1, &n) : NULL;
-        if (!name || n == 0 || n > MAX_NAME || strlen(name) != n ||
-            n != strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_"))
-            luaL_error(
-                r->L,
-                "fields[%d]: a name of lower-case letters, digits and _ is expected", i);
+        if (!name || n > MAX_NAME || !is_identifier(name, n))
+            luaL_error(r->L,
+                       "fields[%d]: the row has no legal name" HELP
+                       "use lower-case letters, digits and _, a letter first, no word "
+                       "of Lua",
+                       i);
         r->row = gen_strdup(r->g, name);
         lua_pop(r->L, 1);
         if (fields_find(fields, r->row))
-            luaL_error(r->L, "field '%s' is declared twice", r->row);
+            luaL_error(r->L, "field '%s' is declared twice" HELP "remove one of them",
+                       r->row);
         name = r->row;
         f = read_row(r, hash);
         f.name = name;
@@ -269,6 +271,23 @@ Kinds kinds_read(Gen *g, lua_State *L, int index)
     }
     lua_pop(L, 1);
     return kinds;
+}
+
+bool is_identifier(const char *s, size_t n)
+{
+    static const char *const keywords[] = {
+        "and",      "break",  "do",   "else", "elseif", "end",   "false", "for",
+        "function", "goto",   "if",   "in",   "local",  "nil",   "not",   "or",
+        "repeat",   "return", "then", "true", "until",  "while",
+    };
+
+    if (n == 0 || s[0] < 'a' || s[0] > 'z' ||
+        n != strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_"))
+        return false;
+    for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
+        if (!strcmp(s, keywords[i]))
+            return false;
+    return true;
 }
 
 const Field *fields_find(const Fields *f, const char *name)

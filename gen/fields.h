@@ -7,6 +7,9 @@
 
 #include "gen.h"
 
+/* In the text of a Lua error that we raise: what follows is the message's help. */
+#define HELP "\1"
+
 typedef enum {
     FIELD_INT,
     FIELD_NUMBER,
@@ -69,6 +72,8 @@ typedef struct Kinds {
 Fields *fields_read(Gen *g, lua_State *L, int index, const char *hash);
 Kinds kinds_read(Gen *g, lua_State *L, int index);
 
+/* A name that Lua can write without quotes: letters, digits and _, no keyword. */
+bool is_identifier(const char *s, size_t n);
 const Field *fields_find(const Fields *f, const char *name);
 const Kind *kinds_find(const Kinds *k, const char *name);
 bool words_have(const Words *w, const char *word);

@@ -254,6 +254,17 @@ static void seed_outputs(Grad *x)
     }
 }
 
+static const char *params_written(Grad *x, const Node *n)
+{
+    Text t = {.g = x->g};
+
+    for (int k = 0; k < n->n_out; k++)
+        if (n->out[k]->loc == LOC_GRAD)
+            text_printf(&t, "%s%s", t.len ? ", " : "",
+                        x->c->params.items[n->out[k]->loc_index].name);
+    return t.s;
+}
+
 /* A kernel has one beta: its gradients all add, or all store into buffers of one kind;
  * and nobody may read a buffer that accumulates. */
 static void check_buffers(Grad *x)
@@ -264,11 +275,10 @@ static void check_buffers(Grad *x)
         const Node *n = c->nodes.items[i];
 
         if (!grads_agree(c, n->op->n_out, n->out, n->add))
-            luaL_error(
-                x->g->L,
-                "%s: it writes the gradients of several parameters, of which some are"
-                " shared with other uses and some are not; share all or none",
-                n->name);
+            luaL_error(x->g->L,
+                       "%s: it writes the gradients of %s in one go, but their other uses"
+                       " differ; share or tie all of them, or none",
+                       n->op->name, params_written(x, n));
         for (int k = 0; k < n->n_in; k++)
             if (n->in[k]->loc == LOC_GRAD)
                 luaL_error(x->g->L, "%s: it reads %s, the gradient of a parameter",

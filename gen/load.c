@@ -157,14 +157,45 @@ static const char *subject(Gen *g, const char *text)
     return known ? gen_strndup(g, text, n) : NULL;
 }
 
+/* Lua's own messages say what is wrong, not what to do. */
+static const char *help_for_lua(const char **text)
+{
+    static const struct {
+        const char *part, *help;
+    } known[] = {
+        {"'}' expected", "fields are separated by commas"},
+        {"near <eof>", "a bracket, a quote or an `end` is missing"},
+        {"a nil value", "nothing has that name: it is missing, or misspelt"},
+        {"stack overflow", "look for a function that calls itself without end"},
+        {"ran for more than", "look for a loop that does not end"},
+        {"MiB of memory", "look for a loop that does not end"},
+        {"not a text", "give error() a text"},
+    };
+
+    if (strstr(*text, "binary chunk")) {
+        *text = "this is compiled Lua, not text";
+        return "give the source file";
+    }
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strstr(*text, known[i].part))
+            return known[i].help;
+    return NULL;
+}
+
 void loader_lua_error(Gen *g, const char *what, Pos other)
 {
+    char *mark;
     const char *text = gen_strdup(g, lua_tostring(g->L, -1)), *help = NULL, *word;
     const Sandbox *sandbox = sandbox_of(g->L);
     Pos pos = {0};
     const LexFile *at;
 
     lua_pop(g->L, 1);
+    mark = strchr(text, *HELP);
+    if (mark) {
+        *mark = '\0';
+        help = mark + 1;
+    }
     for (int i = 0; i < g->loader->files.count && !pos.line; i++) {
         const LexFile *f = g->loader->files.items[i];
         const char *colon = text;
@@ -187,14 +218,7 @@ void loader_lua_error(Gen *g, const char *what, Pos other)
             word = subject(g, text);
         pos = lex_word(f, (int)line, word);
     }
-    if (strstr(text, "'}' expected")) {
-        help = "fields are separated by commas";
-    } else if (strstr(text, "binary chunk")) {
-        text = "this is compiled Lua, not text";
-        help = "give the source file";
-    } else if (strstr(text, "ran for more than") || strstr(text, "MiB of memory")) {
-        help = "look for a loop that does not end";
-    }
+    help = help ? help : help_for_lua(&text);
     at = sandbox->where_line ? loader_file(g->loader, sandbox->where_source) : NULL;
     if (!pos.line)
         pos = at ? lex_word(at, sandbox->where_line, NULL) : other;

@@ -127,8 +127,9 @@ static int construct(lua_State *L)
 
     *tag = (Tag){.tag = TAG_RECORD, .kind = kind, .name = kind->name};
     if (lua_gettop(L) > 1)
-        return luaL_error(L, "%s takes one value, but %d are given", kind->name,
-                          lua_gettop(L));
+        return luaL_error(L, "%s takes one value, but %d are given" HELP "write %s %s",
+                          kind->name, lua_gettop(L), kind->name,
+                          kind->positional ? "(1)" : "{ ... }");
     lua_settop(L, 1);
     if (kind->positional && !lua_istable(L, 1)) {
         locate(L, 1, kind->name, tag);
@@ -137,19 +138,24 @@ static int construct(lua_State *L)
         lua_setfield(L, -2, kind->positional);
     } else if (lua_isnil(L, 1)) {
         if (!kind->fields->count || !strcmp(kind->name, "trainer"))
-            return luaL_error(L, "%s needs a table: %s { ... }", kind->name, kind->name);
+            return luaL_error(L,
+                              "%s is called without its fields" HELP "write %s { ... }",
+                              kind->name, kind->name);
         locate(L, 1, kind->name, tag);
         lua_newtable(L);
     } else if (!lua_istable(L, 1)) {
-        return luaL_error(L, "%s needs a table, %s { ... }, but a %s is given",
-                          kind->name, kind->name, luaL_typename(L, 1));
+        return luaL_error(L,
+                          "%s needs a table, but a %s is given" HELP "write %s { ... }",
+                          kind->name, luaL_typename(L, 1), kind->name);
     } else {
         Tag *other = record_tag(g, 1);
 
         if (other)
             return luaL_error(
-                L, "%s needs a plain table of its fields, but %s { ... } is given",
-                kind->name, other->name);
+                L,
+                "%s needs a plain table of its fields, but %s { ... } is given" HELP
+                "write %s { name = value, ... }",
+                kind->name, other->name, kind->name);
         locate(L, 1, kind->name, tag);
         keep_given(L, 1, tag);
         push_copy(L, 1);
@@ -165,10 +171,12 @@ static int construct_model(lua_State *L)
     Tag *of = record_tag(g, 1), *tag = gen_alloc(g, sizeof *tag);
 
     if (!of || of->tag != TAG_ARCH)
-        return luaL_error(L, "an architecture is called like a function: llama { ... }");
+        return luaL_error(L, "an architecture is called with a dot or a colon" HELP
+                             "write llama { ... }");
     if (lua_gettop(L) != 2 || !lua_istable(L, 2) || record_tag(g, 2))
-        return luaL_error(L, "%s needs one plain table of its dimensions: %s { ... }",
-                          of->name, of->name);
+        return luaL_error(
+            L, "%s needs one plain table of its dimensions" HELP "write %s { ... }",
+            of->name, of->name);
     *tag = (Tag){.tag = TAG_MODEL, .name = of->name, .arch = of->arch};
     locate(L, 2, NULL, tag);
     keep_given(L, 2, tag);
@@ -183,13 +191,21 @@ static const char *check_arch_name(lua_State *L)
     const char *s;
 
     if (lua_getfield(L, 1, "name") != LUA_TSTRING)
-        luaL_error(L, "arch: name must be a string");
+        luaL_error(L, "arch: name must be a string" HELP "write name = \"llama\"");
     s = lua_tolstring(L, -1, &n);
-    if (n == 0 || n > 32 || s[0] < 'a' || s[0] > 'z' ||
-        n != strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_"))
-        luaL_error(
-            L, "arch: the name must be lower-case letters, digits and _, a letter first, "
-               "at most 32");
+    if (n > 32 || !is_identifier(s, n))
+        luaL_error(L,
+                   "arch: '%s' is not a legal name" HELP
+                   "use lower-case letters, digits and _, a letter first, at most 32, no "
+                   "word of Lua",
+                   s);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, gen_of(L)->loader->env_ref);
+    if (lua_getfield(L, -1, s) != LUA_TNIL)
+        luaL_error(L,
+                   "arch: the name '%s' already means something in descriptions" HELP
+                   "use another one",
+                   s);
+    lua_pop(L, 2);
     return s;
 }
 
@@ -198,7 +214,9 @@ static int arch_function(lua_State *L, const char *key, bool required)
     int type = lua_getfield(L, 1, key);
 
     if (type != LUA_TFUNCTION && (required || type != LUA_TNIL))
-        luaL_error(L, "arch: %s must be a function", key);
+        luaL_error(
+            L, "arch: %s must be a function" HELP "write %s = function(m, %s) ... end",
+            key, key, !strcmp(key, "build") ? "b" : "fail");
     if (type == LUA_TNIL) {
         lua_pop(L, 1);
         return LUA_NOREF;
@@ -215,12 +233,15 @@ static void check_reserved(lua_State *L, const Fields *fields)
 
     for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
         if (fields_find(fields, reserved[i]))
-            luaL_error(
-                L, "arch: the field '%s' comes from the trainer; name yours otherwise",
-                reserved[i]);
+            luaL_error(L,
+                       "arch: the field '%s' comes from the trainer" HELP
+                       "use another name; build's m has the trainer's %s",
+                       reserved[i], reserved[i]);
     if (!vocab || vocab->type != FIELD_INT)
         luaL_error(
-            L, "arch: an int field 'vocab' is needed: token ids are checked against it");
+            L,
+            "arch: an int field 'vocab' is needed: token ids are checked against it" HELP
+            "add { \"vocab\", \"int\", min = 1 } to fields");
 }
 
 static int construct_arch(lua_State *L)
@@ -240,11 +261,10 @@ static int construct_arch(lua_State *L)
              lua_type(L, -2) == LUA_TSTRING && i < sizeof keys / sizeof *keys; i++)
             known = known || !strcmp(lua_tostring(L, -2), keys[i]);
         if (!known)
-            return luaL_error(
-                L,
-                "arch: unknown field '%s'; it has name, doc, fields, values, "
-                "check and build",
-                luaL_tolstring(L, -2, NULL));
+            return luaL_error(L,
+                              "arch: unknown field '%s'" HELP
+                              "its fields are name, doc, fields, values, check and build",
+                              luaL_tolstring(L, -2, NULL));
     }
     arch->name = gen_strdup(g, check_arch_name(L));
     *tag = (Tag){.tag = TAG_ARCH, .name = arch->name, .arch = arch};
@@ -253,7 +273,8 @@ static int construct_arch(lua_State *L)
     arch->build_ref = arch_function(L, "build", true);
     arch->check_ref = arch_function(L, "check", false);
     if (lua_getfield(L, 1, "fields") != LUA_TTABLE)
-        return luaL_error(L, "arch: fields must be a list of rows { name, type, ... }");
+        return luaL_error(L, "arch: fields must be a list of rows" HELP
+                             "write fields = { { name, type, ... }, ... }");
     arch->fields = fields_read(g, L, -1, "in");
     check_reserved(L, arch->fields);
     lua_settop(L, 1);

@@ -92,8 +92,9 @@ static void not_found(lua_State *L, Gen *g, const char *name)
     near = diag_nearest(name, known.items, known.count);
     luaL_error(L,
                "require: no module '%s' in the description's folder, in any --path or in "
-               "fsdpgen's models%s%s%s",
-               name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+               "fsdpgen's models" HELP "%s%s%s",
+               name, near ? "did you mean `" : "name its folder with --path",
+               near ? near : "", near ? "`?" : "");
 }
 
 /* Leaves the module's value on the stack. */
@@ -113,7 +114,9 @@ static void run_module(lua_State *L, Gen *g, const char *name, const Found *f)
     luaL_unref(L, LUA_REGISTRYINDEX, env);
     lua_call(L, 0, 1);
     if (lua_isnil(L, -1))
-        luaL_error(L, "require: the module '%s' returns nothing", name);
+        luaL_error(L,
+                   "require: the module '%s' returns nothing" HELP "end it with `return`",
+                   name);
     tag = record_tag(g, -1);
     if (tag && tag->tag == TAG_ARCH && !tag->arch->module)
         tag->arch->module = name;
@@ -127,20 +130,26 @@ int require_module(lua_State *L)
     Found f;
 
     if (lua_type(L, 1) != LUA_TSTRING)
-        return luaL_error(L, "require needs a module's name in quotes, but a %s is given",
-                          luaL_typename(L, 1));
+        return luaL_error(
+            L,
+            "require needs a module's name in quotes, but a %s is given" HELP
+            "write require \"arch.llama\"",
+            luaL_typename(L, 1));
     name = lua_tolstring(L, 1, &n);
     if (!name_is_legal(name, n))
         return luaL_error(
             L,
-            "require: '%s' is not a module's name: lower-case letters, digits "
-            "and _, with single dots between folders",
+            "require: '%s' is not a module's name" HELP
+            "use lower-case letters, digits and _, with single dots between folders",
             name);
     lua_settop(L, 1);
     lua_rawgeti(L, LUA_REGISTRYINDEX, g->loader->modules_ref);
     lua_pushvalue(L, 1);
     if (lua_rawget(L, 2) == LUA_TLIGHTUSERDATA)
-        return luaL_error(L, "require: the module '%s' requires itself", name);
+        return luaL_error(L,
+                          "require: the module '%s' requires itself" HELP
+                          "break the circle: move what both need into a third",
+                          name);
     if (!lua_isnil(L, -1))
         return 1;
     lua_pop(L, 1);

@@ -3,42 +3,43 @@
  *
  * In: starts and waits from the emitted step. Out: gathered buffers, sums in tree order.
  *
- * The protocol. Each of the two streams is a queue, the same on every rank. The operation at
- * its head is *published*: a counter of this rank on this stream goes up, which says "my
- * buffer may be read". It is *pulled* once every rank's counter has come so far: this rank
- * copies or adds what the peers hold. Then it is complete, and only then is the next one of
- * the stream published. An all-reduce is two such rounds: each rank sums its slice of the
- * buffer in place (nobody else reads that slice of that buffer), then copies the others'.
- * Reductions end with a round that moves nothing: publishing it says "I have read".
- * Nothing else is exchanged; a counter has one writer.
+ * The protocol. Each of the two streams is a queue, the same on every rank. The operation
+ * at its head is *published*: a counter of this rank on this stream goes up, which says
+ * "my buffer may be read". It is *pulled* once every rank's counter has come so far: this
+ * rank copies or adds what the peers hold. Then it is complete, and only then is the next
+ * one of the stream published. An all-reduce is two such rounds: each rank sums its slice
+ * of the buffer in place (nobody else reads that slice of that buffer), then copies the
+ * others'. Reductions end with a round that moves nothing: publishing it says "I have
+ * read". Nothing else is exchanged; a counter has one writer.
  *
  * What follows from it, and what the generator's proof of the placement rests on:
  *
  *  1. An operation completes on no rank before all ranks have published it, so all writes
- *     that came before its start on any rank (release at the counter) are seen by the pull
- *     (acquire). Results depend on buffers alone: copies, and sums in a fixed tree.
- *  2. A rank's buffer is read by peers only between this rank's publication of the operation
- *     and the peer's completion. So when this rank completes the *next* operation of the
- *     stream, the peers, who published that one, have completed this one, and do not touch
- *     the buffer any more. It may be written again then. The completion of a gather itself
- *     says nothing about slower peers; that of a reduction does, by its last round, and its
- *     gradient buffer may be written again at once.
- *  3. The same holds across streams and for the computation: whatever precedes the start of a
- *     collective C in a rank's program is over on all ranks once C completes on one. The
- *     norm's exchange is such a C between the last read of the parameter shards and the
- *     optimizer's first write, as is the first gather between that write and its readers.
- *  4. No order of waits deadlocks. A rank that waits for anything drives both of its queues.
- *     Suppose all ranks wait and nothing moves. Number the operations by the order of their
- *     starts, which is the same program on every rank; let k be the smallest that is not
- *     complete on some rank. A rank that has not started k waits for one that it started
- *     before, so for a smaller one, and those are complete. So all have started k; on its
- *     stream all before it are complete, so it is at the head everywhere and published
- *     everywhere: it completes, against the assumption. (An exchange of the control areas
- *     counts as an operation whose start and wait are one.)
+ *     that came before its start on any rank (release at the counter) are seen by the
+ *     pull (acquire). Results depend on buffers alone: copies, and sums in a fixed tree.
+ *  2. A rank's buffer is read by peers only between this rank's publication of the
+ *     operation and the peer's completion. So when this rank completes the *next*
+ *     operation of the stream, the peers, who published that one, have completed this
+ *     one, and do not touch the buffer any more. It may be written again then. The
+ *     completion of a gather itself says nothing about slower peers; that of a reduction
+ *     does, by its last round, and its gradient buffer may be written again at once.
+ *  3. The same holds across streams and for the computation: whatever precedes the start
+ *     of a collective C in a rank's program is over on all ranks once C completes on one.
+ *     The norm's exchange is such a C between the last read of the parameter shards and
+ *     the optimizer's first write, as is the first gather between that write and its
+ *     readers.
+ *  4. No order of waits deadlocks. A rank that waits for anything drives both of its
+ *     queues. Suppose all ranks wait and nothing moves. Number the operations by the
+ *     order of their starts, which is the same program on every rank; let k be the
+ *     smallest that is not complete on some rank. A rank that has not started k waits for
+ *     one that it started before, so for a smaller one, and those are complete. So all
+ *     have started k; on its stream all before it are complete, so it is at the head
+ *     everywhere and published everywhere: it completes, against the assumption. (An
+ *     exchange of the control areas counts as an operation whose start and wait are one.)
  *
  * Pulls run on this rank's OpenMP threads, in blocks that stay in the first cache. A rank
- * drives its queues when it starts, waits or passes a schedule point; no thread is kept for
- * it, since copying takes the cores that computing would. */
+ * drives its queues when it starts, waits or passes a schedule point; no thread is kept
+ * for it, since copying takes the cores that computing would. */
 #include "rt_private.h"
 
 #include <string.h>
@@ -48,7 +49,7 @@ static RtRankShared *shared_of(const Rt *rt, int rank)
     return &rt->state->shared->rank[rank];
 }
 
-/* ---- sums in tree order -------------------------------------------------------------------- */
+/* ---- sums in tree order ------------------------------------------------------------ */
 
 /* dst[i] = round(a[i] + b[i]); dst may be a. */
 static void add_f32(float *dst, const float *a, const float *b, int64_t n)
@@ -97,11 +98,12 @@ typedef union Block {
     rt_bf16 bf16[BLOCK_ELEMS];
 } Block;
 
-/* out = the balanced tree over parts[0..count), count a power of two from 2 on: neighbours
- * first, every node rounded to the dtype. scratch: one block for each level above the leaves.
- * out may be one of the parts: it is written only once they are read. */
-static void tree_block(RtDtype d, void *out, const char *const *parts, int count, int64_t n,
-                       Block *scratch)
+/* out = the balanced tree over parts[0..count), count a power of two from 2 on:
+ * neighbours first, every node rounded to the dtype. scratch: one block for each level
+ * above the leaves. out may be one of the parts: it is written only once they are
+ * read. */
+static void tree_block(RtDtype d, void *out, const char *const *parts, int count,
+                       int64_t n, Block *scratch)
 {
     if (count == 2) {
         add_parts(d, out, parts[0], parts[1], n);
@@ -112,7 +114,8 @@ static void tree_block(RtDtype d, void *out, const char *const *parts, int count
     add_parts(d, out, scratch, scratch + 1, n);
 }
 
-/* out[elems] = tree sum over all ranks of the bytes at `from` in their symmetric spaces. */
+/* out[elems] = tree sum over all ranks of the bytes at `from` in their symmetric
+ * spaces. */
 static void tree_sum(const Rt *rt, int64_t from, char *out, int64_t elems)
 {
     const RtDtype d = rt->trainer->reduce_dtype;
@@ -136,11 +139,12 @@ static void tree_sum(const Rt *rt, int64_t from, char *out, int64_t elems)
     }
 }
 
-/* ---- pulling ------------------------------------------------------------------------------- */
+/* ---- pulling ----------------------------------------------------------------------- */
 
-/* out[r * bytes ..] = bytes at `from + r * stride` of rank r, the last one perhaps shorter. */
-static void copy_from_all(const Rt *rt, char *out, int64_t from, int64_t stride, int64_t bytes,
-                          int64_t total)
+/* out[r * bytes ..] = bytes at `from + r * stride` of rank r, the last one perhaps
+ * shorter. */
+static void copy_from_all(const Rt *rt, char *out, int64_t from, int64_t stride,
+                          int64_t bytes, int64_t total)
 {
     enum { PIECE = 256 * 1024 };
     const int64_t pieces = (bytes + PIECE - 1) / PIECE;
@@ -159,20 +163,24 @@ static void copy_from_all(const Rt *rt, char *out, int64_t from, int64_t stride,
 static void gather(Rt *rt, const RtOp *op)
 {
     const RtSegment *s = &rt->trainer->segments[op->segment];
-    const int64_t bytes = s->shard_elems * (int64_t)rt_dtype_bytes(rt->trainer->param_dtype);
-    copy_from_all(rt, rt_local(rt, op->to), s->param_shard, 0, bytes, rt->world_size * bytes);
+    const int64_t bytes =
+        s->shard_elems * (int64_t)rt_dtype_bytes(rt->trainer->param_dtype);
+    copy_from_all(rt, rt_local(rt, op->to), s->param_shard, 0, bytes,
+                  rt->world_size * bytes);
     rt->state->gathered_bytes += (rt->world_size - 1) * bytes;
 }
 
 static void reduce_scatter(Rt *rt, const RtOp *op)
 {
     const RtSegment *s = &rt->trainer->segments[op->segment];
-    const int64_t bytes = s->shard_elems * (int64_t)rt_dtype_bytes(rt->trainer->reduce_dtype);
+    const int64_t bytes =
+        s->shard_elems * (int64_t)rt_dtype_bytes(rt->trainer->reduce_dtype);
     tree_sum(rt, op->from + rt->rank * bytes, rt_local(rt, op->to), s->shard_elems);
     rt->state->reduced_bytes += (rt->world_size - 1) * bytes;
 }
 
-/* Of a slice, a whole number of blocks: each rank sums one. The last ones may be empty. */
+/* Of a slice, a whole number of blocks: each rank sums one. The last ones may be
+ * empty. */
 static int64_t slice_elems(const Rt *rt, int64_t elems)
 {
     const int64_t blocks = (elems + BLOCK_ELEMS - 1) / BLOCK_ELEMS;
@@ -193,12 +201,13 @@ static void all_reduce(Rt *rt, const RtOp *op, int round)
         }
         return;
     }
-    copy_from_all(rt, rt_local(rt, op->to), op->from, slice * item, slice * item, elems * item);
+    copy_from_all(rt, rt_local(rt, op->to), op->from, slice * item, slice * item,
+                  elems * item);
     rt->state->reduced_bytes += (elems - (mine > 0 ? mine : 0)) * item;
 }
 
-/* A reduction's last round moves nothing: by publishing it a rank says that it has read, and
- * when all have, every rank may write its gradient again. */
+/* A reduction's last round moves nothing: by publishing it a rank says that it has read,
+ * and when all have, every rank may write its gradient again. */
 static int rounds_of(const RtOp *op)
 {
     return op->kind == RT_OP_ALL_REDUCE ? 3 : op->kind == RT_OP_REDUCE_SCATTER ? 2 : 1;
@@ -222,7 +231,7 @@ static void pull(Rt *rt, const RtOp *op, int round)
     }
 }
 
-/* ---- the queues ---------------------------------------------------------------------------- */
+/* ---- the queues -------------------------------------------------------------------- */
 
 static void publish(Rt *rt, int stream, uint64_t count)
 {
@@ -233,8 +242,8 @@ static void publish(Rt *rt, int stream, uint64_t count)
 static bool all_published(const Rt *rt, int stream, uint64_t count)
 {
     for (int r = 0; r < rt->world_size; r++) {
-        if (atomic_load_explicit(&shared_of(rt, r)->published[stream], memory_order_acquire) <
-            count) {
+        if (atomic_load_explicit(&shared_of(rt, r)->published[stream],
+                                 memory_order_acquire) < count) {
             return false;
         }
     }
@@ -334,17 +343,17 @@ static void start(Rt *rt, int stream, RtOp op)
 
 void rt_all_gather_start(Rt *rt, int segment, int64_t out)
 {
-    start(rt, RT_GATHER, (RtOp){ RT_OP_GATHER, segment, 0, out });
+    start(rt, RT_GATHER, (RtOp){RT_OP_GATHER, segment, 0, out});
 }
 
 void rt_reduce_scatter_start(Rt *rt, int segment, int64_t grad, int64_t result)
 {
-    start(rt, RT_REDUCE, (RtOp){ RT_OP_REDUCE_SCATTER, segment, grad, result });
+    start(rt, RT_REDUCE, (RtOp){RT_OP_REDUCE_SCATTER, segment, grad, result});
 }
 
 void rt_all_reduce_start(Rt *rt, int segment, int64_t grad, int64_t result)
 {
-    start(rt, RT_REDUCE, (RtOp){ RT_OP_ALL_REDUCE, segment, grad, result });
+    start(rt, RT_REDUCE, (RtOp){RT_OP_ALL_REDUCE, segment, grad, result});
 }
 
 void rt_wait(Rt *rt, int stream, int ticket)
@@ -377,11 +386,11 @@ void rt_at(Rt *rt, int place)
     rt_enter(rt, place);
 }
 
-/* ---- small exchanges through the control area ---------------------------------------------- */
+/* ---- small exchanges through the control area -------------------------------------- */
 
 typedef struct Turnout {
     const Rt *rt;
-    bool finished;           /* counts readers, or writers */
+    bool finished; /* counts readers, or writers */
     uint64_t count;
 } Turnout;
 
@@ -407,7 +416,7 @@ static bool exchange_ready(const void *ctx)
 
 static void exchange_wait(Rt *rt, bool finished, uint64_t count)
 {
-    const Turnout t = { rt, finished, count };
+    const Turnout t = {rt, finished, count};
     if (all_turned_out(&t)) {
         return;
     }
@@ -441,7 +450,7 @@ void rt_exchange_end(Rt *rt)
     rt_ring(rt->state->shared);
 }
 
-/* ---- merging leaves ------------------------------------------------------------------------ */
+/* ---- merging leaves ---------------------------------------------------------------- */
 
 void rt_merge(Rt *rt, void *node, void *partials, int64_t elems, int64_t partial_elems,
               int64_t round, bool last)

@@ -67,8 +67,8 @@ void rt_cores_find(RtCores *c)
     if (sched_getaffinity(0, sizeof set, &set) == 0) {
         for (int cpu = 0; cpu < CPU_SETSIZE && c->n_cpus < MAX_CPUS; cpu++) {
             if (CPU_ISSET(cpu, &set)) {
-                place[c->n_cpus++] = (Place){ topology(cpu, "physical_package_id"),
-                                              topology(cpu, "core_id"), cpu };
+                place[c->n_cpus++] = (Place){topology(cpu, "physical_package_id"),
+                                             topology(cpu, "core_id"), cpu};
             }
         }
     }
@@ -81,8 +81,8 @@ void rt_cores_find(RtCores *c)
     c->quota = granted > 0 && granted < c->n_cpus ? granted : c->n_cpus;
 }
 
-/* --threads, or the user's OMP_NUM_THREADS, or an equal share. torchrun sets OMP_NUM_THREADS=1
- * where nobody asked. */
+/* --threads, or the user's OMP_NUM_THREADS, or an equal share. torchrun sets
+ * OMP_NUM_THREADS=1 where nobody asked. */
 int rt_cores_threads(const RtCores *c, const RtFlags *f, int ranks)
 {
     if (f->threads > 0) {
@@ -97,7 +97,8 @@ int rt_cores_threads(const RtCores *c, const RtFlags *f, int ranks)
     return c->quota / ranks > 0 ? c->quota / ranks : 1;
 }
 
-/* The index-th of so many equal parts; no binding where there is none or it is too small. */
+/* The index-th of so many equal parts; no binding where there is none or it is too
+ * small. */
 void rt_cores_bind(const RtCores *c, int index, int ranks, int threads)
 {
     const int share = c->n_cpus / ranks;
@@ -112,16 +113,18 @@ void rt_cores_bind(const RtCores *c, int index, int ranks, int threads)
     sched_setaffinity(0, sizeof set, &set); /* a wish: some sandboxes refuse */
 }
 
-/* OpenMP read its environment before main, when this process had all the cores. If it was told
- * to bind threads, all ranks would bind to the same ones; if ranks have more threads than
- * there are cores, they would spin against each other. */
+/* OpenMP read its environment before main, when this process had all the cores. If it was
+ * told to bind threads, all ranks would bind to the same ones; if ranks have more threads
+ * than there are cores, they would spin against each other. */
 void rt_cores_fit_openmp(const RtCores *c, const RtFlags *f, int ranks, char **argv)
 {
     const int threads = rt_cores_threads(c, f, ranks);
     const char *bind = getenv("OMP_PROC_BIND"), *places = getenv("OMP_PLACES");
-    const bool binds = ranks > 1 && (places != NULL || (bind != NULL && strcmp(bind, "false")));
+    const bool binds =
+        ranks > 1 && (places != NULL || (bind != NULL && strcmp(bind, "false")));
     const bool crowded = threads > 1 && ranks * threads > c->quota;
-    if (getenv("RT_FITTED") != NULL || (!binds && (!crowded || getenv("OMP_WAIT_POLICY")))) {
+    if (getenv("RT_FITTED") != NULL ||
+        (!binds && (!crowded || getenv("OMP_WAIT_POLICY")))) {
         return;
     }
     setenv("RT_FITTED", "1", 1); /* once: should a library disagree, so be it */

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_data.c: tokens from files. In: --data files or patterns. Out: token and target ids of any
- * global sample, checked against the vocabulary.
+/* rt_data.c: tokens from files. In: --data files or patterns. Out: token and target ids
+ * of any global sample, checked against the vocabulary.
  *
  * A file named *.bin is llm.c's: 256 little-endian 32-bit words of header (magic 20240520
- * version 1: 16-bit ids; magic 20240801 version 7: 32-bit ids; then how many), then the ids;
- * its size must be what the header says. Any other file is text, a byte is a token. Files are
- * mapped, positions are 64-bit.
+ * version 1: 16-bit ids; magic 20240801 version 7: 32-bit ids; then how many), then the
+ * ids; its size must be what the header says. Any other file is text, a byte is a token.
+ * Files are mapped, positions are 64-bit.
  *
- * Samples are windows of seq + 1 tokens, seq apart, within one file; files in the order given,
- * the matches of a pattern in byte order. Global sample g of the run belongs to epoch g /
- * samples and lies at place bijection(epoch, g mod samples): a four-round Feistel network on
- * the smallest even number of bits that holds `samples`, applied until it lands inside. So
- * every epoch has every sample once, whatever the number of ranks. Round function: the low
- * bits of word 0 of Philox(seed, site DATA, right half + 2^32 round, stream epoch). */
+ * Samples are windows of seq + 1 tokens, seq apart, within one file; files in the order
+ * given, the matches of a pattern in byte order. Global sample g of the run belongs to
+ * epoch g / samples and lies at place bijection(epoch, g mod samples): a four-round
+ * Feistel network on the smallest even number of bits that holds `samples`, applied until
+ * it lands inside. So every epoch has every sample once, whatever the number of ranks.
+ * Round function: the low bits of word 0 of Philox(seed, site DATA, right half + 2^32
+ * round, stream epoch). */
 #define _GNU_SOURCE
 #include "rt_philox.h"
 #include "rt_private.h"
@@ -31,8 +32,8 @@ typedef struct TokenFile {
     char *name;
     void *map;
     int64_t map_bytes;
-    const unsigned char *at;     /* first token */
-    int width;                   /* bytes of a token: 1, 2, 4 */
+    const unsigned char *at; /* first token */
+    int width;               /* bytes of a token: 1, 2, 4 */
     int64_t tokens, first_sample, samples;
 } TokenFile;
 
@@ -46,7 +47,8 @@ enum { HEADER_BYTES = 1024 };
 
 static int32_t word_at(const unsigned char *p)
 {
-    return (int32_t)(p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
+    return (int32_t)(p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 |
+                     (uint32_t)p[3] << 24);
 }
 
 static bool has_suffix(const char *s, const char *suffix)
@@ -75,8 +77,8 @@ static bool recognise(TokenFile *f, char *error)
         return true;
     }
     if (f->map_bytes < HEADER_BYTES) {
-        return wrong(error, "%s: %lld bytes are too short for the header of 1024", f->name,
-                     (long long)f->map_bytes);
+        return wrong(error, "%s: %lld bytes are too short for the header of 1024",
+                     f->name, (long long)f->map_bytes);
     }
     const int32_t magic = word_at(p), version = word_at(p + 4);
     const int64_t count = word_at(p + 8);
@@ -85,16 +87,23 @@ static bool recognise(TokenFile *f, char *error)
     } else if (magic == 20240801 && version == 7) {
         f->width = 4;
     } else {
-        return wrong(error, "%s: magic %d version %d; llm.c writes magic 20240520 version 1 "
-                     "(16-bit ids) or 20240801 version 7 (32-bit ids). Text must not be named "
-                     "*.bin", f->name, magic, version);
+        return wrong(
+            error,
+            "%s: magic %d version %d; llm.c writes magic 20240520 version 1 "
+            "(16-bit ids) or 20240801 version 7 (32-bit ids). Text must not be named "
+            "*.bin",
+            f->name, magic, version);
     }
     if (count < 0 || HEADER_BYTES + count * f->width != f->map_bytes) {
-        return wrong(error, "%s: the header counts %lld tokens, so %lld bytes, but the file "
-                     "has %lld%s", f->name, (long long)count,
-                     (long long)(HEADER_BYTES + count * f->width), (long long)f->map_bytes,
+        return wrong(error,
+                     "%s: the header counts %lld tokens, so %lld bytes, but the file "
+                     "has %lld%s",
+                     f->name, (long long)count,
+                     (long long)(HEADER_BYTES + count * f->width),
+                     (long long)f->map_bytes,
                      count > 0 && HEADER_BYTES + count * f->width > f->map_bytes
-                         ? ": was it cut off?" : "");
+                         ? ": was it cut off?"
+                         : "");
     }
     f->at = p + HEADER_BYTES;
     f->tokens = count;
@@ -131,7 +140,7 @@ static bool add_file(RtTokens *d, const char *name, char *error)
     }
     d->file = more;
     TokenFile *f = &d->file[d->files++];
-    *f = (TokenFile){ .name = strdup(name) };
+    *f = (TokenFile){.name = strdup(name)};
     if (f->name == NULL) {
         return wrong(error, "out of memory");
     }
@@ -186,10 +195,11 @@ RtTokens *rt_tokens_open(const char *const *patterns, int n_patterns, int64_t se
         good = add_pattern(d, patterns[i], error);
     }
     if (good && d->samples == 0) {
-        good = wrong(error, "%s has %lld tokens%s; a sample is a sequence of %lld and the "
-                     "token after it, from one file", d->file[0].name,
-                     (long long)d->file[0].tokens, d->files > 1 ? ", and no file more" : "",
-                     (long long)d->seq);
+        good = wrong(error,
+                     "%s has %lld tokens%s; a sample is a sequence of %lld and the "
+                     "token after it, from one file",
+                     d->file[0].name, (long long)d->file[0].tokens,
+                     d->files > 1 ? ", and no file more" : "", (long long)d->seq);
     }
     if (!good) {
         rt_tokens_close(d);
@@ -226,7 +236,7 @@ bool rt_tokens_hold(const RtTokens *d, uintptr_t address)
     return false;
 }
 
-/* ---- the order ----------------------------------------------------------------------------- */
+/* ---- the order --------------------------------------------------------------------- */
 
 int64_t rt_tokens_place(int64_t samples, uint64_t seed, int64_t index)
 {
@@ -250,7 +260,7 @@ int64_t rt_tokens_place(int64_t samples, uint64_t seed, int64_t index)
     return (int64_t)x;
 }
 
-/* ---- reading ------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------- */
 
 static int64_t token_at(const TokenFile *f, int64_t i)
 {
@@ -264,7 +274,8 @@ static int64_t token_at(const TokenFile *f, int64_t i)
     return (int64_t)((uint32_t)word_at(p));
 }
 
-/* The last file that begins at or before the sample; those without samples come before it. */
+/* The last file that begins at or before the sample; those without samples come before
+ * it. */
 static const TokenFile *file_of(const RtTokens *d, int64_t sample)
 {
     int lo = 0, hi = d->files - 1;
@@ -287,8 +298,10 @@ bool rt_tokens_read(const RtTokens *d, int64_t sample, int32_t *tokens, int32_t 
     for (int64_t i = 0; i <= d->seq; i++) {
         const int64_t id = token_at(f, from + i);
         if (id >= d->vocab) {
-            return wrong(error, "%s: token %lld is %lld, but the model's vocabulary has %lld "
-                         "ids, 0 to %lld", f->name, (long long)(from + i), (long long)id,
+            return wrong(error,
+                         "%s: token %lld is %lld, but the model's vocabulary has %lld "
+                         "ids, 0 to %lld",
+                         f->name, (long long)(from + i), (long long)id,
                          (long long)d->vocab, (long long)(d->vocab - 1));
         }
         if (i < d->seq) {

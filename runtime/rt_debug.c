@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_debug.c: --debug-gradients. In: the first step's summed gradient. Out: for each parameter
- * its norm and two signed random projections, of the mean gradient before clipping, as JSON:
- * numbers that another system can compute and compare. The signs of element e are bits 0 and
- * 1 of the first two words of Philox(seed 0, site PROJECTION, e, stream of the name). */
+/* rt_debug.c: --debug-gradients. In: the first step's summed gradient. Out: for each
+ * parameter its norm and two signed random projections, of the mean gradient before
+ * clipping, as JSON: numbers that another system can compute and compare. The signs of
+ * element e are bits 0 and 1 of the first two words of Philox(seed 0, site PROJECTION, e,
+ * stream of the name). */
 #include "rt_philox.h"
 #include "rt_private.h"
 
@@ -10,8 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Sums { double squares, projection[2]; } Sums;
-typedef struct DebugShard { RtDtype dtype; const char *grad; Sums *sums; } DebugShard;
+typedef struct Sums {
+    double squares, projection[2];
+} Sums;
+typedef struct DebugShard {
+    RtDtype dtype;
+    const char *grad;
+    Sums *sums;
+} DebugShard;
 
 static double load(RtDtype d, const char *p, int64_t i)
 {
@@ -31,7 +38,8 @@ static void debug_run(void *ctx, const RtRun *run)
     Sums *sum = &s->sums[run->param_id];
     for (int64_t i = 0; i < run->elems; i++) {
         const double g = load(s->dtype, s->grad, run->shard_offset_elems + i);
-        const RtWords r = rt_philox(0, RT_SITE_PROJECTION, (uint64_t)(run->element + i), stream);
+        const RtWords r =
+            rt_philox(0, RT_SITE_PROJECTION, (uint64_t)(run->element + i), stream);
         sum->squares += g * g;
         sum->projection[0] += r.w[0] & 1 ? -g : g;
         sum->projection[1] += r.w[1] & 1 ? -g : g;
@@ -48,10 +56,12 @@ static void write_json(Rt *rt, const char *path, const Sums *sums)
     }
     fprintf(f, "{\"loss\": %.17g, \"parameters\": [\n", rt->state->loss);
     for (int i = 0; i < t->n_params; i++) {
-        fprintf(f, "  {\"name\": \"%s\", \"norm\": %.17g, \"projections\": [%.17g, %.17g]}%s\n",
-                t->params[i].name, rt_sqrt(sums[i].squares) / tokens,
-                sums[i].projection[0] / tokens, sums[i].projection[1] / tokens,
-                i + 1 < t->n_params ? "," : "");
+        fprintf(
+            f,
+            "  {\"name\": \"%s\", \"norm\": %.17g, \"projections\": [%.17g, %.17g]}%s\n",
+            t->params[i].name, rt_sqrt(sums[i].squares) / tokens,
+            sums[i].projection[0] / tokens, sums[i].projection[1] / tokens,
+            i + 1 < t->n_params ? "," : "");
     }
     fprintf(f, "]}\n");
     if (fclose(f) != 0) {
@@ -68,7 +78,7 @@ void rt_debug_gradients(Rt *rt, const char *path)
         rt_fail(rt, RT_EXIT_ERROR, "--debug-gradients: out of memory");
     }
     for (int i = 0; i < t->n_segments; i++) {
-        DebugShard s = { t->reduce_dtype, rt_local(rt, t->segments[i].grad_shard), sums };
+        DebugShard s = {t->reduce_dtype, rt_local(rt, t->segments[i].grad_shard), sums};
         rt_enter(rt, RT_AT_LOG);
         rt_share_runs(rt, i, debug_run, &s);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_flags.c: the command line of a trainer. In: argv. Out: RtFlags, or a message and an exit
- * code. One table drives parsing, checks and --help. */
+/* rt_flags.c: the command line of a trainer. In: argv. Out: RtFlags, or a message and an
+ * exit code. One table drives parsing, checks and --help. */
 #include "rt_private.h"
 
 #include <errno.h>
@@ -8,55 +8,63 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum { FLAG_BOOL, FLAG_INT, FLAG_REAL, FLAG_TEXT, FLAG_DATA, FLAG_LATER } FlagKind;
+typedef enum {
+    FLAG_BOOL,
+    FLAG_INT,
+    FLAG_REAL,
+    FLAG_TEXT,
+    FLAG_DATA,
+    FLAG_LATER
+} FlagKind;
 typedef struct Flag {
     const char *name, *value, *help;
     FlagKind kind;
-    size_t at;               /* of its field in RtFlags */
-    double min, max;         /* of a number */
+    size_t at;       /* of its field in RtFlags */
+    double min, max; /* of a number */
 } Flag;
 
 #define AT(field) offsetof(RtFlags, field)
 static const Flag flags[] = {
-    { "data", "GLOB", "text or llm.c .bin files to train on; may be repeated", FLAG_DATA,
-      0, 0, 0 },
-    { "steps", "N", "stop after N steps (default: the schedule's)", FLAG_INT, AT(steps), 0,
-      9e15 },
-    { "seed", "S", "of weights and data order (default: the description's)", FLAG_INT,
-      AT(seed), 0, 9e15 },
-    { "log", "FILE", "write a JSON object a step", FLAG_TEXT, AT(log), 0, 0 },
-    { "stats", "FILE", "write counters of every rank at the end, JSON", FLAG_TEXT, AT(stats),
-      0, 0 },
-    { "weights-hash", NULL, "print `weights HASH` last", FLAG_BOOL, AT(weights_hash), 0, 0 },
-    { "numerics-hash", NULL, "print the numerics and platform hashes and leave", FLAG_BOOL,
-      AT(numerics_hash), 0, 0 },
-    { "platform-hash", NULL, "the same", FLAG_BOOL, AT(numerics_hash), 0, 0 },
-    { "debug-gradients", "FILE", "write norm and projections of every gradient of step 1",
-      FLAG_TEXT, AT(debug_gradients), 0, 0 },
-    { "threads", "T", "of each rank (default: OMP_NUM_THREADS, or cores / ranks)", FLAG_INT,
-      AT(threads), 1, 1024 },
-    { "deadline", "SECONDS", "end the job when a rank stands still for longer", FLAG_REAL,
-      AT(deadline_seconds), 0.01, 1e9 },
-    { "peak-tflops", "X", "peak of one rank's cores, for the MFU", FLAG_REAL, AT(peak_tflops),
-      1e-9, 1e9 },
-    { "local", NULL, "start the ranks here, whatever launcher this runs under", FLAG_BOOL,
-      AT(local), 0, 0 },
-    { "guard", NULL, "inaccessible pages around the arena (or RT_GUARD=1)", FLAG_BOOL,
-      AT(guard), 0, 0 },
-    { "quiet", NULL, "no line a step", FLAG_BOOL, AT(quiet), 0, 0 },
-    { "init", "DIR", NULL, FLAG_LATER, 0, 0, 0 },
-    { "checkpoint", "DIR", NULL, FLAG_LATER, 0, 0, 0 },
-    { "checkpoint-every", "N", NULL, FLAG_LATER, 0, 0, 0 },
-    { "keep", "K", NULL, FLAG_LATER, 0, 0, 0 },
-    { "resume", NULL, NULL, FLAG_LATER, 0, 0, 0 },
+    {"data", "GLOB", "text or llm.c .bin files to train on; may be repeated", FLAG_DATA,
+     0, 0, 0},
+    {"steps", "N", "stop after N steps (default: the schedule's)", FLAG_INT, AT(steps), 0,
+     9e15},
+    {"seed", "S", "of weights and data order (default: the description's)", FLAG_INT,
+     AT(seed), 0, 9e15},
+    {"log", "FILE", "write a JSON object a step", FLAG_TEXT, AT(log), 0, 0},
+    {"stats", "FILE", "write counters of every rank at the end, JSON", FLAG_TEXT,
+     AT(stats), 0, 0},
+    {"weights-hash", NULL, "print `weights HASH` last", FLAG_BOOL, AT(weights_hash), 0,
+     0},
+    {"numerics-hash", NULL, "print the numerics and platform hashes and leave", FLAG_BOOL,
+     AT(numerics_hash), 0, 0},
+    {"platform-hash", NULL, "the same", FLAG_BOOL, AT(numerics_hash), 0, 0},
+    {"debug-gradients", "FILE", "write norm and projections of every gradient of step 1",
+     FLAG_TEXT, AT(debug_gradients), 0, 0},
+    {"threads", "T", "of each rank (default: OMP_NUM_THREADS, or cores / ranks)",
+     FLAG_INT, AT(threads), 1, 1024},
+    {"deadline", "SECONDS", "end the job when a rank stands still for longer", FLAG_REAL,
+     AT(deadline_seconds), 0.01, 1e9},
+    {"peak-tflops", "X", "peak of one rank's cores, for the MFU", FLAG_REAL,
+     AT(peak_tflops), 1e-9, 1e9},
+    {"local", NULL, "start the ranks here, whatever launcher this runs under", FLAG_BOOL,
+     AT(local), 0, 0},
+    {"guard", NULL, "inaccessible pages around the arena (or RT_GUARD=1)", FLAG_BOOL,
+     AT(guard), 0, 0},
+    {"quiet", NULL, "no line a step", FLAG_BOOL, AT(quiet), 0, 0},
+    {"init", "DIR", NULL, FLAG_LATER, 0, 0, 0},
+    {"checkpoint", "DIR", NULL, FLAG_LATER, 0, 0, 0},
+    {"checkpoint-every", "N", NULL, FLAG_LATER, 0, 0, 0},
+    {"keep", "K", NULL, FLAG_LATER, 0, 0, 0},
+    {"resume", NULL, NULL, FLAG_LATER, 0, 0, 0},
 };
 enum { N_FLAGS = sizeof flags / sizeof *flags };
 
 static void print_help(const RtTrainer *t)
 {
     printf("trainer: trains %s on %d rank%s of this machine\n\n"
-           "  trainer --data FILE [flags]\n\n", t->name, t->world_size,
-           t->world_size == 1 ? "" : "s, which it starts");
+           "  trainer --data FILE [flags]\n\n",
+           t->name, t->world_size, t->world_size == 1 ? "" : "s, which it starts");
     for (int i = 0; i < N_FLAGS; i++) {
         char left[64];
         snprintf(left, sizeof left, "--%s%s%s", flags[i].name,
@@ -68,7 +76,8 @@ static void print_help(const RtTrainer *t)
     }
     printf("  %-24s this text\n\n"
            "Under torchrun --no_python, mpirun or srun each process is one rank.\n"
-           "Exit codes: 0 done, 1 error, 2 usage, 128+n ended by signal n.\n", "--help");
+           "Exit codes: 0 done, 1 error, 2 usage, 128+n ended by signal n.\n",
+           "--help");
 }
 
 __attribute__((format(printf, 1, 2))) static int usage(const char *fmt, ...)
@@ -116,8 +125,9 @@ static int set(RtFlags *f, const Flag *flag, const char *value)
         return -1;
     case FLAG_DATA:
         if (f->n_data == RT_MAX_DATA) {
-            return usage("--data was given more than %d times; a pattern names many files",
-                         RT_MAX_DATA);
+            return usage(
+                "--data was given more than %d times; a pattern names many files",
+                RT_MAX_DATA);
         }
         f->data[f->n_data++] = value;
         return -1;
@@ -161,8 +171,8 @@ static const char *similar(const char *name, size_t bytes)
 int rt_flags_parse(RtFlags *f, const RtTrainer *t, int argc, char **argv)
 {
     const char *guard = getenv("RT_GUARD");
-    *f = (RtFlags){ .steps = -1, .seed = t->seed,
-                    .guard = guard != NULL && strcmp(guard, "1") == 0 };
+    *f = (RtFlags){
+        .steps = -1, .seed = t->seed, .guard = guard != NULL && strcmp(guard, "1") == 0};
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];
         if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
@@ -173,7 +183,8 @@ int rt_flags_parse(RtFlags *f, const RtTrainer *t, int argc, char **argv)
             return usage("unexpected `%s`", word);
         }
         const char *equals = strchr(word, '=');
-        const size_t bytes = equals != NULL ? (size_t)(equals - word - 2) : strlen(word + 2);
+        const size_t bytes =
+            equals != NULL ? (size_t)(equals - word - 2) : strlen(word + 2);
         const Flag *flag = find(word + 2, bytes);
         if (flag == NULL) {
             const char *like = similar(word + 2, bytes);

@@ -2,10 +2,11 @@
 /* rt_hash.c: hashes that do not depend on ranks or layout. In: master weights. Out: the
  * weights hash.
  *
- * A 64-bit hash of bytes: words of eight little-endian bytes (the last one padded with zeros),
- * each mixed into the state by the finaliser of splitmix64; the length goes in first.
- * The weights hash is the sum modulo 2^64 of the hashes of all chunks of 1024 elements of all
- * parameters, each seeded by (parameter's place in the model, chunk): order-free. */
+ * A 64-bit hash of bytes: words of eight little-endian bytes (the last one padded with
+ * zeros), each mixed into the state by the finaliser of splitmix64; the length goes in
+ * first. The weights hash is the sum modulo 2^64 of the hashes of all chunks of 1024
+ * elements of all parameters, each seeded by (parameter's place in the model, chunk):
+ * order-free. */
 #include "rt_private.h"
 
 #include <string.h>
@@ -35,7 +36,11 @@ uint64_t rt_hash64(const void *data, size_t bytes, uint64_t seed)
     return h;
 }
 
-typedef struct HashShard { const char *master; int64_t item; uint64_t sum; } HashShard;
+typedef struct HashShard {
+    const char *master;
+    int64_t item;
+    uint64_t sum;
+} HashShard;
 
 static void hash_run(void *ctx, const RtRun *run)
 {
@@ -61,9 +66,9 @@ uint64_t rt_weights_hash(Rt *rt)
     rt_enter(rt, RT_AT_HASH);
     for (int i = 0; i < t->n_segments; i++) {
         const RtSegment *g = &t->segments[i];
-        HashShard s = { g->master < 0 ? rt_symmetric(rt, g->param_shard)
-                                      : rt_local(rt, g->master),
-                        (int64_t)rt_dtype_bytes(t->master_dtype), 0 };
+        HashShard s = {g->master < 0 ? rt_symmetric(rt, g->param_shard)
+                                     : rt_local(rt, g->master),
+                       (int64_t)rt_dtype_bytes(t->master_dtype), 0};
         rt_share_runs(rt, i, hash_run, &s);
         mine += s.sum;
     }

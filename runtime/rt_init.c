@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_init.c: initial weights, written by every rank into its own shards. In: the parameters'
- * init rules, the seed. Out: masters, and working copies in param dtype. Formula: rt_philox.h. */
+/* rt_init.c: initial weights, written by every rank into its own shards. In: the
+ * parameters' init rules, the seed. Out: masters, and working copies in param dtype.
+ * Formula: rt_philox.h. */
 #include "rt_philox.h"
 #include "rt_private.h"
 
 #include <string.h>
 
-typedef struct InitShard { const Rt *rt; char *param, *master; } InitShard;
+typedef struct InitShard {
+    const Rt *rt;
+    char *param, *master;
+} InitShard;
 
 static void store(RtDtype d, char *base, int64_t i, double x)
 {
@@ -51,7 +55,7 @@ void rt_init_weights(Rt *rt)
     for (int i = 0; i < t->n_segments; i++) {
         const RtSegment *g = &t->segments[i];
         char *param = rt_symmetric(rt, g->param_shard);
-        InitShard s = { rt, param, g->master < 0 ? param : rt_local(rt, g->master) };
+        InitShard s = {rt, param, g->master < 0 ? param : rt_local(rt, g->master)};
         rt_enter(rt, RT_AT_INIT);
         rt_shard_runs(rt, i, init_run, &s);
     }

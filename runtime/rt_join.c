@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_join.c: ranks that torchrun, mpirun or srun started find each other. In: the launcher's
- * environment. Out: the exit code of this process, which watches one rank, its child.
+/* rt_join.c: ranks that torchrun, mpirun or srun started find each other. In: the
+ * launcher's environment. Out: the exit code of this process, which watches one rank, its
+ * child.
  *
- * All on one machine: rank 0 makes the shared memory and listens on an abstract Unix socket
- * (no file, gone with the process) named by a hash of the job's identity; the others come,
- * say who they are, and get the descriptor. Both ends check that the other has the same user;
- * the first message carries the numerics hash, so that different builds are told apart. The
- * sockets stay open: one that closes tells that a process is gone, however it went. */
+ * All on one machine: rank 0 makes the shared memory and listens on an abstract Unix
+ * socket (no file, gone with the process) named by a hash of the job's identity; the
+ * others come, say who they are, and get the descriptor. Both ends check that the other
+ * has the same user; the first message carries the numerics hash, so that different
+ * builds are told apart. The sockets stay open: one that closes tells that a process is
+ * gone, however it went. */
 #define _GNU_SOURCE
 #include "rt_private.h"
 
@@ -21,26 +23,36 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- the environment ----------------------------------------------------------------------- */
+/* ---- the environment --------------------------------------------------------------- */
 
 typedef struct Launcher {
     const char *name, *rank, *world_size, *local_size; /* variables */
     const char *identity[4];                           /* variables that name the job */
 } Launcher;
 
-/* In order: torchrun may run under srun and then carries both. Slurm is known by its step: in
- * a batch script without srun there is a SLURM_PROCID but nobody else. */
+/* In order: torchrun may run under srun and then carries both. Slurm is known by its
+ * step: in a batch script without srun there is a SLURM_PROCID but nobody else. */
 static const Launcher launchers[] = {
-    { "torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE",
-      { "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT" } },
-    { "mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
-      { "PMIX_NAMESPACE", "OMPI_MCA_orte_hnp_uri", "OMPI_MCA_ess_base_jobid" } },
-    { "srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE",
-      { "SLURM_JOB_ID", "SLURM_STEP_ID" } },
-    { "mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", { "PMI_ID", "PMI_KVS" } },
+    {"torchrun",
+     "RANK",
+     "WORLD_SIZE",
+     "LOCAL_WORLD_SIZE",
+     {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}},
+    {"mpirun",
+     "OMPI_COMM_WORLD_RANK",
+     "OMPI_COMM_WORLD_SIZE",
+     "OMPI_COMM_WORLD_LOCAL_SIZE",
+     {"PMIX_NAMESPACE", "OMPI_MCA_orte_hnp_uri", "OMPI_MCA_ess_base_jobid"}},
+    {"srun",
+     "SLURM_PROCID",
+     "SLURM_STEP_NUM_TASKS",
+     "SLURM_STEP_TASKS_PER_NODE",
+     {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
+    {"mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", {"PMI_ID", "PMI_KVS"}},
 };
 
-/* The number a variable begins with (Slurm's "4(x2)" is 4 on each of 2 machines), or -1. */
+/* The number a variable begins with (Slurm's "4(x2)" is 4 on each of 2 machines), or
+ * -1. */
 static int number_of(const char *variable)
 {
     const char *text = getenv(variable);
@@ -55,9 +67,10 @@ bool rt_join_find(RtJoin *j)
 {
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
         const Launcher *l = &launchers[i];
-        *j = (RtJoin){ .launcher = l->name, .rank = number_of(l->rank),
-                       .world_size = number_of(l->world_size),
-                       .local_size = number_of(l->local_size) };
+        *j = (RtJoin){.launcher = l->name,
+                      .rank = number_of(l->rank),
+                      .world_size = number_of(l->world_size),
+                      .local_size = number_of(l->local_size)};
         if (j->rank < 0 || j->world_size < 1) {
             continue;
         }
@@ -68,7 +81,8 @@ bool rt_join_find(RtJoin *j)
             const char *value = getenv(l->identity[k]);
             if (value != NULL && at < sizeof j->identity) {
                 named = true;
-                at += (size_t)snprintf(j->identity + at, sizeof j->identity - at, " %s", value);
+                at += (size_t)snprintf(j->identity + at, sizeof j->identity - at, " %s",
+                                       value);
             }
         }
         if (!named) { /* children of one process on this machine are one job */
@@ -80,7 +94,7 @@ bool rt_join_find(RtJoin *j)
     return false;
 }
 
-/* ---- messages ------------------------------------------------------------------------------ */
+/* ---- messages ---------------------------------------------------------------------- */
 
 #define HELLO_MAGIC UINT64_C(0x66736470676e3031)
 
@@ -92,7 +106,7 @@ typedef struct Hello {
 
 typedef struct Answer {
     uint64_t magic;
-    int32_t good, shared_cpus;   /* do all ranks have the same cores, to be divided? */
+    int32_t good, shared_cpus; /* do all ranks have the same cores, to be divided? */
     char text[256];
 } Answer;
 
@@ -101,7 +115,7 @@ typedef struct Meeting {
     const RtJoin *join;
     int64_t until_ns;
     int peer[RT_MAX_RANKS];
-    cpu_set_t cpus;              /* of this process */
+    cpu_set_t cpus; /* of this process */
     bool shared_cpus;
     int fd;
     char error[384];
@@ -115,7 +129,7 @@ static bool trouble(Meeting *m, const char *what, const char *why)
 
 static void address_of(const RtJoin *j, struct sockaddr_un *a, socklen_t *bytes)
 {
-    *a = (struct sockaddr_un){ .sun_family = AF_UNIX };
+    *a = (struct sockaddr_un){.sun_family = AF_UNIX};
     const uint64_t hash = rt_hash64(j->identity, strlen(j->identity), 2);
     const int n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "trainer-%016llx",
                            (unsigned long long)hash);
@@ -126,14 +140,15 @@ static bool same_user(int s)
 {
     struct ucred who;
     socklen_t bytes = sizeof who;
-    return getsockopt(s, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 && who.uid == geteuid();
+    return getsockopt(s, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 &&
+           who.uid == geteuid();
 }
 
 static bool readable(int s, int64_t until_ns)
 {
     for (;;) {
         const int64_t left = (until_ns - rt_clock_ns()) / 1000000;
-        struct pollfd p = { .fd = s, .events = POLLIN };
+        struct pollfd p = {.fd = s, .events = POLLIN};
         const int n = poll(&p, 1, left > 0 ? (int)(left < 1000000 ? left : 1000000) : 0);
         if (n > 0) {
             return true;
@@ -146,11 +161,11 @@ static bool readable(int s, int64_t until_ns)
 
 static void nap(void)
 {
-    const struct timespec t = { 0, 20000000 };
+    const struct timespec t = {0, 20000000};
     nanosleep(&t, NULL);
 }
 
-/* ---- rank 0 -------------------------------------------------------------------------------- */
+/* ---- rank 0 ------------------------------------------------------------------------ */
 
 static int listen_here(Meeting *m)
 {
@@ -184,8 +199,8 @@ static bool receive(Meeting *m, int s, int *came)
         close(s); /* a stranger */
         return true;
     }
-    if (hello.rank <= 0 || hello.rank >= m->join->world_size || m->peer[hello.rank] >= 0 ||
-        hello.world_size != m->join->world_size) {
+    if (hello.rank <= 0 || hello.rank >= m->join->world_size ||
+        m->peer[hello.rank] >= 0 || hello.world_size != m->join->world_size) {
         close(s);
         snprintf(m->error, sizeof m->error, "rank %d of %d came to rank 0 of %d%s",
                  hello.rank, hello.world_size, m->join->world_size,
@@ -195,8 +210,10 @@ static bool receive(Meeting *m, int s, int *came)
     m->peer[hello.rank] = s;
     ++*came;
     if (hello.numerics_hash != m->trainer->numerics_hash) {
-        snprintf(m->error, sizeof m->error, "rank %d runs another trainer: numerics %016llx, "
-                 "rank 0 has %016llx", hello.rank, (unsigned long long)hello.numerics_hash,
+        snprintf(m->error, sizeof m->error,
+                 "rank %d runs another trainer: numerics %016llx, "
+                 "rank 0 has %016llx",
+                 hello.rank, (unsigned long long)hello.numerics_hash,
                  (unsigned long long)m->trainer->numerics_hash);
         return false;
     }
@@ -206,15 +223,15 @@ static bool receive(Meeting *m, int s, int *came)
 
 static bool answer(Meeting *m, int s, bool good)
 {
-    Answer a = { .magic = HELLO_MAGIC, .good = good, .shared_cpus = m->shared_cpus };
+    Answer a = {.magic = HELLO_MAGIC, .good = good, .shared_cpus = m->shared_cpus};
     snprintf(a.text, sizeof a.text, "%.*s", (int)sizeof a.text - 1, m->error);
     union {
         struct cmsghdr header;
         char bytes[CMSG_SPACE(sizeof(int))];
     } control;
     memset(&control, 0, sizeof control);
-    struct iovec data = { &a, sizeof a };
-    struct msghdr message = { .msg_iov = &data, .msg_iovlen = 1 };
+    struct iovec data = {&a, sizeof a};
+    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1};
     if (good) {
         message.msg_control = control.bytes;
         message.msg_controllen = sizeof control.bytes;
@@ -242,8 +259,8 @@ static bool host(Meeting *m)
             while (missing < ranks && m->peer[missing] >= 0) {
                 missing++;
             }
-            snprintf(m->error, sizeof m->error, "%d of %d ranks came; rank %d did not", came,
-                     ranks, missing);
+            snprintf(m->error, sizeof m->error, "%d of %d ranks came; rank %d did not",
+                     came, ranks, missing);
             good = false;
             break;
         }
@@ -262,7 +279,7 @@ static bool host(Meeting *m)
     return good;
 }
 
-/* ---- the others ---------------------------------------------------------------------------- */
+/* ---- the others -------------------------------------------------------------------- */
 
 static int connect_to_host(Meeting *m)
 {
@@ -298,20 +315,24 @@ static bool visit(Meeting *m)
     if (s < 0) {
         return false;
     }
-    const Hello hello = { HELLO_MAGIC, m->trainer->numerics_hash, m->join->rank,
-                          m->join->world_size, m->cpus };
-    Answer a = { 0 };
+    const Hello hello = {HELLO_MAGIC, m->trainer->numerics_hash, m->join->rank,
+                         m->join->world_size, m->cpus};
+    Answer a = {0};
     union {
         struct cmsghdr header;
         char bytes[CMSG_SPACE(sizeof(int))];
     } control;
-    struct iovec data = { &a, sizeof a };
-    struct msghdr message = { .msg_iov = &data, .msg_iovlen = 1, .msg_control = control.bytes,
-                              .msg_controllen = sizeof control.bytes };
+    struct iovec data = {&a, sizeof a};
+    struct msghdr message = {.msg_iov = &data,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
     if (send(s, &hello, sizeof hello, MSG_NOSIGNAL) != (ssize_t)sizeof hello ||
         !readable(s, m->until_ns + INT64_C(5000000000)) ||
-        recvmsg(s, &message, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof a || a.magic != HELLO_MAGIC) {
-        return trouble(m, "rank 0 does not answer", "it ended, or another program has its name");
+        recvmsg(s, &message, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof a ||
+        a.magic != HELLO_MAGIC) {
+        return trouble(m, "rank 0 does not answer",
+                       "it ended, or another program has its name");
     }
     if (!a.good) {
         a.text[sizeof a.text - 1] = '\0';
@@ -327,7 +348,7 @@ static bool visit(Meeting *m)
     return true;
 }
 
-/* ---- both ---------------------------------------------------------------------------------- */
+/* ---- both -------------------------------------------------------------------------- */
 
 static int refuse(const RtJoin *j, const char *text)
 {
@@ -342,16 +363,21 @@ static int check_size(const RtTrainer *t, const RtJoin *j)
 {
     char text[512];
     if (j->world_size != t->world_size || j->rank >= j->world_size) {
-        snprintf(text, sizeof text, "%s started %d rank%s, but this trainer was generated for "
-                 "%d; start %d, or generate with --set mesh.shard=%d, or pass --local: then "
-                 "one process starts all ranks itself", j->launcher, j->world_size,
-                 j->world_size == 1 ? "" : "s", t->world_size, t->world_size, j->world_size);
+        snprintf(
+            text, sizeof text,
+            "%s started %d rank%s, but this trainer was generated for "
+            "%d; start %d, or generate with --set mesh.shard=%d, or pass --local: then "
+            "one process starts all ranks itself",
+            j->launcher, j->world_size, j->world_size == 1 ? "" : "s", t->world_size,
+            t->world_size, j->world_size);
         refuse(j, text);
         return RT_EXIT_USAGE;
     }
     if (j->local_size >= 0 && j->local_size != j->world_size) {
-        snprintf(text, sizeof text, "%s put %d of %d ranks on this machine; the CPU target "
-                 "needs all of them on one", j->launcher, j->local_size, j->world_size);
+        snprintf(text, sizeof text,
+                 "%s put %d of %d ranks on this machine; the CPU target "
+                 "needs all of them on one",
+                 j->launcher, j->local_size, j->world_size);
         refuse(j, text);
         return RT_EXIT_USAGE;
     }
@@ -366,8 +392,11 @@ int rt_join(const RtTrainer *t, const RtFlags *f, const RtJoin *j)
     }
     const double patience = f->deadline_seconds > 0 ? f->deadline_seconds : 60.0;
     static Meeting m;
-    m = (Meeting){ .trainer = t, .join = j, .shared_cpus = true, .fd = -1,
-                   .until_ns = rt_clock_ns() + (int64_t)(patience * 1e9) };
+    m = (Meeting){.trainer = t,
+                  .join = j,
+                  .shared_cpus = true,
+                  .fd = -1,
+                  .until_ns = rt_clock_ns() + (int64_t)(patience * 1e9)};
     for (int r = 0; r < RT_MAX_RANKS; r++) {
         m.peer[r] = -1;
     }

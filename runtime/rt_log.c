@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_log.c: what a person and a program see of a run. In: the step's results. Out: on rank 0 a
- * line a step on stdout and a JSON object a step in --log; at start and end the memory tables;
- * in --stats the counters of every rank. */
+/* rt_log.c: what a person and a program see of a run. In: the step's results. Out: on
+ * rank 0 a line a step on stdout and a JSON object a step in --log; at start and end the
+ * memory tables; in --stats the counters of every rank. */
 #include "rt_private.h"
 
 #include <errno.h>
@@ -40,12 +40,13 @@ void rt_log_start(Rt *rt)
     }
     char text[1024], count[48];
     const uint64_t platform = rt_platform_hash(t, text, sizeof text);
-    printf("%s: %s parameters, %d rank%s x %d thread%s, %lld samples of data, seed %lld\n",
-           t->name, with_commas(count, sizeof count, (double)t->params_elems), t->world_size,
-           t->world_size == 1 ? "" : "s", rt->threads, rt->threads == 1 ? "" : "s",
-           (long long)rt_tokens_samples(st->tokens), (long long)st->flags.seed);
-    printf("numerics %016llx platform %016llx (%s)\n", (unsigned long long)t->numerics_hash,
-           (unsigned long long)platform, text);
+    printf(
+        "%s: %s parameters, %d rank%s x %d thread%s, %lld samples of data, seed %lld\n",
+        t->name, with_commas(count, sizeof count, (double)t->params_elems), t->world_size,
+        t->world_size == 1 ? "" : "s", rt->threads, rt->threads == 1 ? "" : "s",
+        (long long)rt_tokens_samples(st->tokens), (long long)st->flags.seed);
+    printf("numerics %016llx platform %016llx (%s)\n",
+           (unsigned long long)t->numerics_hash, (unsigned long long)platform, text);
     rt_memory_planned(rt, stdout);
     flush_stdout(rt);
     if (st->flags.log != NULL) {
@@ -67,13 +68,14 @@ static void json_line(Rt *rt, double seconds, double mfu)
     const RtState *st = rt->state;
     const int64_t tokens = rt_step_tokens(rt->trainer);
     FILE *f = st->log;
-    fprintf(f,
-            "{\"step\": %lld, \"loss\": %.17g, \"loss_hex\": \"%a\", \"grad_norm\": %.17g, "
-            "\"grad_norm_hex\": \"%a\", \"lr\": %.17g, \"tokens\": %lld, "
-            "\"step_seconds\": %.6f, \"tokens_per_second\": %.3f, \"mfu\": ",
-            (long long)(st->step + 1), st->loss, st->loss, st->grad_norm, st->grad_norm,
-            rt_learning_rate(rt->trainer, st->step), (long long)((st->step + 1) * tokens),
-            seconds, (double)tokens / seconds);
+    fprintf(
+        f,
+        "{\"step\": %lld, \"loss\": %.17g, \"loss_hex\": \"%a\", \"grad_norm\": %.17g, "
+        "\"grad_norm_hex\": \"%a\", \"lr\": %.17g, \"tokens\": %lld, "
+        "\"step_seconds\": %.6f, \"tokens_per_second\": %.3f, \"mfu\": ",
+        (long long)(st->step + 1), st->loss, st->loss, st->grad_norm, st->grad_norm,
+        rt_learning_rate(rt->trainer, st->step), (long long)((st->step + 1) * tokens),
+        seconds, (double)tokens / seconds);
     if (mfu > 0) {
         fprintf(f, "%.6f", mfu);
     } else {
@@ -120,16 +122,17 @@ void rt_log_step(Rt *rt, double seconds)
         snprintf(share, sizeof share, "%.2f%%", 100.0 * mfu);
     }
     const double done = (double)(st->step + 1), left = (double)st->flags.steps - done;
-    printf("step: %4lld  loss: %8.5f  grad_norm: %8.4f  memory: %5.2fGiB  tps: %s  mfu: %s  "
-           "lr: %.2e  eta: %s\n",
-           (long long)(st->step + 1), st->loss, st->grad_norm,
-           (double)rt_memory_high_water_bytes() / 1073741824.0,
-           with_commas(tps, sizeof tps, rate), share, rt_learning_rate(t, st->step),
-           duration(eta, sizeof eta, left * (rt_clock() - st->started_seconds) / done));
+    printf(
+        "step: %4lld  loss: %8.5f  grad_norm: %8.4f  memory: %5.2fGiB  tps: %s  mfu: %s  "
+        "lr: %.2e  eta: %s\n",
+        (long long)(st->step + 1), st->loss, st->grad_norm,
+        (double)rt_memory_high_water_bytes() / 1073741824.0,
+        with_commas(tps, sizeof tps, rate), share, rt_learning_rate(t, st->step),
+        duration(eta, sizeof eta, left * (rt_clock() - st->started_seconds) / done));
     flush_stdout(rt);
 }
 
-/* ---- the end ------------------------------------------------------------------------------- */
+/* ---- the end ----------------------------------------------------------------------- */
 
 typedef struct RankStats {
     int64_t tokens, gathered, reduced, high_water;
@@ -144,18 +147,20 @@ static void write_stats(Rt *rt, const RankStats *all)
     if (f == NULL) {
         rt_fail(rt, RT_EXIT_ERROR, "--stats %s: %s", path, strerror(errno));
     }
-    fprintf(f, "{\"world_size\": %d, \"steps\": %lld, \"arena_bytes\": %lld, "
-            "\"symmetric_bytes\": %lld, \"local_bytes\": %lld, \"ranks\": [\n", t->world_size,
-            (long long)rt->state->flags.steps,
-            (long long)(t->symmetric_bytes + t->local_bytes), (long long)t->symmetric_bytes,
-            (long long)t->local_bytes);
+    fprintf(f,
+            "{\"world_size\": %d, \"steps\": %lld, \"arena_bytes\": %lld, "
+            "\"symmetric_bytes\": %lld, \"local_bytes\": %lld, \"ranks\": [\n",
+            t->world_size, (long long)rt->state->flags.steps,
+            (long long)(t->symmetric_bytes + t->local_bytes),
+            (long long)t->symmetric_bytes, (long long)t->local_bytes);
     for (int r = 0; r < t->world_size; r++) {
-        fprintf(f, "  {\"rank\": %d, \"tokens\": %lld, \"gathered_bytes\": %lld, "
+        fprintf(f,
+                "  {\"rank\": %d, \"tokens\": %lld, \"gathered_bytes\": %lld, "
                 "\"reduced_bytes\": %lld, \"high_water_bytes\": %lld, "
-                "\"wait_seconds\": %.6f}%s\n", r, (long long)all[r].tokens,
-                (long long)all[r].gathered, (long long)all[r].reduced,
-                (long long)all[r].high_water, all[r].wait_seconds,
-                r + 1 < t->world_size ? "," : "");
+                "\"wait_seconds\": %.6f}%s\n",
+                r, (long long)all[r].tokens, (long long)all[r].gathered,
+                (long long)all[r].reduced, (long long)all[r].high_water,
+                all[r].wait_seconds, r + 1 < t->world_size ? "," : "");
     }
     fprintf(f, "]}\n");
     if (fclose(f) != 0) {
@@ -167,8 +172,8 @@ void rt_log_end(Rt *rt)
 {
     const RtTrainer *t = rt->trainer;
     RtState *st = rt->state;
-    const RankStats mine = { st->tokens_done, st->gathered_bytes, st->reduced_bytes,
-                             rt_memory_high_water_bytes(), st->wait_seconds };
+    const RankStats mine = {st->tokens_done, st->gathered_bytes, st->reduced_bytes,
+                            rt_memory_high_water_bytes(), st->wait_seconds};
     RankStats all[RT_MAX_RANKS];
     rt_enter(rt, RT_AT_END);
     rt_exchange_begin(rt);

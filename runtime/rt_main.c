@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_main.c: the life of a trainer. In: the emitted RtTrainer, the command line. Out: a run,
- * and its exit code. rt_main → rt_launch or rt_join → rt_rank_main, once in each rank. */
+/* rt_main.c: the life of a trainer. In: the emitted RtTrainer, the command line. Out: a
+ * run, and its exit code. rt_main → rt_launch or rt_join → rt_rank_main, once in each
+ * rank. */
 #include "rt_private.h"
 
 #include <errno.h>
@@ -41,9 +42,11 @@ static void compare_builds(Rt *rt)
     for (int r = 0; r < rt->world_size; r++) {
         if (ranks[r].numerics_hash != ranks[0].numerics_hash ||
             ranks[r].platform_hash != ranks[0].platform_hash) {
-            rt_fail(rt, RT_EXIT_ERROR, "rank %d has another %s hash than rank 0; this rank: %s",
-                    r, ranks[r].numerics_hash != ranks[0].numerics_hash ? "numerics"
-                                                                        : "platform", text);
+            rt_fail(rt, RT_EXIT_ERROR,
+                    "rank %d has another %s hash than rank 0; this rank: %s", r,
+                    ranks[r].numerics_hash != ranks[0].numerics_hash ? "numerics"
+                                                                     : "platform",
+                    text);
         }
     }
     rt_exchange_end(rt);
@@ -63,8 +66,8 @@ static void prepare(Rt *rt, int fd)
     }
     compare_builds(rt);
     rt_enter(rt, RT_AT_DATA);
-    st->tokens = rt_tokens_open(st->flags.data, st->flags.n_data, t->seq_tokens, t->vocab,
-                                error);
+    st->tokens =
+        rt_tokens_open(st->flags.data, st->flags.n_data, t->seq_tokens, t->vocab, error);
     if (st->tokens == NULL) {
         rt_fail(rt, RT_EXIT_ERROR, "%s", error);
     }
@@ -80,10 +83,16 @@ int rt_rank_main(const RtTrainer *t, const RtFlags *f, RtShared *shared, int fd,
 {
     static RtState state;
     static Rt rt;
-    state = (RtState){ .flags = *f, .shared = shared, .spins = crowded ? 50 : 5000,
-                       .beta1_power = 1.0, .beta2_power = 1.0 };
-    rt = (Rt){ .rank = rank, .world_size = t->world_size, .threads = threads, .trainer = t,
-               .state = &state };
+    state = (RtState){.flags = *f,
+                      .shared = shared,
+                      .spins = crowded ? 50 : 5000,
+                      .beta1_power = 1.0,
+                      .beta2_power = 1.0};
+    rt = (Rt){.rank = rank,
+              .world_size = t->world_size,
+              .threads = threads,
+              .trainer = t,
+              .state = &state};
 #ifdef _OPENMP
     omp_set_dynamic(0);
     omp_set_num_threads(threads);
@@ -113,13 +122,13 @@ static int print_hashes(const RtTrainer *t)
 {
     char text[1024];
     const uint64_t platform = rt_platform_hash(t, text, sizeof text);
-    printf("numerics %016llx\nplatform %016llx %s\n", (unsigned long long)t->numerics_hash,
-           (unsigned long long)platform, text);
+    printf("numerics %016llx\nplatform %016llx %s\n",
+           (unsigned long long)t->numerics_hash, (unsigned long long)platform, text);
     return fflush(stdout) == 0 ? RT_EXIT_OK : RT_EXIT_ERROR;
 }
 
-/* A descriptor that was closed before us would become the shared memory's, and a line for a
- * person would land in the weights. Read-only: writing to it fails, as it should. */
+/* A descriptor that was closed before us would become the shared memory's, and a line for
+ * a person would land in the weights. Read-only: writing to it fails, as it should. */
 static void hold_standard_streams(void)
 {
     int fd;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_memory.c: the memory of a rank, planned and measured. In: the plan's table, the kernel's
- * account of this process. Out: a table at start, a table at the end: what lies outside of the
- * arena (data files, code, libraries and what they allocate) is listed beside it. */
+/* rt_memory.c: the memory of a rank, planned and measured. In: the plan's table, the
+ * kernel's account of this process. Out: a table at start, a table at the end: what lies
+ * outside of the arena (data files, code, libraries and what they allocate) is listed
+ * beside it. */
 #include "rt_private.h"
 
 #include <string.h>
@@ -32,8 +33,11 @@ void rt_memory_planned(const Rt *rt, FILE *out)
 
 typedef enum { ARENA, PEERS, DATA, CODE, OTHER, N_CLASSES } Class;
 static const char *const class_names[N_CLASSES] = {
-    [ARENA] = "arena", [PEERS] = "peers' symmetric spaces", [DATA] = "data files, mapped",
-    [CODE] = "code and libraries", [OTHER] = "heap, stacks, libraries'",
+    [ARENA] = "arena",
+    [PEERS] = "peers' symmetric spaces",
+    [DATA] = "data files, mapped",
+    [CODE] = "code and libraries",
+    [OTHER] = "heap, stacks, libraries'",
 };
 
 static bool inside(const char *space, int64_t bytes, uintptr_t from)
@@ -87,7 +91,7 @@ static bool resident(const Rt *rt, int64_t *bytes)
 void rt_memory_resident(const Rt *rt, FILE *out)
 {
     const RtTrainer *t = rt->trainer;
-    int64_t bytes[N_CLASSES] = { 0 }, sum = 0;
+    int64_t bytes[N_CLASSES] = {0}, sum = 0;
     if (!resident(rt, bytes)) {
         return;
     }

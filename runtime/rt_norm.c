@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_norm.c: the exact gradient norm and the step's one small exchange.
  *
- * In: this rank's shards of the summed gradient, the losses of its micro-batches. Out: loss,
- * gradient norm and clip factor, equal in every bit on all ranks and for all world sizes.
+ * In: this rank's shards of the summed gradient, the losses of its micro-batches. Out:
+ * loss, gradient norm and clip factor, equal in every bit on all ranks and for all world
+ * sizes.
  *
- * Squares are summed in double over chunks of 1024 elements of one parameter (element 0 starts
- * a chunk; a shard boundary never cuts one): element i of the chunk goes to lane i mod 16, in
- * order, then the lanes are added as a tree, upper half onto lower half. Chunk sums are added
- * as integers, so their order is free. The superaccumulator spans all of double: digit i
- * weighs 2^(32 i - 1088) and is 64 bits wide, so 2^31 chunks fit before a carry could be lost;
- * carries are made once, at the end. Its last words count what was not finite. */
+ * Squares are summed in double over chunks of 1024 elements of one parameter (element 0
+ * starts a chunk; a shard boundary never cuts one): element i of the chunk goes to lane i
+ * mod 16, in order, then the lanes are added as a tree, upper half onto lower half. Chunk
+ * sums are added as integers, so their order is free. The superaccumulator spans all of
+ * double: digit i weighs 2^(32 i - 1088) and is 64 bits wide, so 2^31 chunks fit before a
+ * carry could be lost; carries are made once, at the end. Its last words count what was
+ * not finite. */
 #include "rt_private.h"
 
 #include <string.h>
@@ -17,7 +19,7 @@
 enum { DIGITS = 70, NON_FINITE = 70, BIAS = 1088, LANES = 16 };
 _Static_assert(NON_FINITE < RT_SUPERACC_WORDS, "the superaccumulator fits its words");
 
-/* ---- the superaccumulator ------------------------------------------------------------------ */
+/* ---- the superaccumulator ---------------------------------------------------------- */
 
 void rt_superacc_add(uint64_t *acc, double x)
 {
@@ -40,7 +42,8 @@ void rt_superacc_add(uint64_t *acc, double x)
     acc[digit + 2] += (uint32_t)(wide >> 64);
 }
 
-/* mantissa * 2^exponent for a mantissa of at most 53 bits: exact from the subnormals up. */
+/* mantissa * 2^exponent for a mantissa of at most 53 bits: exact from the subnormals
+ * up. */
 static double scaled(uint64_t mantissa, int exponent)
 {
     double x = (double)mantissa;
@@ -56,7 +59,7 @@ static double scaled(uint64_t mantissa, int exponent)
 /* The nearest double, ties to even. */
 double rt_superacc_round(const uint64_t *acc)
 {
-    uint32_t d[DIGITS + 2] = { 0 };
+    uint32_t d[DIGITS + 2] = {0};
     uint64_t carry = 0;
     for (int i = 0; i < DIGITS; i++) {
         const unsigned __int128 sum = (unsigned __int128)acc[i] + carry;
@@ -85,7 +88,8 @@ double rt_superacc_round(const uint64_t *acc)
     if (m == 0) {
         return 0.0;
     }
-    int exponent = 32 * (top > 2 ? top - 2 : 0) - BIAS; /* value = m * 2^exponent + below */
+    int exponent =
+        32 * (top > 2 ? top - 2 : 0) - BIAS; /* value = m * 2^exponent + below */
     while (m >> 95 == 0) {
         m <<= 1;
         exponent--;
@@ -107,7 +111,7 @@ double rt_superacc_round(const uint64_t *acc)
     return scaled(q, exponent + cut);
 }
 
-/* ---- squares ------------------------------------------------------------------------------- */
+/* ---- squares ----------------------------------------------------------------------- */
 
 static double lanes_sum(double *lane)
 {
@@ -119,22 +123,22 @@ static double lanes_sum(double *lane)
     return lane[0];
 }
 
-#define SQUARES(name, type, load)                         \
-    static double name(const type *g, int64_t n)          \
-    {                                                     \
-        double lane[LANES] = { 0 };                       \
-        int64_t i = 0;                                    \
-        for (; i + LANES <= n; i += LANES) {              \
-            for (int l = 0; l < LANES; l++) {             \
-                const double x = (double)load(g[i + l]);  \
-                lane[l] += x * x;                         \
-            }                                             \
-        }                                                 \
-        for (int l = 0; i + l < n; l++) {                 \
-            const double x = (double)load(g[i + l]);      \
-            lane[l] += x * x;                             \
-        }                                                 \
-        return lanes_sum(lane);                           \
+#define SQUARES(name, type, load)                                                        \
+    static double name(const type *g, int64_t n)                                         \
+    {                                                                                    \
+        double lane[LANES] = {0};                                                        \
+        int64_t i = 0;                                                                   \
+        for (; i + LANES <= n; i += LANES) {                                             \
+            for (int l = 0; l < LANES; l++) {                                            \
+                const double x = (double)load(g[i + l]);                                 \
+                lane[l] += x * x;                                                        \
+            }                                                                            \
+        }                                                                                \
+        for (int l = 0; i + l < n; l++) {                                                \
+            const double x = (double)load(g[i + l]);                                     \
+            lane[l] += x * x;                                                            \
+        }                                                                                \
+        return lanes_sum(lane);                                                          \
     }
 SQUARES(squares_f32, float, )
 SQUARES(squares_f64, double, )
@@ -165,7 +169,7 @@ static void norm_run(void *ctx, const RtRun *run)
     uint64_t *total = s->rt->state->superacc;
 #pragma omp parallel
     {
-        uint64_t mine[RT_SUPERACC_WORDS] = { 0 };
+        uint64_t mine[RT_SUPERACC_WORDS] = {0};
 #pragma omp for schedule(static)
         for (int64_t at = 0; at < run->elems; at += RT_GRAIN_ELEMS) {
             const int64_t left = run->elems - at;
@@ -181,11 +185,11 @@ static void norm_run(void *ctx, const RtRun *run)
 
 void rt_norm_add(Rt *rt, int segment)
 {
-    NormShard s = { rt, rt_local(rt, rt->trainer->segments[segment].grad_shard) };
+    NormShard s = {rt, rt_local(rt, rt->trainer->segments[segment].grad_shard)};
     rt_share_runs(rt, segment, norm_run, &s);
 }
 
-/* ---- the exchange -------------------------------------------------------------------------- */
+/* ---- the exchange ------------------------------------------------------------------ */
 
 static bool is_finite(double x)
 {
@@ -200,13 +204,14 @@ static _Noreturn void not_finite(const Rt *rt)
         rt_leave(rt);
     }
     rt_fail(rt, RT_EXIT_ERROR,
-            "step %lld: the %s is not finite; the weights are still those of the step before. "
+            "step %lld: the %s is not finite; the weights are still those of the step "
+            "before. "
             "A lower learning rate, a longer warm-up or tighter clipping may help",
             (long long)(st->step + 1), is_finite(st->loss) ? "gradient norm" : "loss");
 }
 
-/* Control area: the superaccumulator, then the losses. Each loss was computed by one rank and
- * is zero elsewhere: adding them is exact. */
+/* Control area: the superaccumulator, then the losses. Each loss was computed by one rank
+ * and is zero elsewhere: adding them is exact. */
 static double exchange_norm(Rt *rt, uint64_t *total)
 {
     const RtTrainer *t = rt->trainer;
@@ -237,11 +242,12 @@ static double exchange_norm(Rt *rt, uint64_t *total)
     return loss;
 }
 
-/* The gradient is that of the sum of token losses; norm, clipping and loss are of the mean. */
+/* The gradient is that of the sum of token losses; norm, clipping and loss are of the
+ * mean. */
 void rt_norm_reduce(Rt *rt)
 {
     RtState *st = rt->state;
-    uint64_t total[RT_SUPERACC_WORDS] = { 0 };
+    uint64_t total[RT_SUPERACC_WORDS] = {0};
     const double tokens = (double)rt_step_tokens(rt->trainer);
     const double clip = rt->trainer->optimizer.clip;
     st->loss = exchange_norm(rt, total) / tokens;

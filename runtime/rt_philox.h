@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_philox.h: the only source of randomness: Philox4x32-10 (Salmon et al., "Parallel random
- * numbers: as easy as 1, 2, 3", 2011), a keyed counter. It knows no mesh, rank or layout.
+/* rt_philox.h: the only source of randomness: Philox4x32-10 (Salmon et al., "Parallel
+ * random numbers: as easy as 1, 2, 3", 2011), a keyed counter. It knows no mesh, rank or
+ * layout.
  *
  *   key      (low 32 bits of the seed, site)
  *   counter  (low and high 32 bits of an index, stream, high 32 bits of the seed)
@@ -8,11 +9,14 @@
  *   site        index                     stream                   used for
  *   INIT        element of a parameter    FNV-1a 32 of its name    initial weights
  *   DATA        (half block, round)       epoch                    order of samples
- *   PROJECTION  element of a parameter    FNV-1a 32 of its name    --debug-gradients; seed 0
+ *   PROJECTION  element of a parameter    FNV-1a 32 of its name    --debug-gradients
+ *
+ * The seed of projections is 0, whatever the run's.
  *
  * Initial weights: h = sum of the eight 16-bit halves of the four words; the value is
- * (h - 262140) * (std * RT_NORMAL_SCALE), computed in double and rounded to the master's dtype:
- * an Irwin-Hall normal of eight uniforms, exact in integers, bounded by 4.9 std. */
+ *   (h - 262140) * (std * RT_NORMAL_SCALE)
+ * in double, rounded to the master's dtype: an Irwin-Hall normal of eight uniforms, exact
+ * in integers, bounded by 4.9 std. */
 #ifndef RT_PHILOX_H
 #define RT_PHILOX_H
 
@@ -23,9 +27,12 @@ enum { RT_SITE_INIT = 1, RT_SITE_DATA = 2, RT_SITE_PROJECTION = 3 };
 /* 1 / sqrt(8 * (65536^2 - 1) / 12) */
 #define RT_NORMAL_SCALE 1.8688123650118534e-05
 
-typedef struct RtWords { uint32_t w[4]; } RtWords;
+typedef struct RtWords {
+    uint32_t w[4];
+} RtWords;
 
-static inline RtWords rt_philox(uint64_t seed, uint32_t site, uint64_t index, uint32_t stream)
+static inline RtWords rt_philox(uint64_t seed, uint32_t site, uint64_t index,
+                                uint32_t stream)
 {
     uint32_t k0 = (uint32_t)seed, k1 = site;
     uint32_t c0 = (uint32_t)index, c1 = (uint32_t)(index >> 32), c2 = stream;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_platform.c: what may change bits between machines. In: the build's flags, the library of
- * matrix products, this CPU. Out: the platform hash and the text it is made of. Libraries
- * choose their kernels by the CPU's model and by what it can do, so both are in it. */
+/* rt_platform.c: what may change bits between machines. In: the build's flags, the
+ * library of matrix products, this CPU. Out: the platform hash and the text it is made
+ * of. Libraries choose their kernels by the CPU's model and by what it can do, so both
+ * are in it. */
 #include "rt_private.h"
 #include "rt_simd.h"
 
@@ -31,8 +32,8 @@ static void describe_cpu(char *text, size_t bytes)
     if (a >= 1) {
         __get_cpuid_count(7, 1, &e, &f, &g, &h);
     }
-    snprintf(text, bytes, "x86_64 %x %x-%x-%x-%x-%x", model, basic, b & avx, c & vnni, d & amx,
-             e & bf16);
+    snprintf(text, bytes, "x86_64 %x %x-%x-%x-%x-%x", model, basic, b & avx, c & vnni,
+             d & amx, e & bf16);
 #elif defined(__aarch64__)
     snprintf(text, bytes, "aarch64 %lx-%lx", getauxval(AT_HWCAP), getauxval(AT_HWCAP2));
 #else
@@ -44,7 +45,8 @@ uint64_t rt_platform_hash(const RtTrainer *t, char *text, size_t text_bytes)
 {
     char cpu[96];
     describe_cpu(cpu, sizeof cpu);
-    snprintf(text, text_bytes, "compiler %s; flags %s; vectors of %d bytes; gemm %s; cpu %s",
-             __VERSION__, t->build_flags, RT_VEC_BYTES, rt_gemm_library(), cpu);
+    snprintf(text, text_bytes,
+             "compiler %s; flags %s; vectors of %d bytes; gemm %s; cpu %s", __VERSION__,
+             t->build_flags, RT_VEC_BYTES, rt_gemm_library(), cpu);
     return rt_hash64(text, strlen(text), 1);
 }

@@ -11,16 +11,16 @@
 /* Exit codes of a trainer; 128 + n: ended by signal n. */
 enum { RT_EXIT_OK = 0, RT_EXIT_ERROR = 1, RT_EXIT_USAGE = 2 };
 
-/* ---- rt_flags.c ---------------------------------------------------------------------------- */
+/* ---- rt_flags.c -------------------------------------------------------------------- */
 
 enum { RT_MAX_DATA = 64 };
 typedef struct RtFlags {
     const char *data[RT_MAX_DATA];
     int n_data;
-    int64_t steps;           /* stop here */
+    int64_t steps; /* stop here */
     int64_t seed;
-    const char *log;         /* JSON lines */
-    const char *stats;       /* counters of every rank, one JSON object */
+    const char *log;   /* JSON lines */
+    const char *stats; /* counters of every rank, one JSON object */
     const char *debug_gradients;
     bool weights_hash, numerics_hash, guard, quiet, local;
     int64_t threads;         /* of each rank; 0: its share of the cores */
@@ -30,25 +30,34 @@ typedef struct RtFlags {
 /* Returns -1 to go on, or an exit code. */
 int rt_flags_parse(RtFlags *f, const RtTrainer *t, int argc, char **argv);
 
-/* ---- the page that all ranks and launchers share ------------------------------------------- */
+/* ---- the page that all ranks and launchers share ----------------------------------- */
 
-/* Streams of collectives; RT_GATHER and RT_REDUCE are rt.h's. RT_CONTROL: small exchanges. */
+/* Streams of collectives; RT_GATHER and RT_REDUCE are rt.h's. RT_CONTROL: small
+ * exchanges. */
 enum { RT_CONTROL = 2, RT_STREAMS = 3 };
 
 /* Where a rank is outside the step's own places. */
-enum { RT_AT_START = -1, RT_AT_DATA = -2, RT_AT_INIT = -3, RT_AT_SETUP = -4, RT_AT_LOG = -5,
-       RT_AT_HASH = -6, RT_AT_END = -7 };
+enum {
+    RT_AT_START = -1,
+    RT_AT_DATA = -2,
+    RT_AT_INIT = -3,
+    RT_AT_SETUP = -4,
+    RT_AT_LOG = -5,
+    RT_AT_HASH = -6,
+    RT_AT_END = -7
+};
 
 typedef struct RtRankShared {
-    _Alignas(128) _Atomic uint64_t published[RT_STREAMS]; /* collectives begun, by stream */
-    _Atomic uint64_t finished;           /* exchanges of the control area read to the end */
-    _Alignas(128) _Atomic int place;     /* index into RtTrainer.places, or RT_AT_* */
-    _Atomic int64_t step;                /* 1-based; 0: before the first */
-    _Atomic int64_t moved_ns;            /* clock when it last went on */
-    _Atomic int waiting;                 /* stream it waits on, or -1 */
-    _Atomic uint64_t waiting_count;      /* for all ranks to have published so many */
-    _Atomic int waiting_segment;         /* of that collective, or -1 */
-    _Atomic int done;                    /* it left with success */
+    /* collectives begun, by stream */
+    _Alignas(128) _Atomic uint64_t published[RT_STREAMS];
+    _Atomic uint64_t finished;       /* exchanges of the control area read to the end */
+    _Alignas(128) _Atomic int place; /* index into RtTrainer.places, or RT_AT_* */
+    _Atomic int64_t step;            /* 1-based; 0: before the first */
+    _Atomic int64_t moved_ns;        /* clock when it last went on */
+    _Atomic int waiting;             /* stream it waits on, or -1 */
+    _Atomic uint64_t waiting_count;  /* for all ranks to have published so many */
+    _Atomic int waiting_segment;     /* of that collective, or -1 */
+    _Atomic int done;                /* it left with success */
     uint64_t numerics_hash, platform_hash;
 } RtRankShared;
 
@@ -60,23 +69,23 @@ typedef struct RtShared {
     RtRankShared rank[RT_MAX_RANKS];
 } RtShared;
 
-/* ---- one rank ------------------------------------------------------------------------------ */
+/* ---- one rank ---------------------------------------------------------------------- */
 
 enum { RT_QUEUE = 64 };
 typedef enum { RT_OP_GATHER, RT_OP_REDUCE_SCATTER, RT_OP_ALL_REDUCE } RtOpKind;
 typedef struct RtOp {
     RtOpKind kind;
     int segment;
-    int64_t from, to;        /* byte offsets: symmetric, local */
+    int64_t from, to; /* byte offsets: symmetric, local */
 } RtOp;
 
 typedef struct RtQueue {
     RtOp op[RT_QUEUE];
     uint64_t started, completed; /* over the whole run; tickets count from step_base */
     uint64_t step_base;
-    uint64_t rounds;         /* publications that are complete: an operation has one or two */
-    int round;               /* of the operation at the head */
-    bool published;          /* that round is visible to the peers */
+    uint64_t rounds; /* publications that are complete: an operation has one or two */
+    int round;       /* of the operation at the head */
+    bool published;  /* that round is visible to the peers */
 } RtQueue;
 
 typedef struct RtTokens RtTokens; /* rt_data.c */
@@ -84,14 +93,14 @@ typedef struct RtTokens RtTokens; /* rt_data.c */
 typedef struct RtState {
     RtFlags flags;
     RtShared *shared;
-    int spins;               /* tries before a waiting rank sleeps */
+    int spins; /* tries before a waiting rank sleeps */
     RtQueue queue[2];
     uint64_t exchanges;
     /* data */
     RtTokens *tokens;
-    int64_t step;            /* of the run, 0-based */
-    int64_t micro_batch;     /* loaded last */
-    double *losses;          /* [micro_batches], this rank's filled */
+    int64_t step;        /* of the run, 0-based */
+    int64_t micro_batch; /* loaded last */
+    double *losses;      /* [micro_batches], this rank's filled */
     /* the step's results, equal on all ranks */
     double loss, grad_norm, clip_factor;
     uint64_t superacc[RT_SUPERACC_WORDS];
@@ -111,9 +120,9 @@ _Noreturn void rt_leave(const Rt *rt);
 /* rt_at for RT_AT_* and the places of the step. */
 void rt_enter(Rt *rt, int place);
 
-/* ---- rt_wait.c: time, waiting for peers ---------------------------------------------------- */
+/* ---- rt_wait.c: time, waiting for peers -------------------------------------------- */
 
-double rt_clock(void);       /* seconds, monotonic */
+double rt_clock(void); /* seconds, monotonic */
 int64_t rt_clock_ns(void);
 /* What peers wait for has changed: wakes those that sleep. */
 void rt_ring(RtShared *shared);
@@ -121,18 +130,19 @@ void rt_ring(RtShared *shared);
  * Leaves the process when the job is aborted. tries counts turns without progress. */
 void rt_pause(const Rt *rt, int tries, bool (*ready)(const void *ctx), const void *ctx);
 
-/* ---- rt_comm.c ----------------------------------------------------------------------------- */
+/* ---- rt_comm.c --------------------------------------------------------------------- */
 
-/* Small exchange through the control areas: begin (mine may be written: everybody has read
- * it), publish (everybody has written: theirs may be read), end (I have read them). */
+/* Small exchange through the control areas: begin (mine may be written: everybody has
+ * read it), publish (everybody has written: theirs may be read), end (I have read
+ * them). */
 void rt_exchange_begin(Rt *rt);
 void rt_exchange_publish(Rt *rt);
 void rt_exchange_end(Rt *rt);
-void rt_comm_step_end(Rt *rt);   /* every started collective is complete; tickets restart */
+void rt_comm_step_end(Rt *rt); /* every started collective is complete; tickets restart */
 
-/* ---- rt_update.c, rt_schedule.c ------------------------------------------------------------ */
+/* ---- rt_update.c, rt_schedule.c ---------------------------------------------------- */
 
-typedef struct RtRun {       /* consecutive elements of one parameter in this rank's shard */
+typedef struct RtRun { /* consecutive elements of one parameter in this rank's shard */
     const RtParam *param;
     int param_id;
     int64_t shard_offset_elems, element, elems;
@@ -140,27 +150,27 @@ typedef struct RtRun {       /* consecutive elements of one parameter in this ra
 typedef void (*RtRunFn)(void *ctx, const RtRun *run);
 /* Calls fn for every run of the segment's shard that this rank holds. */
 void rt_shard_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx);
-/* The same for this rank's share of sums over all ranks: its shard, or where all ranks hold
- * all of the segment, its part of the grains. */
+/* The same for this rank's share of sums over all ranks: its shard, or where all ranks
+ * hold all of the segment, its part of the grains. */
 void rt_share_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx);
 size_t rt_dtype_bytes(RtDtype d);
 double rt_learning_rate(const RtTrainer *t, int64_t step);
 int64_t rt_step_tokens(const RtTrainer *t);
 
-/* ---- rt_norm.c ----------------------------------------------------------------------------- */
+/* ---- rt_norm.c --------------------------------------------------------------------- */
 
-void rt_superacc_add(uint64_t *acc, double x);      /* x >= 0, or not finite */
-double rt_superacc_round(const uint64_t *acc);      /* NaN when something was not finite */
+void rt_superacc_add(uint64_t *acc, double x); /* x >= 0, or not finite */
+double rt_superacc_round(const uint64_t *acc); /* NaN when something was not finite */
 
-/* ---- rt_init.c, rt_hash.c, rt_debug.c ------------------------------------------------------ */
+/* ---- rt_init.c, rt_hash.c, rt_debug.c ---------------------------------------------- */
 
 void rt_init_weights(Rt *rt);
-uint64_t rt_weights_hash(Rt *rt);                   /* collective */
+uint64_t rt_weights_hash(Rt *rt); /* collective */
 uint64_t rt_hash64(const void *data, size_t bytes, uint64_t seed);
 uint64_t rt_platform_hash(const RtTrainer *t, char *text, size_t text_bytes);
-void rt_debug_gradients(Rt *rt, const char *path);  /* collective */
+void rt_debug_gradients(Rt *rt, const char *path); /* collective */
 
-/* ---- rt_data.c ----------------------------------------------------------------------------- */
+/* ---- rt_data.c --------------------------------------------------------------------- */
 
 enum { RT_ERROR_BYTES = 768 };
 RtTokens *rt_tokens_open(const char *const *patterns, int n_patterns, int64_t seq_tokens,
@@ -174,10 +184,10 @@ int64_t rt_tokens_place(int64_t samples, uint64_t seed, int64_t index);
 bool rt_tokens_read(const RtTokens *d, int64_t sample, int32_t *tokens, int32_t *targets,
                     char *error);
 
-/* ---- rt_shm.c, rt_memory.c, rt_log.c ------------------------------------------------------- */
+/* ---- rt_shm.c, rt_memory.c, rt_log.c ----------------------------------------------- */
 
-int rt_shared_create(const RtTrainer *t);    /* descriptor, or -1 with errno */
-RtShared *rt_shared_map(int fd);             /* or NULL with errno */
+int rt_shared_create(const RtTrainer *t); /* descriptor, or -1 with errno */
+RtShared *rt_shared_map(int fd);          /* or NULL with errno */
 bool rt_arena_map(Rt *rt, int fd, bool guard, char *error);
 /* With guards: were the bytes before and after this rank's spaces left alone? */
 bool rt_arena_intact(const Rt *rt);
@@ -186,27 +196,27 @@ void rt_memory_planned(const Rt *rt, FILE *out);
 void rt_memory_resident(const Rt *rt, FILE *out);
 void rt_log_start(Rt *rt);
 void rt_log_step(Rt *rt, double seconds);
-void rt_log_end(Rt *rt);                     /* collective */
+void rt_log_end(Rt *rt); /* collective */
 
-/* ---- rt_launch.c, rt_watch.c, rt_join.c, rt_cores.c, rt_main.c ----------------------------- */
+/* ---- rt_launch.c, rt_watch.c, rt_join.c, rt_cores.c, rt_main.c --------------------- */
 
 /* What one watching process knows of the job. */
 typedef struct RtJob {
     const RtTrainer *trainer;
     const RtFlags *flags;
     RtShared *shared;
-    int fd;                      /* of the shared memory */
-    int pid[RT_MAX_RANKS];       /* ranks this process started; 0: ended, or another's */
-    int peer[RT_MAX_RANKS];      /* sockets of the processes that watch other ranks; or -1 */
-    int running;                 /* ranks this process started that have not ended */
-    bool judges;                 /* looks for ranks that stand still */
+    int fd;                 /* of the shared memory */
+    int pid[RT_MAX_RANKS];  /* ranks this process started; 0: ended, or another's */
+    int peer[RT_MAX_RANKS]; /* sockets of the processes that watch other ranks; or -1 */
+    int running;            /* ranks this process started that have not ended */
+    bool judges;            /* looks for ranks that stand still */
     int64_t deadline_ns;
 } RtJob;
 
 /* The ranks' share of the cores this process may use. */
 typedef struct RtCores {
-    int cpu[1024], n_cpus;       /* in the order of packages and cores: siblings adjoin */
-    int quota;                   /* CPUs the control group grants, at most n_cpus */
+    int cpu[1024], n_cpus; /* in the order of packages and cores: siblings adjoin */
+    int quota;             /* CPUs the control group grants, at most n_cpus */
 } RtCores;
 void rt_cores_find(RtCores *c);
 int rt_cores_threads(const RtCores *c, const RtFlags *f, int ranks);
@@ -216,17 +226,18 @@ void rt_cores_fit_openmp(const RtCores *c, const RtFlags *f, int ranks, char **a
 
 /* Rank and ranks as a launcher's environment names them. */
 typedef struct RtJoin {
-    const char *launcher;        /* "torchrun", ...; NULL: none */
+    const char *launcher;             /* "torchrun", ...; NULL: none */
     int rank, world_size, local_size; /* local_size -1: not told */
-    char identity[512];          /* the same for all ranks of the job, and only them */
+    char identity[512]; /* the same for all ranks of the job, and only them */
 } RtJoin;
 bool rt_join_find(RtJoin *j);
 int rt_join(const RtTrainer *t, const RtFlags *f, const RtJoin *j);
 int rt_launch(const RtTrainer *t, const RtFlags *f);
 /* Forks a rank; in the child it never returns. False when fork fails. */
 bool rt_job_start(RtJob *job, int rank, const RtCores *cores, int index, int ranks);
-void rt_job_init(RtJob *job, const RtTrainer *t, const RtFlags *f, RtShared *shared, int fd);
-int rt_watch(RtJob *job);        /* the job's exit code */
+void rt_job_init(RtJob *job, const RtTrainer *t, const RtFlags *f, RtShared *shared,
+                 int fd);
+int rt_watch(RtJob *job); /* the job's exit code */
 int rt_rank_main(const RtTrainer *t, const RtFlags *f, RtShared *shared, int fd, int rank,
                  int threads, bool crowded);
 /* For torchrun, which shows it as the root cause. */

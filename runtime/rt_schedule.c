@@ -2,11 +2,11 @@
 /* rt_schedule.c: the learning rate. In: the schedule, the index of a step. Out: its rate.
  *
  * Of step t (the first one is 0), with W steps of warm-up, S steps in all, r = min_ratio:
- *   t < W       lr (t + 1) / W                  the first step has lr / W, step W - 1 all of lr
+ *   t < W       lr (t + 1) / W; step 0 has lr / W, step W - 1 all of lr
  *   constant    lr
- *   cosine      lr (r + (1 - r) (1 + cos(pi (t - W) / (S - W))) / 2)
- *                                               step W has lr, step S - 1 a little over r lr
- *   t >= S      cosine: r lr                    beyond the schedule's end (--steps)
+ *   cosine      lr (r + (1 - r) (1 + cos(pi (t - W) / (S - W))) / 2);
+ *               step W has lr, step S - 1 a little more than r lr
+ *   t >= S      cosine: r lr, beyond the schedule's end (--steps)
  * In double, with our own cosine: the same bits everywhere. */
 #include "rt_private.h"
 

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_shm.c: the memory of a rank. In: the planned sizes. Out: the page that all share, every
- * rank's symmetric space (shared, anonymous, by descriptor), this rank's local space (private).
+/* rt_shm.c: the memory of a rank. In: the planned sizes. Out: the page that all share,
+ * every rank's symmetric space (shared, anonymous, by descriptor), this rank's local
+ * space (private).
  *
- * The descriptor holds the shared page first, then the symmetric spaces in rank order. It is
- * of no file system, so the size of /dev/shm is no matter. Each rank has the kernel set aside
- * its own space, on its own memory node, so that a lack of memory is an error at start.
+ * The descriptor holds the shared page first, then the symmetric spaces in rank order. It
+ * is of no file system, so the size of /dev/shm is no matter. Each rank has the kernel
+ * set aside its own space, on its own memory node, so that a lack of memory is an error
+ * at start.
  *
- * With guards an inaccessible page lies on both ends of each space. A space ends right at its
- * guard; what is left of its first page holds a pattern that is checked at the end. */
+ * With guards an inaccessible page lies on both ends of each space. A space ends right at
+ * its guard; what is left of its first page holds a pattern that is checked at the
+ * end. */
 #define _GNU_SOURCE
 #include "rt_private.h"
 

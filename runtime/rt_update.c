@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_update.c: what the optimizer needs around its kernel: the scale, the bias corrections, and
- * the runs of parameters in this rank's shard. In: the step's norm and clip factor, shards of
- * summed gradients. Out: calls of the emitted kernel.
+/* rt_update.c: what the optimizer needs around its kernel: the scale, the bias
+ * corrections, and the runs of parameters in this rank's shard. In: the step's norm and
+ * clip factor, shards of summed gradients. Out: calls of the emitted kernel.
  *
- * The gradient is summed over all tokens of the step, so its scale is clip factor / tokens.
- * Powers of beta are carried along by multiplication, one a step: no pow. */
+ * The gradient is summed over all tokens of the step, so its scale is clip factor /
+ * tokens. Powers of beta are carried along by multiplication, one a step: no pow. */
 #include "rt_private.h"
 
 size_t rt_dtype_bytes(RtDtype d)
@@ -17,7 +17,8 @@ int64_t rt_step_tokens(const RtTrainer *t)
     return t->micro_batches * t->micro_batch * t->seq_tokens;
 }
 
-/* Runs between elements lo and hi of the segment, where this rank's buffers begin at base. */
+/* Runs between elements lo and hi of the segment, where this rank's buffers begin at
+ * base. */
 static void runs_between(const RtTrainer *t, const RtSegment *s, int64_t base, int64_t lo,
                          int64_t hi, RtRunFn fn, void *ctx)
 {
@@ -28,7 +29,7 @@ static void runs_between(const RtTrainer *t, const RtSegment *s, int64_t base, i
         const int64_t end = p->offset_elems + p->elems;
         const int64_t to = end < hi ? end : hi;
         if (from < to) {
-            const RtRun run = { p, id, from - base, from - p->offset_elems, to - from };
+            const RtRun run = {p, id, from - base, from - p->offset_elems, to - from};
             fn(ctx, &run);
         }
     }
@@ -57,7 +58,7 @@ RtUpdate rt_update(const Rt *rt)
 {
     const RtTrainer *t = rt->trainer;
     const RtState *st = rt->state;
-    RtUpdate u = { 0 };
+    RtUpdate u = {0};
     u.scale64 = st->clip_factor / (double)rt_step_tokens(t);
     u.lr64 = rt_learning_rate(t, st->step);
     u.bias1_64 = 1.0 - st->beta1_power * t->optimizer.beta1;
@@ -81,8 +82,8 @@ static void update_run(void *ctx, const RtRun *run)
 {
     const Shard *s = ctx;
     const int64_t at = run->shard_offset_elems;
-    s->kernel(&s->update, run->param->weight_decay, run->elems, s->param + at * s->param_item,
-              s->master + at * s->master_item,
+    s->kernel(&s->update, run->param->weight_decay, run->elems,
+              s->param + at * s->param_item, s->master + at * s->master_item,
               s->moment1 ? s->moment1 + at * s->moment_item : NULL,
               s->moment2 ? s->moment2 + at * s->moment_item : NULL,
               s->grad + at * s->grad_item);

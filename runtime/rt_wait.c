@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_wait.c: clocks, waiting for other ranks, leaving when one of them failed.
  *
- * In: conditions over the shared page. Out: control, once a condition may have changed. A rank
- * that waits spins for a while and then sleeps on the bell, a futex that every publication
- * rings. No wake-up is lost: the sleeper announces itself, reads the bell, looks once more,
- * and sleeps only if the bell still has that value; the publisher publishes, rings, and only
- * then looks for sleepers, all in one total order. A rank killed between publishing and
- * waking does no harm either: sleeps are bounded. Nothing here is owned by a rank, so no
- * death leaves a lock behind. */
+ * In: conditions over the shared page. Out: control, once a condition may have changed. A
+ * rank that waits spins for a while and then sleeps on the bell, a futex that every
+ * publication rings. No wake-up is lost: the sleeper announces itself, reads the bell,
+ * looks once more, and sleeps only if the bell still has that value; the publisher
+ * publishes, rings, and only then looks for sleepers, all in one total order. A rank
+ * killed between publishing and waking does no harm either: sleeps are bounded. Nothing
+ * here is owned by a rank, so no death leaves a lock behind. */
 #define _GNU_SOURCE
 #include "rt_private.h"
 

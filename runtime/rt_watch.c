@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_watch.c: the process that watches ranks. In: ranks it started, the page they share,
- * sockets of the processes that watch the others. Out: the job's exit code, and one message
- * that says who failed, where.
+ * sockets of the processes that watch the others. Out: the job's exit code, and one
+ * message that says who failed, where.
  *
- * Ranks leave their place, their clock and what they wait for in the shared page; nothing is
- * asked of a rank, so one that is dead or stopped is described as well as any other. The first
- * failure sets `abort` and is told by whoever found it; ranks that wait leave at once, ranks
- * that compute at their next place, the rest are killed after a short grace. Ranks die with
- * the process that watches them (PR_SET_PDEATHSIG). */
+ * Ranks leave their place, their clock and what they wait for in the shared page; nothing
+ * is asked of a rank, so one that is dead or stopped is described as well as any other.
+ * The first failure sets `abort` and is told by whoever found it; ranks that wait leave
+ * at once, ranks that compute at their next place, the rest are killed after a short
+ * grace. Ranks die with the process that watches them (PR_SET_PDEATHSIG). */
 #define _GNU_SOURCE
 #include "rt_private.h"
 
@@ -24,7 +24,7 @@
 
 enum { TICK_MS = 50, GRACE_MS = 300, SUSPENDED_MS = 1000 };
 
-/* ---- words --------------------------------------------------------------------------------- */
+/* ---- words ------------------------------------------------------------------------- */
 
 static const char *place_name(const RtTrainer *t, int place)
 {
@@ -53,7 +53,8 @@ static const char *where(const RtJob *job, int rank, char *text, size_t bytes)
 {
     const RtTrainer *t = job->trainer;
     const RtRankShared *r = &job->shared->rank[rank];
-    const int waiting = atomic_load(&r->waiting), segment = atomic_load(&r->waiting_segment);
+    const int waiting = atomic_load(&r->waiting),
+              segment = atomic_load(&r->waiting_segment);
     const long long step = atomic_load(&r->step);
     char of[48] = "", wait[256] = "";
     if (step > 0) {
@@ -63,13 +64,15 @@ static const char *where(const RtJob *job, int rank, char *text, size_t bytes)
         snprintf(wait, sizeof wait, ", waiting for all ranks");
     } else if (waiting >= 0 && segment >= 0 && segment < t->n_segments) {
         snprintf(wait, sizeof wait, ", waiting for the %s of %s",
-                 waiting == RT_GATHER ? "gather" : "reduction", t->segments[segment].name);
+                 waiting == RT_GATHER ? "gather" : "reduction",
+                 t->segments[segment].name);
     }
     snprintf(text, bytes, "at %s%s%s", place_name(t, atomic_load(&r->place)), of, wait);
     return text;
 }
 
-/* The first failure decides the job's exit code; true for who found it, who then tells. */
+/* The first failure decides the job's exit code; true for who found it, who then
+ * tells. */
 static bool fail_first(RtJob *job, int code)
 {
     int none = 0;
@@ -89,7 +92,7 @@ __attribute__((format(printf, 1, 2))) static void tell(const char *fmt, ...)
     rt_report_error(text);
 }
 
-/* ---- deaths -------------------------------------------------------------------------------- */
+/* ---- deaths ------------------------------------------------------------------------ */
 
 static void ended(RtJob *job, int rank, int status)
 {
@@ -112,7 +115,8 @@ static void ended(RtJob *job, int rank, int status)
     } else {
         const int code = WEXITSTATUS(status);
         if (fail_first(job, code != 0 ? code : RT_EXIT_ERROR)) {
-            tell("rank %d ended with code %d %s", rank, code, where(job, rank, at, sizeof at));
+            tell("rank %d ended with code %d %s", rank, code,
+                 where(job, rank, at, sizeof at));
         }
     }
 }
@@ -134,7 +138,7 @@ static void reap(RtJob *job)
 static void check_peers(RtJob *job)
 {
     for (int r = 0; r < job->trainer->world_size; r++) {
-        struct pollfd p = { .fd = job->peer[r], .events = POLLIN };
+        struct pollfd p = {.fd = job->peer[r], .events = POLLIN};
         if (p.fd < 0 || poll(&p, 1, 0) <= 0) {
             continue;
         }
@@ -148,7 +152,7 @@ static void check_peers(RtJob *job)
     }
 }
 
-/* ---- ranks that stand still ---------------------------------------------------------------- */
+/* ---- ranks that stand still -------------------------------------------------------- */
 
 /* Whom does this rank wait for? Itself, if what it waits for is there. */
 static int waits_for(const RtJob *job, int rank)
@@ -180,8 +184,8 @@ static int who_is_behind(const RtJob *job, int rank)
     return rank;
 }
 
-/* Somebody stands still when a rank has not moved for the deadline and waits for nobody, or
- * when no rank has moved. */
+/* Somebody stands still when a rank has not moved for the deadline and waits for nobody,
+ * or when no rank has moved. */
 static void check_stalls(RtJob *job, int64_t since_ns)
 {
     const int64_t now = rt_clock_ns();
@@ -210,12 +214,13 @@ static void check_stalls(RtJob *job, int64_t since_ns)
     still = who_is_behind(job, still);
     char at[512];
     if (fail_first(job, RT_EXIT_ERROR)) {
-        tell("rank %d has stood still for %.1f s %s; --deadline SECONDS changes the limit",
-             still, 1e-9 * (double)job->deadline_ns, where(job, still, at, sizeof at));
+        tell(
+            "rank %d has stood still for %.1f s %s; --deadline SECONDS changes the limit",
+            still, 1e-9 * (double)job->deadline_ns, where(job, still, at, sizeof at));
     }
 }
 
-/* ---- ending -------------------------------------------------------------------------------- */
+/* ---- ending ------------------------------------------------------------------------ */
 
 static void kill_all(const RtJob *job)
 {
@@ -249,7 +254,7 @@ static bool all_done(const RtJob *job)
 /* SIGCHLD, and the signals that ask the job to end. */
 static void signals_of(sigset_t *set)
 {
-    static const int numbers[] = { SIGCHLD, SIGINT, SIGTERM, SIGHUP };
+    static const int numbers[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
     sigemptyset(set);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         sigaddset(set, numbers[i]);
@@ -266,7 +271,7 @@ int rt_watch(RtJob *job)
         if (job->running == 0 && (code != 0 || !job->judges || all_done(job))) {
             return code;
         }
-        const struct timespec tick = { 0, TICK_MS * 1000000 };
+        const struct timespec tick = {0, TICK_MS * 1000000};
         const int got = sigtimedwait(&signals, NULL, &tick);
         if (got > 0 && got != SIGCHLD) {
             atomic_store(&job->shared->signal, got);
@@ -291,14 +296,16 @@ int rt_watch(RtJob *job)
     }
 }
 
-/* ---- starting ------------------------------------------------------------------------------ */
+/* ---- starting ---------------------------------------------------------------------- */
 
-void rt_job_init(RtJob *job, const RtTrainer *t, const RtFlags *f, RtShared *shared, int fd)
+void rt_job_init(RtJob *job, const RtTrainer *t, const RtFlags *f, RtShared *shared,
+                 int fd)
 {
-    *job = (RtJob){ .trainer = t, .flags = f, .shared = shared, .fd = fd };
+    *job = (RtJob){.trainer = t, .flags = f, .shared = shared, .fd = fd};
     /* Generous: machines are noisy, and a false alarm costs more than a late one. */
-    const double seconds =
-        f->deadline_seconds > 0 ? f->deadline_seconds : 60.0 + 20.0 * t->planned_step_seconds;
+    const double seconds = f->deadline_seconds > 0
+                               ? f->deadline_seconds
+                               : 60.0 + 20.0 * t->planned_step_seconds;
     job->deadline_ns = (int64_t)(seconds * 1e9);
     for (int r = 0; r < RT_MAX_RANKS; r++) {
         job->peer[r] = -1;
@@ -306,7 +313,8 @@ void rt_job_init(RtJob *job, const RtTrainer *t, const RtFlags *f, RtShared *sha
     sigset_t signals;
     signals_of(&signals);
     sigprocmask(SIG_BLOCK, &signals, NULL);
-    signal(SIGPIPE, SIG_IGN); /* of a closed stdout the ranks say more than a signal would */
+    signal(SIGPIPE,
+           SIG_IGN); /* of a closed stdout the ranks say more than a signal would */
 }
 
 static RtShared *asked_of;
@@ -317,8 +325,8 @@ static void on_signal(int n)
     atomic_store(&asked_of->signal, n);
 }
 
-static _Noreturn void be_rank(const RtJob *job, int rank, pid_t watcher, const RtCores *cores,
-                              int index, int ranks)
+static _Noreturn void be_rank(const RtJob *job, int rank, pid_t watcher,
+                              const RtCores *cores, int index, int ranks)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != watcher) {
@@ -327,8 +335,8 @@ static _Noreturn void be_rank(const RtJob *job, int rank, pid_t watcher, const R
     sigset_t signals;
     signals_of(&signals);
     asked_of = job->shared;
-    const struct sigaction ask = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
-    const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
+    const struct sigaction ask = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     for (int i = 0; i < 3; i++) {
         sigaction(numbers[i], &ask, NULL);
     }

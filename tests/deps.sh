@@ -18,6 +18,10 @@ run|libdnnl-dev|fast matrix products (oneDNN)|deps_header oneapi/dnnl/dnnl.h
 test|libcmocka-dev|C tests|pkg-config --exists cmocka
 test|libopenblas-dev|matrix products by a CBLAS, tested too|deps_header cblas.h
 test|valgrind|memory checks of a short run|command -v valgrind
+test|clang|ThreadSanitizer with an OpenMP it understands|command -v clang
+test|libclang-rt-dev|its runtime|deps_archive 'libclang_rt.tsan*'
+test|libomp-dev|LLVM's OpenMP, with Archer|deps_archive 'libarcher*'
+test|procps|finds ranks that were left behind|command -v pgrep
 test|diffutils|compares folders|command -v cmp
 test|git|names the commit in reports|command -v git
 TABLE
@@ -25,6 +29,14 @@ TABLE
 
 deps_header() {
     echo "#include <$1>" | cc -E -x c - >/dev/null 2>&1
+}
+
+deps_archive() { # a file of LLVM's, wherever its version puts it
+    local pattern
+    for pattern in "$@"; do
+        [ -n "$(find /usr/lib -name "$pattern" -print -quit 2>/dev/null)" ] && return 0
+    done
+    return 1
 }
 
 deps_lua() {

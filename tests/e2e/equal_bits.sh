@@ -113,7 +113,7 @@ equal_bits_products() {
                 bad "wide products, $ranks ranks, $threads threads: does not run" "$dir.log"
                 continue
             fi
-            [ -n "$first" ] || { first=$WORK/products.first; cp "$dir.result" "$first"; }
+            [ -n "$first" ] || { first=$WORK/first_products; cp "$dir.result" "$first"; }
             check "wide products, $ranks ranks, $threads threads" cmp "$first" "$dir.result"
         done
     done

@@ -26,6 +26,6 @@ if [ "$FULL" = 1 ]; then
     equal_bits 0
 else
     equal_bits_products
-    equal_bits 4
+    equal_bits 3
 fi
 finish

@@ -8,7 +8,8 @@
  *   - what it prints has no byte that a terminal obeys;
  *   - a folder is there after code 0 and not even partly after another; nothing else is written;
  *   - run again (one case in 32), it does and prints the same.
- * Prints each broken promise with the command that shows it again. */
+ * Prints each broken promise with the command that shows it again.
+ * descriptions --legal SEED I prints one description of legal fields. */
 #define main fsdpgen_main
 #include "../../gen/main.c"
 #undef main
@@ -453,8 +454,18 @@ int main(int argc, char **argv)
     uint64_t seed, first;
     int count;
 
+    if (argc == 4 && !strcmp(argv[1], "--legal")) { /* what train.sh trains */
+        Random r;
+        Str s = { 0 };
+
+        random_start(&r, strtoull(argv[2], NULL, 10), strtoull(argv[3], NULL, 10));
+        legal_description(&r, &s);
+        printf("%s", s.s);
+        return 0;
+    }
     if (argc != 5) {
-        fprintf(stderr, "usage: descriptions SEED FIRST COUNT FOLDER\n");
+        fprintf(stderr, "usage: descriptions SEED FIRST COUNT FOLDER\n"
+                        "       descriptions --legal SEED I\n");
         return 2;
     }
     seed = strtoull(argv[1], NULL, 10);

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Hostile input: fsdpgen against changed, random and endless descriptions, architectures and
-# ops; the runtime's reader against data files whose headers lie. The same SEED gives the same
-# cases. FULL=1: the promised counts (100,000 of each). FSDPGEN_BUILD may be a sanitized build.
+# ops; the runtime's reader against data files whose headers lie; random legal descriptions,
+# trained. The same SEED gives the same cases. FULL=1: the promised counts (100,000 of each). FSDPGEN_BUILD may be a sanitized build.
 set -u
 if [ -z "${TMPDIR:-}" ] && [ -w /dev/shm ]; then
     export TMPDIR=/dev/shm # many small files
@@ -13,10 +13,10 @@ jobs=$(nproc)
 sanitized=0
 grep -qs '^FSDPGEN_SANITIZE:.*=.*address' "$BUILD/CMakeCache.txt" && sanitized=1
 if [ "$FULL" = 1 ]; then
-    descriptions=100000 headers=100000
+    descriptions=100000 headers=100000 trainers=60
     [ $sanitized = 1 ] && descriptions=10000
 else
-    descriptions=400 headers=20000
+    descriptions=400 headers=20000 trainers=2
     [ $sanitized = 1 ] && descriptions=200
 fi
 export ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:allocator_may_return_null=1
@@ -78,5 +78,10 @@ if [ $sanitized = 0 ]; then
     else
         bad "building the header fuzzer" "$WORK/headers.log"
     fi
+fi
+
+if [ $sanitized = 0 ] && [ -x "$tool" ]; then
+    . "$ROOT/tests/fuzz/train.sh"
+    train_random $trainers
 fi
 finish

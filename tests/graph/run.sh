@@ -212,6 +212,17 @@ if cc -O2 "$here/lua_run.c" -o "$WORK/lua_run" \
         --set model.window=4
     # shellcheck disable=SC2086
     gradients "a gpt2" "$ops" "$models/tiny_gpt2.lua" $small --set model.dim=12
+    # random graphs; every pass checks its invariants on them too
+    graphs=8
+    [ "$FULL" = 1 ] && graphs=300
+    for ((i = 0; i < graphs; i++)); do
+        random 100000
+        n=$random_value
+        gradients "random graph $n" "$ops" "$here/random/model.lua" --set model.graph=$n \
+            --set model.vocab=7
+        check "random graph $n: spans" "$FSDPGEN" "$here/random/model.lua" \
+            --set model.graph=$n --dump=span
+    done
 else
     bad "lua_run.c" "$WORK/err"
 fi
@@ -236,7 +247,7 @@ unchanged() { # NAME ARGS...
 sample() { # N: is it this run's turn? all with FULL
     [ "$FULL" = 1 ] || [ "$1" = "$turn" ]
 }
-random 4
+random 5
 turn=$random_value
 # shellcheck disable=SC2086
 sample 0 && unchanged "llama bf16" "$models/tiny_llama.lua" $full --set dtypes.param=bf16
@@ -244,6 +255,9 @@ sample 1 && unchanged "gpt2 bf16" "$models/tiny_gpt2.lua" --set dtypes.param=bf1
 # shellcheck disable=SC2086
 sample 2 && unchanged "llama f32" "$models/tiny_llama.lua" $full
 sample 3 && unchanged "shared f32" "$here/shared.lua" --set model.vocab=256
+random 100000
+sample 4 && unchanged "random graph $random_value" "$here/random/model.lua" \
+    --set model.graph=$random_value
 
 # ---- every shipped model ------------------------------------------------------------------------------
 

@@ -102,10 +102,14 @@ suite() {
 
 count() { wc -l <"$WORK/$1/list"; }
 
-# Messages without places and values: how many different things are said.
+# Different things said, places, objects and values aside, with line, column and help.
 distinct() {
-    cat "$WORK/$1"/*/actual | sed -n 's/^[^ ].*[:0-9]* error: //p' |
-        sed -E 's/"[^"]*"/S/g; s/-?[0-9.]+(e[-+]?[0-9]+)?/N/g' | sort -u | wc -l
+    cat "$WORK/$1"/*/actual | awk '
+        /^[^ ]*:[0-9]+:[0-9]+: error: / { said = $0; next }
+        /^  help: / && said != "" { print said; said = "" }
+        !/^ / { said = "" }' | sed -E 's/^[^ ]*: error: //; s/^[a-z_.]+(\[[0-9]+\])?: //
+        s/"[^"]*"/S/g; s/-?[0-9][0-9.]*(e[-+]?[0-9]+)?/N/g; s/^[a-z_.]+ is missing.*/is missing/
+        s/^[^ ]+ (is not available yet)$/\1/' | sort -u | wc -l
 }
 
 at_least() { # WHAT HAVE NEED

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm_test.c: the collectives' protocol under ThreadSanitizer. Ranks are threads that share
- * their symmetric spaces; all run the same random program of gathers, reductions, exchanges,
- * waits in any order, and rewrites of buffers as early as the protocol allows. Every result is
- * compared with its closed form. Prints `ok`.
+/* comm_test.c: the collectives' protocol under ThreadSanitizer. Ranks are threads that
+ * share their symmetric spaces; all run the same random program of gathers, reductions,
+ * exchanges, waits in any order, and rewrites of buffers as early as the protocol allows.
+ * Every result is compared with its closed form. Prints `ok`.
  *
- * -DEARLY rewrites a gradient without waiting for its reduction: the checker must see a race or
- * a wrong sum. -DRANKS=N, -DSTEPS=N: how many. */
+ * -DEARLY rewrites a gradient without waiting for its reduction: the checker must see a
+ * race or a wrong sum. -DRANKS=N, -DSTEPS=N: how many. */
 #define _GNU_SOURCE
 #include "rt_private.h"
 
@@ -24,13 +24,15 @@
 enum { SEGMENTS = 3, SLOTS = 2, OPS = 24, MOST = 8192 };
 
 static RtSegment segments[SEGMENTS];
-static RtTrainer trainer = { .world_size = RANKS, .param_dtype = RT_F64,
-                             .reduce_dtype = RT_F64, .segments = segments,
-                             .n_segments = SEGMENTS };
+static RtTrainer trainer = {.world_size = RANKS,
+                            .param_dtype = RT_F64,
+                            .reduce_dtype = RT_F64,
+                            .segments = segments,
+                            .n_segments = SEGMENTS};
 static RtShared shared;
 static char *spaces[RANKS];
-static int64_t grad_at[SLOTS], control_at, symmetric_bytes, gathered_at[OPS], result_at[OPS],
-    local_bytes;
+static int64_t grad_at[SLOTS], control_at, symmetric_bytes, gathered_at[OPS],
+    result_at[OPS], local_bytes;
 static _Atomic int wrong;
 
 /* Of rt_update.c, which is not linked here. */
@@ -50,16 +52,20 @@ static uint64_t mix(uint64_t x)
 /* Small whole numbers: sums are exact in any order. */
 static double value(int step, int what, int rank, int64_t i)
 {
-    return (double)(mix((uint64_t)step << 40 ^ (uint64_t)what << 32 ^ (uint64_t)rank << 24 ^
-                        (uint64_t)i) & 0xFFFF);
+    return (double)(mix((uint64_t)step << 40 ^ (uint64_t)what << 32 ^
+                        (uint64_t)rank << 24 ^ (uint64_t)i) &
+                    0xFFFF);
 }
 
 static void lay_out(void)
 {
-    const int64_t shard[SEGMENTS] = { 1024, 2048, 17 };
+    const int64_t shard[SEGMENTS] = {1024, 2048, 17};
     for (int s = 0; s < SEGMENTS; s++) {
-        segments[s] = (RtSegment){ .name = "s", .shards = RANKS, .shard_elems = shard[s],
-                                   .elems = shard[s] * RANKS, .param_shard = symmetric_bytes };
+        segments[s] = (RtSegment){.name = "s",
+                                  .shards = RANKS,
+                                  .shard_elems = shard[s],
+                                  .elems = shard[s] * RANKS,
+                                  .param_shard = symmetric_bytes};
         symmetric_bytes += shard[s] * 8;
     }
     for (int k = 0; k < SLOTS; k++) {
@@ -110,7 +116,7 @@ static void dawdle(uint64_t *own)
 {
     *own = mix(*own);
     if (*own % 7 == 0) {
-        const struct timespec nap = { 0, (long)(*own >> 8 & 0xFFFF) };
+        const struct timespec nap = {0, (long)(*own >> 8 & 0xFFFF)};
         nanosleep(&nap, NULL);
     }
 }
@@ -119,7 +125,7 @@ static void dawdle(uint64_t *own)
 static void one_step(Rt *rt, int step, uint64_t program, uint64_t *own)
 {
     int gathers = 0, reduces = 0, segment_of[2][OPS];
-    bool all_of[OPS], waited[2][OPS] = { { 0 } };
+    bool all_of[OPS], waited[2][OPS] = {{0}};
     for (int op = 0; op < OPS; op++) {
         program = mix(program);
         const int s = (int)(program >> 8 & 0xFF) % SEGMENTS;
@@ -129,8 +135,8 @@ static void one_step(Rt *rt, int step, uint64_t program, uint64_t *own)
             rt_all_gather_start(rt, s, gathered_at[gathers]);
             gathers++;
         } else {
-            /* the slot was read by reduction `reduces - SLOTS`; when that is complete here, no
-             * peer reads it any more */
+            /* the slot was read by reduction `reduces - SLOTS`; when that is complete
+             * here, no peer reads it any more */
 #ifndef EARLY
             if (reduces >= SLOTS) {
                 rt_wait(rt, RT_REDUCE, reduces - SLOTS);
@@ -145,7 +151,8 @@ static void one_step(Rt *rt, int step, uint64_t program, uint64_t *own)
             if (all_of[reduces]) {
                 rt_all_reduce_start(rt, s, grad_at[reduces % SLOTS], result_at[reduces]);
             } else {
-                rt_reduce_scatter_start(rt, s, grad_at[reduces % SLOTS], result_at[reduces]);
+                rt_reduce_scatter_start(rt, s, grad_at[reduces % SLOTS],
+                                        result_at[reduces]);
             }
             reduces++;
         }
@@ -211,10 +218,14 @@ int main(void)
         spaces[r] = calloc(1, (size_t)symmetric_bytes);
     }
     for (int r = 0; r < RANKS; r++) {
-        state[r] = (RtState){ .shared = &shared, .spins = r % 2 == 0 ? 20 : 0 };
-        rt[r] = (Rt){ .rank = r, .world_size = RANKS, .threads = 1, .trainer = &trainer,
-                      .state = &state[r], .symmetric = spaces[r],
-                      .local = calloc(1, (size_t)local_bytes) };
+        state[r] = (RtState){.shared = &shared, .spins = r % 2 == 0 ? 20 : 0};
+        rt[r] = (Rt){.rank = r,
+                     .world_size = RANKS,
+                     .threads = 1,
+                     .trainer = &trainer,
+                     .state = &state[r],
+                     .symmetric = spaces[r],
+                     .local = calloc(1, (size_t)local_bytes)};
         memcpy(rt[r].peer, spaces, sizeof spaces);
         if (pthread_create(&thread[r], NULL, rank_main, &rt[r]) != 0) {
             return 2;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data_fuzz.c: data_fuzz FOLDER COUNT SEED: token files with random sizes, headers and ids, most
- * of them nearly right. Each is opened, and if it opens, all samples are read. Built with
- * sanitizers: nothing may crash, every refusal has a message, every id returned is in the
- * vocabulary. Prints how many were refused, and `ok`. */
+/* data_fuzz.c: data_fuzz FOLDER COUNT SEED: token files with random sizes, headers and
+ * ids, most of them nearly right. Each is opened, and if it opens, all samples are read.
+ * Built with sanitizers: nothing may crash, every refusal has a message, every id
+ * returned is in the vocabulary. Prints how many were refused, and `ok`. */
 #define _GNU_SOURCE
 #include "rt_private.h"
 
@@ -118,7 +118,8 @@ int main(int argc, char **argv)
     long refused = 0;
     for (long i = 0; i < atol(argv[2]); i++) {
         const size_t bytes = make(file, sizeof file);
-        if (ftruncate(fd, (off_t)bytes) != 0 || pwrite(fd, file, bytes, 0) != (ssize_t)bytes) {
+        if (ftruncate(fd, (off_t)bytes) != 0 ||
+            pwrite(fd, file, bytes, 0) != (ssize_t)bytes) {
             perror(path);
             return 2;
         }

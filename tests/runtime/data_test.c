@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data_test.c: the order of samples is a bijection in every epoch, and the tree sum over ranks
- * is the balanced tree, for every dtype. */
+/* data_test.c: the order of samples is a bijection in every epoch, and the tree sum over
+ * ranks is the balanced tree, for every dtype. */
 #include "../../runtime/rt_comm.c"
 #include "../../runtime/rt_data.c"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* norm_test.c: the superaccumulator against exact sums, Philox against its published vectors,
- * initial weights' moments, the learning rate at its corners, tree sums against a naive tree.
- * Includes the files it tests to reach their statics. */
+/* norm_test.c: the superaccumulator against exact sums, Philox against its published
+ * vectors, initial weights' moments, the learning rate at its corners, tree sums against
+ * a naive tree. Includes the files it tests to reach their statics. */
 #include "../../runtime/rt_norm.c"
 #include "../../runtime/rt_schedule.c"
 #include "../../runtime/rt_update.c"
@@ -17,7 +17,8 @@ static uint64_t seed = 7;
 static double random_unit(void)
 {
     const RtWords r = rt_philox(seed++, 99, 0, 0);
-    return ((double)(r.w[0] >> 5) * 67108864.0 + (double)(r.w[1] >> 6)) / 9007199254740992.0;
+    return ((double)(r.w[0] >> 5) * 67108864.0 + (double)(r.w[1] >> 6)) /
+           9007199254740992.0;
 }
 
 static double sum_of(const double *x, int n)
@@ -32,11 +33,11 @@ static void superacc_is_exact(void **state)
 {
     (void)state;
     const double cases[][4] = {
-        {0x1p53, 1, 0, 0x1p53},                /* tie to even */
-        {0x1p53, 1, 0x1p-1000, 0x1p53 + 2},    /* just above the tie */
-        {0x1p53 + 2, 1, 0, 0x1p53 + 4},        /* tie to even, upwards */
+        {0x1p53, 1, 0, 0x1p53},             /* tie to even */
+        {0x1p53, 1, 0x1p-1000, 0x1p53 + 2}, /* just above the tie */
+        {0x1p53 + 2, 1, 0, 0x1p53 + 4},     /* tie to even, upwards */
         {0x1p1000, 0x1p-1000, 0, 0x1p1000},
-        {0x1p-1074, 0x1p-1074, 0, 0x1p-1073},  /* subnormals */
+        {0x1p-1074, 0x1p-1074, 0, 0x1p-1073}, /* subnormals */
         {0x1p-1022, 0x1p-1074, 0x1p-1074, 0x1p-1022 + 0x1p-1073},
         {0x1.fffffffffffffp+1022, 0x1p969, 0, 0x1p1023},
         {0.1, 0.2, 0.3, 0.6},
@@ -82,7 +83,8 @@ static void philox_vectors(void **state)
     const RtWords zero = rt_philox(0, 0, 0, 0);
     const uint32_t want0[4] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
     assert_memory_equal(zero.w, want0, sizeof want0);
-    const RtWords pi = rt_philox(0x03707344a4093822, 0x299f31d0, 0x85a308d3243f6a88, 0x13198a2e);
+    const RtWords pi =
+        rt_philox(0x03707344a4093822, 0x299f31d0, 0x85a308d3243f6a88, 0x13198a2e);
     const uint32_t want1[4] = {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1};
     assert_memory_equal(pi.w, want1, sizeof want1);
 }
@@ -93,7 +95,8 @@ static void normal_moments(void **state)
     enum { N = 200000 };
     double sum = 0, squares = 0, fourth = 0, top = 0;
     for (int i = 0; i < N; i++) {
-        const double x = rt_normal(rt_philox(1, RT_SITE_INIT, (uint64_t)i, 5), RT_NORMAL_SCALE);
+        const double x =
+            rt_normal(rt_philox(1, RT_SITE_INIT, (uint64_t)i, 5), RT_NORMAL_SCALE);
         sum += x;
         squares += x * x;
         fourth += x * x * x * x;
@@ -119,7 +122,10 @@ static void learning_rate_corners(void **state)
     assert_true(rt_learning_rate(&t, 1) == 0.25 && rt_learning_rate(&t, 200) == 0.5);
 }
 
-typedef struct Seen { int n; RtRun run[8]; } Seen;
+typedef struct Seen {
+    int n;
+    RtRun run[8];
+} Seen;
 static void remember(void *ctx, const RtRun *run)
 {
     Seen *s = ctx;
@@ -136,9 +142,13 @@ static void runs_cover(void **state)
         {.name = "c", .offset_elems = 3072, .elems = 2000},
     };
     const int ids[3] = {0, 1, 2};
-    const RtSegment segment = {.elems = 6144, .shard_elems = 1024, .shards = 6, .n_params = 3};
-    const RtTrainer t = {.n_params = 3, .params = params, .segments = &segment,
-                         .segment_params = ids, .world_size = 6};
+    const RtSegment segment = {
+        .elems = 6144, .shard_elems = 1024, .shards = 6, .n_params = 3};
+    const RtTrainer t = {.n_params = 3,
+                         .params = params,
+                         .segments = &segment,
+                         .segment_params = ids,
+                         .world_size = 6};
     int64_t seen_elems[3] = {0}, next[3] = {0};
     for (int rank = 0; rank < 6; rank++) {
         const Rt rt = {.rank = rank, .world_size = 6, .trainer = &t};
@@ -158,9 +168,12 @@ static void runs_cover(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(superacc_is_exact),     cmocka_unit_test(superacc_order_is_free),
-        cmocka_unit_test(superacc_sees_non_finite), cmocka_unit_test(philox_vectors),
-        cmocka_unit_test(normal_moments),        cmocka_unit_test(learning_rate_corners),
+        cmocka_unit_test(superacc_is_exact),
+        cmocka_unit_test(superacc_order_is_free),
+        cmocka_unit_test(superacc_sees_non_finite),
+        cmocka_unit_test(philox_vectors),
+        cmocka_unit_test(normal_moments),
+        cmocka_unit_test(learning_rate_corners),
         cmocka_unit_test(runs_cover),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

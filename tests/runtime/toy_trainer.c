@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* toy_trainer.c: a trainer written by hand, for tests of the runtime alone. In: WORLD,
- * UNSHARDED, REPLICATED and DTYPE from the compiler. Out: a program as fsdpgen would emit one,
- * for a "model" whose loss is the sum of (w[token] - target)^2 / 2 over two tables in two
- * segments. TOY_FAULT=KIND:RANK:STEP plants a fault in the middle of a step. */
+ * UNSHARDED, REPLICATED and DTYPE from the compiler. Out: a program as fsdpgen would emit
+ * one, for a "model" whose loss is the sum of (w[token] - target)^2 / 2 over two tables
+ * in two segments. TOY_FAULT=KIND:RANK:STEP plants a fault in the middle of a step. */
 #include "rt.h"
 
 #include <signal.h>
@@ -15,13 +15,13 @@
 #define WORLD 2
 #endif
 #ifndef UNSHARDED
-#define UNSHARDED 0          /* accumulation */
+#define UNSHARDED 0 /* accumulation */
 #endif
 #ifndef REPLICATED
-#define REPLICATED 0         /* NO_SHARD */
+#define REPLICATED 0 /* NO_SHARD */
 #endif
 #ifndef DTYPE
-#define DTYPE 0              /* 0: f32, 1: f64, 2: bf16 parameters and reduction */
+#define DTYPE 0 /* 0: f32, 1: f64, 2: bf16 parameters and reduction */
 #endif
 #ifndef NUMERICS
 #define NUMERICS DTYPE
@@ -52,17 +52,30 @@ typedef float Master;
 #endif
 
 enum {
-    VOCAB = 250, SEQ = 64, MICRO_BATCH = 2, TOKENS = SEQ * MICRO_BATCH,
-    MICRO_BATCHES = 16, LEAVES = 8, LEAF = MICRO_BATCHES / LEAVES, ROUNDS = LEAVES / WORLD,
+    VOCAB = 250,
+    SEQ = 64,
+    MICRO_BATCH = 2,
+    TOKENS = SEQ * MICRO_BATCH,
+    MICRO_BATCHES = 16,
+    LEAVES = 8,
+    LEAF = MICRO_BATCHES / LEAVES,
+    ROUNDS = LEAVES / WORLD,
     SHARDS = REPLICATED ? 1 : WORLD,
     /* segment 0: table [250, 41] and bias [7]; segment 1: other [250, 13], ones [3] */
-    TABLE = VOCAB * 41, BIAS_AT = 11 * 1024, BIAS = 7, OTHER = VOCAB * 13, ONES_AT = 4 * 1024,
+    TABLE = VOCAB * 41,
+    BIAS_AT = 11 * 1024,
+    BIAS = 7,
+    OTHER = VOCAB * 13,
+    ONES_AT = 4 * 1024,
     ONES = 3,
     ALIGN_SHARD = 1024,
 #define SHARD_OF(end) (((end) + SHARDS * 1024 - 1) / (SHARDS * 1024) * 1024)
-    SHARD0 = SHARD_OF(BIAS_AT + BIAS), ELEMS0 = SHARD0 * SHARDS,
-    SHARD1 = SHARD_OF(ONES_AT + ONES), ELEMS1 = SHARD1 * SHARDS,
-    PARTIAL0 = UNSHARDED ? ELEMS0 : SHARD0, PARTIAL1 = UNSHARDED ? ELEMS1 : SHARD1,
+    SHARD0 = SHARD_OF(BIAS_AT + BIAS),
+    ELEMS0 = SHARD0 * SHARDS,
+    SHARD1 = SHARD_OF(ONES_AT + ONES),
+    ELEMS1 = SHARD1 * SHARDS,
+    PARTIAL0 = UNSHARDED ? ELEMS0 : SHARD0,
+    PARTIAL1 = UNSHARDED ? ELEMS1 : SHARD1,
     LEVELS = 4,
     /* symmetric space */
     S_PARAM0 = 0,
@@ -90,35 +103,77 @@ enum {
 };
 
 enum { AT_FORWARD, AT_BACKWARD, AT_REDUCE, AT_UPDATE, N_PLACES };
-static const char *const places[N_PLACES] = { "table forward", "table backward", "merge",
-                                              "update" };
+static const char *const places[N_PLACES] = {"table forward", "table backward", "merge",
+                                             "update"};
 
 static const RtParam params[] = {
-    { .name = "table.weight", .segment = 0, .offset_elems = 0, .elems = TABLE, .n_dims = 2,
-      .dim = { VOCAB, 41 }, .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1 },
-    { .name = "table.bias", .segment = 0, .offset_elems = BIAS_AT, .elems = BIAS, .n_dims = 1,
-      .dim = { BIAS }, .init = RT_INIT_ZEROS },
-    { .name = "other.weight", .segment = 1, .offset_elems = 0, .elems = OTHER, .n_dims = 2,
-      .dim = { VOCAB, 13 }, .init = RT_INIT_NORMAL, .init_std = 0.1, .weight_decay = 0.1 },
-    { .name = "other.ones", .segment = 1, .offset_elems = ONES_AT, .elems = ONES, .n_dims = 1,
-      .dim = { ONES }, .init = RT_INIT_ONES },
+    {.name = "table.weight",
+     .segment = 0,
+     .offset_elems = 0,
+     .elems = TABLE,
+     .n_dims = 2,
+     .dim = {VOCAB, 41},
+     .init = RT_INIT_NORMAL,
+     .init_std = 0.02,
+     .weight_decay = 0.1},
+    {.name = "table.bias",
+     .segment = 0,
+     .offset_elems = BIAS_AT,
+     .elems = BIAS,
+     .n_dims = 1,
+     .dim = {BIAS},
+     .init = RT_INIT_ZEROS},
+    {.name = "other.weight",
+     .segment = 1,
+     .offset_elems = 0,
+     .elems = OTHER,
+     .n_dims = 2,
+     .dim = {VOCAB, 13},
+     .init = RT_INIT_NORMAL,
+     .init_std = 0.1,
+     .weight_decay = 0.1},
+    {.name = "other.ones",
+     .segment = 1,
+     .offset_elems = ONES_AT,
+     .elems = ONES,
+     .n_dims = 1,
+     .dim = {ONES},
+     .init = RT_INIT_ONES},
 };
-static const int segment_params[] = { 0, 1, 2, 3 };
+static const int segment_params[] = {0, 1, 2, 3};
 static const RtSegment segments[] = {
-    { .name = "table", .elems = ELEMS0, .shard_elems = SHARD0, .shards = SHARDS,
-      .first_param = 0, .n_params = 2, .param_shard = S_PARAM0,
-      .master = DTYPE == 1 ? -1 : L_MASTER0, .moment1 = L_M0, .moment2 = L_V0,
-      .grad_shard = L_SUM0, .partials = L_PARTIAL0, .partial_elems = PARTIAL0 },
-    { .name = "other", .elems = ELEMS1, .shard_elems = SHARD1, .shards = SHARDS,
-      .first_param = 2, .n_params = 2, .param_shard = S_PARAM1,
-      .master = DTYPE == 1 ? -1 : L_MASTER1, .moment1 = L_M1, .moment2 = L_V1,
-      .grad_shard = L_SUM1, .partials = L_PARTIAL1, .partial_elems = PARTIAL1 },
+    {.name = "table",
+     .elems = ELEMS0,
+     .shard_elems = SHARD0,
+     .shards = SHARDS,
+     .first_param = 0,
+     .n_params = 2,
+     .param_shard = S_PARAM0,
+     .master = DTYPE == 1 ? -1 : L_MASTER0,
+     .moment1 = L_M0,
+     .moment2 = L_V0,
+     .grad_shard = L_SUM0,
+     .partials = L_PARTIAL0,
+     .partial_elems = PARTIAL0},
+    {.name = "other",
+     .elems = ELEMS1,
+     .shard_elems = SHARD1,
+     .shards = SHARDS,
+     .first_param = 2,
+     .n_params = 2,
+     .param_shard = S_PARAM1,
+     .master = DTYPE == 1 ? -1 : L_MASTER1,
+     .moment1 = L_M1,
+     .moment2 = L_V1,
+     .grad_shard = L_SUM1,
+     .partials = L_PARTIAL1,
+     .partial_elems = PARTIAL1},
 };
-static const int64_t grad_at[] = { S_GRAD0, S_GRAD1 };
-static const int64_t gathered_at[] = { L_GATHERED0, L_GATHERED1 };
-static const int64_t width_of[] = { 41, 13 };
+static const int64_t grad_at[] = {S_GRAD0, S_GRAD1};
+static const int64_t gathered_at[] = {L_GATHERED0, L_GATHERED1};
+static const int64_t width_of[] = {41, 13};
 
-/* ---- faults -------------------------------------------------------------------------------- */
+/* ---- faults ------------------------------------------------------------------------ */
 
 static int steps_begun;
 
@@ -167,7 +222,7 @@ static void plant_fault(Rt *rt)
     }
 }
 
-/* ---- the mathematics ----------------------------------------------------------------------- */
+/* ---- the mathematics --------------------------------------------------------------- */
 
 static double micro_step(Rt *rt, int segment, const Real *w, Real *grad, bool add)
 {
@@ -187,14 +242,14 @@ static double micro_step(Rt *rt, int segment, const Real *w, Real *grad, bool ad
     }
     const int64_t small = segment == 0 ? BIAS_AT : ONES_AT;
     for (int64_t i = 0; i < params[2 * segment + 1].elems; i++) {
-        grad[small + i] = STORE((Master)LOAD(grad[small + i]) + (Master)LOAD(w[small + i]) +
-                                (Master)token[i] / 7);
+        grad[small + i] = STORE((Master)LOAD(grad[small + i]) +
+                                (Master)LOAD(w[small + i]) + (Master)token[i] / 7);
     }
     return loss;
 }
 
-static void adamw(const RtUpdate *u, double decay, int64_t elems, void *param, void *master,
-                  void *moment1, void *moment2, const void *grad)
+static void adamw(const RtUpdate *u, double decay, int64_t elems, void *param,
+                  void *master, void *moment1, void *moment2, const void *grad)
 {
     Master *p = master, *m = moment1, *v = moment2;
     const Real *g = grad;
@@ -210,7 +265,7 @@ static void adamw(const RtUpdate *u, double decay, int64_t elems, void *param, v
     }
 }
 
-/* ---- the step ------------------------------------------------------------------------------ */
+/* ---- the step ---------------------------------------------------------------------- */
 
 static int gathers, reduces;
 
@@ -244,7 +299,8 @@ static void one_micro_batch(Rt *rt, int64_t index, bool add)
 static void reduce(Rt *rt, int segment)
 {
     if (SHARDS > 1) {
-        rt_reduce_scatter_start(rt, segment, grad_at[segment], segments[segment].grad_shard);
+        rt_reduce_scatter_start(rt, segment, grad_at[segment],
+                                segments[segment].grad_shard);
     } else {
         rt_all_reduce_start(rt, segment, grad_at[segment], segments[segment].grad_shard);
     }
@@ -280,7 +336,8 @@ static void step(Rt *rt)
     gathers = reduces = 0;
     steps_begun++;
     for (int64_t round = 0; round < ROUNDS; round++) {
-        const int64_t leaf = UNSHARDED ? rt->rank * ROUNDS + round : round * WORLD + rt->rank;
+        const int64_t leaf =
+            UNSHARDED ? rt->rank * ROUNDS + round : round * WORLD + rt->rank;
         if (REPLICATED && round > 0 && !UNSHARDED) {
             /* without gathers, nothing else says that all have read the last gradient */
             rt_all_reduce_start(rt, 1, S_GRAD1, L_GATHERED1);
@@ -307,24 +364,46 @@ static void setup(Rt *rt)
     (void)rt;
 }
 
-static const RtMemory memory[] = { { "everything", S_BYTES + L_BYTES } };
+static const RtMemory memory[] = {{"everything", S_BYTES + L_BYTES}};
 
 static const RtTrainer trainer = {
-    .name = "toy", .generator = "by hand", .numerics_hash = NUMERICS, .world_size = WORLD,
-    .param_dtype = REAL, .reduce_dtype = REAL, .master_dtype = MASTER, .moments_dtype = MASTER,
-    .seq_tokens = SEQ, .vocab = VOCAB, .micro_batch = MICRO_BATCH,
-    .micro_batches = MICRO_BATCHES, .leaves = LEAVES, .accumulate_sharded = !UNSHARDED,
+    .name = "toy",
+    .generator = "by hand",
+    .numerics_hash = NUMERICS,
+    .world_size = WORLD,
+    .param_dtype = REAL,
+    .reduce_dtype = REAL,
+    .master_dtype = MASTER,
+    .moments_dtype = MASTER,
+    .seq_tokens = SEQ,
+    .vocab = VOCAB,
+    .micro_batch = MICRO_BATCH,
+    .micro_batches = MICRO_BATCHES,
+    .leaves = LEAVES,
+    .accumulate_sharded = !UNSHARDED,
     .seed = 1,
-    .optimizer = { .lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .clip = 1.0 },
-    .schedule = { .kind = RT_LR_COSINE, .warmup_steps = 2, .steps = 5, .min_ratio = 0.1 },
-    .flops_per_token = 100, .planned_step_seconds = 0.01,
+    .optimizer = {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .clip = 1.0},
+    .schedule = {.kind = RT_LR_COSINE, .warmup_steps = 2, .steps = 5, .min_ratio = 0.1},
+    .flops_per_token = 100,
+    .planned_step_seconds = 0.01,
     .params_elems = TABLE + BIAS + OTHER + ONES,
-    .symmetric_bytes = S_BYTES, .local_bytes = L_BYTES,
-    .n_params = 4, .params = params, .n_segments = 2, .segments = segments,
-    .segment_params = segment_params, .n_memory = 1, .memory = memory,
-    .tokens_offset = L_TOKENS, .targets_offset = L_TARGETS, .control_offset = S_CONTROL,
-    .places = places, .n_places = N_PLACES, .build_flags = "test",
-    .setup = setup, .step = step,
+    .symmetric_bytes = S_BYTES,
+    .local_bytes = L_BYTES,
+    .n_params = 4,
+    .params = params,
+    .n_segments = 2,
+    .segments = segments,
+    .segment_params = segment_params,
+    .n_memory = 1,
+    .memory = memory,
+    .tokens_offset = L_TOKENS,
+    .targets_offset = L_TARGETS,
+    .control_offset = S_CONTROL,
+    .places = places,
+    .n_places = N_PLACES,
+    .build_flags = "test",
+    .setup = setup,
+    .step = step,
 };
 
 int main(int argc, char **argv)

@@ -17,6 +17,9 @@ return op {
     },
     check = function(n)
         if n.head_dim < 2 or n.head_dim % 2 ~= 0 then return "head_dim must be even" end
+        if n.seq > 1 << 20 then -- where rt_sin and rt_cos stop being exact
+            return ("%d positions, but angles are exact up to 2^20"):format(n.seq)
+        end
         if n.theta <= 0 then return "theta must be positive" end
         if n.factor <= 0 then return "factor must be positive" end
         if n.original < 0 then return "original must not be negative" end
