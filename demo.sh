@@ -81,8 +81,9 @@ logged() { sed -n "$1s/.*\"$2\": *\([-0-9.e+]*\).*/\1/p" build/demo.jsonl; }
 planned() { sed -n "s/.*\"$1\": *\([0-9]*\).*/\1/p" build/demo/plan.json; }
 last=$(wc -l <build/demo.jsonl)
 echo
-printf 'Loss:    %.3f at step 1, %.3f at step 30, %.3f at step %d\n' "$(logged 1 loss)" \
-    "$(logged "$((last < 30 ? last : 30))" loss)" "$(logged '$' loss)" "$last"
+at=$((last < 30 ? last : 30))
+printf 'Loss:    %.3f at step 1, %.3f at step %d, %.3f at step %d\n' "$(logged 1 loss)" \
+    "$(logged $at loss)" $at "$(logged '$' loss)" "$last"
 awk -v arena="$(planned arena)" -v library="$(planned library)" \
     -v measured="$(logged '$' memory_bytes)" 'BEGIN { MiB = 1048576
     printf "Memory:  planned %.1f MiB of arena for a rank, and at most %.0f MiB outside it\n",

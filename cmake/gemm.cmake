@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Defines gemm_library: what runtime/rt_gemm.c stands on. GEMM = auto takes oneDNN, else a CBLAS,
-# else our own tiles; naming one that is missing is an error. The emitted Makefiles make the
-# same choice with make's own means.
+# Defines gemm_library: what runtime/rt_gemm.c stands on. GEMM = auto takes oneDNN, else a
+# CBLAS, else our own tiles; naming one that is missing is an error. The emitted Makefiles
+# make the same choice with make's own means.
 add_library(gemm_library INTERFACE)
 set(gemm_choice ${GEMM})
 if(gemm_choice MATCHES "^(auto|onednn)$")

@@ -149,7 +149,9 @@ static void check_unknown(Check *c, const Fields *fields, const char *path, int 
             continue;
         }
         key = lua_tolstring(L, -2, &len);
-        if (strlen(key) != len || !fields_find(fields, key))
+        if (strlen(key) != len) /* shown with its NUL */
+            *gen_push(c->g, &unknown) = check_show(c->g, -2);
+        else if (!fields_find(fields, key))
             *gen_push(c->g, &unknown) = gen_strndup(c->g, key, len < 200 ? len : 200);
     }
     if (unknown.count)

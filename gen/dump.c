@@ -248,8 +248,9 @@ static void dump_ops(Gen *g, Text *t)
     for (int i = 0; i < g->ops.count; i++) {
         const OpRule *op = &g->ops.items[i];
 
-        text_printf(t, "%s%s: %d in, %d out%s\n", op->name, op->optimizer ? " (optimizer)" : "",
-                    op->n_in, op->n_out, op->fused ? ", fused" : "");
+        text_printf(t, "%s%s: %d in, %d out%s\n", op->name,
+                    op->optimizer ? " (optimizer)" : "", op->n_in, op->n_out,
+                    op->fused ? ", fused" : "");
     }
 }
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* embed_tool: embed_tool ROOT LIST OUT.c
  *
- * In: LIST, a file of paths relative to ROOT, one a line. Out: OUT.c with embedded_files[], sorted
- * by path (byte order), and embedded_count, as gen.h declares them. Runs at build time only, so
- * that fsdpgen is one binary that needs no files of its own at run time.
+ * In: LIST, a file of paths relative to ROOT, one a line. Out: OUT.c with
+ * embedded_files[], sorted by path (byte order), and embedded_count, as gen.h declares
+ * them. Runs at build time only, so that fsdpgen is one binary that needs no files of its
+ * own at run time.
  *
- * Each file becomes a string literal of one C line for each of its lines: ten times faster to
- * compile than a list of numbers, and readable. The terminating NUL is not counted in bytes. */
+ * Each file becomes a string literal of one C line for each of its lines: ten times
+ * faster to compile than a list of numbers, and readable. The terminating NUL is not
+ * counted in bytes. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +50,8 @@ static char *read_file(const char *path, size_t *bytes)
     return text;
 }
 
-/* Octal escapes have exactly three digits here, so a digit that follows is never swallowed;
+/* Octal escapes have exactly three digits here, so a digit that follows is never
+ * swallowed;
  * `?` is escaped because -std=c11 knows trigraphs. */
 static void write_literal(FILE *out, const char *text, size_t bytes)
 {

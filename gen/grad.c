@@ -364,6 +364,8 @@ static bool class_grad(Gen *g, Class *c)
 void grad_build(Gen *g)
 {
     for (int i = 0; i < g->classes.count; i++)
-        if (class_grad(g, g->classes.items[i]))
+        if (class_grad(g, g->classes.items[i])) {
+            graph_hoist_setup(g, g->classes.items[i]); /* of backwards */
             class_sweep(g, g->classes.items[i]);
+        }
 }

@@ -123,8 +123,8 @@ static Node *setup_node(Gen *g, const Node *n)
     return s;
 }
 
-/* Moves the class's setup nodes out; its values stay and point at the shared node. */
-static void hoist_setup(Gen *g, Class *c)
+/* The class's values stay and point at the shared node. */
+void graph_hoist_setup(Gen *g, Class *c)
 {
     int kept = 0;
 
@@ -193,7 +193,7 @@ static Class *find_class(Gen *g, Class *c, const char *hint)
     c->id = g->classes.count;
     *gen_push(g, &structures->texts) = text;
     *gen_push(g, &g->classes) = c;
-    hoist_setup(g, c);
+    graph_hoist_setup(g, c);
     return c;
 }
 

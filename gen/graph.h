@@ -20,11 +20,11 @@ typedef struct Builder {
     Pattern *pattern; /* while an expansion is recorded */
     Value *flow;      /* output of the block before, what the next one must take */
     Class *flow_class;
-    bool ended;         /* a block returned the loss */
-    int g_ref, b_ref;   /* registry */
-    const char *hint;   /* class name asked for */
-    const char *help;   /* of the next error, or NULL */
-    struct NameSet *names;   /* of the class at hand (builder.c) */
+    bool ended;            /* a block returned the loss */
+    int g_ref, b_ref;      /* registry */
+    const char *hint;      /* class name asked for */
+    const char *help;      /* of the next error, or NULL */
+    struct NameSet *names; /* of the class at hand (builder.c) */
     Pos blame;          /* of an error that no line of Lua made; no file: the fallback */
     const char *source; /* file of the call before, interned */
 } Builder;
@@ -40,8 +40,7 @@ Value *builder_to_value(lua_State *L, int index, Class **owner);
 /* Text of any Lua value for messages: "a table", "[4, 8] f32". */
 const char *builder_show(Gen *g, lua_State *L, int index);
 
-/* Appends a node of the class; name may be NULL. Attributes must be complete and sorted.
- */
+/* Appends a node of the class; name may be NULL; attributes are complete, sorted. */
 Node *builder_node(Builder *b, const OpRule *op, Value **in, Attr *attrs, int n_attrs,
                    const char *name);
 /* Reads the attributes of an op call from the table at index into out (sorted, complete).
@@ -64,7 +63,8 @@ typedef struct Uses {
 } Uses;
 Uses class_uses(Gen *g, const Class *c);
 bool class_is_root(const Class *c, const Value *v); /* boundary, gradient or loss */
-uint64_t setup_const(Gen *g, Class *c, Node *n);
+/* graph.c: moves the class's setup nodes out to g->setup and g->consts. */
+void graph_hoist_setup(Gen *g, Class *c);
 
 /* grad.c: can one kernel with one beta write these outputs? add: per output. */
 bool grads_agree(const Class *c, int n, Value *const *out, const bool *add);

@@ -284,13 +284,15 @@ static int c_op(lua_State *L)
 /* Where Lua's message about a line points: the word it quotes, or the line's first. */
 static Pos line_pos(Gen *g, const OpInfo *info, int line, const char *message)
 {
-    const char *quote = strstr(message, "near '"), *end = quote ? strrchr(quote, '\'') : NULL;
+    const char *quote = strstr(message, "near '"),
+               *end = quote ? strrchr(quote, '\'') : NULL;
     Pos pos = {.file = info->path, .line = 1, .col = 1}, found;
     size_t at = 0;
 
     while (pos.line < line && at < info->text_bytes)
         pos.line += info->text[at++] == '\n';
-    for (; at < info->text_bytes && (info->text[at] == ' ' || info->text[at] == '\t'); at++)
+    for (; at < info->text_bytes && (info->text[at] == ' ' || info->text[at] == '\t');
+         at++)
         pos.col++;
     if (!end || end <= quote + 6)
         return pos;

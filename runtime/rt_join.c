@@ -246,6 +246,7 @@ static bool answer(Meeting *m, int s, bool good)
 static bool host(Meeting *m)
 {
     const int ranks = m->join->world_size;
+    rt_memory_warn(m->trainer);
     m->fd = rt_shared_create(m->trainer);
     if (m->fd < 0) {
         return trouble(m, "no shared memory", strerror(errno));

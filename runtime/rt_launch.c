@@ -9,6 +9,7 @@
 
 int rt_launch(const RtTrainer *t, const RtFlags *f)
 {
+    rt_memory_warn(t);
     const int fd = rt_shared_create(t);
     RtShared *shared = fd >= 0 ? rt_shared_map(fd) : NULL;
     if (shared == NULL) {

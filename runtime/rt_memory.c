@@ -31,6 +31,45 @@ void rt_memory_planned(const Rt *rt, FILE *out)
             (long long)(t->symmetric_bytes + t->local_bytes));
 }
 
+/* A number that begins a line of a file, or follows its first word; -1: there is none. */
+static int64_t number_in(const char *path, const char *word)
+{
+    char line[256];
+    long long n = -1;
+    FILE *f = fopen(path, "re");
+    if (f == NULL) {
+        return -1;
+    }
+    while (n < 0 && fgets(line, sizeof line, f) != NULL) {
+        const size_t skip = strlen(word);
+        if (strncmp(line, word, skip) != 0 || sscanf(line + skip, "%lld", &n) != 1) {
+            n = -1;
+        }
+    }
+    fclose(f);
+    return n;
+}
+
+/* Said before the kernel says it by killing a rank. */
+void rt_memory_warn(const RtTrainer *t)
+{
+    const int64_t need = t->world_size * (t->symmetric_bytes + t->local_bytes);
+    const int64_t kib = number_in("/proc/meminfo", "MemAvailable:");
+    const int64_t limit = number_in("/sys/fs/cgroup/memory.max", "");
+    const int64_t used = number_in("/sys/fs/cgroup/memory.current", "");
+    int64_t free_bytes = kib >= 0 ? kib * 1024 : INT64_MAX;
+    if (limit >= 0 && used >= 0 && limit - used < free_bytes) {
+        free_bytes = limit - used;
+    }
+    if (need > free_bytes) {
+        fprintf(
+            stderr,
+            "trainer: warning: the arenas of %d rank%s take %.2f MiB, but only %.2f MiB "
+            "of memory are available\n",
+            t->world_size, t->world_size == 1 ? "" : "s", mib(need), mib(free_bytes));
+    }
+}
+
 typedef enum { ARENA, PEERS, DATA, CODE, OTHER, N_CLASSES } Class;
 static const char *const class_names[N_CLASSES] = {
     [ARENA] = "arena",

@@ -192,6 +192,8 @@ bool rt_arena_map(Rt *rt, int fd, bool guard, char *error);
 /* With guards: were the bytes before and after this rank's spaces left alone? */
 bool rt_arena_intact(const Rt *rt);
 int64_t rt_memory_high_water_bytes(void);
+/* When the arenas of all ranks are more than this machine can give now. */
+void rt_memory_warn(const RtTrainer *t);
 void rt_memory_planned(const Rt *rt, FILE *out);
 void rt_memory_resident(const Rt *rt, FILE *out);
 void rt_log_start(Rt *rt);

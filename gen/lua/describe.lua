@@ -1,18 +1,20 @@
 -- SPDX-License-Identifier: Apache-2.0
--- describe.lua: every field of a description, once. gen/fields.c reads this table; parsing,
--- messages, defaults, the README's reference (`fsdpgen docs`) and the editor's annotations
--- (`fsdpgen docs lua`) all come from it. Architectures declare their fields the same way.
+-- describe.lua: every field of a description, once. gen/fields.c reads this table:
+-- parsing, messages, defaults, the README's reference (`fsdpgen docs`) and annotations for
+-- editors (`fsdpgen docs lua`) all come from it. Architectures declare their fields so too.
 --
 -- A row is { name, type, attributes }:
 --   type      int number bool string table list record model any
 --   example   what a message shows as a value; otherwise the default
 --   default   a value, or a function of the fields above it in the same table (then
---             default_text says it in words); optional = true: may be missing; else required
+--             default_text says it in words); optional = true: may be missing;
+--             otherwise the field is required
 --   min max above below power_of_two    of numbers (above, below: exclusive)
 --   values    of a string: the words allowed; pattern, pattern_doc: or a pattern
 --   fields    of a table; item, count: of a list; kinds: constructors of a record
---   number_makes  a number N means this constructor with N; number_sets: sets these fields
---   hash      in, out, platform or none: what a change of it changes (DESIGN: two hashes);
+--   number_makes   a number N means this constructor with N
+--   number_sets    a number sets these fields
+--   hash      in, out, platform or none: what a change of it changes (the two hashes);
 --             inherited by the fields inside
 --   later     true: the field exists, its implementation not yet: an error that says so.
 --             later_values, later_types, later_kinds: the same for some values;
@@ -33,7 +35,8 @@ local function accumulation_dtype(t)
 end
 
 local trainer = {
-    { "name", "string", pattern = "^[a-z][a-z0-9_.]*$", max_bytes = 64, forbid = "..", hash = "none",
+    { "name", "string", pattern = "^[a-z][a-z0-9_.]*$", max_bytes = 64, forbid = "..",
+      hash = "none",
       pattern_doc = "a lower-case letter, then lower-case letters, digits, `_` and `.`",
       example = '"my_model"', doc = "of the trainer and its files" },
     { "model", "model", hash = "in", example = "llama { ... }",
@@ -49,26 +52,34 @@ local trainer = {
           return largest_power_of_two(math.max(t.global_batch // t.micro_batch, 1), 64)
       end,
       default_text = "the largest that divides, at most 64",
-      doc = "leaves of the sum over micro-batches: a power of two that divides their number; "
-          .. "the data ranks must divide it" },
-    { "dtypes", "table", default = {}, hash = "in", doc = "storage of each kind of number",
+      doc = "leaves of the sum over micro-batches: a power of two that divides their "
+          .. "number; the data ranks must divide it" },
+    { "dtypes", "table", default = {}, hash = "in",
+      doc = "storage of each kind of number",
       fields = {
-          { "param", "string", values = { "f32", "bf16", "f64", "f16" }, later_values = { "f16" },
-            default = "bf16", doc = "weights as gathered and activations; `\"f64\"` is for tests" },
-          { "reduce", "string", values = { "f32", "f64", "bf16" }, later_values = { "bf16" },
+          { "param", "string", values = { "f32", "bf16", "f64", "f16" },
+            later_values = { "f16" },
+            default = "bf16",
+            doc = "weights as gathered and activations; `\"f64\"` is for tests" },
+          { "reduce", "string", values = { "f32", "f64", "bf16" },
+            later_values = { "bf16" },
             default = accumulation_dtype, default_text = "`\"f32\"`",
             doc = "gradients and their sums" },
           { "master", "string", values = { "f32", "f64", "split", "bf16" },
             later_values = { "split", "bf16" },
             default = accumulation_dtype, default_text = "`\"f32\"`",
             doc = "weights that the optimizer updates" },
-          { "moments", "string", values = { "f32", "f64", "bf16" }, later_values = { "bf16" },
-            default = accumulation_dtype, default_text = "`\"f32\"`", doc = "optimizer state" },
+          { "moments", "string", values = { "f32", "f64", "bf16" },
+            later_values = { "bf16" },
+            default = accumulation_dtype, default_text = "`\"f32\"`",
+            doc = "optimizer state" },
       } },
-    { "optimizer", "record", kinds = { "adamw", "sgd", "lion", "muon" }, default = "adamw",
+    { "optimizer", "record", kinds = { "adamw", "sgd", "lion", "muon" },
+      default = "adamw",
       hash = "in", doc = "and its base learning rate" },
     { "lr", "record", kinds = { "constant", "linear", "cosine", "wsd", "inverse_sqrt" },
-      default = "constant", hash = "in", doc = "schedule that multiplies the base learning rate" },
+      default = "constant", hash = "in",
+      doc = "schedule that multiplies the base learning rate" },
     { "groups", "any", optional = true, later = true, hash = "in",
       doc = "learning rate and weight decay by name pattern" },
     { "init", "any", optional = true, later = true, hash = "in",
@@ -79,17 +90,22 @@ local trainer = {
       fields = {
           { "chunk_tokens", "int", min = 1, max = 1 << 24, default = 1024,
             doc = "tokens whose logits exist at once" },
-          { "mask", "bool", default = false, only = false, doc = "masked tokens beside the data" },
+          { "mask", "bool", default = false, only = false,
+            doc = "masked tokens beside the data" },
           { "z", "number", min = 0, default = 0, only = 0, doc = "weight of the z-loss" },
           { "label_smoothing", "number", min = 0, below = 1, default = 0, only = 0,
             doc = "share of the target given to all tokens" },
       } },
     { "reduction", "string", values = { "tree", "library" }, later_values = { "library" },
-      default = "tree", hash = "in", doc = "order in which gradients are summed over ranks" },
-    { "mesh", "table", default = {}, hash = "out", example = "{ shard = 2 }", doc = "ranks along each axis",
+      default = "tree", hash = "in",
+      doc = "order in which gradients are summed over ranks" },
+    { "mesh", "table", default = {}, hash = "out", example = "{ shard = 2 }",
+      doc = "ranks along each axis",
       fields = {
-          { "replicate", "int", min = 1, max = 1024, default = 1, doc = "copies of the model" },
-          { "shard", "int", min = 1, max = 1024, default = 1, doc = "ranks that share one copy" },
+          { "replicate", "int", min = 1, max = 1024, default = 1,
+            doc = "copies of the model" },
+          { "shard", "int", min = 1, max = 1024, default = 1,
+            doc = "ranks that share one copy" },
           { "tensor", "int", min = 1, max = 1024, default = 1, only = 1,
             doc = "tensor parallelism" },
           { "expert", "int", min = 1, max = 1024, default = 1, only = 1,
@@ -111,10 +127,13 @@ local trainer = {
       default_text = "from the mesh", doc = "what is sharded" },
     { "wrap", "record", kinds = { "per_block", "by_size", "by_name", "root_only" },
       number_makes = "per_block", later_types = { ["function"] = "a function" },
-      default = "per_block", hash = "out", doc = "blocks that are gathered and freed together" },
-    { "reshard_after_forward", "bool", default = true, later_types = { number = "a group size" },
+      default = "per_block", hash = "out",
+      doc = "blocks that are gathered and freed together" },
+    { "reshard_after_forward", "bool", default = true,
+      later_types = { number = "a group size" },
       hash = "out", doc = "free the gathered weights between forward and backward" },
-    { "prefetch", "table", default = {}, number_sets = { "forward", "backward" }, hash = "out",
+    { "prefetch", "table", default = {}, number_sets = { "forward", "backward" },
+      hash = "out",
       doc = "units gathered ahead of their use",
       fields = {
           { "forward", "int", min = 0, max = 16, default = 1, doc = "units ahead" },
@@ -126,15 +145,18 @@ local trainer = {
       } },
     { "recompute", "string", values = { "none", "cheap", "block", "auto" },
       later_values = { "cheap", "block", "auto" }, later_kinds = { "every", "ops" },
-      default = "none", hash = "out", doc = "activations computed again in the backward" },
+      default = "none", hash = "out",
+      doc = "activations computed again in the backward" },
     { "accumulate", "string", values = { "sharded", "unsharded" }, default = "sharded",
       hash = "out", doc = "where a step's gradients wait for its other micro-batches" },
-    { "fuse", "bool", default = true, hash = "in", doc = "replace op sequences by fused kernels" },
+    { "fuse", "bool", default = true, hash = "in",
+      doc = "replace op sequences by fused kernels" },
     { "target", "record", kinds = { "cpu", "cuda" }, default = "cpu", hash = "platform",
       doc = "what the trainer is compiled for" },
 }
 
-local rate = { "lr", "number", above = 0, max = 1e3, default = 3e-4, doc = "base learning rate" }
+local rate = { "lr", "number", above = 0, max = 1e3, default = 3e-4,
+doc = "base learning rate" }
 local decay = { "weight_decay", "number", min = 0, max = 1e3, default = 0.1,
                 doc = "decoupled; none on norms and biases" }
 local clip = { "clip", "number", min = 0, max = 1e30, default = 1.0,
@@ -151,17 +173,20 @@ local constructors = {
     { "adamw", fields = { rate,
         { "betas", "list", count = 2, item = beta, default = { 0.9, 0.95 },
           doc = "decay of the two moments" },
-        { "eps", "number", above = 0, max = 1, default = 1e-8, doc = "added to the root" },
+        { "eps", "number", above = 0, max = 1, default = 1e-8,
+          doc = "added to the root" },
         decay, clip } },
     { "sgd", later = true, fields = { rate,
-        { "momentum", "number", min = 0, below = 1, default = 0, doc = "decay of the moment" },
+        { "momentum", "number", min = 0, below = 1, default = 0,
+          doc = "decay of the moment" },
         decay, clip } },
     { "lion", later = true, fields = { rate,
         { "betas", "list", count = 2, item = beta, default = { 0.9, 0.99 },
           doc = "decay of the moment, twice" },
         decay, clip } },
     { "muon", later = true, fields = { rate,
-        { "momentum", "number", min = 0, below = 1, default = 0.95, doc = "decay of the moment" },
+        { "momentum", "number", min = 0, below = 1, default = 0.95,
+          doc = "decay of the moment" },
         decay, clip } },
     { "constant", fields = { warmup } },
     { "cosine", fields = { warmup, length, min_ratio } },
@@ -171,16 +196,20 @@ local constructors = {
         min_ratio } },
     { "inverse_sqrt", later = true, fields = { warmup } },
     { "per_block", positional = "blocks", fields = {
-        { "blocks", "int", min = 1, max = 1 << 20, default = 1, doc = "blocks of a unit" } } },
+        { "blocks", "int", min = 1, max = 1 << 20, default = 1,
+          doc = "blocks of a unit" } } },
     { "by_size", later = true, positional = "params", fields = {
-        { "params", "int", min = 1, max = 1 << 50, doc = "parameters of a unit, about" } } },
+        { "params", "int", min = 1, max = 1 << 50,
+          doc = "parameters of a unit, about" } } },
     { "by_name", later = true, fields = {} },
     { "root_only", later = true, constant = true, fields = {} },
     { "every", later = true, positional = "blocks", fields = {
-        { "blocks", "int", min = 1, max = 1 << 20, doc = "one block in so many is recomputed" } } },
+        { "blocks", "int", min = 1, max = 1 << 20,
+          doc = "one block in so many is recomputed" } } },
     { "ops", later = true, fields = {} },
     { "cpu", fields = {
-        { "arch", "string", pattern = "^[a-z0-9_.-]+$", max_bytes = 64, default = "native",
+        { "arch", "string", pattern = "^[a-z0-9_.-]+$", max_bytes = 64,
+          default = "native",
           pattern_doc = "lower-case letters, digits, `_`, `.` and `-`",
           doc = "the compiler's `-march` value" } } },
     { "cuda", later = true, fields = {
@@ -188,7 +217,8 @@ local constructors = {
         { "gpu", "string", optional = true, doc = "row of the GPU table: `\"h100\"`" },
         { "reserve", "string", default = "4GiB", doc = "memory left to libraries" },
         { "attention", "string", optional = true, doc = "implementation" },
-        { "jit", "bool", default = false, doc = "compile kernels when the trainer starts" } } },
+        { "jit", "bool", default = false,
+          doc = "compile kernels when the trainer starts" } } },
 }
 
 return { trainer = trainer, constructors = constructors }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* alloc_hook.c: counts allocations of a process tree by who asked. Preloaded (LD_PRELOAD) it
- * stands before malloc and mmap and their kin; each call adds one to a counter in the file that
- * ALLOC_HOOK_FILE names, which all ranks map: the program's own code, OpenMP, the library under
- * the products, everything else (the C library). A run of more steps must not count more of
- * the program's own. */
+/* alloc_hook.c: counts allocations of a process tree by who asked. Preloaded (LD_PRELOAD)
+ * it stands before malloc and mmap and their kin; each call adds one to a counter in the
+ * file that ALLOC_HOOK_FILE names, which all ranks map: the program's own code, OpenMP,
+ * the library under the products, everything else (the C library). A run of more steps
+ * must not count more of the program's own. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -24,7 +24,10 @@ void *__libc_memalign(size_t align, size_t bytes);
 
 enum { OWN, OPENMP, PRODUCTS, OTHER, N_COUNTERS };
 enum { MAX_RANGES = 64 };
-typedef struct Range { uintptr_t from, to; int who; } Range;
+typedef struct Range {
+    uintptr_t from, to;
+    int who;
+} Range;
 
 static _Atomic(uint64_t) *counters;
 static Range ranges[MAX_RANGES];
@@ -67,7 +70,8 @@ __attribute__((constructor)) static void hook_open(void)
     int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0 || syscall(SYS_ftruncate, fd, (off_t)bytes) != 0)
         return;
-    long p = syscall(SYS_mmap, NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)0);
+    long p =
+        syscall(SYS_mmap, NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)0);
     syscall(SYS_close, fd);
     if (p > 0 || p < -4095)
         counters = (_Atomic(uint64_t) *)(intptr_t)p;

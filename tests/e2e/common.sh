@@ -16,8 +16,9 @@ build_trainer() {
     make -C "$dir" CC="$ROOT/tests/cc_cached" "$@" >>"$dir.log" 2>&1
 }
 
-# train DIR DATA STEPS [FLAGS...]: writes DIR.jsonl and DIR.result, which holds what must be
-# equal for equal numerics: losses and gradient norms to the bit, and the weights' hash.
+# train DIR DATA STEPS [FLAGS...]: writes DIR.jsonl and DIR.result, which holds what must
+# be equal for equal numerics: losses and gradient norms to the bit, and the weights'
+# hash.
 train() {
     local dir=$1 data=$2 steps=$3
     shift 3

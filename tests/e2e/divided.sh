@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by run.sh. The work is really divided: tokens of a rank, bytes it gathers and reduces
-# (counted by the runtime) and bytes it holds (the plan's, which are the arena's) against closed
-# forms in the number of ranks.
+# Sourced by run.sh. The work is really divided: tokens of a rank, bytes it gathers and
+# reduces (counted by the runtime) and bytes it holds (the plan's, which are the arena's)
+# against closed forms in the number of ranks.
 
-# Sizes of the parameters of tiny_llama, unit by unit; the first field: how many such units.
+# Sizes of the parameters of tiny_llama, unit by unit; the first field: how many such
+# units.
 tiny_llama_units() {
     echo "embed 1 9324"
     echo "layer 3 36 4536 1512 36 3600 1800"
@@ -16,8 +17,9 @@ llama8b_units() {
     echo "head 1 4096 525336576"
 }
 
-# shards RANKS <units: a rank's shard in elements: of all units; of the layers; pads of all units.
-# A parameter starts on a grain of 1024 elements, shards are equal whole grains.
+# shards RANKS <units: a rank's shard in elements: of all units; of the layers; pads of
+# all units. A parameter starts on a grain of 1024 elements, shards are equal whole
+# grains.
 shards() {
     awk -v n="$1" '{
         used = 0
@@ -33,8 +35,8 @@ same() { # WHAT GOT WANT
     if [ "$2" = "$3" ]; then ok "$1: $3"; else bad "$1: ${2:-nothing}, not $3"; fi
 }
 
-# divided_run RANKS CHOICE GATHERS REDUCES: how often a step's rank gathers what, as awk over
-# all, layers (elements of a shard), n (ranks), m (its micro-batches).
+# divided_run RANKS CHOICE GATHERS REDUCES: how often a step's rank gathers what, as awk
+# over all, layers (elements of a shard), n (ranks), m (its micro-batches).
 divided_run() {
     local n=$1 choice=$2 dir=$WORK/divided all layers rest m arena
     rm -rf "$dir" "$dir".*
@@ -60,8 +62,9 @@ divided_run() {
 }
 
 # Held bytes of llama8b, whose shards need no pads on 2 and 4 ranks: parameters 2 bytes an
-# element, master and moments 12, gradients and each level of partial sums 4, and what does not
-# depend on the number of ranks. Pads of the head's unit on 8 ranks are gathered and reduced too.
+# element, master and moments 12, gradients and each level of partial sums 4, and what
+# does not depend on the number of ranks. Pads of the head's unit on 8 ranks are gathered
+# and reduced too.
 divided_memory() {
     local n all layers pads levels held rest= first=
     for n in 2 4 8; do

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by run.sh. Choices outside the numerics hash change neither a bit of the results nor
-# a byte of the mathematics files: a model's trainer on one rank is compared with trainers over
-# ranks, sharding, units, prefetch, reshard, accumulation and threads.
+# Sourced by run.sh. Choices outside the numerics hash change neither a bit of the results
+# nor a byte of the mathematics files: a model's trainer on one rank is compared with
+# trainers over ranks, sharding, units, prefetch, reshard, accumulation and threads.
 
 # name|description|--set for the whole row|steps
 equal_bits_models() {
@@ -41,7 +41,8 @@ equal_bits_choices() {
     done
 }
 
-# equal_bits_one NAME MODEL SETS STEPS REFERENCE RANKS STRATEGY WRAP PREFETCH RESHARD ACCUMULATE
+# equal_bits_one NAME MODEL SETS STEPS REFERENCE RANKS STRATEGY WRAP PREFETCH RESHARD
+# ACCUMULATE
 equal_bits_one() {
     local name=$1 model=$2 sets=$3 steps=$4 reference=$5 dir=$WORK/bits threads what set
     local flags=(--set "mesh.shard=$6" --set "strategy=$7" --set "wrap=$8"
@@ -97,8 +98,8 @@ equal_bits() {
     done < <(equal_bits_models)
 }
 
-# Products whose K libraries split among threads (768 x 768 x 8192 as a weight's gradient, and
-# odd ones), on one and two ranks with 1 to 8 threads.
+# Products whose K libraries split among threads (768 x 768 x 8192 as a weight's gradient,
+# and odd ones), on one and two ranks with 1 to 8 threads.
 equal_bits_products() {
     local dir=$WORK/products threads ranks first=
     for ranks in 1 2; do

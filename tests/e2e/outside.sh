@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by run.sh. What comes from outside the tree, and what may be absent: a user's op and
-# architecture; the ops folder somewhere else; no library under the products; no allocation.
+# Sourced by run.sh. What comes from outside the tree, and what may be absent: a user's op
+# and architecture; the ops folder somewhere else; no library under the products; no
+# allocation.
 
 # loss STEP FILE: as the log has it.
 loss_of() { sed -n "$1p" "$2" | sed -n 's/.*"loss": *\([-0-9.e+]*\).*/\1/p'; }
@@ -75,8 +76,8 @@ outside_builtin() {
     fi
 }
 
-# allocations DIR THREADS STEPS: calls of malloc, mmap and their kin over all ranks of a run, by
-# who asked: the trainer, OpenMP, the library under the products, everything else.
+# allocations DIR THREADS STEPS: calls of malloc, mmap and their kin over all ranks of a
+# run, by who asked: the trainer, OpenMP, the library under the products, everything else.
 allocations() {
     rm -f "$WORK/allocations"
     ALLOC_HOOK_FILE=$WORK/allocations LD_PRELOAD=$WORK/alloc_hook.so \
@@ -84,8 +85,9 @@ allocations() {
         od -An -tu8 -w32 "$WORK/allocations"
 }
 
-# A step allocates nothing: ten more of them make not one more call. What a library does inside
-# is its own: oneDNN allocates as it runs, and libgomp when a rank has a single thread.
+# A step allocates nothing: ten more of them make not one more call. What a library does
+# inside is its own: oneDNN allocates as it runs, and libgomp when a rank has a single
+# thread.
 outside_allocations() {
     local dir=$WORK/alloc gemm threads name grown
     local few many

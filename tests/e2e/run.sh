@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Generates, builds and runs whole trainers: equal bits over every choice outside the hash, work
-# really divided, ops and architectures from outside, published numbers of parameters.
-# FULL=1 runs every combination instead of a seeded sample.
+# Generates, builds and runs whole trainers: equal bits over every choice outside the
+# hash, work really divided, ops and architectures from outside, published numbers of
+# parameters. FULL=1 runs every combination instead of a seeded sample.
 set -u
 . "$(dirname "$0")/../lib.sh"
 . "$ROOT/tests/e2e/common.sh"
@@ -11,11 +11,13 @@ set -u
 . "$ROOT/tests/e2e/divided.sh"
 . "$ROOT/tests/e2e/outside.sh"
 . "$ROOT/tests/e2e/readme.sh"
+. "$ROOT/tests/e2e/shipped.sh"
 
 data=$ROOT/LICENSE # English text, there on every machine; a byte is a token
 
 param_counts
 readme
+shipped
 outside_user
 outside_moved_ops
 outside_builtin

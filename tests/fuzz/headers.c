@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* headers SEED FIRST COUNT FOLDER: the runtime's reader of data files against files that lie.
- * Each case writes one to three files (llm.c's .bin with a changed header, wrong sizes, text,
- * nothing) and opens them with some sequence length and vocabulary. What must come out is
- * computed here a second time, from the bytes: refused or not, how many samples, every token
- * that is read, refused when it is not in the vocabulary. Built with AddressSanitizer and
- * UndefinedBehaviorSanitizer. */
+/* headers SEED FIRST COUNT FOLDER: the runtime's reader of data files against files that
+ * lie. Each case writes one to three files (llm.c's .bin with a changed header, wrong
+ * sizes, text, nothing) and opens them with some sequence length and vocabulary. What
+ * must come out is computed here a second time, from the bytes: refused or not, how many
+ * samples, every token that is read, refused when it is not in the vocabulary. Built with
+ * AddressSanitizer and UndefinedBehaviorSanitizer. */
 #include "../../runtime/rt_data.c"
 
 #include "mutate.h"
@@ -15,7 +15,7 @@ enum { MAX_FILES = 3, NAME_BYTES = 64, MAX_SEQ = 4096 };
 
 typedef struct File {
     char name[NAME_BYTES];
-    Str bytes;        /* the file is these, then zeros up to total */
+    Str bytes; /* the file is these, then zeros up to total */
     int64_t total;
     bool good;
     int width;
@@ -39,15 +39,17 @@ _Noreturn void rt_fail(const Rt *rt, int code, const char *fmt, ...)
 
 static void put_word(Str *s, uint32_t v)
 {
-    char b[4] = { (char)v, (char)(v >> 8), (char)(v >> 16), (char)(v >> 24) };
+    char b[4] = {(char)v, (char)(v >> 8), (char)(v >> 16), (char)(v >> 24)};
 
     str_add(s, b, 4);
 }
 
 static uint32_t strange_word(Random *r)
 {
-    static const uint32_t words[] = { 0, 1, 2, 3, 4, 7, 8, 255, 256, 1024, 20240520, 20240801,
-        0x7fffffff, 0x80000000, 0xffffffff, 0xfffffffe, 0x40000000, 0x3fffff00, 0x20000000 };
+    static const uint32_t words[] = {
+        0,          1,          2,          3,          4,         7,          8,
+        255,        256,        1024,       20240520,   20240801,  0x7fffffff, 0x80000000,
+        0xffffffff, 0xfffffffe, 0x40000000, 0x3fffff00, 0x20000000};
 
     return random_below(r, 3) ? words[random_below(r, sizeof words / sizeof *words)]
                               : random_below(r, UINT32_MAX);
@@ -69,7 +71,8 @@ static void make_bin(Random *r, File *f, int64_t vocab)
 
         if (random_below(r, 20000) == 0)
             id = strange_word(r);
-        str_add(&f->bytes, (char[4]){ (char)id, (char)(id >> 8), (char)(id >> 16), (char)(id >> 24) },
+        str_add(&f->bytes,
+                (char[4]){(char)id, (char)(id >> 8), (char)(id >> 16), (char)(id >> 24)},
                 wide ? 4 : 2);
     }
     f->total = (int64_t)f->bytes.n;
@@ -89,23 +92,29 @@ static void make_bin(Random *r, File *f, int64_t vocab)
         case 2: /* cut off */
             f->total = random_below(r, (uint32_t)f->total + 1);
             break;
-        case 3: f->total += 1 + random_below(r, 5); break;
-        case 4: f->total = 1020 + random_below(r, 10); break;
+        case 3:
+            f->total += 1 + random_below(r, 5);
+            break;
+        case 4:
+            f->total = 1020 + random_below(r, 10);
+            break;
         case 5: /* a hole as large as a header can claim */
             f->total = 1024 + (int64_t)strange_word(r) * (1 + random_below(r, 4));
             break;
         default:
             if (f->bytes.n > 1024)
-                f->bytes.s[random_below(r, (uint32_t)f->bytes.n)] = (char)random_below(r, 256);
+                f->bytes.s[random_below(r, (uint32_t)f->bytes.n)] =
+                    (char)random_below(r, 256);
         }
     }
 }
 
 static void make_file(Random *r, File *f, int i, int64_t vocab)
 {
-    static const char *const ends[] = { ".bin", ".bin", ".bin", ".bin", ".txt", "", ".bin.txt" };
+    static const char *const ends[] = {".bin", ".bin", ".bin",    ".bin",
+                                       ".txt", "",     ".bin.txt"};
 
-    *f = (File){ 0 };
+    *f = (File){0};
     str_add(&f->bytes, "", 0);
     snprintf(f->name, sizeof f->name, "%c%s", 'a' + i,
              ends[random_below(r, sizeof ends / sizeof *ends)]);
@@ -113,7 +122,9 @@ static void make_file(Random *r, File *f, int i, int64_t vocab)
         make_bin(r, f, vocab);
     } else {
         for (uint32_t n = random_below(r, 3000); n; n--)
-            str_add(&f->bytes, (char[1]){ (char)random_below(r, vocab < 256 ? (uint32_t)vocab : 256) }, 1);
+            str_add(&f->bytes,
+                    (char[1]){(char)random_below(r, vocab < 256 ? (uint32_t)vocab : 256)},
+                    1);
         f->total = (int64_t)f->bytes.n;
     }
     if (f->total < (int64_t)f->bytes.n) {
@@ -132,7 +143,8 @@ static bool write_file(const File *f)
     return good;
 }
 
-/* ---- what must come out ------------------------------------------------------------------ */
+/* ---- what must come out -------------------------------------------------------------
+ */
 
 static int64_t byte_of(const File *f, int64_t i)
 {
@@ -151,7 +163,7 @@ static int64_t token_of(const File *f, int64_t i)
 static void expect(File *f, int64_t seq)
 {
     size_t n = strlen(f->name);
-    int64_t word[3] = { 0 };
+    int64_t word[3] = {0};
 
     f->width = 1;
     f->tokens = f->total;
@@ -161,15 +173,16 @@ static void expect(File *f, int64_t seq)
             word[k / 4] |= byte_of(f, k) << 8 * (k % 4);
         f->width = word[0] == 20240520 ? 2 : 4;
         f->tokens = word[2];
-        f->good = f->total >= 1024 && ((word[0] == 20240520 && word[1] == 1) ||
-                                       (word[0] == 20240801 && word[1] == 7)) &&
+        f->good = f->total >= 1024 &&
+                  ((word[0] == 20240520 && word[1] == 1) ||
+                   (word[0] == 20240801 && word[1] == 7)) &&
                   f->total - 1024 == f->tokens * f->width;
     }
     f->samples = f->good && f->tokens > 0 ? (f->tokens - 1) / seq : 0;
 }
 
-static const char *check_sample(const RtTokens *d, const File *files, int n, int64_t sample,
-                                int64_t seq, int64_t vocab)
+static const char *check_sample(const RtTokens *d, const File *files, int n,
+                                int64_t sample, int64_t seq, int64_t vocab)
 {
     static int32_t tokens[MAX_SEQ], targets[MAX_SEQ];
     char error[RT_ERROR_BYTES] = "";
@@ -184,9 +197,12 @@ static const char *check_sample(const RtTokens *d, const File *files, int n, int
     if (legal != got)
         return got ? "it took a token outside the vocabulary" : "it refused good tokens";
     if (!got)
-        return strstr(error, "vocabulary") ? NULL : "a refusal that does not name the vocabulary";
+        return strstr(error, "vocabulary")
+                   ? NULL
+                   : "a refusal that does not name the vocabulary";
     for (int64_t i = 0; i < seq; i++)
-        if (tokens[i] != token_of(files, at + i) || targets[i] != token_of(files, at + i + 1))
+        if (tokens[i] != token_of(files, at + i) ||
+            targets[i] != token_of(files, at + i + 1))
             return "other tokens than the file's";
     return NULL;
 }
@@ -194,15 +210,18 @@ static const char *check_sample(const RtTokens *d, const File *files, int n, int
 /* As a rank's step does it: the order, the sequences of a micro-batch side by side. */
 static const char *check_micro_batch(Random *r, RtTokens *d, int64_t seq, int64_t vocab)
 {
-    RtTrainer t = { .seq_tokens = seq, .vocab = vocab, .micro_batches = 1 + random_below(r, 9) };
-    RtState state = { .tokens = d };
-    Rt rt = { .trainer = &t, .state = &state };
+    RtTrainer t = {
+        .seq_tokens = seq, .vocab = vocab, .micro_batches = 1 + random_below(r, 9)};
+    RtState state = {.tokens = d};
+    Rt rt = {.trainer = &t, .state = &state};
 
     t.micro_batch = 1 + random_below(r, 3);
     t.targets_offset = t.micro_batch * seq * 4;
-    state.step = random_below(r, 2) ? random_below(r, 10) : (int64_t)random_below(r, UINT32_MAX) << 8;
+    state.step = random_below(r, 2) ? random_below(r, 10)
+                                    : (int64_t)random_below(r, UINT32_MAX) << 8;
     state.flags.seed = random_below(r, UINT32_MAX);
-    rt.local = malloc((size_t)t.targets_offset * 2); /* exactly: a byte more is an error */
+    rt.local =
+        malloc((size_t)t.targets_offset * 2); /* exactly: a byte more is an error */
     if (!rt.local)
         abort();
     if (setjmp(failed) == 0)
@@ -215,13 +234,14 @@ static const char *check_micro_batch(Random *r, RtTokens *d, int64_t seq, int64_
 
 static const char *run_case(Random *r)
 {
-    static const int64_t vocabs[] = { 1, 2, 255, 256, 257, 50257, 65535, 65536, INT32_MAX };
+    static const int64_t vocabs[] = {1, 2, 255, 256, 257, 50257, 65535, 65536, INT32_MAX};
     File files[MAX_FILES];
     const char *names[MAX_FILES], *problem = NULL;
     char error[RT_ERROR_BYTES] = "";
     int n = 1 + (int)(random_below(r, 4) == 0) + (int)(random_below(r, 8) == 0);
     int64_t vocab = vocabs[random_below(r, sizeof vocabs / sizeof *vocabs)], samples = 0;
-    int64_t seq = random_below(r, 5) ? 1 + random_below(r, 100) : 1 + random_below(r, MAX_SEQ);
+    int64_t seq =
+        random_below(r, 5) ? 1 + random_below(r, 100) : 1 + random_below(r, MAX_SEQ);
     bool good = true, pattern = random_below(r, 8) == 0;
     RtTokens *d;
 
@@ -235,7 +255,7 @@ static const char *run_case(Random *r)
         samples += files[i].samples;
     }
     good = good && samples > 0;
-    d = pattern ? rt_tokens_open((const char *[]){ "[a-c]*" }, 1, seq, vocab, error)
+    d = pattern ? rt_tokens_open((const char *[]){"[a-c]*"}, 1, seq, vocab, error)
                 : rt_tokens_open(names, n, seq, vocab, error);
     refused += !d;
     if ((d != NULL) != good)
@@ -245,7 +265,9 @@ static const char *run_case(Random *r)
     else if (d && rt_tokens_samples(d) != samples)
         problem = "the number of samples";
     for (int k = 0; d && !problem && k < 12; k++) {
-        int64_t s = k == 0 ? 0 : k == 1 ? samples - 1 : (int64_t)(random_below(r, UINT32_MAX) % samples);
+        int64_t s = k == 0   ? 0
+                    : k == 1 ? samples - 1
+                             : (int64_t)(random_below(r, UINT32_MAX) % samples);
 
         problem = check_sample(d, files, n, s, seq, vocab);
     }
@@ -256,12 +278,14 @@ static const char *run_case(Random *r)
     for (size_t i = 0; i < strlen(error); i++)
         strange += (unsigned char)error[i] < 32;
     if (problem)
-        printf("     | seq %lld vocab %lld: %s\n", (long long)seq, (long long)vocab, error);
+        printf("     | seq %lld vocab %lld: %s\n", (long long)seq, (long long)vocab,
+               error);
     for (int i = 0; i < n; i++) {
         if (problem)
             printf("     | %s: %lld bytes, %s, %lld tokens of %d bytes, %lld samples\n",
-                   files[i].name, (long long)files[i].total, files[i].good ? "good" : "bad",
-                   (long long)files[i].tokens, files[i].width, (long long)files[i].samples);
+                   files[i].name, (long long)files[i].total,
+                   files[i].good ? "good" : "bad", (long long)files[i].tokens,
+                   files[i].width, (long long)files[i].samples);
         unlink(files[i].name);
         free(files[i].bytes.s);
     }
@@ -290,12 +314,14 @@ int main(int argc, char **argv)
         problem = run_case(&r);
         if (problem) {
             wrong_cases++;
-            printf("FAIL case %llu: %s\n", (unsigned long long)first + (unsigned)i, problem);
+            printf("FAIL case %llu: %s\n", (unsigned long long)first + (unsigned)i,
+                   problem);
         }
     }
     wrong_cases += strange > 0;
     printf("%d refused, %d read\n", refused, count - refused);
     printf("%d passed, %d failed\n", count - wrong_cases, wrong_cases);
     /* a mutator that makes only bad files, or none, tests nothing */
-    return wrong_cases || (count >= 1000 && (refused < count / 20 || refused > count * 19 / 20));
+    return wrong_cases ||
+           (count >= 1000 && (refused < count / 20 || refused > count * 19 / 20));
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mutate.c: the texts that the fuzzers feed. In: a random state. Out: good descriptions with
- * something changed, legal values in strange company, numbers and strings that break naive
- * programs. What is listed here is what once broke something, here or elsewhere. */
+/* mutate.c: the texts that the fuzzers feed. In: a random state. Out: good descriptions
+ * with something changed, legal values in strange company, numbers and strings that break
+ * naive programs. What is listed here is what once broke something, here or elsewhere. */
 #include "mutate.h"
+#include "words.h"
 
 #include <ctype.h>
 #include <stdarg.h>
@@ -62,39 +63,8 @@ void str_printf(Str *s, const char *fmt, ...)
     str_add(s, text, (size_t)n);
 }
 
-/* ---- values ------------------------------------------------------------------------------ */
-
-static const char *const numbers[] = {
-    "0", "-1", "1", "2", "3", "7", "63", "65536", "1e308", "-1e308", "1e400", "0/0", "-(0/0)",
-    "1/0", "-1/0", "math.huge", "9223372036854775807", "9223372036854775808",
-    "-9223372036854775808", "math.mininteger", "1 << 62", "1 << 53", "(1 << 53) + 1", "1 << 31",
-    "2147483647", "2147483648", "4294967295", "4294967296", "1e18", "1e-320", "-0.0", "1.5",
-    "0x7fffffffffffffff", "0x1p-1074", "1 << 20", "1 << 24", "1 << 40", "3037000500", "1e9",
-    "16777216", "1048576", "1000003", "5e-324", "0.1", "1 << 63", "-2147483648", "1023", "1025",
-};
-static const char *const strings[] = {
-    "\"\"", "\"x\"", "\"\\0\"", "\"demo\\0\"", "\"\\n#include </etc/passwd>\\n\"", "\"*/ x /*\"",
-    "\"\\\"); system(\\\"touch x\"", "\"${os.exit()}\"", "\"%s%n%d\"", "\"../../x\"",
-    "\"$(touch x)\"", "\"`touch x`\"", "\"\\\\\\n\"", "(\"a\"):rep(100000)", "\"\\u{202E}\"",
-    "\"con\"", "\".\"", "\"..\"", "\"a..b\"", "\"a.\"", "\"-march\"", "\"native -o x\"", "\"main\"",
-    "\"trainer\"", "\"int\"", "\"rt_\"", "\"f32\"", "\"bf16\"", "\"f64\"", "\"f16\"", "\"x86-64-v3\"",
-    "\"no_shard\"", "\"full_shard\"", "\"sharded\"", "\"unsharded\"", "\"\\xff\\xfe\"", "\"\\r\\27[2J\"",
-    "\"a'b\"", "\"#define\"", "\"?" "?/\"", "(\"a\"):rep(64)", "(\"a\"):rep(65)", "\"none\"", "\"auto\"",
-    "\"Name\"", "\"//@ os.exit()\"", "'\"'", "[[\n]]", "[==[x]==]", "\"manifest.json\"",
-};
-static const char *const values[] = {
-    "nil", "true", "false", "{}", "{{}}", "{1, 2}", "{0.9}", "{0.9, 0.95, 0.99}", "{x = 1}",
-    "{shard = 2}", "{forward = 2}", "function() end", "llama", "trainer", "math", "string.rep",
-    "adamw {}", "adamw", "sgd {lr = 1}", "cpu {}", "cpu", "cuda {}", "per_block(2)", "per_block",
-    "per_block(1 << 20)", "by_size(1e6)", "root_only", "constant {}", "constant {warmup = 3}",
-    "cosine {steps = 1}", "cosine {warmup = 9, steps = 3}", "linear {steps = 3}",
-    "setmetatable({}, {})", "setmetatable({}, {__index = function() error(\"x\") end})",
-    "llama {}", "llama {layers = 1}", "require \"arch.gpt2\"", "require \"x\"", "_G", "_ENV",
-    "(function() local t = {} t.t = t return t end)()", "{[1] = 2, x = 3}", "{[{}] = 1}",
-    "{[1.5] = 1}", "{[\"a b\"] = 1}", "table.pack()", "select(\"#\")", "every(2)", "ops {\"add\"}",
-    "{param = \"bf16\", reduce = \"f64\"}", "{theta = 1}", "{scaling = {factor = 8}}", "...",
-    "{scaling = llama.scaling_3_1}", "{chunk_tokens = 1}", "{lr = 1}", "error(\"x\")", "error {}",
-};
+/* ---- values -------------------------------------------------------------------------
+ */
 
 const char *hostile_number(Random *r)
 {
@@ -109,13 +79,17 @@ const char *hostile_string(Random *r)
 const char *hostile_value(Random *r)
 {
     switch (random_below(r, 4)) {
-    case 0: return hostile_number(r);
-    case 1: return hostile_string(r);
-    default: return values[random_below(r, COUNT(values))];
+    case 0:
+        return hostile_number(r);
+    case 1:
+        return hostile_string(r);
+    default:
+        return values[random_below(r, COUNT(values))];
     }
 }
 
-/* ---- changes of a text ------------------------------------------------------------------- */
+/* ---- changes of a text --------------------------------------------------------------
+ */
 
 typedef struct Span {
     size_t at, n;
@@ -123,7 +97,7 @@ typedef struct Span {
 
 static void splice(Str *s, Span cut, const char *put, size_t put_n)
 {
-    Str out = { 0 };
+    Str out = {0};
 
     str_add(&out, s->s, cut.at);
     str_add(&out, put, put_n);
@@ -137,7 +111,8 @@ static int is_word(char c)
     return isalnum((unsigned char)c) || c == '_';
 }
 
-/* The token around or after a random place: a name, a number, a quoted string, one mark. */
+/* The token around or after a random place: a name, a number, a quoted string, one mark.
+ */
 static Span token(Random *r, const Str *s)
 {
     size_t at = random_below(r, (uint32_t)s->n), end;
@@ -148,17 +123,18 @@ static Span token(Random *r, const Str *s)
         at++;
     end = at;
     if (at == s->n)
-        return (Span){ at, 0 };
+        return (Span){at, 0};
     if (is_word(s->s[at])) {
         while (end < s->n && (is_word(s->s[end]) || s->s[end] == '.'))
             end++;
     } else if (s->s[at] == '"') {
-        for (end++; end < s->n && s->s[end] != '"' && s->s[end] != '\n'; end++) { }
+        for (end++; end < s->n && s->s[end] != '"' && s->s[end] != '\n'; end++) {
+        }
         end += end < s->n;
     } else {
         end++;
     }
-    return (Span){ at, end - at };
+    return (Span){at, end - at};
 }
 
 static Span line(Random *r, const Str *s)
@@ -169,7 +145,7 @@ static Span line(Random *r, const Str *s)
         at--;
     while (end < s->n && s->s[end] != '\n')
         end++;
-    return (Span){ at, end - at + (end < s->n) };
+    return (Span){at, end - at + (end < s->n)};
 }
 
 /* A token that begins like this, or, after a few tries, any. */
@@ -198,8 +174,9 @@ static Span value_after(Random *r, const Str *s)
 
             while (at < s->n && s->s[at] == ' ')
                 at++;
-            for (end = at; end < s->n && !strchr(",}\n", s->s[end]); end++) { }
-            return (Span){ at, end - at };
+            for (end = at; end < s->n && !strchr(",}\n", s->s[end]); end++) {
+            }
+            return (Span){at, end - at};
         }
     }
     return token(r, s);
@@ -207,7 +184,7 @@ static Span value_after(Random *r, const Str *s)
 
 static void swap(Str *s, Span a, Span b)
 {
-    Str out = { 0 };
+    Str out = {0};
 
     if (a.at > b.at) {
         Span t = a;
@@ -235,13 +212,14 @@ static void double_it(Random *r, Str *s, Span what)
     if (!copy)
         abort();
     memcpy(copy, s->s + what.at, what.n);
-    splice(s, (Span){ at, 0 }, copy, what.n);
+    splice(s, (Span){at, 0}, copy, what.n);
     free(copy);
 }
 
 void mutate_text(Random *r, Str *s)
 {
-    static const char marks[] = "{}()[]=,;.:#\"'-+*/%~<>&|^\\\n\0\xff\x80 @$`!?0123456789";
+    static const char marks[] =
+        "{}()[]=,;.:#\"'-+*/%~<>&|^\\\n\0\xff\x80 @$`!?0123456789";
     const char *word;
     char byte;
 
@@ -253,14 +231,26 @@ void mutate_text(Random *r, Str *s)
         break;
     case 1:
         byte = marks[random_below(r, sizeof marks - 1)];
-        splice(s, (Span){ random_below(r, (uint32_t)s->n), random_below(r, 2) }, &byte, 1);
+        splice(s, (Span){random_below(r, (uint32_t)s->n), random_below(r, 2)}, &byte, 1);
         break;
-    case 2: splice(s, token(r, s), "", 0); break;
-    case 3: double_it(r, s, token(r, s)); break;
-    case 4: swap(s, token(r, s), token(r, s)); break;
-    case 5: splice(s, line(r, s), "", 0); break;
-    case 6: double_it(r, s, line(r, s)); break;
-    case 7: swap(s, line(r, s), line(r, s)); break;
+    case 2:
+        splice(s, token(r, s), "", 0);
+        break;
+    case 3:
+        double_it(r, s, token(r, s));
+        break;
+    case 4:
+        swap(s, token(r, s), token(r, s));
+        break;
+    case 5:
+        splice(s, line(r, s), "", 0);
+        break;
+    case 6:
+        double_it(r, s, line(r, s));
+        break;
+    case 7:
+        swap(s, line(r, s), line(r, s));
+        break;
     case 8:
     case 9:
         word = hostile_number(r);
@@ -283,7 +273,8 @@ void mutate_text(Random *r, Str *s)
     }
 }
 
-/* ---- legal values in strange company ----------------------------------------------------- */
+/* ---- legal values in strange company ------------------------------------------------
+ */
 
 static const char *pick(Random *r, const char *list)
 {
@@ -302,7 +293,7 @@ static const char *pick(Random *r, const char *list)
 
 static long number(Random *r, int max)
 {
-    static const long wide[] = { 1, 2, 64, 1000, 4096, 50257, 1 << 20, 1L << 31, 1L << 40 };
+    static const long wide[] = {1, 2, 64, 1000, 4096, 50257, 1 << 20, 1L << 31, 1L << 40};
 
     if (random_below(r, 40) == 0)
         return wide[random_below(r, COUNT(wide))];
@@ -319,8 +310,9 @@ static void legal_model(Random *r, Str *s, const char *arch)
     int llama = !strcmp(arch, "llama");
     long heads = number(r, 6), dim = heads * 2 * number(r, 12);
 
-    str_printf(s, "    model = arch { layers = %ld, dim = %ld, heads = %ld, vocab = %ld,\n",
-               number(r, 5), often(r, 5) ? dim : number(r, 200), heads, 1 + number(r, 600));
+    str_printf(
+        s, "    model = arch { layers = %ld, dim = %ld, heads = %ld, vocab = %ld,\n",
+        number(r, 5), often(r, 5) ? dim : number(r, 200), heads, 1 + number(r, 600));
     if (!llama) {
         str_printf(s, "        max_positions = %ld,", number(r, 70));
         if (!often(r, 3))
@@ -354,22 +346,24 @@ static void legal_model(Random *r, Str *s, const char *arch)
 
 static void legal_step(Random *r, Str *s)
 {
-    long micro = number(r, 4), batches = often(r, 3) ? 1L << random_below(r, 6) : number(r, 24);
+    long micro = number(r, 4),
+         batches = often(r, 3) ? 1L << random_below(r, 6) : number(r, 24);
 
-    str_printf(s, "    seq = %ld, micro_batch = %ld, global_batch = %ld,\n", number(r, 70), micro,
+    str_printf(s, "    seq = %ld, micro_batch = %ld, global_batch = %ld,\n",
+               number(r, 70), micro,
                often(r, 6) && batches < 1L << 20 && micro < 1L << 20 ? micro * batches
-                                                                   : number(r, 64));
+                                                                     : number(r, 64));
     if (!often(r, 3))
         str_printf(s, "    leaves = %ld,\n", 1L << random_below(r, often(r, 5) ? 5 : 17));
     if (often(r, 4))
         str_printf(s, "    dtypes = { param = \"%s\" },\n", pick(r, "f32 bf16 f64"));
     else
-        str_printf(s, "    dtypes = { reduce = \"%s\", ", pick(r, "f32 f64")),
-            str_printf(s, "master = \"%s\", ", pick(r, "f32 f64")),
-            str_printf(s, "moments = \"%s\" },\n", pick(r, "f32 f64"));
+        str_printf(s, "    dtypes = { reduce = \"%s\", master = \"f32\" },\n",
+                   pick(r, "f32 f64"));
     if (often(r, 3))
         str_printf(s, "    mesh = { shard = %ld },\n",
-                   often(r, 4) ? 1L << random_below(r, 4) : 1 + (long)random_below(r, 1024));
+                   often(r, 4) ? 1L << random_below(r, 4)
+                               : 1 + (long)random_below(r, 1024));
     if (!often(r, 6))
         str_printf(s, "    strategy = \"%s\",\n", pick(r, "full_shard no_shard"));
 }
@@ -378,8 +372,10 @@ void legal_description(Random *r, Str *s)
 {
     const char *arch = random_below(r, 3) ? "llama" : "gpt2";
 
-    str_printf(s, "local arch = require \"arch.%s\"\nreturn trainer {\n    name = \"%s\",\n",
-               arch, pick(r, "a demo x_1 a.b int main rt_x z9.9 con aux n.u.l step math trainer"));
+    str_printf(
+        s, "local arch = require \"arch.%s\"\nreturn trainer {\n    name = \"%s\",\n",
+        arch,
+        pick(r, "a demo x_1 a.b int main rt_x z9.9 con aux n.u.l step math trainer"));
     legal_model(r, s, arch);
     legal_step(r, s);
     if (!often(r, 3))
@@ -399,7 +395,8 @@ void legal_description(Random *r, Str *s)
     if (!often(r, 4))
         str_printf(s, "    seed = %s,\n", pick(r, "0 1 9007199254740991 4294967296"));
     if (!often(r, 4))
-        str_printf(s, "    target = cpu { arch = \"%s\" },\n", pick(r, "native x86-64-v3 z a.b-c"));
+        str_printf(s, "    target = cpu { arch = \"%s\" },\n",
+                   pick(r, "native x86-64-v3 z a.b-c"));
     str_printf(s, "    optimizer = adamw { lr = %s", pick(r, "1e-3 1e3 5e-324 1"));
     str_printf(s, ", clip = %s", pick(r, "0 1.0 1e30 1e-300"));
     str_printf(s, ", betas = { %s, 0.95 } },\n", pick(r, "0 0.9 0.9999999999999999"));
@@ -409,7 +406,8 @@ void legal_description(Random *r, Str *s)
     str_printf(s, "}\n");
 }
 
-/* ---- deep, long, endless ----------------------------------------------------------------- */
+/* ---- deep, long, endless ------------------------------------------------------------
+ */
 
 static void repeat(Str *s, const char *what, uint32_t n)
 {
@@ -417,37 +415,37 @@ static void repeat(Str *s, const char *what, uint32_t n)
         str_add(s, what, strlen(what));
 }
 
-/* Each uses up one of the sandbox's limits: instructions, memory, stack, or tries to. */
-static const char *const endless[] = {
-    "while true do end", "local t = {} while true do t[#t + 1] = {} end",
-    "local s = \"x\" while true do s = s .. s end", "local function f() return f() end f()",
-    "local function f() return 1 + f() end f()", "while true do pcall(error) end",
-    "local t = setmetatable({}, {__index = function(t, k) return t[k] end}) return t.x",
-    "return (\"x\"):rep(1 << 40)", "return (\"a\"):rep(1 << 27):find((\"a-\"):rep(200) .. \"b\")",
-    "local t = {} for i = 1, 1e9 do t[i] = i end", "::a:: goto a",
-    "return trainer(setmetatable({}, {__pairs = function() while true do end end}))",
-    "while true do string.format(\"%99.99f\", 1e308) end",
-    "return table.concat(setmetatable({}, {__len = function() return 1 << 62 end}))",
-    "table.sort(setmetatable({}, {__len = function() return 1 << 30 end}))",
-    "return table.unpack({}, 1, 1 << 30)", "return utf8.char(table.unpack({}, 1, 1e7))",
-    "local t = {} for i = 1, 1e7 do t[\"k\" .. i] = i end return trainer(t)",
-    "return string.pack(\"s\", (\"x\"):rep(1 << 28))", "table.move({}, 1, 1 << 62, 2)",
-};
-
 void deep_description(Random *r, Str *s, int costly)
 {
     static const struct {
         const char *open, *middle, *close;
-    } nests[] = {
-        { "(", "1", ")" }, { "{", "", "}" }, { "- ", "1", "" }, { "not ", "1", "" },
-        { "function() return ", "1", " end" }, { "\"a\" .. ", "\"a\"", "" }, { "{x=", "1", "}" },
-        { "trainer{model=", "1", "}" }, { "{[", "1", "]=1}" }, { "f(", "1", ")" },
-        { "1+", "1", "" }, { "2^", "1", "" }, { "a.", "b", "" }, { "adamw{lr=", "1", "}" },
-        { "do ", "", " end" }, { "if x then ", "", " end" }, { "while x do ", "", " end" },
-        { "local function f() ", "", " end " }, { "repeat ", "", " until x " },
-        { "x[", "1", "]" }, { "[==[", "", "]==]" }, { "#", "{}", "" }, { "a={", "", "}," },
-        { "local a ", "", "" }, { "goto a ", "", "" }, { ";", "", "" }, { "--[[", "\n", "]]" },
-    };
+    } nests[] = {{"(", "1", ")"},
+                 {"{", "", "}"},
+                 {"- ", "1", ""},
+                 {"not ", "1", ""},
+                 {"function() return ", "1", " end"},
+                 {"\"a\" .. ", "\"a\"", ""},
+                 {"{x=", "1", "}"},
+                 {"trainer{model=", "1", "}"},
+                 {"{[", "1", "]=1}"},
+                 {"f(", "1", ")"},
+                 {"1+", "1", ""},
+                 {"2^", "1", ""},
+                 {"a.", "b", ""},
+                 {"adamw{lr=", "1", "}"},
+                 {"do ", "", " end"},
+                 {"if x then ", "", " end"},
+                 {"while x do ", "", " end"},
+                 {"local function f() ", "", " end "},
+                 {"repeat ", "", " until x "},
+                 {"x[", "1", "]"},
+                 {"[==[", "", "]==]"},
+                 {"#", "{}", ""},
+                 {"a={", "", "},"},
+                 {"local a ", "", ""},
+                 {"goto a ", "", ""},
+                 {";", "", ""},
+                 {"--[[", "\n", "]]"}};
     uint32_t which = random_below(r, COUNT(nests)), deep = 1 + random_below(r, 300);
 
     if (costly) {
@@ -467,16 +465,8 @@ void deep_description(Random *r, Str *s, int costly)
 
 void set_argument(Random *r, Str *s)
 {
-    static const char *const fields[] = {
-        "seq", "micro_batch", "global_batch", "leaves", "mesh", "mesh.shard", "mesh.tensor", "name",
-        "model", "model.layers", "model.dim", "model.rope.theta", "model.rope.scaling.factor",
-        "model.x", "optimizer.lr", "optimizer.betas", "optimizer", "lr", "lr.steps", "lr.warmup",
-        "dtypes.param", "dtypes", "wrap", "prefetch", "prefetch.forward", "strategy", "target",
-        "target.arch", "loss.chunk_tokens", "seed", "fuse", "accumulate", "recompute", "groups", "",
-        "a", "a.b", ".", "..", "x=y", "mesh.", ".mesh", "mesh..shard", "1", "model.heads", "\n",
-    };
     const char *value;
-    Str text = { 0 };
+    Str text = {0};
 
     str_printf(&text, "%s%s", fields[random_below(r, COUNT(fields))],
                random_below(r, 20) ? "=" : "");

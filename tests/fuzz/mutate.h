@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mutate.h: hostile and random texts for the fuzzers (mutate.c). The same state gives the same
- * text on every machine. */
+/* mutate.h: hostile and random texts for the fuzzers (mutate.c). The same state gives the
+ * same text on every machine. */
 #ifndef MUTATE_H
 #define MUTATE_H
 
@@ -27,7 +27,8 @@ const char *hostile_number(Random *r);
 const char *hostile_string(Random *r); /* a Lua expression */
 const char *hostile_value(Random *r);  /* any Lua expression, mostly of a wrong type */
 
-/* One change of a program text: bytes, tokens or lines cut, doubled, swapped or replaced. */
+/* One change of a program text: bytes, tokens or lines cut, doubled, swapped or replaced.
+ */
 void mutate_text(Random *r, Str *s);
 /* A description in which every field is legal by itself; together they may not be. */
 void legal_description(Random *r, Str *s);

@@ -1,13 +1,19 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Hostile input: fsdpgen against changed, random and endless descriptions, architectures and
-# ops; the runtime's reader against data files whose headers lie; random legal descriptions,
-# trained. The same SEED gives the same cases. FULL=1: the promised counts (100,000 of each). FSDPGEN_BUILD may be a sanitized build.
+# Hostile input: fsdpgen against changed, random and endless descriptions, architectures
+# and ops; the runtime's reader against data files whose headers lie; random legal
+# descriptions, trained. The same SEED gives the same cases. FULL=1: the promised counts
+# (100,000 of each). FSDPGEN_BUILD may be a sanitized build.
 set -u
-if [ -z "${TMPDIR:-}" ] && [ -w /dev/shm ]; then
-    export TMPDIR=/dev/shm # many small files
-fi
 . "$(dirname "$0")/../lib.sh"
+
+# Many small files are written: in memory if there is a place for them. No programs: it
+# may be mounted noexec.
+CASES=$WORK
+if [ "${KEEP:-0}" != 1 ] && [ -z "${TMPDIR:-}" ] && [ -w /dev/shm ]; then
+    CASES=$(mktemp -d /dev/shm/fsdpgen-fuzz.XXXXXX) || exit 70
+    trap 'rm -rf "$WORK" "$CASES"' EXIT
+fi
 
 jobs=$(nproc)
 sanitized=0
@@ -22,16 +28,16 @@ fi
 export ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:allocator_may_return_null=1
 export UBSAN_OPTIONS=print_stacktrace=1:abort_on_error=1
 
-# spread NAME COUNT PROGRAM: the cases of this seed, shared by all cores; adds up what each
-# part counted. A part that ends without counting is a failure.
+# spread NAME COUNT PROGRAM: the cases of this seed, shared by all cores; adds up what
+# each part counted. A part that ends without counting is a failure.
 spread() {
     local name=$1 count=$2 program=$3 part each=$((($2 + jobs - 1) / jobs)) pids=() p line
     local good_cases=0 bad_cases=0
     for ((part = 0; part * each < count; part++)); do
-        mkdir -p "$WORK/$name.$part"
+        mkdir -p "$CASES/$name.$part"
         "$program" "$SEED" $((part * each)) \
             $((each < count - part * each ? each : count - part * each)) \
-            "$WORK/$name.$part" >"$WORK/$name.$part.log" 2>&1 &
+            "$CASES/$name.$part" >"$WORK/$name.$part.log" 2>&1 &
         pids+=($!)
     done
     for ((p = 0; p < ${#pids[@]}; p++)); do
@@ -63,12 +69,13 @@ else
     bad "descriptions: $tool is not built"
 fi
 
-# The reader is one file of the runtime; it is built here with the sanitizers whatever BUILD is.
+# The reader is one file of the runtime; it is built here with the sanitizers whatever
+# BUILD is.
 if [ $sanitized = 0 ]; then
     flags="-fsanitize=address,undefined -fno-sanitize-recover=all"
     if ! echo 'int main(void) { return 0; }' |
         ${CC:-cc} $flags -x c - -o "$WORK/probe" 2>/dev/null; then
-        echo "skipped: the sanitizers are not installed; the headers are read without them"
+        echo "skipped: the sanitizers are not installed; headers are read without them"
         flags=
     fi
     if ${CC:-cc} -std=gnu11 -O1 -g -Wall -Wextra -Werror $flags -I"$ROOT/runtime" \

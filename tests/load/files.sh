@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by run.sh: the output folder. Written whole or not at all, only what changed, never
-# over edits or foreign files, never outside.
+# Sourced by run.sh: the output folder. Written whole or not at all, only what changed,
+# never over edits or foreign files, never outside.
 mkdir -p "$WORK/files"
 cd "$WORK/files" || exit 70
 cp "$here/base.lua" base.lua
@@ -11,7 +11,10 @@ refuses() { # NAME TEXT ARGS...
     generate "$@"
     if [ $? = 1 ] && grep -qF -- "$text" log; then ok "$name"; else bad "$name" log; fi
 }
-snapshot() { (cd d && find . -printf '%p %y %s %T@\n' | sort && find . -type f -exec md5sum {} + | sort); }
+snapshot() {
+    (cd d && find . -printf '%p %y %s %T@\n' | sort &&
+        find . -type f -exec md5sum {} + | sort)
+}
 
 check "a first time" generate
 snapshot >before
@@ -22,9 +25,10 @@ check "nothing is touched" cmp before after
 check "--check of a fresh folder" generate --check
 "$FSDPGEN" base.lua -o other/deep/d >log 2>&1
 check "the same bytes elsewhere" diff -r d other/deep/d
-(cd / && LC_ALL=C.UTF-8 TZ=Asia/Tokyo "$FSDPGEN" "$WORK/files/base.lua" -o "$WORK/files/e/") >log 2>&1
+(cd / && LC_ALL=C.UTF-8 TZ=Asia/Tokyo "$FSDPGEN" "$WORK/files/base.lua" \
+    -o "$WORK/files/e/") >log 2>&1
 check "the same bytes from another folder" diff -r d e
-if find d other e -name '*.tmp' | grep -q .; then bad "no temporary files"; else ok "no temporary files"; fi
+check "no temporary files" bash -c '! find d other e -name "*.tmp" | grep -q .'
 
 echo '/* mine */' >>d/step.c
 cp d/step.c edited
@@ -39,7 +43,8 @@ refuses "--check sees a missing file" "d/step.c: error: is missing" --check
 check "a missing file is written again" generate
 check "only that one" grep -q ' 1 written' log
 
-refuses "--check sees another description" "differs from what is generated now" --check --set seq=32
+refuses "--check sees another description" "differs from what is generated now" \
+    --check --set seq=32
 check "--check writes nothing" generate --check
 
 echo keep >d/notes.txt
@@ -47,7 +52,7 @@ mkdir d/runs && echo keep >d/runs/log
 check "foreign files" generate
 check "are left alone" grep -q keep d/notes.txt d/runs/log
 check "--link-runtime" generate --link-runtime ../runtime
-if [ -e d/runtime ]; then bad "files no longer generated are removed"; else ok "files no longer generated are removed"; fi
+check "files no longer generated are removed" test ! -e d/runtime
 check "foreign files stay then too" grep -q keep d/notes.txt
 check "and back" generate
 echo keep >d/runtime/mine.c
@@ -57,8 +62,8 @@ check "ours are gone from it" bash -c '[ "$(ls d/runtime)" = mine.c ]'
 rm -r d/runtime
 check "and back again" generate
 echo '/* mine */' >>d/runtime/rt.h
-refuses "an edited file that is no longer generated" "no longer generated, but was edited" \
-    --link-runtime ../runtime
+refuses "an edited file that is no longer generated" \
+    "no longer generated, but was edited" --link-runtime ../runtime
 check "is not removed" grep -q mine d/runtime/rt.h
 check "--force removes it" generate --force --link-runtime ../runtime
 check "and back once more" generate
@@ -85,32 +90,39 @@ check "repaired again" generate
 cp d/manifest.json manifest
 echo '{' >d/manifest.json
 refuses "a broken manifest" "this is not a manifest"
-echo '{"files": {"../victim": "0000000000000000", "/tmp/x": "0", "step.c": 5, "a/../../victim": "0"}}' \
-    >d/manifest.json
-refuses "a manifest without hashes protects all" "fsdpgen did not write this file" --set seq=32
+echo '{"files": {"../victim": "0000000000000000", "/tmp/x": "0", "step.c": 5,
+    "a/../../victim": "0"}}' >d/manifest.json
+refuses "a manifest without hashes protects all" "fsdpgen did not write this file" \
+    --set seq=32
 check "a hostile manifest, with --force" generate --force
 check "names no file outside" grep -qx victim victim
-sed 's/"files": *{/&"..\/victim": "0123456789abcdef", "notes.txt": "0123456789abcdef", /' manifest >d/manifest.json
-refuses "a manifest that claims a foreign file" "notes.txt: error: this file is no longer generated"
+claim='"..\/victim": "0123456789abcdef", "notes.txt": "0123456789abcdef", '
+sed "s/\"files\": *{/&$claim/" manifest >d/manifest.json
+refuses "a manifest that claims a foreign file" \
+    "notes.txt: error: this file is no longer generated"
 check "leaves it" grep -q keep d/notes.txt
 cp manifest d/manifest.json
 check "repaired manifest" generate
 
 mkdir fresh && echo 'int main;' >fresh/step.c
 "$FSDPGEN" base.lua -o fresh >log 2>&1
-check "a foreign file under a generated name" grep -q 'fresh/step.c: error: fsdpgen did not write' log
+check "a foreign file under a generated name" \
+    grep -q 'fresh/step.c: error: fsdpgen did not write' log
 check "stays alone" bash -c '[ "$(ls -A fresh)" = step.c ]'
 : >file
 "$FSDPGEN" base.lua -o file >log 2>&1
 check "the folder is a file" grep -q 'file: error: Not a directory' log
 "$FSDPGEN" base.lua -o file/d >log 2>&1
 check "the folder lies below a file" grep -q 'error' log
-"$FSDPGEN" base.lua -o bad --set seq=0 >log 2>&1
-if [ $? = 1 ] && ! [ -e bad ]; then ok "errors make no folder"; else bad "errors make no folder" log; fi
+leaves_none() { # NAME CODE DIR
+    if [ "$2" = 1 ] && ! [ -e "$3" ]; then ok "$1"; else bad "$1" log; fi
+}
+"$FSDPGEN" base.lua -o wrong --set seq=0 >log 2>&1
+leaves_none "errors make no folder" $? wrong
 "$FSDPGEN" base.lua -o absent --check >log 2>&1
-if [ $? = 1 ] && ! [ -e absent ]; then ok "--check makes no folder"; else bad "--check makes no folder" log; fi
+leaves_none "--check makes no folder" $? absent
 (ulimit -f 8 && "$FSDPGEN" base.lua -o full) >log 2>&1
-if [ $? = 1 ] && ! [ -e full ]; then ok "a full disk leaves no folder"; else bad "a full disk leaves no folder" log; fi
+leaves_none "a full disk leaves no folder" $? full
 check "and says why" grep -q 'cannot write: File too large' log
 cp -a d before_full
 (ulimit -f 8 && generate --set seq=32 --set name=other) >log 2>&1
@@ -120,12 +132,16 @@ check "a full disk leaves the old folder" diff -r d before_full
 # generated again without --force, and then is whole.
 "${CC:-cc}" -shared -fPIC -O1 -o fault.so "$here/io_fault.c" >log 2>&1 ||
     bad "the fault library compiles" log
-faulty() { LD_PRELOAD=$WORK/files/fault.so ASAN_OPTIONS=verify_asan_link_order=0 "$FSDPGEN" "$@" >log 2>&1; }
+faulty() {
+    LD_PRELOAD=$WORK/files/fault.so ASAN_OPTIONS=verify_asan_link_order=0 \
+        "$FSDPGEN" "$@" >log 2>&1
+}
 "$FSDPGEN" base.lua -o whole >log 2>&1
 "$FSDPGEN" base.lua -o whole2 --set seq=32 --link-runtime ../runtime >log 2>&1
 stride=$([ "$FULL" = 1 ] && echo 1 || echo 37)
 random "$stride"
 n=$((random_value + 1)) broken=0 tried=0
+breaks() { broken=$((broken + 1)); bad "$1" log; }
 while [ $n -lt 5000 ]; do
     rm -rf new old
     FAULT_AT=$n faulty base.lua -o new
@@ -133,18 +149,18 @@ while [ $n -lt 5000 ]; do
     grep -q 'fault injected' log || break
     tried=$((tried + 1))
     if [ $code = 0 ]; then
-        diff -r whole new >>log 2>&1 || { broken=$((broken + 1)); bad "fault $n, new folder" log; }
+        diff -r whole new >>log 2>&1 || breaks "fault $n, new folder"
     elif [ -e new ]; then
         # put in place in part: it must say so, and be completed by another run
-        { grep -q 'cannot put in place\|cannot remove' log && "$FSDPGEN" base.lua -o new >>log 2>&1 &&
-            diff -r whole new >>log 2>&1; } ||
-            { broken=$((broken + 1)); bad "fault $n leaves part of a folder" log; }
+        grep -q 'cannot put in place\|cannot remove' log &&
+            "$FSDPGEN" base.lua -o new >>log 2>&1 && diff -r whole new >>log 2>&1 ||
+            breaks "fault $n leaves part of a folder"
     fi
     cp -a whole old
     FAULT_AT=$n faulty base.lua -o old --set seq=32 --link-runtime ../runtime
     "$FSDPGEN" base.lua -o old --set seq=32 --link-runtime ../runtime >>log 2>&1 &&
         diff -r whole2 old >>log 2>&1 ||
-        { broken=$((broken + 1)); bad "fault $n, old folder" log; }
+        breaks "fault $n, old folder"
     n=$((n + stride))
 done
 at_least "faults at I/O calls" $tried 5
@@ -152,7 +168,8 @@ if [ $broken = 0 ]; then ok "no fault breaks a folder"; fi
 
 # The resolved description is the same trainer.
 sed 's/name = "tiny"/name = "again"/' base.lua >again.lua
-"$FSDPGEN" again.lua -o first >log 2>&1 && "$FSDPGEN" first/description.lua -o second >>log 2>&1
+"$FSDPGEN" again.lua -o first >log 2>&1 &&
+    "$FSDPGEN" first/description.lua -o second >>log 2>&1
 check "description.lua generates" test -e second/description.lua
 check "the same resolved description" cmp first/description.lua second/description.lua
 check "the same mathematics" cmp first/math.c second/math.c

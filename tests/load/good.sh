@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by run.sh: what must work. Overrides, defaults, the hash's text, modules, odd files,
-# the command line.
+# Sourced by run.sh: what must work. Overrides, defaults, the hash's text, modules, odd
+# files, the command line.
 mkdir -p "$WORK/good/sub/arch" "$WORK/path/arch"
 cd "$WORK/good" || exit 70
 cp "$here/base.lua" base.lua
@@ -8,7 +8,8 @@ cp "$here/base.lua" base.lua
 # resolves ARGS... WANT: `check base.lua ARGS` ends well and its dump has the line WANT.
 resolves() {
     local want=${!#} args=("${@:1:$#-1}")
-    if "$FSDPGEN" check base.lua --dump=check "${args[@]}" >dump 2>log && grep -qxF -- "$want" dump
+    if "$FSDPGEN" check base.lua --dump=check "${args[@]}" >dump 2>log &&
+        grep -qxF -- "$want" dump
     then ok "${args[*]} gives $want"
     else bad "${args[*]} gives $want" log
     fi
@@ -44,10 +45,13 @@ resolves --set seed=7 --set seed=8 'seed = 8'
 resolves --target cpu --set target.arch=x86-64-v2 'target = cpu'
 
 # Fields outside the hash do not reach its text; fields inside do.
-inside() { "$FSDPGEN" check base.lua --dump=check "$@" 2>log | sed '/^outside the hash/,$d; /^name /d'; }
+inside() {
+    "$FSDPGEN" check base.lua --dump=check "$@" 2>log |
+        sed '/^outside the hash/,$d; /^name /d'
+}
 inside >reference
-for set in wrap=2 mesh.shard=4 prefetch=0 strategy=no_shard accumulate=unsharded name=other \
-    reshard_after_forward=false target.arch=x86-64-v3; do
+for set in wrap=2 mesh.shard=4 prefetch=0 strategy=no_shard accumulate=unsharded \
+    name=other reshard_after_forward=false target.arch=x86-64-v3; do
     inside --set $set >changed
     check "$set stays outside the hash" cmp reference changed
 done
@@ -60,17 +64,20 @@ done
 
 # Modules: the description's folder first, then --path, then the built-in models.
 arch_file() { # NAME VALUE
-    echo "return arch { name = \"$1\", fields = { { \"vocab\", \"int\", default = $2 } }," \
-        "build = function() end }"
+    printf 'return arch { name = "%s", build = function() end,\n%s default = %s } } }\n' \
+        "$1" '  fields = { { "vocab", "int",' "$2"
 }
 cat >sub/module.lua <<'LUA'
 local mine = require "arch.mine"
 return trainer { name = "a", model = mine {}, seq = 8, micro_batch = 1, global_batch = 1 }
 LUA
 arch_file mine 7 >"$WORK/path/arch/mine.lua"
-vocab() { "$FSDPGEN" check sub/module.lua --dump=check "$@" 2>log | grep -x 'model.vocab = .*'; }
+vocab() {
+    "$FSDPGEN" check sub/module.lua --dump=check "$@" 2>log | grep -x 'model.vocab = .*'
+}
 check "a module is missing" bash -c "! '$FSDPGEN' check sub/module.lua --dump=check"
-if [ "$(vocab --path "$WORK/path")" = "model.vocab = 7" ]; then ok "--path"; else bad "--path" log; fi
+if [ "$(vocab --path "$WORK/path")" = "model.vocab = 7" ]; then ok "--path"
+else bad "--path" log; fi
 arch_file mine 9 >sub/arch/mine.lua
 if [ "$(vocab --path "$WORK/path")" = "model.vocab = 9" ]; then ok "folder before --path"
 else bad "folder before --path" log; fi
@@ -93,8 +100,8 @@ says "an error inside a module" "sub/arch/mine.lua:3:1: error" check sub/module.
 printf 'return arch {\n  name = "x" fields = 1 }' >sub/arch/mine.lua
 says "a syntax error inside a module" "sub/arch/mine.lua:2:14: error" check sub/module.lua
 echo 'return arch { name = "x", fields = { { "vocab", "int", default = 1 } },
-  check = function(m, fail) fail("vocab", "is bad", "make it good") end, build = print or error }' \
-    >sub/arch/mine.lua
+  check = function(m, fail) fail("vocab", "is bad", "make it good") end,
+  build = print or error }' >sub/arch/mine.lua
 says "an architecture's own check" "help: make it good" check sub/module.lua
 sed -i 's/fail("vocab".*good")/while true do end/' sub/arch/mine.lua
 says "an architecture's endless check" "million instructions" check sub/module.lua
@@ -118,13 +125,15 @@ says "a NUL" "error" check nul.lua
 sed 's/$/\r/' base.lua >crlf.lua
 check "CRLF lines" "$FSDPGEN" check crlf.lua --dump=check
 sed 's/seq = 64/seq = 0/' crlf.lua >crlf_bad.lua
-says "a place in CRLF lines" "crlf_bad.lua:7:11: error: seq: 0 is too small" check crlf_bad.lua
+says "a place in CRLF lines" "crlf_bad.lua:7:11: error: seq: 0 is too small" \
+    check crlf_bad.lua
 if grep -q '\\x0d' log; then bad "CR is not shown" log; else ok "CR is not shown"; fi
 { printf '\357\273\277'; cat base.lua; } >bom.lua
 check "a byte order mark" "$FSDPGEN" check bom.lua --dump=check
 mkdir -p $'odd \033[31mname'
 cp empty.lua $'odd \033[31mname/a\nb.lua'
-says "an odd file name" 'odd \x1b[31mname/a\x0ab.lua:1:1: error' check $'odd \033[31mname/a\nb.lua'
+says "an odd file name" 'odd \x1b[31mname/a\x0ab.lua:1:1: error' \
+    check $'odd \033[31mname/a\nb.lua'
 
 # Colours only when asked; the reference and the editors' annotations come from the table.
 "$FSDPGEN" check empty.lua --color=always 2>log
@@ -132,16 +141,19 @@ check "--color=always" grep -q $'\033\\[1;31merror' log
 "$FSDPGEN" check empty.lua 2>log
 check "no colour into a file" bash -c "! grep -q $'\033' log"
 "$FSDPGEN" docs lua >annotations.lua 2>log
-check "models/fsdpgen.lua is what docs lua prints" cmp annotations.lua "$ROOT/models/fsdpgen.lua"
+check "models/fsdpgen.lua is what docs lua prints" \
+    cmp annotations.lua "$ROOT/models/fsdpgen.lua"
 "$FSDPGEN" docs >docs.md 2>log
-for field in name model seq leaves dtypes.master optimizer mesh.shard strategy wrap prefetch.in_flight; do
+for field in name model seq leaves dtypes.master optimizer mesh.shard strategy wrap \
+    prefetch.in_flight; do
     check "docs has $field" grep -qF "| \`$field\` |" docs.md
 done
 
 # Usage: exit 2, nothing written.
 usage() {
     timeout 20 "$FSDPGEN" "$@" >out 2>log </dev/null
-    if [ $? = 2 ] && [ -s log ] && ! [ -s out ]; then ok "usage: $*"; else bad "usage: $*" log; fi
+    if [ $? = 2 ] && [ -s log ] && ! [ -s out ]; then ok "usage: $*"
+    else bad "usage: $*" log; fi
 }
 usage
 usage base.lua
@@ -161,7 +173,8 @@ usage check
 check "a misspelt option has a suggestion" grep -q 'did you mean --set' log
 check "--help" "$FSDPGEN" --help
 check "--version" "$FSDPGEN" --version
-for pass in load check ops graph grad fuse span shard policy unroll schedule place simulate emit; do
+for pass in load check ops graph grad fuse span shard policy unroll schedule place \
+    simulate emit; do
     "$FSDPGEN" --help >log
     check "--help names the pass $pass" grep -q " $pass\\b" log
 done

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run.sh [FSDPGEN] [--update]: wrong descriptions, sandbox escapes and hostile names, each with
-# the exact message, line, column, caret and help that fsdpgen must print; then the command line,
-# overrides that must work, and the output folder. --update writes what is printed now into the
-# case files, for a reader to judge with `git diff`.
+# run.sh [FSDPGEN] [--update]: wrong descriptions, sandbox escapes and hostile names, each
+# with the exact message, line, column, caret and help that fsdpgen must print; then the
+# command line, overrides that must work, and the output folder. --update writes what is
+# printed now into the case files, for a reader to judge with `git diff`.
 set -u
 update=0
 for arg in "$@"; do
@@ -21,7 +21,10 @@ split_cases() {
     function replace(text, old, new,    at) {
         gsub(/<newline>/, "\n", new)
         at = index(text, old)
-        if (!at) { print "no \"" old "\" in base.lua, case " name > "/dev/stderr"; exit 1 }
+        if (!at) {
+            print "no \"" old "\" in base.lua, case " name > "/dev/stderr"
+            exit 1
+        }
         return substr(text, 1, at - 1) new substr(text, at + length(old))
     }
     function flush() {
@@ -64,8 +67,8 @@ run_case() {
     while IFS= read -r line; do
         args+=("$(printf '%b' "${line//%/%%}" | sed 's/%%/%/g')")
     done <"$1/args"
-    (cd "$1" && timeout 60 "$FSDPGEN" check model.lua --dump=check ${args[@]+"${args[@]}"} \
-        >stdout 2>stderr </dev/null)
+    (cd "$1" && timeout 60 "$FSDPGEN" check model.lua --dump=check \
+        ${args[@]+"${args[@]}"} >stdout 2>stderr </dev/null)
     echo "expect: $?"
     cat "$1/stderr"
 }
@@ -82,7 +85,8 @@ suite() {
         if cmp -s "$dir/$name/expect" "$dir/$name/actual"; then
             ok "$1 $name"
         else
-            diff -u "$dir/$name/expect" "$dir/$name/actual" | tail -n +3 >"$dir/$name/diff"
+            diff -u "$dir/$name/expect" "$dir/$name/actual" |
+                tail -n +3 >"$dir/$name/diff"
             bad "$1 $name" "$dir/$name/diff"
         fi
         # a refused description leaves nothing behind and prints nothing on stdout
@@ -108,7 +112,8 @@ distinct() {
         /^[^ ]*:[0-9]+:[0-9]+: error: / { said = $0; next }
         /^  help: / && said != "" { print said; said = "" }
         !/^ / { said = "" }' | sed -E 's/^[^ ]*: error: //; s/^[a-z_.]+(\[[0-9]+\])?: //
-        s/"[^"]*"/S/g; s/-?[0-9][0-9.]*(e[-+]?[0-9]+)?/N/g; s/^[a-z_.]+ is missing.*/is missing/
+        s/"[^"]*"/S/g; s/-?[0-9][0-9.]*(e[-+]?[0-9]+)?/N/g
+        s/^[a-z_.]+ is missing.*/is missing/
         s/^[^ ]+ (is not available yet)$/\1/' | sort -u | wc -l
 }
 
@@ -125,8 +130,9 @@ if grep -l 'error:.*ESCAPED' "$WORK"/escapes/*/actual >"$WORK/escaped"; then
 else
     ok "nothing escaped"
 fi
-find "$WORK"/{bad,escapes,names} -mindepth 2 ! -name model.lua ! -name args ! -name head \
-    ! -name expect ! -name actual ! -name diff ! -name stdout ! -name stderr >"$WORK/written"
+find "$WORK"/{bad,escapes,names} -mindepth 2 ! -name model.lua ! -name args \
+    ! -name head ! -name expect ! -name actual ! -name diff ! -name stdout \
+    ! -name stderr >"$WORK/written"
 if [ -s "$WORK/written" ]; then
     bad "a description wrote files" "$WORK/written"
 else

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced: the folders of out/ and how each is made. The committed trainers link the tree's
-# runtime. Paths are relative to the root of the tree, so that the banners hold no machine's.
+# Sourced: the folders of out/ and how each is made. The committed trainers link the
+# tree's runtime. Paths are relative to the root of the tree, so that the banners hold
+# no machine's.
 OUT_MODELS="demo gpt2_124m"
 
 # out_generate NAME FOLDER [FLAGS...], from the root of the tree.

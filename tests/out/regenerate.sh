@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Writes every folder of out/ again, after a change of the generator, a template or a model.
-# Arguments go to fsdpgen (--force overwrites hand edits). FSDPGEN_BUILD: the cmake build folder.
+# Writes every folder of out/ again, after a change of the generator, a template or a
+# model. Arguments go to fsdpgen (--force overwrites hand edits). FSDPGEN_BUILD: the
+# cmake build folder.
 set -eu
 cd "$(dirname "$0")/../.."
 FSDPGEN=${FSDPGEN:-${FSDPGEN_BUILD:-build/default}/fsdpgen}

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The committed trainers in out/ are what models/ gives today, byte for byte, and build from a
-# checkout with `make` alone. tests/out/regenerate.sh writes them again.
+# The committed trainers in out/ are what models/ gives today, byte for byte, and build
+# from a checkout with `make` alone. tests/out/regenerate.sh writes them again.
 set -u
 . "$(dirname "$0")/../lib.sh"
 . "$ROOT/tests/out/models.sh"
 case $FSDPGEN in /*) ;; *) FSDPGEN=$PWD/$FSDPGEN ;; esac
 cd "$ROOT" || exit 70
 
-# The same folders under another root, made now: what --check compares, seen from outside it.
+# The same folders under another root, made now: what --check compares, seen from
+# outside it.
 same_bytes() {
     local name=$1 copy=$WORK/tree
     mkdir -p "$copy/out"
@@ -34,7 +35,8 @@ for name in $OUT_MODELS; do
         bad "out/$name is missing: run tests/out/regenerate.sh"
         continue
     fi
-    check "out/$name is what models/$name.lua gives" out_generate "$name" "out/$name" --check
+    check "out/$name is what models/$name.lua gives" \
+        out_generate "$name" "out/$name" --check
     check "out/$name has the same bytes in another tree" same_bytes "$name"
     check "out/$name builds with make" builds "$name"
     if grep -rlE "$ROOT|$(uname -n)" "out/$name" --exclude-dir=build --exclude=trainer \
@@ -46,7 +48,8 @@ for name in $OUT_MODELS; do
 done
 # one trained step shows that the copy is a trainer, not only a program
 if [ -x "$WORK/checkout/out/demo/trainer" ]; then
-    check "out/demo trains" "$WORK/checkout/out/demo/trainer" --data "$ROOT/LICENSE" --steps 1
+    check "out/demo trains" "$WORK/checkout/out/demo/trainer" --data "$ROOT/LICENSE" \
+        --steps 1
 fi
 for folder in out/*/; do
     [ -d "$folder" ] || continue

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* compare: compare FIGURES CASE DTYPE GRADIENTS LOG
  *
- * In: figures.json (PyTorch's, by figures.py), the name of a case, f32, f64 or bf16, and what a
- * trainer of that case wrote: --debug-gradients of its first step, --log of ten steps. Out: one
- * line of figures; exit 0 when they agree, 1 when not, with every difference on a line.
+ * In: figures.json (PyTorch's, by figures.py), the name of a case, f32, f64 or bf16, and
+ * what a trainer of that case wrote: --debug-gradients of its first step, --log of ten
+ * steps. Out: one line of figures; exit 0 when they agree, 1 when not, with every
+ * difference on a line.
  *
- * f32 and f64 must agree within a relative bound: losses, the global norm, each parameter's
- * gradient norm; its two signed random projections within the bound times its norm. bf16 cannot
- * agree with anybody, so both are measured from f64: the root mean square, over all parameters
- * and projections, of the distance to f64 in units of the gradient's norm. A signed random
- * projection of a difference has that difference's norm as its root mean square. The trainer's
- * may be at most twice PyTorch's. */
+ * f32 and f64 must agree within a relative bound: losses, the global norm, each
+ * parameter's gradient norm; its two signed random projections within the bound times its
+ * norm. bf16 cannot agree with anybody, so both are measured from f64: the root mean
+ * square, over all parameters and projections, of the distance to f64 in units of the
+ * gradient's norm. A signed random projection of a difference has that difference's norm
+ * as its root mean square. The trainer's may be at most twice PyTorch's. */
 #include <jansson.h>
 #include <math.h>
 #include <stdarg.h>
@@ -49,7 +50,8 @@ static double number(const json_t *j, const char *what)
 }
 
 /* How far apart, in units of scale; a difference over the bound is counted and told. */
-static double apart(double ours, double theirs, double scale, double bound, const char *what)
+static double apart(double ours, double theirs, double scale, double bound,
+                    const char *what)
 {
     double distance = fabs(ours - theirs) / scale;
     if (!(distance <= bound)) {
@@ -91,7 +93,8 @@ static double compare_log(const char *path, const json_t *theirs, double bound)
         if (step == 0) {
             double norm = number(json_object_get(row, "grad_norm"), "grad_norm");
             want = number(json_object_get(theirs, "grad_norm"), "grad_norm");
-            worst = fmax(worst, apart(norm, want, want, bound, "gradient norm of step 1"));
+            worst =
+                fmax(worst, apart(norm, want, want, bound, "gradient norm of step 1"));
         }
         json_decref(row);
         step++;
@@ -111,7 +114,8 @@ static void read_row(const json_t *row, double out[1 + N_PROJECTIONS])
         out[1 + i] = number(json_array_get(p, i), "projections");
 }
 
-static void read_figures(const json_t *grads, const char *name, double out[1 + N_PROJECTIONS])
+static void read_figures(const json_t *grads, const char *name,
+                         double out[1 + N_PROJECTIONS])
 {
     const json_t *p = json_object_get(grads, name);
     if (!json_is_array(p))
@@ -142,7 +146,8 @@ static double compare_gradients(const json_t *rows, const json_t *theirs, double
 }
 
 /* Root mean squares of the distances to f64: the trainer's and PyTorch's. */
-static void compare_distances(const json_t *rows, const json_t *theirs, const json_t *exact)
+static void compare_distances(const json_t *rows, const json_t *theirs,
+                              const json_t *exact)
 {
     size_t i;
     const json_t *row;
@@ -173,7 +178,8 @@ int main(int argc, char **argv)
         fail("usage: compare FIGURES CASE f32|f64|bf16 GRADIENTS LOG");
     json_t *figures = load(argv[1]), *gradients = load(argv[4]);
     const json_t *c = find_case(figures, argv[2]);
-    const json_t *theirs = json_object_get(c, argv[3]), *exact = json_object_get(c, "f64");
+    const json_t *theirs = json_object_get(c, argv[3]),
+                 *exact = json_object_get(c, "f64");
     const json_t *rows = json_object_get(gradients, "parameters");
     if (theirs == NULL || exact == NULL)
         fail("no figures for %s", argv[3]);

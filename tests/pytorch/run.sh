@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Trainers against PyTorch's figures (figures.json; figures.py says how they were made): losses
-# of ten steps, gradient norms and projections of the first, in f32, f64 and bf16. PyTorch is
-# not needed to run this. FULL=1 runs every case in every dtype; else f32 has all of them, and
-# a seeded choice has the others.
+# Trainers against PyTorch's figures (figures.json; figures.py says how they were made):
+# losses of ten steps, gradient norms and projections of the first, in f32, f64 and bf16.
+# PyTorch is not needed to run this. FULL=1 runs every case in every dtype; else f32 has
+# all of them, and a seeded choice has the others.
 set -u
 . "$(dirname "$0")/../lib.sh"
 . "$ROOT/tests/e2e/common.sh"

@@ -104,6 +104,37 @@ toy_faults() {
         "$toy" --data "$data" --log /dev/full
 }
 
+# toy_kills SIGNAL COUNT FLAGS...: at a random moment a random rank gets the signal; the job must
+# end within the limit, with one message that names the rank, and leave nobody behind.
+toy_kills() {
+    local signal=$1 count=$2 i pid begin took code rank children good=0
+    shift 2
+    for ((i = 0; i < count; i++)); do
+        "$WORK/toy4" --data "$data" --steps 1000000 --quiet "$@" >/dev/null \
+            2>"$WORK/kill.err" &
+        pid=$!
+        random 300
+        sleep "0.$(printf %03d $((random_value + 20)))"
+        random 4
+        rank=$random_value
+        mapfile -t children < <(pgrep -P "$pid")
+        begin=$(milliseconds)
+        kill -"$signal" "${children[$rank]:-$pid}"
+        wait "$pid" 2>/dev/null
+        code=$?
+        took=$(($(milliseconds) - begin))
+        if [ ${#children[@]} -ne 4 ] || [ $((signal == 9 ? 137 : 1)) -ne $code ] ||
+           [ $took -gt $((signal == 9 ? 1000 : 2500)) ] ||
+           [ "$(grep -cE "rank $rank (was killed by signal 9|has stood still)" \
+               "$WORK/kill.err")" -ne 1 ] || pgrep -f "^$WORK/toy4 " >/dev/null; then
+            bad "signal $signal to rank $rank: code $code after $took ms" "$WORK/kill.err"
+        else
+            good=$((good + 1))
+        fi
+    done
+    [ $good -eq "$count" ] && ok "signal $signal to a random rank, $count times"
+}
+
 # Stopped and continued as a whole (Ctrl-Z, fg), a job goes on.
 toy_suspended() {
     local pid code
@@ -267,6 +298,23 @@ toy_allocations() {
     [ "$1" -gt 10 ] && [ "$1" = "$2" ]
 }
 
+# More memory than any machine has: said before, and refused when it is mapped.
+toy_memory() {
+    if ! toy_link toy_huge "$WORK/toy.lib" -O2 -fopenmp -DWORLD=2 \
+        '-DEXTRA_BYTES=(INT64_C(1)<<45)'; then
+        bad "building a trainer too big for this machine"
+        return
+    fi
+    "$WORK/toy_huge" --data "$data" >"$WORK/huge.out" 2>"$WORK/huge.err"
+    if [ $? -eq 1 ] && grep -q "warning: the arenas of 2 ranks take .* are available" \
+        "$WORK/huge.err" && grep -q "private memory for this rank's arena: Cannot" \
+        "$WORK/huge.err" && [ "$(wc -l <"$WORK/huge.err")" -eq 2 ]; then
+        ok "an arena that no machine has"
+    else
+        bad "an arena that no machine has" "$WORK/huge.err"
+    fi
+}
+
 toy_threads() {
     local flags="-O1 -g -fsanitize=thread" sources
     sources="$ROOT/tests/runtime/comm_test.c $ROOT/runtime/rt_comm.c $ROOT/runtime/rt_wait.c"
@@ -307,11 +355,19 @@ toy_suite() {
     fi
     toy_bits
     toy_faults
+    if [ "$FULL" = 1 ]; then
+        toy_kills 9 200
+        toy_kills 19 50 --deadline 1
+    else
+        toy_kills 9 20
+        toy_kills 19 3 --deadline 1
+    fi
     toy_suspended
     toy_joined
     toy_join_refused
     toy_openmp
     check "a step allocates nothing" toy_allocations
+    toy_memory
     toy_threads
     toy_fuzz
 }

@@ -23,6 +23,9 @@
 #ifndef DTYPE
 #define DTYPE 0 /* 0: f32, 1: f64, 2: bf16 parameters and reduction */
 #endif
+#ifndef EXTRA_BYTES
+#define EXTRA_BYTES 0 /* of the local space */
+#endif
 #ifndef NUMERICS
 #define NUMERICS DTYPE
 #endif
@@ -388,7 +391,7 @@ static const RtTrainer trainer = {
     .planned_step_seconds = 0.01,
     .params_elems = TABLE + BIAS + OTHER + ONES,
     .symmetric_bytes = S_BYTES,
-    .local_bytes = L_BYTES,
+    .local_bytes = L_BYTES + EXTRA_BYTES,
     .n_params = 4,
     .params = params,
     .n_segments = 2,

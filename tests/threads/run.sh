@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# ThreadSanitizer over the threads of a rank: whole trainers, every kernel and the runtime
-# compiled with it, our own matrix products, more threads than cores. It needs an OpenMP whose
-# barriers it understands: clang with LLVM's, which brings Archer (Debian: clang libomp-dev).
-# Three probes say whether it tells the truth here: a program without a race, which must be
-# silent; one with a race, which must not; and a trainer with a race planted in a kernel.
-# What ranks share is memory of several processes: no sanitizer follows that. The protocol there
-# is tested by equal bits (tests/e2e) and by deaths and stalls (tests/runtime).
+# ThreadSanitizer over the threads of a rank: whole trainers, every kernel and the
+# runtime compiled with it, our own matrix products, more threads than cores. It needs
+# an OpenMP whose barriers it understands: clang with LLVM's, which brings Archer
+# (Debian: clang libomp-dev). Three probes say whether it tells the truth here: a
+# program without a race, which must be silent; one with a race, which must not; and a
+# trainer with a race planted in a kernel. What ranks share is memory of several
+# processes: no sanitizer follows that. The protocol there is tested by equal bits
+# (tests/e2e) and by deaths and stalls (tests/runtime).
 set -u
 . "$(dirname "$0")/../lib.sh"
 . "$ROOT/tests/e2e/common.sh"
@@ -74,7 +75,8 @@ races() {
     if [ $code -ne 0 ] || grep -q 'ThreadSanitizer' "$dir.out"; then
         grep -m 1 -A 14 'WARNING: ThreadSanitizer' "$dir.out" >"$dir.race" ||
             cp "$dir.out" "$dir.race"
-        bad "$name: no race between $threads threads of $ranks ranks (code $code)" "$dir.race"
+        bad "$name: no race between $threads threads of $ranks ranks (code $code)" \
+            "$dir.race"
     else
         ok "$name: no race between $threads threads of $ranks ranks"
     fi
@@ -84,7 +86,8 @@ races() {
 planted() {
     local dir=$WORK/planted
     cp -R "$WORK/llama" "$dir"
-    sed -i '0,/#pragma omp parallel for schedule(static)/s//#pragma omp parallel/' "$dir/math.c"
+    sed -i '0,/#pragma omp parallel for schedule(static)/s//#pragma omp parallel/' \
+        "$dir/math.c"
     if cmp -s "$WORK/llama/math.c" "$dir/math.c" || ! tsan "$dir"; then
         bad "planting a race" "$dir.log"
         return

@@ -21,8 +21,9 @@ return op {
         end
     end,
     cases = function(r)
+        local long = r(0, 5) == 0 -- more than a block of rt_row_body.h
         return {
-            t = r(1, 20), v = r(1, 90),
+            t = r(1, 20), v = long and r(1020, 1060) or r(1, 90),
             inputs = function(n, r)
                 local targets = {}
                 for i = 1, n.t do targets[i] = r(0, n.v - 1) end
