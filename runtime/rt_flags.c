@@ -62,9 +62,9 @@ enum { N_FLAGS = sizeof flags / sizeof *flags };
 
 static void print_help(const RtTrainer *t)
 {
-    printf("trainer: trains %s on %d rank%s of this machine\n\n"
+    printf("trainer: trains %s on %d rank%s of this machine, which it starts itself\n\n"
            "  trainer --data FILE [flags]\n\n",
-           t->name, t->world_size, t->world_size == 1 ? "" : "s, which it starts");
+           t->name, t->world_size, t->world_size == 1 ? "" : "s");
     for (int i = 0; i < N_FLAGS; i++) {
         char left[64];
         snprintf(left, sizeof left, "--%s%s%s", flags[i].name,

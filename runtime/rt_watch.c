@@ -251,12 +251,29 @@ static bool all_done(const RtJob *job)
     return true;
 }
 
-/* SIGCHLD, and the signals that ask the job to end. */
-static void signals_of(sigset_t *set)
+/* The signals that ask a job to end, but for those that its caller told it to ignore:
+ * nohup does so with SIGHUP, a shell with SIGINT where it starts something in the
+ * background. */
+static int asking_signals(int *numbers)
 {
-    static const int numbers[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
+    static const int all[] = {SIGINT, SIGTERM, SIGHUP};
+    int n = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct sigaction now;
+        if (sigaction(all[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN) {
+            numbers[n++] = all[i];
+        }
+    }
+    return n;
+}
+
+static void watched_signals(sigset_t *set)
+{
+    int numbers[3];
+    const int n = asking_signals(numbers);
     sigemptyset(set);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    sigaddset(set, SIGCHLD);
+    for (int i = 0; i < n; i++) {
         sigaddset(set, numbers[i]);
     }
 }
@@ -264,7 +281,7 @@ static void signals_of(sigset_t *set)
 int rt_watch(RtJob *job)
 {
     sigset_t signals;
-    signals_of(&signals);
+    watched_signals(&signals);
     int64_t last = rt_clock_ns(), since = 0, aborted = 0;
     for (;;) {
         const int code = atomic_load(&job->shared->abort);
@@ -311,8 +328,9 @@ void rt_job_init(RtJob *job, const RtTrainer *t, const RtFlags *f, RtShared *sha
         job->peer[r] = -1;
     }
     sigset_t signals;
-    signals_of(&signals);
+    watched_signals(&signals);
     sigprocmask(SIG_BLOCK, &signals, NULL);
+    signal(SIGCHLD, SIG_DFL); /* ignored, it would hide how a rank ended */
     signal(SIGPIPE,
            SIG_IGN); /* of a closed stdout the ranks say more than a signal would */
 }
@@ -333,11 +351,12 @@ static _Noreturn void be_rank(const RtJob *job, int rank, pid_t watcher,
         _exit(RT_EXIT_ERROR); /* it died before the line above */
     }
     sigset_t signals;
-    signals_of(&signals);
+    watched_signals(&signals);
     asked_of = job->shared;
     const struct sigaction ask = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-    for (int i = 0; i < 3; i++) {
+    int numbers[3];
+    const int n = asking_signals(numbers);
+    for (int i = 0; i < n; i++) {
         sigaction(numbers[i], &ask, NULL);
     }
     sigprocmask(SIG_UNBLOCK, &signals, NULL);

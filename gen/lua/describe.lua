@@ -1,7 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- describe.lua: every field of a description, once. gen/fields.c reads this table:
--- parsing, messages, defaults, the README's reference (`fsdpgen docs`) and annotations for
--- editors (`fsdpgen docs lua`) all come from it. Architectures declare their fields so too.
+-- parsing, messages, defaults, the README's reference (`fsdpgen docs`) and annotations
+-- for editors (`fsdpgen docs lua`) all come from it. Architectures declare their
+-- fields so too.
 --
 -- A row is { name, type, attributes }:
 --   type      int number bool string table list record model any

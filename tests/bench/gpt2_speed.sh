@@ -47,7 +47,8 @@ median_tokens() { # FILE TOKENS: of step_seconds, without the first two steps
 processor_seconds() { # DIR STEPS
     local TIMEFORMAT='%U %S'
     { time "$1/trainer" --data "$WORK/data.txt" --steps "$2" --threads 1 --quiet \
-        >>"$WORK/log" 2>&1; } 2>&1 | awk '{ print $1 + $2 }'
+        >>"$WORK/log" 2>&1 || echo failed; } 2>&1 |
+        awk '/failed/ { bad = 1 } !bad { s = $1 + $2 } END { if (!bad) print s }'
 }
 
 # Tokens/s of a trainer: median step by the clock, or processor time of STEPS - 2 steps.
@@ -56,8 +57,9 @@ trainer_tokens() { # DIR TOKENS
         local few many
         few=$(processor_seconds "$1" 2)
         many=$(processor_seconds "$1" "$STEPS")
-        awk -v t="$2" -v n="$((STEPS - 2))" -v a="$few" -v b="$many" \
-            'BEGIN { printf "%.1f", n * t / (b - a) }'
+        [ -z "$few" ] || [ -z "$many" ] ||
+            awk -v t="$2" -v n="$((STEPS - 2))" -v a="$few" -v b="$many" \
+                'BEGIN { printf "%.1f", n * t / (b - a) }'
     elif "$1/trainer" --data "$WORK/data.txt" --steps "$STEPS" --threads "$THREADS" \
         --log "$1.jsonl" --quiet >>"$WORK/log" 2>&1; then
         median_tokens "$1.jsonl" "$2"

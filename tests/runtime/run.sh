@@ -25,7 +25,9 @@ milliseconds() { date +%s%3N; }
 
 # start_job: a long run in the background: $job its pid, $ranks the pids of its ranks.
 start_job() {
-    "$t" --data "$data" --steps 100000 --threads 1 "$@" >"$WORK/job.out" 2>"$WORK/job.err" &
+    # a shell has what it starts in the background ignore SIGINT
+    env --default-signal=INT "$t" --data "$data" --steps 100000 --threads 1 "$@" \
+        >"$WORK/job.out" 2>"$WORK/job.err" &
     job=$!
     local i
     for i in $(seq 200); do

@@ -159,6 +159,26 @@ toy_suspended() {
     fi
 }
 
+# What the caller has the job ignore, it ignores: nohup and a terminal that closes.
+toy_nohup() {
+    local pid rank code
+    nohup "$WORK/toy4" --data "$data" --steps 1000000 --quiet >"$WORK/nohup.out" 2>&1 &
+    pid=$!
+    sleep 0.5
+    kill -HUP "$pid" $(pgrep -P "$pid")
+    kill -INT "$pid" # ignored too: a background job of a script
+    sleep 0.5
+    rank=$(pgrep -P "$pid" | head -n 1)
+    kill -TERM "${rank:-$pid}" # one rank is asked, all end
+    wait "$pid" 2>/dev/null
+    code=$?
+    if [ $code -eq 143 ] && [ -n "$rank" ]; then
+        ok "nohup, then SIGTERM to one rank"
+    else
+        bad "nohup, then SIGTERM to one rank: code $code" "$WORK/nohup.out"
+    fi
+}
+
 # ---- launchers -------------------------------------------------------------------------------
 
 # started_by LAUNCHER RANK RANKS: as=(...), the command before one rank of that launcher's
@@ -363,6 +383,7 @@ toy_suite() {
         toy_kills 19 3 --deadline 1
     fi
     toy_suspended
+    toy_nohup
     toy_joined
     toy_join_refused
     toy_openmp
