@@ -172,8 +172,25 @@ static void report_template_error(Emit *e, const char *file, const char *text,
              s);
 }
 
+/* Where a byte stands in a template; its first line when an expression made the byte. */
+static Pos place_of(const char *file, const char *text, size_t bytes, unsigned char c)
+{
+    const char *at = memchr(text, c, bytes);
+    Pos pos = {file, 1, 1, 1};
+
+    for (const char *p = text; at && p < at; p++) {
+        pos.col++;
+        if (*p == '\n') {
+            pos.line++;
+            pos.col = 1;
+        }
+    }
+    return pos;
+}
+
 /* Emitted files are plain ASCII: what else a template prints is a mistake in it. */
-static bool is_plain(Emit *e, const char *file, const char *out, size_t n)
+static bool is_plain(Emit *e, const char *file, const char *text, size_t bytes,
+                     const char *out, size_t n)
 {
     int line = 1;
 
@@ -183,7 +200,8 @@ static bool is_plain(Emit *e, const char *file, const char *out, size_t n)
         if (c == '\n')
             line++;
         if ((c < 32 && c != '\n' && c != '\t') || c > 126) {
-            diag_add(e->g, DIAG_ERROR, (Pos){file, 0, 0, 0},
+            diag_source(e->g, file, text, bytes);
+            diag_add(e->g, DIAG_ERROR, place_of(file, text, bytes, c),
                      "emitted files are printable ASCII, tabs and newlines",
                      "template: prints the byte 0x%02x in line %d of its output", c,
                      line);
@@ -218,7 +236,7 @@ const char *emit_render(Emit *e, const char *text, size_t bytes, const char *fil
     out = gen_strndup(e->g, out, n);
     *out_bytes = n;
     lua_remove(L, -2);
-    if (!is_plain(e, file, out, n)) {
+    if (!is_plain(e, file, text, bytes, out, n)) {
         lua_pop(L, 1);
         return NULL;
     }
