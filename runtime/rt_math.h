@@ -91,6 +91,7 @@ typedef uint32_t rt_wu __attribute__((vector_size(RT_WIDE_BYTES)));
 typedef uint16_t rt_wh __attribute__((vector_size(RT_WIDE_BYTES / 2)));
 typedef double rt_wd __attribute__((vector_size(RT_WIDE_BYTES)));
 typedef int64_t rt_wl __attribute__((vector_size(RT_WIDE_BYTES)));
+typedef uint64_t rt_wul __attribute__((vector_size(RT_WIDE_BYTES)));
 
 RT_ALWAYS rt_wf rt_wf_load(const float *p)
 {
@@ -149,6 +150,7 @@ RT_ALWAYS double rt_sqrt(double x)
 #define RT_NAME(name) rt_##name##f
 #define RT_F float
 #define RT_I int32_t
+#define RT_U uint32_t
 #define RT_DOUBLE 0
 #define RT_BITS(x) rt_bits_f32(x)
 #define RT_FLOAT(i) rt_f32_from_bits(i)
@@ -158,6 +160,7 @@ RT_ALWAYS double rt_sqrt(double x)
 #define RT_NAME(name) rt_##name
 #define RT_F double
 #define RT_I int64_t
+#define RT_U uint64_t
 #define RT_DOUBLE 1
 #define RT_BITS(x) rt_bits_f64(x)
 #define RT_FLOAT(i) rt_f64_from_bits(i)
@@ -167,6 +170,7 @@ RT_ALWAYS double rt_sqrt(double x)
 #define RT_NAME(name) rt_wf_##name
 #define RT_F rt_wf
 #define RT_I rt_wi
+#define RT_U rt_wu
 #define RT_DOUBLE 0
 #define RT_BITS(x) ((rt_wi)(x))
 #define RT_FLOAT(i) ((rt_wf)(i))
@@ -176,6 +180,7 @@ RT_ALWAYS double rt_sqrt(double x)
 #define RT_NAME(name) rt_wd_##name
 #define RT_F rt_wd
 #define RT_I rt_wl
+#define RT_U rt_wul
 #define RT_DOUBLE 1
 #define RT_BITS(x) ((rt_wl)(x))
 #define RT_FLOAT(i) ((rt_wd)(i))
@@ -190,10 +195,11 @@ RT_ALWAYS double rt_log(double x)
     const int64_t tiny = -(int64_t)(x < 0x1p-1022); /* denormal: scaled up to be normal */
     const double scale = rt_f64_from_bits((rt_bits_f64(0x1p54) & tiny) | (one & ~tiny));
     const int64_t bits = rt_bits_f64(x * scale);
-    const uint64_t offset = (uint64_t)(bits - sqrt_half); /* its top 12 bits are e */
+    /* its top 12 bits are e; unsigned, since x may be negative or NaN */
+    const uint64_t offset = (uint64_t)bits - (uint64_t)sqrt_half;
     const int64_t exponent =
         (int64_t)((offset >> 52) + 4096) - ((int64_t)(offset >> 63) * 4096);
-    const double m = rt_f64_from_bits(bits - (int64_t)((offset >> 52) << 52));
+    const double m = rt_f64_from_bits((int64_t)((uint64_t)bits - ((offset >> 52) << 52)));
     /* exponent + 4096 is positive: as the mantissa of 2^52 it converts without an
      * instruction that not every vector unit has */
     const double e = rt_f64_from_bits(rt_bits_f64(0x1p52) | exponent) - (0x1p52 + 4096) -

@@ -8,6 +8,9 @@
 #define RT_SELECT(mask, yes, no)                                                         \
     RT_FLOAT((RT_BITS((RT_F){0} + (yes)) & (mask)) | (RT_BITS(no) & ~(mask)))
 
+/* The float whose exponent field is e; unsigned, since a NaN leaves any e behind. */
+#define RT_POWER(e, mantissa_bits) RT_FLOAT((RT_I)((RT_U)(e) << (mantissa_bits)))
+
 /* x = n ln 2 + r, |r| <= ln 2 / 2. exp(r) = 1 + r + r^2 Q(r); Q is near minimax (relative
  * error of exp below 2^-32 for float, 2^-61 for double). 2^n comes in two factors, so
  * that results down to the least denormal and up to infinity are right. */
@@ -34,7 +37,7 @@ RT_ALWAYS RT_F RT_NAME(exp)(RT_F x)
     const RT_F y = 1.0 + (r + r * r * q);
     const RT_I all = RT_BITS(shifted) - magic_bits;
     const RT_I half = RT_BITS(n * 0.5 + magic) - magic_bits;
-    return y * RT_FLOAT((half + 1023) << 52) * RT_FLOAT((all - half + 1023) << 52);
+    return y * RT_POWER(half + 1023, 52) * RT_POWER(all - half + 1023, 52);
 #else
     const RT_I over = RT_MASK(x > 89.0f), under = RT_MASK(x < -104.0f);
     x = RT_SELECT(over, 89.0f, x);
@@ -51,7 +54,7 @@ RT_ALWAYS RT_F RT_NAME(exp)(RT_F x)
     const RT_F y = 1.0f + (r + r * r * q);
     const RT_I all = RT_BITS(shifted) - magic_bits;
     const RT_I half = RT_BITS(n * 0.5f + magic) - magic_bits;
-    return y * RT_FLOAT((half + 127) << 23) * RT_FLOAT((all - half + 127) << 23);
+    return y * RT_POWER(half + 127, 23) * RT_POWER(all - half + 127, 23);
 #endif
 }
 
@@ -112,6 +115,8 @@ RT_ALWAYS RT_F RT_NAME(tanh)(RT_F x)
 #undef RT_NAME
 #undef RT_F
 #undef RT_I
+#undef RT_U
+#undef RT_POWER
 #undef RT_DOUBLE
 #undef RT_BITS
 #undef RT_FLOAT

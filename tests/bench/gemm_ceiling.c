@@ -4,8 +4,7 @@
  * the library on whole matrices with its own threads, and of rt_gemm's fixed tiles; then
  * tokens per second of a step that did nothing else, counting attention's causal flops at
  * the same rate: the ceiling that a trainer is held against. Both ways are timed in turn,
- * and medians are compared, so that a busy machine hurts both; `busy` measures processor
- * time of one thread instead. Needs oneDNN. */
+ * and medians are compared, so that a busy machine hurts both. Needs oneDNN. */
 #include "rt_gemm_tile.h"
 
 #include <omp.h>
@@ -17,12 +16,10 @@
 
 enum { ROUNDS = 5, LAYERS = 12, DIM = 768, VOCAB = 50257 };
 
-static clockid_t the_clock = CLOCK_MONOTONIC;
-
 static double now(void)
 {
     struct timespec t;
-    clock_gettime(the_clock, &t);
+    clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -180,14 +177,8 @@ static void measure(const Product *p, int dtype, double *whole, double *tiled)
 
 int main(int argc, char **argv)
 {
-    if (argc == 5 && strcmp(argv[4], "busy") == 0) {
-        the_clock = CLOCK_PROCESS_CPUTIME_ID;
-        omp_set_num_threads(1);
-    } else if (argc != 4) {
-        argc = 0;
-    }
-    if (argc == 0 || (strcmp(argv[1], "f32") != 0 && strcmp(argv[1], "bf16") != 0)) {
-        fprintf(stderr, "usage: gemm_ceiling f32|bf16 SEQUENCES TOKENS [busy]\n");
+    if (argc != 4 || (strcmp(argv[1], "f32") != 0 && strcmp(argv[1], "bf16") != 0)) {
+        fprintf(stderr, "usage: gemm_ceiling f32|bf16 SEQUENCES TOKENS\n");
         return 2;
     }
     const int dtype = strcmp(argv[1], "f32") == 0 ? RT_F32 : RT_BF16;

@@ -10,8 +10,7 @@
 #   CASES="f32 1 1024" THREADS=2 tests/bench/gpt2_speed.sh     one case; threads (default: cores)
 #
 # The ceiling is measured before and after each trainer, and the mean counts: a machine that
-# others use too slows both. BUSY=1, for a machine that is much used: one thread, and processor
-# time instead of the clock's, of the trainer and of the ceiling.
+# others use too slows both.
 set -u
 . "$(dirname "$0")/../lib.sh"
 STEPS=${1:-7}
@@ -20,8 +19,6 @@ CASES=${CASES:-"f32 1 1024
 bf16 1 1024
 f32 4 64
 bf16 4 64"}
-BUSY=${BUSY:-}
-[ -z "$BUSY" ] || THREADS=1
 export OMP_NUM_THREADS=$THREADS
 flags="-std=gnu11 -O3 -march=native -ffp-contract=off -fopenmp -DRT_GEMM_ONEDNN"
 
@@ -35,35 +32,12 @@ fi
 cat "$ROOT"/gen/*.c >"$WORK/data.txt"
 
 ceiling() { # DTYPE SEQUENCES TOKENS: tokens/s
-    "$WORK/ceiling" "$@" ${BUSY:+busy} | sed -n 's/^ceiling .*: \([0-9.]*\) tokens\/s.*/\1/p'
+    "$WORK/ceiling" "$@" | sed -n 's/^ceiling .*: \([0-9.]*\) tokens\/s.*/\1/p'
 }
 
 median_tokens() { # FILE TOKENS: of step_seconds, without the first two steps
     sed -n 's/.*"step_seconds": *\([0-9.e+-]*\).*/\1/p' "$1" | tail -n +3 | sort -g |
         awk -v t="$2" '{ v[NR] = $1 } END { if (NR) printf "%.1f", t / v[int((NR + 1) / 2)] }'
-}
-
-# Processor seconds of a run of N steps, its start included.
-processor_seconds() { # DIR STEPS
-    local TIMEFORMAT='%U %S'
-    { time "$1/trainer" --data "$WORK/data.txt" --steps "$2" --threads 1 --quiet \
-        >>"$WORK/log" 2>&1 || echo failed; } 2>&1 |
-        awk '/failed/ { bad = 1 } !bad { s = $1 + $2 } END { if (!bad) print s }'
-}
-
-# Tokens/s of a trainer: median step by the clock, or processor time of STEPS - 2 steps.
-trainer_tokens() { # DIR TOKENS
-    if [ -n "$BUSY" ]; then
-        local few many
-        few=$(processor_seconds "$1" 2)
-        many=$(processor_seconds "$1" "$STEPS")
-        [ -z "$few" ] || [ -z "$many" ] ||
-            awk -v t="$2" -v n="$((STEPS - 2))" -v a="$few" -v b="$many" \
-                'BEGIN { printf "%.1f", n * t / (b - a) }'
-    elif "$1/trainer" --data "$WORK/data.txt" --steps "$STEPS" --threads "$THREADS" \
-        --log "$1.jsonl" --quiet >>"$WORK/log" 2>&1; then
-        median_tokens "$1.jsonl" "$2"
-    fi
 }
 
 echo "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $THREADS threads"
@@ -79,11 +53,12 @@ echo "$CASES" | while read -r dtype sequences seq; do
         exit 1
     fi
     before=$(ceiling "$dtype" "$sequences" "$seq")
-    rate=$(trainer_tokens "$dir" "$tokens")
-    if [ -z "$rate" ]; then
+    if ! "$dir/trainer" --data "$WORK/data.txt" --steps "$STEPS" --threads "$THREADS" \
+        --log "$dir.jsonl" --quiet >>"$WORK/log" 2>&1; then
         tail -n 15 "$WORK/log" >&2
         exit 1
     fi
+    rate=$(median_tokens "$dir.jsonl" "$tokens")
     after=$(ceiling "$dtype" "$sequences" "$seq")
     awk -v d="$dtype" -v s="${sequences}x$seq" -v r="$rate" -v a="$before" -v b="$after" \
         'BEGIN { c = (a + b) / 2; printf "%-6s %-8s %10.1f %10.1f %6.3f\n", d, s, r, c, r / c }'
