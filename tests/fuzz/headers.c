@@ -173,7 +173,8 @@ static void expect(File *f, int64_t seq)
             word[k / 4] |= byte_of(f, k) << 8 * (k % 4);
         f->width = word[0] == 20240520 ? 2 : 4;
         f->tokens = word[2];
-        f->good = f->total >= 1024 && f->tokens <= INT32_MAX && /* the header's are int32 */
+        f->good = f->total >= 1024 &&
+                  f->tokens <= INT32_MAX && /* the header's are int32 */
                   ((word[0] == 20240520 && word[1] == 1) ||
                    (word[0] == 20240801 && word[1] == 7)) &&
                   f->total - 1024 == f->tokens * f->width;
