@@ -11,7 +11,7 @@
 
 #define MAX_PARAM_ELEMS (INT64_C(1) << 46)
 
-enum { MAX_BLOCKS = 4096 };
+enum { MAX_BLOCKS = 1024 }; /* planning is quadratic in instructions: seconds here */
 
 /* ---- names ----------------------------------------------------------------------- */
 
