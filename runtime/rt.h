@@ -174,12 +174,19 @@ typedef struct RtUpdate {
     double scale64, lr64, bias1_64, bias2_64;
 } RtUpdate;
 RtUpdate rt_update(const Rt *rt);
-/* Calls kernel for every run of consecutive elements of one parameter inside this rank's shard
- * of the segment; pads are never visited. offset_elems is relative to the shard. element is
- * the index of the run's first element in its parameter (for counters of randomness). */
-typedef void (*RtUpdateKernel)(const RtUpdate *u, double weight_decay, int64_t elems,
-                               void *param, void *master, void *moment1, void *moment2,
-                               const void *grad);
+/* Consecutive elements of one parameter inside this rank's shard, and where they lie. */
+typedef struct RtUpdateRun {
+    const RtParam *param;
+    int64_t element, elems;  /* element: the first one's index in its parameter */
+    void *weights;           /* param dtype */
+    void *master;            /* master dtype; the weights themselves where they are it */
+    void *moment1, *moment2; /* moments dtype; NULL where the optimizer has none */
+    const void *grad;        /* reduce dtype: the step's sum */
+    double lr_ratio;         /* multiplies the step's learning rate */
+    double weight_decay;
+} RtUpdateRun;
+/* Calls kernel for every run of the segment; pads are never visited. */
+typedef void (*RtUpdateKernel)(const RtUpdate *u, const RtUpdateRun *run);
 void rt_update_segment(Rt *rt, int segment, RtUpdateKernel kernel);
 
 /* The loss sum of the micro-batch loaded last (f64). Where the emitted mathematics puts it. */

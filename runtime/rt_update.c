@@ -73,7 +73,7 @@ RtUpdate rt_update(const Rt *rt)
 typedef struct Shard {
     RtUpdate update;
     RtUpdateKernel kernel;
-    char *param, *master, *moment1, *moment2;
+    char *weights, *master, *moment1, *moment2;
     const char *grad;
     int64_t param_item, master_item, moment_item, grad_item;
 } Shard;
@@ -82,23 +82,31 @@ static void update_run(void *ctx, const RtRun *run)
 {
     const Shard *s = ctx;
     const int64_t at = run->shard_offset_elems;
-    s->kernel(&s->update, run->param->weight_decay, run->elems,
-              s->param + at * s->param_item, s->master + at * s->master_item,
-              s->moment1 ? s->moment1 + at * s->moment_item : NULL,
-              s->moment2 ? s->moment2 + at * s->moment_item : NULL,
-              s->grad + at * s->grad_item);
+    const RtUpdateRun r = {
+        .param = run->param,
+        .element = run->element,
+        .elems = run->elems,
+        .weights = s->weights + at * s->param_item,
+        .master = s->master + at * s->master_item,
+        .moment1 = s->moment1 ? s->moment1 + at * s->moment_item : NULL,
+        .moment2 = s->moment2 ? s->moment2 + at * s->moment_item : NULL,
+        .grad = s->grad + at * s->grad_item,
+        .lr_ratio = 1.0,
+        .weight_decay = run->param->weight_decay,
+    };
+    s->kernel(&s->update, &r);
 }
 
 void rt_update_segment(Rt *rt, int segment, RtUpdateKernel kernel)
 {
     const RtTrainer *t = rt->trainer;
     const RtSegment *g = &t->segments[segment];
-    char *param = rt_symmetric(rt, g->param_shard);
+    char *weights = rt_symmetric(rt, g->param_shard);
     Shard s = {
         .update = rt_update(rt),
         .kernel = kernel,
-        .param = param,
-        .master = g->master < 0 ? param : rt_local(rt, g->master),
+        .weights = weights,
+        .master = g->master < 0 ? weights : rt_local(rt, g->master),
         .moment1 = g->moment1 < 0 ? NULL : rt_local(rt, g->moment1),
         .moment2 = g->moment2 < 0 ? NULL : rt_local(rt, g->moment2),
         .grad = rt_local(rt, g->grad_shard),

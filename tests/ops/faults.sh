@@ -59,7 +59,8 @@ fault cross_entropy cpu.c "s/    double sum = 0;/&\\n$race/" 'a sum in any order
 squares='rt_row_sum_squares_${h.dtype}(h + at, 0, ${d})'
 ulps='(sizeof(${acc}) == 8 ? 1 + 4e-16 : 1 + 2.4e-7f)'
 fault add_rmsnorm cpu.c "s/$squares/& * $ulps/" 'a fused op that is not its expansion'
-fault adamw cpu.c 's/lr64 \* weight_decay/lr64 * 0.9 * weight_decay/' 'weight decay'
+fault adamw cpu.c 's/lr \* run->weight_decay/lr * 0.9 * run->weight_decay/' 'weight decay'
+fault adamw cpu.c 's/u->lr64 \* run->lr_ratio/u->lr64/' 'the ratio of a group is ignored'
 fault qk_norm_bwd op.lua 's/(n.t + 31) \/\/ 32 \* 2/(n.t + 31) \/\/ 32/' \
     'too little workspace'
 fault embed_bwd cpu.c 's/if (beta == 0)/if (beta != 0)/' 'clears when it should add'

@@ -296,17 +296,16 @@ static int l_of_platform(lua_State *L)
 }
 
 /* run{ kernel=, threads=, beta=, workspace=, operands={ {dtype=, elems=, data= or nil,
- * same=i},
+ * same=i, name=},
  * .. }, update={..} } -> { {data..}, .. }, { bytes of each }, problem or nil. An operand
  * without data starts as NaN; `same` lays it on an earlier operand's bytes. */
 typedef struct Run {
     int n;
     Buf buf[MAX_OPERANDS];
     bool own[MAX_OPERANDS];
-    char *data[MAX_OPERANDS + 3];
+    char *data[MAX_OPERANDS];
     RtUpdate update;
-    double decay;
-    int64_t elems;
+    RtUpdateRun update_run;
 } Run;
 
 static double number_field(lua_State *L, int index, const char *key)
@@ -317,6 +316,23 @@ static double number_field(lua_State *L, int index, const char *key)
     v = lua_tonumber(L, -1);
     lua_pop(L, 1);
     return v;
+}
+
+/* An operand of an optimizer, by its name in op.lua. */
+static void place_state(RtUpdateRun *run, const char *name, char *data)
+{
+    if (!name)
+        return;
+    if (!strcmp(name, "param"))
+        run->weights = data;
+    else if (!strcmp(name, "master"))
+        run->master = data;
+    else if (!strcmp(name, "moment1"))
+        run->moment1 = data;
+    else if (!strcmp(name, "moment2"))
+        run->moment2 = data;
+    else if (!strcmp(name, "grad"))
+        run->grad = data;
 }
 
 static void read_operand(lua_State *L, Run *r, int i)
@@ -338,6 +354,9 @@ static void read_operand(lua_State *L, Run *r, int i)
             lua_pop(L, 1);
         }
     lua_pop(L, 1);
+    lua_getfield(L, item, "name");
+    place_state(&r->update_run, lua_tostring(L, -1), r->data[i]);
+    lua_pop(L, 1);
 }
 
 static void read_update(lua_State *L, Run *r)
@@ -352,11 +371,11 @@ static void read_update(lua_State *L, Run *r)
     r->update.lr = (float)r->update.lr64;
     r->update.bias1 = (float)r->update.bias1_64;
     r->update.bias2 = (float)r->update.bias2_64;
-    r->decay = number_field(L, at, "decay");
-    r->elems = r->buf[0].elems;
-    r->data[r->n] = (char *)&r->update;
-    r->data[r->n + 1] = (char *)&r->decay;
-    r->data[r->n + 2] = (char *)&r->elems;
+    r->update_run.lr_ratio = number_field(L, at, "lr_ratio");
+    r->update_run.weight_decay = number_field(L, at, "decay");
+    r->update_run.elems = r->buf[0].elems;
+    r->data[0] = (char *)&r->update; /* the kernel's two arguments */
+    r->data[1] = (char *)&r->update_run;
 }
 
 static void push_results(lua_State *L, Run *r)

@@ -403,14 +403,19 @@ local function test_optimizer(plan)
     local rule, n = host.rule(plan.name), { round = nil }
     local operands, index = {}, {}
     for key, v in next, plan.case do n[key] = v end
-    n.scale, n.lr, n.decay = 0.25, 0.01 + uniform() / 10, uniform() / 5
+    local lr_ratio = integer(0, 1) == 0 and 1 or 0.125
+    n.scale, n.decay = 0.25, uniform() / 5
+    n.lr = (0.01 + uniform() / 10) * lr_ratio -- of this parameter
     n.bias1, n.bias2 = 0.1 + uniform() / 2, 0.05 + uniform() / 2
     local update = {
-        scale = n.scale, lr = n.lr, decay = n.decay, bias1 = n.bias1, bias2 = n.bias2,
+        scale = n.scale, lr = n.lr / lr_ratio, lr_ratio = lr_ratio, decay = n.decay,
+        bias1 = n.bias1, bias2 = n.bias2,
     }
     local acc = plan.dtypes[1] == "f64" and "f64" or "f32"
     for i, operand in ipairs(rule.inputs) do
-        local value = { dtype = plan.dtypes[i], elems = n.e, shape = { n.e } }
+        local value = {
+            name = operand[1], dtype = plan.dtypes[i], elems = n.e, shape = { n.e },
+        }
         random_data(value)
         if operand[1] == "moment2" then
             for k = 1, n.e do value.data[k] = math.abs(value.data[k]) end

@@ -184,9 +184,8 @@ static void add_wrapper(Text *t, const OpRule *op, const char *name, int n_opera
     text_printf(t, "void call_%s(char **a, float beta, char *workspace)\n{\n", name);
     text_printf(t, "    (void)beta;\n    (void)workspace;\n    %s(", name);
     if (op->optimizer)
-        text_printf(t, "(const RtUpdate *)a[%d], *(double *)a[%d], *(int64_t *)a[%d], ",
-                    n_operands, n_operands + 1, n_operands + 2);
-    for (int i = 0; i < n_operands; i++)
+        text_printf(t, "(const RtUpdate *)a[0], (const RtUpdateRun *)a[1]");
+    for (int i = 0; i < n_operands && !op->optimizer; i++)
         text_printf(t, "%s(void *)a[%d]", i ? ", " : "", i);
     text_printf(t, "%s%s);\n}\n\n", beta ? ", beta" : "", workspace ? ", workspace" : "");
 }

@@ -251,17 +251,16 @@ static double micro_step(Rt *rt, int segment, const Real *w, Real *grad, bool ad
     return loss;
 }
 
-static void adamw(const RtUpdate *u, double decay, int64_t elems, void *param,
-                  void *master, void *moment1, void *moment2, const void *grad)
+static void adamw(const RtUpdate *u, const RtUpdateRun *run)
 {
-    Master *p = master, *m = moment1, *v = moment2;
-    const Real *g = grad;
-    Real *out = param;
-    for (int64_t i = 0; i < elems; i++) {
+    Master *p = run->master, *m = run->moment1, *v = run->moment2;
+    const Real *g = run->grad;
+    Real *out = run->weights;
+    for (int64_t i = 0; i < run->elems; i++) {
         const Master x = (Master)LOAD(g[i]) * (Master)u->scale64;
         m[i] += (x - m[i]) * (Master)0.1;
         v[i] = v[i] * (Master)0.95 + (Master)0.05 * x * x;
-        p[i] = p[i] * (Master)(1 - u->lr64 * decay) -
+        p[i] = p[i] * (Master)(1 - u->lr64 * run->weight_decay) -
                (Master)(u->lr64 / u->bias1_64) * m[i] /
                    ((Master)rt_sqrt((double)v[i] / u->bias2_64) + (Master)1e-8);
         out[i] = STORE(p[i]);

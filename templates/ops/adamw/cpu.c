@@ -1,30 +1,27 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- adamw: an RtUpdateKernel on one run of elements. Where param has the master's
-//@ -- dtype it is the master.
+//@ -- dtype it is the master, and written once.
 //@ local f = acc == "float" and "f" or ""
 //@ local decayed = lit(1 - beta2) .. " * g * g"
-static void ${fn}(const RtUpdate *u, double weight_decay, int64_t elems, void *param_at,
-                  void *master_at, void *moment1_at, void *moment2_at,
-                  const void *grad_at)
+static void ${fn}(const RtUpdate *u, const RtUpdateRun *run)
 {
 //@ if param.dtype ~= master.dtype then
-    ${param.type} *param = param_at;
-//@ else
-    (void)param_at;
+    ${param.type} *param = run->weights;
 //@ end
-    ${master.type} *master = master_at;
-    ${moment1.type} *moment1 = moment1_at;
-    ${moment2.type} *moment2 = moment2_at;
-    const ${grad.type} *grad = grad_at;
+    ${master.type} *master = run->master;
+    ${moment1.type} *moment1 = run->moment1;
+    ${moment2.type} *moment2 = run->moment2;
+    const ${grad.type} *grad = run->grad;
     /* what is the same for all elements, in double, rounded once */
     const ${acc} scale = (${acc})u->scale64;
-    const ${acc} keep = (${acc})(1 - u->lr64 * weight_decay);
-    const ${acc} step = (${acc})(u->lr64 / u->bias1_64);
+    const double lr = u->lr64 * run->lr_ratio;
+    const ${acc} keep = (${acc})(1 - lr * run->weight_decay);
+    const ${acc} step = (${acc})(lr / u->bias1_64);
     const ${acc} root_bias2 = (${acc})rt_sqrt(u->bias2_64);
 
 #pragma omp parallel for schedule(static)
-    for (int64_t from = 0; from < elems; from += 4096) {
-        const int64_t to = elems - from < 4096 ? elems : from + 4096;
+    for (int64_t from = 0; from < run->elems; from += 4096) {
+        const int64_t to = run->elems - from < 4096 ? run->elems : from + 4096;
 #pragma omp simd
         for (int64_t i = from; i < to; i++) {
             const ${acc} g = ${ld(grad, "i")} * scale;
