@@ -391,6 +391,10 @@ static void fill_free_fields(Check *c, Model *m)
     get_int(c, "prefetch.forward", &m->prefetch_forward);
     get_int(c, "prefetch.backward", &m->prefetch_backward);
     get_int(c, "prefetch.in_flight", &m->gathers_in_flight);
+    if (get_int(c, "recompute.blocks", &m->recompute_every))
+        m->recompute = RECOMPUTE_EVERY;
+    else if (!strcmp(get_str(c, "recompute"), "block"))
+        m->recompute = RECOMPUTE_BLOCK;
     m->accumulate_sharded = !strcmp(get_str(c, "accumulate"), "sharded");
     m->target = !strcmp(get_kind(c, "target"), "cuda") ? TARGET_CUDA : TARGET_CPU;
     m->cpu_arch = get_str(c, "target.arch");

@@ -147,7 +147,9 @@ const char *check_type(Check *c, const Field *f)
     case FIELD_BOOL:
         return "true or false";
     case FIELD_STRING:
-        return "a string";
+        return f->kinds.count
+                   ? gen_printf(c->g, "a string or %s", words_join(c->g, &f->kinds, ""))
+                   : "a string";
     case FIELD_TABLE:
         return "a table";
     case FIELD_LIST:

@@ -171,6 +171,15 @@ static bool matches(Check *c, const char *pattern)
     return yes;
 }
 
+/* A constructor's call, as one writes it. */
+static const char *as_written(Check *c, const Kind *k)
+{
+    return gen_printf(c->g, "%s%s", k->name,
+                      k->constant     ? ""
+                      : k->positional ? "(1)"
+                                      : " { ... }");
+}
+
 static bool check_string(Check *c, const Field *f, const char *path, Site site)
 {
     lua_State *L = c->L;
@@ -186,7 +195,10 @@ static bool check_string(Check *c, const Field *f, const char *path, Site site)
         near = strlen(s) == n ? diag_nearest(s, f->values.items, f->values.count) : NULL;
         check_error(c, site.pos,
                     near ? gen_printf(c->g, "did you mean \"%s\"?", near)
-                         : gen_printf(c->g, "use %s", words_join(c->g, &f->values, "\"")),
+                    : words_have(&f->kinds, s)
+                        ? gen_printf(c->g, "write %s, without quotes",
+                                     as_written(c, kinds_find(&c->ld->kinds, s)))
+                        : gen_printf(c->g, "use %s", words_join(c->g, &f->values, "\"")),
                     "%s: %s is not one of its values", path, check_show(c->g, -1));
         return false;
     }
@@ -298,14 +310,10 @@ static void wrong_record(Check *c, const Field *f, const char *path, Site site)
         word = lua_tostring(c->L, -1);
     near = word ? diag_nearest(word, f->kinds.items, f->kinds.count) : NULL;
     if (near) {
-        const Kind *k = kinds_find(&c->ld->kinds, near);
-
-        help = gen_printf(g, "write %s = %s%s%s", check_last_name(path), near,
-                          k->constant     ? ""
-                          : k->positional ? "(1)"
-                                          : " { ... }",
+        help = gen_printf(g, "write %s = %s%s", check_last_name(path),
+                          as_written(c, kinds_find(&c->ld->kinds, near)),
                           tag ? "" : ", without quotes");
-    } else if (lua_istable(c->L, -1) && !tag) {
+    } else if (f->type == FIELD_STRING || (lua_istable(c->L, -1) && !tag)) {
         help = gen_printf(g, "write %s", check_example(c, f, path));
     } else {
         help = gen_printf(g, "use %s", words_join(g, &f->kinds, ""));
@@ -315,7 +323,7 @@ static void wrong_record(Check *c, const Field *f, const char *path, Site site)
     else
         check_error(c, site.pos, help, "%s: %s is given, but %s is expected", path,
                     lua_istable(c->L, -1) && !tag ? "a plain table" : check_show(g, -1),
-                    words_join(g, &f->kinds, ""));
+                    check_type(c, f));
 }
 
 static bool check_record(Check *c, const Field *f, const char *path, Site site)
@@ -431,8 +439,10 @@ void check_value(Check *c, const Field *f, const char *path, Site site)
         case FIELD_NUMBER:
             good = check_number(c, f, path, site);
             break;
-        case FIELD_STRING:
-            good = check_string(c, f, path, site);
+        case FIELD_STRING: /* or a record in its place */
+            good = f->kinds.count && record_tag(c->g, -1)
+                       ? check_record(c, f, path, site)
+                       : check_string(c, f, path, site);
             break;
         case FIELD_TABLE:
             good = check_plain_table(c, f, path, site);

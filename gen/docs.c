@@ -83,7 +83,7 @@ static void add_values(Gen *g, Text *t, const Field *f, const Kinds *kinds)
         text_printf(t, "%s`\"%s\"`%s", i ? ", " : "", f->values.items[i],
                     words_have(&f->later_values, f->values.items[i]) ? " (later)" : "");
     for (int i = 0; i < f->kinds.count; i++) {
-        text_printf(t, "%s", i ? ", " : "");
+        text_printf(t, "%s", i || f->values.count ? ", " : "");
         add_kind(t, kinds_find(kinds, f->kinds.items[i]));
     }
     for (int i = 0; i < f->later_kinds.count; i++) {
@@ -164,6 +164,8 @@ static void add_lua_type(Text *t, const Field *f, const char *owner)
     if (f->values.count) {
         for (int i = 0; i < f->values.count; i++)
             text_printf(t, "%s\"%s\"", i ? "|" : "", f->values.items[i]);
+        for (int i = 0; i < f->kinds.count; i++)
+            text_printf(t, "|fsdpgen.%s", f->kinds.items[i]);
         for (int i = 0; i < f->later_kinds.count; i++)
             text_printf(t, "|fsdpgen.%s", f->later_kinds.items[i]);
         return;

@@ -7,11 +7,6 @@
 
 #include <string.h>
 
-static const char *phase_name(Phase p)
-{
-    return p == PHASE_SETUP ? "setup" : p == PHASE_FORWARD ? "forward" : "backward";
-}
-
 /* ---- the graph ------------------------------------------------------------------- */
 
 static void put_value(Gen *g, Text *t, const Value *v)

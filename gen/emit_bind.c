@@ -13,13 +13,6 @@
 
 /* ---- bindings ---------------------------------------------------------------------- */
 
-const Span *bind_span(const Gen *g, const Instr *i)
-{
-    const Class *c = g->blocks.items[i->block].cls;
-
-    return i->phase == PHASE_FORWARD ? &c->forward : &c->backward;
-}
-
 static const Param *block_param(const Gen *g, const Instr *i, int param)
 {
     return &g->params.items[g->blocks.items[i->block].param[param]];
@@ -48,14 +41,14 @@ Bases bind_bases(const Steps *s, const Instr *i)
             if (at < bases.count)
                 continue;
             gen_require(at < (int)(sizeof bases.items / sizeof *bases.items),
-                        "%s: too many segments under one call", bind_span(s->g, i)->name);
+                        "%s: too many segments under one call", ins_span(s->g, i)->name);
             for (int p = 0; p < c->params.count; p++)
                 if (block_param(s->g, i, p)->segment == segment)
                     least = min_i64(least, block_param(s->g, i, p)->offset_elems);
             gen_require(b->offset_bytes ==
                             block_param(s->g, i, b->param)->offset_elems * elem_bytes,
                         "%s: a binding disagrees with the layout",
-                        bind_span(s->g, i)->name);
+                        ins_span(s->g, i)->name);
             bases.items[bases.count++] =
                 (Base){segment, b->buffer, least * elem_bytes, b->grad};
         }
@@ -84,7 +77,7 @@ static const char *binder_key(const Steps *s, const Instr *i, const Bases *bases
     const Class *c = s->g->blocks.items[i->block].cls;
     Text t = {.g = s->g};
 
-    text_printf(&t, "%s %d %d", bind_span(s->g, i)->name, i->saved >= 0, i->scratch >= 0);
+    text_printf(&t, "%s %d %d", ins_span(s->g, i)->name, i->saved >= 0, i->scratch >= 0);
     for (int k = 0; k < bases->count; k++)
         text_printf(&t, " %d:%d", bases->items[k].grad,
                     s->p->bufs.items[bases->items[k].buffer].space);
@@ -102,7 +95,7 @@ static const char *binder_key(const Steps *s, const Instr *i, const Bases *bases
 const Binder *bind_binder(Steps *s, const Instr *i, const Bases *bases)
 {
     const char *key = binder_key(s, i, bases);
-    const Span *span = bind_span(s->g, i);
+    const Span *span = ins_span(s->g, i);
     Binder *b;
     int same = 1;
 
@@ -194,7 +187,7 @@ static int role_buffer(const Gen *g, const Instr *i, const SpanArg *a, const cha
     default:
         break;
     }
-    gen_require(first >= 0, "span %s of %s: no buffer for %s", bind_span(g, i)->name,
+    gen_require(first >= 0, "span %s of %s: no buffer for %s", ins_span(g, i)->name,
                 g->blocks.items[i->block].name, *role);
     return first + a->index;
 }
@@ -210,7 +203,7 @@ void bind_push_call(Steps *s, const Instr *i, const Bases *bases)
 {
     Gen *g = s->g;
     lua_State *L = s->e->L;
-    const Span *span = bind_span(g, i);
+    const Span *span = ins_span(g, i);
     const Class *c = g->blocks.items[i->block].cls;
     bool grads = false;
 

@@ -29,7 +29,7 @@ static const char *upper_ident(Gen *g, const char *ident)
 static const char *place_macro(Gen *g, const Instr *i)
 {
     return gen_printf(g, "AT_%s_%s", upper_ident(g, g->blocks.items[i->block].ident),
-                      i->phase == PHASE_FORWARD ? "FORWARD" : "BACKWARD");
+                      upper_ident(g, phase_name(i->phase)));
 }
 
 static bool is_start(const Instr *i)
@@ -131,7 +131,7 @@ static void push_line(Steps *s, const Instr *i)
         emit_str(L, "call", bind_binder(s, i, &bases)->name);
         emit_str(L, "block", g->blocks.items[i->block].name);
         emit_str(L, "at", place_macro(g, i));
-        emit_str(L, "phase", i->phase == PHASE_FORWARD ? "forward" : "backward");
+        emit_str(L, "phase", phase_name(i->phase));
         bind_push_call(s, i, &bases);
         break;
     }
@@ -252,7 +252,7 @@ static void find_parts(Steps *s)
     }
     for (int i = 0; i < s->parts.count; i++) {
         Part *a = &s->parts.items[i];
-        const char *phase = a->phase == PHASE_FORWARD ? "forward" : "backward";
+        const char *phase = phase_name(a->phase);
 
         if (a->name)
             continue;
@@ -346,8 +346,9 @@ static void push_places(Steps *s)
         lua_newtable(L);
         emit_str(L, "macro", place_macro(g, i));
         emit_str(L, "name",
-                 gen_printf(g, "%s %s", g->blocks.items[i->block].name,
-                            bind_span(g, i)->name));
+                 gen_printf(g, "%s %s%s", g->blocks.items[i->block].name,
+                            ins_span(g, i)->name,
+                            i->phase == PHASE_RECOMPUTE ? " again" : ""));
         lua_rawseti(L, -2, ++n);
     }
     lua_setfield(L, -2, "places");

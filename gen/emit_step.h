@@ -53,7 +53,6 @@ typedef struct Bases {
     int count;
 } Bases;
 
-const Span *bind_span(const Gen *g, const Instr *i);
 /* The bases of an instruction, weights first, in order of the class's parameters. */
 Bases bind_bases(const Steps *s, const Instr *i);
 /* The binder that fits the call; made when it is the first of its kind. */

@@ -86,6 +86,9 @@ typedef enum { OPT_ADAMW, OPT_SGD, OPT_LION, OPT_MUON } OptKind;
 typedef enum { LR_CONSTANT, LR_LINEAR, LR_COSINE, LR_WSD, LR_INVERSE_SQRT } LrKind;
 typedef enum { FULL_SHARD, SHARD_GRAD_OP, HYBRID_SHARD, NO_SHARD } Strategy;
 typedef enum { TARGET_CPU, TARGET_CUDA } TargetKind;
+typedef enum {
+    RECOMPUTE_NONE, RECOMPUTE_BLOCK, RECOMPUTE_EVERY
+} Recompute;
 
 typedef struct Model {
     const char *name;
@@ -114,6 +117,8 @@ typedef struct Model {
     bool reshard_after_forward;
     int64_t prefetch_forward, prefetch_backward, gathers_in_flight;
     bool accumulate_sharded;
+    Recompute recompute;
+    int64_t recompute_every;            /* one block in so many */
     int64_t reduces_in_flight;          /* policy.c: reductions that a span may overlap, 0 or 1 */
     /* platform */
     TargetKind target;
@@ -198,7 +203,10 @@ typedef struct Attr {
     const char *s;
 } Attr;
 
-typedef enum { PHASE_SETUP, PHASE_FORWARD, PHASE_BACKWARD } Phase;
+typedef enum {
+    PHASE_SETUP, PHASE_FORWARD, PHASE_BACKWARD,
+    PHASE_RECOMPUTE, /* of instructions: the forward span called again, before its backward */
+} Phase;
 
 struct Node {
     int id;
@@ -276,6 +284,12 @@ typedef struct Class {
     uint64_t structure_hash;
 } Class;
 
+/* Of what the forward of a block makes for its backward (policy.c). */
+typedef enum {
+    KEEP_ALL,
+    KEEP_INPUT, /* only its input: the forward runs again before the backward */
+} Keep;
+
 typedef struct Block {
     int id;
     const char *name;        /* "layers.7"; [a-z][a-z0-9_.]* */
@@ -283,6 +297,7 @@ typedef struct Block {
     const char *prefix;      /* of its parameters' global names: "model.layers.7." */
     Class *cls;
     int *param;              /* global param id for each class param */
+    Keep keep;               /* policy.c */
 } Block;
 
 typedef struct Param {       /* one storage tensor; a tied one appears once */

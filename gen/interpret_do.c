@@ -152,7 +152,7 @@ static void run_span(Machine *m, int rank, int e)
         tokens = interp_find_buffer(m, BUF_DATA, -1);
     const char *bad;
     c.cls = g->blocks.items[i->block].cls;
-    c.span = i->phase == PHASE_FORWARD ? &c.cls->forward : &c.cls->backward;
+    c.span = ins_span(g, i);
     c.weight = gen_alloc(g, sizeof *c.weight * (size_t)(c.cls->params.count + 1));
     c.grad = gen_alloc(g, sizeof *c.grad * (size_t)(c.cls->params.count + 1));
     c.grad_add = gen_alloc(g, (size_t)c.cls->params.count + 1);

@@ -430,10 +430,8 @@ static int64_t max_live(const Placer *pl)
 static int64_t tensor_bytes(const Gen *g, const Buffer *b, const Instr *at)
 {
     if (b->kind == BUF_SCRATCH) {
-        const Class *c = g->blocks.items[b->block].cls;
-        int64_t live = at->phase == PHASE_FORWARD ? c->forward.live_scratch_bytes
-                                                  : c->backward.live_scratch_bytes;
-        return min_i64(b->bytes, live);
+        return at->scratch == b->id ? min_i64(b->bytes, ins_span(g, at)->live_scratch_bytes)
+                                    : b->bytes;
     }
     return b->bytes;
 }

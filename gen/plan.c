@@ -44,6 +44,12 @@ const char *stream_name(StreamId s)
     return s == STREAM_COMPUTE ? "compute" : s == STREAM_GATHER ? "gather" : "reduce";
 }
 
+const char *phase_name(Phase phase)
+{
+    static const char *const names[] = {"setup", "forward", "backward", "recompute"};
+    return names[phase];
+}
+
 const char *human_bytes(Gen *g, int64_t bytes)
 {
     static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
@@ -249,6 +255,33 @@ static Warnings find_warnings(Gen *g)
 
 /* ---- text ------------------------------------------------------------------------ */
 
+static double recomputed_flops(const Gen *g)
+{
+    double flops = 0;
+    for (int id = 0; id < g->prog.ins.count; id++) {
+        const Instr *i = &g->prog.ins.items[id];
+        flops += i->phase == PHASE_RECOMPUTE && i->variant == VARIANT_LAST ? i->flops : 0;
+    }
+    return flops;
+}
+
+static void print_recompute(Gen *g, Text *t)
+{
+    int n = 0, of = 0;
+    int64_t bytes = 0;
+    for (int b = 0; b < g->blocks.count; b++) {
+        const Block *k = &g->blocks.items[b];
+        of += k->cls->saved_bytes > 0;
+        n += k->keep == KEEP_INPUT;
+        bytes += k->keep == KEEP_INPUT ? k->cls->saved_bytes : 0;
+    }
+    text_printf(
+        t,
+        n ? "recomputed: %d of %d blocks: %s not kept, %.4g flops a micro-batch\n\n"
+          : "recomputed: nothing\n\n",
+        n, of, human_bytes(g, bytes), recomputed_flops(g));
+}
+
 static void print_head(Gen *g, Text *t)
 {
     const Model *m = &g->model;
@@ -272,11 +305,12 @@ static void print_head(Gen *g, Text *t)
     text_printf(t,
                 "choices: %s accumulation, reshard after forward %s, prefetch %" PRId64
                 " forward and %" PRId64 " backward, %" PRId64
-                " gathers in flight, reductions %s\n\n",
+                " gathers in flight, reductions %s\n",
                 m->accumulate_sharded ? "sharded" : "unsharded",
                 m->reshard_after_forward ? "yes" : "no", m->prefetch_forward,
                 m->prefetch_backward, m->gathers_in_flight,
                 m->reduces_in_flight ? "beside the next span" : "before the next span");
+    print_recompute(g, t);
 }
 
 static void print_units(Gen *g, Text *t)

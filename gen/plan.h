@@ -13,6 +13,9 @@
  * span's nodes, so that nobody has to declare it. Flags per class parameter. */
 void span_params_read(const Class *c, const Span *s, bool *reads);
 void span_params_written(const Class *c, const Span *s, bool *writes);
+/* The span that an INS_SPAN calls, or that a phase of a block is. */
+const Span *phase_span(const Class *c, Phase phase);
+const Span *ins_span(const Gen *g, const Instr *i);
 /* Gradients live across micro-steps (several are added before a reduction). */
 bool plan_grads_persist(const Gen *g);
 /* Ranks that hold the same gradient sum it by a collective. */
@@ -91,6 +94,7 @@ int64_t plan_params(const Gen *g);
 const char *buf_kind_name(BufKind k);
 const char *ins_kind_name(InsKind k);
 const char *stream_name(StreamId s);
+const char *phase_name(Phase phase);
 const char *human_bytes(Gen *g, int64_t bytes); /* "1.50 GiB" */
 
 /* dump_plan.c: true when pass is one of shard, policy, unroll, schedule, place, simulate.

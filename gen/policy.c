@@ -2,8 +2,9 @@
 /* policy: the choices outside the hash that the description leaves open.
  *
  * Needs units and segments (shard). Changes only fields of g->model that are outside the
- * numerics hash. Breaks nothing. Saved tensors are all kept (recomputation is not offered
- * yet), so everything the backward needs is live.
+ * numerics hash, and of each block what it keeps. Breaks nothing. A block's backward
+ * finds what its forward made, or the forward runs again from the block's input, which is
+ * always kept: so everything it needs is live or recomputable.
  *
  * Here too: what to do when the placed arena exceeds the target's budget. */
 #include "plan.h"
@@ -36,9 +37,31 @@ static int64_t overlap_reductions(const Gen *g)
         }
     }
     for (int b = 0; b < g->blocks.count; b++) {
-        held += g->blocks.items[b].cls->saved_bytes;
+        const Block *k = &g->blocks.items[b];
+        held += k->keep == KEEP_ALL ? k->cls->saved_bytes : 0;
     }
     return largest * OVERLAP_DIVISOR <= held ? 1 : 0;
+}
+
+/* Would dropping what the block saves free memory for a while? Not in the last block: its
+ * backward follows its forward. Nor does a block that makes the loss run twice. */
+static bool may_recompute(const Gen *g, const Block *b)
+{
+    return b->cls->saved_bytes > 0 && b->cls->backward.n_nodes > 0 && !b->cls->loss &&
+           b->id + 1 < g->blocks.count;
+}
+
+static void choose_recompute(Gen *g)
+{
+    const Model *m = &g->model;
+    int64_t every = m->recompute == RECOMPUTE_EVERY ? m->recompute_every : 1, n = 0;
+    for (int i = 0; i < g->blocks.count; i++) {
+        Block *b = &g->blocks.items[i];
+        bool may = may_recompute(g, b);
+        b->keep = may && m->recompute != RECOMPUTE_NONE && n % every == 0 ? KEEP_INPUT
+                                                                          : KEEP_ALL;
+        n += may;
+    }
 }
 
 void policy_choose(Gen *g)
@@ -52,6 +75,7 @@ void policy_choose(Gen *g)
     if (m->strategy == NO_SHARD && m->world_size > 1) {
         m->accumulate_sharded = false;
     }
+    choose_recompute(g);
     m->reduces_in_flight = overlap_reductions(g);
     m->prefetch_forward = max_i64(0, m->prefetch_forward);
     m->prefetch_backward = max_i64(0, m->prefetch_backward);

@@ -46,7 +46,7 @@ bool ins_is_closed(const Instr *i)
 const char *ins_label(Gen *g, const Instr *i)
 {
     const char *seg = i->segment >= 0 ? g->segments.items[i->segment].name : "";
-    const char *phase = i->phase == PHASE_FORWARD ? "forward" : "backward";
+    const char *phase = phase_name(i->phase);
     switch (i->kind) {
     case INS_ALL_GATHER:
         return gen_printf(g, "gather of %s for its %s", seg, phase);

@@ -57,8 +57,7 @@ int64_t ins_picoseconds(const Gen *g, const Instr *i)
     case INS_NORM_REDUCE:
         return later(r->latency_ps, ps_of((double)i->moved_bytes, r->link_per_us));
     case INS_SPAN: {
-        const Class *c = g->blocks.items[i->block].cls;
-        const Span *span = i->phase == PHASE_FORWARD ? &c->forward : &c->backward;
+        const Span *span = ins_span(g, i);
         return max_i64(ps_of(span->flops, r->flops_per_us),
                        ps_of((double)span->traffic_bytes, r->memory_per_us));
     }

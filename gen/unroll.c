@@ -53,6 +53,16 @@ void span_params_written(const Class *c, const Span *s, bool *writes)
     }
 }
 
+const Span *phase_span(const Class *c, Phase phase)
+{
+    return phase == PHASE_BACKWARD ? &c->backward : &c->forward;
+}
+
+const Span *ins_span(const Gen *g, const Instr *i)
+{
+    return phase_span(g->blocks.items[i->block].cls, i->phase);
+}
+
 bool plan_grads_persist(const Gen *g)
 {
     return g->prog.leaf_micro_batches > 1 ||
@@ -91,13 +101,14 @@ static void add_seq(Unroller *u, int block, Phase phase)
 {
     const Class *c = u->g->blocks.items[block].cls;
     SeqSpan *s = &u->seq[u->n_seq];
-    if ((phase == PHASE_FORWARD ? c->forward : c->backward).n_nodes == 0) {
+    if (phase_span(c, phase)->n_nodes == 0) {
         return;
     }
     s->block = block;
     s->phase = phase;
     s->unit = u->block_unit[block];
-    if (u->n_seq == 0 || s->unit < 0 || s[-1].unit != s->unit || s[-1].phase != phase) {
+    if (u->n_seq == 0 || s->unit < 0 || s[-1].unit != s->unit ||
+        part_of(s[-1].phase) != part_of(phase)) {
         u->turn_first[u->n_turns++] = u->n_seq;
     }
     s->turn = u->n_turns - 1;
@@ -106,7 +117,7 @@ static void add_seq(Unroller *u, int block, Phase phase)
 
 static void order_spans(Unroller *u)
 {
-    size_t cap = (size_t)u->g->blocks.count * 2 + 1;
+    size_t cap = (size_t)u->g->blocks.count * 3 + 1;
     u->seq = gen_alloc(u->g, sizeof *u->seq * cap);
     u->turn_first = gen_alloc(u->g, sizeof(int) * cap);
     for (int b = 0; b < u->g->blocks.count; b++) {
@@ -114,6 +125,9 @@ static void order_spans(Unroller *u)
     }
     u->first_backward_turn = u->n_turns;
     for (int b = u->g->blocks.count - 1; b >= 0; b--) {
+        if (u->g->blocks.items[b].keep == KEEP_INPUT) {
+            add_seq(u, b, PHASE_RECOMPUTE);
+        }
         add_seq(u, b, PHASE_BACKWARD);
     }
 }
@@ -124,7 +138,7 @@ static bool writes_segment(const Unroller *u, int pos, int segment)
 {
     const SeqSpan *s = &u->seq[pos];
     const Block *b = &u->g->blocks.items[s->block];
-    const bool *writes = u->use[b->cls->id].writes[s->phase == PHASE_BACKWARD];
+    const bool *writes = u->use[b->cls->id].writes[use_of(s->phase)];
     for (int p = 0; p < b->cls->params.count; p++) {
         if (writes[p] && u->g->params.items[b->param[p]].segment == segment) {
             return true;
@@ -152,7 +166,7 @@ static int issue_turn(const Unroller *u, const Instance *in, int after_pos)
 {
     const SeqSpan *s = &u->seq[in->first];
     const Model *m = &u->g->model;
-    bool back = s->phase == PHASE_BACKWARD;
+    bool back = s->phase != PHASE_FORWARD;
     int64_t depth =
         min_i64(back ? m->prefetch_backward : m->prefetch_forward, m->gathers_in_flight);
     int turn =
@@ -183,7 +197,7 @@ static void find_instances(Unroller *u)
     memset(latest, -1, sizeof(int) * (size_t)g->segments.count);
     for (int pos = 0; pos < u->n_seq; pos++) {
         const Block *b = &g->blocks.items[u->seq[pos].block];
-        const bool *reads = u->use[b->cls->id].reads[u->seq[pos].phase == PHASE_BACKWARD];
+        const bool *reads = u->use[b->cls->id].reads[use_of(u->seq[pos].phase)];
         for (int p = 0; p < b->cls->params.count; p++) {
             int seg = g->params.items[b->param[p]].segment;
             if (!reads[p] || g->segments.items[seg].shards == 1) {

@@ -8,8 +8,21 @@
 
 /* Which weights a class reads and which gradients it writes, by phase; found once. */
 typedef struct ClassUse {
-    bool *reads[2], *writes[2]; /* [0] forward, [1] backward; per class parameter */
+    /* Per class parameter; use_of says which: recomputing reads what the forward reads.
+     */
+    bool *reads[2], *writes[2];
 } ClassUse;
+
+static inline int use_of(Phase phase)
+{
+    return phase == PHASE_BACKWARD;
+}
+
+/* Recomputing is a part of the backward: it shares its gathers and its turn. */
+static inline Phase part_of(Phase phase)
+{
+    return phase == PHASE_FORWARD ? PHASE_FORWARD : PHASE_BACKWARD;
+}
 
 /* One span of the micro-step, in the order the compute stream runs them. */
 typedef struct SeqSpan {
@@ -41,6 +54,9 @@ typedef struct Unroller {
     int *last_writer; /* position of the last span that writes its gradients, -1 */
     /* Per block. */
     int *out, *d_out, *saved, *scratch[2];
+    /* Of recomputed blocks: what the first forward saves for nobody; outputs and scratch
+     * of the second. */
+    int *dropped, *out_again, *scratch_again;
     int *consts, tokens, targets, control;
     /* While one variant is written: */
     Variant variant;

@@ -181,6 +181,20 @@ static int slab_buffer(Unroller *u, const Block *b, BufKind kind, const char *na
     return id;
 }
 
+/* Of a recomputed block: the slab that its first forward fills for nobody, and what its
+ * second writes beside the saved one. */
+static void again_buffers(Unroller *u, const Block *b)
+{
+    Gen *g = u->g;
+    u->dropped[b->id] = slab_buffer(
+        u, b, BUF_SCRATCH, gen_printf(g, "dropped_%s", b->ident), b->cls->saved_bytes);
+    u->out_again[b->id] =
+        boundary_buffers(u, b, BUF_SCRATCH, "out_again", b->cls->outputs);
+    u->scratch_again[b->id] =
+        slab_buffer(u, b, BUF_SCRATCH, gen_printf(g, "scratch_%s_again", b->ident),
+                    b->cls->forward.scratch_bytes);
+}
+
 static void block_buffers(Unroller *u)
 {
     Gen *g = u->g;
@@ -190,6 +204,9 @@ static void block_buffers(Unroller *u)
     u->saved = int_array(g, n);
     u->scratch[0] = int_array(g, n);
     u->scratch[1] = int_array(g, n);
+    u->dropped = int_array(g, n);
+    u->out_again = int_array(g, n);
+    u->scratch_again = int_array(g, n);
     for (int i = 0; i < n; i++) {
         const Block *b = &g->blocks.items[i];
         const Class *c = b->cls;
@@ -208,6 +225,9 @@ static void block_buffers(Unroller *u)
         u->scratch[1][i] =
             slab_buffer(u, b, BUF_SCRATCH, gen_printf(g, "scratch_%s_backward", b->ident),
                         c->backward.scratch_bytes);
+        if (b->keep == KEEP_INPUT) {
+            again_buffers(u, b);
+        }
     }
 }
 
@@ -222,7 +242,8 @@ static void gathered_buffers(Unroller *u)
         int again = 1;
         for (int j = 0; j < i; j++) {
             again += u->inst[j].segment == in->segment &&
-                     u->seq[u->inst[j].first].phase == u->seq[in->first].phase;
+                     part_of(u->seq[u->inst[j].first].phase) ==
+                         part_of(u->seq[in->first].phase);
         }
         in->buffer = add_flat(u, BUF_GATHERED, SPACE_LOCAL, "gathered", s,
                               g->model.param_dtype, s->elems, 1);
@@ -295,7 +316,7 @@ void unroll_gather(Unroller *u, const Instance *inst)
     Instr *i = add_ins(u, INS_ALL_GATHER, STREAM_GATHER);
     i->segment = s->id;
     i->unit = s->unit;
-    i->phase = u->seq[inst->first].phase;
+    i->phase = part_of(u->seq[inst->first].phase);
     i->gathered = inst->buffer;
     i->moved_bytes =
         (s->shards - 1) * s->shard_elems * dtype_bytes(u->g->model.param_dtype);
@@ -412,7 +433,7 @@ static void bind_params(Unroller *u, Instr *i, int pos, const Block *b)
 {
     const ClassUse *use = &u->use[b->cls->id];
     const Model *m = &u->g->model;
-    int ph = i->phase == PHASE_BACKWARD;
+    int ph = use_of(i->phase);
     for (int p = 0; p < b->cls->params.count; p++) {
         const Param *param = &u->g->params.items[b->param[p]];
         if (use->reads[ph][p]) {
@@ -439,7 +460,8 @@ static void bind_params(Unroller *u, Instr *i, int pos, const Block *b)
 
 static void touch_arg(Unroller *u, Instr *i, const SpanArg *a, const Block *b)
 {
-    bool back = i->phase == PHASE_BACKWARD;
+    bool back = i->phase == PHASE_BACKWARD, again = i->phase == PHASE_RECOMPUTE;
+    bool kept = b->keep == KEEP_ALL;
     int before = b->id > 0 ? u->out[b->id - 1] : -1;
     int d_before = b->id > 0 ? u->d_out[b->id - 1] : -1;
     switch (a->kind) {
@@ -457,7 +479,7 @@ static void touch_arg(Unroller *u, Instr *i, const SpanArg *a, const Block *b)
         touch(u, i, before + a->index, false, false);
         break;
     case ARG_OUT:
-        i->out = u->out[b->id];
+        i->out = kept || i->phase == PHASE_FORWARD ? u->out[b->id] : u->out_again[b->id];
         touch(u, i, i->out + a->index, !back, false);
         break;
     case ARG_DOUT:
@@ -469,14 +491,16 @@ static void touch_arg(Unroller *u, Instr *i, const SpanArg *a, const Block *b)
         touch(u, i, d_before + a->index, true, false);
         break;
     case ARG_LOSS:
+        gen_require(!again, "%s: a loss is computed again", b->name);
         touch(u, i, u->control, true, false);
         break;
     case ARG_SAVED: /* the backward may overwrite what it no longer needs */
-        i->saved = u->saved[b->id];
+        i->saved =
+            kept || i->phase != PHASE_FORWARD ? u->saved[b->id] : u->dropped[b->id];
         touch(u, i, i->saved, true, false);
         break;
     case ARG_SCRATCH:
-        i->scratch = u->scratch[back][b->id];
+        i->scratch = again ? u->scratch_again[b->id] : u->scratch[back][b->id];
         touch(u, i, i->scratch, true, false);
         break;
     }
@@ -486,7 +510,7 @@ void unroll_span(Unroller *u, int pos)
 {
     const SeqSpan *s = &u->seq[pos];
     const Block *b = &u->g->blocks.items[s->block];
-    const Span *span = s->phase == PHASE_FORWARD ? &b->cls->forward : &b->cls->backward;
+    const Span *span = phase_span(b->cls, s->phase);
     Instr *i = add_ins(u, INS_SPAN, STREAM_COMPUTE);
     i->block = s->block;
     i->unit = s->unit;

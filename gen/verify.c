@@ -141,7 +141,7 @@ static const char *check_span(Gen *g, const Instr *i, int *next_binding)
 {
     const Program *p = &g->prog;
     const Class *c = g->blocks.items[i->block].cls;
-    const Span *s = i->phase == PHASE_FORWARD ? &c->forward : &c->backward;
+    const Span *s = ins_span(g, i);
     bool *reads = gen_alloc(g, (size_t)c->params.count + 1);
     bool *writes = gen_alloc(g, (size_t)c->params.count + 1);
     span_params_read(c, s, reads);
@@ -172,6 +172,49 @@ static const char *check_span(Gen *g, const Instr *i, int *next_binding)
                                                      : 0;
         if (needs < 0) {
             return gen_printf(g, "%s: argument %d has no buffer", ins_label(g, i), a);
+        }
+    }
+    return NULL;
+}
+
+/* Which instruction wrote a buffer last before `at`, in its variant; NULL: none. */
+static const Instr *writer_before(const Program *p, const Instr *at, int buffer)
+{
+    for (int id = at->id - 1; id >= p->first[at->variant]; id--) {
+        if (touches(&p->ins.items[id], buffer, true)) {
+            return &p->ins.items[id];
+        }
+    }
+    return NULL;
+}
+
+/* What the backward of a block needs of its forward is live or recomputed: the slab it
+ * finds was filled by that block's last run forward, whose input was the boundary that
+ * the block before wrote, once; and no loss counts twice. */
+static const char *check_activations(Gen *g, const Instr *i)
+{
+    const Program *p = &g->prog;
+    const Span *s = ins_span(g, i);
+    bool back = i->phase == PHASE_BACKWARD;
+    for (int a = 0; a < s->n_args; a++) {
+        const SpanArg *arg = &s->args[a];
+        bool made = arg->kind == ARG_SAVED || arg->kind == ARG_OUT;
+        int buffer = arg->kind == ARG_IN      ? i->in + arg->index
+                     : arg->kind == ARG_SAVED ? i->saved
+                     : arg->kind == ARG_OUT   ? i->out + arg->index
+                                              : -1;
+        const Instr *w = buffer >= 0 ? writer_before(p, i, buffer) : NULL;
+        if (i->phase == PHASE_RECOMPUTE && arg->kind == ARG_LOSS) {
+            return gen_printf(g, "%s counts its loss twice", ins_label(g, i));
+        }
+        if (arg->kind == ARG_IN &&
+            (!w || w->block != i->block - 1 || w->phase != PHASE_FORWARD)) {
+            return gen_printf(g, "%s: its input is not what the block before made",
+                              ins_label(g, i));
+        }
+        if (back && made && (!w || w->block != i->block || w->phase == PHASE_BACKWARD)) {
+            return gen_printf(g, "%s needs what is neither kept nor computed again",
+                              ins_label(g, i));
         }
     }
     return NULL;
@@ -269,6 +312,7 @@ const char *verify_unroll(Gen *g)
     for (int id = 0; id < p->ins.count && !bad; id++) {
         if (p->ins.items[id].kind == INS_SPAN) {
             bad = check_span(g, &p->ins.items[id], &next_binding);
+            bad = bad ? bad : check_activations(g, &p->ins.items[id]);
         }
     }
     for (int s = 0; s < g->segments.count && !bad; s++) {

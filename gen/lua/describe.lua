@@ -12,7 +12,8 @@
 --             otherwise the field is required
 --   min max above below power_of_two    of numbers (above, below: exclusive)
 --   values    of a string: the words allowed; pattern, pattern_doc: or a pattern
---   fields    of a table; item, count: of a list; kinds: constructors of a record
+--   fields    of a table; item, count: of a list; kinds: constructors of a record, and
+--             of a string: records that may stand in its place
 --   number_makes   a number N means this constructor with N
 --   number_sets    a number sets these fields
 --   hash      in, out, platform or none: what a change of it changes (the two hashes);
@@ -145,7 +146,7 @@ local trainer = {
           { "in_flight", "int", min = 1, max = 64, default = 2, doc = "gathers at once" },
       } },
     { "recompute", "string", values = { "none", "cheap", "block", "auto" },
-      later_values = { "cheap", "block", "auto" }, later_kinds = { "every", "ops" },
+      later_values = { "cheap", "auto" }, kinds = { "every" }, later_kinds = { "ops" },
       default = "none", hash = "out",
       doc = "activations computed again in the backward" },
     { "accumulate", "string", values = { "sharded", "unsharded" }, default = "sharded",
@@ -204,7 +205,7 @@ local constructors = {
           doc = "parameters of a unit, about" } } },
     { "by_name", later = true, fields = {} },
     { "root_only", later = true, constant = true, fields = {} },
-    { "every", later = true, positional = "blocks", fields = {
+    { "every", positional = "blocks", fields = {
         { "blocks", "int", min = 1, max = 1 << 20,
           doc = "one block in so many is recomputed" } } },
     { "ops", later = true, fields = {} },

@@ -103,7 +103,6 @@ ${call("    rt_merge(", { "rt", line.node, line.partials, tostring(line.elems), 
 //@ return #parts > 0 and "; meanwhile " .. table.concat(parts, ", ") or ""
 //@ end
 //@ local function print_span(pending, line)
-//@ local heading = line.block .. " " .. line.phase
     rt_at(rt, ${line.at});
 //@ for _, p in ipairs(pending) do print_start(p) end
 //@ print_waits(line)
@@ -178,7 +177,7 @@ ${call("static void " .. part.name .. "(", params, ")")}
 //@ for i, f in ipairs(in_flight) do flying[i] = f end
 //@ for _, p in ipairs(pending) do flying[#flying + 1] = { stream = p.stream, n = p.ticket, unit = p.unit } end
 //@ in_flight = flying
-    /* ${line.block} ${line.phase}${meanwhile(line.waits)} */
+    /* ${line.block} ${line.phase == "recompute" and "forward again: its activations were not kept" or line.phase}${meanwhile(line.waits)} */
 //@ in_flight = saved
 //@ print_span(pending, line)
 //@ pending, first = {}, false

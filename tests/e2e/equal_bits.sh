@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by run.sh. Choices outside the numerics hash change neither a bit of the results
 # nor a byte of the mathematics files: a model's trainer on one rank is compared with
-# trainers over ranks, sharding, units, prefetch, reshard, accumulation and threads.
+# trainers over ranks, sharding, units, prefetch, reshard, accumulation, recomputation and
+# threads; of the last two each trainer draws one.
 
 # name|description|--set for the whole row|steps
 equal_bits_models() {
@@ -45,13 +46,18 @@ equal_bits_choices() {
 # ACCUMULATE
 equal_bits_one() {
     local name=$1 model=$2 sets=$3 steps=$4 reference=$5 dir=$WORK/bits threads what set
+    local recomputes=(none block 'every(2)') recompute
     local flags=(--set "mesh.shard=$6" --set "strategy=$7" --set "wrap=$8"
                  --set "prefetch=$9" --set "reshard_after_forward=${10}"
                  --set "accumulate=${11}")
     for set in $sets; do flags+=(--set "$set"); done
+    random ${#recomputes[@]}
+    recompute=${recomputes[$random_value]}
+    flags+=(--set "recompute=$recompute")
     random 8
     threads=$((random_value + 1))
-    what="$name: $6 ranks, $7, wrap $8, prefetch $9, reshard ${10}, ${11}, $threads threads"
+    what="$name: $6 ranks, $7, wrap $8, prefetch $9, reshard ${10}, ${11}, \
+recompute $recompute, $threads threads"
     rm -rf "$dir" "$dir".*
     if ! generate "$dir" "$ROOT/$model" "${flags[@]}" || ! build_trainer "$dir" ||
        ! train "$dir" "$data" "$steps" --threads "$threads"; then

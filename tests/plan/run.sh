@@ -39,22 +39,27 @@ fi
 
 # ---- golden dumps --------------------------------------------------------------------------------
 
-for mesh in shard=2 replicate=2; do
+# golden NAME ARGS...: each planning pass of small_llama.
+golden() {
+    local name=$1 pass golden
+    shift
     for pass in shard policy unroll schedule place simulate; do
-        golden=$here/golden/small_llama_${mesh%=2}.$pass.txt
-        "$FSDPGEN" "$here/small_llama.lua" --set "mesh={$mesh}" --dump=$pass \
-            >"$WORK/dump" 2>"$WORK/err"
+        golden=$here/golden/small_llama_$name.$pass.txt
+        "$FSDPGEN" "$here/small_llama.lua" "$@" --dump=$pass >"$WORK/dump" 2>"$WORK/err"
         if [ $update = 1 ]; then
             mkdir -p "$here/golden"
             cp "$WORK/dump" "$golden"
         fi
         if diff -u "$golden" "$WORK/dump" >"$WORK/diff" 2>&1; then
-            ok "golden $mesh $pass"
+            ok "golden $name $pass"
         else
-            bad "golden $mesh $pass" "$WORK/diff"
+            bad "golden $name $pass" "$WORK/diff"
         fi
     done
-done
+}
+golden shard --set "mesh={shard=2}"
+golden replicate --set "mesh={replicate=2}"
+golden recompute --set "mesh={shard=2}" --set "recompute=every(2)"
 
 # ---- the shipped models ----------------------------------------------------------------------------
 

@@ -265,6 +265,7 @@ SynthMesh synth_mesh(uint64_t seed, SynthMesh m)
     m.in_flight = pick(&r, 1, 3);
     m.reshard = pick(&r, 0, 2) != 0;
     m.sharded = pick(&r, 0, 1);
+    m.every = pick(&r, 0, 3);
     return m;
 }
 
@@ -294,6 +295,8 @@ static void set_model(Gen *g, const SynthMesh *m, int64_t seq, int64_t vocab)
     o->prefetch_backward = m->prefetch_backward;
     o->gathers_in_flight = m->in_flight;
     o->accumulate_sharded = m->sharded;
+    o->recompute = m->every ? RECOMPUTE_EVERY : RECOMPUTE_NONE;
+    o->recompute_every = m->every;
 }
 
 static Class *layer_class(Gen *g, const SynthShape *s, int kind, int n_out, uint64_t *r)

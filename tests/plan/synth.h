@@ -14,7 +14,7 @@ typedef struct SynthShape {
 
 typedef struct SynthMesh {
     int64_t ranks, micro_batches, leaves, wrap, prefetch_forward, prefetch_backward,
-        in_flight;
+        in_flight, every; /* every: one block in so many is recomputed, 0: none */
     Strategy strategy;
     bool reshard, sharded;
     Dtype param, reduce, master;

@@ -11,6 +11,7 @@ typedef struct Fault {
     bool (*plant)(Gen *g, uint64_t *r); /* false: this model has no place for it */
     const char *(*check)(Gen *g);
     bool runs; /* the interpreter must show it, too, now and then */
+    int every; /* one block in so many is recomputed */
 } Fault;
 
 static int choose(uint64_t *r, int n)
@@ -101,6 +102,61 @@ static bool plant_unbound(Gen *g, uint64_t *r)
             sizeof *g->prog.bindings * (size_t)(g->prog.n_bindings - k - 1));
     g->prog.n_bindings--;
     return true;
+}
+
+static Instr *find_recompute(Gen *g, uint64_t *r)
+{
+    int from = choose(r, g->prog.ins.count);
+    for (int k = 0; k < g->prog.ins.count; k++) {
+        Instr *i = &g->prog.ins.items[(from + k) % g->prog.ins.count];
+        if (i->kind == INS_SPAN && i->phase == PHASE_RECOMPUTE) {
+            return i;
+        }
+    }
+    return NULL;
+}
+
+static void move_access(Instr *i, int from, int to)
+{
+    for (int a = 0; a < i->n_access; a++) {
+        i->access[a].buffer = i->access[a].buffer == from ? to : i->access[a].buffer;
+    }
+}
+
+/* The second forward fills the slab of the first: the backward finds nothing in its own.
+ */
+static bool plant_not_again(Gen *g, uint64_t *r)
+{
+    Instr *again = find_recompute(g, r);
+    for (int id = 0; again && id < again->id; id++) {
+        const Instr *i = &g->prog.ins.items[id];
+        if (i->kind == INS_SPAN && i->block == again->block &&
+            i->variant == again->variant) {
+            move_access(again, again->saved, i->saved);
+            again->saved = i->saved;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The second forward reads a boundary that is not its own block's. */
+static bool plant_again_from_elsewhere(Gen *g, uint64_t *r)
+{
+    Instr *again = find_recompute(g, r);
+    if (!again || again->in < 0) {
+        return false;
+    }
+    for (int b = 0; b < g->prog.bufs.count; b++) {
+        const Buffer *buf = &g->prog.bufs.items[b];
+        if (buf->kind == BUF_BOUNDARY && buf->block != again->block - 1 &&
+            buf->block < again->block) {
+            move_access(again, again->in, b);
+            again->in = b;
+            return true;
+        }
+    }
+    return false;
 }
 
 static bool plant_two_reductions(Gen *g, uint64_t *r)
@@ -238,6 +294,22 @@ static bool plant_scratch_on_saved(Gen *g, uint64_t *r)
     return false;
 }
 
+/* What a second forward will read is taken by what the first ones drop. */
+static bool plant_dropped_on_boundary(Gen *g, uint64_t *r)
+{
+    Program *p = &g->prog;
+    const Instr *again = find_recompute(g, r);
+    for (int b = 0; again && again->in >= 0 && b < p->bufs.count; b++) {
+        Buffer *in = &p->bufs.items[again->in], *s = &p->bufs.items[b];
+        if (s->kind == BUF_SCRATCH && s->bytes > 0 && s->block > again->block &&
+            in->offset_bytes + s->bytes <= p->space_bytes[SPACE_LOCAL]) {
+            s->offset_bytes = in->offset_bytes;
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool plant_on_persistent(Gen *g, uint64_t *r)
 {
     return same_place(g, r, BUF_GRAD_SHARD, BUF_SAVED);
@@ -287,27 +359,30 @@ static bool plant_outside(Gen *g, uint64_t *r)
 }
 
 static const Fault faults[] = {
-    {"parameters overlap", plant_param_overlap, verify_shard, false},
-    {"parameter off the grain", plant_param_off_grain, verify_shard, false},
-    {"unequal shards", plant_unequal_shards, verify_shard, false},
-    {"parameter lost", plant_param_lost, verify_shard, false},
-    {"late gather", plant_late_gather, verify_unroll, false},
-    {"binding at the wrong place", plant_wrong_binding, verify_unroll, true},
-    {"operand not bound", plant_unbound, verify_unroll, false},
-    {"two reductions", plant_two_reductions, verify_unroll, false},
-    {"early reduction", plant_early_reduction, verify_unroll, false},
-    {"lost merge", plant_lost_merge, verify_unroll, false},
-    {"update before the norm", plant_early_update, verify_unroll, false},
-    {"wait cycle", plant_cycle, verify_schedule, false},
-    {"no wait for a gather", plant_no_gather_wait, verify_schedule, true},
-    {"no wait for a gradient", plant_no_grad_wait, verify_schedule, true},
-    {"no wait for a reduction", plant_no_norm_wait, verify_schedule, true},
-    {"two saved slabs in one place", plant_saved_twice, verify_place, true},
-    {"scratch on a saved slab", plant_scratch_on_saved, verify_place, true},
-    {"slab on persistent bytes", plant_on_persistent, verify_place, true},
-    {"gradient under peers' eyes", plant_grad_under_peers, verify_place, true},
-    {"misaligned buffer", plant_misaligned, verify_place, false},
-    {"buffer outside", plant_outside, verify_place, false},
+    {"parameters overlap", plant_param_overlap, verify_shard, false, 0},
+    {"parameter off the grain", plant_param_off_grain, verify_shard, false, 0},
+    {"unequal shards", plant_unequal_shards, verify_shard, false, 0},
+    {"parameter lost", plant_param_lost, verify_shard, false, 0},
+    {"late gather", plant_late_gather, verify_unroll, false, 0},
+    {"binding at the wrong place", plant_wrong_binding, verify_unroll, true, 0},
+    {"operand not bound", plant_unbound, verify_unroll, false, 0},
+    {"two reductions", plant_two_reductions, verify_unroll, false, 0},
+    {"early reduction", plant_early_reduction, verify_unroll, false, 0},
+    {"nothing computed again", plant_not_again, verify_unroll, true, 1},
+    {"computed again from elsewhere", plant_again_from_elsewhere, verify_unroll, true, 2},
+    {"lost merge", plant_lost_merge, verify_unroll, false, 0},
+    {"update before the norm", plant_early_update, verify_unroll, false, 0},
+    {"wait cycle", plant_cycle, verify_schedule, false, 0},
+    {"no wait for a gather", plant_no_gather_wait, verify_schedule, true, 0},
+    {"no wait for a gradient", plant_no_grad_wait, verify_schedule, true, 0},
+    {"no wait for a reduction", plant_no_norm_wait, verify_schedule, true, 0},
+    {"two saved slabs in one place", plant_saved_twice, verify_place, true, 0},
+    {"scratch on a saved slab", plant_scratch_on_saved, verify_place, true, 0},
+    {"boundary under a slab", plant_dropped_on_boundary, verify_place, true, 1},
+    {"slab on persistent bytes", plant_on_persistent, verify_place, true, 0},
+    {"gradient under peers' eyes", plant_grad_under_peers, verify_place, true, 0},
+    {"misaligned buffer", plant_misaligned, verify_place, false, 0},
+    {"buffer outside", plant_outside, verify_place, false, 0},
 };
 
 static bool shows(Gen *g, const Interpretation *want)
@@ -337,6 +412,7 @@ static void plant_kind(uint64_t f)
         Gen *g;
         mesh.ranks = 2 + 2 * (int64_t)(k & 1);
         mesh.strategy = FULL_SHARD;
+        mesh.every = faults[f].every;
         shape.layers += 2;
         g = plan_model(&shape, &mesh);
         want = run_model(g, 1);

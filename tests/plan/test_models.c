@@ -102,6 +102,9 @@ static const char *choose(Gen *g, uint64_t *r)
     add_set(g,
             pick(r, 0, 1) ? "reshard_after_forward=true" : "reshard_after_forward=false");
     add_set(g, pick(r, 0, 1) ? "accumulate=\"sharded\"" : "accumulate=\"unsharded\"");
+    if (pick(r, 0, 2)) {
+        add_set(g, gen_printf(g, "recompute=every(%d)", (int)pick(r, 1, 2)));
+    }
     for (int i = 0; i < g->opt.sets.count; i++) {
         text_printf(&t, " %s", g->opt.sets.items[i]);
     }
