@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The two architectures in plain PyTorch, written from their papers and Hugging Face's
-conventions, independent of the generator. In: a dict of dimensions, a dict of tensors by
-parameter name (fused storage tensors as models/arch/*.lua declare them), token ids. Out: the
-sum of the token losses. Autograd does the rest.
+conventions, independent of the generator. In: a case (cases.py), a dict of tensors by
+parameter name (fused storage tensors as models/arch/*.lua declare them), token ids, targets (-1:
+not counted), where each token's document starts. Out: the sum of the token losses. Autograd
+does the rest.
 
 Rounding follows what PyTorch users do in bf16: norms, softmax and the loss are computed in
 f32 (f64 for f64), everything else in the parameters' dtype."""
@@ -23,7 +24,8 @@ def rms_norm(x, w, eps):
     return w * h.to(x.dtype)
 
 
-def rope_table(seq, head_dim, rope, dtype):
+def rope_table(positions, head_dim, rope, dtype):
+    """cos and sin, [b, 1, s, head_dim], for positions [b, s]."""
     inv = rope["theta"] ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
     s = rope.get("scaling")
     if s:
@@ -35,7 +37,7 @@ def rope_table(seq, head_dim, rope, dtype):
         middle = (1 - smooth) * inv / s["factor"] + smooth * inv
         inv = torch.where(length > low, inv / s["factor"],
                           torch.where(length < high, inv, middle))
-    angle = torch.outer(torch.arange(seq, dtype=torch.float64), inv)
+    angle = positions.double()[:, None, :, None] * inv
     angle = torch.cat([angle, angle], -1)
     return angle.cos().to(dtype), angle.sin().to(dtype)
 
@@ -47,8 +49,9 @@ def rotate(x, cos, sin):
     return (h * wide(cos) + turned * wide(sin)).to(x.dtype)
 
 
-def attend(q, k, v, window):
-    """q [b, h, s, d]; k, v [b, kv, s, d]; causal, and at most `window` keys if not 0."""
+def attend(q, k, v, window, starts):
+    """q [b, h, s, d]; k, v [b, kv, s, d]; causal, within the document, and at most `window` keys
+    if not 0. starts [b, s]."""
     b, h, s, d = q.shape
     k = k.repeat_interleave(h // k.shape[1], 1)
     v = v.repeat_interleave(h // v.shape[1], 1)
@@ -56,6 +59,7 @@ def attend(q, k, v, window):
     mask = i[:, None] >= i[None, :]
     if window:
         mask &= i[:, None] - i[None, :] < window
+    mask = mask & (i[None, None, None, :] >= starts[:, None, :, None])
     scores = wide(q @ k.transpose(-1, -2)) / math.sqrt(d)
     weights = scores.masked_fill(~mask, -math.inf).softmax(-1).to(q.dtype)
     return (weights @ v).transpose(1, 2).reshape(b, s, h * d)
@@ -66,11 +70,15 @@ def split_heads(x, heads):
     return x.view(b, s, heads, n // heads).transpose(1, 2)
 
 
-def llama(m, p, tokens):
+def positions_of(starts):
+    return torch.arange(starts.shape[1]) - starts
+
+
+def llama(m, p, tokens, starts):
     h, kv, hd, eps = m["heads"], m["kv_heads"], m["head_dim"], m["norm_eps"]
     x = F.embedding(tokens, p["model.embed_tokens.weight"])
     table_dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-    cos, sin = rope_table(tokens.shape[1], hd, m["rope"], table_dtype)
+    cos, sin = rope_table(positions_of(starts), hd, m["rope"], table_dtype)
     for i in range(m["layers"]):
         def w(name):
             return p["model.layers.%d.%s" % (i, name)]
@@ -82,7 +90,7 @@ def llama(m, p, tokens):
         if m["qk_norm"]:
             q = rms_norm(q, w("self_attn.q_norm.weight"), eps)
             k = rms_norm(k, w("self_attn.k_norm.weight"), eps)
-        o = attend(rotate(q, cos, sin), rotate(k, cos, sin), v, m["window"])
+        o = attend(rotate(q, cos, sin), rotate(k, cos, sin), v, m["window"], starts)
         x = x + F.linear(o, w("self_attn.o_proj.weight"))
         y = rms_norm(x, w("post_attention_layernorm.weight"), eps)
         gate, up = F.linear(y, w("mlp.gate_up_proj.weight")).chunk(2, -1)
@@ -96,10 +104,10 @@ def layer_norm(x, w, b, eps):
     return F.layer_norm(wide(x), x.shape[-1:], wide(w), wide(b), eps).to(x.dtype)
 
 
-def gpt2(m, p, tokens):
+def gpt2(m, p, tokens, starts):
     eps, h = m["norm_eps"], m["heads"]
     x = F.embedding(tokens, p["transformer.wte.weight"])
-    x = x + p["transformer.wpe.weight"][: tokens.shape[1]]
+    x = x + F.embedding(positions_of(starts), p["transformer.wpe.weight"])
     for i in range(m["layers"]):
         def w(name):
             return p["transformer.h.%d.%s" % (i, name)]
@@ -108,7 +116,7 @@ def gpt2(m, p, tokens):
             return y @ w(name + ".weight") + w(name + ".bias")
         y = layer_norm(x, w("ln_1.weight"), w("ln_1.bias"), eps)
         q, k, v = conv1d(y, "attn.c_attn").chunk(3, -1)
-        o = attend(split_heads(q, h), split_heads(k, h), split_heads(v, h), 0)
+        o = attend(split_heads(q, h), split_heads(k, h), split_heads(v, h), 0, starts)
         x = x + conv1d(o, "attn.c_proj")
         y = layer_norm(x, w("ln_2.weight"), w("ln_2.bias"), eps)
         u = conv1d(y, "mlp.c_fc")
@@ -118,9 +126,16 @@ def gpt2(m, p, tokens):
     return F.linear(x, p["transformer.wte.weight" if m["tied"] else "lm_head.weight"])
 
 
-def loss_sum(m, p, tokens, targets):
-    logits = wide({"llama": llama, "gpt2": gpt2}[m["arch"]](m, p, tokens))
-    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum")
+def loss_sum(case, p, tokens, targets, starts):
+    """Sum over counted tokens of (1 - e) nll + e mean(nll of all ids) + z lse^2."""
+    m, loss = case["model"], case["loss"]
+    logits = wide({"llama": llama, "gpt2": gpt2}[m["arch"]](m, p, tokens, starts))
+    logits, targets = logits.flatten(0, 1), targets.flatten()
+    total = F.cross_entropy(logits, targets, reduction="sum", ignore_index=-1,
+                            label_smoothing=loss["label_smoothing"])
+    if loss["z"]:
+        total = total + loss["z"] * logits.logsumexp(-1)[targets >= 0].pow(2).sum()
+    return total
 
 
 def parameters(m):

@@ -77,8 +77,7 @@ def place_of(samples, seed, epoch, place):
             return x
 
 
-def sample(seed, data, seq, index):
-    """seq + 1 tokens: global sample `index` of a run on one file."""
+def sample_at(seed, data, seq, index):
+    """Where global sample `index` of a run on one file begins; it has seq + 1 tokens."""
     samples = (len(data) - 1) // seq
-    at = place_of(samples, seed, index // samples, index % samples) * seq
-    return data[at:at + seq + 1]
+    return place_of(samples, seed, index // samples, index % samples) * seq

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What trainers are compared with: descriptions of tests/models/ with changes, said twice: as
+`--set` says them to the generator, and as training.py and model.py read them.
+
+A case: name, description, set (for the generator), dtypes, ranks, data ("text", "masked"), and
+what the reference needs: model, optimizer, lr, groups, loss, sizes. A change is written once
+here, in Lua's words where it goes to --set."""
+import copy
+
+LLAMA = dict(arch="llama", layers=3, dim=36, heads=3, kv_heads=3, head_dim=14, ffn=50,
+             vocab=259, norm_eps=1e-5, rope={"theta": 1e4}, tied=False, qkv_bias=False,
+             qk_norm=False, window=0)
+GPT2 = dict(arch="gpt2", layers=3, dim=42, heads=3, ffn=168, vocab=263, max_positions=23,
+            norm_eps=1e-5, tied=True)
+SCALING = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original": 32}
+
+# As in tests/models/tiny_*.lua.
+BASE = dict(
+    seq=19, micro_batch=2, global_batch=16, seed=1, steps=10,
+    optimizer=dict(kind="adamw", lr=2e-3, betas=[0.9, 0.95], eps=1e-8, weight_decay=0.1,
+                   clip=1.0),
+    lr=dict(kind="cosine", warmup=3, steps=20, min_ratio=0.1),
+    groups=[], loss=dict(mask=False, z=0, label_smoothing=0))
+MODELS = {"tiny_llama": LLAMA, "tiny_gpt2": GPT2}
+ALL = ["f64", "f32", "bf16"]
+EXACT = ["f64", "f32"]
+
+
+def lua(value):
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "{" + ", ".join("%s = %s" % (k, lua(v)) for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "{" + ", ".join(lua(v) for v in value) + "}"
+    if isinstance(value, str):
+        return "'" + value + "'"
+    return repr(value)
+
+
+def record(fields):
+    """kind { the other fields }"""
+    return fields["kind"] + " " + lua({k: v for k, v in fields.items() if k != "kind"})
+
+
+def case(name, description, model=(), dtypes=EXACT, ranks=2, data="text", grads=True,
+         **changes):
+    c = dict(copy.deepcopy(BASE), name=name, description=description, dtypes=dtypes, ranks=ranks,
+             data=data, grads=grads, model=dict(MODELS[description], **dict(model)))
+    sets = ["model.%s=%s" % (k, lua(v)) for k, v in dict(model).items()]
+    for key, value in changes.items():
+        if key == "loss":
+            c["loss"].update(value)
+            sets += ["loss.%s=%s" % (k, lua(v)) for k, v in value.items()]
+        elif key in ("optimizer", "lr"):
+            c[key] = value
+            sets.append("%s=%s" % (key, record(value)))
+        else:
+            c[key] = value
+            sets.append("%s=%s" % (key, lua(value)))
+    c["set"] = sets
+    return c
+
+
+def sgd(**fields):
+    return dict(dict(kind="sgd", lr=0.1, momentum=0.9, weight_decay=0.1, clip=1.0), **fields)
+
+
+def lion(**fields):
+    return dict(dict(kind="lion", lr=3e-4, betas=[0.9, 0.99], weight_decay=0.3, clip=1.0),
+                **fields)
+
+
+CASES = [
+    case("llama", "tiny_llama", dtypes=ALL),
+    case("llama_tied", "tiny_llama", {"tied": True}, dtypes=ALL),
+    case("llama_gqa", "tiny_llama", {"heads": 6, "kv_heads": 2, "head_dim": 6}, dtypes=ALL),
+    case("llama_bias", "tiny_llama", {"qkv_bias": True}, dtypes=ALL),
+    case("llama_qk_norm", "tiny_llama", {"qk_norm": True}, dtypes=ALL),
+    case("llama_window", "tiny_llama", {"window": 5}, dtypes=ALL),
+    case("llama_scaling", "tiny_llama", {"rope": {"theta": 100.0, "scaling": SCALING}},
+         dtypes=ALL),
+    case("llama_all", "tiny_llama", {
+        "tied": True, "heads": 6, "kv_heads": 3, "head_dim": 8, "qkv_bias": True,
+        "qk_norm": True, "window": 7, "rope": {"theta": 100.0, "scaling": SCALING}}, dtypes=ALL),
+    case("gpt2", "tiny_gpt2", dtypes=ALL),
+    case("gpt2_untied", "tiny_gpt2", {"tied": False}, dtypes=ALL),
+
+    # Nothing divides anything: primes, seven micro-batches in one leaf, six in two.
+    case("llama_odd", "tiny_llama", {"layers": 2, "dim": 37, "heads": 3, "head_dim": 10,
+                                     "ffn": 53, "vocab": 257},
+         ranks=1, seq=13, micro_batch=3, global_batch=21),
+    case("gpt2_odd", "tiny_gpt2", {"layers": 1, "dim": 33, "ffn": 61, "vocab": 251,
+                                   "max_positions": 17}, seq=11, global_batch=12),
+
+    # Optimizers.
+    case("adamw_other", "tiny_llama", grads=False, optimizer=dict(
+        kind="adamw", lr=1e-3, betas=[0.8, 0.99], eps=1e-6, weight_decay=0.5, clip=0.0)),
+    case("sgd", "tiny_llama", grads=False, optimizer=sgd()),
+    case("sgd_plain", "tiny_gpt2", grads=False,
+         optimizer=sgd(momentum=0.0, weight_decay=0.0, clip=0.5)),
+    case("lion", "tiny_llama", dtypes=["f64"], grads=False, optimizer=lion()),
+    case("lion_gpt2", "tiny_gpt2", dtypes=["f64"], grads=False,
+         optimizer=lion(betas=[0.95, 0.98])),
+
+    # Schedules, past their ends.
+    case("lr_constant", "tiny_llama", dtypes=["f64"], grads=False,
+         lr=dict(kind="constant", warmup=4)),
+    case("lr_cosine_end", "tiny_llama", dtypes=["f64"], grads=False,
+         lr=dict(kind="cosine", warmup=2, steps=7, min_ratio=0.25)),
+    case("lr_linear", "tiny_llama", dtypes=["f64"], grads=False,
+         lr=dict(kind="linear", warmup=3, steps=8, min_ratio=0.2)),
+    case("lr_wsd", "tiny_llama", dtypes=["f64"], grads=False,
+         lr=dict(kind="wsd", warmup=2, steps=8, decay=3, min_ratio=0.05)),
+    case("lr_inverse_sqrt", "tiny_llama", dtypes=["f64"], grads=False,
+         lr=dict(kind="inverse_sqrt", warmup=3)),
+    case("lr_inverse_sqrt_0", "tiny_llama", dtypes=["f64"], grads=False,
+         lr=dict(kind="inverse_sqrt", warmup=0)),
+
+    # The loss.
+    case("loss_mask", "tiny_llama", data="masked", loss={"mask": True}),
+    case("loss_mask_gpt2", "tiny_gpt2", data="masked", loss={"mask": True}),
+    case("loss_z", "tiny_llama", loss={"z": 0.01}),
+    case("loss_smooth", "tiny_llama", loss={"label_smoothing": 0.1}),
+    case("loss_all", "tiny_gpt2", data="masked", dtypes=ALL,
+         loss={"mask": True, "z": 0.003, "label_smoothing": 0.2}),
+]

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A training run in plain PyTorch: batches, the step's gradient, schedules, optimizers. In: a
+case (cases.py) and a dtype. Out: what the trainers are compared with. Everything is written
+from the papers and from PyTorch's own definitions; the optimizers are by hand, so that nothing
+depends on what a version of torch.optim calls by the same name."""
+import fnmatch
+import math
+
+import numpy as np
+import torch
+
+import model
+import rng
+
+DTYPES = {"f64": torch.float64, "f32": torch.float32, "bf16": torch.bfloat16}
+
+
+# ---- schedules: of step t = 0, 1, ...; each multiplies the optimizer's lr ----------------------
+
+def ratio(s, t):
+    kind, warmup = s["kind"], s.get("warmup", 0)
+    if t < warmup:
+        return (t + 1) / warmup
+    if kind == "constant":
+        return 1.0
+    if kind == "inverse_sqrt":
+        return math.sqrt(max(warmup, 1) / (t + 1))
+    low, steps = s["min_ratio"], s["steps"]
+    begin = steps - s["decay"] if kind == "wsd" else warmup
+    if t < begin:
+        return 1.0
+    done = min(1.0, (t - begin) / (steps - begin))
+    if kind == "cosine":
+        return low + (1 - low) * 0.5 * (1 + math.cos(math.pi * done))
+    return low + (1 - low) * (1 - done)
+
+
+# ---- optimizers: p, state and g are one parameter's; lr and decay are of this step ---------------
+
+def adamw(o, p, state, g, lr, decay, t):
+    b1, b2 = o["betas"]
+    m1, m2 = state.setdefault("m1", torch.zeros_like(p)), state.setdefault("m2", torch.zeros_like(p))
+    m1.mul_(b1).add_(g, alpha=1 - b1)
+    m2.mul_(b2).addcmul_(g, g, value=1 - b2)
+    p.mul_(1 - lr * decay)
+    p.addcdiv_(m1 / (1 - b1 ** t), (m2 / (1 - b2 ** t)).sqrt_().add_(o["eps"]), value=-lr)
+
+
+def sgd(o, p, state, g, lr, decay, t):
+    """torch.optim.SGD with momentum (no dampening), but decoupled decay."""
+    m = state.setdefault("m", torch.zeros_like(p))
+    m.mul_(o["momentum"]).add_(g)
+    p.mul_(1 - lr * decay).add_(m, alpha=-lr)
+
+
+def lion(o, p, state, g, lr, decay, t):
+    """Chen et al., 2023, algorithm 2."""
+    b1, b2 = o["betas"]
+    m = state.setdefault("m", torch.zeros_like(p))
+    direction = (b1 * m + (1 - b1) * g).sign()
+    p.mul_(1 - lr * decay).add_(direction, alpha=-lr)
+    m.mul_(b2).add_(g, alpha=1 - b2)
+
+
+OPTIMIZERS = {"adamw": adamw, "sgd": sgd, "lion": lion}
+
+
+# ---- data ----------------------------------------------------------------------------------
+
+def batches(case, data, step):
+    """The micro-batches of a step: (tokens, targets, starts), each [micro_batch, seq]. A target
+    that is masked is -1; starts: where the token's document begins in the sequence."""
+    seq, micro = case["seq"], case["micro_batch"]
+    count = case["global_batch"] // micro
+    for i in range(count):
+        rows = []
+        for j in range(micro):
+            at = rng.sample_at(case["seed"], data["tokens"], seq, (step * count + i) * micro + j)
+            tokens = data["tokens"][at:at + seq + 1]
+            targets = tokens[1:].copy()
+            if data["mask"] is not None:
+                targets[~data["mask"][at + 1:at + seq + 1]] = -1
+            rows.append((tokens[:-1], targets, starts_of(tokens[:-1], data["document_end"])))
+        yield [torch.tensor(np.array(part), dtype=torch.long) for part in zip(*rows)]
+
+
+def starts_of(tokens, end):
+    """A token that ends a document belongs to it; a sequence begins a document."""
+    starts, start = [], 0
+    for i, token in enumerate(tokens):
+        starts.append(start)
+        if token == end:
+            start = i + 1
+    return starts
+
+
+# ---- one run ---------------------------------------------------------------------------------
+
+def initial_weights(case):
+    weights, decayed = {}, {}
+    for name, shape, init, std, decays in model.parameters(case["model"]):
+        elems = int(np.prod(shape))
+        if init == "normal":
+            values = rng.normal(case["seed"], name, elems, std)
+        else:
+            values = np.full(elems, 1.0 if init == "ones" else 0.0)
+        weights[name] = values.reshape(shape)
+        decayed[name] = decays
+    return weights, decayed
+
+
+def settings(case, name, decays):
+    """Of one parameter: (lr ratio, weight decay, frozen). The last group that matches a field wins."""
+    out = {"lr": 1.0, "weight_decay": case["optimizer"]["weight_decay"] if decays else 0.0,
+           "frozen": False}
+    for group in case["groups"]:
+        if fnmatch.fnmatchcase(name, group["match"]):
+            out.update({k: v for k, v in group.items() if k != "match"})
+    return out
+
+
+def step_gradient(case, params, trained, data, step, wide):
+    """Sum over the step's tokens: (loss, gradients, tokens that count)."""
+    grads = {k: torch.zeros(params[k].shape, dtype=wide) for k in trained}
+    total, valid = 0.0, 0
+    for tokens, targets, starts in batches(case, data, step):
+        loss = model.loss_sum(case, params, tokens, targets, starts)
+        parts = torch.autograd.grad(loss, [params[k] for k in trained])
+        for k, g in zip(trained, parts):
+            grads[k] += g.to(wide)
+        total += loss.item()
+        valid += int((targets >= 0).sum())
+    return total, grads, valid
+
+
+def run(case, dtype, data):
+    weights, decayed = initial_weights(case)
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    master = {k: torch.tensor(v, dtype=wide) for k, v in weights.items()}
+    how = {k: settings(case, k, decayed[k]) for k in master}
+    trained = [k for k in master if not how[k]["frozen"]]
+    state = {k: {} for k in trained}
+    o = case["optimizer"]
+    out = {"losses": [], "lrs": [], "grad_norms": []}
+    for step in range(case["steps"]):
+        params = {k: v.clone().to(dtype).requires_grad_(k in state) for k, v in master.items()}
+        total, grads, valid = step_gradient(case, params, trained, data, step, wide)
+        grads = {k: g / valid for k, g in grads.items()}
+        norm = math.sqrt(sum(g.double().pow(2).sum().item() for g in grads.values()))
+        if step == 0:
+            out["grads"] = gradient_figures(grads)
+        lr = o["lr"] * ratio(case["lr"], step)
+        out["losses"].append(total / valid)
+        out["lrs"].append(lr)
+        out["grad_norms"].append(norm)
+        clip = min(1.0, o["clip"] / (norm + 1e-6)) if o["clip"] else 1.0  # as clip_grad_norm_
+        for k in trained:
+            OPTIMIZERS[o["kind"]](o, master[k], state[k], grads[k] * clip, lr * how[k]["lr"],
+                                  how[k]["weight_decay"], step + 1)
+    return out
+
+
+def gradient_figures(grads):
+    out = {}
+    for name, g in grads.items():
+        flat = g.double().numpy().ravel()
+        out[name] = [math.sqrt(float(flat @ flat))] + [
+            float(flat @ s) for s in rng.signs(name, flat.size)]
+    return out
