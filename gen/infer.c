@@ -454,11 +454,13 @@ void infer_node(Gen *g, Node *node)
     if (info->has_workspace) {
         double w;
 
-        /* scratch depends on dtypes too: the first input's, and that of sums */
+        /* scratch depends on dtypes too: the first input's, that of sums, of gradients */
         lua_pushinteger(L, node->n_in > 0 ? dtype_bytes(node->in[0]->dtype) : 0);
         lua_setfield(L, in.n_index, "elem_bytes");
         lua_pushinteger(L, dtype_bytes(ops_acc_dtype(g)));
         lua_setfield(L, in.n_index, "acc_bytes");
+        lua_pushinteger(L, dtype_bytes(g->model.reduce_dtype));
+        lua_setfield(L, in.n_index, "grad_bytes");
         w = number_of(&in, "workspace");
 
         if (w > (double)MAX_ELEMS || w != floor(w))

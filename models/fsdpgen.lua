@@ -88,7 +88,7 @@
 
 ---@class (exact) fsdpgen.trainer.dtypes
 ---@field param? "f32"|"bf16"|"f64"|"f16" weights as gathered and activations; `"f64"` is for tests
----@field reduce? "f32"|"f64"|"bf16" gradients and their sums
+---@field reduce? "f32"|"f64"|"bf16" gradients and their sums: every sum is rounded to it, also on one rank
 ---@field master? "f32"|"f64"|"split"|"bf16" weights that the optimizer updates
 ---@field moments? "f32"|"f64"|"bf16" optimizer state
 

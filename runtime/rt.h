@@ -15,8 +15,8 @@
 
 enum { RT_MAX_RANKS = 64, RT_GRAIN_ELEMS = 1024, RT_MAX_DIMS = 4 };
 
-typedef uint16_t rt_bf16;
-typedef enum { RT_F32, RT_F64, RT_BF16 } RtDtype;
+typedef uint16_t rt_bf16, rt_f16;
+typedef enum { RT_F32, RT_F64, RT_BF16, RT_F16 } RtDtype;
 
 typedef struct Rt Rt;
 

@@ -65,8 +65,7 @@ static void gemm_check(const RtGemm *g)
     if (g->lda < a_cols || g->ldb < b_cols || g->ldc < g->n) {
         gemm_die(g, "a row is longer than the distance between rows");
     }
-    if (g->in_dtype != g->out_dtype &&
-        !(g->in_dtype == RT_BF16 && g->out_dtype == RT_F32)) {
+    if ((g->in_dtype == RT_F64) != (g->out_dtype == RT_F64)) {
         gemm_die(g, "this pair of dtypes is not supported");
     }
 }
@@ -187,10 +186,12 @@ static void gemm_tile_bias(const RtGemm *g, const RtTile *t, const void *bias)
                 c[j] += b[j];
             }
         } else {
-            rt_bf16 *c = (rt_bf16 *)t->c + i * g->ldc;
-            const rt_bf16 *b = bias;
+            const int d = g->out_dtype;
+            uint16_t *c = (uint16_t *)t->c + i * g->ldc;
+            const uint16_t *b = bias;
             for (int64_t j = 0; j < t->cols; j++) {
-                c[j] = rt_bf16_from_f32(rt_f32_from_bf16(c[j]) + rt_f32_from_bf16(b[j]));
+                c[j] =
+                    rt_16_from_f32(d, rt_f32_from_16(d, c[j]) + rt_f32_from_16(d, b[j]));
             }
         }
     }

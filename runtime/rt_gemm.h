@@ -19,7 +19,8 @@ typedef struct RtGemm {
     int64_t m, n, k;
     int64_t lda, ldb, ldc;   /* elements between rows */
     int64_t tile_m, tile_n;  /* fixed at generation */
-    int in_dtype, out_dtype; /* RtDtype of A and B, and of C: equal, or bf16 into f32 */
+    int in_dtype, out_dtype; /* RtDtype of A and B, and of C: f64, or any of the others;
+                                sums are f32, and rounded once where C has 16 bits */
 } RtGemm;
 
 /* At start: creates what the library needs for this product on every tile shape, and

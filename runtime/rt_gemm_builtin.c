@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_gemm_builtin.c: matrix products without a library. In: one output tile. Out: C.
  * Panels are packed by the functions here, multiplied by the register block of rt_simd.h
- * through rt_gemm_micro.h. bf16 is converted to f32 while packing; with AVX512-BF16 it
- * stays packed as pairs of K and the hardware multiplies pairs into f32 sums. */
+ * through rt_gemm_micro.h. bf16 and f16 are converted to f32 while packing; with
+ * AVX512-BF16 bf16 stays packed as pairs of K and the hardware multiplies pairs into f32
+ * sums. */
 #include "rt_gemm_tile.h"
 #include "rt_simd.h"
 
@@ -118,6 +119,79 @@ PACKERS(f64, double, RT_VD_COLS)
 #define MICRO_STRIP_B_T pack_b_t_f64
 #include "rt_gemm_micro.h"
 
+/* ---- 16 bits, widened
+ * ------------------------------------------------------------------------------------ */
+
+#define WIDE_PACKERS(S)                                                                  \
+    static void pack_a_##S(float *dst, int64_t stride, const uint16_t *src, int64_t ld,  \
+                           int64_t rows, int64_t k)                                      \
+    {                                                                                    \
+        for (int64_t i = 0; i < RT_BLOCK_ROWS; i++) {                                    \
+            for (int64_t p = 0; p < k; p++) {                                            \
+                dst[i * stride + p] = i < rows ? rt_f32_from_##S(src[i * ld + p]) : 0;   \
+            }                                                                            \
+        }                                                                                \
+    }                                                                                    \
+    static inline void pack_rows_##S(float *dst, const int64_t width,                    \
+                                     const uint16_t *src, int64_t ld, int64_t valid,     \
+                                     int64_t k)                                          \
+    {                                                                                    \
+        for (int64_t p = 0; p < k; p++) {                                                \
+            for (int64_t j = 0; j < width; j++) {                                        \
+                dst[p * width + j] = j < valid ? rt_f32_from_##S(src[p * ld + j]) : 0;   \
+            }                                                                            \
+        }                                                                                \
+    }                                                                                    \
+    static void pack_a_t_##S(float *dst, const uint16_t *src, int64_t ld, int64_t rows,  \
+                             int64_t k)                                                  \
+    {                                                                                    \
+        pack_rows_##S(dst, RT_BLOCK_ROWS, src, ld, rows, k);                             \
+    }                                                                                    \
+    static void pack_b_##S(float *dst, const uint16_t *src, int64_t ld, int64_t cols,    \
+                           int64_t k)                                                    \
+    {                                                                                    \
+        pack_rows_##S(dst, RT_VF_COLS, src, ld, cols, k);                                \
+    }                                                                                    \
+    static void pack_b_t_##S(float *dst, const uint16_t *src, int64_t ld, int64_t cols,  \
+                             int64_t k)                                                  \
+    {                                                                                    \
+        const int64_t cols4 = cols / 4 * 4, k4 = k / 4 * 4;                              \
+        for (int64_t j = 0; j < cols4; j += 4) {                                         \
+            for (int64_t p = 0; p < k4; p += 4) {                                        \
+                float rows[4][4];                                                        \
+                for (int i = 0; i < 4; i++) {                                            \
+                    for (int q = 0; q < 4; q++) {                                        \
+                        rows[i][q] = rt_f32_from_##S(src[(j + i) * ld + p + q]);         \
+                    }                                                                    \
+                }                                                                        \
+                transpose4_float(dst + p * RT_VF_COLS + j, RT_VF_COLS, rows[0], 4);      \
+            }                                                                            \
+        }                                                                                \
+        for (int64_t j = 0; j < RT_VF_COLS; j++) {                                       \
+            for (int64_t p = j < cols4 ? k4 : 0; p < k; p++) {                           \
+                dst[p * RT_VF_COLS + j] =                                                \
+                    j < cols ? rt_f32_from_##S(src[j * ld + p]) : 0;                     \
+            }                                                                            \
+        }                                                                                \
+    }
+
+WIDE_PACKERS(f16)
+
+#define MICRO_NAME(x) f16_##x
+#define MICRO_IN rt_f16
+#define MICRO_PACKED float
+#define MICRO_PAIR 1
+#define MICRO_SUM float
+#define MICRO_COLS RT_VF_COLS
+#define MICRO_LANES RT_VF_LANES
+#define MICRO_K 384
+#define MICRO_BLOCK rt_vf_block
+#define MICRO_STRIP_A pack_a_f16
+#define MICRO_STRIP_A_T pack_a_t_f16
+#define MICRO_STRIP_B pack_b_f16
+#define MICRO_STRIP_B_T pack_b_t_f16
+#include "rt_gemm_micro.h"
+
 /* ---- bf16
  * ------------------------------------------------------------------------------------ */
 
@@ -210,68 +284,16 @@ static void pack_b_t_pair(uint32_t *dst, const rt_bf16 *src, int64_t ld, int64_t
 
 #else /* no hardware for bf16: panels are f32 */
 
-static void pack_a_wide(float *dst, int64_t stride, const rt_bf16 *src, int64_t ld,
-                        int64_t rows, int64_t k)
-{
-    for (int64_t i = 0; i < RT_BLOCK_ROWS; i++) {
-        for (int64_t p = 0; p < k; p++) {
-            dst[i * stride + p] = i < rows ? rt_f32_from_bf16(src[i * ld + p]) : 0;
-        }
-    }
-}
-
-static inline void pack_rows_wide(float *dst, const int64_t width, const rt_bf16 *src,
-                                  int64_t ld, int64_t valid, int64_t k)
-{
-    for (int64_t p = 0; p < k; p++) {
-        for (int64_t j = 0; j < width; j++) {
-            dst[p * width + j] = j < valid ? rt_f32_from_bf16(src[p * ld + j]) : 0;
-        }
-    }
-}
-
-static void pack_a_t_wide(float *dst, const rt_bf16 *src, int64_t ld, int64_t rows,
-                          int64_t k)
-{
-    pack_rows_wide(dst, RT_BLOCK_ROWS, src, ld, rows, k);
-}
-
-static void pack_b_wide(float *dst, const rt_bf16 *src, int64_t ld, int64_t cols,
-                        int64_t k)
-{
-    pack_rows_wide(dst, RT_VF_COLS, src, ld, cols, k);
-}
-
-static void pack_b_t_wide(float *dst, const rt_bf16 *src, int64_t ld, int64_t cols,
-                          int64_t k)
-{
-    const int64_t cols4 = cols / 4 * 4, k4 = k / 4 * 4;
-    for (int64_t j = 0; j < cols4; j += 4) {
-        for (int64_t p = 0; p < k4; p += 4) {
-            float rows[4][4];
-            for (int i = 0; i < 4; i++) {
-                for (int q = 0; q < 4; q++) {
-                    rows[i][q] = rt_f32_from_bf16(src[(j + i) * ld + p + q]);
-                }
-            }
-            transpose4_float(dst + p * RT_VF_COLS + j, RT_VF_COLS, rows[0], 4);
-        }
-    }
-    for (int64_t j = 0; j < RT_VF_COLS; j++) {
-        for (int64_t p = j < cols4 ? k4 : 0; p < k; p++) {
-            dst[p * RT_VF_COLS + j] = j < cols ? rt_f32_from_bf16(src[j * ld + p]) : 0;
-        }
-    }
-}
+WIDE_PACKERS(bf16)
 
 #define BF16_KIND ""
 #define MICRO_PACKED float
 #define MICRO_PAIR 1
 #define MICRO_BLOCK rt_vf_block
-#define MICRO_STRIP_A pack_a_wide
-#define MICRO_STRIP_A_T pack_a_t_wide
-#define MICRO_STRIP_B pack_b_wide
-#define MICRO_STRIP_B_T pack_b_t_wide
+#define MICRO_STRIP_A pack_a_bf16
+#define MICRO_STRIP_A_T pack_a_t_bf16
+#define MICRO_STRIP_B pack_b_bf16
+#define MICRO_STRIP_B_T pack_b_t_bf16
 
 #endif
 
@@ -283,54 +305,57 @@ static void pack_b_t_wide(float *dst, const rt_bf16 *src, int64_t ld, int64_t co
 #define MICRO_K 384
 #include "rt_gemm_micro.h"
 
-/* bf16 into bf16: the sum is whole, in f32, before it is rounded once. */
-static void bf16_rounded(const RtGemm *g, const RtTile *t)
-{
-    const int64_t wide = (g->tile_n + RT_VF_COLS - 1) / RT_VF_COLS * RT_VF_COLS;
-    float *sum = (float *)(void *)t->scratch;
-    char *scratch = t->scratch + g->tile_m * wide * 4;
-    bf16_product(g, t, sum, wide, false, true, scratch);
-    rt_bf16 *c = t->c;
-    for (int64_t i = 0; i < t->rows; i++) {
-        rt_bf16 *row = c + i * g->ldc;
-        if (t->beta == 0) {
-            for (int64_t j = 0; j < t->cols; j++) {
-                row[j] = rt_bf16_from_f32(sum[i * wide + j]);
-            }
-        } else {
-            for (int64_t j = 0; j < t->cols; j++) {
-                row[j] = rt_bf16_from_f32(rt_f32_from_bf16(row[j]) + sum[i * wide + j]);
-            }
-        }
-    }
-}
-
 /* ---- what rt_gemm.c calls
  * ------------------------------------------------------------------- */
 
+static bool narrow(int dtype)
+{
+    return dtype == RT_BF16 || dtype == RT_F16;
+}
+
+/* Rows of whole sums, which wait for their rounding. */
+static int64_t sums_stride(const RtGemm *g)
+{
+    return (g->tile_n + RT_VF_COLS - 1) / RT_VF_COLS * RT_VF_COLS;
+}
+
+static int64_t panel_bytes(const RtGemm *g)
+{
+    return g->in_dtype == RT_F64   ? f64_scratch_bytes(g)
+           : g->in_dtype == RT_F32 ? f32_scratch_bytes(g)
+           : g->in_dtype == RT_F16 ? f16_scratch_bytes(g)
+                                   : bf16_scratch_bytes(g);
+}
+
 int64_t rt_builtin_scratch_bytes(const RtGemm *g)
 {
+    return panel_bytes(g) + (narrow(g->out_dtype) ? g->tile_m * sums_stride(g) * 4 : 0);
+}
+
+static void product(const RtGemm *g, const RtTile *t, float *c, int64_t ldc, bool add,
+                    bool spill, char *scratch)
+{
     if (g->in_dtype == RT_F32) {
-        return f32_scratch_bytes(g);
+        f32_product(g, t, c, ldc, add, spill, scratch);
+    } else if (g->in_dtype == RT_F16) {
+        f16_product(g, t, c, ldc, add, spill, scratch);
+    } else {
+        bf16_product(g, t, c, ldc, add, spill, scratch);
     }
-    if (g->in_dtype == RT_F64) {
-        return f64_scratch_bytes(g);
-    }
-    const int64_t wide = (g->tile_n + RT_VF_COLS - 1) / RT_VF_COLS * RT_VF_COLS;
-    return bf16_scratch_bytes(g) + (g->out_dtype == RT_BF16 ? g->tile_m * wide * 4 : 0);
 }
 
 void rt_builtin_tile(const RtGemm *g, const RtTile *t)
 {
     const bool add = t->beta != 0;
-    if (g->in_dtype == RT_F32) {
-        f32_product(g, t, t->c, g->ldc, add, false, t->scratch);
-    } else if (g->in_dtype == RT_F64) {
+    if (g->in_dtype == RT_F64) {
         f64_product(g, t, t->c, g->ldc, add, false, t->scratch);
-    } else if (g->out_dtype == RT_F32) {
-        bf16_product(g, t, t->c, g->ldc, add, false, t->scratch);
+    } else if (narrow(g->out_dtype)) {
+        float *sums = (float *)(void *)t->scratch;
+        const int64_t stride = sums_stride(g);
+        product(g, t, sums, stride, false, true, t->scratch + g->tile_m * stride * 4);
+        rt_tile_round(g, t, sums, stride);
     } else {
-        bf16_rounded(g, t);
+        product(g, t, t->c, g->ldc, add, false, t->scratch);
     }
 }
 

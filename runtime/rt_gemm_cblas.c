@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_gemm_cblas.c: tiles through any CBLAS (OpenBLAS, BLIS, MKL, netlib). In: one output
- * tile. Out: C. A CBLAS has no bf16: A and B are converted block by block of K into f32
- * scratch, summed there in f32, and rounded once. Libraries with threads of their own are
- * held to one, through functions that are looked up weakly: a library without them has
- * none. */
+ * tile. Out: C. A CBLAS has neither bf16 nor f16: A and B are converted block by block of
+ * K into f32 scratch, summed there in f32, and rounded once. Libraries with threads of
+ * their own are held to one, through functions that are looked up weakly: a library
+ * without them has none. */
 #if defined(RT_GEMM_CBLAS)
 
 #include "rt_gemm_tile.h"
@@ -33,21 +33,30 @@ void rt_cblas_start(void)
     }
 }
 
-int64_t rt_cblas_scratch_bytes(const RtGemm *g)
+static bool narrow(int dtype)
 {
-    if (g->in_dtype != RT_BF16) {
-        return 0;
-    }
-    const int64_t k = g->k < K_BLOCK ? g->k : K_BLOCK;
-    const int64_t sum = g->out_dtype == RT_BF16 ? g->tile_m * g->tile_n : 0;
-    return 4 * (g->tile_m * k + g->tile_n * k + sum);
+    return dtype == RT_BF16 || dtype == RT_F16;
 }
 
-static void widen(float *dst, const rt_bf16 *src, int64_t ld, int64_t rows, int64_t cols)
+int64_t rt_cblas_scratch_bytes(const RtGemm *g)
+{
+    const int64_t k = g->k < K_BLOCK ? g->k : K_BLOCK;
+    const int64_t sum = narrow(g->out_dtype) ? g->tile_m * g->tile_n : 0;
+    return 4 * ((narrow(g->in_dtype) ? (g->tile_m + g->tile_n) * k : 0) + sum);
+}
+
+static void widen(int dtype, float *dst, const uint16_t *src, int64_t ld, int64_t rows,
+                  int64_t cols)
 {
     for (int64_t i = 0; i < rows; i++) {
-        for (int64_t j = 0; j < cols; j++) {
-            dst[i * cols + j] = rt_f32_from_bf16(src[i * ld + j]);
+        if (dtype == RT_F16) {
+            for (int64_t j = 0; j < cols; j++) {
+                dst[i * cols + j] = rt_f32_from_f16(src[i * ld + j]);
+            }
+        } else {
+            for (int64_t j = 0; j < cols; j++) {
+                dst[i * cols + j] = rt_f32_from_bf16(src[i * ld + j]);
+            }
         }
     }
 }
@@ -61,56 +70,52 @@ static void product_f32(const RtGemm *g, int64_t rows, int64_t cols, int64_t k,
                 1.0f, a, (int)lda, b, (int)ldb, beta, c, (int)ldc);
 }
 
-static void tile_bf16(const RtGemm *g, const RtTile *t)
+/* A and B of 16 bits, block by block of K, into f32 sums. */
+static void product_16(const RtGemm *g, const RtTile *t, float *a, bool add, float *c,
+                       int64_t ldc)
 {
     const int64_t block = g->k < K_BLOCK ? g->k : K_BLOCK;
-    float *a = (float *)(void *)t->scratch;
+    const int d = g->in_dtype;
     float *b = a + g->tile_m * block;
-    const bool round = g->out_dtype == RT_BF16;
-    float *c = round ? b + g->tile_n * block : t->c;
-    const int64_t ldc = round ? t->cols : g->ldc;
-    const rt_bf16 *a16 = t->a, *b16 = t->b;
+    const uint16_t *a16 = t->a, *b16 = t->b;
     for (int64_t k0 = 0; k0 < g->k; k0 += block) {
         const int64_t k = g->k - k0 < block ? g->k - k0 : block;
         if (g->op == RT_TN) {
-            widen(a, a16 + k0 * g->lda, g->lda, k, t->rows);
+            widen(d, a, a16 + k0 * g->lda, g->lda, k, t->rows);
         } else {
-            widen(a, a16 + k0, g->lda, t->rows, k);
+            widen(d, a, a16 + k0, g->lda, t->rows, k);
         }
         if (g->op == RT_NT) {
-            widen(b, b16 + k0, g->ldb, t->cols, k);
+            widen(d, b, b16 + k0, g->ldb, t->cols, k);
         } else {
-            widen(b, b16 + k0 * g->ldb, g->ldb, k, t->cols);
+            widen(d, b, b16 + k0 * g->ldb, g->ldb, k, t->cols);
         }
-        const float beta = k0 > 0 || (!round && t->beta != 0) ? 1.0f : 0.0f;
         product_f32(g, t->rows, t->cols, k, a, g->op == RT_TN ? t->rows : k, b,
-                    g->op == RT_NT ? k : t->cols, beta, c, ldc);
-    }
-    if (!round) {
-        return;
-    }
-    rt_bf16 *out = t->c;
-    for (int64_t i = 0; i < t->rows; i++) {
-        for (int64_t j = 0; j < t->cols; j++) {
-            rt_bf16 *at = &out[i * g->ldc + j];
-            const float sum = c[i * t->cols + j];
-            *at = rt_bf16_from_f32(t->beta == 0 ? sum : rt_f32_from_bf16(*at) + sum);
-        }
+                    g->op == RT_NT ? k : t->cols, k0 > 0 || add ? 1.0f : 0.0f, c, ldc);
     }
 }
 
 void rt_cblas_tile(const RtGemm *g, const RtTile *t)
 {
-    if (g->in_dtype == RT_F32) {
-        product_f32(g, t->rows, t->cols, g->k, t->a, g->lda, t->b, g->ldb, t->beta, t->c,
-                    g->ldc);
-    } else if (g->in_dtype == RT_F64) {
+    if (g->in_dtype == RT_F64) {
         cblas_dgemm(CblasRowMajor, g->op == RT_TN ? CblasTrans : CblasNoTrans,
                     g->op == RT_NT ? CblasTrans : CblasNoTrans, (int)t->rows,
                     (int)t->cols, (int)g->k, 1.0, t->a, (int)g->lda, t->b, (int)g->ldb,
                     t->beta, t->c, (int)g->ldc);
+        return;
+    }
+    const bool round = narrow(g->out_dtype), add = !round && t->beta != 0;
+    float *sum = (float *)(void *)t->scratch;
+    float *c = round ? sum : t->c;
+    const int64_t ldc = round ? t->cols : g->ldc;
+    if (narrow(g->in_dtype)) {
+        product_16(g, t, round ? sum + g->tile_m * g->tile_n : sum, add, c, ldc);
     } else {
-        tile_bf16(g, t);
+        product_f32(g, t->rows, t->cols, g->k, t->a, g->lda, t->b, g->ldb,
+                    add ? 1.0f : 0.0f, c, ldc);
+    }
+    if (round) {
+        rt_tile_round(g, t, sum, t->cols);
     }
 }
 

@@ -3,7 +3,8 @@
  * C. Every tile is a matmul primitive made at start with one thread, for each tile shape
  * (inner and edge tiles) and for beta 0 and 1 (a sum after the product); memory objects
  * belong to a thread, so that threads may run the same primitive at once. f64 is not
- * oneDNN's: the built-in kernel computes it. */
+ * oneDNN's, and f16 on the CPU is only where the hardware multiplies it: the built-in
+ * kernel computes both. */
 #if defined(RT_GEMM_ONEDNN)
 
 #include "rt_gemm_tile.h"
@@ -168,7 +169,7 @@ static bool dnn_shapes(Prepared *p, const RtGemm *g)
 
 void *rt_onednn_prepare(const RtGemm *g, int threads, int inner_threads)
 {
-    if (g->in_dtype == RT_F64) {
+    if (g->in_dtype == RT_F64 || g->in_dtype == RT_F16 || g->out_dtype == RT_F16) {
         return NULL;
     }
     const int threads_before = omp_get_max_threads();
@@ -184,7 +185,7 @@ void *rt_onednn_prepare(const RtGemm *g, int threads, int inner_threads)
     }
     const bool all = dnn_shapes(p, g);
     omp_set_num_threads(threads_before);
-    if (!all) { /* bf16 without the hardware: the built-in kernel converts tiles to f32 */
+    if (!all) { /* f32 into bf16, bf16 without the hardware: the built-in kernel's */
         rt_onednn_free(p);
         return NULL;
     }

@@ -23,6 +23,47 @@ static inline int64_t rt_dtype_bytes(int dtype)
     return dtype == RT_F64 ? 8 : dtype == RT_F32 ? 4 : 2;
 }
 
+/* What 16 bits of a dtype mean, and what they become. */
+RT_ALWAYS float rt_f32_from_16(int dtype, uint16_t x)
+{
+    return dtype == RT_F16 ? rt_f32_from_f16(x) : rt_f32_from_bf16(x);
+}
+
+RT_ALWAYS uint16_t rt_16_from_f32(int dtype, float x)
+{
+    return dtype == RT_F16 ? rt_f16_from_f32(x) : rt_bf16_from_f32(x);
+}
+
+RT_ALWAYS void rt_tile_round_to(const int dtype, const RtGemm *g, const RtTile *t,
+                                const float *sum, int64_t stride)
+{
+    for (int64_t i = 0; i < t->rows; i++) {
+        uint16_t *row = (uint16_t *)t->c + i * g->ldc;
+        const float *from = sum + i * stride;
+        if (t->beta == 0) {
+            for (int64_t j = 0; j < t->cols; j++) {
+                row[j] = rt_16_from_f32(dtype, from[j]);
+            }
+        } else {
+            for (int64_t j = 0; j < t->cols; j++) {
+                row[j] = rt_16_from_f32(dtype, rt_f32_from_16(dtype, row[j]) + from[j]);
+            }
+        }
+    }
+}
+
+/* C of 16 bits = the tile's sums, rounded once; with beta 1 after C was added to them.
+ * sum: rows of `stride`. */
+static inline void rt_tile_round(const RtGemm *g, const RtTile *t, const float *sum,
+                                 int64_t stride)
+{
+    if (g->out_dtype == RT_F16) {
+        rt_tile_round_to(RT_F16, g, t, sum, stride);
+    } else {
+        rt_tile_round_to(RT_BF16, g, t, sum, stride);
+    }
+}
+
 /* The built-in kernels: always there, for every dtype. */
 int64_t rt_builtin_scratch_bytes(const RtGemm *g);
 void rt_builtin_tile(const RtGemm *g, const RtTile *t);
@@ -38,7 +79,7 @@ int64_t rt_onednn_scratch_bytes(const void *prepared);
 void rt_onednn_tile(const void *prepared, const RtGemm *g, const RtTile *t);
 const char *rt_onednn_name(void);
 
-/* A CBLAS: f32 and f64; bf16 through f32 tiles in scratch. */
+/* A CBLAS: f32 and f64; bf16 and f16 through f32 tiles in scratch. */
 void rt_cblas_start(void);
 int64_t rt_cblas_scratch_bytes(const RtGemm *g);
 void rt_cblas_tile(const RtGemm *g, const RtTile *t);

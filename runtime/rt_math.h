@@ -7,13 +7,15 @@
  * fixed lanes and a fixed tree, tails included.
  *
  *   rt_f32_from_bf16, rt_bf16_from_f32        to nearest even; NaN stays NaN
+ *   rt_f32_from_f16, rt_f16_from_f32          likewise, subnormals too: integer code that
+ *                                             vectorises, the same with and without F16C
  *   rt_expf, rt_sigmoidf, rt_tanhf, rt_logf   float, at most 2.5 ulp; loops vectorise
  *   rt_exp, rt_sigmoid, rt_tanh, rt_log       double, likewise
  *   rt_sin, rt_cos                            double, for |x| up to 2^20
  *   rt_sqrtf, rt_sqrt                         rounded exactly, as IEEE 754 wants; loops
  *                                             vectorise under -fno-math-errno
  *   rt_wf_exp, rt_wd_exp, ...                 vectors, equal to the scalar functions
- *   rt_row_sum_f32, _bf16, _f64, ...          see rt_row_body.h
+ *   rt_row_sum_f32, _bf16, _f16, _f64, ...    see rt_row_body.h
  *
  * Errors are measured by tests/ops/math_test.c. */
 #ifndef RT_MATH_H
@@ -28,7 +30,7 @@
 
 #define RT_ALWAYS static inline __attribute__((always_inline, unused))
 
-/* ---- bits of a float, and bf16 --------------------------------------------------- */
+/* ---- bits of a float, bf16 and f16 ----------------------------------------------- */
 
 RT_ALWAYS int32_t rt_bits_f32(float x)
 {
@@ -71,6 +73,35 @@ RT_ALWAYS uint16_t rt_bf16_from_f32(float x)
     const uint32_t rounded = bits + 0x7fffu + (bits >> 16 & 1u);
     const uint32_t nan = -(uint32_t)((bits & 0x7fffffffu) > 0x7f800000u);
     return (uint16_t)(((rounded & ~nan) | ((bits | 0x400000u) & nan)) >> 16);
+}
+
+/* The bits below the sign, as a float's, are the value times 2^-112: the product is
+ * exact, for subnormals too. Infinities and NaNs get a float's exponent; a NaN becomes
+ * quiet. */
+RT_ALWAYS float rt_f32_from_f16(uint16_t x)
+{
+    const uint32_t size = (uint32_t)(x & 0x7fffu) << 13;
+    const uint32_t special = -(uint32_t)(size >= 0x0f800000u) & 0x7f800000u;
+    const uint32_t nan = -(uint32_t)(size > 0x0f800000u) & 0x400000u;
+    const float scaled = rt_f32_from_bits((int32_t)size) * 0x1p112f;
+    return rt_f32_from_bits((int32_t)((uint32_t)rt_bits_f32(scaled) | special | nan |
+                                      (uint32_t)(x & 0x8000u) << 16));
+}
+
+/* To nearest, ties to even; from 65520 on infinity. Below 2^-14 the results are multiples
+ * of 2^-24, which is the last place of 1/2: adding it rounds. */
+RT_ALWAYS uint16_t rt_f16_from_f32(float x)
+{
+    const uint32_t bits = (uint32_t)rt_bits_f32(x), size = bits & 0x7fffffffu;
+    const uint32_t normal = (size - 0x38000000u + 0xfffu + (size >> 13 & 1u)) >> 13;
+    const float half = rt_f32_from_bits((int32_t)size) + 0.5f;
+    const uint32_t small = (uint32_t)rt_bits_f32(half) - 0x3f000000u;
+    const uint32_t tiny = -(uint32_t)(size < 0x38800000u);
+    const uint32_t over = -(uint32_t)(size >= 0x477ff000u);
+    const uint32_t nan = -(uint32_t)(size > 0x7f800000u);
+    uint32_t out = (small & tiny) | (normal & ~tiny);
+    out = (out & ~over) | (0x7c00u & over) | ((0x200u | (size >> 13 & 0x3ffu)) & nan);
+    return (uint16_t)(out | (bits >> 16 & 0x8000u));
 }
 
 /* ---- vectors --------------------------------------------------------------------- */
@@ -119,6 +150,30 @@ RT_ALWAYS void rt_wf_store_bf16(uint16_t *p, rt_wf x)
     const rt_wu nan = (rt_wu)((rt_wi)(bits & 0x7fffffffu) > 0x7f800000);
     const rt_wu out = ((rounded & ~nan) | ((bits | 0x400000u) & nan)) >> 16;
     const rt_wh v = __builtin_convertvector(out, rt_wh);
+    memcpy(p, &v, sizeof v);
+}
+
+RT_ALWAYS rt_wf rt_wf_load_f16(const uint16_t *p)
+{
+    rt_wh v;
+    memcpy(&v, p, sizeof v);
+    const rt_wu x = __builtin_convertvector(v, rt_wu), size = (x & 0x7fffu) << 13;
+    const rt_wu special = (rt_wu)((rt_wi)size >= 0x0f800000) & 0x7f800000u;
+    const rt_wu nan = (rt_wu)((rt_wi)size > 0x0f800000) & 0x400000u;
+    return (rt_wf)((rt_wu)((rt_wf)size * 0x1p112f) | special | nan | (x & 0x8000u) << 16);
+}
+
+RT_ALWAYS void rt_wf_store_f16(uint16_t *p, rt_wf x)
+{
+    const rt_wu bits = (rt_wu)x, size = bits & 0x7fffffffu;
+    const rt_wu normal = (size - 0x38000000u + 0xfffu + (size >> 13 & 1u)) >> 13;
+    const rt_wu small = (rt_wu)((rt_wf)size + 0.5f) - 0x3f000000u;
+    const rt_wu tiny = (rt_wu)((rt_wi)size < 0x38800000);
+    const rt_wu over = (rt_wu)((rt_wi)size >= 0x477ff000);
+    const rt_wu nan = (rt_wu)((rt_wi)size > 0x7f800000);
+    rt_wu out = (small & tiny) | (normal & ~tiny);
+    out = (out & ~over) | (0x7c00u & over) | ((0x200u | (size >> 13 & 0x3ffu)) & nan);
+    const rt_wh v = __builtin_convertvector(out | (bits >> 16 & 0x8000u), rt_wh);
     memcpy(p, &v, sizeof v);
 }
 
@@ -300,6 +355,20 @@ RT_ALWAYS double rt_cos(double x)
 #define RT_LOAD(p) rt_wf_load_bf16(p)
 #define RT_STORE(p, v) rt_wf_store_bf16(p, v)
 #define RT_ROUND(x) rt_bf16_from_f32(x)
+#define RT_VECTOR(name) rt_wf_##name
+#define RT_SCALAR(name) rt_##name##f
+#include "rt_row_body.h"
+
+#define RT_ROW(name) rt_row_##name##_f16
+#define RT_T uint16_t
+#define RT_A float
+#define RT_V rt_wf
+#define RT_LANES 16
+#define RT_WIDTH RT_WF_LANES
+#define RT_TO_ACC(x) rt_f32_from_f16(x)
+#define RT_LOAD(p) rt_wf_load_f16(p)
+#define RT_STORE(p, v) rt_wf_store_f16(p, v)
+#define RT_ROUND(x) rt_f16_from_f32(x)
 #define RT_VECTOR(name) rt_wf_##name
 #define RT_SCALAR(name) rt_##name##f
 #include "rt_row_body.h"

@@ -9,6 +9,7 @@ set -u
 . "$ROOT/tests/e2e/param_counts.sh"
 . "$ROOT/tests/e2e/equal_bits.sh"
 . "$ROOT/tests/e2e/divided.sh"
+. "$ROOT/tests/e2e/precision.sh"
 . "$ROOT/tests/e2e/outside.sh"
 . "$ROOT/tests/e2e/readme.sh"
 . "$ROOT/tests/e2e/shipped.sh"
@@ -23,6 +24,7 @@ outside_moved_ops
 outside_builtin
 outside_allocations
 divided
+precision
 if [ "$FULL" = 1 ]; then
     equal_bits_products "1 2 3 4 5 6 7 8"
     equal_bits 0

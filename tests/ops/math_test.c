@@ -214,6 +214,78 @@ static void test_bf16(void **unused)
     }
 }
 
+/* The value of an f16, from its definition. */
+static double f16_value(uint32_t b)
+{
+    const int exponent = b >> 10 & 31;
+    const double mantissa = b & 1023, sign = b & 0x8000 ? -1 : 1;
+
+    if (exponent == 31)
+        return mantissa != 0 ? NAN : sign * INFINITY;
+    return sign *
+           (exponent ? ldexp(1024 + mantissa, exponent - 25) : ldexp(mantissa, -24));
+}
+
+/* Every f16 there and back, subnormals, infinities and NaNs among them; every kind of
+ * float against its two neighbours; vectors like scalars. */
+static void test_f16(void **unused)
+{
+    (void)unused;
+    for (uint32_t b = 0; b < 0x10000; b++) {
+        const float x = rt_f32_from_f16((uint16_t)b);
+        const double want = f16_value(b);
+
+        if (isnan(want)) {
+            assert_true(isnan(x));
+            assert_int_equal(rt_f16_from_f32(x), b | 0x200); /* quiet, the rest kept */
+            continue;
+        }
+        assert_true(x == want && !signbit(x) == !signbit(want));
+        assert_int_equal(rt_f16_from_f32(x), b);
+    }
+    for (uint64_t bits = 0; bits < UINT64_C(1) << 32; bits += 253) {
+        const float x = rt_f32_from_bits((int32_t)bits);
+        const uint16_t got = rt_f16_from_f32(x);
+
+        if (isnan(x)) {
+            assert_true(isnan(rt_f32_from_f16(got)));
+            continue;
+        }
+        /* the largest f16 not above |x|, by bisection, and the next: what would follow
+         * the largest is 2^16 */
+        uint32_t low = 0, over = 0x7c00;
+        const double v = fabs((double)x);
+
+        while (over - low > 1) {
+            const uint32_t middle = (low + over) / 2;
+
+            if (f16_value(middle) <= v)
+                low = middle;
+            else
+                over = middle;
+        }
+        const double a = f16_value(low), b = over == 0x7c00 ? 65536 : f16_value(over);
+        const bool up = v - a > b - v || (v - a == b - v && low % 2);
+
+        assert_int_equal(got, (up ? over : low) | (signbit(x) ? 0x8000u : 0u));
+    }
+    for (int i = 0; i < 100000; i++) {
+        rt_wf x;
+        uint16_t out[RT_WF_LANES];
+
+        for (int l = 0; l < RT_WF_LANES; l++) /* half of them where f16 is subnormal */
+            x[l] = i % 2 ? rt_f32_from_bits((int32_t)random_bits())
+                         : (float)uniform(-0x1p-13, 0x1p-13);
+        rt_wf_store_f16(out, x);
+        const rt_wf back = rt_wf_load_f16(out);
+        for (int l = 0; l < RT_WF_LANES; l++) {
+            assert_int_equal(out[l], rt_f16_from_f32(x[l]));
+            const float v = back[l];
+            assert_int_equal(rt_bits_f32(v), rt_bits_f32(rt_f32_from_f16(out[l])));
+        }
+    }
+}
+
 enum { ROW = 5000 };
 
 static void test_rows(void **unused)
@@ -257,6 +329,12 @@ static void test_rows(void **unused)
             b[i] = rt_f32_from_bf16(h[i]);
         assert_true(rt_row_sum_bf16(h, n) == rt_row_sum_f32(b, n));
         assert_true(rt_row_lse_bf16(h, n) == rt_row_lse_f32(b, n));
+        for (int i = 0; i < n; i++) { /* f16 likewise */
+            h[i] = rt_f16_from_f32(c[i]);
+            b[i] = rt_f32_from_f16(h[i]);
+        }
+        assert_true(rt_row_sum_f16(h, n) == rt_row_sum_f32(b, n));
+        assert_true(rt_row_lse_f16(h, n) == rt_row_lse_f32(b, n));
         /* a tail has the lanes of a longer row of zeros */
         if (n + 40 <= ROW) {
             memset(b + n, 0, 40 * sizeof *b);
@@ -271,7 +349,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_float),   cmocka_unit_test(test_double),
         cmocka_unit_test(test_special), cmocka_unit_test(test_vectors),
-        cmocka_unit_test(test_bf16),    cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_bf16),    cmocka_unit_test(test_f16),
+        cmocka_unit_test(test_rows),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

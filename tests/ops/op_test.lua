@@ -43,7 +43,8 @@ local function integer(low, high) return low + (bits() >> 1) % (high - low + 1) 
 
 -- param and reduce dtypes; sums are kept in f32, in f64 when param is f64
 local configs = {
-    { "f64", "f64" }, { "f32", "f32" }, { "bf16", "f32" }, { "bf16", "bf16" },
+    { "f64", "f64" }, { "f32", "f32" }, { "f32", "bf16" }, { "bf16", "f32" },
+    { "bf16", "bf16" },
 }
 
 local function class_dtype(class, config)
@@ -222,7 +223,6 @@ local rounds_inside = {
     attention = "probabilities enter the product as bf16",
     attention_bwd = "probabilities and their gradients enter products as bf16",
     conv1d_bias = "the product is rounded before the bias is added",
-    embed_bwd = "rows are added to the gradient one by one",
     layernorm_bwd_add = "dx is rounded before dres is added",
     linear_bias = "the product is rounded before the bias is added",
     linear_cross_entropy = "dw is added chunk by chunk",

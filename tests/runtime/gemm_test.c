@@ -34,6 +34,7 @@ static double load(const void *p, int dtype, int64_t i)
 {
     return dtype == RT_F64   ? ((const double *)p)[i]
            : dtype == RT_F32 ? (double)((const float *)p)[i]
+           : dtype == RT_F16 ? (double)rt_f32_from_f16(((const rt_f16 *)p)[i])
                              : (double)rt_f32_from_bf16(((const rt_bf16 *)p)[i]);
 }
 
@@ -47,6 +48,8 @@ static void *random_matrix(int64_t elems, int dtype)
             ((double *)p)[i] = v;
         } else if (dtype == RT_F32) {
             ((float *)p)[i] = (float)v;
+        } else if (dtype == RT_F16) {
+            ((rt_f16 *)p)[i] = rt_f16_from_f32((float)v);
         } else {
             ((rt_bf16 *)p)[i] = rt_bf16_from_f32((float)v);
         }
@@ -134,7 +137,9 @@ static void case_check(const Case *t, const void *c, int mode)
                                  : mode == 2 ? load(t->bias, g->out_dtype, j)
                                              : 0;
             const double in_sum = g->in_dtype == RT_F64 ? 2e-16 : 1e-7;
-            const double at_end = g->out_dtype == RT_BF16 ? 0.0040 : in_sum;
+            const double at_end = g->out_dtype == RT_BF16  ? 0.0040
+                                  : g->out_dtype == RT_F16 ? 0.0005
+                                                           : in_sum;
             const double allowed = (size + fabs(other)) * in_sum * 4 +
                                    (fabs(sum) + fabs(sum + other)) * at_end;
             if (!(fabs(got - (sum + other)) <= allowed)) {
@@ -148,8 +153,10 @@ static void case_check(const Case *t, const void *c, int mode)
     }
 }
 
-static const int dtype_pairs[][2] = {
-    {RT_F32, RT_F32}, {RT_F64, RT_F64}, {RT_BF16, RT_BF16}, {RT_BF16, RT_F32}};
+enum { N_PAIRS = 8 };
+static const int dtype_pairs[N_PAIRS][2] = {
+    {RT_F32, RT_F32},  {RT_F64, RT_F64},  {RT_BF16, RT_BF16}, {RT_F16, RT_F16},
+    {RT_BF16, RT_F32}, {RT_F32, RT_BF16}, {RT_F16, RT_F32},   {RT_F16, RT_BF16}};
 
 static void test_values(void **state)
 {
@@ -161,7 +168,7 @@ static void test_values(void **state)
                                         {97, 5, 50, 32, 5},    {100, 333, 77, 36, 96}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         for (int op = RT_NT; op <= RT_TN; op++) {
-            for (int d = 0; d < 4; d++) {
+            for (int d = 0; d < N_PAIRS; d++) {
                 const int64_t *z = shapes[s];
                 Case t = case_make((RtGemmOp)op, z[0], z[1], z[2], z[3], z[4],
                                    dtype_pairs[d][0], dtype_pairs[d][1]);
@@ -180,7 +187,7 @@ static void test_values(void **state)
 static void test_bias_bits(void **state)
 {
     (void)state;
-    for (int d = 0; d < 3; d++) {
+    for (int d = 0; d < 4; d++) { /* what spans multiply by */
         Case t =
             case_make(RT_NT, 37, 75, 130, 16, 32, dtype_pairs[d][0], dtype_pairs[d][1]);
         void *fused = case_run(&t, 2, 2), *plain = case_run(&t, 2, 0);
@@ -195,8 +202,11 @@ static void test_bias_bits(void **state)
                 } else if (t.g.out_dtype == RT_F32) {
                     assert_true(got == (double)((float)a + (float)b));
                 } else {
-                    const rt_bf16 want = rt_bf16_from_f32((float)a + (float)b);
-                    assert_true(got == (double)rt_f32_from_bf16(want));
+                    const float sum = (float)a + (float)b;
+                    assert_true(got ==
+                                (t.g.out_dtype == RT_F16
+                                     ? (double)rt_f32_from_f16(rt_f16_from_f32(sum))
+                                     : (double)rt_f32_from_bf16(rt_bf16_from_f32(sum))));
                 }
             }
         }
@@ -215,7 +225,7 @@ static void test_bits_over_threads(void **state)
                                         {100, 333, 777, 48, 96},
                                         {129, 515, 301, 64, 128}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
-        for (int d = 0; d < 4; d++) {
+        for (int d = 0; d < N_PAIRS; d++) {
             const int64_t *z = shapes[s];
             if (z[2] == 8192 && (quick || dtype_pairs[d][0] == RT_F64)) {
                 continue; /* slow; in f64 the same code as in f32 */

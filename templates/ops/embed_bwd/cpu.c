@@ -4,6 +4,37 @@
 //@ local cols = 64
 //@ local full, rest = d // cols, d % cols
 //@ local blocks = full + (rest > 0 and 1 or 0)
+//@ local narrow = dw.type ~= acc -- sums are wider than what is stored
+//@ local lists = narrow and "first, next" or "tokens"
+//@ if narrow then
+/* Columns [c, c + cols) of the rows of all tokens: next[i] is the following token with the
+ * id of token i, so a row's sum is made whole before it is rounded. */
+RT_ALWAYS void ${fn}_columns(const int cols, int64_t c, const int32_t *restrict first,
+                             const int32_t *restrict next,
+                             const ${dy.type} *restrict dy, ${dw.type} *restrict dw)
+{
+    for (int64_t row = 0; row < ${vocab}; row++) {
+        ${acc} sum[${cols}];
+        const int64_t to = row * ${d} + c;
+        if (first[row] < 0) {
+            continue;
+        }
+        for (int j = 0; j < cols; j++) {
+            sum[j] = ${ld(dw, "to + j")};
+        }
+        for (int64_t i = first[row]; i >= 0; i = next[i]) {
+            const int64_t at = i * ${d} + c;
+#pragma omp simd
+            for (int j = 0; j < cols; j++) {
+                sum[j] += ${ld(dy, "at + j")};
+            }
+        }
+        for (int j = 0; j < cols; j++) {
+            ${st(dw, "to + j", "sum[j]")};
+        }
+    }
+}
+//@ else
 RT_ALWAYS void ${fn}_columns(const int cols, int64_t c, const int32_t *restrict tokens,
                              const ${dy.type} *restrict dy, ${dw.type} *restrict dw)
 {
@@ -15,10 +46,19 @@ RT_ALWAYS void ${fn}_columns(const int cols, int64_t c, const int32_t *restrict 
         }
     }
 }
+//@ end
 
 static void ${fn}(const int32_t *restrict tokens, const ${dy.type} *restrict dy,
-                  ${dw.type} *restrict dw, float beta)
+                  ${dw.type} *restrict dw, float beta${narrow and ", char *restrict workspace" or ""})
 {
+//@ if narrow then
+    int32_t *first = (int32_t *)(void *)workspace, *next = first + ${vocab};
+    memset(first, 0xff, ${vocab} * sizeof *first);
+    for (int64_t i = ${t} - 1; i >= 0; i--) { /* backwards: chains are in token order */
+        next[i] = first[tokens[i]];
+        first[tokens[i]] = (int32_t)i;
+    }
+//@ end
     if (beta == 0) {
 #pragma omp parallel for schedule(static)
         for (int64_t i = 0; i < ${vocab}; i++) {
@@ -30,12 +70,12 @@ static void ${fn}(const int32_t *restrict tokens, const ${dy.type} *restrict dy,
         const int64_t c = block * ${cols};
 //@ if full > 0 and rest > 0 then
         if (block < ${full}) {
-            ${fn}_columns(${cols}, c, tokens, dy, dw);
+            ${fn}_columns(${cols}, c, ${lists}, dy, dw);
         } else {
-            ${fn}_columns(${rest}, c, tokens, dy, dw);
+            ${fn}_columns(${rest}, c, ${lists}, dy, dw);
         }
 //@ else
-        ${fn}_columns(${rest > 0 and rest or cols}, c, tokens, dy, dw);
+        ${fn}_columns(${rest > 0 and rest or cols}, c, ${lists}, dy, dw);
 //@ end
     }
 }

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- embed_bwd: in token ids and the gradient of their rows; out the gradient of the
 -- embedding matrix. Rows are added in token order, so that a token that occurs twice
--- has one defined sum.
+-- has one defined sum, which is rounded to the gradient's dtype once.
 return op {
     doc = "dw[tokens[i]] += dy[i], in order of i",
     inputs = { { "tokens", "t", class = "i32" }, { "dy", "t d" } },
@@ -13,14 +13,19 @@ return op {
     check = function(n)
         if n.vocab < 1 then return "vocab must be at least 1" end
     end,
+    workspace = function(n) -- where sums are wider than the gradient: chains of equal tokens
+        return n.grad_bytes < n.acc_bytes and 4 * (n.vocab + n.t) or 0
+    end,
     flops = function(n) return n.t * n.d end,
     reference = function(n)
+        local sum = {}
         for i = 0, n.t - 1 do
             local row = n.tokens[i + 1] * n.d
             for j = 1, n.d do
-                n.dw[row + j] = n.round("dw", n.dw[row + j] + n.dy[i * n.d + j])
+                sum[row + j] = (sum[row + j] or n.dw[row + j]) + n.dy[i * n.d + j]
             end
         end
+        for k, v in next, sum do n.dw[k] = n.round("dw", v) end
     end,
     cases = function(r)
         return {
