@@ -405,6 +405,7 @@ static void fill_free_fields(Check *c, Model *m)
 {
     static const char *const strategies[] = {"full_shard", "shard_grad_op",
                                              "hybrid_shard", "no_shard"};
+    static const char *const orders[] = {"pre", "post", "none"};
 
     get_int(c, "mesh.replicate", &m->replicate);
     get_int(c, "mesh.shard", &m->shard);
@@ -421,9 +422,31 @@ static void fill_free_fields(Check *c, Model *m)
         m->recompute = RECOMPUTE_EVERY;
     else if (!strcmp(get_str(c, "recompute"), "block"))
         m->recompute = RECOMPUTE_BLOCK;
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(get_str(c, "prefetch.order"), orders[i]))
+            m->prefetch_order = (PrefetchOrder)i;
     m->accumulate_sharded = !strcmp(get_str(c, "accumulate"), "sharded");
     m->target = !strcmp(get_kind(c, "target"), "cuda") ? TARGET_CUDA : TARGET_CPU;
     m->cpu_arch = get_str(c, "target.arch");
+}
+
+/* A limit below what the depths ask for is kept, and told: the deeper prefetch never
+ * happens. */
+static void warn_prefetch(Check *c, const Model *m)
+{
+    int64_t depth = m->prefetch_order == PREFETCH_NONE
+                        ? m->prefetch_forward
+                        : max_i64(m->prefetch_forward, m->prefetch_backward);
+
+    if (m->strategy == NO_SHARD || depth < m->gathers_in_flight)
+        return;
+    diag_add(c->g, DIAG_WARNING, place_of(c->g, "prefetch.in_flight"),
+             gen_printf(c->g, "use in_flight = %lld, or gather fewer units ahead",
+                        (long long)depth + 1),
+             "prefetch.in_flight: %lld lets %lld %s ahead be gathered beside the one at "
+             "hand, not %lld",
+             (long long)m->gathers_in_flight, (long long)m->gathers_in_flight - 1,
+             m->gathers_in_flight == 2 ? "unit" : "units", (long long)depth);
 }
 
 void check_model(Gen *g)
@@ -458,6 +481,7 @@ void check_model(Gen *g)
     *m = (Model){.file = file, .name = get_str(&c, "name"), .arch = model->arch->name};
     fill_hash_fields(&c, m);
     fill_free_fields(&c, m);
+    warn_prefetch(&c, m);
     gen_require(push_model(&c), "the resolved model is incomplete");
     m->model_ref = luaL_ref(c.L, LUA_REGISTRYINDEX);
     m->build_ref = model->arch->build_ref;

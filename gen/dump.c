@@ -228,11 +228,11 @@ static void dump_model(Gen *g, Text *t, bool checked)
         text_printf(t, "wrap = per_block(%lld)\n", (long long)m->wrap_blocks);
     text_printf(t, "reshard_after_forward = %s\n",
                 m->reshard_after_forward ? "true" : "false");
-    text_printf(
-        t,
-        "prefetch.forward = %lld\nprefetch.backward = %lld\nprefetch.in_flight = %lld\n",
-        (long long)m->prefetch_forward, (long long)m->prefetch_backward,
-        (long long)m->gathers_in_flight);
+    text_printf(t,
+                "prefetch.forward = %lld\nprefetch.backward = %lld\nprefetch.order = %s\n"
+                "prefetch.in_flight = %lld\n",
+                (long long)m->prefetch_forward, (long long)m->prefetch_backward,
+                prefetch_order_name(m->prefetch_order), (long long)m->gathers_in_flight);
     text_printf(t, "accumulate = %s\n", m->accumulate_sharded ? "sharded" : "unsharded");
     text_printf(t, "target = %s\nbudget_bytes = %lld\n",
                 m->target == TARGET_CPU ? "cpu" : "cuda", (long long)m->budget_bytes);

@@ -33,11 +33,12 @@ static void dump_policy(Gen *g, Text *t)
     const Model *m = &g->model;
     text_printf(t,
                 "accumulate %s\nreshard_after_forward %s\nprefetch forward %" PRId64
-                " backward %" PRId64 " in_flight %" PRId64 "\nreduces_in_flight %" PRId64
-                "\n",
+                " backward %" PRId64 " order %s in_flight %" PRId64
+                "\nreduces_in_flight %" PRId64 "\n",
                 m->accumulate_sharded ? "sharded" : "unsharded",
                 m->reshard_after_forward ? "true" : "false", m->prefetch_forward,
-                m->prefetch_backward, m->gathers_in_flight, m->reduces_in_flight);
+                m->prefetch_backward, prefetch_order_name(m->prefetch_order),
+                m->gathers_in_flight, m->reduces_in_flight);
     for (int b = 0; b < g->blocks.count; b++) {
         static const char *const keeps[] = {"all", "its input"};
         text_printf(t, "block %s keeps %s\n", g->blocks.items[b].name,

@@ -85,6 +85,7 @@ Dtype dtype_parse(const char *s);   /* DT_NONE when unknown */
 typedef enum { OPT_ADAMW, OPT_SGD, OPT_LION, OPT_MUON } OptKind;
 typedef enum { LR_CONSTANT, LR_LINEAR, LR_COSINE, LR_WSD, LR_INVERSE_SQRT } LrKind;
 typedef enum { FULL_SHARD, SHARD_GRAD_OP, HYBRID_SHARD, NO_SHARD } Strategy;
+typedef enum { PREFETCH_PRE, PREFETCH_POST, PREFETCH_NONE } PrefetchOrder;
 typedef enum { TARGET_CPU, TARGET_CUDA } TargetKind;
 typedef enum {
     RECOMPUTE_NONE, RECOMPUTE_BLOCK, RECOMPUTE_EVERY
@@ -115,7 +116,9 @@ typedef struct Model {
     Strategy strategy;
     int64_t wrap_blocks;                /* per_block(n); INT64_MAX: all blocks in one unit */
     bool reshard_after_forward;
-    int64_t prefetch_forward, prefetch_backward, gathers_in_flight;
+    int64_t prefetch_forward, prefetch_backward; /* units ahead */
+    PrefetchOrder prefetch_order;       /* of the backward */
+    int64_t gathers_in_flight;          /* units gathered at once: the one at hand, those ahead */
     bool accumulate_sharded;
     Recompute recompute;
     int64_t recompute_every;            /* one block in so many */

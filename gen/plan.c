@@ -39,6 +39,11 @@ const char *ins_kind_name(InsKind k)
     return names[k];
 }
 
+const char *prefetch_order_name(PrefetchOrder o)
+{
+    return o == PREFETCH_PRE ? "pre" : o == PREFETCH_POST ? "post" : "none";
+}
+
 const char *stream_name(StreamId s)
 {
     return s == STREAM_COMPUTE ? "compute" : s == STREAM_GATHER ? "gather" : "reduce";
@@ -304,11 +309,12 @@ static void print_head(Gen *g, Text *t)
                 p->leaf_micro_batches == 1 ? "" : "es");
     text_printf(t,
                 "choices: %s accumulation, reshard after forward %s, prefetch %" PRId64
-                " forward and %" PRId64 " backward, %" PRId64
-                " gathers in flight, reductions %s\n",
+                " forward and %" PRId64 " backward (%s), at most %" PRId64
+                " gathered at once, reductions %s\n",
                 m->accumulate_sharded ? "sharded" : "unsharded",
                 m->reshard_after_forward ? "yes" : "no", m->prefetch_forward,
-                m->prefetch_backward, m->gathers_in_flight,
+                m->prefetch_backward, prefetch_order_name(m->prefetch_order),
+                m->gathers_in_flight,
                 m->reduces_in_flight ? "beside the next span" : "before the next span");
     print_recompute(g, t);
 }

@@ -18,6 +18,8 @@ const Span *phase_span(const Class *c, Phase phase);
 const Span *ins_span(const Gen *g, const Instr *i);
 /* Gradients live across micro-steps (several are added before a reduction). */
 bool plan_grads_persist(const Gen *g);
+/* How many units before its own a gather is issued: depth, order and limit together. */
+int64_t plan_units_ahead(const Model *m, Phase phase);
 /* Ranks that hold the same gradient sum it by a collective. */
 static inline bool plan_collectives(const Gen *g)
 {
@@ -66,6 +68,7 @@ int64_t place_solve(Gen *g, const PlaceProblem *pr,
 /* NULL, or what is wrong. */
 const char *verify_shard(Gen *g);
 const char *verify_unroll(Gen *g);
+const char *verify_prefetch(Gen *g); /* part of verify_unroll */
 const char *verify_schedule(Gen *g);
 const char *verify_place(Gen *g);
 const char *verify_simulate(Gen *g);
@@ -95,6 +98,7 @@ const char *buf_kind_name(BufKind k);
 const char *ins_kind_name(InsKind k);
 const char *stream_name(StreamId s);
 const char *phase_name(Phase phase);
+const char *prefetch_order_name(PrefetchOrder o);
 const char *human_bytes(Gen *g, int64_t bytes); /* "1.50 GiB" */
 
 /* dump_plan.c: true when pass is one of shard, policy, unroll, schedule, place, simulate.

@@ -24,8 +24,12 @@
  * in between end it if reshard_after_forward, else the segment stays to its last reader.
  * So the last unit is never resharded between its forward and its backward, and a wrapped
  * group is gathered once. The gather for turn t is issued before the first span of turn t
- * - depth, thus in the backward before the reduction of the units before it (order
- * "pre"). */
+ * - ahead. In the backward `ahead` is the depth for order "pre", so the gather comes
+ * before the reduction of the unit `depth` turns earlier; one less for "post", so it
+ * comes after that reduction has begun; 0 for "none". A gather starts when the compute
+ * before it in host order is over (schedule), so no more than in_flight units are
+ * gathered at once, the one at hand included: what FSDP's limit_all_gathers bounds. A
+ * unit that stays gathered (no reshard) counts until its first use. */
 #include "unroll.h"
 
 #include <stdlib.h>
@@ -162,15 +166,23 @@ static bool stays_gathered(const Unroller *u, int unit, int a, int b)
     return true;
 }
 
+int64_t plan_units_ahead(const Model *m, Phase phase)
+{
+    int64_t depth = m->prefetch_forward;
+    if (phase != PHASE_FORWARD) {
+        depth = m->prefetch_order == PREFETCH_PRE    ? m->prefetch_backward
+                : m->prefetch_order == PREFETCH_POST ? m->prefetch_backward - 1
+                                                     : 0;
+    }
+    return max_i64(0, min_i64(depth, m->gathers_in_flight - 1));
+}
+
 static int issue_turn(const Unroller *u, const Instance *in, int after_pos)
 {
     const SeqSpan *s = &u->seq[in->first];
-    const Model *m = &u->g->model;
     bool back = s->phase != PHASE_FORWARD;
-    int64_t depth =
-        min_i64(back ? m->prefetch_backward : m->prefetch_forward, m->gathers_in_flight);
-    int turn =
-        (int)max_i64(back ? u->first_backward_turn : 0, s->turn - max_i64(depth, 0));
+    int64_t ahead = plan_units_ahead(&u->g->model, s->phase);
+    int turn = (int)max_i64(back ? u->first_backward_turn : 0, s->turn - ahead);
     while (turn < s->turn && u->turn_first[turn] <= after_pos) {
         turn++; /* the instance before is still being read */
     }

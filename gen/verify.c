@@ -318,6 +318,7 @@ const char *verify_unroll(Gen *g)
     for (int s = 0; s < g->segments.count && !bad; s++) {
         bad = check_segment_sync(g, &g->segments.items[s]);
     }
+    bad = bad ? bad : verify_prefetch(g);
     return bad ? bad : check_end(g);
 }
 

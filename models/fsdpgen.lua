@@ -109,8 +109,8 @@
 ---@class (exact) fsdpgen.trainer.prefetch
 ---@field forward? integer units ahead
 ---@field backward? integer units ahead
----@field order? "pre"|"post"|"none" gather before or after the gradient reduction of the unit before
----@field in_flight? integer gathers at once
+---@field order? "pre"|"post"|"none" of the backward: gather before the unit at hand computes, after its reduction has begun (one unit less is held), or at use
+---@field in_flight? integer most units gathered at once: the one at hand and those ahead
 
 ---@class (exact) fsdpgen.trainer
 ---@field name string of the trainer and its files

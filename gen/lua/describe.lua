@@ -139,10 +139,15 @@ local trainer = {
       fields = {
           { "forward", "int", min = 0, max = 16, default = 1, doc = "units ahead" },
           { "backward", "int", min = 0, max = 16, default = 1, doc = "units ahead" },
-          { "order", "string", values = { "pre", "post", "none" },
-            later_values = { "post", "none" }, default = "pre",
-            doc = "gather before or after the gradient reduction of the unit before" },
-          { "in_flight", "int", min = 1, max = 64, default = 2, doc = "gathers at once" },
+          { "order", "string", values = { "pre", "post", "none" }, default = "pre",
+            doc = "of the backward: gather before the unit at hand computes, after its "
+                .. "reduction has begun (one unit less is held), or at use" },
+          { "in_flight", "int", min = 1, max = 64,
+            default = function(t)
+                return 1 + math.max(t.forward, t.backward)
+            end,
+            default_text = "one more than the units ahead",
+            doc = "most units gathered at once: the one at hand and those ahead" },
       } },
     { "recompute", "string", values = { "none", "cheap", "block", "auto" },
       later_values = { "cheap", "auto" }, kinds = { "every" }, later_kinds = { "ops" },

@@ -31,7 +31,8 @@ equal_bits_choices() {
                     continue
                 fi
                 for wrap in 1 2 99; do
-                    for prefetch in 0 1 2; do
+                    for prefetch in 0 1 2 '{order="post",backward=3}' \
+                        '{order="none",forward=2}' '{forward=3,backward=3,in_flight=2}'; do
                         for reshard in true false; do
                             echo "$ranks $strategy $wrap $prefetch $reshard $accumulate"
                         done

@@ -383,8 +383,11 @@ void legal_description(Random *r, Str *s)
     if (!often(r, 3))
         str_printf(s, "    reshard_after_forward = %s,\n", pick(r, "true false"));
     if (!often(r, 3)) {
-        str_printf(s, "    prefetch = { forward = %u, backward = %u, in_flight = %u },\n",
-                   random_below(r, 17), random_below(r, 4), 1 + random_below(r, 8));
+        str_printf(s,
+                   "    prefetch = { forward = %u, backward = %u, in_flight = %u, "
+                   "order = \"%s\" },\n",
+                   random_below(r, 17), random_below(r, 4), 1 + random_below(r, 8),
+                   pick(r, "pre post none"));
     }
     if (!often(r, 3))
         str_printf(s, "    accumulate = \"%s\",\n", pick(r, "sharded unsharded"));

@@ -266,6 +266,7 @@ SynthMesh synth_mesh(uint64_t seed, SynthMesh m)
     m.reshard = pick(&r, 0, 2) != 0;
     m.sharded = pick(&r, 0, 1);
     m.every = pick(&r, 0, 3);
+    m.order = (PrefetchOrder)pick(&r, 0, 2);
     return m;
 }
 
@@ -294,6 +295,7 @@ static void set_model(Gen *g, const SynthMesh *m, int64_t seq, int64_t vocab)
     o->prefetch_forward = m->prefetch_forward;
     o->prefetch_backward = m->prefetch_backward;
     o->gathers_in_flight = m->in_flight;
+    o->prefetch_order = m->order;
     o->accumulate_sharded = m->sharded;
     o->recompute = m->every ? RECOMPUTE_EVERY : RECOMPUTE_NONE;
     o->recompute_every = m->every;

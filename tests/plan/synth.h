@@ -15,6 +15,7 @@ typedef struct SynthShape {
 typedef struct SynthMesh {
     int64_t ranks, micro_batches, leaves, wrap, prefetch_forward, prefetch_backward,
         in_flight, every; /* every: one block in so many is recomputed, 0: none */
+    PrefetchOrder order;
     Strategy strategy;
     bool reshard, sharded;
     Dtype param, reduce, master;

@@ -89,6 +89,31 @@ static bool plant_late_gather(Gen *g, uint64_t *r)
     return false;
 }
 
+/* A gather stands at the start of its variant, units ahead of what limit and depth
+ * allow. */
+static bool plant_early_gather(Gen *g, uint64_t *r)
+{
+    Instr *i = find_ins(g, r, INS_ALL_GATHER);
+    int to = i ? g->prog.first[i->variant] : 0;
+    if (!i || i->phase == PHASE_FORWARD ||
+        plan_units_ahead(&g->model, PHASE_FORWARD) > 1) {
+        return false;
+    }
+    Instr kept = *i;
+    int from = i->id;
+    memmove(&g->prog.ins.items[to + 1], &g->prog.ins.items[to],
+            sizeof kept * (size_t)(from - to));
+    g->prog.ins.items[to] = kept;
+    for (int id = to; id <= from; id++) {
+        g->prog.ins.items[id].id = id;
+    }
+    for (int k = 0; k < g->prog.n_bindings; k++) {
+        int at = g->prog.bindings[k].ins;
+        g->prog.bindings[k].ins += at >= to && at < from;
+    }
+    return true;
+}
+
 static bool plant_wrong_binding(Gen *g, uint64_t *r)
 {
     g->prog.bindings[choose(r, g->prog.n_bindings)].offset_bytes += 4 * GRAIN_ELEMS;
@@ -364,6 +389,7 @@ static const Fault faults[] = {
     {"unequal shards", plant_unequal_shards, verify_shard, false, 0},
     {"parameter lost", plant_param_lost, verify_shard, false, 0},
     {"late gather", plant_late_gather, verify_unroll, false, 0},
+    {"gather too early", plant_early_gather, verify_unroll, false, 0},
     {"binding at the wrong place", plant_wrong_binding, verify_unroll, true, 0},
     {"operand not bound", plant_unbound, verify_unroll, false, 0},
     {"two reductions", plant_two_reductions, verify_unroll, false, 0},

@@ -88,6 +88,7 @@ static int64_t pick(uint64_t *r, int64_t lo, int64_t hi)
 
 static const char *choose(Gen *g, uint64_t *r)
 {
+    static const char *const orders[] = {"pre", "post", "none"};
     int64_t ranks = INT64_C(1) << pick(r, 0, 2);
     bool whole = pick(r, 0, 3) == 0;
     Text t = {.g = g};
@@ -97,8 +98,10 @@ static const char *choose(Gen *g, uint64_t *r)
         add_set(g, gen_printf(g, "mesh={shard=%d}", (int)ranks));
     }
     add_set(g, gen_printf(g, "wrap=%d", (int)pick(r, 1, 3)));
-    add_set(g, gen_printf(g, "prefetch={forward=%d,backward=%d,in_flight=%d}",
-                          (int)pick(r, 0, 2), (int)pick(r, 0, 2), (int)pick(r, 1, 2)));
+    add_set(g,
+            gen_printf(g, "prefetch={forward=%d,backward=%d,in_flight=%d,order=\"%s\"}",
+                       (int)pick(r, 0, 2), (int)pick(r, 0, 2), (int)pick(r, 1, 3),
+                       orders[pick(r, 0, 2)]));
     add_set(g,
             pick(r, 0, 1) ? "reshard_after_forward=true" : "reshard_after_forward=false");
     add_set(g, pick(r, 0, 1) ? "accumulate=\"sharded\"" : "accumulate=\"unsharded\"");
