@@ -273,6 +273,7 @@ Node *builder_node(Builder *b, const OpRule *op, Value **in, Attr *attrs, int n_
                    op->name, MAX_VALUES);
     *n = (Node){.op = op,
                 .phase = b->phase,
+                .piece = b->piece,
                 .n_in = op->n_in,
                 .n_out = op->n_out,
                 .n_attrs = n_attrs};
@@ -368,8 +369,7 @@ static const char *call_name(Builder *b, const OpRule *op, int index)
     return name;
 }
 
-/* The line of the architecture that makes the call. */
-static Pos call_place(Builder *b)
+Pos builder_place(Builder *b)
 {
     lua_State *L = b->g->L;
     lua_Debug ar;
@@ -403,7 +403,7 @@ static int op_call(lua_State *L)
     name = call_name(b, op, 1);
     n = builder_node(b, op, in, attrs, op->info->n_attrs, name);
     if (b->phase == PHASE_FORWARD)
-        n->pos = call_place(b);
+        n->pos = builder_place(b);
     luaL_checkstack(L, n->n_out, "outputs");
     for (int i = 0; i < n->n_out; i++)
         builder_push_value(b, n->out[i], b->cls);
@@ -445,7 +445,8 @@ static int g_index(lua_State *L)
     const OpRule *op;
 
     if (!key)
-        return luaL_error(L, "g has ops, param, tokens and targets, but no such field");
+        return luaL_error(L,
+                          "g has ops, param, cut, tokens and targets, but no such field");
     lua_pushvalue(L, 2);
     if (lua_rawget(L, lua_upvalueindex(2)) != LUA_TNIL)
         return 1;
@@ -500,6 +501,9 @@ static int make_builder(lua_State *L)
     lua_pushlightuserdata(L, b);
     lua_pushcclosure(L, builder_param, 1);
     lua_setfield(L, -2, "param");
+    lua_pushlightuserdata(L, b);
+    lua_pushcclosure(L, builder_cut, 1);
+    lua_setfield(L, -2, "cut");
     lua_pushcclosure(L, g_index, 2);
     lua_setfield(L, -2, "__index");
     lua_pushboolean(L, 0);

@@ -12,6 +12,7 @@ enum {
 
 int builder_param(lua_State *L); /* g:param{...}; upvalue 1: the Builder */
 int builder_block(lua_State *L); /* b:block(...); upvalue 1: the Builder */
+int builder_cut(lua_State *L);   /* g:cut "name"; upvalue 1: the Builder */
 /* An op called while an expansion is recorded; its table is at stack index 1. */
 int pattern_call(Builder *b, const OpRule *op);
 
@@ -19,6 +20,7 @@ int pattern_call(Builder *b, const OpRule *op);
 void builder_attr(Builder *b, const OpRule *op, const AttrSpec *spec, int index, Attr *a);
 void builder_check_keys(Builder *b, const OpRule *op, int index);
 void builder_inputs(Builder *b, const OpRule *op, int index, Class *owner, Value **in);
+Pos builder_place(Builder *b); /* the line of the architecture that makes the call */
 bool param_equal(const ClassParam *a, const ClassParam *b);
 void value_shape(Value *v, Dtype dtype, const int64_t *dim, int n_dims);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* builder_block.c: blocks and parameters as an architecture declares them. In:
- * b:block(name, class, prefix, function, value) and g:param{...}. Out: the class being
- * built with its boundary values and parameter declarations, handed to graph.c. Names end
- * up in C, in file names of Hugging Face tensors and in JSON, so they are checked here,
- * once. */
+/* builder_block.c: blocks, their pieces and parameters as an architecture declares them.
+ * In: b:block(name, class, prefix, function, value), g:cut "name" and g:param{...}. Out:
+ * the class being built with its boundary values, pieces and parameter declarations,
+ * handed to graph.c. Names end up in C, in file names of Hugging Face tensors and in
+ * JSON, so they are checked here, once. */
 #include "builder.h"
 
 #include <math.h>
@@ -11,7 +11,10 @@
 
 #define MAX_PARAM_ELEMS (INT64_C(1) << 46)
 
-enum { MAX_BLOCKS = 1024 }; /* planning is quadratic in instructions: seconds here */
+enum {
+    MAX_BLOCKS = 1024, /* planning is quadratic in instructions: seconds here */
+    MAX_PIECES = 32,
+};
 
 /* ---- names ----------------------------------------------------------------------- */
 
@@ -255,6 +258,70 @@ int builder_param(lua_State *L)
     return 1;
 }
 
+/* ---- g:cut "name" ------------------------------------------------------------------ */
+
+static bool hint_ok(const char *s)
+{
+    return ident_ok(s) && chars_ok(s, false, false) && *s != '_' && strlen(s) < 40;
+}
+
+/* Does the piece at hand have nodes that run in the step? */
+static bool piece_has_nodes(const Builder *b)
+{
+    for (int i = b->cls->nodes.count - 1; i >= 0; i--) {
+        const Node *n = b->cls->nodes.items[i];
+
+        if (n->piece == b->piece && n->phase != PHASE_SETUP)
+            return true;
+    }
+    return false;
+}
+
+int builder_cut(lua_State *L)
+{
+    Builder *b = lua_touserdata(L, lua_upvalueindex(1));
+    Class *c = b->cls;
+    const char *name;
+    Piece *piece;
+
+    if (lua_type(L, 2) != LUA_TSTRING)
+        return luaL_error(L, "cut: call it as g:cut \"name\", with a colon");
+    if (!c || b->pattern || b->phase != PHASE_FORWARD)
+        return luaL_error(L, "cut: a block can only be cut while it is built");
+    name = gen_strdup(b->g, lua_tostring(L, 2));
+    if (strlen(name) != lua_rawlen(L, 2) || !hint_ok(name))
+        return luaL_error(L, "cut: the name is %s, not [a-z][a-z0-9_]*, no word of C",
+                          builder_show(b->g, L, 2));
+    for (int i = 0; i < c->pieces.count; i++)
+        if (!strcmp(c->pieces.items[i].name, name))
+            return luaL_error(L, "cut: the block has a piece %s already", name);
+    if (!piece_has_nodes(b) && c->pieces.count)
+        return luaL_error(L, "cut: there is no op between %s and %s",
+                          c->pieces.items[b->piece].name, name);
+    if (piece_has_nodes(b) && !c->pieces.count) {
+        b->help = "begin the block with a cut, so that its first piece has a name too";
+        return luaL_error(L, "cut: ops come before the first cut, %s", name);
+    }
+    if (c->pieces.count == MAX_PIECES)
+        return luaL_error(L, "cut: more than %d pieces in one block", MAX_PIECES);
+    b->piece = c->pieces.count;
+    piece = gen_push(b->g, &c->pieces);
+    *piece = (Piece){.name = name, .pos = builder_place(b)};
+    return 0;
+}
+
+/* The last piece is complete; a block without cuts is one piece without a name. */
+static void end_pieces(Builder *b)
+{
+    Class *c = b->cls;
+
+    if (!c->pieces.count)
+        gen_push(b->g, &c->pieces);
+    else if (!piece_has_nodes(b))
+        luaL_error(b->g->L, "cut: there is no op after %s",
+                   c->pieces.items[b->piece].name);
+}
+
 /* ---- b:block(...) ---------------------------------------------------------------- */
 
 /* The value a block takes: nothing for the first, else what the block before returned. */
@@ -331,11 +398,6 @@ static const char *text_arg(Builder *b, int index, const char *what,
     return gen_strdup(b->g, lua_tostring(L, index));
 }
 
-static bool hint_ok(const char *s)
-{
-    return ident_ok(s) && chars_ok(s, false, false) && *s != '_' && strlen(s) < 40;
-}
-
 static bool prefix_ok(const char *s)
 {
     return *s == '\0' ||
@@ -373,6 +435,7 @@ int builder_block(lua_State *L)
             builder_show(g, L, 5));
     b->block = name;
     b->phase = PHASE_FORWARD;
+    b->piece = 0;
     b->cls = gen_alloc(g, sizeof *b->cls);
     take_input(b, 6);
     lua_settop(L, 5);
@@ -382,6 +445,7 @@ int builder_block(lua_State *L)
         builder_push_value(b, b->cls->inputs[0], b->cls);
     lua_call(L, 1 + b->cls->n_inputs, LUA_MULTRET);
     take_output(b, 6);
+    end_pieces(b);
     lua_settop(L, 5);
     b->flow = b->cls->n_outputs ? b->cls->outputs[0] : NULL;
     b->flow_class = b->cls;

@@ -142,7 +142,8 @@ static void put_place(Text *t, const Value *v)
         text_printf(t, "%s@%s", v->name, names[v->loc]);
 }
 
-static void put_span(Text *t, const Span *s)
+/* piece: of a block that is cut; its scratch is the block's. */
+static void put_span(Text *t, const Span *s, bool nodes, bool piece)
 {
     static const char *const kinds[] = {"params", "grads", "const",  "data",
                                         "in",     "out",   "d_out",  "d_in",
@@ -158,11 +159,13 @@ static void put_span(Text *t, const Span *s)
         if (a->value)
             text_printf(t, " %s", a->value->name);
     }
-    text_printf(
-        t, ")\n    scratch %lld bytes, at least %lld; flops %.0f; traffic %lld bytes\n",
-        (long long)s->scratch_bytes, (long long)s->live_scratch_bytes, s->flops,
-        (long long)s->traffic_bytes);
-    for (int i = 0; i < s->n_nodes; i++) {
+    text_printf(t, ")\n    ");
+    if (!piece)
+        text_printf(t, "scratch %lld bytes, at least %lld; ", (long long)s->scratch_bytes,
+                    (long long)s->live_scratch_bytes);
+    text_printf(t, "flops %.0f; traffic %lld bytes\n", s->flops,
+                (long long)s->traffic_bytes);
+    for (int i = 0; nodes && i < s->n_nodes; i++) {
         const Node *n = s->nodes[i];
 
         text_printf(t, "    %s(", n->kernel);
@@ -184,11 +187,20 @@ static void put_span(Text *t, const Span *s)
     }
 }
 
+static void put_pieces(Text *t, const Class *c, Phase phase)
+{
+    int n = c->pieces.count;
+
+    put_span(t, class_span(c, -1, phase), n == 1, false);
+    for (int i = 0; n > 1 && i < n; i++)
+        put_span(t, class_span(c, class_piece(c, i, phase), phase), true, true);
+}
+
 static void dump_spans(Gen *g, Text *t)
 {
     if (g->setup.n_nodes) {
         text_printf(t, "setup\n");
-        put_span(t, &g->setup);
+        put_span(t, &g->setup, true, false);
     }
     for (int i = 0; i < g->consts.count; i++)
         text_printf(t, "  const %s %lld bytes\n", g->consts.items[i].name,
@@ -198,8 +210,11 @@ static void dump_spans(Gen *g, Text *t)
 
         text_printf(t, "class %s: saved %lld bytes\n", c->name,
                     (long long)c->saved_bytes);
-        put_span(t, &c->forward);
-        put_span(t, &c->backward);
+        for (int k = 0; c->pieces.count > 1 && k < c->params.count; k++)
+            text_printf(t, "  param %s: piece %s\n", c->params.items[k].name,
+                        c->pieces.items[c->params.items[k].piece].name);
+        put_pieces(t, c, PHASE_FORWARD);
+        put_pieces(t, c, PHASE_BACKWARD);
     }
 }
 

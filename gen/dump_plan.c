@@ -11,8 +11,17 @@ static void dump_shard(Gen *g, Text *t)
 {
     for (int i = 0; i < g->units.count; i++) {
         const Unit *u = &g->units.items[i];
-        text_printf(t, "unit %s blocks %d..%d\n", u->name, u->first_block,
-                    u->first_block + u->n_blocks - 1);
+        text_printf(t, "unit %s:", u->name);
+        for (int k = 0; k < u->n_pieces; k++) {
+            const Block *b = &g->blocks.items[u->pieces[k].block];
+            if (b->cut) {
+                text_printf(t, " %s.%s", b->name,
+                            b->cls->pieces.items[u->pieces[k].piece].name);
+            } else if (u->pieces[k].piece == 0) {
+                text_printf(t, " %s", b->name);
+            }
+        }
+        text_printf(t, "\n");
         for (int k = 0; k < u->n_segments; k++) {
             const Segment *s = &g->segments.items[u->segments[k]];
             text_printf(t,

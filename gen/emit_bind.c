@@ -241,6 +241,15 @@ void bind_push_call(Steps *s, const Instr *i, const Bases *bases)
 
 /* ---- binders ----------------------------------------------------------------------- */
 
+/* Does the call hand over this parameter? A piece gets its own only; a block all. */
+static bool binds(const Steps *s, const Instr *i, int param, bool grad)
+{
+    for (int k = s->first_binding[i->id]; k < s->first_binding[i->id + 1]; k++)
+        if (s->p->bindings[k].param == param && s->p->bindings[k].grad == grad)
+            return true;
+    return i->piece < 0;
+}
+
 static void push_fields(Steps *s, const Binder *b, const Bases *bases, bool grad)
 {
     lua_State *L = s->e->L;
@@ -252,7 +261,7 @@ static void push_fields(Steps *s, const Binder *b, const Bases *bases, bool grad
         int64_t offset = 0;
         int base = param_base(s, b->ins, bases, p, grad, &offset);
 
-        if (base < 0 || (grad && !b->cls->grads[p]))
+        if (base < 0 || (grad && !b->cls->grads[p]) || !binds(s, b->ins, p, grad))
             continue;
         lua_newtable(L);
         emit_str(L, "ident", decl->ident);
@@ -282,14 +291,14 @@ const char *bind_const(Steps *s, int index)
                       gen_printf(s->g, "const_%s", s->g->consts.items[index].name));
 }
 
-/* The arguments that a binder hands to the mathematics, and its own parameters. */
-static void push_binder_args(Steps *s, const Binder *b, const Bases *bases)
+/* The parameters of a binder. */
+static void push_binder_params(Steps *s, const Binder *b, const Bases *bases)
 {
     Gen *g = s->g;
     lua_State *L = s->e->L;
     bool grads = false;
 
-    lua_newtable(L); /* parameters */
+    lua_newtable(L);
     for (int k = 0; k < bases->count; k++) {
         push_string(L, gen_printf(g, "int64_t %s", base_name(g, bases, k)));
         grads = grads || bases->items[k].grad;
@@ -308,33 +317,56 @@ static void push_binder_args(Steps *s, const Binder *b, const Bases *bases)
             push_string(L, gen_printf(g, "int64_t %s", numbered(g, role, arg->index)));
     }
     lua_setfield(L, -2, "params");
+}
 
-    lua_newtable(L); /* arguments */
-    for (int a = 0; a < b->span->n_args; a++) {
-        const SpanArg *arg = &b->span->args[a];
-        const char *role;
-        int buffer = role_buffer(g, b->ins, arg, &role);
+static const char *binder_arg(Steps *s, const Binder *b, const SpanArg *arg)
+{
+    Gen *g = s->g;
+    const char *role;
+    int buffer = role_buffer(g, b->ins, arg, &role);
 
-        if (arg->kind == ARG_PARAMS)
-            push_string(L, "&w");
-        else if (arg->kind == ARG_GRADS)
-            push_string(L, "&dw");
-        else if (arg->kind == ARG_LOSS)
-            push_string(L, "rt_loss_slot(rt)");
-        else if (arg->kind == ARG_CONST)
-            push_string(L, gen_printf(g, "rt_local(rt, %s)", bind_const(s, arg->index)));
-        else if (arg->kind == ARG_DATA)
-            push_string(L, gen_printf(g, "rt_local(rt, %s)",
-                                      data_macro(s, BUF_DATA,
-                                                 arg->index ? "targets" : "tokens")));
-        else if (buffer < 0)
-            push_string(L, "NULL");
-        else
-            push_string(L,
-                        gen_printf(g, "%s(rt, %s)", bind_space(&s->p->bufs.items[buffer]),
-                                   numbered(g, role, arg->index)));
+    switch (arg->kind) {
+    case ARG_PARAMS:
+        return "&w";
+    case ARG_GRADS:
+        return "&dw";
+    case ARG_LOSS:
+        return "rt_loss_slot(rt)";
+    case ARG_CONST:
+        return gen_printf(g, "rt_local(rt, %s)", bind_const(s, arg->index));
+    case ARG_DATA:
+        return gen_printf(g, "rt_local(rt, %s)",
+                          data_macro(s, BUF_DATA, arg->index ? "targets" : "tokens"));
+    default:
+        return buffer < 0
+                   ? "NULL"
+                   : gen_printf(g, "%s(rt, %s)", bind_space(&s->p->bufs.items[buffer]),
+                                numbered(g, role, arg->index));
     }
-    lua_setfield(L, -2, "args");
+}
+
+/* The mathematics that a binder calls: one piece, or those of the block in turn. */
+static void push_binder_calls(Steps *s, const Binder *b)
+{
+    lua_State *L = s->e->L;
+    int pieces = b->cls->pieces.count, n = 0;
+
+    lua_newtable(L);
+    for (int k = 0; k < pieces; k++) {
+        int piece = class_piece(b->cls, k, b->ins->phase);
+        const Span *span = class_span(b->cls, piece, b->ins->phase);
+
+        if (span->n_nodes == 0 || (b->ins->piece >= 0 && b->ins->piece != piece))
+            continue;
+        lua_newtable(L);
+        emit_str(L, "span", span->name);
+        lua_newtable(L);
+        for (int a = 0; a < span->n_args; a++)
+            push_string(L, binder_arg(s, b, &span->args[a]));
+        lua_setfield(L, -2, "args");
+        lua_rawseti(L, -2, ++n);
+    }
+    lua_setfield(L, -2, "calls");
 }
 
 void bind_push_binders(Steps *s)
@@ -349,7 +381,6 @@ void bind_push_binders(Steps *s)
 
         lua_newtable(L);
         emit_str(L, "name", b->name);
-        emit_str(L, "span", b->span->name);
         emit_str(L, "class", b->cls->name);
         emit_bool(L, "has_beta", bind_plain_grad(b->cls));
         emit_str(L, "type", emit_ctype(g->model.param_dtype));
@@ -368,7 +399,8 @@ void bind_push_binders(Steps *s)
         lua_setfield(L, -2, "bases");
         push_fields(s, b, &bases, false);
         push_fields(s, b, &bases, true);
-        push_binder_args(s, b, &bases);
+        push_binder_params(s, b, &bases);
+        push_binder_calls(s, b);
         lua_rawseti(L, -2, k + 1);
     }
     lua_setfield(L, -2, "binders");

@@ -435,13 +435,18 @@ static void push_calls(Emit *e, const Kernels *kernels, const Class *c, const Sp
     lua_setfield(L, -2, "calls");
 }
 
-static void push_span(Emit *e, const Kernels *kernels, const Class *c, const Span *s)
+/* piece: its name, NULL for a block without cuts or the constants. */
+static void push_span(Emit *e, const Kernels *kernels, const Class *c, const Span *s,
+                      const char *piece)
 {
     lua_State *L = e->L;
 
     lua_newtable(L);
     emit_str(L, "name", c ? s->name : "math_setup");
-    emit_str(L, "class", c ? c->name : "setup");
+    emit_str(L, "class",
+             piece ? gen_printf(e->g, "%s %s", c->name, piece)
+             : c   ? c->name
+                   : "setup");
     emit_str(L, "phase",
              s->phase == PHASE_SETUP     ? "setup"
              : s->phase == PHASE_FORWARD ? "forward"
@@ -529,18 +534,22 @@ void emit_math_context(Emit *e)
     lua_newtable(L);
     for (int i = 0; i < g->classes.count; i++) {
         const Class *c = g->classes.items[i];
-        const Span *both[] = {&c->forward, &c->backward};
+        int pieces = c->pieces.count;
 
-        for (int k = 0; k < 2; k++) {
-            if (both[k]->n_nodes == 0)
+        for (int k = 0; k < 2 * pieces; k++) {
+            int piece = k < pieces ? k : 2 * pieces - 1 - k;
+            const Span *s =
+                class_span(c, piece, k < pieces ? PHASE_FORWARD : PHASE_BACKWARD);
+
+            if (s->n_nodes == 0)
                 continue;
-            push_span(e, &kernels, c, both[k]);
+            push_span(e, &kernels, c, s, c->pieces.items[piece].name);
             lua_rawseti(L, -2, ++n);
         }
     }
     lua_setfield(L, -2, "spans");
     if (g->setup.n_nodes) {
-        push_span(e, &kernels, NULL, &g->setup);
+        push_span(e, &kernels, NULL, &g->setup, NULL);
         lua_setfield(L, -2, "setup");
     }
 }

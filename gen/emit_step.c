@@ -28,7 +28,11 @@ static const char *upper_ident(Gen *g, const char *ident)
 
 static const char *place_macro(Gen *g, const Instr *i)
 {
-    return gen_printf(g, "AT_%s_%s", upper_ident(g, g->blocks.items[i->block].ident),
+    const Block *b = &g->blocks.items[i->block];
+    const char *piece = i->piece < 0 ? NULL : b->cls->pieces.items[i->piece].name;
+
+    return gen_printf(g, "AT_%s%s%s_%s", upper_ident(g, b->ident), piece ? "_" : "",
+                      piece ? upper_ident(g, piece) : "",
                       upper_ident(g, phase_name(i->phase)));
 }
 
@@ -129,7 +133,7 @@ static void push_line(Steps *s, const Instr *i)
 
         emit_str(L, "kind", "span");
         emit_str(L, "call", bind_binder(s, i, &bases)->name);
-        emit_str(L, "block", g->blocks.items[i->block].name);
+        emit_str(L, "block", ins_place(g, i));
         emit_str(L, "at", place_macro(g, i));
         emit_str(L, "phase", phase_name(i->phase));
         bind_push_call(s, i, &bases);
@@ -206,9 +210,9 @@ static const char *fingerprint(Steps *s, const Part *part)
     for (int n = part->first; n < part->last; n++) {
         const Instr *i = &s->p->ins.items[n];
 
-        text_printf(&t, "%d %d %d %d %d %d %d %d %d %d %d %d %d:", i->kind, i->block,
-                    i->segment, i->phase, i->gathered, i->in, i->out, i->d_in, i->d_out,
-                    i->saved, i->scratch, i->grad, i->result);
+        text_printf(&t, "%d %d %d %d %d %d %d %d %d %d %d %d %d %d:", i->kind, i->block,
+                    i->piece, i->segment, i->phase, i->gathered, i->in, i->out, i->d_in,
+                    i->d_out, i->saved, i->scratch, i->grad, i->result);
         for (int k = 0; k < i->n_waits; k++)
             if (is_start(&s->p->ins.items[i->waits[k]]))
                 text_printf(&t, " %s", ticket_text(s, i, &s->p->ins.items[i->waits[k]]));
@@ -346,8 +350,7 @@ static void push_places(Steps *s)
         lua_newtable(L);
         emit_str(L, "macro", place_macro(g, i));
         emit_str(L, "name",
-                 gen_printf(g, "%s %s%s", g->blocks.items[i->block].name,
-                            ins_span(g, i)->name,
+                 gen_printf(g, "%s %s%s", ins_place(g, i), ins_span(g, i)->name,
                             i->phase == PHASE_RECOMPUTE ? " again" : ""));
         lua_rawseti(L, -2, ++n);
     }

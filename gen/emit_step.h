@@ -11,7 +11,7 @@ typedef struct Binder {
     const char *key;  /* everything that distinguishes it */
     const char *name; /* "layer_forward_at" */
     const Class *cls;
-    const Span *span;
+    const Span *span; /* of the whole block, or of one piece */
     const Block *block; /* of its first call: offsets are relative to its bases */
     const Instr *ins;
 } Binder;

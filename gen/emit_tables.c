@@ -259,7 +259,6 @@ static void push_units(Emit *e)
             elems += g->segments.items[u->segments[k]].elems;
         lua_newtable(L);
         emit_str(L, "name", u->name);
-        emit_int(L, "blocks", u->n_blocks);
         emit_int(L, "elems", elems);
         emit_str(L, "human", human_bytes(g, elems * dtype_bytes(g->model.param_dtype)));
         lua_rawseti(L, -2, i + 1);

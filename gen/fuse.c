@@ -170,6 +170,18 @@ static Phase match_phase(const Matcher *x)
     return PHASE_FORWARD;
 }
 
+/* Of the cuts that the match crosses, the last: there what it reads exists in the
+ * forward, and its backward runs as soon as it can. span.c moves it when it depends on
+ * more. */
+static int match_piece(const Matcher *x)
+{
+    int piece = 0;
+
+    for (int i = 0; i < x->p->n_nodes; i++)
+        piece = (int)max_i64(piece, x->m.node[i]->piece);
+    return piece;
+}
+
 static bool value_fits(const Matcher *x, const Value *v, Phase phase, bool *seen)
 {
     bool out = is_output(x, v);
@@ -298,6 +310,7 @@ static void make_fused(Matcher *x)
 
     *n = (Node){.op = op,
                 .phase = match_phase(x),
+                .piece = match_piece(x),
                 .n_in = op->n_in,
                 .n_out = op->n_out,
                 .n_replaced = x->p->n_nodes};

@@ -216,6 +216,7 @@ struct Node {
     const OpRule *op;
     const char *name;        /* as the arch named it, or derived from the first output */
     Phase phase;             /* SETUP: depends on no param, input or data; runs once */
+    int piece;               /* of its class: Class.pieces */
     int n_in, n_out, n_attrs;
     Value **in, **out;
     Attr *attrs;             /* sorted by key */
@@ -244,6 +245,7 @@ typedef struct ClassParam {
     const char **part_name;  /* local names */
     int64_t *part_rows;
     bool tied_global;        /* name is global, not local: shared between blocks */
+    int piece;               /* the first that reads it, in forward order (span.c) */
 } ClassParam;
 
 /* A constant computed once at start by a SETUP node, shared by every class that asks for it. */
@@ -264,11 +266,21 @@ typedef struct Span {
     Node **nodes;            /* in execution order */
     int n_args;
     SpanArg *args;           /* the C signature, in order (span.c) */
-    int64_t scratch_bytes;   /* slab of temporaries, offsets constant in the class */
+    int64_t scratch_bytes;   /* slab of temporaries, offsets constant in the class; all
+                                pieces of a block and phase share one */
     int64_t live_scratch_bytes; /* max live: lower bound of scratch_bytes */
     double flops;
     int64_t traffic_bytes;   /* operands read and written once */
 } Span;
+
+/* Where the architecture says g:cut "name", a new piece of the block begins: the smallest
+ * part that can be a unit of its own. Every class has at least one. Its backward runs the
+ * backward nodes of its forward nodes, so pieces run in order, then in reverse. */
+typedef struct Piece {
+    const char *name;        /* "mlp_up"; NULL when the class has no cuts */
+    Pos pos;                 /* of the cut */
+    Span forward, backward;  /* one function of math.c each; n_nodes 0: none */
+} Piece;
 
 typedef struct Class {
     int id;
@@ -281,11 +293,30 @@ typedef struct Class {
     Value **d_outputs, **d_inputs;   /* after grad; NULL entries where no gradient flows */
     Value **grads;                   /* per param, after grad: the (last) value in its buffer */
     Value *loss;                     /* non-NULL in the block that ends the model */
+    struct { Piece *items; int count, cap; } pieces; /* in forward order */
     /* span.c */
-    Span forward, backward;          /* n_nodes 0: nothing to run */
+    Span forward, backward;          /* all pieces, one after the other; n_nodes 0: nothing
+                                        to run */
     int64_t saved_bytes;             /* slab of activations from forward to backward */
     uint64_t structure_hash;
 } Class;
+
+/* What a call of the schedule runs: one piece, or with -1 the whole block. Recomputing runs
+ * the forward again. */
+static inline const Span *class_span(const Class *c, int piece, Phase phase)
+{
+    const Piece *p = piece < 0 ? NULL : &c->pieces.items[piece];
+
+    if (phase == PHASE_BACKWARD)
+        return p ? &p->backward : &c->backward;
+    return p ? &p->forward : &c->forward;
+}
+
+/* The k-th piece that a phase runs. */
+static inline int class_piece(const Class *c, int k, Phase phase)
+{
+    return phase == PHASE_BACKWARD ? c->pieces.count - 1 - k : k;
+}
 
 /* Of what the forward of a block makes for its backward (policy.c). */
 typedef enum {
@@ -301,6 +332,8 @@ typedef struct Block {
     Class *cls;
     int *param;              /* global param id for each class param */
     Keep keep;               /* policy.c */
+    int *unit;               /* of each piece (shard.c); -1: its unit has no parameters */
+    bool cut;                /* its pieces lie in several units: each is a call of its own */
 } Block;
 
 typedef struct Param {       /* one storage tensor; a tied one appears once */
@@ -329,10 +362,14 @@ typedef struct Segment {
     int shards;              /* mesh.shard for FULL_SHARD, 1 for NO_SHARD */
 } Segment;
 
+typedef struct PieceRef { int block, piece; } PieceRef;
+
 typedef struct Unit {
     int id;
     const char *name, *ident;
-    int first_block, n_blocks;   /* blocks whose own parameters lie here */
+    int n_pieces;
+    PieceRef *pieces;        /* whose own parameters lie here; in forward order, not always
+                                neighbours */
     int n_segments;
     int *segments;
 } Unit;
@@ -343,7 +380,7 @@ typedef enum { STREAM_COMPUTE, STREAM_GATHER, STREAM_REDUCE, N_STREAMS } StreamI
 
 typedef enum {
     INS_ALL_GATHER,      /* segment: every rank's shard → gathered buffer */
-    INS_SPAN,            /* block, phase: one call of mathematics */
+    INS_SPAN,            /* block or piece, phase: one call of mathematics */
     INS_REDUCE_SCATTER,  /* segment: gradient buffer → this rank's sum over ranks, tree order */
     INS_ALL_REDUCE,      /* segment: the same, result on every rank (NO_SHARD) */
     INS_MERGE,           /* segment: add this leaf's node into the partial sums, tree order; in
@@ -388,6 +425,7 @@ typedef struct Instr {
     Variant variant;
     StreamId stream;
     int block, unit, segment;/* -1 when none */
+    int piece;               /* INS_SPAN: of the block; -1: all of them */
     Phase phase;
     int n_access;
     Access *access;

@@ -95,6 +95,14 @@ static void add_grad(Grad *x, const Node *node, const Value *v, Value *d)
         *gen_push(x->g, &x->of[v->id]) = d;
 }
 
+/* The backward runs pieces in reverse, so a sum can run in the lower piece of its two. */
+static int sum_piece(const Grad *x, const Value *a, const Value *b)
+{
+    int last = x->c->pieces.count - 1;
+
+    return (int)min_i64(a->def ? a->def->piece : last, b->def ? b->def->piece : last);
+}
+
 /* The whole gradient of a forward value whose uses have all been visited; NULL if none.
  */
 static Value *total_grad(Grad *x, const Value *v)
@@ -120,6 +128,7 @@ static Value *total_grad(Grad *x, const Value *v)
         Value *in[2] = {total, list->items[i]};
         bool last = i == list->count - 1;
 
+        x->b->piece = sum_piece(x, total, list->items[i]);
         total = builder_node(x->b, sum, in, NULL, 0,
                              last ? name : gen_printf(x->g, "%s_1_%d", name, i + 1))
                     ->out[0];
@@ -195,6 +204,7 @@ static void node_backward(Grad *x, Node *n)
     luaL_checkstack(L, 30, "a backward");
     ops_push_function(L, n->op, "backward");
     push_backward_args(x, n, d_out);
+    x->b->piece = n->piece;
     lua_call(L, 3, 1);
     x->b->blame = ops_place(x->g, n->op, "backward", NULL);
     if (!lua_istable(L, -1))

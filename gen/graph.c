@@ -44,7 +44,7 @@ static const char *structure_text(Gen *g, const Class *c)
     for (int i = 0; i < c->nodes.count; i++) {
         const Node *n = c->nodes.items[i];
 
-        text_printf(&t, ";%s", n->op->name);
+        text_printf(&t, ";%s %d", n->op->name, n->piece);
         for (int k = 0; k < n->n_in; k++)
             text_printf(&t, " %d", n->in[k]->id);
         for (int k = 0; k < n->n_attrs; k++)
@@ -52,6 +52,9 @@ static const char *structure_text(Gen *g, const Class *c)
         for (int k = 0; k < n->n_out; k++)
             add_value(&t, n->out[k]);
     }
+    for (int i = 0; i < c->pieces.count; i++)
+        text_printf(&t, ";cut %s",
+                    c->pieces.items[i].name ? c->pieces.items[i].name : "");
     text_printf(&t, ";out %d loss %d", c->n_outputs ? c->outputs[0]->id : -1,
                 c->loss ? c->loss->id : -1);
     return t.s;

@@ -16,6 +16,7 @@ typedef struct Builder {
     Class *cls;        /* being built; NULL between blocks */
     const char *block; /* its block's name, for messages */
     Phase phase;       /* of new nodes */
+    int piece;         /* of new nodes: index in cls->pieces */
     const char *prefix;
     Pattern *pattern; /* while an expansion is recorded */
     Value *flow;      /* output of the block before, what the next one must take */
@@ -68,6 +69,9 @@ void graph_hoist_setup(Gen *g, Class *c);
 
 /* grad.c: can one kernel with one beta write these outputs? add: per output. */
 bool grads_agree(const Class *c, int n, Value *const *out, const bool *add);
+
+/* pieces.c: nodes in order of execution, piece by piece. */
+void class_pieces(Gen *g, Class *c);
 
 /* dump.c: the graph as canonical text; the numerics hash is taken of it. */
 void graph_text(Gen *g, Text *t, bool costs);

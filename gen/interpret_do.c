@@ -142,6 +142,17 @@ static void bind_call(Machine *m, int rank, const Instr *i, const Turn *t, SpanC
     }
 }
 
+/* Does its phase of the block begin with this call? Then nothing lies in its scratch. */
+static bool opens_block(const Instr *i, const Class *c)
+{
+    for (int k = 0; i->piece >= 0 && class_piece(c, k, i->phase) != i->piece; k++) {
+        if (class_span(c, class_piece(c, k, i->phase), i->phase)->n_nodes > 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void run_span(Machine *m, int rank, int e)
 {
     const Instr *i = instr(m, e);
@@ -151,8 +162,9 @@ static void run_span(Machine *m, int rank, int e)
     int control = interp_find_buffer(m, BUF_CONTROL, -1),
         tokens = interp_find_buffer(m, BUF_DATA, -1);
     const char *bad;
+    int pieces;
     c.cls = g->blocks.items[i->block].cls;
-    c.span = ins_span(g, i);
+    pieces = c.cls->pieces.count;
     c.weight = gen_alloc(g, sizeof *c.weight * (size_t)(c.cls->params.count + 1));
     c.grad = gen_alloc(g, sizeof *c.grad * (size_t)(c.cls->params.count + 1));
     c.grad_add = gen_alloc(g, (size_t)c.cls->params.count + 1);
@@ -163,12 +175,17 @@ static void run_span(Machine *m, int rank, int e)
     c.loss = (double *)interp_at(m, rank, control) + interp_micro_batch(m, rank, t);
     c.saved = i->saved >= 0 ? interp_at(m, rank, i->saved) : NULL;
     c.scratch = i->scratch >= 0 ? interp_at(m, rank, i->scratch) : NULL;
-    if (c.scratch) {
+    if (c.scratch && opens_block(i, c.cls)) {
         interp_poison(m, rank, i->scratch);
     }
-    bad = m->run->span(m->run->ctx, &c);
-    if (bad && !m->run->fault) {
-        m->run->fault = bad;
+    /* As the emitted step: one piece, or those of the block in turn. */
+    for (int k = 0; k < pieces; k++) {
+        int piece = class_piece(c.cls, k, i->phase);
+        c.span = class_span(c.cls, piece, i->phase);
+        if (c.span->n_nodes > 0 && (i->piece < 0 || i->piece == piece)) {
+            bad = m->run->span(m->run->ctx, &c);
+            m->run->fault = m->run->fault ? m->run->fault : bad;
+        }
     }
 }
 

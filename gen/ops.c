@@ -416,9 +416,9 @@ static void add_embedded(Gen *g)
 
 static bool op_name_ok(const char *name)
 {
-    static const char *const taken[] = {"param", "tokens", "targets"};
+    static const char *const taken[] = {"param", "cut", "tokens", "targets"};
 
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         if (!strcmp(name, taken[i]))
             return false;
     for (const char *p = name; *p; p++)
@@ -480,10 +480,10 @@ static void add_disk(Gen *g, const char *dir)
         if (error)
             diag_add(g, DIAG_ERROR, (Pos){.file = path}, NULL, "%s", strerror(error));
         else if (!op_name_ok(names[i]))
-            diag_add(
-                g, DIAG_ERROR, (Pos){.file = path},
-                "op names match [a-z_][a-z0-9_]*; param, tokens and targets are taken",
-                "%s cannot be the name of an op", names[i]);
+            diag_add(g, DIAG_ERROR, (Pos){.file = path},
+                     "op names match [a-z_][a-z0-9_]*; param, cut, tokens and targets "
+                     "are taken",
+                     "%s cannot be the name of an op", names[i]);
         else
             add_folder(g, names[i], folder, text, bytes, true);
     }

@@ -7,15 +7,24 @@
 
 #include "gen.h"
 
+/* ---- wrap.c ---------------------------------------------------------------------- */
+
+/* All pieces of all blocks in forward order, each in one group; groups become units. */
+typedef struct Wrap {
+    int n_pieces, n_groups;
+    PieceRef *piece;
+    int *group;        /* by piece; ids in order of a group's first piece */
+    int64_t *params;   /* by piece: elements of the parameters that belong to it */
+    const char **name; /* by group: what the description calls it, or NULL */
+} Wrap;
+Wrap wrap_partition(Gen *g);
+
 /* ---- unroll.c -------------------------------------------------------------------- */
 
 /* Which weights a phase of a block reads and which gradients it writes: found in the
  * span's nodes, so that nobody has to declare it. Flags per class parameter. */
 void span_params_read(const Class *c, const Span *s, bool *reads);
 void span_params_written(const Class *c, const Span *s, bool *writes);
-/* The span that an INS_SPAN calls, or that a phase of a block is. */
-const Span *phase_span(const Class *c, Phase phase);
-const Span *ins_span(const Gen *g, const Instr *i);
 /* Gradients live across micro-steps (several are added before a reduction). */
 bool plan_grads_persist(const Gen *g);
 /* How many units before its own a gather is issued: depth, order and limit together. */
@@ -24,6 +33,12 @@ int64_t plan_units_ahead(const Model *m, Phase phase);
 static inline bool plan_collectives(const Gen *g)
 {
     return g->model.world_size > 1;
+}
+
+/* The mathematics that an INS_SPAN runs. */
+static inline const Span *ins_span(const Gen *g, const Instr *i)
+{
+    return class_span(g->blocks.items[i->block].cls, i->piece, i->phase);
 }
 
 /* ---- schedule.c ------------------------------------------------------------------ */
@@ -40,6 +55,7 @@ unsigned variant_successors(const Gen *g, int v);
 int ins_implied(const Program *p, int id, int pred[2]);
 /* Happens-before of the program with the waits it has now. */
 void schedule_closure(Gen *g, Program *p);
+const char *ins_place(Gen *g, const Instr *i); /* of a span: "layers.7.mlp_up" */
 const char *ins_label(Gen *g,
                       const Instr *i); /* "layers.7 forward", for reasons and dumps */
 

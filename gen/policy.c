@@ -32,7 +32,8 @@ static int64_t overlap_reductions(const Gen *g)
         const Segment *s = &g->segments.items[i];
         const Unit *u = &g->units.items[s->unit];
         held += s->shard_elems * state;
-        if (u->first_block > 0 && u->first_block + u->n_blocks < g->blocks.count) {
+        if (u->pieces[0].block > 0 &&
+            u->pieces[u->n_pieces - 1].block < g->blocks.count - 1) {
             largest = max_i64(largest, s->elems * dtype_bytes(m->reduce_dtype));
         }
     }

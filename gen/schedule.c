@@ -43,6 +43,15 @@ bool ins_is_closed(const Instr *i)
             (i->kind == INS_REDUCE_SCATTER || i->kind == INS_ALL_REDUCE));
 }
 
+const char *ins_place(Gen *g, const Instr *i)
+{
+    const Block *b = &g->blocks.items[i->block];
+
+    return i->piece < 0
+               ? b->name
+               : gen_printf(g, "%s.%s", b->name, b->cls->pieces.items[i->piece].name);
+}
+
 const char *ins_label(Gen *g, const Instr *i)
 {
     const char *seg = i->segment >= 0 ? g->segments.items[i->segment].name : "";
@@ -51,7 +60,7 @@ const char *ins_label(Gen *g, const Instr *i)
     case INS_ALL_GATHER:
         return gen_printf(g, "gather of %s for its %s", seg, phase);
     case INS_SPAN:
-        return gen_printf(g, "%s %s", g->blocks.items[i->block].name, phase);
+        return gen_printf(g, "%s %s", ins_place(g, i), phase);
     case INS_REDUCE_SCATTER:
     case INS_ALL_REDUCE:
         return gen_printf(g, "reduction of %s", seg);

@@ -2,12 +2,11 @@
 /* shard: parameters to units and segments, each parameter element to exactly one place.
  *
  * Needs g->blocks, g->params (graph, grad, span) and the mesh. Fills g->units,
- * g->segments, Param.segment, Param.offset_elems. Breaks nothing.
+ * g->segments, Block.unit, Block.cut, Param.segment, Param.offset_elems. Breaks nothing.
  *
- * A unit is what is gathered and freed together: one block, or wrap_blocks consecutive
- * layers, a layer being a block whose class repeats. So the embedding and the head are
- * units of their own whatever the wrap. A tied parameter lies in the unit of the first
- * block that uses it. A block without parameters of its own makes no unit.
+ * A unit is what is gathered and freed together: the pieces of one group of wrap.c. A
+ * tied parameter lies in the unit of the first block that uses it. A group without
+ * parameters makes no unit.
  *
  * In a segment parameters follow each other in block order, each at a multiple of
  * GRAIN_ELEMS, and a shard is a multiple of GRAIN_ELEMS too: a 1024-element chunk of a
@@ -17,37 +16,22 @@
 
 #include <string.h>
 
-/* How many of the leading blocks from b form one unit. */
-static int unit_blocks(const Gen *g, const int *class_uses, int b)
+/* The parameters that belong to a piece: of a tied one, the first block and the first
+ * piece that reads it. Appends to ids, which has n. */
+static int owned_params(const Gen *g, PieceRef at, int *ids, int n)
 {
-    int64_t n = 1;
-    if (class_uses[g->blocks.items[b].cls->id] < 2) {
-        return 1;
-    }
-    while (b + n < g->blocks.count && n < g->model.wrap_blocks &&
-           class_uses[g->blocks.items[b + n].cls->id] > 1) {
-        n++;
-    }
-    return (int)n;
-}
-
-static int owned_params(const Gen *g, int first, int n_blocks, int *ids)
-{
-    int n = 0;
-    for (int b = first; b < first + n_blocks; b++) {
-        const Block *blk = &g->blocks.items[b];
-        for (int p = 0; p < blk->cls->params.count; p++) {
-            const Param *param = &g->params.items[blk->param[p]];
-            bool seen = false;
-            if (param->block->id != blk->id) {
-                continue;
-            }
-            for (int i = 0; i < n; i++) { /* one block may name a tied parameter twice */
-                seen = seen || ids[i] == param->id;
-            }
-            if (!seen) {
-                ids[n++] = param->id;
-            }
+    const Block *blk = &g->blocks.items[at.block];
+    for (int p = 0; p < blk->cls->params.count; p++) {
+        const Param *param = &g->params.items[blk->param[p]];
+        bool seen = false;
+        if (param->block->id != blk->id || blk->cls->params.items[p].piece != at.piece) {
+            continue;
+        }
+        for (int i = 0; i < n; i++) { /* one block may name a tied parameter twice */
+            seen = seen || ids[i] == param->id;
+        }
+        if (!seen) {
+            ids[n++] = param->id;
         }
     }
     return n;
@@ -55,14 +39,11 @@ static int owned_params(const Gen *g, int first, int n_blocks, int *ids)
 
 /* One segment for now; several (by dtype, frozen, reduce dtype) would each take the
  * parameters they select from the unit's list, in order. */
-static int add_segment(Gen *g, int unit, const char *name, const char *ident,
-                       const int *ids, int n)
+static int add_segment(Gen *g, int unit, const int *ids, int n)
 {
     Segment *s = gen_push(g, &g->segments);
     int64_t end = 0;
     s->id = g->segments.count - 1;
-    s->name = name;
-    s->ident = ident;
     s->unit = unit;
     s->shards = g->model.strategy == NO_SHARD ? 1 : (int)g->model.shard;
     s->n_params = n;
@@ -83,18 +64,69 @@ static int add_segment(Gen *g, int unit, const char *name, const char *ident,
     return s->id;
 }
 
-static void add_unit(Gen *g, int first, int n_blocks, const int *ids, int n)
+/* "layers.0", "layers.0.mlp_up", or of the first and the last: "layers.0..layers.3". */
+static const char *unit_text(Gen *g, const Unit *u, bool ident)
 {
-    const Block *a = &g->blocks.items[first], *z = &g->blocks.items[first + n_blocks - 1];
-    Unit *u = gen_push(g, &g->units);
+    const char *end[2];
+    for (int k = 0; k < 2; k++) {
+        PieceRef at = u->pieces[k ? u->n_pieces - 1 : 0];
+        const Block *b = &g->blocks.items[at.block];
+        const char *name = ident ? b->ident : b->name;
+        end[k] = b->cut ? gen_printf(g, ident ? "%s_%s" : "%s.%s", name,
+                                     b->cls->pieces.items[at.piece].name)
+                        : name;
+    }
+    if (!strcmp(end[0], end[1])) {
+        return end[0];
+    }
+    return gen_printf(g, ident ? "%s_to_%s" : "%s..%s", end[0], end[1]);
+}
+
+static void add_unit(Gen *g, const Wrap *w, int group, int *ids)
+{
+    Unit *u;
+    int n = 0, pieces = 0;
+    for (int i = 0; i < w->n_pieces; i++) {
+        if (w->group[i] == group) {
+            n = owned_params(g, w->piece[i], ids, n);
+            pieces++;
+        }
+    }
+    if (n == 0) {
+        return;
+    }
+    u = gen_push(g, &g->units);
     u->id = g->units.count - 1;
-    u->first_block = first;
-    u->n_blocks = n_blocks;
-    u->name = n_blocks == 1 ? a->name : gen_printf(g, "%s..%s", a->name, z->name);
-    u->ident = n_blocks == 1 ? a->ident : gen_printf(g, "%s_to_%s", a->ident, z->ident);
+    u->pieces = gen_alloc(g, sizeof *u->pieces * (size_t)pieces);
+    for (int i = 0; i < w->n_pieces; i++) {
+        if (w->group[i] == group) {
+            u->pieces[u->n_pieces++] = w->piece[i];
+            g->blocks.items[w->piece[i].block].unit[w->piece[i].piece] = u->id;
+        }
+    }
     u->n_segments = 1;
     u->segments = gen_alloc(g, sizeof(int));
-    u->segments[0] = add_segment(g, u->id, u->name, u->ident, ids, n);
+    u->segments[0] = add_segment(g, u->id, ids, n);
+}
+
+/* Names are known when it is known which blocks are cut. */
+static void name_units(Gen *g)
+{
+    for (int b = 0; b < g->blocks.count; b++) {
+        Block *blk = &g->blocks.items[b];
+        for (int k = 0; k < blk->cls->pieces.count; k++) {
+            blk->cut = blk->cut || blk->unit[k] != blk->unit[0];
+        }
+    }
+    for (int i = 0; i < g->units.count; i++) {
+        Unit *u = &g->units.items[i];
+        u->name = unit_text(g, u, false);
+        u->ident = unit_text(g, u, true);
+        for (int k = 0; k < u->n_segments; k++) {
+            g->segments.items[u->segments[k]].name = u->name;
+            g->segments.items[u->segments[k]].ident = u->ident;
+        }
+    }
 }
 
 static void warn_padding(Gen *g)
@@ -117,18 +149,17 @@ static void warn_padding(Gen *g)
 
 void shard_params(Gen *g)
 {
-    int *class_uses = gen_alloc(g, sizeof(int) * (size_t)(g->classes.count + 1));
+    Wrap w = wrap_partition(g);
     int *ids = gen_alloc(g, sizeof(int) * (size_t)(g->params.count + 1));
     for (int b = 0; b < g->blocks.count; b++) {
-        class_uses[g->blocks.items[b].cls->id]++;
+        Block *blk = &g->blocks.items[b];
+        blk->unit = gen_alloc(g, sizeof(int) * (size_t)(blk->cls->pieces.count + 1));
+        memset(blk->unit, -1, sizeof(int) * (size_t)blk->cls->pieces.count);
+        blk->cut = false;
     }
-    for (int b = 0; b < g->blocks.count;) {
-        int n_blocks = unit_blocks(g, class_uses, b);
-        int n = owned_params(g, b, n_blocks, ids);
-        if (n > 0) {
-            add_unit(g, b, n_blocks, ids, n);
-        }
-        b += n_blocks;
+    for (int i = 0; i < w.n_groups; i++) {
+        add_unit(g, &w, i, ids);
     }
+    name_units(g);
     warn_padding(g);
 }

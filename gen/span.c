@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* span.c: nodes → spans. needs: fuse. fills: Value.loc, offset_bytes, loc_index;
- * Node.kernel and workspace_offset_bytes; the forward, backward and setup spans with
- * their signatures; the saved slab's size. breaks nothing.
+ * Node.kernel, piece and workspace_offset_bytes; the spans of each class, of its pieces
+ * and of setup, with their signatures; the saved slab's size. breaks node ids.
  *
- * Nodes run in graph order, forward then backward. A value lives in a boundary buffer if
+ * Nodes run in graph order: forward piece by piece, backward by pieces in reverse. A node
+ * that depends on more than its own piece made (a fused op across a cut) moves to the
+ * first piece where it can run. A value lives in a boundary buffer if
  * it is one, in the saved slab if the backward reads what the forward made, else in its
  * span's scratch slab, placed by liveness. An output whose rule allows it takes the bytes
  * of an input that dies there. All offsets are multiples of 256 and constants of the
@@ -357,6 +359,14 @@ static Value *touched(const Span *s, Loc loc, int index)
     return NULL;
 }
 
+static bool touches_scratch(const Span *s)
+{
+    for (int i = 0; i < s->n_nodes; i++)
+        if (s->nodes[i]->workspace_bytes)
+            return true;
+    return touched(s, LOC_SCRATCH, -1) != NULL;
+}
+
 static void make_args(Gen *g, Class *c, Span *s)
 {
     if (touched(s, LOC_PARAM, -1))
@@ -383,24 +393,73 @@ static void make_args(Gen *g, Class *c, Span *s)
             add_arg(g, s, ARG_DIN, i, c->d_inputs[i]);
     if (touched(s, LOC_SAVED, -1))
         add_arg(g, s, ARG_SAVED, -1, NULL);
-    if (s->scratch_bytes)
+    if (touches_scratch(s))
         add_arg(g, s, ARG_SCRATCH, -1, NULL);
     if (touched(s, LOC_LOSS,
                 -1)) /* last, as the runtime's slot is the caller's business */
         add_arg(g, s, ARG_LOSS, -1, c->loss);
 }
 
-static void fill_span(Gen *g, Span *s, Phase phase, const char *name, Node **nodes,
-                      int count)
+/* piece: -1 takes the nodes of all. */
+static void fill_span(Gen *g, Span *s, Phase phase, int piece, const char *name,
+                      Node **nodes, int count)
 {
     *s = (Span){.name = name, .phase = phase};
     s->nodes = gen_alloc(g, sizeof *s->nodes * (size_t)(count + 1));
     for (int i = 0; i < count; i++)
-        if (nodes[i]->phase == phase)
+        if (nodes[i]->phase == phase && (piece < 0 || nodes[i]->piece == piece))
             s->nodes[s->n_nodes++] = nodes[i];
     for (int i = 0; i < s->n_nodes; i++) {
         s->flops += s->nodes[i]->flops;
         s->traffic_bytes += infer_traffic(g, s->nodes[i]);
+    }
+}
+
+/* Is it the name of a class, or of a piece that has its spans already? */
+static bool name_taken(Gen *g, const char *base)
+{
+    const char *forward = gen_printf(g, "%s_forward", base);
+
+    for (int i = 0; i < g->classes.count; i++) {
+        const Class *c = g->classes.items[i];
+
+        if (!strcmp(c->name, base))
+            return true;
+        for (int k = 0; k < c->pieces.count; k++)
+            if (c->pieces.items[k].forward.name &&
+                !strcmp(c->pieces.items[k].forward.name, forward))
+                return true;
+    }
+    return false;
+}
+
+/* What begins the names of the functions of math.c: layer, or layer_mlp_up. */
+static const char *piece_base(Gen *g, const Class *c, int piece)
+{
+    const char *part = c->pieces.items[piece].name, *base = c->name;
+
+    if (!part)
+        return base;
+    base = gen_printf(g, "%s_%s", base, part);
+    while (name_taken(g, base))
+        base = gen_printf(g, "%s_piece", base);
+    return base;
+}
+
+static void piece_span(Gen *g, Class *c, int piece, const char *base, Phase phase)
+{
+    const Span *whole = class_span(c, -1, phase);
+    Piece *p = &c->pieces.items[piece];
+    Span *s = phase == PHASE_FORWARD ? &p->forward : &p->backward;
+
+    fill_span(
+        g, s, phase, piece,
+        gen_printf(g, "%s_%s", base, phase == PHASE_FORWARD ? "forward" : "backward"),
+        c->nodes.items, c->nodes.count);
+    make_args(g, c, s);
+    if (touches_scratch(s)) {
+        s->scratch_bytes = whole->scratch_bytes;
+        s->live_scratch_bytes = whole->live_scratch_bytes;
     }
 }
 
@@ -414,6 +473,7 @@ static void class_spans(Gen *g, Class *c, KernelNames *names)
     x.group = gen_alloc(g, sizeof *x.group * n);
     for (int i = 0; i < c->values.count; i++)
         x.first[i] = x.last[i] = -1;
+    class_pieces(g, c);
     for (int i = 0; i < c->nodes.count; i++) {
         gen_require(c->nodes.items[i]->id == i, "class %s: node ids", c->name);
         name_kernel(g, names, c->nodes.items[i]);
@@ -422,14 +482,20 @@ static void class_spans(Gen *g, Class *c, KernelNames *names)
     find_locs(&x);
     find_aliases(&x);
     place_saved(&x);
-    fill_span(g, &c->forward, PHASE_FORWARD, gen_printf(g, "%s_forward", c->name),
+    fill_span(g, &c->forward, PHASE_FORWARD, -1, gen_printf(g, "%s_forward", c->name),
               c->nodes.items, c->nodes.count);
-    fill_span(g, &c->backward, PHASE_BACKWARD, gen_printf(g, "%s_backward", c->name),
+    fill_span(g, &c->backward, PHASE_BACKWARD, -1, gen_printf(g, "%s_backward", c->name),
               c->nodes.items, c->nodes.count);
     place_scratch(&x, &c->forward);
     place_scratch(&x, &c->backward);
     make_args(g, c, &c->forward);
     make_args(g, c, &c->backward);
+    for (int i = 0; i < c->pieces.count; i++) {
+        const char *base = piece_base(g, c, i);
+
+        piece_span(g, c, i, base, PHASE_FORWARD);
+        piece_span(g, c, i, base, PHASE_BACKWARD);
+    }
 }
 
 /* Setup nodes write constants; only their workspaces are scratch, one at a time. */
@@ -441,7 +507,7 @@ static void setup_span(Gen *g, KernelNames *names)
 
     for (int i = 0; i < n; i++)
         name_kernel(g, names, nodes[i]);
-    fill_span(g, s, PHASE_SETUP, "setup", nodes, n);
+    fill_span(g, s, PHASE_SETUP, -1, "setup", nodes, n);
     for (int i = 0; i < n; i++)
         s->scratch_bytes = max_i64(
             s->scratch_bytes, round_up(nodes[i]->workspace_bytes, ARENA_ALIGN_BYTES));

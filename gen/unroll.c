@@ -50,21 +50,13 @@ void span_params_read(const Class *c, const Span *s, bool *reads)
 void span_params_written(const Class *c, const Span *s, bool *writes)
 {
     memset(writes, 0, sizeof(bool) * (size_t)c->params.count);
-    for (int p = 0; c->grads && p < c->params.count; p++) {
-        for (int n = 0; c->grads[p] && n < s->n_nodes; n++) {
-            writes[p] = writes[p] || c->grads[p]->def == s->nodes[n];
+    for (int n = 0; n < s->n_nodes; n++) {
+        for (int i = 0; i < s->nodes[n]->n_out; i++) {
+            if (s->nodes[n]->out[i]->loc == LOC_GRAD) {
+                writes[s->nodes[n]->out[i]->loc_index] = true;
+            }
         }
     }
-}
-
-const Span *phase_span(const Class *c, Phase phase)
-{
-    return phase == PHASE_BACKWARD ? &c->backward : &c->forward;
-}
-
-const Span *ins_span(const Gen *g, const Instr *i)
-{
-    return phase_span(g->blocks.items[i->block].cls, i->phase);
 }
 
 bool plan_grads_persist(const Gen *g)
@@ -79,38 +71,33 @@ static void find_uses(Unroller *u)
     u->use = gen_alloc(g, sizeof *u->use * (size_t)(g->classes.count + 1));
     for (int i = 0; i < g->classes.count; i++) {
         const Class *c = g->classes.items[i];
-        const Span *span[2] = {&c->forward, &c->backward};
-        for (int ph = 0; ph < 2; ph++) {
-            ClassUse *use = &u->use[c->id];
-            use->reads[ph] = gen_alloc(g, (size_t)c->params.count + 1);
-            use->writes[ph] = gen_alloc(g, (size_t)c->params.count + 1);
-            span_params_read(c, span[ph], use->reads[ph]);
-            span_params_written(c, span[ph], use->writes[ph]);
-        }
-    }
-    u->block_unit = gen_alloc(g, sizeof(int) * (size_t)(g->blocks.count + 1));
-    for (int b = 0; b < g->blocks.count; b++) {
-        u->block_unit[b] = -1;
-    }
-    for (int i = 0; i < g->units.count; i++) {
-        for (int b = 0; b < g->units.items[i].n_blocks; b++) {
-            u->block_unit[g->units.items[i].first_block + b] = i;
+        SpanUse *use = gen_alloc(g, sizeof *use * (size_t)(c->pieces.count + 1));
+        u->use[c->id] = use;
+        for (int piece = -1; piece < c->pieces.count; piece++, use++) {
+            for (int ph = 0; ph < 2; ph++) {
+                const Span *s = class_span(c, piece, ph ? PHASE_BACKWARD : PHASE_FORWARD);
+                use->reads[ph] = gen_alloc(g, (size_t)c->params.count + 1);
+                use->writes[ph] = gen_alloc(g, (size_t)c->params.count + 1);
+                span_params_read(c, s, use->reads[ph]);
+                span_params_written(c, s, use->writes[ph]);
+            }
         }
     }
 }
 
 /* ---- order of spans and turns ---------------------------------------------------- */
 
-static void add_seq(Unroller *u, int block, Phase phase)
+static void add_seq(Unroller *u, int block, int piece, Phase phase)
 {
-    const Class *c = u->g->blocks.items[block].cls;
+    const Block *b = &u->g->blocks.items[block];
     SeqSpan *s = &u->seq[u->n_seq];
-    if (phase_span(c, phase)->n_nodes == 0) {
+    if (class_span(b->cls, piece, phase)->n_nodes == 0) {
         return;
     }
     s->block = block;
+    s->piece = piece;
     s->phase = phase;
-    s->unit = u->block_unit[block];
+    s->unit = b->unit[piece < 0 ? 0 : piece];
     if (u->n_seq == 0 || s->unit < 0 || s[-1].unit != s->unit ||
         part_of(s[-1].phase) != part_of(phase)) {
         u->turn_first[u->n_turns++] = u->n_seq;
@@ -119,20 +106,37 @@ static void add_seq(Unroller *u, int block, Phase phase)
     u->n_seq++;
 }
 
+/* A block is one call of the schedule, or, where the wrap cuts it, one for each piece. */
+static void add_block(Unroller *u, int block, Phase phase)
+{
+    const Block *b = &u->g->blocks.items[block];
+    int n = b->cls->pieces.count;
+    if (!b->cut) {
+        add_seq(u, block, -1, phase);
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        add_seq(u, block, class_piece(b->cls, i, phase), phase);
+    }
+}
+
 static void order_spans(Unroller *u)
 {
-    size_t cap = (size_t)u->g->blocks.count * 3 + 1;
+    size_t cap = 1;
+    for (int b = 0; b < u->g->blocks.count; b++) {
+        cap += 3 * (size_t)u->g->blocks.items[b].cls->pieces.count;
+    }
     u->seq = gen_alloc(u->g, sizeof *u->seq * cap);
     u->turn_first = gen_alloc(u->g, sizeof(int) * cap);
     for (int b = 0; b < u->g->blocks.count; b++) {
-        add_seq(u, b, PHASE_FORWARD);
+        add_block(u, b, PHASE_FORWARD);
     }
     u->first_backward_turn = u->n_turns;
     for (int b = u->g->blocks.count - 1; b >= 0; b--) {
         if (u->g->blocks.items[b].keep == KEEP_INPUT) {
-            add_seq(u, b, PHASE_RECOMPUTE);
+            add_block(u, b, PHASE_RECOMPUTE);
         }
-        add_seq(u, b, PHASE_BACKWARD);
+        add_block(u, b, PHASE_BACKWARD);
     }
 }
 
@@ -142,7 +146,7 @@ static bool writes_segment(const Unroller *u, int pos, int segment)
 {
     const SeqSpan *s = &u->seq[pos];
     const Block *b = &u->g->blocks.items[s->block];
-    const bool *writes = u->use[b->cls->id].writes[use_of(s->phase)];
+    const bool *writes = seq_use(u, s)->writes[use_of(s->phase)];
     for (int p = 0; p < b->cls->params.count; p++) {
         if (writes[p] && u->g->params.items[b->param[p]].segment == segment) {
             return true;
@@ -209,7 +213,7 @@ static void find_instances(Unroller *u)
     memset(latest, -1, sizeof(int) * (size_t)g->segments.count);
     for (int pos = 0; pos < u->n_seq; pos++) {
         const Block *b = &g->blocks.items[u->seq[pos].block];
-        const bool *reads = u->use[b->cls->id].reads[use_of(u->seq[pos].phase)];
+        const bool *reads = seq_use(u, &u->seq[pos])->reads[use_of(u->seq[pos].phase)];
         for (int p = 0; p < b->cls->params.count; p++) {
             int seg = g->params.items[b->param[p]].segment;
             if (!reads[p] || g->segments.items[seg].shards == 1) {

@@ -6,12 +6,12 @@
 
 #include "plan.h"
 
-/* Which weights a class reads and which gradients it writes, by phase; found once. */
-typedef struct ClassUse {
+/* Which weights a span reads and which gradients it writes, by phase; found once. */
+typedef struct SpanUse {
     /* Per class parameter; use_of says which: recomputing reads what the forward reads.
      */
     bool *reads[2], *writes[2];
-} ClassUse;
+} SpanUse;
 
 static inline int use_of(Phase phase)
 {
@@ -27,8 +27,9 @@ static inline Phase part_of(Phase phase)
 /* One span of the micro-step, in the order the compute stream runs them. */
 typedef struct SeqSpan {
     int block;
+    int piece; /* -1: all of the block's */
     Phase phase;
-    int unit; /* of the block's own parameters, -1 if it has none */
+    int unit; /* of its own parameters, -1 if there are none */
     int turn; /* consecutive spans of one unit and phase */
 } SeqSpan;
 
@@ -42,8 +43,7 @@ typedef struct Instance {
 typedef struct Unroller {
     Gen *g;
     Program *p;
-    ClassUse *use; /* by class id */
-    int *block_unit;
+    SpanUse **use; /* by class id; [0] of the whole block, [1 + piece] */
     int n_seq, n_turns, first_backward_turn;
     SeqSpan *seq;
     int *turn_first; /* first position of each turn */
@@ -65,6 +65,11 @@ typedef struct Unroller {
     int *reduce_order;   /* segments in order of reduction */
     int n_merged;
 } Unroller;
+
+static inline const SpanUse *seq_use(const Unroller *u, const SeqSpan *s)
+{
+    return &u->use[u->g->blocks.items[s->block].cls->id][1 + s->piece];
+}
 
 void unroll_buffers(Unroller *u);
 /* The unit's span as an instruction with every access and binding. pos: in seq. */

@@ -278,7 +278,7 @@ static Instr *add_ins(Unroller *u, InsKind kind, StreamId stream)
     i->kind = kind;
     i->variant = u->variant;
     i->stream = stream;
-    i->block = i->unit = i->segment = -1;
+    i->block = i->piece = i->unit = i->segment = -1;
     i->gathered = i->in = i->out = i->d_in = i->d_out = i->saved = i->scratch = -1;
     i->grad = i->result = -1;
     i->phase = PHASE_FORWARD;
@@ -431,7 +431,7 @@ static int weight_buffer(const Unroller *u, int pos, int segment)
 
 static void bind_params(Unroller *u, Instr *i, int pos, const Block *b)
 {
-    const ClassUse *use = &u->use[b->cls->id];
+    const SpanUse *use = seq_use(u, &u->seq[pos]);
     const Model *m = &u->g->model;
     int ph = use_of(i->phase);
     for (int p = 0; p < b->cls->params.count; p++) {
@@ -510,9 +510,10 @@ void unroll_span(Unroller *u, int pos)
 {
     const SeqSpan *s = &u->seq[pos];
     const Block *b = &u->g->blocks.items[s->block];
-    const Span *span = phase_span(b->cls, s->phase);
+    const Span *span = class_span(b->cls, s->piece, s->phase);
     Instr *i = add_ins(u, INS_SPAN, STREAM_COMPUTE);
     i->block = s->block;
+    i->piece = s->piece;
     i->unit = s->unit;
     i->phase = s->phase;
     i->flops = span->flops;

@@ -52,6 +52,51 @@ static const char *verify_segment(Gen *g, const Segment *s)
     return NULL;
 }
 
+/* Every piece is in one unit or none, the unit knows it, and its own parameters lie
+ * there.
+ */
+static const char *verify_units(Gen *g)
+{
+    int listed = 0, held = 0;
+    for (int i = 0; i < g->units.count; i++) {
+        const Unit *u = &g->units.items[i];
+        listed += u->n_pieces;
+        for (int k = 0; k < u->n_pieces; k++) {
+            const PieceRef *a = &u->pieces[k], *z = &u->pieces[k ? k - 1 : 0];
+            if (k && a->block * 64 + a->piece <= z->block * 64 + z->piece) {
+                return gen_printf(g, "unit %s: pieces out of order", u->name);
+            }
+            if (g->blocks.items[a->block].unit[a->piece] != i) {
+                return gen_printf(g, "unit %s: a piece is another unit's", u->name);
+            }
+        }
+    }
+    for (int b = 0; b < g->blocks.count; b++) {
+        const Block *blk = &g->blocks.items[b];
+        bool cut = false;
+        for (int k = 0; k < blk->cls->pieces.count; k++) {
+            held += blk->unit[k] >= 0;
+            cut = cut || blk->unit[k] != blk->unit[0];
+        }
+        if (cut != blk->cut) {
+            return gen_printf(g, "block %s: cut or not?", blk->name);
+        }
+    }
+    for (int i = 0; i < g->params.count; i++) {
+        const Param *p = &g->params.items[i];
+        int piece = -1;
+        for (int k = 0; k < p->block->cls->params.count; k++) {
+            if (p->block->param[k] == i && piece < 0) {
+                piece = p->block->cls->params.items[k].piece;
+            }
+        }
+        if (piece < 0 || p->block->unit[piece] != g->segments.items[p->segment].unit) {
+            return gen_printf(g, "%s does not lie in its piece's unit", p->name);
+        }
+    }
+    return listed == held ? NULL : "units list other pieces than they hold";
+}
+
 const char *verify_shard(Gen *g)
 {
     const char *bad = NULL;
@@ -64,13 +109,7 @@ const char *verify_shard(Gen *g)
     for (int i = 0; i < g->segments.count && !bad; i++) {
         bad = verify_segment(g, &g->segments.items[i]);
     }
-    for (int i = 1; i < g->units.count && !bad; i++) {
-        const Unit *a = &g->units.items[i - 1], *b = &g->units.items[i];
-        if (b->first_block < a->first_block + a->n_blocks) {
-            bad = gen_printf(g, "units %s and %s share a block", a->name, b->name);
-        }
-    }
-    return bad;
+    return bad ? bad : verify_units(g);
 }
 
 /* ---- unroll ---------------------------------------------------------------------- */

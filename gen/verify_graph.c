@@ -369,6 +369,24 @@ static void check_kernels(Gen *g)
         }
 }
 
+/* Called in turn, the pieces run the nodes of the phase, each once, in its order. */
+static void check_pieces(const Class *c, Phase phase)
+{
+    const Span *whole = class_span(c, -1, phase);
+    int n = c->pieces.count, at = 0;
+
+    for (int k = 0; k < n; k++) {
+        int piece = class_piece(c, k, phase);
+        const Span *s = class_span(c, piece, phase);
+
+        for (int i = 0; i < s->n_nodes; i++)
+            gen_require(at < whole->n_nodes && s->nodes[i] == whole->nodes[at++] &&
+                            s->nodes[i]->piece == piece,
+                        "%s: %s is in another piece's place", c->name, s->nodes[i]->name);
+    }
+    gen_require(at == whole->n_nodes, "%s: nodes outside its pieces", c->name);
+}
+
 static void check_spans(Gen *g, const Class *c)
 {
     Lives l = find_lives(g, c);
@@ -378,10 +396,14 @@ static void check_spans(Gen *g, const Class *c)
         for (int k = 0; k < i; k++)
             check_pair(&l, c->values.items[k], c->values.items[i]);
     }
-    check_args(&l, &c->forward);
-    check_args(&l, &c->backward);
+    for (int piece = -1; piece < c->pieces.count; piece++) {
+        check_args(&l, class_span(c, piece, PHASE_FORWARD));
+        check_args(&l, class_span(c, piece, PHASE_BACKWARD));
+    }
     gen_require(c->forward.n_nodes + c->backward.n_nodes == c->nodes.count,
                 "%s: nodes outside its spans", c->name);
+    check_pieces(c, PHASE_FORWARD);
+    check_pieces(c, PHASE_BACKWARD);
     gen_require(c->forward.scratch_bytes >= c->forward.live_scratch_bytes &&
                     c->backward.scratch_bytes >= c->backward.live_scratch_bytes,
                 "%s: scratch below its lower bound", c->name);

@@ -35,21 +35,26 @@ local function embed(g, m)
     return g.add_pos { x, positions, seq = m.seq, name = "x" }
 end
 
+-- Cuts divide a block where a unit smaller than it may end: each piece has one matrix.
 local function layer(g, m, x)
     -- as in the original: what writes the residual starts smaller, so it does not grow
     local residual_std = m.init_std / math.sqrt(2.0 * m.layers)
     local head_dim = m.dim // m.heads
+    g:cut "qkv"
     local h = norm(g, m, "ln_1", x, "attn_norm")
     local qkv = conv1d(g, "attn.c_attn", h, m.dim, 3 * m.dim, m.init_std, "qkv")
+    g:cut "attention"
     local o = g.attention {
         qkv, heads = m.heads, kv_heads = m.heads, head_dim = head_dim, seq = m.seq,
         window = 0, scale = 1.0 / math.sqrt(head_dim), name = "attn",
     }
     o = conv1d(g, "attn.c_proj", o, m.dim, m.dim, residual_std, "attn_out")
     x = g.add { x, o, name = "attn_residual" }
+    g:cut "mlp_up"
     h = norm(g, m, "ln_2", x, "ffn_norm")
     local up = conv1d(g, "mlp.c_fc", h, m.dim, m.ffn, m.init_std, "ffn_up")
     local act = g.gelu { up, name = "ffn_act" }
+    g:cut "mlp_down"
     local down = conv1d(g, "mlp.c_proj", act, m.ffn, m.dim, residual_std, "ffn_out")
     return g.add { x, down, name = "ffn_residual" }
 end

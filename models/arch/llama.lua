@@ -66,6 +66,7 @@ local function attention(g, m, x, residual_std)
     end
     qkv = g.rope { qkv, rope_table(g, m), heads = heads, kv_heads = kv_heads,
                    head_dim = head_dim, seq = m.seq, name = "roped" }
+    g:cut "attention"
     local o = g.attention {
         qkv, heads = heads, kv_heads = kv_heads, head_dim = head_dim, seq = m.seq,
         window = m.window, scale = 1.0 / math.sqrt(head_dim), name = "attn",
@@ -79,14 +80,18 @@ local function feed_forward(g, m, x, residual_std)
                      { { "mlp.gate_proj.weight", m.ffn }, { "mlp.up_proj.weight", m.ffn } })
     local gate_up = g.linear { x, w, name = "gate_up" }
     local act = g.swiglu { gate_up, name = "ffn_act" }
+    g:cut "mlp_down"
     w = matrix(g, "mlp.down_proj.weight", m.dim, m.ffn, residual_std)
     return g.linear { act, w, name = "ffn_out" }
 end
 
+-- Cuts divide a block where a unit smaller than it may end: each piece has one matrix.
 local function layer(g, m, x, residual_std)
+    g:cut "qkv"
     local w = vector(g, "input_layernorm.weight", m.dim, "ones")
     local h = g.rmsnorm { x, w, eps = m.norm_eps, name = "attn_norm" }
     x = g.add { x, attention(g, m, h, residual_std), name = "attn_residual" }
+    g:cut "mlp_up"
     w = vector(g, "post_attention_layernorm.weight", m.dim, "ones")
     h = g.rmsnorm { x, w, eps = m.norm_eps, name = "ffn_norm" }
     return g.add { x, feed_forward(g, m, h, residual_std), name = "ffn_residual" }

@@ -57,7 +57,9 @@ ${call("static void " .. b.name .. "(", params, ")")}
 //@ fields(b.grads, "grads", b.grad_type .. " ", "dw")
 //@ end
 
-${call("    " .. b.span .. "(", b.args, ");")}
+//@ for _, c in ipairs(b.calls) do
+${call("    " .. c.span .. "(", c.args, ");")}
+//@ end
 }
 
 //@ end

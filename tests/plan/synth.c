@@ -53,29 +53,36 @@ static Value *new_value(Gen *g, Class *c, ValueKind kind, const char *name, Dtyp
     return v;
 }
 
-static Node *new_node(Gen *g, Class *c, Phase phase)
+static Node *new_node(Gen *g, Class *c, Phase phase, int piece)
 {
     Node *n = gen_alloc(g, sizeof *n);
     n->id = c->nodes.count;
     n->name = phase == PHASE_FORWARD ? "forward" : "backward";
     n->phase = phase;
+    n->piece = piece;
     n->in = gen_alloc(g, sizeof *n->in * 64);
     n->out = gen_alloc(g, sizeof *n->out * 64);
     *gen_push(g, &c->nodes) = n;
     return n;
 }
 
-static void set_span(Gen *g, const Class *c, Span *s, Node *n, int64_t scratch)
+static void set_span(Gen *g, const Class *c, Span *s, Phase phase, int piece,
+                     int64_t scratch)
 {
-    s->name = gen_printf(g, "%s_%s", c->name, n->name);
-    s->phase = n->phase;
-    s->n_nodes = 1;
-    s->nodes = gen_alloc(g, sizeof *s->nodes);
-    s->nodes[0] = n;
+    s->name = gen_printf(g, "%s_%d_%s", c->name, piece,
+                         phase == PHASE_FORWARD ? "forward" : "backward");
+    s->phase = phase;
+    s->nodes = gen_alloc(g, sizeof *s->nodes * (size_t)(c->nodes.count + 1));
+    for (int i = 0; i < c->nodes.count; i++) {
+        Node *n = c->nodes.items[i];
+        if (n->phase == phase && (piece < 0 || n->piece == piece)) {
+            s->nodes[s->n_nodes++] = n;
+        }
+    }
     s->args = gen_alloc(g, sizeof *s->args * 24);
     s->scratch_bytes = s->live_scratch_bytes = scratch;
-    s->flops = 1e6;
-    s->traffic_bytes = 1 << 16;
+    s->flops = 1e6 * s->n_nodes;
+    s->traffic_bytes = (1 << 16) * s->n_nodes;
 }
 
 static void add_arg(Span *s, ArgKind kind, int index)
@@ -107,14 +114,85 @@ static void add_param(Gen *g, Class *c, const char *name, int n_dims, int64_t a,
 
 enum { NO_FORWARD = 1, NO_BACK_WEIGHT = 2, ENDS = 4, STARTS = 8, SKIP_SOME = 16 };
 
-/* Gives a class with its parameters boundary values, one node a phase, spans and
- * arguments. */
-static void finish_class(Gen *g, Class *c, int n_out, int64_t width, int64_t saved,
-                         int64_t scratch_f, int64_t scratch_b, unsigned how,
-                         bool constant)
+/* What the calls of a piece take, or with -1 those of the whole block. */
+static void span_args(Class *c, Span *s, int piece, unsigned how, bool constant)
 {
+    bool back = s->phase == PHASE_BACKWARD, first = piece <= 0,
+         last = piece < 0 || piece == c->pieces.count - 1;
+    if (c->params.count) {
+        add_arg(s, ARG_PARAMS, 0);
+    }
+    if (back && c->params.count) {
+        add_arg(s, ARG_GRADS, 0);
+    }
+    if (constant && first) {
+        add_arg(s, ARG_CONST, 0);
+    }
+    if (how & (STARTS | ENDS)) {
+        add_arg(s, ARG_DATA, how & ENDS ? 1 : 0);
+    }
+    for (int i = 0; i < c->n_inputs; i++) {
+        add_arg(s, ARG_IN, i); /* all pieces: residual streams */
+        if (back && first) {
+            add_arg(s, ARG_DIN, i);
+        }
+    }
+    for (int i = 0; i < c->n_outputs && last; i++) {
+        add_arg(s, back ? ARG_DOUT : ARG_OUT, i);
+    }
+    if (back && last && (how & ENDS)) {
+        add_arg(s, ARG_LOSS, 0);
+    }
+    if (c->saved_bytes) {
+        add_arg(s, ARG_SAVED, 0);
+    }
+    if (s->scratch_bytes) {
+        add_arg(s, ARG_SCRATCH, 0);
+    }
+}
+
+/* One node a phase and piece: it reads the piece's weights and writes their gradients. */
+static void add_nodes(Gen *g, Class *c, unsigned how)
+{
+    int pieces = c->pieces.count;
+    Node **f = gen_alloc(g, sizeof *f * (size_t)pieces * 2), **b = f + pieces;
+    for (int k = 0; k < pieces && !(how & NO_FORWARD); k++) {
+        f[k] = new_node(g, c, PHASE_FORWARD, k);
+    }
+    for (int k = pieces - 1; k >= 0; k--) {
+        b[k] = new_node(g, c, PHASE_BACKWARD, k);
+    }
+    c->grads = gen_alloc(g, sizeof(Value *) * (size_t)(c->params.count + 1));
+    for (int p = 0; p < c->params.count; p++) {
+        Value *v = new_value(g, c, VAL_PARAM, "w", DT_F32, c->params.items[p].elems);
+        Value *dw = new_value(g, c, VAL_NODE, "dw", DT_F32, c->params.items[p].elems);
+        int k = c->params.items[p].piece = p % pieces;
+        v->index = p;
+        if (f[k] && (!(how & SKIP_SOME) || p % 2 == 0)) {
+            f[k]->in[f[k]->n_in++] = v;
+        }
+        if (!(how & NO_BACK_WEIGHT) && (!(how & SKIP_SOME) || p % 3 != 1)) {
+            b[k]->in[b[k]->n_in++] = v;
+        }
+        dw->def = b[k];
+        dw->loc = LOC_GRAD;
+        dw->loc_index = p;
+        b[k]->out[b[k]->n_out++] = dw;
+        c->grads[p] = dw;
+    }
+}
+
+/* Gives a class with its parameters pieces, boundary values, nodes, spans and arguments.
+ */
+static void finish_class(Gen *g, Class *c, int pieces, int n_out, int64_t width,
+                         int64_t saved, int64_t scratch_f, int64_t scratch_b,
+                         unsigned how, bool constant)
+{
+    static const char *const names[] = {"one", "two", "three", "four"};
     Dtype d = DT_F32;
-    Node *f = new_node(g, c, PHASE_FORWARD), *b = new_node(g, c, PHASE_BACKWARD);
+    for (int k = 0; k < pieces; k++) {
+        *gen_push(g, &c->pieces) = (Piece){.name = pieces > 1 ? names[k] : NULL};
+    }
     c->n_inputs = how & STARTS ? 0 : n_out;
     c->n_outputs = how & ENDS ? 0 : n_out;
     c->outputs = gen_alloc(g, sizeof(Value *) * 4);
@@ -127,58 +205,16 @@ static void finish_class(Gen *g, Class *c, int n_out, int64_t width, int64_t sav
         c->d_outputs[i] = new_value(g, c, VAL_DOUT, "dy", d, width * (i + 1));
         c->d_inputs[i] = new_value(g, c, VAL_NODE, "dx", d, width * (i + 1));
     }
-    c->grads = gen_alloc(g, sizeof(Value *) * (size_t)(c->params.count + 1));
-    for (int p = 0; p < c->params.count; p++) {
-        Value *v = new_value(g, c, VAL_PARAM, "w", d, c->params.items[p].elems);
-        Value *dw = new_value(g, c, VAL_NODE, "dw", d, c->params.items[p].elems);
-        v->index = p;
-        if (!(how & SKIP_SOME) || p % 2 == 0) {
-            f->in[f->n_in++] = v;
-        }
-        if (!(how & NO_BACK_WEIGHT) && (!(how & SKIP_SOME) || p % 3 != 1)) {
-            b->in[b->n_in++] = v;
-        }
-        dw->def = b;
-        b->out[b->n_out++] = dw;
-        c->grads[p] = dw;
-    }
+    add_nodes(g, c, how);
     c->saved_bytes = how & NO_FORWARD ? 0 : saved;
-    set_span(g, c, &c->backward, b, scratch_b);
-    if (!(how & NO_FORWARD)) {
-        set_span(g, c, &c->forward, f, scratch_f);
-    }
-    for (int ph = how & NO_FORWARD ? 1 : 0; ph < 2; ph++) {
-        Span *s = ph ? &c->backward : &c->forward;
-        bool last = (how & ENDS) != 0;
-        if (c->params.count) {
-            add_arg(s, ARG_PARAMS, 0);
-        }
-        if (ph && c->params.count) {
-            add_arg(s, ARG_GRADS, 0);
-        }
-        if (constant) {
-            add_arg(s, ARG_CONST, 0);
-        }
-        if (how & (STARTS | ENDS)) {
-            add_arg(s, ARG_DATA, how & ENDS ? 1 : 0);
-        }
-        for (int i = 0; i < c->n_inputs; i++) {
-            add_arg(s, ARG_IN, i);
-            if (ph) {
-                add_arg(s, ARG_DIN, i);
-            }
-        }
-        for (int i = 0; i < c->n_outputs; i++) {
-            add_arg(s, ph ? ARG_DOUT : ARG_OUT, i);
-        }
-        if (ph && last) {
-            add_arg(s, ARG_LOSS, 0);
-        }
-        if (c->saved_bytes) {
-            add_arg(s, ARG_SAVED, 0);
-        }
-        if (s->scratch_bytes) {
-            add_arg(s, ARG_SCRATCH, 0);
+    for (int k = -1; k < pieces; k++) {
+        Piece *p = k < 0 ? NULL : &c->pieces.items[k];
+        Span *f = p ? &p->forward : &c->forward, *b = p ? &p->backward : &c->backward;
+        set_span(g, c, b, PHASE_BACKWARD, k, scratch_b);
+        span_args(c, b, k, how, constant);
+        set_span(g, c, f, PHASE_FORWARD, k, how & NO_FORWARD ? 0 : scratch_f);
+        if (!(how & NO_FORWARD)) {
+            span_args(c, f, k, how, constant);
         }
     }
 }
@@ -237,6 +273,7 @@ SynthShape synth_shape(uint64_t seed)
     s.constant = pick(&r, 0, 1);
     s.two_outputs = pick(&r, 0, 2) == 0;
     s.width = pick(&r, 3, 90);
+    s.pieces = (int)pick(&r, 1, 4);
     return s;
 }
 
@@ -311,8 +348,9 @@ static Class *layer_class(Gen *g, const SynthShape *s, int kind, int n_out, uint
         add_param(g, c, names[p], flat ? 1 : 2, pick(r, 1, 40),
                   flat ? 0 : pick(r, 1, s->width), false);
     }
-    finish_class(g, c, n_out, s->width, 4 * pick(r, 1, 900), 4 * pick(r, 0, 700),
-                 4 * pick(r, 0, 1500), pick(r, 0, 1) ? SKIP_SOME : 0, s->constant);
+    finish_class(g, c, s->pieces, n_out, s->width, 4 * pick(r, 1, 900),
+                 4 * pick(r, 0, 700), 4 * pick(r, 0, 1500), pick(r, 0, 1) ? SKIP_SOME : 0,
+                 s->constant);
     return c;
 }
 
@@ -330,20 +368,20 @@ void synth_build(Gen *g, const SynthShape *s, const SynthMesh *mesh)
     }
     embed = new_class(g, "embed");
     add_param(g, embed, table, 2, 50, s->width, s->tied);
-    finish_class(g, embed, n_out, s->width, 0, 0, 0, STARTS | NO_BACK_WEIGHT, false);
+    finish_class(g, embed, 1, n_out, s->width, 0, 0, 0, STARTS | NO_BACK_WEIGHT, false);
     for (int k = 0; k < s->kinds; k++) {
         kind[k] = layer_class(g, s, k, n_out, &r);
     }
     if (s->idle_block) {
         idle = new_class(g, "idle");
-        finish_class(g, idle, n_out, s->width, 64, 256, 0, 0, false);
+        finish_class(g, idle, 1, n_out, s->width, 64, 256, 0, 0, false);
     }
     head = new_class(g, "head");
     if (!s->tied || pick(&r, 0, 1)) {
         add_param(g, head, "norm", 1, s->width, 0, false);
     }
     add_param(g, head, s->tied ? "tied.table" : "weight", 2, 50, s->width, s->tied);
-    finish_class(g, head, n_out, s->width, 128, 512, 4096,
+    finish_class(g, head, 1, n_out, s->width, 128, 512, 4096,
                  ENDS | (s->head_forward ? 0 : NO_FORWARD), false);
     add_block(g, embed, "embed", "embed");
     for (int i = 0; i < s->layers; i++) {
@@ -365,18 +403,19 @@ void synth_llama(Gen *g, int layers, int64_t dim, int64_t ffn, int64_t kv_dim,
     Class *head = new_class(g, "head");
     set_model(g, mesh, seq, vocab);
     add_param(g, embed, "tied.table", 2, vocab, dim, true);
-    finish_class(g, embed, 1, t * dim, 0, 0, 0, STARTS | NO_BACK_WEIGHT, false);
+    finish_class(g, embed, 1, 1, t * dim, 0, 0, 0, STARTS | NO_BACK_WEIGHT, false);
     add_param(g, layer, "norm1", 1, dim, 0, false);
     add_param(g, layer, "qkv", 2, qkv, dim, false);
     add_param(g, layer, "o", 2, dim, dim, false);
     add_param(g, layer, "norm2", 1, dim, 0, false);
     add_param(g, layer, "gate_up", 2, 2 * ffn, dim, false);
     add_param(g, layer, "down", 2, dim, ffn, false);
-    finish_class(g, layer, 1, t * dim, t * b * (3 * dim + qkv + 2 * ffn + ffn),
+    finish_class(g, layer, 1, 1, t * dim, t * b * (3 * dim + qkv + 2 * ffn + ffn),
                  t * b * ffn, t * b * (2 * ffn + qkv), 0, false);
     add_param(g, head, "norm", 1, dim, 0, false);
     add_param(g, head, tied ? "tied.table" : "weight", 2, vocab, dim, tied);
-    finish_class(g, head, 1, t * dim, 0, 0, 1024 * vocab * 4, ENDS | NO_FORWARD, false);
+    finish_class(g, head, 1, 1, t * dim, 0, 0, 1024 * vocab * 4, ENDS | NO_FORWARD,
+                 false);
     add_block(g, embed, "embed", "embed");
     for (int i = 0; i < layers; i++) {
         add_block(g, layer, gen_printf(g, "layers.%d", i), gen_printf(g, "layers_%d", i));
@@ -430,13 +469,14 @@ const char *synth_span(void *ctx, const SpanCall *c)
     Gen *g = c->g;
     bool back = c->span->phase == PHASE_BACKWARD;
     Dtype reduce = g->model.reduce_dtype;
-    uint64_t h = (uint64_t)c->block * 2 + back;
+    const Node *node = c->span->nodes[0]; /* of a piece: its only one */
+    bool opens = node->piece == (back ? c->cls->pieces.count - 1 : 0);
+    uint64_t h = ((uint64_t)c->block * 2 + back) * 8 + (uint64_t)node->piece;
     (void)ctx;
-    for (int p = 0; p < c->cls->params.count; p++) {
-        if (c->weight[p]) {
-            h = absorb(h, c->weight[p],
-                       c->cls->params.items[p].elems * dtype_bytes(g->model.param_dtype));
-        }
+    for (int k = 0; k < node->n_in; k++) {
+        int p = node->in[k]->index;
+        h = absorb(h, c->weight[p],
+                   c->cls->params.items[p].elems * dtype_bytes(g->model.param_dtype));
     }
     for (int a = 0; a < c->span->n_args; a++) {
         const SpanArg *arg = &c->span->args[a];
@@ -445,13 +485,18 @@ const char *synth_span(void *ctx, const SpanCall *c)
             : arg->kind == ARG_DATA ? absorb(h, c->data[k], g->model.seq_tokens * 4)
             : arg->kind == ARG_IN   ? absorb(h, c->in[k], c->cls->inputs[k]->bytes)
             : arg->kind == ARG_DOUT ? absorb(h, c->d_out[k], c->cls->d_outputs[k]->bytes)
-            : arg->kind == ARG_SAVED && back ? absorb(h, c->saved, c->cls->saved_bytes)
-                                             : h;
+            : arg->kind == ARG_SAVED && (back || !opens)
+                ? absorb(h, c->saved, c->cls->saved_bytes)
+                : h;
+    }
+    if (!opens) { /* what the piece before left */
+        h = absorb(h, c->scratch, c->span->scratch_bytes);
     }
     spill(h, c->scratch, c->span->scratch_bytes);
     h = absorb(h, c->scratch, c->span->scratch_bytes);
-    for (int p = 0; p < c->cls->params.count; p++) {
-        for (int64_t i = 0; c->grad[p] && i < c->cls->params.items[p].elems; i++) {
+    for (int k = 0; k < node->n_out; k++) {
+        int p = node->out[k]->loc_index;
+        for (int64_t i = 0; i < c->cls->params.items[p].elems; i++) {
             double old = c->grad_add[p] ? interp_load(reduce, c->grad[p], i) : 0;
             interp_store(reduce, c->grad[p], i, old + unit(h + (uint64_t)p, i));
         }
@@ -465,7 +510,7 @@ const char *synth_span(void *ctx, const SpanCall *c)
             spill(h + 12, c->d_in[k], c->cls->d_inputs[k]->bytes);
         } else if (arg->kind == ARG_LOSS) {
             *c->loss = unit(h + 13, 0);
-        } else if (arg->kind == ARG_SAVED && !back) {
+        } else if (arg->kind == ARG_SAVED && (!back || c->cls->pieces.count > 1)) {
             spill(h + 14, c->saved, c->cls->saved_bytes);
         }
     }
