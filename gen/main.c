@@ -3,6 +3,7 @@
  * argv. Out: an exit code; an emitted folder. The passes run in a child process
  * (child.c); this one only parses options before and writes files after. */
 #include "child.h"
+#include "import.h"
 #include "load.h"
 
 #include <stdlib.h>
@@ -92,6 +93,16 @@ static int run_docs(Gen *g)
     return EXIT_DONE;
 }
 
+static int run_import(Gen *g)
+{
+    Text t = {.g = g};
+
+    import_hugging_face(g, &t);
+    diag_stop_on_errors(g);
+    fwrite(t.s, 1, t.len, stdout);
+    return EXIT_DONE;
+}
+
 /* ---- commands and options ---------------------------------------------------------- */
 
 static const struct {
@@ -101,6 +112,8 @@ static const struct {
     {"generate", "MODEL.lua -o DIR   write the trainer's folder (the default)", false},
     {"plan", "MODEL.lua          memory, flops, units and time, without writing", false},
     {"check", "MODEL.lua          errors only", false},
+    {"import", "HF_DIR             a Hugging Face model's config.json as a description",
+     false},
     {"docs", "[lua]              the reference of the description's fields", true},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
@@ -272,7 +285,8 @@ static void check_options(Parse *p)
     if (!opt->command)
         opt->command = "generate";
     if (!opt->input && !docs)
-        usage("no description is given");
+        usage(!strcmp(opt->command, "import") ? "no folder is given: import HF_DIR"
+                                              : "no description is given");
     for (int i = 0; i < N_PASSES; i++) {
         names[i] = passes[i].name;
         known = known || !strcmp(opt->dump, passes[i].name);
@@ -333,6 +347,8 @@ int main(int argc, char **argv)
     check_options(&p);
     if (!strcmp(g.opt.command, "docs"))
         return child_run(&g, &default_limits, run_docs);
+    if (!strcmp(g.opt.command, "import"))
+        return child_run(&g, &default_limits, run_import);
     code = child_run(&g, &default_limits, run_passes);
     if (code == EXIT_DONE && !strcmp(g.opt.command, "generate") && !g.opt.dump)
         code = files_write(&g);

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* import.h: descriptions from what other programs call a model. Each reads g->opt.input
+ * in the child process, records messages for what it refuses, and prints Lua to t. */
+#ifndef IMPORT_H
+#define IMPORT_H
+
+#include "gen.h"
+
+/* A Hugging Face folder, or its config.json. */
+void import_hugging_face(Gen *g, Text *t);
+
+#endif

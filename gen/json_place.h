@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* json_place.h: where in a JSON text a value was written, for messages. */
+#ifndef JSON_PLACE_H
+#define JSON_PLACE_H
+
+#include "gen.h"
+
+/* The place of a member's value in a valid JSON text: path is `key` or `key.key`. Of a
+ * key that is not there, the place of the innermost object that is. */
+Pos json_place(const char *file, const char *text, size_t bytes, const char *path);
+/* Byte offset to line and column (both from 1), for a parser's own errors. */
+Pos json_offset(const char *file, const char *text, size_t bytes, size_t offset,
+                size_t len);
+
+#endif
