@@ -33,6 +33,34 @@ const char *attr_text(Gen *g, const Attr *a)
     gen_die("unknown attribute type");
 }
 
+bool attr_from_model(const Gen *g, const char *name, Attr *a)
+{
+    const Model *m = &g->model;
+    const Attr fields[] = {
+        {.key = "seq", .type = ATTR_INT, .i = m->seq_tokens},
+        {.key = "micro_batch", .type = ATTR_INT, .i = m->micro_batch},
+        {.key = "loss_chunk_tokens", .type = ATTR_INT, .i = m->loss_chunk_tokens},
+        {.key = "loss_masked", .type = ATTR_BOOL, .i = m->loss_mask},
+        {.key = "loss_z", .type = ATTR_NUM, .num = m->loss_z},
+        {.key = "label_smoothing", .type = ATTR_NUM, .num = m->label_smoothing},
+    };
+
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (!strcmp(name, fields[i].key)) {
+            *a = fields[i];
+            return true;
+        }
+    return false;
+}
+
+const char *attr_type_name(int type)
+{
+    return type == ATTR_INT   ? "int"
+           : type == ATTR_NUM ? "number"
+           : type == ATTR_STR ? "string"
+                              : "bool";
+}
+
 /* Attributes end up in emitted C: nothing that could leave a string or a comment. */
 static bool attr_string_ok(const char *s)
 {

@@ -398,6 +398,9 @@ static void fill_hash_fields(Check *c, Model *m)
     m->min_ratio = get_num(c, "lr.min_ratio");
     get_int(c, "seed", &m->seed);
     get_int(c, "loss.chunk_tokens", &m->loss_chunk_tokens);
+    m->loss_mask = get_bool(c, "loss.mask");
+    m->loss_z = get_num(c, "loss.z");
+    m->label_smoothing = get_num(c, "loss.label_smoothing");
     m->fuse = get_bool(c, "fuse");
 }
 

@@ -94,6 +94,7 @@ void emit_model_context(Emit *e)
     emit_int(L, "micro_batches", m->micro_batches);
     emit_int(L, "global_batch", m->global_batch);
     emit_int(L, "leaves", m->leaves);
+    emit_bool(L, "loss_mask", m->loss_mask);
     emit_bool(L, "accumulate_sharded", m->accumulate_sharded);
     emit_int(L, "seed", m->seed);
     emit_num(L, "lr", m->lr);

@@ -109,6 +109,8 @@ typedef struct Model {
     double min_ratio;
     int64_t seed;
     int64_t loss_chunk_tokens;
+    bool loss_mask;                     /* each data file has a mask beside it */
+    double loss_z, label_smoothing;
     bool fuse;
     /* outside the hash */
     int64_t replicate, shard;           /* mesh; world_size = product */

@@ -103,22 +103,16 @@ static int c_ident(lua_State *L)
     return 1;
 }
 
-/* Fields of the model that an attribute may take its value from. */
-static const int64_t *model_field(const Gen *g, const char *name)
-{
-    if (!strcmp(name, "seq"))
-        return &g->model.seq_tokens;
-    if (!strcmp(name, "micro_batch"))
-        return &g->model.micro_batch;
-    if (!strcmp(name, "loss_chunk_tokens"))
-        return &g->model.loss_chunk_tokens;
-    return NULL;
-}
-
+/* The type of the model's field of that name, or nil. */
 static int c_model_field(lua_State *L)
 {
-    lua_pushboolean(L, lua_type(L, 1) == LUA_TSTRING &&
-                           model_field(up_gen(L), lua_tostring(L, 1)) != NULL);
+    Attr a;
+
+    if (lua_type(L, 1) == LUA_TSTRING &&
+        attr_from_model(up_gen(L), lua_tostring(L, 1), &a))
+        lua_pushstring(L, attr_type_name(a.type));
+    else
+        lua_pushnil(L);
     return 1;
 }
 
@@ -208,7 +202,9 @@ static void read_attr(Gen *g, AttrSpec *s)
     lua_pop(L, 1);
     if (s->from) {
         s->has_default = true;
-        s->dflt.i = *model_field(g, s->from);
+        gen_require(attr_from_model(g, s->from, &s->dflt) && (int)s->dflt.type == s->type,
+                    "attribute %s from %s", s->key, s->from);
+        s->dflt.key = s->key;
     }
 }
 

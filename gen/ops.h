@@ -44,6 +44,11 @@ const char *ops_template(Gen *g, const OpRule *op, const char *file, size_t *byt
 /* The path of that file, for messages. */
 const char *ops_template_path(Gen *g, const OpRule *op, const char *file);
 
+/* builder_attr.c: the model's field that an attribute may take its value from; false: no
+ * such field. */
+bool attr_from_model(const Gen *g, const char *name, Attr *a);
+const char *attr_type_name(int type); /* as op.lua writes it */
+
 /* Where op.lua writes a field of the rule (or, with item, a word of it); shows that
  * file's lines in messages from then on. */
 Pos ops_place(Gen *g, const OpRule *op, const char *key, const char *item);

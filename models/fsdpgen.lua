@@ -94,9 +94,9 @@
 
 ---@class (exact) fsdpgen.trainer.loss
 ---@field chunk_tokens? integer tokens whose logits exist at once
----@field mask? boolean masked tokens beside the data
----@field z? number weight of the z-loss
----@field label_smoothing? number share of the target given to all tokens
+---@field mask? boolean beside each data file `X`, `X.mask` says which tokens are targets
+---@field z? number weight of the z-loss: `z lse^2` joins the loss of a token
+---@field label_smoothing? number share of the target given to all tokens alike
 
 ---@class (exact) fsdpgen.trainer.mesh
 ---@field replicate? integer copies of the model

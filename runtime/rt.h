@@ -86,6 +86,7 @@ typedef struct RtTrainer {
     int64_t micro_batch;             /* sequences */
     int64_t micro_batches;           /* M of a step */
     int64_t leaves;                  /* V */
+    bool masked;                     /* beside each data file X, X.mask */
     bool accumulate_sharded;         /* decides which rank computes which leaf */
     int64_t seed;
     RtOptimizer optimizer;
@@ -110,7 +111,8 @@ typedef struct RtTrainer {
     void (*step)(Rt *rt);            /* one optimizer step */
 } RtTrainer;
 
-/* Losses f64 [micro_batches] and the superaccumulator, in the symmetric space. */
+/* The superaccumulator, the number of targets, losses f64 [micro_batches]: in the symmetric
+ * space. */
 #define RT_SUPERACC_WORDS 72
 #define RT_CONTROL_BYTES(micro_batches) \
     ((int64_t)(((micro_batches) * 8 + RT_SUPERACC_WORDS * 8 + 4096 + 255) / 256 * 256))

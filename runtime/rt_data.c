@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_data.c: tokens from files. In: --data files or patterns. Out: token and target ids
- * of any global sample, checked against the vocabulary.
+/* rt_data.c: tokens from files. In: --data files or patterns, and their masks. Out: token
+ * and target ids of any global sample, checked against the vocabulary.
  *
  * A file named *.bin is llm.c's: 256 little-endian 32-bit words of header (magic 20240520
  * version 1: 16-bit ids; magic 20240801 version 7: 32-bit ids; then how many), then the
  * ids; its size must be what the header says. Any other file is text, a byte is a token.
  * Files are mapped, positions are 64-bit.
+ *
+ * A trainer with loss.mask reads X.mask beside each file X: a bit for each token, low bit
+ * first, 1 where the token is to be predicted. Where it is 0 the token still is input for
+ * those after it, but as a target its id is -1: no loss, no gradient, not counted. Bits
+ * after the last token's are 0. A pattern does not match the masks of other files.
  *
  * Samples are windows of seq + 1 tokens, seq apart, within one file; files in the order
  * given, the matches of a pattern in byte order. Global sample g of the run belongs to
@@ -28,10 +33,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+typedef struct Mapped {
+    const unsigned char *at; /* NULL: not mapped */
+    int64_t bytes;
+} Mapped;
+
 typedef struct TokenFile {
     char *name;
-    void *map;
-    int64_t map_bytes;
+    Mapped map, mask;
     const unsigned char *at; /* first token */
     int width;               /* bytes of a token: 1, 2, 4 */
     int64_t tokens, first_sample, samples;
@@ -41,9 +50,12 @@ struct RtTokens {
     TokenFile *file;
     int files;
     int64_t samples, seq, vocab;
+    bool masked;      /* each file has a mask */
+    bool unused_mask; /* some file has one, but nobody reads it */
 };
 
 enum { HEADER_BYTES = 1024 };
+static const char mask_suffix[] = ".mask";
 
 static int32_t word_at(const unsigned char *p)
 {
@@ -69,16 +81,16 @@ __attribute__((format(printf, 2, 3))) static bool wrong(char *error, const char 
 /* What the mapped bytes hold. */
 static bool recognise(TokenFile *f, char *error)
 {
-    const unsigned char *p = f->map;
+    const unsigned char *p = f->map.at;
     f->at = p;
     f->width = 1;
-    f->tokens = f->map_bytes;
+    f->tokens = f->map.bytes;
     if (!has_suffix(f->name, ".bin")) {
         return true;
     }
-    if (f->map_bytes < HEADER_BYTES) {
+    if (f->map.bytes < HEADER_BYTES) {
         return wrong(error, "%s: %lld bytes are too short for the header of 1024",
-                     f->name, (long long)f->map_bytes);
+                     f->name, (long long)f->map.bytes);
     }
     const int32_t magic = word_at(p), version = word_at(p + 4);
     const int64_t count = word_at(p + 8);
@@ -94,14 +106,14 @@ static bool recognise(TokenFile *f, char *error)
             "*.bin",
             f->name, magic, version);
     }
-    if (count < 0 || HEADER_BYTES + count * f->width != f->map_bytes) {
+    if (count < 0 || HEADER_BYTES + count * f->width != f->map.bytes) {
         return wrong(error,
                      "%s: the header counts %lld tokens, so %lld bytes, but the file "
                      "has %lld%s",
                      f->name, (long long)count,
                      (long long)(HEADER_BYTES + count * f->width),
-                     (long long)f->map_bytes,
-                     count > 0 && HEADER_BYTES + count * f->width > f->map_bytes
+                     (long long)f->map.bytes,
+                     count > 0 && HEADER_BYTES + count * f->width > f->map.bytes
                          ? ": was it cut off?"
                          : "");
     }
@@ -110,26 +122,82 @@ static bool recognise(TokenFile *f, char *error)
     return true;
 }
 
-static bool map_file(TokenFile *f, char *error)
+static bool map_file(Mapped *m, const char *name, char *error)
 {
-    const int fd = open(f->name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat s;
     if (fd < 0) {
-        return wrong(error, "%s: %s", f->name, strerror(errno));
+        return wrong(error, "%s: %s", name, strerror(errno));
     }
     if (fstat(fd, &s) != 0 || !S_ISREG(s.st_mode) || s.st_size == 0) {
         close(fd);
-        return wrong(error, "%s: %s", f->name,
+        return wrong(error, "%s: %s", name,
                      S_ISREG(s.st_mode) ? "the file is empty" : "not a regular file");
     }
-    f->map_bytes = s.st_size;
-    f->map = mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    void *map = mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     close(fd);
-    if (f->map == MAP_FAILED) {
-        f->map = NULL;
-        return wrong(error, "%s: cannot be mapped: %s", f->name, strerror(errno));
+    if (map == MAP_FAILED) {
+        return wrong(error, "%s: cannot be mapped: %s", name, strerror(errno));
+    }
+    *m = (Mapped){map, s.st_size};
+    return true;
+}
+
+static void unmap(const Mapped *m)
+{
+    if (m->at != NULL) {
+        munmap((void *)(uintptr_t)m->at, (size_t)m->bytes);
+    }
+}
+
+/* X.mask, which has a bit for each token of X, or why it cannot be. */
+static bool map_mask(TokenFile *f, const char *name, char *error)
+{
+    const int64_t bytes = (f->tokens + 7) / 8;
+    if (access(name, F_OK) != 0) {
+        return wrong(error,
+                     "%s: %s; the trainer's loss.mask wants it beside %s: a bit for each "
+                     "token, low bit first, 1 where the token is to be predicted",
+                     name, strerror(errno), f->name);
+    }
+    if (!map_file(&f->mask, name, error)) {
+        return false;
+    }
+    if (f->mask.bytes != bytes) {
+        return wrong(error,
+                     "%s: %s has %lld tokens, so %lld bytes of mask, a bit for each "
+                     "token, but the mask has %lld",
+                     name, f->name, (long long)f->tokens, (long long)bytes,
+                     (long long)f->mask.bytes);
+    }
+    if (f->tokens % 8 != 0 && f->mask.at[bytes - 1] >> f->tokens % 8 != 0) {
+        return wrong(error,
+                     "%s: a bit after that of the last token, %lld, is not 0: is the "
+                     "low bit of a byte its first token's?",
+                     name, (long long)(f->tokens - 1));
     }
     return true;
+}
+
+static bool find_mask(RtTokens *d, TokenFile *f, char *error)
+{
+    if (f->tokens == 0) {
+        return true; /* no bits */
+    }
+    const size_t bytes = strlen(f->name) + sizeof mask_suffix;
+    char *name = malloc(bytes);
+    bool good = true;
+    if (name == NULL) {
+        return wrong(error, "out of memory");
+    }
+    snprintf(name, bytes, "%s%s", f->name, mask_suffix);
+    if (d->masked) {
+        good = map_mask(f, name, error);
+    } else {
+        d->unused_mask = d->unused_mask || access(name, F_OK) == 0;
+    }
+    free(name);
+    return good;
 }
 
 static bool add_file(RtTokens *d, const char *name, char *error)
@@ -144,13 +212,26 @@ static bool add_file(RtTokens *d, const char *name, char *error)
     if (f->name == NULL) {
         return wrong(error, "out of memory");
     }
-    if (!map_file(f, error) || !recognise(f, error)) {
+    if (!map_file(&f->map, name, error) || !recognise(f, error) ||
+        !find_mask(d, f, error)) {
         return false;
     }
     f->first_sample = d->samples;
     f->samples = f->tokens > 0 ? (f->tokens - 1) / d->seq : 0;
     d->samples += f->samples;
     return true;
+}
+
+/* X.mask where there is an X. */
+static bool is_mask(const char *name)
+{
+    if (!has_suffix(name, mask_suffix)) {
+        return false;
+    }
+    char *data = strndup(name, strlen(name) - strlen(mask_suffix));
+    const bool found = data != NULL && access(data, F_OK) == 0;
+    free(data);
+    return found;
 }
 
 /* glob sorts by locale. */
@@ -168,16 +249,21 @@ static bool add_pattern(RtTokens *d, const char *pattern, char *error)
                      rc == GLOB_NOMATCH ? "no such file" : "cannot be searched");
     }
     qsort(g.gl_pathv, g.gl_pathc, sizeof *g.gl_pathv, by_bytes);
+    const int before = d->files;
     bool good = true;
     for (size_t i = 0; i < g.gl_pathc && good; i++) {
-        good = add_file(d, g.gl_pathv[i], error);
+        good = is_mask(g.gl_pathv[i]) || add_file(d, g.gl_pathv[i], error);
     }
     globfree(&g);
+    if (good && d->files == before) {
+        return wrong(error, "--data %s: these are masks; name the files beside them",
+                     pattern);
+    }
     return good;
 }
 
-RtTokens *rt_tokens_open(const char *const *patterns, int n_patterns, int64_t seq_tokens,
-                         int64_t vocab, char *error)
+RtTokens *rt_tokens_open(const RtTrainer *t, const char *const *patterns, int n_patterns,
+                         char *error)
 {
     if (n_patterns == 0) {
         wrong(error, "no data: give --data FILE (text, or llm.c's .bin)");
@@ -188,8 +274,9 @@ RtTokens *rt_tokens_open(const char *const *patterns, int n_patterns, int64_t se
         wrong(error, "out of memory");
         return NULL;
     }
-    d->seq = seq_tokens;
-    d->vocab = vocab;
+    d->seq = t->seq_tokens;
+    d->vocab = t->vocab;
+    d->masked = t->masked;
     bool good = true;
     for (int i = 0; i < n_patterns && good; i++) {
         good = add_pattern(d, patterns[i], error);
@@ -211,9 +298,8 @@ RtTokens *rt_tokens_open(const char *const *patterns, int n_patterns, int64_t se
 void rt_tokens_close(RtTokens *d)
 {
     for (int i = 0; i < d->files; i++) {
-        if (d->file[i].map != NULL) {
-            munmap(d->file[i].map, (size_t)d->file[i].map_bytes);
-        }
+        unmap(&d->file[i].map);
+        unmap(&d->file[i].mask);
         free(d->file[i].name);
     }
     free(d->file);
@@ -225,11 +311,21 @@ int64_t rt_tokens_samples(const RtTokens *d)
     return d->samples;
 }
 
+bool rt_tokens_unused_mask(const RtTokens *d)
+{
+    return d->unused_mask;
+}
+
+static bool lies_in(const Mapped *m, uintptr_t address)
+{
+    const uintptr_t at = (uintptr_t)m->at;
+    return address >= at && address < at + (uintptr_t)m->bytes;
+}
+
 bool rt_tokens_hold(const RtTokens *d, uintptr_t address)
 {
     for (int i = 0; i < d->files; i++) {
-        const uintptr_t at = (uintptr_t)d->file[i].map;
-        if (address >= at && address < at + (uintptr_t)d->file[i].map_bytes) {
+        if (lies_in(&d->file[i].map, address) || lies_in(&d->file[i].mask, address)) {
             return true;
         }
     }
@@ -274,6 +370,12 @@ static int64_t token_at(const TokenFile *f, int64_t i)
     return (int64_t)((uint32_t)word_at(p));
 }
 
+/* Is token i to be predicted? */
+static bool is_target(const TokenFile *f, int64_t i)
+{
+    return f->mask.at == NULL || (f->mask.at[i / 8] >> i % 8 & 1) != 0;
+}
+
 /* The last file that begins at or before the sample; those without samples come before
  * it. */
 static const TokenFile *file_of(const RtTokens *d, int64_t sample)
@@ -308,7 +410,7 @@ bool rt_tokens_read(const RtTokens *d, int64_t sample, int32_t *tokens, int32_t 
             tokens[i] = (int32_t)id;
         }
         if (i > 0) {
-            targets[i - 1] = (int32_t)id;
+            targets[i - 1] = is_target(f, from + i) ? (int32_t)id : -1;
         }
     }
     return true;
@@ -330,6 +432,9 @@ void rt_load_micro_batch(Rt *rt, int64_t index)
                             targets + b * t->seq_tokens, error)) {
             rt_fail(rt, RT_EXIT_ERROR, "%s", error);
         }
+    }
+    for (int64_t i = 0; i < t->micro_batch * t->seq_tokens; i++) {
+        st->targets += targets[i] >= 0;
     }
     st->tokens_done += t->micro_batch * t->seq_tokens;
 }

@@ -49,12 +49,17 @@ static void debug_run(void *ctx, const RtRun *run)
 static void write_json(Rt *rt, const char *path, const Sums *sums)
 {
     const RtTrainer *t = rt->trainer;
-    const double tokens = (double)rt_step_tokens(t);
+    const int64_t targets = rt->state->valid_tokens;
+    const double tokens = targets > 0 ? (double)targets : 1; /* all sums are 0 then */
     FILE *f = fopen(path, "we");
     if (f == NULL) {
         rt_fail(rt, RT_EXIT_ERROR, "--debug-gradients %s: %s", path, strerror(errno));
     }
-    fprintf(f, "{\"loss\": %.17g, \"parameters\": [\n", rt->state->loss);
+    if (targets > 0) {
+        fprintf(f, "{\"loss\": %.17g, \"parameters\": [\n", rt->state->loss);
+    } else {
+        fprintf(f, "{\"loss\": null, \"parameters\": [\n");
+    }
     for (int i = 0; i < t->n_params; i++) {
         fprintf(
             f,

@@ -49,6 +49,11 @@ void rt_log_start(Rt *rt)
            (unsigned long long)t->numerics_hash, (unsigned long long)platform, text);
     rt_memory_planned(rt, stdout);
     flush_stdout(rt);
+    if (rt_tokens_unused_mask(st->tokens)) {
+        fprintf(stderr, "trainer: warning: there are masks beside the data, but this "
+                        "trainer was generated with loss.mask = false: every token is "
+                        "a target\n");
+    }
     if (st->flags.log != NULL) {
         st->log = fopen(st->flags.log, "we");
         if (st->log == NULL) {
@@ -62,20 +67,29 @@ static void log_failed(const Rt *rt)
     rt_fail(rt, RT_EXIT_ERROR, "--log %s: %s", rt->state->flags.log, strerror(errno));
 }
 
-/* One object a line; only finite numbers come here. */
+/* One object a line. Only finite numbers come here, but for the loss of a step without a
+ * target, which is unknown. */
 static void json_line(Rt *rt, double seconds, double mfu)
 {
     const RtState *st = rt->state;
     const int64_t tokens = rt_step_tokens(rt->trainer);
     FILE *f = st->log;
-    fprintf(
-        f,
-        "{\"step\": %lld, \"loss\": %.17g, \"loss_hex\": \"%a\", \"grad_norm\": %.17g, "
-        "\"grad_norm_hex\": \"%a\", \"lr\": %.17g, \"tokens\": %lld, "
-        "\"step_seconds\": %.6f, \"tokens_per_second\": %.3f, \"mfu\": ",
-        (long long)(st->step + 1), st->loss, st->loss, st->grad_norm, st->grad_norm,
-        rt_learning_rate(rt->trainer, st->step), (long long)((st->step + 1) * tokens),
-        seconds, (double)tokens / seconds);
+    fprintf(f, "{\"step\": %lld, ", (long long)(st->step + 1));
+    if (st->valid_tokens > 0) {
+        fprintf(f, "\"loss\": %.17g, \"loss_hex\": \"%a\", ", st->loss, st->loss);
+    } else {
+        fprintf(f, "\"loss\": null, \"loss_hex\": null, ");
+    }
+    fprintf(f,
+            "\"grad_norm\": %.17g, \"grad_norm_hex\": \"%a\", \"lr\": %.17g, "
+            "\"tokens\": %lld, ",
+            st->grad_norm, st->grad_norm, rt_learning_rate(rt->trainer, st->step),
+            (long long)((st->step + 1) * tokens));
+    if (rt->trainer->masked) {
+        fprintf(f, "\"valid_tokens\": %lld, ", (long long)st->valid_tokens);
+    }
+    fprintf(f, "\"step_seconds\": %.6f, \"tokens_per_second\": %.3f, \"mfu\": ", seconds,
+            (double)tokens / seconds);
     if (mfu > 0) {
         fprintf(f, "%.6f", mfu);
     } else {
@@ -117,18 +131,21 @@ void rt_log_step(Rt *rt, double seconds)
     if (st->flags.quiet) {
         return;
     }
-    char tps[48], share[16] = "n/a", eta[32];
+    char loss[32] = "     n/a", tps[48], share[16] = "n/a", eta[32];
+    if (st->valid_tokens > 0) {
+        snprintf(loss, sizeof loss, "%8.5f", st->loss);
+    }
     if (mfu > 0) {
         snprintf(share, sizeof share, "%.2f%%", 100.0 * mfu);
     }
     const double done = (double)(st->step + 1), left = (double)st->flags.steps - done;
-    printf(
-        "step: %4lld  loss: %8.5f  grad_norm: %8.4f  memory: %5.2fGiB  tps: %s  mfu: %s  "
-        "lr: %.2e  eta: %s\n",
-        (long long)(st->step + 1), st->loss, st->grad_norm,
-        (double)rt_memory_high_water_bytes() / 1073741824.0,
-        with_commas(tps, sizeof tps, rate), share, rt_learning_rate(t, st->step),
-        duration(eta, sizeof eta, left * (rt_clock() - st->started_seconds) / done));
+    printf("step: %4lld  loss: %s  grad_norm: %8.4f  memory: %5.2fGiB  tps: %s  mfu: %s  "
+           "lr: %.2e  eta: %s%s\n",
+           (long long)(st->step + 1), loss, st->grad_norm,
+           (double)rt_memory_high_water_bytes() / 1073741824.0,
+           with_commas(tps, sizeof tps, rate), share, rt_learning_rate(t, st->step),
+           duration(eta, sizeof eta, left * (rt_clock() - st->started_seconds) / done),
+           st->skipped ? "  (no update: every target is masked)" : "");
     flush_stdout(rt);
 }
 

@@ -21,8 +21,10 @@ static void one_step(Rt *rt)
     atomic_store(&st->shared->rank[rt->rank].step, st->step + 1);
     rt->trainer->step(rt);
     rt_comm_step_end(rt);
-    st->beta1_power *= o->beta1;
-    st->beta2_power *= o->beta2;
+    if (!st->skipped) {
+        st->beta1_power *= o->beta1;
+        st->beta2_power *= o->beta2;
+    }
     const double seconds = rt_clock() - begin;
     if (st->step == 0 && st->flags.debug_gradients != NULL) {
         rt_debug_gradients(rt, st->flags.debug_gradients);
@@ -66,8 +68,7 @@ static void prepare(Rt *rt, int fd)
     }
     compare_builds(rt);
     rt_enter(rt, RT_AT_DATA);
-    st->tokens =
-        rt_tokens_open(st->flags.data, st->flags.n_data, t->seq_tokens, t->vocab, error);
+    st->tokens = rt_tokens_open(t, st->flags.data, st->flags.n_data, error);
     if (st->tokens == NULL) {
         rt_fail(rt, RT_EXIT_ERROR, "%s", error);
     }
@@ -160,8 +161,7 @@ int rt_main(const RtTrainer *trainer, int argc, char **argv)
     rt_cores_fit_openmp(&cores, &flags, trainer->world_size, argv);
     /* A mistake in the data is told once, before any rank starts. */
     char error[RT_ERROR_BYTES];
-    RtTokens *tokens = rt_tokens_open(flags.data, flags.n_data, trainer->seq_tokens,
-                                      trainer->vocab, error);
+    RtTokens *tokens = rt_tokens_open(trainer, flags.data, flags.n_data, error);
     if (tokens == NULL) {
         fprintf(stderr, "trainer: error: %s\n", error);
         return RT_EXIT_ERROR;

@@ -210,24 +210,28 @@ static _Noreturn void not_finite(const Rt *rt)
             (long long)(st->step + 1), is_finite(st->loss) ? "gradient norm" : "loss");
 }
 
-/* Control area: the superaccumulator, then the losses. Each loss was computed by one rank
- * and is zero elsewhere: adding them is exact. */
+/* Control area: the superaccumulator, the number of targets, then the losses. Each loss
+ * was computed by one rank and is zero elsewhere: adding them is exact. */
 static double exchange_norm(Rt *rt, uint64_t *total)
 {
     const RtTrainer *t = rt->trainer;
     RtState *st = rt->state;
     const size_t loss_bytes = (size_t)t->micro_batches * sizeof *st->losses;
-    const int64_t losses_at = t->control_offset + (int64_t)sizeof st->superacc;
+    const int64_t targets_at = t->control_offset + (int64_t)sizeof st->superacc;
+    const int64_t losses_at = targets_at + (int64_t)sizeof st->targets;
     rt_exchange_begin(rt);
     memcpy(rt_symmetric(rt, t->control_offset), st->superacc, sizeof st->superacc);
+    memcpy(rt_symmetric(rt, targets_at), &st->targets, sizeof st->targets);
     memcpy(rt_symmetric(rt, losses_at), st->losses, loss_bytes);
     rt_exchange_publish(rt);
     double loss = 0;
+    st->valid_tokens = 0;
     for (int r = 0; r < rt->world_size; r++) {
         const uint64_t *part = (const uint64_t *)(rt->peer[r] + t->control_offset);
         for (int i = 0; i < RT_SUPERACC_WORDS; i++) {
             total[i] += part[i];
         }
+        st->valid_tokens += *(const int64_t *)(rt->peer[r] + targets_at);
     }
     for (int64_t i = 0; i < t->micro_batches; i++) {
         double one = 0;
@@ -239,18 +243,27 @@ static double exchange_norm(Rt *rt, uint64_t *total)
     rt_exchange_end(rt);
     memset(st->superacc, 0, sizeof st->superacc);
     memset(st->losses, 0, loss_bytes);
+    st->targets = 0;
     return loss;
 }
 
 /* The gradient is that of the sum of token losses; norm, clipping and loss are of the
- * mean. */
+ * mean over the targets of the whole step. Where all are masked there is no mean: the
+ * loss is unknown, the norm 0, and there is no update. */
 void rt_norm_reduce(Rt *rt)
 {
     RtState *st = rt->state;
     uint64_t total[RT_SUPERACC_WORDS] = {0};
-    const double tokens = (double)rt_step_tokens(rt->trainer);
     const double clip = rt->trainer->optimizer.clip;
-    st->loss = exchange_norm(rt, total) / tokens;
+    const double sum = exchange_norm(rt, total);
+    const double tokens = (double)st->valid_tokens;
+    st->skipped = st->valid_tokens == 0;
+    if (st->skipped) {
+        st->loss = __builtin_nan("");
+        st->grad_norm = 0;
+        return;
+    }
+    st->loss = sum / tokens;
     st->grad_norm = rt_sqrt(rt_superacc_round(total)) / tokens;
     st->clip_factor = 1.0;
     if (clip > 0 && st->grad_norm + 1e-6 > clip) {

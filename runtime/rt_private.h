@@ -101,8 +101,11 @@ typedef struct RtState {
     int64_t step;        /* of the run, 0-based */
     int64_t micro_batch; /* loaded last */
     double *losses;      /* [micro_batches], this rank's filled */
+    int64_t targets;     /* of this rank's micro-batches of the step, not masked */
     /* the step's results, equal on all ranks */
     double loss, grad_norm, clip_factor;
+    int64_t valid_tokens; /* targets of all ranks: what loss and gradient are means of */
+    bool skipped;         /* no update: the step changes no weight and no moment */
     uint64_t superacc[RT_SUPERACC_WORDS];
     double beta1_power, beta2_power; /* beta^t after t updates */
     /* counters (--stats) */
@@ -173,14 +176,17 @@ void rt_debug_gradients(Rt *rt, const char *path); /* collective */
 /* ---- rt_data.c --------------------------------------------------------------------- */
 
 enum { RT_ERROR_BYTES = 768 };
-RtTokens *rt_tokens_open(const char *const *patterns, int n_patterns, int64_t seq_tokens,
-                         int64_t vocab, char *error);
+/* Files as the trainer reads them: its sequences, vocabulary, masks. */
+RtTokens *rt_tokens_open(const RtTrainer *t, const char *const *patterns, int n_patterns,
+                         char *error);
 void rt_tokens_close(RtTokens *d);
 int64_t rt_tokens_samples(const RtTokens *d);
+bool rt_tokens_unused_mask(const RtTokens *d); /* masks lie there, the trainer has none */
 bool rt_tokens_hold(const RtTokens *d, uintptr_t address); /* is it in a mapped file? */
 /* Place in the data of global sample `index` (0, 1, ...): a bijection in each epoch. */
 int64_t rt_tokens_place(int64_t samples, uint64_t seed, int64_t index);
-/* Fills tokens and targets of a sample; false with error set when an id is no token. */
+/* Fills tokens and targets of a sample, -1 where masked; false with error set when an id
+ * is no token. */
 bool rt_tokens_read(const RtTokens *d, int64_t sample, int32_t *tokens, int32_t *targets,
                     char *error);
 

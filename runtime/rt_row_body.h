@@ -131,19 +131,27 @@ static inline RT_A RT_ROW(lse)(const RT_T *x, int64_t n)
     return (RT_A)((double)top + rt_log(total));
 }
 
-/* dx = exp(x - lse) - onehot(target): the gradient of a token's loss. dx may be x. */
-static inline void RT_ROW(softmax_minus_onehot)(const RT_T *x, RT_T *dx, int64_t n,
-                                                RT_A lse, int64_t target)
+/* dx = scale exp(x - lse) - share - hot onehot(target): the gradient of a token's loss.
+ * dx may be x. */
+RT_ALWAYS void RT_ROW(softmax_minus)(const RT_T *x, RT_T *dx, int64_t n, RT_A lse,
+                                     int64_t target, RT_A scale, RT_A share, RT_A hot)
 {
     const RT_A p = RT_SCALAR(exp)(RT_TO_ACC(x[target]) - lse);
     const int64_t whole = n - n % RT_WIDTH;
     for (int64_t j = 0; j < whole; j += RT_WIDTH) {
-        RT_STORE(dx + j, RT_VECTOR(exp)(RT_LOAD(x + j) - lse));
+        RT_STORE(dx + j, RT_VECTOR(exp)(RT_LOAD(x + j) - lse) * scale - share);
     }
     for (int64_t j = whole; j < n; j++) {
-        dx[j] = RT_ROUND(RT_SCALAR(exp)(RT_TO_ACC(x[j]) - lse));
+        dx[j] = RT_ROUND(RT_SCALAR(exp)(RT_TO_ACC(x[j]) - lse) * scale - share);
     }
-    dx[target] = RT_ROUND(p - 1);
+    dx[target] = RT_ROUND(p * scale - share - hot);
+}
+
+/* The same where nothing but the target counts; * 1 and - 0 change no bit. */
+static inline void RT_ROW(softmax_minus_onehot)(const RT_T *x, RT_T *dx, int64_t n,
+                                                RT_A lse, int64_t target)
+{
+    RT_ROW(softmax_minus)(x, dx, n, lse, target, 1, 0, 1);
 }
 
 #undef RT_ROW_TOTAL

@@ -3,8 +3,8 @@
  * corrections, and the runs of parameters in this rank's shard. In: the step's norm and
  * clip factor, shards of summed gradients. Out: calls of the emitted kernel.
  *
- * The gradient is summed over all tokens of the step, so its scale is clip factor /
- * tokens. Powers of beta are carried along by multiplication, one a step: no pow. */
+ * The gradient is summed over all targets of the step, so its scale is clip factor /
+ * targets. Powers of beta are carried along by multiplication, one a step: no pow. */
 #include "rt_private.h"
 
 size_t rt_dtype_bytes(RtDtype d)
@@ -59,7 +59,7 @@ RtUpdate rt_update(const Rt *rt)
     const RtTrainer *t = rt->trainer;
     const RtState *st = rt->state;
     RtUpdate u = {0};
-    u.scale64 = st->clip_factor / (double)rt_step_tokens(t);
+    u.scale64 = st->clip_factor / (double)st->valid_tokens;
     u.lr64 = rt_learning_rate(t, st->step);
     u.bias1_64 = 1.0 - st->beta1_power * t->optimizer.beta1;
     u.bias2_64 = 1.0 - st->beta2_power * t->optimizer.beta2;
@@ -101,6 +101,9 @@ void rt_update_segment(Rt *rt, int segment, RtUpdateKernel kernel)
 {
     const RtTrainer *t = rt->trainer;
     const RtSegment *g = &t->segments[segment];
+    if (rt->state->skipped) {
+        return;
+    }
     char *weights = rt_symmetric(rt, g->param_shard);
     Shard s = {
         .update = rt_update(rt),

@@ -117,9 +117,14 @@ return function(rule, dims)
       elseif spec[2] ~= nil and type(spec[2]) ~= "number" then
         bad("attrs", key, fmt("the default of %s is not a number", key))
       end
-      if spec.from ~= nil and not dims.model_field(spec.from) then
+      local from = spec.from ~= nil and dims.model_field(spec.from)
+      if spec.from ~= nil and not from then
         bad("attrs", key, fmt("%s: a trainer has no field %s", key, tostring(spec.from)),
-            "from is seq, micro_batch or loss_chunk_tokens")
+            "from is seq, micro_batch, loss_chunk_tokens, loss_masked, loss_z or "
+            .. "label_smoothing")
+      elseif from and from ~= want then
+        bad("attrs", key, fmt("%s is %s, but %s of a trainer is %s", key, want, spec.from,
+                              from), fmt('say { "%s", from = "%s" }', from, spec.from))
       end
       out.attrs[#out.attrs + 1] =
         { key = key, type = want, default = spec[2], from = spec.from }

@@ -36,6 +36,9 @@ static const RtTrainer trainer = {
     .micro_batch = ${micro_batch},
     .micro_batches = ${micro_batches},
     .leaves = ${leaves},
+//@ if loss_mask then
+    .masked = true, /* X.mask beside each data file X: a bit for each token, low bit first */
+//@ end
     .accumulate_sharded = ${accumulate_sharded and "true" or "false"},
     .seed = ${seed},
 

@@ -13,6 +13,7 @@ set -u
 . "$ROOT/tests/e2e/outside.sh"
 . "$ROOT/tests/e2e/readme.sh"
 . "$ROOT/tests/e2e/shipped.sh"
+. "$ROOT/tests/e2e/loss.sh"
 
 data=$ROOT/LICENSE # English text, there on every machine; a byte is a token
 
@@ -25,6 +26,8 @@ outside_builtin
 outside_allocations
 divided
 precision
+loss_masks
+loss_hashes
 if [ "$FULL" = 1 ]; then
     equal_bits_products "1 2 3 4 5 6 7 8"
     equal_bits 0

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* headers SEED FIRST COUNT FOLDER: the runtime's reader of data files against files that
  * lie. Each case writes one to three files (llm.c's .bin with a changed header, wrong
- * sizes, text, nothing) and opens them with some sequence length and vocabulary. What
- * must come out is computed here a second time, from the bytes: refused or not, how many
- * samples, every token that is read, refused when it is not in the vocabulary. Built with
+ * sizes, text, nothing), with or without masks that have all their bits, and opens them
+ * with some sequence length and vocabulary. What must come out is computed here a second
+ * time, from the bytes: refused or not, how many samples, every token and target that is
+ * read, refused when it is not in the vocabulary. Built with
  * AddressSanitizer and UndefinedBehaviorSanitizer. */
 #include "../../runtime/rt_data.c"
 
@@ -14,10 +15,12 @@
 enum { MAX_FILES = 3, NAME_BYTES = 64, MAX_SEQ = 4096 };
 
 typedef struct File {
-    char name[NAME_BYTES];
+    char name[NAME_BYTES], mask_name[NAME_BYTES + 8];
     Str bytes; /* the file is these, then zeros up to total */
     int64_t total;
-    bool good;
+    Str mask;           /* the same of its mask */
+    int64_t mask_total; /* -1: there is none */
+    bool good, mask_good;
     int width;
     int64_t tokens, samples;
 } File;
@@ -109,15 +112,23 @@ static void make_bin(Random *r, File *f, int64_t vocab)
     }
 }
 
+static int64_t min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 static void make_file(Random *r, File *f, int i, int64_t vocab)
 {
     static const char *const ends[] = {".bin", ".bin", ".bin",    ".bin",
                                        ".txt", "",     ".bin.txt"};
 
+    const char *end = ends[random_below(r, sizeof ends / sizeof *ends)];
+
     *f = (File){0};
     str_add(&f->bytes, "", 0);
-    snprintf(f->name, sizeof f->name, "%c%s", 'a' + i,
-             ends[random_below(r, sizeof ends / sizeof *ends)]);
+    snprintf(f->name, sizeof f->name, "%c%s", 'a' + i, end);
+    snprintf(f->mask_name, sizeof f->mask_name, "%c%s.mask", 'a' + i, end);
+    str_add(&f->mask, "", 0);
     if (random_below(r, 8)) {
         make_bin(r, f, vocab);
     } else {
@@ -132,11 +143,51 @@ static void make_file(Random *r, File *f, int i, int64_t vocab)
     }
 }
 
-static bool write_file(const File *f)
+/* A true mask, or in some cases none, one of another size, or with a bit too many. */
+static void make_mask(Random *r, File *f)
 {
-    int fd = open(f->name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    bool good = fd >= 0 && write(fd, f->bytes.s, f->bytes.n) == (ssize_t)f->bytes.n &&
-                ftruncate(fd, f->total) == 0;
+    int64_t need = (f->tokens + 7) / 8, written = min(need, 3000);
+    bool odd = f->tokens % 8 != 0;
+
+    for (int64_t i = 0; i < written; i++) {
+        uint32_t byte = random_below(r, 256);
+
+        if (i == need - 1 && odd)
+            byte &= (1u << f->tokens % 8) - 1;
+        str_add(&f->mask, (char[1]){(char)byte}, 1);
+    }
+    f->mask_total = need;
+    f->mask_good = true;
+    if (random_below(r, 8) || need == 0)
+        return;
+    switch (random_below(r, 5)) {
+    case 0:
+        f->mask_total = -1;
+        break;
+    case 1:
+        f->mask_total = random_below(r, (uint32_t)min(need, INT32_MAX));
+        break;
+    case 2:
+        f->mask_total += 1 + random_below(r, 9);
+        break;
+    case 3:
+        f->mask_total = 0;
+        break;
+    default:
+        if (!odd || written < need)
+            return;
+        f->mask.s[need - 1] ^=
+            (char)(1u << (f->tokens % 8 + random_below(r, 8 - f->tokens % 8)));
+    }
+    f->mask_good = false;
+    f->mask.n = (size_t)min((int64_t)f->mask.n, f->mask_total < 0 ? 0 : f->mask_total);
+}
+
+static bool write_file(const char *name, const Str *s, int64_t total)
+{
+    int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    bool good =
+        fd >= 0 && write(fd, s->s, s->n) == (ssize_t)s->n && ftruncate(fd, total) == 0;
 
     if (fd >= 0)
         close(fd);
@@ -146,9 +197,9 @@ static bool write_file(const File *f)
 /* ---- what must come out -------------------------------------------------------------
  */
 
-static int64_t byte_of(const File *f, int64_t i)
+static int64_t byte_of(const Str *s, int64_t i)
 {
-    return i < (int64_t)f->bytes.n ? (unsigned char)f->bytes.s[i] : 0;
+    return i < (int64_t)s->n ? (unsigned char)s->s[i] : 0;
 }
 
 static int64_t token_of(const File *f, int64_t i)
@@ -156,8 +207,13 @@ static int64_t token_of(const File *f, int64_t i)
     int64_t at = (f->width > 1 ? 1024 : 0) + i * f->width, v = 0;
 
     for (int k = f->width; k-- > 0;)
-        v = v << 8 | byte_of(f, at + k);
+        v = v << 8 | byte_of(&f->bytes, at + k);
     return v;
+}
+
+static int64_t target_of(const File *f, int64_t i, bool masked)
+{
+    return masked && !(byte_of(&f->mask, i / 8) >> i % 8 & 1) ? -1 : token_of(f, i);
 }
 
 static void expect(File *f, int64_t seq)
@@ -170,7 +226,7 @@ static void expect(File *f, int64_t seq)
     f->good = f->total > 0;
     if (n > 4 && !strcmp(f->name + n - 4, ".bin")) {
         for (int k = 0; k < 12; k++)
-            word[k / 4] |= byte_of(f, k) << 8 * (k % 4);
+            word[k / 4] |= byte_of(&f->bytes, k) << 8 * (k % 4);
         f->width = word[0] == 20240520 ? 2 : 4;
         f->tokens = word[2];
         f->good = f->total >= 1024 &&
@@ -183,18 +239,18 @@ static void expect(File *f, int64_t seq)
 }
 
 static const char *check_sample(const RtTokens *d, const File *files, int n,
-                                int64_t sample, int64_t seq, int64_t vocab)
+                                int64_t sample, const RtTrainer *t)
 {
     static int32_t tokens[MAX_SEQ], targets[MAX_SEQ];
     char error[RT_ERROR_BYTES] = "";
-    int64_t at = sample;
+    int64_t at = sample, seq = t->seq_tokens;
     bool legal = true, got = rt_tokens_read(d, sample, tokens, targets, error);
 
     while (n > 1 && at >= files->samples)
         at -= files->samples, files++, n--;
     at *= seq;
     for (int64_t i = 0; i <= seq; i++)
-        legal = legal && token_of(files, at + i) < vocab;
+        legal = legal && token_of(files, at + i) < t->vocab;
     if (legal != got)
         return got ? "it took a token outside the vocabulary" : "it refused good tokens";
     if (!got)
@@ -203,34 +259,40 @@ static const char *check_sample(const RtTokens *d, const File *files, int n,
                    : "a refusal that does not name the vocabulary";
     for (int64_t i = 0; i < seq; i++)
         if (tokens[i] != token_of(files, at + i) ||
-            targets[i] != token_of(files, at + i + 1))
+            targets[i] != target_of(files, at + i + 1, t->masked))
             return "other tokens than the file's";
     return NULL;
 }
 
 /* As a rank's step does it: the order, the sequences of a micro-batch side by side. */
-static const char *check_micro_batch(Random *r, RtTokens *d, int64_t seq, int64_t vocab)
+static const char *check_micro_batch(Random *r, RtTokens *d, RtTrainer t)
 {
-    RtTrainer t = {
-        .seq_tokens = seq, .vocab = vocab, .micro_batches = 1 + random_below(r, 9)};
     RtState state = {.tokens = d};
     Rt rt = {.trainer = &t, .state = &state};
+    const char *problem = NULL;
+    int64_t valid = 0, tokens;
 
+    t.micro_batches = 1 + random_below(r, 9);
     t.micro_batch = 1 + random_below(r, 3);
-    t.targets_offset = t.micro_batch * seq * 4;
+    tokens = t.micro_batch * t.seq_tokens;
+    t.targets_offset = tokens * 4;
     state.step = random_below(r, 2) ? random_below(r, 10)
                                     : (int64_t)random_below(r, UINT32_MAX) << 8;
     state.flags.seed = random_below(r, UINT32_MAX);
-    rt.local =
-        malloc((size_t)t.targets_offset * 2); /* exactly: a byte more is an error */
+    rt.local = malloc((size_t)tokens * 8); /* exactly: a byte more is an error */
     if (!rt.local)
         abort();
-    if (setjmp(failed) == 0)
+    if (setjmp(failed) == 0) {
         rt_load_micro_batch(&rt, random_below(r, (uint32_t)t.micro_batches));
-    else if (!strstr(failure, "vocabulary"))
-        return "it failed in a step, not about the vocabulary";
+        for (int64_t i = 0; i < tokens; i++)
+            valid += ((int32_t *)(void *)rt.local)[tokens + i] >= 0;
+        if (state.targets != valid)
+            problem = "another number of targets";
+    } else if (!strstr(failure, "vocabulary")) {
+        problem = "it failed in a step, not about the vocabulary";
+    }
     free(rt.local);
-    return NULL;
+    return problem;
 }
 
 static const char *run_case(Random *r)
@@ -240,24 +302,32 @@ static const char *run_case(Random *r)
     const char *names[MAX_FILES], *problem = NULL;
     char error[RT_ERROR_BYTES] = "";
     int n = 1 + (int)(random_below(r, 4) == 0) + (int)(random_below(r, 8) == 0);
-    int64_t vocab = vocabs[random_below(r, sizeof vocabs / sizeof *vocabs)], samples = 0;
-    int64_t seq =
-        random_below(r, 5) ? 1 + random_below(r, 100) : 1 + random_below(r, MAX_SEQ);
+    RtTrainer t = {.vocab = vocabs[random_below(r, sizeof vocabs / sizeof *vocabs)]};
+    int64_t samples = 0;
     bool good = true, pattern = random_below(r, 8) == 0;
     RtTokens *d;
 
+    t.seq_tokens =
+        random_below(r, 5) ? 1 + random_below(r, 100) : 1 + random_below(r, MAX_SEQ);
+    t.masked = random_below(r, 3) == 0;
+
     for (int i = 0; i < n; i++) {
-        make_file(r, &files[i], i, vocab);
-        if (!write_file(&files[i]))
+        make_file(r, &files[i], i, t.vocab);
+        expect(&files[i], t.seq_tokens);
+        files[i].mask_total = -1;
+        if (files[i].good && (t.masked || random_below(r, 8) == 0))
+            make_mask(r, &files[i]);
+        if (!write_file(files[i].name, &files[i].bytes, files[i].total) ||
+            (files[i].mask_total >= 0 &&
+             !write_file(files[i].mask_name, &files[i].mask, files[i].mask_total)))
             return "the file cannot be written";
-        expect(&files[i], seq);
         names[i] = files[i].name;
-        good = good && files[i].good;
+        good = good && files[i].good && (!t.masked || files[i].mask_good);
         samples += files[i].samples;
     }
     good = good && samples > 0;
-    d = pattern ? rt_tokens_open((const char *[]){"[a-c]*"}, 1, seq, vocab, error)
-                : rt_tokens_open(names, n, seq, vocab, error);
+    d = pattern ? rt_tokens_open(&t, (const char *[]){"[a-c]*"}, 1, error)
+                : rt_tokens_open(&t, names, n, error);
     refused += !d;
     if ((d != NULL) != good)
         problem = good ? "good files were refused" : "bad files were taken";
@@ -270,25 +340,29 @@ static const char *run_case(Random *r)
                     : k == 1 ? samples - 1
                              : (int64_t)(random_below(r, UINT32_MAX) % samples);
 
-        problem = check_sample(d, files, n, s, seq, vocab);
+        problem = check_sample(d, files, n, s, &t);
     }
     if (d && !problem)
-        problem = check_micro_batch(r, d, seq, vocab);
+        problem = check_micro_batch(r, d, t);
     if (d)
         rt_tokens_close(d);
     for (size_t i = 0; i < strlen(error); i++)
         strange += (unsigned char)error[i] < 32;
     if (problem)
-        printf("     | seq %lld vocab %lld: %s\n", (long long)seq, (long long)vocab,
-               error);
+        printf("     | seq %lld vocab %lld%s: %s\n", (long long)t.seq_tokens,
+               (long long)t.vocab, t.masked ? " masked" : "", error);
     for (int i = 0; i < n; i++) {
         if (problem)
-            printf("     | %s: %lld bytes, %s, %lld tokens of %d bytes, %lld samples\n",
+            printf("     | %s: %lld bytes, %s, %lld tokens of %d bytes, %lld samples, "
+                   "mask of %lld bytes, %s\n",
                    files[i].name, (long long)files[i].total,
                    files[i].good ? "good" : "bad", (long long)files[i].tokens,
-                   files[i].width, (long long)files[i].samples);
+                   files[i].width, (long long)files[i].samples,
+                   (long long)files[i].mask_total, files[i].mask_good ? "good" : "bad");
         unlink(files[i].name);
+        unlink(files[i].mask_name);
         free(files[i].bytes.s);
+        free(files[i].mask.s);
     }
     return problem;
 }

@@ -56,7 +56,8 @@ for set in wrap=2 mesh.shard=4 prefetch=0 strategy=no_shard accumulate=unsharded
     check "$set stays outside the hash" cmp reference changed
 done
 for set in seq=32 seed=2 fuse=false optimizer.lr=1e-4 leaves=4 dtypes.param=bf16 \
-    loss.chunk_tokens=32 micro_batch=1 model.vocab=512 lr.warmup=1; do
+    loss.chunk_tokens=32 micro_batch=1 model.vocab=512 lr.warmup=1 loss.mask=true \
+    loss.z=1e-4 loss.label_smoothing=0.1; do
     inside --set $set >changed
     if [ -s changed ] && ! cmp -s reference changed; then ok "$set is inside the hash"
     else bad "$set is inside the hash" log; fi

@@ -56,6 +56,13 @@ fault swiglu_bwd cpu.c 's/"d \* (gate \* s)"/"d * (" .. ld(gu, "at + j") .. " * 
     'reads an input after its place was written'
 race='#pragma omp parallel for reduction(+ : sum)'
 fault cross_entropy cpu.c "s/    double sum = 0;/&\\n$race/" 'a sum in any order'
+fault cross_entropy_bwd cpu.c 's/lit(2 \* z)/lit(z)/' 'half of the gradient of the z-loss'
+fault cross_entropy_bwd op.lua 's/(1 + 2 \* n.z \* lse)/(1 + n.z * lse)/' \
+    'half of the gradient of the z-loss, by differences' cross_entropy
+fault cross_entropy cpu.c 's/lit(smoothing \/ v)/lit(smoothing)/' 'a share too large'
+fault cross_entropy_bwd cpu.c 's/memset(dlogits + at, 0/memset(dlogits, 0/' \
+    'a masked row keeps its gradient'
+fault linear_cross_entropy cpu.c 's/losses\[i\] = 0/losses[i] = 1/' 'a masked token counts'
 squares='rt_row_sum_squares_${h.dtype}(h + at, 0, ${d})'
 ulps='(sizeof(${acc}) == 8 ? 1 + 4e-16 : 1 + 2.4e-7f)'
 fault add_rmsnorm cpu.c "s/$squares/& * $ulps/" 'a fused op that is not its expansion'

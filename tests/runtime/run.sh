@@ -152,6 +152,45 @@ bad_data() {
         diff <(grep ^weights "$WORK/w16") <(grep ^weights "$WORK/w32")
 }
 
+# mask FILE BITS: so many bits of 1, low bit first, then zeros to the end of the byte
+mask() { perl -e 'print pack("b*", "1" x $ARGV[0])' "$2" >"$1"; }
+
+bad_masks() {
+    local d=$WORK/masks good=$WORK/masks/good.bin bytes t=$WORK/masked/trainer
+    mkdir -p "$d"
+    bytes=$(stat -c %s "$data")
+    ids16 20003 259 | bin "$good" 20240520 1 20003
+    fails "no mask" 1 "$good.mask: No such file or directory; the trainer's loss.mask" \
+        --data "$good"
+    : >"$good.mask"
+    fails "empty mask" 1 "$good.mask: the file is empty" --data "$good"
+    mask "$good.mask" 19992
+    fails "short mask" 1 "has 20003 tokens, so 2501 bytes of mask" --data "$good"
+    mask "$good.mask" 20009
+    fails "long mask" 1 "but the mask has 2502" --data "$good"
+    mask "$good.mask" 20004
+    fails "bits after the last token" 1 "after that of the last token, 20002, is not 0" \
+        --data "$good"
+    rm "$good.mask"
+    mkdir "$good.mask"
+    fails "a folder for a mask" 1 "$good.mask: not a regular file" --data "$good"
+    rmdir "$good.mask"
+    mask "$good.mask" 20003
+    check "a mask of a .bin file" "$t" --data "$good" --steps 2
+    fails "a mask for data" 1 "these are masks; name the files beside them" \
+        --data "$good.mask"
+    check "a pattern passes masks over" "$t" --data "$d/*" --steps 2
+    cp "$data" "$d/text.txt"
+    fails "one of two files without a mask" 1 "$d/text.txt.mask: No such file" \
+        --data "$d/*"
+    mask "$d/text.txt.mask" "$bytes"
+    check "masks of two files" "$t" --data "$d/*" --steps 2 --log "$d/log.jsonl"
+    check "the log counts targets" grep -q '"valid_tokens": 304,' "$d/log.jsonl"
+    "$WORK/four/trainer" --data "$d/text.txt" --steps 1 >"$d/out" 2>"$d/err"
+    check "a mask that is not asked for: a warning" \
+        grep -q "warning: there are masks beside the data" "$d/err"
+}
+
 bad_flags() {
     local later
     fails "unknown flag" 2 'no flag `--stepz`; did you mean --steps?' --stepz 3
@@ -203,6 +242,11 @@ toy_suite
 if generate "$WORK/four" "$tiny" --set mesh.shard=4 && build_trainer "$WORK/four"; then
     deaths
     bad_data
+    if generate "$WORK/masked" "$tiny" --set loss.mask=true && build_trainer "$WORK/masked"; then
+        bad_masks
+    else
+        bad "building the trainer with masks" "$WORK/masked.log"
+    fi
     bad_flags
     check "the log's keys" json
     checkers

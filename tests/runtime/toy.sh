@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by run.sh: the runtime alone, under a trainer written by hand (toy_trainer.c), its
-# protocol under ThreadSanitizer, its data reader under a fuzzer. No generator is needed.
+# protocol under ThreadSanitizer. No generator is needed.
 toy_flags="-std=gnu11 -Wall -Wextra -Werror -Wno-psabi -Wno-unknown-pragmas -ffp-contract=off
            -fno-math-errno -DRT_GEMM_BUILTIN -I$ROOT/runtime"
 
@@ -352,18 +352,6 @@ toy_threads() {
     fi
 }
 
-toy_fuzz() {
-    local count=5000
-    [ "$FULL" = 1 ] && count=100000
-    # shellcheck disable=SC2086
-    if cc $toy_flags -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all \
-        "$ROOT/tests/runtime/data_fuzz.c" "$ROOT/runtime/rt_data.c" -o "$WORK/data_fuzz"; then
-        check "$count token files" "$WORK/data_fuzz" "$WORK" $count "$SEED"
-    else
-        bad "building the data fuzzer"
-    fi
-}
-
 toy_suite() {
     if ! toy_library "$WORK/toy.lib" -O2 -fopenmp ||
        ! toy_link toy4 "$WORK/toy.lib" -O2 -fopenmp -DWORLD=4 ||
@@ -390,5 +378,4 @@ toy_suite() {
     check "a step allocates nothing" toy_allocations
     toy_memory
     toy_threads
-    toy_fuzz
 }

@@ -1,16 +1,36 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- cross_entropy: rows among threads; the loss by one thread, in token order.
+//@ local expected = ld(logits, "at")
+//@ local z_loss = z > 0 and " + " .. lit(z) .. " * lse[i] * lse[i]" or ""
 static void ${fn}(const ${logits.type} *restrict logits, const int32_t *restrict targets,
                   double *restrict loss, ${lse.type} *restrict lse)
 {
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < ${t}; i++) {
+//@ if masked then
+        if (targets[i] < 0) { /* masked */
+            lse[i] = 0;
+            continue;
+        }
+//@ end
         lse[i] = rt_row_lse_${logits.dtype}(logits + i * ${v}, ${v});
     }
     double sum = 0;
     for (int64_t i = 0; i < ${t}; i++) {
+//@ if masked then
+        if (targets[i] < 0) {
+            continue;
+        }
+//@ end
         const int64_t at = i * ${v} + targets[i];
-        const ${acc} token_loss = lse[i] - ${ld(logits, "at")};
+//@ if smoothing > 0 then
+        /* the target's share, and what all tokens share */
+        const ${acc} expected =
+            ${lit(1 - smoothing)} * ${expected} +
+            ${lit(smoothing / v)} * rt_row_sum_${logits.dtype}(logits + i * ${v}, ${v});
+//@   expected = "expected"
+//@ end
+        const ${acc} token_loss = lse[i] - ${expected}${z_loss};
         sum += (double)token_loss;
     }
     *loss = sum;

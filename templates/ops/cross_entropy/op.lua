@@ -4,34 +4,65 @@
 -- rounded to the accumulation dtype; the sum is f64, in token order. No division by
 -- the number of tokens: that joins the gradient's scale in the optimizer. Nothing
 -- follows: the gradient of the loss is 1.
+--
+-- A token's loss, as PyTorch defines each part: with smoothing s the target is (1 - s) of
+-- the token and s / v of every token; z adds z lse^2. Where targets may be masked, id -1
+-- is no target: loss 0, lse 0.
 return op {
     doc = "loss = sum over tokens of (lse - logits[target]), lse = log(sum(exp(logits)))",
     inputs = { { "logits", "t v" }, { "targets", "t", class = "i32" } },
+    attrs = {
+        masked = { "bool", from = "loss_masked" },
+        z = { "number", from = "loss_z" },
+        smoothing = { "number", from = "label_smoothing" },
+    },
     outputs = { { "loss", "1", dtype = "f64" }, { "lse", "t", dtype = "acc" } },
     axes = { t = "parallel", v = "reduction" },
-    flops = function(n) return 4 * n.t * n.v end,
+    check = function(n)
+        if n.z < 0 then return "z must not be negative" end
+        if n.smoothing < 0 or n.smoothing >= 1 then
+            return "smoothing must be at least 0 and less than 1"
+        end
+    end,
+    flops = function(n) return (n.smoothing > 0 and 5 or 4) * n.t * n.v end,
     backward = function(g, n, d)
-        return { logits = g.cross_entropy_bwd { n.logits, n.targets, n.lse } }
+        return {
+            logits = g.cross_entropy_bwd {
+                n.logits, n.targets, n.lse, masked = n.masked, z = n.z,
+                smoothing = n.smoothing,
+            },
+        }
     end,
     reference = function(n)
         n.loss[1] = 0.0
         for i = 0, n.t - 1 do
-            local top, sum = -math.huge, 0.0
-            for j = 1, n.v do top = math.max(top, n.logits[i * n.v + j]) end
-            for j = 1, n.v do sum = sum + math.exp(n.logits[i * n.v + j] - top) end
-            local lse = n.round("lse", top + math.log(sum))
-            n.lse[i + 1] = lse
-            n.loss[1] = n.loss[1]
-                + n.round("lse", lse - n.logits[i * n.v + n.targets[i + 1] + 1])
+            local target = n.targets[i + 1]
+            if target >= 0 then
+                local top, sum, mean = -math.huge, 0.0, 0.0
+                for j = 1, n.v do top = math.max(top, n.logits[i * n.v + j]) end
+                for j = 1, n.v do
+                    sum = sum + math.exp(n.logits[i * n.v + j] - top)
+                    mean = mean + n.logits[i * n.v + j] / n.v
+                end
+                local lse = n.round("lse", top + math.log(sum))
+                local expected = (1 - n.smoothing) * n.logits[i * n.v + target + 1]
+                    + n.smoothing * mean
+                n.lse[i + 1] = lse
+                n.loss[1] = n.loss[1] + n.round("lse", lse - expected + n.z * lse * lse)
+            end
         end
     end,
     cases = function(r)
         local long = r(0, 5) == 0 -- more than a block of rt_row_body.h
+        local masked = r(0, 1) == 1
         return {
-            t = r(1, 20), v = long and r(1020, 1060) or r(1, 90),
+            t = r(1, 20), v = long and r(1020, 1060) or r(1, 90), masked = masked,
+            z = r(0, 1) * r(1, 9) / 100, smoothing = r(0, 1) * r(1, 9) / 10,
             inputs = function(n, r)
                 local targets = {}
-                for i = 1, n.t do targets[i] = r(0, n.v - 1) end
+                for i = 1, n.t do
+                    targets[i] = masked and r(0, 2) == 0 and -1 or r(0, n.v - 1)
+                end
                 return { targets = targets }
             end,
         }

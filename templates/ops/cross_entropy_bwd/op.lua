@@ -1,32 +1,49 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- cross_entropy_bwd: in what cross_entropy read and its lse; out the gradient of the
--- logits, over them where nothing needs them again. Unscaled: see cross_entropy.
+-- logits, over them where nothing needs them again. Unscaled, and the attributes: see
+-- cross_entropy. With p = exp(logits - lse) and the target's distribution q,
+-- dlogits = p (1 + 2 z lse) - q; zeros where the target is masked.
 return op {
     doc = "dlogits = exp(logits - lse) - onehot(target)",
     inputs = {
         { "logits", "t v" }, { "targets", "t", class = "i32" },
         { "lse", "t", class = "acc" },
     },
+    attrs = {
+        masked = { "bool", from = "loss_masked" },
+        z = { "number", from = "loss_z" },
+        smoothing = { "number", from = "label_smoothing" },
+    },
     outputs = { { "dlogits", "t v", dtype = "logits", alias = "logits" } },
     axes = { t = "parallel", v = "parallel" },
-    flops = function(n) return 3 * n.t * n.v end,
+    flops = function(n)
+        return ((n.z > 0 or n.smoothing > 0) and 5 or 3) * n.t * n.v
+    end,
     reference = function(n)
         for i = 0, n.t - 1 do
+            local target, lse = n.targets[i + 1], n.lse[i + 1]
             for j = 1, n.v do
-                local k = i * n.v + j
-                local hot = n.targets[i + 1] + 1 == j and 1 or 0
-                local p = math.exp(n.logits[k] - n.lse[i + 1])
-                n.dlogits[k] = n.round("dlogits", p - hot)
+                local k, dlogit = i * n.v + j, 0.0
+                if target >= 0 then
+                    local q = n.smoothing / n.v
+                        + (target + 1 == j and 1 - n.smoothing or 0)
+                    dlogit = math.exp(n.logits[k] - lse) * (1 + 2 * n.z * lse) - q
+                end
+                n.dlogits[k] = n.round("dlogits", dlogit)
             end
         end
     end,
     cases = function(r)
         local long = r(0, 5) == 0 -- more than a block of rt_row_body.h
+        local masked = r(0, 1) == 1
         return {
-            t = r(1, 20), v = long and r(1020, 1060) or r(1, 90),
+            t = r(1, 20), v = long and r(1020, 1060) or r(1, 90), masked = masked,
+            z = r(0, 1) * r(1, 9) / 100, smoothing = r(0, 1) * r(1, 9) / 10,
             inputs = function(n, r)
                 local targets = {}
-                for i = 1, n.t do targets[i] = r(0, n.v - 1) end
+                for i = 1, n.t do
+                    targets[i] = masked and r(0, 2) == 0 and -1 or r(0, n.v - 1)
+                end
                 return { targets = targets }
             end,
         }

@@ -6,6 +6,9 @@
 //@ local tail = t % rows
 //@ local suffix = ({ rt_bf16 = "bf16", float = "f32", double = "f64" })[x.type]
 //@ local elem_bytes = ({ rt_bf16 = 2, float = 4, double = 8 })[x.type]
+//@ local plain = z == 0 and smoothing == 0
+//@ local expected = ld({ name = "row", type = x.type }, "targets[i]")
+//@ local z_loss = z > 0 and " + " .. lit(z) .. " * lse * lse" or ""
 //@ local logits_bytes = (elem_bytes * rows * v + 63) // 64 * 64
 ${gemm(fn .. "_logits", "NT", rows, v, d, x, x)}
 ${gemm(fn .. "_dx", "NN", rows, d, v, x, dx)}
@@ -30,9 +33,28 @@ static double ${fn}_softmax(${x.type} *logits, const int32_t *targets, int64_t t
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < tokens; i++) {
         ${x.type} *row = logits + i * ${v};
+//@ if masked then
+        if (targets[i] < 0) { /* masked */
+            losses[i] = 0;
+            memset(row, 0, ${v} * sizeof *row);
+            continue;
+        }
+//@ end
         const ${acc} lse = rt_row_lse_${suffix}(row, ${v});
-        losses[i] = lse - ${ld({ name = "row", type = x.type }, "targets[i]")};
+//@ if smoothing > 0 then
+        /* the target's share, and what all tokens share */
+        const ${acc} expected = ${lit(1 - smoothing)} * ${expected} +
+                               ${lit(smoothing / v)} * rt_row_sum_${suffix}(row, ${v});
+//@   expected = "expected"
+//@ end
+        losses[i] = lse - ${expected}${z_loss};
+//@ if plain then
         rt_row_softmax_minus_onehot_${suffix}(row, row, ${v}, lse, targets[i]);
+//@ else
+        const ${acc} scale = ${z > 0 and "1 + " .. lit(2 * z) .. " * lse" or "1"};
+        rt_row_softmax_minus_${suffix}(row, row, ${v}, lse, targets[i], scale,
+                                       ${lit(smoothing / v)}, ${lit(1 - smoothing)});
+//@ end
     }
     for (int64_t i = 0; i < tokens; i++) {
         sum += (double)losses[i];
