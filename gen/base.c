@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* base.c: what every file of the generator stands on: one arena, growing lists and
  * text, one hash, names of dtypes, and the end of the program when we find a bug of
- * our own. Memory is never freed: a run of the generator is short, and nothing can
- * dangle. */
+ * our own. Memory is not freed, since a run of the generator is short and so nothing can
+ * dangle; but policy_auto.c marks and releases what a plan took that it only tried. */
 #include "gen.h"
 
 #include <stdlib.h>
@@ -77,6 +77,29 @@ void *gen_alloc(Gen *g, size_t bytes)
     p = a->chunks->data + a->chunks->used;
     a->chunks->used += bytes;
     return p;
+}
+
+void *gen_mark(Gen *g)
+{
+    Chunk *before, *c;
+
+    gen_alloc(g, 1); /* there is an arena, and a chunk in it */
+    before = g->arena->chunks;
+    c = chunk_new(CHUNK_BYTES); /* all that comes now lies before the old ones */
+    c->next = before;
+    g->arena->chunks = c;
+    return before;
+}
+
+void gen_release(Gen *g, void *mark)
+{
+    while (g->arena->chunks != mark) {
+        Chunk *c = g->arena->chunks;
+
+        gen_require(c, "released twice");
+        g->arena->chunks = c->next;
+        free(c);
+    }
 }
 
 static char *vprintf_alloc(Gen *g, const char *fmt, va_list ap)

@@ -297,6 +297,17 @@ static void check_schedule(Check *c)
                  (long long)steps);
 }
 
+/* "auto" spends a budget: there must be one. */
+static void check_auto(Check *c)
+{
+    if (!strcmp(get_str(c, "recompute"), "auto") && *get_kind(c, "target") &&
+        !*get_str(c, "target.memory"))
+        COMPLAIN(c, "recompute",
+                 "write target = cpu { memory = \"8GiB\" } with what a rank may take, or "
+                 "recompute = \"none\" or \"block\"",
+                 "recompute: \"auto\" needs a budget, and target.memory is not given");
+}
+
 /* fail(path, problem, help) of an architecture's check; upvalue 1: the Check. */
 static int arch_fail(lua_State *L)
 {
@@ -425,12 +436,16 @@ static void fill_free_fields(Check *c, Model *m)
         m->recompute = RECOMPUTE_EVERY;
     else if (!strcmp(get_str(c, "recompute"), "block"))
         m->recompute = RECOMPUTE_BLOCK;
+    else if (!strcmp(get_str(c, "recompute"), "auto"))
+        m->recompute = RECOMPUTE_AUTO;
     for (int i = 0; i < 3; i++)
         if (!strcmp(get_str(c, "prefetch.order"), orders[i]))
             m->prefetch_order = (PrefetchOrder)i;
     m->accumulate_sharded = !strcmp(get_str(c, "accumulate"), "sharded");
     m->target = !strcmp(get_kind(c, "target"), "cuda") ? TARGET_CUDA : TARGET_CPU;
     m->cpu_arch = get_str(c, "target.arch");
+    if (*get_str(c, "target.memory"))
+        m->budget_bytes = size_parse(get_str(c, "target.memory"));
 }
 
 /* A limit below what the depths ask for is kept, and told: the deeper prefetch never
@@ -476,6 +491,7 @@ void check_model(Gen *g)
     check_schedule(&c);
     if (!c.errors)
         warn_reduce(&c);
+    check_auto(&c);
     if (model && !model_errors)
         check_arch(&c, model->arch);
     gen_require((c.errors > 0) == (diag_errors(g) > errors_before),

@@ -212,6 +212,12 @@ static bool check_string(Check *c, const Field *f, const char *path, Site site)
                 gen_printf(c->g, "use %s", words_join(c->g, &now, "\"")));
         return false;
     }
+    if (f->size && (strlen(s) != n || size_parse(s) < 0)) {
+        check_error(c, site.pos,
+                    "write a number and a unit: \"8GiB\", \"512MiB\", \"16GB\"",
+                    "%s: %s is not a size", path, check_show(c->g, -1));
+        return false;
+    }
     if (f->max_bytes && (int64_t)n > f->max_bytes) {
         check_error(c, site.pos,
                     gen_printf(c->g, "use at most %d characters", (int)f->max_bytes),

@@ -91,7 +91,7 @@ static void add_values(Gen *g, Text *t, const Field *f, const Kinds *kinds)
         add_kind(t, kinds_find(kinds, f->later_kinds.items[i]));
     }
     if (!f->values.count && !f->kinds.count)
-        text_printf(t, "%s", type[f->type]);
+        text_printf(t, "%s", f->size ? "size: `\"8GiB\"`" : type[f->type]);
     if (f->type == FIELD_LIST && f->count)
         text_printf(t, " of %d", (int)f->count);
     if (f->pattern)

@@ -48,6 +48,11 @@ static void dump_policy(Gen *g, Text *t)
                 m->reshard_after_forward ? "true" : "false", m->prefetch_forward,
                 m->prefetch_backward, prefetch_order_name(m->prefetch_order),
                 m->gathers_in_flight, m->reduces_in_flight);
+    for (int u = 0; u < g->units.count; u++) {
+        if (g->units.items[u].keep_gathered) {
+            text_printf(t, "unit %s stays gathered\n", g->units.items[u].name);
+        }
+    }
     for (int b = 0; b < g->blocks.count; b++) {
         static const char *const keeps[] = {"all", "its input"};
         text_printf(t, "block %s keeps %s\n", g->blocks.items[b].name,

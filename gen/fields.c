@@ -16,12 +16,11 @@ static const char *const type_names[] = {
 enum { N_TYPES = sizeof type_names / sizeof *type_names, MAX_NESTING = 8, MAX_NAME = 64 };
 
 static const char *const attributes[] = {
-    "default",      "default_text", "optional",     "min",         "max",
-    "above",        "below",        "power_of_two", "values",      "later_values",
-    "later_types",  "later_kinds",  "pattern",      "pattern_doc", "max_bytes",
-    "forbid",       "fields",       "item",         "count",       "kinds",
-    "number_makes", "number_sets",  "hash",         "later",       "only",
-    "doc",          "example",
+    "default", "default_text", "optional",  "min",          "max",         "above",
+    "below",   "power_of_two", "values",    "later_values", "later_types", "later_kinds",
+    "pattern", "pattern_doc",  "max_bytes", "forbid",       "size",        "fields",
+    "item",    "count",        "kinds",     "number_makes", "number_sets", "hash",
+    "later",   "only",         "doc",       "example",
 };
 enum { N_ATTRIBUTES = sizeof attributes / sizeof *attributes };
 
@@ -178,6 +177,7 @@ static Field read_row(Reader *r, const char *hash)
     f.forbid = get_text(r, "forbid");
     get_number(r, "max_bytes", &max_bytes);
     f.max_bytes = (int64_t)max_bytes;
+    f.size = get_bool(r, "size");
     f.kinds = get_words(r, "kinds");
     f.number_makes = get_text(r, "number_makes");
     f.number_sets = get_words(r, "number_sets");
@@ -288,6 +288,42 @@ bool is_identifier(const char *s, size_t n)
         if (!strcmp(s, keywords[i]))
             return false;
     return true;
+}
+
+int64_t size_parse(const char *s)
+{
+    static const struct {
+        const char *name;
+        int64_t bytes;
+    } units[] = {
+        {"", 1},
+        {"B", 1},
+        {"KB", 1000},
+        {"MB", 1000000},
+        {"GB", 1000000000},
+        {"TB", INT64_C(1000000000000)},
+        {"KiB", INT64_C(1) << 10},
+        {"MiB", INT64_C(1) << 20},
+        {"GiB", INT64_C(1) << 30},
+        {"TiB", INT64_C(1) << 40},
+    };
+    int64_t value = 0, scale = 1; /* value / scale: as written, so no rounding of ours */
+
+    if (*s < '0' || *s > '9')
+        return -1;
+    for (bool point = false; (*s >= '0' && *s <= '9') || (*s == '.' && !point); s++) {
+        if (value > 100000000 || scale > 100000)
+            return -1;
+        point = point || *s == '.';
+        scale *= point && *s != '.' ? 10 : 1;
+        value = *s == '.' ? value : value * 10 + (*s - '0');
+    }
+    s += *s == ' ';
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (!strcmp(s, units[i].name) && value > 0 &&
+            value <= INT64_MAX / units[i].bytes && (scale == 1 || units[i].bytes > 1))
+            return value * units[i].bytes / scale;
+    return -1;
 }
 
 const Field *fields_find(const Fields *f, const char *name)

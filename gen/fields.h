@@ -39,6 +39,7 @@ typedef struct Field {
     bool has_min, has_max, has_above, has_below, power_of_two;
     double min, max, above, below;
     const char *pattern, *pattern_doc, *forbid;
+    bool size;         /* of a string: it means bytes, "8GiB" */
     int64_t max_bytes; /* of a string, 0: no limit */
     Words values, later_values, kinds, later_kinds, number_sets;
     const char *number_makes;
@@ -74,6 +75,8 @@ Kinds kinds_read(Gen *g, lua_State *L, int index);
 
 /* A name that Lua can write without quotes: letters, digits and _, no keyword. */
 bool is_identifier(const char *s, size_t n);
+/* "8GiB", "1.5 GB", "4096": bytes; -1 if it is none. Fractions need a unit. */
+int64_t size_parse(const char *s);
 const Field *fields_find(const Fields *f, const char *name);
 const Kind *kinds_find(const Kinds *k, const char *name);
 bool words_have(const Words *w, const char *word);

@@ -30,6 +30,9 @@ typedef struct Gen Gen;
 void *gen_alloc(Gen *g, size_t bytes);               /* zeroed, 16-byte aligned; dies when out */
 char *gen_printf(Gen *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 char *gen_vprintf(Gen *g, const char *fmt, va_list ap);
+/* What is allocated between a mark and its release is gone then. */
+void *gen_mark(Gen *g);
+void gen_release(Gen *g, void *mark);
 char *gen_strdup(Gen *g, const char *s);
 char *gen_strndup(Gen *g, const char *s, size_t n);
 /* Grow an array held as {ptr, count, cap}; returns the new zeroed element. */
@@ -88,7 +91,7 @@ typedef enum { FULL_SHARD, SHARD_GRAD_OP, HYBRID_SHARD, NO_SHARD } Strategy;
 typedef enum { PREFETCH_PRE, PREFETCH_POST, PREFETCH_NONE } PrefetchOrder;
 typedef enum { TARGET_CPU, TARGET_CUDA } TargetKind;
 typedef enum {
-    RECOMPUTE_NONE, RECOMPUTE_BLOCK, RECOMPUTE_EVERY
+    RECOMPUTE_NONE, RECOMPUTE_BLOCK, RECOMPUTE_EVERY, RECOMPUTE_AUTO
 } Recompute;
 
 typedef struct Model {
@@ -128,7 +131,7 @@ typedef struct Model {
     /* platform */
     TargetKind target;
     const char *cpu_arch;               /* -march value: "native" */
-    int64_t budget_bytes;               /* 0: none known */
+    int64_t budget_bytes;               /* of a rank; 0: none known */
     /* Lua side: registry references, valid for the whole run */
     int model_ref;                      /* the resolved model record handed to build */
     int build_ref;                      /* arch's build(model, builder) */
@@ -374,6 +377,7 @@ typedef struct Unit {
                                 neighbours */
     int n_segments;
     int *segments;
+    bool keep_gathered;          /* policy.c: weights stay from the forward to the backward */
 } Unit;
 
 /* ---- the step program (unroll.c, schedule.c) -------------------------------------------- */
@@ -496,6 +500,8 @@ struct Gen {
     struct { Segment *items; int count, cap; } segments;
     struct { Unit *items; int count, cap; } units;
     Program prog;
+    struct Search *search;   /* policy_auto.c: what "auto" found; NULL without it */
+    bool candidate;          /* this program is only being tried */
     uint64_t numerics_hash;
     struct { OutFile *items; int count, cap; } files;
 };

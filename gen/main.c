@@ -18,8 +18,8 @@ typedef struct Pass {
     const char *what; /* from → to */
 } Pass;
 
-/* policy to place will be a loop once policy has something to choose under a budget;
- * every pass is deterministic, and none looks at the machine. */
+/* Every pass is deterministic, and none looks at the machine. Under a budget, policy itself
+ * runs unroll to simulate on what it considers (policy_auto.c), a bounded number of times. */
 static const Pass passes[] = {
     {"load", load_description, "Lua file, overrides → the raw record, with places"},
     {"check", check_model, "raw record → model, every field resolved"},

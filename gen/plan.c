@@ -317,6 +317,7 @@ static void print_head(Gen *g, Text *t)
                 m->gathers_in_flight,
                 m->reduces_in_flight ? "beside the next span" : "before the next span");
     print_recompute(g, t);
+    policy_auto_print(g, t);
 }
 
 static void print_units(Gen *g, Text *t)

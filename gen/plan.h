@@ -99,6 +99,26 @@ void verify_graph(Gen *g, const char *pass); /* verify_graph.c */
 /* After placement: ends with exit code 3 and what would fit when the budget is exceeded.
  */
 void policy_check_budget(Gen *g);
+/* May the block be told to keep less? */
+bool policy_may_recompute(const Gen *g, const Block *b);
+/* With the choices as they stand: what a span may overlap. */
+void policy_settle(Gen *g);
+
+/* ---- policy_auto.c --------------------------------------------------------------- */
+
+typedef struct Cost {
+    int64_t bytes;         /* of a rank, libraries included */
+    int64_t sharded_bytes; /* of them falling with the ranks of a copy */
+    int64_t batch_bytes;   /* and with the sequences of a micro-batch */
+    double seconds;
+} Cost;
+/* Of the program as planned. */
+Cost policy_cost(Gen *g);
+/* Plans the choices as they stand, and forgets the program again. */
+Cost policy_try(Gen *g);
+/* recompute = "auto": the fastest choices found that fit the budget, or the smallest. */
+void policy_auto(Gen *g);
+void policy_auto_print(Gen *g, Text *t); /* what it chose and why; nothing without auto */
 
 /* ---- plan.c ---------------------------------------------------------------------- */
 
@@ -127,5 +147,7 @@ bool dump_plan(Gen *g, const char *pass, Text *t);
  * of LAST). Returns the time of the whole step. */
 int64_t simulate_times(const Gen *g, int64_t *start, int64_t *end);
 int64_t ins_picoseconds(const Gen *g, const Instr *i); /* how long it runs */
+int64_t math_picoseconds(double flops, double traffic_bytes); /* the roofline */
+int64_t moved_picoseconds(int64_t bytes);                     /* of a collective */
 
 #endif

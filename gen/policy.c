@@ -46,7 +46,7 @@ static int64_t overlap_reductions(const Gen *g)
 
 /* Would dropping what the block saves free memory for a while? Not in the last block: its
  * backward follows its forward. Nor does a block that makes the loss run twice. */
-static bool may_recompute(const Gen *g, const Block *b)
+bool policy_may_recompute(const Gen *g, const Block *b)
 {
     return b->cls->saved_bytes > 0 && b->cls->backward.n_nodes > 0 && !b->cls->loss &&
            b->id + 1 < g->blocks.count;
@@ -58,11 +58,16 @@ static void choose_recompute(Gen *g)
     int64_t every = m->recompute == RECOMPUTE_EVERY ? m->recompute_every : 1, n = 0;
     for (int i = 0; i < g->blocks.count; i++) {
         Block *b = &g->blocks.items[i];
-        bool may = may_recompute(g, b);
-        b->keep = may && m->recompute != RECOMPUTE_NONE && n % every == 0 ? KEEP_INPUT
-                                                                          : KEEP_ALL;
+        bool may = policy_may_recompute(g, b);
+        bool again = m->recompute == RECOMPUTE_BLOCK || m->recompute == RECOMPUTE_EVERY;
+        b->keep = may && again && n % every == 0 ? KEEP_INPUT : KEEP_ALL;
         n += may;
     }
+}
+
+void policy_settle(Gen *g)
+{
+    g->model.reduces_in_flight = overlap_reductions(g);
 }
 
 void policy_choose(Gen *g)
@@ -77,51 +82,111 @@ void policy_choose(Gen *g)
         m->accumulate_sharded = false;
     }
     choose_recompute(g);
-    m->reduces_in_flight = overlap_reductions(g);
+    for (int i = 0; i < g->units.count; i++) {
+        g->units.items[i].keep_gathered = !m->reshard_after_forward;
+    }
     m->prefetch_forward = max_i64(0, m->prefetch_forward);
     m->prefetch_backward = max_i64(0, m->prefetch_backward);
     m->gathers_in_flight = max_i64(1, m->gathers_in_flight);
+    policy_settle(g);
+    g->search = NULL;
+    if (m->recompute == RECOMPUTE_AUTO) {
+        policy_auto(g);
+    }
     gen_require(g->numerics_hash == hash, "policy changed the numerics hash");
 }
 
-/* Bytes a rank holds for sure with `shard` ranks: what is sharded shrinks, the rest
- * stays. */
-static int64_t bytes_with(const PlanBytes *b, int64_t now, int64_t shard)
+/* ---- a budget that is exceeded ---------------------------------------------------- */
+
+/* About what a rank holds with n times the ranks of a copy and 1/k of a micro-batch. */
+static int64_t bytes_with(const Cost *c, int64_t n, int64_t k)
 {
-    int64_t divided = b->by_kind[BUF_PARAM_SHARD] + b->by_kind[BUF_MASTER] +
-                      b->by_kind[BUF_MOMENT1] + b->by_kind[BUF_MOMENT2] +
-                      b->by_kind[BUF_GRAD_SHARD];
-    return b->total - divided + divided * now / shard;
+    return c->bytes - c->sharded_bytes + c->sharded_bytes / n - c->batch_bytes +
+           c->batch_bytes / k;
 }
 
-static const char *what_fits(Gen *g, const PlanBytes *b)
+/* The first change of those given that fits, as text; NULL if none does. */
+static const char *change_that_fits(Gen *g, const Cost *c, const char *with, bool mesh,
+                                    bool batch)
 {
     const Model *m = &g->model;
-    int64_t now = m->strategy == NO_SHARD ? 1 : m->shard;
-    const char *help = "fewer sequences in a micro-batch (micro_batch), a shorter seq";
-    for (int64_t n = now * 2; n <= MAX_RANKS && n <= m->leaves; n *= 2) {
-        if (bytes_with(b, now, n) <= m->budget_bytes) {
-            return gen_printf(g, "mesh = { shard = %lld } needs about %s a rank; or %s",
-                              (long long)n, human_bytes(g, bytes_with(b, now, n)), help);
+    int64_t now = m->strategy == NO_SHARD ? 1 : m->shard, bytes;
+    for (int64_t n = mesh ? 2 : 1; n <= (mesh ? MAX_RANKS : 1); n *= 2) {
+        for (int64_t k = batch ? 2 : 1; k <= (batch ? m->micro_batch : 1); k *= 2) {
+            Text t = {.g = g};
+            bytes = bytes_with(c, n, k);
+            if (bytes > m->budget_bytes || now * n * m->replicate > MAX_RANKS ||
+                now * n * m->replicate > m->leaves || m->micro_batch % k != 0) {
+                continue;
+            }
+            text_printf(&t, "%s", with);
+            if (mesh) {
+                text_printf(&t, "%smesh.shard = %lld", t.len ? " with " : "",
+                            (long long)(now * n));
+            }
+            if (batch) {
+                text_printf(&t, "%smicro_batch = %lld", t.len ? " with " : "",
+                            (long long)(m->micro_batch / k));
+            }
+            text_printf(&t, " needs about %s a rank", human_bytes(g, bytes));
+            return t.s;
         }
     }
-    return gen_printf(g, "%s, or a smaller model", help);
+    return NULL;
+}
+
+/* What would fit: each single change that does, or the first that do together. */
+static const char *what_fits(Gen *g, const Cost *now, const Cost *again)
+{
+    const char *recompute = again->bytes < now->bytes ? "recompute = \"block\"" : "";
+    const char *found;
+    Text t = {.g = g};
+    for (int change = 1; change < 8; change++) { /* bits: recompute, mesh, micro_batch */
+        bool single = change == 1 || change == 2 || change == 4;
+        if ((change & 1 && !*recompute) || (!single && t.len)) {
+            continue;
+        }
+        found = change_that_fits(g, change & 1 ? again : now, change & 1 ? recompute : "",
+                                 change & 2, change & 4);
+        if (found) {
+            text_printf(&t, "%s%s", t.len ? "; " : "", found);
+        }
+    }
+    return t.len
+               ? t.s
+               : gen_printf(g,
+                            "no recomputation, mesh.shard or micro_batch fits: give a "
+                            "rank at least %s, or take a shorter seq or a smaller model",
+                            human_bytes(g, again->bytes));
 }
 
 void policy_check_budget(Gen *g)
 {
     const Model *m = &g->model;
-    PlanBytes b;
+    Cost now, again;
+    Pos pos;
     if (m->budget_bytes == 0) {
         return;
     }
-    b = plan_bytes(g);
-    if (b.total <= m->budget_bytes) {
+    now = again = policy_cost(g);
+    if (now.bytes <= m->budget_bytes) {
         return;
     }
-    diag_add(g, DIAG_ERROR, model_pos(g, "target"), what_fits(g, &b),
-             "target: the plan needs %s on each rank, the budget is %s",
-             human_bytes(g, b.total), human_bytes(g, m->budget_bytes));
+    if (m->recompute != RECOMPUTE_AUTO) { /* it tried already */
+        for (int b = 0; b < g->blocks.count; b++) {
+            Block *k = &g->blocks.items[b];
+            k->keep = policy_may_recompute(g, k) ? KEEP_INPUT : KEEP_ALL;
+        }
+        again = policy_try(g); /* this program is not needed any more */
+    }
+    pos = model_pos(g, "target.memory");
+    diag_add(g, DIAG_ERROR, pos.line ? pos : model_pos(g, "target"),
+             what_fits(g, &now, &again),
+             "target.memory: the plan needs %s on each rank%s, the budget is %s",
+             human_bytes(g, now.bytes),
+             m->recompute == RECOMPUTE_AUTO ? " with the least memory that \"auto\" found"
+                                            : "",
+             human_bytes(g, m->budget_bytes));
     diag_print(g);
     fflush(stdout);
     exit(EXIT_FIT);

@@ -45,6 +45,17 @@ static int64_t times(int64_t n, int64_t t)
     return t > 0 && n > MOST_PS / t ? MOST_PS : n * t;
 }
 
+int64_t math_picoseconds(double flops, double traffic_bytes)
+{
+    return max_i64(ps_of(flops, CPU_RATES.flops_per_us),
+                   ps_of(traffic_bytes, CPU_RATES.memory_per_us));
+}
+
+int64_t moved_picoseconds(int64_t bytes)
+{
+    return later(CPU_RATES.latency_ps, ps_of((double)bytes, CPU_RATES.link_per_us));
+}
+
 int64_t ins_picoseconds(const Gen *g, const Instr *i)
 {
     const Rates *r = &CPU_RATES;
@@ -55,12 +66,10 @@ int64_t ins_picoseconds(const Gen *g, const Instr *i)
     case INS_REDUCE_SCATTER:
     case INS_ALL_REDUCE:
     case INS_NORM_REDUCE:
-        return later(r->latency_ps, ps_of((double)i->moved_bytes, r->link_per_us));
-    case INS_SPAN: {
-        const Span *span = ins_span(g, i);
-        return max_i64(ps_of(span->flops, r->flops_per_us),
-                       ps_of((double)span->traffic_bytes, r->memory_per_us));
-    }
+        return moved_picoseconds(i->moved_bytes);
+    case INS_SPAN:
+        return math_picoseconds(ins_span(g, i)->flops,
+                                (double)ins_span(g, i)->traffic_bytes);
     case INS_MERGE: {
         bool sharded = m->accumulate_sharded || !plan_collectives(g);
         return ps_of(3.0 * (double)(sharded ? s->shard_elems : s->elems) *

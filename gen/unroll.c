@@ -159,7 +159,7 @@ static bool writes_segment(const Unroller *u, int pos, int segment)
  */
 static bool stays_gathered(const Unroller *u, int unit, int a, int b)
 {
-    if (!u->g->model.reshard_after_forward) {
+    if (u->g->units.items[unit].keep_gathered) {
         return true;
     }
     for (int pos = a + 1; pos < b; pos++) {

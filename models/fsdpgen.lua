@@ -78,6 +78,7 @@
 
 ---@class (exact) fsdpgen.cpu
 ---@field arch? string the compiler's `-march` value
+---@field memory? string of each rank, with 128 MiB for code and libraries: a number and B, KiB, MiB, GiB, TiB, KB, MB, GB or TB; the plan must fit
 
 ---@class (exact) fsdpgen.cuda
 ---@field arch? string compute capability: `"sm_90a"`

@@ -11,7 +11,8 @@
 --             default_text says it in words); optional = true: may be missing;
 --             otherwise the field is required
 --   min max above below power_of_two    of numbers (above, below: exclusive)
---   values    of a string: the words allowed; pattern, pattern_doc: or a pattern
+--   values    of a string: the words allowed; pattern, pattern_doc: or a pattern;
+--             size = true: a size in bytes, "8GiB"
 --   fields    of a table; item, count: of a list; kinds: constructors of a record, and
 --             of a string: records that may stand in its place
 --   number_makes   a number N means this constructor with N
@@ -151,7 +152,7 @@ local trainer = {
             doc = "most units gathered at once: the one at hand and those ahead" },
       } },
     { "recompute", "string", values = { "none", "cheap", "block", "auto" },
-      later_values = { "cheap", "auto" }, kinds = { "every" }, later_kinds = { "ops" },
+      later_values = { "cheap" }, kinds = { "every" }, later_kinds = { "ops" },
       default = "none", hash = "out",
       doc = "activations computed again in the backward" },
     { "accumulate", "string", values = { "sharded", "unsharded" }, default = "sharded",
@@ -218,7 +219,10 @@ local constructors = {
         { "arch", "string", pattern = "^[a-z0-9_.-]+$", max_bytes = 64,
           default = "native",
           pattern_doc = "lower-case letters, digits, `_`, `.` and `-`",
-          doc = "the compiler's `-march` value" } } },
+          doc = "the compiler's `-march` value" },
+        { "memory", "string", size = true, optional = true, example = '"8GiB"',
+          doc = "of each rank, with 128 MiB for code and libraries: a number and B, KiB, "
+              .. "MiB, GiB, TiB, KB, MB, GB or TB; the plan must fit" } } },
     { "cuda", later = true, fields = {
         { "arch", "string", optional = true, doc = "compute capability: `\"sm_90a\"`" },
         { "gpu", "string", optional = true, doc = "row of the GPU table: `\"h100\"`" },

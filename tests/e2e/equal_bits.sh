@@ -47,7 +47,7 @@ equal_bits_choices() {
 # ACCUMULATE
 equal_bits_one() {
     local name=$1 model=$2 sets=$3 steps=$4 reference=$5 dir=$WORK/bits threads what set
-    local recomputes=(none block 'every(2)') recompute
+    local recomputes=(none block 'every(2)' auto) recompute
     local flags=(--set "mesh.shard=$6" --set "strategy=$7" --set "wrap=$8"
                  --set "prefetch=$9" --set "reshard_after_forward=${10}"
                  --set "accumulate=${11}")
@@ -55,6 +55,7 @@ equal_bits_one() {
     random ${#recomputes[@]}
     recompute=${recomputes[$random_value]}
     flags+=(--set "recompute=$recompute")
+    [ "$recompute" = auto ] && flags+=(--set 'target=cpu{memory="1GiB"}')
     random 8
     threads=$((random_value + 1))
     what="$name: $6 ranks, $7, wrap $8, prefetch $9, reshard ${10}, ${11}, \

@@ -109,7 +109,8 @@ for name in llama gpt2; do
     for ranks in 1 2 4 8; do
         for choice in wrap=1 wrap=2 wrap=99 prefetch=0 prefetch=1 prefetch=2 \
                       reshard_after_forward=false 'accumulate="unsharded"' \
-                      'strategy="no_shard"' recompute=block 'recompute=every(2)' 'wrap=2 prefetch=2 accumulate="unsharded"'; do
+                      'strategy="no_shard"' recompute=block 'recompute=every(2)' \
+                      'recompute=auto target=cpu{memory="1GiB"}' 'wrap=2 prefetch=2 accumulate="unsharded"'; do
             sets=()
             for set in $choice; do sets+=(--set "$set"); done
             check "$name: math of $ranks ranks, $choice" \

@@ -38,8 +38,26 @@ static void add_set(Gen *g, const char *set)
     *gen_push(g, &g->opt.sets) = set;
 }
 
-/* All passes before emit, each with its check. */
-static void run_passes(Gen *g)
+static int64_t pick(uint64_t *r, int64_t lo, int64_t hi)
+{
+    return lo + (int64_t)(synth_random(r) % (uint64_t)(hi - lo + 1));
+}
+
+/* Of each block and unit any legal choice, not only those that policy makes. */
+static void shuffle_policy(Gen *g, uint64_t *r)
+{
+    for (int b = 0; b < g->blocks.count; b++) {
+        bool may = policy_may_recompute(g, &g->blocks.items[b]);
+        g->blocks.items[b].keep = may && pick(r, 0, 1) ? KEEP_INPUT : KEEP_ALL;
+    }
+    for (int u = 0; u < g->units.count; u++) {
+        g->units.items[u].keep_gathered = pick(r, 0, 1);
+    }
+    policy_settle(g);
+}
+
+/* All passes before emit, each with its check. r: shuffles what policy chose. */
+static void run_passes(Gen *g, uint64_t *r)
 {
     static const struct {
         const char *name;
@@ -58,6 +76,9 @@ static void run_passes(Gen *g)
         if (i > 0) {
             diag_stop_on_errors(g);
             verify_after(g, passes[i].name);
+        }
+        if (r && !strcmp(passes[i].name, "policy")) {
+            shuffle_policy(g, r);
         }
     }
 }
@@ -79,11 +100,6 @@ static Interpretation interpret(Gen *g, uint64_t order)
         .seed = order, .steps = 2, .span = interpret_span, .setup = interpret_setup};
     interpret_steps(g, &run);
     return run;
-}
-
-static int64_t pick(uint64_t *r, int64_t lo, int64_t hi)
-{
-    return lo + (int64_t)(synth_random(r) % (uint64_t)(hi - lo + 1));
 }
 
 static const char *choose(Gen *g, uint64_t *r)
@@ -147,7 +163,7 @@ static void test_case(const char *folder, const Case *c, int choices, uint64_t s
     Gen *plain = open_model(folder, c->model, c->sets);
     Interpretation want;
     add_set(plain, "mesh={shard=1}");
-    run_passes(plain);
+    run_passes(plain, NULL);
     interpret_spread(plain);
     want = interpret(plain, 0);
     check(!want.fault, "%s: plain run: %s", c->model, want.fault);
@@ -157,7 +173,7 @@ static void test_case(const char *folder, const Case *c, int choices, uint64_t s
         Gen *g = open_model(folder, c->model, c->sets);
         const char *text = choose(g, &r);
         Interpretation got;
-        run_passes(g);
+        run_passes(g, k & 1 ? &r : NULL);
         check(g->numerics_hash == plain->numerics_hash, "%s%s: another numerics hash",
               c->model, text);
         got = interpret(g, (uint64_t)k);
