@@ -478,6 +478,7 @@ typedef struct Options {
     const char *link_runtime;
     struct { const char **items; int count, cap; } sets, paths;
     const char *target;
+    const char *accelerate;  /* import: the file */
     bool check_drift, force, json, color;
 } Options;
 

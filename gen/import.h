@@ -8,5 +8,9 @@
 
 /* A Hugging Face folder, or its config.json. */
 void import_hugging_face(Gen *g, Text *t);
+/* The file g->opt.accelerate that `accelerate config` wrote: fields to paste. */
+void import_accelerate(Gen *g, Text *t);
+/* What each of its keys is here, as a table of Markdown. */
+void import_accelerate_docs(Gen *g, Text *t);
 
 #endif

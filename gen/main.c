@@ -81,7 +81,9 @@ static void print_docs(Gen *g, Text *t)
 {
     Loader *ld = loader_open(g);
 
-    if (g->opt.input && !strcmp(g->opt.input, "lua"))
+    if (g->opt.input && !strcmp(g->opt.input, "accelerate"))
+        import_accelerate_docs(g, t);
+    else if (g->opt.input && !strcmp(g->opt.input, "lua"))
         docs_lua(g, t, ld->trainer, &ld->kinds);
     else
         docs_markdown(g, t, ld->trainer, &ld->kinds);
@@ -97,7 +99,7 @@ static int run_import(Gen *g)
 {
     Text t = {.g = g};
 
-    import_hugging_face(g, &t);
+    (g->opt.accelerate ? import_accelerate : import_hugging_face)(g, &t);
     diag_stop_on_errors(g);
     fwrite(t.s, 1, t.len, stdout);
     return EXIT_DONE;
@@ -114,6 +116,8 @@ static const struct {
     {"check", "MODEL.lua          errors only", false},
     {"import", "HF_DIR             a Hugging Face model's config.json as a description",
      false},
+    {"import",
+     "--accelerate FILE  the sharding of an `accelerate config`, as Lua to paste", false},
     {"docs", "[lua]              the reference of the description's fields", true},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
@@ -137,6 +141,7 @@ static void opt_check(Parse *p, const char *v) { (void)v; p->g->opt.check_drift 
 static void opt_force(Parse *p, const char *v) { (void)v; p->g->opt.force = true; }
 static void opt_link(Parse *p, const char *v) { p->g->opt.link_runtime = v; }
 static void opt_json(Parse *p, const char *v) { (void)v; p->g->opt.json = true; }
+static void opt_accelerate(Parse *p, const char *v) { p->g->opt.accelerate = v; }
 static void opt_color(Parse *p, const char *v) { p->color = v; }
 static void opt_share(Parse *p, const char *v) { p->share = v; }
 static void opt_help(Parse *p, const char *v) { (void)v; p->help = true; }
@@ -158,6 +163,7 @@ static const struct Option {
     {0, "check", NULL, opt_check, "compare the folder, write nothing; exit 1 on drift"},
     {0, "force", NULL, opt_force, "overwrite files that were edited by hand"},
     {0, "dump", "PASS", opt_dump, "print the state after a pass and stop"},
+    {0, "accelerate", "FILE", opt_accelerate, "import: what `accelerate config` wrote"},
     {0, "json", NULL, opt_json, "print the plan as JSON"},
     {0, "color", "WHEN", opt_color, "auto, always or never"},
     {0, "share", "DIR", opt_share, NULL},
@@ -279,14 +285,18 @@ static void parse_word(Parse *p, const char *word)
 static void check_options(Parse *p)
 {
     Options *opt = &p->g->opt;
-    bool known = !opt->dump, docs = opt->command && !strcmp(opt->command, "docs");
+    bool known = !opt->dump, docs = opt->command && !strcmp(opt->command, "docs"), import;
     const char *names[N_PASSES];
 
     if (!opt->command)
         opt->command = "generate";
-    if (!opt->input && !docs)
-        usage(!strcmp(opt->command, "import") ? "no folder is given: import HF_DIR"
-                                              : "no description is given");
+    import = !strcmp(opt->command, "import");
+    if (import && opt->input && opt->accelerate)
+        usage("import reads HF_DIR or --accelerate FILE, one at a time");
+    if (!import && opt->accelerate)
+        usage("--accelerate is for import: fsdpgen import --accelerate FILE");
+    if (!opt->input && !docs && !opt->accelerate)
+        usage(import ? "no folder is given: import HF_DIR" : "no description is given");
     for (int i = 0; i < N_PASSES; i++) {
         names[i] = passes[i].name;
         known = known || !strcmp(opt->dump, passes[i].name);

@@ -14,6 +14,7 @@ build|pkg-config|finds libraries|command -v pkg-config
 build|liblua5.4-dev|descriptions and templates are Lua|deps_lua
 build|libjansson-dev|writes JSON plans|pkg-config --exists jansson
 build|libxxhash-dev|hashes|pkg-config --exists libxxhash
+build|libyaml-dev|reads Accelerate's configurations|pkg-config --exists yaml-0.1
 run|libdnnl-dev|fast matrix products (oneDNN)|deps_header oneapi/dnnl/dnnl.h
 test|libcmocka-dev|C tests|pkg-config --exists cmocka
 test|libopenblas-dev|matrix products by a CBLAS, tested too|deps_header cblas.h

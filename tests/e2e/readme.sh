@@ -11,6 +11,11 @@ readme() {
         diff "$WORK/readme_fields" "$WORK/docs_fields" >"$WORK/docs.diff"
         bad "README's fields differ from fsdpgen docs" "$WORK/docs.diff"
     fi
+    sed -n '/^<!-- fsdpgen docs accelerate -->$/,/^<!-- end of fsdpgen docs accelerate -->$/p' \
+        "$ROOT/README.md" | sed '1d;$d' >"$WORK/readme_accelerate"
+    "$FSDPGEN" docs accelerate >"$WORK/docs_accelerate"
+    check "README's migration table is that of fsdpgen docs accelerate" \
+        diff "$WORK/readme_accelerate" "$WORK/docs_accelerate"
     local missing="" flag
     for flag in $("$FSDPGEN" --help | grep -o '^ *\(-o, \)\{0,1\}--[a-z-]*' | grep -o '\--[a-z-]*'); do
         grep -q -- "$flag" "$ROOT/README.md" || missing="$missing $flag"

@@ -143,6 +143,7 @@ at_least "distinct messages" "$(distinct bad)" 60
 at_least "sandbox escapes" "$(count escapes)" 40
 at_least "hostile names" "$(count names)" 30
 
+. "$here/import.sh"
 . "$here/good.sh"
 . "$here/files.sh"
 finish
