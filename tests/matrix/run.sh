@@ -16,6 +16,8 @@ lua=$BUILD/tests/matrix/matrix_lua
 data=$ROOT/LICENSE
 STEPS=20
 . "$here/matrix.sh"
+. "$here/checks.sh"
+. "$here/faults.sh"
 
 # name|description|sets; llama sums leaves of one micro-batch on our own tiles, GPT-2 leaves of
 # two, on the library
@@ -28,44 +30,36 @@ gpt2_bf16|tiny_gpt2|auto|global_batch=32 dtypes.param="bf16"
 TABLE
 }
 
-# The compiler's part of the contract: no contraction, no libm, no lane or tail in a result. So
-# builds that share an instruction set agree, whatever is vectorised or inlined.
-builds() { # NAME GEMM
-    local dir=$WORK/reference_$1 log=$WORK/build.log what cc flags
-    cp "$dir.result" "$WORK/built.want"
-    for what in "cc -O1" "clang -O3"; do
-        read -r cc flags <<<"$what"
-        if ! command -v "$cc" >/dev/null; then
-            echo "skipped: $cc is not installed"
-        elif ! make -C "$dir" BUILD="$WORK/built" GEMM="$2" REAL_CC="$cc" \
-                CC="$ROOT/tests/cc_cached" CFLAGS="$flags -march=native" >"$log" 2>&1 ||
-             ! train "$dir" "$data" $STEPS --threads 3; then
-            bad "$1: built with $what: does not run" "$log"
-        else
-            check "$1: built with $what" diff "$WORK/built.want" "$dir.result"
+matrix() {
+    local name model gemm sets row variant=0 each=3
+    [ "$FULL" = 1 ] && each=0
+    matrix_left_out
+    while IFS='|' read -r name model gemm sets; do
+        matrix_reference "$name" "$model" "$gemm" "$sets" || continue
+        matrix_rows $((SEED * 4 + variant)) "$each"
+        for row in "${rows[@]}"; do
+            matrix_row "$name" "$model" "$gemm" "$sets" "$row"
+        done
+        symbols "$name"
+        if [ "$FULL" = 1 ] || [ $((SEED % 4)) = $variant ]; then
+            builds "$name" "$gemm"
         fi
-        rm -rf "$WORK/built"
-    done
+        variant=$((variant + 1))
+    done < <(models)
+    echo "figure: $runs runs of $STEPS steps; $refused rows left out: not available yet"
+    [ "$FULL" = 0 ] || check "at least 200 runs" [ "$runs" -ge 200 ]
 }
 
-each=3
-[ "$FULL" = 1 ] && each=0
-matrix_left_out
-variant=0
-while IFS='|' read -r name model gemm sets; do
-    matrix_reference "$name" "$model" "$gemm" "$sets" || continue
-    matrix_rows $((SEED * 4 + variant)) "$each"
-    for row in "${rows[@]}"; do
-        matrix_row "$name" "$model" "$gemm" "$sets" "$row"
-    done
-    if [ "$FULL" = 1 ] || [ $((SEED % 4)) = $variant ]; then
-        builds "$name" "$gemm"
-    fi
-    variant=$((variant + 1))
-done < <(models)
-echo "figure: $runs runs of $STEPS steps agree or are counted below; $refused rows left out:" \
-    "not available yet"
-if [ "$FULL" = 1 ]; then
-    check "at least 200 runs" [ "$runs" -ge 200 ]
+# Arguments: parts (matrix, faults, or faults by name); without any, all parts.
+if [ $# -eq 0 ]; then
+    matrix
+    if [ "$FULL" = 1 ]; then faults_sample 0; else faults_sample 4; fi
 fi
+for part; do
+    case $part in
+    matrix) matrix ;;
+    faults) faults_sample 0 ;;
+    *) faults "$part" ;;
+    esac
+done
 finish

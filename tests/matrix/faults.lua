@@ -1,0 +1,189 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- faults.lua: one fault, or more, for each rule of "How it is kept" of the numerics contract,
+-- and what shows it.
+--
+--     matrix_lua faults.lua list             names, a line each
+--     matrix_lua faults.lua plant NAME DIR   edits a copy of runtime/ and templates/ in DIR;
+--                                            prints `what|how|sets of the model|row`
+--
+-- A fault is a plausible mistake made everywhere, in the one-rank reference too. How it shows:
+-- `row`: that row of the matrix fails; `builds`: other compilers disagree; `symbols`: the
+-- trainer's objects call what they must not. Every edit's old text must be there once.
+
+local function row(replicate, shard, threads, ...)
+    local sets = { "mesh.replicate=" .. replicate, "mesh.shard=" .. shard, ... }
+    return ("%dx%d, %d threads\t%d\t%s"):format(replicate, shard, threads, threads,
+                                               table.concat(sets, "\t"))
+end
+
+local faults = {
+    { "merge_in_order", "a rank adds its leaves one after the other, not as a tree",
+      row = row(1, 8, 1),
+      { "runtime/rt_comm.c", "const int levels = __builtin_ctzll(~(unsigned long long)round);",
+        "const int levels = round > 0;" },
+      { "runtime/rt_comm.c", "memcpy(p + levels * partial_elems * item, v,",
+        "memcpy(p, v," } },
+
+    { "reduce_by_rank", "a reduction adds rank after rank, not as a tree",
+      row = row(1, 4, 1),
+      { "runtime/rt_comm.c", "tree_block(d, out + at * item, part, ranks, n, scratch);", [[
+memcpy(scratch, part[0], (size_t)(n * item));
+        for (int r = 1; r < ranks; r++) {
+            add_parts(d, scratch, scratch, part[r], n);
+        }
+        memcpy(out + at * item, scratch, (size_t)(n * item));]] } },
+
+    { "nodes_unrounded", "a reduction rounds its sum once, not at every node",
+      row = row(1, 4, 1), sets = 'dtypes.reduce="bf16"',
+      { "runtime/rt_comm.c", "tree_block(d, out + at * item, part, ranks, n, scratch);", [[
+for (int64_t i = 0; i < n; i++) {
+            float sum[RT_MAX_RANKS];
+            for (int r = 0; r < ranks; r++) {
+                sum[r] = rt_f32_from_bf16(((const rt_bf16 *)part[r])[i]);
+            }
+            for (int w = 1; w < ranks; w *= 2) {
+                for (int r = 0; r < ranks; r += 2 * w) {
+                    sum[r] += sum[r + w];
+                }
+            }
+            ((rt_bf16 *)out)[at + i] = rt_bf16_from_f32(sum[0]);
+        }]] } },
+
+    { "reduce_ring", "a reduction begins at the shard's owner, as a ring does",
+      row = row(1, 4, 1),
+      { "runtime/rt_comm.c", "part[r] = rt->peer[r] + from + at * item;",
+        "part[r] = rt->peer[(r + rt->rank) % ranks] + from + at * item;" } },
+
+    { "leaves_sharded", "sharded accumulators with the leaves of unsharded ones",
+      row = row(1, 2, 1, "accumulate=sharded"),
+      { "templates/trainer/step.c", [["round * " .. world_size .. " + rt->rank"]],
+        [["rt->rank * " .. rounds .. " + round"]] } },
+
+    { "leaves_unsharded", "unsharded accumulators with leaves dealt in turn",
+      row = row(1, 2, 1, "accumulate=unsharded"),
+      { "templates/trainer/step.c", "rt_load_micro_batch(rt, first + i);\n"
+        .. "//@ local beta = leaf == 1",
+        "rt_load_micro_batch(rt, i * ${world_size} + rt->rank);\n"
+        .. "//@ local beta = leaf == 1" },
+      { "templates/trainer/step.c", "rt_load_micro_batch(rt, first + ${steps_of_rank - 1});",
+        "rt_load_micro_batch(rt, ${steps_of_rank - 1} * ${world_size} + rt->rank);" },
+      { "templates/trainer/step.c",
+        "const int64_t first = rt->rank * INT64_C(${steps_of_rank});\n", "" } },
+
+    { "norm_of_runs", "squares are added in floating point over a shard, not over chunks",
+      row = row(1, 4, 1),
+      { "runtime/rt_norm.c", "at < run->elems; at += RT_GRAIN_ELEMS",
+        "at < run->elems; at += run->elems" },
+      { "runtime/rt_norm.c", "left < RT_GRAIN_ELEMS ? left : RT_GRAIN_ELEMS", "left" } },
+
+    { "loss_by_rank", "losses are added rank by rank, not in the order of micro-batches",
+      row = row(1, 4, 1), sets = 'dtypes.param="f64"', -- sums of f32 are exact in f64
+      { "runtime/rt_norm.c", [[
+for (int64_t i = 0; i < t->micro_batches; i++) {
+        double one = 0;
+        for (int r = 0; r < rt->world_size; r++) {]], [[
+for (int r = 0; r < rt->world_size; r++) {
+        double one = 0;
+        for (int64_t i = 0; i < t->micro_batches; i++) {]] } },
+
+    { "mean_in_dlogits", "dlogits carry 1 / tokens of a rank; the optimizer divides by ranks",
+      row = row(1, 4, 1),
+      { "templates/ops/cross_entropy_bwd/cpu.c", "lse[i],\n" .. (" "):rep(52)
+        .. "targets[i]);\n", "lse[i],\n" .. (" "):rep(52) .. "targets[i]);\n" .. [[
+        extern double mean_ranks;
+        for (int64_t j = 0; j < ${v}; j++) {
+            dlogits[at + j] = dlogits[at + j] * (float)(mean_ranks / 304);
+        }
+]] },
+      { "runtime/rt_main.c", "static void one_step(Rt *rt)\n{\n",
+        "double mean_ranks;\nstatic void one_step(Rt *rt)\n{\n"
+        .. "    mean_ranks = rt->world_size;\n" },
+      { "runtime/rt_norm.c", "rt_sqrt(rt_superacc_round(total)) / tokens",
+        "rt_sqrt(rt_superacc_round(total)) / rt->world_size" },
+      { "runtime/rt_update.c", "st->clip_factor / (double)rt_step_tokens(t)",
+        "st->clip_factor / (double)rt->world_size" } },
+
+    { "init_by_rank", "initial weights are counted from the shard's first element",
+      row = row(1, 2, 1),
+      { "runtime/rt_init.c", "(uint64_t)(run->element + i)",
+        "(uint64_t)(run->shard_offset_elems + i)" } },
+
+    { "data_by_rank", "each rank shuffles with a seed of its own",
+      row = row(1, 2, 1),
+      { "runtime/rt_data.c", "rt_tokens_place(samples, (uint64_t)st->flags.seed, global)",
+        "rt_tokens_place(samples, (uint64_t)(st->flags.seed + rt->rank), global)" } },
+
+    { "split_k", "a product's K is split among the threads", row = row(1, 1, 3),
+      { "runtime/rt_gemm.c", "#else\n    rt_builtin_tile(&p->g, t);\n#endif", [[
+#else
+    const int64_t parts = omp_get_num_threads(), k = p->g.k;
+    for (int64_t i = 0; i < parts; i++) {
+        const int64_t lo = k * i / parts, in = (int64_t)rt_dtype_bytes(p->g.in_dtype);
+        RtGemm g = p->g;
+        RtTile s = *t;
+        g.k = k * (i + 1) / parts - lo;
+        s.a = (const char *)t->a + (g.op == RT_TN ? lo * g.lda : lo) * in;
+        s.b = (const char *)t->b + (g.op == RT_NT ? lo : lo * g.ldb) * in;
+        s.beta = i == 0 ? t->beta : 1;
+        rt_builtin_tile(&g, &s);
+    }
+#endif]] } },
+
+    { "tail", "the last block of a run is computed by another formula", row = row(1, 4, 1),
+      { "templates/ops/adamw/cpu.c", '"p - step * m / denominator"',
+        '"to - from < 4096 ? p - step / denominator * m : p - step * m / denominator"' } },
+
+    { "contraction", "the compiler may contract a * b + c", builds = true,
+      { "templates/trainer/Makefile", "-ffp-contract=off", "-ffp-contract=fast" } },
+
+    { "libm", "the gradient at the target is of libm's exp", symbols = true,
+      { "runtime/rt_row_body.h",
+        "const RT_A p = RT_SCALAR(exp)(RT_TO_ACC(x[target]) - lse);",
+        "const RT_A p = (RT_A)__builtin_exp((double)(RT_TO_ACC(x[target]) - lse));" } },
+
+    { "mesh_in_math", "the mathematics know the number of ranks", row = row(1, 2, 1),
+      { "templates/trainer/math.c", "the mathematics of ${name}:",
+        "the mathematics of ${name} on ${world_size} ranks:" } },
+
+    { "arena", "the trainer maps more than the plan states", row = row(1, 2, 1),
+      { "templates/trainer/trainer.c", ".local_bytes = ", ".local_bytes = 4096 + " } },
+}
+
+local function find(name)
+    for _, f in ipairs(faults) do
+        if f[1] == name then
+            return f
+        end
+    end
+    error("there is no fault " .. name)
+end
+
+local function replace_once(path, old, new)
+    local file = assert(io.open(path, "rb"))
+    local text = file:read("a")
+    file:close()
+    local first, last = text:find(old, 1, true)
+    if not first or text:find(old, last + 1, true) then
+        error(("%s: the text to replace is there %s:\n%s"):format(
+            path, first and "twice" or "no more", old), 0)
+    end
+    file = assert(io.open(path, "wb"))
+    assert(file:write(text:sub(1, first - 1), new, text:sub(last + 1)))
+    assert(file:close())
+end
+
+local function plant(fault, dir)
+    for i = 3, #fault do
+        replace_once(dir .. "/" .. fault[i][1], fault[i][2], fault[i][3])
+    end
+    local how = fault.builds and "builds" or fault.symbols and "symbols" or "row"
+    print(table.concat({ fault[2], how, fault.sets or "", fault.row or "" }, "|"))
+end
+
+if arg[1] == "list" then
+    for _, f in ipairs(faults) do
+        print(f[1])
+    end
+else
+    plant(find(arg[2]), arg[3])
+end
