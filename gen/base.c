@@ -237,8 +237,8 @@ static const struct {
     int bytes;
 } dtypes[] = {
     [DT_NONE] = {"none", 0}, [DT_F64] = {"f64", 8}, [DT_F32] = {"f32", 4},
-    [DT_BF16] = {"bf16", 2}, [DT_F16] = {"f16", 2}, [DT_I32] = {"i32", 4},
-    [DT_U16] = {"u16", 2},   [DT_U8] = {"u8", 1},
+    [DT_BF16] = {"bf16", 2}, [DT_F16] = {"f16", 2}, [DT_SPLIT] = {"split", 2},
+    [DT_I32] = {"i32", 4},   [DT_U16] = {"u16", 2}, [DT_U8] = {"u8", 1},
 };
 
 int dtype_bytes(Dtype d)

@@ -258,6 +258,12 @@ static void check_dtypes(Check *c)
                 "needs all four",
                 path, dtype, param);
     }
+    if ((!strcmp(get_str(c, "dtypes.master"), "split") ||
+         !strcmp(get_str(c, "dtypes.master"), "bf16")) &&
+        strcmp(param, "bf16") != 0 && strcmp(param, "f64") != 0)
+        COMPLAIN(c, "dtypes.master", "use \"f32\", or dtypes.param = \"bf16\"",
+                 "dtypes.master: \"%s\" needs bf16 weights, but dtypes.param is \"%s\"",
+                 get_str(c, "dtypes.master"), param);
 }
 
 /* Steps from which on a run is long: what bf16 loses in one is lost in all of them. */

@@ -52,6 +52,10 @@ const char *emit_ctype(Dtype d)
         return "float";
     case DT_BF16:
         return "rt_bf16";
+    case DT_F16:
+        return "rt_f16";
+    case DT_SPLIT:
+        return "uint16_t";
     case DT_I32:
         return "int32_t";
     default:

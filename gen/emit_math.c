@@ -25,13 +25,13 @@ typedef struct Kernels {
 
 /* Words a local variable of a span cannot take: C's own, and what every span has. */
 static const char *const reserved[] = {
-    "auto",     "bool",    "break",   "case",    "char",     "const",    "continue",
-    "default",  "do",      "double",  "dw",      "else",     "enum",     "extern",
-    "false",    "float",   "for",     "goto",    "if",       "inline",   "int",
-    "int32_t",  "int64_t", "long",    "loss",    "register", "restrict", "return",
-    "rt_bf16",  "saved",   "scratch", "short",   "signed",   "sizeof",   "static",
-    "struct",   "switch",  "true",    "typedef", "union",    "unsigned", "void",
-    "volatile", "w",       "while",
+    "auto",    "bool",     "break",  "case",    "char",     "const",    "continue",
+    "default", "do",       "double", "dw",      "else",     "enum",     "extern",
+    "false",   "float",    "for",    "goto",    "if",       "inline",   "int",
+    "int32_t", "int64_t",  "long",   "loss",    "register", "restrict", "return",
+    "rt_bf16", "rt_f16",   "saved",  "scratch", "short",    "signed",   "sizeof",
+    "static",  "struct",   "switch", "true",    "typedef",  "union",    "unsigned",
+    "void",    "volatile", "w",      "while",
 };
 
 static const char *local_name(Emit *e, const Kernels *kernels, const char *name)
@@ -209,6 +209,7 @@ static void push_optimizer_env(Emit *e, const OpRule *rule)
     lua_newtable(L);
     emit_str(L, "fn", gen_printf(g, "%s_update", rule->name));
     emit_str(L, "acc", emit_ctype(ops_acc_dtype(g)));
+    emit_bool(L, "optimizer", true);
     for (int i = 0; i < rule->info->n_attrs; i++)
         emit_num(L, rule->info->attrs[i].key,
                  optimizer_attr(g, rule, rule->info->attrs[i].key));

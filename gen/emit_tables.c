@@ -23,6 +23,10 @@ static const char *rt_dtype(Dtype d)
         return "RT_F32";
     case DT_BF16:
         return "RT_BF16";
+    case DT_F16:
+        return "RT_F16";
+    case DT_SPLIT:
+        return "RT_SPLIT";
     default:
         gen_die("no runtime dtype for %s", dtype_name(d));
     }

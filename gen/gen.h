@@ -78,7 +78,8 @@ const char *diag_nearest(const char *word, const char *const *candidates, int co
 
 /* ---- dtypes --------------------------------------------------------------------------- */
 
-typedef enum { DT_NONE, DT_F64, DT_F32, DT_BF16, DT_F16, DT_I32, DT_U16, DT_U8 } Dtype;
+typedef enum { DT_NONE, DT_F64, DT_F32, DT_BF16, DT_F16, DT_SPLIT, DT_I32, DT_U16,
+               DT_U8 } Dtype; /* DT_SPLIT: a master's 16 bits below a bf16 weight */
 int dtype_bytes(Dtype d);
 const char *dtype_name(Dtype d);    /* "f32" */
 Dtype dtype_parse(const char *s);   /* DT_NONE when unknown */

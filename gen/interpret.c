@@ -321,10 +321,9 @@ static void init_params(Machine *m, int rank)
             if (flat < 0 || flat >= s->shard_elems) {
                 continue;
             }
-            if (master >= 0) {
-                interp_store(mod->master_dtype, interp_at(m, rank, master), flat, v);
-            }
-            interp_store(mod->param_dtype, interp_at(m, rank, shard), flat, v);
+            char *param = interp_at(m, rank, shard);
+            interp_store_master(
+                mod, param, master >= 0 ? interp_at(m, rank, master) : param, flat, v);
         }
     }
 }

@@ -15,6 +15,31 @@ static const Instr *instr(const Machine *m, int e)
 
 /* ---- numbers --------------------------------------------------------------------- */
 
+static double load_f16(uint16_t x)
+{
+    int exponent = x >> 10 & 31;
+    double size = exponent == 31 ? (x & 1023 ? NAN : INFINITY)
+                  : exponent     ? ldexp(1024 + (x & 1023), exponent - 25)
+                                 : ldexp(x & 1023, -24);
+    return x & 0x8000 ? -size : size;
+}
+
+/* Nearest, even. Bits count places: those of 2^(e - 1) and up are 2^(e - 11) wide. */
+static uint16_t store_f16(double v)
+{
+    double size = fabs(v);
+    int e, bits = 0x7c00;
+    if (isnan(v)) {
+        return 0x7e00;
+    }
+    if (size < 65520) {
+        frexp(size, &e);
+        e = e < -13 ? -13 : e; /* subnormal places are as wide as the first normal ones */
+        bits = (e + 13) * 1024 + (int)nearbyint(ldexp(size, 11 - e));
+    }
+    return (uint16_t)(bits | (signbit(v) ? 0x8000 : 0));
+}
+
 double interp_load(Dtype d, const void *p, int64_t i)
 {
     switch (d) {
@@ -28,6 +53,8 @@ double interp_load(Dtype d, const void *p, int64_t i)
         memcpy(&f, &bits, sizeof f);
         return f;
     }
+    case DT_F16:
+        return load_f16(((const uint16_t *)p)[i]);
     case DT_I32:
         return ((const int32_t *)p)[i];
     default:
@@ -52,6 +79,9 @@ void interp_store(Dtype d, void *p, int64_t i, double v)
         ((uint16_t *)p)[i] = (uint16_t)(bits >> 16);
         return;
     }
+    case DT_F16:
+        ((uint16_t *)p)[i] = store_f16(v);
+        return;
     case DT_I32:
         ((int32_t *)p)[i] = (int32_t)v;
         return;
@@ -241,6 +271,35 @@ static void run_norm(Machine *m, int rank, const Instr *i)
     }
 }
 
+/* A split master is the weight's bits and the 16 below them. */
+double interp_load_master(const Model *m, const char *param, const char *main, int64_t k)
+{
+    uint16_t rest;
+    uint32_t bits;
+    float f;
+    if (m->master_dtype != DT_SPLIT) {
+        return interp_load(m->master_dtype, main, k);
+    }
+    rest = ((const uint16_t *)main)[k];
+    bits = ((uint32_t)((const uint16_t *)param)[k] << 16) - (rest >> 15 << 16) + rest;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+void interp_store_master(const Model *m, char *param, char *main, int64_t k, double v)
+{
+    float f = (float)v;
+    uint32_t bits;
+    if (m->master_dtype != DT_SPLIT) {
+        interp_store(m->master_dtype, main, k, v);
+        interp_store(m->param_dtype, param, k, interp_load(m->master_dtype, main, k));
+        return;
+    }
+    memcpy(&bits, &f, sizeof bits);
+    ((uint16_t *)main)[k] = (uint16_t)bits;
+    ((uint16_t *)param)[k] = (uint16_t)((bits + 0x8000) >> 16);
+}
+
 static void run_update(Machine *m, int rank, const Instr *i)
 {
     const Segment *s = &m->g->segments.items[i->segment];
@@ -255,7 +314,7 @@ static void run_update(Machine *m, int rank, const Instr *i)
     for (int64_t k = 0; k < s->shard_elems; k++) {
         double g = interp_load(mod->reduce_dtype, grad, k) / (1 + norm);
         char *main = master >= 0 ? interp_at(m, rank, master) : param;
-        double v = interp_load(mod->master_dtype, main, k), a = 0, b = 0;
+        double v = interp_load_master(mod, param, main, k), a = 0, b = 0;
         if (m1 >= 0) {
             a = 0.9 * interp_load(mod->moments_dtype, interp_at(m, rank, m1), k) +
                 0.1 * g;
@@ -267,9 +326,7 @@ static void run_update(Machine *m, int rank, const Instr *i)
             interp_store(mod->moments_dtype, interp_at(m, rank, m2), k, b);
         }
         v -= 0.01 * (m1 >= 0 ? a / (sqrt(b) + 1e-3) : g) + 1e-4 * v;
-        interp_store(mod->master_dtype, main, k, v);
-        v = interp_load(mod->master_dtype, main, k);
-        interp_store(mod->param_dtype, param, k, v);
+        interp_store_master(mod, param, main, k, v);
     }
 }
 

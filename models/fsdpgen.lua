@@ -90,8 +90,8 @@
 ---@class (exact) fsdpgen.trainer.dtypes
 ---@field param? "f32"|"bf16"|"f64"|"f16" weights as gathered and activations; `"f64"` is for tests
 ---@field reduce? "f32"|"f64"|"bf16" gradients and their sums: every sum is rounded to it, also on one rank
----@field master? "f32"|"f64"|"split"|"bf16" weights that the optimizer updates
----@field moments? "f32"|"f64"|"bf16" optimizer state
+---@field master? "f32"|"f64"|"split"|"bf16" weights that the optimizer updates; `"split"`: the 16 bits below a bf16 weight, which together are an f32 master; `"bf16"`: the bf16 weights themselves, by stochastic rounding
+---@field moments? "f32"|"f64"|"bf16" optimizer state; `"bf16"` by stochastic rounding
 
 ---@class (exact) fsdpgen.trainer.loss
 ---@field chunk_tokens? integer tokens whose logits exist at once

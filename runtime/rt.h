@@ -16,7 +16,8 @@
 enum { RT_MAX_RANKS = 64, RT_GRAIN_ELEMS = 1024, RT_MAX_DIMS = 4 };
 
 typedef uint16_t rt_bf16, rt_f16;
-typedef enum { RT_F32, RT_F64, RT_BF16, RT_F16 } RtDtype;
+/* RT_SPLIT: of masters: 16 bits that make a bf16 weight a float (rt_math.h). */
+typedef enum { RT_F32, RT_F64, RT_BF16, RT_F16, RT_SPLIT } RtDtype;
 
 typedef struct Rt Rt;
 
@@ -174,6 +175,7 @@ typedef struct RtUpdate {
     float lr;
     float bias1, bias2;      /* 1 - beta1^t, 1 - beta2^t */
     double scale64, lr64, bias1_64, bias2_64;
+    uint64_t noise;          /* seed of this step's stochastic rounding */
 } RtUpdate;
 RtUpdate rt_update(const Rt *rt);
 /* Consecutive elements of one parameter inside this rank's shard, and where they lie. */
@@ -181,7 +183,8 @@ typedef struct RtUpdateRun {
     const RtParam *param;
     int64_t element, elems;  /* element: the first one's index in its parameter */
     void *weights;           /* param dtype */
-    void *master;            /* master dtype; the weights themselves where they are it */
+    void *master;            /* master dtype; the weights themselves where they are it;
+                                RT_SPLIT: what the weights lack */
     void *moment1, *moment2; /* moments dtype; NULL where the optimizer has none */
     const void *grad;        /* reduce dtype: the step's sum */
     double lr_ratio;         /* multiplies the step's learning rate */
@@ -190,6 +193,13 @@ typedef struct RtUpdateRun {
 /* Calls kernel for every run of the segment; pads are never visited. */
 typedef void (*RtUpdateKernel)(const RtUpdate *u, const RtUpdateRun *run);
 void rt_update_segment(Rt *rt, int segment, RtUpdateKernel kernel);
+
+/* Random bits by which elements [from, from + n) of the run round a number that is kept in
+ * bf16: a function of seed, step, parameter and element (rt_philox.h), and of nothing
+ * else. */
+enum { RT_NOISE_MASTER = 5, RT_NOISE_MOMENT1, RT_NOISE_MOMENT2 };
+void rt_noise(const RtUpdate *u, const RtUpdateRun *run, int site, int64_t from,
+              int64_t n, uint16_t *noise);
 
 /* The loss sum of the micro-batch loaded last (f64). Where the emitted mathematics puts it. */
 double *rt_loss_slot(Rt *rt);

@@ -28,7 +28,7 @@ static double load(RtDtype d, const char *p, int64_t i)
     if (d == RT_F32) {
         return ((const float *)p)[i];
     }
-    return rt_f32_from_bf16(((const rt_bf16 *)p)[i]);
+    return rt_f32_from_bf16(((const rt_bf16 *)p)[i]); /* no gradient is summed in f16 */
 }
 
 static void debug_run(void *ctx, const RtRun *run)

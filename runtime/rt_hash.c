@@ -6,7 +6,7 @@
  * zeros), each mixed into the state by the finaliser of splitmix64; the length goes in
  * first. The weights hash is the sum modulo 2^64 of the hashes of all chunks of 1024
  * elements of all parameters, each seeded by (parameter's place in the model, chunk):
- * order-free. */
+ * order-free. Masters that are split are hashed as the floats they are. */
 #include "rt_private.h"
 
 #include <string.h>
@@ -38,6 +38,7 @@ uint64_t rt_hash64(const void *data, size_t bytes, uint64_t seed)
 
 typedef struct HashShard {
     const char *master;
+    const rt_bf16 *weights; /* of which master is the rest; or NULL */
     int64_t item;
     uint64_t sum;
 } HashShard;
@@ -46,14 +47,23 @@ static void hash_run(void *ctx, const RtRun *run)
 {
     HashShard *s = ctx;
     const char *at = s->master + run->shard_offset_elems * s->item;
+    const rt_bf16 *weights = s->weights ? s->weights + run->shard_offset_elems : NULL;
     uint64_t sum = 0;
 #pragma omp parallel for schedule(static) reduction(+ : sum)
     for (int64_t i = 0; i < run->elems; i += RT_GRAIN_ELEMS) {
         const int64_t left = run->elems - i;
         const int64_t n = left < RT_GRAIN_ELEMS ? left : RT_GRAIN_ELEMS;
         const uint64_t chunk = (uint64_t)((run->element + i) / RT_GRAIN_ELEMS);
-        sum += rt_hash64(at + i * s->item, (size_t)(n * s->item),
-                         mix((uint64_t)run->param_id) + chunk);
+        const uint64_t seed = mix((uint64_t)run->param_id) + chunk;
+        if (weights == NULL) {
+            sum += rt_hash64(at + i * s->item, (size_t)(n * s->item), seed);
+            continue;
+        }
+        float whole[RT_GRAIN_ELEMS];
+        for (int64_t j = 0; j < n; j++) {
+            whole[j] = rt_f32_from_split(weights[i + j], ((const uint16_t *)at)[i + j]);
+        }
+        sum += rt_hash64(whole, (size_t)n * sizeof *whole, seed);
     }
     s->sum += sum;
 }
@@ -66,8 +76,10 @@ uint64_t rt_weights_hash(Rt *rt)
     rt_enter(rt, RT_AT_HASH);
     for (int i = 0; i < t->n_segments; i++) {
         const RtSegment *g = &t->segments[i];
-        HashShard s = {g->master < 0 ? rt_symmetric(rt, g->param_shard)
-                                     : rt_local(rt, g->master),
+        const char *param = rt_symmetric(rt, g->param_shard);
+        const bool split = t->master_dtype == RT_SPLIT;
+        HashShard s = {g->master < 0 ? param : rt_local(rt, g->master),
+                       split ? (const rt_bf16 *)(const void *)param : NULL,
                        (int64_t)rt_dtype_bytes(t->master_dtype), 0};
         rt_share_runs(rt, i, hash_run, &s);
         mine += s.sum;

@@ -12,14 +12,20 @@ typedef struct InitShard {
     char *param, *master;
 } InitShard;
 
-static void store(RtDtype d, char *base, int64_t i, double x)
+/* rest: the weight is that of an f32 master, which may keep the rest of it. */
+static void store(RtDtype d, char *base, int64_t i, double x, bool rest)
 {
     if (d == RT_F64) {
         ((double *)base)[i] = x;
     } else if (d == RT_F32) {
         ((float *)base)[i] = (float)x;
+    } else if (d == RT_F16) {
+        ((rt_f16 *)base)[i] = rt_f16_from_f32((float)x);
+    } else if (d == RT_SPLIT) {
+        ((uint16_t *)base)[i] = rt_split_rest((float)x);
     } else {
-        ((rt_bf16 *)base)[i] = rt_bf16_from_f32((float)x);
+        ((rt_bf16 *)base)[i] =
+            rest ? rt_bf16_from_master((float)x) : rt_bf16_from_f32((float)x);
     }
 }
 
@@ -39,13 +45,14 @@ static void init_run(void *ctx, const RtRun *run)
             x = rt_normal(rt_philox(seed, RT_SITE_INIT, element, stream), scale);
         }
         const int64_t at = run->shard_offset_elems + i;
-        if (t->master_dtype == RT_F32) {
+        const bool f32 = t->master_dtype == RT_F32 || t->master_dtype == RT_SPLIT;
+        if (f32) {
             x = (float)x; /* the working copy is the rounded master */
         }
         if (s->master != s->param) {
-            store(t->master_dtype, s->master, at, x);
+            store(t->master_dtype, s->master, at, x, false);
         }
-        store(t->param_dtype, s->param, at, x);
+        store(t->param_dtype, s->param, at, x, f32);
     }
 }
 

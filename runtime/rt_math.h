@@ -15,6 +15,9 @@
  *   rt_sqrtf, rt_sqrt                         rounded exactly, as IEEE 754 wants; loops
  *                                             vectorise under -fno-math-errno
  *   rt_wf_exp, rt_wd_exp, ...                 vectors, equal to the scalar functions
+ *   rt_bf16_from_master                       to nearest, ties away from zero: what is
+ *                                             left over fits 16 bits (rt_f32_from_split)
+ *   rt_bf16_noisy                             stochastic, by 16 random bits
  *   rt_row_sum_f32, _bf16, _f16, _f64, ...    see rt_row_body.h
  *
  * Errors are measured by tests/ops/math_test.c. */
@@ -73,6 +76,41 @@ RT_ALWAYS uint16_t rt_bf16_from_f32(float x)
     const uint32_t rounded = bits + 0x7fffu + (bits >> 16 & 1u);
     const uint32_t nan = -(uint32_t)((bits & 0x7fffffffu) > 0x7f800000u);
     return (uint16_t)(((rounded & ~nan) | ((bits | 0x400000u) & nan)) >> 16);
+}
+
+/* The weight of an f32 master. Ties go away from zero, so that the master is the weight's
+ * bits plus a signed 16-bit rest, rt_split_rest, whatever the master is. */
+RT_ALWAYS uint16_t rt_bf16_from_master(float x)
+{
+    const uint32_t bits = (uint32_t)rt_bits_f32(x);
+    const uint32_t nan = -(uint32_t)((bits & 0x7fffffffu) > 0x7f800000u);
+    return (uint16_t)((((bits + 0x8000u) & ~nan) | ((bits | 0x400000u) & nan)) >> 16);
+}
+
+RT_ALWAYS uint16_t rt_split_rest(float master)
+{
+    return (uint16_t)(uint32_t)rt_bits_f32(master);
+}
+
+RT_ALWAYS float rt_f32_from_split(uint16_t weight, uint16_t rest)
+{
+    const uint32_t negative = rest >> 15; /* the weight was rounded up */
+    return rt_f32_from_bits((int32_t)(((uint32_t)weight - negative) << 16 | rest));
+}
+
+/* Up with the probability of what is cut off: right on average. noise: 16 random bits.
+ * What is no number, or exact, stays. */
+RT_ALWAYS uint16_t rt_bf16_noisy(float x, uint16_t noise)
+{
+    const uint32_t bits = (uint32_t)rt_bits_f32(x);
+    const uint32_t special = -(uint32_t)((bits & 0x7f800000u) == 0x7f800000u);
+    const uint32_t nan = -(uint32_t)((bits & 0x7fffffffu) > 0x7f800000u) & 0x400000u;
+    return (uint16_t)(((bits | nan) + (noise & ~special)) >> 16);
+}
+
+RT_ALWAYS float rt_f32_noisy(float x, uint16_t noise)
+{
+    return rt_f32_from_bf16(rt_bf16_noisy(x, noise));
 }
 
 /* The bits below the sign, as a float's, are the value times 2^-112: the product is

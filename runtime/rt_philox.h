@@ -10,8 +10,13 @@
  *   INIT        element of a parameter    FNV-1a 32 of its name    initial weights
  *   DATA        (half block, round)       epoch                    order of samples
  *   PROJECTION  element of a parameter    FNV-1a 32 of its name    --debug-gradients
+ *   STEP        step, from 0              0                        the seed of its noise
+ *   MASTER, MOMENT1, MOMENT2              FNV-1a 32 of its name    stochastic rounding
+ *               element of a parameter / 8
  *
- * The seed of projections is 0, whatever the run's.
+ * The seed of projections is 0, whatever the run's; that of noise is the first two words
+ * of STEP, low one first. Element e rounds by 16 bits, from the low half of the first
+ * word on: half e mod 8 of its block.
  *
  * Initial weights: h = sum of the eight 16-bit halves of the four words; the value is
  *   (h - 262140) * (std * RT_NORMAL_SCALE)
@@ -22,7 +27,8 @@
 
 #include <stdint.h>
 
-enum { RT_SITE_INIT = 1, RT_SITE_DATA = 2, RT_SITE_PROJECTION = 3 };
+enum { RT_SITE_INIT = 1, RT_SITE_DATA = 2, RT_SITE_PROJECTION = 3, RT_SITE_STEP = 4 };
+/* RT_NOISE_* of rt.h go on from 5. */
 
 /* 1 / sqrt(8 * (65536^2 - 1) / 12) */
 #define RT_NORMAL_SCALE 1.8688123650118534e-05

@@ -5,6 +5,7 @@
  *
  * The gradient is summed over all targets of the step, so its scale is clip factor /
  * targets. Powers of beta are carried along by multiplication, one a step: no pow. */
+#include "rt_philox.h"
 #include "rt_private.h"
 
 size_t rt_dtype_bytes(RtDtype d)
@@ -58,7 +59,9 @@ RtUpdate rt_update(const Rt *rt)
 {
     const RtTrainer *t = rt->trainer;
     const RtState *st = rt->state;
-    RtUpdate u = {0};
+    const RtWords step =
+        rt_philox((uint64_t)st->flags.seed, RT_SITE_STEP, (uint64_t)st->step, 0);
+    RtUpdate u = {.noise = step.w[0] | (uint64_t)step.w[1] << 32};
     u.scale64 = st->clip_factor / (double)st->valid_tokens;
     u.lr64 = rt_learning_rate(t, st->step);
     u.bias1_64 = 1.0 - st->beta1_power * t->optimizer.beta1;
@@ -68,6 +71,20 @@ RtUpdate rt_update(const Rt *rt)
     u.bias1 = (float)u.bias1_64;
     u.bias2 = (float)u.bias2_64;
     return u;
+}
+
+void rt_noise(const RtUpdate *u, const RtUpdateRun *run, int site, int64_t from,
+              int64_t n, uint16_t *noise)
+{
+    const uint32_t stream = rt_name_stream(run->param->name);
+    for (int64_t i = 0; i < n;) {
+        const int64_t element = run->element + from + i;
+        const RtWords r =
+            rt_philox(u->noise, (uint32_t)site, (uint64_t)element / 8, stream);
+        for (int64_t half = element % 8; half < 8 && i < n; half++, i++) {
+            noise[i] = (uint16_t)(r.w[half / 2] >> half % 2 * 16);
+        }
+    }
 }
 
 typedef struct Shard {

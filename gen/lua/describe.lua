@@ -68,13 +68,13 @@ local trainer = {
             default = accumulation_dtype, default_text = "`\"f32\"`",
             doc = "gradients and their sums: every sum is rounded to it, also on one rank" },
           { "master", "string", values = { "f32", "f64", "split", "bf16" },
-            later_values = { "split", "bf16" },
             default = accumulation_dtype, default_text = "`\"f32\"`",
-            doc = "weights that the optimizer updates" },
+            doc = "weights that the optimizer updates; `\"split\"`: the 16 bits below a bf16 "
+                .. "weight, which together are an f32 master; `\"bf16\"`: the bf16 weights "
+                .. "themselves, by stochastic rounding" },
           { "moments", "string", values = { "f32", "f64", "bf16" },
-            later_values = { "bf16" },
             default = accumulation_dtype, default_text = "`\"f32\"`",
-            doc = "optimizer state" },
+            doc = "optimizer state; `\"bf16\"` by stochastic rounding" },
       } },
     { "optimizer", "record", kinds = { "adamw", "sgd", "lion", "muon" },
       default = "adamw",

@@ -41,7 +41,8 @@ local attr_types = { int = true, number = true, string = true, bool = true }
 local taken = {
   fn = true, acc = true, ld = true, st = true, rnd = true, lit = true, beta = true,
   workspace = true, elem_bytes = true, acc_bytes = true, grad_bytes = true, adds = true,
-  inputs = true, outputs = true, put = true, round = true,
+  inputs = true, outputs = true, put = true, round = true, noise = true,
+  optimizer = true,
 }
 local most = 24 -- inputs, outputs or attributes: C keeps them in arrays of that size
 

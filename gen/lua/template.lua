@@ -215,7 +215,7 @@ local function gemm_tiles(m, n)
   return best_m, best_n
 end
 
-local rt_dtype = { f32 = "RT_F32", f64 = "RT_F64", bf16 = "RT_BF16" }
+local rt_dtype = { f32 = "RT_F32", f64 = "RT_F64", bf16 = "RT_BF16", f16 = "RT_F16" }
 local function gemm_table(name, op, m, n, k, from, to)
   local tile_m, tile_n = gemm_tiles(m, n)
   local lda, ldb = op == "TN" and m or k, op == "NT" and k or n
@@ -228,6 +228,44 @@ local function gemm_table(name, op, m, n, k, from, to)
              rt_dtype[to.dtype] or error("gemm: no products into " .. to.dtype, 2))
 end
 
+-- What an optimizer keeps differs from other values of its dtype in how it is rounded:
+-- bf16 state by the noise of rt_noise, the weight of an f32 master so that the rest of it
+-- fits 16 bits. Adds `noise(from, to)`, the statements that draw the noise of elements
+-- [from, to) of the run, at most 4096; "" when there is none to draw.
+local noise_names = { master = "noise", moment1 = "noise1", moment2 = "noise2" }
+local function optimizer_ways(env)
+  local ways, noisy = {}, {}
+  local master = env.master
+  if not env.optimizer then return ways end
+  for _, name in ipairs { "master", "moment1", "moment2" } do
+    local x = env[name]
+    if x and x.dtype == "bf16" then
+      local bits = noise_names[name] .. "[i - from]"
+      ways[x] = { "rt_f32_from_bf16(%s)", fmt("rt_bf16_noisy(%%s, %s)", bits),
+                  fmt("rt_f32_noisy(%%s, %s)", bits) }
+      noisy[#noisy + 1] = name
+    elseif x and x.dtype == "split" then
+      ways[x] = { "%s", "rt_split_rest(%s)" }
+    end
+  end
+  if master and (master.dtype == "f32" or master.dtype == "split")
+     and env.param.dtype == "bf16" then
+    ways[env.param] = { "rt_f32_from_bf16(%s)", "rt_bf16_from_master(%s)" }
+  end
+  function env.noise(from, to)
+    local lines, arrays = {}, {}
+    for i, name in ipairs(noisy) do arrays[i] = noise_names[name] .. "[4096]" end
+    if #noisy > 0 then lines[1] = "        uint16_t " .. concat(arrays, ", ") .. ";\n" end
+    for _, name in ipairs(noisy) do
+      lines[#lines + 1] = call("        rt_noise(", {
+        "u", "run", "RT_NOISE_" .. string.upper(name), from, to .. " - " .. from,
+        noise_names[name] }, ");") .. "\n"
+    end
+    return concat(lines)
+  end
+  return ways
+end
+
 -- Adds ld, st, rnd, lit and gemm for the compute type env.acc; names the operands.
 function template.kernel_helpers(env)
   local acc = env.acc
@@ -238,16 +276,23 @@ function template.kernel_helpers(env)
   local from = { -- operand type -> how a value of it becomes acc, and back
     rt_bf16 = acc == "float" and { "rt_f32_from_bf16(%s)", "rt_bf16_from_f32(%s)" }
               or { "(double)rt_f32_from_bf16(%s)", "rt_bf16_from_f32((float)(%s))" },
+    rt_f16 = acc == "float" and { "rt_f32_from_f16(%s)", "rt_f16_from_f32(%s)" }
+             or { "(double)rt_f32_from_f16(%s)", "rt_f16_from_f32((float)(%s))" },
     float = acc == "float" and { "%s", "%s" } or { "(double)%s", "(float)(%s)" },
     double = acc == "double" and { "%s", "%s" } or { "(float)%s", "(double)(%s)" },
     int32_t = { "%s", "%s" },
   }
+  local ways = optimizer_ways(env)
   local function way(x, who)
-    return from[operand(x, who).type]
+    return ways[operand(x, who)] or from[x.type]
       or error(who .. ": unknown type " .. tostring(x.type), 3)
   end
   function env.ld(x, index)
-    return fmt(way(x, "ld")[1], fmt("%s[%s]", x.name, str(index, "index")))
+    index = str(index, "index")
+    if x.dtype == "split" then -- beside the weight whose rest it is
+      return fmt("rt_f32_from_split(%s[%s], %s[%s])", env.param.name, index, x.name, index)
+    end
+    return fmt(way(x, "ld")[1], fmt("%s[%s]", x.name, index))
   end
   function env.st(y, index, value)
     return fmt("%s[%s] = ", y.name, str(index, "index"))
@@ -256,6 +301,8 @@ function template.kernel_helpers(env)
   function env.rnd(y, value)
     local w = way(y, "rnd")
     value = str(value, "value")
+    if w[3] then return fmt(w[3], value) end
+    if y.dtype == "split" then return fmt("(%s)", value) end
     if w[2] == "%s" then return fmt("(%s)", value) end
     return fmt(w[1], fmt(w[2], value))
   end

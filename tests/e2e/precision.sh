@@ -7,6 +7,8 @@ precision_rows() {
     cat <<TABLE
 reduce|tests/models/tiny_llama.lua|dtypes.reduce="bf16" leaves=4
 reduce_bf16|tests/models/tiny_gpt2.lua|dtypes.param="bf16" dtypes.reduce="bf16"
+moments|tests/models/tiny_llama.lua|dtypes.param="bf16" dtypes.moments="bf16"
+master_bf16|tests/models/tiny_gpt2.lua|dtypes.param="bf16" dtypes.moments="bf16" dtypes.master="bf16"
 TABLE
 }
 
@@ -32,8 +34,9 @@ precision() {
     local name model sets one=$WORK/precision_one dir=$WORK/precision_more choice
     while IFS='|' read -r name model sets; do
         precision_train "$name" "$one" "$model" "$sets" || continue
-        for choice in "mesh.shard=2" "mesh.shard=4 accumulate=unsharded" \
+        for choice in "mesh.shard=4 accumulate=unsharded" "mesh.shard=2" \
             "mesh.shard=2 strategy=no_shard"; do
+            [ "$FULL" = 1 ] || [ "$choice" != "mesh.shard=2 strategy=no_shard" ] || continue
             # shellcheck disable=SC2086 # words are settings
             precision_train "$name, $choice" "$dir" "$model" "$sets" $choice || continue
             check "$name, $choice: equal bits" cmp "$one.result" "$dir.result"
@@ -45,6 +48,28 @@ precision() {
             "$(precision_hash "$dir")"
         check "$name changes bits" differ "$(cat "$one.result")" "$(cat "$dir.result")"
     done < <(precision_rows)
+}
+
+# A split master is an f32 master in other bytes: equal bits, two bytes less a parameter;
+# only the hash of the kernels' text differs.
+precision_split() {
+    local one=$WORK/precision_one dir=$WORK/precision_more choice bytes_one bytes_more
+    for choice in "mesh.shard=1" "mesh.shard=2 optimizer.lr=0.05"; do
+        # shellcheck disable=SC2086 # words are settings
+        precision_train "f32 master" "$one" tests/models/tiny_llama.lua 'dtypes.param="bf16"' \
+            $choice || return
+        # shellcheck disable=SC2086
+        precision_train "split master" "$dir" tests/models/tiny_llama.lua \
+            'dtypes.param="bf16" dtypes.master="split"' $choice || return
+        check "split master, $choice: the bits of an f32 master" cmp "$one.result" "$dir.result"
+    done
+    bytes_one=$("$FSDPGEN" plan "$ROOT/tests/models/tiny_llama.lua" --json \
+        --set 'dtypes.param="bf16"' | tr -d '\n' | sed 's/.*"optimizer": *\([0-9]*\).*/\1/')
+    bytes_more=$("$FSDPGEN" plan "$ROOT/tests/models/tiny_llama.lua" --json \
+        --set 'dtypes.param="bf16"' --set 'dtypes.master="split"' | tr -d '\n' |
+        sed 's/.*"optimizer": *\([0-9]*\).*/\1/')
+    check "split master: 10 bytes of state instead of 12" [ "$((bytes_one * 10))" = \
+        "$((bytes_more * 12))" ]
 }
 
 # The settings without the last one that names a dtype.

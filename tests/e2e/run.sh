@@ -26,6 +26,7 @@ outside_builtin
 outside_allocations
 divided
 precision
+precision_split
 loss_masks
 loss_hashes
 if [ "$FULL" = 1 ]; then

@@ -286,6 +286,60 @@ static void test_f16(void **unused)
     }
 }
 
+/* A master is its weight and the rest, for every kind of float; the weight is a nearest
+ * one. */
+static void test_split(void **unused)
+{
+    (void)unused;
+    for (uint64_t bits = 0; bits < UINT64_C(1) << 32; bits += 251) {
+        const float x = rt_f32_from_bits((int32_t)bits);
+        const uint16_t weight = rt_bf16_from_master(x);
+        const float back = rt_f32_from_split(weight, rt_split_rest(x));
+
+        if (isnan(x)) {
+            assert_true(isnan(rt_f32_from_bf16(weight)) && isnan(back));
+            continue;
+        }
+        assert_int_equal(rt_bits_f32(back), rt_bits_f32(x));
+        const uint16_t nearest = rt_bf16_from_f32(x);
+
+        assert_true(weight == nearest ||
+                    ((bits & 0xffff) == 0x8000 && weight == nearest + 1));
+    }
+    for (uint32_t high = 0; high < 0x10000; high++) { /* ties */
+        const float x = rt_f32_from_bits((int32_t)(high << 16 | 0x8000));
+
+        if (!isnan(x))
+            assert_int_equal(
+                rt_bits_f32(rt_f32_from_split(rt_bf16_from_master(x), rt_split_rest(x))),
+                rt_bits_f32(x));
+    }
+}
+
+/* Of all 2^16 noises exactly as many round up as the part cut off asks for: the mean is
+ * the value itself. Exact values, infinities and NaNs stay. */
+static void test_noisy(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < 200; i++) {
+        const uint32_t bits = random_bits() & 0xbfffffffu;
+        const float x = rt_f32_from_bits((int32_t)bits);
+        uint32_t up = 0;
+
+        for (uint32_t noise = 0; noise < 0x10000; noise++) {
+            const uint16_t got = rt_bf16_noisy(x, (uint16_t)noise);
+
+            assert_true(got == bits >> 16 || got == (bits >> 16) + 1);
+            up += got != bits >> 16;
+        }
+        assert_int_equal(up, bits & 0xffff);
+    }
+    assert_int_equal(rt_bf16_noisy(INFINITY, 0xffff), 0x7f80);
+    assert_int_equal(rt_bf16_noisy(-INFINITY, 0xffff), 0xff80);
+    assert_true(isnan(rt_f32_from_bf16(rt_bf16_noisy(NAN, 0xffff))));
+    assert_true(isnan(rt_f32_from_bf16(rt_bf16_noisy(rt_f32_from_bits(0x7f800001), 0))));
+}
+
 enum { ROW = 5000 };
 
 static void test_rows(void **unused)
@@ -350,6 +404,7 @@ int main(void)
         cmocka_unit_test(test_float),   cmocka_unit_test(test_double),
         cmocka_unit_test(test_special), cmocka_unit_test(test_vectors),
         cmocka_unit_test(test_bf16),    cmocka_unit_test(test_f16),
+        cmocka_unit_test(test_split),   cmocka_unit_test(test_noisy),
         cmocka_unit_test(test_rows),
     };
 

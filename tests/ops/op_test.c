@@ -262,6 +262,7 @@ static int l_optimizer(lua_State *L)
     lua_newtable(L);
     emit_str(L, "fn", name);
     emit_str(L, "acc", emit_ctype(ops_acc_dtype(&test.gen)));
+    emit_bool(L, "optimizer", true);
     for (int i = 0; i < op->info->n_attrs; i++) {
         lua_getfield(L, 2, op->info->attrs[i].key);
         lua_setfield(L, -2, op->info->attrs[i].key);
@@ -359,6 +360,54 @@ static void read_operand(lua_State *L, Run *r, int i)
     lua_pop(L, 1);
 }
 
+/* Where the run of every optimizer test lies. */
+static const RtParam run_param = {.name = "layers.1.w"};
+enum { RUN_ELEMENT = 3072, RUN_NOISE = 77 };
+
+/* noise(site, i) -> the 16 bits by which element i of the run, from 1, is rounded */
+static int l_noise(lua_State *L)
+{
+    const RtUpdate u = {.noise = RUN_NOISE};
+    const RtUpdateRun run = {.param = &run_param, .element = RUN_ELEMENT};
+    static const char *const sites[] = {"master", "moment1", "moment2", NULL};
+    uint16_t noise;
+
+    rt_noise(&u, &run, RT_NOISE_MASTER + luaL_checkoption(L, 1, NULL, sites),
+             luaL_checkinteger(L, 2) - 1, 1, &noise);
+    lua_pushinteger(L, noise);
+    return 1;
+}
+
+/* noisy(v, noise) -> v in bf16, rounded by those bits: up when they reach what is cut */
+static int l_noisy(lua_State *L)
+{
+    const float v = (float)luaL_checknumber(L, 1);
+    const uint32_t bits = (uint32_t)rt_bits_f32(v);
+    const bool up = (bits & 0xffff) + (uint32_t)luaL_checkinteger(L, 2) > 0xffff;
+
+    lua_pushnumber(L,
+                   rt_f32_from_bits((int32_t)((bits & 0xffff0000) + (up ? 65536u : 0u))));
+    return 1;
+}
+
+/* split(master) -> its weight in bf16, and the rest; joined(weight, rest) -> master */
+static int l_split(lua_State *L)
+{
+    const float v = (float)luaL_checknumber(L, 1);
+
+    lua_pushnumber(L, rt_f32_from_bf16(rt_bf16_from_master(v)));
+    lua_pushinteger(L, rt_split_rest(v));
+    return 2;
+}
+
+static int l_joined(lua_State *L)
+{
+    const uint16_t weight = rt_bf16_from_f32((float)luaL_checknumber(L, 1));
+
+    lua_pushnumber(L, rt_f32_from_split(weight, (uint16_t)luaL_checknumber(L, 2)));
+    return 1;
+}
+
 static void read_update(lua_State *L, Run *r)
 {
     int at = lua_gettop(L);
@@ -373,6 +422,9 @@ static void read_update(lua_State *L, Run *r)
     r->update.bias2 = (float)r->update.bias2_64;
     r->update_run.lr_ratio = number_field(L, at, "lr_ratio");
     r->update_run.weight_decay = number_field(L, at, "decay");
+    r->update.noise = RUN_NOISE;
+    r->update_run.param = &run_param;
+    r->update_run.element = RUN_ELEMENT;
     r->update_run.elems = r->buf[0].elems;
     r->data[0] = (char *)&r->update; /* the kernel's two arguments */
     r->data[1] = (char *)&r->update_run;
@@ -477,6 +529,8 @@ static int run_script(const char *path, const TestOptions *o)
         {"infer", l_infer},     {"shape", l_shape},
         {"dtypes", l_dtypes},   {"rule", l_rule},
         {"names", l_names},     {"round", l_round},
+        {"noise", l_noise},     {"noisy", l_noisy},
+        {"split", l_split},     {"joined", l_joined},
         {"print", l_print},     {"hash", l_hash},
         {"kernel", l_kernel},   {"optimizer", l_optimizer},
         {"compile", l_compile}, {"of_platform", l_of_platform},

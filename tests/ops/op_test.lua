@@ -216,6 +216,7 @@ end
 local bounds = {
     f64 = { 1e-13, 1e-13 }, f32 = { 1e-6, 2e-6 },
     bf16 = { 2.0 ^ -7, 1e-5 }, -- a value near the middle of two may round to either
+    f16 = { 2.0 ^ -10, 1e-5 },
 }
 
 -- Ops that also round inside in bf16, so that the part of the largest value is as large.
@@ -380,7 +381,8 @@ end
 local optimizer_configs = {
     { "f64", "f64", "f64", "f64" }, { "f32", "f32", "f32", "f32" },
     { "bf16", "f32", "f32", "f32" }, { "bf16", "bf16", "f32", "bf16" },
-    { "bf16", "f32", "bf16", "bf16" },
+    { "bf16", "f32", "bf16", "bf16" }, { "bf16", "f32", "split", "f32" },
+    { "f16", "f32", "f32", "bf16" },
 }
 
 local function plan_optimizer(name, config, number)
@@ -428,7 +430,23 @@ local function test_optimizer(plan)
         operands[index.master].same = index.param
         n.param = n.master
     end
-    n.round = function(what, v) return host.round(plan.dtypes[index[what]], v) end
+    if plan.dtypes[index.master] == "split" then -- the bits of a master in two places
+        n.master = random_data({ dtype = "f32", elems = n.e, shape = { n.e } }).data
+        for k = 1, n.e do
+            local weight, rest = host.split(n.master[k])
+            operands[index.param].data[k], operands[index.master].data[k] = weight, rest
+        end
+    end
+    local rounded = {} -- how often: once for each element, in order
+    n.round = function(what, v)
+        local dtype = plan.dtypes[index[what]]
+        rounded[what] = (rounded[what] or 0) + 1
+        if dtype == "split" then return host.round("f32", v) end
+        if dtype == "bf16" and what ~= "param" then -- state is rounded by noise
+            return host.noisy(v, host.noise(what, rounded[what]))
+        end
+        return host.round(dtype, v)
+    end
     local before = n.grad
     rule.reference(n)
     local first
@@ -440,10 +458,24 @@ local function test_optimizer(plan)
         check(not problem, "%s: %s", plan.what, problem)
         if not first then
             first = raw
+            if plan.dtypes[index.master] == "split" then
+                local weights, rests = data[index.param], data[index.master]
+                for k = 1, n.e do rests[k] = host.joined(weights[k], rests[k]) end
+            end
             for i, operand in ipairs(rule.inputs) do
-                local dtype = plan.dtypes[i] == "bf16" and "bf16" or acc
+                local dtype = bounds[plan.dtypes[i]] and plan.dtypes[i] ~= "f32"
+                    and plan.dtypes[i] or acc
                 local what = fmt("%s: %s", plan.what, operand[1])
                 compare(what, data[i], n[operand[1]], dtype)
+                if rounded[operand[1]] and dtype == "bf16" and operand[1] ~= "param" then
+                    -- the same noise: only what f32 computes otherwise may differ
+                    local other = 0
+                    for k = 1, n.e do
+                        if data[i][k] ~= n[operand[1]][k] then other = other + 1 end
+                    end
+                    check(other <= 1 + n.e // 20, "%s: %d of %d rounded by other noise",
+                          what, other, n.e)
+                end
             end
         else
             same_bits(fmt("%s with %d threads", plan.what, threads), raw, first)

@@ -91,6 +91,12 @@ void buf_put(Buf *b, int64_t i, double v)
     case DT_BF16:
         ((rt_bf16 *)b->data)[i] = rt_bf16_from_f32((float)v);
         break;
+    case DT_F16:
+        ((rt_f16 *)b->data)[i] = rt_f16_from_f32((float)v);
+        break;
+    case DT_SPLIT:
+        ((uint16_t *)b->data)[i] = (uint16_t)v;
+        break;
     case DT_I32:
         ((int32_t *)b->data)[i] = (int32_t)v;
         break;
@@ -108,6 +114,10 @@ double buf_get(const Buf *b, int64_t i)
         return ((const float *)b->data)[i];
     case DT_BF16:
         return rt_f32_from_bf16(((const rt_bf16 *)b->data)[i]);
+    case DT_F16:
+        return rt_f32_from_f16(((const rt_f16 *)b->data)[i]);
+    case DT_SPLIT:
+        return ((const uint16_t *)b->data)[i];
     case DT_I32:
         return ((const int32_t *)b->data)[i];
     default:
@@ -121,6 +131,8 @@ double round_to(Dtype dtype, double v)
         return (float)v;
     if (dtype == DT_BF16)
         return rt_f32_from_bf16(rt_bf16_from_f32((float)v));
+    if (dtype == DT_F16)
+        return rt_f32_from_f16(rt_f16_from_f32((float)v));
     return v;
 }
 
