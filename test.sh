@@ -3,9 +3,10 @@
 # Builds everything and runs the tests. The last line is 'N passed, N failed'.
 #
 #   ./test.sh                the CI tier: under 25 minutes on 2 cores
-#   ./test.sh --full         every count that is promised; writes tests/RESULTS.md
+#   ./test.sh --full         every count that is promised (hours); writes tests/RESULTS.md
 #   ./test.sh --deps         only installs what is missing
-#   ./test.sh SUITE...       these folders of tests/ only (no ctest, no sanitizers)
+#   ./test.sh [--full] SUITE...   these folders of tests/ only (no ctest, no sanitizers);
+#                            with --full their rows of tests/RESULTS.md are written anew
 #
 # SEED=N chooses the random sample (default: from the commit). Logs: build/test-logs/.
 set -u -o pipefail
@@ -122,24 +123,48 @@ else
     echo "skipped: CUDA parts (no CUDA toolkit here)"
 fi
 
-if [ "$FULL" = 1 ] && [ ${#suites[@]} -eq 0 ]; then
+# tests/RESULTS.md: a row for each suite, of the commit it last ran on with all its counts,
+# and the figures its log names. Rows and figures of suites that did not run now stay.
+write_results() {
+    local file=tests/RESULTS.md old=$logs/results.old row name
+    cp "$file" "$old" 2>/dev/null || : >"$old"
+    for row in "${rows[@]}"; do
+        name=${row%%|*}
+        awk -v row="| $name |" -v section="## $name" '
+            /^## / { skip = $0 == section }
+            index($0, row) == 1 || skip { next }
+            { print }' "$old" >"$old.new" && mv "$old.new" "$old"
+    done
     {
         echo "# Results of ./test.sh --full"
         echo
-        echo "Commit $commit, seed $SEED, $(nproc) cores ($(sed -n \
-            's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)), $(cc --version | head -n 1)."
+        echo "Each suite with all its counts, on the commit of its row."
         echo
-        echo "| suite | passed | failed | seconds |"
-        echo "|---|---|---|---|"
-        printf '%s\n' "${rows[@]}" | sed 's/^/| /; s/|/ | /g; s/$/ |/'
-        echo "| total | $total_passed | $total_failed | $SECONDS |"
-        for log in "$logs"/*.log; do
-            grep -qE '^[Ff]igure' "$log" || continue
-            printf '\n## %s\n\n' "$(basename "$log" .log)"
-            sed -n 's/^[Ff]igure:\{0,1\} /- /p' "$log"
-        done
-    } >tests/RESULTS.md
-    echo "wrote tests/RESULTS.md"
+        echo "| suite | passed | failed | seconds | commit | seed | machine |"
+        echo "|---|---|---|---|---|---|---|"
+        {
+            grep -E '^\| [a-z]' "$old" | grep -v '^| suite'
+            for row in "${rows[@]}"; do
+                printf '| %s | %s | %s | %s |\n' "${row//|/ | }" "$commit" "$SEED" "$machine"
+            done
+        } | sort
+        {
+            sed -n '/^## /,$p' "$old"
+            for row in "${rows[@]}"; do
+                name=${row%%|*}
+                local log=$logs/${name//[^a-z0-9_]/_}.log
+                grep -qE '^[Ff]igure' "$log" || continue
+                printf '\n## %s\n\n' "$name"
+                sed -n 's/^[Ff]igure:\{0,1\} /- /p' "$log"
+            done
+        } | cat -s
+    } >"$file"
+    echo "wrote $file"
+}
+if [ "$FULL" = 1 ]; then
+    machine="$(nproc) cores, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(
+        cc -dumpfullversion -dumpversion)"
+    write_results
 fi
 echo "$total_passed passed, $total_failed failed"
 [ $total_failed -eq 0 ]
