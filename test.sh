@@ -149,6 +149,7 @@ write_results() {
             done
         } | sort
         {
+            echo
             sed -n '/^## /,$p' "$old"
             for row in "${rows[@]}"; do
                 name=${row%%|*}
