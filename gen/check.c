@@ -194,38 +194,102 @@ static void check_ranks(Check *c, int64_t world)
              (long long)world, (long long)leaves);
 }
 
+/* What a strategy asks of the mesh's axes. full_shard over a mesh with copies would be
+ * two answers to one question: who means all ranks writes them as mesh.shard. */
+static void check_strategy(Check *c, int64_t replicate, int64_t shard)
+{
+    Gen *g = c->g;
+    const char *strategy = get_str(c, "strategy");
+    bool whole = !strcmp(strategy, "full_shard") || !strcmp(strategy, "shard_grad_op");
+
+    if (whole && replicate > 1 && shard == 1)
+        COMPLAIN(c, "strategy",
+                 gen_printf(g,
+                            "write mesh = { shard = %lld }, or strategy = "
+                            "\"no_shard\"",
+                            (long long)replicate),
+                 "strategy: \"%s\" shards over mesh.shard, which is 1 beside "
+                 "replicate %lld",
+                 strategy, (long long)replicate);
+    else if (whole && replicate > 1)
+        COMPLAIN(c, "strategy",
+                 gen_printf(g,
+                            "write strategy = \"hybrid_shard\"%s to keep %lld copies, or "
+                            "mesh = { shard = %lld } to shard over all ranks",
+                            !strcmp(strategy, "full_shard")
+                                ? ""
+                                : " with reshard_after_forward = false",
+                            (long long)replicate, (long long)(replicate * shard)),
+                 "strategy: \"%s\" keeps one copy, but mesh.replicate is %lld", strategy,
+                 (long long)replicate);
+    if (!strcmp(strategy, "hybrid_shard") && (replicate == 1 || shard == 1))
+        COMPLAIN(c, "strategy",
+                 gen_printf(g,
+                            "write strategy = \"%s\", or mesh = { replicate = 2, "
+                            "shard = %lld }",
+                            replicate == 1 ? "full_shard" : "no_shard",
+                            (long long)max_i64(2, replicate * shard / 2)),
+                 "strategy: \"hybrid_shard\" copies over mesh.replicate and shards over "
+                 "mesh.shard, but %s is 1",
+                 replicate == 1 ? "mesh.replicate" : "mesh.shard");
+}
+
+/* true is a group of all, false of one. */
+static int64_t reshard_ranks(Check *c, int64_t shard)
+{
+    int64_t ranks = shard;
+
+    if (push_path(c, "reshard_after_forward") == LUA_TNUMBER)
+        ranks = lua_tointeger(c->L, -1);
+    else if (lua_isboolean(c->L, -1) && !lua_toboolean(c->L, -1))
+        ranks = 1;
+    lua_pop(c->L, 1);
+    return ranks;
+}
+
+static void check_reshard(Check *c, int64_t shard)
+{
+    Gen *g = c->g;
+    const char *path = "reshard_after_forward", *strategy = get_str(c, "strategy");
+    bool group = push_path(c, path) == LUA_TNUMBER;
+    int64_t ranks = reshard_ranks(c, shard), below = 1;
+
+    lua_pop(c->L, 1);
+    if (group && !strcmp(strategy, "no_shard")) {
+        COMPLAIN(c, path, "leave it out",
+                 "%s: with \"no_shard\" there is nothing to free", path);
+    } else if (group && shard % ranks != 0) {
+        while (shard % (below * 2) == 0 && below * 2 <= ranks)
+            below *= 2;
+        COMPLAIN(c, path,
+                 below > 1 ? gen_printf(g, "use %lld, or true", (long long)below)
+                           : "use true or false",
+                 "%s: groups of %lld do not divide mesh.shard (%lld)", path,
+                 (long long)ranks, (long long)shard);
+    } else if (!strcmp(strategy, "shard_grad_op") && ranks != 1) {
+        COMPLAIN(c, path, "leave it out, or write strategy = \"full_shard\"",
+                 "%s: \"shard_grad_op\" keeps the gathered weights until the backward "
+                 "has used them",
+                 path);
+    }
+}
+
 static void check_mesh(Check *c, bool batches_good)
 {
     Gen *g = c->g;
     int64_t replicate, shard, world;
-    const char *strategy = get_str(c, "strategy");
 
     if (!get_int(c, "mesh.replicate", &replicate) || !get_int(c, "mesh.shard", &shard))
         return;
     world = replicate * shard;
-    if (replicate > 1 && shard > 1) {
-        COMPLAIN(
-            c, "mesh.replicate",
-            gen_printf(g, "write mesh = { shard = %lld }", (long long)world),
-            "mesh: replicate %lld with shard %lld (hybrid_shard) is not available yet",
-            (long long)replicate, (long long)shard);
-        return;
-    }
     if (world > MAX_RANKS) {
         COMPLAIN(c, mesh_path(c), gen_printf(g, "use at most %d ranks", MAX_RANKS),
                  "mesh: %lld ranks (replicate %lld x shard %lld) are more than %d",
                  (long long)world, (long long)replicate, (long long)shard, MAX_RANKS);
         return;
     }
-    if (!strcmp(strategy, "full_shard") && replicate > 1)
-        COMPLAIN(c, "strategy",
-                 gen_printf(g,
-                            "write mesh = { shard = %lld }, or strategy = "
-                            "\"no_shard\"",
-                            (long long)replicate),
-                 "strategy: \"full_shard\" shards over mesh.shard, which is 1 beside "
-                 "replicate %lld",
-                 (long long)replicate);
+    check_strategy(c, replicate, shard);
+    check_reshard(c, shard);
     if (world > CPU_MAX_RANKS && !strcmp(get_kind(c, "target"), "cpu"))
         diag_add(
             g, DIAG_WARNING, place_of(g, mesh_path(c)),
@@ -434,7 +498,7 @@ static void fill_free_fields(Check *c, Model *m)
         if (!strcmp(get_str(c, "strategy"), strategies[i]))
             m->strategy = (Strategy)i;
     get_int(c, "wrap.blocks", &m->wrap_blocks);
-    m->reshard_after_forward = get_bool(c, "reshard_after_forward");
+    m->reshard_ranks = reshard_ranks(c, m->shard);
     get_int(c, "prefetch.forward", &m->prefetch_forward);
     get_int(c, "prefetch.backward", &m->prefetch_backward);
     get_int(c, "prefetch.in_flight", &m->gathers_in_flight);

@@ -145,7 +145,8 @@ const char *check_type(Check *c, const Field *f)
     case FIELD_NUMBER:
         return "a number";
     case FIELD_BOOL:
-        return "true or false";
+        return f->number ? gen_printf(c->g, "true, false or %s", f->number)
+                         : "true or false";
     case FIELD_STRING:
         return f->kinds.count
                    ? gen_printf(c->g, "a string or %s", words_join(c->g, &f->kinds, ""))

@@ -465,6 +465,10 @@ void check_value(Check *c, const Field *f, const char *path, Site site)
         case FIELD_ANY:
             break;
         case FIELD_BOOL:
+            if (f->number && lua_type(L, -1) == LUA_TNUMBER) {
+                good = check_int(c, f, path, site);
+                break;
+            }
             good = lua_isboolean(L, -1);
             if (!good)
                 wrong_type(c, f, path, site);

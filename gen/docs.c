@@ -96,6 +96,8 @@ static void add_values(Gen *g, Text *t, const Field *f, const Kinds *kinds)
         text_printf(t, " of %d", (int)f->count);
     if (f->pattern)
         text_printf(t, ": %s", f->pattern_doc ? f->pattern_doc : "");
+    if (f->number)
+        text_printf(t, ", %s", f->number);
     add_range(t, f);
     if (f->number_makes)
         text_printf(t, "; a number means `%s`", f->number_makes);
@@ -200,7 +202,7 @@ static void add_lua_type(Text *t, const Field *f, const char *owner)
             text_printf(t, "%sfsdpgen.%s", i ? "|" : "", f->kinds.items[i]);
         break;
     }
-    if (f->number_sets.count || f->number_makes)
+    if (f->number_sets.count || f->number_makes || f->number)
         text_printf(t, "|integer");
 }
 

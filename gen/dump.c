@@ -241,8 +241,11 @@ static void dump_model(Gen *g, Text *t, bool checked)
         text_printf(t, "wrap = root_only\n");
     else
         text_printf(t, "wrap = per_block(%lld)\n", (long long)m->wrap_blocks);
-    text_printf(t, "reshard_after_forward = %s\n",
-                m->reshard_after_forward ? "true" : "false");
+    if (m->reshard_ranks > 1 && m->reshard_ranks < m->shard)
+        text_printf(t, "reshard_after_forward = %lld\n", (long long)m->reshard_ranks);
+    else
+        text_printf(t, "reshard_after_forward = %s\n",
+                    m->reshard_ranks == m->shard ? "true" : "false");
     text_printf(t,
                 "prefetch.forward = %lld\nprefetch.backward = %lld\nprefetch.order = %s\n"
                 "prefetch.in_flight = %lld\n",

@@ -7,6 +7,13 @@
 #include <inttypes.h>
 #include <string.h>
 
+static void dump_group(Text *t, const char *what, const Group *group)
+{
+    if (group->size > 1) {
+        text_printf(t, "    %s: %d ranks, every %d.\n", what, group->size, group->stride);
+    }
+}
+
 static void dump_shard(Gen *g, Text *t)
 {
     for (int i = 0; i < g->units.count; i++) {
@@ -28,6 +35,9 @@ static void dump_shard(Gen *g, Text *t)
                         "  segment %s elems %" PRId64 " used %" PRId64
                         " shards %d of %" PRId64 "\n",
                         s->name, s->elems, s->used_elems, s->shards, s->shard_elems);
+            dump_group(t, "within", &s->within);
+            dump_group(t, "across", &s->across);
+            dump_group(t, "between forward and backward", &s->between);
             for (int p = 0; p < s->n_params; p++) {
                 const Param *q = &g->params.items[s->params[p]];
                 text_printf(t, "    %12" PRId64 " %12" PRId64 " %s\n", q->offset_elems,
@@ -41,13 +51,13 @@ static void dump_policy(Gen *g, Text *t)
 {
     const Model *m = &g->model;
     text_printf(t,
-                "accumulate %s\nreshard_after_forward %s\nprefetch forward %" PRId64
+                "accumulate %s\nreshard_ranks %" PRId64 "\nprefetch forward %" PRId64
                 " backward %" PRId64 " order %s in_flight %" PRId64
                 "\nreduces_in_flight %" PRId64 "\n",
-                m->accumulate_sharded ? "sharded" : "unsharded",
-                m->reshard_after_forward ? "true" : "false", m->prefetch_forward,
-                m->prefetch_backward, prefetch_order_name(m->prefetch_order),
-                m->gathers_in_flight, m->reduces_in_flight);
+                m->accumulate_sharded ? "sharded" : "unsharded", m->reshard_ranks,
+                m->prefetch_forward, m->prefetch_backward,
+                prefetch_order_name(m->prefetch_order), m->gathers_in_flight,
+                m->reduces_in_flight);
     for (int u = 0; u < g->units.count; u++) {
         if (g->units.items[u].keep_gathered) {
             text_printf(t, "unit %s stays gathered\n", g->units.items[u].name);
@@ -89,6 +99,10 @@ static void dump_program(Gen *g, Text *t, bool waits)
             text_printf(t, "  %4d %-7s %-14s %s", id, stream_name(i->stream),
                         ins_kind_name(i->kind), ins_label(g, i));
             if (!waits) {
+                if (i->group.size > 1) {
+                    text_printf(t, " (%d ranks, every %d.)", i->group.size,
+                                i->group.stride);
+                }
                 text_printf(t, ":");
                 dump_access(g, t, i);
             }

@@ -41,27 +41,30 @@ static bool is_start(const Instr *i)
     return i->stream != STREAM_COMPUTE;
 }
 
+/* Starts on the stream before the step's last micro-step, or before its end. */
+static int64_t starts_before(const Steps *s, Variant v, StreamId stream)
+{
+    int64_t local = s->starts[VARIANT_LOCAL][stream],
+            last = s->starts[VARIANT_LAST][stream];
+    int64_t leaf = s->p->leaf_micro_batches, rounds = s->p->rounds;
+    int64_t all = s->g->model.accumulate_sharded ? rounds * ((leaf - 1) * local + last)
+                                                 : (rounds * leaf - 1) * local + last;
+
+    return v == VARIANT_END ? all : all - last;
+}
+
 /* "gathers + 8" inside a micro-step, a constant in the end. */
 static const char *ticket_text(Steps *s, const Instr *at, const Instr *on)
 {
     const char *base = on->stream == STREAM_GATHER ? "gathers" : "reduces";
-    int64_t before = 0;
 
-    if (at->variant == on->variant)
+    if (at->variant != VARIANT_END) {
+        gen_require(at->variant == on->variant,
+                    "instruction %d waits for %d, of another micro-step", at->id, on->id);
         return gen_printf(s->g, "%s + %d", base, s->ticket[on->id]);
-    gen_require(at->variant == VARIANT_END && on->variant == VARIANT_LAST,
-                "instruction %d waits for %d, of another micro-step", at->id, on->id);
-    /* the last of all micro-steps: everything before it is known */
-    if (s->g->model.accumulate_sharded)
-        before = s->p->rounds *
-                 ((s->p->leaf_micro_batches - 1) * s->starts[VARIANT_LOCAL][on->stream] +
-                  s->starts[VARIANT_LAST][on->stream]);
-    else
-        before = (s->p->rounds * s->p->leaf_micro_batches - 1) *
-                     s->starts[VARIANT_LOCAL][on->stream] +
-                 s->starts[VARIANT_LAST][on->stream];
-    before -= s->starts[VARIANT_LAST][on->stream];
-    return gen_printf(s->g, "%" PRId64, before + s->ticket[on->id]);
+    }
+    return gen_printf(s->g, "%" PRId64,
+                      starts_before(s, on->variant, on->stream) + s->ticket[on->id]);
 }
 
 static void push_waits(Steps *s, const Instr *i)
@@ -121,12 +124,23 @@ static void push_line(Steps *s, const Instr *i)
     if (is_start(i)) {
         emit_str(L, "stream", i->stream == STREAM_GATHER ? "RT_GATHER" : "RT_REDUCE");
         emit_int(L, "ticket", s->ticket[i->id]);
+        emit_str(L, "ticket_text", ticket_text(s, i, i));
         emit_str(L, "moved", human_bytes(g, i->moved_bytes));
     }
     switch (i->kind) {
     case INS_ALL_GATHER:
         emit_str(L, "kind", "gather");
         emit_str(L, "buffer", buffer_macro(s, i->gathered));
+        if (s->p->bufs.items[i->in].kind == BUF_KEPT) {
+            emit_str(L, "kept", buffer_macro(s, i->in));
+            emit_int(L, "ranks", i->group.size);
+        }
+        break;
+    case INS_KEEP:
+        emit_str(L, "kind", "keep");
+        emit_str(L, "buffer", buffer_macro(s, i->gathered));
+        emit_str(L, "kept", buffer_macro(s, i->out));
+        emit_int(L, "ranks", seg->between.size);
         break;
     case INS_SPAN: {
         Bases bases = bind_bases(s, i);
@@ -146,7 +160,8 @@ static void push_line(Steps *s, const Instr *i)
                  i->kind == INS_ALL_REDUCE ? "rt_all_reduce_start"
                                            : "rt_reduce_scatter_start");
         emit_str(L, "grad", buffer_macro(s, i->grad));
-        emit_str(L, "result", buffer_macro(s, i->result));
+        if (i->kind == INS_REDUCE_SCATTER)
+            emit_str(L, "result", buffer_macro(s, i->result));
         break;
     case INS_MERGE:
         emit_str(L, "kind", "merge");

@@ -79,9 +79,8 @@ void emit_model_context(Emit *e)
     emit_int(L, "world_size", m->world_size);
     emit_int(L, "replicate", m->replicate);
     emit_int(L, "shard", m->shard);
-    emit_bool(L, "no_shard", m->strategy == NO_SHARD);
+    emit_bool(L, "no_shard", e->g->segments.items[0].shards == 1);
     emit_int(L, "wrap_blocks", m->wrap_blocks);
-    emit_bool(L, "reshard_after_forward", m->reshard_after_forward);
     emit_int(L, "prefetch_forward", m->prefetch_forward);
     emit_int(L, "prefetch_backward", m->prefetch_backward);
     emit_str(L, "param_dtype", rt_dtype(m->param_dtype));
@@ -217,7 +216,8 @@ static void push_segment(Emit *e, const Segment *s, int first_param)
     set_place(e, "master", buffer_of(g, BUF_MASTER, s->id), SPACE_LOCAL);
     set_place(e, "moment1", buffer_of(g, BUF_MOMENT1, s->id), SPACE_LOCAL);
     set_place(e, "moment2", buffer_of(g, BUF_MOMENT2, s->id), SPACE_LOCAL);
-    set_place(e, "grad_shard", grad, SPACE_LOCAL);
+    set_place(e, "grad_shard", grad,
+              s->across.size > 1 ? SPACE_SYMMETRIC : SPACE_LOCAL); /* copies sum it */
     set_place(e, "partials", partial, SPACE_LOCAL);
     emit_int(L, "partial_elems",
              !partial                      ? 0

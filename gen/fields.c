@@ -19,8 +19,8 @@ static const char *const attributes[] = {
     "default", "default_text", "optional",  "min",          "max",         "above",
     "below",   "power_of_two", "values",    "later_values", "later_types", "later_kinds",
     "pattern", "pattern_doc",  "max_bytes", "forbid",       "size",        "fields",
-    "item",    "count",        "kinds",     "number_makes", "number_sets", "hash",
-    "later",   "only",         "doc",       "example",
+    "item",    "count",        "kinds",     "number_makes", "number_sets", "number",
+    "hash",    "later",        "only",      "doc",          "example",
 };
 enum { N_ATTRIBUTES = sizeof attributes / sizeof *attributes };
 
@@ -181,6 +181,7 @@ static Field read_row(Reader *r, const char *hash)
     f.kinds = get_words(r, "kinds");
     f.number_makes = get_text(r, "number_makes");
     f.number_sets = get_words(r, "number_sets");
+    f.number = get_text(r, "number");
     get_number(r, "count", &count);
     f.count = (int64_t)count;
     read_later(r, &f);

@@ -43,6 +43,7 @@ typedef struct Field {
     int64_t max_bytes; /* of a string, 0: no limit */
     Words values, later_values, kinds, later_kinds, number_sets;
     const char *number_makes;
+    const char *number; /* of a bool: what an integer would mean, NULL: none is legal */
     const char *later_number, *later_function; /* what such a value would mean */
     bool later;
     int only_ref; /* the one value available now, LUA_NOREF: any */

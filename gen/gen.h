@@ -121,7 +121,9 @@ typedef struct Model {
     int64_t world_size;
     Strategy strategy;
     int64_t wrap_blocks;                /* per_block(n); INT64_MAX: all blocks in one unit */
-    bool reshard_after_forward;
+    int64_t reshard_ranks;              /* reshard_after_forward: ranks that share the weights
+                                           between forward and backward: shard (true), 1
+                                           (false: each keeps them), or a group's size */
     int64_t prefetch_forward, prefetch_backward; /* units ahead */
     PrefetchOrder prefetch_order;       /* of the backward */
     int64_t gathers_in_flight;          /* units gathered at once: the one at hand, those ahead */
@@ -354,7 +356,27 @@ typedef struct Param {       /* one storage tensor; a tied one appears once */
     int64_t offset_elems;    /* in the segment; a multiple of GRAIN_ELEMS */
 } Param;
 
-/* ---- units, segments (shard.c) ---------------------------------------------------------- */
+/* ---- the mesh, units, segments (shard.c) ------------------------------------------------ */
+
+/* rank = (p * outer + o) * inner + i: p of mesh.replicate; mesh.shard = outer * inner, where
+ * inner is the group of reshard_after_forward, if it is one, else all of mesh.shard. */
+enum { AXIS_INNER = 1, AXIS_OUTER = 2, AXIS_REPLICATE = 4, AXIS_SETS = 8 };
+
+/* The ranks that one collective joins: those that differ along some axes. Rank r's are
+ * r - r / stride % size * stride + k * stride for k in 0 .. size - 1; it is the one with
+ * k = r / stride % size. axes has no bit for an axis of one rank. */
+typedef struct Group { unsigned axes; int size, stride; } Group;
+
+/* Into how many parts something is cut over the ranks of mesh.replicate and of mesh.shard;
+ * 1: each rank of the axis holds all of it. A strategy is a name for a row of these. */
+typedef enum {
+    HELD_PARAMS,    /* weights at rest: from the update to the forward */
+    HELD_BETWEEN,   /* weights between the forward and the backward of a micro-step */
+    HELD_GRADS,     /* the step's summed gradient */
+    HELD_OPTIMIZER, /* masters, moments */
+    N_HELD
+} Held;
+typedef struct Cut { int replicate, shard; } Cut;
 
 typedef struct Segment {
     int id;
@@ -365,7 +387,12 @@ typedef struct Segment {
     int64_t used_elems;      /* sum of parameters */
     int64_t elems;           /* padded: shard_elems * shards */
     int64_t shard_elems;     /* multiple of GRAIN_ELEMS */
-    int shards;              /* mesh.shard for FULL_SHARD, 1 for NO_SHARD */
+    Cut cut[N_HELD];         /* placement over the mesh */
+    int shards;              /* parts at rest: ranks that together hold one copy */
+    Group within;            /* one copy's ranks: gather weights, reduce gradients */
+    Group across;            /* ranks with the same part: sum it after that */
+    Group between;           /* ranks that share the weights between forward and backward;
+                                size 1: none, they are kept whole, or freed */
 } Segment;
 
 typedef struct PieceRef { int block, piece; } PieceRef;
@@ -378,7 +405,8 @@ typedef struct Unit {
                                 neighbours */
     int n_segments;
     int *segments;
-    bool keep_gathered;          /* policy.c: weights stay from the forward to the backward */
+    bool keep_gathered;          /* policy.c: weights stay whole from the forward to the
+                                    backward of a micro-step */
 } Unit;
 
 /* ---- the step program (unroll.c, schedule.c) -------------------------------------------- */
@@ -387,9 +415,11 @@ typedef enum { STREAM_COMPUTE, STREAM_GATHER, STREAM_REDUCE, N_STREAMS } StreamI
 
 typedef enum {
     INS_ALL_GATHER,      /* segment: every rank's shard → gathered buffer */
+    INS_KEEP,            /* segment: this rank's part of the gathered weights → kept buffer */
     INS_SPAN,            /* block or piece, phase: one call of mathematics */
-    INS_REDUCE_SCATTER,  /* segment: gradient buffer → this rank's sum over ranks, tree order */
-    INS_ALL_REDUCE,      /* segment: the same, result on every rank (NO_SHARD) */
+    INS_REDUCE_SCATTER,  /* segment: gradient buffer → this rank's part of the sum over the
+                            ranks of one copy, tree order */
+    INS_ALL_REDUCE,      /* segment: the sum of equal parts over copies, in place */
     INS_MERGE,           /* segment: add this leaf's node into the partial sums, tree order; in
                             LOCAL only when the micro-batch is the last of its leaf */
     INS_NORM,            /* segment: chunk sums of squares into the superaccumulator */
@@ -405,7 +435,7 @@ typedef enum {
     BUF_PARAM_SHARD, BUF_MASTER, BUF_MOMENT1, BUF_MOMENT2, BUF_GRAD_SHARD, BUF_PARTIAL,
     BUF_GRAD_ACCUM,  /* unsharded accumulator of a unit's segment */
     BUF_CONST, BUF_DATA, BUF_CONTROL, /* losses, superaccumulator: the runtime's exchange area */
-    BUF_GATHERED, BUF_GRAD, BUF_BOUNDARY, BUF_D_BOUNDARY, BUF_SAVED, BUF_SCRATCH, N_BUF_KINDS
+    BUF_GATHERED, BUF_KEPT, BUF_GRAD, BUF_BOUNDARY, BUF_D_BOUNDARY, BUF_SAVED, BUF_SCRATCH, N_BUF_KINDS
 } BufKind;
 
 typedef struct Buffer {
@@ -423,7 +453,8 @@ typedef struct Buffer {
 typedef struct Access {
     int buffer;
     bool write;
-    bool remote;             /* every peer touches this buffer of ours while the instruction runs */
+    bool remote;             /* the group's peers touch this buffer of ours while the instruction
+                                runs */
 } Access;
 
 typedef struct Instr {
@@ -433,6 +464,7 @@ typedef struct Instr {
     StreamId stream;
     int block, unit, segment;/* -1 when none */
     int piece;               /* INS_SPAN: of the block; -1: all of them */
+    Group group;             /* collectives: who takes part; else axes 0, size 0 */
     Phase phase;
     int n_access;
     Access *access;
@@ -462,9 +494,10 @@ typedef struct Program {
     int64_t space_bytes[N_SPACES];
     int64_t arena_bytes;     /* sum of spaces */
     int64_t max_live_bytes, ideal_live_bytes; /* the two lower bounds */
-    /* happens-before, filled by schedule.c: bit b of row a. same: on one rank; all: a on every
-     * rank before b on this rank. */
-    uint64_t *hb_same, *hb_all;
+    /* happens-before, filled by schedule.c: bit b of row a of hb[axes]: a, on every rank that
+     * differs from this one along the axes, is complete before b starts on this one. NULL for
+     * sets with an axis of one rank. */
+    uint64_t *hb[AXIS_SETS];
     int hb_words;
     double step_seconds;     /* simulate.c; 0 when no cost table */
 } Program;
@@ -559,6 +592,7 @@ void plan_print_json(Gen *g, Text *t);
 
 /* Happens-before queries (schedule.c). */
 bool hb_same(const Program *p, int a, int b); /* a on this rank before b on this rank */
-bool hb_all(const Program *p, int a, int b);  /* a on every rank before b on this rank */
+/* a on all ranks along the axes before b on this rank */
+bool hb_group(const Program *p, unsigned axes, int a, int b);
 
 #endif

@@ -92,7 +92,7 @@ static void open_turn(Machine *m, int rank, int turn)
         for (int a = 0; a < p->ins.items[id].n_access; a++) {
             const Access *acc = &p->ins.items[id].access[a];
             m->rank[rank].pending[turn * p->bufs.count + acc->buffer] +=
-                acc->remote ? m->w - 1 : 1;
+                acc->remote ? p->ins.items[id].group.size - 1 : 1;
         }
     }
 }
@@ -117,7 +117,9 @@ static void finish(Machine *m, int rank, int e)
     }
     for (int a = 0; a < i->n_access; a++) {
         for (int q = 0; q < m->w; q++) {
-            if (i->access[a].remote ? q != rank && !ins_is_closed(i) : q == rank) {
+            if (i->access[a].remote
+                    ? q != rank && !ins_is_closed(i) && interp_joins(i, rank, q)
+                    : q == rank) {
                 count_down(m, q, m->turn_of[e], i->access[a].buffer);
             }
         }
@@ -156,13 +158,25 @@ static bool may_start(const Machine *m, int rank, int e)
     return true;
 }
 
-static bool all_ranks(const Machine *m, int e, bool read)
+/* All that a collective of this rank reads: its group. */
+static uint64_t group_mask(const Machine *m, const Instr *i, int rank)
 {
-    int s = (int)instr(m, e)->stream;
-    for (int q = 0; q < m->w; q++) {
-        const Rank *r = &m->rank[q];
-        bool yes = read ? r->done[e] || (r->started[e] &&
-                                         r->read_mask[s] == (UINT64_C(1) << m->w) - 1)
+    uint64_t mask = 0;
+    for (int k = 0; k < i->group.size; k++) {
+        mask |= UINT64_C(1) << interp_member(i, rank, k);
+    }
+    gen_require(m->w <= 64, "%d ranks in a mask", m->w);
+    return mask;
+}
+
+/* Have all of its group started the collective (or read all of theirs)? */
+static bool all_ranks(const Machine *m, int rank, int e, bool read)
+{
+    const Instr *i = instr(m, e);
+    for (int k = 0; k < i->group.size; k++) {
+        const Rank *r = &m->rank[interp_member(i, rank, k)];
+        bool yes = read ? r->done[e] || (r->started[e] && r->read_mask[i->stream] ==
+                                                              group_mask(m, i, rank))
                         : r->started[e];
         if (!yes) {
             return false;
@@ -189,22 +203,23 @@ static bool advance_collective(Machine *m, int rank, int e, bool look)
 {
     const Instr *i = instr(m, e);
     Rank *r = &m->rank[rank];
-    uint64_t full = (UINT64_C(1) << m->w) - 1;
-    if (r->read_mask[i->stream] != full) {
-        if (!all_ranks(m, e, false)) {
+    if (r->read_mask[i->stream] != group_mask(m, i, rank)) {
+        if (!all_ranks(m, rank, e, false)) {
             return false;
         }
         if (!look) {
-            int peer = (int)(next_random(m) % (uint64_t)m->w);
+            int k = (int)(next_random(m) % (uint64_t)i->group.size);
+            int peer = interp_member(i, rank, k);
             while (r->read_mask[i->stream] >> peer & 1) {
-                peer = (peer + 1) % m->w;
+                k = (k + 1) % i->group.size;
+                peer = interp_member(i, rank, k);
             }
             interp_read_peer(m, rank, e, peer);
             let_go(m, rank, e, peer);
         }
         return true;
     }
-    if (ins_is_closed(i) && !all_ranks(m, e, true)) { /* left by all ranks together */
+    if (ins_is_closed(i) && !all_ranks(m, rank, e, true)) { /* left by all together */
         return false;
     }
     if (!look) {
@@ -310,7 +325,7 @@ static void init_params(Machine *m, int rank)
         const Segment *s = &m->g->segments.items[p->segment];
         int master = interp_find_buffer(m, BUF_MASTER, s->id);
         int shard = interp_find_buffer(m, BUF_PARAM_SHARD, s->id);
-        int64_t from = s->shards == 1 ? 0 : rank * s->shard_elems;
+        int64_t from = rank % s->shards * s->shard_elems;
         for (int64_t k = 0; k < p->elems; k++) {
             int64_t flat = p->offset_elems + k - from;
             uint64_t h = interp_mix(((uint64_t)i << 32) + (uint64_t)k);
@@ -359,7 +374,7 @@ static void put_state(Machine *m, size_t *n, int rank, int kind, const Param *p,
     int b = interp_find_buffer(m, (BufKind)kind, p->segment);
     for (int64_t k = 0; b >= 0 && k < p->elems; k++) {
         int64_t flat = p->offset_elems + k;
-        int owner = s->shards == 1 ? rank : (int)(flat / s->shard_elems);
+        int owner = rank - rank % s->shards + (int)(flat / s->shard_elems); /* its copy */
         memcpy(m->run->state + *n,
                interp_at(m, owner, b) + (flat % s->shard_elems) * dtype_bytes(d),
                (size_t)dtype_bytes(d));

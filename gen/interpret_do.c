@@ -115,8 +115,10 @@ void interp_poison(const Machine *m, int rank, int buffer)
 
 int64_t interp_micro_batch(const Machine *m, int rank, const Turn *t)
 {
-    int64_t leaf = m->g->model.accumulate_sharded ? t->round * m->w + rank
-                                                  : rank * m->p->rounds + t->round;
+    int64_t shard = m->g->model.shard, p = rank / shard, s = rank % shard;
+    int64_t leaf = m->g->model.accumulate_sharded
+                       ? (p * m->p->rounds + t->round) * shard + s
+                       : rank * m->p->rounds + t->round;
     return leaf * m->p->leaf_micro_batches + t->micro;
 }
 
@@ -254,12 +256,13 @@ static void run_norm(Machine *m, int rank, const Instr *i)
     __int128 *sum =
         (__int128 *)(interp_at(m, rank, interp_find_buffer(m, BUF_CONTROL, -1)) +
                      round_up(m->g->model.micro_batches * 8, 256));
-    int64_t from = s->shards == 1 ? 0 : rank * s->shard_elems;
-    for (int k = 0; k < s->n_params; k++) {
+    int64_t from = rank % s->shards * s->shard_elems;
+    for (int k = 0; k < s->n_params && rank < s->shards;
+         k++) { /* the first copy counts */
         const Param *p = &m->g->params.items[s->params[k]];
         for (int64_t q = 0; q < p->elems; q++) {
             int64_t flat = p->offset_elems + q - from;
-            if (flat >= 0 && flat < s->shard_elems && (s->shards > 1 || rank == 0)) {
+            if (flat >= 0 && flat < s->shard_elems) {
                 double v = interp_load(d, grad, flat);
                 if (v * v < 0x1p20) {
                     *sum += (__int128)(v * v * 0x1p80);
@@ -330,7 +333,33 @@ static void run_update(Machine *m, int rank, const Instr *i)
     }
 }
 
+/* This rank's part of the weights gathered for the forward, for the group's backward. */
+static void run_keep(Machine *m, int rank, const Instr *i)
+{
+    const Segment *s = &m->g->segments.items[i->segment];
+    size_t bytes = (size_t)m->p->bufs.items[i->out].bytes;
+    int part = rank / s->between.stride % s->between.size;
+    memcpy(interp_at(m, rank, i->out),
+           interp_at(m, rank, i->gathered) + (size_t)part * bytes, bytes);
+}
+
 /* ---- collectives ----------------------------------------------------------------- */
+
+static int first_member(const Instr *i, int rank)
+{
+    return rank - rank / i->group.stride % i->group.size * i->group.stride;
+}
+
+int interp_member(const Instr *i, int rank, int k)
+{
+    return first_member(i, rank) + k * i->group.stride;
+}
+
+bool interp_joins(const Instr *i, int rank, int other)
+{
+    return rank % i->group.stride == other % i->group.stride &&
+           first_member(i, rank) == first_member(i, other);
+}
 
 void interp_begin_collective(Machine *m, int rank, int e)
 {
@@ -339,7 +368,7 @@ void interp_begin_collective(Machine *m, int rank, int e)
     m->rank[rank].read_mask[i->stream] = 0;
     if (i->kind == INS_ALL_GATHER) {
         interp_poison(m, rank, i->gathered);
-    } else if (i->kind != INS_NORM_REDUCE) {
+    } else if (i->kind == INS_REDUCE_SCATTER) {
         interp_poison(m, rank, i->result);
     }
 }
@@ -349,11 +378,12 @@ void interp_read_peer(Machine *m, int rank, int e, int peer)
     const Instr *i = instr(m, e);
     Rank *r = &m->rank[rank];
     const Segment *s = i->segment >= 0 ? &m->g->segments.items[i->segment] : NULL;
+    size_t k = (size_t)(peer / i->group.stride % i->group.size);
     r->read_mask[i->stream] |= UINT64_C(1) << peer;
     if (i->kind == INS_ALL_GATHER) {
-        size_t bytes = (size_t)(s->shard_elems * dtype_bytes(m->g->model.param_dtype));
-        memcpy(interp_at(m, rank, i->gathered) + (size_t)peer * bytes,
-               interp_at(m, peer, interp_find_buffer(m, BUF_PARAM_SHARD, s->id)), bytes);
+        size_t bytes = (size_t)m->p->bufs.items[i->in].bytes;
+        memcpy(interp_at(m, rank, i->gathered) + k * bytes, interp_at(m, peer, i->in),
+               bytes);
     } else if (i->kind == INS_NORM_REDUCE) {
         size_t bytes =
             (size_t)m->p->bufs.items[interp_find_buffer(m, BUF_CONTROL, -1)].bytes;
@@ -361,13 +391,15 @@ void interp_read_peer(Machine *m, int rank, int e, int peer)
                interp_at(m, peer, interp_find_buffer(m, BUF_CONTROL, -1)), bytes);
     } else {
         size_t bytes = (size_t)(s->shard_elems * dtype_bytes(m->g->model.reduce_dtype));
-        memcpy(r->staged[i->stream] + (size_t)peer * bytes,
-               interp_at(m, peer, i->grad) + (s->shards > 1 ? (size_t)rank * bytes : 0),
-               bytes);
+        size_t part = i->kind == INS_REDUCE_SCATTER
+                          ? (size_t)(rank / i->group.stride % i->group.size)
+                          : 0;
+        memcpy(r->staged[i->stream] + k * bytes,
+               interp_at(m, peer, i->grad) + part * bytes, bytes);
     }
 }
 
-/* The balanced tree over ranks, every node rounded. */
+/* The balanced tree over the group's ranks, every node rounded. */
 static void sum_tree(Machine *m, int rank, const Instr *i)
 {
     const Segment *s = &m->g->segments.items[i->segment];
@@ -375,8 +407,8 @@ static void sum_tree(Machine *m, int rank, const Instr *i)
     char *staged = m->rank[rank].staged[i->stream],
          *result = interp_at(m, rank, i->result);
     for (int64_t k = 0; k < s->shard_elems; k++) {
-        for (int width = 1; width < m->w; width *= 2) {
-            for (int q = 0; q < m->w; q += 2 * width) {
+        for (int width = 1; width < i->group.size; width *= 2) {
+            for (int q = 0; q < i->group.size; q += 2 * width) {
                 interp_store(
                     d, staged, q * s->shard_elems + k,
                     interp_load(d, staged, q * s->shard_elems + k) +
@@ -415,6 +447,9 @@ void interp_compute(Machine *m, int rank, int e)
     switch (i->kind) {
     case INS_SPAN:
         run_span(m, rank, e);
+        break;
+    case INS_KEEP:
+        run_keep(m, rank, i);
         break;
     case INS_MERGE:
         run_merge(m, rank, e);

@@ -17,8 +17,8 @@ typedef struct Rank {
     char *space[N_SPACES];
     int next[N_STREAMS];  /* trace element that is next on the stream, -1: none */
     bool *started, *done; /* per trace element */
-    uint64_t read_mask[N_STREAMS]; /* peers that the collective under way has read */
-    char *staged[N_STREAMS];       /* what a reduction has read: [rank][elems] */
+    uint64_t read_mask[N_STREAMS]; /* ranks that the collective under way has read */
+    char *staged[N_STREAMS];       /* what a reduction has read: [member][elems] */
     int weight[N_STREAMS];         /* how likely its events are chosen */
     int compute_of[N_VARIANTS];    /* compute instructions of a turn */
     int *turn_left;                /* per turn: compute instructions not done */
@@ -53,6 +53,9 @@ void interp_load_data(Machine *m, int rank, const Turn *t);
 void interp_compute(Machine *m, int rank, int e); /* a span, merge, norm or update */
 void interp_begin_collective(Machine *m, int rank, int e);
 void interp_read_peer(Machine *m, int rank, int e, int peer);
+/* The k-th rank of rank's group in a collective. */
+int interp_member(const Instr *i, int rank, int k);
+bool interp_joins(const Instr *i, int rank, int other);
 void interp_end_collective(Machine *m, int rank, int e);
 
 #endif

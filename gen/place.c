@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* place: an offset for each buffer in its space.
  *
- * Needs buffers, accesses, hb_same, hb_all. Fills Buffer.offset_bytes, space_bytes,
+ * Needs buffers, accesses, hb_same, hb_group. Fills Buffer.offset_bytes, space_bytes,
  * arena_bytes and the two lower bounds. Breaks nothing.
  *
  * Persistent buffers lie first, one after the other, never shared. Of the others, two may
  * share bytes only if in every variant all accesses of one come before all writes of the
- * other (accesses by peers that linger: on all ranks), and no peer may still read one
- * when the other is written in the next turn of a loop. That relation is a conflict
- * graph; place_solve packs it: greedy in several orders and three fits, then a seeded
- * search bounded by iterations, never by time, so that the same input gives the same plan
- * on every machine. */
+ * other (accesses by peers that linger: on all ranks of their group), and no peer may
+ * still read one when the other is written in the next turn of a loop. That relation is a
+ * conflict graph; place_solve packs it: greedy in several orders and three fits, then a
+ * seeded search bounded by iterations, never by time, so that the same input gives the
+ * same plan on every machine. */
 #include "plan.h"
 
 #include <stdlib.h>
@@ -284,9 +284,9 @@ static bool comes_before(const Program *p, const Touches *a, const Touches *b)
     }
     for (int k = 0; k < b->n; k++) {
         for (int q = 0; b->t[k].write && q < a->n; q++) {
-            bool peers = a->t[q].remote && !ins_is_closed(&p->ins.items[a->t[q].ins]);
-            if (!(peers ? hb_all(p, a->t[q].ins, b->t[k].ins)
-                        : hb_same(p, a->t[q].ins, b->t[k].ins))) {
+            const Instr *i = &p->ins.items[a->t[q].ins];
+            bool peers = a->t[q].remote && !ins_is_closed(i);
+            if (!hb_group(p, peers ? i->group.axes : 0, i->id, b->t[k].ins)) {
                 return false;
             }
         }

@@ -23,18 +23,18 @@
 const char *buf_kind_name(BufKind k)
 {
     static const char *const names[N_BUF_KINDS] = {
-        "param shard", "master",     "moment1", "moment2", "grad shard", "partial",
-        "grad accum",  "const",      "data",    "control", "gathered",   "grad",
-        "boundary",    "d_boundary", "saved",   "scratch"};
+        "param shard", "master",   "moment1",    "moment2", "grad shard", "partial",
+        "grad accum",  "const",    "data",       "control", "gathered",   "kept",
+        "grad",        "boundary", "d_boundary", "saved",   "scratch"};
     gen_require((int)k >= 0 && k < N_BUF_KINDS && names[k], "buffer kind %d", (int)k);
     return names[k];
 }
 
 const char *ins_kind_name(InsKind k)
 {
-    static const char *const names[] = {"all_gather",  "span",  "reduce_scatter",
-                                        "all_reduce",  "merge", "norm",
-                                        "norm_reduce", "update"};
+    static const char *const names[] = {"all_gather",     "keep",        "span",
+                                        "reduce_scatter", "all_reduce",  "merge",
+                                        "norm",           "norm_reduce", "update"};
     gen_require((size_t)k < sizeof names / sizeof *names, "instruction kind %d", (int)k);
     return names[k];
 }
@@ -213,7 +213,7 @@ PlanBytes plan_bytes(Gen *g)
     b.gradients = k[BUF_GRAD_SHARD] + k[BUF_GRAD_ACCUM] + k[BUF_GRAD];
     b.optimizer = k[BUF_MASTER] + k[BUF_MOMENT1] + k[BUF_MOMENT2];
     b.activations = k[BUF_SAVED] + k[BUF_BOUNDARY] + k[BUF_D_BOUNDARY];
-    b.gather = k[BUF_GATHERED];
+    b.gather = k[BUF_GATHERED] + k[BUF_KEPT];
     b.partials = k[BUF_PARTIAL];
     b.workspace = b.arena - b.params - b.gradients - b.optimizer - b.activations -
                   b.gather - b.partials;
@@ -242,7 +242,7 @@ static Warnings find_warnings(Gen *g)
         *gen_push(g, &w) = gen_printf(g, "padding is %.1f %% of the parameters",
                                       100.0 * (double)(held - used) / (double)used);
     }
-    if (b.by_kind[BUF_GRAD_ACCUM] > 0 && g->model.strategy != NO_SHARD) {
+    if (b.by_kind[BUF_GRAD_ACCUM] > 0) {
         *gen_push(g, &w) = gen_printf(
             g, "whole gradients are kept across micro-batches (%s): %s",
             human_bytes(g, b.by_kind[BUF_GRAD_ACCUM]),
@@ -287,6 +287,15 @@ static void print_recompute(Gen *g, Text *t)
         n, of, human_bytes(g, bytes), recomputed_flops(g));
 }
 
+static const char *reshard_text(Gen *g)
+{
+    const Model *m = &g->model;
+    bool group = m->reshard_ranks > 1 && m->reshard_ranks < m->shard;
+    return group ? gen_printf(g, "to groups of %" PRId64, m->reshard_ranks)
+           : m->reshard_ranks == m->shard ? "yes"
+                                          : "no";
+}
+
 static void print_head(Gen *g, Text *t)
 {
     const Model *m = &g->model;
@@ -311,10 +320,9 @@ static void print_head(Gen *g, Text *t)
                 "choices: %s accumulation, reshard after forward %s, prefetch %" PRId64
                 " forward and %" PRId64 " backward (%s), at most %" PRId64
                 " gathered at once, reductions %s\n",
-                m->accumulate_sharded ? "sharded" : "unsharded",
-                m->reshard_after_forward ? "yes" : "no", m->prefetch_forward,
-                m->prefetch_backward, prefetch_order_name(m->prefetch_order),
-                m->gathers_in_flight,
+                m->accumulate_sharded ? "sharded" : "unsharded", reshard_text(g),
+                m->prefetch_forward, m->prefetch_backward,
+                prefetch_order_name(m->prefetch_order), m->gathers_in_flight,
                 m->reduces_in_flight ? "beside the next span" : "before the next span");
     print_recompute(g, t);
     policy_auto_print(g, t);

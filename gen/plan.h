@@ -19,6 +19,13 @@ typedef struct Wrap {
 } Wrap;
 Wrap wrap_partition(Gen *g);
 
+/* ---- mesh.c ---------------------------------------------------------------------- */
+
+/* The ranks along some axes of the mesh. */
+Group mesh_group(const Gen *g, unsigned axes);
+/* Fills the segment's cuts, shards and groups. */
+void mesh_place(const Gen *g, Segment *s);
+
 /* ---- unroll.c -------------------------------------------------------------------- */
 
 /* Which weights a phase of a block reads and which gradients it writes: found in the
@@ -46,12 +53,15 @@ static inline const Span *ins_span(const Gen *g, const Instr *i)
 bool ins_is_collective(const Instr *i);
 /* Its completion here also means that peers no longer read this rank's buffers for it. */
 bool ins_is_closed(const Instr *i);
+/* Does collective c join all ranks of the group (and perhaps more)? */
+bool ins_joins(const Instr *c, Group group);
 /* Which variants may directly follow v in the endless run of steps: a bit set of 1 <<
  * variant. */
 unsigned variant_successors(const Gen *g, int v);
 /* The instruction before `id` on its stream, or the last compute instruction of the
  * variant before when it is the first of its stream in its variant (a variant begins when
- * the one before is complete). Up to two ids into pred; returns how many. */
+ * the one before is complete; but END goes on where LAST stopped). Up to two ids into
+ * pred; returns how many. */
 int ins_implied(const Program *p, int id, int pred[2]);
 /* Happens-before of the program with the waits it has now. */
 void schedule_closure(Gen *g, Program *p);
@@ -60,7 +70,8 @@ const char *ins_label(Gen *g,
                       const Instr *i); /* "layers.7 forward", for reasons and dumps */
 
 /* Remote accesses that may still run when a variant begins (peers lag), against writes in
- * it that no collective separates from them. Calls hit for every (reader, writer) pair.
+ * it that no collective of their group separates from them. Calls hit for every (reader,
+ * writer) pair.
  */
 typedef void (*OpenHit)(void *ctx, int remote_ins, int write_ins);
 void schedule_open_hits(const Gen *g, OpenHit hit, void *ctx);

@@ -78,12 +78,14 @@ void policy_choose(Gen *g)
      * so reducing after every leaf saves no memory and costs a collective for each; and
      * nothing else in a micro-step would tell a rank that its peers have read its
      * gradients. */
-    if (m->strategy == NO_SHARD && m->world_size > 1) {
+    if (g->segments.count > 0 && g->segments.items[0].shards == 1 && m->world_size > 1) {
         m->accumulate_sharded = false;
     }
     choose_recompute(g);
     for (int i = 0; i < g->units.count; i++) {
-        g->units.items[i].keep_gathered = !m->reshard_after_forward;
+        const Segment *s = &g->segments.items[g->units.items[i].segments[0]];
+        g->units.items[i].keep_gathered =
+            s->shards > 1 && s->cut[HELD_BETWEEN].shard == 1;
     }
     m->prefetch_forward = max_i64(0, m->prefetch_forward);
     m->prefetch_backward = max_i64(0, m->prefetch_backward);
@@ -110,7 +112,7 @@ static const char *change_that_fits(Gen *g, const Cost *c, const char *with, boo
                                     bool batch)
 {
     const Model *m = &g->model;
-    int64_t now = m->strategy == NO_SHARD ? 1 : m->shard, bytes;
+    int64_t now = g->segments.items[0].shards, bytes;
     for (int64_t n = mesh ? 2 : 1; n <= (mesh ? MAX_RANKS : 1); n *= 2) {
         for (int64_t k = batch ? 2 : 1; k <= (batch ? m->micro_batch : 1); k *= 2) {
             Text t = {.g = g};

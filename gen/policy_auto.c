@@ -203,7 +203,7 @@ static void unit_dims(Search *s)
         }
         largest = max_i64(largest, bytes);
         n += bytes > 0;
-        if (!first || !m->reshard_after_forward) {
+        if (!first || g->units.items[u].keep_gathered) {
             continue;
         }
         Dim *d = add_dim(s, DIM_UNITS, g->units.count);
@@ -213,7 +213,7 @@ static void unit_dims(Search *s)
             }
         }
         d->bytes = bytes;
-        d->ps = moved_picoseconds(bytes - bytes / m->shard);
+        d->ps = moved_picoseconds(bytes - bytes / m->reshard_ranks);
     }
     for (int back = 0; largest > 0 && back < 2; back++) {
         int64_t depth = back ? s->backward : s->forward;

@@ -2,19 +2,25 @@
 /* schedule: what each instruction must wait for, and what therefore happens before what.
  *
  * Needs the instructions and accesses of unroll. Fills Instr.waits with reasons, and the
- * relations hb_same, hb_all. Breaks place.
+ * relations of happens-before. Breaks place.
  *
  * The model. Each rank runs the same program on three in-order streams: instruction b of
  * a stream starts when the one before it is complete, and so are its waits. Nothing else
  * orders streams; host order alone means nothing (on the CPU the host is the compute
- * stream, which is stricter). A collective starts and completes; it completes on no rank
- * before it has started on all, and may touch its peers' buffers at any time between its
- * own start and completion. So its completion here does not say that the peers have
- * finished reading ours (unless it is closed, see ins_is_closed):
+ * stream, which is stricter). A collective joins the ranks of its group: it starts and
+ * completes; it completes on no rank before it has started on all of its group, and may
+ * touch its group's buffers at any time between its own start and completion. So its
+ * completion here does not say that the peers have finished reading ours (unless it is
+ * closed, see ins_is_closed). A group is all ranks that differ along a set of axes:
  *
- *   hb_same(a, b)  a completes before b starts, on one rank: paths of stream order and
- * waits. hb_all(a, b)   a completes on every rank before b starts on this one: there is a
- *                  collective C with hb_same(a, C) and hb_same(C, b).
+ *   hb_same(a, b)         a completes before b starts, on one rank: paths of stream order
+ *                         and waits.
+ *   hb_group(axes, a, b)  a completes, on every rank that differs from this one along the
+ *                         axes, before b starts on this one: such a path passes
+ *                         collectives whose axes together are all of these. (C over the
+ *                         axes m completes here when those along m have started it, so
+ *                         completed what came before it there; of that, a collective over
+ *                         other axes says the same for their ranks.)
  *
  * Waits come from buffers (read after write, write after read, write after write), from
  * the memory that prefetching and reducing may hold (a gather starts when the compute
@@ -43,6 +49,11 @@ bool ins_is_closed(const Instr *i)
             (i->kind == INS_REDUCE_SCATTER || i->kind == INS_ALL_REDUCE));
 }
 
+bool ins_joins(const Instr *c, Group group)
+{
+    return ins_is_collective(c) && (group.axes & ~c->group.axes) == 0;
+}
+
 const char *ins_place(Gen *g, const Instr *i)
 {
     const Block *b = &g->blocks.items[i->block];
@@ -59,11 +70,14 @@ const char *ins_label(Gen *g, const Instr *i)
     switch (i->kind) {
     case INS_ALL_GATHER:
         return gen_printf(g, "gather of %s for its %s", seg, phase);
+    case INS_KEEP:
+        return gen_printf(g, "keeping a part of %s", seg);
     case INS_SPAN:
         return gen_printf(g, "%s %s", ins_place(g, i), phase);
     case INS_REDUCE_SCATTER:
-    case INS_ALL_REDUCE:
         return gen_printf(g, "reduction of %s", seg);
+    case INS_ALL_REDUCE:
+        return gen_printf(g, "sum of %s over copies", seg);
     case INS_MERGE:
         return gen_printf(g, "merge of %s", seg);
     case INS_NORM:
@@ -114,7 +128,8 @@ int ins_implied(const Program *p, int id, int pred[2])
     if (before >= 0) {
         pred[n++] = before;
     }
-    if (before < p->first[i->variant] && i->stream != STREAM_COMPUTE) {
+    if (before < p->first[i->variant] && i->stream != STREAM_COMPUTE &&
+        i->variant != VARIANT_END) { /* which goes on where LAST stopped */
         int entry = variant_entry(p, i->variant);
         if (entry >= 0) {
             pred[n++] = entry;
@@ -142,40 +157,61 @@ static void or_row(uint64_t *row, const uint64_t *with, int words)
     }
 }
 
-bool hb_same(const Program *p, int a, int b)
+static uint64_t *row(const Program *p, unsigned axes, int id)
 {
-    return bit(p->hb_same + (size_t)a * (size_t)p->hb_words, b);
+    return p->hb[axes] + (size_t)id * (size_t)p->hb_words;
 }
 
-bool hb_all(const Program *p, int a, int b)
+bool hb_group(const Program *p, unsigned axes, int a, int b)
 {
-    return bit(p->hb_all + (size_t)a * (size_t)p->hb_words, b);
+    return bit(row(p, axes, a), b);
+}
+
+bool hb_same(const Program *p, int a, int b)
+{
+    return hb_group(p, 0, a, b);
 }
 
 static void close_edge(Program *p, int from, int to)
 {
-    size_t w = (size_t)p->hb_words;
-    uint64_t *same = p->hb_same + (size_t)from * w, *all = p->hb_all + (size_t)from * w;
-    set_bit(same, to);
-    or_row(same, p->hb_same + (size_t)to * w, p->hb_words);
-    or_row(all, p->hb_all + (size_t)to * w, p->hb_words);
-    if (ins_is_collective(&p->ins.items[to])) {
-        or_row(all, p->hb_same + (size_t)to * w, p->hb_words);
+    const Instr *c = &p->ins.items[to];
+    set_bit(row(p, 0, from), to);
+    for (unsigned axes = 0; axes < AXIS_SETS; axes++) {
+        if (!p->hb[axes]) {
+            continue;
+        }
+        or_row(row(p, axes, from), row(p, axes, to), p->hb_words);
+        if (axes & c->group.axes) { /* what the collective joins need not come after it */
+            or_row(row(p, axes, from), row(p, axes & ~c->group.axes, to), p->hb_words);
+        }
     }
+}
+
+static void clear_relations(Gen *g, Program *p)
+{
+    size_t n = (size_t)p->ins.count;
+    int words = (p->ins.count + 63) / 64;
+    unsigned all = 0;
+    for (int id = 0; id < p->ins.count; id++) {
+        all |= p->ins.items[id].group.axes;
+    }
+    for (unsigned axes = 0; axes < AXIS_SETS; axes++) {
+        if (axes & ~all) {
+            p->hb[axes] = NULL;
+            continue;
+        }
+        if (p->hb_words != words || !p->hb[axes]) {
+            p->hb[axes] = gen_alloc(g, sizeof(uint64_t) * (size_t)words * n);
+        }
+        memset(p->hb[axes], 0, sizeof(uint64_t) * (size_t)words * n);
+    }
+    p->hb_words = words;
 }
 
 void schedule_closure(Gen *g, Program *p)
 {
-    int n = p->ins.count;
-    int words = (n + 63) / 64;
-    if (p->hb_words != words || !p->hb_same) {
-        p->hb_words = words;
-        p->hb_same = gen_alloc(g, sizeof(uint64_t) * (size_t)words * (size_t)n);
-        p->hb_all = gen_alloc(g, sizeof(uint64_t) * (size_t)words * (size_t)n);
-    }
-    memset(p->hb_same, 0, sizeof(uint64_t) * (size_t)words * (size_t)n);
-    memset(p->hb_all, 0, sizeof(uint64_t) * (size_t)words * (size_t)n);
-    for (int id = n - 1; id >= 0;
+    clear_relations(g, p);
+    for (int id = p->ins.count - 1; id >= 0;
          id--) { /* all edges go forward: successors are complete */
         const Instr *i = &p->ins.items[id];
         int pred[2];
@@ -201,13 +237,13 @@ static bool lingers(const Instr *i)
     return false;
 }
 
-/* Is there a collective of the same variant after (before) instruction id, on one rank?
- */
-static bool collective_beside(const Program *p, int id, bool after)
+/* Is there a collective of the group in the variant of instruction id after (before) it,
+ * on one rank? */
+static bool collective_beside(const Program *p, int id, Group group, bool after)
 {
     int v = (int)p->ins.items[id].variant;
     for (int c = p->first[v]; c < p->first[v] + p->count[v]; c++) {
-        if (ins_is_collective(&p->ins.items[c]) &&
+        if (ins_joins(&p->ins.items[c], group) &&
             (after ? hb_same(p, id, c) : hb_same(p, c, id))) {
             return true;
         }
@@ -215,10 +251,10 @@ static bool collective_beside(const Program *p, int id, bool after)
     return false;
 }
 
-static bool variant_has_collective(const Program *p, int v)
+static bool variant_joins(const Program *p, int v, Group group)
 {
     for (int c = p->first[v]; c < p->first[v] + p->count[v]; c++) {
-        if (ins_is_collective(&p->ins.items[c])) {
+        if (ins_joins(&p->ins.items[c], group)) {
             return true;
         }
     }
@@ -226,26 +262,35 @@ static bool variant_has_collective(const Program *p, int v)
 }
 
 /* open[v]: remote readers of any variant that may still run on a peer when v has ended
- * here. LAST followed by END is one line of the program, known to hb_all. */
+ * here. LAST followed by END is one line of the program, known to hb_group. */
 static void open_readers(const Gen *g, bool *open[N_VARIANTS])
 {
     const Program *p = &g->prog;
-    for (int v = 0; v < N_VARIANTS; v++) {
-        for (int c = p->first[v]; c < p->first[v] + p->count[v]; c++) {
-            open[v][c] = lingers(&p->ins.items[c]) && !collective_beside(p, c, true);
+    for (int c = 0; c < p->ins.count; c++) {
+        const Instr *i = &p->ins.items[c];
+        if (!lingers(i)) {
+            continue;
         }
-    }
-    for (int again = 0; again < N_VARIANTS; again++) {
-        for (int v = 0; v < N_VARIANTS; v++) {
-            for (int to = 0; to < N_VARIANTS; to++) {
-                if (!(variant_successors(g, v) >> to & 1) ||
-                    variant_has_collective(p, to)) {
-                    continue;
-                }
-                for (int c = 0; c < p->ins.count; c++) {
-                    open[to][c] = open[to][c] || open[v][c];
+        open[i->variant][c] = !collective_beside(p, c, i->group, true);
+        for (int again = 0; again < N_VARIANTS; again++) {
+            for (int v = 0; v < N_VARIANTS; v++) {
+                for (int to = 0; to < N_VARIANTS; to++) {
+                    if ((variant_successors(g, v) >> to & 1) && open[v][c] &&
+                        !variant_joins(p, to, i->group)) {
+                        open[to][c] = true;
+                    }
                 }
             }
+        }
+    }
+}
+
+/* The writes of variant `to` that no collective of the reader's group comes before. */
+static void hit_early(const Program *p, int reader, int to, OpenHit hit, void *ctx)
+{
+    for (int w = p->first[to]; w < p->first[to] + p->count[to]; w++) {
+        if (!collective_beside(p, w, p->ins.items[reader].group, false)) {
+            hit(ctx, reader, w);
         }
     }
 }
@@ -255,29 +300,22 @@ void schedule_open_hits(const Gen *g, OpenHit hit, void *ctx)
     const Program *p = &g->prog;
     bool *open[N_VARIANTS];
     size_t n = (size_t)p->ins.count;
-    bool *flags = n ? calloc(N_VARIANTS * n + n, 1) : NULL, *early;
+    bool *flags = n ? calloc(N_VARIANTS, n) : NULL;
     if (!flags) {
         return;
     }
     for (int v = 0; v < N_VARIANTS; v++) {
         open[v] = flags + (size_t)v * n;
     }
-    early = flags + N_VARIANTS * n; /* no collective of its variant comes before it */
     open_readers(g, open);
-    for (int i = 0; i < p->ins.count; i++) {
-        early[i] = !collective_beside(p, i, false);
-    }
     for (int v = 0; v < N_VARIANTS; v++) {
         for (int to = 0; to < N_VARIANTS; to++) {
             if (!(variant_successors(g, v) >> to & 1) || to == VARIANT_END) {
                 continue;
             }
             for (int c = 0; c < p->ins.count; c++) {
-                for (int w = p->first[to]; open[v][c] && w < p->first[to] + p->count[to];
-                     w++) {
-                    if (early[w]) {
-                        hit(ctx, c, w);
-                    }
+                if (open[v][c]) {
+                    hit_early(p, c, to, hit, ctx);
                 }
             }
         }
@@ -331,8 +369,10 @@ static const char *why_data(Scheduler *s, const Instr *from, const Instr *to, bo
         return gen_printf(g, "the weights of %s are here",
                           g->segments.items[from->segment].name);
     case INS_REDUCE_SCATTER:
-    case INS_ALL_REDUCE:
         return gen_printf(g, "the gradient of %s is summed over ranks",
+                          g->segments.items[from->segment].name);
+    case INS_ALL_REDUCE:
+        return gen_printf(g, "the gradient of %s is summed over copies",
                           g->segments.items[from->segment].name);
     default:
         break;
@@ -485,7 +525,7 @@ static void close_reader(void *ctx, int reader, int writer)
                 continue;
             }
             for (int c = p->first[w->variant]; c < writer; c++) {
-                if (ins_is_collective(&p->ins.items[c]) && !ro->added) {
+                if (ins_joins(&p->ins.items[c], r->group) && !ro->added) {
                     add_wait(ro->g, w, c,
                              gen_printf(ro->g,
                                         "every rank has read %s of the turn before",
@@ -503,8 +543,8 @@ void schedule_step(Gen *g)
     size_t n = (size_t)p->ins.count, n_bufs = (size_t)p->bufs.count;
     Scheduler s = {.g = g, .p = p};
     Reopened ro = {.g = g, .added = true};
+    memset(p->hb, 0, sizeof p->hb);
     p->hb_words = (p->ins.count + 63) / 64;
-    p->hb_same = NULL;
     s.before = gen_alloc(g, sizeof(uint64_t) * (size_t)p->hb_words * (n + 1));
     s.writer = gen_alloc(g, sizeof(int) * (n_bufs + 1));
     s.readers = gen_alloc(g, sizeof *s.readers * (n_bufs + 1));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard: parameters to units and segments, each parameter element to exactly one place.
+/* shard: parameters to units and segments, each parameter element to exactly one place of
+ * each copy.
  *
  * Needs g->blocks, g->params (graph, grad, span) and the mesh. Fills g->units,
  * g->segments, Block.unit, Block.cut, Param.segment, Param.offset_elems. Breaks nothing.
@@ -45,7 +46,7 @@ static int add_segment(Gen *g, int unit, const int *ids, int n)
     int64_t end = 0;
     s->id = g->segments.count - 1;
     s->unit = unit;
-    s->shards = g->model.strategy == NO_SHARD ? 1 : (int)g->model.shard;
+    mesh_place(g, s);
     s->n_params = n;
     s->params = gen_alloc(g, sizeof(int) * (size_t)n);
     for (int i = 0; i < n; i++) {

@@ -70,6 +70,8 @@ int64_t ins_picoseconds(const Gen *g, const Instr *i)
     case INS_SPAN:
         return math_picoseconds(ins_span(g, i)->flops,
                                 (double)ins_span(g, i)->traffic_bytes);
+    case INS_KEEP: /* reads and writes this rank's part */
+        return math_picoseconds(0, 2.0 * (double)g->prog.bufs.items[i->out].bytes);
     case INS_MERGE: {
         bool sharded = m->accumulate_sharded || !plan_collectives(g);
         return ps_of(3.0 * (double)(sharded ? s->shard_elems : s->elems) *

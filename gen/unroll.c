@@ -16,14 +16,23 @@
  * and run only in the last micro-batch of a leaf. END is norms, their one reduction, and
  * the updates.
  *
+ * A segment's gradient is summed within the ranks that hold one copy (INS_REDUCE_SCATTER)
+ * and across copies (INS_ALL_REDUCE). The order of the tree over leaves says when: bits
+ * of the rank within its copy first, then of the round, then of the copy (sharded); of
+ * the round, within, across (unsharded). So the sum across follows the one within, except
+ * in sharded accumulation over several rounds: there it waits for the last merge, in END.
+ *
  * A variant begins when everything of the one before is complete on this rank: its last
  * compute instruction comes after all its collectives. (After LAST with one round, END
  * itself waits for the reductions, segment by segment.)
  *
  * Gathers: an instance of a segment spans consecutive reading spans. Other units' spans
- * in between end it if reshard_after_forward, else the segment stays to its last reader.
- * So the last unit is never resharded between its forward and its backward, and a wrapped
- * group is gathered once. The gather for turn t is issued before the first span of turn t
+ * in between end it unless the unit keeps its weights (keep_gathered): then the segment
+ * stays to its last reader. So the last unit is never resharded between its forward and
+ * its backward, and a wrapped group is gathered once. Where a smaller group shares the
+ * weights between forward and backward, each rank keeps its part after the last reader of
+ * the forward (INS_KEEP), and the backward's gather asks that group only. The gather for
+ * turn t is issued before the first span of turn t
  * - ahead. In the backward `ahead` is the depth for order "pre", so the gather comes
  * before the reduction of the unit `depth` turns earlier; one less for "post", so it
  * comes after that reduction has begun; 0 for "none". A gather starts when the compute
@@ -200,6 +209,22 @@ static int by_first_use(const void *a, const void *b)
                                 : x->segment - y->segment;
 }
 
+/* -1: the forward does not read it. */
+static int last_forward_reader(const Unroller *u, int segment)
+{
+    int last = -1;
+    for (int pos = 0; pos < u->n_seq && u->seq[pos].phase == PHASE_FORWARD; pos++) {
+        const Block *b = &u->g->blocks.items[u->seq[pos].block];
+        const bool *reads = seq_use(u, &u->seq[pos])->reads[use_of(PHASE_FORWARD)];
+        for (int p = 0; p < b->cls->params.count; p++) {
+            if (reads[p] && u->g->params.items[b->param[p]].segment == segment) {
+                last = pos;
+            }
+        }
+    }
+    return last;
+}
+
 /* (segment, position) pairs of all readings, grouped by segment in order of position. */
 static void find_instances(Unroller *u)
 {
@@ -209,6 +234,8 @@ static void find_instances(Unroller *u)
         cap += g->blocks.items[u->seq[pos].block].cls->params.count;
     }
     u->inst = gen_alloc(g, sizeof *u->inst * (size_t)(cap + 1));
+    u->keep_at = gen_alloc(g, sizeof(int) * (size_t)(g->segments.count + 1));
+    memset(u->keep_at, -1, sizeof(int) * (size_t)g->segments.count);
     int *latest = gen_alloc(g, sizeof(int) * (size_t)(g->segments.count + 1));
     memset(latest, -1, sizeof(int) * (size_t)g->segments.count);
     for (int pos = 0; pos < u->n_seq; pos++) {
@@ -230,6 +257,11 @@ static void find_instances(Unroller *u)
             in->segment = seg;
             in->first = in->last = pos;
             in->issue_turn = issue_turn(u, in, was < 0 ? -1 : u->inst[was].last);
+            if (g->segments.items[seg].between.size > 1 &&
+                u->seq[pos].phase != PHASE_FORWARD) {
+                u->keep_at[seg] = last_forward_reader(u, seg);
+                in->from_kept = u->keep_at[seg] >= 0;
+            }
             latest[seg] = u->n_inst++;
         }
     }
@@ -267,22 +299,28 @@ static void merge_reduced(Unroller *u, int in_flight)
     }
 }
 
+/* Do leaves' sums over the ranks of a copy meet partial sums of other rounds, before the
+ * sum over copies? */
+static bool merges_between(const Unroller *u)
+{
+    return u->p->rounds > 1 && u->g->model.accumulate_sharded;
+}
+
 static void finish_segment(Unroller *u, int segment)
 {
-    bool merges = u->p->rounds > 1;
+    const Segment *s = &u->g->segments.items[segment];
     if (u->variant != VARIANT_LAST) {
         return;
     }
-    if (!plan_collectives(u->g)) {
-        if (merges) {
-            unroll_merge(u, segment);
-        }
-        return;
-    }
-    if (merges && !u->g->model.accumulate_sharded) {
+    if (u->p->rounds > 1 && (!merges_between(u) || !plan_collectives(u->g))) {
         unroll_merge(u, segment);
     }
-    unroll_reduce(u, segment);
+    if (s->within.size > 1) {
+        unroll_reduce(u, segment);
+    }
+    if (s->across.size > 1 && !merges_between(u)) {
+        unroll_all_reduce(u, segment);
+    }
 }
 
 static void unroll_variant(Unroller *u, Variant v)
@@ -305,6 +343,9 @@ static void unroll_variant(Unroller *u, Variant v)
         }
         unroll_span(u, pos);
         for (int s = 0; s < u->g->segments.count; s++) {
+            if (u->keep_at[s] == pos) {
+                unroll_keep(u, s);
+            }
             if (u->last_writer[s] == pos) {
                 finish_segment(u, s);
             }
@@ -348,6 +389,11 @@ void unroll_step(Gen *g)
     unroll_variant(&u, VARIANT_LAST);
     u.variant = VARIANT_END;
     p->first[VARIANT_END] = p->ins.count;
+    for (int s = g->segments.count - 1; merges_between(&u) && s >= 0; s--) {
+        if (g->segments.items[s].across.size > 1) { /* in the order of the last merges */
+            unroll_all_reduce(&u, s);
+        }
+    }
     unroll_end(&u);
     p->count[VARIANT_END] = p->ins.count - p->first[VARIANT_END];
 }

@@ -37,6 +37,7 @@ typedef struct SeqSpan {
 typedef struct Instance {
     int segment, first, last; /* positions in seq */
     int issue_turn;
+    bool from_kept; /* gathers what a smaller group has kept since the forward */
     int buffer;
 } Instance;
 
@@ -50,8 +51,9 @@ typedef struct Unroller {
     int n_inst;
     Instance *inst; /* in order of first use */
     /* Per segment: its buffers. */
-    int *param_shard, *master, *moment1, *moment2, *grad_shard, *partials, *grad;
+    int *param_shard, *master, *moment1, *moment2, *grad_shard, *partials, *grad, *kept;
     int *last_writer; /* position of the last span that writes its gradients, -1 */
+    int *keep_at;     /* position of the span after which the rank's part is kept, -1 */
     /* Per block. */
     int *out, *d_out, *saved, *scratch[2];
     /* Of recomputed blocks: what the first forward saves for nobody; outputs and scratch
@@ -75,7 +77,10 @@ void unroll_buffers(Unroller *u);
 /* The unit's span as an instruction with every access and binding. pos: in seq. */
 void unroll_span(Unroller *u, int pos);
 void unroll_gather(Unroller *u, const Instance *inst);
+void unroll_keep(Unroller *u, int segment);
+/* Sums within the ranks of a copy; across copies. */
 void unroll_reduce(Unroller *u, int segment);
+void unroll_all_reduce(Unroller *u, int segment);
 void unroll_merge(Unroller *u, int segment);
 void unroll_end(Unroller *u);
 

@@ -4,10 +4,11 @@
  * buffers without offsets; instructions with complete access lists (placement and
  * scheduling know a conflict only from these); bindings of weights and gradients.
  *
- * What peers touch lies in the symmetric space: parameter shards (gathers read them),
- * gradient buffers (reductions read them), the runtime's exchange area. All else is
- * local. Alone, a rank needs no collective: spans read the parameter shard and write the
- * gradient where the result of the reduction would lie. */
+ * What peers touch lies in the symmetric space: parameter shards and kept parts (gathers
+ * read them), gradient buffers (reductions read them), gradient shards that copies sum in
+ * place, the runtime's exchange area. All else is local. A rank that holds all of a
+ * segment gathers nothing: spans read the parameter shard and write the gradient where
+ * its sum will lie. */
 #include "unroll.h"
 
 #include <string.h>
@@ -72,15 +73,16 @@ static void gradient_buffers(Unroller *u, const Segment *s)
 {
     const Model *m = &u->g->model;
     int i = s->id;
+    Space space = s->across.size > 1 ? SPACE_SYMMETRIC : SPACE_LOCAL;
     bool sharded = m->accumulate_sharded || !plan_collectives(u->g);
-    u->grad_shard[i] = add_flat(u, BUF_GRAD_SHARD, SPACE_LOCAL, "grad_shard", s,
+    u->grad_shard[i] = add_flat(u, BUF_GRAD_SHARD, space, "grad_shard", s,
                                 m->reduce_dtype, s->shard_elems, 1);
     if (u->p->partial_levels > 0) {
         u->partials[i] =
             add_flat(u, BUF_PARTIAL, SPACE_LOCAL, "partials", s, m->reduce_dtype,
                      sharded ? s->shard_elems : s->elems, u->p->partial_levels);
     }
-    if (!plan_collectives(u->g)) {
+    if (s->within.size == 1) {
         u->grad[i] = u->grad_shard[i];
     } else if (plan_grads_persist(u->g)) {
         u->grad[i] = add_flat(u, BUF_GRAD_ACCUM, SPACE_SYMMETRIC, "grad_accum", s,
@@ -245,6 +247,11 @@ static void gathered_buffers(Unroller *u)
                      part_of(u->seq[u->inst[j].first].phase) ==
                          part_of(u->seq[in->first].phase);
         }
+        if (in->from_kept && u->kept[s->id] < 0) {
+            u->kept[s->id] =
+                add_flat(u, BUF_KEPT, SPACE_SYMMETRIC, "kept", s, g->model.param_dtype,
+                         s->elems / s->between.size, 1);
+        }
         in->buffer = add_flat(u, BUF_GATHERED, SPACE_LOCAL, "gathered", s,
                               g->model.param_dtype, s->elems, 1);
         u->p->bufs.items[in->buffer].name =
@@ -258,6 +265,7 @@ void unroll_buffers(Unroller *u)
     Gen *g = u->g;
     segment_buffers(u);
     shared_buffers(u);
+    u->kept = int_array(g, g->segments.count);
     gathered_buffers(u);
     for (int i = 0; i < g->segments.count; i++) {
         if (u->grad[i] < 0) {
@@ -279,6 +287,7 @@ static Instr *add_ins(Unroller *u, InsKind kind, StreamId stream)
     i->variant = u->variant;
     i->stream = stream;
     i->block = i->piece = i->unit = i->segment = -1;
+    i->group = mesh_group(u->g, 0);
     i->gathered = i->in = i->out = i->d_in = i->d_out = i->saved = i->scratch = -1;
     i->grad = i->result = -1;
     i->phase = PHASE_FORWARD;
@@ -310,6 +319,20 @@ static void touch(Unroller *u, Instr *i, int buffer, bool write, bool remote)
         (Access){.buffer = buffer, .write = write, .remote = remote};
 }
 
+static int weight_buffer(const Unroller *u, int pos, int segment)
+{
+    if (u->g->segments.items[segment].shards == 1) {
+        return u->param_shard[segment];
+    }
+    for (int i = 0; i < u->n_inst; i++) {
+        if (u->inst[i].segment == segment && u->inst[i].first <= pos &&
+            pos <= u->inst[i].last) {
+            return u->inst[i].buffer;
+        }
+    }
+    gen_die("segment %d is not gathered at position %d", segment, pos);
+}
+
 void unroll_gather(Unroller *u, const Instance *inst)
 {
     const Segment *s = &u->g->segments.items[inst->segment];
@@ -318,39 +341,64 @@ void unroll_gather(Unroller *u, const Instance *inst)
     i->unit = s->unit;
     i->phase = part_of(u->seq[inst->first].phase);
     i->gathered = inst->buffer;
-    i->moved_bytes =
-        (s->shards - 1) * s->shard_elems * dtype_bytes(u->g->model.param_dtype);
+    i->in = inst->from_kept ? u->kept[s->id] : u->param_shard[s->id];
+    i->group = inst->from_kept ? s->between : s->within;
+    i->moved_bytes = (i->group.size - 1) * (s->elems / i->group.size) *
+                     dtype_bytes(u->g->model.param_dtype);
     touch(u, i, inst->buffer, true, false);
-    touch(u, i, u->param_shard[s->id], false, false);
-    touch(u, i, u->param_shard[s->id], false, true);
+    touch(u, i, i->in, false, false);
+    touch(u, i, i->in, false, true);
 }
 
-/* Elements that a rank reads from its peers: its shard of each; or, for the whole
- * segment, a slice of each to sum, then the slices that the others have summed. */
-static int64_t reduced_elems(const Segment *s, int64_t ranks)
+/* After the last reader of the forward, from the buffer that it read. */
+void unroll_keep(Unroller *u, int segment)
 {
-    int64_t slice =
-        min_i64(s->elems, round_up((s->elems + ranks - 1) / ranks, GRAIN_ELEMS));
-    return s->shards > 1 ? (ranks - 1) * s->shard_elems
-                         : (ranks - 1) * slice + s->elems - slice;
+    const Segment *s = &u->g->segments.items[segment];
+    Instr *i = add_ins(u, INS_KEEP, STREAM_COMPUTE);
+    i->segment = segment;
+    i->unit = s->unit;
+    i->gathered = weight_buffer(u, u->keep_at[segment], segment);
+    i->out = u->kept[segment];
+    touch(u, i, i->gathered, false, false);
+    touch(u, i, i->out, true, false);
 }
 
 void unroll_reduce(Unroller *u, int segment)
 {
     const Segment *s = &u->g->segments.items[segment];
-    bool whole = s->shards == 1;
-    Instr *i = add_ins(u, whole ? INS_ALL_REDUCE : INS_REDUCE_SCATTER, STREAM_REDUCE);
+    Instr *i = add_ins(u, INS_REDUCE_SCATTER, STREAM_REDUCE);
     i->segment = segment;
     i->unit = s->unit;
     i->phase = PHASE_BACKWARD;
+    i->group = s->within;
     i->grad = u->grad[segment];
     i->result = u->grad_shard[segment];
     i->moved_bytes =
-        reduced_elems(s, u->g->model.world_size) * dtype_bytes(u->g->model.reduce_dtype);
-    touch(u, i, i->grad, whole, false); /* an all-reduce sums in place before it copies */
+        (i->group.size - 1) * s->shard_elems * dtype_bytes(u->g->model.reduce_dtype);
+    touch(u, i, i->grad, false, false);
     touch(u, i, i->grad, false, true);
     touch(u, i, i->result, true, false);
     u->reduce_order[u->n_reduces++] = segment;
+}
+
+/* In place: each rank reads a slice of every copy's part to sum it, then the slices that
+ * the others have summed. */
+void unroll_all_reduce(Unroller *u, int segment)
+{
+    const Segment *s = &u->g->segments.items[segment];
+    Instr *i = add_ins(u, INS_ALL_REDUCE, STREAM_REDUCE);
+    int64_t copies = s->across.size;
+    int64_t slice = min_i64(
+        s->shard_elems, round_up((s->shard_elems + copies - 1) / copies, GRAIN_ELEMS));
+    i->segment = segment;
+    i->unit = s->unit;
+    i->phase = PHASE_BACKWARD;
+    i->group = s->across;
+    i->grad = i->result = u->grad_shard[segment];
+    i->moved_bytes = ((copies - 1) * slice + s->shard_elems - slice) *
+                     dtype_bytes(u->g->model.reduce_dtype);
+    touch(u, i, i->result, true, false);
+    touch(u, i, i->result, false, true);
 }
 
 void unroll_merge(Unroller *u, int segment)
@@ -380,6 +428,7 @@ void unroll_end(Unroller *u)
         touch(u, i, u->control, true, false);
     }
     i = add_ins(u, INS_NORM_REDUCE, STREAM_COMPUTE);
+    i->group = mesh_group(g, AXIS_INNER | AXIS_OUTER | AXIS_REPLICATE);
     i->moved_bytes = (g->model.world_size - 1) *
                      (int64_t)(SUPERACC_WORDS * 8 + g->model.micro_batches * 8);
     touch(u, i, u->control, true, false);
@@ -413,20 +462,6 @@ static void bind(Unroller *u, int ins, int param, int buffer, int64_t offset_byt
     b->offset_bytes = offset_bytes;
     b->grad = grad;
     b->add = add;
-}
-
-static int weight_buffer(const Unroller *u, int pos, int segment)
-{
-    if (u->g->segments.items[segment].shards == 1) {
-        return u->param_shard[segment];
-    }
-    for (int i = 0; i < u->n_inst; i++) {
-        if (u->inst[i].segment == segment && u->inst[i].first <= pos &&
-            pos <= u->inst[i].last) {
-            return u->inst[i].buffer;
-        }
-    }
-    gen_die("segment %d is not gathered at position %d", segment, pos);
 }
 
 static void bind_params(Unroller *u, Instr *i, int pos, const Block *b)

@@ -97,6 +97,43 @@ static const char *verify_units(Gen *g)
     return listed == held ? NULL : "units list other pieces than they hold";
 }
 
+/* Do the groups deal the copies and their parts to the ranks as the layout says: rank r
+ * holds part r mod shards? */
+static const char *verify_groups(Gen *g, const Segment *s)
+{
+    const Model *m = &g->model;
+    const struct {
+        const Group *group;
+        bool parts; /* its ranks hold different parts, in order; else equal ones */
+    } groups[] = {{&s->within, true}, {&s->across, false}, {&s->between, true}};
+    for (int what = 0; what < N_HELD; what++) {
+        int shards = s->cut[what].replicate * s->cut[what].shard;
+        if (what == HELD_BETWEEN ? s->shards % shards != 0 : shards != s->shards) {
+            return gen_printf(g, "segment %s: no pass can execute its placement",
+                              s->name);
+        }
+    }
+    if (s->within.size != s->shards ||
+        (int64_t)s->shards * s->across.size != m->world_size) {
+        return gen_printf(g, "segment %s: copies and parts do not make up the mesh",
+                          s->name);
+    }
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        const Group *gr = groups[i].group;
+        for (int r = 0; r < m->world_size; r++) {
+            int first = r - r / gr->stride % gr->size * gr->stride;
+            for (int k = 0; k < gr->size; k++) {
+                int part = (first + k * gr->stride) % s->shards;
+                if (part != (groups[i].parts ? first % s->shards + k : r % s->shards)) {
+                    return gen_printf(g, "segment %s: rank %d is in a wrong group",
+                                      s->name, r);
+                }
+            }
+        }
+    }
+    return NULL;
+}
+
 const char *verify_shard(Gen *g)
 {
     const char *bad = NULL;
@@ -108,6 +145,7 @@ const char *verify_shard(Gen *g)
     }
     for (int i = 0; i < g->segments.count && !bad; i++) {
         bad = verify_segment(g, &g->segments.items[i]);
+        bad = bad ? bad : verify_groups(g, &g->segments.items[i]);
     }
     return bad ? bad : verify_units(g);
 }
@@ -259,55 +297,78 @@ static const char *check_activations(Gen *g, const Instr *i)
     return NULL;
 }
 
-/* One reduction for each segment, after the last span that writes its gradient; before it
- * one merge in unsharded accumulation over rounds, after it one in sharded. */
-static const char *check_segment_sync(Gen *g, const Segment *s)
+/* Each thing that happens to a segment's gradient once in a sync, and where. */
+typedef struct Sync {
+    int merges, local_merges, reduces, sums;     /* how many */
+    int last_write, merge_at, reduce_at, sum_at; /* instructions of LAST and END, or -1 */
+} Sync;
+
+static Sync find_sync(const Program *p, const Segment *s)
 {
-    const Program *p = &g->prog;
-    bool many = p->rounds > 1, alone = g->model.world_size == 1;
-    bool sharded = g->model.accumulate_sharded;
-    int reduces = 0, merges = 0, at = -1, merge_at = -1, last_write = -1,
-        local_merges = 0;
+    Sync y = {.last_write = -1, .merge_at = -1, .reduce_at = -1, .sum_at = -1};
     for (int id = 0; id < p->ins.count; id++) {
         const Instr *i = &p->ins.items[id];
-        bool last = i->variant == VARIANT_LAST;
-        if (i->segment == s->id && i->kind == INS_MERGE) {
-            merges += last;
-            local_merges += i->variant == VARIANT_LOCAL;
-            merge_at = last ? id : merge_at;
+        if (i->segment != s->id) {
+            continue;
         }
-        if (i->segment == s->id &&
-            (i->kind == INS_REDUCE_SCATTER || i->kind == INS_ALL_REDUCE)) {
-            if (!last) {
-                return gen_printf(g, "segment %s is reduced outside of LAST", s->name);
-            }
-            reduces++;
-            at = id;
+        if (i->kind == INS_MERGE && i->variant == VARIANT_LAST) {
+            y.merges++;
+            y.merge_at = id;
+        }
+        y.local_merges += i->kind == INS_MERGE && i->variant == VARIANT_LOCAL;
+        if (i->kind == INS_REDUCE_SCATTER) {
+            y.reduces++;
+            y.reduce_at = id;
+        }
+        if (i->kind == INS_ALL_REDUCE) {
+            y.sums++;
+            y.sum_at = id;
         }
     }
     for (int k = 0; k < p->n_bindings; k++) {
         const struct Binding *b = &p->bindings[k];
         if (b->grad && p->bufs.items[b->buffer].segment == s->id &&
             p->ins.items[b->ins].variant == VARIANT_LAST) {
-            last_write = b->ins > last_write ? b->ins : last_write;
+            y.last_write = b->ins > y.last_write ? b->ins : y.last_write;
         }
     }
-    if (reduces != !alone) {
-        return gen_printf(g, "segment %s has %d reductions in a sync", s->name, reduces);
+    return y;
+}
+
+/* The sums that make a leaf's gradient the step's, each once and in the order of the
+ * tree: sharded accumulation within a copy, over rounds, across copies; unsharded over
+ * rounds first. */
+static const char *check_segment_sync(Gen *g, const Segment *s)
+{
+    const Program *p = &g->prog;
+    bool many = p->rounds > 1, within = s->within.size > 1, across = s->across.size > 1;
+    bool sharded = g->model.accumulate_sharded;
+    const Sync y = find_sync(p, s);
+    if (y.reduces != within || y.sums != across) {
+        return gen_printf(g, "segment %s has %d reductions and %d sums over copies",
+                          s->name, y.reduces, y.sums);
     }
-    if (last_write < 0) {
+    if ((within && p->ins.items[y.reduce_at].variant != VARIANT_LAST) ||
+        (across &&
+         (p->ins.items[y.sum_at].variant == VARIANT_END) != (many && sharded))) {
+        return gen_printf(g, "segment %s is reduced in the wrong variant", s->name);
+    }
+    if (y.last_write < 0) {
         return gen_printf(g, "segment %s gets no gradient", s->name);
     }
-    if (!alone && at < last_write) {
+    if ((within && y.reduce_at < y.last_write) || (across && y.sum_at < y.last_write)) {
         return gen_printf(g, "segment %s is reduced before its gradient is complete",
                           s->name);
     }
-    if (merges != many || local_merges != (many && !sharded)) {
-        return gen_printf(g, "segment %s: %d merges in LAST, %d in LOCAL", s->name,
-                          merges, local_merges);
+    if (within && across && y.sum_at < y.reduce_at) {
+        return gen_printf(g, "segment %s is summed over copies too early", s->name);
     }
-    if (many && (merge_at < last_write ||
-                 (!alone && (sharded ? merge_at < at : merge_at > at)))) {
+    if (y.merges != many || y.local_merges != (many && !sharded)) {
+        return gen_printf(g, "segment %s: %d merges in LAST, %d in LOCAL", s->name,
+                          y.merges, y.local_merges);
+    }
+    if (many && (y.merge_at < y.last_write || (across && y.merge_at > y.sum_at) ||
+                 (within && (y.merge_at < y.reduce_at) == sharded))) {
         return gen_printf(g, "segment %s is merged at the wrong place", s->name);
     }
     return NULL;
@@ -323,6 +384,8 @@ static const char *check_end(Gen *g)
         const Instr *i = &p->ins.items[id];
         if (i->kind == INS_NORM && reduces == 0) {
             norms[i->segment]++;
+        } else if (i->kind == INS_ALL_REDUCE && reduces == 0 && norms[i->segment] == 0) {
+            continue; /* check_segment_sync */
         } else if (i->kind == INS_NORM_REDUCE) {
             reduces++;
         } else if (i->kind == INS_UPDATE && reduces == 1) {
@@ -363,16 +426,45 @@ const char *verify_unroll(Gen *g)
 
 /* ---- schedule -------------------------------------------------------------------- */
 
-/* Every rank runs the same list, so the order within a communicator (a stream) agrees by
- * construction; and since waits point backwards in that one list, the union of all
- * streams' orders and waits has no cycle, within a rank or across. What is left to check:
- * that they do point backwards, stay within what a turn of a loop may see, and that loops
- * end joined. */
+/* Who takes part in a collective is right: the segment's ranks, or all. All members of a
+ * communicator (a group on a stream) then meet its operations in one order, since every
+ * rank runs the same list and the groups of one kind divide the ranks (verify_shard). */
+static const char *check_members(Gen *g, const Instr *i)
+{
+    const Segment *s = i->segment >= 0 ? &g->segments.items[i->segment] : NULL;
+    const Buffer *from = i->in >= 0 ? &g->prog.bufs.items[i->in] : NULL;
+    const Group *want = i->kind == INS_REDUCE_SCATTER ? &s->within
+                        : i->kind == INS_ALL_REDUCE   ? &s->across
+                        : i->kind != INS_ALL_GATHER   ? NULL
+                        : from->kind == BUF_KEPT      ? &s->between
+                                                      : &s->within;
+    if (i->kind == INS_NORM_REDUCE && i->group.size != g->model.world_size) {
+        return "the norm's exchange does not join all ranks";
+    }
+    if (want && (i->group.size != want->size || i->group.stride != want->stride ||
+                 i->group.axes != want->axes || i->group.size < 2)) {
+        return gen_printf(g, "%s does not join the segment's ranks", ins_label(g, i));
+    }
+    if (!ins_is_collective(i) && (i->group.size != 1 || i->group.axes)) {
+        return gen_printf(g, "%s has a group", ins_label(g, i));
+    }
+    return NULL;
+}
+
+/* Waits point backwards in the one list that every rank runs, so the union of all
+ * streams' orders and waits has no cycle, within a rank or across, whatever the groups:
+ * of the operations that are not complete somewhere, the first in the list can go on.
+ * What is left to check: that they do point backwards, stay within what a turn of a loop
+ * may see, that collectives join whom they must, and that loops end joined. */
 const char *verify_schedule(Gen *g)
 {
     const Program *p = &g->prog;
     for (int id = 0; id < p->ins.count; id++) {
         const Instr *i = &p->ins.items[id];
+        const char *bad = check_members(g, i);
+        if (bad) {
+            return bad;
+        }
         for (int w = 0; w < i->n_waits; w++) {
             const Instr *on =
                 i->waits[w] >= 0 && i->waits[w] < id ? &p->ins.items[i->waits[w]] : NULL;

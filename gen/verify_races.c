@@ -4,9 +4,10 @@
  * NULL or the two accesses that may meet.
  *
  * Independent of schedule_closure and of place: the step is written out as a trace of
- * several turns of its loops on two explicit ranks, each instruction with a start and a
- * completion; vector clocks give the order of any two events. (Two ranks are enough: all
- * run the same program, and a collective joins all of them alike.) Then every pair of
+ * several turns of its loops on explicit ranks, two along each axis of the mesh, each
+ * instruction with a start and a completion; vector clocks give the order of any two
+ * events. (Two along an axis are enough: all run the same program, and a collective joins
+ * all ranks of an axis alike.) Then every pair of
  * accesses of one buffer, and every pair of lifetimes of two buffers that share bytes, is
  * looked at. A lifetime is one buffer in one turn; it begins with a write. */
 #include "plan.h"
@@ -14,7 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANKS = 2, CHAINS = RANKS * N_STREAMS, MAX_TURNS = 12 };
+/* Explicit rank q stands at place q >> k & 1 of the k-th axis: its bits are a set of
+ * axes. */
+enum { MAX_EXPLICIT = AXIS_SETS, CHAINS = MAX_EXPLICIT * N_STREAMS, MAX_TURNS = 12 };
 
 typedef struct Clock {
     int seen[CHAINS];
@@ -22,12 +25,13 @@ typedef struct Clock {
 
 typedef struct Event {
     int ins, turn, pos; /* pos: number in its stream, from 1 */
-    Clock start[RANKS], end[RANKS];
+    Clock *start, *end; /* per explicit rank */
 } Event;
 
 typedef struct Trace {
     Gen *g;
     int n_turns, variant[MAX_TURNS], base[MAX_TURNS]; /* of each turn: its first event */
+    unsigned axes; /* of more than one rank; explicit ranks are its subsets */
     int n;
     Event *e;
 } Trace;
@@ -35,7 +39,7 @@ typedef struct Trace {
 /* What one lifetime asks of another that shares bytes with it. */
 typedef struct Lifetime {
     bool used;
-    int last[CHAINS];  /* latest completion of its accesses; peers' on rank 1 */
+    int last[CHAINS];  /* latest completion of its accesses; peers' on theirs */
     int first[CHAINS]; /* what all its writes have seen */
 } Lifetime;
 
@@ -78,6 +82,21 @@ static void plan_turns(Trace *t)
     add_turn(t, VARIANT_LOCAL);
     add_turn(t, VARIANT_LAST);
     t->e = gen_alloc(t->g, sizeof *t->e * (size_t)(t->n + 1));
+    for (int k = 0; k < t->n; k++) {
+        t->e[k].start = gen_alloc(t->g, sizeof(Clock) * MAX_EXPLICIT);
+        t->e[k].end = gen_alloc(t->g, sizeof(Clock) * MAX_EXPLICIT);
+    }
+}
+
+static bool is_explicit(const Trace *t, unsigned rank)
+{
+    return (rank & ~t->axes) == 0;
+}
+
+/* Does the collective join explicit ranks q and r? */
+static bool joins(const Instr *i, unsigned q, unsigned r)
+{
+    return ins_is_collective(i) && ((q ^ r) & ~i->group.axes) == 0;
 }
 
 /* The event of instruction id as seen from a turn; LAST's as seen from its END. */
@@ -98,7 +117,10 @@ static const char *run_event(Trace *t, Event *e, Event *const stream_last[N_STRE
     const Instr *i = &t->g->prog.ins.items[e->ins];
     const Event *before = stream_last[i->stream];
     e->pos = before ? before->pos + 1 : 1;
-    for (int r = 0; r < RANKS; r++) {
+    for (unsigned r = 0; r < MAX_EXPLICIT; r++) {
+        if (!is_explicit(t, r)) {
+            continue;
+        }
         if (before) {
             join(&e->start[r], &before->end[r]);
         }
@@ -112,14 +134,19 @@ static const char *run_event(Trace *t, Event *e, Event *const stream_last[N_STRE
             }
             join(&e->start[r], &on->end[r]);
         }
-        e->start[r].seen[chain_of(r, i)] = 2 * e->pos;
+        e->start[r].seen[chain_of((int)r, i)] = 2 * e->pos;
     }
-    for (int r = 0; r < RANKS; r++) {
-        e->end[r] = e->start[r];
-        for (int q = 0; q < RANKS && ins_is_collective(i); q++) {
-            join(&e->end[r], &e->start[q]);
+    for (unsigned r = 0; r < MAX_EXPLICIT; r++) {
+        if (!is_explicit(t, r)) {
+            continue;
         }
-        e->end[r].seen[chain_of(r, i)] = 2 * e->pos + 1;
+        e->end[r] = e->start[r];
+        for (unsigned q = 0; q < MAX_EXPLICIT; q++) {
+            if (is_explicit(t, q) && joins(i, q, r)) {
+                join(&e->end[r], &e->start[q]);
+            }
+        }
+        e->end[r].seen[chain_of((int)r, i)] = 2 * e->pos + 1;
     }
     return NULL;
 }
@@ -157,12 +184,25 @@ static const char *run_trace(Trace *t)
     return NULL;
 }
 
-/* Is the access of a (by peers: on the other rank) past when b starts here? */
+/* On which explicit ranks does an access to a buffer of rank 0 happen: by the peers of
+ * the collective, or by rank 0 itself? A closed collective ends for all of them together.
+ */
+static bool accesses_from(const Instr *i, bool remote, unsigned rank)
+{
+    return remote && !ins_is_closed(i) ? rank != 0 && joins(i, 0, rank) : rank == 0;
+}
+
+/* Is the access of a (by peers: on their ranks) past when b starts here? */
 static bool is_past(const Trace *t, const Event *a, bool by_peers, const Event *b)
 {
     const Instr *i = &t->g->prog.ins.items[a->ins];
-    int chain = chain_of(by_peers && !ins_is_closed(i) ? 1 : 0, i);
-    return b->start[0].seen[chain] >= 2 * a->pos + 1;
+    for (unsigned r = 0; r < MAX_EXPLICIT; r++) {
+        if (is_explicit(t, r) && accesses_from(i, by_peers, r) &&
+            b->start[0].seen[chain_of((int)r, i)] < 2 * a->pos + 1) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* ---- one buffer ------------------------------------------------------------------ */
@@ -221,14 +261,19 @@ static const char *check_buffers(const Trace *t)
 static void note_access(const Trace *t, Lifetime *l, const Event *e, const Access *acc)
 {
     const Instr *i = &t->g->prog.ins.items[e->ins];
-    int chain = chain_of(acc->remote && !ins_is_closed(i) ? 1 : 0, i);
     if (!l->used) {
         l->used = true;
         for (int c = 0; c < CHAINS; c++) {
             l->first[c] = INT32_MAX;
         }
     }
-    l->last[chain] = l->last[chain] > 2 * e->pos + 1 ? l->last[chain] : 2 * e->pos + 1;
+    for (unsigned r = 0; r < MAX_EXPLICIT; r++) {
+        int chain = chain_of((int)r, i);
+        if (is_explicit(t, r) && accesses_from(i, acc->remote, r) &&
+            l->last[chain] < 2 * e->pos + 1) {
+            l->last[chain] = 2 * e->pos + 1;
+        }
+    }
     for (int c = 0; acc->write && c < CHAINS; c++) {
         l->first[c] =
             l->first[c] < e->start[0].seen[c] ? l->first[c] : e->start[0].seen[c];
@@ -291,19 +336,20 @@ static const Buffer *const *sorted_buffers(Gen *g)
     return sorted;
 }
 
-/* Turns whose lifetimes can meet: neighbours, as every turn with a collective in it keeps
- * the ranks together; without one (LOCAL under no_shard) ranks may drift by many turns.
- */
+/* Turns whose lifetimes can meet: neighbours, as every turn with a collective of all
+ * ranks in it keeps them together; without one ranks may drift by many turns (LOCAL
+ * without shards) or copies may (LOCAL, and LAST of several rounds). */
 static int turns_apart(const Trace *t)
 {
     for (int turn = 0; turn < t->n_turns; turn++) {
         const Program *p = &t->g->prog;
         int v = t->variant[turn];
-        bool joins = false;
-        for (int k = 0; k < p->count[v] && !joins; k++) {
-            joins = ins_is_collective(&p->ins.items[p->first[v] + k]);
+        Group all = {.axes = t->axes};
+        bool together = false;
+        for (int k = 0; k < p->count[v] && !together; k++) {
+            together = ins_joins(&p->ins.items[p->first[v] + k], all);
         }
-        if (!joins) {
+        if (!together) {
             return t->n_turns;
         }
     }
@@ -348,6 +394,9 @@ const char *verify_races(Gen *g, bool bytes)
 {
     Trace t = {.g = g};
     const char *bad;
+    for (int id = 0; id < g->prog.ins.count; id++) {
+        t.axes |= g->prog.ins.items[id].group.axes;
+    }
     plan_turns(&t);
     bad = run_trace(&t);
     if (!bad) {

@@ -131,7 +131,7 @@
 ---@field mesh? fsdpgen.trainer.mesh ranks along each axis
 ---@field strategy? "full_shard"|"no_shard"|"shard_grad_op"|"hybrid_shard" what is sharded
 ---@field wrap? fsdpgen.per_block|fsdpgen.by_size|fsdpgen.by_name|fsdpgen.root_only|integer blocks that are gathered and freed together
----@field reshard_after_forward? boolean free the gathered weights between forward and backward
+---@field reshard_after_forward? boolean|integer free the gathered weights between forward and backward; N: groups of N ranks keep them, a part each
 ---@field prefetch? fsdpgen.trainer.prefetch|integer units gathered ahead of their use
 ---@field recompute? "none"|"cheap"|"block"|"auto"|fsdpgen.every|fsdpgen.ops activations computed again in the backward
 ---@field accumulate? "sharded"|"unsharded" where a step's gradients wait for its other micro-batches

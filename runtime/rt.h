@@ -45,17 +45,23 @@ typedef struct RtParam {
 } RtParam;
 enum { RT_INIT_ZEROS, RT_INIT_ONES, RT_INIT_NORMAL };
 
-/* One flat buffer, one collective. Offsets are bytes in the symmetric (S) or local (L) space. */
+/* One flat buffer, one collective. Offsets are bytes in the symmetric (S) or local (L) space.
+ *
+ * `shards` says who takes part: ranks 0 .. shards-1 hold a copy of the segment, a part each,
+ * the next `shards` ranks another copy, and so on. Weights are gathered and gradients reduced
+ * within a copy; then sums go across copies, among the ranks that hold the same part, which
+ * are `shards` apart. */
 typedef struct RtSegment {
     const char *name;
     int64_t elems;           /* padded: shard_elems * shards */
     int64_t shard_elems;
-    int shards;              /* ranks that hold a different shard: world_size, or 1 (NO_SHARD) */
+    int shards;              /* ranks of a copy; 1: each rank holds all of it (NO_SHARD) */
     int first_param, n_params; /* in layout order: indices into RtTrainer.segment_params */
     int64_t param_shard;     /* S: param dtype [shard_elems]; what all_gather reads */
     int64_t master;          /* L: master dtype [shard_elems]; -1: param_shard is the master */
     int64_t moment1, moment2;/* L: moments dtype [shard_elems]; -1: none */
-    int64_t grad_shard;      /* L: reduce dtype [shard_elems]; the step's summed gradient */
+    int64_t grad_shard;      /* reduce dtype [shard_elems]; the step's summed gradient. L, but S
+                                where there are several copies, which sum it in place */
     int64_t partials;        /* L: reduce dtype [levels][partial_elems]; -1: none */
     int64_t partial_elems;   /* shard_elems (sharded accumulation) or elems (unsharded) */
 } RtSegment;
@@ -82,6 +88,8 @@ typedef struct RtTrainer {
     const char *generator;           /* "fsdpgen 0.1.0" */
     uint64_t numerics_hash;
     int world_size;
+    int replicate;                   /* copies in the mesh, each of world_size / replicate ranks
+                                        in a row; 0: one. Only counters look at it */
     RtDtype param_dtype, reduce_dtype, master_dtype, moments_dtype;
     int64_t seq_tokens, vocab;
     int64_t micro_batch;             /* sequences */
@@ -147,14 +155,21 @@ void rt_load_micro_batch(Rt *rt, int64_t index);
  * count of starts on its stream in this step so far (0, 1, ...), the same on every rank. */
 enum { RT_GATHER, RT_REDUCE };
 
-/* out[shards * shard_elems] = every rank's param_shard, in rank order. out: local offset. */
+/* out[shards * shard_elems] = param_shard of every rank of this copy, in rank order. out: local
+ * offset. */
 void rt_all_gather_start(Rt *rt, int segment, int64_t out);
-/* grad_shard (or partial input `result`, local offset) = sum over ranks of their `grad` at this
- * rank's shard, by the balanced binary tree over ranks, each node rounded to reduce dtype.
- * grad: symmetric offset, [elems] in reduce dtype. */
+/* Between forward and backward a group of `ranks` neighbours may hold the weights, a part of
+ * elems / ranks each: keeps this rank's part of `gathered` (local offset) in `kept` (symmetric
+ * offset); then out (local offset) = kept of every rank of the group, in rank order. */
+void rt_keep(Rt *rt, int segment, int64_t gathered, int64_t kept, int ranks);
+void rt_kept_gather_start(Rt *rt, int segment, int64_t kept, int64_t out, int ranks);
+/* result = sum over the ranks of this copy of their `grad` at this rank's shard, by the balanced
+ * binary tree over ranks, each node rounded to reduce dtype. grad: symmetric offset, [elems] in
+ * reduce dtype; result: the segment's grad_shard. */
 void rt_reduce_scatter_start(Rt *rt, int segment, int64_t grad, int64_t result);
-/* The same sum of the whole segment on every rank (result: local offset, [elems]). */
-void rt_all_reduce_start(Rt *rt, int segment, int64_t grad, int64_t result);
+/* grad = the same sum over copies of the ranks' [shard_elems] at `grad` (symmetric offset), in
+ * place, equal on all of them. */
+void rt_all_reduce_start(Rt *rt, int segment, int64_t grad);
 void rt_wait(Rt *rt, int stream, int ticket);
 
 /* Binary-counter merge of tree nodes, in leaf order (DESIGN: one tree). `node` holds the node

@@ -3,39 +3,46 @@
  *
  * In: starts and waits from the emitted step. Out: gathered buffers, sums in tree order.
  *
- * The protocol. Each of the two streams is a queue, the same on every rank. The operation
- * at its head is *published*: a counter of this rank on this stream goes up, which says
- * "my buffer may be read". It is *pulled* once every rank's counter has come so far: this
- * rank copies or adds what the peers hold. Then it is complete, and only then is the next
- * one of the stream published. An all-reduce is two such rounds: each rank sums its slice
- * of the buffer in place (nobody else reads that slice of that buffer), then copies the
- * others'. Reductions end with a round that moves nothing: publishing it says "I have
- * read". Nothing else is exchanged; a counter has one writer.
+ * The protocol. Each of the two streams is a queue of the same operations on every rank,
+ * each among a group of ranks: the rank's copy of the segment, the ranks with the same
+ * part of it in all copies, or a smaller group within the copy. The groups of one
+ * operation divide the ranks. The operation at the head of the queue is *published*: a
+ * counter of this rank on this stream goes up, which says "my buffer may be read". It is
+ * *pulled* once the counter of every rank of the group has come so far (counters count
+ * operations of the stream, whatever their groups, so they compare): this rank copies or
+ * adds what its group holds. Then it is complete, and only then is the next one of the
+ * stream published. An all-reduce is two such rounds: each rank sums its slice of the
+ * buffer in place (nobody else reads that slice of that buffer), then copies the others'.
+ * Reductions end with a round that moves nothing: publishing it says "I have read".
+ * Nothing else is exchanged; a counter has one writer.
  *
  * What follows from it, and what the generator's proof of the placement rests on:
  *
- *  1. An operation completes on no rank before all ranks have published it, so all writes
- *     that came before its start on any rank (release at the counter) are seen by the
- *     pull (acquire). Results depend on buffers alone: copies, and sums in a fixed tree.
- *  2. A rank's buffer is read by peers only between this rank's publication of the
- *     operation and the peer's completion. So when this rank completes the *next*
- *     operation of the stream, the peers, who published that one, have completed this
- *     one, and do not touch the buffer any more. It may be written again then. The
- *     completion of a gather itself says nothing about slower peers; that of a reduction
- *     does, by its last round, and its gradient buffer may be written again at once.
+ *  1. An operation completes on no rank before all ranks of its group have published it,
+ *     so all writes that came before its start on any of them (release at the counter)
+ * are seen by the pull (acquire). Results depend on buffers alone: copies, and sums in a
+ *     fixed tree.
+ *  2. A rank's buffer is read by its group only between this rank's publication of the
+ *     operation and the peer's completion. So when this rank completes a *later*
+ * operation of the stream among the same group or a larger one, the peers, who published
+ * that one, have completed this one, and do not touch the buffer any more. It may be
+ *     written again then. The completion of a gather itself says nothing about slower
+ *     peers; that of a reduction does, by its last round, and its gradient buffer may be
+ *     written again at once.
  *  3. The same holds across streams and for the computation: whatever precedes the start
- *     of a collective C in a rank's program is over on all ranks once C completes on one.
- *     The norm's exchange is such a C between the last read of the parameter shards and
- *     the optimizer's first write, as is the first gather between that write and its
- *     readers.
+ *     of a collective C in a rank's program is over on all ranks of C's group once C
+ *     completes on one of them. The norm's exchange, among all ranks, is such a C between
+ *     the last read of the parameter shards and the optimizer's first write, as is the
+ *     first gather between that write and its readers.
  *  4. No order of waits deadlocks. A rank that waits for anything drives both of its
- *     queues. Suppose all ranks wait and nothing moves. Number the operations by the
- *     order of their starts, which is the same program on every rank; let k be the
- *     smallest that is not complete on some rank. A rank that has not started k waits for
- *     one that it started before, so for a smaller one, and those are complete. So all
- *     have started k; on its stream all before it are complete, so it is at the head
- *     everywhere and published everywhere: it completes, against the assumption. (An
- *     exchange of the control areas counts as an operation whose start and wait are one.)
+ *     queues. Suppose ranks wait and nothing moves. Number the operations by the order of
+ *     their starts, which is the same program on every rank; let k be the smallest that
+ * is not complete on some rank r. A rank of r's group in k that has not started k waits
+ *     for one that it started before, so for a smaller one, and those are complete on all
+ *     ranks. So all of the group have started k; on its stream all before it are
+ * complete, so it is at the head of all their queues and published: it completes on r,
+ * against the assumption. (An exchange of the control areas counts as an operation among
+ * all ranks whose start and wait are one.)
  *
  * Pulls run on this rank's OpenMP threads, in blocks that stay in the first cache. A rank
  * drives its queues when it starts, waits or passes a schedule point; no thread is kept
@@ -114,16 +121,15 @@ static void tree_block(RtDtype d, void *out, const char *const *parts, int count
     add_parts(d, out, scratch, scratch + 1, n);
 }
 
-/* out[elems] = tree sum over all ranks of the bytes at `from` in their symmetric
+/* out[elems] = tree sum over the group's ranks of the bytes at `from` in their symmetric
  * spaces. */
-static void tree_sum(const Rt *rt, int64_t from, char *out, int64_t elems)
+static void tree_sum(const Rt *rt, RtGroup group, int64_t from, char *out, int64_t elems)
 {
     const RtDtype d = rt->trainer->reduce_dtype;
     const int64_t item = (int64_t)rt_dtype_bytes(d);
-    const int ranks = rt->world_size;
-    if (ranks == 1) {
-        if (out != rt->peer[0] + from) {
-            memcpy(out, rt->peer[0] + from, (size_t)(elems * item));
+    if (group.ranks == 1) {
+        if (out != rt->symmetric + from) {
+            memcpy(out, rt->symmetric + from, (size_t)(elems * item));
         }
         return;
     }
@@ -132,31 +138,52 @@ static void tree_sum(const Rt *rt, int64_t from, char *out, int64_t elems)
         Block scratch[2 * MAX_LEVELS];
         const char *part[RT_MAX_RANKS];
         const int64_t n = elems - at < BLOCK_ELEMS ? elems - at : BLOCK_ELEMS;
-        for (int r = 0; r < ranks; r++) {
-            part[r] = rt->peer[r] + from + at * item;
+        for (int k = 0; k < group.ranks; k++) {
+            part[k] = rt->peer[rt_group_rank(group, rt->rank, k)] + from + at * item;
         }
-        tree_block(d, out + at * item, part, ranks, n, scratch);
+        tree_block(d, out + at * item, part, group.ranks, n, scratch);
     }
 }
 
 /* ---- pulling ----------------------------------------------------------------------- */
 
-/* out[r * bytes ..] = bytes at `from + r * stride` of rank r, the last one perhaps
- * shorter. */
-static void copy_from_all(const Rt *rt, char *out, int64_t from, int64_t stride,
-                          int64_t bytes, int64_t total)
+/* Bytes that this rank reads from another: to a counter of its own kind, or, when the
+ * other is of another copy of the model, to that of the mesh's replicate axis. */
+static void count_bytes(Rt *rt, int peer, int64_t bytes, int64_t *counter)
+{
+    const RtTrainer *t = rt->trainer;
+    const int copy = t->world_size / (t->replicate > 1 ? t->replicate : 1);
+    if (peer != rt->rank) {
+        *(peer / copy == rt->rank / copy ? counter : &rt->state->replicate_bytes) +=
+            bytes;
+    }
+}
+
+/* out[k * bytes ..] = bytes at `from + k * stride` of the group's k-th rank, the last one
+ * perhaps shorter; in place where out is this rank's own `from`. */
+static void copy_from_all(Rt *rt, RtGroup group, char *out, int64_t from, int64_t stride,
+                          int64_t bytes, int64_t total, int64_t *counter)
 {
     enum { PIECE = 256 * 1024 };
     const int64_t pieces = (bytes + PIECE - 1) / PIECE;
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < rt->world_size * pieces; i++) {
-        const int64_t r = i / pieces, at = i % pieces * PIECE;
+    for (int64_t i = 0; i < group.ranks * pieces; i++) {
+        const int64_t k = i / pieces, at = i % pieces * PIECE;
+        const char *source =
+            rt->peer[rt_group_rank(group, rt->rank, (int)k)] + from + k * stride + at;
         int64_t end = at + PIECE < bytes ? at + PIECE : bytes;
-        end = r * bytes + end < total ? end : total - r * bytes;
-        if (at < end) {
-            memcpy(out + r * bytes + at, rt->peer[r] + from + r * stride + at,
-                   (size_t)(end - at));
+        end = k * bytes + end < total ? end : total - k * bytes;
+        if (at < end && source != out + k * bytes + at) {
+            memcpy(out + k * bytes + at, source, (size_t)(end - at));
         }
+    }
+    for (int k = 0; k < group.ranks; k++) {
+        const int64_t left = total - k * bytes;
+        count_bytes(rt, rt_group_rank(group, rt->rank, k),
+                    left > bytes ? bytes
+                    : left > 0   ? left
+                                 : 0,
+                    counter);
     }
 }
 
@@ -164,10 +191,19 @@ static void gather(Rt *rt, const RtOp *op)
 {
     const RtSegment *s = &rt->trainer->segments[op->segment];
     const int64_t bytes =
-        s->shard_elems * (int64_t)rt_dtype_bytes(rt->trainer->param_dtype);
-    copy_from_all(rt, rt_local(rt, op->to), s->param_shard, 0, bytes,
-                  rt->world_size * bytes);
-    rt->state->gathered_bytes += (rt->world_size - 1) * bytes;
+        s->elems / op->group.ranks * (int64_t)rt_dtype_bytes(rt->trainer->param_dtype);
+    copy_from_all(rt, op->group, rt_local(rt, op->to), op->from, 0, bytes,
+                  op->group.ranks * bytes, &rt->state->gathered_bytes);
+}
+
+static void sum_from_all(Rt *rt, RtGroup group, int64_t from, char *out, int64_t elems)
+{
+    const int64_t bytes = elems * (int64_t)rt_dtype_bytes(rt->trainer->reduce_dtype);
+    tree_sum(rt, group, from, out, elems);
+    for (int k = 0; k < group.ranks; k++) {
+        count_bytes(rt, rt_group_rank(group, rt->rank, k), bytes,
+                    &rt->state->reduced_bytes);
+    }
 }
 
 static void reduce_scatter(Rt *rt, const RtOp *op)
@@ -175,35 +211,36 @@ static void reduce_scatter(Rt *rt, const RtOp *op)
     const RtSegment *s = &rt->trainer->segments[op->segment];
     const int64_t bytes =
         s->shard_elems * (int64_t)rt_dtype_bytes(rt->trainer->reduce_dtype);
-    tree_sum(rt, op->from + rt->rank * bytes, rt_local(rt, op->to), s->shard_elems);
-    rt->state->reduced_bytes += (rt->world_size - 1) * bytes;
+    const int64_t from = op->from + rt_group_index(op->group, rt->rank) * bytes;
+    char *to = rt->world_size > s->shards ? rt_symmetric(rt, op->to) /* copies read it */
+                                          : rt_local(rt, op->to);
+    sum_from_all(rt, op->group, from, to, s->shard_elems);
 }
 
 /* Of a slice, a whole number of blocks: each rank sums one. The last ones may be
  * empty. */
-static int64_t slice_elems(const Rt *rt, int64_t elems)
+static int64_t slice_elems(RtGroup group, int64_t elems)
 {
     const int64_t blocks = (elems + BLOCK_ELEMS - 1) / BLOCK_ELEMS;
-    return (blocks + rt->world_size - 1) / rt->world_size * BLOCK_ELEMS;
+    return (blocks + group.ranks - 1) / group.ranks * BLOCK_ELEMS;
 }
 
 static void all_reduce(Rt *rt, const RtOp *op, int round)
 {
-    const int64_t elems = rt->trainer->segments[op->segment].elems;
+    const int64_t elems = rt->trainer->segments[op->segment].shard_elems;
     const int64_t item = (int64_t)rt_dtype_bytes(rt->trainer->reduce_dtype);
-    const int64_t slice = slice_elems(rt, elems), first = rt->rank * slice;
+    const int64_t slice = slice_elems(op->group, elems);
+    const int64_t first = rt_group_index(op->group, rt->rank) * slice;
     const int64_t mine = elems - first < slice ? elems - first : slice;
     if (round == 0) {
         if (mine > 0) {
             const int64_t at = op->from + first * item;
-            tree_sum(rt, at, rt_symmetric(rt, at), mine);
-            rt->state->reduced_bytes += (rt->world_size - 1) * mine * item;
+            sum_from_all(rt, op->group, at, rt_symmetric(rt, at), mine);
         }
         return;
     }
-    copy_from_all(rt, rt_local(rt, op->to), op->from, slice * item, slice * item,
-                  elems * item);
-    rt->state->reduced_bytes += (elems - (mine > 0 ? mine : 0)) * item;
+    copy_from_all(rt, op->group, rt_symmetric(rt, op->from), op->from, slice * item,
+                  slice * item, elems * item, &rt->state->reduced_bytes);
 }
 
 /* A reduction's last round moves nothing: by publishing it a rank says that it has read,
@@ -239,15 +276,26 @@ static void publish(Rt *rt, int stream, uint64_t count)
     rt_ring(rt->state->shared);
 }
 
-static bool all_published(const Rt *rt, int stream, uint64_t count)
+static RtGroup all_ranks(const Rt *rt)
 {
-    for (int r = 0; r < rt->world_size; r++) {
-        if (atomic_load_explicit(&shared_of(rt, r)->published[stream],
-                                 memory_order_acquire) < count) {
+    return (RtGroup){rt->world_size, 1};
+}
+
+static bool all_published(const Rt *rt, RtGroup group, int stream, uint64_t count)
+{
+    for (int k = 0; k < group.ranks; k++) {
+        if (atomic_load_explicit(
+                &shared_of(rt, rt_group_rank(group, rt->rank, k))->published[stream],
+                memory_order_acquire) < count) {
             return false;
         }
     }
     return true;
+}
+
+static const RtOp *head_of(const RtQueue *q)
+{
+    return &q->op[q->completed % RT_QUEUE];
 }
 
 /* Does what can be done on a stream now; true if anything was. */
@@ -256,12 +304,12 @@ static bool progress(Rt *rt, int stream)
     RtQueue *q = &rt->state->queue[stream];
     bool moved = false;
     while (q->completed < q->started) {
-        const RtOp *op = &q->op[q->completed % RT_QUEUE];
+        const RtOp *op = head_of(q);
         if (!q->published) {
             publish(rt, stream, q->rounds + 1);
             q->published = true;
         }
-        if (!all_published(rt, stream, q->rounds + 1)) {
+        if (!all_published(rt, op->group, stream, q->rounds + 1)) {
             return moved;
         }
         pull(rt, op, q->round);
@@ -286,7 +334,8 @@ static bool progress_both(Rt *rt)
 static bool queue_ready(const Rt *rt, int stream)
 {
     const RtQueue *q = &rt->state->queue[stream];
-    return q->completed < q->started && all_published(rt, stream, q->rounds + 1);
+    return q->completed < q->started &&
+           all_published(rt, head_of(q)->group, stream, q->rounds + 1);
 }
 
 static bool any_queue_ready(const void *ctx)
@@ -294,9 +343,11 @@ static bool any_queue_ready(const void *ctx)
     return queue_ready(ctx, RT_GATHER) || queue_ready(ctx, RT_REDUCE);
 }
 
-static void wait_begin(Rt *rt, int stream, uint64_t count, int segment)
+static void wait_begin(Rt *rt, int stream, uint64_t count, int segment, RtGroup group)
 {
     RtRankShared *me = shared_of(rt, rt->rank);
+    atomic_store_explicit(&me->waiting_ranks, group.ranks, memory_order_relaxed);
+    atomic_store_explicit(&me->waiting_stride, group.stride, memory_order_relaxed);
     atomic_store_explicit(&me->waiting_count, count, memory_order_relaxed);
     atomic_store_explicit(&me->waiting_segment, segment, memory_order_relaxed);
     atomic_store_explicit(&me->waiting, stream, memory_order_release);
@@ -318,10 +369,10 @@ static void drain(Rt *rt, int stream, uint64_t until)
         return;
     }
     const double start = rt_clock();
-    wait_begin(rt, stream, q->rounds + 1, q->op[q->completed % RT_QUEUE].segment);
+    wait_begin(rt, stream, q->rounds + 1, head_of(q)->segment, head_of(q)->group);
     for (int tries = 0; q->completed < until; tries++) {
         if (progress_both(rt)) {
-            wait_begin(rt, stream, q->rounds + 1, q->op[q->completed % RT_QUEUE].segment);
+            wait_begin(rt, stream, q->rounds + 1, head_of(q)->segment, head_of(q)->group);
             tries = 0;
         } else {
             rt_pause(rt, tries, any_queue_ready, rt);
@@ -343,17 +394,38 @@ static void start(Rt *rt, int stream, RtOp op)
 
 void rt_all_gather_start(Rt *rt, int segment, int64_t out)
 {
-    start(rt, RT_GATHER, (RtOp){RT_OP_GATHER, segment, 0, out});
+    const RtSegment *s = &rt->trainer->segments[segment];
+    start(rt, RT_GATHER,
+          (RtOp){RT_OP_GATHER, {s->shards, 1}, segment, s->param_shard, out});
+}
+
+void rt_keep(Rt *rt, int segment, int64_t gathered, int64_t kept, int ranks)
+{
+    const RtSegment *s = &rt->trainer->segments[segment];
+    const int64_t bytes =
+        s->elems / ranks * (int64_t)rt_dtype_bytes(rt->trainer->param_dtype);
+    memcpy(rt_symmetric(rt, kept), rt_local(rt, gathered + rt->rank % ranks * bytes),
+           (size_t)bytes);
+}
+
+void rt_kept_gather_start(Rt *rt, int segment, int64_t kept, int64_t out, int ranks)
+{
+    start(rt, RT_GATHER, (RtOp){RT_OP_GATHER, {ranks, 1}, segment, kept, out});
 }
 
 void rt_reduce_scatter_start(Rt *rt, int segment, int64_t grad, int64_t result)
 {
-    start(rt, RT_REDUCE, (RtOp){RT_OP_REDUCE_SCATTER, segment, grad, result});
+    const RtSegment *s = &rt->trainer->segments[segment];
+    start(rt, RT_REDUCE,
+          (RtOp){RT_OP_REDUCE_SCATTER, {s->shards, 1}, segment, grad, result});
 }
 
-void rt_all_reduce_start(Rt *rt, int segment, int64_t grad, int64_t result)
+void rt_all_reduce_start(Rt *rt, int segment, int64_t grad)
 {
-    start(rt, RT_REDUCE, (RtOp){RT_OP_ALL_REDUCE, segment, grad, result});
+    const int shards = rt->trainer->segments[segment].shards;
+    start(
+        rt, RT_REDUCE,
+        (RtOp){RT_OP_ALL_REDUCE, {rt->world_size / shards, shards}, segment, grad, grad});
 }
 
 void rt_wait(Rt *rt, int stream, int ticket)
@@ -397,7 +469,7 @@ typedef struct Turnout {
 static bool all_turned_out(const Turnout *t)
 {
     if (!t->finished) {
-        return all_published(t->rt, RT_CONTROL, t->count);
+        return all_published(t->rt, all_ranks(t->rt), RT_CONTROL, t->count);
     }
     for (int r = 0; r < t->rt->world_size; r++) {
         if (atomic_load_explicit(&shared_of(t->rt, r)->finished, memory_order_acquire) <
@@ -421,7 +493,7 @@ static void exchange_wait(Rt *rt, bool finished, uint64_t count)
         return;
     }
     const double start = rt_clock();
-    wait_begin(rt, RT_CONTROL, count, -1);
+    wait_begin(rt, RT_CONTROL, count, -1, all_ranks(rt));
     for (int tries = 0; !all_turned_out(&t); tries++) {
         if (progress_both(rt)) {
             tries = 0;

@@ -83,7 +83,7 @@ void rt_debug_gradients(Rt *rt, const char *path)
         rt_fail(rt, RT_EXIT_ERROR, "--debug-gradients: out of memory");
     }
     for (int i = 0; i < t->n_segments; i++) {
-        DebugShard s = {t->reduce_dtype, rt_local(rt, t->segments[i].grad_shard), sums};
+        DebugShard s = {t->reduce_dtype, rt_grad_shard(rt, i), sums};
         rt_enter(rt, RT_AT_LOG);
         rt_share_runs(rt, i, debug_run, &s);
     }

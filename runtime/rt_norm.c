@@ -185,7 +185,7 @@ static void norm_run(void *ctx, const RtRun *run)
 
 void rt_norm_add(Rt *rt, int segment)
 {
-    NormShard s = {rt, rt_local(rt, rt->trainer->segments[segment].grad_shard)};
+    NormShard s = {rt, rt_grad_shard(rt, segment)};
     rt_share_runs(rt, segment, norm_run, &s);
 }
 

@@ -57,7 +57,8 @@ typedef struct RtRankShared {
     _Atomic int waiting;             /* stream it waits on, or -1 */
     _Atomic uint64_t waiting_count;  /* for all ranks to have published so many */
     _Atomic int waiting_segment;     /* of that collective, or -1 */
-    _Atomic int done;                /* it left with success */
+    _Atomic int waiting_ranks, waiting_stride; /* whom it joins: see RtGroup */
+    _Atomic int done;                          /* it left with success */
     uint64_t numerics_hash, platform_hash;
 } RtRankShared;
 
@@ -73,10 +74,24 @@ typedef struct RtShared {
 
 enum { RT_QUEUE = 64 };
 typedef enum { RT_OP_GATHER, RT_OP_REDUCE_SCATTER, RT_OP_ALL_REDUCE } RtOpKind;
+/* The ranks that a collective joins: `ranks` of them, `stride` apart. */
+typedef struct RtGroup {
+    int ranks, stride;
+} RtGroup;
+/* The k-th rank of the group that rank belongs to, and which k it is itself. */
+static inline int rt_group_index(RtGroup g, int rank)
+{
+    return rank / g.stride % g.ranks;
+}
+static inline int rt_group_rank(RtGroup g, int rank, int k)
+{
+    return rank + (k - rt_group_index(g, rank)) * g.stride;
+}
 typedef struct RtOp {
     RtOpKind kind;
+    RtGroup group;
     int segment;
-    int64_t from, to; /* byte offsets: symmetric, local */
+    int64_t from, to; /* byte offsets: symmetric, this rank's result */
 } RtOp;
 
 typedef struct RtQueue {
@@ -109,7 +124,7 @@ typedef struct RtState {
     uint64_t superacc[RT_SUPERACC_WORDS];
     double beta1_power, beta2_power; /* beta^t after t updates */
     /* counters (--stats) */
-    int64_t tokens_done, gathered_bytes, reduced_bytes;
+    int64_t tokens_done, gathered_bytes, reduced_bytes, replicate_bytes;
     double wait_seconds;
     FILE *log;
     double started_seconds;
@@ -153,10 +168,12 @@ typedef struct RtRun { /* consecutive elements of one parameter in this rank's s
 typedef void (*RtRunFn)(void *ctx, const RtRun *run);
 /* Calls fn for every run of the segment's shard that this rank holds. */
 void rt_shard_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx);
-/* The same for this rank's share of sums over all ranks: its shard, or where all ranks
- * hold all of the segment, its part of the grains. */
+/* The same for this rank's share of sums over all ranks: its shard, or where several
+ * copies hold the shard, its part of the shard's grains. */
 void rt_share_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx);
 size_t rt_dtype_bytes(RtDtype d);
+/* The summed gradient of this rank's shard. */
+char *rt_grad_shard(const Rt *rt, int segment);
 double rt_learning_rate(const RtTrainer *t, int64_t step);
 int64_t rt_step_tokens(const RtTrainer *t);
 

@@ -39,20 +39,26 @@ static void runs_between(const RtTrainer *t, const RtSegment *s, int64_t base, i
 void rt_shard_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx)
 {
     const RtSegment *s = &rt->trainer->segments[segment];
-    const int64_t lo = s->shards == 1 ? 0 : rt->rank * s->shard_elems;
+    const int64_t lo = rt->rank % s->shards * s->shard_elems;
     runs_between(rt->trainer, s, lo, lo, lo + s->shard_elems, fn, ctx);
 }
 
 void rt_share_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx)
 {
     const RtSegment *s = &rt->trainer->segments[segment];
-    if (s->shards > 1 || rt->world_size == 1) {
-        rt_shard_runs(rt, segment, fn, ctx);
-        return;
-    }
-    const int64_t grains = (s->elems + RT_GRAIN_ELEMS - 1) / RT_GRAIN_ELEMS;
-    const int64_t share = (grains + rt->world_size - 1) / rt->world_size * RT_GRAIN_ELEMS;
-    runs_between(rt->trainer, s, 0, rt->rank * share, (rt->rank + 1) * share, fn, ctx);
+    const int64_t copies = rt->world_size / s->shards, copy = rt->rank / s->shards;
+    const int64_t grains = (s->shard_elems + RT_GRAIN_ELEMS - 1) / RT_GRAIN_ELEMS;
+    const int64_t share = (grains + copies - 1) / copies * RT_GRAIN_ELEMS;
+    const int64_t base = rt->rank % s->shards * s->shard_elems;
+    const int64_t end = base + s->shard_elems, lo = base + copy * share;
+    runs_between(rt->trainer, s, base, lo, lo + share < end ? lo + share : end, fn, ctx);
+}
+
+char *rt_grad_shard(const Rt *rt, int segment)
+{
+    const RtSegment *s = &rt->trainer->segments[segment];
+    return rt->world_size > s->shards ? rt_symmetric(rt, s->grad_shard)
+                                      : rt_local(rt, s->grad_shard);
 }
 
 RtUpdate rt_update(const Rt *rt)
@@ -129,7 +135,7 @@ void rt_update_segment(Rt *rt, int segment, RtUpdateKernel kernel)
         .master = g->master < 0 ? weights : rt_local(rt, g->master),
         .moment1 = g->moment1 < 0 ? NULL : rt_local(rt, g->moment1),
         .moment2 = g->moment2 < 0 ? NULL : rt_local(rt, g->moment2),
-        .grad = rt_local(rt, g->grad_shard),
+        .grad = rt_grad_shard(rt, segment),
         .param_item = (int64_t)rt_dtype_bytes(t->param_dtype),
         .master_item = (int64_t)rt_dtype_bytes(t->master_dtype),
         .moment_item = (int64_t)rt_dtype_bytes(t->moments_dtype),

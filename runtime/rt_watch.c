@@ -163,7 +163,9 @@ static int waits_for(const RtJob *job, int rank)
     if (stream < 0) {
         return rank;
     }
-    for (int r = 0; r < job->trainer->world_size; r++) {
+    const RtGroup g = {atomic_load(&me->waiting_ranks), atomic_load(&me->waiting_stride)};
+    for (int k = 0; k < g.ranks; k++) {
+        const int r = rt_group_rank(g, rank, k);
         if (atomic_load(&job->shared->rank[r].published[stream]) < count) {
             return r;
         }

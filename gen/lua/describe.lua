@@ -17,6 +17,7 @@
 --             of a string: records that may stand in its place
 --   number_makes   a number N means this constructor with N
 --   number_sets    a number sets these fields
+--   number         of a bool: an integer from min to max may stand instead, and is this
 --   hash      in, out, platform or none: what a change of it changes (the two hashes);
 --             inherited by the fields inside
 --   later     true: the field exists, its implementation not yet: an error that says so.
@@ -120,7 +121,6 @@ local trainer = {
       } },
     { "strategy", "string", hash = "out",
       values = { "full_shard", "no_shard", "shard_grad_op", "hybrid_shard" },
-      later_values = { "shard_grad_op", "hybrid_shard" },
       default = function(t)
           if t.mesh.shard == 1 then
               return "no_shard"
@@ -132,9 +132,11 @@ local trainer = {
       number_makes = "per_block", later_types = { ["function"] = "a function" },
       default = "per_block", hash = "out",
       doc = "blocks that are gathered and freed together" },
-    { "reshard_after_forward", "bool", default = true,
-      later_types = { number = "a group size" },
-      hash = "out", doc = "free the gathered weights between forward and backward" },
+    { "reshard_after_forward", "bool", number = "a group size", min = 1, max = 1024,
+      default = function(t) return t.strategy ~= "shard_grad_op" end,
+      default_text = "`true`; with `\"shard_grad_op\"` `false`", hash = "out",
+      doc = "free the gathered weights between forward and backward; N: groups of N ranks "
+          .. "keep them, a part each" },
     { "prefetch", "table", default = {}, number_sets = { "forward", "backward" },
       hash = "out",
       doc = "units gathered ahead of their use",

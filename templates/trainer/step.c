@@ -77,13 +77,19 @@ ${note("    rt_wait(rt, " .. w.stream .. ", " .. w.ticket .. ");", w.why, 42)}
 //@ end
 //@ local function print_start(line)
 //@ print_waits(line)
-//@ local ticket = (line.stream == "RT_GATHER" and "gathers + " or "reduces + ") .. line.ticket
-//@ if line.kind == "gather" then
+//@ local ticket = line.ticket_text
+//@ if line.kept then
+${note(call("    rt_kept_gather_start(", { "rt", line.segment, line.kept, line.buffer, tostring(line.ranks) }, ");"), ticket, 73)}
+//@ elseif line.kind == "gather" then
 ${note(call("    rt_all_gather_start(", { "rt", line.segment, line.buffer }, ");"), ticket, 73)}
 //@ else
 ${note(call("    " .. line.call .. "(", { "rt", line.segment, line.grad, line.result }, ");"), ticket, 73)}
 //@ end
 //@ in_flight[#in_flight + 1] = { stream = line.stream, n = line.ticket, unit = line.unit }
+//@ end
+//@ local function print_keep(line)
+//@ print_waits(line)
+${call("    rt_keep(", { "rt", line.segment, line.buffer, line.kept, tostring(line.ranks) }, ");")}
 //@ end
 //@ local function print_merge(line, round, last)
 //@ print_waits(line)
@@ -185,6 +191,8 @@ ${call("static void " .. part.name .. "(", params, ")")}
 //@ pending, first = {}, false
 //@ elseif line.kind == "reduce" then
 //@ print_start(line)
+//@ elseif line.kind == "keep" then
+//@ print_keep(line)
 //@ elseif line.kind == "merge" then
 //@ local last = sharded and "round == " .. (rounds - 1) or part.phase == "merge" and "false" or "true"
 //@ print_merge(line, (sharded or part.phase == "merge") and "round" or tostring(rounds - 1), last)
@@ -198,8 +206,15 @@ ${call("static void " .. part.name .. "(", params, ")")}
 //@ end
 ${section("the end of the step")}
 
+//@ local sums = false
+//@ for _, line in ipairs(lines) do sums = sums or line.kind == "reduce" end
+//@ if sums then
+/* Copies of the model add up their gradient shards. The exact gradient norm and the losses: one
+ * small collective. Then the optimizer, on this rank's shards only. */
+//@ else
 /* The exact gradient norm and the losses: one small collective. Then the optimizer, on this
  * rank's shards only. */
+//@ end
 static void update(Rt *rt)
 {
 //@ local at
@@ -209,14 +224,18 @@ static void update(Rt *rt)
     rt_at(rt, ${place});
 //@ at = place
 //@ end
+//@ if line.kind == "reduce" then
+//@ print_start(line)
+//@ else
 //@ print_waits(line)
+//@ end
 //@ if line.kind == "norm" then
     rt_norm_add(rt, ${line.segment});
 //@ elseif line.kind == "norm_reduce" then
     rt_norm_reduce(rt);
 //@ elseif line.kind == "update" then
     rt_update_segment(rt, ${line.segment}, optimizer_update);
-//@ else
+//@ elseif line.kind ~= "reduce" then
 //@ error("a " .. tostring(line.kind) .. " after the last micro-step")
 //@ end
 //@ end
@@ -270,10 +289,15 @@ void trainer_step(Rt *rt)
 //@ if rounds > 1 then
 
     for (int64_t round = 0; round < ${rounds}; round++) {
-//@ if world_size > 1 then
+//@ if replicate > 1 then
+        /* Round j of rank s of copy p is leaf (p * ${rounds} + j) * ${shard} + s: low bits first, as the sums pair up. */
+//@ elseif world_size > 1 then
         /* Round j of rank r is leaf j * ${world_size} + r: low bits first, as the sums pair up. */
 //@ end
 //@ local deal = world_size > 1 and "round * " .. world_size .. " + rt->rank" or "round"
+//@ if replicate > 1 then
+//@ deal = string.format("(rt->rank / %d * %d + round) * %d + rt->rank %% %d", shard, rounds, shard, shard)
+//@ end
         const int64_t first = ${leaf == 1 and deal or "(" .. deal .. ") * " .. leaf};
 
 //@ indent = "        "

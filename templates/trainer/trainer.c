@@ -22,6 +22,9 @@ static const RtTrainer trainer = {
 
     /* ${world_size} ranks; memory of each: ${arena_human} of arena, planned to the byte */
     .world_size = ${world_size},
+//@ if replicate > 1 then
+    .replicate = ${replicate},
+//@ end
     .symmetric_bytes = INT64_C(${symmetric_bytes}),
     .local_bytes = INT64_C(${local_bytes}),
 

@@ -281,26 +281,46 @@ SynthMesh synth_numerics(uint64_t seed)
 {
     static const Dtype params[] = {DT_F32, DT_BF16, DT_F64};
     uint64_t r = seed * 131 + 17;
-    SynthMesh m = {.ranks = 1, .wrap = 1, .strategy = FULL_SHARD, .in_flight = 2};
+    SynthMesh m = {.ranks = 1,
+                   .replicate = 1,
+                   .reshard_ranks = 1,
+                   .wrap = 1,
+                   .strategy = FULL_SHARD,
+                   .in_flight = 2};
     m.leaves = INT64_C(1) << pick(&r, 2, 4);
     m.micro_batches = m.leaves * (pick(&r, 0, 2) == 0 ? pick(&r, 2, 3) : 1);
-    m.reshard = m.sharded = true;
+    m.sharded = true;
     m.param = params[pick(&r, 0, 2)];
     m.reduce = m.param == DT_F64 ? DT_F64 : pick(&r, 0, 3) == 0 ? DT_BF16 : DT_F32;
     m.master = m.param == DT_BF16 ? DT_F32 : m.param;
     return m;
 }
 
+void synth_ranks(SynthMesh *m, int64_t ranks, uint64_t seed)
+{
+    uint64_t r = seed * 557 + 29;
+    m->ranks = ranks;
+    m->replicate = m->reshard_ranks = 1;
+    while (m->replicate < ranks && pick(&r, 0, 2) == 0) {
+        m->replicate *= 2;
+    }
+    while (m->reshard_ranks < ranks / m->replicate && pick(&r, 0, 2) != 0) {
+        m->reshard_ranks *= 2;
+    }
+    m->strategy = m->replicate == ranks || pick(&r, 0, 7) == 0 ? NO_SHARD
+                  : m->replicate > 1                           ? HYBRID_SHARD
+                  : m->reshard_ranks == 1 && pick(&r, 0, 1)    ? SHARD_GRAD_OP
+                                                               : FULL_SHARD;
+}
+
 SynthMesh synth_mesh(uint64_t seed, SynthMesh m)
 {
     uint64_t r = seed * 1009 + 3;
-    m.ranks = INT64_C(1) << pick(&r, 0, 2);
-    m.strategy = pick(&r, 0, 3) == 0 ? NO_SHARD : FULL_SHARD;
+    synth_ranks(&m, min_i64(m.leaves, INT64_C(1) << pick(&r, 0, 3)), seed);
     m.wrap = pick(&r, 0, 3) == 0 ? INT64_MAX : pick(&r, 1, 3);
     m.prefetch_forward = pick(&r, 0, 3);
     m.prefetch_backward = pick(&r, 0, 3);
     m.in_flight = pick(&r, 1, 3);
-    m.reshard = pick(&r, 0, 2) != 0;
     m.sharded = pick(&r, 0, 1);
     m.every = pick(&r, 0, 3);
     m.order = (PrefetchOrder)pick(&r, 0, 2);
@@ -325,10 +345,10 @@ static void set_model(Gen *g, const SynthMesh *m, int64_t seq, int64_t vocab)
     o->optimizer = OPT_ADAMW;
     o->strategy = m->strategy;
     o->world_size = m->ranks;
-    o->shard = m->strategy == NO_SHARD ? 1 : m->ranks;
-    o->replicate = m->strategy == NO_SHARD ? m->ranks : 1;
+    o->replicate = m->replicate;
+    o->shard = m->ranks / m->replicate;
     o->wrap_blocks = m->wrap;
-    o->reshard_after_forward = m->reshard;
+    o->reshard_ranks = m->reshard_ranks;
     o->prefetch_forward = m->prefetch_forward;
     o->prefetch_backward = m->prefetch_backward;
     o->gathers_in_flight = m->in_flight;

@@ -14,11 +14,12 @@ typedef struct SynthShape {
 } SynthShape;
 
 typedef struct SynthMesh {
-    int64_t ranks, micro_batches, leaves, wrap, prefetch_forward, prefetch_backward,
-        in_flight, every; /* every: one block in so many is recomputed, 0: none */
+    int64_t ranks, replicate, reshard_ranks, micro_batches, leaves, wrap,
+        prefetch_forward, prefetch_backward, in_flight,
+        every; /* one block in so many is recomputed, 0: none */
     PrefetchOrder order;
     Strategy strategy;
-    bool reshard, sharded;
+    bool sharded;
     Dtype param, reduce, master;
 } SynthMesh;
 
@@ -27,7 +28,9 @@ void synth_free(Gen *g);
 SynthShape synth_shape(uint64_t seed); /* a random small one */
 SynthMesh synth_mesh(uint64_t seed,
                      SynthMesh numerics); /* random choices outside the hash */
-SynthMesh synth_numerics(uint64_t seed);  /* random ones inside, on one rank */
+/* So many ranks, in a random mesh with a strategy that fits it. */
+void synth_ranks(SynthMesh *m, int64_t ranks, uint64_t seed);
+SynthMesh synth_numerics(uint64_t seed); /* random ones inside, on one rank */
 void synth_build(Gen *g, const SynthShape *s, const SynthMesh *mesh);
 /* A Llama of real dimensions, as the passes after span see it. */
 void synth_llama(Gen *g, int layers, int64_t dim, int64_t ffn, int64_t kv_dim,

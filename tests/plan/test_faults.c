@@ -437,6 +437,8 @@ static void plant_kind(uint64_t f)
         Interpretation want;
         Gen *g;
         mesh.ranks = 2 + 2 * (int64_t)(k & 1);
+        mesh.replicate = 1;
+        mesh.reshard_ranks = k & 4 ? 1 : mesh.ranks;
         mesh.strategy = FULL_SHARD;
         mesh.every = faults[f].every;
         shape.layers += 2;

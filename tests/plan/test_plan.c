@@ -6,7 +6,7 @@
  * For each model: a plain run on one rank with no bytes shared is the reference; random
  * choices of mesh, wrap, prefetch, reshard and accumulation must pass all checkers and
  * give the same bits under random legal orders. Then: every wait removed in turn, planted
- * faults, happens-before against a plain search over three explicit ranks, and placement
+ * faults, happens-before against a plain search over all ranks of a mesh, and placement
  * of models of real size. Prints 'N passed, N failed'. */
 #include "test_plan.h"
 
@@ -128,6 +128,8 @@ static void test_size(const char *name, int layers, int64_t dim, int64_t ffn, in
                       double seconds)
 {
     SynthMesh m = {.ranks = ranks,
+                   .replicate = 1,
+                   .reshard_ranks = ranks,
                    .micro_batches = ranks,
                    .leaves = ranks,
                    .wrap = 1,
@@ -135,7 +137,6 @@ static void test_size(const char *name, int layers, int64_t dim, int64_t ffn, in
                    .prefetch_backward = 1,
                    .in_flight = 2,
                    .strategy = FULL_SHARD,
-                   .reshard = true,
                    .sharded = true,
                    .param = DT_BF16,
                    .reduce = DT_F32,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_waits: the schedule's relations and its waits.
  *
- * Orders: hb_same and hb_all of every pair of instructions against a plain search in the
- * graph of start and completion events of three explicit ranks. Waits: each removed in
+ * Orders: hb_same and hb_group of every pair of instructions against a plain search in
+ * the graph of start and completion events of all ranks of a mesh. Waits: each removed in
  * turn; the checker must name what may go wrong, or else (proven redundant) random orders
  * must still give the same bits. A difference in bits that the checker did not foresee is
  * a failure. */
@@ -13,16 +13,14 @@
 
 /* ---- orders ---------------------------------------------------------------------- */
 
-enum { RANKS = 3 };
-
 typedef struct Graph {
-    int n;
+    int n, ranks;
     unsigned char *edge;
-} Graph; /* nodes: ((ins * RANKS) + rank) * 2 + end */
+} Graph; /* nodes: ((ins * ranks) + rank) * 2 + end */
 
-static int node(int ins, int rank, int end)
+static int node(const Graph *gr, int ins, int rank, int end)
 {
-    return (ins * RANKS + rank) * 2 + end;
+    return (ins * gr->ranks + rank) * 2 + end;
 }
 
 static void add_edge(Graph *gr, int a, int b)
@@ -30,31 +28,41 @@ static void add_edge(Graph *gr, int a, int b)
     gr->edge[(size_t)a * (size_t)gr->n + (size_t)b] = 1;
 }
 
-/* From the words of schedule.c's header alone: streams, joins at variants, waits,
- * collectives. */
-static Graph explicit_graph(const Program *p)
+static bool in_one_group(const Instr *i, int q, int r)
 {
-    Graph gr = {.n = p->ins.count * RANKS * 2};
+    int step = i->group.stride, size = i->group.size;
+    return q / (step * size) == r / (step * size) && q % step == r % step;
+}
+
+/* From the words of schedule.c's header alone: streams, joins at variants, waits,
+ * collectives of groups. */
+static Graph explicit_graph(const Gen *g)
+{
+    const Program *p = &g->prog;
+    Graph gr = {.ranks = (int)g->model.world_size};
+    gr.n = p->ins.count * gr.ranks * 2;
     gr.edge = calloc((size_t)gr.n * (size_t)gr.n, 1);
     gen_require(gr.edge, "out of memory");
     for (int b = 0; b < p->ins.count; b++) {
         const Instr *i = &p->ins.items[b];
         bool join = i->stream != STREAM_COMPUTE && i->variant != VARIANT_END;
-        for (int r = 0; r < RANKS; r++) {
-            add_edge(&gr, node(b, r, 0), node(b, r, 1));
+        for (int r = 0; r < gr.ranks; r++) {
+            add_edge(&gr, node(&gr, b, r, 0), node(&gr, b, r, 1));
             for (int a = 0; a < b; a++) {
                 const Instr *before = &p->ins.items[a];
                 if (before->stream == i->stream ||
                     (join && before->stream == STREAM_COMPUTE &&
                      before->variant < i->variant)) {
-                    add_edge(&gr, node(a, r, 1), node(b, r, 0));
+                    add_edge(&gr, node(&gr, a, r, 1), node(&gr, b, r, 0));
                 }
             }
             for (int w = 0; w < i->n_waits; w++) {
-                add_edge(&gr, node(i->waits[w], r, 1), node(b, r, 0));
+                add_edge(&gr, node(&gr, i->waits[w], r, 1), node(&gr, b, r, 0));
             }
-            for (int q = 0; q < RANKS && ins_is_collective(i); q++) {
-                add_edge(&gr, node(b, r, 0), node(b, q, 1));
+            for (int q = 0; q < gr.ranks && ins_is_collective(i); q++) {
+                if (in_one_group(i, q, r)) {
+                    add_edge(&gr, node(&gr, b, r, 0), node(&gr, b, q, 1));
+                }
             }
         }
     }
@@ -78,27 +86,42 @@ static void search(const Graph *gr, int from, bool *seen, int *stack)
     }
 }
 
-static int wrong_orders(const Program *p)
+/* Of each pair: is a past on all ranks of each collective's group before b starts? */
+static int wrong_pairs(const Gen *g, const Graph *gr, bool *const *seen, int a, int rank)
 {
-    Graph gr = explicit_graph(p);
-    bool *seen[RANKS];
+    const Program *p = &g->prog;
+    int wrong = 0;
+    for (int b = 0; b < p->ins.count; b++) {
+        wrong += a != b && seen[rank][node(gr, b, rank, 0)] != hb_same(p, a, b);
+        for (int c = 0; c < p->ins.count; c++) {
+            const Instr *i = &p->ins.items[c];
+            bool all = true;
+            for (int q = 0; q < gr->ranks; q++) {
+                all = all && (!in_one_group(i, q, rank) || seen[q][node(gr, b, rank, 0)]);
+            }
+            wrong += a != b && all != hb_group(p, i->group.axes, a, b);
+        }
+    }
+    return wrong;
+}
+
+static int wrong_orders(const Gen *g)
+{
+    Graph gr = explicit_graph(g);
+    bool *seen[16];
     int *stack = calloc((size_t)gr.n, sizeof *stack), wrong = 0;
-    gen_require(stack, "out of memory");
-    for (int r = 0; r < RANKS; r++) {
+    gen_require(stack && gr.ranks <= 16, "out of memory");
+    for (int r = 0; r < gr.ranks; r++) {
         seen[r] = calloc((size_t)gr.n, 1);
         gen_require(seen[r], "out of memory");
     }
-    for (int a = 0; a < p->ins.count; a++) {
-        for (int r = 0; r < RANKS; r++) {
-            search(&gr, node(a, r, 1), seen[r], stack);
+    for (int a = 0; a < g->prog.ins.count; a++) {
+        for (int r = 0; r < gr.ranks; r++) {
+            search(&gr, node(&gr, a, r, 1), seen[r], stack);
         }
-        for (int b = 0; b < p->ins.count; b++) {
-            bool same = seen[0][node(b, 0, 0)];
-            bool all = same && seen[1][node(b, 0, 0)] && seen[2][node(b, 0, 0)];
-            wrong += a != b && (same != hb_same(p, a, b) || all != hb_all(p, a, b));
-        }
+        wrong += wrong_pairs(g, &gr, seen, a, a % gr.ranks);
     }
-    for (int r = 0; r < RANKS; r++) {
+    for (int r = 0; r < gr.ranks; r++) {
         free(seen[r]);
     }
     free(stack);
@@ -113,10 +136,10 @@ void test_orders(uint64_t seed)
         SynthMesh mesh = synth_mesh(seed + k, synth_numerics(seed + k));
         Gen *g;
         int wrong;
-        mesh.ranks = 2 + 2 * (int64_t)(k & 1);
+        synth_ranks(&mesh, 2 + 2 * (int64_t)(k & 1), seed + k);
         shape.layers = shape.layers > 4 ? 4 : shape.layers;
         g = plan_model(&shape, &mesh);
-        wrong = wrong_orders(&g->prog);
+        wrong = wrong_orders(g);
         test_that(wrong == 0, "model %llu: %d orders differ from a plain search",
                   (unsigned long long)(seed + k), wrong);
         synth_free(g);
@@ -161,7 +184,7 @@ static void remove_waits(uint64_t seed)
     SynthMesh mesh = synth_mesh(seed, base);
     Gen *plain = plan_model(&shape, &base), *g;
     Interpretation want;
-    mesh.ranks = 2 + 2 * (int64_t)(seed & 1);
+    synth_ranks(&mesh, min_i64(mesh.leaves, INT64_C(2) << (seed % 3)), seed);
     interpret_spread(plain);
     want = run_model(plain, 0);
     g = plan_model(&shape, &mesh);

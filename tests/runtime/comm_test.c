@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* comm_test.c: the collectives' protocol under ThreadSanitizer. Ranks are threads that
- * share their symmetric spaces; all run the same random program of gathers, reductions,
- * exchanges, waits in any order, and rewrites of buffers as early as the protocol allows.
- * Every result is compared with its closed form. Prints `ok`.
+ * share their symmetric spaces; all run the same random program of gathers, reductions
+ * within and across copies, exchanges, waits in any order, and rewrites of buffers as
+ * early as the protocol allows. Segments differ in their ranks of a copy, so that groups
+ * of all sizes take turns on a stream. Every result is compared with its closed form.
+ * Prints `ok`.
  *
  * -DEARLY rewrites a gradient without waiting for its reduction: the checker must see a
  * race or a wrong sum. -DRANKS=N, -DSTEPS=N: how many. */
@@ -21,7 +23,7 @@
 #define STEPS 40
 #endif
 
-enum { SEGMENTS = 3, SLOTS = 2, OPS = 24, MOST = 8192 };
+enum { SEGMENTS = 3, SLOTS = 2, OPS = 24 };
 
 static RtSegment segments[SEGMENTS];
 static RtTrainer trainer = {.world_size = RANKS,
@@ -31,8 +33,8 @@ static RtTrainer trainer = {.world_size = RANKS,
                             .n_segments = SEGMENTS};
 static RtShared shared;
 static char *spaces[RANKS];
-static int64_t grad_at[SLOTS], control_at, symmetric_bytes, gathered_at[OPS],
-    result_at[OPS], local_bytes;
+static int64_t kept_at[SEGMENTS], grad_at[SLOTS], control_at, symmetric_bytes,
+    gathered_at[OPS], result_at[OPS], local_bytes;
 static _Atomic int wrong;
 
 /* Of rt_update.c, which is not linked here. */
@@ -57,16 +59,20 @@ static double value(int step, int what, int rank, int64_t i)
                     0xFFFF);
 }
 
+enum { GROUP = 2 }; /* of the weights that are kept between */
+
 static void lay_out(void)
 {
-    const int64_t shard[SEGMENTS] = {1024, 2048, 17};
+    const int64_t shard[SEGMENTS] = {1024, 2048, 2050};
+    const int shards[SEGMENTS] = {RANKS, RANKS / 2, 1};
     for (int s = 0; s < SEGMENTS; s++) {
         segments[s] = (RtSegment){.name = "s",
-                                  .shards = RANKS,
+                                  .shards = shards[s],
                                   .shard_elems = shard[s],
-                                  .elems = shard[s] * RANKS,
+                                  .elems = shard[s] * shards[s],
                                   .param_shard = symmetric_bytes};
-        symmetric_bytes += shard[s] * 8;
+        kept_at[s] = symmetric_bytes + shard[s] * 8;
+        symmetric_bytes += (shard[s] + segments[s].elems / GROUP) * 8;
     }
     for (int k = 0; k < SLOTS; k++) {
         grad_at[k] = symmetric_bytes;
@@ -74,11 +80,13 @@ static void lay_out(void)
     }
     control_at = symmetric_bytes;
     symmetric_bytes += 4096;
+    local_bytes = symmetric_bytes; /* results have one offset for either space */
     for (int k = 0; k < OPS; k++) {
         gathered_at[k] = local_bytes;
         result_at[k] = local_bytes + 2048 * RANKS * 8;
         local_bytes += 2 * 2048 * RANKS * 8;
     }
+    symmetric_bytes = local_bytes;
 }
 
 static void expect(double got, double want)
@@ -88,27 +96,52 @@ static void expect(double got, double want)
     }
 }
 
-static void check_gather(Rt *rt, int step, int slot, int s)
+typedef struct Op {
+    int segment;
+    bool kept; /* a gather of a group's kept parts */
+    bool sum;  /* a reduction across copies */
+    bool checked;
+} Op;
+
+static void check_gather(Rt *rt, int step, int slot, Op *op)
 {
+    const RtSegment *g = &segments[op->segment];
     const double *at = rt_local(rt, gathered_at[slot]);
-    for (int r = 0; r < RANKS; r++) {
-        for (int64_t i = 0; i < segments[s].shard_elems; i++) {
-            expect(at[r * segments[s].shard_elems + i], value(step, s, r, i));
-        }
+    const int ranks = op->kept ? GROUP : g->shards;
+    const int64_t part = g->elems / ranks;
+    for (int64_t i = 0; !op->checked && i < g->elems; i++) {
+        const int r = rt->rank - rt->rank % ranks + (int)(i / part);
+        expect(at[i], value(step, op->segment + (op->kept ? 50 : 0), r, i % part));
     }
+    op->checked = true;
 }
 
-static void check_reduce(Rt *rt, int step, int op, int s, bool all)
+/* Of a sum in place before its slot is written again. */
+static void check_reduce(Rt *rt, int step, int n, Op *op)
 {
-    const double *at = rt_local(rt, result_at[op]);
-    const int64_t n = all ? segments[s].elems : segments[s].shard_elems;
-    const int64_t first = all ? 0 : rt->rank * segments[s].shard_elems;
-    for (int64_t i = 0; i < n; i++) {
+    const RtSegment *g = &segments[op->segment];
+    const bool copies = g->shards < RANKS;
+    const double *at = op->sum  ? rt_symmetric(rt, grad_at[n % SLOTS])
+                       : copies ? rt_symmetric(rt, result_at[n])
+                                : rt_local(rt, result_at[n]);
+    const int part = rt->rank % g->shards, first = op->sum ? part : rt->rank - part;
+    const int64_t from = op->sum ? 0 : part * g->shard_elems;
+    for (int64_t i = 0; !op->checked && i < g->shard_elems; i++) {
         double sum = 0;
-        for (int r = 0; r < RANKS; r++) {
-            sum += value(step, 100 + op, r, first + i);
+        for (int k = 0; k < (op->sum ? RANKS / g->shards : g->shards); k++) {
+            const int r = first + k * (op->sum ? g->shards : 1);
+            sum += value(step, 100 + n, r, from + i);
         }
         expect(at[i], sum);
+    }
+    op->checked = true;
+}
+
+static void write_grad(Rt *rt, int step, int n, int segment)
+{
+    double *g = rt_symmetric(rt, grad_at[n % SLOTS]);
+    for (int64_t i = 0; i < segments[segment].elems; i++) {
+        g[i] = value(step, 100 + n, rt->rank, i);
     }
 }
 
@@ -121,58 +154,67 @@ static void dawdle(uint64_t *own)
     }
 }
 
+static void start_gather(Rt *rt, int n, Op *op)
+{
+    if (op->kept) {
+        rt_kept_gather_start(rt, op->segment, kept_at[op->segment], gathered_at[n],
+                             GROUP);
+    } else {
+        rt_all_gather_start(rt, op->segment, gathered_at[n]);
+    }
+}
+
+/* The slot was read by reduction n - SLOTS; when that is complete here, no peer reads it
+ * any more. */
+static void start_reduce(Rt *rt, int step, int n, Op *op)
+{
+#ifndef EARLY
+    if (n >= SLOTS) {
+        rt_wait(rt, RT_REDUCE, n - SLOTS);
+        check_reduce(rt, step, n - SLOTS, op - SLOTS);
+    }
+#endif
+    write_grad(rt, step, n, op->segment);
+    if (op->sum) {
+        rt_all_reduce_start(rt, op->segment, grad_at[n % SLOTS]);
+    } else {
+        rt_reduce_scatter_start(rt, op->segment, grad_at[n % SLOTS], result_at[n]);
+    }
+}
+
 /* One step: program is the same random state on all ranks, own differs. */
 static void one_step(Rt *rt, int step, uint64_t program, uint64_t *own)
 {
-    int gathers = 0, reduces = 0, segment_of[2][OPS];
-    bool all_of[OPS], waited[2][OPS] = {{0}};
+    int gathers = 0, reduces = 0;
+    Op gather[OPS], reduce[OPS];
     for (int op = 0; op < OPS; op++) {
         program = mix(program);
-        const int s = (int)(program >> 8 & 0xFF) % SEGMENTS;
+        const int s = (int)(program >> 8 & 0xFF) % SEGMENTS, shards = segments[s].shards;
         dawdle(own);
-        if (program & 1) {
-            segment_of[0][gathers] = s;
-            rt_all_gather_start(rt, s, gathered_at[gathers]);
+        if ((program & 1) && shards > 1) {
+            gather[gathers] = (Op){.segment = s, .kept = shards > GROUP && (program & 2)};
+            start_gather(rt, gathers, &gather[gathers]);
             gathers++;
         } else {
-            /* the slot was read by reduction `reduces - SLOTS`; when that is complete
-             * here, no peer reads it any more */
-#ifndef EARLY
-            if (reduces >= SLOTS) {
-                rt_wait(rt, RT_REDUCE, reduces - SLOTS);
-            }
-#endif
-            double *g = rt_symmetric(rt, grad_at[reduces % SLOTS]);
-            for (int64_t i = 0; i < segments[s].elems; i++) {
-                g[i] = value(step, 100 + reduces, rt->rank, i);
-            }
-            segment_of[1][reduces] = s;
-            all_of[reduces] = (program & 2) != 0;
-            if (all_of[reduces]) {
-                rt_all_reduce_start(rt, s, grad_at[reduces % SLOTS], result_at[reduces]);
-            } else {
-                rt_reduce_scatter_start(rt, s, grad_at[reduces % SLOTS],
-                                        result_at[reduces]);
-            }
+            bool sum = shards == 1 || (shards < RANKS && (program & 2));
+            reduce[reduces] = (Op){.segment = s, .sum = sum};
+            start_reduce(rt, step, reduces, &reduce[reduces]);
             reduces++;
         }
         rt_at(rt, 0);
         if ((program >> 16 & 3) == 0 && gathers > 0) {
             const int k = (int)(program >> 20 & 0xFF) % gathers;
             rt_wait(rt, RT_GATHER, k);
-            check_gather(rt, step, k, segment_of[0][k]);
-            waited[0][k] = true;
+            check_gather(rt, step, k, &gather[k]);
         }
     }
-    for (int k = 0; k < reduces; k++) {
+    for (int k = reduces < SLOTS ? 0 : reduces - SLOTS; k < reduces; k++) {
         rt_wait(rt, RT_REDUCE, k);
-        check_reduce(rt, step, k, segment_of[1][k], all_of[k]);
+        check_reduce(rt, step, k, &reduce[k]);
     }
     for (int k = gathers - 1; k >= 0; k--) {
         rt_wait(rt, RT_GATHER, k);
-        if (!waited[0][k]) {
-            check_gather(rt, step, k, segment_of[0][k]);
-        }
+        check_gather(rt, step, k, &gather[k]);
     }
     rt_exchange_begin(rt);
     *(double *)rt_symmetric(rt, control_at) = value(step, 200, rt->rank, 0);
@@ -190,6 +232,10 @@ static void write_shards(Rt *rt, int step)
         double *at = rt_symmetric(rt, segments[s].param_shard);
         for (int64_t i = 0; i < segments[s].shard_elems; i++) {
             at[i] = value(step, s, rt->rank, i);
+        }
+        at = rt_symmetric(rt, kept_at[s]);
+        for (int64_t i = 0; i < segments[s].elems / GROUP; i++) {
+            at[i] = value(step, s + 50, rt->rank, i);
         }
     }
 }

@@ -52,7 +52,7 @@ static void tree_is_balanced(void **state)
                 }
             }
             char *out = malloc(N * item), *level = malloc((size_t)ranks * N * item);
-            tree_sum(&rt, 0, out, N);
+            tree_sum(&rt, (RtGroup){ranks, 1}, 0, out, N);
             for (int r = 0; r < ranks; r++)
                 memcpy(level + (size_t)r * N * item, rt.peer[r], N * item);
             for (int step = 1; step < ranks; step *= 2) /* low bits first */

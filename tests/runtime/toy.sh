@@ -34,12 +34,13 @@ toy_result() {
 }
 
 toy_bits() {
-    local dtype how flags ranks
+    local dtype how flags ranks unsharded
     for dtype in 0 1 2; do
         rm -f "$WORK/toy.reference"
-        for how in "" "-DUNSHARDED=1" "-DREPLICATED=1" "-DREPLICATED=1 -DUNSHARDED=1"; do
-            for ranks in 1 2 4 8; do
-                flags="-DDTYPE=$dtype $how -DWORLD=$ranks"
+        for how in 1:1 1:2 2:2 1:4 2:4 4:4 1:8 2:8 4:8 8:8; do
+            for unsharded in 0 1; do
+                ranks=${how#*:}
+                flags="-DDTYPE=$dtype -DCOPIES=${how%:*} -DWORLD=$ranks -DUNSHARDED=$unsharded"
                 # shellcheck disable=SC2086
                 if ! toy_link toy "$WORK/toy.lib" -O2 -fopenmp $flags || ! toy_result toy; then
                     bad "toy $flags: does not run" "$WORK/toy.err"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* toy_trainer.c: a trainer written by hand, for tests of the runtime alone. In: WORLD,
- * UNSHARDED, REPLICATED and DTYPE from the compiler. Out: a program as fsdpgen would emit
+ * UNSHARDED, COPIES and DTYPE from the compiler. Out: a program as fsdpgen would emit
  * one, for a "model" whose loss is the sum of (w[token] - target)^2 / 2 over two tables
  * in two segments. TOY_FAULT=KIND:RANK:STEP plants a fault in the middle of a step. */
 #include "rt.h"
@@ -17,8 +17,8 @@
 #ifndef UNSHARDED
 #define UNSHARDED 0 /* accumulation */
 #endif
-#ifndef REPLICATED
-#define REPLICATED 0 /* NO_SHARD */
+#ifndef COPIES
+#define COPIES 1 /* of the weights; WORLD: NO_SHARD, in between: HYBRID_SHARD */
 #endif
 #ifndef DTYPE
 #define DTYPE 0 /* 0: f32, 1: f64, 2: bf16 parameters and reduction */
@@ -63,7 +63,7 @@ enum {
     LEAVES = 8,
     LEAF = MICRO_BATCHES / LEAVES,
     ROUNDS = LEAVES / WORLD,
-    SHARDS = REPLICATED ? 1 : WORLD,
+    SHARDS = WORLD / COPIES,
     /* segment 0: table [250, 41] and bias [7]; segment 1: other [250, 13], ones [3] */
     TABLE = VOCAB * 41,
     BIAS_AT = 11 * 1024,
@@ -85,7 +85,9 @@ enum {
     S_PARAM1 = S_PARAM0 + SHARD0 * (int)sizeof(Real),
     S_GRAD0 = S_PARAM1 + SHARD1 * (int)sizeof(Real),
     S_GRAD1 = S_GRAD0 + ELEMS0 * (int)sizeof(Real),
-    S_CONTROL = S_GRAD1 + ELEMS1 * (int)sizeof(Real),
+    S_SUM0 = S_GRAD1 + ELEMS1 * (int)sizeof(Real),
+    S_SUM1 = S_SUM0 + SHARD0 * (int)sizeof(Real),
+    S_CONTROL = S_SUM1 + SHARD1 * (int)sizeof(Real),
     S_BYTES = S_CONTROL + (int)RT_CONTROL_BYTES(MICRO_BATCHES),
     /* local space */
     L_MASTER0 = 0,
@@ -155,7 +157,7 @@ static const RtSegment segments[] = {
      .master = DTYPE == 1 ? -1 : L_MASTER0,
      .moment1 = L_M0,
      .moment2 = L_V0,
-     .grad_shard = L_SUM0,
+     .grad_shard = COPIES > 1 ? S_SUM0 : L_SUM0,
      .partials = L_PARTIAL0,
      .partial_elems = PARTIAL0},
     {.name = "other",
@@ -168,11 +170,14 @@ static const RtSegment segments[] = {
      .master = DTYPE == 1 ? -1 : L_MASTER1,
      .moment1 = L_M1,
      .moment2 = L_V1,
-     .grad_shard = L_SUM1,
+     .grad_shard = COPIES > 1 ? S_SUM1 : L_SUM1,
      .partials = L_PARTIAL1,
      .partial_elems = PARTIAL1},
 };
-static const int64_t grad_at[] = {S_GRAD0, S_GRAD1};
+/* Where the ranks of a copy are one rank, its gradient lies where copies sum it. */
+static const int64_t grad_at[] = {SHARDS == 1 && COPIES > 1 ? S_SUM0 : S_GRAD0,
+                                  SHARDS == 1 && COPIES > 1 ? S_SUM1 : S_GRAD1};
+
 static const int64_t gathered_at[] = {L_GATHERED0, L_GATHERED1};
 static const int64_t width_of[] = {41, 13};
 
@@ -217,9 +222,9 @@ static void plant_fault(Rt *rt)
     } else if (fault(rt, "malloc")) {
         free(malloc(100));
     } else if (fault(rt, "nan")) {
-        *(Real *)rt_symmetric(rt, S_GRAD0) = STORE(__builtin_nanf(""));
+        *(Real *)rt_symmetric(rt, grad_at[0]) = STORE(__builtin_nanf(""));
     } else if (fault(rt, "inf")) {
-        *(Real *)rt_symmetric(rt, S_GRAD1) = STORE(__builtin_inff());
+        *(Real *)rt_symmetric(rt, grad_at[1]) = STORE(__builtin_inff());
     } else if (fault(rt, "nanloss")) {
         *rt_loss_slot(rt) = __builtin_nan("");
     }
@@ -298,53 +303,52 @@ static void one_micro_batch(Rt *rt, int64_t index, bool add)
     *rt_loss_slot(rt) = loss;
 }
 
-static void reduce(Rt *rt, int segment)
+static void merge(Rt *rt, int s, void *node, int64_t elems, int64_t round)
 {
-    if (SHARDS > 1) {
-        rt_reduce_scatter_start(rt, segment, grad_at[segment],
-                                segments[segment].grad_shard);
-    } else {
-        rt_all_reduce_start(rt, segment, grad_at[segment], segments[segment].grad_shard);
-    }
+    rt_merge(rt, node, rt_local(rt, segments[s].partials), elems, elems, round,
+             round == ROUNDS - 1);
 }
 
+static void *sum_of(Rt *rt, int s)
+{
+    return COPIES > 1 ? rt_symmetric(rt, segments[s].grad_shard)
+                      : rt_local(rt, segments[s].grad_shard);
+}
+
+/* Within a copy (WORLD 1: a reduction among one), over rounds, across copies; unsharded:
+ * over rounds first. */
 static void finish_leaf(Rt *rt, int64_t round)
 {
-    const bool last = round == ROUNDS - 1;
+    const bool last = round == ROUNDS - 1, within = SHARDS > 1 || COPIES == 1;
     rt_at(rt, AT_REDUCE);
-    if (UNSHARDED) {
-        for (int s = 0; s < 2; s++) {
-            rt_merge(rt, rt_symmetric(rt, grad_at[s]), rt_local(rt, segments[s].partials),
-                     segments[s].elems, segments[s].elems, round, last);
+    for (int s = 0; UNSHARDED && s < 2; s++) {
+        merge(rt, s, rt_symmetric(rt, grad_at[s]), segments[s].elems, round);
+    }
+    for (int s = 0; within && (last || !UNSHARDED) && s < 2; s++) {
+        rt_reduce_scatter_start(rt, s, grad_at[s], segments[s].grad_shard);
+    }
+    for (int s = 0; (last || !UNSHARDED) && s < 2; s++) {
+        if (within) {
+            rt_wait(rt, RT_REDUCE, reduces++);
         }
-        if (!last) {
-            return;
+        if (!UNSHARDED) {
+            merge(rt, s, sum_of(rt, s), segments[s].shard_elems, round);
         }
     }
-    reduce(rt, 0);
-    reduce(rt, 1);
-    for (int s = 0; s < 2; s++) {
+    for (int s = 0; COPIES > 1 && last && s < 2; s++) {
+        rt_all_reduce_start(rt, s, segments[s].grad_shard);
         rt_wait(rt, RT_REDUCE, reduces++);
-        if (!UNSHARDED) {
-            rt_merge(rt, rt_local(rt, segments[s].grad_shard),
-                     rt_local(rt, segments[s].partials), segments[s].shard_elems,
-                     segments[s].shard_elems, round, last);
-        }
     }
 }
 
 static void step(Rt *rt)
 {
+    const int p = rt->rank / SHARDS, k = rt->rank % SHARDS;
     gathers = reduces = 0;
     steps_begun++;
     for (int64_t round = 0; round < ROUNDS; round++) {
         const int64_t leaf =
-            UNSHARDED ? rt->rank * ROUNDS + round : round * WORLD + rt->rank;
-        if (REPLICATED && round > 0 && !UNSHARDED) {
-            /* without gathers, nothing else says that all have read the last gradient */
-            rt_all_reduce_start(rt, 1, S_GRAD1, L_GATHERED1);
-            rt_wait(rt, RT_REDUCE, reduces++);
-        }
+            UNSHARDED ? rt->rank * ROUNDS + round : (p * ROUNDS + round) * SHARDS + k;
         for (int64_t i = 0; i < LEAF; i++) {
             one_micro_batch(rt, leaf * LEAF + i, i > 0);
         }
@@ -373,6 +377,7 @@ static const RtTrainer trainer = {
     .generator = "by hand",
     .numerics_hash = NUMERICS,
     .world_size = WORLD,
+    .replicate = COPIES,
     .param_dtype = REAL,
     .reduce_dtype = REAL,
     .master_dtype = MASTER,
