@@ -6,6 +6,7 @@
 #include "check.h"
 
 #include <lauxlib.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { CPU_MAX_RANKS = 64 }; /* what one machine's shared memory runtime starts */
@@ -46,15 +47,19 @@ Pos place_of(Gen *g, const char *path)
 
 /* ---- resolved values, by path: absent when they were wrong ------------------------- */
 
-/* Pushes the value at a path of the resolved table. */
+/* Pushes the value at a path of the resolved table: "mesh.shard", "groups[2].lr". */
 static int push_path(Check *c, const char *path)
 {
     lua_rawgeti(c->L, LUA_REGISTRYINDEX, c->ld->resolved_ref);
     while (*path && lua_istable(c->L, -1)) {
-        size_t n = strcspn(path, ".");
+        size_t n = *path == '[' ? strcspn(path, "]") + 1 : strcspn(path, ".[");
 
-        lua_pushlstring(c->L, path, n);
-        lua_rawget(c->L, -2);
+        if (*path == '[')
+            lua_rawgeti(c->L, -1, atoi(path + 1));
+        else {
+            lua_pushlstring(c->L, path, n);
+            lua_rawget(c->L, -2);
+        }
         lua_remove(c->L, -2);
         path += n + (path[n] == '.');
     }
@@ -358,13 +363,50 @@ static void warn_reduce(Check *c)
 
 static void check_schedule(Check *c)
 {
-    int64_t warmup, steps;
+    int64_t warmup, steps, decay = 0;
 
-    if (get_int(c, "lr.warmup", &warmup) && get_int(c, "lr.steps", &steps) &&
-        warmup >= steps)
+    if (!get_int(c, "lr.warmup", &warmup) || !get_int(c, "lr.steps", &steps))
+        return;
+    if (warmup >= steps) {
         COMPLAIN(c, "lr.warmup", gen_printf(c->g, "use less than %lld", (long long)steps),
                  "lr.warmup: %lld is not less than lr.steps (%lld)", (long long)warmup,
                  (long long)steps);
+        return;
+    }
+    if (get_int(c, "lr.decay", &decay) && decay > steps - warmup)
+        COMPLAIN(c, "lr.decay",
+                 gen_printf(c->g, "use at most %lld", (long long)(steps - warmup)),
+                 "lr.decay: %lld steps of decay after %lld of warmup are more than "
+                 "lr.steps (%lld)",
+                 (long long)decay, (long long)warmup, (long long)steps);
+}
+
+/* What a frozen group cannot use, and groups without any group. */
+static void check_groups(Check *c)
+{
+    static const char *const unused[] = {"lr", "weight_decay"};
+
+    if (push_path(c, "groups") == LUA_TTABLE) {
+        int n = (int)lua_rawlen(c->L, -1);
+
+        if (n == 0)
+            COMPLAIN(c, "groups", "leave it out", "groups: the list is empty");
+        for (int i = 1; i <= n; i++) {
+            const char *path = gen_printf(c->g, "groups[%d]", i);
+
+            if (!get_bool(c, gen_printf(c->g, "%s.frozen", path)))
+                continue;
+            for (int k = 0; k < 2; k++) {
+                const char *field = gen_printf(c->g, "%s.%s", path, unused[k]);
+
+                if (push_path(c, field) != LUA_TNIL)
+                    COMPLAIN(c, field, "leave it out, or do not freeze the group",
+                             "%s: it means nothing to frozen parameters", field);
+                lua_pop(c->L, 1);
+            }
+        }
+    }
+    lua_pop(c->L, 1);
 }
 
 /* "auto" spends a budget: there must be one. */
@@ -438,10 +480,42 @@ static void check_arch(Check *c, const Arch *arch)
 
 /* ---- the C model ------------------------------------------------------------------- */
 
+static void fill_groups(Check *c, Model *m)
+{
+    Gen *g = c->g;
+
+    if (push_path(c, "groups") == LUA_TTABLE)
+        m->n_groups = (int)lua_rawlen(c->L, -1);
+    lua_pop(c->L, 1);
+    m->groups = gen_alloc(g, sizeof *m->groups * (size_t)(m->n_groups + 1));
+    for (int i = 0; i < m->n_groups; i++) {
+        ParamGroup *group = &m->groups[i];
+        const char *path = gen_printf(g, "groups[%d]", i + 1);
+
+        group->path = path;
+        group->frozen = get_bool(c, gen_printf(g, "%s.frozen", path));
+        group->lr_ratio = get_num(c, gen_printf(g, "%s.lr", path));
+        group->lr_ratio = group->lr_ratio > 0 ? group->lr_ratio : 1;
+        group->has_decay =
+            push_path(c, gen_printf(g, "%s.weight_decay", path)) == LUA_TNUMBER;
+        group->weight_decay = lua_tonumber(c->L, -1);
+        lua_pop(c->L, 1);
+        push_path(c, gen_printf(g, "%s.match", path));
+        group->n_match = (int)lua_rawlen(c->L, -1);
+        group->match = gen_alloc(g, sizeof *group->match * (size_t)(group->n_match + 1));
+        group->matches =
+            gen_alloc(g, sizeof *group->matches * (size_t)(group->n_match + 1));
+        for (int k = 0; k < group->n_match; k++) {
+            lua_rawgeti(c->L, -1, k + 1);
+            group->match[k] = gen_strdup(g, lua_tostring(c->L, -1));
+            lua_pop(c->L, 1);
+        }
+        lua_pop(c->L, 1);
+    }
+}
+
 static void fill_hash_fields(Check *c, Model *m)
 {
-    static const char *const schedules[] = {"constant", "linear", "cosine", "wsd",
-                                            "inverse_sqrt"};
     static const char *const optimizers[] = {"adamw", "sgd", "lion", "muon"};
 
     get_int(c, "seq", &m->seq_tokens);
@@ -471,12 +545,12 @@ static void fill_hash_fields(Check *c, Model *m)
         lua_pop(c->L, 2);
     }
     lua_pop(c->L, 1);
-    for (int i = 0; i < 5; i++)
-        if (!strcmp(get_kind(c, "lr"), schedules[i]))
-            m->schedule = (LrKind)i;
+    m->schedule_name = get_kind(c, "lr");
     get_int(c, "lr.warmup", &m->warmup_steps);
     get_int(c, "lr.steps", &m->schedule_steps);
+    get_int(c, "lr.decay", &m->decay_steps);
     m->min_ratio = get_num(c, "lr.min_ratio");
+    fill_groups(c, m);
     get_int(c, "seed", &m->seed);
     get_int(c, "loss.chunk_tokens", &m->loss_chunk_tokens);
     m->loss_mask = get_bool(c, "loss.mask");
@@ -512,6 +586,7 @@ static void fill_free_fields(Check *c, Model *m)
         if (!strcmp(get_str(c, "prefetch.order"), orders[i]))
             m->prefetch_order = (PrefetchOrder)i;
     m->accumulate_sharded = !strcmp(get_str(c, "accumulate"), "sharded");
+    get_int(c, "max_skipped", &m->max_skipped);
     m->target = !strcmp(get_kind(c, "target"), "cuda") ? TARGET_CUDA : TARGET_CPU;
     m->cpu_arch = get_str(c, "target.arch");
     if (*get_str(c, "target.memory"))
@@ -559,6 +634,7 @@ void check_model(Gen *g)
     check_mesh(&c, check_batches(&c));
     check_dtypes(&c);
     check_schedule(&c);
+    check_groups(&c);
     if (!c.errors)
         warn_reduce(&c);
     check_auto(&c);

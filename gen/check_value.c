@@ -247,6 +247,12 @@ static bool check_list(Check *c, const Field *f, const char *path, Site site)
     int raw = lua_gettop(L), errors = c->errors;
     lua_Integer n;
 
+    if (f->alone && !lua_istable(L, raw)) {
+        lua_newtable(L);
+        lua_insert(L, raw);
+        lua_rawseti(L, raw, 1);
+        site.lex = NULL;
+    }
     if (!lua_istable(L, raw) || record_tag(c->g, raw)) {
         wrong_type(c, f, path, site);
         return false;

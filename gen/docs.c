@@ -94,6 +94,10 @@ static void add_values(Gen *g, Text *t, const Field *f, const Kinds *kinds)
         text_printf(t, "%s", f->size ? "size: `\"8GiB\"`" : type[f->type]);
     if (f->type == FIELD_LIST && f->count)
         text_printf(t, " of %d", (int)f->count);
+    if (f->type == FIELD_LIST && !f->count)
+        text_printf(t, " of %ss", type[f->item->type]);
+    if (f->alone)
+        text_printf(t, ", or one alone");
     if (f->pattern)
         text_printf(t, ": %s", f->pattern_doc ? f->pattern_doc : "");
     if (f->number)
@@ -137,6 +141,8 @@ static void add_rows(Gen *g, Text *t, const Fields *fields, const char *path,
         text_printf(t, " %s |\n", f->doc ? f->doc : "");
         if (f->fields)
             add_rows(g, t, f->fields, full, kinds, hash);
+        if (f->item && f->item->fields)
+            add_rows(g, t, f->item->fields, gen_printf(g, "%s[i]", full), kinds, hash);
     }
 }
 
@@ -189,7 +195,12 @@ static void add_lua_type(Text *t, const Field *f, const char *owner)
         text_printf(t, "fsdpgen.%s.%s", owner, f->name);
         break;
     case FIELD_LIST:
-        text_printf(t, "number[]");
+        if (f->item->type == FIELD_TABLE)
+            text_printf(t, "fsdpgen.%s.%s[]", owner, f->name);
+        else
+            text_printf(t, f->item->type == FIELD_STRING ? "string[]" : "number[]");
+        if (f->alone)
+            text_printf(t, "|string");
         break;
     case FIELD_MODEL:
         text_printf(t, "fsdpgen.model");
@@ -210,8 +221,11 @@ static void add_class(Gen *g, Text *t, const Fields *fields, const char *name)
 {
     for (int i = 0; i < fields->count;
          i++) /* tables inside first: they are classes too */
-        if (fields->items[i].type == FIELD_TABLE)
-            add_class(g, t, fields->items[i].fields,
+        if (fields->items[i].fields ||
+            (fields->items[i].item && fields->items[i].item->fields))
+            add_class(g, t,
+                      fields->items[i].fields ? fields->items[i].fields
+                                              : fields->items[i].item->fields,
                       gen_printf(g, "%s.%s", name, fields->items[i].name));
     text_printf(t, "---@class (exact) fsdpgen.%s\n", name);
     for (int i = 0; i < fields->count; i++) {

@@ -50,8 +50,8 @@ static void put_params(Gen *g, Text *t, const Class *c)
         text_printf(t, "  param %s %s init %s", p->name, shape_text(g, &shape), p->init);
         if (!strcmp(p->init, "normal"))
             text_printf(t, " std %.17g", p->init_std);
-        text_printf(t, "%s%s\n", p->decay ? " decay" : "",
-                    p->tied_global ? " global" : "");
+        text_printf(t, "%s%s%s\n", p->decay ? " decay" : "",
+                    p->tied_global ? " global" : "", p->frozen ? " frozen" : "");
         for (int k = 0; k < p->n_parts; k++)
             text_printf(t, "    part %s %lld rows\n", p->part_name[k],
                         (long long)p->part_rows[k]);

@@ -33,8 +33,9 @@ static void dump_shard(Gen *g, Text *t)
             const Segment *s = &g->segments.items[u->segments[k]];
             text_printf(t,
                         "  segment %s elems %" PRId64 " used %" PRId64
-                        " shards %d of %" PRId64 "\n",
-                        s->name, s->elems, s->used_elems, s->shards, s->shard_elems);
+                        " shards %d of %" PRId64 "%s\n",
+                        s->name, s->elems, s->used_elems, s->shards, s->shard_elems,
+                        s->trainable ? "" : " frozen");
             dump_group(t, "within", &s->within);
             dump_group(t, "across", &s->across);
             dump_group(t, "between forward and backward", &s->between);

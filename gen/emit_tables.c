@@ -32,18 +32,6 @@ static const char *rt_dtype(Dtype d)
     }
 }
 
-static const char *rt_schedule(LrKind k)
-{
-    switch (k) {
-    case LR_CONSTANT:
-        return "RT_LR_CONSTANT";
-    case LR_COSINE:
-        return "RT_LR_COSINE";
-    default:
-        gen_die("learning-rate schedule %d reached emit", (int)k);
-    }
-}
-
 static void push_memory(Emit *e)
 {
     const PlanBytes b = plan_bytes(e->g);
@@ -100,6 +88,7 @@ void emit_model_context(Emit *e)
     emit_bool(L, "loss_mask", m->loss_mask);
     emit_bool(L, "accumulate_sharded", m->accumulate_sharded);
     emit_int(L, "seed", m->seed);
+    emit_int(L, "max_skipped", m->max_skipped);
     emit_num(L, "lr", m->lr);
     emit_num(L, "beta1", m->beta1);
     emit_num(L, "beta2", m->beta2);
@@ -107,9 +96,10 @@ void emit_model_context(Emit *e)
     emit_num(L, "momentum", m->momentum);
     emit_num(L, "weight_decay", m->weight_decay);
     emit_num(L, "clip", m->clip);
-    emit_str(L, "schedule", rt_schedule(m->schedule));
+    emit_str(L, "schedule", m->schedule_name);
     emit_int(L, "warmup_steps", m->warmup_steps);
     emit_int(L, "schedule_steps", m->schedule_steps);
+    emit_int(L, "decay_steps", m->decay_steps);
     emit_num(L, "min_ratio", m->min_ratio);
     emit_num(L, "flops_per_token", plan_flops_per_token(e->g));
     emit_num(L, "planned_step_seconds", p->step_seconds);
@@ -198,7 +188,8 @@ static void push_segment(Emit *e, const Segment *s, int first_param)
     const Buffer *grad = buffer_of(g, BUF_GRAD_SHARD, s->id);
     const Buffer *partial = buffer_of(g, BUF_PARTIAL, s->id);
 
-    gen_require(shard && grad, "segment %s has no shard or no gradient", s->name);
+    gen_require(shard && !grad == !s->trainable, "segment %s has no shard or no gradient",
+                s->name);
     lua_newtable(L);
     emit_str(L, "name", s->name);
     emit_str(L, "macro", emit_segment_macro(g, s));
@@ -209,6 +200,7 @@ static void push_segment(Emit *e, const Segment *s, int first_param)
     emit_int(L, "shards", s->shards);
     emit_int(L, "first_param", first_param);
     emit_int(L, "n_params", s->n_params);
+    emit_bool(L, "trainable", s->trainable);
     emit_str(L, "human", human_bytes(g, s->elems * dtype_bytes(g->model.param_dtype)));
     emit_num(L, "pad_percent",
              100.0 * (double)(s->elems - s->used_elems) / (double)s->elems);
@@ -303,6 +295,13 @@ static void push_parts(Emit *e, const Param *p)
     lua_setfield(e->L, -2, "parts");
 }
 
+static double param_decay(const Gen *g, const Param *p)
+{
+    if (p->group && p->group->has_decay)
+        return p->group->weight_decay;
+    return p->decl->decay && !p->decl->frozen ? g->model.weight_decay : 0;
+}
+
 static void push_params(Emit *e)
 {
     Gen *g = e->g;
@@ -329,7 +328,9 @@ static void push_params(Emit *e)
                  human_bytes(g, p->elems * dtype_bytes(g->model.param_dtype)));
         emit_str(L, "init", rt_init(p->decl->init));
         emit_num(L, "init_std", p->decl->init_std);
-        emit_num(L, "weight_decay", p->decl->decay ? g->model.weight_decay : 0);
+        emit_num(L, "weight_decay", param_decay(g, p));
+        emit_num(L, "lr_ratio", p->group ? p->group->lr_ratio : 1);
+        emit_bool(L, "frozen", p->decl->frozen);
         emit_int(L, "uses", p->n_uses);
         push_parts(e, p);
         lua_rawseti(L, -2, i + 1);

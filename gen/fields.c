@@ -20,7 +20,7 @@ static const char *const attributes[] = {
     "below",   "power_of_two", "values",    "later_values", "later_types", "later_kinds",
     "pattern", "pattern_doc",  "max_bytes", "forbid",       "size",        "fields",
     "item",    "count",        "kinds",     "number_makes", "number_sets", "number",
-    "hash",    "later",        "only",      "doc",          "example",
+    "hash",    "later",        "only",      "doc",          "example",     "alone",
 };
 enum { N_ATTRIBUTES = sizeof attributes / sizeof *attributes };
 
@@ -182,6 +182,7 @@ static Field read_row(Reader *r, const char *hash)
     f.number_makes = get_text(r, "number_makes");
     f.number_sets = get_words(r, "number_sets");
     f.number = get_text(r, "number");
+    f.alone = get_bool(r, "alone");
     get_number(r, "count", &count);
     f.count = (int64_t)count;
     read_later(r, &f);

@@ -41,6 +41,7 @@ typedef struct Field {
     const char *pattern, *pattern_doc, *forbid;
     bool size;         /* of a string: it means bytes, "8GiB" */
     int64_t max_bytes; /* of a string, 0: no limit */
+    bool alone; /* of a list: its only value may stand without the braces */
     Words values, later_values, kinds, later_kinds, number_sets;
     const char *number_makes;
     const char *number; /* of a bool: what an integer would mean, NULL: none is legal */

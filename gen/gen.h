@@ -87,13 +87,25 @@ Dtype dtype_parse(const char *s);   /* DT_NONE when unknown */
 /* ---- the description, resolved (load.c, check.c) -------------------------------------- */
 
 typedef enum { OPT_ADAMW, OPT_SGD, OPT_LION, OPT_MUON } OptKind;
-typedef enum { LR_CONSTANT, LR_LINEAR, LR_COSINE, LR_WSD, LR_INVERSE_SQRT } LrKind;
 typedef enum { FULL_SHARD, SHARD_GRAD_OP, HYBRID_SHARD, NO_SHARD } Strategy;
 typedef enum { PREFETCH_PRE, PREFETCH_POST, PREFETCH_NONE } PrefetchOrder;
 typedef enum { TARGET_CPU, TARGET_CUDA } TargetKind;
 typedef enum {
     RECOMPUTE_NONE, RECOMPUTE_BLOCK, RECOMPUTE_EVERY, RECOMPUTE_AUTO
 } Recompute;
+
+/* Parameters that `groups` treats in another way; the first that matches a name takes it. */
+typedef struct ParamGroup {
+    const char *path;        /* "groups[1]", for messages */
+    int n_match;
+    const char **match;      /* globs over global names */
+    int *matches;            /* parameters that each of them matches */
+    int n_params;            /* that this group takes */
+    double lr_ratio;         /* of the optimizer's learning rate; 1 if not given */
+    bool has_decay;
+    double weight_decay;     /* if has_decay: of all of them, norms and biases too */
+    bool frozen;
+} ParamGroup;
 
 typedef struct Model {
     const char *name;
@@ -108,9 +120,11 @@ typedef struct Model {
     OptKind optimizer;
     const char *optimizer_name;         /* the constructor's name, and its op's: "adamw" */
     double lr, beta1, beta2, eps, weight_decay, clip, momentum; /* clip 0: none */
-    LrKind schedule;
-    int64_t warmup_steps, schedule_steps;
+    const char *schedule_name;          /* "cosine": the runtime has one function for each */
+    int64_t warmup_steps, schedule_steps, decay_steps; /* 0 where it has none */
     double min_ratio;
+    int n_groups;
+    ParamGroup *groups;
     int64_t seed;
     int64_t loss_chunk_tokens;
     bool loss_mask;                     /* each data file has a mask beside it */
@@ -130,6 +144,7 @@ typedef struct Model {
     bool accumulate_sharded;
     Recompute recompute;
     int64_t recompute_every;            /* one block in so many */
+    int64_t max_skipped;                /* updates in a row; one more ends the run */
     int64_t reduces_in_flight;          /* policy.c: reductions that a span may overlap, 0 or 1 */
     /* platform */
     TargetKind target;
@@ -254,6 +269,8 @@ typedef struct ClassParam {
     int64_t *part_rows;
     bool tied_global;        /* name is global, not local: shared between blocks */
     int piece;               /* the first that reads it, in forward order (span.c) */
+    bool frozen;             /* no gradient: of all blocks of the class */
+    const ParamGroup *group; /* of the block it was built for (Param.group stays) */
 } ClassParam;
 
 /* A constant computed once at start by a SETUP node, shared by every class that asks for it. */
@@ -293,13 +310,16 @@ typedef struct Piece {
 typedef struct Class {
     int id;
     const char *name;        /* "layer" */
+    const char *hint;        /* the architecture's name for it: "layer" of layer_frozen too */
     struct { Value **items; int count, cap; } values;
     struct { Node **items; int count, cap; } nodes;  /* forward then backward, SSA order */
     struct { ClassParam *items; int count, cap; } params;
+    bool trains_before;      /* something does in the blocks before: its input has a gradient */
     int n_inputs, n_outputs;
     Value **inputs, **outputs;       /* boundary values; equal count and shapes chain */
     Value **d_outputs, **d_inputs;   /* after grad; NULL entries where no gradient flows */
-    Value **grads;                   /* per param, after grad: the (last) value in its buffer */
+    Value **grads;                   /* per param, after grad: the (last) value in its buffer;
+                                        NULL: frozen */
     Value *loss;                     /* non-NULL in the block that ends the model */
     struct { Piece *items; int count, cap; } pieces; /* in forward order */
     /* span.c */
@@ -351,6 +371,7 @@ typedef struct Param {       /* one storage tensor; a tied one appears once */
     Block *block;            /* first block that uses it */
     int64_t elems;
     int n_uses;              /* blocks that use it */
+    const ParamGroup *group; /* NULL: in none */
     /* shard.c */
     int segment;
     int64_t offset_elems;    /* in the segment; a multiple of GRAIN_ELEMS */
@@ -384,6 +405,7 @@ typedef struct Segment {
     int unit;
     int n_params;
     int *params;             /* global ids, in layout order */
+    bool trainable;          /* all of its parameters, or none: no gradient, no state */
     int64_t used_elems;      /* sum of parameters */
     int64_t elems;           /* padded: shard_elems * shards */
     int64_t shard_elems;     /* multiple of GRAIN_ELEMS */

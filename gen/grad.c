@@ -3,9 +3,11 @@
  * d_inputs, grads of every class. Each op's backward is a Lua function that builds graph.
  *
  * Several contributions to one value are added by the op with the role "sum", in the
- * order in which they arise. The uses of one parameter inside a class add into its one
- * gradient buffer instead (node.add); uses in different blocks do so at run time (beta =
- * 1). */
+ * order in which they arise. What is frozen and has nothing that trains before it needs
+ * no gradient: nodes that would only compute one are never built, and a class of which
+ * nothing is needed has no backward. The uses of one parameter inside a class add into
+ * its one gradient buffer instead (node.add); uses in different blocks do so at run time
+ * (beta = 1). */
 #include "builder.h"
 
 #include <string.h>
@@ -233,7 +235,9 @@ static void find_needs(Grad *x)
     for (int i = 0; i < x->n_values; i++) {
         const Value *v = x->c->values.items[i];
 
-        x->needs[v->id] = v->kind == VAL_PARAM || v->kind == VAL_INPUT;
+        x->needs[v->id] =
+            (v->kind == VAL_PARAM && !x->c->params.items[v->index].frozen) ||
+            (v->kind == VAL_INPUT && x->c->trains_before);
     }
     for (int i = 0; i < x->n_nodes; i++) {
         const Node *n = x->c->nodes.items[i];
@@ -330,6 +334,8 @@ static int run_grad(lua_State *L)
     for (int i = 0; i < c->n_inputs; i++) {
         Value *d = c->d_inputs[i] = total_grad(x, c->inputs[i]);
 
+        if (!d && !c->trains_before)
+            continue;
         if (!d)
             luaL_error(L, "no gradient reaches the value that the block takes");
         if (d->kind != VAL_NODE || d->loc == LOC_GRAD)
@@ -338,6 +344,16 @@ static int run_grad(lua_State *L)
     }
     check_buffers(x);
     return 0;
+}
+
+/* Is there anything in the class, or before it, that takes a gradient? */
+static bool class_trains(const Class *c)
+{
+    bool trains = c->n_inputs && c->trains_before;
+
+    for (int i = 0; i < c->params.count; i++)
+        trains = trains || !c->params.items[i].frozen;
+    return trains;
 }
 
 static bool class_grad(Gen *g, Class *c)
@@ -361,7 +377,7 @@ static bool class_grad(Gen *g, Class *c)
     if (!ok)
         return false;
     for (int i = 0; i < c->params.count; i++) {
-        if (c->grads[i])
+        if (c->grads[i] || c->params.items[i].frozen)
             continue;
         diag_add(g, DIAG_ERROR, where, "use it, or do not declare it",
                  "%s: no gradient reaches parameter %s", c->name,
@@ -373,9 +389,16 @@ static bool class_grad(Gen *g, Class *c)
 
 void grad_build(Gen *g)
 {
-    for (int i = 0; i < g->classes.count; i++)
-        if (class_grad(g, g->classes.items[i])) {
-            graph_hoist_setup(g, g->classes.items[i]); /* of backwards */
-            class_sweep(g, g->classes.items[i]);
+    for (int i = 0; i < g->classes.count; i++) {
+        Class *c = g->classes.items[i];
+
+        if (!class_trains(c)) { /* all NULL */
+            c->grads = gen_alloc(g, sizeof *c->grads * (size_t)(c->params.count + 1));
+            c->d_inputs = gen_alloc(g, sizeof *c->d_inputs * (size_t)(c->n_inputs + 1));
+            c->d_outputs = gen_alloc(g, sizeof *c->d_inputs * (size_t)(c->n_outputs + 1));
+        } else if (class_grad(g, c)) {
+            graph_hoist_setup(g, c); /* of backwards */
+            class_sweep(g, c);
         }
+    }
 }

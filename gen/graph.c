@@ -38,6 +38,8 @@ static const char *structure_text(Gen *g, const Class *c)
 
         text_printf(&t, ";%s %d %s %.17g %d", p->name, p->tied_global, p->init,
                     p->init_std, p->decay);
+        if (p->frozen)
+            text_printf(&t, " frozen");
         for (int k = 0; k < p->n_parts; k++)
             text_printf(&t, " %s:%lld", p->part_name[k], (long long)p->part_rows[k]);
     }
@@ -55,6 +57,8 @@ static const char *structure_text(Gen *g, const Class *c)
     for (int i = 0; i < c->pieces.count; i++)
         text_printf(&t, ";cut %s",
                     c->pieces.items[i].name ? c->pieces.items[i].name : "");
+    if (c->n_inputs && !c->trains_before)
+        text_printf(&t, ";first to train");
     text_printf(&t, ";out %d loss %d", c->n_outputs ? c->outputs[0]->id : -1,
                 c->loss ? c->loss->id : -1);
     return t.s;
@@ -168,6 +172,20 @@ static const char *class_name(Gen *g, const char *hint)
     }
 }
 
+/* Blocks of one architecture's class differ by what is frozen: their names say so. */
+static const char *frozen_hint(Gen *g, const Class *c, const char *hint)
+{
+    int frozen = 0;
+
+    for (int i = 0; i < c->params.count; i++)
+        frozen += c->params.items[i].frozen;
+    if (c->params.count && frozen == c->params.count)
+        return gen_printf(g, c->trains_before ? "%s_passing" : "%s_frozen", hint);
+    if (c->n_inputs && !c->trains_before)
+        return gen_printf(g, "%s_first", hint);
+    return frozen ? gen_printf(g, "%s_partly", hint) : hint;
+}
+
 /* The texts of known classes, to compare exactly where hashes agree; beside g->classes.
  */
 typedef struct Structures {
@@ -192,7 +210,8 @@ static Class *find_class(Gen *g, Class *c, const char *hint)
         if (g->classes.items[i]->structure_hash == c->structure_hash &&
             !strcmp(structures->texts.items[i], text))
             return g->classes.items[i];
-    c->name = class_name(g, hint);
+    c->name = class_name(g, frozen_hint(g, c, hint));
+    c->hint = hint;
     c->id = g->classes.count;
     *gen_push(g, &structures->texts) = text;
     *gen_push(g, &g->classes) = c;
@@ -245,14 +264,36 @@ static Param *names_find(Gen *g, const char *name)
     return NULL;
 }
 
+static const char *global_name(Gen *g, const ClassParam *p, const char *prefix)
+{
+    return p->tied_global ? p->name : gen_printf(g, "%s%s", prefix, p->name);
+}
+
+/* What is frozen of a block that was just built: part of what makes its class. */
+static void find_frozen(Builder *b, const char *prefix)
+{
+    Class *c = b->cls;
+
+    c->trains_before = b->trains;
+    for (int i = 0; i < c->params.count; i++) {
+        ClassParam *p = &c->params.items[i];
+        const char *name = global_name(b->g, p, prefix);
+        const Param *known = names_find(b->g, name);
+        const ParamGroup *group = known ? known->group : group_of(b->g, name);
+
+        p->frozen = group && group->frozen;
+        p->group = group;
+        b->trains = b->trains || !p->frozen;
+    }
+}
+
 static void add_params(Builder *b, Block *block, Class *built)
 {
     Gen *g = b->g;
 
     for (int i = 0; i < built->params.count; i++) {
         ClassParam *p = &block->cls->params.items[i];
-        const char *name =
-            p->tied_global ? p->name : gen_printf(g, "%s%s", block->prefix, p->name);
+        const char *name = global_name(g, p, block->prefix);
         Param *known = names_find(g, name);
 
         if (!known) {
@@ -261,6 +302,7 @@ static void add_params(Builder *b, Block *block, Class *built)
                              .name = name,
                              .decl = p,
                              .elems = p->elems,
+                             .group = built->params.items[i].group,
                              .segment = -1};
             known->block = block; /* moves; graph_build sets it again */
             names_add(g, known->id);
@@ -290,6 +332,7 @@ void graph_add_block(Builder *b, const char *name, const char *prefix)
         .id = g->blocks.count - 1, .name = name, .ident = ident, .prefix = prefix};
     block->param =
         gen_alloc(g, sizeof *block->param * (size_t)(b->cls->params.count + 1));
+    find_frozen(b, prefix);
     block->cls = find_class(g, b->cls, b->hint);
     add_params(b, block, b->cls);
 }
@@ -442,6 +485,7 @@ void graph_build(Gen *g)
                 p->block = block;
         }
     }
+    groups_check(g);
     for (int i = 0; i < g->classes.count; i++)
         class_sweep(g, g->classes.items[i]);
 }

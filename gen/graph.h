@@ -21,6 +21,7 @@ typedef struct Builder {
     Pattern *pattern; /* while an expansion is recorded */
     Value *flow;      /* output of the block before, what the next one must take */
     Class *flow_class;
+    bool trains; /* a block before has a parameter that is not frozen */
     bool ended;            /* a block returned the loss */
     int g_ref, b_ref;      /* registry */
     const char *hint;      /* class name asked for */
@@ -56,6 +57,10 @@ bool same_shape(const Value *a, const Value *b);
 bool ident_ok(const char *s); /* a C identifier, not a keyword */
 
 /* graph.c: drops nodes whose results nobody needs, then unused values; renumbers. */
+/* groups.c: the group that takes the parameter of this name, NULL if none. Counts what
+ * its patterns match: call it once for each name. */
+ParamGroup *group_of(Gen *g, const char *name);
+void groups_check(Gen *g); /* messages for patterns and groups that take nothing */
 void class_sweep(Gen *g, Class *c);
 /* All users of values inside the class, recomputed: uses[id] lists nodes in order. */
 typedef struct Uses {

@@ -18,8 +18,9 @@ typedef struct Pass {
     const char *what; /* from → to */
 } Pass;
 
-/* Every pass is deterministic, and none looks at the machine. Under a budget, policy itself
- * runs unroll to simulate on what it considers (policy_auto.c), a bounded number of times. */
+/* Every pass is deterministic, and none looks at the machine. Under a budget, policy
+ * itself runs unroll to simulate on what it considers (policy_auto.c), a bounded number
+ * of times. */
 static const Pass passes[] = {
     {"load", load_description, "Lua file, overrides → the raw record, with places"},
     {"check", check_model, "raw record → model, every field resolved"},

@@ -31,8 +31,8 @@ static int64_t overlap_reductions(const Gen *g)
     for (int i = 0; i < g->segments.count; i++) {
         const Segment *s = &g->segments.items[i];
         const Unit *u = &g->units.items[s->unit];
-        held += s->shard_elems * state;
-        if (u->pieces[0].block > 0 &&
+        held += s->shard_elems * (s->trainable ? state : dtype_bytes(m->param_dtype));
+        if (s->trainable && u->pieces[0].block > 0 &&
             u->pieces[u->n_pieces - 1].block < g->blocks.count - 1) {
             largest = max_i64(largest, s->elems * dtype_bytes(m->reduce_dtype));
         }

@@ -104,6 +104,8 @@ static void write_table(Gen *g, Text *t, int depth)
             write_number(L, t, -1);
         else if (lua_type(L, -1) == LUA_TSTRING)
             write_string(t, lua_tostring(L, -1), lua_rawlen(L, -1));
+        else if (lua_type(L, -1) == LUA_TTABLE)
+            write_table(g, t, depth);
         else
             text_printf(t, lua_toboolean(L, -1) ? "true" : "false");
         text_printf(t, i < n ? ", " : " }");

@@ -17,14 +17,14 @@
 
 #include <string.h>
 
-/* The parameters that belong to a piece: of a tied one, the first block and the first
- * piece that reads it. Appends to ids, which has n. */
-static int owned_params(const Gen *g, PieceRef at, int *ids, int n)
+/* The parameters that belong to a piece, trainable or frozen: of a tied one, the first
+ * block and the first piece that reads it. Appends to ids, which has n. */
+static int owned_params(const Gen *g, PieceRef at, bool trainable, int *ids, int n)
 {
     const Block *blk = &g->blocks.items[at.block];
     for (int p = 0; p < blk->cls->params.count; p++) {
         const Param *param = &g->params.items[blk->param[p]];
-        bool seen = false;
+        bool seen = param->decl->frozen == trainable;
         if (param->block->id != blk->id || blk->cls->params.items[p].piece != at.piece) {
             continue;
         }
@@ -38,14 +38,16 @@ static int owned_params(const Gen *g, PieceRef at, int *ids, int n)
     return n;
 }
 
-/* One segment for now; several (by dtype, frozen, reduce dtype) would each take the
- * parameters they select from the unit's list, in order. */
-static int add_segment(Gen *g, int unit, const int *ids, int n)
+/* A unit's segments each take the parameters they select from its list, in order: those
+ * that train, and those that are frozen. */
+static void add_segment(Gen *g, Unit *u, bool trainable, const int *ids, int n)
 {
     Segment *s = gen_push(g, &g->segments);
     int64_t end = 0;
     s->id = g->segments.count - 1;
-    s->unit = unit;
+    s->unit = u->id;
+    s->trainable = trainable;
+    u->segments[u->n_segments++] = s->id;
     mesh_place(g, s);
     s->n_params = n;
     s->params = gen_alloc(g, sizeof(int) * (size_t)n);
@@ -62,7 +64,6 @@ static int add_segment(Gen *g, int unit, const int *ids, int n)
     end = g->params.items[ids[n - 1]].offset_elems + g->params.items[ids[n - 1]].elems;
     s->shard_elems = round_up((end + s->shards - 1) / s->shards, GRAIN_ELEMS);
     s->elems = s->shard_elems * s->shards;
-    return s->id;
 }
 
 /* "layers.0", "layers.0.mlp_up", or of the first and the last: "layers.0..layers.3". */
@@ -83,17 +84,26 @@ static const char *unit_text(Gen *g, const Unit *u, bool ident)
     return gen_printf(g, ident ? "%s_to_%s" : "%s..%s", end[0], end[1]);
 }
 
-static void add_unit(Gen *g, const Wrap *w, int group, int *ids)
+static int group_params(const Gen *g, const Wrap *w, int group, bool trainable, int *ids)
 {
-    Unit *u;
-    int n = 0, pieces = 0;
+    int n = 0;
     for (int i = 0; i < w->n_pieces; i++) {
         if (w->group[i] == group) {
-            n = owned_params(g, w->piece[i], ids, n);
-            pieces++;
+            n = owned_params(g, w->piece[i], trainable, ids, n);
         }
     }
-    if (n == 0) {
+    return n;
+}
+
+static void add_unit(Gen *g, const Wrap *w, int group, int *ids)
+{
+    int pieces = 0, n = group_params(g, w, group, true, ids);
+    int frozen = group_params(g, w, group, false, ids + n);
+    Unit *u;
+    for (int i = 0; i < w->n_pieces; i++) {
+        pieces += w->group[i] == group;
+    }
+    if (n + frozen == 0) {
         return;
     }
     u = gen_push(g, &g->units);
@@ -105,9 +115,13 @@ static void add_unit(Gen *g, const Wrap *w, int group, int *ids)
             g->blocks.items[w->piece[i].block].unit[w->piece[i].piece] = u->id;
         }
     }
-    u->n_segments = 1;
-    u->segments = gen_alloc(g, sizeof(int));
-    u->segments[0] = add_segment(g, u->id, ids, n);
+    u->segments = gen_alloc(g, sizeof(int) * 2);
+    if (n > 0) {
+        add_segment(g, u, true, ids, n);
+    }
+    if (frozen > 0) {
+        add_segment(g, u, false, ids + n, frozen);
+    }
 }
 
 /* Names are known when it is known which blocks are cut. */
@@ -124,8 +138,10 @@ static void name_units(Gen *g)
         u->name = unit_text(g, u, false);
         u->ident = unit_text(g, u, true);
         for (int k = 0; k < u->n_segments; k++) {
-            g->segments.items[u->segments[k]].name = u->name;
-            g->segments.items[u->segments[k]].ident = u->ident;
+            Segment *s = &g->segments.items[u->segments[k]];
+            bool second = k > 0;
+            s->name = second ? gen_printf(g, "%s.frozen", u->name) : u->name;
+            s->ident = second ? gen_printf(g, "%s_frozen", u->ident) : u->ident;
         }
     }
 }

@@ -149,7 +149,8 @@ static void find_locs(SpanRun *x)
     for (int i = 0; i < c->n_outputs; i++)
         set_loc(c->outputs[i], LOC_OUT, i);
     for (int i = 0; i < c->n_inputs; i++)
-        set_loc(c->d_inputs[i], LOC_DIN, i);
+        if (c->d_inputs[i])
+            set_loc(c->d_inputs[i], LOC_DIN, i);
     if (c->loss)
         set_loc(c->loss, LOC_LOSS, 0);
 }

@@ -354,7 +354,9 @@ static void unroll_variant(Unroller *u, Variant v)
     merge_reduced(u, 0);
     if (v == VARIANT_LOCAL && p->rounds > 1 && !u->g->model.accumulate_sharded) {
         for (int i = u->g->segments.count - 1; i >= 0; i--) {
-            unroll_merge(u, i);
+            if (u->g->segments.items[i].trainable) {
+                unroll_merge(u, i);
+            }
         }
     }
     p->count[v] = p->ins.count - p->first[v];
@@ -390,7 +392,8 @@ void unroll_step(Gen *g)
     u.variant = VARIANT_END;
     p->first[VARIANT_END] = p->ins.count;
     for (int s = g->segments.count - 1; merges_between(&u) && s >= 0; s--) {
-        if (g->segments.items[s].across.size > 1) { /* in the order of the last merges */
+        if (g->segments.items[s].trainable && g->segments.items[s].across.size > 1) {
+            /* in the order of the last merges */
             unroll_all_reduce(&u, s);
         }
     }

@@ -106,6 +106,9 @@ static void segment_buffers(Unroller *u)
         const Segment *s = &g->segments.items[i];
         u->param_shard[i] = add_flat(u, BUF_PARAM_SHARD, SPACE_SYMMETRIC, "param_shard",
                                      s, m->param_dtype, s->shard_elems, 1);
+        if (!s->trainable) {
+            continue; /* as it was loaded: no gradient, no state */
+        }
         if (m->master_dtype != m->param_dtype) { /* else the shard is the master */
             u->master[i] = add_flat(u, BUF_MASTER, SPACE_LOCAL, "master", s,
                                     m->master_dtype, s->shard_elems, 1);
@@ -214,7 +217,7 @@ static void block_buffers(Unroller *u)
         const Class *c = b->cls;
         if (i + 1 < n) {
             u->out[i] = boundary_buffers(u, b, BUF_BOUNDARY, "out", c->outputs);
-            if (c->d_outputs) {
+            if (c->d_outputs && c->d_outputs[0]) {
                 u->d_out[i] =
                     boundary_buffers(u, b, BUF_D_BOUNDARY, "d_out", c->d_outputs);
             }
@@ -268,7 +271,7 @@ void unroll_buffers(Unroller *u)
     u->kept = int_array(g, g->segments.count);
     gathered_buffers(u);
     for (int i = 0; i < g->segments.count; i++) {
-        if (u->grad[i] < 0) {
+        if (u->grad[i] < 0 && g->segments.items[i].trainable) {
             u->grad[i] =
                 add_flat(u, BUF_GRAD, SPACE_SYMMETRIC, "grad", &g->segments.items[i],
                          g->model.reduce_dtype, g->segments.items[i].elems, 1);
@@ -420,6 +423,9 @@ void unroll_end(Unroller *u)
     Gen *g = u->g;
     Instr *i;
     for (int s = g->segments.count - 1; s >= 0; s--) { /* as reductions end */
+        if (!g->segments.items[s].trainable) {
+            continue;
+        }
         i = add_ins(u, INS_NORM, STREAM_COMPUTE);
         i->segment = s;
         i->unit = g->segments.items[s].unit;
@@ -433,6 +439,9 @@ void unroll_end(Unroller *u)
                      (int64_t)(SUPERACC_WORDS * 8 + g->model.micro_batches * 8);
     touch(u, i, u->control, true, false);
     for (int s = 0; s < g->segments.count; s++) { /* as the next forward needs them */
+        if (!g->segments.items[s].trainable) {
+            continue;
+        }
         i = add_ins(u, INS_UPDATE, STREAM_COMPUTE);
         i->segment = s;
         i->unit = g->segments.items[s].unit;

@@ -36,6 +36,10 @@ static const char *verify_segment(Gen *g, const Segment *s)
         if (in[i]->offset_elems % GRAIN_ELEMS != 0) {
             return gen_printf(g, "%s is not at a grain boundary", in[i]->name);
         }
+        if (s->trainable == (in[i]->group && in[i]->group->frozen)) {
+            return gen_printf(g, "segment %s: %s is frozen, or the segment is", s->name,
+                              in[i]->name);
+        }
         end = in[i]->offset_elems + in[i]->elems;
         used += in[i]->elems;
     }
@@ -337,13 +341,18 @@ static Sync find_sync(const Program *p, const Segment *s)
 
 /* The sums that make a leaf's gradient the step's, each once and in the order of the
  * tree: sharded accumulation within a copy, over rounds, across copies; unsharded over
- * rounds first. */
+ * rounds first. Nothing of what is frozen. */
 static const char *check_segment_sync(Gen *g, const Segment *s)
 {
     const Program *p = &g->prog;
     bool many = p->rounds > 1, within = s->within.size > 1, across = s->across.size > 1;
     bool sharded = g->model.accumulate_sharded;
     const Sync y = find_sync(p, s);
+    if (!s->trainable) {
+        return y.reduces || y.sums || y.merges || y.local_merges || y.last_write >= 0
+                   ? gen_printf(g, "segment %s is frozen, but has a gradient", s->name)
+                   : NULL;
+    }
     if (y.reduces != within || y.sums != across) {
         return gen_printf(g, "segment %s has %d reductions and %d sums over copies",
                           s->name, y.reduces, y.sums);
@@ -395,7 +404,8 @@ static const char *check_end(Gen *g)
         }
     }
     for (int s = 0; s < n; s++) {
-        if (norms[s] != 1 || updates[s] != 1 || reduces != 1) {
+        int want = g->segments.items[s].trainable;
+        if (norms[s] != want || updates[s] != want || reduces != 1) {
             return gen_printf(g, "segment %s: %d norms, %d updates, %d norm reductions",
                               g->segments.items[s].name, norms[s], updates[s], reduces);
         }

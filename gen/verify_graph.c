@@ -138,7 +138,10 @@ static void check_gradients(const Gen *g, const Class *c)
     for (int p = 0; p < c->params.count; p++) {
         const Value *d = c->grads[p], *last = NULL;
 
-        gen_require(d, "%s: no gradient of %s", c->name, c->params.items[p].name);
+        gen_require(!d == c->params.items[p].frozen, "%s: gradient of %s, frozen or not",
+                    c->name, c->params.items[p].name);
+        if (!d)
+            continue;
         gen_require(d->dtype == g->model.reduce_dtype &&
                         d->elems == c->params.items[p].elems,
                     "%s: gradient of %s", c->name, c->params.items[p].name);
@@ -166,8 +169,10 @@ static void check_gradients(const Gen *g, const Class *c)
         gen_require(last == d, "%s: %s is not the last in its buffer", c->name, d->name);
     }
     for (int i = 0; i < c->n_inputs; i++)
-        gen_require(c->d_inputs[i] && same_shape(c->d_inputs[i], c->inputs[i]) &&
-                        c->d_inputs[i]->dtype == c->inputs[i]->dtype,
+        gen_require(!c->trains_before
+                        ? !c->d_inputs[i]
+                        : c->d_inputs[i] && same_shape(c->d_inputs[i], c->inputs[i]) &&
+                              c->d_inputs[i]->dtype == c->inputs[i]->dtype,
                     "%s: gradient of its input", c->name);
 }
 

@@ -5,7 +5,7 @@
  * group. Whatever the policy, that is all there is to know: shard.c makes a unit of each
  * group, and nothing after it asks for the policy again.
  *
- * Ends of the model are the blocks before the first whose class repeats and those after
+ * Ends of the model are the blocks before the first whose kind repeats and those after
  * the last: the embedding and the head. */
 #include "plan.h"
 
@@ -15,16 +15,24 @@ typedef struct Ends {
     int first, last; /* the blocks between the ends: first .. last */
 } Ends;
 
+/* Blocks of one kind, as the architecture named it, may be of several classes: what is
+ * frozen makes them. */
+static bool same_kind(const Class *a, const Class *b)
+{
+    return a == b || (a->hint && b->hint && !strcmp(a->hint, b->hint));
+}
+
 static Ends find_ends(Gen *g)
 {
-    int *uses = gen_alloc(g, sizeof *uses * (size_t)(g->classes.count + 1));
+    int *uses = gen_alloc(g, sizeof *uses * (size_t)(g->blocks.count + 1));
     int n = g->blocks.count;
     Ends e = {n, -1};
 
     for (int b = 0; b < n; b++)
-        uses[g->blocks.items[b].cls->id]++;
+        for (int i = 0; i < n; i++)
+            uses[b] += same_kind(g->blocks.items[b].cls, g->blocks.items[i].cls);
     for (int b = 0; b < n; b++)
-        if (uses[g->blocks.items[b].cls->id] > 1) {
+        if (uses[b] > 1) {
             e.first = (int)min_i64(e.first, b);
             e.last = b;
         }

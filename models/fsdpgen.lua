@@ -23,13 +23,13 @@
 
 ---@class (exact) fsdpgen.sgd
 ---@field lr? number base learning rate
----@field momentum? number decay of the moment
+---@field momentum? number decay of the moment; 0: none is kept
 ---@field weight_decay? number decoupled; none on norms and biases
 ---@field clip? number largest global gradient norm; 0: no clipping
 
 ---@class (exact) fsdpgen.lion
 ---@field lr? number base learning rate
----@field betas? number[] decay of the moment, twice
+---@field betas? number[] decay of the moment: in the step, and as it is kept
 ---@field weight_decay? number decoupled; none on norms and biases
 ---@field clip? number largest global gradient norm; 0: no clipping
 
@@ -55,7 +55,7 @@
 ---@class (exact) fsdpgen.wsd
 ---@field warmup? integer steps of linear growth from 0
 ---@field steps integer length of the schedule
----@field decay integer steps of decay at the end
+---@field decay integer steps of linear decay at the end
 ---@field min_ratio? number of the base learning rate, at the end
 
 ---@class (exact) fsdpgen.inverse_sqrt
@@ -93,6 +93,12 @@
 ---@field master? "f32"|"f64"|"split"|"bf16" weights that the optimizer updates; `"split"`: the 16 bits below a bf16 weight, which together are an f32 master; `"bf16"`: the bf16 weights themselves, by stochastic rounding
 ---@field moments? "f32"|"f64"|"bf16" optimizer state; `"bf16"` by stochastic rounding
 
+---@class (exact) fsdpgen.trainer.groups
+---@field match string[]|string names: `*` stands for any letters, dots too, `?` for one
+---@field lr? number multiplies the learning rate
+---@field weight_decay? number instead of the optimizer's, on norms and biases too
+---@field frozen? boolean never change: no gradient, no optimizer state, no reduction
+
 ---@class (exact) fsdpgen.trainer.loss
 ---@field chunk_tokens? integer tokens whose logits exist at once
 ---@field mask? boolean beside each data file `X`, `X.mask` says which tokens are targets
@@ -123,7 +129,7 @@
 ---@field dtypes? fsdpgen.trainer.dtypes storage of each kind of number
 ---@field optimizer? fsdpgen.adamw|fsdpgen.sgd|fsdpgen.lion|fsdpgen.muon and its base learning rate
 ---@field lr? fsdpgen.constant|fsdpgen.linear|fsdpgen.cosine|fsdpgen.wsd|fsdpgen.inverse_sqrt schedule that multiplies the base learning rate
----@field groups? any learning rate and weight decay by name pattern (later)
+---@field groups? fsdpgen.trainer.groups[] parameters that are treated in another way, by their names; the first group that matches a parameter takes it
 ---@field init? any initial weights by name pattern; the architecture's when missing (later)
 ---@field seed? integer of initial weights and data order
 ---@field loss? fsdpgen.trainer.loss cross entropy of the next token
@@ -135,6 +141,7 @@
 ---@field prefetch? fsdpgen.trainer.prefetch|integer units gathered ahead of their use
 ---@field recompute? "none"|"cheap"|"block"|"auto"|fsdpgen.every|fsdpgen.ops activations computed again in the backward
 ---@field accumulate? "sharded"|"unsharded" where a step's gradients wait for its other micro-batches
+---@field max_skipped? integer updates skipped in a row, for a loss or gradient that is not finite; one more ends the run with exit code 5
 ---@field fuse? boolean replace op sequences by fused kernels
 ---@field target? fsdpgen.cpu|fsdpgen.cuda what the trainer is compiled for
 

@@ -40,6 +40,7 @@ typedef struct RtParam {
     int init;                /* RT_INIT_* */
     double init_std;
     double weight_decay;     /* of this parameter */
+    double lr_ratio;         /* of the step's learning rate; 0, as left out, stands for 1 */
     int n_parts;
     const RtPart *parts;
 } RtParam;
@@ -61,7 +62,8 @@ typedef struct RtSegment {
     int64_t master;          /* L: master dtype [shard_elems]; -1: param_shard is the master */
     int64_t moment1, moment2;/* L: moments dtype [shard_elems]; -1: none */
     int64_t grad_shard;      /* reduce dtype [shard_elems]; the step's summed gradient. L, but S
-                                where there are several copies, which sum it in place */
+                                where there are several copies, which sum it in place; -1:
+                                frozen, without a master too */
     int64_t partials;        /* L: reduce dtype [levels][partial_elems]; -1: none */
     int64_t partial_elems;   /* shard_elems (sharded accumulation) or elems (unsharded) */
 } RtSegment;
@@ -70,12 +72,17 @@ typedef struct RtOptimizer {
     double lr, beta1, beta2, eps, momentum, clip; /* clip 0: no clipping */
 } RtOptimizer;
 
-enum { RT_LR_CONSTANT, RT_LR_COSINE };
+/* Of step 0, 1, ... the ratio of its learning rate to the optimizer's (rt_schedule.c). */
 typedef struct RtSchedule {
-    int kind;
-    int64_t warmup_steps, steps;
+    double (*ratio)(const struct RtSchedule *s, int64_t step);
+    int64_t warmup_steps, steps, decay_steps;
     double min_ratio;
 } RtSchedule;
+double rt_lr_constant(const RtSchedule *s, int64_t step);
+double rt_lr_linear(const RtSchedule *s, int64_t step);
+double rt_lr_cosine(const RtSchedule *s, int64_t step);
+double rt_lr_wsd(const RtSchedule *s, int64_t step);
+double rt_lr_inverse_sqrt(const RtSchedule *s, int64_t step);
 
 /* One line of the plan's memory table, shown at start and in the log. */
 typedef struct RtMemory {
@@ -98,6 +105,7 @@ typedef struct RtTrainer {
     bool masked;                     /* beside each data file X, X.mask */
     bool accumulate_sharded;         /* decides which rank computes which leaf */
     int64_t seed;
+    int64_t max_skipped;             /* updates in a row; one more ends the run */
     RtOptimizer optimizer;
     RtSchedule schedule;
     double flops_per_token;          /* 6 P_matmul + 6 layers dim_attention seq */
@@ -182,7 +190,8 @@ void rt_merge(Rt *rt, void *node, void *partials, int64_t elems, int64_t partial
 /* Exact norm: adds the squares of this rank's shard of the segment's summed gradient. */
 void rt_norm_add(Rt *rt, int segment);
 /* The step's one small all-reduce: superaccumulator words and losses; computes the loss, the
- * gradient norm, and the update scale = clip / valid_tokens. */
+ * gradient norm, and the update scale = clip / valid_tokens. Where one of the two is not finite
+ * the step's updates do nothing, on all ranks: weights and moments stay, bias corrections too. */
 void rt_norm_reduce(Rt *rt);
 /* What the emitted optimizer kernel needs for this step. */
 typedef struct RtUpdate {

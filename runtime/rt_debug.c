@@ -55,20 +55,23 @@ static void write_json(Rt *rt, const char *path, const Sums *sums)
     if (f == NULL) {
         rt_fail(rt, RT_EXIT_ERROR, "--debug-gradients %s: %s", path, strerror(errno));
     }
-    if (targets > 0) {
+    if (targets > 0 && rt_is_finite(rt->state->loss)) {
         fprintf(f, "{\"loss\": %.17g, \"parameters\": [\n", rt->state->loss);
     } else {
         fprintf(f, "{\"loss\": null, \"parameters\": [\n");
     }
+    const char *before = "";
     for (int i = 0; i < t->n_params; i++) {
+        if (t->segments[t->params[i].segment].grad_shard < 0) {
+            continue;
+        }
         fprintf(
-            f,
-            "  {\"name\": \"%s\", \"norm\": %.17g, \"projections\": [%.17g, %.17g]}%s\n",
-            t->params[i].name, rt_sqrt(sums[i].squares) / tokens,
-            sums[i].projection[0] / tokens, sums[i].projection[1] / tokens,
-            i + 1 < t->n_params ? "," : "");
+            f, "%s  {\"name\": \"%s\", \"norm\": %.17g, \"projections\": [%.17g, %.17g]}",
+            before, t->params[i].name, rt_sqrt(sums[i].squares) / tokens,
+            sums[i].projection[0] / tokens, sums[i].projection[1] / tokens);
+        before = ",\n";
     }
-    fprintf(f, "]}\n");
+    fprintf(f, "\n]}\n");
     if (fclose(f) != 0) {
         rt_fail(rt, RT_EXIT_ERROR, "--debug-gradients %s: %s", path, strerror(errno));
     }
@@ -83,6 +86,9 @@ void rt_debug_gradients(Rt *rt, const char *path)
         rt_fail(rt, RT_EXIT_ERROR, "--debug-gradients: out of memory");
     }
     for (int i = 0; i < t->n_segments; i++) {
+        if (t->segments[i].grad_shard < 0) {
+            continue; /* frozen */
+        }
         DebugShard s = {t->reduce_dtype, rt_grad_shard(rt, i), sums};
         rt_enter(rt, RT_AT_LOG);
         rt_share_runs(rt, i, debug_run, &s);

@@ -6,7 +6,8 @@
  * zeros), each mixed into the state by the finaliser of splitmix64; the length goes in
  * first. The weights hash is the sum modulo 2^64 of the hashes of all chunks of 1024
  * elements of all parameters, each seeded by (parameter's place in the model, chunk):
- * order-free. Masters that are split are hashed as the floats they are. */
+ * order-free. Masters that are split are hashed as the floats they are; frozen parameters
+ * have no master and are hashed in param dtype. */
 #include "rt_private.h"
 
 #include <string.h>
@@ -77,10 +78,11 @@ uint64_t rt_weights_hash(Rt *rt)
     for (int i = 0; i < t->n_segments; i++) {
         const RtSegment *g = &t->segments[i];
         const char *param = rt_symmetric(rt, g->param_shard);
-        const bool split = t->master_dtype == RT_SPLIT;
-        HashShard s = {g->master < 0 ? param : rt_local(rt, g->master),
+        const bool master = g->master >= 0, split = master && t->master_dtype == RT_SPLIT;
+        HashShard s = {master ? rt_local(rt, g->master) : param,
                        split ? (const rt_bf16 *)(const void *)param : NULL,
-                       (int64_t)rt_dtype_bytes(t->master_dtype), 0};
+                       (int64_t)rt_dtype_bytes(master ? t->master_dtype : t->param_dtype),
+                       0};
         rt_share_runs(rt, i, hash_run, &s);
         mine += s.sum;
     }

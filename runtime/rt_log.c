@@ -67,23 +67,27 @@ static void log_failed(const Rt *rt)
     rt_fail(rt, RT_EXIT_ERROR, "--log %s: %s", rt->state->flags.log, strerror(errno));
 }
 
-/* One object a line. Only finite numbers come here, but for the loss of a step without a
- * target, which is unknown. */
+/* JSON has no words for what is not finite: null. */
+static void json_result(FILE *f, const char *name, double x)
+{
+    if (rt_is_finite(x)) {
+        fprintf(f, "\"%s\": %.17g, \"%s_hex\": \"%a\", ", name, x, name, x);
+    } else {
+        fprintf(f, "\"%s\": null, \"%s_hex\": null, ", name, name);
+    }
+}
+
+/* One object a line. */
 static void json_line(Rt *rt, double seconds, double mfu)
 {
     const RtState *st = rt->state;
     const int64_t tokens = rt_step_tokens(rt->trainer);
     FILE *f = st->log;
     fprintf(f, "{\"step\": %lld, ", (long long)(st->step + 1));
-    if (st->valid_tokens > 0) {
-        fprintf(f, "\"loss\": %.17g, \"loss_hex\": \"%a\", ", st->loss, st->loss);
-    } else {
-        fprintf(f, "\"loss\": null, \"loss_hex\": null, ");
-    }
-    fprintf(f,
-            "\"grad_norm\": %.17g, \"grad_norm_hex\": \"%a\", \"lr\": %.17g, "
-            "\"tokens\": %lld, ",
-            st->grad_norm, st->grad_norm, rt_learning_rate(rt->trainer, st->step),
+    json_result(f, "loss", st->loss);
+    json_result(f, "grad_norm", st->grad_norm);
+    fprintf(f, "\"lr\": %.17g, \"skipped\": %lld, \"tokens\": %lld, ",
+            rt_learning_rate(rt->trainer, st->step), (long long)st->skipped,
             (long long)((st->step + 1) * tokens));
     if (rt->trainer->masked) {
         fprintf(f, "\"valid_tokens\": %lld, ", (long long)st->valid_tokens);
@@ -138,6 +142,13 @@ void rt_log_step(Rt *rt, double seconds)
     if (mfu > 0) {
         snprintf(share, sizeof share, "%.2f%%", 100.0 * mfu);
     }
+    char skipped[48] = "";
+    if (st->skip && st->valid_tokens == 0) {
+        snprintf(skipped, sizeof skipped, "  (no update: every target is masked)");
+    } else if (st->skip) {
+        snprintf(skipped, sizeof skipped, "  update skipped, %lld so far",
+                 (long long)st->skipped);
+    }
     const double done = (double)(st->step + 1), left = (double)st->flags.steps - done;
     printf("step: %4lld  loss: %s  grad_norm: %8.4f  memory: %5.2fGiB  tps: %s  mfu: %s  "
            "lr: %.2e  eta: %s%s\n",
@@ -145,7 +156,7 @@ void rt_log_step(Rt *rt, double seconds)
            (double)rt_memory_high_water_bytes() / 1073741824.0,
            with_commas(tps, sizeof tps, rate), share, rt_learning_rate(t, st->step),
            duration(eta, sizeof eta, left * (rt_clock() - st->started_seconds) / done),
-           st->skipped ? "  (no update: every target is masked)" : "");
+           skipped);
     flush_stdout(rt);
 }
 

@@ -16,20 +16,17 @@
 static void one_step(Rt *rt)
 {
     RtState *st = rt->state;
-    const RtOptimizer *o = &rt->trainer->optimizer;
     const double begin = rt_clock();
     atomic_store(&st->shared->rank[rt->rank].step, st->step + 1);
     rt->trainer->step(rt);
     rt_comm_step_end(rt);
-    if (!st->skipped) {
-        st->beta1_power *= o->beta1;
-        st->beta2_power *= o->beta2;
-    }
+    rt_update_end(rt);
     const double seconds = rt_clock() - begin;
     if (st->step == 0 && st->flags.debug_gradients != NULL) {
         rt_debug_gradients(rt, st->flags.debug_gradients);
     }
     rt_log_step(rt, seconds);
+    rt_update_gate(rt);
 }
 
 /* Ranks of different builds, or on a library that differs, must not train together. */

@@ -191,25 +191,6 @@ void rt_norm_add(Rt *rt, int segment)
 
 /* ---- the exchange ------------------------------------------------------------------ */
 
-static bool is_finite(double x)
-{
-    return x - x == 0.0;
-}
-
-/* All ranks come here together with equal results; the first one tells. */
-static _Noreturn void not_finite(const Rt *rt)
-{
-    const RtState *st = rt->state;
-    if (rt->rank != 0) {
-        rt_leave(rt);
-    }
-    rt_fail(rt, RT_EXIT_ERROR,
-            "step %lld: the %s is not finite; the weights are still those of the step "
-            "before. "
-            "A lower learning rate, a longer warm-up or tighter clipping may help",
-            (long long)(st->step + 1), is_finite(st->loss) ? "gradient norm" : "loss");
-}
-
 /* Control area: the superaccumulator, the number of targets, then the losses. Each loss
  * was computed by one rank and is zero elsewhere: adding them is exact. */
 static double exchange_norm(Rt *rt, uint64_t *total)
@@ -257,8 +238,8 @@ void rt_norm_reduce(Rt *rt)
     const double clip = rt->trainer->optimizer.clip;
     const double sum = exchange_norm(rt, total);
     const double tokens = (double)st->valid_tokens;
-    st->skipped = st->valid_tokens == 0;
-    if (st->skipped) {
+    st->skip = st->valid_tokens == 0;
+    if (st->skip) {
         st->loss = __builtin_nan("");
         st->grad_norm = 0;
         return;
@@ -269,9 +250,7 @@ void rt_norm_reduce(Rt *rt)
     if (clip > 0 && st->grad_norm + 1e-6 > clip) {
         st->clip_factor = clip / (st->grad_norm + 1e-6);
     }
-    if (!is_finite(st->loss) || !is_finite(st->grad_norm)) {
-        not_finite(rt);
-    }
+    st->skip = !rt_is_finite(st->loss) || !rt_is_finite(st->grad_norm);
 }
 
 double *rt_loss_slot(Rt *rt)

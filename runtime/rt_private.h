@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 /* Exit codes of a trainer; 128 + n: ended by signal n. */
-enum { RT_EXIT_OK = 0, RT_EXIT_ERROR = 1, RT_EXIT_USAGE = 2 };
+enum { RT_EXIT_OK = 0, RT_EXIT_ERROR = 1, RT_EXIT_USAGE = 2, RT_EXIT_GATE = 5 };
 
 /* ---- rt_flags.c -------------------------------------------------------------------- */
 
@@ -120,9 +120,10 @@ typedef struct RtState {
     /* the step's results, equal on all ranks */
     double loss, grad_norm, clip_factor;
     int64_t valid_tokens; /* targets of all ranks: what loss and gradient are means of */
-    bool skipped;         /* no update: the step changes no weight and no moment */
     uint64_t superacc[RT_SUPERACC_WORDS];
     double beta1_power, beta2_power; /* beta^t after t updates */
+    bool skip; /* this step's update: loss or norm is not finite, or there is no target */
+    int64_t skipped, skipped_in_a_row; /* updates, for what was not finite */
     /* counters (--stats) */
     int64_t tokens_done, gathered_bytes, reduced_bytes, replicate_bytes;
     double wait_seconds;
@@ -175,6 +176,11 @@ size_t rt_dtype_bytes(RtDtype d);
 /* The summed gradient of this rank's shard. */
 char *rt_grad_shard(const Rt *rt, int segment);
 double rt_learning_rate(const RtTrainer *t, int64_t step);
+/* The step's update is complete, or skipped: t of the optimizer, counters. */
+void rt_update_end(Rt *rt);
+/* Ends the run when more updates in a row were skipped than the trainer allows. */
+void rt_update_gate(const Rt *rt);
+bool rt_is_finite(double x);
 int64_t rt_step_tokens(const RtTrainer *t);
 
 /* ---- rt_norm.c --------------------------------------------------------------------- */

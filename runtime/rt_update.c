@@ -4,7 +4,9 @@
  * clip factor, shards of summed gradients. Out: calls of the emitted kernel.
  *
  * The gradient is summed over all targets of the step, so its scale is clip factor /
- * targets. Powers of beta are carried along by multiplication, one a step: no pow. */
+ * targets. Powers of beta are carried along by multiplication, one an update: no pow.
+ * A loss or a norm that is not finite skips the step's update: both are equal on all
+ * ranks, so all of them skip it. */
 #include "rt_philox.h"
 #include "rt_private.h"
 
@@ -93,6 +95,47 @@ void rt_noise(const RtUpdate *u, const RtUpdateRun *run, int site, int64_t from,
     }
 }
 
+bool rt_is_finite(double x)
+{
+    return x - x == 0.0;
+}
+
+/* A skipped step was a step of the data and of the schedule, not of the optimizer. */
+void rt_update_end(Rt *rt)
+{
+    const RtOptimizer *o = &rt->trainer->optimizer;
+    RtState *st = rt->state;
+    if (st->skip) {
+        if (st->valid_tokens > 0) { /* a step without a target is no failure */
+            st->skipped++;
+            st->skipped_in_a_row++;
+        }
+        return;
+    }
+    st->skipped_in_a_row = 0;
+    st->beta1_power *= o->beta1;
+    st->beta2_power *= o->beta2;
+}
+
+/* All ranks come here together with equal results; the first one tells. */
+void rt_update_gate(const Rt *rt)
+{
+    const RtState *st = rt->state;
+    if (st->skipped_in_a_row <= rt->trainer->max_skipped) {
+        return;
+    }
+    if (rt->rank != 0) {
+        rt_leave(rt);
+    }
+    rt_fail(rt, RT_EXIT_GATE,
+            "step %lld: the %s is not finite; the weights are still those after step "
+            "%lld. Updates skipped in a row: %lld, max_skipped is %lld. A lower learning "
+            "rate, a longer warm-up or tighter clipping may help",
+            (long long)(st->step + 1), rt_is_finite(st->loss) ? "gradient norm" : "loss",
+            (long long)(st->step + 1 - st->skipped_in_a_row),
+            (long long)st->skipped_in_a_row, (long long)rt->trainer->max_skipped);
+}
+
 typedef struct Shard {
     RtUpdate update;
     RtUpdateKernel kernel;
@@ -114,7 +157,7 @@ static void update_run(void *ctx, const RtRun *run)
         .moment1 = s->moment1 ? s->moment1 + at * s->moment_item : NULL,
         .moment2 = s->moment2 ? s->moment2 + at * s->moment_item : NULL,
         .grad = s->grad + at * s->grad_item,
-        .lr_ratio = 1.0,
+        .lr_ratio = run->param->lr_ratio != 0 ? run->param->lr_ratio : 1.0,
         .weight_decay = run->param->weight_decay,
     };
     s->kernel(&s->update, &r);
@@ -124,7 +167,7 @@ void rt_update_segment(Rt *rt, int segment, RtUpdateKernel kernel)
 {
     const RtTrainer *t = rt->trainer;
     const RtSegment *g = &t->segments[segment];
-    if (rt->state->skipped) {
+    if (rt->state->skip) {
         return;
     }
     char *weights = rt_symmetric(rt, g->param_shard);

@@ -13,8 +13,9 @@
 --   min max above below power_of_two    of numbers (above, below: exclusive)
 --   values    of a string: the words allowed; pattern, pattern_doc: or a pattern;
 --             size = true: a size in bytes, "8GiB"
---   fields    of a table; item, count: of a list; kinds: constructors of a record, and
---             of a string: records that may stand in its place
+--   fields    of a table; item, count, alone: of a list (alone: its only value may stand
+--             without the braces); kinds: constructors of a record, and of a string:
+--             records that may stand in its place
 --   number_makes   a number N means this constructor with N
 --   number_sets    a number sets these fields
 --   number         of a bool: an integer from min to max may stand instead, and is this
@@ -83,8 +84,22 @@ local trainer = {
     { "lr", "record", kinds = { "constant", "linear", "cosine", "wsd", "inverse_sqrt" },
       default = "constant", hash = "in",
       doc = "schedule that multiplies the base learning rate" },
-    { "groups", "any", optional = true, later = true, hash = "in",
-      doc = "learning rate and weight decay by name pattern" },
+    { "groups", "list", optional = true, hash = "in",
+      example = '{ { match = "*.bias", lr = 0.1 } }',
+      doc = "parameters that are treated in another way, by their names; the first group "
+          .. "that matches a parameter takes it",
+      item = { "group", "table", fields = {
+          { "match", "list", alone = true, example = '"model.embed_tokens.*"',
+            item = { "glob", "string", max_bytes = 256, pattern = "^[A-Za-z0-9_.*?]+$",
+                     pattern_doc = "a name with `*` for any letters and `?` for one" },
+            doc = "names: `*` stands for any letters, dots too, `?` for one" },
+          { "lr", "number", above = 0, max = 1e6, optional = true,
+            doc = "multiplies the learning rate" },
+          { "weight_decay", "number", min = 0, max = 1e3, optional = true,
+            doc = "instead of the optimizer's, on norms and biases too" },
+          { "frozen", "bool", default = false,
+            doc = "never change: no gradient, no optimizer state, no reduction" },
+      } } },
     { "init", "any", optional = true, later = true, hash = "in",
       doc = "initial weights by name pattern; the architecture's when missing" },
     { "seed", "int", min = 0, max = (1 << 53) - 1, default = 1, hash = "in",
@@ -159,6 +174,9 @@ local trainer = {
       doc = "activations computed again in the backward" },
     { "accumulate", "string", values = { "sharded", "unsharded" }, default = "sharded",
       hash = "out", doc = "where a step's gradients wait for its other micro-batches" },
+    { "max_skipped", "int", min = 0, max = 1 << 30, default = 20, hash = "out",
+      doc = "updates skipped in a row, for a loss or gradient that is not finite; one "
+          .. "more ends the run with exit code 5" },
     { "fuse", "bool", default = true, hash = "in",
       doc = "replace op sequences by fused kernels" },
     { "target", "record", kinds = { "cpu", "cuda" }, default = "cpu", hash = "platform",
@@ -186,13 +204,13 @@ local constructors = {
         { "eps", "number", above = 0, max = 1, default = 1e-8,
           doc = "added to the root" },
         decay, clip } },
-    { "sgd", later = true, fields = { rate,
+    { "sgd", fields = { rate,
         { "momentum", "number", min = 0, below = 1, default = 0,
-          doc = "decay of the moment" },
+          doc = "decay of the moment; 0: none is kept" },
         decay, clip } },
-    { "lion", later = true, fields = { rate,
+    { "lion", fields = { rate,
         { "betas", "list", count = 2, item = beta, default = { 0.9, 0.99 },
-          doc = "decay of the moment, twice" },
+          doc = "decay of the moment: in the step, and as it is kept" },
         decay, clip } },
     { "muon", later = true, fields = { rate,
         { "momentum", "number", min = 0, below = 1, default = 0.95,
@@ -200,11 +218,12 @@ local constructors = {
         decay, clip } },
     { "constant", fields = { warmup } },
     { "cosine", fields = { warmup, length, min_ratio } },
-    { "linear", later = true, fields = { warmup, length, min_ratio } },
-    { "wsd", later = true, fields = { warmup, length,
-        { "decay", "int", min = 1, max = 1 << 40, doc = "steps of decay at the end" },
+    { "linear", fields = { warmup, length, min_ratio } },
+    { "wsd", fields = { warmup, length,
+        { "decay", "int", min = 1, max = 1 << 40, example = "10000",
+          doc = "steps of linear decay at the end" },
         min_ratio } },
-    { "inverse_sqrt", later = true, fields = { warmup } },
+    { "inverse_sqrt", fields = { warmup } },
     { "per_block", positional = "blocks", fields = {
         { "blocks", "int", min = 1, max = 1 << 20, default = 1,
           doc = "blocks of a unit" } } },

@@ -25,7 +25,7 @@ ${section("segments")}
 
 const RtSegment trainer_segments[N_SEGMENTS] = {
 //@ for _, s in ipairs(segments) do
-    [${s.macro}] = { /* ${plural(s.n_params, "parameter")} in ${s.human} */
+    [${s.macro}] = { /* ${plural(s.n_params, s.trainable and "parameter" or "frozen parameter")} in ${s.human} */
         .name = ${cstr(s.name)},
         .elems = ${s.elems}, .shard_elems = ${s.shard_elems}, .shards = ${s.shards},
         .first_param = ${s.first_param}, .n_params = ${s.n_params},
@@ -46,7 +46,9 @@ const RtParam trainer_params[N_PARAMS] = {
         .segment = ${p.segment}, .offset_elems = ${p.offset_elems},
         .elems = ${p.elems}, .n_dims = ${p.n_dims}, .dim = { ${p.dims} },
 //@ local std = p.init == "RT_INIT_NORMAL" and " .init_std = " .. real(p.init_std) .. "," or ""
-        .init = ${p.init},${std} .weight_decay = ${real(p.weight_decay)},
+//@ local lr = p.lr_ratio ~= 1 and " .lr_ratio = " .. real(p.lr_ratio) .. "," or ""
+//@ local decay = " .weight_decay = " .. real(p.weight_decay) .. ","
+        .init = ${p.init},${std}${p.frozen and " /* frozen */" or lr .. decay}
 //@ if #p.parts > 0 then
         .n_parts = ${#p.parts}, .parts = (const RtPart[]){
 //@ for _, part in ipairs(p.parts) do

@@ -44,6 +44,7 @@ static const RtTrainer trainer = {
 //@ end
     .accumulate_sharded = ${accumulate_sharded and "true" or "false"},
     .seed = ${seed},
+    .max_skipped = ${max_skipped}, /* updates in a row whose gradient is not finite */
 
     .optimizer = {
         .lr = ${real(lr)},
@@ -54,9 +55,12 @@ static const RtTrainer trainer = {
         .clip = ${real(clip)},${clip == 0 and " /* none */" or ""}
     },
     .schedule = {
-        .kind = ${schedule},
+        .ratio = rt_lr_${schedule},
         .warmup_steps = ${warmup_steps},
         .steps = ${schedule_steps},
+//@ if decay_steps > 0 then
+        .decay_steps = ${decay_steps},
+//@ end
         .min_ratio = ${real(min_ratio)},
     },
     .flops_per_token = ${real(flops_per_token)},

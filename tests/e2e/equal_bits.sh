@@ -16,6 +16,10 @@ llama_leaves|tests/models/tiny_llama.lua|global_batch=64 leaves=8|2
 gpt2|tests/models/tiny_gpt2.lua||3
 gpt2_bf16|tests/models/tiny_gpt2.lua|dtypes.param="bf16"|3
 gpt2_untied|tests/models/tiny_gpt2.lua|model.tied=false|2
+sgd|tests/models/tiny_gpt2.lua|optimizer=sgd{lr=0.1,momentum=0.9} lr=wsd{warmup=1,steps=3,decay=2}|3
+sgd_plain_bf16|tests/models/tiny_llama.lua|optimizer=sgd{lr=0.1} dtypes.param="bf16" lr=linear{steps=3}|3
+groups|tests/models/tiny_llama.lua|groups={{match={"model.embed*","model.layers.0.*"},frozen=true},{match="*mlp*",frozen=true},{match="*norm*",lr=0.5,weight_decay=0.1}} dtypes.param="bf16"|3
+lion|tests/models/tiny_llama.lua|optimizer=lion{lr=1e-3} lr=inverse_sqrt{warmup=2}|3
 TABLE
 }
 

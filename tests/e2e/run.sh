@@ -10,6 +10,7 @@ set -u
 . "$ROOT/tests/e2e/equal_bits.sh"
 . "$ROOT/tests/e2e/divided.sh"
 . "$ROOT/tests/e2e/precision.sh"
+. "$ROOT/tests/e2e/frozen.sh"
 . "$ROOT/tests/e2e/outside.sh"
 . "$ROOT/tests/e2e/readme.sh"
 . "$ROOT/tests/e2e/shipped.sh"
@@ -29,6 +30,7 @@ precision
 precision_split
 loss_masks
 loss_hashes
+frozen
 if [ "$FULL" = 1 ]; then
     equal_bits_products "1 2 3 4 5 6 7 8"
     equal_bits 25 # of each model; tests/matrix has every pair of choices

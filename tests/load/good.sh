@@ -51,14 +51,15 @@ inside() {
 }
 inside >reference
 for set in wrap=2 mesh.shard=4 prefetch=0 strategy=no_shard accumulate=unsharded \
-    name=other reshard_after_forward=false target.arch=x86-64-v3; do
+    name=other max_skipped=3 reshard_after_forward=false target.arch=x86-64-v3; do
     inside --set $set >changed
     check "$set stays outside the hash" cmp reference changed
 done
 for set in seq=32 seed=2 fuse=false optimizer.lr=1e-4 leaves=4 dtypes.param=bf16 \
     loss.chunk_tokens=32 micro_batch=1 model.vocab=512 lr.warmup=1 loss.mask=true \
-    loss.z=1e-4 loss.label_smoothing=0.1; do
-    inside --set $set >changed
+    loss.z=1e-4 loss.label_smoothing=0.1 \
+    'groups={{match="*norm*",lr=0.5}}' 'groups={{match="*norm*",frozen=true}}'; do
+    inside --set "$set" >changed
     if [ -s changed ] && ! cmp -s reference changed; then ok "$set is inside the hash"
     else bad "$set is inside the hash" log; fi
 done

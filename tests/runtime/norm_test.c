@@ -108,18 +108,92 @@ static void normal_moments(void **state)
     assert_true(top > 3.5 && top < 4.9);
 }
 
+/* Steps around the corners of each schedule, against closed forms. */
 static void learning_rate_corners(void **state)
 {
     (void)state;
-    RtTrainer t = {.optimizer = {.lr = 0.5}, .schedule = {RT_LR_COSINE, 4, 104, 0.1}};
-    assert_true(rt_learning_rate(&t, 0) == 0.5 / 4);
-    assert_true(rt_learning_rate(&t, 3) == 0.5);
-    assert_true(fabs(rt_learning_rate(&t, 4) - 0.5) < 1e-15);
-    assert_true(fabs(rt_learning_rate(&t, 54) - 0.275) < 1e-15);
-    assert_true(rt_learning_rate(&t, 103) > 0.05 && rt_learning_rate(&t, 103) < 0.0502);
-    assert_true(rt_learning_rate(&t, 104) == 0.05 && rt_learning_rate(&t, 9999) == 0.05);
-    t.schedule.kind = RT_LR_CONSTANT;
-    assert_true(rt_learning_rate(&t, 1) == 0.25 && rt_learning_rate(&t, 200) == 0.5);
+    const struct {
+        RtSchedule s;
+        int64_t step;
+        double ratio;
+    } at[] = {
+        /* W = 4: step 0 has 1/4, step 3 all of it */
+        {{rt_lr_constant, 4, 0, 0, 0}, 0, 1.0 / 4},
+        {{rt_lr_constant, 4, 0, 0, 0}, 3, 1.0},
+        {{rt_lr_constant, 4, 0, 0, 0}, 4, 1.0},
+        {{rt_lr_constant, 4, 0, 0, 0}, 1 << 30, 1.0},
+        {{rt_lr_constant, 0, 0, 0, 0}, 0, 1.0},
+        {{rt_lr_inverse_sqrt, 4, 0, 0, 0}, 2, 3.0 / 4},
+        {{rt_lr_inverse_sqrt, 4, 0, 0, 0}, 3, 1.0},
+        {{rt_lr_inverse_sqrt, 4, 0, 0, 0}, 4, sqrt(4.0 / 5)},
+        {{rt_lr_inverse_sqrt, 4, 0, 0, 0}, 15, 1.0 / 2},
+        {{rt_lr_inverse_sqrt, 4, 0, 0, 0}, 399, 1.0 / 10},
+        {{rt_lr_inverse_sqrt, 0, 0, 0, 0}, 0, 1.0},
+        {{rt_lr_inverse_sqrt, 0, 0, 0, 0}, 3, 1.0 / 2},
+        /* W = 4, S = 104, r = 0.1 */
+        {{rt_lr_cosine, 4, 104, 0, 0.1}, 0, 1.0 / 4},
+        {{rt_lr_cosine, 4, 104, 0, 0.1}, 3, 1.0},
+        {{rt_lr_cosine, 4, 104, 0, 0.1}, 4, 1.0},
+        {{rt_lr_cosine, 4, 104, 0, 0.1}, 54, 0.55},
+        {{rt_lr_cosine, 4, 104, 0, 0.1}, 103, 0.55 + 0.45 * cos(M_PI * 0.99)},
+        {{rt_lr_cosine, 4, 104, 0, 0.1}, 104, 0.1},
+        {{rt_lr_cosine, 4, 104, 0, 0.1}, 9999, 0.1},
+        {{rt_lr_linear, 4, 104, 0, 0.1}, 2, 3.0 / 4},
+        {{rt_lr_linear, 4, 104, 0, 0.1}, 3, 1.0},
+        {{rt_lr_linear, 4, 104, 0, 0.1}, 4, 1.0},
+        {{rt_lr_linear, 4, 104, 0, 0.1}, 5, 1.0 - 0.009},
+        {{rt_lr_linear, 4, 104, 0, 0.1}, 103, 0.1 + 0.009},
+        {{rt_lr_linear, 4, 104, 0, 0.1}, 104, 0.1},
+        {{rt_lr_linear, 4, 104, 0, 0.1}, 9999, 0.1},
+        /* the decay's 20 steps begin at S - 20 = 84 */
+        {{rt_lr_wsd, 4, 104, 20, 0.1}, 3, 1.0},
+        {{rt_lr_wsd, 4, 104, 20, 0.1}, 4, 1.0},
+        {{rt_lr_wsd, 4, 104, 20, 0.1}, 83, 1.0},
+        {{rt_lr_wsd, 4, 104, 20, 0.1}, 84, 1.0},
+        {{rt_lr_wsd, 4, 104, 20, 0.1}, 85, 1.0 - 0.9 / 20},
+        {{rt_lr_wsd, 4, 104, 20, 0.1}, 94, 0.55},
+        {{rt_lr_wsd, 4, 104, 20, 0.1}, 103, 0.1 + 0.9 / 20},
+        {{rt_lr_wsd, 4, 104, 20, 0.1}, 104, 0.1},
+        {{rt_lr_wsd, 4, 104, 100, 0}, 4, 1.0}, /* nothing stays: as linear */
+        {{rt_lr_wsd, 4, 104, 100, 0}, 54, 0.5},
+        {{rt_lr_wsd, 0, 1, 1, 0.5}, 0, 1.0},
+        {{rt_lr_wsd, 0, 1, 1, 0.5}, 1, 0.5},
+    };
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+        const RtTrainer t = {.optimizer = {.lr = 0.5}, .schedule = at[i].s};
+        const double rate = rt_learning_rate(&t, at[i].step), want = 0.5 * at[i].ratio;
+        if (fabs(rate - want) > 1e-15) {
+            fail_msg("row %zu, step %lld: %.17g, not %.17g", i, (long long)at[i].step,
+                     rate, want);
+        }
+    }
+}
+
+/* A skipped step advances the learning rate, not the bias corrections. */
+static void skipped_steps(void **state)
+{
+    (void)state;
+    static const RtTrainer t = {
+        .micro_batches = 1,
+        .micro_batch = 1,
+        .seq_tokens = 1,
+        .optimizer = {.lr = 1.0, .beta1 = 0.5, .beta2 = 0.75},
+        .schedule = {.ratio = rt_lr_linear, .steps = 4},
+    };
+    static const bool skip[] = {true, false, true, true, false};
+    RtState st = {.beta1_power = 1.0, .beta2_power = 1.0, .valid_tokens = 1};
+    Rt rt = {.trainer = &t, .state = &st};
+    int updates = 0;
+    for (st.step = 0; st.step < 5; st.step++) {
+        const RtUpdate u = rt_update(&rt);
+        assert_true(u.bias1_64 == 1.0 - ldexp(1.0, -(updates + 1)));
+        assert_true(u.bias2_64 == 1.0 - pow(0.75, updates + 1));
+        assert_true(u.lr64 == 1.0 - (double)st.step / 4);
+        st.skip = skip[st.step];
+        rt_update_end(&rt);
+        updates += !st.skip;
+    }
+    assert_true(st.skipped == 3 && st.skipped_in_a_row == 0 && updates == 2);
 }
 
 typedef struct Seen {
@@ -174,6 +248,7 @@ int main(void)
         cmocka_unit_test(philox_vectors),
         cmocka_unit_test(normal_moments),
         cmocka_unit_test(learning_rate_corners),
+        cmocka_unit_test(skipped_steps),
         cmocka_unit_test(runs_cover),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -53,6 +53,35 @@ toy_bits() {
     done
 }
 
+# Gradients and losses that are not finite, at steps 2 and 3 of 5 on one rank: all ranks skip the
+# updates, whoever they are; the run ends with the third in a row and not before.
+toy_skips() {
+    local dtype kind ranks flags reference=$WORK/skips.reference
+    for dtype in 0 1 2; do
+        for kind in nan inf nanloss; do
+            rm -f "$reference"
+            for ranks in 1 2 4; do
+                flags="-DMAX_SKIPPED=2 -DDTYPE=$dtype -DWORLD=$ranks"
+                # shellcheck disable=SC2086
+                toy_link skips "$WORK/toy.lib" -O2 -fopenmp $flags
+                TOY_FAULT=$kind:$((ranks - 1)):2-3 toy_result skips
+                [ -e "$reference" ] || cp "$WORK/skips.result" "$reference"
+                check "$kind $flags: equal bits" cmp "$reference" "$WORK/skips.result"
+                if [ "$(grep -o '"skipped": [0-9]*' "$WORK/skips.jsonl" | tr -dc '0-9\n' |
+                    tr '\n' ' ')" = "0 1 2 2 2 " ] &&
+                   [ "$(grep -c '_hex": null' "$WORK/skips.jsonl")" -eq 2 ] &&
+                   [ "$(grep -c 'update skipped, [12] so far' "$WORK/skips.out")" -eq 2 ]; then
+                    ok "$kind $flags: logged"
+                else
+                    bad "$kind $flags: log" "$WORK/skips.jsonl"
+                fi
+            done
+        done
+    done
+    toy_fails "one skip too many" 5 "step 4: .* those after step 1. .*: 3, max_skipped is 2" 3000 \
+        env TOY_FAULT=nan:3:2-9 "$WORK/skips" --data "$data"
+}
+
 # toy_fails NAME CODE PATTERN WITHIN_MS COMMAND...
 toy_fails() {
     local name=$1 want=$2 pattern=$3 within=$4 begin code took
@@ -91,9 +120,9 @@ toy_faults() {
         planted stop 1 "rank $rank has stood still for 1.0 s $at" --deadline 1
         planted sleep 1 "rank $rank has stood still for 1.0 s $at" --deadline 1
         planted term 143 "ended by signal 15 .* of step"
-        planted nan 1 "step 2: the gradient norm is not finite; the weights are still"
-        planted inf 1 "step 2: the gradient norm is not finite"
-        planted nanloss 1 "step 2: the loss is not finite"
+        planted nan 5 "step 2: the gradient norm is not finite; .* still those after step 1"
+        planted inf 5 "step 2: the gradient norm is not finite"
+        planted nanloss 5 "step 2: the loss is not finite"
         planted over 139 "rank $rank was killed by signal 11 .* $at" --guard
         planted under 139 "rank $rank was killed by signal 11 .* $at" --guard
         planted near 1 "rank $rank\] error: bytes around the arena were overwritten" --guard \
@@ -363,6 +392,7 @@ toy_suite() {
         return
     fi
     toy_bits
+    toy_skips
     toy_faults
     if [ "$FULL" = 1 ]; then
         toy_kills 9 200

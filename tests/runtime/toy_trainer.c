@@ -2,7 +2,8 @@
 /* toy_trainer.c: a trainer written by hand, for tests of the runtime alone. In: WORLD,
  * UNSHARDED, COPIES and DTYPE from the compiler. Out: a program as fsdpgen would emit
  * one, for a "model" whose loss is the sum of (w[token] - target)^2 / 2 over two tables
- * in two segments. TOY_FAULT=KIND:RANK:STEP plants a fault in the middle of a step. */
+ * in two segments. TOY_FAULT=KIND:RANK:STEP[-LAST] plants a fault in the middle of
+ * a step, or of several. */
 #include "rt.h"
 
 #include <signal.h>
@@ -22,6 +23,9 @@
 #endif
 #ifndef DTYPE
 #define DTYPE 0 /* 0: f32, 1: f64, 2: bf16 parameters and reduction */
+#endif
+#ifndef MAX_SKIPPED
+#define MAX_SKIPPED 0
 #endif
 #ifndef EXTRA_BYTES
 #define EXTRA_BYTES 0 /* of the local space */
@@ -189,10 +193,12 @@ static bool fault(const Rt *rt, const char *kind)
 {
     const char *plan = getenv("TOY_FAULT");
     const size_t n = strlen(kind);
-    int rank, step;
-    return plan != NULL && strncmp(plan, kind, n) == 0 &&
-           sscanf(plan + n, ":%d:%d", &rank, &step) == 2 && rank == rt->rank &&
-           step == steps_begun;
+    int rank, step, last = 0;
+    const int given = plan != NULL && strncmp(plan, kind, n) == 0
+                          ? sscanf(plan + n, ":%d:%d-%d", &rank, &step, &last)
+                          : 0;
+    return given >= 2 && rank == rt->rank && step <= steps_begun &&
+           steps_begun <= (given == 3 ? last : step);
 }
 
 static void plant_fault(Rt *rt)
@@ -389,8 +395,9 @@ static const RtTrainer trainer = {
     .leaves = LEAVES,
     .accumulate_sharded = !UNSHARDED,
     .seed = 1,
+    .max_skipped = MAX_SKIPPED,
     .optimizer = {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .clip = 1.0},
-    .schedule = {.kind = RT_LR_COSINE, .warmup_steps = 2, .steps = 5, .min_ratio = 0.1},
+    .schedule = {.ratio = rt_lr_cosine, .warmup_steps = 2, .steps = 5, .min_ratio = 0.1},
     .flops_per_token = 100,
     .planned_step_seconds = 0.01,
     .params_elems = TABLE + BIAS + OTHER + ONES,
