@@ -557,6 +557,7 @@ static void fill_hash_fields(Check *c, Model *m)
     m->loss_z = get_num(c, "loss.z");
     m->label_smoothing = get_num(c, "loss.label_smoothing");
     m->fuse = get_bool(c, "fuse");
+    m->library_order = !strcmp(get_str(c, "reduction"), "library");
 }
 
 static void fill_free_fields(Check *c, Model *m)
@@ -591,6 +592,7 @@ static void fill_free_fields(Check *c, Model *m)
     m->cpu_arch = get_str(c, "target.arch");
     if (*get_str(c, "target.memory"))
         m->budget_bytes = size_parse(get_str(c, "target.memory"));
+    m->comm_thread = get_bool(c, "target.comm_thread");
 }
 
 /* A limit below what the depths ask for is kept, and told: the deeper prefetch never

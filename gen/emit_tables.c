@@ -86,6 +86,8 @@ void emit_model_context(Emit *e)
     emit_int(L, "global_batch", m->global_batch);
     emit_int(L, "leaves", m->leaves);
     emit_bool(L, "loss_mask", m->loss_mask);
+    emit_bool(L, "library_order", m->library_order);
+    emit_bool(L, "comm_thread", m->comm_thread && m->world_size > 1);
     emit_bool(L, "accumulate_sharded", m->accumulate_sharded);
     emit_int(L, "seed", m->seed);
     emit_int(L, "max_skipped", m->max_skipped);

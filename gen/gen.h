@@ -130,6 +130,8 @@ typedef struct Model {
     bool loss_mask;                     /* each data file has a mask beside it */
     double loss_z, label_smoothing;
     bool fuse;
+    bool library_order;                 /* reduction = "library": over ranks one by one; then
+                                           mesh, strategy and accumulate are inside, too */
     /* outside the hash */
     int64_t replicate, shard;           /* mesh; world_size = product */
     int64_t world_size;
@@ -148,6 +150,7 @@ typedef struct Model {
     int64_t reduces_in_flight;          /* policy.c: reductions that a span may overlap, 0 or 1 */
     /* platform */
     TargetKind target;
+    bool comm_thread;                   /* of the cpu target */
     const char *cpu_arch;               /* -march value: "native" */
     int64_t budget_bytes;               /* of a rank; 0: none known */
     /* Lua side: registry references, valid for the whole run */

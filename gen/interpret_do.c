@@ -399,23 +399,42 @@ void interp_read_peer(Machine *m, int rank, int e, int peer)
     }
 }
 
-/* The balanced tree over the group's ranks, every node rounded. */
-static void sum_tree(Machine *m, int rank, const Instr *i)
+/* One rank after the other, rounded once; partial sums in f32, or f64 of f64. */
+static double sum_in_order(int ranks, Dtype d, const char *staged, int64_t elems,
+                           int64_t k)
+{
+    double sum = interp_load(d, staged, k);
+    for (int q = 1; q < ranks; q++) {
+        sum += interp_load(d, staged, q * elems + k);
+        sum = d == DT_F64 ? sum : (float)sum;
+    }
+    return sum;
+}
+
+/* The balanced tree over the group, every node rounded. Uses up what is staged. */
+static double sum_tree(int ranks, Dtype d, char *staged, int64_t elems, int64_t k)
+{
+    for (int width = 1; width < ranks; width *= 2) {
+        for (int q = 0; q < ranks; q += 2 * width) {
+            interp_store(d, staged, q * elems + k,
+                         interp_load(d, staged, q * elems + k) +
+                             interp_load(d, staged, (q + width) * elems + k));
+        }
+    }
+    return interp_load(d, staged, k);
+}
+
+static void sum_ranks(Machine *m, int rank, const Instr *i)
 {
     const Segment *s = &m->g->segments.items[i->segment];
     Dtype d = m->g->model.reduce_dtype;
     char *staged = m->rank[rank].staged[i->stream],
          *result = interp_at(m, rank, i->result);
     for (int64_t k = 0; k < s->shard_elems; k++) {
-        for (int width = 1; width < i->group.size; width *= 2) {
-            for (int q = 0; q < i->group.size; q += 2 * width) {
-                interp_store(
-                    d, staged, q * s->shard_elems + k,
-                    interp_load(d, staged, q * s->shard_elems + k) +
-                        interp_load(d, staged, (q + width) * s->shard_elems + k));
-            }
-        }
-        interp_store(d, result, k, interp_load(d, staged, k));
+        interp_store(d, result, k,
+                     m->g->model.library_order
+                         ? sum_in_order(i->group.size, d, staged, s->shard_elems, k)
+                         : sum_tree(i->group.size, d, staged, s->shard_elems, k));
     }
 }
 
@@ -471,6 +490,6 @@ void interp_end_collective(Machine *m, int rank, int e)
     if (i->kind == INS_NORM_REDUCE) {
         sum_control(m, rank);
     } else if (i->kind != INS_ALL_GATHER) {
-        sum_tree(m, rank, i);
+        sum_ranks(m, rank, i);
     }
 }

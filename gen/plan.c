@@ -312,10 +312,11 @@ static void print_head(Gen *g, Text *t)
     text_printf(t,
                 "step: %" PRId64 " micro-batches of %" PRId64 " x %" PRId64
                 " tokens in %" PRId64 " leaves; each rank %" PRId64 " round%s of %" PRId64
-                " micro-batch%s\n",
+                " micro-batch%s%s\n",
                 m->micro_batches, m->micro_batch, m->seq_tokens, m->leaves, p->rounds,
                 p->rounds == 1 ? "" : "s", p->leaf_micro_batches,
-                p->leaf_micro_batches == 1 ? "" : "es");
+                p->leaf_micro_batches == 1 ? "" : "es",
+                m->library_order ? "; over ranks one by one, not as a tree" : "");
     text_printf(t,
                 "choices: %s accumulation, reshard after forward %s, prefetch %" PRId64
                 " forward and %" PRId64 " backward (%s), at most %" PRId64

@@ -14,7 +14,7 @@
 /* A reduction may run beside the next span's mathematics if there is room for both
  * gradients: where a unit's gradient is a small part of what the rank holds anyway. Else
  * each span waits for the reduction before it, and the arena keeps near what a single
- * stream would need. */
+ * stream would need. With a communication thread it is what the thread is for. */
 enum { OVERLAP_DIVISOR = 25 }; /* at most 4 % more memory */
 
 static int64_t overlap_reductions(const Gen *g)
@@ -67,7 +67,7 @@ static void choose_recompute(Gen *g)
 
 void policy_settle(Gen *g)
 {
-    g->model.reduces_in_flight = overlap_reductions(g);
+    g->model.reduces_in_flight = g->model.comm_thread ? 1 : overlap_reductions(g);
 }
 
 void policy_choose(Gen *g)

@@ -189,6 +189,22 @@ static void hash_table(Gen *g, const Fields *fields, const char *path, Keys *lin
     }
 }
 
+/* A field that is outside by itself; the resolved description is on top of the stack. */
+static void add_hash_field(Gen *g, const char *name, Keys *lines)
+{
+    const Fields *fields = g->loader->trainer;
+
+    for (int i = 0; i < fields->count; i++) {
+        const Field *f = &fields->items[i];
+
+        if (strcmp(f->name, name))
+            continue;
+        lua_getfield(g->L, -1, name);
+        hash_value(g, f, name, lines);
+        lua_pop(g->L, 1);
+    }
+}
+
 const char *resolve_hash_fields(Gen *g)
 {
     Keys lines = {0};
@@ -196,6 +212,11 @@ const char *resolve_hash_fields(Gen *g)
 
     lua_rawgeti(g->L, LUA_REGISTRYINDEX, g->loader->resolved_ref);
     hash_table(g, g->loader->trainer, "", &lines);
+    if (g->model.library_order) { /* then the order of sums knows who holds what */
+        add_hash_field(g, "mesh", &lines);
+        add_hash_field(g, "strategy", &lines);
+        add_hash_field(g, "accumulate", &lines);
+    }
     lua_pop(g->L, 1);
     qsort(lines.items, (size_t)lines.count, sizeof *lines.items, by_text);
     for (int i = 0; i < lines.count; i++)

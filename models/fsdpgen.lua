@@ -79,6 +79,7 @@
 ---@class (exact) fsdpgen.cpu
 ---@field arch? string the compiler's `-march` value
 ---@field memory? string of each rank, with 128 MiB for code and libraries: a number and B, KiB, MiB, GiB, TiB, KB, MB, GB or TB; the plan must fit
+---@field comm_thread? boolean gathers and reductions on a thread of their own beside the computation: for ranks that have a core to spare
 
 ---@class (exact) fsdpgen.cuda
 ---@field arch? string compute capability: `"sm_90a"`
@@ -133,7 +134,7 @@
 ---@field init? any initial weights by name pattern; the architecture's when missing (later)
 ---@field seed? integer of initial weights and data order
 ---@field loss? fsdpgen.trainer.loss cross entropy of the next token
----@field reduction? "tree"|"library" order in which gradients are summed over ranks
+---@field reduction? "tree"|"library" order in which gradients are summed over ranks: a tree that does not know them, or as a library would, one after the other; then mesh, strategy and accumulate are inside the hash, too
 ---@field mesh? fsdpgen.trainer.mesh ranks along each axis
 ---@field strategy? "full_shard"|"no_shard"|"shard_grad_op"|"hybrid_shard" what is sharded
 ---@field wrap? fsdpgen.per_block|fsdpgen.by_size|fsdpgen.by_name|fsdpgen.root_only|integer blocks that are gathered and freed together

@@ -103,6 +103,8 @@ typedef struct RtTrainer {
     int64_t micro_batches;           /* M of a step */
     int64_t leaves;                  /* V */
     bool masked;                     /* beside each data file X, X.mask */
+    bool library_order;              /* reduction = "library": sums over ranks in their order */
+    bool comm_thread;                /* collectives run on a thread of their own */
     bool accumulate_sharded;         /* decides which rank computes which leaf */
     int64_t seed;
     int64_t max_skipped;             /* updates in a row; one more ends the run */

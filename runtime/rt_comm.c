@@ -45,88 +45,32 @@
  * all ranks whose start and wait are one.)
  *
  * Pulls run on this rank's OpenMP threads, in blocks that stay in the first cache. A rank
- * drives its queues when it starts, waits or passes a schedule point; no thread is kept
- * for it, since copying takes the cores that computing would. */
+ * drives its queues when it starts, waits or passes a schedule point. Or, where the
+ * trainer was generated so (comm_thread), a thread of its own drives them, beside the
+ * computation; that takes a core, so it is not the default. The points above hold either
+ * way: the thread changes when a pull runs, never before its publication nor after its
+ * wait. */
 #include "rt_private.h"
 
 #include <string.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 
 static RtRankShared *shared_of(const Rt *rt, int rank)
 {
     return &rt->state->shared->rank[rank];
 }
 
-/* ---- sums in tree order ------------------------------------------------------------ */
+/* ---- sums over ranks --------------------------------------------------------------- */
 
-/* dst[i] = round(a[i] + b[i]); dst may be a. */
-static void add_f32(float *dst, const float *a, const float *b, int64_t n)
-{
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        dst[i] = a[i] + b[i];
-    }
-}
-
-static void add_f64(double *dst, const double *a, const double *b, int64_t n)
-{
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        dst[i] = a[i] + b[i];
-    }
-}
-
-static void add_bf16(rt_bf16 *dst, const rt_bf16 *a, const rt_bf16 *b, int64_t n)
-{
-    int64_t i = 0;
-    for (; i + RT_WF_LANES <= n; i += RT_WF_LANES) {
-        rt_wf_store_bf16(dst + i, rt_wf_load_bf16(a + i) + rt_wf_load_bf16(b + i));
-    }
-    for (; i < n; i++) {
-        dst[i] = rt_bf16_from_f32(rt_f32_from_bf16(a[i]) + rt_f32_from_bf16(b[i]));
-    }
-}
-
-static void add_parts(RtDtype d, void *dst, const void *a, const void *b, int64_t n)
-{
-    if (d == RT_F32) {
-        add_f32(dst, a, b, n);
-    } else if (d == RT_F64) {
-        add_f64(dst, a, b, n);
-    } else {
-        add_bf16(dst, a, b, n);
-    }
-}
-
-/* A block of elements on its way up the tree: 8 KiB of double at most. */
-enum { BLOCK_ELEMS = 1024, MAX_LEVELS = 6 };
-typedef union Block {
-    double f64[BLOCK_ELEMS];
-    float f32[BLOCK_ELEMS];
-    rt_bf16 bf16[BLOCK_ELEMS];
-} Block;
-
-/* out = the balanced tree over parts[0..count), count a power of two from 2 on:
- * neighbours first, every node rounded to the dtype. scratch: one block for each level
- * above the leaves. out may be one of the parts: it is written only once they are
- * read. */
-static void tree_block(RtDtype d, void *out, const char *const *parts, int count,
-                       int64_t n, Block *scratch)
-{
-    if (count == 2) {
-        add_parts(d, out, parts[0], parts[1], n);
-        return;
-    }
-    tree_block(d, scratch, parts, count / 2, n, scratch + 2);
-    tree_block(d, scratch + 1, parts + count / 2, count / 2, n, scratch + 2);
-    add_parts(d, out, scratch, scratch + 1, n);
-}
-
-/* out[elems] = tree sum over the group's ranks of the bytes at `from` in their symmetric
+/* out[elems] = the sum over the group's ranks of the bytes at `from` in their symmetric
  * spaces. */
-static void tree_sum(const Rt *rt, RtGroup group, int64_t from, char *out, int64_t elems)
+static void sum_ranks(const Rt *rt, RtGroup group, int64_t from, char *out, int64_t elems)
 {
     const RtDtype d = rt->trainer->reduce_dtype;
     const int64_t item = (int64_t)rt_dtype_bytes(d);
+    RtSumFn *const sum = rt->trainer->library_order ? rt_sum_in_order : rt_sum_tree;
     if (group.ranks == 1) {
         if (out != rt->symmetric + from) {
             memcpy(out, rt->symmetric + from, (size_t)(elems * item));
@@ -134,14 +78,13 @@ static void tree_sum(const Rt *rt, RtGroup group, int64_t from, char *out, int64
         return;
     }
 #pragma omp parallel for schedule(static)
-    for (int64_t at = 0; at < elems; at += BLOCK_ELEMS) {
-        Block scratch[2 * MAX_LEVELS];
+    for (int64_t at = 0; at < elems; at += RT_SUM_ELEMS) {
         const char *part[RT_MAX_RANKS];
-        const int64_t n = elems - at < BLOCK_ELEMS ? elems - at : BLOCK_ELEMS;
+        const int64_t n = elems - at < RT_SUM_ELEMS ? elems - at : RT_SUM_ELEMS;
         for (int k = 0; k < group.ranks; k++) {
             part[k] = rt->peer[rt_group_rank(group, rt->rank, k)] + from + at * item;
         }
-        tree_block(d, out + at * item, part, group.ranks, n, scratch);
+        sum(d, out + at * item, part, group.ranks, n);
     }
 }
 
@@ -199,7 +142,7 @@ static void gather(Rt *rt, const RtOp *op)
 static void sum_from_all(Rt *rt, RtGroup group, int64_t from, char *out, int64_t elems)
 {
     const int64_t bytes = elems * (int64_t)rt_dtype_bytes(rt->trainer->reduce_dtype);
-    tree_sum(rt, group, from, out, elems);
+    sum_ranks(rt, group, from, out, elems);
     for (int k = 0; k < group.ranks; k++) {
         count_bytes(rt, rt_group_rank(group, rt->rank, k), bytes,
                     &rt->state->reduced_bytes);
@@ -221,8 +164,8 @@ static void reduce_scatter(Rt *rt, const RtOp *op)
  * empty. */
 static int64_t slice_elems(RtGroup group, int64_t elems)
 {
-    const int64_t blocks = (elems + BLOCK_ELEMS - 1) / BLOCK_ELEMS;
-    return (blocks + group.ranks - 1) / group.ranks * BLOCK_ELEMS;
+    const int64_t blocks = (elems + RT_SUM_ELEMS - 1) / RT_SUM_ELEMS;
+    return (blocks + group.ranks - 1) / group.ranks * RT_SUM_ELEMS;
 }
 
 static void all_reduce(Rt *rt, const RtOp *op, int round)
@@ -303,7 +246,7 @@ static bool progress(Rt *rt, int stream)
 {
     RtQueue *q = &rt->state->queue[stream];
     bool moved = false;
-    while (q->completed < q->started) {
+    while (q->completed < atomic_load_explicit(&q->started, memory_order_acquire)) {
         const RtOp *op = head_of(q);
         if (!q->published) {
             publish(rt, stream, q->rounds + 1);
@@ -317,7 +260,10 @@ static bool progress(Rt *rt, int stream)
         q->published = false;
         if (++q->round == rounds_of(op)) {
             q->round = 0;
-            q->completed++;
+            atomic_fetch_add_explicit(&q->completed, 1, memory_order_release);
+            if (rt->trainer->comm_thread) {
+                rt_ring(rt->state->shared); /* the step may wait for it */
+            }
         }
         moved = true;
     }
@@ -336,6 +282,12 @@ static bool queue_ready(const Rt *rt, int stream)
     const RtQueue *q = &rt->state->queue[stream];
     return q->completed < q->started &&
            all_published(rt, head_of(q)->group, stream, q->rounds + 1);
+}
+
+/* What there is to do, the step's thread does, unless a thread is kept for it. */
+static bool drive(Rt *rt)
+{
+    return !rt->trainer->comm_thread && progress_both(rt);
 }
 
 static bool any_queue_ready(const void *ctx)
@@ -360,22 +312,45 @@ static void wait_end(Rt *rt)
     atomic_store_explicit(&me->moved_ns, rt_clock_ns(), memory_order_relaxed);
 }
 
+/* For the watchers: the operation at the stream's head is what this rank waits for. */
+static void wait_head(Rt *rt, int stream)
+{
+    const RtQueue *q = &rt->state->queue[stream];
+    wait_begin(rt, stream, q->rounds + 1, head_of(q)->segment, head_of(q)->group);
+}
+
+typedef struct Goal {
+    const Rt *rt;
+    int stream;
+    uint64_t until;
+} Goal;
+
+static bool goal_near(const void *ctx)
+{
+    const Goal *goal = ctx;
+    return goal->rt->state->queue[goal->stream].completed >= goal->until ||
+           (!goal->rt->trainer->comm_thread && any_queue_ready(goal->rt));
+}
+
 /* Until so many operations of the stream are complete. */
 static void drain(Rt *rt, int stream, uint64_t until)
 {
     const RtQueue *q = &rt->state->queue[stream];
-    progress_both(rt);
+    const Goal goal = {rt, stream, until};
+    drive(rt);
     if (q->completed >= until) {
         return;
     }
     const double start = rt_clock();
-    wait_begin(rt, stream, q->rounds + 1, head_of(q)->segment, head_of(q)->group);
+    wait_head(rt, stream);
     for (int tries = 0; q->completed < until; tries++) {
-        if (progress_both(rt)) {
-            wait_begin(rt, stream, q->rounds + 1, head_of(q)->segment, head_of(q)->group);
+        const uint64_t rounds = q->rounds;
+        if (!drive(rt)) {
+            rt_pause(rt, tries, goal_near, &goal);
+        }
+        if (q->rounds != rounds) {
+            wait_head(rt, stream);
             tries = 0;
-        } else {
-            rt_pause(rt, tries, any_queue_ready, rt);
         }
     }
     wait_end(rt);
@@ -388,9 +363,72 @@ static void start(Rt *rt, int stream, RtOp op)
     if (q->started - q->completed == RT_QUEUE) {
         drain(rt, stream, q->completed + 1);
     }
-    q->op[q->started++ % RT_QUEUE] = op;
-    progress(rt, stream);
+    q->op[q->started % RT_QUEUE] = op;
+    q->started++;
+    if (rt->trainer->comm_thread) {
+        rt_ring(rt->state->shared);
+    } else {
+        progress(rt, stream);
+    }
 }
+
+/* ---- a thread for the queues ------------------------------------------------------- */
+
+static bool queue_has_work(const Rt *rt, int stream)
+{
+    const RtQueue *q = &rt->state->queue[stream];
+    return q->completed < q->started && (!q->published || queue_ready(rt, stream));
+}
+
+static bool has_work(const void *ctx)
+{
+    const Rt *rt = ctx;
+    return queue_has_work(rt, RT_GATHER) || queue_has_work(rt, RT_REDUCE) ||
+           rt->state->comm_stop;
+}
+
+/* Of the queues it alone changes all but `started` and the operations, which the step's
+ * thread writes before it counts them as started. It copies and adds alone: its team
+ * would fight the step's for their cores. */
+static void *communicate(void *ctx)
+{
+    Rt *rt = ctx;
+#ifdef _OPENMP
+    omp_set_num_threads(1);
+#endif
+    for (int tries = 0; !rt->state->comm_stop; tries++) {
+        if (progress_both(rt)) {
+            tries = 0;
+        } else {
+            rt_pause(rt, tries, has_work, rt);
+        }
+    }
+    return NULL;
+}
+
+void rt_comm_begin(Rt *rt)
+{
+    RtState *st = rt->state;
+    if (!rt->trainer->comm_thread) {
+        return;
+    }
+    const int e = pthread_create(&st->comm, NULL, communicate, rt);
+    if (e != 0) {
+        rt_fail(rt, RT_EXIT_ERROR, "no communication thread: %s", strerror(e));
+    }
+}
+
+void rt_comm_end(Rt *rt)
+{
+    RtState *st = rt->state;
+    if (rt->trainer->comm_thread) {
+        st->comm_stop = 1;
+        rt_ring(st->shared);
+        pthread_join(st->comm, NULL);
+    }
+}
+
+/* ---- what the step calls ----------------------------------------------------------- */
 
 void rt_all_gather_start(Rt *rt, int segment, int64_t out)
 {
@@ -454,7 +492,7 @@ void rt_enter(Rt *rt, int place)
 
 void rt_at(Rt *rt, int place)
 {
-    progress_both(rt);
+    drive(rt);
     rt_enter(rt, place);
 }
 
@@ -483,7 +521,7 @@ static bool all_turned_out(const Turnout *t)
 static bool exchange_ready(const void *ctx)
 {
     const Turnout *t = ctx;
-    return all_turned_out(t) || any_queue_ready(t->rt);
+    return all_turned_out(t) || (!t->rt->trainer->comm_thread && any_queue_ready(t->rt));
 }
 
 static void exchange_wait(Rt *rt, bool finished, uint64_t count)
@@ -495,7 +533,7 @@ static void exchange_wait(Rt *rt, bool finished, uint64_t count)
     const double start = rt_clock();
     wait_begin(rt, RT_CONTROL, count, -1, all_ranks(rt));
     for (int tries = 0; !all_turned_out(&t); tries++) {
-        if (progress_both(rt)) {
+        if (drive(rt)) {
             tries = 0;
         } else {
             rt_pause(rt, tries, exchange_ready, &t);
@@ -520,26 +558,4 @@ void rt_exchange_end(Rt *rt)
 {
     atomic_store(&shared_of(rt, rt->rank)->finished, rt->state->exchanges);
     rt_ring(rt->state->shared);
-}
-
-/* ---- merging leaves ---------------------------------------------------------------- */
-
-void rt_merge(Rt *rt, void *node, void *partials, int64_t elems, int64_t partial_elems,
-              int64_t round, bool last)
-{
-    const RtDtype d = rt->trainer->reduce_dtype;
-    const int64_t item = (int64_t)rt_dtype_bytes(d);
-    const int levels = __builtin_ctzll(~(unsigned long long)round); /* trailing ones */
-#pragma omp parallel for schedule(static)
-    for (int64_t at = 0; at < elems; at += BLOCK_ELEMS) {
-        const int64_t n = elems - at < BLOCK_ELEMS ? elems - at : BLOCK_ELEMS;
-        char *v = (char *)node + at * item;
-        char *p = (char *)partials + at * item;
-        for (int l = 0; l < levels; l++) {
-            add_parts(d, v, p + l * partial_elems * item, v, n);
-        }
-        if (!last) {
-            memcpy(p + levels * partial_elems * item, v, (size_t)(n * item));
-        }
-    }
 }

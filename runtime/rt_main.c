@@ -96,9 +96,11 @@ int rt_rank_main(const RtTrainer *t, const RtFlags *f, RtShared *shared, int fd,
     omp_set_num_threads(threads);
 #endif
     prepare(&rt, fd);
+    rt_comm_begin(&rt);
     for (state.step = 0; state.step < f->steps; state.step++) {
         one_step(&rt);
     }
+    rt_comm_end(&rt);
     rt_log_end(&rt);
     if (f->guard && !rt_arena_intact(&rt)) {
         rt_fail(&rt, RT_EXIT_ERROR, "bytes around the arena were overwritten");

@@ -5,6 +5,7 @@
 
 #include "rt.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 
@@ -96,9 +97,11 @@ typedef struct RtOp {
 
 typedef struct RtQueue {
     RtOp op[RT_QUEUE];
-    uint64_t started, completed; /* over the whole run; tickets count from step_base */
+    /* Over the whole run; tickets count from step_base. The step's thread starts, the
+     * thread that drives the queue completes. */
+    _Atomic uint64_t started, completed;
     uint64_t step_base;
-    uint64_t rounds; /* publications that are complete: an operation has one or two */
+    _Atomic uint64_t rounds; /* publications that are complete: some operations have more */
     int round;       /* of the operation at the head */
     bool published;  /* that round is visible to the peers */
 } RtQueue;
@@ -110,6 +113,8 @@ typedef struct RtState {
     RtShared *shared;
     int spins; /* tries before a waiting rank sleeps */
     RtQueue queue[2];
+    _Atomic int comm_stop; /* the communication thread ends */
+    pthread_t comm;
     uint64_t exchanges;
     /* data */
     RtTokens *tokens;
@@ -157,7 +162,19 @@ void rt_pause(const Rt *rt, int tries, bool (*ready)(const void *ctx), const voi
 void rt_exchange_begin(Rt *rt);
 void rt_exchange_publish(Rt *rt);
 void rt_exchange_end(Rt *rt);
+/* With RtTrainer.comm_thread: from here on, until it ends, a thread of its own drives the
+ * queues. */
+void rt_comm_begin(Rt *rt);
+void rt_comm_end(Rt *rt);
 void rt_comm_step_end(Rt *rt); /* every started collective is complete; tickets restart */
+
+/* ---- rt_sum.c ---------------------------------------------------------------------- */
+
+enum { RT_SUM_ELEMS = 1024 }; /* a block on its way up: 8 KiB of double at most */
+/* out[n] = the sum of count parts of n <= RT_SUM_ELEMS elements, count a power of two from
+ * 2 on; out may be one of the parts. By the balanced tree, or in order of ranks. */
+typedef void RtSumFn(RtDtype d, void *out, const char *const *parts, int count, int64_t n);
+RtSumFn rt_sum_tree, rt_sum_in_order;
 
 /* ---- rt_update.c, rt_schedule.c ---------------------------------------------------- */
 

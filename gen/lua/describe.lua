@@ -115,9 +115,10 @@ local trainer = {
           { "label_smoothing", "number", min = 0, below = 1, default = 0,
             doc = "share of the target given to all tokens alike" },
       } },
-    { "reduction", "string", values = { "tree", "library" }, later_values = { "library" },
-      default = "tree", hash = "in",
-      doc = "order in which gradients are summed over ranks" },
+    { "reduction", "string", values = { "tree", "library" }, default = "tree", hash = "in",
+      doc = "order in which gradients are summed over ranks: a tree that does not know them, "
+          .. "or as a library would, one after the other; then mesh, strategy and "
+          .. "accumulate are inside the hash, too" },
     { "mesh", "table", default = {}, hash = "out", example = "{ shard = 2 }",
       doc = "ranks along each axis",
       fields = {
@@ -243,7 +244,10 @@ local constructors = {
           doc = "the compiler's `-march` value" },
         { "memory", "string", size = true, optional = true, example = '"8GiB"',
           doc = "of each rank, with 128 MiB for code and libraries: a number and B, KiB, "
-              .. "MiB, GiB, TiB, KB, MB, GB or TB; the plan must fit" } } },
+              .. "MiB, GiB, TiB, KB, MB, GB or TB; the plan must fit" },
+        { "comm_thread", "bool", default = false,
+          doc = "gathers and reductions on a thread of their own beside the computation: "
+              .. "for ranks that have a core to spare" } } },
     { "cuda", later = true, fields = {
         { "arch", "string", optional = true, doc = "compute capability: `\"sm_90a\"`" },
         { "gpu", "string", optional = true, doc = "row of the GPU table: `\"h100\"`" },

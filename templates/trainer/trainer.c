@@ -42,6 +42,12 @@ static const RtTrainer trainer = {
 //@ if loss_mask then
     .masked = true, /* X.mask beside each data file X: a bit for each token, low bit first */
 //@ end
+//@ if library_order then
+    .library_order = true, /* reduction = "library" */
+//@ end
+//@ if comm_thread then
+    .comm_thread = true, /* collectives beside the computation */
+//@ end
     .accumulate_sharded = ${accumulate_sharded and "true" or "false"},
     .seed = ${seed},
     .max_skipped = ${max_skipped}, /* updates in a row whose gradient is not finite */

@@ -12,6 +12,7 @@ set -u
 . "$ROOT/tests/e2e/precision.sh"
 . "$ROOT/tests/e2e/frozen.sh"
 . "$ROOT/tests/e2e/outside.sh"
+. "$ROOT/tests/e2e/library.sh"
 . "$ROOT/tests/e2e/readme.sh"
 . "$ROOT/tests/e2e/shipped.sh"
 . "$ROOT/tests/e2e/loss.sh"
@@ -26,6 +27,7 @@ outside_moved_ops
 outside_builtin
 outside_allocations
 divided
+library
 precision
 precision_split
 loss_masks

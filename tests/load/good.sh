@@ -64,6 +64,18 @@ for set in seq=32 seed=2 fuse=false optimizer.lr=1e-4 leaves=4 dtypes.param=bf16
     else bad "$set is inside the hash" log; fi
 done
 
+# A library's order of sums knows the mesh: then it is inside, and what deals the work with it.
+inside --set reduction=library >reference
+for set in mesh.shard=4 mesh.replicate=2 strategy=no_shard accumulate=unsharded; do
+    inside --set reduction=library --set $set >changed
+    if [ -s changed ] && ! cmp -s reference changed; then ok "library: $set is inside the hash"
+    else bad "library: $set is inside the hash" log; fi
+done
+for set in wrap=2 prefetch=0 reshard_after_forward=false; do
+    inside --set reduction=library --set $set >changed
+    check "library: $set stays outside the hash" cmp reference changed
+done
+
 # Modules: the description's folder first, then --path, then the built-in models.
 arch_file() { # NAME VALUE
     printf 'return arch { name = "%s", build = function() end,\n%s default = %s } } }\n' \

@@ -49,6 +49,7 @@ local factors = {
       { "auto", "recompute=auto" } },
     { "accumulate", { "sharded", "accumulate=sharded" },
       { "unsharded", "accumulate=unsharded" } },
+    { "collectives", { "by the step" }, { "on a thread", "target.comm_thread=true" } },
     { "threads", { "1" }, { "2" }, { "3" } }, -- of a rank: a flag of the trainer
 }
 

@@ -188,6 +188,31 @@ bool same_state(const Interpretation *a, const Interpretation *b)
            !memcmp(a->state, b->state, a->state_bytes);
 }
 
+/* reduction = "library": other sums than the tree's, the same for every choice that is
+ * still outside the hash. */
+static void test_library(const char *folder)
+{
+    static const char *const extra[] = {"reduction=\"tree\"", "reduction=\"library\"",
+                                        "reduction=\"library\""};
+    Interpretation run[3];
+    uint64_t hash[3];
+    for (int k = 0; k < 3; k++) {
+        Gen *g = open_model(folder, "small_llama", (const char *const[]){NULL});
+        add_set(g, "mesh={shard=4}");
+        add_set(g, extra[k]);
+        add_set(g, k < 2 ? "wrap=1" : "wrap=3");
+        add_set(g,
+                k < 2 ? "prefetch=1" : "prefetch={forward=2,backward=2,order=\"post\"}");
+        run_passes(g, NULL);
+        run[k] = interpret(g, (uint64_t)k);
+        hash[k] = g->numerics_hash;
+        check(!run[k].fault, "%s: %s", extra[k], run[k].fault);
+    }
+    check(hash[0] != hash[1] && hash[1] == hash[2], "library: the hash");
+    check(!same_state(&run[0], &run[1]), "library: the tree's bits");
+    check(same_state(&run[1], &run[2]), "library: other bits with another wrap");
+}
+
 int main(int argc, char **argv)
 {
     int choices = argc > 2 ? atoi(argv[2]) : 6;
@@ -199,6 +224,7 @@ int main(int argc, char **argv)
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         test_case(argv[1], &cases[c], choices, seed + c);
     }
+    test_library(argv[1]);
     printf("%d passed, %d failed\n", passed, failed);
     return failed ? 1 : 0;
 }

@@ -7,7 +7,8 @@
  * Prints `ok`.
  *
  * -DEARLY rewrites a gradient without waiting for its reduction: the checker must see a
- * race or a wrong sum. -DRANKS=N, -DSTEPS=N: how many. */
+ * race or a wrong sum. -DCOMM_THREAD=1: queues on threads of their own. -DRANKS=N,
+ * -DSTEPS=N: how many. */
 #define _GNU_SOURCE
 #include "rt_private.h"
 
@@ -19,6 +20,9 @@
 #ifndef RANKS
 #define RANKS 4
 #endif
+#ifndef COMM_THREAD
+#define COMM_THREAD 0
+#endif
 #ifndef STEPS
 #define STEPS 40
 #endif
@@ -29,6 +33,7 @@ static RtSegment segments[SEGMENTS];
 static RtTrainer trainer = {.world_size = RANKS,
                             .param_dtype = RT_F64,
                             .reduce_dtype = RT_F64,
+                            .comm_thread = COMM_THREAD,
                             .segments = segments,
                             .n_segments = SEGMENTS};
 static RtShared shared;
@@ -245,12 +250,14 @@ static void *rank_main(void *arg)
     Rt *rt = arg;
     uint64_t program = 1, own = 1000 + (uint64_t)rt->rank;
     write_shards(rt, 0);
+    rt_comm_begin(rt);
     for (int step = 0; step < STEPS; step++) {
         program = mix(program);
         one_step(rt, step, program, &own);
         write_shards(rt, step + 1); /* the exchange says that all have gathered */
         rt_comm_step_end(rt);
     }
+    rt_comm_end(rt);
     return NULL;
 }
 

@@ -41,6 +41,7 @@ toy_bits() {
             for unsharded in 0 1; do
                 ranks=${how#*:}
                 flags="-DDTYPE=$dtype -DCOPIES=${how%:*} -DWORLD=$ranks -DUNSHARDED=$unsharded"
+                [ $((dtype == unsharded && ranks > 1)) = 1 ] && flags="$flags -DCOMM_THREAD=1"
                 # shellcheck disable=SC2086
                 if ! toy_link toy "$WORK/toy.lib" -O2 -fopenmp $flags || ! toy_result toy; then
                     bad "toy $flags: does not run" "$WORK/toy.err"
@@ -105,13 +106,15 @@ toy_fails() {
     fi
 }
 
+# toy_faults NAME RANK...: faults planted in the middle of a step of these ranks.
 toy_faults() {
-    local toy=$WORK/toy4 rank at="at table backward of step 2"
-    for rank in 0 3; do
+    local toy=$WORK/$1 rank at="at table backward of step 2"
+    shift
+    for rank in "$@"; do
         planted() { # KIND CODE PATTERN FLAGS...
             local kind=$1 code=$2 pattern=$3
             shift 3
-            toy_fails "$kind on rank $rank" "$code" "$pattern" 3000 \
+            toy_fails "$(basename "$toy"): $kind on rank $rank" "$code" "$pattern" 3000 \
                 env TOY_FAULT="$kind:$rank:2" "$toy" --data "$data" --steps 2000 "$@"
         }
         planted abort 134 "rank $rank was killed by signal 6 .* $at"
@@ -134,13 +137,13 @@ toy_faults() {
         "$toy" --data "$data" --log /dev/full
 }
 
-# toy_kills SIGNAL COUNT FLAGS...: at a random moment a random rank gets the signal; the job must
+# toy_kills NAME SIGNAL COUNT FLAGS...: at a random moment a random rank gets the signal; the job must
 # end within the limit, with one message that names the rank, and leave nobody behind.
 toy_kills() {
-    local signal=$1 count=$2 i pid begin took code rank children good=0
-    shift 2
+    local name=$1 signal=$2 count=$3 i pid begin took code rank children good=0
+    shift 3
     for ((i = 0; i < count; i++)); do
-        "$WORK/toy4" --data "$data" --steps 1000000 --quiet "$@" >/dev/null \
+        "$WORK/$name" --data "$data" --steps 1000000 --quiet "$@" >/dev/null \
             2>"$WORK/kill.err" &
         pid=$!
         random 300
@@ -156,13 +159,13 @@ toy_kills() {
         if [ ${#children[@]} -ne 4 ] || [ $((signal == 9 ? 137 : 1)) -ne $code ] ||
            [ $took -gt $((signal == 9 ? 1000 : 2500)) ] ||
            [ "$(grep -cE "rank $rank (was killed by signal 9|has stood still)" \
-               "$WORK/kill.err")" -ne 1 ] || pgrep -f "^$WORK/toy4 " >/dev/null; then
-            bad "signal $signal to rank $rank: code $code after $took ms" "$WORK/kill.err"
+               "$WORK/kill.err")" -ne 1 ] || pgrep -f "^$WORK/$name " >/dev/null; then
+            bad "$name: signal $signal to rank $rank: code $code after $took ms" "$WORK/kill.err"
         else
             good=$((good + 1))
         fi
     done
-    [ $good -eq "$count" ] && ok "signal $signal to a random rank, $count times"
+    [ $good -eq "$count" ] && ok "$name: signal $signal to a random rank, $count times"
 }
 
 # Stopped and continued as a whole (Ctrl-Z, fg), a job goes on.
@@ -367,14 +370,16 @@ toy_memory() {
 
 toy_threads() {
     local flags="-O1 -g -fsanitize=thread" sources
-    sources="$ROOT/tests/runtime/comm_test.c $ROOT/runtime/rt_comm.c $ROOT/runtime/rt_wait.c"
+    sources="$ROOT/tests/runtime/comm_test.c $ROOT/runtime/rt_comm.c $ROOT/runtime/rt_sum.c $ROOT/runtime/rt_wait.c"
     # shellcheck disable=SC2086
     if ! cc $toy_flags $flags $sources -o "$WORK/comm_test" -lpthread ||
+       ! cc $toy_flags $flags -DCOMM_THREAD=1 $sources -o "$WORK/comm_thread" -lpthread ||
        ! cc $toy_flags $flags -DEARLY $sources -o "$WORK/comm_early" -lpthread; then
         bad "building with ThreadSanitizer"
         return
     fi
     check "the protocol under ThreadSanitizer" "$WORK/comm_test"
+    check "the same with communication threads" "$WORK/comm_thread"
     if "$WORK/comm_early" >"$WORK/early.log" 2>&1; then
         bad "a buffer rewritten too early is not noticed"
     else
@@ -385,6 +390,7 @@ toy_threads() {
 toy_suite() {
     if ! toy_library "$WORK/toy.lib" -O2 -fopenmp ||
        ! toy_link toy4 "$WORK/toy.lib" -O2 -fopenmp -DWORLD=4 ||
+       ! toy_link toy4comm "$WORK/toy.lib" -O2 -fopenmp -DWORLD=4 -DCOMM_THREAD=1 ||
        ! toy_link toy2 "$WORK/toy.lib" -O2 -fopenmp -DWORLD=2 ||
        ! toy_link toy2other "$WORK/toy.lib" -O2 -fopenmp -DWORLD=2 -DNUMERICS=99 ||
        ! toy_result toy4; then
@@ -393,13 +399,18 @@ toy_suite() {
     fi
     toy_bits
     toy_skips
-    toy_faults
+    toy_faults toy4 0 3
+    toy_faults toy4comm 3
     if [ "$FULL" = 1 ]; then
-        toy_kills 9 200
-        toy_kills 19 50 --deadline 1
+        toy_kills toy4 9 200
+        toy_kills toy4 19 50 --deadline 1
+        toy_kills toy4comm 9 100
+        toy_kills toy4comm 19 20 --deadline 1
     else
-        toy_kills 9 20
-        toy_kills 19 3 --deadline 1
+        toy_kills toy4 9 20
+        toy_kills toy4 19 3 --deadline 1
+        toy_kills toy4comm 9 5
+        toy_kills toy4comm 19 2 --deadline 1
     fi
     toy_suspended
     toy_nohup

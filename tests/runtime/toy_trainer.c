@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* toy_trainer.c: a trainer written by hand, for tests of the runtime alone. In: WORLD,
- * UNSHARDED, COPIES and DTYPE from the compiler. Out: a program as fsdpgen would emit
- * one, for a "model" whose loss is the sum of (w[token] - target)^2 / 2 over two tables
- * in two segments. TOY_FAULT=KIND:RANK:STEP[-LAST] plants a fault in the middle of
- * a step, or of several. */
+ * UNSHARDED, COPIES, COMM_THREAD and DTYPE from the compiler. Out: a program as fsdpgen
+ * would emit one, for a "model" whose loss is the sum of (w[token] - target)^2 / 2 over
+ * two tables in two segments. TOY_FAULT=KIND:RANK:STEP[-LAST] plants a fault in the
+ * middle of a step, or of several. */
 #include "rt.h"
 
 #include <signal.h>
@@ -20,6 +20,9 @@
 #endif
 #ifndef COPIES
 #define COPIES 1 /* of the weights; WORLD: NO_SHARD, in between: HYBRID_SHARD */
+#endif
+#ifndef COMM_THREAD
+#define COMM_THREAD 0
 #endif
 #ifndef DTYPE
 #define DTYPE 0 /* 0: f32, 1: f64, 2: bf16 parameters and reduction */
@@ -394,6 +397,7 @@ static const RtTrainer trainer = {
     .micro_batches = MICRO_BATCHES,
     .leaves = LEAVES,
     .accumulate_sharded = !UNSHARDED,
+    .comm_thread = COMM_THREAD,
     .seed = 1,
     .max_skipped = MAX_SKIPPED,
     .optimizer = {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .clip = 1.0},

@@ -102,6 +102,7 @@ planted() {
 
 races llama tiny_llama 2 3 --set model.qk_norm=true --set model.qkv_bias=true
 races gpt2 tiny_gpt2 2 3
+races comm_thread tiny_llama 4 2 --set target.comm_thread=true
 planted
 if [ "$FULL" = 1 ]; then
     races llama_bf16 tiny_llama 2 4 --set dtypes.param=bf16 --set model.tied=true
@@ -109,6 +110,7 @@ if [ "$FULL" = 1 ]; then
     races llama_unfused tiny_llama 4 2 --set fuse=false --set accumulate=unsharded
     races gpt2_bf16 tiny_gpt2 1 8 --set dtypes.param=bf16
     races gpt2_unfused tiny_gpt2 2 3 --set fuse=false
+    races comm_unsharded tiny_gpt2 2 3 --set target.comm_thread=true --set accumulate=unsharded
     races wide tiny_llama 2 4 --set model.dim=192 --set model.ffn=333 --set seq=70
 fi
 finish
