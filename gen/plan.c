@@ -417,6 +417,13 @@ static void print_schedule(Gen *g, Text *t)
                 human_bytes(g, reduced), waits);
         }
     }
+    if (g->model.world_size > 1) {
+        Traffic moved = plan_traffic(g);
+        text_printf(t, "  a step receives: weights %s, gradients %s within a copy",
+                    human_bytes(g, moved.gathered), human_bytes(g, moved.reduced));
+        text_printf(t, g->model.replicate > 1 ? ", %s across copies\n" : "\n",
+                    human_bytes(g, moved.replicate));
+    }
     text_printf(t,
                 "  predicted %.3g s a step (uncalibrated rates), %.4g flops a token\n\n",
                 p->step_seconds, plan_flops_per_token(g));
@@ -545,6 +552,16 @@ static json_t *json_units(Gen *g)
     return list;
 }
 
+static json_t *json_traffic(const Gen *g)
+{
+    Traffic moved = plan_traffic(g);
+    json_t *o = json_object();
+    set_int(o, "gathered", moved.gathered);
+    set_int(o, "reduced", moved.reduced);
+    set_int(o, "replicate", moved.replicate);
+    return o;
+}
+
 void plan_print_json(Gen *g, Text *t)
 {
     json_t *o = json_object(), *warnings = json_array();
@@ -557,6 +574,7 @@ void plan_print_json(Gen *g, Text *t)
     json_object_set_new(o, "units", json_units(g));
     set_int(o, "ranks", g->model.world_size);
     json_object_set_new(o, "bytes_per_rank", json_bytes(g));
+    json_object_set_new(o, "step_bytes_per_rank", json_traffic(g));
     set_int(o, "max_live_bytes", g->prog.max_live_bytes);
     set_int(o, "ideal_live_bytes", g->prog.ideal_live_bytes);
     json_object_set_new(o, "step_seconds", json_real(g->prog.step_seconds));

@@ -131,6 +131,15 @@ Cost policy_try(Gen *g);
 void policy_auto(Gen *g);
 void policy_auto_print(Gen *g, Text *t); /* what it chose and why; nothing without auto */
 
+/* ---- traffic.c ------------------------------------------------------------------- */
+
+/* Bytes that rank 0 receives in a step: weights; gradients within its copy; sums from
+ * ranks elsewhere along mesh.replicate. */
+typedef struct Traffic {
+    int64_t gathered, reduced, replicate;
+} Traffic;
+Traffic plan_traffic(const Gen *g);
+
 /* ---- plan.c ---------------------------------------------------------------------- */
 
 typedef struct PlanBytes {
@@ -157,7 +166,7 @@ bool dump_plan(Gen *g, const char *pass, Text *t);
 /* Start and end of every instruction, in picoseconds from the start of its variant (END:
  * of LAST). Returns the time of the whole step. */
 int64_t simulate_times(const Gen *g, int64_t *start, int64_t *end);
-int64_t ins_picoseconds(const Gen *g, const Instr *i); /* how long it runs */
+int64_t ins_picoseconds(const Gen *g, const Instr *i);        /* how long it runs */
 int64_t math_picoseconds(double flops, double traffic_bytes); /* the roofline */
 int64_t moved_picoseconds(int64_t bytes);                     /* of a collective */
 

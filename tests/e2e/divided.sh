@@ -35,27 +35,70 @@ same() { # WHAT GOT WANT
     if [ "$2" = "$3" ]; then ok "$1: $3"; else bad "$1: ${2:-nothing}, not $3"; fi
 }
 
-# divided_run RANKS CHOICE GATHERS REDUCES: how often a step's rank gathers what, as awk
-# over all, layers (elements of a shard), n (ranks), m (its micro-batches).
+# crossing SHARDS COPIES <units: elements that rank 0 reads when copies add up its part: a
+# slice of each other copy's, then the slices that the others have summed.
+crossing() {
+    awk -v s="$1" -v p="$2" '{
+        used = 0
+        for (i = 3; i <= NF; i++) used += int(($i + 1023) / 1024)
+        part = int((used + s - 1) / s)
+        slice = int((part + p - 1) / p)
+        all += $2 * ((p - 1) * slice + part - slice) * 1024
+    } END { printf "%.0f\n", all }'
+}
+
+# Copies, ranks of a copy; how a rank's gathers and reductions within the copy count; does
+# each step sum over copies; the choices. As awk over all, layers (elements of a part), s
+# (ranks of a copy), m (micro-batches of a rank), g (ranks that share the weights between
+# forward and backward).
+divided_table() {
+    cat <<'TABLE'
+1|2|m * (s - 1) * (all + layers)|m * (s - 1) * all|
+1|8|m * (s - 1) * (all + layers)|m * (s - 1) * all|
+1|4|m * (s - 1) * all|m * (s - 1) * all|reshard_after_forward=false
+1|4|m * (s - 1) * all|m * (s - 1) * all|strategy="shard_grad_op"
+1|8|m * (s - 1) * all|(s - 1) * all|strategy="shard_grad_op" accumulate=unsharded
+1|4|m * (s - 1) * (all + layers)|(s - 1) * all|accumulate=unsharded
+1|4|m * ((s - 1) * all + (g - 1) * s / g * layers)|m * (s - 1) * all|reshard_after_forward=2
+1|8|m * ((s - 1) * all + (g - 1) * s / g * layers)|m * (s - 1) * all|reshard_after_forward=4
+2|1|0|0|
+4|1|0|0|
+8|1|0|0|strategy="no_shard"
+2|2|m * (s - 1) * (all + layers)|m * (s - 1) * all|
+2|2|m * (s - 1) * (all + layers)|(s - 1) * all|accumulate=unsharded
+2|4|m * (s - 1) * (all + layers)|m * (s - 1) * all|strategy="hybrid_shard"
+4|2|m * (s - 1) * all|m * (s - 1) * all|reshard_after_forward=false
+2|4|m * ((s - 1) * all + (g - 1) * s / g * layers)|m * (s - 1) * all|reshard_after_forward=2
+TABLE
+}
+
 divided_run() {
-    local n=$1 choice=$2 dir=$WORK/divided all layers rest m arena
+    local p=$1 s=$2 dir=$WORK/divided all layers rest m g=1 arena set flags=() what key want
+    for set in $5; do
+        flags+=(--set "$set")
+        case $set in reshard_after_forward=[0-9]*) g=${set#*=} ;; esac
+    done
     rm -rf "$dir" "$dir".*
-    # shellcheck disable=SC2086
-    if ! generate "$dir" "$ROOT/tests/models/tiny_llama.lua" --set "mesh.shard=$n" $choice ||
+    what="$p x $s ranks $5"
+    if ! generate "$dir" "$ROOT/tests/models/tiny_llama.lua" \
+        --set "mesh={replicate=$p,shard=$s}" "${flags[@]}" ||
        ! build_trainer "$dir" || ! train "$dir" "$data" 2 --stats "$dir.stats"; then
-        bad "$n ranks $choice: does not run" "$dir.log"
+        bad "$what: does not run" "$dir.log"
         return
     fi
-    read -r all layers rest < <(tiny_llama_units | shards "$n")
-    m=$((8 / n))
-    what="$n ranks $choice"
+    read -r all layers rest < <(tiny_llama_units | shards "$s")
+    m=$((8 / (p * s)))
     same "$what: tokens of a rank" "$(json_number "$dir.stats" tokens)" $((2 * m * 2 * 19))
     same "$what: tokens of all ranks" "$(grep -o '"tokens": *[0-9]*' "$dir.stats" |
         awk '{ sum += $2 } END { print sum }')" $((2 * 16 * 19))
-    same "$what: gathered bytes" "$(json_number "$dir.stats" gathered_bytes)" \
-        "$(awk "BEGIN { all=$all; layers=$layers; n=$n; m=$m; print 2 * 4 * ($3) }")"
-    same "$what: reduced bytes" "$(json_number "$dir.stats" reduced_bytes)" \
-        "$(awk "BEGIN { all=$all; layers=$layers; n=$n; m=$m; print 2 * 4 * ($4) }")"
+    set -- "$3" "$4" "$(tiny_llama_units | crossing "$s" "$p")"
+    for key in gathered reduced replicate; do
+        want=$(awk "BEGIN { all=$all; layers=$layers; s=$s; m=$m; g=$g; print 4 * ($1) }")
+        same "$what: $key bytes" "$(json_number "$dir.stats" ${key}_bytes)" $((2 * want))
+        sed -n '/step_bytes_per_rank/,$p' "$dir/plan.json" >"$dir.moved"
+        same "$what: $key bytes in the plan" "$(json_number "$dir.moved" $key)" "$want"
+        shift
+    done
     arena=$(json_number "$dir/plan.json" arena)
     same "$what: the arena mapped is the arena planned" \
         "$(json_number "$dir.stats" arena_bytes)" "$arena"
@@ -87,11 +130,9 @@ divided_memory() {
 }
 
 divided() {
-    local n
+    local p s gathers reduces sets
     divided_memory
-    for n in 2 8; do
-        divided_run $n "" "m * (n - 1) * (all + layers)" "m * (n - 1) * all"
-    done
-    divided_run 4 "--set reshard_after_forward=false" "m * (n - 1) * all" "m * (n - 1) * all"
-    divided_run 4 "--set accumulate=unsharded" "m * (n - 1) * (all + layers)" "(n - 1) * all"
+    while IFS='|' read -r p s gathers reduces sets; do
+        divided_run "$p" "$s" "$gathers" "$reduces" "$sets"
+    done < <(divided_table)
 }

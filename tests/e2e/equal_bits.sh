@@ -23,22 +23,31 @@ lion|tests/models/tiny_llama.lua|optimizer=lion{lr=1e-3} lr=inverse_sqrt{warmup=
 TABLE
 }
 
-# Every combination that differs in something, one a line: ranks and the other choices.
+# Every combination that differs in something, one a line: copies, ranks of a copy and the
+# other choices.
 equal_bits_choices() {
-    local ranks strategy wrap prefetch reshard accumulate
-    for ranks in 1 2 4 8; do
-        for strategy in full_shard no_shard; do
+    local mesh strategy wrap prefetch reshard accumulate reshards
+    for mesh in "1 1" "1 2" "1 4" "1 8" "2 1" "4 1" "8 1" "2 2" "2 4" "4 2"; do
+        for strategy in full_shard shard_grad_op hybrid_shard no_shard; do
+            case "$strategy $mesh" in
+            no_shard*) reshards=true ;;
+            hybrid_shard*" 1" | hybrid_shard" 1 "*) continue ;;
+            full_shard" 1 "[48] | hybrid_shard*4) reshards="true false 2" ;;
+            full_shard" 1 "* | hybrid_shard*) reshards="true false" ;;
+            shard_grad_op" 1 "*) reshards=false ;;
+            *) continue ;;
+            esac
             for accumulate in sharded unsharded; do
                 if [ $strategy = no_shard ]; then
-                    echo "$ranks $strategy 1 1 true $accumulate"
-                    echo "$ranks $strategy 99 0 false $accumulate"
+                    echo "$mesh $strategy 1 1 true $accumulate"
+                    echo "$mesh $strategy 99 0 false $accumulate"
                     continue
                 fi
                 for wrap in 1 2 99; do
                     for prefetch in 0 1 2 '{order="post",backward=3}' \
                         '{order="none",forward=2}' '{forward=3,backward=3,in_flight=2}'; do
-                        for reshard in true false; do
-                            echo "$ranks $strategy $wrap $prefetch $reshard $accumulate"
+                        for reshard in $reshards; do
+                            echo "$mesh $strategy $wrap $prefetch $reshard $accumulate"
                         done
                     done
                 done
@@ -47,14 +56,14 @@ equal_bits_choices() {
     done
 }
 
-# equal_bits_one NAME MODEL SETS STEPS REFERENCE RANKS STRATEGY WRAP PREFETCH RESHARD
-# ACCUMULATE
+# equal_bits_one NAME MODEL SETS STEPS REFERENCE COPIES SHARDS STRATEGY WRAP PREFETCH
+# RESHARD ACCUMULATE
 equal_bits_one() {
     local name=$1 model=$2 sets=$3 steps=$4 reference=$5 dir=$WORK/bits threads what set
     local recomputes=(none block 'every(2)' auto) recompute
-    local flags=(--set "mesh.shard=$6" --set "strategy=$7" --set "wrap=$8"
-                 --set "prefetch=$9" --set "reshard_after_forward=${10}"
-                 --set "accumulate=${11}")
+    local flags=(--set "mesh={replicate=$6,shard=$7}" --set "strategy=$8" --set "wrap=$9"
+                 --set "prefetch=${10}" --set "reshard_after_forward=${11}"
+                 --set "accumulate=${12}")
     for set in $sets; do flags+=(--set "$set"); done
     random ${#recomputes[@]}
     recompute=${recomputes[$random_value]}
@@ -62,7 +71,7 @@ equal_bits_one() {
     [ "$recompute" = auto ] && flags+=(--set 'target=cpu{memory="1GiB"}')
     random 8
     threads=$((random_value + 1))
-    what="$name: $6 ranks, $7, wrap $8, prefetch $9, reshard ${10}, ${11}, \
+    what="$name: $6 x $7 ranks, $8, wrap $9, prefetch ${10}, reshard ${11}, ${12}, \
 recompute $recompute, $threads threads"
     rm -rf "$dir" "$dir".*
     if ! generate "$dir" "$ROOT/$model" "${flags[@]}" || ! build_trainer "$dir" ||

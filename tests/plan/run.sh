@@ -66,6 +66,7 @@ golden() {
 }
 golden shard --set "mesh={shard=2}"
 golden replicate --set "mesh={replicate=2}"
+golden mesh --set "mesh={replicate=2,shard=4}" --set reshard_after_forward=2
 golden recompute --set "mesh={shard=2}" --set "recompute=every(2)"
 
 # ---- the shipped models ----------------------------------------------------------------------------

@@ -105,21 +105,32 @@ static Interpretation interpret(Gen *g, uint64_t order)
 static const char *choose(Gen *g, uint64_t *r)
 {
     static const char *const orders[] = {"pre", "post", "none"};
-    int64_t ranks = INT64_C(1) << pick(r, 0, 2);
-    bool whole = pick(r, 0, 3) == 0;
+    static const char *const meshes[] = {
+        "{}",
+        "{shard=2}",
+        "{shard=4}",
+        "{replicate=2}",
+        "{replicate=4}",
+        "{shard=4},2",
+        "{shard=4},grad",
+        "{replicate=2,shard=2}",
+    };
+    const char *mesh = meshes[pick(r, 0, 7)], *choice = strchr(mesh, '}') + 1;
     Text t = {.g = g};
-    if (whole) {
-        add_set(g, gen_printf(g, "mesh={replicate=%d}", (int)ranks));
+    add_set(g, gen_printf(g, "mesh=%.*s", (int)(choice - mesh), mesh));
+    if (!strcmp(choice, ",grad")) {
+        add_set(g, "strategy=\"shard_grad_op\"");
+    } else if (*choice) {
+        add_set(g, gen_printf(g, "reshard_after_forward=%s", choice + 1));
     } else {
-        add_set(g, gen_printf(g, "mesh={shard=%d}", (int)ranks));
+        add_set(g, pick(r, 0, 1) ? "reshard_after_forward=true"
+                                 : "reshard_after_forward=false");
     }
     add_set(g, gen_printf(g, "wrap=%d", (int)pick(r, 1, 3)));
     add_set(g,
             gen_printf(g, "prefetch={forward=%d,backward=%d,in_flight=%d,order=\"%s\"}",
                        (int)pick(r, 0, 2), (int)pick(r, 0, 2), (int)pick(r, 1, 3),
                        orders[pick(r, 0, 2)]));
-    add_set(g,
-            pick(r, 0, 1) ? "reshard_after_forward=true" : "reshard_after_forward=false");
     add_set(g, pick(r, 0, 1) ? "accumulate=\"sharded\"" : "accumulate=\"unsharded\"");
     if (pick(r, 0, 2)) {
         add_set(g, gen_printf(g, "recompute=every(%d)", (int)pick(r, 1, 2)));
