@@ -52,6 +52,12 @@ static bool plant_param_lost(Gen *g, uint64_t *r)
     return true;
 }
 
+static bool plant_frozen(Gen *g, uint64_t *r)
+{
+    g->segments.items[choose(r, g->segments.count)].trainable = false;
+    return true;
+}
+
 /* ---- unroll ---------------------------------------------------------------------- */
 
 static Instr *find_ins(Gen *g, uint64_t *r, InsKind kind)
@@ -388,6 +394,8 @@ static const Fault faults[] = {
     {"parameter off the grain", plant_param_off_grain, verify_shard, false, 0},
     {"unequal shards", plant_unequal_shards, verify_shard, false, 0},
     {"parameter lost", plant_param_lost, verify_shard, false, 0},
+    {"segment said to be frozen", plant_frozen, verify_shard, false, 0},
+    {"gradient of what is frozen", plant_frozen, verify_unroll, false, 0},
     {"late gather", plant_late_gather, verify_unroll, false, 0},
     {"gather too early", plant_early_gather, verify_unroll, false, 0},
     {"binding at the wrong place", plant_wrong_binding, verify_unroll, true, 0},

@@ -103,6 +103,17 @@ CASES = [
     case("lion_gpt2", "tiny_gpt2", dtypes=["f64"], grads=False,
          optimizer=lion(betas=[0.95, 0.98])),
 
+    # Groups by name: the first that matches takes a parameter.
+    case("groups", "tiny_llama", groups=[
+        {"match": "*norm*", "lr": 0.1, "weight_decay": 0.5},
+        {"match": ["model.embed_tokens.*", "*.down_proj.weight", "*norm*"], "lr": 3.0},
+        {"match": "*.o_proj.*", "weight_decay": 0.0}]),
+    case("frozen", "tiny_llama", dtypes=ALL, groups=[
+        {"match": ["model.embed_tokens.*", "model.layers.0.*"], "frozen": True},
+        {"match": "*mlp*", "frozen": True}, {"match": "lm_head.*", "lr": 0.5}]),
+    case("frozen_tied", "tiny_gpt2", optimizer=sgd(),
+         groups=[{"match": "transformer.wte.*", "frozen": True}]),
+
     # Schedules, past their ends.
     case("lr_constant", "tiny_llama", dtypes=["f64"], grads=False,
          lr=dict(kind="constant", warmup=4)),

@@ -110,12 +110,14 @@ def initial_weights(case):
 
 
 def settings(case, name, decays):
-    """Of one parameter: (lr ratio, weight decay, frozen). The last group that matches a field wins."""
+    """Of one parameter: (lr ratio, weight decay, frozen). The first group that matches takes it."""
     out = {"lr": 1.0, "weight_decay": case["optimizer"]["weight_decay"] if decays else 0.0,
            "frozen": False}
     for group in case["groups"]:
-        if fnmatch.fnmatchcase(name, group["match"]):
+        globs = group["match"] if isinstance(group["match"], list) else [group["match"]]
+        if any(fnmatch.fnmatchcase(name, glob) for glob in globs):
             out.update({k: v for k, v in group.items() if k != "match"})
+            break
     return out
 
 
