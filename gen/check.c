@@ -572,7 +572,7 @@ static void fill_free_fields(Check *c, Model *m)
     for (int i = 0; i < 4; i++)
         if (!strcmp(get_str(c, "strategy"), strategies[i]))
             m->strategy = (Strategy)i;
-    get_int(c, "wrap.blocks", &m->wrap_blocks);
+    check_wrap(c, &m->wrap);
     m->reshard_ranks = reshard_ranks(c, m->shard);
     get_int(c, "prefetch.forward", &m->prefetch_forward);
     get_int(c, "prefetch.backward", &m->prefetch_backward);

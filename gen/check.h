@@ -30,6 +30,9 @@ void check_value(Check *c, const Field *f, const char *path, Site site);
 /* Pushes the resolved table of the one at stack index raw. */
 void check_table(Check *c, const Fields *fields, const char *path, int raw, Site site);
 
+/* check_wrap.c */
+void check_wrap(Check *c, WrapRule *w);
+
 /* check_show.c */
 const char *check_last_name(const char *path);    /* "lr" of "optimizer.lr" */
 const char *check_show_ref(Check *c, int ref);    /* a value in the registry */

@@ -39,6 +39,16 @@ static Site site_of(Check *c, const char *path, const char *name, int raw, Site 
 
     if (set)
         return (Site){.pos = set->pos, .lex = set->lex, .written = true};
+    if (!f && table.lex && table.tag && table.tag->kind && table.tag->kind->positional &&
+        !strcmp(table.tag->kind->positional, name)) { /* per_block { 2, ... } */
+        const LexField *item = lex_item(table.lex, 1);
+
+        if (item)
+            return (Site){.pos = item->value,
+                          .lex =
+                              kind_takes_list(table.tag->kind) ? table.lex : item->table,
+                          .written = true};
+    }
     if (table.tag && table.tag->given_ref) { /* t.seq = 7, after the constructor */
         lua_rawgeti(c->L, LUA_REGISTRYINDEX, table.tag->given_ref);
         lua_getfield(c->L, -1, name);

@@ -175,9 +175,9 @@ static bool matches(Check *c, const char *pattern)
 static const char *as_written(Check *c, const Kind *k)
 {
     return gen_printf(c->g, "%s%s", k->name,
-                      k->constant     ? ""
-                      : k->positional ? "(1)"
-                                      : " { ... }");
+                      k->constant                            ? ""
+                      : k->positional && !kind_takes_list(k) ? "(1)"
+                                                             : " { ... }");
 }
 
 static bool check_string(Check *c, const Field *f, const char *path, Site site)
@@ -463,7 +463,8 @@ void check_value(Check *c, const Field *f, const char *path, Site site)
             good = check_list(c, f, path, site);
             break;
         case FIELD_RECORD:
-            good = check_record(c, f, path, site);
+            good = (f->func && lua_isfunction(L, -1) && !record_tag(c->g, -1)) ||
+                   check_record(c, f, path, site);
             break;
         case FIELD_MODEL:
             good = check_model_value(c, f, path, site);

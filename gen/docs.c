@@ -59,9 +59,10 @@ static const char *default_text(Gen *g, const Field *f)
 static void add_kind(Text *t, const Kind *k)
 {
     text_printf(t, "`%s%s`", k->name,
-                k->constant     ? ""
-                : k->positional ? gen_printf(t->g, "(%s)", k->positional)
-                                : " { ... }");
+                k->constant          ? ""
+                : kind_takes_list(k) ? gen_printf(t->g, " { %s }", k->positional)
+                : k->positional      ? gen_printf(t->g, "(%s)", k->positional)
+                                     : " { ... }");
     if (k->later)
         text_printf(t, " (later)");
 }
@@ -107,6 +108,8 @@ static void add_values(Gen *g, Text *t, const Field *f, const Kinds *kinds)
         text_printf(t, "; a number means `%s`", f->number_makes);
     if (f->number_sets.count)
         text_printf(t, "; a number sets %s", words_join(g, &f->number_sets, "`"));
+    if (f->func)
+        text_printf(t, "; %s", f->func);
     if (f->later_number)
         text_printf(t, "; %s (later)", f->later_number);
     if (f->later_function)
@@ -215,6 +218,8 @@ static void add_lua_type(Text *t, const Field *f, const char *owner)
     }
     if (f->number_sets.count || f->number_makes || f->number)
         text_printf(t, "|integer");
+    if (f->func)
+        text_printf(t, "|function");
 }
 
 static void add_class(Gen *g, Text *t, const Fields *fields, const char *name)

@@ -220,6 +220,20 @@ static void dump_spans(Gen *g, Text *t)
 
 /* ---- the description ------------------------------------------------------------- */
 
+static void dump_wrap(const WrapRule *w, Text *t)
+{
+    static const char *const names[] = {"per_block", "by_size", "by_name", "root_only",
+                                        "a function"};
+
+    text_printf(t, "wrap = %s", names[w->kind]);
+    if (w->kind == WRAP_PER_BLOCK)
+        text_printf(t, "(%lld)", (long long)w->blocks);
+    if (w->kind == WRAP_BY_SIZE)
+        text_printf(t, "(%lld)", (long long)w->params);
+    text_printf(t, "%s%s\n", w->embed_joins ? ", embed joins" : "",
+                w->head_joins ? ", head joins" : "");
+}
+
 static void dump_model(Gen *g, Text *t, bool checked)
 {
     const Model *m = &g->model;
@@ -237,10 +251,7 @@ static void dump_model(Gen *g, Text *t, bool checked)
                 : m->strategy == SHARD_GRAD_OP ? "shard_grad_op"
                 : m->strategy == HYBRID_SHARD  ? "hybrid_shard"
                                                : "no_shard");
-    if (m->wrap_blocks == INT64_MAX)
-        text_printf(t, "wrap = root_only\n");
-    else
-        text_printf(t, "wrap = per_block(%lld)\n", (long long)m->wrap_blocks);
+    dump_wrap(&m->wrap, t);
     if (m->reshard_ranks > 1 && m->reshard_ranks < m->shard)
         text_printf(t, "reshard_after_forward = %lld\n", (long long)m->reshard_ranks);
     else

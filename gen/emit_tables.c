@@ -68,7 +68,6 @@ void emit_model_context(Emit *e)
     emit_int(L, "replicate", m->replicate);
     emit_int(L, "shard", m->shard);
     emit_bool(L, "no_shard", e->g->segments.items[0].shards == 1);
-    emit_int(L, "wrap_blocks", m->wrap_blocks);
     emit_int(L, "prefetch_forward", m->prefetch_forward);
     emit_int(L, "prefetch_backward", m->prefetch_backward);
     emit_str(L, "param_dtype", rt_dtype(m->param_dtype));

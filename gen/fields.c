@@ -20,7 +20,8 @@ static const char *const attributes[] = {
     "below",   "power_of_two", "values",    "later_values", "later_types", "later_kinds",
     "pattern", "pattern_doc",  "max_bytes", "forbid",       "size",        "fields",
     "item",    "count",        "kinds",     "number_makes", "number_sets", "number",
-    "hash",    "later",        "only",      "doc",          "example",     "alone",
+    "func",    "hash",         "later",     "only",         "doc",         "example",
+    "alone",
 };
 enum { N_ATTRIBUTES = sizeof attributes / sizeof *attributes };
 
@@ -183,6 +184,7 @@ static Field read_row(Reader *r, const char *hash)
     f.number_sets = get_words(r, "number_sets");
     f.number = get_text(r, "number");
     f.alone = get_bool(r, "alone");
+    f.func = get_text(r, "func");
     get_number(r, "count", &count);
     f.count = (int64_t)count;
     read_later(r, &f);
@@ -334,6 +336,13 @@ const Field *fields_find(const Fields *f, const char *name)
         if (!strcmp(f->items[i].name, name))
             return &f->items[i];
     return NULL;
+}
+
+bool kind_takes_list(const Kind *k)
+{
+    const Field *f = k->positional ? fields_find(k->fields, k->positional) : NULL;
+
+    return f && f->type == FIELD_LIST;
 }
 
 const Kind *kinds_find(const Kinds *k, const char *name)

@@ -45,6 +45,7 @@ typedef struct Field {
     Words values, later_values, kinds, later_kinds, number_sets;
     const char *number_makes;
     const char *number; /* of a bool: what an integer would mean, NULL: none is legal */
+    const char *func; /* of a record: what a function in its place is, NULL: not legal */
     const char *later_number, *later_function; /* what such a value would mean */
     bool later;
     int only_ref; /* the one value available now, LUA_NOREF: any */
@@ -80,6 +81,7 @@ bool is_identifier(const char *s, size_t n);
 /* "8GiB", "1.5 GB", "4096": bytes; -1 if it is none. Fractions need a unit. */
 int64_t size_parse(const char *s);
 const Field *fields_find(const Fields *f, const char *name);
+bool kind_takes_list(const Kind *k); /* by_name { "a", "b" } */
 const Kind *kinds_find(const Kinds *k, const char *name);
 bool words_have(const Words *w, const char *word);
 /* "a", "b" or "c" with quotes, or a, b or c without. */

@@ -107,6 +107,19 @@ typedef struct ParamGroup {
     bool frozen;
 } ParamGroup;
 
+/* The description's wrap; what it comes to is a Wrap (plan.h). */
+typedef enum {
+    WRAP_PER_BLOCK, WRAP_BY_SIZE, WRAP_BY_NAME, WRAP_ROOT_ONLY, WRAP_FUNCTION
+} WrapKind;
+
+typedef struct WrapRule {
+    WrapKind kind;
+    int64_t blocks;              /* per_block(n) */
+    int64_t params;              /* by_size(n) */
+    bool embed_joins, head_joins;
+    int ref;                     /* registry: names of by_name, or the function */
+} WrapRule;
+
 typedef struct Model {
     const char *name;
     const char *file;            /* as given on the command line, base name only in outputs */
@@ -136,7 +149,7 @@ typedef struct Model {
     int64_t replicate, shard;           /* mesh; world_size = product */
     int64_t world_size;
     Strategy strategy;
-    int64_t wrap_blocks;                /* per_block(n); INT64_MAX: all blocks in one unit */
+    WrapRule wrap;
     int64_t reshard_ranks;              /* reshard_after_forward: ranks that share the weights
                                            between forward and backward: shard (true), 1
                                            (false: each keeps them), or a group's size */

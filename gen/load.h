@@ -98,6 +98,10 @@ const char *check_show(Gen *g, int index); /* a value as messages show it */
 const char *resolve_lua(Gen *g);
 const char *resolve_hash_fields(Gen *g);
 
+/* check_wrap.c: the wrap in the emitted description becomes the list on top of the stack. */
+void resolve_wrap(Gen *g);
+bool wrap_name_ok(const char *s, size_t n); /* of a unit */
+
 /* embed.c */
 void embed_share(const char *dir);
 

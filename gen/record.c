@@ -118,6 +118,31 @@ static void push_copy(lua_State *L, int table)
     }
 }
 
+/* The values without names of the table on top become its positional field: the first of
+ * per_block { 2, embed = "join" }, all of by_name { "a", "b" }. */
+static void name_items(lua_State *L, const Kind *kind)
+{
+    int table = lua_gettop(L);
+    lua_Integer n = (lua_Integer)lua_rawlen(L, table);
+    bool list = kind_takes_list(kind);
+
+    if (lua_getfield(L, table, kind->positional) != LUA_TNIL || n == 0) {
+        lua_settop(L, table); /* written with its name, or not at all */
+        return;
+    }
+    if (list)
+        lua_newtable(L);
+    for (lua_Integer i = 1; i <= (list ? n : 1); i++) {
+        lua_rawgeti(L, table, i);
+        if (list)
+            lua_rawseti(L, table + 2, i);
+        lua_pushnil(L);
+        lua_rawseti(L, table, i);
+    }
+    lua_setfield(L, table, kind->positional);
+    lua_settop(L, table);
+}
+
 /* Upvalues: Gen, Kind. */
 static int construct(lua_State *L)
 {
@@ -129,7 +154,7 @@ static int construct(lua_State *L)
     if (lua_gettop(L) > 1)
         return luaL_error(L, "%s takes one value, but %d are given" HELP "write %s %s",
                           kind->name, lua_gettop(L), kind->name,
-                          kind->positional ? "(1)" : "{ ... }");
+                          kind->positional && !kind_takes_list(kind) ? "(1)" : "{ ... }");
     lua_settop(L, 1);
     if (kind->positional && !lua_istable(L, 1)) {
         locate(L, 1, kind->name, tag);
@@ -159,6 +184,8 @@ static int construct(lua_State *L)
         locate(L, 1, kind->name, tag);
         keep_given(L, 1, tag);
         push_copy(L, 1);
+        if (kind->positional)
+            name_items(L, kind);
     }
     record_set_tag(g, -1, tag);
     return 1;

@@ -48,16 +48,72 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+/* Without functions: the wrap may be one, and is written again when it has been called.
+ */
 static Keys sorted_keys(Gen *g, int table)
 {
     Keys keys = {0};
 
     for (lua_pushnil(g->L); lua_next(g->L, table); lua_pop(g->L, 1))
-        if (lua_type(g->L, -2) == LUA_TSTRING)
+        if (lua_type(g->L, -2) == LUA_TSTRING && !lua_isfunction(g->L, -1))
             *gen_push(g, &keys) = gen_strdup(g, lua_tostring(g->L, -2));
     if (keys.count)
         qsort(keys.items, (size_t)keys.count, sizeof *keys.items, by_text);
     return keys;
+}
+
+/* Has the record on top of the stack only its positional field, beside defaults? */
+static bool only_positional(lua_State *L, const Kind *kind)
+{
+    if (!kind || !kind->positional || kind_takes_list(kind))
+        return false;
+    for (int i = 0; i < kind->fields->count; i++) {
+        const Field *f = &kind->fields->items[i];
+        bool same = !strcmp(f->name, kind->positional);
+
+        if (!same && f->default_ref != LUA_NOREF) {
+            lua_rawgeti(L, LUA_REGISTRYINDEX, f->default_ref);
+            lua_getfield(L, -2, f->name);
+            same = lua_rawequal(L, -1, -2);
+            lua_pop(L, 2);
+        }
+        if (!same)
+            return false;
+    }
+    return true;
+}
+
+static void write_table(Gen *g, Text *t, int depth);
+
+/* The items of the list on top of the stack, and its bracket unless fields stand before
+ * them; lists and numbers on one line, lists of lists one a line. */
+static void write_items(Gen *g, Text *t, int depth, bool fields)
+{
+    lua_State *L = g->L;
+    int table = lua_gettop(L);
+    lua_Integer n = (lua_Integer)lua_rawlen(L, table);
+    bool lines = n > 0 && lua_rawgeti(L, table, 1) == LUA_TTABLE;
+
+    lua_settop(L, table);
+    if (n && !fields)
+        text_printf(t, lines ? "\n" : " ");
+    for (lua_Integer i = 1; i <= n; i++) {
+        if (lines || (fields && i == 1))
+            text_printf(t, "%*s", 4 * depth + 4, "");
+        lua_rawgeti(L, table, i);
+        if (lua_type(L, -1) == LUA_TNUMBER)
+            write_number(L, t, -1);
+        else if (lua_type(L, -1) == LUA_TSTRING)
+            write_string(t, lua_tostring(L, -1), lua_rawlen(L, -1));
+        else if (lua_istable(L, -1))
+            write_table(g, t, depth + 1);
+        else
+            text_printf(t, lua_toboolean(L, -1) ? "true" : "false");
+        text_printf(t, lines || (fields && i == n) ? ",\n" : i < n ? ", " : " }");
+        lua_pop(L, 1);
+    }
+    if (lines && !fields)
+        text_printf(t, "%*s}", 4 * depth, "");
 }
 
 /* `adamw { ... }`, `per_block(2)`, `{ a = 1 }`, `{ 0.9, 0.95 }`; multi-line with an
@@ -69,14 +125,16 @@ static void write_table(Gen *g, Text *t, int depth)
     Tag *tag = record_tag(g, table);
     Keys keys = sorted_keys(g, table);
     lua_Integer n = (lua_Integer)lua_rawlen(L, table);
-    bool positional = tag && tag->kind && tag->kind->positional && keys.count == 1;
+    bool positional = tag && only_positional(L, tag->kind);
 
     luaL_checkstack(L, 5, "resolve");
     if (tag)
         text_printf(t, "%s%s", tag->name, positional ? "(" : " ");
     if (!positional)
-        text_printf(t, "{%s", keys.count ? "\n" : n ? " " : " }");
+        text_printf(t, "{%s", keys.count ? "\n" : n ? "" : " }");
     for (int i = 0; i < keys.count; i++) {
+        if (positional && strcmp(keys.items[i], tag->kind->positional) != 0)
+            continue;
         if (!positional)
             text_printf(t, "%*s%s = ", 4 * depth + 4, "", keys.items[i]);
         lua_pushstring(L, keys.items[i]);
@@ -98,19 +156,7 @@ static void write_table(Gen *g, Text *t, int depth)
         text_printf(t, positional ? ")" : ",\n");
         lua_pop(L, 1);
     }
-    for (lua_Integer i = 1; i <= n; i++) {
-        lua_rawgeti(L, table, i);
-        if (lua_type(L, -1) == LUA_TNUMBER)
-            write_number(L, t, -1);
-        else if (lua_type(L, -1) == LUA_TSTRING)
-            write_string(t, lua_tostring(L, -1), lua_rawlen(L, -1));
-        else if (lua_type(L, -1) == LUA_TTABLE)
-            write_table(g, t, depth);
-        else
-            text_printf(t, lua_toboolean(L, -1) ? "true" : "false");
-        text_printf(t, i < n ? ", " : " }");
-        lua_pop(L, 1);
-    }
+    write_items(g, t, depth, keys.count > 0);
     if (keys.count && !positional)
         text_printf(t, "%*s}", 4 * depth, "");
 }

@@ -66,9 +66,27 @@ static void add_segment(Gen *g, Unit *u, bool trainable, const int *ids, int n)
     s->elems = s->shard_elems * s->shards;
 }
 
-/* "layers.0", "layers.0.mlp_up", or of the first and the last: "layers.0..layers.3". */
+/* Do the unit's pieces follow each other in the model? */
+static bool is_run(const Gen *g, const Unit *u)
+{
+    for (int k = 1; k < u->n_pieces; k++) {
+        PieceRef a = u->pieces[k - 1], b = u->pieces[k];
+        bool next = a.block == b.block
+                        ? b.piece == a.piece + 1
+                        : b.block == a.block + 1 && b.piece == 0 &&
+                              a.piece == g->blocks.items[a.block].cls->pieces.count - 1;
+        if (!next) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* "layers.0", "layers.0.mlp_up", or of the first and the last: "layers.0..layers.3",
+ * "layers.0.qkv..attention", and "embed+head" when others lie between. */
 static const char *unit_text(Gen *g, const Unit *u, bool ident)
 {
+    bool run = is_run(g, u);
     const char *end[2];
     for (int k = 0; k < 2; k++) {
         PieceRef at = u->pieces[k ? u->n_pieces - 1 : 0];
@@ -81,7 +99,13 @@ static const char *unit_text(Gen *g, const Unit *u, bool ident)
     if (!strcmp(end[0], end[1])) {
         return end[0];
     }
-    return gen_printf(g, ident ? "%s_to_%s" : "%s..%s", end[0], end[1]);
+    if (run && u->pieces[0].block == u->pieces[u->n_pieces - 1].block) {
+        end[1] = g->blocks.items[u->pieces[0].block]
+                     .cls->pieces.items[u->pieces[u->n_pieces - 1].piece]
+                     .name;
+    }
+    return gen_printf(g, "%s%s%s", end[0],
+                      ident ? (run ? "_to_" : "_and_") : (run ? ".." : "+"), end[1]);
 }
 
 static int group_params(const Gen *g, const Wrap *w, int group, bool trainable, int *ids)
@@ -115,6 +139,7 @@ static void add_unit(Gen *g, const Wrap *w, int group, int *ids)
             g->blocks.items[w->piece[i].block].unit[w->piece[i].piece] = u->id;
         }
     }
+    u->name = w->name[group];
     u->segments = gen_alloc(g, sizeof(int) * 2);
     if (n > 0) {
         add_segment(g, u, true, ids, n);
@@ -122,6 +147,15 @@ static void add_unit(Gen *g, const Wrap *w, int group, int *ids)
     if (frozen > 0) {
         add_segment(g, u, false, ids + n, frozen);
     }
+}
+
+static const char *given_ident(Gen *g, const char *name)
+{
+    char *ident = gen_strdup(g, name);
+    for (char *c = ident; *c; c++) {
+        *c = *c == '.' ? '_' : *c;
+    }
+    return ident;
 }
 
 /* Names are known when it is known which blocks are cut. */
@@ -135,8 +169,16 @@ static void name_units(Gen *g)
     }
     for (int i = 0; i < g->units.count; i++) {
         Unit *u = &g->units.items[i];
-        u->name = unit_text(g, u, false);
-        u->ident = unit_text(g, u, true);
+        u->ident = u->name ? given_ident(g, u->name) : unit_text(g, u, true);
+        u->name = u->name ? u->name : unit_text(g, u, false);
+        for (int k = 0; k < i; k++) {
+            if (!strcmp(g->units.items[k].ident, u->ident)) {
+                diag_add(g, DIAG_ERROR, model_pos(g, "wrap"),
+                         "name one of them otherwise",
+                         "wrap: units %s and %s have one name in C, %s",
+                         g->units.items[k].name, u->name, u->ident);
+            }
+        }
         for (int k = 0; k < u->n_segments; k++) {
             Segment *s = &g->segments.items[u->segments[k]];
             bool second = k > 0;
@@ -164,6 +206,39 @@ static void warn_padding(Gen *g)
     }
 }
 
+/* One unit holds the whole model at once, and its collectives have nothing to run beside.
+ */
+static void warn_one_unit(Gen *g, const Wrap *w)
+{
+    const Model *m = &g->model;
+    int64_t all = 0, block = 0, most = 0;
+    if (g->units.count != 1 || m->world_size == 1 || g->blocks.count < 3) {
+        return;
+    }
+    for (int i = 0; i < w->n_pieces; i++) {
+        block = w->piece[i].piece == 0 ? w->params[i] : block + w->params[i];
+        most = max_i64(most, block);
+        all += w->params[i];
+    }
+    if (m->strategy == NO_SHARD) {
+        diag_add(
+            g, DIAG_WARNING, model_pos(g, "wrap"), "write wrap = per_block(1)",
+            "wrap: the whole model is one unit: its gradients, %s, are summed when the "
+            "backward is over, beside nothing",
+            human_bytes(g, all * dtype_bytes(m->reduce_dtype)));
+        return;
+    }
+    diag_add(g, DIAG_WARNING, model_pos(g, "wrap"),
+             gen_printf(g,
+                        "wrap = per_block(1) gathers at most %s at once, beside the "
+                        "mathematics of the block before",
+                        human_bytes(g, most * dtype_bytes(m->param_dtype))),
+             "wrap: the whole model is one unit: each rank gathers all %s of weights and "
+             "holds all %s of gradients, and no collective runs beside the mathematics",
+             human_bytes(g, all * dtype_bytes(m->param_dtype)),
+             human_bytes(g, all * dtype_bytes(m->reduce_dtype)));
+}
+
 void shard_params(Gen *g)
 {
     Wrap w = wrap_partition(g);
@@ -178,5 +253,7 @@ void shard_params(Gen *g)
         add_unit(g, &w, i, ids);
     }
     name_units(g);
+    diag_stop_on_errors(g);
     warn_padding(g);
+    warn_one_unit(g, &w);
 }

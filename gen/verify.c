@@ -258,11 +258,17 @@ static const char *check_span(Gen *g, const Instr *i, int *next_binding)
     return NULL;
 }
 
-/* Which instruction wrote a buffer last before `at`, in its variant; NULL: none. */
+/* Which instruction wrote a buffer last before `at`, in its variant; NULL: none. Pieces
+ * of one backward may overwrite what none after them needs. */
 static const Instr *writer_before(const Program *p, const Instr *at, int buffer)
 {
     for (int id = at->id - 1; id >= p->first[at->variant]; id--) {
-        if (touches(&p->ins.items[id], buffer, true)) {
+        const Instr *w = &p->ins.items[id];
+        if (w->kind == INS_SPAN && w->phase == PHASE_BACKWARD && at->phase == w->phase &&
+            w->block == at->block) {
+            continue;
+        }
+        if (touches(w, buffer, true)) {
             return &p->ins.items[id];
         }
     }

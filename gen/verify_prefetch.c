@@ -23,9 +23,28 @@ static int first_reader(const Program *p, int gather)
     return -1;
 }
 
-/* Units whose gathers have started, and whose use has not, when `gather` starts. Spans of
- * a unit follow each other, so a reader's unit names it; a block without parameters of
- * its own counts by itself. */
+/* Where the run of spans of one unit begins that a span belongs to: a unit whose pieces
+ * are not neighbours comes several times, and is gathered for each. */
+static int run_start(const Program *p, int span)
+{
+    const Instr *at = &p->ins.items[span];
+    int start = span;
+    for (int id = span - 1; at->unit >= 0 && id >= p->first[at->variant]; id--) {
+        const Instr *i = &p->ins.items[id];
+        if (i->kind != INS_SPAN) {
+            continue;
+        }
+        if (i->unit != at->unit ||
+            (i->phase == PHASE_FORWARD) != (at->phase == PHASE_FORWARD)) {
+            break;
+        }
+        start = id;
+    }
+    return start;
+}
+
+/* Runs of spans whose gathers have started, and whose use has not, when `gather` starts.
+ */
 static int64_t units_gathered(Gen *g, int gather, int *seen)
 {
     const Program *p = &g->prog;
@@ -37,13 +56,12 @@ static int64_t units_gathered(Gen *g, int gather, int *seen)
         if (reader <= gather) {
             continue;
         }
-        const Instr *span = &p->ins.items[reader];
-        int unit = span->unit >= 0 ? span->unit : g->units.count + span->block;
+        int start = run_start(p, reader);
         for (int k = 0; k < n; k++) {
-            known = known || seen[k] == unit;
+            known = known || seen[k] == start;
         }
         if (!known) {
-            seen[n++] = unit;
+            seen[n++] = start;
         }
     }
     return n;

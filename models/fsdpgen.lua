@@ -63,11 +63,16 @@
 
 ---@class (exact) fsdpgen.per_block
 ---@field blocks? integer blocks of a unit
+---@field embed? "own"|"join" the embedding: a unit of its own, or with the layers after it
+---@field head? "own"|"join" the head: a unit of its own, or with the layers before it
 
 ---@class (exact) fsdpgen.by_size
----@field params integer parameters of a unit, about
+---@field params integer parameters of a unit, at most, unless one piece has more
+---@field embed? "own"|"join" the embedding: a unit of its own, or with the layers after it
+---@field head? "own"|"join" the head: a unit of its own, or with the layers before it
 
 ---@class (exact) fsdpgen.by_name
+---@field names number[] patterns of the names of blocks and pieces
 
 ---@class (exact) fsdpgen.root_only
 
@@ -137,7 +142,7 @@
 ---@field reduction? "tree"|"library" order in which gradients are summed over ranks: a tree that does not know them, or as a library would, one after the other; then mesh, strategy and accumulate are inside the hash, too
 ---@field mesh? fsdpgen.trainer.mesh ranks along each axis
 ---@field strategy? "full_shard"|"no_shard"|"shard_grad_op"|"hybrid_shard" what is sharded
----@field wrap? fsdpgen.per_block|fsdpgen.by_size|fsdpgen.by_name|fsdpgen.root_only|integer blocks that are gathered and freed together
+---@field wrap? fsdpgen.per_block|fsdpgen.by_size|fsdpgen.by_name|fsdpgen.root_only|integer|function what is gathered and freed together: a unit
 ---@field reshard_after_forward? boolean|integer free the gathered weights between forward and backward; N: groups of N ranks keep them, a part each
 ---@field prefetch? fsdpgen.trainer.prefetch|integer units gathered ahead of their use
 ---@field recompute? "none"|"cheap"|"block"|"auto"|fsdpgen.every|fsdpgen.ops activations computed again in the backward
@@ -198,9 +203,9 @@ function per_block(blocks) end
 ---@return fsdpgen.by_size
 function by_size(params) end
 
----@param fields fsdpgen.by_name
+---@param names integer
 ---@return fsdpgen.by_name
-function by_name(fields) end
+function by_name(names) end
 
 ---@type fsdpgen.root_only
 root_only = {}

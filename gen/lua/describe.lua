@@ -19,12 +19,14 @@
 --   number_makes   a number N means this constructor with N
 --   number_sets    a number sets these fields
 --   number         of a bool: an integer from min to max may stand instead, and is this
+--   func           of a record: what a function in its place is
 --   hash      in, out, platform or none: what a change of it changes (the two hashes);
 --             inherited by the fields inside
 --   later     true: the field exists, its implementation not yet: an error that says so.
 --             later_values, later_types, later_kinds: the same for some values;
 --             only: the one value available now
--- A constructor has fields, and: positional = the field that its only argument sets;
+-- A constructor has fields, and: positional = the field that its only argument, or the
+-- values without names in its table, set;
 -- constant = true: written without a call; later as above.
 
 local function largest_power_of_two(n, most)
@@ -145,9 +147,9 @@ local trainer = {
       end,
       default_text = "from the mesh", doc = "what is sharded" },
     { "wrap", "record", kinds = { "per_block", "by_size", "by_name", "root_only" },
-      number_makes = "per_block", later_types = { ["function"] = "a function" },
+      number_makes = "per_block", func = "a function of each block",
       default = "per_block", hash = "out",
-      doc = "blocks that are gathered and freed together" },
+      doc = "what is gathered and freed together: a unit" },
     { "reshard_after_forward", "bool", number = "a group size", min = 1, max = 1024,
       default = function(t) return t.strategy ~= "shard_grad_op" end,
       default_text = "`true`; with `\"shard_grad_op\"` `false`", hash = "out",
@@ -198,6 +200,12 @@ local min_ratio = { "min_ratio", "number", min = 0, max = 1, default = 0.1,
                     doc = "of the base learning rate, at the end" }
 local beta = { "beta", "number", min = 0, below = 1 }
 
+-- What a wrap does with the ends of the model, around the layers.
+local embed = { "embed", "string", values = { "own", "join" }, default = "own",
+                doc = "the embedding: a unit of its own, or with the layers after it" }
+local head = { "head", "string", values = { "own", "join" }, default = "own",
+               doc = "the head: a unit of its own, or with the layers before it" }
+
 local constructors = {
     { "adamw", fields = { rate,
         { "betas", "list", count = 2, item = beta, default = { 0.9, 0.95 },
@@ -227,12 +235,17 @@ local constructors = {
     { "inverse_sqrt", fields = { warmup } },
     { "per_block", positional = "blocks", fields = {
         { "blocks", "int", min = 1, max = 1 << 20, default = 1,
-          doc = "blocks of a unit" } } },
-    { "by_size", later = true, positional = "params", fields = {
-        { "params", "int", min = 1, max = 1 << 50,
-          doc = "parameters of a unit, about" } } },
-    { "by_name", later = true, fields = {} },
-    { "root_only", later = true, constant = true, fields = {} },
+          doc = "blocks of a unit" },
+        embed, head } },
+    { "by_size", positional = "params", fields = {
+        { "params", "int", min = 1, max = 1 << 50, example = "100000000",
+          doc = "parameters of a unit, at most, unless one piece has more" },
+        embed, head } },
+    { "by_name", positional = "names", fields = {
+        { "names", "list", item = { "name", "any" },
+          example = '{ "layers.*.mlp_*", { "embed", "head" } }',
+          doc = "patterns of the names of blocks and pieces" } } },
+    { "root_only", constant = true, fields = {} },
     { "every", positional = "blocks", fields = {
         { "blocks", "int", min = 1, max = 1 << 20,
           doc = "one block in so many is recomputed" } } },

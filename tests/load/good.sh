@@ -17,6 +17,12 @@ resolves() {
 resolves --set wrap=2 'wrap = per_block(2)'
 resolves --set 'wrap=per_block(3)' 'wrap = per_block(3)'
 resolves --set wrap.blocks=4 'wrap = per_block(4)'
+resolves --set 'wrap=per_block { 2, embed = "join" }' 'wrap = per_block(2), embed joins'
+resolves --set 'wrap=by_size(1e6)' 'wrap = by_size(1000000)'
+resolves --set 'wrap=by_size { params = 3, head = "join" }' 'wrap = by_size(3), head joins'
+resolves --set 'wrap=by_name { "layers.*" }' 'wrap = by_name'
+resolves --set wrap=root_only 'wrap = root_only'
+resolves --set 'wrap=function(b) return true end' 'wrap = a function'
 resolves --set prefetch=0 'prefetch.forward = 0'
 resolves --set prefetch=3 'prefetch.backward = 3'
 resolves --set prefetch.backward=2 'prefetch.forward = 1'
@@ -50,9 +56,10 @@ inside() {
         sed '/^outside the hash/,$d; /^name /d'
 }
 inside >reference
-for set in wrap=2 mesh.shard=4 prefetch=0 strategy=no_shard accumulate=unsharded \
-    name=other max_skipped=3 reshard_after_forward=false target.arch=x86-64-v3; do
-    inside --set $set >changed
+for set in wrap=2 'wrap=by_size(9)' wrap=root_only 'wrap=by_name{"embed"}' mesh.shard=4 \
+    prefetch=0 strategy=no_shard accumulate=unsharded name=other max_skipped=3 \
+    reshard_after_forward=false target.arch=x86-64-v3; do
+    inside --set "$set" >changed
     check "$set stays outside the hash" cmp reference changed
 done
 for set in seq=32 seed=2 fuse=false optimizer.lr=1e-4 leaves=4 dtypes.param=bf16 \

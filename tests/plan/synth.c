@@ -318,6 +318,9 @@ SynthMesh synth_mesh(uint64_t seed, SynthMesh m)
     uint64_t r = seed * 1009 + 3;
     synth_ranks(&m, min_i64(m.leaves, INT64_C(1) << pick(&r, 0, 3)), seed);
     m.wrap = pick(&r, 0, 3) == 0 ? INT64_MAX : pick(&r, 1, 3);
+    m.size = pick(&r, 0, 1) ? pick(&r, 1, 9000) : 0; /* else by blocks */
+    m.embed_joins = pick(&r, 0, 2) == 0;
+    m.head_joins = pick(&r, 0, 2) == 0;
     m.prefetch_forward = pick(&r, 0, 3);
     m.prefetch_backward = pick(&r, 0, 3);
     m.in_flight = pick(&r, 1, 3);
@@ -347,7 +350,10 @@ static void set_model(Gen *g, const SynthMesh *m, int64_t seq, int64_t vocab)
     o->world_size = m->ranks;
     o->replicate = m->replicate;
     o->shard = m->ranks / m->replicate;
-    o->wrap_blocks = m->wrap;
+    o->wrap = m->size > 0 ? (WrapRule){.kind = WRAP_BY_SIZE, .params = m->size}
+                          : (WrapRule){.kind = WRAP_PER_BLOCK, .blocks = m->wrap};
+    o->wrap.embed_joins = m->embed_joins;
+    o->wrap.head_joins = m->head_joins;
     o->reshard_ranks = m->reshard_ranks;
     o->prefetch_forward = m->prefetch_forward;
     o->prefetch_backward = m->prefetch_backward;

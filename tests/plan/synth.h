@@ -14,6 +14,8 @@ typedef struct SynthShape {
 } SynthShape;
 
 typedef struct SynthMesh {
+    int64_t size; /* of a unit; 0: `wrap` blocks each */
+    bool embed_joins, head_joins;
     int64_t ranks, replicate, reshard_ranks, micro_batches, leaves, wrap,
         prefetch_forward, prefetch_backward, in_flight,
         every; /* one block in so many is recomputed, 0: none */

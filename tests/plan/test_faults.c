@@ -101,9 +101,9 @@ static bool plant_early_gather(Gen *g, uint64_t *r)
 {
     Instr *i = find_ins(g, r, INS_ALL_GATHER);
     int to = i ? g->prog.first[i->variant] : 0;
-    if (!i || i->phase == PHASE_FORWARD ||
+    if (!i || i->phase == PHASE_FORWARD || g->units.count < 4 ||
         plan_units_ahead(&g->model, PHASE_FORWARD) > 1) {
-        return false;
+        return false; /* of few units, all are one ahead */
     }
     Instr kept = *i;
     int from = i->id;
@@ -437,7 +437,7 @@ static uint64_t faults_seed;
 static void plant_kind(uint64_t f)
 {
     int here = 0, shown = 0;
-    for (uint64_t k = 0; k < 60 && here < 5; k++) {
+    for (uint64_t k = 0; k < 60 && (here < 5 || (faults[f].runs && !shown)); k++) {
         uint64_t r = faults_seed + k * 31 + f;
         SynthShape shape = synth_shape(faults_seed + k);
         SynthMesh base = synth_numerics(faults_seed + k);

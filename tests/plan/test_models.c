@@ -102,6 +102,24 @@ static Interpretation interpret(Gen *g, uint64_t order)
     return run;
 }
 
+/* Units of blocks, of pieces, across blocks, of pieces that are no neighbours. */
+static const char *const wraps[] = {
+    "wrap=1",
+    "wrap=per_block{2,embed='join'}",
+    "wrap=per_block{3,head='join',embed='join'}",
+    "wrap=root_only",
+    "wrap=by_size(150)",
+    "wrap=by_size{450,embed='join'}",
+    "wrap=by_size{1200,head='join'}",
+    "wrap=by_name{'layers.*.mlp_*'}",
+    "wrap=by_name{{'embed','head'},'layers.*.qkv'}",
+    "wrap=by_name{{'layers.*.attention',name='attention'},'layers.*'}",
+    "wrap=by_name{{'layers.0.*','head'},{'layers.?.mlp_up'}}",
+    "wrap=function(b) return b.index % 2 == 0 end",
+    "wrap=function(b) return b.pieces[1] and { qkv = true, mlp_down = b.name } or 'ends' "
+    "end",
+};
+
 static const char *choose(Gen *g, uint64_t *r)
 {
     static const char *const orders[] = {"pre", "post", "none"};
@@ -126,7 +144,7 @@ static const char *choose(Gen *g, uint64_t *r)
         add_set(g, pick(r, 0, 1) ? "reshard_after_forward=true"
                                  : "reshard_after_forward=false");
     }
-    add_set(g, gen_printf(g, "wrap=%d", (int)pick(r, 1, 3)));
+    add_set(g, wraps[pick(r, 0, sizeof wraps / sizeof *wraps - 1)]);
     add_set(g,
             gen_printf(g, "prefetch={forward=%d,backward=%d,in_flight=%d,order=\"%s\"}",
                        (int)pick(r, 0, 2), (int)pick(r, 0, 2), (int)pick(r, 1, 3),
