@@ -335,6 +335,32 @@ static void check_dtypes(Check *c)
                  get_str(c, "dtypes.master"), param);
 }
 
+static void check_loss_scale(Check *c)
+{
+    int64_t init = 0, least = 0;
+    bool f16 = !strcmp(get_str(c, "dtypes.param"), "f16");
+
+    if (!*get_str(c, "dtypes.param") || !get_int(c, "loss_scale.init", &init))
+        return;
+    if (f16 && init == 0)
+        COMPLAIN(c, "loss_scale.init", "leave loss_scale out, or write init = 65536",
+                 "loss_scale: f16 gradients need a scale: below 3e-8 they become 0, and "
+                 "most of a model's are smaller");
+    else if (!f16 && init != 0)
+        COMPLAIN(c, "loss_scale.init",
+                 "leave loss_scale out, or use dtypes.param = \"f16\"",
+                 "loss_scale: %lld for %s: only f16 gradients need a scale",
+                 (long long)init, get_str(c, "dtypes.param"));
+    else if ((init & (init - 1)) != 0)
+        COMPLAIN(c, "loss_scale.init", "use 32768 or 65536",
+                 "loss_scale.init: %lld is not a power of two", (long long)init);
+    else if (init > 0 && get_int(c, "loss_scale.min", &least) && least > init)
+        COMPLAIN(c, "loss_scale.min",
+                 gen_printf(c->g, "use at most %lld", (long long)init),
+                 "loss_scale.min: %lld is more than loss_scale.init (%lld)",
+                 (long long)least, (long long)init);
+}
+
 /* Steps from which on a run is long: what bf16 loses in one is lost in all of them. */
 enum { LONG_RUN_STEPS = 1000 };
 
@@ -553,6 +579,10 @@ static void fill_hash_fields(Check *c, Model *m)
     fill_groups(c, m);
     get_int(c, "seed", &m->seed);
     get_int(c, "loss.chunk_tokens", &m->loss_chunk_tokens);
+    get_int(c, "loss_scale.init", &m->loss_scale_init);
+    get_int(c, "loss_scale.min", &m->loss_scale_min);
+    get_int(c, "loss_scale.factor", &m->loss_scale_factor);
+    get_int(c, "loss_scale.growth_interval", &m->loss_scale_interval);
     m->loss_mask = get_bool(c, "loss.mask");
     m->loss_z = get_num(c, "loss.z");
     m->label_smoothing = get_num(c, "loss.label_smoothing");
@@ -637,6 +667,7 @@ void check_model(Gen *g)
     check_dtypes(&c);
     check_schedule(&c);
     check_groups(&c);
+    check_loss_scale(&c);
     if (!c.errors)
         warn_reduce(&c);
     check_auto(&c);

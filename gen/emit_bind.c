@@ -332,6 +332,8 @@ static const char *binder_arg(Steps *s, const Binder *b, const SpanArg *arg)
         return "&dw";
     case ARG_LOSS:
         return "rt_loss_slot(rt)";
+    case ARG_LOSS_SCALE:
+        return "rt_loss_scale(rt)";
     case ARG_CONST:
         return gen_printf(g, "rt_local(rt, %s)", bind_const(s, arg->index));
     case ARG_DATA:

@@ -25,13 +25,13 @@ typedef struct Kernels {
 
 /* Words a local variable of a span cannot take: C's own, and what every span has. */
 static const char *const reserved[] = {
-    "auto",    "bool",     "break",  "case",    "char",     "const",    "continue",
-    "default", "do",       "double", "dw",      "else",     "enum",     "extern",
-    "false",   "float",    "for",    "goto",    "if",       "inline",   "int",
-    "int32_t", "int64_t",  "long",   "loss",    "register", "restrict", "return",
-    "rt_bf16", "rt_f16",   "saved",  "scratch", "short",    "signed",   "sizeof",
-    "static",  "struct",   "switch", "true",    "typedef",  "union",    "unsigned",
-    "void",    "volatile", "w",      "while",
+    "auto",     "bool",    "break",    "case",   "char",       "const",    "continue",
+    "default",  "do",      "double",   "dw",     "else",       "enum",     "extern",
+    "false",    "float",   "for",      "goto",   "if",         "inline",   "int",
+    "int32_t",  "int64_t", "long",     "loss",   "loss_scale", "register", "restrict",
+    "return",   "rt_bf16", "rt_f16",   "saved",  "scratch",    "short",    "signed",
+    "sizeof",   "static",  "struct",   "switch", "true",       "typedef",  "union",
+    "unsigned", "void",    "volatile", "w",      "while",
 };
 
 static const char *local_name(Emit *e, const Kernels *kernels, const char *name)
@@ -288,6 +288,8 @@ static const char *arg_decl(Emit *e, const Kernels *kernels, const Class *c,
         return gen_printf(e->g, "%s *%s", type, name);
     case ARG_LOSS:
         return "double *loss";
+    case ARG_LOSS_SCALE:
+        return "float loss_scale";
     case ARG_SAVED:
         return "char *saved";
     case ARG_SCRATCH:
@@ -423,6 +425,10 @@ static void push_calls(Emit *e, const Kernels *kernels, const Class *c, const Sp
         if (n->workspace_bytes) {
             lua_pushfstring(L, n->workspace_offset_bytes ? "scratch + %I" : "scratch",
                             (LUAI_UACINT)n->workspace_offset_bytes);
+            lua_rawseti(L, -2, ++count);
+        }
+        if (ops_scaled(e->g, n->op)) {
+            lua_pushliteral(L, "loss_scale");
             lua_rawseti(L, -2, ++count);
         }
         lua_setfield(L, -2, "args");

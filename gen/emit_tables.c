@@ -87,6 +87,10 @@ void emit_model_context(Emit *e)
     emit_bool(L, "loss_mask", m->loss_mask);
     emit_bool(L, "library_order", m->library_order);
     emit_bool(L, "comm_thread", m->comm_thread && m->world_size > 1);
+    emit_int(L, "loss_scale_init", m->loss_scale_init);
+    emit_int(L, "loss_scale_min", m->loss_scale_min);
+    emit_int(L, "loss_scale_factor", m->loss_scale_factor);
+    emit_int(L, "loss_scale_interval", m->loss_scale_interval);
     emit_bool(L, "accumulate_sharded", m->accumulate_sharded);
     emit_int(L, "seed", m->seed);
     emit_int(L, "max_skipped", m->max_skipped);

@@ -451,9 +451,28 @@ static void undo(Folder *f)
         rmdir(f->dir);
 }
 
+/* Puts the manifest, or all the others, in place; -1 when one could not be. */
+static int put_all(Folder *f, bool manifest)
+{
+    int written = 0;
+
+    for (int i = 0; i < f->entries.count; i++) {
+        Entry *e = &f->entries.items[i];
+
+        if (!e->staged || is_manifest(e) != manifest)
+            continue;
+        if (!put_in_place(f, e))
+            return -1;
+        written++;
+    }
+    return written;
+}
+
+/* The manifest comes last: until then the old one says what is ours, files among them
+ * that could not be removed. */
 static int write_folder(Folder *f)
 {
-    int written = 0, removed = 0;
+    int written, manifest, removed = 0;
 
     if (f->fd < 0 && !make_folder(f))
         return EXIT_DIAG;
@@ -465,27 +484,20 @@ static int write_folder(Folder *f)
             return EXIT_DIAG;
         }
     }
-    for (int pass = 0; pass < 2;
-         pass++) /* the manifest last: until then the old one holds */
-        for (int i = 0; i < f->entries.count; i++) {
-            Entry *e = &f->entries.items[i];
-
-            if (!e->staged || is_manifest(e) != (pass == 1))
-                continue;
-            if (!put_in_place(f, e)) {
-                unstage(f);
-                return EXIT_DIAG;
-            }
-            written++;
-        }
-    for (int i = 0; i < f->entries.count; i++)
+    written = put_all(f, false);
+    for (int i = 0; i < f->entries.count && written >= 0; i++)
         if (!f->entries.items[i].now && f->entries.items[i].kind == REGULAR) {
             remove_stale(f, &f->entries.items[i]);
             removed++;
         }
+    manifest = written < 0 || f->errors ? -1 : put_all(f, true);
+    if (manifest < 0) {
+        unstage(f);
+        return EXIT_DIAG;
+    }
     fprintf(stderr, "%s: %d files, %d written, %d removed\n", f->dir, f->g->files.count,
-            written, removed);
-    return f->errors ? EXIT_DIAG : EXIT_DONE;
+            written + manifest, removed);
+    return EXIT_DONE;
 }
 
 int files_write(Gen *g)

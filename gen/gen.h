@@ -140,6 +140,8 @@ typedef struct Model {
     ParamGroup *groups;
     int64_t seed;
     int64_t loss_chunk_tokens;
+    /* dynamic loss scaling, of f16: powers of two; init 0: none */
+    int64_t loss_scale_init, loss_scale_min, loss_scale_factor, loss_scale_interval;
     bool loss_mask;                     /* each data file has a mask beside it */
     double loss_z, label_smoothing;
     bool fuse;
@@ -295,6 +297,7 @@ typedef struct Const { const char *name; Node *node; int out; Value *value; int6
 /* A span: the kernels between two schedule points; emitted once in math.c. */
 typedef enum {
     ARG_PARAMS, ARG_GRADS, ARG_CONST, ARG_DATA, ARG_IN, ARG_OUT, ARG_DOUT, ARG_DIN, ARG_LOSS,
+    ARG_LOSS_SCALE,
     ARG_SAVED, ARG_SCRATCH
 } ArgKind;
 

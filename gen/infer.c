@@ -559,6 +559,11 @@ Dtype ops_acc_dtype(const Gen *g)
     return g->model.param_dtype == DT_F64 ? DT_F64 : DT_F32;
 }
 
+bool ops_scaled(const Gen *g, const OpRule *op)
+{
+    return op->info->scaled && g->model.loss_scale_init > 0;
+}
+
 void ops_push_env(Gen *g, const Node *node)
 {
     lua_State *L = g->L;
@@ -571,6 +576,8 @@ void ops_push_env(Gen *g, const Node *node)
         adds = adds || node->op->out[i].may_add;
     lua_pushboolean(L, adds);
     lua_setfield(L, -2, "adds");
+    lua_pushboolean(L, ops_scaled(g, node->op));
+    lua_setfield(L, -2, "scaled");
     lua_pushstring(L, ops_acc_dtype(g) == DT_F64 ? "double" : "float");
     lua_setfield(L, -2, "acc");
     lua_pushinteger(L, node->workspace_bytes);

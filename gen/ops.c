@@ -350,6 +350,7 @@ static bool load_rule(Gen *g, OpRule *op, int checker)
     lua_pop(L, 1);
     if (!problems) {
         read_rule(g, op);
+        info->scaled = rule_has(L, op, "scaled");
         info->has_backward = rule_has(L, op, "backward");
         info->has_check = rule_has(L, op, "check");
         info->has_flops = rule_has(L, op, "flops");

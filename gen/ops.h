@@ -32,6 +32,7 @@ typedef struct OpInfo {
     const char *text; /* op.lua */
     size_t text_bytes;
     bool from_disk;
+    bool scaled; /* takes the loss scale, where there is one */
     bool has_backward, has_check, has_flops, has_bytes, has_workspace, has_reference;
 } OpInfo;
 
@@ -93,5 +94,7 @@ int64_t infer_traffic(Gen *g, const Node *node);
  * signature; an operand's `alias` names the input whose bytes it may lie on. */
 void ops_push_env(Gen *g, const Node *node);
 Dtype ops_acc_dtype(const Gen *g);
+/* Does this op's kernel take `loss_scale`? */
+bool ops_scaled(const Gen *g, const OpRule *op);
 
 #endif

@@ -11,6 +11,7 @@
  * of an input that dies there. All offsets are multiples of 256 and constants of the
  * class. */
 #include "builder.h"
+#include "ops.h"
 #include "plan.h"
 
 #include <string.h>
@@ -399,6 +400,11 @@ static void make_args(Gen *g, Class *c, Span *s)
     if (touched(s, LOC_LOSS,
                 -1)) /* last, as the runtime's slot is the caller's business */
         add_arg(g, s, ARG_LOSS, -1, c->loss);
+    for (int i = 0; i < s->n_nodes; i++)
+        if (ops_scaled(g, s->nodes[i]->op)) {
+            add_arg(g, s, ARG_LOSS_SCALE, -1, NULL);
+            return;
+        }
 }
 
 /* piece: -1 takes the nodes of all. */

@@ -538,6 +538,8 @@ static void touch_arg(Unroller *u, Instr *i, const SpanArg *a, const Block *b)
         gen_require(!again, "%s: a loss is computed again", b->name);
         touch(u, i, u->control, true, false);
         break;
+    case ARG_LOSS_SCALE: /* a number */
+        break;
     case ARG_SAVED: /* the backward may overwrite what it no longer needs */
         i->saved =
             kept || i->phase != PHASE_FORWARD ? u->saved[b->id] : u->dropped[b->id];

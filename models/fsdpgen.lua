@@ -94,7 +94,7 @@
 ---@field jit? boolean compile kernels when the trainer starts
 
 ---@class (exact) fsdpgen.trainer.dtypes
----@field param? "f32"|"bf16"|"f64"|"f16" weights as gathered and activations; `"f64"` is for tests
+---@field param? "f32"|"bf16"|"f64"|"f16" weights as gathered and activations, what blocks hand on and logits too; `"f64"` is for tests
 ---@field reduce? "f32"|"f64"|"bf16" gradients and their sums: every sum is rounded to it, also on one rank
 ---@field master? "f32"|"f64"|"split"|"bf16" weights that the optimizer updates; `"split"`: the 16 bits below a bf16 weight, which together are an f32 master; `"bf16"`: the bf16 weights themselves, by stochastic rounding
 ---@field moments? "f32"|"f64"|"bf16" optimizer state; `"bf16"` by stochastic rounding
@@ -110,6 +110,12 @@
 ---@field mask? boolean beside each data file `X`, `X.mask` says which tokens are targets
 ---@field z? number weight of the z-loss: `z lse^2` joins the loss of a token
 ---@field label_smoothing? number share of the target given to all tokens alike
+
+---@class (exact) fsdpgen.trainer.loss_scale
+---@field init? integer scale of a micro-batch's mean loss at the start; a power of two; 0: none
+---@field growth_interval? integer updates in a row after which it grows
+---@field factor? integer by which it grows and shrinks
+---@field min? integer it shrinks no further
 
 ---@class (exact) fsdpgen.trainer.mesh
 ---@field replicate? integer copies of the model
@@ -139,6 +145,7 @@
 ---@field init? any initial weights by name pattern; the architecture's when missing (later)
 ---@field seed? integer of initial weights and data order
 ---@field loss? fsdpgen.trainer.loss cross entropy of the next token
+---@field loss_scale? fsdpgen.trainer.loss_scale dynamic scaling of f16 gradients: a step whose gradient is not finite is skipped and lowers it
 ---@field reduction? "tree"|"library" order in which gradients are summed over ranks: a tree that does not know them, or as a library would, one after the other; then mesh, strategy and accumulate are inside the hash, too
 ---@field mesh? fsdpgen.trainer.mesh ranks along each axis
 ---@field strategy? "full_shard"|"no_shard"|"shard_grad_op"|"hybrid_shard" what is sharded

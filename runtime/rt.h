@@ -84,6 +84,12 @@ double rt_lr_cosine(const RtSchedule *s, int64_t step);
 double rt_lr_wsd(const RtSchedule *s, int64_t step);
 double rt_lr_inverse_sqrt(const RtSchedule *s, int64_t step);
 
+/* Dynamic loss scaling of f16 (rt_scale.c): powers of two; init 0: none. */
+typedef struct RtLossScale {
+    double init, min, factor;
+    int64_t interval;        /* updates in a row after which it grows */
+} RtLossScale;
+
 /* One line of the plan's memory table, shown at start and in the log. */
 typedef struct RtMemory {
     const char *what;
@@ -110,6 +116,7 @@ typedef struct RtTrainer {
     int64_t max_skipped;             /* updates in a row; one more ends the run */
     RtOptimizer optimizer;
     RtSchedule schedule;
+    RtLossScale loss_scale;
     double flops_per_token;          /* 6 P_matmul + 6 layers dim_attention seq */
     double planned_step_seconds;     /* 0: unknown; deadlines derive from it */
     int64_t params_elems;
@@ -229,6 +236,8 @@ void rt_noise(const RtUpdate *u, const RtUpdateRun *run, int site, int64_t from,
 
 /* The loss sum of the micro-batch loaded last (f64). Where the emitted mathematics puts it. */
 double *rt_loss_slot(Rt *rt);
+/* What multiplies the gradient of that loss: a power of two. */
+float rt_loss_scale(const Rt *rt);
 
 #include "rt_math.h" /* dtype conversion, vectors, own exp, tanh, ...: inline, for kernels */
 #include "rt_gemm.h" /* matrix products on fixed tiles */

@@ -50,7 +50,8 @@ static void write_json(Rt *rt, const char *path, const Sums *sums)
 {
     const RtTrainer *t = rt->trainer;
     const int64_t targets = rt->state->valid_tokens;
-    const double tokens = targets > 0 ? (double)targets : 1; /* all sums are 0 then */
+    const double mean = targets > 0 ? (double)targets : 1; /* all sums are 0 then */
+    const double tokens = mean * rt_scale(rt);
     FILE *f = fopen(path, "we");
     if (f == NULL) {
         rt_fail(rt, RT_EXIT_ERROR, "--debug-gradients %s: %s", path, strerror(errno));
@@ -65,10 +66,16 @@ static void write_json(Rt *rt, const char *path, const Sums *sums)
         if (t->segments[t->params[i].segment].grad_shard < 0) {
             continue;
         }
-        fprintf(
-            f, "%s  {\"name\": \"%s\", \"norm\": %.17g, \"projections\": [%.17g, %.17g]}",
-            before, t->params[i].name, rt_sqrt(sums[i].squares) / tokens,
-            sums[i].projection[0] / tokens, sums[i].projection[1] / tokens);
+        const double x[] = {rt_sqrt(sums[i].squares) / tokens,
+                            sums[i].projection[0] / tokens,
+                            sums[i].projection[1] / tokens};
+        char text[3][32];
+        for (int k = 0; k < 3; k++) { /* null: f16 overflowed */
+            snprintf(text[k], sizeof text[k], rt_is_finite(x[k]) ? "%.17g" : "null",
+                     x[k]);
+        }
+        fprintf(f, "%s  {\"name\": \"%s\", \"norm\": %s, \"projections\": [%s, %s]}",
+                before, t->params[i].name, text[0], text[1], text[2]);
         before = ",\n";
     }
     fprintf(f, "\n]}\n");

@@ -89,6 +89,9 @@ static void json_line(Rt *rt, double seconds, double mfu)
     fprintf(f, "\"lr\": %.17g, \"skipped\": %lld, \"tokens\": %lld, ",
             rt_learning_rate(rt->trainer, st->step), (long long)st->skipped,
             (long long)((st->step + 1) * tokens));
+    if (rt->trainer->loss_scale.init != 0) {
+        fprintf(f, "\"loss_scale\": %.17g, ", st->loss_scale);
+    }
     if (rt->trainer->masked) {
         fprintf(f, "\"valid_tokens\": %lld, ", (long long)st->valid_tokens);
     }
@@ -142,12 +145,13 @@ void rt_log_step(Rt *rt, double seconds)
     if (mfu > 0) {
         snprintf(share, sizeof share, "%.2f%%", 100.0 * mfu);
     }
-    char skipped[48] = "";
+    char skipped[64] = "";
     if (st->skip && st->valid_tokens == 0) {
         snprintf(skipped, sizeof skipped, "  (no update: every target is masked)");
     } else if (st->skip) {
-        snprintf(skipped, sizeof skipped, "  update skipped, %lld so far",
-                 (long long)st->skipped);
+        snprintf(skipped, sizeof skipped, "  update skipped, %lld so far%s",
+                 (long long)st->skipped,
+                 st->overflowed ? "; the loss scale shrinks" : "");
     }
     const double done = (double)(st->step + 1), left = (double)st->flags.steps - done;
     printf("step: %4lld  loss: %s  grad_norm: %8.4f  memory: %5.2fGiB  tps: %s  mfu: %s  "

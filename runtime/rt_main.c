@@ -27,6 +27,7 @@ static void one_step(Rt *rt)
     }
     rt_log_step(rt, seconds);
     rt_update_gate(rt);
+    rt_scale_step(rt);
 }
 
 /* Ranks of different builds, or on a library that differs, must not train together. */
@@ -84,6 +85,7 @@ int rt_rank_main(const RtTrainer *t, const RtFlags *f, RtShared *shared, int fd,
     state = (RtState){.flags = *f,
                       .shared = shared,
                       .spins = crowded ? 50 : 5000,
+                      .loss_scale = t->loss_scale.init,
                       .beta1_power = 1.0,
                       .beta2_power = 1.0};
     rt = (Rt){.rank = rank,

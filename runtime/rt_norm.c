@@ -245,12 +245,15 @@ void rt_norm_reduce(Rt *rt)
         return;
     }
     st->loss = sum / tokens;
-    st->grad_norm = rt_sqrt(rt_superacc_round(total)) / tokens;
+    st->grad_norm = rt_sqrt(rt_superacc_round(total)) / tokens / rt_scale(rt);
     st->clip_factor = 1.0;
     if (clip > 0 && st->grad_norm + 1e-6 > clip) {
         st->clip_factor = clip / (st->grad_norm + 1e-6);
     }
     st->skip = !rt_is_finite(st->loss) || !rt_is_finite(st->grad_norm);
+    if (st->skip) {
+        rt_scale_overflow(rt);
+    }
 }
 
 double *rt_loss_slot(Rt *rt)

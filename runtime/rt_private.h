@@ -128,7 +128,11 @@ typedef struct RtState {
     uint64_t superacc[RT_SUPERACC_WORDS];
     double beta1_power, beta2_power; /* beta^t after t updates */
     bool skip; /* this step's update: loss or norm is not finite, or there is no target */
-    int64_t skipped, skipped_in_a_row; /* updates, for what was not finite */
+    int64_t skipped, skipped_in_a_row; /* updates, for what was not finite; in a row:
+                                          those that no smaller loss scale can save */
+    double loss_scale;                 /* now; 0: none */
+    int64_t scaled_updates;            /* since it changed */
+    bool overflowed;                   /* skip: a smaller loss scale may help */
     /* counters (--stats) */
     int64_t tokens_done, gathered_bytes, reduced_bytes, replicate_bytes;
     double wait_seconds;
@@ -199,6 +203,12 @@ void rt_update_end(Rt *rt);
 void rt_update_gate(const Rt *rt);
 bool rt_is_finite(double x);
 int64_t rt_step_tokens(const RtTrainer *t);
+
+/* ---- rt_scale.c -------------------------------------------------------------------- */
+
+double rt_scale(const Rt *rt);  /* by which gradients are too large; 1: none */
+void rt_scale_overflow(Rt *rt); /* not finite: a smaller scale may help */
+void rt_scale_step(Rt *rt);     /* at the end of a step, after its log */
 
 /* ---- rt_norm.c --------------------------------------------------------------------- */
 

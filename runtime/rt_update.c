@@ -4,9 +4,9 @@
  * clip factor, shards of summed gradients. Out: calls of the emitted kernel.
  *
  * The gradient is summed over all targets of the step, so its scale is clip factor /
- * targets. Powers of beta are carried along by multiplication, one an update: no pow.
- * A loss or a norm that is not finite skips the step's update: both are equal on all
- * ranks, so all of them skip it. */
+ * targets, over the loss scale where there is one. Powers of beta are carried along by
+ * multiplication, one an update: no pow. A loss or a norm that is not finite skips the
+ * step's update: both are equal on all ranks, so all of them skip it. */
 #include "rt_philox.h"
 #include "rt_private.h"
 
@@ -70,7 +70,7 @@ RtUpdate rt_update(const Rt *rt)
     const RtWords step =
         rt_philox((uint64_t)st->flags.seed, RT_SITE_STEP, (uint64_t)st->step, 0);
     RtUpdate u = {.noise = step.w[0] | (uint64_t)step.w[1] << 32};
-    u.scale64 = st->clip_factor / (double)st->valid_tokens;
+    u.scale64 = st->clip_factor / (double)st->valid_tokens / rt_scale(rt);
     u.lr64 = rt_learning_rate(t, st->step);
     u.bias1_64 = 1.0 - st->beta1_power * t->optimizer.beta1;
     u.bias2_64 = 1.0 - st->beta2_power * t->optimizer.beta2;
@@ -108,7 +108,7 @@ void rt_update_end(Rt *rt)
     if (st->skip) {
         if (st->valid_tokens > 0) { /* a step without a target is no failure */
             st->skipped++;
-            st->skipped_in_a_row++;
+            st->skipped_in_a_row += !st->overflowed;
         }
         return;
     }

@@ -65,9 +65,9 @@ local trainer = {
       doc = "storage of each kind of number",
       fields = {
           { "param", "string", values = { "f32", "bf16", "f64", "f16" },
-            later_values = { "f16" },
             default = "bf16",
-            doc = "weights as gathered and activations; `\"f64\"` is for tests" },
+            doc = "weights as gathered and activations, what blocks hand on and logits too; "
+                .. "`\"f64\"` is for tests" },
           { "reduce", "string", values = { "f32", "f64", "bf16" },
             default = accumulation_dtype, default_text = "`\"f32\"`",
             doc = "gradients and their sums: every sum is rounded to it, also on one rank" },
@@ -116,6 +116,23 @@ local trainer = {
             doc = "weight of the z-loss: `z lse^2` joins the loss of a token" },
           { "label_smoothing", "number", min = 0, below = 1, default = 0,
             doc = "share of the target given to all tokens alike" },
+      } },
+    { "loss_scale", "table", hash = "in",
+      default = function(t)
+          return { init = t.dtypes.param == "f16" and 65536 or 0 }
+      end,
+      default_text = "only with f16",
+      doc = "dynamic scaling of f16 gradients: a step whose gradient is not finite is "
+          .. "skipped and lowers it",
+      fields = {
+          { "init", "int", min = 0, max = 1 << 40, default = 65536,
+            doc = "scale of a micro-batch's mean loss at the start; a power of two; 0: none" },
+          { "growth_interval", "int", min = 1, max = 1 << 40, default = 2000,
+            doc = "updates in a row after which it grows" },
+          { "factor", "int", min = 2, max = 1 << 16, power_of_two = true, default = 2,
+            doc = "by which it grows and shrinks" },
+          { "min", "int", min = 1, max = 1 << 40, power_of_two = true, default = 1,
+            doc = "it shrinks no further" },
       } },
     { "reduction", "string", values = { "tree", "library" }, default = "tree", hash = "in",
       doc = "order in which gradients are summed over ranks: a tree that does not know them, "

@@ -6,6 +6,8 @@
 --   return op {
 --     doc       = "what it computes",
 --     role      = "sum",           it adds two gradients; "optimizer": no op of the graph
+--     scaled    = true,            its gradient is that of loss_scale times the loss: the
+--                                  kernel's last argument, where the trainer scales
 --     inputs    = { { "x", "t d" }, ... },    class = "float" (default), i32, acc, grad,
 --                                             any
 --     attrs     = { eps = "number", heads = { "int", 8 }, c = { "int", from = "seq" } },
@@ -28,7 +30,7 @@
 local fmt = string.format
 
 local keys = {
-  doc = "string", role = "string", inputs = "table", attrs = "table", outputs = "table",
+  doc = "string", role = "string", scaled = "boolean", inputs = "table", attrs = "table", outputs = "table",
   axes = "table", check = "function", workspace = "function", flops = "function",
   bytes = "function", backward = "function", expands = "function", reference = "function",
   cases = "function",
@@ -42,7 +44,7 @@ local taken = {
   fn = true, acc = true, ld = true, st = true, rnd = true, lit = true, beta = true,
   workspace = true, elem_bytes = true, acc_bytes = true, grad_bytes = true, adds = true,
   inputs = true, outputs = true, put = true, round = true, noise = true,
-  optimizer = true,
+  optimizer = true, scaled = true, loss_scale = true,
 }
 local most = 24 -- inputs, outputs or attributes: C keeps them in arrays of that size
 

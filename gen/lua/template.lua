@@ -231,7 +231,8 @@ end
 -- What an optimizer keeps differs from other values of its dtype in how it is rounded:
 -- bf16 state by the noise of rt_noise, the weight of an f32 master so that the rest of it
 -- fits 16 bits. Adds `noise(from, to)`, the statements that draw the noise of elements
--- [from, to) of the run, at most 4096; "" when there is none to draw.
+-- [from, to) of the run, at most 4096; "" when there is none to draw. moments 0: the
+-- optimizer keeps none.
 local noise_names = { master = "noise", moment1 = "noise1", moment2 = "noise2" }
 local function optimizer_ways(env)
   local ways, noisy = {}, {}
@@ -252,11 +253,14 @@ local function optimizer_ways(env)
      and env.param.dtype == "bf16" then
     ways[env.param] = { "rt_f32_from_bf16(%s)", "rt_bf16_from_master(%s)" }
   end
-  function env.noise(from, to)
-    local lines, arrays = {}, {}
-    for i, name in ipairs(noisy) do arrays[i] = noise_names[name] .. "[4096]" end
-    if #noisy > 0 then lines[1] = "        uint16_t " .. concat(arrays, ", ") .. ";\n" end
+  function env.noise(from, to, moments)
+    local lines, arrays, drawn = {}, {}, {}
     for _, name in ipairs(noisy) do
+      if moments ~= 0 or name == "master" then drawn[#drawn + 1] = name end
+    end
+    for i, name in ipairs(drawn) do arrays[i] = noise_names[name] .. "[4096]" end
+    if #drawn > 0 then lines[1] = "        uint16_t " .. concat(arrays, ", ") .. ";\n" end
+    for _, name in ipairs(drawn) do
       lines[#lines + 1] = call("        rt_noise(", {
         "u", "run", "RT_NOISE_" .. string.upper(name), from, to .. " - " .. from,
         noise_names[name] }, ");") .. "\n"

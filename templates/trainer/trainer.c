@@ -60,6 +60,14 @@ static const RtTrainer trainer = {
         .momentum = ${real(momentum)},
         .clip = ${real(clip)},${clip == 0 and " /* none */" or ""}
     },
+//@ if loss_scale_init > 0 then
+    .loss_scale = {
+        .init = ${loss_scale_init},
+        .min = ${loss_scale_min},
+        .factor = ${loss_scale_factor},
+        .interval = ${loss_scale_interval},
+    },
+//@ end
     .schedule = {
         .ratio = rt_lr_${schedule},
         .warmup_steps = ${warmup_steps},

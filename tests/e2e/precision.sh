@@ -7,6 +7,8 @@ precision_rows() {
     cat <<TABLE
 reduce|tests/models/tiny_llama.lua|dtypes.reduce="bf16" leaves=4
 reduce_bf16|tests/models/tiny_gpt2.lua|dtypes.param="bf16" dtypes.reduce="bf16"
+f16|tests/models/tiny_llama.lua|dtypes.param="f16"
+f16_unfused|tests/models/tiny_gpt2.lua|dtypes.reduce="bf16" dtypes.param="f16" fuse=false
 moments|tests/models/tiny_llama.lua|dtypes.param="bf16" dtypes.moments="bf16"
 master_bf16|tests/models/tiny_gpt2.lua|dtypes.param="bf16" dtypes.moments="bf16" dtypes.master="bf16"
 TABLE
@@ -70,6 +72,57 @@ precision_split() {
         sed 's/.*"optimizer": *\([0-9]*\).*/\1/')
     check "split master: 10 bytes of state instead of 12" [ "$((bytes_one * 10))" = \
         "$((bytes_more * 12))" ]
+}
+
+# A scale that overflows at once: steps are skipped, weights stay, the scale shrinks until
+# gradients are finite, then training goes on; it grows again after its interval. All of it
+# is equal on all ranks.
+precision_overflow() {
+    local one=$WORK/precision_one dir=$WORK/precision_more ranks
+    local sets='dtypes.param="f16" loss_scale.init=1<<30 loss_scale.factor=16
+                loss_scale.growth_interval=3'
+    precision_train "f16 overflow" "$one" tests/models/tiny_llama.lua "$sets" || return
+    check "overflow: the third step is skipped too" [ \
+        "$(grep -c '"grad_norm": null' "$one.jsonl")" = 3 ]
+    "$one/trainer" --data "$data" --steps 1 --quiet --weights-hash 2>"$one.log" >"$one.first"
+    check "overflow: weights stay" [ "$(grep '^weights' "$one.first")" = \
+        "$(grep '^weights' "$one.out")" ]
+    check "overflow: twelve steps" train "$one" "$data" 12 --threads 2
+    grep -o '"loss_scale": [0-9]*' "$one.jsonl" | sed 's/.* //' >"$one.scales"
+    check "overflow: the scale shrinks, and grows after three updates" \
+        precision_scales "$one.scales"
+    check "overflow: then the loss falls" awk '
+        match($0, /"loss": [0-9.]*/) { v = substr($0, RSTART + 8, RLENGTH - 8) + 0
+            if (NR == 1) first = v; last = v }
+        END { exit !(last < first - 0.05) }' "$one.jsonl"
+    for ranks in 2 4; do
+        precision_train "f16 overflow, $ranks ranks" "$dir" tests/models/tiny_llama.lua \
+            "$sets" "mesh.shard=$ranks" || continue
+        train "$dir" "$data" 12 --threads 1
+        check "overflow: equal bits on $ranks ranks" cmp "$one.result" "$dir.result"
+    done
+    precision_train "another scale" "$dir" tests/models/tiny_llama.lua \
+        'dtypes.param="f16" loss_scale.init=64' || return
+    precision_train "the usual scale" "$one" tests/models/tiny_llama.lua \
+        'dtypes.param="f16"' || return
+    check "loss_scale is inside the hash" differ "$(precision_hash "$one")" \
+        "$(precision_hash "$dir")"
+    check "loss_scale changes bits" differ "$(cat "$one.result")" "$(cat "$dir.result")"
+}
+
+# It never grows but by its factor after three updates, nor shrinks but after an overflow.
+precision_scales() {
+    awk 'NR == FNR { null[NR] = /"grad_norm": null/; next }
+        { scale[FNR] = $1 }
+        END {
+            for (i = 1; i < FNR; i++) {
+                if (null[i]) { run = 0; want = scale[i] / 16; if (want < 1) want = 1 }
+                else if (++run == 3) { run = 0; want = scale[i] * 16; grown++ }
+                else want = scale[i]
+                if (scale[i + 1] != want) { print i, scale[i + 1], want; exit 1 }
+            }
+            exit !(null[1] && grown)
+        }' "${1%.scales}.jsonl" "$1"
 }
 
 # The settings without the last one that names a dtype.

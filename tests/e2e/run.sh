@@ -30,6 +30,7 @@ divided
 library
 precision
 precision_split
+precision_overflow
 loss_masks
 loss_hashes
 frozen

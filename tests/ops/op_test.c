@@ -190,6 +190,7 @@ static int l_dtypes(lua_State *L)
 {
     test.gen.model.param_dtype = check_dtype(L, 1);
     test.gen.model.reduce_dtype = check_dtype(L, 2);
+    test.gen.model.loss_scale_init = test.gen.model.param_dtype == DT_F16;
     return 0;
 }
 

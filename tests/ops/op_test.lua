@@ -44,7 +44,7 @@ local function integer(low, high) return low + (bits() >> 1) % (high - low + 1) 
 -- param and reduce dtypes; sums are kept in f32, in f64 when param is f64
 local configs = {
     { "f64", "f64" }, { "f32", "f32" }, { "f32", "bf16" }, { "bf16", "f32" },
-    { "bf16", "bf16" },
+    { "bf16", "bf16" }, { "f16", "f32" }, { "f16", "bf16" },
 }
 
 local function class_dtype(class, config)
@@ -101,6 +101,7 @@ local function apply(name, inputs, attrs)
         dtype[operand[1]] = node.outs[i].dtype
     end
     n.round = function(what, v) return host.round(dtype[what], v) end
+    if rule.scaled and inputs[1].dtype == "f16" then n.loss_scale = 64 end
     rule.reference(n)
     for i, operand in ipairs(rule.outputs) do
         check(#node.outs[i].data == node.outs[i].elems,
@@ -234,7 +235,7 @@ local rounds_inside = {
 local function compare(what, got, want, dtype, name, size)
     local bound, largest = bounds[dtype], 0.0
     local part = bound[2]
-    if dtype == "bf16" and rounds_inside[name] then part = 2.0 ^ -7 end
+    if rounds_inside[name] and (dtype == "bf16" or dtype == "f16") then part = bound[1] end
     size = size or want
     for k = 1, #want do largest = math.max(largest, math.abs(size[k])) end
     for k = 1, #want do

@@ -189,8 +189,8 @@ static int open_unit(Kernels *k, const char *op)
 }
 
 /* A function of one signature around the kernel. */
-static void add_wrapper(Text *t, const OpRule *op, const char *name, int n_operands,
-                        bool beta, bool workspace)
+static void add_wrapper(const Gen *g, Text *t, const OpRule *op, const char *name,
+                        int n_operands, bool beta, bool workspace)
 {
     text_printf(t, "\nvoid call_%s(char **a, float beta, char *workspace);\n", name);
     text_printf(t, "void call_%s(char **a, float beta, char *workspace)\n{\n", name);
@@ -199,7 +199,9 @@ static void add_wrapper(Text *t, const OpRule *op, const char *name, int n_opera
         text_printf(t, "(const RtUpdate *)a[0], (const RtUpdateRun *)a[1]");
     for (int i = 0; i < n_operands && !op->optimizer; i++)
         text_printf(t, "%s(void *)a[%d]", i ? ", " : "", i);
-    text_printf(t, "%s%s);\n}\n\n", beta ? ", beta" : "", workspace ? ", workspace" : "");
+    text_printf(t, "%s%s%s);\n}\n\n", beta ? ", beta" : "",
+                workspace ? ", workspace" : "",
+                ops_scaled(g, op) ? ", 64.0f" : ""); /* as op_test.lua has it */
 }
 
 int kernels_add(Kernels *k, const OpRule *op, const char *name, int n_operands, bool beta,
@@ -235,7 +237,7 @@ int kernels_add(Kernels *k, const OpRule *op, const char *name, int n_operands, 
     }
     lua_pop(L, 2);
     text_add(&s->text, text, n);
-    add_wrapper(&s->text, op, name, n_operands, beta, workspace);
+    add_wrapper(k->g, &s->text, op, name, n_operands, beta, workspace);
     item = gen_push(k->g, &k->list);
     item->name = gen_strdup(k->g, name);
     item->unit = unit;

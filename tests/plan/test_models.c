@@ -171,6 +171,10 @@ static const Case cases[] = {
     {"small_llama", {"fuse=false", "model.tied=true", NULL}},
     {"small_gpt2", {NULL}},
     {"small_gpt2", {"dtypes={param=\"bf16\"}", "fuse=false", NULL}},
+    {"small_llama",
+     {"dtypes={param=\"bf16\", reduce=\"bf16\", master=\"split\", moments=\"bf16\"}",
+      NULL}},
+    {"small_gpt2", {"dtypes={param=\"f16\"}", "fuse=false", NULL}},
 };
 
 /* Losses stand last in the state: NaN everywhere would equal NaN everywhere. */

@@ -1,6 +1,6 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- attention: causal attention in blocks with an online softmax; nothing of seq x seq.
-//@ -- f32 and f64 rows are multiplied as they are. Of bf16 rows two elements of the
+//@ -- f32 and f64 rows are multiplied as they are, f16 as f32. Of bf16 rows two elements of the
 //@ -- summed axis go into one word (runtime/rt_simd.h): scores are sums of exact
 //@ -- products, and probabilities are rounded to bf16 on their way to v.
 //@ local pairs, single = qkv.type == "rt_bf16", acc == "float"
@@ -14,6 +14,8 @@
 //@ local cell = pairs and "uint32_t" or acc      -- what products read
 //@ local deep = pairs and (hd + 1) // 2 or hd    -- cells of a row of q or k
 //@ local half = pairs and " / 2" or ""
+//@ local copy = elem == "rt_f16" and "rt_row_widen_f16" or "memcpy" -- a row into cells
+//@ local function of(name) return elem == "rt_f16" and "" or " * sizeof *" .. name end
 //@ local function seen()
 //@   if window == 0 then return "key <= query" end
 //@   return "(key <= query) & (key > query - " .. window .. ")"
@@ -128,7 +130,7 @@ static void ${fn}_load_queries(${task} *a, const ${elem} *q, int64_t queries)
     for (int64_t i = 0; i < ${fn}_QUERIES; i++) {
         ${cell} cells[${deep}] = {0};
         if (i < queries) {
-            memcpy(cells, q + i * ${row}, ${hd} * sizeof *q);
+            ${copy}(cells, q + i * ${row}, ${hd}${of("q")});
         }
         for (int64_t d = 0; d < ${deep}; d++) {
             a->q[i / ${U}_COLS][d][i % ${U}_COLS] = cells[d];
@@ -149,7 +151,7 @@ static void ${fn}_load_keys(${task} *a, const ${elem} *k, const ${elem} *v, int6
     memset(a->v[zeros${half}], 0,
            (size_t)(${fn}_KEYS${half} - zeros${half}) * sizeof a->v[0]);
     for (int64_t j = 0; j < keys; j++) {
-        memcpy(a->k[j], k + j * ${row}, ${hd} * sizeof *k);
+        ${copy}(a->k[j], k + j * ${row}, ${hd}${of("k")});
 //@ if pairs then
         if (j % 2 == 1) {
             rt_pairs_zip(a->v[j / 2], v + (j - 1) * ${row}, v + j * ${row}, ${hd});
@@ -159,7 +161,7 @@ static void ${fn}_load_keys(${task} *a, const ${elem} *k, const ${elem} *v, int6
             }
         }
 //@ else
-        memcpy(a->v[j], v + j * ${row}, ${hd} * sizeof *v);
+        ${copy}(a->v[j], v + j * ${row}, ${hd}${of("v")});
 //@ end
     }
 }

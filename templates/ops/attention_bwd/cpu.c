@@ -1,7 +1,7 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- attention_bwd: probabilities again from lse, then the five products, in blocks. A
 //@ -- task is one sequence's kv head with the query heads that read it: it alone adds to
-//@ -- its dk and dv, in a fixed order. bf16 rows are multiplied in pairs, as in
+//@ -- its dk and dv, in a fixed order. f16 rows become f32; bf16 rows are multiplied in pairs, as in
 //@ -- attention: probabilities and the scores' gradients are rounded to bf16 on their way
 //@ -- into dv, dk and dq; everything is summed in f32.
 //@ local pairs, single = qkv.type == "rt_bf16", acc == "float"
@@ -16,6 +16,8 @@
 //@ local deep = pairs and (hd + 1) // 2 or hd    -- cells of a row of q, k, v or d_o
 //@ local k_deep = pairs and deep or fn .. "_D"
 //@ local half = pairs and " / 2" or ""
+//@ local copy = elem == "rt_f16" and "rt_row_widen_f16" or "memcpy" -- a row into cells
+//@ local function of(name) return elem == "rt_f16" and "" or " * sizeof *" .. name end
 //@ local function at(name, index)
 //@   return ld({ name = name, type = elem, dtype = qkv.dtype }, index)
 //@ end
@@ -156,8 +158,8 @@ static void ${fn}_load_keys(${task} *a, const ${elem} *k, const ${elem} *v, int6
            (size_t)(${fn}_KEYS / 2 - zeros / 2) * sizeof a->k_pairs[0]);
 //@ end
     for (int64_t j = 0; j < keys; j++) {
-        memcpy(a->k[j], k + j * ${row}, ${hd} * sizeof *k);
-        memcpy(a->v[j], v + j * ${row}, ${hd} * sizeof *v);
+        ${copy}(a->k[j], k + j * ${row}, ${hd}${of("k")});
+        ${copy}(a->v[j], v + j * ${row}, ${hd}${of("v")});
 //@ if pairs then
         if (j % 2 == 1) {
             rt_pairs_zip(a->k_pairs[j / 2], k + (j - 1) * ${row}, k + j * ${row}, ${hd});
@@ -227,8 +229,8 @@ static void ${fn}_load_query(${task} *a, int64_t i, const ${elem} *q, const ${el
 {
     ${cell} q_cells[${deep}] = {0}, do_cells[${deep}] = {0};
     ${acc} parts[${U}_LANES] = {0};
-    memcpy(q_cells, q, ${hd} * sizeof *q);
-    memcpy(do_cells, d_o, ${hd} * sizeof *d_o);
+    ${copy}(q_cells, q, ${hd}${of("q")});
+    ${copy}(do_cells, d_o, ${hd}${of("d_o")});
     for (int64_t d = 0; d < ${deep}; d++) {
         a->q_t[d][i] = q_cells[d];
         a->do_t[d][i] = do_cells[d];
@@ -238,8 +240,8 @@ static void ${fn}_load_query(${task} *a, int64_t i, const ${elem} *q, const ${el
         a->q[i / 2][d] |= (uint32_t)q[d] << (i % 2 * 16);
         a->d_o[i / 2][d] |= (uint32_t)d_o[d] << (i % 2 * 16);
 //@ else
-        a->q[i][d] = q[d];
-        a->d_o[i][d] = d_o[d];
+        a->q[i][d] = ${at("q", "d")};
+        a->d_o[i][d] = ${at("d_o", "d")};
 //@ end
         parts[d % ${U}_LANES] += ${at("d_o", "d")} * ${at("o", "d")};
     }

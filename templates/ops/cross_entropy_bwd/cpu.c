@@ -1,8 +1,9 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- cross_entropy_bwd: dlogits may be logits.
-//@ local plain = z == 0 and smoothing == 0
+//@ local plain = z == 0 and smoothing == 0 and not scaled
+//@ local by = scaled and " * loss_scale" or ""
 static void ${fn}(const ${logits.type} *logits, const int32_t *restrict targets,
-                  const ${lse.type} *restrict lse, ${dlogits.type} *dlogits)
+                  const ${lse.type} *restrict lse, ${dlogits.type} *dlogits${scaled and ", float loss_scale" or ""})
 {
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < ${t}; i++) {
@@ -19,7 +20,7 @@ static void ${fn}(const ${logits.type} *logits, const int32_t *restrict targets,
 //@ else
         const ${acc} scale = ${z > 0 and "1 + " .. lit(2 * z) .. " * lse[i]" or "1"};
         rt_row_softmax_minus_${logits.dtype}(logits + at, dlogits + at, ${v}, lse[i], targets[i],
-                                             scale, ${lit(smoothing / v)}, ${lit(1 - smoothing)});
+                                             scale${by}, ${lit(smoothing / v)}${by}, ${lit(1 - smoothing)}${by});
 //@ end
     }
 }

@@ -4,6 +4,7 @@
 -- cross_entropy. With p = exp(logits - lse) and the target's distribution q,
 -- dlogits = p (1 + 2 z lse) - q; zeros where the target is masked.
 return op {
+    scaled = true,
     doc = "dlogits = exp(logits - lse) - onehot(target)",
     inputs = {
         { "logits", "t v" }, { "targets", "t", class = "i32" },
@@ -29,7 +30,7 @@ return op {
                         + (target + 1 == j and 1 - n.smoothing or 0)
                     dlogit = math.exp(n.logits[k] - lse) * (1 + 2 * n.z * lse) - q
                 end
-                n.dlogits[k] = n.round("dlogits", dlogit)
+                n.dlogits[k] = n.round("dlogits", dlogit * (n.loss_scale or 1))
             end
         end
     end,

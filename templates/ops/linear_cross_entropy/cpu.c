@@ -4,9 +4,12 @@
 //@ -- products are those of the ops it stands for: with one chunk, so are the bits.
 //@ local rows = math.min(chunk, t)
 //@ local tail = t % rows
-//@ local suffix = ({ rt_bf16 = "bf16", float = "f32", double = "f64" })[x.type]
-//@ local elem_bytes = ({ rt_bf16 = 2, float = 4, double = 8 })[x.type]
-//@ local plain = z == 0 and smoothing == 0
+//@ local suffix = ({ rt_bf16 = "bf16", rt_f16 = "f16", float = "f32", double = "f64" })[x.type]
+//@ local elem_bytes = ({ rt_bf16 = 2, rt_f16 = 2, float = 4, double = 8 })[x.type]
+//@ local plain = z == 0 and smoothing == 0 and not scaled
+//@ local by = scaled and " * loss_scale" or ""
+//@ local take = scaled and ", float loss_scale" or ""
+//@ local give = scaled and ", loss_scale" or ""
 //@ local expected = ld({ name = "row", type = x.type }, "targets[i]")
 //@ local z_loss = z > 0 and " + " .. lit(z) .. " * lse * lse" or ""
 //@ local logits_bytes = (elem_bytes * rows * v + 63) // 64 * 64
@@ -28,7 +31,7 @@ ${gemm(fn .. "_tail_dw", "TN", v, d, tail, x, dw)}
 
 /* Logits [tokens, ${v}] become their gradient; adds the losses to sum in token order. */
 static double ${fn}_softmax(${x.type} *logits, const int32_t *targets, int64_t tokens,
-                            ${acc} *losses, double sum)
+                            ${acc} *losses, double sum${take})
 {
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < tokens; i++) {
@@ -52,8 +55,8 @@ static double ${fn}_softmax(${x.type} *logits, const int32_t *targets, int64_t t
         rt_row_softmax_minus_onehot_${suffix}(row, row, ${v}, lse, targets[i]);
 //@ else
         const ${acc} scale = ${z > 0 and "1 + " .. lit(2 * z) .. " * lse" or "1"};
-        rt_row_softmax_minus_${suffix}(row, row, ${v}, lse, targets[i], scale,
-                                       ${lit(smoothing / v)}, ${lit(1 - smoothing)});
+        rt_row_softmax_minus_${suffix}(row, row, ${v}, lse, targets[i], scale${by},
+                                       ${lit(smoothing / v)}${by}, ${lit(1 - smoothing)}${by});
 //@ end
     }
     for (int64_t i = 0; i < tokens; i++) {
@@ -67,7 +70,7 @@ static double ${fn}_softmax(${x.type} *logits, const int32_t *targets, int64_t t
 static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
                   const int32_t *restrict targets, double *restrict loss,
                   ${dx.type} *restrict dx, ${dw.type} *restrict dw, float beta,
-                  char *restrict workspace)
+                  char *restrict workspace${take})
 {
     ${x.type} *logits = (${x.type} *)(void *)workspace;
     ${acc} *losses = (${acc} *)(void *)(workspace + ${logits_bytes});
@@ -75,19 +78,19 @@ static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
 //@ if t // rows > 1 then
     for (int64_t i = 0; i < ${t - tail}; i += ${rows}) {
         rt_gemm(&${fn}_logits, x + i * ${d}, w, logits, 0.0f);
-        sum = ${fn}_softmax(logits, targets + i, ${rows}, losses, sum);
+        sum = ${fn}_softmax(logits, targets + i, ${rows}, losses, sum${give});
         rt_gemm(&${fn}_dx, logits, w, dx + i * ${d}, 0.0f);
         rt_gemm(&${fn}_dw, logits, x + i * ${d}, dw, i == 0 ? beta : 1.0f);
     }
 //@ else
     rt_gemm(&${fn}_logits, x, w, logits, 0.0f);
-    sum = ${fn}_softmax(logits, targets, ${rows}, losses, sum);
+    sum = ${fn}_softmax(logits, targets, ${rows}, losses, sum${give});
     rt_gemm(&${fn}_dx, logits, w, dx, 0.0f);
     rt_gemm(&${fn}_dw, logits, x, dw, beta);
 //@ end
 //@ if tail > 0 then
     rt_gemm(&${fn}_tail_logits, x + ${(t - tail) * d}, w, logits, 0.0f);
-    sum = ${fn}_softmax(logits, targets + ${t - tail}, ${tail}, losses, sum);
+    sum = ${fn}_softmax(logits, targets + ${t - tail}, ${tail}, losses, sum${give});
     rt_gemm(&${fn}_tail_dx, logits, w, dx + ${(t - tail) * d}, 0.0f);
     rt_gemm(&${fn}_tail_dw, logits, x + ${(t - tail) * d}, dw, 1.0f);
 //@ end

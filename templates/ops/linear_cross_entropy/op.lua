@@ -6,6 +6,7 @@
 --
 -- Each chunk adds its product to dw, in order, so the chunk is part of the numerics.
 return op {
+    scaled = true,
     doc = "loss, dx, dw of cross_entropy(x w^T), chunk tokens at a time",
     inputs = { { "x", "t d" }, { "w", "v d" }, { "targets", "t", class = "i32" } },
     attrs = {
@@ -66,7 +67,8 @@ return op {
             for j = 0, n.v - 1 do
                 local q = n.smoothing / n.v + (j == target and 1 - n.smoothing or 0)
                 local p = math.exp(logit[j] - lse)
-                local dlogit = n.round("dx", p * (1 + 2 * n.z * lse) - q)
+                local dlogit = p * (1 + 2 * n.z * lse) - q
+                dlogit = n.round("dx", dlogit * (n.loss_scale or 1))
                 for k = 1, n.d do
                     dx[i * n.d + k] = dx[i * n.d + k] + dlogit * n.w[j * n.d + k]
                     dw[j * n.d + k] = dw[j * n.d + k] + dlogit * n.x[i * n.d + k]

@@ -20,7 +20,7 @@ static void ${fn}(const RtUpdate *u, const RtUpdateRun *run)
 #pragma omp parallel for schedule(static)
     for (int64_t from = 0; from < run->elems; from += 4096) {
         const int64_t to = run->elems - from < 4096 ? run->elems : from + 4096;
-//@ put(noise("from", "to"))
+//@ put(noise("from", "to", momentum ~= 0 and 1 or 0))
 #pragma omp simd
         for (int64_t i = from; i < to; i++) {
 //@ if momentum ~= 0 then
