@@ -518,6 +518,8 @@ static void add_rule_text(Text *t, const char *s, size_t n)
 
 static bool op_used(const Gen *g, const OpRule *op)
 {
+    if (op->optimizer)
+        return g->model.optimizer_name && !strcmp(op->name, g->model.optimizer_name);
     for (int i = 0; i < g->setup.n_nodes; i++)
         if (g->setup.nodes[i]->op == op)
             return true;
@@ -528,7 +530,8 @@ static bool op_used(const Gen *g, const OpRule *op)
     return false;
 }
 
-/* The rules of all ops in the graph: another user's op of the same name is another op. */
+/* The rules of all ops in the graph, and the optimizer's: another user's op of the same
+ * name is another op. */
 static void add_rules(Gen *g, Text *t)
 {
     for (int i = 0; i < g->ops.count; i++) {

@@ -157,6 +157,21 @@ double plan_flops_per_token(const Gen *g)
     return flops;
 }
 
+/* Moments that the optimizer keeps of each trainable element. */
+int plan_moments(const Model *m)
+{
+    switch (m->optimizer) {
+    case OPT_ADAMW:
+        return 2;
+    case OPT_SGD:
+        return m->momentum != 0 ? 1 : 0;
+    case OPT_LION:
+    case OPT_MUON:
+        return 1;
+    }
+    gen_die("optimizer %d", (int)m->optimizer);
+}
+
 /* Adds to by_kind what lives at the moment of most transient bytes; returns their sum. */
 static int64_t transient_by_kind(Gen *g, int64_t by_kind[N_BUF_KINDS])
 {

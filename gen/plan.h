@@ -148,6 +148,7 @@ typedef struct PlanBytes {
     int64_t arena, library, total;
 } PlanBytes;
 PlanBytes plan_bytes(Gen *g);
+int plan_moments(const Model *m);
 double plan_flops_per_token(const Gen *g);
 int64_t plan_params(const Gen *g);
 const char *buf_kind_name(BufKind k);

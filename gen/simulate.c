@@ -81,10 +81,11 @@ int64_t ins_picoseconds(const Gen *g, const Instr *i)
     case INS_NORM:
         return ps_of((double)s->shard_elems * dtype_bytes(m->reduce_dtype),
                      r->memory_per_us);
-    case INS_UPDATE: /* reads and writes master and two moments, reads the gradient */
-        return ps_of((double)s->shard_elems * (2.0 * dtype_bytes(m->master_dtype) +
-                                               4.0 * dtype_bytes(m->moments_dtype) +
-                                               dtype_bytes(m->reduce_dtype)),
+    case INS_UPDATE: /* reads and writes master and moments, reads the gradient */
+        return ps_of((double)s->shard_elems *
+                         (2.0 * dtype_bytes(m->master_dtype) +
+                          2.0 * plan_moments(m) * dtype_bytes(m->moments_dtype) +
+                          dtype_bytes(m->reduce_dtype)),
                      r->memory_per_us);
     }
     gen_die("instruction kind %d", (int)i->kind);

@@ -55,20 +55,6 @@ static int *int_array(Gen *g, int n)
     return a;
 }
 
-static int moments_of(const Model *m)
-{
-    switch (m->optimizer) {
-    case OPT_ADAMW:
-        return 2;
-    case OPT_SGD:
-        return m->momentum != 0 ? 1 : 0;
-    case OPT_LION:
-    case OPT_MUON:
-        return 1;
-    }
-    gen_die("optimizer %d", (int)m->optimizer);
-}
-
 static void gradient_buffers(Unroller *u, const Segment *s)
 {
     const Model *m = &u->g->model;
@@ -113,11 +99,11 @@ static void segment_buffers(Unroller *u)
             u->master[i] = add_flat(u, BUF_MASTER, SPACE_LOCAL, "master", s,
                                     m->master_dtype, s->shard_elems, 1);
         }
-        if (moments_of(m) > 0) {
+        if (plan_moments(m) > 0) {
             u->moment1[i] = add_flat(u, BUF_MOMENT1, SPACE_LOCAL, "moment1", s,
                                      m->moments_dtype, s->shard_elems, 1);
         }
-        if (moments_of(m) > 1) {
+        if (plan_moments(m) > 1) {
             u->moment2[i] = add_flat(u, BUF_MOMENT2, SPACE_LOCAL, "moment2", s,
                                      m->moments_dtype, s->shard_elems, 1);
         }

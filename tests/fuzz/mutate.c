@@ -400,6 +400,12 @@ void legal_description(Random *r, Str *s)
     if (!often(r, 4))
         str_printf(s, "    target = cpu { arch = \"%s\" },\n",
                    pick(r, "native x86-64-v3 z a.b-c"));
+    if (!often(r, 3)) {
+        str_printf(s, "    groups = { { match = \"%s\", ",
+                   pick(r, "*norm* *.0.* *mlp* *embed* *.weight *attn* *w?e*"));
+        str_printf(s, "%s } },\n",
+                   pick(r, "frozen=true lr=0.5 weight_decay=0 lr=1e-3,weight_decay=1"));
+    }
     str_printf(s, "    optimizer = adamw { lr = %s", pick(r, "1e-3 1e3 5e-324 1"));
     str_printf(s, ", clip = %s", pick(r, "0 1.0 1e30 1e-300"));
     str_printf(s, ", betas = { %s, 0.95 } },\n", pick(r, "0 0.9 0.9999999999999999"));

@@ -31,7 +31,11 @@ static const char *const values[] = {
     "math", "string.rep", "adamw {}", "adamw", "sgd {lr = 1}", "cpu {}", "cpu", "cuda {}",
     "per_block(2)", "per_block", "per_block(1 << 20)", "by_size(1e6)", "root_only",
     "constant {}", "constant {warmup = 3}", "cosine {steps = 1}",
-    "cosine {warmup = 9, steps = 3}", "linear {steps = 3}", "setmetatable({}, {})",
+    "cosine {warmup = 9, steps = 3}", "linear {steps = 3}", "wsd {steps = 9, decay = 9}",
+    "inverse_sqrt {}", "lion {}", "sgd {momentum = 0.9}", "{{match = \"*\", lr = 0.5}}",
+    "{{match = {\"*norm*\", \"*mlp*\"}, frozen = true}}", "{{match = \"*\", frozen = true}}",
+    "{{match = \"*.0.*\", weight_decay = 0}, {match = \"l?yer*\"}}", "{{match = {}}}",
+    "setmetatable({}, {})",
     "setmetatable({}, {__index = function() error(\"x\") end})", "llama {}",
     "llama {layers = 1}", "require \"arch.gpt2\"", "require \"x\"", "_G", "_ENV",
     "(function() local t = {} t.t = t return t end)()", "{[1] = 2, x = 3}", "{[{}] = 1}",
@@ -67,6 +71,7 @@ static const char *const fields[] = {
     "model.rope.scaling.factor", "model.x", "optimizer.lr", "optimizer.betas",
     "optimizer", "lr", "lr.steps", "lr.warmup", "dtypes.param", "dtypes", "wrap",
     "prefetch", "prefetch.forward", "strategy", "target", "target.arch",
-    "loss.chunk_tokens", "seed", "fuse", "accumulate", "recompute", "groups", "", "a",
+    "loss.chunk_tokens", "seed", "fuse", "accumulate", "recompute", "groups", "groups[1]",
+    "groups.match", "max_skipped", "", "a",
     "a.b", ".", "..", "x=y", "mesh.", ".mesh", "mesh..shard", "1", "model.heads", "\n"
 };

@@ -153,12 +153,13 @@ other() { # NAME A B
 
 plain=$(hash_of "$models/tiny_llama.lua")
 for out in mesh.shard=2 wrap=2 prefetch=0 reshard_after_forward=false "accumulate=unsharded" \
-    "strategy=no_shard"; do
+    "strategy=no_shard" max_skipped=3; do
     same "$out is outside the hash" "$plain" "$(hash_of "$models/tiny_llama.lua" --set "$out")"
 done
 for in in seed=2 model.ffn=51 model.norm_eps=1e-6 fuse=false loss.chunk_tokens=12 \
     micro_batch=4 leaves=4 optimizer.lr=1e-3 dtypes.param=bf16 model.tied=true \
-    model.window=5 model.init_std=0.03; do
+    model.window=5 model.init_std=0.03 "optimizer=sgd{lr=2e-3}" "lr=linear{steps=20}" \
+    'groups={{match="*norm*",lr=0.5}}' 'groups={{match="*norm*",frozen=true}}'; do
     other "$in is inside the hash" "$plain" "$(hash_of "$models/tiny_llama.lua" --set "$in")"
 done
 
@@ -173,6 +174,11 @@ same "a comment in a rule is outside the hash" "$plain" \
     "$(hash_of "$models/tiny_llama.lua" --ops "$WORK/moved")"
 sed -i 's/doc = "y = a + b"/doc = "y = a + b, differently"/' "$WORK/moved/add/op.lua"
 other "another rule is inside the hash" "$plain" \
+    "$(hash_of "$models/tiny_llama.lua" --ops "$WORK/moved")"
+
+cp "$ROOT/templates/ops/add/op.lua" "$WORK/moved/add/op.lua"
+sed -i 's/doc = "AdamW/doc = "an AdamW/' "$WORK/moved/adamw/op.lua"
+other "another rule of the optimizer is inside the hash" "$plain" \
     "$(hash_of "$models/tiny_llama.lua" --ops "$WORK/moved")"
 
 # A user's op, its backward and a fused op of it: matched, and the same gradients.
