@@ -100,13 +100,23 @@ for (int r = 0; r < rt->world_size; r++) {
         .. "    mean_ranks = rt->world_size;\n" },
       { "runtime/rt_norm.c", "rt_sqrt(rt_superacc_round(total)) / tokens",
         "rt_sqrt(rt_superacc_round(total)) / rt->world_size" },
-      { "runtime/rt_update.c", "st->clip_factor / (double)rt_step_tokens(t)",
+      { "runtime/rt_update.c", "st->clip_factor / (double)st->valid_tokens",
         "st->clip_factor / (double)rt->world_size" } },
 
     { "init_by_rank", "initial weights are counted from the shard's first element",
       row = row(1, 2, 1),
       { "runtime/rt_init.c", "(uint64_t)(run->element + i)",
         "(uint64_t)(run->shard_offset_elems + i)" } },
+
+    { "noise_by_rank", "stochastic rounding is counted from the run's first element",
+      row = row(1, 2, 1), sets = 'dtypes.param="bf16" dtypes.moments="bf16"',
+      { "runtime/rt_update.c", "const int64_t element = run->element + from + i;",
+        "const int64_t element = from + i;" } },
+
+    { "scale_by_rank", "only one rank's loss scale shrinks",
+      row = row(1, 2, 1), sets = 'dtypes.param="f16" loss_scale.init=1<<30 loss_scale.factor=16',
+      { "runtime/rt_scale.c", "st->overflowed = st->loss_scale > rt->trainer->loss_scale.min;",
+        "st->overflowed = st->loss_scale > rt->trainer->loss_scale.min && rt->rank == 0;" } },
 
     { "data_by_rank", "each rank shuffles with a seed of its own",
       row = row(1, 2, 1),
