@@ -103,6 +103,11 @@ for (int r = 0; r < rt->world_size; r++) {
       { "runtime/rt_update.c", "st->clip_factor / (double)st->valid_tokens",
         "st->clip_factor / (double)rt->world_size" } },
 
+    { "mean_of_rank", "the optimizer divides by the targets of its rank, times ranks",
+      row = row(1, 4, 1),
+      { "runtime/rt_norm.c", "st->valid_tokens += *(const int64_t *)(rt->peer[r] + targets_at);",
+        "st->valid_tokens += *(const int64_t *)(rt->symmetric + targets_at);" } },
+
     { "init_by_rank", "initial weights are counted from the shard's first element",
       row = row(1, 2, 1),
       { "runtime/rt_init.c", "(uint64_t)(run->element + i)",

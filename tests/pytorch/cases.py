@@ -2,7 +2,8 @@
 """What trainers are compared with: descriptions of tests/models/ with changes, said twice: as
 `--set` says them to the generator, and as training.py and model.py read them.
 
-A case: name, description, set (for the generator), dtypes, ranks, data ("text", "masked"), and
+A case: name, description, set (for the generator), dtypes that trainers run in, figures (dtypes
+of the reference: f64 too where distances to it are compared), ranks, data ("text", "masked"), and
 what the reference needs: model, optimizer, lr, groups, loss, sizes. A change is written once
 here, in Lua's words where it goes to --set."""
 import copy
@@ -20,7 +21,7 @@ BASE = dict(
     optimizer=dict(kind="adamw", lr=2e-3, betas=[0.9, 0.95], eps=1e-8, weight_decay=0.1,
                    clip=1.0),
     lr=dict(kind="cosine", warmup=3, steps=20, min_ratio=0.1),
-    groups=[], loss=dict(mask=False, z=0, label_smoothing=0))
+    groups=[], loss=dict(mask=False, z=0, label_smoothing=0), reduce=None, moments=None)
 MODELS = {"tiny_llama": LLAMA, "tiny_gpt2": GPT2}
 ALL = ["f64", "f32", "bf16"]
 EXACT = ["f64", "f32"]
@@ -44,9 +45,10 @@ def record(fields):
 
 
 def case(name, description, model=(), dtypes=EXACT, ranks=2, data="text", grads=True,
-         **changes):
-    c = dict(copy.deepcopy(BASE), name=name, description=description, dtypes=dtypes, ranks=ranks,
-             data=data, grads=grads, model=dict(MODELS[description], **dict(model)))
+         figures=None, **changes):
+    c = dict(copy.deepcopy(BASE), name=name, description=description, dtypes=dtypes,
+             figures=figures or dtypes, ranks=ranks, data=data, grads=grads,
+             model=dict(MODELS[description], **dict(model)))
     sets = ["model.%s=%s" % (k, lua(v)) for k, v in dict(model).items()]
     for key, value in changes.items():
         if key == "loss":
@@ -55,6 +57,9 @@ def case(name, description, model=(), dtypes=EXACT, ranks=2, data="text", grads=
         elif key in ("optimizer", "lr"):
             c[key] = value
             sets.append("%s=%s" % (key, record(value)))
+        elif key in ("reduce", "moments"):
+            c[key] = value
+            sets.append("dtypes.%s=%s" % (key, lua(value)))
         else:
             c[key] = value
             sets.append("%s=%s" % (key, lua(value)))
@@ -135,4 +140,23 @@ CASES = [
     case("loss_smooth", "tiny_llama", loss={"label_smoothing": 0.1}),
     case("loss_all", "tiny_gpt2", data="masked", dtypes=ALL,
          loss={"mask": True, "z": 0.003, "label_smoothing": 0.2}),
+
+    # Groups: the first that matches a parameter has it. Tied weights are one parameter.
+    case("groups", "tiny_llama", groups=[
+        {"match": ["*.input_layernorm.weight", "model.norm.weight"], "weight_decay": 0.3},
+        {"match": ["model.layers.1.*"], "lr": 0.25},
+        {"match": ["model.layers.?.mlp.*"], "lr": 3.0, "weight_decay": 0.0}]),
+    case("groups_frozen", "tiny_llama", groups=[
+        {"match": ["model.layers.0.*", "*.o_proj.weight"], "frozen": True}]),
+    case("groups_tied", "tiny_gpt2", groups=[
+        {"match": ["transformer.wte.weight"], "lr": 0.1, "weight_decay": 0.2},
+        {"match": ["*.bias"], "frozen": True}]),
+    case("groups_tied_frozen", "tiny_llama", {"tied": True}, groups=[
+        {"match": ["model.embed_tokens.weight"], "frozen": True}]),
+
+    # Precision: no trainer has another's bits, so distances to f64 are compared.
+    case("reduce_bf16", "tiny_llama", dtypes=["f32"], figures=["f64", "f32"], reduce="bf16"),
+    case("reduce_bf16_gpt2", "tiny_gpt2", dtypes=["f32"], figures=["f64", "f32"],
+         reduce="bf16", global_batch=32),
+    case("moments_bf16", "tiny_llama", dtypes=["f32"], grads=False, moments="bf16"),
 ]

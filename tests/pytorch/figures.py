@@ -34,8 +34,10 @@ def compute(case, tokens):
     data = {"tokens": tokens, "document_end": None,
             "mask": masked(tokens) if case["data"] == "masked" else None}
     out = {}
-    for name in case["dtypes"]:
-        out[name] = training.run(case, training.DTYPES[name], data)
+    for name in case["figures"]:
+        torch.manual_seed(0)
+        rounded = dict(case, reduce=None) if name == "f64" else case
+        out[name] = training.run(rounded, training.DTYPES[name], data)
         if not case["grads"]:
             del out[name]["grads"]
         print(case["name"], name, out[name]["losses"][0], out[name]["losses"][-1],
@@ -48,8 +50,12 @@ def write(case, figures):
     head = ['"%s": %s' % (k, json.dumps(case[k]))
             for k in ("name", "description", "set", "dtypes", "ranks", "data")]
     lines = ["  {" + ", ".join(head) + ","]
-    for dtype in case["dtypes"]:
+    for dtype in case["figures"]:
         f = figures[dtype]
+        if case["reduce"] and dtype != "f64":
+            f = dict(f, compare="distance")
+        elif case["moments"]:
+            f = dict(f, bound=5e-5)
         rows = ['    "%s": %s' % (k, json.dumps(v)) for k, v in f.items() if k != "grads"]
         rows[0] = '   "%s": {%s' % (dtype, rows[0].strip())
         if "grads" in f:
@@ -67,7 +73,6 @@ def main():
         with open(KEPT) as f:
             kept = {c["name"]: c for c in json.load(f)["cases"]}
     tokens = np.frombuffer(open(sys.argv[1], "rb").read(), np.uint8).astype(np.int64)
-    torch.manual_seed(0)
     torch.set_num_threads(1)
     out = []
     for case in cases.CASES:
