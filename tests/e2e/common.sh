@@ -35,3 +35,20 @@ train() {
 json_number() { # FILE KEY: the first number under that key
     tr -d '\n' <"$1" | grep -o "\"$2\": *[-0-9.e+]*" | head -n 1 | sed 's/.*: *//'
 }
+
+# masked_text FILE: a copy of the licence, and FILE.mask, which leaves out stretches and single
+# tokens: a bit a token, low bit first, 1: the token is a target. tests/pytorch/figures.py knows
+# the same rule.
+masked_text() {
+    cp "$ROOT/LICENSE" "$1"
+    # shellcheck disable=SC2059 # the format is the bytes
+    printf "$(awk -v n="$(wc -c <"$1")" 'BEGIN {
+        for (i = 0; i < n; i += 8) {
+            byte = 0
+            for (j = 0; j < 8; j++) {
+                t = i + j
+                if (t < n && !(int(t / 23) % 4 == 1 || t % 7 == 3)) byte += 2 ^ j
+            }
+            printf "\\%03o", byte
+        } }')" >"$1.mask"
+}

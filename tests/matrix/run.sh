@@ -18,6 +18,7 @@ STEPS=20
 . "$here/matrix.sh"
 . "$here/checks.sh"
 . "$here/faults.sh"
+. "$here/hash.sh"
 
 # name|description|sets; llama sums leaves of one micro-batch on our own tiles, GPT-2 leaves of
 # two, on the library
@@ -50,15 +51,17 @@ matrix() {
     [ "$FULL" = 0 ] || check "at least 200 runs" [ "$runs" -ge 200 ]
 }
 
-# Arguments: parts (matrix, faults, or faults by name); without any, all parts.
+# Arguments: parts (matrix, faults, hash, or faults by name); without any, all parts.
 if [ $# -eq 0 ]; then
     matrix
-    if [ "$FULL" = 1 ]; then faults_sample 0; else faults_sample 4; fi
+    if [ "$FULL" = 1 ]; then faults_sample 0; else faults_sample 3; fi
+    if [ "$FULL" = 1 ]; then hashes 1; else hashes 12; fi
 fi
 for part; do
     case $part in
     matrix) matrix ;;
     faults) faults_sample 0 ;;
+    hash) hashes 1 ;;
     *) faults "$part" ;;
     esac
 done

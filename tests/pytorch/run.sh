@@ -18,21 +18,10 @@ cases() {
         "$figures"
 }
 
-# The text, and a copy of it with a mask that leaves out stretches and single tokens (as
-# figures.py has it): one bit a token, low bit first; 1: the token is a target.
 text=$ROOT/LICENSE
+# shellcheck disable=SC2034 # cases name it
 masked=$WORK/masked.txt
-cp "$text" "$masked"
-# shellcheck disable=SC2059 # the format is the bytes
-printf "$(awk -v n="$(wc -c <"$text")" 'BEGIN {
-    for (i = 0; i < n; i += 8) {
-        byte = 0
-        for (j = 0; j < 8; j++) {
-            t = i + j
-            if (t < n && !(int(t / 23) % 4 == 1 || t % 7 == 3)) byte += 2 ^ j
-        }
-        printf "\\%03o", byte
-    } }')" >"$masked.mask"
+masked_text "$masked"
 
 skipped=0
 one() { # NAME DESCRIPTION SETS DTYPE RANKS DATA

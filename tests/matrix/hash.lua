@@ -1,0 +1,206 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- hash.lua: for every field of a description, a change of it, and on which side of the numerics
+-- hash the field's own table says it is.
+--
+--     matrix_lua hash.lua ROOT
+--
+-- Lines `field|side|bits|model|sets of both|sets of the change`: side is in, out, platform or
+-- none; bits: `other`, `same`, or `any` with the reason in the rows below. Fields are read from
+-- gen/lua/describe.lua and models/arch/*.lua, so one without a change here is an error. Fields
+-- that are not available yet need none.
+
+-- field = { set, ..., base = sets of both trainers, model =, bits = }
+local rows = {
+    name = { 'name="other"' },
+    seq = { "seq=18" },
+    micro_batch = { "micro_batch=1" },
+    global_batch = { "global_batch=32" },
+    leaves = { "leaves=4" },
+    seed = { "seed=2" },
+    fuse = { "fuse=false", bits = "any" }, -- what is fused equals its expansion to the bit
+    reduction = { "reduction=library", base = "mesh.shard=4" },
+
+    ["dtypes.param"] = { "dtypes.param=bf16" },
+    ["dtypes.reduce"] = { "dtypes.reduce=bf16" },
+    ["dtypes.master"] = { "dtypes.master=bf16", base = "dtypes.param=bf16" },
+    ["dtypes.moments"] = { "dtypes.moments=bf16" },
+    ["dtypes.output"] = { "dtypes.output=f32", base = "dtypes.param=bf16" },
+
+    optimizer = { "optimizer=sgd{lr=2e-3}" },
+    ["adamw.lr"] = { "optimizer.lr=2.1e-3" },
+    ["adamw.betas"] = { "optimizer.betas={0.9,0.96}" },
+    ["adamw.eps"] = { "optimizer.eps=1e-7" },
+    ["adamw.weight_decay"] = { "optimizer.weight_decay=0.2" },
+    ["adamw.clip"] = { "optimizer.clip=0.5" },
+    ["sgd.lr"] = { "optimizer.lr=0.2", base = "optimizer=sgd{lr=0.1}" },
+    ["sgd.momentum"] = { "optimizer.momentum=0.9", base = "optimizer=sgd{lr=0.1}" },
+    ["sgd.weight_decay"] = { "optimizer.weight_decay=0.2", base = "optimizer=sgd{lr=0.1}" },
+    ["sgd.clip"] = { "optimizer.clip=0.5", base = "optimizer=sgd{lr=0.1}" },
+    ["lion.lr"] = { "optimizer.lr=2e-4", base = "optimizer=lion{lr=1e-4}" },
+    ["lion.betas"] = { "optimizer.betas={0.8,0.9}", base = "optimizer=lion{lr=1e-4}" },
+    ["lion.weight_decay"] = { "optimizer.weight_decay=0.2", base = "optimizer=lion{lr=1e-4}" },
+    -- the sign of a gradient does not know its length; its mix with the moment does, a little
+    ["lion.clip"] = { "optimizer.clip=0.5", base = "optimizer=lion{lr=1e-4}", bits = "any" },
+    ["muon.lr"] = { "optimizer.lr=2e-3", base = "optimizer=muon{lr=1e-3}" },
+    ["muon.momentum"] = { "optimizer.momentum=0.8", base = "optimizer=muon{lr=1e-3}" },
+    ["muon.weight_decay"] = { "optimizer.weight_decay=0.2", base = "optimizer=muon{lr=1e-3}" },
+    ["muon.clip"] = { "optimizer.clip=0.5", base = "optimizer=muon{lr=1e-3}", bits = "any" },
+
+    lr = { "lr=constant{}" },
+    ["constant.warmup"] = { "lr.warmup=3", base = "lr=constant{}" },
+    ["cosine.warmup"] = { "lr.warmup=4" },
+    ["cosine.steps"] = { "lr.steps=21" },
+    ["cosine.min_ratio"] = { "lr.min_ratio=0.2" },
+    ["linear.warmup"] = { "lr.warmup=3", base = "lr=linear{steps=20}" },
+    ["linear.steps"] = { "lr.steps=21", base = "lr=linear{steps=20}" },
+    ["linear.min_ratio"] = { "lr.min_ratio=0.2", base = "lr=linear{steps=20}" },
+    ["wsd.warmup"] = { "lr.warmup=2", base = "lr=wsd{steps=6,decay=4}" },
+    ["wsd.steps"] = { "lr.steps=7", base = "lr=wsd{steps=6,decay=4}" },
+    ["wsd.decay"] = { "lr.decay=5", base = "lr=wsd{steps=6,decay=4}" },
+    ["wsd.min_ratio"] = { "lr.min_ratio=0.2", base = "lr=wsd{steps=6,decay=4}" },
+    ["inverse_sqrt.warmup"] = { "lr.warmup=3", base = "lr=inverse_sqrt{}" },
+
+    groups = { "groups={{match='*.weight',lr=0.5}}" },
+    ["groups.match"] = { "groups={{match='*.bias',lr=0.5}}", model = "tiny_gpt2",
+                         base = "groups={{match='*.weight',lr=0.5}}" },
+    ["groups.lr"] = { "groups={{match='*',lr=0.6}}", base = "groups={{match='*',lr=0.5}}" },
+    ["groups.weight_decay"] = { "groups={{match='*',weight_decay=0.6}}",
+                                base = "groups={{match='*',weight_decay=0.5}}" },
+    ["groups.frozen"] = { "groups={{match='*.o_proj.*',frozen=true}}",
+                          base = "groups={{match='*.o_proj.*'}}" },
+
+    ["loss.chunk_tokens"] = { "loss.chunk_tokens=7" },
+    ["loss.mask"] = { "loss.mask=true" },
+    ["loss.z"] = { "loss.z=0.01" },
+    ["loss.label_smoothing"] = { "loss.label_smoothing=0.1" },
+    ["loss.documents"] = { "loss.documents=32" },
+
+    ["mesh.replicate"] = { "mesh.replicate=2" },
+    ["mesh.shard"] = { "mesh.shard=2" },
+    strategy = { "strategy=no_shard", base = "mesh.shard=2" },
+    reshard_after_forward = { "reshard_after_forward=false", base = "mesh.shard=2" },
+    wrap = { "wrap=root_only", base = "mesh.shard=2" },
+    ["per_block.blocks"] = { "wrap.blocks=2", base = "mesh.shard=2" },
+    ["per_block.embed"] = { "wrap=per_block{embed='join'}", base = "mesh.shard=2" },
+    ["per_block.head"] = { "wrap=per_block{head='join'}", base = "mesh.shard=2" },
+    ["by_size.params"] = { "wrap=by_size(3000)", base = "mesh.shard=2 wrap=by_size(7000)" },
+    ["by_size.embed"] = { "wrap=by_size{params=7000,embed='join'}",
+                          base = "mesh.shard=2 wrap=by_size(7000)" },
+    ["by_size.head"] = { "wrap=by_size{params=7000,head='join'}",
+                         base = "mesh.shard=2 wrap=by_size(7000)" },
+    ["by_name.names"] = { "wrap=by_name{'*.1'}", base = "mesh.shard=2 wrap=by_name{'*.0'}" },
+    ["prefetch.forward"] = { "prefetch.forward=2", base = "mesh.shard=2" },
+    ["prefetch.backward"] = { "prefetch.backward=0", base = "mesh.shard=2" },
+    ["prefetch.order"] = { "prefetch.order=post", base = "mesh.shard=2" },
+    ["prefetch.in_flight"] = { "prefetch.in_flight=1", base = "mesh.shard=2" },
+    recompute = { "recompute=block" },
+    ["every.blocks"] = { "recompute=every(1)", base = "recompute=every(2)" },
+    ["ops.names"] = { "recompute=ops{'attention'}", base = "recompute=ops{'swiglu'}" },
+    accumulate = { "accumulate=unsharded", base = "mesh.shard=2" },
+    max_skipped = { "max_skipped=7" },
+    target = false, -- its kinds are its only values
+    ["cpu.arch"] = { "target.arch=x86-64" },
+    ["cpu.memory"] = { "target.memory='64GiB'", base = "target=cpu{memory='32GiB'}" },
+
+    ["llama.layers"] = { "model.layers=3" },
+    ["llama.dim"] = { "model.dim=40" },
+    ["llama.heads"] = { "model.heads=6", base = "model.kv_heads=3" },
+    ["llama.kv_heads"] = { "model.kv_heads=1" },
+    ["llama.head_dim"] = { "model.head_dim=12" },
+    ["llama.ffn"] = { "model.ffn=51" },
+    ["llama.vocab"] = { "model.vocab=260" },
+    ["llama.rope"] = { "model.rope={theta=1e3}" },
+    ["llama.rope.theta"] = { "model.rope.theta=1e3" },
+    ["llama.rope.scaling"] = { "model.rope.scaling=" .. "{factor=8,low_freq_factor=1,"
+        .. "high_freq_factor=4,original=32}" },
+    ["llama.norm_eps"] = { "model.norm_eps=1e-4" },
+    ["llama.tied"] = { "model.tied=true" },
+    ["llama.qkv_bias"] = { "model.qkv_bias=true" },
+    ["llama.qk_norm"] = { "model.qk_norm=true" },
+    ["llama.window"] = { "model.window=5" },
+    ["llama.init_std"] = { "model.init_std=0.03" },
+    ["llama.scale_residual_init"] = { "model.scale_residual_init=true" },
+    ["gpt2.layers"] = { "model.layers=3" },
+    ["gpt2.dim"] = { "model.dim=45" },
+    ["gpt2.heads"] = { "model.heads=2" },
+    ["gpt2.ffn"] = { "model.ffn=51" },
+    ["gpt2.vocab"] = { "model.vocab=260" },
+    ["gpt2.max_positions"] = { "model.max_positions=24" },
+    ["gpt2.norm_eps"] = { "model.norm_eps=1e-4" },
+    ["gpt2.tied"] = { "model.tied=false" },
+    ["gpt2.init_std"] = { "model.init_std=0.03" },
+}
+-- Both sides of rope.scaling's fields: one more digit each.
+for field, other in pairs { factor = "factor=4,low_freq_factor=1,high_freq_factor=4",
+                            low_freq_factor = "factor=8,low_freq_factor=2,high_freq_factor=4",
+                            high_freq_factor = "factor=8,low_freq_factor=1,high_freq_factor=5",
+                            original = "factor=8,low_freq_factor=1,high_freq_factor=4" } do
+    local original = field == "original" and 64 or 32
+    rows["llama.rope.scaling." .. field] = {
+        ("model.rope.scaling={%s,original=%d}"):format(other, original),
+        base = "model.rope.scaling={factor=8,low_freq_factor=1,high_freq_factor=4,original=32}"
+            .. " model.rope.theta=100",
+    }
+end
+
+-- ---- the fields ---------------------------------------------------------------------------------
+
+local root = arg[1]
+local found = {} -- in the order of the tables: { path, side }
+local kind_side = {} -- of a constructor: the side of the field that takes it
+
+local function available(f)
+    if f.later or f.later_values and f.values and #f.later_values + 1 >= #f.values then
+        return false
+    end
+    return f.only == nil
+end
+
+local function add_fields(prefix, fields, side)
+    for _, f in ipairs(fields) do
+        local path, of = prefix .. f[1], f.hash or side
+        local inner = f.fields or f.item and f.item.fields
+        for _, kind in ipairs(f.kinds or {}) do
+            kind_side[kind] = of
+        end
+        if available(f) and f[2] ~= "model" then
+            if not (f[2] == "table" and f.fields) or rows[path] then
+                found[#found + 1] = { path, of }
+            end
+            if inner then
+                add_fields(path .. ".", inner, of)
+            end
+        end
+    end
+end
+
+local description = dofile(root .. "/gen/lua/describe.lua")
+add_fields("", description.trainer, nil)
+for _, constructor in ipairs(description.constructors) do
+    if not constructor.later then
+        assert(kind_side[constructor[1]], constructor[1] .. " is in no field")
+        add_fields(constructor[1] .. ".", constructor.fields, kind_side[constructor[1]])
+    end
+end
+for _, name in ipairs { "llama", "gpt2" } do
+    local env = setmetatable({ arch = function(fields) return fields end }, { __index = _G })
+    local arch = assert(loadfile(root .. "/models/arch/" .. name .. ".lua", "t", env))()
+    add_fields(name .. ".", arch.fields, "in")
+end
+
+local missing = {}
+for _, f in ipairs(found) do
+    local path, side = f[1], f[2]
+    local row = rows[path]
+    if row == nil then
+        missing[#missing + 1] = path
+    elseif row then
+        local bits = row.bits or side == "in" and "other" or side == "platform" and "any" or "same"
+        local model = row.model or path:match("^gpt2%.") and "tiny_gpt2" or "tiny_llama"
+        print(table.concat({ path, side, bits, model, row.base or "", table.concat(row, " ") }, "|"))
+    end
+end
+for _, path in ipairs(missing) do
+    io.stderr:write("no change is given for the field " .. path .. "\n")
+end
+os.exit(#missing == 0)
