@@ -46,7 +46,8 @@ local factors = {
       { "block", "recompute=block" },
       { "every2", "recompute=every(2)" },
       { "ops", "recompute=ops{'attention'}" },
-      { "auto", "recompute=auto" } },
+      { "auto", "recompute=auto", "target.memory='1GiB'" },
+      { "budget", "recompute=auto", "target.memory='134300KiB'" } }, -- something must go
     { "accumulate", { "sharded", "accumulate=sharded" },
       { "unsharded", "accumulate=unsharded" } },
     { "collectives", { "by the step" }, { "on a thread", "target.comm_thread=true" } },

@@ -26,23 +26,23 @@ local faults = {
 
     { "reduce_by_rank", "a reduction adds rank after rank, not as a tree",
       row = row(1, 4, 1),
-      { "runtime/rt_comm.c", "tree_block(d, out + at * item, part, ranks, n, scratch);", [[
+      { "runtime/rt_comm.c", "tree_block(d, out + at * item, part, group.ranks, n, scratch);", [[
 memcpy(scratch, part[0], (size_t)(n * item));
-        for (int r = 1; r < ranks; r++) {
+        for (int r = 1; r < group.ranks; r++) {
             add_parts(d, scratch, scratch, part[r], n);
         }
         memcpy(out + at * item, scratch, (size_t)(n * item));]] } },
 
     { "nodes_unrounded", "a reduction rounds its sum once, not at every node",
       row = row(1, 4, 1), sets = 'dtypes.reduce="bf16"',
-      { "runtime/rt_comm.c", "tree_block(d, out + at * item, part, ranks, n, scratch);", [[
+      { "runtime/rt_comm.c", "tree_block(d, out + at * item, part, group.ranks, n, scratch);", [[
 for (int64_t i = 0; i < n; i++) {
             float sum[RT_MAX_RANKS];
-            for (int r = 0; r < ranks; r++) {
+            for (int r = 0; r < group.ranks; r++) {
                 sum[r] = rt_f32_from_bf16(((const rt_bf16 *)part[r])[i]);
             }
-            for (int w = 1; w < ranks; w *= 2) {
-                for (int r = 0; r < ranks; r += 2 * w) {
+            for (int w = 1; w < group.ranks; w *= 2) {
+                for (int r = 0; r < group.ranks; r += 2 * w) {
                     sum[r] += sum[r + w];
                 }
             }
@@ -51,8 +51,8 @@ for (int64_t i = 0; i < n; i++) {
 
     { "reduce_ring", "a reduction begins at the shard's owner, as a ring does",
       row = row(1, 4, 1),
-      { "runtime/rt_comm.c", "part[r] = rt->peer[r] + from + at * item;",
-        "part[r] = rt->peer[(r + rt->rank) % ranks] + from + at * item;" } },
+      { "runtime/rt_comm.c", "rt_group_rank(group, rt->rank, k)] + from + at * item;",
+        "rt_group_rank(group, rt->rank, (k + rt->rank) % group.ranks)] + from + at * item;" } },
 
     { "leaves_sharded", "sharded accumulators with the leaves of unsharded ones",
       row = row(1, 2, 1, "accumulate=sharded"),

@@ -3,6 +3,7 @@
 # and one trainer against its model's reference.
 runs=0    # trainers that ran
 refused=0 # rows that the generator cannot do yet
+large=0   # rows whose plan does not fit their budget
 
 not_yet() { grep -q 'is not available yet' "$1"; }
 
@@ -66,16 +67,21 @@ train_flags=()
 
 # matrix_row NAME MODEL GEMM SETS ROW
 matrix_row() {
-    local name=$1 reference=$WORK/reference_$1 dir=$WORK/row label threads sets set flags=()
+    local name=$1 reference=$WORK/reference_$1 dir=$WORK/row label threads sets set status
+    local flags=()
     IFS=$'\t' read -r label threads sets <<<"$5"
     while IFS= read -r -d $'\t' set; do
         [ -z "$set" ] || flags+=(--set "$set")
     done <<<"$sets"$'\t'
     for set in $4; do flags+=(--set "$set"); done
     rm -rf "$dir" "$dir".*
-    if ! generate "$dir" "$ROOT/tests/models/$2.lua" "${flags[@]}"; then
+    generate "$dir" "$ROOT/tests/models/$2.lua" "${flags[@]}"
+    status=$?
+    if [ $status -ne 0 ]; then
         if not_yet "$dir.log"; then
             refused=$((refused + 1))
+        elif [ $status -eq 3 ]; then
+            large=$((large + 1))
         else
             bad "$name: $label: is not generated" "$dir.log"
         fi

@@ -47,7 +47,8 @@ matrix() {
         fi
         variant=$((variant + 1))
     done < <(models)
-    echo "figure: $runs runs of $STEPS steps; $refused rows left out: not available yet"
+    echo "figure: $runs runs of $STEPS steps; left out: $refused rows not available yet, $large" \
+        "that do not fit their budget"
     [ "$FULL" = 0 ] || check "at least 200 runs" [ "$runs" -ge 200 ]
 }
 
