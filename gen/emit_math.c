@@ -376,11 +376,22 @@ static void push_locals(Emit *e, const Kernels *kernels, const Class *c, const S
     lua_setfield(L, -2, "locals");
 }
 
+/* Does a node read v? A kernel that has a frozen parameter's gradient among others makes
+ * it all the same, on scratch, for nobody. */
+static bool is_read(const Class *c, const Value *v)
+{
+    for (int i = 0; i < c->nodes.count; i++)
+        for (int k = 0; k < c->nodes.items[i]->n_in; k++)
+            if (c->nodes.items[i]->in[k] == v)
+                return true;
+    return false;
+}
+
 /* beta of a call: 0 stores, 1 adds, and a parameter's own lies in the struct of
- * gradients. */
+ * gradients. What nobody reads takes either. */
 static const char *call_beta(Emit *e, const Class *c, const Node *n)
 {
-    const char *beta = NULL;
+    const char *beta = NULL, *any = NULL;
 
     for (int i = 0; i < n->n_out; i++) {
         const Value *v = n->out[i];
@@ -389,6 +400,10 @@ static const char *call_beta(Emit *e, const Class *c, const Node *n)
 
         if (!n->op->out[i].may_add)
             continue;
+        if (!p && !is_read(c, v)) {
+            any = "0.0f";
+            continue;
+        }
         b = n->add && n->add[i] ? "1.0f"
             : !p                ? "0.0f"
             : p->tied_global    ? gen_printf(e->g, "dw->beta_%s", p->ident)
@@ -397,7 +412,7 @@ static const char *call_beta(Emit *e, const Class *c, const Node *n)
                     n->name, beta, b);
         beta = b;
     }
-    return beta;
+    return beta ? beta : any;
 }
 
 static void push_calls(Emit *e, const Kernels *kernels, const Class *c, const Span *s)

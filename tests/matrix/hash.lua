@@ -73,7 +73,8 @@ local rows = {
     ["loss.mask"] = { "loss.mask=true" },
     ["loss.z"] = { "loss.z=0.01" },
     ["loss.label_smoothing"] = { "loss.label_smoothing=0.1" },
-    ["loss.documents"] = { "loss.documents=32" },
+    documents = { "documents={end_id=32}" },
+    ["documents.end_id"] = { "documents={end_id=101}", base = "documents={end_id=32}" },
 
     ["mesh.replicate"] = { "mesh.replicate=2" },
     ["mesh.shard"] = { "mesh.shard=2" },

@@ -21,7 +21,8 @@ BASE = dict(
     optimizer=dict(kind="adamw", lr=2e-3, betas=[0.9, 0.95], eps=1e-8, weight_decay=0.1,
                    clip=1.0),
     lr=dict(kind="cosine", warmup=3, steps=20, min_ratio=0.1),
-    groups=[], loss=dict(mask=False, z=0, label_smoothing=0), reduce=None, moments=None)
+    groups=[], loss=dict(mask=False, z=0, label_smoothing=0), reduce=None, moments=None,
+    documents=None)
 MODELS = {"tiny_llama": LLAMA, "tiny_gpt2": GPT2}
 ALL = ["f64", "f32", "bf16"]
 EXACT = ["f64", "f32"]
@@ -140,6 +141,13 @@ CASES = [
     case("loss_smooth", "tiny_llama", loss={"label_smoothing": 0.1}),
     case("loss_all", "tiny_gpt2", data="masked", dtypes=ALL,
          loss={"mask": True, "z": 0.003, "label_smoothing": 0.2}),
+
+    # Packed documents: a space ends one, so that a sample has several.
+    case("documents", "tiny_llama", documents={"end_id": 32}),
+    case("documents_gpt2", "tiny_gpt2", data="masked", dtypes=ALL, loss={"mask": True},
+         documents={"end_id": 101}),
+    case("documents_window", "tiny_llama", {"window": 4, "tied": True},
+         documents={"end_id": 32}),
 
     # Groups: the first that matches a parameter has it. Tied weights are one parameter.
     case("groups", "tiny_llama", groups=[

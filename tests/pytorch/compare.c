@@ -12,8 +12,8 @@
  * are measured from f64: the root mean square, over all parameters and projections, of
  * the distance to f64 in units of the gradient's norm. A signed random projection of a
  * difference has that difference's norm as its root mean square. The trainer's may be at
- * most twice PyTorch's. Figures that say "compare": "distance" are compared so in any dtype;
- * "bound" replaces that of their dtype. */
+ * most twice PyTorch's. Figures that say "compare": "distance" are compared so in any
+ * dtype; "bound" replaces that of their dtype. */
 #include <jansson.h>
 #include <math.h>
 #include <stdarg.h>

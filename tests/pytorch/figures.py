@@ -31,8 +31,7 @@ def masked(tokens):
 
 
 def compute(case, tokens):
-    data = {"tokens": tokens, "document_end": None,
-            "mask": masked(tokens) if case["data"] == "masked" else None}
+    data = {"tokens": tokens, "mask": masked(tokens) if case["data"] == "masked" else None}
     out = {}
     for name in case["figures"]:
         torch.manual_seed(0)

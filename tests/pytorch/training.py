@@ -69,7 +69,8 @@ OPTIMIZERS = {"adamw": adamw, "sgd": sgd, "lion": lion}
 
 def batches(case, data, step):
     """The micro-batches of a step: (tokens, targets, starts), each [micro_batch, seq]. A target
-    that is masked is -1; starts: where the token's document begins in the sequence."""
+    that is masked, or belongs to the next document, is -1; starts: where the token's document
+    begins in the sequence."""
     seq, micro = case["seq"], case["micro_batch"]
     count = case["global_batch"] // micro
     for i in range(count):
@@ -80,7 +81,9 @@ def batches(case, data, step):
             targets = tokens[1:].copy()
             if data["mask"] is not None:
                 targets[~data["mask"][at + 1:at + seq + 1]] = -1
-            rows.append((tokens[:-1], targets, starts_of(tokens[:-1], data["document_end"])))
+            end = case["documents"]["end_id"] if case["documents"] else None
+            targets[tokens[:-1] == end] = -1
+            rows.append((tokens[:-1], targets, starts_of(tokens[:-1], end)))
         yield [torch.tensor(np.array(part), dtype=torch.long) for part in zip(*rows)]
 
 
