@@ -149,8 +149,8 @@ CASES = [
     case("documents_window", "tiny_llama", {"window": 4, "tied": True},
          documents={"end_id": 32}),
 
-    # Groups: the first that matches a parameter has it. Tied weights are one parameter.
-    case("groups", "tiny_llama", groups=[
+    # Tied weights are one parameter, in one group; kernels of which one gradient is frozen.
+    case("groups_layers", "tiny_llama", groups=[
         {"match": ["*.input_layernorm.weight", "model.norm.weight"], "weight_decay": 0.3},
         {"match": ["model.layers.1.*"], "lr": 0.25},
         {"match": ["model.layers.?.mlp.*"], "lr": 3.0, "weight_decay": 0.0}]),

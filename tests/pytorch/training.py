@@ -39,7 +39,8 @@ def ratio(s, t):
 
 def adamw(o, p, state, g, lr, decay, t):
     b1, b2 = o["betas"]
-    m1, m2 = state.setdefault("m1", torch.zeros_like(p)), state.setdefault("m2", torch.zeros_like(p))
+    m1 = state.setdefault("m1", torch.zeros_like(p))
+    m2 = state.setdefault("m2", torch.zeros_like(p))
     m1.mul_(b1).add_(g, alpha=1 - b1)
     m2.mul_(b2).addcmul_(g, g, value=1 - b2)
     p.mul_(1 - lr * decay)
@@ -60,6 +61,12 @@ def lion(o, p, state, g, lr, decay, t):
     direction = (b1 * m + (1 - b1) * g).sign()
     p.mul_(1 - lr * decay).add_(direction, alpha=-lr)
     m.mul_(b2).add_(g, alpha=1 - b2)
+
+
+def stochastic_bf16(x):
+    """f32 rounded to one of its two neighbours in bf16, the nearer one more often."""
+    bits = x.view(torch.int32)
+    return ((bits + torch.randint_like(bits, 1 << 16)) & -65536).view(torch.float32)
 
 
 OPTIMIZERS = {"adamw": adamw, "sgd": sgd, "lion": lion}
@@ -113,29 +120,35 @@ def initial_weights(case):
 
 
 def settings(case, name, decays):
-    """Of one parameter: (lr ratio, weight decay, frozen). The first group that matches takes it."""
+    """Of one parameter: lr ratio, weight decay, frozen. The first group that matches takes it."""
     out = {"lr": 1.0, "weight_decay": case["optimizer"]["weight_decay"] if decays else 0.0,
            "frozen": False}
     for group in case["groups"]:
         globs = group["match"] if isinstance(group["match"], list) else [group["match"]]
         if any(fnmatch.fnmatchcase(name, glob) for glob in globs):
-            out.update({k: v for k, v in group.items() if k != "match"})
-            break
+            return dict(out, **{k: v for k, v in group.items() if k != "match"})
     return out
 
 
 def step_gradient(case, params, trained, data, step, wide):
-    """Sum over the step's tokens: (loss, gradients, tokens that count)."""
-    grads = {k: torch.zeros(params[k].shape, dtype=wide) for k in trained}
-    total, valid = 0.0, 0
+    """Sum over the step's tokens: (loss, gradients, tokens that count). Micro-batches are added in
+    order within a leaf, leaves as a balanced tree whose nodes are rounded to the reduce dtype."""
+    node = DTYPES[case["reduce"]] if case["reduce"] else wide
+    total, valid, sums = 0.0, 0, []
     for tokens, targets, starts in batches(case, data, step):
         loss = model.loss_sum(case, params, tokens, targets, starts)
         parts = torch.autograd.grad(loss, [params[k] for k in trained])
-        for k, g in zip(trained, parts):
-            grads[k] += g.to(wide)
+        sums.append([g.to(wide) for g in parts])
         total += loss.item()
         valid += int((targets >= 0).sum())
-    return total, grads, valid
+    leaves = math.gcd(len(sums), 64)
+    each = len(sums) // leaves
+    nodes = [[sum(parts).to(node) for parts in zip(*sums[i * each:(i + 1) * each])]
+             for i in range(leaves)]
+    while len(nodes) > 1:
+        nodes = [[(a.to(wide) + b.to(wide)).to(node) for a, b in zip(*pair)]
+                 for pair in zip(nodes[::2], nodes[1::2])]
+    return total, {k: g.to(wide) for k, g in zip(trained, nodes[0])}, valid
 
 
 def run(case, dtype, data):
@@ -162,6 +175,9 @@ def run(case, dtype, data):
         for k in trained:
             OPTIMIZERS[o["kind"]](o, master[k], state[k], grads[k] * clip, lr * how[k]["lr"],
                                   how[k]["weight_decay"], step + 1)
+            if case["moments"]:
+                for moment in state[k].values():
+                    moment.copy_(stochastic_bf16(moment))
     return out
 
 
