@@ -19,35 +19,34 @@ end
 local faults = {
     { "merge_in_order", "a rank adds its leaves one after the other, not as a tree",
       row = row(1, 8, 1),
-      { "runtime/rt_comm.c", "const int levels = __builtin_ctzll(~(unsigned long long)round);",
+      { "runtime/rt_sum.c", "const int levels = __builtin_ctzll(~(unsigned long long)round);",
         "const int levels = round > 0;" },
-      { "runtime/rt_comm.c", "memcpy(p + levels * partial_elems * item, v,",
+      { "runtime/rt_sum.c", "memcpy(p + levels * partial_elems * item, v,",
         "memcpy(p, v," } },
 
     { "reduce_by_rank", "a reduction adds rank after rank, not as a tree",
       row = row(1, 4, 1),
-      { "runtime/rt_comm.c", "tree_block(d, out + at * item, part, group.ranks, n, scratch);", [[
-memcpy(scratch, part[0], (size_t)(n * item));
-        for (int r = 1; r < group.ranks; r++) {
-            add_parts(d, scratch, scratch, part[r], n);
-        }
-        memcpy(out + at * item, scratch, (size_t)(n * item));]] } },
+      { "runtime/rt_comm.c", "rt->trainer->library_order ? rt_sum_in_order : rt_sum_tree;",
+        "rt_sum_in_order;" } },
 
     { "nodes_unrounded", "a reduction rounds its sum once, not at every node",
       row = row(1, 4, 1), sets = 'dtypes.reduce="bf16"',
-      { "runtime/rt_comm.c", "tree_block(d, out + at * item, part, group.ranks, n, scratch);", [[
-for (int64_t i = 0; i < n; i++) {
-            float sum[RT_MAX_RANKS];
-            for (int r = 0; r < group.ranks; r++) {
-                sum[r] = rt_f32_from_bf16(((const rt_bf16 *)part[r])[i]);
+      { "runtime/rt_sum.c", "tree_block(d, out, parts, count, n, scratch);", [[
+(void)scratch;
+    for (int64_t i = 0; i < n; i++) {
+        float sum[RT_MAX_RANKS];
+        for (int r = 0; r < count; r++) {
+            sum[r] = rt_f32_from_bf16(((const rt_bf16 *)parts[r])[i]);
+        }
+        for (int w = 1; w < count; w *= 2) {
+            for (int r = 0; r < count; r += 2 * w) {
+                sum[r] += sum[r + w];
             }
-            for (int w = 1; w < group.ranks; w *= 2) {
-                for (int r = 0; r < group.ranks; r += 2 * w) {
-                    sum[r] += sum[r + w];
-                }
-            }
-            ((rt_bf16 *)out)[at + i] = rt_bf16_from_f32(sum[0]);
-        }]] } },
+        }
+        ((rt_bf16 *)out)[i] = rt_bf16_from_f32(sum[0]);
+    }
+    return;
+    tree_block(d, out, parts, count, n, scratch);]] } },
 
     { "reduce_ring", "a reduction begins at the shard's owner, as a ring does",
       row = row(1, 4, 1),

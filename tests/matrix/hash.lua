@@ -100,6 +100,7 @@ local rows = {
     accumulate = { "accumulate=unsharded", base = "mesh.shard=2" },
     max_skipped = { "max_skipped=7" },
     target = false, -- its kinds are its only values
+    ["cpu.comm_thread"] = { "target.comm_thread=true", base = "mesh.shard=2", bits = "same" },
     ["cpu.arch"] = { "target.arch=x86-64" },
     ["cpu.memory"] = { "target.memory='64GiB'", base = "target=cpu{memory='32GiB'}" },
 
