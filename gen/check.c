@@ -282,7 +282,7 @@ static void check_reshard(Check *c, int64_t shard)
 static void check_mesh(Check *c, bool batches_good)
 {
     Gen *g = c->g;
-    int64_t replicate, shard, world;
+    int64_t replicate, shard, world, node;
 
     if (!get_int(c, "mesh.replicate", &replicate) || !get_int(c, "mesh.shard", &shard))
         return;
@@ -293,6 +293,10 @@ static void check_mesh(Check *c, bool batches_good)
                  (long long)world, (long long)replicate, (long long)shard, MAX_RANKS);
         return;
     }
+    if (get_int(c, "mesh.node", &node) && world % node)
+        COMPLAIN(c, "mesh.node", gen_printf(g, "use a divisor of %lld", (long long)world),
+                 "mesh.node: %lld ranks do not make whole nodes of %lld",
+                 (long long)world, (long long)node);
     check_strategy(c, replicate, shard);
     check_reshard(c, shard);
     if (world > CPU_MAX_RANKS && !strcmp(get_kind(c, "target"), "cpu"))
@@ -599,6 +603,7 @@ static void fill_free_fields(Check *c, Model *m)
     get_int(c, "mesh.replicate", &m->replicate);
     get_int(c, "mesh.shard", &m->shard);
     m->world_size = m->replicate * m->shard;
+    get_int(c, "mesh.node", &m->node_ranks);
     for (int i = 0; i < 4; i++)
         if (!strcmp(get_str(c, "strategy"), strategies[i]))
             m->strategy = (Strategy)i;

@@ -85,6 +85,7 @@ void emit_model_context(Emit *e)
     emit_int(L, "global_batch", m->global_batch);
     emit_int(L, "leaves", m->leaves);
     emit_bool(L, "loss_mask", m->loss_mask);
+    emit_int(L, "node_ranks", m->node_ranks < m->world_size ? m->node_ranks : 0);
     emit_bool(L, "library_order", m->library_order);
     emit_bool(L, "comm_thread", m->comm_thread && m->world_size > 1);
     emit_int(L, "loss_scale_init", m->loss_scale_init);

@@ -150,6 +150,7 @@ typedef struct Model {
     /* outside the hash */
     int64_t replicate, shard;           /* mesh; world_size = product */
     int64_t world_size;
+    int64_t node_ranks;                 /* mesh.node */
     Strategy strategy;
     WrapRule wrap;
     int64_t reshard_ranks;              /* reshard_after_forward: ranks that share the weights

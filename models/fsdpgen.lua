@@ -120,6 +120,7 @@
 ---@class (exact) fsdpgen.trainer.mesh
 ---@field replicate? integer copies of the model
 ---@field shard? integer ranks that share one copy
+---@field node? integer ranks of a node: reductions sum within nodes first, so that fewer bytes cross; the cpu target simulates nodes
 ---@field tensor? integer tensor parallelism
 ---@field expert? integer expert parallelism
 ---@field pipeline? integer pipeline stages

@@ -109,6 +109,7 @@ typedef struct RtTrainer {
     int64_t micro_batches;           /* M of a step */
     int64_t leaves;                  /* V */
     bool masked;                     /* beside each data file X, X.mask */
+    int node_ranks;                  /* ranks of a node; 0: all. Sums go within nodes first */
     bool library_order;              /* reduction = "library": sums over ranks in their order */
     bool comm_thread;                /* collectives run on a thread of their own */
     bool accumulate_sharded;         /* decides which rank computes which leaf */

@@ -13,8 +13,9 @@
  * adds what its group holds. Then it is complete, and only then is the next one of the
  * stream published. An all-reduce is two such rounds: each rank sums its slice of the
  * buffer in place (nobody else reads that slice of that buffer), then copies the others'.
- * Reductions end with a round that moves nothing: publishing it says "I have read".
- * Nothing else is exchanged; a counter has one writer.
+ * Sums over several nodes take a round more (two_hops). Reductions end with one that
+ * moves nothing: publishing it says "I have read". Nothing else is exchanged; a counter
+ * has one writer.
  *
  * What follows from it, and what the generator's proof of the placement rests on:
  *
@@ -62,155 +63,6 @@ static RtRankShared *shared_of(const Rt *rt, int rank)
     return &rt->state->shared->rank[rank];
 }
 
-/* ---- sums over ranks --------------------------------------------------------------- */
-
-/* out[elems] = the sum over the group's ranks of the bytes at `from` in their symmetric
- * spaces. */
-static void sum_ranks(const Rt *rt, RtGroup group, int64_t from, char *out, int64_t elems)
-{
-    const RtDtype d = rt->trainer->reduce_dtype;
-    const int64_t item = (int64_t)rt_dtype_bytes(d);
-    RtSumFn *const sum = rt->trainer->library_order ? rt_sum_in_order : rt_sum_tree;
-    if (group.ranks == 1) {
-        if (out != rt->symmetric + from) {
-            memcpy(out, rt->symmetric + from, (size_t)(elems * item));
-        }
-        return;
-    }
-#pragma omp parallel for schedule(static)
-    for (int64_t at = 0; at < elems; at += RT_SUM_ELEMS) {
-        const char *part[RT_MAX_RANKS];
-        const int64_t n = elems - at < RT_SUM_ELEMS ? elems - at : RT_SUM_ELEMS;
-        for (int k = 0; k < group.ranks; k++) {
-            part[k] = rt->peer[rt_group_rank(group, rt->rank, k)] + from + at * item;
-        }
-        sum(d, out + at * item, part, group.ranks, n);
-    }
-}
-
-/* ---- pulling ----------------------------------------------------------------------- */
-
-/* Bytes that this rank reads from another: to a counter of its own kind, or, when the
- * other is of another copy of the model, to that of the mesh's replicate axis. */
-static void count_bytes(Rt *rt, int peer, int64_t bytes, int64_t *counter)
-{
-    const RtTrainer *t = rt->trainer;
-    const int copy = t->world_size / (t->replicate > 1 ? t->replicate : 1);
-    if (peer != rt->rank) {
-        *(peer / copy == rt->rank / copy ? counter : &rt->state->replicate_bytes) +=
-            bytes;
-    }
-}
-
-/* out[k * bytes ..] = bytes at `from + k * stride` of the group's k-th rank, the last one
- * perhaps shorter; in place where out is this rank's own `from`. */
-static void copy_from_all(Rt *rt, RtGroup group, char *out, int64_t from, int64_t stride,
-                          int64_t bytes, int64_t total, int64_t *counter)
-{
-    enum { PIECE = 256 * 1024 };
-    const int64_t pieces = (bytes + PIECE - 1) / PIECE;
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < group.ranks * pieces; i++) {
-        const int64_t k = i / pieces, at = i % pieces * PIECE;
-        const char *source =
-            rt->peer[rt_group_rank(group, rt->rank, (int)k)] + from + k * stride + at;
-        int64_t end = at + PIECE < bytes ? at + PIECE : bytes;
-        end = k * bytes + end < total ? end : total - k * bytes;
-        if (at < end && source != out + k * bytes + at) {
-            memcpy(out + k * bytes + at, source, (size_t)(end - at));
-        }
-    }
-    for (int k = 0; k < group.ranks; k++) {
-        const int64_t left = total - k * bytes;
-        count_bytes(rt, rt_group_rank(group, rt->rank, k),
-                    left > bytes ? bytes
-                    : left > 0   ? left
-                                 : 0,
-                    counter);
-    }
-}
-
-static void gather(Rt *rt, const RtOp *op)
-{
-    const RtSegment *s = &rt->trainer->segments[op->segment];
-    const int64_t bytes =
-        s->elems / op->group.ranks * (int64_t)rt_dtype_bytes(rt->trainer->param_dtype);
-    copy_from_all(rt, op->group, rt_local(rt, op->to), op->from, 0, bytes,
-                  op->group.ranks * bytes, &rt->state->gathered_bytes);
-}
-
-static void sum_from_all(Rt *rt, RtGroup group, int64_t from, char *out, int64_t elems)
-{
-    const int64_t bytes = elems * (int64_t)rt_dtype_bytes(rt->trainer->reduce_dtype);
-    sum_ranks(rt, group, from, out, elems);
-    for (int k = 0; k < group.ranks; k++) {
-        count_bytes(rt, rt_group_rank(group, rt->rank, k), bytes,
-                    &rt->state->reduced_bytes);
-    }
-}
-
-static void reduce_scatter(Rt *rt, const RtOp *op)
-{
-    const RtSegment *s = &rt->trainer->segments[op->segment];
-    const int64_t bytes =
-        s->shard_elems * (int64_t)rt_dtype_bytes(rt->trainer->reduce_dtype);
-    const int64_t from = op->from + rt_group_index(op->group, rt->rank) * bytes;
-    char *to = rt->world_size > s->shards ? rt_symmetric(rt, op->to) /* copies read it */
-                                          : rt_local(rt, op->to);
-    sum_from_all(rt, op->group, from, to, s->shard_elems);
-}
-
-/* Of a slice, a whole number of blocks: each rank sums one. The last ones may be
- * empty. */
-static int64_t slice_elems(RtGroup group, int64_t elems)
-{
-    const int64_t blocks = (elems + RT_SUM_ELEMS - 1) / RT_SUM_ELEMS;
-    return (blocks + group.ranks - 1) / group.ranks * RT_SUM_ELEMS;
-}
-
-static void all_reduce(Rt *rt, const RtOp *op, int round)
-{
-    const int64_t elems = rt->trainer->segments[op->segment].shard_elems;
-    const int64_t item = (int64_t)rt_dtype_bytes(rt->trainer->reduce_dtype);
-    const int64_t slice = slice_elems(op->group, elems);
-    const int64_t first = rt_group_index(op->group, rt->rank) * slice;
-    const int64_t mine = elems - first < slice ? elems - first : slice;
-    if (round == 0) {
-        if (mine > 0) {
-            const int64_t at = op->from + first * item;
-            sum_from_all(rt, op->group, at, rt_symmetric(rt, at), mine);
-        }
-        return;
-    }
-    copy_from_all(rt, op->group, rt_symmetric(rt, op->from), op->from, slice * item,
-                  slice * item, elems * item, &rt->state->reduced_bytes);
-}
-
-/* A reduction's last round moves nothing: by publishing it a rank says that it has read,
- * and when all have, every rank may write its gradient again. */
-static int rounds_of(const RtOp *op)
-{
-    return op->kind == RT_OP_ALL_REDUCE ? 3 : op->kind == RT_OP_REDUCE_SCATTER ? 2 : 1;
-}
-
-static void pull(Rt *rt, const RtOp *op, int round)
-{
-    if (op->kind != RT_OP_GATHER && round + 1 == rounds_of(op)) {
-        return;
-    }
-    switch (op->kind) {
-    case RT_OP_GATHER:
-        gather(rt, op);
-        break;
-    case RT_OP_REDUCE_SCATTER:
-        reduce_scatter(rt, op);
-        break;
-    case RT_OP_ALL_REDUCE:
-        all_reduce(rt, op, round);
-        break;
-    }
-}
-
 /* ---- the queues -------------------------------------------------------------------- */
 
 static void publish(Rt *rt, int stream, uint64_t count)
@@ -255,10 +107,10 @@ static bool progress(Rt *rt, int stream)
         if (!all_published(rt, op->group, stream, q->rounds + 1)) {
             return moved;
         }
-        pull(rt, op, q->round);
+        rt_pull(rt, op, q->round);
         q->rounds++;
         q->published = false;
-        if (++q->round == rounds_of(op)) {
+        if (++q->round == rt_pull_rounds(rt, op)) {
             q->round = 0;
             atomic_fetch_add_explicit(&q->completed, 1, memory_order_release);
             if (rt->trainer->comm_thread) {

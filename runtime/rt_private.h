@@ -134,7 +134,7 @@ typedef struct RtState {
     int64_t scaled_updates;            /* since it changed */
     bool overflowed;                   /* skip: a smaller loss scale may help */
     /* counters (--stats) */
-    int64_t tokens_done, gathered_bytes, reduced_bytes, replicate_bytes;
+    int64_t tokens_done, gathered_bytes, reduced_bytes, replicate_bytes, node_bytes;
     double wait_seconds;
     FILE *log;
     double started_seconds;
@@ -171,6 +171,12 @@ void rt_exchange_end(Rt *rt);
 void rt_comm_begin(Rt *rt);
 void rt_comm_end(Rt *rt);
 void rt_comm_step_end(Rt *rt); /* every started collective is complete; tickets restart */
+
+/* ---- rt_pull.c --------------------------------------------------------------------- */
+
+/* One round of an operation whose group has published it; how many rounds it has. */
+void rt_pull(Rt *rt, const RtOp *op, int round);
+int rt_pull_rounds(const Rt *rt, const RtOp *op);
 
 /* ---- rt_sum.c ---------------------------------------------------------------------- */
 

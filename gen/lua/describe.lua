@@ -145,6 +145,13 @@ local trainer = {
             doc = "copies of the model" },
           { "shard", "int", min = 1, max = 1024, default = 1,
             doc = "ranks that share one copy" },
+          { "node", "int", min = 1, max = 1024,
+            default = function(t)
+                return t.replicate * t.shard
+            end,
+            default_text = "all ranks",
+            doc = "ranks of a node: reductions sum within nodes first, so that fewer bytes "
+                .. "cross; the cpu target simulates nodes" },
           { "tensor", "int", min = 1, max = 1024, default = 1, only = 1,
             doc = "tensor parallelism" },
           { "expert", "int", min = 1, max = 1024, default = 1, only = 1,

@@ -42,6 +42,9 @@ static const RtTrainer trainer = {
 //@ if loss_mask then
     .masked = true, /* X.mask beside each data file X: a bit for each token, low bit first */
 //@ end
+//@ if node_ranks > 0 then
+    .node_ranks = ${node_ranks}, /* sums go within nodes first */
+//@ end
 //@ if library_order then
     .library_order = true, /* reduction = "library" */
 //@ end

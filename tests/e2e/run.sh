@@ -13,6 +13,7 @@ set -u
 . "$ROOT/tests/e2e/frozen.sh"
 . "$ROOT/tests/e2e/outside.sh"
 . "$ROOT/tests/e2e/library.sh"
+. "$ROOT/tests/e2e/two_hops.sh"
 . "$ROOT/tests/e2e/readme.sh"
 . "$ROOT/tests/e2e/shipped.sh"
 . "$ROOT/tests/e2e/loss.sh"
@@ -28,6 +29,7 @@ outside_builtin
 outside_allocations
 divided
 library
+two_hops
 precision
 precision_split
 precision_overflow

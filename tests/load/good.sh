@@ -57,7 +57,7 @@ inside() {
 }
 inside >reference
 for set in wrap=2 'wrap=by_size(9)' wrap=root_only 'wrap=by_name{"embed"}' mesh.shard=4 \
-    prefetch=0 strategy=no_shard accumulate=unsharded name=other max_skipped=3 \
+    mesh.node=1 target.comm_thread=true prefetch=0 strategy=no_shard accumulate=unsharded name=other max_skipped=3 \
     reshard_after_forward=false target.arch=x86-64-v3; do
     inside --set "$set" >changed
     check "$set stays outside the hash" cmp reference changed

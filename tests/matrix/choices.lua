@@ -50,6 +50,7 @@ local factors = {
       { "budget", "recompute=auto", "target.memory='134300KiB'" } }, -- something must go
     { "accumulate", { "sharded", "accumulate=sharded" },
       { "unsharded", "accumulate=unsharded" } },
+    { "node", { "all" }, { "2 ranks", "mesh.node=2", with = { "mesh.shard=2" } } },
     { "collectives", { "by the step" }, { "on a thread", "target.comm_thread=true" } },
     { "threads", { "1" }, { "2" }, { "3" } }, -- of a rank: a flag of the trainer
 }
@@ -60,6 +61,9 @@ local function split(m)
 end
 
 local rules = {
+    { "mesh", "node", function(m, node)
+        return node == "all" or m ~= "1x1"
+    end },
     { "mesh", "strategy", function(m, strategy)
         local p, s = split(m)
         if strategy == "hybrid_shard" then

@@ -20,6 +20,9 @@
 #ifndef RANKS
 #define RANKS 4
 #endif
+#ifndef NODE
+#define NODE 0 /* ranks of a node: sums take two hops */
+#endif
 #ifndef COMM_THREAD
 #define COMM_THREAD 0
 #endif
@@ -34,6 +37,7 @@ static RtTrainer trainer = {.world_size = RANKS,
                             .param_dtype = RT_F64,
                             .reduce_dtype = RT_F64,
                             .comm_thread = COMM_THREAD,
+                            .node_ranks = NODE,
                             .segments = segments,
                             .n_segments = SEGMENTS};
 static RtShared shared;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* data_test.c: the order of samples is a bijection in every epoch, and the tree sum over
  * ranks is the balanced tree, or ranks in their order, for every dtype. */
-#include "../../runtime/rt_comm.c"
 #include "../../runtime/rt_sum.c"
 #include "../../runtime/rt_data.c"
+#include "../../runtime/rt_pull.c"
 
 #include <setjmp.h>
 #include <stdarg.h>

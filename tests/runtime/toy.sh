@@ -370,16 +370,19 @@ toy_memory() {
 
 toy_threads() {
     local flags="-O1 -g -fsanitize=thread" sources
-    sources="$ROOT/tests/runtime/comm_test.c $ROOT/runtime/rt_comm.c $ROOT/runtime/rt_sum.c $ROOT/runtime/rt_wait.c"
+    sources="$ROOT/tests/runtime/comm_test.c $ROOT/runtime/rt_comm.c $ROOT/runtime/rt_pull.c
+             $ROOT/runtime/rt_sum.c $ROOT/runtime/rt_wait.c"
     # shellcheck disable=SC2086
     if ! cc $toy_flags $flags $sources -o "$WORK/comm_test" -lpthread ||
        ! cc $toy_flags $flags -DCOMM_THREAD=1 $sources -o "$WORK/comm_thread" -lpthread ||
+       ! cc $toy_flags $flags -DNODE=2 $sources -o "$WORK/comm_nodes" -lpthread ||
        ! cc $toy_flags $flags -DEARLY $sources -o "$WORK/comm_early" -lpthread; then
         bad "building with ThreadSanitizer"
         return
     fi
     check "the protocol under ThreadSanitizer" "$WORK/comm_test"
     check "the same with communication threads" "$WORK/comm_thread"
+    check "the same with sums in two hops" "$WORK/comm_nodes"
     if "$WORK/comm_early" >"$WORK/early.log" 2>&1; then
         bad "a buffer rewritten too early is not noticed"
     else
