@@ -58,6 +58,14 @@ static bool plant_frozen(Gen *g, uint64_t *r)
     return true;
 }
 
+/* The copies' groups are those of one copy. */
+static bool plant_copies_mixed(Gen *g, uint64_t *r)
+{
+    Segment *s = &g->segments.items[choose(r, g->segments.count)];
+    s->across.stride = 1;
+    return s->across.size > 1;
+}
+
 /* ---- unroll ---------------------------------------------------------------------- */
 
 static Instr *find_ins(Gen *g, uint64_t *r, InsKind kind)
@@ -227,6 +235,16 @@ static bool plant_lost_merge(Gen *g, uint64_t *r)
     return true;
 }
 
+static bool plant_lost_sum(Gen *g, uint64_t *r)
+{
+    Instr *i = find_ins(g, r, INS_ALL_REDUCE);
+    if (!i || g->segments.count < 2) {
+        return false;
+    }
+    i->segment = (i->segment + 1) % g->segments.count;
+    return true;
+}
+
 static bool plant_early_update(Gen *g, uint64_t *r)
 {
     Instr *n = find_ins(g, r, INS_NORM_REDUCE);
@@ -275,6 +293,21 @@ static bool plant_no_gather_wait(Gen *g, uint64_t *r)
 static bool plant_no_grad_wait(Gen *g, uint64_t *r)
 {
     return drop_wait(g, r, INS_REDUCE_SCATTER, INS_SPAN);
+}
+
+/* A collective among other ranks than those that hold the parts. */
+static bool plant_other_ranks(Gen *g, uint64_t *r)
+{
+    Instr *i = find_ins(g, r, INS_ALL_REDUCE);
+    if (i) {
+        i->group = g->segments.items[i->segment].within;
+    }
+    return i != NULL;
+}
+
+static bool plant_no_sum_wait(Gen *g, uint64_t *r)
+{
+    return drop_wait(g, r, INS_NORM, INS_ALL_REDUCE);
 }
 
 static bool plant_no_norm_wait(Gen *g, uint64_t *r)
@@ -352,8 +385,8 @@ static bool plant_grad_under_peers(Gen *g, uint64_t *r)
     Program *p = &g->prog;
     Buffer *before = NULL;
     if (ins_is_closed(find_ins(g, r, INS_REDUCE_SCATTER)) &&
-        g->model.reduces_in_flight == 0) {
-        return false; /* then it may */
+        (g->model.reduces_in_flight == 0 || g->model.replicate > 1)) {
+        return false; /* then it may: the sum over copies comes in between */
     }
     for (int id = p->first[VARIANT_LAST]; id < p->ins.count; id++) {
         const Instr *i = &p->ins.items[id];
@@ -396,6 +429,7 @@ static const Fault faults[] = {
     {"parameter lost", plant_param_lost, verify_shard, false, 0},
     {"segment said to be frozen", plant_frozen, verify_shard, false, 0},
     {"gradient of what is frozen", plant_frozen, verify_unroll, false, 0},
+    {"copies mixed", plant_copies_mixed, verify_shard, false, 0},
     {"late gather", plant_late_gather, verify_unroll, false, 0},
     {"gather too early", plant_early_gather, verify_unroll, false, 0},
     {"binding at the wrong place", plant_wrong_binding, verify_unroll, true, 0},
@@ -405,11 +439,14 @@ static const Fault faults[] = {
     {"nothing computed again", plant_not_again, verify_unroll, true, 1},
     {"computed again from elsewhere", plant_again_from_elsewhere, verify_unroll, true, 2},
     {"lost merge", plant_lost_merge, verify_unroll, false, 0},
+    {"sum over copies lost", plant_lost_sum, verify_unroll, false, 0},
     {"update before the norm", plant_early_update, verify_unroll, false, 0},
     {"wait cycle", plant_cycle, verify_schedule, false, 0},
     {"no wait for a gather", plant_no_gather_wait, verify_schedule, true, 0},
     {"no wait for a gradient", plant_no_grad_wait, verify_schedule, true, 0},
     {"no wait for a reduction", plant_no_norm_wait, verify_schedule, true, 0},
+    {"no wait for a sum over copies", plant_no_sum_wait, verify_schedule, true, 0},
+    {"a sum among other ranks", plant_other_ranks, verify_schedule, false, 0},
     {"two saved slabs in one place", plant_saved_twice, verify_place, true, 0},
     {"scratch on a saved slab", plant_scratch_on_saved, verify_place, true, 0},
     {"boundary under a slab", plant_dropped_on_boundary, verify_place, true, 1},
@@ -448,6 +485,12 @@ static void plant_kind(uint64_t f)
         mesh.replicate = 1;
         mesh.reshard_ranks = k & 4 ? 1 : mesh.ranks;
         mesh.strategy = FULL_SHARD;
+        if (k & 2) {
+            mesh.ranks = 4;
+            mesh.replicate = 2;
+            mesh.reshard_ranks = k & 4 ? 1 : 2;
+            mesh.strategy = HYBRID_SHARD;
+        }
         mesh.every = faults[f].every;
         shape.layers += 2;
         g = plan_model(&shape, &mesh);
