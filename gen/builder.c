@@ -274,18 +274,18 @@ Node *builder_node(Builder *b, const OpRule *op, Value **in, Attr *attrs, int n_
     *n = (Node){.op = op,
                 .phase = b->phase,
                 .piece = b->piece,
-                .n_in = op->n_in,
                 .n_out = op->n_out,
                 .n_attrs = n_attrs};
     n->in = gen_alloc(g, sizeof *n->in * (size_t)(op->n_in + 1));
     n->out = gen_alloc(g, sizeof *n->out * (size_t)op->n_out);
     n->add = gen_alloc(g, sizeof *n->add * (size_t)op->n_out);
     n->attrs = gen_alloc(g, sizeof *n->attrs * (size_t)(n_attrs + 1));
-    memcpy(n->in, in, sizeof *in * (size_t)op->n_in);
     if (n_attrs)
         memcpy(n->attrs, attrs, sizeof *attrs * (size_t)n_attrs);
-    for (int i = 0; i < op->n_in; i++)
+    for (int i = 0; i < op->n_in && in[i]; i++) {
+        n->in[n->n_in++] = in[i];
         setup = setup && in[i]->def && in[i]->def->phase == PHASE_SETUP;
+    }
     if (setup)
         n->phase = PHASE_SETUP;
     n->name = value_unique_name(g, c, name ? name : op->name);
@@ -309,30 +309,45 @@ static const char *ordinal(Gen *g, int n)
     return gen_printf(g, "%d%s", n, n == 1 ? "st" : n == 2 ? "nd" : n == 3 ? "rd" : "th");
 }
 
-static const char *input_names(Gen *g, const OpRule *op)
+/* "2 inputs (x, w)", "1 or 2 inputs (x, [starts])" */
+static const char *inputs_text(Gen *g, const OpRule *op)
 {
     Text t = {.g = g};
+    int needed = 0;
 
-    text_add(&t, "", 0);
     for (int i = 0; i < op->n_in; i++)
-        text_printf(&t, "%s%s", i ? ", " : "", op->in[i].name);
+        needed += !op->in[i].optional;
+    if (needed < op->n_in)
+        text_printf(&t, "%d or ", needed);
+    text_printf(&t, "%d input%s (", op->n_in, op->n_in == 1 ? "" : "s");
+    for (int i = 0; i < op->n_in; i++)
+        text_printf(&t, op->in[i].optional ? "%s[%s]" : "%s%s", i ? ", " : "",
+                    op->in[i].name);
+    text_printf(&t, ")");
     return t.s;
 }
 
 /* The positional values of an op call's table. */
-void builder_inputs(Builder *b, const OpRule *op, int index, Class *owner, Value **in)
+int builder_inputs(Builder *b, const OpRule *op, int index, Class *owner, Value **in)
 {
     lua_State *L = b->g->L;
+    int given = 0;
 
+    memset(in, 0, sizeof *in * (size_t)op->n_in);
     for (int i = 0; i < op->n_in; i++) {
         Class *c = NULL;
 
         lua_rawgeti(L, index, i + 1);
+        if (op->in[i].optional && lua_isnil(L, -1)) {
+            lua_pop(L, 1);
+            break;
+        }
+        given++;
         in[i] = builder_to_value(L, -1, &c);
         if (!in[i])
-            luaL_error(L, "%s: it takes %d input%s (%s), but the %s is %s", op->name,
-                       op->n_in, op->n_in == 1 ? "" : "s", input_names(b->g, op),
-                       ordinal(b->g, i + 1), builder_show(b->g, L, -1));
+            luaL_error(L, "%s: it takes %s, but the %s is %s", op->name,
+                       inputs_text(b->g, op), ordinal(b->g, i + 1),
+                       builder_show(b->g, L, -1));
         if (c != owner)
             luaL_error(L,
                        "%s: %s is a value of another block; hand it on as the value that"
@@ -340,14 +355,16 @@ void builder_inputs(Builder *b, const OpRule *op, int index, Class *owner, Value
                        op->name, op->in[i].name);
         lua_pop(L, 1);
     }
-    lua_rawgeti(L, index, op->n_in + 1);
-    if (builder_to_value(L, -1, NULL) && !b->pattern)
-        b->help = "a call gives all its outputs; in parentheses, only the first";
-    if (!lua_isnil(L, -1))
-        luaL_error(L, "%s: it takes %d input%s (%s), but there is one more: %s", op->name,
-                   op->n_in, op->n_in == 1 ? "" : "s", input_names(b->g, op),
-                   builder_show(b->g, L, -1));
-    lua_pop(L, 1);
+    for (int i = given; i <= op->n_in; i++) { /* nothing follows one that is left out */
+        lua_rawgeti(L, index, i + 1);
+        if (builder_to_value(L, -1, NULL) && !b->pattern)
+            b->help = "a call gives all its outputs; in parentheses, only the first";
+        if (!lua_isnil(L, -1))
+            luaL_error(L, "%s: it takes %s, but there is one more: %s", op->name,
+                       inputs_text(b->g, op), builder_show(b->g, L, -1));
+        lua_pop(L, 1);
+    }
+    return given;
 }
 
 static const char *call_name(Builder *b, const OpRule *op, int index)
@@ -410,6 +427,8 @@ static int op_call(lua_State *L)
     return n->n_out;
 }
 
+const char *const data_names[N_DATA] = {"tokens", "targets", "starts"};
+
 /* ---- g --------------------------------------------------------------------------- */
 
 static int g_data(lua_State *L)
@@ -421,15 +440,16 @@ static int g_data(lua_State *L)
 
     if (!c || b->pattern || b->phase != PHASE_FORWARD)
         return luaL_error(L, "g:%s() can only be called inside a block",
-                          which ? "targets" : "tokens");
+                          data_names[which]);
+    if (which == DATA_STARTS && !b->g->model.packed)
+        return 0; /* nil: sequences are whole */
     for (int i = 0; i < c->values.count; i++)
         if (c->values.items[i]->kind == VAL_DATA && c->values.items[i]->index == which)
             v = c->values.items[i];
     if (!v) {
         int64_t tokens = b->g->model.micro_batch * b->g->model.seq_tokens;
 
-        v = value_new(b->g, c, VAL_DATA,
-                      value_unique_name(b->g, c, which ? "targets" : "tokens"));
+        v = value_new(b->g, c, VAL_DATA, value_unique_name(b->g, c, data_names[which]));
         v->index = which;
         value_shape(v, DT_I32, &tokens, 1);
     }
@@ -445,8 +465,8 @@ static int g_index(lua_State *L)
     const OpRule *op;
 
     if (!key)
-        return luaL_error(L,
-                          "g has ops, param, cut, tokens and targets, but no such field");
+        return luaL_error(L, "g has ops, param, cut, tokens, targets and starts, but "
+                             "no such field");
     lua_pushvalue(L, 2);
     if (lua_rawget(L, lua_upvalueindex(2)) != LUA_TNIL)
         return 1;
@@ -492,11 +512,11 @@ static int make_builder(lua_State *L)
     lua_createtable(L, 0, 2);
     lua_pushlightuserdata(L, b);
     lua_createtable(L, 0, 32);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < N_DATA; i++) {
         lua_pushlightuserdata(L, b);
         lua_pushinteger(L, i);
         lua_pushcclosure(L, g_data, 2);
-        lua_setfield(L, -2, i ? "targets" : "tokens");
+        lua_setfield(L, -2, data_names[i]);
     }
     lua_pushlightuserdata(L, b);
     lua_pushcclosure(L, builder_param, 1);

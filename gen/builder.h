@@ -19,7 +19,9 @@ int pattern_call(Builder *b, const OpRule *op);
 /* The value at index as the attribute spec asks for, or a Lua error. */
 void builder_attr(Builder *b, const OpRule *op, const AttrSpec *spec, int index, Attr *a);
 void builder_check_keys(Builder *b, const OpRule *op, int index);
-void builder_inputs(Builder *b, const OpRule *op, int index, Class *owner, Value **in);
+/* Fills in[op->n_in]: NULL where the call leaves an optional one out. Returns how many it
+ * gives. */
+int builder_inputs(Builder *b, const OpRule *op, int index, Class *owner, Value **in);
 Pos builder_place(Builder *b); /* the line of the architecture that makes the call */
 bool param_equal(const ClassParam *a, const ClassParam *b);
 void value_shape(Value *v, Dtype dtype, const int64_t *dim, int n_dims);

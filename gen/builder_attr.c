@@ -40,7 +40,7 @@ bool attr_from_model(const Gen *g, const char *name, Attr *a)
         {.key = "seq", .type = ATTR_INT, .i = m->seq_tokens},
         {.key = "micro_batch", .type = ATTR_INT, .i = m->micro_batch},
         {.key = "loss_chunk_tokens", .type = ATTR_INT, .i = m->loss_chunk_tokens},
-        {.key = "loss_masked", .type = ATTR_BOOL, .i = m->loss_mask},
+        {.key = "loss_masked", .type = ATTR_BOOL, .i = m->loss_mask || m->packed},
         {.key = "loss_z", .type = ATTR_NUM, .num = m->loss_z},
         {.key = "label_smoothing", .type = ATTR_NUM, .num = m->label_smoothing},
     };

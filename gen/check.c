@@ -450,6 +450,17 @@ static void check_auto(Check *c)
                  "recompute: \"auto\" needs a budget, and target.memory is not given");
 }
 
+static void check_documents(Check *c)
+{
+    int64_t end, vocab;
+
+    if (get_int(c, "documents.end_id", &end) && get_int(c, "model.vocab", &vocab) &&
+        end >= vocab)
+        COMPLAIN(c, "documents.end_id", "use the id that ends each document in the data",
+                 "documents.end_id: %lld is no token: model.vocab is %lld",
+                 (long long)end, (long long)vocab);
+}
+
 /* fail(path, problem, help) of an architecture's check; upvalue 1: the Check. */
 static int arch_fail(lua_State *L)
 {
@@ -588,6 +599,9 @@ static void fill_hash_fields(Check *c, Model *m)
     get_int(c, "loss_scale.factor", &m->loss_scale_factor);
     get_int(c, "loss_scale.growth_interval", &m->loss_scale_interval);
     m->loss_mask = get_bool(c, "loss.mask");
+    m->packed = push_path(c, "documents") == LUA_TTABLE;
+    lua_pop(c->L, 1);
+    get_int(c, "documents.end_id", &m->document_end);
     m->loss_z = get_num(c, "loss.z");
     m->label_smoothing = get_num(c, "loss.label_smoothing");
     m->fuse = get_bool(c, "fuse");
@@ -673,6 +687,7 @@ void check_model(Gen *g)
     check_schedule(&c);
     check_groups(&c);
     check_loss_scale(&c);
+    check_documents(&c);
     if (!c.errors)
         warn_reduce(&c);
     check_auto(&c);

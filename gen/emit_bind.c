@@ -338,7 +338,7 @@ static const char *binder_arg(Steps *s, const Binder *b, const SpanArg *arg)
         return gen_printf(g, "rt_local(rt, %s)", bind_const(s, arg->index));
     case ARG_DATA:
         return gen_printf(g, "rt_local(rt, %s)",
-                          data_macro(s, BUF_DATA, arg->index ? "targets" : "tokens"));
+                          data_macro(s, BUF_DATA, data_names[arg->index]));
     default:
         return buffer < 0
                    ? "NULL"

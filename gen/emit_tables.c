@@ -92,6 +92,8 @@ void emit_model_context(Emit *e)
     emit_int(L, "loss_scale_min", m->loss_scale_min);
     emit_int(L, "loss_scale_factor", m->loss_scale_factor);
     emit_int(L, "loss_scale_interval", m->loss_scale_interval);
+    emit_bool(L, "packed", m->packed);
+    emit_int(L, "document_end", m->document_end);
     emit_bool(L, "accumulate_sharded", m->accumulate_sharded);
     emit_int(L, "seed", m->seed);
     emit_int(L, "max_skipped", m->max_skipped);
@@ -367,6 +369,9 @@ void emit_layout_context(Emit *e)
              emit_buffer_macro(g, buffer_named(g, BUF_DATA, "tokens")));
     emit_str(e->L, "targets_buffer",
              emit_buffer_macro(g, buffer_named(g, BUF_DATA, "targets")));
+    if (g->model.packed)
+        emit_str(e->L, "starts_buffer",
+                 emit_buffer_macro(g, buffer_named(g, BUF_DATA, "starts")));
     emit_str(e->L, "control_buffer",
              emit_buffer_macro(g, buffer_named(g, BUF_CONTROL, NULL)));
 }

@@ -62,7 +62,7 @@ static bool unify(Matcher *x, int index, Node *n, bool swap)
     const PatternNode *pn = &x->p->node[index];
     Match *m = &x->m;
 
-    if (n->op != pn->op)
+    if (n->op != pn->op || n->n_in != pn->n_in)
         return false;
     for (int i = 0; i < x->p->n_nodes; i++)
         if (m->node[i] == n)
@@ -111,7 +111,7 @@ static bool match_rest(Matcher *x, int step)
 
             return def && try_node(x, step, def);
         }
-    for (int i = 0; i < pn->op->n_in; i++) { /* it uses a value that is known */
+    for (int i = 0; i < pn->n_in; i++) { /* it uses a value that is known */
         const Value *v = x->m.value[pn->in[i]->id];
 
         if (!v)

@@ -144,6 +144,8 @@ typedef struct Model {
     int64_t loss_scale_init, loss_scale_min, loss_scale_factor, loss_scale_interval;
     bool loss_mask;                     /* each data file has a mask beside it */
     double loss_z, label_smoothing;
+    bool packed;                        /* sequences hold documents, */
+    int64_t document_end;               /* which end with this token */
     bool fuse;
     bool library_order;                 /* reduction = "library": over ranks one by one; then
                                            mesh, strategy and accumulate are inside, too */
@@ -188,6 +190,7 @@ typedef struct Operand {
                                 of an operand, "param", "acc", "grad", "f64", "i32" */
     bool may_add;            /* output may add into its buffer (beta = 1) */
     const char *alias;       /* output may lie on this input's bytes, NULL if not */
+    bool optional;           /* input that a call may leave out; after those it must give */
 } Operand;
 
 typedef struct OpRule {
@@ -206,11 +209,16 @@ typedef struct OpList { OpRule *items; int count, cap; } OpList;
 
 /* ---- the op graph of a block class (graph.c, grad.c, fuse.c) --------------------------- */
 
+/* What a micro-batch brings. starts: index in its sequence of the first token of each token's
+ * document; only where documents are packed. A masked target is -1. */
+enum { DATA_TOKENS, DATA_TARGETS, DATA_STARTS, N_DATA };
+extern const char *const data_names[N_DATA];
+
 typedef enum {
     VAL_NODE,    /* an output of a node */
     VAL_PARAM,   /* a parameter, as gathered, in param dtype */
     VAL_INPUT,   /* block input (the previous block's output) */
-    VAL_DATA,    /* "tokens" or "targets": i32 [micro_batch * seq] */
+    VAL_DATA,    /* i32 [micro_batch * seq], one of data_names */
     VAL_DOUT,    /* gradient of a block output, handed in by the next block's backward */
 } ValueKind;
 

@@ -462,6 +462,23 @@ static void check_ends(Gen *g, Builder *b)
                  g->blocks.items[g->blocks.count - 1].name);
 }
 
+/* Packed documents are cut where ops read the starts; somebody must. */
+static void check_packed(Gen *g)
+{
+    for (int i = 0; i < g->classes.count; i++)
+        for (int k = 0; k < g->classes.items[i]->values.count; k++) {
+            const Value *v = g->classes.items[i]->values.items[k];
+
+            if (v->kind == VAL_DATA && v->index == DATA_STARTS)
+                return;
+        }
+    diag_add(g, DIAG_ERROR, model_pos(g, "documents"),
+             "give g:starts() to the architecture's attention and positions, or leave"
+             " documents out",
+             "documents: %s does not tell documents apart: no block reads g:starts()",
+             g->model.arch);
+}
+
 void graph_build(Gen *g)
 {
     Builder *b = builder_get(g);
@@ -488,4 +505,6 @@ void graph_build(Gen *g)
     groups_check(g);
     for (int i = 0; i < g->classes.count; i++)
         class_sweep(g, g->classes.items[i]);
+    if (g->model.packed)
+        check_packed(g);
 }

@@ -349,8 +349,13 @@ static void infer_begin(Infer *in, Gen *g, const Node *node)
             break;
         }
     }
-    for (int i = 0; i < node->n_in; i++)
+    for (int i = 0; i < node->n_in; i++) {
         match_input(in, i);
+        if (in->op->in[i].optional) { /* the rule's functions may ask for it */
+            lua_pushboolean(in->L, 1);
+            lua_setfield(in->L, in->n_index, in->op->in[i].name);
+        }
+    }
 }
 
 static void set_shape(Infer *in, Value *v, const char *name, const int64_t *dim, int n)
@@ -371,7 +376,7 @@ static void set_shape(Infer *in, Value *v, const char *name, const int64_t *dim,
 
 static Dtype output_dtype(const Infer *in, const Operand *o)
 {
-    for (int i = 0; i < in->op->n_in; i++)
+    for (int i = 0; i < in->node->n_in; i++)
         if (!strcmp(o->dtype, in->op->in[i].name))
             return in->node->in[i]->dtype;
     for (int i = 0; i < in->op->n_out && &in->op->out[i] < o; i++)
@@ -407,7 +412,7 @@ static void infer_output(Infer *in, int i)
     set_shape(in, v, o->name, dim, n);
     if (!o->alias)
         return;
-    for (int k = 0; k < in->op->n_in; k++)
+    for (int k = 0; k < in->node->n_in; k++)
         if (!strcmp(in->op->in[k].name, o->alias) && in->node->in[k]->bytes < v->bytes)
             luaL_error(in->L, "%s: %s is declared an alias of %s, which is smaller",
                        in->op->name, o->name, o->alias);

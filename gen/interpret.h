@@ -18,7 +18,7 @@ typedef struct SpanCall {
     bool *grad_add; /* adds into what is there */
     char *in[MAX_DIMS], *out[MAX_DIMS], *d_in[MAX_DIMS], *d_out[MAX_DIMS];
     const char **constant;
-    const int32_t *data[2]; /* tokens, targets */
+    const int32_t *data[N_DATA]; /* NULL: there is none */
     double *loss;
     char *saved, *scratch;
 } SpanCall;

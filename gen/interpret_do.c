@@ -133,18 +133,35 @@ int interp_find_buffer(const Machine *m, BufKind kind, int segment)
     return -1;
 }
 
+/* Random ids; where the model has them also masked targets, and documents that begin at
+ * random. */
 void interp_load_data(Machine *m, int rank, const Turn *t)
 {
     const Model *mod = &m->g->model;
     int64_t n = mod->micro_batch * mod->seq_tokens;
     uint64_t key =
         (uint64_t)(m->step * mod->micro_batches + interp_micro_batch(m, rank, t));
+    bool packed = mod->packed, masked = packed || mod->loss_mask;
+    int32_t *ids[N_DATA];
     int first = interp_find_buffer(m, BUF_DATA, -1);
-    for (int b = 0; b < 2; b++) { /* tokens, targets */
-        int32_t *ids = (int32_t *)interp_at(m, rank, first + b);
-        for (int64_t i = 0; i < n; i++) {
-            ids[i] = (int32_t)(interp_mix(key * 131071 + (uint64_t)i * 2 + (uint64_t)b) %
-                               (uint64_t)mod->vocab);
+    for (int b = 0; b < (packed ? N_DATA : DATA_STARTS); b++) {
+        ids[b] = (int32_t *)interp_at(m, rank, first + b);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        int32_t at = (int32_t)(i % mod->seq_tokens);
+        for (int b = 0; b < DATA_STARTS; b++) {
+            ids[b][i] =
+                (int32_t)(interp_mix(key * 131071 + (uint64_t)i * 2 + (uint64_t)b) %
+                          (uint64_t)mod->vocab);
+        }
+        if (masked && ids[DATA_TARGETS][i] % 3 == 0) {
+            ids[DATA_TARGETS][i] = -1;
+        }
+        if (packed) {
+            ids[DATA_STARTS][i] = at == 0 ? 0
+                                  : ids[DATA_TOKENS][i - 1] % 4 == 0
+                                      ? at
+                                      : ids[DATA_STARTS][i - 1];
         }
     }
 }
@@ -192,7 +209,7 @@ static void run_span(Machine *m, int rank, int e)
     Gen *g = m->g;
     SpanCall c = {.g = g, .rank = rank, .block = i->block};
     int control = interp_find_buffer(m, BUF_CONTROL, -1),
-        tokens = interp_find_buffer(m, BUF_DATA, -1);
+        data = interp_find_buffer(m, BUF_DATA, -1);
     const char *bad;
     int pieces;
     c.cls = g->blocks.items[i->block].cls;
@@ -202,8 +219,9 @@ static void run_span(Machine *m, int rank, int e)
     c.grad_add = gen_alloc(g, (size_t)c.cls->params.count + 1);
     bind_call(m, rank, i, t, &c);
     c.constant = (const char **)m->constants;
-    c.data[0] = (const int32_t *)interp_at(m, rank, tokens);
-    c.data[1] = (const int32_t *)interp_at(m, rank, tokens + 1);
+    for (int k = 0; k < (g->model.packed ? N_DATA : DATA_STARTS); k++) {
+        c.data[k] = (const int32_t *)interp_at(m, rank, data + k);
+    }
     c.loss = (double *)interp_at(m, rank, control) + interp_micro_batch(m, rank, t);
     c.saved = i->saved >= 0 ? interp_at(m, rank, i->saved) : NULL;
     c.scratch = i->scratch >= 0 ? interp_at(m, rank, i->scratch) : NULL;

@@ -169,6 +169,7 @@ static Operand *read_operands(Gen *g, const char *key, const char *dtype_key, in
         list[i].dtype = field_text(g, dtype_key);
         list[i].may_add = field_true(L, "add");
         list[i].alias = field_text(g, "alias");
+        list[i].optional = field_true(L, "optional");
         lua_pop(L, 1);
     }
     lua_pop(L, 1);
@@ -413,7 +414,7 @@ static void add_embedded(Gen *g)
 
 static bool op_name_ok(const char *name)
 {
-    static const char *const taken[] = {"param", "cut", "tokens", "targets"};
+    static const char *const taken[] = {"param", "cut", "tokens", "targets", "starts"};
 
     for (int i = 0; i < 4; i++)
         if (!strcmp(name, taken[i]))
@@ -478,8 +479,8 @@ static void add_disk(Gen *g, const char *dir)
             diag_add(g, DIAG_ERROR, (Pos){.file = path}, NULL, "%s", strerror(error));
         else if (!op_name_ok(names[i]))
             diag_add(g, DIAG_ERROR, (Pos){.file = path},
-                     "op names match [a-z_][a-z0-9_]*; param, cut, tokens and targets "
-                     "are taken",
+                     "op names match [a-z_][a-z0-9_]*; param, cut, tokens, targets "
+                     "and starts are taken",
                      "%s cannot be the name of an op", names[i]);
         else
             add_folder(g, names[i], folder, text, bytes, true);

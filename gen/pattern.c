@@ -26,7 +26,7 @@ int pattern_call(Builder *b, const OpRule *op)
     n->out = gen_alloc(b->g, sizeof *n->out * (size_t)op->n_out);
     n->attrs = gen_alloc(b->g, sizeof *n->attrs * (size_t)(n_attrs + 1));
     n->var = gen_alloc(b->g, sizeof *n->var * (size_t)(n_attrs + 1));
-    builder_inputs(b, op, 1, p->cls, n->in);
+    n->n_in = builder_inputs(b, op, 1, p->cls, n->in);
     builder_check_keys(b, op, 1);
     for (int i = 0; i < n_attrs; i++) {
         const AttrSpec *spec = &op->info->attrs[i];
@@ -100,8 +100,8 @@ static void push_placeholders(Builder *b, Pattern *p)
 
 static bool touches(const PatternNode *a, const PatternNode *b)
 {
-    for (int i = 0; i < a->op->n_in; i++) {
-        for (int k = 0; k < b->op->n_in; k++)
+    for (int i = 0; i < a->n_in; i++) {
+        for (int k = 0; k < b->n_in; k++)
             if (a->in[i] == b->in[k])
                 return true;
         for (int k = 0; k < b->op->n_out; k++)
@@ -109,7 +109,7 @@ static bool touches(const PatternNode *a, const PatternNode *b)
                 return true;
     }
     for (int i = 0; i < a->op->n_out; i++)
-        for (int k = 0; k < b->op->n_in; k++)
+        for (int k = 0; k < b->n_in; k++)
             if (a->out[i] == b->in[k])
                 return true;
     return false;
@@ -170,7 +170,7 @@ static int record_pattern(lua_State *L)
         bool used = false;
 
         for (int k = 0; k < p->n_nodes; k++)
-            for (int q = 0; q < p->node[k].op->n_in; q++)
+            for (int q = 0; q < p->node[k].n_in; q++)
                 used = used || p->node[k].in[q]->id == i;
         if (!used)
             return luaL_error(L, "%s: its expansion does not use input %s", op->name,

@@ -11,6 +11,7 @@ enum { MAX_PATTERN = 16, MAX_PATTERN_VALUES = 64, MAX_VARS = 48 };
 typedef struct PatternNode {
     const OpRule *op;
     Value **in, **out; /* of the pattern */
+    int n_in;          /* inputs that the call gives */
     Attr *attrs;
     int *var; /* per attribute: the variable it must equal, -1: the constant */
 } PatternNode;

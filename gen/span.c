@@ -378,7 +378,7 @@ static void make_args(Gen *g, Class *c, Span *s)
     for (int i = 0; i < g->consts.count; i++)
         if (touched(s, LOC_CONST, i))
             add_arg(g, s, ARG_CONST, i, g->consts.items[i].value);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < N_DATA; i++)
         if (touched(s, LOC_DATA, i))
             add_arg(g, s, ARG_DATA, i, touched(s, LOC_DATA, i));
     for (int i = 0; c && i < c->n_inputs; i++)

@@ -59,7 +59,8 @@ typedef struct Unroller {
     /* Of recomputed blocks: what the first forward saves for nobody; outputs and scratch
      * of the second. */
     int *dropped, *out_again, *scratch_again;
-    int *consts, tokens, targets, control;
+    int *consts, control;
+    int data[N_DATA]; /* starts: -1 where sequences are whole */
     /* While one variant is written: */
     Variant variant;
     bool *param_written; /* by global parameter: its gradient has a first contribution */

@@ -124,8 +124,12 @@ static void shared_buffers(Unroller *u)
             gen_printf(g, "%lld bytes", (long long)g->consts.items[i].bytes),
             g->consts.items[i].bytes);
     }
-    u->tokens = add_buffer(u, BUF_DATA, SPACE_LOCAL, "tokens", what, tokens * 4);
-    u->targets = add_buffer(u, BUF_DATA, SPACE_LOCAL, "targets", what, tokens * 4);
+    for (int i = 0; i < N_DATA; i++) {
+        bool used = i != DATA_STARTS || m->packed;
+        u->data[i] =
+            used ? add_buffer(u, BUF_DATA, SPACE_LOCAL, data_names[i], what, tokens * 4)
+                 : -1;
+    }
     u->control = add_buffer(
         u, BUF_CONTROL, SPACE_SYMMETRIC, "control", "losses, superaccumulator, exchange",
         round_up(m->micro_batches * 8 + SUPERACC_WORDS * 8 + CONTROL_EXTRA_BYTES, 256));
@@ -525,7 +529,7 @@ static void touch_arg(Unroller *u, Instr *i, const SpanArg *a, const Block *b)
         touch(u, i, u->consts[a->index], false, false);
         break;
     case ARG_DATA:
-        touch(u, i, a->index == 0 ? u->tokens : u->targets, false, false);
+        touch(u, i, u->data[a->index], false, false);
         break;
     case ARG_IN:
         i->in = before;

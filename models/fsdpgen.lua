@@ -117,6 +117,9 @@
 ---@field factor? integer by which it grows and shrinks
 ---@field min? integer it shrinks no further
 
+---@class (exact) fsdpgen.trainer.documents
+---@field end_id integer token that ends a document
+
 ---@class (exact) fsdpgen.trainer.mesh
 ---@field replicate? integer copies of the model
 ---@field shard? integer ranks that share one copy
@@ -147,6 +150,7 @@
 ---@field seed? integer of initial weights and data order
 ---@field loss? fsdpgen.trainer.loss cross entropy of the next token
 ---@field loss_scale? fsdpgen.trainer.loss_scale dynamic scaling of f16 gradients: a step whose gradient is not finite is skipped and lowers it
+---@field documents? fsdpgen.trainer.documents samples are packed documents: each begins anew in attention and positions
 ---@field reduction? "tree"|"library" order in which gradients are summed over ranks: a tree that does not know them, or as a library would, one after the other; then mesh, strategy and accumulate are inside the hash, too
 ---@field mesh? fsdpgen.trainer.mesh ranks along each axis
 ---@field strategy? "full_shard"|"no_shard"|"shard_grad_op"|"hybrid_shard" what is sharded

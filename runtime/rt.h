@@ -112,6 +112,8 @@ typedef struct RtTrainer {
     int node_ranks;                  /* ranks of a node; 0: all. Sums go within nodes first */
     bool library_order;              /* reduction = "library": sums over ranks in their order */
     bool comm_thread;                /* collectives run on a thread of their own */
+    bool packed;                     /* samples hold documents that end with document_end */
+    int64_t document_end;
     bool accumulate_sharded;         /* decides which rank computes which leaf */
     int64_t seed;
     int64_t max_skipped;             /* updates in a row; one more ends the run */
@@ -130,6 +132,7 @@ typedef struct RtTrainer {
     int n_memory;
     const RtMemory *memory;
     int64_t tokens_offset, targets_offset;  /* L: i32 [micro_batch * seq] each */
+    int64_t starts_offset;                  /* the same, where packed */
     int64_t control_offset;          /* S: RT_CONTROL_BYTES(micro_batches) */
     const char *const *places;       /* names of schedule points: "layers.7 layer_forward" */
     int n_places;

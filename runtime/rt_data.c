@@ -12,6 +12,10 @@
  * those after it, but as a target its id is -1: no loss, no gradient, not counted. Bits
  * after the last token's are 0. A pattern does not match the masks of other files.
  *
+ * Where samples are packed documents, a token document_end is the last of its document.
+ * The target beside it, the first token of the next document, is masked: nothing of the
+ * one tells of the other. A sample begins a document: what is left of the one it cuts.
+ *
  * Samples are windows of seq + 1 tokens, seq apart, within one file; files in the order
  * given, the matches of a pattern in byte order. Global sample g of the run belongs to
  * epoch g / samples and lies at place bijection(epoch, g mod samples): a four-round
@@ -416,6 +420,20 @@ bool rt_tokens_read(const RtTokens *d, int64_t sample, int32_t *tokens, int32_t 
     return true;
 }
 
+/* starts: where in the sequence the document of each token begins. */
+static void cut_documents(const RtTrainer *t, const int32_t *tokens, int32_t *targets,
+                          int32_t *starts)
+{
+    int32_t start = 0;
+    for (int64_t i = 0; i < t->seq_tokens; i++) {
+        starts[i] = start;
+        if (tokens[i] == t->document_end) {
+            targets[i] = -1;
+            start = (int32_t)i + 1;
+        }
+    }
+}
+
 void rt_load_micro_batch(Rt *rt, int64_t index)
 {
     const RtTrainer *t = rt->trainer;
@@ -431,6 +449,10 @@ void rt_load_micro_batch(Rt *rt, int64_t index)
         if (!rt_tokens_read(st->tokens, at, tokens + b * t->seq_tokens,
                             targets + b * t->seq_tokens, error)) {
             rt_fail(rt, RT_EXIT_ERROR, "%s", error);
+        }
+        if (t->packed) {
+            cut_documents(t, tokens + b * t->seq_tokens, targets + b * t->seq_tokens,
+                          (int32_t *)rt_local(rt, t->starts_offset) + b * t->seq_tokens);
         }
     }
     for (int64_t i = 0; i < t->micro_batch * t->seq_tokens; i++) {

@@ -92,7 +92,7 @@ static void json_line(Rt *rt, double seconds, double mfu)
     if (rt->trainer->loss_scale.init != 0) {
         fprintf(f, "\"loss_scale\": %.17g, ", st->loss_scale);
     }
-    if (rt->trainer->masked) {
+    if (rt->trainer->masked || rt->trainer->packed) {
         fprintf(f, "\"valid_tokens\": %lld, ", (long long)st->valid_tokens);
     }
     fprintf(f, "\"step_seconds\": %.6f, \"tokens_per_second\": %.3f, \"mfu\": ", seconds,

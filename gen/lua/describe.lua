@@ -134,6 +134,12 @@ local trainer = {
           { "min", "int", min = 1, max = 1 << 40, power_of_two = true, default = 1,
             doc = "it shrinks no further" },
       } },
+    { "documents", "table", optional = true, hash = "in", example = "{ end_id = 0 }",
+      doc = "samples are packed documents: each begins anew in attention and positions",
+      fields = {
+          { "end_id", "int", min = 0, max = (1 << 31) - 1, example = "0",
+            doc = "token that ends a document" },
+      } },
     { "reduction", "string", values = { "tree", "library" }, default = "tree", hash = "in",
       doc = "order in which gradients are summed over ranks: a tree that does not know them, "
           .. "or as a library would, one after the other; then mesh, strategy and "

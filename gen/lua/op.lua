@@ -164,10 +164,18 @@ return function(rule, dims)
         bad("inputs", o.name, fmt("%s has unknown class %s", o.name, tostring(o.class)),
             "classes are " .. names_of(classes))
       end
+      o.optional = item.optional == true
+      local before = out.inputs[#out.inputs]
+      if before and before.optional and not o.optional then
+        bad("inputs", o.name, fmt("%s stands after %s, which is optional", o.name,
+                                  before.name), "optional inputs come last")
+      elseif o.optional and rule.expands then
+        bad("inputs", o.name, fmt("%s of a fused op cannot be optional", o.name))
+      end
       for _, k in ipairs(sorted_keys(item)) do
-        if k ~= 1 and k ~= 2 and k ~= "class" then
+        if k ~= 1 and k ~= 2 and k ~= "class" and k ~= "optional" then
           bad("inputs", o.name, fmt("unknown field %s of %s", tostring(k), o.name),
-              "an input has a name, dims and class")
+              "an input has a name, dims, class and optional")
         end
       end
       out.inputs[#out.inputs + 1] = o

@@ -32,7 +32,7 @@ local function embed(g, m)
     local x = g.embed { g:tokens(), embedding(g, m), name = "token" }
     local positions = g:param { "wpe.weight", { m.max_positions, m.dim }, init = "normal",
                                 std = m.init_std, decay = true }
-    return g.add_pos { x, positions, seq = m.seq, name = "x" }
+    return g.add_pos { x, positions, g:starts(), seq = m.seq, name = "x" }
 end
 
 -- Cuts divide a block where a unit smaller than it may end: each piece has one matrix.
@@ -45,8 +45,8 @@ local function layer(g, m, x)
     local qkv = conv1d(g, "attn.c_attn", h, m.dim, 3 * m.dim, m.init_std, "qkv")
     g:cut "attention"
     local o = g.attention {
-        qkv, heads = m.heads, kv_heads = m.heads, head_dim = head_dim, seq = m.seq,
-        window = 0, scale = 1.0 / math.sqrt(head_dim), name = "attn",
+        qkv, g:starts(), heads = m.heads, kv_heads = m.heads, head_dim = head_dim,
+        seq = m.seq, window = 0, scale = 1.0 / math.sqrt(head_dim), name = "attn",
     }
     o = conv1d(g, "attn.c_proj", o, m.dim, m.dim, residual_std, "attn_out")
     x = g.add { x, o, name = "attn_residual" }

@@ -64,12 +64,14 @@ local function attention(g, m, x, residual_std)
             name = "qk_normed",
         }
     end
-    qkv = g.rope { qkv, rope_table(g, m), heads = heads, kv_heads = kv_heads,
-                   head_dim = head_dim, seq = m.seq, name = "roped" }
+    qkv = g.rope {
+        qkv, rope_table(g, m), g:starts(), heads = heads, kv_heads = kv_heads,
+        head_dim = head_dim, seq = m.seq, name = "roped",
+    }
     g:cut "attention"
     local o = g.attention {
-        qkv, heads = heads, kv_heads = kv_heads, head_dim = head_dim, seq = m.seq,
-        window = m.window, scale = 1.0 / math.sqrt(head_dim), name = "attn",
+        qkv, g:starts(), heads = heads, kv_heads = kv_heads, head_dim = head_dim,
+        seq = m.seq, window = m.window, scale = 1.0 / math.sqrt(head_dim), name = "attn",
     }
     w = matrix(g, "self_attn.o_proj.weight", m.dim, heads * head_dim, residual_std)
     return g.linear { o, w, name = "attn_out" }

@@ -39,6 +39,10 @@ static const RtTrainer trainer = {
     .micro_batch = ${micro_batch},
     .micro_batches = ${micro_batches},
     .leaves = ${leaves},
+//@ if packed then
+    .packed = true, /* a token ${document_end} ends a document */
+    .document_end = ${document_end},
+//@ end
 //@ if loss_mask then
     .masked = true, /* X.mask beside each data file X: a bit for each token, low bit first */
 //@ end
@@ -95,6 +99,9 @@ static const RtTrainer trainer = {
     .places = trainer_places,
     .tokens_offset = ${tokens_buffer},
     .targets_offset = ${targets_buffer},
+//@ if packed then
+    .starts_offset = ${starts_buffer},
+//@ end
     .control_offset = ${control_buffer},
 
     .setup = trainer_setup,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by run.sh. Masks, z-loss and label smoothing in whole trainers: uneven masks over
-# ranks are one big batch, a step without targets changes nothing, every field changes the
-# hash and the bits.
+# Sourced by run.sh. Masks, packed documents, z-loss and label smoothing in whole trainers:
+# uneven masks over ranks are one big batch, a step without targets changes nothing, packed
+# documents are documents alone, every field changes the hash and the bits.
 
 # loss_data FILE EACH FROM TO: text, and a mask that drops a token in EACH, and all of
 # FROM..TO-1: so some ranks have many targets, others few or none.
@@ -15,12 +15,12 @@ loss_data() {
         print pack("b*", $bits)' "$(stat -c %s "$data")" "$2" "$3" "$4" >"$1.mask"
 }
 
-# loss_trainer NAME SETS DATA [FLAGS...]: generated, built, three steps
+# loss_trainer NAME SETS DATA [FLAGS...]: generated, built, three steps; MODEL: which
 loss_trainer() {
     local dir=$WORK/loss_$1 set flags=() text=$3
     for set in $2; do flags+=(--set "$set"); done
     shift 3
-    if generate "$dir" "$ROOT/tests/models/tiny_llama.lua" "${flags[@]}" &&
+    if generate "$dir" "$ROOT/tests/models/${MODEL:-tiny_llama}.lua" "${flags[@]}" &&
        build_trainer "$dir" && loss_train "$dir" "$text" "$@"; then
         return 0
     fi
@@ -88,7 +88,7 @@ loss_masks() {
 # Every field of the loss: another hash, other bits.
 loss_hashes() {
     local set plain=$WORK/loss_plain
-    for set in loss.z=1e-3 loss.label_smoothing=0.1 loss.mask=true; do
+    for set in loss.z=1e-3 loss.label_smoothing=0.1 loss.mask=true documents.end_id=32; do
         loss_trainer field "$set" "$WORK/loss.txt" || continue
         if [ "$("$plain/trainer" --numerics-hash | head -n 1)" != \
              "$("$WORK/loss_field/trainer" --numerics-hash | head -n 1)" ] &&
@@ -99,4 +99,50 @@ loss_hashes() {
             bad "$set: another hash, other weights"
         fi
     done
+}
+
+# packed_data PACKED ALONE: four samples of four documents of 2 to 24 tokens that fill 48;
+# and the same documents one a sample, padded to 24 with tokens that are no targets.
+packed_data() {
+    perl -e 'my ($packed, $alone, $bits, $x) = ("", "", "", 11);
+        sub draw { $x = ($x * 1103515245 + 12345) % 2147483648; return ($x >> 16) % $_[0] }
+        for my $sample (1 .. 4) {
+            my @length;
+            do { @length = map { 2 + draw(23) } 1 .. 3; push @length, 48;
+                 $length[3] -= $_ for @length[0 .. 2] } until $length[3] > 1 && $length[3] < 25;
+            for my $n (@length) {
+                my $text = join("", map { chr(97 + draw(26)) } 2 .. $n) . "\n";
+                $packed .= $text;
+                $alone .= $text . "#" x (24 - $n);
+                $bits .= "0" . "1" x ($n - 1) . "0" x (24 - $n);
+            }
+        }
+        open(my $f, ">", $ARGV[0]); print $f $packed, "."; close $f;
+        open($f, ">", $ARGV[1]); print $f $alone, "."; close $f;
+        open($f, ">", "$ARGV[1].mask"); print $f pack("b*", $bits . "0"); close $f' "$1" "$2"
+}
+
+# The losses and gradients of packed documents are those of the documents alone: nothing
+# of one reaches another, positions begin anew, what follows an end is not predicted.
+loss_packed() {
+    local packed=$WORK/loss_packed.txt alone=$WORK/loss_alone.txt sets MODEL
+    packed_data "$packed" "$alone"
+    for sets in "tiny_llama model.kv_heads=1" "tiny_llama model.window=7 model.kv_heads=1" \
+        "tiny_gpt2 model.max_positions=64"; do
+        MODEL=${sets%% *}
+        sets="${sets#* } dtypes.param=f64 micro_batch=1"
+        loss_trainer packed "$sets seq=48 global_batch=4 documents.end_id=10" "$packed" &&
+            loss_trainer alone "$sets seq=24 global_batch=16 loss.mask=true" "$alone" &&
+            check "$MODEL: packed documents are documents alone (${sets%% dtypes*})" \
+                loss_close "$WORK/loss_packed.jsonl" "$WORK/loss_alone.jsonl"
+    done
+    MODEL=tiny_llama
+    for sets in "mesh.shard=1" "mesh.shard=4 accumulate=unsharded wrap=2"; do
+        loss_trainer "${sets:11:1}" "documents.end_id=32 loss.mask=true $sets" \
+            "$WORK/loss.txt" --threads 2
+    done
+    check "documents and masks on 1 and 4 ranks: equal bits" \
+        cmp "$WORK/loss_1.result" "$WORK/loss_4.result"
+    check "documents on 1 and 4 ranks: equal mathematics" \
+        cmp "$WORK/loss_1/math.c" "$WORK/loss_4/math.c"
 }

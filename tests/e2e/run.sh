@@ -36,6 +36,7 @@ precision_overflow
 loss_masks
 loss_hashes
 frozen
+loss_packed
 if [ "$FULL" = 1 ]; then
     equal_bits_products "1 2 3 4 5 6 7 8"
     equal_bits 25 # of each model; tests/matrix has every pair of choices

@@ -104,6 +104,7 @@ local function run(nodes, values)
             if (spec == "number" or spec[1] == "number") and n[k] then n[k] = n[k] + 0.0 end
         end
         for i, input in ipairs(r.inputs) do
+            if input.optional and not node.ins[i] then break end
             local v = assert(values[node.ins[i]], node.ins[i])
             if type(input[2]) == "string" then bind(n, input[2], v.shape) end
             n[input[1]] = v
@@ -159,11 +160,20 @@ local function inputs_of(class, setup, like)
     for _, p in ipairs(class.params) do
         if #p.shape == 2 then vocab = math.min(vocab, p.shape[1]) end
     end
+    local seq, masked = tokens, false
+    for _, node in ipairs(class.forward) do
+        seq, masked = node.attrs.seq or seq, masked or node.attrs.masked
+    end
+    for _, node in ipairs(class.backward) do masked = masked or node.attrs.masked end
     for _, name in ipairs { "tokens", "targets" } do
         values[name] = fill({ tokens, elems = tokens }, function()
             return math.tointeger(random() * vocab // 1)
         end)
     end
+    values.starts = fill({ tokens, elems = tokens }, function(i) -- four tokens, then the rest
+        return (i - 1) % seq < 4 and 0 or 4
+    end)
+    if masked then values.targets[2] = -1 end
     return values
 end
 

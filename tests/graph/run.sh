@@ -194,6 +194,14 @@ check "without fusion there is no fused op" sh -c \
      grep -q ' = scale(' && ! '$FSDPGEN' '$here/user/model.lua' --ops '$here/user/ops' \
      --set fuse=false --dump=fuse | grep -q replaces"
 
+# ---- documents -----------------------------------------------------------------------------------------
+
+# g:starts() is nil without documents, so nothing of them is emitted; an architecture that
+# never asks for it cannot have them.
+check "documents need an architecture that tells them apart" bash -c "
+    '$FSDPGEN' '$here/user/model.lua' --ops '$here/user/ops' --set documents.end_id=1 \
+        --dump=graph 2>&1 | grep -q 'documents: family does not tell documents apart'"
+
 # ---- gradients -----------------------------------------------------------------------------------------
 
 # The graph's own derivatives, by the ops' references in f64, against central differences; and
@@ -220,6 +228,13 @@ if cc -O2 "$here/lua_run.c" -o "$WORK/lua_run" \
         --set model.window=4
     # shellcheck disable=SC2086
     gradients "a gpt2" "$ops" "$models/tiny_gpt2.lua" $small --set model.dim=12
+    loss="--set documents.end_id=3 --set loss.z=0.01 --set loss.label_smoothing=0.2"
+    # shellcheck disable=SC2086
+    gradients "a llama with documents" "$ops" "$models/tiny_llama.lua" $full $small $loss \
+        --set model.window=3
+    # shellcheck disable=SC2086
+    gradients "a gpt2 with documents" "$ops" "$models/tiny_gpt2.lua" $small $loss \
+        --set model.dim=12
     # random graphs; every pass checks its invariants on them too
     graphs=8
     [ "$FULL" = 1 ] && graphs=300

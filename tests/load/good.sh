@@ -64,7 +64,7 @@ for set in wrap=2 'wrap=by_size(9)' wrap=root_only 'wrap=by_name{"embed"}' mesh.
 done
 for set in seq=32 seed=2 fuse=false optimizer.lr=1e-4 leaves=4 dtypes.param=bf16 \
     loss.chunk_tokens=32 micro_batch=1 model.vocab=512 lr.warmup=1 loss.mask=true \
-    loss.z=1e-4 loss.label_smoothing=0.1 \
+    loss.z=1e-4 loss.label_smoothing=0.1 documents.end_id=3 \
     'groups={{match="*norm*",lr=0.5}}' 'groups={{match="*norm*",frozen=true}}'; do
     inside --set "$set" >changed
     if [ -s changed ] && ! cmp -s reference changed; then ok "$set is inside the hash"

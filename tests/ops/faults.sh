@@ -63,6 +63,13 @@ fault cross_entropy cpu.c 's/lit(smoothing \/ v)/lit(smoothing)/' 'a share too l
 fault cross_entropy_bwd cpu.c 's/memset(dlogits + at, 0/memset(dlogits, 0/' \
     'a masked row keeps its gradient'
 fault linear_cross_entropy cpu.c 's/losses\[i\] = 0/losses[i] = 1/' 'a masked token counts'
+fault attention cpu.c 's/key >= oldest/key >= 0/' 'a query sees the document before its own'
+fault attention cpu.c 's/oldest\[strip \* COLS + COLS - 1\]/oldest[strip * COLS]/' \
+    'an edge of documents is missed'
+fault attention_bwd cpu.c 's/oldest\[c + ${U}_COLS - 1\]/oldest[c]/' \
+    'an edge of documents is missed in the backward'
+fault rope cpu.c 's/ - starts\[i\]/ - starts[0]/' 'positions go on over documents'
+fault add_pos_bwd cpu.c 's/ - starts\[i\]/ - starts[0]/' 'gradients of positions go on over documents'
 squares='rt_row_sum_squares_${h.dtype}(h + at, 0, ${d})'
 ulps='(sizeof(${acc}) == 8 ? 1 + 4e-16 : 1 + 2.4e-7f)'
 fault add_rmsnorm cpu.c "s/$squares/& * $ulps/" 'a fused op that is not its expansion'

@@ -119,16 +119,15 @@ static int l_infer(lua_State *L)
 
     luaL_checktype(L, 2, LUA_TTABLE);
     luaL_checktype(L, 3, LUA_TTABLE);
-    if ((int)lua_rawlen(L, 2) != op->n_in)
-        luaL_error(L, "%s takes %d inputs, not %d", op->name, op->n_in,
-                   (int)lua_rawlen(L, 2));
+    n->n_in = (int)lua_rawlen(L, 2);
+    if (n->n_in > op->n_in || (n->n_in < op->n_in && !op->in[n->n_in].optional))
+        luaL_error(L, "%s takes %d inputs, not %d", op->name, op->n_in, n->n_in);
     n->op = op;
     n->name = op->name;
-    n->n_in = op->n_in;
     n->n_out = op->n_out;
     n->in = gen_alloc(g, sizeof *n->in * (size_t)(op->n_in + 1));
     n->add = gen_alloc(g, sizeof *n->add * (size_t)(op->n_out + 1));
-    for (int i = 0; i < op->n_in; i++) {
+    for (int i = 0; i < n->n_in; i++) {
         lua_rawgeti(L, 2, i + 1);
         n->in[i] = check_value(L, lua_gettop(L), op->in[i].name);
         lua_pop(L, 1);

@@ -68,14 +68,29 @@ local function random_data(value)
     return value
 end
 
--- Inputs and attributes of a random call of the op.
+-- What several ops' cases make alike.
+local make = {}
+
+-- For t tokens in sequences of seq: where in it the document of each token begins.
+function make.starts(t, seq)
+    local starts, length = {}, integer(1, seq)
+    for i = 0, t - 1 do
+        local at = i % seq
+        starts[i + 1] = (at == 0 or integer(1, length) == 1) and at or starts[i]
+    end
+    return starts
+end
+
+-- Inputs and attributes of a random call of the op. An optional input is left out unless
+-- the case gives it.
 local function random_case(name, config)
     local rule = host.rule(name)
     local case = rule.cases(integer)
-    local given = case.inputs and case.inputs(case, integer) or {}
+    local given = case.inputs and case.inputs(case, integer, make) or {}
     local inputs, attrs = {}, {}
     for key in next, rule.attrs or {} do attrs[key] = case[key] end
     for i, operand in ipairs(rule.inputs) do
+        if operand.optional and not given[operand[1]] then break end
         local dims = operand[2]
         local value = {
             shape = type(dims) == "function" and dims(case) or host.shape(dims, case),
@@ -95,7 +110,7 @@ end
 local function apply(name, inputs, attrs)
     local rule, node = host.rule(name), host.infer(name, inputs, attrs)
     local n, dtype = node.n, {}
-    for i, operand in ipairs(rule.inputs) do n[operand[1]] = inputs[i].data end
+    for i, value in ipairs(inputs) do n[rule.inputs[i][1]] = value.data end
     for i, operand in ipairs(rule.outputs) do
         n[operand[1]] = zeros(node.outs[i]).data
         dtype[operand[1]] = node.outs[i].dtype
@@ -163,8 +178,9 @@ local function test_backward(name)
         end
         return sum
     end
-    for i, operand in ipairs(rule.inputs) do
-        local gradient, value = gradients[operand[1]], inputs[i]
+    for i, value in ipairs(inputs) do
+        local operand = rule.inputs[i]
+        local gradient = gradients[operand[1]]
         if not gradient then
             check(operand.class == "i32" or operand.class == "acc",
                   "%s: backward has no gradient for %s", name, operand[1])

@@ -1,10 +1,13 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- add_pos: in activations and learned position rows; out their sum. Row i of the
--- micro-batch stands at position i mod seq of its sequence; a table may have more rows
--- than sequences have positions.
+-- micro-batch stands at position i mod seq of its sequence, counted from the start of its
+-- document where starts says where that is; a table may have more rows than sequences
+-- have positions.
 return op {
     doc = "y[i] = x[i] + w[i mod seq]",
-    inputs = { { "x", "t d" }, { "w", "p d" } },
+    inputs = {
+        { "x", "t d" }, { "w", "p d" }, { "starts", "t", class = "i32", optional = true },
+    },
     attrs = { seq = "int" },
     outputs = { { "y", "t d", dtype = "x", alias = "x" } },
     axes = { t = "parallel", d = "parallel" },
@@ -17,18 +20,26 @@ return op {
     end,
     flops = function(n) return n.t * n.d end,
     backward = function(g, n, d)
-        return { x = d.y, w = g.add_pos_bwd { d.y, seq = n.seq, positions = n.p } }
+        return {
+            x = d.y, w = g.add_pos_bwd { d.y, n.starts, seq = n.seq, positions = n.p },
+        }
     end,
     reference = function(n)
         for i = 0, n.t - 1 do
+            local position = i % n.seq - (n.starts and n.starts[i + 1] or 0)
             for j = 1, n.d do
                 local k = i * n.d + j
-                n.y[k] = n.round("y", n.x[k] + n.w[(i % n.seq) * n.d + j])
+                n.y[k] = n.round("y", n.x[k] + n.w[position * n.d + j])
             end
         end
     end,
     cases = function(r)
         local s = r(1, 9)
-        return { t = r(1, 3) * s, seq = s, p = s + r(0, 3), d = r(1, 70) }
+        return {
+            t = r(1, 3) * s, seq = s, p = s + r(0, 3), d = r(1, 70),
+            inputs = function(n, r, make)
+                return { starts = r(0, 1) == 1 and make.starts(n.t, n.seq) or nil }
+            end,
+        }
     end,
 }

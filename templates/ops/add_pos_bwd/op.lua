@@ -1,9 +1,10 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- add_pos_bwd: in the gradient of the sum; out the gradient of the position rows,
--- summed over the sequences of the micro-batch in order. Rows beyond seq have none.
+-- summed over the tokens that stand there, in order: one of each sequence, or of each
+-- document that is so long. Rows beyond seq have none.
 return op {
     doc = "dw[p] = sum over sequences of dy[sequence * seq + p]",
-    inputs = { { "dy", "t d" } },
+    inputs = { { "dy", "t d" }, { "starts", "t", class = "i32", optional = true } },
     attrs = { seq = "int", positions = "int" },
     outputs = {
         { "dw", function(n) return { n.positions, n.d } end, dtype = "grad", add = true },
@@ -17,20 +18,29 @@ return op {
                 :format(n.seq, n.positions)
         end
     end,
+    workspace = function(n) -- a sum for each position
+        return n.starts and n.seq * n.d * n.acc_bytes or 0
+    end,
     flops = function(n) return n.t * n.d end,
     reference = function(n)
-        for p = 0, n.seq - 1 do
+        local sum = {}
+        for k = 1, n.seq * n.d do sum[k] = 0.0 end
+        for i = 0, n.t - 1 do
+            local position = i % n.seq - (n.starts and n.starts[i + 1] or 0)
             for j = 1, n.d do
-                local sum = 0.0
-                for i = p, n.t - 1, n.seq do
-                    sum = sum + n.dy[i * n.d + j]
-                end
-                n.dw[p * n.d + j] = n.round("dw", sum)
+                local k = position * n.d + j
+                sum[k] = sum[k] + n.dy[i * n.d + j]
             end
         end
+        for k = 1, n.seq * n.d do n.dw[k] = n.round("dw", sum[k]) end
     end,
     cases = function(r)
         local s = r(1, 9)
-        return { t = r(1, 3) * s, seq = s, positions = s + r(0, 3), d = r(1, 70) }
+        return {
+            t = r(1, 3) * s, seq = s, positions = s + r(0, 3), d = r(1, 70),
+            inputs = function(n, r, make)
+                return { starts = r(0, 1) == 1 and make.starts(n.t, n.seq) or nil }
+            end,
+        }
     end,
 }

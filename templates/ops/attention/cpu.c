@@ -7,6 +7,7 @@
 //@ local P = single and "rt_vf" or "rt_vd"
 //@ local U = single and "RT_VF" or "RT_VD"
 //@ local V, I = P, single and "rt_vi" or "rt_vl"
+//@ local whole = single and "int32_t" or "int64_t"
 //@ local hd, group, row = head_dim, heads // kv_heads, (heads + 2 * kv_heads) * head_dim
 //@ local sequences, q_blocks = t // seq, (seq + 63) // 64
 //@ local task, elem = "struct " .. fn .. "_task", qkv.type
@@ -17,6 +18,7 @@
 //@ local copy = elem == "rt_f16" and "rt_row_widen_f16" or "memcpy" -- a row into cells
 //@ local function of(name) return elem == "rt_f16" and "" or " * sizeof *" .. name end
 //@ local function seen()
+//@   if starts then return "(key <= query) & (key >= oldest)" end
 //@   if window == 0 then return "key <= query" end
 //@   return "(key <= query) & (key > query - " .. window .. ")"
 //@ end
@@ -48,6 +50,9 @@ ${task} {
     ${acc} o[${fn}_STRIPS][${fn}_D][${U}_COLS];    /* sums of p v, transposed */
     ${acc} top[${fn}_QUERIES], sum[${fn}_QUERIES]; /* largest score so far, sum of exp */
     ${cell} k[${fn}_KEYS][${deep}], v[${fn}_KEYS${half}][${fn}_D];
+//@ if starts then
+    ${whole} oldest[${fn}_QUERIES]; /* first key that each query sees: they do not descend */
+//@ end
     ${acc} s[${fn}_KEYS][${U}_COLS];               /* scores */
     ${cell} p[${fn}_KEYS${half}][${U}_COLS];       /* exp of scores less top */
 };
@@ -61,6 +66,10 @@ static inline void ${fn}_softmax(${task} *a, int strip, int c, int64_t query0,
     ${acc} *top_at = &a->top[strip * ${U}_COLS + c];
     ${acc} *sum_at = &a->sum[strip * ${U}_COLS + c];
     const ${I} query = ${P}_count((int)(query0 + c));
+//@ if starts then
+    ${I} oldest;
+    memcpy(&oldest, &a->oldest[strip * ${U}_COLS + c], sizeof oldest);
+//@ end
     const ${V} before = ${P}_load(top_at), scale = ${P}_set(${lit(scale)});
     ${V} top = before;
     for (int64_t j = first; j < last; j++) {
@@ -108,7 +117,9 @@ static void ${fn}_strip(${task} *a, int strip, int64_t query0, int64_t key0,
                  COLS, 0);
     }
     bool edge = key0 + last > query0 + 1; /* some key lies after some query */
-//@ if window > 0 then
+//@ if starts then
+    edge = edge || key0 + first < a->oldest[strip * COLS + COLS - 1];
+//@ elseif window > 0 then
     edge = edge || key0 + first <= query0 + COLS - 1 - ${window};
 //@ end
     for (int c = 0; c < COLS; c += ${U}_LANES) {
@@ -124,6 +135,24 @@ static void ${fn}_strip(${task} *a, int strip, int64_t query0, int64_t key0,
     }
 }
 
+//@ if starts then
+/* The first key of each query: its document's, or the window's. Queries beyond the sequence
+ * have the last one's. */
+static void ${fn}_load_starts(${task} *a, const int32_t *starts, int64_t query0,
+                              int64_t queries)
+{
+    for (int64_t i = 0; i < ${fn}_QUERIES; i++) {
+        const int64_t query = query0 + (i < queries ? i : queries - 1);
+//@ if window > 0 then
+        const int64_t start = starts[query], seen = query + 1 - ${window};
+        a->oldest[i] = (${whole})(start > seen ? start : seen);
+//@ else
+        a->oldest[i] = starts[query];
+//@ end
+    }
+}
+
+//@ end
 /* Queries of a task, transposed; those beyond the sequence are zeros. */
 static void ${fn}_load_queries(${task} *a, const ${elem} *q, int64_t queries)
 {
@@ -171,7 +200,9 @@ static void ${fn}_queries(${task} *a, const ${elem} *k, const ${elem} *v, int64_
                           int64_t queries)
 {
     enum { ROWS = RT_BLOCK_ROWS, COLS = ${U}_COLS, KEYS = ${fn}_KEYS };
-//@ if window > 0 then
+//@ if starts then
+    const int64_t oldest = a->oldest[0];
+//@ elseif window > 0 then
     const int64_t oldest = query0 + 1 > ${window} ? query0 + 1 - ${window} : 0;
 //@ else
     const int64_t oldest = 0;
@@ -185,7 +216,10 @@ static void ${fn}_queries(${task} *a, const ${elem} *k, const ${elem} *v, int64_
             int64_t first = 0, last = begin + COLS - key0;
             last = last < keys ? last : keys;
             last = (last + ROWS - 1) / ROWS * ROWS;
-//@ if window > 0 then
+//@ if starts then
+            first = a->oldest[strip * COLS] - key0;
+            first = first > 0 ? first / ROWS * ROWS : 0;
+//@ elseif window > 0 then
             first = begin + 1 - ${window} - key0;
             first = first > 0 ? first / ROWS * ROWS : 0;
 //@ end
@@ -198,8 +232,13 @@ static void ${fn}_queries(${task} *a, const ${elem} *k, const ${elem} *v, int64_
 
 /* o[${t}, ${heads} * ${hd}] and lse[${t}, ${heads}]
  * from rows [${heads} q | ${kv_heads} k | ${kv_heads} v] of ${hd}; sequences of ${seq} */
+//@ if starts then
+static void ${fn}(const ${elem} *restrict qkv, const int32_t *restrict starts,
+                  ${elem} *restrict o, ${acc} *restrict lse)
+//@ else
 static void ${fn}(const ${elem} *restrict qkv, ${elem} *restrict o,
                   ${acc} *restrict lse)
+//@ end
 {
     const int64_t q_blocks = ${q_blocks}, head_tasks = ${sequences * heads};
 #pragma omp parallel for schedule(dynamic, 1)
@@ -213,6 +252,9 @@ static void ${fn}(const ${elem} *restrict qkv, ${elem} *restrict o,
         const int64_t queries = left < ${fn}_QUERIES ? left : ${fn}_QUERIES;
         const ${elem} *rows = qkv + row0 * ${row};
         const ${elem} *k = rows + (${heads} + head / ${group}) * ${hd};
+//@ if starts then
+        ${fn}_load_starts(&a, starts + row0, query0, queries);
+//@ end
         ${fn}_load_queries(&a, rows + query0 * ${row} + head * ${hd}, queries);
         ${fn}_queries(&a, k, k + ${kv_heads * hd}, query0, queries);
         for (int64_t i = 0; i < queries; i++) {

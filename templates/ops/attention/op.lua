@@ -2,10 +2,11 @@
 -- attention: in rows [heads q | kv_heads k | kv_heads v] of whole sequences; out each
 -- query's mix of values, and the logarithm of its softmax's sum for the backward.
 -- Causal; query i sees keys i-window+1..i of its sequence (all up to i when window is
--- 0). Head h reads kv head h // (heads / kv_heads).
+-- 0), and none before its document where starts says where in the sequence that begins.
+-- Flops count whole sequences. Head h reads kv head h // (heads / kv_heads).
 return op {
     doc = "o = softmax(q k^T * scale) v, causal; lse = log(sum(exp(q k^T * scale)))",
-    inputs = { { "qkv", "t c" } },
+    inputs = { { "qkv", "t c" }, { "starts", "t", class = "i32", optional = true } },
     attrs = {
         heads = "int", kv_heads = "int", head_dim = "int", seq = "int",
         window = { "int", 0 }, scale = "number",
@@ -36,7 +37,7 @@ return op {
     backward = function(g, n, d)
         return {
             qkv = g.attention_bwd {
-                n.qkv, n.o, n.lse, d.o, heads = n.heads, kv_heads = n.kv_heads,
+                n.qkv, n.o, n.lse, d.o, n.starts, heads = n.heads, kv_heads = n.kv_heads,
                 head_dim = n.head_dim, seq = n.seq, window = n.window, scale = n.scale,
             },
         }
@@ -44,7 +45,7 @@ return op {
     reference = function(n)
         local hd, group = n.head_dim, n.heads // n.kv_heads
         for i = 0, n.t - 1 do
-            local first = i - i % n.seq
+            local first = i - i % n.seq + (n.starts and n.starts[i + 1] or 0)
             if n.window > 0 then first = math.max(first, i - n.window + 1) end
             for h = 0, n.heads - 1 do
                 local q, kv = i * n.c + h * hd, (n.heads + h // group) * hd
@@ -73,11 +74,15 @@ return op {
     end,
     cases = function(r)
         local kv, hd, s = r(1, 2), r(1, 40), r(1, 40)
+        if r(0, 2) == 0 then kv, hd, s = 1, r(1, 5), r(90, 140) end -- several blocks
         local h = kv * r(1, 3)
         return {
             t = s * r(1, 2), c = (h + 2 * kv) * hd,
             heads = h, kv_heads = kv, head_dim = hd,
             seq = s, window = r(0, 1) * r(1, 45), scale = 1 / math.sqrt(hd),
+            inputs = function(n, r, make)
+                return { starts = r(0, 1) == 1 and make.starts(n.t, n.seq) or nil }
+            end,
         }
     end,
 }

@@ -8,6 +8,7 @@
 //@ local P = single and "rt_vf" or "rt_vd"
 //@ local U = single and "RT_VF" or "RT_VD"
 //@ local V, I = P, single and "rt_vi" or "rt_vl"
+//@ local whole = single and "int32_t" or "int64_t"
 //@ local hd, group, row = head_dim, heads // kv_heads, (heads + 2 * kv_heads) * head_dim
 //@ local o_row, elem = heads * head_dim, qkv.type
 //@ local task = "struct " .. fn .. "_task"
@@ -25,6 +26,7 @@
 //@   return st({ name = name, type = elem, dtype = qkv.dtype }, index, value)
 //@ end
 //@ local function seen()
+//@   if starts then return "(key <= query) & (key >= oldest)" end
 //@   if window == 0 then return "key <= query" end
 //@   return "(key <= query) & (key > query - " .. window .. ")"
 //@ end
@@ -56,6 +58,9 @@ ${task} {
     ${cell} q_t[${deep}][${fn}_QUERIES], do_t[${deep}][${fn}_QUERIES];
     ${cell} q[${fn}_QUERIES${half}][${fn}_WIDE], d_o[${fn}_QUERIES${half}][${fn}_WIDE];
     ${acc} lse[${fn}_QUERIES], delta[${fn}_QUERIES]; /* delta: sum of d_o o */
+//@ if starts then
+    ${whole} oldest[${fn}_QUERIES]; /* first key that each query sees: they do not descend */
+//@ end
     ${acc} dq_t[${fn}_D][${fn}_QUERIES];
     ${cell} k[${fn}_KEYS][${k_deep}], v[${fn}_KEYS][${deep}];
     ${acc} s[${fn}_KEYS][${fn}_QUERIES], dp[${fn}_KEYS][${fn}_QUERIES];
@@ -72,6 +77,10 @@ static inline void ${fn}_scores(${task} *a, int64_t c, int64_t query0, int64_t k
                                 int64_t first, int64_t last, const bool edge)
 {
     const ${I} query = ${P}_count((int)(query0 + c));
+//@ if starts then
+    ${I} oldest;
+    memcpy(&oldest, &a->oldest[c], sizeof oldest);
+//@ end
     const ${V} lse = ${P}_load(&a->lse[c]), delta = ${P}_load(&a->delta[c]);
     const ${V} scale = ${P}_set(${lit(scale)});
 //@ local step = pairs and 2 or 1
@@ -108,7 +117,9 @@ static void ${fn}_strip(${task} *a, int64_t c, int64_t query0, int64_t key0,
                  &a->dp[j][c], Q, 0);
     }
     bool edge = key0 + last > query0 + c + 1; /* some key lies after some query */
-//@ if window > 0 then
+//@ if starts then
+    edge = edge || key0 + first < a->oldest[c + ${U}_COLS - 1];
+//@ elseif window > 0 then
     edge = edge || key0 + first <= query0 + c + ${U}_COLS - 1 - ${window};
 //@ end
     for (int64_t lane0 = c; lane0 < c + ${U}_COLS; lane0 += ${U}_LANES) {
@@ -180,7 +191,9 @@ static void ${fn}_queries(${task} *a, const ${elem} *k, const ${elem} *v, int64_
     enum { ROWS = RT_BLOCK_ROWS, COLS = ${U}_COLS, WIDE = ${fn}_WIDE };
     enum { KEYS = ${fn}_KEYS };
     const int strips = (int)((queries + COLS - 1) / COLS);
-//@ if window > 0 then
+//@ if starts then
+    const int64_t oldest = a->oldest[0];
+//@ elseif window > 0 then
     const int64_t oldest = query0 + 1 > ${window} ? query0 + 1 - ${window} : 0;
 //@ else
     const int64_t oldest = 0;
@@ -195,8 +208,9 @@ static void ${fn}_queries(${task} *a, const ${elem} *k, const ${elem} *v, int64_
             last[s] = end < keys ? end : keys;
             last[s] = last[s] > 0 ? (last[s] + ROWS - 1) / ROWS * ROWS : 0;
             first[s] = 0;
-//@ if window > 0 then
-            const int64_t begin = end - COLS + 1 - ${window};
+//@ if starts or window > 0 then
+//@   local begin = starts and "a->oldest[s * COLS] - key0" or "end - COLS + 1 - " .. window
+            const int64_t begin = ${begin};
             first[s] = begin > 0 ? begin / ROWS * ROWS : 0;
             first[s] = first[s] < last[s] ? first[s] : last[s];
 //@ end
@@ -223,6 +237,24 @@ static void ${fn}_queries(${task} *a, const ${elem} *k, const ${elem} *v, int64_
     }
 }
 
+//@ if starts then
+/* The first key of each query: its document's, or the window's. Queries beyond the sequence
+ * have the last one's. */
+static void ${fn}_load_starts(${task} *a, const int32_t *starts, int64_t query0,
+                              int64_t queries)
+{
+    for (int64_t i = 0; i < ${fn}_QUERIES; i++) {
+        const int64_t query = query0 + (i < queries ? i : queries - 1);
+//@ if window > 0 then
+        const int64_t start = starts[query], seen = query + 1 - ${window};
+        a->oldest[i] = (${whole})(start > seen ? start : seen);
+//@ else
+        a->oldest[i] = starts[query];
+//@ end
+    }
+}
+
+//@ end
 /* One query's row of q, o and d_o into column or row i. */
 static void ${fn}_load_query(${task} *a, int64_t i, const ${elem} *q, const ${elem} *o,
                              const ${elem} *d_o)
@@ -275,7 +307,12 @@ static void ${fn}_load_queries(${task} *a, const ${elem} *q, const ${elem} *o,
  * and d_o[${t}, ${o_row}]; sequences of ${seq}. workspace: dk, dv of every kv head. */
 static void ${fn}(const ${elem} *restrict qkv, const ${elem} *restrict o,
                   const ${acc} *restrict lse, const ${elem} *restrict d_o,
+//@ if starts then
+                  const int32_t *restrict starts, ${elem} *restrict dqkv,
+                  char *restrict workspace)
+//@ else
                   ${elem} *restrict dqkv, char *restrict workspace)
+//@ end
 {
     enum { KEYS = ${fn}_KEYS, WIDE = ${fn}_WIDE };
     enum { SUMS = (${seq} + KEYS - 1) / KEYS * KEYS * WIDE };
@@ -294,6 +331,9 @@ static void ${fn}(const ${elem} *restrict qkv, const ${elem} *restrict o,
             const int64_t q_row = row0 + query0;
             const int64_t q_at = q_row * ${row} + head * ${hd};
             const int64_t o_at = q_row * ${o_row} + head * ${hd};
+//@ if starts then
+            ${fn}_load_starts(&a, starts + row0, query0, queries);
+//@ end
             ${fn}_load_queries(&a, qkv + q_at, o + o_at, d_o + o_at,
                                lse + q_row * ${heads} + head, queries);
             ${fn}_queries(&a, qkv + k_at, qkv + v_at, query0, queries, dk, dv);

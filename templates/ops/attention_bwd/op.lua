@@ -7,7 +7,7 @@ return op {
     doc = "gradient of attention",
     inputs = {
         { "qkv", "t c" }, { "o", "t e" }, { "lse", "t h", class = "acc" },
-        { "d_o", "t e" },
+        { "d_o", "t e" }, { "starts", "t", class = "i32", optional = true },
     },
     attrs = {
         heads = "int", kv_heads = "int", head_dim = "int", seq = "int",
@@ -43,7 +43,7 @@ return op {
         local dqkv = {}
         for k = 1, n.t * c do dqkv[k] = 0.0 end
         for i = 0, n.t - 1 do
-            local first = i - i % n.seq
+            local first = i - i % n.seq + (n.starts and n.starts[i + 1] or 0)
             if n.window > 0 then first = math.max(first, i - n.window + 1) end
             for h = 0, n.heads - 1 do
                 local q, o = i * c + h * hd, (i * n.heads + h) * hd
@@ -71,11 +71,15 @@ return op {
     end,
     cases = function(r)
         local kv, hd, s = r(1, 2), r(1, 40), r(1, 40)
+        if r(0, 2) == 0 then kv, hd, s = 1, r(1, 5), r(90, 140) end -- several blocks
         local h = kv * r(1, 3)
         return {
             t = s * r(1, 2), c = (h + 2 * kv) * hd, e = h * hd, h = h,
             heads = h, kv_heads = kv, head_dim = hd,
             seq = s, window = r(0, 1) * r(1, 45), scale = 1 / math.sqrt(hd),
+            inputs = function(n, r, make)
+                return { starts = r(0, 1) == 1 and make.starts(n.t, n.seq) or nil }
+            end,
         }
     end,
 }

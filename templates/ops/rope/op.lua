@@ -1,10 +1,14 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- rope: in rows [heads q | kv_heads k | kv_heads v] and the table of rope_table; out
--- the rows with q and k turned by their position, v as it was. Halves are rotated
+-- the rows with q and k turned by their position, v as it was. Positions count from the
+-- start of the sequence, or of the token's document where starts says where that is. Halves are rotated
 -- against each other, as in Hugging Face's checkpoints.
 return op {
     doc = "halves of q and k heads: (x1 cos - x2 sin, x2 cos + x1 sin)",
-    inputs = { { "qkv", "t c" }, { "table", "s hd", class = "acc" } },
+    inputs = {
+        { "qkv", "t c" }, { "table", "s hd", class = "acc" },
+        { "starts", "t", class = "i32", optional = true },
+    },
     attrs = { heads = "int", kv_heads = "int", head_dim = "int", seq = "int" },
     outputs = { { "y", "t c", dtype = "qkv", alias = "qkv" } },
     axes = { t = "parallel", c = "parallel" },
@@ -26,7 +30,7 @@ return op {
     backward = function(g, n, d)
         return {
             qkv = g.rope_bwd {
-                d.y, n.table, heads = n.heads, kv_heads = n.kv_heads,
+                d.y, n.table, n.starts, heads = n.heads, kv_heads = n.kv_heads,
                 head_dim = n.head_dim, seq = n.seq,
             },
         }
@@ -35,7 +39,8 @@ return op {
         local half = n.head_dim // 2
         for i = 0, n.t - 1 do
             for c = 1, n.c do n.y[i * n.c + c] = n.qkv[i * n.c + c] end
-            local row = (i % n.seq) * n.head_dim
+            local position = i % n.seq - (n.starts and n.starts[i + 1] or 0)
+            local row = position * n.head_dim
             for h = 0, n.heads + n.kv_heads - 1 do
                 for j = 1, half do
                     local at = i * n.c + h * n.head_dim + j
@@ -53,6 +58,9 @@ return op {
         return {
             t = s * r(1, 3), c = (h + 2 * kv) * hd, s = s, hd = hd,
             heads = h, kv_heads = kv, head_dim = hd, seq = s,
+            inputs = function(n, r, make)
+                return { starts = r(0, 1) == 1 and make.starts(n.t, n.seq) or nil }
+            end,
         }
     end,
 }

@@ -1,12 +1,18 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- rope_bwd: dx may be dy. A row of the table serves all heads of a token.
 //@ local half, turned = head_dim // 2, (heads + kv_heads) * head_dim
+//@ local position = starts and "(i % " .. seq .. " - starts[i])" or "i % " .. seq
+//@ if starts then
+static void ${fn}(const ${dy.type} *dy, const ${table.type} *restrict table,
+                  const int32_t *restrict starts, ${dx.type} *dx)
+//@ else
 static void ${fn}(const ${dy.type} *dy, const ${table.type} *restrict table,
                   ${dx.type} *dx)
+//@ end
 {
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < ${t}; i++) {
-        const int64_t row = i % ${seq} * ${head_dim}, v = i * ${c} + ${turned};
+        const int64_t row = ${position} * ${head_dim}, v = i * ${c} + ${turned};
         for (int64_t at = i * ${c}; at < v; at += ${head_dim}) {
 #pragma omp simd
             for (int64_t j = 0; j < ${half}; j++) {

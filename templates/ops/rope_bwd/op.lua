@@ -4,7 +4,10 @@
 -- change sign.
 return op {
     doc = "halves of q and k heads: (d1 cos + d2 sin, d2 cos - d1 sin)",
-    inputs = { { "dy", "t c" }, { "table", "s hd", class = "acc" } },
+    inputs = {
+        { "dy", "t c" }, { "table", "s hd", class = "acc" },
+        { "starts", "t", class = "i32", optional = true },
+    },
     attrs = { heads = "int", kv_heads = "int", head_dim = "int", seq = "int" },
     outputs = { { "dx", "t c", dtype = "dy", alias = "dy" } },
     axes = { t = "parallel", c = "parallel" },
@@ -27,7 +30,8 @@ return op {
         local half = n.head_dim // 2
         for i = 0, n.t - 1 do
             for c = 1, n.c do n.dx[i * n.c + c] = n.dy[i * n.c + c] end
-            local row = (i % n.seq) * n.head_dim
+            local position = i % n.seq - (n.starts and n.starts[i + 1] or 0)
+            local row = position * n.head_dim
             for h = 0, n.heads + n.kv_heads - 1 do
                 for j = 1, half do
                     local at = i * n.c + h * n.head_dim + j
@@ -45,6 +49,9 @@ return op {
         return {
             t = s * r(1, 3), c = (h + 2 * kv) * hd, s = s, hd = hd,
             heads = h, kv_heads = kv, head_dim = hd, seq = s,
+            inputs = function(n, r, make)
+                return { starts = r(0, 1) == 1 and make.starts(n.t, n.seq) or nil }
+            end,
         }
     end,
 }
