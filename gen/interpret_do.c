@@ -133,8 +133,8 @@ int interp_find_buffer(const Machine *m, BufKind kind, int segment)
     return -1;
 }
 
-/* Random ids; where the model has them also masked targets, and documents that begin at
- * random. */
+/* Random ids; where the model has them also masked targets (never all), and documents
+ * that begin at random. */
 void interp_load_data(Machine *m, int rank, const Turn *t)
 {
     const Model *mod = &m->g->model;
@@ -154,7 +154,7 @@ void interp_load_data(Machine *m, int rank, const Turn *t)
                 (int32_t)(interp_mix(key * 131071 + (uint64_t)i * 2 + (uint64_t)b) %
                           (uint64_t)mod->vocab);
         }
-        if (masked && ids[DATA_TARGETS][i] % 3 == 0) {
+        if (masked && i > 0 && ids[DATA_TARGETS][i] % 3 == 0) {
             ids[DATA_TARGETS][i] = -1;
         }
         if (packed) {

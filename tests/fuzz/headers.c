@@ -264,22 +264,44 @@ static const char *check_sample(const RtTokens *d, const File *files, int n,
     return NULL;
 }
 
+/* A document begins with its sequence, or after an end, whose own target is masked. */
+static const char *check_documents(const int32_t *ids, int64_t tokens, const RtTrainer *t)
+{
+    const int32_t *targets = ids + tokens, *starts = targets + tokens;
+
+    for (int64_t i = 0; i < tokens; i++) {
+        int64_t at = i % t->seq_tokens, start = at;
+
+        while (start > 0 && ids[i - at + start - 1] != t->document_end)
+            start--;
+        if (starts[i] != start)
+            return "a document begins elsewhere";
+        if (ids[i] == t->document_end && targets[i] >= 0)
+            return "what follows a document's end is a target";
+    }
+    return NULL;
+}
+
 /* As a rank's step does it: the order, the sequences of a micro-batch side by side. */
 static const char *check_micro_batch(Random *r, RtTokens *d, RtTrainer t)
 {
     RtState state = {.tokens = d};
     Rt rt = {.trainer = &t, .state = &state};
-    const char *problem = NULL;
+    const char *volatile problem = NULL; /* longjmp keeps it */
     int64_t valid = 0, tokens;
 
     t.micro_batches = 1 + random_below(r, 9);
     t.micro_batch = 1 + random_below(r, 3);
     tokens = t.micro_batch * t.seq_tokens;
     t.targets_offset = tokens * 4;
+    t.starts_offset = tokens * 8;
+    t.packed = random_below(r, 2);
+    t.document_end = random_below(r, t.vocab < 200 ? (uint32_t)t.vocab : 200);
     state.step = random_below(r, 2) ? random_below(r, 10)
                                     : (int64_t)random_below(r, UINT32_MAX) << 8;
     state.flags.seed = random_below(r, UINT32_MAX);
-    rt.local = malloc((size_t)tokens * 8); /* exactly: a byte more is an error */
+    rt.local = /* exactly: a byte more is an error */
+        malloc((size_t)tokens * (t.packed ? 12 : 8));
     if (!rt.local)
         abort();
     if (setjmp(failed) == 0) {
@@ -288,6 +310,8 @@ static const char *check_micro_batch(Random *r, RtTokens *d, RtTrainer t)
             valid += ((int32_t *)(void *)rt.local)[tokens + i] >= 0;
         if (state.targets != valid)
             problem = "another number of targets";
+        else if (t.packed)
+            problem = check_documents((int32_t *)(void *)rt.local, tokens, &t);
     } else if (!strstr(failure, "vocabulary")) {
         problem = "it failed in a step, not about the vocabulary";
     }
