@@ -76,6 +76,15 @@ local rows = {
     documents = { "documents={end_id=32}" },
     ["documents.end_id"] = { "documents={end_id=101}", base = "documents={end_id=32}" },
 
+    -- powers of two change bits where f16 under- or overflows
+    ["loss_scale.init"] = { "loss_scale.init=1", base = "dtypes.param=f16" },
+    ["loss_scale.growth_interval"] = {
+        "loss_scale.growth_interval=1", base = "dtypes.param=f16 loss_scale={init=1}" },
+    ["loss_scale.factor"] = {
+        "loss_scale.factor=16", base = "dtypes.param=f16 loss_scale={init=1,growth_interval=1}" },
+    ["loss_scale.min"] = { "loss_scale.min=1099511627776",
+        base = "dtypes.param=f16 loss_scale={init=1099511627776,factor=65536}" },
+
     ["mesh.replicate"] = { "mesh.replicate=2" },
     ["mesh.shard"] = { "mesh.shard=2" },
     strategy = { "strategy=no_shard", base = "mesh.shard=2" },
@@ -151,6 +160,8 @@ local root = arg[1]
 local found = {} -- in the order of the tables: { path, side }
 local kind_side = {} -- of a constructor: the side of the field that takes it
 
+local only = arg[2] -- a pattern of fields, for who looks at a few
+
 local function available(f)
     if f.later or f.later_values and f.values and #f.later_values + 1 >= #f.values then
         return false
@@ -196,7 +207,7 @@ for _, f in ipairs(found) do
     local row = rows[path]
     if row == nil then
         missing[#missing + 1] = path
-    elseif row then
+    elseif row and (not only or path:match(only)) then
         local bits = row.bits or side == "in" and "other" or side == "platform" and "any" or "same"
         local model = row.model or path:match("^gpt2%.") and "tiny_gpt2" or "tiny_llama"
         print(table.concat({ path, side, bits, model, row.base or "", table.concat(row, " ") }, "|"))

@@ -58,12 +58,12 @@ hash_one() { # FIELD SIDE BITS MODEL BASE SETS
     place=$((place + 1))
 }
 
-hashes() { # EVERY: bits of one field in so many
+hashes() { # EVERY [PATTERN]: bits of one field in so many; of fields that the pattern matches
     local every=$1 chosen place=0 unavailable= field side bits model base sets
     random "$every"
     chosen=$random_value
     masked_text "$WORK/masked.txt"
-    "$lua" "$here/hash.lua" "$ROOT" >"$WORK/fields" 2>"$WORK/missing" ||
+    "$lua" "$here/hash.lua" "$ROOT" ${2:+"$2"} >"$WORK/fields" 2>"$WORK/missing" ||
         bad "fields without a row in hash.lua" "$WORK/missing"
     while IFS='|' read -r field side bits model base sets; do
         hash_one "$field" "$side" "$bits" "$model" "$base" "$sets"

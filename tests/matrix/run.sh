@@ -52,7 +52,7 @@ matrix() {
     [ "$FULL" = 0 ] || check "at least 200 runs" [ "$runs" -ge 200 ]
 }
 
-# Arguments: parts (matrix, faults, hash, or faults by name); without any, all parts.
+# Arguments: parts (matrix, faults, hash, hash=PATTERN, or faults by name); without any, all.
 if [ $# -eq 0 ]; then
     matrix
     if [ "$FULL" = 1 ]; then faults_sample 0; else faults_sample 3; fi
@@ -63,6 +63,7 @@ for part; do
     matrix) matrix ;;
     faults) faults_sample 0 ;;
     hash) hashes 1 ;;
+    hash=*) hashes 1 "${part#hash=}" ;;
     *) faults "$part" ;;
     esac
 done
