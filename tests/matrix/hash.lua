@@ -87,6 +87,7 @@ local rows = {
 
     ["mesh.replicate"] = { "mesh.replicate=2" },
     ["mesh.shard"] = { "mesh.shard=2" },
+    ["mesh.node"] = { "mesh.node=2", base = "mesh.shard=4" },
     strategy = { "strategy=no_shard", base = "mesh.shard=2" },
     reshard_after_forward = { "reshard_after_forward=false", base = "mesh.shard=2" },
     wrap = { "wrap=root_only", base = "mesh.shard=2" },
