@@ -26,7 +26,7 @@ local faults = {
 
     { "reduce_by_rank", "a reduction adds rank after rank, not as a tree",
       row = row(1, 4, 1),
-      { "runtime/rt_comm.c", "rt->trainer->library_order ? rt_sum_in_order : rt_sum_tree;",
+      { "runtime/rt_pull.c", "rt->trainer->library_order ? rt_sum_in_order : rt_sum_tree;",
         "rt_sum_in_order;" } },
 
     { "nodes_unrounded", "a reduction rounds its sum once, not at every node",
@@ -50,7 +50,7 @@ local faults = {
 
     { "reduce_ring", "a reduction begins at the shard's owner, as a ring does",
       row = row(1, 4, 1),
-      { "runtime/rt_comm.c", "rt_group_rank(group, rt->rank, k)] + from + at * item;",
+      { "runtime/rt_pull.c", "rt_group_rank(group, rt->rank, k)] + from + at * item;",
         "rt_group_rank(group, rt->rank, (k + rt->rank) % group.ranks)] + from + at * item;" } },
 
     { "leaves_sharded", "sharded accumulators with the leaves of unsharded ones",
