@@ -67,6 +67,7 @@ golden() {
 golden shard --set "mesh={shard=2}"
 golden replicate --set "mesh={replicate=2}"
 golden mesh --set "mesh={replicate=2,shard=4}" --set reshard_after_forward=2
+golden inside --set "mesh={shard=2}" --set 'wrap=by_name{"layers.*.mlp_*",{"embed","head",name="ends"}}'
 golden recompute --set "mesh={shard=2}" --set "recompute=every(2)"
 
 # ---- the shipped models ----------------------------------------------------------------------------
@@ -99,6 +100,33 @@ done
 for key in params flops_per_token units ranks bytes_per_rank step_seconds warnings; do
     check "plan --json has $key" grep -q "\"$key\":" "$WORK/plan.json"
 done
+
+# A block of llama405b has 3.19e9 parameters: units of at most 1e9 are its pieces or pairs of
+# them, and only gate and up together are larger.
+"$FSDPGEN" plan "$ROOT/models/llama405b.lua" --set 'wrap=by_size(1e9)' --json \
+    >"$WORK/plan.json" 2>"$WORK/err"
+arena=$(number arena) live=$(number max_live_bytes) ideal=$(number ideal_live_bytes)
+check "llama405b by size is placed well: $arena, $live, $ideal" awk -v a="$arena" -v l="$live" \
+    -v i="$ideal" 'BEGIN { exit !(a > 0 && a / l <= 1.02 && a / i <= 1.05) }'
+"$FSDPGEN" "$ROOT/models/llama405b.lua" --set 'wrap=by_size(1e9)' --dump=shard 2>/dev/null |
+    sed -n 's/^unit layers\.7\.\([^:]*\):.*/\1/p' >"$WORK/units"
+check "llama405b by size: the units of a block" \
+    [ "$(tr '\n' ' ' <"$WORK/units")" = "qkv..attention mlp_up mlp_down " ]
+
+# Small units have much padding, and one unit has no overlap: both are said, with numbers.
+warns() { # warns NAME TEXT ARGS...
+    local name=$1 text=$2
+    shift 2
+    "$FSDPGEN" check "$ROOT/models/demo.lua" --set mesh.shard=2 "$@" 2>"$WORK/err"
+    check "$name is told" grep -q -- "$text" "$WORK/err"
+}
+quiet() { ! "$FSDPGEN" check "$ROOT/models/demo.lua" --set mesh.shard=2 "$@" 2>&1 | grep -q .; }
+wide=(--set mesh.shard=8 --set model.dim=192 --set model.ffn=256)
+check "demo in blocks has nothing to tell" quiet "${wide[@]}"
+warns "padding over 5 %" 'padding is 8.2 % of the parameters' "${wide[@]}" --set 'wrap=by_size(1)'
+warns "one unit" 'the whole model is one unit: each rank gathers all .* of weights' --set wrap=root_only
+warns "one unit without shards" 'its gradients, .*, are summed when the backward is over' \
+    --set wrap=root_only --set strategy=no_shard
 
 # ---- budgets ---------------------------------------------------------------------------------------
 

@@ -248,6 +248,127 @@ static void test_library(const char *folder)
     check(same_state(&run[1], &run[2]), "library: other bits with another wrap");
 }
 
+/* ---- what a wrap costs in memory ------------------------------------------------- */
+
+/* The most bytes of gathered weights and gradients at once, in host order. */
+static int64_t weights_peak(const Gen *g)
+{
+    const Program *p = &g->prog;
+    int64_t peak = 0;
+    for (int at = p->first[VARIANT_LAST]; at < p->first[VARIANT_END]; at++) {
+        int64_t live = 0;
+        for (int b = 0; b < p->bufs.count; b++) {
+            const Buffer *buf = &p->bufs.items[b];
+            bool before = false, after = false;
+            for (int i = p->first[VARIANT_LAST]; i < p->first[VARIANT_END]; i++) {
+                const Instr *ins = &p->ins.items[i];
+                for (int a = 0; a < ins->n_access; a++) {
+                    bool touches = ins->access[a].buffer == b;
+                    before = before || (touches && i <= at);
+                    after = after || (touches && i >= at);
+                }
+            }
+            if ((buf->kind == BUF_GATHERED || buf->kind == BUF_GRAD) && before && after) {
+                live += buf->bytes;
+            }
+        }
+        peak = max_i64(peak, live);
+    }
+    return peak;
+}
+
+/* Elements of a unit on two ranks: each parameter at a multiple of the grain. */
+static int64_t unit_elems(int n, const int64_t *elems)
+{
+    int64_t end = 0;
+    for (int i = 0; i < n; i++) {
+        end = round_up(end, GRAIN_ELEMS) + elems[i];
+    }
+    return 2 * round_up((end + 1) / 2, GRAIN_ELEMS);
+}
+
+/* A llama whose feed-forward is nearly all of it, one unit gathered at a time: the peak
+ * is the largest unit's weights and gradients, f32 both. */
+static void test_memory(const char *folder)
+{
+    enum { D = 12, FFN = 600 };
+    const int64_t block[] = {D, 24 * D, 12 * D, D, 2 * FFN * D, FFN * D};
+    const int64_t up[] = {D, 2 * FFN * D};
+    static const char *const sets[] = {
+        "model.ffn=600", "mesh={shard=2}", "reshard_after_forward=true",
+        "prefetch={forward=0,backward=0,in_flight=1}", NULL};
+    const struct {
+        const char *wrap;
+        int64_t elems;
+    } cases_of[] = {
+        {"wrap=per_block(1)", unit_elems(6, block)},
+        {"wrap=by_size(25000)", unit_elems(6, block)},
+        {"wrap=by_size(10000)", unit_elems(2, up)},
+        {"wrap=by_name{'layers.*.*'}", unit_elems(2, up)},
+        {"wrap=by_name{'layers.*.mlp_down'}", unit_elems(5, block)},
+    };
+    int64_t arena[2] = {0};
+    for (size_t k = 0; k < sizeof cases_of / sizeof *cases_of; k++) {
+        Gen *g = open_model(folder, "small_llama", sets);
+        int64_t peak;
+        add_set(g, cases_of[k].wrap);
+        run_passes(g, NULL);
+        peak = weights_peak(g);
+        check(peak == cases_of[k].elems * 8,
+              "%s: %lld bytes of weights and gradients, "
+              "not %lld",
+              cases_of[k].wrap, (long long)peak, (long long)cases_of[k].elems * 8);
+        if (k % 2 == 0 && k < 4) {
+            arena[k / 2] = g->prog.arena_bytes;
+        }
+    }
+    check(arena[1] < arena[0] - 8 * (unit_elems(6, block) - unit_elems(2, up)) / 2,
+          "by_size inside a block: the arena has %lld bytes, with whole blocks %lld",
+          (long long)arena[1], (long long)arena[0]);
+}
+
+/* A tied embedding has one gradient, written first by the head's backward and last by the
+ * embedding's, and one reduction, whatever the wrap. */
+static void test_tied(const char *folder)
+{
+    for (size_t w = 0; w < sizeof wraps / sizeof *wraps; w++) {
+        Gen *g = open_model(folder, "small_gpt2", (const char *const[]){NULL});
+        int reduced = 0, written = 0, segment = -1, first = -1, last = -1, at = -1;
+        const Program *p = &g->prog;
+        add_set(g, "mesh={shard=2}");
+        add_set(g, wraps[w]);
+        run_passes(g, NULL);
+        for (int i = 0; i < g->params.count; i++) {
+            if (g->params.items[i].n_uses > 1) {
+                segment = g->params.items[i].segment;
+            }
+        }
+        for (int i = p->first[VARIANT_LAST]; i < p->first[VARIANT_END]; i++) {
+            if (p->ins.items[i].segment == segment &&
+                p->ins.items[i].kind == INS_REDUCE_SCATTER) {
+                reduced++;
+                at = i;
+            }
+        }
+        for (int k = 0; k < p->n_bindings; k++) {
+            const struct Binding *b = &p->bindings[k];
+            const Instr *i = &p->ins.items[b->ins];
+            if (b->grad && i->variant == VARIANT_LAST &&
+                g->params.items[g->blocks.items[i->block].param[b->param]].n_uses > 1) {
+                check(b->add == (written > 0), "%s: a tied gradient is overwritten",
+                      wraps[w]);
+                written++;
+                first = first < 0 ? i->block : first;
+                last = i->block;
+            }
+        }
+        check(segment >= 0 && reduced == 1 && written == 2 && last == 0 &&
+                  first == g->blocks.count - 1 && at > 0,
+              "%s: the tied gradient: %d reductions of its segment, %d writes", wraps[w],
+              reduced, written);
+    }
+}
+
 int main(int argc, char **argv)
 {
     int choices = argc > 2 ? atoi(argv[2]) : 6;
@@ -260,6 +381,8 @@ int main(int argc, char **argv)
         test_case(argv[1], &cases[c], choices, seed + c);
     }
     test_library(argv[1]);
+    test_memory(argv[1]);
+    test_tied(argv[1]);
     printf("%d passed, %d failed\n", passed, failed);
     return failed ? 1 : 0;
 }
