@@ -54,8 +54,9 @@ equal_bits_choices() {
                 for wrap in root_only 'by_size(6000)' 'by_size{20000,embed="join"}' \
                     'by_name{{"embed","head"},"layers.*.mlp_*"}' \
                     'function(b)return(b.class=="layer"and{mlp_up=true}or(b.name))end'; do
-                    echo "$ranks $strategy $wrap 1 true $accumulate"
-                    echo "$ranks $strategy $wrap {order=\"post\",backward=3} false $accumulate"
+                    for reshard in $reshards; do
+                        echo "$mesh $strategy $wrap 1 $reshard $accumulate"
+                    done
                 done
             done
         done
