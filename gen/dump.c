@@ -145,9 +145,14 @@ static void put_place(Text *t, const Value *v)
 /* piece: of a block that is cut; its scratch is the block's. */
 static void put_span(Text *t, const Span *s, bool nodes, bool piece)
 {
-    static const char *const kinds[] = {"params", "grads", "const",  "data",
-                                        "in",     "out",   "d_out",  "d_in",
-                                        "loss",   "saved", "scratch"};
+    static const char *const kinds[] = {
+        [ARG_PARAMS] = "params", [ARG_GRADS] = "grads",
+        [ARG_CONST] = "const",   [ARG_DATA] = "data",
+        [ARG_IN] = "in",         [ARG_OUT] = "out",
+        [ARG_DOUT] = "d_out",    [ARG_DIN] = "d_in",
+        [ARG_LOSS] = "loss",     [ARG_LOSS_SCALE] = "loss_scale",
+        [ARG_SAVED] = "saved",   [ARG_SCRATCH] = "scratch",
+    };
 
     if (!s->n_nodes)
         return;
