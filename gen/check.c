@@ -630,6 +630,10 @@ static void fill_free_fields(Check *c, Model *m)
         m->recompute = RECOMPUTE_EVERY;
     else if (!strcmp(get_str(c, "recompute"), "block"))
         m->recompute = RECOMPUTE_BLOCK;
+    else if (!strcmp(get_kind(c, "recompute"), "ops"))
+        m->recompute = RECOMPUTE_OPS;
+    else if (!strcmp(get_str(c, "recompute"), "cheap"))
+        m->recompute = RECOMPUTE_CHEAP;
     else if (!strcmp(get_str(c, "recompute"), "auto"))
         m->recompute = RECOMPUTE_AUTO;
     for (int i = 0; i < 3; i++)
@@ -642,6 +646,22 @@ static void fill_free_fields(Check *c, Model *m)
     if (*get_str(c, "target.memory"))
         m->budget_bytes = size_parse(get_str(c, "target.memory"));
     m->comm_thread = get_bool(c, "target.comm_thread");
+}
+
+static void fill_recompute_ops(Check *c, Model *m)
+{
+    lua_State *L = c->L;
+
+    for (lua_Integer i = 1; push_path(c, "recompute.names") == LUA_TTABLE; i++) {
+        bool more = lua_rawgeti(L, -1, i) == LUA_TSTRING;
+
+        if (more)
+            *gen_push(c->g, &m->recompute_ops) = gen_strdup(c->g, lua_tostring(L, -1));
+        lua_pop(L, 2);
+        if (!more)
+            return;
+    }
+    lua_pop(L, 1);
 }
 
 /* A limit below what the depths ask for is kept, and told: the deeper prefetch never
@@ -699,6 +719,7 @@ void check_model(Gen *g)
     *m = (Model){.file = file, .name = get_str(&c, "name"), .arch = model->arch->name};
     fill_hash_fields(&c, m);
     fill_free_fields(&c, m);
+    fill_recompute_ops(&c, m);
     warn_prefetch(&c, m);
     gen_require(push_model(&c), "the resolved model is incomplete");
     m->model_ref = luaL_ref(c.L, LUA_REGISTRYINDEX);

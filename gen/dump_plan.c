@@ -65,7 +65,7 @@ static void dump_policy(Gen *g, Text *t)
         }
     }
     for (int b = 0; b < g->blocks.count; b++) {
-        static const char *const keeps[] = {"all", "its input"};
+        static const char *const keeps[] = {"all", "some", "its input"};
         text_printf(t, "block %s keeps %s\n", g->blocks.items[b].name,
                     keeps[g->blocks.items[b].keep]);
     }

@@ -45,6 +45,8 @@ const char *emit_render(Emit *e, const char *text, size_t bytes, const char *fil
 void emit_model_context(Emit *e);  /* emit_tables.c */
 void emit_layout_context(Emit *e); /* emit_tables.c */
 void emit_math_context(Emit *e);   /* emit_math.c */
+const char *emit_saved_field(Gen *g, const Saved *s); /* its name in struct CLASS_saved */
+void emit_class(Emit *e, const Class *c); /* emit_class.c: pushes it */
 void emit_step_context(Emit *e);   /* emit_step.c */
 
 /* The C name of a buffer's offset: "GATHERED_LAYERS_7_FORWARD". */

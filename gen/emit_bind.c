@@ -77,7 +77,8 @@ static const char *binder_key(const Steps *s, const Instr *i, const Bases *bases
     const Class *c = s->g->blocks.items[i->block].cls;
     Text t = {.g = s->g};
 
-    text_printf(&t, "%s %d %d", ins_span(s->g, i)->name, i->saved >= 0, i->scratch >= 0);
+    text_printf(&t, "%s %d %d %d", ins_span(s->g, i)->name, i->saved >= 0,
+                i->dropped >= 0, i->scratch >= 0);
     for (int k = 0; k < bases->count; k++)
         text_printf(&t, " %d:%d", bases->items[k].grad,
                     s->p->bufs.items[bases->items[k].buffer].space);
@@ -235,6 +236,8 @@ void bind_push_call(Steps *s, const Instr *i, const Bases *bases)
 
         if (buffer >= 0)
             push_string(L, emit_buffer_macro(g, &s->p->bufs.items[buffer]));
+        if (span->args[a].kind == ARG_SAVED && i->dropped >= 0)
+            push_string(L, emit_buffer_macro(g, &s->p->bufs.items[i->dropped]));
     }
     lua_setfield(L, -2, "args");
 }
@@ -315,6 +318,8 @@ static void push_binder_params(Steps *s, const Binder *b, const Bases *bases)
 
         if (buffer >= 0)
             push_string(L, gen_printf(g, "int64_t %s", numbered(g, role, arg->index)));
+        if (arg->kind == ARG_SAVED && b->ins->dropped >= 0)
+            push_string(L, "int64_t dropped");
     }
     lua_setfield(L, -2, "params");
 }
@@ -330,6 +335,8 @@ static const char *binder_arg(Steps *s, const Binder *b, const SpanArg *arg)
         return "&w";
     case ARG_GRADS:
         return "&dw";
+    case ARG_SAVED:
+        return "&kept";
     case ARG_LOSS:
         return "rt_loss_slot(rt)";
     case ARG_LOSS_SCALE:
@@ -347,28 +354,104 @@ static const char *binder_arg(Steps *s, const Binder *b, const SpanArg *arg)
     }
 }
 
+static void push_binder_call(Steps *s, const Binder *b, const Span *span)
+{
+    lua_State *L = s->e->L;
+
+    lua_newtable(L);
+    emit_str(L, "span", span->name);
+    lua_newtable(L);
+    for (int a = 0; a < span->n_args; a++)
+        push_string(L, binder_arg(s, b, &span->args[a]));
+    lua_setfield(L, -2, "args");
+}
+
 /* The mathematics that a binder calls: one piece, or those of the block in turn. */
 static void push_binder_calls(Steps *s, const Binder *b)
 {
     lua_State *L = s->e->L;
-    int pieces = b->cls->pieces.count, n = 0;
+    int pieces = b->span == &b->cls->again ? 0 : b->cls->pieces.count, n = 0;
 
     lua_newtable(L);
+    if (pieces == 0) {
+        push_binder_call(s, b, b->span);
+        lua_rawseti(L, -2, ++n);
+    }
     for (int k = 0; k < pieces; k++) {
         int piece = class_piece(b->cls, k, b->ins->phase);
         const Span *span = class_span(b->cls, piece, b->ins->phase);
 
         if (span->n_nodes == 0 || (b->ins->piece >= 0 && b->ins->piece != piece))
             continue;
-        lua_newtable(L);
-        emit_str(L, "span", span->name);
-        lua_newtable(L);
-        for (int a = 0; a < span->n_args; a++)
-            push_string(L, binder_arg(s, b, &span->args[a]));
-        lua_setfield(L, -2, "args");
+        push_binder_call(s, b, span);
         lua_rawseti(L, -2, ++n);
     }
     lua_setfield(L, -2, "calls");
+}
+
+/* How a binder finds what is saved: by a function for each class, and another one where
+ * some of it is dropped and computed again. */
+static const char *saved_call(Steps *s, const Binder *b)
+{
+    bool saved = b->ins->saved >= 0, dropped = b->ins->dropped >= 0;
+
+    if (!saved && !dropped)
+        return NULL;
+    return gen_printf(s->g, "%s_saved%s_at(rt%s%s)", b->cls->name, dropped ? "_some" : "",
+                      saved ? ", saved" : "", dropped ? ", dropped" : "");
+}
+
+/* One function of step.c: from offsets to the pointers of a class's saved values. */
+static void push_saver(Steps *s, const Class *c, bool some)
+{
+    Gen *g = s->g;
+    lua_State *L = s->e->L;
+
+    lua_newtable(L);
+    emit_str(L, "class", c->name);
+    emit_str(L, "name", gen_printf(g, "%s_saved%s_at", c->name, some ? "_some" : ""));
+    emit_bool(L, "saved", !some || c->kept_bytes > 0);
+    emit_bool(L, "dropped", some);
+    lua_createtable(L, c->saved.count, 0);
+    for (int i = 0; i < c->saved.count; i++) {
+        const Saved *v = &c->saved.items[i];
+
+        lua_newtable(L);
+        emit_str(L, "ident", emit_saved_field(g, v));
+        emit_str(L, "type", emit_ctype(v->value->dtype));
+        emit_str(L, "base", some && v->dropped ? "dropped" : "saved");
+        emit_int(L, "offset", some ? v->some_offset_bytes : v->offset_bytes);
+        emit_str(L, "shape", emit_shape(g, v->value->dim, v->value->n_dims));
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, "fields");
+}
+
+/* Field `savers`: those that the binders call. */
+static void push_savers(Steps *s)
+{
+    lua_State *L = s->e->L;
+    int n = 0;
+
+    lua_newtable(L);
+    for (int c = 0; c < s->g->classes.count; c++) {
+        for (int some = 0; some < 2; some++) {
+            bool used = false;
+
+            for (int k = 0; k < s->binders.count; k++) {
+                const Instr *i = s->binders.items[k].ins;
+
+                used =
+                    used || (s->binders.items[k].cls == s->g->classes.items[c] &&
+                             (some ? i->dropped >= 0 : i->dropped < 0 && i->saved >= 0));
+            }
+            if (!used)
+                continue;
+            push_saver(s, s->g->classes.items[c], some);
+            lua_rawseti(L, -2, ++n);
+        }
+    }
+    lua_setfield(L, -2, "savers");
 }
 
 void bind_push_binders(Steps *s)
@@ -403,7 +486,9 @@ void bind_push_binders(Steps *s)
         push_fields(s, b, &bases, true);
         push_binder_params(s, b, &bases);
         push_binder_calls(s, b);
+        emit_str(L, "saved", saved_call(s, b));
         lua_rawseti(L, -2, k + 1);
     }
     lua_setfield(L, -2, "binders");
+    push_savers(s);
 }

@@ -10,6 +10,7 @@
  * byte-identical for all of them, and a test holds us to it. */
 #include "emit.h"
 #include "ops.h"
+#include "plan.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -45,10 +46,28 @@ static const char *local_name(Emit *e, const Kernels *kernels, const char *name)
     return taken ? gen_printf(e->g, "%s_", name) : name;
 }
 
+const char *emit_saved_field(Gen *g, const Saved *s)
+{
+    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
+        if (!strcmp(reserved[i], s->value->name))
+            return gen_printf(g, "%s_", s->value->name);
+    return s->value->name;
+}
+
+/* The field of a saved value, if its bytes are its own; NULL else. */
+static const Saved *own_field(const Class *c, const Value *v)
+{
+    const Saved *s = v->loc == LOC_SAVED ? &c->saved.items[v->loc_index] : NULL;
+
+    return s && s->value == v ? s : NULL;
+}
+
 /* The C expression of a value inside a span. */
 static const char *value_expr(Emit *e, const Kernels *kernels, const Class *c,
                               const Value *v)
 {
+    if (c && own_field(c, v))
+        return gen_printf(e->g, "saved->%s", emit_saved_field(e->g, own_field(c, v)));
     switch (v->loc) {
     case LOC_PARAM:
         return gen_printf(e->g, "w->%s", c->params.items[v->loc_index].ident);
@@ -224,6 +243,21 @@ static void push_optimizer_env(Emit *e, const OpRule *rule)
     }
 }
 
+/* Could some choice of recompute call the kernel from the schedule? */
+static bool runs_again(Gen *g, const char *kernel)
+{
+    for (int i = 0; i < g->classes.count; i++) {
+        Class *c = g->classes.items[i];
+        bool *nodes = gen_alloc(g, (size_t)c->nodes.count + 1);
+
+        recompute_any(g, c, nodes);
+        for (int n = 0; n < c->nodes.count; n++)
+            if (nodes[n] && !strcmp(c->nodes.items[n]->kernel, kernel))
+                return true;
+    }
+    return false;
+}
+
 static void push_kernels(Emit *e, const Kernels *kernels)
 {
     lua_State *L = e->L;
@@ -235,6 +269,7 @@ static void push_kernels(Emit *e, const Kernels *kernels)
     prepared = lua_gettop(L);
     for (int i = 0; i < kernels->list.count; i++) {
         const Node *n = kernels->list.items[i];
+        bool again = runs_again(e->g, n->kernel);
         lua_Integer before = (lua_Integer)lua_rawlen(L, list);
 
         ops_push_env(e->g, n);
@@ -243,6 +278,8 @@ static void push_kernels(Emit *e, const Kernels *kernels)
             diag_stop_on_errors(e->g); /* after one mistake the Lua budget may be gone */
         lua_rawgeti(L, list, before + 1);
         set_operands(e, n);
+        emit_str(L, "fn", n->kernel);
+        emit_bool(L, "again", again);
         lua_pop(L, 1);
     }
     push_optimizer_env(e, optimizer_rule(e->g));
@@ -291,7 +328,7 @@ static const char *arg_decl(Emit *e, const Kernels *kernels, const Class *c,
     case ARG_LOSS_SCALE:
         return "float loss_scale";
     case ARG_SAVED:
-        return "char *saved";
+        return gen_printf(e->g, "const struct %s_saved *saved", c->name);
     case ARG_SCRATCH:
         return "char *scratch";
     }
@@ -334,6 +371,16 @@ static const Value *lies_on(const Span *s, const Value *v)
     gen_die("%s: no argument holds %s", s->name, v->name);
 }
 
+/* The bytes of the value that is saved, for one that lies there before or after it. */
+static const char *in_place_of(Emit *e, const Value *v, const Saved *s)
+{
+    const char *field = emit_saved_field(e->g, s), *type = emit_ctype(v->dtype);
+    bool same = !strcmp(type, emit_ctype(s->value->dtype));
+
+    return same ? gen_printf(e->g, "saved->%s", field)
+                : gen_printf(e->g, "(%s *)saved->%s", type, field);
+}
+
 /* The values a span touches that are not arguments, in order of first use: its variables.
  */
 static void push_locals(Emit *e, const Kernels *kernels, const Class *c, const Span *s)
@@ -353,6 +400,8 @@ static void push_locals(Emit *e, const Kernels *kernels, const Class *c, const S
             const Value *on = lies_on(s, v);
             bool known = v->loc != LOC_SAVED && v->loc != LOC_SCRATCH && !on;
 
+            known = known || (c && own_field(c, v));
+
             for (int j = 0; j < seen.count && !known; j++)
                 known = seen.items[j] == v;
             if (known)
@@ -365,8 +414,9 @@ static void push_locals(Emit *e, const Kernels *kernels, const Class *c, const S
             emit_str(L, "name", value_expr(e, kernels, c, v));
             if (on) {
                 emit_str(L, "on", local_name(e, kernels, on->name));
+            } else if (v->loc == LOC_SAVED) { /* before or after the one that is saved */
+                emit_str(L, "on", in_place_of(e, v, &c->saved.items[v->loc_index]));
             } else {
-                emit_str(L, "slab", v->loc == LOC_SAVED ? "saved" : "scratch");
                 emit_int(L, "offset", v->offset_bytes);
             }
             emit_str(L, "shape", emit_shape(e->g, v->dim, v->n_dims));
@@ -476,7 +526,6 @@ static void push_span(Emit *e, const Kernels *kernels, const Class *c, const Spa
     emit_str(L, "flops", emit_count(e->g, s->flops));
     emit_str(L, "traffic", emit_bytes(e->g, s->traffic_bytes));
     emit_int(L, "scratch_bytes", s->scratch_bytes);
-    emit_int(L, "saved_bytes", c ? c->saved_bytes : 0);
     lua_createtable(L, s->n_args, 0);
     for (int i = 0; i < s->n_args; i++) {
         lua_newtable(L);
@@ -489,46 +538,28 @@ static void push_span(Emit *e, const Kernels *kernels, const Class *c, const Spa
     push_calls(e, kernels, c, s);
 }
 
-/* ---- structs of pointers ----------------------------------------------------------- */
+/* ---- the parts of the context ------------------------------------------------------ */
 
-static bool span_has(const Span *s, ArgKind kind)
-{
-    for (int i = 0; i < s->n_args; i++)
-        if (s->args[i].kind == kind)
-            return true;
-    return false;
-}
-
-static void push_class(Emit *e, const Class *c)
+/* What KEEP_SOME calls again, as spans of step.c. */
+static void push_again(Emit *e, const Kernels *kernels)
 {
     Gen *g = e->g;
-    lua_State *L = e->L;
-    bool has_beta = false; /* a parameter that is not tied takes the step's */
+    int n = 0;
 
-    for (int i = 0; c->grads && i < c->params.count; i++)
-        has_beta = has_beta || (c->grads[i] && !c->params.items[i].tied_global);
-    lua_newtable(L);
-    emit_str(L, "name", c->name);
-    emit_bool(L, "has_beta", has_beta);
-    emit_bool(L, "has_params",
-              span_has(&c->forward, ARG_PARAMS) || span_has(&c->backward, ARG_PARAMS));
-    emit_bool(L, "has_grads",
-              span_has(&c->forward, ARG_GRADS) || span_has(&c->backward, ARG_GRADS));
-    emit_str(L, "type", emit_ctype(g->model.param_dtype));
-    lua_createtable(L, c->params.count, 0);
-    for (int i = 0; i < c->params.count; i++) {
-        const ClassParam *p = &c->params.items[i];
-        const Value *d = c->grads ? c->grads[i] : NULL;
+    lua_newtable(e->L);
+    for (int i = 0; i < g->classes.count; i++) {
+        const Class *c = g->classes.items[i];
+        bool used = false;
 
-        lua_newtable(L);
-        emit_str(L, "ident", p->ident);
-        emit_str(L, "name", p->name);
-        emit_str(L, "shape", emit_shape(g, p->dim, p->n_dims));
-        emit_bool(L, "tied", p->tied_global);
-        emit_str(L, "grad_type", d ? emit_ctype(d->dtype) : NULL);
-        lua_rawseti(L, -2, i + 1);
+        for (int b = 0; b < g->blocks.count; b++)
+            used = used ||
+                   (g->blocks.items[b].cls == c && g->blocks.items[b].keep == KEEP_SOME);
+        if (!used)
+            continue;
+        push_span(e, kernels, c, &c->again, NULL);
+        lua_rawseti(e->L, -2, ++n);
     }
-    lua_setfield(L, -2, "params");
+    lua_setfield(e->L, -2, "again");
 }
 
 void emit_math_context(Emit *e)
@@ -548,7 +579,7 @@ void emit_math_context(Emit *e)
 
     lua_newtable(L);
     for (int i = 0; i < g->classes.count; i++) {
-        push_class(e, g->classes.items[i]);
+        emit_class(e, g->classes.items[i]);
         lua_rawseti(L, -2, i + 1);
     }
     lua_setfield(L, -2, "classes");
@@ -570,6 +601,7 @@ void emit_math_context(Emit *e)
         }
     }
     lua_setfield(L, -2, "spans");
+    push_again(e, &kernels);
     if (g->setup.n_nodes) {
         push_span(e, &kernels, NULL, &g->setup, NULL);
         lua_setfield(L, -2, "setup");

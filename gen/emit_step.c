@@ -150,6 +150,7 @@ static void push_line(Steps *s, const Instr *i)
         emit_str(L, "block", ins_place(g, i));
         emit_str(L, "at", place_macro(g, i));
         emit_str(L, "phase", phase_name(i->phase));
+        emit_bool(L, "some", g->blocks.items[i->block].keep == KEEP_SOME);
         bind_push_call(s, i, &bases);
         break;
     }
@@ -225,9 +226,10 @@ static const char *fingerprint(Steps *s, const Part *part)
     for (int n = part->first; n < part->last; n++) {
         const Instr *i = &s->p->ins.items[n];
 
-        text_printf(&t, "%d %d %d %d %d %d %d %d %d %d %d %d %d %d:", i->kind, i->block,
-                    i->piece, i->segment, i->phase, i->gathered, i->in, i->out, i->d_in,
-                    i->d_out, i->saved, i->scratch, i->grad, i->result);
+        text_printf(&t, "%d %d %d %d %d %d %d %d %d %d %d %d %d %d %d:", i->kind,
+                    i->block, i->piece, i->segment, i->phase, i->gathered, i->in, i->out,
+                    i->d_in, i->d_out, i->saved, i->dropped, i->scratch, i->grad,
+                    i->result);
         for (int k = 0; k < i->n_waits; k++)
             if (is_start(&s->p->ins.items[i->waits[k]]))
                 text_printf(&t, " %s", ticket_text(s, i, &s->p->ins.items[i->waits[k]]));

@@ -91,7 +91,8 @@ typedef enum { FULL_SHARD, SHARD_GRAD_OP, HYBRID_SHARD, NO_SHARD } Strategy;
 typedef enum { PREFETCH_PRE, PREFETCH_POST, PREFETCH_NONE } PrefetchOrder;
 typedef enum { TARGET_CPU, TARGET_CUDA } TargetKind;
 typedef enum {
-    RECOMPUTE_NONE, RECOMPUTE_BLOCK, RECOMPUTE_EVERY, RECOMPUTE_AUTO
+    RECOMPUTE_NONE, RECOMPUTE_CHEAP, RECOMPUTE_OPS, RECOMPUTE_BLOCK, RECOMPUTE_EVERY,
+    RECOMPUTE_AUTO
 } Recompute;
 
 /* Parameters that `groups` treats in another way; the first that matches a name takes it. */
@@ -165,6 +166,7 @@ typedef struct Model {
     Recompute recompute;
     int64_t recompute_every;            /* one block in so many */
     int64_t max_skipped;                /* updates in a row; one more ends the run */
+    struct { const char **items; int count, cap; } recompute_ops; /* names */
     int64_t reduces_in_flight;          /* policy.c: reductions that a span may overlap, 0 or 1 */
     /* platform */
     TargetKind target;
@@ -335,6 +337,14 @@ typedef struct Piece {
     Span forward, backward;  /* one function of math.c each; n_nodes 0: none */
 } Piece;
 
+/* Bytes that live from the forward to the backward: of one value, or of several in turn. */
+typedef struct Saved {
+    Value *value;            /* that the backward reads; the others are in place of it */
+    int64_t offset_bytes;    /* in the slab of all */
+    bool dropped;            /* recompute.c: by KEEP_SOME */
+    int64_t some_offset_bytes; /* then in the slab of those kept, or of those dropped */
+} Saved;
+
 typedef struct Class {
     int id;
     const char *name;        /* "layer" */
@@ -354,6 +364,10 @@ typedef struct Class {
     Span forward, backward;          /* all pieces, one after the other; n_nodes 0: nothing
                                         to run */
     int64_t saved_bytes;             /* slab of activations from forward to backward */
+    struct { Saved *items; int count, cap; } saved; /* what lies in it; Value.loc_index */
+    /* recompute.c */
+    Span again;                      /* of KEEP_SOME: the nodes that run again, in order */
+    int64_t kept_bytes, dropped_bytes; /* then the saved slab, and what is not kept */
     uint64_t structure_hash;
 } Class;
 
@@ -377,6 +391,7 @@ static inline int class_piece(const Class *c, int k, Phase phase)
 /* Of what the forward of a block makes for its backward (policy.c). */
 typedef enum {
     KEEP_ALL,
+    KEEP_SOME,  /* not what Class.again makes: its kernels run again before the backward */
     KEEP_INPUT, /* only its input: the forward runs again before the backward */
 } Keep;
 
@@ -523,6 +538,7 @@ typedef struct Instr {
     const char **wait_why;   /* reason beside each wait, for the reader */
     int gathered;            /* INS_ALL_GATHER, INS_SPAN...: main buffers by role, -1 if none */
     int in, out, d_in, d_out, saved, scratch; /* INS_SPAN */
+    int dropped;             /* of KEEP_SOME: what is computed again, beside saved */
     int grad;                /* buffer the reduction reads */
     int result;              /* buffer the reduction writes */
     double flops;

@@ -77,6 +77,8 @@ bool grads_agree(const Class *c, int n, Value *const *out, const bool *add);
 
 /* pieces.c: nodes in order of execution, piece by piece. */
 void class_pieces(Gen *g, Class *c);
+/* span.c: the C signature of a span whose nodes and scratch are known. */
+void span_make_args(Gen *g, Class *c, Span *s);
 
 /* dump.c: the graph as canonical text; the numerics hash is taken of it. */
 void graph_text(Gen *g, Text *t, bool costs);

@@ -21,6 +21,7 @@ typedef struct SpanCall {
     const int32_t *data[N_DATA]; /* NULL: there is none */
     double *loss;
     char *saved, *scratch;
+    char **saved_at; /* of each of the class's saved values */
 } SpanCall;
 
 typedef const char *(*SpanFn)(void *ctx,

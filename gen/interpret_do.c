@@ -202,6 +202,22 @@ static bool opens_block(const Instr *i, const Class *c)
     return true;
 }
 
+/* Where each saved value lies: in the slab of all, or in that of those kept or dropped.
+ */
+static void bind_saved(Machine *m, int rank, const Instr *i, SpanCall *c)
+{
+    bool some = m->g->blocks.items[i->block].keep == KEEP_SOME;
+    c->saved_at =
+        gen_alloc(m->g, sizeof *c->saved_at * (size_t)(c->cls->saved.count + 1));
+    for (int k = 0; k < c->cls->saved.count; k++) {
+        const Saved *s = &c->cls->saved.items[k];
+        int buffer = some && s->dropped ? i->dropped : i->saved;
+        c->saved_at[k] = buffer < 0 ? NULL
+                                    : interp_at(m, rank, buffer) +
+                                          (some ? s->some_offset_bytes : s->offset_bytes);
+    }
+}
+
 static void run_span(Machine *m, int rank, int e)
 {
     const Instr *i = instr(m, e);
@@ -224,9 +240,16 @@ static void run_span(Machine *m, int rank, int e)
     }
     c.loss = (double *)interp_at(m, rank, control) + interp_micro_batch(m, rank, t);
     c.saved = i->saved >= 0 ? interp_at(m, rank, i->saved) : NULL;
+    bind_saved(m, rank, i, &c);
     c.scratch = i->scratch >= 0 ? interp_at(m, rank, i->scratch) : NULL;
     if (c.scratch && opens_block(i, c.cls)) {
         interp_poison(m, rank, i->scratch);
+    }
+    if (ins_span(g, i) == &c.cls->again) {
+        c.span = &c.cls->again;
+        pieces = 0;
+        bad = m->run->span(m->run->ctx, &c);
+        m->run->fault = m->run->fault ? m->run->fault : bad;
     }
     /* As the emitted step: one piece, or those of the block in turn. */
     for (int k = 0; k < pieces; k++) {

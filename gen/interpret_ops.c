@@ -27,7 +27,7 @@ static char *place_of(const SpanCall *c, const Value *v)
     case LOC_CONST:
         return (char *)c->constant[v->loc_index];
     case LOC_SAVED:
-        return c->saved ? c->saved + v->offset_bytes : NULL;
+        return c->saved_at[v->loc_index];
     case LOC_SCRATCH:
         return c->scratch ? c->scratch + v->offset_bytes : NULL;
     case LOC_LOSS:

@@ -285,21 +285,54 @@ static double recomputed_flops(const Gen *g)
     return flops;
 }
 
+static bool drops_some(const Gen *g, const Class *c)
+{
+    for (int b = 0; b < g->blocks.count; b++) {
+        if (g->blocks.items[b].cls == c && g->blocks.items[b].keep == KEEP_SOME) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void print_recompute(Gen *g, Text *t)
 {
-    int n = 0, of = 0;
+    int n[3] = {0}, of = 0;
     int64_t bytes = 0;
     for (int b = 0; b < g->blocks.count; b++) {
         const Block *k = &g->blocks.items[b];
         of += k->cls->saved_bytes > 0;
-        n += k->keep == KEEP_INPUT;
-        bytes += k->keep == KEEP_INPUT ? k->cls->saved_bytes : 0;
+        n[k->keep]++;
+        bytes += k->keep == KEEP_INPUT  ? k->cls->saved_bytes
+                 : k->keep == KEEP_SOME ? k->cls->dropped_bytes
+                                        : 0;
     }
-    text_printf(
-        t,
-        n ? "recomputed: %d of %d blocks: %s not kept, %.4g flops a micro-batch\n\n"
-          : "recomputed: nothing\n\n",
-        n, of, human_bytes(g, bytes), recomputed_flops(g));
+    if (n[KEEP_INPUT] + n[KEEP_SOME] == 0) {
+        text_printf(t, "recomputed: nothing\n\n");
+        return;
+    }
+    text_printf(t,
+                "recomputed: %d of %d blocks%s: %s not kept, %.4g flops a micro-batch\n",
+                n[KEEP_INPUT] + n[KEEP_SOME], of,
+                n[KEEP_SOME] ? gen_printf(g, ", %d of them in part", n[KEEP_SOME]) : "",
+                human_bytes(g, bytes), recomputed_flops(g));
+    for (int c = 0; n[KEEP_SOME] && c < g->classes.count; c++) {
+        const Class *k = g->classes.items[c];
+        if (!drops_some(g, k)) {
+            continue;
+        }
+        for (int i = 0, first = 1; i < k->saved.count; i++) {
+            if (k->saved.items[i].dropped) {
+                text_printf(t, "%s %s", first ? "  of a" : ",",
+                            first ? gen_printf(g, "%s: %s", k->name,
+                                               k->saved.items[i].value->name)
+                                  : k->saved.items[i].value->name);
+                first = 0;
+            }
+        }
+        text_printf(t, "\n");
+    }
+    text_printf(t, "\n");
 }
 
 static const char *reshard_text(Gen *g)

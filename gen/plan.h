@@ -43,9 +43,15 @@ static inline bool plan_collectives(const Gen *g)
 }
 
 /* The mathematics that an INS_SPAN runs. */
+static inline const Span *block_span(const Block *b, int piece, Phase phase)
+{
+    return phase == PHASE_RECOMPUTE && b->keep == KEEP_SOME
+               ? &b->cls->again
+               : class_span(b->cls, piece, phase);
+}
 static inline const Span *ins_span(const Gen *g, const Instr *i)
 {
-    return class_span(g->blocks.items[i->block].cls, i->piece, i->phase);
+    return block_span(&g->blocks.items[i->block], i->piece, i->phase);
 }
 
 /* ---- schedule.c ------------------------------------------------------------------ */
@@ -105,6 +111,15 @@ const char *verify_races(Gen *g,
                          bool bytes); /* bytes: placement too, not only same buffers */
 void verify_graph(Gen *g, const char *pass); /* verify_graph.c */
 
+/* ---- recompute.c ----------------------------------------------------------------- */
+
+/* What KEEP_SOME means in each class: RECOMPUTE_OPS drops what the description's ops make,
+ * all else what cheap ones do. */
+void recompute_classes(Gen *g, Recompute what);
+void recompute_check_ops(Gen *g); /* names that are no op, or change nothing */
+/* Marks the nodes that some choice of ops could run again: the same for every choice. */
+bool recompute_any(Gen *g, Class *c, bool *nodes);
+
 /* ---- policy.c -------------------------------------------------------------------- */
 
 /* After placement: ends with exit code 3 and what would fit when the budget is exceeded.
@@ -112,6 +127,7 @@ void verify_graph(Gen *g, const char *pass); /* verify_graph.c */
 void policy_check_budget(Gen *g);
 /* May the block be told to keep less? */
 bool policy_may_recompute(const Gen *g, const Block *b);
+bool policy_may_drop_some(const Gen *g, const Block *b); /* KEEP_SOME */
 /* With the choices as they stand: what a span may overlap. */
 void policy_settle(Gen *g);
 
@@ -169,6 +185,7 @@ bool dump_plan(Gen *g, const char *pass, Text *t);
 int64_t simulate_times(const Gen *g, int64_t *start, int64_t *end);
 int64_t ins_picoseconds(const Gen *g, const Instr *i);        /* how long it runs */
 int64_t math_picoseconds(double flops, double traffic_bytes); /* the roofline */
+bool math_is_cheap(double flops, double traffic_bytes); /* its operands take longer */
 int64_t moved_picoseconds(int64_t bytes);                     /* of a collective */
 
 #endif

@@ -39,7 +39,9 @@ static int64_t overlap_reductions(const Gen *g)
     }
     for (int b = 0; b < g->blocks.count; b++) {
         const Block *k = &g->blocks.items[b];
-        held += k->keep == KEEP_ALL ? k->cls->saved_bytes : 0;
+        held += k->keep == KEEP_ALL    ? k->cls->saved_bytes
+                : k->keep == KEEP_SOME ? k->cls->kept_bytes
+                                       : 0;
     }
     return largest * OVERLAP_DIVISOR <= held ? 1 : 0;
 }
@@ -52,6 +54,13 @@ bool policy_may_recompute(const Gen *g, const Block *b)
            b->id + 1 < g->blocks.count;
 }
 
+/* A block that the wrap cuts is recomputed as a whole or not at all: what its kernels
+ * read would have to be gathered once more. */
+bool policy_may_drop_some(const Gen *g, const Block *b)
+{
+    return policy_may_recompute(g, b) && !b->cut && b->cls->dropped_bytes > 0;
+}
+
 static void choose_recompute(Gen *g)
 {
     const Model *m = &g->model;
@@ -60,7 +69,10 @@ static void choose_recompute(Gen *g)
         Block *b = &g->blocks.items[i];
         bool may = policy_may_recompute(g, b);
         bool again = m->recompute == RECOMPUTE_BLOCK || m->recompute == RECOMPUTE_EVERY;
-        b->keep = may && again && n % every == 0 ? KEEP_INPUT : KEEP_ALL;
+        bool some = m->recompute == RECOMPUTE_CHEAP || m->recompute == RECOMPUTE_OPS;
+        b->keep = again && may && n % every == 0       ? KEEP_INPUT
+                  : some && policy_may_drop_some(g, b) ? KEEP_SOME
+                                                       : KEEP_ALL;
         n += may;
     }
 }
@@ -81,6 +93,11 @@ void policy_choose(Gen *g)
     if (g->segments.count > 0 && g->segments.items[0].shards == 1 && m->world_size > 1) {
         m->accumulate_sharded = false;
     }
+    if (m->recompute == RECOMPUTE_CHEAP || m->recompute == RECOMPUTE_OPS ||
+        m->recompute == RECOMPUTE_AUTO) {
+        recompute_classes(g, m->recompute);
+    }
+    recompute_check_ops(g);
     choose_recompute(g);
     for (int i = 0; i < g->units.count; i++) {
         const Segment *s = &g->segments.items[g->units.items[i].segments[0]];

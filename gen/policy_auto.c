@@ -6,10 +6,11 @@
  * keep, which units stay gathered, the two prefetch depths; nothing else. Breaks nothing.
  *
  * A choice is a vector of numbers, 0 the fastest end of each: of a class, how many of its
- * blocks are recomputed, the first ones, whose memory is free for longest; of units of
- * one size, how many are freed between forward and backward, the first ones likewise; by
- * how much each prefetch depth is cut. Every choice tried is planned, placed and
- * simulated as the step will be, so its bytes are exact and its time is the plan's own.
+ * blocks are recomputed, the first ones, whose memory is free for longest, and how many
+ * of those after them drop what cheap ops make; of units of one size, how many are freed
+ * between forward and backward, the first ones likewise; by how much each prefetch depth
+ * is cut. Every choice tried is planned, placed and simulated as the step will be, so its
+ * bytes are exact and its time is the plan's own.
  *
  * If the fastest vector fits, it is taken. Else single steps away from it are lined up by
  * the roofline's time for each byte they should free, and the shortest run of them that
@@ -21,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum { DIM_BLOCKS, DIM_UNITS, DIM_FORWARD, DIM_BACKWARD } DimKind;
+typedef enum { DIM_BLOCKS, DIM_SOME, DIM_UNITS, DIM_FORWARD, DIM_BACKWARD } DimKind;
 
 typedef struct Dim {
     DimKind kind;
@@ -93,6 +94,11 @@ static void apply(Search *s, const int *v)
         for (int i = 0; dim->kind == DIM_BLOCKS && i < dim->n; i++) {
             s->g->blocks.items[dim->ids[i]].keep = i < v[d] ? KEEP_INPUT : KEEP_ALL;
         }
+        for (int i = 0, left = v[d]; dim->kind == DIM_SOME && i < dim->n && left; i++) {
+            Block *b = &s->g->blocks.items[dim->ids[i]];
+            left -= b->keep == KEEP_ALL;
+            b->keep = b->keep == KEEP_ALL ? KEEP_SOME : b->keep;
+        }
         for (int i = 0; dim->kind == DIM_UNITS && i < dim->n; i++) {
             s->g->units.items[dim->ids[i]].keep_gathered = i >= v[d];
         }
@@ -158,23 +164,30 @@ static Dim *add_dim(Search *s, DimKind kind, int cap)
     return d;
 }
 
-static void block_dims(Search *s)
+/* DIM_BLOCKS of a class comes before its DIM_SOME, which takes of what is left. */
+static void block_dim(Search *s, const Class *c, DimKind kind)
 {
     Gen *g = s->g;
-    for (int c = 0; c < g->classes.count; c++) {
-        const Class *cls = g->classes.items[c];
-        Dim *d = NULL;
-        for (int b = 0; b < g->blocks.count; b++) {
-            const Block *k = &g->blocks.items[b];
-            if (k->cls != cls || !policy_may_recompute(g, k)) {
-                continue;
-            }
-            d = d ? d : add_dim(s, DIM_BLOCKS, g->blocks.count);
-            d->ids[d->n++] = b;
-            d->bytes = cls->saved_bytes;
-            d->ps =
-                math_picoseconds(cls->forward.flops, (double)cls->forward.traffic_bytes);
+    Dim *d = NULL;
+    const Span *again = kind == DIM_SOME ? &c->again : &c->forward;
+    for (int b = 0; b < g->blocks.count; b++) {
+        const Block *k = &g->blocks.items[b];
+        if (k->cls != c || !(kind == DIM_SOME ? policy_may_drop_some(g, k)
+                                              : policy_may_recompute(g, k))) {
+            continue;
         }
+        d = d ? d : add_dim(s, kind, g->blocks.count);
+        d->ids[d->n++] = b;
+        d->bytes = kind == DIM_SOME ? c->dropped_bytes : c->saved_bytes;
+        d->ps = math_picoseconds(again->flops, (double)again->traffic_bytes);
+    }
+}
+
+static void block_dims(Search *s)
+{
+    for (int c = 0; c < s->g->classes.count; c++) {
+        block_dim(s, s->g->classes.items[c], DIM_BLOCKS);
+        block_dim(s, s->g->classes.items[c], DIM_SOME);
     }
 }
 
@@ -370,7 +383,15 @@ void policy_auto_print(Gen *g, Text *t)
         int v = s->best->v[d];
         const char *price = gen_printf(g, "%s for %s", milliseconds(g, dim->ps),
                                        human_bytes(g, dim->bytes));
-        if (dim->kind == DIM_BLOCKS) {
+        if (dim->kind == DIM_SOME) {
+            int n = 0;
+            for (int i = 0; i < dim->n; i++) {
+                n += g->blocks.items[dim->ids[i]].keep == KEEP_SOME;
+            }
+            text_printf(t,
+                        "  %d of %d blocks %s recomputed in part, cheap ops: each %s\n",
+                        n, dim->n, g->blocks.items[dim->ids[0]].cls->name, price);
+        } else if (dim->kind == DIM_BLOCKS) {
             text_printf(t, "  %d of %d blocks %s recomputed: each %s\n", v, dim->n,
                         g->blocks.items[dim->ids[0]].cls->name, price);
         } else if (dim->kind == DIM_UNITS) {

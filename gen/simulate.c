@@ -51,6 +51,12 @@ int64_t math_picoseconds(double flops, double traffic_bytes)
                    ps_of(traffic_bytes, CPU_RATES.memory_per_us));
 }
 
+bool math_is_cheap(double flops, double traffic_bytes)
+{
+    return ps_of(flops, CPU_RATES.flops_per_us) <=
+           ps_of(traffic_bytes, CPU_RATES.memory_per_us);
+}
+
 int64_t moved_picoseconds(int64_t bytes)
 {
     return later(CPU_RATES.latency_ps, ps_of((double)bytes, CPU_RATES.link_per_us));

@@ -214,7 +214,7 @@ static void place_saved(SpanRun *x)
 {
     int64_t end = 0;
     bool *placed = gen_alloc(x->g, (size_t)x->c->values.count + 1);
-    int64_t *at = gen_alloc(x->g, sizeof *at * (size_t)(x->c->values.count + 1));
+    int *at = gen_alloc(x->g, sizeof *at * (size_t)(x->c->values.count + 1));
 
     for (int i = 0; i < x->c->values.count; i++) {
         Value *v = x->c->values.items[i];
@@ -224,10 +224,13 @@ static void place_saved(SpanRun *x)
             continue;
         if (!placed[group]) {
             placed[group] = true;
-            at[group] = end;
+            at[group] = x->c->saved.count;
+            *gen_push(x->g, &x->c->saved) =
+                (Saved){.value = x->c->values.items[group], .offset_bytes = end};
             end += round_up(v->bytes, ARENA_ALIGN_BYTES);
         }
-        v->offset_bytes = at[group];
+        v->loc_index = at[group];
+        v->offset_bytes = x->c->saved.items[at[group]].offset_bytes;
     }
     x->c->saved_bytes = end;
 }
@@ -369,7 +372,7 @@ static bool touches_scratch(const Span *s)
     return touched(s, LOC_SCRATCH, -1) != NULL;
 }
 
-static void make_args(Gen *g, Class *c, Span *s)
+void span_make_args(Gen *g, Class *c, Span *s)
 {
     if (touched(s, LOC_PARAM, -1))
         add_arg(g, s, ARG_PARAMS, -1, NULL);
@@ -463,7 +466,7 @@ static void piece_span(Gen *g, Class *c, int piece, const char *base, Phase phas
         g, s, phase, piece,
         gen_printf(g, "%s_%s", base, phase == PHASE_FORWARD ? "forward" : "backward"),
         c->nodes.items, c->nodes.count);
-    make_args(g, c, s);
+    span_make_args(g, c, s);
     if (touches_scratch(s)) {
         s->scratch_bytes = whole->scratch_bytes;
         s->live_scratch_bytes = whole->live_scratch_bytes;
@@ -495,8 +498,8 @@ static void class_spans(Gen *g, Class *c, KernelNames *names)
               c->nodes.items, c->nodes.count);
     place_scratch(&x, &c->forward);
     place_scratch(&x, &c->backward);
-    make_args(g, c, &c->forward);
-    make_args(g, c, &c->backward);
+    span_make_args(g, c, &c->forward);
+    span_make_args(g, c, &c->backward);
     for (int i = 0; i < c->pieces.count; i++) {
         const char *base = piece_base(g, c, i);
 
@@ -519,7 +522,7 @@ static void setup_span(Gen *g, KernelNames *names)
         s->scratch_bytes = max_i64(
             s->scratch_bytes, round_up(nodes[i]->workspace_bytes, ARENA_ALIGN_BYTES));
     s->live_scratch_bytes = s->scratch_bytes;
-    make_args(g, NULL, s);
+    span_make_args(g, NULL, s);
 }
 
 static int run_spans(lua_State *L)

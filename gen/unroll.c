@@ -80,7 +80,7 @@ static void find_uses(Unroller *u)
     u->use = gen_alloc(g, sizeof *u->use * (size_t)(g->classes.count + 1));
     for (int i = 0; i < g->classes.count; i++) {
         const Class *c = g->classes.items[i];
-        SpanUse *use = gen_alloc(g, sizeof *use * (size_t)(c->pieces.count + 1));
+        SpanUse *use = gen_alloc(g, sizeof *use * (size_t)(c->pieces.count + 2));
         u->use[c->id] = use;
         for (int piece = -1; piece < c->pieces.count; piece++, use++) {
             for (int ph = 0; ph < 2; ph++) {
@@ -91,6 +91,9 @@ static void find_uses(Unroller *u)
                 span_params_written(c, s, use->writes[ph]);
             }
         }
+        use->reads[0] = gen_alloc(g, (size_t)c->params.count + 1); /* KEEP_SOME's again */
+        use->writes[0] = gen_alloc(g, (size_t)c->params.count + 1);
+        span_params_read(c, &c->again, use->reads[0]);
     }
 }
 
@@ -100,7 +103,7 @@ static void add_seq(Unroller *u, int block, int piece, Phase phase)
 {
     const Block *b = &u->g->blocks.items[block];
     SeqSpan *s = &u->seq[u->n_seq];
-    if (class_span(b->cls, piece, phase)->n_nodes == 0) {
+    if (block_span(b, piece, phase)->n_nodes == 0) {
         return;
     }
     s->block = block;
@@ -142,7 +145,9 @@ static void order_spans(Unroller *u)
     }
     u->first_backward_turn = u->n_turns;
     for (int b = u->g->blocks.count - 1; b >= 0; b--) {
-        if (u->g->blocks.items[b].keep == KEEP_INPUT) {
+        if (u->g->blocks.items[b].keep == KEEP_SOME) {
+            add_seq(u, b, -1, PHASE_RECOMPUTE);
+        } else if (u->g->blocks.items[b].keep == KEEP_INPUT) {
             add_block(u, b, PHASE_RECOMPUTE);
         }
         add_block(u, b, PHASE_BACKWARD);

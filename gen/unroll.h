@@ -44,7 +44,8 @@ typedef struct Instance {
 typedef struct Unroller {
     Gen *g;
     Program *p;
-    SpanUse **use; /* by class id; [0] of the whole block, [1 + piece] */
+    SpanUse **use; /* by class id; [0] of the whole block, [1 + piece]; last, of
+                      what KEEP_SOME runs again */
     int n_seq, n_turns, first_backward_turn;
     SeqSpan *seq;
     int *turn_first; /* first position of each turn */
@@ -59,6 +60,7 @@ typedef struct Unroller {
     /* Of recomputed blocks: what the first forward saves for nobody; outputs and scratch
      * of the second. */
     int *dropped, *out_again, *scratch_again;
+    int *again; /* of KEEP_SOME: what is computed again; there, dropped is its first place */
     int *consts, control;
     int data[N_DATA]; /* starts: -1 where sequences are whole */
     /* While one variant is written: */
@@ -71,7 +73,11 @@ typedef struct Unroller {
 
 static inline const SpanUse *seq_use(const Unroller *u, const SeqSpan *s)
 {
-    return &u->use[u->g->blocks.items[s->block].cls->id][1 + s->piece];
+    const Block *b = &u->g->blocks.items[s->block];
+    const SpanUse *use = u->use[b->cls->id];
+    return s->phase == PHASE_RECOMPUTE && b->keep == KEEP_SOME
+               ? &use[1 + b->cls->pieces.count]
+               : &use[1 + s->piece];
 }
 
 void unroll_buffers(Unroller *u);

@@ -176,18 +176,36 @@ static int slab_buffer(Unroller *u, const Block *b, BufKind kind, const char *na
     return id;
 }
 
-/* Of a recomputed block: the slab that its first forward fills for nobody, and what its
- * second writes beside the saved one. */
+static bool makes_out(const Span *s)
+{
+    for (int a = 0; a < s->n_args; a++) {
+        if (s->args[a].kind == ARG_OUT) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Of a recomputed block: the slab that its first forward fills for nobody, and what is
+ * written when it is computed again. */
 static void again_buffers(Unroller *u, const Block *b)
 {
     Gen *g = u->g;
-    u->dropped[b->id] = slab_buffer(
-        u, b, BUF_SCRATCH, gen_printf(g, "dropped_%s", b->ident), b->cls->saved_bytes);
-    u->out_again[b->id] =
-        boundary_buffers(u, b, BUF_SCRATCH, "out_again", b->cls->outputs);
-    u->scratch_again[b->id] =
-        slab_buffer(u, b, BUF_SCRATCH, gen_printf(g, "scratch_%s_again", b->ident),
-                    b->cls->forward.scratch_bytes);
+    const Class *c = b->cls;
+    const Span *s = block_span(b, -1, PHASE_RECOMPUTE);
+    u->dropped[b->id] =
+        slab_buffer(u, b, BUF_SCRATCH, gen_printf(g, "dropped_%s", b->ident),
+                    b->keep == KEEP_SOME ? c->dropped_bytes : c->saved_bytes);
+    if (b->keep == KEEP_SOME) {
+        u->again[b->id] = slab_buffer(
+            u, b, BUF_SAVED, gen_printf(g, "again_%s", b->ident), c->dropped_bytes);
+    }
+    if (makes_out(s)) {
+        u->out_again[b->id] =
+            boundary_buffers(u, b, BUF_SCRATCH, "out_again", c->outputs);
+    }
+    u->scratch_again[b->id] = slab_buffer(
+        u, b, BUF_SCRATCH, gen_printf(g, "scratch_%s_again", b->ident), s->scratch_bytes);
 }
 
 static void block_buffers(Unroller *u)
@@ -202,6 +220,7 @@ static void block_buffers(Unroller *u)
     u->dropped = int_array(g, n);
     u->out_again = int_array(g, n);
     u->scratch_again = int_array(g, n);
+    u->again = int_array(g, n);
     for (int i = 0; i < n; i++) {
         const Block *b = &g->blocks.items[i];
         const Class *c = b->cls;
@@ -213,14 +232,14 @@ static void block_buffers(Unroller *u)
             }
         }
         u->saved[i] = slab_buffer(u, b, BUF_SAVED, gen_printf(g, "saved_%s", b->ident),
-                                  c->saved_bytes);
+                                  b->keep == KEEP_SOME ? c->kept_bytes : c->saved_bytes);
         u->scratch[0][i] =
             slab_buffer(u, b, BUF_SCRATCH, gen_printf(g, "scratch_%s_forward", b->ident),
                         c->forward.scratch_bytes);
         u->scratch[1][i] =
             slab_buffer(u, b, BUF_SCRATCH, gen_printf(g, "scratch_%s_backward", b->ident),
                         c->backward.scratch_bytes);
-        if (b->keep == KEEP_INPUT) {
+        if (b->keep != KEEP_ALL) {
             again_buffers(u, b);
         }
     }
@@ -282,7 +301,7 @@ static Instr *add_ins(Unroller *u, InsKind kind, StreamId stream)
     i->block = i->piece = i->unit = i->segment = -1;
     i->group = mesh_group(u->g, 0);
     i->gathered = i->in = i->out = i->d_in = i->d_out = i->saved = i->scratch = -1;
-    i->grad = i->result = -1;
+    i->grad = i->result = i->dropped = -1;
     i->phase = PHASE_FORWARD;
     return i;
 }
@@ -518,7 +537,6 @@ static void bind_params(Unroller *u, Instr *i, int pos, const Block *b)
 static void touch_arg(Unroller *u, Instr *i, const SpanArg *a, const Block *b)
 {
     bool back = i->phase == PHASE_BACKWARD, again = i->phase == PHASE_RECOMPUTE;
-    bool kept = b->keep == KEEP_ALL;
     int before = b->id > 0 ? u->out[b->id - 1] : -1;
     int d_before = b->id > 0 ? u->d_out[b->id - 1] : -1;
     switch (a->kind) {
@@ -536,7 +554,8 @@ static void touch_arg(Unroller *u, Instr *i, const SpanArg *a, const Block *b)
         touch(u, i, before + a->index, false, false);
         break;
     case ARG_OUT:
-        i->out = kept || i->phase == PHASE_FORWARD ? u->out[b->id] : u->out_again[b->id];
+        i->out = again || (back && b->keep == KEEP_INPUT) ? u->out_again[b->id]
+                                                          : u->out[b->id];
         touch(u, i, i->out + a->index, !back, false);
         break;
     case ARG_DOUT:
@@ -554,9 +573,13 @@ static void touch_arg(Unroller *u, Instr *i, const SpanArg *a, const Block *b)
     case ARG_LOSS_SCALE: /* a number */
         break;
     case ARG_SAVED: /* the backward may overwrite what it no longer needs */
-        i->saved =
-            kept || i->phase != PHASE_FORWARD ? u->saved[b->id] : u->dropped[b->id];
+        i->saved = b->keep == KEEP_INPUT && i->phase == PHASE_FORWARD ? u->dropped[b->id]
+                                                                      : u->saved[b->id];
         touch(u, i, i->saved, true, false);
+        if (b->keep == KEEP_SOME) {
+            i->dropped = i->phase == PHASE_FORWARD ? u->dropped[b->id] : u->again[b->id];
+            touch(u, i, i->dropped, true, false);
+        }
         break;
     case ARG_SCRATCH:
         i->scratch = again ? u->scratch_again[b->id] : u->scratch[back][b->id];
@@ -569,7 +592,7 @@ void unroll_span(Unroller *u, int pos)
 {
     const SeqSpan *s = &u->seq[pos];
     const Block *b = &u->g->blocks.items[s->block];
-    const Span *span = class_span(b->cls, s->piece, s->phase);
+    const Span *span = block_span(b, s->piece, s->phase);
     Instr *i = add_ins(u, INS_SPAN, STREAM_COMPUTE);
     i->block = s->block;
     i->piece = s->piece;

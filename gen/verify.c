@@ -216,6 +216,11 @@ static const char *check_bindings(Gen *g)
     return NULL;
 }
 
+static int max_int(int a, int b)
+{
+    return a > b ? a : b;
+}
+
 /* Every span has its operands: weights it reads and gradients it writes are bound, and
  * its arguments are buffers. */
 static const char *check_span(Gen *g, const Instr *i, int *next_binding)
@@ -248,7 +253,7 @@ static const char *check_span(Gen *g, const Instr *i, int *next_binding)
                     : s->args[a].kind == ARG_OUT     ? i->out
                     : s->args[a].kind == ARG_DIN     ? i->d_in
                     : s->args[a].kind == ARG_DOUT    ? i->d_out
-                    : s->args[a].kind == ARG_SAVED   ? i->saved
+                    : s->args[a].kind == ARG_SAVED   ? max_int(i->saved, i->dropped)
                     : s->args[a].kind == ARG_SCRATCH ? i->scratch
                                                      : 0;
         if (needs < 0) {
@@ -258,17 +263,15 @@ static const char *check_span(Gen *g, const Instr *i, int *next_binding)
     return NULL;
 }
 
-/* Which instruction wrote a buffer last before `at`, in its variant; NULL: none. Pieces
- * of one backward may overwrite what none after them needs. */
+/* Which instruction wrote a buffer last before `at`, in its variant; NULL: none. Other
+ * pieces of a block's backward leave what `at` still needs. */
 static const Instr *writer_before(const Program *p, const Instr *at, int buffer)
 {
-    for (int id = at->id - 1; id >= p->first[at->variant]; id--) {
-        const Instr *w = &p->ins.items[id];
-        if (w->kind == INS_SPAN && w->phase == PHASE_BACKWARD && at->phase == w->phase &&
-            w->block == at->block) {
-            continue;
-        }
-        if (touches(w, buffer, true)) {
+    for (int id = at->id - 1; buffer >= 0 && id >= p->first[at->variant]; id--) {
+        const Instr *i = &p->ins.items[id];
+        bool other = i->kind == INS_SPAN && i->block == at->block &&
+                     i->phase == PHASE_BACKWARD && at->phase == PHASE_BACKWARD;
+        if (!other && touches(i, buffer, true)) {
             return &p->ins.items[id];
         }
     }
@@ -290,7 +293,7 @@ static const char *check_activations(Gen *g, const Instr *i)
                      : arg->kind == ARG_SAVED ? i->saved
                      : arg->kind == ARG_OUT   ? i->out + arg->index
                                               : -1;
-        const Instr *w = buffer >= 0 ? writer_before(p, i, buffer) : NULL;
+        const Instr *w = writer_before(p, i, buffer), *d;
         if (i->phase == PHASE_RECOMPUTE && arg->kind == ARG_LOSS) {
             return gen_printf(g, "%s counts its loss twice", ins_label(g, i));
         }
@@ -299,7 +302,15 @@ static const char *check_activations(Gen *g, const Instr *i)
             return gen_printf(g, "%s: its input is not what the block before made",
                               ins_label(g, i));
         }
-        if (back && made && (!w || w->block != i->block || w->phase == PHASE_BACKWARD)) {
+        d = arg->kind == ARG_SAVED && i->dropped >= 0 ? writer_before(p, i, i->dropped)
+                                                      : NULL;
+        if (back && arg->kind == ARG_SAVED && i->dropped >= 0 &&
+            (!d || d->block != i->block || d->phase != PHASE_RECOMPUTE)) {
+            return gen_printf(g, "%s needs what was dropped and not computed again",
+                              ins_label(g, i));
+        }
+        if (back && made && buffer >= 0 &&
+            (!w || w->block != i->block || w->phase == PHASE_BACKWARD)) {
             return gen_printf(g, "%s needs what is neither kept nor computed again",
                               ins_label(g, i));
         }

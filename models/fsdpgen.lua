@@ -80,6 +80,7 @@
 ---@field blocks integer one block in so many is recomputed
 
 ---@class (exact) fsdpgen.ops
+---@field names string[] of ops: `ops { "swiglu", "rmsnorm" }`
 
 ---@class (exact) fsdpgen.cpu
 ---@field arch? string the compiler's `-march` value
@@ -226,9 +227,9 @@ root_only = {}
 ---@return fsdpgen.every
 function every(blocks) end
 
----@param fields fsdpgen.ops
+---@param names integer
 ---@return fsdpgen.ops
-function ops(fields) end
+function ops(names) end
 
 ---@param fields? fsdpgen.cpu
 ---@return fsdpgen.cpu

@@ -202,7 +202,7 @@ local trainer = {
             doc = "most units gathered at once: the one at hand and those ahead" },
       } },
     { "recompute", "string", values = { "none", "cheap", "block", "auto" },
-      later_values = { "cheap" }, kinds = { "every" }, later_kinds = { "ops" },
+      kinds = { "every", "ops" },
       default = "none", hash = "out",
       doc = "activations computed again in the backward" },
     { "accumulate", "string", values = { "sharded", "unsharded" }, default = "sharded",
@@ -279,7 +279,10 @@ local constructors = {
     { "every", positional = "blocks", fields = {
         { "blocks", "int", min = 1, max = 1 << 20,
           doc = "one block in so many is recomputed" } } },
-    { "ops", later = true, fields = {} },
+    { "ops", positional = "names", fields = {
+        { "names", "list", item = { "name", "string", max_bytes = 64 },
+          example = '{ "swiglu" }',
+          doc = "of ops: `ops { \"swiglu\", \"rmsnorm\" }`" } } },
     { "cpu", fields = {
         { "arch", "string", pattern = "^[a-z0-9_.-]+$", max_bytes = 64,
           default = "native",

@@ -140,6 +140,29 @@ local function note(code, reason, column)
   return left(code, column or 0) .. " /* " .. ctext(reason) .. " */"
 end
 
+-- The C of a span: its variables, then one kernel a line. result: "void ".
+local function span_function(s, result)
+  local args, out = {}, {}
+  for i, a in ipairs(s.args) do args[i] = a.decl end
+  out[1] = call(result .. s.name .. "(", args, ")") .. "\n{"
+  local function place(l)
+    return l.on or "(" .. l.type .. " *)(scratch + " .. l.offset .. ")"
+  end
+  local types = widest(s.locals, function(l) return l.type end)
+  local names = widest(s.locals, function(l) return l.name end)
+  local places = widest(s.locals, place)
+  for _, l in ipairs(s.locals) do
+    out[#out + 1] = "    " .. left(l.type, types) .. " *const " .. left(l.name, names) .. " = "
+      .. left(place(l) .. ";", places + 1) .. " /* " .. l.shape .. " */"
+  end
+  if #s.locals > 0 then out[#out + 1] = "" end
+  for _, c in ipairs(s.calls) do
+    out[#out + 1] = note(call("    " .. c.kernel .. "(", c.args, ");"), c.note, 70)
+  end
+  out[#out + 1] = "}\n"
+  return concat(out, "\n")
+end
+
 -- Where an expression's parentheses opened at `i` close; nil when they do not.
 local function closing(text, i)
   local depth = 0
@@ -176,12 +199,24 @@ local function align_headings(text)
   return concat(out)
 end
 
+-- A kernel that other files call, too: its text without `static`, and its prototype.
+local function kernel_shared(k)
+  return (string.gsub("\n" .. k.text, "\nstatic[inline ]* (void " .. k.fn .. "%()", "\n%1"))
+end
+
+local function kernel_prototype(k)
+  return assert(string.match(align_headings(kernel_shared(k)), "\n(void " .. k.fn .. "%b())"),
+    "op " .. k.op .. ": write its kernel as `static void ${fn}(...)`") .. ";"
+end
+
 local base = {
   ipairs = ipairs, tostring = tostring, tonumber = tonumber, type = type, error = error,
   assert = assert, select = select, string = string, table = table, math = math,
   cstr = cstr, ctext = ctext, real = real, left = left, right = right, widest = widest,
   plural = plural,
   call = call, note = note, section = section, align_headings = align_headings,
+  span_function = span_function, kernel_prototype = kernel_prototype,
+  kernel_shared = kernel_shared,
 }
 
 -- ---- kernels: operands to C -----------------------------------------------------------

@@ -32,7 +32,7 @@ ${(string.gsub(call(" * ", k.operands, " */"), "\n  ", "\n *"))}
 //@ else
  * On a run of elements of one parameter; called by the runtime. */
 //@ end
-//@ local text = string.gsub("\n" .. k.text, "\n#include [^\n]+\n*", "\n")
+//@ local text = string.gsub(k.again and kernel_shared(k) or "\n" .. k.text, "\n#include [^\n]+\n*", "\n")
 //@ put((string.gsub(align_headings(text), "^\n+", "")))
 
 //@ end
@@ -47,30 +47,10 @@ void math_prepare(void)
 //@ end
 }
 
-//@ local function span(s)
-//@ local args = {}
-//@ for i, a in ipairs(s.args) do args[i] = a.decl end
-${call("void " .. s.name .. "(", args, ")")}
-{
-//@ local types = widest(s.locals, function(l) return l.type end)
-//@ local names = widest(s.locals, function(l) return l.name end)
-//@ local function place(l) return l.on or left("(" .. l.type .. " *)", types + 4) .. "(" .. l.slab .. " + " .. l.offset .. ")" end
-//@ local places = widest(s.locals, place)
-//@ for _, l in ipairs(s.locals) do
-    ${left(l.type, types)} *const ${left(l.name, names)} = ${left(place(l) .. ";", places + 1)} /* ${l.shape} */
-//@ end
-//@ if #s.locals > 0 then
-
-//@ end
-//@ for i, c in ipairs(s.calls) do
-${note(call("    " .. c.kernel .. "(", c.args, ");"), c.note, 70)}
-//@ end
-}
-//@ end
 //@ if setup then
 ${section("constants")}
 
-//@ span(setup)
+//@ put(span_function(setup, "void "))
 
 //@ end
 ${section("spans")}
@@ -79,12 +59,9 @@ ${section("spans")}
 //@ if i > 1 then
 
 //@ end
-//@ local slabs = {}
-//@ if s.saved_bytes > 0 then slabs[1] = "saved " .. s.saved_bytes .. " bytes" end
-//@ if s.scratch_bytes > 0 then slabs[#slabs + 1] = "scratch " .. s.scratch_bytes .. " bytes" end
-/* ${s.class} ${s.phase}: ${s.flops}FLOP, ${s.traffic} of operands read and written once${#slabs > 0 and ";" or ". */"}
-//@ if #slabs > 0 then
- * slabs: ${table.concat(slabs, ", ")}. */
+/* ${s.class} ${s.phase}: ${s.flops}FLOP, ${s.traffic} of operands read and written once${s.scratch_bytes > 0 and ";" or ". */"}
+//@ if s.scratch_bytes > 0 then
+ * scratch ${s.scratch_bytes} bytes. */
 //@ end
-//@ span(s)
+//@ put(span_function(s, "void "))
 //@ end

@@ -25,6 +25,16 @@ struct ${c.name}_params {
 };
 
 //@ end
+//@ if #c.saved > 0 then
+//@ local types = widest(c.saved, function(v) return v.type .. v.ident end)
+/* What the forward of a block leaves to its backward, wherever the schedule keeps it. */
+struct ${c.name}_saved {
+//@ for _, v in ipairs(c.saved) do
+    ${left(v.type .. " *" .. v.ident .. ";", types + 3)} /* ${v.shape} */
+//@ end
+};
+
+//@ end
 //@ if c.has_grads then
 /* Their gradients: ${reduce_dtype_name}. beta 0 stores, 1 adds to what lies there. */
 struct ${c.name}_grads {
@@ -61,6 +71,15 @@ ${call("void " .. s.name .. "(", args, ");")}
 //@ for _, s in ipairs(spans) do
 /* ${s.class} ${s.phase}: ${s.flops}FLOP, ${s.traffic} of operands. */
 //@ prototype(s)
+//@ end
+//@ local again = {}
+//@ for _, k in ipairs(kernels) do if k.again then again[#again + 1] = kernel_prototype(k) end end
+//@ if #again > 0 then
+/* Kernels of the forward, for a schedule that computes some of those values again. */
+//@ for _, prototype in ipairs(again) do
+${prototype}
+//@ end
+
 //@ end
 /* The optimizer, on a run of elements of one parameter. */
 extern const RtUpdateKernel optimizer_update;

@@ -22,6 +22,35 @@
 
 ${section("binders: from offsets to the pointers of the mathematics")}
 
+//@ for _, v in ipairs(savers) do
+//@ local idents = widest(v.fields, function(f) return f.ident end)
+//@ local function from(f) return "(" .. f.type .. " *)(" .. f.base .. "_base + " .. f.offset .. ")," end
+//@ local places = widest(v.fields, from)
+//@ local offsets = { "Rt *rt" }
+//@ if v.saved then offsets[2] = "int64_t saved" end
+//@ if v.dropped then offsets[#offsets + 1] = "int64_t dropped" end
+${call("static struct " .. v.class .. "_saved " .. v.name .. "(", offsets, ")")}
+{
+//@ if v.saved then
+    char *const saved_base = rt_local(rt, saved);
+//@ end
+//@ if v.dropped then
+    char *const dropped_base = rt_local(rt, dropped);
+//@ end
+
+    return (struct ${v.class}_saved){
+//@ for _, f in ipairs(v.fields) do
+        .${left(f.ident, idents)} = ${left(from(f), places)} /* ${f.shape} */
+//@ end
+    };
+}
+
+//@ end
+//@ for _, s in ipairs(again) do
+/* ${s.class}: what is not kept is computed again from what is. ${s.flops}FLOP. */
+//@ put(span_function(s, "static void "))
+
+//@ end
 //@ for _, b in ipairs(binders) do
 //@ local params = { "Rt *rt" }
 //@ for i, p in ipairs(b.params) do params[i + 1] = p end
@@ -55,6 +84,9 @@ ${call("static void " .. b.name .. "(", params, ")")}
 //@ end
 //@ if #b.grads > 0 then
 //@ fields(b.grads, "grads", b.grad_type .. " ", "dw")
+//@ end
+//@ if b.saved then
+    const struct ${b.class}_saved kept = ${b.saved};
 //@ end
 
 //@ for _, c in ipairs(b.calls) do
@@ -185,7 +217,7 @@ ${call("static void " .. part.name .. "(", params, ")")}
 //@ for i, f in ipairs(in_flight) do flying[i] = f end
 //@ for _, p in ipairs(pending) do flying[#flying + 1] = { stream = p.stream, n = p.ticket, unit = p.unit } end
 //@ in_flight = flying
-    /* ${line.block} ${line.phase == "recompute" and "forward again: its activations were not kept" or line.phase}${meanwhile(line.waits)} */
+    /* ${line.block} ${line.phase == "recompute" and (line.some and "recompute: what its forward did not keep" or "forward again: its activations were not kept") or line.phase}${meanwhile(line.waits)} */
 //@ in_flight = saved
 //@ print_span(pending, line)
 //@ pending, first = {}, false

@@ -67,7 +67,8 @@ equal_bits_choices() {
 # RESHARD ACCUMULATE
 equal_bits_one() {
     local name=$1 model=$2 sets=$3 steps=$4 reference=$5 dir=$WORK/bits threads what set
-    local recomputes=(none block 'every(2)' auto) recompute
+    local recomputes=(none block 'every(2)' cheap
+                      'ops{"linear","swiglu","gelu","attention","layernorm"}' auto) recompute
     local flags=(--set "mesh={replicate=$6,shard=$7}" --set "strategy=$8" --set "wrap=$9"
                  --set "prefetch=${10}" --set "reshard_after_forward=${11}"
                  --set "accumulate=${12}")

@@ -110,7 +110,8 @@ for name in llama gpt2; do
         for choice in wrap=1 wrap=2 wrap=99 'wrap=by_size(6000)' wrap=root_only \
                       'wrap=by_name{{"embed","head"},"layers.*.mlp_*"}' prefetch=0 prefetch=1 prefetch=2 \
                       reshard_after_forward=false 'accumulate="unsharded"' \
-                      'strategy="no_shard"' recompute=block 'recompute=every(2)' \
+                      'strategy="no_shard"' recompute=block 'recompute=every(2)' recompute=cheap \
+                      'recompute=ops{"swiglu","gelu","linear"}' \
                       'recompute=auto target=cpu{memory="1GiB"}' 'wrap=2 prefetch=2 accumulate="unsharded"'; do
             sets=()
             for set in $choice; do sets+=(--set "$set"); done

@@ -68,6 +68,7 @@ golden shard --set "mesh={shard=2}"
 golden replicate --set "mesh={replicate=2}"
 golden mesh --set "mesh={replicate=2,shard=4}" --set reshard_after_forward=2
 golden inside --set "mesh={shard=2}" --set 'wrap=by_name{"layers.*.mlp_*",{"embed","head",name="ends"}}'
+golden cheap --set "mesh={shard=2}" --set "recompute=cheap"
 golden recompute --set "mesh={shard=2}" --set "recompute=every(2)"
 
 # ---- the shipped models ----------------------------------------------------------------------------
@@ -150,6 +151,8 @@ budget "a byte less" 3 'recompute = "block" needs about' \
 budget "more ranks would do" 3 "mesh.shard = 4 needs about" --set 'recompute=block' \
     --set 'target=cpu{memory="129.1MiB"}'
 budget "nothing fits" 3 "give a rank at least" --set 'target=cpu{memory="1MiB"}'
+budget "an op that is none" 1 'did you mean "swiglu"?' --set 'recompute=ops{"swglu"}'
+budget "an op that changes nothing" 0 'it changes nothing' --set 'recompute=ops{"rope"}'
 budget "auto, plenty" 0 "0 of 3 blocks layer recomputed" --set recompute=auto \
     --set 'target=cpu{memory="1GiB"}'
 budget "auto, little" 0 'of 3 blocks layer recomputed' --set recompute=auto \

@@ -94,9 +94,13 @@ static void enumerate(Choices *s, int at)
         enumerate(s, at + 1);
         return;
     }
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < (unit < 0 ? 3 : 2); k++) {
+        if (unit < 0 && k == KEEP_SOME &&
+            !policy_may_drop_some(g, &g->blocks.items[at])) {
+            continue;
+        }
         if (unit < 0) {
-            g->blocks.items[at].keep = k ? KEEP_INPUT : KEEP_ALL;
+            g->blocks.items[at].keep = (Keep)k;
         } else {
             g->units.items[unit].keep_gathered = k;
         }
@@ -112,6 +116,7 @@ static void test_case(const char *folder, uint64_t seed, int64_t layers)
                  .forward = g->model.prefetch_forward,
                  .backward = g->model.prefetch_backward};
     Cost got;
+    recompute_classes(g, RECOMPUTE_AUTO); /* what KEEP_SOME means */
     enumerate(&s, 0);
     g->model.budget_bytes = s.least + (s.fastest_bytes - s.least) * pick(&r, 5, 95) / 100;
     s.best = 0;

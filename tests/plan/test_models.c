@@ -47,8 +47,11 @@ static int64_t pick(uint64_t *r, int64_t lo, int64_t hi)
 static void shuffle_policy(Gen *g, uint64_t *r)
 {
     for (int b = 0; b < g->blocks.count; b++) {
-        bool may = policy_may_recompute(g, &g->blocks.items[b]);
-        g->blocks.items[b].keep = may && pick(r, 0, 1) ? KEEP_INPUT : KEEP_ALL;
+        Block *k = &g->blocks.items[b];
+        Keep keep = (Keep)pick(r, KEEP_ALL, KEEP_INPUT);
+        k->keep = keep == KEEP_INPUT && policy_may_recompute(g, k)  ? KEEP_INPUT
+                  : keep == KEEP_SOME && policy_may_drop_some(g, k) ? KEEP_SOME
+                                                                    : KEEP_ALL;
     }
     for (int u = 0; u < g->units.count; u++) {
         g->units.items[u].keep_gathered = pick(r, 0, 1);
@@ -122,6 +125,15 @@ static const char *const wraps[] = {
 
 static const char *choose(Gen *g, uint64_t *r)
 {
+    static const char *const recomputes[] = {
+        "recompute=none",
+        "recompute=block",
+        "recompute=every(2)",
+        "recompute=cheap",
+        "recompute=ops{'linear', 'swiglu', 'gelu', 'rmsnorm', 'layernorm', "
+        "'add_rmsnorm'}",
+        "recompute=ops{'attention', 'rope', 'add', 'linear', 'bias'}",
+    };
     static const char *const orders[] = {"pre", "post", "none"};
     static const char *const meshes[] = {
         "{}",
@@ -150,9 +162,7 @@ static const char *choose(Gen *g, uint64_t *r)
                        (int)pick(r, 0, 2), (int)pick(r, 0, 2), (int)pick(r, 1, 3),
                        orders[pick(r, 0, 2)]));
     add_set(g, pick(r, 0, 1) ? "accumulate=\"sharded\"" : "accumulate=\"unsharded\"");
-    if (pick(r, 0, 2)) {
-        add_set(g, gen_printf(g, "recompute=every(%d)", (int)pick(r, 1, 2)));
-    }
+    add_set(g, recomputes[pick(r, 0, sizeof recomputes / sizeof *recomputes - 1)]);
     for (int i = 0; i < g->opt.sets.count; i++) {
         text_printf(&t, " %s", g->opt.sets.items[i]);
     }
@@ -215,6 +225,47 @@ static void test_case(const char *folder, const Case *c, int choices, uint64_t s
         check(same_state(&want, &got), "%s%s: %s", c->model, text,
               got.fault ? got.fault : "other bits");
     }
+}
+
+/* Faults planted where values are computed again: the checker or the bits show each. */
+static void test_again(const char *folder)
+{
+    const char *sets[] = {"mesh={shard=2}", "recompute=cheap", NULL};
+    Gen *g = open_model(folder, "small_llama", sets);
+    Interpretation want, got;
+    Instr *i = NULL;
+    Class *c = NULL;
+    int again, n;
+    run_passes(g, NULL);
+    want = interpret(g, 1);
+    for (int id = 0; id < g->prog.ins.count && !i; id++) {
+        bool back = g->prog.ins.items[id].phase == PHASE_RECOMPUTE;
+        i = back && g->prog.ins.items[id].dropped >= 0 ? &g->prog.ins.items[id] : NULL;
+    }
+    check(i, "recompute=cheap: nothing is computed again");
+    if (!i) {
+        return;
+    }
+    c = g->blocks.items[i->block].cls;
+    n = c->again.n_nodes;
+    c->again.n_nodes = n - 1; /* one kernel is forgotten */
+    got = interpret(g, 1);
+    check(!same_state(&want, &got), "a kernel that does not run again is not noticed");
+    c->again.n_nodes = n;
+    again = i->dropped;
+    for (int id = 0; id < i->id; id++) { /* what it makes goes where the forward's went */
+        const Instr *first = &g->prog.ins.items[id];
+        bool it = first->kind == INS_SPAN && first->block == i->block &&
+                  first->variant == i->variant;
+        i->dropped = it ? first->dropped : i->dropped;
+    }
+    for (int a = 0; a < i->n_access; a++) {
+        i->access[a].buffer =
+            i->access[a].buffer == again ? i->dropped : i->access[a].buffer;
+    }
+    check(verify_unroll(g), "values computed again into the wrong slab are not noticed");
+    got = interpret(g, 1);
+    check(!same_state(&want, &got), "and no bit shows it");
 }
 
 bool same_state(const Interpretation *a, const Interpretation *b)
@@ -383,6 +434,7 @@ int main(int argc, char **argv)
     test_library(argv[1]);
     test_memory(argv[1]);
     test_tied(argv[1]);
+    test_again(argv[1]);
     printf("%d passed, %d failed\n", passed, failed);
     return failed ? 1 : 0;
 }
