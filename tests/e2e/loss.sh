@@ -12,7 +12,7 @@ loss_data() {
             $x = ($x * 1103515245 + 12345) % 2147483648;
             $bits .= ($x >> 16) % $each == 0 || ($i >= $from && $i < $to) ? "0" : "1";
         }
-        print pack("b*", $bits)' "$(stat -c %s "$data")" "$2" "$3" "$4" >"$1.mask"
+        print pack("b*", $bits)' "$(wc -c <"$data")" "$2" "$3" "$4" >"$1.mask"
 }
 
 # loss_trainer NAME SETS DATA [FLAGS...]: generated, built, three steps; MODEL: which
