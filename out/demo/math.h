@@ -17,7 +17,7 @@ struct embed_params {
     const float *model_embed_tokens_weight; /* [256, 256] */
 };
 
-/* Their gradients: f32. beta 0 stores, 1 adds to what lies there. */
+/* Gradients of its weights: f32. beta 0 stores, 1 adds to what lies there. */
 struct embed_grads {
     float *model_embed_tokens_weight; /* [256, 256] */
     float beta_model_embed_tokens_weight; /* tied: 1 as soon as another block has written it */
@@ -47,7 +47,7 @@ struct layer_saved {
     float *ffn_act;        /* [512, 704] */
 };
 
-/* Their gradients: f32. beta 0 stores, 1 adds to what lies there. */
+/* Gradients of its weights: f32. beta 0 stores, 1 adds to what lies there. */
 struct layer_grads {
     float *input_layernorm_weight;          /* [256] */
     float *self_attn_qkv_proj_weight;       /* [512, 256] */
@@ -70,7 +70,7 @@ struct head_saved {
     float *final_norm_rstd; /* [512] */
 };
 
-/* Their gradients: f32. beta 0 stores, 1 adds to what lies there. */
+/* Gradients of its weights: f32. beta 0 stores, 1 adds to what lies there. */
 struct head_grads {
     float *model_norm_weight;         /* [256] */
     float *model_embed_tokens_weight; /* [256, 256] */

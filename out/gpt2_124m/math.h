@@ -18,7 +18,7 @@ struct embed_params {
     const rt_bf16 *wpe_weight;             /* [1024, 768] */
 };
 
-/* Their gradients: f32. beta 0 stores, 1 adds to what lies there. */
+/* Gradients of its weights: f32. beta 0 stores, 1 adds to what lies there. */
 struct embed_grads {
     float *transformer_wte_weight; /* [50257, 768] */
     float *wpe_weight;             /* [1024, 768] */
@@ -58,7 +58,7 @@ struct layer_saved {
     rt_bf16 *ffn_act;       /* [4096, 3072] */
 };
 
-/* Their gradients: f32. beta 0 stores, 1 adds to what lies there. */
+/* Gradients of its weights: f32. beta 0 stores, 1 adds to what lies there. */
 struct layer_grads {
     float *ln_1_weight;        /* [768] */
     float *ln_1_bias;          /* [768] */
@@ -89,7 +89,7 @@ struct head_saved {
     float *final_norm_rstd; /* [4096] */
 };
 
-/* Their gradients: f32. beta 0 stores, 1 adds to what lies there. */
+/* Gradients of its weights: f32. beta 0 stores, 1 adds to what lies there. */
 struct head_grads {
     float *transformer_ln_f_weight; /* [768] */
     float *transformer_ln_f_bias;   /* [768] */

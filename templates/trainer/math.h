@@ -36,7 +36,7 @@ struct ${c.name}_saved {
 
 //@ end
 //@ if c.has_grads then
-/* Their gradients: ${reduce_dtype_name}. beta 0 stores, 1 adds to what lies there. */
+/* Gradients of its weights: ${reduce_dtype_name}. beta 0 stores, 1 adds to what lies there. */
 struct ${c.name}_grads {
 //@ for _, p in ipairs(c.params) do
 //@ if p.grad_type then
