@@ -113,8 +113,8 @@ void verify_graph(Gen *g, const char *pass); /* verify_graph.c */
 
 /* ---- recompute.c ----------------------------------------------------------------- */
 
-/* What KEEP_SOME means in each class: RECOMPUTE_OPS drops what the description's ops make,
- * all else what cheap ones do. */
+/* What KEEP_SOME means in each class: RECOMPUTE_OPS drops what the description's ops
+ * make, all else what cheap ones do. */
 void recompute_classes(Gen *g, Recompute what);
 void recompute_check_ops(Gen *g); /* names that are no op, or change nothing */
 /* Marks the nodes that some choice of ops could run again: the same for every choice. */
@@ -164,6 +164,11 @@ typedef struct PlanBytes {
     int64_t arena, library, total;
 } PlanBytes;
 PlanBytes plan_bytes(Gen *g);
+typedef struct PlanWarnings {
+    const char **items;
+    int count, cap;
+} PlanWarnings;
+PlanWarnings plan_warnings(Gen *g);
 int plan_moments(const Model *m);
 double plan_flops_per_token(const Gen *g);
 int64_t plan_params(const Gen *g);
@@ -186,6 +191,6 @@ int64_t simulate_times(const Gen *g, int64_t *start, int64_t *end);
 int64_t ins_picoseconds(const Gen *g, const Instr *i);        /* how long it runs */
 int64_t math_picoseconds(double flops, double traffic_bytes); /* the roofline */
 bool math_is_cheap(double flops, double traffic_bytes); /* its operands take longer */
-int64_t moved_picoseconds(int64_t bytes);                     /* of a collective */
+int64_t moved_picoseconds(int64_t bytes);               /* of a collective */
 
 #endif
