@@ -327,11 +327,12 @@ function template.kernel_helpers(env)
       or error(who .. ": unknown type " .. tostring(x.type), 3)
   end
   function env.ld(x, index)
+    local w = way(x, "ld")
     index = str(index, "index")
     if x.dtype == "split" then -- beside the weight whose rest it is
       return fmt("rt_f32_from_split(%s[%s], %s[%s])", env.param.name, index, x.name, index)
     end
-    return fmt(way(x, "ld")[1], fmt("%s[%s]", x.name, index))
+    return fmt(w[1], fmt("%s[%s]", x.name, index))
   end
   function env.st(y, index, value)
     return fmt("%s[%s] = ", y.name, str(index, "index"))
