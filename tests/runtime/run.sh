@@ -211,8 +211,8 @@ bad_flags() {
 
 json() { # every line of the log is an object with exactly the documented keys
     "$t" --data "$data" --steps 3 --log "$WORK/log.jsonl" --quiet >/dev/null 2>&1
-    local keys="step loss loss_hex grad_norm grad_norm_hex lr tokens step_seconds"
-    keys="$keys tokens_per_second mfu memory_bytes"
+    local keys="step loss loss_hex grad_norm grad_norm_hex lr skipped tokens"
+    keys="$keys step_seconds tokens_per_second mfu memory_bytes"
     [ "$(wc -l <"$WORK/log.jsonl")" -eq 3 ] || return 1
     [ "$(head -n 1 "$WORK/log.jsonl" | grep -o '"[a-z_]*":' | tr -d '":' | xargs)" = "$keys" ]
 }
