@@ -32,29 +32,29 @@
 //@ end
 #include "rt_simd.h"
 
-enum {
-    ${fn}_QUERIES = 64, /* of a task: a multiple of every register block's columns */
-    ${fn}_KEYS = 96,    /* at a time: a multiple of every register block's rows */
-    ${fn}_D_ROWS = RT_BLOCK_ROWS == 12  ? ${rows_for(12)}
-                   : RT_BLOCK_ROWS == 8 ? ${rows_for(8)}
-                   : RT_BLOCK_ROWS == 6 ? ${rows_for(6)}
-                                        : ${rows_for(4)},
-    ${fn}_D = (${hd} + ${fn}_D_ROWS - 1) / ${fn}_D_ROWS * ${fn}_D_ROWS,
-    ${fn}_STRIPS = ${fn}_QUERIES / ${U}_COLS,
-};
+#define QUERIES 64 /* of a task: a multiple of every register block's columns */
+#define KEYS 96    /* at a time: a multiple of every register block's rows */
+#define STRIPS (QUERIES / ${U}_COLS)
+/* Rows of a register block over the head dimension, and that rounded up to them. */
+#define HEAD_ROWS                              \
+    (RT_BLOCK_ROWS == 12  ? ${rows_for(12)}    \
+     : RT_BLOCK_ROWS == 8 ? ${rows_for(8)}     \
+     : RT_BLOCK_ROWS == 6 ? ${rows_for(6)}     \
+                          : ${rows_for(4)})
+#define HEAD ((${hd} + HEAD_ROWS - 1) / HEAD_ROWS * HEAD_ROWS)
 
 /* What one task works on. Columns are queries, so a row of scores belongs to one key, and
  * no sum or maximum of the softmax crosses the lanes of a vector. */
 ${task} {
-    ${cell} q[${fn}_STRIPS][${deep}][${U}_COLS];   /* transposed */
-    ${acc} o[${fn}_STRIPS][${fn}_D][${U}_COLS];    /* sums of p v, transposed */
-    ${acc} top[${fn}_QUERIES], sum[${fn}_QUERIES]; /* largest score so far, sum of exp */
-    ${cell} k[${fn}_KEYS][${deep}], v[${fn}_KEYS${half}][${fn}_D];
+    ${cell} q[STRIPS][${deep}][${U}_COLS]; /* transposed */
+    ${acc} o[STRIPS][HEAD][${U}_COLS]; /* sums of p v, transposed */
+    ${acc} top[QUERIES], sum[QUERIES]; /* largest score so far, sum of exp */
+    ${cell} k[KEYS][${deep}], v[KEYS${half}][HEAD];
 //@ if starts then
-    ${whole} oldest[${fn}_QUERIES]; /* first key that each query sees: they do not descend */
+    ${whole} oldest[QUERIES]; /* first key that each query sees: they do not descend */
 //@ end
-    ${acc} s[${fn}_KEYS][${U}_COLS];               /* scores */
-    ${cell} p[${fn}_KEYS${half}][${U}_COLS];       /* exp of scores less top */
+    ${acc} s[KEYS][${U}_COLS]; /* scores */
+    ${cell} p[KEYS${half}][${U}_COLS]; /* exp of scores less top */
 };
 
 /* One vector of queries, from column c: exp of the scores, and what was summed under a
@@ -101,7 +101,7 @@ static inline void ${fn}_softmax(${task} *a, int strip, int c, int64_t query0,
 //@ end
     ${P}_store(top_at, top);
     ${P}_store(sum_at, sum);
-    for (int64_t d = 0; d < ${fn}_D; d++) {
+    for (int64_t d = 0; d < HEAD; d++) {
         ${acc} *o = &a->o[strip][d][c];
         ${P}_store(o, ${P}_load(o) * shrink);
     }
@@ -111,7 +111,7 @@ static inline void ${fn}_softmax(${task} *a, int strip, int c, int64_t query0,
 static void ${fn}_strip(${task} *a, int strip, int64_t query0, int64_t key0,
                         int64_t first, int64_t last)
 {
-    enum { ROWS = RT_BLOCK_ROWS, VECS = RT_BLOCK_VECS, COLS = ${U}_COLS, D = ${fn}_D };
+    enum { ROWS = RT_BLOCK_ROWS, VECS = RT_BLOCK_VECS, COLS = ${U}_COLS };
     for (int64_t j = first; j < last; j += ROWS) {
         ${block}(ROWS, VECS, ${deep}, a->k[j], ${deep}, 1, a->q[strip][0], COLS, a->s[j],
                  COLS, 0);
@@ -129,8 +129,8 @@ static void ${fn}_strip(${task} *a, int strip, int64_t query0, int64_t key0,
             ${fn}_softmax(a, strip, c, query0, key0, first, last, false);
         }
     }
-    for (int64_t d = 0; d < D; d += ${fn}_D_ROWS) {
-        ${block}(${fn}_D_ROWS, VECS, (last - first)${half}, &a->v[first${half}][d], 1, D,
+    for (int64_t d = 0; d < HEAD; d += HEAD_ROWS) {
+        ${block}(HEAD_ROWS, VECS, (last - first)${half}, &a->v[first${half}][d], 1, HEAD,
                  a->p[first${half}], COLS, a->o[strip][d], COLS, 1);
     }
 }
@@ -141,7 +141,7 @@ static void ${fn}_strip(${task} *a, int strip, int64_t query0, int64_t key0,
 static void ${fn}_load_starts(${task} *a, const int32_t *starts, int64_t query0,
                               int64_t queries)
 {
-    for (int64_t i = 0; i < ${fn}_QUERIES; i++) {
+    for (int64_t i = 0; i < QUERIES; i++) {
         const int64_t query = query0 + (i < queries ? i : queries - 1);
 //@ if window > 0 then
         const int64_t start = starts[query], seen = query + 1 - ${window};
@@ -156,7 +156,7 @@ static void ${fn}_load_starts(${task} *a, const int32_t *starts, int64_t query0,
 /* Queries of a task, transposed; those beyond the sequence are zeros. */
 static void ${fn}_load_queries(${task} *a, const ${elem} *q, int64_t queries)
 {
-    for (int64_t i = 0; i < ${fn}_QUERIES; i++) {
+    for (int64_t i = 0; i < QUERIES; i++) {
         ${cell} cells[${deep}] = {0};
         if (i < queries) {
             ${copy}(cells, q + i * ${row}, ${hd}${of("q")});
@@ -174,11 +174,11 @@ static void ${fn}_load_queries(${task} *a, const ${elem} *q, int64_t queries)
  * rows enter the products. */
 static void ${fn}_load_keys(${task} *a, const ${elem} *k, const ${elem} *v, int64_t keys)
 {
-    const bool padded = ${fn}_D > ${hd} || ${hd} % 2 == 1;
+    const bool padded = HEAD > ${hd} || ${hd} % 2 == 1;
     const int64_t zeros = padded ? 0 : keys; /* rows from here on are cleared */
-    memset(a->k[zeros], 0, (size_t)(${fn}_KEYS - zeros) * sizeof a->k[0]);
+    memset(a->k[zeros], 0, (size_t)(KEYS - zeros) * sizeof a->k[0]);
     memset(a->v[zeros${half}], 0,
-           (size_t)(${fn}_KEYS${half} - zeros${half}) * sizeof a->v[0]);
+           (size_t)(KEYS${half} - zeros${half}) * sizeof a->v[0]);
     for (int64_t j = 0; j < keys; j++) {
         ${copy}(a->k[j], k + j * ${row}, ${hd}${of("k")});
 //@ if pairs then
@@ -199,7 +199,7 @@ static void ${fn}_load_keys(${task} *a, const ${elem} *k, const ${elem} *v, int6
 static void ${fn}_queries(${task} *a, const ${elem} *k, const ${elem} *v, int64_t query0,
                           int64_t queries)
 {
-    enum { ROWS = RT_BLOCK_ROWS, COLS = ${U}_COLS, KEYS = ${fn}_KEYS };
+    enum { ROWS = RT_BLOCK_ROWS, COLS = ${U}_COLS };
 //@ if starts then
     const int64_t oldest = a->oldest[0];
 //@ elseif window > 0 then
@@ -245,11 +245,11 @@ static void ${fn}(const ${elem} *restrict qkv, ${elem} *restrict o,
     for (int64_t task = 0; task < q_blocks * head_tasks; task++) {
         ${task} a;
         /* the last queries see the most keys: they go first */
-        const int64_t query0 = (q_blocks - 1 - task / head_tasks) * ${fn}_QUERIES;
+        const int64_t query0 = (q_blocks - 1 - task / head_tasks) * QUERIES;
         const int64_t head = task % ${heads};
         const int64_t row0 = task / ${heads} % ${sequences} * ${seq};
         const int64_t left = ${seq} - query0;
-        const int64_t queries = left < ${fn}_QUERIES ? left : ${fn}_QUERIES;
+        const int64_t queries = left < QUERIES ? left : QUERIES;
         const ${elem} *rows = qkv + row0 * ${row};
         const ${elem} *k = rows + (${heads} + head / ${group}) * ${hd};
 //@ if starts then
@@ -268,3 +268,9 @@ static void ${fn}(const ${elem} *restrict qkv, ${elem} *restrict o,
         }
     }
 }
+
+#undef QUERIES
+#undef KEYS
+#undef STRIPS
+#undef HEAD_ROWS
+#undef HEAD

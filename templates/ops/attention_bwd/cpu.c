@@ -15,7 +15,7 @@
 //@ local block = pairs and "rt_pairs_block" or P .. "_block"
 //@ local cell = pairs and "uint32_t" or acc      -- what products read
 //@ local deep = pairs and (hd + 1) // 2 or hd    -- cells of a row of q, k, v or d_o
-//@ local k_deep = pairs and deep or fn .. "_D"
+//@ local k_deep = pairs and deep or "HEAD"
 //@ local half = pairs and " / 2" or ""
 //@ local copy = elem == "rt_f16" and "rt_row_widen_f16" or "memcpy" -- a row into cells
 //@ local function of(name) return elem == "rt_f16" and "" or " * sizeof *" .. name end
@@ -40,34 +40,34 @@
 //@ end
 #include "rt_simd.h"
 
-enum {
-    ${fn}_QUERIES = 64, /* at a time: a multiple of every register block's columns */
-    ${fn}_KEYS = 96,    /* at a time: a multiple of every register block's rows */
-    ${fn}_D_ROWS = RT_BLOCK_ROWS == 12  ? ${rows_for(12)}
-                   : RT_BLOCK_ROWS == 8 ? ${rows_for(8)}
-                   : RT_BLOCK_ROWS == 6 ? ${rows_for(6)}
-                                        : ${rows_for(4)},
-    ${fn}_D = (${hd} + ${fn}_D_ROWS - 1) / ${fn}_D_ROWS * ${fn}_D_ROWS,
-    ${fn}_WIDE = (${hd} + ${U}_LANES - 1) / ${U}_LANES * ${U}_LANES,
-    ${fn}_STRIPS = ${fn}_QUERIES / ${U}_COLS,
-};
+#define QUERIES 64 /* at a time: a multiple of every register block's columns */
+#define KEYS 96    /* at a time: a multiple of every register block's rows */
+#define STRIPS (QUERIES / ${U}_COLS)
+/* Rows of a register block over the head dimension, and that rounded up to them. */
+#define HEAD_ROWS                              \
+    (RT_BLOCK_ROWS == 12  ? ${rows_for(12)}    \
+     : RT_BLOCK_ROWS == 8 ? ${rows_for(8)}     \
+     : RT_BLOCK_ROWS == 6 ? ${rows_for(6)}     \
+                          : ${rows_for(4)})
+#define HEAD ((${hd} + HEAD_ROWS - 1) / HEAD_ROWS * HEAD_ROWS)
+#define WIDE ((${hd} + ${U}_LANES - 1) / ${U}_LANES * ${U}_LANES) /* in lanes */
 
 /* Blocks of one task. _t: transposed, columns are queries, so that sums over keys stay
  * inside lanes; the others have the head dimension in their columns. */
 ${task} {
-    ${cell} q_t[${deep}][${fn}_QUERIES], do_t[${deep}][${fn}_QUERIES];
-    ${cell} q[${fn}_QUERIES${half}][${fn}_WIDE], d_o[${fn}_QUERIES${half}][${fn}_WIDE];
-    ${acc} lse[${fn}_QUERIES], delta[${fn}_QUERIES]; /* delta: sum of d_o o */
+    ${cell} q_t[${deep}][QUERIES], do_t[${deep}][QUERIES];
+    ${cell} q[QUERIES${half}][WIDE], d_o[QUERIES${half}][WIDE];
+    ${acc} lse[QUERIES], delta[QUERIES]; /* delta: sum of d_o o */
 //@ if starts then
-    ${whole} oldest[${fn}_QUERIES]; /* first key that each query sees: they do not descend */
+    ${whole} oldest[QUERIES]; /* first key that each query sees: they do not descend */
 //@ end
-    ${acc} dq_t[${fn}_D][${fn}_QUERIES];
-    ${cell} k[${fn}_KEYS][${k_deep}], v[${fn}_KEYS][${deep}];
-    ${acc} s[${fn}_KEYS][${fn}_QUERIES], dp[${fn}_KEYS][${fn}_QUERIES];
-    ${cell} p[${fn}_KEYS][${fn}_QUERIES${half}], ds[${fn}_KEYS][${fn}_QUERIES${half}];
+    ${acc} dq_t[HEAD][QUERIES];
+    ${cell} k[KEYS][${k_deep}], v[KEYS][${deep}];
+    ${acc} s[KEYS][QUERIES], dp[KEYS][QUERIES];
+    ${cell} p[KEYS][QUERIES${half}], ds[KEYS][QUERIES${half}];
 //@ if pairs then
     /* the same k and ds with pairs along the keys */
-    uint32_t k_pairs[${fn}_KEYS / 2][${fn}_D], ds_pairs[${fn}_KEYS / 2][${fn}_QUERIES];
+    uint32_t k_pairs[KEYS / 2][HEAD], ds_pairs[KEYS / 2][QUERIES];
 //@ end
 };
 
@@ -109,7 +109,7 @@ static inline void ${fn}_scores(${task} *a, int64_t c, int64_t query0, int64_t k
 static void ${fn}_strip(${task} *a, int64_t c, int64_t query0, int64_t key0,
                         int64_t first, int64_t last)
 {
-    enum { ROWS = RT_BLOCK_ROWS, VECS = RT_BLOCK_VECS, Q = ${fn}_QUERIES, D = ${fn}_D };
+    enum { ROWS = RT_BLOCK_ROWS, VECS = RT_BLOCK_VECS, Q = QUERIES };
     for (int64_t j = first; j < last; j += ROWS) {
         ${block}(ROWS, VECS, ${deep}, a->k[j], ${k_deep}, 1, &a->q_t[0][c], Q,
                  &a->s[j][c], Q, 0);
@@ -131,8 +131,8 @@ static void ${fn}_strip(${task} *a, int64_t c, int64_t query0, int64_t key0,
     }
 //@ local k_cells, ds_cells = "k[first]", "ds[first]"
 //@ if pairs then k_cells, ds_cells = "k_pairs[first / 2]", "ds_pairs[first / 2]" end
-    for (int64_t d = 0; d < D; d += ${fn}_D_ROWS) {
-        ${block}(${fn}_D_ROWS, VECS, (last - first)${half}, &a->${k_cells}[d], 1, D,
+    for (int64_t d = 0; d < HEAD; d += HEAD_ROWS) {
+        ${block}(HEAD_ROWS, VECS, (last - first)${half}, &a->${k_cells}[d], 1, HEAD,
                  &a->${ds_cells}[c], Q, &a->dq_t[d][c], Q, 1);
     }
 }
@@ -142,7 +142,7 @@ static void ${fn}_strip(${task} *a, int64_t c, int64_t query0, int64_t key0,
 static inline void ${fn}_add(const ${cell} *cells, const ${cell} *rows, ${acc} *sums,
                              int64_t from, int64_t to)
 {
-    enum { Q = ${fn}_QUERIES${half}, WIDE = ${fn}_WIDE, COLS = ${U}_COLS };
+    enum { Q = QUERIES${half}, COLS = ${U}_COLS };
     const int64_t n = (to - from)${half};
     const ${cell} *row = rows + from${half} * WIDE;
     int64_t d = 0;
@@ -160,13 +160,13 @@ static inline void ${fn}_add(const ${cell} *cells, const ${cell} *rows, ${acc} *
  * rows enter the products. */
 static void ${fn}_load_keys(${task} *a, const ${elem} *k, const ${elem} *v, int64_t keys)
 {
-    const bool padded = ${fn}_D > ${hd} || ${hd} % 2 == 1;
+    const bool padded = HEAD > ${hd} || ${hd} % 2 == 1;
     const int64_t zeros = padded ? 0 : keys; /* rows from here on are cleared */
-    memset(a->k[zeros], 0, (size_t)(${fn}_KEYS - zeros) * sizeof a->k[0]);
-    memset(a->v[zeros], 0, (size_t)(${fn}_KEYS - zeros) * sizeof a->v[0]);
+    memset(a->k[zeros], 0, (size_t)(KEYS - zeros) * sizeof a->k[0]);
+    memset(a->v[zeros], 0, (size_t)(KEYS - zeros) * sizeof a->v[0]);
 //@ if pairs then
     memset(a->k_pairs[zeros / 2], 0,
-           (size_t)(${fn}_KEYS / 2 - zeros / 2) * sizeof a->k_pairs[0]);
+           (size_t)(KEYS / 2 - zeros / 2) * sizeof a->k_pairs[0]);
 //@ end
     for (int64_t j = 0; j < keys; j++) {
         ${copy}(a->k[j], k + j * ${row}, ${hd}${of("k")});
@@ -188,8 +188,7 @@ static void ${fn}_load_keys(${task} *a, const ${elem} *k, const ${elem} *v, int6
 static void ${fn}_queries(${task} *a, const ${elem} *k, const ${elem} *v, int64_t query0,
                           int64_t queries, ${acc} *dk, ${acc} *dv)
 {
-    enum { ROWS = RT_BLOCK_ROWS, COLS = ${U}_COLS, WIDE = ${fn}_WIDE };
-    enum { KEYS = ${fn}_KEYS };
+    enum { ROWS = RT_BLOCK_ROWS, COLS = ${U}_COLS };
     const int strips = (int)((queries + COLS - 1) / COLS);
 //@ if starts then
     const int64_t oldest = a->oldest[0];
@@ -200,7 +199,7 @@ static void ${fn}_queries(${task} *a, const ${elem} *k, const ${elem} *v, int64_
 //@ end
     for (int64_t key0 = oldest / KEYS * KEYS; key0 < query0 + queries; key0 += KEYS) {
         const int64_t keys = ${seq} - key0 < KEYS ? ${seq} - key0 : KEYS;
-        int64_t first[${fn}_STRIPS], last[${fn}_STRIPS], rows = 0;
+        int64_t first[STRIPS], last[STRIPS], rows = 0;
         ${fn}_load_keys(a, k + key0 * ${row}, v + key0 * ${row}, keys);
         for (int s = 0; s < strips; s++) {
             /* whole register blocks of rows around the keys that the strip sees */
@@ -243,7 +242,7 @@ static void ${fn}_queries(${task} *a, const ${elem} *k, const ${elem} *v, int64_
 static void ${fn}_load_starts(${task} *a, const int32_t *starts, int64_t query0,
                               int64_t queries)
 {
-    for (int64_t i = 0; i < ${fn}_QUERIES; i++) {
+    for (int64_t i = 0; i < QUERIES; i++) {
         const int64_t query = query0 + (i < queries ? i : queries - 1);
 //@ if window > 0 then
         const int64_t start = starts[query], seen = query + 1 - ${window};
@@ -290,11 +289,11 @@ static void ${fn}_load_queries(${task} *a, const ${elem} *q, const ${elem} *o,
     memset(a->q, 0, sizeof a->q);
     memset(a->d_o, 0, sizeof a->d_o);
     memset(a->dq_t, 0, sizeof a->dq_t);
-    if (queries < ${fn}_QUERIES) {
+    if (queries < QUERIES) {
         memset(a->q_t, 0, sizeof a->q_t);
         memset(a->do_t, 0, sizeof a->do_t);
     }
-    for (int64_t i = 0; i < ${fn}_QUERIES; i++) {
+    for (int64_t i = 0; i < QUERIES; i++) {
         a->lse[i] = i < queries ? lse[i * ${heads}] : ${single and "3e38f" or "1e308"};
         a->delta[i] = 0;
         if (i < queries) {
@@ -314,7 +313,6 @@ static void ${fn}(const ${elem} *restrict qkv, const ${elem} *restrict o,
                   ${elem} *restrict dqkv, char *restrict workspace)
 //@ end
 {
-    enum { KEYS = ${fn}_KEYS, WIDE = ${fn}_WIDE };
     enum { SUMS = (${seq} + KEYS - 1) / KEYS * KEYS * WIDE };
 #pragma omp parallel for schedule(dynamic, 1)
     for (int64_t task = 0; task < ${t // seq * kv_heads}; task++) {
@@ -326,8 +324,8 @@ static void ${fn}(const ${elem} *restrict qkv, const ${elem} *restrict o,
         memset(dk, 0, 2 * SUMS * sizeof *dk);
         for (int64_t i = 0; i < ${group} * ${(seq + 63) // 64}; i++) {
             const int64_t head = kv * ${group} + i % ${group};
-            const int64_t query0 = i / ${group} * ${fn}_QUERIES, left = ${seq} - query0;
-            const int64_t queries = left < ${fn}_QUERIES ? left : ${fn}_QUERIES;
+            const int64_t query0 = i / ${group} * QUERIES, left = ${seq} - query0;
+            const int64_t queries = left < QUERIES ? left : QUERIES;
             const int64_t q_row = row0 + query0;
             const int64_t q_at = q_row * ${row} + head * ${hd};
             const int64_t o_at = q_row * ${o_row} + head * ${hd};
@@ -353,3 +351,10 @@ static void ${fn}(const ${elem} *restrict qkv, const ${elem} *restrict o,
         }
     }
 }
+
+#undef QUERIES
+#undef KEYS
+#undef STRIPS
+#undef HEAD_ROWS
+#undef HEAD
+#undef WIDE
