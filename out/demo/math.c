@@ -134,26 +134,26 @@ void rope_512x512x256x32_f32(const float *qkv, const float *restrict table, floa
 
 /* attention: o = softmax(q k^T * scale) v, causal; lse = log(sum(exp(q k^T * scale)))
  * qkv f32 [512, 512] -> o f32 [512, 256], lse f32 [512, 8] */
-enum {
-    attention_512x512_f32_QUERIES = 64, /* of a task: a multiple of every register block's columns */
-    attention_512x512_f32_KEYS = 96,    /* at a time: a multiple of every register block's rows */
-    attention_512x512_f32_D_ROWS = RT_BLOCK_ROWS == 12  ? 8
-                   : RT_BLOCK_ROWS == 8 ? 8
-                   : RT_BLOCK_ROWS == 6 ? 4
-                                        : 4,
-    attention_512x512_f32_D = (32 + attention_512x512_f32_D_ROWS - 1) / attention_512x512_f32_D_ROWS * attention_512x512_f32_D_ROWS,
-    attention_512x512_f32_STRIPS = attention_512x512_f32_QUERIES / RT_VF_COLS,
-};
+#define QUERIES 64 /* of a task: a multiple of every register block's columns */
+#define KEYS 96    /* at a time: a multiple of every register block's rows */
+#define STRIPS (QUERIES / RT_VF_COLS)
+/* Rows of a register block over the head dimension, and that rounded up to them. */
+#define HEAD_ROWS                              \
+    (RT_BLOCK_ROWS == 12  ? 8    \
+     : RT_BLOCK_ROWS == 8 ? 8     \
+     : RT_BLOCK_ROWS == 6 ? 4     \
+                          : 4)
+#define HEAD ((32 + HEAD_ROWS - 1) / HEAD_ROWS * HEAD_ROWS)
 
 /* What one task works on. Columns are queries, so a row of scores belongs to one key, and
  * no sum or maximum of the softmax crosses the lanes of a vector. */
 struct attention_512x512_f32_task {
-    float q[attention_512x512_f32_STRIPS][32][RT_VF_COLS];   /* transposed */
-    float o[attention_512x512_f32_STRIPS][attention_512x512_f32_D][RT_VF_COLS];    /* sums of p v, transposed */
-    float top[attention_512x512_f32_QUERIES], sum[attention_512x512_f32_QUERIES]; /* largest score so far, sum of exp */
-    float k[attention_512x512_f32_KEYS][32], v[attention_512x512_f32_KEYS][attention_512x512_f32_D];
-    float s[attention_512x512_f32_KEYS][RT_VF_COLS];               /* scores */
-    float p[attention_512x512_f32_KEYS][RT_VF_COLS];       /* exp of scores less top */
+    float q[STRIPS][32][RT_VF_COLS]; /* transposed */
+    float o[STRIPS][HEAD][RT_VF_COLS]; /* sums of p v, transposed */
+    float top[QUERIES], sum[QUERIES]; /* largest score so far, sum of exp */
+    float k[KEYS][32], v[KEYS][HEAD];
+    float s[KEYS][RT_VF_COLS]; /* scores */
+    float p[KEYS][RT_VF_COLS]; /* exp of scores less top */
 };
 
 /* One vector of queries, from column c: exp of the scores, and what was summed under a
@@ -184,7 +184,7 @@ static inline void attention_512x512_f32_softmax(struct attention_512x512_f32_ta
     }
     rt_vf_store(top_at, top);
     rt_vf_store(sum_at, sum);
-    for (int64_t d = 0; d < attention_512x512_f32_D; d++) {
+    for (int64_t d = 0; d < HEAD; d++) {
         float *o = &a->o[strip][d][c];
         rt_vf_store(o, rt_vf_load(o) * shrink);
     }
@@ -195,7 +195,7 @@ static void attention_512x512_f32_strip(struct attention_512x512_f32_task *a, in
                                         int64_t query0, int64_t key0, int64_t first,
                                         int64_t last)
 {
-    enum { ROWS = RT_BLOCK_ROWS, VECS = RT_BLOCK_VECS, COLS = RT_VF_COLS, D = attention_512x512_f32_D };
+    enum { ROWS = RT_BLOCK_ROWS, VECS = RT_BLOCK_VECS, COLS = RT_VF_COLS };
     for (int64_t j = first; j < last; j += ROWS) {
         rt_vf_block(ROWS, VECS, 32, a->k[j], 32, 1, a->q[strip][0], COLS, a->s[j],
                  COLS, 0);
@@ -208,8 +208,8 @@ static void attention_512x512_f32_strip(struct attention_512x512_f32_task *a, in
             attention_512x512_f32_softmax(a, strip, c, query0, key0, first, last, false);
         }
     }
-    for (int64_t d = 0; d < D; d += attention_512x512_f32_D_ROWS) {
-        rt_vf_block(attention_512x512_f32_D_ROWS, VECS, (last - first), &a->v[first][d], 1, D,
+    for (int64_t d = 0; d < HEAD; d += HEAD_ROWS) {
+        rt_vf_block(HEAD_ROWS, VECS, (last - first), &a->v[first][d], 1, HEAD,
                  a->p[first], COLS, a->o[strip][d], COLS, 1);
     }
 }
@@ -218,7 +218,7 @@ static void attention_512x512_f32_strip(struct attention_512x512_f32_task *a, in
 static void attention_512x512_f32_load_queries(struct attention_512x512_f32_task *a,
                                                const float *q, int64_t queries)
 {
-    for (int64_t i = 0; i < attention_512x512_f32_QUERIES; i++) {
+    for (int64_t i = 0; i < QUERIES; i++) {
         float cells[32] = {0};
         if (i < queries) {
             memcpy(cells, q + i * 512, 32 * sizeof *q);
@@ -237,11 +237,11 @@ static void attention_512x512_f32_load_queries(struct attention_512x512_f32_task
 static void attention_512x512_f32_load_keys(struct attention_512x512_f32_task *a,
                                             const float *k, const float *v, int64_t keys)
 {
-    const bool padded = attention_512x512_f32_D > 32 || 32 % 2 == 1;
+    const bool padded = HEAD > 32 || 32 % 2 == 1;
     const int64_t zeros = padded ? 0 : keys; /* rows from here on are cleared */
-    memset(a->k[zeros], 0, (size_t)(attention_512x512_f32_KEYS - zeros) * sizeof a->k[0]);
+    memset(a->k[zeros], 0, (size_t)(KEYS - zeros) * sizeof a->k[0]);
     memset(a->v[zeros], 0,
-           (size_t)(attention_512x512_f32_KEYS - zeros) * sizeof a->v[0]);
+           (size_t)(KEYS - zeros) * sizeof a->v[0]);
     for (int64_t j = 0; j < keys; j++) {
         memcpy(a->k[j], k + j * 512, 32 * sizeof *k);
         memcpy(a->v[j], v + j * 512, 32 * sizeof *v);
@@ -253,7 +253,7 @@ static void attention_512x512_f32_queries(struct attention_512x512_f32_task *a,
                                           const float *k, const float *v, int64_t query0,
                                           int64_t queries)
 {
-    enum { ROWS = RT_BLOCK_ROWS, COLS = RT_VF_COLS, KEYS = attention_512x512_f32_KEYS };
+    enum { ROWS = RT_BLOCK_ROWS, COLS = RT_VF_COLS };
     const int64_t oldest = 0;
     for (int64_t key0 = oldest / KEYS * KEYS; key0 < query0 + queries; key0 += KEYS) {
         const int64_t keys = 256 - key0 < KEYS ? 256 - key0 : KEYS;
@@ -281,11 +281,11 @@ void attention_512x512_f32(const float *restrict qkv, float *restrict o,
     for (int64_t task = 0; task < q_blocks * head_tasks; task++) {
         struct attention_512x512_f32_task a;
         /* the last queries see the most keys: they go first */
-        const int64_t query0 = (q_blocks - 1 - task / head_tasks) * attention_512x512_f32_QUERIES;
+        const int64_t query0 = (q_blocks - 1 - task / head_tasks) * QUERIES;
         const int64_t head = task % 8;
         const int64_t row0 = task / 8 % 2 * 256;
         const int64_t left = 256 - query0;
-        const int64_t queries = left < attention_512x512_f32_QUERIES ? left : attention_512x512_f32_QUERIES;
+        const int64_t queries = left < QUERIES ? left : QUERIES;
         const float *rows = qkv + row0 * 512;
         const float *k = rows + (8 + head / 2) * 32;
         attention_512x512_f32_load_queries(&a, rows + query0 * 512 + head * 32, queries);
@@ -301,6 +301,12 @@ void attention_512x512_f32(const float *restrict qkv, float *restrict o,
         }
     }
 }
+
+#undef QUERIES
+#undef KEYS
+#undef STRIPS
+#undef HEAD_ROWS
+#undef HEAD
 
 /* linear: y = x w^T
  * x f32 [512, 256], w f32 [256, 256] -> y f32 [512, 256] */
@@ -545,28 +551,28 @@ static void linear_dw_512x256x256_f32(const float *restrict dy, const float *res
 /* attention_bwd: gradient of attention
  * qkv f32 [512, 512], o f32 [512, 256], lse f32 [512, 8],
  * d_o f32 [512, 256] -> dqkv f32 [512, 512] */
-enum {
-    attention_bwd_512x512x256x8_f32_QUERIES = 64, /* at a time: a multiple of every register block's columns */
-    attention_bwd_512x512x256x8_f32_KEYS = 96,    /* at a time: a multiple of every register block's rows */
-    attention_bwd_512x512x256x8_f32_D_ROWS = RT_BLOCK_ROWS == 12  ? 8
-                   : RT_BLOCK_ROWS == 8 ? 8
-                   : RT_BLOCK_ROWS == 6 ? 4
-                                        : 4,
-    attention_bwd_512x512x256x8_f32_D = (32 + attention_bwd_512x512x256x8_f32_D_ROWS - 1) / attention_bwd_512x512x256x8_f32_D_ROWS * attention_bwd_512x512x256x8_f32_D_ROWS,
-    attention_bwd_512x512x256x8_f32_WIDE = (32 + RT_VF_LANES - 1) / RT_VF_LANES * RT_VF_LANES,
-    attention_bwd_512x512x256x8_f32_STRIPS = attention_bwd_512x512x256x8_f32_QUERIES / RT_VF_COLS,
-};
+#define QUERIES 64 /* at a time: a multiple of every register block's columns */
+#define KEYS 96    /* at a time: a multiple of every register block's rows */
+#define STRIPS (QUERIES / RT_VF_COLS)
+/* Rows of a register block over the head dimension, and that rounded up to them. */
+#define HEAD_ROWS                              \
+    (RT_BLOCK_ROWS == 12  ? 8    \
+     : RT_BLOCK_ROWS == 8 ? 8     \
+     : RT_BLOCK_ROWS == 6 ? 4     \
+                          : 4)
+#define HEAD ((32 + HEAD_ROWS - 1) / HEAD_ROWS * HEAD_ROWS)
+#define WIDE ((32 + RT_VF_LANES - 1) / RT_VF_LANES * RT_VF_LANES) /* in lanes */
 
 /* Blocks of one task. _t: transposed, columns are queries, so that sums over keys stay
  * inside lanes; the others have the head dimension in their columns. */
 struct attention_bwd_512x512x256x8_f32_task {
-    float q_t[32][attention_bwd_512x512x256x8_f32_QUERIES], do_t[32][attention_bwd_512x512x256x8_f32_QUERIES];
-    float q[attention_bwd_512x512x256x8_f32_QUERIES][attention_bwd_512x512x256x8_f32_WIDE], d_o[attention_bwd_512x512x256x8_f32_QUERIES][attention_bwd_512x512x256x8_f32_WIDE];
-    float lse[attention_bwd_512x512x256x8_f32_QUERIES], delta[attention_bwd_512x512x256x8_f32_QUERIES]; /* delta: sum of d_o o */
-    float dq_t[attention_bwd_512x512x256x8_f32_D][attention_bwd_512x512x256x8_f32_QUERIES];
-    float k[attention_bwd_512x512x256x8_f32_KEYS][attention_bwd_512x512x256x8_f32_D], v[attention_bwd_512x512x256x8_f32_KEYS][32];
-    float s[attention_bwd_512x512x256x8_f32_KEYS][attention_bwd_512x512x256x8_f32_QUERIES], dp[attention_bwd_512x512x256x8_f32_KEYS][attention_bwd_512x512x256x8_f32_QUERIES];
-    float p[attention_bwd_512x512x256x8_f32_KEYS][attention_bwd_512x512x256x8_f32_QUERIES], ds[attention_bwd_512x512x256x8_f32_KEYS][attention_bwd_512x512x256x8_f32_QUERIES];
+    float q_t[32][QUERIES], do_t[32][QUERIES];
+    float q[QUERIES][WIDE], d_o[QUERIES][WIDE];
+    float lse[QUERIES], delta[QUERIES]; /* delta: sum of d_o o */
+    float dq_t[HEAD][QUERIES];
+    float k[KEYS][HEAD], v[KEYS][32];
+    float s[KEYS][QUERIES], dp[KEYS][QUERIES];
+    float p[KEYS][QUERIES], ds[KEYS][QUERIES];
 };
 
 /* Scores become probabilities, and gradients of probabilities those of scores, in one
@@ -598,9 +604,9 @@ static void attention_bwd_512x512x256x8_f32_strip(struct attention_bwd_512x512x2
                                                   int64_t c, int64_t query0, int64_t key0,
                                                   int64_t first, int64_t last)
 {
-    enum { ROWS = RT_BLOCK_ROWS, VECS = RT_BLOCK_VECS, Q = attention_bwd_512x512x256x8_f32_QUERIES, D = attention_bwd_512x512x256x8_f32_D };
+    enum { ROWS = RT_BLOCK_ROWS, VECS = RT_BLOCK_VECS, Q = QUERIES };
     for (int64_t j = first; j < last; j += ROWS) {
-        rt_vf_block(ROWS, VECS, 32, a->k[j], attention_bwd_512x512x256x8_f32_D, 1, &a->q_t[0][c], Q,
+        rt_vf_block(ROWS, VECS, 32, a->k[j], HEAD, 1, &a->q_t[0][c], Q,
                  &a->s[j][c], Q, 0);
         rt_vf_block(ROWS, VECS, 32, a->v[j], 32, 1, &a->do_t[0][c], Q,
                  &a->dp[j][c], Q, 0);
@@ -613,8 +619,8 @@ static void attention_bwd_512x512x256x8_f32_strip(struct attention_bwd_512x512x2
             attention_bwd_512x512x256x8_f32_scores(a, lane0, query0, key0, first, last, false);
         }
     }
-    for (int64_t d = 0; d < D; d += attention_bwd_512x512x256x8_f32_D_ROWS) {
-        rt_vf_block(attention_bwd_512x512x256x8_f32_D_ROWS, VECS, (last - first), &a->k[first][d], 1, D,
+    for (int64_t d = 0; d < HEAD; d += HEAD_ROWS) {
+        rt_vf_block(HEAD_ROWS, VECS, (last - first), &a->k[first][d], 1, HEAD,
                  &a->ds[first][c], Q, &a->dq_t[d][c], Q, 1);
     }
 }
@@ -625,7 +631,7 @@ static inline void attention_bwd_512x512x256x8_f32_add(const float *cells,
                                                        const float *rows, float *sums,
                                                        int64_t from, int64_t to)
 {
-    enum { Q = attention_bwd_512x512x256x8_f32_QUERIES, WIDE = attention_bwd_512x512x256x8_f32_WIDE, COLS = RT_VF_COLS };
+    enum { Q = QUERIES, COLS = RT_VF_COLS };
     const int64_t n = (to - from);
     const float *row = rows + from * WIDE;
     int64_t d = 0;
@@ -645,10 +651,10 @@ static void attention_bwd_512x512x256x8_f32_load_keys(struct attention_bwd_512x5
                                                       const float *k, const float *v,
                                                       int64_t keys)
 {
-    const bool padded = attention_bwd_512x512x256x8_f32_D > 32 || 32 % 2 == 1;
+    const bool padded = HEAD > 32 || 32 % 2 == 1;
     const int64_t zeros = padded ? 0 : keys; /* rows from here on are cleared */
-    memset(a->k[zeros], 0, (size_t)(attention_bwd_512x512x256x8_f32_KEYS - zeros) * sizeof a->k[0]);
-    memset(a->v[zeros], 0, (size_t)(attention_bwd_512x512x256x8_f32_KEYS - zeros) * sizeof a->v[0]);
+    memset(a->k[zeros], 0, (size_t)(KEYS - zeros) * sizeof a->k[0]);
+    memset(a->v[zeros], 0, (size_t)(KEYS - zeros) * sizeof a->v[0]);
     for (int64_t j = 0; j < keys; j++) {
         memcpy(a->k[j], k + j * 512, 32 * sizeof *k);
         memcpy(a->v[j], v + j * 512, 32 * sizeof *v);
@@ -662,13 +668,12 @@ static void attention_bwd_512x512x256x8_f32_queries(struct attention_bwd_512x512
                                                     int64_t query0, int64_t queries,
                                                     float *dk, float *dv)
 {
-    enum { ROWS = RT_BLOCK_ROWS, COLS = RT_VF_COLS, WIDE = attention_bwd_512x512x256x8_f32_WIDE };
-    enum { KEYS = attention_bwd_512x512x256x8_f32_KEYS };
+    enum { ROWS = RT_BLOCK_ROWS, COLS = RT_VF_COLS };
     const int strips = (int)((queries + COLS - 1) / COLS);
     const int64_t oldest = 0;
     for (int64_t key0 = oldest / KEYS * KEYS; key0 < query0 + queries; key0 += KEYS) {
         const int64_t keys = 256 - key0 < KEYS ? 256 - key0 : KEYS;
-        int64_t first[attention_bwd_512x512x256x8_f32_STRIPS], last[attention_bwd_512x512x256x8_f32_STRIPS], rows = 0;
+        int64_t first[STRIPS], last[STRIPS], rows = 0;
         attention_bwd_512x512x256x8_f32_load_keys(a, k + key0 * 512, v + key0 * 512, keys);
         for (int s = 0; s < strips; s++) {
             /* whole register blocks of rows around the keys that the strip sees */
@@ -733,11 +738,11 @@ static void attention_bwd_512x512x256x8_f32_load_queries(struct attention_bwd_51
     memset(a->q, 0, sizeof a->q);
     memset(a->d_o, 0, sizeof a->d_o);
     memset(a->dq_t, 0, sizeof a->dq_t);
-    if (queries < attention_bwd_512x512x256x8_f32_QUERIES) {
+    if (queries < QUERIES) {
         memset(a->q_t, 0, sizeof a->q_t);
         memset(a->do_t, 0, sizeof a->do_t);
     }
-    for (int64_t i = 0; i < attention_bwd_512x512x256x8_f32_QUERIES; i++) {
+    for (int64_t i = 0; i < QUERIES; i++) {
         a->lse[i] = i < queries ? lse[i * 8] : 3e38f;
         a->delta[i] = 0;
         if (i < queries) {
@@ -755,7 +760,6 @@ static void attention_bwd_512x512x256x8_f32(const float *restrict qkv,
                                             float *restrict dqkv,
                                             char *restrict workspace)
 {
-    enum { KEYS = attention_bwd_512x512x256x8_f32_KEYS, WIDE = attention_bwd_512x512x256x8_f32_WIDE };
     enum { SUMS = (256 + KEYS - 1) / KEYS * KEYS * WIDE };
 #pragma omp parallel for schedule(dynamic, 1)
     for (int64_t task = 0; task < 8; task++) {
@@ -767,8 +771,8 @@ static void attention_bwd_512x512x256x8_f32(const float *restrict qkv,
         memset(dk, 0, 2 * SUMS * sizeof *dk);
         for (int64_t i = 0; i < 2 * 4; i++) {
             const int64_t head = kv * 2 + i % 2;
-            const int64_t query0 = i / 2 * attention_bwd_512x512x256x8_f32_QUERIES, left = 256 - query0;
-            const int64_t queries = left < attention_bwd_512x512x256x8_f32_QUERIES ? left : attention_bwd_512x512x256x8_f32_QUERIES;
+            const int64_t query0 = i / 2 * QUERIES, left = 256 - query0;
+            const int64_t queries = left < QUERIES ? left : QUERIES;
             const int64_t q_row = row0 + query0;
             const int64_t q_at = q_row * 512 + head * 32;
             const int64_t o_at = q_row * 256 + head * 32;
@@ -791,6 +795,13 @@ static void attention_bwd_512x512x256x8_f32(const float *restrict qkv,
         }
     }
 }
+
+#undef QUERIES
+#undef KEYS
+#undef STRIPS
+#undef HEAD_ROWS
+#undef HEAD
+#undef WIDE
 
 /* rope_bwd: halves of q and k heads: (d1 cos + d2 sin, d2 cos - d1 sin)
  * dy f32 [512, 512], table f32 [256, 32] -> dx f32 [512, 512] */

@@ -142,26 +142,26 @@ void conv1d_bias_4096x768x2304_bf16(const rt_bf16 *restrict x, const rt_bf16 *re
 
 /* attention: o = softmax(q k^T * scale) v, causal; lse = log(sum(exp(q k^T * scale)))
  * qkv bf16 [4096, 2304] -> o bf16 [4096, 768], lse f32 [4096, 12] */
-enum {
-    attention_4096x2304_bf16_QUERIES = 64, /* of a task: a multiple of every register block's columns */
-    attention_4096x2304_bf16_KEYS = 96,    /* at a time: a multiple of every register block's rows */
-    attention_4096x2304_bf16_D_ROWS = RT_BLOCK_ROWS == 12  ? 8
-                   : RT_BLOCK_ROWS == 8 ? 8
-                   : RT_BLOCK_ROWS == 6 ? 4
-                                        : 4,
-    attention_4096x2304_bf16_D = (64 + attention_4096x2304_bf16_D_ROWS - 1) / attention_4096x2304_bf16_D_ROWS * attention_4096x2304_bf16_D_ROWS,
-    attention_4096x2304_bf16_STRIPS = attention_4096x2304_bf16_QUERIES / RT_VF_COLS,
-};
+#define QUERIES 64 /* of a task: a multiple of every register block's columns */
+#define KEYS 96    /* at a time: a multiple of every register block's rows */
+#define STRIPS (QUERIES / RT_VF_COLS)
+/* Rows of a register block over the head dimension, and that rounded up to them. */
+#define HEAD_ROWS                              \
+    (RT_BLOCK_ROWS == 12  ? 8    \
+     : RT_BLOCK_ROWS == 8 ? 8     \
+     : RT_BLOCK_ROWS == 6 ? 4     \
+                          : 4)
+#define HEAD ((64 + HEAD_ROWS - 1) / HEAD_ROWS * HEAD_ROWS)
 
 /* What one task works on. Columns are queries, so a row of scores belongs to one key, and
  * no sum or maximum of the softmax crosses the lanes of a vector. */
 struct attention_4096x2304_bf16_task {
-    uint32_t q[attention_4096x2304_bf16_STRIPS][32][RT_VF_COLS];   /* transposed */
-    float o[attention_4096x2304_bf16_STRIPS][attention_4096x2304_bf16_D][RT_VF_COLS];    /* sums of p v, transposed */
-    float top[attention_4096x2304_bf16_QUERIES], sum[attention_4096x2304_bf16_QUERIES]; /* largest score so far, sum of exp */
-    uint32_t k[attention_4096x2304_bf16_KEYS][32], v[attention_4096x2304_bf16_KEYS / 2][attention_4096x2304_bf16_D];
-    float s[attention_4096x2304_bf16_KEYS][RT_VF_COLS];               /* scores */
-    uint32_t p[attention_4096x2304_bf16_KEYS / 2][RT_VF_COLS];       /* exp of scores less top */
+    uint32_t q[STRIPS][32][RT_VF_COLS]; /* transposed */
+    float o[STRIPS][HEAD][RT_VF_COLS]; /* sums of p v, transposed */
+    float top[QUERIES], sum[QUERIES]; /* largest score so far, sum of exp */
+    uint32_t k[KEYS][32], v[KEYS / 2][HEAD];
+    float s[KEYS][RT_VF_COLS]; /* scores */
+    uint32_t p[KEYS / 2][RT_VF_COLS]; /* exp of scores less top */
 };
 
 /* One vector of queries, from column c: exp of the scores, and what was summed under a
@@ -195,7 +195,7 @@ static inline void attention_4096x2304_bf16_softmax(struct attention_4096x2304_b
     }
     rt_vf_store(top_at, top);
     rt_vf_store(sum_at, sum);
-    for (int64_t d = 0; d < attention_4096x2304_bf16_D; d++) {
+    for (int64_t d = 0; d < HEAD; d++) {
         float *o = &a->o[strip][d][c];
         rt_vf_store(o, rt_vf_load(o) * shrink);
     }
@@ -206,7 +206,7 @@ static void attention_4096x2304_bf16_strip(struct attention_4096x2304_bf16_task 
                                            int strip, int64_t query0, int64_t key0,
                                            int64_t first, int64_t last)
 {
-    enum { ROWS = RT_BLOCK_ROWS, VECS = RT_BLOCK_VECS, COLS = RT_VF_COLS, D = attention_4096x2304_bf16_D };
+    enum { ROWS = RT_BLOCK_ROWS, VECS = RT_BLOCK_VECS, COLS = RT_VF_COLS };
     for (int64_t j = first; j < last; j += ROWS) {
         rt_pairs_block(ROWS, VECS, 32, a->k[j], 32, 1, a->q[strip][0], COLS, a->s[j],
                  COLS, 0);
@@ -219,8 +219,8 @@ static void attention_4096x2304_bf16_strip(struct attention_4096x2304_bf16_task 
             attention_4096x2304_bf16_softmax(a, strip, c, query0, key0, first, last, false);
         }
     }
-    for (int64_t d = 0; d < D; d += attention_4096x2304_bf16_D_ROWS) {
-        rt_pairs_block(attention_4096x2304_bf16_D_ROWS, VECS, (last - first) / 2, &a->v[first / 2][d], 1, D,
+    for (int64_t d = 0; d < HEAD; d += HEAD_ROWS) {
+        rt_pairs_block(HEAD_ROWS, VECS, (last - first) / 2, &a->v[first / 2][d], 1, HEAD,
                  a->p[first / 2], COLS, a->o[strip][d], COLS, 1);
     }
 }
@@ -229,7 +229,7 @@ static void attention_4096x2304_bf16_strip(struct attention_4096x2304_bf16_task 
 static void attention_4096x2304_bf16_load_queries(struct attention_4096x2304_bf16_task *a,
                                                   const rt_bf16 *q, int64_t queries)
 {
-    for (int64_t i = 0; i < attention_4096x2304_bf16_QUERIES; i++) {
+    for (int64_t i = 0; i < QUERIES; i++) {
         uint32_t cells[32] = {0};
         if (i < queries) {
             memcpy(cells, q + i * 2304, 64 * sizeof *q);
@@ -249,11 +249,11 @@ static void attention_4096x2304_bf16_load_keys(struct attention_4096x2304_bf16_t
                                                const rt_bf16 *k, const rt_bf16 *v,
                                                int64_t keys)
 {
-    const bool padded = attention_4096x2304_bf16_D > 64 || 64 % 2 == 1;
+    const bool padded = HEAD > 64 || 64 % 2 == 1;
     const int64_t zeros = padded ? 0 : keys; /* rows from here on are cleared */
-    memset(a->k[zeros], 0, (size_t)(attention_4096x2304_bf16_KEYS - zeros) * sizeof a->k[0]);
+    memset(a->k[zeros], 0, (size_t)(KEYS - zeros) * sizeof a->k[0]);
     memset(a->v[zeros / 2], 0,
-           (size_t)(attention_4096x2304_bf16_KEYS / 2 - zeros / 2) * sizeof a->v[0]);
+           (size_t)(KEYS / 2 - zeros / 2) * sizeof a->v[0]);
     for (int64_t j = 0; j < keys; j++) {
         memcpy(a->k[j], k + j * 2304, 64 * sizeof *k);
         if (j % 2 == 1) {
@@ -271,7 +271,7 @@ static void attention_4096x2304_bf16_queries(struct attention_4096x2304_bf16_tas
                                              const rt_bf16 *k, const rt_bf16 *v,
                                              int64_t query0, int64_t queries)
 {
-    enum { ROWS = RT_BLOCK_ROWS, COLS = RT_VF_COLS, KEYS = attention_4096x2304_bf16_KEYS };
+    enum { ROWS = RT_BLOCK_ROWS, COLS = RT_VF_COLS };
     const int64_t oldest = 0;
     for (int64_t key0 = oldest / KEYS * KEYS; key0 < query0 + queries; key0 += KEYS) {
         const int64_t keys = 1024 - key0 < KEYS ? 1024 - key0 : KEYS;
@@ -299,11 +299,11 @@ void attention_4096x2304_bf16(const rt_bf16 *restrict qkv, rt_bf16 *restrict o,
     for (int64_t task = 0; task < q_blocks * head_tasks; task++) {
         struct attention_4096x2304_bf16_task a;
         /* the last queries see the most keys: they go first */
-        const int64_t query0 = (q_blocks - 1 - task / head_tasks) * attention_4096x2304_bf16_QUERIES;
+        const int64_t query0 = (q_blocks - 1 - task / head_tasks) * QUERIES;
         const int64_t head = task % 12;
         const int64_t row0 = task / 12 % 4 * 1024;
         const int64_t left = 1024 - query0;
-        const int64_t queries = left < attention_4096x2304_bf16_QUERIES ? left : attention_4096x2304_bf16_QUERIES;
+        const int64_t queries = left < QUERIES ? left : QUERIES;
         const rt_bf16 *rows = qkv + row0 * 2304;
         const rt_bf16 *k = rows + (12 + head / 1) * 64;
         attention_4096x2304_bf16_load_queries(&a, rows + query0 * 2304 + head * 64, queries);
@@ -319,6 +319,12 @@ void attention_4096x2304_bf16(const rt_bf16 *restrict qkv, rt_bf16 *restrict o,
         }
     }
 }
+
+#undef QUERIES
+#undef KEYS
+#undef STRIPS
+#undef HEAD_ROWS
+#undef HEAD
 
 /* conv1d_bias: y = x w + b
  * x bf16 [4096, 768], w bf16 [768, 768], b bf16 [768] -> y bf16 [4096, 768] */
@@ -656,30 +662,30 @@ static void conv1d_dw_4096x768x768_bf16(const rt_bf16 *restrict x,
 /* attention_bwd: gradient of attention
  * qkv bf16 [4096, 2304], o bf16 [4096, 768], lse f32 [4096, 12],
  * d_o bf16 [4096, 768] -> dqkv bf16 [4096, 2304] */
-enum {
-    attention_bwd_4096x2304x768x12_bf16_QUERIES = 64, /* at a time: a multiple of every register block's columns */
-    attention_bwd_4096x2304x768x12_bf16_KEYS = 96,    /* at a time: a multiple of every register block's rows */
-    attention_bwd_4096x2304x768x12_bf16_D_ROWS = RT_BLOCK_ROWS == 12  ? 8
-                   : RT_BLOCK_ROWS == 8 ? 8
-                   : RT_BLOCK_ROWS == 6 ? 4
-                                        : 4,
-    attention_bwd_4096x2304x768x12_bf16_D = (64 + attention_bwd_4096x2304x768x12_bf16_D_ROWS - 1) / attention_bwd_4096x2304x768x12_bf16_D_ROWS * attention_bwd_4096x2304x768x12_bf16_D_ROWS,
-    attention_bwd_4096x2304x768x12_bf16_WIDE = (64 + RT_VF_LANES - 1) / RT_VF_LANES * RT_VF_LANES,
-    attention_bwd_4096x2304x768x12_bf16_STRIPS = attention_bwd_4096x2304x768x12_bf16_QUERIES / RT_VF_COLS,
-};
+#define QUERIES 64 /* at a time: a multiple of every register block's columns */
+#define KEYS 96    /* at a time: a multiple of every register block's rows */
+#define STRIPS (QUERIES / RT_VF_COLS)
+/* Rows of a register block over the head dimension, and that rounded up to them. */
+#define HEAD_ROWS                              \
+    (RT_BLOCK_ROWS == 12  ? 8    \
+     : RT_BLOCK_ROWS == 8 ? 8     \
+     : RT_BLOCK_ROWS == 6 ? 4     \
+                          : 4)
+#define HEAD ((64 + HEAD_ROWS - 1) / HEAD_ROWS * HEAD_ROWS)
+#define WIDE ((64 + RT_VF_LANES - 1) / RT_VF_LANES * RT_VF_LANES) /* in lanes */
 
 /* Blocks of one task. _t: transposed, columns are queries, so that sums over keys stay
  * inside lanes; the others have the head dimension in their columns. */
 struct attention_bwd_4096x2304x768x12_bf16_task {
-    uint32_t q_t[32][attention_bwd_4096x2304x768x12_bf16_QUERIES], do_t[32][attention_bwd_4096x2304x768x12_bf16_QUERIES];
-    uint32_t q[attention_bwd_4096x2304x768x12_bf16_QUERIES / 2][attention_bwd_4096x2304x768x12_bf16_WIDE], d_o[attention_bwd_4096x2304x768x12_bf16_QUERIES / 2][attention_bwd_4096x2304x768x12_bf16_WIDE];
-    float lse[attention_bwd_4096x2304x768x12_bf16_QUERIES], delta[attention_bwd_4096x2304x768x12_bf16_QUERIES]; /* delta: sum of d_o o */
-    float dq_t[attention_bwd_4096x2304x768x12_bf16_D][attention_bwd_4096x2304x768x12_bf16_QUERIES];
-    uint32_t k[attention_bwd_4096x2304x768x12_bf16_KEYS][32], v[attention_bwd_4096x2304x768x12_bf16_KEYS][32];
-    float s[attention_bwd_4096x2304x768x12_bf16_KEYS][attention_bwd_4096x2304x768x12_bf16_QUERIES], dp[attention_bwd_4096x2304x768x12_bf16_KEYS][attention_bwd_4096x2304x768x12_bf16_QUERIES];
-    uint32_t p[attention_bwd_4096x2304x768x12_bf16_KEYS][attention_bwd_4096x2304x768x12_bf16_QUERIES / 2], ds[attention_bwd_4096x2304x768x12_bf16_KEYS][attention_bwd_4096x2304x768x12_bf16_QUERIES / 2];
+    uint32_t q_t[32][QUERIES], do_t[32][QUERIES];
+    uint32_t q[QUERIES / 2][WIDE], d_o[QUERIES / 2][WIDE];
+    float lse[QUERIES], delta[QUERIES]; /* delta: sum of d_o o */
+    float dq_t[HEAD][QUERIES];
+    uint32_t k[KEYS][32], v[KEYS][32];
+    float s[KEYS][QUERIES], dp[KEYS][QUERIES];
+    uint32_t p[KEYS][QUERIES / 2], ds[KEYS][QUERIES / 2];
     /* the same k and ds with pairs along the keys */
-    uint32_t k_pairs[attention_bwd_4096x2304x768x12_bf16_KEYS / 2][attention_bwd_4096x2304x768x12_bf16_D], ds_pairs[attention_bwd_4096x2304x768x12_bf16_KEYS / 2][attention_bwd_4096x2304x768x12_bf16_QUERIES];
+    uint32_t k_pairs[KEYS / 2][HEAD], ds_pairs[KEYS / 2][QUERIES];
 };
 
 /* Scores become probabilities, and gradients of probabilities those of scores, in one
@@ -714,7 +720,7 @@ static void attention_bwd_4096x2304x768x12_bf16_strip(struct attention_bwd_4096x
                                                       int64_t key0, int64_t first,
                                                       int64_t last)
 {
-    enum { ROWS = RT_BLOCK_ROWS, VECS = RT_BLOCK_VECS, Q = attention_bwd_4096x2304x768x12_bf16_QUERIES, D = attention_bwd_4096x2304x768x12_bf16_D };
+    enum { ROWS = RT_BLOCK_ROWS, VECS = RT_BLOCK_VECS, Q = QUERIES };
     for (int64_t j = first; j < last; j += ROWS) {
         rt_pairs_block(ROWS, VECS, 32, a->k[j], 32, 1, &a->q_t[0][c], Q,
                  &a->s[j][c], Q, 0);
@@ -729,8 +735,8 @@ static void attention_bwd_4096x2304x768x12_bf16_strip(struct attention_bwd_4096x
             attention_bwd_4096x2304x768x12_bf16_scores(a, lane0, query0, key0, first, last, false);
         }
     }
-    for (int64_t d = 0; d < D; d += attention_bwd_4096x2304x768x12_bf16_D_ROWS) {
-        rt_pairs_block(attention_bwd_4096x2304x768x12_bf16_D_ROWS, VECS, (last - first) / 2, &a->k_pairs[first / 2][d], 1, D,
+    for (int64_t d = 0; d < HEAD; d += HEAD_ROWS) {
+        rt_pairs_block(HEAD_ROWS, VECS, (last - first) / 2, &a->k_pairs[first / 2][d], 1, HEAD,
                  &a->ds_pairs[first / 2][c], Q, &a->dq_t[d][c], Q, 1);
     }
 }
@@ -742,7 +748,7 @@ static inline void attention_bwd_4096x2304x768x12_bf16_add(const uint32_t *cells
                                                            float *sums, int64_t from,
                                                            int64_t to)
 {
-    enum { Q = attention_bwd_4096x2304x768x12_bf16_QUERIES / 2, WIDE = attention_bwd_4096x2304x768x12_bf16_WIDE, COLS = RT_VF_COLS };
+    enum { Q = QUERIES / 2, COLS = RT_VF_COLS };
     const int64_t n = (to - from) / 2;
     const uint32_t *row = rows + from / 2 * WIDE;
     int64_t d = 0;
@@ -762,12 +768,12 @@ static void attention_bwd_4096x2304x768x12_bf16_load_keys(struct attention_bwd_4
                                                           const rt_bf16 *k,
                                                           const rt_bf16 *v, int64_t keys)
 {
-    const bool padded = attention_bwd_4096x2304x768x12_bf16_D > 64 || 64 % 2 == 1;
+    const bool padded = HEAD > 64 || 64 % 2 == 1;
     const int64_t zeros = padded ? 0 : keys; /* rows from here on are cleared */
-    memset(a->k[zeros], 0, (size_t)(attention_bwd_4096x2304x768x12_bf16_KEYS - zeros) * sizeof a->k[0]);
-    memset(a->v[zeros], 0, (size_t)(attention_bwd_4096x2304x768x12_bf16_KEYS - zeros) * sizeof a->v[0]);
+    memset(a->k[zeros], 0, (size_t)(KEYS - zeros) * sizeof a->k[0]);
+    memset(a->v[zeros], 0, (size_t)(KEYS - zeros) * sizeof a->v[0]);
     memset(a->k_pairs[zeros / 2], 0,
-           (size_t)(attention_bwd_4096x2304x768x12_bf16_KEYS / 2 - zeros / 2) * sizeof a->k_pairs[0]);
+           (size_t)(KEYS / 2 - zeros / 2) * sizeof a->k_pairs[0]);
     for (int64_t j = 0; j < keys; j++) {
         memcpy(a->k[j], k + j * 2304, 64 * sizeof *k);
         memcpy(a->v[j], v + j * 2304, 64 * sizeof *v);
@@ -789,13 +795,12 @@ static void attention_bwd_4096x2304x768x12_bf16_queries(struct attention_bwd_409
                                                         int64_t queries, float *dk,
                                                         float *dv)
 {
-    enum { ROWS = RT_BLOCK_ROWS, COLS = RT_VF_COLS, WIDE = attention_bwd_4096x2304x768x12_bf16_WIDE };
-    enum { KEYS = attention_bwd_4096x2304x768x12_bf16_KEYS };
+    enum { ROWS = RT_BLOCK_ROWS, COLS = RT_VF_COLS };
     const int strips = (int)((queries + COLS - 1) / COLS);
     const int64_t oldest = 0;
     for (int64_t key0 = oldest / KEYS * KEYS; key0 < query0 + queries; key0 += KEYS) {
         const int64_t keys = 1024 - key0 < KEYS ? 1024 - key0 : KEYS;
-        int64_t first[attention_bwd_4096x2304x768x12_bf16_STRIPS], last[attention_bwd_4096x2304x768x12_bf16_STRIPS], rows = 0;
+        int64_t first[STRIPS], last[STRIPS], rows = 0;
         attention_bwd_4096x2304x768x12_bf16_load_keys(a, k + key0 * 2304, v + key0 * 2304, keys);
         for (int s = 0; s < strips; s++) {
             /* whole register blocks of rows around the keys that the strip sees */
@@ -862,11 +867,11 @@ static void attention_bwd_4096x2304x768x12_bf16_load_queries(struct attention_bw
     memset(a->q, 0, sizeof a->q);
     memset(a->d_o, 0, sizeof a->d_o);
     memset(a->dq_t, 0, sizeof a->dq_t);
-    if (queries < attention_bwd_4096x2304x768x12_bf16_QUERIES) {
+    if (queries < QUERIES) {
         memset(a->q_t, 0, sizeof a->q_t);
         memset(a->do_t, 0, sizeof a->do_t);
     }
-    for (int64_t i = 0; i < attention_bwd_4096x2304x768x12_bf16_QUERIES; i++) {
+    for (int64_t i = 0; i < QUERIES; i++) {
         a->lse[i] = i < queries ? lse[i * 12] : 3e38f;
         a->delta[i] = 0;
         if (i < queries) {
@@ -884,7 +889,6 @@ static void attention_bwd_4096x2304x768x12_bf16(const rt_bf16 *restrict qkv,
                                                 rt_bf16 *restrict dqkv,
                                                 char *restrict workspace)
 {
-    enum { KEYS = attention_bwd_4096x2304x768x12_bf16_KEYS, WIDE = attention_bwd_4096x2304x768x12_bf16_WIDE };
     enum { SUMS = (1024 + KEYS - 1) / KEYS * KEYS * WIDE };
 #pragma omp parallel for schedule(dynamic, 1)
     for (int64_t task = 0; task < 48; task++) {
@@ -896,8 +900,8 @@ static void attention_bwd_4096x2304x768x12_bf16(const rt_bf16 *restrict qkv,
         memset(dk, 0, 2 * SUMS * sizeof *dk);
         for (int64_t i = 0; i < 1 * 16; i++) {
             const int64_t head = kv * 1 + i % 1;
-            const int64_t query0 = i / 1 * attention_bwd_4096x2304x768x12_bf16_QUERIES, left = 1024 - query0;
-            const int64_t queries = left < attention_bwd_4096x2304x768x12_bf16_QUERIES ? left : attention_bwd_4096x2304x768x12_bf16_QUERIES;
+            const int64_t query0 = i / 1 * QUERIES, left = 1024 - query0;
+            const int64_t queries = left < QUERIES ? left : QUERIES;
             const int64_t q_row = row0 + query0;
             const int64_t q_at = q_row * 2304 + head * 64;
             const int64_t o_at = q_row * 768 + head * 64;
@@ -920,6 +924,13 @@ static void attention_bwd_4096x2304x768x12_bf16(const rt_bf16 *restrict qkv,
         }
     }
 }
+
+#undef QUERIES
+#undef KEYS
+#undef STRIPS
+#undef HEAD_ROWS
+#undef HEAD
+#undef WIDE
 
 /* colsum: db = sum of dy over rows
  * dy bf16 [4096, 2304] -> db f32 [2304] */
