@@ -4,6 +4,7 @@
  * architecture that made a call, or of the op whose rule went wrong. */
 #include "builder.h"
 #include "load.h"
+#include "sandbox.h"
 
 #include <string.h>
 

@@ -4,6 +4,7 @@
  * together. All mistakes are told at once. Needs: load. Fills: g->model, from the
  * description alone, so that nothing inside the numerics hash can depend on a budget. */
 #include "check.h"
+#include "sandbox.h"
 
 #include <lauxlib.h>
 #include <stdlib.h>

@@ -3,6 +3,7 @@
  * have. Out: the resolved table, fields in the order of their declaration so that a
  * default may use those above it; messages for fields that are missing or unknown. */
 #include "check.h"
+#include "sandbox.h"
 
 #include <lauxlib.h>
 #include <stdlib.h>

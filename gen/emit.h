@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* emit.h: what emit.c (driver and files), emit_tables.c (model, units, parameters,
- * buffers), emit_math.c (kernels and spans) and emit_step.c (the schedule) share. Each
- * turns a part of the IR into plain Lua tables; templates/trainer/ turns those into text.
+ * buffers), emit_kernels.c, emit_math.c (spans) and emit_step.c (the schedule) share.
+ * Each turns a part of the IR into plain Lua tables; templates/trainer/ turns those into
+ * text.
  */
 #ifndef EMIT_H
 #define EMIT_H
@@ -45,9 +46,17 @@ const char *emit_render(Emit *e, const char *text, size_t bytes, const char *fil
 void emit_model_context(Emit *e);  /* emit_tables.c */
 void emit_layout_context(Emit *e); /* emit_tables.c */
 void emit_math_context(Emit *e);   /* emit_math.c */
+
+/* The first node of each distinct kernel. */
+typedef struct KernelList {
+    const Node **items;
+    int count, cap;
+} KernelList;
+
+void emit_kernels(Emit *e, KernelList *kernels); /* emit_kernels.c: fills the list, too */
 const char *emit_saved_field(Gen *g, const Saved *s); /* its name in struct CLASS_saved */
-void emit_class(Emit *e, const Class *c); /* emit_class.c: pushes it */
-void emit_step_context(Emit *e);   /* emit_step.c */
+void emit_class(Emit *e, const Class *c);             /* emit_class.c: pushes it */
+void emit_step_context(Emit *e);                      /* emit_step.c */
 
 /* The C name of a buffer's offset: "GATHERED_LAYERS_7_FORWARD". */
 const char *emit_buffer_macro(Gen *g, const Buffer *b);

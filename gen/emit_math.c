@@ -1,26 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* emit_math.c: kernels and spans as Lua tables for math.h and math.c.
+/* emit_math.c: spans as Lua tables for math.h and math.c.
  *
  * In: g->classes with spans, value locations and kernel names (span.c), the op folders.
- * Out: fields of the context: kernels (rendered texts, one for each distinct kernel),
- * prepared (statements for math_prepare), classes (structs of pointers), setup, spans,
- * optimizer.
+ * Out: fields of the context: those of the kernels (emit_kernels.c), classes (structs of
+ * pointers), setup, spans.
  *
  * Nothing here may look at a choice outside the numerics hash: math.c and math.h are
  * byte-identical for all of them, and a test holds us to it. */
 #include "emit.h"
 #include "ops.h"
-#include "plan.h"
 
-#include <inttypes.h>
 #include <string.h>
-
-typedef struct Kernels {
-    struct {
-        const Node **items;
-        int count, cap;
-    } list; /* the first node of each kernel */
-} Kernels;
 
 /* ---- names ------------------------------------------------------------------------- */
 
@@ -35,14 +25,14 @@ static const char *const reserved[] = {
     "unsigned", "void",    "volatile", "w",      "while",
 };
 
-static const char *local_name(Emit *e, const Kernels *kernels, const char *name)
+static const char *local_name(Emit *e, const KernelList *kernels, const char *name)
 {
     bool taken = false;
 
     for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
         taken = taken || !strcmp(reserved[i], name);
-    for (int i = 0; i < kernels->list.count; i++)
-        taken = taken || !strcmp(kernels->list.items[i]->kernel, name);
+    for (int i = 0; i < kernels->count; i++)
+        taken = taken || !strcmp(kernels->items[i]->kernel, name);
     return taken ? gen_printf(e->g, "%s_", name) : name;
 }
 
@@ -63,7 +53,7 @@ static const Saved *own_field(const Class *c, const Value *v)
 }
 
 /* The C expression of a value inside a span. */
-static const char *value_expr(Emit *e, const Kernels *kernels, const Class *c,
+static const char *value_expr(Emit *e, const KernelList *kernels, const Class *c,
                               const Value *v)
 {
     if (c && own_field(c, v))
@@ -91,203 +81,6 @@ static const char *value_expr(Emit *e, const Kernels *kernels, const Class *c,
     gen_die("value %s of %s has no place", v->name, c ? c->name : "setup");
 }
 
-/* ---- kernels ----------------------------------------------------------------------- */
-
-static void collect_kernels(Emit *e, Kernels *kernels, const Span *s)
-{
-    for (int i = 0; i < s->n_nodes; i++) {
-        const Node *n = s->nodes[i];
-        bool seen = false;
-
-        gen_require(n->kernel, "node %s has no kernel", n->name);
-        for (int k = 0; k < kernels->list.count; k++)
-            seen = seen || !strcmp(kernels->list.items[k]->kernel, n->kernel);
-        if (!seen)
-            *gen_push(e->g, &kernels->list) = n;
-    }
-}
-
-/* Field `operands` of the table on top: "x f32 [512, 288]", "w f32 [288] -> y f32 [512,
- * 288]". */
-static void set_operands(Emit *e, const Node *n)
-{
-    const char *before = n->n_in ? NULL : "";
-    int count = 0;
-
-    lua_newtable(e->L);
-    for (int i = 0; i < n->n_in + n->n_out; i++) {
-        bool in = i < n->n_in;
-        const Value *v = in ? n->in[i] : n->out[i - n->n_in];
-        const char *name = in ? n->op->in[i].name : n->op->out[i - n->n_in].name;
-        const char *text = gen_printf(e->g, "%s %s %s", name, dtype_name(v->dtype),
-                                      emit_shape(e->g, v->dim, v->n_dims));
-
-        if (i + 1 == n->n_in) { /* the arrow stays on the line of what it follows */
-            before = gen_printf(e->g, "%s ", text);
-            continue;
-        }
-        if (i == n->n_in)
-            text = gen_printf(e->g, "%s-> %s", before, text);
-        lua_pushstring(e->L, text);
-        lua_rawseti(e->L, -2, ++count);
-    }
-    lua_setfield(e->L, -2, "operands");
-}
-
-/* The rule's own line about itself. */
-static void set_doc(Emit *e, const OpRule *rule)
-{
-    lua_rawgeti(e->L, LUA_REGISTRYINDEX, rule->lua_ref);
-    lua_getfield(e->L, -1, "doc");
-    lua_remove(e->L, -2);
-    lua_setfield(e->L, -2, "doc");
-}
-
-/* Renders the kernel whose environment is on top of the stack; appends its text to the
- * table at `list` and its prepared statements to the one at `prepared`. */
-static void render_kernel(Emit *e, const OpRule *rule, int list, int prepared)
-{
-    lua_State *L = e->L;
-    const char *file = ops_template_path(e->g, rule, "cpu.c"), *text;
-    size_t bytes, n;
-    const char *source = ops_template(e->g, rule, "cpu.c", &bytes);
-
-    if (!source) {
-        diag_add(e->g, DIAG_ERROR, (Pos){0}, "write its cpu.c, or choose another target",
-                 "op %s: %s has no cpu.c", rule->name, rule->folder);
-        lua_pop(L, 1);
-        return;
-    }
-    lua_rawgeti(L, LUA_REGISTRYINDEX, e->template_ref);
-    lua_getfield(L, -1, "kernel_helpers");
-    lua_remove(L, -2);
-    lua_insert(L, -2);
-    if (lua_pcall(L, 1, 1, 0))
-        gen_die("kernel environment of %s: %s", rule->name, lua_tostring(L, -1));
-    text = emit_render(e, source, bytes, file, true, &n);
-    if (!text)
-        return;
-    for (int i = 1; lua_rawgeti(L, -1, i) != LUA_TNIL; i++)
-        lua_rawseti(L, prepared, (lua_Integer)lua_rawlen(L, prepared) + 1);
-    lua_pop(L, 2);
-    lua_newtable(L);
-    lua_pushlstring(L, text, n);
-    lua_setfield(L, -2, "text");
-    set_doc(e, rule);
-    emit_str(L, "op", rule->name);
-    lua_rawseti(L, list, (lua_Integer)lua_rawlen(L, list) + 1);
-}
-
-/* ---- the optimizer's kernel: an RtUpdateKernel, no node of the graph --------------- */
-
-static const OpRule *optimizer_rule(Gen *g)
-{
-    const char *name = g->model.optimizer_name;
-    const OpRule *rule = name ? ops_find(g, name) : NULL;
-
-    gen_require(rule && rule->optimizer, "optimizer %s has no op",
-                name ? name : "(none)");
-    return rule;
-}
-
-static Dtype state_dtype(const Model *m, const char *class)
-{
-    if (!strcmp(class, "master"))
-        return m->master_dtype;
-    if (!strcmp(class, "moments"))
-        return m->moments_dtype;
-    return !strcmp(class, "grad") ? m->reduce_dtype : m->param_dtype;
-}
-
-/* What the description says of an attribute that the rule declares. */
-static double optimizer_attr(const Gen *g, const OpRule *rule, const char *key)
-{
-    const Model *m = &g->model;
-    const struct {
-        const char *key;
-        double v;
-    } known[] = {
-        {"beta1", m->beta1},
-        {"beta2", m->beta2},
-        {"eps", m->eps},
-        {"momentum", m->momentum},
-    };
-
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (!strcmp(known[i].key, key))
-            return known[i].v;
-    gen_die("optimizer %s: no value for attribute %s", rule->name, key);
-}
-
-/* As ops_push_env, with runs of any length: shapes are left out. */
-static void push_optimizer_env(Emit *e, const OpRule *rule)
-{
-    Gen *g = e->g;
-    lua_State *L = e->L;
-
-    lua_newtable(L);
-    emit_str(L, "fn", gen_printf(g, "%s_update", rule->name));
-    emit_str(L, "acc", emit_ctype(ops_acc_dtype(g)));
-    emit_bool(L, "optimizer", true);
-    for (int i = 0; i < rule->info->n_attrs; i++)
-        emit_num(L, rule->info->attrs[i].key,
-                 optimizer_attr(g, rule, rule->info->attrs[i].key));
-    for (int i = 0; i < rule->n_in; i++) {
-        Dtype d = state_dtype(&g->model, rule->in[i].dtype ? rule->in[i].dtype : "");
-
-        lua_newtable(L);
-        emit_str(L, "name", rule->in[i].name);
-        emit_str(L, "type", emit_ctype(d));
-        emit_str(L, "dtype", dtype_name(d));
-        lua_setfield(L, -2, rule->in[i].name);
-    }
-}
-
-/* Could some choice of recompute call the kernel from the schedule? */
-static bool runs_again(Gen *g, const char *kernel)
-{
-    for (int i = 0; i < g->classes.count; i++) {
-        Class *c = g->classes.items[i];
-        bool *nodes = gen_alloc(g, (size_t)c->nodes.count + 1);
-
-        recompute_any(g, c, nodes);
-        for (int n = 0; n < c->nodes.count; n++)
-            if (nodes[n] && !strcmp(c->nodes.items[n]->kernel, kernel))
-                return true;
-    }
-    return false;
-}
-
-static void push_kernels(Emit *e, const Kernels *kernels)
-{
-    lua_State *L = e->L;
-    int list, prepared;
-
-    lua_newtable(L);
-    list = lua_gettop(L);
-    lua_newtable(L);
-    prepared = lua_gettop(L);
-    for (int i = 0; i < kernels->list.count; i++) {
-        const Node *n = kernels->list.items[i];
-        bool again = runs_again(e->g, n->kernel);
-        lua_Integer before = (lua_Integer)lua_rawlen(L, list);
-
-        ops_push_env(e->g, n);
-        render_kernel(e, n->op, list, prepared);
-        if ((lua_Integer)lua_rawlen(L, list) == before)
-            diag_stop_on_errors(e->g); /* after one mistake the Lua budget may be gone */
-        lua_rawgeti(L, list, before + 1);
-        set_operands(e, n);
-        emit_str(L, "fn", n->kernel);
-        emit_bool(L, "again", again);
-        lua_pop(L, 1);
-    }
-    push_optimizer_env(e, optimizer_rule(e->g));
-    render_kernel(e, optimizer_rule(e->g), list, prepared);
-    lua_setfield(L, -3, "prepared");
-    lua_setfield(L, -2, "kernels");
-}
-
 /* ---- spans ------------------------------------------------------------------------- */
 
 static bool is_written(const Span *s, const Value *v)
@@ -300,7 +93,7 @@ static bool is_written(const Span *s, const Value *v)
 }
 
 /* One parameter of the C signature. */
-static const char *arg_decl(Emit *e, const Kernels *kernels, const Class *c,
+static const char *arg_decl(Emit *e, const KernelList *kernels, const Class *c,
                             const Span *s, const SpanArg *a)
 {
     const char *type = a->value ? emit_ctype(a->value->dtype) : NULL;
@@ -383,7 +176,7 @@ static const char *in_place_of(Emit *e, const Value *v, const Saved *s)
 
 /* The values a span touches that are not arguments, in order of first use: its variables.
  */
-static void push_locals(Emit *e, const Kernels *kernels, const Class *c, const Span *s)
+static void push_locals(Emit *e, const KernelList *kernels, const Class *c, const Span *s)
 {
     lua_State *L = e->L;
     struct {
@@ -465,7 +258,7 @@ static const char *call_beta(Emit *e, const Class *c, const Node *n)
     return beta ? beta : any;
 }
 
-static void push_calls(Emit *e, const Kernels *kernels, const Class *c, const Span *s)
+static void push_calls(Emit *e, const KernelList *kernels, const Class *c, const Span *s)
 {
     lua_State *L = e->L;
 
@@ -508,7 +301,7 @@ static void push_calls(Emit *e, const Kernels *kernels, const Class *c, const Sp
 }
 
 /* piece: its name, NULL for a block without cuts or the constants. */
-static void push_span(Emit *e, const Kernels *kernels, const Class *c, const Span *s,
+static void push_span(Emit *e, const KernelList *kernels, const Class *c, const Span *s,
                       const char *piece)
 {
     lua_State *L = e->L;
@@ -541,7 +334,7 @@ static void push_span(Emit *e, const Kernels *kernels, const Class *c, const Spa
 /* ---- the parts of the context ------------------------------------------------------ */
 
 /* What KEEP_SOME calls again, as spans of step.c. */
-static void push_again(Emit *e, const Kernels *kernels)
+static void push_again(Emit *e, const KernelList *kernels)
 {
     Gen *g = e->g;
     int n = 0;
@@ -566,17 +359,10 @@ void emit_math_context(Emit *e)
 {
     Gen *g = e->g;
     lua_State *L = e->L;
-    Kernels kernels = {0};
+    KernelList kernels = {0};
     int n = 0;
 
-    collect_kernels(e, &kernels, &g->setup);
-    for (int i = 0; i < g->classes.count; i++) {
-        collect_kernels(e, &kernels, &g->classes.items[i]->forward);
-        collect_kernels(e, &kernels, &g->classes.items[i]->backward);
-    }
-    push_kernels(e, &kernels);
-    emit_str(L, "optimizer", gen_printf(g, "%s_update", optimizer_rule(g)->name));
-
+    emit_kernels(e, &kernels);
     lua_newtable(L);
     for (int i = 0; i < g->classes.count; i++) {
         emit_class(e, g->classes.items[i]);

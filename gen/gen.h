@@ -9,72 +9,13 @@
 #ifndef GEN_H
 #define GEN_H
 
+#include "base.h"
+
 #include <lua.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 
 #define FSDPGEN_VERSION "0.1.0"
 
 enum { MAX_DIMS = 4, MAX_RANKS = 1024, GRAIN_ELEMS = 1024, ARENA_ALIGN_BYTES = 256 };
-
-/* Exit codes of fsdpgen (README: command line). */
-enum { EXIT_DONE = 0, EXIT_DIAG = 1, EXIT_USAGE = 2, EXIT_FIT = 3, EXIT_TOOL = 4, EXIT_BUG = 70 };
-
-typedef struct Gen Gen;
-
-/* ---- base.c: arena, text, bugs ------------------------------------------------------- */
-
-void *gen_alloc(Gen *g, size_t bytes);               /* zeroed, 16-byte aligned; dies when out */
-char *gen_printf(Gen *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-char *gen_vprintf(Gen *g, const char *fmt, va_list ap);
-/* What is allocated between a mark and its release is gone then. */
-void *gen_mark(Gen *g);
-void gen_release(Gen *g, void *mark);
-char *gen_strdup(Gen *g, const char *s);
-char *gen_strndup(Gen *g, const char *s, size_t n);
-/* Grow an array held as {ptr, count, cap}; returns the new zeroed element. */
-void *gen_push_(Gen *g, void **items, int *count, int *cap, size_t item_bytes);
-#define gen_push(g, list) \
-    ((__typeof__((list)->items))gen_push_((g), (void **)&(list)->items, &(list)->count, \
-                                          &(list)->cap, sizeof *(list)->items))
-/* A bug of ours: prints file, line and text to stderr, exit 70. */
-_Noreturn void gen_die_(const char *file, int line, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-#define gen_die(...) gen_die_(__FILE__, __LINE__, __VA_ARGS__)
-#define gen_require(cond, ...) ((cond) ? (void)0 : gen_die_(__FILE__, __LINE__, __VA_ARGS__))
-
-static inline int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-static inline int64_t min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t max_i64(int64_t a, int64_t b) { return a > b ? a : b; }
-
-/* Growing text, arena-owned. */
-typedef struct Text { char *s; size_t len, cap; Gen *g; } Text;
-void text_add(Text *t, const char *s, size_t n);
-void text_printf(Text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-uint64_t hash_bytes(const void *p, size_t n); /* XXH3 64 */
-
-/* ---- diag.c: messages for users ------------------------------------------------------- */
-
-typedef struct Pos { const char *file; int line, col, len; } Pos; /* line 0: no place */
-
-typedef enum { DIAG_ERROR, DIAG_WARNING } DiagKind;
-
-/* Records `file:line:col: error: object: problem`; the source line, a caret and `help:` follow
- * when printed. help may be NULL. Errors are collected; passes go on as far as they can. */
-void diag_add(Gen *g, DiagKind kind, Pos pos, const char *help, const char *fmt, ...)
-    __attribute__((format(printf, 5, 6)));
-/* Prints all collected messages in order of file, line, col, once; exits 1 if any is an error. */
-void diag_stop_on_errors(Gen *g);
-void diag_print(Gen *g);              /* the same without stopping */
-int diag_errors(const Gen *g);        /* errors collected so far */
-/* Registers the text of a file (or of "<--set>"), so that messages can show its lines. */
-void diag_source(Gen *g, const char *file, const char *text, size_t bytes);
-/* Nearest of candidates by Damerau-Levenshtein within max(1, len/3), or NULL. */
-const char *diag_nearest(const char *word, const char *const *candidates, int count);
 
 /* ---- dtypes --------------------------------------------------------------------------- */
 
@@ -606,29 +547,6 @@ struct Gen {
     uint64_t numerics_hash;
     struct { OutFile *items; int count, cap; } files;
 };
-
-/* ---- embedded files (built from gen/lua, templates, runtime, models by gen/embed_tool.c) -- */
-
-typedef struct Embedded { const char *path; const unsigned char *data; size_t bytes; } Embedded;
-extern const Embedded embedded_files[];   /* sorted by path: "templates/ops/add/op.lua" */
-extern const int embedded_count;
-const Embedded *embed_find(const char *path);
-
-/* ---- the sandboxed Lua state (sandbox.c) ------------------------------------------------- */
-
-/* A fresh state: base, string (no patterns that backtrack without bound), table, math, utf8;
- * text chunks only; no __gc, no I/O; instruction and memory caps with clear messages. */
-lua_State *sandbox_open(Gen *g);
-/* Runs a chunk from memory; chunk name is what messages show. Returns lua_pcall's status, with
- * results or a message on the stack. env: registry ref of the environment table, or LUA_NOREF. */
-int sandbox_run(Gen *g, const char *text, size_t n, const char *chunk, int env, int n_results);
-/* A fresh environment for a stranger's chunk (descriptions, architectures, ops): the safe
- * library, copied; `load` only exists in the globals, which trusted chunks (gen/lua) see. */
-int sandbox_env(Gen *g);
-/* After a lua_pcall of your own: makes its message a text (memory, non-text errors). */
-int sandbox_status(lua_State *L, int status);
-/* Starts the budgets anew (tests that run references need more). */
-void sandbox_budget(lua_State *L, int64_t instructions, size_t bytes);
 
 /* ---- the passes, in order ---------------------------------------------------------------- */
 

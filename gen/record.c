@@ -4,6 +4,7 @@
  * remember, beside them and out of a stranger's reach, which constructor made them and
  * where in which file. */
 #include "load.h"
+#include "sandbox.h"
 
 #include <lauxlib.h>
 #include <string.h>

@@ -1,12 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sandbox.h: what sandbox.c (limits), sandbox_lib.c (the safe library) and
- * sandbox_match.c (bounded string patterns) share. */
+/* sandbox.h: the sandboxed Lua state for whoever runs Lua; then what sandbox.c (limits),
+ * sandbox_lib.c (the safe library) and sandbox_match.c (bounded string patterns) share. */
 #ifndef SANDBOX_H
 #define SANDBOX_H
 
 #include "gen.h"
 
 #include <lauxlib.h>
+
+/* A fresh state: base, string (no patterns that backtrack without bound), table, math, utf8;
+ * text chunks only; no __gc, no I/O; instruction and memory caps with clear messages. */
+lua_State *sandbox_open(Gen *g);
+/* Runs a chunk from memory; chunk name is what messages show. Returns lua_pcall's status, with
+ * results or a message on the stack. env: registry ref of the environment table, or LUA_NOREF. */
+int sandbox_run(Gen *g, const char *text, size_t n, const char *chunk, int env, int n_results);
+/* A fresh environment for a stranger's chunk (descriptions, architectures, ops): the safe
+ * library, copied; `load` only exists in the globals, which trusted chunks (gen/lua) see. */
+int sandbox_env(Gen *g);
+/* After a lua_pcall of your own: makes its message a text (memory, non-text errors). */
+int sandbox_status(lua_State *L, int status);
+/* Starts the budgets anew (tests that run references need more). */
+void sandbox_budget(lua_State *L, int64_t instructions, size_t bytes);
+
+/* ---- inside ------------------------------------------------------------------------ */
 
 /* Of a whole run, set by sandbox_open; sandbox_budget changes them. One instruction is
  * about 10 ns; llama405b needs a few million. */

@@ -4,6 +4,7 @@
  * twice changes once, and the places "<--set>:N:col" of what was set (N: the Nth
  * --set). */
 #include "load.h"
+#include "sandbox.h"
 
 #include <ctype.h>
 #include <lauxlib.h>

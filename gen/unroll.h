@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unroll.h: the working state shared by unroll.c (order of the step) and unroll_bufs.c
- * (its buffers and what each instruction touches). Private to the unroll pass. */
+/* unroll.h: the working state shared by unroll.c (order of the step), unroll_bufs.c (its
+ * buffers) and unroll_ins.c (what each instruction touches). Private to the pass. */
 #ifndef UNROLL_H
 #define UNROLL_H
 
 #include "plan.h"
+
+/* Of runtime/rt.h: RT_CONTROL_BYTES. A test compares. */
+enum { SUPERACC_WORDS = 72, CONTROL_EXTRA_BYTES = 4096 };
 
 /* Which weights a span reads and which gradients it writes, by phase; found once. */
 typedef struct SpanUse {

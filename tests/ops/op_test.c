@@ -7,6 +7,7 @@
 
 #include "load.h"
 #include "rt.h"
+#include "sandbox.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -37,15 +38,6 @@ static const OpRule *check_op(lua_State *L, int index)
     return op;
 }
 
-static Dtype check_dtype(lua_State *L, int index)
-{
-    Dtype d = dtype_parse(luaL_checkstring(L, index));
-
-    if (d == DT_NONE)
-        luaL_error(L, "unknown dtype %s", lua_tostring(L, index));
-    return d;
-}
-
 /* { shape = {..}, dtype = ".." } at index */
 static Value *check_value(lua_State *L, int index, const char *name)
 {
@@ -53,7 +45,7 @@ static Value *check_value(lua_State *L, int index, const char *name)
 
     v->name = name;
     lua_getfield(L, index, "dtype");
-    v->dtype = check_dtype(L, -1);
+    v->dtype = op_test_dtype(L, -1);
     lua_pop(L, 1);
     lua_getfield(L, index, "shape");
     v->n_dims = (int)lua_rawlen(L, -1);
@@ -187,8 +179,8 @@ static int l_shape(lua_State *L)
 /* dtypes(param, reduce): what the following nodes are inferred for */
 static int l_dtypes(lua_State *L)
 {
-    test.gen.model.param_dtype = check_dtype(L, 1);
-    test.gen.model.reduce_dtype = check_dtype(L, 2);
+    test.gen.model.param_dtype = op_test_dtype(L, 1);
+    test.gen.model.reduce_dtype = op_test_dtype(L, 2);
     test.gen.model.loss_scale_init = test.gen.model.param_dtype == DT_F16;
     return 0;
 }
@@ -206,12 +198,6 @@ static int l_names(lua_State *L)
         lua_pushstring(L, test.gen.ops.items[i].name);
         lua_rawseti(L, -2, i + 1);
     }
-    return 1;
-}
-
-static int l_round(lua_State *L)
-{
-    lua_pushnumber(L, round_to(check_dtype(L, 1), luaL_checknumber(L, 2)));
     return 1;
 }
 
@@ -271,7 +257,7 @@ static int l_optimizer(lua_State *L)
         Dtype d;
 
         lua_rawgeti(L, 3, i + 1);
-        d = check_dtype(L, -1);
+        d = op_test_dtype(L, -1);
         lua_pop(L, 1);
         lua_newtable(L);
         emit_str(L, "name", op->in[i].name);
@@ -342,7 +328,7 @@ static void read_operand(lua_State *L, Run *r, int i)
     Dtype d;
 
     lua_getfield(L, item, "dtype");
-    d = check_dtype(L, -1);
+    d = op_test_dtype(L, -1);
     lua_pop(L, 1);
     r->own[i] = same == 0;
     r->buf[i] =
@@ -358,54 +344,6 @@ static void read_operand(lua_State *L, Run *r, int i)
     lua_getfield(L, item, "name");
     place_state(&r->update_run, lua_tostring(L, -1), r->data[i]);
     lua_pop(L, 1);
-}
-
-/* Where the run of every optimizer test lies. */
-static const RtParam run_param = {.name = "layers.1.w"};
-enum { RUN_ELEMENT = 3072, RUN_NOISE = 77 };
-
-/* noise(site, i) -> the 16 bits by which element i of the run, from 1, is rounded */
-static int l_noise(lua_State *L)
-{
-    const RtUpdate u = {.noise = RUN_NOISE};
-    const RtUpdateRun run = {.param = &run_param, .element = RUN_ELEMENT};
-    static const char *const sites[] = {"master", "moment1", "moment2", NULL};
-    uint16_t noise;
-
-    rt_noise(&u, &run, RT_NOISE_MASTER + luaL_checkoption(L, 1, NULL, sites),
-             luaL_checkinteger(L, 2) - 1, 1, &noise);
-    lua_pushinteger(L, noise);
-    return 1;
-}
-
-/* noisy(v, noise) -> v in bf16, rounded by those bits: up when they reach what is cut */
-static int l_noisy(lua_State *L)
-{
-    const float v = (float)luaL_checknumber(L, 1);
-    const uint32_t bits = (uint32_t)rt_bits_f32(v);
-    const bool up = (bits & 0xffff) + (uint32_t)luaL_checkinteger(L, 2) > 0xffff;
-
-    lua_pushnumber(L,
-                   rt_f32_from_bits((int32_t)((bits & 0xffff0000) + (up ? 65536u : 0u))));
-    return 1;
-}
-
-/* split(master) -> its weight in bf16, and the rest; joined(weight, rest) -> master */
-static int l_split(lua_State *L)
-{
-    const float v = (float)luaL_checknumber(L, 1);
-
-    lua_pushnumber(L, rt_f32_from_bf16(rt_bf16_from_master(v)));
-    lua_pushinteger(L, rt_split_rest(v));
-    return 2;
-}
-
-static int l_joined(lua_State *L)
-{
-    const uint16_t weight = rt_bf16_from_f32((float)luaL_checknumber(L, 1));
-
-    lua_pushnumber(L, rt_f32_from_split(weight, (uint16_t)luaL_checknumber(L, 2)));
-    return 1;
 }
 
 static void read_update(lua_State *L, Run *r)
@@ -526,15 +464,19 @@ typedef struct TestOptions {
 static int run_script(const char *path, const TestOptions *o)
 {
     static const luaL_Reg host[] = {
-        {"infer", l_infer},     {"shape", l_shape},
-        {"dtypes", l_dtypes},   {"rule", l_rule},
-        {"names", l_names},     {"round", l_round},
-        {"noise", l_noise},     {"noisy", l_noisy},
-        {"split", l_split},     {"joined", l_joined},
-        {"print", l_print},     {"hash", l_hash},
-        {"kernel", l_kernel},   {"optimizer", l_optimizer},
-        {"compile", l_compile}, {"of_platform", l_of_platform},
-        {"run", l_run},         {NULL, NULL},
+        {"infer", l_infer},
+        {"shape", l_shape},
+        {"dtypes", l_dtypes},
+        {"rule", l_rule},
+        {"names", l_names},
+        {"print", l_print},
+        {"hash", l_hash},
+        {"kernel", l_kernel},
+        {"optimizer", l_optimizer},
+        {"compile", l_compile},
+        {"of_platform", l_of_platform},
+        {"run", l_run},
+        {NULL, NULL},
     };
     lua_State *L = test.gen.L;
     int env = sandbox_env(&test.gen), failures;
@@ -543,6 +485,7 @@ static int run_script(const char *path, const TestOptions *o)
 
     lua_rawgeti(L, LUA_REGISTRYINDEX, env);
     luaL_newlib(L, host);
+    op_test_numbers(L);
     emit_str(L, "only", o->only);
     emit_int(L, "cases", atoll(o->cases));
     emit_int(L, "seed", atoll(o->seed));

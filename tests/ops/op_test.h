@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op_test.h: what op_test.c (Lua's window on the generator) and op_test_kernels.c
- * (kernels as machine code) share. */
+/* op_test.h: what op_test.c (Lua's window on the generator), op_test_numbers.c (on single
+ * numbers) and op_test_kernels.c (kernels as machine code) share. */
 #ifndef OP_TEST_H
 #define OP_TEST_H
 
 #include "emit.h"
 #include "graph.h"
+#include "rt.h"
 
 enum { MAX_OPERANDS = 16 };
 
@@ -42,5 +43,13 @@ void buf_put(Buf *b, int64_t i, double v);
 double buf_get(const Buf *b, int64_t i);
 bool buf_guard_ok(const Buf *b);
 double round_to(Dtype dtype, double v);
+
+/* The dtype whose name is at index; an error of the script's if there is none. */
+Dtype op_test_dtype(lua_State *L, int index);
+/* Where the run of every optimizer test lies. */
+extern const RtParam run_param;
+enum { RUN_ELEMENT = 3072, RUN_NOISE = 77 };
+/* Adds round, noise, noisy, split and joined to the table on top. */
+void op_test_numbers(lua_State *L);
 
 #endif

@@ -6,6 +6,7 @@
 #include "op_test.h"
 
 #include "rt.h"
+#include "sandbox.h"
 
 #include <dlfcn.h>
 #include <errno.h>

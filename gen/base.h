@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* base.h: what every file of the generator stands on and no pass owns: memory, text,
+ * messages, the embedded files. */
+#ifndef BASE_H
+#define BASE_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+typedef struct Gen Gen;
+
+/* Exit codes of fsdpgen (README: command line). */
+enum { EXIT_DONE = 0, EXIT_DIAG = 1, EXIT_USAGE = 2, EXIT_FIT = 3, EXIT_TOOL = 4, EXIT_BUG = 70 };
+
+/* ---- base.c: arena, text, bugs ------------------------------------------------------- */
+
+void *gen_alloc(Gen *g, size_t bytes);               /* zeroed, 16-byte aligned; dies when out */
+char *gen_printf(Gen *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+char *gen_vprintf(Gen *g, const char *fmt, va_list ap);
+/* What is allocated between a mark and its release is gone then. */
+void *gen_mark(Gen *g);
+void gen_release(Gen *g, void *mark);
+char *gen_strdup(Gen *g, const char *s);
+char *gen_strndup(Gen *g, const char *s, size_t n);
+/* Grow an array held as {ptr, count, cap}; returns the new zeroed element. */
+void *gen_push_(Gen *g, void **items, int *count, int *cap, size_t item_bytes);
+#define gen_push(g, list) \
+    ((__typeof__((list)->items))gen_push_((g), (void **)&(list)->items, &(list)->count, \
+                                          &(list)->cap, sizeof *(list)->items))
+/* A bug of ours: prints file, line and text to stderr, exit 70. */
+_Noreturn void gen_die_(const char *file, int line, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+#define gen_die(...) gen_die_(__FILE__, __LINE__, __VA_ARGS__)
+#define gen_require(cond, ...) ((cond) ? (void)0 : gen_die_(__FILE__, __LINE__, __VA_ARGS__))
+
+static inline int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+static inline int64_t min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t max_i64(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Growing text, arena-owned. */
+typedef struct Text { char *s; size_t len, cap; Gen *g; } Text;
+void text_add(Text *t, const char *s, size_t n);
+void text_printf(Text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+uint64_t hash_bytes(const void *p, size_t n); /* XXH3 64 */
+
+/* ---- diag.c: messages for users ------------------------------------------------------- */
+
+typedef struct Pos { const char *file; int line, col, len; } Pos; /* line 0: no place */
+
+typedef enum { DIAG_ERROR, DIAG_WARNING } DiagKind;
+
+/* Records `file:line:col: error: object: problem`; the source line, a caret and `help:` follow
+ * when printed. help may be NULL. Errors are collected; passes go on as far as they can. */
+void diag_add(Gen *g, DiagKind kind, Pos pos, const char *help, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+/* Prints all collected messages in order of file, line, col, once; exits 1 if any is an error. */
+void diag_stop_on_errors(Gen *g);
+void diag_print(Gen *g);              /* the same without stopping */
+int diag_errors(const Gen *g);        /* errors collected so far */
+/* Registers the text of a file (or of "<--set>"), so that messages can show its lines. */
+void diag_source(Gen *g, const char *file, const char *text, size_t bytes);
+/* Nearest of candidates by Damerau-Levenshtein within max(1, len/3), or NULL. */
+const char *diag_nearest(const char *word, const char *const *candidates, int count);
+
+/* ---- embedded files (built from gen/lua, templates, runtime, models by gen/embed_tool.c) -- */
+
+typedef struct Embedded { const char *path; const unsigned char *data; size_t bytes; } Embedded;
+extern const Embedded embedded_files[];   /* sorted by path: "templates/ops/add/op.lua" */
+extern const int embedded_count;
+const Embedded *embed_find(const char *path);
+
+#endif

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* op_test_numbers.c: how single numbers are rounded, split and joined, for op_test.lua:
+ * by the runtime's own functions. */
+#include "op_test.h"
+
+const RtParam run_param = {.name = "layers.1.w"};
+
+Dtype op_test_dtype(lua_State *L, int index)
+{
+    Dtype d = dtype_parse(luaL_checkstring(L, index));
+
+    if (d == DT_NONE)
+        luaL_error(L, "unknown dtype %s", lua_tostring(L, index));
+    return d;
+}
+
+static int l_round(lua_State *L)
+{
+    lua_pushnumber(L, round_to(op_test_dtype(L, 1), luaL_checknumber(L, 2)));
+    return 1;
+}
+
+/* noise(site, i) -> the 16 bits by which element i of the run, from 1, is rounded */
+static int l_noise(lua_State *L)
+{
+    const RtUpdate u = {.noise = RUN_NOISE};
+    const RtUpdateRun run = {.param = &run_param, .element = RUN_ELEMENT};
+    static const char *const sites[] = {"master", "moment1", "moment2", NULL};
+    uint16_t noise;
+
+    rt_noise(&u, &run, RT_NOISE_MASTER + luaL_checkoption(L, 1, NULL, sites),
+             luaL_checkinteger(L, 2) - 1, 1, &noise);
+    lua_pushinteger(L, noise);
+    return 1;
+}
+
+/* noisy(v, noise) -> v in bf16, rounded by those bits: up when they reach what is cut */
+static int l_noisy(lua_State *L)
+{
+    const float v = (float)luaL_checknumber(L, 1);
+    const uint32_t bits = (uint32_t)rt_bits_f32(v);
+    const bool up = (bits & 0xffff) + (uint32_t)luaL_checkinteger(L, 2) > 0xffff;
+
+    lua_pushnumber(L,
+                   rt_f32_from_bits((int32_t)((bits & 0xffff0000) + (up ? 65536u : 0u))));
+    return 1;
+}
+
+/* split(master) -> its weight in bf16, and the rest; joined(weight, rest) -> master */
+static int l_split(lua_State *L)
+{
+    const float v = (float)luaL_checknumber(L, 1);
+
+    lua_pushnumber(L, rt_f32_from_bf16(rt_bf16_from_master(v)));
+    lua_pushinteger(L, rt_split_rest(v));
+    return 2;
+}
+
+static int l_joined(lua_State *L)
+{
+    const uint16_t weight = rt_bf16_from_f32((float)luaL_checknumber(L, 1));
+
+    lua_pushnumber(L, rt_f32_from_split(weight, (uint16_t)luaL_checknumber(L, 2)));
+    return 1;
+}
+
+void op_test_numbers(lua_State *L)
+{
+    static const luaL_Reg numbers[] = {
+        {"round", l_round}, {"noise", l_noise},   {"noisy", l_noisy},
+        {"split", l_split}, {"joined", l_joined}, {NULL, NULL},
+    };
+
+    luaL_setfuncs(L, numbers, 0);
+}
