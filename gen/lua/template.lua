@@ -11,6 +11,8 @@
 --   //@ prepare: rt_gemm_prepare(&${fn}_gemm);
 --                                         a C statement handed to the caller, in order;
 --                                         a kernel's is called once, by math_prepare()
+--   //@ host                              what follows is for the host: the text before it
+--                                         is the kernels' (cuda.cu of an op)
 --   //@ local function row(p)             text inside a Lua function is printed when it
 --       ${p.name}                         is called: so a template has parts
 --   //@ end
@@ -29,7 +31,10 @@
 --   gemm(name, op, m, n, k, from, to)
 --                     a `static const RtGemm name` of dense row-major matrices: op "NT",
 --                     "NN" or "TN", from and to the operands whose dtypes A, B and C
---                     have; its output tiles are chosen here
+--                     have; its output tiles are chosen here. On CUDA: an RtMatmul
+--   kernel(name, threads, shared_bytes)
+--                     CUDA: the `static RtKernel` of a kernel in this file, for rt_launch;
+--                     it is prepared at start
 -- They rest on runtime/rt_math.h: rt_f32_from_bf16(rt_bf16), rt_bf16_from_f32(float).
 
 local template = {}
@@ -263,6 +268,21 @@ local function gemm_table(name, op, m, n, k, from, to)
              rt_dtype[to.dtype] or error("gemm: no products into " .. to.dtype, 2))
 end
 
+local function matmul_table(name, op, m, n, k, from, to)
+  return fmt("static RtMatmul %s = {\n"
+             .. "    .op = RT_%s, .m = %d, .n = %d, .k = %d, .lda = %d, .ldb = %d, .ldc = %d,\n"
+             .. "    .in_dtype = %s, .out_dtype = %s,\n};",
+             name, op, m, n, k, op == "TN" and m or k, op == "NT" and k or n, n,
+             rt_dtype[from.dtype] or error("gemm: no products of " .. from.dtype, 2),
+             rt_dtype[to.dtype] or error("gemm: no products into " .. to.dtype, 2))
+end
+
+local function kernel_table(name, threads, shared_bytes)
+  local shared = (shared_bytes or 0) > 0 and fmt(", .shared_bytes = %d", shared_bytes) or ""
+  return fmt('static RtKernel %s_kernel = { .name = "%s", .threads = %d%s };',
+             name, name, threads, shared)
+end
+
 -- What an optimizer keeps differs from other values of its dtype in how it is rounded:
 -- bf16 state by the noise of rt_noise, the weight of an f32 master so that the rest of it
 -- fits 16 bits. Adds `noise(from, to)`, the statements that draw the noise of elements
@@ -350,7 +370,8 @@ function template.kernel_helpers(env)
     local s = real(n) .. (acc == "float" and "f" or "")
     return n < 0 and "(" .. s .. ")" or s
   end
-  env.gemm = gemm_table
+  env.gemm = env.cuda and matmul_table or gemm_table
+  env.kernel = env.cuda and kernel_table or nil
   return env
 end
 
@@ -425,6 +446,7 @@ function template.translate(text, file)
       local code = sub(line, e + 1)
       local _, p = find(code, "^[ \t]*prepare:[ \t]*")
       if not p then _, p = find(code, "^[ \t]*setup:[ \t]*") end
+      if find(code, "^[ \t]*host[ \t]*$") then code = ";_host()" end
       if p then
         out[n] = ";_prepare(" .. text_line(sub(code, p + 1), "", where) .. ")"
       else
@@ -433,32 +455,46 @@ function template.translate(text, file)
     end
     i = (nl or size) + 1
   end
-  return "local _put,_prepare,_str=_put,_prepare,_str " .. concat(out, "\n")
+  return "local _put,_prepare,_str,_host=_put,_prepare,_str,_host " .. concat(out, "\n")
 end
 
 -- Translated templates by file name and text: a kernel's template is rendered for many
 -- shapes.
 local translated = {}
 
--- Renders; returns the text and the array of prepared statements. Errors are strings that
--- begin with "file:line: ".
+-- Renders; returns the text and the array of prepared statements, whose field `host` is the
+-- text after `//@ host`, if there is any. Errors are strings that begin with "file:line: ".
 function template.render(text, file, env)
   local source = translated[text]
   if not source or source.file ~= file then
     source = { file = file, lua = template.translate(text, file) }
     translated[text] = source
   end
-  local out, n, prepared = {}, 0, {}
+  local out, n, prepared, host_from = {}, 0, {}, nil
   local all = {}
   for k, v in pairs(base) do all[k] = v end
   for k, v in pairs(env) do all[k] = v end
   all._str = str
   all._put = function(s) n = n + 1 out[n] = s end
   all._prepare = function(s) prepared[#prepared + 1] = s end
+  all._host = function()
+    if host_from then error("//@ host twice", 2) end
+    host_from = n
+  end
+  if env.kernel then
+    all.kernel = function(name, ...)
+      all._prepare(fmt("rt_kernel_prepare(&%s_kernel);", name))
+      return env.kernel(name, ...)
+    end
+  end
   all.put = function(s) n = n + 1 out[n] = str(s, "put") end
   local chunk, message = template.load(source.lua, "@" .. file, "t", all)
   if not chunk then error(message, 0) end
   chunk()
+  if host_from then
+    prepared.host = template.clean(concat(out, "", host_from + 1))
+    out = table.move(out, 1, host_from, 1, {})
+  end
   return template.clean(concat(out)), prepared
 end
 

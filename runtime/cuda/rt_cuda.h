@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_cuda.h: what the host part of an op's cuda.cu asks of the runtime: kernels by name, and
+ * matrix products. Everything is enqueued on the rank's compute stream and returns at once. */
+#ifndef RT_CUDA_H
+#define RT_CUDA_H
+
+#include "rt.h"
+
+/* A kernel of math.cu, found by its name when the trainer starts. */
+typedef struct RtKernel {
+    const char *name;
+    int threads;             /* of a block */
+    int shared_bytes;        /* beside the arrays it declares */
+    void *handle;
+} RtKernel;
+
+void rt_kernel_prepare(RtKernel *k);
+/* args: addresses of the arguments, in the order of the kernel's parameters. */
+void rt_launch(Rt *rt, const RtKernel *k, int64_t blocks_x, int64_t blocks_y, void **args);
+
+/* C[m, n] = A op B (+ C when beta is 1), row-major, as rt_gemm.h has it: RT_NT, RT_NN, RT_TN.
+ * Sums are f32 (f64 for f64), rounded once. */
+typedef struct RtMatmul {
+    RtGemmOp op;
+    int64_t m, n, k;
+    int64_t lda, ldb, ldc;   /* elements between rows */
+    int in_dtype, out_dtype; /* RtDtype of A and B, and of C */
+    void *plan;              /* the library's, made by rt_matmul_prepare */
+} RtMatmul;
+
+void rt_matmul_prepare(RtMatmul *p);
+void rt_matmul(Rt *rt, const RtMatmul *p, const void *a, const void *b, void *c, float beta);
+/* Fills device memory with one byte. */
+void rt_fill(Rt *rt, void *p, int byte, int64_t bytes);
+
+#endif

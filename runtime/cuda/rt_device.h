@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_device.h: everything a kernel asks of the device. In: nothing; no header of the toolkit, so
+ * that nvcc and NVRTC compile the same text in the same short time. Out: types, conversions and
+ * functions by the names of rt_math.h, sums over a warp and a block in a fixed order, and each
+ * piece of PTX behind a named function.
+ *
+ * Kernels hold no PTX and use, beside these names, threadIdx, blockIdx, blockDim and gridDim only.
+ * Then any other definition of the names runs the same kernels elsewhere: where
+ * RT_DEVICE_SIMULATED is defined, they come from the simulated device's header. */
+#ifndef RT_DEVICE_H
+#define RT_DEVICE_H
+
+#ifdef RT_DEVICE_SIMULATED
+#include "sim_device.h"
+#else
+
+typedef signed char int8_t;
+typedef unsigned char uint8_t;
+typedef short int16_t;
+typedef unsigned short uint16_t;
+typedef int int32_t;
+typedef unsigned int uint32_t;
+#if defined(__CUDACC_RTC__) || !defined(_STDINT_H)
+typedef long int64_t; /* as the host's LP64 has them */
+typedef unsigned long uint64_t;
+#endif
+
+#define RT_DEVICE static __device__ __forceinline__
+#define RT_GLOBAL(threads) extern "C" __global__ void __launch_bounds__(threads)
+/* An array that the threads of a block share. Every thread of the block must pass by it. */
+#define RT_SHARED(type, name, elems) __shared__ __align__(16) type name[elems]
+/* The block's shared bytes of which the launch says how many. */
+#define RT_SHARED_BYTES(name) extern __shared__ __align__(128) char name[]
+
+/* ---- bits ---------------------------------------------------------------------------- */
+
+RT_DEVICE float rt_f32_from_bits(int32_t bits)
+{
+    return __int_as_float(bits);
+}
+
+RT_DEVICE int32_t rt_bits_f32(float x)
+{
+    return __float_as_int(x);
+}
+
+RT_DEVICE double rt_f64_from_bits(int64_t bits)
+{
+    return __longlong_as_double(bits);
+}
+
+RT_DEVICE int64_t rt_bits_f64(double x)
+{
+    return __double_as_longlong(x);
+}
+
+/* ---- PTX ----------------------------------------------------------------------------- */
+
+RT_DEVICE uint16_t rt_bf16_from_f32(float x) /* to nearest even */
+{
+    uint16_t y;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x));
+    return y;
+}
+
+RT_DEVICE uint16_t rt_f16_from_f32(float x) /* to nearest even */
+{
+    uint16_t y;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
+    return y;
+}
+
+RT_DEVICE float rt_f32_from_f16(uint16_t x)
+{
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
+    return y;
+}
+
+/* d[16, 8] += a[16, 16] b[16, 8], as fragments over a warp (mma.m16n8k16, row.col). */
+RT_DEVICE void rt_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+RT_DEVICE uint32_t rt_shared_address(const void *shared)
+{
+    return (uint32_t)__cvta_generic_to_shared(shared);
+}
+
+/* Four 8x8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l / 8. */
+RT_DEVICE void rt_ldmatrix_x4(uint32_t r[4], const void *shared)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(rt_shared_address(shared))
+                 : "memory");
+}
+
+RT_DEVICE void rt_ldmatrix_x4_trans(uint32_t r[4], const void *shared)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(rt_shared_address(shared))
+                 : "memory");
+}
+
+/* 16 bytes from global to shared memory, without passing registers; bytes beyond `valid` are
+ * zeros. Complete when rt_cp_async_wait(n) says so: all but the n groups committed last. */
+RT_DEVICE void rt_cp_async_16(void *shared, const void *global, int valid)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                     rt_shared_address(shared)),
+                 "l"(global), "r"(valid)
+                 : "memory");
+}
+
+RT_DEVICE void rt_cp_async_commit(void)
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+#define rt_cp_async_wait(n) asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory")
+
+/* ---- the threads of a warp and a block ------------------------------------------------- */
+
+RT_DEVICE void rt_block_sync(void)
+{
+    __syncthreads();
+}
+
+RT_DEVICE void rt_warp_sync(void)
+{
+    __syncwarp();
+}
+
+/* The value of the lane whose number differs by the bits of `mask`, or of lane `lane`. */
+#define rt_shuffle_xor(v, mask) __shfl_xor_sync(0xffffffffu, v, mask)
+#define rt_shuffle(v, lane) __shfl_sync(0xffffffffu, v, lane)
+
+/* Integers only: their sum has no order. */
+RT_DEVICE void rt_atomic_add_u64(uint64_t *p, uint64_t v)
+{
+    atomicAdd((unsigned long long *)p, (unsigned long long)v);
+}
+
+/* ---- functions: float, and double without f -------------------------------------------- */
+
+RT_DEVICE float rt_expf(float x) { return expf(x); }
+RT_DEVICE float rt_logf(float x) { return logf(x); }
+RT_DEVICE float rt_tanhf(float x) { return tanhf(x); }
+RT_DEVICE float rt_sqrtf(float x) { return __fsqrt_rn(x); }
+RT_DEVICE double rt_exp(double x) { return exp(x); }
+RT_DEVICE double rt_log(double x) { return log(x); }
+RT_DEVICE double rt_tanh(double x) { return tanh(x); }
+RT_DEVICE double rt_sqrt(double x) { return sqrt(x); }
+RT_DEVICE double rt_sin(double x) { return sin(x); }
+RT_DEVICE double rt_cos(double x) { return cos(x); }
+
+#endif
+
+/* ---- what rests on the above: the same on every device ---------------------------------- */
+
+typedef uint16_t rt_bf16, rt_f16;
+typedef struct __attribute__((aligned(16))) RtVec16 { uint32_t word[4]; } RtVec16;
+
+RT_DEVICE float rt_f32_from_bf16(uint16_t x)
+{
+    return rt_f32_from_bits((int32_t)((uint32_t)x << 16));
+}
+
+RT_DEVICE float rt_sigmoidf(float x)
+{
+    return 1 / (1 + rt_expf(-x));
+}
+
+RT_DEVICE double rt_sigmoid(double x)
+{
+    return 1 / (1 + rt_exp(-x));
+}
+
+/* The sum over the warp, on every lane, by the tree of neighbours 16, 8, 4, 2, 1 apart. */
+template <typename T> RT_DEVICE T rt_warp_sum(T v)
+{
+    for (int apart = 16; apart > 0; apart /= 2) {
+        v += rt_shuffle_xor(v, apart);
+    }
+    return v;
+}
+
+template <typename T> RT_DEVICE T rt_warp_max(T v)
+{
+    for (int apart = 16; apart > 0; apart /= 2) {
+        const T other = rt_shuffle_xor(v, apart);
+        v = v > other ? v : other;
+    }
+    return v;
+}
+
+/* The sum over a block of `threads`, on every thread: warps in order, added one after the other.
+ * part: shared memory for one value of each warp; free again when the call returns. */
+template <int threads, typename T> RT_DEVICE T rt_block_sum(T v, T *part)
+{
+    const int warps = threads / 32;
+    v = rt_warp_sum(v);
+    if (threadIdx.x % 32 == 0) {
+        part[threadIdx.x / 32] = v;
+    }
+    rt_block_sync();
+    T sum = part[0];
+    for (int i = 1; i < warps; i++) {
+        sum += part[i];
+    }
+    rt_block_sync();
+    return sum;
+}
+
+template <int threads, typename T> RT_DEVICE T rt_block_max(T v, T *part)
+{
+    const int warps = threads / 32;
+    v = rt_warp_max(v);
+    if (threadIdx.x % 32 == 0) {
+        part[threadIdx.x / 32] = v;
+    }
+    rt_block_sync();
+    T top = part[0];
+    for (int i = 1; i < warps; i++) {
+        top = part[i] > top ? part[i] : top;
+    }
+    rt_block_sync();
+    return top;
+}
+
+#endif
