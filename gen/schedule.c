@@ -440,7 +440,7 @@ static void note(Scheduler *s, const Instr *i)
     if (i->stream == STREAM_COMPUTE) {
         s->last_compute = i->id;
     }
-    if (i->kind == INS_REDUCE_SCATTER || i->kind == INS_ALL_REDUCE) {
+    if (i->kind == INS_REDUCE_SCATTER) { /* sums over copies hold no gradient buffer */
         s->reduces[s->n_reduces++] = i->id;
     }
 }

@@ -46,11 +46,11 @@ fi
 
 # ---- golden dumps --------------------------------------------------------------------------------
 
-# golden NAME ARGS...: each planning pass of small_llama.
+# golden NAME ARGS...: each planning pass of small_llama, or those in $passes.
 golden() {
     local name=$1 pass golden
     shift
-    for pass in shard policy unroll schedule place simulate; do
+    for pass in ${passes:-shard policy unroll schedule place simulate}; do
         golden=$here/golden/small_llama_$name.$pass.txt
         "$FSDPGEN" "$here/small_llama.lua" "$@" --dump=$pass >"$WORK/dump" 2>"$WORK/err"
         if [ $update = 1 ]; then
@@ -67,6 +67,10 @@ golden() {
 golden shard --set "mesh={shard=2}"
 golden replicate --set "mesh={replicate=2}"
 golden mesh --set "mesh={replicate=2,shard=4}" --set reshard_after_forward=2
+# The second block's backward waits for no reduction, the third's for the first one's: as
+# many overlap as without copies.
+passes=schedule golden hybrid --set "mesh={replicate=2,shard=2}" --set leaves=4 \
+    --set global_batch=4 --set 'target=cpu{comm_thread=true}'
 golden inside --set "mesh={shard=2}" --set 'wrap=by_name{"layers.*.mlp_*",{"embed","head",name="ends"}}'
 golden cheap --set "mesh={shard=2}" --set "recompute=cheap"
 golden recompute --set "mesh={shard=2}" --set "recompute=every(2)"

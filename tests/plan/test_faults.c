@@ -385,8 +385,8 @@ static bool plant_grad_under_peers(Gen *g, uint64_t *r)
     Program *p = &g->prog;
     Buffer *before = NULL;
     if (ins_is_closed(find_ins(g, r, INS_REDUCE_SCATTER)) &&
-        (g->model.reduces_in_flight == 0 || g->model.replicate > 1)) {
-        return false; /* then it may: the sum over copies comes in between */
+        g->model.reduces_in_flight == 0) {
+        return false; /* then it may: the reduction comes in between */
     }
     for (int id = p->first[VARIANT_LAST]; id < p->ins.count; id++) {
         const Instr *i = &p->ins.items[id];
