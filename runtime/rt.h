@@ -213,6 +213,7 @@ typedef struct RtUpdate {
     float bias1, bias2;      /* 1 - beta1^t, 1 - beta2^t */
     double scale64, lr64, bias1_64, bias2_64;
     uint64_t noise;          /* seed of this step's stochastic rounding */
+    int64_t skip;            /* CUDA, where the host does not know it: not 0, do nothing */
 } RtUpdate;
 RtUpdate rt_update(const Rt *rt);
 /* Consecutive elements of one parameter inside this rank's shard, and where they lie. */
@@ -227,8 +228,13 @@ typedef struct RtUpdateRun {
     double lr_ratio;         /* multiplies the step's learning rate */
     double weight_decay;
 } RtUpdateRun;
-/* Calls kernel for every run of the segment; pads are never visited. */
+/* Calls kernel for every run of the segment; pads are never visited. On CUDA it enqueues, and u
+ * lies in device memory: what depends on the step's norm the host does not know yet. */
+#ifdef RT_CUDA
+typedef void (*RtUpdateKernel)(Rt *rt, const RtUpdate *u, const RtUpdateRun *run);
+#else
 typedef void (*RtUpdateKernel)(const RtUpdate *u, const RtUpdateRun *run);
+#endif
 void rt_update_segment(Rt *rt, int segment, RtUpdateKernel kernel);
 
 /* Random bits by which elements [from, from + n) of the run round a number that is kept in

@@ -4,6 +4,10 @@
 #ifndef RT_CUDA_H
 #define RT_CUDA_H
 
+#ifndef RT_CUDA
+#error "rt.h must know that this trainer is one for CUDA: -DRT_CUDA"
+#endif
+
 #include "rt.h"
 
 /* A kernel of math.cu, found by its name when the trainer starts. */
@@ -30,6 +34,8 @@ typedef struct RtMatmul {
 
 void rt_matmul_prepare(RtMatmul *p);
 void rt_matmul(Rt *rt, const RtMatmul *p, const void *a, const void *b, void *c, float beta);
+/* The stream by which the elements of the run draw noise (rt_noise of rt_device.h). */
+uint32_t rt_noise_stream(const RtUpdateRun *run);
 /* Fills device memory with one byte. */
 void rt_fill(Rt *rt, void *p, int byte, int64_t bytes);
 

@@ -167,9 +167,50 @@ RT_DEVICE double rt_cos(double x) { return cos(x); }
 typedef uint16_t rt_bf16, rt_f16;
 typedef struct __attribute__((aligned(16))) RtVec16 { uint32_t word[4]; } RtVec16;
 
+/* What an optimizer's kernel reads of the step, in device memory: rt.h's, which says more. */
+typedef struct RtUpdate {
+    float scale, lr, bias1, bias2;
+    double scale64, lr64, bias1_64, bias2_64;
+    uint64_t noise;
+    int64_t skip; /* not 0: weights and moments stay */
+} RtUpdate;
+enum { RT_NOISE_MASTER = 5, RT_NOISE_MOMENT1, RT_NOISE_MOMENT2 };
+
 RT_DEVICE float rt_f32_from_bf16(uint16_t x)
 {
     return rt_f32_from_bits((int32_t)((uint32_t)x << 16));
+}
+
+/* How an optimizer rounds: rt_math.h says what each means. */
+RT_DEVICE uint16_t rt_bf16_from_master(float x)
+{
+    const uint32_t bits = (uint32_t)rt_bits_f32(x);
+    const uint32_t nan = -(uint32_t)((bits & 0x7fffffffu) > 0x7f800000u);
+    return (uint16_t)((((bits + 0x8000u) & ~nan) | ((bits | 0x400000u) & nan)) >> 16);
+}
+
+RT_DEVICE uint16_t rt_split_rest(float master)
+{
+    return (uint16_t)(uint32_t)rt_bits_f32(master);
+}
+
+RT_DEVICE float rt_f32_from_split(uint16_t weight, uint16_t rest)
+{
+    const uint32_t negative = rest >> 15; /* the weight was rounded up */
+    return rt_f32_from_bits((int32_t)(((uint32_t)weight - negative) << 16 | rest));
+}
+
+RT_DEVICE uint16_t rt_bf16_noisy(float x, uint16_t noise)
+{
+    const uint32_t bits = (uint32_t)rt_bits_f32(x);
+    const uint32_t special = -(uint32_t)((bits & 0x7f800000u) == 0x7f800000u);
+    const uint32_t nan = -(uint32_t)((bits & 0x7fffffffu) > 0x7f800000u) & 0x400000u;
+    return (uint16_t)(((bits | nan) + (noise & ~special)) >> 16);
+}
+
+RT_DEVICE float rt_f32_noisy(float x, uint16_t noise)
+{
+    return rt_f32_from_bf16(rt_bf16_noisy(x, noise));
 }
 
 RT_DEVICE float rt_sigmoidf(float x)
@@ -180,6 +221,35 @@ RT_DEVICE float rt_sigmoidf(float x)
 RT_DEVICE double rt_sigmoid(double x)
 {
     return 1 / (1 + rt_exp(-x));
+}
+
+/* Philox4x32-10, as rt_philox.h has it. */
+RT_DEVICE void rt_philox(uint64_t seed, uint32_t site, uint64_t index, uint32_t stream,
+                         uint32_t w[4])
+{
+    uint32_t k0 = (uint32_t)seed, k1 = site;
+    w[0] = (uint32_t)index;
+    w[1] = (uint32_t)(index >> 32);
+    w[2] = stream;
+    w[3] = (uint32_t)(seed >> 32);
+    for (int round = 0; round < 10; round++) {
+        const uint64_t p0 = (uint64_t)w[0] * 0xD2511F53u, p1 = (uint64_t)w[2] * 0xCD9E8D57u;
+        w[0] = (uint32_t)(p1 >> 32) ^ w[1] ^ k0;
+        w[2] = (uint32_t)(p0 >> 32) ^ w[3] ^ k1;
+        w[1] = (uint32_t)p1;
+        w[3] = (uint32_t)p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+}
+
+/* The noise of eight elements of a parameter, from element 8 * block on: 16 bits each, two in a
+ * word, low half first. site: RT_NOISE_*; stream: rt_noise_stream(run). A run begins at a
+ * multiple of 1024 elements. */
+RT_DEVICE void rt_noise(const RtUpdate *u, int site, int64_t block, uint32_t stream,
+                        uint32_t noise[4])
+{
+    rt_philox(u->noise, (uint32_t)site, (uint64_t)block, stream, noise);
 }
 
 /* The sum over the warp, on every lane, by the tree of neighbours 16, 8, 4, 2, 1 apart. */
