@@ -417,9 +417,10 @@ static void check_arch(Check *c, const Arch *arch)
  * happens. */
 static void warn_prefetch(Check *c, const Model *m)
 {
-    int64_t depth = m->prefetch_order == PREFETCH_NONE
-                        ? m->prefetch_forward
-                        : max_i64(m->prefetch_forward, m->prefetch_backward);
+    int64_t backward = m->prefetch_order == PREFETCH_NONE   ? 0
+                       : m->prefetch_order == PREFETCH_POST ? m->prefetch_backward - 1
+                                                            : m->prefetch_backward;
+    int64_t depth = max_i64(m->prefetch_forward, backward);
 
     if (m->strategy == NO_SHARD || depth < m->gathers_in_flight)
         return;

@@ -36,6 +36,9 @@ void span_params_written(const Class *c, const Span *s, bool *writes);
 bool plan_grads_persist(const Gen *g);
 /* How many units before its own a gather is issued: depth, order and limit together. */
 int64_t plan_units_ahead(const Model *m, Phase phase);
+/* Order "post": are the backward's gathers issued before the reductions at their place?
+ */
+bool plan_gathers_after(const Model *m);
 /* Ranks that hold the same gradient sum it by a collective. */
 static inline bool plan_collectives(const Gen *g)
 {

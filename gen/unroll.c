@@ -31,14 +31,17 @@
  * stays to its last reader. So the last unit is never resharded between its forward and
  * its backward, and a wrapped group is gathered once. Where a smaller group shares the
  * weights between forward and backward, each rank keeps its part after the last reader of
- * the forward (INS_KEEP), and the backward's gather asks that group only. The gather for
- * turn t is issued before the first span of turn t
- * - ahead. In the backward `ahead` is the depth for order "pre", so the gather comes
- * before the reduction of the unit `depth` turns earlier; one less for "post", so it
- * comes after that reduction has begun; 0 for "none". A gather starts when the compute
- * before it in host order is over (schedule), so no more than in_flight units are
- * gathered at once, the one at hand included: what FSDP's limit_all_gathers bounds. A
- * unit that stays gathered (no reshard) counts until its first use. */
+ * the forward (INS_KEEP), and the backward's gather asks that group only.
+ *
+ * The gather for turn t is issued before the first span of turn t - ahead, where ahead is
+ * the depth. In the backward this is order "pre". Order "post" issues it after the last
+ * span of turn t - depth instead, before the reductions which that one completes: one
+ * unit less is gathered beside it, and where collectives take turns the reduction runs
+ * beside the next span, not before its weights. "none" issues it after those reductions,
+ * before its own turn. A gather starts when the compute before it in host order is over
+ * (schedule), so no more than in_flight units are gathered at once, the one at hand
+ * included: what FSDP's limit_all_gathers bounds. A unit that stays gathered (no reshard)
+ * counts until its first use. */
 #include "unroll.h"
 
 #include <stdlib.h>
@@ -184,13 +187,18 @@ static bool stays_gathered(const Unroller *u, int unit, int a, int b)
     return true;
 }
 
+bool plan_gathers_after(const Model *m)
+{
+    return m->prefetch_order == PREFETCH_POST && m->prefetch_backward > 0;
+}
+
 int64_t plan_units_ahead(const Model *m, Phase phase)
 {
     int64_t depth = m->prefetch_forward;
     if (phase != PHASE_FORWARD) {
-        depth = m->prefetch_order == PREFETCH_PRE    ? m->prefetch_backward
-                : m->prefetch_order == PREFETCH_POST ? m->prefetch_backward - 1
-                                                     : 0;
+        depth = m->prefetch_order == PREFETCH_PRE ? m->prefetch_backward
+                : plan_gathers_after(m)           ? m->prefetch_backward - 1
+                                                  : 0;
     }
     return max_i64(0, min_i64(depth, m->gathers_in_flight - 1));
 }
@@ -328,6 +336,22 @@ static void finish_segment(Unroller *u, int segment)
     }
 }
 
+/* Are the gathers of a turn issued at the end of the one before, ahead of its reductions?
+ */
+static bool issues_early(const Unroller *u, int turn)
+{
+    return plan_gathers_after(&u->g->model) && turn > u->first_backward_turn;
+}
+
+static void issue_gathers(Unroller *u, int turn)
+{
+    for (int i = 0; i < u->n_inst; i++) {
+        if (u->inst[i].issue_turn == turn) {
+            unroll_gather(u, &u->inst[i]);
+        }
+    }
+}
+
 static void unroll_variant(Unroller *u, Variant v)
 {
     Program *p = u->p;
@@ -339,14 +363,16 @@ static void unroll_variant(Unroller *u, Variant v)
     for (int pos = 0; pos < u->n_seq; pos++) {
         if (u->seq[pos].turn != turn) {
             turn = u->seq[pos].turn;
-            for (int i = 0; i < u->n_inst; i++) {
-                if (u->inst[i].issue_turn == turn) {
-                    unroll_gather(u, &u->inst[i]);
-                }
+            if (!issues_early(u, turn)) {
+                issue_gathers(u, turn);
             }
             merge_reduced(u, (int)u->g->model.reduces_in_flight);
         }
         unroll_span(u, pos);
+        if (pos + 1 < u->n_seq && u->seq[pos + 1].turn != turn &&
+            issues_early(u, turn + 1)) {
+            issue_gathers(u, turn + 1);
+        }
         for (int s = 0; s < u->g->segments.count; s++) {
             if (u->keep_at[s] == pos) {
                 unroll_keep(u, s);

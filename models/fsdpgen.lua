@@ -133,7 +133,7 @@
 ---@class (exact) fsdpgen.trainer.prefetch
 ---@field forward? integer units ahead
 ---@field backward? integer units ahead
----@field order? "pre"|"post"|"none" of the backward: gather before the unit at hand computes, after its reduction has begun (one unit less is held), or at use
+---@field order? "pre"|"post"|"none" of the backward: gather before the unit at hand computes, after it but before its reduction (one unit less is held), or at use
 ---@field in_flight? integer most units gathered at once: the one at hand and those ahead
 
 ---@class (exact) fsdpgen.trainer

@@ -192,8 +192,8 @@ local trainer = {
           { "forward", "int", min = 0, max = 16, default = 1, doc = "units ahead" },
           { "backward", "int", min = 0, max = 16, default = 1, doc = "units ahead" },
           { "order", "string", values = { "pre", "post", "none" }, default = "pre",
-            doc = "of the backward: gather before the unit at hand computes, after its "
-                .. "reduction has begun (one unit less is held), or at use" },
+            doc = "of the backward: gather before the unit at hand computes, after it but "
+                .. "before its reduction (one unit less is held), or at use" },
           { "in_flight", "int", min = 1, max = 64,
             default = function(t)
                 return 1 + math.max(t.forward, t.backward)

@@ -71,9 +71,19 @@ golden mesh --set "mesh={replicate=2,shard=4}" --set reshard_after_forward=2
 # many overlap as without copies.
 passes=schedule golden hybrid --set "mesh={replicate=2,shard=2}" --set leaves=4 \
     --set global_batch=4 --set 'target=cpu{comm_thread=true}'
+# Gathers after the span at hand, before its reduction: the order of FSDP's BACKWARD_POST.
+passes=unroll golden post --set "mesh={shard=2}" --set 'prefetch.order=post'
 golden inside --set "mesh={shard=2}" --set 'wrap=by_name{"layers.*.mlp_*",{"embed","head",name="ends"}}'
 golden cheap --set "mesh={shard=2}" --set "recompute=cheap"
 golden recompute --set "mesh={shard=2}" --set "recompute=every(2)"
+
+# Three orders, three steps.
+for order in pre post none; do
+    "$FSDPGEN" "$here/small_llama.lua" --set "mesh={shard=2}" --set "prefetch.order=$order" \
+        --dump=unroll 2>"$WORK/err" | grep -v '^choices' >"$WORK/order_$order"
+done
+check "order post is not pre" [ -n "$(diff "$WORK/order_post" "$WORK/order_pre")" ]
+check "order post is not none" [ -n "$(diff "$WORK/order_post" "$WORK/order_none")" ]
 
 # ---- the shipped models ----------------------------------------------------------------------------
 
