@@ -435,6 +435,27 @@ static double number_of(Infer *in, const char *key)
     return v;
 }
 
+/* Scratch depends on dtypes too: the first input's, that of sums, of gradients. */
+static int64_t workspace_of(Infer *in, const Node *node)
+{
+    const OpInfo *info = node->op->info;
+    bool cuda = info->has_workspace_cuda && in->g->model.target == TARGET_CUDA;
+    double bytes;
+
+    if (!cuda && !info->has_workspace)
+        return 0;
+    lua_pushinteger(in->L, node->n_in > 0 ? dtype_bytes(node->in[0]->dtype) : 0);
+    lua_setfield(in->L, in->n_index, "elem_bytes");
+    lua_pushinteger(in->L, dtype_bytes(ops_acc_dtype(in->g)));
+    lua_setfield(in->L, in->n_index, "acc_bytes");
+    lua_pushinteger(in->L, dtype_bytes(in->g->model.reduce_dtype));
+    lua_setfield(in->L, in->n_index, "grad_bytes");
+    bytes = number_of(in, cuda ? "workspace_cuda" : "workspace");
+    if (bytes > (double)MAX_ELEMS || bytes != floor(bytes))
+        luaL_error(in->L, "%s: workspace(n) must return whole bytes", node->op->name);
+    return (int64_t)bytes;
+}
+
 void infer_node(Gen *g, Node *node)
 {
     Infer in;
@@ -455,23 +476,7 @@ void infer_node(Gen *g, Node *node)
     for (int i = 0; i < node->op->n_out; i++)
         infer_output(&in, i);
     node->flops = info->has_flops ? number_of(&in, "flops") : 0;
-    node->workspace_bytes = 0;
-    if (info->has_workspace) {
-        double w;
-
-        /* scratch depends on dtypes too: the first input's, that of sums, of gradients */
-        lua_pushinteger(L, node->n_in > 0 ? dtype_bytes(node->in[0]->dtype) : 0);
-        lua_setfield(L, in.n_index, "elem_bytes");
-        lua_pushinteger(L, dtype_bytes(ops_acc_dtype(g)));
-        lua_setfield(L, in.n_index, "acc_bytes");
-        lua_pushinteger(L, dtype_bytes(g->model.reduce_dtype));
-        lua_setfield(L, in.n_index, "grad_bytes");
-        w = number_of(&in, "workspace");
-
-        if (w > (double)MAX_ELEMS || w != floor(w))
-            luaL_error(L, "%s: workspace(n) must return whole bytes", node->op->name);
-        node->workspace_bytes = (int64_t)w;
-    }
+    node->workspace_bytes = workspace_of(&in, node);
     lua_settop(L, top);
 }
 

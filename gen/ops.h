@@ -33,7 +33,8 @@ typedef struct OpInfo {
     size_t text_bytes;
     bool from_disk;
     bool scaled; /* takes the loss scale, where there is one */
-    bool has_backward, has_check, has_flops, has_bytes, has_workspace, has_reference;
+    bool has_backward, has_check, has_flops, has_bytes, has_reference;
+    bool has_workspace, has_workspace_cuda;
 } OpInfo;
 
 const OpRule *ops_find(const Gen *g, const char *name); /* NULL when unknown */

@@ -17,6 +17,7 @@
 --     check     = function(n) return problem end,
 --     workspace = function(n) return bytes end,   n.elem_bytes: of the first input's dtype,
 --                                                 n.acc_bytes: of what sums are kept in
+--     workspace_cuda = function(n) return bytes end,   where cuda.cu needs another amount
 --     flops     = function(n) ... end,  bytes = function(n) ... end,
 --     backward  = function(g, n, d) return { x = gradient } end,
 --     expands   = function(g, n) return { y = value } end,        fused ops
@@ -30,10 +31,11 @@
 local fmt = string.format
 
 local keys = {
-  doc = "string", role = "string", scaled = "boolean", inputs = "table", attrs = "table", outputs = "table",
-  axes = "table", check = "function", workspace = "function", flops = "function",
-  bytes = "function", backward = "function", expands = "function", reference = "function",
-  cases = "function",
+  doc = "string", role = "string", scaled = "boolean", inputs = "table",
+  attrs = "table", outputs = "table", axes = "table", check = "function",
+  workspace = "function", workspace_cuda = "function", flops = "function",
+  bytes = "function", backward = "function", expands = "function",
+  reference = "function", cases = "function",
 }
 local input_classes = { float = true, i32 = true, acc = true, grad = true, any = true }
 local optimizer_classes = { float = true, master = true, moments = true, grad = true }
