@@ -24,6 +24,7 @@ static struct {
         int count, cap;
     } nodes;
     int jobs;
+    bool cuda;
 } test;
 
 /* ---- operands from Lua ----------------------------------------------------------- */
@@ -219,7 +220,7 @@ static int l_print(lua_State *L)
 
 /* ---- kernels --------------------------------------------------------------------- */
 
-/* kernel(node id) -> kernel id, or nil when the op has no cpu.c */
+/* kernel(node id) -> kernel id, or nil when the op has no cpu.c, or cuda.cu */
 static int l_kernel(lua_State *L)
 {
     Node *n = test.nodes.items[luaL_checkinteger(L, 1)];
@@ -238,7 +239,7 @@ static int l_kernel(lua_State *L)
     return 1;
 }
 
-/* optimizer(op, attrs, { dtype of each input }, name) -> kernel id */
+/* optimizer(op, attrs, { dtype of each input }, name) -> kernel id, or nil */
 static int l_optimizer(lua_State *L)
 {
     const OpRule *op = check_op(L, 1);
@@ -266,6 +267,8 @@ static int l_optimizer(lua_State *L)
         lua_setfield(L, -2, op->in[i].name);
     }
     id = kernels_add(test.kernels, op, name, op->n_in, false, false);
+    if (id < 0)
+        return 0;
     lua_pushinteger(L, id);
     return 1;
 }
@@ -396,6 +399,8 @@ static int l_run(lua_State *L)
     Run r = {0};
     Buf workspace = buf_new(DT_U8, (int64_t)number_field(L, 1, "workspace"));
     int threads = (int)number_field(L, 1, "threads");
+    const Buf *bufs[MAX_OPERANDS + 1] = {[MAX_OPERANDS] = &workspace};
+    const char *problem = NULL;
 
     lua_getfield(L, 1, "operands");
     r.n = (int)lua_rawlen(L, -1);
@@ -410,9 +415,19 @@ static int l_run(lua_State *L)
         read_update(L, &r);
     lua_pop(L, 1);
     omp_set_num_threads(threads > 0 ? threads : 1);
+    for (int i = 0; i < r.n; i++)
+        bufs[i] = r.own[i] ? &r.buf[i] : NULL;
+    if (test.cuda)
+        cuda_begin(bufs, MAX_OPERANDS + 1, &r.update, threads);
     kernels_run(test.kernels, (int)number_field(L, 1, "kernel"), r.data,
                 (float)number_field(L, 1, "beta"), workspace.data);
+    if (test.cuda)
+        problem = cuda_end(bufs, MAX_OPERANDS + 1, &r.update);
     push_results(L, &r);
+    if (problem) {
+        lua_pop(L, 1);
+        lua_pushstring(L, problem);
+    }
     if (!buf_guard_ok(&workspace)) {
         lua_pop(L, 1);
         lua_pushstring(L, "writes past the end of its workspace");
@@ -458,7 +473,7 @@ static char *read_script(const char *path, size_t *bytes)
 }
 
 typedef struct TestOptions {
-    const char *work, *only, *ops, *share, *cc, *flags, *cases, *seed, *digests;
+    const char *work, *only, *ops, *share, *cc, *flags, *cases, *seed, *digests, *target;
 } TestOptions;
 
 static int run_script(const char *path, const TestOptions *o)
@@ -490,6 +505,7 @@ static int run_script(const char *path, const TestOptions *o)
     emit_int(L, "cases", atoll(o->cases));
     emit_int(L, "seed", atoll(o->seed));
     emit_bool(L, "digests", o->digests != NULL);
+    emit_bool(L, "cuda", test.cuda);
     lua_setfield(L, -2, "host");
     lua_pop(L, 1);
     if (sandbox_run(&test.gen, text, bytes, "@op_test.lua", env, 1)) {
@@ -507,9 +523,10 @@ static bool parse(int argc, char **argv, TestOptions *o)
         const char *flag;
         const char **value;
     } known[] = {
-        {"--work", &o->work},   {"--only", &o->only}, {"--ops", &o->ops},
-        {"--share", &o->share}, {"--cc", &o->cc},     {"--flags", &o->flags},
-        {"--cases", &o->cases}, {"--seed", &o->seed}, {"--digests", &o->digests},
+        {"--work", &o->work},     {"--only", &o->only}, {"--ops", &o->ops},
+        {"--share", &o->share},   {"--cc", &o->cc},     {"--flags", &o->flags},
+        {"--cases", &o->cases},   {"--seed", &o->seed}, {"--digests", &o->digests},
+        {"--target", &o->target},
     };
 
     for (int i = 1; i < argc; i += 2) {
@@ -523,12 +540,16 @@ static bool parse(int argc, char **argv, TestOptions *o)
         if (!found)
             return false;
     }
-    return o->work != NULL;
+    return o->work != NULL && (!strcmp(o->target, "cpu") || !strcmp(o->target, "cuda"));
 }
 
 int main(int argc, char **argv)
 {
-    TestOptions o = {.cc = OP_TEST_CC, .flags = OP_TEST_FLAGS, .cases = "2", .seed = "1"};
+    TestOptions o = {.cc = OP_TEST_CC,
+                     .flags = OP_TEST_FLAGS,
+                     .cases = "2",
+                     .seed = "1",
+                     .target = "cpu"};
 
     /* waiting threads that spin would starve the others: here there are more than cores.
      * OpenMP reads its environment before main. */
@@ -538,16 +559,19 @@ int main(int argc, char **argv)
         fprintf(stderr,
                 "usage: op_test --work DIR [--only OP,OP] [--cases N] [--seed N]\n"
                 "               [--ops DIR] [--share DIR] [--cc CC] [--flags FLAGS]\n"
-                "               [--digests yes]\n");
+                "               [--digests yes] [--target cpu|cuda]\n");
         return 2;
     }
     test.jobs = 2;
     if (o.share)
         embed_share(o.share);
     open_generator(o.ops);
+    test.cuda = !strcmp(o.target, "cuda");
     test.kernels =
         kernels_open(&test.gen, o.work, o.cc,
-                     gen_printf(&test.gen, "%s %s", OP_TEST_NUMERIC_FLAGS, o.flags));
+                     gen_printf(&test.gen, "%s %s%s", OP_TEST_NUMERIC_FLAGS, o.flags,
+                                test.cuda ? " -DRT_CUDA -I" OP_TEST_CUDA : ""),
+                     test.cuda);
     printf("op_test: seed %s, %s cases for each op and dtype\n", o.seed, o.cases);
     return run_script(OP_TEST_LUA, &o);
 }

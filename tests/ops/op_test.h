@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* op_test.h: what op_test.c (Lua's window on the generator), op_test_numbers.c (on single
- * numbers) and op_test_kernels.c (kernels as machine code) share. */
+ * numbers), op_test_kernels.c (kernels as machine code) and op_test_cuda.c (what
+ * launchers of CUDA kernels ask for) share. */
 #ifndef OP_TEST_H
 #define OP_TEST_H
 
@@ -19,10 +20,12 @@ typedef struct Buf {
 
 typedef struct Kernels Kernels; /* all kernels of this run */
 
-Kernels *kernels_open(Gen *g, const char *folder, const char *cc, const char *flags);
-/* Renders op's cpu.c for the environment on top of the stack (popped); name: the
- * kernel's. Adds a wrapper of one signature. Returns an id, or -1 when the op has no
- * cpu.c. */
+/* cuda: of op folders' cuda.cu, on the simulated device; else of their cpu.c. */
+Kernels *kernels_open(Gen *g, const char *folder, const char *cc, const char *flags,
+                      bool cuda);
+/* Renders op's cpu.c or cuda.cu for the environment on top of the stack (popped); name:
+ * the kernel's. Adds a wrapper of one signature. Returns an id, or -1 when the op has no
+ * such file. */
 int kernels_add(Kernels *k, const OpRule *op, const char *name, int n_operands, bool beta,
                 bool workspace);
 /* Compiles what was added since, one shared object for each op. False: a message was
@@ -34,6 +37,14 @@ void kernels_run(Kernels *k, int id, char **data, float beta, char *workspace);
 /* True when the text of the kernel uses vectors of the machine's width (rt_simd.h,
  * rt_gemm.h), whose bits belong to the platform. */
 bool kernels_of_platform(const Kernels *k, int id);
+
+/* Kernels that are prepared from now on are looked for in this shared object. */
+void cuda_unit(void *so);
+/* Around a call: bufs (operands; behind MAX_OPERANDS of them the workspace; NULL: none)
+ * and u are the device's memory, and order seeds the order of threads. The second returns
+ * what the simulated device found wrong, or NULL. */
+void cuda_begin(const Buf *const *bufs, int n, const RtUpdate *u, int order);
+const char *cuda_end(const Buf *const *bufs, int n, const RtUpdate *u);
 
 /* Buffers with guards. */
 enum { GUARD_BYTES = 4096, GUARD = 0x5a };

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op_test_kernels.c: in: op folders' cpu.c, rendered by the generator's own template
- * engine. Out: functions in memory: one C file and one shared object for each op,
- * compiled with the flags of emitted trainers, which find the runtime's products in this
- * very program. */
+/* op_test_kernels.c: in: op folders' cpu.c or cuda.cu, rendered by the generator's own
+ * template engine. Out: functions in memory: one C file and one shared object for each
+ * op, compiled with the flags of emitted trainers, which find the runtime's products in
+ * this very program. Of a cuda.cu the kernels become a file of their own, compiled for
+ * the simulated device. */
 #include "op_test.h"
 
 #include "rt.h"
@@ -27,6 +28,7 @@ typedef struct Kernel {
 typedef struct SourceUnit { /* one C file, one shared object */
     char *name;
     Text text;
+    Text device; /* CUDA: kernels */
     Text prepare;
     bool compiled;
 } SourceUnit;
@@ -35,6 +37,7 @@ struct Kernels {
     Gen *g;
     Emit emit;
     const char *folder, *cc, *flags;
+    bool cuda;
     struct {
         Kernel *items;
         int count, cap;
@@ -156,13 +159,18 @@ static int load_chunk(lua_State *L)
     return 1;
 }
 
-Kernels *kernels_open(Gen *g, const char *folder, const char *cc, const char *flags)
+Kernels *kernels_open(Gen *g, const char *folder, const char *cc, const char *flags,
+                      bool cuda)
 {
     Kernels *k = gen_alloc(g, sizeof *k);
     const Embedded *engine = embed_find("gen/lua/template.lua");
 
-    *k = (Kernels){
-        .g = g, .emit = {.g = g, .L = g->L}, .folder = folder, .cc = cc, .flags = flags};
+    *k = (Kernels){.g = g,
+                   .emit = {.g = g, .L = g->L},
+                   .folder = folder,
+                   .cc = cc,
+                   .flags = flags,
+                   .cuda = cuda};
     gen_require(engine, "no template engine");
     if (sandbox_run(g, (const char *)engine->data, engine->bytes, "@gen/lua/template.lua",
                     LUA_NOREF, 1))
@@ -183,26 +191,49 @@ static int open_unit(Kernels *k, const char *op)
             return i;
     s = gen_push(k->g, &k->units);
     s->name = gen_strdup(k->g, op);
-    s->text.g = s->prepare.g = k->g;
-    text_printf(&s->text,
-                "#include \"rt.h\"\n#include \"rt_simd.h\"\n\n#include <string.h>\n\n");
+    s->text.g = s->device.g = s->prepare.g = k->g;
+    if (k->cuda)
+        text_printf(&s->text, "#include \"rt_cuda.h\"\n\nextern Rt op_test_rt;\n\n");
+    else
+        text_printf(
+            &s->text,
+            "#include \"rt.h\"\n#include \"rt_simd.h\"\n\n#include <string.h>\n\n");
     return k->units.count - 1;
 }
 
 /* A function of one signature around the kernel. */
-static void add_wrapper(const Gen *g, Text *t, const OpRule *op, const char *name,
+static void add_wrapper(const Kernels *k, Text *t, const OpRule *op, const char *name,
                         int n_operands, bool beta, bool workspace)
 {
+    const char *rt = k->cuda ? "&op_test_rt, " : "";
+
     text_printf(t, "\nvoid call_%s(char **a, float beta, char *workspace);\n", name);
     text_printf(t, "void call_%s(char **a, float beta, char *workspace)\n{\n", name);
-    text_printf(t, "    (void)beta;\n    (void)workspace;\n    %s(", name);
+    text_printf(t, "    (void)beta;\n    (void)workspace;\n    %s(%s", name, rt);
     if (op->optimizer)
         text_printf(t, "(const RtUpdate *)a[0], (const RtUpdateRun *)a[1]");
     for (int i = 0; i < n_operands && !op->optimizer; i++)
         text_printf(t, "%s(void *)a[%d]", i ? ", " : "", i);
     text_printf(t, "%s%s%s);\n}\n\n", beta ? ", beta" : "",
                 workspace ? ", workspace" : "",
-                ops_scaled(g, op) ? ", 64.0f" : ""); /* as op_test.lua has it */
+                ops_scaled(k->g, op) ? ", 64.0f" : ""); /* as op_test.lua has it */
+}
+
+/* Adds what `//@ prepare:` handed over, and, on CUDA, the host's text; pops the table. */
+static const char *take_prepared(Kernels *k, SourceUnit *s)
+{
+    lua_State *L = k->g->L;
+    const char *host = NULL;
+
+    for (int i = 1; lua_rawgeti(L, -1, i) != LUA_TNIL; i++) {
+        text_printf(&s->prepare, "    %s\n", lua_tostring(L, -1));
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    if (lua_getfield(L, -1, "host") == LUA_TSTRING)
+        host = gen_strdup(k->g, lua_tostring(L, -1));
+    lua_pop(L, 2);
+    return host;
 }
 
 int kernels_add(Kernels *k, const OpRule *op, const char *name, int n_operands, bool beta,
@@ -210,7 +241,8 @@ int kernels_add(Kernels *k, const OpRule *op, const char *name, int n_operands, 
 {
     lua_State *L = k->g->L;
     size_t bytes, n;
-    const char *source = ops_template(k->g, op, "cpu.c", &bytes), *text;
+    const char *file = k->cuda ? "cuda.cu" : "cpu.c", *text, *host;
+    const char *source = ops_template(k->g, op, file, &bytes);
     SourceUnit *s;
     Kernel *item;
     int unit;
@@ -219,26 +251,27 @@ int kernels_add(Kernels *k, const OpRule *op, const char *name, int n_operands, 
         lua_pop(L, 1);
         return -1;
     }
+    emit_bool(L, "cuda", k->cuda);
     lua_rawgeti(L, LUA_REGISTRYINDEX, k->emit.template_ref);
     lua_getfield(L, -1, "kernel_helpers");
     lua_remove(L, -2);
     lua_insert(L, -2);
     lua_call(L, 1, 1);
-    text = emit_render(&k->emit, source, bytes, ops_template_path(k->g, op, "cpu.c"),
-                       true, &n);
+    text =
+        emit_render(&k->emit, source, bytes, ops_template_path(k->g, op, file), true, &n);
     if (!text) {
         diag_stop_on_errors(k->g);
         gen_die("%s: no text", op->name);
     }
     unit = open_unit(k, op->name);
     s = &k->units.items[unit];
-    for (int i = 1; lua_rawgeti(L, -1, i) != LUA_TNIL; i++) {
-        text_printf(&s->prepare, "    %s\n", lua_tostring(L, -1));
-        lua_pop(L, 1);
-    }
-    lua_pop(L, 2);
-    text_add(&s->text, text, n);
-    add_wrapper(k->g, &s->text, op, name, n_operands, beta, workspace);
+    host = take_prepared(k, s);
+    gen_require(!k->cuda == !host,
+                "%s: //@ host belongs in every cuda.cu, and there only", op->name);
+    text_add(host ? &s->device : &s->text, text, n);
+    if (host)
+        text_add(&s->text, host, strlen(host));
+    add_wrapper(k, &s->text, op, name, n_operands, beta, workspace);
     item = gen_push(k->g, &k->list);
     item->name = gen_strdup(k->g, name);
     item->unit = unit;
@@ -260,26 +293,44 @@ static const char *unit_path(Kernels *k, int unit, const char *suffix)
                       suffix);
 }
 
-static void write_source(Kernels *k, int unit)
+static void write_file(const char *path, const char *before, const Text *text,
+                       const char *after)
 {
-    SourceUnit *s = &k->units.items[unit];
-    const char *path = unit_path(k, unit, "c");
     FILE *f = fopen(path, "w");
 
     gen_require(f, "%s: %s", path, strerror(errno));
-    fwrite(s->text.s, 1, s->text.len, f);
-    fprintf(f, "void prepare(void);\nvoid prepare(void)\n{\n%s}\n",
-            s->prepare.len ? s->prepare.s : "");
+    fputs(before, f);
+    fwrite(text->len ? text->s : "", 1, text->len, f);
+    fputs(after, f);
     gen_require(fclose(f) == 0, "%s: %s", path, strerror(errno));
+}
+
+static void write_source(Kernels *k, int unit)
+{
+    SourceUnit *s = &k->units.items[unit];
+
+    write_file(unit_path(k, unit, "c"), "", &s->text,
+               gen_printf(k->g, "void prepare(void);\nvoid prepare(void)\n{\n%s}\n",
+                          s->prepare.len ? s->prepare.s : ""));
+    if (k->cuda)
+        write_file(unit_path(k, unit, "cu"), "#include \"rt_device.h\"\n\n", &s->device,
+                   "");
 }
 
 static pid_t start_compiler(Kernels *k, int unit)
 {
-    const char *command =
-        gen_printf(k->g, "%s -shared -fPIC %s %s -o %s", k->cc, k->flags,
-                   unit_path(k, unit, "c"), unit_path(k, unit, "so"));
-    pid_t pid = fork();
+    const char *object = "", *first = "", *command;
+    pid_t pid;
 
+    if (k->cuda && k->units.items[unit].device.len > 0) {
+        object = unit_path(k, unit, "o");
+        first = gen_printf(k->g, "%s -I%s -o %s %s && ", OP_TEST_SIMCC, OP_TEST_CUDA,
+                           object, unit_path(k, unit, "cu"));
+    }
+    command =
+        gen_printf(k->g, "%s%s -shared -fPIC %s %s %s -o %s", first, k->cc, k->flags,
+                   unit_path(k, unit, "c"), object, unit_path(k, unit, "so"));
+    pid = fork();
     gen_require(pid >= 0, "fork: %s", strerror(errno));
     if (pid == 0) {
         execl("/bin/sh", "sh", "-c", command, (char *)NULL);
@@ -297,6 +348,7 @@ static void load_unit(Kernels *k, int unit)
     gen_require(so, "%s", dlerror());
     *(void **)&prepare = dlsym(so, "prepare");
     gen_require(prepare, "%s", dlerror());
+    cuda_unit(so);
     prepare();
     for (int i = 0; i < k->list.count; i++) {
         Kernel *item = &k->list.items[i];

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sim_access.c: every access of a kernel to memory. Kernels are compiled with gcc's
+ * -fsanitize=thread, which puts a call before each load and store; the functions it calls
+ * are these, and the sanitizer's own library is never linked. For each two bytes of
+ * shared memory and of known device memory a cell keeps the last write and the reads
+ * since: who, and how many barriers of block and warp he had passed. So a race is found
+ * whatever order the threads took. */
+#include "sim_private.h"
+
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { CELL_BYTES = 2, MAX_REGIONS = 256 };
+
+/* Blocks are named by their serial, 0 for none; warp: the rt_warp_sync its warp had
+ * passed. */
+typedef struct Cell {
+    uint32_t write_block, write_epoch, write_warp;
+    uint32_t read_block, read_epoch, read_warp;
+    uint32_t other_block; /* that read before read_block did */
+    uint32_t copy_block;  /* where a cp.async of `copier` is under way */
+    uint16_t writer, reader, copier;
+    uint8_t many_lanes, many_warps; /* more readers: of reader's warp, of other warps */
+} Cell;
+
+typedef struct Region {
+    char *base;
+    size_t bytes;
+    Cell *cells;
+    const char *what;
+} Region;
+
+static Region regions[MAX_REGIONS];
+static int n_regions, last_region, last_array;
+static Cell shared_cells[2 * SIM_SHARED_BYTES / CELL_BYTES];
+
+/* ---- known memory
+ * ----------------------------------------------------------------------- */
+
+static size_t cells_bytes(size_t bytes)
+{
+    return (bytes / CELL_BYTES + 2) * sizeof(Cell);
+}
+
+void sim_memory_add(void *p, size_t bytes, const char *what)
+{
+    Region *r = &regions[n_regions];
+
+    if (n_regions == MAX_REGIONS) {
+        fprintf(stderr, "simulated device: more than %d pieces of memory\n", MAX_REGIONS);
+        exit(70);
+    }
+    *r = (Region){.base = p, .bytes = bytes, .what = what};
+    r->cells = mmap(NULL, cells_bytes(bytes), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (r->cells == MAP_FAILED) {
+        perror("simulated device: mmap");
+        exit(70);
+    }
+    n_regions++;
+}
+
+void sim_memory_remove(void *p)
+{
+    for (int i = 0; i < n_regions; i++)
+        if (regions[i].base == p) {
+            munmap(regions[i].cells, cells_bytes(regions[i].bytes));
+            regions[i] = regions[--n_regions];
+            last_region = 0;
+            return;
+        }
+}
+
+static Region *region_of(const char *p)
+{
+    for (int i = 0; i < n_regions; i++) {
+        Region *r = &regions[(last_region + i) % n_regions];
+
+        if (p >= r->base && p < r->base + r->bytes) {
+            last_region = (int)(r - regions);
+            return r;
+        }
+    }
+    return NULL;
+}
+
+static const SimArray *array_of(int64_t offset)
+{
+    const SimBlock *b = &sim.block;
+
+    for (int i = 0; i < b->n_arrays; i++) {
+        const SimArray *a = &b->array[(last_array + i) % b->n_arrays];
+
+        if (offset >= a->offset && offset < a->offset + a->bytes) {
+            last_array = (int)(a - b->array);
+            return a;
+        }
+    }
+    return NULL;
+}
+
+bool sim_is_shared(const void *p, int64_t bytes)
+{
+    const int64_t offset = (const char *)p - sim.shared;
+    const SimArray *a =
+        offset >= 0 && offset < 2 * SIM_SHARED_BYTES ? array_of(offset) : NULL;
+
+    return a && offset + bytes <= a->offset + a->bytes;
+}
+
+void sim_access_reset(void)
+{
+    last_array = 0;
+}
+
+/* ---- cells
+ * ------------------------------------------------------------------------------ */
+
+/* An access, and the names of its place for messages. */
+typedef struct Access {
+    const char *space, *name;
+    int64_t index; /* of an element, or a byte */
+    const char *unit;
+    bool write, shared;
+    uint32_t
+        from; /* blocks that may have touched the place at the same time begin here */
+    const void *pc;
+} Access;
+
+static void fail_at(const Access *a, const char *what, int other)
+{
+    char who[32] = "";
+
+    if (other >= 0)
+        snprintf(who, sizeof who, " thread %d", other);
+    sim_fail(a->pc, "%s of %s %s%s%" PRId64 "%s %s%s", a->write ? "write" : "read",
+             a->space, a->name, a->unit, a->index, a->unit[0] == '[' ? "]" : "", what,
+             who);
+}
+
+static void check_against_write(const Cell *c, const Access *a)
+{
+    const SimBlock *b = &sim.block;
+    const int t = sim.now->number, w = t / SIM_WARP;
+
+    if (c->write_block != b->serial) {
+        if (c->write_block >= a->from)
+            fail_at(a, "which another block of the launch writes, by its", c->writer);
+        return;
+    }
+    if (c->write_epoch == b->epoch && c->writer != t &&
+        !(c->writer / SIM_WARP == w && c->write_warp < b->warp[w].epoch))
+        fail_at(a, "with no barrier since the write by", c->writer);
+}
+
+static void check_against_reads(const Cell *c, const Access *a)
+{
+    const SimBlock *b = &sim.block;
+    const int t = sim.now->number, w = t / SIM_WARP;
+
+    if ((c->other_block >= a->from && c->other_block != b->serial) ||
+        (c->read_block >= a->from && c->read_block != b->serial))
+        fail_at(a, "which another block of the launch reads", -1);
+    if (c->read_block != b->serial || c->read_epoch != b->epoch)
+        return;
+    if (c->many_warps || c->reader / SIM_WARP != w ||
+        (c->read_warp == b->warp[w].epoch && (c->many_lanes || c->reader != t)))
+        fail_at(a, "with no barrier since the read by", c->reader);
+}
+
+static void note_read(Cell *c)
+{
+    const SimBlock *b = &sim.block;
+    const int t = sim.now->number, w = t / SIM_WARP;
+    const uint32_t warp = b->warp[w].epoch;
+    const bool first = c->read_block != b->serial || c->read_epoch != b->epoch;
+
+    if (c->read_block != b->serial)
+        c->other_block = c->read_block;
+    if (!first && c->reader / SIM_WARP != w) {
+        c->many_warps = 1;
+        return;
+    }
+    if (!first && c->read_warp == warp) {
+        c->many_lanes |= c->reader != t;
+        return;
+    }
+    if (first)
+        c->many_warps = 0;
+    c->read_block = b->serial;
+    c->read_epoch = b->epoch;
+    c->read_warp = warp;
+    c->reader = (uint16_t)t;
+    c->many_lanes = 0;
+}
+
+static void note_write(Cell *c)
+{
+    c->write_block = sim.block.serial;
+    c->write_epoch = sim.block.epoch;
+    c->write_warp = sim.block.warp[sim.now->number / SIM_WARP].epoch;
+    c->writer = (uint16_t)sim.now->number;
+}
+
+static void visit(Cell *c, int64_t n, const Access *a)
+{
+    for (; n > 0; n--, c++) {
+        if (a->shared && c->copy_block == sim.block.serial)
+            fail_at(a, "while a cp.async into it is under way, of", c->copier);
+        check_against_write(c, a);
+        if (a->write) {
+            check_against_reads(c, a);
+            note_write(c);
+        } else {
+            if (a->shared && c->write_block != sim.block.serial)
+                fail_at(a, "which nobody has written", -1);
+            note_read(c);
+        }
+    }
+}
+
+static int64_t cells_of(uintptr_t p, int64_t bytes)
+{
+    return (int64_t)((p + (uintptr_t)bytes - 1) / CELL_BYTES - p / CELL_BYTES) + 1;
+}
+
+static Cell *shared_cell(int64_t offset, int64_t bytes, Access *a)
+{
+    const SimArray *array = array_of(offset);
+
+    a->shared = true;
+    a->from = sim.block.serial;
+    a->space = "shared";
+    a->name = array ? array->name : "memory";
+    a->unit = array ? "[" : " at byte ";
+    a->index = array ? (offset - array->offset) / array->elem_bytes : offset;
+    if (!array || offset + bytes > array->offset + array->bytes)
+        fail_at(a, "outside of every shared array", -1);
+    return &shared_cells[offset / CELL_BYTES];
+}
+
+static Cell *global_cell(const char *p, int64_t bytes, Access *a)
+{
+    Region *r = region_of(p);
+    Dl_info info;
+
+    if (!r && !a->write && dladdr(p, &info))
+        return NULL; /* a constant of the kernel's text */
+    a->space = "global";
+    a->from = sim.block.first_serial;
+    a->name = r ? r->what : "memory";
+    a->unit = r ? " at byte " : " address ";
+    a->index = r ? p - r->base : (int64_t)(uintptr_t)p;
+    if (!r || p + bytes > r->base + r->bytes)
+        fail_at(a, "outside of the device's memory", -1);
+    return &r->cells[(p - r->base) / CELL_BYTES];
+}
+
+static inline bool inside(const void *p, const void *base, size_t bytes)
+{
+    return (uintptr_t)p - (uintptr_t)base < bytes;
+}
+
+void sim_touch(const void *p, int64_t bytes, bool write, const void *pc)
+{
+    Access a = {.write = write, .pc = pc};
+    Cell *c;
+
+    if (!sim.now || inside(p, sim.stacks, (size_t)SIM_STACK_BYTES * SIM_MAX_THREADS) ||
+        inside(p, &sim, sizeof sim))
+        return;
+    if (inside(p, sim.shared, 2 * SIM_SHARED_BYTES))
+        c = shared_cell((const char *)p - sim.shared, bytes, &a);
+    else
+        c = global_cell(p, bytes, &a);
+    if (!c)
+        return;
+    if (bytes <= 16 && (bytes & (bytes - 1)) == 0 && (uintptr_t)p % (uintptr_t)bytes)
+        fail_at(&a, "at a misaligned address", -1);
+    visit(c, cells_of((uintptr_t)p, bytes), &a);
+}
+
+void sim_touch_copy(const void *p, int64_t bytes, bool begins, const void *pc)
+{
+    const int64_t offset = (const char *)p - sim.shared;
+    Access a = {.write = true, .pc = pc};
+    Cell *c = shared_cell(offset, bytes, &a);
+
+    for (int64_t i = 0; i < bytes / CELL_BYTES; i++) {
+        if (begins) {
+            visit(&c[i], 1, &a);
+            c[i].copy_block = sim.block.serial;
+            c[i].copier = (uint16_t)sim.now->number;
+        } else {
+            c[i].copy_block = 0;
+            note_write(&c[i]);
+        }
+    }
+}
+
+/* ---- what instrumented code calls
+ * ------------------------------------------------------- */
+
+#define HOOKS(name, bytes)                                                               \
+    void __tsan_read##name(void *p);                                                     \
+    void __tsan_read##name(void *p)                                                      \
+    {                                                                                    \
+        sim_touch(p, bytes, false, __builtin_return_address(0));                         \
+    }                                                                                    \
+    void __tsan_write##name(void *p);                                                    \
+    void __tsan_write##name(void *p)                                                     \
+    {                                                                                    \
+        sim_touch(p, bytes, true, __builtin_return_address(0));                          \
+    }                                                                                    \
+    void __tsan_unaligned_read##name(void *p);                                           \
+    void __tsan_unaligned_read##name(void *p)                                            \
+    {                                                                                    \
+        sim_touch(p, bytes, false, __builtin_return_address(0));                         \
+    }                                                                                    \
+    void __tsan_unaligned_write##name(void *p);                                          \
+    void __tsan_unaligned_write##name(void *p)                                           \
+    {                                                                                    \
+        sim_touch(p, bytes, true, __builtin_return_address(0));                          \
+    }
+
+HOOKS(1, 1)
+HOOKS(2, 2)
+HOOKS(4, 4)
+HOOKS(8, 8)
+HOOKS(16, 16)
+
+void __tsan_read_range(void *p, size_t bytes);
+void __tsan_read_range(void *p, size_t bytes)
+{
+    sim_touch(p, (int64_t)bytes, false, __builtin_return_address(0));
+}
+
+void __tsan_write_range(void *p, size_t bytes);
+void __tsan_write_range(void *p, size_t bytes)
+{
+    sim_touch(p, (int64_t)bytes, true, __builtin_return_address(0));
+}
+
+void __tsan_init(void);
+void __tsan_init(void)
+{
+}
+
+void __tsan_func_entry(void *pc);
+void __tsan_func_entry(void *pc)
+{
+    (void)pc;
+}
+
+void __tsan_func_exit(void);
+void __tsan_func_exit(void)
+{
+}

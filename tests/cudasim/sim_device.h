@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sim_device.h: the names of rt_device.h (runtime/cuda/) on the simulated device.
+ * Included by rt_device.h itself where RT_DEVICE_SIMULATED is defined, as C++ for the
+ * CPU. */
+#ifndef SIM_DEVICE_H
+#define SIM_DEVICE_H
+
+#include "sim_private.h"
+
+#include <math.h>
+#include <string.h>
+
+#define RT_DEVICE static inline
+/* simcc, which reads the text, registers the kernel. */
+#define RT_GLOBAL(threads) extern "C" void
+#define RT_SHARED(type, name, elems)                                                     \
+    static char sim_site_##name;                                                         \
+    type(&name)[elems] =                                                                 \
+        *(type(*)[elems])sim_shared(&sim_site_##name, sizeof(type), elems, #name)
+#define RT_SHARED_BYTES(name) char *const name = (char *)sim_shared_bytes()
+
+#define threadIdx sim_thread_index()
+#define blockIdx sim_block_index()
+#define blockDim sim_block_dim()
+#define gridDim sim_grid_dim()
+
+/* What the simulation itself reads is no access of the kernel. */
+#define SIM_INSIDE static __attribute__((noinline, unused, no_sanitize("thread")))
+
+/* ---- bits ----------------------------------------------------------------------------
+ */
+
+RT_DEVICE float rt_f32_from_bits(int32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, 4);
+    return x;
+}
+
+RT_DEVICE int32_t rt_bits_f32(float x)
+{
+    int32_t bits;
+    memcpy(&bits, &x, 4);
+    return bits;
+}
+
+RT_DEVICE double rt_f64_from_bits(int64_t bits)
+{
+    double x;
+    memcpy(&x, &bits, 8);
+    return x;
+}
+
+RT_DEVICE int64_t rt_bits_f64(double x)
+{
+    int64_t bits;
+    memcpy(&bits, &x, 8);
+    return bits;
+}
+
+RT_DEVICE uint16_t
+rt_bf16_from_f32(float x) /* to nearest even; NaN is 0x7fff, as PTX has it */
+{
+    const uint32_t bits = (uint32_t)rt_bits_f32(x);
+    if (x != x) {
+        return 0x7fff;
+    }
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+RT_DEVICE uint16_t rt_f16_from_f32(float x) /* to nearest even */
+{
+    const uint32_t bits = (uint32_t)rt_bits_f32(x);
+    const uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
+    const float size = fabsf(x);
+    if (x != x) {
+        return 0x7fff;
+    }
+    if (size >= 65520.0f) {
+        return (uint16_t)(sign | 0x7c00);
+    }
+    if (size < 6.103515625e-05f) { /* subnormal: a whole number of 2^-24 */
+        return (uint16_t)(sign | (uint16_t)nearbyintf(size * 16777216.0f));
+    }
+    const uint32_t rounded = (bits & 0x7fffffff) + 0xfff + (bits >> 13 & 1);
+    return (uint16_t)(sign | (uint16_t)((rounded >> 13) - (112 << 10)));
+}
+
+RT_DEVICE float rt_f32_from_f16(uint16_t x)
+{
+    const uint32_t sign = (uint32_t)(x & 0x8000) << 16;
+    const uint32_t exponent = x >> 10 & 31, fraction = x & 0x3ff;
+    if (exponent == 0) {
+        const float size = (float)fraction * 5.9604644775390625e-08f;
+        return sign ? -size : size;
+    }
+    return rt_f32_from_bits(
+        (int32_t)(sign | (exponent == 31 ? 255 : exponent + 112) << 23 | fraction << 13));
+}
+
+/* ---- a warp together
+ * ------------------------------------------------------------------- */
+
+#define rt_block_sync() sim_block_sync(__FILE__, __LINE__)
+#define rt_warp_sync() sim_warp_sync(__FILE__, __LINE__)
+#define rt_shuffle(v, lane) sim_shuffle(v, lane, __FILE__, __LINE__)
+#define rt_shuffle_xor(v, mask)                                                          \
+    sim_shuffle(v, (int)(sim_thread_index().x % 32) ^ (mask), __FILE__, __LINE__)
+
+template <typename T> SIM_INSIDE T sim_shuffle(T v, int lane, const char *file, int line)
+{
+    T out;
+    memcpy(&out, sim_warp_gather(&v, sizeof v, "rt_shuffle", file, line)[lane & 31].bytes,
+           sizeof v);
+    return out;
+}
+
+SIM_INSIDE float sim_bf16_of(uint32_t pair, int high)
+{
+    return rt_f32_from_bits((int32_t)(high ? pair & 0xffff0000u : pair << 16));
+}
+
+/* Lane l holds of a rows l / 4 and l / 4 + 8, of b column l / 4, of d the pairs beside
+ * (PTX: matrix fragments for mma.m16n8k16). Sums: f32, k in order. */
+SIM_INSIDE void sim_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2],
+                             const char *file, int line)
+{
+    uint32_t mine[6];
+    memcpy(mine, a, 16);
+    memcpy(mine + 4, b, 8);
+    const SimSlot *slot = sim_warp_gather(mine, sizeof mine, "rt_mma_bf16", file, line);
+    const int lane = (int)(sim_thread_index().x % 32);
+    for (int i = 0; i < 4; i++) {
+        const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+        for (int k = 0; k < 16; k++) {
+            uint32_t of_a[6], of_b[6];
+            memcpy(of_a, slot[row % 8 * 4 + k % 8 / 2].bytes, sizeof of_a);
+            memcpy(of_b, slot[column * 4 + k % 8 / 2].bytes, sizeof of_b);
+            d[i] += sim_bf16_of(of_a[row / 8 + k / 8 * 2], k % 2) *
+                    sim_bf16_of(of_b[4 + k / 8], k % 2);
+        }
+    }
+}
+#define rt_mma_bf16(d, a, b) sim_mma_bf16(d, a, b, __FILE__, __LINE__)
+
+/* Lane l gives a row of 16 bytes; of matrix m it gets the pair l % 4 of row l / 4, or,
+ * transposed, element l / 4 of rows l % 4 * 2 and the next. */
+SIM_INSIDE void sim_ldmatrix_x4(uint32_t r[4], const void *row, bool transposed,
+                                const char *file, int line)
+{
+    const void *pc = __builtin_return_address(0);
+    if ((uintptr_t)row % 16 != 0 || !sim_is_shared(row, 16)) {
+        sim_fail(pc,
+                 "ldmatrix of a row that is not in shared memory or not aligned to 16");
+    }
+    sim_touch(row, 16, false, pc);
+    const SimSlot *slot = sim_warp_gather(&row, sizeof row, "rt_ldmatrix", file, line);
+    const int lane = (int)(sim_thread_index().x % 32);
+    for (int m = 0; m < 4; m++) {
+        uint16_t pair[2];
+        for (int i = 0; i < 2; i++) {
+            const int from = transposed ? lane % 4 * 2 + i : lane / 4;
+            const int at = transposed ? lane / 4 : lane % 4 * 2 + i;
+            const char *bytes;
+            memcpy(&bytes, slot[m * 8 + from].bytes, sizeof bytes);
+            memcpy(&pair[i], bytes + at * 2, 2);
+        }
+        r[m] = pair[0] | (uint32_t)pair[1] << 16;
+    }
+}
+#define rt_ldmatrix_x4(r, p) sim_ldmatrix_x4(r, p, false, __FILE__, __LINE__)
+#define rt_ldmatrix_x4_trans(r, p) sim_ldmatrix_x4(r, p, true, __FILE__, __LINE__)
+
+#define rt_cp_async_16 sim_cp_async_16
+#define rt_cp_async_commit sim_cp_async_commit
+#define rt_cp_async_wait(n) sim_cp_async_wait(n)
+#define rt_atomic_add_u64 sim_atomic_add_u64
+
+/* ---- functions: the C library's
+ * -------------------------------------------------------- */
+
+RT_DEVICE float rt_expf(float x)
+{
+    return expf(x);
+}
+RT_DEVICE float rt_logf(float x)
+{
+    return logf(x);
+}
+RT_DEVICE float rt_tanhf(float x)
+{
+    return tanhf(x);
+}
+RT_DEVICE float rt_sqrtf(float x)
+{
+    return sqrtf(x);
+}
+RT_DEVICE double rt_exp(double x)
+{
+    return exp(x);
+}
+RT_DEVICE double rt_log(double x)
+{
+    return log(x);
+}
+RT_DEVICE double rt_tanh(double x)
+{
+    return tanh(x);
+}
+RT_DEVICE double rt_sqrt(double x)
+{
+    return sqrt(x);
+}
+RT_DEVICE double rt_sin(double x)
+{
+    return sin(x);
+}
+RT_DEVICE double rt_cos(double x)
+{
+    return cos(x);
+}
+
+/* ---- kernels from outside
+ * -------------------------------------------------------------- */
+
+template <int... I> struct SimNumbers {
+};
+template <int n, int... I> struct SimCount : SimCount<n - 1, n - 1, I...> {
+};
+template <int... I> struct SimCount<0, I...> {
+    typedef SimNumbers<I...> Numbers;
+};
+template <typename T> struct SimBare {
+    typedef T Type;
+};
+template <typename T> struct SimBare<const T> {
+    typedef T Type;
+};
+template <typename... P> constexpr int sim_n_params(void (*)(P...))
+{
+    return sizeof...(P);
+}
+template <typename... P> struct SimParams {
+    static const int bytes[sizeof...(P) + 1];
+};
+template <typename... P> const int SimParams<P...>::bytes[] = {(int)sizeof(P)..., 0};
+template <typename... P> const int *sim_param_bytes(void (*)(P...))
+{
+    return SimParams<P...>::bytes;
+}
+
+template <typename... P, int... I>
+SIM_INSIDE void sim_apply(void (*kernel)(P...), void **args, SimNumbers<I...>)
+{
+    (void)args;
+    kernel(*(typename SimBare<P>::Type *)args[I]...);
+}
+template <typename... P> SIM_INSIDE void sim_call(void (*kernel)(P...), void **args)
+{
+    sim_apply(kernel, args, typename SimCount<sizeof...(P)>::Numbers());
+}
+
+#define SIM_KERNEL(kernel, declared_threads)                                             \
+    static void sim_call_##kernel(void **args)                                           \
+    {                                                                                    \
+        sim_call(kernel, args);                                                          \
+    }                                                                                    \
+    extern "C" const SimKernel sim_kernel_##kernel;                                      \
+    const SimKernel sim_kernel_##kernel = {#kernel, declared_threads,                    \
+                                           sim_n_params(kernel),                         \
+                                           sim_param_bytes(kernel), sim_call_##kernel};
+
+#endif

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* op_test_cuda.c: what the host part of an op's cuda.cu asks of the runtime (rt_cuda.h),
+ * on the simulated device and at once: kernels by name, products by plain loops. */
+#define RT_CUDA 1
+#include "op_test.h"
+
+#include "rt_cuda.h"
+#include "rt_philox.h"
+#include "sim.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+extern Rt op_test_rt;
+Rt op_test_rt = {.world_size = 1};
+static void *unit;
+
+void cuda_unit(void *so)
+{
+    unit = so;
+}
+
+void rt_kernel_prepare(RtKernel *k)
+{
+    char name[200];
+
+    snprintf(name, sizeof name, "sim_kernel_%s", k->name);
+    k->handle = dlsym(unit, name);
+    gen_require(k->handle, "no kernel %s in this op's cuda.cu", k->name);
+}
+
+void rt_launch(Rt *rt, const RtKernel *k, int64_t blocks_x, int64_t blocks_y, void **args)
+{
+    const SimLaunch launch = {.kernel = k->handle,
+                              .blocks_x = blocks_x,
+                              .blocks_y = blocks_y,
+                              .threads = k->threads,
+                              .shared_bytes = k->shared_bytes,
+                              .args = args};
+
+    (void)rt;
+    gen_require(k->handle, "%s is launched and was never prepared", k->name);
+    sim_launch(&launch);
+}
+
+void rt_fill(Rt *rt, void *p, int byte, int64_t bytes)
+{
+    (void)rt;
+    memset(p, byte, (size_t)bytes);
+}
+
+/* ---- products -----------------------------------------------------------------------
+ */
+
+void rt_matmul_prepare(RtMatmul *p)
+{
+    p->plan = p;
+}
+
+static double element(const void *p, int64_t i, int dtype)
+{
+    if (dtype == RT_F64)
+        return ((const double *)p)[i];
+    if (dtype == RT_F32)
+        return ((const float *)p)[i];
+    return dtype == RT_BF16 ? rt_f32_from_bf16(((const rt_bf16 *)p)[i])
+                            : rt_f32_from_f16(((const rt_f16 *)p)[i]);
+}
+
+static void store(void *p, int64_t i, int dtype, double v)
+{
+    if (dtype == RT_F64)
+        ((double *)p)[i] = v;
+    else if (dtype == RT_F32)
+        ((float *)p)[i] = (float)v;
+    else if (dtype == RT_BF16)
+        ((rt_bf16 *)p)[i] = rt_bf16_from_f32((float)v);
+    else
+        ((rt_f16 *)p)[i] = rt_f16_from_f32((float)v);
+}
+
+void rt_matmul(Rt *rt, const RtMatmul *p, const void *a, const void *b, void *c,
+               float beta)
+{
+    (void)rt;
+    gen_require(p->plan, "a product is asked for and was never prepared");
+    for (int64_t i = 0; i < p->m; i++)
+        for (int64_t j = 0; j < p->n; j++) {
+            double sum = 0;
+
+            for (int64_t k = 0; k < p->k; k++) {
+                const int64_t ia = p->op == RT_TN ? k * p->lda + i : i * p->lda + k;
+                const int64_t ib = p->op == RT_NT ? j * p->ldb + k : k * p->ldb + j;
+
+                sum += element(a, ia, p->in_dtype) * element(b, ib, p->in_dtype);
+            }
+            if (beta != 0)
+                sum += beta * element(c, i * p->ldc + j, p->out_dtype);
+            store(c, i * p->ldc + j, p->out_dtype, sum);
+        }
+}
+
+uint32_t rt_noise_stream(const RtUpdateRun *run)
+{
+    return rt_name_stream(run->param->name);
+}
+
+/* ---- around a call -------------------------------------------------------------------
+ */
+
+void cuda_begin(const Buf *const *bufs, int n, const RtUpdate *u, int order)
+{
+    static const char *const names[MAX_OPERANDS] = {
+        "operand 1",  "operand 2",  "operand 3",  "operand 4",
+        "operand 5",  "operand 6",  "operand 7",  "operand 8",
+        "operand 9",  "operand 10", "operand 11", "operand 12",
+        "operand 13", "operand 14", "operand 15", "operand 16",
+    };
+
+    sim_clear();
+    sim_seed((uint64_t)order);
+    sim_memory_add((void *)(uintptr_t)u, sizeof *u, "the step's update");
+    for (int i = 0; i < n; i++)
+        if (bufs[i] && bufs[i]->elems > 0)
+            sim_memory_add(bufs[i]->data,
+                           (size_t)(bufs[i]->elems * dtype_bytes(bufs[i]->dtype)),
+                           i < MAX_OPERANDS ? names[i] : "workspace");
+}
+
+const char *cuda_end(const Buf *const *bufs, int n, const RtUpdate *u)
+{
+    sim_memory_remove((void *)(uintptr_t)u);
+    for (int i = 0; i < n; i++)
+        if (bufs[i] && bufs[i]->elems > 0)
+            sim_memory_remove(bufs[i]->data);
+    return sim_problem();
+}
