@@ -61,6 +61,7 @@ void diag_add(Gen *g, DiagKind kind, Pos pos, const char *help, const char *fmt,
 void diag_stop_on_errors(Gen *g);
 void diag_print(Gen *g);              /* the same without stopping */
 int diag_errors(const Gen *g);        /* errors collected so far */
+const char *diag_warning(const Gen *g, int k); /* text of the k-th so far; NULL: no more */
 /* Registers the text of a file (or of "<--set>"), so that messages can show its lines. */
 void diag_source(Gen *g, const char *file, const char *text, size_t bytes);
 /* Nearest of candidates by Damerau-Levenshtein within max(1, len/3), or NULL. */

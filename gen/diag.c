@@ -143,6 +143,14 @@ int diag_errors(const Gen *g)
     return g->diags ? g->diags->errors : 0;
 }
 
+const char *diag_warning(const Gen *g, int k)
+{
+    for (int i = 0; g->diags && i < g->diags->list.count; i++)
+        if (g->diags->list.items[i].kind == DIAG_WARNING && k-- == 0)
+            return g->diags->list.items[i].text;
+    return NULL;
+}
+
 static int diag_order(const void *pa, const void *pb)
 {
     const Diag *a = pa, *b = pb;

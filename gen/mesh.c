@@ -61,6 +61,18 @@ Group mesh_group(const Gen *g, unsigned axes)
     return group;
 }
 
+int mesh_mates(const Gen *g, Group group)
+{
+    int64_t mates = g->model.node_ranks / group.stride;
+    return (int)max_i64(1, min_i64(mates, group.size));
+}
+
+bool mesh_two_hops(const Gen *g, Group group)
+{
+    int mates = mesh_mates(g, group);
+    return !g->model.library_order && mates > 1 && mates < group.size;
+}
+
 void mesh_place(const Gen *g, Segment *s)
 {
     const Model *m = &g->model;

@@ -238,18 +238,13 @@ PlanBytes plan_bytes(Gen *g)
 
 /* ---- warnings -------------------------------------------------------------------- */
 
+/* All that was told on the way, and what is worth knowing beside the figures. */
 PlanWarnings plan_warnings(Gen *g)
 {
     PlanWarnings w = {0};
-    int64_t used = 0, held = 0;
     PlanBytes b = plan_bytes(g);
-    for (int i = 0; i < g->segments.count; i++) {
-        used += g->segments.items[i].used_elems;
-        held += g->segments.items[i].elems;
-    }
-    if ((held - used) * 20 > used) {
-        *gen_push(g, &w) = gen_printf(g, "padding is %.1f %% of the parameters",
-                                      100.0 * (double)(held - used) / (double)used);
+    for (int k = 0; diag_warning(g, k); k++) {
+        *gen_push(g, &w) = diag_warning(g, k);
     }
     if (b.by_kind[BUF_GRAD_ACCUM] > 0) {
         *gen_push(g, &w) = gen_printf(

@@ -23,6 +23,10 @@ Wrap wrap_partition(Gen *g);
 
 /* The ranks along some axes of the mesh. */
 Group mesh_group(const Gen *g, unsigned axes);
+/* How many of a group's ranks are in one node: all counts are powers of two. */
+int mesh_mates(const Gen *g, Group group);
+/* Its sums go within nodes first, in place, then across: as the runtime's. */
+bool mesh_two_hops(const Gen *g, Group group);
 /* Fills the segment's cuts, shards and groups. */
 void mesh_place(const Gen *g, Segment *s);
 
@@ -150,6 +154,10 @@ Cost policy_try(Gen *g);
 void policy_auto(Gen *g);
 void policy_auto_print(Gen *g, Text *t); /* what it chose and why; nothing without auto */
 
+/* ---- warn.c ---------------------------------------------------------------------- */
+
+void warn_plan(Gen *g); /* of a plan with predicted times; part of simulate */
+
 /* ---- traffic.c ------------------------------------------------------------------- */
 
 /* Bytes that rank 0 receives in a step: weights; gradients within its copy; sums from
@@ -158,6 +166,7 @@ typedef struct Traffic {
     int64_t gathered, reduced, replicate;
 } Traffic;
 Traffic plan_traffic(const Gen *g);
+int64_t variant_turns(const Gen *g, Variant v); /* how often a step runs it */
 
 /* ---- plan.c ---------------------------------------------------------------------- */
 

@@ -62,7 +62,8 @@ Cost policy_cost(Gen *g)
     return (Cost){
         .bytes = b.total,
         .sharded_bytes = k[BUF_PARAM_SHARD] + k[BUF_MASTER] + k[BUF_MOMENT1] +
-                         k[BUF_MOMENT2] + k[BUF_GRAD_SHARD],
+                         k[BUF_MOMENT2] + k[BUF_GRAD_SHARD] +
+                         (g->model.accumulate_sharded ? k[BUF_PARTIAL] : 0),
         .batch_bytes = k[BUF_BOUNDARY] + k[BUF_D_BOUNDARY] + k[BUF_SAVED] +
                        k[BUF_SCRATCH] + k[BUF_DATA],
         .seconds = g->prog.step_seconds,

@@ -3,8 +3,7 @@
  * the unrolled program. Goes out: sums, which the runtime's counters (--stats) equal. */
 #include "plan.h"
 
-/* How often a step runs a variant. */
-static int64_t variant_turns(const Gen *g, Variant v)
+int64_t variant_turns(const Gen *g, Variant v)
 {
     const Program *p = &g->prog;
     bool sharded = g->model.accumulate_sharded;

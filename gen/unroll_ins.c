@@ -93,20 +93,11 @@ void unroll_keep(Unroller *u, int segment)
     touch(u, i, i->out, true, false);
 }
 
-/* Ranks of the group in one node where its sums take two hops, as the runtime's: first
- * within nodes, in place, then across; 0: one hop. */
-static int64_t hop_mates(const Unroller *u, Group group)
-{
-    const Model *m = &u->g->model;
-    int64_t mates = group.size > 1 ? m->node_ranks / group.stride : 0;
-    return m->library_order || mates < 2 || mates >= group.size ? 0 : mates;
-}
-
 /* Elements that the group's first rank reads from others to sum its part of elems. */
 static int64_t summed_elems(const Unroller *u, Group group, int64_t part, int64_t elems)
 {
-    int64_t mates = hop_mates(u, group), read = 0;
-    if (!mates) {
+    int64_t mates = mesh_mates(u->g, group), read = 0;
+    if (!mesh_two_hops(u->g, group)) {
         return (group.size - 1) * part;
     }
     for (int64_t k = 0; k < group.size; k += mates) {
@@ -127,7 +118,7 @@ void unroll_reduce(Unroller *u, int segment)
     i->result = u->grad_shard[segment];
     i->moved_bytes = summed_elems(u, i->group, s->shard_elems, s->elems) *
                      dtype_bytes(u->g->model.reduce_dtype);
-    touch(u, i, i->grad, hop_mates(u, i->group) > 0, false);
+    touch(u, i, i->grad, mesh_two_hops(u->g, i->group), false);
     touch(u, i, i->grad, false, true);
     touch(u, i, i->result, true, false);
     u->reduce_order[u->n_reduces++] = segment;

@@ -143,6 +143,49 @@ warns "one unit" 'the whole model is one unit: each rank gathers all .* of weigh
 warns "one unit without shards" 'its gradients, .*, are summed when the backward is over' \
     --set wrap=root_only --set strategy=no_shard
 
+# Nodes: what a copy over several of them costs, and what hybrid would, as its own plan says.
+# plan_of ARGS...: bytes of a rank, and those across copies.
+plan_of() {
+    "$FSDPGEN" plan "$ROOT/models/llama8b.lua" "$@" --json 2>/dev/null | tr -d '",' | awk '
+        $1 == "total:" { bytes = $2 } $1 == "replicate:" { moved = $2 }
+        END { printf "%.2f %.2f\n", bytes / 2^30, moved / 2^30 }'
+}
+"$FSDPGEN" plan "$ROOT/models/llama8b.lua" --set 'mesh={shard=32,node=8}' --json \
+    >"$WORK/plan.json" 2>"$WORK/err"
+read -r bytes moved <<<"$(plan_of --set 'mesh={replicate=4,shard=8,node=8}')"
+check "a copy over nodes is told" \
+    grep -q 'a copy of the model lies on 4 nodes of 8 ranks: each rank receives' "$WORK/err"
+check "and is in plan --json" grep -q 'a copy of the model lies on 4 nodes' "$WORK/plan.json"
+check "with what hybrid moves ($moved GiB)" grep -q "about $moved GiB;" "$WORK/err"
+check "and needs ($bytes GiB)" awk -v want="$bytes" '
+    match($0, /a rank needs about [0-9.]*/) { got = substr($0, RSTART + 19, RLENGTH - 19) }
+    END { exit !(got > 0.98 * want && got < 1.02 * want) }' "$WORK/err"
+nodes() { # nodes NAME TEXT ARGS...: said, or with an empty TEXT nothing
+    local name=$1 text=$2
+    shift 2
+    "$FSDPGEN" plan "$ROOT/models/llama8b.lua" "$@" >"$WORK/out" 2>"$WORK/err"
+    if [ -n "$text" ]; then
+        check "nodes, $name: told" grep -q -- "$text" "$WORK/err"
+    else
+        check "nodes, $name: nothing to tell" [ ! -s "$WORK/err" ]
+    fi
+}
+nodes "hybrid over two nodes" 'mesh = { replicate = 4, shard = 8, node = 8 } with "hybrid' \
+    --set 'mesh={replicate=2,shard=16,node=8}'
+nodes "hybrid within nodes" "" --set 'mesh={replicate=4,shard=8,node=8}'
+nodes "no node could hold a copy" "" --set 'mesh={shard=32,node=8}' \
+    --set 'target=cpu{memory="50GiB"}'
+nodes "kept by more than a node" 'groups of 16 lie on 2 nodes of 8 ranks: .* bring each rank' \
+    --set 'mesh={shard=32,node=8}' --set reshard_after_forward=16
+nodes "kept within nodes" "" --set 'mesh={shard=32,node=8}' --set reshard_after_forward=8 \
+    --set 'target=cpu{memory="50GiB"}'
+thread=(--set mesh.shard=8 --set target.comm_thread=true)
+"$FSDPGEN" plan "$ROOT/tests/models/tiny_llama.lua" "${thread[@]}" >"$WORK/out" 2>"$WORK/err"
+check "blocks too small to hide a collective are told" \
+    grep -q 'at most [0-9]* % of them can run beside it' "$WORK/err"
+"$FSDPGEN" plan "$ROOT/models/gpt2_124m.lua" "${thread[@]}" >"$WORK/out" 2>"$WORK/err"
+check "blocks that do are not" [ "$(grep -c comm_thread: "$WORK/err")" = 0 ]
+
 # ---- budgets ---------------------------------------------------------------------------------------
 
 # budget NAME WANT TEXT ARGS...: plan of tiny_llama on 2 ranks ends with code WANT and says TEXT.
