@@ -27,6 +27,8 @@ typedef unsigned long uint64_t;
 
 #define RT_DEVICE static __device__ __forceinline__
 #define RT_GLOBAL(threads) extern "C" __global__ void __launch_bounds__(threads)
+/* Before a loop of constant length whose every round becomes code of its own. */
+#define RT_UNROLL _Pragma("unroll")
 /* An array that the threads of a block share. Every thread of the block must pass by it. */
 #define RT_SHARED(type, name, elems) __shared__ __align__(16) type name[elems]
 /* The block's shared bytes of which the launch says how many. */
@@ -74,6 +76,21 @@ RT_DEVICE float rt_f32_from_f16(uint16_t x)
 {
     float y;
     asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
+    return y;
+}
+
+/* Two floats to bf16, to nearest even: lo in the low half. */
+RT_DEVICE uint32_t rt_bf16x2_from_f32(float lo, float hi)
+{
+    uint32_t y;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(hi), "f"(lo));
+    return y;
+}
+
+RT_DEVICE float rt_exp2f(float x) /* to 2 units in the last place; below 2^-126 it is 0 */
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
@@ -149,6 +166,9 @@ RT_DEVICE void rt_atomic_add_u64(uint64_t *p, uint64_t v)
 
 /* ---- functions: float, and double without f -------------------------------------------- */
 
+RT_DEVICE float rt_fmaf(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+RT_DEVICE double rt_fma(double a, double b, double c) { return __fma_rn(a, b, c); }
+RT_DEVICE float rt_maxf(float a, float b) { return fmaxf(a, b); }
 RT_DEVICE float rt_expf(float x) { return expf(x); }
 RT_DEVICE float rt_logf(float x) { return logf(x); }
 RT_DEVICE float rt_tanhf(float x) { return tanhf(x); }

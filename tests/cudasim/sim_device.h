@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define RT_DEVICE static inline
+#define RT_UNROLL
 /* simcc, which reads the text, registers the kernel. */
 #define RT_GLOBAL(threads) extern "C" void
 #define RT_SHARED(type, name, elems)                                                     \
@@ -66,6 +67,11 @@ rt_bf16_from_f32(float x) /* to nearest even; NaN is 0x7fff, as PTX has it */
         return 0x7fff;
     }
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+RT_DEVICE uint32_t rt_bf16x2_from_f32(float lo, float hi)
+{
+    return rt_bf16_from_f32(lo) | (uint32_t)rt_bf16_from_f32(hi) << 16;
 }
 
 RT_DEVICE uint16_t rt_f16_from_f32(float x) /* to nearest even */
@@ -179,6 +185,22 @@ SIM_INSIDE void sim_ldmatrix_x4(uint32_t r[4], const void *row, bool transposed,
 /* ---- functions: the C library's
  * -------------------------------------------------------- */
 
+RT_DEVICE float rt_fmaf(float a, float b, float c)
+{
+    return fmaf(a, b, c);
+}
+RT_DEVICE double rt_fma(double a, double b, double c)
+{
+    return fma(a, b, c);
+}
+RT_DEVICE float rt_maxf(float a, float b)
+{
+    return fmaxf(a, b);
+}
+RT_DEVICE float rt_exp2f(float x)
+{
+    return exp2f(x);
+}
 RT_DEVICE float rt_expf(float x)
 {
     return expf(x);

@@ -73,8 +73,10 @@ return op {
         end
     end,
     cases = function(r)
-        local kv, hd, s = r(1, 2), r(1, 40), r(1, 40)
-        if r(0, 2) == 0 then kv, hd, s = 1, r(1, 5), r(90, 140) end -- several blocks
+        local kv, hd, s, way = r(1, 2), r(1, 40), r(1, 40), r(1, 6)
+        if way < 3 then kv, hd, s = 1, r(1, 5), r(90, 140) end -- several blocks
+        if way == 3 then kv, hd, s = 1, 8 * r(1, 3), r(90, 140) end -- of whole vectors
+        if way == 4 then kv, hd, s = 1, 8 * r(5, 33) - r(0, 1), r(1, 24) end -- long heads
         local h = kv * r(1, 3)
         return {
             t = s * r(1, 2), c = (h + 2 * kv) * hd,

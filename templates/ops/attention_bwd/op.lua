@@ -33,6 +33,9 @@ return op {
         local rows, wide = (n.seq + 95) // 96 * 96, (n.head_dim + 15) // 16 * 16
         return 2 * (n.t // n.seq) * n.kv_heads * rows * wide * n.acc_bytes
     end,
+    workspace_cuda = function(n) -- two numbers of each query, in whole blocks of queries
+        return 2 * n.heads * (n.t // n.seq) * ((n.seq + 63) // 64 * 64) * n.acc_bytes
+    end,
     flops = function(n) -- five products over the pairs that the mask leaves
         local w = n.window > 0 and math.min(n.window, n.seq) or n.seq
         local pairs_of_sequence = w * (w + 1) // 2 + (n.seq - w) * w
@@ -70,8 +73,10 @@ return op {
         for k = 1, n.t * c do n.dqkv[k] = n.round("dqkv", dqkv[k]) end
     end,
     cases = function(r)
-        local kv, hd, s = r(1, 2), r(1, 40), r(1, 40)
-        if r(0, 2) == 0 then kv, hd, s = 1, r(1, 5), r(90, 140) end -- several blocks
+        local kv, hd, s, way = r(1, 2), r(1, 40), r(1, 40), r(1, 6)
+        if way < 3 then kv, hd, s = 1, r(1, 5), r(90, 140) end -- several blocks
+        if way == 3 then kv, hd, s = 1, 8 * r(1, 3), r(90, 140) end -- of whole vectors
+        if way == 4 then kv, hd, s = 1, 8 * r(5, 33) - r(0, 1), r(1, 24) end -- long heads
         local h = kv * r(1, 3)
         return {
             t = s * r(1, 2), c = (h + 2 * kv) * hd, e = h * hd, h = h,

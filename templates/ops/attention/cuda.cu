@@ -1,0 +1,362 @@
+//@ -- SPDX-License-Identifier: Apache-2.0
+//@ -- attention: causal attention with an online softmax; nothing of seq x seq. A block has some
+//@ -- queries of one head and passes over the keys that they see.
+//@ -- bf16 heads of up to 256 are multiplied by the tensor cores: a warp has whole rows of
+//@ -- scores in registers, tiles of keys and values come through two buffers while the one
+//@ -- before is used, and probabilities are rounded to bf16 on their way to v. Any other rows
+//@ -- are multiplied in acc.
+//@ local hd, group, row = head_dim, heads // kv_heads, (heads + 2 * kv_heads) * head_dim
+//@ local sequences, elem, o_row = t // seq, qkv.type, heads * head_dim
+//@ local mma = elem == "rt_bf16" and hd <= 256
+//@ local head = (hd + 15) // 16 * 16
+//@ local m = mma and hd <= 128 and seq > 64 and 2 or 1 -- 16 rows each, of a warp
+//@ local queries = mma and 64 * m or 32
+//@ local keys = mma and hd <= 64 and 64 or 32
+//@ local shared = mma and 2 * (queries + 4 * keys) * (head + 8) or 0
+//@ local blocks = (seq + queries - 1) // queries
+//@ local f = acc == "float" and "f" or ""
+//@ local fold = scale > 0 -- the largest score is the largest one times scale
+//@ local masked = starts or window > 0
+//@ local parameters = "const " .. elem .. " *qkv, "
+//@   .. (starts and "const int32_t *starts, " or "") .. elem .. " *o, " .. acc .. " *lse"
+//@ local starts_of = starts and "starts, " or ""
+//@ if mma then
+#include "rt_mma.h"
+
+//@ end
+#define QUERIES ${queries} /* of a block: 4 warps of ROWS */
+#define ROWS (QUERIES / 4)
+#define KEYS ${keys} /* at a time */
+//@ if mma then
+#define HEAD ${head}${hd < head and " /* " .. hd .. ", and zeros */" or ""}
+#define TILE (KEYS * RT_TILE_ROW(HEAD)) /* elements */
+#define LOG2_E 1.44269504f
+//@   if fold then
+#define SCALE ${lit(scale * 1.4426950408889634)} /* times log2(e): exp2 is the device's own */
+//@   else
+#define SCALE 1.0f /* scores are scaled before */
+//@   end
+//@ else
+#define PARTS ${(hd + 31) // 32} /* of 32 columns, one for each lane */
+//@ end
+
+//@ if masked then
+/* The first key that a query sees. Queries beyond the sequence see what the last one does. */
+//@   if starts then
+RT_DEVICE int ${fn}_oldest(const int32_t *starts, int query)
+//@   else
+RT_DEVICE int ${fn}_oldest(int query)
+//@   end
+{
+    const int last = query < ${seq} ? query : ${seq - 1};
+//@   if starts and window > 0 then
+    const int start = starts[last], seen = last + 1 - ${window};
+    return start > seen ? start : seen;
+//@   elseif starts then
+    return starts[last];
+//@   else
+    return last + 1 > ${window} ? last + 1 - ${window} : 0;
+//@   end
+}
+
+//@ end
+//@ local function place() -- which queries of which head: text of both kernels
+    /* the last queries see the most keys: their blocks go first */
+    const int query0 = (${blocks - 1} - (int)(blockIdx.x / ${heads * sequences})) * QUERIES;
+    const int queries = ${seq} - query0 < QUERIES ? ${seq} - query0 : QUERIES;
+    const int head = (int)(blockIdx.x % ${heads}), end = query0 + queries;
+    const int64_t row0 = (int64_t)(blockIdx.x / ${heads} % ${sequences}) * ${seq};
+    const ${elem} *rows = qkv + row0 * ${row};
+    const ${elem} *q_rows = rows + (int64_t)query0 * ${row} + head * ${hd};
+    const ${elem} *k_rows = rows + (${heads} + head / ${group}) * ${hd};
+    const ${elem} *v_rows = k_rows + ${kv_heads * hd};
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+//@   if starts then
+    starts += row0;
+//@   end
+//@   if masked then
+    const int begin = ${fn}_oldest(${starts_of}query0) / KEYS * KEYS;
+//@   end
+//@ end
+//@ if mma then
+//@   local first = masked and "begin" or "0"
+/* KEYS rows of keys and of values from key0 on, into the two tiles at `tile`. */
+RT_DEVICE void ${fn}_load(rt_bf16 *tile, const rt_bf16 *k_rows, const rt_bf16 *v_rows, int key0)
+{
+    const int64_t at = (int64_t)key0 * ${row};
+    rt_tile_load<128, KEYS, HEAD, ${hd}>(tile, k_rows + at, ${row}, ${seq} - key0);
+    rt_tile_load<128, KEYS, HEAD, ${hd}>(tile + TILE, v_rows + at, ${row}, ${seq} - key0);
+}
+
+/* Scores that the mask leaves out become so small that their exp is 0. */
+//@   if masked then
+RT_DEVICE void ${fn}_mask(float (*s)[KEYS / 8][4], int key0, int query0,
+                          const int (*oldest)[2])
+//@   else
+RT_DEVICE void ${fn}_mask(float (*s)[KEYS / 8][4], int key0, int query0)
+//@   end
+{
+    const int lane = threadIdx.x % 32;
+    RT_UNROLL
+    for (int i = 0; i < ROWS / 16; i++) {
+        RT_UNROLL
+        for (int j = 0; j < KEYS / 8; j++) {
+            RT_UNROLL
+            for (int e = 0; e < 4; e++) {
+                const int query = query0 + 16 * i + lane / 4 + e / 2 * 8;
+                const int key = key0 + 8 * j + lane % 4 * 2 + e % 2;
+//@   if masked then
+                const bool seen = key <= query && key >= oldest[i][e / 2];
+//@   else
+                const bool seen = key <= query;
+//@   end
+                s[i][j][e] = seen ? s[i][j][e] : -1e38f;
+            }
+        }
+    }
+}
+
+/* Scores become exp of themselves less the largest of their row so far, and what was summed
+ * under a smaller one shrinks. */
+RT_DEVICE void ${fn}_softmax(float (*s)[KEYS / 8][4], float (*top)[2], float (*sum)[2],
+                             float (*sums)[HEAD / 8][4])
+{
+    RT_UNROLL
+    for (int i = 0; i < ROWS / 16; i++) {
+        RT_UNROLL
+        for (int half = 0; half < 2; half++) {
+            float most = top[i][half], part = 0;
+            RT_UNROLL
+            for (int j = 0; j < KEYS / 8; j++) {
+                most = rt_maxf(most, rt_maxf(s[i][j][2 * half], s[i][j][2 * half + 1]));
+            }
+            most = rt_quad_max(most);
+            const float shrink = rt_exp2f((top[i][half] - most) * SCALE);
+            RT_UNROLL
+            for (int j = 0; j < KEYS / 8; j++) {
+                RT_UNROLL
+                for (int e = 2 * half; e < 2 * half + 2; e++) {
+                    s[i][j][e] = rt_exp2f(rt_fmaf(s[i][j][e], SCALE, -most * SCALE));
+                    part += s[i][j][e];
+                }
+            }
+            top[i][half] = most;
+            sum[i][half] = rt_fmaf(sum[i][half], shrink, part);
+            RT_UNROLL
+            for (int j = 0; j < HEAD / 8; j++) {
+                sums[i][j][2 * half] *= shrink;
+                sums[i][j][2 * half + 1] *= shrink;
+            }
+        }
+    }
+}
+
+/* o[${t}, ${o_row}] and lse[${t}, ${heads}]
+ * from rows [${heads} q | ${kv_heads} k | ${kv_heads} v] of ${hd}; sequences of ${seq} */
+RT_GLOBAL(128)
+${fn}(${parameters})
+{
+    RT_SHARED_BYTES(shared);
+    rt_bf16 *q = (rt_bf16 *)(void *)shared, *tiles = q + QUERIES * RT_TILE_ROW(HEAD);
+//@ place()
+    const int own = query0 + warp * ROWS; /* the warp's first query */
+    rt_bf16 *own_q = q + warp * ROWS * RT_TILE_ROW(HEAD);
+    float sums[ROWS / 16][HEAD / 8][4] = {}, top[ROWS / 16][2], sum[ROWS / 16][2] = {};
+//@   if masked then
+    const int first_seen = ${fn}_oldest(${starts_of}own);
+    const int all_seen = ${fn}_oldest(${starts_of}own + ROWS - 1); /* by each query, from here */
+    int oldest[ROWS / 16][2];
+//@   end
+    RT_UNROLL
+    for (int i = 0; i < ROWS / 8; i++) {
+        top[i / 2][i % 2] = -1e30f;
+//@   if masked then
+        oldest[i / 2][i % 2] = ${fn}_oldest(${starts_of}own + 8 * i + lane / 4);
+//@   end
+    }
+    rt_tile_load<128, QUERIES, HEAD, ${hd}>(q, q_rows, ${row}, queries);
+    ${fn}_load(tiles + ${first} / KEYS % 2 * 2 * TILE, k_rows, v_rows, ${first});
+    rt_cp_async_commit();
+    for (int key0 = ${first}; key0 < end; key0 += KEYS) {
+        const rt_bf16 *k = tiles + key0 / KEYS % 2 * 2 * TILE, *v = k + TILE;
+        rt_cp_async_wait(0);
+        rt_block_sync(); /* this tile is there, and no warp reads the other one any more */
+        if (key0 + KEYS < end) {
+            const int next = key0 + KEYS;
+            ${fn}_load(tiles + next / KEYS % 2 * 2 * TILE, k_rows, v_rows, next);
+            rt_cp_async_commit();
+        }
+//@   if masked then
+        if (key0 >= own + ROWS || key0 + KEYS <= first_seen) {
+            continue; /* no query of the warp sees any of these */
+        }
+//@   else
+        if (key0 >= own + ROWS) {
+            continue; /* no query of the warp sees any of these */
+        }
+//@   end
+        float s[ROWS / 16][KEYS / 8][4] = {};
+        rt_mma_rows<ROWS / 16, KEYS, HEAD>(s, own_q, k);
+//@   if not fold then
+        RT_UNROLL
+        for (int i = 0; i < ROWS * KEYS / 32; i++) {
+            s[i / (KEYS / 2)][i / 4 % (KEYS / 8)][i % 4] *= ${lit(scale * 1.4426950408889634)};
+        }
+//@   end
+//@   if masked then
+        if (key0 + KEYS > own + 1 || key0 < all_seen) {
+            ${fn}_mask(s, key0, own, oldest);
+        }
+//@   else
+        if (key0 + KEYS > own + 1) {
+            ${fn}_mask(s, key0, own);
+        }
+//@   end
+        ${fn}_softmax(s, top, sum, sums);
+        rt_mma_sums<ROWS / 16, HEAD, KEYS, HEAD>(sums, s, v);
+    }
+    RT_UNROLL
+    for (int i = 0; i < ROWS / 16; i++) { /* the warp's rows of o take the place of its q */
+        float over[2];
+        RT_UNROLL
+        for (int half = 0; half < 2; half++) {
+            const int query = own + 16 * i + 8 * half + lane / 4;
+            const float total = rt_quad_sum(sum[i][half]);
+            over[half] = 1 / total;
+            if (lane % 4 == 0 && query < end) {
+                lse[(row0 + query) * ${heads} + head] =
+                    top[i][half] * (SCALE / LOG2_E) + rt_logf(total);
+            }
+        }
+        rt_warp_sync();
+        rt_tile_round<HEAD, HEAD>(own_q + 16 * i * RT_TILE_ROW(HEAD), sums[i], over);
+    }
+    rt_block_sync();
+    rt_tile_store<128, QUERIES, HEAD, ${hd}, ${hd}>(
+        o + (row0 + query0) * ${o_row} + head * ${hd}, ${o_row}, q, queries, 0);
+}
+//@ else
+//@   local first = masked and "begin" or "0"
+/* Columns [d, d + 32) of rows into shared memory, `apart` elements from one to the next; zeros
+ * where there are none. */
+RT_DEVICE void ${fn}_load(${acc} *to, int rows, int apart, const ${elem} *from, int d, int there)
+{
+    for (int i = threadIdx.x; i < rows * 32; i += 128) {
+        const int64_t at = (int64_t)(i / 32) * ${row} + d + i % 32;
+        const bool inside = i / 32 < there && d + i % 32 < ${hd};
+        to[i / 32 * apart + i % 32] = inside ? ${ld({ name = "from", type = elem, dtype = qkv.dtype }, "at")} : 0;
+    }
+}
+
+/* o[${t}, ${o_row}] and lse[${t}, ${heads}]
+ * from rows [${heads} q | ${kv_heads} k | ${kv_heads} v] of ${hd}; sequences of ${seq} */
+RT_GLOBAL(128)
+${fn}(${parameters})
+{
+    RT_SHARED(${acc}, left, QUERIES * 32);  /* of q, then probabilities */
+    RT_SHARED(${acc}, right, KEYS * 33);    /* of k, then of v */
+//@ place()
+    ${acc} *own = left + warp * ROWS * 32;
+    ${acc} out[ROWS][PARTS] = {}, top[ROWS], sum[ROWS] = {};
+    for (int i = 0; i < ROWS; i++) {
+        top[i] = ${acc == "float" and "-1e30f" or "-1e300"};
+    }
+    for (int key0 = ${first}; key0 < end; key0 += KEYS) {
+        const int64_t at = (int64_t)key0 * ${row};
+        const int key = key0 + lane;
+        ${acc} s[ROWS] = {};
+        for (int part = 0; part < PARTS; part++) {
+            rt_block_sync();
+            ${fn}_load(left, QUERIES, 32, q_rows, 32 * part, queries);
+            ${fn}_load(right, KEYS, 33, k_rows + at, 32 * part, ${seq} - key0);
+            rt_block_sync();
+            for (int d = 0; d < 32; d++) {
+                RT_UNROLL
+                for (int i = 0; i < ROWS; i++) {
+                    s[i] = rt_fma${f}(own[i * 32 + d], right[lane * 33 + d], s[i]);
+                }
+            }
+        }
+        rt_warp_sync();
+        RT_UNROLL
+        for (int i = 0; i < ROWS; i++) {
+            const int query = query0 + warp * ROWS + i;
+//@   if masked then
+            const bool seen = key <= query && key >= ${fn}_oldest(${starts_of}query);
+//@   else
+            const bool seen = key <= query;
+//@   end
+            const ${acc} score = s[i] * ${lit(scale)};
+            const ${acc} most = rt_warp_max(seen && score > top[i] ? score : top[i]);
+            const ${acc} shrink = rt_exp${f}(top[i] - most);
+            const ${acc} p = seen ? rt_exp${f}(score - most) : 0;
+            top[i] = most;
+            sum[i] = sum[i] * shrink + p;
+            own[i * 32 + lane] = p;
+            RT_UNROLL
+            for (int part = 0; part < PARTS; part++) {
+                out[i][part] *= shrink;
+            }
+        }
+        RT_UNROLL
+        for (int part = 0; part < PARTS; part++) {
+            rt_block_sync();
+            ${fn}_load(right, KEYS, 33, v_rows + at, 32 * part, ${seq} - key0);
+            rt_block_sync();
+            for (int j = 0; j < KEYS; j++) {
+                RT_UNROLL
+                for (int i = 0; i < ROWS; i++) {
+                    out[i][part] =
+                        rt_fma${f}(own[i * 32 + j], right[j * 33 + lane], out[i][part]);
+                }
+            }
+        }
+    }
+    RT_UNROLL
+    for (int i = 0; i < ROWS; i++) {
+        const ${acc} total = rt_warp_sum(sum[i]);
+        const int query = query0 + warp * ROWS + i;
+        const int64_t at = (row0 + query) * ${heads} + head;
+        if (query >= end) {
+            continue;
+        }
+        if (lane == 0) {
+            lse[at] = top[i] + rt_log${f}(total);
+        }
+        RT_UNROLL
+        for (int part = 0; part < PARTS; part++) {
+            const int d = 32 * part + lane;
+            if (d < ${hd}) {
+                ${st(o, "at * " .. hd .. " + d", "out[i][part] / total")};
+            }
+        }
+    }
+}
+//@ end
+
+#undef QUERIES
+#undef ROWS
+#undef KEYS
+//@ if mma then
+#undef HEAD
+#undef TILE
+#undef LOG2_E
+#undef SCALE
+//@ else
+#undef PARTS
+//@ end
+//@ host
+${kernel(fn, 128, shared)}
+
+//@ if starts then
+static void ${fn}(Rt *rt, const ${elem} *qkv, const int32_t *starts, ${elem} *o, ${acc} *lse)
+{
+    rt_launch(rt, &${fn}_kernel, ${blocks * heads * sequences}, 1,
+              (void *[]){ &qkv, &starts, &o, &lse });
+}
+//@ else
+static void ${fn}(Rt *rt, const ${elem} *qkv, ${elem} *o, ${acc} *lse)
+{
+    rt_launch(rt, &${fn}_kernel, ${blocks * heads * sequences}, 1, (void *[]){ &qkv, &o, &lse });
+}
+//@ end
