@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CPU_MAX_RANKS = 64 }; /* what one machine's shared memory runtime starts */
+enum { MACHINE_MAX_RANKS = 64 }; /* what the runtime starts, on one machine */
 
 #define COMPLAIN(c, path, help, ...)                                                     \
     check_error(c, place_of((c)->g, path), help, __VA_ARGS__)
@@ -193,14 +193,14 @@ static void check_mesh(Check *c, bool batches_good)
                  (long long)world, (long long)node);
     check_strategy(c, replicate, shard);
     check_reshard(c, shard);
-    if (world > CPU_MAX_RANKS && !strcmp(value_kind(c, "target"), "cpu"))
-        diag_add(
-            g, DIAG_WARNING, place_of(g, mesh_path(c)),
-            gen_printf(g, "to run it on one machine: --set mesh.shard=%d", CPU_MAX_RANKS),
-            "mesh: the cpu target starts at most %d ranks, on one machine; this trainer "
-            "of "
-            "%lld can be read and compiled, not run",
-            CPU_MAX_RANKS, (long long)world);
+    if (world > MACHINE_MAX_RANKS)
+        diag_add(g, DIAG_WARNING, place_of(g, mesh_path(c)),
+                 gen_printf(g, "to run it on one machine: --set mesh.shard=%d",
+                            MACHINE_MAX_RANKS),
+                 "mesh: the %s target starts at most %d ranks, on one machine; this "
+                 "trainer of "
+                 "%lld can be read and compiled, not run",
+                 value_kind(c, "target"), MACHINE_MAX_RANKS, (long long)world);
     if (batches_good)
         check_ranks(c, world);
 }
@@ -344,6 +344,36 @@ static void check_auto(Check *c)
                  "recompute: \"auto\" needs a budget, and target.memory is not given");
 }
 
+static void check_cuda(Check *c)
+{
+    const char *seen[16] = {0};
+    int n = 0;
+
+    if (strcmp(value_kind(c, "target"), "cuda") != 0)
+        return;
+    if (*value_str(c, "target.memory") && *value_str(c, "target.reserve") &&
+        size_parse(value_str(c, "target.reserve")) >=
+            size_parse(value_str(c, "target.memory")))
+        COMPLAIN(c, "target.reserve", "reserve less than the memory: reserve = \"1GiB\"",
+                 "target.reserve: %s of the gpu's %s leaves nothing to the arena",
+                 value_str(c, "target.reserve"), value_str(c, "target.memory"));
+    if (value_push(c, "target.arch") == LUA_TTABLE) {
+        n = (int)lua_rawlen(c->L, -1);
+        if (n == 0)
+            COMPLAIN(c, "target.arch", "leave it out", "target.arch: the list is empty");
+    }
+    for (int i = 0; i < n && i < 16; i++) {
+        lua_rawgeti(c->L, -1, i + 1);
+        seen[i] = lua_tostring(c->L, -1);
+        lua_pop(c->L, 1);
+        for (int k = 0; k < i; k++)
+            if (seen[i] && seen[k] && !strcmp(seen[i], seen[k]))
+                COMPLAIN(c, gen_printf(c->g, "target.arch[%d]", i + 1), "remove one",
+                         "target.arch: %s is there twice", seen[i]);
+    }
+    lua_pop(c->L, 1);
+}
+
 static void check_documents(Check *c)
 {
     int64_t end, vocab;
@@ -461,6 +491,7 @@ void check_model(Gen *g)
     if (!c.errors)
         warn_reduce(&c);
     check_auto(&c);
+    check_cuda(&c);
     if (model && !model_errors)
         check_arch(&c, model->arch);
     gen_require((c.errors > 0) == (diag_errors(g) > errors_before),

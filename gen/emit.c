@@ -324,12 +324,28 @@ static void emit_plain_files(Emit *e)
     add_file(g, "plan.json", json.s, json.len);
 }
 
-static bool is_runtime_file(const char *path)
-{
-    const char *dot = strrchr(path, '.');
+/* What the cuda target has of its own, in runtime/cuda/, or does not need. */
+static const char *const cpu_only[] = {
+    "rt_comm.c",       "rt_gemm.c",      "rt_gemm_builtin.c", "rt_gemm_cblas.c",
+    "rt_gemm_micro.h", "rt_gemm_tile.h", "rt_gemm_onednn.c",  "rt_memory.c",
+    "rt_norm.c",       "rt_pull.c",      "rt_shm.c",          "rt_sum.c",
+};
 
-    return !strncmp(path, "runtime/", 8) && !strchr(path + 8, '/') && dot &&
-           (!strcmp(dot, ".c") || !strcmp(dot, ".h"));
+/* Does the trainer need this file of runtime/? */
+static bool is_runtime_file(const Gen *g, const char *path)
+{
+    const char *name = path + 8, *dot = strrchr(path, '.');
+    bool cuda = g->model.target == TARGET_CUDA;
+
+    if (strncmp(path, "runtime/", 8) != 0 || !dot ||
+        (strcmp(dot, ".c") != 0 && strcmp(dot, ".h") != 0))
+        return false;
+    if (!strncmp(name, "cuda/", 5))
+        return cuda && (g->model.world_size > 1 || strcmp(name + 5, "rt_nccl.c") != 0);
+    for (size_t i = 0; cuda && i < sizeof cpu_only / sizeof *cpu_only; i++)
+        if (!strcmp(name, cpu_only[i]))
+            return false;
+    return !strchr(name, '/');
 }
 
 /* The copy that lets the folder stand alone; --link-runtime leaves it out. */
@@ -338,7 +354,7 @@ static void emit_runtime(Emit *e)
     for (int i = 0; i < embedded_count; i++) {
         const char *path = embedded_files[i].path;
 
-        if (is_runtime_file(path)) {
+        if (is_runtime_file(e->g, path)) {
             const Embedded *file = find_embedded(path);
 
             add_file(e->g, path, (const char *)file->data, file->bytes);
@@ -394,7 +410,7 @@ static void push_files_context(Emit *e)
     for (int i = 0; i < embedded_count; i++) {
         const char *path = embedded_files[i].path;
 
-        if (is_runtime_file(path) && path[strlen(path) - 1] == 'c') {
+        if (is_runtime_file(g, path) && path[strlen(path) - 1] == 'c') {
             lua_pushlstring(L, path + 8, strlen(path + 8) - 2);
             lua_rawseti(L, -2, ++n);
         }
@@ -420,20 +436,23 @@ static void check_link_runtime(Gen *g)
 
 void emit_files(Gen *g)
 {
-    /* in the order one reads them */
+    /* in the order one reads them; of one target where it is named */
     static const struct {
         const char *template, *path;
+        bool cpu, cuda;
     } list[] = {
-        {"README.md", "README.md"},
-        {"Makefile", "Makefile"},
-        {"trainer.c", "trainer.c"},
-        {"step.c", "step.c"},
-        {"math.h", "math.h"},
-        {"math.c", "math.c"},
-        {"tables.h", "tables.h"},
-        {"tables.c", "tables.c"},
-        {"gitattributes", ".gitattributes"},
-        {"gitignore", ".gitignore"},
+        {"README.md", "README.md", true, true},
+        {"Makefile", "Makefile", true, false},
+        {"Makefile.cuda", "Makefile", false, true},
+        {"trainer.c", "trainer.c", true, true},
+        {"step.c", "step.c", true, true},
+        {"math.h", "math.h", true, true},
+        {"math.c", "math.c", true, true},
+        {"math.cu", "math.cu", false, true},
+        {"tables.h", "tables.h", true, true},
+        {"tables.c", "tables.c", true, true},
+        {"gitattributes", ".gitattributes", true, true},
+        {"gitignore", ".gitignore", true, true},
     };
     Emit e = {.g = g, .L = g->L};
 
@@ -450,7 +469,8 @@ void emit_files(Gen *g)
     diag_stop_on_errors(g);
 
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-        emit_template(&e, list[i].template, list[i].path);
+        if (emit_cuda(&e) ? list[i].cuda : list[i].cpu)
+            emit_template(&e, list[i].template, list[i].path);
     diag_stop_on_errors(g);
     emit_plain_files(&e);
     if (!g->opt.link_runtime)

@@ -18,6 +18,12 @@ typedef struct Emit {
     int context_ref;  /* the environment of the trainer's templates */
 } Emit;
 
+/* Is the mathematics launched on a device? Then its functions take the rank first. */
+static inline bool emit_cuda(const Emit *e)
+{
+    return e->g->model.target == TARGET_CUDA;
+}
+
 /* ---- Lua tables: each sets a field of the table on top of the stack ---------------- */
 
 void emit_int(lua_State *L, const char *key, int64_t v);

@@ -64,21 +64,25 @@ static void set_doc(Emit *e, const OpRule *rule)
     lua_setfield(e->L, -2, "doc");
 }
 
-/* Renders the kernel whose environment is on top of the stack; appends its text to the
- * table at `list` and its prepared statements to the one at `prepared`. */
+/* Renders the kernel whose environment is on top of the stack; appends its text (on CUDA
+ * its device text and its host text) to the table at `list` and its prepared statements
+ * to the one at `prepared`. */
 static void render_kernel(Emit *e, const OpRule *rule, int list, int prepared)
 {
     lua_State *L = e->L;
-    const char *file = ops_template_path(e->g, rule, "cpu.c"), *text;
+    const char *name = emit_cuda(e) ? "cuda.cu" : "cpu.c";
+    const char *file = ops_template_path(e->g, rule, name), *text;
     size_t bytes, n;
-    const char *source = ops_template(e->g, rule, "cpu.c", &bytes);
+    const char *source = ops_template(e->g, rule, name, &bytes);
 
     if (!source) {
-        diag_add(e->g, DIAG_ERROR, (Pos){0}, "write its cpu.c, or choose another target",
-                 "op %s: %s has no cpu.c", rule->name, rule->folder);
+        diag_add(e->g, DIAG_ERROR, (Pos){0},
+                 gen_printf(e->g, "write its %s, or choose another target", name),
+                 "op %s: %s has no %s", rule->name, rule->folder, name);
         lua_pop(L, 1);
         return;
     }
+    emit_bool(L, "cuda", emit_cuda(e));
     lua_rawgeti(L, LUA_REGISTRYINDEX, e->template_ref);
     lua_getfield(L, -1, "kernel_helpers");
     lua_remove(L, -2);
@@ -90,8 +94,16 @@ static void render_kernel(Emit *e, const OpRule *rule, int list, int prepared)
         return;
     for (int i = 1; lua_rawgeti(L, -1, i) != LUA_TNIL; i++)
         lua_rawseti(L, prepared, (lua_Integer)lua_rawlen(L, prepared) + 1);
-    lua_pop(L, 2);
+    lua_pop(L, 1);
+    lua_getfield(L, -1, "host");
+    lua_remove(L, -2);
     lua_newtable(L);
+    lua_insert(L, -2);
+    if (emit_cuda(e) && lua_isnil(L, -1))
+        diag_add(e->g, DIAG_ERROR, (Pos){file, 1, 1, 0},
+                 "the launcher stands after a line `//@ host`",
+                 "op %s: its cuda.cu has no host part", rule->name);
+    lua_setfield(L, -2, "host");
     lua_pushlstring(L, text, n);
     lua_setfield(L, -2, "text");
     set_doc(e, rule);

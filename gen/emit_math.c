@@ -16,13 +16,13 @@
 
 /* Words a local variable of a span cannot take: C's own, and what every span has. */
 static const char *const reserved[] = {
-    "auto",     "bool",    "break",    "case",   "char",       "const",    "continue",
-    "default",  "do",      "double",   "dw",     "else",       "enum",     "extern",
-    "false",    "float",   "for",      "goto",   "if",         "inline",   "int",
-    "int32_t",  "int64_t", "long",     "loss",   "loss_scale", "register", "restrict",
-    "return",   "rt_bf16", "rt_f16",   "saved",  "scratch",    "short",    "signed",
-    "sizeof",   "static",  "struct",   "switch", "true",       "typedef",  "union",
-    "unsigned", "void",    "volatile", "w",      "while",
+    "auto",    "bool",     "break",   "case",     "char",       "const",    "continue",
+    "default", "do",       "double",  "dw",       "else",       "enum",     "extern",
+    "false",   "float",    "for",     "goto",     "if",         "inline",   "int",
+    "int32_t", "int64_t",  "long",    "loss",     "loss_scale", "register", "restrict",
+    "return",  "rt",       "rt_bf16", "rt_f16",   "saved",      "scratch",  "short",
+    "signed",  "sizeof",   "static",  "struct",   "switch",     "true",     "typedef",
+    "union",   "unsigned", "void",    "volatile", "w",          "while",
 };
 
 static const char *local_name(Emit *e, const KernelList *kernels, const char *name)
@@ -271,6 +271,10 @@ static void push_calls(Emit *e, const KernelList *kernels, const Class *c, const
 
         lua_newtable(L);
         lua_newtable(L);
+        if (emit_cuda(e)) {
+            lua_pushliteral(L, "rt");
+            lua_rawseti(L, -2, ++count);
+        }
         for (int k = 0; k < n->n_in + n->n_out; k++) {
             lua_pushstring(L, value_expr(e, kernels, c,
                                          k < n->n_in ? n->in[k] : n->out[k - n->n_in]));
@@ -305,6 +309,7 @@ static void push_span(Emit *e, const KernelList *kernels, const Class *c, const 
                       const char *piece)
 {
     lua_State *L = e->L;
+    int rank = emit_cuda(e); /* an argument before those of the span */
 
     lua_newtable(L);
     emit_str(L, "name", c ? s->name : "math_setup");
@@ -319,12 +324,17 @@ static void push_span(Emit *e, const KernelList *kernels, const Class *c, const 
     emit_str(L, "flops", emit_count(e->g, s->flops));
     emit_str(L, "traffic", emit_bytes(e->g, s->traffic_bytes));
     emit_int(L, "scratch_bytes", s->scratch_bytes);
-    lua_createtable(L, s->n_args, 0);
+    lua_createtable(L, s->n_args + rank, 0);
+    if (rank) {
+        lua_newtable(L);
+        emit_str(L, "decl", "Rt *rt");
+        lua_rawseti(L, -2, rank);
+    }
     for (int i = 0; i < s->n_args; i++) {
         lua_newtable(L);
         emit_str(L, "decl", arg_decl(e, kernels, c, s, &s->args[i]));
         emit_str(L, "note", arg_note(e, &s->args[i]));
-        lua_rawseti(L, -2, i + 1);
+        lua_rawseti(L, -2, rank + i + 1);
     }
     lua_setfield(L, -2, "args");
     push_locals(e, kernels, c, s);

@@ -338,6 +338,10 @@ static void push_setup_args(Steps *s)
     int n = 0;
 
     lua_newtable(s->e->L);
+    if (emit_cuda(s->e)) {
+        lua_pushliteral(s->e->L, "rt");
+        lua_rawseti(s->e->L, -2, ++n);
+    }
     for (int a = 0; a < setup->n_args; a++) {
         if (setup->args[a].kind != ARG_CONST) { /* only workspace: see span.c */
             diag_add(s->g, DIAG_ERROR, (Pos){0}, "keep its temporaries on the stack",

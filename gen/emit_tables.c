@@ -116,6 +116,14 @@ void emit_model_context(Emit *e)
     emit_int(L, "local_bytes", p->space_bytes[SPACE_LOCAL]);
     emit_str(L, "arena_human", human_bytes(e->g, p->arena_bytes));
     emit_str(L, "cpu_arch", m->cpu_arch ? m->cpu_arch : "native");
+    emit_bool(L, "cuda", emit_cuda(e));
+    emit_bool(L, "jit", m->jit);
+    lua_createtable(L, m->n_archs, 0);
+    for (int i = 0; i < m->n_archs; i++) {
+        lua_pushstring(L, m->archs[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, "archs");
     push_memory(e);
 }
 
@@ -346,6 +354,17 @@ static void push_params(Emit *e)
     lua_setfield(L, -2, "params");
 }
 
+/* Fields NAME_buffer, NAME_bytes of a buffer that only the cuda target has. */
+static void set_area(Emit *e, BufKind kind, const char *name)
+{
+    const Buffer *b = buffer_of(e->g, kind, -1);
+
+    if (!b)
+        return;
+    emit_str(e->L, gen_printf(e->g, "%s_buffer", name), emit_buffer_macro(e->g, b));
+    emit_int(e->L, gen_printf(e->g, "%s_bytes", name), b->bytes);
+}
+
 static const Buffer *buffer_named(const Gen *g, BufKind kind, const char *name)
 {
     for (int i = 0; i < g->prog.bufs.count; i++) {
@@ -372,6 +391,8 @@ void emit_layout_context(Emit *e)
     if (g->model.packed)
         emit_str(e->L, "starts_buffer",
                  emit_buffer_macro(g, buffer_named(g, BUF_DATA, "starts")));
+    set_area(e, BUF_STAGING, "staging");
+    set_area(e, BUF_LIBRARY, "library");
     emit_str(e->L, "control_buffer",
              emit_buffer_macro(g, buffer_named(g, BUF_CONTROL, NULL)));
 }

@@ -113,6 +113,12 @@ typedef struct Model {
     TargetKind target;
     bool comm_thread;                   /* of the cpu target */
     const char *cpu_arch;               /* -march value: "native" */
+    const char *gpu;                    /* of the cuda target: "h100" */
+    int n_archs;                        /* that its kernels are compiled for */
+    const char **archs;                 /* "sm_90a" */
+    bool jit;                           /* when the trainer starts, for the device it finds */
+    double gpu_tflops, gpu_memory_gbs, gpu_link_gbs; /* rates to be had */
+    int64_t library_bytes;              /* of a rank, outside of the arena: code, libraries */
     int64_t budget_bytes;               /* of a rank; 0: none known */
     /* Lua side: registry references, valid for the whole run */
     int model_ref;                      /* the resolved model record handed to build */
@@ -441,6 +447,8 @@ typedef enum {
     BUF_PARAM_SHARD, BUF_MASTER, BUF_MOMENT1, BUF_MOMENT2, BUF_GRAD_SHARD, BUF_PARTIAL,
     BUF_GRAD_ACCUM,  /* unsharded accumulator of a unit's segment */
     BUF_CONST, BUF_DATA, BUF_CONTROL, /* losses, superaccumulator: the runtime's exchange area */
+    BUF_STAGING,     /* of the cuda target: parts of other ranks on their way into a sum */
+    BUF_LIBRARY,     /* of the cuda target: workspace of matrix products */
     BUF_GATHERED, BUF_KEPT, BUF_GRAD, BUF_BOUNDARY, BUF_D_BOUNDARY, BUF_SAVED, BUF_SCRATCH, N_BUF_KINDS
 } BufKind;
 

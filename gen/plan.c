@@ -12,19 +12,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Outside of the arena: code, C library, OpenMP, a GEMM library with its packing buffers,
- * the runtime's own tables. A bound, tested against the process's high-water mark; mapped
- * data files are page cache and not counted. */
-#define LIBRARY_BYTES (INT64_C(128) << 20)
-
 /* ---- names ----------------------------------------------------------------------- */
 
 const char *buf_kind_name(BufKind k)
 {
     static const char *const names[N_BUF_KINDS] = {
-        "param shard", "master",   "moment1",    "moment2", "grad shard", "partial",
-        "grad accum",  "const",    "data",       "control", "gathered",   "kept",
-        "grad",        "boundary", "d_boundary", "saved",   "scratch"};
+        "param shard", "master",     "moment1",  "moment2", "grad shard",
+        "partial",     "grad accum", "const",    "data",    "control",
+        "staging",     "library",    "gathered", "kept",    "grad",
+        "boundary",    "d_boundary", "saved",    "scratch"};
     gen_require((int)k >= 0 && k < N_BUF_KINDS && names[k], "buffer kind %d", (int)k);
     return names[k];
 }
@@ -231,7 +227,7 @@ PlanBytes plan_bytes(Gen *g)
     b.partials = k[BUF_PARTIAL];
     b.workspace = b.arena - b.params - b.gradients - b.optimizer - b.activations -
                   b.gather - b.partials;
-    b.library = LIBRARY_BYTES;
+    b.library = g->model.library_bytes;
     b.total = b.arena + b.library;
     return b;
 }
@@ -362,6 +358,14 @@ static void print_head(Gen *g, Text *t)
                 m->prefetch_forward, m->prefetch_backward,
                 prefetch_order_name(m->prefetch_order), m->gathers_in_flight,
                 m->reduces_in_flight ? "beside the next span" : "before the next span");
+    if (m->target == TARGET_CUDA) {
+        text_printf(t, "target: cuda, %s with %s a program can have, kernels for", m->gpu,
+                    human_bytes(g, m->budget_bytes));
+        for (int i = 0; i < m->n_archs; i++) {
+            text_printf(t, "%s %s", i ? "," : "", m->archs[i]);
+        }
+        text_printf(t, "\n");
+    }
     print_recompute(g, t);
     policy_auto_print(g, t);
 }
@@ -482,7 +486,9 @@ static void print_memory(Gen *g, Text *t)
         {"partial sums", b.partials},
         {"workspace, data, packing", b.workspace},
         {"arena", b.arena},
-        {"outside: code, libraries (bound)", b.library},
+        {g->model.target == TARGET_CPU ? "outside: code, libraries (bound)"
+                                       : "outside: context, libraries (kept)",
+         b.library},
         {"total per rank", b.total},
     };
     text_printf(t, "memory per rank, at the moment when most is alive\n");

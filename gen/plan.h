@@ -201,8 +201,10 @@ bool dump_plan(Gen *g, const char *pass, Text *t);
  * of LAST). Returns the time of the whole step. */
 int64_t simulate_times(const Gen *g, int64_t *start, int64_t *end);
 int64_t ins_picoseconds(const Gen *g, const Instr *i);        /* how long it runs */
-int64_t math_picoseconds(double flops, double traffic_bytes); /* the roofline */
-bool math_is_cheap(double flops, double traffic_bytes); /* its operands take longer */
-int64_t moved_picoseconds(int64_t bytes);               /* of a collective */
+/* The roofline, on the target. */
+int64_t math_picoseconds(const Gen *g, double flops, double traffic_bytes);
+/* Its operands take longer. */
+bool math_is_cheap(const Gen *g, double flops, double traffic_bytes);
+int64_t moved_picoseconds(const Gen *g, int64_t bytes); /* of a collective */
 
 #endif

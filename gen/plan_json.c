@@ -71,6 +71,9 @@ void plan_print_json(Gen *g, Text *t)
     json_object_set_new(o, "flops_per_token", json_real(plan_flops_per_token(g)));
     json_object_set_new(o, "units", json_units(g));
     set_int(o, "ranks", g->model.world_size);
+    if (g->model.target == TARGET_CUDA) {
+        set_text(o, "gpu", g->model.gpu);
+    }
     json_object_set_new(o, "bytes_per_rank", json_bytes(g));
     json_object_set_new(o, "step_bytes_per_rank", json_traffic(g));
     set_int(o, "max_live_bytes", g->prog.max_live_bytes);

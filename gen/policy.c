@@ -183,7 +183,9 @@ void policy_check_budget(Gen *g)
 {
     const Model *m = &g->model;
     Cost now, again;
-    Pos pos;
+    Pos pos = model_pos(g, "target.memory");
+    const char *path =
+        m->target == TARGET_CPU || pos.line ? "target.memory" : "target.gpu";
     if (m->budget_bytes == 0) {
         return;
     }
@@ -198,10 +200,10 @@ void policy_check_budget(Gen *g)
         }
         again = policy_try(g); /* this program is not needed any more */
     }
-    pos = model_pos(g, "target.memory");
+    pos = model_pos(g, path);
     diag_add(g, DIAG_ERROR, pos.line ? pos : model_pos(g, "target"),
              what_fits(g, &now, &again),
-             "target.memory: the plan needs %s on each rank%s, the budget is %s",
+             "%s: the plan needs %s on each rank%s, the budget is %s", path,
              human_bytes(g, now.bytes),
              m->recompute == RECOMPUTE_AUTO ? " with the least memory that \"auto\" found"
                                             : "",

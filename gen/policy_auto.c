@@ -180,7 +180,7 @@ static void block_dim(Search *s, const Class *c, DimKind kind)
         d = d ? d : add_dim(s, kind, g->blocks.count);
         d->ids[d->n++] = b;
         d->bytes = kind == DIM_SOME ? c->dropped_bytes : c->saved_bytes;
-        d->ps = math_picoseconds(again->flops, (double)again->traffic_bytes);
+        d->ps = math_picoseconds(g, again->flops, (double)again->traffic_bytes);
     }
 }
 
@@ -227,7 +227,7 @@ static void unit_dims(Search *s)
             }
         }
         d->bytes = bytes;
-        d->ps = moved_picoseconds(bytes - bytes / m->reshard_ranks);
+        d->ps = moved_picoseconds(g, bytes - bytes / m->reshard_ranks);
     }
     for (int back = 0; largest > 0 && back < 2; back++) {
         int64_t depth = back ? s->backward : s->forward;
@@ -235,7 +235,7 @@ static void unit_dims(Search *s)
         if (d) {
             d->n = (int)depth;
             d->bytes = largest;
-            d->ps = moved_picoseconds(largest - largest / m->shard) * n;
+            d->ps = moved_picoseconds(g, largest - largest / m->shard) * n;
         }
     }
 }

@@ -26,7 +26,7 @@ typedef struct Again {
 /* It takes no longer to compute than to move its operands: a byte of it is cheap. */
 static bool is_cheap(Gen *g, const Node *n)
 {
-    return math_is_cheap(n->flops, (double)infer_traffic(g, n));
+    return math_is_cheap(g, n->flops, (double)infer_traffic(g, n));
 }
 
 static bool is_named(Gen *g, const Node *n)

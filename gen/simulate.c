@@ -6,9 +6,9 @@
  *
  * All ranks are taken to be equal, so a collective starts everywhere at once. Time is
  * integer picoseconds: the same figure on every machine. The rates are those of a modest
- * CPU rank and meant to be right within a small factor: the figure sets deadlines after
- * which a stalled rank is given up (the runtime multiplies it generously), and compares
- * schedules. It is not a promise of speed. */
+ * CPU rank, or of the target's GPU, and meant to be right within a small factor: the
+ * figure sets deadlines after which a stalled rank is given up (the runtime multiplies it
+ * generously), and compares schedules. It is not a promise of speed. */
 #include "plan.h"
 
 #include <string.h>
@@ -19,10 +19,6 @@ typedef struct Rates {
     int64_t link_per_us;   /* bytes received from other ranks */
     int64_t latency_ps;    /* of a collective */
 } Rates;
-
-/* One or two cores of a server: 40 GFLOP/s, 8 GB/s from memory, 4 GB/s between processes;
- * a collective costs its ranks two passes through the scheduler, about 50 us. */
-static const Rates CPU_RATES = {40000, 8000, 4000, 50 * INT64_C(1000000)};
 
 enum { PS_PER_US = 1000000 };
 
@@ -36,6 +32,19 @@ static int64_t ps_of(double amount, int64_t per_us)
     return ps < (double)MOST_PS ? (int64_t)ps : MOST_PS;
 }
 
+/* On the CPU one or two cores of a server: 40 GFLOP/s, 8 GB/s from memory, 4 GB/s between
+ * processes; a collective costs its ranks two passes through the scheduler, about 50 us.
+ * On a GPU what the description says; a collective over NVLink begins within 20 us. */
+static Rates rates_of(const Gen *g)
+{
+    const Model *m = &g->model;
+
+    if (m->target == TARGET_CPU)
+        return (Rates){40000, 8000, 4000, 50 * (int64_t)PS_PER_US};
+    return (Rates){(int64_t)(m->gpu_tflops * 1e6), (int64_t)(m->gpu_memory_gbs * 1e3),
+                   (int64_t)(m->gpu_link_gbs * 1e3), 20 * (int64_t)PS_PER_US};
+}
+
 static int64_t later(int64_t t, int64_t by)
 {
     return min_i64(t + by, MOST_PS); /* both at most MOST_PS: no overflow */
@@ -46,26 +55,30 @@ static int64_t times(int64_t n, int64_t t)
     return t > 0 && n > MOST_PS / t ? MOST_PS : n * t;
 }
 
-int64_t math_picoseconds(double flops, double traffic_bytes)
+int64_t math_picoseconds(const Gen *g, double flops, double traffic_bytes)
 {
-    return max_i64(ps_of(flops, CPU_RATES.flops_per_us),
-                   ps_of(traffic_bytes, CPU_RATES.memory_per_us));
+    const Rates r = rates_of(g);
+
+    return max_i64(ps_of(flops, r.flops_per_us), ps_of(traffic_bytes, r.memory_per_us));
 }
 
-bool math_is_cheap(double flops, double traffic_bytes)
+bool math_is_cheap(const Gen *g, double flops, double traffic_bytes)
 {
-    return ps_of(flops, CPU_RATES.flops_per_us) <=
-           ps_of(traffic_bytes, CPU_RATES.memory_per_us);
+    const Rates r = rates_of(g);
+
+    return ps_of(flops, r.flops_per_us) <= ps_of(traffic_bytes, r.memory_per_us);
 }
 
-int64_t moved_picoseconds(int64_t bytes)
+int64_t moved_picoseconds(const Gen *g, int64_t bytes)
 {
-    return later(CPU_RATES.latency_ps, ps_of((double)bytes, CPU_RATES.link_per_us));
+    const Rates r = rates_of(g);
+
+    return later(r.latency_ps, ps_of((double)bytes, r.link_per_us));
 }
 
 int64_t ins_picoseconds(const Gen *g, const Instr *i)
 {
-    const Rates *r = &CPU_RATES;
+    const Rates r = rates_of(g);
     const Model *m = &g->model;
     const Segment *s = i->segment >= 0 ? &g->segments.items[i->segment] : NULL;
     switch (i->kind) {
@@ -73,27 +86,27 @@ int64_t ins_picoseconds(const Gen *g, const Instr *i)
     case INS_REDUCE_SCATTER:
     case INS_ALL_REDUCE:
     case INS_NORM_REDUCE:
-        return moved_picoseconds(i->moved_bytes);
+        return moved_picoseconds(g, i->moved_bytes);
     case INS_SPAN:
-        return math_picoseconds(ins_span(g, i)->flops,
+        return math_picoseconds(g, ins_span(g, i)->flops,
                                 (double)ins_span(g, i)->traffic_bytes);
     case INS_KEEP: /* reads and writes this rank's part */
-        return math_picoseconds(0, 2.0 * (double)g->prog.bufs.items[i->out].bytes);
+        return math_picoseconds(g, 0, 2.0 * (double)g->prog.bufs.items[i->out].bytes);
     case INS_MERGE: {
         bool sharded = m->accumulate_sharded || !plan_collectives(g);
         return ps_of(3.0 * (double)(sharded ? s->shard_elems : s->elems) *
                          dtype_bytes(m->reduce_dtype),
-                     r->memory_per_us);
+                     r.memory_per_us);
     }
     case INS_NORM:
         return ps_of((double)s->shard_elems * dtype_bytes(m->reduce_dtype),
-                     r->memory_per_us);
+                     r.memory_per_us);
     case INS_UPDATE: /* reads and writes master and moments, reads the gradient */
         return ps_of((double)s->shard_elems *
                          (2.0 * dtype_bytes(m->master_dtype) +
                           2.0 * plan_moments(m) * dtype_bytes(m->moments_dtype) +
                           dtype_bytes(m->reduce_dtype)),
-                     r->memory_per_us);
+                     r.memory_per_us);
     }
     gen_die("instruction kind %d", (int)i->kind);
 }

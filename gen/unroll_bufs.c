@@ -130,6 +130,33 @@ static void shared_buffers(Unroller *u)
         round_up(m->micro_batches * 8 + SUPERACC_WORDS * 8 + CONTROL_EXTRA_BYTES, 256));
 }
 
+/* What the cuda target's libraries work in: fixed here, so that nothing is allocated
+ * later. The parts of a segment that a rank receives from others to add them, or less:
+ * the runtime takes them slice by slice, of whole grains. */
+static void cuda_buffers(Unroller *u)
+{
+    Gen *g = u->g;
+    const Model *m = &g->model;
+    int64_t most = 0, row = m->world_size * GRAIN_ELEMS * dtype_bytes(m->reduce_dtype);
+    u->staging = -1;
+    if (m->target != TARGET_CUDA) {
+        return;
+    }
+    for (int i = 0; i < g->segments.count; i++) {
+        const Segment *s = &g->segments.items[i];
+        if (s->trainable && (s->within.size > 1 || s->across.size > 1)) {
+            most = max_i64(most, s->elems * dtype_bytes(m->reduce_dtype));
+        }
+    }
+    if (most > 0 && !m->library_order) {
+        int64_t bytes = max_i64(row, min_i64(round_up(most, row), STAGING_BYTES));
+        u->staging = add_buffer(u, BUF_STAGING, SPACE_LOCAL, "staging",
+                                "parts of other ranks, to be added", bytes);
+    }
+    add_buffer(u, BUF_LIBRARY, SPACE_LOCAL, "library", "workspace of matrix products",
+               LIBRARY_WORKSPACE_BYTES);
+}
+
 static const char *shape_text(Gen *g, const Value *v)
 {
     Text t = {.g = g};
@@ -272,6 +299,7 @@ void unroll_buffers(Unroller *u)
     Gen *g = u->g;
     segment_buffers(u);
     shared_buffers(u);
+    cuda_buffers(u);
     u->kept = int_array(g, g->segments.count);
     gathered_buffers(u);
     for (int i = 0; i < g->segments.count; i++) {

@@ -121,6 +121,8 @@ void unroll_reduce(Unroller *u, int segment)
     touch(u, i, i->grad, mesh_two_hops(u->g, i->group), false);
     touch(u, i, i->grad, false, true);
     touch(u, i, i->result, true, false);
+    if (u->staging >= 0)
+        touch(u, i, u->staging, true, false);
     u->reduce_order[u->n_reduces++] = segment;
 }
 
@@ -143,6 +145,8 @@ void unroll_all_reduce(Unroller *u, int segment)
         dtype_bytes(u->g->model.reduce_dtype);
     touch(u, i, i->result, true, false);
     touch(u, i, i->result, false, true);
+    if (u->staging >= 0)
+        touch(u, i, u->staging, true, false);
 }
 
 void unroll_merge(Unroller *u, int segment)

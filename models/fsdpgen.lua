@@ -87,12 +87,19 @@
 ---@field memory? string of each rank, with 128 MiB for code and libraries: a number and B, KiB, MiB, GiB, TiB, KB, MB, GB or TB; the plan must fit
 ---@field comm_thread? boolean gathers and reductions on a thread of their own beside the computation: for ranks that have a core to spare
 
+---@class (exact) fsdpgen.cuda.rates
+---@field tflops? number of bf16 matrix products
+---@field memory? number GB/s from memory
+---@field link? number GB/s that a rank receives from others
+
 ---@class (exact) fsdpgen.cuda
----@field arch? string compute capability: `"sm_90a"`
----@field gpu? string row of the GPU table: `"h100"`
----@field reserve? string memory left to libraries
----@field attention? string implementation
----@field jit? boolean compile kernels when the trainer starts
+---@field gpu? "a100-40gb"|"a100-80gb"|"l40s"|"rtx4090"|"h100"|"h200"|"b200"|"rtx5090" what it is planned for: how much memory, for which architecture
+---@field arch? string[]|string architectures whose kernels the trainer carries
+---@field memory? string that a program can have on an idle one
+---@field reserve? string of it what is left to the context, to cuBLAS and NCCL; the plan must fit beside it
+---@field rates? fsdpgen.cuda.rates to predict the time of a step by
+---@field attention? string implementation; the generated kernels (later)
+---@field jit? boolean `make` builds a trainer that compiles its kernels when it starts, for the GPU it finds, as `make JIT=1` does
 
 ---@class (exact) fsdpgen.trainer.dtypes
 ---@field param? "f32"|"bf16"|"f64"|"f16" weights as gathered and activations, what blocks hand on and logits too; `"f64"` is for tests

@@ -134,6 +134,10 @@ typedef struct RtTrainer {
     int64_t tokens_offset, targets_offset;  /* L: i32 [micro_batch * seq] each */
     int64_t starts_offset;                  /* the same, where packed */
     int64_t control_offset;          /* S: RT_CONTROL_BYTES(micro_batches) */
+    int64_t staging_offset;          /* CUDA, L: parts of other ranks on their way into a sum; */
+    int64_t staging_bytes;           /* 0: no sums over ranks */
+    int64_t library_offset;          /* CUDA, L: workspace of matrix products */
+    int64_t library_bytes;
     const char *const *places;       /* names of schedule points: "layers.7 layer_forward" */
     int n_places;
     const char *build_flags;         /* CFLAGS, for the platform hash */

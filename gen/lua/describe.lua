@@ -41,6 +41,36 @@ local function accumulation_dtype(t)
     return t.param == "f64" and "f64" or "f32"
 end
 
+-- GPUs by name: what to compile for, the bytes a program finds free on an idle one (less than
+-- what is printed on the box), and rates to be had: TFLOP/s of bf16 products, GB/s from
+-- memory, GB/s from the other GPUs of a machine. Rates are for schedules, not promises.
+local gpus = {
+    { "a100-40gb", arch = "sm_80", memory = "39.4GiB", rates = { 240, 1300, 230 } },
+    { "a100-80gb", arch = "sm_80", memory = "79.1GiB", rates = { 240, 1700, 230 } },
+    { "l40s", arch = "sm_89", memory = "44.4GiB", rates = { 200, 730, 20 } },
+    { "rtx4090", arch = "sm_89", memory = "23.5GiB", rates = { 150, 850, 20 } },
+    { "h100", arch = "sm_90a", memory = "79.1GiB", rates = { 720, 2800, 360 } },
+    { "h200", arch = "sm_90a", memory = "139.8GiB", rates = { 740, 4200, 360 } },
+    { "b200", arch = "sm_100a", memory = "178.3GiB", rates = { 1600, 6800, 700 } },
+    { "rtx5090", arch = "sm_120a", memory = "31.3GiB", rates = { 190, 1500, 40 } },
+}
+
+local function gpu_names()
+    local names = {}
+    for i, gpu in ipairs(gpus) do
+        names[i] = gpu[1]
+    end
+    return names
+end
+
+local function gpu_of(t)
+    for _, gpu in ipairs(gpus) do
+        if gpu[1] == t.gpu then
+            return gpu
+        end
+    end
+end
+
 local trainer = {
     { "name", "string", pattern = "^[a-z][a-z0-9_.]*$", max_bytes = 64, forbid = "..",
       hash = "none",
@@ -294,13 +324,44 @@ local constructors = {
         { "comm_thread", "bool", default = false,
           doc = "gathers and reductions on a thread of their own beside the computation: "
               .. "for ranks that have a core to spare" } } },
-    { "cuda", later = true, fields = {
-        { "arch", "string", optional = true, doc = "compute capability: `\"sm_90a\"`" },
-        { "gpu", "string", optional = true, doc = "row of the GPU table: `\"h100\"`" },
-        { "reserve", "string", default = "4GiB", doc = "memory left to libraries" },
-        { "attention", "string", optional = true, doc = "implementation" },
+    { "cuda", fields = {
+        { "gpu", "string", values = gpu_names(), default = "h100",
+          doc = "what it is planned for: how much memory, for which architecture" },
+        { "arch", "list", alone = true,
+          default = function(t) return { gpu_of(t).arch } end,
+          default_text = "the gpu's", example = '"sm_90a"',
+          item = { "name", "string",
+                   values = { "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a", "sm_100",
+                              "sm_100a", "sm_103", "sm_103a", "sm_120", "sm_120a",
+                              "sm_121", "sm_121a" } },
+          doc = "architectures whose kernels the trainer carries" },
+        { "memory", "string", size = true,
+          default = function(t) return gpu_of(t).memory end,
+          default_text = "the gpu's", example = '"79GiB"',
+          doc = "that a program can have on an idle one" },
+        { "reserve", "string", size = true, default = "4GiB",
+          doc = "of it what is left to the context, to cuBLAS and NCCL; the plan must fit "
+              .. "beside it" },
+        { "rates", "table",
+          default = function(t)
+              local r = gpu_of(t).rates
+              return { tflops = r[1], memory = r[2], link = r[3] }
+          end,
+          default_text = "the gpu's",
+          doc = "to predict the time of a step by",
+          fields = {
+              { "tflops", "number", min = 1, max = 1e6, default = 720,
+                doc = "of bf16 matrix products" },
+              { "memory", "number", min = 1, max = 1e6, default = 2800,
+                doc = "GB/s from memory" },
+              { "link", "number", min = 1, max = 1e6, default = 360,
+                doc = "GB/s that a rank receives from others" },
+          } },
+        { "attention", "string", optional = true, later = true,
+          doc = "implementation; the generated kernels" },
         { "jit", "bool", default = false,
-          doc = "compile kernels when the trainer starts" } } },
+          doc = "`make` builds a trainer that compiles its kernels when it starts, for the "
+              .. "GPU it finds, as `make JIT=1` does" } } },
 }
 
 return { trainer = trainer, constructors = constructors }

@@ -204,9 +204,10 @@ local function align_headings(text)
   return concat(out)
 end
 
--- A kernel that other files call, too: its text without `static`, and its prototype.
+-- A kernel that other files call, too: its text (on CUDA: its launcher's) without `static`,
+-- and its prototype.
 local function kernel_shared(k)
-  return (string.gsub("\n" .. k.text, "\nstatic[inline ]* (void " .. k.fn .. "%()", "\n%1"))
+  return (string.gsub("\n" .. (k.host or k.text), "\nstatic[inline ]* (void " .. k.fn .. "%()", "\n%1"))
 end
 
 local function kernel_prototype(k)

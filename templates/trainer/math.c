@@ -1,18 +1,29 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- math.c: kernels first, then each distinct span once.
 /* SPDX-License-Identifier: MIT-0 */
+//@ if cuda then
+/* math.c: the mathematics of ${name}: launches of the kernels of math.cu, then each distinct
+ * span once.
+ *
+ * A launch is one op on one set of shapes, dtypes and constants. It enqueues on the rank's
+ * compute stream and returns at once; pointers are the device's.
+//@ else
 /* math.c: the mathematics of ${name}: kernels first, then each distinct span once.
  *
  * A kernel is one op on one set of shapes, dtypes and constants. Every element of a result is
  * computed by one thread in a fixed order, and every named value is rounded to its dtype where
  * it is defined; so bits depend neither on the number of threads nor on what is fused.
+//@ end
  *
  * ${generated}
  * ${regenerate} */
 #include "math.h"
+//@ if cuda then
+#include "rt_cuda.h"
+//@ end
 //@ local included = {}
 //@ for _, k in ipairs(kernels) do
-//@ for line in string.gmatch("\n" .. k.text, "\n(#include [^\n]+)") do
+//@ for line in string.gmatch("\n" .. (k.host or k.text), "\n(#include [^\n]+)") do
 //@ if not included[line] then
 ${line}
 //@ included[line] = true
@@ -23,7 +34,7 @@ ${line}
 #include <stddef.h>
 #include <string.h>
 
-${section("kernels")}
+${section(cuda and "launches" or "kernels")}
 
 //@ for _, k in ipairs(kernels) do
 /* ${k.op}: ${ctext(k.doc or "")}
@@ -32,7 +43,7 @@ ${(string.gsub(call(" * ", k.operands, " */"), "\n  ", "\n *"))}
 //@ else
  * On a run of elements of one parameter; called by the runtime. */
 //@ end
-//@ local text = string.gsub(k.again and kernel_shared(k) or "\n" .. k.text, "\n#include [^\n]+\n*", "\n")
+//@ local text = string.gsub(k.again and kernel_shared(k) or "\n" .. (k.host or k.text), "\n#include [^\n]+\n*", "\n")
 //@ put((string.gsub(align_headings(text), "^\n+", "")))
 
 //@ end

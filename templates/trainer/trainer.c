@@ -103,6 +103,14 @@ static const RtTrainer trainer = {
     .starts_offset = ${starts_buffer},
 //@ end
     .control_offset = ${control_buffer},
+//@ if staging_buffer then
+    .staging_offset = ${staging_buffer},
+    .staging_bytes = ${staging_bytes},
+//@ end
+//@ if library_buffer then
+    .library_offset = ${library_buffer},
+    .library_bytes = ${library_bytes},
+//@ end
 
     .setup = trainer_setup,
     .step = trainer_step,

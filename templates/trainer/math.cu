@@ -1,0 +1,29 @@
+//@ -- SPDX-License-Identifier: Apache-2.0
+//@ -- math.cu: the kernels alone; math.c launches them.
+/* SPDX-License-Identifier: MIT-0 */
+/* math.cu: the kernels of ${name}, each one op on one set of shapes, dtypes and constants.
+ * math.c launches them.
+ *
+ * Every sum is taken in an order that shapes fix, and every named value is rounded to its dtype
+ * where it is defined; so bits depend neither on timing nor on what is fused. No header of the
+ * toolkit is read: nvcc, or the trainer itself when it starts, compiles the same text.
+ *
+ * ${generated}
+ * ${regenerate} */
+#define ${reduce_dtype}_SUMS /* what gradients are summed in */
+#include "rt_device.h"
+#include "rt_kernels.h" /* the runtime's own: sums, norms */
+
+${section("kernels")}
+//@ for _, k in ipairs(kernels) do
+//@ if string.find(k.text, "%S") then
+
+/* ${k.op}: ${ctext(k.doc or "")}
+//@ if k.operands then
+${(string.gsub(call(" * ", k.operands, " */"), "\n  ", "\n *"))}
+//@ else
+ * On a run of elements of one parameter. */
+//@ end
+//@ put((string.gsub(string.gsub(align_headings("\n" .. k.text), "^\n+", ""), "\n+$", "\n")))
+//@ end
+//@ end
