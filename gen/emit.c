@@ -144,17 +144,23 @@ static int load_chunk(lua_State *L)
     return 1;
 }
 
-static void open_template_engine(Emit *e)
+static void run_lua_file(Emit *e, const char *path)
 {
-    const Embedded *file = find_embedded("gen/lua/template.lua");
-    lua_State *L = e->L;
+    const Embedded *file = find_embedded(path);
 
-    if (sandbox_run(e->g, (const char *)file->data, file->bytes, "@gen/lua/template.lua",
-                    LUA_NOREF, 1))
-        gen_die("%s", lua_tostring(L, -1));
-    lua_pushcfunction(L, load_chunk);
-    lua_setfield(L, -2, "load");
-    e->template_ref = luaL_ref(L, LUA_REGISTRYINDEX);
+    if (sandbox_run(e->g, (const char *)file->data, file->bytes,
+                    gen_printf(e->g, "@%s", path), LUA_NOREF, 1))
+        gen_die("%s", lua_tostring(e->L, -1));
+}
+
+void emit_open_engine(Emit *e)
+{
+    run_lua_file(e, "gen/lua/template.lua");
+    lua_pushcfunction(e->L, load_chunk);
+    lua_setfield(e->L, -2, "load");
+    run_lua_file(e, "gen/lua/template_cuda.lua");
+    lua_setfield(e->L, -2, "cuda");
+    e->template_ref = luaL_ref(e->L, LUA_REGISTRYINDEX);
 }
 
 /* "templates/ops/x/cpu.c:12: text" becomes a message at that place. */
@@ -458,7 +464,7 @@ void emit_files(Gen *g)
 
     check_link_runtime(g);
     diag_stop_on_errors(g);
-    open_template_engine(&e);
+    emit_open_engine(&e);
     lua_newtable(e.L);
     push_files_context(&e);
     emit_model_context(&e);

@@ -40,10 +40,11 @@ const char *emit_count(Gen *g, double n); /* "1.2 G", before a unit */
 
 /* ---- rendering (emit.c) ------------------------------------------------------------ */
 
+/* Loads the template engine, for e->L. */
+void emit_open_engine(Emit *e);
 /* Renders a template with the environment on top of the stack (popped). A mistake in it
- * is a message with the template's file and line, and NULL. Unless prepared is NULL, the
- * table of
- * `//@ prepare:` statements is left on the stack. */
+ * is a message with the template's file and line, and NULL. With keep_prepared the
+ * table of `//@ prepare:` statements is left on the stack. */
 const char *emit_render(Emit *e, const char *text, size_t bytes, const char *file,
                         bool keep_prepared, size_t *out_bytes);
 

@@ -35,12 +35,15 @@
 --   kernel(name, threads, shared_bytes)
 --                     CUDA: the `static RtKernel` of a kernel in this file, for rt_launch;
 --                     it is prepared at start
+--   on CUDA what template_cuda.lua says, too
 -- They rest on runtime/rt_math.h: rt_f32_from_bf16(rt_bf16), rt_bf16_from_f32(float).
 
 local template = {}
 
 -- The caller in C replaces this by its own: in the sandbox there is no `load`.
 template.load = load
+-- And this by what template_cuda.lua returns.
+template.cuda = nil
 
 local fmt, rep, sub = string.format, string.rep, string.sub
 local find, byte = string.find, string.byte
@@ -269,21 +272,6 @@ local function gemm_table(name, op, m, n, k, from, to)
              rt_dtype[to.dtype] or error("gemm: no products into " .. to.dtype, 2))
 end
 
-local function matmul_table(name, op, m, n, k, from, to)
-  return fmt("static RtMatmul %s = {\n"
-             .. "    .op = RT_%s, .m = %d, .n = %d, .k = %d, .lda = %d, .ldb = %d, .ldc = %d,\n"
-             .. "    .in_dtype = %s, .out_dtype = %s,\n};",
-             name, op, m, n, k, op == "TN" and m or k, op == "NT" and k or n, n,
-             rt_dtype[from.dtype] or error("gemm: no products of " .. from.dtype, 2),
-             rt_dtype[to.dtype] or error("gemm: no products into " .. to.dtype, 2))
-end
-
-local function kernel_table(name, threads, shared_bytes)
-  local shared = (shared_bytes or 0) > 0 and fmt(", .shared_bytes = %d", shared_bytes) or ""
-  return fmt('static RtKernel %s_kernel = { .name = "%s", .threads = %d%s };',
-             name, name, threads, shared)
-end
-
 -- What an optimizer keeps differs from other values of its dtype in how it is rounded:
 -- bf16 state by the noise of rt_noise, the weight of an f32 master so that the rest of it
 -- fits 16 bits. Adds `noise(from, to)`, the statements that draw the noise of elements
@@ -297,7 +285,7 @@ local function optimizer_ways(env)
   for _, name in ipairs { "master", "moment1", "moment2" } do
     local x = env[name]
     if x and x.dtype == "bf16" then
-      local bits = noise_names[name] .. "[i - from]"
+      local bits = noise_names[name] .. (env.cuda and "[k / 2] >> k %% 2 * 16" or "[i - from]")
       ways[x] = { "rt_f32_from_bf16(%s)", fmt("rt_bf16_noisy(%%s, %s)", bits),
                   fmt("rt_f32_noisy(%%s, %s)", bits) }
       noisy[#noisy + 1] = name
@@ -311,13 +299,16 @@ local function optimizer_ways(env)
   end
   function env.noise(from, to, moments)
     local lines, arrays, drawn = {}, {}, {}
+    local words = env.cuda and "    uint32_t " or "        uint16_t "
     for _, name in ipairs(noisy) do
       if moments ~= 0 or name == "master" then drawn[#drawn + 1] = name end
     end
-    for i, name in ipairs(drawn) do arrays[i] = noise_names[name] .. "[4096]" end
-    if #drawn > 0 then lines[1] = "        uint16_t " .. concat(arrays, ", ") .. ";\n" end
+    for i, name in ipairs(drawn) do arrays[i] = noise_names[name] .. (env.cuda and "[4]" or "[4096]") end
+    if #drawn > 0 then lines[1] = words .. concat(arrays, ", ") .. ";\n" end
     for _, name in ipairs(drawn) do
-      lines[#lines + 1] = call("        rt_noise(", {
+      lines[#lines + 1] = env.cuda
+        and fmt("    rt_noise(u, RT_NOISE_%s, (element + at) / 8, stream, %s);\n",
+                string.upper(name), noise_names[name]) or call("        rt_noise(", {
         "u", "run", "RT_NOISE_" .. string.upper(name), from, to .. " - " .. from,
         noise_names[name] }, ");") .. "\n"
     end
@@ -371,8 +362,8 @@ function template.kernel_helpers(env)
     local s = real(n) .. (acc == "float" and "f" or "")
     return n < 0 and "(" .. s .. ")" or s
   end
-  env.gemm = env.cuda and matmul_table or gemm_table
-  env.kernel = env.cuda and kernel_table or nil
+  env.gemm = gemm_table
+  if env.cuda then template.cuda(env) end
   return env
 end
 

@@ -33,6 +33,9 @@ typedef unsigned long uint64_t;
 #define RT_SHARED(type, name, elems) __shared__ __align__(16) type name[elems]
 /* The block's shared bytes of which the launch says how many. */
 #define RT_SHARED_BYTES(name) extern __shared__ __align__(128) char name[]
+#define RT_UNROLL _Pragma("unroll")
+#define RT_PRAGMA(text) _Pragma(#text)
+#define RT_UNROLL_BY(n) RT_PRAGMA(unroll n)
 
 /* ---- bits ---------------------------------------------------------------------------- */
 
@@ -184,6 +187,11 @@ RT_DEVICE double rt_cos(double x) { return cos(x); }
 
 /* ---- what rests on the above: the same on every device ---------------------------------- */
 
+#ifndef RT_UNROLL
+#define RT_UNROLL
+#define RT_UNROLL_BY(n)
+#endif
+
 typedef uint16_t rt_bf16, rt_f16;
 typedef struct __attribute__((aligned(16))) RtVec16 { uint32_t word[4]; } RtVec16;
 
@@ -272,6 +280,16 @@ RT_DEVICE void rt_noise(const RtUpdate *u, int site, int64_t block, uint32_t str
     rt_philox(u->noise, (uint32_t)site, (uint64_t)block, stream, noise);
 }
 
+RT_DEVICE float rt_exp_of(float x)
+{
+    return rt_expf(x);
+}
+
+RT_DEVICE double rt_exp_of(double x)
+{
+    return rt_exp(x);
+}
+
 /* The sum over the warp, on every lane, by the tree of neighbours 16, 8, 4, 2, 1 apart. */
 template <typename T> RT_DEVICE T rt_warp_sum(T v)
 {
@@ -322,6 +340,239 @@ template <int threads, typename T> RT_DEVICE T rt_block_max(T v, T *part)
     }
     rt_block_sync();
     return top;
+}
+
+/* The sum over `lanes` neighbours of a warp, on each of them. lanes: a power of two up to 32;
+ * the whole warp comes here. */
+template <int lanes, typename A> RT_DEVICE A rt_lanes_sum(A v)
+{
+    for (int apart = lanes / 2; apart > 0; apart /= 2) {
+        v += rt_shuffle_xor(v, apart);
+    }
+    return v;
+}
+
+/* The sum of column 32 blockIdx.x + threadIdx.x % 32 of part[rows][cols], on every thread of a
+ * block of 1024: warps take rows in turn, then the warps in order. shared: 1024 values. */
+template <typename A>
+RT_DEVICE A rt_column_sum(const A *part, int rows, int cols, A *shared)
+{
+    const int lane = threadIdx.x % 32, j = blockIdx.x * 32 + lane;
+    A sum = 0;
+    if (j < cols) {
+        RT_UNROLL_BY(8)
+        for (int i = threadIdx.x / 32; i < rows; i += 32) {
+            sum += part[(int64_t)i * cols + j];
+        }
+    }
+    shared[threadIdx.x] = sum;
+    rt_block_sync();
+    sum = shared[lane];
+    for (int warp = 1; warp < 32; warp++) {
+        sum += shared[warp * 32 + lane];
+    }
+    return sum;
+}
+
+/* ---- elements side by side --------------------------------------------------------------
+ *
+ * rt_load<RtBf16, 8>(v, x) reads 8 neighbours of that dtype into floats by one access of 16
+ * bytes; x lies on a multiple of what is read. rt_store<RtBf16, 8>(y, v) rounds and writes. */
+
+template <typename T, int n> struct alignas(n * sizeof(T) < 16 ? n * sizeof(T) : 16) RtPack {
+    T v[n];
+};
+
+struct RtBf16 {
+    typedef rt_bf16 T;
+    RT_DEVICE float load(T x) { return rt_f32_from_bf16(x); }
+    RT_DEVICE T store(float v) { return rt_bf16_from_f32(v); }
+};
+
+struct RtF16 {
+    typedef rt_f16 T;
+    RT_DEVICE float load(T x) { return rt_f32_from_f16(x); }
+    RT_DEVICE T store(float v) { return rt_f16_from_f32(v); }
+};
+
+struct RtF32 {
+    typedef float T;
+    RT_DEVICE float load(T x) { return x; }
+    RT_DEVICE T store(float v) { return v; }
+};
+
+struct RtF64 {
+    typedef double T;
+    RT_DEVICE double load(T x) { return x; }
+    RT_DEVICE T store(double v) { return v; }
+};
+
+template <typename D, int n, typename A> RT_DEVICE void rt_load(A *v, const typename D::T *x)
+{
+    const RtPack<typename D::T, n> pack = *(const RtPack<typename D::T, n> *)x;
+    RT_UNROLL
+    for (int k = 0; k < n; k++) {
+        v[k] = (A)D::load(pack.v[k]);
+    }
+}
+
+template <typename D, int n, typename A> RT_DEVICE void rt_store(typename D::T *y, const A *v)
+{
+    RtPack<typename D::T, n> pack;
+    RT_UNROLL
+    for (int k = 0; k < n; k++) {
+        pack.v[k] = D::store(v[k]);
+    }
+    *(RtPack<typename D::T, n> *)y = pack;
+}
+
+/* The same bytes elsewhere. */
+template <int n, typename T> RT_DEVICE void rt_copy(T *y, const T *x)
+{
+    *(RtPack<T, n> *)y = *(const RtPack<T, n> *)x;
+}
+
+/* n elements as they are, of which only `count` exist; the others are 0, or not written. */
+template <int n, typename T> RT_DEVICE void rt_read(T *v, const T *x, int count)
+{
+    RtPack<T, n> pack = {};
+    if (count == n) {
+        pack = *(const RtPack<T, n> *)x;
+    } else {
+        for (int k = 0; k < n; k++) {
+            pack.v[k] = k < count ? x[k] : 0;
+        }
+    }
+    RT_UNROLL
+    for (int k = 0; k < n; k++) {
+        v[k] = pack.v[k];
+    }
+}
+
+template <int n, typename T> RT_DEVICE void rt_write(T *y, const T *v, int count)
+{
+    RtPack<T, n> pack;
+    RT_UNROLL
+    for (int k = 0; k < n; k++) {
+        pack.v[k] = v[k];
+    }
+    if (count == n) {
+        *(RtPack<T, n> *)y = pack;
+        return;
+    }
+    for (int k = 0; k < count; k++) {
+        y[k] = pack.v[k];
+    }
+}
+
+/* ---- rows ---------------------------------------------------------------------------------
+ *
+ * A row of `cols` elements over `threads` neighbours: each holds `width` elements side by side
+ * of every threads * width, rt_row_part of them in all. Beyond the row it holds 0, and writes
+ * nothing. */
+
+#define RT_ROW template <typename D, int cols, int threads, int width, typename A> RT_DEVICE
+
+/* The column of a thread's k-th element. */
+template <int threads, int width> RT_DEVICE int rt_row_col(int k)
+{
+    return (k / width * threads + (int)(threadIdx.x % threads)) * width + k % width;
+}
+
+RT_ROW void rt_row_load(A *v, const typename D::T *x)
+{
+    RT_UNROLL
+    for (int k = 0; k * threads < cols; k += width) {
+        const int j = rt_row_col<threads, width>(k);
+        if (cols % (threads * width) == 0 || j < cols) {
+            rt_load<D, width>(v + k, x + j);
+        } else {
+            RT_UNROLL
+            for (int i = 0; i < width; i++) {
+                v[k + i] = 0;
+            }
+        }
+    }
+}
+
+RT_ROW void rt_row_store(typename D::T *y, const A *v)
+{
+    RT_UNROLL
+    for (int k = 0; k * threads < cols; k += width) {
+        const int j = rt_row_col<threads, width>(k);
+        if (cols % (threads * width) == 0 || j < cols) {
+            rt_store<D, width>(y + j, v + k);
+        }
+    }
+}
+
+/* A long row, read in passes. Where width does not divide cols, the row is padded in memory.
+ *
+ * log(sum(exp(x))), from the largest element so far down. part: a value of each warp. */
+RT_ROW A rt_row_lse(const typename D::T *x, A *part)
+{
+    const A least = (A)-3e38f;
+    A top = least, sum = 0;
+    RT_UNROLL_BY(2)
+    for (int j = threadIdx.x * width; j < cols; j += threads * width) {
+        A v[width], most = top;
+        rt_load<D, width>(v, x + j);
+        for (int k = 0; k < width; k++) {
+            v[k] = cols % width == 0 || j + k < cols ? v[k] : least;
+            most = v[k] > most ? v[k] : most;
+        }
+        sum *= rt_exp_of(top - most);
+        top = most;
+        for (int k = 0; k < width; k++) {
+            sum += rt_exp_of(v[k] - top);
+        }
+    }
+    const A most = rt_block_max<threads>(top, part);
+    const A total = rt_block_sum<threads>(sum * rt_exp_of(top - most), part);
+    return (A)((double)most + rt_log((double)total));
+}
+
+RT_ROW A rt_row_sum(const typename D::T *x, A *part)
+{
+    A sum = 0;
+    RT_UNROLL_BY(4)
+    for (int j = threadIdx.x * width; j < cols; j += threads * width) {
+        A v[width];
+        rt_load<D, width>(v, x + j);
+        for (int k = 0; k < width; k++) {
+            sum += cols % width == 0 || j + k < cols ? v[k] : 0;
+        }
+    }
+    return rt_block_sum<threads>(sum, part);
+}
+
+/* dx = scale exp(x - lse) - share - hot onehot(target): the gradient of a token's loss, from
+ * the row's end, which was read last. dx may be x. */
+RT_ROW void rt_row_softmax_minus(const typename D::T *x, typename D::T *dx, A lse, int target,
+                                 A scale, A share, A hot)
+{
+    const int step = threads * width;
+    RT_UNROLL_BY(2)
+    for (int from = (cols - 1) / step * step; from >= 0; from -= step) {
+        const int j = from + threadIdx.x * width;
+        if (cols % step == 0 || j < cols) {
+            A v[width];
+            rt_load<D, width>(v, x + j);
+            for (int k = 0; k < width; k++) {
+                v[k] = rt_exp_of(v[k] - lse) * scale - share - (j + k == target ? hot : 0);
+            }
+            rt_store<D, width>(dx + j, v);
+        }
+    }
+}
+
+/* Zeros, for a token without a target. */
+RT_ROW void rt_row_zero(typename D::T *dx)
+{
+    const A zeros[width] = {};
+    for (int j = threadIdx.x * width; j < cols; j += threads * width) {
+        rt_store<D, width>(dx + j, zeros);
+    }
 }
 
 #endif

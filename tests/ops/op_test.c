@@ -567,6 +567,7 @@ int main(int argc, char **argv)
         embed_share(o.share);
     open_generator(o.ops);
     test.cuda = !strcmp(o.target, "cuda");
+    test.gen.model.target = test.cuda ? TARGET_CUDA : TARGET_CPU;
     test.kernels =
         kernels_open(&test.gen, o.work, o.cc,
                      gen_printf(&test.gen, "%s %s%s", OP_TEST_NUMERIC_FLAGS, o.flags,

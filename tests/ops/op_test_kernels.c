@@ -142,28 +142,10 @@ double round_to(Dtype dtype, double v)
 
 /* ---- sources --------------------------------------------------------------------- */
 
-/* load(text, chunk, "t", env), which the sandbox has not. */
-static int load_chunk(lua_State *L)
-{
-    size_t n;
-    const char *text = luaL_checklstring(L, 1, &n);
-
-    if (luaL_loadbufferx(L, text, n, luaL_checkstring(L, 2), "t") != LUA_OK) {
-        lua_pushnil(L);
-        lua_insert(L, -2);
-        return 2;
-    }
-    lua_pushvalue(L, 4);
-    if (!lua_setupvalue(L, -2, 1))
-        lua_pop(L, 1);
-    return 1;
-}
-
 Kernels *kernels_open(Gen *g, const char *folder, const char *cc, const char *flags,
                       bool cuda)
 {
     Kernels *k = gen_alloc(g, sizeof *k);
-    const Embedded *engine = embed_find("gen/lua/template.lua");
 
     *k = (Kernels){.g = g,
                    .emit = {.g = g, .L = g->L},
@@ -171,13 +153,7 @@ Kernels *kernels_open(Gen *g, const char *folder, const char *cc, const char *fl
                    .cc = cc,
                    .flags = flags,
                    .cuda = cuda};
-    gen_require(engine, "no template engine");
-    if (sandbox_run(g, (const char *)engine->data, engine->bytes, "@gen/lua/template.lua",
-                    LUA_NOREF, 1))
-        gen_die("%s", lua_tostring(g->L, -1));
-    lua_pushcfunction(g->L, load_chunk);
-    lua_setfield(g->L, -2, "load");
-    k->emit.template_ref = luaL_ref(g->L, LUA_REGISTRYINDEX);
+    emit_open_engine(&k->emit);
     return k;
 }
 

@@ -21,6 +21,9 @@ return op {
     workspace = function(n) -- a sum for each position
         return n.starts and n.seq * n.d * n.acc_bytes or 0
     end,
+    workspace_cuda = function(n) -- tokens in the order of their positions, and those
+        return n.starts and 8 * n.t or 0
+    end,
     flops = function(n) return n.t * n.d end,
     reference = function(n)
         local sum = {}

@@ -24,6 +24,7 @@ return op {
             return "smoothing must be at least 0 and less than 1"
         end
     end,
+    workspace_cuda = function(n) return n.t * n.acc_bytes end, -- the loss of each token
     flops = function(n) return (n.smoothing > 0 and 5 or 4) * n.t * n.v end,
     backward = function(g, n, d)
         return {

@@ -16,6 +16,7 @@ return op {
     workspace = function(n) -- where sums are wider than the gradient: chains of equal tokens
         return n.grad_bytes < n.acc_bytes and 4 * (n.vocab + n.t) or 0
     end,
+    workspace_cuda = function(n) return 8 * n.t end, -- tokens in sorted order, and their ids
     flops = function(n) return n.t * n.d end,
     reference = function(n)
         local sum = {}

@@ -14,6 +14,11 @@ return op {
         { "db", "d", dtype = "grad", add = true },
     },
     axes = { t = "reduction", d = "reduction" },
+    -- Blocks keep sums of their rows: enough blocks for 132 multiprocessors, and rows for each.
+    workspace_cuda = function(n)
+        local blocks = math.min((n.t + 7) // 8, math.max(264, (1 << 20) // n.d))
+        return blocks * 2 * n.d * n.acc_bytes
+    end,
     flops = function(n) return (15 + 1) * n.t * n.d end,
     expands = function(g, n)
         local dx, dw, db = g.layernorm_bwd { n.x, n.w, n.mean, n.rstd, n.dy }

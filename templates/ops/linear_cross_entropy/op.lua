@@ -27,6 +27,10 @@ return op {
         local rows = math.min(n.chunk, n.t)
         return (n.elem_bytes * rows * n.v + 63) // 64 * 64 + 2 * n.acc_bytes * rows
     end,
+    workspace_cuda = function(n) -- logits in rows padded to 16 bytes, the loss of each token
+        local row_bytes = (n.elem_bytes * n.v + 15) // 16 * 16
+        return (math.min(n.chunk, n.t) * row_bytes + 63) // 64 * 64 + n.acc_bytes * n.t
+    end,
     flops = function(n)
         local forward = n.smoothing > 0 and 5 or 4
         local backward = (n.z > 0 or n.smoothing > 0) and 5 or 3

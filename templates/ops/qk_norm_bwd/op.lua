@@ -26,6 +26,8 @@ return op {
     end,
     -- Sums for both weights over every 32 rows; cpu.c has the same 32.
     workspace = function(n) return (n.t + 31) // 32 * 2 * n.head_dim * n.acc_bytes end,
+    -- For CUDA over every 8; cuda.cu has the same 8.
+    workspace_cuda = function(n) return (n.t + 7) // 8 * 2 * n.head_dim * n.acc_bytes end,
     flops = function(n) return 11 * n.t * (n.heads + n.kv_heads) * n.head_dim end,
     reference = function(n)
         local hd, normed = n.head_dim, n.heads + n.kv_heads

@@ -1,29 +1,32 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
-//@ -- rmsnorm: a block for each row; the row is in the first-level cache when it is read again.
+//@ -- rmsnorm: a block for each row, which it holds in registers.
 //@ local f = acc == "float" and "f" or ""
-//@ local threads = d >= 1024 and 256 or 128
-RT_GLOBAL(${threads})
+//@ local g = row(d, x)
+RT_GLOBAL(${g.threads})
 ${fn}(const ${x.type} *x, const ${w.type} *w, ${y.type} *y, ${rstd.type} *rstd)
 {
-    RT_SHARED(${acc}, part, ${threads // 32});
+    RT_SHARED(${acc}, part, ${g.warps});
     const int64_t at = (int64_t)blockIdx.x * ${d};
-    ${acc} squares = 0;
-    for (int j = threadIdx.x; j < ${d}; j += ${threads}) {
-        const ${acc} v = ${ld(x, "at + j")};
-        squares += v * v;
+    ${acc} v[${g.part}], scale[${g.part}], squares = 0;
+    ${load("v", x, "at", g)};
+    ${load("scale", w, "0", g)};
+    for (int k = 0; k < ${g.part}; k++) {
+        squares += v[k] * v[k];
     }
-    squares = rt_block_sum<${threads}>(squares, part);
+    squares = rt_block_sum<${g.threads}>(squares, part);
     const ${acc} r = 1 / rt_sqrt${f}(squares / ${d} + ${lit(eps)});
     if (threadIdx.x == 0) {
         rstd[blockIdx.x] = r;
     }
-    for (int j = threadIdx.x; j < ${d}; j += ${threads}) {
-        ${st(y, "at + j", ld(x, "at + j") .. " * r * " .. ld(w, "j"))};
+    for (int k = 0; k < ${g.part}; k++) {
+        v[k] = v[k] * r * scale[k];
     }
+    ${store(y, "at", "v", g)};
 }
 //@ host
-${kernel(fn, threads)}
+${kernel(fn, g.threads)}
 
+/* y[${t}, ${d}], rstd[${t}] */
 static void ${fn}(Rt *rt, const ${x.type} *x, const ${w.type} *w, ${y.type} *y,
                   ${rstd.type} *rstd)
 {

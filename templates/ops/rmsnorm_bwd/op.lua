@@ -9,6 +9,11 @@ return op {
     },
     outputs = { { "dx", "t d", dtype = "x" }, { "dw", "d", dtype = "grad", add = true } },
     axes = { t = "reduction", d = "reduction" },
+    -- Blocks keep sums of their rows: enough blocks for 132 multiprocessors, and rows for each.
+    workspace_cuda = function(n)
+        local blocks = math.min((n.t + 7) // 8, math.max(264, (1 << 20) // n.d))
+        return blocks * n.d * n.acc_bytes
+    end,
     flops = function(n) return 11 * n.t * n.d end,
     reference = function(n)
         local dw = {}

@@ -13,6 +13,11 @@ return op {
         { "dw", "d", dtype = "grad", add = true },
     },
     axes = { t = "reduction", d = "reduction" },
+    -- Blocks keep sums of their rows: enough blocks for 132 multiprocessors, and rows for each.
+    workspace_cuda = function(n)
+        local blocks = math.min((n.t + 7) // 8, math.max(264, (1 << 20) // n.d))
+        return blocks * n.d * n.acc_bytes
+    end,
     flops = function(n) return (11 + 1) * n.t * n.d end,
     expands = function(g, n)
         local dx, dw = g.rmsnorm_bwd { n.x, n.w, n.rstd, n.dy }

@@ -1,0 +1,125 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- template_cuda.lua: what the templates of CUDA kernels (templates/ops/NAME/cuda.cu) have
+-- beside template.lua's helpers: how elements lie over threads, which access `width` of them
+-- at once: 16 bytes where the length (a constant) and the dtype of x allow it.
+--
+-- In: the environment of a kernel. Out: these functions in it, and acc_bytes.
+--
+--   gemm(name, op, m, n, k, from, to, strides)
+--                   a `static RtMatmul name`, for rt_matmul; strides: { lda = n }, where
+--                   rows are not dense
+--   kernel(name, threads, shared_bytes)
+--                   the `static RtKernel` of a kernel in this file
+--   grid(cols, x)     each thread one access: threads of a block, blocks, whole (no
+--                     thread is beyond cols)
+--   row(cols, x, n)   a row over a block, or n threads of it, which hold it: threads,
+--                     warps, part (elements of a thread), whole
+--   long_row(cols, x) a row too long for that: threads, warps
+--   load("v", x, "at", g), store(y, "at", "v", g)
+--                     calls (without ';') of rt_load, or rt_row_load for a row
+--   inside(g, "k", e) e, or 0 where the row has no k-th element
+--   width(n, x, most) elements of such an access; row_threads(n): threads for n accesses;
+--                   row_lanes(cols, x): lanes of a warp that share a short row
+--   access(what, x, g)  rt_row_what of a row, with its template arguments
+--
+-- They rest on runtime/cuda/rt_device.h.
+
+local fmt, concat = string.format, table.concat
+
+local rt_dtype = { f32 = "RT_F32", f64 = "RT_F64", bf16 = "RT_BF16", f16 = "RT_F16" }
+
+-- strides: { lda = n } and so on, where rows are not dense.
+local function matmul_table(name, op, m, n, k, from, to, strides)
+  strides = strides or {}
+  return fmt("static RtMatmul %s = {\n"
+             .. "    .op = RT_%s, .m = %d, .n = %d, .k = %d, .lda = %d, .ldb = %d, .ldc = %d,\n"
+             .. "    .in_dtype = %s, .out_dtype = %s,\n};",
+             name, op, m, n, k, strides.lda or op == "TN" and m or k,
+             strides.ldb or op == "NT" and k or n, strides.ldc or n,
+             rt_dtype[from.dtype] or error("gemm: no products of " .. from.dtype, 2),
+             rt_dtype[to.dtype] or error("gemm: no products into " .. to.dtype, 2))
+end
+
+local function kernel_table(name, threads, shared_bytes)
+  local shared = (shared_bytes or 0) > 0 and fmt(", .shared_bytes = %d", shared_bytes) or ""
+  return fmt('static RtKernel %s_kernel = { .name = "%s", .threads = %d%s };',
+             name, name, threads, shared)
+end
+
+local item_bytes = { f16 = 2, bf16 = 2, f32 = 4, f64 = 8 }
+local tags = { f16 = "RtF16", bf16 = "RtBf16", f32 = "RtF32", f64 = "RtF64" }
+
+-- Elements of one access that divides the length: of 16 bytes at most, and at most `most`.
+local function width(length, x, most)
+  local n = math.min(16 // item_bytes[x.dtype], most or 16)
+  while length % n ~= 0 do n = n // 2 end
+  return n
+end
+
+-- Threads of a block that share `items` accesses evenly: 256 at most where each has 4 or
+-- fewer, else 512.
+local function row_threads(items)
+  local most = items <= 1024 and 256 or 512
+  local each = (items + most - 1) // most
+  return ((items + each - 1) // each + 31) // 32 * 32
+end
+
+-- Lanes of a warp for a short row: a power of two.
+local function row_lanes(cols, x)
+  local lanes, items = 1, cols // width(cols, x)
+  while lanes < items and lanes < 32 do lanes = 2 * lanes end
+  return lanes
+end
+
+local function grid(cols, x)
+  local n = width(cols, x)
+  local threads = math.min(256, row_threads(cols // n))
+  local blocks = (cols // n + threads - 1) // threads
+  return { width = n, threads = threads, blocks = blocks,
+           whole = cols == blocks * threads * n }
+end
+
+local function row(cols, x, threads)
+  local n = width(cols, x)
+  threads = threads or row_threads(cols // n)
+  local each = (cols // n + threads - 1) // threads
+  return { cols = cols, width = n, threads = threads, warps = threads // 32,
+           part = each * n, whole = cols == each * threads * n }
+end
+
+-- stride: elements between rows, cols by default.
+local function long_row(cols, x, stride)
+  local n = width(stride or cols, x)
+  local threads = math.min(1024, ((cols + n - 1) // n + 31) // 32 * 32)
+  return { cols = cols, width = n, threads = threads, warps = threads // 32 }
+end
+
+local function access(what, x, g, acc)
+  return fmt("rt_%s<%s>", g.cols and "row_" .. what or what, concat({
+    tags[x.dtype] or error(what .. ": no accesses of " .. tostring(x.dtype), 3),
+    g.cols or g.width, g.cols and g.threads, g.cols and g.width, acc }, ", "))
+end
+
+local function place(x, at)
+  return at == "0" and x.name or x.name .. " + " .. at
+end
+
+local helpers = {
+  gemm = matmul_table, kernel = kernel_table,
+  width = width, row_threads = row_threads, row_lanes = row_lanes, grid = grid, row = row,
+  long_row = long_row, access = access,
+  load = function(v, x, at, g) return fmt("%s(%s, %s)", access("load", x, g), v, place(x, at)) end,
+  store = function(y, at, v, g) return fmt("%s(%s, %s)", access("store", y, g), place(y, at), v) end,
+  inside = function(g, k, e)
+    if g.whole then return e end
+    return fmt("rt_row_col<%d, %d>(%s) < %d ? %s : 0", g.threads, g.width, k, g.cols, e)
+  end,
+}
+
+return function(env)
+  env.acc_bytes = env.acc == "double" and 8 or 4
+  env.gemm = nil
+  for name, f in pairs(helpers) do -- any order; an operand or a dim keeps its name
+    if env[name] == nil then env[name] = f end
+  end
+end

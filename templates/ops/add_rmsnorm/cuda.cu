@@ -1,0 +1,39 @@
+//@ -- SPDX-License-Identifier: Apache-2.0
+//@ -- add_rmsnorm: h may be x. The norm reads h as it was rounded, with the same sums as
+//@ -- rmsnorm.
+//@ local f = acc == "float" and "f" or ""
+//@ local g = row(d, x)
+RT_GLOBAL(${g.threads})
+${fn}(const ${x.type} *x, const ${r.type} *r, const ${w.type} *w, ${h.type} *h, ${y.type} *y,
+      ${rstd.type} *rstd)
+{
+    RT_SHARED(${acc}, part, ${g.warps});
+    const int64_t at = (int64_t)blockIdx.x * ${d};
+    ${acc} v[${g.part}], more[${g.part}], scale[${g.part}], squares = 0;
+    ${load("v", x, "at", g)};
+    ${load("more", r, "at", g)};
+    ${load("scale", w, "0", g)};
+    for (int k = 0; k < ${g.part}; k++) {
+        v[k] = ${rnd(h, "v[k] + more[k]")};
+        squares += v[k] * v[k];
+    }
+    ${store(h, "at", "v", g)};
+    squares = rt_block_sum<${g.threads}>(squares, part);
+    const ${acc} of_row = 1 / rt_sqrt${f}(squares / ${d} + ${lit(eps)});
+    if (threadIdx.x == 0) {
+        rstd[blockIdx.x] = of_row;
+    }
+    for (int k = 0; k < ${g.part}; k++) {
+        v[k] = v[k] * of_row * scale[k];
+    }
+    ${store(y, "at", "v", g)};
+}
+//@ host
+${kernel(fn, g.threads)}
+
+/* h[${t}, ${d}] = x + r, y[${t}, ${d}], rstd[${t}] */
+static void ${fn}(Rt *rt, const ${x.type} *x, const ${r.type} *r, const ${w.type} *w,
+                  ${h.type} *h, ${y.type} *y, ${rstd.type} *rstd)
+{
+    rt_launch(rt, &${fn}_kernel, ${t}, 1, (void *[]){ &x, &r, &w, &h, &y, &rstd });
+}

@@ -1,0 +1,84 @@
+//@ -- SPDX-License-Identifier: Apache-2.0
+//@ -- embed_bwd: tokens are sorted by their id, equal ones in token order, by counting those
+//@ -- before each; then a block sums the rows of one id in that order.
+//@ local g = grid(d, dy)
+//@ local rows = g.width > 4 and 4 or 8 -- loaded at once
+/* order[r]: the token that stands at r when sorted; ids[r]: its id. */
+RT_GLOBAL(256)
+${fn}_sort(const int32_t *tokens, int32_t *order, int32_t *ids)
+{
+    RT_SHARED(int32_t, others, 256);
+    const int first = blockIdx.x * 256, i = first + threadIdx.x;
+    const int32_t id = i < ${t} ? tokens[i] : 0;
+    int before = 0;
+    for (int from = 0; from < ${t}; from += 256) {
+        const int32_t below = from < first ? id + 1 : id; /* equal ones go in token order */
+        const int j = from + threadIdx.x;
+        rt_block_sync();
+        others[threadIdx.x] = j < ${t} ? tokens[j] : ${vocab};
+        rt_block_sync();
+        RT_UNROLL_BY(16)
+        for (int k = 0; k < 256; k++) {
+            before += others[k] < below;
+        }
+        if (from == first) {
+            for (int k = 0; k < threadIdx.x; k++) {
+                before += others[k] == id;
+            }
+        }
+    }
+    if (i < ${t}) {
+        order[before] = i;
+        ids[before] = id;
+    }
+}
+
+/* The rows of the id that begins at blockIdx.x in sorted order; where none does, nothing. */
+RT_GLOBAL(${g.threads})
+${fn}(const int32_t *order, const int32_t *ids, const ${dy.type} *dy, ${dw.type} *dw)
+{
+    const int first = blockIdx.x, j = (blockIdx.y * ${g.threads} + threadIdx.x) * ${g.width};
+    const int32_t id = ids[first];
+//@ if g.whole then
+    if (first > 0 && ids[first - 1] == id) {
+//@ else
+    if ((first > 0 && ids[first - 1] == id) || j >= ${d}) {
+//@ end
+        return;
+    }
+    const int64_t to = (int64_t)id * ${d} + j;
+    ${acc} sum[${g.width}];
+    ${load("sum", dw, "to", g)};
+    for (int from = first; from < ${t} && ids[from] == id; from += ${rows}) {
+        ${acc} v[${rows}][${g.width}] = {};
+        RT_UNROLL
+        for (int r = 0; r < ${rows}; r++) {
+            if (from + r < ${t} && ids[from + r] == id) {
+                ${load("v[r]", dy, "(int64_t)order[from + r] * " .. d .. " + j", g)};
+            }
+        }
+        RT_UNROLL
+        for (int r = 0; r < ${rows}; r++) {
+            for (int k = 0; k < ${g.width}; k++) {
+                sum[k] += v[r][k];
+            }
+        }
+    }
+    ${store(dw, "to", "sum", g)};
+}
+//@ host
+${kernel(fn .. "_sort", 256)}
+${kernel(fn, g.threads)}
+
+/* dw[${vocab}, ${d}] = beta dw + the rows of dy[${t}, ${d}] where their tokens stand */
+static void ${fn}(Rt *rt, const int32_t *tokens, const ${dy.type} *dy, ${dw.type} *dw,
+                  float beta, char *workspace)
+{
+    int32_t *order = (int32_t *)(void *)workspace, *ids = order + ${t};
+    if (beta == 0) {
+        rt_fill(rt, dw, 0, ${vocab * d} * (int64_t)sizeof *dw);
+    }
+    rt_launch(rt, &${fn}_sort_kernel, ${(t + 255) // 256}, 1,
+              (void *[]){ &tokens, &order, &ids });
+    rt_launch(rt, &${fn}_kernel, ${t}, ${g.blocks}, (void *[]){ &order, &ids, &dy, &dw });
+}

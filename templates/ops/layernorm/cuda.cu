@@ -1,0 +1,43 @@
+//@ -- SPDX-License-Identifier: Apache-2.0
+//@ -- layernorm: a block for each row, which it holds in registers; the mean first, then the
+//@ -- squares around it: no cancellation.
+//@ local f = acc == "float" and "f" or ""
+//@ local g = row(d, x)
+RT_GLOBAL(${g.threads})
+${fn}(const ${x.type} *x, const ${w.type} *w, const ${b.type} *b, ${y.type} *y,
+      ${mean.type} *mean, ${rstd.type} *rstd)
+{
+    RT_SHARED(${acc}, part, ${g.warps});
+    const int64_t at = (int64_t)blockIdx.x * ${d};
+    ${acc} v[${g.part}], scale[${g.part}], shift[${g.part}], sum = 0, squares = 0;
+    ${load("v", x, "at", g)};
+    ${load("scale", w, "0", g)};
+    ${load("shift", b, "0", g)};
+    for (int k = 0; k < ${g.part}; k++) {
+        sum += v[k];
+    }
+    const ${acc} m = rt_block_sum<${g.threads}>(sum, part) / ${d};
+    for (int k = 0; k < ${g.part}; k++) {
+        v[k] = ${inside(g, "k", "v[k] - m")};
+        squares += v[k] * v[k];
+    }
+    squares = rt_block_sum<${g.threads}>(squares, part);
+    const ${acc} r = 1 / rt_sqrt${f}(squares / ${d} + ${lit(eps)});
+    if (threadIdx.x == 0) {
+        mean[blockIdx.x] = m;
+        rstd[blockIdx.x] = r;
+    }
+    for (int k = 0; k < ${g.part}; k++) {
+        v[k] = v[k] * r * scale[k] + shift[k];
+    }
+    ${store(y, "at", "v", g)};
+}
+//@ host
+${kernel(fn, g.threads)}
+
+/* y[${t}, ${d}], mean[${t}], rstd[${t}] */
+static void ${fn}(Rt *rt, const ${x.type} *x, const ${w.type} *w, const ${b.type} *b,
+                  ${y.type} *y, ${mean.type} *mean, ${rstd.type} *rstd)
+{
+    rt_launch(rt, &${fn}_kernel, ${t}, 1, (void *[]){ &x, &w, &b, &y, &mean, &rstd });
+}

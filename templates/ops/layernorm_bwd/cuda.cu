@@ -1,0 +1,68 @@
+//@ -- SPDX-License-Identifier: Apache-2.0
+//@ -- layernorm_bwd: blocks take rows in turn, one at a time in registers, and keep what their
+//@ -- rows add to dw and db; then the blocks' sums in order.
+//@ local g = row(d, x)
+//@ local blocks = workspace // (2 * d * acc_bytes)
+//@ local to = { dtype = dw.dtype, type = dw.type, name = "to" }
+//@ local sums = { dtype = rstd.dtype, name = "part" }
+RT_GLOBAL(${g.threads})
+${fn}(const ${x.type} *x, const ${w.type} *w, const ${mean.type} *mean,
+      const ${rstd.type} *rstd, const ${dy.type} *dy, ${dx.type} *dx, ${acc} *part)
+{
+    RT_SHARED(${acc}, shared, ${g.warps});
+    ${acc} scale[${g.part}], sum_w[${g.part}] = {}, sum_b[${g.part}] = {};
+    ${load("scale", w, "0", g)};
+    for (int64_t i = blockIdx.x; i < ${t}; i += ${blocks}) {
+        const int64_t at = i * ${d};
+        const ${acc} m = mean[i], r = rstd[i];
+        ${acc} h[${g.part}], e[${g.part}], sum_e = 0, sum_eh = 0;
+        ${load("h", x, "at", g)};
+        ${load("e", dy, "at", g)};
+        for (int k = 0; k < ${g.part}; k++) {
+            h[k] = (h[k] - m) * r;
+            sum_w[k] += e[k] * h[k];
+            sum_b[k] += e[k];
+            e[k] *= scale[k];
+            sum_e += e[k];
+            sum_eh += e[k] * h[k];
+        }
+        const ${acc} mean_e = rt_block_sum<${g.threads}>(sum_e, shared) / ${d};
+        const ${acc} mean_eh = rt_block_sum<${g.threads}>(sum_eh, shared) / ${d};
+        for (int k = 0; k < ${g.part}; k++) {
+            e[k] = r * (e[k] - mean_e - h[k] * mean_eh);
+        }
+        ${store(dx, "at", "e", g)};
+    }
+    part += (int64_t)blockIdx.x * ${d};
+    ${store(sums, "0", "sum_w", g)};
+    ${store(sums, blocks * d, "sum_b", g)};
+}
+
+/* The sums of the blocks in order: of dw, of db. */
+RT_GLOBAL(1024)
+${fn}_sum(const ${acc} *part, ${dw.type} *dw, ${db.type} *db, float beta)
+{
+    RT_SHARED(${acc}, shared, 1024);
+    const ${acc} *from = blockIdx.y == 0 ? part : part + ${blocks * d};
+    ${dw.type} *to = blockIdx.y == 0 ? dw : db;
+    const ${acc} sum = rt_column_sum(from, ${blocks}, ${d}, shared);
+    const int j = blockIdx.x * 32 + threadIdx.x;
+    if (threadIdx.x < 32 && j < ${d}) {
+        ${st(to, "j", "(beta == 0 ? 0 : " .. ld(to, "j") .. ") + sum")};
+    }
+}
+//@ host
+${kernel(fn, g.threads)}
+${kernel(fn .. "_sum", 1024)}
+
+/* dx[${t}, ${d}], dw[${d}] and db[${d}]; part: sums of ${blocks} blocks */
+static void ${fn}(Rt *rt, const ${x.type} *x, const ${w.type} *w, const ${mean.type} *mean, const ${rstd.type} *rstd,
+                  const ${dy.type} *dy, ${dx.type} *dx, ${dw.type} *dw, ${db.type} *db, float beta,
+                  char *workspace)
+{
+    ${acc} *part = (${acc} *)(void *)workspace;
+    rt_launch(rt, &${fn}_kernel, ${blocks}, 1,
+              (void *[]){ &x, &w, &mean, &rstd, &dy, &dx, &part });
+    rt_launch(rt, &${fn}_sum_kernel, ${(d + 31) // 32}, 2,
+              (void *[]){ &part, &dw, &db, &beta });
+}

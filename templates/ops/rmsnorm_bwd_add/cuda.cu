@@ -1,0 +1,61 @@
+//@ -- SPDX-License-Identifier: Apache-2.0
+//@ -- rmsnorm_bwd_add: dx may be dres. As rmsnorm_bwd, whose dx is rounded before dres is
+//@ -- added.
+//@ local g = row(d, x)
+//@ local blocks = workspace // (d * acc_bytes)
+//@ local sums = { dtype = rstd.dtype, name = "part" }
+RT_GLOBAL(${g.threads})
+${fn}(const ${x.type} *x, const ${w.type} *w, const ${rstd.type} *rstd,
+      const ${dy.type} *dy, const ${dres.type} *dres, ${dx.type} *dx, ${acc} *part)
+{
+    RT_SHARED(${acc}, shared, ${g.warps});
+    ${acc} scale[${g.part}], sum_w[${g.part}] = {};
+    ${load("scale", w, "0", g)};
+    for (int64_t i = blockIdx.x; i < ${t}; i += ${blocks}) {
+        const int64_t at = i * ${d};
+        const ${acc} r = rstd[i];
+        ${acc} h[${g.part}], e[${g.part}], past[${g.part}], sum_eh = 0;
+        ${load("h", x, "at", g)};
+        ${load("e", dy, "at", g)};
+        ${load("past", dres, "at", g)};
+        for (int k = 0; k < ${g.part}; k++) {
+            h[k] *= r;
+            sum_w[k] += e[k] * h[k];
+            e[k] *= scale[k];
+            sum_eh += e[k] * h[k];
+        }
+        const ${acc} mean_eh = rt_block_sum<${g.threads}>(sum_eh, shared) / ${d};
+        for (int k = 0; k < ${g.part}; k++) {
+            e[k] = past[k] + ${rnd(dx, "r * (e[k] - h[k] * mean_eh)")};
+        }
+        ${store(dx, "at", "e", g)};
+    }
+    ${store(sums, "(int64_t)blockIdx.x * " .. d, "sum_w", g)};
+}
+
+/* The sums of the blocks in order. */
+RT_GLOBAL(1024)
+${fn}_sum(const ${acc} *part, ${dw.type} *dw, float beta)
+{
+    RT_SHARED(${acc}, shared, 1024);
+    const ${acc} sum = rt_column_sum(part, ${blocks}, ${d}, shared);
+    const int j = blockIdx.x * 32 + threadIdx.x;
+    if (threadIdx.x < 32 && j < ${d}) {
+        ${st(dw, "j", "(beta == 0 ? 0 : " .. ld(dw, "j") .. ") + sum")};
+    }
+}
+//@ host
+${kernel(fn, g.threads)}
+${kernel(fn .. "_sum", 1024)}
+
+/* dx[${t}, ${d}] + dres, dw[${d}]; part: sums of ${blocks} blocks */
+static void ${fn}(Rt *rt, const ${x.type} *x, const ${w.type} *w, const ${rstd.type} *rstd,
+                  const ${dy.type} *dy, const ${dres.type} *dres, ${dx.type} *dx, ${dw.type} *dw, float beta,
+                  char *workspace)
+{
+    ${acc} *part = (${acc} *)(void *)workspace;
+    rt_launch(rt, &${fn}_kernel, ${blocks}, 1,
+              (void *[]){ &x, &w, &rstd, &dy, &dres, &dx, &part });
+    rt_launch(rt, &${fn}_sum_kernel, ${(d + 31) // 32}, 1,
+              (void *[]){ &part, &dw, &beta });
+}

@@ -1,0 +1,47 @@
+//@ -- SPDX-License-Identifier: Apache-2.0
+//@ -- rope_bwd: dx may be dy. As rope, turned back.
+//@ local half, turned = head_dim // 2, (heads + kv_heads) * head_dim
+//@ local g = { width = width(half, dy) }
+//@ local lanes = half // g.width -- threads of a head
+//@ local pairs = (heads + kv_heads) * lanes
+//@ local threads = row_threads(pairs)
+//@ local v_width = width(c - turned, dy, g.width)
+//@ local starts_param = starts and "const int32_t *starts, " or ""
+//@ local position = "blockIdx.x % " .. seq .. (starts and " - starts[blockIdx.x]" or "")
+RT_GLOBAL(${threads})
+${fn}(const ${dy.type} *dy, const ${table.type} *table, ${starts_param}${dx.type} *dx)
+{
+    const int position = ${position};
+    const int64_t row = (int64_t)blockIdx.x * ${c}, angles = (int64_t)position * ${head_dim};
+    for (int i = threadIdx.x; i < ${pairs}; i += ${threads}) {
+        const int j = i % ${lanes} * ${g.width};
+        const int64_t at = row + i / ${lanes} * ${head_dim} + j;
+        ${acc} cosine[${g.width}], sine[${g.width}], d1[${g.width}], d2[${g.width}];
+        ${load("cosine", table, "angles + j", g)};
+        ${load("sine", table, "angles + " .. half .. " + j", g)};
+        ${load("d1", dy, "at", g)};
+        ${load("d2", dy, "at + " .. half, g)};
+        for (int k = 0; k < ${g.width}; k++) {
+            const ${acc} first = d1[k] * cosine[k] + d2[k] * sine[k];
+            d2[k] = d2[k] * cosine[k] - d1[k] * sine[k];
+            d1[k] = first;
+        }
+        ${store(dx, "at", "d1", g)};
+        ${store(dx, "at + " .. half, "d2", g)};
+    }
+    if (dx != dy) { /* v as it is */
+        for (int j = threadIdx.x * ${v_width}; j < ${c - turned}; j += ${threads * v_width}) {
+            rt_copy<${v_width}>(dx + row + ${turned} + j, dy + row + ${turned} + j);
+        }
+    }
+}
+//@ host
+${kernel(fn, threads)}
+
+/* dx[${t}, ${c}]: q and k of dy turned back */
+static void ${fn}(Rt *rt, const ${dy.type} *dy, const ${table.type} *table,
+                  ${starts_param}${dx.type} *dx)
+{
+    rt_launch(rt, &${fn}_kernel, ${t}, 1,
+              (void *[]){ &dy, &table, ${starts and "&starts, " or ""}&dx });
+}
