@@ -14,15 +14,16 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { CELL_BYTES = 2, MAX_REGIONS = 256 };
+enum { CELL_BYTES = 2, MAX_REGIONS = 256, READ_OPS = 3 };
 
 /* Blocks are named by their serial, 0 for none; warp: the rt_warp_sync its warp had
  * passed. */
 typedef struct Cell {
     uint32_t write_block, write_epoch, write_warp;
     uint32_t read_block, read_epoch, read_warp;
-    uint32_t other_block; /* that read before read_block did */
-    uint32_t copy_block;  /* where a cp.async of `copier` is under way */
+    uint32_t other_block;                 /* that read before read_block did */
+    uint32_t copy_block;                  /* where a cp.async of `copier` is under way */
+    uint32_t write_op, read_op[READ_OPS]; /* operations of streams; 0: none */
     uint16_t writer, reader, copier;
     uint8_t many_lanes, many_warps; /* more readers: of reader's warp, of other warps */
 } Cell;
@@ -35,11 +36,11 @@ typedef struct Region {
 } Region;
 
 static Region regions[MAX_REGIONS];
+SimOrder sim_order = {.first = 1};
 static int n_regions, last_region, last_array;
 static Cell shared_cells[2 * SIM_SHARED_BYTES / CELL_BYTES];
 
-/* ---- known memory
- * ----------------------------------------------------------------------- */
+/* ---- known memory ---------------------------------------------------------------- */
 
 static size_t cells_bytes(size_t bytes)
 {
@@ -117,8 +118,7 @@ void sim_access_reset(void)
     last_array = 0;
 }
 
-/* ---- cells
- * ------------------------------------------------------------------------------ */
+/* ---- cells ----------------------------------------------------------------------- */
 
 /* An access, and the names of its place for messages. */
 typedef struct Access {
@@ -206,9 +206,52 @@ static void note_write(Cell *c)
     c->writer = (uint16_t)sim.now->number;
 }
 
+/* ---- operations of streams ------------------------------------------------------- */
+
+static bool ordered(uint32_t id)
+{
+    const uint32_t i = id - sim_order.first;
+
+    return id < sim_order.first || id == sim_order.now ||
+           sim_order.before[i / 64] >> i % 64 & 1;
+}
+
+static void fail_order(const Access *a, const char *what, uint32_t id)
+{
+    char text[200];
+
+    snprintf(text, sizeof text, "%s %s, for which no event makes it wait", what,
+             sim_op_what ? sim_op_what(id) : "?");
+    fail_at(a, text, -1);
+}
+
+static void visit_op(Cell *c, const Access *a)
+{
+    int at = 0;
+
+    if (!ordered(c->write_op))
+        fail_order(a, "of what is written by", c->write_op);
+    for (int i = 0; i < READ_OPS && a->write; i++) {
+        if (!ordered(c->read_op[i]))
+            fail_order(a, "of what is read by", c->read_op[i]);
+        c->read_op[i] = 0;
+    }
+    if (a->write) {
+        c->write_op = sim_order.now;
+        return;
+    }
+    while (at < READ_OPS - 1 && !ordered(c->read_op[at]))
+        at++;
+    c->read_op[at] = sim_order.now;
+}
+
 static void visit(Cell *c, int64_t n, const Access *a)
 {
     for (; n > 0; n--, c++) {
+        if (!a->shared && sim_order.now)
+            visit_op(c, a);
+        if (!sim.now)
+            continue;
         if (a->shared && c->copy_block == sim.block.serial)
             fail_at(a, "while a cp.async into it is under way, of", c->copier);
         check_against_write(c, a);
@@ -239,7 +282,7 @@ static Cell *shared_cell(int64_t offset, int64_t bytes, Access *a)
     a->unit = array ? "[" : " at byte ";
     a->index = array ? (offset - array->offset) / array->elem_bytes : offset;
     if (!array || offset + bytes > array->offset + array->bytes)
-        fail_at(a, "outside of every shared array", -1);
+        fail_at(a, "outside of every shared array", -1); /* only threads come here */
     return &shared_cells[offset / CELL_BYTES];
 }
 
@@ -255,8 +298,10 @@ static Cell *global_cell(const char *p, int64_t bytes, Access *a)
     a->name = r ? r->what : "memory";
     a->unit = r ? " at byte " : " address ";
     a->index = r ? p - r->base : (int64_t)(uintptr_t)p;
-    if (!r || p + bytes > r->base + r->bytes)
+    if (!r || p + bytes > r->base + r->bytes) {
         fail_at(a, "outside of the device's memory", -1);
+        return NULL;
+    }
     return &r->cells[(p - r->base) / CELL_BYTES];
 }
 
@@ -270,7 +315,9 @@ void sim_touch(const void *p, int64_t bytes, bool write, const void *pc)
     Access a = {.write = write, .pc = pc};
     Cell *c;
 
-    if (!sim.now || inside(p, sim.stacks, (size_t)SIM_STACK_BYTES * SIM_MAX_THREADS) ||
+    if (!sim.now && !sim_order.now)
+        return;
+    if (inside(p, sim.stacks, (size_t)SIM_STACK_BYTES * SIM_MAX_THREADS) ||
         inside(p, &sim, sizeof sim))
         return;
     if (inside(p, sim.shared, 2 * SIM_SHARED_BYTES))
@@ -279,7 +326,8 @@ void sim_touch(const void *p, int64_t bytes, bool write, const void *pc)
         c = global_cell(p, bytes, &a);
     if (!c)
         return;
-    if (bytes <= 16 && (bytes & (bytes - 1)) == 0 && (uintptr_t)p % (uintptr_t)bytes)
+    if (sim.now && bytes <= 16 && (bytes & (bytes - 1)) == 0 &&
+        (uintptr_t)p % (uintptr_t)bytes)
         fail_at(&a, "at a misaligned address", -1);
     visit(c, cells_of((uintptr_t)p, bytes), &a);
 }
@@ -302,8 +350,7 @@ void sim_touch_copy(const void *p, int64_t bytes, bool begins, const void *pc)
     }
 }
 
-/* ---- what instrumented code calls
- * ------------------------------------------------------- */
+/* ---- what instrumented code calls ------------------------------------------------ */
 
 #define HOOKS(name, bytes)                                                               \
     void __tsan_read##name(void *p);                                                     \

@@ -12,8 +12,12 @@
 
 #define RT_DEVICE static inline
 #define RT_UNROLL
-/* simcc, which reads the text, registers the kernel. */
+/* simcc, which finds the kernels in the preprocessed text, registers them. */
+#ifdef SIM_LIST
+#define RT_GLOBAL(threads) SIM_GLOBAL(threads)
+#else
 #define RT_GLOBAL(threads) extern "C" void
+#endif
 #define RT_SHARED(type, name, elems)                                                     \
     static char sim_site_##name;                                                         \
     type(&name)[elems] =                                                                 \
@@ -28,8 +32,7 @@
 /* What the simulation itself reads is no access of the kernel. */
 #define SIM_INSIDE static __attribute__((noinline, unused, no_sanitize("thread")))
 
-/* ---- bits ----------------------------------------------------------------------------
- */
+/* ---- bits ------------------------------------------------------------------------ */
 
 RT_DEVICE float rt_f32_from_bits(int32_t bits)
 {
@@ -59,53 +62,16 @@ RT_DEVICE int64_t rt_bits_f64(double x)
     return bits;
 }
 
-RT_DEVICE uint16_t
-rt_bf16_from_f32(float x) /* to nearest even; NaN is 0x7fff, as PTX has it */
-{
-    const uint32_t bits = (uint32_t)rt_bits_f32(x);
-    if (x != x) {
-        return 0x7fff;
-    }
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
+#define rt_bf16_from_f32 sim_bf16_from_f32
+#define rt_f16_from_f32 sim_f16_from_f32
+#define rt_f32_from_f16 sim_f32_from_f16
 
 RT_DEVICE uint32_t rt_bf16x2_from_f32(float lo, float hi)
 {
     return rt_bf16_from_f32(lo) | (uint32_t)rt_bf16_from_f32(hi) << 16;
 }
 
-RT_DEVICE uint16_t rt_f16_from_f32(float x) /* to nearest even */
-{
-    const uint32_t bits = (uint32_t)rt_bits_f32(x);
-    const uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
-    const float size = fabsf(x);
-    if (x != x) {
-        return 0x7fff;
-    }
-    if (size >= 65520.0f) {
-        return (uint16_t)(sign | 0x7c00);
-    }
-    if (size < 6.103515625e-05f) { /* subnormal: a whole number of 2^-24 */
-        return (uint16_t)(sign | (uint16_t)nearbyintf(size * 16777216.0f));
-    }
-    const uint32_t rounded = (bits & 0x7fffffff) + 0xfff + (bits >> 13 & 1);
-    return (uint16_t)(sign | (uint16_t)((rounded >> 13) - (112 << 10)));
-}
-
-RT_DEVICE float rt_f32_from_f16(uint16_t x)
-{
-    const uint32_t sign = (uint32_t)(x & 0x8000) << 16;
-    const uint32_t exponent = x >> 10 & 31, fraction = x & 0x3ff;
-    if (exponent == 0) {
-        const float size = (float)fraction * 5.9604644775390625e-08f;
-        return sign ? -size : size;
-    }
-    return rt_f32_from_bits(
-        (int32_t)(sign | (exponent == 31 ? 255 : exponent + 112) << 23 | fraction << 13));
-}
-
-/* ---- a warp together
- * ------------------------------------------------------------------- */
+/* ---- a warp together ------------------------------------------------------------- */
 
 #define rt_block_sync() sim_block_sync(__FILE__, __LINE__)
 #define rt_warp_sync() sim_warp_sync(__FILE__, __LINE__)
@@ -182,8 +148,7 @@ SIM_INSIDE void sim_ldmatrix_x4(uint32_t r[4], const void *row, bool transposed,
 #define rt_cp_async_wait(n) sim_cp_async_wait(n)
 #define rt_atomic_add_u64 sim_atomic_add_u64
 
-/* ---- functions: the C library's
- * -------------------------------------------------------- */
+/* ---- functions: the C library's -------------------------------------------------- */
 
 RT_DEVICE float rt_fmaf(float a, float b, float c)
 {
@@ -242,8 +207,7 @@ RT_DEVICE double rt_cos(double x)
     return cos(x);
 }
 
-/* ---- kernels from outside
- * -------------------------------------------------------------- */
+/* ---- kernels from outside -------------------------------------------------------- */
 
 template <int... I> struct SimNumbers {
 };

@@ -15,8 +15,7 @@
 
 Sim sim = {.random = 1};
 
-/* ---- fibers
- * ----------------------------------------------------------------------------- */
+/* ---- fibers ---------------------------------------------------------------------- */
 
 #if defined(__x86_64__)
 /* Saves what the calling convention asks a function to keep, and changes stacks. */
@@ -105,8 +104,7 @@ static void thread_main(void)
     abort();
 }
 
-/* ---- problems
- * --------------------------------------------------------------------------- */
+/* ---- problems -------------------------------------------------------------------- */
 
 /* " (FILE:LINE)" of an address in a kernel, as far as the system's tools know it. */
 static void describe_line(const void *pc, char *text, size_t bytes)
@@ -132,6 +130,11 @@ static void describe_line(const void *pc, char *text, size_t bytes)
     pclose(f);
 }
 
+static const char *name_of_op(void)
+{
+    return sim_op_what && sim_order.now ? sim_op_what(sim_order.now) : "device";
+}
+
 void sim_fail(const void *pc, const char *format, ...)
 {
     if (!sim.problem[0]) {
@@ -148,8 +151,9 @@ void sim_fail(const void *pc, const char *format, ...)
                      sim.launch->kernel->name, sim.block.index.x, sim.block.index.y,
                      sim.now->number, what, where);
         else
-            snprintf(sim.problem, sizeof sim.problem, "kernel %s: %s%s",
-                     sim.launch ? sim.launch->kernel->name : "?", what, where);
+            snprintf(sim.problem, sizeof sim.problem, "%s%s: %s%s",
+                     sim.launch ? "kernel " : "",
+                     sim.launch ? sim.launch->kernel->name : name_of_op(), what, where);
     }
     if (sim.now)
         sim_yield(); /* run_block never comes back */
@@ -165,8 +169,7 @@ void sim_clear(void)
     sim.problem[0] = 0;
 }
 
-/* ---- orders
- * ----------------------------------------------------------------------------- */
+/* ---- orders ---------------------------------------------------------------------- */
 
 void sim_seed(uint64_t seed)
 {
@@ -210,8 +213,7 @@ static void order_threads(int *order, int n)
         order[i] = warps[i / SIM_WARP] * SIM_WARP + i % SIM_WARP;
 }
 
-/* ---- a block
- * ---------------------------------------------------------------------------- */
+/* ---- a block --------------------------------------------------------------------- */
 
 static void begin_block(int64_t number)
 {

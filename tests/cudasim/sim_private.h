@@ -106,8 +106,22 @@ void sim_fail(const void *pc, const char *format, ...)
 /* Gives the processor away until the thread is ready again. */
 void sim_yield(void);
 
-/* ---- for sim_device.h
- * ------------------------------------------------------------------- */
+/* Operations of streams (sim_stream.c); all zeros where there are none. */
+typedef struct SimOrder {
+    uint32_t now;           /* the operation that runs; 0: none */
+    uint32_t first;         /* those before it are ordered before everything */
+    const uint64_t *before; /* of `now`: a bit for each from `first` on */
+} SimOrder;
+extern SimOrder sim_order;
+const char *sim_op_what(uint32_t id) __attribute__((weak));
+
+/* ---- sim_half.c ------------------------------------------------------------------ */
+
+uint16_t sim_bf16_from_f32(float x);
+uint16_t sim_f16_from_f32(float x);
+float sim_f32_from_f16(uint16_t x);
+
+/* ---- for sim_device.h ------------------------------------------------------------ */
 
 /* Of the running thread; the same from its first line to its last. */
 SimDim sim_thread_index(void) __attribute__((const));
@@ -126,11 +140,11 @@ void sim_cp_async_commit(void);
 void sim_cp_async_wait(int64_t n);
 void sim_atomic_add_u64(uint64_t *p, uint64_t v);
 
-/* ---- sim_access.c
- * ----------------------------------------------------------------------- */
+/* ---- sim_access.c ---------------------------------------------------------------- */
 
 void sim_access_reset(void); /* at the beginning of a block */
-/* An access by the running thread, made by a function of the device. */
+/* An access by the running thread, made by a function of the device; or by a library's
+ * operation. */
 void sim_touch(const void *p, int64_t bytes, bool write, const void *pc);
 /* A cp.async begins and ends to write shared memory. */
 void sim_touch_copy(const void *p, int64_t bytes, bool begins, const void *pc);

@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- where a thread is
- * ------------------------------------------------------------------ */
+/* ---- where a thread is ----------------------------------------------------------- */
 
 SimDim sim_thread_index(void)
 {
@@ -31,8 +30,7 @@ SimDim sim_grid_dim(void)
     return (SimDim){(unsigned)sim.launch->blocks_x, (unsigned)sim.launch->blocks_y, 1};
 }
 
-/* ---- barriers
- * --------------------------------------------------------------------------- */
+/* ---- barriers -------------------------------------------------------------------- */
 
 static bool same_place(const SimPlace *a, const SimPlace *b)
 {
@@ -102,8 +100,7 @@ void sim_warp_sync(const char *file, int line)
     sim.block.warp[warp].epoch = epoch + 1; /* the same by every lane */
 }
 
-/* ---- shared arrays
- * ---------------------------------------------------------------------- */
+/* ---- shared arrays --------------------------------------------------------------- */
 
 void *sim_shared(const void *site, int64_t elem_bytes, int64_t elems, const char *name)
 {
@@ -140,8 +137,7 @@ void *sim_shared_bytes(void)
     return sim.shared + sim.block.array[0].offset;
 }
 
-/* ---- copies
- * ----------------------------------------------------------------------------- */
+/* ---- copies ---------------------------------------------------------------------- */
 
 void sim_cp_async_16(void *to, const void *from, int valid_bytes)
 {

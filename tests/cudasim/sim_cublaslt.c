@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sim_cublaslt.c: cuBLASLt's matrix products as trainers ask for them: D = alpha op(A)
+ * op(B) + beta C, column-major as described, by plain loops. Sums are float with k in
+ * order (double for f64): the library's own order and the width of tensor cores it cannot
+ * show. */
+#include "sim_cudart.h"
+
+#include <cublasLt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Layout {
+    cudaDataType_t type;
+    uint64_t rows, cols;
+    int64_t ld;
+} Layout;
+
+typedef struct Desc {
+    cublasComputeType_t compute;
+    cudaDataType_t scale;
+    int32_t transa, transb;
+    uint32_t epilogue;
+    const void *bias;
+} Desc;
+
+typedef struct Preference {
+    uint64_t workspace_bytes;
+} Preference;
+
+/* The opaque structures of the header hold ours. */
+_Static_assert(sizeof(Layout) <= sizeof(cublasLtMatrixLayoutOpaque_t), "a layout");
+_Static_assert(sizeof(Desc) <= sizeof(cublasLtMatmulDescOpaque_t), "a description");
+
+enum { ALGO_MARK = 0x51b1a5 };
+
+#define BEGIN                                                                            \
+    SIM_LOCKED;                                                                          \
+    if (sim_planted(__func__))                                                           \
+    return CUBLAS_STATUS_EXECUTION_FAILED
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
+{
+    BEGIN;
+    *handle = calloc(1, 8);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
+{
+    free(handle);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+size_t cublasLtGetVersion(void)
+{
+    return CUBLAS_VERSION;
+}
+
+size_t cublasLtGetCudartVersion(void)
+{
+    return CUDART_VERSION;
+}
+
+const char *cublasLtGetStatusName(cublasStatus_t status)
+{
+    return status == CUBLAS_STATUS_SUCCESS ? "CUBLAS_STATUS_SUCCESS"
+                                           : "CUBLAS_STATUS_other";
+}
+
+const char *cublasLtGetStatusString(cublasStatus_t status)
+{
+    return status == CUBLAS_STATUS_SUCCESS         ? "success"
+           : status == CUBLAS_STATUS_NOT_SUPPORTED ? "the product is not supported"
+                                                   : "an error of the library";
+}
+
+/* ---- descriptions ---------------------------------------------------------------- */
+
+cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t layout,
+                                                 size_t size, cudaDataType_t type,
+                                                 uint64_t rows, uint64_t cols, int64_t ld)
+{
+    (void)size;
+    *(Layout *)layout = (Layout){type, rows, cols, ld};
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout,
+                                          cudaDataType_t type, uint64_t rows,
+                                          uint64_t cols, int64_t ld)
+{
+    *layout = calloc(1, sizeof **layout);
+    return cublasLtMatrixLayoutInit_internal(*layout, sizeof **layout, type, rows, cols,
+                                             ld);
+}
+
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
+{
+    free(layout);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t desc, size_t size,
+                                               cublasComputeType_t compute,
+                                               cudaDataType_t scale)
+{
+    (void)size;
+    *(Desc *)desc = (Desc){.compute = compute, .scale = scale};
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc,
+                                        cublasComputeType_t compute, cudaDataType_t scale)
+{
+    *desc = calloc(1, sizeof **desc);
+    return cublasLtMatmulDescInit_internal(*desc, sizeof **desc, compute, scale);
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
+{
+    free(desc);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
+                                              cublasLtMatmulDescAttributes_t attr,
+                                              const void *value, size_t bytes)
+{
+    Desc *d = (Desc *)desc;
+
+    if (attr == CUBLASLT_MATMUL_DESC_TRANSA && bytes == 4)
+        memcpy(&d->transa, value, 4);
+    else if (attr == CUBLASLT_MATMUL_DESC_TRANSB && bytes == 4)
+        memcpy(&d->transb, value, 4);
+    else if (attr == CUBLASLT_MATMUL_DESC_EPILOGUE && bytes == 4)
+        memcpy(&d->epilogue, value, 4);
+    else if (attr == CUBLASLT_MATMUL_DESC_BIAS_POINTER && bytes == sizeof d->bias)
+        memcpy(&d->bias, value, sizeof d->bias);
+    else if (attr != CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t p,
+                                                     size_t size)
+{
+    memset(p, 0, size);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *p)
+{
+    *p = calloc(1, sizeof **p);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p)
+{
+    free(p);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t
+cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p,
+                                     cublasLtMatmulPreferenceAttributes_t attr,
+                                     const void *value, size_t bytes)
+{
+    if (attr == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES && bytes == 8)
+        memcpy(&((Preference *)p)->workspace_bytes, value, 8);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+/* One algorithm, with no splits of k and no workspace. */
+cublasStatus_t
+cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                               cublasLtMatmulPreference_t preference, int wanted,
+                               cublasLtMatmulHeuristicResult_t results[], int *found)
+{
+    BEGIN;
+    (void)handle, (void)desc, (void)a, (void)b, (void)c, (void)d, (void)preference;
+    *found = wanted > 0;
+    if (wanted > 0) {
+        memset(&results[0], 0, sizeof results[0]);
+        results[0].algo.data[0] = ALGO_MARK;
+        results[0].state = CUBLAS_STATUS_SUCCESS;
+        results[0].wavesCount = 1;
+    }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t *algo,
+                                       cublasLtMatmulHeuristicResult_t *result)
+{
+    (void)handle, (void)desc, (void)a, (void)b, (void)c, (void)d;
+    memset(result, 0, sizeof *result);
+    result->algo = *algo;
+    result->state =
+        algo->data[0] == ALGO_MARK ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+    return result->state;
+}
+
+/* What may be asked of an algorithm: all answers are zero. */
+cublasStatus_t
+cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algo,
+                                     cublasLtMatmulAlgoConfigAttributes_t attr,
+                                     void *value, size_t bytes, size_t *written)
+{
+    (void)algo;
+    memset(value, 0, bytes);
+    if (attr == CUBLASLT_ALGO_CONFIG_SPLITK_NUM && bytes == 4)
+        *(int32_t *)value = 1;
+    if (written)
+        *written = bytes;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+/* ---- the product ----------------------------------------------------------------- */
+
+typedef struct Product {
+    Desc desc;
+    Layout a, b, c, d;
+    double alpha, beta;
+    const void *pa, *pb, *pc;
+    void *pd, *workspace;
+    uint64_t workspace_bytes;
+} Product;
+
+static int64_t size_of(cudaDataType_t t)
+{
+    return t == CUDA_R_64F                       ? 8
+           : t == CUDA_R_32F                     ? 4
+           : t == CUDA_R_16BF || t == CUDA_R_16F ? 2
+                                                 : 0;
+}
+
+static float float_of(uint32_t bits)
+{
+    float x;
+
+    memcpy(&x, &bits, 4);
+    return x;
+}
+
+static double load(const void *p, int64_t i, cudaDataType_t t)
+{
+    if (t == CUDA_R_64F)
+        return ((const double *)p)[i];
+    if (t == CUDA_R_32F)
+        return ((const float *)p)[i];
+    if (t == CUDA_R_16BF)
+        return float_of((uint32_t)((const uint16_t *)p)[i] << 16);
+    return sim_f32_from_f16(((const uint16_t *)p)[i]);
+}
+
+static void store(void *p, int64_t i, cudaDataType_t t, double v)
+{
+    if (t == CUDA_R_64F)
+        ((double *)p)[i] = v;
+    else if (t == CUDA_R_32F)
+        ((float *)p)[i] = (float)v;
+    else if (t == CUDA_R_16BF)
+        ((uint16_t *)p)[i] = sim_bf16_from_f32((float)v);
+    else
+        ((uint16_t *)p)[i] = sim_f16_from_f32((float)v);
+}
+
+/* op(X) as rows of k, dense, in the type that sums have. */
+static double *rows_of(const void *p, const Layout *l, bool across, int64_t n, int64_t k)
+{
+    double *rows = malloc((size_t)(n * k) * sizeof *rows);
+
+    if (!rows)
+        abort();
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < k; j++)
+            rows[i * k + j] = load(p, across ? i * l->ld + j : j * l->ld + i, l->type);
+    return rows;
+}
+
+static double dot(const double *a, const double *b, int64_t k, bool wide)
+{
+    double sum = 0;
+    float narrow = 0;
+
+    if (!wide) {
+        for (int64_t i = 0; i < k; i++)
+            narrow += (float)a[i] * (float)b[i];
+        return narrow;
+    }
+    for (int64_t i = 0; i < k; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+static void touch(const void *p, const Layout *l, bool write)
+{
+    const int64_t bytes = size_of(l->type);
+
+    sim_touch_rows(p, (int64_t)l->cols, (int64_t)l->rows * bytes, l->ld * bytes, write);
+}
+
+static SimResult run_product(SimOp *op)
+{
+    const Product *p = op->work.payload;
+    const int64_t m = (int64_t)p->d.rows, n = (int64_t)p->d.cols;
+    const int64_t k = (int64_t)(p->desc.transa == CUBLAS_OP_N ? p->a.cols : p->a.rows);
+    const bool wide = p->d.type == CUDA_R_64F;
+    double *a, *b;
+
+    touch(p->pa, &p->a, false);
+    touch(p->pb, &p->b, false);
+    if (p->beta != 0)
+        touch(p->pc, &p->c, false);
+    touch(p->pd, &p->d, true);
+    if (p->workspace_bytes > 0)
+        sim_touch(p->workspace, (int64_t)p->workspace_bytes, true, NULL);
+    if (sim_problem())
+        return SIM_OP_DONE;
+    a = rows_of(p->pa, &p->a, p->desc.transa != CUBLAS_OP_N, m, k);
+    b = rows_of(p->pb, &p->b, p->desc.transb == CUBLAS_OP_N, n, k);
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < m; i++) {
+            double v = p->alpha * dot(a + i * k, b + j * k, k, wide);
+
+            if (p->beta != 0)
+                v += p->beta * load(p->pc, j * p->c.ld + i, p->c.type);
+            store(p->pd, j * p->d.ld + i, p->d.type, v);
+        }
+    free(a);
+    free(b);
+    if (p->workspace_bytes > 0) /* may hold anything afterwards */
+        memset(p->workspace, 0xff, (size_t)p->workspace_bytes);
+    return SIM_OP_DONE;
+}
+
+/* Dimensions fit, types are such as the library multiplies. */
+static bool legal(const Product *p)
+{
+    const bool ta = p->desc.transa != CUBLAS_OP_N, tb = p->desc.transb != CUBLAS_OP_N;
+    const uint64_t m = ta ? p->a.cols : p->a.rows, ka = ta ? p->a.rows : p->a.cols;
+    const uint64_t n = tb ? p->b.rows : p->b.cols, kb = tb ? p->b.cols : p->b.rows;
+
+    return m == p->d.rows && n == p->d.cols && ka == kb && p->c.rows == m &&
+           p->c.cols == n && p->a.type == p->b.type && p->c.type == p->d.type &&
+           size_of(p->a.type) && size_of(p->d.type) && p->a.ld >= (int64_t)p->a.rows &&
+           p->b.ld >= (int64_t)p->b.rows && p->d.ld >= (int64_t)m &&
+           (p->d.type == CUDA_R_64F) == (p->a.type == CUDA_R_64F) &&
+           p->desc.epilogue <= CUBLASLT_EPILOGUE_DEFAULT &&
+           (p->desc.compute == CUBLAS_COMPUTE_64F) == (p->d.type == CUDA_R_64F);
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                              const void *alpha, const void *a, cublasLtMatrixLayout_t la,
+                              const void *b, cublasLtMatrixLayout_t lb, const void *beta,
+                              const void *c, cublasLtMatrixLayout_t lc, void *d,
+                              cublasLtMatrixLayout_t ld, const cublasLtMatmulAlgo_t *algo,
+                              void *workspace, size_t workspace_bytes,
+                              cudaStream_t stream)
+{
+    Product p = {.desc = *(const Desc *)desc,
+                 .a = *(const Layout *)la,
+                 .b = *(const Layout *)lb,
+                 .c = *(const Layout *)lc,
+                 .d = *(const Layout *)ld,
+                 .pa = a,
+                 .pb = b,
+                 .pc = c,
+                 .pd = d,
+                 .workspace = workspace,
+                 .workspace_bytes = workspace ? workspace_bytes : 0};
+    const bool wide = p.desc.scale == CUDA_R_64F;
+    SimWork work = {.run = run_product, .payload = &p, .payload_bytes = sizeof p};
+    BEGIN;
+
+    (void)handle;
+    p.alpha = wide ? *(const double *)alpha : *(const float *)alpha;
+    p.beta = wide ? *(const double *)beta : *(const float *)beta;
+    if (!legal(&p) || (algo && algo->data[0] != ALGO_MARK))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    snprintf(work.what, sizeof work.what, "a product [%llu, %llu] in %llu",
+             (unsigned long long)p.d.cols, (unsigned long long)p.d.rows,
+             (unsigned long long)(p.desc.transa == CUBLAS_OP_N ? p.a.cols : p.a.rows));
+    sim_enqueue(sim_stream(stream), &work);
+    return sim_broken() ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sim_cudart.h: what the stand-ins for the CUDA runtime, cuBLASLt, NCCL and NVRTC share.
+ * The environment plants what may go wrong: CUDASIM_SEED=N         another order of
+ * threads, blocks and streams CUDASIM_DROP_WAIT=N    the N-th wait of a stream for an
+ * event, from 0, does nothing CUDASIM_FAIL=NAME:N    the N-th call of that function, from
+ * 0, fails CUDASIM_LOST=RANK:N    the process of that NCCL rank dies at its N-th
+ * collective, from 0 CUDASIM_DEVICES=N      devices of the machine (8)
+ *   CUDASIM_MEMORY=BYTES   of a device (80 GiB)
+ *   CUDASIM_ARCH=NN        its architecture (90); CUDASIM_DRIVER=NNNNN: the driver
+ * (13000) */
+#ifndef SIM_CUDART_H
+#define SIM_CUDART_H
+
+#include "sim_stream.h"
+
+int64_t sim_setting(const char *name, int64_t otherwise);
+/* True when this call of the function is to fail. */
+bool sim_planted(const char *function);
+/* True once the device has met a problem; shows it the first time. */
+bool sim_broken(void);
+
+/* Takes the lock for the rest of the block. */
+static inline int sim_enter(void)
+{
+    sim_lock();
+    return 0;
+}
+static inline void sim_leave(int *held)
+{
+    (void)held;
+    sim_unlock();
+}
+#define SIM_LOCKED int held __attribute__((cleanup(sim_leave), unused)) = sim_enter()
+
+#endif
