@@ -372,10 +372,12 @@ static void push_binder_call(Steps *s, const Binder *b, const Span *span)
 static void push_binder_calls(Steps *s, const Binder *b)
 {
     lua_State *L = s->e->L;
-    int pieces = b->span == &b->cls->again ? 0 : b->cls->pieces.count, n = 0;
+    bool some = b->ins->phase == PHASE_RECOMPUTE &&
+                s->g->blocks.items[b->ins->block].keep == KEEP_SOME;
+    int pieces = some ? 0 : b->cls->pieces.count, n = 0;
 
     lua_newtable(L);
-    if (pieces == 0) {
+    if (some) {
         push_binder_call(s, b, b->span);
         lua_rawseti(L, -2, ++n);
     }

@@ -343,6 +343,18 @@ static void push_span(Emit *e, const KernelList *kernels, const Class *c, const 
 
 /* ---- the parts of the context ------------------------------------------------------ */
 
+/* Is there a block of the class with KEEP_SOME that the wrap cuts, or leaves whole? */
+static bool runs_some(const Gen *g, const Class *c, bool cut)
+{
+    for (int b = 0; b < g->blocks.count; b++) {
+        const Block *k = &g->blocks.items[b];
+
+        if (k->cls == c && k->keep == KEEP_SOME && k->cut == cut)
+            return true;
+    }
+    return false;
+}
+
 /* What KEEP_SOME calls again, as spans of step.c. */
 static void push_again(Emit *e, const KernelList *kernels)
 {
@@ -352,15 +364,15 @@ static void push_again(Emit *e, const KernelList *kernels)
     lua_newtable(e->L);
     for (int i = 0; i < g->classes.count; i++) {
         const Class *c = g->classes.items[i];
-        bool used = false;
 
-        for (int b = 0; b < g->blocks.count; b++)
-            used = used ||
-                   (g->blocks.items[b].cls == c && g->blocks.items[b].keep == KEEP_SOME);
-        if (!used)
-            continue;
-        push_span(e, kernels, c, &c->again, NULL);
-        lua_rawseti(e->L, -2, ++n);
+        for (int piece = -1; piece < c->pieces.count; piece++) {
+            const Span *s = piece < 0 ? &c->again : &c->pieces.items[piece].again;
+
+            if (s->n_nodes == 0 || !runs_some(g, c, piece >= 0))
+                continue;
+            push_span(e, kernels, c, s, piece < 0 ? NULL : c->pieces.items[piece].name);
+            lua_rawseti(e->L, -2, ++n);
+        }
     }
     lua_setfield(e->L, -2, "again");
 }

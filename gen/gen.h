@@ -282,6 +282,8 @@ typedef struct Piece {
     const char *name;        /* "mlp_up"; NULL when the class has no cuts */
     Pos pos;                 /* of the cut */
     Span forward, backward;  /* one function of math.c each; n_nodes 0: none */
+    Span again;              /* recompute.c: of Class.again, what runs before this backward
+                                where the wrap cuts the block */
 } Piece;
 
 /* Bytes that live from the forward to the backward: of one value, or of several in turn. */

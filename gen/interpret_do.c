@@ -228,6 +228,8 @@ static void run_span(Machine *m, int rank, int e)
         data = interp_find_buffer(m, BUF_DATA, -1);
     const char *bad;
     int pieces;
+    bool some =
+        i->phase == PHASE_RECOMPUTE && g->blocks.items[i->block].keep == KEEP_SOME;
     c.cls = g->blocks.items[i->block].cls;
     pieces = c.cls->pieces.count;
     c.weight = gen_alloc(g, sizeof *c.weight * (size_t)(c.cls->params.count + 1));
@@ -242,11 +244,11 @@ static void run_span(Machine *m, int rank, int e)
     c.saved = i->saved >= 0 ? interp_at(m, rank, i->saved) : NULL;
     bind_saved(m, rank, i, &c);
     c.scratch = i->scratch >= 0 ? interp_at(m, rank, i->scratch) : NULL;
-    if (c.scratch && opens_block(i, c.cls)) {
+    if (c.scratch && (some || opens_block(i, c.cls))) {
         interp_poison(m, rank, i->scratch);
     }
-    if (ins_span(g, i) == &c.cls->again) {
-        c.span = &c.cls->again;
+    if (some) {
+        c.span = ins_span(g, i);
         pieces = 0;
         bad = m->run->span(m->run->ctx, &c);
         m->run->fault = m->run->fault ? m->run->fault : bad;

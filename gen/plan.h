@@ -52,9 +52,9 @@ static inline bool plan_collectives(const Gen *g)
 /* The mathematics that an INS_SPAN runs. */
 static inline const Span *block_span(const Block *b, int piece, Phase phase)
 {
-    return phase == PHASE_RECOMPUTE && b->keep == KEEP_SOME
-               ? &b->cls->again
-               : class_span(b->cls, piece, phase);
+    if (phase == PHASE_RECOMPUTE && b->keep == KEEP_SOME)
+        return piece < 0 ? &b->cls->again : &b->cls->pieces.items[piece].again;
+    return class_span(b->cls, piece, phase);
 }
 static inline const Span *ins_span(const Gen *g, const Instr *i)
 {
@@ -78,6 +78,7 @@ unsigned variant_successors(const Gen *g, int v);
 int ins_implied(const Program *p, int id, int pred[2]);
 /* Happens-before of the program with the waits it has now. */
 void schedule_closure(Gen *g, Program *p);
+bool ins_touches(const Instr *i, int buffer, bool write); /* verify.c */
 const char *ins_place(Gen *g, const Instr *i); /* of a span: "layers.7.mlp_up" */
 const char *ins_label(Gen *g,
                       const Instr *i); /* "layers.7 forward", for reasons and dumps */
@@ -108,7 +109,8 @@ int64_t place_solve(Gen *g, const PlaceProblem *pr,
 /* NULL, or what is wrong. */
 const char *verify_shard(Gen *g);
 const char *verify_unroll(Gen *g);
-const char *verify_prefetch(Gen *g); /* part of verify_unroll */
+const char *verify_prefetch(Gen *g);                  /* part of verify_unroll */
+const char *verify_saved(Gen *g, const Instr *span); /* likewise */
 const char *verify_schedule(Gen *g);
 const char *verify_place(Gen *g);
 const char *verify_simulate(Gen *g);

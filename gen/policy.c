@@ -54,11 +54,9 @@ bool policy_may_recompute(const Gen *g, const Block *b)
            b->id + 1 < g->blocks.count;
 }
 
-/* A block that the wrap cuts is recomputed as a whole or not at all: what its kernels
- * read would have to be gathered once more. */
 bool policy_may_drop_some(const Gen *g, const Block *b)
 {
-    return policy_may_recompute(g, b) && !b->cut && b->cls->dropped_bytes > 0;
+    return policy_may_recompute(g, b) && b->cls->dropped_bytes > 0;
 }
 
 static void choose_recompute(Gen *g)

@@ -9,7 +9,13 @@
  * the block's input, data, constants, values that stay, or what other such nodes make. A
  * node runs again with the pointers of the forward: in the same places of the same
  * scratch slab, in the same order, so its bits are those of the first time. So it must
- * not write where a value that stays lies. */
+ * not write where a value that stays lies.
+ *
+ * Where the wrap cuts a block, its backward is a call for each piece, the last piece
+ * first. A node runs again before the first of them that reads what it makes, so weights
+ * are gathered once for both and the value lives no longer than it must; earlier, if the
+ * backward would overwrite what the node reads, or if another node that must be early
+ * reads what it leaves in scratch. */
 #include "graph.h"
 #include "ops.h"
 #include "plan.h"
@@ -149,30 +155,111 @@ static void plan_class(Gen *g, Class *c, bool (*may)(Gen *g, const Node *n), Aga
     find_needed(a);
 }
 
+/* ---- before which piece's backward ----------------------------------------------- */
+
+static void raise_to(int *at, int piece, bool *changed)
+{
+    *changed = *changed || piece > *at;
+    *at = piece > *at ? piece : *at;
+}
+
+/* The backward's own needs: what it reads is there, what it overwrites was read. */
+static void meet_backward(const Again *a, const Node *b, int *at, bool *changed)
+{
+    const Class *c = a->c;
+
+    for (int k = 0; k < b->n_in; k++)
+        if (saved_as(c, b->in[k]) && a->need[b->in[k]->def->id])
+            raise_to(&at[b->in[k]->def->id], b->piece, changed);
+    for (int k = 0; k < b->n_out; k++) {
+        const Value *over = b->out[k];
+
+        for (int i = 0; over->loc == LOC_SAVED && i < c->nodes.count; i++)
+            for (int j = 0; a->need[i] && j < c->nodes.items[i]->n_in; j++) {
+                const Value *v = c->nodes.items[i]->in[j];
+
+                if (v->loc == LOC_SAVED && v->loc_index == over->loc_index)
+                    raise_to(&at[i], b->piece, changed);
+            }
+    }
+}
+
+/* What n reads comes no later; what lies in scratch in between, with it. */
+static void meet_reader(const Again *a, const Node *n, int *at, bool *changed)
+{
+    for (int k = 0; k < n->n_in; k++) {
+        const Value *v = n->in[k];
+
+        if (v->kind != VAL_NODE || !a->need[v->def->id])
+            continue;
+        raise_to(&at[v->def->id], at[n->id], changed);
+        if (!saved_as(a->c, v))
+            raise_to(&at[n->id], at[v->def->id], changed);
+    }
+}
+
+/* By node: the piece before whose backward it runs again, where the block is cut. */
+static int *find_pieces(const Again *a)
+{
+    const Class *c = a->c;
+    int *at = gen_alloc(a->g, sizeof *at * (size_t)(c->nodes.count + 1));
+    bool changed = true;
+
+    while (changed) {
+        changed = false;
+        for (int i = 0; i < c->nodes.count; i++) {
+            if (c->nodes.items[i]->phase == PHASE_BACKWARD)
+                meet_backward(a, c->nodes.items[i], at, &changed);
+            else if (a->need[i])
+                meet_reader(a, c->nodes.items[i], at, &changed);
+        }
+    }
+    return at;
+}
+
+/* ---- spans ------------------------------------------------------------------------- */
+
+/* The nodes that run again, or those of them before one piece's backward (at). */
+static void make_again(const Again *a, Span *s, const char *name, const int *at,
+                       int piece)
+{
+    Gen *g = a->g;
+    Class *c = a->c;
+
+    *s = (Span){.name = name, .phase = PHASE_FORWARD};
+    s->nodes = gen_alloc(g, sizeof *s->nodes * (size_t)(c->nodes.count + 1));
+    for (int n = 0; n < c->nodes.count; n++) {
+        if (!a->need[n] || (at && at[n] != piece))
+            continue;
+        s->nodes[s->n_nodes++] = c->nodes.items[n];
+        s->flops += c->nodes.items[n]->flops;
+        s->traffic_bytes += infer_traffic(g, c->nodes.items[n]);
+    }
+    span_make_args(g, c, s);
+    for (int k = 0; k < s->n_args; k++)
+        if (s->args[k].kind == ARG_SCRATCH) {
+            s->scratch_bytes = c->forward.scratch_bytes;
+            s->live_scratch_bytes = c->forward.live_scratch_bytes;
+        }
+}
+
 void recompute_classes(Gen *g, Recompute what)
 {
     for (int i = 0; i < g->classes.count; i++) {
         Class *c = g->classes.items[i];
         Again a;
-        Span *s = &c->again;
+        int *at;
 
         plan_class(g, c, what == RECOMPUTE_OPS ? is_named : is_cheap, &a);
-        *s = (Span){.name = gen_printf(g, "%s_recompute", c->name),
-                    .phase = PHASE_FORWARD};
-        s->nodes = gen_alloc(g, sizeof *s->nodes * (size_t)(c->nodes.count + 1));
-        for (int n = 0; n < c->nodes.count; n++) {
-            if (!a.need[n])
-                continue;
-            s->nodes[s->n_nodes++] = c->nodes.items[n];
-            s->flops += c->nodes.items[n]->flops;
-            s->traffic_bytes += infer_traffic(g, c->nodes.items[n]);
+        make_again(&a, &c->again, gen_printf(g, "%s_recompute", c->name), NULL, 0);
+        at = find_pieces(&a);
+        for (int k = 0; k < c->pieces.count; k++) {
+            Piece *p = &c->pieces.items[k];
+            const char *name = p->backward.name ? p->backward.name : c->name;
+            int base = (int)(strlen(name) - strlen(phase_name(PHASE_BACKWARD)));
+
+            make_again(&a, &p->again, gen_printf(g, "%.*srecompute", base, name), at, k);
         }
-        span_make_args(g, c, s);
-        for (int k = 0; k < s->n_args; k++)
-            if (s->args[k].kind == ARG_SCRATCH) {
-                s->scratch_bytes = c->forward.scratch_bytes;
-                s->live_scratch_bytes = c->forward.live_scratch_bytes;
-            }
         lay_out(c, &a);
     }
 }

@@ -83,7 +83,7 @@ static void find_uses(Unroller *u)
     u->use = gen_alloc(g, sizeof *u->use * (size_t)(g->classes.count + 1));
     for (int i = 0; i < g->classes.count; i++) {
         const Class *c = g->classes.items[i];
-        SpanUse *use = gen_alloc(g, sizeof *use * (size_t)(c->pieces.count + 2));
+        SpanUse *use = gen_alloc(g, sizeof *use * 2 * (size_t)(c->pieces.count + 1));
         u->use[c->id] = use;
         for (int piece = -1; piece < c->pieces.count; piece++, use++) {
             for (int ph = 0; ph < 2; ph++) {
@@ -94,9 +94,12 @@ static void find_uses(Unroller *u)
                 span_params_written(c, s, use->writes[ph]);
             }
         }
-        use->reads[0] = gen_alloc(g, (size_t)c->params.count + 1); /* KEEP_SOME's again */
-        use->writes[0] = gen_alloc(g, (size_t)c->params.count + 1);
-        span_params_read(c, &c->again, use->reads[0]);
+        for (int piece = -1; piece < c->pieces.count; piece++, use++) {
+            const Span *s = piece < 0 ? &c->again : &c->pieces.items[piece].again;
+            use->reads[0] = gen_alloc(g, (size_t)c->params.count + 1);
+            use->writes[0] = gen_alloc(g, (size_t)c->params.count + 1);
+            span_params_read(c, s, use->reads[0]);
+        }
     }
 }
 
@@ -121,17 +124,18 @@ static void add_seq(Unroller *u, int block, int piece, Phase phase)
     u->n_seq++;
 }
 
-/* A block is one call of the schedule, or, where the wrap cuts it, one for each piece. */
+/* A block is one call of the schedule, or, where the wrap cuts it, one for each piece.
+ * What KEEP_SOME dropped is computed again right before the backward that needs it. */
 static void add_block(Unroller *u, int block, Phase phase)
 {
     const Block *b = &u->g->blocks.items[block];
-    int n = b->cls->pieces.count;
-    if (!b->cut) {
-        add_seq(u, block, -1, phase);
-        return;
-    }
+    int n = b->cut ? b->cls->pieces.count : 1;
     for (int i = 0; i < n; i++) {
-        add_seq(u, block, class_piece(b->cls, i, phase), phase);
+        int piece = b->cut ? class_piece(b->cls, i, phase) : -1;
+        if (phase == PHASE_BACKWARD && b->keep == KEEP_SOME) {
+            add_seq(u, block, piece, PHASE_RECOMPUTE);
+        }
+        add_seq(u, block, piece, phase);
     }
 }
 
@@ -148,9 +152,7 @@ static void order_spans(Unroller *u)
     }
     u->first_backward_turn = u->n_turns;
     for (int b = u->g->blocks.count - 1; b >= 0; b--) {
-        if (u->g->blocks.items[b].keep == KEEP_SOME) {
-            add_seq(u, b, -1, PHASE_RECOMPUTE);
-        } else if (u->g->blocks.items[b].keep == KEEP_INPUT) {
+        if (u->g->blocks.items[b].keep == KEEP_INPUT) {
             add_block(u, b, PHASE_RECOMPUTE);
         }
         add_block(u, b, PHASE_BACKWARD);

@@ -53,7 +53,7 @@ typedef struct Instance {
 typedef struct Unroller {
     Gen *g;
     Program *p;
-    SpanUse **use; /* by class id; [0] of the whole block, [1 + piece]; last, of
+    SpanUse **use; /* by class id; [0] of the whole block, [1 + piece]; then likewise of
                       what KEEP_SOME runs again */
     int n_seq, n_turns, first_backward_turn;
     SeqSpan *seq;
@@ -86,7 +86,7 @@ static inline const SpanUse *seq_use(const Unroller *u, const SeqSpan *s)
     const Block *b = &u->g->blocks.items[s->block];
     const SpanUse *use = u->use[b->cls->id];
     return s->phase == PHASE_RECOMPUTE && b->keep == KEEP_SOME
-               ? &use[1 + b->cls->pieces.count]
+               ? &use[1 + b->cls->pieces.count + 1 + s->piece]
                : &use[1 + s->piece];
 }
 

@@ -178,7 +178,7 @@ static const char *check_written_first(Gen *g, int v)
     return NULL;
 }
 
-static bool touches(const Instr *i, int buffer, bool write)
+bool ins_touches(const Instr *i, int buffer, bool write)
 {
     for (int a = 0; a < i->n_access; a++) {
         if (i->access[a].buffer == buffer && (i->access[a].write || !write)) {
@@ -202,7 +202,7 @@ static const char *check_bindings(Gen *g)
         const Param *param = &g->params.items[blk->param[b->param]];
         int size = dtype_bytes(b->grad ? g->model.reduce_dtype : g->model.param_dtype);
         const Buffer *buf = &p->bufs.items[b->buffer];
-        if (!touches(i, b->buffer, b->grad)) {
+        if (!ins_touches(i, b->buffer, b->grad)) {
             return gen_printf(g, "%s binds %s in a buffer it does not touch",
                               ins_label(g, i), param->name);
         }
@@ -258,61 +258,6 @@ static const char *check_span(Gen *g, const Instr *i, int *next_binding)
                                                      : 0;
         if (needs < 0) {
             return gen_printf(g, "%s: argument %d has no buffer", ins_label(g, i), a);
-        }
-    }
-    return NULL;
-}
-
-/* Which instruction wrote a buffer last before `at`, in its variant; NULL: none. Other
- * pieces of a block's backward leave what `at` still needs. */
-static const Instr *writer_before(const Program *p, const Instr *at, int buffer)
-{
-    for (int id = at->id - 1; buffer >= 0 && id >= p->first[at->variant]; id--) {
-        const Instr *i = &p->ins.items[id];
-        bool other = i->kind == INS_SPAN && i->block == at->block &&
-                     i->phase == PHASE_BACKWARD && at->phase == PHASE_BACKWARD;
-        if (!other && touches(i, buffer, true)) {
-            return &p->ins.items[id];
-        }
-    }
-    return NULL;
-}
-
-/* What the backward of a block needs of its forward is live or recomputed: the slab it
- * finds was filled by that block's last run forward, whose input was the boundary that
- * the block before wrote, once; and no loss counts twice. */
-static const char *check_activations(Gen *g, const Instr *i)
-{
-    const Program *p = &g->prog;
-    const Span *s = ins_span(g, i);
-    bool back = i->phase == PHASE_BACKWARD;
-    for (int a = 0; a < s->n_args; a++) {
-        const SpanArg *arg = &s->args[a];
-        bool made = arg->kind == ARG_SAVED || arg->kind == ARG_OUT;
-        int buffer = arg->kind == ARG_IN      ? i->in + arg->index
-                     : arg->kind == ARG_SAVED ? i->saved
-                     : arg->kind == ARG_OUT   ? i->out + arg->index
-                                              : -1;
-        const Instr *w = writer_before(p, i, buffer), *d;
-        if (i->phase == PHASE_RECOMPUTE && arg->kind == ARG_LOSS) {
-            return gen_printf(g, "%s counts its loss twice", ins_label(g, i));
-        }
-        if (arg->kind == ARG_IN &&
-            (!w || w->block != i->block - 1 || w->phase != PHASE_FORWARD)) {
-            return gen_printf(g, "%s: its input is not what the block before made",
-                              ins_label(g, i));
-        }
-        d = arg->kind == ARG_SAVED && i->dropped >= 0 ? writer_before(p, i, i->dropped)
-                                                      : NULL;
-        if (back && arg->kind == ARG_SAVED && i->dropped >= 0 &&
-            (!d || d->block != i->block || d->phase != PHASE_RECOMPUTE)) {
-            return gen_printf(g, "%s needs what was dropped and not computed again",
-                              ins_label(g, i));
-        }
-        if (back && made && buffer >= 0 &&
-            (!w || w->block != i->block || w->phase == PHASE_BACKWARD)) {
-            return gen_printf(g, "%s needs what is neither kept nor computed again",
-                              ins_label(g, i));
         }
     }
     return NULL;
@@ -441,7 +386,7 @@ const char *verify_unroll(Gen *g)
     for (int id = 0; id < p->ins.count && !bad; id++) {
         if (p->ins.items[id].kind == INS_SPAN) {
             bad = check_span(g, &p->ins.items[id], &next_binding);
-            bad = bad ? bad : check_activations(g, &p->ins.items[id]);
+            bad = bad ? bad : verify_saved(g, &p->ins.items[id]);
         }
     }
     for (int s = 0; s < g->segments.count && !bad; s++) {

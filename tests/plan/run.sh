@@ -75,6 +75,8 @@ passes=schedule golden hybrid --set "mesh={replicate=2,shard=2}" --set leaves=4 
 passes=unroll golden post --set "mesh={shard=2}" --set 'prefetch.order=post'
 golden inside --set "mesh={shard=2}" --set 'wrap=by_name{"layers.*.mlp_*",{"embed","head",name="ends"}}'
 golden cheap --set "mesh={shard=2}" --set "recompute=cheap"
+passes=unroll golden ops_inside --set "mesh={shard=2}" --set 'wrap=by_size(1)' \
+    --set 'recompute=ops{"swiglu","rmsnorm","attention"}'
 golden recompute --set "mesh={shard=2}" --set "recompute=every(2)"
 
 # Three orders, three steps.

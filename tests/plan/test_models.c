@@ -228,13 +228,13 @@ static void test_case(const char *folder, const Case *c, int choices, uint64_t s
 }
 
 /* Faults planted where values are computed again: the checker or the bits show each. */
-static void test_again(const char *folder)
+static void test_again(const char *folder, const char *wrap)
 {
-    const char *sets[] = {"mesh={shard=2}", "recompute=cheap", NULL};
+    const char *sets[] = {"mesh={shard=2}", "recompute=cheap", wrap, NULL};
     Gen *g = open_model(folder, "small_llama", sets);
     Interpretation want, got;
     Instr *i = NULL;
-    Class *c = NULL;
+    Span *s = NULL;
     int again, n;
     run_passes(g, NULL);
     want = interpret(g, 1);
@@ -242,16 +242,19 @@ static void test_again(const char *folder)
         bool back = g->prog.ins.items[id].phase == PHASE_RECOMPUTE;
         i = back && g->prog.ins.items[id].dropped >= 0 ? &g->prog.ins.items[id] : NULL;
     }
-    check(i, "recompute=cheap: nothing is computed again");
+    check(i, "recompute=cheap, %s: nothing is computed again", wrap);
     if (!i) {
         return;
     }
-    c = g->blocks.items[i->block].cls;
-    n = c->again.n_nodes;
-    c->again.n_nodes = n - 1; /* one kernel is forgotten */
+    check((i->piece >= 0) == g->blocks.items[i->block].cut, "%s: of which piece?", wrap);
+    s = (Span *)ins_span(g, i);
+    n = s->n_nodes;
+    s->n_nodes = n - 1; /* one kernel is forgotten */
+    check(verify_unroll(g), "%s: a value that is not made again is not noticed", wrap);
     got = interpret(g, 1);
-    check(!same_state(&want, &got), "a kernel that does not run again is not noticed");
-    c->again.n_nodes = n;
+    check(!same_state(&want, &got), "%s: and no bit shows it", wrap);
+    s->n_nodes = n;
+    check(!verify_unroll(g), "%s: and back", wrap);
     again = i->dropped;
     for (int id = 0; id < i->id; id++) { /* what it makes goes where the forward's went */
         const Instr *first = &g->prog.ins.items[id];
@@ -434,7 +437,8 @@ int main(int argc, char **argv)
     test_library(argv[1]);
     test_memory(argv[1]);
     test_tied(argv[1]);
-    test_again(argv[1]);
+    test_again(argv[1], "wrap=1");
+    test_again(argv[1], "wrap=by_size(1)");
     printf("%d passed, %d failed\n", passed, failed);
     return failed ? 1 : 0;
 }
