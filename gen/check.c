@@ -503,6 +503,7 @@ void check_model(Gen *g)
     gen_require(push_model(&c), "the resolved model is incomplete");
     m->model_ref = luaL_ref(c.L, LUA_REGISTRYINDEX);
     m->build_ref = model->arch->build_ref;
+    m->config_ref = model->arch->config_ref;
     m->resolved_lua = resolve_lua(g);
     m->hash_fields = resolve_hash_fields(g);
 }

@@ -159,6 +159,7 @@ static void fill_free_fields(Check *c, Model *m)
             m->prefetch_order = (PrefetchOrder)i;
     m->accumulate_sharded = !strcmp(value_str(c, "accumulate"), "sharded");
     value_int(c, "max_skipped", &m->max_skipped);
+    m->file_bytes = size_parse(value_str(c, "checkpoint.file_size"));
     fill_target(c, m);
 }
 

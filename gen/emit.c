@@ -457,6 +457,7 @@ void emit_files(Gen *g)
         {"math.cu", "math.cu", false, true},
         {"tables.h", "tables.h", true, true},
         {"tables.c", "tables.c", true, true},
+        {"checkpoint.c", "checkpoint.c", true, true},
         {"gitattributes", ".gitattributes", true, true},
         {"gitignore", ".gitignore", true, true},
     };

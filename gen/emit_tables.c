@@ -56,6 +56,22 @@ static void push_memory(Emit *e)
     lua_setfield(e->L, -2, "memory");
 }
 
+/* A text as a list of its lines; none of NULL. */
+static void push_lines(lua_State *L, const char *key, const char *text)
+{
+    if (!text)
+        return;
+    lua_newtable(L);
+    for (int n = 1; *text; n++) {
+        size_t bytes = strcspn(text, "\n");
+
+        lua_pushlstring(L, text, bytes);
+        lua_rawseti(L, -2, n);
+        text += bytes + (text[bytes] == '\n');
+    }
+    lua_setfield(L, -2, key);
+}
+
 void emit_model_context(Emit *e)
 {
     const Model *m = &e->g->model;
@@ -97,6 +113,9 @@ void emit_model_context(Emit *e)
     emit_bool(L, "accumulate_sharded", m->accumulate_sharded);
     emit_int(L, "seed", m->seed);
     emit_int(L, "max_skipped", m->max_skipped);
+    emit_int(L, "n_files", m->n_files);
+    push_lines(L, "config_lines", m->config_json);
+    push_lines(L, "numerics_lines", m->hash_fields);
     emit_num(L, "lr", m->lr);
     emit_num(L, "beta1", m->beta1);
     emit_num(L, "beta2", m->beta2);
@@ -348,6 +367,8 @@ static void push_params(Emit *e)
         emit_num(L, "lr_ratio", p->group ? p->group->lr_ratio : 1);
         emit_bool(L, "frozen", p->decl->frozen);
         emit_int(L, "uses", p->n_uses);
+        emit_int(L, "file", p->file);
+        emit_int(L, "file_elems", p->file_elems);
         push_parts(e, p);
         lua_rawseti(L, -2, i + 1);
     }

@@ -107,6 +107,7 @@ typedef struct Model {
     Recompute recompute;
     int64_t recompute_every;            /* one block in so many */
     int64_t max_skipped;                /* updates in a row; one more ends the run */
+    int64_t file_bytes;                 /* of a checkpoint's file of weights, at most */
     struct { const char **items; int count, cap; } recompute_ops; /* names */
     int64_t reduces_in_flight;          /* policy.c: reductions that a span may overlap, 0 or 1 */
     /* platform */
@@ -123,8 +124,12 @@ typedef struct Model {
     /* Lua side: registry references, valid for the whole run */
     int model_ref;                      /* the resolved model record handed to build */
     int build_ref;                      /* arch's build(model, builder) */
+    int config_ref;                     /* arch's config(model, trainer); LUA_NOREF: none */
     const char *resolved_lua;           /* the description with every field resolved */
     const char *hash_fields;            /* canonical text "field = value\n" of fields inside */
+    /* checkpoint.c */
+    int n_files;                        /* of weights */
+    const char *config_json;            /* NULL: Hugging Face has no such model */
 } Model;
 
 /* Where a field was written: path like "optimizer.lr" or "model.heads". line 0 if defaulted. */
@@ -364,6 +369,9 @@ typedef struct Param {       /* one storage tensor; a tied one appears once */
     int64_t elems;
     int n_uses;              /* blocks that use it */
     const ParamGroup *group; /* NULL: in none */
+    /* checkpoint.c */
+    int file;                /* of a checkpoint: 0, 1, ... */
+    int64_t file_elems;      /* weights before it in that file */
     /* shard.c */
     int segment;
     int64_t offset_elems;    /* in the segment; a multiple of GRAIN_ELEMS */
@@ -567,6 +575,8 @@ void graph_build(Gen *g);       /* graph.c: arch's build → blocks, classes, pa
 void grad_build(Gen *g);        /* grad.c: backward nodes in every class */
 void fuse_graph(Gen *g);        /* fuse.c: expansions → fused nodes; then g->numerics_hash */
 void span_build(Gen *g);        /* span.c: nodes → spans, slabs, value locations, kernel names */
+void checkpoint_layout(Gen *g); /* checkpoint.c: params → files of a checkpoint, config.json */
+void checkpoint_dump(Gen *g, Text *t);
 void shard_params(Gen *g);      /* shard.c: params → segments, units */
 void policy_choose(Gen *g);     /* policy.c: choices outside the hash */
 void unroll_step(Gen *g);       /* unroll.c: → instructions and buffers */

@@ -12,7 +12,7 @@
 typedef struct Arch {
     const char *name, *module; /* module: the name it was required by, NULL if by none */
     Fields *fields;
-    int build_ref, check_ref;
+    int build_ref, check_ref, config_ref;
     Pos pos;
 } Arch;
 

@@ -29,6 +29,7 @@ static const Pass passes[] = {
     {"grad", grad_build, "forward → joint forward and backward graph"},
     {"fuse", fuse_graph, "joint graph → fused nodes; the numerics hash"},
     {"span", span_build, "nodes → spans, slabs, places of values"},
+    {"checkpoint", checkpoint_layout, "parameters → files of a checkpoint, config.json"},
     {"shard", shard_params, "parameters → segments, units"},
     {"policy", policy_choose, "choices outside the hash"},
     {"unroll", unroll_step, "units, spans → instructions, buffers"},

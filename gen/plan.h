@@ -107,6 +107,7 @@ int64_t place_solve(Gen *g, const PlaceProblem *pr,
 /* ---- verify.c, verify_plan.c ----------------------------------------------------- */
 
 /* NULL, or what is wrong. */
+const char *verify_checkpoint(Gen *g); /* checkpoint.c */
 const char *verify_shard(Gen *g);
 const char *verify_unroll(Gen *g);
 const char *verify_prefetch(Gen *g);                  /* part of verify_unroll */

@@ -244,7 +244,10 @@ static int arch_function(lua_State *L, const char *key, bool required)
     if (type != LUA_TFUNCTION && (required || type != LUA_TNIL))
         luaL_error(
             L, "arch: %s must be a function" HELP "write %s = function(m, %s) ... end",
-            key, key, !strcmp(key, "build") ? "b" : "fail");
+            key, key,
+            !strcmp(key, "build")   ? "b"
+            : !strcmp(key, "check") ? "fail"
+                                    : "t");
     if (type == LUA_TNIL) {
         lua_pop(L, 1);
         return LUA_NOREF;
@@ -274,8 +277,8 @@ static void check_reserved(lua_State *L, const Fields *fields)
 
 static int construct_arch(lua_State *L)
 {
-    static const char *const keys[] = {"name",   "doc",   "fields",
-                                       "values", "check", "build"};
+    static const char *const keys[] = {"name",  "doc",   "fields", "values",
+                                       "check", "build", "config"};
     Gen *g = gen_of(L);
     Arch *arch = gen_alloc(g, sizeof *arch);
     Tag *tag = gen_alloc(g, sizeof *tag);
@@ -291,7 +294,8 @@ static int construct_arch(lua_State *L)
         if (!known)
             return luaL_error(L,
                               "arch: unknown field '%s'" HELP
-                              "its fields are name, doc, fields, values, check and build",
+                              "its fields are name, doc, fields, values, check, build "
+                              "and config",
                               luaL_tolstring(L, -2, NULL));
     }
     arch->name = gen_strdup(g, check_arch_name(L));
@@ -300,6 +304,7 @@ static int construct_arch(lua_State *L)
     arch->pos = tag->pos;
     arch->build_ref = arch_function(L, "build", true);
     arch->check_ref = arch_function(L, "check", false);
+    arch->config_ref = arch_function(L, "config", false);
     if (lua_getfield(L, 1, "fields") != LUA_TTABLE)
         return luaL_error(L, "arch: fields must be a list of rows" HELP
                              "write fields = { { name, type, ... }, ... }");

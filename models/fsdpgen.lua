@@ -143,6 +143,9 @@
 ---@field order? "pre"|"post"|"none" of the backward: gather before the unit at hand computes, after it but before its reduction (one unit less is held), or at use
 ---@field in_flight? integer most units gathered at once: the one at hand and those ahead
 
+---@class (exact) fsdpgen.trainer.checkpoint
+---@field file_size? string a file of weights grows to this size, unless one tensor is larger; more of them have an index: `"5GB"`
+
 ---@class (exact) fsdpgen.trainer
 ---@field name string of the trainer and its files
 ---@field model fsdpgen.model an architecture with its dimensions: `llama { ... }`
@@ -167,6 +170,7 @@
 ---@field prefetch? fsdpgen.trainer.prefetch|integer units gathered ahead of their use
 ---@field recompute? "none"|"cheap"|"block"|"auto"|fsdpgen.every|fsdpgen.ops activations computed again in the backward
 ---@field accumulate? "sharded"|"unsharded" where a step's gradients wait for its other micro-batches
+---@field checkpoint? fsdpgen.trainer.checkpoint how checkpoints are written
 ---@field max_skipped? integer updates skipped in a row, for a loss or gradient that is not finite; one more ends the run with exit code 5
 ---@field fuse? boolean replace op sequences by fused kernels
 ---@field target? fsdpgen.cpu|fsdpgen.cuda what the trainer is compiled for

@@ -41,6 +41,8 @@ typedef struct RtParam {
     double init_std;
     double weight_decay;     /* of this parameter */
     double lr_ratio;         /* of the step's learning rate; 0, as left out, stands for 1 */
+    int file;                /* of a checkpoint: 0, 1, ... */
+    int64_t file_elems;      /* weights before it in that file */
     int n_parts;
     const RtPart *parts;
 } RtParam;
@@ -140,6 +142,9 @@ typedef struct RtTrainer {
     int64_t library_bytes;
     const char *const *places;       /* names of schedule points: "layers.7 layer_forward" */
     int n_places;
+    int n_files;                     /* of a checkpoint's weights; 0: it cannot write any */
+    const char *config;              /* config.json of the model; NULL: Hugging Face has none */
+    const char *numerics;            /* what the numerics hash is made of, a field a line */
     const char *build_flags;         /* CFLAGS, for the platform hash */
     void (*setup)(Rt *rt);           /* constants; once, after initialisation of the arena */
     void (*step)(Rt *rt);            /* one optimizer step */

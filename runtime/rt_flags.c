@@ -52,11 +52,19 @@ static const Flag flags[] = {
     {"guard", NULL, "inaccessible pages around the arena (or RT_GUARD=1)", FLAG_BOOL,
      AT(guard), 0, 0},
     {"quiet", NULL, "no line a step", FLAG_BOOL, AT(quiet), 0, 0},
+    {"checkpoint", "DIR", "write checkpoints there, at the last step and on signals too",
+     FLAG_TEXT, AT(checkpoint), 0, 0},
+    {"checkpoint-every", "N", "write one every N steps", FLAG_INT, AT(checkpoint_every),
+     1, 9e15},
+    {"keep", "K", "keep only the K newest checkpoints (default: all)", FLAG_INT, AT(keep),
+     1, 9e15},
+    {"keep-every", "N", "with --keep: and those of every N steps", FLAG_INT,
+     AT(keep_every), 1, 9e15},
+    {"keep-going", NULL, "train on when a checkpoint cannot be written", FLAG_BOOL,
+     AT(keep_going), 0, 0},
+    {"resume", NULL, "go on from the newest sound checkpoint, if there is one", FLAG_BOOL,
+     AT(resume), 0, 0},
     {"init", "DIR", NULL, FLAG_LATER, 0, 0, 0},
-    {"checkpoint", "DIR", NULL, FLAG_LATER, 0, 0, 0},
-    {"checkpoint-every", "N", NULL, FLAG_LATER, 0, 0, 0},
-    {"keep", "K", NULL, FLAG_LATER, 0, 0, 0},
-    {"resume", NULL, NULL, FLAG_LATER, 0, 0, 0},
 };
 enum { N_FLAGS = sizeof flags / sizeof *flags };
 
@@ -76,7 +84,8 @@ static void print_help(const RtTrainer *t)
     }
     printf("  %-24s this text\n\n"
            "Under torchrun --no_python, mpirun or srun each process is one rank.\n"
-           "Exit codes: 0 done, 1 error, 2 usage, 128+n ended by signal n.\n",
+           "Exit codes: 0 done, 1 error, 2 usage, 5 a gate failed, 75 saved after a "
+           "signal: run it\nagain with --resume, 128+n ended by signal n.\n",
            "--help");
 }
 
@@ -168,11 +177,42 @@ static const char *similar(const char *name, size_t bytes)
     return best;
 }
 
+/* Flags that need others. */
+static int check_flags(RtFlags *f, const RtTrainer *t)
+{
+    if (f->steps < 0) { /* not given */
+        f->steps = t->schedule.steps;
+        if (f->steps <= 0 && !f->numerics_hash) {
+            return usage("--steps N is needed: the description's schedule has no end");
+        }
+    }
+    f->seed_given = f->seed >= 0;
+    f->seed = f->seed_given ? f->seed : t->seed;
+    if (f->checkpoint != NULL && t->n_files == 0) {
+        return usage("--checkpoint: the tables of this trainer name no files");
+    }
+    if (f->checkpoint != NULL && f->checkpoint[0] == '\0') {
+        return usage("--checkpoint needs the name of a folder");
+    }
+    if (f->checkpoint == NULL &&
+        (f->checkpoint_every > 0 || f->keep > 0 || f->resume || f->keep_going)) {
+        return usage("--%s needs --checkpoint DIR", f->checkpoint_every > 0
+                                                        ? "checkpoint-every"
+                                                    : f->keep > 0 ? "keep"
+                                                    : f->resume   ? "resume"
+                                                                  : "keep-going");
+    }
+    if (f->keep_every > 0 && f->keep == 0) {
+        return usage("--keep-every needs --keep K: without it all are kept");
+    }
+    return -1;
+}
+
 int rt_flags_parse(RtFlags *f, const RtTrainer *t, int argc, char **argv)
 {
     const char *guard = getenv("RT_GUARD");
     *f = (RtFlags){
-        .steps = -1, .seed = t->seed, .guard = guard != NULL && strcmp(guard, "1") == 0};
+        .steps = -1, .seed = -1, .guard = guard != NULL && strcmp(guard, "1") == 0};
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];
         if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
@@ -209,11 +249,5 @@ int rt_flags_parse(RtFlags *f, const RtTrainer *t, int argc, char **argv)
             return rc;
         }
     }
-    if (f->steps < 0) { /* not given */
-        f->steps = t->schedule.steps;
-        if (f->steps <= 0 && !f->numerics_hash) {
-            return usage("--steps N is needed: the description's schedule has no end");
-        }
-    }
-    return -1;
+    return check_flags(f, t);
 }

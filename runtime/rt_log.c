@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *with_commas(char *out, size_t n, double x)
 {
@@ -27,6 +28,46 @@ static void flush_stdout(const Rt *rt)
 {
     if (fflush(stdout) != 0 || ferror(stdout)) {
         rt_fail(rt, RT_EXIT_ERROR, "stdout cannot be written: %s", strerror(errno));
+    }
+}
+
+static void log_failed(const Rt *rt)
+{
+    rt_fail(rt, RT_EXIT_ERROR, "--log %s: %s", rt->state->flags.log, strerror(errno));
+}
+
+/* Where the lines of steps after `step` begin: they will be written again. A line that
+ * was cut short by a crash is dropped with them. */
+static long lines_end(FILE *f, int64_t step)
+{
+    long end = 0;
+    char line[1024];
+    while (fgets(line, sizeof line, f) != NULL) {
+        long long n;
+        if (sscanf(line, "{\"step\": %lld,", &n) != 1 || n > step ||
+            strchr(line, '\n') == NULL) {
+            break;
+        }
+        end = ftell(f);
+    }
+    return end;
+}
+
+/* A run that was resumed goes on in the log that it has. */
+static void open_log(Rt *rt)
+{
+    RtState *st = rt->state;
+    st->log = st->first_step > 0 ? fopen(st->flags.log, "r+e") : NULL;
+    if (st->log != NULL) {
+        const long end = lines_end(st->log, st->first_step);
+        if (fseek(st->log, end, SEEK_SET) != 0 || ftruncate(fileno(st->log), end) != 0) {
+            log_failed(rt);
+        }
+        return;
+    }
+    st->log = fopen(st->flags.log, "we");
+    if (st->log == NULL) {
+        log_failed(rt);
     }
 }
 
@@ -55,16 +96,8 @@ void rt_log_start(Rt *rt)
                         "a target\n");
     }
     if (st->flags.log != NULL) {
-        st->log = fopen(st->flags.log, "we");
-        if (st->log == NULL) {
-            rt_fail(rt, RT_EXIT_ERROR, "--log %s: %s", st->flags.log, strerror(errno));
-        }
+        open_log(rt);
     }
-}
-
-static void log_failed(const Rt *rt)
-{
-    rt_fail(rt, RT_EXIT_ERROR, "--log %s: %s", rt->state->flags.log, strerror(errno));
 }
 
 /* JSON has no words for what is not finite: null. */
@@ -153,7 +186,8 @@ void rt_log_step(Rt *rt, double seconds)
                  (long long)st->skipped,
                  st->overflowed ? "; the loss scale shrinks" : "");
     }
-    const double done = (double)(st->step + 1), left = (double)st->flags.steps - done;
+    const double left = (double)(st->flags.steps - st->step - 1);
+    const double done = (double)(st->step + 1 - st->first_step);
     printf("step: %4lld  loss: %s  grad_norm: %8.4f  memory: %5.2fGiB  tps: %s  mfu: %s  "
            "lr: %.2e  eta: %s%s\n",
            (long long)(st->step + 1), loss, st->grad_norm,

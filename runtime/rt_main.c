@@ -70,7 +70,9 @@ static void prepare(Rt *rt, int fd)
     if (st->tokens == NULL) {
         rt_fail(rt, RT_EXIT_ERROR, "%s", error);
     }
-    rt_init_weights(rt);
+    if (!rt_checkpoint_begin(rt)) {
+        rt_init_weights(rt);
+    }
     rt_enter(rt, RT_AT_SETUP);
     t->setup(rt);
     rt_enter(rt, RT_AT_LOG);
@@ -99,15 +101,17 @@ int rt_rank_main(const RtTrainer *t, const RtFlags *f, RtShared *shared, int fd,
 #endif
     prepare(&rt, fd);
     rt_comm_begin(&rt);
-    for (state.step = 0; state.step < f->steps; state.step++) {
+    bool stopped = false; /* by a signal, with a checkpoint to go on from */
+    for (; state.step < f->steps && !stopped; state.step++) {
         one_step(&rt);
+        stopped = rt_checkpoint_step(&rt);
     }
     rt_comm_end(&rt);
     rt_log_end(&rt);
     if (f->guard && !rt_arena_intact(&rt)) {
         rt_fail(&rt, RT_EXIT_ERROR, "bytes around the arena were overwritten");
     }
-    if (f->weights_hash) {
+    if (f->weights_hash && !stopped) {
         const uint64_t hash = rt_weights_hash(&rt);
         if (rank == 0) {
             printf("weights %016llx\n", (unsigned long long)hash);
@@ -115,6 +119,9 @@ int rt_rank_main(const RtTrainer *t, const RtFlags *f, RtShared *shared, int fd,
     }
     if (rank == 0 && (fflush(stdout) != 0 || ferror(stdout))) {
         rt_fail(&rt, RT_EXIT_ERROR, "stdout cannot be written: %s", strerror(errno));
+    }
+    if (stopped) {
+        atomic_store(&shared->again, 1);
     }
     atomic_store(&shared->rank[rank].done, 1);
     return RT_EXIT_OK;

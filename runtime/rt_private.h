@@ -10,7 +10,13 @@
 #include <stdio.h>
 
 /* Exit codes of a trainer; 128 + n: ended by signal n. */
-enum { RT_EXIT_OK = 0, RT_EXIT_ERROR = 1, RT_EXIT_USAGE = 2, RT_EXIT_GATE = 5 };
+enum {
+    RT_EXIT_OK = 0,
+    RT_EXIT_ERROR = 1,
+    RT_EXIT_USAGE = 2,
+    RT_EXIT_GATE = 5,
+    RT_EXIT_AGAIN = 75 /* a signal: saved, to be resumed */
+};
 
 /* ---- rt_flags.c -------------------------------------------------------------------- */
 
@@ -20,10 +26,15 @@ typedef struct RtFlags {
     int n_data;
     int64_t steps; /* stop here */
     int64_t seed;
+    bool seed_given;
     const char *log;   /* JSON lines */
     const char *stats; /* counters of every rank, one JSON object */
     const char *debug_gradients;
     bool weights_hash, numerics_hash, guard, quiet, local;
+    const char *checkpoint;   /* the folder; NULL: none are written */
+    int64_t checkpoint_every; /* steps; 0: only at the end */
+    int64_t keep, keep_every; /* the newest so many, 0: all; and each so many steps */
+    bool resume, keep_going;
     int64_t threads;         /* of each rank; 0: its share of the cores */
     double deadline_seconds; /* 0: derived from the plan */
     double peak_tflops;      /* of one rank, for MFU; 0: unknown */
@@ -45,7 +56,9 @@ enum {
     RT_AT_SETUP = -4,
     RT_AT_LOG = -5,
     RT_AT_HASH = -6,
-    RT_AT_END = -7
+    RT_AT_END = -7,
+    RT_AT_SAVE = -8,
+    RT_AT_LOAD = -9
 };
 
 typedef struct RtRankShared {
@@ -68,6 +81,7 @@ typedef struct RtShared {
     _Atomic uint32_t sleepers;           /* ranks that listen */
     _Alignas(128) _Atomic int abort;     /* exit code of the job once somebody failed */
     _Atomic int signal;                  /* the job was asked to end */
+    _Atomic int again;                   /* it did, with a checkpoint to go on from */
     RtRankShared rank[RT_MAX_RANKS];
 } RtShared;
 
@@ -101,9 +115,10 @@ typedef struct RtQueue {
      * thread that drives the queue completes. */
     _Atomic uint64_t started, completed;
     uint64_t step_base;
-    _Atomic uint64_t rounds; /* publications that are complete: some operations have more */
-    int round;       /* of the operation at the head */
-    bool published;  /* that round is visible to the peers */
+    _Atomic uint64_t
+        rounds;     /* publications that are complete: some operations have more */
+    int round;      /* of the operation at the head */
+    bool published; /* that round is visible to the peers */
 } RtQueue;
 
 typedef struct RtTokens RtTokens; /* rt_data.c */
@@ -119,6 +134,7 @@ typedef struct RtState {
     /* data */
     RtTokens *tokens;
     int64_t step;        /* of the run, 0-based */
+    int64_t first_step;  /* that this process computes: those before were resumed */
     int64_t micro_batch; /* loaded last */
     double *losses;      /* [micro_batches], this rank's filled */
     int64_t targets;     /* of this rank's micro-batches of the step, not masked */
@@ -138,6 +154,7 @@ typedef struct RtState {
     double wait_seconds;
     FILE *log;
     double started_seconds;
+    struct RtCheckpoint *checkpoint; /* NULL: without --checkpoint */
 } RtState;
 
 /* A failure of this rank: the first to fail prints `[rank R] error: ...`, all end. */
@@ -181,9 +198,10 @@ int rt_pull_rounds(const Rt *rt, const RtOp *op);
 /* ---- rt_sum.c ---------------------------------------------------------------------- */
 
 enum { RT_SUM_ELEMS = 1024 }; /* a block on its way up: 8 KiB of double at most */
-/* out[n] = the sum of count parts of n <= RT_SUM_ELEMS elements, count a power of two from
- * 2 on; out may be one of the parts. By the balanced tree, or in order of ranks. */
-typedef void RtSumFn(RtDtype d, void *out, const char *const *parts, int count, int64_t n);
+/* out[n] = the sum of count parts of n <= RT_SUM_ELEMS elements, count a power of two
+ * from 2 on; out may be one of the parts. By the balanced tree, or in order of ranks. */
+typedef void RtSumFn(RtDtype d, void *out, const char *const *parts, int count,
+                     int64_t n);
 RtSumFn rt_sum_tree, rt_sum_in_order;
 
 /* ---- rt_update.c, rt_schedule.c ---------------------------------------------------- */
@@ -246,11 +264,23 @@ int64_t rt_tokens_place(int64_t samples, uint64_t seed, int64_t index);
 bool rt_tokens_read(const RtTokens *d, int64_t sample, int32_t *tokens, int32_t *targets,
                     char *error);
 
+/* ---- rt_save.c, rt_resume.c -------------------------------------------------------- */
+
+/* Collective. Without --checkpoint they do nothing and return false. */
+bool rt_checkpoint_begin(Rt *rt); /* were weights and state read from one? */
+bool rt_checkpoint_step(Rt *rt);  /* after a step: saves when it is time; does the run end
+                                     here, for a signal? */
+
 /* ---- rt_shm.c, rt_memory.c, rt_log.c ----------------------------------------------- */
 
 int rt_shared_create(const RtTrainer *t); /* descriptor, or -1 with errno */
 RtShared *rt_shared_map(int fd);          /* or NULL with errno */
 bool rt_arena_map(Rt *rt, int fd, bool guard, char *error);
+/* Between a space of this rank and memory of this process: on a device, copies. */
+typedef enum { RT_SPACE_SYMMETRIC, RT_SPACE_LOCAL } RtSpace;
+void rt_arena_read(const Rt *rt, RtSpace space, int64_t offset, void *to, int64_t bytes);
+void rt_arena_write(Rt *rt, RtSpace space, int64_t offset, const void *from,
+                    int64_t bytes);
 /* With guards: were the bytes before and after this rank's spaces left alone? */
 bool rt_arena_intact(const Rt *rt);
 int64_t rt_memory_high_water_bytes(void);
@@ -274,6 +304,7 @@ typedef struct RtJob {
     int peer[RT_MAX_RANKS]; /* sockets of the processes that watch other ranks; or -1 */
     int running;            /* ranks this process started that have not ended */
     bool judges;            /* looks for ranks that stand still */
+    int asked;              /* signals that asked this process to end the job */
     int64_t deadline_ns;
 } RtJob;
 

@@ -138,3 +138,16 @@ bool rt_arena_intact(const Rt *rt)
     return pattern_intact(rt->symmetric, rt->trainer->symmetric_bytes) &&
            pattern_intact(rt->local, rt->trainer->local_bytes);
 }
+
+void rt_arena_read(const Rt *rt, RtSpace space, int64_t offset, void *to, int64_t bytes)
+{
+    const char *base = space == RT_SPACE_SYMMETRIC ? rt->symmetric : rt->local;
+    memcpy(to, base + offset, (size_t)bytes);
+}
+
+void rt_arena_write(Rt *rt, RtSpace space, int64_t offset, const void *from,
+                    int64_t bytes)
+{
+    char *base = space == RT_SPACE_SYMMETRIC ? rt->symmetric : rt->local;
+    memcpy(base + offset, from, (size_t)bytes);
+}

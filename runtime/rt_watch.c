@@ -43,6 +43,10 @@ static const char *place_name(const RtTrainer *t, int place)
         return "hashing weights";
     case RT_AT_END:
         return "its end";
+    case RT_AT_SAVE:
+        return "writing a checkpoint";
+    case RT_AT_LOAD:
+        return "reading a checkpoint";
     default:
         return place >= 0 && place < t->n_places ? t->places[place] : "?";
     }
@@ -186,6 +190,13 @@ static int who_is_behind(const RtJob *job, int rank)
     return rank;
 }
 
+/* Disks may take their time, and a rank that waits for one says nothing meanwhile. */
+static int64_t deadline_of(const RtJob *job, int rank)
+{
+    const int place = atomic_load(&job->shared->rank[rank].place);
+    return job->deadline_ns * (place == RT_AT_SAVE || place == RT_AT_LOAD ? 20 : 1);
+}
+
 /* Somebody stands still when a rank has not moved for the deadline and waits for nobody,
  * or when no rank has moved. */
 static void check_stalls(RtJob *job, int64_t since_ns)
@@ -201,7 +212,7 @@ static void check_stalls(RtJob *job, int64_t since_ns)
         alive++;
         int64_t moved = atomic_load(&p->moved_ns);
         moved = moved > since_ns ? moved : since_ns;
-        if (now - moved <= job->deadline_ns) {
+        if (now - moved <= deadline_of(job, r)) {
             continue;
         }
         stale++;
@@ -218,7 +229,8 @@ static void check_stalls(RtJob *job, int64_t since_ns)
     if (fail_first(job, RT_EXIT_ERROR)) {
         tell(
             "rank %d has stood still for %.1f s %s; --deadline SECONDS changes the limit",
-            still, 1e-9 * (double)job->deadline_ns, where(job, still, at, sizeof at));
+            still, 1e-9 * (double)deadline_of(job, still),
+            where(job, still, at, sizeof at));
     }
 }
 
@@ -233,10 +245,25 @@ static void kill_all(const RtJob *job)
     }
 }
 
+static void told_to_save(RtJob *job, int n)
+{
+    if (++job->asked == 1 && job->flags->checkpoint != NULL && job->judges) {
+        fprintf(stderr,
+                "trainer: signal %d (%s): finishing the step and saving it; once more "
+                "ends at once\n",
+                n, strsignal(n));
+    }
+}
+
+/* With checkpoints the ranks save and stop by themselves; who asks twice does not want to
+ * wait. */
 static void check_signal(RtJob *job)
 {
     const int n = atomic_load(&job->shared->signal);
     char at[512];
+    if (job->flags->checkpoint != NULL && job->asked < 2) {
+        return;
+    }
     if (n != 0 && fail_first(job, 128 + n)) {
         fprintf(stderr, "trainer: ended by signal %d (%s) %s\n", n, strsignal(n),
                 where(job, 0, at, sizeof at));
@@ -288,12 +315,13 @@ int rt_watch(RtJob *job)
     for (;;) {
         const int code = atomic_load(&job->shared->abort);
         if (job->running == 0 && (code != 0 || !job->judges || all_done(job))) {
-            return code;
+            return code == 0 && atomic_load(&job->shared->again) ? RT_EXIT_AGAIN : code;
         }
         const struct timespec tick = {0, TICK_MS * 1000000};
         const int got = sigtimedwait(&signals, NULL, &tick);
         if (got > 0 && got != SIGCHLD) {
             atomic_store(&job->shared->signal, got);
+            told_to_save(job, got);
         }
         const int64_t now = rt_clock_ns();
         if (now - last > SUSPENDED_MS * INT64_C(1000000)) {

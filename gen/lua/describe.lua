@@ -237,6 +237,12 @@ local trainer = {
       doc = "activations computed again in the backward" },
     { "accumulate", "string", values = { "sharded", "unsharded" }, default = "sharded",
       hash = "out", doc = "where a step's gradients wait for its other micro-batches" },
+    { "checkpoint", "table", default = {}, hash = "out",
+      doc = "how checkpoints are written",
+      fields = {
+          { "file_size", "string", size = true, default = "5GB",
+            doc = "a file of weights grows to this size, unless one tensor is larger; more "
+                .. "of them have an index: `\"5GB\"`" } } },
     { "max_skipped", "int", min = 0, max = 1 << 30, default = 20, hash = "out",
       doc = "updates skipped in a row, for a loss or gradient that is not finite; one "
           .. "more ends the run with exit code 5" },

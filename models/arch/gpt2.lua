@@ -84,6 +84,30 @@ local function check(m, fail)
     end
 end
 
+-- config.json as transformers writes it.
+local function config(m, t)
+    return {
+        { "architectures", { "GPT2LMHeadModel" } },
+        { "model_type", "gpt2" },
+        { "torch_dtype", t.dtype },
+        { "n_embd", m.dim },
+        { "n_layer", m.layers },
+        { "n_head", m.heads },
+        { "n_inner", m.ffn },
+        { "n_positions", m.max_positions },
+        { "vocab_size", m.vocab },
+        { "activation_function", "gelu_new" },
+        { "layer_norm_epsilon", m.norm_eps },
+        { "tie_word_embeddings", m.tied },
+        { "initializer_range", m.init_std },
+        { "attn_pdrop", 0.0 },
+        { "embd_pdrop", 0.0 },
+        { "resid_pdrop", 0.0 },
+        { "bos_token_id", {} },
+        { "eos_token_id", t.document_end or {} },
+    }
+end
+
 local function build(m, b)
     local x = b:block("embed", "embed", "transformer.", function(g)
         return embed(g, m)
@@ -112,4 +136,5 @@ return arch {
     },
     check = check,
     build = build,
+    config = config,
 }

@@ -135,6 +135,54 @@ local function check(m, fail)
     end
 end
 
+-- config.json as transformers writes it.
+local function config(m, t)
+    if m.qk_norm and m.qkv_bias then
+        return nil -- no family of Hugging Face's has both
+    end
+    local kind = m.qk_norm and "qwen3" or m.qkv_bias and "qwen2" or m.window > 0 and "mistral"
+        or "llama"
+    local class = { llama = "Llama", mistral = "Mistral", qwen2 = "Qwen2", qwen3 = "Qwen3" }
+    local c = {
+        { "architectures", { class[kind] .. "ForCausalLM" } },
+        { "model_type", kind },
+        { "torch_dtype", t.dtype },
+        { "hidden_size", m.dim },
+        { "intermediate_size", m.ffn },
+        { "num_hidden_layers", m.layers },
+        { "num_attention_heads", m.heads },
+        { "num_key_value_heads", m.kv_heads },
+        { "head_dim", m.head_dim },
+        { "vocab_size", m.vocab },
+        { "max_position_embeddings", m.seq },
+        { "hidden_act", "silu" },
+        { "rms_norm_eps", m.norm_eps },
+        { "rope_theta", m.rope.theta },
+        { "tie_word_embeddings", m.tied },
+        { "initializer_range", m.init_std },
+        { "bos_token_id", {} },
+        { "eos_token_id", t.document_end or {} },
+    }
+    local s = m.rope.scaling
+    if s then
+        c[#c + 1] = { "rope_scaling", {
+            { "rope_type", "llama3" },
+            { "factor", s.factor },
+            { "low_freq_factor", s.low_freq_factor },
+            { "high_freq_factor", s.high_freq_factor },
+            { "original_max_position_embeddings", s.original },
+        } }
+    end
+    if kind == "mistral" then
+        c[#c + 1] = { "sliding_window", m.window }
+    elseif kind ~= "llama" and m.window > 0 then
+        c[#c + 1] = { "use_sliding_window", true }
+        c[#c + 1] = { "sliding_window", m.window }
+        c[#c + 1] = { "max_window_layers", 0 }
+    end
+    return c
+end
+
 local function build(m, b)
     local residual_std = m.init_std
     if m.scale_residual_init then
@@ -198,4 +246,5 @@ return arch {
     },
     check = check,
     build = build,
+    config = config,
 }

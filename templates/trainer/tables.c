@@ -43,7 +43,7 @@ const RtParam trainer_params[N_PARAMS] = {
 //@ for i, p in ipairs(params) do
     { /* ${i - 1}: ${p.shape}, ${p.human}${p.uses > 1 and ", tied: " .. p.uses .. " uses" or ""} */
         .name = ${cstr(p.name)},
-        .segment = ${p.segment}, .offset_elems = ${p.offset_elems},
+        .segment = ${p.segment}, .offset_elems = ${p.offset_elems},${p.file > 0 and " .file = " .. p.file .. "," or ""} .file_elems = ${p.file_elems},
         .elems = ${p.elems}, .n_dims = ${p.n_dims}, .dim = { ${p.dims} },
 //@ local std = p.init == "RT_INIT_NORMAL" and " .init_std = " .. real(p.init_std) .. "," or ""
 //@ local lr = p.lr_ratio ~= 1 and " .lr_ratio = " .. real(p.lr_ratio) .. "," or ""

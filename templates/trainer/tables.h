@@ -62,6 +62,12 @@ extern const int trainer_segment_params[N_PARAMS];
 extern const RtMemory trainer_memory[N_MEMORY];
 extern const char *const trainer_places[N_PLACES];
 
+/* checkpoint.c */
+//@ if config_lines then
+extern const char trainer_config[];
+//@ end
+extern const char trainer_numerics[];
+
 /* step.c */
 void trainer_setup(Rt *rt); /* constants of the model; once */
 void trainer_step(Rt *rt);  /* one step of the optimizer */

@@ -112,6 +112,12 @@ static const RtTrainer trainer = {
     .library_bytes = ${library_bytes},
 //@ end
 
+    .n_files = ${n_files}, /* of a checkpoint's weights */
+//@ if config_lines then
+    .config = trainer_config,
+//@ end
+    .numerics = trainer_numerics,
+
     .setup = trainer_setup,
     .step = trainer_step,
 };

@@ -108,6 +108,7 @@ local rows = {
     ["every.blocks"] = { "recompute=every(1)", base = "recompute=every(2)" },
     ["ops.names"] = { "recompute=ops{'attention'}", base = "recompute=ops{'swiglu'}" },
     accumulate = { "accumulate=unsharded", base = "mesh.shard=2" },
+    ["checkpoint.file_size"] = { "checkpoint.file_size='64KiB'" },
     max_skipped = { "max_skipped=7" },
     target = false, -- its kinds are its only values
     ["cpu.comm_thread"] = { "target.comm_thread=true", base = "mesh.shard=2", bits = "same" },

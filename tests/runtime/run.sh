@@ -202,7 +202,7 @@ bad_flags() {
     fails "value for a switch" 2 'takes no value' --data "$data" --quiet=1
     fails "stray word" 2 'unexpected `data.txt`' data.txt
     fails "unwritable log" 1 "--log $WORK/no/log" --data "$data" --log "$WORK/no/log"
-    for later in init checkpoint checkpoint-every keep; do
+    for later in init; do
         fails "--$later" 2 "--$later is not available yet" --data "$data" --$later x
     done
     check "--help" "$t" --help

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_checkpoint.h: what the files that write and read checkpoints share. Private to them.
+ *
+ *   rt_layout.c    which files, which tensor where: from the tables
+ *   rt_state.c     the small files: train_state.json, the index
+ *   rt_save.c      writes one, all ranks together
+ *   rt_manifest.c  MANIFEST: hashes of all files, which make it a checkpoint
+ *   rt_tensors.c   reads folders of safetensors, ours and others'
+ *   rt_resume.c    finds the newest that is sound, reads it
+ *   rt_file.c      system calls with messages; rt_json.c: JSON, read strictly */
+#ifndef RT_CHECKPOINT_H
+#define RT_CHECKPOINT_H
+
+#include "rt_private.h"
+
+enum {
+    RT_PATH_BYTES = 512,         /* of the folder and a file in it */
+    RT_NAME_BYTES = 64,          /* of a file in a checkpoint */
+    RT_CHUNK_BYTES = 4194304,    /* of a file: what one rank hashes at a time */
+    RT_STAGE_ELEMS = 1 << 17,    /* on their way between arena and file */
+    RT_HEADER_ALIGN_BYTES = 4096 /* tensors of a file begin at a multiple of it */
+};
+
+/* Kinds of tensors of a parameter; each kind has files of its own. */
+typedef enum {
+    RT_SET_WEIGHTS,
+    RT_SET_MASTER,
+    RT_SET_MOMENT1,
+    RT_SET_MOMENT2,
+    RT_SETS
+} RtSet;
+
+typedef struct RtFile {
+    char name[RT_NAME_BYTES]; /* in the checkpoint: "optimizer/moment1.safetensors" */
+    int64_t bytes;
+    char *head;         /* what it begins with: a header; all of it, of small files */
+    int64_t head_bytes; /* tensors begin there */
+    uint64_t hash;      /* sum of the hashes of its chunks, once it is written */
+} RtFile;
+
+/* What the manifest of a checkpoint lists. */
+typedef struct RtManifest {
+    int64_t step;
+    RtFile *files;
+    int n_files;
+} RtManifest;
+
+/* A platform and the first step that ran on it. */
+enum { RT_MAX_PLATFORMS = 16 };
+typedef struct RtPlatform {
+    int64_t from_step;
+    uint64_t hash;
+} RtPlatform;
+
+/* What train_state.json says beyond what this trainer is. */
+typedef struct RtTrainState {
+    int64_t step, seed, samples, data_samples;
+    int64_t skipped, skipped_in_a_row, scaled_updates;
+    double beta1_power, beta2_power, loss_scale;
+    uint64_t numerics_hash;
+    RtPlatform platform[RT_MAX_PLATFORMS];
+    int n_platforms;
+} RtTrainState;
+
+typedef struct RtCheckpoint {
+    const char *dir;
+    int lock;      /* descriptor of the folder, rank 0: one run at a time */
+    RtFile *files; /* those with tensors, set after set, then the small ones */
+    int n_files, n_tensor_files;
+    int *file_of[RT_SETS];      /* [n_params] index in files; -1: the set lacks it */
+    int64_t *elems_at[RT_SETS]; /* [n_params] elements before it in that file */
+    RtDtype dtype[RT_SETS];     /* in the files */
+    char *stage, *convert;      /* RT_STAGE_ELEMS doubles each */
+    char *chunk;                /* RT_CHUNK_BYTES */
+    char error[RT_ERROR_BYTES]; /* of this rank, in what is going on; empty: none */
+    int64_t saved;              /* the newest step on disk; -1: none */
+    RtPlatform platform[RT_MAX_PLATFORMS];
+    int n_platforms;
+} RtCheckpoint;
+
+/* ---- rt_json.c: values in order, nothing else is accepted ----------------------------
+ */
+
+typedef struct RtJson {
+    const char *at, *end;
+    bool failed;
+} RtJson;
+/* Steps into `{` or `[`; then item says whether another one follows: false at its end,
+ * which it steps over, and after a failure. */
+bool rt_json_open(RtJson *j, char bracket);
+bool rt_json_item(RtJson *j, char close, bool *first);
+bool rt_json_key(RtJson *j, char *out, size_t bytes); /* "key": */
+bool rt_json_text(RtJson *j, char *out, size_t bytes);
+bool rt_json_int(RtJson *j, int64_t *out);
+bool rt_json_skip(RtJson *j); /* any value */
+bool rt_json_done(RtJson *j); /* nothing but blanks is left, nothing failed */
+
+/* ---- rt_file.c: false, and a message in error[RT_ERROR_BYTES], when a call fails -----
+ */
+
+bool rt_file_error(char *error, const char *call, const char *path);
+int rt_file_open(const char *path, int flags, char *error); /* -1: it failed */
+bool rt_file_write(int fd, const char *path, const void *data, int64_t bytes, int64_t at,
+                   char *error);
+bool rt_file_read(int fd, const char *path, void *data, int64_t bytes, int64_t at,
+                  char *error);
+/* Durable, and closed. */
+bool rt_file_finish(int fd, const char *path, char *error);
+bool rt_file_sync_folder(const char *path, char *error);
+bool rt_file_make_folder(const char *path, char *error); /* with those above it */
+bool rt_file_remove_tree(const char *path, char *error);
+bool rt_file_clean(const char *dir, char *error); /* of saves that were cut short */
+/* All of a file of at most `most` bytes, with a zero byte after it; the caller frees it.
+ */
+char *rt_file_load(const char *path, int64_t most, int64_t *bytes, char *error);
+/* Steps of DIR/step-%08d, largest first; -1: it cannot be read. The caller frees them. */
+int rt_file_steps(const char *dir, int64_t **steps, char *error);
+/* A step's folder: DIR/PREFIXstep-00000012, "" the final one. False: too long. */
+bool rt_file_step_path(char *path, const char *dir, const char *prefix, int64_t step);
+
+/* ---- rt_layout.c ---------------------------------------------------------------------
+ */
+
+/* Fills files, file_of, elems_at, dtype; false when memory is out. */
+bool rt_layout_fill(RtCheckpoint *c, const RtTrainer *t);
+const char *rt_dtype_safetensors(RtDtype d);
+/* Where a set keeps what the segment has of it, in bytes of an arena space; -1: nowhere.
+ */
+int64_t rt_layout_offset(const RtSegment *s, RtSet set);
+/* Elements of this rank, [n] of a set's dtype, between the arena and a file. */
+void rt_layout_take(const Rt *rt, RtSet set, const RtSegment *s, int64_t at, int64_t n,
+                    void *out, void *spare);
+void rt_layout_put(Rt *rt, RtSet set, const RtSegment *s, int64_t at, int64_t n,
+                   const void *from, void *spare);
+
+/* ---- rt_state.c ----------------------------------------------------------------------
+ */
+
+/* Both return texts that the caller frees, NULL when memory is out. */
+char *rt_state_text(const Rt *rt, int64_t step);
+char *rt_state_index(const RtCheckpoint *c, const RtTrainer *t);
+bool rt_state_read(RtTrainState *s, const char *text, int64_t bytes);
+
+/* ---- rt_manifest.c -------------------------------------------------------------------
+ */
+
+char *rt_manifest_text(const RtFile *files, int n_files, int64_t step);
+bool rt_manifest_read(RtManifest *m, const char *folder, char *error);
+void rt_manifest_free(RtManifest *m);
+/* Are all of its files there, with its sizes? */
+bool rt_manifest_sizes(const RtManifest *m, const char *folder, char *error);
+/* Collective: hash[i] of each file, its chunks dealt to the ranks in turn. */
+bool rt_manifest_hash(Rt *rt, const char *folder, RtFile *files, int n_files);
+
+/* ---- rt_save.c, rt_tensors.c, rt_resume.c
+ * ---------------------------------------------- */
+
+/* Collective: sums, modulo 2^64, over all ranks; n <= RT_SUM_WORDS. */
+enum { RT_SUM_WORDS = 256 };
+void rt_sum_words(Rt *rt, uint64_t *words, int n);
+/* Collective: has no rank an error? The first that has, as `rank`; -1: none. */
+int rt_first_error(Rt *rt);
+
+typedef struct RtTensor {
+    char *name;
+    int fd_index;
+    RtDtype dtype;
+    int n_dims;
+    int64_t dim[RT_MAX_DIMS];
+    int64_t at, bytes; /* in its file */
+    bool used;
+} RtTensor;
+typedef struct RtTensors {
+    struct RtTensorFile {
+        char *path;
+        int fd;
+    } * files;
+    int n_files;
+    RtTensor *tensors;
+    int n_tensors, cap_tensors;
+} RtTensors;
+/* Adds the tensors of a file; every rule of the format is checked. */
+bool rt_tensors_add(RtTensors *s, const char *path, char *error);
+/* By name; false when one is there twice. */
+bool rt_tensors_sort(RtTensors *s, char *error);
+RtTensor *rt_tensors_find(RtTensors *s, const char *name);
+void rt_tensors_close(RtTensors *s);
+
+#endif

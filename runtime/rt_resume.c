@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_resume.c: the start of a run with checkpoints. In: their folder. Out: weights,
+ * masters, moments and the state of the newest one that is sound; or step 0, in an empty
+ * folder only.
+ *
+ * All ranks verify a checkpoint together before they believe it, then each reads its own
+ * slices, whatever mesh wrote them. One that does not verify is told of and passed over;
+ * one of other mathematics is refused. No pointer file says which is the newest: names
+ * and manifests do. */
+#define _GNU_SOURCE
+#include "rt_checkpoint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The first rank with an error tells and ends the job. */
+static void stop_on_error(Rt *rt, const char *what)
+{
+    const int who = rt_first_error(rt);
+    if (who == rt->rank) {
+        rt_fail(rt, RT_EXIT_ERROR, "%s: %s", what, rt->state->checkpoint->error);
+    }
+    if (who >= 0) {
+        rt_leave(rt);
+    }
+}
+
+/* All ranks found the same: the first one tells. */
+__attribute__((format(printf, 2, 3))) static _Noreturn void refuse(Rt *rt,
+                                                                   const char *fmt, ...)
+{
+    char text[RT_ERROR_BYTES];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (rt->rank != 0) {
+        rt_leave(rt);
+    }
+    rt_fail(rt, RT_EXIT_ERROR, "%s", text);
+}
+
+/* ---- the folder ----------------------------------------------------------------------
+ */
+
+/* Two runs in one folder would remove each other's checkpoints. Ranks of one that was
+ * killed a moment ago may still be leaving. */
+static bool lock_folder(Rt *rt)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    c->lock = rt_file_open(c->dir, O_RDONLY | O_DIRECTORY, c->error);
+    if (c->lock < 0) {
+        return false;
+    }
+    for (int tries = 0; flock(c->lock, LOCK_EX | LOCK_NB) != 0; tries++) {
+        if (errno != EWOULDBLOCK) {
+            return true; /* a filesystem without locks */
+        }
+        if (tries == 100) {
+            snprintf(c->error, sizeof c->error,
+                     "another run writes its checkpoints there");
+            return false;
+        }
+        const struct timespec nap = {0, 50000000};
+        nanosleep(&nap, NULL);
+        rt_enter(rt, RT_AT_LOAD);
+    }
+    return true;
+}
+
+/* Their steps, largest first; all ranks get the same. */
+static int64_t *share_steps(Rt *rt, int *count)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    int64_t *steps = NULL;
+    if (rt->rank == 0 && rt_file_make_folder(c->dir, c->error) && lock_folder(rt) &&
+        rt_file_clean(c->dir, c->error)) {
+        *count = rt_file_steps(c->dir, &steps, c->error);
+    }
+    stop_on_error(rt, "--checkpoint");
+    uint64_t n = rt->rank == 0 ? (uint64_t)*count : 0;
+    rt_sum_words(rt, &n, 1);
+    *count = (int)n;
+    int64_t *all = calloc(n + 1, sizeof *all);
+    if (all == NULL) {
+        rt_fail(rt, RT_EXIT_ERROR, "out of memory");
+    }
+    for (uint64_t at = 0; at < n; at += RT_SUM_WORDS) {
+        const uint64_t some = n - at < RT_SUM_WORDS ? n - at : RT_SUM_WORDS;
+        if (rt->rank == 0) {
+            memcpy(all + at, steps + at, some * sizeof *all);
+        }
+        rt_sum_words(rt, (uint64_t *)all + at, (int)some);
+    }
+    free(steps);
+    return all;
+}
+
+/* ---- is it sound? --------------------------------------------------------------------
+ */
+
+/* Collective: sizes and hashes of all files. */
+static bool verify(Rt *rt, const char *folder, RtManifest *m)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    *m = (RtManifest){0};
+    if (rt_manifest_read(m, folder, c->error)) {
+        rt_manifest_sizes(m, folder, c->error);
+    }
+    if (rt_first_error(rt) >= 0) {
+        return false;
+    }
+    uint64_t *want = malloc((size_t)m->n_files * sizeof *want);
+    if (want == NULL) {
+        rt_fail(rt, RT_EXIT_ERROR, "out of memory");
+    }
+    for (int i = 0; i < m->n_files; i++) {
+        want[i] = m->files[i].hash;
+    }
+    rt_manifest_hash(rt, folder, m->files, m->n_files);
+    for (int i = 0; i < m->n_files && c->error[0] == '\0'; i++) {
+        if (m->files[i].hash != want[i]) {
+            snprintf(c->error, sizeof c->error, "%s is not what was written",
+                     m->files[i].name);
+        }
+    }
+    free(want);
+    return rt_first_error(rt) < 0;
+}
+
+static char *load_small(Rt *rt, const char *folder, const char *name, int64_t *bytes)
+{
+    char path[RT_PATH_BYTES + RT_NAME_BYTES];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return rt_file_load(path, 1 << 24, bytes, rt->state->checkpoint->error);
+}
+
+/* ---- is it of this trainer? ----------------------------------------------------------
+ */
+
+/* Lines of a that b lacks. */
+static int tell_lines(const char *a, const char *b, const char *whose)
+{
+    char line[300];
+    int told = 0;
+    for (const char *p = a; *p != '\0'; p += strcspn(p, "\n"), p += *p == '\n') {
+        const int n = (int)strcspn(p, "\n");
+        snprintf(line, sizeof line, "\n%.*s\n", n < 290 ? n : 290, p);
+        const bool first = strncmp(b, line + 1, strlen(line) - 1) == 0;
+        if (n > 0 && !first && strstr(b, line) == NULL) {
+            fprintf(stderr, "  %s  %.*s\n", whose, n, p);
+            told++;
+        }
+    }
+    return told;
+}
+
+static _Noreturn void refuse_numerics(Rt *rt, const char *folder, uint64_t hash)
+{
+    const RtTrainer *t = rt->trainer;
+    int64_t bytes;
+    char *theirs = rt->rank == 0 ? load_small(rt, folder, "numerics.txt", &bytes) : NULL;
+    int told = 0;
+    if (theirs != NULL) {
+        told = tell_lines(theirs, t->numerics, "checkpoint:  ") +
+               tell_lines(t->numerics, theirs, "this trainer:");
+    }
+    refuse(rt,
+           "%s is of other mathematics: its numerics hash is %016llx, this trainer's "
+           "%016llx; %s. Its weights can start a new run: --init, without --resume",
+           folder, (unsigned long long)hash, (unsigned long long)t->numerics_hash,
+           told > 0 ? "what differs is listed above"
+                    : "the descriptions are equal, but the architecture, an op or the "
+                      "generator is another");
+}
+
+static void take_platforms(Rt *rt, const RtTrainState *s)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    const RtPlatform mine = {s->step, c->platform[0].hash};
+    memcpy(c->platform, s->platform, sizeof c->platform);
+    c->n_platforms = s->n_platforms;
+    const uint64_t last = c->platform[c->n_platforms - 1].hash;
+    if (last == mine.hash) {
+        return;
+    }
+    if (rt->rank == 0) {
+        fprintf(stderr,
+                "trainer: warning: steps up to %lld were computed on another platform "
+                "(hash %016llx, here %016llx): the run goes on, but its bits may differ "
+                "from those of a run on one platform\n",
+                (long long)s->step, (unsigned long long)last,
+                (unsigned long long)mine.hash);
+    }
+    if (c->n_platforms == RT_MAX_PLATFORMS) {
+        memmove(c->platform, c->platform + 1, sizeof c->platform - sizeof *c->platform);
+        c->n_platforms--;
+    }
+    c->platform[c->n_platforms++] = mine;
+}
+
+static void take_state(Rt *rt, const char *folder, const RtTrainState *s)
+{
+    RtState *st = rt->state;
+    if (s->numerics_hash != rt->trainer->numerics_hash) {
+        refuse_numerics(rt, folder, s->numerics_hash);
+    }
+    if (st->flags.seed_given && st->flags.seed != s->seed) {
+        refuse(rt, "--seed %lld, but %s was trained with seed %lld: leave it out",
+               (long long)st->flags.seed, folder, (long long)s->seed);
+    }
+    if (rt->rank == 0 && s->data_samples != rt_tokens_samples(st->tokens)) {
+        fprintf(stderr,
+                "trainer: warning: the data has %lld samples now, %lld when %s was "
+                "written: samples come in another order than in a run that was never "
+                "stopped\n",
+                (long long)rt_tokens_samples(st->tokens), (long long)s->data_samples,
+                folder);
+    }
+    take_platforms(rt, s);
+    st->flags.seed = s->seed;
+    st->step = st->first_step = s->step;
+    st->skipped = s->skipped;
+    st->skipped_in_a_row = s->skipped_in_a_row;
+    st->scaled_updates = s->scaled_updates;
+    st->beta1_power = s->beta1_power;
+    st->beta2_power = s->beta2_power;
+    st->loss_scale = s->loss_scale;
+}
+
+/* ---- slices --------------------------------------------------------------------------
+ */
+
+/* Of the tensors of one set. */
+typedef struct Reading {
+    Rt *rt;
+    RtSet set;
+    RtTensors tensors;
+    const RtSegment *segment;
+} Reading;
+
+static const char *const set_names[RT_SETS] = {"model", "optimizer/master",
+                                               "optimizer/moment1", "optimizer/moment2"};
+
+static bool open_set(Reading *r, const char *folder, const RtManifest *m)
+{
+    char *error = r->rt->state->checkpoint->error;
+    const size_t n = strlen(set_names[r->set]);
+    for (int i = 0; i < m->n_files; i++) {
+        char path[RT_PATH_BYTES + RT_NAME_BYTES];
+        const char *name = m->files[i].name, *dot = strrchr(name, '.');
+        if (strncmp(name, set_names[r->set], n) == 0 && dot != NULL &&
+            strcmp(dot, ".safetensors") == 0) {
+            snprintf(path, sizeof path, "%s/%s", folder, name);
+            if (!rt_tensors_add(&r->tensors, path, error)) {
+                return false;
+            }
+        }
+    }
+    return rt_tensors_sort(&r->tensors, error);
+}
+
+/* Every tensor that a parameter needs is there, and no other one. */
+static bool check_set(Reading *r)
+{
+    const RtTrainer *t = r->rt->trainer;
+    RtCheckpoint *c = r->rt->state->checkpoint;
+    int needed = 0;
+    for (int i = 0; i < t->n_params; i++) {
+        const RtParam *p = &t->params[i];
+        for (int k = 0; c->file_of[r->set][i] >= 0 && (k == 0 || k < p->n_parts); k++) {
+            const char *name = p->n_parts > 0 ? p->parts[k].name : p->name;
+            const int64_t rows = p->n_parts > 0 ? p->parts[k].rows : p->dim[0];
+            const RtTensor *x = rt_tensors_find(&r->tensors, name);
+            bool same = x != NULL && x->dtype == c->dtype[r->set] &&
+                        x->n_dims == p->n_dims && x->dim[0] == rows;
+            for (int d = 1; same && d < p->n_dims; d++) {
+                same = x->dim[d] == p->dim[d];
+            }
+            needed++;
+            if (!same) {
+                snprintf(c->error, sizeof c->error, "%s: tensor %s %s", set_names[r->set],
+                         name, x == NULL ? "is missing" : "has another shape or dtype");
+                return false;
+            }
+        }
+    }
+    if (needed != r->tensors.n_tensors) {
+        snprintf(c->error, sizeof c->error, "%s: has %d tensors, not %d",
+                 set_names[r->set], r->tensors.n_tensors, needed);
+    }
+    return needed == r->tensors.n_tensors;
+}
+
+/* Weights are their rounded masters: what an update left behind. */
+static bool is_rounded(RtDtype param, RtDtype master, const void *weights,
+                       const void *masters, int64_t n)
+{
+    if (master != RT_F32 || (param != RT_BF16 && param != RT_F16)) {
+        return true;
+    }
+    const uint16_t *w = weights;
+    const float *x = masters;
+    bool same = true;
+    for (int64_t i = 0; i < n; i++) {
+        const uint16_t r =
+            param == RT_BF16 ? rt_bf16_from_master(x[i]) : rt_f16_from_f32(x[i]);
+        same = same && (r == w[i] || x[i] != x[i]);
+    }
+    return same;
+}
+
+/* Elements [from, from + n) of one tensor; at: where they go in this rank's shard. */
+static void read_slice(const Reading *r, const RtTensor *x, int64_t from, int64_t n,
+                       int64_t at)
+{
+    Rt *rt = r->rt;
+    RtCheckpoint *c = rt->state->checkpoint;
+    const struct RtTensorFile *f = &r->tensors.files[x->fd_index];
+    const int64_t item = (int64_t)rt_dtype_bytes(x->dtype);
+    for (int64_t i = 0; i < n && c->error[0] == '\0'; i += RT_STAGE_ELEMS) {
+        const int64_t some = n - i < RT_STAGE_ELEMS ? n - i : RT_STAGE_ELEMS;
+        rt_enter(rt, RT_AT_LOAD);
+        if (!rt_file_read(f->fd, f->path, c->stage, some * item,
+                          x->at + (from + i) * item, c->error)) {
+            return;
+        }
+        if (r->set == RT_SET_MASTER) {
+            rt_layout_take(rt, RT_SET_WEIGHTS, r->segment, at + i, some, c->chunk, NULL);
+            if (!is_rounded(rt->trainer->param_dtype, x->dtype, c->chunk, c->stage,
+                            some)) {
+                snprintf(c->error, sizeof c->error,
+                         "weights and masters of %s do not belong together", x->name);
+            }
+        }
+        rt_layout_put(rt, r->set, r->segment, at + i, some, c->stage, c->convert);
+    }
+}
+
+static void read_run(void *ctx, const RtRun *run)
+{
+    Reading *r = ctx;
+    const RtParam *p = run->param;
+    const int64_t row = p->elems / p->dim[0], end = run->element + run->elems;
+    int64_t begin = 0; /* of the part */
+    for (int k = 0; k == 0 || k < p->n_parts; k++) {
+        const int64_t rows = p->n_parts > 0 ? p->parts[k].rows : p->dim[0];
+        const int64_t stop = begin + rows * row;
+        const int64_t from = run->element > begin ? run->element : begin;
+        const int64_t to = end < stop ? end : stop;
+        if (from < to) {
+            read_slice(
+                r,
+                rt_tensors_find(&r->tensors, p->n_parts > 0 ? p->parts[k].name : p->name),
+                from - begin, to - from, run->shard_offset_elems + from - run->element);
+        }
+        begin = stop;
+    }
+}
+
+static void read_set(Rt *rt, RtSet set, const char *folder, const RtManifest *m)
+{
+    const RtTrainer *t = rt->trainer;
+    Reading r = {.rt = rt, .set = set};
+    if (open_set(&r, folder, m) && check_set(&r)) {
+        for (int i = 0; i < t->n_segments; i++) {
+            r.segment = &t->segments[i];
+            if (rt_layout_offset(r.segment, set) >= 0) {
+                rt_shard_runs(rt, i, read_run, &r);
+            }
+        }
+    }
+    rt_tensors_close(&r.tensors);
+}
+
+/* Collective: from the folder of this step, or false: it is damaged, and why is told. */
+static bool load(Rt *rt, int64_t step)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    char folder[RT_PATH_BYTES];
+    RtManifest m;
+    RtTrainState s;
+    rt_file_step_path(folder, c->dir, "", step);
+    c->error[0] = '\0';
+    bool ok = verify(rt, folder, &m);
+    if (ok) {
+        int64_t bytes = 0;
+        char *text = load_small(rt, folder, "train_state.json", &bytes);
+        if (text != NULL && (!rt_state_read(&s, text, bytes) || s.step != step)) {
+            snprintf(c->error, sizeof c->error, "train_state.json cannot be read");
+        }
+        free(text);
+        ok = rt_first_error(rt) < 0;
+    }
+    if (ok) {
+        take_state(rt, folder, &s);
+        for (RtSet set = 0; set < RT_SETS && c->error[0] == '\0'; set++) {
+            read_set(rt, set, folder, &m);
+        }
+    }
+    const int who = rt_first_error(rt);
+    if (who == rt->rank) {
+        fprintf(stderr, "trainer: warning: [rank %d] %s is passed over: %s\n", who,
+                folder, c->error);
+    }
+    rt_manifest_free(&m);
+    c->error[0] = '\0';
+    rt_first_error(rt); /* it is told before anything else is */
+    if (who < 0 && rt->rank == 0) {
+        printf("resumed from %s: step %lld of %lld\n", folder, (long long)step,
+               (long long)rt->state->flags.steps);
+    }
+    return who < 0;
+}
+
+/* ---- the start -----------------------------------------------------------------------
+ */
+
+static RtCheckpoint *open_checkpoint(Rt *rt)
+{
+    char text[1024];
+    RtCheckpoint *c = calloc(1, sizeof *c);
+    if (c != NULL) {
+        c->dir = rt->state->flags.checkpoint;
+        c->lock = -1;
+        c->saved = -1;
+        c->stage = malloc(RT_STAGE_ELEMS * sizeof(double));
+        c->convert = malloc(RT_STAGE_ELEMS * sizeof(double));
+        c->chunk = malloc(RT_CHUNK_BYTES);
+    }
+    if (c == NULL || c->stage == NULL || c->convert == NULL || c->chunk == NULL ||
+        !rt_layout_fill(c, rt->trainer)) {
+        rt_fail(rt, RT_EXIT_ERROR, "--checkpoint: out of memory");
+    }
+    c->platform[0].hash = rt_platform_hash(rt->trainer, text, sizeof text);
+    c->n_platforms = 1;
+    return c;
+}
+
+bool rt_checkpoint_begin(Rt *rt)
+{
+    const RtFlags *f = &rt->state->flags;
+    char path[RT_PATH_BYTES];
+    int n = 0;
+    if (f->checkpoint == NULL) {
+        return false;
+    }
+    if (!rt_file_step_path(path, f->checkpoint, ".trash-", f->steps)) {
+        refuse(rt, "--checkpoint: the folder's name is too long");
+    }
+    rt_enter(rt, RT_AT_LOAD);
+    rt->state->checkpoint = open_checkpoint(rt);
+    int64_t *steps = share_steps(rt, &n);
+    if (n > 0 && !f->resume) {
+        refuse(
+            rt,
+            "--checkpoint %s: there are checkpoints, the newest of step %lld: --resume "
+            "goes on from it; a new run needs a new folder",
+            f->checkpoint, (long long)steps[0]);
+    }
+    bool loaded = false;
+    for (int i = 0; i < n && !loaded; i++) {
+        loaded = load(rt, steps[i]);
+        if (loaded) {
+            rt->state->checkpoint->saved = steps[i];
+        }
+    }
+    free(steps);
+    if (n > 0 && !loaded) {
+        refuse(rt,
+               "--resume: none of the checkpoints in %s is sound (%d tried), and over "
+               "existing ones no run starts at step 0",
+               f->checkpoint, n);
+    }
+    if (n == 0 && f->resume && rt->rank == 0) {
+        printf("no checkpoint in %s yet: starting at step 0\n", f->checkpoint);
+    }
+    return loaded;
+}

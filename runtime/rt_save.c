@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_save.c: writes a checkpoint, all ranks together, each its own slices straight into
+ * the final files. In: the arena after a step, the run's state. Out: DIR/step-%08d/, or
+ * nothing.
+ *
+ * A folder under its final name is whole and durable, whenever the machine stops:
+ *   1. rank 0 makes .tmp-step-%08d, reserves the files' bytes, writes headers, small
+ * files
+ *   2. all write their slices, then fsync each file they wrote
+ *   3. all read chunks back and hash them, for the MANIFEST
+ *   4. rank 0 writes MANIFEST, fsyncs it and the folders, renames the folder, fsyncs DIR
+ *   5. only now is it told to anybody, and older ones are removed: renamed first, so that
+ *      what is half removed has no name of a checkpoint
+ * After each part all ranks agree that all of them succeeded; a part that failed is never
+ * tried again. */
+#define _GNU_SOURCE
+#include "rt_checkpoint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- agreement --------------------------------------------------------------------- */
+
+void rt_sum_words(Rt *rt, uint64_t *words, int n)
+{
+    const int64_t at = rt->trainer->control_offset;
+    rt_exchange_begin(rt);
+    memcpy(rt_symmetric(rt, at), words, (size_t)n * sizeof *words);
+    rt_exchange_publish(rt);
+    for (int i = 0; i < n; i++) {
+        words[i] = 0;
+        for (int r = 0; r < rt->world_size; r++) {
+            words[i] += ((const uint64_t *)(const void *)(rt->peer[r] + at))[i];
+        }
+    }
+    rt_exchange_end(rt);
+}
+
+int rt_first_error(Rt *rt)
+{
+    _Static_assert(RT_MAX_RANKS <= 64, "a bit for each rank");
+    uint64_t failed =
+        rt->state->checkpoint->error[0] != '\0' ? UINT64_C(1) << rt->rank : 0;
+    rt_sum_words(rt, &failed, 1);
+    return failed != 0 ? __builtin_ctzll(failed) : -1;
+}
+
+/* ---- 1: the folder -------------------------------------------------------------------
+ */
+
+static bool add_small(RtCheckpoint *c, const char *name, char *text)
+{
+    if (text == NULL) {
+        snprintf(c->error, sizeof c->error, "%s: out of memory", name);
+        return false;
+    }
+    RtFile *f = &c->files[c->n_files++];
+    *f = (RtFile){.head = text, .head_bytes = (int64_t)strlen(text)};
+    snprintf(f->name, sizeof f->name, "%s", name);
+    f->bytes = f->head_bytes;
+    return true;
+}
+
+static void add_small_files(Rt *rt, int64_t step)
+{
+    const RtTrainer *t = rt->trainer;
+    RtCheckpoint *c = rt->state->checkpoint;
+    (void)((t->config == NULL || add_small(c, "config.json", strdup(t->config))) &&
+           (t->n_files == 1 ||
+            add_small(c, "model.safetensors.index.json", rt_state_index(c, t))) &&
+           add_small(c, "numerics.txt", strdup(t->numerics)) &&
+           add_small(c, "train_state.json", rt_state_text(rt, step)));
+}
+
+static void drop_small_files(RtCheckpoint *c)
+{
+    while (c->n_files > c->n_tensor_files) {
+        free(c->files[--c->n_files].head);
+    }
+}
+
+/* Its bytes are reserved before anything is written: a disk too small is found at once.
+ * Where a filesystem cannot reserve, the file only gets its length. */
+static bool create_file(RtCheckpoint *c, const char *folder, const RtFile *f)
+{
+    char path[RT_PATH_BYTES + RT_NAME_BYTES];
+    snprintf(path, sizeof path, "%s/%s", folder, f->name);
+    const int fd = rt_file_open(path, O_RDWR | O_CREAT | O_EXCL, c->error);
+    if (fd < 0) {
+        return false;
+    }
+    bool ok = fallocate(fd, 0, 0, (off_t)f->bytes) == 0 ||
+              ((errno == EOPNOTSUPP || errno == ENOSYS)
+                   ? ftruncate(fd, (off_t)f->bytes) == 0 ||
+                         rt_file_error(c->error, "ftruncate", path)
+                   : rt_file_error(c->error, "reserve the bytes of", path));
+    ok = ok && rt_file_write(fd, path, f->head, f->head_bytes, 0, c->error);
+    if (!ok) {
+        close(fd);
+        return false;
+    }
+    return rt_file_finish(fd, path, c->error);
+}
+
+static bool create_folder(RtCheckpoint *c, const char *folder)
+{
+    char inner[RT_PATH_BYTES + RT_NAME_BYTES];
+    snprintf(inner, sizeof inner, "%s/optimizer", folder);
+    if (!rt_file_remove_tree(folder, c->error) ||
+        (mkdir(folder, 0777) != 0 && !rt_file_error(c->error, "mkdir", folder)) ||
+        (mkdir(inner, 0777) != 0 && !rt_file_error(c->error, "mkdir", inner))) {
+        return false;
+    }
+    for (int i = 0; i < c->n_files; i++) {
+        if (!create_file(c, folder, &c->files[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- 2: slices -----------------------------------------------------------------------
+ */
+
+typedef struct Slices {
+    Rt *rt;
+    const char *folder;
+    const RtSegment *segment;
+    RtSet set;
+    int *fd; /* of each file; -1: nothing was written there */
+} Slices;
+
+static void write_run(void *ctx, const RtRun *run)
+{
+    const Slices *s = ctx;
+    RtCheckpoint *c = s->rt->state->checkpoint;
+    const int index = c->file_of[s->set][run->param_id];
+    const RtFile *f = &c->files[index];
+    const int64_t item = (int64_t)rt_dtype_bytes(c->dtype[s->set]);
+    const int64_t first = c->elems_at[s->set][run->param_id] + run->element;
+    char path[RT_PATH_BYTES + RT_NAME_BYTES];
+    snprintf(path, sizeof path, "%s/%s", s->folder, f->name);
+    if (c->error[0] == '\0' && s->fd[index] < 0) {
+        s->fd[index] = rt_file_open(path, O_WRONLY, c->error);
+    }
+    for (int64_t i = 0; i < run->elems && c->error[0] == '\0'; i += RT_STAGE_ELEMS) {
+        const int64_t left = run->elems - i;
+        const int64_t n = left < RT_STAGE_ELEMS ? left : RT_STAGE_ELEMS;
+        rt_enter(s->rt, RT_AT_SAVE);
+        rt_layout_take(s->rt, s->set, s->segment, run->shard_offset_elems + i, n,
+                       c->stage, c->convert);
+        rt_file_write(s->fd[index], path, c->stage, n * item,
+                      f->head_bytes + (first + i) * item, c->error);
+    }
+}
+
+static void finish_slices(const Slices *s)
+{
+    RtCheckpoint *c = s->rt->state->checkpoint;
+    char path[RT_PATH_BYTES + RT_NAME_BYTES];
+    for (int i = 0; i < c->n_tensor_files; i++) {
+        if (s->fd[i] < 0) {
+            continue;
+        }
+        rt_enter(s->rt, RT_AT_SAVE);
+        snprintf(path, sizeof path, "%s/%s", s->folder, c->files[i].name);
+        if (c->error[0] != '\0') {
+            close(s->fd[i]);
+        } else {
+            rt_file_finish(s->fd[i], path, c->error);
+        }
+    }
+}
+
+/* Where several ranks hold the same part, each writes its share of it. */
+static void write_slices(Rt *rt, const char *folder)
+{
+    const RtTrainer *t = rt->trainer;
+    RtCheckpoint *c = rt->state->checkpoint;
+    Slices s = {.rt = rt, .folder = folder};
+    s.fd = malloc((size_t)c->n_tensor_files * sizeof *s.fd);
+    if (s.fd == NULL) {
+        snprintf(c->error, sizeof c->error, "out of memory");
+        return;
+    }
+    memset(s.fd, -1, (size_t)c->n_tensor_files * sizeof *s.fd);
+    for (s.set = 0; s.set < RT_SETS; s.set++) {
+        for (int i = 0; i < t->n_segments; i++) {
+            s.segment = &t->segments[i];
+            if (rt_layout_offset(s.segment, s.set) >= 0) {
+                rt_share_runs(rt, i, write_run, &s);
+            }
+        }
+    }
+    finish_slices(&s);
+    free(s.fd);
+}
+
+/* ---- 4: the commit -------------------------------------------------------------------
+ */
+
+/* A folder that already has the name is one that did not verify: it is kept beside. */
+static bool move_aside(RtCheckpoint *c, const char *final)
+{
+    char aside[RT_PATH_BYTES + 32];
+    if (access(final, F_OK) != 0) {
+        return true;
+    }
+    for (int i = 1; i < 1000; i++) {
+        snprintf(aside, sizeof aside, "%s.damaged%d", final, i);
+        if (access(aside, F_OK) != 0) {
+            return rename(final, aside) == 0 || rt_file_error(c->error, "rename", final);
+        }
+    }
+    errno = EEXIST;
+    return rt_file_error(c->error, "rename", final);
+}
+
+static bool write_manifest(RtCheckpoint *c, const char *folder, int64_t step)
+{
+    RtFile f = {.name = "MANIFEST"};
+    f.head = rt_manifest_text(c->files, c->n_files, step);
+    if (f.head == NULL) {
+        snprintf(c->error, sizeof c->error, "MANIFEST: out of memory");
+        return false;
+    }
+    f.bytes = f.head_bytes = (int64_t)strlen(f.head);
+    const bool ok = create_file(c, folder, &f);
+    free(f.head);
+    return ok;
+}
+
+static bool commit(RtCheckpoint *c, const char *folder, int64_t step)
+{
+    char inner[RT_PATH_BYTES + RT_NAME_BYTES], final[RT_PATH_BYTES];
+    snprintf(inner, sizeof inner, "%s/optimizer", folder);
+    rt_file_step_path(final, c->dir, "", step);
+    return write_manifest(c, folder, step) && rt_file_sync_folder(inner, c->error) &&
+           rt_file_sync_folder(folder, c->error) && move_aside(c, final) &&
+           (rename(folder, final) == 0 || rt_file_error(c->error, "rename", folder)) &&
+           rt_file_sync_folder(c->dir, c->error);
+}
+
+/* ---- 5: old ones ---------------------------------------------------------------------
+ */
+
+static bool remove_one(RtCheckpoint *c, const char *path, int64_t step)
+{
+    char trash[RT_PATH_BYTES];
+    rt_file_step_path(trash, c->dir, ".trash-", step);
+    return rt_file_remove_tree(trash, c->error) &&
+           (rename(path, trash) == 0 || rt_file_error(c->error, "rename", path)) &&
+           rt_file_sync_folder(c->dir, c->error) && rt_file_remove_tree(trash, c->error);
+}
+
+/* Only whole checkpoints are counted, and only those are removed. */
+static void prune(Rt *rt)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    const RtFlags *f = &rt->state->flags;
+    char path[RT_PATH_BYTES], why[RT_ERROR_BYTES];
+    int64_t *steps, whole = 0;
+    const int n = f->keep > 0 ? rt_file_steps(c->dir, &steps, c->error) : 0;
+    for (int i = 0; i < n && c->error[0] == '\0'; i++) {
+        RtManifest m;
+        rt_enter(rt, RT_AT_SAVE);
+        rt_file_step_path(path, c->dir, "", steps[i]);
+        if (!rt_manifest_read(&m, path, why)) {
+            continue;
+        }
+        const bool sound = rt_manifest_sizes(&m, path, why);
+        rt_manifest_free(&m);
+        if (sound && ++whole > f->keep &&
+            (f->keep_every == 0 || steps[i] % f->keep_every != 0)) {
+            remove_one(c, path, steps[i]);
+        }
+    }
+    if (n > 0) {
+        free(steps);
+    }
+    if (c->error[0] != '\0') {
+        fprintf(stderr, "trainer: warning: old checkpoints stay: %s\n", c->error);
+        c->error[0] = '\0';
+    }
+}
+
+/* ---- all of it -----------------------------------------------------------------------
+ */
+
+/* Collective, after a part that failed on rank `who`: nothing of it stays. */
+static bool give_up(Rt *rt, int64_t step, const char *folder, int who)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    char why[RT_ERROR_BYTES], ignored[RT_ERROR_BYTES];
+    memcpy(why, c->error, sizeof why);
+    c->error[0] = '\0';
+    if (rt->rank == 0) {
+        rt_file_remove_tree(folder, ignored);
+    }
+    drop_small_files(c);
+    rt_first_error(rt); /* it is removed */
+    if (rt->state->flags.keep_going && step < rt->state->flags.steps) {
+        if (rt->rank == who) {
+            fprintf(stderr,
+                    "trainer: warning: [rank %d] no checkpoint of step %lld: %s; "
+                    "training goes on, earlier checkpoints are intact\n",
+                    who, (long long)step, why);
+        }
+        return false;
+    }
+    if (rt->rank != who) {
+        rt_leave(rt);
+    }
+    rt_fail(rt, RT_EXIT_ERROR,
+            "no checkpoint of step %lld: %s; earlier checkpoints are intact: --resume "
+            "goes on from the newest",
+            (long long)step, why);
+}
+
+static bool save(Rt *rt, int64_t step)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    const double begin = rt_clock();
+    char folder[RT_PATH_BYTES];
+    int who;
+    rt_file_step_path(folder, c->dir, ".tmp-", step);
+    rt_enter(rt, RT_AT_SAVE);
+    c->error[0] = '\0';
+    add_small_files(rt, step);
+    if (rt->rank == 0 && c->error[0] == '\0') {
+        create_folder(c, folder);
+    }
+    if ((who = rt_first_error(rt)) >= 0) {
+        return give_up(rt, step, folder, who);
+    }
+    write_slices(rt, folder);
+    if ((who = rt_first_error(rt)) >= 0) {
+        return give_up(rt, step, folder, who);
+    }
+    rt_manifest_hash(rt, folder, c->files, c->n_files);
+    if (rt->rank == 0 && c->error[0] == '\0') {
+        commit(c, folder, step);
+    }
+    if ((who = rt_first_error(rt)) >= 0) {
+        return give_up(rt, step, folder, who);
+    }
+    drop_small_files(c);
+    c->saved = step;
+    if (rt->rank == 0) {
+        rt_file_step_path(folder, c->dir, "", step);
+        printf("checkpoint: %s, %.2f s\n", folder, rt_clock() - begin);
+        fflush(stdout); /* a closed stdout is told by the next line of the log */
+        prune(rt);
+    }
+    return true;
+}
+
+bool rt_checkpoint_step(Rt *rt)
+{
+    RtState *st = rt->state;
+    const RtFlags *f = &st->flags;
+    const int64_t step = st->step + 1;
+    if (st->checkpoint == NULL) {
+        return false;
+    }
+    /* ranks hear of a signal one by one: they stop after the same step */
+    uint64_t asked = atomic_load(&st->shared->signal) != 0;
+    rt_sum_words(rt, &asked, 1);
+    const bool due = f->checkpoint_every > 0 && step % f->checkpoint_every == 0;
+    if (!due && asked == 0 && step < f->steps) {
+        return false;
+    }
+    const bool saved = save(rt, step);
+    if (asked == 0 || step >= f->steps) {
+        return false;
+    }
+    if (!saved) {
+        rt_first_error(rt);
+        if (rt->rank != 0) {
+            rt_leave(rt);
+        }
+        rt_fail(rt, RT_EXIT_ERROR, "asked to end, but step %lld could not be saved",
+                (long long)step);
+    }
+    if (rt->rank == 0) {
+        const int n = atomic_load(&st->shared->signal);
+        fprintf(
+            stderr,
+            "trainer: signal %d (%s): stopped after step %lld, which is saved; run it "
+            "again with --resume\n",
+            n, n != 0 ? strsignal(n) : "?", (long long)step);
+    }
+    return true;
+}

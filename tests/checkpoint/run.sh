@@ -1,0 +1,210 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Checkpoints: whatever wrote one, whoever goes on from it ends with the bits of a run that was
+# never stopped; files do not know who wrote them; they are models; nothing that goes wrong
+# costs one that was told of. faults.sh: failing calls, kills, crashes, damage.
+set -u
+. "$(dirname "$0")/../lib.sh"
+. "$ROOT/tests/e2e/common.sh"
+
+data=$ROOT/LICENSE
+llama=$ROOT/tests/models/tiny_llama.lua
+gpt2=$ROOT/tests/models/tiny_gpt2.lua
+flags='-std=gnu11 -O1 -march=native'
+
+# make_trainer NAME MODEL [SET...]: $WORK/NAME/trainer
+make_trainer() {
+    local name=$1 dir=$WORK/$1 model=$2
+    shift 2
+    generate "$dir" "$model" "${@/#/--set=}" &&
+        build_trainer "$dir" -j2 GEMM=builtin CFLAGS="$flags" || {
+        bad "$name is built" "$dir.log"
+        return 1
+    }
+}
+
+# run NAME STEPS [FLAGS...]: losses, norms and the weights' hash in $WORK/NAME.result
+run() {
+    local dir=$WORK/$1 steps=$2
+    shift 2
+    timeout 120 "$dir/trainer" --data "$data" --steps "$steps" --threads 1 \
+        --log "$dir.jsonl" --weights-hash "$@" >"$dir.out" 2>"$dir.err" || return $?
+    {
+        grep -o '"step": *[0-9]*\|"loss_hex": *"[^"]*"\|"grad_norm_hex": *"[^"]*"\|"loss_scale": *[0-9.e+]*\|"skipped": *[0-9]*' "$dir.jsonl"
+        grep '^weights ' "$dir.out"
+    } >"$dir.result"
+}
+
+files_of() { # FOLDER: names and contents
+    (cd "$1" && find . -type f | sort | xargs md5sum)
+}
+
+# ---- round trips ------------------------------------------------------------------------------
+
+# round_trip NAME WRITER READER TOTAL: WRITER stops after a step in the middle, READER goes on,
+# and what it ends with is what READER alone, never stopped, ends with ($WORK/NAME.whole).
+round_trip() {
+    local name=$1 writer=$2 reader=$3 total=$4 at=$5
+    local ck=$WORK/$name.ck
+    rm -rf "$ck" "$WORK/$reader.jsonl"
+    if ! run "$writer" "$at" --checkpoint "$ck"; then
+        bad "$name: $writer writes step $at" "$WORK/$writer.err"
+    elif ! cp "$WORK/$writer.jsonl" "$WORK/$reader.log.part" ||
+        ! { [ "$writer" = "$reader" ] || cp "$WORK/$writer.jsonl" "$WORK/$reader.jsonl"; } ||
+        ! run "$reader" "$total" --checkpoint "$ck" --resume; then
+        bad "$name: $reader goes on from $writer's step $at" "$WORK/$reader.err"
+    elif ! grep -q "^resumed from $ck/step-0*$at: step $at of $total" "$WORK/$reader.out"; then
+        bad "$name: $reader says where it goes on" "$WORK/$reader.out"
+    elif ! cmp -s "$WORK/$reader.result" "$WORK/$name.whole"; then
+        diff "$WORK/$reader.result" "$WORK/$name.whole" >"$WORK/diff"
+        bad "$name: $writer, then $reader from step $at: the bits of a whole run" "$WORK/diff"
+    else
+        ok "$name: $writer, then $reader from step $at"
+    fi
+}
+
+# family NAME MODEL TOTAL MESHES SET...: trainers of one numerics hash over several meshes.
+family() {
+    local name=$1 model=$2 total=$3 meshes=$4 mesh i=0 list=() w r
+    shift 4
+    for mesh in $meshes; do
+        local sets=()
+        IFS=+ read -ra sets <<<"$mesh"
+        make_trainer "$name$i" "$model" "${sets[@]}" "$@" || return
+        list+=("$name$i")
+        i=$((i + 1))
+    done
+    run "${list[0]}" "$total" || { bad "$name trains" "$WORK/${list[0]}.err"; return; }
+    cp "$WORK/${list[0]}.result" "$WORK/$name.whole"
+    for ((w = 0; w < i; w++)); do
+        for ((r = 0; r < i; r++)); do
+            # in the CI tier each writes once and reads once
+            [ "$FULL" = 1 ] || [ $(((w + 1) % i)) = $r ] || continue
+            round_trip "$name" "${list[w]}" "${list[r]}" "$total" $((1 + (w + r) % (total - 1)))
+        done
+    done
+    # the files know nothing of who wrote them
+    local first=
+    for w in "${list[@]}"; do
+        rm -rf "$WORK/$w.ck"
+        run "$w" 2 --checkpoint "$WORK/$w.ck" || bad "$w: writes" "$WORK/$w.err"
+        files_of "$WORK/$w.ck" >"$WORK/$w.files"
+        [ -n "$first" ] || first=$w
+        check "$name: $w writes the bytes of $first" cmp "$WORK/$w.files" "$WORK/$first.files"
+    done
+}
+
+one=mesh.shard=1
+two=mesh.shard=2
+four=mesh.shard=4
+hybrid=mesh.replicate=2+mesh.shard=2+strategy=hybrid_shard
+copies=mesh.shard=2+strategy=no_shard
+wide=mesh.shard=4+strategy=shard_grad_op+wrap=root_only+accumulate=unsharded
+
+families() {
+    family llama "$llama" 5 "$one $two $four $hybrid"
+    family split "$llama" 4 "$two $copies" dtypes.param=bf16 dtypes.master=split \
+        dtypes.moments=bf16
+    family half "$gpt2" 4 "$one $wide" dtypes.param=f16 'loss_scale={init=2^18,growth_interval=2}' \
+        'optimizer=lion{lr=1e-3}' 'checkpoint.file_size="64KiB"'
+    [ "$FULL" = 1 ] || return
+    family bf16 "$gpt2" 5 "$one $two $four $hybrid $copies $wide" dtypes.param=bf16
+    family noisy "$llama" 5 "$one $four $wide" dtypes.param=bf16 dtypes.master=bf16
+    family sgd "$gpt2" 5 "$one $four" 'optimizer=sgd{lr=1e-2}'
+    family exact "$llama" 5 "$two $hybrid" dtypes.param=f64
+    family tied "$llama" 5 "$one $four" model.tied=true dtypes.param=bf16
+    family frozen "$gpt2" 5 "$one $four" 'groups={{match="*.h.0.*",frozen=true}}'
+}
+families
+
+# ---- files as others read them ----------------------------------------------------------------
+
+strict() { # FOLDER
+    "$BUILD/tests/checkpoint/checkpoint_strict" $(find "$1" -name '*.safetensors' | sort)
+}
+
+readers() {
+    local ck=$WORK/llama0.ck/step-00000002 sharded=$WORK/half0.ck/step-00000002
+    check "a strict reader takes the files" strict "$ck"
+    strict "$ck" >"$WORK/strict.out"
+    check "fused tensors have Hugging Face's names" grep -q \
+        '^model.layers.1.self_attn.k_proj.weight F32 \[42, 36\]' "$WORK/strict.out"
+    check "and not ours" test -z "$(grep qkv_proj "$WORK/strict.out")"
+    check "several files have an index" grep -q '"transformer.wpe.weight": "model-0000' \
+        "$sharded/model.safetensors.index.json"
+    check "a strict reader takes several files" strict "$sharded"
+    strict "$sharded" >"$WORK/strict.out"
+    local tensors named
+    tensors=$(grep -c . <<<"$("$BUILD/tests/checkpoint/checkpoint_strict" "$sharded"/*.safetensors)")
+    named=$(grep -c 'safetensors"' "$sharded/model.safetensors.index.json")
+    check "the index names every tensor ($tensors)" test "$tensors" = "$named"
+    check "no file of weights is larger than asked" test -z \
+        "$(find "$sharded" -maxdepth 1 -name 'model-*.safetensors' -size +72k)"
+    # config.json is one that fsdpgen itself imports as the same model
+    "$FSDPGEN" import "$ck" >"$WORK/imported.lua" 2>"$WORK/imported.err"
+    check "config.json imports without a word" test -s "$WORK/imported.lua" -a ! -s "$WORK/imported.err"
+    check "and is the model" grep -q 'layers = 3, dim = 36, heads = 3, head_dim = 14, ffn = 50' \
+        "$WORK/imported.lua"
+}
+readers
+
+# ---- what is refused, and how it is said --------------------------------------------------------
+
+# says NAME CODE PATTERN TRAINER STEPS FLAGS...
+says() {
+    local name=$1 code=$2 pattern=$3 trainer=$4
+    shift 4
+    run "$trainer" "$@"
+    local got=$?
+    if [ $got != "$code" ]; then
+        bad "$name: code $got, not $code" "$WORK/$trainer.err"
+    elif ! cat "$WORK/$trainer.out" "$WORK/$trainer.err" | grep -qE "$pattern"; then
+        bad "$name: no line like '$pattern'" "$WORK/$trainer.err"
+    else
+        ok "$name"
+    fi
+}
+
+refusals() {
+    local ck=$WORK/refuse.ck x
+    says 'resume in an empty folder starts at step 0' 0 "no checkpoint in $ck yet" \
+        llama1 4 --checkpoint "$ck" --checkpoint-every 1 --resume --keep 2 --keep-every 3
+    check "kept: the newest two, and every third" test "$(ls "$ck" | tr '\n' ' ')" = \
+        "step-00000003 step-00000004 "
+    run llama1 6 --checkpoint "$ck" --checkpoint-every 1 --resume --keep 1 --keep-every 3
+    check "kept: the newest, and every third" test "$(ls "$ck" | tr '\n' ' ')" = \
+        "step-00000003 step-00000006 "
+    x=$(grep '^weights' "$WORK/llama1.out")
+    says 'a finished run prints its hash' 0 "$x" llama2 6 --checkpoint "$ck" --resume
+    says 'checkpoints are not written over' 1 'the newest of step 6: --resume goes on' \
+        llama1 6 --checkpoint "$ck"
+    says 'another seed' 1 'was trained with seed 1: leave it out' \
+        llama1 7 --checkpoint "$ck" --resume --seed 2
+    says 'other mathematics' 1 'is of other mathematics' split0 7 --checkpoint "$ck" --resume
+    check 'what differs is named' grep -q 'checkpoint: *dtypes.param = "f32"' "$WORK/split0.err"
+    check 'on both sides' grep -q 'this trainer: *dtypes.param = "bf16"' "$WORK/split0.err"
+    says '--resume alone' 2 'resume needs --checkpoint DIR' llama1 6 --resume
+    says '--keep-every alone' 2 'needs --keep K' llama1 6 --checkpoint "$ck" --keep-every 2
+    # the same folder twice: the second run waits for a moment, then leaves
+    exec 8<"$ck" && flock -n 8
+    says 'a folder in use' 1 'another run writes its checkpoints there' \
+        llama1 7 --checkpoint "$ck" --resume
+    exec 8<&-
+    # another platform: told, recorded, and the run goes on
+    build_trainer "$WORK/llama1" GEMM=builtin CFLAGS="$flags -DANOTHER_PLATFORM" ||
+        bad "another build" "$WORK/llama1.log"
+    says 'another platform is announced' 0 'steps up to 6 were computed on another platform' \
+        llama1 7 --checkpoint "$ck" --resume
+    check 'and recorded' grep -q '"platforms": \[{"from_step": 0, .*{"from_step": 6,' \
+        "$ck/step-00000007/train_state.json"
+    build_trainer "$WORK/llama1" GEMM=builtin CFLAGS="$flags"
+    # the log of a run that is resumed loses the steps that are computed again
+    rm -rf "$ck"
+    run llama1 3 --checkpoint "$ck"
+    run llama1 5
+    printf '{"step": 6, "lo' >>"$WORK/llama1.jsonl"
+    run llama1 5 --checkpoint "$ck" --resume
+    check 'the log goes on where the checkpoint is' cmp "$WORK/llama1.result" "$WORK/llama.whole"
+}
+refusals
+finish
