@@ -29,6 +29,7 @@ typedef unsigned long uint64_t;
 #define RT_GLOBAL(threads) extern "C" __global__ void __launch_bounds__(threads)
 /* Before a loop of constant length whose every round becomes code of its own. */
 #define RT_UNROLL _Pragma("unroll")
+#define RT_UNROLL_4 _Pragma("unroll 4") /* four rounds at a time */
 /* An array that the threads of a block share. Every thread of the block must pass by it. */
 #define RT_SHARED(type, name, elems) __shared__ __align__(16) type name[elems]
 /* The block's shared bytes of which the launch says how many. */

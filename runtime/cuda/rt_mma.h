@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_mma.h: matrix products of a warp on tiles in shared memory, for kernels that multiply bf16
- * themselves. In: rt_device.h. Out: tiles loaded and stored by a block, and products into sums
- * that stay in registers.
+/* rt_mma.h: matrix products of a warp on tiles in shared memory, for kernels that
+ * multiply bf16 themselves. In: rt_device.h. Out: tiles loaded and stored by a block, and
+ * products into sums that stay in registers.
  *
- * A tile is rows of bf16 in shared memory, head + 8 elements apart, where head is a multiple of
- * 16: an odd number of 16 bytes, so the 8 rows that ldmatrix reads lie in different banks.
- * Sums of 16 m rows and n columns are float[m][n / 8][4] on each lane of the warp: element
- * [i][j][e] is row 16 i + lane / 4 + 8 (e / 2), column 8 j + 2 (lane % 4) + e % 2. */
+ * A tile is rows of bf16 in shared memory, head + 8 elements apart, where head is a
+ * multiple of 16: an odd number of 16 bytes, so the 8 rows that ldmatrix reads lie in
+ * different banks. Sums of 16 m rows and n columns are float[m][n / 8][4] on each lane of
+ * the warp: element [i][j][e] is row 16 i + lane / 4 + 8 (e / 2), column 8 j + 2 (lane %
+ * 4) + e % 2. */
 #ifndef RT_MMA_H
 #define RT_MMA_H
 
 #define RT_TILE_ROW(head) ((head) + 8)
 
-/* Rows of `elems` elements, `apart` elements from one to the next in global memory, into a tile;
- * rows from `there` on, and columns from elems on, are zeros. Rows whose length is whole 16
- * bytes begin at 16 bytes and go asynchronously: they are there after rt_cp_async_wait and a
- * barrier, the others after a barrier. */
+/* Rows of `elems` elements, `apart` elements from one to the next in global memory, into
+ * a tile; rows from `there` on, and columns from elems on, are zeros. Rows whose length
+ * is whole 16 bytes begin at 16 bytes and go asynchronously: they are there after
+ * rt_cp_async_wait and a barrier, the others after a barrier. */
 template <int threads, int rows, int head, int elems>
 RT_DEVICE void rt_tile_load(rt_bf16 *tile, const rt_bf16 *from, int64_t apart, int there)
 {
@@ -30,13 +31,14 @@ RT_DEVICE void rt_tile_load(rt_bf16 *tile, const rt_bf16 *from, int64_t apart, i
         for (int i = threadIdx.x; i < rows * head; i += threads) {
             const int row = i / head, d = i % head;
             const bool inside = row < there && d < elems;
-            tile[row * RT_TILE_ROW(head) + d] = inside ? from[row * apart + d] : (rt_bf16)0;
+            tile[row * RT_TILE_ROW(head) + d] =
+                inside ? from[row * apart + d] : (rt_bf16)0;
         }
     }
 }
 
-/* The first `there` rows of a tile to rows of `elems` elements in global memory: the tile's first
- * `columns` columns to columns from `first` on, as far as there are. */
+/* The first `there` rows of a tile to rows of `elems` elements in global memory: the
+ * tile's first `columns` columns to columns from `first` on, as far as there are. */
 template <int threads, int rows, int head, int elems, int columns>
 RT_DEVICE void rt_tile_store(rt_bf16 *to, int64_t apart, const rt_bf16 *tile, int there,
                              int first)
@@ -84,8 +86,37 @@ RT_DEVICE void rt_mma_rows(float (*sums)[n / 8][4], const rt_bf16 *a, const rt_b
     }
 }
 
-/* sums += a b: a, in the layout of sums, of 16 m rows and k columns, is rounded to bf16; b is k
- * rows of a tile of head `head`, from its column 0 on n columns. */
+/* 16 rows of a tile in registers, for rt_mma_kept. */
+template <int head> RT_DEVICE void rt_mma_keep(uint32_t (*parts)[4], const rt_bf16 *a)
+{
+    const int lane = threadIdx.x % 32;
+    RT_UNROLL
+    for (int d = 0; d < head; d += 16) {
+        rt_ldmatrix_x4(parts[d / 16],
+                       a + lane % 16 * RT_TILE_ROW(head) + lane / 16 * 8 + d);
+    }
+}
+
+/* sums += a b^T, as rt_mma_rows has it, of 16 rows in registers. */
+template <int n, int head>
+RT_DEVICE void rt_mma_kept(float (*sums)[4], const uint32_t (*a)[4], const rt_bf16 *b)
+{
+    const int lane = threadIdx.x % 32, row = RT_TILE_ROW(head);
+    const rt_bf16 *b_at = b + (lane / 16 * 8 + lane % 8) * row + lane / 8 % 2 * 8;
+    RT_UNROLL
+    for (int d = 0; d < head; d += 16) {
+        RT_UNROLL
+        for (int j = 0; j < n; j += 16) {
+            uint32_t b_part[4];
+            rt_ldmatrix_x4(b_part, b_at + j * row + d);
+            rt_mma_bf16(sums[j / 8], a[d / 16], b_part);
+            rt_mma_bf16(sums[j / 8 + 1], a[d / 16], b_part + 2);
+        }
+    }
+}
+
+/* sums += a b: a, in the layout of sums, of 16 m rows and k columns, is rounded to bf16;
+ * b is k rows of a tile of head `head`, from its column 0 on n columns. */
 template <int m, int n, int k, int head>
 RT_DEVICE void rt_mma_sums(float (*sums)[n / 8][4], const float (*a)[k / 8][4],
                            const rt_bf16 *b)
@@ -126,9 +157,8 @@ RT_DEVICE void rt_tile_round(rt_bf16 *tile, const float (*sums)[4], const float 
         rt_bf16 *to = tile + (8 * half + lane / 4) * RT_TILE_ROW(head) + lane % 4 * 2;
         RT_UNROLL
         for (int j = 0; j < n / 8; j++) {
-            *(uint32_t *)(void *)(to + 8 * j) =
-                rt_bf16x2_from_f32(sums[j][2 * half] * factor[half],
-                                   sums[j][2 * half + 1] * factor[half]);
+            *(uint32_t *)(void *)(to + 8 * j) = rt_bf16x2_from_f32(
+                sums[j][2 * half] * factor[half], sums[j][2 * half + 1] * factor[half]);
         }
     }
 }
@@ -146,7 +176,8 @@ RT_DEVICE float rt_quad_max(float v)
     return rt_maxf(v, rt_shuffle_xor(v, 2));
 }
 
-/* a . b over `elems` bf16 in global memory, by the four lanes of a quad, on each of them. */
+/* a . b over `elems` bf16 in global memory, by the four lanes of a quad, on each of them.
+ */
 template <int elems> RT_DEVICE float rt_quad_dot(const rt_bf16 *a, const rt_bf16 *b)
 {
     const int lane = threadIdx.x % 4;

@@ -1,9 +1,9 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
-//@ -- attention: causal attention with an online softmax; nothing of seq x seq. A block has some
-//@ -- queries of one head and passes over the keys that they see.
-//@ -- bf16 heads of up to 256 are multiplied by the tensor cores: a warp has whole rows of
-//@ -- scores in registers, tiles of keys and values come through two buffers while the one
-//@ -- before is used, and probabilities are rounded to bf16 on their way to v. Any other rows
+//@ -- attention: causal attention with an online softmax; nothing of seq x seq. A block
+//@ -- has some queries of one head and passes over the keys that they see. bf16 heads of
+//@ -- up to 256 are multiplied by the tensor cores: a warp has whole rows of scores in
+//@ -- registers, tiles of keys and values come through two buffers while the one before
+//@ -- is used, and probabilities are rounded to bf16 on their way to v. Any other rows
 //@ -- are multiplied in acc.
 //@ local hd, group, row = head_dim, heads // kv_heads, (heads + 2 * kv_heads) * head_dim
 //@ local sequences, elem, o_row = t // seq, qkv.type, heads * head_dim
@@ -14,9 +14,11 @@
 //@ local keys = mma and hd <= 64 and 64 or 32
 //@ local shared = mma and 2 * (queries + 4 * keys) * (head + 8) or 0
 //@ local blocks = (seq + queries - 1) // queries
+//@ local from = { name = "from", type = elem, dtype = qkv.dtype }
 //@ local f = acc == "float" and "f" or ""
 //@ local fold = scale > 0 -- the largest score is the largest one times scale
 //@ local masked = starts or window > 0
+//@ local function older(first) return masked and " && key >= " .. first or "" end
 //@ local parameters = "const " .. elem .. " *qkv, "
 //@   .. (starts and "const int32_t *starts, " or "") .. elem .. " *o, " .. acc .. " *lse"
 //@ local starts_of = starts and "starts, " or ""
@@ -24,15 +26,19 @@
 #include "rt_mma.h"
 
 //@ end
+#define SEQ ${seq} /* rows of a sequence */
+#define ROW ${row} /* elements of a row of qkv */
+#define O_ROW ${o_row} /* of o */
+#define DIM ${hd} /* of a head */
 #define QUERIES ${queries} /* of a block: 4 warps of ROWS */
 #define ROWS (QUERIES / 4)
 #define KEYS ${keys} /* at a time */
 //@ if mma then
-#define HEAD ${head}${hd < head and " /* " .. hd .. ", and zeros */" or ""}
+#define HEAD ${head} /* DIM in whole 16s */
 #define TILE (KEYS * RT_TILE_ROW(HEAD)) /* elements */
 #define LOG2_E 1.44269504f
 //@   if fold then
-#define SCALE ${lit(scale * 1.4426950408889634)} /* times log2(e): exp2 is the device's own */
+#define SCALE ${lit(scale * 1.4426950408889634)} /* times log2(e), for exp2 */
 //@   else
 #define SCALE 1.0f /* scores are scaled before */
 //@   end
@@ -41,14 +47,14 @@
 //@ end
 
 //@ if masked then
-/* The first key that a query sees. Queries beyond the sequence see what the last one does. */
+/* The first key that a query sees; those beyond the sequence: what the last one does. */
 //@   if starts then
 RT_DEVICE int ${fn}_oldest(const int32_t *starts, int query)
 //@   else
 RT_DEVICE int ${fn}_oldest(int query)
 //@   end
 {
-    const int last = query < ${seq} ? query : ${seq - 1};
+    const int last = query < SEQ ? query : SEQ - 1;
 //@   if starts and window > 0 then
     const int start = starts[last], seen = last + 1 - ${window};
     return start > seen ? start : seen;
@@ -63,12 +69,12 @@ RT_DEVICE int ${fn}_oldest(int query)
 //@ local function place() -- which queries of which head: text of both kernels
     /* the last queries see the most keys: their blocks go first */
     const int query0 = (${blocks - 1} - (int)(blockIdx.x / ${heads * sequences})) * QUERIES;
-    const int queries = ${seq} - query0 < QUERIES ? ${seq} - query0 : QUERIES;
+    const int queries = SEQ - query0 < QUERIES ? SEQ - query0 : QUERIES;
     const int head = (int)(blockIdx.x % ${heads}), end = query0 + queries;
-    const int64_t row0 = (int64_t)(blockIdx.x / ${heads} % ${sequences}) * ${seq};
-    const ${elem} *rows = qkv + row0 * ${row};
-    const ${elem} *q_rows = rows + (int64_t)query0 * ${row} + head * ${hd};
-    const ${elem} *k_rows = rows + (${heads} + head / ${group}) * ${hd};
+    const int64_t row0 = (int64_t)(blockIdx.x / ${heads} % ${sequences}) * SEQ;
+    const ${elem} *rows = qkv + row0 * ROW;
+    const ${elem} *q_rows = rows + (int64_t)query0 * ROW + head * DIM;
+    const ${elem} *k_rows = rows + (${heads} + head / ${group}) * DIM;
     const ${elem} *v_rows = k_rows + ${kv_heads * hd};
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 //@   if starts then
@@ -80,12 +86,15 @@ RT_DEVICE int ${fn}_oldest(int query)
 //@ end
 //@ if mma then
 //@   local first = masked and "begin" or "0"
-/* KEYS rows of keys and of values from key0 on, into the two tiles at `tile`. */
-RT_DEVICE void ${fn}_load(rt_bf16 *tile, const rt_bf16 *k_rows, const rt_bf16 *v_rows, int key0)
+/* Keys and values from key0 on into the two tiles of their turn. */
+RT_DEVICE void ${fn}_load(rt_bf16 *tiles, const rt_bf16 *k_rows, const rt_bf16 *v_rows,
+                          int key0)
 {
-    const int64_t at = (int64_t)key0 * ${row};
-    rt_tile_load<128, KEYS, HEAD, ${hd}>(tile, k_rows + at, ${row}, ${seq} - key0);
-    rt_tile_load<128, KEYS, HEAD, ${hd}>(tile + TILE, v_rows + at, ${row}, ${seq} - key0);
+    rt_bf16 *tile = tiles + key0 / KEYS % 2 * 2 * TILE;
+    const int64_t at = (int64_t)key0 * ROW;
+    rt_tile_load<128, KEYS, HEAD, DIM>(tile, k_rows + at, ROW, SEQ - key0);
+    rt_tile_load<128, KEYS, HEAD, DIM>(tile + TILE, v_rows + at, ROW, SEQ - key0);
+    rt_cp_async_commit();
 }
 
 /* Scores that the mask leaves out become so small that their exp is 0. */
@@ -105,19 +114,15 @@ RT_DEVICE void ${fn}_mask(float (*s)[KEYS / 8][4], int key0, int query0)
             for (int e = 0; e < 4; e++) {
                 const int query = query0 + 16 * i + lane / 4 + e / 2 * 8;
                 const int key = key0 + 8 * j + lane % 4 * 2 + e % 2;
-//@   if masked then
-                const bool seen = key <= query && key >= oldest[i][e / 2];
-//@   else
-                const bool seen = key <= query;
-//@   end
+                const bool seen = key <= query${older("oldest[i][e / 2]")};
                 s[i][j][e] = seen ? s[i][j][e] : -1e38f;
             }
         }
     }
 }
 
-/* Scores become exp of themselves less the largest of their row so far, and what was summed
- * under a smaller one shrinks. */
+/* Scores become exp of themselves less the largest of their row so far, and what was
+ * summed under a smaller one shrinks. */
 RT_DEVICE void ${fn}_softmax(float (*s)[KEYS / 8][4], float (*top)[2], float (*sum)[2],
                              float (*sums)[HEAD / 8][4])
 {
@@ -164,7 +169,8 @@ ${fn}(${parameters})
     float sums[ROWS / 16][HEAD / 8][4] = {}, top[ROWS / 16][2], sum[ROWS / 16][2] = {};
 //@   if masked then
     const int first_seen = ${fn}_oldest(${starts_of}own);
-    const int all_seen = ${fn}_oldest(${starts_of}own + ROWS - 1); /* by each query, from here */
+    /* from here on each query of the warp sees the keys */
+    const int all_see = ${fn}_oldest(${starts_of}own + ROWS - 1);
     int oldest[ROWS / 16][2];
 //@   end
     RT_UNROLL
@@ -174,27 +180,18 @@ ${fn}(${parameters})
         oldest[i / 2][i % 2] = ${fn}_oldest(${starts_of}own + 8 * i + lane / 4);
 //@   end
     }
-    rt_tile_load<128, QUERIES, HEAD, ${hd}>(q, q_rows, ${row}, queries);
-    ${fn}_load(tiles + ${first} / KEYS % 2 * 2 * TILE, k_rows, v_rows, ${first});
-    rt_cp_async_commit();
+    rt_tile_load<128, QUERIES, HEAD, DIM>(q, q_rows, ROW, queries);
+    ${fn}_load(tiles, k_rows, v_rows, ${first});
     for (int key0 = ${first}; key0 < end; key0 += KEYS) {
         const rt_bf16 *k = tiles + key0 / KEYS % 2 * 2 * TILE, *v = k + TILE;
         rt_cp_async_wait(0);
-        rt_block_sync(); /* this tile is there, and no warp reads the other one any more */
+        rt_block_sync(); /* these are there, and the other two are read no more */
         if (key0 + KEYS < end) {
-            const int next = key0 + KEYS;
-            ${fn}_load(tiles + next / KEYS % 2 * 2 * TILE, k_rows, v_rows, next);
-            rt_cp_async_commit();
+            ${fn}_load(tiles, k_rows, v_rows, key0 + KEYS);
         }
-//@   if masked then
-        if (key0 >= own + ROWS || key0 + KEYS <= first_seen) {
+        if (key0 >= own + ROWS${masked and " || key0 + KEYS <= first_seen" or ""}) {
             continue; /* no query of the warp sees any of these */
         }
-//@   else
-        if (key0 >= own + ROWS) {
-            continue; /* no query of the warp sees any of these */
-        }
-//@   end
         float s[ROWS / 16][KEYS / 8][4] = {};
         rt_mma_rows<ROWS / 16, KEYS, HEAD>(s, own_q, k);
 //@   if not fold then
@@ -203,20 +200,14 @@ ${fn}(${parameters})
             s[i / (KEYS / 2)][i / 4 % (KEYS / 8)][i % 4] *= ${lit(scale * 1.4426950408889634)};
         }
 //@   end
-//@   if masked then
-        if (key0 + KEYS > own + 1 || key0 < all_seen) {
+        if (key0 + KEYS > own + 1${masked and " || key0 < all_see" or ""}) {
             ${fn}_mask(s, key0, own, oldest);
         }
-//@   else
-        if (key0 + KEYS > own + 1) {
-            ${fn}_mask(s, key0, own);
-        }
-//@   end
         ${fn}_softmax(s, top, sum, sums);
         rt_mma_sums<ROWS / 16, HEAD, KEYS, HEAD>(sums, s, v);
     }
     RT_UNROLL
-    for (int i = 0; i < ROWS / 16; i++) { /* the warp's rows of o take the place of its q */
+    for (int i = 0; i < ROWS / 16; i++) { /* o takes the place of q */
         float over[2];
         RT_UNROLL
         for (int half = 0; half < 2; half++) {
@@ -232,19 +223,20 @@ ${fn}(${parameters})
         rt_tile_round<HEAD, HEAD>(own_q + 16 * i * RT_TILE_ROW(HEAD), sums[i], over);
     }
     rt_block_sync();
-    rt_tile_store<128, QUERIES, HEAD, ${hd}, ${hd}>(
-        o + (row0 + query0) * ${o_row} + head * ${hd}, ${o_row}, q, queries, 0);
+    rt_tile_store<128, QUERIES, HEAD, DIM, DIM>(
+        o + (row0 + query0) * O_ROW + head * DIM, O_ROW, q, queries, 0);
 }
 //@ else
 //@   local first = masked and "begin" or "0"
-/* Columns [d, d + 32) of rows into shared memory, `apart` elements from one to the next; zeros
- * where there are none. */
-RT_DEVICE void ${fn}_load(${acc} *to, int rows, int apart, const ${elem} *from, int d, int there)
+/* Columns [d, d + 32) of rows into shared memory, `apart` elements from one to the next;
+ * zeros where there are none. */
+RT_DEVICE void ${fn}_load(${acc} *to, int rows, int apart, const ${elem} *from, int d,
+                          int there)
 {
     for (int i = threadIdx.x; i < rows * 32; i += 128) {
-        const int64_t at = (int64_t)(i / 32) * ${row} + d + i % 32;
-        const bool inside = i / 32 < there && d + i % 32 < ${hd};
-        to[i / 32 * apart + i % 32] = inside ? ${ld({ name = "from", type = elem, dtype = qkv.dtype }, "at")} : 0;
+        const int64_t at = (int64_t)(i / 32) * ROW + d + i % 32;
+        const bool inside = i / 32 < there && d + i % 32 < DIM;
+        to[i / 32 * apart + i % 32] = inside ? ${ld(from, "at")} : 0;
     }
 }
 
@@ -262,14 +254,15 @@ ${fn}(${parameters})
         top[i] = ${acc == "float" and "-1e30f" or "-1e300"};
     }
     for (int key0 = ${first}; key0 < end; key0 += KEYS) {
-        const int64_t at = (int64_t)key0 * ${row};
+        const int64_t at = (int64_t)key0 * ROW;
         const int key = key0 + lane;
         ${acc} s[ROWS] = {};
         for (int part = 0; part < PARTS; part++) {
             rt_block_sync();
             ${fn}_load(left, QUERIES, 32, q_rows, 32 * part, queries);
-            ${fn}_load(right, KEYS, 33, k_rows + at, 32 * part, ${seq} - key0);
+            ${fn}_load(right, KEYS, 33, k_rows + at, 32 * part, SEQ - key0);
             rt_block_sync();
+            RT_UNROLL_4
             for (int d = 0; d < 32; d++) {
                 RT_UNROLL
                 for (int i = 0; i < ROWS; i++) {
@@ -282,10 +275,9 @@ ${fn}(${parameters})
         for (int i = 0; i < ROWS; i++) {
             const int query = query0 + warp * ROWS + i;
 //@   if masked then
-            const bool seen = key <= query && key >= ${fn}_oldest(${starts_of}query);
-//@   else
-            const bool seen = key <= query;
+            const int oldest = ${fn}_oldest(${starts_of}query);
 //@   end
+            const bool seen = key <= query${older("oldest")};
             const ${acc} score = s[i] * ${lit(scale)};
             const ${acc} most = rt_warp_max(seen && score > top[i] ? score : top[i]);
             const ${acc} shrink = rt_exp${f}(top[i] - most);
@@ -301,8 +293,9 @@ ${fn}(${parameters})
         RT_UNROLL
         for (int part = 0; part < PARTS; part++) {
             rt_block_sync();
-            ${fn}_load(right, KEYS, 33, v_rows + at, 32 * part, ${seq} - key0);
+            ${fn}_load(right, KEYS, 33, v_rows + at, 32 * part, SEQ - key0);
             rt_block_sync();
+            RT_UNROLL_4
             for (int j = 0; j < KEYS; j++) {
                 RT_UNROLL
                 for (int i = 0; i < ROWS; i++) {
@@ -326,14 +319,18 @@ ${fn}(${parameters})
         RT_UNROLL
         for (int part = 0; part < PARTS; part++) {
             const int d = 32 * part + lane;
-            if (d < ${hd}) {
-                ${st(o, "at * " .. hd .. " + d", "out[i][part] / total")};
+            if (d < DIM) {
+                ${st(o, "at * DIM + d", "out[i][part] / total")};
             }
         }
     }
 }
 //@ end
 
+#undef SEQ
+#undef ROW
+#undef O_ROW
+#undef DIM
 #undef QUERIES
 #undef ROWS
 #undef KEYS
@@ -349,7 +346,8 @@ ${fn}(${parameters})
 ${kernel(fn, 128, shared)}
 
 //@ if starts then
-static void ${fn}(Rt *rt, const ${elem} *qkv, const int32_t *starts, ${elem} *o, ${acc} *lse)
+static void ${fn}(Rt *rt, const ${elem} *qkv, const int32_t *starts, ${elem} *o,
+                  ${acc} *lse)
 {
     rt_launch(rt, &${fn}_kernel, ${blocks * heads * sequences}, 1,
               (void *[]){ &qkv, &starts, &o, &lse });
@@ -357,6 +355,7 @@ static void ${fn}(Rt *rt, const ${elem} *qkv, const int32_t *starts, ${elem} *o,
 //@ else
 static void ${fn}(Rt *rt, const ${elem} *qkv, ${elem} *o, ${acc} *lse)
 {
-    rt_launch(rt, &${fn}_kernel, ${blocks * heads * sequences}, 1, (void *[]){ &qkv, &o, &lse });
+    rt_launch(rt, &${fn}_kernel, ${blocks * heads * sequences}, 1,
+              (void *[]){ &qkv, &o, &lse });
 }
 //@ end
