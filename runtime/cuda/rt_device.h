@@ -27,13 +27,11 @@ typedef unsigned long uint64_t;
 
 #define RT_DEVICE static __device__ __forceinline__
 #define RT_GLOBAL(threads) extern "C" __global__ void __launch_bounds__(threads)
-/* Before a loop of constant length whose every round becomes code of its own. */
-#define RT_UNROLL _Pragma("unroll")
-#define RT_UNROLL_4 _Pragma("unroll 4") /* four rounds at a time */
 /* An array that the threads of a block share. Every thread of the block must pass by it. */
 #define RT_SHARED(type, name, elems) __shared__ __align__(16) type name[elems]
 /* The block's shared bytes of which the launch says how many. */
 #define RT_SHARED_BYTES(name) extern __shared__ __align__(128) char name[]
+/* Before a loop of constant length of which each round, or n at a time, become code. */
 #define RT_UNROLL _Pragma("unroll")
 #define RT_PRAGMA(text) _Pragma(#text)
 #define RT_UNROLL_BY(n) RT_PRAGMA(unroll n)
@@ -187,11 +185,6 @@ RT_DEVICE double rt_cos(double x) { return cos(x); }
 #endif
 
 /* ---- what rests on the above: the same on every device ---------------------------------- */
-
-#ifndef RT_UNROLL
-#define RT_UNROLL
-#define RT_UNROLL_BY(n)
-#endif
 
 typedef uint16_t rt_bf16, rt_f16;
 typedef struct __attribute__((aligned(16))) RtVec16 { uint32_t word[4]; } RtVec16;

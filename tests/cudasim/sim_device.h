@@ -12,6 +12,7 @@
 
 #define RT_DEVICE static inline
 #define RT_UNROLL
+#define RT_UNROLL_BY(n)
 /* simcc, which finds the kernels in the preprocessed text, registers them. */
 #ifdef SIM_LIST
 #define RT_GLOBAL(threads) SIM_GLOBAL(threads)

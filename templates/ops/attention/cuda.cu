@@ -201,7 +201,7 @@ ${fn}(${parameters})
         }
 //@   end
         if (key0 + KEYS > own + 1${masked and " || key0 < all_see" or ""}) {
-            ${fn}_mask(s, key0, own, oldest);
+            ${fn}_mask(s, key0, own${masked and ", oldest" or ""});
         }
         ${fn}_softmax(s, top, sum, sums);
         rt_mma_sums<ROWS / 16, HEAD, KEYS, HEAD>(sums, s, v);
@@ -262,7 +262,7 @@ ${fn}(${parameters})
             ${fn}_load(left, QUERIES, 32, q_rows, 32 * part, queries);
             ${fn}_load(right, KEYS, 33, k_rows + at, 32 * part, SEQ - key0);
             rt_block_sync();
-            RT_UNROLL_4
+            RT_UNROLL_BY(4)
             for (int d = 0; d < 32; d++) {
                 RT_UNROLL
                 for (int i = 0; i < ROWS; i++) {
@@ -295,7 +295,7 @@ ${fn}(${parameters})
             rt_block_sync();
             ${fn}_load(right, KEYS, 33, v_rows + at, 32 * part, SEQ - key0);
             rt_block_sync();
-            RT_UNROLL_4
+            RT_UNROLL_BY(4)
             for (int j = 0; j < KEYS; j++) {
                 RT_UNROLL
                 for (int i = 0; i < ROWS; i++) {

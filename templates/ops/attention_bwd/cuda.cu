@@ -395,7 +395,7 @@ RT_DEVICE void ${fn}_load(${acc} *to, int apart, const ${elem} *from, int64_t ro
 /* sums[i] += 32 columns of the warp's row i times those of the lane's row. */
 RT_DEVICE void ${fn}_dot(${acc} *sums, const ${acc} *own, const ${acc} *right)
 {
-    RT_UNROLL_4
+    RT_UNROLL_BY(4)
     for (int d = 0; d < 32; d++) {
         RT_UNROLL
         for (int i = 0; i < ROWS; i++) {
@@ -408,7 +408,7 @@ RT_DEVICE void ${fn}_dot(${acc} *sums, const ${acc} *own, const ${acc} *right)
 RT_DEVICE void ${fn}_add(${acc} (*out)[PARTS], int part, const ${acc} *own,
                          const ${acc} *right)
 {
-    RT_UNROLL_4
+    RT_UNROLL_BY(4)
     for (int j = 0; j < 32; j++) {
         RT_UNROLL
         for (int i = 0; i < ROWS; i++) {
