@@ -36,9 +36,9 @@ json_number() { # FILE KEY: the first number under that key
     tr -d '\n' <"$1" | grep -o "\"$2\": *[-0-9.e+]*" | head -n 1 | sed 's/.*: *//'
 }
 
-# masked_text FILE: a copy of the licence, and FILE.mask, which leaves out stretches and single
-# tokens: a bit a token, low bit first, 1: the token is a target. tests/pytorch/figures.py knows
-# the same rule.
+# masked_text FILE [RULE]: a copy of the licence, and FILE.mask: a bit a token, low bit first, 1:
+# the token is a target. RULE, of token t, in awk's words, says which are none: without it,
+# stretches and single tokens. tests/pytorch/figures.py knows the same rules.
 masked_text() {
     cp "$ROOT/LICENSE" "$1"
     # shellcheck disable=SC2059 # the format is the bytes
@@ -47,7 +47,7 @@ masked_text() {
             byte = 0
             for (j = 0; j < 8; j++) {
                 t = i + j
-                if (t < n && !(int(t / 23) % 4 == 1 || t % 7 == 3)) byte += 2 ^ j
+                if (t < n && !('"${2:-int(t / 23) % 4 == 1 || t % 7 == 3}"')) byte += 2 ^ j
             }
             printf "\\%03o", byte
         } }')" >"$1.mask"

@@ -21,11 +21,13 @@ BASE = dict(
     optimizer=dict(kind="adamw", lr=2e-3, betas=[0.9, 0.95], eps=1e-8, weight_decay=0.1,
                    clip=1.0),
     lr=dict(kind="cosine", warmup=3, steps=20, min_ratio=0.1),
-    groups=[], loss=dict(mask=False, z=0, label_smoothing=0), reduce=None, moments=None,
-    documents=None)
+    groups=[], loss=dict(mask=False, z=0, label_smoothing=0), reduce=None, master=None,
+    moments=None, documents=None,
+    loss_scale=dict(init=65536, growth_interval=2000, factor=2, min=1))
 MODELS = {"tiny_llama": LLAMA, "tiny_gpt2": GPT2}
 ALL = ["f64", "f32", "bf16"]
 EXACT = ["f64", "f32"]
+LOW = ["bf16", "f16"]
 
 
 def lua(value):
@@ -46,19 +48,19 @@ def record(fields):
 
 
 def case(name, description, model=(), dtypes=EXACT, ranks=2, data="text", grads=True,
-         figures=None, **changes):
+         figures=None, bound=None, **changes):
     c = dict(copy.deepcopy(BASE), name=name, description=description, dtypes=dtypes,
-             figures=figures or dtypes, ranks=ranks, data=data, grads=grads,
+             figures=figures or dtypes, ranks=ranks, data=data, grads=grads, bound=bound,
              model=dict(MODELS[description], **dict(model)))
     sets = ["model.%s=%s" % (k, lua(v)) for k, v in dict(model).items()]
     for key, value in changes.items():
-        if key == "loss":
-            c["loss"].update(value)
-            sets += ["loss.%s=%s" % (k, lua(v)) for k, v in value.items()]
+        if key in ("loss", "loss_scale"):
+            c[key].update(value)
+            sets += ["%s.%s=%s" % (key, k, lua(v)) for k, v in value.items()]
         elif key in ("optimizer", "lr"):
             c[key] = value
             sets.append("%s=%s" % (key, record(value)))
-        elif key in ("reduce", "moments"):
+        elif key in ("reduce", "master", "moments"):
             c[key] = value
             sets.append("dtypes.%s=%s" % (key, lua(value)))
         else:
@@ -78,7 +80,7 @@ def lion(**fields):
 
 
 CASES = [
-    case("llama", "tiny_llama", dtypes=ALL),
+    case("llama", "tiny_llama", dtypes=ALL + ["f16"]),
     case("llama_tied", "tiny_llama", {"tied": True}, dtypes=ALL),
     case("llama_gqa", "tiny_llama", {"heads": 6, "kv_heads": 2, "head_dim": 6}, dtypes=ALL),
     case("llama_bias", "tiny_llama", {"qkv_bias": True}, dtypes=ALL),
@@ -89,7 +91,7 @@ CASES = [
     case("llama_all", "tiny_llama", {
         "tied": True, "heads": 6, "kv_heads": 3, "head_dim": 8, "qkv_bias": True,
         "qk_norm": True, "window": 7, "rope": {"theta": 100.0, "scaling": SCALING}}, dtypes=ALL),
-    case("gpt2", "tiny_gpt2", dtypes=ALL),
+    case("gpt2", "tiny_gpt2", dtypes=ALL + ["f16"]),
     case("gpt2_untied", "tiny_gpt2", {"tied": False}, dtypes=ALL),
 
     # Nothing divides anything: primes, seven micro-batches in one leaf, six in two.
@@ -107,7 +109,9 @@ CASES = [
          optimizer=sgd(momentum=0.0, weight_decay=0.0, clip=0.5)),
     case("lion", "tiny_llama", dtypes=["f64"], grads=False, optimizer=lion()),
     case("lion_gpt2", "tiny_gpt2", dtypes=["f64"], grads=False,
-         optimizer=lion(betas=[0.95, 0.98])),
+         optimizer=lion(betas=[0.95, 0.98]), groups=[
+             {"match": "*.bias", "lr": 3.0, "weight_decay": 0.2},
+             {"match": "*.c_attn.weight", "frozen": True}, {"match": "*.wpe.*", "lr": 0.25}]),
 
     # Groups by name: the first that matches takes a parameter.
     case("groups", "tiny_llama", groups=[
@@ -137,6 +141,13 @@ CASES = [
     # The loss.
     case("loss_mask", "tiny_llama", data="masked", loss={"mask": True}),
     case("loss_mask_gpt2", "tiny_gpt2", data="masked", loss={"mask": True}),
+    # Of four ranks some have few targets, some none: still one mean over all targets of the step.
+    case("loss_uneven", "tiny_llama", data="uneven", ranks=4, loss={"mask": True}),
+    case("loss_uneven_odd", "tiny_gpt2", {"layers": 2, "dim": 33, "ffn": 61, "vocab": 251,
+                                          "max_positions": 17},
+         data="uneven", ranks=4, seq=11, micro_batch=3, global_batch=24,
+         loss={"mask": True, "z": 0.003}, documents={"end_id": 32}, groups=[
+             {"match": ["*.ln_1.*", "transformer.h.1.mlp.*"], "frozen": True}]),
     case("loss_z", "tiny_llama", loss={"z": 0.01}),
     case("loss_smooth", "tiny_llama", loss={"label_smoothing": 0.1}),
     case("loss_all", "tiny_gpt2", data="masked", dtypes=ALL,
@@ -163,8 +174,21 @@ CASES = [
         {"match": ["model.embed_tokens.weight"], "frozen": True}]),
 
     # Precision: no trainer has another's bits, so distances to f64 are compared.
-    case("reduce_bf16", "tiny_llama", dtypes=["f32"], figures=["f64", "f32"], reduce="bf16"),
-    case("reduce_bf16_gpt2", "tiny_gpt2", dtypes=["f32"], figures=["f64", "f32"],
+    case("reduce_bf16", "tiny_llama", dtypes=["f32"] + LOW, figures=["f64", "f32"] + LOW,
+         reduce="bf16"),
+    case("reduce_bf16_gpt2", "tiny_gpt2", dtypes=["f32"] + LOW, figures=["f64", "f32"] + LOW,
          reduce="bf16", global_batch=32),
-    case("moments_bf16", "tiny_llama", dtypes=["f32"], grads=False, moments="bf16"),
+    case("moments_bf16", "tiny_llama", dtypes=["f32"], grads=False, moments="bf16", bound=5e-5),
+    case("state_bf16", "tiny_gpt2", dtypes=["bf16"], grads=False, moments="bf16", master="bf16",
+         bound=3e-3),
+
+    # Planted overflows: the loss scale begins, and grows, beyond what f16 holds, and a step's
+    # gradient is larger than the others'; after each overflow it shrinks and training goes on.
+    # With masks, some ranks have nothing that could overflow.
+    case("overflow", "tiny_llama", dtypes=["f16"], grads=False, bound=2e-5,
+         loss_scale={"init": 1 << 18, "growth_interval": 3}),
+    case("overflow_gpt2", "tiny_gpt2", dtypes=["f16"], grads=False, bound=1e-3, reduce="bf16",
+         ranks=4, data="uneven", loss={"mask": True}, groups=[
+             {"match": "transformer.wpe.*", "frozen": True}],
+         optimizer=sgd(), loss_scale={"init": 1 << 24, "factor": 16, "growth_interval": 2}),
 ]

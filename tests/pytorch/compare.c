@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* compare: compare FIGURES CASE DTYPE GRADIENTS LOG
  *
- * In: figures.json (PyTorch's, by figures.py), the name of a case, f32, f64 or bf16, and
+ * In: figures.json (PyTorch's, by figures.py), the name of a case, a dtype, and
  * what a trainer of that case wrote: --debug-gradients of its first step, --log of ten
  * steps. Out: one line of figures; exit 0 when they agree, 1 when not, with every
  * difference on a line.
  *
  * f32 and f64 must agree within a relative bound: losses, the global norm, each
  * parameter's gradient norm; its two signed random projections within the bound times its
- * norm. Learning rates agree to the last digits. bf16 cannot agree with anybody, so both
- * are measured from f64: the root mean square, over all parameters and projections, of
- * the distance to f64 in units of the gradient's norm. A signed random projection of a
- * difference has that difference's norm as its root mean square. The trainer's may be at
- * most twice PyTorch's. Figures that say "compare": "distance" are compared so in any
- * dtype; "bound" replaces that of their dtype. */
+ * norm. Learning rates agree to the last digits. bf16 and f16 cannot agree with anybody,
+ * so both are measured from f64: the root mean square, over all parameters and
+ * projections, of the distance to f64 in units of the gradient's norm. A signed random
+ * projection of a difference has that difference's norm as its root mean square. The
+ * trainer's may be at most twice PyTorch's. So are figures that say "compare":
+ * "distance"; "bound" replaces that of their dtype. Series of loss scales and of skipped
+ * updates are equal, and a norm that is not finite (null) is so on both sides. */
 #include <jansson.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,23 +78,40 @@ static const json_t *find_case(const json_t *figures, const char *name)
     fail("no case %s in the figures", name);
 }
 
-/* One number of a step against its place in a series of the figures. */
+/* One number of a step against its place in a series of the figures. Null is a number
+ * too: one that is not finite. */
 static double compare_step(const json_t *row, const char *key, const json_t *theirs,
                            const char *series, size_t step, double bound)
 {
     char what[64];
-    double want = number(json_array_get(json_object_get(theirs, series), step), series);
+    const json_t *their = json_array_get(json_object_get(theirs, series), step);
+    const json_t *our = json_object_get(row, key);
     snprintf(what, sizeof what, "%s of step %zu", key, step + 1);
-    return apart(number(json_object_get(row, key), key), want, fabs(want), bound, what);
+    if (json_is_null(their) || json_is_null(our)) {
+        if (!json_is_null(their) || !json_is_null(our)) {
+            printf("differs: %s: %s, PyTorch %s\n", what,
+                   json_is_null(our) ? "null" : "finite",
+                   json_is_null(their) ? "null" : "finite");
+            differences++;
+        }
+        return 0;
+    }
+    double want = number(their, series);
+    return apart(number(our, key), want, want != 0 ? fabs(want) : 1, bound, what);
 }
 
+/* Norms are of gradients that low precision has rounded: so much further apart. */
+static const double NORM_BOUNDS = 20;
+
 /* Losses, norms and learning rates, from the log: one object a line. Rates are computed
- * in double on both sides. Norms: of all steps where bits suffice, else of the first. */
+ * in double on both sides. Norms: of all steps where bits suffice, else of the first;
+ * with loss scales of all, for there some are not finite. */
 static double compare_log(const char *path, const json_t *theirs, double bound)
 {
     const json_t *losses = json_object_get(theirs, "losses");
     FILE *f = fopen(path, "r");
     char line[65536];
+    const bool scaled = json_object_get(theirs, "loss_scales") != NULL;
     size_t step = 0;
     double worst = 0;
     if (f == NULL)
@@ -102,9 +121,15 @@ static double compare_log(const char *path, const json_t *theirs, double bound)
         json_t *row = json_loads(line, 0, NULL);
         worst = fmax(worst, compare_step(row, "loss", theirs, "losses", step, bound));
         compare_step(row, "lr", theirs, "lrs", step, 1e-14);
-        if (step == 0 || bound < 1e-6)
+        if (scaled) {
+            compare_step(row, "loss_scale", theirs, "loss_scales", step, 0);
+            compare_step(row, "skipped", theirs, "skipped", step, 0);
+            compare_step(row, "grad_norm", theirs, "grad_norms", step,
+                         NORM_BOUNDS * bound);
+        } else if (step == 0 || bound < 1e-6) {
             worst = fmax(
                 worst, compare_step(row, "grad_norm", theirs, "grad_norms", step, bound));
+        }
         json_decref(row);
     }
     fclose(f);
@@ -185,7 +210,7 @@ static void compare_distances(const json_t *rows, const json_t *theirs,
 int main(int argc, char **argv)
 {
     if (argc != 6)
-        fail("usage: compare FIGURES CASE f32|f64|bf16 GRADIENTS LOG");
+        fail("usage: compare FIGURES CASE f32|f64|bf16|f16 GRADIENTS LOG");
     json_t *figures = load(argv[1]), *gradients = load(argv[4]);
     const json_t *c = find_case(figures, argv[2]);
     const json_t *theirs = json_object_get(c, argv[3]),
@@ -193,7 +218,7 @@ int main(int argc, char **argv)
     const json_t *rows = json_object_get(gradients, "parameters");
     if (theirs == NULL)
         fail("no figures for %s", argv[3]);
-    if (json_object_get(theirs, "compare") != NULL || !strcmp(argv[3], "bf16")) {
+    if (json_object_get(theirs, "compare") != NULL) {
         if (exact == NULL)
             fail("no figures for f64");
         /* three digits are left of a loss; what matters is the distance */

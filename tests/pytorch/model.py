@@ -6,11 +6,28 @@ not counted), where each token's document starts. Out: the sum of the token loss
 does the rest.
 
 Rounding follows what PyTorch users do in bf16: norms, softmax and the loss are computed in
-f32 (f64 for f64), everything else in the parameters' dtype."""
+f32 (f64 for f64), everything else in the parameters' dtype. PyTorch has no products of f16 on the
+CPU, so f16 is f32 whose values, and their gradients, are rounded to f16 where an op ends: `r`
+stands at these places, and does nothing in other dtypes."""
 import math
 
 import torch
 import torch.nn.functional as F
+
+
+class RoundedToHalf(torch.autograd.Function):
+    """To f16 and back, the value forward and its gradient backward; what f16 cannot hold becomes
+    infinite. peak: the largest gradient since somebody set it to zero."""
+    peak = 0.0
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.half().float()
+
+    @staticmethod
+    def backward(ctx, g):
+        RoundedToHalf.peak = max(RoundedToHalf.peak, g.abs().nan_to_num(0.0, 0.0).max().item())
+        return g.half().float()
 
 
 def wide(x):
@@ -74,62 +91,64 @@ def positions_of(starts):
     return torch.arange(starts.shape[1]) - starts
 
 
-def llama(m, p, tokens, starts):
+def llama(m, p, tokens, starts, r):
     h, kv, hd, eps = m["heads"], m["kv_heads"], m["head_dim"], m["norm_eps"]
-    x = F.embedding(tokens, p["model.embed_tokens.weight"])
+    x = r(F.embedding(tokens, p["model.embed_tokens.weight"]))
     table_dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
     cos, sin = rope_table(positions_of(starts), hd, m["rope"], table_dtype)
     for i in range(m["layers"]):
         def w(name):
             return p["model.layers.%d.%s" % (i, name)]
-        y = rms_norm(x, w("input_layernorm.weight"), eps)
-        qkv = F.linear(y, w("self_attn.qkv_proj.weight"),
-                       w("self_attn.qkv_proj.bias") if m["qkv_bias"] else None)
+        y = r(rms_norm(x, w("input_layernorm.weight"), eps))
+        qkv = r(F.linear(y, w("self_attn.qkv_proj.weight"),
+                         w("self_attn.qkv_proj.bias") if m["qkv_bias"] else None))
         q, k, v = qkv.split([h * hd, kv * hd, kv * hd], -1)
         q, k, v = split_heads(q, h), split_heads(k, kv), split_heads(v, kv)
         if m["qk_norm"]:
-            q = rms_norm(q, w("self_attn.q_norm.weight"), eps)
-            k = rms_norm(k, w("self_attn.k_norm.weight"), eps)
-        o = attend(rotate(q, cos, sin), rotate(k, cos, sin), v, m["window"], starts)
-        x = x + F.linear(o, w("self_attn.o_proj.weight"))
-        y = rms_norm(x, w("post_attention_layernorm.weight"), eps)
-        gate, up = F.linear(y, w("mlp.gate_up_proj.weight")).chunk(2, -1)
-        x = x + F.linear(F.silu(gate) * up, w("mlp.down_proj.weight"))
-    x = rms_norm(x, p["model.norm.weight"], eps)
+            q = r(rms_norm(q, w("self_attn.q_norm.weight"), eps))
+            k = r(rms_norm(k, w("self_attn.k_norm.weight"), eps))
+        o = r(attend(r(rotate(q, cos, sin)), r(rotate(k, cos, sin)), v, m["window"], starts))
+        x = r(x + r(F.linear(o, w("self_attn.o_proj.weight"))))
+        y = r(rms_norm(x, w("post_attention_layernorm.weight"), eps))
+        gate, up = r(F.linear(y, w("mlp.gate_up_proj.weight"))).chunk(2, -1)
+        x = r(x + r(F.linear(r(F.silu(gate) * up), w("mlp.down_proj.weight"))))
+    x = r(rms_norm(x, p["model.norm.weight"], eps))
     name = "model.embed_tokens.weight" if m["tied"] else "lm_head.weight"
-    return F.linear(x, p[name])
+    return r(F.linear(x, p[name]))
 
 
 def layer_norm(x, w, b, eps):
     return F.layer_norm(wide(x), x.shape[-1:], wide(w), wide(b), eps).to(x.dtype)
 
 
-def gpt2(m, p, tokens, starts):
+def gpt2(m, p, tokens, starts, r):
     eps, h = m["norm_eps"], m["heads"]
-    x = F.embedding(tokens, p["transformer.wte.weight"])
-    x = x + F.embedding(positions_of(starts), p["transformer.wpe.weight"])
+    x = r(F.embedding(tokens, p["transformer.wte.weight"]))
+    x = r(x + F.embedding(positions_of(starts), p["transformer.wpe.weight"]))
     for i in range(m["layers"]):
         def w(name):
             return p["transformer.h.%d.%s" % (i, name)]
 
         def conv1d(y, name):
             return y @ w(name + ".weight") + w(name + ".bias")
-        y = layer_norm(x, w("ln_1.weight"), w("ln_1.bias"), eps)
-        q, k, v = conv1d(y, "attn.c_attn").chunk(3, -1)
-        o = attend(split_heads(q, h), split_heads(k, h), split_heads(v, h), 0, starts)
-        x = x + conv1d(o, "attn.c_proj")
-        y = layer_norm(x, w("ln_2.weight"), w("ln_2.bias"), eps)
-        u = conv1d(y, "mlp.c_fc")
+        y = r(layer_norm(x, w("ln_1.weight"), w("ln_1.bias"), eps))
+        q, k, v = r(conv1d(y, "attn.c_attn")).chunk(3, -1)
+        o = r(attend(split_heads(q, h), split_heads(k, h), split_heads(v, h), 0, starts))
+        x = r(x + r(conv1d(o, "attn.c_proj")))
+        y = r(layer_norm(x, w("ln_2.weight"), w("ln_2.bias"), eps))
+        u = r(conv1d(y, "mlp.c_fc"))
         inner = math.sqrt(2 / math.pi) * (u + 0.044715 * u * u * u)
-        x = x + conv1d(0.5 * u * (1 + torch.tanh(inner)), "mlp.c_proj")
-    x = layer_norm(x, p["transformer.ln_f.weight"], p["transformer.ln_f.bias"], eps)
-    return F.linear(x, p["transformer.wte.weight" if m["tied"] else "lm_head.weight"])
+        x = r(x + r(conv1d(r(0.5 * u * (1 + torch.tanh(inner))), "mlp.c_proj")))
+    x = r(layer_norm(x, p["transformer.ln_f.weight"], p["transformer.ln_f.bias"], eps))
+    return r(F.linear(x, p["transformer.wte.weight" if m["tied"] else "lm_head.weight"]))
 
 
-def loss_sum(case, p, tokens, targets, starts):
-    """Sum over counted tokens of (1 - e) nll + e mean(nll of all ids) + z lse^2."""
+def loss_sum(case, p, tokens, targets, starts, half=False):
+    """Sum over counted tokens of (1 - e) nll + e mean(nll of all ids) + z lse^2. half: with
+    values and gradients as f16 holds them."""
     m, loss = case["model"], case["loss"]
-    logits = wide({"llama": llama, "gpt2": gpt2}[m["arch"]](m, p, tokens, starts))
+    r = RoundedToHalf.apply if half else lambda x: x
+    logits = wide({"llama": llama, "gpt2": gpt2}[m["arch"]](m, p, tokens, starts, r))
     logits, targets = logits.flatten(0, 1), targets.flatten()
     total = F.cross_entropy(logits, targets, reduction="sum", ignore_index=-1,
                             label_smoothing=loss["label_smoothing"])

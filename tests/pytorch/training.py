@@ -12,7 +12,8 @@ import torch
 import model
 import rng
 
-DTYPES = {"f64": torch.float64, "f32": torch.float32, "bf16": torch.bfloat16}
+DTYPES = {"f64": torch.float64, "f32": torch.float32, "bf16": torch.bfloat16,
+          "f16": torch.float32}  # rounded by model.py
 
 
 # ---- schedules: of step t = 0, 1, ...; each multiplies the optimizer's lr ----------------------
@@ -130,14 +131,15 @@ def settings(case, name, decays):
     return out
 
 
-def step_gradient(case, params, trained, data, step, wide):
-    """Sum over the step's tokens: (loss, gradients, tokens that count). Micro-batches are added in
-    order within a leaf, leaves as a balanced tree whose nodes are rounded to the reduce dtype."""
+def step_gradient(case, params, trained, data, step, wide, scale):
+    """Sum over the step's tokens: (loss, gradients times scale, tokens that count). Micro-batches
+    are added in order within a leaf, leaves as a balanced tree whose nodes are rounded to the
+    reduce dtype. scale: None but in f16."""
     node = DTYPES[case["reduce"]] if case["reduce"] else wide
     total, valid, sums = 0.0, 0, []
     for tokens, targets, starts in batches(case, data, step):
-        loss = model.loss_sum(case, params, tokens, targets, starts)
-        parts = torch.autograd.grad(loss, [params[k] for k in trained])
+        loss = model.loss_sum(case, params, tokens, targets, starts, half=scale is not None)
+        parts = torch.autograd.grad(loss * (scale or 1), [params[k] for k in trained])
         sums.append([g.to(wide) for g in parts])
         total += loss.item()
         valid += int((targets >= 0).sum())
@@ -151,33 +153,81 @@ def step_gradient(case, params, trained, data, step, wide):
     return total, {k: g.to(wide) for k, g in zip(trained, nodes[0])}, valid
 
 
-def run(case, dtype, data):
-    weights, decayed = initial_weights(case)
+class LossScale:
+    """As PyTorch documents its GradScaler: an update whose gradient is not finite is left out and
+    lowers the scale; after `growth_interval` others in a row it grows. The scale is that of a
+    micro-batch's mean loss; what multiplies the sum of the token losses is `by`, it over the
+    largest power of two among the micro-batch's tokens. `safe`: that no gradient came so near to
+    the largest number of f16 that another order of rounding would decide otherwise."""
+
+    def __init__(self, case):
+        self.s = dict(case["loss_scale"])
+        self.now, self.in_a_row, self.skipped = float(self.s["init"]), 0, 0
+        self.tokens = 2 ** int(math.log2(case["micro_batch"] * case["seq"]))
+
+    def by(self):
+        model.RoundedToHalf.peak = 0.0
+        return self.now / self.tokens
+
+    def update(self, finite):
+        assert not 0.97 < model.RoundedToHalf.peak / 65520 < 1.03, "nobody knows what overflows"
+        if not finite:
+            self.now = max(self.now / self.s["factor"], self.s["min"])
+            self.in_a_row = 0
+            self.skipped += 1
+        else:
+            self.in_a_row += 1
+            if self.in_a_row == self.s["growth_interval"]:
+                self.now *= self.s["factor"]
+                self.in_a_row = 0
+
+
+def run(case, name, data):
+    dtype, half = DTYPES[name], name == "f16"
     wide = torch.float64 if dtype == torch.float64 else torch.float32
+    weights, decayed = initial_weights(case)
     master = {k: torch.tensor(v, dtype=wide) for k, v in weights.items()}
+    if case["master"]:
+        master = {k: v.bfloat16().to(wide) for k, v in master.items()}
     how = {k: settings(case, k, decayed[k]) for k in master}
     trained = [k for k in master if not how[k]["frozen"]]
     state = {k: {} for k in trained}
     o = case["optimizer"]
+    scale = LossScale(case) if half else None
     out = {"losses": [], "lrs": [], "grad_norms": []}
+    if half:
+        out.update(loss_scales=[], skipped=[])
+    updates = 0
     for step in range(case["steps"]):
-        params = {k: v.clone().to(dtype).requires_grad_(k in state) for k, v in master.items()}
-        total, grads, valid = step_gradient(case, params, trained, data, step, wide)
-        grads = {k: g / valid for k, g in grads.items()}
+        params = {k: (v.half() if half else v.clone()).to(dtype).requires_grad_(k in state)
+                  for k, v in master.items()}
+        by = scale.by() if half else None
+        total, grads, valid = step_gradient(case, params, trained, data, step, wide, by)
+        grads = {k: g / (valid * (by or 1)) for k, g in grads.items()}
         norm = math.sqrt(sum(g.double().pow(2).sum().item() for g in grads.values()))
+        finite = math.isfinite(norm)
         if step == 0:
             out["grads"] = gradient_figures(grads)
         lr = o["lr"] * ratio(case["lr"], step)
         out["losses"].append(total / valid)
         out["lrs"].append(lr)
-        out["grad_norms"].append(norm)
+        out["grad_norms"].append(norm if finite else None)
+        if half:
+            out["loss_scales"].append(scale.now)
+            scale.update(finite)
+            out["skipped"].append(scale.skipped)
+        if not finite:  # data and schedule go on, the optimizer's t does not
+            continue
+        updates += 1
         clip = min(1.0, o["clip"] / (norm + 1e-6)) if o["clip"] else 1.0  # as clip_grad_norm_
         for k in trained:
             OPTIMIZERS[o["kind"]](o, master[k], state[k], grads[k] * clip, lr * how[k]["lr"],
-                                  how[k]["weight_decay"], step + 1)
+                                  how[k]["weight_decay"], updates)
             if case["moments"]:
                 for moment in state[k].values():
                     moment.copy_(stochastic_bf16(moment))
+            if case["master"]:
+                master[k].copy_(stochastic_bf16(master[k]))
     return out
 
 
