@@ -2,7 +2,9 @@
 -- cover.lua: rows that meet every pair of values of two factors which the rules allow.
 --
 --     matrix_lua cover.lua values            every value, for run.sh to ask the generator
---     matrix_lua cover.lua rows SEED [OUT]   the rows without the values that OUT names
+--     matrix_lua cover.lua rows SEED [OUT [ONLY]]   the rows without the values that OUT names
+--                                            (`factor value;...`); of a factor in ONLY
+--                                            (`factor=value,value;...`) only those values
 --
 -- values: lines `factor value<tab>set<tab>set...`. rows: lines `label<tab>threads<tab>set...`,
 -- then on stderr what is covered. Greedy: a row starts at a pair that is not met yet and takes,
@@ -28,13 +30,32 @@ local function shuffled(n)
     return order
 end
 
--- factors without the values that are not available, names to places
-local function load_factors(left_out)
+-- `factor=value,value;...` as { factor = { value = true } }; a word that nobody knows is an error
+local function parse_only(text)
+    local only, known = {}, {}
+    for _, f in ipairs(choices.factors) do
+        for j = 2, #f do
+            known[f[1] .. " " .. f[j][1]] = true
+        end
+    end
+    for factor, values in text:gmatch("([^;=]+)=([^;]+)") do
+        only[factor] = {}
+        for value in values:gmatch("[^,]+") do
+            assert(known[factor .. " " .. value], "no value " .. value .. " of " .. factor)
+            only[factor][value] = true
+        end
+    end
+    return only
+end
+
+-- factors without the values that are not available or not wanted, names to places
+local function load_factors(left_out, only)
     local factors, place = {}, {}
     for i, f in ipairs(choices.factors) do
         local values = {}
         for j = 2, #f do
-            if not left_out[f[1] .. " " .. f[j][1]] then
+            local wanted = not only[f[1]] or only[f[1]][f[j][1]]
+            if wanted and not left_out[f[1] .. " " .. f[j][1]] then
                 values[#values + 1] = f[j]
             end
         end
@@ -180,13 +201,13 @@ local function print_row(factors, row)
     print(table.concat(label, ", ") .. "\t" .. threads .. "\t" .. table.concat(sets, "\t"))
 end
 
-local function print_rows(seed, left_out_names)
+local function print_rows(seed, left_out_names, only)
     local left_out = {}
     for name in left_out_names:gmatch("[^;]+") do
         left_out[name] = true
     end
     state = math.tointeger(seed)
-    local factors, place = load_factors(left_out)
+    local factors, place = load_factors(left_out, parse_only(only))
     local rows = cover(factors, place)
     local open, list, refused = all_pairs(factors, place)
     for _, row in ipairs(rows) do
@@ -217,7 +238,7 @@ end
 if arg[1] == "values" then
     print_values()
 elseif arg[1] == "rows" then
-    print_rows(arg[2], arg[3] or "")
+    print_rows(arg[2], arg[3] or "", arg[4] or "")
 else
-    error("matrix_lua cover.lua values | rows SEED [OUT]")
+    error("matrix_lua cover.lua values | rows SEED [OUT [ONLY]]")
 end

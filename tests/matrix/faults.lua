@@ -29,6 +29,11 @@ local faults = {
       { "runtime/rt_pull.c", "rt->trainer->library_order ? rt_sum_in_order : rt_sum_tree;",
         "rt_sum_in_order;" } },
 
+    { "two_hops", "the sums of nodes are added one after the other",
+      row = row(1, 8, 1, "mesh.node=2"),
+      { "runtime/rt_pull.c", "rt->trainer->library_order ? rt_sum_in_order : rt_sum_tree;",
+        "rt->trainer->node_ranks > 0 && group.stride > 1 ? rt_sum_in_order : rt_sum_tree;" } },
+
     { "nodes_unrounded", "a reduction rounds its sum once, not at every node",
       row = row(1, 4, 1), sets = 'dtypes.reduce="bf16"',
       { "runtime/rt_sum.c", "tree_block(d, out, parts, count, n, scratch);", [[
@@ -69,6 +74,11 @@ local faults = {
       { "templates/trainer/step.c",
         "const int64_t first = rt->rank * INT64_C(${steps_of_rank});\n", "" } },
 
+    { "leaves_hybrid", "a copy's leaves are dealt in turn to all ranks", row = row(2, 2, 1),
+      { "templates/trainer/step.c",
+        [["(rt->rank / %d * %d + round) * %d + rt->rank %% %d", shard, rounds, shard, shard]],
+        [["round * %d + rt->rank", world_size]] } },
+
     { "norm_of_runs", "squares are added in floating point over a shard, not over chunks",
       row = row(1, 4, 1),
       { "runtime/rt_norm.c", "at < run->elems; at += RT_GRAIN_ELEMS",
@@ -85,18 +95,11 @@ for (int r = 0; r < rt->world_size; r++) {
         double one = 0;
         for (int64_t i = 0; i < t->micro_batches; i++) {]] } },
 
+    -- f16 has subnormals at once: there a power of two, too, is seen
     { "mean_in_dlogits", "dlogits carry 1 / tokens of a rank; the optimizer divides by ranks",
-      row = row(1, 4, 1),
-      { "templates/ops/cross_entropy_bwd/cpu.c", "lse[i],\n" .. (" "):rep(52)
-        .. "targets[i]);\n", "lse[i],\n" .. (" "):rep(52) .. "targets[i]);\n" .. [[
-        extern double mean_ranks;
-        for (int64_t j = 0; j < ${v}; j++) {
-            dlogits[at + j] = dlogits[at + j] * (float)(mean_ranks / 304);
-        }
-]] },
-      { "runtime/rt_main.c", "static void one_step(Rt *rt)\n{\n",
-        "double mean_ranks;\nstatic void one_step(Rt *rt)\n{\n"
-        .. "    mean_ranks = rt->world_size;\n" },
+      row = row(1, 4, 1), sets = 'dtypes.param="f16" loss_scale.init=1',
+      { "runtime/rt_scale.c", "return (float)rt_scale(rt);", [[
+return (float)(rt_scale(rt) * rt->world_size / (double)rt_step_tokens(rt->trainer));]] },
       { "runtime/rt_norm.c", "rt_sqrt(rt_superacc_round(total)) / tokens",
         "rt_sqrt(rt_superacc_round(total)) / rt->world_size" },
       { "runtime/rt_update.c", "st->clip_factor / (double)st->valid_tokens",

@@ -28,10 +28,11 @@ matrix_left_out() {
     [ -z "$left_out" ] || echo "skipped: not available yet: ${left_out//;/, }"
 }
 
-# matrix_rows SEED EACH: rows=(...), all of them, or EACH evenly spread from a random one on
+# matrix_rows SEED EACH [ONLY]: rows=(...), all of them, or EACH evenly spread from a random one
+# on; of ONLY these values, as cover.lua reads them
 matrix_rows() {
     local all count i
-    if ! "$lua" "$here/cover.lua" rows "$1" "$left_out" >"$WORK/rows" 2>"$WORK/covered"; then
+    if ! "$lua" "$here/cover.lua" rows "$1" "$left_out" "${3:-}" >"$WORK/rows" 2>"$WORK/covered"; then
         bad "the covering array" "$WORK/covered"
         rows=()
         return
@@ -50,7 +51,7 @@ matrix_rows() {
     done
 }
 
-# matrix_reference NAME MODEL GEMM SETS: one rank, no choices. A trainer is also rebuilt from
+# matrix_reference NAME MODEL GEMM SETS: no choices, so one rank unless SETS says more. A trainer is also rebuilt from
 # its objects: mathematics and runtime are the same in each row.
 matrix_reference() {
     local dir=$WORK/reference_$1 set flags=()
@@ -58,7 +59,7 @@ matrix_reference() {
     if ! generate "$dir" "$ROOT/tests/models/$2.lua" "${flags[@]}" ||
        ! build_trainer "$dir" GEMM="$3" "${build_flags[@]}" ||
        ! train "$dir" "$data" $STEPS --threads 2 "${train_flags[@]}"; then
-        bad "$1: the reference on one rank does not run" "$dir.log"
+        bad "$1: the reference does not run" "$dir.log"
         return 1
     fi
 }
