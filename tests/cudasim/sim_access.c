@@ -26,6 +26,7 @@ typedef struct Cell {
     uint32_t write_op, read_op[READ_OPS]; /* operations of streams; 0: none */
     uint16_t writer, reader, copier;
     uint8_t many_lanes, many_warps; /* more readers: of reader's warp, of other warps */
+    uint8_t atomic;                 /* the last write: atomic adds only, by anybody */
 } Cell;
 
 typedef struct Region {
@@ -125,7 +126,7 @@ typedef struct Access {
     const char *space, *name;
     int64_t index; /* of an element, or a byte */
     const char *unit;
-    bool write, shared;
+    bool write, shared, atomic;
     uint32_t
         from; /* blocks that may have touched the place at the same time begin here */
     const void *pc;
@@ -147,6 +148,8 @@ static void check_against_write(const Cell *c, const Access *a)
     const SimBlock *b = &sim.block;
     const int t = sim.now->number, w = t / SIM_WARP;
 
+    if (a->atomic && c->atomic)
+        return;
     if (c->write_block != b->serial) {
         if (c->write_block >= a->from)
             fail_at(a, "which another block of the launch writes, by its", c->writer);
@@ -198,12 +201,13 @@ static void note_read(Cell *c)
     c->many_lanes = 0;
 }
 
-static void note_write(Cell *c)
+static void note_write(Cell *c, bool atomic)
 {
     c->write_block = sim.block.serial;
     c->write_epoch = sim.block.epoch;
     c->write_warp = sim.block.warp[sim.now->number / SIM_WARP].epoch;
     c->writer = (uint16_t)sim.now->number;
+    c->atomic = atomic;
 }
 
 /* ---- operations of streams ------------------------------------------------------- */
@@ -257,7 +261,9 @@ static void visit(Cell *c, int64_t n, const Access *a)
         check_against_write(c, a);
         if (a->write) {
             check_against_reads(c, a);
-            note_write(c);
+            if (a->atomic && a->shared && c->write_block != sim.block.serial)
+                fail_at(a, "which nobody has written", -1);
+            note_write(c, a->atomic);
         } else {
             if (a->shared && c->write_block != sim.block.serial)
                 fail_at(a, "which nobody has written", -1);
@@ -310,9 +316,8 @@ static inline bool inside(const void *p, const void *base, size_t bytes)
     return (uintptr_t)p - (uintptr_t)base < bytes;
 }
 
-void sim_touch(const void *p, int64_t bytes, bool write, const void *pc)
+static void touch(const void *p, int64_t bytes, Access a)
 {
-    Access a = {.write = write, .pc = pc};
     Cell *c;
 
     if (!sim.now && !sim_order.now)
@@ -332,6 +337,16 @@ void sim_touch(const void *p, int64_t bytes, bool write, const void *pc)
     visit(c, cells_of((uintptr_t)p, bytes), &a);
 }
 
+void sim_touch(const void *p, int64_t bytes, bool write, const void *pc)
+{
+    touch(p, bytes, (Access){.write = write, .pc = pc});
+}
+
+void sim_touch_atomic(const void *p, int64_t bytes, const void *pc)
+{
+    touch(p, bytes, (Access){.write = true, .atomic = true, .pc = pc});
+}
+
 void sim_touch_copy(const void *p, int64_t bytes, bool begins, const void *pc)
 {
     const int64_t offset = (const char *)p - sim.shared;
@@ -345,7 +360,7 @@ void sim_touch_copy(const void *p, int64_t bytes, bool begins, const void *pc)
             c[i].copier = (uint16_t)sim.now->number;
         } else {
             c[i].copy_block = 0;
-            note_write(&c[i]);
+            note_write(&c[i], false);
         }
     }
 }

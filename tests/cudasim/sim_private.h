@@ -146,6 +146,7 @@ void sim_access_reset(void); /* at the beginning of a block */
 /* An access by the running thread, made by a function of the device; or by a library's
  * operation. */
 void sim_touch(const void *p, int64_t bytes, bool write, const void *pc);
+void sim_touch_atomic(const void *p, int64_t bytes, const void *pc);
 /* A cp.async begins and ends to write shared memory. */
 void sim_touch_copy(const void *p, int64_t bytes, bool begins, const void *pc);
 /* True when all of it lies in one shared array. */

@@ -33,6 +33,7 @@ KERNEL(outside_global);
 KERNEL(misaligned);
 KERNEL(blocks_add);
 KERNEL(in_place_over_blocks);
+KERNEL(atomic_then_read);
 KERNEL(copy_not_awaited);
 KERNEL(copy_over_readers);
 KERNEL(too_much_shared);
@@ -100,7 +101,7 @@ static void test_warp(void **state)
             assert_int_equal(y[i], i / 32 * 32 + 31 - i % 32);
     }
     assert_true(launch(&sim_kernel_count_all, 10, (void *[]){&total}));
-    assert_int_equal(*total, 10 * 32 * 33 / 2);
+    assert_int_equal(*total, 10 * 64 * 65 / 2);
     release(x);
     release(y);
     release(total);
@@ -190,6 +191,7 @@ static void test_faults(void **state)
         {&sim_kernel_misaligned, 1, "misaligned"},
         {&sim_kernel_blocks_add, 2, "another block of the launch"},
         {&sim_kernel_in_place_over_blocks, 3, "another block of the launch"},
+        {&sim_kernel_atomic_then_read, 1, "with no barrier since the"},
         {&sim_kernel_copy_not_awaited, 1, "cp.async"},
         {&sim_kernel_copy_over_readers, 1, "line"},
         {&sim_kernel_too_much_shared, 1, "RT_SHARED_BYTES"},

@@ -84,10 +84,19 @@ scale(const float *x, float *y, float by, int n)
     }
 }
 
-RT_GLOBAL(32)
+RT_GLOBAL(64)
 count_all(uint64_t *total)
 {
-    rt_atomic_add_u64(total, threadIdx.x + 1);
+    RT_SHARED(uint64_t, sum, 1);
+    if (threadIdx.x == 0) {
+        sum[0] = 0;
+    }
+    rt_block_sync();
+    rt_atomic_add_u64(sum, threadIdx.x + 1);
+    rt_block_sync();
+    if (threadIdx.x == 0) {
+        rt_atomic_add_u64(total, sum[0]);
+    }
 }
 
 /* ---- wrong ------------------------------------------------------------------------ */
@@ -208,6 +217,21 @@ in_place_over_blocks(float *y)
 {
     const int i = blockIdx.x * 32 + threadIdx.x;
     y[i] = y[(i + 32) % (32 * gridDim.x)];
+}
+
+/* Atomic adds are not ordered before the read. */
+RT_GLOBAL(64)
+atomic_then_read(uint64_t *y)
+{
+    RT_SHARED(uint64_t, sum, 1);
+    if (threadIdx.x == 0) {
+        sum[0] = 0;
+    }
+    rt_block_sync();
+    rt_atomic_add_u64(sum, threadIdx.x);
+    if (threadIdx.x == 0) {
+        y[0] = sum[0];
+    }
 }
 
 RT_GLOBAL(32)

@@ -192,7 +192,6 @@ void sim_cp_async_wait(int64_t n)
 
 void sim_atomic_add_u64(uint64_t *p, uint64_t v)
 {
-    if ((uintptr_t)p % 8)
-        sim_fail(__builtin_return_address(0), "an atomic add at a misaligned address");
+    sim_touch_atomic(p, 8, __builtin_return_address(0));
     *p += v; /* one OS thread */
 }
