@@ -207,4 +207,5 @@ refusals() {
     check 'the log goes on where the checkpoint is' cmp "$WORK/llama1.result" "$WORK/llama.whole"
 }
 refusals
+. "$(dirname "$0")/faults.sh"
 finish

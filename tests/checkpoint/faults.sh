@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by run.sh: what goes wrong while a checkpoint is written or read. A trainer with one
+# checkpoint, of step 1, computes step 2 and saves it, and keeps only that one: a call fails, a
+# rank is killed, the disk is full, the machine stops. Whatever was told of must be found by the
+# next run, which ends with the weights of a run that nothing happened to.
+
+io=$BUILD/tests/checkpoint/libcheckpoint_io.so
+crash=$BUILD/tests/checkpoint/checkpoint_crash
+fck=$WORK/fault.ck # the folder that things happen to
+
+# trainer_on NAME STEPS [FLAGS...]: exit code; $WORK/NAME.out and .err
+trainer_on() {
+    local t=$WORK/$1
+    shift
+    timeout 60 "$t/trainer" --data "$data" --threads 1 --quiet --weights-hash --checkpoint \
+        "$fck" --resume --steps "$@" >"$t.out" 2>"$t.err"
+}
+
+# recovers NAME [AT_LEAST]: what is wrong with the next run, if anything
+recovers() {
+    local from
+    trainer_on "$1" 2 --keep 1 || { echo "the next run fails: $(tail -n 1 "$WORK/$1.err")"; return; }
+    from=$(sed -n 's/^resumed from .*: step \([0-9]*\) of .*/\1/p' "$WORK/$1.out")
+    if [ "${from:-0}" -lt "${2:-1}" ]; then
+        echo "it goes on from step ${from:-0}, but ${2:-1} was told of"
+    elif [ "$(grep '^weights' "$WORK/$1.out")" != "$fault_hash" ]; then
+        echo "its weights are others"
+    elif ls -d "$fck"/.t* >/dev/null 2>&1; then
+        echo "rests stay"
+    fi
+}
+
+fault_trainers() {
+    local n
+    for n in 1 2 4; do
+        make_trainer "fault$n" "$llama" mesh.shard=$n model.layers=1 || return 1
+    done
+    fck=$WORK/base.ck
+    rm -rf "$fck"
+    trainer_on fault2 1 || { bad 'the first checkpoint' "$WORK/fault2.err"; return 1; }
+    fck=$WORK/fault.ck
+    fault_begin
+    trainer_on fault1 2 || return 1
+    fault_hash=$(grep '^weights' "$WORK/fault1.out")
+}
+
+fault_begin() { rm -rf "$fck" && cp -r "$WORK/base.ck" "$fck"; }
+
+# ---- every call fails, moves half, or is the rank's last -----------------------------------------
+
+one_fault() { # RANKS ACT AT
+    local name=fault$1 code told=1 wrong
+    fault_begin
+    IO_DIR=$fck IO_ACT=$2 IO_AT=$3 LD_PRELOAD=$io trainer_on "$name" 2 --keep 1
+    code=$?
+    grep -q '^checkpoint: .*step-00000002,' "$WORK/$name.out" && told=2
+    cp "$WORK/$name.err" "$WORK/first.err"
+    wrong=$(recovers "$name" $told)
+    if [ $code = 124 ]; then
+        bad "$1 ranks, call $3 $2: hangs" "$WORK/first.err"
+    elif [ $code = 0 ] && [ $told = 1 ]; then
+        bad "$1 ranks, call $3 $2: nothing is told, yet it ends well" "$WORK/first.err"
+    elif [ "$2" = error ] && [ $code != 0 ] &&
+        ! grep -q 'trainer: \|\[rank .\] error: ' "$WORK/first.err"; then
+        bad "$1 ranks, call $3 $2: without a word" "$WORK/first.err"
+    elif [ -n "$wrong" ]; then
+        bad "$1 ranks, call $3 $2: $wrong" "$WORK/first.err"
+    else
+        ok "$1 ranks, call $3 $2"
+    fi
+}
+
+faults() {
+    local n act count at
+    for n in 1 2 4; do
+        fault_begin
+        IO_COUNT=$WORK/count IO_DIR=$fck LD_PRELOAD=$io trainer_on fault$n 2 --keep 1
+        count=$(cat "$WORK/count")
+        [ "${count:-0}" -gt 60 ] || bad "$n ranks: only ${count:-0} calls are seen"
+        for act in kill error short; do
+            if [ "$FULL" = 1 ]; then
+                for ((at = 0; at < count; at++)); do one_fault $n $act $at; done
+                continue
+            fi
+            [ $n = 1 ] && continue
+            random "$count"
+            one_fault $n $act "$random_value"
+        done
+    done
+}
+
+disk_full() {
+    local size reserve n=0 sizes='1 200000'
+    [ "$FULL" = 1 ] && sizes=$(seq 1 14000 420000)
+    for size in $sizes; do
+        for reserve in 1 0; do
+            fault_begin
+            IO_DIR=$fck IO_DISK=$size IO_RESERVE=$reserve LD_PRELOAD=$io \
+                trainer_on fault2 2 --keep 1
+            if [ $? = 0 ]; then
+                bad "a disk of $size bytes: ends well"
+            elif ! grep -q 'no checkpoint of step 2: .*the disk is full' "$WORK/fault2.err"; then
+                bad "a disk of $size bytes: is not told" "$WORK/fault2.err"
+            elif [ "$(ls -A "$fck")" != step-00000001 ]; then
+                bad "a disk of $size bytes: something else than step 1 is left"
+            else
+                local wrong
+                wrong=$(recovers fault2)
+                if [ -n "$wrong" ]; then bad "a disk of $size bytes: $wrong"; else n=$((n + 1)); fi
+            fi
+        done
+    done
+    ok "disks that are full: $n times earlier checkpoints are whole"
+    # with --keep-going a failed save is told, and the last one still counts
+    fault_begin
+    IO_DIR=$fck IO_DISK=1 IO_RESERVE=0 LD_PRELOAD=$io trainer_on fault2 3 --checkpoint-every 1 \
+        --keep-going
+    check 'going on without a checkpoint is told' grep -q \
+        'warning: .*no checkpoint of step 2: .*training goes on' "$WORK/fault2.err"
+    check 'the last step must be saved' grep -q 'error: no checkpoint of step 3' \
+        "$WORK/fault2.err"
+}
+
+# ---- the machine stops: states of the disk --------------------------------------------------------
+
+# crash_record TRAINER: $WORK/log, $WORK/after.ck, $states
+crash_record() {
+    fault_begin
+    rm -f "$WORK/log"
+    IO_LOG=$WORK/log IO_DIR=$fck LD_PRELOAD=$io trainer_on "$1" 2 --keep 1 || return 1
+    rm -rf "$WORK/after.ck"
+    mv "$fck" "$WORK/after.ck"
+    states=$("$crash" "$fck" "$WORK/base.ck" "$WORK/after.ck" "$WORK/log")
+}
+
+# one_crash STATE: what is wrong, if anything; the sound trainer is the one that recovers
+one_crash() {
+    local told
+    rm -rf "$fck"
+    told=$("$crash" "$fck" "$WORK/base.ck" "$WORK/after.ck" "$WORK/log" "$1" "$fck") ||
+        { echo "state $1 cannot be built"; return; }
+    recovers "${2:-fault1}" "$told"
+}
+
+crashes() {
+    local order i wrong n=0
+    crash_record fault2 || { bad 'the calls are recorded' "$WORK/fault2.err"; return; }
+    for order in ordered weak; do
+        export ORDER=$order
+        local sample=8
+        [ "$FULL" = 1 ] && sample=$states
+        for ((i = 0; i < sample; i++)); do
+            random "$states"
+            [ "$FULL" = 1 ] && random_value=$i
+            wrong=$(one_crash "$random_value")
+            if [ -n "$wrong" ]; then
+                bad "crash, $order state $random_value of $states: $wrong"
+            else
+                n=$((n + 1))
+            fi
+        done
+    done
+    unset ORDER
+    ok "$n states after a crash, of $states: what was told of is there"
+}
+
+# mutant NAME FILE SED: a runtime that breaks the protocol leaves some state that is wrong.
+mutant() {
+    local dir=$WORK/mutant i wrong
+    rm -rf "$dir" "$WORK/broken"
+    mkdir "$dir"
+    cp "$ROOT"/runtime/*.[ch] "$dir/"
+    sed -i "$3" "$dir/$2"
+    if cmp -s "$dir/$2" "$ROOT/runtime/$2"; then
+        bad "mutant $1: is no other text"
+        return
+    fi
+    mkdir "$WORK/broken"
+    if ! make -C "$WORK/fault2" CC="$ROOT/tests/cc_cached" -j2 GEMM=builtin CFLAGS="$flags" \
+        RUNTIME="$dir" BUILD="$WORK/broken/build" TRAINER="$WORK/broken/trainer" \
+        >"$WORK/broken.log" 2>&1; then
+        bad "mutant $1: is built" "$WORK/broken.log"
+        return
+    fi
+    crash_record broken || { bad "mutant $1: runs" "$WORK/broken.err"; return; }
+    for ((i = states - 1; i >= 0; i--)); do # late states first: there is more to lose
+        wrong=$(ORDER=weak one_crash "$i" "${4:-fault1}")
+        [ -n "$wrong" ] && { ok "mutant $1 is caught: state $i: $wrong"; return; }
+    done
+    bad "mutant $1: none of $states states is wrong"
+}
+
+mutants() {
+    mutant 'no fsync of what ranks write' rt_save.c \
+        's/rt_file_finish(s->fd\[i\], path, c->error)/close(s->fd[i])/'
+    mutant 'no fsync of folders' rt_file.c \
+        '/^bool rt_file_sync_folder/,/^}/s/const int fd/if (path) return true; const int fd/'
+    mutant 'rename first' rt_save.c \
+        's/return write_manifest(c, folder, step) && rt_file_sync_folder(inner/return rename(folder, final) == 0 \&\& rt_file_sync_folder(c->dir, c->error) \&\& (fflush(stdout), true) \&\& rename(final, folder) == 0 \&\& write_manifest(c, folder, step) \&\& rt_file_sync_folder(inner/'
+    mutant 'a marker without fsync' rt_save.c \
+        '/^static bool write_manifest/,/^}/s/const bool ok = create_file(c, folder, &f);/char p[700]; snprintf(p, 700, "%s\/MANIFEST", folder); int fd = open(p, O_RDWR|O_CREAT, 0666); const bool ok = fd >= 0 \&\& rt_file_write(fd, p, f.head, f.bytes, 0, c->error); close(fd);/'
+    mutant 'old ones first' rt_save.c \
+        's/^    rt_manifest_hash(rt, folder, c->files, c->n_files);/    if (rt->rank == 0) { char p[512]; rt_file_step_path(p, c->dir, "", step - 1); rt_file_remove_tree(p, c->error); }\n&/'
+}
+
+# ---- damage ----------------------------------------------------------------------------------------
+
+# damage FILE KIND AT: a bit is flipped, or the file ends there
+damage() {
+    local byte
+    if [ "$2" = cut ]; then
+        truncate -s "$3" "$1"
+    else
+        byte=$(od -An -tu1 -j "$3" -N 1 "$1")
+        # shellcheck disable=SC2059
+        printf "$(printf '\\%03o' $((byte ^ (1 << ($3 % 8)))))" |
+            dd of="$1" bs=1 seek="$3" conv=notrunc status=none
+    fi
+}
+
+damages() {
+    local files=() count=8 i f size kind n=0
+    [ "$FULL" = 1 ] && count=10000
+    fault_begin
+    trainer_on fault4 2 || { bad 'two checkpoints' "$WORK/fault4.err"; return; }
+    rm -rf "$WORK/two.ck" && cp -r "$fck" "$WORK/two.ck"
+    mapfile -t files < <(cd "$WORK/two.ck/step-00000002" && find . -type f | sort)
+    for ((i = 0; i < count; i++)); do
+        f=${files[i % ${#files[@]}]}
+        rm -rf "$fck" && cp -r "$WORK/two.ck" "$fck"
+        size=$(stat -c %s "$fck/step-00000002/$f")
+        random 2
+        kind=flip
+        [ "$random_value" = 1 ] && kind=cut
+        random "$size"
+        damage "$fck/step-00000002/$f" $kind "$random_value"
+        trainer_on fault2 2
+        if [ $? != 0 ] || [ "$(grep '^weights' "$WORK/fault2.out")" != "$fault_hash" ]; then
+            bad "$f, $kind at $random_value: the run is not what it was" "$WORK/fault2.err"
+        elif ! grep -q 'step-00000002 is passed over: ' "$WORK/fault2.err" ||
+            ! grep -q 'resumed from .*step-00000001: step 1 of 2' "$WORK/fault2.out"; then
+            bad "$f, $kind at $random_value: is not refused" "$WORK/fault2.err"
+        else
+            n=$((n + 1))
+        fi
+    done
+    ok "$n flips and cuts: refused, and the one before is taken"
+    check 'what was damaged is kept aside' test -d "$fck/step-00000002.damaged1"
+    for i in 1 2; do damage "$fck/step-0000000$i/model.safetensors" flip 5000; done
+    trainer_on fault2 2
+    check 'none is sound: no run starts over them' test $? = 1
+    check 'and it says so' grep -q 'none of the checkpoints in .* is sound (2 tried)' \
+        "$WORK/fault2.err"
+}
+
+# ---- kills and signals -----------------------------------------------------------------------------
+
+# long_run NAME STEPS: in the background; $job, $jobs_out
+long_run() {
+    env --default-signal=INT "$WORK/$1/trainer" --data "$data" --threads 1 --weights-hash \
+        --checkpoint "$fck" --checkpoint-every 1 --keep 2 --resume --steps "$2" \
+        --log "$WORK/long.jsonl" >"$WORK/long.out" 2>"$WORK/long.err" &
+    job=$!
+}
+
+kills() {
+    local count=5 i n victims seen
+    [ "$FULL" = 1 ] && count=200
+    fault_begin
+    rm -f "$WORK/whole.jsonl" "$WORK/long.jsonl"
+    "$WORK/fault1/trainer" --data "$data" --threads 1 --quiet --weights-hash --steps 400 \
+        --log "$WORK/whole.jsonl" >"$WORK/whole.out" 2>"$WORK/whole.err"
+    head -n 1 "$WORK/whole.jsonl" >"$WORK/long.jsonl"
+    for ((i = 0; i < count; i++)); do
+        random 3
+        long_run fault$((1 << random_value)) 400
+        random 700
+        sleep "0.$(printf '%03d' $((100 + random_value)))"
+        victims=("$job" $(pgrep -P "$job"))
+        random ${#victims[@]}
+        kill -9 "${victims[random_value]}" 2>/dev/null
+        wait "$job" 2>/dev/null
+    done
+    seen=$(ls "$fck" | sort | tail -n 1)
+    long_run fault2 $((10#${seen#step-} + 3))
+    wait "$job" || bad "after $count kills the run goes on" "$WORK/long.err"
+    n=$(grep -c . "$WORK/long.jsonl")
+    hex() { head -n "$n" "$1" | grep -o '"loss_hex": *"[^"]*"\|"grad_norm_hex": *"[^"]*"'; }
+    check "$count kills: $n losses of a run that was never killed" \
+        cmp <(hex "$WORK/long.jsonl") <(hex "$WORK/whole.jsonl")
+}
+
+signals() {
+    local code
+    fault_begin
+    rm -f "$WORK/long.jsonl"
+    long_run fault2 5000
+    sleep 0.6
+    kill -TERM "$job"
+    wait "$job"
+    code=$?
+    check "SIGTERM: exit code 75 ($code)" test $code = 75
+    check 'and it says what to do' grep -q \
+        'stopped after step [0-9]*, which is saved; run it again with --resume' "$WORK/long.err"
+    check 'no hash of weights that are not the last' test -z "$(grep '^weights' "$WORK/long.out")"
+    long_run fault4 5000
+    sleep 0.6
+    kill -INT "$(pgrep -P "$job" | tail -n 1)"
+    wait "$job"
+    code=$?
+    check "SIGINT to one rank: exit code 75 ($code)" test $code = 75
+    check 'it went on from where it was stopped' grep -q '^resumed from ' "$WORK/long.out"
+}
+
+fault_trainers && {
+    faults
+    disk_full
+    crashes
+    mutants
+    damages
+    kills
+    signals
+}

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* io.c, preloaded into a trainer: what its calls on files below IO_DIR do is counted,
+ * recorded, or made to fail. All ranks share one count.
+ *
+ *   IO_COUNT=FILE   writes the number of calls there at the end
+ *   IO_AT=N         the N'th call (from 0) does not succeed:
+ *   IO_ACT=kill     the process is killed before it; error: it fails with EIO or ENOSPC;
+ *                   short: a write or read moves half, another call fails
+ *   IO_DISK=BYTES   files may have so many bytes together; then the disk is full
+ *   IO_RESERVE=0    the filesystem cannot reserve bytes
+ *   IO_LOG=FILE     a line for each call that changes something, for crash.c */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MOST_FDS = 1024 };
+static struct Shared {
+    long calls, bytes;
+} * shared;
+static char path_of[MOST_FDS][512]; /* of descriptors below IO_DIR */
+
+#define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+__attribute__((constructor)) static void begin(void)
+{
+    shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+}
+
+__attribute__((destructor)) static void end(void)
+{
+    const char *path = getenv("IO_COUNT");
+    FILE *f = path && shared->calls > 0 ? fopen(path, "w") : NULL;
+
+    if (f) {
+        fprintf(f, "%ld\n", shared->calls);
+        fclose(f);
+    }
+}
+
+static int ours(const char *path)
+{
+    const char *dir = getenv("IO_DIR");
+
+    return dir && !strncmp(path, dir, strlen(dir));
+}
+
+static int ours_fd(int fd)
+{
+    return fd >= 0 && fd < MOST_FDS && path_of[fd][0];
+}
+
+__attribute__((format(printf, 1, 2))) static void record(const char *fmt, ...)
+{
+    static int fd = -1;
+    char line[1200];
+    const char *path = getenv("IO_LOG");
+    va_list ap;
+    int n;
+
+    if (!path)
+        return;
+    if (fd < 0)
+        fd = REAL(open)(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    va_start(ap, fmt);
+    n = vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    if (REAL(write)(fd, line, (size_t)n) != n)
+        abort();
+}
+
+/* 0: go on; 1: fail; 2: move half. */
+static int fault(void)
+{
+    const char *at = getenv("IO_AT"), *act = getenv("IO_ACT");
+    long call = __atomic_fetch_add(&shared->calls, 1, __ATOMIC_SEQ_CST);
+
+    if (!at || atol(at) != call)
+        return 0;
+    if (!strcmp(act, "kill"))
+        kill(getpid(), SIGKILL);
+    return !strcmp(act, "short") ? 2 : 1;
+}
+
+static int fails(int error)
+{
+    if (!fault())
+        return 0;
+    errno = error;
+    return 1;
+}
+
+static int full(off_t more)
+{
+    const char *most = getenv("IO_DISK");
+
+    if (!most || __atomic_add_fetch(&shared->bytes, more, __ATOMIC_SEQ_CST) <= atol(most))
+        return 0;
+    __atomic_sub_fetch(&shared->bytes, more, __ATOMIC_SEQ_CST);
+    errno = ENOSPC;
+    return 1;
+}
+
+/* ---- calls ---------------------------------------------------------------------------
+ */
+
+int open(const char *path, int flags, ...)
+{
+    va_list ap;
+    mode_t mode;
+    int fd;
+
+    va_start(ap, flags);
+    mode = flags & O_CREAT ? va_arg(ap, mode_t) : 0;
+    va_end(ap);
+    if (!ours(path))
+        return REAL(open)(path, flags, mode);
+    if (fails(EIO))
+        return -1;
+    fd = REAL(open)(path, flags, mode);
+    if (fd >= 0 && fd < MOST_FDS)
+        snprintf(path_of[fd], sizeof path_of[fd], "%s", path);
+    if (fd >= 0 && flags & O_CREAT)
+        record("create %s\n", path);
+    return fd;
+}
+
+int close(int fd)
+{
+    int bad = ours_fd(fd) && fails(EIO);
+
+    if (ours_fd(fd))
+        path_of[fd][0] = '\0';
+    return REAL(close)(fd) || bad ? -1 : 0;
+}
+
+int fallocate(int fd, int mode, off_t at, off_t bytes)
+{
+    const char *can = getenv("IO_RESERVE");
+
+    if (!ours_fd(fd))
+        return REAL(fallocate)(fd, mode, at, bytes);
+    if (can && !strcmp(can, "0")) {
+        errno = EOPNOTSUPP;
+        return -1;
+    }
+    if (fails(ENOSPC) || full(bytes))
+        return -1;
+    record("size %s %lld\n", path_of[fd], (long long)bytes);
+    return REAL(fallocate)(fd, mode, at, bytes);
+}
+
+int ftruncate(int fd, off_t bytes)
+{
+    if (!ours_fd(fd))
+        return REAL(ftruncate)(fd, bytes);
+    if (fails(EIO))
+        return -1;
+    record("size %s %lld\n", path_of[fd], (long long)bytes);
+    return REAL(ftruncate)(fd, bytes);
+}
+
+ssize_t pwrite(int fd, const void *data, size_t n, off_t at)
+{
+    const char *can = getenv("IO_RESERVE");
+    int f = ours_fd(fd) ? fault() : 0;
+    ssize_t done;
+
+    if (f == 1 || (f == 2 && n < 2) ||
+        (ours_fd(fd) && can && !strcmp(can, "0") && full((off_t)n))) {
+        errno = ENOSPC;
+        return -1;
+    }
+    done = REAL(pwrite)(fd, data, f == 2 ? n / 2 : n, at);
+    if (ours_fd(fd) && done > 0)
+        record("write %s %lld %lld\n", path_of[fd], (long long)at, (long long)done);
+    return done;
+}
+
+ssize_t pread(int fd, void *data, size_t n, off_t at)
+{
+    int f = ours_fd(fd) ? fault() : 0;
+
+    if (f == 1) {
+        errno = EIO;
+        return -1;
+    }
+    return REAL(pread)(fd, data, f == 2 && n > 1 ? n / 2 : n, at);
+}
+
+int fsync(int fd)
+{
+    if (!ours_fd(fd))
+        return REAL(fsync)(fd);
+    if (fails(EIO))
+        return -1;
+    record("fsync %s\n", path_of[fd]);
+    return 0; /* no power fails here: the log is what counts */
+}
+
+int mkdir(const char *path, mode_t mode)
+{
+    int r;
+
+    if (!ours(path))
+        return REAL(mkdir)(path, mode);
+    if (fails(EIO))
+        return -1;
+    r = REAL(mkdir)(path, mode);
+    if (r == 0)
+        record("mkdir %s\n", path);
+    return r;
+}
+
+int rename(const char *from, const char *to)
+{
+    int r;
+
+    if (!ours(from))
+        return REAL(rename)(from, to);
+    if (fails(EIO))
+        return -1;
+    r = REAL(rename)(from, to);
+    if (r == 0)
+        record("rename %s %s\n", from, to);
+    return r;
+}
+
+int remove(const char *path)
+{
+    int r;
+
+    if (!ours(path))
+        return REAL(remove)(path);
+    if (fails(EIO))
+        return -1;
+    r = REAL(remove)(path);
+    if (r == 0)
+        record("remove %s\n", path);
+    return r;
+}
+
+/* What a person has been told: a checkpoint whose folder was renamed before is due. */
+int fflush(FILE *f)
+{
+    if (f == stdout)
+        record("told\n");
+    return REAL(fflush)(f);
+}
