@@ -308,7 +308,8 @@ static void check_schedule(Check *c)
 /* What a frozen group cannot use, and groups without any group. */
 static void check_groups(Check *c)
 {
-    static const char *const unused[] = {"lr", "weight_decay"};
+    static const char *const unused[] = {"lr", "weight_decay", "optimizer"};
+    bool halves = !strcmp(value_kind(c, "optimizer"), "muon");
 
     if (value_push(c, "groups") == LUA_TTABLE) {
         int n = (int)lua_rawlen(c->L, -1);
@@ -318,9 +319,13 @@ static void check_groups(Check *c)
         for (int i = 1; i <= n; i++) {
             const char *path = gen_printf(c->g, "groups[%d]", i);
 
+            if (!halves && *value_str(c, gen_printf(c->g, "%s.optimizer", path)))
+                COMPLAIN(c, gen_printf(c->g, "%s.optimizer", path),
+                         "leave it out, or use muon { ... }",
+                         "%s.optimizer: only muon has two halves to choose from", path);
             if (!value_bool(c, gen_printf(c->g, "%s.frozen", path)))
                 continue;
-            for (int k = 0; k < 2; k++) {
+            for (int k = 0; k < 3; k++) {
                 const char *field = gen_printf(c->g, "%s.%s", path, unused[k]);
 
                 if (value_push(c, field) != LUA_TNIL)

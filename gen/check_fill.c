@@ -21,6 +21,7 @@ static void fill_groups(Check *c, Model *m)
         group->frozen = value_bool(c, gen_printf(g, "%s.frozen", path));
         group->lr_ratio = value_num(c, gen_printf(g, "%s.lr", path));
         group->lr_ratio = group->lr_ratio > 0 ? group->lr_ratio : 1;
+        group->half = value_str(c, gen_printf(g, "%s.optimizer", path));
         group->has_decay =
             value_push(c, gen_printf(g, "%s.weight_decay", path)) == LUA_TNUMBER;
         group->weight_decay = lua_tonumber(c->L, -1);
@@ -37,6 +38,43 @@ static void fill_groups(Check *c, Model *m)
         }
         lua_pop(c->L, 1);
     }
+}
+
+static void fill_betas(Check *c, Model *m, const char *path)
+{
+    if (value_push(c, path) == LUA_TTABLE) {
+        lua_rawgeti(c->L, -1, 1);
+        lua_rawgeti(c->L, -2, 2);
+        m->beta1 = lua_tonumber(c->L, -2);
+        m->beta2 = lua_tonumber(c->L, -1);
+        lua_pop(c->L, 2);
+    }
+    lua_pop(c->L, 1);
+}
+
+/* Of an optimizer of matrices: what it does to all else has fields of its own, or the
+ * same. */
+static void fill_matrices(Check *c, Model *m)
+{
+    MatrixRule *r = &m->matrix;
+
+    m->beta1 = m->beta2 = 0;
+    fill_betas(c, m, "optimizer.adamw.betas");
+    r->eps = m->eps;
+    m->eps = value_num(c, "optimizer.adamw.eps");
+    r->nesterov = value_bool(c, "optimizer.nesterov");
+    value_int(c, "optimizer.ns_steps", &r->steps);
+    for (int i = 0; i < 3; i++)
+        r->coefficient[i] =
+            value_num(c, gen_printf(c->g, "optimizer.ns_coefficients[%d]", i + 1));
+    r->match_rms = !strcmp(value_str(c, "optimizer.adjust_lr"), "match_rms_adamw");
+    r->others_lr = m->lr;
+    r->others_decay = m->weight_decay;
+    if (value_push(c, "optimizer.adamw.lr") == LUA_TNUMBER)
+        r->others_lr = lua_tonumber(c->L, -1);
+    if (value_push(c, "optimizer.adamw.weight_decay") == LUA_TNUMBER)
+        r->others_decay = lua_tonumber(c->L, -1);
+    lua_pop(c->L, 2);
 }
 
 static void fill_hash_fields(Check *c, Model *m)
@@ -62,14 +100,9 @@ static void fill_hash_fields(Check *c, Model *m)
     m->weight_decay = value_num(c, "optimizer.weight_decay");
     m->clip = value_num(c, "optimizer.clip");
     m->momentum = value_num(c, "optimizer.momentum");
-    if (value_push(c, "optimizer.betas") == LUA_TTABLE) {
-        lua_rawgeti(c->L, -1, 1);
-        lua_rawgeti(c->L, -2, 2);
-        m->beta1 = lua_tonumber(c->L, -2);
-        m->beta2 = lua_tonumber(c->L, -1);
-        lua_pop(c->L, 2);
-    }
-    lua_pop(c->L, 1);
+    fill_betas(c, m, "optimizer.betas");
+    if (m->optimizer == OPT_MUON)
+        fill_matrices(c, m);
     m->schedule_name = value_kind(c, "lr");
     value_int(c, "lr.warmup", &m->warmup_steps);
     value_int(c, "lr.steps", &m->schedule_steps);

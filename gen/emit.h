@@ -65,6 +65,17 @@ const char *emit_saved_field(Gen *g, const Saved *s); /* its name in struct CLAS
 void emit_class(Emit *e, const Class *c);             /* emit_class.c: pushes it */
 void emit_step_context(Emit *e);                      /* emit_step.c */
 
+/* emit_kernels.c: renders the kernel whose environment is on top of the stack (popped);
+ * appends its text to the table at `list` and its prepared statements to the one at
+ * `prepared`. Then, for the table of a kernel on top: what goes in and out. */
+void emit_kernel(Emit *e, const OpRule *rule, int list, int prepared);
+void emit_operands(Emit *e, const Node *n);
+/* emit_optimizer.c */
+void emit_optimizer_kernels(Emit *e, int list, int prepared);
+void emit_optimizer_names(Emit *e); /* for math.c and math.h */
+void emit_matrices(Emit *e);        /* for tables.c: matrices, batches */
+
+const char *emit_batch_macro(Gen *g, const Batch *b); /* "MATRICES_LAYERS_7" */
 /* The C name of a buffer's offset: "GATHERED_LAYERS_7_FORWARD". */
 const char *emit_buffer_macro(Gen *g, const Buffer *b);
 

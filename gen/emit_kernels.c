@@ -30,7 +30,7 @@ static void collect_kernels(Emit *e, KernelList *kernels, const Span *s)
 
 /* Field `operands` of the table on top: "x f32 [512, 288]", "w f32 [288] -> y f32 [512,
  * 288]". */
-static void set_operands(Emit *e, const Node *n)
+void emit_operands(Emit *e, const Node *n)
 {
     const char *before = n->n_in ? NULL : "";
     int count = 0;
@@ -67,7 +67,7 @@ static void set_doc(Emit *e, const OpRule *rule)
 /* Renders the kernel whose environment is on top of the stack; appends its text (on CUDA
  * its device text and its host text) to the table at `list` and its prepared statements
  * to the one at `prepared`. */
-static void render_kernel(Emit *e, const OpRule *rule, int list, int prepared)
+void emit_kernel(Emit *e, const OpRule *rule, int list, int prepared)
 {
     lua_State *L = e->L;
     const char *name = emit_cuda(e) ? "cuda.cu" : "cpu.c";
@@ -111,71 +111,6 @@ static void render_kernel(Emit *e, const OpRule *rule, int list, int prepared)
     lua_rawseti(L, list, (lua_Integer)lua_rawlen(L, list) + 1);
 }
 
-/* ---- the optimizer's kernel: an RtUpdateKernel, no node of the graph --------------- */
-
-static const OpRule *optimizer_rule(Gen *g)
-{
-    const char *name = g->model.optimizer_name;
-    const OpRule *rule = name ? ops_find(g, name) : NULL;
-
-    gen_require(rule && rule->optimizer, "optimizer %s has no op",
-                name ? name : "(none)");
-    return rule;
-}
-
-static Dtype state_dtype(const Model *m, const char *class)
-{
-    if (!strcmp(class, "master"))
-        return m->master_dtype;
-    if (!strcmp(class, "moments"))
-        return m->moments_dtype;
-    return !strcmp(class, "grad") ? m->reduce_dtype : m->param_dtype;
-}
-
-/* What the description says of an attribute that the rule declares. */
-static double optimizer_attr(const Gen *g, const OpRule *rule, const char *key)
-{
-    const Model *m = &g->model;
-    const struct {
-        const char *key;
-        double v;
-    } known[] = {
-        {"beta1", m->beta1},
-        {"beta2", m->beta2},
-        {"eps", m->eps},
-        {"momentum", m->momentum},
-    };
-
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (!strcmp(known[i].key, key))
-            return known[i].v;
-    gen_die("optimizer %s: no value for attribute %s", rule->name, key);
-}
-
-/* As ops_push_env, with runs of any length: shapes are left out. */
-static void push_optimizer_env(Emit *e, const OpRule *rule)
-{
-    Gen *g = e->g;
-    lua_State *L = e->L;
-
-    lua_newtable(L);
-    emit_str(L, "fn", gen_printf(g, "%s_update", rule->name));
-    emit_str(L, "acc", emit_ctype(ops_acc_dtype(g)));
-    emit_bool(L, "optimizer", true);
-    for (int i = 0; i < rule->info->n_attrs; i++)
-        emit_num(L, rule->info->attrs[i].key,
-                 optimizer_attr(g, rule, rule->info->attrs[i].key));
-    for (int i = 0; i < rule->n_in; i++) {
-        Dtype d = state_dtype(&g->model, rule->in[i].dtype ? rule->in[i].dtype : "");
-
-        lua_newtable(L);
-        emit_str(L, "name", rule->in[i].name);
-        emit_str(L, "type", emit_ctype(d));
-        emit_str(L, "dtype", dtype_name(d));
-        lua_setfield(L, -2, rule->in[i].name);
-    }
-}
-
 /* Could some choice of recompute call the kernel from the schedule? */
 static bool runs_again(Gen *g, const char *kernel)
 {
@@ -206,17 +141,16 @@ static void push_kernels(Emit *e, const KernelList *kernels)
         lua_Integer before = (lua_Integer)lua_rawlen(L, list);
 
         ops_push_env(e->g, n);
-        render_kernel(e, n->op, list, prepared);
+        emit_kernel(e, n->op, list, prepared);
         if ((lua_Integer)lua_rawlen(L, list) == before)
             diag_stop_on_errors(e->g); /* after one mistake the Lua budget may be gone */
         lua_rawgeti(L, list, before + 1);
-        set_operands(e, n);
+        emit_operands(e, n);
         emit_str(L, "fn", n->kernel);
         emit_bool(L, "again", again);
         lua_pop(L, 1);
     }
-    push_optimizer_env(e, optimizer_rule(e->g));
-    render_kernel(e, optimizer_rule(e->g), list, prepared);
+    emit_optimizer_kernels(e, list, prepared);
     lua_setfield(L, -3, "prepared");
     lua_setfield(L, -2, "kernels");
 }
@@ -231,5 +165,5 @@ void emit_kernels(Emit *e, KernelList *kernels)
         collect_kernels(e, kernels, &g->classes.items[i]->backward);
     }
     push_kernels(e, kernels);
-    emit_str(e->L, "optimizer", gen_printf(g, "%s_update", optimizer_rule(g)->name));
+    emit_optimizer_names(e);
 }

@@ -121,6 +121,10 @@ static void push_line(Steps *s, const Instr *i)
         emit_str(L, "segment", gen_printf(g, "SEG_%s", upper_ident(g, seg->ident)));
         emit_str(L, "unit", seg->name);
     }
+    if (i->batch >= 0) {
+        emit_str(L, "batch", emit_batch_macro(g, &g->batches.items[i->batch]));
+        emit_str(L, "batch_name", g->batches.items[i->batch].name);
+    }
     if (is_start(i)) {
         emit_str(L, "stream", i->stream == STREAM_GATHER ? "RT_GATHER" : "RT_REDUCE");
         emit_int(L, "ticket", s->ticket[i->id]);
@@ -176,6 +180,22 @@ static void push_line(Steps *s, const Instr *i)
         break;
     case INS_UPDATE:
         emit_str(L, "kind", "update");
+        break;
+    case INS_MOMENTUM:
+        emit_str(L, "kind", "momentum");
+        break;
+    case INS_TO_OWNERS:
+        emit_str(L, "kind", "to_owners");
+        break;
+    case INS_MATRICES:
+        emit_str(L, "kind", "matrices");
+        emit_str(L, "flops", emit_count(g, i->flops));
+        break;
+    case INS_FROM_OWNERS:
+        emit_str(L, "kind", "from_owners");
+        break;
+    case INS_STEP:
+        emit_str(L, "kind", "step");
         break;
     }
 }

@@ -165,6 +165,11 @@ const char *emit_buffer_macro(Gen *g, const Buffer *b)
     return upper(g, b->name);
 }
 
+const char *emit_batch_macro(Gen *g, const Batch *b)
+{
+    return gen_printf(g, "MATRICES_%s", upper(g, b->ident));
+}
+
 const char *emit_segment_macro(Gen *g, const Segment *s)
 {
     return gen_printf(g, "SEG_%s", upper(g, s->ident));
@@ -246,6 +251,8 @@ static void push_segment(Emit *e, const Segment *s, int first_param)
     set_place(e, "grad_shard", grad,
               s->across.size > 1 ? SPACE_SYMMETRIC : SPACE_LOCAL); /* copies sum it */
     set_place(e, "partials", partial, SPACE_LOCAL);
+    if (segment_has_matrices(g, s))
+        set_place(e, "direction", buffer_of(g, BUF_DIRECTION, s->id), SPACE_SYMMETRIC);
     emit_int(L, "partial_elems",
              !partial                      ? 0
              : g->model.accumulate_sharded ? s->shard_elems
@@ -330,11 +337,41 @@ static void push_parts(Emit *e, const Param *p)
     lua_setfield(e->L, -2, "parts");
 }
 
+/* Where the optimizer treats matrices as a whole, what is none. */
+static bool other_half(const Gen *g, const Param *p)
+{
+    return g->batches.count > 0 && !p->matrix;
+}
+
 static double param_decay(const Gen *g, const Param *p)
 {
     if (p->group && p->group->has_decay)
         return p->group->weight_decay;
-    return p->decl->decay && !p->decl->frozen ? g->model.weight_decay : 0;
+    if (!p->decl->decay || p->decl->frozen)
+        return 0;
+    return other_half(g, p) ? g->model.matrix.others_decay : g->model.weight_decay;
+}
+
+/* Of the optimizer's learning rate, which is that of matrices where it treats some. */
+static double param_lr_ratio(const Gen *g, const Param *p)
+{
+    double group = p->group ? p->group->lr_ratio : 1;
+
+    return other_half(g, p) ? group * (g->model.matrix.others_lr / g->model.lr) : group;
+}
+
+static void push_param_matrices(Emit *e, const Param *p)
+{
+    const Gen *g = e->g;
+    int first = -1, n = 0;
+
+    for (int i = 0; i < g->matrices.count; i++)
+        if (g->matrices.items[i].param == p->id) {
+            first = first < 0 ? i : first;
+            n++;
+        }
+    emit_int(e->L, "first_matrix", first);
+    emit_int(e->L, "n_matrices", n);
 }
 
 static void push_params(Emit *e)
@@ -364,7 +401,8 @@ static void push_params(Emit *e)
         emit_str(L, "init", rt_init(p->decl->init));
         emit_num(L, "init_std", p->decl->init_std);
         emit_num(L, "weight_decay", param_decay(g, p));
-        emit_num(L, "lr_ratio", p->group ? p->group->lr_ratio : 1);
+        emit_num(L, "lr_ratio", param_lr_ratio(g, p));
+        push_param_matrices(e, p);
         emit_bool(L, "frozen", p->decl->frozen);
         emit_int(L, "uses", p->n_uses);
         emit_int(L, "file", p->file);
@@ -405,6 +443,7 @@ void emit_layout_context(Emit *e)
     push_segments(e);
     push_params(e);
     push_buffers(e);
+    emit_matrices(e);
     emit_str(e->L, "tokens_buffer",
              emit_buffer_macro(g, buffer_named(g, BUF_DATA, "tokens")));
     emit_str(e->L, "targets_buffer",

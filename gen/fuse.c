@@ -8,6 +8,7 @@
  * belongs to the backward. An attribute that the pattern does not mention takes its
  * default. */
 #include "pattern.h"
+#include "plan.h"
 
 #include <math.h>
 #include <string.h>
@@ -516,10 +517,10 @@ static void add_rule_text(Text *t, const char *s, size_t n)
     }
 }
 
-static bool op_used(const Gen *g, const OpRule *op)
+static bool op_used(Gen *g, const OpRule *op)
 {
-    if (op->optimizer)
-        return g->model.optimizer_name && !strcmp(op->name, g->model.optimizer_name);
+    if (optimizer_uses(g, op))
+        return true;
     for (int i = 0; i < g->setup.n_nodes; i++)
         if (g->setup.nodes[i]->op == op)
             return true;

@@ -15,7 +15,8 @@
 
 #define FSDPGEN_VERSION "0.1.0"
 
-enum { MAX_DIMS = 4, MAX_RANKS = 1024, GRAIN_ELEMS = 1024, ARENA_ALIGN_BYTES = 256 };
+enum { MAX_DIMS = 4, MAX_RANKS = 1024, GRAIN_ELEMS = 1024, ARENA_ALIGN_BYTES = 256,
+       OWNED_ALIGN_ELEMS = 64 };
 
 /* ---- dtypes --------------------------------------------------------------------------- */
 
@@ -47,7 +48,17 @@ typedef struct ParamGroup {
     bool has_decay;
     double weight_decay;     /* if has_decay: of all of them, norms and biases too */
     bool frozen;
+    const char *half;        /* of an optimizer of matrices, for those it takes: "adamw", or its
+                                own name; "": by what they are */
 } ParamGroup;
+
+/* What an optimizer that treats matrices as a whole does with them, and with all else. */
+typedef struct MatrixRule {
+    bool nesterov, match_rms;
+    int64_t steps;
+    double coefficient[3], eps;
+    double others_lr, others_decay;
+} MatrixRule;
 
 /* The description's wrap; what it comes to is a Wrap (plan.h). */
 typedef enum {
@@ -75,6 +86,7 @@ typedef struct Model {
     OptKind optimizer;
     const char *optimizer_name;         /* the constructor's name, and its op's: "adamw" */
     double lr, beta1, beta2, eps, weight_decay, clip, momentum; /* clip 0: none */
+    MatrixRule matrix;                  /* of OPT_MUON; then eps and betas are the others' */
     const char *schedule_name;          /* "cosine": the runtime has one function for each */
     int64_t warmup_steps, schedule_steps, decay_steps; /* 0 where it has none */
     double min_ratio;
@@ -369,6 +381,7 @@ typedef struct Param {       /* one storage tensor; a tied one appears once */
     int64_t elems;
     int n_uses;              /* blocks that use it */
     const ParamGroup *group; /* NULL: in none */
+    bool matrix;             /* the optimizer treats it, or each of its parts, as a whole */
     /* checkpoint.c */
     int file;                /* of a checkpoint: 0, 1, ... */
     int64_t file_elems;      /* weights before it in that file */
@@ -417,6 +430,29 @@ typedef struct Segment {
                                 size 1: none, they are kept whole, or freed */
 } Segment;
 
+/* Rows of a parameter that are a matrix of their own: the parameter, or one of its parts. */
+typedef struct Matrix {
+    int id, param;
+    const char *name;        /* "model.layers.7.self_attn.q_proj.weight" */
+    int64_t element;         /* its first in the parameter */
+    int64_t rows, cols;
+    const struct Node *node; /* the optimizer's op on it: flops, workspace, kernel; one for each
+                                shape */
+    double lr_adjust;        /* multiplies the learning rate */
+    int batch, owner;        /* matrices_deal: the rank that computes it */
+    int64_t owned_elems;     /* where it lies there, in its batch's buffer */
+} Matrix;
+
+/* Matrices of neighbouring segments, which travel together. */
+typedef struct Batch {
+    int id;
+    const char *name, *ident; /* "layers.0..layers.1" */
+    int first_segment, last_segment; /* with all between that have matrices */
+    int first_matrix, n_matrices;
+    int64_t owned_elems;     /* the most that one rank owns of it */
+    int64_t workspace_bytes; /* the most that one of its matrices needs */
+} Batch;
+
 typedef struct PieceRef { int block, piece; } PieceRef;
 
 typedef struct Unit {
@@ -447,6 +483,11 @@ typedef enum {
     INS_NORM,            /* segment: chunk sums of squares into the superaccumulator */
     INS_NORM_REDUCE,     /* the one integer all-reduce of the step, and the losses */
     INS_UPDATE,          /* segment: the optimizer on this rank's shard */
+    INS_MOMENTUM,        /* segment: of matrices, what the optimizer makes a step of */
+    INS_TO_OWNERS,       /* batch: each of its matrices, whole, to the rank that owns it */
+    INS_MATRICES,        /* batch: the optimizer's op on those that this rank owns */
+    INS_FROM_OWNERS,     /* batch: this rank's parts of the results */
+    INS_STEP,            /* segment: of matrices, the update of this rank's shard */
 } InsKind;
 
 typedef enum { VARIANT_LOCAL, VARIANT_LAST, VARIANT_END, N_VARIANTS } Variant;
@@ -459,7 +500,11 @@ typedef enum {
     BUF_CONST, BUF_DATA, BUF_CONTROL, /* losses, superaccumulator: the runtime's exchange area */
     BUF_STAGING,     /* of the cuda target: parts of other ranks on their way into a sum */
     BUF_LIBRARY,     /* of the cuda target: workspace of matrix products */
-    BUF_GATHERED, BUF_KEPT, BUF_GRAD, BUF_BOUNDARY, BUF_D_BOUNDARY, BUF_SAVED, BUF_SCRATCH, N_BUF_KINDS
+    BUF_GATHERED, BUF_KEPT, BUF_GRAD, BUF_BOUNDARY, BUF_D_BOUNDARY, BUF_SAVED, BUF_SCRATCH,
+    BUF_DIRECTION,   /* of matrices: a shard of what becomes their step */
+    BUF_OWNED,       /* of a batch: those that a rank owns */
+    BUF_WORKSPACE,   /* of a batch: while one of them is computed */
+    N_BUF_KINDS
 } BufKind;
 
 typedef struct Buffer {
@@ -487,6 +532,7 @@ typedef struct Instr {
     Variant variant;
     StreamId stream;
     int block, unit, segment;/* -1 when none */
+    int batch;               /* of matrices; -1 when none */
     int piece;               /* INS_SPAN: of the block; -1: all of them */
     Group group;             /* collectives: who takes part; else axes 0, size 0 */
     Phase phase;
@@ -557,7 +603,10 @@ struct Gen {
     struct { Param *items; int count, cap; } params;
     struct { Const *items; int count, cap; } consts;
     Span setup;              /* SETUP nodes, in order */
+    struct { Node **items; int count, cap; } shapes; /* of matrices: each once */
     struct { Segment *items; int count, cap; } segments;
+    struct { Matrix *items; int count, cap; } matrices; /* in order of segments, then of offsets */
+    struct { Batch *items; int count, cap; } batches;
     struct { Unit *items; int count, cap; } units;
     Program prog;
     struct Search *search;   /* policy_auto.c: what "auto" found; NULL without it */

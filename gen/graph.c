@@ -7,6 +7,7 @@
  * no parameter, input or data move to the setup span and become constants that all
  * classes share: equal op, attributes and inputs, one constant. */
 #include "builder.h"
+#include "plan.h"
 
 #include <string.h>
 
@@ -503,6 +504,7 @@ void graph_build(Gen *g)
         }
     }
     groups_check(g);
+    optimizer_matrices(g);
     for (int i = 0; i < g->classes.count; i++)
         class_sweep(g, g->classes.items[i]);
     if (g->model.packed)

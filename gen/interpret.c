@@ -373,10 +373,13 @@ static void put_state(Machine *m, size_t *n, int rank, int kind, const Param *p,
     const Segment *s = &m->g->segments.items[p->segment];
     int b = interp_find_buffer(m, (BufKind)kind, p->segment);
     for (int64_t k = 0; b >= 0 && k < p->elems; k++) {
-        int64_t flat = p->offset_elems + k;
+        int64_t flat = p->offset_elems + k, at = flat % s->shard_elems;
         int owner = rank - rank % s->shards + (int)(flat / s->shard_elems); /* its copy */
-        memcpy(m->run->state + *n,
-               interp_at(m, owner, b) + (flat % s->shard_elems) * dtype_bytes(d),
+        at = kind == BUF_MOMENT2 ? interp_second_moment(m, s, flat) : at;
+        if (at < 0) {
+            return; /* a matrix */
+        }
+        memcpy(m->run->state + *n, interp_at(m, owner, b) + at * dtype_bytes(d),
                (size_t)dtype_bytes(d));
         *n += (size_t)dtype_bytes(d);
     }

@@ -346,6 +346,23 @@ void interp_store_master(const Model *m, char *param, char *main, int64_t k, dou
     ((uint16_t *)param)[k] = (uint16_t)((bits + 0x8000) >> 16);
 }
 
+/* Where the second moment of element `flat` of the segment lies in its shard; -1: it has
+ * none, nor is the element one of this instruction's. Pads are where there are no
+ * matrices: with some, they have no place. */
+int64_t interp_second_moment(const Machine *m, const Segment *s, int64_t flat)
+{
+    if (m->g->batches.count == 0) {
+        return flat % s->shard_elems;
+    }
+    for (int i = 0; i < s->n_params; i++) {
+        const Param *p = &m->g->params.items[s->params[i]];
+        if (!p->matrix && flat >= p->offset_elems && flat < p->offset_elems + p->elems) {
+            return matrix_others(m->g, s, flat);
+        }
+    }
+    return -1;
+}
+
 static void run_update(Machine *m, int rank, const Instr *i)
 {
     const Segment *s = &m->g->segments.items[i->segment];
@@ -357,9 +374,14 @@ static void run_update(Machine *m, int rank, const Instr *i)
     int m2 = interp_find_buffer(m, BUF_MOMENT2, s->id);
     char *param = interp_at(m, rank, i->result), *grad = interp_at(m, rank, i->grad);
     double norm = control[round_up(mod->micro_batches * 8, 256) / 8 + 4];
+    int64_t from = rank % s->shards * s->shard_elems;
     for (int64_t k = 0; k < s->shard_elems; k++) {
         double g = interp_load(mod->reduce_dtype, grad, k) / (1 + norm);
         char *main = master >= 0 ? interp_at(m, rank, master) : param;
+        int64_t second = interp_second_moment(m, s, from + k);
+        if (second < 0) {
+            continue;
+        }
         double v = interp_load_master(mod, param, main, k), a = 0, b = 0;
         if (m1 >= 0) {
             a = 0.9 * interp_load(mod->moments_dtype, interp_at(m, rank, m1), k) +
@@ -367,9 +389,9 @@ static void run_update(Machine *m, int rank, const Instr *i)
             interp_store(mod->moments_dtype, interp_at(m, rank, m1), k, a);
         }
         if (m2 >= 0) {
-            b = 0.95 * interp_load(mod->moments_dtype, interp_at(m, rank, m2), k) +
+            b = 0.95 * interp_load(mod->moments_dtype, interp_at(m, rank, m2), second) +
                 0.05 * g * g;
-            interp_store(mod->moments_dtype, interp_at(m, rank, m2), k, b);
+            interp_store(mod->moments_dtype, interp_at(m, rank, m2), second, b);
         }
         v -= 0.01 * (m1 >= 0 ? a / (sqrt(b) + 1e-3) : g) + 1e-4 * v;
         interp_store_master(mod, param, main, k, v);
@@ -411,7 +433,7 @@ void interp_begin_collective(Machine *m, int rank, int e)
     m->rank[rank].read_mask[i->stream] = 0;
     if (i->kind == INS_ALL_GATHER) {
         interp_poison(m, rank, i->gathered);
-    } else if (i->kind == INS_REDUCE_SCATTER) {
+    } else if (i->kind == INS_REDUCE_SCATTER || i->kind == INS_TO_OWNERS) {
         interp_poison(m, rank, i->result);
     }
 }
@@ -423,7 +445,9 @@ void interp_read_peer(Machine *m, int rank, int e, int peer)
     const Segment *s = i->segment >= 0 ? &m->g->segments.items[i->segment] : NULL;
     size_t k = (size_t)(peer / i->group.stride % i->group.size);
     r->read_mask[i->stream] |= UINT64_C(1) << peer;
-    if (i->kind == INS_ALL_GATHER) {
+    if (i->batch >= 0) {
+        interp_read_matrices(m, rank, i, peer);
+    } else if (i->kind == INS_ALL_GATHER) {
         size_t bytes = (size_t)m->p->bufs.items[i->in].bytes;
         memcpy(interp_at(m, rank, i->gathered) + k * bytes, interp_at(m, peer, i->in),
                bytes);
@@ -522,6 +546,15 @@ void interp_compute(Machine *m, int rank, int e)
     case INS_UPDATE:
         run_update(m, rank, i);
         break;
+    case INS_MOMENTUM:
+        interp_momentum(m, rank, i);
+        break;
+    case INS_MATRICES:
+        interp_matrices(m, rank, i);
+        break;
+    case INS_STEP:
+        interp_step(m, rank, i);
+        break;
     default:
         gen_die("instruction kind %d is a collective", (int)i->kind);
     }
@@ -532,7 +565,7 @@ void interp_end_collective(Machine *m, int rank, int e)
     const Instr *i = instr(m, e);
     if (i->kind == INS_NORM_REDUCE) {
         sum_control(m, rank);
-    } else if (i->kind != INS_ALL_GATHER) {
+    } else if (i->kind == INS_REDUCE_SCATTER || i->kind == INS_ALL_REDUCE) {
         sum_ranks(m, rank, i);
     }
 }

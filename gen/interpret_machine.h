@@ -58,4 +58,12 @@ int interp_member(const Instr *i, int rank, int k);
 bool interp_joins(const Instr *i, int rank, int other);
 void interp_end_collective(Machine *m, int rank, int e);
 
+/* interpret_matrix.c: the same of what an optimizer treats whole. */
+void interp_momentum(Machine *m, int rank, const Instr *i);
+void interp_matrices(Machine *m, int rank, const Instr *i);
+void interp_step(Machine *m, int rank, const Instr *i);
+void interp_read_matrices(Machine *m, int rank, const Instr *i, int peer);
+/* interpret_do.c: in its shard, of element `flat` of the segment; -1: it has none. */
+int64_t interp_second_moment(const Machine *m, const Segment *s, int64_t flat);
+
 #endif

@@ -334,6 +334,15 @@ static void find_conflicts(Placer *pl)
             }
         }
     }
+    for (int i = 0; i < n; i++) { /* END goes on where LAST stopped */
+        const Touches *a = touches_of(pl, VARIANT_LAST, pl->buffer[i]);
+        for (int j = 0; a->n && j < n; j++) {
+            const Touches *b = touches_of(pl, VARIANT_END, pl->buffer[j]);
+            if (i != j && b->n && !comes_before(pl->p, a, b)) {
+                add_conflict(pl, i, j);
+            }
+        }
+    }
     schedule_open_hits(pl->g, open_conflict, pl);
 }
 
@@ -489,6 +498,7 @@ static void collect_items(Placer *pl, Space space, int64_t base)
     for (int b = 0; b < p->bufs.count; b++) {
         Buffer *buf = &p->bufs.items[b];
         const Touches *t = touches_of(pl, VARIANT_LAST, b);
+        t = t->n ? t : touches_of(pl, VARIANT_END, b); /* of matrices */
         pl->item[b] = -1;
         if (buf->space != space || buf->persistent) {
             continue;

@@ -20,7 +20,8 @@ const char *buf_kind_name(BufKind k)
         "param shard", "master",     "moment1",  "moment2", "grad shard",
         "partial",     "grad accum", "const",    "data",    "control",
         "staging",     "library",    "gathered", "kept",    "grad",
-        "boundary",    "d_boundary", "saved",    "scratch"};
+        "boundary",    "d_boundary", "saved",    "scratch", "direction",
+        "owned",       "workspace"};
     gen_require((int)k >= 0 && k < N_BUF_KINDS && names[k], "buffer kind %d", (int)k);
     return names[k];
 }
@@ -29,7 +30,9 @@ const char *ins_kind_name(InsKind k)
 {
     static const char *const names[] = {"all_gather",     "keep",        "span",
                                         "reduce_scatter", "all_reduce",  "merge",
-                                        "norm",           "norm_reduce", "update"};
+                                        "norm",           "norm_reduce", "update",
+                                        "momentum",       "to_owners",   "matrices",
+                                        "from_owners",    "step"};
     gen_require((size_t)k < sizeof names / sizeof *names, "instruction kind %d", (int)k);
     return names[k];
 }
@@ -161,8 +164,9 @@ int plan_moments(const Model *m)
     case OPT_SGD:
         return m->momentum != 0 ? 1 : 0;
     case OPT_LION:
-    case OPT_MUON:
         return 1;
+    case OPT_MUON: /* the second only of what is no matrix */
+        return 2;
     }
     gen_die("optimizer %d", (int)m->optimizer);
 }

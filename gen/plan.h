@@ -30,6 +30,40 @@ bool mesh_two_hops(const Gen *g, Group group);
 /* Fills the segment's cuts, shards and groups. */
 void mesh_place(const Gen *g, Segment *s);
 
+/* ---- optimizer.c ----------------------------------------------------------------- */
+
+/* The description's optimizer, or what its rule uses for "matrix", "momentum", "others";
+ * NULL: it has none. */
+const OpRule *optimizer_rule(Gen *g, const char *use);
+bool optimizer_uses(Gen *g, const OpRule *op); /* is it one of those? */
+/* What the description says of an attribute that the rule declares. */
+Attr optimizer_attr(const Gen *g, const OpRule *rule, int index);
+void optimizer_matrices(Gen *g); /* Param.matrix, g->shapes */
+/* The node of that shape, NULL if there is none. */
+const Node *optimizer_shape(const Gen *g, int64_t rows, int64_t cols);
+double optimizer_lr_adjust(const Gen *g, int64_t rows, int64_t cols);
+
+/* ---- matrices.c ------------------------------------------------------------------ */
+
+void matrices_deal(Gen *g); /* g->matrices, g->batches */
+bool segment_has_matrices(const Gen *g, const Segment *s);
+/* Elements of a matrix in a part of its segment; from: the first of them, in the
+ * matrix. */
+int64_t matrix_part(const Gen *g, const Matrix *m, int64_t part, int64_t *from);
+/* Elements that belong to no matrix: of a shard, before element flat of the segment; the
+ * most in one shard. Second moments of them lie without gaps. */
+int64_t matrix_others(const Gen *g, const Segment *s, int64_t flat);
+int64_t matrix_most_others(const Gen *g, const Segment *s);
+/* Of a batch (-1: all) on a rank (-1: all); the most on one rank. */
+double matrices_flops(const Gen *g, int batch, int rank);
+double matrices_most_flops(const Gen *g, int batch);
+/* Bytes that a rank receives: matrices it owns; its parts of the results, from its copy
+ * of the model and from others. */
+typedef struct Moved {
+    int64_t to_owners, from_owners, from_copies;
+} Moved;
+Moved matrices_moved(const Gen *g, int batch, int rank);
+
 /* ---- unroll.c -------------------------------------------------------------------- */
 
 /* Which weights a phase of a block reads and which gradients it writes: found in the
@@ -110,8 +144,11 @@ int64_t place_solve(Gen *g, const PlaceProblem *pr,
 const char *verify_checkpoint(Gen *g); /* checkpoint.c */
 const char *verify_shard(Gen *g);
 const char *verify_unroll(Gen *g);
-const char *verify_prefetch(Gen *g);                  /* part of verify_unroll */
+const char *verify_prefetch(Gen *g);                 /* part of verify_unroll */
 const char *verify_saved(Gen *g, const Instr *span); /* likewise */
+const char *verify_matrices(Gen *g);                 /* after shard */
+const char *verify_exchange(Gen *g);                 /* of matrices: after unroll */
+bool verify_others(const Gen *g, int segment);       /* has it what is no matrix? */
 const char *verify_schedule(Gen *g);
 const char *verify_place(Gen *g);
 const char *verify_simulate(Gen *g);
@@ -167,6 +204,7 @@ void warn_plan(Gen *g); /* of a plan with predicted times; part of simulate */
  * ranks elsewhere along mesh.replicate. */
 typedef struct Traffic {
     int64_t gathered, reduced, replicate;
+    int64_t matrices; /* to their owners and back, within a copy */
 } Traffic;
 Traffic plan_traffic(const Gen *g);
 int64_t variant_turns(const Gen *g, Variant v); /* how often a step runs it */
@@ -203,7 +241,7 @@ bool dump_plan(Gen *g, const char *pass, Text *t);
 /* Start and end of every instruction, in picoseconds from the start of its variant (END:
  * of LAST). Returns the time of the whole step. */
 int64_t simulate_times(const Gen *g, int64_t *start, int64_t *end);
-int64_t ins_picoseconds(const Gen *g, const Instr *i);        /* how long it runs */
+int64_t ins_picoseconds(const Gen *g, const Instr *i); /* how long it runs */
 /* The roofline, on the target. */
 int64_t math_picoseconds(const Gen *g, double flops, double traffic_bytes);
 /* Its operands take longer. */

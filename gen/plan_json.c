@@ -57,6 +57,9 @@ static json_t *json_traffic(const Gen *g)
     set_int(o, "gathered", moved.gathered);
     set_int(o, "reduced", moved.reduced);
     set_int(o, "replicate", moved.replicate);
+    if (g->batches.count > 0) {
+        set_int(o, "matrices", moved.matrices);
+    }
     return o;
 }
 

@@ -35,18 +35,21 @@
 bool ins_is_collective(const Instr *i)
 {
     return i->kind == INS_ALL_GATHER || i->kind == INS_REDUCE_SCATTER ||
-           i->kind == INS_ALL_REDUCE || i->kind == INS_NORM_REDUCE;
+           i->kind == INS_ALL_REDUCE || i->kind == INS_NORM_REDUCE ||
+           i->kind == INS_TO_OWNERS || i->kind == INS_FROM_OWNERS;
 }
 
 /* The runtime's promise (rt.h): a reduction is over when all ranks have read, so that its
- * gradient buffer may be written again. Everything follows from this one place. */
+ * gradient buffer may be written again; so is a batch's way to its owners, or back.
+ * Everything follows from this one place. */
 enum { REDUCTIONS_ARE_CLOSED = 1 };
 
 bool ins_is_closed(const Instr *i)
 {
     return i->kind == INS_NORM_REDUCE ||
            (REDUCTIONS_ARE_CLOSED &&
-            (i->kind == INS_REDUCE_SCATTER || i->kind == INS_ALL_REDUCE));
+            (i->kind == INS_REDUCE_SCATTER || i->kind == INS_ALL_REDUCE ||
+             i->kind == INS_TO_OWNERS || i->kind == INS_FROM_OWNERS));
 }
 
 bool ins_joins(const Instr *c, Group group)
@@ -67,6 +70,7 @@ const char *ins_label(Gen *g, const Instr *i)
 {
     const char *seg = i->segment >= 0 ? g->segments.items[i->segment].name : "";
     const char *phase = phase_name(i->phase);
+    const char *batch = i->batch >= 0 ? g->batches.items[i->batch].name : "";
     switch (i->kind) {
     case INS_ALL_GATHER:
         return gen_printf(g, "gather of %s for its %s", seg, phase);
@@ -86,6 +90,16 @@ const char *ins_label(Gen *g, const Instr *i)
         return "norm reduction";
     case INS_UPDATE:
         return gen_printf(g, "update of %s", seg);
+    case INS_MOMENTUM:
+        return gen_printf(g, "momentum of the matrices of %s", seg);
+    case INS_TO_OWNERS:
+        return gen_printf(g, "way of the matrices of %s to their owners", batch);
+    case INS_MATRICES:
+        return gen_printf(g, "matrices of %s", batch);
+    case INS_FROM_OWNERS:
+        return gen_printf(g, "way of the matrices of %s back", batch);
+    case INS_STEP:
+        return gen_printf(g, "step of the matrices of %s", seg);
     }
     gen_die("instruction kind %d", (int)i->kind);
 }
@@ -374,6 +388,12 @@ static const char *why_data(Scheduler *s, const Instr *from, const Instr *to, bo
     case INS_ALL_REDUCE:
         return gen_printf(g, "the gradient of %s is summed over copies",
                           g->segments.items[from->segment].name);
+    case INS_TO_OWNERS:
+        return gen_printf(g, "the matrices of %s are with their owners",
+                          g->batches.items[from->batch].name);
+    case INS_FROM_OWNERS:
+        return gen_printf(g, "the matrices of %s are back",
+                          g->batches.items[from->batch].name);
     default:
         break;
     }

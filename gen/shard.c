@@ -254,6 +254,7 @@ void shard_params(Gen *g)
     }
     name_units(g);
     diag_stop_on_errors(g);
+    matrices_deal(g);
     warn_padding(g);
     warn_one_unit(g, &w);
 }

@@ -86,6 +86,8 @@ int64_t ins_picoseconds(const Gen *g, const Instr *i)
     case INS_REDUCE_SCATTER:
     case INS_ALL_REDUCE:
     case INS_NORM_REDUCE:
+    case INS_TO_OWNERS:
+    case INS_FROM_OWNERS:
         return moved_picoseconds(g, i->moved_bytes);
     case INS_SPAN:
         return math_picoseconds(g, ins_span(g, i)->flops,
@@ -102,10 +104,22 @@ int64_t ins_picoseconds(const Gen *g, const Instr *i)
         return ps_of((double)s->shard_elems * dtype_bytes(m->reduce_dtype),
                      r.memory_per_us);
     case INS_UPDATE: /* reads and writes master and moments, reads the gradient */
-        return ps_of((double)s->shard_elems *
-                         (2.0 * dtype_bytes(m->master_dtype) +
-                          2.0 * plan_moments(m) * dtype_bytes(m->moments_dtype) +
-                          dtype_bytes(m->reduce_dtype)),
+        return ps_of(
+            (double)(g->batches.count ? matrix_most_others(g, s) : s->shard_elems) *
+                (2.0 * dtype_bytes(m->master_dtype) +
+                 2.0 * plan_moments(m) * dtype_bytes(m->moments_dtype) +
+                 dtype_bytes(m->reduce_dtype)),
+            r.memory_per_us);
+    case INS_MOMENTUM: /* reads the gradient, reads and writes the moment, writes */
+        return ps_of((double)s->shard_elems * (2.0 * dtype_bytes(m->moments_dtype) +
+                                               dtype_bytes(m->reduce_dtype)) +
+                         (double)g->prog.bufs.items[i->in].bytes,
+                     r.memory_per_us);
+    case INS_MATRICES: /* of the rank that has most to do */
+        return math_picoseconds(g, i->flops, 0);
+    case INS_STEP: /* reads and writes the master, reads */
+        return ps_of((double)s->shard_elems * 2.0 * dtype_bytes(m->master_dtype) +
+                         (double)g->prog.bufs.items[i->in].bytes,
                      r.memory_per_us);
     }
     gen_die("instruction kind %d", (int)i->kind);

@@ -62,6 +62,8 @@ typedef struct Unroller {
     Instance *inst; /* in order of first use */
     /* Per segment: its buffers. */
     int *param_shard, *master, *moment1, *moment2, *grad_shard, *partials, *grad, *kept;
+    int *direction; /* of segments with matrices, -1; per batch, what ranks own */
+    int *owned, *workspace;
     int *last_writer; /* position of the last span that writes its gradients, -1 */
     int *keep_at;     /* position of the span after which the rank's part is kept, -1 */
     /* Per block. */
@@ -69,7 +71,8 @@ typedef struct Unroller {
     /* Of recomputed blocks: what the first forward saves for nobody; outputs and scratch
      * of the second. */
     int *dropped, *out_again, *scratch_again;
-    int *again; /* of KEEP_SOME: what is computed again; there, dropped is its first place */
+    int *again; /* of KEEP_SOME: what is computed again; there, dropped is its first place
+                 */
     int *consts, control;
     int staging; /* -1 where nothing is reduced over ranks, or not by us */
     int data[N_DATA]; /* starts: -1 where sequences are whole */
@@ -99,6 +102,18 @@ void unroll_keep(Unroller *u, int segment);
 void unroll_reduce(Unroller *u, int segment);
 void unroll_all_reduce(Unroller *u, int segment);
 void unroll_merge(Unroller *u, int segment);
+
+/* A buffer; one of a segment, flat; an instruction of the variant at hand, and what it
+ * touches. */
+int unroll_buffer(Unroller *u, BufKind kind, Space space, const char *name,
+                  const char *what, int64_t bytes);
+int unroll_flat(Unroller *u, BufKind kind, Space space, const char *prefix,
+                const Segment *s, Dtype dtype, int64_t elems, int64_t levels);
+Instr *unroll_ins(Unroller *u, InsKind kind, StreamId stream);
+void unroll_touch(Unroller *u, Instr *i, int buffer, bool write, bool remote);
+
+/* unroll_end.c */
+void unroll_matrix_buffers(Unroller *u);
 void unroll_end(Unroller *u);
 
 #endif

@@ -13,7 +13,7 @@
 
 /* ---- buffers --------------------------------------------------------------------- */
 
-static int add_buffer(Unroller *u, BufKind kind, Space space, const char *name,
+int unroll_buffer(Unroller *u, BufKind kind, Space space, const char *name,
                       const char *what, int64_t bytes)
 {
     Buffer *b = gen_push(u->g, &u->p->bufs);
@@ -29,7 +29,7 @@ static int add_buffer(Unroller *u, BufKind kind, Space space, const char *name,
     return b->id;
 }
 
-static int add_flat(Unroller *u, BufKind kind, Space space, const char *prefix,
+int unroll_flat(Unroller *u, BufKind kind, Space space, const char *prefix,
                     const Segment *s, Dtype dtype, int64_t elems, int64_t levels)
 {
     Gen *g = u->g;
@@ -37,7 +37,7 @@ static int add_flat(Unroller *u, BufKind kind, Space space, const char *prefix,
         levels == 1 ? gen_printf(g, "[%lld] %s", (long long)elems, dtype_name(dtype))
                     : gen_printf(g, "[%lld, %lld] %s", (long long)levels,
                                  (long long)elems, dtype_name(dtype));
-    int id = add_buffer(u, kind, space, gen_printf(g, "%s_%s", prefix, s->ident), what,
+    int id = unroll_buffer(u, kind, space, gen_printf(g, "%s_%s", prefix, s->ident), what,
                         levels * elems * dtype_bytes(dtype));
     u->p->bufs.items[id].segment = s->id;
     return id;
@@ -56,18 +56,29 @@ static void gradient_buffers(Unroller *u, const Segment *s)
     int i = s->id;
     Space space = s->across.size > 1 ? SPACE_SYMMETRIC : SPACE_LOCAL;
     bool sharded = m->accumulate_sharded || !plan_collectives(u->g);
-    u->grad_shard[i] = add_flat(u, BUF_GRAD_SHARD, space, "grad_shard", s,
+    u->grad_shard[i] = unroll_flat(u, BUF_GRAD_SHARD, space, "grad_shard", s,
                                 m->reduce_dtype, s->shard_elems, 1);
     if (u->p->partial_levels > 0) {
         u->partials[i] =
-            add_flat(u, BUF_PARTIAL, SPACE_LOCAL, "partials", s, m->reduce_dtype,
+            unroll_flat(u, BUF_PARTIAL, SPACE_LOCAL, "partials", s, m->reduce_dtype,
                      sharded ? s->shard_elems : s->elems, u->p->partial_levels);
     }
     if (s->within.size == 1) {
         u->grad[i] = u->grad_shard[i];
     } else if (plan_grads_persist(u->g)) {
-        u->grad[i] = add_flat(u, BUF_GRAD_ACCUM, SPACE_SYMMETRIC, "grad_accum", s,
+        u->grad[i] = unroll_flat(u, BUF_GRAD_ACCUM, SPACE_SYMMETRIC, "grad_accum", s,
                               m->reduce_dtype, s->elems, 1);
+    }
+}
+
+/* Where matrices have one moment, the second of all else lies without gaps. */
+static void second_moments(Unroller *u, const Segment *s)
+{
+    const Model *m = &u->g->model;
+    int64_t elems = u->g->batches.count ? matrix_most_others(u->g, s) : s->shard_elems;
+    if (plan_moments(m) > 1 && elems > 0) {
+        u->moment2[s->id] = unroll_flat(u, BUF_MOMENT2, SPACE_LOCAL, "moment2", s,
+                                        m->moments_dtype, elems, 1);
     }
 }
 
@@ -85,23 +96,20 @@ static void segment_buffers(Unroller *u)
     u->grad = int_array(g, n);
     for (int i = 0; i < n; i++) {
         const Segment *s = &g->segments.items[i];
-        u->param_shard[i] = add_flat(u, BUF_PARAM_SHARD, SPACE_SYMMETRIC, "param_shard",
+        u->param_shard[i] = unroll_flat(u, BUF_PARAM_SHARD, SPACE_SYMMETRIC, "param_shard",
                                      s, m->param_dtype, s->shard_elems, 1);
         if (!s->trainable) {
             continue; /* as it was loaded: no gradient, no state */
         }
         if (m->master_dtype != m->param_dtype) { /* else the shard is the master */
-            u->master[i] = add_flat(u, BUF_MASTER, SPACE_LOCAL, "master", s,
+            u->master[i] = unroll_flat(u, BUF_MASTER, SPACE_LOCAL, "master", s,
                                     m->master_dtype, s->shard_elems, 1);
         }
         if (plan_moments(m) > 0) {
-            u->moment1[i] = add_flat(u, BUF_MOMENT1, SPACE_LOCAL, "moment1", s,
+            u->moment1[i] = unroll_flat(u, BUF_MOMENT1, SPACE_LOCAL, "moment1", s,
                                      m->moments_dtype, s->shard_elems, 1);
         }
-        if (plan_moments(m) > 1) {
-            u->moment2[i] = add_flat(u, BUF_MOMENT2, SPACE_LOCAL, "moment2", s,
-                                     m->moments_dtype, s->shard_elems, 1);
-        }
+        second_moments(u, s);
         gradient_buffers(u, s);
     }
 }
@@ -114,7 +122,7 @@ static void shared_buffers(Unroller *u)
     const char *what = gen_printf(g, "[%lld] i32", (long long)tokens);
     u->consts = int_array(g, g->consts.count);
     for (int i = 0; i < g->consts.count; i++) {
-        u->consts[i] = add_buffer(
+        u->consts[i] = unroll_buffer(
             u, BUF_CONST, SPACE_LOCAL, gen_printf(g, "const_%s", g->consts.items[i].name),
             gen_printf(g, "%lld bytes", (long long)g->consts.items[i].bytes),
             g->consts.items[i].bytes);
@@ -122,10 +130,10 @@ static void shared_buffers(Unroller *u)
     for (int i = 0; i < N_DATA; i++) {
         bool used = i != DATA_STARTS || m->packed;
         u->data[i] =
-            used ? add_buffer(u, BUF_DATA, SPACE_LOCAL, data_names[i], what, tokens * 4)
+            used ? unroll_buffer(u, BUF_DATA, SPACE_LOCAL, data_names[i], what, tokens * 4)
                  : -1;
     }
-    u->control = add_buffer(
+    u->control = unroll_buffer(
         u, BUF_CONTROL, SPACE_SYMMETRIC, "control", "losses, superaccumulator, exchange",
         round_up(m->micro_batches * 8 + SUPERACC_WORDS * 8 + CONTROL_EXTRA_BYTES, 256));
 }
@@ -150,10 +158,10 @@ static void cuda_buffers(Unroller *u)
     }
     if (most > 0 && !m->library_order) {
         int64_t bytes = max_i64(row, min_i64(round_up(most, row), STAGING_BYTES));
-        u->staging = add_buffer(u, BUF_STAGING, SPACE_LOCAL, "staging",
+        u->staging = unroll_buffer(u, BUF_STAGING, SPACE_LOCAL, "staging",
                                 "parts of other ranks, to be added", bytes);
     }
-    add_buffer(u, BUF_LIBRARY, SPACE_LOCAL, "library", "workspace of matrix products",
+    unroll_buffer(u, BUF_LIBRARY, SPACE_LOCAL, "library", "workspace of matrix products",
                LIBRARY_WORKSPACE_BYTES);
 }
 
@@ -177,7 +185,7 @@ static int boundary_buffers(Unroller *u, const Block *b, BufKind kind, const cha
         const Value *v = values[i] ? values[i] : b->cls->outputs[i];
         const char *name = i == 0 ? gen_printf(u->g, "%s_%s", prefix, b->ident)
                                   : gen_printf(u->g, "%s_%s_%d", prefix, b->ident, i);
-        int id = add_buffer(u, kind, SPACE_LOCAL, name, shape_text(u->g, v),
+        int id = unroll_buffer(u, kind, SPACE_LOCAL, name, shape_text(u->g, v),
                             values[i] ? v->bytes : 0);
         u->p->bufs.items[id].block = b->id;
         first = first < 0 ? id : first;
@@ -192,7 +200,7 @@ static int slab_buffer(Unroller *u, const Block *b, BufKind kind, const char *na
     if (bytes == 0) {
         return -1;
     }
-    id = add_buffer(u, kind, SPACE_LOCAL, name,
+    id = unroll_buffer(u, kind, SPACE_LOCAL, name,
                     gen_printf(u->g, "%lld bytes", (long long)bytes), bytes);
     u->p->bufs.items[id].block = b->id;
     return id;
@@ -283,10 +291,10 @@ static void gathered_buffers(Unroller *u)
         }
         if (in->from_kept && u->kept[s->id] < 0) {
             u->kept[s->id] =
-                add_flat(u, BUF_KEPT, SPACE_SYMMETRIC, "kept", s, g->model.param_dtype,
+                unroll_flat(u, BUF_KEPT, SPACE_SYMMETRIC, "kept", s, g->model.param_dtype,
                          s->elems / s->between.size, 1);
         }
-        in->buffer = add_flat(u, BUF_GATHERED, SPACE_LOCAL, "gathered", s,
+        in->buffer = unroll_flat(u, BUF_GATHERED, SPACE_LOCAL, "gathered", s,
                               g->model.param_dtype, s->elems, 1);
         u->p->bufs.items[in->buffer].name =
             again == 1 ? gen_printf(g, "gathered_%s_%s", s->ident, phase)
@@ -305,9 +313,10 @@ void unroll_buffers(Unroller *u)
     for (int i = 0; i < g->segments.count; i++) {
         if (u->grad[i] < 0 && g->segments.items[i].trainable) {
             u->grad[i] =
-                add_flat(u, BUF_GRAD, SPACE_SYMMETRIC, "grad", &g->segments.items[i],
+                unroll_flat(u, BUF_GRAD, SPACE_SYMMETRIC, "grad", &g->segments.items[i],
                          g->model.reduce_dtype, g->segments.items[i].elems, 1);
         }
     }
     block_buffers(u);
+    unroll_matrix_buffers(u);
 }

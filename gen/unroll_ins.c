@@ -9,14 +9,14 @@
 
 /* ---- instructions ---------------------------------------------------------------- */
 
-static Instr *add_ins(Unroller *u, InsKind kind, StreamId stream)
+Instr *unroll_ins(Unroller *u, InsKind kind, StreamId stream)
 {
     Instr *i = gen_push(u->g, &u->p->ins);
     i->id = u->p->ins.count - 1;
     i->kind = kind;
     i->variant = u->variant;
     i->stream = stream;
-    i->block = i->piece = i->unit = i->segment = -1;
+    i->block = i->piece = i->unit = i->segment = i->batch = -1;
     i->group = mesh_group(u->g, 0);
     i->gathered = i->in = i->out = i->d_in = i->d_out = i->saved = i->scratch = -1;
     i->grad = i->result = i->dropped = -1;
@@ -25,7 +25,7 @@ static Instr *add_ins(Unroller *u, InsKind kind, StreamId stream)
 }
 
 /* One access of each (buffer, remote); a write wins over a read. */
-static void touch(Unroller *u, Instr *i, int buffer, bool write, bool remote)
+void unroll_touch(Unroller *u, Instr *i, int buffer, bool write, bool remote)
 {
     Access *grown;
     if (buffer < 0) {
@@ -66,7 +66,7 @@ static int weight_buffer(const Unroller *u, int pos, int segment)
 void unroll_gather(Unroller *u, const Instance *inst)
 {
     const Segment *s = &u->g->segments.items[inst->segment];
-    Instr *i = add_ins(u, INS_ALL_GATHER, STREAM_GATHER);
+    Instr *i = unroll_ins(u, INS_ALL_GATHER, STREAM_GATHER);
     i->segment = s->id;
     i->unit = s->unit;
     i->phase = part_of(u->seq[inst->first].phase);
@@ -75,22 +75,22 @@ void unroll_gather(Unroller *u, const Instance *inst)
     i->group = inst->from_kept ? s->between : s->within;
     i->moved_bytes = (i->group.size - 1) * (s->elems / i->group.size) *
                      dtype_bytes(u->g->model.param_dtype);
-    touch(u, i, inst->buffer, true, false);
-    touch(u, i, i->in, false, false);
-    touch(u, i, i->in, false, true);
+    unroll_touch(u, i, inst->buffer, true, false);
+    unroll_touch(u, i, i->in, false, false);
+    unroll_touch(u, i, i->in, false, true);
 }
 
 /* After the last reader of the forward, from the buffer that it read. */
 void unroll_keep(Unroller *u, int segment)
 {
     const Segment *s = &u->g->segments.items[segment];
-    Instr *i = add_ins(u, INS_KEEP, STREAM_COMPUTE);
+    Instr *i = unroll_ins(u, INS_KEEP, STREAM_COMPUTE);
     i->segment = segment;
     i->unit = s->unit;
     i->gathered = weight_buffer(u, u->keep_at[segment], segment);
     i->out = u->kept[segment];
-    touch(u, i, i->gathered, false, false);
-    touch(u, i, i->out, true, false);
+    unroll_touch(u, i, i->gathered, false, false);
+    unroll_touch(u, i, i->out, true, false);
 }
 
 /* Elements that the group's first rank reads from others to sum its part of elems. */
@@ -109,7 +109,7 @@ static int64_t summed_elems(const Unroller *u, Group group, int64_t part, int64_
 void unroll_reduce(Unroller *u, int segment)
 {
     const Segment *s = &u->g->segments.items[segment];
-    Instr *i = add_ins(u, INS_REDUCE_SCATTER, STREAM_REDUCE);
+    Instr *i = unroll_ins(u, INS_REDUCE_SCATTER, STREAM_REDUCE);
     i->segment = segment;
     i->unit = s->unit;
     i->phase = PHASE_BACKWARD;
@@ -118,11 +118,11 @@ void unroll_reduce(Unroller *u, int segment)
     i->result = u->grad_shard[segment];
     i->moved_bytes = summed_elems(u, i->group, s->shard_elems, s->elems) *
                      dtype_bytes(u->g->model.reduce_dtype);
-    touch(u, i, i->grad, mesh_two_hops(u->g, i->group), false);
-    touch(u, i, i->grad, false, true);
-    touch(u, i, i->result, true, false);
+    unroll_touch(u, i, i->grad, mesh_two_hops(u->g, i->group), false);
+    unroll_touch(u, i, i->grad, false, true);
+    unroll_touch(u, i, i->result, true, false);
     if (u->staging >= 0)
-        touch(u, i, u->staging, true, false);
+        unroll_touch(u, i, u->staging, true, false);
     u->reduce_order[u->n_reduces++] = segment;
 }
 
@@ -131,7 +131,7 @@ void unroll_reduce(Unroller *u, int segment)
 void unroll_all_reduce(Unroller *u, int segment)
 {
     const Segment *s = &u->g->segments.items[segment];
-    Instr *i = add_ins(u, INS_ALL_REDUCE, STREAM_REDUCE);
+    Instr *i = unroll_ins(u, INS_ALL_REDUCE, STREAM_REDUCE);
     int64_t copies = s->across.size;
     int64_t slice = min_i64(
         s->shard_elems, round_up((s->shard_elems + copies - 1) / copies, GRAIN_ELEMS));
@@ -143,62 +143,24 @@ void unroll_all_reduce(Unroller *u, int segment)
     i->moved_bytes =
         (summed_elems(u, i->group, slice, s->shard_elems) + s->shard_elems - slice) *
         dtype_bytes(u->g->model.reduce_dtype);
-    touch(u, i, i->result, true, false);
-    touch(u, i, i->result, false, true);
+    unroll_touch(u, i, i->result, true, false);
+    unroll_touch(u, i, i->result, false, true);
     if (u->staging >= 0)
-        touch(u, i, u->staging, true, false);
+        unroll_touch(u, i, u->staging, true, false);
 }
 
 void unroll_merge(Unroller *u, int segment)
 {
     const Segment *s = &u->g->segments.items[segment];
     bool sharded = u->g->model.accumulate_sharded || !plan_collectives(u->g);
-    Instr *i = add_ins(u, INS_MERGE, STREAM_COMPUTE);
+    Instr *i = unroll_ins(u, INS_MERGE, STREAM_COMPUTE);
     i->segment = segment;
     i->unit = s->unit;
     i->phase = PHASE_BACKWARD;
     i->grad = u->partials[segment];
     i->result = sharded ? u->grad_shard[segment] : u->grad[segment];
-    touch(u, i, i->result, true, false);
-    touch(u, i, i->grad, true, false);
-}
-
-void unroll_end(Unroller *u)
-{
-    Gen *g = u->g;
-    Instr *i;
-    for (int s = g->segments.count - 1; s >= 0; s--) { /* as reductions end */
-        if (!g->segments.items[s].trainable) {
-            continue;
-        }
-        i = add_ins(u, INS_NORM, STREAM_COMPUTE);
-        i->segment = s;
-        i->unit = g->segments.items[s].unit;
-        i->grad = u->grad_shard[s];
-        touch(u, i, u->grad_shard[s], false, false);
-        touch(u, i, u->control, true, false);
-    }
-    i = add_ins(u, INS_NORM_REDUCE, STREAM_COMPUTE);
-    i->group = mesh_group(g, AXIS_INNER | AXIS_OUTER | AXIS_REPLICATE);
-    i->moved_bytes = (g->model.world_size - 1) *
-                     (int64_t)(SUPERACC_WORDS * 8 + g->model.micro_batches * 8);
-    touch(u, i, u->control, true, false);
-    for (int s = 0; s < g->segments.count; s++) { /* as the next forward needs them */
-        if (!g->segments.items[s].trainable) {
-            continue;
-        }
-        i = add_ins(u, INS_UPDATE, STREAM_COMPUTE);
-        i->segment = s;
-        i->unit = g->segments.items[s].unit;
-        i->grad = u->grad_shard[s];
-        i->result = u->param_shard[s];
-        touch(u, i, u->grad_shard[s], false, false);
-        touch(u, i, u->param_shard[s], true, false);
-        touch(u, i, u->master[s], true, false);
-        touch(u, i, u->moment1[s], true, false);
-        touch(u, i, u->moment2[s], true, false);
-        touch(u, i, u->control, false, false);
-    }
+    unroll_touch(u, i, i->result, true, false);
+    unroll_touch(u, i, i->grad, true, false);
 }
 
 /* ---- spans ----------------------------------------------------------------------- */
@@ -227,7 +189,7 @@ static void bind_params(Unroller *u, Instr *i, int pos, const Block *b)
         const Param *param = &u->g->params.items[b->param[p]];
         if (use->reads[ph][p]) {
             int buffer = weight_buffer(u, pos, param->segment);
-            touch(u, i, buffer, false, false);
+            unroll_touch(u, i, buffer, false, false);
             bind(u, i->id, p, buffer, param->offset_elems * dtype_bytes(m->param_dtype),
                  false, false);
             if (i->gathered < 0 || u->g->segments.items[param->segment].unit == i->unit) {
@@ -236,7 +198,7 @@ static void bind_params(Unroller *u, Instr *i, int pos, const Block *b)
         }
         if (use->writes[ph][p]) {
             int buffer = u->grad[param->segment];
-            touch(u, i, buffer, true, false);
+            unroll_touch(u, i, buffer, true, false);
             bind(u, i->id, p, buffer, param->offset_elems * dtype_bytes(m->reduce_dtype),
                  true, u->param_written[param->id]);
             u->param_written[param->id] = true;
@@ -257,46 +219,46 @@ static void touch_arg(Unroller *u, Instr *i, const SpanArg *a, const Block *b)
     case ARG_GRADS:
         break; /* bind_params */
     case ARG_CONST:
-        touch(u, i, u->consts[a->index], false, false);
+        unroll_touch(u, i, u->consts[a->index], false, false);
         break;
     case ARG_DATA:
-        touch(u, i, u->data[a->index], false, false);
+        unroll_touch(u, i, u->data[a->index], false, false);
         break;
     case ARG_IN:
         i->in = before;
-        touch(u, i, before + a->index, false, false);
+        unroll_touch(u, i, before + a->index, false, false);
         break;
     case ARG_OUT:
         i->out = again || (back && b->keep == KEEP_INPUT) ? u->out_again[b->id]
                                                           : u->out[b->id];
-        touch(u, i, i->out + a->index, !back, false);
+        unroll_touch(u, i, i->out + a->index, !back, false);
         break;
     case ARG_DOUT:
         i->d_out = u->d_out[b->id];
-        touch(u, i, i->d_out + a->index, false, false);
+        unroll_touch(u, i, i->d_out + a->index, false, false);
         break;
     case ARG_DIN:
         i->d_in = d_before;
-        touch(u, i, d_before + a->index, true, false);
+        unroll_touch(u, i, d_before + a->index, true, false);
         break;
     case ARG_LOSS:
         gen_require(!again, "%s: a loss is computed again", b->name);
-        touch(u, i, u->control, true, false);
+        unroll_touch(u, i, u->control, true, false);
         break;
     case ARG_LOSS_SCALE: /* a number */
         break;
     case ARG_SAVED: /* the backward may overwrite what it no longer needs */
         i->saved = b->keep == KEEP_INPUT && i->phase == PHASE_FORWARD ? u->dropped[b->id]
                                                                       : u->saved[b->id];
-        touch(u, i, i->saved, true, false);
+        unroll_touch(u, i, i->saved, true, false);
         if (b->keep == KEEP_SOME) {
             i->dropped = i->phase == PHASE_FORWARD ? u->dropped[b->id] : u->again[b->id];
-            touch(u, i, i->dropped, true, false);
+            unroll_touch(u, i, i->dropped, true, false);
         }
         break;
     case ARG_SCRATCH:
         i->scratch = again ? u->scratch_again[b->id] : u->scratch[back][b->id];
-        touch(u, i, i->scratch, true, false);
+        unroll_touch(u, i, i->scratch, true, false);
         break;
     }
 }
@@ -306,7 +268,7 @@ void unroll_span(Unroller *u, int pos)
     const SeqSpan *s = &u->seq[pos];
     const Block *b = &u->g->blocks.items[s->block];
     const Span *span = block_span(b, s->piece, s->phase);
-    Instr *i = add_ins(u, INS_SPAN, STREAM_COMPUTE);
+    Instr *i = unroll_ins(u, INS_SPAN, STREAM_COMPUTE);
     i->block = s->block;
     i->piece = s->piece;
     i->unit = s->unit;

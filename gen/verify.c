@@ -151,6 +151,7 @@ const char *verify_shard(Gen *g)
         bad = verify_segment(g, &g->segments.items[i]);
         bad = bad ? bad : verify_groups(g, &g->segments.items[i]);
     }
+    bad = bad ? bad : verify_matrices(g);
     return bad ? bad : verify_units(g);
 }
 
@@ -361,13 +362,16 @@ static const char *check_end(Gen *g)
             reduces++;
         } else if (i->kind == INS_UPDATE && reduces == 1) {
             updates[i->segment]++;
+        } else if (i->batch >= 0 && reduces == 1) {
+            continue; /* verify_exchange */
         } else {
             return gen_printf(g, "%s stands at the wrong place of END", ins_label(g, i));
         }
     }
     for (int s = 0; s < n; s++) {
         int want = g->segments.items[s].trainable;
-        if (norms[s] != want || updates[s] != want || reduces != 1) {
+        if (norms[s] != want || updates[s] != (want && verify_others(g, s)) ||
+            reduces != 1) {
             return gen_printf(g, "segment %s: %d norms, %d updates, %d norm reductions",
                               g->segments.items[s].name, norms[s], updates[s], reduces);
         }
@@ -393,6 +397,7 @@ const char *verify_unroll(Gen *g)
         bad = check_segment_sync(g, &g->segments.items[s]);
     }
     bad = bad ? bad : verify_prefetch(g);
+    bad = bad ? bad : verify_exchange(g);
     return bad ? bad : check_end(g);
 }
 
@@ -405,13 +410,17 @@ static const char *check_members(Gen *g, const Instr *i)
 {
     const Segment *s = i->segment >= 0 ? &g->segments.items[i->segment] : NULL;
     const Buffer *from = i->in >= 0 ? &g->prog.bufs.items[i->in] : NULL;
-    const Group *want = i->kind == INS_REDUCE_SCATTER ? &s->within
-                        : i->kind == INS_ALL_REDUCE   ? &s->across
-                        : i->kind != INS_ALL_GATHER   ? NULL
-                        : from->kind == BUF_KEPT      ? &s->between
-                                                      : &s->within;
-    if (i->kind == INS_NORM_REDUCE && i->group.size != g->model.world_size) {
-        return "the norm's exchange does not join all ranks";
+    const Group *want =
+        i->kind == INS_REDUCE_SCATTER ? &s->within
+        : i->kind == INS_ALL_REDUCE   ? &s->across
+        : i->kind == INS_TO_OWNERS
+            ? &g->segments.items[g->batches.items[i->batch].first_segment].within
+        : i->kind != INS_ALL_GATHER ? NULL
+        : from->kind == BUF_KEPT    ? &s->between
+                                    : &s->within;
+    if ((i->kind == INS_NORM_REDUCE || i->kind == INS_FROM_OWNERS) &&
+        i->group.size != g->model.world_size) {
+        return gen_printf(g, "%s does not join all ranks", ins_label(g, i));
     }
     if (want && (i->group.size != want->size || i->group.stride != want->stride ||
                  i->group.axes != want->axes || i->group.size < 2)) {

@@ -33,11 +33,23 @@
 ---@field weight_decay? number decoupled; none on norms and biases
 ---@field clip? number largest global gradient norm; 0: no clipping
 
+---@class (exact) fsdpgen.muon.adamw
+---@field lr? number base learning rate
+---@field betas? number[] decay of the two moments
+---@field eps? number added to the root
+---@field weight_decay? number decoupled; none on norms and biases
+
 ---@class (exact) fsdpgen.muon
 ---@field lr? number base learning rate
 ---@field momentum? number decay of the moment
+---@field nesterov? boolean the gradient is mixed into the moment once more for the step
+---@field ns_steps? integer Newton-Schulz steps that make a matrix orthogonal
+---@field ns_coefficients? number[] of X, X X^T X and (X X^T)^2 X in each of them
+---@field eps? number least norm that a matrix is divided by
+---@field adjust_lr? "match_rms_adamw"|"original" what multiplies lr for an m x n matrix: 0.2 sqrt(max(m, n)), so that its steps are as long as adamw's; sqrt(max(1, m / n))
 ---@field weight_decay? number decoupled; none on norms and biases
 ---@field clip? number largest global gradient norm; 0: no clipping
+---@field adamw? fsdpgen.muon.adamw for what is no hidden matrix
 
 ---@class (exact) fsdpgen.constant
 ---@field warmup? integer steps of linear growth from 0
@@ -112,6 +124,7 @@
 ---@field lr? number multiplies the learning rate
 ---@field weight_decay? number instead of the optimizer's, on norms and biases too
 ---@field frozen? boolean never change: no gradient, no optimizer state, no reduction
+---@field optimizer? "muon"|"adamw" which half of muon takes them: matrices that it would not, or would
 
 ---@class (exact) fsdpgen.trainer.loss
 ---@field chunk_tokens? integer tokens whose logits exist at once

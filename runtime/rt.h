@@ -45,6 +45,8 @@ typedef struct RtParam {
     int64_t file_elems;      /* weights before it in that file */
     int n_parts;
     const RtPart *parts;
+    int first_matrix, n_matrices; /* in RtTrainer.matrices: those that an optimizer treats
+                                     whole; 0: element by element */
 } RtParam;
 enum { RT_INIT_ZEROS, RT_INIT_ONES, RT_INIT_NORMAL };
 
@@ -68,7 +70,33 @@ typedef struct RtSegment {
                                 frozen, without a master too */
     int64_t partials;        /* L: reduce dtype [levels][partial_elems]; -1: none */
     int64_t partial_elems;   /* shard_elems (sharded accumulation) or elems (unsharded) */
+    int64_t direction;       /* S: dtype of sums [shard_elems], for a batch of matrices: what an
+                                optimizer makes a step of; only where the segment has some */
 } RtSegment;
+
+/* What an optimizer does to a whole matrix: its elements row after row, in the dtype of sums;
+ * `to` may be `from`. */
+typedef void (*RtMatrixKernel)(const void *from, void *to, char *workspace);
+
+/* Consecutive rows of a parameter that are a matrix of their own: one rank computes it whole, so
+ * that its bits know no mesh. The parameter's other ranks send it their parts, and fetch theirs
+ * of the result. */
+typedef struct RtMatrix {
+    int param;
+    int64_t element;         /* its first in the parameter */
+    int64_t rows, cols;
+    int owner;               /* this rank */
+    int64_t owned_elems;     /* where it lies there, in its batch's buffer */
+    double lr_adjust;        /* multiplies the learning rate: of its shape */
+    RtMatrixKernel kernel;
+} RtMatrix;
+
+/* Matrices that travel together. */
+typedef struct RtBatch {
+    int first_matrix, n_matrices;
+    int64_t owned;           /* S: dtype of sums: those of this rank; -1: one rank, in place */
+    int64_t workspace;       /* L: of the kernels */
+} RtBatch;
 
 typedef struct RtOptimizer {
     double lr, beta1, beta2, eps, momentum, clip; /* clip 0: no clipping */
@@ -131,6 +159,9 @@ typedef struct RtTrainer {
     int n_segments;
     const RtSegment *segments;
     const int *segment_params;       /* param ids, segment after segment */
+    int n_batches;                   /* 0: the optimizer treats no matrix as a whole */
+    const RtMatrix *matrices;        /* parameter after parameter */
+    const RtBatch *batches;
     int n_memory;
     const RtMemory *memory;
     int64_t tokens_offset, targets_offset;  /* L: i32 [micro_batch * seq] each */
@@ -234,17 +265,30 @@ typedef struct RtUpdateRun {
                                 RT_SPLIT: what the weights lack */
     void *moment1, *moment2; /* moments dtype; NULL where the optimizer has none */
     const void *grad;        /* reduce dtype: the step's sum */
+    void *direction;         /* of a matrix: dtype of sums */
     double lr_ratio;         /* multiplies the step's learning rate */
+    double lr_adjust;        /* of a matrix: besides */
     double weight_decay;
 } RtUpdateRun;
-/* Calls kernel for every run of the segment; pads are never visited. On CUDA it enqueues, and u
- * lies in device memory: what depends on the step's norm the host does not know yet. */
+/* Calls kernel for every run of the segment but those of matrices; pads are never visited. On
+ * CUDA it enqueues, and u lies in device memory: what depends on the step's norm the host does
+ * not know yet. */
 #ifdef RT_CUDA
 typedef void (*RtUpdateKernel)(Rt *rt, const RtUpdate *u, const RtUpdateRun *run);
 #else
 typedef void (*RtUpdateKernel)(const RtUpdate *u, const RtUpdateRun *run);
 #endif
 void rt_update_segment(Rt *rt, int segment, RtUpdateKernel kernel);
+
+/* Matrices, in the end of a step (rt_matrix.c): rt_update_matrices calls kernel for the runs of
+ * matrices in this rank's shard. Between the one that fills their directions and the one that
+ * takes the step, each batch goes to its owners (on the gather stream), is computed there, and
+ * comes back (on the reduce stream). Both are complete when all ranks have read. Where the
+ * update is skipped the bytes travel all the same, and nothing is computed. */
+void rt_update_matrices(Rt *rt, int segment, RtUpdateKernel kernel);
+void rt_to_owners_start(Rt *rt, int batch);
+void rt_compute_matrices(Rt *rt, int batch);
+void rt_from_owners_start(Rt *rt, int batch);
 
 /* Random bits by which elements [from, from + n) of the run round a number that is kept in
  * bf16: a function of seed, step, parameter and element (rt_philox.h), and of nothing

@@ -209,7 +209,7 @@ static void drain(Rt *rt, int stream, uint64_t until)
     rt->state->wait_seconds += rt_clock() - start;
 }
 
-static void start(Rt *rt, int stream, RtOp op)
+void rt_comm_start(Rt *rt, int stream, RtOp op)
 {
     RtQueue *q = &rt->state->queue[stream];
     if (q->started - q->completed == RT_QUEUE) {
@@ -285,8 +285,8 @@ void rt_comm_end(Rt *rt)
 void rt_all_gather_start(Rt *rt, int segment, int64_t out)
 {
     const RtSegment *s = &rt->trainer->segments[segment];
-    start(rt, RT_GATHER,
-          (RtOp){RT_OP_GATHER, {s->shards, 1}, segment, s->param_shard, out});
+    rt_comm_start(rt, RT_GATHER,
+                  (RtOp){RT_OP_GATHER, {s->shards, 1}, segment, s->param_shard, out});
 }
 
 void rt_keep(Rt *rt, int segment, int64_t gathered, int64_t kept, int ranks)
@@ -300,20 +300,20 @@ void rt_keep(Rt *rt, int segment, int64_t gathered, int64_t kept, int ranks)
 
 void rt_kept_gather_start(Rt *rt, int segment, int64_t kept, int64_t out, int ranks)
 {
-    start(rt, RT_GATHER, (RtOp){RT_OP_GATHER, {ranks, 1}, segment, kept, out});
+    rt_comm_start(rt, RT_GATHER, (RtOp){RT_OP_GATHER, {ranks, 1}, segment, kept, out});
 }
 
 void rt_reduce_scatter_start(Rt *rt, int segment, int64_t grad, int64_t result)
 {
     const RtSegment *s = &rt->trainer->segments[segment];
-    start(rt, RT_REDUCE,
-          (RtOp){RT_OP_REDUCE_SCATTER, {s->shards, 1}, segment, grad, result});
+    rt_comm_start(rt, RT_REDUCE,
+                  (RtOp){RT_OP_REDUCE_SCATTER, {s->shards, 1}, segment, grad, result});
 }
 
 void rt_all_reduce_start(Rt *rt, int segment, int64_t grad)
 {
     const int shards = rt->trainer->segments[segment].shards;
-    start(
+    rt_comm_start(
         rt, RT_REDUCE,
         (RtOp){RT_OP_ALL_REDUCE, {rt->world_size / shards, shards}, segment, grad, grad});
 }

@@ -33,6 +33,13 @@ int64_t rt_layout_offset(const RtSegment *s, RtSet set)
                                    : s->moment2;
 }
 
+static bool has_set(const RtTrainer *t, int param, RtSet set)
+{
+    const RtParam *p = &t->params[param];
+    return rt_layout_offset(&t->segments[p->segment], set) >= 0 &&
+           (set != RT_SET_MOMENT2 || p->n_matrices == 0);
+}
+
 /* ---- headers ----------------------------------------------------------------------- */
 
 static void write_entry(FILE *f, const char *name, RtDtype d, const RtParam *p,
@@ -105,7 +112,7 @@ static int place_set(RtCheckpoint *c, const RtTrainer *t, RtSet set, int first)
         int64_t elems = 0;
         for (int i = 0; i < t->n_params; i++) {
             const RtParam *p = &t->params[i];
-            if (p->file == k && rt_layout_offset(&t->segments[p->segment], set) >= 0) {
+            if (p->file == k && has_set(t, i, set)) {
                 c->file_of[set][i] = first + n;
                 c->elems_at[set][i] = elems;
                 elems += p->elems;
@@ -168,6 +175,14 @@ static RtDtype kept_dtype(const RtTrainer *t, RtSet set)
                                   : t->moments_dtype;
 }
 
+/* Element `at` of this rank's shard in its buffer. */
+static int64_t buffer_place(const Rt *rt, RtSet set, const RtSegment *s, int64_t at)
+{
+    return set == RT_SET_MOMENT2
+               ? rt_second_moment(rt, (int)(s - rt->trainer->segments), at)
+               : at;
+}
+
 void rt_layout_take(const Rt *rt, RtSet set, const RtSegment *s, int64_t at, int64_t n,
                     void *out, void *spare)
 {
@@ -179,6 +194,7 @@ void rt_layout_take(const Rt *rt, RtSet set, const RtSegment *s, int64_t at, int
         return;
     }
     if (d != RT_SPLIT) {
+        at = buffer_place(rt, set, s, at);
         rt_arena_read(rt, RT_SPACE_LOCAL, offset + at * item, out, n * item);
         return;
     }
@@ -205,6 +221,7 @@ void rt_layout_put(Rt *rt, RtSet set, const RtSegment *s, int64_t at, int64_t n,
         }
         from = rest;
     }
+    at = buffer_place(rt, set, s, at);
     rt_arena_write(rt, set == RT_SET_WEIGHTS ? RT_SPACE_SYMMETRIC : RT_SPACE_LOCAL,
                    rt_layout_offset(s, set) + at * item, from, n * item);
 }

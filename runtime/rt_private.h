@@ -88,7 +88,13 @@ typedef struct RtShared {
 /* ---- one rank ---------------------------------------------------------------------- */
 
 enum { RT_QUEUE = 64 };
-typedef enum { RT_OP_GATHER, RT_OP_REDUCE_SCATTER, RT_OP_ALL_REDUCE } RtOpKind;
+typedef enum {
+    RT_OP_GATHER,
+    RT_OP_REDUCE_SCATTER,
+    RT_OP_ALL_REDUCE,
+    RT_OP_TO_OWNERS,
+    RT_OP_FROM_OWNERS
+} RtOpKind;
 /* The ranks that a collective joins: `ranks` of them, `stride` apart. */
 typedef struct RtGroup {
     int ranks, stride;
@@ -106,7 +112,8 @@ typedef struct RtOp {
     RtOpKind kind;
     RtGroup group;
     int segment;
-    int64_t from, to; /* byte offsets: symmetric, this rank's result */
+    int64_t from, to; /* byte offsets: symmetric, this rank's result; of matrices, from is
+                         the number of their batch */
 } RtOp;
 
 typedef struct RtQueue {
@@ -150,7 +157,8 @@ typedef struct RtState {
     int64_t scaled_updates;            /* since it changed */
     bool overflowed;                   /* skip: a smaller loss scale may help */
     /* counters (--stats) */
-    int64_t tokens_done, gathered_bytes, reduced_bytes, replicate_bytes, node_bytes;
+    int64_t tokens_done, gathered_bytes, reduced_bytes, replicate_bytes, node_bytes,
+        matrix_bytes;
     double wait_seconds;
     FILE *log;
     double started_seconds;
@@ -177,6 +185,8 @@ void rt_pause(const Rt *rt, int tries, bool (*ready)(const void *ctx), const voi
 
 /* ---- rt_comm.c --------------------------------------------------------------------- */
 
+/* Enqueues an operation; returns before it is complete. */
+void rt_comm_start(Rt *rt, int stream, RtOp op);
 /* Small exchange through the control areas: begin (mine may be written: everybody has
  * read it), publish (everybody has written: theirs may be read), end (I have read
  * them). */
@@ -194,6 +204,13 @@ void rt_comm_step_end(Rt *rt); /* every started collective is complete; tickets 
 /* One round of an operation whose group has published it; how many rounds it has. */
 void rt_pull(Rt *rt, const RtOp *op, int round);
 int rt_pull_rounds(const Rt *rt, const RtOp *op);
+/* Counts bytes that this rank has read from another. */
+void rt_count_bytes(Rt *rt, int peer, int64_t bytes, int64_t *counter);
+
+/* ---- rt_matrix.c ------------------------------------------------------------------- */
+
+void rt_pull_to_owners(Rt *rt, int batch);
+void rt_pull_from_owners(Rt *rt, int batch);
 
 /* ---- rt_sum.c ---------------------------------------------------------------------- */
 
@@ -218,6 +235,10 @@ void rt_shard_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx);
  * copies hold the shard, its part of the shard's grains. */
 void rt_share_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx);
 size_t rt_dtype_bytes(RtDtype d);
+int64_t rt_sum_bytes(const RtTrainer *t); /* of a number in the dtype of sums */
+/* Where in their buffer the second moments of element `at` of this rank's shard lie: there,
+ * or, where the optimizer treats matrices as a whole, without gaps for those. */
+int64_t rt_second_moment(const Rt *rt, int segment, int64_t at);
 /* The summed gradient of this rank's shard. */
 char *rt_grad_shard(const Rt *rt, int segment);
 double rt_learning_rate(const RtTrainer *t, int64_t step);

@@ -41,7 +41,7 @@ static void sum_ranks(const Rt *rt, RtGroup group, int64_t from, char *out, int6
 /* Bytes that this rank reads from another: to a counter of its own kind, or, when the
  * other is of another copy of the model, to that of the mesh's replicate axis; and to
  * that of the wires between nodes. */
-static void count_bytes(Rt *rt, int peer, int64_t bytes, int64_t *counter)
+void rt_count_bytes(Rt *rt, int peer, int64_t bytes, int64_t *counter)
 {
     const RtTrainer *t = rt->trainer;
     const int copy = t->world_size / (t->replicate > 1 ? t->replicate : 1);
@@ -74,11 +74,11 @@ static void copy_from_all(Rt *rt, RtGroup group, char *out, int64_t from, int64_
     }
     for (int k = 0; k < group.ranks; k++) {
         const int64_t left = total - k * bytes;
-        count_bytes(rt, rt_group_rank(group, rt->rank, k),
-                    left > bytes ? bytes
-                    : left > 0   ? left
-                                 : 0,
-                    counter);
+        rt_count_bytes(rt, rt_group_rank(group, rt->rank, k),
+                       left > bytes ? bytes
+                       : left > 0   ? left
+                                    : 0,
+                       counter);
     }
 }
 
@@ -96,8 +96,8 @@ static void sum_from_all(Rt *rt, RtGroup group, int64_t from, char *out, int64_t
     const int64_t bytes = elems * (int64_t)rt_dtype_bytes(rt->trainer->reduce_dtype);
     sum_ranks(rt, group, from, out, elems);
     for (int k = 0; k < group.ranks; k++) {
-        count_bytes(rt, rt_group_rank(group, rt->rank, k), bytes,
-                    &rt->state->reduced_bytes);
+        rt_count_bytes(rt, rt_group_rank(group, rt->rank, k), bytes,
+                       &rt->state->reduced_bytes);
     }
 }
 
@@ -188,9 +188,11 @@ static void all_reduce(Rt *rt, const RtOp *op, int round)
 int rt_pull_rounds(const Rt *rt, const RtOp *op)
 {
     const int hops = hops_of(rt, op->group).count;
-    return op->kind == RT_OP_GATHER       ? 1
-           : op->kind == RT_OP_ALL_REDUCE ? hops + 2
-                                          : hops + 1;
+    return op->kind == RT_OP_GATHER        ? 1
+           : op->kind == RT_OP_TO_OWNERS   ? 2
+           : op->kind == RT_OP_FROM_OWNERS ? 2
+           : op->kind == RT_OP_ALL_REDUCE  ? hops + 2
+                                           : hops + 1;
 }
 
 void rt_pull(Rt *rt, const RtOp *op, int round)
@@ -207,6 +209,12 @@ void rt_pull(Rt *rt, const RtOp *op, int round)
         break;
     case RT_OP_ALL_REDUCE:
         all_reduce(rt, op, round);
+        break;
+    case RT_OP_TO_OWNERS:
+        rt_pull_to_owners(rt, (int)op->from);
+        break;
+    case RT_OP_FROM_OWNERS:
+        rt_pull_from_owners(rt, (int)op->from);
         break;
     }
 }

@@ -349,6 +349,9 @@ static void read_run(void *ctx, const RtRun *run)
     const RtParam *p = run->param;
     const int64_t row = p->elems / p->dim[0], end = run->element + run->elems;
     int64_t begin = 0; /* of the part */
+    if (r->rt->state->checkpoint->file_of[r->set][run->param_id] < 0) {
+        return; /* a matrix: it has no such moment */
+    }
     for (int k = 0; k == 0 || k < p->n_parts; k++) {
         const int64_t rows = p->n_parts > 0 ? p->parts[k].rows : p->dim[0];
         const int64_t stop = begin + rows * row;

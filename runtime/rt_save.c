@@ -140,6 +140,9 @@ static void write_run(void *ctx, const RtRun *run)
     const Slices *s = ctx;
     RtCheckpoint *c = s->rt->state->checkpoint;
     const int index = c->file_of[s->set][run->param_id];
+    if (index < 0) {
+        return; /* a matrix: it has no such moment */
+    }
     const RtFile *f = &c->files[index];
     const int64_t item = (int64_t)rt_dtype_bytes(c->dtype[s->set]);
     const int64_t first = c->elems_at[s->set][run->param_id] + run->element;

@@ -15,6 +15,11 @@ size_t rt_dtype_bytes(RtDtype d)
     return d == RT_F64 ? 8 : d == RT_F32 ? 4 : 2;
 }
 
+int64_t rt_sum_bytes(const RtTrainer *t)
+{
+    return t->param_dtype == RT_F64 ? 8 : 4;
+}
+
 int64_t rt_step_tokens(const RtTrainer *t)
 {
     return t->micro_batches * t->micro_batch * t->seq_tokens;
@@ -54,6 +59,25 @@ void rt_share_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx)
     const int64_t base = rt->rank % s->shards * s->shard_elems;
     const int64_t end = base + s->shard_elems, lo = base + copy * share;
     runs_between(rt->trainer, s, base, lo, lo + share < end ? lo + share : end, fn, ctx);
+}
+
+int64_t rt_second_moment(const Rt *rt, int segment, int64_t at)
+{
+    const RtTrainer *t = rt->trainer;
+    const RtSegment *s = &t->segments[segment];
+    const int64_t lo = rt->rank % s->shards * s->shard_elems;
+    int64_t n = 0;
+    if (t->n_batches == 0) {
+        return at;
+    }
+    for (int i = 0; i < s->n_params; i++) {
+        const RtParam *p = &t->params[t->segment_params[s->first_param + i]];
+        const int64_t from = p->offset_elems > lo ? p->offset_elems : lo;
+        const int64_t end = p->offset_elems + p->elems;
+        const int64_t to = end < lo + at ? end : lo + at;
+        n += p->n_matrices == 0 && from < to ? to - from : 0;
+    }
+    return n;
 }
 
 char *rt_grad_shard(const Rt *rt, int segment)
@@ -136,34 +160,67 @@ void rt_update_gate(const Rt *rt)
             (long long)st->skipped_in_a_row, (long long)rt->trainer->max_skipped);
 }
 
+/* ---- calls of the kernel ----------------------------------------------------------- */
+
 typedef struct Shard {
+    const Rt *rt;
+    const RtTrainer *trainer;
     RtUpdate update;
     RtUpdateKernel kernel;
-    char *weights, *master, *moment1, *moment2;
+    char *weights, *master, *moment1, *moment2, *direction;
     const char *grad;
-    int64_t param_item, master_item, moment_item, grad_item;
+    int64_t param_item, master_item, moment_item, grad_item, sum_item;
+    int segment;
 } Shard;
 
-static void update_run(void *ctx, const RtRun *run)
+/* elems elements of the run from its `skip`th on. second: where their second moments lie.
+ */
+static void call_kernel(const Shard *s, const RtRun *run, int64_t skip, int64_t elems,
+                        int64_t second, double lr_adjust)
 {
-    const Shard *s = ctx;
-    const int64_t at = run->shard_offset_elems;
+    const int64_t at = run->shard_offset_elems + skip;
     const RtUpdateRun r = {
         .param = run->param,
-        .element = run->element,
-        .elems = run->elems,
+        .element = run->element + skip,
+        .elems = elems,
         .weights = s->weights + at * s->param_item,
         .master = s->master + at * s->master_item,
         .moment1 = s->moment1 ? s->moment1 + at * s->moment_item : NULL,
-        .moment2 = s->moment2 ? s->moment2 + at * s->moment_item : NULL,
+        .moment2 = s->moment2 ? s->moment2 + second * s->moment_item : NULL,
         .grad = s->grad + at * s->grad_item,
+        .direction = s->direction ? s->direction + at * s->sum_item : NULL,
         .lr_ratio = run->param->lr_ratio != 0 ? run->param->lr_ratio : 1.0,
+        .lr_adjust = lr_adjust,
         .weight_decay = run->param->weight_decay,
     };
     s->kernel(&s->update, &r);
 }
 
-void rt_update_segment(Rt *rt, int segment, RtUpdateKernel kernel)
+static void update_run(void *ctx, const RtRun *run)
+{
+    const Shard *s = ctx;
+    if (run->param->n_matrices == 0) {
+        call_kernel(s, run, 0, run->elems,
+                    rt_second_moment(s->rt, s->segment, run->shard_offset_elems), 1.0);
+    }
+}
+
+static void update_matrices(void *ctx, const RtRun *run)
+{
+    const Shard *s = ctx;
+    const int64_t end = run->element + run->elems;
+    for (int i = 0; i < run->param->n_matrices; i++) {
+        const RtMatrix *m = &s->trainer->matrices[run->param->first_matrix + i];
+        const int64_t m_end = m->element + m->rows * m->cols;
+        const int64_t from = m->element > run->element ? m->element : run->element;
+        const int64_t to = m_end < end ? m_end : end;
+        if (from < to) {
+            call_kernel(s, run, from - run->element, to - from, 0, m->lr_adjust);
+        }
+    }
+}
+
+static void for_runs(Rt *rt, int segment, RtUpdateKernel kernel, bool matrices)
 {
     const RtTrainer *t = rt->trainer;
     const RtSegment *g = &t->segments[segment];
@@ -172,6 +229,9 @@ void rt_update_segment(Rt *rt, int segment, RtUpdateKernel kernel)
     }
     char *weights = rt_symmetric(rt, g->param_shard);
     Shard s = {
+        .rt = rt,
+        .trainer = t,
+        .segment = segment,
         .update = rt_update(rt),
         .kernel = kernel,
         .weights = weights,
@@ -179,10 +239,22 @@ void rt_update_segment(Rt *rt, int segment, RtUpdateKernel kernel)
         .moment1 = g->moment1 < 0 ? NULL : rt_local(rt, g->moment1),
         .moment2 = g->moment2 < 0 ? NULL : rt_local(rt, g->moment2),
         .grad = rt_grad_shard(rt, segment),
+        .direction = matrices ? rt_symmetric(rt, g->direction) : NULL,
         .param_item = (int64_t)rt_dtype_bytes(t->param_dtype),
         .master_item = (int64_t)rt_dtype_bytes(t->master_dtype),
         .moment_item = (int64_t)rt_dtype_bytes(t->moments_dtype),
         .grad_item = (int64_t)rt_dtype_bytes(t->reduce_dtype),
+        .sum_item = rt_sum_bytes(t),
     };
-    rt_shard_runs(rt, segment, update_run, &s);
+    rt_shard_runs(rt, segment, matrices ? update_matrices : update_run, &s);
+}
+
+void rt_update_segment(Rt *rt, int segment, RtUpdateKernel kernel)
+{
+    for_runs(rt, segment, kernel, false);
+}
+
+void rt_update_matrices(Rt *rt, int segment, RtUpdateKernel kernel)
+{
+    for_runs(rt, segment, kernel, true);
 }

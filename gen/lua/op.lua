@@ -6,6 +6,9 @@
 --   return op {
 --     doc       = "what it computes",
 --     role      = "sum",           it adds two gradients; "optimizer": no op of the graph
+--     uses      = { matrix = "op", momentum = "op", others = "op" },
+--                                  of an optimizer that treats matrices as a whole: the op
+--                                  that does, the optimizers before it and of all else
 --     scaled    = true,            its gradient is that of loss_scale times the loss: the
 --                                  kernel's last argument, where the trainer scales
 --     inputs    = { { "x", "t d" }, ... },    class = "float" (default), i32, acc, grad,
@@ -35,10 +38,12 @@ local keys = {
   attrs = "table", outputs = "table", axes = "table", check = "function",
   workspace = "function", workspace_cuda = "function", flops = "function",
   bytes = "function", backward = "function", expands = "function",
-  reference = "function", cases = "function",
+  reference = "function", cases = "function", uses = "table",
 }
+local uses = { matrix = true, momentum = true, others = true }
 local input_classes = { float = true, i32 = true, acc = true, grad = true, any = true }
-local optimizer_classes = { float = true, master = true, moments = true, grad = true }
+local optimizer_classes = { float = true, master = true, moments = true, grad = true,
+                            acc = true }
 local output_dtypes = { param = true, acc = true, grad = true, f64 = true, i32 = true }
 local attr_types = { int = true, number = true, string = true, bool = true }
 -- What a kernel's template sees beside dims, attributes and operands.
@@ -102,6 +107,15 @@ return function(rule, dims)
     bad("role", nil, fmt("unknown role %s", rule.role), 'roles are "sum" and "optimizer"')
   end
   local optimizer = rule.role == "optimizer"
+  for _, key in ipairs(sorted_keys(rule.uses or {})) do
+    if not uses[key] or type(rule.uses[key]) ~= "string" then
+      bad("uses", tostring(key), fmt("uses.%s is no name of an op", tostring(key)),
+          "say the names of " .. names_of(uses))
+    end
+  end
+  if rule.uses and not optimizer then
+    bad("uses", nil, "only an optimizer uses others")
+  end
 
   for _, key in ipairs(sorted_keys(rule.attrs or {})) do
     local spec = rule.attrs[key]

@@ -43,11 +43,15 @@ ${(string.gsub(call(" * ", k.operands, " */"), "\n  ", "\n *"))}
 //@ else
  * On a run of elements of one parameter; called by the runtime. */
 //@ end
-//@ local text = string.gsub(k.again and kernel_shared(k) or "\n" .. (k.host or k.text), "\n#include [^\n]+\n*", "\n")
+//@ local text = string.gsub((k.again or k.shared) and kernel_shared(k) or "\n" .. (k.host or k.text), "\n#include [^\n]+\n*", "\n")
 //@ put((string.gsub(align_headings(text), "^\n+", "")))
 
 //@ end
 const RtUpdateKernel optimizer_update = ${optimizer};
+//@ if matrix_update then
+const RtUpdateKernel matrix_momentum = ${matrix_momentum};
+const RtUpdateKernel matrix_update = ${matrix_update};
+//@ end
 
 ${section("once, at start")}
 

@@ -81,7 +81,20 @@ ${prototype}
 //@ end
 
 //@ end
+//@ if matrix_update then
+/* The optimizer, on a run of elements: of what is no matrix; of a matrix, before its whole is
+ * computed, and after. */
+extern const RtUpdateKernel optimizer_update, matrix_momentum, matrix_update;
+
+/* On a whole matrix, one for each shape. */
+//@ for _, k in ipairs(kernels) do
+//@ if k.shared then
+${kernel_prototype(k)}
+//@ end
+//@ end
+//@ else
 /* The optimizer, on a run of elements of one parameter. */
 extern const RtUpdateKernel optimizer_update;
+//@ end
 
 #endif

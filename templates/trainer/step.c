@@ -238,6 +238,44 @@ ${call("static void " .. part.name .. "(", params, ")")}
 //@ end
 ${section("the end of the step")}
 
+//@ if #batches > 0 then
+/* What the optimizer computes of whole matrices: each is one rank's work, whoever holds its
+//@ if world_size > 1 then
+ * parts. A batch is on its way to its owners while they compute the one before, and its results
+ * come back while they compute the next. */
+//@ else
+ * parts. */
+//@ end
+static void update_matrices(Rt *rt)
+{
+//@ local before
+//@ for _, line in ipairs(lines) do
+//@ if line.batch then
+//@ if line.kind == "matrices" then
+//@ if before then
+
+//@ end
+    /* ${line.batch_name} */
+    rt_at(rt, AT_MATRICES);
+//@ end
+//@ before = line.kind
+//@ print_waits(line)
+//@ if line.kind == "momentum" then
+    rt_update_matrices(rt, ${line.segment}, matrix_momentum);
+//@ elseif line.kind == "to_owners" then
+${note(call("    rt_to_owners_start(", { "rt", line.batch }, ");"), line.ticket_text, 73)}
+//@ elseif line.kind == "matrices" then
+    rt_compute_matrices(rt, ${line.batch});
+//@ elseif line.kind == "from_owners" then
+${note(call("    rt_from_owners_start(", { "rt", line.batch }, ");"), line.ticket_text, 73)}
+//@ elseif line.kind == "step" then
+    rt_update_matrices(rt, ${line.segment}, matrix_update);
+//@ end
+//@ end
+//@ end
+}
+
+//@ end
 //@ local sums = false
 //@ for _, line in ipairs(lines) do sums = sums or line.kind == "reduce" end
 //@ if sums then
@@ -251,6 +289,7 @@ static void update(Rt *rt)
 {
 //@ local at
 //@ for _, line in ipairs(lines) do
+//@ if not line.batch then
 //@ local place = line.kind == "update" and "AT_UPDATE" or "AT_NORM"
 //@ if place ~= at then
     rt_at(rt, ${place});
@@ -270,6 +309,10 @@ static void update(Rt *rt)
 //@ elseif line.kind ~= "reduce" then
 //@ error("a " .. tostring(line.kind) .. " after the last micro-step")
 //@ end
+//@ end
+//@ end
+//@ if #batches > 0 then
+    update_matrices(rt);
 //@ end
 }
 

@@ -10,6 +10,9 @@
  *
  * ${generated}
  * ${regenerate} */
+//@ if #batches > 0 then
+#include "math.h"
+//@ end
 #include "tables.h"
 
 /* ---- units ---------------------------------------------------------------------------------
@@ -33,6 +36,9 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .moment1 = ${s.moment1}, .moment2 = ${s.moment2},
         .grad_shard = ${s.grad_shard},
         .partials = ${s.partials}, .partial_elems = ${s.partial_elems},
+//@ if s.direction then
+        .direction = ${s.direction},
+//@ end
     },
 //@ end
 };
@@ -49,6 +55,9 @@ const RtParam trainer_params[N_PARAMS] = {
 //@ local lr = p.lr_ratio ~= 1 and " .lr_ratio = " .. real(p.lr_ratio) .. "," or ""
 //@ local decay = " .weight_decay = " .. real(p.weight_decay) .. ","
         .init = ${p.init},${std}${p.frozen and " /* frozen */" or lr .. decay}
+//@ if p.n_matrices > 0 then
+        .first_matrix = ${p.first_matrix}, .n_matrices = ${p.n_matrices},
+//@ end
 //@ if #p.parts > 0 then
         .n_parts = ${#p.parts}, .parts = (const RtPart[]){
 //@ for _, part in ipairs(p.parts) do
@@ -69,6 +78,30 @@ ${call("    ", ids, ",")} /* ${s.name} */
 //@ end
 };
 
+//@ if #batches > 0 then
+${section("matrices")}
+
+/* Each is computed whole by the rank that owns it. */
+const RtMatrix trainer_matrices[N_MATRICES] = {
+//@ for i, m in ipairs(matrices) do
+    { /* ${i - 1}: ${m.name} [${m.rows}, ${m.cols}] */
+        .param = ${m.param}, .element = ${m.element}, .rows = ${m.rows}, .cols = ${m.cols},
+        .owner = ${m.owner}, .owned_elems = ${m.owned_elems},
+        .lr_adjust = ${real(m.lr_adjust)}, .kernel = ${m.kernel},
+    },
+//@ end
+};
+
+const RtBatch trainer_batches[N_BATCHES] = {
+//@ for _, b in ipairs(batches) do
+    [${b.macro}] = { /* ${b.flops}FLOP, at most ${b.most} on one rank */
+        .first_matrix = ${b.first}, .n_matrices = ${b.count},
+        .owned = ${b.owned}, .workspace = ${b.workspace},
+    },
+//@ end
+};
+
+//@ end
 ${section("memory of a rank, as planned")}
 
 const RtMemory trainer_memory[N_MEMORY] = {
@@ -85,4 +118,7 @@ const char *const trainer_places[N_PLACES] = {
 //@ end
     [AT_NORM] = "gradient norm",
     [AT_UPDATE] = "update",
+//@ if #batches > 0 then
+    [AT_MATRICES] = "update of matrices",
+//@ end
 };

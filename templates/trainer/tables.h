@@ -31,9 +31,24 @@ enum {
 //@ end
     AT_NORM,
     AT_UPDATE,
+//@ if #batches > 0 then
+    AT_MATRICES,
+//@ end
     N_PLACES
 };
 
+//@ if #batches > 0 then
+/* Batches of matrices: what the optimizer computes as a whole, each matrix on one rank. */
+enum {
+//@ for _, b in ipairs(batches) do
+    ${b.macro},
+//@ end
+    N_BATCHES
+};
+
+enum { N_MATRICES = ${#matrices} };
+
+//@ end
 //@ local width = widest(buffers, function(b) return b.macro end)
 //@ local shapes = widest(buffers, function(b) return b.what end)
 //@ local offsets = widest(buffers, function(b) return b.offset end)
@@ -59,6 +74,10 @@ enum {
 extern const RtParam trainer_params[N_PARAMS];
 extern const RtSegment trainer_segments[N_SEGMENTS];
 extern const int trainer_segment_params[N_PARAMS];
+//@ if #batches > 0 then
+extern const RtMatrix trainer_matrices[N_MATRICES];
+extern const RtBatch trainer_batches[N_BATCHES];
+//@ end
 extern const RtMemory trainer_memory[N_MEMORY];
 extern const char *const trainer_places[N_PLACES];
 

@@ -93,6 +93,11 @@ static const RtTrainer trainer = {
     .n_segments = N_SEGMENTS,
     .segments = trainer_segments,
     .segment_params = trainer_segment_params,
+//@ if #batches > 0 then
+    .n_batches = N_BATCHES,
+    .matrices = trainer_matrices,
+    .batches = trainer_batches,
+//@ end
     .n_memory = N_MEMORY,
     .memory = trainer_memory,
     .n_places = N_PLACES,

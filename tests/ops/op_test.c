@@ -323,6 +323,8 @@ static void place_state(RtUpdateRun *run, const char *name, char *data)
         run->moment2 = data;
     else if (!strcmp(name, "grad"))
         run->grad = data;
+    else if (!strcmp(name, "direction"))
+        run->direction = data;
 }
 
 static void read_operand(lua_State *L, Run *r, int i)
@@ -362,6 +364,7 @@ static void read_update(lua_State *L, Run *r)
     r->update.bias1 = (float)r->update.bias1_64;
     r->update.bias2 = (float)r->update.bias2_64;
     r->update_run.lr_ratio = number_field(L, at, "lr_ratio");
+    r->update_run.lr_adjust = number_field(L, at, "lr_adjust");
     r->update_run.weight_decay = number_field(L, at, "decay");
     r->update.noise = RUN_NOISE;
     r->update_run.param = &run_param;

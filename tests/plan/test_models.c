@@ -7,7 +7,7 @@
  * random choices outside the hash on 1, 2 and 4 skewed ranks under random legal orders.
  * All must give the same bits, and the same numerics hash. Prints 'N passed, N failed'.
  */
-#include "test_plan.h"
+#include "test_models.h"
 
 #include "load.h"
 
@@ -17,9 +17,7 @@
 
 static int passed, failed;
 
-static void check(bool ok, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-static void check(bool ok, const char *fmt, ...)
+void models_check(bool ok, const char *fmt, ...)
 {
     va_list ap;
     passed += ok;
@@ -60,7 +58,7 @@ static void shuffle_policy(Gen *g, uint64_t *r)
 }
 
 /* All passes before emit, each with its check. r: shuffles what policy chose. */
-static void run_passes(Gen *g, uint64_t *r)
+void models_plan(Gen *g, uint64_t *r)
 {
     static const struct {
         const char *name;
@@ -86,7 +84,7 @@ static void run_passes(Gen *g, uint64_t *r)
     }
 }
 
-static Gen *open_model(const char *folder, const char *name, const char *const *sets)
+Gen *models_open(const char *folder, const char *name, const char *const *sets)
 {
     Gen *g = synth_new();
     g->opt.command = "check";
@@ -97,7 +95,7 @@ static Gen *open_model(const char *folder, const char *name, const char *const *
     return g;
 }
 
-static Interpretation interpret(Gen *g, uint64_t order)
+Interpretation models_run(Gen *g, uint64_t order)
 {
     Interpretation run = {
         .seed = order, .steps = 2, .span = interpret_span, .setup = interpret_setup};
@@ -187,6 +185,16 @@ static const Case cases[] = {
      {"dtypes={param=\"bf16\", reduce=\"bf16\", master=\"split\", moments=\"bf16\"}",
       NULL}},
     {"small_gpt2", {"dtypes={param=\"f16\"}", "fuse=false", NULL}},
+    {"small_llama", {"optimizer=muon{}", "model.ffn=110", "seq=3", NULL}},
+    {"small_llama",
+     {"optimizer=muon{}", "dtypes={param=\"f64\"}", "model.ffn=90", "seq=3",
+      "model.layers=2", NULL}},
+    {"small_gpt2",
+     {"optimizer=muon{}", "model.dim=34", "seq=3",
+      "dtypes={param=\"bf16\", master=\"split\", moments=\"bf16\"}",
+      "groups={{match='*.wpe.weight',optimizer='muon'},"
+      "{match='*.c_fc.weight',optimizer='adamw'},{match='*.h.0.*',frozen=true}}",
+      NULL}},
 };
 
 /* Losses stand last in the state: NaN everywhere would equal NaN everywhere. */
@@ -205,25 +213,26 @@ static bool finite_losses(const Gen *g, const Interpretation *run)
 
 static void test_case(const char *folder, const Case *c, int choices, uint64_t seed)
 {
-    Gen *plain = open_model(folder, c->model, c->sets);
+    Gen *plain = models_open(folder, c->model, c->sets);
     Interpretation want;
     add_set(plain, "mesh={shard=1}");
-    run_passes(plain, NULL);
+    models_plan(plain, NULL);
     interpret_spread(plain);
-    want = interpret(plain, 0);
-    check(!want.fault, "%s: plain run: %s", c->model, want.fault);
-    check(finite_losses(plain, &want), "%s: plain run: a loss is not finite", c->model);
+    want = models_run(plain, 0);
+    models_check(!want.fault, "%s: plain run: %s", c->model, want.fault);
+    models_check(finite_losses(plain, &want), "%s: plain run: a loss is not finite",
+                 c->model);
     for (int k = 0; k < choices; k++) {
         uint64_t r = seed * 100 + (uint64_t)k;
-        Gen *g = open_model(folder, c->model, c->sets);
+        Gen *g = models_open(folder, c->model, c->sets);
         const char *text = choose(g, &r);
         Interpretation got;
-        run_passes(g, k & 1 ? &r : NULL);
-        check(g->numerics_hash == plain->numerics_hash, "%s%s: another numerics hash",
-              c->model, text);
-        got = interpret(g, (uint64_t)k);
-        check(same_state(&want, &got), "%s%s: %s", c->model, text,
-              got.fault ? got.fault : "other bits");
+        models_plan(g, k & 1 ? &r : NULL);
+        models_check(g->numerics_hash == plain->numerics_hash,
+                     "%s%s: another numerics hash", c->model, text);
+        got = models_run(g, (uint64_t)k);
+        models_check(same_state(&want, &got), "%s%s: %s", c->model, text,
+                     got.fault ? got.fault : "other bits");
     }
 }
 
@@ -231,30 +240,32 @@ static void test_case(const char *folder, const Case *c, int choices, uint64_t s
 static void test_again(const char *folder, const char *wrap)
 {
     const char *sets[] = {"mesh={shard=2}", "recompute=cheap", wrap, NULL};
-    Gen *g = open_model(folder, "small_llama", sets);
+    Gen *g = models_open(folder, "small_llama", sets);
     Interpretation want, got;
     Instr *i = NULL;
     Span *s = NULL;
     int again, n;
-    run_passes(g, NULL);
-    want = interpret(g, 1);
+    models_plan(g, NULL);
+    want = models_run(g, 1);
     for (int id = 0; id < g->prog.ins.count && !i; id++) {
         bool back = g->prog.ins.items[id].phase == PHASE_RECOMPUTE;
         i = back && g->prog.ins.items[id].dropped >= 0 ? &g->prog.ins.items[id] : NULL;
     }
-    check(i, "recompute=cheap, %s: nothing is computed again", wrap);
+    models_check(i, "recompute=cheap, %s: nothing is computed again", wrap);
     if (!i) {
         return;
     }
-    check((i->piece >= 0) == g->blocks.items[i->block].cut, "%s: of which piece?", wrap);
+    models_check((i->piece >= 0) == g->blocks.items[i->block].cut, "%s: of which piece?",
+                 wrap);
     s = (Span *)ins_span(g, i);
     n = s->n_nodes;
     s->n_nodes = n - 1; /* one kernel is forgotten */
-    check(verify_unroll(g), "%s: a value that is not made again is not noticed", wrap);
-    got = interpret(g, 1);
-    check(!same_state(&want, &got), "%s: and no bit shows it", wrap);
+    models_check(verify_unroll(g), "%s: a value that is not made again is not noticed",
+                 wrap);
+    got = models_run(g, 1);
+    models_check(!same_state(&want, &got), "%s: and no bit shows it", wrap);
     s->n_nodes = n;
-    check(!verify_unroll(g), "%s: and back", wrap);
+    models_check(!verify_unroll(g), "%s: and back", wrap);
     again = i->dropped;
     for (int id = 0; id < i->id; id++) { /* what it makes goes where the forward's went */
         const Instr *first = &g->prog.ins.items[id];
@@ -266,9 +277,10 @@ static void test_again(const char *folder, const char *wrap)
         i->access[a].buffer =
             i->access[a].buffer == again ? i->dropped : i->access[a].buffer;
     }
-    check(verify_unroll(g), "values computed again into the wrong slab are not noticed");
-    got = interpret(g, 1);
-    check(!same_state(&want, &got), "and no bit shows it");
+    models_check(verify_unroll(g),
+                 "values computed again into the wrong slab are not noticed");
+    got = models_run(g, 1);
+    models_check(!same_state(&want, &got), "and no bit shows it");
 }
 
 bool same_state(const Interpretation *a, const Interpretation *b)
@@ -286,20 +298,20 @@ static void test_library(const char *folder)
     Interpretation run[3];
     uint64_t hash[3];
     for (int k = 0; k < 3; k++) {
-        Gen *g = open_model(folder, "small_llama", (const char *const[]){NULL});
+        Gen *g = models_open(folder, "small_llama", (const char *const[]){NULL});
         add_set(g, "mesh={shard=4}");
         add_set(g, extra[k]);
         add_set(g, k < 2 ? "wrap=1" : "wrap=3");
         add_set(g,
                 k < 2 ? "prefetch=1" : "prefetch={forward=2,backward=2,order=\"post\"}");
-        run_passes(g, NULL);
-        run[k] = interpret(g, (uint64_t)k);
+        models_plan(g, NULL);
+        run[k] = models_run(g, (uint64_t)k);
         hash[k] = g->numerics_hash;
-        check(!run[k].fault, "%s: %s", extra[k], run[k].fault);
+        models_check(!run[k].fault, "%s: %s", extra[k], run[k].fault);
     }
-    check(hash[0] != hash[1] && hash[1] == hash[2], "library: the hash");
-    check(!same_state(&run[0], &run[1]), "library: the tree's bits");
-    check(same_state(&run[1], &run[2]), "library: other bits with another wrap");
+    models_check(hash[0] != hash[1] && hash[1] == hash[2], "library: the hash");
+    models_check(!same_state(&run[0], &run[1]), "library: the tree's bits");
+    models_check(same_state(&run[1], &run[2]), "library: other bits with another wrap");
 }
 
 /* ---- what a wrap costs in memory ------------------------------------------------- */
@@ -363,22 +375,23 @@ static void test_memory(const char *folder)
     };
     int64_t arena[2] = {0};
     for (size_t k = 0; k < sizeof cases_of / sizeof *cases_of; k++) {
-        Gen *g = open_model(folder, "small_llama", sets);
+        Gen *g = models_open(folder, "small_llama", sets);
         int64_t peak;
         add_set(g, cases_of[k].wrap);
-        run_passes(g, NULL);
+        models_plan(g, NULL);
         peak = weights_peak(g);
-        check(peak == cases_of[k].elems * 8,
-              "%s: %lld bytes of weights and gradients, "
-              "not %lld",
-              cases_of[k].wrap, (long long)peak, (long long)cases_of[k].elems * 8);
+        models_check(peak == cases_of[k].elems * 8,
+                     "%s: %lld bytes of weights and gradients, "
+                     "not %lld",
+                     cases_of[k].wrap, (long long)peak, (long long)cases_of[k].elems * 8);
         if (k % 2 == 0 && k < 4) {
             arena[k / 2] = g->prog.arena_bytes;
         }
     }
-    check(arena[1] < arena[0] - 8 * (unit_elems(6, block) - unit_elems(2, up)) / 2,
-          "by_size inside a block: the arena has %lld bytes, with whole blocks %lld",
-          (long long)arena[1], (long long)arena[0]);
+    models_check(
+        arena[1] < arena[0] - 8 * (unit_elems(6, block) - unit_elems(2, up)) / 2,
+        "by_size inside a block: the arena has %lld bytes, with whole blocks %lld",
+        (long long)arena[1], (long long)arena[0]);
 }
 
 /* A tied embedding has one gradient, written first by the head's backward and last by the
@@ -386,12 +399,12 @@ static void test_memory(const char *folder)
 static void test_tied(const char *folder)
 {
     for (size_t w = 0; w < sizeof wraps / sizeof *wraps; w++) {
-        Gen *g = open_model(folder, "small_gpt2", (const char *const[]){NULL});
+        Gen *g = models_open(folder, "small_gpt2", (const char *const[]){NULL});
         int reduced = 0, written = 0, segment = -1, first = -1, last = -1, at = -1;
         const Program *p = &g->prog;
         add_set(g, "mesh={shard=2}");
         add_set(g, wraps[w]);
-        run_passes(g, NULL);
+        models_plan(g, NULL);
         for (int i = 0; i < g->params.count; i++) {
             if (g->params.items[i].n_uses > 1) {
                 segment = g->params.items[i].segment;
@@ -409,17 +422,17 @@ static void test_tied(const char *folder)
             const Instr *i = &p->ins.items[b->ins];
             if (b->grad && i->variant == VARIANT_LAST &&
                 g->params.items[g->blocks.items[i->block].param[b->param]].n_uses > 1) {
-                check(b->add == (written > 0), "%s: a tied gradient is overwritten",
-                      wraps[w]);
+                models_check(b->add == (written > 0),
+                             "%s: a tied gradient is overwritten", wraps[w]);
                 written++;
                 first = first < 0 ? i->block : first;
                 last = i->block;
             }
         }
-        check(segment >= 0 && reduced == 1 && written == 2 && last == 0 &&
-                  first == g->blocks.count - 1 && at > 0,
-              "%s: the tied gradient: %d reductions of its segment, %d writes", wraps[w],
-              reduced, written);
+        models_check(segment >= 0 && reduced == 1 && written == 2 && last == 0 &&
+                         first == g->blocks.count - 1 && at > 0,
+                     "%s: the tied gradient: %d reductions of its segment, %d writes",
+                     wraps[w], reduced, written);
     }
 }
 
@@ -439,6 +452,7 @@ int main(int argc, char **argv)
     test_tied(argv[1]);
     test_again(argv[1], "wrap=1");
     test_again(argv[1], "wrap=by_size(1)");
+    test_matrices(argv[1]);
     printf("%d passed, %d failed\n", passed, failed);
     return failed ? 1 : 0;
 }

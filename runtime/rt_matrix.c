@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_matrix.c: matrices that an optimizer treats whole, on their way to the ranks that
+ * own them and back.
+ *
+ * In: tables of matrices and batches, directions in the ranks' shards. Out: in the same
+ * place, what the matrix kernel made of each whole matrix; counted bytes.
+ *
+ * The owner reads a matrix from the ranks of its own copy of the model, which hold it all
+ * among them; then every rank, of all copies, reads its part of the result from the
+ * owner. So the work is divided among all ranks, also where each of them holds
+ * everything: what that costs is a part of what a sum over copies costs, and what it
+ * saves is the time of the longest products of the step. A matrix is computed by one rank
+ * on fixed tiles: bits know neither mesh nor owners. */
+#include "rt_private.h"
+
+#include <string.h>
+
+/* A matrix and where it lies in its flat segment. */
+typedef struct Place {
+    const RtMatrix *matrix;
+    const RtSegment *segment;
+    int64_t first, end; /* elements of the segment */
+} Place;
+
+static Place place_of(const RtTrainer *t, const RtBatch *b, int i)
+{
+    const RtMatrix *m = &t->matrices[b->first_matrix + i];
+    const RtParam *p = &t->params[m->param];
+    const int64_t first = p->offset_elems + m->element;
+    return (Place){m, &t->segments[p->segment], first, first + m->rows * m->cols};
+}
+
+static void copy(char *to, const char *from, int64_t bytes)
+{
+    enum { PIECE = 256 * 1024 };
+#pragma omp parallel for schedule(static) if (bytes > PIECE)
+    for (int64_t at = 0; at < bytes; at += PIECE) {
+        memcpy(to + at, from + at, (size_t)(bytes - at < PIECE ? bytes - at : PIECE));
+    }
+}
+
+/* The part of a matrix in part k of its segment: of the matrix, elements from .. to - 1;
+ * false: none. */
+static bool part_of(const Place *p, int64_t k, int64_t *from, int64_t *to)
+{
+    const int64_t lo = k * p->segment->shard_elems, hi = lo + p->segment->shard_elems;
+    *from = (p->first > lo ? p->first : lo) - p->first;
+    *to = (p->end < hi ? p->end : hi) - p->first;
+    return *from < *to;
+}
+
+void rt_pull_to_owners(Rt *rt, int batch)
+{
+    const RtTrainer *t = rt->trainer;
+    const RtBatch *b = &t->batches[batch];
+    const int64_t item = rt_sum_bytes(t);
+    for (int i = 0; i < b->n_matrices; i++) {
+        const Place p = place_of(t, b, i);
+        const int shards = p.segment->shards;
+        if (p.matrix->owner != rt->rank) {
+            continue;
+        }
+        char *owned = rt_symmetric(rt, b->owned + p.matrix->owned_elems * item);
+        for (int k = 0; k < shards; k++) {
+            const int peer = rt->rank / shards * shards + k;
+            int64_t from, to;
+            if (part_of(&p, k, &from, &to)) {
+                const int64_t at = p.first + from - k * p.segment->shard_elems;
+                copy(owned + from * item,
+                     rt->peer[peer] + p.segment->direction + at * item,
+                     (to - from) * item);
+                rt_count_bytes(rt, peer, (to - from) * item, &rt->state->matrix_bytes);
+            }
+        }
+    }
+}
+
+void rt_pull_from_owners(Rt *rt, int batch)
+{
+    const RtTrainer *t = rt->trainer;
+    const RtBatch *b = &t->batches[batch];
+    const int64_t item = rt_sum_bytes(t);
+    for (int i = 0; i < b->n_matrices; i++) {
+        const Place p = place_of(t, b, i);
+        const int64_t k = rt->rank % p.segment->shards;
+        int64_t from, to;
+        if (part_of(&p, k, &from, &to)) {
+            const int64_t at = p.first + from - k * p.segment->shard_elems;
+            const int64_t owned = b->owned + (p.matrix->owned_elems + from) * item;
+            copy(rt_symmetric(rt, p.segment->direction + at * item),
+                 rt->peer[p.matrix->owner] + owned, (to - from) * item);
+            rt_count_bytes(rt, p.matrix->owner, (to - from) * item,
+                           &rt->state->matrix_bytes);
+        }
+    }
+}
+
+/* What a batch of matrices waits for is told as that of its first segment. */
+static int first_segment(const RtTrainer *t, int batch)
+{
+    return t->params[t->matrices[t->batches[batch].first_matrix].param].segment;
+}
+
+void rt_to_owners_start(Rt *rt, int batch)
+{
+    const int segment = first_segment(rt->trainer, batch);
+    rt_comm_start(rt, RT_GATHER,
+                  (RtOp){RT_OP_TO_OWNERS,
+                         {rt->trainer->segments[segment].shards, 1},
+                         segment,
+                         batch,
+                         0});
+}
+
+void rt_from_owners_start(Rt *rt, int batch)
+{
+    rt_comm_start(rt, RT_REDUCE,
+                  (RtOp){RT_OP_FROM_OWNERS,
+                         {rt->world_size, 1},
+                         first_segment(rt->trainer, batch),
+                         batch,
+                         0});
+}
+
+/* From where the matrix lies whole: at its owner, who has gathered it, or, where each
+ * rank holds all of its segment, among the directions. */
+void rt_compute_matrices(Rt *rt, int batch)
+{
+    const RtTrainer *t = rt->trainer;
+    const RtBatch *b = &t->batches[batch];
+    const int64_t item = rt_sum_bytes(t);
+    for (int i = 0; i < b->n_matrices && !rt->state->skip; i++) {
+        const Place p = place_of(t, b, i);
+        char *direction = rt_symmetric(rt, p.segment->direction + p.first * item);
+        char *owned = rt_symmetric(rt, b->owned + p.matrix->owned_elems * item);
+        if (p.matrix->owner == rt->rank) {
+            p.matrix->kernel(p.segment->shards > 1 ? owned : direction,
+                             rt->world_size > 1 ? owned : direction,
+                             rt_local(rt, b->workspace));
+        }
+    }
+}
