@@ -11,8 +11,10 @@ trap 'rm -rf "$work"' EXIT
 missed=0
 
 # fault OP FILE SED WHAT [TESTED]: the sed script is the fault; TESTED: the op whose
-# tests run
+# tests run. A fault of cuda.cu is looked for on the simulated device.
 fault() {
+    target=cpu tries="3 40"
+    [ "$2" = cuda.cu ] && target=cuda tries="1 8"
     rm -rf "$work/ops" "$work/run"
     mkdir -p "$work/ops" "$work/run"
     cp -R "$ops/$1" "$work/ops/"
@@ -25,9 +27,9 @@ fault() {
         fi
     fi
     found=0
-    for cases in 3 40; do # an edge that a few random cases may not have
-        "$op_test" --work "$work/run" --ops "$work/ops" --only "${5:-$1}" \
-            --cases $cases >"$work/log" 2>&1 || found=1
+    for cases in $tries; do # an edge that a few random cases may not have
+        "$op_test" --target $target --work "$work/run" --ops "$work/ops" \
+            --only "${5:-$1}" --cases $cases >"$work/log" 2>&1 || found=1
         [ $found -eq 1 ] || [ -z "$3" ] && break
     done
     if [ -n "$3" ] && [ $found -eq 0 ]; then
@@ -83,6 +85,16 @@ fault muon_momentum cpu.c 's/nesterov and ahead or "m"/"m"/' 'never ahead'
 fault qk_norm_bwd op.lua 's/(n.t + 31) \/\/ 32 \* 2/(n.t + 31) \/\/ 32/' \
     'too little workspace'
 fault embed_bwd cpu.c 's/if (beta == 0)/if (beta != 0)/' 'clears when it should add'
+if command -v g++ >/dev/null; then
+    fault attention cuda.cu 's/rt_block_sync(); .. these are.*//' \
+        'a barrier before tiles are read is missing'
+    fault attention cuda.cu 's/rt_cp_async_wait(0);//' 'tiles are read on their way'
+    fault attention cuda.cu 's/key0 + KEYS > own + 1/key0 > own + 1/' 'an edge is not masked'
+    fault attention_bwd cuda.cu 's/own + 15 > first/own > first/' 'an edge is not masked'
+    fault attention_bwd cuda.cu 's/lse2 += ${stride};//' 'another head, but its lse'
+else
+    echo "faults: no g++, so none is planted in kernels for CUDA"
+fi
 
 echo "faults: $missed missed"
 [ $missed -eq 0 ]

@@ -183,9 +183,7 @@ ${fn}_dq(const rt_bf16 *qkv, const rt_bf16 *o, const float *lse, const rt_bf16 *
 //@   end
     rt_tile_load<${threads}, KEEP, HEAD, DIM>(q, qkv + q_at, ROW, queries);
     rt_tile_load<${threads}, KEEP, HEAD, DIM>(q + KEEP_TILE, d_o + o_at, O_ROW, queries);
-//@   if kept then
     rt_cp_async_commit();
-//@   end
     ${fn}_load_keys(tiles, k_rows, v_rows, ${begin});
     RT_UNROLL
     for (int half = 0; half < 2; half++) {
@@ -193,9 +191,8 @@ ${fn}_dq(const rt_bf16 *qkv, const rt_bf16 *o, const float *lse, const rt_bf16 *
         const int64_t at = ((int64_t)sequence * ${heads} + head) * ${stride} + query;
         const int64_t there = row0 + (query < end ? query : end - 1); /* any */
         const int64_t o_there = there * O_ROW + head * DIM;
-        const float sum = rt_quad_dot<DIM>(o + o_there, d_o + o_there);
         top[half] = query < end ? lse[there * ${heads} + head] * LOG2_E : 1e30f;
-        delta[half] = query < end ? sum : 0;
+        delta[half] = rt_quad_dot<DIM>(o + o_there, d_o + o_there);
         if (lane % 4 == 0) {
             lse2[at] = top[half];
             deltas[at] = delta[half];
@@ -247,7 +244,9 @@ ${fn}_dq(const rt_bf16 *qkv, const rt_bf16 *o, const float *lse, const rt_bf16 *
         rt_mma_sums<1, HEAD, PASS, HEAD>(dq, dp, k);
     }
     const float scale[2] = {${lit(scale)}, ${lit(scale)}};
+//@   if not kept then
     rt_warp_sync();
+//@   end
     rt_tile_round<HEAD, HEAD>(own_q, dq[0], scale); /* dq takes the place of q */
     rt_block_sync();
     rt_tile_store<${threads}, KEEP, HEAD, DIM, DIM>(dqkv + q_at, ROW, q, queries, 0);
@@ -298,12 +297,10 @@ ${fn}_dkv(const rt_bf16 *qkv, const rt_bf16 *d_o, ${starts_in}const float *lse2,
     deltas += ((int64_t)sequence * ${heads} + head0) * ${stride};
     rt_tile_load<${threads}, KEEP, HEAD, DIM>(k, qkv + k_at, ROW, keys);
     rt_tile_load<${threads}, KEEP, HEAD, DIM>(k + KEEP_TILE, qkv + v_at, ROW, keys);
-//@   if kept_kv then
-    uint32_t k_parts[HEAD / 16][4], v_parts[HEAD / 16][4];
     rt_cp_async_commit();
-//@   end
     ${fn}_load_queries(tiles, numbers, q_rows, do_rows, lse2, deltas, begin);
 //@   if kept_kv then
+    uint32_t k_parts[HEAD / 16][4], v_parts[HEAD / 16][4];
     rt_cp_async_wait(1);
     rt_block_sync(); /* k and v are there */
     rt_mma_keep<HEAD>(k_parts, own_k);
@@ -369,7 +366,9 @@ ${fn}_dkv(const rt_bf16 *qkv, const rt_bf16 *d_o, ${starts_in}const float *lse2,
         rt_mma_sums<1, COLUMNS, PASS, HEAD>(dk, ds, q${plus});
     }
     const float scale[2] = {${lit(scale)}, ${lit(scale)}}, one[2] = {1, 1};
+//@   if not kept_kv then
     rt_warp_sync();
+//@   end
     rt_tile_round<COLUMNS, HEAD>(own_k, dk[0], scale); /* in place of k and v */
     rt_tile_round<COLUMNS, HEAD>(own_v, dv[0], one);
     rt_block_sync();

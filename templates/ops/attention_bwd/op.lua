@@ -81,7 +81,7 @@ return op {
         return {
             t = s * r(1, 2), c = (h + 2 * kv) * hd, e = h * hd, h = h,
             heads = h, kv_heads = kv, head_dim = hd,
-            seq = s, window = r(0, 1) * r(1, 45), scale = 1 / math.sqrt(hd),
+            seq = s, window = r(0, 1) * r(1, 45), scale = (r(1, 6) == 1 and -1 or 1) / math.sqrt(hd),
             inputs = function(n, r, make)
                 return { starts = r(0, 1) == 1 and make.starts(n.t, n.seq) or nil }
             end,
