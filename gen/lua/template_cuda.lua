@@ -22,7 +22,7 @@
 --                   row_lanes(cols, x): lanes of a warp that share a short row
 --   access(what, x, g)  rt_row_what of a row, with its template arguments
 --
--- They rest on runtime/cuda/rt_device.h.
+-- They rest on runtime/cuda/rt_rows.h.
 
 local fmt, concat = string.format, table.concat
 

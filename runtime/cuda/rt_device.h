@@ -74,6 +74,13 @@ RT_DEVICE uint16_t rt_f16_from_f32(float x) /* to nearest even */
     return y;
 }
 
+RT_DEVICE uint32_t rt_f16x2_from_f32(float low, float high)
+{
+    uint32_t y;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+    return y;
+}
+
 RT_DEVICE float rt_f32_from_f16(uint16_t x)
 {
     float y;
@@ -143,6 +150,14 @@ RT_DEVICE void rt_cp_async_commit(void)
 }
 
 #define rt_cp_async_wait(n) asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory")
+
+/* 16 bytes to global memory at once. A plain copy of a struct may be taken apart. */
+RT_DEVICE void rt_write_16(void *global, const uint32_t word[4])
+{
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(global), "r"(word[0]),
+                 "r"(word[1]), "r"(word[2]), "r"(word[3])
+                 : "memory");
+}
 
 /* ---- the threads of a warp and a block ------------------------------------------------- */
 
@@ -274,14 +289,25 @@ RT_DEVICE void rt_noise(const RtUpdate *u, int site, int64_t block, uint32_t str
     rt_philox(u->noise, (uint32_t)site, (uint64_t)block, stream, noise);
 }
 
+/* Overloaded, for templates. */
 RT_DEVICE float rt_exp_of(float x)
 {
     return rt_expf(x);
 }
 
+RT_DEVICE float rt_log_of(float x)
+{
+    return rt_logf(x);
+}
+
 RT_DEVICE double rt_exp_of(double x)
 {
     return rt_exp(x);
+}
+
+RT_DEVICE double rt_log_of(double x)
+{
+    return rt_log(x);
 }
 
 /* The sum over the warp, on every lane, by the tree of neighbours 16, 8, 4, 2, 1 apart. */
@@ -346,227 +372,6 @@ template <int lanes, typename A> RT_DEVICE A rt_lanes_sum(A v)
     return v;
 }
 
-/* The sum of column 32 blockIdx.x + threadIdx.x % 32 of part[rows][cols], on every thread of a
- * block of 1024: warps take rows in turn, then the warps in order. shared: 1024 values. */
-template <typename A>
-RT_DEVICE A rt_column_sum(const A *part, int rows, int cols, A *shared)
-{
-    const int lane = threadIdx.x % 32, j = blockIdx.x * 32 + lane;
-    A sum = 0;
-    if (j < cols) {
-        RT_UNROLL_BY(8)
-        for (int i = threadIdx.x / 32; i < rows; i += 32) {
-            sum += part[(int64_t)i * cols + j];
-        }
-    }
-    shared[threadIdx.x] = sum;
-    rt_block_sync();
-    sum = shared[lane];
-    for (int warp = 1; warp < 32; warp++) {
-        sum += shared[warp * 32 + lane];
-    }
-    return sum;
-}
-
-/* ---- elements side by side --------------------------------------------------------------
- *
- * rt_load<RtBf16, 8>(v, x) reads 8 neighbours of that dtype into floats by one access of 16
- * bytes; x lies on a multiple of what is read. rt_store<RtBf16, 8>(y, v) rounds and writes. */
-
-template <typename T, int n> struct alignas(n * sizeof(T) < 16 ? n * sizeof(T) : 16) RtPack {
-    T v[n];
-};
-
-struct RtBf16 {
-    typedef rt_bf16 T;
-    RT_DEVICE float load(T x) { return rt_f32_from_bf16(x); }
-    RT_DEVICE T store(float v) { return rt_bf16_from_f32(v); }
-};
-
-struct RtF16 {
-    typedef rt_f16 T;
-    RT_DEVICE float load(T x) { return rt_f32_from_f16(x); }
-    RT_DEVICE T store(float v) { return rt_f16_from_f32(v); }
-};
-
-struct RtF32 {
-    typedef float T;
-    RT_DEVICE float load(T x) { return x; }
-    RT_DEVICE T store(float v) { return v; }
-};
-
-struct RtF64 {
-    typedef double T;
-    RT_DEVICE double load(T x) { return x; }
-    RT_DEVICE T store(double v) { return v; }
-};
-
-template <typename D, int n, typename A> RT_DEVICE void rt_load(A *v, const typename D::T *x)
-{
-    const RtPack<typename D::T, n> pack = *(const RtPack<typename D::T, n> *)x;
-    RT_UNROLL
-    for (int k = 0; k < n; k++) {
-        v[k] = (A)D::load(pack.v[k]);
-    }
-}
-
-template <typename D, int n, typename A> RT_DEVICE void rt_store(typename D::T *y, const A *v)
-{
-    RtPack<typename D::T, n> pack;
-    RT_UNROLL
-    for (int k = 0; k < n; k++) {
-        pack.v[k] = D::store(v[k]);
-    }
-    *(RtPack<typename D::T, n> *)y = pack;
-}
-
-/* The same bytes elsewhere. */
-template <int n, typename T> RT_DEVICE void rt_copy(T *y, const T *x)
-{
-    *(RtPack<T, n> *)y = *(const RtPack<T, n> *)x;
-}
-
-/* n elements as they are, of which only `count` exist; the others are 0, or not written. */
-template <int n, typename T> RT_DEVICE void rt_read(T *v, const T *x, int count)
-{
-    RtPack<T, n> pack = {};
-    if (count == n) {
-        pack = *(const RtPack<T, n> *)x;
-    } else {
-        for (int k = 0; k < n; k++) {
-            pack.v[k] = k < count ? x[k] : 0;
-        }
-    }
-    RT_UNROLL
-    for (int k = 0; k < n; k++) {
-        v[k] = pack.v[k];
-    }
-}
-
-template <int n, typename T> RT_DEVICE void rt_write(T *y, const T *v, int count)
-{
-    RtPack<T, n> pack;
-    RT_UNROLL
-    for (int k = 0; k < n; k++) {
-        pack.v[k] = v[k];
-    }
-    if (count == n) {
-        *(RtPack<T, n> *)y = pack;
-        return;
-    }
-    for (int k = 0; k < count; k++) {
-        y[k] = pack.v[k];
-    }
-}
-
-/* ---- rows ---------------------------------------------------------------------------------
- *
- * A row of `cols` elements over `threads` neighbours: each holds `width` elements side by side
- * of every threads * width, rt_row_part of them in all. Beyond the row it holds 0, and writes
- * nothing. */
-
-#define RT_ROW template <typename D, int cols, int threads, int width, typename A> RT_DEVICE
-
-/* The column of a thread's k-th element. */
-template <int threads, int width> RT_DEVICE int rt_row_col(int k)
-{
-    return (k / width * threads + (int)(threadIdx.x % threads)) * width + k % width;
-}
-
-RT_ROW void rt_row_load(A *v, const typename D::T *x)
-{
-    RT_UNROLL
-    for (int k = 0; k * threads < cols; k += width) {
-        const int j = rt_row_col<threads, width>(k);
-        if (cols % (threads * width) == 0 || j < cols) {
-            rt_load<D, width>(v + k, x + j);
-        } else {
-            RT_UNROLL
-            for (int i = 0; i < width; i++) {
-                v[k + i] = 0;
-            }
-        }
-    }
-}
-
-RT_ROW void rt_row_store(typename D::T *y, const A *v)
-{
-    RT_UNROLL
-    for (int k = 0; k * threads < cols; k += width) {
-        const int j = rt_row_col<threads, width>(k);
-        if (cols % (threads * width) == 0 || j < cols) {
-            rt_store<D, width>(y + j, v + k);
-        }
-    }
-}
-
-/* A long row, read in passes. Where width does not divide cols, the row is padded in memory.
- *
- * log(sum(exp(x))), from the largest element so far down. part: a value of each warp. */
-RT_ROW A rt_row_lse(const typename D::T *x, A *part)
-{
-    const A least = (A)-3e38f;
-    A top = least, sum = 0;
-    RT_UNROLL_BY(2)
-    for (int j = threadIdx.x * width; j < cols; j += threads * width) {
-        A v[width], most = top;
-        rt_load<D, width>(v, x + j);
-        for (int k = 0; k < width; k++) {
-            v[k] = cols % width == 0 || j + k < cols ? v[k] : least;
-            most = v[k] > most ? v[k] : most;
-        }
-        sum *= rt_exp_of(top - most);
-        top = most;
-        for (int k = 0; k < width; k++) {
-            sum += rt_exp_of(v[k] - top);
-        }
-    }
-    const A most = rt_block_max<threads>(top, part);
-    const A total = rt_block_sum<threads>(sum * rt_exp_of(top - most), part);
-    return (A)((double)most + rt_log((double)total));
-}
-
-RT_ROW A rt_row_sum(const typename D::T *x, A *part)
-{
-    A sum = 0;
-    RT_UNROLL_BY(4)
-    for (int j = threadIdx.x * width; j < cols; j += threads * width) {
-        A v[width];
-        rt_load<D, width>(v, x + j);
-        for (int k = 0; k < width; k++) {
-            sum += cols % width == 0 || j + k < cols ? v[k] : 0;
-        }
-    }
-    return rt_block_sum<threads>(sum, part);
-}
-
-/* dx = scale exp(x - lse) - share - hot onehot(target): the gradient of a token's loss, from
- * the row's end, which was read last. dx may be x. */
-RT_ROW void rt_row_softmax_minus(const typename D::T *x, typename D::T *dx, A lse, int target,
-                                 A scale, A share, A hot)
-{
-    const int step = threads * width;
-    RT_UNROLL_BY(2)
-    for (int from = (cols - 1) / step * step; from >= 0; from -= step) {
-        const int j = from + threadIdx.x * width;
-        if (cols % step == 0 || j < cols) {
-            A v[width];
-            rt_load<D, width>(v, x + j);
-            for (int k = 0; k < width; k++) {
-                v[k] = rt_exp_of(v[k] - lse) * scale - share - (j + k == target ? hot : 0);
-            }
-            rt_store<D, width>(dx + j, v);
-        }
-    }
-}
-
-/* Zeros, for a token without a target. */
-RT_ROW void rt_row_zero(typename D::T *dx)
-{
-    const A zeros[width] = {};
-    for (int j = threadIdx.x * width; j < cols; j += threads * width) {
-        rt_store<D, width>(dx + j, zeros);
-    }
-}
+#include "rt_rows.h"
 
 #endif

@@ -72,6 +72,11 @@ RT_DEVICE uint32_t rt_bf16x2_from_f32(float lo, float hi)
     return rt_bf16_from_f32(lo) | (uint32_t)rt_bf16_from_f32(hi) << 16;
 }
 
+RT_DEVICE uint32_t rt_f16x2_from_f32(float lo, float hi)
+{
+    return rt_f16_from_f32(lo) | (uint32_t)rt_f16_from_f32(hi) << 16;
+}
+
 /* ---- a warp together ------------------------------------------------------------- */
 
 #define rt_block_sync() sim_block_sync(__FILE__, __LINE__)
@@ -143,6 +148,16 @@ SIM_INSIDE void sim_ldmatrix_x4(uint32_t r[4], const void *row, bool transposed,
 }
 #define rt_ldmatrix_x4(r, p) sim_ldmatrix_x4(r, p, false, __FILE__, __LINE__)
 #define rt_ldmatrix_x4_trans(r, p) sim_ldmatrix_x4(r, p, true, __FILE__, __LINE__)
+
+RT_DEVICE void rt_write_16(void *global, const uint32_t word[4])
+{
+    struct alignas(16) Words {
+        uint32_t word[4];
+    };
+    Words words;
+    memcpy(words.word, word, 16);
+    *(Words *)global = words;
+}
 
 #define rt_cp_async_16 sim_cp_async_16
 #define rt_cp_async_commit sim_cp_async_commit

@@ -14,11 +14,7 @@ ${fn}(const ${qkv.type} *qkv, const ${wq.type} *wq, const ${wk.type} *wk, ${y.ty
     const int64_t index = (int64_t)blockIdx.x * ${per_block} + threadIdx.x / ${lanes};
     const int64_t at = index * ${head_dim}, token = index / ${all};
     const int head = (int)(index % ${all});
-//@ if whole then
-    const bool here = true;
-//@ else
-    const bool here = index < ${t * all};
-//@ end
+    const bool here = ${whole and "true" or "index < " .. t * all};
     ${acc} v[${g.part}] = {}, scale[${g.part}], squares = 0;
     if (here) {
         ${load("v", qkv, "at", g)};
@@ -27,7 +23,10 @@ ${fn}(const ${qkv.type} *qkv, const ${wq.type} *wq, const ${wk.type} *wk, ${y.ty
         squares += v[k] * v[k];
     }
     squares = rt_lanes_sum<${lanes}>(squares);
-    if (here && head < ${normed}) {
+    if (!here || (head >= ${normed} && y == qkv)) { /* v as it is */
+        return;
+    }
+    if (head < ${normed}) {
         const ${acc} r = 1 / rt_sqrt${f}(squares / ${head_dim} + ${lit(eps)});
         if (threadIdx.x % ${lanes} == 0) {
             rstd[token * ${normed} + head] = r;
@@ -38,9 +37,7 @@ ${fn}(const ${qkv.type} *qkv, const ${wq.type} *wq, const ${wk.type} *wk, ${y.ty
             v[k] = v[k] * r * scale[k];
         }
     }
-    if (here && (head < ${normed} || y != qkv)) { /* v as it is */
-        ${store(y, "at", "v", g)};
-    }
+    ${store(y, "at", "v", g)};
 }
 //@ host
 ${kernel(fn, 256)}

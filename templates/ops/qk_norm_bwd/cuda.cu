@@ -37,10 +37,8 @@ ${fn}(const ${qkv.type} *qkv, const ${wq.type} *wq, const ${wk.type} *wk,
             }
         }
         const ${acc} mean_eh = rt_lanes_sum<${lanes}>(sum_eh) / ${head_dim};
-        if (is_normed) {
-            for (int k = 0; k < ${g.part}; k++) {
-                e[k] = r * (e[k] * scale[k] - h[k] * mean_eh);
-            }
+        for (int k = 0; k < ${g.part}; k++) {
+            e[k] = is_normed ? r * (e[k] * scale[k] - h[k] * mean_eh) : e[k];
         }
         if (here) { /* v as it is */
             ${store(dx, "at", "e", g)};
