@@ -320,6 +320,10 @@ local function test_kernel(plan)
         -- a loss is a sum in f64 of what was rounded before
         local dtype = operand.dtype == "f64" and class_dtype("acc", plan.config)
             or want[i].dtype
+        -- the library's sums may round a logit otherwise, and so a wider gradient
+        if host.cuda and operand.add and plan.name == "linear_cross_entropy" then
+            dtype = plan.config[1]
+        end
         compare(fmt("%s: %s", what, operand[1]), data[i], want[i].data, dtype, plan.name)
     end
     if host.digests and not host.of_platform(plan.id) then
