@@ -18,7 +18,8 @@
 --   load("v", x, "at", g), store(y, "at", "v", g)
 --                     calls (without ';') of rt_load, or rt_row_load for a row
 --   inside(g, "k", e) e, or 0 where the row has no k-th element
---   width(n, x, most) elements of such an access; row_threads(n): threads for n accesses;
+--   width(n, x, most) elements of such an access; row_threads(n, most): threads that
+--                   share n accesses evenly;
 --                   row_lanes(cols, x): lanes of a warp that share a short row
 --   access(what, x, g)  rt_row_what of a row, with its template arguments
 --
@@ -56,10 +57,8 @@ local function width(length, x, most)
   return n
 end
 
--- Threads of a block that share `items` accesses evenly: 256 at most where each has 4 or
--- fewer, else 512.
-local function row_threads(items)
-  local most = items <= 1024 and 256 or 512
+-- Threads of a block, at most `most`, that share `items` accesses evenly.
+local function row_threads(items, most)
   local each = (items + most - 1) // most
   return ((items + each - 1) // each + 31) // 32 * 32
 end
@@ -73,7 +72,7 @@ end
 
 local function grid(cols, x)
   local n = width(cols, x)
-  local threads = math.min(256, row_threads(cols // n))
+  local threads = math.min(256, row_threads(cols // n, 256))
   local blocks = (cols // n + threads - 1) // threads
   return { width = n, threads = threads, blocks = blocks,
            whole = cols == blocks * threads * n }
@@ -81,7 +80,7 @@ end
 
 local function row(cols, x, threads)
   local n = width(cols, x)
-  threads = threads or row_threads(cols // n)
+  threads = threads or row_threads(cols // n, cols > 4096 and 512 or 256)
   local each = (cols // n + threads - 1) // threads
   return { cols = cols, width = n, threads = threads, warps = threads // 32,
            part = each * n, whole = cols == each * threads * n }

@@ -8,7 +8,7 @@ return op {
     axes = { t = "reduction", n = "parallel" },
     -- Chunks of rows keep sums: enough for 132 multiprocessors, and 32 rows for each.
     workspace_cuda = function(n)
-        local chunks = math.min((n.t + 31) // 32, math.max(1, (1 << 18) // n.n))
+        local chunks = math.min((n.t + 31) // 32, math.max(1, (1 << 18) // n.n), 1024)
         return chunks * n.n * n.acc_bytes
     end,
     flops = function(n) return n.t * n.n end,

@@ -2,6 +2,7 @@
 //@ -- layernorm_bwd_add: dx may be dres. As layernorm_bwd, whose dx is rounded before dres is
 //@ -- added.
 //@ local g = row(d, x)
+//@ local long = g.part > 16 -- too much for registers: read again, from the cache
 //@ local blocks = workspace // (2 * d * acc_bytes)
 //@ local to = { dtype = dw.dtype, type = dw.type, name = "to" }
 //@ local sums = { dtype = rstd.dtype, name = "part" }
@@ -11,14 +12,20 @@ ${fn}(const ${x.type} *x, const ${w.type} *w, const ${mean.type} *mean,
 {
     RT_SHARED(${acc}, shared, ${g.warps});
     ${acc} scale[${g.part}], sum_w[${g.part}] = {}, sum_b[${g.part}] = {};
+//@ if not long then
     ${load("scale", w, "0", g)};
+//@ end
     for (int64_t i = blockIdx.x; i < ${t}; i += ${blocks}) {
         const int64_t at = i * ${d};
         const ${acc} m = mean[i], r = rstd[i];
         ${acc} h[${g.part}], e[${g.part}], past[${g.part}], sum_e = 0, sum_eh = 0;
         ${load("h", x, "at", g)};
         ${load("e", dy, "at", g)};
+//@ if long then
+        ${load("scale", w, "0", g)};
+//@ else
         ${load("past", dres, "at", g)};
+//@ end
         for (int k = 0; k < ${g.part}; k++) {
             h[k] = (h[k] - m) * r;
             sum_w[k] += e[k] * h[k];
@@ -29,6 +36,16 @@ ${fn}(const ${x.type} *x, const ${w.type} *w, const ${mean.type} *mean,
         }
         const ${acc} mean_e = rt_block_sum<${g.threads}>(sum_e, shared) / ${d};
         const ${acc} mean_eh = rt_block_sum<${g.threads}>(sum_eh, shared) / ${d};
+//@ if long then
+        ${load("h", x, "at", g)};
+        ${load("e", dy, "at", g)};
+        ${load("scale", w, "0", g)};
+        ${load("past", dres, "at", g)};
+        for (int k = 0; k < ${g.part}; k++) {
+            h[k] = (h[k] - m) * r;
+            e[k] *= scale[k];
+        }
+//@ end
         for (int k = 0; k < ${g.part}; k++) {
             e[k] = past[k] + ${rnd(dx, "r * (e[k] - mean_e - h[k] * mean_eh)")};
         }

@@ -4,7 +4,7 @@
 //@ local g = { width = width(half, qkv) }
 //@ local lanes = half // g.width -- threads of a head
 //@ local pairs = (heads + kv_heads) * lanes
-//@ local threads = row_threads(pairs)
+//@ local threads = row_threads(pairs, 256)
 //@ local v_width = width(c - turned, qkv, g.width)
 //@ local starts_param = starts and "const int32_t *starts, " or ""
 //@ local position = "blockIdx.x % " .. seq .. (starts and " - starts[blockIdx.x]" or "")
