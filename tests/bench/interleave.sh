@@ -4,20 +4,28 @@
 #   RANKS, THREADS   ranks, threads of each (default: 2, an equal share of the cores)
 #   MODEL            description (default: models/demo.lua)
 #   ROUNDS, STEPS    turns, steps of each; the first two of a turn are not counted (5, 10)
+# A bench may give a trainer other threads than the rest: bench_threads[NAME].
 RANKS=${RANKS:-2}
 THREADS=${THREADS:-$((($(nproc) + RANKS - 1) / RANKS))}
 MODEL=${MODEL:-$ROOT/models/demo.lua}
 ROUNDS=${ROUNDS:-5}
 STEPS=${STEPS:-10}
+declare -A bench_threads
+if [ "$STEPS" -lt 3 ]; then
+    echo "STEPS=$STEPS: at least 3, the first two are not counted" >&2
+    exit 2
+fi
 cat "$ROOT"/gen/*.c >"$WORK/data.txt" # any text will do: a byte is a token
 
-# bench_build NAME SETS: $WORK/NAME/trainer; false and a line on stderr when it cannot be had
+# bench_build NAME SETS: $WORK/NAME/trainer; false and a line on stderr when it cannot be had.
+# The one named default, which the others are compared with, must be.
 bench_build() {
     local name=$1 set flags=(--set "mesh.shard=$RANKS")
     for set in $2; do flags+=(--set "$set"); done
     if ! "$FSDPGEN" "$MODEL" -o "$WORK/$name" --link-runtime "$ROOT/runtime" "${flags[@]}" \
         >"$WORK/log" 2>&1 || ! make -C "$WORK/$name" >>"$WORK/log" 2>&1; then
         echo "$name ($2): $(grep -m 1 error "$WORK/log" || tail -n 1 "$WORK/log")" >&2
+        [ "$name" != default ] || exit 1
         return 1
     fi
 }
@@ -28,8 +36,9 @@ bench_run() {
     for ((round = 0; round < ROUNDS; round++)); do
         for name in "$@"; do
             rm -f "$WORK/step.jsonl"
-            "$WORK/$name/trainer" --data "$WORK/data.txt" --steps "$STEPS" --threads "$THREADS" \
-                --quiet --log "$WORK/step.jsonl" >"$WORK/log" 2>&1 || {
+            "$WORK/$name/trainer" --data "$WORK/data.txt" --steps "$STEPS" \
+                --threads "${bench_threads[$name]:-$THREADS}" --quiet \
+                --log "$WORK/step.jsonl" >"$WORK/log" 2>&1 || {
                 tail -n 5 "$WORK/log" >&2
                 exit 1
             }
