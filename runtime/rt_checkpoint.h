@@ -5,7 +5,8 @@
  *   rt_state.c     the small files: train_state.json, the index
  *   rt_save.c      writes one, all ranks together
  *   rt_manifest.c  MANIFEST: hashes of all files, which make it a checkpoint
- *   rt_tensors.c   reads folders of safetensors, ours and others'
+ *   rt_tensors.c   reads files of safetensors, ours and others'
+ *   rt_import.c    begins with weights that others made
  *   rt_resume.c    finds the newest that is sound, reads it
  *   rt_file.c      system calls with messages; rt_json.c: JSON, read strictly */
 #ifndef RT_CHECKPOINT_H
@@ -165,6 +166,7 @@ typedef struct RtTensor {
     char *name;
     int fd_index;
     RtDtype dtype;
+    bool other;        /* of a dtype that is no RtDtype */
     int n_dims;
     int64_t dim[RT_MAX_DIMS];
     int64_t at, bytes; /* in its file */

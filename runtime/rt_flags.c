@@ -13,8 +13,7 @@ typedef enum {
     FLAG_INT,
     FLAG_REAL,
     FLAG_TEXT,
-    FLAG_DATA,
-    FLAG_LATER
+    FLAG_DATA
 } FlagKind;
 typedef struct Flag {
     const char *name, *value, *help;
@@ -64,7 +63,8 @@ static const Flag flags[] = {
      AT(keep_going), 0, 0},
     {"resume", NULL, "go on from the newest sound checkpoint, if there is one", FLAG_BOOL,
      AT(resume), 0, 0},
-    {"init", "DIR", NULL, FLAG_LATER, 0, 0, 0},
+    {"init", "DIR", "begin with the weights of a Hugging Face folder", FLAG_TEXT,
+     AT(init), 0, 0},
 };
 enum { N_FLAGS = sizeof flags / sizeof *flags };
 
@@ -78,9 +78,7 @@ static void print_help(const RtTrainer *t)
         snprintf(left, sizeof left, "--%s%s%s", flags[i].name,
                  flags[i].value != NULL ? " " : "",
                  flags[i].value != NULL ? flags[i].value : "");
-        if (flags[i].help != NULL) {
-            printf("  %-24s %s\n", left, flags[i].help);
-        }
+        printf("  %-24s %s\n", left, flags[i].help);
     }
     printf("  %-24s this text\n\n"
            "Under torchrun --no_python, mpirun or srun each process is one rank.\n"
@@ -143,8 +141,6 @@ static int set(RtFlags *f, const Flag *flag, const char *value)
     case FLAG_INT:
     case FLAG_REAL:
         return set_number(f, flag, value);
-    case FLAG_LATER:
-        return usage("--%s is not available yet", flag->name);
     }
     return -1;
 }
@@ -230,9 +226,6 @@ int rt_flags_parse(RtFlags *f, const RtTrainer *t, int argc, char **argv)
             const char *like = similar(word + 2, bytes);
             return like != NULL ? usage("no flag `%s`; did you mean --%s?", word, like)
                                 : usage("no flag `%s`", word);
-        }
-        if (flag->kind == FLAG_LATER) {
-            return set(f, flag, NULL);
         }
         const char *value = equals != NULL ? equals + 1 : NULL;
         if (flag->value != NULL && value == NULL && ++i < argc) {

@@ -12,8 +12,7 @@ typedef struct InitShard {
     char *param, *master;
 } InitShard;
 
-/* rest: the weight is that of an f32 master, which may keep the rest of it. */
-static void store(RtDtype d, char *base, int64_t i, double x, bool rest)
+void rt_store(RtDtype d, char *base, int64_t i, double x, bool rest)
 {
     if (d == RT_F64) {
         ((double *)base)[i] = x;
@@ -50,9 +49,9 @@ static void init_run(void *ctx, const RtRun *run)
             x = (float)x; /* the working copy is the rounded master */
         }
         if (s->master != s->param) {
-            store(t->master_dtype, s->master, at, x, false);
+            rt_store(t->master_dtype, s->master, at, x, false);
         }
-        store(t->param_dtype, s->param, at, x, f32);
+        rt_store(t->param_dtype, s->param, at, x, f32);
     }
 }
 

@@ -71,7 +71,11 @@ static void prepare(Rt *rt, int fd)
         rt_fail(rt, RT_EXIT_ERROR, "%s", error);
     }
     if (!rt_checkpoint_begin(rt)) {
-        rt_init_weights(rt);
+        if (st->flags.init != NULL) {
+            rt_import_weights(rt, st->flags.init);
+        } else {
+            rt_init_weights(rt);
+        }
     }
     rt_enter(rt, RT_AT_SETUP);
     t->setup(rt);

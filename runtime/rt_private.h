@@ -31,6 +31,7 @@ typedef struct RtFlags {
     const char *stats; /* counters of every rank, one JSON object */
     const char *debug_gradients;
     bool weights_hash, numerics_hash, guard, quiet, local;
+    const char *init;              /* a folder of Hugging Face's; NULL: random */
     const char *checkpoint;   /* the folder; NULL: none are written */
     int64_t checkpoint_every; /* steps; 0: only at the end */
     int64_t keep, keep_every; /* the newest so many, 0: all; and each so many steps */
@@ -263,6 +264,10 @@ double rt_superacc_round(const uint64_t *acc); /* NaN when something was not fin
 /* ---- rt_init.c, rt_hash.c, rt_debug.c ---------------------------------------------- */
 
 void rt_init_weights(Rt *rt);
+void rt_import_weights(Rt *rt, const char *dir); /* a folder of Hugging Face's */
+/* base[i] = x in dtype d. rest: it is the weight of an f32 master, which may keep the rest
+ * of it. */
+void rt_store(RtDtype d, char *base, int64_t i, double x, bool rest);
 uint64_t rt_weights_hash(Rt *rt); /* collective */
 uint64_t rt_hash64(const void *data, size_t bytes, uint64_t seed);
 uint64_t rt_platform_hash(const RtTrainer *t, char *text, size_t text_bytes);

@@ -278,7 +278,7 @@ static bool check_set(Reading *r)
             const char *name = p->n_parts > 0 ? p->parts[k].name : p->name;
             const int64_t rows = p->n_parts > 0 ? p->parts[k].rows : p->dim[0];
             const RtTensor *x = rt_tensors_find(&r->tensors, name);
-            bool same = x != NULL && x->dtype == c->dtype[r->set] &&
+            bool same = x != NULL && !x->other && x->dtype == c->dtype[r->set] &&
                         x->n_dims == p->n_dims && x->dim[0] == rows;
             for (int d = 1; same && d < p->n_dims; d++) {
                 same = x->dim[d] == p->dim[d];

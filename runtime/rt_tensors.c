@@ -20,23 +20,32 @@ static bool refuse(char *error, const char *path, const char *what)
     return false;
 }
 
-static bool read_dtype(RtJson *j, RtDtype *d)
+/* Bytes of an element; 0: there is no such dtype. Those that no weight here has may stand
+ * in a file, but only to be passed over. */
+static int64_t read_dtype(RtJson *j, RtTensor *t)
 {
     static const struct {
         const char *name;
         RtDtype d;
-    } known[] = {{"F32", RT_F32}, {"F64", RT_F64}, {"BF16", RT_BF16}, {"F16", RT_F16}};
+        int bytes; /* of others */
+    } known[] = {
+        {"F32", RT_F32, 0}, {"F64", RT_F64, 0}, {"BF16", RT_BF16, 0}, {"F16", RT_F16, 0},
+        {"BOOL", 0, 1},     {"U8", 0, 1},       {"I8", 0, 1},         {"I16", 0, 2},
+        {"U16", 0, 2},      {"I32", 0, 4},      {"U32", 0, 4},        {"I64", 0, 8},
+        {"U64", 0, 8},      {"F8_E4M3", 0, 1},  {"F8_E5M2", 0, 1},
+    };
     char name[16];
     if (!rt_json_text(j, name, sizeof name)) {
-        return false;
+        return 0;
     }
-    for (int i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (strcmp(name, known[i].name) == 0) {
-            *d = known[i].d;
-            return true;
+            t->dtype = known[i].d;
+            t->other = known[i].bytes > 0;
+            return t->other ? known[i].bytes : (int64_t)rt_dtype_bytes(t->dtype);
         }
     }
-    return false;
+    return 0;
 }
 
 /* Numbers of a list, at most `most`; how many, or -1. */
@@ -60,7 +69,7 @@ static int read_numbers(RtJson *j, int64_t *out, int most)
 static bool read_entry(RtJson *j, RtTensor *t)
 {
     char key[32];
-    int64_t range[2];
+    int64_t range[2], bytes = 0;
     unsigned seen = 0;
     bool first = true;
     if (!rt_json_open(j, '{')) {
@@ -72,7 +81,8 @@ static bool read_entry(RtJson *j, RtTensor *t)
             return false;
         }
         if (strcmp(key, "dtype") == 0) {
-            bit = read_dtype(j, &t->dtype) ? 1 : 0;
+            bytes = read_dtype(j, t);
+            bit = bytes > 0 ? 1 : 0;
         } else if (strcmp(key, "shape") == 0) {
             t->n_dims = read_numbers(j, t->dim, RT_MAX_DIMS);
             bit = t->n_dims >= 0 ? 2 : 0;
@@ -87,7 +97,6 @@ static bool read_entry(RtJson *j, RtTensor *t)
     if (j->failed || seen != 7) {
         return false;
     }
-    int64_t bytes = (int64_t)rt_dtype_bytes(t->dtype);
     for (int i = 0; i < t->n_dims; i++) {
         if (__builtin_mul_overflow(bytes, t->dim[i], &bytes)) {
             return false;
@@ -136,8 +145,9 @@ static const char *read_header(RtTensors *s, const char *text, int64_t bytes)
             return "out of memory";
         }
         if (!read_entry(&j, t)) {
-            return "a tensor's entry is not of F16, BF16, F32 or F64 with at most 4 "
-                   "dimensions, whose product its offsets span";
+            return "an entry is no tensor of a known dtype with at most 4 dimensions, "
+                   "whose "
+                   "product its offsets span";
         }
     }
     return rt_json_done(&j) ? NULL : "its header does not end as JSON";

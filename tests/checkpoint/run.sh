@@ -148,6 +148,60 @@ readers() {
 }
 readers
 
+# ---- weights that others made ---------------------------------------------------------------------
+
+# edit FILE FROM TO: a text of the header becomes another one; its length stays
+edit() {
+    local n head
+    n=$(od -An -tu8 -N 8 "$1" | tr -d ' ')
+    head=$(tail -c +9 "$1" | head -c "$n")
+    printf "%-${n}s" "${head//"$2"/$3}" | dd of="$1" bs=1 seek=8 conv=notrunc status=none
+}
+
+hash_of() { # TRAINER FOLDER: of the weights it begins with
+    timeout 60 "$WORK/$1/trainer" --data "$data" --steps 0 --threads 1 --weights-hash --init \
+        "$2" 2>"$WORK/init.err" | grep '^weights '
+}
+
+imports() {
+    local ck=$WORK/llama0.ck/step-00000002 in=$WORK/in want x
+    want=$(grep '^weights ' "$WORK/llama3.out") # of two steps
+    for x in llama0 llama2 llama3 split0 split1; do
+        check "$x begins with the weights of $ck" test "$(hash_of $x "$ck")" = "$want"
+    done
+    x=$(hash_of half0 "$WORK/half0.ck/step-00000002")
+    check "several files, f16" test -n "$x" -a "$x" = "$(hash_of half1 "$WORK/half1.ck/step-00000002")"
+    rm -rf "$in" && mkdir "$in" && cp "$ck/model.safetensors" "$in/"
+    edit "$in/model.safetensors" '"model.' '"'
+    check 'a base model has no first word' test "$(hash_of llama1 "$in")" = "$want"
+    # wrong FROM TO WORDS: what is wrong with a header is told
+    wrong() {
+        cp "$ck/model.safetensors" "$in/"
+        edit "$in/model.safetensors" "$1" "$2"
+        check "--init says: $3" test -z "$(hash_of llama1 "$in")"
+        check "--init says: $3 (words)" grep -q "$3" "$WORK/init.err"
+    }
+    wrong 'layers.1.mlp.up_proj' 'layers.1.mlp.up_prox' \
+        'tensor model.layers.1.mlp.up_proj.weight is missing'
+    wrong '"shape":[42,36]' '"shape":[36,42]' \
+        'q_proj.weight is \[36, 42\], the model.s is \[42, 36\]'
+    wrong '"F32","shape":[259,36]' '"I32","shape":[259,36]' 'is of a dtype that is no weight'
+    wrong '"F32","shape":[259,36]' '"F64","shape":[259,36]' 'an entry is no tensor'
+    wrong '"data_offsets":[0,' '"data_offsets":[4,' 'an entry is no tensor'
+    wrong '{"__metadata__"' '["__metadata__"' 'its header is no JSON object'
+    truncate -s 50000 "$in/model.safetensors"
+    check 'a file cut short' test -z "$(hash_of llama1 "$in")"
+    rm "$in/model.safetensors"
+    check 'an empty folder' test -z "$(hash_of llama1 "$in")"
+    check 'says what is looked for' grep -q 'has neither model.safetensors nor' "$WORK/init.err"
+    printf '{"weight_map": {"a": "../model.safetensors"}}' >"$in/model.safetensors.index.json"
+    check 'an index that leads elsewhere' test -z "$(hash_of llama1 "$in")"
+    check 'is refused' grep -q 'is no name of a file beside it' "$WORK/init.err"
+    cp "$WORK/half0.ck/step-00000002"/model* "$in/"
+    check 'a model with other tensors' test -z "$(hash_of llama1 "$in")"
+}
+imports
+
 # ---- what is refused, and how it is said --------------------------------------------------------
 
 # says NAME CODE PATTERN TRAINER STEPS FLAGS...
