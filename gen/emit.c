@@ -163,6 +163,29 @@ void emit_open_engine(Emit *e)
     e->template_ref = luaL_ref(e->L, LUA_REGISTRYINDEX);
 }
 
+/* A message handler: what Lua says without the template's line gets it, from the line
+ * that runs. Upvalue: the template's name. */
+static int add_line(lua_State *L)
+{
+    const char *file = lua_tostring(L, lua_upvalueindex(1));
+    const char *message = lua_tostring(L, 1);
+    lua_Debug frame;
+
+    lua_settop(L, 1);
+    if (!message ||
+        (!strncmp(message, file, strlen(file)) && message[strlen(file)] == ':'))
+        return 1;
+    for (int level = 0; lua_getstack(L, level, &frame); level++) {
+        lua_getinfo(L, "Sl", &frame);
+        if (frame.source[0] == '@' && !strcmp(frame.source + 1, file) &&
+            frame.currentline > 0) {
+            lua_pushfstring(L, "%s:%d: %s", file, frame.currentline, message);
+            return 1;
+        }
+    }
+    return 1;
+}
+
 /* "templates/ops/x/cpu.c:12: text" becomes a message at that place. */
 static void report_template_error(Emit *e, const char *file, const char *text,
                                   size_t bytes, const char *message)
@@ -199,7 +222,8 @@ static Pos place_of(const char *file, const char *text, size_t bytes, unsigned c
     return pos;
 }
 
-/* Emitted files are plain ASCII: what else a template prints is a mistake in it. */
+/* Emitted files are plain ASCII without "${": what else a template prints is a mistake in
+ * it. */
 static bool is_plain(Emit *e, const char *file, const char *text, size_t bytes,
                      const char *out, size_t n)
 {
@@ -218,6 +242,13 @@ static bool is_plain(Emit *e, const char *file, const char *text, size_t bytes,
                      line);
             return false;
         }
+        if (c == '$' && i + 1 < n && out[i + 1] == '{') {
+            diag_source(e->g, file, text, bytes);
+            diag_add(e->g, DIAG_ERROR, (Pos){file, 1, 1, 0},
+                     "${expression} is replaced; no emitted file may have these two",
+                     "template: prints ${ in line %d of its output", line);
+            return false;
+        }
     }
     return true;
 }
@@ -227,6 +258,7 @@ const char *emit_render(Emit *e, const char *text, size_t bytes, const char *fil
 {
     lua_State *L = e->L;
     const char *out = NULL;
+    int handler, status;
     size_t n;
 
     lua_rawgeti(L, LUA_REGISTRYINDEX, e->template_ref);
@@ -237,7 +269,13 @@ const char *emit_render(Emit *e, const char *text, size_t bytes, const char *fil
     lua_insert(L, -2);
     lua_pushstring(L, file);
     lua_insert(L, -2); /* render, text, file, env */
-    if (sandbox_status(L, lua_pcall(L, 3, 2, 0)) != LUA_OK) {
+    lua_pushstring(L, file);
+    lua_pushcclosure(L, add_line, 1);
+    handler = lua_gettop(L) - 4;
+    lua_insert(L, handler);
+    status = sandbox_status(L, lua_pcall(L, 3, 2, handler));
+    lua_remove(L, handler);
+    if (status != LUA_OK) {
         report_template_error(e, file, text, bytes, lua_tostring(L, -1));
         lua_pop(L, 1);
         return NULL;

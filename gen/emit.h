@@ -68,7 +68,7 @@ void emit_step_context(Emit *e);                      /* emit_step.c */
 /* emit_kernels.c: renders the kernel whose environment is on top of the stack (popped);
  * appends its text to the table at `list` and its prepared statements to the one at
  * `prepared`. Then, for the table of a kernel on top: what goes in and out. */
-void emit_kernel(Emit *e, const OpRule *rule, int list, int prepared);
+void emit_kernel(Emit *e, const OpRule *rule, const char *kernel, int list, int prepared);
 void emit_operands(Emit *e, const Node *n);
 /* emit_optimizer.c */
 void emit_optimizer_kernels(Emit *e, int list, int prepared);

@@ -64,10 +64,29 @@ static void set_doc(Emit *e, const OpRule *rule)
     lua_setfield(e->L, -2, "doc");
 }
 
+/* The kernel on top of the stack must be one that spans, and other files, can call. */
+static void check_heading(Emit *e, const OpRule *rule, const char *file,
+                          const char *kernel)
+{
+    lua_State *L = e->L;
+
+    emit_str(L, "fn", kernel);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, e->template_ref);
+    lua_getfield(L, -1, "kernel_heading");
+    lua_pushvalue(L, -3);
+    if (lua_pcall(L, 1, 1, 0))
+        gen_die("heading of %s: %s", rule->name, lua_tostring(L, -1));
+    if (lua_isnil(L, -1))
+        diag_add(e->g, DIAG_ERROR, (Pos){file, 1, 1, 0},
+                 "write its kernel as `static void ${fn}(...)`",
+                 "op %s: prints no function %s", rule->name, kernel);
+    lua_pop(L, 2);
+}
+
 /* Renders the kernel whose environment is on top of the stack; appends its text (on CUDA
  * its device text and its host text) to the table at `list` and its prepared statements
  * to the one at `prepared`. */
-void emit_kernel(Emit *e, const OpRule *rule, int list, int prepared)
+void emit_kernel(Emit *e, const OpRule *rule, const char *kernel, int list, int prepared)
 {
     lua_State *L = e->L;
     const char *name = emit_cuda(e) ? "cuda.cu" : "cpu.c";
@@ -106,6 +125,8 @@ void emit_kernel(Emit *e, const OpRule *rule, int list, int prepared)
     lua_setfield(L, -2, "host");
     lua_pushlstring(L, text, n);
     lua_setfield(L, -2, "text");
+    if (kernel)
+        check_heading(e, rule, file, kernel);
     set_doc(e, rule);
     emit_str(L, "op", rule->name);
     lua_rawseti(L, list, (lua_Integer)lua_rawlen(L, list) + 1);
@@ -141,7 +162,7 @@ static void push_kernels(Emit *e, const KernelList *kernels)
         lua_Integer before = (lua_Integer)lua_rawlen(L, list);
 
         ops_push_env(e->g, n);
-        emit_kernel(e, n->op, list, prepared);
+        emit_kernel(e, n->op, n->kernel, list, prepared);
         if ((lua_Integer)lua_rawlen(L, list) == before)
             diag_stop_on_errors(e->g); /* after one mistake the Lua budget may be gone */
         lua_rawgeti(L, list, before + 1);

@@ -81,16 +81,16 @@ void emit_optimizer_kernels(Emit *e, int list, int prepared)
     lua_State *L = e->L;
 
     push_update_env(e, element_rule(g));
-    emit_kernel(e, element_rule(g), list, prepared);
+    emit_kernel(e, element_rule(g), NULL, list, prepared);
     if (g->shapes.count == 0)
         return;
     push_update_env(e, optimizer_rule(g, "momentum"));
-    emit_kernel(e, optimizer_rule(g, "momentum"), list, prepared);
+    emit_kernel(e, optimizer_rule(g, "momentum"), NULL, list, prepared);
     for (int i = 0; i < g->shapes.count; i++) {
         const Node *n = g->shapes.items[i];
 
         ops_push_env(g, n);
-        emit_kernel(e, n->op, list, prepared);
+        emit_kernel(e, n->op, n->kernel, list, prepared);
         diag_stop_on_errors(g);
         lua_rawgeti(L, list, (lua_Integer)lua_rawlen(L, list));
         emit_operands(e, n);
@@ -99,7 +99,7 @@ void emit_optimizer_kernels(Emit *e, int list, int prepared)
         lua_pop(L, 1);
     }
     push_update_env(e, optimizer_rule(g, NULL));
-    emit_kernel(e, optimizer_rule(g, NULL), list, prepared);
+    emit_kernel(e, optimizer_rule(g, NULL), NULL, list, prepared);
 }
 
 void emit_optimizer_names(Emit *e)

@@ -100,9 +100,11 @@ static void check_product(Gen *g, const Class *c, const Node *n)
         lua_pop(g->L, 1);
     }
     lua_pop(g->L, 1);
-    if (reductions == 1)
-        gen_require(n->flops == product, "%s: %s has %.0f flops, but 2 M N K is %.0f",
-                    c->name, n->name, n->flops, product);
+    if (reductions == 1 && n->flops != product)
+        diag_add(g, DIAG_ERROR, ops_place(g, n->op, "flops", NULL),
+                 "a product that sums over one of three axes has 2 M N K flops",
+                 "op %s: %s of %s has %.0f flops, but 2 M N K is %.0f", n->op->name,
+                 n->name, c->name, n->flops, product);
 }
 
 static void check_inferred(Gen *g, const Class *c, const Node *n)
@@ -486,4 +488,5 @@ void verify_graph(Gen *g, const char *pass)
         diag_stop_on_errors(g);
         gen_die("verify after %s", pass);
     }
+    diag_stop_on_errors(g); /* what only an op's rule can have wrong */
 }

@@ -213,9 +213,13 @@ local function kernel_shared(k)
   return (string.gsub("\n" .. (k.host or k.text), "\nstatic[inline ]* (void " .. k.fn .. "%()", "\n%1"))
 end
 
+-- Its heading, `void fn(...)`; nil where the op's template has none.
+local function kernel_heading(k)
+  return string.match(align_headings(kernel_shared(k)), "\n(void " .. k.fn .. "%b())")
+end
+
 local function kernel_prototype(k)
-  return assert(string.match(align_headings(kernel_shared(k)), "\n(void " .. k.fn .. "%b())"),
-    "op " .. k.op .. ": write its kernel as `static void ${fn}(...)`") .. ";"
+  return kernel_heading(k) .. ";"
 end
 
 local base = {
@@ -504,4 +508,5 @@ function template.clean(text)
 end
 
 template.base = base
+template.kernel_heading = kernel_heading
 return template
