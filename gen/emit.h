@@ -66,6 +66,7 @@ void emit_class(Emit *e, const Class *c);             /* emit_class.c: pushes it
 void emit_step_context(Emit *e);                      /* emit_step.c */
 
 /* emit_kernels.c: renders the kernel whose environment is on top of the stack (popped);
+ * kernel: the function that spans call, NULL for an optimizer's;
  * appends its text to the table at `list` and its prepared statements to the one at
  * `prepared`. Then, for the table of a kernel on top: what goes in and out. */
 void emit_kernel(Emit *e, const OpRule *rule, const char *kernel, int list, int prepared);
