@@ -8,12 +8,13 @@
 #   ./test.sh [--full] SUITE...   these folders of tests/ only (no ctest, no sanitizers);
 #                            with --full their rows of tests/RESULTS.md are written anew
 #
-# SEED=N chooses the random sample (default: from the commit). Logs: build/test-logs/.
+# SEED=N chooses the random sample (default: from the commit). Two suites run at a time;
+# LANES=1: one. Logs: build/test-logs/.
 set -u -o pipefail
 cd "$(dirname "$0")" || exit 70
 . tests/deps.sh
 
-usage() { sed -n '3,11s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '3,12s/^# \{0,1\}//p' "$0"; }
 
 deps_only=0
 export FULL=0
@@ -45,10 +46,10 @@ total_passed=0
 total_failed=0
 rows=()
 
-# count NAME LOG STATUS: reads the suite's last 'N passed, N failed'; a suite that ends without
-# one, or fails without counting a failure, is one failure.
+# count NAME LOG STATUS SECONDS: reads the suite's last 'N passed, N failed'; a suite that ends
+# without one, or fails without counting a failure, is one failure.
 count() {
-    local name=$1 log=$2 status=$3 line passed failed
+    local name=$1 log=$2 status=$3 seconds=$4 line passed failed
     line=$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$log" | tail -n 1)
     passed=${line%% *}
     failed=$(echo "$line" | sed -n 's/.*, \([0-9]*\) failed.*/\1/p')
@@ -64,15 +65,38 @@ count() {
         "$seconds"
 }
 
-# run NAME COMMAND...: one suite, with its failures shown as they come.
+# run NAME COMMAND...: starts one suite; LANES of them run at a time. A suite's failures are
+# shown when it ends. They share the objects that tests/cc_cached keeps.
+declare -A running=() # process id: name
+lanes=${LANES:-$(($(nproc) < 2 ? 1 : 2))}
+export CC_CACHE=$PWD/build/test-objects
+rm -rf "$CC_CACHE"
 run() {
-    local name=$1 log=$logs/${1//[^a-z0-9_]/_}.log start=$SECONDS status
+    local name=$1 log=$logs/${1//[^a-z0-9_]/_}.log
     shift
-    "$@" >"$log" 2>&1
-    status=$?
-    seconds=$((SECONDS - start))
+    while [ ${#running[@]} -ge "$lanes" ]; do run_end; done
+    (
+        start=$SECONDS
+        "$@" >"$log" 2>&1
+        status=$?
+        echo "$status $((SECONDS - start))" >"$log.status"
+    ) &
+    running[$!]=$name
+}
+
+run_end() { # waits for one of those that run
+    local pid name log status seconds
+    wait -n -p pid "${!running[@]}"
+    name=${running[$pid]}
+    unset "running[$pid]"
+    log=$logs/${name//[^a-z0-9_]/_}.log
+    read -r status seconds <"$log.status"
     grep -E '^(FAIL|     \||error|skipped|Figure|figure)' "$log" | head -n 60
-    count "$name" "$log" $status
+    count "$name" "$log" "$status" "$seconds"
+}
+
+run_all_end() {
+    while [ ${#running[@]} -gt 0 ]; do run_end; done
 }
 
 # ctest's own closing line in the words the others use.
@@ -108,6 +132,7 @@ else
         run "$suite" "$script"
     done
     # the generator again under AddressSanitizer and UndefinedBehaviorSanitizer
+    run_all_end
     build asan
     export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1
     run "asan ctest" run_ctest build/asan
@@ -117,11 +142,9 @@ else
             "tests/$suite/run.sh"
     done
 fi
-if command -v nvcc >/dev/null 2>&1; then
-    echo "skipped: CUDA parts (this version emits for the CPU only)"
-else
-    echo "skipped: CUDA parts (no CUDA toolkit here)"
-fi
+run_all_end
+command -v nvcc >/dev/null 2>&1 || [ -x "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" ] ||
+    echo "skipped: what compiles CUDA (no CUDA toolkit here)"
 
 # tests/RESULTS.md: a row for each suite, of the commit it last ran on with all its counts,
 # and the figures its log names. Rows and figures of suites that did not run now stay.
