@@ -92,6 +92,21 @@ if command -v g++ >/dev/null; then
     fault attention cuda.cu 's/key0 + KEYS > own + 1/key0 > own + 1/' 'an edge is not masked'
     fault attention_bwd cuda.cu 's/own + 15 > first/own > first/' 'an edge is not masked'
     fault attention_bwd cuda.cu 's/lse2 += ${stride};//' 'another head, but its lse'
+    fault colsum cuda.cu 's/    rt_block_sync();//' 'a barrier before sums are read is missing'
+    fault embed_bwd cuda.cu 's/id + 1 : id/id : id/' 'two tokens of one id in one place'
+    fault rmsnorm_bwd_add cuda.cu 's/${rnd(dx, \(.*\))};/${\1};/' 'a fused op that rounds once'
+    if [ "${FULL:-0}" = 1 ]; then
+        fault add cuda.cu 's/if (at >= ${t \* d})/if (at > ${t * d})/' 'one element too many'
+        fault layernorm cuda.cu 's/inside(g, "k", "v\[k\] - m")/"v[k] - m"/' \
+            'a variance of what is beyond the row'
+        fault rmsnorm_bwd cuda.cu 's/i += ${blocks}/i += ${blocks + 1}/' 'rows that no block takes'
+        fault qk_norm_bwd cuda.cu 's/head < ${heads}/head <= ${heads}/' 'a k head counts for q'
+        fault embed_bwd cuda.cu 's/if (beta == 0)/if (beta != 0)/' 'clears when it should add'
+        fault linear_cross_entropy cuda.cu 's/x, x, { ldc = stride }/x, x/' \
+            'rows of logits without their pad'
+        fault adamw cuda.cu 's/elems - at < 8 ?/elems - at < 7 ?/' 'writes beyond the run'
+        fault rope cuda.cu 's/if (y != qkv)/if (y == qkv)/' 'v is left out'
+    fi
 else
     echo "faults: no g++, so none is planted in kernels for CUDA"
 fi

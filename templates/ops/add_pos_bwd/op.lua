@@ -38,9 +38,11 @@ return op {
         for k = 1, n.seq * n.d do n.dw[k] = n.round("dw", sum[k]) end
     end,
     cases = function(r)
-        local s = r(1, 9)
+        local long = r(0, 5) == 0 -- more tokens than a block sorts
+        local s = long and r(90, 140) or r(1, 9)
         return {
-            t = r(1, 3) * s, seq = s, positions = s + r(0, 3), d = r(1, 70),
+            t = (long and 3 or r(1, 3)) * s, seq = s, positions = s + r(0, 3),
+            d = r(1, long and 20 or 70),
             inputs = function(n, r, make)
                 return { starts = r(0, 1) == 1 and make.starts(n.t, n.seq) or nil }
             end,

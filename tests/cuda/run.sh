@@ -1,0 +1,113 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# run.sh FSDPGEN: the kernels of emitted CUDA trainers, compiled as both kinds of build compile
+# them: by nvcc (make) and by NVRTC (make JIT=1), for each architecture. Needs the toolkit's
+# compilers, no GPU. A kernel that keeps registers in memory is a failure. Prints a table:
+# seconds, kernels, the most registers of one, bytes spilled; each kernel's are in
+# $BUILD/cuda_kernels.txt. FULL=1: every shipped model, every architecture. Ends with 'N passed,
+# N failed'.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+[ $# -ge 1 ] && FSDPGEN=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
+. "$here/../lib.sh"
+
+CUDA_HOME=${CUDA_HOME:-/usr/local/cuda}
+nvcc=$CUDA_HOME/bin/nvcc
+if [ ! -x "$nvcc" ]; then
+    echo "no nvcc in $CUDA_HOME: kernels are not compiled here (CUDA_HOME says where it is)"
+    finish
+fi
+lib=
+for dir in "$CUDA_HOME"/lib64 "$CUDA_HOME"/lib "$CUDA_HOME"/targets/*/lib; do
+    [ -e "$dir/libnvrtc.so" ] && lib=$dir && break
+done
+nvrtc=
+if [ -n "$lib" ] && [ -e "$CUDA_HOME/include/nvrtc.h" ]; then
+    check "the NVRTC compiler builds" "${CC:-cc}" -std=gnu11 -Wall -Wextra -Werror \
+        -isystem "$CUDA_HOME/include" -o "$WORK/nvrtc" "$here/nvrtc.c" -L"$lib" \
+        -Wl,-rpath,"$lib" -lnvrtc
+    nvrtc=$WORK/nvrtc
+else
+    echo "no NVRTC in $CUDA_HOME: make JIT=1 is not tried"
+fi
+
+# What a model's kernels may keep of their registers in memory, all of them together.
+SPILL_BYTES=0
+table=$BUILD/cuda_kernels.txt
+: >"$table"
+
+# rows LOG: "kernel registers stack spilled" of each kernel, from what ptxas says.
+rows() {
+    awk '/Compiling entry function/ { split($0, part, "\047"); name = part[2] }
+         /bytes stack frame/ { stack = $1; spilled = $5 + $9 }
+         /Used [0-9]+ registers/ { sub(/.*Used /, ""); print name, $1, stack, spilled }' "$1"
+}
+
+# report MODEL ARCH COMPILER SECONDS LOG
+report() {
+    rows "$5" >"$WORK/rows"
+    awk -v head="$1 $2 $3" '{ print head, $0 }' "$WORK/rows" >>"$table"
+    awk -v model="$1" -v arch="$2" -v by="$3" -v seconds="$4" -v limit="$SPILL_BYTES" '
+        $2 > most { most = $2; name = $1 }
+        $4 > 0 { spills = spills " " $1 ":" $4 }
+        { kernels++; spilled += $4 }
+        END {
+            printf "%-14s %-8s %-6s %6.2f s %4d kernels %4d registers %5d bytes spilled  %s\n",
+                model, arch, by, seconds, kernels, most, spilled, name
+            if (spilled > limit) print "spilled:" spills
+            exit !(kernels > 0 && spilled <= limit)
+        }' "$WORK/rows" >"$WORK/report"
+    local bad=$?
+    head -n 1 "$WORK/report"
+    if [ $bad = 0 ]; then ok "$1 $2 $3"; else bad "$1 $2 $3: kernels spill" "$WORK/report"; fi
+}
+
+compile() { # compile MODEL DIR ARCH
+    local name=$1 dir=$2 arch=$3 start seconds
+    start=$(date +%s.%N)
+    if "$nvcc" -cubin -std=c++17 --fmad=false -Xptxas -v \
+        -gencode="arch=compute_${arch#sm_},code=$arch" -I"$dir/runtime/cuda" \
+        -o "$WORK/cubin" "$dir/math.cu" 2>"$WORK/log"; then
+        seconds=$(awk "BEGIN { print $(date +%s.%N) - $start }")
+        report "$name" "$arch" nvcc "$seconds" "$WORK/log"
+    else
+        bad "$name $arch: nvcc" "$WORK/log"
+    fi
+    [ -n "$nvrtc" ] || return
+    if "$nvrtc" "$arch" "$dir/math.cu" "$dir"/runtime/cuda/*.h >"$WORK/log" 2>"$WORK/error"; then
+        report "$name" "$arch" nvrtc "$(head -n 1 "$WORK/log")" "$WORK/log"
+    else
+        bad "$name $arch: NVRTC" "$WORK/error"
+    fi
+}
+
+# model NAME FILE ARCHS [ARGS...]
+model() {
+    local name=$1 file=$2 archs=$3 dir=$WORK/$1
+    shift 3
+    "$FSDPGEN" "$file" -o "$dir" --target cuda "$@" >"$WORK/log" 2>&1
+    if [ ! -s "$dir/math.cu" ]; then
+        bad "$name has kernels for CUDA" "$WORK/log"
+        return
+    fi
+    for arch in $archs; do compile "$name" "$dir" "$arch"; done
+    rm -rf "$dir"
+}
+
+archs="sm_80 sm_90a sm_100a sm_120a"
+models=()
+for file in "$ROOT"/models/*.lua; do # fsdpgen.lua is for editors
+    [ "$(basename "$file")" = fsdpgen.lua ] || models+=("$file")
+done
+if [ "$FULL" = 1 ]; then
+    for file in "${models[@]}"; do model "$(basename "$file" .lua)" "$file" "$archs"; done
+else
+    random ${#models[@]}
+    file=${models[random_value]}
+    model "$(basename "$file" .lua)" "$file" sm_90a
+fi
+# what no shipped model has: odd shapes, f32, noise, f16
+model tiny_gpt2 "$ROOT/tests/models/tiny_gpt2.lua" sm_80
+model tiny_llama "$ROOT/tests/models/tiny_llama.lua" sm_100a \
+    --set 'dtypes={param="bf16",master="bf16",moments="bf16"}'
+finish
