@@ -25,7 +25,7 @@ template <int n> RT_DEVICE void rt_write_words(void *y, const uint32_t *word)
         }
     } else {
         RtPack<uint32_t, n> pack;
-        __builtin_memcpy(&pack, word, sizeof pack);
+        memcpy(&pack, word, sizeof pack);
         *(RtPack<uint32_t, n> *)y = pack;
     }
 }
@@ -55,7 +55,7 @@ template <int n> RT_DEVICE void rt_write_words(void *y, const uint32_t *word)
         for (int k = 0; k < n; k++) {                                                      \
             pack[k] = store((T)v[k]);                                                      \
         }                                                                                  \
-        __builtin_memcpy(word, pack, sizeof word);                                         \
+        memcpy(word, pack, sizeof word);                                         \
         rt_write_words<n * sizeof(T) / 4>(y, word);                                        \
     }
 
@@ -129,7 +129,7 @@ template <int n, typename T> RT_DEVICE void rt_write(T *y, const T *v, int count
 {
     if (count == n) {
         uint32_t word[n * sizeof(T) / 4];
-        __builtin_memcpy(word, v, sizeof word);
+        memcpy(word, v, sizeof word);
         rt_write_words<n * sizeof(T) / 4>(y, word);
         return;
     }
