@@ -438,25 +438,25 @@ void rt_load_micro_batch(Rt *rt, int64_t index)
 {
     const RtTrainer *t = rt->trainer;
     RtState *st = rt->state;
-    int32_t *tokens = rt_local(rt, t->tokens_offset);
-    int32_t *targets = rt_local(rt, t->targets_offset);
+    const RtStage to = rt_stage(rt);
     const int64_t samples = rt_tokens_samples(st->tokens);
     st->micro_batch = index;
     for (int64_t b = 0; b < t->micro_batch; b++) {
         const int64_t global = (st->step * t->micro_batches + index) * t->micro_batch + b;
         const int64_t at = rt_tokens_place(samples, (uint64_t)st->flags.seed, global);
         char error[RT_ERROR_BYTES];
-        if (!rt_tokens_read(st->tokens, at, tokens + b * t->seq_tokens,
-                            targets + b * t->seq_tokens, error)) {
+        if (!rt_tokens_read(st->tokens, at, to.tokens + b * t->seq_tokens,
+                            to.targets + b * t->seq_tokens, error)) {
             rt_fail(rt, RT_EXIT_ERROR, "%s", error);
         }
         if (t->packed) {
-            cut_documents(t, tokens + b * t->seq_tokens, targets + b * t->seq_tokens,
-                          (int32_t *)rt_local(rt, t->starts_offset) + b * t->seq_tokens);
+            cut_documents(t, to.tokens + b * t->seq_tokens,
+                          to.targets + b * t->seq_tokens, to.starts + b * t->seq_tokens);
         }
     }
     for (int64_t i = 0; i < t->micro_batch * t->seq_tokens; i++) {
-        st->targets += targets[i] >= 0;
+        st->targets += to.targets[i] >= 0;
     }
     st->tokens_done += t->micro_batch * t->seq_tokens;
+    rt_stage_close(rt);
 }

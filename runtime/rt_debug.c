@@ -15,8 +15,8 @@ typedef struct Sums {
     double squares, projection[2];
 } Sums;
 typedef struct DebugShard {
-    RtDtype dtype;
-    const char *grad;
+    Rt *rt;
+    char *grad;
     Sums *sums;
 } DebugShard;
 
@@ -31,18 +31,31 @@ static double load(RtDtype d, const char *p, int64_t i)
     return rt_f32_from_bf16(((const rt_bf16 *)p)[i]); /* no gradient is summed in f16 */
 }
 
-static void debug_run(void *ctx, const RtRun *run)
+/* Elements from .. from + n of the run. */
+static void debug_slice(const DebugShard *s, const RtRun *run, int64_t from, int64_t n)
 {
-    const DebugShard *s = ctx;
+    const RtDtype dtype = s->rt->trainer->reduce_dtype;
+    const int64_t item = (int64_t)rt_dtype_bytes(dtype);
     const uint32_t stream = rt_name_stream(run->param->name);
+    const char *grad = rt_window(
+        s->rt, 0, s->grad + (run->shard_offset_elems + from) * item, n * item, RT_READ);
     Sums *sum = &s->sums[run->param_id];
-    for (int64_t i = 0; i < run->elems; i++) {
-        const double g = load(s->dtype, s->grad, run->shard_offset_elems + i);
+    for (int64_t i = 0; i < n; i++) {
+        const double g = load(dtype, grad, i);
         const RtWords r =
-            rt_philox(0, RT_SITE_PROJECTION, (uint64_t)(run->element + i), stream);
+            rt_philox(0, RT_SITE_PROJECTION, (uint64_t)(run->element + from + i), stream);
         sum->squares += g * g;
         sum->projection[0] += r.w[0] & 1 ? -g : g;
         sum->projection[1] += r.w[1] & 1 ? -g : g;
+    }
+    rt_window_close(s->rt, 0);
+}
+
+static void debug_run(void *ctx, const RtRun *run)
+{
+    for (int64_t from = 0; from < run->elems; from += RT_WINDOW_ELEMS) {
+        const int64_t left = run->elems - from;
+        debug_slice(ctx, run, from, left < RT_WINDOW_ELEMS ? left : RT_WINDOW_ELEMS);
     }
 }
 
@@ -96,7 +109,7 @@ void rt_debug_gradients(Rt *rt, const char *path)
         if (t->segments[i].grad_shard < 0) {
             continue; /* frozen */
         }
-        DebugShard s = {t->reduce_dtype, rt_grad_shard(rt, i), sums};
+        DebugShard s = {rt, rt_grad_shard(rt, i), sums};
         rt_enter(rt, RT_AT_LOG);
         rt_share_runs(rt, i, debug_run, &s);
     }
@@ -104,12 +117,12 @@ void rt_debug_gradients(Rt *rt, const char *path)
     for (int at = 0; at < t->n_params; at += BATCH) {
         const int n = t->n_params - at < BATCH ? t->n_params - at : BATCH;
         rt_exchange_begin(rt);
-        memcpy(rt_symmetric(rt, t->control_offset), sums + at, (size_t)n * sizeof *sums);
+        memcpy(rt_control(rt, rt->rank), sums + at, (size_t)n * sizeof *sums);
         rt_exchange_publish(rt);
         for (int i = 0; i < n; i++) {
             Sums total = {0};
             for (int r = 0; r < rt->world_size; r++) {
-                const Sums *part = (const Sums *)(rt->peer[r] + t->control_offset) + i;
+                const Sums *part = (const Sums *)rt_control(rt, r) + i;
                 total.squares += part->squares;
                 total.projection[0] += part->projection[0];
                 total.projection[1] += part->projection[1];

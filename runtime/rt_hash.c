@@ -38,35 +38,49 @@ uint64_t rt_hash64(const void *data, size_t bytes, uint64_t seed)
 }
 
 typedef struct HashShard {
-    const char *master;
-    const rt_bf16 *weights; /* of which master is the rest; or NULL */
+    Rt *rt;
+    char *master, *weights; /* weights: of which master is the rest; or NULL */
     int64_t item;
     uint64_t sum;
 } HashShard;
 
-static void hash_run(void *ctx, const RtRun *run)
+/* The chunks of elements from .. from + n of the run; from is a multiple of the chunk. */
+static void hash_slice(HashShard *s, const RtRun *run, int64_t from, int64_t n)
 {
-    HashShard *s = ctx;
-    const char *at = s->master + run->shard_offset_elems * s->item;
-    const rt_bf16 *weights = s->weights ? s->weights + run->shard_offset_elems : NULL;
+    const int64_t first = run->shard_offset_elems + from, item = s->item;
+    const char *at = rt_window(s->rt, 0, s->master + first * item, n * item, RT_READ);
+    const rt_bf16 *weights =
+        s->weights ? rt_window(s->rt, 1, s->weights + first * 2, n * 2, RT_READ) : NULL;
     uint64_t sum = 0;
 #pragma omp parallel for schedule(static) reduction(+ : sum)
-    for (int64_t i = 0; i < run->elems; i += RT_GRAIN_ELEMS) {
-        const int64_t left = run->elems - i;
-        const int64_t n = left < RT_GRAIN_ELEMS ? left : RT_GRAIN_ELEMS;
-        const uint64_t chunk = (uint64_t)((run->element + i) / RT_GRAIN_ELEMS);
+    for (int64_t i = 0; i < n; i += RT_GRAIN_ELEMS) {
+        const int64_t left = n - i;
+        const int64_t elems = left < RT_GRAIN_ELEMS ? left : RT_GRAIN_ELEMS;
+        const uint64_t chunk = (uint64_t)((run->element + from + i) / RT_GRAIN_ELEMS);
         const uint64_t seed = mix((uint64_t)run->param_id) + chunk;
         if (weights == NULL) {
-            sum += rt_hash64(at + i * s->item, (size_t)(n * s->item), seed);
+            sum += rt_hash64(at + i * item, (size_t)(elems * item), seed);
             continue;
         }
         float whole[RT_GRAIN_ELEMS];
-        for (int64_t j = 0; j < n; j++) {
+        for (int64_t j = 0; j < elems; j++) {
             whole[j] = rt_f32_from_split(weights[i + j], ((const uint16_t *)at)[i + j]);
         }
-        sum += rt_hash64(whole, (size_t)n * sizeof *whole, seed);
+        sum += rt_hash64(whole, (size_t)elems * sizeof *whole, seed);
+    }
+    rt_window_close(s->rt, 0);
+    if (weights != NULL) {
+        rt_window_close(s->rt, 1);
     }
     s->sum += sum;
+}
+
+static void hash_run(void *ctx, const RtRun *run)
+{
+    for (int64_t from = 0; from < run->elems; from += RT_WINDOW_ELEMS) {
+        const int64_t left = run->elems - from;
+        hash_slice(ctx, run, from, left < RT_WINDOW_ELEMS ? left : RT_WINDOW_ELEMS);
+    }
 }
 
 /* Collective. */
@@ -77,22 +91,21 @@ uint64_t rt_weights_hash(Rt *rt)
     rt_enter(rt, RT_AT_HASH);
     for (int i = 0; i < t->n_segments; i++) {
         const RtSegment *g = &t->segments[i];
-        const char *param = rt_symmetric(rt, g->param_shard);
+        char *param = rt_symmetric(rt, g->param_shard);
         const bool master = g->master >= 0, split = master && t->master_dtype == RT_SPLIT;
-        HashShard s = {master ? rt_local(rt, g->master) : param,
-                       split ? (const rt_bf16 *)(const void *)param : NULL,
+        HashShard s = {rt, master ? rt_local(rt, g->master) : param, split ? param : NULL,
                        (int64_t)rt_dtype_bytes(master ? t->master_dtype : t->param_dtype),
                        0};
         rt_share_runs(rt, i, hash_run, &s);
         mine += s.sum;
     }
     rt_exchange_begin(rt);
-    memcpy(rt_symmetric(rt, t->control_offset), &mine, sizeof mine);
+    memcpy(rt_control(rt, rt->rank), &mine, sizeof mine);
     rt_exchange_publish(rt);
     uint64_t sum = 0;
     for (int r = 0; r < rt->world_size; r++) {
         uint64_t part;
-        memcpy(&part, rt->peer[r] + t->control_offset, sizeof part);
+        memcpy(&part, rt_control(rt, r), sizeof part);
         sum += part;
     }
     rt_exchange_end(rt);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 typedef struct InitShard {
-    const Rt *rt;
+    Rt *rt;
     char *param, *master;
 } InitShard;
 
@@ -28,30 +28,49 @@ void rt_store(RtDtype d, char *base, int64_t i, double x, bool rest)
     }
 }
 
-static void init_run(void *ctx, const RtRun *run)
+/* Elements from .. from + n of the run. */
+static void init_slice(const InitShard *s, const RtRun *run, int64_t from, int64_t n)
 {
-    const InitShard *s = ctx;
     const RtTrainer *t = s->rt->trainer;
     const RtParam *p = run->param;
     const uint64_t seed = (uint64_t)s->rt->state->flags.seed;
     const uint32_t stream = rt_name_stream(p->name);
     const double scale = p->init_std * RT_NORMAL_SCALE;
+    const bool f32 = t->master_dtype == RT_F32 || t->master_dtype == RT_SPLIT;
+    const bool two = s->master != s->param;
+    const int64_t at = run->shard_offset_elems + from;
+    const int64_t item = (int64_t)rt_dtype_bytes(t->param_dtype);
+    const int64_t master_item = (int64_t)rt_dtype_bytes(t->master_dtype);
+    char *param = rt_window(s->rt, 0, s->param + at * item, n * item, RT_WRITE);
+    char *master =
+        two ? rt_window(s->rt, 1, s->master + at * master_item, n * master_item, RT_WRITE)
+            : NULL;
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < run->elems; i++) {
+    for (int64_t i = 0; i < n; i++) {
         double x = p->init == RT_INIT_ONES ? 1.0 : 0.0;
         if (p->init == RT_INIT_NORMAL) {
-            const uint64_t element = (uint64_t)(run->element + i);
+            const uint64_t element = (uint64_t)(run->element + from + i);
             x = rt_normal(rt_philox(seed, RT_SITE_INIT, element, stream), scale);
         }
-        const int64_t at = run->shard_offset_elems + i;
-        const bool f32 = t->master_dtype == RT_F32 || t->master_dtype == RT_SPLIT;
         if (f32) {
             x = (float)x; /* the working copy is the rounded master */
         }
-        if (s->master != s->param) {
-            rt_store(t->master_dtype, s->master, at, x, false);
+        if (two) {
+            rt_store(t->master_dtype, master, i, x, false);
         }
-        rt_store(t->param_dtype, s->param, at, x, f32);
+        rt_store(t->param_dtype, param, i, x, f32);
+    }
+    rt_window_close(s->rt, 0);
+    if (two) {
+        rt_window_close(s->rt, 1);
+    }
+}
+
+static void init_run(void *ctx, const RtRun *run)
+{
+    for (int64_t from = 0; from < run->elems; from += RT_WINDOW_ELEMS) {
+        const int64_t left = run->elems - from;
+        init_slice(ctx, run, from, left < RT_WINDOW_ELEMS ? left : RT_WINDOW_ELEMS);
     }
 }
 

@@ -253,10 +253,10 @@ void rt_log_end(Rt *rt)
     RankStats all[RT_MAX_RANKS];
     rt_enter(rt, RT_AT_END);
     rt_exchange_begin(rt);
-    memcpy(rt_symmetric(rt, t->control_offset), &mine, sizeof mine);
+    memcpy(rt_control(rt, rt->rank), &mine, sizeof mine);
     rt_exchange_publish(rt);
     for (int r = 0; r < t->world_size; r++) {
-        memcpy(&all[r], rt->peer[r] + t->control_offset, sizeof all[r]);
+        memcpy(&all[r], rt_control(rt, r), sizeof all[r]);
     }
     rt_exchange_end(rt);
     if (rt->rank != 0) {

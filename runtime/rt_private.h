@@ -83,6 +83,7 @@ typedef struct RtShared {
     _Alignas(128) _Atomic int abort;     /* exit code of the job once somebody failed */
     _Atomic int signal;                  /* the job was asked to end */
     _Atomic int again;                   /* it did, with a checkpoint to go on from */
+    char nccl_id[128]; /* CUDA: rank 0's word by which the ranks find each other */
     RtRankShared rank[RT_MAX_RANKS];
 } RtShared;
 
@@ -183,6 +184,51 @@ void rt_ring(RtShared *shared);
 /* One turn of a loop that waits for ready(ctx): spins, then sleeps until the bell rings.
  * Leaves the process when the job is aborted. tries counts turns without progress. */
 void rt_pause(const Rt *rt, int tries, bool (*ready)(const void *ctx), const void *ctx);
+
+/* ---- where the arena lies ------------------------------------------------------------ */
+
+/* Bytes of this rank's arena, for the host to read or to write: on the CPU the arena's own; on CUDA
+ * a copy of at most RT_WINDOW_BYTES, which opening fills (RT_READ) or closing writes back.
+ * Two may be open at once, 0 and 1. The control area is host memory on both. */
+enum { RT_READ, RT_WRITE, RT_WINDOWS = 2, RT_WINDOW_ELEMS = 1 << 20 };
+#define RT_WINDOW_BYTES ((int64_t)RT_WINDOW_ELEMS * 8)
+/* Where a micro-batch's numbers are put, until rt_stage_close sends them off. */
+typedef struct RtStage {
+    int32_t *tokens, *targets, *starts;
+} RtStage;
+#ifdef RT_CUDA
+void *rt_window(Rt *rt, int window, void *at, int64_t bytes, int mode);
+void rt_window_close(Rt *rt, int window);
+char *rt_control(const Rt *rt, int rank); /* a rank's control area */
+RtStage rt_stage(Rt *rt);
+void rt_stage_close(Rt *rt);
+/* What the optimizer reads of the step, in device memory. */
+const RtUpdate *rt_device_update(const Rt *rt);
+#else
+static inline void *rt_window(Rt *rt, int window, void *at, int64_t bytes, int mode)
+{
+    (void)rt, (void)window, (void)bytes, (void)mode;
+    return at;
+}
+static inline void rt_window_close(Rt *rt, int window)
+{
+    (void)rt, (void)window;
+}
+static inline char *rt_control(const Rt *rt, int rank)
+{
+    return rt->peer[rank] + rt->trainer->control_offset;
+}
+static inline RtStage rt_stage(Rt *rt)
+{
+    const RtTrainer *t = rt->trainer;
+    return (RtStage){rt_local(rt, t->tokens_offset), rt_local(rt, t->targets_offset),
+                     rt_local(rt, t->starts_offset)};
+}
+static inline void rt_stage_close(Rt *rt)
+{
+    (void)rt;
+}
+#endif
 
 /* ---- rt_comm.c --------------------------------------------------------------------- */
 

@@ -163,9 +163,9 @@ void rt_update_gate(const Rt *rt)
 /* ---- calls of the kernel ----------------------------------------------------------- */
 
 typedef struct Shard {
-    const Rt *rt;
+    Rt *rt;
     const RtTrainer *trainer;
-    RtUpdate update;
+    const RtUpdate *update;
     RtUpdateKernel kernel;
     char *weights, *master, *moment1, *moment2, *direction;
     const char *grad;
@@ -193,7 +193,11 @@ static void call_kernel(const Shard *s, const RtRun *run, int64_t skip, int64_t 
         .lr_adjust = lr_adjust,
         .weight_decay = run->param->weight_decay,
     };
-    s->kernel(&s->update, &r);
+#ifdef RT_CUDA
+    s->kernel(s->rt, s->update, &r);
+#else
+    s->kernel(s->update, &r);
+#endif
 }
 
 static void update_run(void *ctx, const RtRun *run)
@@ -224,15 +228,20 @@ static void for_runs(Rt *rt, int segment, RtUpdateKernel kernel, bool matrices)
 {
     const RtTrainer *t = rt->trainer;
     const RtSegment *g = &t->segments[segment];
+#ifdef RT_CUDA
+    const RtUpdate *update = rt_device_update(rt); /* the kernels look whether to skip */
+#else
+    const RtUpdate here = rt_update(rt), *update = &here;
     if (rt->state->skip) {
         return;
     }
+#endif
     char *weights = rt_symmetric(rt, g->param_shard);
     Shard s = {
         .rt = rt,
         .trainer = t,
         .segment = segment,
-        .update = rt_update(rt),
+        .update = update,
         .kernel = kernel,
         .weights = weights,
         .master = g->master < 0 ? weights : rt_local(rt, g->master),

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_gpu.h: what the files of this folder share: the rank's device, its streams, and what every call
+ * of a library goes through. One process is one rank and has one device. */
+#ifndef RT_GPU_H
+#define RT_GPU_H
+
+#include "rt_control.h"
+#include "rt_cuda.h"
+#include "rt_private.h"
+
+#include <cuda_runtime_api.h>
+
+/* Ends the rank with the call and the library's reason, unless it succeeded. */
+#define RT_CUDA_CALL(rt, call)                                                           \
+    do {                                                                                 \
+        const cudaError_t error_ = (call);                                               \
+        if (error_ != cudaSuccess) {                                                     \
+            rt_cuda_failed(rt, #call, error_);                                           \
+        }                                                                                \
+    } while (0)
+_Noreturn void rt_cuda_failed(const Rt *rt, const char *call, cudaError_t error);
+
+/* Streams of the device: RT_GATHER, RT_REDUCE of rt.h, and this one. */
+enum { RT_COMPUTE = 2, RT_DEVICE_STREAMS = 3 };
+
+/* Device memory outside of the arena, as it was measured: who took how much. */
+typedef enum { RT_OUT_CONTEXT, RT_OUT_KERNELS, RT_OUT_BLAS, RT_OUT_NCCL, RT_OUT_KINDS } RtOutside;
+
+typedef struct RtGpu {
+    int index;
+    char name[128];
+    char arch[16];                /* "sm_90" */
+    int multiprocessors;
+    int64_t total_bytes;
+    cudaStream_t stream[RT_DEVICE_STREAMS];
+    int64_t free_bytes;           /* when last measured */
+    int64_t outside[RT_OUT_KINDS];
+    const char *image;            /* "sm_90a", or "compiled at start" */
+} RtGpu;
+extern RtGpu rt_gpu;
+
+/* ---- rt_gpu.c ---------------------------------------------------------------------- */
+
+/* Takes the rank's device, or ends with what is wrong and what to do. */
+void rt_gpu_open(Rt *rt);
+/* The arena must fit what is free. */
+void rt_gpu_expect(Rt *rt, int64_t bytes);
+/* What became used since the last measurement belongs to `kind`. */
+void rt_gpu_measure(RtOutside kind);
+/* Until all that was enqueued is complete; leaves when the job is aborted meanwhile. */
+void rt_gpu_drain(Rt *rt);
+
+/* ---- rt_image.c, rt_jit.c ---------------------------------------------------------- */
+
+typedef struct RtImage {
+    const char *name; /* "sm_90a"; of a source: "rt_device_h" */
+    const char *from, *to;
+} RtImage;
+extern const RtImage rt_images[];
+extern const int rt_n_images;
+void rt_image_load(Rt *rt);
+/* A cubin for the device, compiled now or earlier; the caller frees nothing. */
+const void *rt_jit(Rt *rt);
+
+/* ---- rt_blas.c --------------------------------------------------------------------- */
+
+void rt_blas_open(Rt *rt);
+
+/* ---- rt_nccl.c: only in trainers of several ranks ------------------------------------ */
+
+void rt_nccl_open(Rt *rt);
+/* One of them for each set of groups and stream; made at its first use, which is the same
+ * on all ranks. */
+void rt_nccl_gather(Rt *rt, RtGroup group, const void *from, void *out, int64_t bytes);
+/* The tree, or with RtTrainer.library_order the library's sum. */
+void rt_nccl_reduce_scatter(Rt *rt, int segment, void *grad, void *result);
+void rt_nccl_all_reduce(Rt *rt, int segment, void *grad);
+/* Sums over all ranks, in place, on the compute stream: the control area's words, losses. */
+void rt_nccl_control(Rt *rt, void *words, int64_t n_words, void *losses, int64_t n_losses);
+/* Ends the rank when a communicator has failed. */
+void rt_nccl_check(const Rt *rt);
+void rt_nccl_close(Rt *rt);
+int rt_nccl_version(void);
+
+/* ---- rt_norm.c --------------------------------------------------------------------- */
+
+void rt_norm_open(Rt *rt);
+void rt_norm_results(Rt *rt); /* the step is complete: its results, to RtState */
+void rt_add_parts(Rt *rt, cudaStream_t stream, const void *own, const void *staging,
+                  int64_t stride, int mine, int ranks, int64_t elems, void *out);
+
+/* ---- rt_stage.c -------------------------------------------------------------------- */
+
+void rt_stage_open(Rt *rt);
+
+/* rt_launch on another stream. */
+void rt_launch_on(Rt *rt, cudaStream_t stream, const RtKernel *k, int64_t blocks_x,
+                  int64_t blocks_y, void **args);
+
+#endif

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_kernels.h: the runtime's own kernels: sums of gradients over leaves and over ranks, the
+ * exact norm, the end of a step. math.cu includes it, after saying what gradients are summed
+ * in. In and out: see rt_comm.c, rt_norm.c of this folder.
+ *
+ * Sums take the trees that the CPU's runtime takes, node by node rounded, so that from the same
+ * gradients come the same bits on any number of ranks. */
+#ifndef RT_KERNELS_H
+#define RT_KERNELS_H
+
+#include "rt_control.h"
+
+#if defined(RT_F64_SUMS)
+typedef double RtGrad;
+typedef double RtSum;
+RT_DEVICE RtSum rt_grad_load(RtGrad x) { return x; }
+RT_DEVICE RtGrad rt_grad_round(RtSum x) { return x; }
+#elif defined(RT_BF16_SUMS)
+typedef rt_bf16 RtGrad;
+typedef float RtSum;
+RT_DEVICE RtSum rt_grad_load(RtGrad x) { return rt_f32_from_bf16(x); }
+RT_DEVICE RtGrad rt_grad_round(RtSum x) { return rt_bf16_from_f32(x); }
+#elif defined(RT_F32_SUMS)
+typedef float RtGrad;
+typedef float RtSum;
+RT_DEVICE RtSum rt_grad_load(RtGrad x) { return x; }
+RT_DEVICE RtGrad rt_grad_round(RtSum x) { return x; }
+#else
+#error "define RT_F32_SUMS, RT_BF16_SUMS or RT_F64_SUMS: the reduce dtype"
+#endif
+
+RT_DEVICE RtSum rt_node(RtSum a, RtSum b) /* of a tree: rounded to the reduce dtype */
+{
+    return rt_grad_load(rt_grad_round(a + b));
+}
+
+/* ---- sums ---------------------------------------------------------------------------------- */
+
+/* rt_merge of rt.h: node joins the partial sums of `levels` complete subtrees. */
+RT_GLOBAL(256)
+rt_merge_kernel(RtGrad *node, RtGrad *partials, int64_t elems, int64_t partial_elems,
+                int levels, int last)
+{
+    const int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x;
+    if (i >= elems) {
+        return;
+    }
+    RtSum v = rt_grad_load(node[i]);
+    for (int l = 0; l < levels; l++) {
+        v = rt_node(rt_grad_load(partials[l * partial_elems + i]), v);
+    }
+    (last ? node : partials + levels * partial_elems)[i] = rt_grad_round(v);
+}
+
+/* Part k of element i: this rank's own, or what rank k sent. */
+typedef struct RtParts {
+    const RtGrad *own, *staging;
+    int64_t stride;
+    int mine;
+} RtParts;
+
+RT_DEVICE RtSum rt_part(const RtParts *p, int k, int64_t i)
+{
+    return rt_grad_load(k == p->mine ? p->own[i] : p->staging[k * p->stride + i]);
+}
+
+/* The balanced tree over parts first .. first + ranks - 1. */
+template <int ranks> RT_DEVICE RtSum rt_tree(const RtParts *p, int first, int64_t i)
+{
+    if constexpr (ranks == 1) {
+        return rt_part(p, first, i);
+    } else {
+        const RtSum low = rt_tree<ranks / 2>(p, first, i);
+        return rt_node(low, rt_tree<ranks / 2>(p, first + ranks / 2, i));
+    }
+}
+
+RT_DEVICE RtSum rt_tree_of(const RtParts *p, int ranks, int64_t i)
+{
+    switch (ranks) {
+    case 2:
+        return rt_tree<2>(p, 0, i);
+    case 4:
+        return rt_tree<4>(p, 0, i);
+    case 8:
+        return rt_tree<8>(p, 0, i);
+    case 16:
+        return rt_tree<16>(p, 0, i);
+    case 32:
+        return rt_tree<32>(p, 0, i);
+    default:
+        return rt_tree<64>(p, 0, i);
+    }
+}
+
+/* out = the tree over the group's parts; out may be own. */
+RT_GLOBAL(256)
+rt_sum_kernel(const RtGrad *own, const RtGrad *staging, int64_t stride, int mine, int ranks,
+              int64_t elems, RtGrad *out)
+{
+    const int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x;
+    const RtParts parts = {own, staging, stride, mine};
+    if (i < elems) {
+        out[i] = rt_grad_round(rt_tree_of(&parts, ranks, i));
+    }
+}
+
+/* ---- the norm: see rt_norm.c, whose order of squares and digits this is ----------------------- */
+
+RT_DEVICE void rt_superacc_add(uint64_t *acc, double x)
+{
+    const uint64_t bits = (uint64_t)rt_bits_f64(x);
+    const int exponent = (int)(bits >> 52 & 0x7FF);
+    uint64_t mantissa = bits & (((uint64_t)1 << 52) - 1);
+    if (exponent == 0x7FF) {
+        rt_atomic_add_u64(&acc[70], 1); /* not finite */
+        return;
+    }
+    if (exponent > 0) {
+        mantissa |= (uint64_t)1 << 52;
+    }
+    const int shift = (exponent > 0 ? exponent : 1) - 1075 + 1088;
+    const int digit = shift / 32, by = shift % 32;
+    const uint64_t low = mantissa << by, high = by > 0 ? mantissa >> (64 - by) : 0;
+    rt_atomic_add_u64(&acc[digit], (uint32_t)low);
+    rt_atomic_add_u64(&acc[digit + 1], low >> 32);
+    rt_atomic_add_u64(&acc[digit + 2], high);
+}
+
+/* Half a warp squares a chunk of 1024 elements: its lanes are the CPU's. Blocks add their chunks
+ * up before they add to the control area. */
+RT_GLOBAL(256)
+rt_squares_kernel(const RtGrad *grad, int64_t elems, uint64_t *control)
+{
+    RT_SHARED(uint64_t, acc, RT_CONTROL_TARGETS);
+    const int lane = threadIdx.x % 16, half = threadIdx.x / 16;
+    const int64_t chunks = (elems + 1023) / 1024;
+    if (threadIdx.x < RT_CONTROL_TARGETS) {
+        acc[threadIdx.x] = 0;
+    }
+    rt_block_sync();
+    for (int64_t first = (int64_t)blockIdx.x * 16; first < chunks;
+         first += (int64_t)gridDim.x * 16) {
+        const int64_t from = (first + half) * 1024;
+        const int64_t to = elems - from < 1024 ? elems : from + 1024;
+        double sum = 0;
+        for (int64_t i = from + lane; i < to; i += 16) {
+            const double x = (double)rt_grad_load(grad[i]);
+            sum += x * x;
+        }
+        for (int apart = 8; apart > 0; apart /= 2) {
+            sum += rt_shuffle_xor(sum, apart);
+        }
+        if (lane == 0 && from < elems) {
+            rt_superacc_add(acc, sum);
+        }
+    }
+    rt_block_sync();
+    if (threadIdx.x < RT_CONTROL_TARGETS && acc[threadIdx.x] != 0) {
+        rt_atomic_add_u64(&control[threadIdx.x], acc[threadIdx.x]);
+    }
+}
+
+/* Adds how many of the micro-batch's targets are not masked. */
+RT_GLOBAL(256)
+rt_targets_kernel(const int32_t *targets, int64_t n, uint64_t *control)
+{
+    RT_SHARED(int, part, 8);
+    int count = 0;
+    for (int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x; i < n;
+         i += (int64_t)gridDim.x * 256) {
+        count += targets[i] >= 0;
+    }
+    count = rt_block_sum<256>(count, part);
+    if (threadIdx.x == 0) {
+        rt_atomic_add_u64(&control[RT_CONTROL_TARGETS], (uint64_t)count);
+    }
+}
+
+/* mantissa * 2^exponent: exact, but for results too small for an exponent of their own. */
+RT_DEVICE double rt_scaled(uint64_t mantissa, int exponent)
+{
+    double x = (double)mantissa;
+    for (; exponent > 0; exponent--) {
+        x *= 2.0;
+    }
+    for (; exponent < 0; exponent++) {
+        x *= 0.5;
+    }
+    return x;
+}
+
+/* The nearest double, ties to even; NaN where something was not finite. */
+RT_DEVICE double rt_superacc_round(const uint64_t *acc)
+{
+    uint64_t digit[4] = {0, 0, 0, 0}; /* the last four, high one last */
+    uint64_t carry = 0;
+    int top = -1; /* of the digits that are not 0 */
+    bool below = false, lost = false;
+    for (int i = 0; i < 72; i++) {
+        /* 64 bits and a carry of 32 and some: no overflow, as a word holds 2^31 additions */
+        const uint64_t sum = (i < 70 ? acc[i] : 0) + carry;
+        const uint64_t d = sum & 0xFFFFFFFFu;
+        carry = sum >> 32;
+        if (d == 0) {
+            continue;
+        }
+        /* move the window up to this digit */
+        const int up = top < 0 ? 4 : i - top;
+        for (int k = 0; k < up; k++) {
+            lost = lost || digit[0] != 0;
+            digit[0] = digit[1];
+            digit[1] = digit[2];
+            digit[2] = digit[3];
+            digit[3] = 0;
+        }
+        digit[3] = d;
+        top = i;
+    }
+    if (acc[70] != 0) {
+        return rt_f64_from_bits(0x7FF8000000000000);
+    }
+    if (top < 0) {
+        return 0.0;
+    }
+    /* 96 bits, the highest one set: 64 in high, 32 in low */
+    uint64_t high = digit[3] << 32 | digit[2], low = digit[1] << 32 | digit[0];
+    int exponent = 32 * (top - 1) - 1088; /* of high's lowest bit */
+    while (high >> 63 == 0) {
+        high = high << 1 | low >> 63;
+        low <<= 1;
+        exponent--;
+    }
+    below = lost || low != 0;
+    uint64_t q = high >> 11;
+    const uint64_t rest = high & 0x7FF, half = 0x400;
+    if (rest > half || (rest == half && (below || (q & 1) != 0))) {
+        q++;
+    }
+    return rt_scaled(q, exponent + 11);
+}
+
+RT_DEVICE bool rt_is_finite(double x)
+{
+    return x - x == 0.0;
+}
+
+/* rt_norm_reduce of rt.h, on sums over all ranks, by one thread. Then the sums are 0 again. */
+RT_GLOBAL(32)
+rt_finish_kernel(uint64_t *control, int64_t micro_batches, const RtStepIn *in, RtStepOut *out,
+                 RtUpdate *update)
+{
+    if (threadIdx.x != 0) {
+        return;
+    }
+    double *losses = (double *)(control + RT_CONTROL_WORDS), sum = 0;
+    const int64_t valid = (int64_t)control[RT_CONTROL_TARGETS];
+    const double tokens = (double)valid;
+    RtStepOut o = {rt_f64_from_bits(0x7FF8000000000000), 0, 1, valid, 1};
+    for (int64_t i = 0; i < micro_batches; i++) {
+        sum += losses[i]; /* in the order of micro-batches */
+        losses[i] = 0;
+    }
+    if (valid > 0) {
+        o.loss = sum / tokens;
+        o.grad_norm = rt_sqrt(rt_superacc_round(control)) / tokens / in->scale;
+        if (in->clip > 0 && o.grad_norm + 1e-6 > in->clip) {
+            o.clip_factor = in->clip / (o.grad_norm + 1e-6);
+        }
+        o.skip = !rt_is_finite(o.loss) || !rt_is_finite(o.grad_norm);
+    }
+    for (int i = 0; i < RT_CONTROL_WORDS; i++) {
+        control[i] = 0;
+    }
+    RtUpdate u = {};
+    u.scale64 = o.clip_factor / tokens / in->scale;
+    u.lr64 = in->lr;
+    u.bias1_64 = in->bias1;
+    u.bias2_64 = in->bias2;
+    u.scale = (float)u.scale64;
+    u.lr = (float)u.lr64;
+    u.bias1 = (float)u.bias1_64;
+    u.bias2 = (float)u.bias2_64;
+    u.noise = in->noise;
+    u.skip = o.skip;
+    *update = u;
+    *out = o;
+}
+
+#endif
