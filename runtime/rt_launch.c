@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-int rt_launch(const RtTrainer *t, const RtFlags *f)
+int rt_launch_ranks(const RtTrainer *t, const RtFlags *f)
 {
     rt_memory_warn(t);
     const int fd = rt_shared_create(t);

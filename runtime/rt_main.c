@@ -179,5 +179,5 @@ int rt_main(const RtTrainer *trainer, int argc, char **argv)
         return RT_EXIT_ERROR;
     }
     rt_tokens_close(tokens);
-    return rt_launch(trainer, &flags);
+    return rt_launch_ranks(trainer, &flags);
 }

@@ -399,7 +399,7 @@ typedef struct RtJoin {
 } RtJoin;
 bool rt_join_find(RtJoin *j);
 int rt_join(const RtTrainer *t, const RtFlags *f, const RtJoin *j);
-int rt_launch(const RtTrainer *t, const RtFlags *f);
+int rt_launch_ranks(const RtTrainer *t, const RtFlags *f);
 /* Forks a rank; in the child it never returns. False when fork fails. */
 bool rt_job_start(RtJob *job, int rank, const RtCores *cores, int index, int ranks);
 void rt_job_init(RtJob *job, const RtTrainer *t, const RtFlags *f, RtShared *shared,

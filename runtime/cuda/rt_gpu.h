@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_gpu.h: what the files of this folder share: the rank's device, its streams, and what every call
- * of a library goes through. One process is one rank and has one device. */
+/* rt_gpu.h: what the files of this folder share: the rank's device, its streams, and what
+ * every call of a library goes through. One process is one rank and has one device. */
 #ifndef RT_GPU_H
 #define RT_GPU_H
 
+#include "rt_private.h"
 #include "rt_control.h"
 #include "rt_cuda.h"
-#include "rt_private.h"
 
 #include <cuda_runtime_api.h>
 
@@ -24,18 +24,26 @@ _Noreturn void rt_cuda_failed(const Rt *rt, const char *call, cudaError_t error)
 enum { RT_COMPUTE = 2, RT_DEVICE_STREAMS = 3 };
 
 /* Device memory outside of the arena, as it was measured: who took how much. */
-typedef enum { RT_OUT_CONTEXT, RT_OUT_KERNELS, RT_OUT_BLAS, RT_OUT_NCCL, RT_OUT_KINDS } RtOutside;
+typedef enum {
+    RT_OUT_CONTEXT,
+    RT_OUT_ARENA, /* the arena itself, as the allocator rounds it */
+    RT_OUT_KERNELS,
+    RT_OUT_BLAS,
+    RT_OUT_NCCL,
+    RT_OUT_LATER, /* since the first step */
+    RT_OUT_KINDS
+} RtOutside;
 
 typedef struct RtGpu {
     int index;
     char name[128];
-    char arch[16];                /* "sm_90" */
+    char arch[16]; /* "sm_90" */
     int multiprocessors;
     int64_t total_bytes;
     cudaStream_t stream[RT_DEVICE_STREAMS];
-    int64_t free_bytes;           /* when last measured */
+    int64_t free_bytes; /* when last measured */
     int64_t outside[RT_OUT_KINDS];
-    const char *image;            /* "sm_90a", or "compiled at start" */
+    const char *image; /* "sm_90a", or "compiled at start" */
 } RtGpu;
 extern RtGpu rt_gpu;
 
@@ -47,7 +55,9 @@ void rt_gpu_open(Rt *rt);
 void rt_gpu_expect(Rt *rt, int64_t bytes);
 /* What became used since the last measurement belongs to `kind`. */
 void rt_gpu_measure(RtOutside kind);
-/* Until all that was enqueued is complete; leaves when the job is aborted meanwhile. */
+/* Until the device has come to the event; until all that was enqueued is complete. Both
+ * leave when the job is aborted meanwhile. */
+void rt_gpu_reach(Rt *rt, cudaEvent_t event);
 void rt_gpu_drain(Rt *rt);
 
 /* ---- rt_image.c, rt_jit.c ---------------------------------------------------------- */
@@ -66,7 +76,14 @@ const void *rt_jit(Rt *rt);
 
 void rt_blas_open(Rt *rt);
 
-/* ---- rt_nccl.c: only in trainers of several ranks ------------------------------------ */
+/* ---- rt_comm.c --------------------------------------------------------------------- */
+
+void rt_comm_open(Rt *rt);
+/* Tells the watchers how far the device has come. */
+void rt_places_passed(Rt *rt);
+
+/* ---- rt_nccl.c: only in trainers of several ranks ------------------------------------
+ */
 
 void rt_nccl_open(Rt *rt);
 /* One of them for each set of groups and stream; made at its first use, which is the same
@@ -75,8 +92,10 @@ void rt_nccl_gather(Rt *rt, RtGroup group, const void *from, void *out, int64_t 
 /* The tree, or with RtTrainer.library_order the library's sum. */
 void rt_nccl_reduce_scatter(Rt *rt, int segment, void *grad, void *result);
 void rt_nccl_all_reduce(Rt *rt, int segment, void *grad);
-/* Sums over all ranks, in place, on the compute stream: the control area's words, losses. */
-void rt_nccl_control(Rt *rt, void *words, int64_t n_words, void *losses, int64_t n_losses);
+/* Sums over all ranks, in place, on the compute stream: the control area's words, losses.
+ */
+void rt_nccl_control(Rt *rt, void *words, int64_t n_words, void *losses,
+                     int64_t n_losses);
 /* Ends the rank when a communicator has failed. */
 void rt_nccl_check(const Rt *rt);
 void rt_nccl_close(Rt *rt);

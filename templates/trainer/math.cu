@@ -13,6 +13,15 @@
 #define ${reduce_dtype}_SUMS /* what gradients are summed in */
 #include "rt_device.h"
 #include "rt_kernels.h" /* the runtime's own: sums, norms */
+//@ local included = {}
+//@ for _, k in ipairs(kernels) do
+//@ for line in string.gmatch("\n" .. k.text, "\n(#include [^\n]+)") do
+//@ if not included[line] then
+${line}
+//@ included[line] = true
+//@ end
+//@ end
+//@ end
 
 ${section("kernels")}
 //@ for _, k in ipairs(kernels) do
@@ -24,6 +33,7 @@ ${(string.gsub(call(" * ", k.operands, " */"), "\n  ", "\n *"))}
 //@ else
  * On a run of elements of one parameter. */
 //@ end
-//@ put((string.gsub(string.gsub(align_headings("\n" .. k.text), "^\n+", ""), "\n+$", "\n")))
+//@ local text = align_headings(string.gsub("\n" .. k.text, "\n#include [^\n]+", ""))
+//@ put((string.gsub(string.gsub(text, "^\n+", ""), "\n+$", "\n")))
 //@ end
 //@ end

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_arena.c: the memory of a rank. In: the planned sizes. Out: one allocation of device
+ * memory for each of its two spaces; the page that all ranks share, with a control area
+ * for each of them, in host memory; windows, by which the host reads and writes the
+ * arena.
+ *
+ * With guards, 4 KiB around each space hold a pattern that is checked at the end. */
+#define _GNU_SOURCE
+#include "rt_gpu.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { PAGE = 4096, GUARD = 4096, PATTERN = 0xA5 };
+
+static int64_t pages(int64_t bytes)
+{
+    return (bytes + PAGE - 1) / PAGE * PAGE;
+}
+
+/* ---- shared by all ranks, in host memory ------------------------------------------- */
+
+static int64_t control_bytes(const RtTrainer *t)
+{
+    return pages(RT_CONTROL_BYTES(t->micro_batches));
+}
+
+static char *control_area;
+
+int rt_shared_create(const RtTrainer *t)
+{
+    const int fd = memfd_create("trainer", MFD_CLOEXEC);
+    if (fd < 0) {
+        return -1;
+    }
+    if (ftruncate(fd, pages(sizeof(RtShared)) + t->world_size * control_bytes(t)) != 0) {
+        const int error = errno;
+        close(fd);
+        errno = error;
+        return -1;
+    }
+    return fd;
+}
+
+RtShared *rt_shared_map(int fd)
+{
+    void *at = mmap(NULL, sizeof(RtShared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return at != MAP_FAILED ? at : NULL;
+}
+
+char *rt_control(const Rt *rt, int rank)
+{
+    return control_area + rank * control_bytes(rt->trainer);
+}
+
+/* ---- device memory ----------------------------------------------------------------- */
+
+static bool guarded;
+
+static char *allocate(Rt *rt, int64_t bytes)
+{
+    const int64_t guard = guarded ? GUARD : 0;
+    char *at = NULL;
+    RT_CUDA_CALL(rt, cudaMalloc((void **)&at, (size_t)(bytes + 2 * guard + 1)));
+    if (guarded) {
+        RT_CUDA_CALL(rt, cudaMemset(at, PATTERN, (size_t)(bytes + 2 * guard)));
+    }
+    RT_CUDA_CALL(rt, cudaMemset(at + guard, 0, (size_t)bytes)); /* pads stay 0 */
+    return at + guard;
+}
+
+bool rt_arena_map(Rt *rt, int fd, bool guard, char *error)
+{
+    const RtTrainer *t = rt->trainer;
+    const int64_t bytes = t->world_size * control_bytes(t);
+    control_area = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                        pages(sizeof(RtShared)));
+    if (control_area == MAP_FAILED) {
+        snprintf(error, RT_ERROR_BYTES, "%lld bytes of shared memory: %s",
+                 (long long)bytes, strerror(errno));
+        return false;
+    }
+    guarded = guard;
+    rt_gpu_open(rt);
+    rt_gpu_expect(rt, t->symmetric_bytes + t->local_bytes);
+    rt->symmetric = allocate(rt, t->symmetric_bytes);
+    rt->local = allocate(rt, t->local_bytes);
+    RT_CUDA_CALL(rt, cudaDeviceSynchronize());
+    rt_gpu_measure(RT_OUT_ARENA);
+    rt_image_load(rt);
+    rt_gpu_measure(RT_OUT_KERNELS);
+    rt_blas_open(rt);
+    rt_gpu_measure(RT_OUT_BLAS);
+    rt_norm_open(rt);
+    rt_stage_open(rt);
+    rt_comm_open(rt);
+    rt_gpu_measure(RT_OUT_NCCL);
+    return true;
+}
+
+static bool is_pattern(const Rt *rt, const char *at)
+{
+    unsigned char bytes[GUARD];
+    RT_CUDA_CALL(rt, cudaMemcpy(bytes, at, GUARD, cudaMemcpyDeviceToHost));
+    for (int i = 0; i < GUARD; i++) {
+        if (bytes[i] != PATTERN) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool rt_arena_intact(const Rt *rt)
+{
+    const RtTrainer *t = rt->trainer;
+    return is_pattern(rt, rt->symmetric - GUARD) &&
+           is_pattern(rt, rt->symmetric + t->symmetric_bytes) &&
+           is_pattern(rt, rt->local - GUARD) &&
+           is_pattern(rt, rt->local + t->local_bytes);
+}
+
+/* ---- windows ----------------------------------------------------------------------- */
+
+typedef struct Window {
+    char *host; /* pinned, made at the first use */
+    void *at;
+    int64_t bytes;
+    int mode;
+} Window;
+static Window windows[RT_WINDOWS];
+
+void *rt_window(Rt *rt, int window, void *at, int64_t bytes, int mode)
+{
+    Window *w = &windows[window];
+    if (w->host == NULL) {
+        RT_CUDA_CALL(
+            rt, cudaHostAlloc((void **)&w->host, RT_WINDOW_BYTES, cudaHostAllocDefault));
+    }
+    w->at = at;
+    w->bytes = bytes;
+    w->mode = mode;
+    if (mode == RT_READ) {
+        RT_CUDA_CALL(rt,
+                     cudaMemcpyAsync(w->host, at, (size_t)bytes, cudaMemcpyDeviceToHost,
+                                     rt_gpu.stream[RT_COMPUTE]));
+        RT_CUDA_CALL(rt, cudaStreamSynchronize(rt_gpu.stream[RT_COMPUTE]));
+    }
+    return w->host;
+}
+
+void rt_window_close(Rt *rt, int window)
+{
+    const Window *w = &windows[window];
+    if (w->mode == RT_WRITE) {
+        RT_CUDA_CALL(rt,
+                     cudaMemcpyAsync(w->at, w->host, (size_t)w->bytes,
+                                     cudaMemcpyHostToDevice, rt_gpu.stream[RT_COMPUTE]));
+        RT_CUDA_CALL(rt, cudaStreamSynchronize(rt_gpu.stream[RT_COMPUTE]));
+    }
+}

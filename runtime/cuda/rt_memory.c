@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_memory.c: the device memory of a rank, planned and measured. In: the plan's table,
+ * free bytes as they were while the rank started. Out: a table at start, a table at the
+ * end: what lies outside of the arena (the context, kernels, libraries) is listed by who
+ * took it. */
+#include "rt_gpu.h"
+
+static double mib(int64_t bytes)
+{
+    return (double)bytes / 1048576.0;
+}
+
+int64_t rt_memory_high_water_bytes(void)
+{
+    int64_t sum = 0;
+    for (int k = 0; k < RT_OUT_KINDS; k++) {
+        sum += rt_gpu.outside[k];
+    }
+    return sum;
+}
+
+/* The ranks ask their devices. */
+void rt_memory_warn(const RtTrainer *t)
+{
+    (void)t;
+}
+
+void rt_memory_planned(const Rt *rt, FILE *out)
+{
+    const RtTrainer *t = rt->trainer;
+    fprintf(out, "GPU memory of each rank, planned:\n");
+    for (int i = 0; i < t->n_memory; i++) {
+        fprintf(out, "  %-28s %12.2f MiB\n", t->memory[i].what, mib(t->memory[i].bytes));
+    }
+    fprintf(out, "  %-28s %12.2f MiB (%lld bytes, allocated once)\n", "arena",
+            mib(t->symmetric_bytes + t->local_bytes),
+            (long long)(t->symmetric_bytes + t->local_bytes));
+}
+
+void rt_memory_resident(const Rt *rt, FILE *out)
+{
+    static const char *const names[RT_OUT_KINDS] = {
+        [RT_OUT_CONTEXT] = "context, others' at start",
+        [RT_OUT_ARENA] = "arena",
+        [RT_OUT_KERNELS] = "kernels",
+        [RT_OUT_BLAS] = "cuBLASLt",
+        [RT_OUT_NCCL] = "NCCL, pinned memory",
+        [RT_OUT_LATER] = "since the first step",
+    };
+    rt_gpu_measure(RT_OUT_LATER);
+    fprintf(out, "memory of GPU %d, measured at the end of rank %d:\n", rt_gpu.index,
+            rt->rank);
+    for (int k = 0; k < RT_OUT_KINDS; k++) {
+        fprintf(out, "  %-28s %12.2f MiB\n", names[k], mib(rt_gpu.outside[k]));
+    }
+    fprintf(out, "  %-28s %12.2f of %.2f MiB\n", "sum", mib(rt_memory_high_water_bytes()),
+            mib(rt_gpu.total_bytes));
+}
