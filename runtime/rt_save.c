@@ -28,14 +28,13 @@
 
 void rt_sum_words(Rt *rt, uint64_t *words, int n)
 {
-    const int64_t at = rt->trainer->control_offset;
     rt_exchange_begin(rt);
-    memcpy(rt_symmetric(rt, at), words, (size_t)n * sizeof *words);
+    memcpy(rt_control(rt, rt->rank), words, (size_t)n * sizeof *words);
     rt_exchange_publish(rt);
     for (int i = 0; i < n; i++) {
         words[i] = 0;
         for (int r = 0; r < rt->world_size; r++) {
-            words[i] += ((const uint64_t *)(const void *)(rt->peer[r] + at))[i];
+            words[i] += ((const uint64_t *)(const void *)rt_control(rt, r))[i];
         }
     }
     rt_exchange_end(rt);

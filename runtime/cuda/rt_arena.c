@@ -122,6 +122,27 @@ bool rt_arena_intact(const Rt *rt)
            is_pattern(rt, rt->local + t->local_bytes);
 }
 
+/* ---- the host's access ------------------------------------------------------------- */
+
+static char *address(const Rt *rt, RtSpace space, int64_t offset)
+{
+    return (space == RT_SPACE_SYMMETRIC ? rt->symmetric : rt->local) + offset;
+}
+
+void rt_arena_read(const Rt *rt, RtSpace space, int64_t offset, void *to, int64_t bytes)
+{
+    RT_CUDA_CALL(rt, cudaMemcpyAsync(to, address(rt, space, offset), (size_t)bytes,
+                                     cudaMemcpyDeviceToHost, rt_gpu.stream[RT_COMPUTE]));
+    RT_CUDA_CALL(rt, cudaStreamSynchronize(rt_gpu.stream[RT_COMPUTE]));
+}
+
+void rt_arena_write(Rt *rt, RtSpace space, int64_t offset, const void *from, int64_t bytes)
+{
+    RT_CUDA_CALL(rt, cudaMemcpyAsync(address(rt, space, offset), from, (size_t)bytes,
+                                     cudaMemcpyHostToDevice, rt_gpu.stream[RT_COMPUTE]));
+    RT_CUDA_CALL(rt, cudaStreamSynchronize(rt_gpu.stream[RT_COMPUTE]));
+}
+
 /* ---- windows ----------------------------------------------------------------------- */
 
 typedef struct Window {
