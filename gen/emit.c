@@ -371,8 +371,9 @@ static void emit_plain_files(Emit *e)
 /* What the cuda target has of its own, in runtime/cuda/, or does not need. */
 static const char *const cpu_only[] = {
     "rt_comm.c",       "rt_gemm.c",      "rt_gemm_builtin.c", "rt_gemm_cblas.c",
-    "rt_gemm_micro.h", "rt_gemm_tile.h", "rt_gemm_onednn.c",  "rt_memory.c",
-    "rt_norm.c",       "rt_pull.c",      "rt_shm.c",          "rt_sum.c",
+    "rt_gemm_micro.h", "rt_gemm_tile.h", "rt_matrix.c",       "rt_gemm_onednn.c",
+    "rt_memory.c",     "rt_norm.c",      "rt_pull.c",         "rt_shm.c",
+    "rt_sum.c",
 };
 
 /* Does the trainer need this file of runtime/? */
