@@ -243,4 +243,6 @@ for name in '"*/ int pwned; /*"' '"\"; int pwned; \""' '"a\nint pwned;\n"' '"?\?
     check "parameter named $name" hostile "$name"
 done
 
+. "$here/cuda.sh"
+
 finish

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by run.sh: what target = cuda emits. Where the toolkit is, it is compiled and linked, too;
+# the simulated device (tests/cudasim) runs it.
+
+cuda() { # cuda DIR [ARGS...]
+    local dir=$1
+    shift
+    rm -rf "$dir"
+    "$FSDPGEN" "$model" -o "$dir" --target cuda "$@" >"$WORK/gen.log" 2>&1 ||
+        { cat "$WORK/gen.log"; return 1; }
+}
+check "cuda: two ranks" cuda "$WORK/cuda" --set mesh.shard=2
+for file in math.cu math.c math.h step.c trainer.c tables.c Makefile runtime/rt.h \
+            runtime/cuda/rt_device.h runtime/cuda/rt_nccl.c; do
+    check "cuda: has $file" test -s "$WORK/cuda/$file"
+done
+check "cuda: no file of the cpu's runtime" sh -c \
+    "! ls '$WORK/cuda/runtime' | grep -E 'rt_(gemm_|comm|pull|sum|shm|norm)'"
+check "cpu: no file of cuda's" sh -c "! find '$WORK/a' | grep -i cuda"
+check "cuda: kernels read no header of the toolkit" sh -c \
+    "! grep -n '#include <' '$WORK/cuda/math.cu' '$WORK/cuda/runtime/cuda/'rt_[dkmr]*.h 2>/dev/null | grep -v rt_memory"
+check "cuda: kernels keep to rt_device.h's names" sh -c \
+    "! grep -nE '__[a-z]|\basm\b|atomic[A-Z]' '$WORK/cuda/math.cu'"
+check "cuda: every kernel that is launched is there" sh -c \
+    "grep -o '\.name = \"[a-z_0-9]*\"' '$WORK/cuda/math.c' | cut -d'\"' -f2 | while read -r k; do
+         grep -q \"^\$k(\" '$WORK/cuda/math.cu' || { echo \"\$k\"; exit 1; }; done"
+check "cuda: one rank does without NCCL" sh -c \
+    "'$FSDPGEN' '$model' -o '$WORK/cuda1' --target cuda >/dev/null 2>&1 &&
+     ! grep -i nccl '$WORK/cuda1/Makefile' && [ ! -e '$WORK/cuda1/runtime/cuda/rt_nccl.c' ]"
+check "cuda: the numerics hash is the cpu's" sh -c \
+    "grep -h numerics_hash '$WORK/cuda/trainer.c' '$WORK/a/trainer.c' | sort -u | wc -l | grep -qx 1"
+for choice in mesh.shard=4 wrap=2 prefetch=2 'accumulate="unsharded"' recompute=block \
+              'target=cuda{gpu="h200",arch={"sm_80","sm_90a"}}'; do
+    same_cuda() {
+        cuda "$WORK/choice" --set mesh.shard=2 --set "$choice" &&
+            cmp "$WORK/choice/math.cu" "$WORK/cuda/math.cu" &&
+            cmp "$WORK/choice/math.c" "$WORK/cuda/math.c" &&
+            cmp "$WORK/choice/math.h" "$WORK/cuda/math.h"
+    }
+    check "cuda: mathematics with $choice" same_cuda
+done
+no_kernel() { # an op that has only the cpu's
+    cp -r "$ROOT/templates/ops/swiglu" "$WORK/swiglu" && rm "$WORK/swiglu/cuda.cu" &&
+        mkdir -p "$WORK/noops" && cp -r "$WORK/swiglu" "$WORK/noops/" || return 1
+    "$FSDPGEN" "$model" -o "$WORK/none" --target cuda --ops "$WORK/noops" 2>"$WORK/err"
+    [ $? = 1 ] && grep -q 'op swiglu: .* has no cuda.cu' "$WORK/err" &&
+        grep -q 'help: write its cuda.cu, or choose another target' "$WORK/err"
+}
+check "cuda: an op without cuda.cu is named" no_kernel
+too_small() {
+    "$FSDPGEN" plan "$ROOT/models/llama8b.lua" --target cuda --set mesh.shard=1 2>"$WORK/err" >/dev/null
+    [ $? = 3 ] && grep -q 'target.gpu: the plan needs .* the budget is 79.10 GiB' "$WORK/err"
+}
+check "cuda: a plan that does not fit the gpu ends with 3" too_small
+
+home=${CUDA_HOME:-/usr/local/cuda}
+if [ -e "$home/include/cublasLt.h" ] && [ -e "${NCCL_HOME:-$home}/include/nccl.h" ]; then
+    host="-DRT_CUDA -DRT_NCCL -I$WORK/cuda/runtime -I$WORK/cuda/runtime/cuda
+          -isystem $home/include -isystem ${NCCL_HOME:-$home}/include"
+    echo >"$WORK/images.h"
+    for file in "$WORK"/cuda/*.c "$WORK"/cuda/runtime/cuda/*.c; do
+        [ "$(basename "$file")" = rt_image.c ] && continue
+        check "cuda: ${file#"$WORK"/cuda/} without a warning" gcc $strict $host "$file"
+    done
+    check "cuda: rt_jit.c without a warning" gcc $strict $host -DRT_JIT \
+        "$WORK/cuda/runtime/cuda/rt_jit.c"
+else
+    echo "emit: no CUDA headers: the cuda target's C is not compiled"
+fi
+if [ -x "$home/bin/nvcc" ] && [ -e "$home/lib64/libcudart.so" ]; then
+    check "cuda: make by nvcc" make -C "$WORK/cuda" CUDA_HOME="$home" CFLAGS=-O0
+    no_gpu() {
+        "$WORK/cuda/trainer" --data "$ROOT/LICENSE" --steps 1 >"$WORK/out" 2>&1
+        [ $? = 1 ] && [ "$(wc -l <"$WORK/out")" = 1 ] && grep -qE 'driver|GPU' "$WORK/out"
+    }
+    [ -e /dev/nvidia0 ] || check "cuda: without a GPU one line says so" no_gpu
+    check "cuda: make JIT=1" make -C "$WORK/cuda" CUDA_HOME="$home" CFLAGS=-O0 JIT=1 \
+        BUILD=build-jit TRAINER=trainer-jit
+else
+    echo "emit: no nvcc: no kernels are compiled"
+fi
