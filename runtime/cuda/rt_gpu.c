@@ -76,7 +76,11 @@ void rt_gpu_open(Rt *rt)
         no_device(rt, error);
     }
     rt_gpu.index = choose(rt, devices);
-    RT_CUDA_CALL(rt, cudaSetDevice(rt_gpu.index));
+    const cudaError_t taken = cudaSetDevice(rt_gpu.index);
+    if (taken == cudaErrorInsufficientDriver) { /* some drivers say so only now */
+        no_device(rt, taken);
+    }
+    RT_CUDA_CALL(rt, taken);
     RT_CUDA_CALL(rt, cudaGetDeviceProperties(&p, rt_gpu.index));
     snprintf(rt_gpu.name, sizeof rt_gpu.name, "%.*s", (int)sizeof rt_gpu.name - 1,
              p.name);
