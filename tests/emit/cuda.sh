@@ -53,6 +53,13 @@ too_small() {
 }
 check "cuda: a plan that does not fit the gpu ends with 3" too_small
 
+no_toolkit() {
+    ! make -C "$WORK/cuda" CUDA_HOME=/nowhere 2>"$WORK/err" &&
+        grep -q 'CUDA_HOME=/nowhere: no CUDA Toolkit is there' "$WORK/err" &&
+        make -C "$WORK/cuda" CUDA_HOME=/nowhere help | grep -q ARCHS
+}
+check "cuda: make without a toolkit says so, and helps" no_toolkit
+
 home=${CUDA_HOME:-/usr/local/cuda}
 if [ -e "$home/include/cublasLt.h" ] && [ -e "${NCCL_HOME:-$home}/include/nccl.h" ]; then
     host="-DRT_CUDA -DRT_NCCL -I$WORK/cuda/runtime -I$WORK/cuda/runtime/cuda
