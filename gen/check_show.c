@@ -134,6 +134,8 @@ const char *check_example(Check *c, const Field *f, const char *path)
 
     if (!value || !strncmp(value, "a function", 10)) /* a computed default */
         value = example_of_type(c, f);
+    if (strchr(check_last_name(path), '[')) /* in a list */
+        return value;
     return gen_printf(c->g, "%s = %s", check_last_name(path), value);
 }
 

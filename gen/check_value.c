@@ -232,8 +232,8 @@ static bool check_string(Check *c, const Field *f, const char *path, Site site)
                 ? gen_printf(c->g, "use one without \"%s\"", f->forbid)
                 : gen_printf(c->g, "use %s",
                              f->pattern_doc ? f->pattern_doc : "printable characters"),
-            "%s: %s is not a legal %s", path, check_show(c->g, -1),
-            check_last_name(path));
+            "%s: %s is not a legal %.*s", path, check_show(c->g, -1),
+            (int)strcspn(check_last_name(path), "["), check_last_name(path));
         return false;
     }
     return true;

@@ -388,29 +388,30 @@ static bool put_in_place(Folder *f, Entry *e)
     return good;
 }
 
+/* Unlinks path as flags say; what is not there is gone. Returns 0 or why not. */
+static int unlink_path(Folder *f, const char *path, int flags)
+{
+    const char *name;
+    int dir = open_parent(f->fd, path, false, &name);
+    int error = dir < 0 || unlinkat(dir, name, flags) != 0 ? errno : 0;
+
+    if (dir >= 0)
+        close(dir);
+    return error == ENOENT || error == ENOTDIR ? 0 : error;
+}
+
 /* Removes a file that is no longer generated, and the folders it leaves empty. */
 static void remove_stale(Folder *f, const Entry *e)
 {
     char *path = gen_strdup(f->g, e->path), *slash;
-    const char *name;
-    int dir = open_parent(f->fd, path, false, &name);
+    int error = unlink_path(f, path, 0);
 
-    if (dir < 0 || (unlinkat(dir, name, 0) != 0 && errno != ENOENT))
-        complain(f, e->path, NULL, "cannot remove: %s", strerror(errno));
-    if (dir >= 0)
-        close(dir);
-    while ((slash = strrchr(path, '/'))) {
+    while (!error && (slash = strrchr(path, '/'))) {
         *slash = '\0';
-        dir = open_parent(f->fd, path, false, &name);
-        if (dir < 0)
-            return;
-        if (unlinkat(dir, name, AT_REMOVEDIR) !=
-            0) { /* not empty: someone else's files */
-            close(dir);
-            return;
-        }
-        close(dir);
+        error = unlink_path(f, path, AT_REMOVEDIR);
     }
+    if (error && error != ENOTEMPTY && error != EEXIST) /* someone else's files stay */
+        complain(f, path, NULL, "cannot remove: %s", strerror(error));
 }
 
 /* Makes DIR, and its parents as `mkdir -p` does. */
@@ -485,11 +486,14 @@ static int write_folder(Folder *f)
         }
     }
     written = put_all(f, false);
-    for (int i = 0; i < f->entries.count && written >= 0; i++)
-        if (!f->entries.items[i].now && f->entries.items[i].kind == REGULAR) {
-            remove_stale(f, &f->entries.items[i]);
-            removed++;
-        }
+    for (int i = 0; i < f->entries.count && written >= 0; i++) {
+        const Entry *e = &f->entries.items[i];
+
+        if (e->now || e->kind == OTHER)
+            continue;
+        remove_stale(f, e); /* absent: its folders may have been left behind */
+        removed += e->kind == REGULAR;
+    }
     manifest = written < 0 || f->errors ? -1 : put_all(f, true);
     if (manifest < 0) {
         unstage(f);

@@ -142,8 +142,18 @@ stride=$([ "$FULL" = 1 ] && echo 1 || echo 37)
 random "$stride"
 n=$((random_value + 1)) broken=0 tried=0
 breaks() { broken=$((broken + 1)); bad "$1" log; }
+# Fault $1 where an old folder is replaced by one without a runtime; false past the last call.
+in_old() {
+    rm -rf old
+    cp -a whole old
+    FAULT_AT=$1 faulty base.lua -o old --set seq=32 --link-runtime ../runtime
+    grep -q 'fault injected' log || return 1
+    "$FSDPGEN" base.lua -o old --set seq=32 --link-runtime ../runtime >>log 2>&1 &&
+        diff -r whole2 old >>log 2>&1 || breaks "fault $1, old folder"
+    return 0
+}
 while [ $n -lt 5000 ]; do
-    rm -rf new old
+    rm -rf new
     FAULT_AT=$n faulty base.lua -o new
     code=$?
     grep -q 'fault injected' log || break
@@ -156,12 +166,17 @@ while [ $n -lt 5000 ]; do
             "$FSDPGEN" base.lua -o new >>log 2>&1 && diff -r whole new >>log 2>&1 ||
             breaks "fault $n leaves part of a folder"
     fi
-    cp -a whole old
-    FAULT_AT=$n faulty base.lua -o old --set seq=32 --link-runtime ../runtime
-    "$FSDPGEN" base.lua -o old --set seq=32 --link-runtime ../runtime >>log 2>&1 &&
-        diff -r whole2 old >>log 2>&1 ||
-        breaks "fault $n, old folder"
+    in_old "$n"
     n=$((n + stride))
+done
+while in_old "$n"; do
+    tried=$((tried + 1))
+    n=$((n + stride))
+done
+n=$((n - stride)) # the last calls remove what is no longer generated, folders after files
+while in_old "$n"; do
+    tried=$((tried + 1))
+    n=$((n + 1))
 done
 at_least "faults at I/O calls" $tried 5
 if [ $broken = 0 ]; then ok "no fault breaks a folder"; fi
