@@ -14,7 +14,7 @@
 /* ---- buffers --------------------------------------------------------------------- */
 
 int unroll_buffer(Unroller *u, BufKind kind, Space space, const char *name,
-                      const char *what, int64_t bytes)
+                  const char *what, int64_t bytes)
 {
     Buffer *b = gen_push(u->g, &u->p->bufs);
     b->id = u->p->bufs.count - 1;
@@ -30,7 +30,7 @@ int unroll_buffer(Unroller *u, BufKind kind, Space space, const char *name,
 }
 
 int unroll_flat(Unroller *u, BufKind kind, Space space, const char *prefix,
-                    const Segment *s, Dtype dtype, int64_t elems, int64_t levels)
+                const Segment *s, Dtype dtype, int64_t elems, int64_t levels)
 {
     Gen *g = u->g;
     const char *what =
@@ -38,7 +38,7 @@ int unroll_flat(Unroller *u, BufKind kind, Space space, const char *prefix,
                     : gen_printf(g, "[%lld, %lld] %s", (long long)levels,
                                  (long long)elems, dtype_name(dtype));
     int id = unroll_buffer(u, kind, space, gen_printf(g, "%s_%s", prefix, s->ident), what,
-                        levels * elems * dtype_bytes(dtype));
+                           levels * elems * dtype_bytes(dtype));
     u->p->bufs.items[id].segment = s->id;
     return id;
 }
@@ -57,17 +57,17 @@ static void gradient_buffers(Unroller *u, const Segment *s)
     Space space = s->across.size > 1 ? SPACE_SYMMETRIC : SPACE_LOCAL;
     bool sharded = m->accumulate_sharded || !plan_collectives(u->g);
     u->grad_shard[i] = unroll_flat(u, BUF_GRAD_SHARD, space, "grad_shard", s,
-                                m->reduce_dtype, s->shard_elems, 1);
+                                   m->reduce_dtype, s->shard_elems, 1);
     if (u->p->partial_levels > 0) {
         u->partials[i] =
             unroll_flat(u, BUF_PARTIAL, SPACE_LOCAL, "partials", s, m->reduce_dtype,
-                     sharded ? s->shard_elems : s->elems, u->p->partial_levels);
+                        sharded ? s->shard_elems : s->elems, u->p->partial_levels);
     }
     if (s->within.size == 1) {
         u->grad[i] = u->grad_shard[i];
     } else if (plan_grads_persist(u->g)) {
         u->grad[i] = unroll_flat(u, BUF_GRAD_ACCUM, SPACE_SYMMETRIC, "grad_accum", s,
-                              m->reduce_dtype, s->elems, 1);
+                                 m->reduce_dtype, s->elems, 1);
     }
 }
 
@@ -96,18 +96,19 @@ static void segment_buffers(Unroller *u)
     u->grad = int_array(g, n);
     for (int i = 0; i < n; i++) {
         const Segment *s = &g->segments.items[i];
-        u->param_shard[i] = unroll_flat(u, BUF_PARAM_SHARD, SPACE_SYMMETRIC, "param_shard",
-                                     s, m->param_dtype, s->shard_elems, 1);
+        u->param_shard[i] =
+            unroll_flat(u, BUF_PARAM_SHARD, SPACE_SYMMETRIC, "param_shard", s,
+                        m->param_dtype, s->shard_elems, 1);
         if (!s->trainable) {
             continue; /* as it was loaded: no gradient, no state */
         }
         if (m->master_dtype != m->param_dtype) { /* else the shard is the master */
             u->master[i] = unroll_flat(u, BUF_MASTER, SPACE_LOCAL, "master", s,
-                                    m->master_dtype, s->shard_elems, 1);
+                                       m->master_dtype, s->shard_elems, 1);
         }
         if (plan_moments(m) > 0) {
             u->moment1[i] = unroll_flat(u, BUF_MOMENT1, SPACE_LOCAL, "moment1", s,
-                                     m->moments_dtype, s->shard_elems, 1);
+                                        m->moments_dtype, s->shard_elems, 1);
         }
         second_moments(u, s);
         gradient_buffers(u, s);
@@ -129,12 +130,12 @@ static void shared_buffers(Unroller *u)
     }
     for (int i = 0; i < N_DATA; i++) {
         bool used = i != DATA_STARTS || m->packed;
-        u->data[i] =
-            used ? unroll_buffer(u, BUF_DATA, SPACE_LOCAL, data_names[i], what, tokens * 4)
-                 : -1;
+        u->data[i] = used ? unroll_buffer(u, BUF_DATA, SPACE_LOCAL, data_names[i], what,
+                                          tokens * 4)
+                          : -1;
     }
     u->control = unroll_buffer(
-        u, BUF_CONTROL, SPACE_SYMMETRIC, "control", "losses, superaccumulator, exchange",
+        u, BUF_CONTROL, SPACE_SYMMETRIC, "control", "losses, exchange",
         round_up(m->micro_batches * 8 + SUPERACC_WORDS * 8 + CONTROL_EXTRA_BYTES, 256));
 }
 
@@ -159,10 +160,10 @@ static void cuda_buffers(Unroller *u)
     if (most > 0 && !m->library_order) {
         int64_t bytes = max_i64(row, min_i64(round_up(most, row), STAGING_BYTES));
         u->staging = unroll_buffer(u, BUF_STAGING, SPACE_LOCAL, "staging",
-                                "parts of other ranks, to be added", bytes);
+                                   "parts of other ranks, to be added", bytes);
     }
     unroll_buffer(u, BUF_LIBRARY, SPACE_LOCAL, "library", "workspace of matrix products",
-               LIBRARY_WORKSPACE_BYTES);
+                  LIBRARY_WORKSPACE_BYTES);
 }
 
 static const char *shape_text(Gen *g, const Value *v)
@@ -186,7 +187,7 @@ static int boundary_buffers(Unroller *u, const Block *b, BufKind kind, const cha
         const char *name = i == 0 ? gen_printf(u->g, "%s_%s", prefix, b->ident)
                                   : gen_printf(u->g, "%s_%s_%d", prefix, b->ident, i);
         int id = unroll_buffer(u, kind, SPACE_LOCAL, name, shape_text(u->g, v),
-                            values[i] ? v->bytes : 0);
+                               values[i] ? v->bytes : 0);
         u->p->bufs.items[id].block = b->id;
         first = first < 0 ? id : first;
     }
@@ -201,7 +202,7 @@ static int slab_buffer(Unroller *u, const Block *b, BufKind kind, const char *na
         return -1;
     }
     id = unroll_buffer(u, kind, SPACE_LOCAL, name,
-                    gen_printf(u->g, "%lld bytes", (long long)bytes), bytes);
+                       gen_printf(u->g, "%lld bytes", (long long)bytes), bytes);
     u->p->bufs.items[id].block = b->id;
     return id;
 }
@@ -292,10 +293,10 @@ static void gathered_buffers(Unroller *u)
         if (in->from_kept && u->kept[s->id] < 0) {
             u->kept[s->id] =
                 unroll_flat(u, BUF_KEPT, SPACE_SYMMETRIC, "kept", s, g->model.param_dtype,
-                         s->elems / s->between.size, 1);
+                            s->elems / s->between.size, 1);
         }
         in->buffer = unroll_flat(u, BUF_GATHERED, SPACE_LOCAL, "gathered", s,
-                              g->model.param_dtype, s->elems, 1);
+                                 g->model.param_dtype, s->elems, 1);
         u->p->bufs.items[in->buffer].name =
             again == 1 ? gen_printf(g, "gathered_%s_%s", s->ident, phase)
                        : gen_printf(g, "gathered_%s_%s_%d", s->ident, phase, again);
@@ -314,7 +315,7 @@ void unroll_buffers(Unroller *u)
         if (u->grad[i] < 0 && g->segments.items[i].trainable) {
             u->grad[i] =
                 unroll_flat(u, BUF_GRAD, SPACE_SYMMETRIC, "grad", &g->segments.items[i],
-                         g->model.reduce_dtype, g->segments.items[i].elems, 1);
+                            g->model.reduce_dtype, g->segments.items[i].elems, 1);
         }
     }
     block_buffers(u);

@@ -5,6 +5,7 @@
 #   FULL, SEED       1 for every count that is promised; seed of this run's random sample
 #   WORK             an empty folder of this suite's, removed at the end unless KEEP=1
 #   ok NAME, bad NAME [FILE]     count one check; FILE's end is shown
+#   suite_args ARGS...           the suite's own arguments: sets update, perhaps FSDPGEN
 #   check NAME COMMAND...        one check: the command succeeds
 #   finish           prints 'N passed, N failed' and exits accordingly
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -16,6 +17,17 @@ SEED=${SEED:-1}
 export LC_ALL=C
 passed=0
 failed=0
+
+# suite_args ARGS...: [FSDPGEN] [--update] of suites that can write their expectations anew.
+suite_args() {
+    update=0
+    for arg in "$@"; do
+        case $arg in
+        --update) update=1 ;;
+        *) FSDPGEN=$(cd "$(dirname "$arg")" && pwd)/$(basename "$arg") ;;
+        esac
+    done
+}
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/fsdpgen-$(basename "$(dirname "$0")").XXXXXX") || exit 70
 [ "${KEEP:-0}" = 1 ] || trap 'rm -rf "$WORK"' EXIT
 

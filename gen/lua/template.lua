@@ -120,13 +120,17 @@ local function widest(rows, f)
 end
 
 -- A call, or a declaration: head, the items with commas, tail; broken at 90 columns under
--- the head's opening parenthesis.
+-- the head's opening parenthesis, or, where an item would not fit there, after it.
 local function call(head, items, tail)
-  local indent, lines, line = rep(" ", #head), {}, head
+  local widest_item = 0
+  for i = 1, #items do widest_item = math.max(widest_item, #items[i] + 1) end
+  local under = #head + widest_item <= 90
+  local indent = under and rep(" ", #head) or string.match(head, "^ *") .. rep(" ", 8)
+  local lines, line = {}, head
   for i = 1, #items do
     local piece = items[i] .. (i < #items and "," or tail)
     local gap = i > 1 and line ~= indent and " " or ""
-    if i > 1 and #line + #gap + #piece > 90 then
+    if i > 1 and #line + #gap + #piece > 90 or i == 1 and not under then
       lines[#lines + 1] = line
       line, gap = indent, ""
     end
@@ -142,10 +146,17 @@ local function section(title)
   return "/* ---- " .. title .. " " .. rep("-", 78 - #title) .. " */"
 end
 
--- A line of code with its reason at a column.
+-- Code with its reason: behind its last line at a column, or nearer, or above it, whatever
+-- fits in 90 columns.
 local function note(code, reason, column)
   if not reason or reason == "" then return code end
-  return left(code, column or 0) .. " /* " .. ctext(reason) .. " */"
+  local above, last = string.match("\n" .. code, "^(.*\n)([^\n]*)$")
+  local comment = "/* " .. ctext(reason) .. " */"
+  local room = 90 - #comment - 1
+  if #last > room then
+    return string.match(code, "^ *") .. comment .. "\n" .. code
+  end
+  return sub(above, 2) .. left(last, math.min(column or 0, room)) .. " " .. comment
 end
 
 -- The C of a span: its variables, then one kernel a line. result: "void ".
@@ -207,6 +218,45 @@ local function align_headings(text)
   return concat(out)
 end
 
+-- Items between commas that stand in no parentheses or brackets.
+local function split_items(text)
+  local items, depth, from = {}, 0, 1
+  for at, c in string.gmatch(text, "()([][(),])") do
+    if c == "(" or c == "[" then depth = depth + 1
+    elseif c ~= "," then depth = depth - 1
+    elseif depth == 0 then
+      items[#items + 1] = sub(text, from, at - 1)
+      from = at + 1
+    end
+  end
+  items[#items + 1] = sub(text, from)
+  for i, item in ipairs(items) do
+    items[i] = string.match(string.gsub(item, "%s+", " "), "^ ?(.-) ?$")
+  end
+  return items
+end
+
+-- Calls that are statements and begin with a line of more than 90 columns, broken as `call`
+-- does, for the same reason.
+local function align_calls(text)
+  local out, i = {}, 1
+  while true do
+    local from, to = find(text, "[^\n]+", i)
+    if not from then break end
+    local line = sub(text, from, to)
+    local head = #line > 90 and string.match(line, "^ +[%a_][%w_]*%(")
+    local last = head and closing(text, from + #head - 1)
+    if last and sub(text, last + 1, last + 1) == ";" then
+      line = call(head, split_items(sub(text, from + #head, last - 1)), ");")
+      to = last + 1
+    end
+    out[#out + 1] = sub(text, i, from - 1) .. line
+    i = to + 1
+  end
+  out[#out + 1] = sub(text, i)
+  return concat(out)
+end
+
 -- A kernel that other files call, too: its text (on CUDA: its launcher's) without `static`,
 -- and its prototype.
 local function kernel_shared(k)
@@ -227,7 +277,7 @@ local base = {
   assert = assert, select = select, string = string, table = table, math = math,
   cstr = cstr, ctext = ctext, real = real, left = left, right = right, widest = widest,
   plural = plural,
-  call = call, note = note, section = section, align_headings = align_headings,
+  call = call, note = note, section = section, align_headings = align_headings, align_calls = align_calls,
   span_function = span_function, kernel_prototype = kernel_prototype,
   kernel_shared = kernel_shared,
 }
@@ -276,6 +326,19 @@ local function gemm_table(name, op, m, n, k, from, to)
              rt_dtype[to.dtype] or error("gemm: no products into " .. to.dtype, 2))
 end
 
+-- Rows of the machine's register block (runtime/rt_simd.h) over n of them: as many as it
+-- has, or fewer, down to half, where they divide n.
+local function block_rows(n)
+  local function rows(most)
+    for r = most, most // 2, -1 do
+      if n % r == 0 then return r end
+    end
+    return most
+  end
+  return fmt("(RT_BLOCK_ROWS == 12 ? %d : RT_BLOCK_ROWS == 8 ? %d : RT_BLOCK_ROWS == 6 ? %d : %d)",
+             rows(12), rows(8), rows(6), rows(4))
+end
+
 -- What an optimizer keeps differs from other values of its dtype in how it is rounded:
 -- bf16 state by the noise of rt_noise, the weight of an f32 master so that the rest of it
 -- fits 16 bits. Adds `noise(from, to)`, the statements that draw the noise of elements
@@ -300,6 +363,19 @@ local function optimizer_ways(env)
   if master and (master.dtype == "f32" or master.dtype == "split")
      and env.param.dtype == "bf16" then
     ways[env.param] = { "rt_f32_from_bf16(%s)", "rt_bf16_from_master(%s)" }
+  end
+  -- Pointers to what the kernel touches: weights that are not their own master, the master,
+  -- the moments, the gradient.
+  function env.pointers(moments)
+    local lines = {}
+    local function add(const, name, field)
+      lines[#lines + 1] = fmt("    %s%s *%s = run->%s;\n", const, env[name].type, name, field)
+    end
+    if env.param.dtype ~= master.dtype then add("", "param", "weights") end
+    add("", "master", "master")
+    for i = 1, moments do add("", "moment" .. i, "moment" .. i) end
+    add("const ", "grad", "grad")
+    return concat(lines)
   end
   function env.noise(from, to, moments)
     local lines, arrays, drawn = {}, {}, {}
@@ -367,6 +443,7 @@ function template.kernel_helpers(env)
     return n < 0 and "(" .. s .. ")" or s
   end
   env.gemm = gemm_table
+  env.block_rows = block_rows
   if env.cuda then template.cuda(env) end
   return env
 end

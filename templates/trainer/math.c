@@ -2,17 +2,18 @@
 //@ -- math.c: kernels first, then each distinct span once.
 /* SPDX-License-Identifier: MIT-0 */
 //@ if cuda then
-/* math.c: the mathematics of ${name}: launches of the kernels of math.cu, then each distinct
- * span once.
+/* math.c: the mathematics of ${name}: launches of the kernels of math.cu, then each
+ * distinct span once.
  *
- * A launch is one op on one set of shapes, dtypes and constants. It enqueues on the rank's
- * compute stream and returns at once; pointers are the device's.
+ * A launch is one op on one set of shapes, dtypes and constants. It enqueues on the
+ * rank's compute stream and returns at once; pointers are the device's.
 //@ else
 /* math.c: the mathematics of ${name}: kernels first, then each distinct span once.
  *
- * A kernel is one op on one set of shapes, dtypes and constants. Every element of a result is
- * computed by one thread in a fixed order, and every named value is rounded to its dtype where
- * it is defined; so bits depend neither on the number of threads nor on what is fused.
+ * A kernel is one op on one set of shapes, dtypes and constants. Every element of a
+ * result is computed by one thread in a fixed order, and every named value is rounded to
+ * its dtype where it is defined; so bits depend neither on the number of threads nor on
+ * what is fused.
 //@ end
  *
  * ${generated}
@@ -44,7 +45,7 @@ ${(string.gsub(call(" * ", k.operands, " */"), "\n  ", "\n *"))}
  * On a run of elements of one parameter; called by the runtime. */
 //@ end
 //@ local text = string.gsub((k.again or k.shared) and kernel_shared(k) or "\n" .. (k.host or k.text), "\n#include [^\n]+\n*", "\n")
-//@ put((string.gsub(align_headings(text), "^\n+", "")))
+//@ put((string.gsub(align_calls(align_headings(text)), "^\n+", "")))
 
 //@ end
 const RtUpdateKernel optimizer_update = ${optimizer};

@@ -3,9 +3,9 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* math.h: the mathematics of ${name}, one function for each distinct span of the step.
  *
- * Pointers come in, from step.c; results go out through pointers. Shapes, strides and offsets
- * are constants of math.c. Nothing here knows of ranks, shards or the schedule: this file and
- * math.c are the same bytes for every choice that cannot change a result.
+ * Pointers come in, from step.c; results go out through pointers. Shapes, strides and
+ * offsets are constants of math.c. Nothing here knows of ranks, shards or the schedule:
+ * this file and math.c are the same bytes for every choice that cannot change a result.
  *
  * ${generated}
  * ${regenerate} */
@@ -48,7 +48,7 @@ struct ${c.name}_grads {
 //@ end
 //@ for _, p in ipairs(c.params) do
 //@ if p.tied and p.grad_type then
-    float beta_${p.ident}; /* tied: 1 as soon as another block has written it */
+    float beta_${p.ident}; /* tied: 1 once another block wrote it */
 //@ end
 //@ end
 };

@@ -4,16 +4,17 @@
 //@ local collectives = local_gathers + last_gathers + last_reduces > 0
 //@ local steps_of_rank = rounds * leaf_micro_batches
 /* SPDX-License-Identifier: MIT-0 */
-/* step.c: one step of ${name} on ${world_size} rank${world_size > 1 and "s" or ""}, unrolled: what each rank does, in order.
+/* step.c: one step of ${name} on ${plural(world_size, "rank")}, unrolled: what each does.
  *
- * Comes in: token buffers, parameter shards. Goes out: updated shards, loss, gradient norm.
- * trainer_step, at the end, is the loop over micro-batches; it calls what stands before it.
+ * Comes in: token buffers, parameter shards. Goes out: updated shards, loss, gradient
+ * norm. trainer_step, at the end, is the loop over micro-batches; it calls what stands
+ * before it.
 //@ if collectives then
- * Collectives run beside the computation on two streams, gather and reduce: a start returns at
- * once, a wait returns when this rank's result is complete. Each start has a ticket, the number
- * of starts on its stream before it in this step.
+ * Collectives run beside the computation on two streams, gather and reduce: a start
+ * returns at once, a wait returns when this rank's result is complete. Each start has a
+ * ticket, the number of starts on its stream before it in this step.
 //@ end
- * Every size and offset was fixed when this file was generated; nothing is allocated here.
+ * Every size and offset was fixed when this file was generated; nothing is allocated.
  *
  * ${generated}
  * ${regenerate} */
@@ -62,10 +63,13 @@ ${call("static void " .. b.name .. "(", params, ")")}
 //@ local function fields(list, kind, type, var)
 //@ local idents = widest(list, function(f) return f.ident end)
 //@ local offsets = widest(list, function(f) return f.base .. tostring(f.offset) end)
+//@ local shapes = widest(list, function(f) return f.shape end)
+//@ local fits = 12 + idents + offsets + #type + 14 + 7 + shapes <= 90 -- else see math.h
     const struct ${b.class}_${kind} ${var} = {
 //@ for _, f in ipairs(list) do
 //@ local from = left("(" .. type .. "*)(" .. f.base .. "_base + " .. f.offset .. "),", offsets + #type + 14)
-        .${left(f.ident, idents)} = ${from} /* ${f.shape} */
+//@ local shape = fits and " /* " .. f.shape .. " */" or ""
+        .${left(f.ident, idents)} = ${(string.gsub(from .. shape, " +$", ""))}
 //@ end
 //@ if kind == "grads" and b.has_beta then
         .beta = beta,
@@ -111,11 +115,11 @@ ${note("    rt_wait(rt, " .. w.stream .. ", " .. w.ticket .. ");", w.why, 42)}
 //@ print_waits(line)
 //@ local ticket = line.ticket_text
 //@ if line.kept then
-${note(call("    rt_kept_gather_start(", { "rt", line.segment, line.kept, line.buffer, tostring(line.ranks) }, ");"), ticket, 73)}
+${note(call("    rt_kept_gather_start(", { "rt", line.segment, line.kept, line.buffer, tostring(line.ranks) }, ");"), ticket, 71)}
 //@ elseif line.kind == "gather" then
-${note(call("    rt_all_gather_start(", { "rt", line.segment, line.buffer }, ");"), ticket, 73)}
+${note(call("    rt_all_gather_start(", { "rt", line.segment, line.buffer }, ");"), ticket, 71)}
 //@ else
-${note(call("    " .. line.call .. "(", { "rt", line.segment, line.grad, line.result }, ");"), ticket, 73)}
+${note(call("    " .. line.call .. "(", { "rt", line.segment, line.grad, line.result }, ");"), ticket, 71)}
 //@ end
 //@ in_flight[#in_flight + 1] = { stream = line.stream, n = line.ticket, unit = line.unit }
 //@ end
@@ -282,8 +286,8 @@ ${note(call("    rt_from_owners_start(", { "rt", line.batch }, ");"), line.ticke
 /* Copies of the model add up their gradient shards. The exact gradient norm and the losses: one
  * small collective. Then the optimizer, on this rank's shards only. */
 //@ else
-/* The exact gradient norm and the losses: one small collective. Then the optimizer, on this
- * rank's shards only. */
+/* The exact gradient norm and the losses: one small collective. Then the optimizer, on
+ * this rank's shards only. */
 //@ end
 static void update(Rt *rt)
 {

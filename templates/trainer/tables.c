@@ -3,10 +3,10 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* tables.c: where every parameter of ${name} lies: units, segments, parameters.
  *
- * A unit is gathered and freed together. A segment of it is one flat buffer; its parameters
- * follow each other in the layout they are computed with, each at a multiple of 1024 elements,
- * and it is cut into equal shards, one for each of its ranks. This is the whole truth about
- * sharding: gathers, updates and checkpoints read it.
+ * A unit is gathered and freed together. A segment of it is one flat buffer; its
+ * parameters follow each other in the layout they are computed with, each at a multiple
+ * of 1024 elements, and it is cut into equal shards, one for each of its ranks. This is
+ * the whole truth about sharding: gathers, updates and checkpoints read it.
  *
  * ${generated}
  * ${regenerate} */
@@ -15,7 +15,7 @@
 //@ end
 #include "tables.h"
 
-/* ---- units ---------------------------------------------------------------------------------
+/* ---- units ----------------------------------------------------------------------------
  *
 //@ local names = widest(units, function(u) return u.name end)
 //@ local elems = widest(units, function(u) return u.elems end)

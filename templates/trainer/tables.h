@@ -1,11 +1,12 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- tables.h: names for the numbers of the plan, and what trainer.c, step.c, tables.c share.
 /* SPDX-License-Identifier: MIT-0 */
-/* tables.h: the plan's numbers under their names: segments, places, and the offset of every
- * buffer in this rank's two spaces.
+/* tables.h: the plan's numbers under their names: segments, places, and the offset of
+ * every buffer in this rank's two spaces.
  *
- * Peers touch the symmetric space, nobody else the local one. Buffers that do not persist share
- * bytes with others: the planner proved that no two of them are in use at once, on any rank.
+ * Peers touch the symmetric space, nobody else the local one. Buffers that do not persist
+ * share bytes with others: the planner proved that no two of them are in use at once, on
+ * any rank.
  *
  * ${generated}
  * ${regenerate} */

@@ -41,13 +41,19 @@ json_number() { # FILE KEY: the first number under that key
 # stretches and single tokens. tests/pytorch/figures.py knows the same rules.
 masked_text() {
     cp "$ROOT/LICENSE" "$1"
+    mask_where "$1" "!(${2:-int(t / 23) % 4 == 1 || t % 7 == 3})"
+}
+
+# mask_where FILE CONDITION: FILE.mask, a bit a token t, low bit first, set where the condition
+# (awk's) holds.
+mask_where() {
     # shellcheck disable=SC2059 # the format is the bytes
     printf "$(awk -v n="$(wc -c <"$1")" 'BEGIN {
         for (i = 0; i < n; i += 8) {
             byte = 0
             for (j = 0; j < 8; j++) {
                 t = i + j
-                if (t < n && !('"${2:-int(t / 23) % 4 == 1 || t % 7 == 3}"')) byte += 2 ^ j
+                if (t < n && ('"$2"')) byte += 2 ^ j
             }
             printf "\\%03o", byte
         } }')" >"$1.mask"

@@ -7,12 +7,8 @@
 # FROM..TO-1: so some ranks have many targets, others few or none.
 loss_data() {
     cp "$data" "$1"
-    perl -e 'my ($n, $each, $from, $to) = @ARGV; my ($x, $bits) = (7, "");
-        for my $i (0 .. $n - 1) {
-            $x = ($x * 1103515245 + 12345) % 2147483648;
-            $bits .= ($x >> 16) % $each == 0 || ($i >= $from && $i < $to) ? "0" : "1";
-        }
-        print pack("b*", $bits)' "$(wc -c <"$data")" "$2" "$3" "$4" >"$1.mask"
+    mask_where "$1" \
+        "(int(t * 2654435761 % 4294967296 / 65536) + 1) % $2 != 0 && (t < $3 || t >= $4)"
 }
 
 # loss_trainer NAME SETS DATA [FLAGS...]: generated, built, three steps; MODEL: which

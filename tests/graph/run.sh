@@ -6,14 +6,8 @@
 # user's op that fuses and differentiates); generation time. --update writes messages and
 # dumps as they are now, for a reader to judge with `git diff`.
 set -u
-update=0
-for arg in "$@"; do
-    case $arg in
-    --update) update=1 ;;
-    *) FSDPGEN=$(cd "$(dirname "$arg")" && pwd)/$(basename "$arg") ;;
-    esac
-done
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+suite_args "$@"
 here=$ROOT/tests/graph
 
 # ---- wrong architectures, wrong rules ------------------------------------------------------------

@@ -5,14 +5,8 @@
 # stderr); a folder with `params` also gives a description of so many parameters. --update
 # writes what is printed now, for a reader to judge with `git diff`.
 set -u
-update=0
-for arg in "$@"; do
-    case $arg in
-    --update) update=1 ;;
-    *) FSDPGEN=$(cd "$(dirname "$arg")" && pwd)/$(basename "$arg") ;;
-    esac
-done
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+suite_args "$@"
 here=$ROOT/tests/import
 case $FSDPGEN in /*) ;; *) FSDPGEN=$PWD/$FSDPGEN ;; esac
 

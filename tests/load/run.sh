@@ -5,14 +5,8 @@
 # command line, overrides that must work, and the output folder. --update writes what is
 # printed now into the case files, for a reader to judge with `git diff`.
 set -u
-update=0
-for arg in "$@"; do
-    case $arg in
-    --update) update=1 ;;
-    *) FSDPGEN=$(cd "$(dirname "$arg")" && pwd)/$(basename "$arg") ;;
-    esac
-done
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+suite_args "$@"
 here=$ROOT/tests/load
 
 # Takes a case file apart: a folder for each case with model.lua, args, head, expect.

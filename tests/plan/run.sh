@@ -5,9 +5,8 @@
 # against their lower bounds, plan --json, budgets. --update writes the golden dumps as they
 # are now, for a reader to judge with `git diff`.
 set -u
-update=0
-[ "${1:-}" = --update ] && update=1
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+suite_args "$@"
 here=$ROOT/tests/plan
 
 # ---- the two programs ----------------------------------------------------------------------------

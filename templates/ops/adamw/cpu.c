@@ -5,13 +5,7 @@
 //@ local decayed = lit(1 - beta2) .. " * g * g"
 static void ${fn}(const RtUpdate *u, const RtUpdateRun *run)
 {
-//@ if param.dtype ~= master.dtype then
-    ${param.type} *param = run->weights;
-//@ end
-    ${master.type} *master = run->master;
-    ${moment1.type} *moment1 = run->moment1;
-    ${moment2.type} *moment2 = run->moment2;
-    const ${grad.type} *grad = run->grad;
+//@ put(pointers(2))
     /* what is the same for all elements, in double, rounded once */
     const ${acc} scale = (${acc})u->scale64;
     const double lr = u->lr64 * run->lr_ratio;

@@ -32,23 +32,14 @@
 //@ end
 //@ -- Rows of a register block over the head dimension: the tallest that divides it and
 //@ -- fills at least half of the registers; else as tall as they go, with rows of zeros.
-//@ local function rows_for(most)
-//@   for r = most, most // 2, -1 do
-//@     if hd % r == 0 then return r end
-//@   end
-//@   return most
-//@ end
 #include "rt_simd.h"
 
 #define QUERIES 64 /* at a time: a multiple of every register block's columns */
 #define KEYS 96    /* at a time: a multiple of every register block's rows */
 #define STRIPS (QUERIES / ${U}_COLS)
 /* Rows of a register block over the head dimension, and that rounded up to them. */
-#define HEAD_ROWS                              \
-    (RT_BLOCK_ROWS == 12  ? ${rows_for(12)}    \
-     : RT_BLOCK_ROWS == 8 ? ${rows_for(8)}     \
-     : RT_BLOCK_ROWS == 6 ? ${rows_for(6)}     \
-                          : ${rows_for(4)})
+#define HEAD_ROWS \
+    ${block_rows(hd)}
 #define HEAD ((${hd} + HEAD_ROWS - 1) / HEAD_ROWS * HEAD_ROWS)
 #define WIDE ((${hd} + ${U}_LANES - 1) / ${U}_LANES * ${U}_LANES) /* in lanes */
 

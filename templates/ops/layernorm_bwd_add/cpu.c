@@ -8,7 +8,6 @@
 //@ local xj, dyj = ld(x, "at + j"), ld(dy, "at + j")
 //@ local h = "(" .. xj .. " - mean[i]) * rstd[i]"
 //@ local e = dyj .. " * " .. ld(w, "j")
-//@ local dxj = "rstd[i] * (" .. e .. " - mean_e - (" .. h .. ") * mean_eh)"
 //@ local function plus(y, value) -- what beta asks for
 //@     return st(y, "c + j", "(beta == 0 ? 0 : " .. ld(y, "c + j") .. ") + " .. value)
 //@ end
@@ -56,7 +55,10 @@ static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
         const ${acc} mean_eh = sum_eh * rstd[i] / ${d};
 #pragma omp simd
         for (int64_t j = 0; j < ${d}; j++) {
-            ${st(dx, "at + j", ld(dres, "at + j") .. " + " .. rnd(dx, dxj))};
+            const ${acc} hj = ${h};
+            const ${acc} ej = ${e};
+            const ${acc} dxj = ${rnd(dx, "rstd[i] * (ej - mean_e - hj * mean_eh)")};
+            ${st(dx, "at + j", ld(dres, "at + j") .. " + dxj")};
         }
     }
 #pragma omp parallel for schedule(static)

@@ -4,12 +4,7 @@
 //@ local kept = "m * " .. lit(beta2) .. " + g * " .. lit(1 - beta2)
 static void ${fn}(const RtUpdate *u, const RtUpdateRun *run)
 {
-//@ if param.dtype ~= master.dtype then
-    ${param.type} *param = run->weights;
-//@ end
-    ${master.type} *master = run->master;
-    ${moment1.type} *moment1 = run->moment1;
-    const ${grad.type} *grad = run->grad;
+//@ put(pointers(1))
     /* what is the same for all elements, in double, rounded once */
     const ${acc} scale = (${acc})u->scale64;
     const ${acc} lr = (${acc})(u->lr64 * run->lr_ratio);

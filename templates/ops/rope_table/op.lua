@@ -5,7 +5,7 @@
 -- wavelengths that `original` (the context of pretraining) divided by the two
 -- frequency factors gives; original = 0 leaves all as they are.
 return op {
-    doc = "table[p] = cos(p f), sin(p f) for f = theta^(-2i/head_dim), scaled as Llama 3",
+    doc = "table[p] = cos(p f), sin(p f) for f = theta^(-2i/head_dim), Llama 3 scaling",
     inputs = {},
     attrs = {
         seq = "int", head_dim = "int", theta = "number", factor = { "number", 1 },

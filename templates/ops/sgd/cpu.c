@@ -4,14 +4,7 @@
 //@ local next = rnd(master, ld(master, "i") .. " * keep - lr * m")
 static void ${fn}(const RtUpdate *u, const RtUpdateRun *run)
 {
-//@ if param.dtype ~= master.dtype then
-    ${param.type} *param = run->weights;
-//@ end
-    ${master.type} *master = run->master;
-//@ if momentum ~= 0 then
-    ${moment1.type} *moment1 = run->moment1;
-//@ end
-    const ${grad.type} *grad = run->grad;
+//@ put(pointers(momentum ~= 0 and 1 or 0))
     /* what is the same for all elements, in double, rounded once */
     const ${acc} scale = (${acc})u->scale64;
     const ${acc} lr = (${acc})(u->lr64 * run->lr_ratio);
