@@ -76,6 +76,10 @@ golden inside --set "mesh={shard=2}" --set 'wrap=by_name{"layers.*.mlp_*",{"embe
 golden cheap --set "mesh={shard=2}" --set "recompute=cheap"
 passes=unroll golden ops_inside --set "mesh={shard=2}" --set 'wrap=by_size(1)' \
     --set 'recompute=ops{"swiglu","rmsnorm","attention"}'
+# Frozen norms and weights inside blocks that the wrap cuts: segments of their own, which are
+# gathered, never reduced.
+passes="shard unroll" golden frozen --set "mesh={shard=2}" --set 'wrap=by_size(1)' \
+    --set 'groups={{match={"*norm*","*.mlp.gate_up*"},frozen=true}}'
 golden recompute --set "mesh={shard=2}" --set "recompute=every(2)"
 
 # Three orders, three steps.
