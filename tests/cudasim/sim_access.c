@@ -77,10 +77,13 @@ void sim_memory_remove(void *p)
         }
 }
 
-static Region *region_of(const char *p)
+static inline Region *region_of(const char *p)
 {
+    if (n_regions > 0 &&
+        (size_t)(p - regions[last_region].base) < regions[last_region].bytes)
+        return &regions[last_region];
     for (int i = 0; i < n_regions; i++) {
-        Region *r = &regions[(last_region + i) % n_regions];
+        Region *r = &regions[i];
 
         if (p >= r->base && p < r->base + r->bytes) {
             last_region = (int)(r - regions);
@@ -90,12 +93,15 @@ static Region *region_of(const char *p)
     return NULL;
 }
 
-static const SimArray *array_of(int64_t offset)
+static inline const SimArray *array_of(int64_t offset)
 {
     const SimBlock *b = &sim.block;
+    const SimArray *last = &b->array[last_array];
 
+    if (b->n_arrays > 0 && offset >= last->offset && offset < last->offset + last->bytes)
+        return last;
     for (int i = 0; i < b->n_arrays; i++) {
-        const SimArray *a = &b->array[(last_array + i) % b->n_arrays];
+        const SimArray *a = &b->array[i];
 
         if (offset >= a->offset && offset < a->offset + a->bytes) {
             last_array = (int)(a - b->array);
@@ -121,29 +127,37 @@ void sim_access_reset(void)
 
 /* ---- cells ----------------------------------------------------------------------- */
 
-/* An access, and the names of its place for messages. */
 typedef struct Access {
-    const char *space, *name;
-    int64_t index; /* of an element, or a byte */
-    const char *unit;
-    bool write, shared, atomic;
-    uint32_t
-        from; /* blocks that may have touched the place at the same time begin here */
+    const char *p;
     const void *pc;
+    bool write, shared, atomic;
+    uint32_t from; /* blocks that may touch the place at the same time begin here */
 } Access;
 
-static void fail_at(const Access *a, const char *what, int other)
+static __attribute__((noinline, cold)) void fail_at(const Access *a, const char *what,
+                                                    int other)
 {
-    char who[32] = "";
+    const int64_t offset = a->p - sim.shared;
+    const SimArray *array = a->shared ? array_of(offset) : NULL;
+    const Region *r = a->shared ? NULL : region_of(a->p);
+    char who[32] = "", where[100];
 
     if (other >= 0)
         snprintf(who, sizeof who, " thread %d", other);
-    sim_fail(a->pc, "%s of %s %s%s%" PRId64 "%s %s%s", a->write ? "write" : "read",
-             a->space, a->name, a->unit, a->index, a->unit[0] == '[' ? "]" : "", what,
-             who);
+    if (array)
+        snprintf(where, sizeof where, "shared %s[%" PRId64 "]", array->name,
+                 (offset - array->offset) / array->elem_bytes);
+    else if (a->shared)
+        snprintf(where, sizeof where, "shared memory at byte %" PRId64, offset);
+    else if (r)
+        snprintf(where, sizeof where, "global %s at byte %lld", r->what,
+                 (long long)(a->p - r->base));
+    else
+        snprintf(where, sizeof where, "global memory address %p", (const void *)a->p);
+    sim_fail(a->pc, "%s of %s %s%s", a->write ? "write" : "read", where, what, who);
 }
 
-static void check_against_write(const Cell *c, const Access *a)
+static inline void check_against_write(const Cell *c, const Access *a)
 {
     const SimBlock *b = &sim.block;
     const int t = sim.now->number, w = t / SIM_WARP;
@@ -160,7 +174,7 @@ static void check_against_write(const Cell *c, const Access *a)
         fail_at(a, "with no barrier since the write by", c->writer);
 }
 
-static void check_against_reads(const Cell *c, const Access *a)
+static inline void check_against_reads(const Cell *c, const Access *a)
 {
     const SimBlock *b = &sim.block;
     const int t = sim.now->number, w = t / SIM_WARP;
@@ -175,7 +189,7 @@ static void check_against_reads(const Cell *c, const Access *a)
         fail_at(a, "with no barrier since the read by", c->reader);
 }
 
-static void note_read(Cell *c)
+static inline void note_read(Cell *c)
 {
     const SimBlock *b = &sim.block;
     const int t = sim.now->number, w = t / SIM_WARP;
@@ -201,7 +215,7 @@ static void note_read(Cell *c)
     c->many_lanes = 0;
 }
 
-static void note_write(Cell *c, bool atomic)
+static inline void note_write(Cell *c, bool atomic)
 {
     c->write_block = sim.block.serial;
     c->write_epoch = sim.block.epoch;
@@ -212,7 +226,7 @@ static void note_write(Cell *c, bool atomic)
 
 /* ---- operations of streams ------------------------------------------------------- */
 
-static bool ordered(uint32_t id)
+static inline bool ordered(uint32_t id)
 {
     const uint32_t i = id - sim_order.first;
 
@@ -229,7 +243,7 @@ static void fail_order(const Access *a, const char *what, uint32_t id)
     fail_at(a, text, -1);
 }
 
-static void visit_op(Cell *c, const Access *a)
+static inline void visit_op(Cell *c, const Access *a)
 {
     int at = 0;
 
@@ -249,7 +263,7 @@ static void visit_op(Cell *c, const Access *a)
     c->read_op[at] = sim_order.now;
 }
 
-static void visit(Cell *c, int64_t n, const Access *a)
+static inline void visit(Cell *c, int64_t n, const Access *a)
 {
     for (; n > 0; n--, c++) {
         if (!a->shared && sim_order.now)
@@ -277,38 +291,31 @@ static int64_t cells_of(uintptr_t p, int64_t bytes)
     return (int64_t)((p + (uintptr_t)bytes - 1) / CELL_BYTES - p / CELL_BYTES) + 1;
 }
 
-static Cell *shared_cell(int64_t offset, int64_t bytes, Access *a)
+static inline Cell *shared_cell(int64_t bytes, Access *a)
 {
+    const int64_t offset = a->p - sim.shared;
     const SimArray *array = array_of(offset);
 
     a->shared = true;
     a->from = sim.block.serial;
-    a->space = "shared";
-    a->name = array ? array->name : "memory";
-    a->unit = array ? "[" : " at byte ";
-    a->index = array ? (offset - array->offset) / array->elem_bytes : offset;
     if (!array || offset + bytes > array->offset + array->bytes)
         fail_at(a, "outside of every shared array", -1); /* only threads come here */
     return &shared_cells[offset / CELL_BYTES];
 }
 
-static Cell *global_cell(const char *p, int64_t bytes, Access *a)
+static inline Cell *global_cell(int64_t bytes, Access *a)
 {
-    Region *r = region_of(p);
+    const Region *r = region_of(a->p);
     Dl_info info;
 
-    if (!r && !a->write && dladdr(p, &info))
+    if (!r && !a->write && dladdr(a->p, &info))
         return NULL; /* a constant of the kernel's text */
-    a->space = "global";
     a->from = sim.block.first_serial;
-    a->name = r ? r->what : "memory";
-    a->unit = r ? " at byte " : " address ";
-    a->index = r ? p - r->base : (int64_t)(uintptr_t)p;
-    if (!r || p + bytes > r->base + r->bytes) {
+    if (!r || a->p + bytes > r->base + r->bytes) {
         fail_at(a, "outside of the device's memory", -1);
         return NULL;
     }
-    return &r->cells[(p - r->base) / CELL_BYTES];
+    return &r->cells[(a->p - r->base) / CELL_BYTES];
 }
 
 static inline bool inside(const void *p, const void *base, size_t bytes)
@@ -316,42 +323,37 @@ static inline bool inside(const void *p, const void *base, size_t bytes)
     return (uintptr_t)p - (uintptr_t)base < bytes;
 }
 
-static void touch(const void *p, int64_t bytes, Access a)
+static inline void touch(int64_t bytes, Access a)
 {
     Cell *c;
 
-    if (!sim.now && !sim_order.now)
+    if (inside(a.p, sim.stacks, (size_t)SIM_STACK_BYTES * SIM_MAX_THREADS) ||
+        inside(a.p, &sim, sizeof sim) || (!sim.now && !sim_order.now))
         return;
-    if (inside(p, sim.stacks, (size_t)SIM_STACK_BYTES * SIM_MAX_THREADS) ||
-        inside(p, &sim, sizeof sim))
-        return;
-    if (inside(p, sim.shared, 2 * SIM_SHARED_BYTES))
-        c = shared_cell((const char *)p - sim.shared, bytes, &a);
-    else
-        c = global_cell(p, bytes, &a);
+    c = inside(a.p, sim.shared, 2 * SIM_SHARED_BYTES) ? shared_cell(bytes, &a)
+                                                      : global_cell(bytes, &a);
     if (!c)
         return;
     if (sim.now && bytes <= 16 && (bytes & (bytes - 1)) == 0 &&
-        (uintptr_t)p % (uintptr_t)bytes)
+        (uintptr_t)a.p % (uintptr_t)bytes)
         fail_at(&a, "at a misaligned address", -1);
-    visit(c, cells_of((uintptr_t)p, bytes), &a);
+    visit(c, cells_of((uintptr_t)a.p, bytes), &a);
 }
 
 void sim_touch(const void *p, int64_t bytes, bool write, const void *pc)
 {
-    touch(p, bytes, (Access){.write = write, .pc = pc});
+    touch(bytes, (Access){.p = p, .write = write, .pc = pc});
 }
 
 void sim_touch_atomic(const void *p, int64_t bytes, const void *pc)
 {
-    touch(p, bytes, (Access){.write = true, .atomic = true, .pc = pc});
+    touch(bytes, (Access){.p = p, .write = true, .atomic = true, .pc = pc});
 }
 
 void sim_touch_copy(const void *p, int64_t bytes, bool begins, const void *pc)
 {
-    const int64_t offset = (const char *)p - sim.shared;
-    Access a = {.write = true, .pc = pc};
-    Cell *c = shared_cell(offset, bytes, &a);
+    Access a = {.p = p, .write = true, .pc = pc};
+    Cell *c = shared_cell(bytes, &a);
 
     for (int64_t i = 0; i < bytes / CELL_BYTES; i++) {
         if (begins) {
@@ -371,22 +373,24 @@ void sim_touch_copy(const void *p, int64_t bytes, bool begins, const void *pc)
     void __tsan_read##name(void *p);                                                     \
     void __tsan_read##name(void *p)                                                      \
     {                                                                                    \
-        sim_touch(p, bytes, false, __builtin_return_address(0));                         \
+        touch(bytes, (Access){.p = p, .pc = __builtin_return_address(0)});               \
     }                                                                                    \
     void __tsan_write##name(void *p);                                                    \
     void __tsan_write##name(void *p)                                                     \
     {                                                                                    \
-        sim_touch(p, bytes, true, __builtin_return_address(0));                          \
+        touch(bytes,                                                                     \
+              (Access){.p = p, .write = true, .pc = __builtin_return_address(0)});       \
     }                                                                                    \
     void __tsan_unaligned_read##name(void *p);                                           \
     void __tsan_unaligned_read##name(void *p)                                            \
     {                                                                                    \
-        sim_touch(p, bytes, false, __builtin_return_address(0));                         \
+        touch(bytes, (Access){.p = p, .pc = __builtin_return_address(0)});               \
     }                                                                                    \
     void __tsan_unaligned_write##name(void *p);                                          \
     void __tsan_unaligned_write##name(void *p)                                           \
     {                                                                                    \
-        sim_touch(p, bytes, true, __builtin_return_address(0));                          \
+        touch(bytes,                                                                     \
+              (Access){.p = p, .write = true, .pc = __builtin_return_address(0)});       \
     }
 
 HOOKS(1, 1)

@@ -311,6 +311,8 @@ static SimResult run_product(SimOp *op)
     const int64_t m = (int64_t)p->d.rows, n = (int64_t)p->d.cols;
     const int64_t k = (int64_t)(p->desc.transa == CUBLAS_OP_N ? p->a.cols : p->a.rows);
     const bool wide = p->d.type == CUDA_R_64F;
+    /* enough of the workspace to see who else uses it at the same time */
+    const int64_t used = p->workspace_bytes < 4096 ? (int64_t)p->workspace_bytes : 4096;
     double *a, *b;
 
     touch(p->pa, &p->a, false);
@@ -318,8 +320,8 @@ static SimResult run_product(SimOp *op)
     if (p->beta != 0)
         touch(p->pc, &p->c, false);
     touch(p->pd, &p->d, true);
-    if (p->workspace_bytes > 0)
-        sim_touch(p->workspace, (int64_t)p->workspace_bytes, true, NULL);
+    if (used > 0)
+        sim_touch(p->workspace, used, true, NULL);
     if (sim_problem())
         return SIM_OP_DONE;
     a = rows_of(p->pa, &p->a, p->desc.transa != CUBLAS_OP_N, m, k);
@@ -334,8 +336,8 @@ static SimResult run_product(SimOp *op)
         }
     free(a);
     free(b);
-    if (p->workspace_bytes > 0) /* may hold anything afterwards */
-        memset(p->workspace, 0xff, (size_t)p->workspace_bytes);
+    if (used > 0) /* holds anything afterwards */
+        memset(p->workspace, 0xff, (size_t)used);
     return SIM_OP_DONE;
 }
 

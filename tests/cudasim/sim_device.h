@@ -31,7 +31,7 @@
 #define gridDim sim_grid_dim()
 
 /* What the simulation itself reads is no access of the kernel. */
-#define SIM_INSIDE static __attribute__((noinline, unused, no_sanitize("thread")))
+#define SIM_INSIDE static __attribute__((noipa, unused, no_sanitize("thread")))
 
 /* ---- bits ------------------------------------------------------------------------ */
 
