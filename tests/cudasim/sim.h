@@ -39,6 +39,7 @@ typedef struct SimKernel {
     int n_params;
     const int *param_bytes;
     void (*call)(void **args); /* one thread's run */
+    bool checked;              /* its accesses to memory are followed */
 } SimKernel;
 
 typedef struct SimLaunch {

@@ -327,6 +327,8 @@ static inline void touch(int64_t bytes, Access a)
 {
     Cell *c;
 
+    if (sim.now && !sim.launch->kernel->checked)
+        return;
     if (inside(a.p, sim.stacks, (size_t)SIM_STACK_BYTES * SIM_MAX_THREADS) ||
         inside(a.p, &sim, sizeof sim) || (!sim.now && !sim_order.now))
         return;
@@ -354,6 +356,9 @@ void sim_touch_copy(const void *p, int64_t bytes, bool begins, const void *pc)
 {
     Access a = {.p = p, .write = true, .pc = pc};
     Cell *c = shared_cell(bytes, &a);
+
+    if (!sim.launch->kernel->checked)
+        return;
 
     for (int64_t i = 0; i < bytes / CELL_BYTES; i++) {
         if (begins) {

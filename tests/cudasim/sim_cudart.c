@@ -125,9 +125,18 @@ const char *cudaGetErrorString(cudaError_t e)
 
 static int device;
 
+/* Of the same major version, or a newer one. */
+static bool driver_is_enough(void)
+{
+    return sim_setting("CUDASIM_DRIVER", CUDART_VERSION) >= CUDART_VERSION / 1000 * 1000;
+}
+
 cudaError_t cudaGetDeviceCount(int *count)
 {
     BEGIN;
+    *count = 0;
+    if (!driver_is_enough())
+        return sim_result(cudaErrorInsufficientDriver);
     *count = (int)sim_setting("CUDASIM_DEVICES", 8);
     return sim_result(*count > 0 ? cudaSuccess : cudaErrorNoDevice);
 }
@@ -135,7 +144,7 @@ cudaError_t cudaGetDeviceCount(int *count)
 cudaError_t cudaSetDevice(int d)
 {
     BEGIN;
-    if (sim_setting("CUDASIM_DRIVER", CUDART_VERSION) < CUDART_VERSION / 1000 * 1000)
+    if (!driver_is_enough())
         return sim_result(cudaErrorInsufficientDriver);
     if (d < 0 || d >= sim_setting("CUDASIM_DEVICES", 8))
         return sim_result(cudaErrorInvalidDevice);

@@ -262,14 +262,23 @@ template <typename... P> SIM_INSIDE void sim_call(void (*kernel)(P...), void **a
     sim_apply(kernel, args, typename SimCount<sizeof...(P)>::Numbers());
 }
 
+#ifdef __SANITIZE_THREAD__
+#define SIM_CHECKED true
+#else
+#define SIM_CHECKED false
+#endif
+
 #define SIM_KERNEL(kernel, declared_threads)                                             \
     static void sim_call_##kernel(void **args)                                           \
     {                                                                                    \
         sim_call(kernel, args);                                                          \
     }                                                                                    \
     extern "C" const SimKernel sim_kernel_##kernel;                                      \
-    const SimKernel sim_kernel_##kernel = {#kernel, declared_threads,                    \
+    const SimKernel sim_kernel_##kernel = {#kernel,                                      \
+                                           declared_threads,                             \
                                            sim_n_params(kernel),                         \
-                                           sim_param_bytes(kernel), sim_call_##kernel};
+                                           sim_param_bytes(kernel),                      \
+                                           sim_call_##kernel,                            \
+                                           SIM_CHECKED};
 
 #endif

@@ -1,0 +1,235 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Emitted CUDA trainers, unmodified, on the simulated device: built by their own Makefiles with a
+# CUDA_HOME of stand-ins. Tiny llama and GPT-2 on 1, 2 and 4 ranks: losses within tolerance of the
+# CPU's trainer, and bit for bit the same over ranks, wrap, prefetch, reshard, recompute,
+# accumulation, and orders of threads and streams. Planted faults must be told, and what may go
+# wrong with devices and ranks must end with a line that says so.
+# FULL=1: every row, every wait left out in turn; else a sample by SEED.
+set -u
+. "$(dirname "$0")/../lib.sh"
+. "$ROOT/tests/e2e/common.sh"
+home=$BUILD/tests/cudasim/home
+data=$ROOT/LICENSE
+STEPS=2
+export CUDASIM_SEED=$SEED MAKEFLAGS=-s
+
+if [ ! -e "$home/lib64/libcudasim.so" ]; then
+    echo "skipped: the simulated device (no g++, or no headers of CUDA and NCCL)"
+    finish
+fi
+if [ ! -e "$ROOT/runtime/cuda/rt_gpu.c" ]; then
+    echo "skipped: CUDA trainers (the runtime for CUDA is not here)"
+    finish
+fi
+
+# Small, and no size divides another.
+small=(--set model.layers=2 --set seq=9 --set micro_batch=1 --set global_batch=8)
+
+# trainer DIR MODEL TARGET [FLAGS...]
+trainer() {
+    local dir=$1 model=$2 target=$3
+    shift 3
+    rm -rf "$dir" "$dir".*
+    generate "$dir" "$ROOT/tests/models/$model.lua" --target "$target" "${small[@]}" "$@"
+}
+
+build_cuda() { build_trainer "$1" CUDA_HOME="$home"; }
+
+# run_cuda DIR [NAME=VALUE...]: the environment of the run
+run_cuda() {
+    local dir=$1
+    shift
+    (for set in timeout=90 "$@"; do export "${set?}"; done
+     train "$dir" "$data" $STEPS --quiet --threads 1)
+}
+
+# near FILE FILE TOLERANCE: losses and norms, step by step
+near() {
+    awk -v bound="$3" '
+        function number(key) {
+            if (!match($0, "\"" key "\": *[-0-9.e+]+")) return 1e30
+            return substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) + 0
+        }
+        NR == FNR { loss[FNR] = number("loss"); norm[FNR] = number("grad_norm"); n = FNR; next }
+        {
+            a = number("loss") - loss[FNR]
+            b = number("grad_norm") - norm[FNR]
+            if (a * a > (bound * loss[FNR]) ^ 2 || b * b > (10 * bound * norm[FNR]) ^ 2) {
+                print "step " FNR ": " number("loss") " and " loss[FNR] ", norms " \
+                    number("grad_norm") " and " norm[FNR]
+                bad = 1
+            }
+            m = FNR
+        }
+        END { exit bad || m != n || n == 0 }' "$1" "$2"
+}
+
+# reference NAME MODEL TOLERANCE [FLAGS...]: on one rank, on the CPU and the device, every access
+# checked
+reference() {
+    local name=$1 model=$2 tolerance=$3 cpu=$WORK/cpu_$1 dir=$WORK/reference_$1
+    shift 3
+    if ! trainer "$cpu" "$model" cpu "$@" || ! build_trainer "$cpu" GEMM=builtin ||
+       ! train "$cpu" "$data" $STEPS --quiet --threads 1; then
+        bad "$name: the CPU's trainer does not run" "$cpu.log"
+        return 1
+    fi
+    if ! trainer "$dir" "$model" cuda "$@" || ! build_cuda "$dir" || ! run_cuda "$dir"; then
+        bad "$name: the trainer does not run on the simulated device" "$dir.log"
+        return 1
+    fi
+    check "$name: losses and norms near the CPU's" near "$cpu.jsonl" "$dir.jsonl" "$tolerance"
+}
+
+# row NAME MODEL CHECKED FLAGS...: the reference's bits, by the same kernels
+row() {
+    local name=$1 model=$2 checked=$3 dir=$WORK/row label
+    shift 3
+    label="$name: ${*//--set /}"
+    if ! trainer "$dir" "$model" cuda "$@" ||
+       ! CUDASIM_UNCHECKED=$((1 - checked)) build_cuda "$dir" ||
+       ! run_cuda "$dir" CUDASIM_SEED=$((SEED + $#)); then
+        bad "$label: does not run" "$dir.log"
+        return
+    fi
+    cmp "$dir/math.cu" "$WORK/reference_$name/math.cu" >"$dir.cmp" 2>&1 ||
+        bad "$label: other kernels" "$dir.cmp"
+    if cmp -s "$dir.result" "$WORK/reference_$name.result"; then
+        ok "$label"
+    else
+        diff "$dir.result" "$WORK/reference_$name.result" >"$dir.diff"
+        bad "$label: other bits" "$dir.diff"
+    fi
+}
+
+rows() {
+    local name=$1 model=$2
+    cat >"$WORK/rows" <<'TABLE'
+mesh.shard=2
+mesh.shard=4 recompute=block prefetch=2
+mesh.replicate=2 mesh.shard=2
+mesh.shard=4 accumulate=unsharded wrap=root_only
+mesh.shard=2 reshard_after_forward=false prefetch=0
+mesh.shard=2 wrap=2 recompute=cheap accumulate=unsharded
+TABLE
+    local number=0 wanted=$((SEED % 5 + 1)) sets set flags
+    while read -r sets; do
+        flags=()
+        for set in $sets; do flags+=(--set "$set"); done
+        if [ "$FULL" = 1 ] || [ $number = "$3" ] || [ $number = $wanted ]; then
+            row "$name" "$model" $((FULL)) "${flags[@]}"
+        fi
+        number=$((number + 1))
+    done <"$WORK/rows"
+}
+
+# ---- faults ---------------------------------------------------------------------------
+
+# fault WHAT EXPECTED DIR [NAME=VALUE...]: the run must end with a line that has EXPECTED
+fault() {
+    local what=$1 expected=$2 dir=$3
+    shift 3
+    if run_cuda "$dir" "$@"; then
+        bad "missed: $what"
+    elif grep -qE "$expected" "$dir.log"; then
+        ok "$what"
+    else
+        bad "$what: another message" "$dir.log"
+    fi
+    : >"$dir.log"
+}
+
+# Without the n-th wait of a stream the run must be refused, or be the same to the bit: then
+# another wait orders the same.
+waits() {
+    local dir=$1 reference=$2 caught=0 same=0 n step=$([ "$FULL" = 1 ] && echo 1 || echo 17)
+    for ((n = SEED % step; n < 120; n += step)); do
+        if run_cuda "$dir" CUDASIM_DROP_WAIT=$n; then
+            cmp -s "$dir.result" "$reference" || bad "wait $n is left out: other bits, unseen"
+            same=$((same + 1))
+        elif grep -q "no event makes it wait" "$dir.log"; then
+            caught=$((caught + 1))
+        else
+            bad "wait $n is left out: another message" "$dir.log"
+        fi
+        : >"$dir.log"
+    done
+    echo "figure: waits left out in turn: $caught caught, $same redundant in that run"
+    check "missing waits are caught" [ $caught -gt 0 ]
+}
+
+# plant DIR FILE SED: a fault in an emitted file, or a file of its runtime, and the trainer again
+plant() {
+    cp "$1/$2" "$1/before"
+    sed -i "$3" "$1/$2"
+    ! cmp -s "$1/$2" "$1/before" && build_cuda "$1"
+}
+
+faults() {
+    local dir=$WORK/fault text
+    trainer "$dir" tiny_llama cuda --set mesh.shard=2 && build_cuda "$dir" ||
+        { bad "faults: no trainer" "$dir.log"; return; }
+    waits "$dir" "$WORK/reference_llama.result"
+    fault "a lost rank" "rank 1" "$dir" CUDASIM_LOST=1:5
+    fault "a failing gather" "ncclAllGather" "$dir" CUDASIM_FAIL=ncclAllGather:3
+    fault "a failing launch" "cudaLaunchKernelExC|launch of" "$dir" \
+        CUDASIM_FAIL=cudaLaunchKernelExC:40
+    fault "no GPU" "no GPU is found" "$dir" CUDASIM_DEVICES=0
+    fault "a GPU too few" "2 ranks need a GPU each" "$dir" CUDASIM_DEVICES=1
+    fault "an old driver" "driver is too old" "$dir" CUDASIM_DRIVER=11080
+    fault "another GPU" "kernels are for sm_90a" "$dir" CUDASIM_ARCH=80
+    fault "too little memory" "planned arena takes" "$dir" CUDASIM_MEMORY=1000000
+    if plant "$dir" math.cu '0,/rt_block_sync();/s//;/'; then
+        fault "a kernel's missing barrier" "with no barrier since|nobody has written" "$dir"
+    else
+        bad "no barrier to leave out in math.cu" "$dir.log"
+    fi
+    cp "$dir/before" "$dir/math.cu"
+    text=$(grep -o 'GATHERED_LAYERS_[01]_FORWARD' "$dir/step.c" | sort -u | head -n 2)
+    if [ "$(echo "$text" | wc -l)" = 2 ] &&
+       plant "$dir" step.c '/rt_all_gather_start/s/GATHERED_LAYERS_1_FORWARD/GATHERED_LAYERS_0_FORWARD/'; then
+        wrong "a gather into the wrong slot" "$dir"
+    else
+        bad "no slots to mix up in step.c" "$dir.log"
+    fi
+}
+
+# wrong WHAT DIR: refused, or other bits
+wrong() {
+    if run_cuda "$2" && cmp -s "$2.result" "$WORK/reference_llama.result"; then
+        bad "missed: $1"
+    else
+        ok "$1"
+    fi
+}
+
+# A sum that begins with the rank's own part: on four ranks it is no tree.
+unordered() {
+    local dir=$WORK/unordered runtime=$WORK/runtime
+    cp -R "$ROOT/runtime" "$runtime"
+    sed -i 's/return rt_grad_load(k == p->mine ? p->own\[i\] : p->staging\[k \* p->stride + i\]);/const int j = k == 0 ? p->mine : k == p->mine ? 0 : k; return rt_grad_load(j == p->mine ? p->own[i] : p->staging[j * p->stride + i]);/' \
+        "$runtime/cuda/rt_kernels.h"
+    if cmp -s "$runtime/cuda/rt_kernels.h" "$ROOT/runtime/cuda/rt_kernels.h" ||
+       ! trainer "$dir" tiny_llama cuda --set mesh.shard=4 ||
+       ! CUDASIM_UNCHECKED=1 build_trainer "$dir" CUDA_HOME="$home" RUNTIME="$runtime"; then
+        bad "a sum in another order: not planted" "$dir.log"
+        return
+    fi
+    wrong "a sum in another order" "$dir"
+}
+
+if reference llama tiny_llama 1e-4; then
+    rows llama tiny_llama 1
+    faults
+    unordered
+fi
+if reference gpt2 tiny_gpt2 1e-4; then
+    rows gpt2 tiny_gpt2 2
+fi
+if [ "$FULL" = 1 ] || [ $((SEED % 2)) = 0 ]; then
+    bf16=(--set 'dtypes.param="bf16"')
+    reference llama_bf16 tiny_llama 2e-2 "${bf16[@]}" && [ "$FULL" = 1 ] &&
+        row llama_bf16 tiny_llama 1 "${bf16[@]}" --set mesh.shard=4
+fi
+finish
