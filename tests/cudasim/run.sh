@@ -180,7 +180,8 @@ faults() {
     fault "an old driver" "driver is too old" "$dir" CUDASIM_DRIVER=11080
     fault "another GPU" "kernels are for sm_90a" "$dir" CUDASIM_ARCH=80
     fault "too little memory" "planned arena takes" "$dir" CUDASIM_MEMORY=1000000
-    if plant "$dir" math.cu '0,/rt_block_sync();/s//;/'; then
+    # the one between others[] being written by all and read by all (embed_bwd)
+    if plant "$dir" math.cu '/others\[threadIdx.x\] =/{n;s/rt_block_sync();/;/}'; then
         fault "a kernel's missing barrier" "with no barrier since|nobody has written" "$dir"
     else
         bad "no barrier to leave out in math.cu" "$dir.log"
