@@ -11,6 +11,10 @@
 //@ local head = (hd + 15) // 16 * 16
 //@ local m = mma and hd <= 128 and seq > 64 and 2 or 1 -- 16 rows each, of a warp
 //@ local queries = mma and 64 * m or 32
+//@ local words = (hd + 31) // 32 * acc_bytes // 4 -- of a row's sums
+//@ while not mma and queries > 4 and queries // 4 * words > 128 do
+//@   queries = queries // 2
+//@ end
 //@ local keys = mma and hd <= 64 and 64 or 32
 //@ local shared = mma and 2 * (queries + 4 * keys) * (head + 8) or 0
 //@ local blocks = (seq + queries - 1) // queries
@@ -233,6 +237,7 @@ ${fn}(${parameters})
 RT_DEVICE void ${fn}_load(${acc} *to, int rows, int apart, const ${elem} *from, int d,
                           int there)
 {
+    RT_UNROLL_BY(2)
     for (int i = threadIdx.x; i < rows * 32; i += 128) {
         const int64_t at = (int64_t)(i / 32) * ROW + d + i % 32;
         const bool inside = i / 32 < there && d + i % 32 < DIM;

@@ -23,6 +23,8 @@
 //@   if bytes() > 99 * 1024 then pass = 16 end
 //@   if bytes() > 99 * 1024 then keep = 32 end
 //@ end
+//@ local words = (hd + 31) // 32 * acc_bytes // 4 * 2 -- of a row's sums
+//@ while not mma and keep > 4 and keep // 4 * words > 128 do keep = keep // 2 end
 //@ local threads = mma and 2 * keep or 128
 //@ local shared = mma and bytes() or 0
 //@ local blocks = (seq + keep - 1) // keep
@@ -278,8 +280,8 @@ ${fn}_dkv(const rt_bf16 *qkv, const rt_bf16 *d_o, ${starts_in}const float *lse2,
     rt_bf16 *k = (rt_bf16 *)(void *)shared, *tiles = k + 2 * KEEP_TILE;
     float *numbers = (float *)(void *)(tiles + 4 * PASS_TILE); /* lse2 and deltas */
 //@ place_keys()
-//@   local first_column = parts > 1 and "column0" or "0"
-//@   local plus = parts > 1 and " + column0" or ""
+//@   local first_column, plus = "0", ""
+//@   if parts > 1 then first_column, plus = "column0", " + column0" end
 //@   if starts then
     /* up to here each query sees all keys of the block */
     const int all_see = ${fn}_end(starts, key0, part);
@@ -381,10 +383,11 @@ ${fn}_dkv(const rt_bf16 *qkv, const rt_bf16 *d_o, ${starts_in}const float *lse2,
 //@ else
 /* Columns [d, d + 32) of rows into shared memory, `apart` elements from one to the next;
  * zeros where there are none. */
-RT_DEVICE void ${fn}_load(${acc} *to, int apart, const ${elem} *from, int64_t row, int d,
-                          int there)
+RT_DEVICE void ${fn}_load(${acc} *to, int rows, int apart, const ${elem} *from,
+                          int64_t row, int d, int there)
 {
-    for (int i = threadIdx.x; i < 32 * 32; i += 128) {
+    RT_UNROLL_BY(2)
+    for (int i = threadIdx.x; i < rows * 32; i += 128) {
         const int64_t at = (int64_t)(i / 32) * row + d + i % 32;
         const bool inside = i / 32 < there && d + i % 32 < DIM;
         to[i / 32 * apart + i % 32] = inside ? ${at("from", "at")} : 0;
@@ -449,10 +452,10 @@ ${fn}_dq(const ${elem} *qkv, const ${elem} *o, const ${acc} *lse, const ${elem} 
         ${acc} s[ROWS] = {}, dp[ROWS] = {};
         for (int d = 0; d < DIM; d += 32) {
             rt_block_sync();
-            ${fn}_load(q, 32, qkv + q_at, ROW, d, queries);
-            ${fn}_load(d_out, 32, d_o + o_at, O_ROW, d, queries);
-            ${fn}_load(k, 33, k_rows + rows, ROW, d, SEQ - key0);
-            ${fn}_load(v, 33, v_rows + rows, ROW, d, SEQ - key0);
+            ${fn}_load(q, KEEP, 32, qkv + q_at, ROW, d, queries);
+            ${fn}_load(d_out, KEEP, 32, d_o + o_at, O_ROW, d, queries);
+            ${fn}_load(k, PASS, 33, k_rows + rows, ROW, d, SEQ - key0);
+            ${fn}_load(v, PASS, 33, v_rows + rows, ROW, d, SEQ - key0);
             rt_block_sync();
             ${fn}_dot(s, own_q, k);
             ${fn}_dot(dp, own_do, v);
@@ -471,7 +474,7 @@ ${fn}_dq(const ${elem} *qkv, const ${elem} *o, const ${acc} *lse, const ${elem} 
         RT_UNROLL
         for (int part = 0; part < PARTS; part++) {
             rt_block_sync();
-            ${fn}_load(k, 33, k_rows + rows, ROW, 32 * part, SEQ - key0);
+            ${fn}_load(k, PASS, 33, k_rows + rows, ROW, 32 * part, SEQ - key0);
             rt_block_sync();
             ${fn}_add(dq, part, own_q, k);
         }
@@ -514,10 +517,10 @@ ${fn}_dkv(const ${elem} *qkv, const ${acc} *lse, const ${elem} *d_o,
         ${acc} s[ROWS] = {}, dp[ROWS] = {};
         for (int d = 0; d < DIM; d += 32) {
             rt_block_sync();
-            ${fn}_load(k, 32, qkv + k_at, ROW, d, keys);
-            ${fn}_load(v, 32, qkv + v_at, ROW, d, keys);
-            ${fn}_load(q, 33, qkv + q_at, ROW, d, SEQ - query0);
-            ${fn}_load(d_out, 33, d_o + o_at, O_ROW, d, SEQ - query0);
+            ${fn}_load(k, KEEP, 32, qkv + k_at, ROW, d, keys);
+            ${fn}_load(v, KEEP, 32, qkv + v_at, ROW, d, keys);
+            ${fn}_load(q, PASS, 33, qkv + q_at, ROW, d, SEQ - query0);
+            ${fn}_load(d_out, PASS, 33, d_o + o_at, O_ROW, d, SEQ - query0);
             rt_block_sync();
             ${fn}_dot(s, own_k, q);
             ${fn}_dot(dp, own_v, d_out);
@@ -534,8 +537,8 @@ ${fn}_dkv(const ${elem} *qkv, const ${acc} *lse, const ${elem} *d_o,
         RT_UNROLL
         for (int part = 0; part < PARTS; part++) {
             rt_block_sync();
-            ${fn}_load(q, 33, qkv + q_at, ROW, 32 * part, SEQ - query0);
-            ${fn}_load(d_out, 33, d_o + o_at, O_ROW, 32 * part, SEQ - query0);
+            ${fn}_load(q, PASS, 33, qkv + q_at, ROW, 32 * part, SEQ - query0);
+            ${fn}_load(d_out, PASS, 33, d_o + o_at, O_ROW, 32 * part, SEQ - query0);
             rt_block_sync();
             ${fn}_add(dk, part, own_k, q);
             ${fn}_add(dv, part, own_v, d_out);
