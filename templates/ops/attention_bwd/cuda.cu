@@ -215,7 +215,8 @@ ${fn}_dq(const rt_bf16 *qkv, const rt_bf16 *o, const float *lse, const rt_bf16 *
         rt_cp_async_wait(0);
         rt_block_sync(); /* these are there, and the other two are read no more */
         if (key0 + PASS < end) {
-            ${fn}_load_keys(tiles, k_rows, v_rows, key0 + PASS);
+//@   local next_keys = { "tiles", "k_rows", "v_rows", "key0 + PASS" }
+${call("            " .. fn .. "_load_keys(", next_keys, ");")}
         }
         const bool edge = key0 + PASS > own + 1${masked and " || key0 < all_see" or ""};
         if (key0 >= own + 16${masked and " || key0 + PASS <= first_seen" or ""}) {
@@ -277,7 +278,7 @@ ${fn}_dkv(const rt_bf16 *qkv, const rt_bf16 *d_o, ${starts_in}const float *lse2,
           const float *deltas, rt_bf16 *dqkv)
 {
     RT_SHARED_BYTES(shared);
-    rt_bf16 *k = (rt_bf16 *)(void *)shared, *tiles = k + 2 * KEEP_TILE;
+    rt_bf16 *k = (rt_bf16 *)(void *)shared, *v = k + KEEP_TILE, *tiles = v + KEEP_TILE;
     float *numbers = (float *)(void *)(tiles + 4 * PASS_TILE); /* lse2 and deltas */
 //@ place_keys()
 //@   local first_column, plus = "0", ""
@@ -298,9 +299,10 @@ ${fn}_dkv(const rt_bf16 *qkv, const rt_bf16 *d_o, ${starts_in}const float *lse2,
     lse2 += ((int64_t)sequence * ${heads} + head0) * ${stride};
     deltas += ((int64_t)sequence * ${heads} + head0) * ${stride};
     rt_tile_load<${threads}, KEEP, HEAD, DIM>(k, qkv + k_at, ROW, keys);
-    rt_tile_load<${threads}, KEEP, HEAD, DIM>(k + KEEP_TILE, qkv + v_at, ROW, keys);
+    rt_tile_load<${threads}, KEEP, HEAD, DIM>(v, qkv + v_at, ROW, keys);
     rt_cp_async_commit();
-    ${fn}_load_queries(tiles, numbers, q_rows, do_rows, lse2, deltas, begin);
+//@   local from = { "tiles", "numbers", "q_rows", "do_rows", "lse2", "deltas", "begin" }
+${call("    " .. fn .. "_load_queries(", from, ");")}
 //@   if kept_kv then
     uint32_t k_parts[HEAD / 16][4], v_parts[HEAD / 16][4];
     rt_cp_async_wait(1);
@@ -328,7 +330,8 @@ ${fn}_dkv(const rt_bf16 *qkv, const rt_bf16 *d_o, ${starts_in}const float *lse2,
         if (head < head_end) {
             rt_bf16 *tile = tiles + (1 - turn) * 2 * PASS_TILE;
             float *to = numbers + (1 - turn) * 2 * PASS;
-            ${fn}_load_queries(tile, to, q_rows, do_rows, lse2, deltas, query0);
+//@   from = { "tile", "to", "q_rows", "do_rows", "lse2", "deltas", "query0" }
+${call("            " .. fn .. "_load_queries(", from, ");")}
         }
         if (first_query + PASS <= own) {
             continue; /* no query sees any of the warp's keys */
@@ -374,11 +377,8 @@ ${fn}_dkv(const rt_bf16 *qkv, const rt_bf16 *d_o, ${starts_in}const float *lse2,
     rt_tile_round<COLUMNS, HEAD>(own_k, dk[0], scale); /* in place of k and v */
     rt_tile_round<COLUMNS, HEAD>(own_v, dv[0], one);
     rt_block_sync();
-    dqkv += k_at;
-    rt_tile_store<${threads}, KEEP, HEAD, DIM, COLUMNS>(dqkv, ROW, k, keys, ${first_column});
-    dqkv += ${kv_heads * hd};
-    k += KEEP_TILE;
-    rt_tile_store<${threads}, KEEP, HEAD, DIM, COLUMNS>(dqkv, ROW, k, keys, ${first_column});
+    rt_tile_store<${threads}, KEEP, HEAD, DIM, COLUMNS>(dqkv + k_at, ROW, k, keys, ${first_column});
+    rt_tile_store<${threads}, KEEP, HEAD, DIM, COLUMNS>(dqkv + v_at, ROW, v, keys, ${first_column});
 }
 //@ else
 /* Columns [d, d + 32) of rows into shared memory, `apart` elements from one to the next;
