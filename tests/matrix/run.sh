@@ -23,7 +23,8 @@ STEPS=20
 
 # name|description|products|sets|data|only these values of choices; llama sums leaves of one
 # micro-batch on our own tiles, GPT-2 leaves of two, on the library. In f16 the loss scale overflows
-# at once and whenever it grows. With sums in a library's order the mesh is inside the hash.
+# at once and whenever it grows. With sums in a library's order all of `mesh` is inside the hash, its
+# nodes too.
 models() {
     cat <<TABLE
 llama_f32|tiny_llama|builtin||text|
@@ -38,10 +39,11 @@ llama_state|tiny_llama|builtin|dtypes.param="bf16" dtypes.moments="bf16" dtypes.
  loss.mask=true documents.end_id=32 groups={{match="model.layers.1.*",frozen=true}}|masked|$few
 llama_library|tiny_llama|auto|reduction=library mesh.replicate=2 mesh.shard=2 \
  dtypes.param="bf16" dtypes.moments="bf16" dtypes.master="bf16" \
- groups={{match="*norm*",frozen=true}}|text|mesh=2x2;strategy=hybrid_shard;accumulate=sharded;$wraps
+ groups={{match="*norm*",frozen=true}}|text|mesh=2x2;node=all;$placed
 TABLE
 }
 wraps="wrap=block,inside,name,root"
+placed="strategy=hybrid_shard;accumulate=sharded;$wraps"
 few="mesh=1x2,1x4,2x2,4x2;$wraps"
 
 matrix() {
