@@ -108,6 +108,8 @@ families() {
     family half "$gpt2" 4 "$one $wide" dtypes.param=f16 'loss_scale={init=2^18,growth_interval=2}' \
         'optimizer=lion{lr=1e-3}' 'checkpoint.file_size="64KiB"'
     [ "$FULL" = 1 ] || return
+    family whole "$gpt2" 4 "$one $four $wide" 'optimizer=muon{lr=1e-2}' dtypes.param=bf16 \
+        dtypes.moments=bf16
     family bf16 "$gpt2" 5 "$one $two $four $hybrid $copies $wide" dtypes.param=bf16
     family noisy "$llama" 5 "$one $four $wide" dtypes.param=bf16 dtypes.master=bf16
     family sgd "$gpt2" 5 "$one $four" 'optimizer=sgd{lr=1e-2}'
@@ -140,6 +142,17 @@ readers() {
     check "the index names every tensor ($tensors)" test "$tensors" = "$named"
     check "no file of weights is larger than asked" test -z \
         "$(find "$sharded" -maxdepth 1 -name 'model-*.safetensors' -size +72k)"
+    local python=${PYTHON:-python3}
+    if "$python" -c 'import safetensors, numpy' 2>/dev/null; then
+        check "Hugging Face's own reader takes them" "$python" -c 'import sys, safetensors
+for f in sys.argv[1:]:
+    with safetensors.safe_open(f, framework="np") as s:
+        assert s.metadata() == {"format": "pt"}, f
+        assert all(s.get_tensor(k).size > 0 for k in s.keys()), f' \
+            $(find "$ck" -name '*.safetensors')
+    else
+        echo "skipped: the safetensors package is not installed (pip install safetensors numpy)"
+    fi
     # config.json is one that fsdpgen itself imports as the same model
     "$FSDPGEN" import "$ck" >"$WORK/imported.lua" 2>"$WORK/imported.err"
     check "config.json imports without a word" test -s "$WORK/imported.lua" -a ! -s "$WORK/imported.err"

@@ -52,6 +52,11 @@ size_t rt_dtype_bytes(RtDtype d)
     return d == RT_F64 ? 8 : d == RT_F32 ? 4 : 2;
 }
 
+int64_t rt_sum_bytes(const RtTrainer *t)
+{
+    return t->param_dtype == RT_F64 ? 8 : 4;
+}
+
 static uint64_t mix(uint64_t x)
 {
     x += UINT64_C(0x9E3779B97F4A7C15);
