@@ -79,6 +79,10 @@ def lion(**fields):
                 **fields)
 
 
+def muon(**fields):
+    return dict(dict(kind="muon", lr=2e-3, weight_decay=0.1, clip=1.0), **fields)
+
+
 CASES = [
     case("llama", "tiny_llama", dtypes=ALL + ["f16"]),
     case("llama_tied", "tiny_llama", {"tied": True}, dtypes=ALL),
@@ -112,6 +116,19 @@ CASES = [
          optimizer=lion(betas=[0.95, 0.98]), groups=[
              {"match": "*.bias", "lr": 3.0, "weight_decay": 0.2},
              {"match": "*.c_attn.weight", "frozen": True}, {"match": "*.wpe.*", "lr": 0.25}]),
+
+    # Muon: matrices of the layers, fused ones in parts; tall and wide ones; the rest by AdamW.
+    case("muon", "tiny_llama", {"kv_heads": 1}, grads=False, optimizer=muon()),
+    case("muon_gpt2", "tiny_gpt2", grads=False, optimizer=muon(
+        lr=0.02, momentum=0.9, nesterov=False, ns_steps=4, adjust_lr="original", clip=0.5,
+        ns_coefficients=[2.0, -1.5, 0.5], eps=1e-6,
+        adamw=dict(lr=1e-3, betas=[0.8, 0.99], eps=1e-6, weight_decay=0.3))),
+    case("muon_groups", "tiny_llama", {"tied": True, "ffn": 53}, grads=False,
+         optimizer=muon(adamw=dict(lr=5e-4)), groups=[
+             {"match": "*.layers.0.*", "frozen": True},
+             {"match": "*.o_proj.*", "optimizer": "adamw", "lr": 3.0, "weight_decay": 0.2},
+             {"match": "*.layers.1.mlp.*", "lr": 0.5, "weight_decay": 0.0},
+             {"match": "model.embed_tokens.*", "optimizer": "muon"}]),
 
     # Groups by name: the first that matches takes a parameter.
     case("groups", "tiny_llama", groups=[

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 import model
+import muon
 import rng
 
 DTYPES = {"f64": torch.float64, "f32": torch.float32, "bf16": torch.bfloat16,
@@ -73,6 +74,15 @@ def stochastic_bf16(x):
 OPTIMIZERS = {"adamw": adamw, "sgd": sgd, "lion": lion}
 
 
+def update(case, name, p, state, g, lr, how, t):
+    """One parameter's, at this step's learning rate; how: settings()."""
+    o = case["optimizer"]
+    if o["kind"] == "muon":
+        muon.update(case, name, p, state, g, lr, how, t)
+    else:
+        OPTIMIZERS[o["kind"]](o, p, state, g, lr, how["weight_decay"], t)
+
+
 # ---- data ----------------------------------------------------------------------------------
 
 def batches(case, data, step):
@@ -123,11 +133,12 @@ def initial_weights(case):
 def settings(case, name, decays):
     """Of one parameter: lr ratio, weight decay, frozen. The first group that matches takes it."""
     out = {"lr": 1.0, "weight_decay": case["optimizer"]["weight_decay"] if decays else 0.0,
-           "frozen": False}
+           "frozen": False, "decays": decays, "own_decay": False}
     for group in case["groups"]:
         globs = group["match"] if isinstance(group["match"], list) else [group["match"]]
         if any(fnmatch.fnmatchcase(name, glob) for glob in globs):
-            return dict(out, **{k: v for k, v in group.items() if k != "match"})
+            return dict(out, own_decay="weight_decay" in group,
+                        **{k: v for k, v in group.items() if k != "match"})
     return out
 
 
@@ -221,8 +232,8 @@ def run(case, name, data):
         updates += 1
         clip = min(1.0, o["clip"] / (norm + 1e-6)) if o["clip"] else 1.0  # as clip_grad_norm_
         for k in trained:
-            OPTIMIZERS[o["kind"]](o, master[k], state[k], grads[k] * clip, lr * how[k]["lr"],
-                                  how[k]["weight_decay"], updates)
+            update(case, k, master[k], state[k], grads[k] * clip, lr * how[k]["lr"], how[k],
+                   updates)
             if case["moments"]:
                 for moment in state[k].values():
                     moment.copy_(stochastic_bf16(moment))
