@@ -146,6 +146,24 @@ return (float)(rt_scale(rt) * rt->world_size / (double)rt_step_tokens(rt->traine
     }
 #endif]] } },
 
+    { "matrix_in_part", "the owner of a matrix has only what lay there before",
+      row = row(1, 4, 1), sets = "optimizer=muon{lr=2e-3}",
+      { "runtime/rt_matrix.c", "for (int k = 0; k < shards; k++) {",
+        "for (int k = rt->rank % shards; k == rt->rank % shards; k++) {" } },
+
+    { "matrix_not_back", "a rank keeps its part of a matrix that another one owns",
+      row = row(1, 4, 1), sets = "optimizer=muon{lr=2e-3}",
+      { "runtime/rt_matrix.c", "if (part_of(&p, k, &from, &to)) {\n            const int64_t at "
+        .. "= p.first + from - k * p.segment->shard_elems;\n            const int64_t owned",
+        "if (part_of(&p, k, &from, &to) && p.matrix->owner == rt->rank) {\n            const "
+        .. "int64_t at = p.first + from - k * p.segment->shard_elems;\n            const "
+        .. "int64_t owned" } },
+
+    { "moment_of_others", "second moments lie at their shard's places, over what has none",
+      row = row(1, 4, 1), sets = "optimizer=muon{lr=2e-3}",
+      { "runtime/rt_update.c", "n += p->n_matrices == 0 && from < to ? to - from : 0;",
+        "n = from < to ? 0 : n;" } },
+
     { "tail", "the last block of a run is computed by another formula", row = row(1, 4, 1),
       { "templates/ops/adamw/cpu.c", '"p - step * m / denominator"',
         '"to - from < 4096 ? p - step / denominator * m : p - step * m / denominator"' } },

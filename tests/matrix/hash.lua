@@ -43,8 +43,21 @@ local rows = {
     ["lion.clip"] = { "optimizer.clip=0.5", base = "optimizer=lion{lr=1e-4}", bits = "any" },
     ["muon.lr"] = { "optimizer.lr=2e-3", base = "optimizer=muon{lr=1e-3}" },
     ["muon.momentum"] = { "optimizer.momentum=0.8", base = "optimizer=muon{lr=1e-3}" },
+    ["muon.nesterov"] = { "optimizer.nesterov=false", base = "optimizer=muon{lr=1e-3}" },
+    ["muon.ns_steps"] = { "optimizer.ns_steps=4", base = "optimizer=muon{lr=1e-3}" },
+    ["muon.ns_coefficients"] = { "optimizer.ns_coefficients={2,-1.5,0.5}",
+                                 base = "optimizer=muon{lr=1e-3}" },
+    ["muon.eps"] = { "optimizer.eps=0.5", base = "optimizer=muon{lr=1e-3}" },
+    ["muon.adjust_lr"] = { "optimizer.adjust_lr=original", base = "optimizer=muon{lr=1e-3}" },
     ["muon.weight_decay"] = { "optimizer.weight_decay=0.2", base = "optimizer=muon{lr=1e-3}" },
-    ["muon.clip"] = { "optimizer.clip=0.5", base = "optimizer=muon{lr=1e-3}", bits = "any" },
+    -- a matrix's direction does not know the gradient's length; its mix with the moment does
+    ["muon.clip"] = { "optimizer.clip=0.5", base = "optimizer=muon{lr=1e-3}" },
+    ["muon.adamw.lr"] = { "optimizer.adamw.lr=2e-3", base = "optimizer=muon{lr=1e-3}" },
+    ["muon.adamw.betas"] = { "optimizer.adamw.betas={0.8,0.95}",
+                             base = "optimizer=muon{lr=1e-3}" },
+    ["muon.adamw.eps"] = { "optimizer.adamw.eps=1e-6", base = "optimizer=muon{lr=1e-3}" },
+    ["muon.adamw.weight_decay"] = { "optimizer.adamw.weight_decay=0.2",
+                                    base = "optimizer=muon{lr=1e-3}" },
 
     lr = { "lr=constant{}" },
     ["constant.warmup"] = { "lr.warmup=3", base = "lr=constant{}" },
@@ -66,6 +79,9 @@ local rows = {
     ["groups.lr"] = { "groups={{match='*',lr=0.6}}", base = "groups={{match='*',lr=0.5}}" },
     ["groups.weight_decay"] = { "groups={{match='*',weight_decay=0.6}}",
                                 base = "groups={{match='*',weight_decay=0.5}}" },
+    ["groups.optimizer"] = {
+        "groups={{match='*.o_proj.*',optimizer='adamw'}}",
+        base = "optimizer=muon{lr=1e-3} groups={{match='*.o_proj.*'}}" },
     ["groups.frozen"] = { "groups={{match='*.o_proj.*',frozen=true}}",
                           base = "groups={{match='*.o_proj.*'}}" },
 

@@ -23,8 +23,8 @@ STEPS=20
 
 # name|description|products|sets|data|only these values of choices; llama sums leaves of one
 # micro-batch on our own tiles, GPT-2 leaves of two, on the library. In f16 the loss scale overflows
-# at once and whenever it grows. With sums in a library's order all of `mesh` is inside the hash, its
-# nodes too.
+# at once and whenever it grows, also where Muon's matrices go to owners. With sums in a library's
+# order all of `mesh` is inside the hash, its nodes too.
 models() {
     cat <<TABLE
 llama_f32|tiny_llama|builtin||text|
@@ -40,6 +40,9 @@ llama_state|tiny_llama|builtin|dtypes.param="bf16" dtypes.moments="bf16" dtypes.
 llama_library|tiny_llama|auto|reduction=library mesh.replicate=2 mesh.shard=2 \
  dtypes.param="bf16" dtypes.moments="bf16" dtypes.master="bf16" \
  groups={{match="*norm*",frozen=true}}|text|mesh=2x2;node=all;$placed
+llama_muon|tiny_llama|builtin|optimizer=muon{lr=2e-3} model.kv_heads=1 dtypes.param="f16" \
+ dtypes.moments="bf16" groups={{match="model.layers.0.*",frozen=true}} \
+ loss_scale={init=1<<24,factor=16,growth_interval=3}|text|$few
 TABLE
 }
 wraps="wrap=block,inside,name,root"
@@ -69,12 +72,12 @@ matrix() {
 # matrix_model VARIANT: of the table's line that matrix() has read
 matrix_model() {
     matrix_reference "$name" "$model" "$gemm" "$sets" || return
-    matrix_rows $((SEED * 8 + $1)) "$each" "$only"
+    matrix_rows $((SEED * 9 + $1)) "$each" "$only"
     for row in "${rows[@]}"; do
         matrix_row "$name" "$model" "$gemm" "$sets" "$row"
     done
     symbols "$name"
-    if [ "$FULL" = 1 ] || [ $((SEED % 8)) = "$1" ]; then
+    if [ "$FULL" = 1 ] || [ $((SEED % 9)) = "$1" ]; then
         builds "$name" "$gemm"
     fi
 }
