@@ -548,6 +548,7 @@ void plan_print(Gen *g, Text *t)
     print_units(g, t);
     print_layout(g, t);
     print_schedule(g, t);
+    plan_print_matrices(g, t);
     print_map(g, t);
     for (int i = 0; i < w.count; i++) {
         text_printf(t, "%swarning: %s\n", i == 0 ? "\n" : "", w.items[i]);

@@ -209,6 +209,10 @@ typedef struct Traffic {
 Traffic plan_traffic(const Gen *g);
 int64_t variant_turns(const Gen *g, Variant v); /* how often a step runs it */
 
+/* ---- plan_matrices.c -------------------------------------------------------------- */
+
+void plan_print_matrices(Gen *g, Text *t); /* nothing where the optimizer has none */
+
 /* ---- plan.c ---------------------------------------------------------------------- */
 
 typedef struct PlanBytes {

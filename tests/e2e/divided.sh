@@ -129,9 +129,37 @@ divided_memory() {
     done
 }
 
+# Matrices that an optimizer treats whole, 34344 elements of tiny_llama, by their owners. Where
+# each rank holds everything nothing has to be sent there, and all but the owner fetch the
+# results; where they hold parts, who fetches what depends on the deal: as the plan says.
+divided_matrices() {
+    local dir=$WORK/matrices set what
+    for set in 'strategy="no_shard"' 'strategy="full_shard"'; do
+        what="matrices, 4 ranks, $set"
+        rm -rf "$dir" "$dir".*
+        if ! generate "$dir" "$ROOT/tests/models/tiny_llama.lua" --set mesh.shard=4 \
+            --set "$set" --set "optimizer=muon{}" ||
+           ! build_trainer "$dir" || ! train "$dir" "$data" 2 --stats "$dir.stats"; then
+            bad "$what: does not run" "$dir.log"
+            continue
+        fi
+        sed -n '/step_bytes_per_rank/,$p' "$dir/plan.json" >"$dir.moved"
+        same "$what: bytes of rank 0 in two steps" \
+            "$(json_number "$dir.stats" matrix_bytes)" \
+            $((2 * $(json_number "$dir.moved" matrices)))
+        [ "${set#*no_}" = "$set" ] ||
+            same "$what: bytes of all ranks in two steps" \
+                "$(grep -o '"matrix_bytes": *[0-9]*' "$dir.stats" |
+                    awk '{ sum += $2 } END { print sum }')" $((2 * 3 * 34344 * 4))
+        same "$what: the arena mapped is the arena planned" \
+            "$(json_number "$dir.stats" arena_bytes)" "$(json_number "$dir/plan.json" arena)"
+    done
+}
+
 divided() {
     local p s gathers reduces sets
     divided_memory
+    divided_matrices
     while IFS='|' read -r p s gathers reduces sets; do
         divided_run "$p" "$s" "$gathers" "$reduces" "$sets"
     done < <(divided_table)
