@@ -33,7 +33,11 @@ static Place place_of(const RtTrainer *t, const RtBatch *b, int i)
 static void copy(char *to, const char *from, int64_t bytes)
 {
     enum { PIECE = 256 * 1024 };
-#pragma omp parallel for schedule(static) if (bytes > PIECE)
+    if (bytes <= PIECE) { /* a team of one would cost an allocation */
+        memcpy(to, from, (size_t)bytes);
+        return;
+    }
+#pragma omp parallel for schedule(static)
     for (int64_t at = 0; at < bytes; at += PIECE) {
         memcpy(to + at, from + at, (size_t)(bytes - at < PIECE ? bytes - at : PIECE));
     }
