@@ -129,6 +129,16 @@ local rows = {
     target = false, -- its kinds are its only values
     ["cpu.comm_thread"] = { "target.comm_thread=true", base = "mesh.shard=2", bits = "same" },
     ["cpu.arch"] = { "target.arch=x86-64" },
+    -- trainers for GPUs: what they compute is shown elsewhere
+    ["cuda.gpu"] = { "target=cuda{gpu='h200'}", base = "target=cuda{gpu='h100'}", bits = "any" },
+    ["cuda.arch"] = { "target.arch=sm_80", base = "target=cuda{}", bits = "any" },
+    ["cuda.memory"] = { "target.memory='64GiB'", base = "target=cuda{}", bits = "any" },
+    ["cuda.reserve"] = { "target.reserve='5GiB'", base = "target=cuda{}", bits = "any" },
+    ["cuda.rates"] = { "target.rates={tflops=100}", base = "target=cuda{}", bits = "any" },
+    ["cuda.rates.tflops"] = { "target.rates.tflops=99", base = "target=cuda{}", bits = "any" },
+    ["cuda.rates.memory"] = { "target.rates.memory=999", base = "target=cuda{}", bits = "any" },
+    ["cuda.rates.link"] = { "target.rates.link=99", base = "target=cuda{}", bits = "any" },
+    ["cuda.jit"] = { "target.jit=true", base = "target=cuda{}", bits = "any" },
     ["cpu.memory"] = { "target.memory='64GiB'", base = "target=cpu{memory='32GiB'}" },
 
     ["llama.layers"] = { "model.layers=3" },
