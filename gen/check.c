@@ -225,6 +225,12 @@ static void check_dtypes(Check *c)
                 "needs all four",
                 path, dtype, param);
     }
+    if (!strcmp(value_kind(c, "target"), "cuda") && strcmp(param, "bf16") != 0 &&
+        !strcmp(value_str(c, "dtypes.reduce"), "bf16"))
+        COMPLAIN(c, "dtypes.reduce", "use \"f32\", or dtypes.param = \"bf16\"",
+                 "dtypes.reduce: \"bf16\" needs bf16 weights on the cuda target, but "
+                 "dtypes.param is \"%s\": cuBLASLt writes no bf16 from %s",
+                 param, param);
     if ((!strcmp(value_str(c, "dtypes.master"), "split") ||
          !strcmp(value_str(c, "dtypes.master"), "bf16")) &&
         strcmp(param, "bf16") != 0 && strcmp(param, "f64") != 0)

@@ -75,6 +75,7 @@ typedef struct RtCheckpoint {
     char *chunk;                /* RT_CHUNK_BYTES */
     char error[RT_ERROR_BYTES]; /* of this rank, in what is going on; empty: none */
     int64_t saved;              /* the newest step on disk; -1: none */
+    uint64_t here;              /* hash of this run's platform */
     RtPlatform platform[RT_MAX_PLATFORMS];
     int n_platforms;
 } RtCheckpoint;

@@ -163,9 +163,12 @@ static bool is_buffer(const char *name)
     return false;
 }
 
-/* A matrix that the model reads twice may be there under both names. */
+/* A head that is the embedding may be there under its own name, too. */
 static bool is_copy(Import *im, const RtTensor *x)
 {
+    if (x->other || strcmp(x->name, "lm_head.weight") != 0) {
+        return false;
+    }
     for (int i = 0; i < im->tensors.n_tensors; i++) {
         const RtTensor *y = &im->tensors.tensors[i];
         const int64_t most = RT_STAGE_ELEMS * (int64_t)sizeof(double);

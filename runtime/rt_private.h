@@ -377,6 +377,7 @@ typedef struct RtJob {
     int running;            /* ranks this process started that have not ended */
     bool judges;            /* looks for ranks that stand still */
     int asked;              /* signals that asked this process to end the job */
+    int64_t asked_ns;       /* clock of the last of them */
     int64_t deadline_ns;
 } RtJob;
 

@@ -123,7 +123,10 @@ static bool verify(Rt *rt, const char *folder, RtManifest *m)
     for (int i = 0; i < m->n_files; i++) {
         want[i] = m->files[i].hash;
     }
-    rt_manifest_hash(rt, folder, m->files, m->n_files);
+    if (!rt_manifest_hash(rt, folder, m->files, m->n_files)) {
+        free(want); /* what a rank could not read is told as that */
+        return false;
+    }
     for (int i = 0; i < m->n_files && c->error[0] == '\0'; i++) {
         if (m->files[i].hash != want[i]) {
             snprintf(c->error, sizeof c->error, "%s is not what was written",
@@ -183,7 +186,7 @@ static _Noreturn void refuse_numerics(Rt *rt, const char *folder, uint64_t hash)
 static void take_platforms(Rt *rt, const RtTrainState *s)
 {
     RtCheckpoint *c = rt->state->checkpoint;
-    const RtPlatform mine = {s->step, c->platform[0].hash};
+    const RtPlatform mine = {s->step, c->here};
     memcpy(c->platform, s->platform, sizeof c->platform);
     c->n_platforms = s->n_platforms;
     const uint64_t last = c->platform[c->n_platforms - 1].hash;
@@ -441,7 +444,8 @@ static RtCheckpoint *open_checkpoint(Rt *rt)
         !rt_layout_fill(c, rt->trainer)) {
         rt_fail(rt, RT_EXIT_ERROR, "--checkpoint: out of memory");
     }
-    c->platform[0].hash = rt_platform_hash(rt->trainer, text, sizeof text);
+    c->here = rt_platform_hash(rt->trainer, text, sizeof text);
+    c->platform[0].hash = c->here;
     c->n_platforms = 1;
     return c;
 }

@@ -93,11 +93,15 @@ static bool create_file(RtCheckpoint *c, const char *folder, const RtFile *f)
     if (fd < 0) {
         return false;
     }
-    bool ok = fallocate(fd, 0, 0, (off_t)f->bytes) == 0 ||
-              ((errno == EOPNOTSUPP || errno == ENOSYS)
-                   ? ftruncate(fd, (off_t)f->bytes) == 0 ||
-                         rt_file_error(c->error, "ftruncate", path)
-                   : rt_file_error(c->error, "reserve the bytes of", path));
+    int reserved;
+    do {
+        reserved = fallocate(fd, 0, 0, (off_t)f->bytes);
+    } while (reserved != 0 && errno == EINTR);
+    bool ok =
+        reserved == 0 || ((errno == EOPNOTSUPP || errno == ENOSYS)
+                              ? ftruncate(fd, (off_t)f->bytes) == 0 ||
+                                    rt_file_error(c->error, "ftruncate", path)
+                              : rt_file_error(c->error, "reserve the bytes of", path));
     ok = ok && rt_file_write(fd, path, f->head, f->head_bytes, 0, c->error);
     if (!ok) {
         close(fd);
@@ -176,6 +180,7 @@ static void finish_slices(const Slices *s)
         } else {
             rt_file_finish(s->fd[i], path, c->error);
         }
+        s->fd[i] = -1;
     }
 }
 
@@ -198,8 +203,8 @@ static void write_slices(Rt *rt, const char *folder)
                 rt_share_runs(rt, i, write_run, &s);
             }
         }
+        finish_slices(&s); /* a set at a time: no more files are open than it has */
     }
-    finish_slices(&s);
     free(s.fd);
 }
 
@@ -260,7 +265,8 @@ static bool remove_one(RtCheckpoint *c, const char *path, int64_t step)
            rt_file_sync_folder(c->dir, c->error) && rt_file_remove_tree(trash, c->error);
 }
 
-/* Only whole checkpoints are counted, and only those are removed. */
+/* Only whole checkpoints are counted, and only those are removed. Those of later steps
+ * were passed over when the run began: they are neither. */
 static void prune(Rt *rt)
 {
     RtCheckpoint *c = rt->state->checkpoint;
@@ -270,6 +276,9 @@ static void prune(Rt *rt)
     const int n = f->keep > 0 ? rt_file_steps(c->dir, &steps, c->error) : 0;
     for (int i = 0; i < n && c->error[0] == '\0'; i++) {
         RtManifest m;
+        if (steps[i] > c->saved) {
+            continue;
+        }
         rt_enter(rt, RT_AT_SAVE);
         rt_file_step_path(path, c->dir, "", steps[i]);
         if (!rt_manifest_read(&m, path, why)) {
@@ -344,8 +353,7 @@ static bool save(Rt *rt, int64_t step)
     if ((who = rt_first_error(rt)) >= 0) {
         return give_up(rt, step, folder, who);
     }
-    rt_manifest_hash(rt, folder, c->files, c->n_files);
-    if (rt->rank == 0 && c->error[0] == '\0') {
+    if (rt_manifest_hash(rt, folder, c->files, c->n_files) && rt->rank == 0) {
         commit(c, folder, step);
     }
     if ((who = rt_first_error(rt)) >= 0) {

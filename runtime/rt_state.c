@@ -165,7 +165,8 @@ bool rt_state_read(RtTrainState *s, const char *text, int64_t bytes)
     RtJson j = {text, text + bytes, false};
     char key[64];
     bool first = true;
-    *s = (RtTrainState){.step = -1, .seed = -1, .beta1_power = -1, .loss_scale = -1};
+    *s = (RtTrainState){
+        .step = -1, .seed = -1, .beta1_power = -1, .beta2_power = -1, .loss_scale = -1};
     if (!rt_json_open(&j, '{')) {
         return false;
     }
@@ -175,5 +176,5 @@ bool rt_state_read(RtTrainState *s, const char *text, int64_t bytes)
         }
     }
     return rt_json_done(&j) && s->step >= 0 && s->seed >= 0 && s->beta1_power >= 0 &&
-           s->loss_scale >= 0 && s->n_platforms > 0;
+           s->beta2_power >= 0 && s->loss_scale >= 0 && s->n_platforms > 0;
 }

@@ -174,6 +174,9 @@ static const char *check_places(RtTensors *s, int first, int64_t data, int64_t f
         if (t[i].at != at) {
             return "its tensors overlap, or there is a hole between them";
         }
+        if (t[i].bytes > file_bytes - data - at) {
+            return "its size is not that of its tensors";
+        }
         at += t[i].bytes;
         t[i].at += data;
     }
@@ -192,11 +195,16 @@ bool rt_tensors_add(RtTensors *s, const char *path, char *error)
         return refuse(error, path, "out of memory");
     }
     s->files = more;
+    char *name = strdup(path);
+    if (name == NULL) {
+        return refuse(error, path, "out of memory");
+    }
     const int fd = rt_file_open(path, O_RDONLY | O_NONBLOCK, error);
     if (fd < 0) {
+        free(name);
         return false;
     }
-    s->files[s->n_files++] = (struct RtTensorFile){strdup(path), fd};
+    s->files[s->n_files++] = (struct RtTensorFile){name, fd};
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
         return refuse(error, path, "is no file");
     }

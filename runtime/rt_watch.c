@@ -194,7 +194,11 @@ static int who_is_behind(const RtJob *job, int rank)
 static int64_t deadline_of(const RtJob *job, int rank)
 {
     const int place = atomic_load(&job->shared->rank[rank].place);
-    return job->deadline_ns * (place == RT_AT_SAVE || place == RT_AT_LOAD ? 20 : 1);
+    bool slow = place == RT_AT_SAVE || place == RT_AT_LOAD;
+#ifdef RT_CUDA /* a driver, libraries and kernels that nobody has loaded yet */
+    slow = slow || place == RT_AT_START || place == RT_AT_SETUP;
+#endif
+    return job->deadline_ns * (slow ? 20 : 1);
 }
 
 /* Somebody stands still when a rank has not moved for the deadline and waits for nobody,
@@ -245,8 +249,15 @@ static void kill_all(const RtJob *job)
     }
 }
 
+/* One cause may bring its signal twice, by the terminal and by a shell: within two
+ * seconds it is one. */
 static void told_to_save(RtJob *job, int n)
 {
+    const int64_t now = rt_clock_ns();
+    if (job->asked > 0 && now - job->asked_ns < 2000000000) {
+        return;
+    }
+    job->asked_ns = now;
     if (++job->asked == 1 && job->flags->checkpoint != NULL && job->judges) {
         fprintf(stderr,
                 "trainer: signal %d (%s): finishing the step and saving it; once more "

@@ -122,7 +122,8 @@ static void choose(const RtMatmul *p, Plan *plan)
     const cublasStatus_t status =
         cublasLtMatmulAlgoGetHeuristic(handle, plan->product, plan->a, plan->b, plan->c,
                                        plan->c, pref, 1, &first, &found);
-    if (status != CUBLAS_STATUS_SUCCESS || found == 0) {
+    if (status != CUBLAS_STATUS_SUCCESS || found == 0 ||
+        first.state != CUBLAS_STATUS_SUCCESS) {
         rt_fail(
             this_rank, RT_EXIT_ERROR,
             "cuBLASLt has no algorithm for the product %s %lld x %lld x %lld on %s: %s",

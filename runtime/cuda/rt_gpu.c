@@ -52,6 +52,11 @@ static int choose(const Rt *rt, int devices)
 {
     const char *shared = getenv("NCCL_MULTI_RANK_GPU_ENABLE"),
                *host = getenv("NCCL_HOSTID");
+    if (host != NULL && devices < rt->world_size) { /* NCCL takes ranks of one GPU for hosts */
+        char id[512];
+        snprintf(id, sizeof id, "%s-%d", host, rt->rank);
+        setenv("NCCL_HOSTID", id, 1);
+    }
     if (rt->rank < devices) {
         return rt->rank;
     }

@@ -200,7 +200,7 @@ mutants() {
     mutant 'a marker without fsync' rt_save.c \
         '/^static bool write_manifest/,/^}/s/const bool ok = create_file(c, folder, &f);/char p[700]; snprintf(p, 700, "%s\/MANIFEST", folder); int fd = open(p, O_RDWR|O_CREAT, 0666); const bool ok = fd >= 0 \&\& rt_file_write(fd, p, f.head, f.bytes, 0, c->error); close(fd);/'
     mutant 'old ones first' rt_save.c \
-        's/^    rt_manifest_hash(rt, folder, c->files, c->n_files);/    if (rt->rank == 0) { char p[512]; rt_file_step_path(p, c->dir, "", step - 1); rt_file_remove_tree(p, c->error); }\n&/'
+        's/^    if (rt_manifest_hash(rt, folder, c->files, c->n_files).*/    if (rt->rank == 0) { char p[512]; rt_file_step_path(p, c->dir, "", step - 1); rt_file_remove_tree(p, c->error); }\n&/'
 }
 
 # ---- damage ----------------------------------------------------------------------------------------
@@ -251,6 +251,12 @@ damages() {
     check 'none is sound: no run starts over them' test $? = 1
     check 'and it says so' grep -q 'none of the checkpoints in .* is sound (2 tried)' \
         "$WORK/fault2.err"
+    # a run that begins before a damaged step, and keeps one, keeps one that is sound
+    fault_begin
+    trainer_on fault2 3
+    damage "$fck/step-00000003/model.safetensors" flip 5000
+    trainer_on fault2 2 --keep 1
+    check 'what is damaged does not push out what is sound' test -d "$fck/step-00000002"
 }
 
 # ---- kills and signals -----------------------------------------------------------------------------

@@ -352,7 +352,8 @@ static bool legal(const Product *p)
            p->c.cols == n && p->a.type == p->b.type && p->c.type == p->d.type &&
            size_of(p->a.type) && size_of(p->d.type) && p->a.ld >= (int64_t)p->a.rows &&
            p->b.ld >= (int64_t)p->b.rows && p->d.ld >= (int64_t)m &&
-           (p->d.type == CUDA_R_64F) == (p->a.type == CUDA_R_64F) &&
+           (p->d.type == p->a.type ||
+            (p->d.type == CUDA_R_32F && p->a.type != CUDA_R_64F)) &&
            p->desc.epilogue <= CUBLASLT_EPILOGUE_DEFAULT &&
            (p->desc.compute == CUBLAS_COMPUTE_64F) == (p->d.type == CUDA_R_64F);
 }
