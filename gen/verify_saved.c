@@ -53,6 +53,22 @@ static const Value *dropped_and_lost(Gen *g, const Instr *i)
     return NULL;
 }
 
+/* The last forward of a block's pieces that stands before a backward: does all of it fill
+ * the slab that the backward finds? */
+static bool filled_by_all(Gen *g, const Instr *i)
+{
+    bool again = g->blocks.items[i->block].keep == KEEP_INPUT;
+    for (int id = g->prog.first[i->variant]; id < i->id; id++) {
+        const Instr *r = &g->prog.ins.items[id];
+        if (r->kind == INS_SPAN && r->block == i->block && r->saved >= 0 &&
+            r->phase == (again ? PHASE_RECOMPUTE : PHASE_FORWARD) &&
+            r->saved != i->saved) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* What the backward of a block needs of its forward is live or recomputed: the slab it
  * finds was filled by that block's last run forward, whose input was the boundary that
  * the block before wrote, once; and no loss counts twice. */
@@ -85,7 +101,8 @@ const char *verify_saved(Gen *g, const Instr *i)
                               ins_label(g, i), lost->name);
         }
         if (back && made && buffer >= 0 &&
-            (!w || w->block != i->block || w->phase == PHASE_BACKWARD)) {
+            ((arg->kind == ARG_SAVED && !filled_by_all(g, i)) || !w ||
+             w->block != i->block || w->phase == PHASE_BACKWARD)) {
             return gen_printf(g, "%s needs what is neither kept nor computed again",
                               ins_label(g, i));
         }

@@ -112,8 +112,8 @@ return (float)(rt_scale(rt) * rt->world_size / (double)rt_step_tokens(rt->traine
 
     { "init_by_rank", "initial weights are counted from the shard's first element",
       row = row(1, 2, 1),
-      { "runtime/rt_init.c", "(uint64_t)(run->element + i)",
-        "(uint64_t)(run->shard_offset_elems + i)" } },
+      { "runtime/rt_init.c", "(uint64_t)(run->element + from + i)",
+        "(uint64_t)(run->shard_offset_elems + from + i)" } },
 
     { "noise_by_rank", "stochastic rounding is counted from the run's first element",
       row = row(1, 2, 1), sets = 'dtypes.param="bf16" dtypes.moments="bf16"',
