@@ -47,11 +47,12 @@ static int64_t step_between_nodes(const Gen *g, InsKind kind)
 static void warn_copy_over_nodes(Gen *g)
 {
     const Model *m = &g->model;
-    int64_t node = m->node_ranks, copies = m->world_size / node, now, then, bytes;
+    int64_t node = m->node_ranks, copies, now, then, bytes;
     Cost cost = policy_cost(g);
 
     if (m->strategy == NO_SHARD || node < 2 || m->shard <= node)
         return;
+    copies = m->world_size / node;
     now = step_between_nodes(g, INS_ALL_GATHER) +
           step_between_nodes(g, INS_REDUCE_SCATTER) +
           step_between_nodes(g, INS_ALL_REDUCE);

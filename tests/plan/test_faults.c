@@ -128,10 +128,23 @@ static bool plant_early_gather(Gen *g, uint64_t *r)
     return true;
 }
 
+/* A grain beside its place, but still inside its buffer: the interpreter executes it. */
 static bool plant_wrong_binding(Gen *g, uint64_t *r)
 {
-    g->prog.bindings[choose(r, g->prog.n_bindings)].offset_bytes += 4 * GRAIN_ELEMS;
-    return true;
+    int from = choose(r, g->prog.n_bindings);
+    for (int k = 0; k < g->prog.n_bindings; k++) {
+        struct Binding *b = &g->prog.bindings[(from + k) % g->prog.n_bindings];
+        const Instr *i = &g->prog.ins.items[b->ins];
+        int64_t elems = g->blocks.items[i->block].cls->params.items[b->param].elems;
+        int64_t bytes =
+            elems * dtype_bytes(b->grad ? g->model.reduce_dtype : g->model.param_dtype);
+        int64_t room = g->prog.bufs.items[b->buffer].bytes - b->offset_bytes - bytes;
+        if (room >= 4 * GRAIN_ELEMS || b->offset_bytes >= 4 * GRAIN_ELEMS) {
+            b->offset_bytes += (room >= 4 * GRAIN_ELEMS ? 4 : -4) * GRAIN_ELEMS;
+            return true;
+        }
+    }
+    return false;
 }
 
 static bool plant_unbound(Gen *g, uint64_t *r)
