@@ -133,10 +133,14 @@ int rt_rank_main(const RtTrainer *t, const RtFlags *f, RtShared *shared, int fd,
 
 static int print_hashes(const RtTrainer *t)
 {
+    printf("numerics %016llx\n", (unsigned long long)t->numerics_hash);
+#ifdef RT_CUDA
+    printf("platform: its hash names the GPU, so a run prints it at its start\n");
+#else
     char text[1024];
     const uint64_t platform = rt_platform_hash(t, text, sizeof text);
-    printf("numerics %016llx\nplatform %016llx %s\n",
-           (unsigned long long)t->numerics_hash, (unsigned long long)platform, text);
+    printf("platform %016llx %s\n", (unsigned long long)platform, text);
+#endif
     return fflush(stdout) == 0 ? RT_EXIT_OK : RT_EXIT_ERROR;
 }
 

@@ -43,7 +43,7 @@ end
 
 local function kernel_table(name, threads, shared_bytes)
   local shared = (shared_bytes or 0) > 0 and fmt(", .shared_bytes = %d", shared_bytes) or ""
-  return fmt('static RtKernel %s_kernel = { .name = "%s", .threads = %d%s };',
+  return fmt('static RtKernel %s_kernel = {\n    .name = "%s",\n    .threads = %d%s,\n};',
              name, name, threads, shared)
 end
 

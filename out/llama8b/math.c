@@ -17,7 +17,10 @@
 
 /* rope_table: table[p] = cos(p f), sin(p f) for f = theta^(-2i/head_dim), Llama 3 scaling
  * -> table f32 [8192, 128] */
-static RtKernel rope_table_8192x128_f32_kernel = { .name = "rope_table_8192x128_f32", .threads = 256 };
+static RtKernel rope_table_8192x128_f32_kernel = {
+    .name = "rope_table_8192x128_f32",
+    .threads = 256,
+};
 
 /* table[8192, 128]: cosines, then sines of each position */
 static void rope_table_8192x128_f32(Rt *rt, float *table)
@@ -27,7 +30,10 @@ static void rope_table_8192x128_f32(Rt *rt, float *table)
 
 /* embed: y[i] = w[tokens[i]]
  * tokens i32 [8192], w bf16 [128256, 4096] -> y bf16 [8192, 4096] */
-static RtKernel embed_8192x128256x4096_bf16_kernel = { .name = "embed_8192x128256x4096_bf16", .threads = 256 };
+static RtKernel embed_8192x128256x4096_bf16_kernel = {
+    .name = "embed_8192x128256x4096_bf16",
+    .threads = 256,
+};
 
 /* y[8192, 4096] = w[tokens], w[128256, 4096] */
 static void embed_8192x128256x4096_bf16(Rt *rt, const int32_t *tokens, const rt_bf16 *w,
@@ -39,8 +45,14 @@ static void embed_8192x128256x4096_bf16(Rt *rt, const int32_t *tokens, const rt_
 
 /* embed_bwd: dw[tokens[i]] += dy[i], in order of i
  * tokens i32 [8192], dy bf16 [8192, 4096] -> dw f32 [128256, 4096] */
-static RtKernel embed_bwd_8192x4096_bf16_sort_kernel = { .name = "embed_bwd_8192x4096_bf16_sort", .threads = 256 };
-static RtKernel embed_bwd_8192x4096_bf16_kernel = { .name = "embed_bwd_8192x4096_bf16", .threads = 256 };
+static RtKernel embed_bwd_8192x4096_bf16_sort_kernel = {
+    .name = "embed_bwd_8192x4096_bf16_sort",
+    .threads = 256,
+};
+static RtKernel embed_bwd_8192x4096_bf16_kernel = {
+    .name = "embed_bwd_8192x4096_bf16",
+    .threads = 256,
+};
 
 /* dw[128256, 4096] = beta dw + the rows of dy[8192, 4096] where their tokens stand */
 static void embed_bwd_8192x4096_bf16(Rt *rt, const int32_t *tokens, const rt_bf16 *dy,
@@ -58,7 +70,10 @@ static void embed_bwd_8192x4096_bf16(Rt *rt, const int32_t *tokens, const rt_bf1
 
 /* rmsnorm: y = x * rstd * w, rstd = 1 / sqrt(mean(x^2) + eps), row by row
  * x bf16 [8192, 4096], w bf16 [4096] -> y bf16 [8192, 4096], rstd f32 [8192] */
-static RtKernel rmsnorm_8192x4096_bf16_kernel = { .name = "rmsnorm_8192x4096_bf16", .threads = 256 };
+static RtKernel rmsnorm_8192x4096_bf16_kernel = {
+    .name = "rmsnorm_8192x4096_bf16",
+    .threads = 256,
+};
 
 /* y[8192, 4096], rstd[8192] */
 void rmsnorm_8192x4096_bf16(Rt *rt, const rt_bf16 *x, const rt_bf16 *w, rt_bf16 *y,
@@ -82,7 +97,10 @@ void linear_8192x4096x6144_bf16(Rt *rt, const rt_bf16 *x, const rt_bf16 *w, rt_b
 
 /* rope: halves of q and k heads: (x1 cos - x2 sin, x2 cos + x1 sin)
  * qkv bf16 [8192, 6144], table f32 [8192, 128] -> y bf16 [8192, 6144] */
-static RtKernel rope_8192x6144x8192x128_bf16_kernel = { .name = "rope_8192x6144x8192x128_bf16", .threads = 160 };
+static RtKernel rope_8192x6144x8192x128_bf16_kernel = {
+    .name = "rope_8192x6144x8192x128_bf16",
+    .threads = 160,
+};
 
 /* y[8192, 6144]: q and k of qkv turned by their position */
 void rope_8192x6144x8192x128_bf16(Rt *rt, const rt_bf16 *qkv, const float *table,
@@ -94,7 +112,10 @@ void rope_8192x6144x8192x128_bf16(Rt *rt, const rt_bf16 *qkv, const float *table
 
 /* attention: o = softmax(q k^T * scale) v, causal; lse = log(sum(exp(q k^T * scale)))
  * qkv bf16 [8192, 6144] -> o bf16 [8192, 4096], lse f32 [8192, 32] */
-static RtKernel attention_8192x6144_bf16_kernel = { .name = "attention_8192x6144_bf16", .threads = 128, .shared_bytes = 69632 };
+static RtKernel attention_8192x6144_bf16_kernel = {
+    .name = "attention_8192x6144_bf16",
+    .threads = 128, .shared_bytes = 69632,
+};
 
 void attention_8192x6144_bf16(Rt *rt, const rt_bf16 *qkv, rt_bf16 *o, float *lse)
 {
@@ -117,7 +138,10 @@ void linear_8192x4096x4096_bf16(Rt *rt, const rt_bf16 *x, const rt_bf16 *w, rt_b
 /* add_rmsnorm: h = x + r; y, rstd = rmsnorm(h, w)
  * x bf16 [8192, 4096], r bf16 [8192, 4096], w bf16 [4096] -> h bf16 [8192, 4096],
  * y bf16 [8192, 4096], rstd f32 [8192] */
-static RtKernel add_rmsnorm_8192x4096_bf16_kernel = { .name = "add_rmsnorm_8192x4096_bf16", .threads = 256 };
+static RtKernel add_rmsnorm_8192x4096_bf16_kernel = {
+    .name = "add_rmsnorm_8192x4096_bf16",
+    .threads = 256,
+};
 
 /* h[8192, 4096] = x + r, y[8192, 4096], rstd[8192] */
 void add_rmsnorm_8192x4096_bf16(Rt *rt, const rt_bf16 *x, const rt_bf16 *r,
@@ -141,7 +165,10 @@ void linear_8192x4096x28672_bf16(Rt *rt, const rt_bf16 *x, const rt_bf16 *w, rt_
 
 /* swiglu: y = gate * sigmoid(gate) * up
  * gu bf16 [8192, 28672] -> y bf16 [8192, 14336] */
-static RtKernel swiglu_8192x14336_bf16_kernel = { .name = "swiglu_8192x14336_bf16", .threads = 256 };
+static RtKernel swiglu_8192x14336_bf16_kernel = {
+    .name = "swiglu_8192x14336_bf16",
+    .threads = 256,
+};
 
 /* y[8192, 14336] = silu(gate) up, of gu[8192, gate 14336 | up 14336] */
 void swiglu_8192x14336_bf16(Rt *rt, const rt_bf16 *gu, rt_bf16 *y)
@@ -164,7 +191,10 @@ static void linear_8192x14336x4096_bf16(Rt *rt, const rt_bf16 *x, const rt_bf16 
 
 /* add: y = a + b
  * a bf16 [8192, 4096], b bf16 [8192, 4096] -> y bf16 [8192, 4096] */
-static RtKernel add_8192x4096_bf16_kernel = { .name = "add_8192x4096_bf16", .threads = 256 };
+static RtKernel add_8192x4096_bf16_kernel = {
+    .name = "add_8192x4096_bf16",
+    .threads = 256,
+};
 
 /* y[8192, 4096] = a + b */
 static void add_8192x4096_bf16(Rt *rt, const rt_bf16 *a, const rt_bf16 *b, rt_bf16 *y)
@@ -200,7 +230,10 @@ static void linear_dw_8192x4096x14336_bf16(Rt *rt, const rt_bf16 *dy, const rt_b
 
 /* swiglu_bwd: gradient of swiglu: dgate = dy up s (1 + gate (1 - s)), dup = dy gate s
  * gu bf16 [8192, 28672], dy bf16 [8192, 14336] -> dgu bf16 [8192, 28672] */
-static RtKernel swiglu_bwd_8192x14336_bf16_kernel = { .name = "swiglu_bwd_8192x14336_bf16", .threads = 256 };
+static RtKernel swiglu_bwd_8192x14336_bf16_kernel = {
+    .name = "swiglu_bwd_8192x14336_bf16",
+    .threads = 256,
+};
 
 /* dgu[8192, 28672], the gradient of gu, from dy[8192, 14336] */
 static void swiglu_bwd_8192x14336_bf16(Rt *rt, const rt_bf16 *gu, const rt_bf16 *dy,
@@ -239,8 +272,14 @@ static void linear_dw_8192x28672x4096_bf16(Rt *rt, const rt_bf16 *dy, const rt_b
 /* rmsnorm_bwd_add: dx, dw = rmsnorm_bwd(x, w, rstd, dy); dx = dres + dx
  * x bf16 [8192, 4096], w bf16 [4096], rstd f32 [8192], dy bf16 [8192, 4096],
  * dres bf16 [8192, 4096] -> dx bf16 [8192, 4096], dw f32 [4096] */
-static RtKernel rmsnorm_bwd_add_8192x4096_bf16_kernel = { .name = "rmsnorm_bwd_add_8192x4096_bf16", .threads = 256 };
-static RtKernel rmsnorm_bwd_add_8192x4096_bf16_sum_kernel = { .name = "rmsnorm_bwd_add_8192x4096_bf16_sum", .threads = 1024 };
+static RtKernel rmsnorm_bwd_add_8192x4096_bf16_kernel = {
+    .name = "rmsnorm_bwd_add_8192x4096_bf16",
+    .threads = 256,
+};
+static RtKernel rmsnorm_bwd_add_8192x4096_bf16_sum_kernel = {
+    .name = "rmsnorm_bwd_add_8192x4096_bf16_sum",
+    .threads = 1024,
+};
 
 /* dx[8192, 4096] + dres, dw[4096]; part: sums of 264 blocks */
 static void rmsnorm_bwd_add_8192x4096_bf16(Rt *rt, const rt_bf16 *x, const rt_bf16 *w,
@@ -284,8 +323,14 @@ static void linear_dw_8192x4096x4096_bf16(Rt *rt, const rt_bf16 *dy, const rt_bf
 /* attention_bwd: gradient of attention
  * qkv bf16 [8192, 6144], o bf16 [8192, 4096], lse f32 [8192, 32],
  * d_o bf16 [8192, 4096] -> dqkv bf16 [8192, 6144] */
-static RtKernel attention_bwd_8192x6144x4096x32_bf16_dq_kernel = { .name = "attention_bwd_8192x6144x4096x32_bf16_dq", .threads = 128, .shared_bytes = 70144 };
-static RtKernel attention_bwd_8192x6144x4096x32_bf16_dkv_kernel = { .name = "attention_bwd_8192x6144x4096x32_bf16_dkv", .threads = 128, .shared_bytes = 70144 };
+static RtKernel attention_bwd_8192x6144x4096x32_bf16_dq_kernel = {
+    .name = "attention_bwd_8192x6144x4096x32_bf16_dq",
+    .threads = 128, .shared_bytes = 70144,
+};
+static RtKernel attention_bwd_8192x6144x4096x32_bf16_dkv_kernel = {
+    .name = "attention_bwd_8192x6144x4096x32_bf16_dkv",
+    .threads = 128, .shared_bytes = 70144,
+};
 
 /* workspace: of each head of each sequence, numbers of its queries. */
 static void attention_bwd_8192x6144x4096x32_bf16(Rt *rt, const rt_bf16 *qkv,
@@ -302,7 +347,10 @@ static void attention_bwd_8192x6144x4096x32_bf16(Rt *rt, const rt_bf16 *qkv,
 
 /* rope_bwd: halves of q and k heads: (d1 cos + d2 sin, d2 cos - d1 sin)
  * dy bf16 [8192, 6144], table f32 [8192, 128] -> dx bf16 [8192, 6144] */
-static RtKernel rope_bwd_8192x6144x8192x128_bf16_kernel = { .name = "rope_bwd_8192x6144x8192x128_bf16", .threads = 160 };
+static RtKernel rope_bwd_8192x6144x8192x128_bf16_kernel = {
+    .name = "rope_bwd_8192x6144x8192x128_bf16",
+    .threads = 160,
+};
 
 /* dx[8192, 6144]: q and k of dy turned back */
 static void rope_bwd_8192x6144x8192x128_bf16(Rt *rt, const rt_bf16 *dy,
@@ -341,8 +389,14 @@ static void linear_dw_8192x6144x4096_bf16(Rt *rt, const rt_bf16 *dy, const rt_bf
 /* linear_cross_entropy: loss, dx, dw of cross_entropy(x w^T), chunk tokens at a time
  * x bf16 [8192, 4096], w bf16 [128256, 4096], targets i32 [8192] -> loss f64 [1],
  * dx bf16 [8192, 4096], dw f32 [128256, 4096] */
-static RtKernel linear_cross_entropy_8192x4096x128256_bf16_softmax_kernel = { .name = "linear_cross_entropy_8192x4096x128256_bf16_softmax", .threads = 1024 };
-static RtKernel linear_cross_entropy_8192x4096x128256_bf16_loss_kernel = { .name = "linear_cross_entropy_8192x4096x128256_bf16_loss", .threads = 1024 };
+static RtKernel linear_cross_entropy_8192x4096x128256_bf16_softmax_kernel = {
+    .name = "linear_cross_entropy_8192x4096x128256_bf16_softmax",
+    .threads = 1024,
+};
+static RtKernel linear_cross_entropy_8192x4096x128256_bf16_loss_kernel = {
+    .name = "linear_cross_entropy_8192x4096x128256_bf16_loss",
+    .threads = 1024,
+};
 static RtMatmul linear_cross_entropy_8192x4096x128256_bf16_logits = {
     .op = RT_NT, .m = 1024, .n = 128256, .k = 4096, .lda = 4096, .ldb = 4096, .ldc = 128256,
     .in_dtype = RT_BF16, .out_dtype = RT_BF16,
@@ -386,8 +440,14 @@ static void linear_cross_entropy_8192x4096x128256_bf16(Rt *rt, const rt_bf16 *x,
 /* rmsnorm_bwd: gradient of rmsnorm
  * x bf16 [8192, 4096], w bf16 [4096], rstd f32 [8192],
  * dy bf16 [8192, 4096] -> dx bf16 [8192, 4096], dw f32 [4096] */
-static RtKernel rmsnorm_bwd_8192x4096_bf16_kernel = { .name = "rmsnorm_bwd_8192x4096_bf16", .threads = 256 };
-static RtKernel rmsnorm_bwd_8192x4096_bf16_sum_kernel = { .name = "rmsnorm_bwd_8192x4096_bf16_sum", .threads = 1024 };
+static RtKernel rmsnorm_bwd_8192x4096_bf16_kernel = {
+    .name = "rmsnorm_bwd_8192x4096_bf16",
+    .threads = 256,
+};
+static RtKernel rmsnorm_bwd_8192x4096_bf16_sum_kernel = {
+    .name = "rmsnorm_bwd_8192x4096_bf16_sum",
+    .threads = 1024,
+};
 
 /* dx[8192, 4096], dw[4096]; part: sums of 264 blocks */
 static void rmsnorm_bwd_8192x4096_bf16(Rt *rt, const rt_bf16 *x, const rt_bf16 *w,
@@ -403,7 +463,10 @@ static void rmsnorm_bwd_8192x4096_bf16(Rt *rt, const rt_bf16 *x, const rt_bf16 *
 
 /* adamw: AdamW with decoupled weight decay; bias1 = 1 - beta1^t, bias2 = 1 - beta2^t
  * On a run of elements of one parameter; called by the runtime. */
-static RtKernel adamw_update_kernel = { .name = "adamw_update", .threads = 256 };
+static RtKernel adamw_update_kernel = {
+    .name = "adamw_update",
+    .threads = 256,
+};
 
 static void adamw_update(Rt *rt, const RtUpdate *u, const RtUpdateRun *run)
 {

@@ -53,9 +53,6 @@ void rt_comm_open(Rt *rt)
     for (int i = 0; i < PLACES; i++) {
         places.event[i] = new_event(rt);
     }
-#ifdef RT_NCCL
-    rt_nccl_open(rt);
-#endif
 }
 
 /* ---- places ------------------------------------------------------------------------ */
@@ -166,9 +163,16 @@ void rt_wait(Rt *rt, int stream, int ticket)
                                          queues[stream].done[ticket % TICKETS], 0));
 }
 
+/* The device's streams run by themselves. Ranks meet only now, when their builds have been
+ * compared: what differs is told before NCCL could wait for it. */
 void rt_comm_begin(Rt *rt)
 {
-    (void)rt; /* the device's streams run by themselves */
+    (void)rt;
+    rt_gpu_measure(RT_OUT_LATER);
+#ifdef RT_NCCL
+    rt_nccl_open(rt);
+    rt_gpu_measure(RT_OUT_NCCL);
+#endif
 }
 
 void rt_comm_step_end(Rt *rt)
@@ -182,6 +186,7 @@ void rt_comm_step_end(Rt *rt)
 void rt_comm_end(Rt *rt)
 {
     rt_gpu_drain(rt);
+    rt_gpu_measure(RT_OUT_LATER); /* while communicators still have their buffers */
 #ifdef RT_NCCL
     rt_nccl_close(rt);
 #endif

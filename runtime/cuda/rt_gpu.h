@@ -30,7 +30,7 @@ typedef enum {
     RT_OUT_KERNELS,
     RT_OUT_BLAS,
     RT_OUT_NCCL,
-    RT_OUT_LATER, /* since the first step */
+    RT_OUT_LATER, /* what libraries load when first used */
     RT_OUT_KINDS
 } RtOutside;
 

@@ -45,9 +45,8 @@ void rt_memory_resident(const Rt *rt, FILE *out)
         [RT_OUT_KERNELS] = "kernels",
         [RT_OUT_BLAS] = "cuBLASLt",
         [RT_OUT_NCCL] = "NCCL, pinned memory",
-        [RT_OUT_LATER] = "since the first step",
+        [RT_OUT_LATER] = "loaded at first use",
     };
-    rt_gpu_measure(RT_OUT_LATER);
     fprintf(out, "memory of GPU %d, measured at the end of rank %d:\n", rt_gpu.index,
             rt->rank);
     for (int k = 0; k < RT_OUT_KINDS; k++) {

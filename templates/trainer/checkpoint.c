@@ -1,11 +1,13 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- checkpoint.c: the texts that a checkpoint carries beside its tensors.
 /* SPDX-License-Identifier: MIT-0 */
-/* checkpoint.c: what checkpoints of ${name} say beside their tensors, which tables.c places.
+/* checkpoint.c: what checkpoints of ${name} say beside their tensors, which
+ * tables.c places.
  *
 //@ if config_lines then
- * config.json is the model as Hugging Face knows it, so a checkpoint loads as one. The numbers
- * of the numerics hash tell, when a checkpoint is of another hash, what it differs in.
+ * config.json is the model as Hugging Face knows it, so a checkpoint loads as one. The
+ * numbers of the numerics hash tell, when a checkpoint is of another hash, what it differs
+ * in.
 //@ else
  * Hugging Face has no such model: there is no config.json. The numbers of the numerics hash
  * tell, when a checkpoint is of another hash, what it differs in.
