@@ -125,12 +125,14 @@ static const char *verify_groups(Gen *g, const Segment *s)
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
         const Group *gr = groups[i].group;
         for (int r = 0; r < m->world_size; r++) {
-            int first = r - r / gr->stride % gr->size * gr->stride;
+            if (r / gr->stride % gr->size != 0) {
+                continue; /* not the first of its group, with which it was looked at */
+            }
             for (int k = 0; k < gr->size; k++) {
-                int part = (first + k * gr->stride) % s->shards;
-                if (part != (groups[i].parts ? first % s->shards + k : r % s->shards)) {
+                int part = (r + k * gr->stride) % s->shards;
+                if (part != r % s->shards + (groups[i].parts ? k : 0)) {
                     return gen_printf(g, "segment %s: rank %d is in a wrong group",
-                                      s->name, r);
+                                      s->name, r + k * gr->stride);
                 }
             }
         }
