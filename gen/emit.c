@@ -376,6 +376,17 @@ static const char *const cpu_only[] = {
     "rt_sum.c",
 };
 
+/* What of runtime/cuda/ only trainers of several ranks need. */
+static bool is_between_ranks(const char *name)
+{
+    static const char *const files[] = {"rt_loopback.c", "rt_nccl.c", "rt_tree.c"};
+
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (!strcmp(name, files[i]))
+            return true;
+    return false;
+}
+
 /* Does the trainer need this file of runtime/? */
 static bool is_runtime_file(const Gen *g, const char *path)
 {
@@ -386,7 +397,7 @@ static bool is_runtime_file(const Gen *g, const char *path)
         (strcmp(dot, ".c") != 0 && strcmp(dot, ".h") != 0))
         return false;
     if (!strncmp(name, "cuda/", 5))
-        return cuda && (g->model.world_size > 1 || strcmp(name + 5, "rt_nccl.c") != 0);
+        return cuda && (g->model.world_size > 1 || !is_between_ranks(name + 5));
     for (size_t i = 0; cuda && i < sizeof cpu_only / sizeof *cpu_only; i++)
         if (!strcmp(name, cpu_only[i]))
             return false;

@@ -50,6 +50,10 @@ static const Flag flags[] = {
      AT(local), 0, 0},
     {"guard", NULL, "inaccessible pages around the arena (or RT_GUARD=1)", FLAG_BOOL,
      AT(guard), 0, 0},
+#ifdef RT_NCCL
+    {"loopback", NULL, "ranks share GPUs and exchange through host memory, slowly",
+     FLAG_BOOL, AT(loopback), 0, 0},
+#endif
     {"quiet", NULL, "no line a step", FLAG_BOOL, AT(quiet), 0, 0},
     {"checkpoint", "DIR", "write checkpoints there, at the last step and on signals too",
      FLAG_TEXT, AT(checkpoint), 0, 0},

@@ -31,6 +31,7 @@ typedef struct RtFlags {
     const char *stats; /* counters of every rank, one JSON object */
     const char *debug_gradients;
     bool weights_hash, numerics_hash, guard, quiet, local;
+    bool loopback;                 /* CUDA: ranks share GPUs */
     const char *init;              /* a folder of Hugging Face's; NULL: random */
     const char *checkpoint;   /* the folder; NULL: none are written */
     int64_t checkpoint_every; /* steps; 0: only at the end */

@@ -28,6 +28,22 @@ static int64_t control_bytes(const RtTrainer *t)
     return pages(RT_CONTROL_BYTES(t->micro_batches));
 }
 
+/* The loopback's, behind all that; nothing is there until it is touched. */
+static int64_t slots_offset(const RtTrainer *t)
+{
+    return pages(sizeof(RtShared)) + t->world_size * control_bytes(t);
+}
+
+static int64_t slots_bytes(const RtTrainer *t)
+{
+#ifdef RT_NCCL
+    return rt_loopback_bytes(t);
+#else
+    (void)t;
+    return 0;
+#endif
+}
+
 static char *control_area;
 
 int rt_shared_create(const RtTrainer *t)
@@ -36,7 +52,7 @@ int rt_shared_create(const RtTrainer *t)
     if (fd < 0) {
         return -1;
     }
-    if (ftruncate(fd, pages(sizeof(RtShared)) + t->world_size * control_bytes(t)) != 0) {
+    if (ftruncate(fd, slots_offset(t) + slots_bytes(t)) != 0) {
         const int error = errno;
         close(fd);
         errno = error;
@@ -85,6 +101,11 @@ bool rt_arena_map(Rt *rt, int fd, bool guard, char *error)
     }
     guarded = guard;
     rt_gpu_open(rt);
+#ifdef RT_NCCL
+    if (rt->state->flags.loopback) {
+        rt_loopback_map(rt, fd, slots_offset(t));
+    }
+#endif
     rt_gpu_expect(rt, t->symmetric_bytes + t->local_bytes);
     rt->symmetric = allocate(rt, t->symmetric_bytes);
     rt->local = allocate(rt, t->local_bytes);
@@ -136,7 +157,8 @@ void rt_arena_read(const Rt *rt, RtSpace space, int64_t offset, void *to, int64_
     RT_CUDA_CALL(rt, cudaStreamSynchronize(rt_gpu.stream[RT_COMPUTE]));
 }
 
-void rt_arena_write(Rt *rt, RtSpace space, int64_t offset, const void *from, int64_t bytes)
+void rt_arena_write(Rt *rt, RtSpace space, int64_t offset, const void *from,
+                    int64_t bytes)
 {
     RT_CUDA_CALL(rt, cudaMemcpyAsync(address(rt, space, offset), from, (size_t)bytes,
                                      cudaMemcpyHostToDevice, rt_gpu.stream[RT_COMPUTE]));

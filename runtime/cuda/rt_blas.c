@@ -50,7 +50,7 @@ const char *rt_gemm_library(void)
              rt_gpu.multiprocessors, driver, rt_gpu.image ? rt_gpu.image : "none yet");
 #ifdef RT_NCCL
     const size_t n = strlen(text);
-    snprintf(text + n, sizeof text - n, ", NCCL %d", rt_nccl_version());
+    snprintf(text + n, sizeof text - n, ", %s", rt_transport->name());
 #endif
     return text;
 }

@@ -113,7 +113,7 @@ static void gather(Rt *rt, RtGroup group, int segment, int64_t from, int64_t to)
     const int64_t bytes = t->segments[segment].elems / group.ranks *
                           (int64_t)rt_dtype_bytes(t->param_dtype);
     begin(rt, RT_GATHER);
-    rt_nccl_gather(rt, group, rt_symmetric(rt, from), rt_local(rt, to), bytes);
+    rt_gather(rt, group, rt_symmetric(rt, from), rt_local(rt, to), bytes);
     end(rt, RT_GATHER);
 }
 
@@ -134,14 +134,14 @@ void rt_reduce_scatter_start(Rt *rt, int segment, int64_t grad, int64_t result)
     void *to =
         rt->world_size > s->shards ? rt_symmetric(rt, result) : rt_local(rt, result);
     begin(rt, RT_REDUCE);
-    rt_nccl_reduce_scatter(rt, segment, rt_symmetric(rt, grad), to);
+    rt_sum_scatter(rt, segment, rt_symmetric(rt, grad), to);
     end(rt, RT_REDUCE);
 }
 
 void rt_all_reduce_start(Rt *rt, int segment, int64_t grad)
 {
     begin(rt, RT_REDUCE);
-    rt_nccl_all_reduce(rt, segment, rt_symmetric(rt, grad));
+    rt_sum_in_place(rt, segment, rt_symmetric(rt, grad));
     end(rt, RT_REDUCE);
 }
 #endif
@@ -163,14 +163,14 @@ void rt_wait(Rt *rt, int stream, int ticket)
                                          queues[stream].done[ticket % TICKETS], 0));
 }
 
-/* The device's streams run by themselves. Ranks meet only now, when their builds have been
- * compared: what differs is told before NCCL could wait for it. */
+/* The device's streams run by themselves. Ranks meet only now, when their builds have
+ * been compared: what differs is told before NCCL could wait for it. */
 void rt_comm_begin(Rt *rt)
 {
     (void)rt;
     rt_gpu_measure(RT_OUT_LATER);
 #ifdef RT_NCCL
-    rt_nccl_open(rt);
+    rt_transport->open(rt);
     rt_gpu_measure(RT_OUT_NCCL);
 #endif
 }
@@ -188,7 +188,7 @@ void rt_comm_end(Rt *rt)
     rt_gpu_drain(rt);
     rt_gpu_measure(RT_OUT_LATER); /* while communicators still have their buffers */
 #ifdef RT_NCCL
-    rt_nccl_close(rt);
+    rt_transport->close(rt);
 #endif
 }
 

@@ -50,9 +50,16 @@ static _Noreturn void no_device(const Rt *rt, cudaError_t error)
 /* One for each rank; a launcher may show each process its own alone. */
 static int choose(const Rt *rt, int devices)
 {
+#ifdef RT_NCCL
+    rt_transport = rt->state->flags.loopback ? &rt_loopback : &rt_nccl;
+    if (rt->state->flags.loopback) {
+        return rt->rank % devices;
+    }
+#endif
     const char *shared = getenv("NCCL_MULTI_RANK_GPU_ENABLE"),
                *host = getenv("NCCL_HOSTID");
-    if (host != NULL && devices < rt->world_size) { /* NCCL takes ranks of one GPU for hosts */
+    if (host != NULL &&
+        devices < rt->world_size) { /* NCCL takes ranks of one GPU for hosts */
         char id[512];
         snprintf(id, sizeof id, "%s-%d", host, rt->rank);
         setenv("NCCL_HOSTID", id, 1);
@@ -66,8 +73,7 @@ static int choose(const Rt *rt, int devices)
     }
     rt_fail(rt, RT_EXIT_ERROR,
             "%d ranks need a GPU each, and %d %s found; generate the trainer for "
-            "mesh.shard = "
-            "%d",
+            "mesh.shard = %d, or pass --loopback, by which ranks share GPUs, slowly",
             rt->world_size, devices, devices == 1 ? "is" : "are", devices);
 }
 
@@ -101,6 +107,9 @@ void rt_gpu_open(Rt *rt)
         RT_CUDA_CALL(
             rt, cudaStreamCreateWithPriority(&rt_gpu.stream[s], cudaStreamNonBlocking,
                                              s == RT_COMPUTE ? least : greatest));
+    }
+    if (rt->state->flags.loopback) { /* one order of all collectives: see rt_loopback.c */
+        rt_gpu.stream[RT_REDUCE] = rt_gpu.stream[RT_GATHER];
     }
 }
 
@@ -137,7 +146,7 @@ static void nap(Rt *rt)
         rt_leave(rt);
     }
 #ifdef RT_NCCL
-    rt_nccl_check(rt);
+    rt_transport->check(rt);
 #endif
     rt_places_passed(rt);
     nanosleep(&short_while, NULL);

@@ -82,24 +82,47 @@ void rt_comm_open(Rt *rt);
 /* Tells the watchers how far the device has come. */
 void rt_places_passed(Rt *rt);
 
-/* ---- rt_nccl.c: only in trainers of several ranks ------------------------------------
+/* ---- rt_tree.c, rt_nccl.c, rt_loopback.c: only in trainers of several ranks ---------
  */
 
-void rt_nccl_open(Rt *rt);
-/* One of them for each set of groups and stream; made at its first use, which is the same
- * on all ranks. */
-void rt_nccl_gather(Rt *rt, RtGroup group, const void *from, void *out, int64_t bytes);
+/* What this rank sends to another one, and has from it. */
+typedef struct RtParcel {
+    const void *send;
+    int64_t send_bytes;
+    void *receive;
+    int64_t receive_bytes;
+} RtParcel;
+
+/* What carries bytes between ranks. All ranks make the same calls in the same order. */
+typedef struct RtTransport {
+    const char *(*name)(void); /* and version: for the platform hash */
+    void (*open)(Rt *rt);
+    /* On the gather stream: out = from of every rank of the group, in rank order. */
+    void (*gather)(Rt *rt, RtGroup group, const void *from, void *out, int64_t bytes);
+    /* On the reduce stream: parcel[k] is the k-th of the group's; the own one is left
+     * out. No rank's parcels have more than most_bytes each way. */
+    void (*exchange)(Rt *rt, RtGroup group, const RtParcel *parcel, int64_t most_bytes);
+    /* With RtTrainer.library_order: sums of reduce dtype on the reduce stream, of `elems`
+     * a rank; NULL where there is no library. */
+    void (*sum_scatter)(Rt *rt, RtGroup group, const void *grad, void *result,
+                        int64_t elems);
+    void (*sum_in_place)(Rt *rt, RtGroup group, void *grad, int64_t elems);
+    /* Sums over all ranks, in place, in the order of the compute stream: the control
+     * area's words, losses. */
+    void (*control)(Rt *rt, void *words, int64_t n_words, void *losses, int64_t n_losses);
+    void (*check)(const Rt *rt); /* ends the rank when a collective has failed */
+    void (*close)(Rt *rt);
+} RtTransport;
+extern const RtTransport rt_nccl, rt_loopback;
+extern const RtTransport *rt_transport; /* chosen with the device */
+
+void rt_gather(Rt *rt, RtGroup group, const void *from, void *out, int64_t bytes);
 /* The tree, or with RtTrainer.library_order the library's sum. */
-void rt_nccl_reduce_scatter(Rt *rt, int segment, void *grad, void *result);
-void rt_nccl_all_reduce(Rt *rt, int segment, void *grad);
-/* Sums over all ranks, in place, on the compute stream: the control area's words, losses.
- */
-void rt_nccl_control(Rt *rt, void *words, int64_t n_words, void *losses,
-                     int64_t n_losses);
-/* Ends the rank when a communicator has failed. */
-void rt_nccl_check(const Rt *rt);
-void rt_nccl_close(Rt *rt);
-int rt_nccl_version(void);
+void rt_sum_scatter(Rt *rt, int segment, void *grad, void *result);
+void rt_sum_in_place(Rt *rt, int segment, void *grad);
+/* The loopback's part of the memory that ranks share. */
+int64_t rt_loopback_bytes(const RtTrainer *t);
+void rt_loopback_map(Rt *rt, int fd, int64_t offset);
 
 /* ---- rt_norm.c --------------------------------------------------------------------- */
 

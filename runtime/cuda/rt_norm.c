@@ -118,8 +118,8 @@ void rt_norm_reduce(Rt *rt)
     RT_CUDA_CALL(
         rt, cudaMemcpyAsync(step_in, in, sizeof *in, cudaMemcpyHostToDevice, stream));
 #ifdef RT_NCCL
-    rt_nccl_control(rt, words, RT_CONTROL_WORDS, control(rt) + RT_CONTROL_LOSSES,
-                    micro_batches);
+    rt_transport->control(rt, words, RT_CONTROL_WORDS, control(rt) + RT_CONTROL_LOSSES,
+                          micro_batches);
 #endif
     rt_launch(rt, &finish_kernel, 1, 1,
               (void *[]){&words, &micro_batches, &step_in, &step_out, &update});

@@ -3,7 +3,7 @@
 # Emitted CUDA trainers, unmodified, on the simulated device: built by their own Makefiles with a
 # CUDA_HOME of stand-ins. Tiny llama and GPT-2 on 1, 2 and 4 ranks: losses within tolerance of the
 # CPU's trainer, and bit for bit the same over ranks, wrap, prefetch, reshard, recompute,
-# accumulation, and orders of threads and streams. Planted faults must be told, and what may go
+# accumulation, orders of threads and streams, and with all ranks on one device. Planted faults must be told, and what may go
 # wrong with devices and ranks must end with a line that says so.
 # FULL=1: every row, every wait left out in turn; else a sample by SEED.
 set -u
@@ -36,12 +36,12 @@ trainer() {
 
 build_cuda() { build_trainer "$1" CUDA_HOME="$home"; }
 
-# run_cuda DIR [NAME=VALUE...]: the environment of the run
+# run_cuda DIR [NAME=VALUE...]: the environment of the run; LOOPBACK=1: --loopback
 run_cuda() {
     local dir=$1
     shift
     (for set in timeout=90 "$@"; do export "${set?}"; done
-     train "$dir" "$data" $STEPS --quiet --threads 1)
+     train "$dir" "$data" $STEPS --quiet --threads 1 ${LOOPBACK:+--loopback})
 }
 
 # near FILE FILE TOLERANCE: losses and norms, step by step
@@ -82,7 +82,18 @@ reference() {
     check "$name: losses and norms near the CPU's" near "$cpu.jsonl" "$dir.jsonl" "$tolerance"
 }
 
-# row NAME MODEL CHECKED FLAGS...: the reference's bits, by the same kernels
+# same_bits LABEL DIR REFERENCE
+same_bits() {
+    if cmp -s "$2.result" "$WORK/reference_$3.result"; then
+        ok "$1"
+    else
+        diff "$2.result" "$WORK/reference_$3.result" >"$2.diff"
+        bad "$1: other bits" "$2.diff"
+    fi
+}
+
+# row NAME MODEL CHECKED FLAGS...: the reference's bits, by the same kernels; then with the ranks
+# on one device
 row() {
     local name=$1 model=$2 checked=$3 dir=$WORK/row label
     shift 3
@@ -95,11 +106,11 @@ row() {
     fi
     cmp "$dir/math.cu" "$WORK/reference_$name/math.cu" >"$dir.cmp" 2>&1 ||
         bad "$label: other kernels" "$dir.cmp"
-    if cmp -s "$dir.result" "$WORK/reference_$name.result"; then
-        ok "$label"
+    same_bits "$label" "$dir" "$name"
+    if run_cuda "$dir" CUDASIM_SEED=$((SEED + 7)) CUDASIM_DEVICES=1 LOOPBACK=1; then
+        same_bits "$label, loopback" "$dir" "$name"
     else
-        diff "$dir.result" "$WORK/reference_$name.result" >"$dir.diff"
-        bad "$label: other bits" "$dir.diff"
+        bad "$label, loopback: does not run" "$dir.log"
     fi
 }
 
@@ -180,6 +191,9 @@ faults() {
     fault "an old driver" "driver is too old" "$dir" CUDASIM_DRIVER=11080
     fault "another GPU" "kernels are for sm_90a" "$dir" CUDASIM_ARCH=80
     fault "too little memory" "planned arena takes" "$dir" CUDASIM_MEMORY=1000000
+    fault "a failing meeting" "cudaLaunchHostFunc" "$dir" LOOPBACK=1 CUDASIM_DEVICES=1 \
+        CUDASIM_FAIL=cudaLaunchHostFunc:9
+    check "the loopback loses a rank: the others end" loses_rank "$dir"
     # the one between others[] being written by all and read by all (embed_bwd)
     if plant "$dir" math.cu '/others\[threadIdx.x\] =/{n;s/rt_block_sync();/;/}'; then
         fault "a kernel's missing barrier" "with no barrier since|nobody has written" "$dir"
@@ -196,13 +210,48 @@ faults() {
     fi
 }
 
-# wrong WHAT DIR: refused, or other bits
+# One of two ranks that share a device is killed while they train.
+loses_rank() {
+    local dir=$1 pid rank='' i
+    rm -f "$dir.jsonl"
+    CUDASIM_DEVICES=1 "$dir/trainer" --data "$data" --steps 100000 --quiet --threads 1 \
+        --loopback --log "$dir.jsonl" >"$dir.out" 2>&1 &
+    pid=$!
+    for ((i = 0; i < 600; i++)); do [ -s "$dir.jsonl" ] && break; sleep 0.1; done
+    read -r rank _ <"/proc/$pid/task/$pid/children"
+    kill -KILL "${rank:-$pid}"
+    for ((i = 0; i < 300; i++)); do kill -0 $pid 2>/dev/null || break; sleep 0.1; done
+    cat "$dir.out"
+    if kill -KILL $pid 2>/dev/null; then # it stands still
+        return 1
+    fi
+    wait $pid
+    grep -q 'rank [01] was killed by signal 9' "$dir.out"
+}
+
+# wrong WHAT DIR [NAME=VALUE...]: refused, or other bits
 wrong() {
-    if run_cuda "$2" && cmp -s "$2.result" "$WORK/reference_llama.result"; then
+    if run_cuda "${@:2}" && cmp -s "$2.result" "$WORK/reference_llama.result"; then
         bad "missed: $1"
     else
         ok "$1"
     fi
+}
+
+# Ranks that share a device and do not wait for each other's bytes.
+unmet() {
+    local dir=$WORK/unmet runtime=$WORK/runtime_unmet
+    cp -R "$ROOT/runtime" "$runtime"
+    # the second meeting of an exchange: between laying out and taking
+    sed -i '/^static void exchange/,/^}/{/cudaMemcpyDeviceToHost/,/cudaMemcpyHostToDevice/s/enqueue(rt, meet);//}' \
+        "$runtime/cuda/rt_loopback.c"
+    if cmp -s "$runtime/cuda/rt_loopback.c" "$ROOT/runtime/cuda/rt_loopback.c" ||
+       ! trainer "$dir" tiny_llama cuda --set mesh.shard=4 ||
+       ! CUDASIM_UNCHECKED=1 build_trainer "$dir" CUDA_HOME="$home" RUNTIME="$runtime"; then
+        bad "a loopback without its second meeting: not planted" "$dir.log"
+        return
+    fi
+    wrong "a loopback without its second meeting" "$dir" CUDASIM_DEVICES=1 LOOPBACK=1
 }
 
 # A sum that begins with the rank's own part: on four ranks it is no tree.
@@ -224,6 +273,7 @@ if reference llama tiny_llama 1e-4; then
     rows llama tiny_llama 1
     faults
     unordered
+    unmet
 fi
 if reference gpt2 tiny_gpt2 1e-4; then
     rows gpt2 tiny_gpt2 2

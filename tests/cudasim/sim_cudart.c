@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sim_cudart.c: the functions of the CUDA runtime that trainers call, by their own names
- * and prototypes, on the simulated device: devices, memory, errors, kernels. Streams,
- * events and graphs: sim_cudart_stream.c. */
+ * and prototypes, on the simulated device: devices, errors, kernels. Memory:
+ * sim_cudart_memory.c; streams, events and graphs: sim_cudart_stream.c. */
 #include "sim_cudart.h"
 
 #include <cuda_runtime_api.h>
@@ -173,17 +173,12 @@ cudaError_t cudaRuntimeGetVersion(int *version)
     return sim_result(cudaSuccess);
 }
 
-static size_t memory_bytes(void)
-{
-    return (size_t)sim_setting("CUDASIM_MEMORY", (int64_t)80 << 30);
-}
-
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int d)
 {
     const int arch = (int)sim_setting("CUDASIM_ARCH", 90);
     BEGIN;
 
-    *p = (struct cudaDeviceProp){.totalGlobalMem = memory_bytes(),
+    *p = (struct cudaDeviceProp){.totalGlobalMem = sim_memory_bytes(),
                                  .major = arch / 10,
                                  .minor = arch % 10,
                                  .multiProcessorCount = 132,
@@ -229,203 +224,6 @@ cudaError_t cudaDeviceGetPCIBusId(char *text, int bytes, int d)
     BEGIN;
     snprintf(text, (size_t)bytes, "0000:%02X:00.0", d + 1);
     return sim_result(cudaSuccess);
-}
-
-/* ---- memory ---------------------------------------------------------------------- */
-
-static size_t used_bytes;
-static struct Piece {
-    void *p;
-    size_t bytes;
-    bool host;
-    struct Piece *next;
-} * pieces;
-
-static const struct Piece *piece_of(const void *p)
-{
-    for (const struct Piece *x = pieces; x; x = x->next)
-        if ((const char *)p >= (char *)x->p && (const char *)p < (char *)x->p + x->bytes)
-            return x;
-    return NULL;
-}
-
-static void *new_piece(size_t bytes, bool host)
-{
-    struct Piece *x = malloc(sizeof *x);
-
-    if (!x)
-        return NULL;
-    *x = (struct Piece){.bytes = bytes, .host = host, .next = pieces};
-    x->p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (x->p == MAP_FAILED) {
-        free(x);
-        return NULL;
-    }
-    memset(x->p, 0xff, bytes); /* NaN in every dtype: what nobody wrote is seen */
-    pieces = x;
-    sim_memory_add(x->p, bytes, host ? "pinned host memory" : "device memory");
-    return x->p;
-}
-
-static cudaError_t free_piece(void *p)
-{
-    struct Piece **at = &pieces, *x;
-
-    if (!p)
-        return cudaSuccess;
-    sim_wait_all();
-    while (*at && (*at)->p != p)
-        at = &(*at)->next;
-    x = *at;
-    if (!x)
-        return cudaErrorInvalidValue;
-    *at = x->next;
-    used_bytes -= x->host ? 0 : x->bytes;
-    sim_memory_remove(p);
-    munmap(p, x->bytes);
-    free(x);
-    return cudaSuccess;
-}
-
-cudaError_t cudaMalloc(void **p, size_t bytes)
-{
-    BEGIN;
-    if (bytes > memory_bytes() - used_bytes)
-        return sim_result(cudaErrorMemoryAllocation);
-    *p = new_piece(bytes ? bytes : 1, false);
-    if (!*p)
-        return sim_result(cudaErrorMemoryAllocation);
-    used_bytes += bytes;
-    return sim_result(cudaSuccess);
-}
-
-cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned flags)
-{
-    BEGIN;
-    (void)flags;
-    *p = new_piece(bytes ? bytes : 1, true);
-    return sim_result(*p ? cudaSuccess : cudaErrorMemoryAllocation);
-}
-
-cudaError_t cudaMallocHost(void **p, size_t bytes)
-{
-    return cudaHostAlloc(p, bytes, 0);
-}
-
-cudaError_t cudaFree(void *p)
-{
-    BEGIN;
-    return sim_result(free_piece(p));
-}
-
-cudaError_t cudaFreeHost(void *p)
-{
-    BEGIN;
-    return sim_result(free_piece(p));
-}
-
-cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
-{
-    BEGIN;
-    *total = memory_bytes();
-    *free_bytes = *total - used_bytes;
-    return sim_result(cudaSuccess);
-}
-
-/* ---- copies ---------------------------------------------------------------------- */
-
-typedef struct Copy {
-    void *to;
-    const void *from; /* NULL: fill with `byte`, or take `text` */
-    int64_t bytes;
-    int byte;
-    char *text; /* pageable memory, as it was when the copy was enqueued */
-    bool to_device;
-} Copy;
-
-static SimResult run_copy(SimOp *op)
-{
-    const Copy *c = op->work.payload;
-
-    if (c->from)
-        sim_touch(c->from, c->bytes, false, NULL);
-    if (c->to_device)
-        sim_touch(c->to, c->bytes, true, NULL);
-    if (sim_problem())
-        return SIM_OP_DONE;
-    if (c->from || c->text)
-        memmove(c->to, c->from ? c->from : c->text, (size_t)c->bytes);
-    else
-        memset(c->to, c->byte, (size_t)c->bytes);
-    return SIM_OP_DONE;
-}
-
-static cudaError_t copy(void *to, const void *from, size_t bytes, SimStream *s)
-{
-    Copy c = {.to = to, .bytes = (int64_t)bytes, .to_device = piece_of(to)};
-    SimWork work = {.run = run_copy, .payload = &c, .payload_bytes = sizeof c};
-
-    if (bytes == 0)
-        return cudaSuccess;
-    if (piece_of(from)) {
-        c.from = from;
-    } else {
-        c.text = malloc(bytes);
-        if (!c.text)
-            return cudaErrorMemoryAllocation;
-        memcpy(c.text, from, bytes); /* kept: a graph may replay it */
-    }
-    snprintf(work.what, sizeof work.what, "a copy of %zu bytes", bytes);
-    sim_enqueue(s, &work);
-    if (!c.to_device && !s->capture)
-        sim_wait(s->last); /* into pageable memory: not before it is there */
-    return cudaSuccess;
-}
-
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
-                            enum cudaMemcpyKind kind, cudaStream_t stream)
-{
-    BEGIN;
-    (void)kind;
-    return sim_result(copy(to, from, bytes, sim_stream(stream)));
-}
-
-cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
-{
-    SimStream *s = sim_stream(NULL);
-    cudaError_t e;
-    BEGIN;
-
-    (void)kind;
-    e = copy(to, from, bytes, s);
-    sim_wait(s->last);
-    return sim_result(e);
-}
-
-static cudaError_t fill(void *to, int byte, size_t bytes, SimStream *s)
-{
-    const Copy c = {.to = to, .byte = byte, .bytes = (int64_t)bytes, .to_device = true};
-    const SimWork work = {.run = run_copy,
-                          .payload = (void *)(uintptr_t)&c,
-                          .payload_bytes = sizeof c,
-                          .what = "a fill"};
-
-    if (bytes > 0)
-        sim_enqueue(s, &work);
-    return cudaSuccess;
-}
-
-cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t stream)
-{
-    BEGIN;
-    return sim_result(fill(to, byte, bytes, sim_stream(stream)));
-}
-
-cudaError_t cudaMemset(void *to, int byte, size_t bytes)
-{
-    BEGIN;
-    return sim_result(fill(to, byte, bytes, sim_stream(NULL)));
 }
 
 /* ---- kernels --------------------------------------------------------------------- */

@@ -14,6 +14,7 @@
 #include "sim_stream.h"
 
 int64_t sim_setting(const char *name, int64_t otherwise);
+size_t sim_memory_bytes(void); /* of the device */
 /* True when this call of the function is to fail. */
 bool sim_planted(const char *function);
 /* True once the device has met a problem; shows it the first time. */
