@@ -174,6 +174,18 @@ static void push_trainer(Gen *g)
     }
 }
 
+/* Is a list that begins with a list on top of the stack? */
+static bool is_object(lua_State *L)
+{
+    bool object = false;
+
+    if (lua_istable(L, -1)) {
+        object = lua_rawgeti(L, -1, 1) == LUA_TTABLE;
+        lua_pop(L, 1);
+    }
+    return object;
+}
+
 /* Its config(m, t) returns a list of { key, value }, or nil where Hugging Face has no
  * such model. */
 static void make_config(Gen *g)
@@ -191,10 +203,11 @@ static void make_config(Gen *g)
         return;
     }
     if (!lua_isnil(L, -1)) {
-        if (!lua_istable(L, -1) || !put_list(g, &t, 0))
+        if (!is_object(L) || !put_list(g, &t, 0))
             diag_add(g, DIAG_ERROR, model_pos(g, "model"),
                      "return a list of { key, value }; values: plain strings, numbers, "
-                     "booleans, lists of strings, such lists again; {} is null",
+                     "booleans, lists of strings, such lists again; {} as a value is "
+                     "null; where Hugging Face has no such model, return nil",
                      "arch %s: what config returned is no config.json", g->model.arch);
         text_printf(&t, "\n");
         g->model.config_json = t.s;

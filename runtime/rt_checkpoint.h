@@ -4,7 +4,9 @@
  *   rt_layout.c    which files, which tensor where: from the tables
  *   rt_state.c     the small files: train_state.json, the index
  *   rt_save.c      writes one, all ranks together
+ *   rt_carry.c     files of the model that training does not need
  *   rt_manifest.c  MANIFEST: hashes of all files, which make it a checkpoint
+ *   rt_prune.c     which ones stay
  *   rt_tensors.c   reads files of safetensors, ours and others'
  *   rt_import.c    begins with weights that others made
  *   rt_resume.c    finds the newest that is sound, reads it
@@ -63,11 +65,18 @@ typedef struct RtTrainState {
     int n_platforms;
 } RtTrainState;
 
+/* Of a checkpoint on disk: did all of it verify, or was it written by this run? */
+typedef struct RtVerdict {
+    int64_t step;
+    bool sound;
+} RtVerdict;
+
 typedef struct RtCheckpoint {
     const char *dir;
     int lock;      /* descriptor of the folder, rank 0: one run at a time */
-    RtFile *files; /* those with tensors, set after set, then the small ones */
-    int n_files, n_tensor_files;
+    RtFile *files; /* those with tensors, set after set, those that are carried, and,
+                      while one is written, the small ones */
+    int n_files, n_tensor_files, n_lasting_files;
     int *file_of[RT_SETS];      /* [n_params] index in files; -1: the set lacks it */
     int64_t *elems_at[RT_SETS]; /* [n_params] elements before it in that file */
     RtDtype dtype[RT_SETS];     /* in the files */
@@ -75,7 +84,9 @@ typedef struct RtCheckpoint {
     char *chunk;                /* RT_CHUNK_BYTES */
     char error[RT_ERROR_BYTES]; /* of this rank, in what is going on; empty: none */
     int64_t saved;              /* the newest step on disk; -1: none */
-    uint64_t here;              /* hash of this run's platform */
+    RtVerdict *verdicts;        /* what this run knows of steps on disk */
+    int n_verdicts;
+    uint64_t here; /* hash of this run's platform */
     RtPlatform platform[RT_MAX_PLATFORMS];
     int n_platforms;
 } RtCheckpoint;
@@ -101,6 +112,10 @@ bool rt_json_done(RtJson *j); /* nothing but blanks is left, nothing failed */
  */
 
 bool rt_file_error(char *error, const char *call, const char *path);
+/* Is the last error, since it was forgotten, one of this process or machine, like EMFILE,
+ * that says nothing about the file? */
+bool rt_file_error_is_here(void);
+void rt_file_forget_error(void);
 int rt_file_open(const char *path, int flags, char *error); /* -1: it failed */
 bool rt_file_write(int fd, const char *path, const void *data, int64_t bytes, int64_t at,
                    char *error);
@@ -154,6 +169,24 @@ bool rt_manifest_sizes(const RtManifest *m, const char *folder, char *error);
 /* Collective: hash[i] of each file, its chunks dealt to the ranks in turn. */
 bool rt_manifest_hash(Rt *rt, const char *folder, RtFile *files, int n_files);
 
+/* ---- rt_carry.c ----------------------------------------------------------------------
+ */
+
+enum { RT_MOST_CARRIED = 16 };
+/* Collective: files beside the weights that the model needs but training does not, such
+ * as its tokenizer's, of the folder that it comes from: they go into each checkpoint.
+ * False: one cannot be read. */
+bool rt_carry_read(Rt *rt, const char *folder);
+
+/* ---- rt_prune.c ----------------------------------------------------------------------
+ */
+
+/* Collective: DIR's steps, largest first, as rank 0 finds them; the caller frees them.
+ * -1: rank 0 has an error. */
+int rt_share_steps(Rt *rt, int64_t **steps);
+void rt_prune_note(RtCheckpoint *c, int64_t step, bool sound);
+void rt_prune(Rt *rt); /* collective */
+
 /* ---- rt_save.c, rt_tensors.c, rt_resume.c
  * ---------------------------------------------- */
 
@@ -162,12 +195,18 @@ enum { RT_SUM_WORDS = 256 };
 void rt_sum_words(Rt *rt, uint64_t *words, int n);
 /* Collective: has no rank an error? The first that has, as `rank`; -1: none. */
 int rt_first_error(Rt *rt);
+/* The same of errors that say nothing about a checkpoint (rt_file_error_is_here). */
+int rt_first_error_here(Rt *rt);
+void rt_save_moves(Rt *rt); /* this rank goes on, says the page that all share */
+/* Collective: sizes and hashes of all files are MANIFEST's. Not so: error says why, on
+ * one rank at least. The caller frees m. */
+bool rt_manifest_verify(Rt *rt, const char *folder, RtManifest *m);
 
 typedef struct RtTensor {
     char *name;
     int fd_index;
     RtDtype dtype;
-    bool other;        /* of a dtype that is no RtDtype */
+    bool other; /* of a dtype that is no RtDtype */
     int n_dims;
     int64_t dim[RT_MAX_DIMS];
     int64_t at, bytes; /* in its file */

@@ -16,9 +16,28 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static int last_reason; /* of the last call that failed */
+
+bool rt_file_error_is_here(void)
+{
+    static const int here[] = {ENOMEM, EMFILE, ENFILE, EACCES,  EPERM,
+                               ENOLCK, EAGAIN, EBUSY,  ETXTBSY, ENOBUFS};
+    bool is = false;
+    for (size_t i = 0; i < sizeof here / sizeof *here; i++) {
+        is = is || last_reason == here[i];
+    }
+    return is;
+}
+
+void rt_file_forget_error(void)
+{
+    last_reason = 0;
+}
+
 bool rt_file_error(char *error, const char *call, const char *path)
 {
     const int reason = errno;
+    last_reason = reason;
     snprintf(error, RT_ERROR_BYTES, "%s %.600s: %s%s", call, path, strerror(reason),
              reason == ENOSPC || reason == EDQUOT ? ": the disk is full" : "");
     return false;
@@ -87,10 +106,17 @@ bool rt_file_finish(int fd, const char *path, char *error)
            durable;
 }
 
+/* EINVAL: a filesystem whose folders need no fsync, or know none. */
 bool rt_file_sync_folder(const char *path, char *error)
 {
     const int fd = rt_file_open(path, O_RDONLY | O_DIRECTORY, error);
-    return fd >= 0 && rt_file_finish(fd, path, error);
+    if (fd < 0) {
+        return false;
+    }
+    const bool durable =
+        fsync(fd) == 0 || errno == EINVAL || rt_file_error(error, "fsync", path);
+    return (close(fd) == 0 || (durable && rt_file_error(error, "close", path))) &&
+           durable;
 }
 
 static bool make_one(const char *path, char *error)
@@ -154,7 +180,8 @@ char *rt_file_load(const char *path, int64_t most, int64_t *bytes, char *error)
         snprintf(error, RT_ERROR_BYTES, "%s is no file of at most %lld bytes", path,
                  (long long)most);
     } else if ((text = malloc((size_t)s.st_size + 1)) == NULL) {
-        snprintf(error, RT_ERROR_BYTES, "%s: out of memory", path);
+        errno = ENOMEM;
+        rt_file_error(error, "allocate memory for", path);
     } else if (!rt_file_read(fd, path, text, s.st_size, 0, error)) {
         free(text);
         text = NULL;

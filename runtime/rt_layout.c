@@ -144,7 +144,8 @@ bool rt_layout_fill(RtCheckpoint *c, const RtTrainer *t)
 {
     enum { SMALL = 8 };
     const size_t params = (size_t)t->n_params;
-    c->files = calloc((size_t)(t->n_files * RT_SETS + SMALL), sizeof *c->files);
+    c->files = calloc((size_t)(t->n_files * RT_SETS + RT_MOST_CARRIED + SMALL),
+                      sizeof *c->files);
     c->dtype[RT_SET_WEIGHTS] = t->param_dtype;
     c->dtype[RT_SET_MASTER] = t->master_dtype == RT_SPLIT ? RT_F32 : t->master_dtype;
     c->dtype[RT_SET_MOMENT1] = c->dtype[RT_SET_MOMENT2] = t->moments_dtype;
@@ -161,7 +162,7 @@ bool rt_layout_fill(RtCheckpoint *c, const RtTrainer *t)
         }
         c->n_files += n;
     }
-    c->n_tensor_files = c->n_files;
+    c->n_tensor_files = c->n_lasting_files = c->n_files;
     return true;
 }
 

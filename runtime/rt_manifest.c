@@ -122,9 +122,13 @@ bool rt_manifest_read(RtManifest *m, const char *folder, char *error)
     if (ok) {
         snprintf(tail, sizeof tail, "end %016llx\n",
                  (unsigned long long)rt_hash64(text, (size_t)body, 2));
+        errno = 0;
         ok = memcmp(tail, text + body, TAIL) == 0 && read_lines(m, text, text + body);
     }
     free(text);
+    if (!ok && body > 0 && m->n_files == 0 && errno == ENOMEM) {
+        return rt_file_error(error, "allocate memory for", path);
+    }
     if (!ok) {
         rt_manifest_free(m);
         snprintf(error, RT_ERROR_BYTES, "%s is not what was written", path);
@@ -173,7 +177,7 @@ static uint64_t hash_file(Rt *rt, const char *folder, const RtFile *file,
         if (*counter % rt->world_size != rt->rank || c->error[0] != '\0') {
             continue;
         }
-        rt_enter(rt, atomic_load(&rt->state->shared->rank[rt->rank].place));
+        rt_save_moves(rt);
         if (fd < 0 && (fd = rt_file_open(path, O_RDONLY, c->error)) < 0) {
             continue;
         }
@@ -201,5 +205,36 @@ bool rt_manifest_hash(Rt *rt, const char *folder, RtFile *files, int n_files)
             files[at + i].hash = words[i];
         }
     }
+    return rt_first_error(rt) < 0;
+}
+
+bool rt_manifest_verify(Rt *rt, const char *folder, RtManifest *m)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    *m = (RtManifest){0};
+    if (rt_manifest_read(m, folder, c->error)) {
+        rt_manifest_sizes(m, folder, c->error);
+    }
+    if (rt_first_error(rt) >= 0) {
+        return false;
+    }
+    uint64_t *want = malloc((size_t)m->n_files * sizeof *want);
+    if (want == NULL) {
+        rt_fail(rt, RT_EXIT_ERROR, "out of memory");
+    }
+    for (int i = 0; i < m->n_files; i++) {
+        want[i] = m->files[i].hash;
+    }
+    if (!rt_manifest_hash(rt, folder, m->files, m->n_files)) {
+        free(want); /* what a rank could not read is told as that */
+        return false;
+    }
+    for (int i = 0; i < m->n_files && c->error[0] == '\0'; i++) {
+        if (m->files[i].hash != want[i]) {
+            snprintf(c->error, sizeof c->error, "%s is not what was written",
+                     m->files[i].name);
+        }
+    }
+    free(want);
     return rt_first_error(rt) < 0;
 }

@@ -49,18 +49,40 @@ __attribute__((format(printf, 2, 3))) static _Noreturn void refuse(Rt *rt,
 /* ---- the folder ----------------------------------------------------------------------
  */
 
+/* NFS has locks of ranges, for writing, so not of a folder that is open for reading. */
+static bool open_lock_file(RtCheckpoint *c)
+{
+    char path[RT_PATH_BYTES + RT_NAME_BYTES];
+    snprintf(path, sizeof path, "%s/.lock", c->dir);
+    close(c->lock);
+    c->lock = rt_file_open(path, O_RDWR | O_CREAT, c->error);
+    return c->lock >= 0;
+}
+
 /* Two runs in one folder would remove each other's checkpoints. Ranks of one that was
  * killed a moment ago may still be leaving. */
 static bool lock_folder(Rt *rt)
 {
     RtCheckpoint *c = rt->state->checkpoint;
+    bool file = false;
     c->lock = rt_file_open(c->dir, O_RDONLY | O_DIRECTORY, c->error);
     if (c->lock < 0) {
         return false;
     }
     for (int tries = 0; flock(c->lock, LOCK_EX | LOCK_NB) != 0; tries++) {
+        if (errno == EBADF && !file) {
+            file = true;
+            if (!open_lock_file(c)) {
+                return false;
+            }
+            continue;
+        }
         if (errno != EWOULDBLOCK) {
-            return true; /* a filesystem without locks */
+            fprintf(stderr,
+                    "trainer: warning: %s cannot be locked (%s): start no second run "
+                    "there\n",
+                    c->dir, strerror(errno));
+            return true;
         }
         if (tries == 100) {
             snprintf(c->error, sizeof c->error,
@@ -74,67 +96,18 @@ static bool lock_folder(Rt *rt)
     return true;
 }
 
-/* Their steps, largest first; all ranks get the same. */
-static int64_t *share_steps(Rt *rt, int *count)
+/* The folder is this run's, and clean; steps of checkpoints in it, largest first, the
+ * same on all ranks. */
+static int64_t *open_folder(Rt *rt, int *count)
 {
     RtCheckpoint *c = rt->state->checkpoint;
-    int64_t *steps = NULL;
-    if (rt->rank == 0 && rt_file_make_folder(c->dir, c->error) && lock_folder(rt) &&
-        rt_file_clean(c->dir, c->error)) {
-        *count = rt_file_steps(c->dir, &steps, c->error);
+    int64_t *steps;
+    if (rt->rank == 0 && rt_file_make_folder(c->dir, c->error) && lock_folder(rt)) {
+        rt_file_clean(c->dir, c->error);
     }
+    *count = rt_share_steps(rt, &steps);
     stop_on_error(rt, "--checkpoint");
-    uint64_t n = rt->rank == 0 ? (uint64_t)*count : 0;
-    rt_sum_words(rt, &n, 1);
-    *count = (int)n;
-    int64_t *all = calloc(n + 1, sizeof *all);
-    if (all == NULL) {
-        rt_fail(rt, RT_EXIT_ERROR, "out of memory");
-    }
-    for (uint64_t at = 0; at < n; at += RT_SUM_WORDS) {
-        const uint64_t some = n - at < RT_SUM_WORDS ? n - at : RT_SUM_WORDS;
-        if (rt->rank == 0) {
-            memcpy(all + at, steps + at, some * sizeof *all);
-        }
-        rt_sum_words(rt, (uint64_t *)all + at, (int)some);
-    }
-    free(steps);
-    return all;
-}
-
-/* ---- is it sound? --------------------------------------------------------------------
- */
-
-/* Collective: sizes and hashes of all files. */
-static bool verify(Rt *rt, const char *folder, RtManifest *m)
-{
-    RtCheckpoint *c = rt->state->checkpoint;
-    *m = (RtManifest){0};
-    if (rt_manifest_read(m, folder, c->error)) {
-        rt_manifest_sizes(m, folder, c->error);
-    }
-    if (rt_first_error(rt) >= 0) {
-        return false;
-    }
-    uint64_t *want = malloc((size_t)m->n_files * sizeof *want);
-    if (want == NULL) {
-        rt_fail(rt, RT_EXIT_ERROR, "out of memory");
-    }
-    for (int i = 0; i < m->n_files; i++) {
-        want[i] = m->files[i].hash;
-    }
-    if (!rt_manifest_hash(rt, folder, m->files, m->n_files)) {
-        free(want); /* what a rank could not read is told as that */
-        return false;
-    }
-    for (int i = 0; i < m->n_files && c->error[0] == '\0'; i++) {
-        if (m->files[i].hash != want[i]) {
-            snprintf(c->error, sizeof c->error, "%s is not what was written",
-                     m->files[i].name);
-        }
-    }
-    free(want);
-    return rt_first_error(rt) < 0;
+    return steps;
 }
 
 static char *load_small(Rt *rt, const char *folder, const char *name, int64_t *bytes)
@@ -385,6 +358,21 @@ static void read_set(Rt *rt, RtSet set, const char *folder, const RtManifest *m)
     rt_tensors_close(&r.tensors);
 }
 
+/* A process without descriptors or memory, or rights, learns nothing of a checkpoint: to
+ * take an older one for it would throw steps away. */
+static void stop_on_error_here(Rt *rt, const char *folder)
+{
+    const int who = rt_first_error_here(rt);
+    if (who == rt->rank) {
+        rt_fail(rt, RT_EXIT_ERROR,
+                "%s: %s; that is no damage, so no older checkpoint is taken for it",
+                folder, rt->state->checkpoint->error);
+    }
+    if (who >= 0) {
+        rt_leave(rt);
+    }
+}
+
 /* Collective: from the folder of this step, or false: it is damaged, and why is told. */
 static bool load(Rt *rt, int64_t step)
 {
@@ -394,7 +382,8 @@ static bool load(Rt *rt, int64_t step)
     RtTrainState s;
     rt_file_step_path(folder, c->dir, "", step);
     c->error[0] = '\0';
-    bool ok = verify(rt, folder, &m);
+    rt_file_forget_error();
+    bool ok = rt_manifest_verify(rt, folder, &m);
     if (ok) {
         int64_t bytes = 0;
         char *text = load_small(rt, folder, "train_state.json", &bytes);
@@ -409,14 +398,19 @@ static bool load(Rt *rt, int64_t step)
         for (RtSet set = 0; set < RT_SETS && c->error[0] == '\0'; set++) {
             read_set(rt, set, folder, &m);
         }
+        rt_carry_read(rt, folder);
     }
     const int who = rt_first_error(rt);
+    if (who >= 0) {
+        stop_on_error_here(rt, folder);
+    }
     if (who == rt->rank) {
         fprintf(stderr, "trainer: warning: [rank %d] %s is passed over: %s\n", who,
                 folder, c->error);
     }
     rt_manifest_free(&m);
     c->error[0] = '\0';
+    rt_prune_note(c, step, who < 0);
     rt_first_error(rt); /* it is told before anything else is */
     if (who < 0 && rt->rank == 0) {
         printf("resumed from %s: step %lld of %lld\n", folder, (long long)step,
@@ -463,7 +457,7 @@ bool rt_checkpoint_begin(Rt *rt)
     }
     rt_enter(rt, RT_AT_LOAD);
     rt->state->checkpoint = open_checkpoint(rt);
-    int64_t *steps = share_steps(rt, &n);
+    int64_t *steps = open_folder(rt, &n);
     if (n > 0 && !f->resume) {
         refuse(
             rt,
@@ -484,6 +478,9 @@ bool rt_checkpoint_begin(Rt *rt)
                "--resume: none of the checkpoints in %s is sound (%d tried), and over "
                "existing ones no run starts at step 0",
                f->checkpoint, n);
+    }
+    if (!loaded && f->init != NULL && !rt_carry_read(rt, f->init)) {
+        stop_on_error(rt, "--init");
     }
     if (n == 0 && f->resume && rt->rank == 0) {
         printf("no checkpoint in %s yet: starting at step 0\n", f->checkpoint);

@@ -40,13 +40,29 @@ void rt_sum_words(Rt *rt, uint64_t *words, int n)
     rt_exchange_end(rt);
 }
 
-int rt_first_error(Rt *rt)
+/* Collective: the first rank where it is so; -1: none. */
+static int first_rank(Rt *rt, bool so)
 {
     _Static_assert(RT_MAX_RANKS <= 64, "a bit for each rank");
-    uint64_t failed =
-        rt->state->checkpoint->error[0] != '\0' ? UINT64_C(1) << rt->rank : 0;
-    rt_sum_words(rt, &failed, 1);
-    return failed != 0 ? __builtin_ctzll(failed) : -1;
+    uint64_t bits = so ? UINT64_C(1) << rt->rank : 0;
+    rt_sum_words(rt, &bits, 1);
+    return bits != 0 ? __builtin_ctzll(bits) : -1;
+}
+
+int rt_first_error(Rt *rt)
+{
+    return first_rank(rt, rt->state->checkpoint->error[0] != '\0');
+}
+
+int rt_first_error_here(Rt *rt)
+{
+    return first_rank(rt,
+                      rt->state->checkpoint->error[0] != '\0' && rt_file_error_is_here());
+}
+
+void rt_save_moves(Rt *rt)
+{
+    rt_enter(rt, atomic_load(&rt->state->shared->rank[rt->rank].place));
 }
 
 /* ---- 1: the folder -------------------------------------------------------------------
@@ -78,7 +94,7 @@ static void add_small_files(Rt *rt, int64_t step)
 
 static void drop_small_files(RtCheckpoint *c)
 {
-    while (c->n_files > c->n_tensor_files) {
+    while (c->n_files > c->n_lasting_files) {
         free(c->files[--c->n_files].head);
     }
 }
@@ -95,7 +111,7 @@ static bool create_file(RtCheckpoint *c, const char *folder, const RtFile *f)
     }
     int reserved;
     do {
-        reserved = fallocate(fd, 0, 0, (off_t)f->bytes);
+        reserved = f->bytes > 0 ? fallocate(fd, 0, 0, (off_t)f->bytes) : 0;
     } while (reserved != 0 && errno == EINTR);
     bool ok =
         reserved == 0 || ((errno == EOPNOTSUPP || errno == ENOSYS)
@@ -157,7 +173,7 @@ static void write_run(void *ctx, const RtRun *run)
     for (int64_t i = 0; i < run->elems && c->error[0] == '\0'; i += RT_STAGE_ELEMS) {
         const int64_t left = run->elems - i;
         const int64_t n = left < RT_STAGE_ELEMS ? left : RT_STAGE_ELEMS;
-        rt_enter(s->rt, RT_AT_SAVE);
+        rt_save_moves(s->rt);
         rt_layout_take(s->rt, s->set, s->segment, run->shard_offset_elems + i, n,
                        c->stage, c->convert);
         rt_file_write(s->fd[index], path, c->stage, n * item,
@@ -173,7 +189,7 @@ static void finish_slices(const Slices *s)
         if (s->fd[i] < 0) {
             continue;
         }
-        rt_enter(s->rt, RT_AT_SAVE);
+        rt_save_moves(s->rt);
         snprintf(path, sizeof path, "%s/%s", s->folder, c->files[i].name);
         if (c->error[0] != '\0') {
             close(s->fd[i]);
@@ -253,53 +269,6 @@ static bool commit(RtCheckpoint *c, const char *folder, int64_t step)
            rt_file_sync_folder(c->dir, c->error);
 }
 
-/* ---- 5: old ones ---------------------------------------------------------------------
- */
-
-static bool remove_one(RtCheckpoint *c, const char *path, int64_t step)
-{
-    char trash[RT_PATH_BYTES];
-    rt_file_step_path(trash, c->dir, ".trash-", step);
-    return rt_file_remove_tree(trash, c->error) &&
-           (rename(path, trash) == 0 || rt_file_error(c->error, "rename", path)) &&
-           rt_file_sync_folder(c->dir, c->error) && rt_file_remove_tree(trash, c->error);
-}
-
-/* Only whole checkpoints are counted, and only those are removed. Those of later steps
- * were passed over when the run began: they are neither. */
-static void prune(Rt *rt)
-{
-    RtCheckpoint *c = rt->state->checkpoint;
-    const RtFlags *f = &rt->state->flags;
-    char path[RT_PATH_BYTES], why[RT_ERROR_BYTES];
-    int64_t *steps, whole = 0;
-    const int n = f->keep > 0 ? rt_file_steps(c->dir, &steps, c->error) : 0;
-    for (int i = 0; i < n && c->error[0] == '\0'; i++) {
-        RtManifest m;
-        if (steps[i] > c->saved) {
-            continue;
-        }
-        rt_enter(rt, RT_AT_SAVE);
-        rt_file_step_path(path, c->dir, "", steps[i]);
-        if (!rt_manifest_read(&m, path, why)) {
-            continue;
-        }
-        const bool sound = rt_manifest_sizes(&m, path, why);
-        rt_manifest_free(&m);
-        if (sound && ++whole > f->keep &&
-            (f->keep_every == 0 || steps[i] % f->keep_every != 0)) {
-            remove_one(c, path, steps[i]);
-        }
-    }
-    if (n > 0) {
-        free(steps);
-    }
-    if (c->error[0] != '\0') {
-        fprintf(stderr, "trainer: warning: old checkpoints stay: %s\n", c->error);
-        c->error[0] = '\0';
-    }
-}
-
 /* ---- all of it -----------------------------------------------------------------------
  */
 
@@ -365,8 +334,9 @@ static bool save(Rt *rt, int64_t step)
         rt_file_step_path(folder, c->dir, "", step);
         printf("checkpoint: %s, %.2f s\n", folder, rt_clock() - begin);
         fflush(stdout); /* a closed stdout is told by the next line of the log */
-        prune(rt);
     }
+    rt_prune_note(c, step, true);
+    rt_prune(rt);
     return true;
 }
 

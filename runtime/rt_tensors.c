@@ -6,6 +6,7 @@
  * the shapes. */
 #include "rt_checkpoint.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +15,14 @@
 
 enum { MOST_HEADER_BYTES = 100000000 };
 
+static const char out_of_memory[] = "out of memory";
+
 static bool refuse(char *error, const char *path, const char *what)
 {
+    if (what == out_of_memory) {
+        errno = ENOMEM;
+        return rt_file_error(error, "allocate memory for", path);
+    }
     snprintf(error, RT_ERROR_BYTES, "%.600s: %s", path, what);
     return false;
 }
@@ -142,7 +149,7 @@ static const char *read_header(RtTensors *s, const char *text, int64_t bytes)
         }
         RtTensor *t = new_tensor(s);
         if (t == NULL || (t->name = strdup(name)) == NULL) {
-            return "out of memory";
+            return out_of_memory;
         }
         if (!read_entry(&j, t)) {
             return "an entry is no tensor of a known dtype with at most 4 dimensions, "
@@ -192,12 +199,12 @@ bool rt_tensors_add(RtTensors *s, const char *path, char *error)
     struct RtTensorFile *more =
         realloc(s->files, (size_t)(s->n_files + 1) * sizeof *more);
     if (more == NULL) {
-        return refuse(error, path, "out of memory");
+        return refuse(error, path, out_of_memory);
     }
     s->files = more;
     char *name = strdup(path);
     if (name == NULL) {
-        return refuse(error, path, "out of memory");
+        return refuse(error, path, out_of_memory);
     }
     const int fd = rt_file_open(path, O_RDONLY | O_NONBLOCK, error);
     if (fd < 0) {
@@ -219,7 +226,7 @@ bool rt_tensors_add(RtTensors *s, const char *path, char *error)
     }
     char *text = malloc(bytes + 1);
     if (text == NULL) {
-        return refuse(error, path, "out of memory");
+        return refuse(error, path, out_of_memory);
     }
     bool ok = rt_file_read(fd, path, text, (int64_t)bytes, 8, error);
     if (ok) {

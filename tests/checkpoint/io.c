@@ -6,6 +6,8 @@
  *   IO_AT=N         the N'th call (from 0) does not succeed:
  *   IO_ACT=kill     the process is killed before it; error: it fails with EIO or ENOSPC;
  *                   short: a write or read moves half, another call fails
+ *   IO_ERRNO=E      with IO_ACT=error: it fails with this one
+ *   IO_FLOCK=E      locks of folders fail with E; IO_FSYNC=E: fsync of folders
  *   IO_DISK=BYTES   files may have so many bytes together; then the disk is full
  *   IO_RESERVE=0    the filesystem cannot reserve bytes
  *   IO_LOG=FILE     a line for each call that changes something, for crash.c */
@@ -18,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -92,9 +95,29 @@ static int fault(void)
 
 static int fails(int error)
 {
+    const char *wish = getenv("IO_ERRNO");
+
     if (!fault())
         return 0;
-    errno = error;
+    errno = wish ? atoi(wish) : error;
+    return 1;
+}
+
+static int is_folder(int fd)
+{
+    struct stat s;
+
+    return fstat(fd, &s) == 0 && S_ISDIR(s.st_mode);
+}
+
+/* Does this call on a folder fail, by the filesystem's nature? */
+static int folder_fails(int fd, const char *variable)
+{
+    const char *error = getenv(variable);
+
+    if (!error || !ours_fd(fd) || !is_folder(fd))
+        return 0;
+    errno = atoi(error);
     return 1;
 }
 
@@ -190,7 +213,7 @@ ssize_t pread(int fd, void *data, size_t n, off_t at)
     int f = ours_fd(fd) ? fault() : 0;
 
     if (f == 1) {
-        errno = EIO;
+        errno = getenv("IO_ERRNO") ? atoi(getenv("IO_ERRNO")) : EIO;
         return -1;
     }
     return REAL(pread)(fd, data, f == 2 && n > 1 ? n / 2 : n, at);
@@ -200,10 +223,17 @@ int fsync(int fd)
 {
     if (!ours_fd(fd))
         return REAL(fsync)(fd);
+    if (folder_fails(fd, "IO_FSYNC"))
+        return -1;
     if (fails(EIO))
         return -1;
     record("fsync %s\n", path_of[fd]);
     return 0; /* no power fails here: the log is what counts */
+}
+
+int flock(int fd, int what)
+{
+    return folder_fails(fd, "IO_FLOCK") ? -1 : REAL(flock)(fd, what);
 }
 
 int mkdir(const char *path, mode_t mode)

@@ -275,4 +275,5 @@ refusals() {
 }
 refusals
 . "$(dirname "$0")/faults.sh"
+. "$(dirname "$0")/odd.sh"
 finish

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by run.sh, after faults.sh: folders and filesystems as they are found: a model's other
+# files, errors that are no damage, damage among old checkpoints, filesystems that lack a call.
+
+# ---- files of the model that training does not need ------------------------------------------------
+
+carried_files() {
+    local ck=$WORK/carried.ck hf=$WORK/carried.hf f n=0
+    rm -rf "$ck" "$hf"
+    cp -r "$WORK/llama0.ck/step-00000002" "$hf"
+    rm -rf "$hf/optimizer" "$hf"/train_state.json "$hf"/MANIFEST "$hf/numerics.txt"
+    head -c 3000000 /dev/urandom >"$hf/tokenizer.json"
+    printf '{"eos_token": "</s>"}' >"$hf/tokenizer_config.json"
+    printf '{"eos_token_id": 2}' >"$hf/generation_config.json"
+    : >"$hf/special_tokens_map.json" # empty is a file, too
+    printf 'x' >"$hf/README.md"
+    cp -r "$hf" "$WORK/carried.source"
+    check '--init with a tokenizer' run llama1 1 --checkpoint "$ck" --init "$hf"
+    rm -rf "$hf" # from here on only the checkpoint has them
+    check 'goes on without its source' run llama2 3 --checkpoint "$ck" --resume \
+        --checkpoint-every 1 --keep 1
+    for f in tokenizer.json tokenizer_config.json generation_config.json special_tokens_map.json; do
+        check "$f is carried along" cmp "$WORK/carried.source/$f" "$ck/step-00000003/$f"
+        check "and is in MANIFEST" grep -q "^file $f " "$ck/step-00000003/MANIFEST"
+        n=$((n + 1))
+    done
+    check 'nothing else is' test ! -e "$ck/step-00000003/README.md"
+    rm -rf "$WORK/carried1.ck"
+    run llama0 1 --checkpoint "$WORK/carried1.ck" --init "$WORK/carried.source"
+    run llama3 3 --checkpoint "$WORK/carried1.ck" --resume
+    check 'the bytes know nothing of ranks' cmp "$ck/step-00000003/MANIFEST" \
+        "$WORK/carried1.ck/step-00000003/MANIFEST"
+    damage "$ck/step-00000003/tokenizer.json" flip 2000000
+    says 'a damaged one is damage' 1 'passed over: tokenizer.json is not what was written' llama0 4 \
+        --checkpoint "$ck" --resume
+}
+
+# ---- errors of the machine, not of a checkpoint -------------------------------------------------------
+
+# Whatever call of a start fails for want of descriptors, memory or rights: the run ends with
+# that word, and takes no older checkpoint for the newest.
+errors_here() {
+    local count at i n=0 sample=6 code errors=(12 13 24) # ENOMEM EACCES EMFILE
+    fault_begin
+    trainer_on fault2 2 || { bad 'two checkpoints' "$WORK/fault2.err"; return; }
+    rm -rf "$WORK/two.ck" && cp -r "$fck" "$WORK/two.ck"
+    IO_COUNT=$WORK/count IO_DIR=$fck LD_PRELOAD=$io trainer_on fault2 2
+    count=$(cat "$WORK/count")
+    [ "$FULL" = 1 ] && sample=$count
+    for ((i = 0; i < sample; i++)); do
+        random "$count"
+        at=$random_value
+        [ "$FULL" = 1 ] && at=$i
+        rm -rf "$fck" && cp -r "$WORK/two.ck" "$fck"
+        IO_ERRNO=${errors[at % 3]} IO_DIR=$fck IO_ACT=error IO_AT=$at LD_PRELOAD=$io \
+            trainer_on fault2 2
+        code=$?
+        if grep -q 'passed over' "$WORK/fault2.err"; then
+            bad "call $at of a start fails: the newest checkpoint is passed over" "$WORK/fault2.err"
+        elif [ $code != 0 ] && ! grep -q '^\[rank .\] error: ' "$WORK/fault2.err"; then
+            bad "call $at of a start fails: code $code, without a word" "$WORK/fault2.err"
+        else
+            n=$((n + 1))
+        fi
+    done
+    ok "$n of $count calls of a start fail: no checkpoint is blamed"
+}
+
+# Old checkpoints that are damaged, where only their hashes tell, count for nothing.
+damaged_old_ones() {
+    fault_begin # step 1
+    trainer_on fault2 3 --checkpoint-every 1
+    damage "$fck/step-00000002/optimizer/moment1.safetensors" flip 9000
+    trainer_on fault2 4 --keep 3
+    check 'a damaged one is none of the newest three' test "$(ls "$fck" | tr '\n' ' ')" = \
+        'step-00000001 step-00000002 step-00000003 step-00000004 '
+    check 'and it is told' grep -q 'step-00000002 is damaged and does not count for --keep' \
+        "$WORK/fault2.err"
+}
+
+# ---- filesystems ------------------------------------------------------------------------------------------
+
+odd_filesystems() {
+    local errors='9 95' e # EBADF, as NFS has it; EOPNOTSUPP
+    fault_begin
+    IO_DIR=$fck IO_FSYNC=22 LD_PRELOAD=$io trainer_on fault2 2
+    check 'folders without fsync (EINVAL)' test $? = 0
+    fault_begin
+    IO_DIR=$fck IO_FSYNC=5 LD_PRELOAD=$io trainer_on fault2 2
+    check 'EIO of a folder is an error' test $? = 1
+    for e in $errors; do
+        fault_begin
+        IO_DIR=$fck IO_FLOCK=$e LD_PRELOAD=$io trainer_on fault2 2
+        check "a folder that cannot be locked ($e)" test $? = 0
+    done
+    check 'is told' grep -q 'cannot be locked (Operation not supported)' "$WORK/fault2.err"
+    fault_begin
+    exec 8>"$fck/.lock" && flock -n 8
+    IO_DIR=$fck IO_FLOCK=9 LD_PRELOAD=$io trainer_on fault2 2
+    check 'where folders have no locks a file has' grep -q 'another run writes its checkpoints' \
+        "$WORK/fault2.err"
+    exec 8<&-
+}
+
+# ---- config.json --------------------------------------------------------------------------------------------
+
+# config_of LUA: what the architecture's config returns
+config_of() {
+    rm -rf "$WORK/arch" && mkdir -p "$WORK/arch/arch"
+    cp "$llama" "$WORK/arch/model.lua"
+    sed "s/^local function config(m, t)/local function config(m, t)\n    if m then return $1 end/" \
+        "$ROOT/models/arch/llama.lua" >"$WORK/arch/arch/llama.lua"
+    "$FSDPGEN" check "$WORK/arch/model.lua" >"$WORK/config.out" 2>&1
+}
+
+configs() {
+    local lua
+    for lua in '{}' '{ "a" }' '3'; do
+        config_of "$lua"
+        check "config = $lua is refused" test $? = 1
+        check "with a word" grep -q 'what config returned is no config.json' "$WORK/config.out"
+    done
+    check 'config = nil is no file' config_of nil
+    check 'config = a list of pairs' config_of '{ { "model_type", "x" }, { "y", {} } }'
+}
+
+carried_files
+errors_here
+damaged_old_ones
+odd_filesystems
+configs
