@@ -60,7 +60,7 @@ typedef struct RtTrainState {
     int64_t step, seed, samples, data_samples;
     int64_t skipped, skipped_in_a_row, scaled_updates;
     double beta1_power, beta2_power, loss_scale;
-    uint64_t numerics_hash;
+    uint64_t numerics_hash, data_mix; /* rt_tokens_mix */
     RtPlatform platform[RT_MAX_PLATFORMS];
     int n_platforms;
 } RtTrainState;

@@ -1,241 +1,117 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_data.c: tokens from files. In: --data files or patterns, and their masks. Out: token
- * and target ids of any global sample, checked against the vocabulary.
+/* rt_data.c: the order of samples. In: what --data names. Out: token and target ids of
+ * any global sample, checked against the vocabulary.
  *
- * A file named *.bin is llm.c's: 256 little-endian 32-bit words of header (magic 20240520
- * version 1: 16-bit ids; magic 20240801 version 7: 32-bit ids; then how many), then the
- * ids; its size must be what the header says. Any other file is text, a byte is a token.
- * Files are mapped, positions are 64-bit.
+ * Each --data is [FORMAT:]GLOB[=WEIGHT]: a source of one or more files (rt_tokens.c says
+ * how they are read), the matches of a pattern in byte order. What follows the last `=`
+ * is a weight where it is a number. A pattern passes over the masks of other files, and
+ * takes Megatron's X.idx for X.bin, once.
  *
- * A trainer with loss.mask reads X.mask beside each file X: a bit for each token, low bit
- * first, 1 where the token is to be predicted. Where it is 0 the token still is input for
- * those after it, but as a target its id is -1: no loss, no gradient, not counted. Bits
- * after the last token's are 0. A pattern does not match the masks of other files.
+ * A trainer with loss.mask reads X.mask beside each file X. A token that it masks still
+ * is input for those after it, but as a target its id is -1: no loss, no gradient, not
+ * counted.
  *
- * Where samples are packed documents, a token document_end is the last of its document.
- * The target beside it, the first token of the next document, is masked: nothing of the
- * one tells of the other. A sample begins a document: what is left of the one it cuts.
+ * Where samples are packed documents, a token document_end is the last of its document,
+ * and so is the last of each that Megatron's index knows. The target beside it, the first
+ * token of the next document, is masked: nothing of the one tells of the other. A sample
+ * begins a document: what is left of the one it cuts.
  *
  * Samples are windows of seq + 1 tokens, seq apart, within one file; files in the order
- * given, the matches of a pattern in byte order. Global sample g of the run belongs to
- * epoch g / samples and lies at place bijection(epoch, g mod samples): a four-round
- * Feistel network on the smallest even number of bits that holds `samples`, applied until
- * it lands inside. So every epoch has every sample once, whatever the number of ranks.
- * Round function: the low bits of word 0 of Philox(seed, site DATA, right half + 2^32
- * round, stream epoch). */
+ * given. Sample k of a source of S samples belongs to its epoch k / S and lies at place
+ * bijection(epoch, k mod S): a four-round Feistel network on the smallest even number of
+ * bits that holds S, applied until it lands inside. So every epoch has every sample once,
+ * whatever the number of ranks. Round function: the low bits of word 0 of Philox(seed,
+ * site DATA, right half + 2^32 round + 2^40 source, stream epoch).
+ *
+ * Without weights all files are one source, number 0, and k is the global sample. With
+ * weights source s (1, 2, ...) has n_s of each 65536 global samples, its share by largest
+ * remainders. Which of them is the smooth round robin: at each sample every source gains
+ * n_s credits, the richest (the first of equals) is drawn and pays 65536. So any stretch
+ * of samples has each source within one or two of its share, and k is the number of
+ * samples of the source before this one: a function of the global sample alone. */
 #define _GNU_SOURCE
 #include "rt_philox.h"
-#include "rt_private.h"
+#include "rt_tokens.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <glob.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-typedef struct Mapped {
-    const unsigned char *at; /* NULL: not mapped */
-    int64_t bytes;
-} Mapped;
+enum { SLOTS = 65536 }; /* the resolution of weights, and the period of their pattern */
 
-typedef struct TokenFile {
-    char *name;
-    Mapped map, mask;
-    const unsigned char *at; /* first token */
-    int width;               /* bytes of a token: 1, 2, 4 */
-    int64_t tokens, first_sample, samples;
-} TokenFile;
+typedef struct Source {
+    const char *word; /* as --data gave it */
+    char *pattern;
+    RtFileFormat format;
+    double weight; /* 0: none */
+    int64_t first_sample, samples, slots;
+} Source;
 
 struct RtTokens {
-    TokenFile *file;
-    int files;
+    RtTokenFile *file;
+    int files, sources;
+    Source source[RT_MAX_DATA];
+    unsigned char *slot_source; /* [SLOTS]; NULL: without weights */
+    uint16_t *slot_rank;        /* [SLOTS]: slots of the same source before it */
     int64_t samples, seq, vocab;
     bool masked;      /* each file has a mask */
     bool unused_mask; /* some file has one, but nobody reads it */
 };
 
-enum { HEADER_BYTES = 1024 };
-static const char mask_suffix[] = ".mask";
+/* ---- what --data says ---------------------------------------------------------------
+ */
 
-static int32_t word_at(const unsigned char *p)
+/* Is it all digits, points, signs and exponents, with a digit? */
+static bool looks_like_number(const char *s)
 {
-    return (int32_t)(p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 |
-                     (uint32_t)p[3] << 24);
+    return s[strspn(s, "0123456789.eE+-")] == '\0' && strpbrk(s, "0123456789") != NULL;
 }
 
-static bool has_suffix(const char *s, const char *suffix)
+static bool read_source(Source *s, const char *word, char *error)
 {
-    const size_t n = strlen(s), m = strlen(suffix);
-    return n >= m && strcmp(s + n - m, suffix) == 0;
+    const char *colon = strchr(word, ':'), *equals = strrchr(word, '=');
+    const char *from = word;
+    *s = (Source){.word = word};
+    for (int k = 1; colon != NULL && k < RT_FILE_FORMATS; k++) {
+        const size_t n = strlen(rt_file_formats[k]);
+        if ((size_t)(colon - word) == n && strncmp(word, rt_file_formats[k], n) == 0) {
+            s->format = (RtFileFormat)k;
+            from = colon + 1;
+        }
+    }
+    size_t bytes = strlen(from);
+    if (equals != NULL && equals >= from && looks_like_number(equals + 1)) {
+        char *end;
+        s->weight = strtod(equals + 1, &end);
+        bytes = (size_t)(equals - from);
+        if (*end != '\0' || !(s->weight > 0 && s->weight <= 1e9)) {
+            return rt_tokens_wrong(error,
+                                   "--data %s: `%s` is no weight; one is above 0 and at "
+                                   "most 1e9 (a name that ends like this takes =1 behind "
+                                   "it)",
+                                   word, equals + 1);
+        }
+    }
+    s->pattern = strndup(from, bytes);
+    return s->pattern != NULL || rt_tokens_wrong(error, "out of memory");
 }
 
-__attribute__((format(printf, 2, 3))) static bool wrong(char *error, const char *fmt, ...)
+static bool add_file(RtTokens *d, const Source *s, const char *name, char *error)
 {
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(error, RT_ERROR_BYTES, fmt, ap);
-    va_end(ap);
-    return false;
-}
-
-/* What the mapped bytes hold. */
-static bool recognise(TokenFile *f, char *error)
-{
-    const unsigned char *p = f->map.at;
-    f->at = p;
-    f->width = 1;
-    f->tokens = f->map.bytes;
-    if (!has_suffix(f->name, ".bin")) {
-        return true;
-    }
-    if (f->map.bytes < HEADER_BYTES) {
-        return wrong(error, "%s: %lld bytes are too short for the header of 1024",
-                     f->name, (long long)f->map.bytes);
-    }
-    const int32_t magic = word_at(p), version = word_at(p + 4);
-    const int64_t count = word_at(p + 8);
-    if (magic == 20240520 && version == 1) {
-        f->width = 2;
-    } else if (magic == 20240801 && version == 7) {
-        f->width = 4;
-    } else {
-        return wrong(
-            error,
-            "%s: magic %d version %d; llm.c writes magic 20240520 version 1 "
-            "(16-bit ids) or 20240801 version 7 (32-bit ids). Text must not be named "
-            "*.bin",
-            f->name, magic, version);
-    }
-    if (count < 0 || HEADER_BYTES + count * f->width != f->map.bytes) {
-        return wrong(error,
-                     "%s: the header counts %lld tokens, so %lld bytes, but the file "
-                     "has %lld%s",
-                     f->name, (long long)count,
-                     (long long)(HEADER_BYTES + count * f->width),
-                     (long long)f->map.bytes,
-                     count > 0 && HEADER_BYTES + count * f->width > f->map.bytes
-                         ? ": was it cut off?"
-                         : "");
-    }
-    f->at = p + HEADER_BYTES;
-    f->tokens = count;
-    return true;
-}
-
-static bool map_file(Mapped *m, const char *name, char *error)
-{
-    const int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    struct stat s;
-    if (fd < 0) {
-        return wrong(error, "%s: %s", name, strerror(errno));
-    }
-    if (fstat(fd, &s) != 0 || !S_ISREG(s.st_mode) || s.st_size == 0) {
-        close(fd);
-        return wrong(error, "%s: %s", name,
-                     S_ISREG(s.st_mode) ? "the file is empty" : "not a regular file");
-    }
-    void *map = mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    close(fd);
-    if (map == MAP_FAILED) {
-        return wrong(error, "%s: cannot be mapped: %s", name, strerror(errno));
-    }
-    *m = (Mapped){map, s.st_size};
-    return true;
-}
-
-static void unmap(const Mapped *m)
-{
-    if (m->at != NULL) {
-        munmap((void *)(uintptr_t)m->at, (size_t)m->bytes);
-    }
-}
-
-/* X.mask, which has a bit for each token of X, or why it cannot be. */
-static bool map_mask(TokenFile *f, const char *name, char *error)
-{
-    const int64_t bytes = (f->tokens + 7) / 8;
-    if (access(name, F_OK) != 0) {
-        return wrong(error,
-                     "%s: %s; the trainer's loss.mask wants it beside %s: a bit for each "
-                     "token, low bit first, 1 where the token is to be predicted",
-                     name, strerror(errno), f->name);
-    }
-    if (!map_file(&f->mask, name, error)) {
-        return false;
-    }
-    if (f->mask.bytes != bytes) {
-        return wrong(error,
-                     "%s: %s has %lld tokens, so %lld bytes of mask, a bit for each "
-                     "token, but the mask has %lld",
-                     name, f->name, (long long)f->tokens, (long long)bytes,
-                     (long long)f->mask.bytes);
-    }
-    if (f->tokens % 8 != 0 && f->mask.at[bytes - 1] >> f->tokens % 8 != 0) {
-        return wrong(error,
-                     "%s: a bit after that of the last token, %lld, is not 0: is the "
-                     "low bit of a byte its first token's?",
-                     name, (long long)(f->tokens - 1));
-    }
-    return true;
-}
-
-static bool find_mask(RtTokens *d, TokenFile *f, char *error)
-{
-    if (f->tokens == 0) {
-        return true; /* no bits */
-    }
-    const size_t bytes = strlen(f->name) + sizeof mask_suffix;
-    char *name = malloc(bytes);
-    bool good = true;
-    if (name == NULL) {
-        return wrong(error, "out of memory");
-    }
-    snprintf(name, bytes, "%s%s", f->name, mask_suffix);
-    if (d->masked) {
-        good = map_mask(f, name, error);
-    } else {
-        d->unused_mask = d->unused_mask || access(name, F_OK) == 0;
-    }
-    free(name);
-    return good;
-}
-
-static bool add_file(RtTokens *d, const char *name, char *error)
-{
-    TokenFile *more = realloc(d->file, (size_t)(d->files + 1) * sizeof *more);
+    RtTokenFile *more = realloc(d->file, (size_t)(d->files + 1) * sizeof *more);
     if (more == NULL) {
-        return wrong(error, "out of memory");
+        return rt_tokens_wrong(error, "out of memory");
     }
     d->file = more;
-    TokenFile *f = &d->file[d->files++];
-    *f = (TokenFile){.name = strdup(name)};
-    if (f->name == NULL) {
-        return wrong(error, "out of memory");
-    }
-    if (!map_file(&f->map, name, error) || !recognise(f, error) ||
-        !find_mask(d, f, error)) {
+    RtTokenFile *f = &d->file[d->files++];
+    if (!rt_token_file_open(f, name, s->format, d->masked, error)) {
         return false;
     }
+    d->unused_mask = d->unused_mask || (!d->masked && rt_token_file_has_mask(name));
     f->first_sample = d->samples;
     f->samples = f->tokens > 0 ? (f->tokens - 1) / d->seq : 0;
     d->samples += f->samples;
     return true;
-}
-
-/* X.mask where there is an X. */
-static bool is_mask(const char *name)
-{
-    if (!has_suffix(name, mask_suffix)) {
-        return false;
-    }
-    char *data = strndup(name, strlen(name) - strlen(mask_suffix));
-    const bool found = data != NULL && access(data, F_OK) == 0;
-    free(data);
-    return found;
 }
 
 /* glob sorts by locale. */
@@ -244,38 +120,164 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static bool add_pattern(RtTokens *d, const char *pattern, char *error)
+/* A match of a pattern; an index stands for its file, which the pattern may match too. */
+static bool add_match(RtTokens *d, const Source *s, const glob_t *g, const char *name,
+                      char *error)
 {
+    if (rt_token_file_is_mask(name)) {
+        return true;
+    }
+    char *of = rt_token_file_of_index(name, s->format);
+    const bool twice = of != NULL && bsearch(&of, g->gl_pathv, g->gl_pathc,
+                                             sizeof *g->gl_pathv, by_bytes) != NULL;
+    const bool good = twice || add_file(d, s, of != NULL ? of : name, error);
+    free(of);
+    return good;
+}
+
+static bool no_match(const Source *s, int rc, char *error)
+{
+    const char *colon = strchr(s->pattern, ':');
+    if (rc != GLOB_NOMATCH) {
+        return rt_tokens_wrong(error, "--data %s: cannot be searched", s->word);
+    }
+    if (s->format == RT_FILE_BY_NAME && colon != NULL &&
+        memchr(s->pattern, '/', (size_t)(colon - s->pattern)) == NULL) {
+        return rt_tokens_wrong(error,
+                               "--data %s: no such file; `%.*s:` is no format: those are "
+                               "text, llmc, nanogpt and megatron",
+                               s->word, (int)(colon - s->pattern), s->pattern);
+    }
+    return rt_tokens_wrong(error, "--data %s: no such file", s->word);
+}
+
+static bool add_source(RtTokens *d, const char *word, char *error)
+{
+    Source *s = &d->source[d->sources++];
     glob_t g;
-    const int rc = glob(pattern, GLOB_NOSORT, NULL, &g);
+    if (!read_source(s, word, error)) {
+        return false;
+    }
+    const int rc = glob(s->pattern, GLOB_NOSORT, NULL, &g);
     if (rc != 0) {
-        return wrong(error, "--data %s: %s", pattern,
-                     rc == GLOB_NOMATCH ? "no such file" : "cannot be searched");
+        return no_match(s, rc, error);
     }
     qsort(g.gl_pathv, g.gl_pathc, sizeof *g.gl_pathv, by_bytes);
     const int before = d->files;
     bool good = true;
+    s->first_sample = d->samples;
     for (size_t i = 0; i < g.gl_pathc && good; i++) {
-        good = is_mask(g.gl_pathv[i]) || add_file(d, g.gl_pathv[i], error);
+        good = add_match(d, s, &g, g.gl_pathv[i], error);
     }
     globfree(&g);
+    s->samples = d->samples - s->first_sample;
     if (good && d->files == before) {
-        return wrong(error, "--data %s: these are masks; name the files beside them",
-                     pattern);
+        return rt_tokens_wrong(
+            error, "--data %s: these are masks; name the files beside them", word);
     }
     return good;
 }
+
+/* ---- weights ------------------------------------------------------------------------
+ */
+
+/* Each source's part of SLOTS: rounded down, what is left by largest remainders, the
+ * first of equals first. */
+static bool share_slots(RtTokens *d, char *error)
+{
+    double total = 0, rest[RT_MAX_DATA];
+    int64_t left = SLOTS;
+    for (int i = 0; i < d->sources; i++) {
+        total += d->source[i].weight;
+    }
+    for (int i = 0; i < d->sources; i++) {
+        const double exact = d->source[i].weight / total * SLOTS;
+        d->source[i].slots = (int64_t)exact;
+        rest[i] = exact - (double)d->source[i].slots;
+        left -= d->source[i].slots;
+    }
+    for (; left > 0; left--) {
+        int most = 0;
+        for (int i = 1; i < d->sources; i++) {
+            most = rest[i] > rest[most] ? i : most;
+        }
+        d->source[most].slots++;
+        rest[most] = -1;
+    }
+    for (int i = 0; i < d->sources; i++) {
+        if (d->source[i].slots == 0) {
+            return rt_tokens_wrong(error,
+                                   "--data %s: its weight is less than 1/%d of all "
+                                   "weights, which is too little to be drawn",
+                                   d->source[i].word, SLOTS);
+        }
+    }
+    return true;
+}
+
+/* The smooth round robin over one period. */
+static bool deal_slots(RtTokens *d, char *error)
+{
+    int64_t credit[RT_MAX_DATA] = {0}, drawn[RT_MAX_DATA] = {0};
+    d->slot_source = malloc(SLOTS * sizeof *d->slot_source);
+    d->slot_rank = malloc(SLOTS * sizeof *d->slot_rank);
+    if (d->slot_source == NULL || d->slot_rank == NULL) {
+        return rt_tokens_wrong(error, "out of memory");
+    }
+    for (int slot = 0; slot < SLOTS; slot++) {
+        int richest = 0;
+        for (int i = 0; i < d->sources; i++) {
+            credit[i] += d->source[i].slots;
+            richest = credit[i] > credit[richest] ? i : richest;
+        }
+        credit[richest] -= SLOTS;
+        d->slot_source[slot] = (unsigned char)richest;
+        d->slot_rank[slot] = (uint16_t)drawn[richest]++;
+    }
+    return true;
+}
+
+static bool mix(RtTokens *d, char *error)
+{
+    int weighted = 0, bare = 0;
+    for (int i = 0; i < d->sources; i++) {
+        weighted += d->source[i].weight > 0;
+        bare = d->source[i].weight > 0 ? bare : i;
+    }
+    if (weighted > 0 && weighted < d->sources) {
+        return rt_tokens_wrong(error,
+                               "--data %s: has no weight, but others have: give each one "
+                               "(%s=1), or none",
+                               d->source[bare].word, d->source[bare].word);
+    }
+    if (weighted < 2) { /* one alone is all */
+        return true;
+    }
+    for (int i = 0; i < d->sources; i++) {
+        if (d->source[i].samples == 0) {
+            return rt_tokens_wrong(
+                error,
+                "--data %s: none of its files has a sample, which is a sequence of %lld "
+                "and the token after it, so its weight cannot be kept",
+                d->source[i].word, (long long)d->seq);
+        }
+    }
+    return share_slots(d, error) && deal_slots(d, error);
+}
+
+/* ---- open ---------------------------------------------------------------------------
+ */
 
 RtTokens *rt_tokens_open(const RtTrainer *t, const char *const *patterns, int n_patterns,
                          char *error)
 {
     if (n_patterns == 0) {
-        wrong(error, "no data: give --data FILE (text, or llm.c's .bin)");
+        rt_tokens_wrong(error, "no data: give --data FILE (text, or token files)");
         return NULL;
     }
     RtTokens *d = calloc(1, sizeof *d);
     if (d == NULL) {
-        wrong(error, "out of memory");
+        rt_tokens_wrong(error, "out of memory");
         return NULL;
     }
     d->seq = t->seq_tokens;
@@ -283,16 +285,17 @@ RtTokens *rt_tokens_open(const RtTrainer *t, const char *const *patterns, int n_
     d->masked = t->masked;
     bool good = true;
     for (int i = 0; i < n_patterns && good; i++) {
-        good = add_pattern(d, patterns[i], error);
+        good = add_source(d, patterns[i], error);
     }
     if (good && d->samples == 0) {
-        good = wrong(error,
-                     "%s has %lld tokens%s; a sample is a sequence of %lld and the "
-                     "token after it, from one file",
-                     d->file[0].name, (long long)d->file[0].tokens,
-                     d->files > 1 ? ", and no file more" : "", (long long)d->seq);
+        good = rt_tokens_wrong(
+            error,
+            "%s has %lld tokens%s; a sample is a sequence of %lld and the "
+            "token after it, from one file",
+            d->file[0].name, (long long)d->file[0].tokens,
+            d->files > 1 ? ", and no file more" : "", (long long)d->seq);
     }
-    if (!good) {
+    if (!good || !mix(d, error)) {
         rt_tokens_close(d);
         return NULL;
     }
@@ -302,10 +305,13 @@ RtTokens *rt_tokens_open(const RtTrainer *t, const char *const *patterns, int n_
 void rt_tokens_close(RtTokens *d)
 {
     for (int i = 0; i < d->files; i++) {
-        unmap(&d->file[i].map);
-        unmap(&d->file[i].mask);
-        free(d->file[i].name);
+        rt_token_file_close(&d->file[i]);
     }
+    for (int i = 0; i < d->sources; i++) {
+        free(d->source[i].pattern);
+    }
+    free(d->slot_source);
+    free(d->slot_rank);
     free(d->file);
     free(d);
 }
@@ -320,25 +326,38 @@ bool rt_tokens_unused_mask(const RtTokens *d)
     return d->unused_mask;
 }
 
-static bool lies_in(const Mapped *m, uintptr_t address)
-{
-    const uintptr_t at = (uintptr_t)m->at;
-    return address >= at && address < at + (uintptr_t)m->bytes;
-}
-
 bool rt_tokens_hold(const RtTokens *d, uintptr_t address)
 {
     for (int i = 0; i < d->files; i++) {
-        if (lies_in(&d->file[i].map, address) || lies_in(&d->file[i].mask, address)) {
+        if (rt_token_file_holds(&d->file[i], address)) {
             return true;
         }
     }
     return false;
 }
 
+void rt_tokens_print_mix(const RtTokens *d, FILE *out)
+{
+    for (int i = 0; d->slot_source != NULL && i < d->sources; i++) {
+        const Source *s = &d->source[i];
+        fprintf(out, "data %s: %.5g %% of all samples, an epoch of it is %lld\n", s->word,
+                100.0 * (double)s->slots / SLOTS, (long long)s->samples);
+    }
+}
+
+uint64_t rt_tokens_mix(const RtTokens *d)
+{
+    uint64_t hash = 0;
+    for (int i = 0; d->slot_source != NULL && i < d->sources; i++) {
+        const int64_t words[2] = {d->source[i].samples, d->source[i].slots};
+        hash = rt_hash64(words, sizeof words, hash + 1);
+    }
+    return hash;
+}
+
 /* ---- the order --------------------------------------------------------------------- */
 
-int64_t rt_tokens_place(int64_t samples, uint64_t seed, int64_t index)
+static int64_t place_in(int64_t samples, uint64_t source, uint64_t seed, int64_t index)
 {
     const uint32_t epoch = (uint32_t)(index / samples);
     int half = 1;
@@ -350,7 +369,8 @@ int64_t rt_tokens_place(int64_t samples, uint64_t seed, int64_t index)
     do {
         uint64_t left = x >> half, right = x & mask;
         for (uint64_t round = 0; round < 4; round++) {
-            const RtWords r = rt_philox(seed, RT_SITE_DATA, right | round << 32, epoch);
+            const RtWords r =
+                rt_philox(seed, RT_SITE_DATA, right | round << 32 | source << 40, epoch);
             const uint64_t next = left ^ (r.w[0] & mask);
             left = right;
             right = next;
@@ -360,29 +380,23 @@ int64_t rt_tokens_place(int64_t samples, uint64_t seed, int64_t index)
     return (int64_t)x;
 }
 
+int64_t rt_tokens_place(const RtTokens *d, uint64_t seed, int64_t index)
+{
+    if (d->slot_source == NULL) {
+        return place_in(d->samples, 0, seed, index);
+    }
+    const int64_t slot = index % SLOTS;
+    const int number = d->slot_source[slot];
+    const Source *s = &d->source[number];
+    return s->first_sample + place_in(s->samples, (uint64_t)number + 1, seed,
+                                      index / SLOTS * s->slots + d->slot_rank[slot]);
+}
+
 /* ---- reading ----------------------------------------------------------------------- */
-
-static int64_t token_at(const TokenFile *f, int64_t i)
-{
-    const unsigned char *p = f->at + i * f->width;
-    if (f->width == 1) {
-        return p[0];
-    }
-    if (f->width == 2) {
-        return p[0] | p[1] << 8;
-    }
-    return (int64_t)((uint32_t)word_at(p));
-}
-
-/* Is token i to be predicted? */
-static bool is_target(const TokenFile *f, int64_t i)
-{
-    return f->mask.at == NULL || (f->mask.at[i / 8] >> i % 8 & 1) != 0;
-}
 
 /* The last file that begins at or before the sample; those without samples come before
  * it. */
-static const TokenFile *file_of(const RtTokens *d, int64_t sample)
+static const RtTokenFile *file_of(const RtTokens *d, int64_t sample)
 {
     int lo = 0, hi = d->files - 1;
     while (lo < hi) {
@@ -399,37 +413,44 @@ static const TokenFile *file_of(const RtTokens *d, int64_t sample)
 bool rt_tokens_read(const RtTokens *d, int64_t sample, int32_t *tokens, int32_t *targets,
                     char *error)
 {
-    const TokenFile *f = file_of(d, sample);
+    const RtTokenFile *f = file_of(d, sample);
     const int64_t from = (sample - f->first_sample) * d->seq;
     for (int64_t i = 0; i <= d->seq; i++) {
-        const int64_t id = token_at(f, from + i);
-        if (id >= d->vocab) {
-            return wrong(error,
-                         "%s: token %lld is %lld, but the model's vocabulary has %lld "
-                         "ids, 0 to %lld",
-                         f->name, (long long)(from + i), (long long)id,
-                         (long long)d->vocab, (long long)(d->vocab - 1));
+        const int64_t id = rt_token_at(f, from + i);
+        if (id < 0 || id >= d->vocab) {
+            return rt_tokens_wrong(
+                error,
+                "%s: token %lld is %lld, but the model's vocabulary has %lld "
+                "ids, 0 to %lld",
+                f->name, (long long)(from + i), (long long)id, (long long)d->vocab,
+                (long long)(d->vocab - 1));
         }
         if (i < d->seq) {
             tokens[i] = (int32_t)id;
         }
         if (i > 0) {
-            targets[i - 1] = is_target(f, from + i) ? (int32_t)id : -1;
+            targets[i - 1] = rt_token_is_target(f, from + i) ? (int32_t)id : -1;
         }
     }
     return true;
 }
 
 /* starts: where in the sequence the document of each token begins. */
-static void cut_documents(const RtTrainer *t, const int32_t *tokens, int32_t *targets,
-                          int32_t *starts)
+static void cut_documents(const RtTrainer *t, const RtTokens *d, int64_t sample,
+                          const int32_t *tokens, int32_t *targets, int32_t *starts)
 {
+    const RtTokenFile *f = file_of(d, sample);
+    const int64_t from = (sample - f->first_sample) * d->seq;
+    int64_t bound = rt_token_next_bound(f, from);
     int32_t start = 0;
     for (int64_t i = 0; i < t->seq_tokens; i++) {
         starts[i] = start;
-        if (tokens[i] == t->document_end) {
+        if (tokens[i] == t->document_end || from + i + 1 == bound) {
             targets[i] = -1;
             start = (int32_t)i + 1;
+        }
+        if (from + i + 1 == bound) {
+            bound = rt_token_next_bound(f, bound);
         }
     }
 }
@@ -439,18 +460,17 @@ void rt_load_micro_batch(Rt *rt, int64_t index)
     const RtTrainer *t = rt->trainer;
     RtState *st = rt->state;
     const RtStage to = rt_stage(rt);
-    const int64_t samples = rt_tokens_samples(st->tokens);
     st->micro_batch = index;
     for (int64_t b = 0; b < t->micro_batch; b++) {
         const int64_t global = (st->step * t->micro_batches + index) * t->micro_batch + b;
-        const int64_t at = rt_tokens_place(samples, (uint64_t)st->flags.seed, global);
+        const int64_t at = rt_tokens_place(st->tokens, (uint64_t)st->flags.seed, global);
         char error[RT_ERROR_BYTES];
         if (!rt_tokens_read(st->tokens, at, to.tokens + b * t->seq_tokens,
                             to.targets + b * t->seq_tokens, error)) {
             rt_fail(rt, RT_EXIT_ERROR, "%s", error);
         }
         if (t->packed) {
-            cut_documents(t, to.tokens + b * t->seq_tokens,
+            cut_documents(t, st->tokens, at, to.tokens + b * t->seq_tokens,
                           to.targets + b * t->seq_tokens, to.starts + b * t->seq_tokens);
         }
     }

@@ -8,13 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum {
-    FLAG_BOOL,
-    FLAG_INT,
-    FLAG_REAL,
-    FLAG_TEXT,
-    FLAG_DATA
-} FlagKind;
+typedef enum { FLAG_BOOL, FLAG_INT, FLAG_REAL, FLAG_TEXT, FLAG_DATA } FlagKind;
 typedef struct Flag {
     const char *name, *value, *help;
     FlagKind kind;
@@ -24,8 +18,10 @@ typedef struct Flag {
 
 #define AT(field) offsetof(RtFlags, field)
 static const Flag flags[] = {
-    {"data", "GLOB", "text or llm.c .bin files to train on; may be repeated", FLAG_DATA,
-     0, 0, 0},
+    {"data", "[FORMAT:]GLOB[=W]",
+     "text or token files (text, llmc, nanogpt, megatron), with weight W; may be "
+     "repeated",
+     FLAG_DATA, 0, 0, 0},
     {"steps", "N", "stop after N steps (default: the schedule's)", FLAG_INT, AT(steps), 0,
      9e15},
     {"seed", "S", "of weights and data order (default: the description's)", FLAG_INT,
@@ -82,9 +78,9 @@ static void print_help(const RtTrainer *t)
         snprintf(left, sizeof left, "--%s%s%s", flags[i].name,
                  flags[i].value != NULL ? " " : "",
                  flags[i].value != NULL ? flags[i].value : "");
-        printf("  %-24s %s\n", left, flags[i].help);
+        printf("  %-25s %s\n", left, flags[i].help);
     }
-    printf("  %-24s this text\n\n"
+    printf("  %-25s this text\n\n"
            "Under torchrun --no_python, mpirun or srun each process is one rank.\n"
            "Exit codes: 0 done, 1 error, 2 usage, 5 a gate failed, 75 saved after a "
            "signal: run it\nagain with --resume, 128+n ended by signal n.\n",

@@ -86,6 +86,7 @@ void rt_log_start(Rt *rt)
         t->name, with_commas(count, sizeof count, (double)t->params_elems), t->world_size,
         t->world_size == 1 ? "" : "s", rt->threads, rt->threads == 1 ? "" : "s",
         (long long)rt_tokens_samples(st->tokens), (long long)st->flags.seed);
+    rt_tokens_print_mix(st->tokens, stdout);
     printf("numerics %016llx platform %016llx (%s)\n",
            (unsigned long long)t->numerics_hash, (unsigned long long)platform, text);
     rt_memory_planned(rt, stdout);

@@ -320,7 +320,7 @@ uint64_t rt_hash64(const void *data, size_t bytes, uint64_t seed);
 uint64_t rt_platform_hash(const RtTrainer *t, char *text, size_t text_bytes);
 void rt_debug_gradients(Rt *rt, const char *path); /* collective */
 
-/* ---- rt_data.c --------------------------------------------------------------------- */
+/* ---- rt_data.c, rt_tokens.c -------------------------------------------------------- */
 
 enum { RT_ERROR_BYTES = 768 };
 /* Files as the trainer reads them: its sequences, vocabulary, masks. */
@@ -330,8 +330,12 @@ void rt_tokens_close(RtTokens *d);
 int64_t rt_tokens_samples(const RtTokens *d);
 bool rt_tokens_unused_mask(const RtTokens *d); /* masks lie there, the trainer has none */
 bool rt_tokens_hold(const RtTokens *d, uintptr_t address); /* is it in a mapped file? */
-/* Place in the data of global sample `index` (0, 1, ...): a bijection in each epoch. */
-int64_t rt_tokens_place(int64_t samples, uint64_t seed, int64_t index);
+/* Place in the data of global sample `index` (0, 1, ...): a bijection in each epoch, of all
+ * or, with weights, of each source. */
+int64_t rt_tokens_place(const RtTokens *d, uint64_t seed, int64_t index);
+/* With weights: a line for each source; what of them decides the order, or 0. */
+void rt_tokens_print_mix(const RtTokens *d, FILE *out);
+uint64_t rt_tokens_mix(const RtTokens *d);
 /* Fills tokens and targets of a sample, -1 where masked; false with error set when an id
  * is no token. */
 bool rt_tokens_read(const RtTokens *d, int64_t sample, int32_t *tokens, int32_t *targets,

@@ -198,6 +198,12 @@ static void take_state(Rt *rt, const char *folder, const RtTrainState *s)
                 "stopped\n",
                 (long long)rt_tokens_samples(st->tokens), (long long)s->data_samples,
                 folder);
+    } else if (rt->rank == 0 && s->data_mix != rt_tokens_mix(st->tokens)) {
+        fprintf(stderr,
+                "trainer: warning: --data has other weights, or sources of other sizes, "
+                "than when %s was written: samples come in another order than in a run "
+                "that was never stopped\n",
+                folder);
     }
     take_platforms(rt, s);
     st->flags.seed = s->seed;

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Hostile input: fsdpgen against changed, random and endless descriptions, architectures
-# and ops; the runtime's reader against data files whose headers lie; random legal
+# and ops; the runtime's reader against data files whose headers or indexes lie; random legal
 # descriptions, trained. The same SEED gives the same cases. FULL=1: the promised counts
-# (100,000 of each). FSDPGEN_BUILD may be a sanitized build.
+# (100,000 descriptions, 10^6 data files of each reader). FSDPGEN_BUILD may be a sanitized build.
 set -u
 . "$(dirname "$0")/../lib.sh"
 
@@ -19,7 +19,7 @@ jobs=$(nproc)
 sanitized=0
 grep -qs '^FSDPGEN_SANITIZE:.*=.*address' "$BUILD/CMakeCache.txt" && sanitized=1
 if [ "$FULL" = 1 ]; then
-    descriptions=100000 headers=100000 trainers=60
+    descriptions=100000 headers=1000000 trainers=60
     [ $sanitized = 1 ] && descriptions=10000
 else
     descriptions=400 headers=20000 trainers=2
@@ -78,13 +78,15 @@ if [ $sanitized = 0 ]; then
         echo "skipped: the sanitizers are not installed; headers are read without them"
         flags=
     fi
-    if ${CC:-cc} -std=gnu11 -O1 -g -Wall -Wextra -Werror $flags -I"$ROOT/runtime" \
-        "$ROOT/tests/fuzz/headers.c" "$ROOT/tests/fuzz/mutate.c" -o "$WORK/headers" \
-        >"$WORK/headers.log" 2>&1; then
-        spread headers $headers "$WORK/headers"
-    else
-        bad "building the header fuzzer" "$WORK/headers.log"
-    fi
+    for reader in headers indexed; do
+        if ${CC:-cc} -std=gnu11 -O1 -g -Wall -Wextra -Werror $flags -I"$ROOT/runtime" \
+            "$ROOT/tests/fuzz/$reader.c" "$ROOT/tests/fuzz/mutate.c" -o "$WORK/$reader" \
+            >"$WORK/$reader.log" 2>&1; then
+            spread $reader $headers "$WORK/$reader"
+        else
+            bad "building the fuzzer of $reader" "$WORK/$reader.log"
+        fi
+    done
 fi
 
 if [ $sanitized = 0 ] && [ -x "$tool" ]; then

@@ -127,8 +127,8 @@ return (float)(rt_scale(rt) * rt->world_size / (double)rt_step_tokens(rt->traine
 
     { "data_by_rank", "each rank shuffles with a seed of its own",
       row = row(1, 2, 1),
-      { "runtime/rt_data.c", "rt_tokens_place(samples, (uint64_t)st->flags.seed, global)",
-        "rt_tokens_place(samples, (uint64_t)(st->flags.seed + rt->rank), global)" } },
+      { "runtime/rt_data.c", "rt_tokens_place(st->tokens, (uint64_t)st->flags.seed, global)",
+        "rt_tokens_place(st->tokens, (uint64_t)(st->flags.seed + rt->rank), global)" } },
 
     { "split_k", "a product's K is split among the threads", row = row(1, 1, 3),
       { "runtime/rt_gemm.c", "#else\n    rt_builtin_tile(&p->g, t);\n#endif", [[

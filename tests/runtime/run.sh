@@ -152,6 +152,112 @@ bad_data() {
         diff <(grep ^weights "$WORK/w16") <(grep ^weights "$WORK/w32")
 }
 
+# pair X TOKENS VOCAB: Megatron's X.bin and X.idx, 32-bit ids in sequences of 7 (the last is what
+# is left), a document every two of them
+pair() {
+    ids32 "$2" "$3" >"$1.bin"
+    perl -e 'my ($n) = @ARGV; my ($at, @len, @at, @doc) = (0);
+        while ($at < $n) { my $len = $n - $at < 7 ? $n - $at : 7; push @len, $len; push @at, 4 * $at;
+                           push @doc, $#len if $#len % 2 == 0; $at += $len }
+        print "MMIDIDX\0\0", pack("Q<CQ<Q<l<*", 1, 4, scalar @len, @doc + 1, @len),
+              pack("q<*", @at, @doc, scalar @len)' "$2" >"$1.idx"
+}
+# lie X Y OFFSET BYTES: the pair X as Y, whose index has these bytes (perl) there
+lie() {
+    cp "$1.bin" "$2.bin"
+    perl -e 'local $/; my $s = <STDIN>; my $new = eval $ARGV[1]; substr($s, $ARGV[0], length $new) = $new;
+        print $s' "$3" "$4" <"$1.idx" >"$2.idx"
+}
+
+formats() {
+    local d=$WORK/formats name
+    mkdir -p "$d/all"
+    ids16 20000 259 | bin "$d/llmc.bin" 20240520 1 20000
+    ids16 20000 259 >"$d/nano.bin"
+    pair "$d/mega" 20000 259
+    for name in "$d/llmc.bin" "nanogpt:$d/nano.bin" "$d/mega.bin" "$d/mega.idx" "$d/mega.*" \
+        "megatron:$d/mega.bin" "$d/llmc.bin=3"; do
+        "$t" --data "$name" --steps 2 --weights-hash --quiet 2>&1 | grep ^weights >>"$d/hashes"
+    done
+    check "tokens of llm.c, nanoGPT and Megatron give the same weights" \
+        [ "$(sort "$d/hashes" | uniq -c | awk '{ print $1 }')" = 7 ]
+    cp "$d"/mega.* "$d/all"
+    "$t" --data "$d/mega.bin" --steps 1 2>&1 | grep -o '[0-9]* samples of data' >"$d/samples"
+    check "a pattern takes a pair once" diff "$d/samples" \
+        <("$t" --data "$d/all/*" --steps 1 2>&1 | grep -o '[0-9]* samples of data')
+    fails "nanoGPT without a word" 1 "For 16-bit ids without a header write nanogpt:FILE" \
+        --data "$d/nano.bin"
+    fails "llm.c's header taken for ids" 1 "has the header of llm.c" --data "nanogpt:$d/llmc.bin"
+    ids16 500 259 | head -c 999 >"$d/odd.bin"
+    fails "half an id" 1 "999 bytes, an odd number" --data "nanogpt:$d/odd.bin"
+    ids16 20000 300 >"$d/range.bin"
+    fails "nanoGPT ids out of range" 1 "vocabulary has 259 ids" --data "nanogpt:$d/range.bin"
+    fails "an unknown format" 1 '`nanogtp:` is no format: those are text, llmc' \
+        --data "nanogtp:$d/nano.bin"
+    lie "$d/mega" "$d/m" 0 '"MMIDIDY"'
+    fails "an index without its magic" 1 "does not begin with MMIDIDX" --data "$d/m.bin"
+    lie "$d/mega" "$d/m" 9 'pack "Q<", 2'
+    fails "an index of version 2" 1 "version 2; 1 is known" --data "$d/m.bin"
+    lie "$d/mega" "$d/m" 17 'chr 7'
+    fails "ids in floating point" 1 "dtype 7 is a floating point one" --data "$d/m.bin"
+    lie "$d/mega" "$d/m" 17 'chr 9'
+    fails "an unknown dtype" 1 "dtype 9; Megatron's codes of tokens" --data "$d/m.bin"
+    lie "$d/mega" "$d/m" 17 'chr 8'
+    fails "another width" 1 "its place: sequences must lie one behind" --data "$d/m.bin"
+    lie "$d/mega" "$d/m" 18 'pack "Q<", 1 << 62'
+    fails "endless sequences" 1 "the header counts 4611686018427387904 sequences" --data "$d/m.bin"
+    lie "$d/mega" "$d/m" 34 'pack "l<", -1'
+    fails "a negative sequence" 1 "sequence 0 has -1 tokens" --data "$d/m.bin"
+    lie "$d/mega" "$d/m" $((34 + 4 * 2858 + 8)) 'pack "q<", -28'
+    fails "a pointer before the file" 1 "sequence 1 begins at byte -28, where byte 28" --data "$d/m.bin"
+    lie "$d/mega" "$d/m" $((34 + 12 * 2858 + 8)) 'pack "q<", 1 << 40'
+    fails "a bound outside" 1 "document 1 begins with sequence 1099511627776" --data "$d/m.bin"
+    cp "$d/mega.idx" "$d/m.idx"
+    head -c 79996 "$d/mega.bin" >"$d/m.bin"
+    fails "a pair cut off" 1 "but $d/m.bin has 19999" --data "$d/m.bin"
+    head -c 30 "$d/mega.idx" >"$d/m.idx"
+    fails "an index cut off" 1 "too short for the header of 34" --data "$d/m.bin"
+    (cat "$d/mega.idx" && head -c 2858 /dev/zero) >"$d/m.idx"
+    cp "$d/mega.bin" "$d/m.bin"
+    fails "modes" 1 "modes of a multimodal dataset" --data "$d/m.bin"
+    cp "$d/mega.idx" "$d/none.idx"
+    fails "an index alone" 1 "$d/none.bin: No such file" --data "megatron:$d/none.idx"
+}
+
+weights() {
+    local d=$WORK/weights half
+    mkdir -p "$d"
+    for half in a b; do
+        ids16 9000 $([ $half = a ] && echo 100 || echo 250) | bin "$d/$half.bin" 20240520 1 9000
+    done
+    local mix=(--data "$d/a.bin=0.7" --data "$d/b.bin=0.3")
+    fails "one weight missing" 1 "$d/b.bin: has no weight, but others have" \
+        --data "$d/a.bin=1" --data "$d/b.bin"
+    fails "a weight of nothing" 1 '`0` is no weight' --data "$d/a.bin=0"
+    fails "a weight too small" 1 "less than 1/65536 of all weights" \
+        --data "$d/a.bin=1" --data "$d/b.bin=1e-6"
+    printf short >"$d/s.txt"
+    fails "a weight without samples" 1 "none of its files has a sample" \
+        --data "$d/a.bin=1" --data "$d/s.txt=1"
+    check "weights train" "$t" "${mix[@]}" --steps 4 --weights-hash --quiet
+    cp "$WORK/check.log" "$d/log"
+    grep ^weights "$d/log" >"$d/four"
+    check "the start tells shares" grep -q "b.bin=0.3: 30.* % of all samples" "$d/log"
+    check "weights on one rank" "$WORK/one/trainer" "${mix[@]}" --steps 4 --weights-hash --quiet
+    check "weights know no mesh" diff <(grep ^weights "$WORK/check.log") "$d/four"
+    "$t" --data "$d/a.bin" --data "$d/b.bin" --steps 4 --weights-hash --quiet | grep ^weights >"$d/bare"
+    check "weights change the order" [ "$(cat "$d/bare")" != "$(cat "$d/four")" ]
+    check "a run with weights stops" "$t" "${mix[@]}" --steps 2 --checkpoint "$d/ck"
+    cp -r "$d/ck" "$d/other"
+    check "and goes on" "$WORK/one/trainer" "${mix[@]}" --steps 4 --checkpoint "$d/ck" --resume \
+        --weights-hash
+    check "to the bits of one that did not stop" diff <(grep ^weights "$WORK/check.log") "$d/four"
+    check "going on with other weights" "$t" --data "$d/a.bin=0.6" --data "$d/b.bin=0.4" --steps 3 \
+        --checkpoint "$d/other" --resume
+    cp "$WORK/check.log" "$d/log"
+    check "is told of" grep -q "warning: --data has other weights" "$d/log"
+}
+
 # mask FILE BITS: so many bits of 1, low bit first, then zeros to the end of the byte
 mask() { perl -e 'print pack("b*", "1" x $ARGV[0])' "$2" >"$1"; }
 
@@ -238,6 +344,12 @@ toy_suite
 if generate "$WORK/four" "$tiny" --set mesh.shard=4 && build_trainer "$WORK/four"; then
     deaths
     bad_data
+    formats
+    if generate "$WORK/one" "$tiny" --set mesh.shard=1 && build_trainer "$WORK/one"; then
+        weights
+    else
+        bad "building the trainer of one rank" "$WORK/one.log"
+    fi
     if generate "$WORK/masked" "$tiny" --set loss.mask=true && build_trainer "$WORK/masked"; then
         bad_masks
     else
