@@ -65,6 +65,12 @@ static const Flag flags[] = {
      AT(resume), 0, 0},
     {"init", "DIR", "begin with the weights of a Hugging Face folder", FLAG_TEXT,
      AT(init), 0, 0},
+#ifdef RT_CUDA
+    {"tune-kernels", NULL, "time algorithms of matrix products, write kernels.wis, leave",
+     FLAG_BOOL, AT(tune_kernels), 0, 0},
+    {"kernels", "FILE", "those algorithms (default: kernels.wis beside the trainer)",
+     FLAG_TEXT, AT(kernels), 0, 0},
+#endif
 };
 enum { N_FLAGS = sizeof flags / sizeof *flags };
 
@@ -178,7 +184,7 @@ static int check_flags(RtFlags *f, const RtTrainer *t)
 {
     if (f->steps < 0) { /* not given */
         f->steps = t->schedule.steps;
-        if (f->steps <= 0 && !f->numerics_hash) {
+        if (f->steps <= 0 && !f->numerics_hash && !f->tune_kernels) {
             return usage("--steps N is needed: the description's schedule has no end");
         }
     }

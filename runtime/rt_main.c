@@ -168,6 +168,11 @@ int rt_main(const RtTrainer *trainer, int argc, char **argv)
     if (flags.numerics_hash) {
         return print_hashes(trainer);
     }
+#ifdef RT_CUDA
+    if (flags.tune_kernels) {
+        return rt_tune(trainer, &flags);
+    }
+#endif
     RtJoin join;
     if (!flags.local && rt_join_find(&join)) {
         return rt_join(trainer, &flags, &join);

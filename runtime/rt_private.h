@@ -32,6 +32,8 @@ typedef struct RtFlags {
     const char *debug_gradients;
     bool weights_hash, numerics_hash, guard, quiet, local;
     bool loopback;                 /* CUDA: ranks share GPUs */
+    bool tune_kernels;   /* CUDA: find algorithms of matrix products, no training */
+    const char *kernels; /* the file of those; NULL: the one beside the trainer */
     const char *init;              /* a folder of Hugging Face's; NULL: random */
     const char *checkpoint;   /* the folder; NULL: none are written */
     int64_t checkpoint_every; /* steps; 0: only at the end */
@@ -406,6 +408,9 @@ typedef struct RtJoin {
 bool rt_join_find(RtJoin *j);
 int rt_join(const RtTrainer *t, const RtFlags *f, const RtJoin *j);
 int rt_launch_ranks(const RtTrainer *t, const RtFlags *f);
+#ifdef RT_CUDA
+int rt_tune(const RtTrainer *t, const RtFlags *f); /* --tune-kernels: an exit code */
+#endif
 /* Forks a rank; in the child it never returns. False when fork fails. */
 bool rt_job_start(RtJob *job, int rank, const RtCores *cores, int index, int ranks);
 void rt_job_init(RtJob *job, const RtTrainer *t, const RtFlags *f, RtShared *shared,

@@ -122,6 +122,14 @@ bool rt_arena_map(Rt *rt, int fd, bool guard, char *error)
     return true;
 }
 
+void rt_arena_free(Rt *rt)
+{
+    const int64_t guard = guarded ? GUARD : 0;
+    RT_CUDA_CALL(rt, cudaFree(rt->symmetric - guard));
+    RT_CUDA_CALL(rt, cudaFree(rt->local - guard));
+    rt->symmetric = rt->local = NULL;
+}
+
 static bool is_pattern(const Rt *rt, const char *at)
 {
     unsigned char bytes[GUARD];

@@ -1,53 +1,76 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_blas.c: matrix products by cuBLASLt. In: RtMatmul of math.c, row-major. Out:
- * enqueued products.
+/* rt_blas.c: matrix products by cuBLASLt. In: RtMatmul of math.c, row-major; algorithms
+ * that were tuned. Out: enqueued products.
  *
  * The library is column-major, where a row-major matrix is its transpose: C = A op B
  * becomes C' = op B' A', with operands exchanged. Sums are kept in float, or double, and
- * no algorithm may split k among blocks: their sum would have an order of its own. The
- * first that the library proposes is taken and named at start; it depends on the shape,
- * the GPU and the library alone, so it is the same on all ranks. */
-#include "rt_gpu.h"
+ * no algorithm may split k among blocks: their sum would have an order of its own.
+ *
+ * A product's algorithm is the one that kernels.wis names (rt_wisdom.c), or else the
+ * first that the library proposes; it is named at start. It depends on the shape, the
+ * GPU, the library and that file alone, and the platform's text has them all: so it is
+ * the same on all ranks. */
+#define _GNU_SOURCE
+#include "rt_blas.h"
 
-#include <cublasLt.h>
 #include <string.h>
+#include <unistd.h>
 
 static cublasLtHandle_t handle;
 static Rt *this_rank;
-
-#define RT_BLAS_CALL(rt, call)                                                           \
-    do {                                                                                 \
-        const cublasStatus_t status_ = (call);                                           \
-        if (status_ != CUBLAS_STATUS_SUCCESS) {                                          \
-            rt_fail(rt, RT_EXIT_ERROR, "%s on GPU %d: %s", #call, rt_gpu.index,          \
-                    cublasLtGetStatusString(status_));                                   \
-        }                                                                                \
-    } while (0)
-
-typedef struct Plan {
-    cublasLtMatmulDesc_t product;
-    cublasLtMatrixLayout_t a, b, c; /* as the library sees them: b is the caller's A */
-    cublasLtMatmulAlgo_t algorithm;
-} Plan;
 enum { MAX_PLANS = 1024 };
-static Plan plans[MAX_PLANS];
+static RtProduct plans[MAX_PLANS];
 static int n_plans;
 
 void rt_blas_open(Rt *rt)
 {
     this_rank = rt;
     RT_BLAS_CALL(rt, cublasLtCreate(&handle));
+    rt_wisdom_open(rt);
+}
+
+/* Variables by which the library, and all of NVIDIA's, change how they multiply. */
+static void describe_environment(char *text, size_t bytes)
+{
+    static const char *const changes[] = {"NVIDIA_TF32_OVERRIDE=", "CUBLAS_",
+                                          "CUBLASLT_"};
+    static const char *const harmless[] = {"CUBLASLT_LOG_", "CUBLAS_LOG",
+                                           "CUBLASLT_NVTX_"};
+    uint64_t sum = 0; /* the environment has no order */
+    int n = 0;
+    for (char **e = environ; e != NULL && *e != NULL; e++) {
+        bool counts = false;
+        for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+            counts |= strncmp(*e, changes[i], strlen(changes[i])) == 0;
+        }
+        for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++) {
+            counts &= strncmp(*e, harmless[i], strlen(harmless[i])) != 0;
+        }
+        if (counts) {
+            n++;
+            sum += rt_hash64(*e, strlen(*e), 2);
+            snprintf(text, bytes, ", %.60s", *e);
+        }
+    }
+    if (n > 1 || (n == 1 && strlen(text) >= 60)) {
+        snprintf(text, bytes, ", %d variables CUBLAS* or NVIDIA_TF32* %016llx", n,
+                 (unsigned long long)sum);
+    }
 }
 
 const char *rt_gemm_library(void)
 {
-    static char text[256];
+    static char text[512];
+    char environment[96] = "";
     int driver = 0;
     cudaDriverGetVersion(&driver);
+    describe_environment(environment, sizeof environment);
     snprintf(text, sizeof text,
-             "cuBLASLt %zu; gpu %s, %d multiprocessors, driver %d, kernels %s",
-             cublasLtGetVersion(), rt_gpu.name[0] ? rt_gpu.name : "none yet",
-             rt_gpu.multiprocessors, driver, rt_gpu.image ? rt_gpu.image : "none yet");
+             "cuBLASLt %zu%s, algorithms %s; gpu %s, %d multiprocessors, driver %d, "
+             "kernels %s",
+             cublasLtGetVersion(), environment, rt_wisdom_name(),
+             rt_gpu.name[0] ? rt_gpu.name : "none yet", rt_gpu.multiprocessors, driver,
+             rt_gpu.image ? rt_gpu.image : "none yet");
 #ifdef RT_NCCL
     const size_t n = strlen(text);
     snprintf(text + n, sizeof text - n, ", %s", rt_transport->name());
@@ -113,83 +136,169 @@ static cublasLtMatmulPreference_t preference(const RtMatmul *p)
 
 static const char *const op_names[] = {[RT_NT] = "NT", [RT_NN] = "NN", [RT_TN] = "TN"};
 
-static void choose(const RtMatmul *p, Plan *plan)
+const char *rt_product_text(const RtMatmul *p, char *text)
 {
-    cublasLtMatmulHeuristicResult_t first;
-    int found = 0, id = -1, tile = -1;
-    size_t written = 0;
+    static const char *const dtypes[] = {
+        [RT_F32] = "f32", [RT_F64] = "f64", [RT_BF16] = "bf16", [RT_F16] = "f16"};
+    snprintf(text, RT_PRODUCT_TEXT, "%s %lld x %lld x %lld rows %lld %lld %lld %s to %s",
+             op_names[p->op], (long long)p->m, (long long)p->n, (long long)p->k,
+             (long long)p->lda, (long long)p->ldb, (long long)p->ldc, dtypes[p->in_dtype],
+             dtypes[p->out_dtype]);
+    return text;
+}
+
+RtProduct rt_product_describe(const RtMatmul *p)
+{
+    const bool f64 = p->in_dtype == RT_F64;
+    const cublasOperation_t b_op = p->op == RT_NT ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t a_op = p->op == RT_TN ? CUBLAS_OP_T : CUBLAS_OP_N;
+    /* columns of the library's matrices are rows of ours */
+    const bool b_rows_n = p->op == RT_NT, a_rows_k = p->op == RT_TN;
+    RtProduct q = {
+        .a = layout(type_of(p->in_dtype), b_rows_n ? p->k : p->n, b_rows_n ? p->n : p->k,
+                    p->ldb),
+        .b = layout(type_of(p->in_dtype), a_rows_k ? p->m : p->k, a_rows_k ? p->k : p->m,
+                    p->lda),
+        .c = layout(type_of(p->out_dtype), p->n, p->m, p->ldc),
+    };
+    RT_BLAS_CALL(this_rank, cublasLtMatmulDescCreate(
+                                &q.desc, f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
+                                f64 ? CUDA_R_64F : CUDA_R_32F));
+    RT_BLAS_CALL(this_rank, cublasLtMatmulDescSetAttribute(
+                                q.desc, CUBLASLT_MATMUL_DESC_TRANSA, &b_op, sizeof b_op));
+    RT_BLAS_CALL(this_rank, cublasLtMatmulDescSetAttribute(
+                                q.desc, CUBLASLT_MATMUL_DESC_TRANSB, &a_op, sizeof a_op));
+    return q;
+}
+
+int rt_product_propose(const RtMatmul *p, const RtProduct *q,
+                       cublasLtMatmulHeuristicResult_t *results, int most)
+{
+    char text[RT_PRODUCT_TEXT];
+    int found = 0, usable = 0;
     cublasLtMatmulPreference_t pref = preference(p);
-    const cublasStatus_t status =
-        cublasLtMatmulAlgoGetHeuristic(handle, plan->product, plan->a, plan->b, plan->c,
-                                       plan->c, pref, 1, &first, &found);
-    if (status != CUBLAS_STATUS_SUCCESS || found == 0 ||
-        first.state != CUBLAS_STATUS_SUCCESS) {
-        rt_fail(
-            this_rank, RT_EXIT_ERROR,
-            "cuBLASLt has no algorithm for the product %s %lld x %lld x %lld on %s: %s",
-            op_names[p->op], (long long)p->m, (long long)p->n, (long long)p->k,
-            rt_gpu.name, cublasLtGetStatusString(status));
-    }
-    plan->algorithm = first.algo;
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        handle, q->desc, q->a, q->b, q->c, q->c, pref, most, results, &found);
     cublasLtMatmulPreferenceDestroy(pref);
+    for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < found; i++) {
+        if (results[i].state == CUBLAS_STATUS_SUCCESS) {
+            results[usable++] = results[i];
+        }
+    }
+    if (usable == 0) {
+        rt_fail(this_rank, RT_EXIT_ERROR,
+                "cuBLASLt has no algorithm for the product %s on %s: %s",
+                rt_product_text(p, text), rt_gpu.name, cublasLtGetStatusString(status));
+    }
+    return usable;
+}
+
+/* An attribute that the library does not know stays as it is: 0. */
+static int config(const cublasLtMatmulAlgo_t *algorithm,
+                  cublasLtMatmulAlgoConfigAttributes_t what)
+{
+    int value = 0;
+    size_t written = 0;
+    cublasLtMatmulAlgoConfigGetAttribute(algorithm, what, &value, sizeof value, &written);
+    return value;
+}
+
+bool rt_algorithm_splits(const cublasLtMatmulAlgo_t *algorithm)
+{
+    const int split = config(algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
+    return config(algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME) !=
+               CUBLASLT_REDUCTION_SCHEME_NONE ||
+           split > 1;
+}
+
+const char *rt_algorithm_name(const cublasLtMatmulAlgo_t *algorithm, char *text,
+                              size_t bytes)
+{
+    snprintf(text, bytes, "algorithm %d, tile %d",
+             config(algorithm, CUBLASLT_ALGO_CONFIG_ID),
+             config(algorithm, CUBLASLT_ALGO_CONFIG_TILE_ID));
+    return text;
+}
+
+/* What the file names must still be what the library has. */
+static void check_tuned(const RtMatmul *p, RtProduct *q)
+{
+    cublasLtMatmulHeuristicResult_t result;
+    char text[RT_PRODUCT_TEXT];
+    const size_t most = (size_t)this_rank->trainer->library_bytes;
+    const cublasStatus_t status = cublasLtMatmulAlgoCheck(
+        handle, q->desc, q->a, q->b, q->c, q->c, &q->algorithm, &result);
+    if (status != CUBLAS_STATUS_SUCCESS || result.state != CUBLAS_STATUS_SUCCESS ||
+        result.workspaceSize > most || rt_algorithm_splits(&q->algorithm)) {
+        rt_fail(this_rank, RT_EXIT_ERROR,
+                "%s names an algorithm for the product %s that %s; run trainer "
+                "--tune-kernels again, or remove the file",
+                rt_wisdom_path(), rt_product_text(p, text),
+                status != CUBLAS_STATUS_SUCCESS || result.state != CUBLAS_STATUS_SUCCESS
+                    ? "cuBLASLt refuses"
+                : result.workspaceSize > most ? "needs more workspace than is planned"
+                                              : "splits k among blocks");
+    }
+}
+
+static void choose(const RtMatmul *p, RtProduct *q)
+{
+    char text[RT_PRODUCT_TEXT], name[64];
+    const cublasLtMatmulAlgo_t *tuned = rt_wisdom_find(rt_product_text(p, text));
+    if (tuned != NULL) {
+        q->algorithm = *tuned;
+        check_tuned(p, q);
+    } else {
+        cublasLtMatmulHeuristicResult_t first;
+        rt_product_propose(p, q, &first, 1);
+        q->algorithm = first.algo;
+    }
     if (this_rank->rank == 0 && !this_rank->state->flags.quiet) {
-        cublasLtMatmulAlgoConfigGetAttribute(&first.algo, CUBLASLT_ALGO_CONFIG_ID, &id,
-                                             sizeof id, &written);
-        cublasLtMatmulAlgoConfigGetAttribute(&first.algo, CUBLASLT_ALGO_CONFIG_TILE_ID,
-                                             &tile, sizeof tile, &written);
-        printf("product %s %lld x %lld x %lld: algorithm %d, tile %d, workspace %zu "
-               "bytes, the "
-               "library's first\n",
-               op_names[p->op], (long long)p->m, (long long)p->n, (long long)p->k, id,
-               tile, first.workspaceSize);
+        printf("product %s %lld x %lld x %lld: %s, %s\n", op_names[p->op],
+               (long long)p->m, (long long)p->n, (long long)p->k,
+               rt_algorithm_name(&q->algorithm, name, sizeof name),
+               tuned != NULL         ? "tuned"
+               : rt_wisdom_is_open() ? "the library's first: it was not tuned"
+                                     : "the library's first");
     }
 }
 
 void rt_matmul_prepare(RtMatmul *p)
 {
-    const bool f64 = p->in_dtype == RT_F64;
-    const cublasOperation_t b_op = p->op == RT_NT ? CUBLAS_OP_T : CUBLAS_OP_N;
-    const cublasOperation_t a_op = p->op == RT_TN ? CUBLAS_OP_T : CUBLAS_OP_N;
+    if (this_rank->state->flags.tune_kernels) {
+        rt_tune_add(p);
+        return;
+    }
     if (n_plans == MAX_PLANS) {
         rt_fail(this_rank, RT_EXIT_ERROR, "more than %d distinct products", MAX_PLANS);
     }
-    Plan *plan = &plans[n_plans++];
-    RT_BLAS_CALL(this_rank,
-                 cublasLtMatmulDescCreate(&plan->product,
-                                          f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
-                                          f64 ? CUDA_R_64F : CUDA_R_32F));
-    RT_BLAS_CALL(this_rank, cublasLtMatmulDescSetAttribute(plan->product,
-                                                           CUBLASLT_MATMUL_DESC_TRANSA,
-                                                           &b_op, sizeof b_op));
-    RT_BLAS_CALL(this_rank, cublasLtMatmulDescSetAttribute(plan->product,
-                                                           CUBLASLT_MATMUL_DESC_TRANSB,
-                                                           &a_op, sizeof a_op));
-    /* columns of the library's matrices are rows of ours */
-    const bool b_rows_n = p->op == RT_NT, a_rows_k = p->op == RT_TN;
-    plan->a = layout(type_of(p->in_dtype), b_rows_n ? p->k : p->n, b_rows_n ? p->n : p->k,
-                     p->ldb);
-    plan->b = layout(type_of(p->in_dtype), a_rows_k ? p->m : p->k, a_rows_k ? p->k : p->m,
-                     p->lda);
-    plan->c = layout(type_of(p->out_dtype), p->n, p->m, p->ldc);
+    RtProduct *plan = &plans[n_plans++];
+    *plan = rt_product_describe(p);
     choose(p, plan);
     p->plan = plan;
+}
+
+cublasStatus_t rt_product_run(const Rt *rt, const RtMatmul *p, const RtProduct *q,
+                              const void *a, const void *b, void *c, float beta,
+                              void *workspace)
+{
+    const float one = 1.0f;
+    const double one64 = 1.0, beta64 = beta;
+    const bool f64 = p->in_dtype == RT_F64;
+    return cublasLtMatmul(handle, q->desc, f64 ? (const void *)&one64 : &one, b, q->a, a,
+                          q->b, f64 ? (const void *)&beta64 : &beta, c, q->c, c, q->c,
+                          &q->algorithm, workspace, (size_t)rt->trainer->library_bytes,
+                          rt_gpu.stream[RT_COMPUTE]);
 }
 
 void rt_matmul(Rt *rt, const RtMatmul *p, const void *a, const void *b, void *c,
                float beta)
 {
-    const Plan *plan = p->plan;
-    const float one = 1.0f;
-    const double one64 = 1.0, beta64 = beta;
-    const bool f64 = p->in_dtype == RT_F64;
-    const cublasStatus_t status = cublasLtMatmul(
-        handle, plan->product, f64 ? (const void *)&one64 : &one, b, plan->a, a, plan->b,
-        f64 ? (const void *)&beta64 : &beta, c, plan->c, c, plan->c, &plan->algorithm,
-        rt_local(rt, rt->trainer->library_offset), (size_t)rt->trainer->library_bytes,
-        rt_gpu.stream[RT_COMPUTE]);
+    const cublasStatus_t status = rt_product_run(
+        rt, p, p->plan, a, b, c, beta, rt_local(rt, rt->trainer->library_offset));
     if (status != CUBLAS_STATUS_SUCCESS) {
-        rt_fail(rt, RT_EXIT_ERROR, "product %s %lld x %lld x %lld on GPU %d: %s",
-                op_names[p->op], (long long)p->m, (long long)p->n, (long long)p->k,
+        char text[RT_PRODUCT_TEXT];
+        rt_fail(rt, RT_EXIT_ERROR, "product %s on GPU %d: %s", rt_product_text(p, text),
                 rt_gpu.index, cublasLtGetStatusString(status));
     }
 }

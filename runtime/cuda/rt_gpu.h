@@ -72,6 +72,11 @@ void rt_image_load(Rt *rt);
 /* A cubin for the device, compiled now or earlier; the caller frees nothing. */
 const void *rt_jit(Rt *rt);
 
+/* ---- rt_arena.c -------------------------------------------------------------------- */
+
+/* Gives the arena's memory back; nothing of the rank is left but its libraries. */
+void rt_arena_free(Rt *rt);
+
 /* ---- rt_blas.c --------------------------------------------------------------------- */
 
 void rt_blas_open(Rt *rt);

@@ -9,6 +9,7 @@
 set -u
 . "$(dirname "$0")/../lib.sh"
 . "$ROOT/tests/e2e/common.sh"
+. "$ROOT/tests/cudasim/tune.sh"
 home=$BUILD/tests/cudasim/home
 data=$ROOT/LICENSE
 STEPS=2
@@ -274,6 +275,7 @@ if reference llama tiny_llama 1e-4; then
     faults
     unordered
     unmet
+    tuning
 fi
 if reference gpt2 tiny_gpt2 1e-4; then
     rows gpt2 tiny_gpt2 2

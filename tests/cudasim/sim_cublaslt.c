@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sim_cublaslt.c: cuBLASLt's matrix products as trainers ask for them: D = alpha op(A)
- * op(B) + beta C, column-major as described, by plain loops. Sums are float with k in
- * order (double for f64): the library's own order and the width of tensor cores it cannot
- * show. */
+ * op(B) + beta C, column-major as described, by plain loops. Sums are float (double for
+ * f64): the library's own order and the width of tensor cores it cannot show.
+ *
+ * It has a few algorithms, which sum k in orders of their own and take times of their
+ * own, so that a search has something to find and something to fall for. */
 #include "sim_cudart.h"
 
 #include <cublasLt.h>
@@ -32,7 +34,25 @@ typedef struct Preference {
 _Static_assert(sizeof(Layout) <= sizeof(cublasLtMatrixLayoutOpaque_t), "a layout");
 _Static_assert(sizeof(Desc) <= sizeof(cublasLtMatmulDescOpaque_t), "a description");
 
+/* The first is what the library proposes first, and the slowest. */
+typedef enum {
+    IN_ORDER,  /* k from 0 on */
+    IN_HALVES, /* the sum of two sums */
+    BACKWARDS, /* the fastest while the cache is warm, not when it is cold */
+    UNSTEADY,  /* begins elsewhere each time: other bits */
+    SPLIT,     /* the fastest; blocks split k, whatever the caller wishes */
+    ALGORITHMS
+} Algorithm;
+static const double cold_us[ALGORITHMS] = {100, 70, 90, 60, 50};
+static const double warm_us[ALGORITHMS] = {50, 35, 20, 30, 25};
+
 enum { ALGO_MARK = 0x51b1a5 };
+
+static bool is_algorithm(const cublasLtMatmulAlgo_t *algo)
+{
+    return algo->data[0] == ALGO_MARK &&
+           algo->data[1] < (uint64_t)sim_setting("CUDASIM_ALGORITHMS", ALGORITHMS);
+}
 
 #define BEGIN                                                                            \
     SIM_LOCKED;                                                                          \
@@ -171,7 +191,7 @@ cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p,
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* One algorithm, with no splits of k and no workspace. */
+/* All of them, as they come; none needs workspace. */
 cublasStatus_t
 cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
                                cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
@@ -181,12 +201,13 @@ cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t des
 {
     BEGIN;
     (void)handle, (void)desc, (void)a, (void)b, (void)c, (void)d, (void)preference;
-    *found = wanted > 0;
-    if (wanted > 0) {
-        memset(&results[0], 0, sizeof results[0]);
-        results[0].algo.data[0] = ALGO_MARK;
-        results[0].state = CUBLAS_STATUS_SUCCESS;
-        results[0].wavesCount = 1;
+    *found = wanted < ALGORITHMS ? wanted : ALGORITHMS;
+    for (int i = 0; i < *found; i++) {
+        memset(&results[i], 0, sizeof results[i]);
+        results[i].algo.data[0] = ALGO_MARK;
+        results[i].algo.data[1] = (uint64_t)i;
+        results[i].state = CUBLAS_STATUS_SUCCESS;
+        results[i].wavesCount = 1;
     }
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -201,20 +222,25 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
     memset(result, 0, sizeof *result);
     result->algo = *algo;
     result->state =
-        algo->data[0] == ALGO_MARK ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+        is_algorithm(algo) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
     return result->state;
 }
 
-/* What may be asked of an algorithm: all answers are zero. */
+/* What may be asked of an algorithm: most answers are zero. */
 cublasStatus_t
 cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algo,
                                      cublasLtMatmulAlgoConfigAttributes_t attr,
                                      void *value, size_t bytes, size_t *written)
 {
-    (void)algo;
+    const bool split = algo->data[1] == SPLIT;
+
     memset(value, 0, bytes);
     if (attr == CUBLASLT_ALGO_CONFIG_SPLITK_NUM && bytes == 4)
-        *(int32_t *)value = 1;
+        *(int32_t *)value = split ? 4 : 1;
+    else if (attr == CUBLASLT_ALGO_CONFIG_ID && bytes == 4)
+        *(int32_t *)value = (int32_t)algo->data[1];
+    else if (attr == CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME && bytes == 4)
+        *(uint32_t *)value = split ? CUBLASLT_REDUCTION_SCHEME_INPLACE : 0;
     if (written)
         *written = bytes;
     return CUBLAS_STATUS_SUCCESS;
@@ -229,6 +255,7 @@ typedef struct Product {
     const void *pa, *pb, *pc;
     void *pd, *workspace;
     uint64_t workspace_bytes;
+    Algorithm algorithm;
 } Product;
 
 static int64_t size_of(cudaDataType_t t)
@@ -283,18 +310,41 @@ static double *rows_of(const void *p, const Layout *l, bool across, int64_t n, i
     return rows;
 }
 
-static double dot(const double *a, const double *b, int64_t k, bool wide)
+static double part_of(const double *a, const double *b, int64_t from, int64_t to,
+                      bool wide)
 {
     double sum = 0;
     float narrow = 0;
 
     if (!wide) {
-        for (int64_t i = 0; i < k; i++)
+        for (int64_t i = from; i < to; i++)
             narrow += (float)a[i] * (float)b[i];
         return narrow;
     }
-    for (int64_t i = 0; i < k; i++)
+    for (int64_t i = from; i < to; i++)
         sum += a[i] * b[i];
+    return sum;
+}
+
+static double added(double a, double b, bool wide)
+{
+    return wide ? a + b : (float)a + (float)b;
+}
+
+/* A sum over k that begins at `at`, and comes to what is before it last. */
+static double dot(const double *a, const double *b, int64_t k, int64_t at, bool wide)
+{
+    if (at == 0)
+        return part_of(a, b, 0, k, wide);
+    return added(part_of(a, b, at, k, wide), part_of(a, b, 0, at, wide), wide);
+}
+
+static double dot_backwards(const double *a, const double *b, int64_t k, bool wide)
+{
+    double sum = 0;
+
+    for (int64_t i = k; i-- > 0;)
+        sum = added(sum, part_of(a, b, i, i + 1, wide), wide);
     return sum;
 }
 
@@ -313,6 +363,10 @@ static SimResult run_product(SimOp *op)
     const bool wide = p->d.type == CUDA_R_64F;
     /* enough of the workspace to see who else uses it at the same time */
     const int64_t used = p->workspace_bytes < 4096 ? (int64_t)p->workspace_bytes : 4096;
+    static int64_t runs;
+    const int64_t at = p->algorithm == IN_HALVES                           ? k / 2
+                       : p->algorithm == UNSTEADY || p->algorithm == SPLIT ? runs++ % k
+                                                                           : 0;
     double *a, *b;
 
     touch(p->pa, &p->a, false);
@@ -328,7 +382,10 @@ static SimResult run_product(SimOp *op)
     b = rows_of(p->pb, &p->b, p->desc.transb == CUBLAS_OP_N, n, k);
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i < m; i++) {
-            double v = p->alpha * dot(a + i * k, b + j * k, k, wide);
+            const double *row = a + i * k, *column = b + j * k;
+            double v = p->alpha * (p->algorithm == BACKWARDS
+                                       ? dot_backwards(row, column, k, wide)
+                                       : dot(row, column, k, at, wide));
 
             if (p->beta != 0)
                 v += p->beta * load(p->pc, j * p->c.ld + i, p->c.type);
@@ -338,6 +395,8 @@ static SimResult run_product(SimOp *op)
     free(b);
     if (used > 0) /* holds anything afterwards */
         memset(p->workspace, 0xff, (size_t)used);
+    sim_clock_us += sim_cache_cold ? cold_us[p->algorithm] : warm_us[p->algorithm];
+    sim_cache_cold = false;
     return SIM_OP_DONE;
 }
 
@@ -384,7 +443,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     (void)handle;
     p.alpha = wide ? *(const double *)alpha : *(const float *)alpha;
     p.beta = wide ? *(const double *)beta : *(const float *)beta;
-    if (!legal(&p) || (algo && algo->data[0] != ALGO_MARK))
+    p.algorithm = algo ? (Algorithm)algo->data[1] : IN_ORDER;
+    if (!legal(&p) || (algo && !is_algorithm(algo)))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     snprintf(work.what, sizeof work.what, "a product [%llu, %llu] in %llu",
              (unsigned long long)p.d.cols, (unsigned long long)p.d.rows,

@@ -181,12 +181,13 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int d)
     *p = (struct cudaDeviceProp){.totalGlobalMem = sim_memory_bytes(),
                                  .major = arch / 10,
                                  .minor = arch % 10,
-                                 .multiProcessorCount = 132,
+                                 .multiProcessorCount = (int)sim_setting(
+                                     "CUDASIM_MULTIPROCESSORS", 132),
                                  .sharedMemPerBlockOptin = SIM_SHARED_BYTES,
                                  .sharedMemPerBlock = SIM_STATIC_SHARED_BYTES,
                                  .warpSize = SIM_WARP,
                                  .maxThreadsPerBlock = SIM_MAX_THREADS,
-                                 .l2CacheSize = 50 << 20,
+                                 .l2CacheSize = (int)sim_setting("CUDASIM_L2", 50 << 20),
                                  .pciBusID = d + 1};
     strcpy(p->name, "simulated device");
     return sim_result(cudaSuccess);

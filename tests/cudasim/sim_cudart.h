@@ -1,13 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sim_cudart.h: what the stand-ins for the CUDA runtime, cuBLASLt, NCCL and NVRTC share.
- * The environment plants what may go wrong: CUDASIM_SEED=N         another order of
- * threads, blocks and streams CUDASIM_DROP_WAIT=N    the N-th wait of a stream for an
- * event, from 0, does nothing CUDASIM_FAIL=NAME:N    the N-th call of that function, from
- * 0, fails CUDASIM_LOST=RANK:N    the process of that NCCL rank dies at its N-th
- * collective, from 0 CUDASIM_DEVICES=N      devices of the machine (8)
- *   CUDASIM_MEMORY=BYTES   of a device (80 GiB)
- *   CUDASIM_ARCH=NN        its architecture (90); CUDASIM_DRIVER=NNNNN: the driver
- * (13000) */
+ * The environment plants what may go wrong, and says what the device is:
+ *
+ *   CUDASIM_SEED=N: another order of threads, blocks and streams
+ *
+ *   CUDASIM_DROP_WAIT=N: the N-th wait of a stream for an event, from 0, does nothing
+ *
+ *   CUDASIM_FAIL=NAME:N: the N-th call of that function, from 0, fails
+ *
+ *   CUDASIM_LOST=RANK:N: the process of that NCCL rank dies at its N-th collective, from 0
+ *
+ *   CUDASIM_DEVICES=N: of the machine (8); CUDASIM_DRIVER=NNNNN: the driver (13000)
+ *
+ *   CUDASIM_MEMORY=BYTES: of a device (80 GiB); CUDASIM_L2=BYTES: its cache (50 MiB)
+ *
+ *   CUDASIM_ARCH=NN: its architecture (90); CUDASIM_MULTIPROCESSORS=N: how many (132)
+ *
+ *   CUDASIM_ALGORITHMS=N: that cuBLASLt has for a product (5; see sim_cublaslt.c) */
 #ifndef SIM_CUDART_H
 #define SIM_CUDART_H
 

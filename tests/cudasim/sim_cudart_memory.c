@@ -173,6 +173,9 @@ static SimResult run_copy(SimOp *op)
         memmove(c->to, c->from ? c->from : c->text, (size_t)c->bytes);
     else
         memset(c->to, c->byte, (size_t)c->bytes);
+    sim_clock_us += 1e-6 * (double)c->bytes;
+    if (!c->from && !c->text && c->bytes >= sim_setting("CUDASIM_L2", 50 << 20))
+        sim_cache_cold = true;
     return SIM_OP_DONE;
 }
 

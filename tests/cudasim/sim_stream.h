@@ -73,6 +73,11 @@ typedef struct SimEvent {
     double seconds;
 } SimEvent;
 
+/* Time as the device's events have it: operations that cost something add to it. The cache
+ * is cold after a fill of all of it, until a product has read its operands. */
+extern double sim_clock_us;
+extern bool sim_cache_cold;
+
 /* One lock around everything: the host may have several threads. */
 void sim_lock(void);
 void sim_unlock(void);

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_blas.h: products as cuBLASLt has them: what rt_blas.c, which runs them, shares with
+ * rt_tune.c, which measures algorithms, and rt_wisdom.c, which keeps what was found. */
+#ifndef RT_BLAS_H
+#define RT_BLAS_H
+
+#include "rt_gpu.h"
+
+#include <cublasLt.h>
+
+#define RT_BLAS_CALL(rt, call)                                                           \
+    do {                                                                                 \
+        const cublasStatus_t status_ = (call);                                           \
+        if (status_ != CUBLAS_STATUS_SUCCESS) {                                          \
+            rt_fail(rt, RT_EXIT_ERROR, "%s on GPU %d: %s", #call, rt_gpu.index,          \
+                    cublasLtGetStatusString(status_));                                   \
+        }                                                                                \
+    } while (0)
+
+typedef struct RtProduct {
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t a, b, c; /* as the library sees them: b is the caller's A */
+    cublasLtMatmulAlgo_t algorithm;
+} RtProduct;
+
+/* ---- rt_blas.c --------------------------------------------------------------------- */
+
+/* All but the algorithm. */
+RtProduct rt_product_describe(const RtMatmul *p);
+/* Algorithms that the library proposes, its first first; how many. At least one, or the
+ * rank ends. They may be asked for a sum in one order, and be others all the same. */
+int rt_product_propose(const RtMatmul *p, const RtProduct *q,
+                       cublasLtMatmulHeuristicResult_t *results, int most);
+/* Does it split k among blocks, whose sums then meet in an order of their own? */
+bool rt_algorithm_splits(const cublasLtMatmulAlgo_t *algorithm);
+/* "algorithm 66, tile 20" */
+const char *rt_algorithm_name(const cublasLtMatmulAlgo_t *algorithm, char *text,
+                              size_t bytes);
+/* The workspace is the trainer's library_bytes. */
+cublasStatus_t rt_product_run(const Rt *rt, const RtMatmul *p, const RtProduct *q,
+                              const void *a, const void *b, void *c, float beta,
+                              void *workspace);
+
+enum { RT_PRODUCT_TEXT = 128 };
+/* "NT 8192 x 6144 x 4096 rows 4096 4096 6144 bf16 to f32": equal texts, equal products.
+ */
+const char *rt_product_text(const RtMatmul *p, char *text);
+
+/* ---- rt_tune.c --------------------------------------------------------------------- */
+
+/* With --tune-kernels: the product will be searched for. */
+void rt_tune_add(const RtMatmul *p);
+
+/* ---- rt_wisdom.c ------------------------------------------------------------------- */
+
+typedef struct RtChoice {
+    char product[RT_PRODUCT_TEXT];
+    cublasLtMatmulAlgo_t algorithm;
+    char measured[RT_PRODUCT_TEXT]; /* for people */
+} RtChoice;
+
+/* Reads the file that the flags name, or the one beside the trainer if there is one. */
+void rt_wisdom_open(Rt *rt);
+/* NULL: the file says nothing of the product. */
+const cublasLtMatmulAlgo_t *rt_wisdom_find(const char *product);
+bool rt_wisdom_is_open(void);
+const char *rt_wisdom_path(void);
+/* For the platform's text: "the library's" or "tuned HASH". */
+const char *rt_wisdom_name(void);
+/* Into the file, in place of what it said of these products on this GPU. */
+void rt_wisdom_write(Rt *rt, const RtChoice *choices, int n);
+
+#endif

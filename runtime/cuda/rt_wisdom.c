@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_wisdom.c: algorithms of matrix products, as `trainer --tune-kernels` found them. In
+ * and out: kernels.wis, a text:
+ *
+ *     fsdpgen kernels 1
+ *     for NVIDIA H200 (sm_90, 132 multiprocessors), cuBLASLt 130001, CUDA 13000, ...
+ *     NT 8192 x 6144 x 4096 rows ... bf16 to bf16 = EIGHT HEXADECIMAL WORDS # measured
+ *     end HASH OF ALL THAT IS BEFORE
+ *
+ * An algorithm is the library's own 64 bytes, which mean something to that version of it
+ * alone; so there is a section for each GPU and library, and only the one that fits is
+ * used. What the file says is part of the platform: a file that is damaged, or names what
+ * the library does not have, ends the run, for its bits would not be those that were
+ * asked for. A file without a section that fits is told, and the library chooses. */
+#define _GNU_SOURCE
+#include "rt_blas.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FIRST_LINE "fsdpgen kernels 1\n"
+enum { KEY_BYTES = 320, MAX_CHOICES = 1024, WORDS = 8, LINE_BYTES = 512 };
+static const long max_bytes = 4 << 20;
+
+static struct {
+    char path[1024];
+    RtChoice *choices;
+    int n;
+    char name[64];
+} wisdom = {.name = "the library's"};
+
+_Static_assert(sizeof(cublasLtMatmulAlgo_t) == WORDS * sizeof(uint64_t), "words of one");
+
+/* ---- the file ---------------------------------------------------------------------- */
+
+/* Who may use a section. */
+static void key_of(const Rt *rt, char *key)
+{
+    int runtime = 0;
+    cudaRuntimeGetVersion(&runtime);
+    snprintf(key, KEY_BYTES,
+             "%s (%s, %d multiprocessors), cuBLASLt %zu, CUDA %d, workspace %lld bytes",
+             rt_gpu.name, rt_gpu.arch, rt_gpu.multiprocessors, cublasLtGetVersion(),
+             runtime, (long long)rt->trainer->library_bytes);
+}
+
+static void find_path(const RtFlags *f)
+{
+    static const char name[] = "kernels.wis";
+    if (f->kernels != NULL) {
+        snprintf(wisdom.path, sizeof wisdom.path, "%s", f->kernels);
+        return;
+    }
+    const ssize_t n =
+        readlink("/proc/self/exe", wisdom.path, sizeof wisdom.path - sizeof name);
+    wisdom.path[n > 0 ? n : 0] = '\0';
+    char *slash = strrchr(wisdom.path, '/');
+    strcpy(slash != NULL ? slash + 1 : wisdom.path, name);
+}
+
+/* NULL: there is no such file. */
+static char *read_text(const Rt *rt)
+{
+    FILE *f = fopen(wisdom.path, "rbe");
+    if (f == NULL && errno == ENOENT) {
+        return NULL;
+    }
+    char *text = calloc((size_t)max_bytes + 1, 1);
+    if (f == NULL || text == NULL) {
+        rt_fail(rt, RT_EXIT_ERROR, "%s: %s", wisdom.path, strerror(errno));
+    }
+    const size_t n = fread(text, 1, (size_t)max_bytes, f);
+    const bool failed = ferror(f) != 0;
+    fclose(f);
+    if (failed || memchr(text, '\0', n) != NULL) {
+        rt_fail(rt, RT_EXIT_ERROR, "%s: %s", wisdom.path,
+                failed ? strerror(errno) : "this is no text");
+    }
+    return text;
+}
+
+static _Noreturn void damaged(const Rt *rt, const char *why)
+{
+    rt_fail(rt, RT_EXIT_ERROR,
+            "%s is damaged: %s; run trainer --tune-kernels again with the file removed, "
+            "or go on without it",
+            wisdom.path, why);
+}
+
+/* Cuts off the last line, when it fits what is before. */
+static void check_text(const Rt *rt, char *text)
+{
+    uint64_t hash = 0;
+    char again[32];
+    if (strncmp(text, FIRST_LINE, strlen(FIRST_LINE)) != 0) {
+        rt_fail(
+            rt, RT_EXIT_ERROR,
+            "%s does not begin as a file of this trainer's algorithms does (\"%.17s\")",
+            wisdom.path, FIRST_LINE);
+    }
+    char *end = strstr(text, "\nend ");
+    if (end == NULL || sscanf(end + 5, "%16" SCNx64, &hash) != 1) {
+        damaged(rt, "its end is missing");
+    }
+    end++;
+    snprintf(again, sizeof again, "end %016" PRIx64 "\n", hash);
+    if (strcmp(end, again) != 0 || rt_hash64(text, (size_t)(end - text), 3) != hash) {
+        damaged(rt, "its last line is not the hash of those before");
+    }
+    *end = '\0';
+}
+
+/* The next line, cut off; NULL at the end. */
+static char *next_line(char **at)
+{
+    char *line = *at, *end = line != NULL ? strchr(line, '\n') : NULL;
+    if (end == NULL) {
+        return NULL;
+    }
+    *end = '\0';
+    *at = end + 1;
+    return line;
+}
+
+static bool read_choice(const char *line, RtChoice *c)
+{
+    const char *equals = strstr(line, " = "), *comment = strstr(line, " # ");
+    uint64_t word[WORDS];
+    if (equals == NULL || (size_t)(equals - line) >= sizeof c->product) {
+        return false;
+    }
+    snprintf(c->product, sizeof c->product, "%.*s", (int)(equals - line), line);
+    const char *at = equals + 2;
+    for (int i = 0; i < WORDS; i++) {
+        int used = 0;
+        if (sscanf(at, " %16" SCNx64 "%n", &word[i], &used) != 1) {
+            return false;
+        }
+        at += used;
+    }
+    memcpy(&c->algorithm, word, sizeof word);
+    snprintf(c->measured, sizeof c->measured, "%.*s", (int)sizeof c->measured - 1,
+             comment != NULL ? comment + 3 : "");
+    return true;
+}
+
+/* ---- reading ----------------------------------------------------------------------- */
+
+static void add_choice(const Rt *rt, const char *line)
+{
+    RtChoice c;
+    if (wisdom.n == MAX_CHOICES || !read_choice(line, &c)) {
+        damaged(rt, wisdom.n == MAX_CHOICES ? "it has too many products"
+                                            : "it has a line that names no algorithm");
+    }
+    wisdom.choices = realloc(wisdom.choices, sizeof c * (size_t)(wisdom.n + 1));
+    if (wisdom.choices == NULL) {
+        rt_fail(rt, RT_EXIT_ERROR, "out of memory");
+    }
+    wisdom.choices[wisdom.n++] = c;
+}
+
+/* What was measured does not change bits; it is left out. */
+static uint64_t hash_choices(void)
+{
+    uint64_t hash = 3;
+    for (int i = 0; i < wisdom.n; i++) {
+        const RtChoice *c = &wisdom.choices[i];
+        hash = rt_hash64(c->product, strlen(c->product), hash);
+        hash = rt_hash64(&c->algorithm, sizeof c->algorithm, hash);
+    }
+    return hash;
+}
+
+/* The section that fits; `other`: one that does not. */
+static bool read_section(const Rt *rt, char *text, char *other)
+{
+    char key[KEY_BYTES], *at = text + strlen(FIRST_LINE);
+    bool mine = false, found = false;
+    key_of(rt, key);
+    for (char *line; (line = next_line(&at)) != NULL;) {
+        if (strncmp(line, "for ", 4) == 0) {
+            mine = strcmp(line + 4, key) == 0;
+            found |= mine;
+            snprintf(other, KEY_BYTES, "%.*s", KEY_BYTES - 1, line + 4);
+        } else if (mine) {
+            add_choice(rt, line);
+        }
+    }
+    return found;
+}
+
+void rt_wisdom_open(Rt *rt)
+{
+    const RtFlags *f = &rt->state->flags;
+    char other[KEY_BYTES] = "none", key[KEY_BYTES];
+    find_path(f);
+    if (f->tune_kernels) { /* what is in it is no matter */
+        return;
+    }
+    char *text = read_text(rt);
+    if (text == NULL) {
+        if (f->kernels != NULL) {
+            rt_fail(rt, RT_EXIT_ERROR, "--kernels %s: there is no such file", f->kernels);
+        }
+        return;
+    }
+    check_text(rt, text);
+    if (read_section(rt, text, other)) {
+        snprintf(wisdom.name, sizeof wisdom.name, "tuned %016" PRIx64, hash_choices());
+    } else if (rt->rank == 0) {
+        key_of(rt, key);
+        fprintf(stderr,
+                "trainer: warning: %s was made for %s, this is %s: the library's first "
+                "algorithms are taken; --tune-kernels adds what is missing\n",
+                wisdom.path, other, key);
+    }
+    free(text);
+}
+
+const cublasLtMatmulAlgo_t *rt_wisdom_find(const char *product)
+{
+    for (int i = 0; i < wisdom.n; i++) {
+        if (strcmp(wisdom.choices[i].product, product) == 0) {
+            return &wisdom.choices[i].algorithm;
+        }
+    }
+    return NULL;
+}
+
+bool rt_wisdom_is_open(void)
+{
+    return wisdom.n > 0;
+}
+
+const char *rt_wisdom_path(void)
+{
+    return wisdom.path;
+}
+
+const char *rt_wisdom_name(void)
+{
+    return wisdom.name;
+}
+
+/* ---- writing ----------------------------------------------------------------------- */
+
+typedef struct Out {
+    const Rt *rt;
+    char *text;
+    size_t bytes, room;
+} Out;
+
+__attribute__((format(printf, 2, 3))) static void say(Out *o, const char *fmt, ...)
+{
+    va_list ap;
+    if (o->room < o->bytes + LINE_BYTES) {
+        o->room = 2 * o->room + LINE_BYTES;
+        o->text = realloc(o->text, o->room);
+        if (o->text == NULL) {
+            rt_fail(o->rt, RT_EXIT_ERROR, "out of memory");
+        }
+    }
+    va_start(ap, fmt);
+    const int n = vsnprintf(o->text + o->bytes, LINE_BYTES, fmt, ap);
+    va_end(ap);
+    o->bytes += n < LINE_BYTES ? (size_t)n : LINE_BYTES - 1;
+}
+
+static void say_choice(Out *o, const RtChoice *c)
+{
+    uint64_t word[WORDS];
+    memcpy(word, &c->algorithm, sizeof word);
+    say(o, "%s =", c->product);
+    for (int i = 0; i < WORDS; i++) {
+        say(o, " %016" PRIx64, word[i]);
+    }
+    say(o, " # %s\n", c->measured);
+}
+
+static bool among(const char *product, const RtChoice *choices, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (strcmp(choices[i].product, product) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Other GPUs' sections as they are; of this one's, products that were not measured now.
+ */
+static void keep_old(Out *o, char *text, const char *key, const RtChoice *choices, int n)
+{
+    char *at = text + strlen(FIRST_LINE);
+    bool mine = false;
+    for (char *line; (line = next_line(&at)) != NULL;) {
+        if (strncmp(line, "for ", 4) == 0) {
+            mine = strcmp(line + 4, key) == 0;
+        }
+        if (!mine) {
+            say(o, "%.*s\n", LINE_BYTES - 2, line);
+        } else if (strncmp(line, "for ", 4) != 0) {
+            add_choice(o->rt, line);
+        }
+    }
+    say(o, "for %s\n", key);
+    for (int i = 0; i < wisdom.n; i++) {
+        if (!among(wisdom.choices[i].product, choices, n)) {
+            say_choice(o, &wisdom.choices[i]);
+        }
+    }
+}
+
+void rt_wisdom_write(Rt *rt, const RtChoice *choices, int n)
+{
+    Out o = {.rt = rt};
+    char key[KEY_BYTES], part[1100], *old = read_text(rt);
+    key_of(rt, key);
+    say(&o, "%s", FIRST_LINE);
+    if (old != NULL) {
+        check_text(rt, old);
+        keep_old(&o, old, key, choices, n);
+        free(old);
+    } else {
+        say(&o, "for %s\n", key);
+    }
+    for (int i = 0; i < n; i++) {
+        say_choice(&o, &choices[i]);
+    }
+    say(&o, "end %016" PRIx64 "\n", rt_hash64(o.text, o.bytes, 3));
+    snprintf(part, sizeof part, "%s.%ld", wisdom.path, (long)getpid());
+    FILE *f = fopen(part, "wbe");
+    const bool written = f != NULL && fwrite(o.text, 1, o.bytes, f) == o.bytes;
+    if (f == NULL || fclose(f) != 0 || !written || rename(part, wisdom.path) != 0) {
+        const int error = errno;
+        unlink(part);
+        rt_fail(rt, RT_EXIT_ERROR, "%s cannot be written: %s", wisdom.path,
+                strerror(error));
+    }
+    free(o.text);
+}

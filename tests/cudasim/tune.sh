@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+# tune.sh, read by run.sh: trainer --tune-kernels on the simulated device. Its cuBLASLt has
+# algorithms (sim_cublaslt.c) that are fast but not bit-stable, fast only while the cache is warm,
+# or split k; the search must find the one that is left. What it wrote is loaded, is a part of the
+# platform, and gives the same bits on other ranks; a file that is foreign, damaged, or names what
+# the library lacks is told in one line.
+
+# tuned_run DIR [NAME=VALUE...] [-- FLAGS...]
+tuned_run() {
+    local dir=$1 sets=()
+    shift
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do sets+=("$1"); shift; done
+    [ $# -gt 0 ] && shift
+    (for set in timeout=90 ${sets[@]+"${sets[@]}"}; do export "${set?}"; done
+     train "$dir" "$data" 1 --threads 1 "$@")
+}
+
+platform_of() { grep -o 'platform [0-9a-f]*' "$1.out"; }
+
+# refused WHAT EXPECTED ARGS...: a run that must end with one line that has EXPECTED
+refused() {
+    local what=$1 expected=$2 dir=$3
+    shift 2
+    : >"$dir.log"
+    if tuned_run "$@"; then
+        bad "kernels.wis: missed: $what"
+    elif [ "$(grep -cE "$expected" "$dir.log")" = 1 ]; then
+        ok "kernels.wis: $what"
+    else
+        bad "kernels.wis: $what: another message" "$dir.log"
+    fi
+}
+
+tuning() {
+    local dir=$WORK/tune1 two=$WORK/tune2 wis=$WORK/tune1/kernels.wis untuned
+    trainer "$dir" tiny_llama cuda && CUDASIM_UNCHECKED=1 build_cuda "$dir" && tuned_run "$dir" ||
+        { bad "tuning: no trainer" "$dir.log"; return; }
+    untuned=$(platform_of "$dir")
+    cp "$dir.result" "$WORK/untuned.result"
+    check "without kernels.wis the log names the library's first" \
+        grep -q "^product .*: algorithm 0, tile 0, the library's first$" "$dir.out"
+    if ! CUDASIM_L2=4096 "$dir/trainer" --tune-kernels >"$dir.tune" 2>&1 || [ ! -s "$wis" ]; then
+        bad "trainer --tune-kernels" "$dir.tune"
+        return
+    fi
+    # not the fastest of all (it splits k), nor the next (other bits each time), nor the one that
+    # is fast while the cache is warm
+    check "every product has the fastest algorithm that is sound" awk '
+        / = / { n++; sound += /# algorithm 1, tile 0: .* of 5 1 split k, 1 unsteady$/ }
+        END { exit n == 0 || sound != n }' "$wis"
+    tuned_run "$dir" || bad "a trainer with kernels.wis runs" "$dir.log"
+    check "with it they are taken" grep -q "^product .*: algorithm 1, tile 0, tuned$" "$dir.out"
+    check "all of them" [ "$(grep -c "library's first" "$dir.out")" = 0 ]
+    check "the platform is another" [ "$(platform_of "$dir")" != "$untuned" ]
+    check "bits are the algorithm's" test "! cmp -s '$dir.result' '$WORK/untuned.result'"
+    cp "$dir.result" "$WORK/tuned.result"
+
+    # again: other times, the same algorithms, the same platform
+    untuned=$(platform_of "$dir")
+    CUDASIM_L2=4096 "$dir/trainer" --tune-kernels >"$dir.tune" 2>&1
+    tuned_run "$dir"
+    check "tuned again: the same platform" [ "$(platform_of "$dir")" = "$untuned" ]
+    NVIDIA_TF32_OVERRIDE=0 tuned_run "$dir"
+    check "the environment's changes are in the platform" \
+        grep -q "platform .* cuBLASLt [0-9]*, NVIDIA_TF32_OVERRIDE=0, algorithms tuned" "$dir.out"
+    foreign_files
+    # others' products are kept, and all ranks have the same choice
+    trainer "$two" tiny_llama cuda --set mesh.shard=2 && CUDASIM_UNCHECKED=1 build_cuda "$two" &&
+        tuned_run "$two" -- --kernels "$wis" || bad "two ranks with kernels.wis" "$two.log"
+    check "kernels.wis: the same bits on two ranks" cmp "$two.result" "$WORK/tuned.result"
+    other_choices
+}
+
+foreign_files() {
+    local lines
+    tuned_run "$dir" CUDASIM_MULTIPROCESSORS=114 || bad "kernels.wis of another GPU" "$dir.log"
+    check "kernels.wis of another GPU is told" \
+        grep -q "warning: .*kernels.wis was made for simulated device (sm_90, 132 .*" "$dir.log"
+    check "and not used" cmp "$dir.result" "$WORK/untuned.result"
+    CUDASIM_MULTIPROCESSORS=114 CUDASIM_L2=4096 "$dir/trainer" --tune-kernels >"$dir.tune" 2>&1
+    check "a section for each GPU" [ "$(grep -c '^for simulated device' "$wis")" = 2 ]
+    tuned_run "$dir"
+    check "the first one's is kept" cmp "$dir.result" "$WORK/tuned.result"
+    refused "an algorithm that the library lacks" "names an algorithm .* cuBLASLt refuses" \
+        "$dir" CUDASIM_ALGORITHMS=1
+    lines=$(wc -l <"$wis")
+    cp "$wis" "$WORK/sound.wis"
+    sed '3s/= 0/= 1/' "$WORK/sound.wis" >"$wis"
+    refused "a changed digit" "is damaged: its last line is not the hash" "$dir"
+    head -n $((lines - 1)) "$WORK/sound.wis" >"$wis"
+    refused "a file cut short" "is damaged: its end is missing" "$dir"
+    echo "a shopping list" >"$wis"
+    refused "another file" "does not begin as a file of this trainer" "$dir"
+    refused "no such file" "there is no such file" "$dir" -- --kernels "$WORK/none.wis"
+    cp "$WORK/sound.wis" "$wis"
+}
+
+# Two ranks as a launcher starts them, that read different files, or whose libraries multiply in
+# different ways.
+other_choices() {
+    local port=$((20000 + $$ % 10000)) pid
+    export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=$port
+    RANK=1 NVIDIA_TF32_OVERRIDE=0 "$two/trainer" --data "$data" --steps 1 --kernels "$wis" \
+        >"$two.log1" 2>&1 &
+    pid=$!
+    RANK=0 "$two/trainer" --data "$data" --steps 1 --kernels "$wis" >"$two.log" 2>&1
+    wait $pid
+    cat "$two.log1" >>"$two.log"
+    check "ranks whose environment changes products do not train" \
+        grep -q "has another platform hash .*, algorithms tuned" "$two.log"
+    RANK=1 "$two/trainer" --data "$data" --steps 1 >"$two.log1" 2>&1 &
+    pid=$!
+    RANK=0 "$two/trainer" --data "$data" --steps 1 --kernels "$wis" >"$two.log" 2>&1
+    wait $pid
+    cat "$two.log1" >>"$two.log"
+    unset WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
+    check "ranks with different algorithms do not train" \
+        grep -q "has another platform hash .*, algorithms" "$two.log"
+}
