@@ -427,7 +427,7 @@ static int op_call(lua_State *L)
     return n->n_out;
 }
 
-const char *const data_names[N_DATA] = {"tokens", "targets", "starts"};
+const char *const data_names[N_DATA] = {"tokens", "targets", "starts", "row"};
 
 /* ---- g --------------------------------------------------------------------------- */
 
@@ -512,7 +512,7 @@ static int make_builder(lua_State *L)
     lua_createtable(L, 0, 2);
     lua_pushlightuserdata(L, b);
     lua_createtable(L, 0, 32);
-    for (int i = 0; i < N_DATA; i++) {
+    for (int i = 0; i < DATA_ROW; i++) {
         lua_pushlightuserdata(L, b);
         lua_pushinteger(L, i);
         lua_pushcclosure(L, g_data, 2);

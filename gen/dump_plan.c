@@ -86,7 +86,7 @@ static void dump_access(Gen *g, Text *t, const Instr *i)
 
 static void dump_program(Gen *g, Text *t, bool waits)
 {
-    static const char *const names[] = {"local", "last", "end"};
+    static const char *const names[] = {"eval", "local", "last", "end"};
     const Program *p = &g->prog;
     text_printf(t,
                 "rounds %" PRId64 " leaf_micro_batches %" PRId64 " partial_levels %d\n",
@@ -155,7 +155,7 @@ static void dump_simulate(Gen *g, Text *t)
     int64_t *start = gen_alloc(g, sizeof *start * n),
             *end = gen_alloc(g, sizeof *end * n);
     int64_t total = simulate_times(g, start, end);
-    for (int id = 0; id < p->ins.count; id++) {
+    for (int id = p->first[VARIANT_LOCAL]; id < p->ins.count; id++) {
         const Instr *i = &p->ins.items[id];
         text_printf(t, "  %4d %-7s %14" PRId64 " %14" PRId64 " %s\n", id,
                     stream_name(i->stream), start[id], end[id], ins_label(g, i));

@@ -159,6 +159,7 @@ static int role_buffer(const Gen *g, const Instr *i, const SpanArg *a, const cha
     } roles[] = {
         {ARG_IN, "in"},    {ARG_OUT, "out"},     {ARG_DOUT, "d_out"},
         {ARG_DIN, "d_in"}, {ARG_SAVED, "saved"}, {ARG_SCRATCH, "scratch"},
+        {ARG_LOGITS, "logits"},
     };
     int first = -1;
 
@@ -185,6 +186,8 @@ static int role_buffer(const Gen *g, const Instr *i, const SpanArg *a, const cha
         return i->saved;
     case ARG_SCRATCH:
         return i->scratch;
+    case ARG_LOGITS:
+        return i->result;
     default:
         break;
     }
@@ -250,7 +253,7 @@ static bool binds(const Steps *s, const Instr *i, int param, bool grad)
     for (int k = s->first_binding[i->id]; k < s->first_binding[i->id + 1]; k++)
         if (s->p->bindings[k].param == param && s->p->bindings[k].grad == grad)
             return true;
-    return i->piece < 0;
+    return i->piece < 0 && i->phase != PHASE_EVALUATE;
 }
 
 static void push_fields(Steps *s, const Binder *b, const Bases *bases, bool grad)
@@ -372,8 +375,9 @@ static void push_binder_call(Steps *s, const Binder *b, const Span *span)
 static void push_binder_calls(Steps *s, const Binder *b)
 {
     lua_State *L = s->e->L;
-    bool some = b->ins->phase == PHASE_RECOMPUTE &&
-                s->g->blocks.items[b->ins->block].keep == KEEP_SOME;
+    bool some = b->ins->phase == PHASE_EVALUATE ||
+                (b->ins->phase == PHASE_RECOMPUTE &&
+                 s->g->blocks.items[b->ins->block].keep == KEEP_SOME);
     int pieces = some ? 0 : b->cls->pieces.count, n = 0;
 
     lua_newtable(L);

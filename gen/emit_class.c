@@ -25,7 +25,8 @@ void emit_class(Emit *e, const Class *c)
     emit_str(L, "name", c->name);
     emit_bool(L, "has_beta", has_beta);
     emit_bool(L, "has_params",
-              span_has(&c->forward, ARG_PARAMS) || span_has(&c->backward, ARG_PARAMS));
+              span_has(&c->forward, ARG_PARAMS) || span_has(&c->backward, ARG_PARAMS) ||
+                  span_has(&c->evaluate, ARG_PARAMS));
     emit_bool(L, "has_grads",
               span_has(&c->forward, ARG_GRADS) || span_has(&c->backward, ARG_GRADS));
     emit_str(L, "type", emit_ctype(g->model.param_dtype));

@@ -184,6 +184,7 @@ void emit_kernels(Emit *e, KernelList *kernels)
     for (int i = 0; i < g->classes.count; i++) {
         collect_kernels(e, kernels, &g->classes.items[i]->forward);
         collect_kernels(e, kernels, &g->classes.items[i]->backward);
+        collect_kernels(e, kernels, &g->classes.items[i]->evaluate);
     }
     push_kernels(e, kernels);
     emit_optimizer_names(e);

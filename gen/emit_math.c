@@ -65,6 +65,8 @@ static const char *value_expr(Emit *e, const KernelList *kernels, const Class *c
         return gen_printf(e->g, "dw->%s", c->params.items[v->loc_index].ident);
     case LOC_LOSS:
         return "loss";
+    case LOC_LOGITS:
+        return local_name(e, kernels, v->name);
     case LOC_CONST:
         return local_name(e, kernels, e->g->consts.items[v->loc_index].name);
     case LOC_IN:
@@ -120,6 +122,8 @@ static const char *arg_decl(Emit *e, const KernelList *kernels, const Class *c,
         return "double *loss";
     case ARG_LOSS_SCALE:
         return "float loss_scale";
+    case ARG_LOGITS:
+        return gen_printf(e->g, "%s *%s", type, name);
     case ARG_SAVED:
         return gen_printf(e->g, "const struct %s_saved *saved", c->name);
     case ARG_SCRATCH:
@@ -319,8 +323,9 @@ static void push_span(Emit *e, const KernelList *kernels, const Class *c, const 
                    : "setup");
     emit_str(L, "phase",
              s->phase == PHASE_SETUP     ? "setup"
-             : s->phase == PHASE_FORWARD ? "forward"
-                                         : "backward");
+             : s->phase == PHASE_FORWARD  ? "forward"
+             : s->phase == PHASE_EVALUATE ? "evaluate"
+                                          : "backward");
     emit_str(L, "flops", emit_count(e->g, s->flops));
     emit_str(L, "traffic", emit_bytes(e->g, s->traffic_bytes));
     emit_int(L, "scratch_bytes", s->scratch_bytes);
@@ -405,6 +410,10 @@ void emit_math_context(Emit *e)
             if (s->n_nodes == 0)
                 continue;
             push_span(e, &kernels, c, s, c->pieces.items[piece].name);
+            lua_rawseti(L, -2, ++n);
+        }
+        if (c->evaluate.n_nodes) {
+            push_span(e, &kernels, c, &c->evaluate, NULL);
             lua_rawseti(L, -2, ++n);
         }
     }

@@ -271,10 +271,10 @@ static void add_part(Steps *s, Variant v, Phase phase, int first, int last)
 
 static void find_parts(Steps *s)
 {
-    static const char *const variant_name[] = {"local", "last", "end"};
-    static const Variant variants[] = {VARIANT_LOCAL, VARIANT_LAST};
+    static const char *const variant_name[] = {"evaluation", "local", "last", "end"};
+    static const Variant variants[] = {VARIANT_LOCAL, VARIANT_LAST, VARIANT_EVAL};
 
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 3; k++) {
         Variant v = variants[k];
         int first = s->p->first[v], last = first + s->p->count[v], middle = first, merges;
 
@@ -285,7 +285,8 @@ static void find_parts(Steps *s)
                s->p->ins.items[merges - 1].kind == INS_MERGE)
             merges--;
         add_part(s, v, PHASE_FORWARD, first, middle);
-        add_part(s, v, PHASE_BACKWARD, middle, merges);
+        add_part(s, v, v == VARIANT_EVAL ? PHASE_EVALUATE : PHASE_BACKWARD, middle,
+                 merges);
         if (merges < last) { /* they run after the last micro-batch of a leaf only */
             add_part(s, v, PHASE_SETUP, merges, last);
             s->parts.items[s->parts.count - 1].name = "merge_leaf";
@@ -297,12 +298,18 @@ static void find_parts(Steps *s)
 
         if (a->name)
             continue;
-        a->name = phase; /* alone of its phase, or equal to the other one */
+        a->name = phase; /* alone of its phase, or equal to the others */
         for (int k = 0; k < s->parts.count; k++) {
             const Part *b = &s->parts.items[k];
 
             if (b != a && b->phase == a->phase && strcmp(b->text, a->text))
                 a->name = gen_printf(s->g, "%s_%s", phase, variant_name[a->variant]);
+        }
+        for (int k = 0; k < i; k++) {
+            const Part *b = &s->parts.items[k];
+
+            if (b->phase == a->phase && !strcmp(b->text, a->text))
+                a->name = b->name;
         }
     }
 }
@@ -338,10 +345,11 @@ static void push_part(Steps *s, const Part *part)
     lua_newtable(L);
     emit_str(L, "name", part->name);
     emit_str(L, "phase",
-             part->phase == PHASE_FORWARD    ? "forward"
-             : part->phase == PHASE_BACKWARD ? "backward"
-                                             : "merge");
-    emit_str(L, "variant", part->variant == VARIANT_LOCAL ? "local" : "last");
+             part->phase == PHASE_SETUP ? "merge" : phase_name(part->phase));
+    emit_str(L, "variant",
+             part->variant == VARIANT_LOCAL  ? "local"
+             : part->variant == VARIANT_LAST ? "last"
+                                             : "evaluation");
     emit_str(L, "flops", emit_count(s->g, flops));
     emit_int(L, "gathers", gathers);
     emit_str(L, "gathered", human_bytes(s->g, gathered));
@@ -383,10 +391,11 @@ static void push_places(Steps *s)
         n = 0;
 
     lua_newtable(L);
-    for (int k = first; k < last; k++) {
+    for (int k = 0; k < s->p->ins.count; k++) {
         const Instr *i = &s->p->ins.items[k];
+        bool step = k >= first && k < last;
 
-        if (i->kind != INS_SPAN)
+        if (i->kind != INS_SPAN || (!step && i->phase != PHASE_EVALUATE))
             continue;
         lua_newtable(L);
         emit_str(L, "macro", place_macro(g, i));

@@ -453,6 +453,12 @@ void emit_layout_context(Emit *e)
                  emit_buffer_macro(g, buffer_named(g, BUF_DATA, "starts")));
     set_area(e, BUF_STAGING, "staging");
     set_area(e, BUF_LIBRARY, "library");
+    if (e->g->prog.count[VARIANT_EVAL]) {
+        emit_str(e->L, "row_buffer",
+                 emit_buffer_macro(g, buffer_named(g, BUF_DATA, data_names[DATA_ROW])));
+        emit_str(e->L, "logits_buffer",
+                 emit_buffer_macro(g, buffer_named(g, BUF_LOGITS, "logits")));
+    }
     emit_str(e->L, "control_buffer",
              emit_buffer_macro(g, buffer_named(g, BUF_CONTROL, NULL)));
 }

@@ -48,22 +48,23 @@ typedef struct OpList { OpRule *items; int count, cap; } OpList;
 /* ---- the op graph of a block class (graph.c, grad.c, fuse.c) --------------------------- */
 
 /* What a micro-batch brings. starts: index in its sequence of the first token of each token's
- * document; only where documents are packed. A masked target is -1. */
-enum { DATA_TOKENS, DATA_TARGETS, DATA_STARTS, N_DATA };
+ * document; only where documents are packed. A masked target is -1. row, [1]: the token whose
+ * logits evaluation hands out; no architecture reads it. */
+enum { DATA_TOKENS, DATA_TARGETS, DATA_STARTS, DATA_ROW, N_DATA };
 extern const char *const data_names[N_DATA];
 
 typedef enum {
     VAL_NODE,    /* an output of a node */
     VAL_PARAM,   /* a parameter, as gathered, in param dtype */
     VAL_INPUT,   /* block input (the previous block's output) */
-    VAL_DATA,    /* i32 [micro_batch * seq], one of data_names */
+    VAL_DATA,    /* i32 [micro_batch * seq], row [1]: one of data_names */
     VAL_DOUT,    /* gradient of a block output, handed in by the next block's backward */
 } ValueKind;
 
 /* Where the emitted mathematics finds a value (span.c decides). */
 typedef enum {
     LOC_NONE, LOC_PARAM, LOC_GRAD, LOC_IN, LOC_OUT, LOC_DIN, LOC_DOUT, LOC_DATA, LOC_CONST,
-    LOC_SAVED, LOC_SCRATCH, LOC_LOSS
+    LOC_SAVED, LOC_SCRATCH, LOC_LOSS, LOC_LOGITS
 } Loc;
 
 typedef struct Node Node;
@@ -97,6 +98,7 @@ typedef struct Attr {
 typedef enum {
     PHASE_SETUP, PHASE_FORWARD, PHASE_BACKWARD,
     PHASE_RECOMPUTE, /* of instructions: the forward span called again, before its backward */
+    PHASE_EVALUATE,  /* of the block that ends the model: its loss and logits, no gradient */
 } Phase;
 
 struct Node {
@@ -144,7 +146,7 @@ typedef struct Const { const char *name; Node *node; int out; Value *value; int6
 /* A span: the kernels between two schedule points; emitted once in math.c. */
 typedef enum {
     ARG_PARAMS, ARG_GRADS, ARG_CONST, ARG_DATA, ARG_IN, ARG_OUT, ARG_DOUT, ARG_DIN, ARG_LOSS,
-    ARG_LOSS_SCALE,
+    ARG_LOSS_SCALE, ARG_LOGITS,
     ARG_SAVED, ARG_SCRATCH
 } ArgKind;
 
@@ -206,6 +208,10 @@ typedef struct Class {
     /* recompute.c */
     Span again;                      /* of KEEP_SOME: the nodes that run again, in order */
     int64_t kept_bytes, dropped_bytes; /* then the saved slab, and what is not kept */
+    /* evaluate.c */
+    Span evaluate;                   /* after the forward: the loss, where the forward does not
+                                        make it, and one token's logits; n_nodes 0: nobody
+                                        knows how */
     uint64_t structure_hash;
 } Class;
 
@@ -215,6 +221,8 @@ static inline const Span *class_span(const Class *c, int piece, Phase phase)
 {
     const Piece *p = piece < 0 ? NULL : &c->pieces.items[piece];
 
+    if (phase == PHASE_EVALUATE)
+        return &c->evaluate; /* of the whole block */
     if (phase == PHASE_BACKWARD)
         return p ? &p->backward : &c->backward;
     return p ? &p->forward : &c->forward;
@@ -362,7 +370,8 @@ typedef enum {
     INS_STEP,            /* segment: of matrices, the update of this rank's shard */
 } InsKind;
 
-typedef enum { VARIANT_LOCAL, VARIANT_LAST, VARIANT_END, N_VARIANTS } Variant;
+/* EVAL is no part of a step: it runs between two of them, as often as the runtime likes. */
+typedef enum { VARIANT_EVAL, VARIANT_LOCAL, VARIANT_LAST, VARIANT_END, N_VARIANTS } Variant;
 
 typedef enum { SPACE_SYMMETRIC, SPACE_LOCAL, N_SPACES } Space; /* peers touch symmetric ones */
 
@@ -376,6 +385,7 @@ typedef enum {
     BUF_DIRECTION,   /* of matrices: a shard of what becomes their step */
     BUF_OWNED,       /* of a batch: those that a rank owns */
     BUF_WORKSPACE,   /* of a batch: while one of them is computed */
+    BUF_LOGITS,      /* of one token: what an evaluation leaves to the runtime */
     N_BUF_KINDS
 } BufKind;
 
@@ -417,7 +427,7 @@ typedef struct Instr {
     int in, out, d_in, d_out, saved, scratch; /* INS_SPAN */
     int dropped;             /* of KEEP_SOME: what is computed again, beside saved */
     int grad;                /* buffer the reduction reads */
-    int result;              /* buffer the reduction writes */
+    int result;              /* buffer the reduction writes; INS_SPAN: logits */
     double flops;
     int64_t moved_bytes;     /* collectives: received by this rank from others */
 } Instr;

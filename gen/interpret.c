@@ -38,7 +38,10 @@ static void plan_turns(Machine *m)
 {
     const Program *p = m->p;
     int64_t leaf = p->leaf_micro_batches, total = p->rounds * leaf;
-    m->turn = gen_alloc(m->g, sizeof *m->turn * (size_t)(total + 2));
+    m->turn = gen_alloc(m->g, sizeof *m->turn * (size_t)(total + 3));
+    if (p->count[VARIANT_EVAL]) { /* of a micro-batch whose loss comes again in the step */
+        add_turn(m, VARIANT_EVAL, 0, 0, false);
+    }
     for (int64_t k = 0; k < total; k++) {
         bool ends = k % leaf == leaf - 1;
         bool last = m->g->model.accumulate_sharded ? ends : k == total - 1;

@@ -20,6 +20,7 @@ typedef struct SpanCall {
     const char **constant;
     const int32_t *data[N_DATA]; /* NULL: there is none */
     double *loss;
+    char *logits;
     char *saved, *scratch;
     char **saved_at; /* of each of the class's saved values */
 } SpanCall;

@@ -144,9 +144,11 @@ void interp_load_data(Machine *m, int rank, const Turn *t)
     bool packed = mod->packed, masked = packed || mod->loss_mask;
     int32_t *ids[N_DATA];
     int first = interp_find_buffer(m, BUF_DATA, -1);
-    for (int b = 0; b < (packed ? N_DATA : DATA_STARTS); b++) {
+    for (int b = 0; b < (packed ? DATA_ROW : DATA_STARTS); b++) {
         ids[b] = (int32_t *)interp_at(m, rank, first + b);
     }
+    *(int32_t *)interp_at(m, rank, first + (packed ? DATA_ROW : DATA_STARTS)) =
+        (int32_t)(key % (uint64_t)n);
     for (int64_t i = 0; i < n; i++) {
         int32_t at = (int32_t)(i % mod->seq_tokens);
         for (int b = 0; b < DATA_STARTS; b++) {
@@ -228,8 +230,9 @@ static void run_span(Machine *m, int rank, int e)
         data = interp_find_buffer(m, BUF_DATA, -1);
     const char *bad;
     int pieces;
-    bool some =
-        i->phase == PHASE_RECOMPUTE && g->blocks.items[i->block].keep == KEEP_SOME;
+    bool some = i->phase == PHASE_EVALUATE ||
+                (i->phase == PHASE_RECOMPUTE &&
+                 g->blocks.items[i->block].keep == KEEP_SOME); /* one span, no pieces */
     c.cls = g->blocks.items[i->block].cls;
     pieces = c.cls->pieces.count;
     c.weight = gen_alloc(g, sizeof *c.weight * (size_t)(c.cls->params.count + 1));
@@ -237,9 +240,12 @@ static void run_span(Machine *m, int rank, int e)
     c.grad_add = gen_alloc(g, (size_t)c.cls->params.count + 1);
     bind_call(m, rank, i, t, &c);
     c.constant = (const char **)m->constants;
-    for (int k = 0; k < (g->model.packed ? N_DATA : DATA_STARTS); k++) {
-        c.data[k] = (const int32_t *)interp_at(m, rank, data + k);
+    for (int k = 0, b = data; k < N_DATA; k++) {
+        if (k != DATA_STARTS || g->model.packed) {
+            c.data[k] = (const int32_t *)interp_at(m, rank, b++);
+        }
     }
+    c.logits = i->result >= 0 ? interp_at(m, rank, i->result) : NULL;
     c.loss = (double *)interp_at(m, rank, control) + interp_micro_batch(m, rank, t);
     c.saved = i->saved >= 0 ? interp_at(m, rank, i->saved) : NULL;
     bind_saved(m, rank, i, &c);

@@ -32,6 +32,8 @@ static char *place_of(const SpanCall *c, const Value *v)
         return c->scratch ? c->scratch + v->offset_bytes : NULL;
     case LOC_LOSS:
         return (char *)c->loss;
+    case LOC_LOGITS:
+        return c->logits;
     case LOC_NONE:
         return NULL;
     }

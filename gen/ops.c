@@ -218,6 +218,7 @@ static void read_rule(Gen *g, OpRule *op)
     op->in = read_operands(g, "inputs", "class", &op->n_in);
     op->out = read_operands(g, "outputs", "dtype", &op->n_out);
     info->role = field_text(g, "role");
+    info->evaluates = field_text(g, "evaluates");
     op->optimizer = info->role && !strcmp(info->role, "optimizer");
     lua_getfield(L, -1, "attrs");
     info->n_attrs = (int)lua_rawlen(L, -1);

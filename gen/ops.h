@@ -28,6 +28,7 @@ typedef struct OpInfo {
     AttrSpec *attrs;  /* sorted by key */
     Axis *axes;       /* sorted by dim */
     const char *role; /* "sum": adds two values of one shape; "optimizer"; or NULL */
+    const char *evaluates; /* the op whose loss this one makes alone; or NULL */
     const char *path; /* of op.lua, as messages show it */
     const char *text; /* op.lua */
     size_t text_bytes;

@@ -499,6 +499,7 @@ static void collect_items(Placer *pl, Space space, int64_t base)
         Buffer *buf = &p->bufs.items[b];
         const Touches *t = touches_of(pl, VARIANT_LAST, b);
         t = t->n ? t : touches_of(pl, VARIANT_END, b); /* of matrices */
+        t = t->n ? t : touches_of(pl, VARIANT_EVAL, b);
         pl->item[b] = -1;
         if (buf->space != space || buf->persistent) {
             continue;

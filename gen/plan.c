@@ -21,7 +21,7 @@ const char *buf_kind_name(BufKind k)
         "partial",     "grad accum", "const",    "data",    "control",
         "staging",     "library",    "gathered", "kept",    "grad",
         "boundary",    "d_boundary", "saved",    "scratch", "direction",
-        "owned",       "workspace"};
+        "owned",       "workspace",  "logits"};
     gen_require((int)k >= 0 && k < N_BUF_KINDS && names[k], "buffer kind %d", (int)k);
     return names[k];
 }
@@ -49,7 +49,8 @@ const char *stream_name(StreamId s)
 
 const char *phase_name(Phase phase)
 {
-    static const char *const names[] = {"setup", "forward", "backward", "recompute"};
+    static const char *const names[] = {"setup", "forward", "backward", "recompute",
+                                        "evaluate"};
     return names[phase];
 }
 
@@ -439,11 +440,12 @@ static void print_layout(Gen *g, Text *t)
 
 static void print_schedule(Gen *g, Text *t)
 {
-    static const char *const names[] = {"local micro-step", "last micro-step",
-                                        "end of step"};
+    static const char *const names[] = {"evaluation", "local micro-step",
+                                        "last micro-step", "end of step"};
     const Program *p = &g->prog;
     text_printf(t, "schedule: calls; collectives and what this rank receives; waits\n");
-    for (int v = 0; v < N_VARIANTS; v++) {
+    for (int k = 0; k < N_VARIANTS; k++) {
+        int v = (k + VARIANT_LOCAL) % N_VARIANTS; /* a step's, then what is beside it */
         int spans = 0, gathers = 0, reduces = 0, waits = 0;
         int64_t gathered = 0, reduced = 0;
         for (int id = p->first[v]; id < p->first[v] + p->count[v]; id++) {

@@ -64,6 +64,11 @@ typedef struct Moved {
 } Moved;
 Moved matrices_moved(const Gen *g, int batch, int rank);
 
+/* ---- evaluate.c ------------------------------------------------------------------ */
+
+/* Fills Class.evaluate but for its names and arguments (span.c). Needs a protected call. */
+void evaluate_class(Gen *g, Class *c);
+
 /* ---- unroll.c -------------------------------------------------------------------- */
 
 /* Which weights a phase of a block reads and which gradients it writes: found in the

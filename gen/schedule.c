@@ -109,6 +109,7 @@ unsigned variant_successors(const Gen *g, int v)
     const Program *p = &g->prog;
     unsigned local = p->count[VARIANT_LOCAL] ? 1u << VARIANT_LOCAL : 0;
     unsigned last = 1u << VARIANT_LAST, first = local ? local : last;
+    unsigned eval = p->count[VARIANT_EVAL] ? 1u << VARIANT_EVAL : 0;
     if (v == VARIANT_LOCAL) {
         return local | last;
     }
@@ -116,7 +117,7 @@ unsigned variant_successors(const Gen *g, int v)
         return 1u << VARIANT_END |
                (g->model.accumulate_sharded && p->rounds > 1 ? first : 0);
     }
-    return first;
+    return first | eval;
 }
 
 /* The last compute instruction of the variant before v, in program order; -1: none. */

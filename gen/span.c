@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* span.c: nodes → spans. needs: fuse. fills: Value.loc, offset_bytes, loc_index;
- * Node.kernel, piece and workspace_offset_bytes; the spans of each class, of its pieces
- * and of setup, with their signatures; the saved slab's size. breaks node ids.
+ * Node.kernel, piece and workspace_offset_bytes; the spans of each class, of its pieces,
+ * of evaluation (evaluate.c) and of setup, with their signatures; the saved slab's size.
+ * breaks node ids.
  *
  * Nodes run in graph order: forward piece by piece, backward by pieces in reverse. A node
  * that depends on more than its own piece made (a fused op across a cut) moves to the
@@ -403,6 +404,8 @@ void span_make_args(Gen *g, Class *c, Span *s)
     if (touched(s, LOC_LOSS,
                 -1)) /* last, as the runtime's slot is the caller's business */
         add_arg(g, s, ARG_LOSS, -1, c->loss);
+    if (touched(s, LOC_LOGITS, -1))
+        add_arg(g, s, ARG_LOGITS, -1, touched(s, LOC_LOGITS, -1));
     for (int i = 0; i < s->n_nodes; i++)
         if (ops_scaled(g, s->nodes[i]->op)) {
             add_arg(g, s, ARG_LOSS_SCALE, -1, NULL);
@@ -505,6 +508,13 @@ static void class_spans(Gen *g, Class *c, KernelNames *names)
 
         piece_span(g, c, i, base, PHASE_FORWARD);
         piece_span(g, c, i, base, PHASE_BACKWARD);
+    }
+    evaluate_class(g, c);
+    for (int i = 0; i < c->evaluate.n_nodes; i++)
+        name_kernel(g, names, c->evaluate.nodes[i]);
+    if (c->evaluate.n_nodes) {
+        c->evaluate.name = gen_printf(g, "%s_evaluate", c->name);
+        span_make_args(g, c, &c->evaluate);
     }
 }
 

@@ -8,6 +8,9 @@ int64_t variant_turns(const Gen *g, Variant v)
     const Program *p = &g->prog;
     bool sharded = g->model.accumulate_sharded;
     int64_t all = p->rounds * p->leaf_micro_batches, lasts = sharded ? p->rounds : 1;
+    if (v == VARIANT_EVAL) {
+        return 0; /* no part of a step */
+    }
     return v == VARIANT_END ? 1 : v == VARIANT_LAST ? lasts : all - lasts;
 }
 

@@ -5,7 +5,7 @@
  * instructions, accesses, buffers (without offsets), bindings, rounds. Breaks schedule
  * and place.
  *
- * Three lines are written. A step runs them in constant loops:
+ * Three lines are written for a step, which runs them in constant loops:
  *
  *   sharded accumulation    rounds x { (leaf_micro_batches - 1) x LOCAL, LAST }, END
  *   unsharded accumulation  (rounds * leaf_micro_batches - 1) x LOCAL, LAST, END
@@ -15,6 +15,10 @@
  * reduction (sharded) or precedes it (unsharded). In LOCAL all merges stand at the end,
  * and run only in the last micro-batch of a leaf. END is norms, their one reduction, and
  * the updates.
+ *
+ * EVAL stands beside them: the forward of LAST, instruction by instruction, on the same
+ * buffers, and the block that ends the model evaluated instead of its backward. It may
+ * run between any two steps, as often as one likes.
  *
  * A segment's gradient is summed within the ranks that hold one copy (INS_REDUCE_SCATTER)
  * and across copies (INS_ALL_REDUCE). The order of the tree over leaves says when: bits
@@ -83,7 +87,8 @@ static void find_uses(Unroller *u)
     u->use = gen_alloc(g, sizeof *u->use * (size_t)(g->classes.count + 1));
     for (int i = 0; i < g->classes.count; i++) {
         const Class *c = g->classes.items[i];
-        SpanUse *use = gen_alloc(g, sizeof *use * 2 * (size_t)(c->pieces.count + 1));
+        SpanUse *use =
+            gen_alloc(g, sizeof *use * (2 * (size_t)(c->pieces.count + 1) + 1));
         u->use[c->id] = use;
         for (int piece = -1; piece < c->pieces.count; piece++, use++) {
             for (int ph = 0; ph < 2; ph++) {
@@ -100,6 +105,9 @@ static void find_uses(Unroller *u)
             use->writes[0] = gen_alloc(g, (size_t)c->params.count + 1);
             span_params_read(c, s, use->reads[0]);
         }
+        use->reads[0] = gen_alloc(g, (size_t)c->params.count + 1);
+        use->writes[0] = gen_alloc(g, (size_t)c->params.count + 1);
+        span_params_read(c, &c->evaluate, use->reads[0]);
     }
 }
 
@@ -115,7 +123,9 @@ static void add_seq(Unroller *u, int block, int piece, Phase phase)
     s->block = block;
     s->piece = piece;
     s->phase = phase;
-    s->unit = b->unit[piece < 0 ? 0 : piece];
+    s->unit = b->unit[piece >= 0                ? piece
+                      : phase == PHASE_EVALUATE ? b->cls->pieces.count - 1
+                                                : 0];
     if (u->n_seq == 0 || s->unit < 0 || s[-1].unit != s->unit ||
         part_of(s[-1].phase) != part_of(phase)) {
         u->turn_first[u->n_turns++] = u->n_seq;
@@ -139,7 +149,7 @@ static void add_block(Unroller *u, int block, Phase phase)
     }
 }
 
-static void order_spans(Unroller *u)
+static void order_spans(Unroller *u, bool evaluate)
 {
     size_t cap = 1;
     for (int b = 0; b < u->g->blocks.count; b++) {
@@ -151,6 +161,10 @@ static void order_spans(Unroller *u)
         add_block(u, b, PHASE_FORWARD);
     }
     u->first_backward_turn = u->n_turns;
+    if (evaluate) {
+        add_seq(u, u->g->blocks.count - 1, -1, PHASE_EVALUATE);
+        return;
+    }
     for (int b = u->g->blocks.count - 1; b >= 0; b--) {
         if (u->g->blocks.items[b].keep == KEEP_INPUT) {
             add_block(u, b, PHASE_RECOMPUTE);
@@ -249,8 +263,11 @@ static void find_instances(Unroller *u)
         cap += g->blocks.items[u->seq[pos].block].cls->params.count;
     }
     u->inst = gen_alloc(g, sizeof *u->inst * (size_t)(cap + 1));
-    u->keep_at = gen_alloc(g, sizeof(int) * (size_t)(g->segments.count + 1));
-    memset(u->keep_at, -1, sizeof(int) * (size_t)g->segments.count);
+    u->n_inst = 0;
+    if (!u->keep_at) { /* evaluation keeps what training does: its forward is the same */
+        u->keep_at = gen_alloc(g, sizeof(int) * (size_t)(g->segments.count + 1));
+        memset(u->keep_at, -1, sizeof(int) * (size_t)g->segments.count);
+    }
     int *latest = gen_alloc(g, sizeof(int) * (size_t)(g->segments.count + 1));
     memset(latest, -1, sizeof(int) * (size_t)g->segments.count);
     for (int pos = 0; pos < u->n_seq; pos++) {
@@ -395,6 +412,22 @@ static void unroll_variant(Unroller *u, Variant v)
     p->count[v] = p->ins.count - p->first[v];
 }
 
+/* EVAL, on the training step's buffers. */
+static void unroll_evaluation(Unroller *training)
+{
+    Gen *g = training->g;
+    Unroller u = *training;
+    if (g->blocks.items[g->blocks.count - 1].cls->evaluate.n_nodes == 0) {
+        return;
+    }
+    u.n_seq = u.n_turns = 0;
+    order_spans(&u, true);
+    find_instances(&u);
+    find_last_writers(&u); /* none */
+    unroll_evaluate_buffers(&u, training);
+    unroll_variant(&u, VARIANT_EVAL);
+}
+
 void unroll_step(Gen *g)
 {
     const Model *m = &g->model;
@@ -412,12 +445,13 @@ void unroll_step(Gen *g)
         p->partial_levels++;
     }
     find_uses(&u);
-    order_spans(&u);
+    order_spans(&u, false);
     find_instances(&u);
     find_last_writers(&u);
     u.param_written = gen_alloc(g, (size_t)g->params.count + 1);
     u.reduce_order = gen_alloc(g, sizeof(int) * (size_t)(g->segments.count + 1));
     unroll_buffers(&u);
+    unroll_evaluation(&u);
     if (plan_grads_persist(g)) {
         unroll_variant(&u, VARIANT_LOCAL);
     }

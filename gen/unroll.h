@@ -27,7 +27,8 @@ static inline int use_of(Phase phase)
     return phase == PHASE_BACKWARD;
 }
 
-/* Recomputing is a part of the backward: it shares its gathers and its turn. */
+/* Recomputing is a part of the backward: it shares its gathers and its turn. Evaluation
+ * stands in its place. */
 static inline Phase part_of(Phase phase)
 {
     return phase == PHASE_FORWARD ? PHASE_FORWARD : PHASE_BACKWARD;
@@ -54,7 +55,7 @@ typedef struct Unroller {
     Gen *g;
     Program *p;
     SpanUse **use; /* by class id; [0] of the whole block, [1 + piece]; then likewise of
-                      what KEEP_SOME runs again */
+                      what KEEP_SOME runs again; then of evaluation */
     int n_seq, n_turns, first_backward_turn;
     SeqSpan *seq;
     int *turn_first; /* first position of each turn */
@@ -74,6 +75,7 @@ typedef struct Unroller {
     int *again; /* of KEEP_SOME: what is computed again; there, dropped is its first place
                  */
     int *consts, control;
+    int logits, scratch_evaluate; /* -1 where nothing evaluates, or needs scratch */
     int staging; /* -1 where nothing is reduced over ranks, or not by us */
     int data[N_DATA]; /* starts: -1 where sequences are whole */
     /* While one variant is written: */
@@ -88,12 +90,17 @@ static inline const SpanUse *seq_use(const Unroller *u, const SeqSpan *s)
 {
     const Block *b = &u->g->blocks.items[s->block];
     const SpanUse *use = u->use[b->cls->id];
+    if (s->phase == PHASE_EVALUATE) {
+        return &use[2 * (1 + b->cls->pieces.count)];
+    }
     return s->phase == PHASE_RECOMPUTE && b->keep == KEEP_SOME
                ? &use[1 + b->cls->pieces.count + 1 + s->piece]
                : &use[1 + s->piece];
 }
 
 void unroll_buffers(Unroller *u);
+/* Of evaluation: its logits and scratch; gathers that the forward does not begin. */
+void unroll_evaluate_buffers(Unroller *u, const Unroller *training);
 /* The unit's span as an instruction with every access and binding. pos: in seq. */
 void unroll_span(Unroller *u, int pos);
 void unroll_gather(Unroller *u, const Instance *inst);

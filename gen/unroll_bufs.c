@@ -129,9 +129,9 @@ static void shared_buffers(Unroller *u)
             g->consts.items[i].bytes);
     }
     for (int i = 0; i < N_DATA; i++) {
-        bool used = i != DATA_STARTS || m->packed;
-        u->data[i] = used ? unroll_buffer(u, BUF_DATA, SPACE_LOCAL, data_names[i], what,
-                                          tokens * 4)
+        bool used = i != DATA_STARTS || m->packed, row = i == DATA_ROW;
+        u->data[i] = used ? unroll_buffer(u, BUF_DATA, SPACE_LOCAL, data_names[i],
+                                          row ? "[1] i32" : what, row ? 4 : tokens * 4)
                           : -1;
     }
     u->control = unroll_buffer(
@@ -300,6 +300,43 @@ static void gathered_buffers(Unroller *u)
         u->p->bufs.items[in->buffer].name =
             again == 1 ? gen_printf(g, "gathered_%s_%s", s->ident, phase)
                        : gen_printf(g, "gathered_%s_%s_%d", s->ident, phase, again);
+    }
+}
+
+/* What the forward of training gathers is gathered to the same place; what evaluation
+ * reads after it has one of its own. */
+void unroll_evaluate_buffers(Unroller *u, const Unroller *training)
+{
+    Gen *g = u->g;
+    const Block *b = &g->blocks.items[g->blocks.count - 1];
+    const Span *s = &b->cls->evaluate;
+    for (int i = 0; i < u->n_inst; i++) {
+        Instance *in = &u->inst[i];
+        const Segment *seg = &g->segments.items[in->segment];
+        in->buffer = -1;
+        for (int k = 0; k < training->n_inst; k++) {
+            const Instance *t = &training->inst[k];
+            if (u->seq[in->first].phase == PHASE_FORWARD && t->segment == in->segment &&
+                t->first == in->first) {
+                in->buffer = t->buffer;
+            }
+        }
+        if (in->buffer < 0) {
+            in->buffer = unroll_flat(u, BUF_GATHERED, SPACE_LOCAL, "gathered", seg,
+                                     g->model.param_dtype, seg->elems, 1);
+            u->p->bufs.items[in->buffer].name =
+                gen_printf(g, "gathered_%s_evaluate", seg->ident);
+        }
+    }
+    u->scratch_evaluate =
+        slab_buffer(u, b, BUF_SCRATCH, gen_printf(g, "scratch_%s_evaluate", b->ident),
+                    s->scratch_bytes);
+    for (int a = 0; a < s->n_args; a++) {
+        if (s->args[a].kind == ARG_LOGITS) {
+            u->logits =
+                unroll_buffer(u, BUF_LOGITS, SPACE_LOCAL, "logits",
+                              shape_text(g, s->args[a].value), s->args[a].value->bytes);
+        }
     }
 }
 

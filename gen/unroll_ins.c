@@ -70,6 +70,9 @@ void unroll_gather(Unroller *u, const Instance *inst)
     i->segment = s->id;
     i->unit = s->unit;
     i->phase = part_of(u->seq[inst->first].phase);
+    if (u->variant == VARIANT_EVAL && i->phase != PHASE_FORWARD) {
+        i->phase = PHASE_EVALUATE;
+    }
     i->gathered = inst->buffer;
     i->in = inst->from_kept ? u->kept[s->id] : u->param_shard[s->id];
     i->group = inst->from_kept ? s->between : s->within;
@@ -212,6 +215,7 @@ static void bind_params(Unroller *u, Instr *i, int pos, const Block *b)
 static void touch_arg(Unroller *u, Instr *i, const SpanArg *a, const Block *b)
 {
     bool back = i->phase == PHASE_BACKWARD, again = i->phase == PHASE_RECOMPUTE;
+    bool after_forward = i->phase == PHASE_FORWARD || i->phase == PHASE_EVALUATE;
     int before = b->id > 0 ? u->out[b->id - 1] : -1;
     int d_before = b->id > 0 ? u->d_out[b->id - 1] : -1;
     switch (a->kind) {
@@ -247,17 +251,23 @@ static void touch_arg(Unroller *u, Instr *i, const SpanArg *a, const Block *b)
         break;
     case ARG_LOSS_SCALE: /* a number */
         break;
+    case ARG_LOGITS:
+        i->result = u->logits;
+        unroll_touch(u, i, i->result, true, false);
+        break;
     case ARG_SAVED: /* the backward may overwrite what it no longer needs */
-        i->saved = b->keep == KEEP_INPUT && i->phase == PHASE_FORWARD ? u->dropped[b->id]
-                                                                      : u->saved[b->id];
-        unroll_touch(u, i, i->saved, true, false);
+        i->saved =
+            b->keep == KEEP_INPUT && after_forward ? u->dropped[b->id] : u->saved[b->id];
+        unroll_touch(u, i, i->saved, i->phase != PHASE_EVALUATE, false);
         if (b->keep == KEEP_SOME) {
-            i->dropped = i->phase == PHASE_FORWARD ? u->dropped[b->id] : u->again[b->id];
-            unroll_touch(u, i, i->dropped, true, false);
+            i->dropped = after_forward ? u->dropped[b->id] : u->again[b->id];
+            unroll_touch(u, i, i->dropped, i->phase != PHASE_EVALUATE, false);
         }
         break;
     case ARG_SCRATCH:
-        i->scratch = again ? u->scratch_again[b->id] : u->scratch[back][b->id];
+        i->scratch = again                        ? u->scratch_again[b->id]
+                     : i->phase == PHASE_EVALUATE ? u->scratch_evaluate
+                                                  : u->scratch[back][b->id];
         unroll_touch(u, i, i->scratch, true, false);
         break;
     }

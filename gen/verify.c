@@ -258,6 +258,7 @@ static const char *check_span(Gen *g, const Instr *i, int *next_binding)
                     : s->args[a].kind == ARG_DOUT    ? i->d_out
                     : s->args[a].kind == ARG_SAVED   ? max_int(i->saved, i->dropped)
                     : s->args[a].kind == ARG_SCRATCH ? i->scratch
+                    : s->args[a].kind == ARG_LOGITS  ? i->result
                                                      : 0;
         if (needs < 0) {
             return gen_printf(g, "%s: argument %d has no buffer", ins_label(g, i), a);
@@ -381,6 +382,39 @@ static const char *check_end(Gen *g)
     return NULL;
 }
 
+/* Between steps nothing may change but what an evaluation hands out. Its forward is that
+ * of the last micro-step, call by call. */
+static const char *check_eval(Gen *g)
+{
+    const Program *p = &g->prog;
+    int end = p->first[VARIANT_EVAL] + p->count[VARIANT_EVAL], forward = 0;
+    for (int id = p->first[VARIANT_EVAL]; id < end; id++) {
+        const Instr *i = &p->ins.items[id];
+        const Instr *like = &p->ins.items[p->first[VARIANT_LAST] + forward];
+        for (int a = 0; a < i->n_access; a++) {
+            const Buffer *b = &p->bufs.items[i->access[a].buffer];
+            if (i->access[a].write && b->persistent && b->kind != BUF_CONTROL) {
+                return gen_printf(g, "evaluation: %s writes %s", ins_label(g, i),
+                                  b->name);
+            }
+        }
+        if (i->phase == PHASE_FORWARD && id == p->first[VARIANT_EVAL] + forward) {
+            if (i->kind != like->kind || i->phase != like->phase ||
+                i->block != like->block || i->segment != like->segment ||
+                i->saved != like->saved || i->out != like->out ||
+                i->gathered != like->gathered) {
+                return gen_printf(g, "evaluation: %s is not the last micro-step's %s",
+                                  ins_label(g, i), ins_label(g, like));
+            }
+            forward++;
+        }
+        if (i->phase == PHASE_BACKWARD || i->stream == STREAM_REDUCE) {
+            return gen_printf(g, "evaluation: %s", ins_label(g, i));
+        }
+    }
+    return NULL;
+}
+
 const char *verify_unroll(Gen *g)
 {
     const Program *p = &g->prog;
@@ -398,6 +432,7 @@ const char *verify_unroll(Gen *g)
     for (int s = 0; s < g->segments.count && !bad; s++) {
         bad = check_segment_sync(g, &g->segments.items[s]);
     }
+    bad = bad ? bad : check_eval(g);
     bad = bad ? bad : verify_prefetch(g);
     bad = bad ? bad : verify_exchange(g);
     return bad ? bad : check_end(g);

@@ -318,7 +318,7 @@ static void check_args(const Lives *l, const Span *s)
         [LOC_PARAM] = ARG_PARAMS,    [LOC_GRAD] = ARG_GRADS,  [LOC_IN] = ARG_IN,
         [LOC_OUT] = ARG_OUT,         [LOC_DIN] = ARG_DIN,     [LOC_DOUT] = ARG_DOUT,
         [LOC_DATA] = ARG_DATA,       [LOC_CONST] = ARG_CONST, [LOC_SAVED] = ARG_SAVED,
-        [LOC_SCRATCH] = ARG_SCRATCH, [LOC_LOSS] = ARG_LOSS,
+        [LOC_SCRATCH] = ARG_SCRATCH, [LOC_LOSS] = ARG_LOSS,   [LOC_LOGITS] = ARG_LOGITS,
     };
 
     for (int i = 0; i < s->n_nodes; i++) {
@@ -349,6 +349,17 @@ static bool same_kernel(const Node *a, const Node *b)
     return same;
 }
 
+/* The class's nodes, then those of evaluation. */
+static int all_nodes(const Class *c)
+{
+    return c->nodes.count + c->evaluate.n_nodes;
+}
+
+static const Node *node_at(const Class *c, int i)
+{
+    return i < c->nodes.count ? c->nodes.items[i] : c->evaluate.nodes[i - c->nodes.count];
+}
+
 /* Equal names if and only if equal op, attributes, shapes and dtypes, over all classes.
  */
 static void check_kernels(Gen *g)
@@ -359,8 +370,8 @@ static void check_kernels(Gen *g)
     } known = {0};
 
     for (int q = 0; q < g->classes.count; q++)
-        for (int i = 0; i < g->classes.items[q]->nodes.count; i++) {
-            const Node *n = g->classes.items[q]->nodes.items[i];
+        for (int i = 0; i < all_nodes(g->classes.items[q]); i++) {
+            const Node *n = node_at(g->classes.items[q], i);
             bool found = false;
 
             for (int k = 0; k < known.count; k++) {
@@ -394,6 +405,35 @@ static void check_pieces(const Class *c, Phase phase)
     gen_require(at == whole->n_nodes, "%s: nodes outside its pieces", c->name);
 }
 
+/* Evaluation makes the loss if the forward does not, and logits; it writes nothing else, and
+ * reads what is there when the forward is over. */
+static void check_evaluate(Gen *g, const Lives *l)
+{
+    const Class *c = l->c;
+    const Span *s = &c->evaluate;
+    int losses = 0, logits = 0;
+
+    for (int i = 0; i < s->n_nodes; i++) {
+        const Node *n = s->nodes[i];
+
+        check_inferred(g, c, n);
+        for (int k = 0; k < n->n_in; k++)
+            gen_require(n->in[k]->kind != VAL_DOUT && n->in[k]->loc != LOC_SCRATCH &&
+                            (!n->in[k]->def || n->in[k]->def->phase < PHASE_BACKWARD),
+                        "%s: evaluation reads %s", c->name, n->in[k]->name);
+        for (int k = 0; k < n->n_out; k++) {
+            losses += n->out[k]->loc == LOC_LOSS;
+            logits += n->out[k]->loc == LOC_LOGITS;
+            gen_require(n->out[k]->loc == LOC_LOSS || n->out[k]->loc == LOC_LOGITS,
+                        "%s: evaluation writes %s", c->name, n->out[k]->name);
+        }
+    }
+    check_args(l, s);
+    gen_require(!s->n_nodes ||
+                    (logits == 1 && losses == (c->loss->def->phase == PHASE_BACKWARD)),
+                "%s: evaluation makes %d losses, %d logits", c->name, losses, logits);
+}
+
 static void check_spans(Gen *g, const Class *c)
 {
     Lives l = find_lives(g, c);
@@ -407,6 +447,7 @@ static void check_spans(Gen *g, const Class *c)
         check_args(&l, class_span(c, piece, PHASE_FORWARD));
         check_args(&l, class_span(c, piece, PHASE_BACKWARD));
     }
+    check_evaluate(g, &l);
     gen_require(c->forward.n_nodes + c->backward.n_nodes == c->nodes.count,
                 "%s: nodes outside its spans", c->name);
     check_pieces(c, PHASE_FORWARD);

@@ -64,8 +64,9 @@ static void add_turn(Trace *t, int variant)
     }
 }
 
-/* Two turns of each loop show every way in which turns follow each other. */
-static void plan_turns(Trace *t)
+/* Two turns of each loop show every way in which turns follow each other; evaluated: two
+ * evaluations between the steps. */
+static void plan_turns(Trace *t, bool evaluated)
 {
     const Program *p = &t->g->prog;
     bool sharded = t->g->model.accumulate_sharded;
@@ -79,6 +80,10 @@ static void plan_turns(Trace *t)
         add_turn(t, VARIANT_LAST);
     }
     add_turn(t, VARIANT_END);
+    if (evaluated) {
+        add_turn(t, VARIANT_EVAL);
+        add_turn(t, VARIANT_EVAL);
+    }
     add_turn(t, VARIANT_LOCAL);
     add_turn(t, VARIANT_LAST);
     t->e = gen_alloc(t->g, sizeof *t->e * (size_t)(t->n + 1));
@@ -390,17 +395,23 @@ static const char *check_bytes(const Trace *t)
     return NULL;
 }
 
-const char *verify_races(Gen *g, bool bytes)
+static const char *races(Gen *g, bool bytes, bool evaluated)
 {
     Trace t = {.g = g};
     const char *bad;
     for (int id = 0; id < g->prog.ins.count; id++) {
         t.axes |= g->prog.ins.items[id].group.axes;
     }
-    plan_turns(&t);
+    plan_turns(&t, evaluated);
     bad = run_trace(&t);
     if (!bad) {
         bad = check_buffers(&t);
     }
     return bad || !bytes ? bad : check_bytes(&t);
+}
+
+const char *verify_races(Gen *g, bool bytes)
+{
+    const char *bad = races(g, bytes, false);
+    return bad || !g->prog.count[VARIANT_EVAL] ? bad : races(g, bytes, true);
 }

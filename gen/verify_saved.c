@@ -57,7 +57,8 @@ static const Value *dropped_and_lost(Gen *g, const Instr *i)
  * the slab that the backward finds? */
 static bool filled_by_all(Gen *g, const Instr *i)
 {
-    bool again = g->blocks.items[i->block].keep == KEEP_INPUT;
+    bool again =
+        g->blocks.items[i->block].keep == KEEP_INPUT && i->phase == PHASE_BACKWARD;
     for (int id = g->prog.first[i->variant]; id < i->id; id++) {
         const Instr *r = &g->prog.ins.items[id];
         if (r->kind == INS_SPAN && r->block == i->block && r->saved >= 0 &&
@@ -76,7 +77,7 @@ const char *verify_saved(Gen *g, const Instr *i)
 {
     const Program *p = &g->prog;
     const Span *s = ins_span(g, i);
-    bool back = i->phase == PHASE_BACKWARD;
+    bool back = i->phase == PHASE_BACKWARD || i->phase == PHASE_EVALUATE;
     for (int a = 0; a < s->n_args; a++) {
         const SpanArg *arg = &s->args[a];
         bool made = arg->kind == ARG_SAVED || arg->kind == ARG_OUT;
@@ -94,7 +95,7 @@ const char *verify_saved(Gen *g, const Instr *i)
             return gen_printf(g, "%s: its input is not what the block before made",
                               ins_label(g, i));
         }
-        lost = back && arg->kind == ARG_SAVED && i->dropped >= 0 ? dropped_and_lost(g, i)
+        lost = i->phase == PHASE_BACKWARD && arg->kind == ARG_SAVED && i->dropped >= 0 ? dropped_and_lost(g, i)
                                                                  : NULL;
         if (lost) {
             return gen_printf(g, "%s needs %s, dropped and not computed again",

@@ -166,6 +166,8 @@ typedef struct RtTrainer {
     const RtMemory *memory;
     int64_t tokens_offset, targets_offset;  /* L: i32 [micro_batch * seq] each */
     int64_t starts_offset;                  /* the same, where packed */
+    int64_t row_offset;              /* L: i32 [1]: the token whose logits evaluate leaves */
+    int64_t logits_offset;           /* at this place; L: param dtype [vocab] */
     int64_t control_offset;          /* S: RT_CONTROL_BYTES(micro_batches) */
     int64_t staging_offset;          /* CUDA, L: parts of other ranks on their way into a sum; */
     int64_t staging_bytes;           /* 0: no sums over ranks */
@@ -179,6 +181,8 @@ typedef struct RtTrainer {
     const char *build_flags;         /* CFLAGS, for the platform hash */
     void (*setup)(Rt *rt);           /* constants; once, after initialisation of the arena */
     void (*step)(Rt *rt);            /* one optimizer step */
+    void (*evaluate)(Rt *rt);        /* between steps: the loss of a micro-batch, logits of
+                                        one token; NULL: no op tells how */
 } RtTrainer;
 
 /* The superaccumulator, the number of targets, losses f64 [micro_batches]: in the symmetric

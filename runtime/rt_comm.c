@@ -323,13 +323,18 @@ void rt_wait(Rt *rt, int stream, int ticket)
     drain(rt, stream, rt->state->queue[stream].step_base + (uint64_t)ticket + 1);
 }
 
-void rt_comm_step_end(Rt *rt)
+void rt_comm_drain(Rt *rt)
 {
     for (int s = 0; s < 2; s++) {
         RtQueue *q = &rt->state->queue[s];
         drain(rt, s, q->started);
         q->step_base = q->started;
     }
+}
+
+void rt_comm_step_end(Rt *rt)
+{
+    rt_comm_drain(rt);
 }
 
 void rt_enter(Rt *rt, int place)

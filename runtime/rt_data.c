@@ -40,7 +40,7 @@
 enum { SLOTS = 65536 }; /* the resolution of weights, and the period of their pattern */
 
 typedef struct Source {
-    const char *word; /* as --data gave it */
+    const char *flag, *word; /* as --data, or another flag, gave it */
     char *pattern;
     RtFileFormat format;
     double weight; /* 0: none */
@@ -54,6 +54,7 @@ struct RtTokens {
     unsigned char *slot_source; /* [SLOTS]; NULL: without weights */
     uint16_t *slot_rank;        /* [SLOTS]: slots of the same source before it */
     int64_t samples, seq, vocab;
+    const char *flag; /* that named the files */
     bool masked;      /* each file has a mask */
     bool unused_mask; /* some file has one, but nobody reads it */
 };
@@ -67,11 +68,11 @@ static bool looks_like_number(const char *s)
     return s[strspn(s, "0123456789.eE+-")] == '\0' && strpbrk(s, "0123456789") != NULL;
 }
 
-static bool read_source(Source *s, const char *word, char *error)
+static bool read_source(Source *s, const char *flag, const char *word, char *error)
 {
     const char *colon = strchr(word, ':'), *equals = strrchr(word, '=');
     const char *from = word;
-    *s = (Source){.word = word};
+    *s = (Source){.flag = flag, .word = word};
     for (int k = 1; colon != NULL && k < RT_FILE_FORMATS; k++) {
         const size_t n = strlen(rt_file_formats[k]);
         if ((size_t)(colon - word) == n && strncmp(word, rt_file_formats[k], n) == 0) {
@@ -86,10 +87,10 @@ static bool read_source(Source *s, const char *word, char *error)
         bytes = (size_t)(equals - from);
         if (*end != '\0' || !(s->weight > 0 && s->weight <= 1e9)) {
             return rt_tokens_wrong(error,
-                                   "--data %s: `%s` is no weight; one is above 0 and at "
+                                   "--%s %s: `%s` is no weight; one is above 0 and at "
                                    "most 1e9 (a name that ends like this takes =1 behind "
                                    "it)",
-                                   word, equals + 1);
+                                   s->flag, word, equals + 1);
         }
     }
     s->pattern = strndup(from, bytes);
@@ -139,23 +140,23 @@ static bool no_match(const Source *s, int rc, char *error)
 {
     const char *colon = strchr(s->pattern, ':');
     if (rc != GLOB_NOMATCH) {
-        return rt_tokens_wrong(error, "--data %s: cannot be searched", s->word);
+        return rt_tokens_wrong(error, "--%s %s: cannot be searched", s->flag, s->word);
     }
     if (s->format == RT_FILE_BY_NAME && colon != NULL &&
         memchr(s->pattern, '/', (size_t)(colon - s->pattern)) == NULL) {
         return rt_tokens_wrong(error,
-                               "--data %s: no such file; `%.*s:` is no format: those are "
+                               "--%s %s: no such file; `%.*s:` is no format: those are "
                                "text, llmc, nanogpt and megatron",
-                               s->word, (int)(colon - s->pattern), s->pattern);
+                               s->flag, s->word, (int)(colon - s->pattern), s->pattern);
     }
-    return rt_tokens_wrong(error, "--data %s: no such file", s->word);
+    return rt_tokens_wrong(error, "--%s %s: no such file", s->flag, s->word);
 }
 
 static bool add_source(RtTokens *d, const char *word, char *error)
 {
     Source *s = &d->source[d->sources++];
     glob_t g;
-    if (!read_source(s, word, error)) {
+    if (!read_source(s, d->flag, word, error)) {
         return false;
     }
     const int rc = glob(s->pattern, GLOB_NOSORT, NULL, &g);
@@ -173,7 +174,7 @@ static bool add_source(RtTokens *d, const char *word, char *error)
     s->samples = d->samples - s->first_sample;
     if (good && d->files == before) {
         return rt_tokens_wrong(
-            error, "--data %s: these are masks; name the files beside them", word);
+            error, "--%s %s: these are masks; name the files beside them", d->flag, word);
     }
     return good;
 }
@@ -207,9 +208,9 @@ static bool share_slots(RtTokens *d, char *error)
     for (int i = 0; i < d->sources; i++) {
         if (d->source[i].slots == 0) {
             return rt_tokens_wrong(error,
-                                   "--data %s: its weight is less than 1/%d of all "
+                                   "--%s %s: its weight is less than 1/%d of all "
                                    "weights, which is too little to be drawn",
-                                   d->source[i].word, SLOTS);
+                                   d->flag, d->source[i].word, SLOTS);
         }
     }
     return true;
@@ -246,9 +247,9 @@ static bool mix(RtTokens *d, char *error)
     }
     if (weighted > 0 && weighted < d->sources) {
         return rt_tokens_wrong(error,
-                               "--data %s: has no weight, but others have: give each one "
+                               "--%s %s: has no weight, but others have: give each one "
                                "(%s=1), or none",
-                               d->source[bare].word, d->source[bare].word);
+                               d->flag, d->source[bare].word, d->source[bare].word);
     }
     if (weighted < 2) { /* one alone is all */
         return true;
@@ -257,9 +258,9 @@ static bool mix(RtTokens *d, char *error)
         if (d->source[i].samples == 0) {
             return rt_tokens_wrong(
                 error,
-                "--data %s: none of its files has a sample, which is a sequence of %lld "
+                "--%s %s: none of its files has a sample, which is a sequence of %lld "
                 "and the token after it, so its weight cannot be kept",
-                d->source[i].word, (long long)d->seq);
+                d->flag, d->source[i].word, (long long)d->seq);
         }
     }
     return share_slots(d, error) && deal_slots(d, error);
@@ -271,6 +272,12 @@ static bool mix(RtTokens *d, char *error)
 RtTokens *rt_tokens_open(const RtTrainer *t, const char *const *patterns, int n_patterns,
                          char *error)
 {
+    return rt_tokens_open_for(t, "data", patterns, n_patterns, error);
+}
+
+RtTokens *rt_tokens_open_for(const RtTrainer *t, const char *flag,
+                             const char *const *patterns, int n_patterns, char *error)
+{
     if (n_patterns == 0) {
         rt_tokens_wrong(error, "no data: give --data FILE (text, or token files)");
         return NULL;
@@ -280,6 +287,7 @@ RtTokens *rt_tokens_open(const RtTrainer *t, const char *const *patterns, int n_
         rt_tokens_wrong(error, "out of memory");
         return NULL;
     }
+    d->flag = flag;
     d->seq = t->seq_tokens;
     d->vocab = t->vocab;
     d->masked = t->masked;
@@ -294,6 +302,14 @@ RtTokens *rt_tokens_open(const RtTrainer *t, const char *const *patterns, int n_
             "token after it, from one file",
             d->file[0].name, (long long)d->file[0].tokens,
             d->files > 1 ? ", and no file more" : "", (long long)d->seq);
+    }
+    for (int i = 0; i < d->sources && good && strcmp(flag, "data") != 0; i++) {
+        if (d->source[i].weight > 0) {
+            good = rt_tokens_wrong(error,
+                                   "--%s %s: every sequence counts once: weights are for "
+                                   "--data",
+                                   flag, d->source[i].word);
+        }
     }
     if (!good || !mix(d, error)) {
         rt_tokens_close(d);
@@ -455,6 +471,19 @@ static void cut_documents(const RtTrainer *t, const RtTokens *d, int64_t sample,
     }
 }
 
+void rt_tokens_fill(Rt *rt, const RtTokens *d, int64_t sample, RtStage to, int64_t b)
+{
+    const RtTrainer *t = rt->trainer;
+    const int64_t at = b * t->seq_tokens;
+    char error[RT_ERROR_BYTES];
+    if (!rt_tokens_read(d, sample, to.tokens + at, to.targets + at, error)) {
+        rt_fail(rt, RT_EXIT_ERROR, "%s", error);
+    }
+    if (t->packed) {
+        cut_documents(t, d, sample, to.tokens + at, to.targets + at, to.starts + at);
+    }
+}
+
 void rt_load_micro_batch(Rt *rt, int64_t index)
 {
     const RtTrainer *t = rt->trainer;
@@ -464,15 +493,7 @@ void rt_load_micro_batch(Rt *rt, int64_t index)
     for (int64_t b = 0; b < t->micro_batch; b++) {
         const int64_t global = (st->step * t->micro_batches + index) * t->micro_batch + b;
         const int64_t at = rt_tokens_place(st->tokens, (uint64_t)st->flags.seed, global);
-        char error[RT_ERROR_BYTES];
-        if (!rt_tokens_read(st->tokens, at, to.tokens + b * t->seq_tokens,
-                            to.targets + b * t->seq_tokens, error)) {
-            rt_fail(rt, RT_EXIT_ERROR, "%s", error);
-        }
-        if (t->packed) {
-            cut_documents(t, st->tokens, at, to.tokens + b * t->seq_tokens,
-                          to.targets + b * t->seq_tokens, to.starts + b * t->seq_tokens);
-        }
+        rt_tokens_fill(rt, st->tokens, at, to, b);
     }
     for (int64_t i = 0; i < t->micro_batch * t->seq_tokens; i++) {
         st->targets += to.targets[i] >= 0;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum { FLAG_BOOL, FLAG_INT, FLAG_REAL, FLAG_TEXT, FLAG_DATA } FlagKind;
+typedef enum { FLAG_BOOL, FLAG_INT, FLAG_REAL, FLAG_TEXT, FLAG_DATA, FLAG_EVAL } FlagKind;
 typedef struct Flag {
     const char *name, *value, *help;
     FlagKind kind;
@@ -65,6 +65,20 @@ static const Flag flags[] = {
      AT(resume), 0, 0},
     {"init", "DIR", "begin with the weights of a Hugging Face folder", FLAG_TEXT,
      AT(init), 0, 0},
+    {"eval", "[FORMAT:]GLOB",
+     "held-out data: its loss after the last step; may be repeated", FLAG_EVAL, 0, 0, 0},
+    {"eval-every", "N", "and after every N steps", FLAG_INT, AT(eval_every), 1, 9e15},
+    {"eval-sequences", "N", "only the first N sequences of it (default: all)", FLAG_INT,
+     AT(eval_sequences), 1, 9e15},
+    {"prompt", "TEXT", "what to go on from: text, or token ids", FLAG_TEXT, AT(prompt), 0,
+     0},
+    {"tokens", "N", "how many to add (default: 200)", FLAG_INT, AT(sample_tokens), 1,
+     1e9},
+    {"temperature", "T", "below 1: safer, 0: the likeliest token (default: 1)", FLAG_REAL,
+     AT(temperature), 0, 1e6},
+    {"top-k", "K", "draw among the K likeliest tokens only", FLAG_INT, AT(top_k), 1, 1e9},
+    {"top-p", "P", "draw among the likeliest that together have probability P", FLAG_REAL,
+     AT(top_p), 1e-9, 1},
 #ifdef RT_CUDA
     {"tune-kernels", NULL, "time algorithms of matrix products, write kernels.wis, leave",
      FLAG_BOOL, AT(tune_kernels), 0, 0},
@@ -74,18 +88,58 @@ static const Flag flags[] = {
 };
 enum { N_FLAGS = sizeof flags / sizeof *flags };
 
-static void print_help(const RtTrainer *t)
+/* Of `trainer sample`: its own, and those that training has, too. */
+static const char *const of_sample[] = {"prompt", "tokens", "temperature", "top-k",
+                                        "top-p"};
+static const char *const of_both[] = {"checkpoint", "init",     "seed",
+                                      "threads",    "deadline", "local",
+                                      "guard",      "loopback", "kernels"};
+
+static bool is_one_of(const char *name, const char *const *list, size_t n)
 {
-    printf("trainer: trains %s on %d rank%s of this machine, which it starts itself\n\n"
-           "  trainer --data FILE [flags]\n\n",
-           t->name, t->world_size, t->world_size == 1 ? "" : "s");
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(name, list[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool fits(const Flag *flag, bool sample)
+{
+    return is_one_of(flag->name, of_both, sizeof of_both / sizeof *of_both) ||
+           is_one_of(flag->name, of_sample, sizeof of_sample / sizeof *of_sample) ==
+               sample;
+}
+
+static void print_flags(bool sample)
+{
     for (int i = 0; i < N_FLAGS; i++) {
         char left[64];
+        if (!fits(&flags[i], sample)) {
+            continue;
+        }
         snprintf(left, sizeof left, "--%s%s%s", flags[i].name,
                  flags[i].value != NULL ? " " : "",
                  flags[i].value != NULL ? flags[i].value : "");
         printf("  %-25s %s\n", left, flags[i].help);
     }
+}
+
+static void print_help(const RtTrainer *t, bool sample)
+{
+    const char *plural = t->world_size == 1 ? "" : "s";
+    if (sample) {
+        printf("trainer sample: %s goes on from a prompt, on %d rank%s\n\n"
+               "  trainer sample --prompt TEXT --checkpoint DIR [flags]\n\n",
+               t->name, t->world_size, plural);
+    } else {
+        printf("trainer: trains %s on %d rank%s of this machine, which it starts itself\n"
+               "\n  trainer --data FILE [flags]\n"
+               "  trainer sample --prompt TEXT --checkpoint DIR [flags]; its --help\n\n",
+               t->name, t->world_size, plural);
+    }
+    print_flags(sample);
     printf("  %-25s this text\n\n"
            "Under torchrun --no_python, mpirun or srun each process is one rank.\n"
            "Exit codes: 0 done, 1 error, 2 usage, 5 a gate failed, 75 saved after a "
@@ -127,6 +181,16 @@ static int set_number(RtFlags *f, const Flag *flag, const char *value)
     return -1;
 }
 
+static int add_files(const Flag *flag, const char **list, int *n, const char *value)
+{
+    if (*n == RT_MAX_DATA) {
+        return usage("--%s was given more than %d times; a pattern names many files",
+                     flag->name, RT_MAX_DATA);
+    }
+    list[(*n)++] = value;
+    return -1;
+}
+
 static int set(RtFlags *f, const Flag *flag, const char *value)
 {
     switch (flag->kind) {
@@ -137,13 +201,9 @@ static int set(RtFlags *f, const Flag *flag, const char *value)
         *(const char **)((char *)f + flag->at) = value;
         return -1;
     case FLAG_DATA:
-        if (f->n_data == RT_MAX_DATA) {
-            return usage(
-                "--data was given more than %d times; a pattern names many files",
-                RT_MAX_DATA);
-        }
-        f->data[f->n_data++] = value;
-        return -1;
+        return add_files(flag, f->data, &f->n_data, value);
+    case FLAG_EVAL:
+        return add_files(flag, f->eval, &f->n_eval, value);
     case FLAG_INT:
     case FLAG_REAL:
         return set_number(f, flag, value);
@@ -179,9 +239,25 @@ static const char *similar(const char *name, size_t bytes)
     return best;
 }
 
+static int check_sample(const RtFlags *f)
+{
+    if (f->prompt == NULL) {
+        return usage("sample: --prompt TEXT is needed: what to go on from");
+    }
+    if ((f->checkpoint == NULL) == (f->init == NULL)) {
+        return usage("sample: give --checkpoint DIR or --init DIR, one of them: whose "
+                     "weights");
+    }
+    return -1;
+}
+
 /* Flags that need others. */
 static int check_flags(RtFlags *f, const RtTrainer *t)
 {
+    if (f->n_eval == 0 && (f->eval_every > 0 || f->eval_sequences > 0)) {
+        return usage("--%s needs --eval FILE",
+                     f->eval_every > 0 ? "eval-every" : "eval-sequences");
+    }
     if (f->steps < 0) { /* not given */
         f->steps = t->schedule.steps;
         if (f->steps <= 0 && !f->numerics_hash && !f->tune_kernels) {
@@ -213,12 +289,17 @@ static int check_flags(RtFlags *f, const RtTrainer *t)
 int rt_flags_parse(RtFlags *f, const RtTrainer *t, int argc, char **argv)
 {
     const char *guard = getenv("RT_GUARD");
-    *f = (RtFlags){
-        .steps = -1, .seed = -1, .guard = guard != NULL && strcmp(guard, "1") == 0};
-    for (int i = 1; i < argc; i++) {
+    *f = (RtFlags){.steps = -1,
+                   .seed = -1,
+                   .sample_tokens = 200,
+                   .temperature = 1,
+                   .top_p = 1,
+                   .sample = argc > 1 && strcmp(argv[1], "sample") == 0,
+                   .guard = guard != NULL && strcmp(guard, "1") == 0};
+    for (int i = f->sample ? 2 : 1; i < argc; i++) {
         const char *word = argv[i];
         if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
-            print_help(t);
+            print_help(t, f->sample);
             return RT_EXIT_OK;
         }
         if (strncmp(word, "--", 2) != 0) {
@@ -232,6 +313,11 @@ int rt_flags_parse(RtFlags *f, const RtTrainer *t, int argc, char **argv)
             const char *like = similar(word + 2, bytes);
             return like != NULL ? usage("no flag `%s`; did you mean --%s?", word, like)
                                 : usage("no flag `%s`", word);
+        }
+        if (!fits(flag, f->sample)) {
+            return usage(f->sample ? "--%s is for training, not for `trainer sample`"
+                                   : "--%s is for `trainer sample`",
+                         flag->name);
         }
         const char *value = equals != NULL ? equals + 1 : NULL;
         if (flag->value != NULL && value == NULL && ++i < argc) {
@@ -247,6 +333,10 @@ int rt_flags_parse(RtFlags *f, const RtTrainer *t, int argc, char **argv)
         if (rc >= 0) {
             return rc;
         }
+    }
+    if (f->sample) {
+        f->seed = f->seed >= 0 ? f->seed : t->seed;
+        return check_sample(f);
     }
     return check_flags(f, t);
 }

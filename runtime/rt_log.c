@@ -129,6 +129,10 @@ static void json_line(Rt *rt, double seconds, double mfu)
     if (rt->trainer->masked || rt->trainer->packed) {
         fprintf(f, "\"valid_tokens\": %lld, ", (long long)st->valid_tokens);
     }
+    if (st->evaluated) {
+        json_result(f, "eval_loss", st->eval_loss);
+        fprintf(f, "\"eval_tokens\": %lld, ", (long long)st->eval_tokens);
+    }
     fprintf(f, "\"step_seconds\": %.6f, \"tokens_per_second\": %.3f, \"mfu\": ", seconds,
             (double)tokens / seconds);
     if (mfu > 0) {
@@ -187,16 +191,30 @@ void rt_log_step(Rt *rt, double seconds)
                  (long long)st->skipped,
                  st->overflowed ? "; the loss scale shrinks" : "");
     }
+    char eval[48] = "";
+    if (st->evaluated) {
+        snprintf(eval, sizeof eval, "  eval_loss: %8.5f", st->eval_loss);
+    }
     const double left = (double)(st->flags.steps - st->step - 1);
     const double done = (double)(st->step + 1 - st->first_step);
     printf("step: %4lld  loss: %s  grad_norm: %8.4f  memory: %5.2fGiB  tps: %s  mfu: %s  "
-           "lr: %.2e  eta: %s%s\n",
+           "lr: %.2e  eta: %s%s%s\n",
            (long long)(st->step + 1), loss, st->grad_norm,
            (double)rt_memory_high_water_bytes() / 1073741824.0,
            with_commas(tps, sizeof tps, rate), share, rt_learning_rate(t, st->step),
            duration(eta, sizeof eta, left * (rt_clock() - st->started_seconds) / done),
-           skipped);
+           eval, skipped);
     flush_stdout(rt);
+}
+
+void rt_log_eval(Rt *rt)
+{
+    const RtState *st = rt->state;
+    if (rt->rank == 0) {
+        printf("step: %4lld  eval_loss: %8.5f (%a) of %lld tokens\n", (long long)st->step,
+               st->eval_loss, st->eval_loss, (long long)st->eval_tokens);
+        flush_stdout(rt);
+    }
 }
 
 /* ---- the end ----------------------------------------------------------------------- */

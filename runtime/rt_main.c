@@ -22,6 +22,10 @@ static void one_step(Rt *rt)
     rt_comm_step_end(rt);
     rt_update_end(rt);
     const double seconds = rt_clock() - begin;
+    st->evaluated = false;
+    if (rt_eval_due(rt)) {
+        rt_evaluate(rt);
+    }
     if (st->step == 0 && st->flags.debug_gradients != NULL) {
         rt_debug_gradients(rt, st->flags.debug_gradients);
     }
@@ -52,10 +56,25 @@ static void compare_builds(Rt *rt)
     rt_exchange_end(rt);
 }
 
+static void find_weights(Rt *rt)
+{
+    const RtFlags *f = &rt->state->flags;
+    if (f->sample && f->checkpoint != NULL) {
+        rt_checkpoint_weights(rt);
+    } else if (f->sample || !rt_checkpoint_begin(rt)) {
+        if (f->init != NULL) {
+            rt_import_weights(rt, f->init);
+        } else {
+            rt_init_weights(rt);
+        }
+    }
+}
+
 static void prepare(Rt *rt, int fd)
 {
     RtState *st = rt->state;
     const RtTrainer *t = rt->trainer;
+    const bool trains = !st->flags.sample;
     char error[RT_ERROR_BYTES];
     st->losses = calloc((size_t)t->micro_batches + 1, sizeof *st->losses);
     if (st->losses == NULL) {
@@ -66,21 +85,37 @@ static void prepare(Rt *rt, int fd)
     }
     compare_builds(rt);
     rt_enter(rt, RT_AT_DATA);
-    st->tokens = rt_tokens_open(t, st->flags.data, st->flags.n_data, error);
-    if (st->tokens == NULL) {
-        rt_fail(rt, RT_EXIT_ERROR, "%s", error);
-    }
-    if (!rt_checkpoint_begin(rt)) {
-        if (st->flags.init != NULL) {
-            rt_import_weights(rt, st->flags.init);
-        } else {
-            rt_init_weights(rt);
+    if (trains) {
+        st->tokens = rt_tokens_open(t, st->flags.data, st->flags.n_data, error);
+        if (st->tokens == NULL) {
+            rt_fail(rt, RT_EXIT_ERROR, "%s", error);
         }
     }
+    find_weights(rt);
     rt_enter(rt, RT_AT_SETUP);
     t->setup(rt);
-    rt_enter(rt, RT_AT_LOG);
-    rt_log_start(rt);
+    if (trains) {
+        rt_enter(rt, RT_AT_LOG);
+        rt_log_start(rt);
+        rt_eval_open(rt);
+    }
+}
+
+/* Returns whether it was stopped by a signal, with a checkpoint to go on from. */
+static bool train(Rt *rt)
+{
+    RtState *st = rt->state;
+    const RtFlags *f = &st->flags;
+    bool stopped = false;
+    if (st->step >= f->steps && st->held_out != NULL) {
+        rt_evaluate(rt);
+        rt_log_eval(rt);
+    }
+    for (; st->step < f->steps && !stopped; st->step++) {
+        one_step(rt);
+        stopped = rt_checkpoint_step(rt);
+    }
+    return stopped;
 }
 
 int rt_rank_main(const RtTrainer *t, const RtFlags *f, RtShared *shared, int fd, int rank,
@@ -105,13 +140,16 @@ int rt_rank_main(const RtTrainer *t, const RtFlags *f, RtShared *shared, int fd,
 #endif
     prepare(&rt, fd);
     rt_comm_begin(&rt);
-    bool stopped = false; /* by a signal, with a checkpoint to go on from */
-    for (; state.step < f->steps && !stopped; state.step++) {
-        one_step(&rt);
-        stopped = rt_checkpoint_step(&rt);
+    bool stopped = false;
+    if (f->sample) {
+        rt_sample(&rt);
+    } else {
+        stopped = train(&rt);
     }
     rt_comm_end(&rt);
-    rt_log_end(&rt);
+    if (!f->sample) {
+        rt_log_end(&rt);
+    }
     if (f->guard && !rt_arena_intact(&rt)) {
         rt_fail(&rt, RT_EXIT_ERROR, "bytes around the arena were overwritten");
     }
@@ -157,6 +195,16 @@ static void hold_standard_streams(void)
     }
 }
 
+static bool check_data(const RtTrainer *t, const RtFlags *f, char *error)
+{
+    RtTokens *tokens = rt_tokens_open(t, f->data, f->n_data, error);
+    if (tokens == NULL) {
+        return false;
+    }
+    rt_tokens_close(tokens);
+    return rt_eval_check(t, f, error);
+}
+
 int rt_main(const RtTrainer *trainer, int argc, char **argv)
 {
     RtFlags flags;
@@ -182,11 +230,10 @@ int rt_main(const RtTrainer *trainer, int argc, char **argv)
     rt_cores_fit_openmp(&cores, &flags, trainer->world_size, argv);
     /* A mistake in the data is told once, before any rank starts. */
     char error[RT_ERROR_BYTES];
-    RtTokens *tokens = rt_tokens_open(trainer, flags.data, flags.n_data, error);
-    if (tokens == NULL) {
+    if (!(flags.sample ? rt_sample_check(trainer, &flags, error)
+                       : check_data(trainer, &flags, error))) {
         fprintf(stderr, "trainer: error: %s\n", error);
         return RT_EXIT_ERROR;
     }
-    rt_tokens_close(tokens);
     return rt_launch_ranks(trainer, &flags);
 }

@@ -97,7 +97,8 @@ static Class class_of(const Rt *rt, uintptr_t from, const char *path)
             return PEERS;
         }
     }
-    if (rt->state->tokens != NULL && rt_tokens_hold(rt->state->tokens, from)) {
+    if ((rt->state->tokens != NULL && rt_tokens_hold(rt->state->tokens, from)) ||
+        (rt->state->held_out != NULL && rt_tokens_hold(rt->state->held_out, from))) {
         return DATA;
     }
     return path[0] == '/' && strncmp(path, "/memfd:", 7) != 0 ? CODE : OTHER;

@@ -256,6 +256,13 @@ void rt_norm_reduce(Rt *rt)
     }
 }
 
+double rt_loss_take(Rt *rt)
+{
+    const double loss = *rt_loss_slot(rt);
+    *rt_loss_slot(rt) = 0;
+    return loss;
+}
+
 double *rt_loss_slot(Rt *rt)
 {
     return &rt->state->losses[rt->state->micro_batch];

@@ -11,6 +11,7 @@
  *   DATA        (half block, round)       epoch                    order of samples
  *   PROJECTION  element of a parameter    FNV-1a 32 of its name    --debug-gradients
  *   STEP        step, from 0              0                        the seed of its noise
+ *   SAMPLE      token after the prompt    0                        trainer sample
  *   MASTER, MOMENT1, MOMENT2              FNV-1a 32 of its name    stochastic rounding
  *               element of a parameter / 8
  *
@@ -28,7 +29,8 @@
 #include <stdint.h>
 
 enum { RT_SITE_INIT = 1, RT_SITE_DATA = 2, RT_SITE_PROJECTION = 3, RT_SITE_STEP = 4 };
-/* RT_NOISE_* of rt.h go on from 5. */
+/* RT_NOISE_* of rt.h go on from 5 to 7. */
+enum { RT_SITE_SAMPLE = 8 };
 
 /* 1 / sqrt(8 * (65536^2 - 1) / 12) */
 #define RT_NORMAL_SCALE 1.8688123650118534e-05

@@ -24,6 +24,14 @@ enum { RT_MAX_DATA = 64 };
 typedef struct RtFlags {
     const char *data[RT_MAX_DATA];
     int n_data;
+    const char *eval[RT_MAX_DATA]; /* held-out data */
+    int n_eval;
+    int64_t eval_every;     /* steps; 0: only after the last */
+    int64_t eval_sequences; /* the first so many of it; 0: all */
+    bool sample;            /* `trainer sample`: no training */
+    const char *prompt;
+    int64_t sample_tokens, top_k; /* top_k 0: all */
+    double temperature, top_p;
     int64_t steps; /* stop here */
     int64_t seed;
     bool seed_given;
@@ -152,6 +160,11 @@ typedef struct RtState {
     int64_t targets;     /* of this rank's micro-batches of the step, not masked */
     /* the step's results, equal on all ranks */
     double loss, grad_norm, clip_factor;
+    /* of held-out data; equal on all ranks */
+    RtTokens *held_out;
+    int64_t eval_micro_batches, eval_tokens;
+    double eval_loss;
+    bool evaluated; /* after this step */
     int64_t valid_tokens; /* targets of all ranks: what loss and gradient are means of */
     uint64_t superacc[RT_SUPERACC_WORDS];
     double beta1_power, beta2_power; /* beta^t after t updates */
@@ -204,7 +217,8 @@ void *rt_window(Rt *rt, int window, void *at, int64_t bytes, int mode);
 void rt_window_close(Rt *rt, int window);
 char *rt_control(const Rt *rt, int rank); /* a rank's control area */
 RtStage rt_stage(Rt *rt);
-void rt_stage_close(Rt *rt);
+void rt_stage_send(Rt *rt);  /* of an evaluation */
+void rt_stage_close(Rt *rt); /* of the step: its targets are counted */
 /* What the optimizer reads of the step, in device memory. */
 const RtUpdate *rt_device_update(const Rt *rt);
 #else
@@ -227,6 +241,10 @@ static inline RtStage rt_stage(Rt *rt)
     return (RtStage){rt_local(rt, t->tokens_offset), rt_local(rt, t->targets_offset),
                      rt_local(rt, t->starts_offset)};
 }
+static inline void rt_stage_send(Rt *rt)
+{
+    (void)rt;
+}
 static inline void rt_stage_close(Rt *rt)
 {
     (void)rt;
@@ -247,7 +265,8 @@ void rt_exchange_end(Rt *rt);
  * queues. */
 void rt_comm_begin(Rt *rt);
 void rt_comm_end(Rt *rt);
-void rt_comm_step_end(Rt *rt); /* every started collective is complete; tickets restart */
+void rt_comm_drain(Rt *rt);    /* every started collective is complete; tickets restart */
+void rt_comm_step_end(Rt *rt); /* that, and the step's results are known */
 
 /* ---- rt_pull.c --------------------------------------------------------------------- */
 
@@ -307,6 +326,9 @@ void rt_scale_step(Rt *rt);     /* at the end of a step, after its log */
 
 /* ---- rt_norm.c --------------------------------------------------------------------- */
 
+/* What an evaluation put into the loss slot; the slot is zero again. */
+double rt_loss_take(Rt *rt);
+
 void rt_superacc_add(uint64_t *acc, double x); /* x >= 0, or not finite */
 double rt_superacc_round(const uint64_t *acc); /* NaN when something was not finite */
 
@@ -328,6 +350,9 @@ enum { RT_ERROR_BYTES = 768 };
 /* Files as the trainer reads them: its sequences, vocabulary, masks. */
 RtTokens *rt_tokens_open(const RtTrainer *t, const char *const *patterns, int n_patterns,
                          char *error);
+/* The same of another flag than --data, for messages. */
+RtTokens *rt_tokens_open_for(const RtTrainer *t, const char *flag,
+                             const char *const *patterns, int n_patterns, char *error);
 void rt_tokens_close(RtTokens *d);
 int64_t rt_tokens_samples(const RtTokens *d);
 bool rt_tokens_unused_mask(const RtTokens *d); /* masks lie there, the trainer has none */
@@ -343,9 +368,22 @@ uint64_t rt_tokens_mix(const RtTokens *d);
 bool rt_tokens_read(const RtTokens *d, int64_t sample, int32_t *tokens, int32_t *targets,
                     char *error);
 
+/* A sample becomes sequence b of a micro-batch, with the starts of its documents. */
+void rt_tokens_fill(Rt *rt, const RtTokens *d, int64_t sample, RtStage to, int64_t b);
+/* ---- rt_eval.c, rt_sample.c -------------------------------------------------------- */
+
+/* False, and why: what the flags ask for cannot be. */
+bool rt_eval_check(const RtTrainer *t, const RtFlags *f, char *error);
+bool rt_sample_check(const RtTrainer *t, const RtFlags *f, char *error);
+void rt_eval_open(Rt *rt);
+bool rt_eval_due(const Rt *rt); /* after the step at hand */
+void rt_evaluate(Rt *rt);       /* collective */
+void rt_sample(Rt *rt);         /* collective */
+
 /* ---- rt_save.c, rt_resume.c -------------------------------------------------------- */
 
 /* Collective. Without --checkpoint they do nothing and return false. */
+void rt_checkpoint_weights(Rt *rt); /* `trainer sample`: those of the newest sound one */
 bool rt_checkpoint_begin(Rt *rt); /* were weights and state read from one? */
 bool rt_checkpoint_step(Rt *rt);  /* after a step: saves when it is time; does the run end
                                      here, for a signal? */
@@ -369,6 +407,7 @@ void rt_memory_planned(const Rt *rt, FILE *out);
 void rt_memory_resident(const Rt *rt, FILE *out);
 void rt_log_start(Rt *rt);
 void rt_log_step(Rt *rt, double seconds);
+void rt_log_eval(Rt *rt); /* of a run that computes no step */
 void rt_log_end(Rt *rt); /* collective */
 
 /* ---- rt_launch.c, rt_watch.c, rt_join.c, rt_cores.c, rt_main.c --------------------- */

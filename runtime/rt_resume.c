@@ -379,6 +379,24 @@ static void stop_on_error_here(Rt *rt, const char *folder)
     }
 }
 
+/* Collective: if a rank has an error, the first of them tells that the checkpoint is
+ * damaged, and its number is returned; else -1. */
+static int pass_over(Rt *rt, const char *folder)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    const int who = rt_first_error(rt);
+    if (who >= 0) {
+        stop_on_error_here(rt, folder);
+    }
+    if (who == rt->rank) {
+        fprintf(stderr, "trainer: warning: [rank %d] %s is passed over: %s\n", who,
+                folder, c->error);
+    }
+    c->error[0] = '\0';
+    rt_first_error(rt); /* it is told before anything else is */
+    return who;
+}
+
 /* Collective: from the folder of this step, or false: it is damaged, and why is told. */
 static bool load(Rt *rt, int64_t step)
 {
@@ -406,18 +424,9 @@ static bool load(Rt *rt, int64_t step)
         }
         rt_carry_read(rt, folder);
     }
-    const int who = rt_first_error(rt);
-    if (who >= 0) {
-        stop_on_error_here(rt, folder);
-    }
-    if (who == rt->rank) {
-        fprintf(stderr, "trainer: warning: [rank %d] %s is passed over: %s\n", who,
-                folder, c->error);
-    }
+    const int who = pass_over(rt, folder);
     rt_manifest_free(&m);
-    c->error[0] = '\0';
     rt_prune_note(c, step, who < 0);
-    rt_first_error(rt); /* it is told before anything else is */
     if (who < 0 && rt->rank == 0) {
         printf("resumed from %s: step %lld of %lld\n", folder, (long long)step,
                (long long)rt->state->flags.steps);
@@ -492,4 +501,37 @@ bool rt_checkpoint_begin(Rt *rt)
         printf("no checkpoint in %s yet: starting at step 0\n", f->checkpoint);
     }
     return loaded;
+}
+
+/* It reads only: a run may write there at the same time. */
+void rt_checkpoint_weights(Rt *rt)
+{
+    char folder[RT_PATH_BYTES];
+    int64_t *steps = NULL;
+    bool sound = false;
+    if (!rt_file_step_path(folder, rt->state->flags.checkpoint, ".trash-",
+                           INT64_MAX / 2)) {
+        refuse(rt, "--checkpoint: the folder's name is too long");
+    }
+    rt_enter(rt, RT_AT_LOAD);
+    RtCheckpoint *c = rt->state->checkpoint = open_checkpoint(rt);
+    const int n = rt_share_steps(rt, &steps);
+    stop_on_error(rt, "--checkpoint");
+    for (int i = 0; i < n && !sound; i++) {
+        RtManifest m;
+        rt_file_step_path(folder, c->dir, "", steps[i]);
+        c->error[0] = '\0';
+        rt_file_forget_error();
+        sound = rt_manifest_verify(rt, folder, &m);
+        if (!sound) {
+            pass_over(rt, folder);
+        }
+        rt_manifest_free(&m);
+    }
+    free(steps);
+    if (!sound) {
+        refuse(rt, "--checkpoint %s: %s", c->dir,
+               n == 0 ? "there is no checkpoint" : "none of the checkpoints is sound");
+    }
+    rt_import_weights(rt, folder);
 }

@@ -9,6 +9,9 @@
 --     uses      = { matrix = "op", momentum = "op", others = "op" },
 --                                  of an optimizer that treats matrices as a whole: the op
 --                                  that does, the optimizers before it and of all else
+--     evaluates = "op",            it makes the `loss` of that op without its gradients, and
+--                                  as `next_logits` the logits of the token `row`; its other
+--                                  inputs and its attributes are that op's
 --     scaled    = true,            its gradient is that of loss_scale times the loss: the
 --                                  kernel's last argument, where the trainer scales
 --     inputs    = { { "x", "t d" }, ... },    class = "float" (default), i32, acc, grad,
@@ -34,7 +37,7 @@
 local fmt = string.format
 
 local keys = {
-  doc = "string", role = "string", scaled = "boolean", inputs = "table",
+  doc = "string", role = "string", evaluates = "string", scaled = "boolean", inputs = "table",
   attrs = "table", outputs = "table", axes = "table", check = "function",
   workspace = "function", workspace_cuda = "function", flops = "function",
   bytes = "function", backward = "function", expands = "function",
@@ -106,6 +109,7 @@ return function(rule, dims)
   if rule.role and rule.role ~= "sum" and rule.role ~= "optimizer" then
     bad("role", nil, fmt("unknown role %s", rule.role), 'roles are "sum" and "optimizer"')
   end
+  out.evaluates = rule.evaluates
   local optimizer = rule.role == "optimizer"
   for _, key in ipairs(sorted_keys(rule.uses or {})) do
     if not uses[key] or type(rule.uses[key]) ~= "string" then
@@ -276,6 +280,9 @@ return function(rule, dims)
   end
   for _, key in ipairs { "inputs", "outputs", "attrs" } do
     if #out[key] > most then bad(key, nil, fmt("more than %d %s", most, key)) end
+  end
+  if rule.evaluates and (operands.row ~= "input" or operands.next_logits ~= "output") then
+    bad("evaluates", nil, "what evaluates an op takes row and makes next_logits")
   end
   if rule.expands and rule.backward then
     bad("backward", nil, "a fused op has no backward: its expansion has")

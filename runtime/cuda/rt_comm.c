@@ -175,12 +175,17 @@ void rt_comm_begin(Rt *rt)
 #endif
 }
 
-void rt_comm_step_end(Rt *rt)
+void rt_comm_drain(Rt *rt)
 {
     rt_gpu_drain(rt);
     rt_places_passed(rt);
-    rt_norm_results(rt);
     queues[RT_GATHER].started = queues[RT_REDUCE].started = 0;
+}
+
+void rt_comm_step_end(Rt *rt)
+{
+    rt_comm_drain(rt);
+    rt_norm_results(rt);
 }
 
 void rt_comm_end(Rt *rt)

@@ -140,6 +140,16 @@ void rt_norm_results(Rt *rt)
     }
 }
 
+double rt_loss_take(Rt *rt)
+{
+    const int64_t at = (char *)rt_loss_slot(rt) - rt->symmetric;
+    const double zero = 0;
+    double loss;
+    rt_arena_read(rt, RT_SPACE_SYMMETRIC, at, &loss, sizeof loss);
+    rt_arena_write(rt, RT_SPACE_SYMMETRIC, at, &zero, sizeof zero);
+    return loss;
+}
+
 double *rt_loss_slot(Rt *rt)
 {
     return (double *)(control(rt) + RT_CONTROL_LOSSES) + rt->state->micro_batch;

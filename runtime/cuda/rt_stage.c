@@ -52,13 +52,11 @@ static void send(Rt *rt, int64_t offset, const int32_t *numbers)
                                      cudaMemcpyHostToDevice, rt_gpu.stream[RT_COMPUTE]));
 }
 
-void rt_stage_close(Rt *rt)
+void rt_stage_send(Rt *rt)
 {
     const RtTrainer *t = rt->trainer;
-    int64_t n = batch_tokens(rt);
+    const int64_t n = batch_tokens(rt);
     const int32_t *numbers = slots[at].numbers;
-    void *targets = rt_local(rt, t->targets_offset);
-    void *control = rt_symmetric(rt, t->control_offset);
     send(rt, t->tokens_offset, numbers);
     send(rt, t->targets_offset, numbers + n);
     if (t->packed) {
@@ -66,6 +64,15 @@ void rt_stage_close(Rt *rt)
     }
     RT_CUDA_CALL(rt, cudaEventRecord(slots[at].sent, rt_gpu.stream[RT_COMPUTE]));
     slots[at].used = true;
+}
+
+void rt_stage_close(Rt *rt)
+{
+    const RtTrainer *t = rt->trainer;
+    int64_t n = batch_tokens(rt);
+    void *targets = rt_local(rt, t->targets_offset);
+    void *control = rt_symmetric(rt, t->control_offset);
+    rt_stage_send(rt);
     const int64_t blocks = (n + 255) / 256;
     rt_launch(rt, &targets_kernel, blocks < 64 ? blocks : 64, 1,
               (void *[]){&targets, &n, &control});

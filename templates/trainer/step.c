@@ -181,12 +181,13 @@ ${call("    " .. line.call .. "(", line.args, ");")}
 //@   backward = "backward", merge_leaf = "the end of a leaf",
 //@   backward_local = "backward, local: gradients are added to those that lie here",
 //@   backward_last = "backward, last: then they are summed over ranks",
+//@   forward_evaluation = "forward, evaluation", evaluate = "evaluation, instead of the backward",
 //@ }
 //@ local printed, after_forward = {}, {}
 //@ for _, part in ipairs(parts) do
 //@ if not printed[part.name] then
 //@ printed[part.name] = true
-//@ in_flight = part.phase == "backward" and table.move(after_forward, 1, #after_forward, 1, {}) or {}
+//@ in_flight = part.phase ~= "forward" and table.move(after_forward, 1, #after_forward, 1, {}) or {}
 //@ local params = part_params(part)
 ${section(titles[part.name])}
 
@@ -425,3 +426,14 @@ ${indent}rt_load_micro_batch(rt, first);
 //@ end
     update(rt);
 }
+//@ if logits_buffer then
+
+/* Between steps: the loss of the micro-batch whose tokens lie here, and the logits of its
+ * token ROW. Nothing that training reads is written. */
+void trainer_evaluate(Rt *rt)
+{
+//@ local values = { gathers = "0", reduces = "0" }
+    ${part_call(has.forward_evaluation and "forward_evaluation" or name_of("forward", "last"), values)}
+    ${part_call("evaluate", values)}
+}
+//@ end

@@ -91,5 +91,8 @@ extern const char trainer_numerics[];
 /* step.c */
 void trainer_setup(Rt *rt); /* constants of the model; once */
 void trainer_step(Rt *rt);  /* one step of the optimizer */
+//@ if logits_buffer then
+void trainer_evaluate(Rt *rt); /* the loss of a micro-batch, the logits of one token */
+//@ end
 
 #endif

@@ -107,6 +107,10 @@ static const RtTrainer trainer = {
 //@ if packed then
     .starts_offset = ${starts_buffer},
 //@ end
+//@ if logits_buffer then
+    .row_offset = ${row_buffer},
+    .logits_offset = ${logits_buffer},
+//@ end
     .control_offset = ${control_buffer},
 //@ if staging_buffer then
     .staging_offset = ${staging_buffer},
@@ -125,6 +129,9 @@ static const RtTrainer trainer = {
 
     .setup = trainer_setup,
     .step = trainer_step,
+//@ if logits_buffer then
+    .evaluate = trainer_evaluate,
+//@ end
 };
 
 int main(int argc, char **argv)

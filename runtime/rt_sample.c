@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_sample.c: `trainer sample`: the model goes on from a prompt. In: a checkpoint's
+ * weights or a Hugging Face folder's, the prompt. Out: tokens on stdout.
+ *
+ * Every token is a whole forward of one micro-batch over the last `seq` tokens: there is
+ * no cache of keys and values. All ranks compute the same sequence and draw the same
+ * tokens from equal logits, so nothing but weights travels. Token k (0: the first after
+ * the prompt) is drawn by 53 bits of Philox(seed, site SAMPLE, k, stream 0), words 0 and
+ * 1: a uniform number in [0, 1) against the running sum of probabilities, likeliest token
+ * first, the lower id first of equals; so is the greedy one of temperature 0. */
+#include "rt_philox.h"
+#include "rt_private.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the prompt -------------------------------------------------------------------- */
+
+/* A model of bytes: text is its tokens. */
+static bool is_text(const RtTrainer *t)
+{
+    return t->vocab <= 256;
+}
+
+__attribute__((format(printf, 2, 3))) static int64_t wrong(char *error, const char *fmt,
+                                                           ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(error, RT_ERROR_BYTES, fmt, ap);
+    va_end(ap);
+    return -1;
+}
+
+/* Text, a token a byte; or ids with blanks or commas between them. Returns how many;
+ * -1: error says why not. ids: NULL, or room for them. */
+static int64_t read_prompt(const RtTrainer *t, const char *prompt, int32_t *ids,
+                           char *error)
+{
+    int64_t n = 0;
+    for (const char *p = prompt; *p != '\0';) {
+        long long id = (unsigned char)*p;
+        if (is_text(t)) {
+            p++;
+        } else {
+            char *end;
+            p += strspn(p, " ,\t\n");
+            if (*p == '\0') {
+                break;
+            }
+            errno = 0;
+            id = strtoll(p, &end, 10);
+            if (end == p || errno != 0 || strchr(" ,\t\n", *end) == NULL) {
+                return wrong(error,
+                             "--prompt: this model has %lld token ids and no tokenizer: "
+                             "give ids, such as --prompt \"15496 11\"",
+                             (long long)t->vocab);
+            }
+            p = end;
+        }
+        if (id < 0 || id >= t->vocab) {
+            return wrong(error, "--prompt: token %lld is none of the model's %lld ids",
+                         id, (long long)t->vocab);
+        }
+        if (ids != NULL) {
+            ids[n] = (int32_t)id;
+        }
+        n++;
+    }
+    if (n == 0) {
+        return wrong(error, "--prompt: it is empty: a model goes on from a token");
+    }
+    if (n > t->seq_tokens) {
+        return wrong(error, "--prompt: %lld tokens, but the model's sequences have %lld",
+                     (long long)n, (long long)t->seq_tokens);
+    }
+    return n;
+}
+
+bool rt_sample_check(const RtTrainer *t, const RtFlags *f, char *error)
+{
+    if (t->evaluate == NULL) {
+        snprintf(error, RT_ERROR_BYTES,
+                 "sample: no op tells how to evaluate this model: see `evaluates` of an "
+                 "op.lua");
+        return false;
+    }
+    return read_prompt(t, f->prompt, NULL, error) > 0;
+}
+
+/* ---- one token --------------------------------------------------------------------- */
+
+typedef struct Candidate {
+    double logit, weight;
+    int32_t id;
+} Candidate;
+
+static int likeliest_first(const void *a, const void *b)
+{
+    const Candidate *x = a, *y = b;
+    if (x->logit != y->logit) {
+        return x->logit > y->logit ? -1 : 1;
+    }
+    return x->id < y->id ? -1 : 1;
+}
+
+static double logit_at(RtDtype d, const void *logits, int64_t i)
+{
+    return d == RT_F64    ? ((const double *)logits)[i]
+           : d == RT_F32  ? ((const float *)logits)[i]
+           : d == RT_BF16 ? rt_f32_from_bf16(((const uint16_t *)logits)[i])
+                          : rt_f32_from_f16(((const uint16_t *)logits)[i]);
+}
+
+/* A prompt begins a document; a token document_end ends it. */
+static void begin_documents(const RtTrainer *t, RtStage to)
+{
+    int32_t start = 0;
+    for (int64_t i = 0; i < t->micro_batch * t->seq_tokens; i++) {
+        const int32_t at = (int32_t)(i % t->seq_tokens);
+        start = at == 0 ? 0 : start;
+        to.starts[i] = start;
+        if (to.tokens[i] == t->document_end) {
+            start = at + 1;
+        }
+    }
+}
+
+/* The logits that follow the last `seq` of n tokens. */
+static void forward(Rt *rt, const int32_t *ids, int64_t n, void *logits)
+{
+    const RtTrainer *t = rt->trainer;
+    const RtStage to = rt_stage(rt);
+    const int64_t seq = t->seq_tokens, last = n < seq ? n : seq;
+    const int32_t row = (int32_t)(last - 1);
+    const size_t bytes = (size_t)(t->micro_batch * seq) * sizeof(int32_t);
+    memset(to.tokens, 0, bytes);
+    memset(to.targets, 0, bytes); /* a loss that nobody asks for */
+    memcpy(to.tokens, ids + n - last, (size_t)last * sizeof *ids);
+    if (t->packed) {
+        begin_documents(t, to);
+    }
+    rt_stage_send(rt);
+    rt_arena_write(rt, RT_SPACE_LOCAL, t->row_offset, &row, sizeof row);
+    rt->state->micro_batch = 0;
+    t->evaluate(rt);
+    rt_comm_drain(rt);
+    rt_loss_take(rt);
+    rt_arena_read(rt, RT_SPACE_LOCAL, t->logits_offset, logits,
+                  t->vocab * (int64_t)rt_dtype_bytes(t->param_dtype));
+}
+
+/* all: of the vocabulary, likeliest first. */
+static int32_t draw(const RtFlags *f, Candidate *all, int64_t vocab, int64_t index)
+{
+    const int64_t most = f->top_k > 0 && f->top_k < vocab ? f->top_k : vocab;
+    int64_t n = 0;
+    double sum = 0, kept = 0;
+    for (int64_t i = 0; i < most; i++) {
+        all[i].weight = rt_exp((all[i].logit - all[0].logit) / f->temperature);
+        sum += all[i].weight;
+    }
+    while (n < most && (n == 0 || kept < f->top_p * sum)) {
+        kept += all[n++].weight;
+    }
+    const RtWords r = rt_philox((uint64_t)f->seed, RT_SITE_SAMPLE, (uint64_t)index, 0);
+    const double u = (double)(r.w[0] | (uint64_t)(r.w[1] & 0x1FFFFF) << 32) * 0x1p-53;
+    double below = 0;
+    for (int64_t i = 0; i < n; i++) {
+        below += all[i].weight;
+        if (u * kept < below) {
+            return all[i].id;
+        }
+    }
+    return all[n - 1].id;
+}
+
+static int32_t choose(Rt *rt, const void *logits, Candidate *all, int64_t index)
+{
+    const RtTrainer *t = rt->trainer;
+    const RtFlags *f = &rt->state->flags;
+    for (int64_t i = 0; i < t->vocab; i++) {
+        const double x = logit_at(t->param_dtype, logits, i);
+        if (!rt_is_finite(x)) {
+            rt_fail(rt, RT_EXIT_ERROR,
+                    "sample: the logit of token %lld is not finite: the weights are "
+                    "damaged",
+                    (long long)i);
+        }
+        all[i] = (Candidate){.logit = x, .id = (int32_t)i};
+    }
+    qsort(all, (size_t)t->vocab, sizeof *all, likeliest_first);
+    return f->temperature == 0 ? all[0].id : draw(f, all, t->vocab, index);
+}
+
+/* ---- the run ----------------------------------------------------------------------- */
+
+static void print_tokens(const Rt *rt, const int32_t *ids, int64_t n, bool first)
+{
+    if (rt->rank != 0) {
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (is_text(rt->trainer)) {
+            putchar((int)ids[i]);
+        } else {
+            printf(first && i == 0 ? "%d" : " %d", (int)ids[i]);
+        }
+    }
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        rt_fail(rt, RT_EXIT_ERROR, "stdout cannot be written: %s", strerror(errno));
+    }
+}
+
+void rt_sample(Rt *rt)
+{
+    const RtTrainer *t = rt->trainer;
+    const RtFlags *f = &rt->state->flags;
+    char error[RT_ERROR_BYTES];
+    int64_t n = read_prompt(t, f->prompt, NULL, error);
+    int32_t *ids = malloc((size_t)(n + f->sample_tokens) * sizeof *ids);
+    void *logits = malloc((size_t)t->vocab * sizeof(double));
+    Candidate *all = malloc((size_t)t->vocab * sizeof *all);
+    if (ids == NULL || logits == NULL || all == NULL) {
+        rt_fail(rt, RT_EXIT_ERROR, "sample: out of memory");
+    }
+    n = read_prompt(t, f->prompt, ids, error);
+    print_tokens(rt, ids, n, true);
+    for (int64_t k = 0; k < f->sample_tokens; k++, n++) {
+        forward(rt, ids, n, logits);
+        ids[n] = choose(rt, logits, all, k);
+        print_tokens(rt, ids + n, 1, false);
+    }
+    if (rt->rank == 0) {
+        putchar('\n');
+    }
+    free(ids);
+    free(logits);
+    free(all);
+}

@@ -1,0 +1,78 @@
+//@ -- SPDX-License-Identifier: Apache-2.0
+//@ -- linear_loss: a chunk of tokens at a time: logits, then the losses, as
+//@ -- linear_cross_entropy computes them.
+//@ local rows = math.min(chunk, t)
+//@ local tail = t % rows
+//@ local suffix = ({ rt_bf16 = "bf16", rt_f16 = "f16", float = "f32", double = "f64" })[x.type]
+//@ local elem_bytes = ({ rt_bf16 = 2, rt_f16 = 2, float = 4, double = 8 })[x.type]
+//@ local expected = ld({ name = "of_token", type = x.type }, "targets[i]")
+//@ local z_loss = z > 0 and " + " .. lit(z) .. " * lse * lse" or ""
+//@ local logits_bytes = (elem_bytes * rows * v + 63) // 64 * 64
+${gemm(fn .. "_logits", "NT", rows, v, d, x, x)}
+//@ prepare: rt_gemm_prepare(&${fn}_logits);
+//@ if tail > 0 then
+/* The last chunk is shorter. */
+${gemm(fn .. "_tail_logits", "NT", tail, v, d, x, x)}
+//@ prepare: rt_gemm_prepare(&${fn}_tail_logits);
+//@ end
+
+/* Adds the losses of logits [tokens, ${v}] to sum in token order; hands out those of token
+ * row, if it is one of them. */
+static double ${fn}_losses(const ${x.type} *logits, const int32_t *targets, int64_t tokens,
+                           ${acc} *losses, double sum, int64_t row, ${x.type} *next_logits)
+{
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < tokens; i++) {
+        const ${x.type} *of_token = logits + i * ${v};
+//@ if masked then
+        if (targets[i] < 0) { /* masked */
+            losses[i] = 0;
+            continue;
+        }
+//@ end
+        const ${acc} lse = rt_row_lse_${suffix}(of_token, ${v});
+//@ if smoothing > 0 then
+        /* the target's share, and what all tokens share */
+        const ${acc} expected = ${lit(1 - smoothing)} * ${expected} +
+                               ${lit(smoothing / v)} * rt_row_sum_${suffix}(of_token, ${v});
+//@   expected = "expected"
+//@ end
+        losses[i] = lse - ${expected}${z_loss};
+    }
+    for (int64_t i = 0; i < tokens; i++) {
+        sum += (double)losses[i];
+    }
+    if (row >= 0 && row < tokens) {
+        memcpy(next_logits, logits + row * ${v}, ${v} * sizeof *logits);
+    }
+    return sum;
+}
+
+/* loss of cross_entropy(x w^T), next_logits[${v}] of token row, ${rows} tokens at a time;
+ * workspace: logits of those, then their losses */
+static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
+                  const int32_t *restrict targets, const int32_t *restrict row,
+                  double *restrict loss, ${next_logits.type} *restrict next_logits,
+                  char *restrict workspace)
+{
+    ${x.type} *logits = (${x.type} *)(void *)workspace;
+    ${acc} *losses = (${acc} *)(void *)(workspace + ${logits_bytes});
+    double sum = 0;
+//@ if t // rows > 1 then
+    for (int64_t i = 0; i < ${t - tail}; i += ${rows}) {
+        rt_gemm(&${fn}_logits, x + i * ${d}, w, logits, 0.0f);
+        sum = ${fn}_losses(logits, targets + i, ${rows}, losses, sum,
+                           *row - i, next_logits);
+    }
+//@ else
+    rt_gemm(&${fn}_logits, x, w, logits, 0.0f);
+    sum = ${fn}_losses(logits, targets, ${rows}, losses, sum, *row,
+                       next_logits);
+//@ end
+//@ if tail > 0 then
+    rt_gemm(&${fn}_tail_logits, x + ${(t - tail) * d}, w, logits, 0.0f);
+    sum = ${fn}_losses(logits, targets + ${t - tail}, ${tail}, losses,
+                       sum, *row - ${t - tail}, next_logits);
+//@ end
+    *loss = sum;
+}

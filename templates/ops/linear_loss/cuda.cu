@@ -1,0 +1,101 @@
+//@ -- SPDX-License-Identifier: Apache-2.0
+//@ -- linear_loss: a chunk of tokens at a time: logits, then the losses, as
+//@ -- linear_cross_entropy computes them; the block of token row copies its logits.
+//@ local rows = math.min(chunk, t)
+//@ local tail = t % rows
+//@ local each = 16 // ({ bf16 = 2, f16 = 2, f32 = 4, f64 = 8 })[x.dtype]
+//@ local stride = (v + each - 1) // each * each
+//@ local g = long_row(v, x, stride)
+//@ local of_token = { name = "of_token", type = x.type, dtype = x.dtype }
+//@ local z_loss = z > 0 and " + " .. lit(z) .. " * lse * lse" or ""
+//@ local logits_bytes = (16 // each * rows * stride + 63) // 64 * 64
+/* The loss of token first + blockIdx.x; its logits, if it is token row. */
+RT_GLOBAL(${g.threads})
+${fn}_losses(const ${x.type} *logits, const int32_t *targets, ${acc} *losses, const int32_t *row,
+             int first, ${next_logits.type} *next_logits)
+{
+    RT_SHARED(${acc}, part, ${g.warps});
+    const ${x.type} *of_token = logits + (int64_t)blockIdx.x * ${stride};
+    const int32_t target = targets[blockIdx.x];
+    if (first + (int)blockIdx.x == *row) {
+        for (int j = threadIdx.x; j < ${v}; j += ${g.threads}) {
+            next_logits[j] = of_token[j];
+        }
+    }
+//@ if masked then
+    if (target < 0) { /* masked */
+        if (threadIdx.x == 0) {
+            losses[blockIdx.x] = 0;
+        }
+        return;
+    }
+//@ end
+    const ${acc} lse = ${access("lse", x, g)}(of_token, part);
+//@ local expected = ld(of_token, "target")
+//@ if smoothing > 0 then
+    /* the target's share, and what all tokens share */
+    const ${acc} all = ${access("sum", x, g)}(of_token, part);
+    const ${acc} expected = ${lit(1 - smoothing)} * ${expected} + ${lit(smoothing / v)} * all;
+//@ expected = "expected"
+//@ end
+    if (threadIdx.x == 0) {
+        losses[blockIdx.x] = lse - ${expected}${z_loss};
+    }
+}
+
+RT_GLOBAL(1024)
+${fn}_loss(const ${acc} *losses, double *loss)
+{
+    RT_SHARED(double, part, 32);
+    double sum = 0;
+    for (int i = threadIdx.x; i < ${t}; i += 1024) {
+        sum += (double)losses[i];
+    }
+    sum = rt_block_sum<1024>(sum, part);
+    if (threadIdx.x == 0) {
+        *loss = sum;
+    }
+}
+//@ host
+${kernel(fn .. "_losses", g.threads)}
+${kernel(fn .. "_loss", 1024)}
+${gemm(fn .. "_logits", "NT", rows, v, d, x, x, { ldc = stride })}
+//@ prepare: rt_matmul_prepare(&${fn}_logits);
+//@ if tail > 0 then
+/* The last chunk is shorter. */
+${gemm(fn .. "_tail_logits", "NT", tail, v, d, x, x, { ldc = stride })}
+//@ prepare: rt_matmul_prepare(&${fn}_tail_logits);
+//@ end
+
+/* loss of cross_entropy(x w^T), next_logits[${v}] of token row, ${rows} tokens at a time;
+ * workspace: logits of those, [${rows}, ${stride}], then the loss of each token */
+static void ${fn}(Rt *rt, const ${x.type} *x, const ${w.type} *w, const int32_t *targets,
+                  const int32_t *row, double *loss, ${next_logits.type} *next_logits,
+                  char *workspace)
+{
+    ${x.type} *logits = (${x.type} *)(void *)workspace;
+    ${acc} *losses = (${acc} *)(void *)(workspace + ${logits_bytes});
+//@ if t // rows > 1 then
+    for (int i = 0; i < ${t - tail}; i += ${rows}) {
+        const int32_t *chunk_targets = targets + i;
+        ${acc} *chunk_losses = losses + i;
+        rt_matmul(rt, &${fn}_logits, x + (int64_t)i * ${d}, w, logits, 0.0f);
+        rt_launch(rt, &${fn}_losses_kernel, ${rows}, 1,
+                  (void *[]){ &logits, &chunk_targets, &chunk_losses, &row, &i, &next_logits });
+    }
+//@ else
+    int first = 0;
+    rt_matmul(rt, &${fn}_logits, x, w, logits, 0.0f);
+    rt_launch(rt, &${fn}_losses_kernel, ${rows}, 1,
+              (void *[]){ &logits, &targets, &losses, &row, &first, &next_logits });
+//@ end
+//@ if tail > 0 then
+    int tail_first = ${t - tail};
+    const int32_t *tail_targets = targets + ${t - tail};
+    ${acc} *tail_losses = losses + ${t - tail};
+    rt_matmul(rt, &${fn}_tail_logits, x + ${(t - tail) * d}, w, logits, 0.0f);
+    rt_launch(rt, &${fn}_losses_kernel, ${tail}, 1,
+              (void *[]){ &logits, &tail_targets, &tail_losses, &row, &tail_first, &next_logits });
+//@ end
+    rt_launch(rt, &${fn}_loss_kernel, 1, 1, (void *[]){ &losses, &loss });
+}

@@ -1,0 +1,63 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- linear_loss: the loss of linear_cross_entropy without its gradients, to
+-- the bit, `chunk` tokens at a time; and the logits of one token, to sample from.
+return op {
+    evaluates = "linear_cross_entropy",
+    doc = "loss of cross_entropy(x w^T), without gradients; logits of token row",
+    inputs = {
+        { "x", "t d" }, { "w", "v d" }, { "targets", "t", class = "i32" },
+        { "row", "1", class = "i32" },
+    },
+    attrs = { chunk = "int", masked = "bool", z = "number", smoothing = "number" },
+    outputs = { { "loss", "1", dtype = "f64" }, { "next_logits", "v", dtype = "x" } },
+    axes = { t = "reduction", v = "parallel", d = "reduction" },
+    check = function(n)
+        if n.chunk < 1 then return "chunk must be at least 1" end
+    end,
+    workspace = function(n) -- one chunk's logits, and the loss of each of its rows
+        local rows = math.min(n.chunk, n.t)
+        return (n.elem_bytes * rows * n.v + 63) // 64 * 64 + n.acc_bytes * rows
+    end,
+    workspace_cuda = function(n) -- logits in rows padded to 16 bytes, the loss of each token
+        local row_bytes = (n.elem_bytes * n.v + 15) // 16 * 16
+        return (math.min(n.chunk, n.t) * row_bytes + 63) // 64 * 64 + n.acc_bytes * n.t
+    end,
+    flops = function(n)
+        return 2 * n.t * n.v * n.d + (n.smoothing > 0 and 5 or 4) * n.t * n.v
+    end,
+    reference = function(n)
+        local logit = {}
+        n.loss[1] = 0.0
+        for i = 0, n.t - 1 do
+            local top, sum, mean, target = -math.huge, 0.0, 0.0, n.targets[i + 1]
+            for j = 0, n.v - 1 do
+                local dot = 0.0
+                for k = 1, n.d do dot = dot + n.x[i * n.d + k] * n.w[j * n.d + k] end
+                logit[j] = n.round("next_logits", dot)
+                top = math.max(top, logit[j])
+                mean = mean + logit[j] / n.v
+                if i == n.row[1] then n.next_logits[j + 1] = logit[j] end
+            end
+            if target >= 0 then
+                for j = 0, n.v - 1 do sum = sum + math.exp(logit[j] - top) end
+                local lse = top + math.log(sum)
+                n.loss[1] = n.loss[1] + lse + n.z * lse * lse
+                    - (1 - n.smoothing) * logit[target] - n.smoothing * mean
+            end
+        end
+    end,
+    cases = function(r)
+        local masked = r(0, 1) == 1
+        return {
+            t = r(1, 33), d = r(1, 40), v = r(1, 60), chunk = r(1, 40), masked = masked,
+            z = r(0, 1) * r(1, 9) / 100, smoothing = r(0, 1) * r(1, 9) / 10,
+            inputs = function(n, r)
+                local targets = {}
+                for i = 1, n.t do
+                    targets[i] = masked and r(0, 2) == 0 and -1 or r(0, n.v - 1)
+                end
+                return { targets = targets, row = { r(0, n.t - 1) } }
+            end,
+        }
+    end,
+}

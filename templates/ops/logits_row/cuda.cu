@@ -1,0 +1,19 @@
+//@ -- SPDX-License-Identifier: Apache-2.0
+//@ -- logits_row: one row is copied; its number lies in device memory.
+RT_GLOBAL(256)
+${fn}(const ${logits.type} *logits, const int32_t *row, ${next_logits.type} *next_logits)
+{
+    const int j = blockIdx.x * 256 + threadIdx.x;
+    if (j < ${v}) {
+        next_logits[j] = logits[(int64_t)*row * ${v} + j];
+    }
+}
+//@ host
+${kernel(fn, 256)}
+
+/* next_logits[${v}] = logits[row], logits[${t}, ${v}] */
+static void ${fn}(Rt *rt, const ${logits.type} *logits, const int32_t *row,
+                  ${next_logits.type} *next_logits)
+{
+    rt_launch(rt, &${fn}_kernel, ${(v + 255) // 256}, 1, (void *[]){ &logits, &row, &next_logits });
+}
