@@ -17,6 +17,7 @@ set -u
 . "$ROOT/tests/e2e/readme.sh"
 . "$ROOT/tests/e2e/shipped.sh"
 . "$ROOT/tests/e2e/loss.sh"
+. "$ROOT/tests/e2e/evaluate.sh"
 
 data=$ROOT/LICENSE # English text, there on every machine; a byte is a token
 
@@ -37,6 +38,7 @@ loss_masks
 loss_hashes
 frozen
 loss_packed
+evaluate
 if [ "$FULL" = 1 ]; then
     equal_bits_products "1 2 3 4 5 6 7 8"
     equal_bits 25 # of each model; tests/matrix has every pair of choices
