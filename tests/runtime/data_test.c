@@ -105,14 +105,14 @@ static void words_are_read(void **state)
     char error[RT_ERROR_BYTES];
     Source s;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        assert_true(read_source(&s, good[i].word, error));
+        assert_true(read_source(&s, "data", good[i].word, error));
         assert_string_equal(s.pattern, good[i].pattern);
         assert_int_equal(s.format, good[i].format);
         assert_true(s.weight == good[i].weight);
         free(s.pattern);
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        assert_false(read_source(&s, bad[i], error));
+        assert_false(read_source(&s, "data", bad[i], error));
 }
 
 static void fill_ranks(Rt *rt, RtDtype d, int n)
