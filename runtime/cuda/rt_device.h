@@ -27,6 +27,8 @@ typedef unsigned long uint64_t;
 
 #define RT_DEVICE static __device__ __forceinline__
 #define RT_GLOBAL(threads) extern "C" __global__ void __launch_bounds__(threads)
+/* Stands in its place where another program has the kernel (rt_jit.c). */
+#define RT_ABSENT(threads) static __device__ __attribute__((unused)) void
 /* An array that the threads of a block share. Every thread of the block must pass by it. */
 #define RT_SHARED(type, name, elems) __shared__ __align__(16) type name[elems]
 /* The block's shared bytes of which the launch says how many. */

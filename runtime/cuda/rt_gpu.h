@@ -69,8 +69,11 @@ typedef struct RtImage {
 extern const RtImage rt_images[];
 extern const int rt_n_images;
 void rt_image_load(Rt *rt);
-/* A cubin for the device, compiled now or earlier; the caller frees nothing. */
-const void *rt_jit(Rt *rt);
+/* Cubins for the device that have all kernels together, compiled now or earlier; the
+ * caller frees nothing. */
+enum { RT_PROGRAMS = 6 };
+void rt_jit(Rt *rt, const RtImage *sources, int n_sources,
+            const void *images[RT_PROGRAMS]);
 
 /* ---- rt_arena.c -------------------------------------------------------------------- */
 

@@ -24,7 +24,8 @@ const RtImage rt_images[] = {
 #undef RT_IMAGE
 const int rt_n_images = sizeof rt_images / sizeof *rt_images;
 
-static cudaLibrary_t library;
+static cudaLibrary_t libraries[RT_PROGRAMS];
+static int n_libraries;
 static const Rt *this_rank;
 
 #ifndef RT_JIT
@@ -72,19 +73,31 @@ static const void *find_image(const Rt *rt)
 void rt_image_load(Rt *rt)
 {
 #ifdef RT_JIT
-    const void *image = rt_jit(rt);
+    const void *images[RT_PROGRAMS];
+    rt_jit(rt, rt_images, rt_n_images, images);
+    n_libraries = RT_PROGRAMS;
     rt_gpu.image = "compiled at start";
 #else
-    const void *image = find_image(rt);
+    const void *images[] = {find_image(rt)};
+    n_libraries = 1;
 #endif
     this_rank = rt;
-    RT_CUDA_CALL(rt, cudaLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
+    for (int i = 0; i < n_libraries; i++) {
+        RT_CUDA_CALL(rt, cudaLibraryLoadData(&libraries[i], images[i], NULL, NULL, 0,
+                                             NULL, NULL, 0));
+    }
 }
 
 void rt_kernel_prepare(RtKernel *k)
 {
     cudaKernel_t kernel = NULL;
-    const cudaError_t error = cudaLibraryGetKernel(&kernel, library, k->name);
+    cudaError_t error = cudaErrorSymbolNotFound;
+    for (int i = 0; i < n_libraries && error != cudaSuccess; i++) {
+        error = cudaLibraryGetKernel(&kernel, libraries[i], k->name);
+    }
+    if (error == cudaSuccess) {
+        cudaGetLastError(); /* that other libraries lack it is no mistake */
+    }
     if (error != cudaSuccess) {
         rt_fail(this_rank, RT_EXIT_ERROR, "math.cu has no kernel %s for %s: %s", k->name,
                 rt_gpu.image, cudaGetErrorString(error));

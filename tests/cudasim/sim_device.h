@@ -19,6 +19,7 @@
 #else
 #define RT_GLOBAL(threads) extern "C" void
 #endif
+#define RT_ABSENT(threads) static __attribute__((unused)) void
 #define RT_SHARED(type, name, elems)                                                     \
     static char sim_site_##name;                                                         \
     type(&name)[elems] =                                                                 \
