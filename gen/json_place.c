@@ -81,6 +81,30 @@ static bool enter_member(Scan *s, const char *key, size_t key_len)
     return false;
 }
 
+/* At an array; leaves the scan at the item of that number, or says there is none. */
+static bool enter_item(Scan *s, const char *key, size_t key_len)
+{
+    size_t left = 0;
+
+    if (peek(s) != '[' || key_len > 9)
+        return false;
+    for (size_t i = 0; i < key_len; i++) {
+        if (key[i] < '0' || key[i] > '9')
+            return false;
+        left = left * 10 + (size_t)(key[i] - '0');
+    }
+    s->at++;
+    for (skip_space(s); peek(s) != ']' && s->at < s->bytes; skip_space(s)) {
+        if (left-- == 0)
+            return true;
+        skip_value(s);
+        skip_space(s);
+        if (peek(s) == ',')
+            s->at++;
+    }
+    return false;
+}
+
 Pos json_offset(const char *file, const char *text, size_t bytes, size_t offset,
                 size_t len)
 {
@@ -103,7 +127,7 @@ Pos json_place(const char *file, const char *text, size_t bytes, const char *pat
     for (const char *key = path; *key;) {
         const size_t key_len = strcspn(key, ".");
 
-        if (!enter_member(&s, key, key_len))
+        if (!enter_member(&s, key, key_len) && !enter_item(&s, key, key_len))
             break;
         from = s.at;
         key += key_len;

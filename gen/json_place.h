@@ -5,7 +5,8 @@
 
 #include "gen.h"
 
-/* The place of a member's value in a valid JSON text: path is `key` or `key.key`. Of a
+/* The place of a member's value in a valid JSON text: path is `key`, `key.key`,
+ * `key.3.key`. Of a
  * key that is not there, the place of the innermost object that is. */
 Pos json_place(const char *file, const char *text, size_t bytes, const char *path);
 /* Byte offset to line and column (both from 1), for a parser's own errors. */

@@ -5,6 +5,7 @@
 #include "child.h"
 #include "import.h"
 #include "load.h"
+#include "tokenize.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -120,6 +121,7 @@ static const struct {
      false},
     {"import",
      "--accelerate FILE  the sharding of an `accelerate config`, as Lua to paste", false},
+    {"tokenize", "INPUT... -o X.bin  texts to a token file; fsdpgen tokenize --help", false},
     {"docs", "[lua]              the reference of the description's fields", true},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
@@ -347,6 +349,8 @@ int main(int argc, char **argv)
     Parse p = {.g = &g};
     int code;
 
+    if (argc > 1 && !strcmp(argv[1], "tokenize")) /* it has options of its own */
+        return tokenize_main(&g, argc - 1, argv + 1);
     parse_options(&p, argc, argv);
     if (p.help) {
         print_help();

@@ -15,6 +15,8 @@ build|liblua5.4-dev|descriptions and templates are Lua|deps_lua
 build|libjansson-dev|writes JSON plans|pkg-config --exists jansson
 build|libxxhash-dev|hashes|pkg-config --exists libxxhash
 build|libyaml-dev|reads Accelerate's configurations|pkg-config --exists yaml-0.1
+build|libpcre2-dev|patterns of tokenizers|pkg-config --exists libpcre2-8
+build|libutf8proc-dev|Unicode's normal form C, for tokenizers|pkg-config --exists libutf8proc
 run|libdnnl-dev|fast matrix products (oneDNN)|deps_header oneapi/dnnl/dnnl.h
 test|libcmocka-dev|C tests|pkg-config --exists cmocka
 test|libopenblas-dev|matrix products by a CBLAS, tested too|deps_header cblas.h

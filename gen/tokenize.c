@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tokenize.c: the command line of `fsdpgen tokenize`. In: argv. Out: a token file, a line
+ * about it on stdout, an exit code. */
+#include "tokenize.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct Parse {
+    Gen *g;
+    TokOptions o;
+    bool help;
+    char error[TOK_ERROR_BYTES]; /* of usage; "": none */
+} Parse;
+
+typedef enum { KIND_TEXT, KIND_COUNT, KIND_SWITCH } Kind;
+
+static const struct Option {
+    const char *name, *value, *what;
+    Kind kind;
+    size_t at; /* in TokOptions */
+} options[] = {
+#define AT(field) offsetof(TokOptions, field)
+    {"output", "FILE", "the token file to write, X.bin (-o too)", KIND_TEXT, AT(output)},
+    {"tokenizer", "FILE", "a tokenizer.json, its folder, or bytes (default: bytes)",
+     KIND_TEXT, AT(tokenizer)},
+    {"field", "NAME", "of JSON lines: the text (default: text)", KIND_TEXT, AT(field)},
+    {"end", "TOKEN", "put behind each document: a token's name or an id", KIND_TEXT,
+     AT(end)},
+    {"no-special", NULL, "leave out what the tokenizer puts around a text", KIND_SWITCH,
+     AT(no_special)},
+    {"jsonl", NULL, "inputs are JSON lines, whatever their names", KIND_SWITCH,
+     AT(jsonl)},
+    {"threads", "N", "workers; the output does not depend on them", KIND_COUNT,
+     AT(threads)},
+    {"force", NULL, "replace the output", KIND_SWITCH, AT(force)},
+#undef AT
+};
+enum { N_OPTIONS = sizeof options / sizeof *options };
+
+static void print_help(void)
+{
+    printf(
+        "fsdpgen tokenize: text to a token file of llm.c's, which trainers read.\n\n"
+        "usage: fsdpgen tokenize --tokenizer FILE -o X.bin INPUT...\n\n"
+        "An INPUT is a text, one document, or *.jsonl or *.ndjson: a JSON object with a "
+        "document\non each line. Ids are those of Hugging Face's tokenizers.\n\n");
+    for (int i = 0; i < N_OPTIONS; i++) {
+        char left[64];
+
+        snprintf(left, sizeof left, "--%s%s%s", options[i].name,
+                 options[i].value ? " " : "", options[i].value ? options[i].value : "");
+        printf("  %-20s %s\n", left, options[i].what);
+    }
+    printf("  %-20s this text\n\n"
+           "Exit codes: 0 done, 1 an error: nothing was written, 2 usage, 70 a bug.\n",
+           "--help");
+}
+
+__attribute__((format(printf, 2, 3))) static bool usage(Parse *p, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(p->error, sizeof p->error, fmt, ap);
+    va_end(ap);
+    return false;
+}
+
+static const struct Option *find_option(Parse *p, const char *name, size_t n)
+{
+    const char *names[N_OPTIONS], *near;
+    char word[64];
+
+    for (int i = 0; i < N_OPTIONS; i++) {
+        if (strlen(options[i].name) == n && !strncmp(options[i].name, name, n))
+            return &options[i];
+        names[i] = options[i].name;
+    }
+    snprintf(word, sizeof word, "%.*s", (int)(n < 60 ? n : 60), name);
+    near = diag_nearest(word, names, N_OPTIONS);
+    usage(p, near ? "unknown option --%s; did you mean --%s?" : "unknown option --%s",
+          word, near);
+    return NULL;
+}
+
+static bool set(Parse *p, const struct Option *o, const char *value)
+{
+    char *field = (char *)&p->o + o->at, *end;
+    long long n;
+
+    switch (o->kind) {
+    case KIND_SWITCH:
+        *(bool *)(void *)field = true;
+        return true;
+    case KIND_TEXT:
+        *(const char **)(void *)field = value;
+        return *value ||
+               usage(p, "--%s needs a value: --%s %s", o->name, o->name, o->value);
+    case KIND_COUNT:
+        errno = 0;
+        n = strtoll(value, &end, 10);
+        if (errno || end == value || *end || n < 1 || n > 256)
+            return usage(p, "--%s: `%s` is not between 1 and 256", o->name, value);
+        *(int64_t *)(void *)field = n;
+        return true;
+    }
+    return true;
+}
+
+/* argv[*i] begins with `-`. */
+static bool parse_option(Parse *p, int argc, char **argv, int *i)
+{
+    const char *arg = argv[*i], *equals = strchr(arg, '='), *value = NULL;
+    const struct Option *o;
+
+    if (!strcmp(arg, "--help") || !strcmp(arg, "-h")) {
+        p->help = true;
+        return true;
+    }
+    if (arg[1] == '-') {
+        o = find_option(p, arg + 2,
+                        equals ? (size_t)(equals - arg - 2) : strlen(arg + 2));
+        value = equals ? equals + 1 : NULL;
+    } else if (arg[1] == 'o') {
+        o = &options[0];
+        value = arg[2] ? arg + 2 : NULL;
+    } else {
+        return usage(p, "unknown option %s", arg);
+    }
+    if (!o)
+        return false;
+    if (!o->value && value)
+        return usage(p, "--%s takes no value", o->name);
+    if (o->value && !value) {
+        if (++*i == argc)
+            return usage(p, "--%s needs a value: --%s %s", o->name, o->name, o->value);
+        value = argv[*i];
+    }
+    return set(p, o, value);
+}
+
+static bool parse(Parse *p, int argc, char **argv)
+{
+    bool words_only = false;
+
+    for (int i = 1; i < argc && !p->help; i++) {
+        if (!words_only && !strcmp(argv[i], "--"))
+            words_only = true;
+        else if (words_only || argv[i][0] != '-')
+            *gen_push(p->g, &p->o.inputs) = argv[i];
+        else if (!parse_option(p, argc, argv, &i))
+            return false;
+    }
+    if (p->help)
+        return true;
+    if (p->o.inputs.count == 0)
+        return usage(p, "no input is given");
+    if (!p->o.output)
+        return usage(p, "no output is given: -o X.bin");
+    if (!p->o.tokenizer)
+        p->o.tokenizer = "bytes";
+    if (!p->o.field)
+        p->o.field = "text";
+    return true;
+}
+
+/* ---- the work -------------------------------------------------------------------------
+ */
+
+static int told(const char *error)
+{
+    fprintf(stderr, "fsdpgen: error: %s\n", error);
+    return EXIT_DIAG;
+}
+
+static bool load_tokenizer(Gen *g, const TokOptions *o, Tokenizer *t)
+{
+    struct stat s;
+    const char *file = o->tokenizer;
+
+    if (!strcmp(file, "bytes")) {
+        *t = (Tokenizer){.max_id = 255};
+        return true;
+    }
+    if (stat(file, &s) == 0 && S_ISDIR(s.st_mode))
+        file = gen_printf(g, "%s/tokenizer.json", file);
+    return tok_load(g, t, file);
+}
+
+static bool find_end(TokOptions *o, Tokenizer *t, char *error)
+{
+    char *end;
+
+    o->end_id = -1;
+    if (!o->end)
+        return true;
+    o->end_id = tok_id_of(t, o->end, strlen(o->end));
+    if (o->end_id < 0 && o->end[0] >= '0' && o->end[0] <= '9') {
+        errno = 0;
+        o->end_id = strtoll(o->end, &end, 10);
+        if (errno || *end || o->end_id >= INT32_MAX ||
+            (t->file && o->end_id > (int64_t)t->max_id))
+            o->end_id = -1;
+    }
+    if (o->end_id < 0) {
+        snprintf(error, TOK_ERROR_BYTES,
+                 "--end %.100s: is neither an added token of the tokenizer nor an id "
+                 "that it has",
+                 o->end);
+        return false;
+    }
+    t->max_id = o->end_id > (int64_t)t->max_id ? (uint32_t)o->end_id : t->max_id;
+    return true;
+}
+
+static void tell(const TokOptions *o, const Tokenizer *t, const TokTotals *n)
+{
+    printf("%s: %lld tokens of %d bits, %lld document%s\n", o->output,
+           (long long)n->tokens, t->max_id < 65536 ? 16 : 32, (long long)n->documents,
+           n->documents == 1 ? "" : "s");
+    if (n->documents > 1 && !o->end && t->n_before + t->n_after == 0)
+        fprintf(
+            stderr,
+            "fsdpgen: warning: %s: documents follow each other without a token between "
+            "them; --end TOKEN puts one\n",
+            o->output);
+    if (n->empty_lines > 0)
+        fprintf(stderr, "fsdpgen: warning: %lld empty lines were passed over\n",
+                (long long)n->empty_lines);
+}
+
+int tokenize_main(Gen *g, int argc, char **argv)
+{
+    Parse p = {.g = g, .o = {.threads = sysconf(_SC_NPROCESSORS_ONLN)}};
+    Tokenizer t;
+    TokTotals totals;
+    TokWriter *out;
+    char error[TOK_ERROR_BYTES] = "";
+
+    if (!parse(&p, argc, argv)) {
+        fprintf(stderr, "fsdpgen: tokenize: %s\n  help: fsdpgen tokenize --help\n",
+                p.error);
+        return EXIT_USAGE;
+    }
+    if (p.help) {
+        print_help();
+        return EXIT_DONE;
+    }
+    if (p.o.threads < 1)
+        p.o.threads = 1;
+    if (!load_tokenizer(g, &p.o, &t)) {
+        diag_print(g);
+        return EXIT_DIAG;
+    }
+    diag_print(g);
+    if (!find_end(&p.o, &t, error))
+        return told(error);
+    out = tok_writer_open(p.o.output, t.max_id, false, p.o.force, error);
+    if (!out)
+        return told(error);
+    if (!tok_run(&t, &p.o, out, &totals, error) || !tok_writer_commit(out, error)) {
+        tok_writer_abandon(out);
+        return told(error);
+    }
+    tell(&p.o, &t, &totals);
+    return fflush(stdout) == 0 ? EXIT_DONE : told("cannot write to stdout");
+}

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tokenize.h: `fsdpgen tokenize`, from text to token files. tokenize.c has the command
+ * line; tokenize_load.c reads a tokenizer.json, tokenize_split.c and tokenize_bpe.c are
+ * what it does to a text; tokenize_input.c cuts files into jobs, tokenize_jobs.c has them
+ * done by threads, in order, tokenize_write.c writes. Memory that workers share is
+ * malloc's. */
+#ifndef TOKENIZE_H
+#define TOKENIZE_H
+
+#include "gen.h"
+
+enum { TOK_ERROR_BYTES = 512, TOK_MAX_STEPS = 8, TOK_MAX_AROUND = 16 };
+
+/* ---- growing memory, which ends the program when there is none ----------------------
+ */
+
+void *tok_grow(void *items, size_t *cap, size_t need, size_t item_bytes);
+
+typedef struct TokIds {
+    uint32_t *id;
+    size_t n, cap;
+    unsigned char *target; /* [n], of chats: to be predicted; NULL: there is no mask */
+    size_t target_cap;
+} TokIds;
+void tok_push(TokIds *ids, uint32_t id);
+
+typedef struct TokText {
+    char *s;
+    size_t n, cap;
+} TokText;
+void tok_append(TokText *t, const char *s, size_t n);
+
+/* ---- tokenize_utf8.c ----------------------------------------------------------------
+ */
+
+/* Bytes of s that are UTF-8; n: all of them. */
+size_t tok_utf8_valid(const char *s, size_t n);
+/* Bytes of white space (Unicode's White_Space) that s begins, or ends, with. */
+size_t tok_space_begin(const char *s, size_t n);
+size_t tok_space_end(const char *s, size_t n);
+/* Is this text in normal form C beyond doubt? */
+bool tok_is_nfc(const char *s, size_t n);
+/* Normal form C of a text, appended; false with error set. */
+bool tok_nfc(TokText *out, const char *s, size_t n, char *error);
+
+/* ---- tokenize_split.c: a text to pieces ---------------------------------------------
+ */
+
+typedef struct TokRegex TokRegex;
+/* The pattern of a tokenizer.json (literal: a text), or NULL with error set: a part that
+ * does not surely mean here what it means there. */
+TokRegex *tok_regex_open(const char *pattern, size_t n, bool literal, char *error);
+extern const char tok_gpt2_pattern[];
+/* What a thread needs to match. */
+typedef struct TokMatch TokMatch;
+TokMatch *tok_match_open(void);
+void tok_match_close(TokMatch *m);
+/* Where the next match of a piece of s[0, n) at or after `from` lies; false: none, and n
+ * is its place. An error is set otherwise. */
+bool tok_regex_next(const TokRegex *r, TokMatch *m, const char *s, size_t n, size_t from,
+                    size_t *begin, size_t *end, char *error);
+
+/* ---- tokenize_bpe.c: a piece to ids -------------------------------------------------
+ */
+
+typedef struct TokMerge {
+    uint64_t pair; /* left << 32 | right; all ones: an empty slot */
+    uint32_t rank, id;
+} TokMerge;
+typedef struct TokWord {
+    const char *s;
+    uint32_t n, id;
+    uint64_t hash;
+} TokWord;
+typedef struct TokVocab {
+    uint32_t byte_id[256];
+    TokMerge *merges; /* open addressing; a power of two of slots */
+    size_t merge_slots;
+    TokWord *words; /* raw bytes to id: only where merges may be ignored */
+    size_t word_slots;
+} TokVocab;
+typedef struct TokBpe TokBpe; /* a thread's cache and scratch */
+TokBpe *tok_bpe_open(void);
+void tok_bpe_close(TokBpe *b);
+void tok_merge_put(TokVocab *v, uint32_t left, uint32_t right, uint32_t rank,
+                   uint32_t id);
+void tok_word_put(TokVocab *v, const char *s, size_t n, uint32_t id);
+void tok_bpe_piece(const TokVocab *v, TokBpe *b, const char *s, size_t n, TokIds *out);
+
+/* ---- tokenize_encode.c: a text to ids -----------------------------------------------
+ */
+
+typedef struct TokAdded {
+    const char *s;
+    size_t n;
+    uint32_t id;
+    bool lstrip, rstrip, normalized;
+} TokAdded;
+
+typedef struct Tokenizer {
+    const char *file; /* NULL: bytes */
+    uint32_t max_id;
+    bool nfc;
+    TokRegex *step[TOK_MAX_STEPS]; /* each cuts the pieces of the one before */
+    int steps;
+    TokVocab vocab;
+    TokAdded *added; /* by first byte, the longest first */
+    int n_added, added_from[257];
+    bool any_normalized; /* added tokens are looked for twice */
+    uint32_t before[TOK_MAX_AROUND],
+        after[TOK_MAX_AROUND]; /* what a post-processor adds */
+    int n_before, n_after;
+} Tokenizer;
+
+/* What a thread needs. */
+typedef struct TokWorker {
+    const Tokenizer *tok;
+    TokMatch *match;
+    TokBpe *bpe;
+    TokText scratch;
+    struct TokChat *chat; /* NULL: no templates */
+    char error[TOK_ERROR_BYTES];
+} TokWorker;
+
+/* Finds the first added token of one of the two kinds in s[from, n), white space that it
+ * takes included, but none before `from`; its id, or -1. */
+int64_t tok_added_next(const Tokenizer *t, bool normalized, const char *s, size_t n,
+                       size_t from, size_t *begin, size_t *end);
+/* Appends the ids of a whole text; added tokens are found in it when `added`. */
+bool tok_encode(TokWorker *w, const char *s, size_t n, bool added, TokIds *out);
+/* Pieces of a text without added tokens, normalised, from one that begins at `from` until
+ * one begins at or after `to`: that is where *end is. */
+bool tok_encode_stretch(TokWorker *w, const char *s, size_t n, size_t from, size_t to,
+                        size_t *end, TokIds *out);
+
+/* ---- tokenize_load.c ----------------------------------------------------------------
+ */
+
+/* Errors go to diag. */
+bool tok_load(Gen *g, Tokenizer *t, const char *file);
+/* The id of a token by name, or -1. */
+int64_t tok_id_of(const Tokenizer *t, const char *name, size_t n);
+
+/* ---- tokenize_input.c, tokenize_jobs.c ----------------------------------------------
+ */
+
+typedef struct TokOptions {
+    const char *output, *tokenizer, *template, *field;
+    const char *end; /* a token or an id */
+    struct {
+        const char **items;
+        int count, cap;
+    } inputs;
+    int64_t threads;
+    bool force, jsonl, no_special;
+    int64_t end_id; /* -1: none */
+} TokOptions;
+
+/* A file, mapped for as long as somebody reads it. */
+typedef struct TokInput {
+    const char *name, *at;
+    size_t bytes;
+    int readers;
+} TokInput;
+/* Maps a regular file; an empty one is a text of no bytes. */
+bool tok_map(const char *name, const char **at, size_t *bytes, char *error);
+void tok_input_release(TokInput *in);
+
+typedef enum {
+    TOK_JOB_TEXT,    /* a stretch of a document that cuts added tokens off */
+    TOK_JOB_STRETCH, /* of a long text without them: where it begins is a guess */
+    TOK_JOB_LINES    /* whole lines of JSON */
+} TokJobKind;
+
+typedef struct TokJob {
+    TokJobKind kind;
+    TokInput *input;
+    const char *s; /* the text that from and to count in */
+    size_t n, from, to;
+    char *owned; /* freed with the job: a normalised text, after its last stretch */
+    bool begins, ends, chained; /* a document; chained: follows a stretch of its text */
+    int64_t line;               /* of the first, 1-based */
+    /* what came of it */
+    TokIds ids;
+    size_t end;
+    int64_t documents, skipped;
+    bool good, done;
+    char error[TOK_ERROR_BYTES];
+} TokJob;
+
+typedef struct TokReader TokReader;
+TokReader *tok_reader_open(const Tokenizer *t, const TokOptions *o);
+/* The next job; false at the end, or with error set. */
+bool tok_reader_next(TokReader *r, TokJob *job, char *error);
+int64_t tok_reader_bytes(const TokReader *r, int64_t *total); /* read so far */
+void tok_reader_close(TokReader *r);
+
+/* Fills what came of it. */
+void tok_job_run(TokWorker *w, const TokOptions *o, TokJob *job);
+
+typedef struct TokWriter TokWriter;
+typedef struct TokTotals {
+    int64_t tokens, documents, targets, bytes, empty_lines;
+} TokTotals;
+/* All of it; false with error set. */
+bool tok_run(const Tokenizer *t, const TokOptions *o, TokWriter *out, TokTotals *totals,
+             char *error);
+
+/* ---- tokenize_write.c ---------------------------------------------------------------
+ */
+
+/* A file of llm.c's that appears under its name when it is whole, or not at all. */
+TokWriter *tok_writer_open(const char *path, uint32_t max_id, bool mask, bool force,
+                           char *error);
+bool tok_writer_add(TokWriter *w, const TokIds *ids, char *error);
+bool tok_writer_commit(TokWriter *w, char *error);
+void tok_writer_abandon(TokWriter *w);
+
+/* ---- tokenize.c ---------------------------------------------------------------------
+ */
+
+/* fsdpgen tokenize ...: argv[0] is `tokenize`. Returns an exit code. */
+int tokenize_main(Gen *g, int argc, char **argv);
+
+#endif

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tokenize_bpe.c: byte-level BPE. In: a piece of a text. Out: its ids. A piece begins as
+ * its bytes' ids; the pair of neighbours whose merge ranks first, the leftmost of equals,
+ * becomes one id, until no pair has a merge. Short pieces are searched, long ones keep
+ * their pairs in a heap, so that a megabyte without a space takes no minutes. Pieces that
+ * come again, as words do, are remembered. */
+#include "tokenize.h"
+
+#define XXH_INLINE_ALL
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+enum { CACHE_SLOTS = 1 << 14, CACHE_BYTES = 24, CACHE_IDS = 8, SEARCH_BYTES = 64 };
+#define NO_PAIR UINT64_MAX
+
+typedef struct CacheSlot {
+    uint8_t n, ids; /* n 0: empty */
+    char s[CACHE_BYTES];
+    uint32_t id[CACHE_IDS];
+} CacheSlot;
+
+/* A pair that may be merged: of the part at `at` and the one after it. */
+typedef struct Pair {
+    uint32_t rank, at, left, right, id;
+} Pair;
+
+struct TokBpe {
+    CacheSlot *cache;
+    uint32_t *id, *prev, *next; /* parts, a linked list */
+    size_t id_cap, prev_cap, next_cap;
+    Pair *heap;
+    size_t heap_n, heap_cap;
+};
+
+void *tok_grow(void *items, size_t *cap, size_t need, size_t item_bytes)
+{
+    size_t more = *cap ? *cap : 64;
+
+    if (need <= *cap)
+        return items;
+    while (more < need)
+        more += more / 2 + 1;
+    items = realloc(items, more * item_bytes);
+    gen_require(items, "out of memory: %zu more bytes", more * item_bytes);
+    *cap = more;
+    return items;
+}
+
+void tok_push(TokIds *ids, uint32_t id)
+{
+    if (ids->n == ids->cap)
+        ids->id = tok_grow(ids->id, &ids->cap, ids->n + 1, sizeof *ids->id);
+    ids->id[ids->n++] = id;
+}
+
+void tok_append(TokText *t, const char *s, size_t n)
+{
+    t->s = tok_grow(t->s, &t->cap, t->n + n + 1, 1);
+    if (n)
+        memcpy(t->s + t->n, s, n);
+    t->n += n;
+    t->s[t->n] = '\0';
+}
+
+/* ---- tables -------------------------------------------------------------------------
+ */
+
+static size_t pair_slot(uint64_t pair, size_t slots)
+{
+    pair *= UINT64_C(0x9E3779B97F4A7C15);
+    return (size_t)(pair ^ pair >> 32) & (slots - 1);
+}
+
+static TokMerge *find_merge(const TokVocab *v, uint32_t left, uint32_t right)
+{
+    const uint64_t pair = (uint64_t)left << 32 | right;
+    size_t at = pair_slot(pair, v->merge_slots);
+
+    while (v->merges[at].pair != NO_PAIR && v->merges[at].pair != pair)
+        at = (at + 1) & (v->merge_slots - 1);
+    return &v->merges[at];
+}
+
+void tok_merge_put(TokVocab *v, uint32_t left, uint32_t right, uint32_t rank, uint32_t id)
+{
+    *find_merge(v, left, right) = (TokMerge){(uint64_t)left << 32 | right, rank, id};
+}
+
+static TokWord *find_word(const TokVocab *v, const char *s, size_t n)
+{
+    const uint64_t hash = XXH3_64bits(s, n);
+    size_t at = (size_t)hash & (v->word_slots - 1);
+
+    while (v->words[at].s && (v->words[at].hash != hash || v->words[at].n != n ||
+                              memcmp(v->words[at].s, s, n) != 0))
+        at = (at + 1) & (v->word_slots - 1);
+    return &v->words[at];
+}
+
+void tok_word_put(TokVocab *v, const char *s, size_t n, uint32_t id)
+{
+    *find_word(v, s, n) = (TokWord){s, (uint32_t)n, id, XXH3_64bits(s, n)};
+}
+
+/* ---- short pieces --------------------------------------------------------------------
+ */
+
+static void merge_short(const TokVocab *v, const char *s, size_t n, TokIds *out)
+{
+    uint32_t id[SEARCH_BYTES];
+    const TokMerge *pair[SEARCH_BYTES];
+
+    for (size_t i = 0; i < n; i++)
+        id[i] = v->byte_id[(unsigned char)s[i]];
+    for (size_t i = 0; i + 1 < n; i++)
+        pair[i] = find_merge(v, id[i], id[i + 1]);
+    for (;;) {
+        size_t best = n;
+
+        for (size_t i = 0; i + 1 < n; i++)
+            if (pair[i]->pair != NO_PAIR &&
+                (best == n || pair[i]->rank < pair[best]->rank))
+                best = i;
+        if (best == n)
+            break;
+        id[best] = pair[best]->id;
+        n--;
+        memmove(id + best + 1, id + best + 2, (n - best - 1) * sizeof *id);
+        if (best + 1 < n)
+            memmove(pair + best + 1, pair + best + 2, (n - best - 1) * sizeof *pair);
+        if (best > 0)
+            pair[best - 1] = find_merge(v, id[best - 1], id[best]);
+        if (best + 1 < n)
+            pair[best] = find_merge(v, id[best], id[best + 1]);
+    }
+    for (size_t i = 0; i < n; i++)
+        tok_push(out, id[i]);
+}
+
+/* ---- long pieces ---------------------------------------------------------------------
+ */
+
+static bool before(const Pair *a, const Pair *b)
+{
+    return a->rank != b->rank ? a->rank < b->rank : a->at < b->at;
+}
+
+static void heap_put(TokBpe *b, Pair p)
+{
+    size_t at = b->heap_n++;
+
+    b->heap = tok_grow(b->heap, &b->heap_cap, b->heap_n, sizeof *b->heap);
+    for (; at > 0 && before(&p, &b->heap[(at - 1) / 2]); at = (at - 1) / 2)
+        b->heap[at] = b->heap[(at - 1) / 2];
+    b->heap[at] = p;
+}
+
+static Pair heap_take(TokBpe *b)
+{
+    const Pair top = b->heap[0], p = b->heap[--b->heap_n];
+    size_t at = 0, child;
+
+    while ((child = 2 * at + 1) < b->heap_n) {
+        child += child + 1 < b->heap_n && before(&b->heap[child + 1], &b->heap[child]);
+        if (!before(&b->heap[child], &p))
+            break;
+        b->heap[at] = b->heap[child];
+        at = child;
+    }
+    b->heap[at] = p;
+    return top;
+}
+
+static void offer(const TokVocab *v, TokBpe *b, size_t at, size_t n)
+{
+    const size_t next = b->next[at];
+    const TokMerge *m = next < n ? find_merge(v, b->id[at], b->id[next]) : NULL;
+
+    if (m && m->pair != NO_PAIR)
+        heap_put(b, (Pair){m->rank, (uint32_t)at, b->id[at], b->id[next], m->id});
+}
+
+/* A part that was merged into the one before it has `next` 0. */
+static void merge_long(const TokVocab *v, TokBpe *b, const char *s, size_t n, TokIds *out)
+{
+    b->id = tok_grow(b->id, &b->id_cap, n, sizeof *b->id);
+    b->prev = tok_grow(b->prev, &b->prev_cap, n + 1, sizeof *b->prev);
+    b->next = tok_grow(b->next, &b->next_cap, n, sizeof *b->next);
+    b->heap_n = 0;
+    for (size_t i = 0; i < n; i++) {
+        b->id[i] = v->byte_id[(unsigned char)s[i]];
+        b->prev[i] = (uint32_t)(i ? i - 1 : n);
+        b->next[i] = (uint32_t)(i + 1);
+    }
+    for (size_t i = 0; i + 1 < n; i++)
+        offer(v, b, i, n);
+    while (b->heap_n > 0) {
+        const Pair p = heap_take(b);
+        const size_t at = p.at, next = b->next[at];
+
+        if (next == 0 || next >= n || b->id[at] != p.left || b->id[next] != p.right)
+            continue; /* one of the two has changed since */
+        b->id[at] = p.id;
+        b->next[at] = b->next[next];
+        b->prev[b->next[next]] = (uint32_t)at;
+        b->next[next] = 0;
+        offer(v, b, at, n);
+        if (b->prev[at] < n)
+            offer(v, b, b->prev[at], n);
+    }
+    for (size_t i = 0; i < n; i = b->next[i])
+        tok_push(out, b->id[i]);
+}
+
+/* ---- pieces --------------------------------------------------------------------------
+ */
+
+TokBpe *tok_bpe_open(void)
+{
+    TokBpe *b = calloc(1, sizeof *b);
+
+    gen_require(b, "out of memory");
+    b->cache = calloc(CACHE_SLOTS, sizeof *b->cache);
+    gen_require(b->cache, "out of memory");
+    return b;
+}
+
+void tok_bpe_close(TokBpe *b)
+{
+    free(b->cache);
+    free(b->id);
+    free(b->prev);
+    free(b->next);
+    free(b->heap);
+    free(b);
+}
+
+static void encode(const TokVocab *v, TokBpe *b, const char *s, size_t n, TokIds *out)
+{
+    if (v->words) {
+        const TokWord *word = find_word(v, s, n);
+
+        if (word->s) {
+            tok_push(out, word->id);
+            return;
+        }
+    }
+    if (n <= SEARCH_BYTES)
+        merge_short(v, s, n, out);
+    else
+        merge_long(v, b, s, n, out);
+}
+
+void tok_bpe_piece(const TokVocab *v, TokBpe *b, const char *s, size_t n, TokIds *out)
+{
+    const size_t begin = out->n;
+    CacheSlot *c;
+
+    if (n == 0)
+        return;
+    if (n > CACHE_BYTES) {
+        encode(v, b, s, n, out);
+        return;
+    }
+    c = &b->cache[XXH3_64bits(s, n) & (CACHE_SLOTS - 1)];
+    if (c->n == n && !memcmp(c->s, s, n)) {
+        for (int i = 0; i < c->ids; i++)
+            tok_push(out, c->id[i]);
+        return;
+    }
+    encode(v, b, s, n, out);
+    if (out->n - begin <= CACHE_IDS) {
+        c->n = (uint8_t)n;
+        c->ids = (uint8_t)(out->n - begin);
+        memcpy(c->s, s, n);
+        memcpy(c->id, out->id + begin, (out->n - begin) * sizeof *c->id);
+    }
+}

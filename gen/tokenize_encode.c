@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tokenize_encode.c: a whole text to ids, as a tokenizer.json says: added tokens are cut
+ * out of the raw text, what lies between them is normalised, those that are looked for in
+ * normalised text are cut out of that, patterns cut the rest into pieces, each step the
+ * pieces of the one before, and a piece is merged. What was cut off at one place knows
+ * nothing of its neighbours, so stretches of a text may be done apart. */
+#include "tokenize.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int64_t tok_added_next(const Tokenizer *t, bool normalized, const char *s, size_t n,
+                       size_t from, size_t *begin, size_t *end)
+{
+    for (size_t at = from; at < n && t->n_added > 0; at++) {
+        const unsigned char c = (unsigned char)s[at];
+
+        for (int k = t->added_from[c]; k < t->added_from[c + 1]; k++) {
+            const TokAdded *a = &t->added[k];
+
+            if (a->normalized != normalized || a->n > n - at ||
+                memcmp(s + at, a->s, a->n))
+                continue;
+            *begin = at - (a->lstrip ? tok_space_end(s + from, at - from) : 0);
+            *end = at + a->n;
+            *end += a->rstrip ? tok_space_begin(s + *end, n - *end) : 0;
+            return a->id;
+        }
+    }
+    *begin = *end = n;
+    return -1;
+}
+
+/* A piece of step `step`'s making. */
+static bool cut(TokWorker *w, int step, const char *s, size_t n, TokIds *out)
+{
+    size_t at = 0, begin, end;
+
+    if (step == w->tok->steps) {
+        tok_bpe_piece(&w->tok->vocab, w->bpe, s, n, out);
+        return true;
+    }
+    while (at < n) {
+        tok_regex_next(w->tok->step[step], w->match, s, n, at, &begin, &end, w->error);
+        if (w->error[0])
+            return false;
+        if (begin > at && !cut(w, step + 1, s + at, begin - at, out))
+            return false;
+        if (end > begin && !cut(w, step + 1, s + begin, end - begin, out))
+            return false;
+        at = end;
+    }
+    return true;
+}
+
+bool tok_encode_stretch(TokWorker *w, const char *s, size_t n, size_t from, size_t to,
+                        size_t *end_at, TokIds *out)
+{
+    size_t at = from, begin, end;
+
+    w->error[0] = '\0';
+    if (!w->tok->file) {
+        for (; at < to; at++)
+            tok_push(out, (unsigned char)s[at]);
+    } else if (w->tok->steps == 0) { /* one piece */
+        tok_bpe_piece(&w->tok->vocab, w->bpe, s + at, n - at, out);
+        at = n;
+    }
+    while (at < to) {
+        tok_regex_next(w->tok->step[0], w->match, s, n, at, &begin, &end, w->error);
+        if (w->error[0])
+            return false;
+        if (begin > at && !cut(w, 1, s + at, begin - at, out))
+            return false;
+        at = begin;
+        if (end > begin && at < to) {
+            if (!cut(w, 1, s + begin, end - begin, out))
+                return false;
+            at = end;
+        }
+    }
+    *end_at = at;
+    return true;
+}
+
+/* Between the added tokens of the raw text. */
+static bool encode_normalised(TokWorker *w, const char *s, size_t n, bool added,
+                              TokIds *out)
+{
+    for (size_t at = 0, begin, end; at < n; at = end) {
+        const int64_t id = added && w->tok->any_normalized
+                               ? tok_added_next(w->tok, true, s, n, at, &begin, &end)
+                               : (begin = end = n, -1);
+
+        if (begin > at && !cut(w, 0, s + at, begin - at, out))
+            return false;
+        if (id >= 0)
+            tok_push(out, (uint32_t)id);
+    }
+    return true;
+}
+
+static bool encode_raw(TokWorker *w, const char *s, size_t n, bool added, TokIds *out)
+{
+    if (!w->tok->nfc || tok_is_nfc(s, n))
+        return encode_normalised(w, s, n, added, out);
+    w->scratch.n = 0;
+    return tok_nfc(&w->scratch, s, n, w->error) &&
+           encode_normalised(w, w->scratch.s, w->scratch.n, added, out);
+}
+
+bool tok_encode(TokWorker *w, const char *s, size_t n, bool added, TokIds *out)
+{
+    w->error[0] = '\0';
+    if (!w->tok->file) {
+        for (size_t i = 0; i < n; i++)
+            tok_push(out, (unsigned char)s[i]);
+        return true;
+    }
+    for (size_t at = 0, begin, end; at < n; at = end) {
+        const int64_t id = added ? tok_added_next(w->tok, false, s, n, at, &begin, &end)
+                                 : (begin = end = n, -1);
+
+        if (begin > at && !encode_raw(w, s + at, begin - at, added, out))
+            return false;
+        if (id >= 0)
+            tok_push(out, (uint32_t)id);
+    }
+    return true;
+}

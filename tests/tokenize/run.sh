@@ -1,0 +1,268 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# fsdpgen tokenize: ids equal to those of the `tokenizers` package (data/, made by
+# make_data.py), the same bytes whatever the number of threads, hostile inputs refused with a
+# place and nothing left behind. FULL=1: 1 MB of English and 50,000 code points, with the
+# package itself where Python has it, and speed.
+set -u
+. "$(dirname "$0")/../lib.sh"
+suite_args "$@"
+here=$ROOT/tests/tokenize
+data=$here/data
+out=$WORK/out
+mkdir -p "$out"
+export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=0}
+
+tok() { timeout 60 "$FSDPGEN" tokenize "$@"; }
+
+# ids_of FILE.bin: the ids, without the header
+ids_of() { tail -c +1025 "$1"; }
+
+# refused NAME CODE PATTERN ARGS...: this code and message; no file, whole or not.
+refused() {
+    local name=$1 code=$2 pattern=$3 got
+    shift 3
+    rm -rf "$WORK/none"
+    mkdir "$WORK/none"
+    tok "$@" -o "$WORK/none/x.bin" >"$WORK/refused.out" 2>"$WORK/refused.err" </dev/null
+    got=$?
+    if [ $got -ne "$code" ]; then
+        bad "$name: code $got, expected $code" "$WORK/refused.err"
+    elif ! grep -qF -- "$pattern" "$WORK/refused.err"; then
+        bad "$name: no line with '$pattern'" "$WORK/refused.err"
+    elif [ -n "$(ls -A "$WORK/none")" ]; then
+        bad "$name: it left $(ls -A "$WORK/none")"
+    else
+        ok "$name"
+    fi
+}
+
+# same_ids FOLDER TEXTS...: of the three tokenizers, on 1, 2 and 5 threads
+same_ids() {
+    local folder=$1 kind text threads
+    shift
+    for text in "$@"; do
+        for kind in gpt2 llama3 qwen; do
+            for threads in 1 2 5; do
+                rm -f "$out/x.bin"
+                check "$kind: $text on $threads threads" tok --tokenizer "$data/$kind.json" \
+                    --threads $threads -o "$out/x.bin" "$folder/$text.txt"
+                check "$kind: ids of $text" cmp <(ids_of "$out/x.bin") "$folder/$text.$kind.ids"
+            done
+        done
+    done
+}
+
+header() { # FILE: magic, version, count
+    head -c 12 "$1" | od -An -t d4 | xargs
+}
+
+documents() {
+    local n=0 text
+    : >"$out/docs.jsonl"
+    for text in english points edges; do
+        perl -e 'local $/; $_ = <STDIN>; s/([\\"])/\\$1/g; s/([\x00-\x1f])/sprintf "\\u%04x", ord $1/ge;
+            print "{\"id\": 1, \"text\": \"$_\"}\n\n"' <"$data/$text.txt" >>"$out/docs.jsonl"
+    done
+    for n in 1 3; do
+        check "JSON lines on $n threads" tok --tokenizer "$data/qwen.json" --end '<|im_end|>' \
+            --threads $n -o "$out/docs$n.bin" "$out/docs.jsonl"
+    done
+    check "the same bytes" cmp "$out/docs1.bin" "$out/docs3.bin"
+    for text in english points edges; do
+        cat "$data/$text.qwen.ids"
+        perl -e 'print pack "S<", $ARGV[0]' \
+            "$(grep -a -B 1 'content":"<|im_end|>' "$data/qwen.json" | tr -dc 0-9)"
+    done >"$out/docs.ids"
+    check "JSON lines have the texts' ids" cmp <(ids_of "$out/docs1.bin") "$out/docs.ids"
+    check "the header counts them" [ "$(header "$out/docs1.bin")" = \
+        "20240520 1 $(($(stat -c %s "$out/docs.ids") / 2))" ]
+    check "bytes" tok -o "$out/bytes.bin" "$data/points.txt" --end 256
+    check "are themselves, and an end" cmp <(ids_of "$out/bytes.bin") \
+        <(perl -e 'local $/; print pack "S<*", unpack("C*", <STDIN>), 256' <"$data/points.txt")
+    check "an end beyond 16 bits" tok -o "$out/wide.bin" "$data/points.txt" --end 70000
+    check "takes 32 bits" [ "$(header "$out/wide.bin")" = \
+        "20240801 7 $(($(stat -c %s "$data/points.txt") + 1))" ]
+    : >"$out/empty.txt"
+    check "an empty text" tok --tokenizer "$data/llama3.json" -o "$out/empty.bin" "$out/empty.txt"
+    check "is what is put around it" [ "$(header "$out/empty.bin")" = "20240520 1 1" ]
+    check "--no-special" tok --tokenizer "$data/llama3.json" --no-special -o "$out/bare.bin" \
+        "$data/english.txt"
+    check "leaves it out" cmp <(ids_of "$out/bare.bin") <(tail -c +3 "$data/english.llama3.ids")
+    tok -o "$out/progress.bin" "$data/english.txt" >"$out/stdout" 2>"$out/stderr"
+    check "one line on stdout" [ "$(cat "$out/stdout")" = \
+        "$out/progress.bin: $(stat -c %s "$data/english.txt") tokens of 16 bits, 1 document" ]
+    check "none on stderr" [ ! -s "$out/stderr" ]
+}
+
+# A text of several stretches, in which guesses of where to cut are wrong: long runs without a
+# line, lines of white space, one letter for ever. Many threads, the same bytes as one.
+stretches() {
+    perl -e 'srand 1; for (1 .. 400) { my $r = int rand 7;
+        print $r == 0 ? "\n" x rand 3000 : $r == 1 ? " " x rand 9000 : $r == 2 ? "ab" x rand 9000
+            : $r == 3 ? "1234567" x rand 2000 : $r == 4 ? "!?\n" x rand 3000
+            : $r == 5 ? "\xc3\xa9e\xcc\x81" x rand 2000 : "a word, and another\n" x rand 900 }' \
+        >"$out/runs.txt"
+    head -c 300000 /dev/zero >"$out/nul.txt"
+    (cat "$out/runs.txt" && printf '<|endoftext|>' && cat "$out/runs.txt" "$out/nul.txt") >"$out/many.txt"
+    local kind text n
+    for kind in gpt2 qwen; do
+        for text in runs many; do
+            for n in 1 4; do
+                check "$kind: $text on $n threads" tok --tokenizer "$data/$kind.json" --threads $n \
+                    -o "$out/$text.$kind.$n.bin" "$out/$text.txt"
+            done
+            check "$kind: the same bytes of $text" cmp "$out/$text.$kind.1.bin" "$out/$text.$kind.4.bin"
+            # one JSON line is one job: no guesses
+            perl -e 'local $/; $_ = <STDIN>; s/([\x00-\x1f"\\])/sprintf "\\u%04x", ord $1/ge;
+                print "{\"text\": \"$_\"}\n"' <"$out/$text.txt" >"$out/$text.jsonl"
+            check "$kind: $text as a line" tok --tokenizer "$data/$kind.json" --threads 1 \
+                -o "$out/$text.$kind.line.bin" "$out/$text.jsonl"
+            check "$kind: no guess shows in $text" cmp "$out/$text.$kind.1.bin" \
+                "$out/$text.$kind.line.bin"
+        done
+    done
+}
+
+# changed KIND PERL: $WORK/changed.json, the tokenizer with a substitution, which must change it
+changed() {
+    perl -pe "BEGIN { \$/ = undef } $2" <"$data/$1.json" >"$WORK/changed.json"
+    cmp -s "$data/$1.json" "$WORK/changed.json" && bad "the change $2 changes nothing"
+}
+
+# part NAME KIND PERL PATTERN: refused with its place
+part() {
+    changed "$2" "$3"
+    refused "$1" 1 "$4" --tokenizer "$WORK/changed.json" "$data/english.txt"
+    grep -q "changed.json:[0-9]*:[0-9]*: error: " "$WORK/refused.err" ||
+        bad "$1: no place" "$WORK/refused.err"
+}
+
+unknown_parts() {
+    part "another model" gpt2 's/"type":"BPE"/"type":"Unigram"/' "the model Unigram is not supported"
+    part "dropout" gpt2 's/"dropout":null/"dropout":0.1/' "model.dropout: is not supported"
+    part "byte fallback" gpt2 's/"byte_fallback":false/"byte_fallback":true/' "model.byte_fallback: is not"
+    part "a prefix" gpt2 's/"continuing_subword_prefix":null/"continuing_subword_prefix":"##"/' \
+        "model.continuing_subword_prefix: is not supported"
+    part "a normalizer" qwen 's/"type":\s*"NFC"/"type":"NFKC"/' "the normalizer NFKC is not supported"
+    part "a pre-tokenizer" gpt2 's/"pre_tokenizer":\{"type":"ByteLevel"/"pre_tokenizer":{"type":"Metaspace"/' \
+        "the pre-tokenizer Metaspace is not supported"
+    part "a prefix space" gpt2 's/"add_prefix_space":false/"add_prefix_space":true/' \
+        "pre_tokenizer.add_prefix_space: is not supported"
+    part "a behavior" llama3 's/"Isolated"/"Removed"/' "the behavior Removed is not supported"
+    part "look-behind" llama3 's/\(\?i:/(?<=x)(?i:/' 'pattern.Regex: the pattern'"'"'s part `(?<='
+    part "a Ruby repetition" llama3 's/\{1,3\}/{1,3}+/' 'means something else here'
+    part "an unknown escape" llama3 's/\\\\s\+\(\?!/\\\\h+(?!/' '`\h` is none that is surely the same'
+    part "a class in a class" llama3 's/\[\\\\r\\\\n\]\*/[[:punct:]]*/' "is a class within a class"
+    part "an open class" llama3 's/\[\\\\r\\\\n\]\*/[\\\\r/' "is a class within a class"
+    part "a post-processor" llama3 's/"type":\s*"TemplateProcessing"/"type":"BertProcessing"/' \
+        "post_processor.processors.1: the post-processor BertProcessing"
+    part "truncation" gpt2 's/"truncation":null/"truncation":{"max_length":8}/' "truncation: is not supported"
+    part "whole words only" gpt2 's/"single_word":false/"single_word":true/' "added_tokens.0.single_word"
+    part "an unknown key" gpt2 's/"fuse_unk"/"fuse_unkn"/' "model.fuse_unkn: is not a part that is known"
+    part "a merge of one part" gpt2 's/"merges":\["[^"]*"/"merges":["ab"/' "model.merges.0: is not two parts"
+    part "a merge of strangers" llama3 's/("merges":\s*\[\s*\[\s*)"[^"]*"/$1"qqqq"/' \
+        "they or what they make is not in the vocabulary"
+    part "a vocabulary without a byte" gpt2 's/"!":0,//' "has no token for byte 33"
+    part "a negative id" gpt2 's/"!":0,/"!":-1,/' '`!` has no id from 0'
+    part "an id in floating point" gpt2 's/"!":0,/"!":0.5,/' '`!` has no id from 0'
+    part "another id of an added token" gpt2 's/"!":0,/"!":0,"<|endoftext|>":3,/' "in the vocabulary"
+    part "a vocabulary that is a list" gpt2 's/"vocab":\{/"vocab":[],"words":{/' "has no vocab or no merges"
+    part "no JSON" gpt2 's/"merges":\[/"merges":[,/' "unexpected token near"
+    part "cut off" gpt2 's/.{99}$//s' "unexpected"
+    part "twice the same key" gpt2 's/"!":0,/"!":0,"!":1,/' "duplicate object key"
+    part "bytes that are no UTF-8" gpt2 's/"!":0,/"\xff":0,/' "unable to decode byte 0xff"
+    perl -e 'print "[" x 100000' >"$WORK/changed.json"
+    refused "deep JSON" 1 "maximum parsing depth reached" --tokenizer "$WORK/changed.json" "$data/english.txt"
+    refused "no tokenizer" 1 "No such file or directory" --tokenizer "$WORK/nothing.json" "$data/english.txt"
+    refused "a folder without one" 1 "$WORK/tokenizer.json: error: No such" --tokenizer "$WORK" "$data/english.txt"
+    # what costs: a piece of a megabyte, a hundred thousand merges of one letter
+    perl -e 'print "a" x 1000000' >"$out/letter.txt"
+    check "a piece of a megabyte" tok --tokenizer "$data/llama3.json" -o "$out/letter.bin" "$out/letter.txt"
+    perl -e 'my @m = map { ("\"" . "a" x $_ . " a\"") } 1 .. 2000; my $m = join ",", @m;
+        my $v = join "", map { ",\"" . "a" x $_ . "\":" . (1000 + $_) } 2 .. 2001;
+        local $/; $_ = <STDIN>; s/"merges":\[.*\]/"merges":[$m]/s; s/"vocab":\{(.*)\},"merges"/
+            "\"vocab\":{" . join(",", grep { !m{^"a{2,}":} } split m{,(?=")}, $1) . "$v},\"merges\""/se;
+        print' <"$data/gpt2.json" >"$WORK/changed.json"
+    check "merges of merges of merges" tok --tokenizer "$WORK/changed.json" -o "$out/merges.bin" "$out/letter.txt"
+    check "as many as they must be" [ "$(header "$out/merges.bin" | cut -d ' ' -f 3)" = 500000 ]
+}
+
+inputs() {
+    local kind=(--tokenizer "$data/gpt2.json")
+    line() { printf '{"text": "good"}\n%s\n' "$1" >"$out/bad.jsonl"; }
+    printf 'a\n\377b' >"$out/latin.txt"
+    refused "text that is no UTF-8" 1 "latin.txt:2: byte 2 is not UTF-8" "${kind[@]}" "$out/latin.txt"
+    printf 'a\355\240\200' >"$out/latin.txt"
+    refused "half a surrogate pair" 1 "byte 1 is not UTF-8" "${kind[@]}" "$out/latin.txt"
+    line '{"text": "\377"}'
+    refused "a line that is no UTF-8" 1 "bad.jsonl:2: column" "${kind[@]}" "$out/bad.jsonl"
+    line '{"text": "\ud800"}'
+    refused "half a surrogate pair in JSON" 1 "bad.jsonl:2: column" "${kind[@]}" "$out/bad.jsonl"
+    line '{"text": 3}'
+    refused "a number for a text" 1 'bad.jsonl:2: the field `text` is no text' "${kind[@]}" "$out/bad.jsonl"
+    line '{"content": "x", "id": 1}'
+    refused "another field" 1 'bad.jsonl:2: no field `text`; it has `content`, `id` (--field NAME)' \
+        "${kind[@]}" "$out/bad.jsonl"
+    line '["x"]'
+    refused "a list for an object" 1 "bad.jsonl:2: a line is one JSON object" "${kind[@]}" "$out/bad.jsonl"
+    line '{"text": "x"'
+    refused "an object cut off" 1 "bad.jsonl:2: column" "${kind[@]}" "$out/bad.jsonl"
+    line "$(perl -e 'print "{\"a\":" x 5000')"
+    refused "a deep line" 1 "maximum parsing depth reached" "${kind[@]}" "$out/bad.jsonl"
+    refused "a good input, then a bad one" 1 "bad.jsonl:2" "${kind[@]}" "$data/english.txt" "$out/bad.jsonl"
+    refused "no such input" 1 "nothing.txt: No such file" "${kind[@]}" "$data/english.txt" "$out/nothing.txt"
+    refused "a folder" 1 "not a regular file" "${kind[@]}" "$out"
+    refused "an end that is none" 1 "--end <x>: is neither an added token" --end '<x>' "${kind[@]}" "$data/english.txt"
+    refused "an end beyond the vocabulary" 1 "nor an id" --end 99999 "${kind[@]}" "$data/english.txt"
+    refused "no input" 2 "no input is given"
+    refused "an unknown option" 2 "unknown option --feild; did you mean --field?" --feild x y.jsonl
+    refused "no threads" 2 "is not between 1 and 256" --threads 0 y.txt
+    tok "$data/english.txt" >"$WORK/refused.out" 2>"$WORK/refused.err"
+    check "no output: exit code 2" [ $? = 2 ]
+    check "--help" tok --help
+    check "a file that exists" tok "$data/english.txt" -o "$out/twice.bin"
+    tok "$data/points.txt" -o "$out/twice.bin" >"$WORK/refused.out" 2>"$WORK/refused.err"
+    check "is not replaced" grep -q "twice.bin: exists; --force replaces it" "$WORK/refused.err"
+    check "unless told" tok "$data/points.txt" --force -o "$out/twice.bin"
+    check "then it is" [ "$(header "$out/twice.bin")" = "20240520 1 $(stat -c %s "$data/points.txt")" ]
+    tok "$data/english.txt" -o "$WORK/no/x.bin" >"$WORK/refused.out" 2>"$WORK/refused.err"
+    check "a folder that is not there" grep -q "no/x.bin: No such file" "$WORK/refused.err"
+    if [ -w /dev/full ]; then
+        tok "$data/english.txt" -o "$out/full.bin" >/dev/full 2>"$WORK/refused.err"
+        check "stdout that cannot be written: exit code 1" [ $? = 1 ]
+    fi
+    local k
+    perl -e 'print "some text of a line\n" x 3000000' >"$out/long.txt"
+    for k in INT TERM KILL; do # in the middle: nothing is left
+        rm -rf "$out/killed"
+        mkdir "$out/killed"
+        { env --default-signal=INT timeout -s $k 0.2 "$FSDPGEN" tokenize "${kind[@]}" "$out/long.txt" \
+            -o "$out/killed/x.bin"; } >/dev/null 2>"$WORK/killed.err"
+        if [ -e "$out/killed/x.bin" ]; then
+            echo "skipped: SIG$k: it was done before"
+        else
+            check "SIG$k leaves nothing" [ -z "$(ls -A "$out/killed")" ]
+        fi
+    done
+    rm -f "$out/long.txt"
+}
+
+same_ids "$data" english points edges
+documents
+stretches
+unknown_parts
+inputs
+if [ "$FULL" = 1 ]; then
+    python=${PYTHON:-python3}
+    text=$(ls /usr/share/doc/jargon-text/jargon.txt* 2>/dev/null | head -n 1)
+    if [ -n "$text" ] && "$python" -c 'import tokenizers' 2>/dev/null; then
+        mkdir -p "$WORK/big"
+        case $text in *.gz) zcat "$text" ;; *) cat "$text" ;; esac >"$WORK/jargon.txt"
+        "$python" "$here/make_data.py" --big "$WORK/big" "$WORK/jargon.txt" &&
+            same_ids "$WORK/big" english points
+    else
+        echo "skipped: 1 MB of English: no jargon-text, or no Python package tokenizers"
+    fi
+fi
+finish
