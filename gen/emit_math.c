@@ -120,8 +120,8 @@ static const char *arg_decl(Emit *e, const KernelList *kernels, const Class *c,
         return gen_printf(e->g, "%s *%s", type, name);
     case ARG_LOSS:
         return "double *loss";
-    case ARG_LOSS_SCALE:
-        return "float loss_scale";
+    case ARG_LOSS_SCALE: /* it changes from step to step: on CUDA it lies on the device */
+        return emit_cuda(e) ? "const float *loss_scale" : "float loss_scale";
     case ARG_LOGITS:
         return gen_printf(e->g, "%s *%s", type, name);
     case ARG_SAVED:

@@ -6,8 +6,8 @@
  * every variant its forward and backward part as lines: waits with their reasons, then
  * one call.
  *
- * A part is written relative to the collectives started before it, so the forward of the
- * local and of the last micro-step are usually one text; then step.c has it once. */
+ * Tickets count from the beginning of a micro-step, so the forward of the local and of
+ * the last one are usually one text; then step.c has it once. */
 #include "emit_step.h"
 
 #include <inttypes.h>
@@ -41,30 +41,12 @@ static bool is_start(const Instr *i)
     return i->stream != STREAM_COMPUTE;
 }
 
-/* Starts on the stream before the step's last micro-step, or before its end. */
-static int64_t starts_before(const Steps *s, Variant v, StreamId stream)
+/* Tickets count from the micro-step's beginning; the step's end follows the last one. */
+static int ticket_of(const Steps *s, const Instr *on)
 {
-    int64_t local = s->starts[VARIANT_LOCAL][stream],
-            last = s->starts[VARIANT_LAST][stream];
-    int64_t leaf = s->p->leaf_micro_batches, rounds = s->p->rounds;
-    int64_t all = s->g->model.accumulate_sharded ? rounds * ((leaf - 1) * local + last)
-                                                 : (rounds * leaf - 1) * local + last;
+    int before = on->variant == VARIANT_END ? s->starts[VARIANT_LAST][on->stream] : 0;
 
-    return v == VARIANT_END ? all : all - last;
-}
-
-/* "gathers + 8" inside a micro-step, a constant in the end. */
-static const char *ticket_text(Steps *s, const Instr *at, const Instr *on)
-{
-    const char *base = on->stream == STREAM_GATHER ? "gathers" : "reduces";
-
-    if (at->variant != VARIANT_END) {
-        gen_require(at->variant == on->variant,
-                    "instruction %d waits for %d, of another micro-step", at->id, on->id);
-        return gen_printf(s->g, "%s + %d", base, s->ticket[on->id]);
-    }
-    return gen_printf(s->g, "%" PRId64,
-                      starts_before(s, on->variant, on->stream) + s->ticket[on->id]);
+    return before + s->ticket[on->id];
 }
 
 static void push_waits(Steps *s, const Instr *i)
@@ -78,10 +60,12 @@ static void push_waits(Steps *s, const Instr *i)
 
         if (!is_start(on))
             continue; /* the host ran it before it came here */
+        gen_require(i->variant == on->variant ||
+                        (i->variant == VARIANT_END && on->variant == VARIANT_LAST),
+                    "instruction %d waits for %d, of another micro-step", i->id, on->id);
         lua_newtable(L);
         emit_str(L, "stream", on->stream == STREAM_GATHER ? "RT_GATHER" : "RT_REDUCE");
-        emit_str(L, "ticket", ticket_text(s, i, on));
-        emit_int(L, "n", s->ticket[on->id]);
+        emit_int(L, "ticket", ticket_of(s, on));
         emit_str(L, "why", i->wait_why && i->wait_why[k] ? i->wait_why[k] : "");
         lua_rawseti(L, -2, ++n);
     }
@@ -127,8 +111,7 @@ static void push_line(Steps *s, const Instr *i)
     }
     if (is_start(i)) {
         emit_str(L, "stream", i->stream == STREAM_GATHER ? "RT_GATHER" : "RT_REDUCE");
-        emit_int(L, "ticket", s->ticket[i->id]);
-        emit_str(L, "ticket_text", ticket_text(s, i, i));
+        emit_int(L, "ticket", ticket_of(s, i));
         emit_str(L, "moved", human_bytes(g, i->moved_bytes));
     }
     switch (i->kind) {
@@ -252,7 +235,7 @@ static const char *fingerprint(Steps *s, const Part *part)
                     i->result);
         for (int k = 0; k < i->n_waits; k++)
             if (is_start(&s->p->ins.items[i->waits[k]]))
-                text_printf(&t, " %s", ticket_text(s, i, &s->p->ins.items[i->waits[k]]));
+                text_printf(&t, " %d", ticket_of(s, &s->p->ins.items[i->waits[k]]));
         text_printf(&t, "\n");
     }
     return t.len ? t.s : "";
@@ -453,9 +436,10 @@ void emit_step_context(Emit *e)
 
     emit_int(L, "rounds", g->prog.rounds);
     emit_int(L, "leaf_micro_batches", g->prog.leaf_micro_batches);
-    emit_int(L, "local_gathers", s.starts[VARIANT_LOCAL][STREAM_GATHER]);
-    emit_int(L, "last_gathers", s.starts[VARIANT_LAST][STREAM_GATHER]);
-    emit_int(L, "local_reduces", s.starts[VARIANT_LOCAL][STREAM_REDUCE]);
-    emit_int(L, "last_reduces", s.starts[VARIANT_LAST][STREAM_REDUCE]);
+    emit_bool(L, "collectives",
+              s.starts[VARIANT_LOCAL][STREAM_GATHER] +
+                      s.starts[VARIANT_LAST][STREAM_GATHER] +
+                      s.starts[VARIANT_LAST][STREAM_REDUCE] >
+                  0);
     gen_require(!s.starts[VARIANT_LOCAL][STREAM_REDUCE], "a local micro-step reduces");
 }

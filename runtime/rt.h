@@ -210,14 +210,16 @@ int rt_main(const RtTrainer *trainer, int argc, char **argv);
 /* The schedule point this rank is at; the launcher shows it when a rank dies or stalls. */
 void rt_at(Rt *rt, int place);
 
-/* Copies micro-batch `index` (global, 0..M-1, of this step) into the token buffers. */
+/* Copies micro-batch `index` (global, 0..M-1, of this step) into the token buffers. Tickets
+ * count from here. */
 void rt_load_micro_batch(Rt *rt, int64_t index);
 
 /* Collectives run in order on two streams, gather and reduce. A start enqueues and returns;
  * the matching wait returns when this rank's result is complete; a reduction's also waits until
  * all ranks have read, so that the gradient may be written again. While a rank waits it makes
  * progress on both streams, so no order of waits can deadlock. Every start has a ticket, the
- * count of starts on its stream in this step so far (0, 1, ...), the same on every rank. */
+ * count of starts on its stream since the micro-batch was loaded (0, 1, ...), the same on every
+ * rank. */
 enum { RT_GATHER, RT_REDUCE };
 
 /* out[shards * shard_elems] = param_shard of every rank of this copy, in rank order. out: local
@@ -237,12 +239,13 @@ void rt_reduce_scatter_start(Rt *rt, int segment, int64_t grad, int64_t result);
 void rt_all_reduce_start(Rt *rt, int segment, int64_t grad);
 void rt_wait(Rt *rt, int stream, int ticket);
 
-/* Binary-counter merge of tree nodes, in leaf order (DESIGN: one tree). `node` holds the node
- * of round `round` (0-based) of `elems` in reduce dtype; with t trailing ones in round:
+/* Merges that follow are of this rank's leaf number `round` (0, 1, ...) in this step. */
+void rt_round(Rt *rt, int64_t round);
+/* Binary-counter merge of tree nodes, in leaf order (DESIGN: one tree). `node` holds the
+ * round's node of `elems` in reduce dtype; with t trailing ones in the round's number:
  *   v = node; for l in 0..t-1: v = round_to_dtype(partials[l] + v); then
  *   last round: node = v, else partials[t] = v. */
-void rt_merge(Rt *rt, void *node, void *partials, int64_t elems, int64_t partial_elems,
-              int64_t round, bool last);
+void rt_merge(Rt *rt, void *node, void *partials, int64_t elems, int64_t partial_elems);
 
 /* Exact norm: adds the squares of this rank's shard of the segment's summed gradient. */
 void rt_norm_add(Rt *rt, int segment);
@@ -303,8 +306,20 @@ void rt_noise(const RtUpdate *u, const RtUpdateRun *run, int site, int64_t from,
 
 /* The loss sum of the micro-batch loaded last (f64). Where the emitted mathematics puts it. */
 double *rt_loss_slot(Rt *rt);
-/* What multiplies the gradient of that loss: a power of two. */
+/* What multiplies the gradient of that loss: a power of two. On CUDA it lies in device memory,
+ * as everything does that differs from step to step. */
+#ifdef RT_CUDA
+const float *rt_loss_scale(const Rt *rt);
+#else
 float rt_loss_scale(const Rt *rt);
+#endif
+
+#ifdef RT_CUDA
+/* Runs a part of the step: its calls one by one in the first step, then, unless with --no-graphs,
+ * as the CUDA graph that was captured of them. */
+typedef void RtStepPart(Rt *rt);
+void rt_run(Rt *rt, RtStepPart *part);
+#endif
 
 #include "rt_math.h" /* dtype conversion, vectors, own exp, tanh, ...: inline, for kernels */
 #include "rt_gemm.h" /* matrix products on fixed tiles */

@@ -320,16 +320,23 @@ void rt_all_reduce_start(Rt *rt, int segment, int64_t grad)
 
 void rt_wait(Rt *rt, int stream, int ticket)
 {
-    drain(rt, stream, rt->state->queue[stream].step_base + (uint64_t)ticket + 1);
+    drain(rt, stream, rt->state->queue[stream].first_ticket + (uint64_t)ticket + 1);
+}
+
+void rt_comm_tickets(Rt *rt)
+{
+    for (int s = 0; s < 2; s++) {
+        RtQueue *q = &rt->state->queue[s];
+        q->first_ticket = q->started;
+    }
 }
 
 void rt_comm_drain(Rt *rt)
 {
     for (int s = 0; s < 2; s++) {
-        RtQueue *q = &rt->state->queue[s];
-        drain(rt, s, q->started);
-        q->step_base = q->started;
+        drain(rt, s, rt->state->queue[s].started);
     }
+    rt_comm_tickets(rt);
 }
 
 void rt_comm_step_end(Rt *rt)

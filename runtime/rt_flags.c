@@ -51,6 +51,10 @@ static const Flag flags[] = {
      FLAG_BOOL, AT(loopback), 0, 0},
 #endif
     {"quiet", NULL, "no line a step", FLAG_BOOL, AT(quiet), 0, 0},
+#ifdef RT_CUDA
+    {"no-graphs", NULL, "enqueue every step call by call, not as CUDA graphs", FLAG_BOOL,
+     AT(no_graphs), 0, 0},
+#endif
     {"checkpoint", "DIR", "write checkpoints there, at the last step and on signals too",
      FLAG_TEXT, AT(checkpoint), 0, 0},
     {"checkpoint-every", "N", "write one every N steps", FLAG_INT, AT(checkpoint_every),

@@ -18,6 +18,7 @@ static void one_step(Rt *rt)
     RtState *st = rt->state;
     const double begin = rt_clock();
     atomic_store(&st->shared->rank[rt->rank].step, st->step + 1);
+    rt_step_begin(rt);
     rt->trainer->step(rt);
     rt_comm_step_end(rt);
     rt_update_end(rt);

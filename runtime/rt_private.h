@@ -42,6 +42,7 @@ typedef struct RtFlags {
     bool loopback;                 /* CUDA: ranks share GPUs */
     bool tune_kernels;   /* CUDA: find algorithms of matrix products, no training */
     const char *kernels; /* the file of those; NULL: the one beside the trainer */
+    bool no_graphs;      /* CUDA: steps are enqueued call by call */
     const char *init;              /* a folder of Hugging Face's; NULL: random */
     const char *checkpoint;   /* the folder; NULL: none are written */
     int64_t checkpoint_every; /* steps; 0: only at the end */
@@ -131,10 +132,10 @@ typedef struct RtOp {
 
 typedef struct RtQueue {
     RtOp op[RT_QUEUE];
-    /* Over the whole run; tickets count from step_base. The step's thread starts, the
+    /* Over the whole run; tickets count from first_ticket. The step's thread starts, the
      * thread that drives the queue completes. */
     _Atomic uint64_t started, completed;
-    uint64_t step_base;
+    uint64_t first_ticket;
     _Atomic uint64_t
         rounds;     /* publications that are complete: some operations have more */
     int round;      /* of the operation at the head */
@@ -156,6 +157,7 @@ typedef struct RtState {
     int64_t step;        /* of the run, 0-based */
     int64_t first_step;  /* that this process computes: those before were resumed */
     int64_t micro_batch; /* loaded last */
+    int64_t round;       /* of merges */
     double *losses;      /* [micro_batches], this rank's filled */
     int64_t targets;     /* of this rank's micro-batches of the step, not masked */
     /* the step's results, equal on all ranks */
@@ -219,6 +221,8 @@ char *rt_control(const Rt *rt, int rank); /* a rank's control area */
 RtStage rt_stage(Rt *rt);
 void rt_stage_send(Rt *rt);  /* of an evaluation */
 void rt_stage_close(Rt *rt); /* of the step: its targets are counted */
+/* Sends off what the host knows of the step before it begins. */
+void rt_step_begin(Rt *rt);
 /* What the optimizer reads of the step, in device memory. */
 const RtUpdate *rt_device_update(const Rt *rt);
 #else
@@ -249,6 +253,10 @@ static inline void rt_stage_close(Rt *rt)
 {
     (void)rt;
 }
+static inline void rt_step_begin(Rt *rt)
+{
+    (void)rt;
+}
 #endif
 
 /* ---- rt_comm.c --------------------------------------------------------------------- */
@@ -265,6 +273,7 @@ void rt_exchange_end(Rt *rt);
  * queues. */
 void rt_comm_begin(Rt *rt);
 void rt_comm_end(Rt *rt);
+void rt_comm_tickets(Rt *rt);  /* they count from here */
 void rt_comm_drain(Rt *rt);    /* every started collective is complete; tickets restart */
 void rt_comm_step_end(Rt *rt); /* that, and the step's results are known */
 
@@ -283,6 +292,15 @@ void rt_pull_from_owners(Rt *rt, int batch);
 
 /* ---- rt_sum.c ---------------------------------------------------------------------- */
 
+/* How many partial sums the node of a round joins: its trailing ones. */
+static inline int rt_merge_levels(int64_t round)
+{
+    return __builtin_ctzll(~(unsigned long long)round);
+}
+static inline bool rt_is_last_round(const Rt *rt, int64_t round)
+{
+    return round == rt->trainer->leaves / rt->world_size - 1;
+}
 enum { RT_SUM_ELEMS = 1024 }; /* a block on its way up: 8 KiB of double at most */
 /* out[n] = the sum of count parts of n <= RT_SUM_ELEMS elements, count a power of two
  * from 2 on; out may be one of the parts. By the balanced tree, or in order of ranks. */

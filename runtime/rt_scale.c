@@ -24,10 +24,12 @@ double rt_scale(const Rt *rt)
     return scale;
 }
 
+#ifndef RT_CUDA /* there it is sent to the device: rt_norm.c */
 float rt_loss_scale(const Rt *rt)
 {
     return (float)rt_scale(rt);
 }
+#endif
 
 void rt_scale_overflow(Rt *rt)
 {

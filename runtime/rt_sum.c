@@ -110,12 +110,18 @@ void rt_sum_in_order(RtDtype d, void *out, const char *const *parts, int count, 
 
 /* ---- merging leaves ---------------------------------------------------------------- */
 
-void rt_merge(Rt *rt, void *node, void *partials, int64_t elems, int64_t partial_elems,
-              int64_t round, bool last)
+void rt_round(Rt *rt, int64_t round)
+{
+    rt->state->round = round;
+}
+
+void rt_merge(Rt *rt, void *node, void *partials, int64_t elems, int64_t partial_elems)
 {
     const RtDtype d = rt->trainer->reduce_dtype;
     const int64_t item = (int64_t)rt_dtype_bytes(d);
-    const int levels = __builtin_ctzll(~(unsigned long long)round); /* trailing ones */
+    const int64_t round = rt->state->round;
+    const bool last = rt_is_last_round(rt, round);
+    const int levels = rt_merge_levels(round);
 #pragma omp parallel for schedule(static)
     for (int64_t at = 0; at < elems; at += RT_SUM_ELEMS) {
         const int64_t n = elems - at < RT_SUM_ELEMS ? elems - at : RT_SUM_ELEMS;

@@ -298,7 +298,7 @@ void rt_matmul(Rt *rt, const RtMatmul *p, const void *a, const void *b, void *c,
         rt, p, p->plan, a, b, c, beta, rt_local(rt, rt->trainer->library_offset));
     if (status != CUBLAS_STATUS_SUCCESS) {
         char text[RT_PRODUCT_TEXT];
-        rt_fail(rt, RT_EXIT_ERROR, "product %s on GPU %d: %s", rt_product_text(p, text),
-                rt_gpu.index, cublasLtGetStatusString(status));
+        rt_fail(rt, RT_EXIT_ERROR, "product %s on GPU %d%s: %s", rt_product_text(p, text),
+                rt_gpu.index, rt_gpu.during, cublasLtGetStatusString(status));
     }
 }

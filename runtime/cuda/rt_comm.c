@@ -13,27 +13,32 @@
  *  2. its completion says that this rank's buffers were read: they were sent from here.
  * That is more than the CPU's gathers say.
  *
- * The host enqueues a whole step without waiting for the device. At its end it waits, and
- * looks for failures meanwhile. */
+ * The host enqueues a whole step without waiting for the device, call by call or as
+ * graphs (rt_graph.c). At its end it waits, and looks for failures meanwhile. */
 #include "rt_gpu.h"
 
 #include <string.h>
 
-enum { TICKETS = 64, PLACES = 256 };
+enum { TICKETS = 64 };
 
 static struct {
     cudaEvent_t done[TICKETS]; /* a ticket's, until TICKETS more were started: then a
                                   later one's */
     cudaEvent_t begun;
-    int started; /* in this step */
+    int started; /* since the micro-batch was loaded */
 } queues[2];
 
-/* Places that the device is to pass. */
+/* How far the device is: a kernel on a stream beside the others says so, in pinned
+ * memory, from within graphs too. */
+static RtKernel place_kernel = {.name = "rt_place_kernel", .threads = 32};
 static struct {
-    cudaEvent_t event[PLACES];
-    int place[PLACES];
-    int64_t first, next;
+    int *now;
+    int seen;
+    cudaEvent_t come, joined;
 } places;
+
+static bool capturing;
+static RtStarts captured_after; /* the capture began when so many were started */
 
 static cudaEvent_t new_event(Rt *rt)
 {
@@ -50,9 +55,12 @@ void rt_comm_open(Rt *rt)
             queues[s].done[i] = new_event(rt);
         }
     }
-    for (int i = 0; i < PLACES; i++) {
-        places.event[i] = new_event(rt);
-    }
+    rt_kernel_prepare(&place_kernel);
+    RT_CUDA_CALL(rt, cudaHostAlloc((void **)&places.now, sizeof *places.now,
+                                   cudaHostAllocDefault));
+    *places.now = places.seen = -1;
+    places.come = new_event(rt);
+    places.joined = new_event(rt);
 }
 
 /* ---- places ------------------------------------------------------------------------ */
@@ -73,21 +81,27 @@ void rt_enter(Rt *rt, int place)
 
 void rt_places_passed(Rt *rt)
 {
-    while (places.first < places.next &&
-           cudaEventQuery(places.event[places.first % PLACES]) == cudaSuccess) {
-        rt_enter(rt, places.place[places.first % PLACES]);
-        places.first++;
+    const int now = *(volatile const int *)places.now;
+    if (now != places.seen) {
+        places.seen = now;
+        rt_enter(rt, now);
     }
 }
 
-/* The host is far ahead: what counts is when the device comes here. */
+/* The host is far ahead: what counts is when the device comes here. It does not wait for
+ * its word to be heard. */
 void rt_at(Rt *rt, int place)
 {
-    rt_places_passed(rt);
-    if (places.next - places.first < PLACES) {
-        const int i = (int)(places.next++ % PLACES);
-        places.place[i] = place;
-        RT_CUDA_CALL(rt, cudaEventRecord(places.event[i], rt_gpu.stream[RT_COMPUTE]));
+    RT_CUDA_CALL(rt, cudaEventRecord(places.come, rt_gpu.stream[RT_COMPUTE]));
+    RT_CUDA_CALL(rt, cudaStreamWaitEvent(rt_gpu.stream[RT_PLACES], places.come, 0));
+    rt_launch_on(rt, rt_gpu.stream[RT_PLACES], &place_kernel, 1, 1,
+                 (void *[]){&places.now, &place});
+    if (capturing) {
+        snprintf(rt_gpu.during, sizeof rt_gpu.during, " while %s was captured",
+                 rt->trainer->places[place]);
+        rt_enter(rt, place);
+    } else {
+        rt_places_passed(rt);
     }
 }
 
@@ -159,6 +173,9 @@ void rt_keep(Rt *rt, int segment, int64_t gathered, int64_t kept, int ranks)
 
 void rt_wait(Rt *rt, int stream, int ticket)
 {
+    if (capturing && ticket < captured_after.count[stream]) {
+        return; /* complete: the graph that started it has ended */
+    }
     RT_CUDA_CALL(rt, cudaStreamWaitEvent(rt_gpu.stream[RT_COMPUTE],
                                          queues[stream].done[ticket % TICKETS], 0));
 }
@@ -179,22 +196,79 @@ void rt_comm_drain(Rt *rt)
 {
     rt_gpu_drain(rt);
     rt_places_passed(rt);
-    queues[RT_GATHER].started = queues[RT_REDUCE].started = 0;
+    rt_comm_tickets(rt);
 }
 
 void rt_comm_step_end(Rt *rt)
 {
+    const RtState *st = rt->state;
     rt_comm_drain(rt);
     rt_norm_results(rt);
+    if (st->step == st->first_step && !st->flags.no_graphs) {
+        rt_graphs_capture(rt);
+        rt_comm_tickets(rt);
+    }
 }
 
 void rt_comm_end(Rt *rt)
 {
     rt_gpu_drain(rt);
     rt_gpu_measure(RT_OUT_LATER); /* while communicators still have their buffers */
+    rt_graphs_close(rt); /* NCCL keeps a communicator alive that a graph has captured */
 #ifdef RT_NCCL
     rt_transport->close(rt);
 #endif
+}
+
+/* ---- graphs ------------------------------------------------------------------------ */
+
+RtStarts rt_comm_starts(void)
+{
+    return (RtStarts){{queues[RT_GATHER].started, queues[RT_REDUCE].started}};
+}
+
+void rt_comm_started(RtStarts of_graph)
+{
+    queues[RT_GATHER].started += of_graph.count[RT_GATHER];
+    queues[RT_REDUCE].started += of_graph.count[RT_REDUCE];
+}
+
+void rt_comm_tickets(Rt *rt)
+{
+    (void)rt;
+    queues[RT_GATHER].started = queues[RT_REDUCE].started = 0;
+}
+
+/* The mode lets other threads, NCCL's among them, do what a capture does not allow. */
+void rt_capture_begin(Rt *rt, RtStarts before)
+{
+    RT_CUDA_CALL(rt, cudaStreamBeginCapture(rt_gpu.stream[RT_COMPUTE],
+                                            cudaStreamCaptureModeThreadLocal));
+    capturing = true;
+    captured_after = before;
+    rt_comm_tickets(rt);
+    rt_comm_started(before);
+}
+
+RtStarts rt_capture_end(Rt *rt, cudaGraph_t *graph)
+{
+    RtStarts starts = rt_comm_starts();
+    for (int s = 0; s < RT_DEVICE_STREAMS; s++) {
+        enum cudaStreamCaptureStatus status;
+        RT_CUDA_CALL(rt, cudaStreamIsCapturing(rt_gpu.stream[s], &status));
+        if (s != RT_COMPUTE && status != cudaStreamCaptureStatusNone) {
+            RT_CUDA_CALL(rt, cudaEventRecord(places.joined, rt_gpu.stream[s]));
+            RT_CUDA_CALL(
+                rt, cudaStreamWaitEvent(rt_gpu.stream[RT_COMPUTE], places.joined, 0));
+        }
+    }
+    RT_CUDA_CALL(rt, cudaStreamEndCapture(rt_gpu.stream[RT_COMPUTE], graph));
+    capturing = false;
+    rt_gpu.during[0] = '\0';
+    for (int s = 0; s < 2; s++) {
+        starts.count[s] -= captured_after.count[s];
+    }
+    return starts;
 }
 
 /* ---- small exchanges through the control areas, between hosts ---------------------- */

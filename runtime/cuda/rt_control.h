@@ -3,7 +3,7 @@
  * end. No header is read: the includer has int64_t and uint64_t.
  *
  * At its beginning, words that ranks add up: the superaccumulator, the number of targets; then
- * the losses of the step's micro-batches, double; then RtStep. */
+ * the losses of the step's micro-batches, double; then RtDeviceStep. */
 #ifndef RT_CONTROL_H
 #define RT_CONTROL_H
 
@@ -19,7 +19,13 @@ typedef struct RtStepIn {
     double clip;             /* 0: none */
     double scale;            /* of the loss: gradients are too large by it */
     uint64_t noise;
+    float loss_scale; /* the same, for kernels */
 } RtStepIn;
+
+/* How the nodes of a round of leaves merge: rt_merge of rt.h. */
+typedef struct RtRound {
+    int levels, last;
+} RtRound;
 
 /* What the device says of it. */
 typedef struct RtStepOut {

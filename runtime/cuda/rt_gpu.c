@@ -15,8 +15,8 @@ RtGpu rt_gpu;
 
 _Noreturn void rt_cuda_failed(const Rt *rt, const char *call, cudaError_t error)
 {
-    rt_fail(rt, RT_EXIT_ERROR, "%s on GPU %d: %s (%s)", call, rt_gpu.index,
-            cudaGetErrorString(error), cudaGetErrorName(error));
+    rt_fail(rt, RT_EXIT_ERROR, "%s on GPU %d%s: %s (%s)", call, rt_gpu.index,
+            rt_gpu.during, cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
 /* Why there is no device at all. */
@@ -103,7 +103,8 @@ void rt_gpu_open(Rt *rt)
     rt_gpu_measure(RT_OUT_CONTEXT);
     RT_CUDA_CALL(rt, cudaDeviceGetStreamPriorityRange(&least, &greatest));
     for (int s = 0; s < RT_DEVICE_STREAMS; s++) {
-        /* collectives go first: persistent products would starve them */
+        /* collectives go first: persistent products would starve them; places are small
+         */
         RT_CUDA_CALL(
             rt, cudaStreamCreateWithPriority(&rt_gpu.stream[s], cudaStreamNonBlocking,
                                              s == RT_COMPUTE ? least : greatest));

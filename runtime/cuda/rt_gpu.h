@@ -20,8 +20,9 @@
     } while (0)
 _Noreturn void rt_cuda_failed(const Rt *rt, const char *call, cudaError_t error);
 
-/* Streams of the device: RT_GATHER, RT_REDUCE of rt.h, and this one. */
-enum { RT_COMPUTE = 2, RT_DEVICE_STREAMS = 3 };
+/* Streams of the device: RT_GATHER, RT_REDUCE of rt.h, and these: of the mathematics, and
+ * of what tells the host how far that is. */
+enum { RT_COMPUTE = 2, RT_PLACES = 3, RT_DEVICE_STREAMS = 4 };
 
 /* Device memory outside of the arena, as it was measured: who took how much. */
 typedef enum {
@@ -30,7 +31,8 @@ typedef enum {
     RT_OUT_KERNELS,
     RT_OUT_BLAS,
     RT_OUT_NCCL,
-    RT_OUT_LATER, /* what libraries load when first used */
+    RT_OUT_LATER,  /* what libraries load when first used */
+    RT_OUT_GRAPHS, /* CUDA graphs */
     RT_OUT_KINDS
 } RtOutside;
 
@@ -44,6 +46,7 @@ typedef struct RtGpu {
     int64_t free_bytes; /* when last measured */
     int64_t outside[RT_OUT_KINDS];
     const char *image; /* "sm_90a", or "compiled at start" */
+    char during[192];  /* for messages: " while layers.1 forward was captured", or "" */
 } RtGpu;
 extern RtGpu rt_gpu;
 
@@ -89,6 +92,25 @@ void rt_blas_open(Rt *rt);
 void rt_comm_open(Rt *rt);
 /* Tells the watchers how far the device has come. */
 void rt_places_passed(Rt *rt);
+
+/* Collectives started on both streams since the micro-batch was loaded; a graph's, too.
+ */
+typedef struct RtStarts {
+    int count[2];
+} RtStarts;
+RtStarts rt_comm_starts(void);
+void rt_comm_started(RtStarts of_graph);
+/* From begin to end what is enqueued becomes a graph, as if so many collectives had been
+ * started before; it ends when all streams have joined. Returns those that it starts. */
+void rt_capture_begin(Rt *rt, RtStarts before);
+RtStarts rt_capture_end(Rt *rt, cudaGraph_t *graph);
+
+/* ---- rt_graph.c -------------------------------------------------------------------- */
+
+/* After the first step: the parts that it ran become graphs. */
+void rt_graphs_capture(Rt *rt);
+/* Before any communicator goes that they have captured. */
+void rt_graphs_close(Rt *rt);
 
 /* ---- rt_tree.c, rt_nccl.c, rt_loopback.c: only in trainers of several ranks ---------
  */
@@ -136,6 +158,8 @@ void rt_loopback_map(Rt *rt, int fd, int64_t offset);
 
 void rt_norm_open(Rt *rt);
 void rt_norm_results(Rt *rt); /* the step is complete: its results, to RtState */
+/* The loss of the micro-batch that is here goes where those of the step are added. */
+void rt_loss_put(Rt *rt);
 void rt_add_parts(Rt *rt, cudaStream_t stream, const void *own, const void *staging,
                   int64_t stride, int mine, int ranks, int64_t elems, void *out);
 

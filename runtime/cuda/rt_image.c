@@ -122,8 +122,9 @@ void rt_launch_on(Rt *rt, cudaStream_t stream, const RtKernel *k, int64_t blocks
     };
     const cudaError_t error = cudaLaunchKernelExC(&config, k->handle, args);
     if (error != cudaSuccess) {
-        rt_fail(rt, RT_EXIT_ERROR, "launch of %s on GPU %d, %lld x %lld blocks of %d: %s",
-                k->name, rt_gpu.index, (long long)blocks_x, (long long)blocks_y,
+        rt_fail(rt, RT_EXIT_ERROR,
+                "launch of %s on GPU %d%s, %lld x %lld blocks of %d: %s", k->name,
+                rt_gpu.index, rt_gpu.during, (long long)blocks_x, (long long)blocks_y,
                 k->threads, cudaGetErrorString(error));
     }
 }

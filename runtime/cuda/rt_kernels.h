@@ -10,6 +10,15 @@
 
 #include "rt_control.h"
 
+/* Tells the host where the device is; `word` is the host's memory. */
+RT_GLOBAL(32)
+rt_place_kernel(int *word, int place)
+{
+    if (threadIdx.x == 0) {
+        *word = place;
+    }
+}
+
 #if defined(RT_F64_SUMS)
 typedef double RtGrad;
 typedef double RtSum;
@@ -36,20 +45,21 @@ RT_DEVICE RtSum rt_node(RtSum a, RtSum b) /* of a tree: rounded to the reduce dt
 
 /* ---- sums ---------------------------------------------------------------------------------- */
 
-/* rt_merge of rt.h: node joins the partial sums of `levels` complete subtrees. */
+/* rt_merge of rt.h: node joins the partial sums of round->levels complete subtrees. */
 RT_GLOBAL(256)
 rt_merge_kernel(RtGrad *node, RtGrad *partials, int64_t elems, int64_t partial_elems,
-                int levels, int last)
+                const RtRound *round)
 {
     const int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x;
     if (i >= elems) {
         return;
     }
+    const int levels = round->levels;
     RtSum v = rt_grad_load(node[i]);
     for (int l = 0; l < levels; l++) {
         v = rt_node(rt_grad_load(partials[l * partial_elems + i]), v);
     }
-    (last ? node : partials + levels * partial_elems)[i] = rt_grad_round(v);
+    (round->last ? node : partials + levels * partial_elems)[i] = rt_grad_round(v);
 }
 
 /* Part k of element i: this rank's own, or what rank k sent. */

@@ -46,6 +46,7 @@ void rt_memory_resident(const Rt *rt, FILE *out)
         [RT_OUT_BLAS] = "cuBLASLt",
         [RT_OUT_NCCL] = "NCCL, pinned memory",
         [RT_OUT_LATER] = "loaded at first use",
+        [RT_OUT_GRAPHS] = "CUDA graphs",
     };
     fprintf(out, "memory of GPU %d, measured at the end of rank %d:\n", rt_gpu.index,
             rt->rank);

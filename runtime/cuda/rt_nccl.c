@@ -33,8 +33,8 @@ static int n_comms;
 
 static _Noreturn void nccl_failed(const Rt *rt, const char *call, ncclResult_t result)
 {
-    rt_fail(rt, RT_EXIT_ERROR, "%s on GPU %d: %s: %s", call, rt_gpu.index,
-            ncclGetErrorString(result), ncclGetLastError(world));
+    rt_fail(rt, RT_EXIT_ERROR, "%s on GPU %d%s: %s: %s", call, rt_gpu.index,
+            rt_gpu.during, ncclGetErrorString(result), ncclGetLastError(world));
 }
 
 static const char *name(void)

@@ -4,6 +4,9 @@
  * the optimizer reads, all in device memory: the host enqueues the whole step and hears
  * of its end.
  *
+ * What changes from step to step or from round to round the kernels read from device
+ * memory, where copies outside of the step's CUDA graphs put it.
+ *
  * The norm is exact as on the CPU: chunk sums of squares are added as integers into the
  * control area, whose words one all-reduce adds over ranks. Each loss was computed by one
  * rank and is zero elsewhere, so that adding them is exact, too. */
@@ -15,28 +18,33 @@ static RtKernel sum_kernel = {.name = "rt_sum_kernel", .threads = 256};
 static RtKernel squares_kernel = {.name = "rt_squares_kernel", .threads = 256};
 static RtKernel finish_kernel = {.name = "rt_finish_kernel", .threads = 32};
 
-static RtStepIn *in;   /* pinned: read when the device comes there */
-static RtStepOut *out; /* pinned */
+/* Pinned: read, or written, when the device comes there. */
+static RtStepIn *in;
+static RtStepOut *out;
+static RtRound *rounds; /* constants, one for each */
 
 /* After the losses in the control area. */
-typedef struct Ends {
+typedef struct RtDeviceStep {
+    double loss; /* of the micro-batch that is here */
     RtUpdate update;
     RtStepIn in;
     RtStepOut out;
-} Ends;
+    RtRound round;
+} RtDeviceStep;
 
 static char *control(const Rt *rt)
 {
     return rt_symmetric(rt, rt->trainer->control_offset);
 }
 
-static Ends *ends(const Rt *rt)
+static RtDeviceStep *device_step(const Rt *rt)
 {
-    return (Ends *)(control(rt) +
-                    (RT_CONTROL_LOSSES + rt->trainer->micro_batches * 8 + 63) / 64 * 64);
+    const int64_t losses_bytes = rt->trainer->micro_batches * 8;
+    return (RtDeviceStep *)(control(rt) +
+                            (RT_CONTROL_LOSSES + losses_bytes + 63) / 64 * 64);
 }
 
-_Static_assert(sizeof(Ends) + RT_CONTROL_LOSSES + 64 <= RT_CONTROL_BYTES(0),
+_Static_assert(sizeof(RtDeviceStep) + RT_CONTROL_LOSSES + 64 <= RT_CONTROL_BYTES(0),
                "the control area holds it all");
 
 void rt_norm_open(Rt *rt)
@@ -47,6 +55,19 @@ void rt_norm_open(Rt *rt)
     rt_kernel_prepare(&finish_kernel);
     RT_CUDA_CALL(rt, cudaHostAlloc((void **)&in, sizeof *in, cudaHostAllocDefault));
     RT_CUDA_CALL(rt, cudaHostAlloc((void **)&out, sizeof *out, cudaHostAllocDefault));
+    const int64_t n = rt->trainer->leaves / rt->world_size;
+    RT_CUDA_CALL(rt, cudaHostAlloc((void **)&rounds, (size_t)n * sizeof *rounds,
+                                   cudaHostAllocDefault));
+    for (int64_t r = 0; r < n; r++) {
+        rounds[r] = (RtRound){rt_merge_levels(r), rt_is_last_round(rt, r)};
+    }
+}
+
+/* To the device, when it comes there. */
+static void send(Rt *rt, void *to, const void *from, size_t bytes)
+{
+    RT_CUDA_CALL(rt, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice,
+                                     rt_gpu.stream[RT_COMPUTE]));
 }
 
 static int64_t blocks_of(int64_t elems)
@@ -56,15 +77,16 @@ static int64_t blocks_of(int64_t elems)
 
 /* ---- sums -------------------------------------------------------------------------- */
 
-void rt_merge(Rt *rt, void *node, void *partials, int64_t elems, int64_t partial_elems,
-              int64_t round, bool last)
+void rt_round(Rt *rt, int64_t round)
 {
-    int levels = 0, is_last = last;
-    while (round >> levels & 1) {
-        levels++;
-    }
+    send(rt, &device_step(rt)->round, &rounds[round], sizeof *rounds);
+}
+
+void rt_merge(Rt *rt, void *node, void *partials, int64_t elems, int64_t partial_elems)
+{
+    const RtRound *round = &device_step(rt)->round;
     rt_launch(rt, &merge_kernel, blocks_of(elems), 1,
-              (void *[]){&node, &partials, &elems, &partial_elems, &levels, &is_last});
+              (void *[]){&node, &partials, &elems, &partial_elems, &round});
 }
 
 void rt_add_parts(Rt *rt, cudaStream_t stream, const void *own, const void *staging,
@@ -102,29 +124,36 @@ void rt_norm_add(Rt *rt, int segment)
     rt_share_runs(rt, segment, norm_run, &s);
 }
 
+/* The pinned memory is free: the device has been waited for at the end of each step. */
+void rt_step_begin(Rt *rt)
+{
+    const double scale = rt_scale(rt);
+    rt->state->valid_tokens = 1; /* what rt_update divides by; the device knows better */
+    const RtUpdate u = rt_update(rt);
+    *in = (RtStepIn){.lr = u.lr64,
+                     .bias1 = u.bias1_64,
+                     .bias2 = u.bias2_64,
+                     .clip = rt->trainer->optimizer.clip,
+                     .scale = scale,
+                     .noise = u.noise,
+                     .loss_scale = (float)scale};
+    send(rt, &device_step(rt)->in, in, sizeof *in);
+}
+
 void rt_norm_reduce(Rt *rt)
 {
-    const RtTrainer *t = rt->trainer;
-    RtState *st = rt->state;
-    const cudaStream_t stream = rt_gpu.stream[RT_COMPUTE];
-    Ends *e = ends(rt);
-    void *words = control(rt), *update = &e->update, *step_in = &e->in,
-         *step_out = &e->out;
-    int64_t micro_batches = t->micro_batches;
-    st->valid_tokens = 1; /* what rt_update divides by; the device knows better */
-    const RtUpdate u = rt_update(rt);
-    *in = (RtStepIn){u.lr64,       u.bias1_64, u.bias2_64, t->optimizer.clip,
-                     rt_scale(rt), u.noise};
-    RT_CUDA_CALL(
-        rt, cudaMemcpyAsync(step_in, in, sizeof *in, cudaMemcpyHostToDevice, stream));
+    RtDeviceStep *step = device_step(rt);
+    void *words = control(rt), *update = &step->update, *step_in = &step->in,
+         *step_out = &step->out;
+    int64_t micro_batches = rt->trainer->micro_batches;
 #ifdef RT_NCCL
     rt_transport->control(rt, words, RT_CONTROL_WORDS, control(rt) + RT_CONTROL_LOSSES,
                           micro_batches);
 #endif
     rt_launch(rt, &finish_kernel, 1, 1,
               (void *[]){&words, &micro_batches, &step_in, &step_out, &update});
-    RT_CUDA_CALL(
-        rt, cudaMemcpyAsync(out, step_out, sizeof *out, cudaMemcpyDeviceToHost, stream));
+    RT_CUDA_CALL(rt, cudaMemcpyAsync(out, step_out, sizeof *out, cudaMemcpyDeviceToHost,
+                                     rt_gpu.stream[RT_COMPUTE]));
 }
 
 void rt_norm_results(Rt *rt)
@@ -140,24 +169,37 @@ void rt_norm_results(Rt *rt)
     }
 }
 
+/* Of an evaluation, which is complete. */
 double rt_loss_take(Rt *rt)
 {
-    const int64_t at = (char *)rt_loss_slot(rt) - rt->symmetric;
-    const double zero = 0;
     double loss;
-    rt_arena_read(rt, RT_SPACE_SYMMETRIC, at, &loss, sizeof loss);
-    rt_arena_write(rt, RT_SPACE_SYMMETRIC, at, &zero, sizeof zero);
+    rt_arena_read(rt, RT_SPACE_SYMMETRIC, (char *)rt_loss_slot(rt) - rt->symmetric, &loss,
+                  sizeof loss);
     return loss;
 }
 
+/* One for all micro-batches. */
 double *rt_loss_slot(Rt *rt)
 {
-    return (double *)(control(rt) + RT_CONTROL_LOSSES) + rt->state->micro_batch;
+    return &device_step(rt)->loss;
+}
+
+void rt_loss_put(Rt *rt)
+{
+    double *losses = (double *)(control(rt) + RT_CONTROL_LOSSES);
+    RT_CUDA_CALL(rt, cudaMemcpyAsync(&losses[rt->state->micro_batch], rt_loss_slot(rt),
+                                     sizeof *losses, cudaMemcpyDeviceToDevice,
+                                     rt_gpu.stream[RT_COMPUTE]));
+}
+
+const float *rt_loss_scale(const Rt *rt)
+{
+    return &device_step(rt)->in.loss_scale;
 }
 
 const RtUpdate *rt_device_update(const Rt *rt)
 {
-    return &ends(rt)->update;
+    return &device_step(rt)->update;
 }
 
 uint32_t rt_noise_stream(const RtUpdateRun *run)

@@ -1,7 +1,6 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- step.c: binders, the unrolled forward and backward, the end of the step, the loop.
 //@ local sharded = accumulate_sharded
-//@ local collectives = local_gathers + last_gathers + last_reduces > 0
 //@ local steps_of_rank = rounds * leaf_micro_batches
 /* SPDX-License-Identifier: MIT-0 */
 /* step.c: one step of ${name} on ${plural(world_size, "rank")}, unrolled: what each does.
@@ -12,7 +11,7 @@
 //@ if collectives then
  * Collectives run beside the computation on two streams, gather and reduce: a start
  * returns at once, a wait returns when this rank's result is complete. Each start has a
- * ticket, the number of starts on its stream before it in this step.
+ * ticket, the number of starts on its stream since the micro-batch was loaded.
 //@ end
  * Every size and offset was fixed when this file was generated; nothing is allocated.
  *
@@ -106,14 +105,14 @@ ${call("    " .. c.span .. "(", c.args, ");")}
 ${note("    rt_wait(rt, " .. w.stream .. ", " .. w.ticket .. ");", w.why, 42)}
 //@ local left_over = {}
 //@ for _, f in ipairs(in_flight) do
-//@ if f.stream ~= w.stream or f.n > (w.n or 1e9) then left_over[#left_over + 1] = f end
+//@ if f.stream ~= w.stream or f.n > w.ticket then left_over[#left_over + 1] = f end
 //@ end
 //@ in_flight = left_over
 //@ end
 //@ end
 //@ local function print_start(line)
 //@ print_waits(line)
-//@ local ticket = line.ticket_text
+//@ local ticket = "ticket " .. line.ticket
 //@ if line.kept then
 ${note(call("    rt_kept_gather_start(", { "rt", line.segment, line.kept, line.buffer, tostring(line.ranks) }, ");"), ticket, 71)}
 //@ elseif line.kind == "gather" then
@@ -127,16 +126,16 @@ ${note(call("    " .. line.call .. "(", { "rt", line.segment, line.grad, line.re
 //@ print_waits(line)
 ${call("    rt_keep(", { "rt", line.segment, line.buffer, line.kept, tostring(line.ranks) }, ");")}
 //@ end
-//@ local function print_merge(line, round, last)
+//@ local function print_merge(line)
 //@ print_waits(line)
-${call("    rt_merge(", { "rt", line.node, line.partials, tostring(line.elems), tostring(line.elems), round, last }, ");")}
+${call("    rt_merge(", { "rt", line.node, line.partials, tostring(line.elems), tostring(line.elems) }, ");")}
 //@ end
 //@ -- What runs beside a span, for its heading.
 //@ local function meanwhile(waits)
 //@ local gathers, reduces = {}, {}
 //@ for _, f in ipairs(in_flight) do
 //@ local waited = false
-//@ for _, w in ipairs(waits) do waited = waited or (w.stream == f.stream and f.n <= (w.n or 1e9)) end
+//@ for _, w in ipairs(waits) do waited = waited or (w.stream == f.stream and f.n <= w.ticket) end
 //@ local list = f.stream == "RT_GATHER" and gathers or reduces
 //@ if not waited then list[#list + 1] = f.unit end
 //@ end
@@ -152,27 +151,16 @@ ${call("    rt_merge(", { "rt", line.node, line.partials, tostring(line.elems), 
 //@ print_waits(line)
 ${call("    " .. line.call .. "(", line.args, ");")}
 //@ end
-//@ -- Which of the parameters of a part its lines use.
-//@ local function part_params(part)
-//@ local text, list, names = "", { "Rt *rt" }, { "rt" }
-//@ local uses = {}
+//@ -- Does a part store some gradients and add to others, as its caller says?
+//@ local function takes_beta(part)
 //@ for _, line in ipairs(part.lines) do
-//@ for _, w in ipairs(line.waits) do uses[w.ticket:match("^%a+") or "none"] = true end
-//@ for _, a in ipairs(line.args or {}) do if a == "beta" then uses.beta = true end end
-//@ if line.kind == "merge" then uses.round = sharded or part.phase == "merge" end
+//@ for _, a in ipairs(line.args or {}) do if a == "beta" then return true end end
 //@ end
-//@ local function add(name, type) if uses[name] then list[#list + 1] = type .. " " .. name names[#names + 1] = name end end
-//@ add("gathers", "int") add("reduces", "int") add("beta", "float") add("round", "int64_t")
-//@ return list, names, uses
+//@ return false
 //@ end
-//@ local function part_call(name, values)
+//@ local function part_call(name, beta)
 //@ for _, part in ipairs(parts) do
-//@ if part.name == name then
-//@ local _, names = part_params(part)
-//@ local args = {}
-//@ for i, n in ipairs(names) do args[i] = values[n] or n end
-//@ return name .. "(" .. table.concat(args, ", ") .. ");"
-//@ end
+//@ if part.name == name then return name .. (takes_beta(part) and "(rt, " .. beta .. ");" or "(rt);") end
 //@ end
 //@ error("no part " .. name)
 //@ end
@@ -188,7 +176,7 @@ ${call("    " .. line.call .. "(", line.args, ");")}
 //@ if not printed[part.name] then
 //@ printed[part.name] = true
 //@ in_flight = part.phase ~= "forward" and table.move(after_forward, 1, #after_forward, 1, {}) or {}
-//@ local params = part_params(part)
+//@ local params = takes_beta(part) and { "Rt *rt", "float beta" } or { "Rt *rt" }
 ${section(titles[part.name])}
 
 //@ if part.phase ~= "merge" then
@@ -231,8 +219,7 @@ ${call("static void " .. part.name .. "(", params, ")")}
 //@ elseif line.kind == "keep" then
 //@ print_keep(line)
 //@ elseif line.kind == "merge" then
-//@ local last = sharded and "round == " .. (rounds - 1) or part.phase == "merge" and "false" or "true"
-//@ print_merge(line, (sharded or part.phase == "merge") and "round" or tostring(rounds - 1), last)
+//@ print_merge(line)
 //@ end
 //@ end
 //@ for _, p in ipairs(pending) do print_start(p) end
@@ -268,11 +255,11 @@ static void update_matrices(Rt *rt)
 //@ if line.kind == "momentum" then
     rt_update_matrices(rt, ${line.segment}, matrix_momentum);
 //@ elseif line.kind == "to_owners" then
-${note(call("    rt_to_owners_start(", { "rt", line.batch }, ");"), line.ticket_text, 73)}
+${note(call("    rt_to_owners_start(", { "rt", line.batch }, ");"), "ticket " .. line.ticket, 73)}
 //@ elseif line.kind == "matrices" then
     rt_compute_matrices(rt, ${line.batch});
 //@ elseif line.kind == "from_owners" then
-${note(call("    rt_from_owners_start(", { "rt", line.batch }, ");"), line.ticket_text, 73)}
+${note(call("    rt_from_owners_start(", { "rt", line.batch }, ");"), "ticket " .. line.ticket, 73)}
 //@ elseif line.kind == "step" then
     rt_update_matrices(rt, ${line.segment}, matrix_update);
 //@ end
@@ -321,6 +308,41 @@ static void update(Rt *rt)
 //@ end
 }
 
+//@ -- ---- the loop's parts ----------------------------------------------------------------------
+//@ local has = {}
+//@ for _, part in ipairs(parts) do has[part.name] = part end
+//@ local function name_of(phase, variant) return has[phase .. "_" .. variant] and phase .. "_" .. variant or phase end
+//@ local leaf = leaf_micro_batches
+//@ local looped = steps_of_rank > 1
+//@ local first_beta = has[name_of("backward", "local")]
+//@ -- does a leaf have local micro-steps beside its first? Unsharded, its last may be one, too
+//@ first_beta = leaf > (sharded and 2 or 1) and takes_beta(first_beta)
+//@ local variants = {} -- on CUDA: names of functions, their backward's beta
+//@ local function variant_name(name) return #variants > 1 and name .. "_micro_step" or "micro_step" end
+//@ if cuda then
+//@ if first_beta then variants[1] = { "first", "local", "0.0f" } end
+//@ if steps_of_rank > 1 and (leaf > 1 or not sharded) then
+//@ variants[#variants + 1] = { "local", "local", first_beta and "1.0f" or "0.0f" }
+//@ end
+//@ variants[#variants + 1] = { "last", "last", leaf > 1 and "1.0f" or "0.0f" }
+${section("what becomes a CUDA graph, besides the end of the step")}
+
+/* The only argument is the rank: a graph repeats the numbers with which it was captured. */
+
+//@ for _, v in ipairs(variants) do
+//@ if v[1] == "first" then
+/* Of a leaf: gradients are stored, not added to. */
+//@ end
+static void ${variant_name(v[1])}(Rt *rt)
+{
+    ${part_call(name_of("forward", v[2]), v[3])}
+    ${part_call(name_of("backward", v[2]), v[3])}
+}
+
+//@ end
+${section("setup and step")}
+
+//@ end
 void trainer_setup(Rt *rt)
 {
     math_prepare();
@@ -332,42 +354,26 @@ ${call("    " .. setup.name .. "(", setup_args, ");")}
 }
 
 //@ -- ---- the loop ------------------------------------------------------------------------------
-//@ local has = {}
-//@ for _, part in ipairs(parts) do has[part.name] = true end
-//@ local function name_of(phase, variant) return has[phase .. "_" .. variant] and phase .. "_" .. variant or phase end
-//@ local leaf = leaf_micro_batches
-//@ local function micro_step(indent, variant, values)
-${indent}${part_call(name_of("forward", variant), values)}
-${indent}${part_call(name_of("backward", variant), values)}
-//@ end
-//@ local function count(indent, variant)
-//@ local g, r = variant == "local" and local_gathers or last_gathers, variant == "last" and last_reduces or 0
-//@ if g > 0 then
-${indent}gathers += ${g};
-//@ end
-//@ if r > 0 and sharded and rounds > 1 then
-${indent}reduces += ${r};
+//@ -- is_first: the condition under which a local micro-step is the first of its leaf
+//@ local function micro_step(indent, variant, beta, is_first)
+//@ if cuda then
+//@ local name = variant_name(variant)
+//@ if is_first and first_beta then name = is_first .. " ? " .. variant_name("first") .. " : " .. name end
+${indent}rt_run(rt, ${name});
+//@ else
+${indent}${part_call(name_of("forward", variant), beta)}
+${indent}${part_call(name_of("backward", variant), beta)}
 //@ end
 //@ end
-//@ local looped = steps_of_rank > 1
-//@ local values = looped and {} or { gathers = "0", reduces = "0", beta = "0.0f", round = "0" }
-//@ if not (sharded and rounds > 1) then values.reduces = "0" end
 void trainer_step(Rt *rt)
 {
 //@ if not looped then
     /* One micro-batch for each rank: its rank is its leaf. */
     rt_load_micro_batch(rt, rt->rank);
-//@ micro_step("    ", "last", values)
+//@ micro_step("    ", "last", "0.0f")
 //@ elseif sharded then
-//@ if local_gathers + last_gathers > 0 then
-    int gathers = 0; /* started in the micro-steps before: tickets count on from here */
-//@ end
-//@ if last_reduces > 0 and rounds > 1 then
-    int reduces = 0;
-//@ end
 //@ local indent = "    "
 //@ if rounds > 1 then
-
     for (int64_t round = 0; round < ${rounds}; round++) {
 //@ if replicate > 1 then
         /* Round j of rank s of copy p is leaf (p * ${rounds} + j) * ${shard} + s: low bits first, as the sums pair up. */
@@ -380,6 +386,7 @@ void trainer_step(Rt *rt)
 //@ end
         const int64_t first = ${leaf == 1 and deal or "(" .. deal .. ") * " .. leaf};
 
+        rt_round(rt, round);
 //@ indent = "        "
 //@ else
     const int64_t first = rt->rank * ${leaf}; /* of this rank's leaf */
@@ -388,43 +395,44 @@ void trainer_step(Rt *rt)
 //@ if leaf > 1 then
 ${indent}for (int64_t i = 0; i < ${leaf - 1}; i++) {
 ${indent}    rt_load_micro_batch(rt, first + i);
-//@ micro_step(indent .. "    ", "local", { beta = "i == 0 ? 0.0f : 1.0f", reduces = values.reduces })
-//@ count(indent .. "    ", "local")
+//@ micro_step(indent .. "    ", "local", "i == 0 ? 0.0f : 1.0f", "i == 0")
 ${indent}}
 ${indent}rt_load_micro_batch(rt, first + ${leaf - 1});
 //@ else
 ${indent}rt_load_micro_batch(rt, first);
 //@ end
-//@ micro_step(indent, "last", { beta = "1.0f", reduces = values.reduces })
+//@ micro_step(indent, "last", leaf > 1 and "1.0f" or "0.0f")
 //@ if rounds > 1 then
-//@ count(indent, "last")
     }
 //@ end
 //@ else
-//@ if local_gathers + last_gathers > 0 then
-    int gathers = 0; /* started in the micro-steps before: tickets count on from here */
-//@ end
     /* Rank r computes leaves r * ${rounds} .. r * ${rounds} + ${rounds - 1}, ${leaf} micro-batch${leaf > 1 and "es" or ""} each, one after the other. */
     const int64_t first = rt->rank * INT64_C(${steps_of_rank});
 
     for (int64_t i = 0; i < ${steps_of_rank - 1}; i++) {
         rt_load_micro_batch(rt, first + i);
-//@ local beta = leaf == 1 and "0.0f" or "i % " .. leaf .. " == 0 ? 0.0f : 1.0f"
-//@ micro_step("        ", "local", { beta = beta, reduces = "0" })
-//@ count("        ", "local")
+//@ local is_first = "i % " .. leaf .. " == 0"
+//@ micro_step("        ", "local", leaf == 1 and "0.0f" or is_first .. " ? 0.0f : 1.0f", is_first)
 //@ if has.merge_leaf then
+//@ local merge = cuda and "rt_run(rt, merge_leaf);" or "merge_leaf(rt);"
 //@ if leaf > 1 then
-        if (i % ${leaf} == ${leaf - 1})
-            ${part_call("merge_leaf", { round = "i / " .. leaf })}
+        if (i % ${leaf} == ${leaf - 1}) {
+            rt_round(rt, i / ${leaf});
+            ${merge}
+        }
 //@ else
-        ${part_call("merge_leaf", { round = "i" })}
+        rt_round(rt, i);
+        ${merge}
 //@ end
 //@ end
     }
     rt_load_micro_batch(rt, first + ${steps_of_rank - 1});
-//@ micro_step("    ", "last", { beta = leaf > 1 and "1.0f" or "0.0f", reduces = "0" })
+//@ if has.merge_leaf then
+    rt_round(rt, ${rounds - 1});
 //@ end
-    update(rt);
+//@ micro_step("    ", "last", leaf > 1 and "1.0f" or "0.0f")
+//@ end
+    ${cuda and "rt_run(rt, update);" or "update(rt);"}
 }
 //@ if logits_buffer then
 
@@ -432,8 +440,7 @@ ${indent}rt_load_micro_batch(rt, first);
  * token ROW. Nothing that training reads is written. */
 void trainer_evaluate(Rt *rt)
 {
-//@ local values = { gathers = "0", reduces = "0" }
-    ${part_call(has.forward_evaluation and "forward_evaluation" or name_of("forward", "last"), values)}
-    ${part_call("evaluate", values)}
+    ${part_call(has.forward_evaluation and "forward_evaluation" or name_of("forward", "last"))}
+    ${part_call("evaluate")}
 }
 //@ end

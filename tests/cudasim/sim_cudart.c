@@ -95,6 +95,10 @@ static const struct {
      "capturing stream has unjoined work"},
     {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
      "operation not permitted when stream is capturing"},
+    {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated",
+     "operation failed due to a previous error during capture"},
+    {cudaErrorCapturedEvent, "cudaErrorCapturedEvent",
+     "operation not permitted on an event last recorded in a capturing stream"},
     {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
     {cudaErrorUnknown, "cudaErrorUnknown", "unknown error"},
 };
@@ -181,8 +185,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int d)
     *p = (struct cudaDeviceProp){.totalGlobalMem = sim_memory_bytes(),
                                  .major = arch / 10,
                                  .minor = arch % 10,
-                                 .multiProcessorCount = (int)sim_setting(
-                                     "CUDASIM_MULTIPROCESSORS", 132),
+                                 .multiProcessorCount =
+                                     (int)sim_setting("CUDASIM_MULTIPROCESSORS", 132),
                                  .sharedMemPerBlockOptin = SIM_SHARED_BYTES,
                                  .sharedMemPerBlock = SIM_STATIC_SHARED_BYTES,
                                  .warpSize = SIM_WARP,
@@ -256,7 +260,7 @@ cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code,
     const size_t bytes = image_bytes(code);
     char path[64];
     int fd;
-    BEGIN;
+    BEGIN_UNCAPTURED;
 
     (void)jit, (void)jit_values, (void)n_jit, (void)options, (void)values, (void)n;
     fd = bytes ? memfd_create("kernels", 0) : -1;
@@ -273,7 +277,7 @@ cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code,
 
 cudaError_t cudaLibraryUnload(cudaLibrary_t library)
 {
-    BEGIN;
+    BEGIN_UNCAPTURED;
     sim_wait_all();
     dlclose(library);
     return sim_result(cudaSuccess);

@@ -8,7 +8,8 @@
  *
  *   CUDASIM_FAIL=NAME:N: the N-th call of that function, from 0, fails
  *
- *   CUDASIM_LOST=RANK:N: the process of that NCCL rank dies at its N-th collective, from 0
+ *   CUDASIM_LOST=RANK:N: the process of that NCCL rank dies at its N-th collective, from
+ * 0
  *
  *   CUDASIM_DEVICES=N: of the machine (8); CUDASIM_DRIVER=NNNNN: the driver (13000)
  *
@@ -41,5 +42,12 @@ static inline void sim_leave(int *held)
     sim_unlock();
 }
 #define SIM_LOCKED int held __attribute__((cleanup(sim_leave), unused)) = sim_enter()
+
+/* Instead of its file's BEGIN, in a function of the CUDA runtime that a thread must not
+ * call while it captures. */
+#define BEGIN_UNCAPTURED                                                                 \
+    BEGIN;                                                                               \
+    if (sim_capture_spoilt())                                                            \
+    return sim_result(cudaErrorStreamCaptureUnsupported)
 
 #endif

@@ -82,7 +82,7 @@ static cudaError_t free_piece(void *p)
 cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
 {
     struct Piece *x;
-    BEGIN;
+    BEGIN_UNCAPTURED;
 
     (void)flags;
     if (!p || !bytes || piece_of(p))
@@ -99,13 +99,13 @@ cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
 
 cudaError_t cudaHostUnregister(void *p)
 {
-    BEGIN;
+    BEGIN_UNCAPTURED;
     return sim_result(free_piece(p));
 }
 
 cudaError_t cudaMalloc(void **p, size_t bytes)
 {
-    BEGIN;
+    BEGIN_UNCAPTURED;
     if (bytes > sim_memory_bytes() - used_bytes)
         return sim_result(cudaErrorMemoryAllocation);
     *p = new_piece(bytes ? bytes : 1, false);
@@ -117,7 +117,7 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
 
 cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned flags)
 {
-    BEGIN;
+    BEGIN_UNCAPTURED;
     (void)flags;
     *p = new_piece(bytes ? bytes : 1, true);
     return sim_result(*p ? cudaSuccess : cudaErrorMemoryAllocation);
@@ -130,13 +130,13 @@ cudaError_t cudaMallocHost(void **p, size_t bytes)
 
 cudaError_t cudaFree(void *p)
 {
-    BEGIN;
+    BEGIN_UNCAPTURED;
     return sim_result(free_piece(p));
 }
 
 cudaError_t cudaFreeHost(void *p)
 {
-    BEGIN;
+    BEGIN_UNCAPTURED;
     return sim_result(free_piece(p));
 }
 
@@ -173,6 +173,7 @@ static SimResult run_copy(SimOp *op)
         memmove(c->to, c->from ? c->from : c->text, (size_t)c->bytes);
     else
         memset(c->to, c->byte, (size_t)c->bytes);
+    free(c->text);
     sim_clock_us += 1e-6 * (double)c->bytes;
     if (!c->from && !c->text && c->bytes >= sim_setting("CUDASIM_L2", 50 << 20))
         sim_cache_cold = true;
@@ -186,17 +187,21 @@ static cudaError_t copy(void *to, const void *from, size_t bytes, SimStream *s)
 
     if (bytes == 0)
         return cudaSuccess;
+    if (s->capture && !(piece_of(from) && piece_of(to))) { /* pageable memory */
+        sim_capture_spoilt();
+        return cudaErrorStreamCaptureUnsupported;
+    }
     if (piece_of(from)) {
         c.from = from;
     } else {
         c.text = malloc(bytes);
         if (!c.text)
             return cudaErrorMemoryAllocation;
-        memcpy(c.text, from, bytes); /* kept: a graph may replay it */
+        memcpy(c.text, from, bytes);
     }
     snprintf(work.what, sizeof work.what, "a copy of %zu bytes", bytes);
     sim_enqueue(s, &work);
-    if (!c.to_device && !s->capture)
+    if (!c.to_device)
         sim_wait(s->last); /* into pageable memory: not before it is there */
     return cudaSuccess;
 }
@@ -213,7 +218,7 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
 {
     SimStream *s = sim_stream(NULL);
     cudaError_t e;
-    BEGIN;
+    BEGIN_UNCAPTURED;
 
     (void)kind;
     e = copy(to, from, bytes, s);
@@ -242,6 +247,6 @@ cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t strea
 
 cudaError_t cudaMemset(void *to, int byte, size_t bytes)
 {
-    BEGIN;
+    BEGIN_UNCAPTURED;
     return sim_result(fill(to, byte, bytes, sim_stream(NULL)));
 }

@@ -51,10 +51,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     SimStream *s = sim_stream(stream);
-    BEGIN;
+    BEGIN_UNCAPTURED;
 
-    if (s->capture)
-        return sim_result(cudaErrorStreamCaptureUnsupported);
     sim_wait(s->last);
     return sim_result(cudaSuccess);
 }
@@ -62,7 +60,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
     SimStream *s = sim_stream(stream);
-    BEGIN;
+    BEGIN_UNCAPTURED;
 
     sim_progress_some();
     if (sim_broken())
@@ -75,7 +73,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 
 cudaError_t cudaDeviceSynchronize(void)
 {
-    BEGIN;
+    BEGIN_UNCAPTURED;
     sim_wait_all();
     return sim_result(cudaSuccess);
 }
@@ -119,7 +117,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
-    BEGIN;
+    BEGIN_UNCAPTURED;
+    if (((const SimEvent *)event)->capture)
+        return sim_result(cudaErrorCapturedEvent);
     sim_wait(((const SimEvent *)event)->op);
     return sim_result(cudaSuccess);
 }
@@ -127,8 +127,10 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     const uint32_t op = ((const SimEvent *)event)->op;
-    BEGIN;
+    BEGIN_UNCAPTURED;
 
+    if (((const SimEvent *)event)->capture)
+        return sim_result(cudaErrorCapturedEvent);
     sim_progress_some();
     if (sim_broken())
         return sim_result(cudaSuccess);
@@ -196,9 +198,13 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream,
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 {
+    bool spoilt;
     BEGIN;
-    *graph = (cudaGraph_t)sim_capture_end(sim_stream(stream));
-    return sim_result(*graph ? cudaSuccess : cudaErrorStreamCaptureUnjoined);
+
+    *graph = (cudaGraph_t)sim_capture_end(sim_stream(stream), &spoilt);
+    return sim_result(*graph   ? cudaSuccess
+                      : spoilt ? cudaErrorStreamCaptureInvalidated
+                               : cudaErrorStreamCaptureUnjoined);
 }
 
 /* An executable is its graph, with one user more. */

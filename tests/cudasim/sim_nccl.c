@@ -125,6 +125,8 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t *co
     BEGIN;
 
     (void)config;
+    if (sim_capture_spoilt()) /* it allocates */
+        return ncclUnhandledCudaError;
     mine->color = color;
     mine->key = key;
     atomic_store(&mine->splits, 2 * n - 1);

@@ -215,6 +215,7 @@ static void captured(int rank, int ranks, const ncclUniqueId *id)
     cudaGraphExec_t exec;
 
     (void)rank, (void)ranks, (void)id;
+    kernel("scale"); /* a capture must not load it */
     set(a, 1);
     OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
     scale(s, a, b, 2);
@@ -243,6 +244,7 @@ static void unjoined(int rank, int ranks, const ncclUniqueId *id)
     cudaGraph_t graph;
 
     (void)rank, (void)ranks, (void)id;
+    kernel("scale"); /* a capture must not load it */
     OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
     scale(s, a, b, 2);
     hand_over(s, t, event());
@@ -250,10 +252,96 @@ static void unjoined(int rank, int ranks, const ncclUniqueId *id)
     EXPECT(cudaStreamEndCapture(s, &graph) == cudaErrorStreamCaptureUnjoined);
 }
 
+/* A captured copy reads pinned memory when the graph runs; a kernel's number is as it
+ * was. */
+static void captured_numbers(int rank, int ranks, const ncclUniqueId *id)
+{
+    float *a = device(N), *b = device(N), *pinned, by = 2;
+    cudaStream_t s = stream();
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+
+    (void)rank, (void)ranks, (void)id;
+    kernel("scale"); /* a capture must not load it */
+    OK(cudaHostAlloc((void **)&pinned, N * sizeof *pinned, 0));
+    OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+    OK(cudaMemcpyAsync(a, pinned, N * sizeof *a, cudaMemcpyHostToDevice, s));
+    scale(s, a, b, by);
+    OK(cudaStreamEndCapture(s, &graph));
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    for (int i = 1; i < 4; i++) {
+        for (int k = 0; k < N; k++)
+            pinned[k] = (float)i;
+        by = 100;
+        OK(cudaGraphLaunch(exec, s));
+        OK(cudaStreamSynchronize(s));
+        EXPECT(all_are(b, (float)(2 * i)));
+    }
+}
+
+/* What a capture does not survive, one by one. */
+static void forbidden(int rank, int ranks, const ncclUniqueId *id)
+{
+    float *a = device(N), *b = device(N), pageable[N] = {0};
+    cudaStream_t s = stream(), other = stream();
+    cudaEvent_t e = event(), inside = event();
+    cudaGraph_t graph;
+    cudaError_t said = cudaSuccess;
+    void *p;
+
+    (void)rank, (void)ranks, (void)id;
+    kernel("scale"); /* a capture must not load it */
+    OK(cudaEventRecord(e, s));
+    for (int call = 0; call < 9; call++) {
+        const cudaError_t expected = call == 8 ? cudaErrorStreamCaptureIsolation
+                                               : cudaErrorStreamCaptureUnsupported;
+
+        OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+        scale(s, a, b, 2);
+        OK(cudaEventRecord(inside, s));
+        switch (call) {
+        case 0:
+            said = cudaStreamSynchronize(s);
+            break;
+        case 1:
+            said = cudaStreamSynchronize(other);
+            break;
+        case 2:
+            said = cudaDeviceSynchronize();
+            break;
+        case 3:
+            said = cudaStreamQuery(other);
+            break;
+        case 4:
+            said = cudaEventQuery(e);
+            break;
+        case 5:
+            said = cudaMalloc(&p, 100);
+            break;
+        case 6:
+            said = cudaHostAlloc(&p, 100, 0);
+            break;
+        case 7:
+            said =
+                cudaMemcpyAsync(a, pageable, sizeof pageable, cudaMemcpyHostToDevice, s);
+            break;
+        case 8: /* spoils nothing */
+            said = cudaStreamWaitEvent(s, e, 0);
+            break;
+        }
+        EXPECT(said == expected);
+        EXPECT((cudaStreamEndCapture(s, &graph) == cudaSuccess) == (call == 8));
+        EXPECT(cudaEventQuery(inside) == cudaErrorCapturedEvent);
+        EXPECT(cudaStreamWaitEvent(other, inside, 0) == cudaErrorStreamCaptureIsolation);
+    }
+}
+
 static void test_graphs(void **state)
 {
     (void)state;
     run_ok(captured, 1);
+    run_ok(captured_numbers, 1);
+    run_ok(forbidden, 1);
     run_ok(unjoined, 1);
     for (int seed = 0; seed < SEEDS; seed++) {
         assert_false(run(captured, 1, seed, "CUDASIM_DROP_WAIT=1"));

@@ -17,6 +17,9 @@ static struct {
     uint64_t host[SIM_WINDOW / 64]; /* the host has waited for these */
     SimStream legacy, *streams;
     SimGraph *graphs;
+    SimGraph *capture; /* under way */
+    bool spoilt;
+    int64_t captures;
     uint64_t random;
     int64_t waits; /* sim_event_await so far */
     int64_t dropped_wait;
@@ -358,20 +361,20 @@ void sim_event_record(SimEvent *e, SimStream *s)
                           .what = "the record of an event"};
 
     sim_enqueue(s, &work);
-    e->graph = s->capture;
+    e->capture = s->capture ? s->capture->serial : 0;
     e->op = s->capture ? 0 : s->last;
     e->node = s->capture ? s->last : 0;
 }
 
 bool sim_event_await(SimStream *s, const SimEvent *e)
 {
-    if (!e->graph && s->capture)
+    if (e->capture ? !q.capture || q.capture->serial != e->capture : s->capture != NULL)
         return false;
     if (q.waits++ == q.dropped_wait)
         return true; /* a planted fault */
-    if (e->graph) {
+    if (e->capture) {
         if (!s->capture) {
-            s->capture = e->graph;
+            s->capture = q.capture;
             s->outside = s->last; /* is no part of the graph */
             s->last = 0;
         }
@@ -386,11 +389,12 @@ bool sim_event_await(SimStream *s, const SimEvent *e)
 
 bool sim_capture_begin(SimStream *s)
 {
-    if (s->capture || s == &q.legacy)
+    if (q.capture || s == &q.legacy)
         return false;
     s->capture = resized(NULL, sizeof *s->capture);
-    *s->capture = (SimGraph){.users = 1, .next = q.graphs};
-    q.graphs = s->capture;
+    *s->capture = (SimGraph){.users = 1, .serial = ++q.captures, .next = q.graphs};
+    q.graphs = q.capture = s->capture;
+    q.spoilt = false;
     s->origin = true;
     s->outside = s->last;
     s->last = 0;
@@ -411,13 +415,21 @@ static bool joined(const SimGraph *g, uint32_t last, const SimIds *waits)
     return true;
 }
 
-SimGraph *sim_capture_end(SimStream *s)
+bool sim_capture_spoilt(void)
+{
+    q.spoilt = q.spoilt || q.capture != NULL;
+    return q.capture != NULL;
+}
+
+SimGraph *sim_capture_end(SimStream *s, bool *spoilt)
 {
     SimGraph *g = s->capture;
-    bool ok = g && s->origin && joined(g, s->last, &s->waits);
+    bool ok = g && s->origin && !q.spoilt && joined(g, s->last, &s->waits);
 
+    *spoilt = q.spoilt;
     if (!g)
         return NULL;
+    q.capture = NULL;
     for (SimStream *other = q.streams; other; other = other->next)
         if (other->capture == g) {
             other->capture = NULL;

@@ -51,7 +51,8 @@ typedef struct SimNode {
 typedef struct SimGraph {
     SimNode *items;
     int count, cap;
-    int users; /* captures under way, graphs and executables */
+    int users;      /* captures under way, graphs and executables */
+    int64_t serial; /* of all captures, from 1 */
     struct SimGraph *next;
 } SimGraph;
 
@@ -67,14 +68,14 @@ typedef struct SimStream {
 } SimStream;
 
 typedef struct SimEvent {
-    uint32_t op; /* 0: never recorded */
-    SimGraph *graph;
-    uint32_t node; /* of graph, from 1 */
+    uint32_t op;     /* 0: never recorded */
+    int64_t capture; /* its serial, when it was recorded in one; else 0 */
+    uint32_t node;   /* of that graph, from 1 */
     double seconds;
 } SimEvent;
 
-/* Time as the device's events have it: operations that cost something add to it. The cache
- * is cold after a fill of all of it, until a product has read its operands. */
+/* Time as the device's events have it: operations that cost something add to it. The
+ * cache is cold after a fill of all of it, until a product has read its operands. */
 extern double sim_clock_us;
 extern bool sim_cache_cold;
 
@@ -89,7 +90,8 @@ SimStream *sim_stream(void *handle);
 
 void sim_enqueue(SimStream *s, const SimWork *work);
 void sim_event_record(SimEvent *e, SimStream *s);
-/* False: the stream is being captured and the event is not of the capture. */
+/* False: the stream is being captured and the event is not of the capture, or was
+ * recorded in one that has ended. */
 bool sim_event_await(SimStream *s, const SimEvent *e);
 bool sim_is_done(uint32_t op);
 /* The host waits, and runs what may run. */
@@ -99,8 +101,11 @@ void sim_wait_all(void);
 void sim_progress_some(void);
 
 bool sim_capture_begin(SimStream *s);
-/* NULL: a stream that joined the capture was not joined again. */
-SimGraph *sim_capture_end(SimStream *s);
+/* What waits for the device or allocates asks first: true while a capture is under way,
+ * which is then spoilt. */
+bool sim_capture_spoilt(void);
+/* NULL: a stream that joined the capture was not joined again; or it was spoilt. */
+SimGraph *sim_capture_end(SimStream *s, bool *spoilt);
 void sim_graph_launch(SimGraph *g, SimStream *s);
 void sim_graph_release(SimGraph *g);
 /* True when a graph has a node of which `holds` is true. */

@@ -13,6 +13,8 @@
 
 extern Rt op_test_rt;
 Rt op_test_rt = {.world_size = 1};
+extern const float op_test_loss_scale;
+const float op_test_loss_scale = 64.0f; /* as op_test.lua has it */
 static void *unit;
 
 void cuda_unit(void *so)
@@ -120,6 +122,8 @@ void cuda_begin(const Buf *const *bufs, int n, const RtUpdate *u, int order)
     sim_clear();
     sim_seed((uint64_t)order);
     sim_memory_add((void *)(uintptr_t)u, sizeof *u, "the step's update");
+    sim_memory_add((void *)(uintptr_t)&op_test_loss_scale, sizeof op_test_loss_scale,
+                   "the loss scale");
     for (int i = 0; i < n; i++)
         if (bufs[i] && bufs[i]->elems > 0)
             sim_memory_add(bufs[i]->data,
@@ -130,6 +134,7 @@ void cuda_begin(const Buf *const *bufs, int n, const RtUpdate *u, int order)
 const char *cuda_end(const Buf *const *bufs, int n, const RtUpdate *u)
 {
     sim_memory_remove((void *)(uintptr_t)u);
+    sim_memory_remove((void *)(uintptr_t)&op_test_loss_scale);
     for (int i = 0; i < n; i++)
         if (bufs[i] && bufs[i]->elems > 0)
             sim_memory_remove(bufs[i]->data);

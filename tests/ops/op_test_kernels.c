@@ -169,7 +169,8 @@ static int open_unit(Kernels *k, const char *op)
     s->name = gen_strdup(k->g, op);
     s->text.g = s->device.g = s->prepare.g = k->g;
     if (k->cuda)
-        text_printf(&s->text, "#include \"rt_cuda.h\"\n\nextern Rt op_test_rt;\n\n");
+        text_printf(&s->text, "#include \"rt_cuda.h\"\n\nextern Rt op_test_rt;\n"
+                              "extern const float op_test_loss_scale;\n\n");
     else
         text_printf(
             &s->text,
@@ -192,7 +193,9 @@ static void add_wrapper(const Kernels *k, Text *t, const OpRule *op, const char 
         text_printf(t, "%s(void *)a[%d]", i ? ", " : "", i);
     text_printf(t, "%s%s%s);\n}\n\n", beta ? ", beta" : "",
                 workspace ? ", workspace" : "",
-                ops_scaled(k->g, op) ? ", 64.0f" : ""); /* as op_test.lua has it */
+                !ops_scaled(k->g, op) ? ""
+                : k->cuda             ? ", &op_test_loss_scale"
+                                      : ", 64.0f"); /* as op_test.lua has it */
 }
 
 /* Adds what `//@ prepare:` handed over, and, on CUDA, the host's text; pops the table. */

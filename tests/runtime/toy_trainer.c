@@ -296,6 +296,7 @@ static const Real *weights(Rt *rt, int segment)
 static void one_micro_batch(Rt *rt, int64_t index, bool add)
 {
     rt_load_micro_batch(rt, index);
+    gathers = reduces = 0;
     if (SHARDS > 1) {
         rt_all_gather_start(rt, 0, L_GATHERED0);
         rt_all_gather_start(rt, 1, L_GATHERED1);
@@ -312,10 +313,9 @@ static void one_micro_batch(Rt *rt, int64_t index, bool add)
     *rt_loss_slot(rt) = loss;
 }
 
-static void merge(Rt *rt, int s, void *node, int64_t elems, int64_t round)
+static void merge(Rt *rt, int s, void *node, int64_t elems)
 {
-    rt_merge(rt, node, rt_local(rt, segments[s].partials), elems, elems, round,
-             round == ROUNDS - 1);
+    rt_merge(rt, node, rt_local(rt, segments[s].partials), elems, elems);
 }
 
 static void *sum_of(Rt *rt, int s)
@@ -330,8 +330,9 @@ static void finish_leaf(Rt *rt, int64_t round)
 {
     const bool last = round == ROUNDS - 1, within = SHARDS > 1 || COPIES == 1;
     rt_at(rt, AT_REDUCE);
+    rt_round(rt, round);
     for (int s = 0; UNSHARDED && s < 2; s++) {
-        merge(rt, s, rt_symmetric(rt, grad_at[s]), segments[s].elems, round);
+        merge(rt, s, rt_symmetric(rt, grad_at[s]), segments[s].elems);
     }
     for (int s = 0; within && (last || !UNSHARDED) && s < 2; s++) {
         rt_reduce_scatter_start(rt, s, grad_at[s], segments[s].grad_shard);
@@ -341,7 +342,7 @@ static void finish_leaf(Rt *rt, int64_t round)
             rt_wait(rt, RT_REDUCE, reduces++);
         }
         if (!UNSHARDED) {
-            merge(rt, s, sum_of(rt, s), segments[s].shard_elems, round);
+            merge(rt, s, sum_of(rt, s), segments[s].shard_elems);
         }
     }
     for (int s = 0; COPIES > 1 && last && s < 2; s++) {
@@ -353,7 +354,6 @@ static void finish_leaf(Rt *rt, int64_t round)
 static void step(Rt *rt)
 {
     const int p = rt->rank / SHARDS, k = rt->rank % SHARDS;
-    gathers = reduces = 0;
     steps_begun++;
     for (int64_t round = 0; round < ROUNDS; round++) {
         const int64_t leaf =

@@ -1,8 +1,8 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- cross_entropy_bwd: dlogits may be logits. A block for each row.
 //@ local g = long_row(v, logits)
-//@ local by = scaled and " * loss_scale" or ""
-//@ local take, give = scaled and ", float loss_scale" or "", scaled and ", &loss_scale" or ""
+//@ local by = scaled and " * *loss_scale" or ""
+//@ local take, give = scaled and ", const float *loss_scale" or "", scaled and ", &loss_scale" or ""
 //@ local scale = z > 0 and "(1 + " .. lit(2 * z) .. " * lse[blockIdx.x])" or lit(1)
 RT_GLOBAL(${g.threads})
 ${fn}(const ${logits.type} *logits, const int32_t *targets, const ${lse.type} *lse,

@@ -7,8 +7,8 @@
 //@ local each = 16 // ({ bf16 = 2, f16 = 2, f32 = 4, f64 = 8 })[x.dtype]
 //@ local stride = (v + each - 1) // each * each
 //@ local g = long_row(v, x, stride)
-//@ local by = scaled and " * loss_scale" or ""
-//@ local take, give = scaled and ", float loss_scale" or "", scaled and ", &loss_scale" or ""
+//@ local by = scaled and " * *loss_scale" or ""
+//@ local take, give = scaled and ", const float *loss_scale" or "", scaled and ", &loss_scale" or ""
 //@ local row = { name = "row", type = x.type, dtype = x.dtype }
 //@ local z_loss = z > 0 and " + " .. lit(z) .. " * lse * lse" or ""
 //@ local logits_bytes = (16 // each * rows * stride + 63) // 64 * 64

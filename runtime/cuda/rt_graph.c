@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_graph.c: parts of a step as CUDA graphs. In: functions of step.c, each called with
+ * the rank alone: the micro-step's variants, the merge of a leaf, the end of the step.
+ * Out: what they enqueue, in one launch each.
+ *
+ * The first step runs uncaptured. In it NCCL connects and kernels and cuBLASLt load what
+ * they need, which may allocate and wait for the device: a capture allows neither. After
+ * it, with nothing under way, each part that it ran is captured once: its calls are
+ * recorded, not executed. So the device sees NCCL's calls either one by one or in graphs,
+ * never mixed, and from the second step on nothing is allocated.
+ *
+ * A graph repeats addresses and numbers as they were when it was captured. Offsets are
+ * the plan's, so they stay; what changes lies in device memory (rt_norm.c): learning
+ * rate, bias corrections, clip factor, whether to skip, the scale of the loss, the round
+ * of a merge. Tokens, a round's number and a step's numbers come by copies between the
+ * graphs, from pinned memory that is written again only after an event, or the step's
+ * end, says that it was read. The loss of a micro-batch leaves a graph at one address,
+ * and a copy takes it to its own.
+ *
+ * A graph begins when the one before it is complete and ends when all streams have
+ * joined, so it waits for none of the collectives that were started before it. */
+#include "rt_gpu.h"
+
+enum { MAX_GRAPHS = 8 };
+
+/* What rt_nccl.c counts as it enqueues; a graph's launch counts it again. */
+typedef struct Moved {
+    int64_t gathered, reduced, replicate, node;
+} Moved;
+
+typedef struct Graph {
+    RtStepPart *part;
+    cudaGraphExec_t exec; /* NULL: not captured */
+    RtStarts before, starts;
+    Moved moved;
+} Graph;
+static Graph graphs[MAX_GRAPHS];
+static int n_graphs;
+
+static Moved moved_so_far(const RtState *st)
+{
+    return (Moved){st->gathered_bytes, st->reduced_bytes, st->replicate_bytes,
+                   st->node_bytes};
+}
+
+static void set_moved(RtState *st, Moved m)
+{
+    st->gathered_bytes = m.gathered;
+    st->reduced_bytes = m.reduced;
+    st->replicate_bytes = m.replicate;
+    st->node_bytes = m.node;
+}
+
+static Moved sum(Moved a, int64_t sign, Moved b)
+{
+    return (Moved){a.gathered + sign * b.gathered, a.reduced + sign * b.reduced,
+                   a.replicate + sign * b.replicate, a.node + sign * b.node};
+}
+
+static Graph *graph_of(const Rt *rt, RtStepPart *part)
+{
+    for (int i = 0; i < n_graphs; i++) {
+        if (graphs[i].part == part) {
+            return &graphs[i];
+        }
+    }
+    if (n_graphs == MAX_GRAPHS) {
+        rt_fail(rt, RT_EXIT_ERROR, "a step of more than %d parts", MAX_GRAPHS);
+    }
+    graphs[n_graphs] = (Graph){.part = part};
+    return &graphs[n_graphs++];
+}
+
+void rt_run(Rt *rt, RtStepPart *part)
+{
+    RtState *st = rt->state;
+    Graph *g = graph_of(rt, part);
+    if (g->exec == NULL) {
+        g->before = rt_comm_starts();
+        part(rt);
+    } else {
+        RT_CUDA_CALL(rt, cudaGraphLaunch(g->exec, rt_gpu.stream[RT_COMPUTE]));
+        rt_comm_started(g->starts);
+        set_moved(st, sum(moved_so_far(st), 1, g->moved));
+    }
+    if (st->micro_batch >= 0) { /* the part has computed its loss */
+        rt_loss_put(rt);
+        st->micro_batch = -1;
+    }
+}
+
+static void capture(Rt *rt, Graph *g)
+{
+    const Moved moved = moved_so_far(rt->state);
+    cudaGraph_t graph;
+    rt_capture_begin(rt, g->before);
+    g->part(rt);
+    g->starts = rt_capture_end(rt, &graph);
+    g->moved = sum(moved_so_far(rt->state), -1, moved);
+    set_moved(rt->state, moved); /* nothing has moved yet */
+    RT_CUDA_CALL(rt, cudaGraphInstantiate(&g->exec, graph, 0));
+    RT_CUDA_CALL(rt, cudaGraphDestroy(graph));
+    /* what a launch needs on the device is put there now */
+    RT_CUDA_CALL(rt, cudaGraphUpload(g->exec, rt_gpu.stream[RT_COMPUTE]));
+}
+
+void rt_graphs_capture(Rt *rt)
+{
+    rt_gpu_measure(RT_OUT_LATER);
+    for (int i = 0; i < n_graphs; i++) {
+        capture(rt, &graphs[i]);
+    }
+    rt_gpu_drain(rt);
+    rt_gpu_measure(RT_OUT_GRAPHS);
+}
+
+void rt_graphs_close(Rt *rt)
+{
+    for (int i = 0; i < n_graphs; i++) {
+        if (graphs[i].exec != NULL) {
+            RT_CUDA_CALL(rt, cudaGraphExecDestroy(graphs[i].exec));
+        }
+    }
+    n_graphs = 0;
+}
