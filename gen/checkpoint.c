@@ -215,6 +215,74 @@ static void make_config(Gen *g)
     lua_pop(L, 1);
 }
 
+/* ---- a copy of what a rank writes
+ * -------------------------------------------------------- */
+
+/* Bytes in files of an element of the segment; of a matrix the second moment is none. */
+static void file_bytes(const Gen *g, int segment, int64_t *item, int64_t *moment2)
+{
+    const Model *m = &g->model;
+    bool split = m->master_dtype == DT_SPLIT;
+
+    *item = dtype_bytes(m->param_dtype);
+    *moment2 = 0;
+    for (int i = 0; i < g->prog.bufs.count; i++) {
+        const Buffer *b = &g->prog.bufs.items[i];
+
+        if (b->segment != segment)
+            continue;
+        if (b->kind == BUF_MASTER)
+            *item += dtype_bytes(split ? DT_F32 : m->master_dtype);
+        if (b->kind == BUF_MOMENT1)
+            *item += dtype_bytes(m->moments_dtype);
+        if (b->kind == BUF_MOMENT2)
+            *moment2 = dtype_bytes(m->moments_dtype);
+    }
+}
+
+/* Of elements lo .. hi of a segment. */
+static int64_t range_bytes(const Gen *g, const Segment *s, int64_t lo, int64_t hi,
+                           int64_t item, int64_t moment2)
+{
+    int64_t bytes = 0;
+
+    for (int i = 0; i < s->n_params; i++) {
+        const Param *p = &g->params.items[s->params[i]];
+        int64_t from = max_i64(p->offset_elems, lo);
+        int64_t to = min_i64(p->offset_elems + p->elems, hi);
+
+        if (from < to)
+            bytes += (to - from) * (item + (p->matrix ? 0 : moment2));
+    }
+    return bytes;
+}
+
+/* A rank writes its shard, or its share of it where several ranks hold the same, in
+ * grains; the copy of it has no pads. Of the rank that writes most. */
+int64_t checkpoint_snapshot_bytes(Gen *g)
+{
+    int world = g->model.world_size;
+    int64_t *bytes = gen_alloc(g, (size_t)world * sizeof *bytes), most = 0;
+
+    for (int i = 0; i < g->segments.count; i++) {
+        const Segment *s = &g->segments.items[i];
+        int64_t copies = world / s->shards, item, moment2;
+        int64_t grains = (s->shard_elems + GRAIN_ELEMS - 1) / GRAIN_ELEMS;
+        int64_t share = (grains + copies - 1) / copies * GRAIN_ELEMS;
+
+        file_bytes(g, s->id, &item, &moment2);
+        for (int r = 0; r < world; r++) {
+            int64_t base = r % s->shards * s->shard_elems, end = base + s->shard_elems;
+            int64_t lo = base + r / s->shards * share;
+
+            bytes[r] += range_bytes(g, s, lo, min_i64(lo + share, end), item, moment2);
+        }
+    }
+    for (int r = 0; r < world; r++)
+        most = max_i64(most, bytes[r]);
+    return most;
+}
+
 /* ---- the pass
  * -------------------------------------------------------------------------- */
 

@@ -132,6 +132,7 @@ void emit_model_context(Emit *e)
     emit_num(L, "planned_step_seconds", p->step_seconds);
     emit_int(L, "params_elems", plan_params(e->g));
     emit_int(L, "symmetric_bytes", p->space_bytes[SPACE_SYMMETRIC]);
+    emit_int(L, "snapshot_bytes", checkpoint_snapshot_bytes(e->g));
     emit_int(L, "local_bytes", p->space_bytes[SPACE_LOCAL]);
     emit_str(L, "arena_human", human_bytes(e->g, p->arena_bytes));
     emit_str(L, "cpu_arch", m->cpu_arch ? m->cpu_arch : "native");

@@ -234,6 +234,7 @@ PlanBytes plan_bytes(Gen *g)
                   b.gather - b.partials;
     b.library = g->model.library_bytes;
     b.total = b.arena + b.library;
+    b.snapshot = checkpoint_snapshot_bytes(g);
     return b;
 }
 
@@ -504,6 +505,9 @@ static void print_memory(Gen *g, Text *t)
     }
     text_printf(
         t, "  mapped data files are page cache, shared and reclaimable, not counted\n");
+    text_printf(t,
+                "  saves while training goes on: %" PRId64 "  %s more of host memory\n",
+                b.snapshot, human_bytes(g, b.snapshot));
     text_printf(t,
                 "  arena: symmetric %" PRId64 " + local %" PRId64
                 "; %.4f of most live, %.4f of one stream's tensors\n\n",

@@ -147,6 +147,7 @@ int64_t place_solve(Gen *g, const PlaceProblem *pr,
 
 /* NULL, or what is wrong. */
 const char *verify_checkpoint(Gen *g); /* checkpoint.c */
+int64_t checkpoint_snapshot_bytes(Gen *g);
 const char *verify_shard(Gen *g);
 const char *verify_unroll(Gen *g);
 const char *verify_prefetch(Gen *g);                 /* part of verify_unroll */
@@ -224,6 +225,7 @@ typedef struct PlanBytes {
     int64_t params, gradients, optimizer, activations, gather, partials, workspace;
     int64_t by_kind[N_BUF_KINDS]; /* sum of buffer bytes of that kind */
     int64_t arena, library, total;
+    int64_t snapshot; /* host memory, beside the total: of saves while training goes on */
 } PlanBytes;
 PlanBytes plan_bytes(Gen *g);
 typedef struct PlanWarnings {

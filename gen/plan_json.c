@@ -31,6 +31,7 @@ static json_t *json_bytes(Gen *g)
     set_int(o, "arena", b.arena);
     set_int(o, "library", b.library);
     set_int(o, "total", b.total);
+    set_int(o, "snapshot", b.snapshot);
     return o;
 }
 

@@ -154,6 +154,8 @@ typedef struct RtTrainer {
     double planned_step_seconds;     /* 0: unknown; deadlines derive from it */
     int64_t params_elems;
     int64_t symmetric_bytes, local_bytes;   /* the planned arena, exactly */
+    int64_t snapshot_bytes;          /* host memory for saves beside training: what the rank
+                                        that writes most of a checkpoint writes */
     int n_params;
     const RtParam *params;
     int n_segments;

@@ -46,7 +46,7 @@ bool rt_carry_read(Rt *rt, const char *folder)
     if (rt_first_error(rt) >= 0) {
         return false;
     }
-    rt_sum_words(rt, there, N_NAMES);
+    rt_save_sum(rt, there, N_NAMES);
     for (int i = 0; i < N_NAMES; i++) {
         if (there[i] == 0) {
             continue;

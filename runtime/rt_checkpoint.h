@@ -4,6 +4,8 @@
  *   rt_layout.c    which files, which tensor where: from the tables
  *   rt_state.c     the small files: train_state.json, the index
  *   rt_save.c      writes one, all ranks together
+ *   rt_snapshot.c  copies to write from while training goes on
+ *   rt_writers.c   may several ranks write one file there?
  *   rt_carry.c     files of the model that training does not need
  *   rt_manifest.c  MANIFEST: hashes of all files, which make it a checkpoint
  *   rt_prune.c     which ones stay
@@ -84,7 +86,17 @@ typedef struct RtCheckpoint {
     char *chunk;                /* RT_CHUNK_BYTES */
     char error[RT_ERROR_BYTES]; /* of this rank, in what is going on; empty: none */
     int64_t saved;              /* the newest step on disk; -1: none */
-    RtVerdict *verdicts;        /* what this run knows of steps on disk */
+    /* copies to write from (rt_snapshot.c) */
+    bool one_writer;              /* of each file */
+    bool apart;                   /* a thread writes, training goes on */
+    bool snapshots;               /* there is memory for them: */
+    char *snapshot[RT_MAX_RANKS]; /* this rank's; of others where there is one writer */
+    pthread_t writer;
+    int64_t writing;                    /* what the thread saves; -1: there is none */
+    _Atomic bool written;               /* it is done */
+    _Atomic uint64_t moves, mail_waits; /* of the thread: see rt_snapshot_join */
+    uint64_t mails;                     /* this rank's sums so far */
+    RtVerdict *verdicts;                /* what this run knows of steps on disk */
     int n_verdicts;
     uint64_t here; /* hash of this run's platform */
     RtPlatform platform[RT_MAX_PLATFORMS];
@@ -187,16 +199,33 @@ int rt_share_steps(Rt *rt, int64_t **steps);
 void rt_prune_note(RtCheckpoint *c, int64_t step, bool sound);
 void rt_prune(Rt *rt); /* collective */
 
+/* ---- rt_snapshot.c, rt_writers.c
+ * -------------------------------------------------------
+ */
+
+void rt_snapshot_open(Rt *rt); /* collective: takes the memory, or decides to wait */
+void rt_snapshot_take(Rt *rt); /* this rank's copy is that of now */
+/* A thread writes this step's. False: it cannot be started; rt_save_write does it. */
+bool rt_snapshot_start(Rt *rt, int64_t step);
+void rt_snapshot_join(Rt *rt); /* it has written, if there is one */
+/* Collective: must each file have one writer? As --one-writer says, or a trial shows. */
+bool rt_writers_try(Rt *rt);
+
 /* ---- rt_save.c, rt_tensors.c, rt_resume.c
  * ---------------------------------------------- */
 
-/* Collective: sums, modulo 2^64, over all ranks; n <= RT_SUM_WORDS. */
-enum { RT_SUM_WORDS = 256 };
+/* Collective: sums, modulo 2^64, over all ranks; n <= RT_SUM_WORDS. The first among the
+ * threads of the step, the other one among those that read or write checkpoints, which
+ * may be others. */
 void rt_sum_words(Rt *rt, uint64_t *words, int n);
+void rt_save_sum(Rt *rt, uint64_t *words, int n);
 /* Collective: has no rank an error? The first that has, as `rank`; -1: none. */
 int rt_first_error(Rt *rt);
 /* The same of errors that say nothing about a checkpoint (rt_file_error_is_here). */
 int rt_first_error_here(Rt *rt);
+/* Collective: the checkpoint of a step, from the copies or from the arena; false: it
+ * failed, and the run goes on. */
+bool rt_save_write(Rt *rt, int64_t step);
 void rt_save_moves(Rt *rt); /* this rank goes on, says the page that all share */
 /* Collective: sizes and hashes of all files are MANIFEST's. Not so: error says why, on
  * one rank at least. The caller frees m. */

@@ -65,6 +65,12 @@ static const Flag flags[] = {
      AT(keep_every), 1, 9e15},
     {"keep-going", NULL, "train on when a checkpoint cannot be written", FLAG_BOOL,
      AT(keep_going), 0, 0},
+    {"wait-for-saves", NULL,
+     "training waits while a checkpoint is written (default: it goes on, from a copy)",
+     FLAG_BOOL, AT(wait_for_saves), 0, 0},
+    {"one-writer", NULL,
+     "each file of a checkpoint is written by one rank (default: where a trial fails)",
+     FLAG_BOOL, AT(one_writer), 0, 0},
     {"resume", NULL, "go on from the newest sound checkpoint, if there is one", FLAG_BOOL,
      AT(resume), 0, 0},
     {"init", "DIR", "begin with the weights of a Hugging Face folder", FLAG_TEXT,
@@ -276,13 +282,15 @@ static int check_flags(RtFlags *f, const RtTrainer *t)
     if (f->checkpoint != NULL && f->checkpoint[0] == '\0') {
         return usage("--checkpoint needs the name of a folder");
     }
-    if (f->checkpoint == NULL &&
-        (f->checkpoint_every > 0 || f->keep > 0 || f->resume || f->keep_going)) {
+    if (f->checkpoint == NULL && (f->checkpoint_every > 0 || f->keep > 0 || f->resume ||
+                                  f->keep_going || f->wait_for_saves || f->one_writer)) {
         return usage("--%s needs --checkpoint DIR", f->checkpoint_every > 0
                                                         ? "checkpoint-every"
-                                                    : f->keep > 0 ? "keep"
-                                                    : f->resume   ? "resume"
-                                                                  : "keep-going");
+                                                    : f->keep > 0       ? "keep"
+                                                    : f->resume         ? "resume"
+                                                    : f->wait_for_saves ? "wait-for-saves"
+                                                    : f->one_writer     ? "one-writer"
+                                                                        : "keep-going");
     }
     if (f->keep_every > 0 && f->keep == 0) {
         return usage("--keep-every needs --keep K: without it all are kept");

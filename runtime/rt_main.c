@@ -77,6 +77,7 @@ static void prepare(Rt *rt, int fd)
     const RtTrainer *t = rt->trainer;
     const bool trains = !st->flags.sample;
     char error[RT_ERROR_BYTES];
+    st->shared_fd = fd;
     st->losses = calloc((size_t)t->micro_batches + 1, sizeof *st->losses);
     if (st->losses == NULL) {
         rt_fail(rt, RT_EXIT_ERROR, "out of memory");

@@ -200,7 +200,7 @@ bool rt_manifest_hash(Rt *rt, const char *folder, RtFile *files, int n_files)
         for (int i = 0; i < n; i++) {
             words[i] = hash_file(rt, folder, &files[at + i], &counter);
         }
-        rt_sum_words(rt, words, n);
+        rt_save_sum(rt, words, n);
         for (int i = 0; i < n; i++) {
             files[at + i].hash = words[i];
         }

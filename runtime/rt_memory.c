@@ -29,38 +29,17 @@ void rt_memory_planned(const Rt *rt, FILE *out)
     fprintf(out, "  %-28s %12.2f MiB (%lld bytes, mapped exactly)\n", "arena",
             mib(t->symmetric_bytes + t->local_bytes),
             (long long)(t->symmetric_bytes + t->local_bytes));
-}
-
-/* A number that begins a line of a file, or follows its first word; -1: there is none. */
-static int64_t number_in(const char *path, const char *word)
-{
-    char line[256];
-    long long n = -1;
-    FILE *f = fopen(path, "re");
-    if (f == NULL) {
-        return -1;
+    if (rt_snapshot_bytes(rt) > 0) {
+        fprintf(out, "  %-28s %12.2f MiB beside it\n", "copy for saves",
+                mib(rt_snapshot_bytes(rt)));
     }
-    while (n < 0 && fgets(line, sizeof line, f) != NULL) {
-        const size_t skip = strlen(word);
-        if (strncmp(line, word, skip) != 0 || sscanf(line + skip, "%lld", &n) != 1) {
-            n = -1;
-        }
-    }
-    fclose(f);
-    return n;
 }
 
 /* Said before the kernel says it by killing a rank. */
 void rt_memory_warn(const RtTrainer *t)
 {
     const int64_t need = t->world_size * (t->symmetric_bytes + t->local_bytes);
-    const int64_t kib = number_in("/proc/meminfo", "MemAvailable:");
-    const int64_t limit = number_in("/sys/fs/cgroup/memory.max", "");
-    const int64_t used = number_in("/sys/fs/cgroup/memory.current", "");
-    int64_t free_bytes = kib >= 0 ? kib * 1024 : INT64_MAX;
-    if (limit >= 0 && used >= 0 && limit - used < free_bytes) {
-        free_bytes = limit - used;
-    }
+    const int64_t free_bytes = rt_host_free_bytes(NULL);
     if (need > free_bytes) {
         fprintf(
             stderr,
@@ -70,11 +49,12 @@ void rt_memory_warn(const RtTrainer *t)
     }
 }
 
-typedef enum { ARENA, PEERS, DATA, CODE, OTHER, N_CLASSES } Class;
+typedef enum { ARENA, PEERS, DATA, COPIES, CODE, OTHER, N_CLASSES } Class;
 static const char *const class_names[N_CLASSES] = {
     [ARENA] = "arena",
     [PEERS] = "peers' symmetric spaces",
     [DATA] = "data files, mapped",
+    [COPIES] = "copies for saves",
     [CODE] = "code and libraries",
     [OTHER] = "heap, stacks, libraries'",
 };
@@ -100,6 +80,9 @@ static Class class_of(const Rt *rt, uintptr_t from, const char *path)
     if ((rt->state->tokens != NULL && rt_tokens_hold(rt->state->tokens, from)) ||
         (rt->state->held_out != NULL && rt_tokens_hold(rt->state->held_out, from))) {
         return DATA;
+    }
+    if (rt_snapshot_holds(rt, from)) {
+        return COPIES;
     }
     return path[0] == '/' && strncmp(path, "/memfd:", 7) != 0 ? CODE : OTHER;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_platform.c: what may change bits between machines. In: the build's flags, the
+/* rt_platform.c: what may change bits between machines, and what memory this one has
+ * left. In: the build's flags, the
  * library of matrix products, this CPU. Out: the platform hash and the text it is made
  * of. Libraries choose their kernels by the CPU's model and by what it can do, so both
  * are in it. */
@@ -49,4 +50,41 @@ uint64_t rt_platform_hash(const RtTrainer *t, char *text, size_t text_bytes)
              "compiler %s; flags %s; vectors of %d bytes; gemm %s; cpu %s", __VERSION__,
              t->build_flags, RT_VEC_BYTES, rt_gemm_library(), cpu);
     return rt_hash64(text, strlen(text), 1);
+}
+
+/* ---- memory of the machine ------------------------------------------------------------
+ */
+
+/* A number that begins a line of a file, or follows its first word; -1: there is none. */
+static int64_t number_in(const char *path, const char *word)
+{
+    char line[256];
+    long long n = -1;
+    FILE *f = fopen(path, "re");
+    if (f == NULL) {
+        return -1;
+    }
+    while (n < 0 && fgets(line, sizeof line, f) != NULL) {
+        const size_t skip = strlen(word);
+        if (strncmp(line, word, skip) != 0 || sscanf(line + skip, "%lld", &n) != 1) {
+            n = -1;
+        }
+    }
+    fclose(f);
+    return n;
+}
+
+int64_t rt_host_free_bytes(const RtTrainer *t)
+{
+    const int64_t kib = number_in("/proc/meminfo", "MemAvailable:");
+    const int64_t limit = number_in("/sys/fs/cgroup/memory.max", "");
+    const int64_t used = number_in("/sys/fs/cgroup/memory.current", "");
+    int64_t free_bytes = kib >= 0 ? kib * 1024 : INT64_MAX;
+    if (limit >= 0 && used >= 0 && limit - used < free_bytes) {
+        free_bytes = limit - used;
+    }
+#ifndef RT_CUDA /* shared memory is set aside at start, private memory is not */
+    free_bytes -= t != NULL ? t->world_size * t->local_bytes : 0;
+#endif
+    return free_bytes > 0 ? free_bytes : 0;
 }

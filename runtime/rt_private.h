@@ -48,6 +48,7 @@ typedef struct RtFlags {
     int64_t checkpoint_every; /* steps; 0: only at the end */
     int64_t keep, keep_every; /* the newest so many, 0: all; and each so many steps */
     bool resume, keep_going;
+    bool wait_for_saves, one_writer;
     int64_t threads;         /* of each rank; 0: its share of the cores */
     double deadline_seconds; /* 0: derived from the plan */
     double peak_tflops;      /* of one rank, for MFU; 0: unknown */
@@ -58,8 +59,8 @@ int rt_flags_parse(RtFlags *f, const RtTrainer *t, int argc, char **argv);
 /* ---- the page that all ranks and launchers share ----------------------------------- */
 
 /* Streams of collectives; RT_GATHER and RT_REDUCE are rt.h's. RT_CONTROL: small
- * exchanges. */
-enum { RT_CONTROL = 2, RT_STREAMS = 3 };
+ * exchanges of the step; RT_MAIL: of saves. */
+enum { RT_CONTROL = 2, RT_MAIL = 3, RT_STREAMS = 4, RT_SUM_WORDS = 256 };
 
 /* Where a rank is outside the step's own places. */
 enum {
@@ -78,6 +79,7 @@ typedef struct RtRankShared {
     /* collectives begun, by stream */
     _Alignas(128) _Atomic uint64_t published[RT_STREAMS];
     _Atomic uint64_t finished;       /* exchanges of the control area read to the end */
+    _Atomic uint64_t mail_read;      /* mails of all ranks read */
     _Alignas(128) _Atomic int place; /* index into RtTrainer.places, or RT_AT_* */
     _Atomic int64_t step;            /* 1-based; 0: before the first */
     _Atomic int64_t moved_ns;        /* clock when it last went on */
@@ -97,6 +99,7 @@ typedef struct RtShared {
     _Atomic int again;                   /* it did, with a checkpoint to go on from */
     char nccl_id[128]; /* CUDA: rank 0's word by which the ranks find each other */
     RtRankShared rank[RT_MAX_RANKS];
+    uint64_t mail[RT_MAX_RANKS][RT_SUM_WORDS];
 } RtShared;
 
 /* ---- one rank ---------------------------------------------------------------------- */
@@ -183,6 +186,7 @@ typedef struct RtState {
     FILE *log;
     double started_seconds;
     struct RtCheckpoint *checkpoint; /* NULL: without --checkpoint */
+    int shared_fd;                   /* of the memory that all ranks share */
 } RtState;
 
 /* A failure of this rank: the first to fail prints `[rank R] error: ...`, all end. */
@@ -403,12 +407,17 @@ void rt_sample(Rt *rt);         /* collective */
 /* Collective. Without --checkpoint they do nothing and return false. */
 void rt_checkpoint_weights(Rt *rt); /* `trainer sample`: those of the newest sound one */
 bool rt_checkpoint_begin(Rt *rt); /* were weights and state read from one? */
+/* Of the copies that saves beside training write from: bytes of this rank's, 0: there are
+ * none; does the address lie in one? */
+int64_t rt_snapshot_bytes(const Rt *rt);
+bool rt_snapshot_holds(const Rt *rt, uintptr_t address);
 bool rt_checkpoint_step(Rt *rt);  /* after a step: saves when it is time; does the run end
                                      here, for a signal? */
 
 /* ---- rt_shm.c, rt_memory.c, rt_log.c ----------------------------------------------- */
 
 int rt_shared_create(const RtTrainer *t); /* descriptor, or -1 with errno */
+int64_t rt_shared_bytes(const RtTrainer *t); /* that the descriptor has at first */
 RtShared *rt_shared_map(int fd);          /* or NULL with errno */
 bool rt_arena_map(Rt *rt, int fd, bool guard, char *error);
 /* Between a space of this rank and memory of this process: on a device, copies. */
@@ -419,6 +428,9 @@ void rt_arena_write(Rt *rt, RtSpace space, int64_t offset, const void *from,
 /* With guards: were the bytes before and after this rank's spaces left alone? */
 bool rt_arena_intact(const Rt *rt);
 int64_t rt_memory_high_water_bytes(void);
+/* That this machine, or its control group, can still give beside what ranks have yet to
+ * touch of their arenas. */
+int64_t rt_host_free_bytes(const RtTrainer *t);
 /* When the arenas of all ranks are more than this machine can give now. */
 void rt_memory_warn(const RtTrainer *t);
 void rt_memory_planned(const Rt *rt, FILE *out);

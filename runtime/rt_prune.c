@@ -52,7 +52,7 @@ int rt_share_steps(Rt *rt, int64_t **steps)
         return -1;
     }
     uint64_t n = (uint64_t)count;
-    rt_sum_words(rt, &n, 1); /* only rank 0 has any */
+    rt_save_sum(rt, &n, 1); /* only rank 0 has any */
     uint64_t *all = calloc(n + 1, sizeof *all);
     if (all == NULL) {
         rt_fail(rt, RT_EXIT_ERROR, "out of memory");
@@ -62,7 +62,7 @@ int rt_share_steps(Rt *rt, int64_t **steps)
         if (rt->rank == 0) {
             memcpy(all + at, mine + at, some * sizeof *all);
         }
-        rt_sum_words(rt, all + at, (int)some);
+        rt_save_sum(rt, all + at, (int)some);
     }
     free(mine);
     *steps = (int64_t *)all;

@@ -445,6 +445,7 @@ static RtCheckpoint *open_checkpoint(Rt *rt)
         c->dir = rt->state->flags.checkpoint;
         c->lock = -1;
         c->saved = -1;
+        c->writing = -1;
         c->stage = malloc(RT_STAGE_ELEMS * sizeof(double));
         c->convert = malloc(RT_STAGE_ELEMS * sizeof(double));
         c->chunk = malloc(RT_CHUNK_BYTES);
@@ -497,6 +498,8 @@ bool rt_checkpoint_begin(Rt *rt)
     if (!loaded && f->init != NULL && !rt_carry_read(rt, f->init)) {
         stop_on_error(rt, "--init");
     }
+    rt->state->checkpoint->one_writer = rt_writers_try(rt);
+    rt_snapshot_open(rt);
     if (n == 0 && f->resume && rt->rank == 0) {
         printf("no checkpoint in %s yet: starting at step 0\n", f->checkpoint);
     }

@@ -11,8 +11,9 @@
  *   4. rank 0 writes MANIFEST, fsyncs it and the folders, renames the folder, fsyncs DIR
  *   5. only now is it told to anybody, and older ones are removed: renamed first, so that
  *      what is half removed has no name of a checkpoint
- * After each part all ranks agree that all of them succeeded; a part that failed is never
- * tried again. */
+ * Slices come from the arena, or from copies of them, which a thread of each rank writes
+ * while training goes on (rt_snapshot.c). After each part all ranks agree that all of
+ * them succeeded; a part that failed is never tried again. */
 #define _GNU_SOURCE
 #include "rt_checkpoint.h"
 
@@ -45,7 +46,7 @@ static int first_rank(Rt *rt, bool so)
 {
     _Static_assert(RT_MAX_RANKS <= 64, "a bit for each rank");
     uint64_t bits = so ? UINT64_C(1) << rt->rank : 0;
-    rt_sum_words(rt, &bits, 1);
+    rt_save_sum(rt, &bits, 1);
     return bits != 0 ? __builtin_ctzll(bits) : -1;
 }
 
@@ -58,11 +59,6 @@ int rt_first_error_here(Rt *rt)
 {
     return first_rank(rt,
                       rt->state->checkpoint->error[0] != '\0' && rt_file_error_is_here());
-}
-
-void rt_save_moves(Rt *rt)
-{
-    rt_enter(rt, atomic_load(&rt->state->shared->rank[rt->rank].place));
 }
 
 /* ---- 1: the folder -------------------------------------------------------------------
@@ -101,13 +97,11 @@ static void drop_small_files(RtCheckpoint *c)
 
 /* Its bytes are reserved before anything is written: a disk too small is found at once.
  * Where a filesystem cannot reserve, the file only gets its length. */
-static bool create_file(RtCheckpoint *c, const char *folder, const RtFile *f)
+static int begin_file(RtCheckpoint *c, const char *path, const RtFile *f)
 {
-    char path[RT_PATH_BYTES + RT_NAME_BYTES];
-    snprintf(path, sizeof path, "%s/%s", folder, f->name);
     const int fd = rt_file_open(path, O_RDWR | O_CREAT | O_EXCL, c->error);
     if (fd < 0) {
-        return false;
+        return -1;
     }
     int reserved;
     do {
@@ -121,9 +115,16 @@ static bool create_file(RtCheckpoint *c, const char *folder, const RtFile *f)
     ok = ok && rt_file_write(fd, path, f->head, f->head_bytes, 0, c->error);
     if (!ok) {
         close(fd);
-        return false;
     }
-    return rt_file_finish(fd, path, c->error);
+    return ok ? fd : -1;
+}
+
+static bool create_file(RtCheckpoint *c, const char *folder, const RtFile *f)
+{
+    char path[RT_PATH_BYTES + RT_NAME_BYTES];
+    snprintf(path, sizeof path, "%s/%s", folder, f->name);
+    const int fd = begin_file(c, path, f);
+    return fd >= 0 && rt_file_finish(fd, path, c->error);
 }
 
 static bool create_folder(RtCheckpoint *c, const char *folder)
@@ -135,7 +136,8 @@ static bool create_folder(RtCheckpoint *c, const char *folder)
         (mkdir(inner, 0777) != 0 && !rt_file_error(c->error, "mkdir", inner))) {
         return false;
     }
-    for (int i = 0; i < c->n_files; i++) {
+    /* where files have one writer, those with tensors are its from the first byte */
+    for (int i = c->one_writer ? c->n_tensor_files : 0; i < c->n_files; i++) {
         if (!create_file(c, folder, &c->files[i])) {
             return false;
         }
@@ -151,12 +153,22 @@ typedef struct Slices {
     const char *folder;
     const RtSegment *segment;
     RtSet set;
-    int *fd; /* of each file; -1: nothing was written there */
+    int *fd;          /* of each file; -1: nothing was written there */
+    const char *from; /* in the order of writing; NULL: the arena */
+    int64_t taken;    /* bytes of it */
 } Slices;
+
+/* With one writer for each file, it has made it. */
+static int open_slices(const Slices *s, const char *path, const RtFile *f)
+{
+    RtCheckpoint *c = s->rt->state->checkpoint;
+    return c->one_writer ? begin_file(c, path, f)
+                         : rt_file_open(path, O_WRONLY, c->error);
+}
 
 static void write_run(void *ctx, const RtRun *run)
 {
-    const Slices *s = ctx;
+    Slices *s = ctx;
     RtCheckpoint *c = s->rt->state->checkpoint;
     const int index = c->file_of[s->set][run->param_id];
     if (index < 0) {
@@ -165,19 +177,26 @@ static void write_run(void *ctx, const RtRun *run)
     const RtFile *f = &c->files[index];
     const int64_t item = (int64_t)rt_dtype_bytes(c->dtype[s->set]);
     const int64_t first = c->elems_at[s->set][run->param_id] + run->element;
+    const char *from = s->from != NULL ? s->from + s->taken : NULL;
     char path[RT_PATH_BYTES + RT_NAME_BYTES];
+    s->taken += run->elems * item;
+    if (c->one_writer && index % s->rt->world_size != s->rt->rank) {
+        return;
+    }
     snprintf(path, sizeof path, "%s/%s", s->folder, f->name);
     if (c->error[0] == '\0' && s->fd[index] < 0) {
-        s->fd[index] = rt_file_open(path, O_WRONLY, c->error);
+        s->fd[index] = open_slices(s, path, f);
     }
     for (int64_t i = 0; i < run->elems && c->error[0] == '\0'; i += RT_STAGE_ELEMS) {
         const int64_t left = run->elems - i;
         const int64_t n = left < RT_STAGE_ELEMS ? left : RT_STAGE_ELEMS;
         rt_save_moves(s->rt);
-        rt_layout_take(s->rt, s->set, s->segment, run->shard_offset_elems + i, n,
-                       c->stage, c->convert);
-        rt_file_write(s->fd[index], path, c->stage, n * item,
-                      f->head_bytes + (first + i) * item, c->error);
+        if (from == NULL) {
+            rt_layout_take(s->rt, s->set, s->segment, run->shard_offset_elems + i, n,
+                           c->stage, c->convert);
+        }
+        rt_file_write(s->fd[index], path, from != NULL ? from + i * item : c->stage,
+                      n * item, f->head_bytes + (first + i) * item, c->error);
     }
 }
 
@@ -200,12 +219,26 @@ static void finish_slices(const Slices *s)
     }
 }
 
-/* Where several ranks hold the same part, each writes its share of it. */
+/* One set of rank `of`: where several ranks hold the same part, each has its share. */
+static void write_set(Slices *s, int of)
+{
+    const RtTrainer *t = s->rt->trainer;
+    Rt rank = *s->rt;
+    rank.rank = of;
+    for (int i = 0; i < t->n_segments; i++) {
+        s->segment = &t->segments[i];
+        if (rt_layout_offset(s->segment, s->set) >= 0) {
+            rt_share_runs(&rank, i, write_run, s);
+        }
+    }
+}
+
+/* A set at a time: no more files are open than it has. */
 static void write_slices(Rt *rt, const char *folder)
 {
-    const RtTrainer *t = rt->trainer;
     RtCheckpoint *c = rt->state->checkpoint;
     Slices s = {.rt = rt, .folder = folder};
+    int64_t taken[RT_MAX_RANKS] = {0};
     s.fd = malloc((size_t)c->n_tensor_files * sizeof *s.fd);
     if (s.fd == NULL) {
         snprintf(c->error, sizeof c->error, "out of memory");
@@ -213,13 +246,15 @@ static void write_slices(Rt *rt, const char *folder)
     }
     memset(s.fd, -1, (size_t)c->n_tensor_files * sizeof *s.fd);
     for (s.set = 0; s.set < RT_SETS; s.set++) {
-        for (int i = 0; i < t->n_segments; i++) {
-            s.segment = &t->segments[i];
-            if (rt_layout_offset(s.segment, s.set) >= 0) {
-                rt_share_runs(rt, i, write_run, &s);
-            }
+        const int first = c->one_writer ? 0 : rt->rank;
+        const int last = c->one_writer ? rt->world_size - 1 : rt->rank;
+        for (int r = first; r <= last; r++) {
+            s.from = c->snapshots ? c->snapshot[r] : NULL;
+            s.taken = taken[r];
+            write_set(&s, r);
+            taken[r] = s.taken;
         }
-        finish_slices(&s); /* a set at a time: no more files are open than it has */
+        finish_slices(&s);
     }
     free(s.fd);
 }
@@ -302,16 +337,16 @@ static bool give_up(Rt *rt, int64_t step, const char *folder, int who)
             (long long)step, why);
 }
 
-static bool save(Rt *rt, int64_t step)
+bool rt_save_write(Rt *rt, int64_t step)
 {
     RtCheckpoint *c = rt->state->checkpoint;
     const double begin = rt_clock();
     char folder[RT_PATH_BYTES];
     int who;
     rt_file_step_path(folder, c->dir, ".tmp-", step);
-    rt_enter(rt, RT_AT_SAVE);
-    c->error[0] = '\0';
-    add_small_files(rt, step);
+    if (c->snapshots) {
+        rt_first_error(rt); /* all have taken their copies: any may be written */
+    }
     if (rt->rank == 0 && c->error[0] == '\0') {
         create_folder(c, folder);
     }
@@ -340,6 +375,20 @@ static bool save(Rt *rt, int64_t step)
     return true;
 }
 
+/* The state of now, written now or, where training goes on, by a thread. */
+static bool save(Rt *rt, int64_t step, bool apart)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    rt_snapshot_join(rt);
+    rt_enter(rt, RT_AT_SAVE);
+    c->error[0] = '\0';
+    add_small_files(rt, step);
+    if (c->snapshots) {
+        rt_snapshot_take(rt);
+    }
+    return (apart && rt_snapshot_start(rt, step)) || rt_save_write(rt, step);
+}
+
 bool rt_checkpoint_step(Rt *rt)
 {
     RtState *st = rt->state;
@@ -352,10 +401,11 @@ bool rt_checkpoint_step(Rt *rt)
     uint64_t asked = atomic_load(&st->shared->signal) != 0;
     rt_sum_words(rt, &asked, 1);
     const bool due = f->checkpoint_every > 0 && step % f->checkpoint_every == 0;
-    if (!due && asked == 0 && step < f->steps) {
+    const bool last = asked != 0 || step >= f->steps;
+    if (!due && !last) {
         return false;
     }
-    const bool saved = save(rt, step);
+    const bool saved = save(rt, step, st->checkpoint->apart && !last);
     if (asked == 0 || step >= f->steps) {
         return false;
     }

@@ -33,15 +33,18 @@ static int64_t slack(int64_t bytes)
     return (pages(bytes) - bytes) / ALIGN * ALIGN;
 }
 
+int64_t rt_shared_bytes(const RtTrainer *t)
+{
+    return pages(sizeof(RtShared)) + t->world_size * pages(t->symmetric_bytes);
+}
+
 int rt_shared_create(const RtTrainer *t)
 {
     const int fd = memfd_create("trainer", MFD_CLOEXEC);
     if (fd < 0) {
         return -1;
     }
-    const int64_t bytes =
-        pages(sizeof(RtShared)) + t->world_size * pages(t->symmetric_bytes);
-    if (ftruncate(fd, bytes) != 0) {
+    if (ftruncate(fd, rt_shared_bytes(t)) != 0) {
         const int error = errno;
         close(fd);
         errno = error;

@@ -64,7 +64,7 @@ static const char *where(const RtJob *job, int rank, char *text, size_t bytes)
     if (step > 0) {
         snprintf(of, sizeof of, " of step %lld", step);
     }
-    if (waiting == RT_CONTROL) {
+    if (waiting == RT_CONTROL || waiting == RT_MAIL) {
         snprintf(wait, sizeof wait, ", waiting for all ranks");
     } else if (waiting >= 0 && segment >= 0 && segment < t->n_segments) {
         snprintf(wait, sizeof wait, ", waiting for the %s of %s",

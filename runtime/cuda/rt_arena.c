@@ -46,13 +46,18 @@ static int64_t slots_bytes(const RtTrainer *t)
 
 static char *control_area;
 
+int64_t rt_shared_bytes(const RtTrainer *t)
+{
+    return slots_offset(t) + slots_bytes(t);
+}
+
 int rt_shared_create(const RtTrainer *t)
 {
     const int fd = memfd_create("trainer", MFD_CLOEXEC);
     if (fd < 0) {
         return -1;
     }
-    if (ftruncate(fd, slots_offset(t) + slots_bytes(t)) != 0) {
+    if (ftruncate(fd, rt_shared_bytes(t)) != 0) {
         const int error = errno;
         close(fd);
         errno = error;

@@ -35,6 +35,10 @@ void rt_memory_planned(const Rt *rt, FILE *out)
     fprintf(out, "  %-28s %12.2f MiB (%lld bytes, allocated once)\n", "arena",
             mib(t->symmetric_bytes + t->local_bytes),
             (long long)(t->symmetric_bytes + t->local_bytes));
+    if (rt_snapshot_bytes(rt) > 0) {
+        fprintf(out, "  %-28s %12.2f MiB of host memory\n", "copy for saves",
+                mib(rt_snapshot_bytes(rt)));
+    }
 }
 
 void rt_memory_resident(const Rt *rt, FILE *out)

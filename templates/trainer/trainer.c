@@ -27,6 +27,7 @@ static const RtTrainer trainer = {
 //@ end
     .symmetric_bytes = INT64_C(${symmetric_bytes}),
     .local_bytes = INT64_C(${local_bytes}),
+    .snapshot_bytes = INT64_C(${snapshot_bytes}),
 
     .param_dtype = ${param_dtype},
     .reduce_dtype = ${reduce_dtype},

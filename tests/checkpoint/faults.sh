@@ -19,7 +19,7 @@ trainer_on() {
 # recovers NAME [AT_LEAST]: what is wrong with the next run, if anything
 recovers() {
     local from
-    trainer_on "$1" 2 --keep 1 || { echo "the next run fails: $(tail -n 1 "$WORK/$1.err")"; return; }
+    trainer_on "$1" "$fault_steps" --keep 1 || { echo "the next run fails: $(tail -n 1 "$WORK/$1.err")"; return; }
     from=$(sed -n 's/^resumed from .*: step \([0-9]*\) of .*/\1/p' "$WORK/$1.out")
     if [ "${from:-0}" -lt "${2:-1}" ]; then
         echo "it goes on from step ${from:-0}, but ${2:-1} was told of"
@@ -32,7 +32,8 @@ recovers() {
 
 fault_trainers() {
     local n
-    for n in 1 2 4; do
+    for n in 1 2 4 8; do
+        [ $n = 8 ] && [ "$FULL" != 1 ] && continue
         make_trainer "fault$n" "$llama" mesh.shard=$n model.layers=1 || return 1
     done
     fck=$WORK/base.ck
@@ -51,30 +52,37 @@ fault_begin() { rm -rf "$fck" && cp -r "$WORK/base.ck" "$fck"; }
 one_fault() { # RANKS ACT AT
     local name=fault$1 code told=1 wrong
     fault_begin
-    IO_DIR=$fck IO_ACT=$2 IO_AT=$3 LD_PRELOAD=$io trainer_on "$name" 2 --keep 1
+    IO_DIR=$fck IO_ACT=$2 IO_AT=$3 LD_PRELOAD=$io trainer_on "$name" "$fault_steps" --keep 1 \
+        "${fault_flags[@]}"
     code=$?
-    grep -q '^checkpoint: .*step-00000002,' "$WORK/$name.out" && told=2
+    for told in $(seq "$fault_steps" -1 1); do
+        grep -q "^checkpoint: .*step-0000000$told," "$WORK/$name.out" && break
+    done
     cp "$WORK/$name.err" "$WORK/first.err"
     wrong=$(recovers "$name" $told)
     if [ $code = 124 ]; then
-        bad "$1 ranks, call $3 $2: hangs" "$WORK/first.err"
-    elif [ $code = 0 ] && [ $told = 1 ]; then
+        bad "$1 ranks, call $3 $2 ${fault_flags[*]}: hangs" "$WORK/first.err"
+    elif [ $code = 0 ] && [ $told != "$fault_steps" ]; then
         bad "$1 ranks, call $3 $2: nothing is told, yet it ends well" "$WORK/first.err"
     elif [ "$2" = error ] && [ $code != 0 ] &&
         ! grep -q 'trainer: \|\[rank .\] error: ' "$WORK/first.err"; then
         bad "$1 ranks, call $3 $2: without a word" "$WORK/first.err"
     elif [ -n "$wrong" ]; then
-        bad "$1 ranks, call $3 $2: $wrong" "$WORK/first.err"
+        bad "$1 ranks, call $3 $2 ${fault_flags[*]}: $wrong" "$WORK/first.err"
     else
-        ok "$1 ranks, call $3 $2"
+        ok "$1 ranks, call $3 $2 ${fault_flags[*]}"
     fi
 }
 
+# faults RANKS...: of a run with fault_flags that ends with fault_steps
+fault_steps=2
+fault_flags=()
 faults() {
     local n act count at
-    for n in 1 2 4; do
+    for n in "$@"; do
         fault_begin
-        IO_COUNT=$WORK/count IO_DIR=$fck LD_PRELOAD=$io trainer_on fault$n 2 --keep 1
+        IO_COUNT=$WORK/count IO_DIR=$fck LD_PRELOAD=$io trainer_on fault$n "$fault_steps" --keep 1 \
+            "${fault_flags[@]}"
         count=$(cat "$WORK/count")
         [ "${count:-0}" -gt 60 ] || bad "$n ranks: only ${count:-0} calls are seen"
         for act in kill error short; do
@@ -82,7 +90,6 @@ faults() {
                 for ((at = 0; at < count; at++)); do one_fault $n $act $at; done
                 continue
             fi
-            [ $n = 1 ] && continue
             random "$count"
             one_fault $n $act "$random_value"
         done
@@ -319,7 +326,7 @@ signals() {
 }
 
 fault_trainers && {
-    faults
+    if [ "$FULL" = 1 ]; then faults 1 2 4 8; else faults 2 4; fi
     disk_full
     crashes
     mutants

@@ -8,6 +8,9 @@
  *                   short: a write or read moves half, another call fails
  *   IO_ERRNO=E      with IO_ACT=error: it fails with this one
  *   IO_FLOCK=E      locks of folders fail with E; IO_FSYNC=E: fsync of folders
+ *   IO_SLOW=MS      an fsync of a file takes so long
+ *   IO_PAGES=1      a process that opens a file for writing sees it as it is then, and
+ *                   writes back whole pages when it closes it; 2: but not .tmp-step-trial
  *   IO_DISK=BYTES   files may have so many bytes together; then the disk is full
  *   IO_RESERVE=0    the filesystem cannot reserve bytes
  *   IO_LOG=FILE     a line for each call that changes something, for crash.c */
@@ -30,6 +33,10 @@ static struct Shared {
     long calls, bytes;
 } * shared;
 static char path_of[MOST_FDS][512]; /* of descriptors below IO_DIR */
+static struct View {                /* IO_PAGES: what this process sees of a file */
+    char *bytes, *dirty;            /* dirty: a byte a page */
+    off_t size;
+} view_of[MOST_FDS];
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
@@ -132,6 +139,53 @@ static int full(off_t more)
     return 1;
 }
 
+/* ---- whole pages ---------------------------------------------------------------------
+ */
+
+enum { PAGE = 4096 };
+
+static void view_open(int fd, const char *path, int flags)
+{
+    const char *pages = getenv("IO_PAGES");
+    struct View *v = &view_of[fd];
+    struct stat s;
+
+    if (!pages || (flags & O_ACCMODE) != O_WRONLY || fstat(fd, &s) != 0 ||
+        (!strcmp(pages, "2") && strstr(path, ".tmp-step-trial")))
+        return;
+    int in = REAL(open)(path, O_RDONLY | O_CLOEXEC);
+    v->size = s.st_size;
+    v->bytes = calloc(1, (size_t)v->size + 1);
+    v->dirty = calloc(1, (size_t)v->size / PAGE + 1);
+    if (in < 0 || !v->bytes || !v->dirty ||
+        REAL(pread)(in, v->bytes, (size_t)v->size, 0) != v->size)
+        abort();
+    close(in);
+}
+
+static ssize_t view_write(struct View *v, const void *data, size_t n, off_t at)
+{
+    memcpy(v->bytes + at, data, n);
+    for (off_t p = at / PAGE; n > 0 && p <= (at + (off_t)n - 1) / PAGE; p++)
+        v->dirty[p] = 1;
+    return (ssize_t)n;
+}
+
+static void view_close(int fd)
+{
+    struct View *v = &view_of[fd];
+
+    for (off_t at = 0; v->bytes && at < v->size; at += PAGE) {
+        off_t n = v->size - at < PAGE ? v->size - at : PAGE;
+
+        if (v->dirty[at / PAGE] && REAL(pwrite)(fd, v->bytes + at, (size_t)n, at) != n)
+            abort();
+    }
+    free(v->bytes);
+    free(v->dirty);
+    *v = (struct View){0};
+}
+
 /* ---- calls ---------------------------------------------------------------------------
  */
 
@@ -151,6 +205,8 @@ int open(const char *path, int flags, ...)
     fd = REAL(open)(path, flags, mode);
     if (fd >= 0 && fd < MOST_FDS)
         snprintf(path_of[fd], sizeof path_of[fd], "%s", path);
+    if (fd >= 0 && fd < MOST_FDS)
+        view_open(fd, path, flags);
     if (fd >= 0 && flags & O_CREAT)
         record("create %s\n", path);
     return fd;
@@ -160,6 +216,8 @@ int close(int fd)
 {
     int bad = ours_fd(fd) && fails(EIO);
 
+    if (ours_fd(fd))
+        view_close(fd);
     if (ours_fd(fd))
         path_of[fd][0] = '\0';
     return REAL(close)(fd) || bad ? -1 : 0;
@@ -202,7 +260,9 @@ ssize_t pwrite(int fd, const void *data, size_t n, off_t at)
         errno = ENOSPC;
         return -1;
     }
-    done = REAL(pwrite)(fd, data, f == 2 ? n / 2 : n, at);
+    done = ours_fd(fd) && view_of[fd].bytes
+               ? view_write(&view_of[fd], data, n, at)
+               : REAL(pwrite)(fd, data, f == 2 ? n / 2 : n, at);
     if (ours_fd(fd) && done > 0)
         record("write %s %lld %lld\n", path_of[fd], (long long)at, (long long)done);
     return done;
@@ -225,6 +285,8 @@ int fsync(int fd)
         return REAL(fsync)(fd);
     if (folder_fails(fd, "IO_FSYNC"))
         return -1;
+    if (getenv("IO_SLOW") && !is_folder(fd))
+        usleep(1000 * (useconds_t)atoi(getenv("IO_SLOW")));
     if (fails(EIO))
         return -1;
     record("fsync %s\n", path_of[fd]);

@@ -276,4 +276,5 @@ refusals() {
 refusals
 . "$(dirname "$0")/faults.sh"
 . "$(dirname "$0")/odd.sh"
+. "$(dirname "$0")/apart.sh"
 finish

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by run.sh, after faults.sh: saves while training goes on, and files with one writer each.
+
+# ---- the same bytes, the same bits --------------------------------------------------------------------
+
+# A slow disk, so that a save runs while the weights change: what it writes is what they were, and
+# what the run ends with is what it ends with anyway.
+same_bytes() {
+    local name s first
+    for name in llama2 split0 half1 llama3; do
+        rm -rf "$WORK"/apart[123].ck
+        IO_DIR=$WORK/apart IO_SLOW=30 LD_PRELOAD=$io run "$name" 4 --checkpoint "$WORK/apart1.ck" \
+            --checkpoint-every 1 || bad "$name saves beside training" "$WORK/$name.err"
+        cp "$WORK/$name.result" "$WORK/apart1.result"
+        run "$name" 4 --checkpoint "$WORK/apart2.ck" --checkpoint-every 1 --wait-for-saves ||
+            bad "$name waits for saves" "$WORK/$name.err"
+        check "$name: saves beside training change no bit" \
+            cmp "$WORK/apart1.result" "$WORK/$name.result"
+        IO_DIR=$WORK/apart IO_SLOW=10 LD_PRELOAD=$io run "$name" 4 --checkpoint "$WORK/apart3.ck" \
+            --checkpoint-every 1 --one-writer || bad "$name: one writer" "$WORK/$name.err"
+        check "$name: nor does one writer a file" \
+            cmp "$WORK/apart1.result" "$WORK/$name.result"
+        for s in 1 2 3; do
+            files_of "$WORK/apart$s.ck" >"$WORK/apart$s.files"
+        done
+        check "$name: all 4 checkpoints have the bytes of those that are waited for" \
+            cmp "$WORK/apart1.files" "$WORK/apart2.files"
+        check "$name: with one writer a file, too" cmp "$WORK/apart3.files" "$WORK/apart2.files"
+        check "$name: there are 4" test "$(ls "$WORK/apart1.ck" | wc -l)" = 4
+    done
+}
+
+# ---- beside training -------------------------------------------------------------------------------------
+
+line_of() { grep -n "$1" "$WORK/$2.out" | head -n 1 | cut -d: -f1; }
+
+beside() {
+    local ck=$WORK/beside.ck code
+    rm -rf "$ck"
+    IO_DIR=$ck IO_SLOW=60 LD_PRELOAD=$io run llama2 14 --checkpoint "$ck" --checkpoint-every 12
+    check 'training goes on while a save runs' test "$(line_of '^step: *13 ' llama2)" -lt \
+        "$(line_of '^checkpoint: .*step-00000012,' llama2)"
+    rm -rf "$ck"
+    IO_DIR=$ck IO_SLOW=60 LD_PRELOAD=$io run llama2 14 --checkpoint "$ck" --checkpoint-every 12 \
+        --wait-for-saves
+    check 'and waits with --wait-for-saves' test "$(line_of '^step: *13 ' llama2)" -gt \
+        "$(line_of '^checkpoint: .*step-00000012,' llama2)"
+    rm -rf "$ck"
+    IO_DIR=$ck IO_SLOW=60 LD_PRELOAD=$io "$WORK/llama2/trainer" --data "$data" --threads 1 \
+        --steps 5000 --checkpoint "$ck" --checkpoint-every 3 >"$WORK/beside.out" \
+        2>"$WORK/beside.err" &
+    job=$!
+    until grep -q '^step: *4 ' "$WORK/beside.out" || ! kill -0 $job 2>/dev/null; do sleep 0.05; done
+    kill -TERM $job
+    wait $job
+    code=$?
+    check "SIGTERM while a save runs: both are there ($code)" test $code = 75 -a \
+        "$(ls "$ck" | wc -l)" -ge 2
+    # the plan's number is the one that is needed: the trainer refuses any other
+    sed 's/\.snapshot_bytes = INT64_C(/&1/' "$WORK/llama2/trainer.c" >"$WORK/trainer.c"
+    cp "$WORK/llama2/trainer.c" "$WORK/trainer.c.whole"
+    cp "$WORK/trainer.c" "$WORK/llama2/trainer.c"
+    build_trainer "$WORK/llama2" GEMM=builtin CFLAGS="$flags"
+    rm -rf "$ck"
+    run llama2 2 --checkpoint "$ck" --checkpoint-every 1
+    check 'another number of bytes is a bug' grep -q 'but 1[0-9]* are planned' "$WORK/llama2.err"
+    cp "$WORK/trainer.c.whole" "$WORK/llama2/trainer.c"
+    build_trainer "$WORK/llama2" GEMM=builtin CFLAGS="$flags"
+}
+
+# Calls of a save by a thread fail, or are the last of a rank; so with one writer a file.
+faults_beside() {
+    local ranks=(2 4)
+    [ "$FULL" = 1 ] && ranks=(1 2 4 8)
+    fault_begin
+    trainer_on fault1 3
+    fault_hash=$(grep '^weights' "$WORK/fault1.out")
+    fault_steps=3
+    for fault_flags in --checkpoint-every=1 --one-writer; do
+        fault_flags=("$fault_flags")
+        [ "${fault_flags[0]}" = --one-writer ] && fault_flags+=(--checkpoint-every=1)
+        faults "${ranks[@]}"
+    done
+    fault_begin
+    IO_DIR=$fck IO_DISK=1 IO_RESERVE=0 LD_PRELOAD=$io trainer_on fault2 9 --checkpoint-every 1
+    check 'a thread that cannot save ends the run' grep -q 'error: no checkpoint of step 2: .*full' \
+        "$WORK/fault2.err"
+    fault_steps=2
+    fault_flags=()
+    fault_begin
+    trainer_on fault1 2
+    fault_hash=$(grep '^weights' "$WORK/fault1.out")
+}
+
+# ---- filesystems that write back whole pages ----------------------------------------------------------------
+
+whole_pages() {
+    local ck=$WORK/pages.ck
+    rm -rf "$ck"
+    run llama2 2 --checkpoint "$ck"
+    files_of "$ck" >"$WORK/whole.files"
+    rm -rf "$ck"
+    IO_DIR=$ck IO_PAGES=1 LD_PRELOAD=$io run llama2 2 --checkpoint "$ck"
+    check 'lost bytes are found before the first save' grep -q \
+        'bytes are lost when several ranks write into one file' "$WORK/llama2.err"
+    files_of "$ck" >"$WORK/pages.files"
+    check 'then no byte is lost' cmp "$WORK/pages.files" "$WORK/whole.files"
+    rm -rf "$ck"
+    IO_DIR=$ck IO_PAGES=2 IO_SLOW=50 LD_PRELOAD=$io run llama2 2 --checkpoint "$ck"
+    files_of "$ck" >"$WORK/pages.files"
+    check 'such a filesystem does lose them' test -n "$(diff "$WORK/pages.files" "$WORK/whole.files")"
+    rm -rf "$ck"
+    IO_DIR=$ck IO_PAGES=2 IO_SLOW=50 LD_PRELOAD=$io run llama2 2 --checkpoint "$ck" --one-writer
+    files_of "$ck" >"$WORK/pages.files"
+    check '--one-writer does not' cmp "$WORK/pages.files" "$WORK/whole.files"
+    rm -rf "$ck"
+    run llama3 2 --checkpoint "$ck"
+    check 'a sound folder is not suspected' test -z "$(grep 'bytes are lost' "$WORK/llama3.err")"
+    check 'nothing of the trial stays' test "$(ls -A "$ck")" = step-00000002
+}
+
+same_bytes
+beside
+faults_beside
+whole_pages
