@@ -574,4 +574,7 @@ void interp_end_collective(Machine *m, int rank, int e)
     } else if (i->kind == INS_REDUCE_SCATTER || i->kind == INS_ALL_REDUCE) {
         sum_ranks(m, rank, i);
     }
+    if (i->kind == INS_REDUCE_SCATTER && mesh_two_hops(m->g, i->group)) {
+        interp_poison(m, rank, i->grad); /* the first hop has left its sums there */
+    }
 }
