@@ -15,12 +15,15 @@
 
 #include <string.h>
 
+/* An op with another's templates is that op with fewer outputs: the same evaluates both. */
 static const OpRule *evaluator_of(const Gen *g, const OpRule *op)
 {
+    const char *form_of = op->info->templates ? op->info->templates : op->name;
+
     for (int i = 0; i < g->ops.count; i++) {
         const char *name = g->ops.items[i].info->evaluates;
 
-        if (name && !strcmp(name, op->name))
+        if (name && (!strcmp(name, op->name) || !strcmp(name, form_of)))
             return &g->ops.items[i];
     }
     return NULL;

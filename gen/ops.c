@@ -219,6 +219,7 @@ static void read_rule(Gen *g, OpRule *op)
     op->out = read_operands(g, "outputs", "dtype", &op->n_out);
     info->role = field_text(g, "role");
     info->evaluates = field_text(g, "evaluates");
+    info->templates = field_text(g, "templates");
     op->optimizer = info->role && !strcmp(info->role, "optimizer");
     lua_getfield(L, -1, "attrs");
     info->n_attrs = (int)lua_rawlen(L, -1);
@@ -489,6 +490,27 @@ static void add_disk(Gen *g, const char *dir)
     }
 }
 
+/* When all rules are read: which targets the op has a kernel for. */
+static void find_templates(Gen *g, OpRule *op)
+{
+    const char *from = op->info->templates;
+    const OpRule *other = from ? ops_find(g, from) : NULL;
+    size_t bytes;
+
+    if (from && (!other || other->info->templates)) {
+        const char *near = other ? other->info->templates : ops_nearest(g, from);
+
+        diag_add(g, DIAG_ERROR, ops_place(g, op, "templates", NULL),
+                 near ? gen_printf(g, "did you mean \"%s\"?", near) : NULL,
+                 other ? "op %s: %s has no templates of its own"
+                       : "op %s: there is no op %s to have templates from",
+                 op->name, from);
+        return;
+    }
+    op->has_cpu = ops_template(g, op, "cpu.c", &bytes) != NULL;
+    op->has_cuda = ops_template(g, op, "cuda.cu", &bytes) != NULL;
+}
+
 void ops_load(Gen *g)
 {
     const Embedded *e = embed_find("gen/lua/op.lua");
@@ -506,15 +528,12 @@ void ops_load(Gen *g)
     checker = luaL_ref(g->L, LUA_REGISTRYINDEX);
     for (int i = 0; i < g->ops.count; i++) {
         OpRule *op = &g->ops.items[i];
-        size_t bytes;
 
         if (!load_rule(g, op, checker)) {
             if (sandbox_of(g->L)->expired)
                 break; /* no later rule could run */
             continue;
         }
-        op->has_cpu = ops_template(g, op, "cpu.c", &bytes) != NULL;
-        op->has_cuda = ops_template(g, op, "cuda.cu", &bytes) != NULL;
         if (op->info->role && !strcmp(op->info->role, "sum")) {
             if (sum)
                 diag_add(g, DIAG_ERROR, ops_place(g, op, "role", NULL), NULL,
@@ -523,6 +542,8 @@ void ops_load(Gen *g)
         }
     }
     luaL_unref(g->L, LUA_REGISTRYINDEX, checker);
+    for (int i = 0; i < g->ops.count; i++)
+        find_templates(g, &g->ops.items[i]);
 }
 
 /* ---- questions ------------------------------------------------------------------- */
@@ -562,9 +583,15 @@ const char *ops_nearest(Gen *g, const char *name)
     return diag_nearest(name, names, g->ops.count);
 }
 
+/* The op in whose folder the templates are. */
+static const OpRule *template_op(const Gen *g, const OpRule *op)
+{
+    return op->info->templates ? ops_find(g, op->info->templates) : op;
+}
+
 const char *ops_template_path(Gen *g, const OpRule *op, const char *file)
 {
-    return gen_printf(g, "%s/%s", op->folder, file);
+    return gen_printf(g, "%s/%s", template_op(g, op)->folder, file);
 }
 
 const char *ops_template(Gen *g, const OpRule *op, const char *file, size_t *bytes)
@@ -572,7 +599,7 @@ const char *ops_template(Gen *g, const OpRule *op, const char *file, size_t *byt
     const char *path = ops_template_path(g, op, file), *text;
     const Embedded *e;
 
-    if (op->info->from_disk)
+    if (template_op(g, op)->info->from_disk)
         return read_whole_file(path, &text, bytes) == 0 ? text : NULL;
     e = embed_find(path);
     *bytes = e ? e->bytes : 0;

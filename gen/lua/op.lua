@@ -9,9 +9,12 @@
 --     uses      = { matrix = "op", momentum = "op", others = "op" },
 --                                  of an optimizer that treats matrices as a whole: the op
 --                                  that does, the optimizers before it and of all else
---     evaluates = "op",            it makes the `loss` of that op without its gradients, and
+--     evaluates = "op",            it makes the `loss` of that op (and of those with its
+--                                  templates) without its gradients, and
 --                                  as `next_logits` the logits of the token `row`; its other
 --                                  inputs and its attributes are that op's
+--     templates = "op",            cpu.c and cuda.cu are that op's, which has more outputs: they
+--                                  find nil in place of one that this op lacks
 --     scaled    = true,            its gradient is that of loss_scale times the loss: the
 --                                  kernel's last argument, where the trainer scales
 --     inputs    = { { "x", "t d" }, ... },    class = "float" (default), i32, acc, grad,
@@ -41,7 +44,7 @@ local keys = {
   attrs = "table", outputs = "table", axes = "table", check = "function",
   workspace = "function", workspace_cuda = "function", flops = "function",
   bytes = "function", backward = "function", expands = "function",
-  reference = "function", cases = "function", uses = "table",
+  reference = "function", cases = "function", uses = "table", templates = "string",
 }
 local uses = { matrix = true, momentum = true, others = true }
 local input_classes = { float = true, i32 = true, acc = true, grad = true, any = true }
@@ -110,6 +113,7 @@ return function(rule, dims)
     bad("role", nil, fmt("unknown role %s", rule.role), 'roles are "sum" and "optimizer"')
   end
   out.evaluates = rule.evaluates
+  out.templates = rule.templates
   local optimizer = rule.role == "optimizer"
   for _, key in ipairs(sorted_keys(rule.uses or {})) do
     if not uses[key] or type(rule.uses[key]) ~= "string" then

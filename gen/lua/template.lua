@@ -236,15 +236,16 @@ local function split_items(text)
   return items
 end
 
--- Calls that are statements and begin with a line of more than 90 columns, broken as `call`
--- does, for the same reason.
+-- Calls that are statements, `f(...);` or `x = f(...);`, and begin with a line of more than 90
+-- columns, broken as `call` does, for the same reason.
 local function align_calls(text)
   local out, i = {}, 1
   while true do
     local from, to = find(text, "[^\n]+", i)
     if not from then break end
     local line = sub(text, from, to)
-    local head = #line > 90 and string.match(line, "^ +[%a_][%w_]*%(")
+    local head = #line > 90 and (string.match(line, "^ +[%a_][%w_]*%(")
+                                 or string.match(line, "^ +[%a_][%w_]* = [%a_][%w_]*%("))
     local last = head and closing(text, from + #head - 1)
     if last and sub(text, last + 1, last + 1) == ";" then
       line = call(head, split_items(sub(text, from + #head, last - 1)), ");")

@@ -1,7 +1,8 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- linear_cross_entropy: a chunk of tokens at a time: logits, their lse and losses,
-//@ -- then their gradient over them, then the two products that use it. Row functions and
-//@ -- products are those of the ops it stands for: with one chunk, so are the bits.
+//@ -- then their gradient over them, then the two products that use it (one, where the head
+//@ -- is frozen and there is no dw). Row functions and products are those of the ops it stands
+//@ -- for: with one chunk, so are the bits.
 //@ local rows = math.min(chunk, t)
 //@ local tail = t % rows
 //@ local suffix = ({ rt_bf16 = "bf16", rt_f16 = "f16", float = "f32", double = "f64" })[x.type]
@@ -15,18 +16,26 @@
 //@ local logits_bytes = (elem_bytes * rows * v + 63) // 64 * 64
 ${gemm(fn .. "_logits", "NT", rows, v, d, x, x)}
 ${gemm(fn .. "_dx", "NN", rows, d, v, x, dx)}
+//@ if dw then
 ${gemm(fn .. "_dw", "TN", v, d, rows, x, dw)}
+//@ end
 //@ prepare: rt_gemm_prepare(&${fn}_logits);
 //@ prepare: rt_gemm_prepare(&${fn}_dx);
+//@ if dw then
 //@ prepare: rt_gemm_prepare(&${fn}_dw);
+//@ end
 //@ if tail > 0 then
 /* The last chunk is shorter. */
 ${gemm(fn .. "_tail_logits", "NT", tail, v, d, x, x)}
 ${gemm(fn .. "_tail_dx", "NN", tail, d, v, x, dx)}
+//@   if dw then
 ${gemm(fn .. "_tail_dw", "TN", v, d, tail, x, dw)}
+//@   end
 //@ prepare: rt_gemm_prepare(&${fn}_tail_logits);
 //@ prepare: rt_gemm_prepare(&${fn}_tail_dx);
+//@   if dw then
 //@ prepare: rt_gemm_prepare(&${fn}_tail_dw);
+//@   end
 //@ end
 
 /* Logits [tokens, ${v}] become their gradient; adds the losses to sum in token order. */
@@ -65,12 +74,20 @@ static double ${fn}_softmax(${x.type} *logits, const int32_t *targets, int64_t t
     return sum;
 }
 
+//@ if dw then
 /* loss, dx[${t}, ${d}] and dw[${v}, ${d}] of cross_entropy(x w^T),
  * ${rows} tokens at a time; workspace: logits of those, then their losses */
 static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
                   const int32_t *restrict targets, double *restrict loss,
                   ${dx.type} *restrict dx, ${dw.type} *restrict dw, float beta,
                   char *restrict workspace${take})
+//@ else
+/* loss and dx[${t}, ${d}] of cross_entropy(x w^T), w frozen,
+ * ${rows} tokens at a time; workspace: logits of those, then their losses */
+static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
+                  const int32_t *restrict targets, double *restrict loss,
+                  ${dx.type} *restrict dx, char *restrict workspace${take})
+//@ end
 {
     ${x.type} *logits = (${x.type} *)(void *)workspace;
     ${acc} *losses = (${acc} *)(void *)(workspace + ${logits_bytes});
@@ -80,19 +97,25 @@ static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
         rt_gemm(&${fn}_logits, x + i * ${d}, w, logits, 0.0f);
         sum = ${fn}_softmax(logits, targets + i, ${rows}, losses, sum${give});
         rt_gemm(&${fn}_dx, logits, w, dx + i * ${d}, 0.0f);
+//@   if dw then
         rt_gemm(&${fn}_dw, logits, x + i * ${d}, dw, i == 0 ? beta : 1.0f);
+//@   end
     }
 //@ else
     rt_gemm(&${fn}_logits, x, w, logits, 0.0f);
     sum = ${fn}_softmax(logits, targets, ${rows}, losses, sum${give});
     rt_gemm(&${fn}_dx, logits, w, dx, 0.0f);
+//@   if dw then
     rt_gemm(&${fn}_dw, logits, x, dw, beta);
+//@   end
 //@ end
 //@ if tail > 0 then
     rt_gemm(&${fn}_tail_logits, x + ${(t - tail) * d}, w, logits, 0.0f);
     sum = ${fn}_softmax(logits, targets + ${t - tail}, ${tail}, losses, sum${give});
     rt_gemm(&${fn}_tail_dx, logits, w, dx + ${(t - tail) * d}, 0.0f);
+//@   if dw then
     rt_gemm(&${fn}_tail_dw, logits, x + ${(t - tail) * d}, dw, 1.0f);
+//@   end
 //@ end
     *loss = sum;
 }
