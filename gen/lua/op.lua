@@ -10,9 +10,9 @@
 --                                  of an optimizer that treats matrices as a whole: the op
 --                                  that does, the optimizers before it and of all else
 --     evaluates = "op",            it makes the `loss` of that op (and of those with its
---                                  templates) without its gradients, and
---                                  as `next_logits` the logits of the token `row`; its other
---                                  inputs and its attributes are that op's
+--                                  templates) without its gradients, and as `next_logits` the
+--                                  logits of the token `row`; its other inputs and its
+--                                  attributes are that op's
 --     templates = "op",            cpu.c and cuda.cu are that op's, which has more outputs: they
 --                                  find nil in place of one that this op lacks
 --     scaled    = true,            its gradient is that of loss_scale times the loss: the
