@@ -135,10 +135,18 @@ static void exchange(Rt *rt, RtGroup group, const RtParcel *parcel, int64_t most
     RT_NCCL_CALL(rt, ncclGroupEnd());
 }
 
+/* Headers before 2.28 may name it to C++ alone; the number is NCCL's for good. */
+enum { BFLOAT16 = 9 };
+#if NCCL_VERSION_CODE >= 22800
+_Static_assert((int)BFLOAT16 == (int)ncclBfloat16, "what NCCL calls it");
+#endif
+
 static ncclDataType_t reduce_type(const Rt *rt)
 {
     const RtDtype d = rt->trainer->reduce_dtype;
-    return d == RT_F64 ? ncclFloat64 : d == RT_F32 ? ncclFloat32 : ncclBfloat16;
+    return d == RT_F64   ? ncclFloat64
+           : d == RT_F32 ? ncclFloat32
+                         : (ncclDataType_t)BFLOAT16;
 }
 
 static void sum_scatter(Rt *rt, RtGroup group, const void *grad, void *result,

@@ -7,11 +7,13 @@
 # spilled; for NVRTC also how long a start takes, which compiles parts of the kernels at once: the
 # longest part. For llama8b that must be less than a second, as a median. Each kernel's row is in
 # $BUILD/cuda_kernels.txt. FULL=1: every shipped model, every architecture; without, a sample by
-# SEED. Ends with 'N passed, N failed'.
+# SEED. With FULL=1, or OLDEST=1, also with the oldest CUDA and NCCL: oldest.sh. Ends with
+# 'N passed, N failed'.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 [ $# -ge 1 ] && FSDPGEN=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
 . "$here/../lib.sh"
+. "$here/oldest.sh"
 export RUNS=${RUNS:-1}
 
 CUDA_HOME=${CUDA_HOME:-/usr/local/cuda}
@@ -130,4 +132,5 @@ fi
 model tiny_gpt2 "$ROOT/tests/models/tiny_gpt2.lua" sm_80
 model tiny_llama "$ROOT/tests/models/tiny_llama.lua" sm_100a \
     --set 'dtypes={param="bf16",master="bf16",moments="bf16"}'
+[ "${OLDEST:-$FULL}" = 0 ] || oldest
 finish
