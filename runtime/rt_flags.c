@@ -92,6 +92,8 @@ static const Flag flags[] = {
 #ifdef RT_CUDA
     {"tune-kernels", NULL, "time algorithms of matrix products, write kernels.wis, leave",
      FLAG_BOOL, AT(tune_kernels), 0, 0},
+    {"profile", "FILE", "write the time of every kernel and product, JSON; steps are slower",
+     FLAG_TEXT, AT(profile), 0, 0},
     {"kernels", "FILE", "those algorithms (default: kernels.wis beside the trainer)",
      FLAG_TEXT, AT(kernels), 0, 0},
 #endif
@@ -292,6 +294,7 @@ static int check_flags(RtFlags *f, const RtTrainer *t)
                                                     : f->one_writer     ? "one-writer"
                                                                         : "keep-going");
     }
+    f->no_graphs = f->no_graphs || f->profile != NULL; /* each launch is timed */
     if (f->keep_every > 0 && f->keep == 0) {
         return usage("--keep-every needs --keep K: without it all are kept");
     }

@@ -41,6 +41,7 @@ typedef struct RtFlags {
     bool weights_hash, numerics_hash, guard, quiet, local;
     bool loopback;                 /* CUDA: ranks share GPUs */
     bool tune_kernels;   /* CUDA: find algorithms of matrix products, no training */
+    const char *profile; /* CUDA: where the time of kernels is written */
     const char *kernels; /* the file of those; NULL: the one beside the trainer */
     bool no_graphs;      /* CUDA: steps are enqueued call by call */
     const char *init;              /* a folder of Hugging Face's; NULL: random */

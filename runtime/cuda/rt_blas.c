@@ -294,10 +294,18 @@ cublasStatus_t rt_product_run(const Rt *rt, const RtMatmul *p, const RtProduct *
 void rt_matmul(Rt *rt, const RtMatmul *p, const void *a, const void *b, void *c,
                float beta)
 {
+    const bool profiled = rt->state->flags.profile != NULL;
+    char text[RT_PRODUCT_TEXT];
+    if (profiled) {
+        rt_profile_from(rt, rt_gpu.stream[RT_COMPUTE], rt_product_text(p, text),
+                        2.0 * (double)p->m * (double)p->n * (double)p->k);
+    }
     const cublasStatus_t status = rt_product_run(
         rt, p, p->plan, a, b, c, beta, rt_local(rt, rt->trainer->library_offset));
+    if (profiled) {
+        rt_profile_to(rt, rt_gpu.stream[RT_COMPUTE]);
+    }
     if (status != CUBLAS_STATUS_SUCCESS) {
-        char text[RT_PRODUCT_TEXT];
         rt_fail(rt, RT_EXIT_ERROR, "product %s on GPU %d%s: %s", rt_product_text(p, text),
                 rt_gpu.index, rt_gpu.during, cublasLtGetStatusString(status));
     }

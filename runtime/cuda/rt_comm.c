@@ -204,6 +204,7 @@ void rt_comm_step_end(Rt *rt)
     const RtState *st = rt->state;
     rt_comm_drain(rt);
     rt_norm_results(rt);
+    rt_profile_step(rt);
     if (st->step == st->first_step && !st->flags.no_graphs) {
         rt_graphs_capture(rt);
         rt_comm_tickets(rt);
@@ -213,6 +214,7 @@ void rt_comm_step_end(Rt *rt)
 void rt_comm_end(Rt *rt)
 {
     rt_gpu_drain(rt);
+    rt_profile_end(rt);
     rt_gpu_measure(RT_OUT_LATER); /* while communicators still have their buffers */
     rt_graphs_close(rt); /* NCCL keeps a communicator alive that a graph has captured */
 #ifdef RT_NCCL

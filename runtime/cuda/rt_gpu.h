@@ -167,6 +167,14 @@ void rt_add_parts(Rt *rt, cudaStream_t stream, const void *own, const void *stag
 
 void rt_stage_open(Rt *rt);
 
+/* ---- rt_profile.c: with --profile ---------------------------------------------------- */
+
+/* Around what is enqueued on the stream; flops of a product, or 0. */
+void rt_profile_from(Rt *rt, cudaStream_t stream, const char *name, double flops);
+void rt_profile_to(Rt *rt, cudaStream_t stream);
+void rt_profile_step(Rt *rt); /* the device has done the step */
+void rt_profile_end(Rt *rt);  /* writes the file */
+
 /* rt_launch on another stream. */
 void rt_launch_on(Rt *rt, cudaStream_t stream, const RtKernel *k, int64_t blocks_x,
                   int64_t blocks_y, void **args);

@@ -120,7 +120,9 @@ void rt_launch_on(Rt *rt, cudaStream_t stream, const RtKernel *k, int64_t blocks
         .dynamicSmemBytes = (size_t)k->shared_bytes,
         .stream = stream,
     };
+    rt_profile_from(rt, stream, k->name, 0);
     const cudaError_t error = cudaLaunchKernelExC(&config, k->handle, args);
+    rt_profile_to(rt, stream);
     if (error != cudaSuccess) {
         rt_fail(rt, RT_EXIT_ERROR,
                 "launch of %s on GPU %d%s, %lld x %lld blocks of %d: %s", k->name,

@@ -16,6 +16,14 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/oldest.sh"
 export RUNS=${RUNS:-1}
 
+without_gpu() { # what is for machines that have one
+    CUDA_VISIBLE_DEVICES='' "$ROOT/tests/$1" | tee "$WORK/without" | grep -qx '0 passed, 0 failed' &&
+        grep -qE '^skipped: no (GPU|CUDA Toolkit) is here' "$WORK/without"
+}
+for script in gpu/run.sh bench/gpu.sh; do
+    check "without a GPU $script says so and passes" without_gpu $script
+done
+
 CUDA_HOME=${CUDA_HOME:-/usr/local/cuda}
 nvcc=$CUDA_HOME/bin/nvcc
 if [ ! -x "$nvcc" ]; then

@@ -18,18 +18,40 @@ build_trainer() {
 
 # train DIR DATA STEPS [FLAGS...]: writes DIR.jsonl and DIR.result, which holds what must
 # be equal for equal numerics: losses and gradient norms to the bit, and the weights'
-# hash.
+# hash. TRAIN_SECONDS limits it.
 train() {
     local dir=$1 data=$2 steps=$3
     shift 3
     rm -f "$dir.jsonl"
-    "$dir/trainer" --data "$data" --steps "$steps" --log "$dir.jsonl" --weights-hash "$@" \
+    ${TRAIN_SECONDS:+timeout -k 5 "$TRAIN_SECONDS"} "$dir/trainer" --data "$data" \
+        --steps "$steps" --log "$dir.jsonl" --weights-hash "$@" \
         >"$dir.out" 2>>"$dir.log" || return 1
     {
         grep -o '"step": *[0-9]*\|"loss_hex": *"[^"]*"\|"grad_norm_hex": *"[^"]*"' "$dir.jsonl"
         grep '^weights ' "$dir.out"
     } >"$dir.result"
     [ "$(grep -c loss_hex "$dir.result")" = "$steps" ] && grep -q '^weights ' "$dir.result"
+}
+
+# near FILE FILE TOLERANCE: losses and norms, step by step
+near() {
+    awk -v bound="$3" '
+        function number(key) {
+            if (!match($0, "\"" key "\": *[-0-9.e+]+")) return 1e30
+            return substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) + 0
+        }
+        NR == FNR { loss[FNR] = number("loss"); norm[FNR] = number("grad_norm"); n = FNR; next }
+        {
+            a = number("loss") - loss[FNR]
+            b = number("grad_norm") - norm[FNR]
+            if (a * a > (bound * loss[FNR]) ^ 2 || b * b > (10 * bound * norm[FNR]) ^ 2) {
+                print "step " FNR ": " number("loss") " and " loss[FNR] ", norms " \
+                    number("grad_norm") " and " norm[FNR]
+                bad = 1
+            }
+            m = FNR
+        }
+        END { exit bad || m != n || n == 0 }' "$1" "$2"
 }
 
 json_number() { # FILE KEY: the first number under that key

@@ -397,6 +397,25 @@ static void push_results(lua_State *L, Run *r)
     lua_pushstring(L, problem);
 }
 
+/* Arguments, as addresses of the device. An optimizer's run is the host's. */
+static void move_to_device(Run *r)
+{
+    RtUpdateRun *run = &r->update_run;
+    const bool optimizer = r->data[1] == (char *)run;
+
+    for (int i = optimizer ? 2 : 0; i < r->n; i++)
+        r->data[i] = cuda_at(r->data[i]);
+    if (!optimizer)
+        return;
+    r->data[0] = cuda_at(&r->update);
+    run->weights = cuda_at(run->weights);
+    run->master = cuda_at(run->master);
+    run->moment1 = cuda_at(run->moment1);
+    run->moment2 = cuda_at(run->moment2);
+    run->grad = cuda_at(run->grad);
+    run->direction = cuda_at(run->direction);
+}
+
 static int l_run(lua_State *L)
 {
     Run r = {0};
@@ -420,10 +439,13 @@ static int l_run(lua_State *L)
     omp_set_num_threads(threads > 0 ? threads : 1);
     for (int i = 0; i < r.n; i++)
         bufs[i] = r.own[i] ? &r.buf[i] : NULL;
-    if (test.cuda)
+    if (test.cuda) {
         cuda_begin(bufs, MAX_OPERANDS + 1, &r.update, threads);
+        move_to_device(&r);
+    }
     kernels_run(test.kernels, (int)number_field(L, 1, "kernel"), r.data,
-                (float)number_field(L, 1, "beta"), workspace.data);
+                (float)number_field(L, 1, "beta"),
+                test.cuda ? cuda_at(workspace.data) : workspace.data);
     if (test.cuda)
         problem = cuda_end(bufs, MAX_OPERANDS + 1, &r.update);
     push_results(L, &r);
@@ -477,6 +499,7 @@ static char *read_script(const char *path, size_t *bytes)
 
 typedef struct TestOptions {
     const char *work, *only, *ops, *share, *cc, *flags, *cases, *seed, *digests, *target;
+    const char *device, *nvcc, *jobs, *root;
 } TestOptions;
 
 static int run_script(const char *path, const TestOptions *o)
@@ -509,6 +532,7 @@ static int run_script(const char *path, const TestOptions *o)
     emit_int(L, "seed", atoll(o->seed));
     emit_bool(L, "digests", o->digests != NULL);
     emit_bool(L, "cuda", test.cuda);
+    emit_bool(L, "device", o->device != NULL);
     lua_setfield(L, -2, "host");
     lua_pop(L, 1);
     if (sandbox_run(&test.gen, text, bytes, "@op_test.lua", env, 1)) {
@@ -529,7 +553,8 @@ static bool parse(int argc, char **argv, TestOptions *o)
         {"--work", &o->work},     {"--only", &o->only}, {"--ops", &o->ops},
         {"--share", &o->share},   {"--cc", &o->cc},     {"--flags", &o->flags},
         {"--cases", &o->cases},   {"--seed", &o->seed}, {"--digests", &o->digests},
-        {"--target", &o->target},
+        {"--target", &o->target}, {"--nvcc", &o->nvcc}, {"--device", &o->device},
+        {"--jobs", &o->jobs},     {"--root", &o->root},
     };
 
     for (int i = 1; i < argc; i += 2) {
@@ -543,7 +568,8 @@ static bool parse(int argc, char **argv, TestOptions *o)
         if (!found)
             return false;
     }
-    return o->work != NULL && (!strcmp(o->target, "cpu") || !strcmp(o->target, "cuda"));
+    return o->work != NULL && (!strcmp(o->target, "cpu") || !strcmp(o->target, "cuda")) &&
+           (!o->device || (o->nvcc && !strcmp(o->target, "cuda")));
 }
 
 int main(int argc, char **argv)
@@ -552,7 +578,9 @@ int main(int argc, char **argv)
                      .flags = OP_TEST_FLAGS,
                      .cases = "2",
                      .seed = "1",
-                     .target = "cpu"};
+                     .target = "cpu",
+                     .jobs = "2",
+                     .root = OP_TEST_ROOT};
 
     /* waiting threads that spin would starve the others: here there are more than cores.
      * OpenMP reads its environment before main. */
@@ -562,10 +590,12 @@ int main(int argc, char **argv)
         fprintf(stderr,
                 "usage: op_test --work DIR [--only OP,OP] [--cases N] [--seed N]\n"
                 "               [--ops DIR] [--share DIR] [--cc CC] [--flags FLAGS]\n"
-                "               [--digests yes] [--target cpu|cuda]\n");
+                "               [--digests yes] [--jobs N] [--target cpu|cuda]\n"
+                "               [--device SO --nvcc FILE]: of cuda, on a real GPU\n"
+                "               [--root DIR]: of the sources, where they were moved\n");
         return 2;
     }
-    test.jobs = 2;
+    test.jobs = atoi(o.jobs) > 0 ? atoi(o.jobs) : 1;
     if (o.share)
         embed_share(o.share);
     open_generator(o.ops);
@@ -573,9 +603,21 @@ int main(int argc, char **argv)
     test.gen.model.target = test.cuda ? TARGET_CUDA : TARGET_CPU;
     test.kernels =
         kernels_open(&test.gen, o.work, o.cc,
-                     gen_printf(&test.gen, "%s %s%s", OP_TEST_NUMERIC_FLAGS, o.flags,
-                                test.cuda ? " -DRT_CUDA -I" OP_TEST_CUDA : ""),
+                     gen_printf(&test.gen, "-I%s/runtime -I%s/runtime/cuda %s %s%s", o.root,
+                                o.root, OP_TEST_NUMERIC_FLAGS, o.flags,
+                                test.cuda ? " -DRT_CUDA" : ""),
                      test.cuda);
+    if (o.device) {
+        const char *arch = cuda_device(o.device);
+
+        kernels_compile_by(
+            test.kernels,
+            gen_printf(&test.gen,
+                       "%s -cubin -std=c++17 --fmad=false -gencode=arch=compute_%s,code=%s "
+                       "-I%s/runtime/cuda",
+                       o.nvcc, arch + 3, arch, o.root));
+        printf("op_test: on a device, %s\n", arch);
+    }
     printf("op_test: seed %s, %s cases for each op and dtype\n", o.seed, o.cases);
-    return run_script(OP_TEST_LUA, &o);
+    return run_script(gen_printf(&test.gen, "%s/tests/ops/op_test.lua", o.root), &o);
 }

@@ -7,6 +7,7 @@
 
 #include "emit.h"
 #include "graph.h"
+#include "op_test_gpu.h"
 #include "rt.h"
 
 enum { MAX_OPERANDS = 16 };
@@ -23,6 +24,8 @@ typedef struct Kernels Kernels; /* all kernels of this run */
 /* cuda: of op folders' cuda.cu, on the simulated device; else of their cpu.c. */
 Kernels *kernels_open(Gen *g, const char *folder, const char *cc, const char *flags,
                       bool cuda);
+/* Kernels of cuda.cu become cubins by this command, which takes -o OUT IN. */
+void kernels_compile_by(Kernels *k, const char *nvcc);
 /* Renders op's cpu.c or cuda.cu for the environment on top of the stack (popped); name:
  * the kernel's. Adds a wrapper of one signature. Returns an id, or -1 when the op has no
  * such file. */
@@ -38,13 +41,19 @@ void kernels_run(Kernels *k, int id, char **data, float beta, char *workspace);
  * rt_gemm.h), whose bits belong to the platform. */
 bool kernels_of_platform(const Kernels *k, int id);
 
-/* Kernels that are prepared from now on are looked for in this shared object. */
-void cuda_unit(void *so);
+/* Kernels that are prepared from now on are looked for in this shared object, or on a
+ * real device in this image, the file of a cubin. */
+void cuda_unit(void *so, const char *image);
 /* Around a call: bufs (operands; behind MAX_OPERANDS of them the workspace; NULL: none)
  * and u are the device's memory, and order seeds the order of threads. The second returns
- * what the simulated device found wrong, or NULL. */
+ * what the device found wrong, or NULL; then bufs have what kernels left in them. */
 void cuda_begin(const Buf *const *bufs, int n, const RtUpdate *u, int order);
 const char *cuda_end(const Buf *const *bufs, int n, const RtUpdate *u);
+/* Where the device has what begins at p, between the two; NULL: NULL. */
+char *cuda_at(const void *p);
+
+/* The architecture to compile for; a message and exit where there is no device. */
+const char *cuda_device(const char *so);
 
 /* Buffers with guards. */
 enum { GUARD_BYTES = 4096, GUARD = 0x5a };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op_test_cuda.c: what the host part of an op's cuda.cu asks of the runtime (rt_cuda.h),
- * on the simulated device and at once: kernels by name, products by plain loops. */
+/* op_test_cuda.c: what the host part of an op's cuda.cu asks of the runtime (rt_cuda.h):
+ * on a real device (op_test_gpu.c), or on the simulated one, at once: kernels by name,
+ * products by plain loops. */
 #define RT_CUDA 1
 #include "op_test.h"
 
@@ -16,16 +17,37 @@ Rt op_test_rt = {.world_size = 1};
 extern const float op_test_loss_scale;
 const float op_test_loss_scale = 64.0f; /* as op_test.lua has it */
 static void *unit;
+static const OpDevice *device; /* NULL: the simulated one */
 
-void cuda_unit(void *so)
+const char *cuda_device(const char *so)
+{
+    char error[512] = "";
+    void *lib = dlopen(so, RTLD_NOW | RTLD_LOCAL);
+    const char *arch;
+
+    gen_require(lib, "%s", dlerror());
+    device = dlsym(lib, "op_test_gpu");
+    gen_require(device, "%s", dlerror());
+    arch = device->open(error, sizeof error);
+    gen_require(arch, "%s", error);
+    return arch;
+}
+
+void cuda_unit(void *so, const char *image)
 {
     unit = so;
+    if (device && image)
+        device->unit(image);
 }
 
 void rt_kernel_prepare(RtKernel *k)
 {
     char name[200];
 
+    if (device) {
+        device->prepare(k);
+        return;
+    }
     snprintf(name, sizeof name, "sim_kernel_%s", k->name);
     k->handle = dlsym(unit, name);
     gen_require(k->handle, "no kernel %s in this op's cuda.cu", k->name);
@@ -42,13 +64,19 @@ void rt_launch(Rt *rt, const RtKernel *k, int64_t blocks_x, int64_t blocks_y, vo
 
     (void)rt;
     gen_require(k->handle, "%s is launched and was never prepared", k->name);
-    sim_launch(&launch);
+    if (device)
+        device->launch(k, blocks_x, blocks_y, args);
+    else
+        sim_launch(&launch);
 }
 
 void rt_fill(Rt *rt, void *p, int byte, int64_t bytes)
 {
     (void)rt;
-    memset(p, byte, (size_t)bytes);
+    if (device)
+        device->fill(p, byte, bytes);
+    else
+        memset(p, byte, (size_t)bytes);
 }
 
 /* ---- products -----------------------------------------------------------------------
@@ -56,7 +84,10 @@ void rt_fill(Rt *rt, void *p, int byte, int64_t bytes)
 
 void rt_matmul_prepare(RtMatmul *p)
 {
-    p->plan = p;
+    if (device)
+        device->matmul_prepare(p);
+    else
+        p->plan = p;
 }
 
 static double element(const void *p, int64_t i, int dtype)
@@ -86,6 +117,10 @@ void rt_matmul(Rt *rt, const RtMatmul *p, const void *a, const void *b, void *c,
 {
     (void)rt;
     gen_require(p->plan, "a product is asked for and was never prepared");
+    if (device) {
+        device->matmul(p, a, b, c, beta);
+        return;
+    }
     for (int64_t i = 0; i < p->m; i++)
         for (int64_t j = 0; j < p->n; j++) {
             double sum = 0;
@@ -110,6 +145,34 @@ uint32_t rt_noise_stream(const RtUpdateRun *run)
 /* ---- around a call -------------------------------------------------------------------
  */
 
+/* What a real device has copies of. */
+static struct {
+    const void *host;
+    void *at;
+    size_t bytes;
+} copies[MAX_OPERANDS + 2];
+static int n_copies;
+
+static void put(const void *host, size_t bytes)
+{
+    copies[n_copies].host = host;
+    copies[n_copies].at = device->put(host, bytes);
+    copies[n_copies++].bytes = bytes;
+}
+
+char *cuda_at(const void *p)
+{
+    for (int i = 0; i < n_copies; i++)
+        if (copies[i].host == p)
+            return copies[i].at;
+    return (char *)(uintptr_t)p;
+}
+
+static size_t bytes_of(const Buf *b)
+{
+    return (size_t)(b->elems * dtype_bytes(b->dtype));
+}
+
 void cuda_begin(const Buf *const *bufs, int n, const RtUpdate *u, int order)
 {
     static const char *const names[MAX_OPERANDS] = {
@@ -119,6 +182,13 @@ void cuda_begin(const Buf *const *bufs, int n, const RtUpdate *u, int order)
         "operand 13", "operand 14", "operand 15", "operand 16",
     };
 
+    if (device) {
+        put(u, sizeof *u);
+        for (int i = 0; i < n; i++)
+            if (bufs[i])
+                put(bufs[i]->data, bytes_of(bufs[i]) + GUARD_BYTES);
+        return;
+    }
     sim_clear();
     sim_seed((uint64_t)order);
     sim_memory_add((void *)(uintptr_t)u, sizeof *u, "the step's update");
@@ -126,13 +196,24 @@ void cuda_begin(const Buf *const *bufs, int n, const RtUpdate *u, int order)
                    "the loss scale");
     for (int i = 0; i < n; i++)
         if (bufs[i] && bufs[i]->elems > 0)
-            sim_memory_add(bufs[i]->data,
-                           (size_t)(bufs[i]->elems * dtype_bytes(bufs[i]->dtype)),
+            sim_memory_add(bufs[i]->data, bytes_of(bufs[i]),
                            i < MAX_OPERANDS ? names[i] : "workspace");
 }
 
 const char *cuda_end(const Buf *const *bufs, int n, const RtUpdate *u)
 {
+    const char *problem = NULL;
+
+    if (device) {
+        for (int i = 0; i < n_copies; i++) {
+            const char *error = device->take((void *)(uintptr_t)copies[i].host,
+                                             copies[i].at, copies[i].bytes);
+
+            problem = problem ? problem : error;
+        }
+        n_copies = 0;
+        return problem;
+    }
     sim_memory_remove((void *)(uintptr_t)u);
     sim_memory_remove((void *)(uintptr_t)&op_test_loss_scale);
     for (int i = 0; i < n; i++)

@@ -37,6 +37,7 @@ struct Kernels {
     Gen *g;
     Emit emit;
     const char *folder, *cc, *flags;
+    const char *nvcc; /* of a real device; NULL: the simulated one */
     bool cuda;
     struct {
         Kernel *items;
@@ -155,6 +156,11 @@ Kernels *kernels_open(Gen *g, const char *folder, const char *cc, const char *fl
                    .cuda = cuda};
     emit_open_engine(&k->emit);
     return k;
+}
+
+void kernels_compile_by(Kernels *k, const char *nvcc)
+{
+    k->nvcc = nvcc;
 }
 
 /* The file that takes more kernels of this op. */
@@ -299,9 +305,13 @@ static void write_source(Kernels *k, int unit)
 static pid_t start_compiler(Kernels *k, int unit)
 {
     const char *object = "", *first = "", *command;
+    const bool kernels = k->cuda && k->units.items[unit].device.len > 0;
     pid_t pid;
 
-    if (k->cuda && k->units.items[unit].device.len > 0) {
+    if (kernels && k->nvcc) {
+        first = gen_printf(k->g, "%s -o %s %s && ", k->nvcc,
+                           unit_path(k, unit, "cubin"), unit_path(k, unit, "cu"));
+    } else if (kernels) {
         object = unit_path(k, unit, "o");
         first = gen_printf(k->g, "%s -I%s -o %s %s && ", OP_TEST_SIMCC, OP_TEST_CUDA,
                            object, unit_path(k, unit, "cu"));
@@ -327,7 +337,9 @@ static void load_unit(Kernels *k, int unit)
     gen_require(so, "%s", dlerror());
     *(void **)&prepare = dlsym(so, "prepare");
     gen_require(prepare, "%s", dlerror());
-    cuda_unit(so);
+    cuda_unit(so, k->nvcc && k->units.items[unit].device.len > 0
+                      ? unit_path(k, unit, "cubin")
+                      : NULL);
     prepare();
     for (int i = 0; i < k->list.count; i++) {
         Kernel *item = &k->list.items[i];

@@ -1,0 +1,379 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Everything that wants a real GPU, in one command and under 8 minutes; needs the CUDA Toolkit
+# and a C compiler, takes NCCL, compute-sanitizer and PyTorch where they are. Ends with a table
+# and 'N passed, N failed'. Without a GPU it says so and passes.
+#
+#   tests/gpu/run.sh                everything
+#   tests/gpu/run.sh STAGE...       ops, build, cpu, rerun, loopback, nccl, checkpoint, sanitizer,
+#                                   bench only (and build, where they need it)
+#   tests/gpu/run.sh --prepare      where fsdpgen builds: what a machine without Lua and jansson
+#                                   needs goes to build/gpu, to be carried there with the tree
+#
+# In: CUDA_HOME, NCCL_HOME (looked for when missing), FSDPGEN, FSDPGEN_BUILD, SEED. Out: OUT
+# (default build/gpu/results): table.txt, figures.txt, bench.txt, logs.tar.gz.
+# SMALL=1: a slow device, as the simulated one is; OPS=OP,OP and NAMES="NAME ..": those alone.
+set -u
+. "$(dirname "$0")/../lib.sh"
+. "$ROOT/tests/e2e/common.sh"
+. "$ROOT/tests/gpu/toolkit.sh"
+prepared=$ROOT/build/gpu
+OUT=${OUT:-$prepared/results}
+LIMIT_SECONDS=${LIMIT_SECONDS:-460}
+SMALL=${SMALL:-0}
+data=$ROOT/LICENSE
+cores=$(nproc)
+export MAKEFLAGS=-s CC_CACHE=$WORK/objects
+
+# ---- the generator --------------------------------------------------------------------
+
+# Programs with the libraries that another machine may lack.
+prepare() {
+    local program lib from=$prepared/cmake
+    cmake -S "$ROOT" -B "$from" -DCMAKE_BUILD_TYPE=Release -DGEMM=builtin \
+        -DRUNTIME_ARCH=x86-64-v3 >"$WORK/cmake.log" 2>&1 &&
+        cmake --build "$from" --target fsdpgen op_test -j "$cores" >>"$WORK/cmake.log" 2>&1 ||
+        { tail -n 20 "$WORK/cmake.log"; return 1; }
+    rm -rf "$prepared/bin" "$prepared/lib"
+    mkdir -p "$prepared/bin" "$prepared/lib"
+    for program in "$from/fsdpgen" "$from/tests/ops/op_test"; do
+        cp "$program" "$prepared/bin/$(basename "$program").bin" || return 1
+        printf '#!/bin/sh\nhere=$(dirname "$(readlink -f "$0")")\n%s exec "$0.bin" "$@"\n' \
+            'LD_LIBRARY_PATH=$here/../lib' >"$prepared/bin/$(basename "$program")"
+        chmod +x "$prepared/bin/$(basename "$program")"
+        for lib in $(ldd "$program" | awk '$3 ~ /^\// { print $3 }' |
+                     grep -vE '/(libc|libm|libdl|libpthread|librt|libgcc_s)\.so'); do
+            cp "$lib" "$prepared/lib/"
+        done
+    done
+    git -C "$ROOT" rev-parse --short=12 HEAD >"$prepared/commit" 2>/dev/null
+    du -sh "$prepared/bin" "$prepared/lib"
+}
+
+# Sets FSDPGEN and OP_TEST.
+find_generator() {
+    OP_TEST=$BUILD/tests/ops/op_test
+    "$FSDPGEN" --version >/dev/null 2>&1 && "$OP_TEST" --help 2>&1 | grep -q usage && return
+    FSDPGEN=$prepared/bin/fsdpgen OP_TEST=$prepared/bin/op_test
+    "$FSDPGEN" --version >/dev/null 2>&1 && return
+    cmake -S "$ROOT" -B "$WORK/cmake" -DCMAKE_BUILD_TYPE=Release -DGEMM=builtin \
+        >"$WORK/cmake.log" 2>&1 &&
+        cmake --build "$WORK/cmake" --target fsdpgen op_test -j "$cores" >>"$WORK/cmake.log" 2>&1
+    FSDPGEN=$WORK/cmake/fsdpgen OP_TEST=$WORK/cmake/tests/ops/op_test
+    "$FSDPGEN" --version >/dev/null 2>&1
+}
+
+# ---- stages ---------------------------------------------------------------------------
+
+# stage NAME COMMAND...: its checks, its seconds; left out when the time is over.
+stage() {
+    local name=$1 before_passed=$passed before_failed=$failed start=$SECONDS
+    shift
+    note=
+    if [ -n "$only" ] && [[ " $only " != *" $name "* ]]; then return; fi
+    if [ $SECONDS -gt "$LIMIT_SECONDS" ]; then
+        note="left out: $LIMIT_SECONDS s are over"
+    else
+        "$@"
+    fi
+    rows+=("$(printf '%-12s %6d %6d %6d s  %s' "$name" $((passed - before_passed)) \
+        $((failed - before_failed)) $((SECONDS - start)) "$note")")
+    echo "${rows[-1]}"
+}
+
+figure() { echo "$*" >>"$OUT/figures.txt"; }
+
+left_seconds() {
+    local left=$((LIMIT_SECONDS + 20 - SECONDS))
+    echo $((left < $1 ? (left < 10 ? 10 : left) : $1))
+}
+
+# Every kernel of every op folder, and products, against references, on random odd shapes.
+ops() {
+    local log=$WORK/logs/ops.log
+    if ! cuda_cc "$WORK/op_gpu.so" -fPIC -shared -fvisibility=hidden -DRT_CUDA \
+        -I"$ROOT/runtime" -I"$ROOT/runtime/cuda" "$ROOT/tests/ops/op_test_gpu.c" \
+        "$ROOT/runtime/cuda/rt_blas.c" >"$log" 2>&1; then
+        bad "ops: what runs kernels on the device does not build" "$log"
+        return
+    fi
+    mkdir -p "$WORK/ops"
+    op_test=("$OP_TEST" --target cuda --root "$ROOT" --device "$WORK/op_gpu.so"
+             --nvcc "$CUDA_HOME/bin/nvcc" --work "$WORK/ops" --jobs "$cores" --seed "$SEED")
+    check "ops" timeout "$(left_seconds 200)" "${op_test[@]}" \
+        --cases $((SMALL == 1 ? 1 : 6)) ${OPS:+--only "$OPS"}
+    cp "$WORK/check.log" "$log"
+    note=$(grep -E '^op_test: [0-9]+ ops' "$log" | sed 's/op_test: //')
+    figure "kernels on the device: ${note:-none}"
+}
+
+# The trainers. NAME MODEL TOLERANCE FLAGS...; for each the ranks' meshes are in builds().
+small=(--set model.layers=2 --set seq=9 --set micro_batch=1 --set global_batch=8)
+wide=(--set model.layers=2 --set model.dim=256 --set model.kv_heads=2 --set model.ffn=344
+      --set seq=200 --set micro_batch=2 --set global_batch=8)
+read -ra names <<<"${NAMES:-llama_f32 gpt2_f32 llama_bf16_64 llama_bf16_128}"
+declare -A model=([llama_f32]=tiny_llama [gpt2_f32]=tiny_gpt2 [llama_bf16_64]=tiny_llama
+                  [llama_bf16_128]=tiny_llama)
+declare -A tolerance=([llama_f32]=1e-4 [gpt2_f32]=1e-4 [llama_bf16_64]=2e-2
+                      [llama_bf16_128]=2e-2)
+
+flags_of() { # sets flags
+    case $1 in
+    *_bf16_64) flags=("${wide[@]}" --set 'dtypes.param="bf16"' --set model.heads=4
+                      --set model.head_dim=64) ;;
+    *_bf16_128) flags=("${wide[@]}" --set 'dtypes.param="bf16"' --set model.heads=4
+                       --set model.head_dim=128 --set model.window=77
+                       --set 'documents={end_id=10}') ;;
+    *) flags=("${small[@]}") ;;
+    esac
+    [ "$SMALL" = 1 ] && [[ $1 = *bf16* ]] &&
+        flags+=(--set seq=40 --set micro_batch=1 --set global_batch=4)
+}
+
+meshes="1:mesh.shard=1 2:mesh.shard=2 4:mesh.shard=4 4r:mesh.replicate=2,mesh.shard=2"
+
+# trainer_of DIR NAME TARGET SETS [VARIABLE=value...]: generated and built
+trainer_of() {
+    local dir=$1 name=$2 target=$3 sets=$4 set flags
+    shift 4
+    flags_of "$name"
+    for set in ${sets//,/ }; do flags+=(--set "$set"); done
+    rm -rf "$dir"
+    generate "$dir" "$ROOT/tests/models/${model[$name]}.lua" --target "$target" \
+        "${flags[@]}" && build_trainer "$dir" -j4 "$@"
+}
+
+# Everything that is trained later, side by side: for the CPU, by nvcc, by NVRTC at start.
+builds() {
+    local name mesh
+    built=()
+    for name in "${names[@]}"; do
+        build_later "$name.cpu" "$name" cpu "" GEMM=builtin
+        build_later "$name.jit" "$name" cuda "" JIT=1
+        for mesh in $meshes; do
+            [ "$SMALL" = 1 ] && [ "${mesh%%:*}" = 4r ] && continue
+            build_later "$name.${mesh%%:*}" "$name" cuda "${mesh#*:}" ARCHS="$arch"
+        done
+    done
+    wait
+    for name in "${built[@]}"; do
+        if [ -e "$WORK/$name.built" ]; then ok "builds: $name"
+        else bad "builds: $name" "$WORK/$name.log"; fi
+    done
+}
+build_later() {
+    local dir=$WORK/$1
+    built+=("$1")
+    shift
+    while [ "$(jobs -rp | wc -l)" -ge $((cores > 4 ? cores / 2 : 2)) ]; do sleep 0.1; done
+    { trainer_of "$dir" "$@" && : >"$dir.built"; } &
+}
+
+# run DIR [NAME=VALUE...] -- [FLAGS...]: losses, norms, the weights' hash in DIR.result
+STEPS=4
+run() {
+    local dir=$1 code
+    shift
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do local -x "${1?}"; shift; done
+    [ $# -gt 0 ] && shift
+    TRAIN_SECONDS=$(left_seconds 90) train "$dir" "$data" $STEPS --quiet "$@"
+    code=$?
+    cp "$dir.log" "$WORK/logs/$(basename "$dir").log"
+    return $code
+}
+
+# equal LABEL DIR: the bits of its one-rank trainer
+equal() {
+    local name
+    name=$(basename "$2")
+    if cmp -s "$2.result" "$WORK/${name%%.*}.one"; then
+        ok "$1"
+    else
+        diff "$2.result" "$WORK/${name%%.*}.one" >"$WORK/diff"
+        bad "$1: other bits" "$WORK/diff"
+    fi
+}
+
+# Losses against the CPU's trainer, by nvcc and by NVRTC.
+against_cpu() {
+    local name
+    for name in "${names[@]}"; do
+        check "$name: the CPU's trainer runs" run "$WORK/$name.cpu"
+        if ! run "$WORK/$name.1"; then
+            bad "$name: does not run" "$WORK/$name.1.log"
+            continue
+        fi
+        cp "$WORK/$name.1.result" "$WORK/$name.one"
+        check "$name: losses near the CPU's" near "$WORK/$name.cpu.jsonl" "$WORK/$name.1.jsonl" \
+            "${tolerance[$name]}"
+        if run "$WORK/$name.jit" XDG_CACHE_HOME="$WORK/cache"; then
+            check "$name: JIT=1, losses near the CPU's" near "$WORK/$name.cpu.jsonl" \
+                "$WORK/$name.jit.jsonl" "${tolerance[$name]}"
+            figure "$name: nvcc and NVRTC give $(cmp -s "$WORK/$name.jit.result" \
+                "$WORK/$name.one" && echo equal || echo other) bits"
+        else
+            bad "$name: JIT=1 does not run" "$WORK/$name.jit.log"
+        fi
+    done
+}
+
+# The same again, call by call where the trainer replays graphs, and with guards.
+reruns() {
+    local name
+    for name in "${names[@]}"; do
+        [ -e "$WORK/$name.one" ] || continue
+        check "$name: runs again" run "$WORK/$name.1"
+        equal "$name: a second run" "$WORK/$name.1"
+        check "$name: runs with --guard" run "$WORK/$name.1" -- --guard
+        equal "$name: with --guard" "$WORK/$name.1"
+        "$WORK/$name.1/trainer" --help | grep -q -e --no-graphs || continue
+        check "$name: runs without graphs" run "$WORK/$name.1" -- --no-graphs
+        equal "$name: without graphs" "$WORK/$name.1"
+    done
+}
+
+# several NAME=VALUE... -- FLAGS...: every trainer of several ranks has one rank's bits
+several() {
+    local how=$1 name mesh
+    shift
+    for name in "${names[@]}"; do
+        [ -e "$WORK/$name.one" ] || continue
+        for mesh in $meshes; do
+            mesh=${mesh%%:*}
+            [ "$mesh" = 1 ] && continue
+            [ -d "$WORK/$name.$mesh" ] || continue
+            [[ $how = NCCL* ]] && [ "${mesh%r}" -gt "$nccl_ranks" ] && continue
+            if run "$WORK/$name.$mesh" "$@"; then
+                equal "$name: $mesh ranks, $how" "$WORK/$name.$mesh"
+            else
+                bad "$name: $mesh ranks, $how: does not run" "$WORK/$name.$mesh.log"
+            fi
+        done
+    done
+}
+
+loopback() { several loopback -- --loopback; }
+
+# A GPU for each rank where there are several; else two processes that NCCL takes for two hosts.
+with_nccl() {
+    nccl_ranks=$devices
+    if [ "$devices" -gt 1 ]; then
+        several "NCCL, a GPU each" --
+    else
+        nccl_ranks=2
+        note="two processes on one GPU"
+        several "NCCL on one GPU" NCCL_HOSTID=rank NCCL_NET=Socket NCCL_SOCKET_IFNAME=lo \
+            NCCL_MNNVL_ENABLE=0 --
+    fi
+}
+
+# Stopped after two steps, resumed, also by two ranks: the bits of a run that never stopped.
+checkpoints() {
+    local name=llama_bf16_64 dir
+    [ -e "$WORK/$name.one" ] || return
+    dir=$WORK/$name.1
+    STEPS=2 run "$dir" -- --checkpoint "$WORK/ck" >/dev/null 2>&1
+    cp -R "$WORK/ck" "$WORK/ck2" 2>/dev/null
+    resumed "$name: resumed" "$dir" "$WORK/ck"
+    resumed "$name: resumed by two ranks" "$WORK/$name.2" "$WORK/ck2" --loopback
+}
+resumed() {
+    local label=$1 dir=$2 folder=$3 name
+    shift 3
+    name=$(basename "$dir")
+    run "$dir" -- --checkpoint "$folder" --resume "$@" # logs the last two steps only
+    if cmp -s <(tail -n 7 "$WORK/${name%%.*}.one") <(tail -n 7 "$dir.result"); then
+        ok "$label"
+    else
+        bad "$label" "$dir.log"
+    fi
+}
+
+# Kernels alone (one process), then a whole step.
+sanitizer() {
+    local tool=compute-sanitizer kind dir=$WORK/llama_f32.1
+    command -v $tool >/dev/null || tool=$CUDA_HOME/bin/compute-sanitizer
+    if ! command -v "$tool" >/dev/null; then
+        note="left out: no compute-sanitizer"
+        return
+    fi
+    if ! timeout 60 "$tool" --error-exitcode 99 "$WORK/probe" >"$WORK/logs/sanitizer.log" 2>&1; then
+        note="left out: compute-sanitizer does not work here (logs: sanitizer.log)"
+        return
+    fi
+    for kind in memcheck racecheck; do
+        check "$kind: kernels" timeout "$(left_seconds 60)" "$tool" --tool $kind \
+            --error-exitcode 99 "${op_test[@]}" --cases 1 \
+            --only rmsnorm,rmsnorm_bwd,attention,attention_bwd,embed_bwd
+        [ -e "$dir/trainer" ] || continue
+        check "$kind: a step" timeout "$(left_seconds 60)" "$tool" --tool $kind \
+            --target-processes all --error-exitcode 99 "$dir/trainer" --data "$data" \
+            --steps 1 --quiet
+    done
+}
+
+benchmark() {
+    local log=$WORK/logs/bench.log
+    if [ "$SMALL" = 1 ]; then
+        note="left out: SMALL=1"
+        return
+    fi
+    check "the benchmark" timeout "$(left_seconds 150)" env FSDPGEN="$FSDPGEN" OUT="$OUT" \
+        "$ROOT/tests/bench/gpu.sh" --quick
+    cp "$WORK/check.log" "$log"
+    grep -E '^\|' "$log" >"$OUT/bench.txt"
+}
+
+# ---- all of it ------------------------------------------------------------------------
+
+only=
+for arg in "$@"; do
+    case $arg in
+    --prepare) prepare; exit $? ;;
+    -h | --help) sed -n '3,/^set -u/s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -*) echo "run.sh: unknown option $arg" >&2; exit 2 ;;
+    ops | build | cpu | rerun | loopback | nccl | checkpoint | sanitizer | bench) only="$only $arg" ;;
+    *) echo "run.sh: no stage $arg" >&2; exit 2 ;;
+    esac
+done
+# what a stage needs of those before it
+[[ $only =~ rerun|loopback|nccl|checkpoint|sanitizer ]] && only="$only build cpu"
+[[ $only =~ cpu ]] && only="$only build"
+[[ $only =~ sanitizer ]] && only="$only ops"
+
+find_toolkit
+if [ -n "$no_gpu" ]; then
+    echo "skipped: $no_gpu"
+    finish
+fi
+rows=()
+mkdir -p "$OUT" "$WORK/logs"
+: >"$OUT/figures.txt"
+head="$gpu ($devices, $arch, $free_mib MiB free), driver $driver, toolkit $runtime, fsdpgen $(
+    git -C "$ROOT" rev-parse --short=12 HEAD 2>/dev/null || cat "$prepared/commit" 2>/dev/null)"
+echo "$head"
+figure "$head"
+if ! find_generator; then
+    bad "no fsdpgen here, and it does not build; carry what 'tests/gpu/run.sh --prepare' makes" \
+        "$WORK/cmake.log"
+    finish
+fi
+stage ops ops
+stage build builds
+stage cpu against_cpu
+stage rerun reruns
+stage loopback loopback
+stage nccl with_nccl
+stage checkpoint checkpoints
+stage sanitizer sanitizer
+stage bench benchmark
+{
+    echo "$head"
+    echo "stage        passed failed   seconds"
+    printf '%s\n' "${rows[@]}"
+} >"$OUT/table.txt"
+tar -C "$WORK" -czf "$OUT/logs.tar.gz" logs 2>/dev/null
+echo
+cat "$OUT/table.txt"
+echo "files: $OUT"
+finish
