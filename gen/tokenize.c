@@ -27,7 +27,12 @@ static const struct Option {
     {"output", "FILE", "the token file to write, X.bin (-o too)", KIND_TEXT, AT(output)},
     {"tokenizer", "FILE", "a tokenizer.json, its folder, or bytes (default: bytes)",
      KIND_TEXT, AT(tokenizer)},
-    {"field", "NAME", "of JSON lines: the text (default: text)", KIND_TEXT, AT(field)},
+    {"field", "NAME",
+     "of JSON lines: the text (default: text; with --template: messages)", KIND_TEXT,
+     AT(field)},
+    {"template", "NAME",
+     "lines are chats: chatml, llama3 or FILE.lua; writes X.bin.mask, too", KIND_TEXT,
+     AT(template)},
     {"end", "TOKEN", "put behind each document: a token's name or an id", KIND_TEXT,
      AT(end)},
     {"no-special", NULL, "leave out what the tokenizer puts around a text", KIND_SWITCH,
@@ -164,7 +169,10 @@ static bool parse(Parse *p, int argc, char **argv)
     if (!p->o.tokenizer)
         p->o.tokenizer = "bytes";
     if (!p->o.field)
-        p->o.field = "text";
+        p->o.field = p->o.template ? "messages" : "text";
+    if (p->o.template && !strcmp(p->o.tokenizer, "bytes"))
+        return usage(
+            p, "--template needs --tokenizer: bytes have no tokens that end a turn");
     return true;
 }
 
@@ -188,7 +196,7 @@ static bool load_tokenizer(Gen *g, const TokOptions *o, Tokenizer *t)
     }
     if (stat(file, &s) == 0 && S_ISDIR(s.st_mode))
         file = gen_printf(g, "%s/tokenizer.json", file);
-    return tok_load(g, t, file);
+    return tok_load(g, t, file, o->template != NULL);
 }
 
 static bool find_end(TokOptions *o, Tokenizer *t, char *error)
@@ -222,7 +230,14 @@ static void tell(const TokOptions *o, const Tokenizer *t, const TokTotals *n)
     printf("%s: %lld tokens of %d bits, %lld document%s\n", o->output,
            (long long)n->tokens, t->max_id < 65536 ? 16 : 32, (long long)n->documents,
            n->documents == 1 ? "" : "s");
-    if (n->documents > 1 && !o->end && t->n_before + t->n_after == 0)
+    if (o->template)
+        printf("%s.mask: %lld of them are targets\n", o->output, (long long)n->targets);
+    if (o->template && n->targets == 0)
+        fprintf(stderr,
+                "fsdpgen: warning: %s.mask: no token is a target: nobody of role "
+                "`assistant`?\n",
+                o->output);
+    if (n->documents > 1 && !o->end && !o->template && t->n_before + t->n_after == 0)
         fprintf(
             stderr,
             "fsdpgen: warning: %s: documents follow each other without a token between "
@@ -259,7 +274,7 @@ int tokenize_main(Gen *g, int argc, char **argv)
     diag_print(g);
     if (!find_end(&p.o, &t, error))
         return told(error);
-    out = tok_writer_open(p.o.output, t.max_id, false, p.o.force, error);
+    out = tok_writer_open(p.o.output, t.max_id, p.o.template != NULL, p.o.force, error);
     if (!out)
         return told(error);
     if (!tok_run(&t, &p.o, out, &totals, error) || !tok_writer_commit(out, error)) {

@@ -9,6 +9,8 @@
 
 #include "gen.h"
 
+#include <jansson.h>
+
 enum { TOK_ERROR_BYTES = 512, TOK_MAX_STEPS = 8, TOK_MAX_AROUND = 16 };
 
 /* ---- growing memory, which ends the program when there is none ----------------------
@@ -78,6 +80,7 @@ typedef struct TokVocab {
     size_t merge_slots;
     TokWord *words; /* raw bytes to id: only where merges may be ignored */
     size_t word_slots;
+    uint32_t *lengths; /* [max_id + 1] bytes of each id: only for chats */
 } TokVocab;
 typedef struct TokBpe TokBpe; /* a thread's cache and scratch */
 TokBpe *tok_bpe_open(void);
@@ -94,8 +97,10 @@ typedef struct TokAdded {
     const char *s;
     size_t n;
     uint32_t id;
-    bool lstrip, rstrip, normalized;
+    bool lstrip, rstrip, normalized, special;
 } TokAdded;
+/* Which added tokens a text may hold: in messages of a chat none that is special. */
+typedef enum { TOK_FIND_PLAIN, TOK_FIND_ALL } TokFind;
 
 typedef struct Tokenizer {
     const char *file; /* NULL: bytes */
@@ -112,22 +117,25 @@ typedef struct Tokenizer {
     int n_before, n_after;
 } Tokenizer;
 
+typedef struct TokChat TokChat;
 /* What a thread needs. */
 typedef struct TokWorker {
     const Tokenizer *tok;
     TokMatch *match;
     TokBpe *bpe;
     TokText scratch;
-    struct TokChat *chat; /* NULL: no templates */
+    TokChat *chat; /* NULL: no templates */
     char error[TOK_ERROR_BYTES];
 } TokWorker;
 
 /* Finds the first added token of one of the two kinds in s[from, n), white space that it
  * takes included, but none before `from`; its id, or -1. */
-int64_t tok_added_next(const Tokenizer *t, bool normalized, const char *s, size_t n,
-                       size_t from, size_t *begin, size_t *end);
-/* Appends the ids of a whole text; added tokens are found in it when `added`. */
-bool tok_encode(TokWorker *w, const char *s, size_t n, bool added, TokIds *out);
+int64_t tok_added_next(const Tokenizer *t, bool normalized, TokFind find, const char *s,
+                       size_t n, size_t from, size_t *begin, size_t *end);
+/* Appends the ids of a whole text; of one that has no added token before it is
+ * normalised. */
+bool tok_encode(TokWorker *w, const char *s, size_t n, TokIds *out);
+bool tok_encode_between(TokWorker *w, const char *s, size_t n, TokFind find, TokIds *out);
 /* Pieces of a text without added tokens, normalised, from one that begins at `from` until
  * one begins at or after `to`: that is where *end is. */
 bool tok_encode_stretch(TokWorker *w, const char *s, size_t n, size_t from, size_t to,
@@ -136,10 +144,19 @@ bool tok_encode_stretch(TokWorker *w, const char *s, size_t n, size_t from, size
 /* ---- tokenize_load.c ----------------------------------------------------------------
  */
 
-/* Errors go to diag. */
-bool tok_load(Gen *g, Tokenizer *t, const char *file);
+/* Errors go to diag. chats: with what they need. */
+bool tok_load(Gen *g, Tokenizer *t, const char *file, bool chats);
 /* The id of a token by name, or -1. */
 int64_t tok_id_of(const Tokenizer *t, const char *name, size_t n);
+
+/* ---- tokenize_chat.c ----------------------------------------------------------------
+ */
+
+/* One thread opens all of them. NULL with error set. */
+TokChat *tok_chat_open(TokWorker *w, const char *template, char *error);
+void tok_chat_close(TokChat *c);
+bool tok_chat_run(TokChat *c, const json_t *messages, const json_t *record, TokIds *out,
+                  char *error);
 
 /* ---- tokenize_input.c, tokenize_jobs.c ----------------------------------------------
  */

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-int64_t tok_added_next(const Tokenizer *t, bool normalized, const char *s, size_t n,
-                       size_t from, size_t *begin, size_t *end)
+int64_t tok_added_next(const Tokenizer *t, bool normalized, TokFind find, const char *s,
+                       size_t n, size_t from, size_t *begin, size_t *end)
 {
     for (size_t at = from; at < n && t->n_added > 0; at++) {
         const unsigned char c = (unsigned char)s[at];
@@ -18,8 +18,8 @@ int64_t tok_added_next(const Tokenizer *t, bool normalized, const char *s, size_
         for (int k = t->added_from[c]; k < t->added_from[c + 1]; k++) {
             const TokAdded *a = &t->added[k];
 
-            if (a->normalized != normalized || a->n > n - at ||
-                memcmp(s + at, a->s, a->n))
+            if (a->normalized != normalized || (a->special && find == TOK_FIND_PLAIN) ||
+                a->n > n - at || memcmp(s + at, a->s, a->n))
                 continue;
             *begin = at - (a->lstrip ? tok_space_end(s + from, at - from) : 0);
             *end = at + a->n;
@@ -84,13 +84,13 @@ bool tok_encode_stretch(TokWorker *w, const char *s, size_t n, size_t from, size
 }
 
 /* Between the added tokens of the raw text. */
-static bool encode_normalised(TokWorker *w, const char *s, size_t n, bool added,
+static bool encode_normalised(TokWorker *w, const char *s, size_t n, TokFind find,
                               TokIds *out)
 {
-    for (size_t at = 0, begin, end; at < n; at = end) {
-        const int64_t id = added && w->tok->any_normalized
-                               ? tok_added_next(w->tok, true, s, n, at, &begin, &end)
-                               : (begin = end = n, -1);
+    for (size_t at = 0, begin = n, end = n; at < n; at = end) {
+        const int64_t id = w->tok->any_normalized ? tok_added_next(w->tok, true, find, s,
+                                                                   n, at, &begin, &end)
+                                                  : -1;
 
         if (begin > at && !cut(w, 0, s + at, begin - at, out))
             return false;
@@ -100,28 +100,25 @@ static bool encode_normalised(TokWorker *w, const char *s, size_t n, bool added,
     return true;
 }
 
-static bool encode_raw(TokWorker *w, const char *s, size_t n, bool added, TokIds *out)
+bool tok_encode_between(TokWorker *w, const char *s, size_t n, TokFind find, TokIds *out)
 {
     if (!w->tok->nfc || tok_is_nfc(s, n))
-        return encode_normalised(w, s, n, added, out);
+        return encode_normalised(w, s, n, find, out);
     w->scratch.n = 0;
     return tok_nfc(&w->scratch, s, n, w->error) &&
-           encode_normalised(w, w->scratch.s, w->scratch.n, added, out);
+           encode_normalised(w, w->scratch.s, w->scratch.n, find, out);
 }
 
-bool tok_encode(TokWorker *w, const char *s, size_t n, bool added, TokIds *out)
+bool tok_encode(TokWorker *w, const char *s, size_t n, TokIds *out)
 {
     w->error[0] = '\0';
-    if (!w->tok->file) {
-        for (size_t i = 0; i < n; i++)
-            tok_push(out, (unsigned char)s[i]);
-        return true;
-    }
-    for (size_t at = 0, begin, end; at < n; at = end) {
-        const int64_t id = added ? tok_added_next(w->tok, false, s, n, at, &begin, &end)
-                                 : (begin = end = n, -1);
+    for (size_t i = 0; !w->tok->file && i < n; i++)
+        tok_push(out, (unsigned char)s[i]);
+    for (size_t at = 0, begin, end; w->tok->file && at < n; at = end) {
+        const int64_t id =
+            tok_added_next(w->tok, false, TOK_FIND_ALL, s, n, at, &begin, &end);
 
-        if (begin > at && !encode_raw(w, s + at, begin - at, added, out))
+        if (begin > at && !tok_encode_between(w, s + at, begin - at, TOK_FIND_ALL, out))
             return false;
         if (id >= 0)
             tok_push(out, (uint32_t)id);

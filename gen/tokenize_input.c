@@ -233,7 +233,7 @@ static bool next_text(TokReader *r, TokJob *job, char *error)
     size_t at = r->at, begin, end;
 
     while (at < n && at - r->at < JOB_BYTES) {
-        tok_added_next(r->tok, false, s, n, at, &begin, &end);
+        tok_added_next(r->tok, false, TOK_FIND_ALL, s, n, at, &begin, &end);
         if (begin - at > 2 * JOB_BYTES && !r->tok->any_normalized) {
             if (at > r->at)
                 break;
@@ -328,6 +328,24 @@ static const char *names_of(const json_t *object, char *to, size_t bytes)
     return n ? to : "none";
 }
 
+/* Its template writes what begins a chat. */
+static bool run_chat(TokWorker *w, const TokOptions *o, TokJob *job,
+                     const json_t *messages, const json_t *record, int64_t line)
+{
+    TokIds *ids = &job->ids;
+    char error[TOK_ERROR_BYTES];
+
+    job->documents++;
+    if (!tok_chat_run(w->chat, messages, record, ids, error))
+        return line_failed(job, line, "%s", error);
+    if (o->end_id >= 0) {
+        tok_push(ids, (uint32_t)o->end_id);
+        ids->target = tok_grow(ids->target, &ids->target_cap, ids->n, 1);
+        ids->target[ids->n - 1] = 0;
+    }
+    return true;
+}
+
 static bool run_record(TokWorker *w, const TokOptions *o, TokJob *job,
                        const json_t *record, int64_t line)
 {
@@ -339,10 +357,12 @@ static bool run_record(TokWorker *w, const TokOptions *o, TokJob *job,
     if (!v)
         return line_failed(job, line, "no field `%.60s`; it has %s (--field NAME)",
                            o->field, names_of(record, names, sizeof names));
+    if (w->chat)
+        return run_chat(w, o, job, v, record, line);
     if (!json_is_string(v))
         return line_failed(job, line, "the field `%.60s` is no text", o->field);
     begin_document(w, o, job);
-    if (!tok_encode(w, json_string_value(v), json_string_length(v), true, &job->ids))
+    if (!tok_encode(w, json_string_value(v), json_string_length(v), &job->ids))
         return line_failed(job, line, "%s", w->error);
     end_document(w, o, job);
     return true;
@@ -394,8 +414,7 @@ void tok_job_run(TokWorker *w, const TokOptions *o, TokJob *job)
         job->good = run_lines(w, o, job);
         break;
     case TOK_JOB_TEXT:
-        job->good =
-            tok_encode(w, job->s + job->from, job->to - job->from, true, &job->ids);
+        job->good = tok_encode(w, job->s + job->from, job->to - job->from, &job->ids);
         break;
     case TOK_JOB_STRETCH:
         job->good = tok_encode_stretch(w, job->s, job->n, job->from, job->to, &job->end,

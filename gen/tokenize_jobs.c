@@ -22,24 +22,35 @@ typedef struct Pool {
     bool stop;
 } Pool;
 
-static void worker_open(TokWorker *w, const Tokenizer *t)
+/* By one thread: Lua states take memory from the generator's own. */
+static bool worker_open(TokWorker *w, const Tokenizer *t, const TokOptions *o,
+                        char *error)
 {
     *w = (TokWorker){.tok = t, .match = tok_match_open(), .bpe = tok_bpe_open()};
+    if (o->template)
+        w->chat = tok_chat_open(w, o->template, error);
+    return !o->template || w->chat;
 }
 
 static void worker_close(TokWorker *w)
 {
     tok_match_close(w->match);
     tok_bpe_close(w->bpe);
+    tok_chat_close(w->chat);
     free(w->scratch.s);
 }
 
+typedef struct Thread {
+    pthread_t id;
+    Pool *pool;
+    TokWorker worker;
+} Thread;
+
 static void *work(void *arg)
 {
-    Pool *p = arg;
-    TokWorker w;
+    Thread *t = arg;
+    Pool *p = t->pool;
 
-    worker_open(&w, p->tok);
     pthread_mutex_lock(&p->lock);
     for (;;) {
         TokJob *job;
@@ -50,13 +61,12 @@ static void *work(void *arg)
             break;
         job = &p->ring[p->taken++ % p->size];
         pthread_mutex_unlock(&p->lock);
-        tok_job_run(&w, p->o, job);
+        tok_job_run(&t->worker, p->o, job);
         pthread_mutex_lock(&p->lock);
         job->done = true;
         pthread_cond_signal(&p->finished);
     }
     pthread_mutex_unlock(&p->lock);
-    worker_close(&w);
     return NULL;
 }
 
@@ -91,7 +101,7 @@ static void show(Progress *p, const TokReader *r, const TokTotals *t)
 
 typedef struct Order {
     size_t expected; /* where the text of the job before ended */
-    TokWorker own;   /* for what is done again */
+    TokWorker *own;  /* for what is done again */
 } Order;
 
 static bool write_job(Pool *p, Order *order, TokJob *job, TokWriter *out, TokTotals *t,
@@ -99,7 +109,7 @@ static bool write_job(Pool *p, Order *order, TokJob *job, TokWriter *out, TokTot
 {
     if (job->chained && job->good && job->from != order->expected) {
         job->from = order->expected;
-        tok_job_run(&order->own, p->o, job);
+        tok_job_run(order->own, p->o, job);
     }
     if (!job->good) {
         snprintf(error, TOK_ERROR_BYTES, "%s", job->error);
@@ -149,14 +159,14 @@ static bool add_job(Pool *p, TokReader *r, char *error)
     return true;
 }
 
-static bool run_all(Pool *p, TokReader *r, TokWriter *out, TokTotals *t, char *error)
+static bool run_all(Pool *p, TokWorker *own, TokReader *r, TokWriter *out, TokTotals *t,
+                    char *error)
 {
-    Order order = {0};
+    Order order = {.own = own};
     Progress progress = {.shown = isatty(STDERR_FILENO)};
     char read_error[TOK_ERROR_BYTES] = "";
     bool more = true, good = true;
 
-    worker_open(&order.own, p->tok);
     while (good && (more || p->written < p->added)) {
         while (more && p->added - p->written < p->size)
             more = add_job(p, r, read_error);
@@ -170,18 +180,17 @@ static bool run_all(Pool *p, TokReader *r, TokWriter *out, TokTotals *t, char *e
         snprintf(error, TOK_ERROR_BYTES, "%s", read_error);
         good = false;
     }
-    worker_close(&order.own);
     return good;
 }
 
-static void finish(Pool *p, pthread_t *thread, int threads)
+static void finish(Pool *p, Thread *thread, int threads)
 {
     pthread_mutex_lock(&p->lock);
     p->stop = true;
     pthread_cond_broadcast(&p->work);
     pthread_mutex_unlock(&p->lock);
     for (int i = 0; i < threads; i++)
-        pthread_join(thread[i], NULL);
+        pthread_join(thread[i].id, NULL);
     for (uint64_t k = 0; k < p->size; k++) {
         tok_input_release(p->ring[k].input);
         free(p->ring[k].owned);
@@ -194,7 +203,6 @@ static void finish(Pool *p, pthread_t *thread, int threads)
 bool tok_run(const Tokenizer *tok, const TokOptions *o, TokWriter *out, TokTotals *t,
              char *error)
 {
-    pthread_t thread[MAX_THREADS];
     const int want = (int)min_i64(o->threads, MAX_THREADS);
     Pool p = {.lock = PTHREAD_MUTEX_INITIALIZER,
               .work = PTHREAD_COND_INITIALIZER,
@@ -202,21 +210,31 @@ bool tok_run(const Tokenizer *tok, const TokOptions *o, TokWriter *out, TokTotal
               .tok = tok,
               .o = o,
               .size = (uint64_t)(want * JOBS_A_THREAD)};
+    Thread *thread = calloc((size_t)want + 1, sizeof *thread); /* the last is our own */
     TokReader *r = tok_reader_open(tok, o);
-    int threads = 0;
-    bool good;
+    int opened = 0, threads = 0;
+    bool good = true;
 
     *t = (TokTotals){0};
     p.ring = calloc(p.size, sizeof *p.ring);
-    gen_require(p.ring, "out of memory");
-    while (threads < want && pthread_create(&thread[threads], NULL, work, &p) == 0)
+    gen_require(p.ring && thread, "out of memory");
+    while (good && opened <= want) {
+        thread[opened].pool = &p;
+        good = worker_open(&thread[opened++].worker, tok, o, error);
+    }
+    while (good && threads < want &&
+           pthread_create(&thread[threads].id, NULL, work, &thread[threads]) == 0)
         threads++;
-    good = threads > 0;
-    if (!good)
+    if (good && threads == 0) {
         snprintf(error, TOK_ERROR_BYTES, "no thread can be started");
-    good = good && run_all(&p, r, out, t, error);
+        good = false;
+    }
+    good = good && run_all(&p, &thread[want].worker, r, out, t, error);
     tok_reader_bytes(r, &t->bytes);
     finish(&p, thread, threads);
+    while (opened > 0)
+        worker_close(&thread[--opened].worker);
+    free(thread);
     tok_reader_close(r);
     return good;
 }

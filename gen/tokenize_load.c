@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_FILE_BYTES = 256 << 20, MAX_ID = INT32_MAX - 1 };
+enum { MAX_FILE_BYTES = 256 << 20, MAX_ID = INT32_MAX - 1, MAX_CHAT_ID = 1 << 24 };
 
 typedef struct Load {
     Gen *g;
@@ -461,6 +461,7 @@ static void read_added_token(Load *l, json_t *part, size_t i)
                     .id = (uint32_t)json_integer_value(id),
                     .lstrip = flag(l, part, path, "lstrip", false),
                     .rstrip = flag(l, part, path, "rstrip", false),
+                    .special = flag(l, part, path, "special", false),
                     .normalized = flag(l, part, path, "normalized", true)};
     if (a->normalized && l->t->nfc && !tok_is_nfc(a->s, a->n) &&
         tok_nfc(&normal, a->s, a->n, error)) {
@@ -500,6 +501,32 @@ static void read_added(Load *l, const json_t *list)
     }
 }
 
+/* Bytes of each id: what it stands for in a text. */
+static void read_lengths(Load *l)
+{
+    Tokenizer *t = l->t;
+    const char *key;
+    json_t *value;
+
+    if (t->max_id > MAX_CHAT_ID) {
+        refuse(l, "model.vocab", "an id above %d is not supported in chats", MAX_CHAT_ID);
+        return;
+    }
+    t->vocab.lengths =
+        gen_alloc(l->g, (t->max_id + (size_t)1) * sizeof *t->vocab.lengths);
+    json_object_foreach(l->vocab, key, value)
+    {
+        void *mark = gen_mark(l->g);
+        size_t n;
+
+        if (raw_bytes(l, key, strlen(key), gen_alloc(l->g, strlen(key) + 1), &n))
+            t->vocab.lengths[json_integer_value(value)] = (uint32_t)n;
+        gen_release(l->g, mark);
+    }
+    for (int k = 0; k < t->n_added; k++)
+        t->vocab.lengths[t->added[k].id] = (uint32_t)t->added[k].n;
+}
+
 int64_t tok_id_of(const Tokenizer *t, const char *name, size_t n)
 {
     for (int k = 0; k < t->n_added; k++)
@@ -537,7 +564,7 @@ static bool parse(Load *l)
     return json_is_object(l->root);
 }
 
-bool tok_load(Gen *g, Tokenizer *t, const char *file)
+bool tok_load(Gen *g, Tokenizer *t, const char *file, bool chats)
 {
     Load l = {.g = g, .t = t, .file = file, .before = diag_errors(g)};
     json_t *pre;
@@ -559,6 +586,8 @@ bool tok_load(Gen *g, Tokenizer *t, const char *file)
     read_post_processor(&l, json_object_get(l.root, "post_processor"), "post_processor");
     read_added(&l, json_object_get(l.root, "added_tokens"));
     read_model(&l, json_object_get(l.root, "model"));
+    if (chats && diag_errors(g) == l.before)
+        read_lengths(&l);
     json_decref(l.root);
     return diag_errors(g) == l.before;
 }

@@ -9,7 +9,9 @@ tests need no Python.
                                   1 MB of it and 50,000 random code points, with ids, to DIR
 
 data/gpt2.json, llama3.json, qwen.json have the parts of the tokenizers they are named after, and
-a vocabulary of 700 to 900 learned from the text. X.KIND.ids: 16-bit ids of X.txt.
+a vocabulary of 700 to 900 learned from the text. X.KIND.ids: 16-bit ids of X.txt. chats.jsonl,
+chats.TEMPLATE.ids and .mask: the chats as one string each by the model's own template; a token of
+which a character is the assistant's, or its end, is a target.
 """
 import json, os, random, struct, sys
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers
@@ -103,6 +105,52 @@ def texts(folder, named, tokenizers):
             save_ids(os.path.join(folder, "%s.%s.ids" % (name, kind)), t.encode(text).ids)
 
 
+def chatml(m):
+    yield "<|im_start|>" + m["role"] + "\n", False
+    yield m["content"] + "<|im_end|>", m["role"] == "assistant"
+    yield "\n", False
+
+
+def llama3(m):
+    yield "<|start_header_id|>" + m["role"] + "<|end_header_id|>\n\n", False
+    yield m["content"].strip() + "<|eot_id|>", m["role"] == "assistant"
+
+
+def make_chats(text, tokenizers):
+    r = random.Random(3)
+    ends = ["", "", " ", "\n", "\n\n", "  \n", "e\u0301", "\u0301", "\u00a0", "1", ".",
+            "<tool_call>", "x<tool_call>\n{}", "a  <left>", "<right>  b", " caf\u00e9 "]
+    chats = []
+    for _ in range(60):
+        messages = [{"role": "system", "content": "Be terse."}] if r.random() < 0.5 else []
+        for turn in range(r.randrange(1, 7)):
+            at = r.randrange(len(text) - 400)
+            messages.append({
+                "role": "user" if turn % 2 == 0 else "assistant",
+                "content": r.choice(ends) + text[at:at + r.choice((0, 3, 40, 400))] + r.choice(ends)})
+        chats.append(messages)
+    with open(os.path.join(HERE, "chats.jsonl"), "w", encoding="utf-8") as f:
+        for messages in chats:
+            f.write(json.dumps({"messages": messages}, ensure_ascii=r.random() < 0.5) + "\n")
+    for name, kind, begin, form in (("chatml", "qwen", "", chatml),
+                                    ("llama3", "llama3", "<|begin_of_text|>", llama3)):
+        ids, bits = [], []
+        for messages in chats:
+            whole, spans = begin, []
+            for m in messages:
+                for part, target in form(m):
+                    if target:
+                        spans.append((len(whole), len(whole) + len(part)))
+                    whole += part
+            e = tokenizers[kind].encode(whole, add_special_tokens=False)
+            ids += e.ids
+            bits += [any(a < t and b > f for f, t in spans) for a, b in e.offsets]
+        save_ids(os.path.join(HERE, "chats.%s.ids" % name), ids)
+        with open(os.path.join(HERE, "chats.%s.mask" % name), "wb") as f:
+            f.write(bytes(sum(b << i for i, b in enumerate(bits[k:k + 8]))
+                          for k in range(0, len(bits), 8)))
+
+
 def main():
     args = sys.argv[1:]
     big = args.pop(1) if args[0] == "--big" else None
@@ -123,6 +171,7 @@ def main():
                       separators=(",", ":"))
             f.write("\n")
         t[kind] = Tokenizer.from_file(path)
+    make_chats(english, t)
     texts(HERE, {"english": english, "points": points(4000, 1), "edges": "\n".join(EDGES)}, t)
 
 

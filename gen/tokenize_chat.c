@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tokenize_chat.c: chats to ids and a mask. In: the messages of a JSON line; a template,
+ * Lua that returns function(messages, record), which returns a list of parts: texts,
+ * token(NAME), and target(PART), which is to be predicted. Out: ids, and which of them
+ * are targets.
+ *
+ * A special token comes from token() alone: messages are text, whatever they spell, so
+ * nobody ends a turn from within a message. Added tokens that are not special are found
+ * in texts. Texts that follow each other are one for the patterns, as they are in one
+ * string; a token of which a byte is a target's is a target.
+ *
+ * Templates run in the sandbox, whose budget of time and memory begins anew with each
+ * chat. */
+#include "tokenize.h"
+
+#include "sandbox.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MAX_DEPTH = 64,
+    CHAT_INSTRUCTIONS = 20000000,
+    CHAT_BYTES = 256 << 20,
+    TEXT_BYTES = 512 << 20
+};
+
+typedef struct Range {
+    size_t from, to;
+} Range;
+
+struct TokChat {
+    Gen g;
+    int function;     /* registry */
+    TokWorker *w;
+    TokIds *out;
+    const json_t *record, *messages;
+    TokText text, normal; /* of consecutive texts; scratch */
+    size_t bytes;         /* of all texts of the chat */
+    Range *spans;         /* of text: targets, in order */
+    size_t n_spans, spans_cap;
+    const uint32_t *lengths; /* bytes of each id */
+};
+
+/* ---- what templates call
+ * --------------------------------------------------------------- */
+
+static TokChat *chat_of(lua_State *L)
+{
+    return lua_touserdata(L, lua_upvalueindex(1));
+}
+
+static int lua_token(lua_State *L)
+{
+    size_t n;
+    const char *name = luaL_checklstring(L, 1, &n);
+    const int64_t id = tok_id_of(chat_of(L)->w->tok, name, n);
+
+    if (id < 0)
+        return luaL_error(L, "the tokenizer has no added token \"%s\"", name);
+    lua_createtable(L, 0, 2);
+    lua_pushinteger(L, (lua_Integer)id);
+    lua_setfield(L, -2, "id");
+    return 1;
+}
+
+static int lua_target(lua_State *L)
+{
+    lua_createtable(L, 0, 2);
+    if (lua_type(L, 1) == LUA_TSTRING) {
+        lua_pushvalue(L, 1);
+        lua_setfield(L, -2, "text");
+    } else {
+        luaL_checktype(L, 1, LUA_TTABLE);
+        lua_getfield(L, 1, "id");
+        lua_setfield(L, -2, "id");
+        lua_getfield(L, 1, "text");
+        lua_setfield(L, -2, "text");
+    }
+    lua_pushboolean(L, true);
+    lua_setfield(L, -2, "target");
+    return 1;
+}
+
+/* Without the white space around it, as Python's strip. */
+static int lua_trim(lua_State *L)
+{
+    size_t n, begin;
+    const char *s = luaL_checklstring(L, 1, &n);
+
+    begin = tok_space_begin(s, n);
+    lua_pushlstring(L, s + begin, n - begin - tok_space_end(s + begin, n - begin));
+    return 1;
+}
+
+/* ---- a chat for Lua -------------------------------------------------------------------
+ */
+
+static void push_json(lua_State *L, const json_t *v, int depth)
+{
+    const char *key;
+    json_t *item;
+
+    if (depth == MAX_DEPTH)
+        luaL_error(L, "the record is nested more than %d deep", MAX_DEPTH);
+    luaL_checkstack(L, 4, "the record is too deep");
+    switch (json_typeof(v)) {
+    case JSON_OBJECT:
+        lua_newtable(L);
+        json_object_foreach((json_t *)(uintptr_t)v, key, item)
+        {
+            push_json(L, item, depth + 1);
+            lua_setfield(L, -2, key);
+        }
+        break;
+    case JSON_ARRAY:
+        lua_newtable(L);
+        for (size_t i = 0; i < json_array_size(v); i++) {
+            push_json(L, json_array_get(v, i), depth + 1);
+            lua_rawseti(L, -2, (lua_Integer)i + 1);
+        }
+        break;
+    case JSON_STRING:
+        lua_pushlstring(L, json_string_value(v), json_string_length(v));
+        break;
+    case JSON_INTEGER:
+        lua_pushinteger(L, json_integer_value(v));
+        break;
+    case JSON_REAL:
+        lua_pushnumber(L, json_real_value(v));
+        break;
+    case JSON_NULL:
+        lua_pushnil(L);
+        break;
+    default:
+        lua_pushboolean(L, json_is_true(v));
+    }
+}
+
+/* ---- parts to ids ---------------------------------------------------------------------
+ */
+
+static void push_target(TokIds *out, uint32_t id, bool target)
+{
+    tok_push(out, id);
+    out->target = tok_grow(out->target, &out->target_cap, out->n, 1);
+    out->target[out->n - 1] = target;
+}
+
+static bool overlaps(const TokChat *c, size_t from, size_t to)
+{
+    for (size_t k = 0; k < c->n_spans; k++)
+        if (from < c->spans[k].to && to > c->spans[k].from)
+            return true;
+    return false;
+}
+
+/* Where byte `at` of s lies in its normal form. */
+static bool normal_place(TokChat *c, const char *s, size_t at, size_t *place)
+{
+    c->normal.n = 0;
+    if (!tok_nfc(&c->normal, s, at, c->w->error))
+        return false;
+    *place = c->normal.n;
+    return true;
+}
+
+/* The next span, from *span on, that text[from, to) has a part of, in bytes of that part
+ * as the tokenizer sees it; [to, to) when there is none. */
+static bool next_span(TokChat *c, Range part, size_t *span, Range *found)
+{
+    const char *s = c->text.s + part.from;
+    const size_t n = part.to - part.from;
+
+    *found = (Range){SIZE_MAX, SIZE_MAX};
+    while (*span < c->n_spans && c->spans[*span].to <= part.from)
+        ++*span;
+    if (*span == c->n_spans || c->spans[*span].from >= part.to)
+        return true;
+    found->from = c->spans[*span].from > part.from ? c->spans[*span].from - part.from : 0;
+    found->to = c->spans[*span].to < part.to ? c->spans[*span].to - part.from : n;
+    ++*span;
+    return !c->w->tok->nfc || tok_is_nfc(s, n) ||
+           (normal_place(c, s, found->from, &found->from) &&
+            normal_place(c, s, found->to, &found->to));
+}
+
+/* A part of the text between added tokens. */
+static bool encode_part(TokChat *c, Range part)
+{
+    TokIds *out = c->out;
+    const size_t first = out->n;
+    size_t at = 0, span = 0;
+    Range r;
+
+    if (!tok_encode_between(c->w, c->text.s + part.from, part.to - part.from,
+                            TOK_FIND_PLAIN, out) ||
+        !next_span(c, part, &span, &r))
+        return false;
+    out->target = tok_grow(out->target, &out->target_cap, out->n + 1, 1);
+    for (size_t k = first; k < out->n; k++) {
+        const size_t next = at + c->lengths[out->id[k]];
+
+        while (r.to <= at)
+            if (!next_span(c, part, &span, &r))
+                return false;
+        out->target[k] = r.from < next;
+        at = next;
+    }
+    return true;
+}
+
+/* The texts since the last token. */
+static bool flush_text(TokChat *c)
+{
+    const Tokenizer *t = c->w->tok;
+
+    for (size_t at = 0, begin, end; at < c->text.n; at = end) {
+        const int64_t id = tok_added_next(t, false, TOK_FIND_PLAIN, c->text.s, c->text.n,
+                                          at, &begin, &end);
+
+        if (begin > at && !encode_part(c, (Range){at, begin}))
+            return false;
+        if (id >= 0)
+            push_target(c->out, (uint32_t)id, overlaps(c, begin, end));
+    }
+    c->text.n = c->n_spans = 0;
+    return true;
+}
+
+static void add_text(TokChat *c, const char *s, size_t n, bool target)
+{
+    if (target && n > 0) {
+        if (c->n_spans > 0 && c->spans[c->n_spans - 1].to == c->text.n) {
+            c->spans[c->n_spans - 1].to += n;
+        } else {
+            c->spans =
+                tok_grow(c->spans, &c->spans_cap, c->n_spans + 1, sizeof *c->spans);
+            c->spans[c->n_spans++] = (Range){c->text.n, c->text.n + n};
+        }
+    }
+    tok_append(&c->text, s, n);
+}
+
+/* The part on top of the stack, the k-th. */
+static void take_part(lua_State *L, TokChat *c, lua_Integer k)
+{
+    bool target = false;
+    const char *s;
+    size_t n;
+
+    if (lua_type(L, -1) == LUA_TTABLE) {
+        lua_getfield(L, -1, "target");
+        target = lua_toboolean(L, -1);
+        lua_pop(L, 1);
+        lua_getfield(L, -1, "id");
+        if (lua_isinteger(L, -1)) {
+            const lua_Integer id = lua_tointeger(L, -1);
+
+            if (id < 0 || id > c->w->tok->max_id)
+                luaL_error(L, "part %I: there is no id %I", k, id);
+            if (!flush_text(c))
+                luaL_error(L, "%s", c->w->error);
+            push_target(c->out, (uint32_t)id, target);
+            lua_pop(L, 1);
+            return;
+        }
+        lua_pop(L, 1);
+        lua_getfield(L, -1, "text");
+        lua_replace(L, -2);
+    }
+    if (lua_type(L, -1) != LUA_TSTRING)
+        luaL_error(L,
+                   "part %I of what the template returns is %s; parts are texts, "
+                   "token(NAME) and target(PART)",
+                   k, luaL_typename(L, -1));
+    s = lua_tolstring(L, -1, &n);
+    if (tok_utf8_valid(s, n) < n)
+        luaL_error(L, "part %I is not UTF-8", k);
+    c->bytes += n;
+    if (c->bytes > TEXT_BYTES)
+        luaL_error(L, "the chat is a text of more than %d MiB", TEXT_BYTES >> 20);
+    add_text(c, s, n, target);
+}
+
+/* All of it, protected: Lua's memory ends here, too. */
+static int run(lua_State *L)
+{
+    TokChat *c = lua_touserdata(L, 1);
+
+    lua_rawgeti(L, LUA_REGISTRYINDEX, c->function);
+    push_json(L, c->messages, 0);
+    push_json(L, c->record, 0);
+    lua_call(L, 2, 1);
+    if (lua_type(L, -1) != LUA_TTABLE)
+        return luaL_error(L, "the template returns %s, not a list of parts",
+                          luaL_typename(L, -1));
+    for (lua_Integer k = 1; lua_rawgeti(L, -1, k) != LUA_TNIL; k++) {
+        take_part(L, c, k);
+        lua_pop(L, 1);
+    }
+    if (!flush_text(c))
+        return luaL_error(L, "%s", c->w->error);
+    return 0;
+}
+
+/* ---- opening
+ * --------------------------------------------------------------------------- */
+
+static bool failed(lua_State *L, char *error)
+{
+    snprintf(error, TOK_ERROR_BYTES, "%.400s", lua_tostring(L, -1));
+    lua_settop(L, 0);
+    return false;
+}
+
+static int install(lua_State *L)
+{
+    static const luaL_Reg functions[] = {
+        {"token", lua_token}, {"target", lua_target}, {"trim", lua_trim}};
+    TokChat *c = lua_touserdata(L, 1);
+
+    lua_rawgeti(L, LUA_REGISTRYINDEX, (int)lua_tointeger(L, 2));
+    for (int i = 0; i < 3; i++) {
+        lua_pushlightuserdata(L, c);
+        lua_pushcclosure(L, functions[i].func, 1);
+        lua_setfield(L, -2, functions[i].name);
+    }
+    return 0;
+}
+
+/* The text of a template: one that fsdpgen carries, or a file. */
+static bool read_template(const char *name, Gen *g, const char **text, size_t *bytes,
+                          const char **chunk, char *error)
+{
+    const Embedded *e = embed_find(gen_printf(g, "templates/chat/%s.lua", name));
+    const size_t n = strlen(name);
+    char why[TOK_ERROR_BYTES - 128];
+
+    if (e) {
+        *text = (const char *)e->data;
+        *bytes = e->bytes;
+        *chunk = gen_printf(g, "@%s", e->path);
+        return true;
+    }
+    if (n < 4 || strcmp(name + n - 4, ".lua")) {
+        snprintf(error, TOK_ERROR_BYTES,
+                 "--template %.100s: there is chatml, llama3, and what a FILE.lua says",
+                 name);
+        return false;
+    }
+    *chunk = gen_printf(g, "@%s", name);
+    if (tok_map(name, text, bytes, why))
+        return true;
+    snprintf(error, TOK_ERROR_BYTES, "%.100s: %.300s", name, why);
+    return false;
+}
+
+TokChat *tok_chat_open(TokWorker *w, const char *template, char *error)
+{
+    TokChat *c = calloc(1, sizeof *c);
+    const char *text, *chunk;
+    size_t bytes;
+    lua_State *L;
+    int env;
+
+    gen_require(c, "out of memory");
+    c->w = w;
+    c->lengths = w->tok->vocab.lengths;
+    if (!read_template(template, &c->g, &text, &bytes, &chunk, error)) {
+        free(c);
+        return NULL;
+    }
+    L = c->g.L = sandbox_open(&c->g);
+    env = sandbox_env(&c->g);
+    lua_pushcfunction(L, install);
+    lua_pushlightuserdata(L, c);
+    lua_pushinteger(L, env);
+    if (lua_pcall(L, 2, 0, 0) != LUA_OK ||
+        sandbox_run(&c->g, text, bytes, chunk, env, 1)) {
+        failed(L, error);
+        tok_chat_close(c);
+        return NULL;
+    }
+    if (lua_type(L, -1) != LUA_TFUNCTION) {
+        snprintf(error, TOK_ERROR_BYTES,
+                 "%.100s: returns %s; a template returns function(messages, record)",
+                 chunk + 1, luaL_typename(L, -1));
+        tok_chat_close(c);
+        return NULL;
+    }
+    c->function = luaL_ref(L, LUA_REGISTRYINDEX);
+    return c;
+}
+
+void tok_chat_close(TokChat *c)
+{
+    if (!c)
+        return;
+    lua_close(c->g.L);
+    free(c->text.s);
+    free(c->normal.s);
+    free(c->spans);
+    free(c);
+}
+
+/* ---- a record
+ * -------------------------------------------------------------------------- */
+
+static bool check_message(const json_t *m, size_t i, char *error)
+{
+    const char *role = json_string_value(json_object_get(m, "role"));
+    const char *good = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+
+    if (!role || !*role || strlen(role) > 64 || role[strspn(role, good)])
+        snprintf(error, TOK_ERROR_BYTES,
+                 "message %zu: `role` is a word of letters, digits, `_` and `-`", i + 1);
+    else if (!json_is_string(json_object_get(m, "content")))
+        snprintf(error, TOK_ERROR_BYTES, "message %zu: `content` is no text", i + 1);
+    else
+        return true;
+    return false;
+}
+
+bool tok_chat_run(TokChat *c, const json_t *messages, const json_t *record, TokIds *out,
+                  char *error)
+{
+    lua_State *L = c->g.L;
+    int status;
+
+    if (!json_is_array(messages) || json_array_size(messages) == 0) {
+        snprintf(error, TOK_ERROR_BYTES, "the messages are no list, or an empty one");
+        return false;
+    }
+    for (size_t i = 0; i < json_array_size(messages); i++)
+        if (!check_message(json_array_get(messages, i), i, error))
+            return false;
+    c->messages = messages;
+    c->record = record;
+    c->out = out;
+    c->text.n = c->n_spans = c->bytes = 0;
+    sandbox_budget(L, CHAT_INSTRUCTIONS, CHAT_BYTES);
+    lua_settop(L, 0);
+    lua_pushcfunction(L, run);
+    lua_pushlightuserdata(L, c);
+    status = sandbox_status(L, lua_pcall(L, 1, 0, 0));
+    return status == LUA_OK || failed(L, error);
+}
