@@ -83,7 +83,9 @@ int64_t rt_host_free_bytes(const RtTrainer *t)
     if (limit >= 0 && used >= 0 && limit - used < free_bytes) {
         free_bytes = limit - used;
     }
-#ifndef RT_CUDA /* shared memory is set aside at start, private memory is not */
+#ifdef RT_CUDA
+    (void)t; /* the ranks' memory is the devices' */
+#else /* shared memory is set aside at start, private memory is not */
     free_bytes -= t != NULL ? t->world_size * t->local_bytes : 0;
 #endif
     return free_bytes > 0 ? free_bytes : 0;
