@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds fsdpgen, generates the trainer of models/demo.lua, and trains it on English text with
-# two ranks for about two minutes on two cores.
+# Builds fsdpgen, generates the trainer of models/demo.lua, trains it on English text with two
+# ranks for about two minutes on two cores, and lets it speak.
 #
 #   ./demo.sh               with Debian's jargon-text (public domain), fetched by apt-get download
 #   ./demo.sh --text FILE   with any text
@@ -69,10 +69,11 @@ build/default/fsdpgen models/demo.lua -o build/demo || exit $?
 echo "Compiling:   make -C build/demo"
 make -C build/demo >>$log 2>&1 || { tail -n 20 $log >&2; die "the trainer did not compile" 1; }
 
-echo "Training:    build/demo/trainer --data $text --steps $steps"
+echo "Training:    build/demo/trainer --data $text --steps $steps --checkpoint build/demo.checkpoint"
 echo
-rm -f build/demo.jsonl
-build/demo/trainer --data "$text" --steps "$steps" --log build/demo.jsonl
+rm -rf build/demo.jsonl build/demo.checkpoint
+build/demo/trainer --data "$text" --steps "$steps" --log build/demo.jsonl \
+    --checkpoint build/demo.checkpoint
 status=$?
 [ $status -eq 0 ] || die "the trainer ended with status $status" $status
 
@@ -92,3 +93,8 @@ awk -v arena="$(planned arena)" -v library="$(planned library)" \
            (measured - arena) / MiB }'
 echo "Source:  build/demo/step.c is the step as it runs, build/demo/math.c its mathematics,"
 echo "         build/demo/plan.txt the plan; build/demo/README.md says how to read them"
+echo
+echo "It speaks:   build/demo/trainer sample --prompt 'The hacker ' --checkpoint build/demo.checkpoint --temperature 0.7"
+echo
+build/demo/trainer sample --prompt 'The hacker ' --checkpoint build/demo.checkpoint --temperature 0.7 \
+    2>build/demo.sample.log || { cat build/demo.sample.log >&2; die "the model did not speak" 1; }

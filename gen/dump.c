@@ -134,7 +134,8 @@ static void put_place(Text *t, const Value *v)
 {
     static const char *const names[] = {"nowhere", "param", "grad",    "in",
                                         "out",     "d_in",  "d_out",   "data",
-                                        "const",   "saved", "scratch", "loss"};
+                                        "const",   "saved", "scratch", "loss",
+                                        "logits"};
 
     if (v->loc == LOC_SAVED || v->loc == LOC_SCRATCH)
         text_printf(t, "%s@%s+%lld", v->name, names[v->loc], (long long)v->offset_bytes);
@@ -151,7 +152,8 @@ static void put_span(Text *t, const Span *s, bool nodes, bool piece)
         [ARG_IN] = "in",         [ARG_OUT] = "out",
         [ARG_DOUT] = "d_out",    [ARG_DIN] = "d_in",
         [ARG_LOSS] = "loss",     [ARG_LOSS_SCALE] = "loss_scale",
-        [ARG_SAVED] = "saved",   [ARG_SCRATCH] = "scratch",
+        [ARG_LOGITS] = "logits", [ARG_SAVED] = "saved",
+        [ARG_SCRATCH] = "scratch",
     };
 
     if (!s->n_nodes)
@@ -220,6 +222,7 @@ static void dump_spans(Gen *g, Text *t)
                         c->pieces.items[c->params.items[k].piece].name);
         put_pieces(t, c, PHASE_FORWARD);
         put_pieces(t, c, PHASE_BACKWARD);
+        put_span(t, &c->evaluate, true, false);
     }
 }
 

@@ -296,10 +296,9 @@ void rt_import_weights(Rt *rt, const char *dir)
         rt_shard_runs(rt, i, read_run, &im);
     }
     if (rt->rank == 0) {
-        fprintf(rt->state->flags.sample ? stderr : stdout,
-                "initial weights: %s, %d tensors in %d file%s\n", dir,
-               im.tensors.n_tensors, im.tensors.n_files,
-               im.tensors.n_files == 1 ? "" : "s");
+        fprintf(rt_words(rt), "initial weights: %s, %d tensors in %d file%s\n", dir,
+                im.tensors.n_tensors, im.tensors.n_files,
+                im.tensors.n_files == 1 ? "" : "s");
     }
     rt_tensors_close(&im.tensors);
     free(im.raw);

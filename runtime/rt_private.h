@@ -436,6 +436,11 @@ int64_t rt_host_free_bytes(const RtTrainer *t);
 void rt_memory_warn(const RtTrainer *t);
 void rt_memory_planned(const Rt *rt, FILE *out);
 void rt_memory_resident(const Rt *rt, FILE *out);
+/* Where words for a person go: stdout, or where that holds tokens, stderr. */
+static inline FILE *rt_words(const Rt *rt)
+{
+    return rt->state->flags.sample ? stderr : stdout;
+}
 void rt_log_start(Rt *rt);
 void rt_log_step(Rt *rt, double seconds);
 void rt_log_eval(Rt *rt); /* of a run that computes no step */

@@ -254,12 +254,12 @@ static void choose(const RtMatmul *p, RtProduct *q)
         q->algorithm = first.algo;
     }
     if (this_rank->rank == 0 && !this_rank->state->flags.quiet) {
-        printf("product %s %lld x %lld x %lld: %s, %s\n", op_names[p->op],
-               (long long)p->m, (long long)p->n, (long long)p->k,
-               rt_algorithm_name(&q->algorithm, name, sizeof name),
-               tuned != NULL         ? "tuned"
-               : rt_wisdom_is_open() ? "the library's first: it was not tuned"
-                                     : "the library's first");
+        fprintf(rt_words(this_rank), "product %s %lld x %lld x %lld: %s, %s\n",
+                op_names[p->op], (long long)p->m, (long long)p->n, (long long)p->k,
+                rt_algorithm_name(&q->algorithm, name, sizeof name),
+                tuned != NULL         ? "tuned"
+                : rt_wisdom_is_open() ? "the library's first: it was not tuned"
+                                      : "the library's first");
     }
 }
 

@@ -86,10 +86,11 @@ static void open_slots(Rt *rt)
     RT_CUDA_CALL(rt, cudaEventCreateWithFlags(&added, cudaEventDisableTiming));
     RT_CUDA_CALL(rt, cudaGetDeviceCount(&devices));
     if (rt->rank == 0) {
-        printf("loopback: %d ranks on %d GPU%s exchange through host memory, which is "
-               "slow\n",
-               t->world_size, devices < t->world_size ? devices : t->world_size,
-               devices == 1 ? "" : "s");
+        fprintf(rt_words(rt),
+                "loopback: %d ranks on %d GPU%s exchange through host memory, which is "
+                "slow\n",
+                t->world_size, devices < t->world_size ? devices : t->world_size,
+                devices == 1 ? "" : "s");
     }
 }
 

@@ -166,6 +166,7 @@ faults() {
     local dir=$WORK/fault text
     trainer "$dir" tiny_llama cuda --set mesh.shard=2 && build_cuda "$dir" ||
         { bad "faults: no trainer" "$dir.log"; return; }
+    evaluation
     waits "$dir" "$WORK/reference_llama.result"
     fault "a lost rank" "rank 1" "$dir" CUDASIM_LOST=1:5
     fault "a lost rank while a graph is replayed" "rank 1 .* of step 2" "$dir" CUDASIM_LOST=1:45
@@ -224,6 +225,31 @@ wrong() {
     else
         ok "$1"
     fi
+}
+
+# Held-out loss near the CPU's, sampled tokens; the same bits on two ranks, and the training is
+# that of a run which never evaluates.
+evaluation() {
+    local held=$WORK/held.txt one=$WORK/reference_llama two=$WORK/fault cpu=$WORK/cpu_llama dir
+    head -c 300 "$data" >"$held"
+    for dir in "$one" "$two" "$cpu"; do
+        rm -rf "$dir.ck"
+        if ! timeout=90 "$dir/trainer" --data "$data" --steps $STEPS --quiet --threads 1 \
+                --log "$dir.eval.jsonl" --weights-hash --checkpoint "$dir.ck" \
+                --eval "$held" --eval-every 1 >"$dir.eval.out" 2>>"$dir.log" ||
+           ! timeout=90 "$dir/trainer" sample --prompt "5 6 7" --checkpoint "$one.ck" \
+                --tokens 8 --threads 1 >"$dir.ids" 2>>"$dir.log"; then
+            bad "evaluation: $dir does not run" "$dir.log"
+            return
+        fi
+        grep -o '"eval_loss_hex": "[^"]*"' "$dir.eval.jsonl" >"$dir.hex"
+    done
+    check "evaluation: the training is that without" bash -c \
+        "[ \"\$(grep ^weights '$one.eval.out')\" = \"\$(grep ^weights '$one.result')\" ]"
+    check "evaluation: two ranks, equal bits" cmp "$one.hex" "$two.hex"
+    check "evaluation: near the CPU's" near "$cpu.eval.jsonl" "$one.eval.jsonl" 1e-4 eval_loss
+    check "sample: two ranks, equal tokens" cmp "$one.ids" "$two.ids"
+    check "sample: the CPU's tokens" cmp "$cpu.ids" "$one.ids"
 }
 
 # Ranks that share a device and do not wait for each other's bytes.

@@ -33,19 +33,19 @@ train() {
     [ "$(grep -c loss_hex "$dir.result")" = "$steps" ] && grep -q '^weights ' "$dir.result"
 }
 
-# near FILE FILE TOLERANCE: losses and norms, step by step
+# near FILE FILE TOLERANCE [LOSS]: losses and norms, step by step
 near() {
-    awk -v bound="$3" '
+    awk -v bound="$3" -v which="${4:-loss}" '
         function number(key) {
             if (!match($0, "\"" key "\": *[-0-9.e+]+")) return 1e30
             return substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) + 0
         }
-        NR == FNR { loss[FNR] = number("loss"); norm[FNR] = number("grad_norm"); n = FNR; next }
+        NR == FNR { loss[FNR] = number(which); norm[FNR] = number("grad_norm"); n = FNR; next }
         {
-            a = number("loss") - loss[FNR]
+            a = number(which) - loss[FNR]
             b = number("grad_norm") - norm[FNR]
             if (a * a > (bound * loss[FNR]) ^ 2 || b * b > (10 * bound * norm[FNR]) ^ 2) {
-                print "step " FNR ": " number("loss") " and " loss[FNR] ", norms " \
+                print "step " FNR ": " number(which) " and " loss[FNR] ", norms " \
                     number("grad_norm") " and " norm[FNR]
                 bad = 1
             }
