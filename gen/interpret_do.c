@@ -268,6 +268,9 @@ static void run_span(Machine *m, int rank, int e)
             m->run->fault = m->run->fault ? m->run->fault : bad;
         }
     }
+    if (!m->run->fault) {
+        interp_check_evaluation(m, rank, i, t, &c);
+    }
 }
 
 static void run_merge(Machine *m, int rank, int e)

@@ -21,6 +21,7 @@ typedef struct Rank {
     char *staged[N_STREAMS];       /* what a reduction has read: [member][elems] */
     int weight[N_STREAMS];         /* how likely its events are chosen */
     int compute_of[N_VARIANTS];    /* compute instructions of a turn */
+    double eval_loss;              /* of the step's first micro-batch, before it */
     int *turn_left;                /* per turn: compute instructions not done */
     int *pending; /* per transient buffer: accesses of this turn still to come */
 } Rank;
@@ -57,6 +58,10 @@ void interp_read_peer(Machine *m, int rank, int e, int peer);
 int interp_member(const Instr *i, int rank, int k);
 bool interp_joins(const Instr *i, int rank, int other);
 void interp_end_collective(Machine *m, int rank, int e);
+
+/* interpret_eval.c: after a span: are evaluated and trained losses one? */
+void interp_check_evaluation(Machine *m, int rank, const Instr *i, const Turn *t,
+                             const SpanCall *c);
 
 /* interpret_matrix.c: the same of what an optimizer treats whole. */
 void interp_momentum(Machine *m, int rank, const Instr *i);
