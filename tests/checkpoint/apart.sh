@@ -119,7 +119,46 @@ whole_pages() {
     check 'nothing of the trial stays' test "$(ls -A "$ck")" = step-00000002
 }
 
+# ---- any number of ranks --------------------------------------------------------------------------------------
+
+# passes_on NAME RANKS...: so many ranks, one after the other, load the newest checkpoint of
+# $WORK/NAME.ck, which NAME's trainer wrote, and save it as the next step.
+passes_on() {
+    local name=$1 ck=$WORK/passed.ck dir=$WORK/$1.any n step=2
+    shift
+    rm -rf "$dir" "$ck"
+    cp -r "$WORK/$name" "$dir" && cp -r "$WORK/$name.ck" "$ck"
+    (cd "$ck/step-00000002" && md5sum ./*.safetensors optimizer/*) >"$WORK/passed.want"
+    rm -rf "$dir/build" "$dir/trainer"
+    cc -O1 -Wall -Wextra -Werror -I"$ROOT/runtime" -c "$ROOT/tests/checkpoint/relayout.c" \
+        -o "$WORK/relayout.o"
+    build_trainer "$dir" -j2 GEMM=builtin CFLAGS="$flags" \
+        LDFLAGS="-Wl,--wrap=rt_main $WORK/relayout.o" || {
+        bad "$name on any number of ranks is built" "$dir.log"
+        return
+    }
+    for n in "$@"; do
+        step=$((step + 1))
+        export RANKS=$n
+        timeout 60 "$dir/trainer" --data "$data" --threads 1 --quiet --checkpoint "$ck" --resume \
+            --steps $step >"$dir.out" 2>"$dir.err" || {
+            bad "$name: $n ranks load and save" "$dir.err"
+            break
+        }
+        (cd "$ck/step-0000000$step" && md5sum -c "$WORK/passed.want") >"$WORK/passed.log" 2>&1
+        check "$name: what $n ranks load and save again is the same" test $? = 0
+    done
+    unset RANKS
+}
+
+any_ranks() {
+    passes_on llama0 3 7 5 1
+    passes_on split0 7 3
+    passes_on half0 3 7
+}
+
 same_bytes
 beside
+any_ranks
 faults_beside
 whole_pages
