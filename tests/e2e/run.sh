@@ -18,6 +18,7 @@ set -u
 . "$ROOT/tests/e2e/shipped.sh"
 . "$ROOT/tests/e2e/loss.sh"
 . "$ROOT/tests/e2e/evaluate.sh"
+. "$ROOT/tests/e2e/sft.sh"
 
 data=$ROOT/LICENSE # English text, there on every machine; a byte is a token
 
@@ -39,6 +40,7 @@ loss_hashes
 frozen
 loss_packed
 evaluate
+fine_tuning
 if [ "$FULL" = 1 ]; then
     equal_bits_products "1 2 3 4 5 6 7 8"
     equal_bits 25 # of each model; tests/matrix has every pair of choices
