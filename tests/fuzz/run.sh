@@ -69,6 +69,13 @@ else
     bad "descriptions: $tool is not built"
 fi
 
+tokenizers=$([ "$FULL" = 1 ] && echo 1000000 || echo 600)
+if [ -x "$BUILD/tests/fuzz/fuzz_tokenizers" ]; then
+    spread tokenizers $tokenizers "$BUILD/tests/fuzz/fuzz_tokenizers"
+else
+    bad "tokenizers: $BUILD/tests/fuzz/fuzz_tokenizers is not built"
+fi
+
 # The reader is one file of the runtime; it is built here with the sanitizers whatever
 # BUILD is.
 if [ $sanitized = 0 ]; then
