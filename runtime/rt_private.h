@@ -84,6 +84,7 @@ typedef struct RtRankShared {
     _Alignas(128) _Atomic int place; /* index into RtTrainer.places, or RT_AT_* */
     _Atomic int64_t step;            /* 1-based; 0: before the first */
     _Atomic int64_t moved_ns;        /* clock when it last went on */
+    _Atomic int64_t looked_ns;       /* CUDA: when its host last looked at its device */
     _Atomic int waiting;             /* stream it waits on, or -1 */
     _Atomic uint64_t waiting_count;  /* for all ranks to have published so many */
     _Atomic int waiting_segment;     /* of that collective, or -1 */

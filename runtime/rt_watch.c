@@ -220,9 +220,10 @@ static void check_stalls(RtJob *job, int64_t since_ns)
             continue;
         }
         stale++;
-        if (waits) {
+        if (waits) { /* a host that looks at its device may have a peer that does not */
             still = r;
-            waits = atomic_load(&p->waiting) >= 0;
+            waits = atomic_load(&p->waiting) >= 0 ||
+                    now - atomic_load(&p->looked_ns) < SUSPENDED_MS * INT64_C(1000000);
         }
     }
     if (still < 0 || (waits && stale < alive)) {

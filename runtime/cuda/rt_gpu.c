@@ -143,6 +143,8 @@ void rt_gpu_measure(RtOutside kind)
 static void nap(Rt *rt)
 {
     const struct timespec short_while = {0, 20000};
+    atomic_store_explicit(&rt->state->shared->rank[rt->rank].looked_ns, rt_clock_ns(),
+                          memory_order_relaxed);
     if (atomic_load_explicit(&rt->state->shared->abort, memory_order_relaxed) != 0) {
         rt_leave(rt);
     }

@@ -134,6 +134,25 @@ fault() {
     : >"$dir.log"
 }
 
+# A rank that is stopped while graphs are replayed: told as itself, not as who waits for it, with
+# the place that its device came to.
+stopped() {
+    local dir=$1 job rank
+    "$dir/trainer" --data "$data" --steps 100000 --threads 1 --deadline 5 >"$dir.out" 2>"$dir.err" &
+    job=$!
+    for _ in $(seq 600); do
+        grep -q '^step: *3' "$dir.out" && break
+        sleep 0.1
+    done
+    rank=$(pgrep -P $job | sed -n 2p)
+    kill -STOP "$rank"
+    timeout 60 tail --pid=$job -f /dev/null
+    check "a rank that stands still" \
+        grep -qE 'rank 1 has stood still .* at (embed|layers|head|gradient norm|update).* of step' "$dir.err"
+    kill -KILL $job 2>/dev/null
+    wait $job 2>/dev/null
+}
+
 # Without the n-th wait of a stream the run must be refused, or be the same to the bit: then
 # another wait orders the same. The first step has about 110, its capture comes after it: there a
 # missing wait is a graph's that is not joined, or a stream outside of it.
@@ -169,6 +188,7 @@ faults() {
     evaluation
     waits "$dir" "$WORK/reference_llama.result"
     fault "a lost rank" "rank 1" "$dir" CUDASIM_LOST=1:5
+    stopped "$dir"
     fault "a lost rank while a graph is replayed" "rank 1 .* of step 2" "$dir" CUDASIM_LOST=1:45
     fault "a failing gather" "ncclAllGather" "$dir" CUDASIM_FAIL=ncclAllGather:3
     fault "a failing capture" "EndCapture.* while embed .*backward was captured" "$dir" \
@@ -370,6 +390,10 @@ if [ "$FULL" = 1 ] || [ $((SEED % 2)) = 0 ]; then
     bf16=(--set 'dtypes.param="bf16"')
     reference llama_bf16 tiny_llama 2e-2 "${bf16[@]}" && [ "$FULL" = 1 ] &&
         row llama_bf16 tiny_llama 1 "${bf16[@]}" --set mesh.shard=4
+fi
+# leaves of several micro-batches: gradients are stored, then added to
+if [ "$FULL" = 1 ] || [ $((SEED % 2)) = 1 ]; then
+    reference llama_f16 tiny_llama 2e-2 --set 'dtypes.param="f16"' --set leaves=2
 fi
 if [ "$FULL" = 1 ]; then # what a real GPU is tested with; its kernels' own orders are not shuffled
     check "tests/gpu/run.sh, on the simulated device" env CUDA_HOME="$home" CUDASIM_DEVICES=1 \
