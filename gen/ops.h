@@ -58,6 +58,9 @@ const char *attr_type_name(int type); /* as op.lua writes it */
  * file's lines in messages from then on. */
 Pos ops_place(Gen *g, const OpRule *op, const char *key, const char *item);
 
+/* Lua's message about op.lua, on top of the stack, which it takes: "path:12: text". */
+void ops_report_lua(Gen *g, const OpRule *op);
+
 /* Pushes the function that op.lua has under this key, or nil. */
 void ops_push_function(lua_State *L, const OpRule *op, const char *key);
 #define ops_push_reference(L, op) ops_push_function(L, op, "reference")
