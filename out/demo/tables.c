@@ -295,12 +295,13 @@ const RtMemory trainer_memory[N_MEMORY] = {
     { .what = "activations",  .bytes = INT64_C(     33112064) }, /*  31.58 MiB */
     { .what = "gathered",     .bytes = INT64_C(      5914624) }, /*   5.64 MiB */
     { .what = "partial sums", .bytes = INT64_C(     12099584) }, /*  11.54 MiB */
-    { .what = "workspace",    .bytes = INT64_C(      2204416) }, /*   2.10 MiB */
+    { .what = "workspace",    .bytes = INT64_C(      2204672) }, /*   2.10 MiB */
 };
 
 /* ---- places ------------------------------------------------------------------------ */
 
 const char *const trainer_places[N_PLACES] = {
+    [AT_HEAD_EVALUATE] = "head head_evaluate",
     [AT_EMBED_FORWARD] = "embed embed_forward",
     [AT_LAYERS_0_FORWARD] = "layers.0 layer_forward",
     [AT_LAYERS_1_FORWARD] = "layers.1 layer_forward",

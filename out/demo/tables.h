@@ -28,6 +28,7 @@ enum { N_PARAMS = 26, N_MEMORY = 7 };
 
 /* Places of the step: what the launcher names when a rank dies or stalls. */
 enum {
+    AT_HEAD_EVALUATE,
     AT_EMBED_FORWARD,
     AT_LAYERS_0_FORWARD,
     AT_LAYERS_1_FORWARD,
@@ -62,7 +63,7 @@ enum {
 #define GRAD_LAYERS_3              INT64_C( 6054656) /* [739328] f32       2.82 MiB */
 #define GRAD_HEAD                  INT64_C( 6054656) /* [2048] f32         8.00 KiB */
 
-/* The local space, 71475200 bytes: what persists. */
+/* The local space, 71475456 bytes: what persists. */
 #define MOMENT1_EMBED              INT64_C(       0) /* [32768] f32      128.00 KiB */
 #define MOMENT2_EMBED              INT64_C(  131072) /* [32768] f32      128.00 KiB */
 #define GRAD_SHARD_EMBED           INT64_C(  262144) /* [32768] f32      128.00 KiB */
@@ -90,43 +91,47 @@ enum {
 #define CONST_ROPE_TABLE           INT64_C(30248960) /* 32768 bytes       32.00 KiB */
 #define TOKENS                     INT64_C(30281728) /* [512] i32          2.00 KiB */
 #define TARGETS                    INT64_C(30283776) /* [512] i32          2.00 KiB */
+#define ROW                        INT64_C(30285824) /* [1] i32                 4 B */
 
 /* The local space: what shares bytes over the step. */
-#define GATHERED_EMBED_FORWARD     INT64_C(30285824) /* [65536] f32      256.00 KiB */
-#define GATHERED_LAYERS_0_FORWARD  INT64_C(37777408) /* [739328] f32       2.82 MiB */
-#define GATHERED_LAYERS_1_FORWARD  INT64_C(45268992) /* [739328] f32       2.82 MiB */
-#define GATHERED_LAYERS_2_FORWARD  INT64_C(52760576) /* [739328] f32       2.82 MiB */
-#define GATHERED_LAYERS_3_FORWARD  INT64_C(60252160) /* [739328] f32       2.82 MiB */
-#define GATHERED_HEAD_FORWARD      INT64_C(65574912) /* [2048] f32         8.00 KiB */
-#define GATHERED_EMBED_BACKWARD    INT64_C(65312768) /* [65536] f32      256.00 KiB */
-#define GATHERED_LAYERS_3_BACKWARD INT64_C(60252160) /* [739328] f32       2.82 MiB */
-#define GATHERED_LAYERS_2_BACKWARD INT64_C(63209472) /* [739328] f32       2.82 MiB */
-#define GATHERED_LAYERS_1_BACKWARD INT64_C(52760576) /* [739328] f32       2.82 MiB */
-#define GATHERED_LAYERS_0_BACKWARD INT64_C(45268992) /* [739328] f32       2.82 MiB */
-#define OUT_EMBED                  INT64_C(68329472) /* [512, 256] f32   512.00 KiB */
-#define D_OUT_EMBED                INT64_C(39940096) /* [512, 256] f32   512.00 KiB */
-#define OUT_LAYERS_0               INT64_C(68853760) /* [512, 256] f32   512.00 KiB */
-#define D_OUT_LAYERS_0             INT64_C(50388992) /* [512, 256] f32   512.00 KiB */
-#define SAVED_LAYERS_0             INT64_C(30285824) /* 7491584 bytes      7.14 MiB */
-#define SCRATCH_LAYERS_0_FORWARD   INT64_C(40734720) /* 524288 bytes     512.00 KiB */
-#define SCRATCH_LAYERS_0_BACKWARD  INT64_C(37777408) /* 2162688 bytes      2.06 MiB */
-#define OUT_LAYERS_1               INT64_C(69378048) /* [512, 256] f32   512.00 KiB */
-#define D_OUT_LAYERS_1             INT64_C(57880576) /* [512, 256] f32   512.00 KiB */
-#define SAVED_LAYERS_1             INT64_C(37777408) /* 7491584 bytes      7.14 MiB */
-#define SCRATCH_LAYERS_1_FORWARD   INT64_C(48226304) /* 524288 bytes     512.00 KiB */
-#define SCRATCH_LAYERS_1_BACKWARD  INT64_C(48226304) /* 2162688 bytes      2.06 MiB */
-#define OUT_LAYERS_2               INT64_C(69902336) /* [512, 256] f32   512.00 KiB */
-#define D_OUT_LAYERS_2             INT64_C(70426624) /* [512, 256] f32   512.00 KiB */
-#define SAVED_LAYERS_2             INT64_C(45268992) /* 7491584 bytes      7.14 MiB */
-#define SCRATCH_LAYERS_2_FORWARD   INT64_C(55717888) /* 524288 bytes     512.00 KiB */
-#define SCRATCH_LAYERS_2_BACKWARD  INT64_C(55717888) /* 2162688 bytes      2.06 MiB */
-#define OUT_LAYERS_3               INT64_C(64788480) /* [512, 256] f32   512.00 KiB */
-#define D_OUT_LAYERS_3             INT64_C(70950912) /* [512, 256] f32   512.00 KiB */
-#define SAVED_LAYERS_3             INT64_C(52760576) /* 7491584 bytes      7.14 MiB */
-#define SCRATCH_LAYERS_3_FORWARD   INT64_C(63209472) /* 524288 bytes     512.00 KiB */
-#define SCRATCH_LAYERS_3_BACKWARD  INT64_C(66166784) /* 2162688 bytes      2.06 MiB */
-#define SAVED_HEAD                 INT64_C(64262144) /* 526336 bytes     514.00 KiB */
-#define SCRATCH_HEAD_BACKWARD      INT64_C(63209472) /* 1052672 bytes      1.00 MiB */
+#define GATHERED_EMBED_FORWARD     INT64_C(30286080) /* [65536] f32      256.00 KiB */
+#define GATHERED_LAYERS_0_FORWARD  INT64_C(37777664) /* [739328] f32       2.82 MiB */
+#define GATHERED_LAYERS_1_FORWARD  INT64_C(45269248) /* [739328] f32       2.82 MiB */
+#define GATHERED_LAYERS_2_FORWARD  INT64_C(52760832) /* [739328] f32       2.82 MiB */
+#define GATHERED_LAYERS_3_FORWARD  INT64_C(60252416) /* [739328] f32       2.82 MiB */
+#define GATHERED_HEAD_FORWARD      INT64_C(65575168) /* [2048] f32         8.00 KiB */
+#define GATHERED_EMBED_BACKWARD    INT64_C(65313024) /* [65536] f32      256.00 KiB */
+#define GATHERED_LAYERS_3_BACKWARD INT64_C(60252416) /* [739328] f32       2.82 MiB */
+#define GATHERED_LAYERS_2_BACKWARD INT64_C(63209728) /* [739328] f32       2.82 MiB */
+#define GATHERED_LAYERS_1_BACKWARD INT64_C(52760832) /* [739328] f32       2.82 MiB */
+#define GATHERED_LAYERS_0_BACKWARD INT64_C(45269248) /* [739328] f32       2.82 MiB */
+#define OUT_EMBED                  INT64_C(68329728) /* [512, 256] f32   512.00 KiB */
+#define D_OUT_EMBED                INT64_C(39940352) /* [512, 256] f32   512.00 KiB */
+#define OUT_LAYERS_0               INT64_C(68854016) /* [512, 256] f32   512.00 KiB */
+#define D_OUT_LAYERS_0             INT64_C(50389248) /* [512, 256] f32   512.00 KiB */
+#define SAVED_LAYERS_0             INT64_C(30286080) /* 7491584 bytes      7.14 MiB */
+#define SCRATCH_LAYERS_0_FORWARD   INT64_C(40734976) /* 524288 bytes     512.00 KiB */
+#define SCRATCH_LAYERS_0_BACKWARD  INT64_C(37777664) /* 2162688 bytes      2.06 MiB */
+#define OUT_LAYERS_1               INT64_C(69378304) /* [512, 256] f32   512.00 KiB */
+#define D_OUT_LAYERS_1             INT64_C(57880832) /* [512, 256] f32   512.00 KiB */
+#define SAVED_LAYERS_1             INT64_C(37777664) /* 7491584 bytes      7.14 MiB */
+#define SCRATCH_LAYERS_1_FORWARD   INT64_C(48226560) /* 524288 bytes     512.00 KiB */
+#define SCRATCH_LAYERS_1_BACKWARD  INT64_C(48226560) /* 2162688 bytes      2.06 MiB */
+#define OUT_LAYERS_2               INT64_C(69902592) /* [512, 256] f32   512.00 KiB */
+#define D_OUT_LAYERS_2             INT64_C(70426880) /* [512, 256] f32   512.00 KiB */
+#define SAVED_LAYERS_2             INT64_C(45269248) /* 7491584 bytes      7.14 MiB */
+#define SCRATCH_LAYERS_2_FORWARD   INT64_C(55718144) /* 524288 bytes     512.00 KiB */
+#define SCRATCH_LAYERS_2_BACKWARD  INT64_C(55718144) /* 2162688 bytes      2.06 MiB */
+#define OUT_LAYERS_3               INT64_C(64788736) /* [512, 256] f32   512.00 KiB */
+#define D_OUT_LAYERS_3             INT64_C(70951168) /* [512, 256] f32   512.00 KiB */
+#define SAVED_LAYERS_3             INT64_C(52760832) /* 7491584 bytes      7.14 MiB */
+#define SCRATCH_LAYERS_3_FORWARD   INT64_C(63209728) /* 524288 bytes     512.00 KiB */
+#define SCRATCH_LAYERS_3_BACKWARD  INT64_C(66167040) /* 2162688 bytes      2.06 MiB */
+#define SAVED_HEAD                 INT64_C(64262400) /* 526336 bytes     514.00 KiB */
+#define SCRATCH_HEAD_BACKWARD      INT64_C(63209728) /* 1052672 bytes      1.00 MiB */
+#define GATHERED_EMBED_EVALUATE    INT64_C(30812416) /* [65536] f32      256.00 KiB */
+#define SCRATCH_HEAD_EVALUATE      INT64_C(30286080) /* 526336 bytes     514.00 KiB */
+#define LOGITS                     INT64_C(31074560) /* [256] f32          1.00 KiB */
 
 extern const RtParam trainer_params[N_PARAMS];
 extern const RtSegment trainer_segments[N_SEGMENTS];
@@ -141,5 +146,6 @@ extern const char trainer_numerics[];
 /* step.c */
 void trainer_setup(Rt *rt); /* constants of the model; once */
 void trainer_step(Rt *rt);  /* one step of the optimizer */
+void trainer_evaluate(Rt *rt); /* the loss of a micro-batch, the logits of one token */
 
 #endif

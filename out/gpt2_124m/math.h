@@ -153,6 +153,11 @@ void head_backward(const struct head_params *w, const struct head_grads *dw,
                    const int32_t *targets, const rt_bf16 *block_in, rt_bf16 *d_block_in,
                    const struct head_saved *saved, char *scratch, double *loss);
 
+/* head evaluate: 317 GFLOP, 79.7 MiB of operands. */
+void head_evaluate(const struct head_params *w, const int32_t *targets,
+                   const int32_t *row, const struct head_saved *saved, char *scratch,
+                   double *loss, rt_bf16 *next_logits);
+
 /* Kernels of the forward, for a schedule that computes some of those values again. */
 void layernorm_4096x768_bf16(const rt_bf16 *restrict x, const rt_bf16 *restrict w,
                              const rt_bf16 *restrict b, rt_bf16 *restrict y,

@@ -1079,12 +1079,13 @@ const RtMemory trainer_memory[N_MEMORY] = {
     { .what = "activations",  .bytes = INT64_C(   1230012416) }, /*   1.15 GiB */
     { .what = "gathered",     .bytes = INT64_C(     92954624) }, /*  88.65 MiB */
     { .what = "partial sums", .bytes = INT64_C(    497876992) }, /* 474.81 MiB */
-    { .what = "workspace",    .bytes = INT64_C(    109264640) }, /* 104.20 MiB */
+    { .what = "workspace",    .bytes = INT64_C(    109264896) }, /* 104.20 MiB */
 };
 
 /* ---- places ------------------------------------------------------------------------ */
 
 const char *const trainer_places[N_PLACES] = {
+    [AT_HEAD_EVALUATE] = "head head_evaluate",
     [AT_EMBED_FORWARD] = "embed embed_forward",
     [AT_LAYERS_0_FORWARD] = "layers.0 layer_forward",
     [AT_LAYERS_1_FORWARD] = "layers.1 layer_forward",

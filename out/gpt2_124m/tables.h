@@ -36,6 +36,7 @@ enum { N_PARAMS = 148, N_MEMORY = 7 };
 
 /* Places of the step: what the launcher names when a rank dies or stalls. */
 enum {
+    AT_HEAD_EVALUATE,
     AT_EMBED_FORWARD,
     AT_LAYERS_0_FORWARD,
     AT_LAYERS_1_FORWARD,
@@ -102,7 +103,7 @@ enum {
 
 /* The symmetric space: what shares bytes over the step. */
 
-/* The local space, 2925856768 bytes: what persists. */
+/* The local space, 2925857024 bytes: what persists. */
 #define MASTER_EMBED                INT64_C(         0) /* [19692544] f32     75.12 MiB */
 #define MOMENT1_EMBED               INT64_C(  78770176) /* [19692544] f32     75.12 MiB */
 #define MOMENT2_EMBED               INT64_C( 157540352) /* [19692544] f32     75.12 MiB */
@@ -175,99 +176,103 @@ enum {
 #define PARTIALS_HEAD               INT64_C(1493622784) /* [2, 1024] f32       8.00 KiB */
 #define TOKENS                      INT64_C(1493630976) /* [4096] i32         16.00 KiB */
 #define TARGETS                     INT64_C(1493647360) /* [4096] i32         16.00 KiB */
+#define ROW                         INT64_C(1493663744) /* [1] i32                  4 B */
 
 /* The local space: what shares bytes over the step. */
-#define GATHERED_EMBED_FORWARD      INT64_C(1493663744) /* [39385088] bf16    75.12 MiB */
-#define GATHERED_LAYERS_0_FORWARD   INT64_C(1572433920) /* [7090176] bf16     13.52 MiB */
-#define GATHERED_LAYERS_1_FORWARD   INT64_C(1493663744) /* [7090176] bf16     13.52 MiB */
-#define GATHERED_LAYERS_2_FORWARD   INT64_C(1507844096) /* [7090176] bf16     13.52 MiB */
-#define GATHERED_LAYERS_3_FORWARD   INT64_C(1493663744) /* [7090176] bf16     13.52 MiB */
-#define GATHERED_LAYERS_4_FORWARD   INT64_C(1507844096) /* [7090176] bf16     13.52 MiB */
-#define GATHERED_LAYERS_5_FORWARD   INT64_C(1493663744) /* [7090176] bf16     13.52 MiB */
-#define GATHERED_LAYERS_6_FORWARD   INT64_C(1507844096) /* [7090176] bf16     13.52 MiB */
-#define GATHERED_LAYERS_7_FORWARD   INT64_C(1493663744) /* [7090176] bf16     13.52 MiB */
-#define GATHERED_LAYERS_8_FORWARD   INT64_C(1507844096) /* [7090176] bf16     13.52 MiB */
-#define GATHERED_LAYERS_9_FORWARD   INT64_C(1493663744) /* [7090176] bf16     13.52 MiB */
-#define GATHERED_LAYERS_10_FORWARD  INT64_C(1507844096) /* [7090176] bf16     13.52 MiB */
-#define GATHERED_LAYERS_11_FORWARD  INT64_C(1493663744) /* [7090176] bf16     13.52 MiB */
-#define GATHERED_HEAD_FORWARD       INT64_C(2925852672) /* [2048] bf16         4.00 KiB */
-#define GATHERED_EMBED_BACKWARD     INT64_C(2738497536) /* [39385088] bf16    75.12 MiB */
-#define GATHERED_LAYERS_11_BACKWARD INT64_C(2817267712) /* [7090176] bf16     13.52 MiB */
-#define GATHERED_LAYERS_10_BACKWARD INT64_C(1544781824) /* [7090176] bf16     13.52 MiB */
-#define GATHERED_LAYERS_9_BACKWARD  INT64_C(1558962176) /* [7090176] bf16     13.52 MiB */
-#define GATHERED_LAYERS_8_BACKWARD  INT64_C(1544781824) /* [7090176] bf16     13.52 MiB */
-#define GATHERED_LAYERS_7_BACKWARD  INT64_C(1558962176) /* [7090176] bf16     13.52 MiB */
-#define GATHERED_LAYERS_6_BACKWARD  INT64_C(1544781824) /* [7090176] bf16     13.52 MiB */
-#define GATHERED_LAYERS_5_BACKWARD  INT64_C(1558962176) /* [7090176] bf16     13.52 MiB */
-#define GATHERED_LAYERS_4_BACKWARD  INT64_C(1544781824) /* [7090176] bf16     13.52 MiB */
-#define GATHERED_LAYERS_3_BACKWARD  INT64_C(1558962176) /* [7090176] bf16     13.52 MiB */
-#define GATHERED_LAYERS_2_BACKWARD  INT64_C(1544781824) /* [7090176] bf16     13.52 MiB */
-#define GATHERED_LAYERS_1_BACKWARD  INT64_C(1558962176) /* [7090176] bf16     13.52 MiB */
-#define GATHERED_LAYERS_0_BACKWARD  INT64_C(1544781824) /* [7090176] bf16     13.52 MiB */
-#define OUT_EMBED                   INT64_C(2837772288) /* [4096, 768] bf16    6.00 MiB */
-#define D_OUT_EMBED                 INT64_C(1558962176) /* [4096, 768] bf16    6.00 MiB */
-#define OUT_LAYERS_0                INT64_C(2844063744) /* [4096, 768] bf16    6.00 MiB */
-#define D_OUT_LAYERS_0              INT64_C(1573142528) /* [4096, 768] bf16    6.00 MiB */
-#define SAVED_LAYERS_0              INT64_C(1602889728) /* 94633984 bytes     90.25 MiB */
-#define SCRATCH_LAYERS_0_FORWARD    INT64_C(1507844096) /* 6291456 bytes       6.00 MiB */
-#define SCRATCH_LAYERS_0_BACKWARD   INT64_C(1493663744) /* 51118080 bytes     48.75 MiB */
-#define OUT_LAYERS_1                INT64_C(2850355200) /* [4096, 768] bf16    6.00 MiB */
-#define D_OUT_LAYERS_1              INT64_C(1579433984) /* [4096, 768] bf16    6.00 MiB */
-#define SAVED_LAYERS_1              INT64_C(1697523712) /* 94633984 bytes     90.25 MiB */
-#define SCRATCH_LAYERS_1_FORWARD    INT64_C(1522024448) /* 6291456 bytes       6.00 MiB */
-#define SCRATCH_LAYERS_1_BACKWARD   INT64_C(1493663744) /* 51118080 bytes     48.75 MiB */
-#define OUT_LAYERS_2                INT64_C(2856646656) /* [4096, 768] bf16    6.00 MiB */
-#define D_OUT_LAYERS_2              INT64_C(1573142528) /* [4096, 768] bf16    6.00 MiB */
-#define SAVED_LAYERS_2              INT64_C(1792157696) /* 94633984 bytes     90.25 MiB */
-#define SCRATCH_LAYERS_2_FORWARD    INT64_C(1522024448) /* 6291456 bytes       6.00 MiB */
-#define SCRATCH_LAYERS_2_BACKWARD   INT64_C(1493663744) /* 51118080 bytes     48.75 MiB */
-#define OUT_LAYERS_3                INT64_C(2862938112) /* [4096, 768] bf16    6.00 MiB */
-#define D_OUT_LAYERS_3              INT64_C(1579433984) /* [4096, 768] bf16    6.00 MiB */
-#define SAVED_LAYERS_3              INT64_C(1886791680) /* 94633984 bytes     90.25 MiB */
-#define SCRATCH_LAYERS_3_FORWARD    INT64_C(1522024448) /* 6291456 bytes       6.00 MiB */
-#define SCRATCH_LAYERS_3_BACKWARD   INT64_C(1493663744) /* 51118080 bytes     48.75 MiB */
-#define OUT_LAYERS_4                INT64_C(2869229568) /* [4096, 768] bf16    6.00 MiB */
-#define D_OUT_LAYERS_4              INT64_C(1573142528) /* [4096, 768] bf16    6.00 MiB */
-#define SAVED_LAYERS_4              INT64_C(1981425664) /* 94633984 bytes     90.25 MiB */
-#define SCRATCH_LAYERS_4_FORWARD    INT64_C(1522024448) /* 6291456 bytes       6.00 MiB */
-#define SCRATCH_LAYERS_4_BACKWARD   INT64_C(1493663744) /* 51118080 bytes     48.75 MiB */
-#define OUT_LAYERS_5                INT64_C(2875521024) /* [4096, 768] bf16    6.00 MiB */
-#define D_OUT_LAYERS_5              INT64_C(1579433984) /* [4096, 768] bf16    6.00 MiB */
-#define SAVED_LAYERS_5              INT64_C(2076059648) /* 94633984 bytes     90.25 MiB */
-#define SCRATCH_LAYERS_5_FORWARD    INT64_C(1522024448) /* 6291456 bytes       6.00 MiB */
-#define SCRATCH_LAYERS_5_BACKWARD   INT64_C(1493663744) /* 51118080 bytes     48.75 MiB */
-#define OUT_LAYERS_6                INT64_C(2881812480) /* [4096, 768] bf16    6.00 MiB */
-#define D_OUT_LAYERS_6              INT64_C(1573142528) /* [4096, 768] bf16    6.00 MiB */
-#define SAVED_LAYERS_6              INT64_C(2170693632) /* 94633984 bytes     90.25 MiB */
-#define SCRATCH_LAYERS_6_FORWARD    INT64_C(1522024448) /* 6291456 bytes       6.00 MiB */
-#define SCRATCH_LAYERS_6_BACKWARD   INT64_C(1493663744) /* 51118080 bytes     48.75 MiB */
-#define OUT_LAYERS_7                INT64_C(2888103936) /* [4096, 768] bf16    6.00 MiB */
-#define D_OUT_LAYERS_7              INT64_C(1579433984) /* [4096, 768] bf16    6.00 MiB */
-#define SAVED_LAYERS_7              INT64_C(2265327616) /* 94633984 bytes     90.25 MiB */
-#define SCRATCH_LAYERS_7_FORWARD    INT64_C(1522024448) /* 6291456 bytes       6.00 MiB */
-#define SCRATCH_LAYERS_7_BACKWARD   INT64_C(1493663744) /* 51118080 bytes     48.75 MiB */
-#define OUT_LAYERS_8                INT64_C(2894395392) /* [4096, 768] bf16    6.00 MiB */
-#define D_OUT_LAYERS_8              INT64_C(1573142528) /* [4096, 768] bf16    6.00 MiB */
-#define SAVED_LAYERS_8              INT64_C(2359961600) /* 94633984 bytes     90.25 MiB */
-#define SCRATCH_LAYERS_8_FORWARD    INT64_C(1522024448) /* 6291456 bytes       6.00 MiB */
-#define SCRATCH_LAYERS_8_BACKWARD   INT64_C(1493663744) /* 51118080 bytes     48.75 MiB */
-#define OUT_LAYERS_9                INT64_C(2900686848) /* [4096, 768] bf16    6.00 MiB */
-#define D_OUT_LAYERS_9              INT64_C(1579433984) /* [4096, 768] bf16    6.00 MiB */
-#define SAVED_LAYERS_9              INT64_C(2454595584) /* 94633984 bytes     90.25 MiB */
-#define SCRATCH_LAYERS_9_FORWARD    INT64_C(1522024448) /* 6291456 bytes       6.00 MiB */
-#define SCRATCH_LAYERS_9_BACKWARD   INT64_C(1493663744) /* 51118080 bytes     48.75 MiB */
-#define OUT_LAYERS_10               INT64_C(2906978304) /* [4096, 768] bf16    6.00 MiB */
-#define D_OUT_LAYERS_10             INT64_C(1573142528) /* [4096, 768] bf16    6.00 MiB */
-#define SAVED_LAYERS_10             INT64_C(2549229568) /* 94633984 bytes     90.25 MiB */
-#define SCRATCH_LAYERS_10_FORWARD   INT64_C(1522024448) /* 6291456 bytes       6.00 MiB */
-#define SCRATCH_LAYERS_10_BACKWARD  INT64_C(1493663744) /* 51118080 bytes     48.75 MiB */
-#define OUT_LAYERS_11               INT64_C(2913269760) /* [4096, 768] bf16    6.00 MiB */
-#define D_OUT_LAYERS_11             INT64_C(2919561216) /* [4096, 768] bf16    6.00 MiB */
-#define SAVED_LAYERS_11             INT64_C(2643863552) /* 94633984 bytes     90.25 MiB */
-#define SCRATCH_LAYERS_11_FORWARD   INT64_C(1507844096) /* 6291456 bytes       6.00 MiB */
-#define SCRATCH_LAYERS_11_BACKWARD  INT64_C(1493663744) /* 51118080 bytes     48.75 MiB */
-#define SAVED_HEAD                  INT64_C(2831448064) /* 6324224 bytes       6.03 MiB */
-#define SCRATCH_HEAD_BACKWARD       INT64_C(1493663744) /* 109225984 bytes   104.17 MiB */
+#define GATHERED_EMBED_FORWARD      INT64_C(1493664000) /* [39385088] bf16    75.12 MiB */
+#define GATHERED_LAYERS_0_FORWARD   INT64_C(1572434176) /* [7090176] bf16     13.52 MiB */
+#define GATHERED_LAYERS_1_FORWARD   INT64_C(1493664000) /* [7090176] bf16     13.52 MiB */
+#define GATHERED_LAYERS_2_FORWARD   INT64_C(1507844352) /* [7090176] bf16     13.52 MiB */
+#define GATHERED_LAYERS_3_FORWARD   INT64_C(1493664000) /* [7090176] bf16     13.52 MiB */
+#define GATHERED_LAYERS_4_FORWARD   INT64_C(1507844352) /* [7090176] bf16     13.52 MiB */
+#define GATHERED_LAYERS_5_FORWARD   INT64_C(1493664000) /* [7090176] bf16     13.52 MiB */
+#define GATHERED_LAYERS_6_FORWARD   INT64_C(1507844352) /* [7090176] bf16     13.52 MiB */
+#define GATHERED_LAYERS_7_FORWARD   INT64_C(1493664000) /* [7090176] bf16     13.52 MiB */
+#define GATHERED_LAYERS_8_FORWARD   INT64_C(1507844352) /* [7090176] bf16     13.52 MiB */
+#define GATHERED_LAYERS_9_FORWARD   INT64_C(1493664000) /* [7090176] bf16     13.52 MiB */
+#define GATHERED_LAYERS_10_FORWARD  INT64_C(1507844352) /* [7090176] bf16     13.52 MiB */
+#define GATHERED_LAYERS_11_FORWARD  INT64_C(1493664000) /* [7090176] bf16     13.52 MiB */
+#define GATHERED_HEAD_FORWARD       INT64_C(2925852928) /* [2048] bf16         4.00 KiB */
+#define GATHERED_EMBED_BACKWARD     INT64_C(2738497792) /* [39385088] bf16    75.12 MiB */
+#define GATHERED_LAYERS_11_BACKWARD INT64_C(2817267968) /* [7090176] bf16     13.52 MiB */
+#define GATHERED_LAYERS_10_BACKWARD INT64_C(1544782080) /* [7090176] bf16     13.52 MiB */
+#define GATHERED_LAYERS_9_BACKWARD  INT64_C(1558962432) /* [7090176] bf16     13.52 MiB */
+#define GATHERED_LAYERS_8_BACKWARD  INT64_C(1544782080) /* [7090176] bf16     13.52 MiB */
+#define GATHERED_LAYERS_7_BACKWARD  INT64_C(1558962432) /* [7090176] bf16     13.52 MiB */
+#define GATHERED_LAYERS_6_BACKWARD  INT64_C(1544782080) /* [7090176] bf16     13.52 MiB */
+#define GATHERED_LAYERS_5_BACKWARD  INT64_C(1558962432) /* [7090176] bf16     13.52 MiB */
+#define GATHERED_LAYERS_4_BACKWARD  INT64_C(1544782080) /* [7090176] bf16     13.52 MiB */
+#define GATHERED_LAYERS_3_BACKWARD  INT64_C(1558962432) /* [7090176] bf16     13.52 MiB */
+#define GATHERED_LAYERS_2_BACKWARD  INT64_C(1544782080) /* [7090176] bf16     13.52 MiB */
+#define GATHERED_LAYERS_1_BACKWARD  INT64_C(1558962432) /* [7090176] bf16     13.52 MiB */
+#define GATHERED_LAYERS_0_BACKWARD  INT64_C(1544782080) /* [7090176] bf16     13.52 MiB */
+#define OUT_EMBED                   INT64_C(2837772544) /* [4096, 768] bf16    6.00 MiB */
+#define D_OUT_EMBED                 INT64_C(1558962432) /* [4096, 768] bf16    6.00 MiB */
+#define OUT_LAYERS_0                INT64_C(2844064000) /* [4096, 768] bf16    6.00 MiB */
+#define D_OUT_LAYERS_0              INT64_C(1573142784) /* [4096, 768] bf16    6.00 MiB */
+#define SAVED_LAYERS_0              INT64_C(1602889984) /* 94633984 bytes     90.25 MiB */
+#define SCRATCH_LAYERS_0_FORWARD    INT64_C(1507844352) /* 6291456 bytes       6.00 MiB */
+#define SCRATCH_LAYERS_0_BACKWARD   INT64_C(1493664000) /* 51118080 bytes     48.75 MiB */
+#define OUT_LAYERS_1                INT64_C(2850355456) /* [4096, 768] bf16    6.00 MiB */
+#define D_OUT_LAYERS_1              INT64_C(1579434240) /* [4096, 768] bf16    6.00 MiB */
+#define SAVED_LAYERS_1              INT64_C(1697523968) /* 94633984 bytes     90.25 MiB */
+#define SCRATCH_LAYERS_1_FORWARD    INT64_C(1522024704) /* 6291456 bytes       6.00 MiB */
+#define SCRATCH_LAYERS_1_BACKWARD   INT64_C(1493664000) /* 51118080 bytes     48.75 MiB */
+#define OUT_LAYERS_2                INT64_C(2856646912) /* [4096, 768] bf16    6.00 MiB */
+#define D_OUT_LAYERS_2              INT64_C(1573142784) /* [4096, 768] bf16    6.00 MiB */
+#define SAVED_LAYERS_2              INT64_C(1792157952) /* 94633984 bytes     90.25 MiB */
+#define SCRATCH_LAYERS_2_FORWARD    INT64_C(1522024704) /* 6291456 bytes       6.00 MiB */
+#define SCRATCH_LAYERS_2_BACKWARD   INT64_C(1493664000) /* 51118080 bytes     48.75 MiB */
+#define OUT_LAYERS_3                INT64_C(2862938368) /* [4096, 768] bf16    6.00 MiB */
+#define D_OUT_LAYERS_3              INT64_C(1579434240) /* [4096, 768] bf16    6.00 MiB */
+#define SAVED_LAYERS_3              INT64_C(1886791936) /* 94633984 bytes     90.25 MiB */
+#define SCRATCH_LAYERS_3_FORWARD    INT64_C(1522024704) /* 6291456 bytes       6.00 MiB */
+#define SCRATCH_LAYERS_3_BACKWARD   INT64_C(1493664000) /* 51118080 bytes     48.75 MiB */
+#define OUT_LAYERS_4                INT64_C(2869229824) /* [4096, 768] bf16    6.00 MiB */
+#define D_OUT_LAYERS_4              INT64_C(1573142784) /* [4096, 768] bf16    6.00 MiB */
+#define SAVED_LAYERS_4              INT64_C(1981425920) /* 94633984 bytes     90.25 MiB */
+#define SCRATCH_LAYERS_4_FORWARD    INT64_C(1522024704) /* 6291456 bytes       6.00 MiB */
+#define SCRATCH_LAYERS_4_BACKWARD   INT64_C(1493664000) /* 51118080 bytes     48.75 MiB */
+#define OUT_LAYERS_5                INT64_C(2875521280) /* [4096, 768] bf16    6.00 MiB */
+#define D_OUT_LAYERS_5              INT64_C(1579434240) /* [4096, 768] bf16    6.00 MiB */
+#define SAVED_LAYERS_5              INT64_C(2076059904) /* 94633984 bytes     90.25 MiB */
+#define SCRATCH_LAYERS_5_FORWARD    INT64_C(1522024704) /* 6291456 bytes       6.00 MiB */
+#define SCRATCH_LAYERS_5_BACKWARD   INT64_C(1493664000) /* 51118080 bytes     48.75 MiB */
+#define OUT_LAYERS_6                INT64_C(2881812736) /* [4096, 768] bf16    6.00 MiB */
+#define D_OUT_LAYERS_6              INT64_C(1573142784) /* [4096, 768] bf16    6.00 MiB */
+#define SAVED_LAYERS_6              INT64_C(2170693888) /* 94633984 bytes     90.25 MiB */
+#define SCRATCH_LAYERS_6_FORWARD    INT64_C(1522024704) /* 6291456 bytes       6.00 MiB */
+#define SCRATCH_LAYERS_6_BACKWARD   INT64_C(1493664000) /* 51118080 bytes     48.75 MiB */
+#define OUT_LAYERS_7                INT64_C(2888104192) /* [4096, 768] bf16    6.00 MiB */
+#define D_OUT_LAYERS_7              INT64_C(1579434240) /* [4096, 768] bf16    6.00 MiB */
+#define SAVED_LAYERS_7              INT64_C(2265327872) /* 94633984 bytes     90.25 MiB */
+#define SCRATCH_LAYERS_7_FORWARD    INT64_C(1522024704) /* 6291456 bytes       6.00 MiB */
+#define SCRATCH_LAYERS_7_BACKWARD   INT64_C(1493664000) /* 51118080 bytes     48.75 MiB */
+#define OUT_LAYERS_8                INT64_C(2894395648) /* [4096, 768] bf16    6.00 MiB */
+#define D_OUT_LAYERS_8              INT64_C(1573142784) /* [4096, 768] bf16    6.00 MiB */
+#define SAVED_LAYERS_8              INT64_C(2359961856) /* 94633984 bytes     90.25 MiB */
+#define SCRATCH_LAYERS_8_FORWARD    INT64_C(1522024704) /* 6291456 bytes       6.00 MiB */
+#define SCRATCH_LAYERS_8_BACKWARD   INT64_C(1493664000) /* 51118080 bytes     48.75 MiB */
+#define OUT_LAYERS_9                INT64_C(2900687104) /* [4096, 768] bf16    6.00 MiB */
+#define D_OUT_LAYERS_9              INT64_C(1579434240) /* [4096, 768] bf16    6.00 MiB */
+#define SAVED_LAYERS_9              INT64_C(2454595840) /* 94633984 bytes     90.25 MiB */
+#define SCRATCH_LAYERS_9_FORWARD    INT64_C(1522024704) /* 6291456 bytes       6.00 MiB */
+#define SCRATCH_LAYERS_9_BACKWARD   INT64_C(1493664000) /* 51118080 bytes     48.75 MiB */
+#define OUT_LAYERS_10               INT64_C(2906978560) /* [4096, 768] bf16    6.00 MiB */
+#define D_OUT_LAYERS_10             INT64_C(1573142784) /* [4096, 768] bf16    6.00 MiB */
+#define SAVED_LAYERS_10             INT64_C(2549229824) /* 94633984 bytes     90.25 MiB */
+#define SCRATCH_LAYERS_10_FORWARD   INT64_C(1522024704) /* 6291456 bytes       6.00 MiB */
+#define SCRATCH_LAYERS_10_BACKWARD  INT64_C(1493664000) /* 51118080 bytes     48.75 MiB */
+#define OUT_LAYERS_11               INT64_C(2913270016) /* [4096, 768] bf16    6.00 MiB */
+#define D_OUT_LAYERS_11             INT64_C(2919561472) /* [4096, 768] bf16    6.00 MiB */
+#define SAVED_LAYERS_11             INT64_C(2643863808) /* 94633984 bytes     90.25 MiB */
+#define SCRATCH_LAYERS_11_FORWARD   INT64_C(1507844352) /* 6291456 bytes       6.00 MiB */
+#define SCRATCH_LAYERS_11_BACKWARD  INT64_C(1493664000) /* 51118080 bytes     48.75 MiB */
+#define SAVED_HEAD                  INT64_C(2831448320) /* 6324224 bytes       6.03 MiB */
+#define SCRATCH_HEAD_BACKWARD       INT64_C(1493664000) /* 109225984 bytes   104.17 MiB */
+#define GATHERED_EMBED_EVALUATE     INT64_C(1596594432) /* [39385088] bf16    75.12 MiB */
+#define SCRATCH_HEAD_EVALUATE       INT64_C(1493664000) /* 102930432 bytes    98.16 MiB */
+#define LOGITS                      INT64_C(1675364608) /* [50257] bf16       98.16 KiB */
 
 extern const RtParam trainer_params[N_PARAMS];
 extern const RtSegment trainer_segments[N_SEGMENTS];
@@ -282,5 +287,6 @@ extern const char trainer_numerics[];
 /* step.c */
 void trainer_setup(Rt *rt); /* constants of the model; once */
 void trainer_step(Rt *rt);  /* one step of the optimizer */
+void trainer_evaluate(Rt *rt); /* the loss of a micro-batch, the logits of one token */
 
 #endif

@@ -21,7 +21,8 @@ static const RtTrainer trainer = {
     /* 2 ranks; memory of each: 3.30 GiB of arena, planned to the byte */
     .world_size = 2,
     .symmetric_bytes = INT64_C(622352128),
-    .local_bytes = INT64_C(2925856768),
+    .local_bytes = INT64_C(2925857024),
+    .snapshot_bytes = INT64_C(871220224),
 
     .param_dtype = RT_BF16,
     .reduce_dtype = RT_F32,
@@ -67,6 +68,8 @@ static const RtTrainer trainer = {
     .places = trainer_places,
     .tokens_offset = TOKENS,
     .targets_offset = TARGETS,
+    .row_offset = ROW,
+    .logits_offset = LOGITS,
     .control_offset = CONTROL,
 
     .n_files = 1, /* of a checkpoint's weights */
@@ -75,6 +78,7 @@ static const RtTrainer trainer = {
 
     .setup = trainer_setup,
     .step = trainer_step,
+    .evaluate = trainer_evaluate,
 };
 
 int main(int argc, char **argv)

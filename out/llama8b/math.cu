@@ -795,6 +795,43 @@ rmsnorm_bwd_8192x4096_bf16_sum(const float *part, float *dw, float beta)
     }
 }
 
+/* linear_loss: loss of cross_entropy(x w^T), without gradients; logits of token row
+ * x bf16 [8192, 4096], w bf16 [128256, 4096], targets i32 [8192],
+ * row i32 [1] -> loss f64 [1], next_logits bf16 [128256] */
+/* The loss of token first + blockIdx.x; its logits, if it is token row. */
+RT_GLOBAL(1024)
+linear_loss_8192x4096x128256_bf16_losses(const rt_bf16 *logits, const int32_t *targets,
+                                         float *losses, const int32_t *row, int first,
+                                         rt_bf16 *next_logits)
+{
+    RT_SHARED(float, part, 32);
+    const rt_bf16 *of_token = logits + (int64_t)blockIdx.x * 128256;
+    const int32_t target = targets[blockIdx.x];
+    if (first + (int)blockIdx.x == *row) {
+        for (int j = threadIdx.x; j < 128256; j += 1024) {
+            next_logits[j] = of_token[j];
+        }
+    }
+    const float lse = rt_row_lse<RtBf16, 128256, 1024, 8>(of_token, part);
+    if (threadIdx.x == 0) {
+        losses[blockIdx.x] = lse - rt_f32_from_bf16(of_token[target]);
+    }
+}
+
+RT_GLOBAL(1024)
+linear_loss_8192x4096x128256_bf16_loss(const float *losses, double *loss)
+{
+    RT_SHARED(double, part, 32);
+    double sum = 0;
+    for (int i = threadIdx.x; i < 8192; i += 1024) {
+        sum += (double)losses[i];
+    }
+    sum = rt_block_sum<1024>(sum, part);
+    if (threadIdx.x == 0) {
+        *loss = sum;
+    }
+}
+
 /* adamw: AdamW with decoupled weight decay; bias1 = 1 - beta1^t, bias2 = 1 - beta2^t
  * On a run of elements of one parameter. */
 RT_GLOBAL(256)

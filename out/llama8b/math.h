@@ -138,6 +138,11 @@ void head_backward(Rt *rt, const struct head_params *w, const struct head_grads 
                    const int32_t *targets, const rt_bf16 *block_in, rt_bf16 *d_block_in,
                    const struct head_saved *saved, char *scratch, double *loss);
 
+/* head evaluate: 8.6 TFLOP, 1.0 GiB of operands. */
+void head_evaluate(Rt *rt, const struct head_params *w, const int32_t *targets,
+                   const int32_t *row, const struct head_saved *saved, char *scratch,
+                   double *loss, rt_bf16 *next_logits);
+
 /* Kernels of the forward, for a schedule that computes some of those values again. */
 void rmsnorm_8192x4096_bf16(Rt *rt, const rt_bf16 *x, const rt_bf16 *w, rt_bf16 *y,
                             float *rstd);

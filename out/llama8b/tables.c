@@ -1869,12 +1869,13 @@ const RtMemory trainer_memory[N_MEMORY] = {
     { .what = "activations",  .bytes = INT64_C(  36744232960) }, /*  34.22 GiB */
     { .what = "gathered",     .bytes = INT64_C(   1486913536) }, /*   1.38 GiB */
     { .what = "partial sums", .bytes = INT64_C(  12045398016) }, /*  11.22 GiB */
-    { .what = "workspace",    .bytes = INT64_C(   1374295296) }, /*   1.28 GiB */
+    { .what = "workspace",    .bytes = INT64_C(   1374295552) }, /*   1.28 GiB */
 };
 
 /* ---- places ------------------------------------------------------------------------ */
 
 const char *const trainer_places[N_PLACES] = {
+    [AT_HEAD_EVALUATE] = "head head_evaluate",
     [AT_EMBED_FORWARD] = "embed embed_forward",
     [AT_LAYERS_0_FORWARD] = "layers.0 layer_forward",
     [AT_LAYERS_1_FORWARD] = "layers.1 layer_forward",

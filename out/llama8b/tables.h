@@ -56,6 +56,7 @@ enum { N_PARAMS = 195, N_MEMORY = 7 };
 
 /* Places of the step: what the launcher names when a rank dies or stalls. */
 enum {
+    AT_HEAD_EVALUATE,
     AT_EMBED_FORWARD,
     AT_LAYERS_0_FORWARD,
     AT_LAYERS_1_FORWARD,
@@ -202,7 +203,7 @@ enum {
 #define GRAD_LAYERS_31              INT64_C( 4108950784) /* [218112000] f32                   832.03 MiB */
 #define GRAD_HEAD                   INT64_C( 2007571712) /* [525344768] f32                     1.96 GiB */
 
-/* The local space, 66838917120 bytes: what persists. */
+/* The local space, 66838917376 bytes: what persists. */
 #define MASTER_EMBED                INT64_C(          0) /* [65667072] f32                    250.50 MiB */
 #define MOMENT1_EMBED               INT64_C(  262668288) /* [65667072] f32                    250.50 MiB */
 #define MOMENT2_EMBED               INT64_C(  525336576) /* [65667072] f32                    250.50 MiB */
@@ -376,241 +377,244 @@ enum {
 #define CONST_ROPE_TABLE            INT64_C(28105928704) /* 4194304 bytes                       4.00 MiB */
 #define TOKENS                      INT64_C(28110123008) /* [8192] i32                         32.00 KiB */
 #define TARGETS                     INT64_C(28110155776) /* [8192] i32                         32.00 KiB */
-#define STAGING                     INT64_C(28110188544) /* parts of other ranks, to be added 128.00 MiB */
-#define LIBRARY                     INT64_C(28244406272) /* workspace of matrix products       32.00 MiB */
+#define ROW                         INT64_C(28110188544) /* [1] i32                                  4 B */
+#define STAGING                     INT64_C(28110188800) /* parts of other ranks, to be added 128.00 MiB */
+#define LIBRARY                     INT64_C(28244406528) /* workspace of matrix products       32.00 MiB */
 
 /* The local space: what shares bytes over the step. */
-#define GATHERED_EMBED_FORWARD      INT64_C(28277960704) /* [525336576] bf16                  1002.00 MiB */
-#define GATHERED_LAYERS_0_FORWARD   INT64_C(29352816640) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_1_FORWARD   INT64_C(30427672576) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_2_FORWARD   INT64_C(31502528512) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_3_FORWARD   INT64_C(32577384448) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_4_FORWARD   INT64_C(33652240384) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_5_FORWARD   INT64_C(34727096320) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_6_FORWARD   INT64_C(35801952256) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_7_FORWARD   INT64_C(36876808192) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_8_FORWARD   INT64_C(37951664128) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_9_FORWARD   INT64_C(39026520064) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_10_FORWARD  INT64_C(40101376000) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_11_FORWARD  INT64_C(41176231936) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_12_FORWARD  INT64_C(42251087872) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_13_FORWARD  INT64_C(43325943808) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_14_FORWARD  INT64_C(44400799744) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_15_FORWARD  INT64_C(45475655680) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_16_FORWARD  INT64_C(46550511616) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_17_FORWARD  INT64_C(47625367552) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_18_FORWARD  INT64_C(48700223488) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_19_FORWARD  INT64_C(49775079424) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_20_FORWARD  INT64_C(50849935360) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_21_FORWARD  INT64_C(51924791296) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_22_FORWARD  INT64_C(52999647232) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_23_FORWARD  INT64_C(54074503168) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_24_FORWARD  INT64_C(55149359104) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_25_FORWARD  INT64_C(56224215040) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_26_FORWARD  INT64_C(57299070976) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_27_FORWARD  INT64_C(58373926912) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_28_FORWARD  INT64_C(59448782848) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_29_FORWARD  INT64_C(60523638784) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_30_FORWARD  INT64_C(61598494720) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_31_FORWARD  INT64_C(63724040192) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_HEAD_FORWARD       INT64_C(62673350656) /* [525344768] bf16                  1002.02 MiB */
-#define GATHERED_LAYERS_31_BACKWARD INT64_C(63724040192) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_30_BACKWARD INT64_C(62673350656) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_29_BACKWARD INT64_C(61598494720) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_28_BACKWARD INT64_C(60523638784) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_27_BACKWARD INT64_C(59448782848) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_26_BACKWARD INT64_C(58373926912) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_25_BACKWARD INT64_C(57299070976) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_24_BACKWARD INT64_C(56224215040) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_23_BACKWARD INT64_C(55149359104) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_22_BACKWARD INT64_C(54074503168) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_21_BACKWARD INT64_C(52999647232) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_20_BACKWARD INT64_C(51924791296) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_19_BACKWARD INT64_C(50849935360) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_18_BACKWARD INT64_C(49775079424) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_17_BACKWARD INT64_C(48700223488) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_16_BACKWARD INT64_C(47625367552) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_15_BACKWARD INT64_C(46550511616) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_14_BACKWARD INT64_C(45475655680) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_13_BACKWARD INT64_C(44400799744) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_12_BACKWARD INT64_C(43325943808) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_11_BACKWARD INT64_C(42251087872) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_10_BACKWARD INT64_C(41176231936) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_9_BACKWARD  INT64_C(40101376000) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_8_BACKWARD  INT64_C(39026520064) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_7_BACKWARD  INT64_C(37951664128) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_6_BACKWARD  INT64_C(36876808192) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_5_BACKWARD  INT64_C(35801952256) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_4_BACKWARD  INT64_C(34727096320) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_3_BACKWARD  INT64_C(33652240384) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_2_BACKWARD  INT64_C(32577384448) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_1_BACKWARD  INT64_C(31502528512) /* [218112000] bf16                  416.02 MiB */
-#define GATHERED_LAYERS_0_BACKWARD  INT64_C(30427672576) /* [218112000] bf16                  416.02 MiB */
-#define OUT_EMBED                   INT64_C(64557215744) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_EMBED                 INT64_C(29587697664) /* [8192, 4096] bf16                  64.00 MiB */
-#define SCRATCH_EMBED_BACKWARD      INT64_C(28277960704) /* 65536 bytes                        64.00 KiB */
-#define OUT_LAYERS_0                INT64_C(64624324608) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_0              INT64_C(31098777600) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_0              INT64_C(28277960704) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_0_FORWARD    INT64_C(29789040640) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_0_BACKWARD   INT64_C(29352816640) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_1                INT64_C(64691433472) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_1              INT64_C(32173633536) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_1              INT64_C(29352816640) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_1_FORWARD    INT64_C(30863896576) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_1_BACKWARD   INT64_C(30863896576) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_2                INT64_C(64758542336) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_2              INT64_C(33248489472) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_2              INT64_C(30427672576) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_2_FORWARD    INT64_C(31938752512) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_2_BACKWARD   INT64_C(31938752512) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_3                INT64_C(64825651200) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_3              INT64_C(34323345408) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_3              INT64_C(31502528512) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_3_FORWARD    INT64_C(33013608448) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_3_BACKWARD   INT64_C(33013608448) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_4                INT64_C(64892760064) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_4              INT64_C(35398201344) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_4              INT64_C(32577384448) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_4_FORWARD    INT64_C(34088464384) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_4_BACKWARD   INT64_C(34088464384) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_5                INT64_C(64959868928) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_5              INT64_C(36473057280) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_5              INT64_C(33652240384) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_5_FORWARD    INT64_C(35163320320) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_5_BACKWARD   INT64_C(35163320320) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_6                INT64_C(65026977792) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_6              INT64_C(37547913216) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_6              INT64_C(34727096320) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_6_FORWARD    INT64_C(36238176256) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_6_BACKWARD   INT64_C(36238176256) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_7                INT64_C(65094086656) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_7              INT64_C(38622769152) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_7              INT64_C(35801952256) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_7_FORWARD    INT64_C(37313032192) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_7_BACKWARD   INT64_C(37313032192) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_8                INT64_C(65161195520) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_8              INT64_C(39697625088) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_8              INT64_C(36876808192) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_8_FORWARD    INT64_C(38387888128) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_8_BACKWARD   INT64_C(38387888128) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_9                INT64_C(65228304384) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_9              INT64_C(40772481024) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_9              INT64_C(37951664128) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_9_FORWARD    INT64_C(39462744064) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_9_BACKWARD   INT64_C(39462744064) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_10               INT64_C(65295413248) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_10             INT64_C(41847336960) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_10             INT64_C(39026520064) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_10_FORWARD   INT64_C(40537600000) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_10_BACKWARD  INT64_C(40537600000) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_11               INT64_C(65362522112) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_11             INT64_C(42922192896) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_11             INT64_C(40101376000) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_11_FORWARD   INT64_C(41612455936) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_11_BACKWARD  INT64_C(41612455936) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_12               INT64_C(65429630976) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_12             INT64_C(43997048832) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_12             INT64_C(41176231936) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_12_FORWARD   INT64_C(42687311872) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_12_BACKWARD  INT64_C(42687311872) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_13               INT64_C(65496739840) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_13             INT64_C(45071904768) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_13             INT64_C(42251087872) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_13_FORWARD   INT64_C(43762167808) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_13_BACKWARD  INT64_C(43762167808) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_14               INT64_C(65563848704) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_14             INT64_C(46146760704) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_14             INT64_C(43325943808) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_14_FORWARD   INT64_C(44837023744) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_14_BACKWARD  INT64_C(44837023744) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_15               INT64_C(65630957568) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_15             INT64_C(47221616640) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_15             INT64_C(44400799744) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_15_FORWARD   INT64_C(45911879680) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_15_BACKWARD  INT64_C(45911879680) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_16               INT64_C(65698066432) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_16             INT64_C(48296472576) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_16             INT64_C(45475655680) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_16_FORWARD   INT64_C(46986735616) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_16_BACKWARD  INT64_C(46986735616) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_17               INT64_C(65765175296) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_17             INT64_C(49371328512) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_17             INT64_C(46550511616) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_17_FORWARD   INT64_C(48061591552) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_17_BACKWARD  INT64_C(48061591552) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_18               INT64_C(65832284160) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_18             INT64_C(50446184448) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_18             INT64_C(47625367552) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_18_FORWARD   INT64_C(49136447488) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_18_BACKWARD  INT64_C(49136447488) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_19               INT64_C(65899393024) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_19             INT64_C(51521040384) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_19             INT64_C(48700223488) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_19_FORWARD   INT64_C(50211303424) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_19_BACKWARD  INT64_C(50211303424) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_20               INT64_C(65966501888) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_20             INT64_C(52595896320) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_20             INT64_C(49775079424) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_20_FORWARD   INT64_C(51286159360) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_20_BACKWARD  INT64_C(51286159360) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_21               INT64_C(66033610752) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_21             INT64_C(53670752256) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_21             INT64_C(50849935360) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_21_FORWARD   INT64_C(52361015296) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_21_BACKWARD  INT64_C(52361015296) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_22               INT64_C(66100719616) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_22             INT64_C(54745608192) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_22             INT64_C(51924791296) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_22_FORWARD   INT64_C(53435871232) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_22_BACKWARD  INT64_C(53435871232) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_23               INT64_C(66167828480) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_23             INT64_C(55820464128) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_23             INT64_C(52999647232) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_23_FORWARD   INT64_C(54510727168) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_23_BACKWARD  INT64_C(54510727168) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_24               INT64_C(66234937344) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_24             INT64_C(56895320064) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_24             INT64_C(54074503168) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_24_FORWARD   INT64_C(55585583104) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_24_BACKWARD  INT64_C(55585583104) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_25               INT64_C(66302046208) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_25             INT64_C(57970176000) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_25             INT64_C(55149359104) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_25_FORWARD   INT64_C(56660439040) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_25_BACKWARD  INT64_C(56660439040) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_26               INT64_C(66369155072) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_26             INT64_C(59045031936) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_26             INT64_C(56224215040) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_26_FORWARD   INT64_C(57735294976) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_26_BACKWARD  INT64_C(57735294976) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_27               INT64_C(66436263936) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_27             INT64_C(60119887872) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_27             INT64_C(57299070976) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_27_FORWARD   INT64_C(58810150912) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_27_BACKWARD  INT64_C(58810150912) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_28               INT64_C(66503372800) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_28             INT64_C(61194743808) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_28             INT64_C(58373926912) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_28_FORWARD   INT64_C(59885006848) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_28_BACKWARD  INT64_C(59885006848) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_29               INT64_C(66570481664) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_29             INT64_C(62269599744) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_29             INT64_C(59448782848) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_29_FORWARD   INT64_C(60959862784) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_29_BACKWARD  INT64_C(60959862784) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_30               INT64_C(66637590528) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_30             INT64_C(63344455680) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_30             INT64_C(60523638784) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_30_FORWARD   INT64_C(62034718720) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_30_BACKWARD  INT64_C(62034718720) /* 234881024 bytes                   224.00 MiB */
-#define OUT_LAYERS_31               INT64_C(66704699392) /* [8192, 4096] bf16                  64.00 MiB */
-#define D_OUT_LAYERS_31             INT64_C(66771808256) /* [8192, 4096] bf16                  64.00 MiB */
-#define SAVED_LAYERS_31             INT64_C(61598494720) /* 1074855936 bytes                    1.00 GiB */
-#define SCRATCH_LAYERS_31_FORWARD   INT64_C(64160264192) /* 67108864 bytes                     64.00 MiB */
-#define SCRATCH_LAYERS_31_BACKWARD  INT64_C(63109574656) /* 234881024 bytes                   224.00 MiB */
-#define SAVED_HEAD                  INT64_C(64490074112) /* 67141632 bytes                     64.03 MiB */
-#define SCRATCH_HEAD_BACKWARD       INT64_C(64160264192) /* 329809920 bytes                   314.53 MiB */
+#define GATHERED_EMBED_FORWARD      INT64_C(28277960960) /* [525336576] bf16                  1002.00 MiB */
+#define GATHERED_LAYERS_0_FORWARD   INT64_C(29352816896) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_1_FORWARD   INT64_C(30427672832) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_2_FORWARD   INT64_C(31502528768) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_3_FORWARD   INT64_C(32577384704) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_4_FORWARD   INT64_C(33652240640) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_5_FORWARD   INT64_C(34727096576) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_6_FORWARD   INT64_C(35801952512) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_7_FORWARD   INT64_C(36876808448) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_8_FORWARD   INT64_C(37951664384) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_9_FORWARD   INT64_C(39026520320) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_10_FORWARD  INT64_C(40101376256) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_11_FORWARD  INT64_C(41176232192) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_12_FORWARD  INT64_C(42251088128) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_13_FORWARD  INT64_C(43325944064) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_14_FORWARD  INT64_C(44400800000) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_15_FORWARD  INT64_C(45475655936) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_16_FORWARD  INT64_C(46550511872) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_17_FORWARD  INT64_C(47625367808) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_18_FORWARD  INT64_C(48700223744) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_19_FORWARD  INT64_C(49775079680) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_20_FORWARD  INT64_C(50849935616) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_21_FORWARD  INT64_C(51924791552) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_22_FORWARD  INT64_C(52999647488) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_23_FORWARD  INT64_C(54074503424) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_24_FORWARD  INT64_C(55149359360) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_25_FORWARD  INT64_C(56224215296) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_26_FORWARD  INT64_C(57299071232) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_27_FORWARD  INT64_C(58373927168) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_28_FORWARD  INT64_C(59448783104) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_29_FORWARD  INT64_C(60523639040) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_30_FORWARD  INT64_C(61598494976) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_31_FORWARD  INT64_C(63724040448) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_HEAD_FORWARD       INT64_C(62673350912) /* [525344768] bf16                  1002.02 MiB */
+#define GATHERED_LAYERS_31_BACKWARD INT64_C(63724040448) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_30_BACKWARD INT64_C(62673350912) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_29_BACKWARD INT64_C(61598494976) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_28_BACKWARD INT64_C(60523639040) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_27_BACKWARD INT64_C(59448783104) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_26_BACKWARD INT64_C(58373927168) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_25_BACKWARD INT64_C(57299071232) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_24_BACKWARD INT64_C(56224215296) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_23_BACKWARD INT64_C(55149359360) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_22_BACKWARD INT64_C(54074503424) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_21_BACKWARD INT64_C(52999647488) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_20_BACKWARD INT64_C(51924791552) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_19_BACKWARD INT64_C(50849935616) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_18_BACKWARD INT64_C(49775079680) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_17_BACKWARD INT64_C(48700223744) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_16_BACKWARD INT64_C(47625367808) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_15_BACKWARD INT64_C(46550511872) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_14_BACKWARD INT64_C(45475655936) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_13_BACKWARD INT64_C(44400800000) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_12_BACKWARD INT64_C(43325944064) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_11_BACKWARD INT64_C(42251088128) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_10_BACKWARD INT64_C(41176232192) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_9_BACKWARD  INT64_C(40101376256) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_8_BACKWARD  INT64_C(39026520320) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_7_BACKWARD  INT64_C(37951664384) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_6_BACKWARD  INT64_C(36876808448) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_5_BACKWARD  INT64_C(35801952512) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_4_BACKWARD  INT64_C(34727096576) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_3_BACKWARD  INT64_C(33652240640) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_2_BACKWARD  INT64_C(32577384704) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_1_BACKWARD  INT64_C(31502528768) /* [218112000] bf16                  416.02 MiB */
+#define GATHERED_LAYERS_0_BACKWARD  INT64_C(30427672832) /* [218112000] bf16                  416.02 MiB */
+#define OUT_EMBED                   INT64_C(64557216000) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_EMBED                 INT64_C(29587697920) /* [8192, 4096] bf16                  64.00 MiB */
+#define SCRATCH_EMBED_BACKWARD      INT64_C(28277960960) /* 65536 bytes                        64.00 KiB */
+#define OUT_LAYERS_0                INT64_C(64624324864) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_0              INT64_C(31098777856) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_0              INT64_C(28277960960) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_0_FORWARD    INT64_C(29789040896) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_0_BACKWARD   INT64_C(29352816896) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_1                INT64_C(64691433728) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_1              INT64_C(32173633792) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_1              INT64_C(29352816896) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_1_FORWARD    INT64_C(30863896832) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_1_BACKWARD   INT64_C(30863896832) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_2                INT64_C(64758542592) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_2              INT64_C(33248489728) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_2              INT64_C(30427672832) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_2_FORWARD    INT64_C(31938752768) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_2_BACKWARD   INT64_C(31938752768) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_3                INT64_C(64825651456) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_3              INT64_C(34323345664) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_3              INT64_C(31502528768) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_3_FORWARD    INT64_C(33013608704) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_3_BACKWARD   INT64_C(33013608704) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_4                INT64_C(64892760320) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_4              INT64_C(35398201600) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_4              INT64_C(32577384704) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_4_FORWARD    INT64_C(34088464640) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_4_BACKWARD   INT64_C(34088464640) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_5                INT64_C(64959869184) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_5              INT64_C(36473057536) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_5              INT64_C(33652240640) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_5_FORWARD    INT64_C(35163320576) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_5_BACKWARD   INT64_C(35163320576) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_6                INT64_C(65026978048) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_6              INT64_C(37547913472) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_6              INT64_C(34727096576) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_6_FORWARD    INT64_C(36238176512) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_6_BACKWARD   INT64_C(36238176512) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_7                INT64_C(65094086912) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_7              INT64_C(38622769408) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_7              INT64_C(35801952512) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_7_FORWARD    INT64_C(37313032448) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_7_BACKWARD   INT64_C(37313032448) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_8                INT64_C(65161195776) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_8              INT64_C(39697625344) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_8              INT64_C(36876808448) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_8_FORWARD    INT64_C(38387888384) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_8_BACKWARD   INT64_C(38387888384) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_9                INT64_C(65228304640) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_9              INT64_C(40772481280) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_9              INT64_C(37951664384) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_9_FORWARD    INT64_C(39462744320) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_9_BACKWARD   INT64_C(39462744320) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_10               INT64_C(65295413504) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_10             INT64_C(41847337216) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_10             INT64_C(39026520320) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_10_FORWARD   INT64_C(40537600256) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_10_BACKWARD  INT64_C(40537600256) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_11               INT64_C(65362522368) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_11             INT64_C(42922193152) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_11             INT64_C(40101376256) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_11_FORWARD   INT64_C(41612456192) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_11_BACKWARD  INT64_C(41612456192) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_12               INT64_C(65429631232) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_12             INT64_C(43997049088) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_12             INT64_C(41176232192) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_12_FORWARD   INT64_C(42687312128) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_12_BACKWARD  INT64_C(42687312128) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_13               INT64_C(65496740096) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_13             INT64_C(45071905024) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_13             INT64_C(42251088128) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_13_FORWARD   INT64_C(43762168064) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_13_BACKWARD  INT64_C(43762168064) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_14               INT64_C(65563848960) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_14             INT64_C(46146760960) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_14             INT64_C(43325944064) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_14_FORWARD   INT64_C(44837024000) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_14_BACKWARD  INT64_C(44837024000) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_15               INT64_C(65630957824) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_15             INT64_C(47221616896) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_15             INT64_C(44400800000) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_15_FORWARD   INT64_C(45911879936) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_15_BACKWARD  INT64_C(45911879936) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_16               INT64_C(65698066688) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_16             INT64_C(48296472832) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_16             INT64_C(45475655936) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_16_FORWARD   INT64_C(46986735872) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_16_BACKWARD  INT64_C(46986735872) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_17               INT64_C(65765175552) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_17             INT64_C(49371328768) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_17             INT64_C(46550511872) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_17_FORWARD   INT64_C(48061591808) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_17_BACKWARD  INT64_C(48061591808) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_18               INT64_C(65832284416) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_18             INT64_C(50446184704) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_18             INT64_C(47625367808) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_18_FORWARD   INT64_C(49136447744) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_18_BACKWARD  INT64_C(49136447744) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_19               INT64_C(65899393280) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_19             INT64_C(51521040640) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_19             INT64_C(48700223744) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_19_FORWARD   INT64_C(50211303680) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_19_BACKWARD  INT64_C(50211303680) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_20               INT64_C(65966502144) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_20             INT64_C(52595896576) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_20             INT64_C(49775079680) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_20_FORWARD   INT64_C(51286159616) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_20_BACKWARD  INT64_C(51286159616) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_21               INT64_C(66033611008) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_21             INT64_C(53670752512) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_21             INT64_C(50849935616) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_21_FORWARD   INT64_C(52361015552) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_21_BACKWARD  INT64_C(52361015552) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_22               INT64_C(66100719872) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_22             INT64_C(54745608448) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_22             INT64_C(51924791552) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_22_FORWARD   INT64_C(53435871488) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_22_BACKWARD  INT64_C(53435871488) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_23               INT64_C(66167828736) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_23             INT64_C(55820464384) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_23             INT64_C(52999647488) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_23_FORWARD   INT64_C(54510727424) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_23_BACKWARD  INT64_C(54510727424) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_24               INT64_C(66234937600) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_24             INT64_C(56895320320) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_24             INT64_C(54074503424) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_24_FORWARD   INT64_C(55585583360) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_24_BACKWARD  INT64_C(55585583360) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_25               INT64_C(66302046464) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_25             INT64_C(57970176256) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_25             INT64_C(55149359360) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_25_FORWARD   INT64_C(56660439296) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_25_BACKWARD  INT64_C(56660439296) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_26               INT64_C(66369155328) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_26             INT64_C(59045032192) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_26             INT64_C(56224215296) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_26_FORWARD   INT64_C(57735295232) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_26_BACKWARD  INT64_C(57735295232) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_27               INT64_C(66436264192) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_27             INT64_C(60119888128) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_27             INT64_C(57299071232) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_27_FORWARD   INT64_C(58810151168) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_27_BACKWARD  INT64_C(58810151168) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_28               INT64_C(66503373056) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_28             INT64_C(61194744064) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_28             INT64_C(58373927168) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_28_FORWARD   INT64_C(59885007104) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_28_BACKWARD  INT64_C(59885007104) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_29               INT64_C(66570481920) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_29             INT64_C(62269600000) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_29             INT64_C(59448783104) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_29_FORWARD   INT64_C(60959863040) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_29_BACKWARD  INT64_C(60959863040) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_30               INT64_C(66637590784) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_30             INT64_C(63344455936) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_30             INT64_C(60523639040) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_30_FORWARD   INT64_C(62034718976) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_30_BACKWARD  INT64_C(62034718976) /* 234881024 bytes                   224.00 MiB */
+#define OUT_LAYERS_31               INT64_C(66704699648) /* [8192, 4096] bf16                  64.00 MiB */
+#define D_OUT_LAYERS_31             INT64_C(66771808512) /* [8192, 4096] bf16                  64.00 MiB */
+#define SAVED_LAYERS_31             INT64_C(61598494976) /* 1074855936 bytes                    1.00 GiB */
+#define SCRATCH_LAYERS_31_FORWARD   INT64_C(64160264448) /* 67108864 bytes                     64.00 MiB */
+#define SCRATCH_LAYERS_31_BACKWARD  INT64_C(63109574912) /* 234881024 bytes                   224.00 MiB */
+#define SAVED_HEAD                  INT64_C(64490074368) /* 67141632 bytes                     64.03 MiB */
+#define SCRATCH_HEAD_BACKWARD       INT64_C(64160264448) /* 329809920 bytes                   314.53 MiB */
+#define SCRATCH_HEAD_EVALUATE       INT64_C(28277960960) /* 262701056 bytes                   250.53 MiB */
+#define LOGITS                      INT64_C(28540662016) /* [128256] bf16                     250.50 KiB */
 
 extern const RtParam trainer_params[N_PARAMS];
 extern const RtSegment trainer_segments[N_SEGMENTS];
@@ -625,5 +629,6 @@ extern const char trainer_numerics[];
 /* step.c */
 void trainer_setup(Rt *rt); /* constants of the model; once */
 void trainer_step(Rt *rt);  /* one step of the optimizer */
+void trainer_evaluate(Rt *rt); /* the loss of a micro-batch, the logits of one token */
 
 #endif

@@ -21,7 +21,8 @@ static const RtTrainer trainer = {
     /* 8 ranks; memory of each: 66.89 GiB of arena, planned to the byte */
     .world_size = 8,
     .symmetric_bytes = INT64_C(4981398784),
-    .local_bytes = INT64_C(66838917120),
+    .local_bytes = INT64_C(66838917376),
+    .snapshot_bytes = INT64_C(14052964352),
 
     .param_dtype = RT_BF16,
     .reduce_dtype = RT_F32,
@@ -67,6 +68,8 @@ static const RtTrainer trainer = {
     .places = trainer_places,
     .tokens_offset = TOKENS,
     .targets_offset = TARGETS,
+    .row_offset = ROW,
+    .logits_offset = LOGITS,
     .control_offset = CONTROL,
     .staging_offset = STAGING,
     .staging_bytes = 134217728,
@@ -79,6 +82,7 @@ static const RtTrainer trainer = {
 
     .setup = trainer_setup,
     .step = trainer_step,
+    .evaluate = trainer_evaluate,
 };
 
 int main(int argc, char **argv)
