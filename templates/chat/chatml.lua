@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- ChatML, as Qwen has it: <|im_start|>ROLE, a line's end, the message, <|im_end|>, a line's
--- end. What the assistant says, and that it ends there, is to be predicted.
+-- ChatML, as Qwen has it: <|im_start|>ROLE, a line's end, the message, <|im_end|>, a
+-- line's end. What the assistant says, and that it ends there, is to be predicted.
 return function(messages)
     local parts = {}
     for _, m in ipairs(messages) do

@@ -84,8 +84,8 @@ fi
 
 # ---- one model --------------------------------------------------------------------------
 
-median_seconds() { # FILE: of step_seconds, without the first three
-    sed -n 's/.*"step_seconds": *\([0-9.e+-]*\).*/\1/p' "$1" | tail -n +4 | sort -g |
+median() { # FILE KEY: of the steps' numbers under that key, without the first three
+    sed -n 's/.*"'"$2"'": *\([0-9][0-9.e+-]*\).*/\1/p' "$1" | tail -n +4 | sort -g |
         awk '{ v[NR] = $1 } END { if (NR) printf "%.6f", v[int((NR + 1) / 2)] }'
 }
 
@@ -192,14 +192,14 @@ measure() {
         return
     fi
     ok "$name"
-    seconds=$(median_seconds "$dir.jsonl")
+    seconds=$(median "$dir.jsonl" step_seconds)
     kinds "$dir.profile" "$dir/kernels.wis" >"$dir.kinds"
     cp "$dir.profile" "$OUT/profile_$name.json"
     torch "$seq" "$sequences" "$batches" "$weights" "$shapes"
     {
         awk -v name="$name" -v s="$seconds" -v t="$tokens" -v torch="$torch_tokens" \
             -v shape="$batches x $sequences x $seq, $recomputed" \
-            -v mfu="$(tail -n 1 "$dir.jsonl" | sed -n 's/.*"mfu": *\([0-9.]*\).*/\1/p')" \
+            -v mfu="$(median "$dir.jsonl" mfu)" \
             'BEGIN {
                 printf "| %s | %s | %.1f | %s | %s | %s |\n", name, shape, t / s,
                     mfu == "" ? "-" : sprintf("%.3f", mfu), torch,

@@ -3,9 +3,9 @@
 # save.sh: what checkpoints cost. In: the built fsdpgen; MODEL, RANKS, THREADS, GEMM, STEPS (a run),
 # EVERY (steps between saves), DISK (a folder on the disk that is measured). Out: the rates at
 # which a checkpoint is written and read beside what the disk does with the same bytes in the
-# same minute (dd, with its fsync), and the seconds that a save keeps training waiting: the gap
-# between two steps with a save between them, less the median gap; for saves beside training and
-# for saves that are waited for.
+# same minute (dd, with its fsync), and the seconds that a save keeps training waiting: the median
+# gap between two steps with a save between them, less that of a run without checkpoints; for saves
+# beside training, which the other steps may feel, too, and for saves that are waited for.
 #
 #   tests/bench/save.sh
 #   MODEL=models/gpt2_124m.lua RANKS=2 THREADS=1 DISK=/scratch tests/bench/save.sh
@@ -40,7 +40,7 @@ run() {
 
 median() { sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
 
-# gaps SAVED: of steps after a save (1) or not (0); the first two warm up
+# gaps SAVED: of steps after one that is saved (1) or not (0); the first two warm up
 gaps() {
     awk -v every="$EVERY" -v saved="$1" '$2 == "step:" {
         n = $3 + 0
@@ -51,39 +51,47 @@ gaps() {
 mib() { awk -v b="$1" 'BEGIN { printf "%.1f", b / 1048576 }'; }
 rate() { awk -v b="$1" -v s="$2" 'BEGIN { printf "%.0f", b / 1048576 / s }'; }
 
-seconds() { # COMMAND...: that it takes
+seconds() { # COMMAND...: that it takes; fails as it does
     local begin=$EPOCHREALTIME
-    "$@" >/dev/null 2>&1
+    "$@" >/dev/null 2>"$WORK/err" || {
+        echo "fails: $*" >&2
+        tail -n 5 "$WORK/err" >&2
+        return 1
+    }
     awk -v a="$begin" -v b="$EPOCHREALTIME" 'BEGIN { print b - a }'
 }
 
 drop() { sync && echo 3 >/proc/sys/vm/drop_caches; } 2>/dev/null
 
+run --steps "$STEPS"
+plain=$({ gaps 0; gaps 1; } | median)
 for how in beside waited; do
     flag=()
     [ $how = waited ] && flag=(--wait-for-saves)
     rm -rf "$disk/ck"
     run --steps "$STEPS" --checkpoint "$disk/ck" --checkpoint-every "$EVERY" --keep 1 "${flag[@]}"
-    plain=$(gaps 0 | median)
     after=$(gaps 1 | median)
-    echo "$how: a step $plain s, with a save before it $after s: stall" \
+    echo "$how: a step $plain s, after a save $after s, others of that run $(gaps 0 | median) s:" \
+        "stall" \
         "$(awk -v a="$after" -v b="$plain" -v e=50 'BEGIN {
             printf "%.4f s, %.2f %% of a step at one save in %d", a - b, 100 * (a - b) / b / e, e }')"
 done
 
 bytes=$(du -sb "$disk/ck" | cut -f1)
 took=$(sed -n 's/.*checkpoint: .*, \([0-9.]*\) s$/\1/p' "$WORK/times" | median)
-own=$(seconds dd if=/dev/zero of="$disk/own" bs=4M count=$((bytes / 4194304)) conv=fsync)
+own=$(seconds dd if=/dev/zero of="$disk/own" bs=4M count=$((bytes / 4194304)) conv=fsync) ||
+    exit 1
 echo "save: $(mib "$bytes") MiB in $took s, $(rate "$bytes" "$took") MiB/s;" \
     "dd with fsync: $(rate "$bytes" "$own") MiB/s"
 
 drop || echo "(the page cache could not be dropped: reads are of memory)"
-start=$(seconds "$WORK/t/trainer" --data "$ROOT/LICENSE" --threads "$THREADS" --steps 0)
+start=$(seconds "$WORK/t/trainer" --data "$ROOT/LICENSE" --threads "$THREADS" --steps 0) ||
+    exit 1
 drop
 load=$(seconds "$WORK/t/trainer" --data "$ROOT/LICENSE" --threads "$THREADS" --steps "$STEPS" \
-    --checkpoint "$disk/ck" --resume)
+    --checkpoint "$disk/ck" --resume) || exit 1
 drop
-own=$(seconds dd if="$disk/own" of=/dev/null bs=4M)
+own=$(seconds dd if="$disk/own" of=/dev/null bs=4M) || exit 1
 load=$(awk -v a="$load" -v b="$start" 'BEGIN { print (a - b > 0.001 ? a - b : 0.001) }')
 echo "load: verified and read, $load s, $(rate "$bytes" "$load") MiB/s of the checkpoint;" \
     "dd: $(rate "$bytes" "$own") MiB/s"

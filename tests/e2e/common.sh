@@ -22,7 +22,7 @@ build_trainer() {
 train() {
     local dir=$1 data=$2 steps=$3
     shift 3
-    rm -f "$dir.jsonl"
+    rm -f "$dir.jsonl" "$dir.result"
     ${TRAIN_SECONDS:+timeout -k 5 "$TRAIN_SECONDS"} "$dir/trainer" --data "$data" \
         --steps "$steps" --log "$dir.jsonl" --weights-hash "$@" \
         >"$dir.out" 2>>"$dir.log" || return 1

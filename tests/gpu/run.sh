@@ -274,8 +274,13 @@ checkpoints() {
     local name=llama_bf16_64 dir
     [ -e "$WORK/$name.one" ] || return
     dir=$WORK/$name.1
-    STEPS=2 run "$dir" -- --checkpoint "$WORK/ck" >/dev/null 2>&1
-    cp -R "$WORK/ck" "$WORK/ck2" 2>/dev/null
+    if ! STEPS=2 run "$dir" -- --checkpoint "$WORK/ck" ||
+        [ ! -e "$WORK/ck/step-00000002/MANIFEST" ]; then
+        bad "$name: no checkpoint after two steps" "$dir.log"
+        return
+    fi
+    ok "$name: a checkpoint after two steps"
+    cp -R "$WORK/ck" "$WORK/ck2"
     resumed "$name: resumed" "$dir" "$WORK/ck"
     [ -d "$WORK/$name.2" ] || return
     resumed "$name: resumed by two ranks" "$WORK/$name.2" "$WORK/ck2" --loopback
@@ -284,8 +289,10 @@ resumed() {
     local label=$1 dir=$2 folder=$3 name
     shift 3
     name=$(basename "$dir")
-    run "$dir" -- --checkpoint "$folder" --resume "$@" # logs the last two steps only
-    if cmp -s <(tail -n 7 "$WORK/${name%%.*}.one") <(tail -n 7 "$dir.result"); then
+    rm -f "$dir.result"
+    run "$dir" -- --checkpoint "$folder" --resume "$@" # logs the last two steps only: 7 lines
+    if [ "$(cat "$dir.result" 2>/dev/null | wc -l)" -eq 7 ] &&
+        cmp -s <(tail -n 7 "$WORK/${name%%.*}.one") <(tail -n 7 "$dir.result"); then
         ok "$label"
     else
         bad "$label" "$dir.log"

@@ -44,6 +44,12 @@ steps_of() { # DIR WORDS...: runs its trainer
         >"$dir.out" 2>"$dir.err"
 }
 
+# same_ids FOLDER FOLDER: both tokenizers make ids, the same ones
+same_ids() {
+    local one other
+    one=$(hf ids "$1") && other=$(hf ids "$2") && [ -n "$one" ] && [ "$one" = "$other" ]
+}
+
 one_kind() {
     local kind=$1 in=$WORK/$1.hf ck=$WORK/$1.ck text vocab i
     hf make "$kind" "$in" || { bad "$kind: transformers makes a model"; return; }
@@ -62,7 +68,7 @@ one_kind() {
     ck=$ck/step-00000006
     check "$kind: from_pretrained has the weights that PyTorch's run ends with" hf same "$ck" \
         "$in.trained"
-    check "$kind: its tokenizer is in the checkpoint" test "$(hf ids "$ck")" = "$(hf ids "$in")"
+    check "$kind: its tokenizer is in the checkpoint" same_ids "$ck" "$in"
     # ... back: a trainer of single samples whose updates are nothing tells log-probabilities
     "$FSDPGEN" import "$ck" >"$WORK/$kind.lua" 2>"$WORK/import.err"
     trainer_of "$WORK/ask_$kind" "$WORK/$kind.lua" seq=19 micro_batch=1 global_batch=1 \

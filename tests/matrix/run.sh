@@ -7,8 +7,12 @@
 # llama and GPT-2, f32 and bf16, plain and with what meets choices in other ways (uneven targets,
 # f16 that overflows, state in bf16, frozen parameters, sums in a library's order), each over its
 # own covering array of all pairs of choices (cover.lua).
-# FULL=1 runs every row; else half of the models and a sample of their rows, by SEED. What the generator says it cannot do yet is left
-# out, and counted.
+# FULL=1 runs every row; else half of the models and a sample of their rows, by SEED. What the
+# generator says it cannot do yet is left out, and counted.
+#
+#   tests/matrix/run.sh [PART...]      matrix, faults, hash, or faults by name; without any, all
+#   tests/matrix/run.sh matrix=PATTERN only the models of the table whose names match the glob
+#   tests/matrix/run.sh hash=PATTERN   only the fields whose names match the pattern
 set -u
 . "$(dirname "$0")/../lib.sh"
 . "$ROOT/tests/e2e/common.sh"
@@ -49,7 +53,9 @@ wraps="wrap=block,inside,name,root"
 placed="strategy=hybrid_shard;accumulate=sharded;$wraps"
 few="mesh=1x2,1x4,2x2,4x2;$wraps"
 
+# matrix [PATTERN]: all models that it matches; without it all (FULL) or half of them
 matrix() {
+    local pattern=${1:-} matched=0
     # shellcheck disable=SC2034 # the table names them
     local text=$data masked=$WORK/masked.txt uneven=$WORK/uneven.txt
     local name model gemm sets file only row variant=0 each=3 data
@@ -59,14 +65,19 @@ matrix() {
     matrix_left_out
     while IFS='|' read -r name model gemm sets file only; do
         data=${!file}
-        if [ "$FULL" = 1 ] || [ $(((SEED + variant) % 2)) = 0 ]; then
+        # shellcheck disable=SC2053 # a glob
+        if [ -n "$pattern" ] && [[ $name != $pattern ]]; then
+            : # its variant counts: the same rows as without a pattern
+        elif [ -n "$pattern" ] || [ "$FULL" = 1 ] || [ $(((SEED + variant) % 2)) = 0 ]; then
+            matched=$((matched + 1))
             matrix_model $variant
         fi
         variant=$((variant + 1))
     done < <(models)
     echo "figure: $runs runs of $STEPS steps; left out: $refused rows not available yet, $large" \
         "that do not fit their budget"
-    [ "$FULL" = 0 ] || check "at least 200 runs" [ "$runs" -ge 200 ]
+    [ "$matched" -gt 0 ] || bad "matrix=$pattern: no model has such a name"
+    [ "$FULL" = 0 ] || [ -n "$pattern" ] || check "at least 200 runs" [ "$runs" -ge 200 ]
 }
 
 # matrix_model VARIANT: of the table's line that matrix() has read
@@ -82,7 +93,6 @@ matrix_model() {
     fi
 }
 
-# Arguments: parts (matrix, faults, hash, hash=PATTERN, or faults by name); without any, all.
 if [ $# -eq 0 ]; then
     matrix
     if [ "$FULL" = 1 ]; then faults_sample 0; else faults_sample 3; fi
@@ -91,6 +101,7 @@ fi
 for part; do
     case $part in
     matrix) matrix ;;
+    matrix=*) matrix "${part#matrix=}" ;;
     faults) faults_sample 0 ;;
     hash) hashes 1 ;;
     hash=*) hashes 1 "${part#hash=}" ;;
