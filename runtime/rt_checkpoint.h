@@ -196,7 +196,7 @@ bool rt_carry_read(Rt *rt, const char *folder);
 /* Collective: DIR's steps, largest first, as rank 0 finds them; the caller frees them.
  * -1: rank 0 has an error. */
 int rt_share_steps(Rt *rt, int64_t **steps);
-void rt_prune_note(RtCheckpoint *c, int64_t step, bool sound);
+void rt_prune_note(const Rt *rt, int64_t step, bool sound);
 void rt_prune(Rt *rt); /* collective */
 
 /* ---- rt_snapshot.c, rt_writers.c

@@ -79,9 +79,11 @@ int64_t rt_host_free_bytes(const RtTrainer *t)
     const int64_t kib = number_in("/proc/meminfo", "MemAvailable:");
     const int64_t limit = number_in("/sys/fs/cgroup/memory.max", "");
     const int64_t used = number_in("/sys/fs/cgroup/memory.current", "");
+    const int64_t cached = number_in("/sys/fs/cgroup/memory.stat", "inactive_file ");
     int64_t free_bytes = kib >= 0 ? kib * 1024 : INT64_MAX;
-    if (limit >= 0 && used >= 0 && limit - used < free_bytes) {
-        free_bytes = limit - used;
+    if (limit >= 0 && used >= 0) { /* the kernel drops cached files when it has to */
+        const int64_t left = limit - used + (cached > 0 ? cached : 0);
+        free_bytes = left < free_bytes ? left : free_bytes;
     }
 #ifdef RT_CUDA
     (void)t; /* the ranks' memory is the devices' */

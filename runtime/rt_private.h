@@ -338,7 +338,7 @@ double rt_learning_rate(const RtTrainer *t, int64_t step);
 /* The step's update is complete, or skipped: t of the optimizer, counters. */
 void rt_update_end(Rt *rt);
 /* Ends the run when more updates in a row were skipped than the trainer allows. */
-void rt_update_gate(const Rt *rt);
+void rt_update_gate(Rt *rt);
 bool rt_is_finite(double x);
 int64_t rt_step_tokens(const RtTrainer *t);
 

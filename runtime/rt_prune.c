@@ -24,18 +24,20 @@ static RtVerdict *find(const RtCheckpoint *c, int64_t step)
     return NULL;
 }
 
-void rt_prune_note(RtCheckpoint *c, int64_t step, bool sound)
+void rt_prune_note(const Rt *rt, int64_t step, bool sound)
 {
+    RtCheckpoint *c = rt->state->checkpoint;
     RtVerdict *v = find(c, step);
     if (v != NULL) {
         v->sound = sound;
         return;
     }
     v = realloc(c->verdicts, (size_t)(c->n_verdicts + 1) * sizeof *v);
-    if (v != NULL) { /* otherwise it is verified when it counts */
-        c->verdicts = v;
-        v[c->n_verdicts++] = (RtVerdict){step, sound};
+    if (v == NULL) { /* ranks that verify a checkpoint do it together */
+        rt_fail(rt, RT_EXIT_ERROR, "verdicts on checkpoints: out of memory");
     }
+    c->verdicts = v;
+    v[c->n_verdicts++] = (RtVerdict){step, sound};
 }
 
 int rt_share_steps(Rt *rt, int64_t **steps)
@@ -114,7 +116,7 @@ static bool is_sound(Rt *rt, const char *path, int64_t step)
                 path, c->error);
     }
     c->error[0] = '\0';
-    rt_prune_note(c, step, sound);
+    rt_prune_note(rt, step, sound);
     return sound;
 }
 

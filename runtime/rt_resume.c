@@ -426,7 +426,7 @@ static bool load(Rt *rt, int64_t step)
     }
     const int who = pass_over(rt, folder);
     rt_manifest_free(&m);
-    rt_prune_note(c, step, who < 0);
+    rt_prune_note(rt, step, who < 0);
     if (who < 0 && rt->rank == 0) {
         printf("resumed from %s: step %lld of %lld\n", folder, (long long)step,
                (long long)rt->state->flags.steps);

@@ -219,6 +219,9 @@ void rt_sample(Rt *rt)
     const RtTrainer *t = rt->trainer;
     const RtFlags *f = &rt->state->flags;
     char error[RT_ERROR_BYTES];
+    if (!rt_sample_check(t, f, error)) { /* ranks of a launcher come here unchecked */
+        rt_fail(rt, RT_EXIT_ERROR, "%s", error);
+    }
     int64_t n = read_prompt(t, f->prompt, NULL, error);
     int32_t *ids = malloc((size_t)(n + f->sample_tokens) * sizeof *ids);
     void *logits = malloc((size_t)t->vocab * sizeof(double));

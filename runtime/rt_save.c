@@ -370,7 +370,7 @@ bool rt_save_write(Rt *rt, int64_t step)
         printf("checkpoint: %s, %.2f s\n", folder, rt_clock() - begin);
         fflush(stdout); /* a closed stdout is told by the next line of the log */
     }
-    rt_prune_note(c, step, true);
+    rt_prune_note(rt, step, true);
     rt_prune(rt);
     return true;
 }

@@ -192,13 +192,31 @@ static void check_plan(Rt *rt)
     }
 }
 
+/* Where one rank has no memory for its copy, none keeps it. */
+static void unmap_snapshots(Rt *rt)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    const int64_t size = pages(rt->trainer->snapshot_bytes);
+    for (int r = 0; r < rt->world_size; r++) {
+        if (c->snapshot[r] != NULL) {
+            munmap(c->snapshot[r], (size_t)size);
+            c->snapshot[r] = NULL;
+        }
+    }
+    fallocate(rt->state->shared_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+              rt_shared_bytes(rt->trainer) + rt->rank * size, size);
+}
+
 static bool map_snapshots(Rt *rt)
 {
     RtCheckpoint *c = rt->state->checkpoint;
     const int64_t size = pages(rt->trainer->snapshot_bytes);
     const int64_t base = rt_shared_bytes(rt->trainer);
     const int fd = rt->state->shared_fd;
-    const int reserved = fallocate(fd, 0, base + rt->rank * size, size);
+    int reserved;
+    do {
+        reserved = fallocate(fd, 0, base + rt->rank * size, size);
+    } while (reserved != 0 && errno == EINTR);
     if (reserved != 0) {
         snprintf(c->error, sizeof c->error, "%lld bytes of memory for copies: %s",
                  (long long)size, strerror(errno));
@@ -278,6 +296,7 @@ void rt_snapshot_open(Rt *rt)
         return;
     }
     const int who = rt_first_error(rt);
+    unmap_snapshots(rt);
     if (who == rt->rank && c->one_writer) {
         rt_fail(rt, RT_EXIT_ERROR, "--one-writer: %s", c->error);
     }

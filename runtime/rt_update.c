@@ -7,6 +7,7 @@
  * targets, over the loss scale where there is one. Powers of beta are carried along by
  * multiplication, one an update: no pow. A loss or a norm that is not finite skips the
  * step's update: both are equal on all ranks, so all of them skip it. */
+#include "rt_checkpoint.h"
 #include "rt_philox.h"
 #include "rt_private.h"
 
@@ -141,12 +142,16 @@ void rt_update_end(Rt *rt)
     st->beta2_power *= o->beta2;
 }
 
-/* All ranks come here together with equal results; the first one tells. */
-void rt_update_gate(const Rt *rt)
+/* All ranks come here together with equal results; the first one tells. A save beside
+ * training is finished before: it is the last one before what went wrong. */
+void rt_update_gate(Rt *rt)
 {
     const RtState *st = rt->state;
     if (st->skipped_in_a_row <= rt->trainer->max_skipped) {
         return;
+    }
+    if (st->checkpoint != NULL) {
+        rt_snapshot_join(rt);
     }
     if (rt->rank != 0) {
         rt_leave(rt);

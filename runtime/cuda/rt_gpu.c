@@ -109,9 +109,11 @@ void rt_gpu_open(Rt *rt)
             rt, cudaStreamCreateWithPriority(&rt_gpu.stream[s], cudaStreamNonBlocking,
                                              s == RT_COMPUTE ? least : greatest));
     }
-    if (rt->state->flags.loopback) { /* one order of all collectives: see rt_loopback.c */
+#ifdef RT_NCCL /* one order of all collectives: see rt_loopback.c, rt_nccl.c */
+    if (rt->state->flags.loopback || !rt_nccl_keeps_order()) {
         rt_gpu.stream[RT_REDUCE] = rt_gpu.stream[RT_GATHER];
     }
+#endif
 }
 
 void rt_gpu_expect(Rt *rt, int64_t bytes)

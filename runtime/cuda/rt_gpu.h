@@ -144,6 +144,7 @@ typedef struct RtTransport {
     void (*close)(Rt *rt);
 } RtTransport;
 extern const RtTransport rt_nccl, rt_loopback;
+bool rt_nccl_keeps_order(void); /* between its communicators */
 extern const RtTransport *rt_transport; /* chosen with the device */
 
 void rt_gather(Rt *rt, RtGroup group, const void *from, void *out, int64_t bytes);
@@ -172,7 +173,8 @@ void rt_stage_open(Rt *rt);
 /* Around what is enqueued on the stream; flops of a product, or 0. */
 void rt_profile_from(Rt *rt, cudaStream_t stream, const char *name, double flops);
 void rt_profile_to(Rt *rt, cudaStream_t stream);
-void rt_profile_step(Rt *rt); /* the device has done the step */
+void rt_profile_begin(const Rt *rt); /* of a step */
+void rt_profile_step(Rt *rt); /* the device has done it */
 void rt_profile_end(Rt *rt);  /* writes the file */
 
 /* rt_launch on another stream. */

@@ -6,8 +6,9 @@
  * The first step runs uncaptured. In it NCCL connects and kernels and cuBLASLt load what
  * they need, which may allocate and wait for the device: a capture allows neither. After
  * it, with nothing under way, each part that it ran is captured once: its calls are
- * recorded, not executed. So the device sees NCCL's calls either one by one or in graphs,
- * never mixed, and from the second step on nothing is allocated.
+ * recorded, not executed. From the second step on nothing is allocated. An evaluation
+ * between two steps is not captured: it uses the communicators call by call while no
+ * graph runs, which NCCL's support for mixing (its default) allows.
  *
  * A graph repeats addresses and numbers as they were when it was captured. Offsets are
  * the plan's, so they stay; what changes lies in device memory (rt_norm.c): learning

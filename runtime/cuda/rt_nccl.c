@@ -4,7 +4,8 @@
  *
  * There is a communicator for each set of groups on each stream, made at its first use,
  * which is the same on all ranks: the two streams run side by side, and NCCL is told to
- * keep the order in which the host starts them, the same on all ranks. */
+ * keep the order in which the host starts them, the same on all ranks. One that cannot
+ * be told has one stream for both (rt_gpu_open). */
 #include "rt_gpu.h"
 
 #include <nccl.h>
@@ -63,6 +64,14 @@ static void open_world(Rt *rt)
     memcpy(&id, rt->state->shared->nccl_id, sizeof id);
     rt_exchange_end(rt);
     RT_NCCL_CALL(rt, ncclCommInitRank(&world, rt->world_size, id, rt->rank));
+}
+
+/* NCCL 2.26 is the first that keeps the host's order between communicators. */
+bool rt_nccl_keeps_order(void)
+{
+    int version = 0;
+    ncclGetVersion(&version);
+    return version >= 22600;
 }
 
 static ncclComm_t comm_of(Rt *rt, RtGroup g, int stream)

@@ -127,6 +127,7 @@ void rt_norm_add(Rt *rt, int segment)
 /* The pinned memory is free: the device has been waited for at the end of each step. */
 void rt_step_begin(Rt *rt)
 {
+    rt_profile_begin(rt);
     const double scale = rt_scale(rt);
     rt->state->valid_tokens = 1; /* what rt_update divides by; the device knows better */
     const RtUpdate u = rt_update(rt);

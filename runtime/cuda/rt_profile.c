@@ -24,6 +24,7 @@ typedef struct Timed {
 typedef struct Span {
     cudaEvent_t from, to;
     int name;
+    double flops;
 } Span;
 
 static Timed *timed;
@@ -81,7 +82,7 @@ void rt_profile_from(Rt *rt, cudaStream_t stream, const char *name, double flops
     }
     Span *s = next_span(rt);
     s->name = name_index(rt, name);
-    timed[s->name].flops += steps > 0 ? flops : 0;
+    s->flops = flops;
     RT_CUDA_CALL(rt, cudaEventRecord(s->from, stream));
 }
 
@@ -89,6 +90,15 @@ void rt_profile_to(Rt *rt, cudaStream_t stream)
 {
     if (is_on(rt)) {
         RT_CUDA_CALL(rt, cudaEventRecord(spans[n_spans - 1].to, stream));
+    }
+}
+
+/* What ran since the last step, an evaluation or a save, is no part of one. */
+void rt_profile_begin(const Rt *rt)
+{
+    if (is_on(rt)) {
+        n_spans = 0;
+        began = rt_clock();
     }
 }
 
@@ -102,11 +112,10 @@ void rt_profile_step(Rt *rt)
         float ms = 0;
         RT_CUDA_CALL(rt, cudaEventElapsedTime(&ms, spans[i].from, spans[i].to));
         timed[spans[i].name].seconds += 1e-3 * (double)ms;
+        timed[spans[i].name].flops += spans[i].flops;
         timed[spans[i].name].calls++;
     }
-    n_spans = 0;
     step_seconds += steps > 0 ? rt_clock() - began : 0;
-    began = rt_clock();
     steps++;
 }
 

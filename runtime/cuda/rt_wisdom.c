@@ -292,9 +292,9 @@ static bool among(const char *product, const RtChoice *choices, int n)
     return false;
 }
 
-/* Other GPUs' sections as they are; of this one's, products that were not measured now.
- */
-static void keep_old(Out *o, char *text, const char *key, const RtChoice *choices, int n)
+/* Other GPUs' sections as they are; of this one's, products that were not measured now:
+ * so many. */
+static int keep_old(Out *o, char *text, const char *key, const RtChoice *choices, int n)
 {
     char *at = text + strlen(FIRST_LINE);
     bool mine = false;
@@ -309,28 +309,38 @@ static void keep_old(Out *o, char *text, const char *key, const RtChoice *choice
         }
     }
     say(o, "for %s\n", key);
+    int kept = 0;
     for (int i = 0; i < wisdom.n; i++) {
         if (!among(wisdom.choices[i].product, choices, n)) {
             say_choice(o, &wisdom.choices[i]);
+            kept++;
         }
     }
+    return kept;
 }
 
 void rt_wisdom_write(Rt *rt, const RtChoice *choices, int n)
 {
     Out o = {.rt = rt};
+    int kept = 0;
     char key[KEY_BYTES], part[1100], *old = read_text(rt);
     key_of(rt, key);
     say(&o, "%s", FIRST_LINE);
     if (old != NULL) {
         check_text(rt, old);
-        keep_old(&o, old, key, choices, n);
+        kept = keep_old(&o, old, key, choices, n);
         free(old);
     } else {
         say(&o, "for %s\n", key);
     }
     for (int i = 0; i < n; i++) {
         say_choice(&o, &choices[i]);
+    }
+    if (kept + n > MAX_CHOICES) {
+        rt_fail(rt, RT_EXIT_ERROR,
+                "%s: more than %d products of one GPU: give this trainer a file of its own "
+                "with --kernels",
+                wisdom.path, MAX_CHOICES);
     }
     say(&o, "end %016" PRIx64 "\n", rt_hash64(o.text, o.bytes, 3));
     snprintf(part, sizeof part, "%s.%ld", wisdom.path, (long)getpid());

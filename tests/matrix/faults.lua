@@ -19,7 +19,7 @@ end
 local faults = {
     { "merge_in_order", "a rank adds its leaves one after the other, not as a tree",
       row = row(1, 8, 1),
-      { "runtime/rt_sum.c", "const int levels = __builtin_ctzll(~(unsigned long long)round);",
+      { "runtime/rt_sum.c", "const int levels = rt_merge_levels(round);",
         "const int levels = round > 0;" },
       { "runtime/rt_sum.c", "memcpy(p + levels * partial_elems * item, v,",
         "memcpy(p, v," } },
@@ -66,9 +66,9 @@ local faults = {
     { "leaves_unsharded", "unsharded accumulators with leaves dealt in turn",
       row = row(1, 2, 1, "accumulate=unsharded"),
       { "templates/trainer/step.c", "rt_load_micro_batch(rt, first + i);\n"
-        .. "//@ local beta = leaf == 1",
+        .. "//@ local is_first",
         "rt_load_micro_batch(rt, i * ${world_size} + rt->rank);\n"
-        .. "//@ local beta = leaf == 1" },
+        .. "//@ local is_first" },
       { "templates/trainer/step.c", "rt_load_micro_batch(rt, first + ${steps_of_rank - 1});",
         "rt_load_micro_batch(rt, ${steps_of_rank - 1} * ${world_size} + rt->rank);" },
       { "templates/trainer/step.c",
