@@ -337,10 +337,11 @@ void rt_wisdom_write(Rt *rt, const RtChoice *choices, int n)
         say_choice(&o, &choices[i]);
     }
     if (kept + n > MAX_CHOICES) {
-        rt_fail(rt, RT_EXIT_ERROR,
-                "%s: more than %d products of one GPU: give this trainer a file of its own "
-                "with --kernels",
-                wisdom.path, MAX_CHOICES);
+        rt_fail(
+            rt, RT_EXIT_ERROR,
+            "%s: more than %d products of one GPU: give this trainer a file of its own "
+            "with --kernels",
+            wisdom.path, MAX_CHOICES);
     }
     say(&o, "end %016" PRIx64 "\n", rt_hash64(o.text, o.bytes, 3));
     snprintf(part, sizeof part, "%s.%ld", wisdom.path, (long)getpid());
