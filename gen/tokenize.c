@@ -225,6 +225,21 @@ static bool find_end(TokOptions *o, Tokenizer *t, char *error)
     return true;
 }
 
+/* Before hours of work: are they there? */
+static bool find_inputs(const TokOptions *o, char *error)
+{
+    for (int i = 0; i < o->inputs.count; i++) {
+        struct stat s;
+
+        if (stat(o->inputs.items[i], &s) != 0) {
+            snprintf(error, TOK_ERROR_BYTES, "%.200s: %s", o->inputs.items[i],
+                     strerror(errno));
+            return false;
+        }
+    }
+    return true;
+}
+
 static void tell(const TokOptions *o, const Tokenizer *t, const TokTotals *n)
 {
     printf("%s: %lld tokens of %d bits, %lld document%s\n", o->output,
@@ -272,7 +287,7 @@ int tokenize_main(Gen *g, int argc, char **argv)
         return EXIT_DIAG;
     }
     diag_print(g);
-    if (!find_end(&p.o, &t, error))
+    if (!find_end(&p.o, &t, error) || !find_inputs(&p.o, error))
         return told(error);
     out = tok_writer_open(p.o.output, t.max_id, p.o.template != NULL, p.o.force, error);
     if (!out)

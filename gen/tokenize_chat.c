@@ -82,14 +82,26 @@ static int lua_target(lua_State *L)
     return 1;
 }
 
+/* Python's white space is Unicode's and four separators. */
+static bool is_separator(char c)
+{
+    return c >= 0x1c && c <= 0x1f;
+}
+
 /* Without the white space around it, as Python's strip. */
 static int lua_trim(lua_State *L)
 {
-    size_t n, begin;
+    size_t n, step;
     const char *s = luaL_checklstring(L, 1, &n);
 
-    begin = tok_space_begin(s, n);
-    lua_pushlstring(L, s + begin, n - begin - tok_space_end(s + begin, n - begin));
+    while ((step = tok_space_begin(s, n)) > 0 || (n > 0 && is_separator(*s))) {
+        step = step > 0 ? step : 1;
+        s += step;
+        n -= step;
+    }
+    while ((step = tok_space_end(s, n)) > 0 || (n > 0 && is_separator(s[n - 1])))
+        n -= step > 0 ? step : 1;
+    lua_pushlstring(L, s, n);
     return 1;
 }
 

@@ -523,8 +523,15 @@ static void read_lengths(Load *l)
             t->vocab.lengths[json_integer_value(value)] = (uint32_t)n;
         gen_release(l->g, mark);
     }
-    for (int k = 0; k < t->n_added; k++)
-        t->vocab.lengths[t->added[k].id] = (uint32_t)t->added[k].n;
+    for (int k = 0; k < t->n_added; k++) {
+        const TokAdded *a = &t->added[k];
+
+        t->vocab.lengths[a->id] = (uint32_t)a->n;
+        if (a->normalized && !a->special && (a->lstrip || a->rstrip))
+            refuse(l, "added_tokens",
+                   "%.*s takes white space with it: not supported in chats",
+                   (int)min_i64((int64_t)a->n, 64), a->s);
+    }
 }
 
 int64_t tok_id_of(const Tokenizer *t, const char *name, size_t n)

@@ -218,7 +218,14 @@ TokRegex *tok_regex_open(const char *pattern, size_t n, bool literal, char *erro
                           literal ? PCRE2_UTF | PCRE2_LITERAL : PCRE2_UTF | PCRE2_UCP,
                           &code, &at, NULL);
 
-        if (p) {
+        uint32_t empty = 0;
+
+        if (p && pcre2_pattern_info(p, PCRE2_INFO_MATCHEMPTY, &empty) == 0 && empty) {
+            snprintf(error, TOK_ERROR_BYTES,
+                     "the pattern can match nothing, and where it does is a cut: not "
+                     "supported");
+            pcre2_code_free(p);
+        } else if (p) {
             pcre2_jit_compile(p, PCRE2_JIT_COMPLETE); /* without it matching is slower */
             x = calloc(1, sizeof *x);
             gen_require(x, "out of memory");

@@ -26,6 +26,7 @@ typedef struct Out {
 
 struct TokWriter {
     Out data, mask; /* mask.fd -1: none */
+    char *stale;    /* where a mask would lie: of another file with this name */
     int width;
     bool force;
     int64_t tokens;
@@ -122,8 +123,12 @@ TokWriter *tok_writer_open(const char *path, uint32_t max_id, bool mask, bool fo
     w->data.fd = w->mask.fd = -1;
     w->width = max_id < 65536 ? 2 : 4;
     w->force = force;
-    if (!force && access(path, F_OK) == 0) {
-        snprintf(error, TOK_ERROR_BYTES, "%.200s: exists; --force replaces it", path);
+    w->stale = calloc(1, strlen(path) + sizeof ".mask");
+    gen_require(w->stale, "out of memory");
+    strcat(strcpy(w->stale, path), ".mask");
+    if (!force && (access(path, F_OK) == 0 || access(w->stale, F_OK) == 0)) {
+        snprintf(error, TOK_ERROR_BYTES, "%.200s: exists; --force replaces it",
+                 access(path, F_OK) == 0 ? path : w->stale);
         tok_writer_abandon(w);
         return NULL;
     }
@@ -242,8 +247,8 @@ static bool sync_folder(const char *path, char *error)
     return good;
 }
 
-/* The mask first: a mask without its file harms nobody. An old mask of a file that has
- * none now would be refused for its size at best. */
+/* The mask first: a mask without its file harms nobody, and a file with another's mask
+ * does. So an old mask goes before its file does: where that fails, the file has none. */
 bool tok_writer_commit(TokWriter *w, char *error)
 {
     const bool mask = w->mask.fd >= 0;
@@ -260,6 +265,8 @@ bool tok_writer_commit(TokWriter *w, char *error)
         return failed(error, w->data.path, "cannot be written: ");
     if (mask && !name_it(&w->mask, w->force, error))
         return false;
+    if (!mask && unlink(w->stale) != 0 && errno != ENOENT)
+        return failed(error, w->stale, "cannot be removed: ");
     if (!name_it(&w->data, w->force, error)) {
         if (mask)
             unlink(w->mask.path); /* of no file */
@@ -276,5 +283,6 @@ void tok_writer_abandon(TokWriter *w)
     out_close(&w->data);
     out_close(&w->mask);
     parts[0] = parts[1] = NULL;
+    free(w->stale);
     free(w);
 }

@@ -152,6 +152,8 @@ unknown_parts() {
     part "a behavior" llama3 's/"Isolated"/"Removed"/' "the behavior Removed is not supported"
     part "look-behind" llama3 's/\(\?i:/(?<=x)(?i:/' 'pattern.Regex: the pattern'"'"'s part `(?<='
     part "a Ruby repetition" llama3 's/\{1,3\}/{1,3}+/' 'means something else here'
+    part "a pattern that can match nothing" llama3 's/"Regex":\s*"[^"]*"/"Regex":"[0-9]*"/' \
+        "the pattern can match nothing"
     part "an unknown escape" llama3 's/\\\\s\+\(\?!/\\\\h+(?!/' '`\h` is none that is surely the same'
     part "a class in a class" llama3 's/\[\\\\r\\\\n\]\*/[[:punct:]]*/' "is a class within a class"
     part "an open class" llama3 's/\[\\\\r\\\\n\]\*/[\\\\r/' "is a class within a class"
@@ -226,6 +228,11 @@ inputs() {
     check "is not replaced" grep -q "twice.bin: exists; --force replaces it" "$WORK/refused.err"
     check "unless told" tok "$data/points.txt" --force -o "$out/twice.bin"
     check "then it is" [ "$(header "$out/twice.bin")" = "20240520 1 $(stat -c %s "$data/points.txt")" ]
+    touch "$out/left.bin.mask" # of another file
+    tok "$data/english.txt" -o "$out/left.bin" >"$WORK/refused.out" 2>"$WORK/refused.err"
+    check "nor a mask" grep -q "left.bin.mask: exists; --force replaces it" "$WORK/refused.err"
+    check "unless told, then it goes" tok "$data/english.txt" --force -o "$out/left.bin"
+    check "and is gone" [ ! -e "$out/left.bin.mask" ]
     tok "$data/english.txt" -o "$WORK/no/x.bin" >"$WORK/refused.out" 2>"$WORK/refused.err"
     check "a folder that is not there" grep -q "no/x.bin: No such file" "$WORK/refused.err"
     if [ -w /dev/full ]; then
@@ -283,6 +290,16 @@ chats() {
     refused "a text as messages" 1 "the messages are no list" "${chat[@]}" --field text "$out/docs.jsonl"
     refused "an unknown template" 1 "there is chatml, llama3" --tokenizer "$data/qwen.json" \
         --template chatlm "$data/chats.jsonl"
+    changed qwen 's/("added_tokens":\s*\[)/$1\{"id":65,"content":"b","single_word":false,"lstrip":false,"rstrip":true,"normalized":true,"special":false\},/'
+    refused "a token with white space in chats" 1 "b takes white space with it" \
+        --tokenizer "$WORK/changed.json" --template chatml "$data/chats.jsonl"
+    printf '%s\n' 'return function(m)' \
+        '    return { trim("\x1c a\x1f "), target(m[1].content) }' 'end' >"$out/trim.lua"
+    printf '{"messages": [{"role": "user", "content": "b"}]}\n' >"$out/trim.jsonl"
+    printf 'ab' >"$out/trim.txt"
+    check "trim" tok --tokenizer "$data/gpt2.json" --template "$out/trim.lua" -o "$out/trim.bin" \
+        "$out/trim.jsonl"
+    check "as Python's strip" [ "$(stat -c %s "$out/trim.bin")" -le 1028 ]
     refused "a template's token" 1 'has no added token "<|im_start|>"' --tokenizer "$data/llama3.json" \
         --template chatml "$data/chats.jsonl"
     refused "a template and bytes" 2 "--template needs --tokenizer" --template chatml "$data/chats.jsonl"
