@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-/* An op with another's templates is that op with fewer outputs: the same evaluates both. */
+/* An op with another's templates is that op with fewer outputs: one evaluates both. */
 static const OpRule *evaluator_of(const Gen *g, const OpRule *op)
 {
     const char *form_of = op->info->templates ? op->info->templates : op->name;

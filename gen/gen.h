@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gen.h: every type of the intermediate representation (of a description: model.h), then the
- * passes in the order in which main.c calls them. One Gen holds everything; all memory is one
- * arena, never freed; strings are interned or arena-owned and immutable. Whatever a file
- * prints is deterministic: ids are creation order, nothing iterates a hash table, nothing
- * reads the clock.
+/* gen.h: every type of the intermediate representation (of a description: model.h), then
+ * the passes in the order in which main.c calls them. One Gen holds everything; all memory
+ * is one arena, never freed; strings are interned or arena-owned and immutable. Whatever a
+ * file prints is deterministic: ids are creation order, nothing iterates a hash table,
+ * nothing reads the clock.
  *
  * A name ending in _elems, _bytes or _tokens says its unit. Offsets into flat segments are in
  * elements; offsets into arenas are in bytes. */

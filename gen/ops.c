@@ -264,7 +264,6 @@ static bool load_rule(Gen *g, OpRule *op, int checker)
         info->has_bytes = rule_has(L, op, "bytes");
         info->has_workspace = rule_has(L, op, "workspace");
         info->has_workspace_cuda = rule_has(L, op, "workspace_cuda");
-        info->has_reference = rule_has(L, op, "reference");
         op->fused = rule_has(L, op, "expands");
     }
     lua_pop(L, 1);

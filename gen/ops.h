@@ -35,7 +35,7 @@ typedef struct OpInfo {
     size_t text_bytes;
     bool from_disk;
     bool scaled; /* takes the loss scale, where there is one */
-    bool has_backward, has_check, has_flops, has_bytes, has_reference;
+    bool has_backward, has_check, has_flops, has_bytes;
     bool has_workspace, has_workspace_cuda;
 } OpInfo;
 

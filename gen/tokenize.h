@@ -128,6 +128,8 @@ typedef struct TokWorker {
     char error[TOK_ERROR_BYTES];
 } TokWorker;
 
+/* The id of an added token by its name, or -1. */
+int64_t tok_id_of(const Tokenizer *t, const char *name, size_t n);
 /* Finds the first added token of one of the two kinds in s[from, n), white space that it
  * takes included, but none before `from`; its id, or -1. */
 int64_t tok_added_next(const Tokenizer *t, bool normalized, TokFind find, const char *s,
@@ -146,8 +148,6 @@ bool tok_encode_stretch(TokWorker *w, const char *s, size_t n, size_t from, size
 
 /* Errors go to diag. chats: with what they need. */
 bool tok_load(Gen *g, Tokenizer *t, const char *file, bool chats);
-/* The id of a token by name, or -1. */
-int64_t tok_id_of(const Tokenizer *t, const char *name, size_t n);
 
 /* ---- tokenize_chat.c ----------------------------------------------------------------
  */

@@ -31,6 +31,14 @@ int64_t tok_added_next(const Tokenizer *t, bool normalized, TokFind find, const 
     return -1;
 }
 
+int64_t tok_id_of(const Tokenizer *t, const char *name, size_t n)
+{
+    for (int k = 0; k < t->n_added; k++)
+        if (t->added[k].n == n && !memcmp(t->added[k].s, name, n))
+            return t->added[k].id;
+    return -1;
+}
+
 /* A piece of step `step`'s making. */
 static bool cut(TokWorker *w, int step, const char *s, size_t n, TokIds *out)
 {

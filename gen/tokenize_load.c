@@ -23,6 +23,7 @@ typedef struct Load {
     json_t *root, *vocab;
     int byte_of[0x180]; /* of a character of ByteLevel's alphabet; -1 */
     int before;         /* errors there were */
+    bool has_template;  /* of a post-processor */
 } Load;
 
 __attribute__((format(printf, 3, 4))) static void refuse(Load *l, const char *path,
@@ -223,6 +224,9 @@ static void read_template(Load *l, json_t *part, const char *path)
     bool seen = false;
 
     check_keys(l, part, path, "type single pair special_tokens");
+    if (l->has_template)
+        refuse(l, path, "a second TemplateProcessing is not supported");
+    l->has_template = true;
     for (size_t i = 0; i < json_array_size(single); i++) {
         const json_t *item = json_array_get(single, i);
         const json_t *token = json_object_get(item, "SpecialToken");
@@ -250,7 +254,7 @@ static void read_post_processor(Load *l, json_t *part, const char *path)
         return; /* offsets only */
     if (!strcmp(type_of(part), "TemplateProcessing")) {
         read_template(l, part, path);
-    } else if (!strcmp(type_of(part), "Sequence") &&
+    } else if (!strcmp(type_of(part), "Sequence") && json_is_array(list) &&
                json_array_size(list) <= TOK_MAX_STEPS) {
         for (size_t i = 0; i < json_array_size(list); i++)
             read_post_processor(l, json_array_get(list, i),
@@ -532,14 +536,6 @@ static void read_lengths(Load *l)
                    "%.*s takes white space with it: not supported in chats",
                    (int)min_i64((int64_t)a->n, 64), a->s);
     }
-}
-
-int64_t tok_id_of(const Tokenizer *t, const char *name, size_t n)
-{
-    for (int k = 0; k < t->n_added; k++)
-        if (t->added[k].n == n && !memcmp(t->added[k].s, name, n))
-            return t->added[k].id;
-    return -1;
 }
 
 /* ---- the file -----------------------------------------------------------------------

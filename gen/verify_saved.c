@@ -95,8 +95,10 @@ const char *verify_saved(Gen *g, const Instr *i)
             return gen_printf(g, "%s: its input is not what the block before made",
                               ins_label(g, i));
         }
-        lost = i->phase == PHASE_BACKWARD && arg->kind == ARG_SAVED && i->dropped >= 0 ? dropped_and_lost(g, i)
-                                                                 : NULL;
+        lost = NULL;
+        if (i->phase == PHASE_BACKWARD && arg->kind == ARG_SAVED && i->dropped >= 0) {
+            lost = dropped_and_lost(g, i);
+        }
         if (lost) {
             return gen_printf(g, "%s needs %s, dropped and not computed again",
                               ins_label(g, i), lost->name);

@@ -340,6 +340,12 @@ graphs() {
     else
         bad "--no-graphs: does not run" "$dir.log"
     fi
+    # that NCCL knows no order of communicators: all collectives are on one stream
+    if run_cuda "$dir" STEPS=5 CUDASIM_NCCL=21805; then
+        same "graphs: collectives on one stream" "$dir" "$one"
+    else
+        bad "an old NCCL: does not run" "$dir.log"
+    fi
     # the learning rate as an argument of a kernel instead of in device memory
     cp -R "$ROOT/runtime" "$WORK/baked"
     sed -i 's/const RtStepIn \*in, RtStepOut \*out,/double lr, &/; s/u.lr64 = in->lr;/u.lr64 = lr;/' \

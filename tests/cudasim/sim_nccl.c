@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sim_nccl.c: NCCL's functions by their own names and prototypes: communicators, and
  * calls in groups (sim_nccl.h). */
+#include "sim_cudart.h"
 #include "sim_nccl.h"
 
 #include <cuda_runtime_api.h>
@@ -31,7 +32,7 @@ static size_t file_bytes(int ranks)
 
 ncclResult_t ncclGetVersion(int *version)
 {
-    *version = NCCL_VERSION_CODE;
+    *version = (int)sim_setting("CUDASIM_NCCL", NCCL_VERSION_CODE);
     return ncclSuccess;
 }
 

@@ -183,6 +183,12 @@ evaluate_refusals() {
     refuses 1 "259 token ids and no tokenizer: give ids" sample --prompt "word" --checkpoint "$ck"
     refuses 1 "--prompt: 20 tokens, but the model's sequences have 19" \
         sample --prompt "$(seq 20 | tr '\n' ' ')" --checkpoint "$ck"
+    local launcher=(env RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1
+                    MASTER_ADDR=localhost MASTER_PORT=29511)
+    "${launcher[@]}" "$WORK/eval_one/trainer" sample --prompt "$(seq 20 | tr '\n' ' ')" \
+        --checkpoint "$ck" >"$WORK/refuses.log" 2>&1
+    check "refused under a launcher, too" [ $? = 1 -a -n \
+        "$(grep -- '--prompt: 20 tokens, but' "$WORK/refuses.log")" ]
     mkdir -p "$WORK/eval_none"
     refuses 1 "eval_none: there is no checkpoint" sample --prompt 1 --checkpoint "$WORK/eval_none"
     refuses 1 "nowhere" sample --prompt 1 --checkpoint "$WORK/nowhere"

@@ -6,12 +6,7 @@
  * time, from the bytes: refused or not, how many samples, every token and target that is
  * read, refused when it is not in the vocabulary. Built with
  * AddressSanitizer and UndefinedBehaviorSanitizer. */
-#include "../../runtime/rt_tokens.c"
-#include "../../runtime/rt_data.c"
-
-#include "mutate.h"
-
-#include <setjmp.h>
+#include "reader.h"
 
 enum { MAX_FILES = 3, NAME_BYTES = 64, MAX_SEQ = 4096 };
 
@@ -25,32 +20,6 @@ typedef struct File {
     int width;
     int64_t tokens, samples;
 } File;
-
-static jmp_buf failed;
-static char failure[RT_ERROR_BYTES];
-static int wrong_cases, refused, strange;
-
-_Noreturn void rt_fail(const Rt *rt, int code, const char *fmt, ...)
-{
-    va_list ap;
-
-    (void)rt, (void)code;
-    va_start(ap, fmt);
-    vsnprintf(failure, sizeof failure, fmt, ap);
-    va_end(ap);
-    longjmp(failed, 1);
-}
-
-uint64_t rt_hash64(const void *data, size_t bytes, uint64_t seed)
-{
-    (void)data, (void)bytes;
-    return seed; /* of mixtures, which are not asked for */
-}
-
-void rt_comm_tickets(Rt *rt) /* of collectives: there are none here */
-{
-    (void)rt;
-}
 
 static void put_word(Str *s, uint32_t v)
 {
@@ -405,34 +374,5 @@ static const char *run_case(Random *r)
 
 int main(int argc, char **argv)
 {
-    uint64_t seed, first;
-    int count;
-
-    if (argc != 5) {
-        fprintf(stderr, "usage: headers SEED FIRST COUNT FOLDER\n");
-        return 2;
-    }
-    seed = strtoull(argv[1], NULL, 10);
-    first = strtoull(argv[2], NULL, 10);
-    count = atoi(argv[3]);
-    if (chdir(argv[4]) != 0)
-        return 1;
-    for (int i = 0; i < count; i++) {
-        Random r;
-        const char *problem;
-
-        random_start(&r, seed, first + (uint64_t)i);
-        problem = run_case(&r);
-        if (problem) {
-            wrong_cases++;
-            printf("FAIL case %llu: %s\n", (unsigned long long)first + (unsigned)i,
-                   problem);
-        }
-    }
-    wrong_cases += strange > 0;
-    printf("%d refused, %d read\n", refused, count - refused);
-    printf("%d passed, %d failed\n", count - wrong_cases, wrong_cases);
-    /* a mutator that makes only bad files, or none, tests nothing */
-    return wrong_cases ||
-           (count >= 1000 && (refused < count / 20 || refused > count * 19 / 20));
+    return run_cases(argc, argv, run_case);
 }

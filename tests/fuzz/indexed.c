@@ -5,12 +5,7 @@
  * opens it with some sequence length and vocabulary. What must come out is computed here
  * a second time, from the bytes: refused or not, every token, where documents begin.
  * Built with AddressSanitizer and UndefinedBehaviorSanitizer. */
-#include "../../runtime/rt_tokens.c"
-#include "../../runtime/rt_data.c"
-
-#include "mutate.h"
-
-#include <setjmp.h>
+#include "reader.h"
 
 enum { MAX_SEQUENCES = 60, MAX_TOKENS = 12000, MAX_SEQ = 64 };
 
@@ -20,32 +15,6 @@ typedef struct Pair {
     int64_t tokens, id[MAX_TOKENS];
     bool begins[MAX_TOKENS + 1]; /* a document */
 } Pair;
-
-static jmp_buf failed;
-static char failure[RT_ERROR_BYTES];
-static int refused;
-
-void rt_comm_tickets(Rt *rt) /* of collectives: there are none here */
-{
-    (void)rt;
-}
-
-_Noreturn void rt_fail(const Rt *rt, int code, const char *fmt, ...)
-{
-    va_list ap;
-
-    (void)rt, (void)code;
-    va_start(ap, fmt);
-    vsnprintf(failure, sizeof failure, fmt, ap);
-    va_end(ap);
-    longjmp(failed, 1);
-}
-
-uint64_t rt_hash64(const void *data, size_t bytes, uint64_t seed)
-{
-    (void)data, (void)bytes;
-    return seed;
-}
 
 static void put(Str *s, uint64_t v, int bytes)
 {
@@ -285,32 +254,5 @@ static const char *run_case(Random *r)
 
 int main(int argc, char **argv)
 {
-    uint64_t seed, first;
-    int count, wrong = 0;
-
-    if (argc != 5) {
-        fprintf(stderr, "usage: indexed SEED FIRST COUNT FOLDER\n");
-        return 2;
-    }
-    seed = strtoull(argv[1], NULL, 10);
-    first = strtoull(argv[2], NULL, 10);
-    count = atoi(argv[3]);
-    if (chdir(argv[4]) != 0)
-        return 1;
-    for (int i = 0; i < count; i++) {
-        Random r;
-        const char *problem;
-
-        random_start(&r, seed, first + (uint64_t)i);
-        problem = run_case(&r);
-        if (problem) {
-            wrong++;
-            printf("FAIL case %llu: %s\n", (unsigned long long)first + (unsigned)i,
-                   problem);
-        }
-    }
-    printf("%d refused, %d read\n", refused, count - refused);
-    printf("%d passed, %d failed\n", count - wrong, wrong);
-    return wrong ||
-           (count >= 1000 && (refused < count / 20 || refused > count * 19 / 20));
+    return run_cases(argc, argv, run_case);
 }

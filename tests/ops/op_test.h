@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* op_test.h: what op_test.c (Lua's window on the generator), op_test_numbers.c (on single
- * numbers), op_test_kernels.c (kernels as machine code) and op_test_cuda.c (what
- * launchers of CUDA kernels ask for) share. */
+ * numbers), op_test_run.c (on a call of a kernel), op_test_kernels.c (kernels as machine
+ * code) and op_test_cuda.c (what launchers of CUDA kernels ask for) share. */
 #ifndef OP_TEST_H
 #define OP_TEST_H
 
@@ -69,6 +69,8 @@ Dtype op_test_dtype(lua_State *L, int index);
 /* Where the run of every optimizer test lies. */
 extern const RtParam run_param;
 enum { RUN_ELEMENT = 3072, RUN_NOISE = 77 };
+/* run: calls a kernel as the table at 1 says; three results. */
+int op_test_run(lua_State *L, Gen *g, Kernels *kernels, bool cuda);
 /* Adds round, noise, noisy, split and joined to the table on top. */
 void op_test_numbers(lua_State *L);
 

@@ -159,6 +159,11 @@ unknown_parts() {
     part "an open class" llama3 's/\[\\\\r\\\\n\]\*/[\\\\r/' "is a class within a class"
     part "a post-processor" llama3 's/"type":\s*"TemplateProcessing"/"type":"BertProcessing"/' \
         "post_processor.processors.1: the post-processor BertProcessing"
+    part "two templates" llama3 \
+        's/("post_processor":.*?"processors":\s*\[).*?(\{\s*"type":\s*"TemplateProcessing")/$1\{"type":"TemplateProcessing","single":[{"Sequence":{"id":"A","type_id":0}}],"pair":[],"special_tokens":\{}},$2/s' \
+        "post_processor.processors.1: a second TemplateProcessing is not supported"
+    part "a sequence of none" gpt2 's/"post_processor":\{"type":"ByteLevel"/"post_processor":{"type":"Sequence"/' \
+        "post_processor: the post-processor Sequence"
     part "truncation" gpt2 's/"truncation":null/"truncation":{"max_length":8}/' "truncation: is not supported"
     part "whole words only" gpt2 's/"single_word":false/"single_word":true/' "added_tokens.0.single_word"
     part "an unknown key" gpt2 's/"fuse_unk"/"fuse_unkn"/' "model.fuse_unkn: is not a part that is known"

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- linear_cross_entropy_frozen: linear_cross_entropy where the head is frozen: no dw, and
--- still no [tokens, vocab] logits in memory. A chunk's rows do not meet, so that `chunk` is
--- no part of the numbers.
+-- still no [tokens, vocab] logits in memory. Tokens do not meet, so `chunk` is no part of
+-- the numbers.
 return op {
     scaled = true,
     templates = "linear_cross_entropy",
@@ -45,38 +45,6 @@ return op {
             loss = loss,
             dx = g.linear_dx { dlogits, n.w },
         }
-    end,
-    reference = function(n)
-        local dx, logit = {}, {}
-        for k = 1, n.t * n.d do dx[k] = 0.0 end
-        n.loss[1] = 0.0
-        local function token(i, target)
-            local top, sum, mean = -math.huge, 0.0, 0.0
-            for j = 0, n.v - 1 do
-                local dot = 0.0
-                for k = 1, n.d do dot = dot + n.x[i * n.d + k] * n.w[j * n.d + k] end
-                logit[j] = n.round("dx", dot) -- logits have the dtype of x
-                top = math.max(top, logit[j])
-                mean = mean + logit[j] / n.v
-            end
-            for j = 0, n.v - 1 do sum = sum + math.exp(logit[j] - top) end
-            local lse = top + math.log(sum)
-            n.loss[1] = n.loss[1] + lse + n.z * lse * lse
-                - (1 - n.smoothing) * logit[target] - n.smoothing * mean
-            for j = 0, n.v - 1 do
-                local q = n.smoothing / n.v + (j == target and 1 - n.smoothing or 0)
-                local p = math.exp(logit[j] - lse)
-                local dlogit = p * (1 + 2 * n.z * lse) - q
-                dlogit = n.round("dx", dlogit * (n.loss_scale or 1))
-                for k = 1, n.d do
-                    dx[i * n.d + k] = dx[i * n.d + k] + dlogit * n.w[j * n.d + k]
-                end
-            end
-        end
-        for i = 0, n.t - 1 do
-            if n.targets[i + 1] >= 0 then token(i, n.targets[i + 1]) end
-        end
-        for k = 1, n.t * n.d do n.dx[k] = n.round("dx", dx[k]) end
     end,
     cases = function(r)
         local masked = r(0, 1) == 1
