@@ -5,7 +5,7 @@
 #   ./test.sh                the CI tier: under 25 minutes on 2 cores
 #   ./test.sh --full         every count that is promised (hours); writes tests/RESULTS.md
 #   ./test.sh --deps         only installs what is missing
-#   ./test.sh [--full] SUITE...   these folders of tests/ only (no ctest, no sanitizers);
+#   ./test.sh [--full] SUITE...   these folders of tests/ only, or `ctest` (no sanitizers);
 #                            with --full their rows of tests/RESULTS.md are written anew
 #
 # SEED=N chooses the random sample (default: from the commit). Two suites run at a time;
@@ -26,7 +26,7 @@ for arg in "$@"; do
     -h | --help) usage; exit 0 ;;
     -*) echo "test.sh: unknown option $arg" >&2; usage >&2; exit 2 ;;
     *)
-        if [ ! -x "tests/$arg/run.sh" ]; then
+        if [ "$arg" != ctest ] && [ ! -x "tests/$arg/run.sh" ]; then
             echo "test.sh: no suite tests/$arg/run.sh" >&2
             exit 2
         fi
@@ -93,6 +93,7 @@ run_end() { # waits for one of those that run
     read -r status seconds <"$log.status"
     grep -E '^(FAIL|     \||error|skipped|Figure|figure)' "$log" | head -n 60
     count "$name" "$log" "$status" "$seconds"
+    if [ "$FULL" = 1 ]; then write_results; fi # a run that is stopped keeps what it has
 }
 
 run_all_end() {
@@ -109,42 +110,8 @@ run_ctest() {
     echo "$((${total:-0} - ${failed:-0})) passed, ${failed:-0} failed"
 }
 
-build() {
-    cmake --preset "$1" >"$logs/build-$1.log" 2>&1 &&
-        cmake --build --preset "$1" -j "$(nproc)" >>"$logs/build-$1.log" 2>&1 && return 0
-    tail -n 30 "$logs/build-$1.log"
-    echo "FAIL building the preset $1"
-    echo "$total_passed passed, $((total_failed + 1)) failed"
-    exit 1
-}
-
-echo "fsdpgen tests: commit $commit, seed $SEED, $(nproc) cores"
-build default
-if [ ${#suites[@]} -gt 0 ]; then
-    for suite in "${suites[@]}"; do
-        run "$suite" "tests/$suite/run.sh"
-    done
-else
-    run ctest run_ctest build/default
-    for script in tests/*/run.sh; do
-        suite=$(basename "$(dirname "$script")")
-        [ "$suite" = gpu ] && continue
-        run "$suite" "$script"
-    done
-    # the generator again under AddressSanitizer and UndefinedBehaviorSanitizer
-    run_all_end
-    build asan
-    export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1
-    run "asan ctest" run_ctest build/asan -E 'ops_(bits|faults)' # of kernels, not the generator
-    for suite in load graph plan fuzz; do
-        [ -x "tests/$suite/run.sh" ] || continue
-        FSDPGEN_BUILD=$PWD/build/asan FSDPGEN=$PWD/build/asan/fsdpgen run "asan $suite" \
-            "tests/$suite/run.sh"
-    done
-fi
-run_all_end
-command -v nvcc >/dev/null 2>&1 || [ -x "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" ] ||
-    echo "skipped: what compiles CUDA (no CUDA toolkit here)"
+machine="$(nproc) cores, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(
+    cc -dumpfullversion -dumpversion)"
 
 # tests/RESULTS.md: a row for each suite, of the commit it last ran on with all its counts,
 # and the figures its log names. Rows and figures of suites that did not run now stay.
@@ -183,12 +150,48 @@ write_results() {
             done
         } | cat -s
     } >"$file"
-    echo "wrote $file"
 }
-if [ "$FULL" = 1 ]; then
-    machine="$(nproc) cores, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(
-        cc -dumpfullversion -dumpversion)"
-    write_results
+
+build() {
+    cmake --preset "$1" >"$logs/build-$1.log" 2>&1 &&
+        cmake --build --preset "$1" -j "$(nproc)" >>"$logs/build-$1.log" 2>&1 && return 0
+    tail -n 30 "$logs/build-$1.log"
+    echo "FAIL building the preset $1"
+    echo "$total_passed passed, $((total_failed + 1)) failed"
+    exit 1
+}
+
+echo "fsdpgen tests: commit $commit, seed $SEED, $(nproc) cores"
+build default
+if [ ${#suites[@]} -gt 0 ]; then
+    for suite in "${suites[@]}"; do
+        if [ "$suite" = ctest ]; then
+            run ctest run_ctest build/default
+        else
+            run "$suite" "tests/$suite/run.sh"
+        fi
+    done
+else
+    run ctest run_ctest build/default
+    for script in tests/*/run.sh; do
+        suite=$(basename "$(dirname "$script")")
+        [ "$suite" = gpu ] && continue
+        run "$suite" "$script"
+    done
+    # the generator again under AddressSanitizer and UndefinedBehaviorSanitizer
+    run_all_end
+    build asan
+    export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1
+    run "asan ctest" run_ctest build/asan -E 'ops_(bits|faults)' # of kernels, not the generator
+    for suite in load graph plan fuzz; do
+        [ -x "tests/$suite/run.sh" ] || continue
+        FSDPGEN_BUILD=$PWD/build/asan FSDPGEN=$PWD/build/asan/fsdpgen run "asan $suite" \
+            "tests/$suite/run.sh"
+    done
 fi
+run_all_end
+command -v nvcc >/dev/null 2>&1 || [ -x "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" ] ||
+    echo "skipped: what compiles CUDA (no CUDA toolkit here)"
+
 echo "$total_passed passed, $total_failed failed"
 [ $total_failed -eq 0 ]
