@@ -18,7 +18,7 @@
 /* An op with another's templates is that op with fewer outputs: one evaluates both. */
 static const OpRule *evaluator_of(const Gen *g, const OpRule *op)
 {
-    const char *form_of = op->info->templates ? op->info->templates : op->name;
+    const char *form_of = op->info->form_of ? op->info->form_of : op->name;
 
     for (int i = 0; i < g->ops.count; i++) {
         const char *name = g->ops.items[i].info->evaluates;

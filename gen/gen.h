@@ -29,6 +29,7 @@ typedef struct Operand {
     bool may_add;            /* output may add into its buffer (beta = 1) */
     const char *alias;       /* output may lie on this input's bytes, NULL if not */
     bool optional;           /* input that a call may leave out; after those it must give */
+    const char *form;        /* output that NAME_form of the op lacks; NULL: none does */
 } Operand;
 
 typedef struct OpRule {

@@ -5,7 +5,8 @@
  * Several contributions to one value are added by the op with the role "sum", in the
  * order in which they arise. What is frozen and has nothing that trains before it needs
  * no gradient: nodes that would only compute one are never built, and a class of which
- * nothing is needed has no backward. The uses of one parameter inside a class add into
+ * nothing is needed has no backward; and an op of whose optional outputs nobody wants one
+ * takes its form without it (ops_form). The uses of one parameter inside a class add into
  * its one gradient buffer instead (node.add); uses in different blocks do so at run time
  * (beta = 1). */
 #include "builder.h"
@@ -343,6 +344,9 @@ static int run_grad(lua_State *L)
                        d->name);
     }
     check_buffers(x);
+    graph_hoist_setup(x->g, c); /* of backwards */
+    class_sweep(x->g, c);
+    class_trim(x->g, c);
     return 0;
 }
 
@@ -356,7 +360,7 @@ static bool class_trains(const Class *c)
     return trains;
 }
 
-static bool class_grad(Gen *g, Class *c)
+static void class_grad(Gen *g, Class *c)
 {
     Grad x = {.g = g,
               .b = builder_get(g),
@@ -374,17 +378,11 @@ static bool class_grad(Gen *g, Class *c)
     ok = builder_protect(g, run_grad, &x, where);
     x.b->cls = NULL;
     x.b->block = NULL;
-    if (!ok)
-        return false;
-    for (int i = 0; i < c->params.count; i++) {
-        if (c->grads[i] || c->params.items[i].frozen)
-            continue;
-        diag_add(g, DIAG_ERROR, where, "use it, or do not declare it",
-                 "%s: no gradient reaches parameter %s", c->name,
-                 c->params.items[i].name);
-        ok = false;
-    }
-    return ok;
+    for (int i = 0; ok && i < c->params.count; i++)
+        if (!c->grads[i] && !c->params.items[i].frozen)
+            diag_add(g, DIAG_ERROR, where, "use it, or do not declare it",
+                     "%s: no gradient reaches parameter %s", c->name,
+                     c->params.items[i].name);
 }
 
 void grad_build(Gen *g)
@@ -396,9 +394,8 @@ void grad_build(Gen *g)
             c->grads = gen_alloc(g, sizeof *c->grads * (size_t)(c->params.count + 1));
             c->d_inputs = gen_alloc(g, sizeof *c->d_inputs * (size_t)(c->n_inputs + 1));
             c->d_outputs = gen_alloc(g, sizeof *c->d_inputs * (size_t)(c->n_outputs + 1));
-        } else if (class_grad(g, c)) {
-            graph_hoist_setup(g, c); /* of backwards */
-            class_sweep(g, c);
+        } else {
+            class_grad(g, c);
         }
     }
 }

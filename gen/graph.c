@@ -432,6 +432,49 @@ void class_sweep(Gen *g, Class *c)
     c->values.count = values;
 }
 
+static void node_take_form(Gen *g, Node *n, const OpRule *form, const bool *dead)
+{
+    int kept = 0;
+
+    for (int k = 0; k < n->n_out; k++) {
+        const char *word = n->op->out[k].form;
+
+        gen_require(!word || strcmp(word, form->info->form) != 0 || dead[k],
+                    "%s: %s is needed", n->name, n->op->out[k].name);
+        if (word && !strcmp(word, form->info->form))
+            continue;
+        n->out[kept] = n->out[k];
+        n->add[kept] = n->add[k];
+        n->out[kept]->def_out = kept;
+        kept++;
+    }
+    n->op = form;
+    n->n_out = kept;
+    infer_node(g, n);
+}
+
+void class_trim(Gen *g, Class *c)
+{
+    Uses uses = class_uses(g, c);
+
+    for (int i = 0; i < c->nodes.count; i++) {
+        Node *n = c->nodes.items[i];
+        bool dead[MAX_OPERANDS], any = false;
+        const OpRule *form;
+
+        for (int k = 0; k < n->n_out; k++) {
+            const Value *v = n->out[k];
+
+            dead[k] = !uses.count[v->id] && !class_is_root(c, v) && v->loc != LOC_GRAD;
+            any = any || dead[k];
+        }
+        form = any ? ops_form(g, n->op, dead) : NULL;
+        if (form)
+            node_take_form(g, n, form, dead);
+    }
+    class_sweep(g, c);
+}
+
 /* ---- the pass -------------------------------------------------------------------- */
 
 static int run_build(lua_State *L)

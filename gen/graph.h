@@ -56,12 +56,15 @@ bool attr_equal(const Attr *a, const Attr *b);
 bool same_shape(const Value *a, const Value *b);
 bool ident_ok(const char *s); /* a C identifier, not a keyword */
 
-/* graph.c: drops nodes whose results nobody needs, then unused values; renumbers. */
 /* groups.c: the group that takes the parameter of this name, NULL if none. Counts what
  * its patterns match: call it once for each name. */
 ParamGroup *group_of(Gen *g, const char *name);
 void groups_check(Gen *g); /* messages for patterns and groups that take nothing */
+/* graph.c: drops nodes whose results nobody needs, then unused values; renumbers. */
 void class_sweep(Gen *g, Class *c);
+/* graph.c: nodes that make more than anybody needs become the forms of their ops that make
+ * less (ops_form), then sweeps. Needs a protected call. */
+void class_trim(Gen *g, Class *c);
 /* All users of values inside the class, recomputed: uses[id] lists nodes in order. */
 typedef struct Uses {
     int *count;

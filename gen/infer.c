@@ -356,6 +356,11 @@ static void infer_begin(Infer *in, Gen *g, const Node *node)
             lua_setfield(in->L, in->n_index, in->op->in[i].name);
         }
     }
+    for (int i = 0; i < in->op->n_out; i++)
+        if (in->op->out[i].form) {
+            lua_pushboolean(in->L, 1);
+            lua_setfield(in->L, in->n_index, in->op->out[i].name);
+        }
 }
 
 static void set_shape(Infer *in, Value *v, const char *name, const int64_t *dim, int n)

@@ -115,6 +115,7 @@ static Operand *read_operands(Gen *g, const char *key, const char *dtype_key, in
         list[i].may_add = field_true(L, "add");
         list[i].alias = field_text(g, "alias");
         list[i].optional = field_true(L, "optional");
+        list[i].form = field_text(g, "form");
         lua_pop(L, 1);
     }
     lua_pop(L, 1);
@@ -164,7 +165,6 @@ static void read_rule(Gen *g, OpRule *op)
     op->out = read_operands(g, "outputs", "dtype", &op->n_out);
     info->role = field_text(g, "role");
     info->evaluates = field_text(g, "evaluates");
-    info->templates = field_text(g, "templates");
     op->optimizer = info->role && !strcmp(info->role, "optimizer");
     lua_getfield(L, -1, "attrs");
     info->n_attrs = (int)lua_rawlen(L, -1);
@@ -223,6 +223,18 @@ static int c_op(lua_State *L)
     luaL_checktype(L, 1, LUA_TTABLE);
     lua_settop(L, 1);
     return 1;
+}
+
+/* Registry ref of the function that an embedded file returns. */
+static int load_function(Gen *g, const char *path)
+{
+    const Embedded *e = embed_find(path);
+
+    gen_require(e, "%s is not embedded", path);
+    if (sandbox_run(g, (const char *)e->data, e->bytes, gen_printf(g, "@%s", path),
+                    LUA_NOREF, 1))
+        gen_die("%s", lua_tostring(g->L, -1));
+    return luaL_ref(g->L, LUA_REGISTRYINDEX);
 }
 
 /* Runs op.lua and checks it; checker: registry ref of gen/lua/op.lua's function. */
@@ -393,42 +405,73 @@ static void add_disk(Gen *g, const char *dir)
     }
 }
 
-/* When all rules are read: which targets the op has a kernel for. */
-static void find_templates(Gen *g, OpRule *op)
+/* ---- forms: ops without their optional outputs ------------------------------------- */
+
+/* The op without the outputs that have this word; maker: registry ref of op_form.lua's
+ * function. */
+static void add_form(Gen *g, int of, const char *word, int maker)
 {
-    const char *from = op->info->templates;
-    const OpRule *other = from ? ops_find(g, from) : NULL;
-    size_t bytes;
+    lua_State *L = g->L;
+    const OpRule *op = &g->ops.items[of];
+    OpRule form = *op;
+    const char *name = gen_printf(g, "%s_%s", op->name, word);
 
-    if (from && (!other || other->info->templates)) {
-        const char *near = other ? other->info->templates : ops_nearest(g, from);
+    for (int i = 0; i < g->ops.count; i++)
+        if (!strcmp(g->ops.items[i].name, name)) {
+            diag_add(g, DIAG_ERROR, ops_place(g, op, "outputs", word), NULL,
+                     "op %s: there is an op %s already", op->name, name);
+            return;
+        }
+    form.name = name;
+    form.info = gen_alloc(g, sizeof *form.info);
+    *form.info = *op->info;
+    form.info->form_of = op->name;
+    form.info->form = word;
+    form.info->has_backward = false;
+    form.n_out = 0;
+    form.out = gen_alloc(g, sizeof *form.out * (size_t)op->n_out);
+    for (int i = 0; i < op->n_out; i++)
+        if (!op->out[i].form || strcmp(op->out[i].form, word) != 0)
+            form.out[form.n_out++] = op->out[i];
+    lua_rawgeti(L, LUA_REGISTRYINDEX, maker);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, op->lua_ref);
+    lua_pushstring(L, word);
+    if (lua_pcall(L, 2, 1, 0))
+        gen_die("%s", lua_tostring(L, -1));
+    form.lua_ref = luaL_ref(L, LUA_REGISTRYINDEX);
+    *gen_push(g, &g->ops) = form;
+}
 
-        diag_add(g, DIAG_ERROR, ops_place(g, op, "templates", NULL),
-                 near ? gen_printf(g, "did you mean \"%s\"?", near) : NULL,
-                 other ? "op %s: %s has no templates of its own"
-                       : "op %s: there is no op %s to have templates from",
-                 op->name, from);
-        return;
-    }
-    op->has_cpu = ops_template(g, op, "cpu.c", &bytes) != NULL;
-    op->has_cuda = ops_template(g, op, "cuda.cu", &bytes) != NULL;
+static void add_forms(Gen *g)
+{
+    int maker = load_function(g, "gen/lua/op_form.lua"), count = g->ops.count;
+
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < g->ops.items[i].n_out; k++) {
+            const Operand *out = g->ops.items[i].out;
+            bool first = out[k].form != NULL;
+
+            for (int before = 0; first && before < k; before++)
+                first = !out[before].form || strcmp(out[before].form, out[k].form) != 0;
+            if (first)
+                add_form(g, i, out[k].form, maker);
+        }
+    luaL_unref(g->L, LUA_REGISTRYINDEX, maker);
+    if (g->ops.count)
+        qsort(g->ops.items, (size_t)g->ops.count, sizeof *g->ops.items, by_name);
 }
 
 void ops_load(Gen *g)
 {
-    const Embedded *e = embed_find("gen/lua/op.lua");
     const OpRule *sum = NULL;
     int checker;
 
-    gen_require(e, "gen/lua/op.lua is not embedded");
     add_embedded(g);
     if (g->opt.ops_dir)
         add_disk(g, g->opt.ops_dir);
     if (g->ops.count)
         qsort(g->ops.items, (size_t)g->ops.count, sizeof *g->ops.items, by_name);
-    if (sandbox_run(g, (const char *)e->data, e->bytes, "@gen/lua/op.lua", LUA_NOREF, 1))
-        gen_die("%s", lua_tostring(g->L, -1));
-    checker = luaL_ref(g->L, LUA_REGISTRYINDEX);
+    checker = load_function(g, "gen/lua/op.lua");
     for (int i = 0; i < g->ops.count; i++) {
         OpRule *op = &g->ops.items[i];
 
@@ -445,8 +488,15 @@ void ops_load(Gen *g)
         }
     }
     luaL_unref(g->L, LUA_REGISTRYINDEX, checker);
-    for (int i = 0; i < g->ops.count; i++)
-        find_templates(g, &g->ops.items[i]);
+    if (!diag_errors(g))
+        add_forms(g);
+    for (int i = 0; i < g->ops.count; i++) {
+        OpRule *op = &g->ops.items[i];
+        size_t bytes;
+
+        op->has_cpu = ops_template(g, op, "cpu.c", &bytes) != NULL;
+        op->has_cuda = ops_template(g, op, "cuda.cu", &bytes) != NULL;
+    }
 }
 
 /* ---- questions ------------------------------------------------------------------- */
@@ -486,15 +536,26 @@ const char *ops_nearest(Gen *g, const char *name)
     return diag_nearest(name, names, g->ops.count);
 }
 
-/* The op in whose folder the templates are. */
-static const OpRule *template_op(const Gen *g, const OpRule *op)
+const OpRule *ops_form(const Gen *g, const OpRule *op, const bool *dead)
 {
-    return op->info->templates ? ops_find(g, op->info->templates) : op;
+    const OpRule *best = NULL;
+
+    for (int i = 0; i < g->ops.count; i++) {
+        const OpRule *form = &g->ops.items[i];
+        bool fits = form->info->form_of && !strcmp(form->info->form_of, op->name);
+
+        for (int k = 0; fits && k < op->n_out; k++)
+            fits = dead[k] || !op->out[k].form ||
+                   strcmp(op->out[k].form, form->info->form) != 0;
+        if (fits && (!best || form->n_out < best->n_out))
+            best = form;
+    }
+    return best;
 }
 
 const char *ops_template_path(Gen *g, const OpRule *op, const char *file)
 {
-    return gen_printf(g, "%s/%s", template_op(g, op)->folder, file);
+    return gen_printf(g, "%s/%s", op->folder, file);
 }
 
 const char *ops_template(Gen *g, const OpRule *op, const char *file, size_t *bytes)
@@ -502,7 +563,7 @@ const char *ops_template(Gen *g, const OpRule *op, const char *file, size_t *byt
     const char *path = ops_template_path(g, op, file), *text;
     const Embedded *e;
 
-    if (template_op(g, op)->info->from_disk)
+    if (op->info->from_disk)
         return read_whole_file(path, &text, bytes) == 0 ? text : NULL;
     e = embed_find(path);
     *bytes = e ? e->bytes : 0;

@@ -29,7 +29,8 @@ typedef struct OpInfo {
     Axis *axes;       /* sorted by dim */
     const char *role; /* "sum": adds two values of one shape; "optimizer"; or NULL */
     const char *evaluates; /* the op whose loss this one makes alone; or NULL */
-    const char *templates; /* the op whose folder has its cpu.c and cuda.cu; or NULL */
+    const char *form_of;   /* the op whose optional outputs it lacks; or NULL */
+    const char *form;      /* the word that those outputs have */
     const char *path; /* of op.lua, as messages show it */
     const char *text; /* op.lua */
     size_t text_bytes;
@@ -43,8 +44,10 @@ const OpRule *ops_find(const Gen *g, const char *name); /* NULL when unknown */
 const OpRule *ops_role(const Gen *g,
                        const char *role);          /* the op with that role, or NULL */
 const char *ops_nearest(Gen *g, const char *name); /* for "did you mean" */
-/* A file of the op's folder ("cpu.c"), or of the op's that it has its templates from; or
- * NULL. */
+/* The form of the op that lacks outputs which are all dead (per output), the one that
+ * lacks the most; NULL: none. It has the op's other outputs, in their order. */
+const OpRule *ops_form(const Gen *g, const OpRule *op, const bool *dead);
+/* A file of the op's folder ("cpu.c"), or NULL. */
 const char *ops_template(Gen *g, const OpRule *op, const char *file, size_t *bytes);
 /* The path of that file, for messages. */
 const char *ops_template_path(Gen *g, const OpRule *op, const char *file);

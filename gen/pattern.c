@@ -98,6 +98,46 @@ static void push_placeholders(Builder *b, Pattern *p)
         push_var(b->g, p, names[i]);
 }
 
+/* What no output needs goes, and ops take the forms that make less, as in the graphs that
+ * the pattern is to match (class_trim). */
+static void trim_pattern(Gen *g, Pattern *p)
+{
+    bool needed[MAX_PATTERN_VALUES] = {false}, live[MAX_PATTERN] = {false};
+    int kept = 0;
+
+    for (int i = 0; i < p->op->n_out; i++)
+        needed[p->out[i]->id] = true;
+    for (int i = p->n_nodes - 1; i >= 0; i--) {
+        const PatternNode *n = &p->node[i];
+
+        for (int k = 0; k < n->op->n_out; k++)
+            live[i] = live[i] || needed[n->out[k]->id];
+        for (int k = 0; live[i] && k < n->n_in; k++)
+            needed[n->in[k]->id] = true;
+    }
+    for (int i = 0; i < p->n_nodes; i++) {
+        PatternNode *n = &p->node[kept];
+        bool dead[MAX_OPERANDS];
+        const OpRule *form;
+        int outs = 0;
+
+        if (!live[i])
+            continue;
+        *n = p->node[i];
+        kept++;
+        for (int k = 0; k < n->op->n_out; k++)
+            dead[k] = !needed[n->out[k]->id];
+        form = ops_form(g, n->op, dead);
+        for (int k = 0; form && k < n->op->n_out; k++)
+            if (outs < form->n_out && !strcmp(form->out[outs].name, n->op->out[k].name))
+                n->out[outs++] = n->out[k];
+        n->op = form ? form : n->op;
+        for (int k = 0; k < n->op->n_out; k++)
+            n->out[k]->index = kept - 1;
+    }
+    p->n_nodes = kept;
+}
+
 static bool touches(const PatternNode *a, const PatternNode *b)
 {
     for (int i = 0; i < a->n_in; i++) {
@@ -166,6 +206,7 @@ static int record_pattern(lua_State *L)
                                   op->name, op->out[k].name, op->out[i].name);
         lua_pop(L, 1);
     }
+    trim_pattern(b->g, p);
     for (int i = 0; i < op->n_in; i++) {
         bool used = false;
 

@@ -9,19 +9,20 @@
 --     uses      = { matrix = "op", momentum = "op", others = "op" },
 --                                  of an optimizer that treats matrices as a whole: the op
 --                                  that does, the optimizers before it and of all else
---     evaluates = "op",            it makes the `loss` of that op (and of those with its
---                                  templates) without its gradients, and as `next_logits` the
+--     evaluates = "op",            it makes the `loss` of that op (and of its forms)
+--                                  without its gradients, and as `next_logits` the
 --                                  logits of the token `row`; its other inputs and its
 --                                  attributes are that op's
---     templates = "op",            cpu.c and cuda.cu are that op's, which has more outputs: they
---                                  find nil in place of one that this op lacks
 --     scaled    = true,            its gradient is that of loss_scale times the loss: the
 --                                  kernel's last argument, where the trainer scales
 --     inputs    = { { "x", "t d" }, ... },    class = "float" (default), i32, acc, grad,
 --                                             any
 --     attrs     = { eps = "number", heads = { "int", 8 }, c = { "int", from = "seq" } },
 --     outputs   = { { "y", "t d", dtype = "x", alias = "x" },
---                   { "dw", "d", dtype = "grad", add = true } },
+--                   { "dw", "d", dtype = "grad", add = true, optional = "frozen" } },
+--                                  where nobody wants any output that says "frozen", the op is
+--                                  NAME_frozen, which has none of them: this rule and these
+--                                  templates, where n.dw and dw are nil (else n.dw is true)
 --     axes      = { t = "parallel", d = "reduction" },
 --     check     = function(n) return problem end,
 --     workspace = function(n) return bytes end,   n.elem_bytes: of the first input's dtype,
@@ -45,13 +46,15 @@ local keys = {
   attrs = "table", outputs = "table", axes = "table", check = "function",
   workspace = "function", workspace_cuda = "function", flops = "function",
   bytes = "function", backward = "function", expands = "function",
-  reference = "function", cases = "function", uses = "table", templates = "string",
+  reference = "function", cases = "function", uses = "table",
 }
 local uses = { matrix = true, momentum = true, others = true }
 local input_classes = { float = true, i32 = true, acc = true, grad = true, any = true }
 local optimizer_classes = { float = true, master = true, moments = true, grad = true,
                             acc = true }
 local output_dtypes = { param = true, acc = true, grad = true, f64 = true, i32 = true }
+local output_fields = { true, true, dtype = true, add = true, alias = true,
+                        optional = true }
 local attr_types = { int = true, number = true, string = true, bool = true }
 -- What a kernel's template sees beside dims, attributes and operands.
 local taken = {
@@ -114,7 +117,6 @@ return function(rule, dims)
     bad("role", nil, fmt("unknown role %s", rule.role), 'roles are "sum" and "optimizer"')
   end
   out.evaluates = rule.evaluates
-  out.templates = rule.templates
   local optimizer = rule.role == "optimizer"
   for _, key in ipairs(sorted_keys(rule.uses or {})) do
     if not uses[key] or type(rule.uses[key]) ~= "string" then
@@ -231,10 +233,22 @@ return function(rule, dims)
                                    tostring(o.alias)))
         o.alias = nil
       end
+      for _, before in ipairs(out.outputs) do
+        if before.form and before.name == o.dtype and before.form ~= item.optional then
+          bad("outputs", o.name, fmt("%s has the dtype of %s, which is optional", o.name,
+                                     o.dtype))
+        end
+      end
+      o.form = item.optional
+      if o.form ~= nil and (type(o.form) ~= "string" or not dims.ident(o.form)) then
+        bad("outputs", o.name, fmt("%s is optional, but not by a C identifier", o.name),
+            'say optional = "frozen": NAME_frozen is the op without it')
+        o.form = nil
+      end
       for _, k in ipairs(sorted_keys(item)) do
-        if k ~= 1 and k ~= 2 and k ~= "dtype" and k ~= "add" and k ~= "alias" then
+        if not output_fields[k] then
           bad("outputs", o.name, fmt("unknown field %s of %s", tostring(k), o.name),
-              "an output has a name, dims, dtype, add and alias")
+              "an output has a name, dims, dtype, add, alias and optional")
         end
       end
       out.outputs[#out.outputs + 1] = o
@@ -243,6 +257,11 @@ return function(rule, dims)
   end
   if #out.outputs == 0 and not optimizer and #problems == 0 then
     bad("outputs", nil, "an op has outputs")
+  end
+  local always = false
+  for _, o in ipairs(out.outputs) do always = always or not o.form end
+  if #out.outputs > 0 and not always then
+    bad("outputs", nil, "all outputs are optional", "an op has one that it always makes")
   end
 
   -- Names in inputs' dims become dims of the op; outputs may only use what inputs bind.

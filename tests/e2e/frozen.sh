@@ -23,10 +23,20 @@ frozen() {
         "$(grep -c '^void [a-z_]*_backward(' "$dir/math.c")" 1
     # embedding, 3 layers, the head, and the last norm, a frozen segment beside it
     same "all are gathered forward, the head stays" \
-        "$(grep -c 'rt_all_gather_start' "$dir/step.c")" 6
+        "$(grep 'rt_all_gather_start' "$dir/step.c" | grep -vc '_EVALUATE')" 6
     part=$(train "$dir" "$data" 2 --debug-gradients "$dir.gradients" &&
         grep -c '"name"' "$dir.gradients")
     same "one gradient in --debug-gradients" "$part" 1
+    same "a head that alone trains stores no logits and makes no gradient for what is below" \
+        "$(grep -o 'linear_cross_entropy[a-z_]*' "$dir/math.c" | sort -u | head -n 1)" \
+        linear_cross_entropy_alone
+    if generate "$dir.norms" "$ROOT/tests/models/tiny_llama.lua" \
+            --set 'groups={{match="*norm*",frozen=true}}'; then
+        same "frozen norms sum no gradient" \
+            "$(grep -o 'rmsnorm_bwd[a-z_]*_[0-9]' "$dir.norms/math.c" | grep -vc frozen)" 0
+    else
+        bad "frozen norms" "$dir.norms.log"
+    fi
     # a frozen layer between two that train passes the gradient on, and is cheaper
     if generate "$dir.mid" "$ROOT/tests/models/tiny_llama.lua" \
             --set 'groups={{match="model.layers.1.*",frozen=true}}' &&

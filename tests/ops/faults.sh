@@ -75,8 +75,10 @@ fault cross_entropy cpu.c 's/lit(smoothing \/ v)/lit(smoothing)/' 'a share too l
 fault cross_entropy_bwd cpu.c 's/memset(dlogits + at, 0/memset(dlogits, 0/' \
     'a masked row keeps its gradient'
 fault linear_cross_entropy cpu.c 's/losses\[i\] = 0/losses[i] = 1/' 'a masked token counts'
-fault linear_cross_entropy_frozen op.lua 's/linear_dx { dlogits/linear_dx { logits/' \
-    'the gradient of something else'
+fault linear_cross_entropy op.lua 's/linear_dx { dlogits/linear_dx { logits/' \
+    'the gradient of something else' linear_cross_entropy_frozen
+fault linear_cross_entropy cpu.c 's/_dw, logits, x, dw, beta/_dw, logits, x, dw, 0.0f/' \
+    'beta is ignored by a head that alone trains' linear_cross_entropy_alone
 fault attention cpu.c 's/key >= oldest/key >= 0/' 'a query sees the document before its own'
 fault attention cpu.c 's/oldest\[strip \* COLS + COLS - 1\]/oldest[strip * COLS]/' \
     'an edge of documents is missed'

@@ -9,16 +9,18 @@ return op {
         { "rstd", "t", class = "acc" }, { "dy", "t d" },
     },
     outputs = {
-        { "dx", "t d", dtype = "x" }, { "dw", "d", dtype = "grad", add = true },
-        { "db", "d", dtype = "grad", add = true },
+        { "dx", "t d", dtype = "x" },
+        { "dw", "d", dtype = "grad", add = true, optional = "frozen" },
+        { "db", "d", dtype = "grad", add = true, optional = "frozen" },
     },
     axes = { t = "reduction", d = "reduction" },
     -- Blocks keep sums of their rows: enough blocks for 132 multiprocessors, and rows for each.
     workspace_cuda = function(n)
+        if not n.dw then return 0 end
         local blocks = math.min((n.t + 7) // 8, math.max(264, (1 << 20) // n.d))
         return blocks * 2 * n.d * n.acc_bytes
     end,
-    flops = function(n) return 15 * n.t * n.d end,
+    flops = function(n) return (n.dw and 15 or 12) * n.t * n.d end,
     reference = function(n)
         local dw, db = {}, {}
         for j = 1, n.d do dw[j], db[j] = 0.0, 0.0 end

@@ -8,9 +8,12 @@
 //@ local xj, dyj = ld(x, "at + j"), ld(dy, "at + j")
 //@ local h = "(" .. xj .. " - mean[i]) * rstd[i]"
 //@ local e = dyj .. " * " .. ld(w, "j")
+//@ local grads = dw and (",\n%18s%s *restrict dw, %s *restrict db, float beta"):format(
+//@     "", dw.type, db.type) or ""
 //@ local function plus(y, value) -- what beta asks for
 //@     return st(y, "c + j", "(beta == 0 ? 0 : " .. ld(y, "c + j") .. ") + " .. value)
 //@ end
+//@ if dw then
 RT_ALWAYS void ${fn}_columns(const int cols, int64_t c, const ${x.type} *restrict x,
                              const ${mean.type} *restrict mean,
                              const ${rstd.type} *restrict rstd,
@@ -40,11 +43,11 @@ RT_ALWAYS void ${fn}_columns(const int cols, int64_t c, const ${x.type} *restric
     }
 }
 
+//@ end
 static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
                   const ${mean.type} *restrict mean, const ${rstd.type} *restrict rstd,
                   const ${dy.type} *restrict dy, const ${dres.type} *dres,
-                  ${dx.type} *dx, ${dw.type} *restrict dw, ${db.type} *restrict db,
-                  float beta)
+                  ${dx.type} *dx${grads})
 {
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < ${t}; i++) {
@@ -61,6 +64,7 @@ static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
             ${st(dx, "at + j", ld(dres, "at + j") .. " + dxj")};
         }
     }
+//@ if dw then
 #pragma omp parallel for schedule(static)
     for (int64_t block = 0; block < ${blocks}; block++) {
         const int64_t c = block * ${cols};
@@ -74,4 +78,5 @@ static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
         ${fn}_columns(${rest > 0 and rest or cols}, c, x, mean, rstd, dy, dw, db, beta);
 //@ end
     }
+//@ end
 }

@@ -3,15 +3,22 @@
 //@ -- added.
 //@ local g = row(d, x)
 //@ local long = g.part > 16 -- too much for registers: read again, from the cache
-//@ local blocks = workspace // (2 * d * acc_bytes)
-//@ local to = { dtype = dw.dtype, type = dw.type, name = "to" }
+//@ local blocks = dw and workspace // (2 * d * acc_bytes) or t -- a row each, without sums
+//@ local to = dw and { dtype = dw.dtype, type = dw.type, name = "to" }
 //@ local sums = { dtype = rstd.dtype, name = "part" }
+//@ local part = dw and ", " .. acc .. " *part" or ""
+//@ local grads = dw and (", %s *dw, %s *db, float beta,\n%18schar *workspace"):format(
+//@     dw.type, db.type, "") or ""
 RT_GLOBAL(${g.threads})
 ${fn}(const ${x.type} *x, const ${w.type} *w, const ${mean.type} *mean,
-      const ${rstd.type} *rstd, const ${dy.type} *dy, const ${dres.type} *dres, ${dx.type} *dx, ${acc} *part)
+      const ${rstd.type} *rstd, const ${dy.type} *dy, const ${dres.type} *dres,
+      ${dx.type} *dx${part})
 {
     RT_SHARED(${acc}, shared, ${g.warps});
-    ${acc} scale[${g.part}], sum_w[${g.part}] = {}, sum_b[${g.part}] = {};
+    ${acc} scale[${g.part}];
+//@ if dw then
+    ${acc} sum_w[${g.part}] = {}, sum_b[${g.part}] = {};
+//@ end
 //@ if not long then
     ${load("scale", w, "0", g)};
 //@ end
@@ -28,8 +35,10 @@ ${fn}(const ${x.type} *x, const ${w.type} *w, const ${mean.type} *mean,
 //@ end
         for (int k = 0; k < ${g.part}; k++) {
             h[k] = (h[k] - m) * r;
+//@ if dw then
             sum_w[k] += e[k] * h[k];
             sum_b[k] += e[k];
+//@ end
             e[k] *= scale[k];
             sum_e += e[k];
             sum_eh += e[k] * h[k];
@@ -51,11 +60,14 @@ ${fn}(const ${x.type} *x, const ${w.type} *w, const ${mean.type} *mean,
         }
         ${store(dx, "at", "e", g)};
     }
+//@ if dw then
     part += (int64_t)blockIdx.x * ${d};
     ${store(sums, "0", "sum_w", g)};
     ${store(sums, blocks * d, "sum_b", g)};
+//@ end
 }
 
+//@ if dw then
 /* The sums of the blocks in order: of dw, of db. */
 RT_GLOBAL(1024)
 ${fn}_sum(const ${acc} *part, ${dw.type} *dw, ${db.type} *db, float beta)
@@ -69,18 +81,29 @@ ${fn}_sum(const ${acc} *part, ${dw.type} *dw, ${db.type} *db, float beta)
         ${st(to, "j", "(beta == 0 ? 0 : " .. ld(to, "j") .. ") + sum")};
     }
 }
+//@ end
 //@ host
 ${kernel(fn, g.threads)}
+//@ if dw then
 ${kernel(fn .. "_sum", 1024)}
+//@ end
 
+//@ if dw then
 /* dx[${t}, ${d}] + dres, dw[${d}] and db[${d}]; part: sums of ${blocks} blocks */
-static void ${fn}(Rt *rt, const ${x.type} *x, const ${w.type} *w, const ${mean.type} *mean, const ${rstd.type} *rstd,
-                  const ${dy.type} *dy, const ${dres.type} *dres, ${dx.type} *dx, ${dw.type} *dw, ${db.type} *db, float beta,
-                  char *workspace)
+//@ else
+/* dx[${t}, ${d}] + dres */
+//@ end
+static void ${fn}(Rt *rt, const ${x.type} *x, const ${w.type} *w, const ${mean.type} *mean,
+                  const ${rstd.type} *rstd, const ${dy.type} *dy,
+                  const ${dres.type} *dres, ${dx.type} *dx${grads})
 {
+//@ if dw then
     ${acc} *part = (${acc} *)(void *)workspace;
+//@ end
     rt_launch(rt, &${fn}_kernel, ${blocks}, 1,
-              (void *[]){ &x, &w, &mean, &rstd, &dy, &dres, &dx, &part });
+              (void *[]){ &x, &w, &mean, &rstd, &dy, &dres, &dx${dw and ", &part" or ""} });
+//@ if dw then
     rt_launch(rt, &${fn}_sum_kernel, ${(d + 31) // 32}, 2,
               (void *[]){ &part, &dw, &db, &beta });
+//@ end
 }

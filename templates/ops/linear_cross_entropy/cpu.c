@@ -1,7 +1,7 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- linear_cross_entropy: a chunk of tokens at a time: logits, their lse and losses,
-//@ -- then their gradient over them, then the two products that use it (one, where the head
-//@ -- is frozen and there is no dw). Row functions and products are those of the ops it stands
+//@ -- then their gradient over them, then the two products that use it (one, where there is
+//@ -- no dx or no dw). Row functions and products are those of the ops it stands
 //@ -- for: with one chunk, so are the bits.
 //@ local rows = math.min(chunk, t)
 //@ local tail = t % rows
@@ -15,24 +15,32 @@
 //@ local z_loss = z > 0 and " + " .. lit(z) .. " * lse * lse" or ""
 //@ local logits_bytes = (elem_bytes * rows * v + 63) // 64 * 64
 ${gemm(fn .. "_logits", "NT", rows, v, d, x, x)}
+//@ if dx then
 ${gemm(fn .. "_dx", "NN", rows, d, v, x, dx)}
+//@ end
 //@ if dw then
 ${gemm(fn .. "_dw", "TN", v, d, rows, x, dw)}
 //@ end
 //@ prepare: rt_gemm_prepare(&${fn}_logits);
+//@ if dx then
 //@ prepare: rt_gemm_prepare(&${fn}_dx);
+//@ end
 //@ if dw then
 //@ prepare: rt_gemm_prepare(&${fn}_dw);
 //@ end
 //@ if tail > 0 then
 /* The last chunk is shorter. */
 ${gemm(fn .. "_tail_logits", "NT", tail, v, d, x, x)}
+//@   if dx then
 ${gemm(fn .. "_tail_dx", "NN", tail, d, v, x, dx)}
+//@   end
 //@   if dw then
 ${gemm(fn .. "_tail_dw", "TN", v, d, tail, x, dw)}
 //@   end
 //@ prepare: rt_gemm_prepare(&${fn}_tail_logits);
+//@   if dx then
 //@ prepare: rt_gemm_prepare(&${fn}_tail_dx);
+//@   end
 //@   if dw then
 //@ prepare: rt_gemm_prepare(&${fn}_tail_dw);
 //@   end
@@ -74,20 +82,19 @@ static double ${fn}_softmax(${x.type} *logits, const int32_t *targets, int64_t t
     return sum;
 }
 
-//@ if dw then
-/* loss, dx[${t}, ${d}] and dw[${v}, ${d}] of cross_entropy(x w^T),
+//@ local results = "loss" .. (dx and (", dx[%d, %d]"):format(t, d) or "")
+//@     .. (dw and (", dw[%d, %d]"):format(v, d) or "")
+/* ${results} of cross_entropy(x w^T),
  * ${rows} tokens at a time; workspace: logits of those, then their losses */
 static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
                   const int32_t *restrict targets, double *restrict loss,
-                  ${dx.type} *restrict dx, ${dw.type} *restrict dw, float beta,
-                  char *restrict workspace${take})
-//@ else
-/* loss and dx[${t}, ${d}] of cross_entropy(x w^T), w frozen,
- * ${rows} tokens at a time; workspace: logits of those, then their losses */
-static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
-                  const int32_t *restrict targets, double *restrict loss,
-                  ${dx.type} *restrict dx, char *restrict workspace${take})
+//@ if dx then
+                  ${dx.type} *restrict dx,
 //@ end
+//@ if dw then
+                  ${dw.type} *restrict dw, float beta,
+//@ end
+                  char *restrict workspace${take})
 {
     ${x.type} *logits = (${x.type} *)(void *)workspace;
     ${acc} *losses = (${acc} *)(void *)(workspace + ${logits_bytes});
@@ -96,7 +103,9 @@ static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
     for (int64_t i = 0; i < ${t - tail}; i += ${rows}) {
         rt_gemm(&${fn}_logits, x + i * ${d}, w, logits, 0.0f);
         sum = ${fn}_softmax(logits, targets + i, ${rows}, losses, sum${give});
+//@   if dx then
         rt_gemm(&${fn}_dx, logits, w, dx + i * ${d}, 0.0f);
+//@   end
 //@   if dw then
         rt_gemm(&${fn}_dw, logits, x + i * ${d}, dw, i == 0 ? beta : 1.0f);
 //@   end
@@ -104,7 +113,9 @@ static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
 //@ else
     rt_gemm(&${fn}_logits, x, w, logits, 0.0f);
     sum = ${fn}_softmax(logits, targets, ${rows}, losses, sum${give});
+//@   if dx then
     rt_gemm(&${fn}_dx, logits, w, dx, 0.0f);
+//@   end
 //@   if dw then
     rt_gemm(&${fn}_dw, logits, x, dw, beta);
 //@   end
@@ -112,7 +123,9 @@ static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
 //@ if tail > 0 then
     rt_gemm(&${fn}_tail_logits, x + ${(t - tail) * d}, w, logits, 0.0f);
     sum = ${fn}_softmax(logits, targets + ${t - tail}, ${tail}, losses, sum${give});
+//@   if dx then
     rt_gemm(&${fn}_tail_dx, logits, w, dx + ${(t - tail) * d}, 0.0f);
+//@   end
 //@   if dw then
     rt_gemm(&${fn}_tail_dw, logits, x + ${(t - tail) * d}, dw, 1.0f);
 //@   end

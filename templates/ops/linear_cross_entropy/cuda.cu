@@ -1,7 +1,7 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
 //@ -- linear_cross_entropy: a chunk of tokens at a time: logits, then their gradient over them,
-//@ -- then the two products that use it (one, where the head is frozen and there is no dw). Rows
-//@ -- of logits are padded to 16 bytes. The losses are added by one block at the end, in an order
+//@ -- then the two products that use it (one, where there is no dx or no dw). Rows of logits
+//@ -- are padded to 16 bytes. The losses are added by one block at the end, in an order
 //@ -- that the number of tokens fixes.
 //@ local rows = math.min(chunk, t)
 //@ local tail = t % rows
@@ -61,40 +61,50 @@ ${fn}_loss(const ${acc} *losses, double *loss)
 ${kernel(fn .. "_softmax", g.threads)}
 ${kernel(fn .. "_loss", 1024)}
 ${gemm(fn .. "_logits", "NT", rows, v, d, x, x, { ldc = stride })}
+//@ if dx then
 ${gemm(fn .. "_dx", "NN", rows, d, v, x, dx, { lda = stride })}
+//@ end
 //@ if dw then
 ${gemm(fn .. "_dw", "TN", v, d, rows, x, dw, { lda = stride })}
 //@ end
 //@ prepare: rt_matmul_prepare(&${fn}_logits);
+//@ if dx then
 //@ prepare: rt_matmul_prepare(&${fn}_dx);
+//@ end
 //@ if dw then
 //@ prepare: rt_matmul_prepare(&${fn}_dw);
 //@ end
 //@ if tail > 0 then
 /* The last chunk is shorter. */
 ${gemm(fn .. "_tail_logits", "NT", tail, v, d, x, x, { ldc = stride })}
+//@   if dx then
 ${gemm(fn .. "_tail_dx", "NN", tail, d, v, x, dx, { lda = stride })}
+//@   end
 //@   if dw then
 ${gemm(fn .. "_tail_dw", "TN", v, d, tail, x, dw, { lda = stride })}
 //@   end
 //@ prepare: rt_matmul_prepare(&${fn}_tail_logits);
+//@   if dx then
 //@ prepare: rt_matmul_prepare(&${fn}_tail_dx);
+//@   end
 //@   if dw then
 //@ prepare: rt_matmul_prepare(&${fn}_tail_dw);
 //@   end
 //@ end
 
-//@ if dw then
-/* loss, dx[${t}, ${d}] and dw[${v}, ${d}] of cross_entropy(x w^T), ${rows} tokens at a time;
+//@ local results = "loss" .. (dx and (", dx[%d, %d]"):format(t, d) or "")
+//@     .. (dw and (", dw[%d, %d]"):format(v, d) or "")
+/* ${results} of cross_entropy(x w^T), ${rows} tokens at a time;
  * workspace: logits of those, [${rows}, ${stride}], then the loss of each token */
 static void ${fn}(Rt *rt, const ${x.type} *x, const ${w.type} *w, const int32_t *targets,
-                  double *loss, ${dx.type} *dx, ${dw.type} *dw, float beta, char *workspace${take})
-//@ else
-/* loss and dx[${t}, ${d}] of cross_entropy(x w^T), w frozen, ${rows} tokens at a time;
- * workspace: logits of those, [${rows}, ${stride}], then the loss of each token */
-static void ${fn}(Rt *rt, const ${x.type} *x, const ${w.type} *w, const int32_t *targets,
-                  double *loss, ${dx.type} *dx, char *workspace${take})
+                  double *loss,
+//@ if dx then
+                  ${dx.type} *dx,
 //@ end
+//@ if dw then
+                  ${dw.type} *dw, float beta,
+//@ end
+                  char *workspace${take})
 {
     ${x.type} *logits = (${x.type} *)(void *)workspace;
     ${acc} *losses = (${acc} *)(void *)(workspace + ${logits_bytes});
@@ -105,7 +115,9 @@ static void ${fn}(Rt *rt, const ${x.type} *x, const ${w.type} *w, const int32_t 
         rt_matmul(rt, &${fn}_logits, x + i * ${d}, w, logits, 0.0f);
         rt_launch(rt, &${fn}_softmax_kernel, ${rows}, 1,
                   (void *[]){ &logits, &chunk_targets, &chunk_losses${give} });
+//@   if dx then
         rt_matmul(rt, &${fn}_dx, logits, w, dx + i * ${d}, 0.0f);
+//@   end
 //@   if dw then
         rt_matmul(rt, &${fn}_dw, logits, x + i * ${d}, dw, i == 0 ? beta : 1.0f);
 //@   end
@@ -114,7 +126,9 @@ static void ${fn}(Rt *rt, const ${x.type} *x, const ${w.type} *w, const int32_t 
     rt_matmul(rt, &${fn}_logits, x, w, logits, 0.0f);
     rt_launch(rt, &${fn}_softmax_kernel, ${rows}, 1,
               (void *[]){ &logits, &targets, &losses${give} });
+//@   if dx then
     rt_matmul(rt, &${fn}_dx, logits, w, dx, 0.0f);
+//@   end
 //@   if dw then
     rt_matmul(rt, &${fn}_dw, logits, x, dw, beta);
 //@   end
@@ -125,7 +139,9 @@ static void ${fn}(Rt *rt, const ${x.type} *x, const ${w.type} *w, const int32_t 
     rt_matmul(rt, &${fn}_tail_logits, x + ${(t - tail) * d}, w, logits, 0.0f);
     rt_launch(rt, &${fn}_softmax_kernel, ${tail}, 1,
               (void *[]){ &logits, &tail_targets, &tail_losses${give} });
+//@   if dx then
     rt_matmul(rt, &${fn}_tail_dx, logits, w, dx + ${(t - tail) * d}, 0.0f);
+//@   end
 //@   if dw then
     rt_matmul(rt, &${fn}_tail_dw, logits, x + ${(t - tail) * d}, dw, 1.0f);
 //@   end

@@ -4,7 +4,8 @@
 -- it possible: forward and backward of the loss are one kernel, which belongs to the
 -- backward.
 --
--- Each chunk adds its product to dw, in order, so the chunk is part of the numerics.
+-- Each chunk adds its product to dw, in order, so the chunk is part of the numerics. A
+-- frozen head has no dw, one that alone trains no dx.
 return op {
     scaled = true,
     doc = "loss, dx, dw of cross_entropy(x w^T), chunk tokens at a time",
@@ -16,8 +17,8 @@ return op {
         smoothing = { "number", from = "label_smoothing" },
     },
     outputs = {
-        { "loss", "1", dtype = "f64" }, { "dx", "t d", dtype = "x" },
-        { "dw", "v d", dtype = "grad", add = true },
+        { "loss", "1", dtype = "f64" }, { "dx", "t d", dtype = "x", optional = "alone" },
+        { "dw", "v d", dtype = "grad", add = true, optional = "frozen" },
     },
     axes = { t = "reduction", v = "reduction", d = "reduction" },
     check = function(n)
@@ -34,7 +35,8 @@ return op {
     flops = function(n)
         local forward = n.smoothing > 0 and 5 or 4
         local backward = (n.z > 0 or n.smoothing > 0) and 5 or 3
-        return 3 * 2 * n.t * n.v * n.d + (forward + backward) * n.t * n.v
+        local products = 1 + (n.dx and 1 or 0) + (n.dw and 1 or 0)
+        return products * 2 * n.t * n.v * n.d + (forward + backward) * n.t * n.v
     end,
     expands = function(g, n)
         local logits = g.linear { n.x, n.w }

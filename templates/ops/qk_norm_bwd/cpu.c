@@ -6,31 +6,39 @@
 //@ local weight = { name = "weight", type = wq.type }
 //@ local h = ld(qkv, "at + j") .. " * r"
 //@ local e = ld(dy, "at + j") .. " * " .. ld(weight, "j")
+//@ local grads = dwq and (",\n%18s%s *restrict dwq, %s *restrict dwk, float beta,\n"
+//@     .. "%18schar *workspace"):format("", dwq.type, dwk.type, "") or ""
 //@ local function plus(y, value) -- what beta asks for
 //@     return st(y, "j", "(beta == 0 ? 0 : " .. ld(y, "j") .. ") + " .. value)
 //@ end
 static void ${fn}(const ${qkv.type} *restrict qkv, const ${wq.type} *restrict wq,
                   const ${wk.type} *restrict wk, const ${rstd.type} *restrict rstd,
-                  const ${dy.type} *restrict dy, ${dx.type} *restrict dx,
-                  ${dwq.type} *restrict dwq, ${dwk.type} *restrict dwk, float beta,
-                  char *workspace)
+                  const ${dy.type} *restrict dy, ${dx.type} *restrict dx${grads})
 {
+//@ if dwq then
     ${acc}(*sums)[2][${head_dim}] = (void *)workspace; /* [${chunks}]: of wq, of wk */
+//@ end
 #pragma omp parallel for schedule(static)
     for (int64_t chunk = 0; chunk < ${chunks}; chunk++) {
+//@ if dwq then
         memset(sums[chunk], 0, sizeof sums[chunk]);
+//@ end
         for (int64_t i = chunk * ${rows}; i < ${t} && i < (chunk + 1) * ${rows}; i++) {
             for (int64_t head = 0; head < ${normed}; head++) {
                 const int64_t at = i * ${c} + head * ${head_dim};
                 const ${wq.type} *weight = head < ${heads} ? wq : wk;
+//@ if dwq then
                 ${acc} *restrict sum = sums[chunk][head >= ${heads}];
+//@ end
                 const ${acc} r = rstd[i * ${normed} + head];
                 const ${acc} sum_eh = rt_row_dot_centred_${qkv.dtype}(
                     dy + at, weight, qkv + at, 0, ${head_dim});
                 const ${acc} mean_eh = sum_eh * r / ${head_dim};
 #pragma omp simd
                 for (int64_t j = 0; j < ${head_dim}; j++) {
+//@ if dwq then
                     sum[j] += ${ld(dy, "at + j")} * (${h});
+//@ end
                     ${st(dx, "at + j", "r * (" .. e .. " - " .. h .. " * mean_eh)")};
                 }
             }
@@ -38,6 +46,7 @@ static void ${fn}(const ${qkv.type} *restrict qkv, const ${wq.type} *restrict wq
             memcpy(dx + v, dy + v, ${kv_heads * head_dim} * sizeof *dx);
         }
     }
+//@ if dwq then
     for (int64_t j = 0; j < ${head_dim}; j++) {
         ${acc} q = 0, k = 0;
         for (int64_t chunk = 0; chunk < ${chunks}; chunk++) {
@@ -47,4 +56,5 @@ static void ${fn}(const ${qkv.type} *restrict qkv, const ${wq.type} *restrict wq
         ${plus(dwq, "q")};
         ${plus(dwk, "k")};
     }
+//@ end
 }

@@ -6,15 +6,20 @@
 //@ local lanes = row_lanes(head_dim, qkv)
 //@ local g = row(head_dim, qkv, lanes)
 //@ local groups = 256 // lanes
+//@ local part = dwq and ", " .. acc .. " *part" or ""
+//@ local grads = dwq and (",\n%18s%s *dwq, %s *dwk, float beta, char *workspace"):format(
+//@     "", dwq.type, dwk.type) or ""
 //@ local weight = { name = "weight", dtype = wq.dtype }
 RT_GLOBAL(256)
 ${fn}(const ${qkv.type} *qkv, const ${wq.type} *wq, const ${wk.type} *wk,
-      const ${rstd.type} *rstd, const ${dy.type} *dy, ${dx.type} *dx, ${acc} *part)
+      const ${rstd.type} *rstd, const ${dy.type} *dy, ${dx.type} *dx${part})
 {
+//@ if dwq then
     RT_SHARED(${acc}, shared, ${256 * g.part});
+    ${acc} sum_q[${g.part}] = {}, sum_k[${g.part}] = {};
+//@ end
     const int group = threadIdx.x / ${lanes};
     const int64_t first = (int64_t)blockIdx.x * ${8 * all}; /* heads of 8 rows */
-    ${acc} sum_q[${g.part}] = {}, sum_k[${g.part}] = {};
     for (int64_t from = first; from < first + ${8 * all}; from += ${groups}) {
         const int64_t index = from + group, at = index * ${head_dim};
         const int head = (int)(index % ${all});
@@ -31,8 +36,10 @@ ${fn}(const ${qkv.type} *qkv, const ${wq.type} *wq, const ${wk.type} *wk,
             ${load("scale", weight, "0", g)};
             for (int k = 0; k < ${g.part}; k++) {
                 h[k] *= r;
+//@ if dwq then
                 sum_q[k] += is_q ? e[k] * h[k] : 0;
                 sum_k[k] += is_q ? 0 : e[k] * h[k];
+//@ end
                 sum_eh += e[k] * scale[k] * h[k];
             }
         }
@@ -44,6 +51,7 @@ ${fn}(const ${qkv.type} *qkv, const ${wq.type} *wq, const ${wk.type} *wk,
             ${store(dx, "at", "e", g)};
         }
     }
+//@ if dwq then
     for (int q_or_k = 0; q_or_k < 2; q_or_k++) {
         rt_block_sync();
         for (int k = 0; k < ${g.part}; k++) {
@@ -61,8 +69,10 @@ ${fn}(const ${qkv.type} *qkv, const ${wq.type} *wq, const ${wk.type} *wk,
             part[((int64_t)blockIdx.x * 2 + q_or_k) * ${head_dim} + j] = sum;
         }
     }
+//@ end
 }
 
+//@ if dwq then
 /* The sums of the blocks in order: [${chunks}][of wq, of wk][${head_dim}]. */
 RT_GLOBAL(1024)
 ${fn}_sum(const ${acc} *part, ${dwq.type} *dwq, ${dwk.type} *dwk, float beta)
@@ -76,18 +86,28 @@ ${fn}_sum(const ${acc} *part, ${dwq.type} *dwq, ${dwk.type} *dwk, float beta)
         ${st(to, "j", "(beta == 0 ? 0 : " .. ld(to, "j") .. ") + sum")};
     }
 }
+//@ end
 //@ host
 ${kernel(fn, 256)}
+//@ if dwq then
 ${kernel(fn .. "_sum", 1024)}
+//@ end
 
+//@ if dwq then
 /* dx[${t}, ${c}], dwq[${head_dim}] and dwk; part: both sums of every 8 rows */
+//@ else
+/* dx[${t}, ${c}] */
+//@ end
 static void ${fn}(Rt *rt, const ${qkv.type} *qkv, const ${wq.type} *wq, const ${wk.type} *wk,
-                  const ${rstd.type} *rstd, const ${dy.type} *dy, ${dx.type} *dx,
-                  ${dwq.type} *dwq, ${dwk.type} *dwk, float beta, char *workspace)
+                  const ${rstd.type} *rstd, const ${dy.type} *dy, ${dx.type} *dx${grads})
 {
+//@ if dwq then
     ${acc} *part = (${acc} *)(void *)workspace;
+//@ end
     rt_launch(rt, &${fn}_kernel, ${chunks}, 1,
-              (void *[]){ &qkv, &wq, &wk, &rstd, &dy, &dx, &part });
+              (void *[]){ &qkv, &wq, &wk, &rstd, &dy, &dx${dwq and ", &part" or ""} });
+//@ if dwq then
     rt_launch(rt, &${fn}_sum_kernel, ${(2 * head_dim + 31) // 32}, 1,
               (void *[]){ &part, &dwq, &dwk, &beta });
+//@ end
 }

@@ -10,8 +10,9 @@ return op {
     },
     attrs = { heads = "int", kv_heads = "int", head_dim = "int" },
     outputs = {
-        { "dx", "t c", dtype = "qkv" }, { "dwq", "hd", dtype = "grad", add = true },
-        { "dwk", "hd", dtype = "grad", add = true },
+        { "dx", "t c", dtype = "qkv" },
+        { "dwq", "hd", dtype = "grad", add = true, optional = "frozen" },
+        { "dwk", "hd", dtype = "grad", add = true, optional = "frozen" },
     },
     axes = { t = "reduction", c = "parallel", hd = "reduction" },
     check = function(n)
@@ -25,10 +26,14 @@ return op {
         end
     end,
     -- Sums for both weights over every 32 rows; cpu.c has the same 32.
-    workspace = function(n) return (n.t + 31) // 32 * 2 * n.head_dim * n.acc_bytes end,
+    workspace = function(n)
+        return n.dwq and (n.t + 31) // 32 * 2 * n.head_dim * n.acc_bytes or 0
+    end,
     -- For CUDA over every 8; cuda.cu has the same 8.
-    workspace_cuda = function(n) return (n.t + 7) // 8 * 2 * n.head_dim * n.acc_bytes end,
-    flops = function(n) return 11 * n.t * (n.heads + n.kv_heads) * n.head_dim end,
+    workspace_cuda = function(n)
+        return n.dwq and (n.t + 7) // 8 * 2 * n.head_dim * n.acc_bytes or 0
+    end,
+    flops = function(n) return (n.dwq and 11 or 9) * n.t * (n.heads + n.kv_heads) * n.head_dim end,
     reference = function(n)
         local hd, normed = n.head_dim, n.heads + n.kv_heads
         local dwq, dwk = {}, {}

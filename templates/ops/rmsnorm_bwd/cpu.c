@@ -9,9 +9,11 @@
 //@ local h = xj .. " * rstd[i]"
 //@ local e = dyj .. " * " .. ld(w, "j")
 //@ local dxj = "rstd[i] * (" .. e .. " - " .. h .. " * mean_eh)"
+//@ local grads = dw and (",\n%18s%s *restrict dw, float beta"):format("", dw.type) or ""
 //@ local function plus(y, value) -- what beta asks for
 //@     return st(y, "c + j", "(beta == 0 ? 0 : " .. ld(y, "c + j") .. ") + " .. value)
 //@ end
+//@ if dw then
 RT_ALWAYS void ${fn}_columns(const int cols, int64_t c, const ${x.type} *restrict x,
                              const ${rstd.type} *restrict rstd,
                              const ${dy.type} *restrict dy, ${dw.type} *restrict dw,
@@ -37,9 +39,10 @@ RT_ALWAYS void ${fn}_columns(const int cols, int64_t c, const ${x.type} *restric
     }
 }
 
+//@ end
 static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
                   const ${rstd.type} *restrict rstd, const ${dy.type} *restrict dy,
-                  ${dx.type} *restrict dx, ${dw.type} *restrict dw, float beta)
+                  ${dx.type} *restrict dx${grads})
 {
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < ${t}; i++) {
@@ -52,6 +55,7 @@ static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
             ${st(dx, "at + j", dxj)};
         }
     }
+//@ if dw then
 #pragma omp parallel for schedule(static)
     for (int64_t block = 0; block < ${blocks}; block++) {
         const int64_t c = block * ${cols};
@@ -65,4 +69,5 @@ static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
         ${fn}_columns(${rest > 0 and rest or cols}, c, x, rstd, dy, dw, beta);
 //@ end
     }
+//@ end
 }

@@ -8,9 +8,11 @@
 //@ local xj, dyj = ld(x, "at + j"), ld(dy, "at + j")
 //@ local h = xj .. " * rstd[i]"
 //@ local e = dyj .. " * " .. ld(w, "j")
+//@ local grads = dw and (",\n%18s%s *restrict dw, float beta"):format("", dw.type) or ""
 //@ local function plus(y, value) -- what beta asks for
 //@     return st(y, "c + j", "(beta == 0 ? 0 : " .. ld(y, "c + j") .. ") + " .. value)
 //@ end
+//@ if dw then
 RT_ALWAYS void ${fn}_columns(const int cols, int64_t c, const ${x.type} *restrict x,
                              const ${rstd.type} *restrict rstd,
                              const ${dy.type} *restrict dy, ${dw.type} *restrict dw,
@@ -36,10 +38,10 @@ RT_ALWAYS void ${fn}_columns(const int cols, int64_t c, const ${x.type} *restric
     }
 }
 
+//@ end
 static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
                   const ${rstd.type} *restrict rstd, const ${dy.type} *restrict dy,
-                  const ${dres.type} *dres, ${dx.type} *dx, ${dw.type} *restrict dw,
-                  float beta)
+                  const ${dres.type} *dres, ${dx.type} *dx${grads})
 {
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < ${t}; i++) {
@@ -54,6 +56,7 @@ static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
             ${st(dx, "at + j", ld(dres, "at + j") .. " + dxj")};
         }
     }
+//@ if dw then
 #pragma omp parallel for schedule(static)
     for (int64_t block = 0; block < ${blocks}; block++) {
         const int64_t c = block * ${cols};
@@ -67,4 +70,5 @@ static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
         ${fn}_columns(${rest > 0 and rest or cols}, c, x, rstd, dy, dw, beta);
 //@ end
     }
+//@ end
 }

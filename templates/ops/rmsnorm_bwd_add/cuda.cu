@@ -3,14 +3,20 @@
 //@ -- added.
 //@ local g = row(d, x)
 //@ local long = g.part > 16 -- too much for registers: read again, from the cache
-//@ local blocks = workspace // (d * acc_bytes)
+//@ local blocks = dw and workspace // (d * acc_bytes) or t -- a row each, without sums
 //@ local sums = { dtype = rstd.dtype, name = "part" }
+//@ local part = dw and ", " .. acc .. " *part" or ""
+//@ local grads = dw and (", %s *dw, float beta,\n%18schar *workspace"):format(dw.type, "") or ""
 RT_GLOBAL(${g.threads})
 ${fn}(const ${x.type} *x, const ${w.type} *w, const ${rstd.type} *rstd,
-      const ${dy.type} *dy, const ${dres.type} *dres, ${dx.type} *dx, ${acc} *part)
+      const ${dy.type} *dy, const ${dres.type} *dres,
+      ${dx.type} *dx${part})
 {
     RT_SHARED(${acc}, shared, ${g.warps});
-    ${acc} scale[${g.part}], sum_w[${g.part}] = {};
+    ${acc} scale[${g.part}];
+//@ if dw then
+    ${acc} sum_w[${g.part}] = {};
+//@ end
 //@ if not long then
     ${load("scale", w, "0", g)};
 //@ end
@@ -27,7 +33,9 @@ ${fn}(const ${x.type} *x, const ${w.type} *w, const ${rstd.type} *rstd,
 //@ end
         for (int k = 0; k < ${g.part}; k++) {
             h[k] *= r;
+//@ if dw then
             sum_w[k] += e[k] * h[k];
+//@ end
             e[k] *= scale[k];
             sum_eh += e[k] * h[k];
         }
@@ -47,9 +55,12 @@ ${fn}(const ${x.type} *x, const ${w.type} *w, const ${rstd.type} *rstd,
         }
         ${store(dx, "at", "e", g)};
     }
+//@ if dw then
     ${store(sums, "(int64_t)blockIdx.x * " .. d, "sum_w", g)};
+//@ end
 }
 
+//@ if dw then
 /* The sums of the blocks in order. */
 RT_GLOBAL(1024)
 ${fn}_sum(const ${acc} *part, ${dw.type} *dw, float beta)
@@ -61,18 +72,29 @@ ${fn}_sum(const ${acc} *part, ${dw.type} *dw, float beta)
         ${st(dw, "j", "(beta == 0 ? 0 : " .. ld(dw, "j") .. ") + sum")};
     }
 }
+//@ end
 //@ host
 ${kernel(fn, g.threads)}
+//@ if dw then
 ${kernel(fn .. "_sum", 1024)}
+//@ end
 
+//@ if dw then
 /* dx[${t}, ${d}] + dres, dw[${d}]; part: sums of ${blocks} blocks */
+//@ else
+/* dx[${t}, ${d}] + dres */
+//@ end
 static void ${fn}(Rt *rt, const ${x.type} *x, const ${w.type} *w, const ${rstd.type} *rstd,
-                  const ${dy.type} *dy, const ${dres.type} *dres, ${dx.type} *dx, ${dw.type} *dw, float beta,
-                  char *workspace)
+                  const ${dy.type} *dy,
+                  const ${dres.type} *dres, ${dx.type} *dx${grads})
 {
+//@ if dw then
     ${acc} *part = (${acc} *)(void *)workspace;
+//@ end
     rt_launch(rt, &${fn}_kernel, ${blocks}, 1,
-              (void *[]){ &x, &w, &rstd, &dy, &dres, &dx, &part });
+              (void *[]){ &x, &w, &rstd, &dy, &dres, &dx${dw and ", &part" or ""} });
+//@ if dw then
     rt_launch(rt, &${fn}_sum_kernel, ${(d + 31) // 32}, 1,
               (void *[]){ &part, &dw, &beta });
+//@ end
 }

@@ -10,15 +10,16 @@ return op {
     },
     outputs = {
         { "dx", "t d", dtype = "x", alias = "dres" },
-        { "dw", "d", dtype = "grad", add = true },
+        { "dw", "d", dtype = "grad", add = true, optional = "frozen" },
     },
     axes = { t = "reduction", d = "reduction" },
     -- Blocks keep sums of their rows: enough blocks for 132 multiprocessors, and rows for each.
     workspace_cuda = function(n)
+        if not n.dw then return 0 end
         local blocks = math.min((n.t + 7) // 8, math.max(264, (1 << 20) // n.d))
         return blocks * n.d * n.acc_bytes
     end,
-    flops = function(n) return (11 + 1) * n.t * n.d end,
+    flops = function(n) return ((n.dw and 11 or 9) + 1) * n.t * n.d end,
     expands = function(g, n)
         local dx, dw = g.rmsnorm_bwd { n.x, n.w, n.rstd, n.dy }
         return { dx = g.add { n.dres, dx }, dw = dw }
