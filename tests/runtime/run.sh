@@ -69,8 +69,10 @@ deaths() {
     kill -KILL "$job"
     wait "$job" 2>/dev/null
     if gone "$t"; then ok "kill -9 of the launcher"; else bad "kill -9 of the launcher"; fi
-    local signal
-    for signal in TERM INT HUP; do
+    local signal signals="TERM INT HUP"
+    # what this shell ignores (nohup) its jobs ignore
+    [ $((0x$(sed -n 's/^SigIgn:[ \t]*//p' /proc/self/status) & 1)) = 0 ] || signals="TERM INT"
+    for signal in $signals; do
         start_job
         began=$(milliseconds)
         kill -$signal "$job"
