@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-/* An op with another's templates is that op with fewer outputs: one evaluates both. */
+/* A form of an op makes the same loss: one op evaluates both. */
 static const OpRule *evaluator_of(const Gen *g, const OpRule *op)
 {
     const char *form_of = op->info->form_of ? op->info->form_of : op->name;

@@ -5,8 +5,8 @@
  * Several contributions to one value are added by the op with the role "sum", in the
  * order in which they arise. What is frozen and has nothing that trains before it needs
  * no gradient: nodes that would only compute one are never built, and a class of which
- * nothing is needed has no backward; and an op of whose optional outputs nobody wants one
- * takes its form without it (ops_form). The uses of one parameter inside a class add into
+ * nothing is needed has no backward; an op whose optional outputs nobody wants takes the
+ * form without them (ops_form). The uses of one parameter inside a class add into
  * its one gradient buffer instead (node.add); uses in different blocks do so at run time
  * (beta = 1). */
 #include "builder.h"

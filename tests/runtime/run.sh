@@ -70,8 +70,11 @@ deaths() {
     wait "$job" 2>/dev/null
     if gone "$t"; then ok "kill -9 of the launcher"; else bad "kill -9 of the launcher"; fi
     local signal signals="TERM INT HUP"
-    # what this shell ignores (nohup) its jobs ignore
-    [ $((0x$(sed -n 's/^SigIgn:[ \t]*//p' /proc/self/status) & 1)) = 0 ] || signals="TERM INT"
+    # what this shell ignores its jobs ignore
+    if [ $((0x$(sed -n 's/^SigIgn:[ \t]*//p' /proc/self/status) & 1)) != 0 ]; then
+        echo "skipped: SIGHUP (it is ignored here, as by nohup)"
+        signals="TERM INT"
+    fi
     for signal in $signals; do
         start_job
         began=$(milliseconds)
