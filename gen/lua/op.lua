@@ -31,8 +31,7 @@
 --     flops     = function(n) ... end,  bytes = function(n) ... end,
 --     backward  = function(g, n, d) return { x = gradient } end,
 --     expands   = function(g, n) return { y = value } end,        fused ops
---     reference = function(n) ... end,  cases = function(r) ... end,   a fused op without a
---                                  reference is tested against its expansion's
+--     reference = function(n) ... end,  cases = function(r) ... end,
 --   }
 --
 -- Dims are names, numbers, +, -, * and parentheses without blanks: "t 2*f", "t (h+2)*hd".
