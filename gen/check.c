@@ -355,6 +355,28 @@ static void check_auto(Check *c)
                  "recompute: \"auto\" needs a budget, and target.memory is not given");
 }
 
+/* Its deterministic backward is that of Hopper; on others it has other forms. */
+static void check_cudnn(Check *c, const char *arch)
+{
+    const char *param = value_str(c, "dtypes.param");
+    int64_t end;
+
+    if (strcmp(value_str(c, "target.attention"), "cudnn") != 0)
+        return;
+    if (arch && strcmp(arch, "sm_90") != 0 && strcmp(arch, "sm_90a") != 0)
+        COMPLAIN(
+            c, "target.attention", "leave it out",
+            "target.attention: cuDNN's has the same bits every time on sm_90 only, and "
+            "target.arch has %s",
+            arch);
+    if (!arch && *param && strcmp(param, "bf16") != 0 && strcmp(param, "f16") != 0)
+        COMPLAIN(c, "target.attention", "use dtypes.param = \"bf16\", or leave it out",
+                 "target.attention: cuDNN has none of %s", param);
+    if (!arch && value_int(c, "documents.end_id", &end))
+        COMPLAIN(c, "target.attention", "leave it out",
+                 "target.attention: cuDNN's knows no documents");
+}
+
 static void check_cuda(Check *c)
 {
     const char *seen[16] = {0};
@@ -376,10 +398,13 @@ static void check_cuda(Check *c)
         if (n == 0)
             COMPLAIN(c, "target.arch", "leave it out", "target.arch: the list is empty");
     }
+    check_cudnn(c, NULL);
     for (int i = 0; i < n && i < 16; i++) {
         lua_rawgeti(c->L, -1, i + 1);
         seen[i] = lua_tostring(c->L, -1);
         lua_pop(c->L, 1);
+        if (seen[i])
+            check_cudnn(c, seen[i]);
         for (int k = 0; k < i; k++)
             if (seen[i] && seen[k] && !strcmp(seen[i], seen[k]))
                 COMPLAIN(c, gen_printf(c->g, "target.arch[%d]", i + 1), "remove one",

@@ -144,6 +144,7 @@ static void fill_target(Check *c, Model *m)
     m->target = TARGET_CUDA;
     m->gpu = value_str(c, "target.gpu");
     m->jit = value_bool(c, "target.jit");
+    m->cudnn = !strcmp(value_str(c, "target.attention"), "cudnn");
     m->library_bytes = size_parse(value_str(c, "target.reserve"));
     m->gpu_tflops = value_num(c, "target.rates.tflops");
     m->gpu_memory_gbs = value_num(c, "target.rates.memory");

@@ -387,6 +387,12 @@ static bool is_between_ranks(const char *name)
     return false;
 }
 
+/* What only trainers need that call cuDNN. */
+static bool is_of_cudnn(const char *name)
+{
+    return !strncmp(name, "rt_cudnn", 8);
+}
+
 /* Does the trainer need this file of runtime/? */
 static bool is_runtime_file(const Gen *g, const char *path)
 {
@@ -397,7 +403,8 @@ static bool is_runtime_file(const Gen *g, const char *path)
         (strcmp(dot, ".c") != 0 && strcmp(dot, ".h") != 0))
         return false;
     if (!strncmp(name, "cuda/", 5))
-        return cuda && (g->model.world_size > 1 || !is_between_ranks(name + 5));
+        return cuda && (g->model.world_size > 1 || !is_between_ranks(name + 5)) &&
+               (g->model.cudnn || !is_of_cudnn(name + 5));
     for (size_t i = 0; cuda && i < sizeof cpu_only / sizeof *cpu_only; i++)
         if (!strcmp(name, cpu_only[i]))
             return false;

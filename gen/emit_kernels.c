@@ -89,7 +89,7 @@ static void check_heading(Emit *e, const OpRule *rule, const char *file,
 void emit_kernel(Emit *e, const OpRule *rule, const char *kernel, int list, int prepared)
 {
     lua_State *L = e->L;
-    const char *name = emit_cuda(e) ? "cuda.cu" : "cpu.c";
+    const char *name = emit_cuda(e) ? ops_cuda_file(e->g, rule) : "cpu.c";
     const char *file = ops_template_path(e->g, rule, name), *text;
     size_t bytes, n;
     const char *source = ops_template(e->g, rule, name, &bytes);
@@ -121,7 +121,7 @@ void emit_kernel(Emit *e, const OpRule *rule, const char *kernel, int list, int 
     if (emit_cuda(e) && lua_isnil(L, -1))
         diag_add(e->g, DIAG_ERROR, (Pos){file, 1, 1, 0},
                  "the launcher stands after a line `//@ host`",
-                 "op %s: its cuda.cu has no host part", rule->name);
+                 "op %s: its %s has no host part", rule->name, name);
     lua_setfield(L, -2, "host");
     lua_pushlstring(L, text, n);
     lua_setfield(L, -2, "text");

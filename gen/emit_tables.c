@@ -138,6 +138,7 @@ void emit_model_context(Emit *e)
     emit_str(L, "cpu_arch", m->cpu_arch ? m->cpu_arch : "native");
     emit_bool(L, "cuda", emit_cuda(e));
     emit_bool(L, "jit", m->jit);
+    emit_bool(L, "cudnn", m->cudnn);
     lua_createtable(L, m->n_archs, 0);
     for (int i = 0; i < m->n_archs; i++) {
         lua_pushstring(L, m->archs[i]);

@@ -554,6 +554,8 @@ void fuse_graph(Gen *g)
 
     if (g->model.fuse)
         fuse_classes(g);
+    if (g->model.cudnn)
+        cudnn_check(g);
     text_printf(&t, "%s", g->model.hash_fields ? g->model.hash_fields : "");
     graph_text(g, &t, false);
     add_rules(g, &t);

@@ -117,6 +117,7 @@ typedef struct Model {
     const char *gpu;                    /* of the cuda target: "h100" */
     int n_archs;                        /* that its kernels are compiled for */
     const char **archs;                 /* "sm_90a" */
+    bool cudnn;                         /* its kernels, for ops that have a cudnn.cu */
     bool jit;                           /* when the trainer starts, for the device it finds */
     double gpu_tflops, gpu_memory_gbs, gpu_link_gbs; /* rates to be had */
     int64_t library_bytes;              /* of a rank, outside of the arena: code, libraries */

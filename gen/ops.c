@@ -276,6 +276,7 @@ static bool load_rule(Gen *g, OpRule *op, int checker)
         info->has_bytes = rule_has(L, op, "bytes");
         info->has_workspace = rule_has(L, op, "workspace");
         info->has_workspace_cuda = rule_has(L, op, "workspace_cuda");
+        info->has_workspace_cudnn = rule_has(L, op, "workspace_cudnn");
         op->fused = rule_has(L, op, "expands");
     }
     lua_pop(L, 1);
@@ -495,6 +496,7 @@ void ops_load(Gen *g)
         size_t bytes;
 
         op->has_cpu = ops_template(g, op, "cpu.c", &bytes) != NULL;
+        op->info->has_cudnn = ops_template(g, op, "cudnn.cu", &bytes) != NULL;
         op->has_cuda = ops_template(g, op, "cuda.cu", &bytes) != NULL;
     }
 }
@@ -551,6 +553,11 @@ const OpRule *ops_form(const Gen *g, const OpRule *op, const bool *dead)
             best = form;
     }
     return best;
+}
+
+const char *ops_cuda_file(const Gen *g, const OpRule *op)
+{
+    return g->model.cudnn && op->info->has_cudnn ? "cudnn.cu" : "cuda.cu";
 }
 
 const char *ops_template_path(Gen *g, const OpRule *op, const char *file)

@@ -25,19 +25,20 @@ typedef struct Axis {
 
 typedef struct OpInfo {
     int n_attrs, n_axes;
-    AttrSpec *attrs;  /* sorted by key */
-    Axis *axes;       /* sorted by dim */
-    const char *role; /* "sum": adds two values of one shape; "optimizer"; or NULL */
+    AttrSpec *attrs;       /* sorted by key */
+    Axis *axes;            /* sorted by dim */
+    const char *role;      /* "sum": adds two values of one shape; "optimizer"; or NULL */
     const char *evaluates; /* the op whose loss this one makes alone; or NULL */
     const char *form_of;   /* the op whose optional outputs it lacks; or NULL */
     const char *form;      /* the word that those outputs have */
-    const char *path; /* of op.lua, as messages show it */
-    const char *text; /* op.lua */
+    const char *path;      /* of op.lua, as messages show it */
+    const char *text;      /* op.lua */
     size_t text_bytes;
     bool from_disk;
     bool scaled; /* takes the loss scale, where there is one */
     bool has_backward, has_check, has_flops, has_bytes;
-    bool has_workspace, has_workspace_cuda;
+    bool has_workspace, has_workspace_cuda, has_workspace_cudnn;
+    bool has_cudnn; /* a cudnn.cu: the launcher of a kernel of cuDNN's */
 } OpInfo;
 
 const OpRule *ops_find(const Gen *g, const char *name); /* NULL when unknown */
@@ -49,6 +50,10 @@ const char *ops_nearest(Gen *g, const char *name); /* for "did you mean" */
 const OpRule *ops_form(const Gen *g, const OpRule *op, const bool *dead);
 /* A file of the op's folder ("cpu.c"), or NULL. */
 const char *ops_template(Gen *g, const OpRule *op, const char *file, size_t *bytes);
+/* "cuda.cu", or "cudnn.cu" where the trainer is to use that and the op has one. */
+const char *ops_cuda_file(const Gen *g, const OpRule *op);
+/* cudnn.c: messages for all that cuDNN's kernels are asked for and cannot do. */
+void cudnn_check(Gen *g);
 /* The path of that file, for messages. */
 const char *ops_template_path(Gen *g, const OpRule *op, const char *file);
 
@@ -95,7 +100,7 @@ void infer_push_n(Gen *g, const Node *node);
 /* The rule's `bytes`, or every operand once. */
 int64_t infer_traffic(Gen *g, const Node *node);
 
-/* ---- for EMIT and the tests ------------------------------------------------------ */
+/* ---- ops_env.c: for EMIT and the tests ------------------------------------------- */
 
 /* Pushes the environment of node's kernel template: dims and attributes by name, each
  * operand as a table {name, type, dtype, elems, bytes, shape}, `fn` (the kernel's name),

@@ -43,6 +43,12 @@ int unroll_flat(Unroller *u, BufKind kind, Space space, const char *prefix,
     return id;
 }
 
+/* Between GPUs the ranks that send write where it lands. */
+static Space gathered_space(const Unroller *u)
+{
+    return u->g->model.target == TARGET_CUDA ? SPACE_SYMMETRIC : SPACE_LOCAL;
+}
+
 static int *int_array(Gen *g, int n)
 {
     int *a = gen_alloc(g, sizeof(int) * (size_t)(n + 1));
@@ -295,7 +301,7 @@ static void gathered_buffers(Unroller *u)
                 unroll_flat(u, BUF_KEPT, SPACE_SYMMETRIC, "kept", s, g->model.param_dtype,
                             s->elems / s->between.size, 1);
         }
-        in->buffer = unroll_flat(u, BUF_GATHERED, SPACE_LOCAL, "gathered", s,
+        in->buffer = unroll_flat(u, BUF_GATHERED, gathered_space(u), "gathered", s,
                                  g->model.param_dtype, s->elems, 1);
         u->p->bufs.items[in->buffer].name =
             again == 1 ? gen_printf(g, "gathered_%s_%s", s->ident, phase)
@@ -322,7 +328,7 @@ void unroll_evaluate_buffers(Unroller *u, const Unroller *training)
             }
         }
         if (in->buffer < 0) {
-            in->buffer = unroll_flat(u, BUF_GATHERED, SPACE_LOCAL, "gathered", seg,
+            in->buffer = unroll_flat(u, BUF_GATHERED, gathered_space(u), "gathered", seg,
                                      g->model.param_dtype, seg->elems, 1);
             u->p->bufs.items[in->buffer].name =
                 gen_printf(g, "gathered_%s_evaluate", seg->ident);

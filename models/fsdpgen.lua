@@ -110,7 +110,7 @@
 ---@field memory? string that a program can have on an idle one
 ---@field reserve? string of it what is left to the context, to cuBLAS and NCCL; the plan must fit beside it
 ---@field rates? fsdpgen.cuda.rates to predict the time of a step by
----@field attention? string implementation; the generated kernels (later)
+---@field attention? "generated"|"cudnn" by generated kernels, or by cuDNN's: bf16 or f16 on sm_90 and sm_90a, without `documents`
 ---@field jit? boolean `make` builds a trainer that compiles its kernels when it starts, for the GPU it finds, as `make JIT=1` does
 
 ---@class (exact) fsdpgen.trainer.dtypes

@@ -225,11 +225,11 @@ void rt_load_micro_batch(Rt *rt, int64_t index);
 enum { RT_GATHER, RT_REDUCE };
 
 /* out[shards * shard_elems] = param_shard of every rank of this copy, in rank order. out: local
- * offset. */
+ * offset; between GPUs, whose ranks write where it lands, a symmetric one. */
 void rt_all_gather_start(Rt *rt, int segment, int64_t out);
 /* Between forward and backward a group of `ranks` neighbours may hold the weights, a part of
- * elems / ranks each: keeps this rank's part of `gathered` (local offset) in `kept` (symmetric
- * offset); then out (local offset) = kept of every rank of the group, in rank order. */
+ * elems / ranks each: keeps this rank's part of `gathered` (offset as above) in `kept` (symmetric
+ * offset); then out = kept of every rank of the group, in rank order. */
 void rt_keep(Rt *rt, int segment, int64_t gathered, int64_t kept, int ranks);
 void rt_kept_gather_start(Rt *rt, int segment, int64_t kept, int64_t out, int ranks);
 /* result = sum over the ranks of this copy of their `grad` at this rank's shard, by the balanced

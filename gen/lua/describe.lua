@@ -391,8 +391,9 @@ local constructors = {
               { "link", "number", min = 1, max = 1e6, default = 360,
                 doc = "GB/s that a rank receives from others" },
           } },
-        { "attention", "string", optional = true, later = true,
-          doc = "implementation; the generated kernels" },
+        { "attention", "string", values = { "generated", "cudnn" }, default = "generated",
+          doc = "by generated kernels, or by cuDNN's: bf16 or f16 on sm_90 and sm_90a, without "
+              .. "`documents`" },
         { "jit", "bool", default = false,
           doc = "`make` builds a trainer that compiles its kernels when it starts, for the "
               .. "GPU it finds, as `make JIT=1` does" } } },

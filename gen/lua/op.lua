@@ -27,7 +27,10 @@
 --     check     = function(n) return problem end,
 --     workspace = function(n) return bytes end,   n.elem_bytes: of the first input's dtype,
 --                                                 n.acc_bytes: of what sums are kept in
---     workspace_cuda = function(n) return bytes end,   where cuda.cu needs another amount
+--     workspace_cuda = function(n) return bytes end,   where cuda.cu needs another amount;
+--                                                      workspace_cudnn: cudnn.cu
+--     check_cudnn = function(n) return problem end,    what cuDNN's kernel, which cudnn.cu
+--                                                      launches, cannot do
 --     flops     = function(n) ... end,  bytes = function(n) ... end,
 --     backward  = function(g, n, d) return { x = gradient } end,
 --     expands   = function(g, n) return { y = value } end,        fused ops
@@ -43,7 +46,8 @@ local fmt = string.format
 local keys = {
   doc = "string", role = "string", evaluates = "string", scaled = "boolean", inputs = "table",
   attrs = "table", outputs = "table", axes = "table", check = "function",
-  workspace = "function", workspace_cuda = "function", flops = "function",
+  workspace = "function", workspace_cuda = "function", workspace_cudnn = "function",
+  check_cudnn = "function", flops = "function",
   bytes = "function", backward = "function", expands = "function",
   reference = "function", cases = "function", uses = "table",
 }

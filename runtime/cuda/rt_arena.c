@@ -81,11 +81,38 @@ char *rt_control(const Rt *rt, int rank)
 
 static bool guarded;
 
-static char *allocate(Rt *rt, int64_t bytes)
+/* The transport may have memory of its own for the symmetric space. */
+static char *take(Rt *rt, RtSpace space, int64_t bytes)
+{
+    void *at = NULL;
+#ifdef RT_NCCL
+    if (space == RT_SPACE_SYMMETRIC && rt_transport->allocate != NULL) {
+        return rt_transport->allocate(rt, bytes);
+    }
+#else
+    (void)space;
+#endif
+    RT_CUDA_CALL(rt, cudaMalloc(&at, (size_t)bytes));
+    return at;
+}
+
+static void give_back(Rt *rt, RtSpace space, char *at)
+{
+#ifdef RT_NCCL
+    if (space == RT_SPACE_SYMMETRIC && rt_transport->release != NULL) {
+        rt_transport->release(rt, at);
+        return;
+    }
+#else
+    (void)space;
+#endif
+    RT_CUDA_CALL(rt, cudaFree(at));
+}
+
+static char *allocate(Rt *rt, RtSpace space, int64_t bytes)
 {
     const int64_t guard = guarded ? GUARD : 0;
-    char *at = NULL;
-    RT_CUDA_CALL(rt, cudaMalloc((void **)&at, (size_t)(bytes + 2 * guard + 1)));
+    char *at = take(rt, space, pages(bytes + 1) + 2 * guard);
     if (guarded) {
         RT_CUDA_CALL(rt, cudaMemset(at, PATTERN, (size_t)(bytes + 2 * guard)));
     }
@@ -112,13 +139,16 @@ bool rt_arena_map(Rt *rt, int fd, bool guard, char *error)
     }
 #endif
     rt_gpu_expect(rt, t->symmetric_bytes + t->local_bytes);
-    rt->symmetric = allocate(rt, t->symmetric_bytes);
-    rt->local = allocate(rt, t->local_bytes);
+    rt->symmetric = allocate(rt, RT_SPACE_SYMMETRIC, t->symmetric_bytes);
+    rt->local = allocate(rt, RT_SPACE_LOCAL, t->local_bytes);
     RT_CUDA_CALL(rt, cudaDeviceSynchronize());
     rt_gpu_measure(RT_OUT_ARENA);
     rt_image_load(rt);
     rt_gpu_measure(RT_OUT_KERNELS);
     rt_blas_open(rt);
+#ifdef RT_CUDNN
+    rt_cudnn_open(rt);
+#endif
     rt_gpu_measure(RT_OUT_BLAS);
     rt_norm_open(rt);
     rt_stage_open(rt);
@@ -130,8 +160,8 @@ bool rt_arena_map(Rt *rt, int fd, bool guard, char *error)
 void rt_arena_free(Rt *rt)
 {
     const int64_t guard = guarded ? GUARD : 0;
-    RT_CUDA_CALL(rt, cudaFree(rt->symmetric - guard));
-    RT_CUDA_CALL(rt, cudaFree(rt->local - guard));
+    give_back(rt, RT_SPACE_SYMMETRIC, rt->symmetric - guard);
+    give_back(rt, RT_SPACE_LOCAL, rt->local - guard);
     rt->symmetric = rt->local = NULL;
 }
 

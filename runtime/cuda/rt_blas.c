@@ -71,8 +71,12 @@ const char *rt_gemm_library(void)
              cublasLtGetVersion(), environment, rt_wisdom_name(),
              rt_gpu.name[0] ? rt_gpu.name : "none yet", rt_gpu.multiprocessors, driver,
              rt_gpu.image ? rt_gpu.image : "none yet");
+    size_t n = strlen(text);
+    (void)n;
+#ifdef RT_CUDNN
+    n += (size_t)snprintf(text + n, sizeof text - n, ", %s", rt_cudnn_name());
+#endif
 #ifdef RT_NCCL
-    const size_t n = strlen(text);
     snprintf(text + n, sizeof text - n, ", %s", rt_transport->name());
 #endif
     return text;

@@ -127,7 +127,7 @@ static void gather(Rt *rt, RtGroup group, int segment, int64_t from, int64_t to)
     const int64_t bytes = t->segments[segment].elems / group.ranks *
                           (int64_t)rt_dtype_bytes(t->param_dtype);
     begin(rt, RT_GATHER);
-    rt_gather(rt, group, rt_symmetric(rt, from), rt_local(rt, to), bytes);
+    rt_gather(rt, group, rt_symmetric(rt, from), rt_symmetric(rt, to), bytes);
     end(rt, RT_GATHER);
 }
 
@@ -166,7 +166,7 @@ void rt_keep(Rt *rt, int segment, int64_t gathered, int64_t kept, int ranks)
     const int64_t bytes =
         s->elems / ranks * (int64_t)rt_dtype_bytes(rt->trainer->param_dtype);
     RT_CUDA_CALL(rt, cudaMemcpyAsync(rt_symmetric(rt, kept),
-                                     rt_local(rt, gathered + rt->rank % ranks * bytes),
+                                     rt_symmetric(rt, gathered + rt->rank % ranks * bytes),
                                      (size_t)bytes, cudaMemcpyDeviceToDevice,
                                      rt_gpu.stream[RT_COMPUTE]));
 }

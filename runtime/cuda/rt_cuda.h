@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_cuda.h: what the host part of an op's cuda.cu asks of the runtime: kernels by name, and
- * matrix products. Everything is enqueued on the rank's compute stream and returns at once. */
+/* rt_cuda.h: what the host part of an op's cuda.cu asks of the runtime: kernels by name,
+ * matrix products, and attention by cuDNN. Everything is enqueued on the rank's compute stream and returns at once. */
 #ifndef RT_CUDA_H
 #define RT_CUDA_H
 
@@ -34,6 +34,29 @@ typedef struct RtMatmul {
 
 void rt_matmul_prepare(RtMatmul *p);
 void rt_matmul(Rt *rt, const RtMatmul *p, const void *a, const void *b, void *c, float beta);
+
+/* Causal attention by cuDNN of a slice: `sequences` of `seq` tokens, of each `heads` queries,
+ * of which heads / kv_heads share a key and a value. A query sees the keys up to its own, the
+ * last `window` of them unless that is 0; scores are multiplied by `scale`. Rows of q, k and v,
+ * one a token, begin qkv_row elements apart, those of the result o_row; of lse the seq values of
+ * a head lie together, lse_heads heads in a sequence. */
+typedef struct RtAttention {
+    bool backward;
+    int64_t sequences, seq, heads, kv_heads, head_dim, window;
+    int64_t qkv_row, o_row, lse_heads;
+    float scale;
+    int dtype;               /* RT_BF16, RT_F16 */
+    int64_t workspace_bytes; /* that is planned */
+    void *plan;              /* the library's, made by rt_attention_prepare */
+} RtAttention;
+
+void rt_attention_prepare(RtAttention *a);
+void rt_attention(Rt *rt, const RtAttention *a, const void *q, const void *k, const void *v,
+                  void *o, float *lse, void *workspace);
+void rt_attention_backward(Rt *rt, const RtAttention *a, const void *q, const void *k,
+                           const void *v, const void *o, const float *lse, const void *d_o,
+                           void *dq, void *dk, void *dv, void *workspace);
+
 /* The stream by which the elements of the run draw noise (rt_noise of rt_device.h). */
 uint32_t rt_noise_stream(const RtUpdateRun *run);
 /* Fills device memory with one byte. */

@@ -87,6 +87,11 @@ void rt_arena_free(Rt *rt);
 
 void rt_blas_open(Rt *rt);
 
+/* ---- rt_cudnn.c: only where target.attention is "cudnn" ------------------------------- */
+
+void rt_cudnn_open(Rt *rt);
+const char *rt_cudnn_name(void); /* and version: for the platform hash */
+
 /* ---- rt_comm.c --------------------------------------------------------------------- */
 
 void rt_comm_open(Rt *rt);
@@ -126,6 +131,9 @@ typedef struct RtParcel {
 /* What carries bytes between ranks. All ranks make the same calls in the same order. */
 typedef struct RtTransport {
     const char *(*name)(void); /* and version: for the platform hash */
+    /* The symmetric space; both NULL: any memory of the device will do. */
+    char *(*allocate)(Rt *rt, int64_t bytes);
+    void (*release)(Rt *rt, char *at);
     void (*open)(Rt *rt);
     /* On the gather stream: out = from of every rank of the group, in rank order. */
     void (*gather)(Rt *rt, RtGroup group, const void *from, void *out, int64_t bytes);

@@ -5,7 +5,12 @@
  * There is a communicator for each set of groups on each stream, made at its first use,
  * which is the same on all ranks: the two streams run side by side, and NCCL is told to
  * keep the order in which the host starts them, the same on all ranks. One that cannot
- * be told has one stream for both (rt_gpu_open). */
+ * be told has one stream for both (rt_gpu_open).
+ *
+ * The symmetric space is NCCL's own memory and is registered with every communicator: it
+ * lies at the same offsets on all ranks, so they reach each other's without copies.
+ * Gathers take no multiprocessor from the mathematics: within a machine the copy engines
+ * move them, where NCCL and the links allow it; NCCL takes its kernels where not. */
 #include "rt_gpu.h"
 
 #include <nccl.h>
@@ -20,10 +25,16 @@
         }                                                                                \
     } while (0)
 
+/* NCCL 2.28 is the first that gathers by copy engines. */
+#define HAS_WINDOWS (NCCL_VERSION_CODE >= 22800)
+
 typedef struct Comm {
     RtGroup group;
     int stream;
     ncclComm_t comm;
+#if HAS_WINDOWS
+    ncclWindow_t window;
+#endif
 } Comm;
 enum { MAX_COMMS = 16 };
 static ncclComm_t world;
@@ -38,13 +49,77 @@ static _Noreturn void nccl_failed(const Rt *rt, const char *call, ncclResult_t r
             rt_gpu.during, ncclGetErrorString(result), ncclGetLastError(world));
 }
 
+static int version(void)
+{
+    int v = 0;
+    ncclGetVersion(&v);
+    return v;
+}
+
+static bool has_windows(void)
+{
+    return HAS_WINDOWS && version() >= 22800;
+}
+
 static const char *name(void)
 {
-    static char text[32];
-    int version = 0;
-    ncclGetVersion(&version);
-    snprintf(text, sizeof text, "NCCL %d", version);
+    static char text[64];
+    snprintf(text, sizeof text, "NCCL %d%s", version(),
+             has_windows() ? ", symmetric windows" : "");
     return text;
+}
+
+/* ---- memory ------------------------------------------------------------------------ */
+
+static char *allocate(Rt *rt, int64_t bytes)
+{
+    void *at = NULL;
+#if HAS_WINDOWS
+    if (has_windows()) {
+        RT_NCCL_CALL(rt, ncclMemAlloc(&at, (size_t)bytes));
+        return at;
+    }
+#endif
+    RT_CUDA_CALL(rt, cudaMalloc(&at, (size_t)bytes));
+    return at;
+}
+
+static void release(Rt *rt, char *at)
+{
+#if HAS_WINDOWS
+    if (has_windows()) {
+        RT_NCCL_CALL(rt, ncclMemFree(at));
+        return;
+    }
+#endif
+    RT_CUDA_CALL(rt, cudaFree(at));
+}
+
+/* A rank that NCCL can give no window gets NULL, and its collectives are as without. */
+static void open_window(Rt *rt, Comm *c)
+{
+#if HAS_WINDOWS
+    enum { ALIGNMENT = NCCL_WIN_REQUIRED_ALIGNMENT };
+    if (has_windows()) {
+        const int64_t bytes =
+            (rt->trainer->symmetric_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        RT_NCCL_CALL(rt, ncclCommWindowRegister(c->comm, rt->symmetric, (size_t)bytes,
+                                                &c->window, NCCL_WIN_COLL_SYMMETRIC));
+    }
+#else
+    (void)rt, (void)c;
+#endif
+}
+
+static void close_window(Rt *rt, Comm *c)
+{
+#if HAS_WINDOWS
+    if (c->window != NULL) {
+        RT_NCCL_CALL(rt, ncclCommWindowDeregister(c->comm, c->window));
+    }
+#else
+    (void)rt, (void)c;
+#endif
 }
 
 /* Rank 0's word reaches the others through the page that they share. */
@@ -69,9 +144,20 @@ static void open_world(Rt *rt)
 /* NCCL 2.26 is the first that keeps the host's order between communicators. */
 bool rt_nccl_keeps_order(void)
 {
-    int version = 0;
-    ncclGetVersion(&version);
-    return version >= 22600;
+    return version() >= 22600;
+}
+
+static ncclConfig_t config_of(int stream)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+#if HAS_WINDOWS
+    if (has_windows() && stream == RT_GATHER) {
+        config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
+    }
+#else
+    (void)stream;
+#endif
+    return config;
 }
 
 static ncclComm_t comm_of(Rt *rt, RtGroup g, int stream)
@@ -86,9 +172,11 @@ static ncclComm_t comm_of(Rt *rt, RtGroup g, int stream)
         rt_fail(rt, RT_EXIT_ERROR, "more than %d sets of groups", MAX_COMMS);
     }
     Comm *c = &comms[n_comms++];
-    *c = (Comm){g, stream, NULL};
+    *c = (Comm){.group = g, .stream = stream};
     const int color = rt->rank / (g.ranks * g.stride) * g.stride + rt->rank % g.stride;
-    RT_NCCL_CALL(rt, ncclCommSplit(world, color, rt->rank, &c->comm, NULL));
+    ncclConfig_t config = config_of(stream);
+    RT_NCCL_CALL(rt, ncclCommSplit(world, color, rt->rank, &c->comm, &config));
+    open_window(rt, c);
     return c->comm;
 }
 
@@ -108,6 +196,7 @@ static void check(const Rt *rt)
 static void close_all(Rt *rt)
 {
     for (int i = 0; i < n_comms; i++) {
+        close_window(rt, &comms[i]);
         RT_NCCL_CALL(rt, ncclCommDestroy(comms[i].comm));
     }
     n_comms = 0;
@@ -186,6 +275,8 @@ static void control(Rt *rt, void *words, int64_t n_words, void *losses, int64_t 
 
 const RtTransport rt_nccl = {
     .name = name,
+    .allocate = allocate,
+    .release = release,
     .open = open_world,
     .gather = gather,
     .exchange = exchange,

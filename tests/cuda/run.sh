@@ -14,6 +14,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 [ $# -ge 1 ] && FSDPGEN=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
 . "$here/../lib.sh"
 . "$here/oldest.sh"
+. "$here/cudnn.sh"
 export RUNS=${RUNS:-1}
 
 without_gpu() { # what is for machines that have one
@@ -140,5 +141,6 @@ fi
 model tiny_gpt2 "$ROOT/tests/models/tiny_gpt2.lua" sm_80
 model tiny_llama "$ROOT/tests/models/tiny_llama.lua" sm_100a \
     --set 'dtypes={param="bf16",master="bf16",moments="bf16"}'
+cudnn
 [ "${OLDEST:-$FULL}" = 0 ] || oldest
 finish

@@ -11,6 +11,7 @@ set -u
 . "$(dirname "$0")/../lib.sh"
 . "$ROOT/tests/e2e/common.sh"
 . "$ROOT/tests/cudasim/tune.sh"
+. "$ROOT/tests/cudasim/cudnn.sh"
 home=$BUILD/tests/cudasim/home
 data=$ROOT/LICENSE
 STEPS=2
@@ -389,6 +390,7 @@ if reference llama tiny_llama 1e-4; then
     compiled_at_start
 fi
 graphs
+cudnn_attention
 if reference gpt2 tiny_gpt2 1e-4; then
     rows gpt2 tiny_gpt2 2
 fi

@@ -125,7 +125,6 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t *co
     char path[PATH_BYTES + 40];
     BEGIN;
 
-    (void)config;
     if (sim_capture_spoilt()) /* it allocates */
         return ncclUnhandledCudaError;
     mine->color = color;
@@ -148,7 +147,10 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t *co
     if (color == NCCL_SPLIT_NOCOLOR)
         return ncclSuccess;
     snprintf(path, sizeof path, "%.100s.%d.%d", parent->path, (int)n, color);
-    return join(comm, path, rank, ranks, true);
+    const ncclResult_t result = join(comm, path, rank, ranks, true);
+    if (result == ncclSuccess)
+        (*comm)->by_copy_engines = config && config->CTAPolicy == NCCL_CTA_POLICY_ZERO;
+    return result;
 }
 
 ncclResult_t ncclCommCount(const ncclComm_t comm, int *count)
@@ -226,10 +228,21 @@ ncclResult_t ncclGroupEnd(void)
     return sim_broken() ? ncclUnhandledCudaError : ncclSuccess;
 }
 
+static bool in_window(ncclComm_t c, const void *p, int64_t bytes)
+{
+    const char *at = p;
+
+    return c->window && at >= c->window && at + bytes <= c->window + c->window_bytes;
+}
+
 ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type,
                            ncclComm_t comm, cudaStream_t stream)
 {
     BEGIN;
+    if (comm->by_copy_engines &&
+        (!in_window(comm, from, (int64_t)count * sim_nccl_bytes(type)) ||
+         !in_window(comm, to, (int64_t)count * sim_nccl_bytes(type) * comm->ranks)))
+        return ncclInvalidUsage;
     return add(comm, sim_stream(stream),
                &(Part){GATHER, type, ncclSum, (int64_t)count, 0, 0, from, to});
 }
@@ -318,14 +331,33 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     return leave(comm, "ncclCommAbort");
 }
 
+enum { MAX_OWN = 8 };
+static struct {
+    char *at;
+    size_t bytes;
+} own[MAX_OWN];
+
 ncclResult_t ncclMemAlloc(void **p, size_t bytes)
 {
-    return cudaMalloc(p, bytes) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+    if (cudaMalloc(p, bytes) != cudaSuccess)
+        return ncclUnhandledCudaError;
+    for (int i = 0; i < MAX_OWN; i++)
+        if (!own[i].at) {
+            own[i].at = *p;
+            own[i].bytes = bytes;
+            return ncclSuccess;
+        }
+    return ncclInternalError;
 }
 
 ncclResult_t ncclMemFree(void *p)
 {
-    return cudaFree(p) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+    for (int i = 0; i < MAX_OWN; i++)
+        if (own[i].at == p) {
+            own[i].at = NULL;
+            return cudaFree(p) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+        }
+    return ncclInvalidArgument;
 }
 
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void *p, size_t bytes, void **handle)
@@ -344,13 +376,24 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *p, size_t bytes,
                                     ncclWindow_t *w, int flags)
 {
-    (void)comm, (void)bytes, (void)flags;
-    *w = (ncclWindow_t)p;
-    return ncclSuccess;
+    char *at = p;
+
+    for (int i = 0; i < MAX_OWN; i++)
+        if (own[i].at && at >= own[i].at && at + bytes <= own[i].at + own[i].bytes &&
+            (uintptr_t)p % NCCL_WIN_REQUIRED_ALIGNMENT == 0 &&
+            flags == NCCL_WIN_COLL_SYMMETRIC) {
+            comm->window = p;
+            comm->window_bytes = (int64_t)bytes;
+            *w = (ncclWindow_t)p;
+            return ncclSuccess;
+        }
+    return ncclInvalidArgument;
 }
 
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t w)
 {
-    (void)comm, (void)w;
+    if (comm->window != (const char *)w)
+        return ncclInvalidArgument;
+    comm->window = NULL;
     return ncclSuccess;
 }

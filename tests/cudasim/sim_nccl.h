@@ -6,6 +6,10 @@
  * leaves the others waiting, as on NVLink. Sums are taken around the ring from the rank
  * after the owner's, each rounded to its type: not the trainer's tree.
  *
+ * A communicator that gathers by copy engines (NCCL_CTA_POLICY_ZERO) gathers from its
+ * window to its window, or not at all, so that a trainer whose memory is not registered is
+ * told; the library would take a kernel. A window is of memory of ncclMemAlloc.
+ *
  * Not shown: transports, how many blocks a collective takes from kernels, deadlocks of
  * communicators that share channels, errors that NCCL finds by itself. */
 #ifndef SIM_NCCL_H
@@ -56,6 +60,9 @@ struct ncclComm {
     bool aborted;
     int64_t enqueued, run; /* calls */
     int64_t splits;
+    bool by_copy_engines;
+    const char *window;
+    int64_t window_bytes;
 };
 
 typedef struct Call {

@@ -29,6 +29,13 @@ return op {
         end
         if n.window < 0 then return "window must not be negative" end
     end,
+    check_cudnn = function(n)
+        if n.starts then return "it knows no documents" end
+        if n.head_dim % 8 ~= 0 or n.head_dim > 128 then
+            return ("heads are %d wide, not a multiple of 8 up to 128"):format(n.head_dim)
+        end
+    end,
+    workspace_cudnn = function() return 1 << 20 end, -- what the library may want
     flops = function(n) -- two products over the pairs that the mask leaves
         local w = n.window > 0 and math.min(n.window, n.seq) or n.seq
         local pairs_of_sequence = w * (w + 1) // 2 + (n.seq - w) * w

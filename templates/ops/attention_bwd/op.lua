@@ -29,12 +29,36 @@ return op {
         end
         if n.window < 0 then return "window must not be negative" end
     end,
+    check_cudnn = function(n)
+        if n.starts then return "it knows no documents" end
+        if n.head_dim % 8 ~= 0 or n.head_dim > 128 then
+            return ("heads are %d wide, not a multiple of 8 up to 128"):format(n.head_dim)
+        end
+    end,
     workspace = function(n) -- dk and dv of every kv head, unrounded, in whole blocks of keys
         local rows, wide = (n.seq + 95) // 96 * 96, (n.head_dim + 15) // 16 * 16
         return 2 * (n.t // n.seq) * n.kv_heads * rows * wide * n.acc_bytes
     end,
     workspace_cuda = function(n) -- two numbers of each query, in whole blocks of queries
         return 2 * n.heads * (n.t // n.seq) * ((n.seq + 63) // 64 * 64) * n.acc_bytes
+    end,
+    -- Of a slice, as cudnn.cu cuts it: a number of each query, the scores' gradients of all
+    -- pairs in whole blocks of 128, dk and dv of each head that shares them; and what the
+    -- library may want beside them.
+    workspace_cudnn = function(n)
+        local sequences, kv = n.t // n.seq, n.kv_heads
+        local group, pad = n.heads // n.kv_heads, (n.seq + 127) // 128 * 128
+        local function bytes()
+            local shared = group > 1 and 4 * n.seq * n.head_dim or 0
+            return sequences * kv * group * (2 * pad * pad + shared + 4 * n.seq) + (1 << 20)
+        end
+        while sequences > 1 and bytes() > 512 << 20 do
+            repeat sequences = sequences - 1 until n.t // n.seq % sequences == 0
+        end
+        while kv > 1 and bytes() > 512 << 20 do
+            repeat kv = kv - 1 until n.kv_heads % kv == 0
+        end
+        return bytes()
     end,
     flops = function(n) -- five products over the pairs that the mask leaves
         local w = n.window > 0 and math.min(n.window, n.seq) or n.seq

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by run.sh. target.attention = "cudnn": the graphs that the trainer hands to cuDNN are
+# computed by the stand-in as they are described, operation by operation. Gradients near those of
+# the generated kernels, whose sums are rounded elsewhere; the same bits over ranks, orders and
+# replays; faults in the graphs told by the gradients.
+
+# Weights so large that scores matter, groups of heads, sequences that are no whole blocks.
+cudnn_flags=(--set 'dtypes.param="bf16"' --set model.init_std=0.3 --set model.layers=1
+    --set seq=13 --set micro_batch=2 --set model.heads=4 --set model.kv_heads=2
+    --set model.head_dim=8)
+
+# cudnn_trainer DIR [RUNTIME=DIR] [FLAGS...]: generated, built, and its first gradients in DIR.g
+cudnn_trainer() {
+    local dir=$1 runtime=
+    shift
+    case ${1-} in RUNTIME=*) runtime=${1#*=}; shift ;; esac
+    trainer "$dir" tiny_llama cuda "${cudnn_flags[@]}" "$@" &&
+        CUDASIM_UNCHECKED=1 build_trainer "$dir" CUDA_HOME="$home" ${runtime:+RUNTIME="$runtime"} &&
+        STEPS=1 run_cuda "$dir" FLAGS="--debug-gradients $dir.g"
+}
+
+# gradients_near A B: norms and projections of every parameter, within a part of its norm
+gradients_near() {
+    local file
+    for file in "$1" "$2"; do
+        sed -n 's/.*"name": "\([^"]*\)", "norm": \([^,]*\), "projections": \[\([^,]*\), \([^]]*\)\].*/\1 \2 \3 \4/p' \
+            "$file" >"$file.rows"
+    done
+    [ -s "$1.rows" ] && paste -d ' ' "$1.rows" "$2.rows" | awk '
+        function far(a, b) { return a == "nan" || b == "nan" || (a - b) ^ 2 > (0.04 * $2) ^ 2 }
+        $1 != $5 || NF != 8 || far($2, $6) || far($3, $7) || far($4, $8) { print; bad = 1 }
+        END { exit bad }'
+}
+
+cudnn_case() { # NAME FLAGS...
+    local name=$1
+    shift
+    if ! cudnn_trainer "$WORK/generated" "$@" ||
+       ! cudnn_trainer "$WORK/cudnn" "$@" --set target.attention=cudnn; then
+        bad "cuDNN, $name: does not run" "$WORK/cudnn.log"
+        return 1
+    fi
+    check "cuDNN, $name: gradients near the generated kernels'" \
+        gradients_near "$WORK/generated.g" "$WORK/cudnn.g"
+}
+
+# A slice of the backward is of so few bytes that several are needed: the ops from elsewhere.
+cudnn_slices() {
+    cp -R "$ROOT/templates/ops" "$WORK/ops"
+    sed -i 's/512 << 20/1 << 20/; s/(1 << 20)$/(1 << 16)/' \
+        "$WORK/ops/attention_bwd/op.lua" "$WORK/ops/attention_bwd/cudnn.cu"
+    cudnn_case "$1" --ops "$WORK/ops" "${@:3}" --set seq=300 --set micro_batch=2 --set global_batch=2 &&
+        check "cuDNN, $1: $2" grep -q "$2" "$WORK/cudnn/math.c"
+    rm -rf "$WORK/ops"
+}
+
+cudnn_turn() { # N: is it this run's turn? all with FULL
+    [ "$FULL" = 1 ] || [ $((SEED % 2)) = "$1" ]
+}
+
+cudnn_faults=0
+cudnn_fault() { # WHAT SED; all with FULL, else a third
+    local runtime=$WORK/cudnn_runtime
+    [ "$FULL" = 1 ] || [ $((cudnn_faults++ % 3)) = $((SEED % 3)) ] || return
+    rm -rf "$runtime"
+    cp -R "$ROOT/runtime" "$runtime"
+    sed -i "$2" "$runtime/cuda/rt_cudnn_graph.c"
+    if cmp -s "$runtime/cuda/rt_cudnn_graph.c" "$ROOT/runtime/cuda/rt_cudnn_graph.c"; then
+        bad "cuDNN, $1: not planted"
+    elif cudnn_trainer "$WORK/planted" RUNTIME="$runtime" --set target.attention=cudnn \
+            --set model.window=5 && gradients_near "$WORK/generated.g" "$WORK/planted.g" >"$WORK/planted.cmp"
+    then
+        bad "missed: cuDNN, $1"
+    else
+        ok "cuDNN, $1"
+    fi
+}
+
+cudnn_attention() {
+    if [ ! -e "$home/include/cudnn.h" ]; then
+        echo "skipped: attention by cuDNN (no headers of cuDNN)"
+        return
+    fi
+    cudnn_turn 0 && cudnn_slices "slices of some heads" 'kv += 1)' --set model.heads=8
+    cudnn_turn 1 && cudnn_slices "slices of a sequence" 'for (int64_t i = 0; i < 600; i += 300) {$' \
+        --set model.heads=2 --set model.kv_heads=1
+    cudnn_turn 0 && cudnn_case "as many keys as queries" --set model.kv_heads=4 --set 'dtypes.param="f16"'
+    cudnn_case "a window" --set model.window=5 || return
+    # of that one: ranks, orders, replayed steps
+    local dir=$WORK/cudnn_ranks one=$WORK/cudnn
+    if ! run_cuda "$one" STEPS=3 ||
+       ! trainer "$dir" tiny_llama cuda "${cudnn_flags[@]}" --set model.window=5 \
+            --set target.attention=cudnn --set mesh.shard=2 --set recompute=block ||
+       ! build_trainer "$dir" CUDA_HOME="$home" || ! run_cuda "$dir" STEPS=3 CUDASIM_SEED=$((SEED + 5)); then
+        bad "cuDNN on two ranks: does not run" "$dir.log"
+    else
+        same "cuDNN: two ranks, recomputed, other orders" "$dir" "$one"
+        run_cuda "$dir" STEPS=3 FLAGS=--no-graphs && same "cuDNN: call by call" "$dir" "$one"
+    fi
+    check "cuDNN is named in the platform's text" \
+        grep -q 'cuDNN [0-9]' <("$dir/trainer" --help | cat; "$dir/trainer" --numerics-hash 2>&1 |
+            cat; STEPS=1 timeout 90 "$dir/trainer" --data "$data" --steps 1 --threads 1 2>&1)
+    fault "an old cuDNN" 'cuDNN 90100 is too old: attention needs 91501 or later' "$one" CUDASIM_CUDNN=90100
+    fault "cuDNN cannot run it" 'cudnnBackendExecute.* on GPU 0.*: an error of the library' "$one" \
+        CUDASIM_FAIL=cudnnBackendExecute:3
+    fault "cuDNN cannot plan it" 'cuDNN [0-9]* cannot do attention of 2 x 13 tokens, 4 heads of 2, 8 wide' \
+        "$one" CUDASIM_FAIL=cudnnBackendFinalize:60
+    check "cuDNN: heads of another width are refused" grep -q \
+        'target.attention: cuDNN has no attention: heads are 12 wide, not a multiple of 8 up to 128' \
+        <("$FSDPGEN" plan "$ROOT/tests/models/tiny_llama.lua" --target cuda --set 'dtypes.param="bf16"' \
+            --set model.head_dim=12 --set target.attention=cudnn 2>&1)
+    cudnn_fault "a key after the query" 's/hide(g, scores, CUDNN_POINTWISE_CMP_GE, query, key)/hide(g, scores, CUDNN_POINTWISE_CMP_GE, key, query)/'
+    cudnn_fault "a window that is one longer" 's/CUDNN_POINTWISE_CMP_GT, end, query/CUDNN_POINTWISE_CMP_GE, end, query/'
+    cudnn_fault "scores that are not scaled" 's/s = masked(g, with(g, CUDNN_POINTWISE_MUL, s, value(g, RT_DNN_SCALE), all));/s = masked(g, s);/'
+    cudnn_fault "gradients without delta" 's/Desc ds = with(g, CUDNN_POINTWISE_SUB, dp, delta, all);/Desc ds = dp; (void)delta;/'
+    cudnn_fault "values where keys are" 's/Desc keys = reshape(g, k,/Desc keys = reshape(g, v,/'
+    cudnn_fault "weights that are not turned" 's/nowhere(g, element(a), turned(pairs(a)))/nowhere(g, element(a), pairs(a))/'
+}
