@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MACHINE_MAX_RANKS = 64 }; /* what the runtime starts, on one machine */
+enum { MACHINE_MAX_RANKS = 64 }; /* what the cpu's runtime starts, on one machine */
 
 #define COMPLAIN(c, path, help, ...)                                                     \
     check_error(c, place_of((c)->g, path), help, __VA_ARGS__)
@@ -193,14 +193,13 @@ static void check_mesh(Check *c, bool batches_good)
                  (long long)world, (long long)node);
     check_strategy(c, replicate, shard);
     check_reshard(c, shard);
-    if (world > MACHINE_MAX_RANKS)
+    if (world > MACHINE_MAX_RANKS && strcmp(value_kind(c, "target"), "cuda") != 0)
         diag_add(g, DIAG_WARNING, place_of(g, mesh_path(c)),
                  gen_printf(g, "to run it on one machine: --set mesh.shard=%d",
                             MACHINE_MAX_RANKS),
-                 "mesh: the %s target starts at most %d ranks, on one machine; this "
-                 "trainer of "
-                 "%lld can be read and compiled, not run",
-                 value_kind(c, "target"), MACHINE_MAX_RANKS, (long long)world);
+                 "mesh: the cpu target starts at most %d ranks, on one machine; this "
+                 "trainer of %lld can be read and compiled, not run",
+                 MACHINE_MAX_RANKS, (long long)world);
     if (batches_good)
         check_ranks(c, world);
 }

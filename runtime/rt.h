@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { RT_MAX_RANKS = 64, RT_GRAIN_ELEMS = 1024, RT_MAX_DIMS = 4 };
+enum { RT_MAX_RANKS = 1024, RT_GRAIN_ELEMS = 1024, RT_MAX_DIMS = 4 };
 
 typedef uint16_t rt_bf16, rt_f16;
 /* RT_SPLIT: of masters: 16 bits that make a bf16 weight a float (rt_math.h). */

@@ -412,8 +412,9 @@ void rt_exchange_begin(Rt *rt)
     exchange_wait(rt, true, rt->state->exchanges);
 }
 
-void rt_exchange_publish(Rt *rt)
+void rt_exchange_publish(Rt *rt, size_t bytes)
 {
+    (void)bytes;
     publish(rt, RT_CONTROL, ++rt->state->exchanges);
     exchange_wait(rt, false, rt->state->exchanges);
 }

@@ -118,7 +118,7 @@ void rt_debug_gradients(Rt *rt, const char *path)
         const int n = t->n_params - at < BATCH ? t->n_params - at : BATCH;
         rt_exchange_begin(rt);
         memcpy(rt_control(rt, rt->rank), sums + at, (size_t)n * sizeof *sums);
-        rt_exchange_publish(rt);
+        rt_exchange_publish(rt, (size_t)n * sizeof *sums);
         for (int i = 0; i < n; i++) {
             Sums total = {0};
             for (int r = 0; r < rt->world_size; r++) {

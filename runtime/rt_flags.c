@@ -49,6 +49,10 @@ static const Flag flags[] = {
 #ifdef RT_NCCL
     {"loopback", NULL, "ranks share GPUs and exchange through host memory, slowly",
      FLAG_BOOL, AT(loopback), 0, 0},
+    {"meet", "HOST:PORT",
+     "where ranks on several machines meet (default: the launcher's MASTER_ADDR, "
+     "MASTER_PORT)",
+     FLAG_TEXT, AT(meet), 0, 0},
 #endif
     {"quiet", NULL, "no line a step", FLAG_BOOL, AT(quiet), 0, 0},
 #ifdef RT_CUDA
@@ -92,8 +96,9 @@ static const Flag flags[] = {
 #ifdef RT_CUDA
     {"tune-kernels", NULL, "time algorithms of matrix products, write kernels.wis, leave",
      FLAG_BOOL, AT(tune_kernels), 0, 0},
-    {"profile", "FILE", "write the time of every kernel and product, JSON; steps are slower",
-     FLAG_TEXT, AT(profile), 0, 0},
+    {"profile", "FILE",
+     "write the time of every kernel and product, JSON; steps are slower", FLAG_TEXT,
+     AT(profile), 0, 0},
     {"kernels", "FILE", "those algorithms (default: kernels.wis beside the trainer)",
      FLAG_TEXT, AT(kernels), 0, 0},
 #endif
@@ -103,9 +108,9 @@ enum { N_FLAGS = sizeof flags / sizeof *flags };
 /* Of `trainer sample`: its own, and those that training has, too. */
 static const char *const of_sample[] = {"prompt", "tokens", "temperature", "top-k",
                                         "top-p"};
-static const char *const of_both[] = {"checkpoint", "init",     "seed",
-                                      "threads",    "deadline", "local",
-                                      "guard",      "loopback", "kernels"};
+static const char *const of_both[] = {"checkpoint", "init",   "seed",  "threads",
+                                      "deadline",   "local",  "guard", "loopback",
+                                      "meet",       "kernels"};
 
 static bool is_one_of(const char *name, const char *const *list, size_t n)
 {
@@ -146,7 +151,7 @@ static void print_help(const RtTrainer *t, bool sample)
                "  trainer sample --prompt TEXT --checkpoint DIR [flags]\n\n",
                t->name, t->world_size, plural);
     } else {
-        printf("trainer: trains %s on %d rank%s of this machine, which it starts itself\n"
+        printf("trainer: trains %s on %d rank%s, which it starts itself on this machine\n"
                "\n  trainer --data FILE [flags]\n"
                "  trainer sample --prompt TEXT --checkpoint DIR [flags]; its --help\n\n",
                t->name, t->world_size, plural);

@@ -101,7 +101,7 @@ uint64_t rt_weights_hash(Rt *rt)
     }
     rt_exchange_begin(rt);
     memcpy(rt_control(rt, rt->rank), &mine, sizeof mine);
-    rt_exchange_publish(rt);
+    rt_exchange_publish(rt, sizeof mine);
     uint64_t sum = 0;
     for (int r = 0; r < rt->world_size; r++) {
         uint64_t part;

@@ -3,12 +3,13 @@
  * launcher's environment. Out: the exit code of this process, which watches one rank, its
  * child.
  *
- * All on one machine: rank 0 makes the shared memory and listens on an abstract Unix
+ * On each machine its first rank makes the shared memory and listens on an abstract Unix
  * socket (no file, gone with the process) named by a hash of the job's identity; the
  * others come, say who they are, and get the descriptor. Both ends check that the other
  * has the same user; the first message carries the numerics hash, so that different
  * builds are told apart. The sockets stay open: one that closes tells that a process is
- * gone, however it went. */
+ * gone, however it went. Machines meet by their first ranks (cuda/rt_machines.c); the CPU
+ * target has all ranks on one. */
 #define _GNU_SOURCE
 #include "rt_private.h"
 
@@ -26,8 +27,10 @@
 /* ---- the environment --------------------------------------------------------------- */
 
 typedef struct Launcher {
-    const char *name, *rank, *world_size, *local_size; /* variables */
-    const char *identity[4];                           /* variables that name the job */
+    /* variables */
+    const char *name, *rank, *world_size, *local_rank, *local_size;
+    const char *machine;     /* its number, or NULL */
+    const char *identity[4]; /* that name the job */
 } Launcher;
 
 /* In order: torchrun may run under srun and then carries both. Slurm is known by its
@@ -36,31 +39,71 @@ static const Launcher launchers[] = {
     {"torchrun",
      "RANK",
      "WORLD_SIZE",
+     "LOCAL_RANK",
      "LOCAL_WORLD_SIZE",
+     "GROUP_RANK",
      {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}},
     {"mpirun",
      "OMPI_COMM_WORLD_RANK",
      "OMPI_COMM_WORLD_SIZE",
+     "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE",
+     NULL,
      {"PMIX_NAMESPACE", "OMPI_MCA_orte_hnp_uri", "OMPI_MCA_ess_base_jobid"}},
     {"srun",
      "SLURM_PROCID",
      "SLURM_STEP_NUM_TASKS",
+     "SLURM_LOCALID",
      "SLURM_STEP_TASKS_PER_NODE",
+     "SLURM_NODEID",
      {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
-    {"mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", {"PMI_ID", "PMI_KVS"}},
+    {"mpiexec",
+     "PMI_RANK",
+     "PMI_SIZE",
+     "MPI_LOCALRANKID",
+     "MPI_LOCALNRANKS",
+     NULL,
+     {"PMI_ID", "PMI_KVS"}},
 };
 
-/* The number a variable begins with (Slurm's "4(x2)" is 4 on each of 2 machines), or
- * -1. */
-static int number_of(const char *variable)
+/* The number a text begins with, or -1; the rest of it, unless rest is NULL. */
+static int number_in(const char *text, const char **rest)
 {
-    const char *text = getenv(variable);
+    char *end = NULL;
     if (text == NULL || *text < '0' || *text > '9') {
         return -1;
     }
-    const long n = strtol(text, NULL, 10);
+    const long n = strtol(text, &end, 10);
+    if (rest != NULL) {
+        *rest = end;
+    }
     return n < 1 << 20 ? (int)n : -1;
+}
+
+static int number_of(const char *variable)
+{
+    return variable != NULL ? number_in(getenv(variable), NULL) : -1;
+}
+
+/* Slurm's "4(x2),3" is 4 on each of two machines, 3 on the next; others write a number.
+ */
+static int number_on(const char *variable, int machine)
+{
+    const char *text = getenv(variable), *rest = NULL;
+    int n = number_in(text, &rest), left = machine > 0 ? machine : 0;
+    while (n >= 0) {
+        int times = 1;
+        if (rest[0] == '(' && rest[1] == 'x') {
+            times = number_in(rest + 2, &rest);
+            rest += *rest == ')';
+        }
+        if (times > left || *rest != ',') {
+            break;
+        }
+        left -= times;
+        n = number_in(rest + 1, &rest);
+    }
+    return n;
 }
 
 bool rt_join_find(RtJoin *j)
@@ -70,22 +113,23 @@ bool rt_join_find(RtJoin *j)
         *j = (RtJoin){.launcher = l->name,
                       .rank = number_of(l->rank),
                       .world_size = number_of(l->world_size),
-                      .local_size = number_of(l->local_size)};
+                      .local_rank = number_of(l->local_rank),
+                      .machine = number_of(l->machine)};
         if (j->rank < 0 || j->world_size < 1) {
             continue;
         }
-        bool named = false;
+        j->local_size = number_on(l->local_size, j->machine);
         size_t at = (size_t)snprintf(j->identity, sizeof j->identity, "%s %u", l->name,
                                      (unsigned)geteuid());
         for (int k = 0; k < 4 && l->identity[k] != NULL; k++) {
             const char *value = getenv(l->identity[k]);
             if (value != NULL && at < sizeof j->identity) {
-                named = true;
+                j->named = true;
                 at += (size_t)snprintf(j->identity + at, sizeof j->identity - at, " %s",
                                        value);
             }
         }
-        if (!named) { /* children of one process on this machine are one job */
+        if (!j->named) { /* children of one process on this machine are one job */
             snprintf(j->identity + at, sizeof j->identity - at, " %d", (int)getppid());
         }
         return true;
@@ -106,20 +150,36 @@ typedef struct Hello {
 
 typedef struct Answer {
     uint64_t magic;
-    int32_t good, shared_cpus; /* do all ranks have the same cores, to be divided? */
+    int32_t good, rank;  /* who answers */
+    int32_t shared_cpus; /* do all ranks have the same cores, to be divided? */
     char text[256];
 } Answer;
 
 typedef struct Meeting {
     const RtTrainer *trainer;
+    const RtFlags *flags;
     const RtJoin *join;
+    int ranks; /* of this machine */
     int64_t until_ns;
     int peer[RT_MAX_RANKS];
     cpu_set_t cpus; /* of this process */
     bool shared_cpus;
     int fd;
-    char error[384];
+    RtShared *shared;
+    char error[RT_ERROR_BYTES];
 } Meeting;
+
+/* Are some of the job's ranks on other machines? */
+static bool is_apart(const RtJoin *j)
+{
+    return j->local_size > 0 && j->local_size < j->world_size;
+}
+
+/* The first of its machine, to whom the others come. */
+static bool is_first(const RtJoin *j)
+{
+    return is_apart(j) ? j->local_rank == 0 : j->rank == 0;
+}
 
 static bool trouble(Meeting *m, const char *what, const char *why)
 {
@@ -131,8 +191,8 @@ static void address_of(const RtJoin *j, struct sockaddr_un *a, socklen_t *bytes)
 {
     *a = (struct sockaddr_un){.sun_family = AF_UNIX};
     const uint64_t hash = rt_hash64(j->identity, strlen(j->identity), 2);
-    const int n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "trainer-%016llx",
-                           (unsigned long long)hash);
+    const int n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "trainer-%016llx-%d",
+                           (unsigned long long)hash, is_apart(j) ? j->machine : 0);
     *bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
@@ -165,7 +225,7 @@ static void nap(void)
     nanosleep(&t, NULL);
 }
 
-/* ---- rank 0 ------------------------------------------------------------------------ */
+/* ---- the first rank ---------------------------------------------------------------- */
 
 static int listen_here(Meeting *m)
 {
@@ -199,11 +259,12 @@ static bool receive(Meeting *m, int s, int *came)
         close(s); /* a stranger */
         return true;
     }
-    if (hello.rank <= 0 || hello.rank >= m->join->world_size ||
+    const int me = m->join->rank;
+    if (hello.rank < 0 || hello.rank >= m->join->world_size || hello.rank == me ||
         m->peer[hello.rank] >= 0 || hello.world_size != m->join->world_size) {
         close(s);
-        snprintf(m->error, sizeof m->error, "rank %d of %d came to rank 0 of %d%s",
-                 hello.rank, hello.world_size, m->join->world_size,
+        snprintf(m->error, sizeof m->error, "rank %d of %d came to rank %d of %d%s",
+                 hello.rank, hello.world_size, me, m->join->world_size,
                  hello.world_size == m->join->world_size ? " twice" : "");
         return false;
     }
@@ -212,8 +273,8 @@ static bool receive(Meeting *m, int s, int *came)
     if (hello.numerics_hash != m->trainer->numerics_hash) {
         snprintf(m->error, sizeof m->error,
                  "rank %d runs another trainer: numerics %016llx, "
-                 "rank 0 has %016llx",
-                 hello.rank, (unsigned long long)hello.numerics_hash,
+                 "rank %d has %016llx",
+                 hello.rank, (unsigned long long)hello.numerics_hash, me,
                  (unsigned long long)m->trainer->numerics_hash);
         return false;
     }
@@ -223,7 +284,10 @@ static bool receive(Meeting *m, int s, int *came)
 
 static bool answer(Meeting *m, int s, bool good)
 {
-    Answer a = {.magic = HELLO_MAGIC, .good = good, .shared_cpus = m->shared_cpus};
+    Answer a = {.magic = HELLO_MAGIC,
+                .good = good,
+                .rank = m->join->rank,
+                .shared_cpus = m->shared_cpus};
     snprintf(a.text, sizeof a.text, "%.*s", (int)sizeof a.text - 1, m->error);
     union {
         struct cmsghdr header;
@@ -243,25 +307,51 @@ static bool answer(Meeting *m, int s, bool good)
     return sendmsg(s, &message, MSG_NOSIGNAL) == (ssize_t)sizeof a;
 }
 
+/* Who did not come is known where all were to come to one machine. */
+static void say_missing(Meeting *m, int came)
+{
+    int missing = 0;
+    if (is_apart(m->join)) {
+        snprintf(m->error, sizeof m->error, "%d of this machine's %d ranks came", came,
+                 m->ranks);
+        return;
+    }
+    while (missing < m->ranks && (m->peer[missing] >= 0 || missing == m->join->rank)) {
+        missing++;
+    }
+    snprintf(m->error, sizeof m->error, "%d of %d ranks came; rank %d did not", came,
+             m->ranks, missing);
+}
+
+static bool meet_others(Meeting *m)
+{
+#ifdef RT_NCCL
+    for (int r = 0; r < m->join->world_size; r++) {
+        m->shared->elsewhere[r] = m->peer[r] < 0 && r != m->join->rank;
+    }
+    return !is_apart(m->join) ||
+           rt_machines_meet(m->trainer, m->flags, m->join, m->shared, m->fd, m->until_ns,
+                            m->error);
+#else
+    (void)m;
+    return true;
+#endif
+}
+
 static bool host(Meeting *m)
 {
-    const int ranks = m->join->world_size;
     rt_memory_warn(m->trainer);
     m->fd = rt_shared_create(m->trainer);
-    if (m->fd < 0) {
+    m->shared = m->fd >= 0 ? rt_shared_map(m->fd) : NULL;
+    if (m->shared == NULL) {
         return trouble(m, "no shared memory", strerror(errno));
     }
     const int s = listen_here(m);
     int came = 1;
     bool good = s >= 0;
-    while (good && came < ranks) {
+    while (good && came < m->ranks) {
         if (!readable(s, m->until_ns)) {
-            int missing = 1;
-            while (missing < ranks && m->peer[missing] >= 0) {
-                missing++;
-            }
-            snprintf(m->error, sizeof m->error, "%d of %d ranks came; rank %d did not",
-                     came, ranks, missing);
+            say_missing(m, came);
             good = false;
             break;
         }
@@ -271,7 +361,8 @@ static bool host(Meeting *m)
     if (s >= 0) {
         close(s);
     }
-    for (int r = 1; r < ranks; r++) {
+    good = good && meet_others(m);
+    for (int r = 0; r < m->join->world_size; r++) {
         if (m->peer[r] >= 0 && !answer(m, m->peer[r], good) && good) {
             snprintf(m->error, sizeof m->error, "rank %d left before the start", r);
             good = false;
@@ -303,7 +394,10 @@ static int connect_to_host(Meeting *m)
         }
         close(s);
         if (rt_clock_ns() > m->until_ns) {
-            trouble(m, "rank 0 did not come to this machine", strerror(errno));
+            trouble(m,
+                    is_apart(m->join) ? "the first rank of this machine did not come"
+                                      : "rank 0 did not come to this machine",
+                    strerror(errno));
             return -1;
         }
         nap();
@@ -332,35 +426,51 @@ static bool visit(Meeting *m)
         !readable(s, m->until_ns + INT64_C(5000000000)) ||
         recvmsg(s, &message, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof a ||
         a.magic != HELLO_MAGIC) {
-        return trouble(m, "rank 0 does not answer",
+        return trouble(m, "this machine's first rank does not answer",
                        "it ended, or another program has its name");
     }
-    if (!a.good) {
+    if (!a.good || a.rank < 0 || a.rank >= m->join->world_size) {
+        char who[32];
         a.text[sizeof a.text - 1] = '\0';
-        return trouble(m, "rank 0 says", a.text);
+        snprintf(who, sizeof who, "rank %d says", a.rank);
+        return trouble(m, who, a.text);
     }
     const struct cmsghdr *c = CMSG_FIRSTHDR(&message);
     if (c == NULL || c->cmsg_type != SCM_RIGHTS) {
-        return trouble(m, "rank 0 does not answer", "no shared memory came");
+        return trouble(m, "this machine's first rank", "no shared memory came");
     }
     memcpy(&m->fd, CMSG_DATA(c), sizeof m->fd);
-    m->peer[0] = s;
+    m->peer[a.rank] = s;
     m->shared_cpus = a.shared_cpus;
-    return true;
+    m->shared = rt_shared_map(m->fd);
+    return m->shared != NULL || trouble(m, "no shared memory", strerror(errno));
 }
 
 /* ---- both -------------------------------------------------------------------------- */
 
 static int refuse(const RtJoin *j, const char *text)
 {
-    char line[768];
+    char line[RT_ERROR_BYTES + 64];
     snprintf(line, sizeof line, "[rank %d] error: %s", j->rank, text);
     fprintf(stderr, "%s\n", line);
     rt_report_error(line);
     return RT_EXIT_ERROR;
 }
 
-static int check_size(const RtTrainer *t, const RtJoin *j)
+/* Why ranks cannot be on several machines; NULL: they can. */
+static const char *why_not_apart(const RtFlags *f, const RtJoin *j)
+{
+#ifdef RT_NCCL
+    return f->loopback         ? "--loopback needs all of them on one"
+           : j->local_rank < 0 ? "it does not say which of them this one is"
+                               : NULL;
+#else
+    (void)f, (void)j;
+    return "the CPU target needs all of them on one";
+#endif
+}
+
+static int check_size(const RtTrainer *t, const RtFlags *f, const RtJoin *j)
 {
     char text[512];
     if (j->world_size != t->world_size || j->rank >= j->world_size) {
@@ -374,11 +484,10 @@ static int check_size(const RtTrainer *t, const RtJoin *j)
         refuse(j, text);
         return RT_EXIT_USAGE;
     }
-    if (j->local_size >= 0 && j->local_size != j->world_size) {
-        snprintf(text, sizeof text,
-                 "%s put %d of %d ranks on this machine; the CPU target "
-                 "needs all of them on one",
-                 j->launcher, j->local_size, j->world_size);
+    const char *why = is_apart(j) ? why_not_apart(f, j) : NULL;
+    if (why != NULL) {
+        snprintf(text, sizeof text, "%s put %d of %d ranks on this machine; %s",
+                 j->launcher, j->local_size, j->world_size, why);
         refuse(j, text);
         return RT_EXIT_USAGE;
     }
@@ -387,14 +496,16 @@ static int check_size(const RtTrainer *t, const RtJoin *j)
 
 int rt_join(const RtTrainer *t, const RtFlags *f, const RtJoin *j)
 {
-    const int rc = check_size(t, j);
+    const int rc = check_size(t, f, j);
     if (rc >= 0) {
         return rc;
     }
     const double patience = f->deadline_seconds > 0 ? f->deadline_seconds : 60.0;
     static Meeting m;
     m = (Meeting){.trainer = t,
+                  .flags = f,
                   .join = j,
+                  .ranks = is_apart(j) ? j->local_size : j->world_size,
                   .shared_cpus = true,
                   .fd = -1,
                   .until_ns = rt_clock_ns() + (int64_t)(patience * 1e9)};
@@ -403,28 +514,26 @@ int rt_join(const RtTrainer *t, const RtFlags *f, const RtJoin *j)
     }
     CPU_ZERO(&m.cpus);
     sched_getaffinity(0, sizeof m.cpus, &m.cpus);
-    if (!(j->rank == 0 ? host(&m) : visit(&m))) {
+    if (!(is_first(j) ? host(&m) : visit(&m))) {
         return refuse(j, m.error);
-    }
-    RtShared *shared = rt_shared_map(m.fd);
-    if (shared == NULL) {
-        return refuse(j, "no shared memory");
     }
     static RtJob job;
     RtCores cores;
     rt_cores_find(&cores);
-    rt_job_init(&job, t, f, shared, m.fd);
+    rt_job_init(&job, t, f, m.shared, m.fd);
     memcpy(job.peer, m.peer, sizeof job.peer);
     job.judges = j->rank == 0;
-    if (job.judges) {
-        for (int r = 0; r < t->world_size; r++) {
-            atomic_store(&shared->rank[r].moved_ns, rt_clock_ns());
-        }
+    job.leads = is_first(j) && is_apart(j);
+    for (int r = 0; job.judges && r < t->world_size; r++) {
+        atomic_store(&m.shared->rank[r].moved_ns, rt_clock_ns());
     }
     if (m.shared_cpus) {
-        rt_job_start(&job, j->rank, &cores, j->rank, t->world_size);
+        rt_job_start(&job, j->rank, &cores, rt_ranks_here(m.shared, j->rank), m.ranks);
     } else {
         rt_job_start(&job, j->rank, &cores, 0, 1); /* the launcher has dealt the cores */
     }
+#ifdef RT_NCCL
+    rt_machines_start(&job);
+#endif
     return rt_watch(&job);
 }

@@ -273,7 +273,7 @@ void rt_log_end(Rt *rt)
     rt_enter(rt, RT_AT_END);
     rt_exchange_begin(rt);
     memcpy(rt_control(rt, rt->rank), &mine, sizeof mine);
-    rt_exchange_publish(rt);
+    rt_exchange_publish(rt, sizeof mine);
     for (int r = 0; r < t->world_size; r++) {
         memcpy(&all[r], rt_control(rt, r), sizeof all[r]);
     }

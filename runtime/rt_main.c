@@ -43,7 +43,7 @@ static void compare_builds(Rt *rt)
     ranks[rt->rank].numerics_hash = rt->trainer->numerics_hash;
     ranks[rt->rank].platform_hash = rt_platform_hash(rt->trainer, text, sizeof text);
     rt_exchange_begin(rt);
-    rt_exchange_publish(rt);
+    rt_exchange_publish(rt, 0);
     for (int r = 0; r < rt->world_size; r++) {
         if (ranks[r].numerics_hash != ranks[0].numerics_hash ||
             ranks[r].platform_hash != ranks[0].platform_hash) {

@@ -204,7 +204,7 @@ static double exchange_norm(Rt *rt, uint64_t *total)
     memcpy(rt_symmetric(rt, t->control_offset), st->superacc, sizeof st->superacc);
     memcpy(rt_symmetric(rt, targets_at), &st->targets, sizeof st->targets);
     memcpy(rt_symmetric(rt, losses_at), st->losses, loss_bytes);
-    rt_exchange_publish(rt);
+    rt_exchange_publish(rt, 0); /* of one machine's ranks */
     double loss = 0;
     st->valid_tokens = 0;
     for (int r = 0; r < rt->world_size; r++) {

@@ -39,13 +39,14 @@ typedef struct RtFlags {
     const char *stats; /* counters of every rank, one JSON object */
     const char *debug_gradients;
     bool weights_hash, numerics_hash, guard, quiet, local;
-    bool loopback;                 /* CUDA: ranks share GPUs */
-    bool tune_kernels;   /* CUDA: find algorithms of matrix products, no training */
-    const char *profile; /* CUDA: where the time of kernels is written */
-    const char *kernels; /* the file of those; NULL: the one beside the trainer */
-    bool no_graphs;      /* CUDA: steps are enqueued call by call */
-    const char *init;              /* a folder of Hugging Face's; NULL: random */
-    const char *checkpoint;   /* the folder; NULL: none are written */
+    bool loopback;          /* CUDA: ranks share GPUs */
+    const char *meet;       /* CUDA: HOST:PORT where machines meet; NULL: a launcher's */
+    bool tune_kernels;      /* CUDA: find algorithms of matrix products, no training */
+    const char *profile;    /* CUDA: where the time of kernels is written */
+    const char *kernels;    /* the file of those; NULL: the one beside the trainer */
+    bool no_graphs;         /* CUDA: steps are enqueued call by call */
+    const char *init;       /* a folder of Hugging Face's; NULL: random */
+    const char *checkpoint; /* the folder; NULL: none are written */
     int64_t checkpoint_every; /* steps; 0: only at the end */
     int64_t keep, keep_every; /* the newest so many, 0: all; and each so many steps */
     bool resume, keep_going;
@@ -90,6 +91,9 @@ typedef struct RtRankShared {
     _Atomic int waiting_segment;     /* of that collective, or -1 */
     _Atomic int waiting_ranks, waiting_stride; /* whom it joins: see RtGroup */
     _Atomic int done;                          /* it left with success */
+    _Atomic uint32_t
+        control_bytes;           /* CUDA: of its control area, that others are to read */
+    _Atomic uint32_t mail_bytes; /* of its mail */
     uint64_t numerics_hash, platform_hash;
 } RtRankShared;
 
@@ -99,10 +103,22 @@ typedef struct RtShared {
     _Alignas(128) _Atomic int abort;     /* exit code of the job once somebody failed */
     _Atomic int signal;                  /* the job was asked to end */
     _Atomic int again;                   /* it did, with a checkpoint to go on from */
-    char nccl_id[128]; /* CUDA: rank 0's word by which the ranks find each other */
     RtRankShared rank[RT_MAX_RANKS];
     uint64_t mail[RT_MAX_RANKS][RT_SUM_WORDS];
+    bool elsewhere[RT_MAX_RANKS]; /* CUDA: ranks of other machines (rt_machines.c) */
 } RtShared;
+
+/* Ranks of this machine below `rank`: its place among them, or of world_size their
+ * number.
+ */
+static inline int rt_ranks_here(const RtShared *shared, int rank)
+{
+    int n = 0;
+    for (int r = 0; r < rank; r++) {
+        n += !shared->elsewhere[r];
+    }
+    return n;
+}
 
 /* ---- one rank ---------------------------------------------------------------------- */
 
@@ -171,7 +187,7 @@ typedef struct RtState {
     RtTokens *held_out;
     int64_t eval_micro_batches, eval_tokens;
     double eval_loss;
-    bool evaluated; /* after this step */
+    bool evaluated;       /* after this step */
     int64_t valid_tokens; /* targets of all ranks: what loss and gradient are means of */
     uint64_t superacc[RT_SUPERACC_WORDS];
     double beta1_power, beta2_power; /* beta^t after t updates */
@@ -209,11 +225,13 @@ void rt_ring(RtShared *shared);
  * Leaves the process when the job is aborted. tries counts turns without progress. */
 void rt_pause(const Rt *rt, int tries, bool (*ready)(const void *ctx), const void *ctx);
 
-/* ---- where the arena lies ------------------------------------------------------------ */
+/* ---- where the arena lies ------------------------------------------------------------
+ */
 
-/* Bytes of this rank's arena, for the host to read or to write: on the CPU the arena's own; on CUDA
- * a copy of at most RT_WINDOW_BYTES, which opening fills (RT_READ) or closing writes back.
- * Two may be open at once, 0 and 1. The control area is host memory on both. */
+/* Bytes of this rank's arena, for the host to read or to write: on the CPU the arena's
+ * own; on CUDA a copy of at most RT_WINDOW_BYTES, which opening fills (RT_READ) or
+ * closing writes back. Two may be open at once, 0 and 1. The control area is host memory
+ * on both. */
 enum { RT_READ, RT_WRITE, RT_WINDOWS = 2, RT_WINDOW_ELEMS = 1 << 20 };
 #define RT_WINDOW_BYTES ((int64_t)RT_WINDOW_ELEMS * 8)
 /* Where a micro-batch's numbers are put, until rt_stage_close sends them off. */
@@ -271,9 +289,10 @@ static inline void rt_step_begin(Rt *rt)
 void rt_comm_start(Rt *rt, int stream, RtOp op);
 /* Small exchange through the control areas: begin (mine may be written: everybody has
  * read it), publish (everybody has written: theirs may be read), end (I have read
- * them). */
+ * them). bytes: of mine that I have written, which travel where ranks are on several
+ * machines. */
 void rt_exchange_begin(Rt *rt);
-void rt_exchange_publish(Rt *rt);
+void rt_exchange_publish(Rt *rt, size_t bytes);
 void rt_exchange_end(Rt *rt);
 /* With RtTrainer.comm_thread: from here on, until it ends, a thread of its own drives the
  * queues. */
@@ -329,8 +348,8 @@ void rt_shard_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx);
 void rt_share_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx);
 size_t rt_dtype_bytes(RtDtype d);
 int64_t rt_sum_bytes(const RtTrainer *t); /* of a number in the dtype of sums */
-/* Where in their buffer the second moments of element `at` of this rank's shard lie: there,
- * or, where the optimizer treats matrices as a whole, without gaps for those. */
+/* Where in their buffer the second moments of element `at` of this rank's shard lie:
+ * there, or, where the optimizer treats matrices as a whole, without gaps for those. */
 int64_t rt_second_moment(const Rt *rt, int segment, int64_t at);
 /* The summed gradient of this rank's shard. */
 char *rt_grad_shard(const Rt *rt, int segment);
@@ -360,8 +379,8 @@ double rt_superacc_round(const uint64_t *acc); /* NaN when something was not fin
 
 void rt_init_weights(Rt *rt);
 void rt_import_weights(Rt *rt, const char *dir); /* a folder of Hugging Face's */
-/* base[i] = x in dtype d. rest: it is the weight of an f32 master, which may keep the rest
- * of it. */
+/* base[i] = x in dtype d. rest: it is the weight of an f32 master, which may keep the
+ * rest of it. */
 void rt_store(RtDtype d, char *base, int64_t i, double x, bool rest);
 uint64_t rt_weights_hash(Rt *rt); /* collective */
 uint64_t rt_hash64(const void *data, size_t bytes, uint64_t seed);
@@ -381,8 +400,8 @@ void rt_tokens_close(RtTokens *d);
 int64_t rt_tokens_samples(const RtTokens *d);
 bool rt_tokens_unused_mask(const RtTokens *d); /* masks lie there, the trainer has none */
 bool rt_tokens_hold(const RtTokens *d, uintptr_t address); /* is it in a mapped file? */
-/* Place in the data of global sample `index` (0, 1, ...): a bijection in each epoch, of all
- * or, with weights, of each source. */
+/* Place in the data of global sample `index` (0, 1, ...): a bijection in each epoch, of
+ * all or, with weights, of each source. */
 int64_t rt_tokens_place(const RtTokens *d, uint64_t seed, int64_t index);
 /* With weights: a line for each source; what of them decides the order, or 0. */
 void rt_tokens_print_mix(const RtTokens *d, FILE *out);
@@ -408,19 +427,19 @@ void rt_sample(Rt *rt);         /* collective */
 
 /* Collective. Without --checkpoint they do nothing and return false. */
 void rt_checkpoint_weights(Rt *rt); /* `trainer sample`: those of the newest sound one */
-bool rt_checkpoint_begin(Rt *rt); /* were weights and state read from one? */
+bool rt_checkpoint_begin(Rt *rt);   /* were weights and state read from one? */
 /* Of the copies that saves beside training write from: bytes of this rank's, 0: there are
  * none; does the address lie in one? */
 int64_t rt_snapshot_bytes(const Rt *rt);
 bool rt_snapshot_holds(const Rt *rt, uintptr_t address);
-bool rt_checkpoint_step(Rt *rt);  /* after a step: saves when it is time; does the run end
-                                     here, for a signal? */
+bool rt_checkpoint_step(Rt *rt); /* after a step: saves when it is time; does the run end
+                                    here, for a signal? */
 
 /* ---- rt_shm.c, rt_memory.c, rt_log.c ----------------------------------------------- */
 
-int rt_shared_create(const RtTrainer *t); /* descriptor, or -1 with errno */
+int rt_shared_create(const RtTrainer *t);    /* descriptor, or -1 with errno */
 int64_t rt_shared_bytes(const RtTrainer *t); /* that the descriptor has at first */
-RtShared *rt_shared_map(int fd);          /* or NULL with errno */
+RtShared *rt_shared_map(int fd);             /* or NULL with errno */
 bool rt_arena_map(Rt *rt, int fd, bool guard, char *error);
 /* Between a space of this rank and memory of this process: on a device, copies. */
 typedef enum { RT_SPACE_SYMMETRIC, RT_SPACE_LOCAL } RtSpace;
@@ -445,7 +464,7 @@ static inline FILE *rt_words(const Rt *rt)
 void rt_log_start(Rt *rt);
 void rt_log_step(Rt *rt, double seconds);
 void rt_log_eval(Rt *rt); /* of a run that computes no step */
-void rt_log_end(Rt *rt); /* collective */
+void rt_log_end(Rt *rt);  /* collective */
 
 /* ---- rt_launch.c, rt_watch.c, rt_join.c, rt_cores.c, rt_main.c --------------------- */
 
@@ -459,6 +478,7 @@ typedef struct RtJob {
     int peer[RT_MAX_RANKS]; /* sockets of the processes that watch other ranks; or -1 */
     int running;            /* ranks this process started that have not ended */
     bool judges;            /* looks for ranks that stand still */
+    bool leads;             /* CUDA: this machine's ranks reach others through it */
     int asked;              /* signals that asked this process to end the job */
     int64_t asked_ns;       /* clock of the last of them */
     int64_t deadline_ns;
@@ -475,22 +495,41 @@ void rt_cores_bind(const RtCores *c, int index, int ranks, int threads);
 /* Starts this program again when OpenMP would bind or spin as if it were alone. */
 void rt_cores_fit_openmp(const RtCores *c, const RtFlags *f, int ranks, char **argv);
 
-/* Rank and ranks as a launcher's environment names them. */
+/* Rank and ranks as a launcher's environment names them; -1: not told. */
 typedef struct RtJoin {
-    const char *launcher;             /* "torchrun", ...; NULL: none */
-    int rank, world_size, local_size; /* local_size -1: not told */
-    char identity[512]; /* the same for all ranks of the job, and only them */
+    const char *launcher; /* "torchrun", ...; NULL: none */
+    int rank, world_size;
+    int local_rank, local_size; /* of this machine */
+    int machine;                /* its number */
+    bool named;                 /* the identity is that on all machines */
+    char identity[512];         /* the same for all ranks of the job, and only them */
 } RtJoin;
 bool rt_join_find(RtJoin *j);
 int rt_join(const RtTrainer *t, const RtFlags *f, const RtJoin *j);
 int rt_launch_ranks(const RtTrainer *t, const RtFlags *f);
+#ifdef RT_NCCL
+/* rt_machines.c. Before the ranks of this machine start: waits until those of all others
+ * have come. False, and why. Then start, once, when this process has started its own;
+ * end: this machine's are done, or the job was aborted, which the others hear of. */
+bool rt_machines_meet(const RtTrainer *t, const RtFlags *f, const RtJoin *j,
+                      RtShared *shared, int fd, int64_t until_ns, char *error);
+void rt_machines_start(RtJob *job);
+void rt_machines_end(RtJob *job);
+#endif
 #ifdef RT_CUDA
+/* Of the shared memory: a rank's control area. */
+int64_t rt_control_offset(const RtTrainer *t, int rank);
+int64_t rt_control_bytes(const RtTrainer *t);
 int rt_tune(const RtTrainer *t, const RtFlags *f); /* --tune-kernels: an exit code */
 #endif
 /* Forks a rank; in the child it never returns. False when fork fails. */
 bool rt_job_start(RtJob *job, int rank, const RtCores *cores, int index, int ranks);
 void rt_job_init(RtJob *job, const RtTrainer *t, const RtFlags *f, RtShared *shared,
                  int fd);
+/* The first failure decides the job's exit code; true for who found it, who then tells.
+ */
+bool rt_job_fails(RtJob *job, int code);
+void rt_job_tell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int rt_watch(RtJob *job); /* the job's exit code */
 int rt_rank_main(const RtTrainer *t, const RtFlags *f, RtShared *shared, int fd, int rank,
                  int threads, bool crowded);

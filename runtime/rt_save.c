@@ -31,7 +31,7 @@ void rt_sum_words(Rt *rt, uint64_t *words, int n)
 {
     rt_exchange_begin(rt);
     memcpy(rt_control(rt, rt->rank), words, (size_t)n * sizeof *words);
-    rt_exchange_publish(rt);
+    rt_exchange_publish(rt, (size_t)n * sizeof *words);
     for (int i = 0; i < n; i++) {
         words[i] = 0;
         for (int r = 0; r < rt->world_size; r++) {
@@ -44,10 +44,18 @@ void rt_sum_words(Rt *rt, uint64_t *words, int n)
 /* Collective: the first rank where it is so; -1: none. */
 static int first_rank(Rt *rt, bool so)
 {
-    _Static_assert(RT_MAX_RANKS <= 64, "a bit for each rank");
-    uint64_t bits = so ? UINT64_C(1) << rt->rank : 0;
-    rt_save_sum(rt, &bits, 1);
-    return bits != 0 ? __builtin_ctzll(bits) : -1;
+    enum { WORDS = RT_MAX_RANKS / 64 }; /* a bit for each */
+    _Static_assert((int)WORDS <= (int)RT_SUM_WORDS, "one sum");
+    uint64_t bits[WORDS] = {0};
+    const int words = (rt->world_size + 63) / 64;
+    bits[rt->rank / 64] = so ? UINT64_C(1) << rt->rank % 64 : 0;
+    rt_save_sum(rt, bits, words);
+    for (int w = 0; w < words; w++) {
+        if (bits[w] != 0) {
+            return 64 * w + __builtin_ctzll(bits[w]);
+        }
+    }
+    return -1;
 }
 
 int rt_first_error(Rt *rt)

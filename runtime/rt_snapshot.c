@@ -83,6 +83,7 @@ void rt_save_sum(Rt *rt, uint64_t *words, int n)
     RtRankShared *me = &shared->rank[rt->rank];
     mail_wait(rt, true, c->mails);
     memcpy(shared->mail[rt->rank], words, (size_t)n * sizeof *words);
+    atomic_store(&me->mail_bytes, (uint32_t)((size_t)n * sizeof *words));
     atomic_store(&me->published[RT_MAIL], ++c->mails);
     rt_ring(shared);
     mail_wait(rt, false, c->mails);
@@ -177,18 +178,14 @@ static int64_t pages(int64_t bytes)
 /* The planned number, which the largest of this trainer's ranks needs to the byte. */
 static void check_plan(Rt *rt)
 {
-    uint64_t need[RT_MAX_RANKS] = {0};
-    int64_t most = 0;
-    need[rt->rank] = (uint64_t)take_all(rt, NULL);
-    rt_save_sum(rt, need, rt->world_size);
-    for (int r = 0; r < rt->world_size; r++) {
-        most = (int64_t)need[r] > most ? (int64_t)need[r] : most;
-    }
-    if (most != rt->trainer->snapshot_bytes) {
+    const int64_t need = take_all(rt, NULL), planned = rt->trainer->snapshot_bytes;
+    uint64_t ranks[2] = {need == planned, need > planned};
+    rt_save_sum(rt, ranks, 2);
+    if (ranks[0] == 0 || ranks[1] > 0) {
         rt_fail(rt, RT_EXIT_ERROR,
-                "a copy of what a rank writes takes %lld bytes, but %lld are planned: a "
-                "bug of the generator's",
-                (long long)most, (long long)rt->trainer->snapshot_bytes);
+                "a copy of what a rank writes takes at most %lld bytes by the plan, and "
+                "%lld here: a bug of the generator's",
+                (long long)planned, (long long)need);
     }
 }
 
@@ -259,15 +256,18 @@ bool rt_snapshot_holds(const Rt *rt, uintptr_t address)
     return false;
 }
 
-/* Rank 0 looks, before the kernel kills. */
+/* The first rank of a machine looks, before the kernel kills. */
 static bool memory_suffices(Rt *rt)
 {
     const RtTrainer *t = rt->trainer;
-    const int64_t need = t->world_size * pages(t->snapshot_bytes);
-    const int64_t free_bytes = rt->rank == 0 ? rt_host_free_bytes(t) : 0;
-    uint64_t lacks = rt->rank == 0 && need > free_bytes;
+    const RtShared *shared = rt->state->shared;
+    const bool looks = rt_ranks_here(shared, rt->rank) == 0;
+    const int64_t need = rt_ranks_here(shared, t->world_size) * pages(t->snapshot_bytes);
+    const int64_t free_bytes = looks ? rt_host_free_bytes(t) : 0;
+    const bool lacking = looks && need > free_bytes;
+    uint64_t lacks = lacking;
     rt_save_sum(rt, &lacks, 1);
-    if (lacks && rt->rank == 0) {
+    if (lacking) {
         fprintf(stderr,
                 "trainer: warning: to save while training goes on takes copies of %.2f "
                 "MiB, but only %.2f MiB of memory are available%s\n",

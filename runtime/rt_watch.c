@@ -75,9 +75,7 @@ static const char *where(const RtJob *job, int rank, char *text, size_t bytes)
     return text;
 }
 
-/* The first failure decides the job's exit code; true for who found it, who then
- * tells. */
-static bool fail_first(RtJob *job, int code)
+bool rt_job_fails(RtJob *job, int code)
 {
     int none = 0;
     const bool first = atomic_compare_exchange_strong(&job->shared->abort, &none, code);
@@ -85,7 +83,7 @@ static bool fail_first(RtJob *job, int code)
     return first;
 }
 
-__attribute__((format(printf, 1, 2))) static void tell(const char *fmt, ...)
+void rt_job_tell(const char *fmt, ...)
 {
     char text[1024];
     va_list ap;
@@ -109,18 +107,19 @@ static void ended(RtJob *job, int rank, int status)
     }
     if (WIFSIGNALED(status)) {
         const int n = WTERMSIG(status);
-        if (fail_first(job, 128 + n)) {
-            tell("rank %d was killed by signal %d (%s) %s%s", rank, n, strsignal(n),
-                 where(job, rank, at, sizeof at),
-                 n == SIGKILL  ? "; if nobody sent it, the machine ran out of memory"
-                 : n == SIGBUS ? "; did a data file shrink, or memory run out?"
-                               : "");
+        if (rt_job_fails(job, 128 + n)) {
+            rt_job_tell("rank %d was killed by signal %d (%s) %s%s", rank, n,
+                        strsignal(n), where(job, rank, at, sizeof at),
+                        n == SIGKILL
+                            ? "; if nobody sent it, the machine ran out of memory"
+                        : n == SIGBUS ? "; did a data file shrink, or memory run out?"
+                                      : "");
         }
     } else {
         const int code = WEXITSTATUS(status);
-        if (fail_first(job, code != 0 ? code : RT_EXIT_ERROR)) {
-            tell("rank %d ended with code %d %s", rank, code,
-                 where(job, rank, at, sizeof at));
+        if (rt_job_fails(job, code != 0 ? code : RT_EXIT_ERROR)) {
+            rt_job_tell("rank %d ended with code %d %s", rank, code,
+                        where(job, rank, at, sizeof at));
         }
     }
 }
@@ -149,9 +148,10 @@ static void check_peers(RtJob *job)
         close(job->peer[r]);
         job->peer[r] = -1;
         char at[512];
-        if (!atomic_load(&job->shared->rank[r].done) && fail_first(job, RT_EXIT_ERROR)) {
-            tell("rank %d is gone with the process that watched it %s", r,
-                 where(job, r, at, sizeof at));
+        if (!atomic_load(&job->shared->rank[r].done) &&
+            rt_job_fails(job, RT_EXIT_ERROR)) {
+            rt_job_tell("rank %d is gone with the process that watched it %s", r,
+                        where(job, r, at, sizeof at));
         }
     }
 }
@@ -231,8 +231,8 @@ static void check_stalls(RtJob *job, int64_t since_ns)
     }
     still = who_is_behind(job, still);
     char at[512];
-    if (fail_first(job, RT_EXIT_ERROR)) {
-        tell(
+    if (rt_job_fails(job, RT_EXIT_ERROR)) {
+        rt_job_tell(
             "rank %d has stood still for %.1f s %s; --deadline SECONDS changes the limit",
             still, 1e-9 * (double)deadline_of(job, still),
             where(job, still, at, sizeof at));
@@ -276,16 +276,18 @@ static void check_signal(RtJob *job)
     if (job->flags->checkpoint != NULL && job->asked < 2) {
         return;
     }
-    if (n != 0 && fail_first(job, 128 + n)) {
+    if (n != 0 && rt_job_fails(job, 128 + n)) {
         fprintf(stderr, "trainer: ended by signal %d (%s) %s\n", n, strsignal(n),
                 where(job, 0, at, sizeof at));
     }
 }
 
+/* Those whom this process waits for: all, of its machine, or only its own. */
 static bool all_done(const RtJob *job)
 {
     for (int r = 0; r < job->trainer->world_size; r++) {
-        if (!atomic_load(&job->shared->rank[r].done)) {
+        if (!atomic_load(&job->shared->rank[r].done) &&
+            (job->judges || (job->leads && !job->shared->elsewhere[r]))) {
             return false;
         }
     }
@@ -326,7 +328,10 @@ int rt_watch(RtJob *job)
     int64_t last = rt_clock_ns(), since = 0, aborted = 0;
     for (;;) {
         const int code = atomic_load(&job->shared->abort);
-        if (job->running == 0 && (code != 0 || !job->judges || all_done(job))) {
+        if (job->running == 0 && (code != 0 || all_done(job))) {
+#ifdef RT_NCCL
+            rt_machines_end(job);
+#endif
             return code == 0 && atomic_load(&job->shared->again) ? RT_EXIT_AGAIN : code;
         }
         const struct timespec tick = {0, TICK_MS * 1000000};
@@ -422,8 +427,8 @@ bool rt_job_start(RtJob *job, int rank, const RtCores *cores, int index, int ran
     }
     if (pid < 0) {
         const int error = errno;
-        if (fail_first(job, RT_EXIT_ERROR)) {
-            tell("cannot start rank %d: %s", rank, strerror(error));
+        if (rt_job_fails(job, RT_EXIT_ERROR)) {
+            rt_job_tell("cannot start rank %d: %s", rank, strerror(error));
         }
         return false;
     }

@@ -105,7 +105,7 @@ static bool judge(Rt *rt, bool same)
     return lost;
 }
 
-bool rt_writers_try(Rt *rt)
+static bool one_writer_needed(Rt *rt)
 {
     RtCheckpoint *c = rt->state->checkpoint;
     char path[RT_PATH_BYTES + RT_NAME_BYTES];
@@ -126,6 +126,20 @@ bool rt_writers_try(Rt *rt)
     const bool one = judge(rt, same);
     if (rt->rank == 0) {
         remove(path); /* where it stays, the next start removes it */
+    }
+    return one;
+}
+
+/* Copies lie in the memory of one machine. */
+bool rt_writers_try(Rt *rt)
+{
+    const bool one = one_writer_needed(rt);
+    if (one && rt_ranks_here(rt->state->shared, rt->world_size) < rt->world_size) {
+        rt_fail(rt, RT_EXIT_ERROR,
+                "the ranks are on several machines, where none can write a file for the "
+                "others: %s must be on a filesystem where they may write into one "
+                "together",
+                rt->state->checkpoint->dir);
     }
     return one;
 }

@@ -23,7 +23,7 @@ static int64_t pages(int64_t bytes)
 
 /* ---- shared by all ranks, in host memory ------------------------------------------- */
 
-static int64_t control_bytes(const RtTrainer *t)
+int64_t rt_control_bytes(const RtTrainer *t)
 {
     return pages(RT_CONTROL_BYTES(t->micro_batches));
 }
@@ -31,7 +31,7 @@ static int64_t control_bytes(const RtTrainer *t)
 /* The loopback's, behind all that; nothing is there until it is touched. */
 static int64_t slots_offset(const RtTrainer *t)
 {
-    return pages(sizeof(RtShared)) + t->world_size * control_bytes(t);
+    return pages(sizeof(RtShared)) + t->world_size * rt_control_bytes(t);
 }
 
 static int64_t slots_bytes(const RtTrainer *t)
@@ -72,9 +72,14 @@ RtShared *rt_shared_map(int fd)
     return at != MAP_FAILED ? at : NULL;
 }
 
+int64_t rt_control_offset(const RtTrainer *t, int rank)
+{
+    return pages(sizeof(RtShared)) + rank * rt_control_bytes(t);
+}
+
 char *rt_control(const Rt *rt, int rank)
 {
-    return control_area + rank * control_bytes(rt->trainer);
+    return control_area + rank * rt_control_bytes(rt->trainer);
 }
 
 /* ---- device memory ----------------------------------------------------------------- */
@@ -123,7 +128,7 @@ static char *allocate(Rt *rt, RtSpace space, int64_t bytes)
 bool rt_arena_map(Rt *rt, int fd, bool guard, char *error)
 {
     const RtTrainer *t = rt->trainer;
-    const int64_t bytes = t->world_size * control_bytes(t);
+    const int64_t bytes = t->world_size * rt_control_bytes(t);
     control_area = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
                         pages(sizeof(RtShared)));
     if (control_area == MAP_FAILED) {

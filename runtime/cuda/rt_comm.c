@@ -165,10 +165,11 @@ void rt_keep(Rt *rt, int segment, int64_t gathered, int64_t kept, int ranks)
     const RtSegment *s = &rt->trainer->segments[segment];
     const int64_t bytes =
         s->elems / ranks * (int64_t)rt_dtype_bytes(rt->trainer->param_dtype);
-    RT_CUDA_CALL(rt, cudaMemcpyAsync(rt_symmetric(rt, kept),
-                                     rt_symmetric(rt, gathered + rt->rank % ranks * bytes),
-                                     (size_t)bytes, cudaMemcpyDeviceToDevice,
-                                     rt_gpu.stream[RT_COMPUTE]));
+    RT_CUDA_CALL(rt,
+                 cudaMemcpyAsync(rt_symmetric(rt, kept),
+                                 rt_symmetric(rt, gathered + rt->rank % ranks * bytes),
+                                 (size_t)bytes, cudaMemcpyDeviceToDevice,
+                                 rt_gpu.stream[RT_COMPUTE]));
 }
 
 void rt_wait(Rt *rt, int stream, int ticket)
@@ -314,8 +315,12 @@ void rt_exchange_begin(Rt *rt)
     exchange_wait(rt, true, rt->state->exchanges);
 }
 
-void rt_exchange_publish(Rt *rt)
+void rt_exchange_publish(Rt *rt, size_t bytes)
 {
+    if (bytes > RT_SUM_WORDS * sizeof(uint64_t)) {
+        rt_fail(rt, RT_EXIT_ERROR, "%zu bytes are too many to say at once: a bug", bytes);
+    }
+    atomic_store(&me(rt)->control_bytes, (uint32_t)bytes);
     atomic_store(&me(rt)->published[RT_CONTROL], ++rt->state->exchanges);
     rt_ring(rt->state->shared);
     exchange_wait(rt, false, rt->state->exchanges);

@@ -47,9 +47,11 @@ static _Noreturn void no_device(const Rt *rt, cudaError_t error)
     rt_cuda_failed(rt, "cudaGetDeviceCount", error);
 }
 
-/* One for each rank; a launcher may show each process its own alone. */
+/* One for each rank of this machine; a launcher may show each process its own alone. */
 static int choose(const Rt *rt, int devices)
 {
+    const int rank = rt_ranks_here(rt->state->shared, rt->rank),
+              ranks = rt_ranks_here(rt->state->shared, rt->world_size);
 #ifdef RT_NCCL
     rt_transport = rt->state->flags.loopback ? &rt_loopback : &rt_nccl;
     if (rt->state->flags.loopback) {
@@ -58,23 +60,22 @@ static int choose(const Rt *rt, int devices)
 #endif
     const char *shared = getenv("NCCL_MULTI_RANK_GPU_ENABLE"),
                *host = getenv("NCCL_HOSTID");
-    if (host != NULL &&
-        devices < rt->world_size) { /* NCCL takes ranks of one GPU for hosts */
+    if (host != NULL && devices < ranks) { /* NCCL takes ranks of one GPU for hosts */
         char id[512];
         snprintf(id, sizeof id, "%s-%d", host, rt->rank);
         setenv("NCCL_HOSTID", id, 1);
     }
-    if (rt->rank < devices) {
-        return rt->rank;
+    if (rank < devices) {
+        return rank;
     }
     const bool visible = getenv("CUDA_VISIBLE_DEVICES") != NULL && devices == 1;
     if (visible || shared != NULL || host != NULL) { /* NCCL refuses what it cannot do */
-        return rt->rank % devices;
+        return rank % devices;
     }
     rt_fail(rt, RT_EXIT_ERROR,
             "%d ranks need a GPU each, and %d %s found; generate the trainer for "
             "mesh.shard = %d, or pass --loopback, by which ranks share GPUs, slowly",
-            rt->world_size, devices, devices == 1 ? "is" : "are", devices);
+            ranks, devices, devices == 1 ? "is" : "are", devices);
 }
 
 void rt_gpu_open(Rt *rt)

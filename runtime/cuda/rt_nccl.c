@@ -122,21 +122,19 @@ static void close_window(Rt *rt, Comm *c)
 #endif
 }
 
-/* Rank 0's word reaches the others through the page that they share. */
+/* Rank 0's word reaches the others through its control area. */
 static void open_world(Rt *rt)
 {
-    ncclUniqueId id;
-    _Static_assert(sizeof id <= sizeof rt->state->shared->nccl_id,
-                   "the page holds the id");
+    ncclUniqueId id = {0};
     setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); /* two streams, one order */
     setenv("NCCL_NVLS_ENABLE", "0", 0);           /* sums differ from run to run */
     if (rt->rank == 0) {
         RT_NCCL_CALL(rt, ncclGetUniqueId(&id));
-        memcpy(rt->state->shared->nccl_id, &id, sizeof id);
     }
     rt_exchange_begin(rt);
-    rt_exchange_publish(rt);
-    memcpy(&id, rt->state->shared->nccl_id, sizeof id);
+    memcpy(rt_control(rt, rt->rank), &id, sizeof id);
+    rt_exchange_publish(rt, sizeof id);
+    memcpy(&id, rt_control(rt, 0), sizeof id);
     rt_exchange_end(rt);
     RT_NCCL_CALL(rt, ncclCommInitRank(&world, rt->world_size, id, rt->rank));
 }

@@ -3,15 +3,17 @@
 # Emitted CUDA trainers, unmodified, on the simulated device: built by their own Makefiles with a
 # CUDA_HOME of stand-ins. Tiny llama and GPT-2 on 1, 2 and 4 ranks: losses within tolerance of the
 # CPU's trainer, and bit for bit the same over ranks, wrap, prefetch, reshard, recompute,
-# accumulation, orders of threads and streams, with all ranks on one device, and whether steps are
-# replayed as CUDA graphs, as they are from the second one on. Planted faults must be told, and what
-# may go wrong with devices and ranks must end with a line that says so.
+# accumulation, orders of threads and streams, with all ranks on one device or on several machines,
+# and whether steps are replayed as CUDA graphs, as they are from the second one on. Planted faults
+# must be told, and what may go wrong with devices, ranks and machines must end with a line that
+# says so.
 # FULL=1: every row, every wait left out in turn; else a sample by SEED.
 set -u
 . "$(dirname "$0")/../lib.sh"
 . "$ROOT/tests/e2e/common.sh"
 . "$ROOT/tests/cudasim/tune.sh"
 . "$ROOT/tests/cudasim/cudnn.sh"
+. "$ROOT/tests/cudasim/machines.sh"
 home=$BUILD/tests/cudasim/home
 data=$ROOT/LICENSE
 STEPS=2
@@ -390,6 +392,7 @@ if reference llama tiny_llama 1e-4; then
     compiled_at_start
 fi
 graphs
+machines
 cudnn_attention
 if reference gpt2 tiny_gpt2 1e-4; then
     rows gpt2 tiny_gpt2 2

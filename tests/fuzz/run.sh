@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Hostile input: fsdpgen against changed, random and endless descriptions, architectures
-# and ops; the runtime's reader against data files whose headers or indexes lie; random legal
-# descriptions, trained. The same SEED gives the same cases. FULL=1: the promised counts
-# (100,000 descriptions, 10^6 data files of each reader). FSDPGEN_BUILD may be a sanitized build.
+# and ops; the runtime's reader against data files whose headers or indexes lie; what a machine
+# hears from another one that lies; random legal descriptions, trained. The same SEED gives the same cases. FULL=1: the promised counts
+# (100,000 descriptions, 10^6 cases of each reader). FSDPGEN_BUILD may be a sanitized build.
 set -u
 . "$(dirname "$0")/../lib.sh"
 
@@ -85,7 +85,7 @@ if [ $sanitized = 0 ]; then
         echo "skipped: the sanitizers are not installed; headers are read without them"
         flags=
     fi
-    for reader in headers indexed; do
+    for reader in headers indexed machines; do
         if ${CC:-cc} -std=gnu11 -O1 -g -Wall -Wextra -Werror $flags -I"$ROOT/runtime" \
             "$ROOT/tests/fuzz/$reader.c" "$ROOT/tests/fuzz/mutate.c" -o "$WORK/$reader" \
             >"$WORK/$reader.log" 2>&1; then

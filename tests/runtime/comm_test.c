@@ -232,7 +232,7 @@ static void one_step(Rt *rt, int step, uint64_t program, uint64_t *own)
     }
     rt_exchange_begin(rt);
     *(double *)rt_symmetric(rt, control_at) = value(step, 200, rt->rank, 0);
-    rt_exchange_publish(rt);
+    rt_exchange_publish(rt, sizeof(double));
     for (int r = 0; r < RANKS; r++) {
         expect(*(double *)(rt->peer[r] + control_at), value(step, 200, r, 0));
     }

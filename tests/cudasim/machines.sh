@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+# machines.sh, read by run.sh: ranks on several machines. All run here, and a launcher's variables
+# say otherwise: those of one machine share a page, and meet the others by TCP. They must train to
+# the bits of one machine's ranks, save and go on; what may go wrong with machines must end the job
+# everywhere, with a line that says so.
+
+# on PLACE DIR FLAGS...: the ranks of one machine, in the background: PLACE is MACHINE:RANK,RANK...
+# Of them $told says the launcher's variables; pids in `pids`, output in DIR.rankN.
+on() {
+    local machine=${1%%:*} ranks dir=$2 rank local=0
+    IFS=, read -ra ranks <<<"${1#*:}"
+    shift 2
+    for rank in "${ranks[@]}"; do
+        env "${told[@]}" RANK="$rank" LOCAL_RANK=$local LOCAL_WORLD_SIZE=${#ranks[@]} \
+            GROUP_RANK="$machine" "$dir/trainer" --data "$data" --threads 1 "$@" \
+            >"$dir.rank$rank" 2>&1 &
+        pids+=($!)
+        local=$((local + 1))
+    done
+}
+
+# ended: waits for all; their exit codes, in the order of their starts
+ended() {
+    local pid code codes=
+    for pid in "${pids[@]}"; do
+        wait "$pid" 2>/dev/null
+        code=$?
+        codes="$codes $code"
+    done
+    pids=()
+    echo "$codes" >"$WORK/codes"
+}
+
+# job DIR PLACES... -- FLAGS...: all machines; their output in DIR.log
+job() {
+    local dir=$1 places=() place
+    shift
+    while [ "$1" != -- ]; do places+=("$1"); shift; done
+    shift
+    rm -f "$dir".rank*
+    port=$((port + 1))
+    told=(WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port TORCHELASTIC_RUN_ID=job)
+    for place in "${places[@]}"; do on "$place" "$dir" "$@"; done
+    ended
+    cat "$dir".rank* >"$dir.log"
+}
+
+# says WHAT CODES LINE: how the last job ended, and the one line it says so with
+says() {
+    if ! grep -qxE -- "$2" "$WORK/codes"; then
+        { echo "exit codes:$(cat "$WORK/codes")"; cat "$dir.log"; } >"$WORK/said"
+        bad "several machines: $1" "$WORK/said"
+    elif [ "$(grep -cE -- "$3" "$dir.log")" -ge 1 ]; then
+        ok "several machines: $1"
+    else
+        bad "several machines: $1: another message" "$dir.log"
+    fi
+}
+
+bits_of() {
+    grep -o '"step": *[0-9]*\|"loss_hex": *"[^"]*"\|"grad_norm_hex": *"[^"]*"' "$1.jsonl"
+    grep -h '^weights ' "$1".rank*
+}
+
+# sample WORDS...: all with FULL=1, else one of them, by SEED
+sample() {
+    if [ "$FULL" = 1 ]; then printf '%s\n' "$@"; else shift $((SEED % $#)) && echo "$1"; fi
+}
+
+# the same bits as on one machine, however the ranks lie
+machines_train() {
+    local places
+    while read -r places; do
+        # shellcheck disable=SC2086 # a word a machine
+        job "$dir" $places -- --steps $STEPS --log "$dir.jsonl" --weights-hash
+        bits_of "$dir" >"$dir.result"
+        check "machines and their ranks $places: the bits of one machine" \
+            cmp "$dir.result" "$WORK/alone.result"
+        check "where machines are not the plan's nodes a line says so" \
+            grep -q "warning: [12] ranks\? .* on a machine, and the plan counts on 4" "$dir.log"
+    done < <(sample "0:0,1 1:2,3" "0:0 1:1,2,3" "0:0,1 1:3 2:2")
+}
+
+# Slurm's words, and a place of its own to meet
+machines_slurm() {
+    local rank
+    rm -f "$dir".rank*
+    for rank in 0 1 2 3; do
+        env SLURM_PROCID=$rank SLURM_STEP_NUM_TASKS=4 SLURM_JOB_ID=$$ SLURM_STEP_ID=0 \
+            SLURM_STEP_TASKS_PER_NODE='1(x2),2' SLURM_NODEID=$((rank < 2 ? rank : 2)) \
+            SLURM_LOCALID=$((rank == 3)) "$dir/trainer" --data "$data" --threads 1 --quiet \
+            --meet "localhost:$((port + 500))" --steps $STEPS --log "$dir.jsonl" --weights-hash \
+            >"$dir.rank$rank" 2>&1 &
+        pids+=($!)
+    done
+    ended
+    bits_of "$dir" >"$dir.result"
+    check "three machines under srun: the bits of one" cmp "$dir.result" "$WORK/alone.result"
+}
+
+# A signal to any of them: all stop after one step, saved; they go on from it to the bits of a run
+# that was never stopped, on one machine.
+machines_save() {
+    local ck=$WORK/machines.ck
+    rm -rf "$ck" "$dir".rank* "$dir.jsonl"
+    port=$((port + 1))
+    told=(WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port)
+    on 0:0,1 "$dir" --steps 1000 --checkpoint "$ck" --checkpoint-every 1 --keep 2
+    on 1:2,3 "$dir" --steps 1000 --checkpoint "$ck" --checkpoint-every 1 --keep 2
+    timeout 60 bash -c "until [ -d '$ck/step-00000002' ]; do sleep 0.05; done"
+    kill -TERM "${pids[3]}"
+    ended
+    cat "$dir".rank* >"$dir.log"
+    says "a signal to one of them: all end, saved" " 75 75 75 75" \
+        "signal 15 \(Terminated\): stopped after step [0-9]+, which is saved"
+    local at
+    at=$(sed -n 's/.*stopped after step \([0-9]*\),.*/\1/p' "$dir.log" | head -n 1)
+    job "$dir" 0:0,1,2 1:3 -- --steps $((at + 1)) --checkpoint "$ck" --resume --weights-hash
+    grep -h '^weights' "$dir.log" >"$dir.weights"
+    "$dir/trainer" --data "$data" --threads 1 --steps $((at + 1)) --weights-hash --quiet 2>&1 |
+        grep '^weights' >"$WORK/whole.weights"
+    check "on other machines they go on to the bits of a run never stopped" \
+        cmp "$dir.weights" "$WORK/whole.weights"
+    rm -rf "$ck"
+    job "$dir" 0:0,1 1:2,3 -- --steps 2 --checkpoint "$ck" --one-writer
+    says "one writer a file is refused" " 1 1 1 1" "none can write a file for the others"
+}
+
+# A machine that goes, or goes silent, in the middle of a run.
+machines_lost() {
+    local signal line
+    for signal in $(sample KILL STOP); do
+        port=$((port + 1))
+        told=(WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port)
+        rm -f "$dir".rank*
+        on 0:0,1 "$dir" --steps 100000 --deadline 4
+        on 1:2,3 "$dir" --steps 100000 --deadline 4
+        timeout 60 bash -c "until grep -q '^step *2 ' '$dir.rank0'; do sleep 0.05; done"
+        kill -$signal "${pids[@]:2}" # the watchers, with whom their ranks go, or those alone
+        if [ $signal = KILL ]; then
+            line='the machine of rank 2 is lost: (it closed the connection|Connection reset)'
+        else
+            sleep 6
+            line='the machine of rank 2 is lost: it has said nothing for a while'
+            kill -KILL "${pids[@]:2}"
+        fi
+        ended
+        cat "$dir".rank0 "$dir".rank1 >"$dir.log"
+        says "one of them gets SIG$signal" " 1 1 137 137" "$line"
+    done
+}
+
+machines_refused() {
+    local pid
+    job "$dir" 0:0,1 -- --steps 2 --deadline 2
+    says "one does not come" " 1 1" "2 of 4 ranks came to 127.0.0.1:$port; the machine of rank 2"
+    job "$dir" 1:2,3 -- --steps 2 --deadline 2
+    says "rank 0's does not come" " 1 1" "rank 0's machine does not answer at 127.0.0.1:$port"
+    job "$dir" 0:0,1 1:2,3 -- --steps 2 --loopback
+    says "they cannot share GPUs" " 2 2 2 2" "put 2 of 4 ranks on this machine; --loopback needs"
+    job "$dir" 0:0,1 1:2,3 -- --steps 2 --meet nowhere
+    says "no place to meet" " 1 1 1 1" "meet: .nowhere. is no HOST:PORT"
+    job "$dir" 0:0,1 1:1,3 -- --steps 2 --deadline 3
+    says "two have the same rank" " 1 1 1 1" "two machines say that they have rank 1"
+    told=(WORLD_SIZE=4)
+    on 0:0,1 "$dir" --steps 2 --deadline 2
+    ended
+    cat "$dir".rank* >"$dir.log"
+    says "nothing says where" " 1 1" "nothing says where these meet: pass --meet HOST:PORT"
+
+    # a stranger first, who sends what is no greeting: nobody minds
+    port=$((port + 1))
+    told=(WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port)
+    rm -f "$dir".rank*
+    on 0:0,1 "$dir" --steps $STEPS --log "$dir.jsonl" --weights-hash
+    timeout 20 bash -c "until { exec 3<>/dev/tcp/127.0.0.1/$port; } 2>/dev/null; do
+        sleep 0.05; done; head -c 4000 '$data' >&3"
+    on 1:2,3 "$dir" --steps $STEPS --weights-hash
+    ended
+    bits_of "$dir" >"$dir.result"
+    check "several machines: a stranger at the door" cmp "$dir.result" "$WORK/alone.result"
+
+    # another trainer on one of them
+    port=$((port + 1))
+    told=(WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port)
+    rm -f "$dir".rank*
+    on 0:0,1 "$dir" --steps 2 --deadline 3
+    on 1:2,3 "$WORK/other" --steps 2 --deadline 3
+    ended
+    cat "$dir".rank* "$WORK/other".rank* >"$dir.log"
+    says "one runs another trainer" " 1 1 1 1" "the machine of rank 2 runs another trainer"
+}
+
+# What would go unseen if messages lost their order, or their data: planted, and told.
+machines_faults() {
+    local runtime=$WORK/runtime_machines fault
+    while read -r fault; do
+        rm -rf "$runtime"
+        cp -R "$ROOT/runtime" "$runtime"
+        sed -i "$fault" "$runtime/cuda/rt_machines.c"
+        dir=$WORK/machines_fault
+        if cmp -s "$runtime/cuda/rt_machines.c" "$ROOT/runtime/cuda/rt_machines.c" ||
+            ! trainer "$dir" tiny_llama cuda --set mesh.shard=4 ||
+            ! CUDASIM_UNCHECKED=1 build_trainer "$dir" CUDA_HOME="$home" RUNTIME="$runtime"; then
+            bad "several machines: a fault is not planted" "$dir.log"
+            continue
+        fi
+        job "$dir" 0:0,1 1:2,3 -- --steps $STEPS --log "$dir.jsonl" --weights-hash --deadline 5
+        bits_of "$dir" >"$dir.result"
+        check "several machines: told: $fault" bash -c "! cmp -s '$dir.result' '$WORK/alone.result'"
+    done < <(sample 's/        say(l, CONTROL, rank/        if (rank < 0) say(l, CONTROL, rank/' \
+        's/ memcpy(control_of(h->rank), what, h->bytes);/ memcpy(control_of(h->rank), what, h->bytes - 8);/')
+}
+
+machines() {
+    local dir=$WORK/machines pids=() told=() port=$((20000 + $$ % 9000))
+    trainer "$dir" tiny_llama cuda --set mesh.shard=4 && CUDASIM_UNCHECKED=1 build_cuda "$dir" &&
+        trainer "$WORK/other" tiny_llama cuda --set mesh.shard=4 --set optimizer.lr=1e-5 &&
+        CUDASIM_UNCHECKED=1 build_cuda "$WORK/other" || {
+        bad "several machines: no trainer" "$dir.log"
+        return
+    }
+    train "$dir" "$data" $STEPS --quiet --threads 1 || bad "several machines: alone" "$dir.log"
+    cp "$dir.result" "$WORK/alone.result"
+    machines_train
+    machines_slurm
+    machines_save
+    machines_lost
+    machines_refused
+    machines_faults
+}
