@@ -7,6 +7,7 @@
  * greeting is turned away; another build is told apart by its numerics hash. What is sent
  * is not secret and nobody is asked for a password, as with NCCL: the network is trusted.
  */
+#define _GNU_SOURCE
 #include "rt_machines.h"
 
 #include <errno.h>

@@ -5,6 +5,7 @@
 #   products   cuBLASLt's algorithms are timed alone (trainer --tune-kernels, kernels.wis)
 #   step       median of the steps, as they run: tokens/s, MFU of the GPU's dense bf16 peak
 #   phases     seconds of every kernel (trainer --profile), by kind
+#   cuDNN      the same with attention = "cudnn", where it is and the GPU is an sm_90
 #   PyTorch    bf16, torch.compile, SDPA, fused AdamW, the same shapes and data; attention alone
 #
 #   tests/bench/gpu.sh                  GPT-2 124M, Qwen2.5-1.5B, Llama-3.2-1B, Llama-3.1-8B
@@ -12,7 +13,7 @@
 #   tests/bench/gpu.sh --quick          GPT-2 alone, few steps, nothing is recorded
 #
 # Out: tables on stdout, and in RESULTS (tests/bench/RESULTS.md; an empty RESULTS: nowhere) and
-# OUT/bench.md; OUT/profile_MODEL.json. STEPS=N (default 12, the first three are not counted),
+# OUT/bench.md; OUT/profile_MODEL.ATTENTION.json. STEPS=N (default 12; three more are not counted),
 # TORCH=0: without PyTorch, TUNE=0: with the library's first algorithms, PEAK_TFLOPS=X. Ends with
 # 'N passed, N failed'; without a GPU it says so and passes.
 set -u
@@ -72,6 +73,8 @@ case $gpu in
 *) peak= kind=h100 ;;
 esac
 peak=${PEAK_TFLOPS:-$peak}
+attentions=generated
+[ $quick = 0 ] && [[ $arch = sm_90* ]] && [ -n "$CUDNN_HOME" ] && attentions="generated cudnn"
 
 cat "$ROOT"/gen/*.c >"$WORK/data.txt" # any text will do: every vocabulary holds the bytes
 mkdir -p "$OUT"
@@ -98,7 +101,8 @@ build() {
               --set global_batch=$((sequences * batches)) --set leaves=1
               --set mesh.shard=1 --set mesh.replicate=1 --set recompute=$recompute
               --set loss.chunk_tokens=$((seq * sequences < 4096 ? seq * sequences : 4096))
-              --set "target=cuda{gpu=\"$kind\",memory=\"${free_mib}MiB\",arch=\"$arch\"}")
+              --set "target=cuda{gpu=\"$kind\",memory=\"${free_mib}MiB\",arch=\"$arch\",
+                     attention=\"$attention\"}")
         for set in "$@"; do sets+=(--set "$set"); done
         "$FSDPGEN" "$file" -o "$dir" --link-runtime "$ROOT/runtime" "${sets[@]}" \
             >"$WORK/log" 2>&1 && break
@@ -172,10 +176,10 @@ torch() {
     esac
 }
 
-# One row of the table, and the phases' table, of a model.
+# One row of the table, and the phases' table, of a model, with attention by $attention.
 measure() {
-    local name=$1 file=$2 seq=$3 sequences=$4 batches=$5 weights=$6 shapes=$7
-    local dir=$WORK/$name tokens=$(($3 * $4 * $5)) seconds
+    local name=${1}$([ $attention = cudnn ] && echo ", cuDNN") file=$2 seq=$3 sequences=$4 batches=$5 weights=$6 shapes=$7
+    local dir=$WORK/$1.$attention tokens=$(($3 * $4 * $5)) seconds
     shift 7
     build "$dir" "$file" "$seq" "$sequences" "$batches" "$@" ||
         { bad "$name: builds" "$WORK/log"; return; }
@@ -194,8 +198,8 @@ measure() {
     ok "$name"
     seconds=$(median "$dir.jsonl" step_seconds)
     kinds "$dir.profile" "$dir/kernels.wis" >"$dir.kinds"
-    cp "$dir.profile" "$OUT/profile_$name.json"
-    torch "$seq" "$sequences" "$batches" "$weights" "$shapes"
+    cp "$dir.profile" "$OUT/profile_$(basename "$dir").json"
+    [ $attention = cudnn ] || torch "$seq" "$sequences" "$batches" "$weights" "$shapes"
     {
         awk -v name="$name" -v s="$seconds" -v t="$tokens" -v torch="$torch_tokens" \
             -v shape="$batches x $sequences x $seq, $recomputed" \
@@ -218,8 +222,10 @@ measure() {
 : >"$WORK/phases"
 while read -r name rest; do
     [ -z "$wanted" ] || [[ " $wanted " = *" $name "* ]] || continue
-    # shellcheck disable=SC2086 # fields are words
-    measure "$name" $rest
+    for attention in $attentions; do
+        # shellcheck disable=SC2086 # fields are words
+        measure "$name" $rest
+    done
 done <<<"$cases"
 
 commit=$(git -C "$ROOT" rev-parse --short=7 HEAD 2>/dev/null ||

@@ -5,8 +5,9 @@
 # and 'N passed, N failed'. Without a GPU it says so and passes.
 #
 #   tests/gpu/run.sh                everything
-#   tests/gpu/run.sh STAGE...       ops, build, cpu, rerun, loopback, nccl, checkpoint, sanitizer,
-#                                   bench only (and build, where they need it)
+#   tests/gpu/run.sh STAGE...       ops, build, cpu, rerun, loopback, nccl, machines, cudnn,
+#                                   checkpoint, sanitizer, bench only (and build, where they need
+#                                   it)
 #   tests/gpu/run.sh --prepare      where fsdpgen builds: what a machine without Lua and jansson
 #                                   needs goes to build/gpu/bin, lib and commit, to be carried
 #                                   there with the tree
@@ -269,6 +270,65 @@ with_nccl() {
     fi
 }
 
+# Two ranks that a launcher's variables put on two machines, which meet by TCP.
+two_machines() {
+    local name=llama_bf16_64 dir rank pids=()
+    dir=$WORK/$name.2
+    [ -e "$WORK/$name.one" ] && [ -d "$dir" ] || return
+    for rank in 1 0; do
+        (
+            export RANK=$rank WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=$rank
+            export NCCL_HOSTID=machine$rank NCCL_NET=Socket NCCL_SOCKET_IFNAME=lo NCCL_MNNVL_ENABLE=0
+            [ "$devices" -gt 1 ] && export CUDA_VISIBLE_DEVICES=$rank
+            [ $rank = 0 ] || dir=$dir.other
+            [ -e "$dir" ] || ln -s "$name.2" "$dir"
+            TRAIN_SECONDS=$(left_seconds 90) train "$dir" "$data" $STEPS --quiet \
+                --meet 127.0.0.1:$((20000 + $$ % 9000)) 2>/dev/null
+        ) &
+        pids+=($!)
+    done
+    wait "${pids[0]}" # rank 1 says no losses
+    if wait "${pids[1]}"; then
+        equal "$name: two machines" "$dir"
+    else
+        bad "$name: two machines: does not run" "$dir.log"
+    fi
+}
+
+# cuDNN's attention: near the CPU's losses, the same bits again and on two ranks.
+with_cudnn() {
+    local name=llama_bf16_64 sets='target.attention="cudnn"' dir
+    case $arch in
+    sm_90*) ;;
+    *) note="left out: the same bits every time on sm_90 only"; return ;;
+    esac
+    if [ -z "$CUDNN_HOME" ]; then
+        note="left out: no cuDNN (CUDNN_HOME says where it is)"
+        return
+    fi
+    [ -e "$WORK/$name.one" ] || return
+    dir=$WORK/$name.cudnn
+    if ! trainer_of "$dir" $name cuda "$sets" ARCHS="$arch" || ! run "$dir"; then
+        bad "$name: attention by cuDNN does not run" "$dir.log"
+        return
+    fi
+    check "$name, cuDNN: losses near the CPU's" near "$WORK/$name.cpu.jsonl" "$dir.jsonl" \
+        "${tolerance[$name]}"
+    figure "$(grep -h 'engine' "$dir.out" | head -n 2 | tr '\n' ';')"
+    cp "$dir.result" "$dir.first"
+    check "$name, cuDNN: runs again" run "$dir"
+    check "$name, cuDNN: the same bits" cmp "$dir.result" "$dir.first"
+    check "$name, cuDNN: without graphs" run "$dir" -- --no-graphs
+    check "$name, cuDNN, without graphs: the same bits" cmp "$dir.result" "$dir.first"
+    [ -d "$WORK/$name.2" ] || return
+    if trainer_of "$dir.2" $name cuda "$sets,mesh.shard=2" ARCHS="$arch" &&
+        run "$dir.2" -- --loopback; then
+        check "$name, cuDNN: two ranks, the same bits" cmp "$dir.2.result" "$dir.first"
+    else
+        bad "$name, cuDNN: two ranks: does not run" "$dir.2.log"
+    fi
+}
+
 # Stopped after two steps, resumed, also by two ranks: the bits of a run that never stopped.
 checkpoints() {
     local name=llama_bf16_64 dir
@@ -342,13 +402,13 @@ for arg in "$@"; do
     --prepare) prepare; exit $? ;;
     -h | --help) sed -n '3,/^set -u/s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) echo "run.sh: unknown option $arg" >&2; exit 2 ;;
-    ops | build | cpu | rerun | loopback | nccl | checkpoint | sanitizer | bench)
+    ops | build | cpu | rerun | loopback | nccl | machines | cudnn | checkpoint | sanitizer | bench)
         only="$only $arg" ;;
     *) echo "run.sh: no stage $arg" >&2; exit 2 ;;
     esac
 done
 # what a stage needs of those before it
-[[ $only =~ rerun|loopback|nccl|checkpoint|sanitizer ]] && only="$only build cpu"
+[[ $only =~ rerun|loopback|nccl|machines|cudnn|checkpoint|sanitizer ]] && only="$only build cpu"
 [[ $only =~ cpu ]] && only="$only build"
 [[ $only =~ sanitizer ]] && only="$only ops"
 
@@ -379,6 +439,8 @@ stage cpu against_cpu
 stage rerun reruns
 stage loopback loopback
 stage nccl with_nccl
+stage machines two_machines
+stage cudnn with_cudnn
 stage checkpoint checkpoints
 stage sanitizer sanitizer
 stage bench benchmark

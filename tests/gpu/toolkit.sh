@@ -30,15 +30,16 @@ assemble_toolkit() {
             printf '#!/bin/sh\nexec "%s/bin/nvcc" "$@"\n' "$folder" >"$home/bin/nvcc"
             chmod +x "$home/bin/nvcc"
         fi
-        for file in cuda_runtime_api.h cublasLt.h nccl.h nvrtc.h; do
+        for file in cuda_runtime_api.h cublasLt.h nccl.h nvrtc.h cudnn.h; do
             [ -e "$folder/include/$file" ] || continue
-            [ "$folder" = /usr ] && name=$file || name='*' # of /usr/include no more than that
+            name='*' # of /usr/include no more than the one, and the library's others
+            [ "$folder" = /usr ] && name=${file%.h}\*.h
             for file in "$folder"/include/$name; do
                 [ -e "$home/include/${file##*/}" ] || ln -s "$file" "$home/include/"
             done
         done
         while read -r name; do
-            for file in "$name"/lib{cudart,cublasLt,nccl,nvrtc,nvrtc-builtins}.so*; do
+            for file in "$name"/lib{cudart,cublasLt,nccl,nvrtc,nvrtc-builtins,cudnn*}.so*; do
                 [ -e "$file" ] && [ ! -e "$home/lib64/${file##*/}" ] &&
                     ln -s "$file" "$home/lib64/"
             done
@@ -46,7 +47,8 @@ assemble_toolkit() {
     done < <(toolkit_folders)
 }
 
-# Sets CUDA_HOME and NCCL_HOME, or no_gpu to the reason why nothing runs here.
+# Sets CUDA_HOME, NCCL_HOME and, where it is, CUDNN_HOME; or no_gpu to the reason why nothing runs
+# here.
 find_toolkit() {
     no_gpu=
     if [ -z "${CUDA_HOME:-}" ] || [ ! -e "$CUDA_HOME/include/cublasLt.h" ] ||
@@ -55,7 +57,9 @@ find_toolkit() {
         CUDA_HOME=$WORK/cuda
     fi
     [ -e "${NCCL_HOME:-/}/include/nccl.h" ] || NCCL_HOME=$CUDA_HOME
-    export CUDA_HOME NCCL_HOME
+    [ -e "${CUDNN_HOME:-/}/include/cudnn.h" ] || CUDNN_HOME=$CUDA_HOME
+    [ -e "$CUDNN_HOME/include/cudnn.h" ] || CUDNN_HOME=
+    export CUDA_HOME NCCL_HOME CUDNN_HOME
     if [ ! -e "$CUDA_HOME/include/cublasLt.h" ]; then
         no_gpu="no CUDA Toolkit is here (CUDA_HOME says where it is)"
         return
