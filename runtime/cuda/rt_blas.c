@@ -29,39 +29,57 @@ void rt_blas_open(Rt *rt)
     rt_wisdom_open(rt);
 }
 
-/* Variables by which the library, and all of NVIDIA's, change how they multiply. */
-static void describe_environment(char *text, size_t bytes)
+static bool begins_with_one(const char *text, const char *const *list)
 {
-    static const char *const changes[] = {"NVIDIA_TF32_OVERRIDE=", "CUBLAS_",
-                                          "CUBLASLT_"};
-    static const char *const harmless[] = {"CUBLASLT_LOG_", "CUBLAS_LOG",
-                                           "CUBLASLT_NVTX_"};
+    while (*list != NULL && strncmp(text, *list, strlen(*list)) != 0) {
+        list++;
+    }
+    return *list != NULL;
+}
+
+/* Appends the variables that change bits, but for the harmless: one whole, several as
+ * their number and a hash. */
+static void add_environment(char *text, size_t bytes, const char *const *changes,
+                            const char *const *harmless)
+{
+    const size_t at = strlen(text);
     uint64_t sum = 0; /* the environment has no order */
     int n = 0;
     for (char **e = environ; e != NULL && *e != NULL; e++) {
-        bool counts = false;
-        for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
-            counts |= strncmp(*e, changes[i], strlen(changes[i])) == 0;
-        }
-        for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++) {
-            counts &= strncmp(*e, harmless[i], strlen(harmless[i])) != 0;
-        }
-        if (counts) {
+        if (begins_with_one(*e, changes) && !begins_with_one(*e, harmless)) {
             n++;
             sum += rt_hash64(*e, strlen(*e), 2);
-            snprintf(text, bytes, ", %.60s", *e);
+            snprintf(text + at, bytes - at, ", %.60s", *e);
         }
     }
-    if (n > 1 || (n == 1 && strlen(text) >= 60)) {
-        snprintf(text, bytes, ", %d variables CUBLAS* or NVIDIA_TF32* %016llx", n,
+    if (n > 1 || (n == 1 && strlen(text + at) >= 60)) {
+        snprintf(text + at, bytes - at, ", %d variables %s* %016llx", n, changes[0],
                  (unsigned long long)sum);
     }
+}
+
+/* By which the library, and all of NVIDIA's, change how they multiply. */
+static void describe_environment(char *text, size_t bytes)
+{
+    static const char *const changes[] = {"CUBLAS", "NVIDIA_TF32_OVERRIDE=", NULL};
+    static const char *const harmless[] = {"CUBLASLT_LOG_", "CUBLAS_LOG",
+                                           "CUBLASLT_NVTX_", NULL};
+    add_environment(text, bytes, changes, harmless);
+#ifdef RT_NCCL
+    /* by which NCCL changes the order of its sums, where it adds at all */
+    static const char *const sums[] = {"NCCL_", NULL};
+    static const char *const no_sums[] = {"NCCL_DEBUG", "NCCL_HOSTID=", "NCCL_SOCKET_",
+                                          "NCCL_LAUNCH_ORDER_IMPLICIT=", NULL};
+    if (this_rank != NULL && this_rank->trainer->library_order) {
+        add_environment(text, bytes, sums, no_sums);
+    }
+#endif
 }
 
 const char *rt_gemm_library(void)
 {
     static char text[512];
-    char environment[96] = "";
+    char environment[192] = "";
     int driver = 0;
     cudaDriverGetVersion(&driver);
     describe_environment(environment, sizeof environment);

@@ -383,8 +383,26 @@ unordered() {
     wrong "a sum in another order" "$dir"
 }
 
+# NCCL's own sums: near the reference, the same again; what changes their order is in the platform.
+library_sums() {
+    local dir=$WORK/library
+    if ! trainer "$dir" tiny_llama cuda --set mesh.shard=4 --set 'reduction="library"' ||
+       ! CUDASIM_UNCHECKED=1 build_cuda "$dir" || ! NCCL_ALGO=Ring run_cuda "$dir"; then
+        bad "reduction = \"library\": does not run" "$dir.log"
+        return
+    fi
+    check "reduction = \"library\": losses near the tree's" near "$WORK/reference_llama.jsonl" \
+        "$dir.jsonl" 1e-4
+    cp "$dir.result" "$dir.first"
+    check "the platform has NCCL's variables" grep -q "platform .*, NCCL_ALGO=Ring" "$dir.out"
+    run_cuda "$dir"
+    check "reduction = \"library\": the same bits again" cmp "$dir.result" "$dir.first"
+    check "without a variable it has none" bash -c "! grep -q 'platform .* NCCL_' '$dir.out'"
+}
+
 if reference llama tiny_llama 1e-4; then
     rows llama tiny_llama 1
+    library_sums
     faults
     unordered
     unmet
