@@ -101,6 +101,7 @@ typedef struct RtShared {
     _Alignas(128) _Atomic uint32_t bell; /* rung at every publication: a futex */
     _Atomic uint32_t sleepers;           /* ranks that listen */
     _Alignas(128) _Atomic int abort;     /* exit code of the job once somebody failed */
+    _Atomic int telling;                 /* ranks that are about to say why they fail */
     _Atomic int signal;                  /* the job was asked to end */
     _Atomic int again;                   /* it did, with a checkpoint to go on from */
     RtRankShared rank[RT_MAX_RANKS];

@@ -106,13 +106,15 @@ void rt_fail(const Rt *rt, int code, const char *fmt, ...)
     vsnprintf(text + head, sizeof text - (size_t)head, fmt, ap);
     va_end(ap);
     int none = 0;
+    atomic_fetch_add(&shared->telling, 1); /* nobody kills it before it has */
     if (atomic_compare_exchange_strong(&shared->abort, &none, code)) {
-        fflush(stdout);
         fprintf(stderr, "%s\n", text); /* all others end without a word */
         rt_report_error(text);
+        fflush(stdout);
         rt_ring(shared);
     } else {
         code = none;
     }
+    atomic_fetch_sub(&shared->telling, 1);
     _exit(code);
 }

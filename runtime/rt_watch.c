@@ -7,7 +7,8 @@
  * is asked of a rank, so one that is dead or stopped is described as well as any other.
  * The first failure sets `abort` and is told by whoever found it; ranks that wait leave
  * at once, ranks that compute at their next place, the rest are killed after a short
- * grace. Ranks die with the process that watches them (PR_SET_PDEATHSIG). */
+ * grace, in which a rank that has yet to tell gets the time for it. Ranks die with the
+ * process that watches them (PR_SET_PDEATHSIG). */
 #define _GNU_SOURCE
 #include "rt_private.h"
 
@@ -22,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TICK_MS = 50, GRACE_MS = 300, SUSPENDED_MS = 1000 };
+enum { TICK_MS = 50, GRACE_MS = 300, TELLING_MS = 10000, SUSPENDED_MS = 1000 };
 
 /* ---- words ------------------------------------------------------------------------- */
 
@@ -353,7 +354,8 @@ int rt_watch(RtJob *job)
         }
         if (atomic_load(&job->shared->abort) != 0) {
             aborted = aborted != 0 ? aborted : now;
-            if (now - aborted > GRACE_MS * INT64_C(1000000)) {
+            const bool telling = atomic_load(&job->shared->telling) > 0;
+            if (now - aborted > (telling ? TELLING_MS : GRACE_MS) * INT64_C(1000000)) {
                 kill_all(job);
             }
         }

@@ -229,8 +229,9 @@ static bool replay(const char *root, const char *after, const char *line, long *
         if (step == 0)
             sscanf(a + strlen(root) + 1, "step-%8ld", &step);
         which = new_node(line[0] == 'm');
-        snprintf(node[which].source, PATH, "%.400s/step-%08ld%.160s", after, step,
-                 inside ? inside : "");
+        if (step > 0) /* else it is gone afterwards: what it held does not matter */
+            snprintf(node[which].source, PATH, "%.400s/step-%08ld%.160s", after, step,
+                     inside ? inside : "");
         change(in, true, last, which, -1);
     } else if (sscanf(line, "fsync %599s", a) == 1) {
         which = node_of(root, a);
@@ -260,7 +261,7 @@ static void write_file(const Node *x, const char *path, int kind)
         const Extent *e = &x->extent[i];
         char *bytes = malloc((size_t)e->bytes + 1);
 
-        if (e->durable) {
+        if (e->durable && x->source[0] != '\0') {
             if (from < 0 || pread(from, bytes, (size_t)e->bytes, e->at) != e->bytes ||
                 pwrite(to, bytes, (size_t)e->bytes, e->at) != e->bytes)
                 die("cannot copy", x->source);

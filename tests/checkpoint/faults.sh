@@ -97,8 +97,12 @@ faults() {
 }
 
 disk_full() {
-    local size reserve n=0 sizes='1 200000'
-    [ "$FULL" = 1 ] && sizes=$(seq 1 14000 420000)
+    local size reserve n=0 sizes needed
+    fault_begin
+    trainer_on fault2 2 --keep 1 || { bad 'step 2 is saved' "$WORK/fault2.err"; return; }
+    needed=$(find "$fck/step-00000002" -type f -printf '%s\n' | awk '{ n += $1 } END { print n }')
+    sizes="1 $((needed / 2))"
+    [ "$FULL" = 1 ] && sizes=$(seq 1 $(((needed - 2) / 29)) $((needed - 1)))
     for size in $sizes; do
         for reserve in 1 0; do
             fault_begin
@@ -279,14 +283,17 @@ long_run() {
 kills() {
     local count=5 i n victims seen
     [ "$FULL" = 1 ] && count=200
+    whole() { # STEPS
+        rm -f "$WORK/whole.jsonl"
+        "$WORK/fault1/trainer" --data "$data" --threads 1 --quiet --weights-hash --steps "$1" \
+            --log "$WORK/whole.jsonl" >"$WORK/whole.out" 2>"$WORK/whole.err"
+    }
     fault_begin
-    rm -f "$WORK/whole.jsonl" "$WORK/long.jsonl"
-    "$WORK/fault1/trainer" --data "$data" --threads 1 --quiet --weights-hash --steps 400 \
-        --log "$WORK/whole.jsonl" >"$WORK/whole.out" 2>"$WORK/whole.err"
-    head -n 1 "$WORK/whole.jsonl" >"$WORK/long.jsonl"
+    whole 1
+    cp "$WORK/whole.jsonl" "$WORK/long.jsonl"
     for ((i = 0; i < count; i++)); do
         random 3
-        long_run fault$((1 << random_value)) 400
+        long_run fault$((1 << random_value)) 100000
         random 700
         sleep "0.$(printf '%03d' $((100 + random_value)))"
         victims=("$job" $(pgrep -P "$job"))
@@ -298,7 +305,8 @@ kills() {
     long_run fault2 $((10#${seen#step-} + 3))
     wait "$job" || bad "after $count kills the run goes on" "$WORK/long.err"
     n=$(grep -c . "$WORK/long.jsonl")
-    hex() { head -n "$n" "$1" | grep -o '"loss_hex": *"[^"]*"\|"grad_norm_hex": *"[^"]*"'; }
+    whole "$n"
+    hex() { grep -o '"loss_hex": *"[^"]*"\|"grad_norm_hex": *"[^"]*"' "$1"; }
     check "$count kills: $n losses of a run that was never killed" \
         cmp <(hex "$WORK/long.jsonl") <(hex "$WORK/whole.jsonl")
 }

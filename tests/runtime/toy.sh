@@ -168,6 +168,24 @@ toy_kills() {
     [ $good -eq "$count" ] && ok "$name: signal $signal to a random rank, $count times"
 }
 
+# A rank that fails says why, also where a busy machine lets it go on only long after the others are
+# to end.
+toy_tells() {
+    local dir=$WORK/tells.lib
+    mkdir -p "$dir" && cp "$WORK/toy.lib"/*.o "$dir/"
+    sed 's/^        fprintf(stderr, "%s.n", text); .*/        sleep(2);\n&/' "$ROOT/runtime/rt_wait.c" \
+        >"$dir/rt_wait.c"
+    # shellcheck disable=SC2086
+    if cmp -s "$dir/rt_wait.c" "$ROOT/runtime/rt_wait.c" ||
+        ! cc $toy_flags -O2 -fopenmp -I"$ROOT/runtime" -c "$dir/rt_wait.c" -o "$dir/rt_wait.o" ||
+        ! toy_link tells "$dir" -O2 -fopenmp -DWORLD=4; then
+        bad "a rank that is slow to tell: is not built"
+        return
+    fi
+    toy_fails "a rank that is slow to tell" 5 "step 2: the gradient norm is not finite" 6000 \
+        env TOY_FAULT=nan:2:2 "$WORK/tells" --data "$data" --steps 1000
+}
+
 # Stopped and continued as a whole (Ctrl-Z, fg), a job goes on.
 toy_suspended() {
     local pid code
@@ -415,6 +433,7 @@ toy_suite() {
         toy_kills toy4comm 9 5
         toy_kills toy4comm 19 2 --deadline 1
     fi
+    toy_tells
     toy_suspended
     toy_nohup
     toy_joined
