@@ -160,7 +160,7 @@ typedef struct Meeting {
     const RtFlags *flags;
     const RtJoin *join;
     int ranks; /* of this machine */
-    int64_t until_ns;
+    int64_t patience_ns, until_ns;
     int peer[RT_MAX_RANKS];
     cpu_set_t cpus; /* of this process */
     bool shared_cpus;
@@ -330,8 +330,8 @@ static bool meet_others(Meeting *m)
         m->shared->elsewhere[r] = m->peer[r] < 0 && r != m->join->rank;
     }
     return !is_apart(m->join) ||
-           rt_machines_meet(m->trainer, m->flags, m->join, m->shared, m->fd, m->until_ns,
-                            m->error);
+           rt_machines_meet(m->trainer, m->flags, m->join, m->shared, m->fd,
+                            m->patience_ns, m->error);
 #else
     (void)m;
     return true;
@@ -404,6 +404,14 @@ static int connect_to_host(Meeting *m)
     }
 }
 
+/* The first rank may have to wait for other machines, twice as long: see rt_meet.c. */
+static int64_t until_answered(const Meeting *m)
+{
+    const int64_t second = 1000000000;
+    return m->until_ns +
+           (is_apart(m->join) ? 2 * m->patience_ns + 10 * second : 5 * second);
+}
+
 static bool visit(Meeting *m)
 {
     const int s = connect_to_host(m);
@@ -423,7 +431,7 @@ static bool visit(Meeting *m)
                              .msg_control = control.bytes,
                              .msg_controllen = sizeof control.bytes};
     if (send(s, &hello, sizeof hello, MSG_NOSIGNAL) != (ssize_t)sizeof hello ||
-        !readable(s, m->until_ns + INT64_C(5000000000)) ||
+        !readable(s, until_answered(m)) ||
         recvmsg(s, &message, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof a ||
         a.magic != HELLO_MAGIC) {
         return trouble(m, "this machine's first rank does not answer",
@@ -500,7 +508,8 @@ int rt_join(const RtTrainer *t, const RtFlags *f, const RtJoin *j)
     if (rc >= 0) {
         return rc;
     }
-    const double patience = f->deadline_seconds > 0 ? f->deadline_seconds : 60.0;
+    const int64_t patience_ns =
+        (int64_t)((f->deadline_seconds > 0 ? f->deadline_seconds : 60.0) * 1e9);
     static Meeting m;
     m = (Meeting){.trainer = t,
                   .flags = f,
@@ -508,7 +517,8 @@ int rt_join(const RtTrainer *t, const RtFlags *f, const RtJoin *j)
                   .ranks = is_apart(j) ? j->local_size : j->world_size,
                   .shared_cpus = true,
                   .fd = -1,
-                  .until_ns = rt_clock_ns() + (int64_t)(patience * 1e9)};
+                  .patience_ns = patience_ns,
+                  .until_ns = rt_clock_ns() + patience_ns};
     for (int r = 0; r < RT_MAX_RANKS; r++) {
         m.peer[r] = -1;
     }

@@ -222,6 +222,14 @@ int rt_main(const RtTrainer *trainer, int argc, char **argv)
     if (flags.tune_kernels) {
         return rt_tune(trainer, &flags);
     }
+#else
+    if (trainer->world_size > RT_MACHINE_RANKS) {
+        fprintf(stderr,
+                "trainer: error: it is of %d ranks, and the cpu target starts at most "
+                "%d, on one machine; generate with --set mesh.shard=%d\n",
+                trainer->world_size, RT_MACHINE_RANKS, RT_MACHINE_RANKS);
+        return RT_EXIT_USAGE;
+    }
 #endif
     RtJoin join;
     if (!flags.local && rt_join_find(&join)) {

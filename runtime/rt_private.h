@@ -9,6 +9,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+enum { RT_MACHINE_RANKS = 64 }; /* the most that the CPU target starts */
+
 /* Exit codes of a trainer; 128 + n: ended by signal n. */
 enum {
     RT_EXIT_OK = 0,
@@ -513,8 +515,9 @@ int rt_launch_ranks(const RtTrainer *t, const RtFlags *f);
  * have come. False, and why. Then start, once, when this process has started its own;
  * end: this machine's are done, or the job was aborted, which the others hear of. */
 bool rt_machines_meet(const RtTrainer *t, const RtFlags *f, const RtJoin *j,
-                      RtShared *shared, int fd, int64_t until_ns, char *error);
+                      RtShared *shared, int fd, int64_t patience_ns, char *error);
 void rt_machines_start(RtJob *job);
+void rt_machines_close(void); /* in a rank: the connections are its watcher's */
 void rt_machines_end(RtJob *job);
 #endif
 #ifdef RT_CUDA

@@ -169,7 +169,7 @@ static int waits_for(const RtJob *job, int rank)
         return rank;
     }
     const RtGroup g = {atomic_load(&me->waiting_ranks), atomic_load(&me->waiting_stride)};
-    for (int k = 0; k < g.ranks; k++) {
+    for (int k = 0; k < g.ranks && g.stride > 0; k++) {
         const int r = rt_group_rank(g, rank, k);
         if (atomic_load(&job->shared->rank[r].published[stream]) < count) {
             return r;
@@ -392,10 +392,24 @@ static void on_signal(int n)
     atomic_store(&asked_of->signal, n);
 }
 
+/* What tells others that the watcher is gone must not stay open with its rank. */
+static void close_sockets(const RtJob *job)
+{
+    for (int r = 0; r < job->trainer->world_size; r++) {
+        if (job->peer[r] >= 0) {
+            close(job->peer[r]);
+        }
+    }
+#ifdef RT_NCCL
+    rt_machines_close();
+#endif
+}
+
 static _Noreturn void be_rank(const RtJob *job, int rank, pid_t watcher,
                               const RtCores *cores, int index, int ranks)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    close_sockets(job);
     if (getppid() != watcher) {
         _exit(RT_EXIT_ERROR); /* it died before the line above */
     }

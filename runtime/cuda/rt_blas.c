@@ -89,13 +89,13 @@ const char *rt_gemm_library(void)
              cublasLtGetVersion(), environment, rt_wisdom_name(),
              rt_gpu.name[0] ? rt_gpu.name : "none yet", rt_gpu.multiprocessors, driver,
              rt_gpu.image ? rt_gpu.image : "none yet");
-    size_t n = strlen(text);
-    (void)n;
 #ifdef RT_CUDNN
-    n += (size_t)snprintf(text + n, sizeof text - n, ", %s", rt_cudnn_name());
+    strncat(text, ", ", sizeof text - strlen(text) - 1);
+    strncat(text, rt_cudnn_name(), sizeof text - strlen(text) - 1);
 #endif
 #ifdef RT_NCCL
-    snprintf(text + n, sizeof text - n, ", %s", rt_transport->name());
+    strncat(text, ", ", sizeof text - strlen(text) - 1);
+    strncat(text, rt_transport->name(), sizeof text - strlen(text) - 1);
 #endif
     return text;
 }

@@ -2,7 +2,8 @@
 /* rt_cudnn.c: attention by cuDNN. In: RtAttention of math.c. Out: enqueued kernels.
  *
  * A plan is made for each when the trainer starts, by the first engine that the library
- * proposes and whose workspace is within the planned one; it is named then. It depends on
+ * proposes whose bits are the same every time and whose workspace is within the planned
+ * one; it is named then. It depends on
  * the shape, the GPU and the library alone, which the platform's text has: so it is the
  * same on all ranks. */
 #define _GNU_SOURCE
@@ -11,6 +12,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
 #define DNN_CALL(rt, call)                                                               \
     do {                                                                                 \
@@ -43,6 +45,13 @@ void rt_cudnn_open(Rt *rt)
                 "cuDNN %zu is too old: attention needs %d or later; or generate without "
                 "target.attention = \"cudnn\"",
                 version, RT_DNN_OLDEST);
+    }
+    if (strcmp(rt_gpu.arch, "sm_90") != 0) {
+        rt_fail(
+            rt, RT_EXIT_ERROR,
+            "cuDNN's attention has the same bits every time on sm_90 only, and GPU %d "
+            "(%s) is an %s; generate without target.attention = \"cudnn\"",
+            rt_gpu.index, rt_gpu.name, rt_gpu.arch);
     }
     DNN_CALL(rt, cudnnCreate(&handle));
     DNN_CALL(rt, cudnnSetStream(handle, rt_gpu.stream[RT_COMPUTE]));

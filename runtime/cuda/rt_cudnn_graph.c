@@ -341,13 +341,29 @@ static int64_t number_of(Graph *g, Desc d, cudnnBackendAttributeName_t name)
     return value;
 }
 
-static int64_t engine_of(Graph *g, Desc config)
+static Desc engine_of(Graph *g, Desc config)
 {
     Desc engine = make(g, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     int64_t n = 0;
     CALL(g, cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
                                      CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine));
-    return number_of(g, engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
+    return engine;
+}
+
+/* Does the library say of an engine that its bits may differ from run to run? */
+static bool is_unsteady(Graph *g, Desc engine)
+{
+    cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT] = {0};
+    int64_t n = 0;
+    CALL(g, cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                                     CUDNN_TYPE_NUMERICAL_NOTE,
+                                     CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &n, notes));
+    for (int64_t i = 0; i < n; i++) {
+        if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Configurations that the library proposes, its first first; how many. */
@@ -378,11 +394,15 @@ static int propose(Graph *g, cudnnHandle_t handle, Desc device, Desc config[MAX_
     return g->status == CUDNN_STATUS_SUCCESS ? (int)n : 0;
 }
 
-/* False: the library cannot plan by this configuration; another may do. */
+/* False: the library cannot plan by this configuration, or its bits are not the same
+ * every time; another may do. */
 static bool plan_by(Graph *g, cudnnHandle_t handle, Desc device, Desc config,
                     RtDnnPlan *plan)
 {
-    Desc d = NULL;
+    Desc d = NULL, engine = engine_of(g, config);
+    if (is_unsteady(g, engine)) {
+        return false;
+    }
     CALL(g, cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &d));
     set_desc(g, d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
     if (handle != NULL) {
@@ -396,7 +416,7 @@ static bool plan_by(Graph *g, cudnnHandle_t handle, Desc device, Desc config,
         return false;
     }
     plan->plan = d;
-    plan->engine = engine_of(g, config);
+    plan->engine = number_of(g, engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
     plan->workspace_bytes = number_of(g, d, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
     return true;
 }
@@ -423,7 +443,8 @@ static bool plan_within(Graph *g, cudnnHandle_t handle, Desc device, int64_t mos
         snprintf(why, why_bytes, "it wants a workspace of %lld bytes, of %lld planned",
                  (long long)least, (long long)most_bytes);
     } else {
-        snprintf(why, why_bytes, "it has no engine for it");
+        snprintf(why, why_bytes,
+                 "it has no engine for it whose bits are the same every time");
     }
     return false;
 }

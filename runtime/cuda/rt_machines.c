@@ -49,10 +49,13 @@ static struct {
     int64_t silence_ns;
     _Atomic int ending, gone; /* this machine's ranks are done; so is the receiver */
     pthread_t sender, receiver;
+    /* the sender's: what all links have been told */
+    RtView *told;
+    JobWord told_job;
+    int64_t beat_ns; /* when all was told last, new or not */
 } net;
 
-/* ---- a link that breaks
- * ---------------------------------------------------------------- */
+/* ---- a link that breaks ---------------------------------------------------------- */
 
 static void lost(RtLink *l, const char *why)
 {
@@ -66,15 +69,14 @@ static void lost(RtLink *l, const char *why)
     }
 }
 
-/* ---- what is sent -------------------------------------------------------------------
- */
+/* ---- what is sent ---------------------------------------------------------------- */
 
 static void flush(RtLink *l)
 {
     size_t at = 0;
     while (at < l->out_bytes) {
         const ssize_t n = send(l->socket, l->out + at, l->out_bytes - at, MSG_NOSIGNAL);
-        if (n <= 0 && errno != EINTR) {
+        if (n < 0 && errno != EINTR) {
             lost(l, errno == EAGAIN ? "it takes nothing in" : strerror(errno));
             shutdown(l->socket, SHUT_RDWR); /* the receiver closes it */
             break;
@@ -82,7 +84,6 @@ static void flush(RtLink *l)
         at += n > 0 ? (size_t)n : 0;
     }
     l->out_bytes = 0;
-    l->sent_ns = rt_clock_ns();
 }
 
 static void say(RtLink *l, Kind kind, int rank, const void *what, size_t bytes)
@@ -116,6 +117,9 @@ static RtView view_of(RtRankShared *r)
     v.waiting_segment = atomic_load(&r->waiting_segment);
     v.waiting_ranks = atomic_load(&r->waiting_ranks);
     v.waiting_stride = atomic_load(&r->waiting_stride);
+    if (v.waiting_ranks <= 0 || v.waiting_stride <= 0) { /* half written: nobody yet */
+        v.waiting_ranks = v.waiting_stride = 0;
+    }
     v.control_bytes = atomic_load(&r->control_bytes);
     v.mail_bytes = atomic_load(&r->mail_bytes);
     return v;
@@ -126,39 +130,53 @@ static char *control_of(int rank)
     return net.control + rank * rt_control_bytes(net.trainer);
 }
 
-static void say_rank(RtLink *l, int rank)
+/* To all links but that behind which it lives: what it says, then that it has. */
+static void say_rank(int rank, const RtView *v)
 {
-    RtView v = view_of(&net.shared->rank[rank]), *sent = &l->sent[rank];
-    if (memcmp(&v, sent, sizeof v) == 0) {
-        return;
-    }
-    if (v.published[RT_CONTROL] != sent->published[RT_CONTROL] && v.control_bytes > 0) {
-        say(l, CONTROL, rank, control_of(rank), v.control_bytes);
-    }
-    if (v.published[RT_MAIL] != sent->published[RT_MAIL] && v.mail_bytes > 0) {
-        say(l, MAIL, rank, net.shared->mail[rank], v.mail_bytes);
-    }
-    *sent = v;
+    const RtView *told = &net.told[rank];
     const int64_t now = rt_clock_ns();
-    v.moved_ns = now - v.moved_ns;
-    v.looked_ns = now - v.looked_ns;
-    say(l, RANK, rank, &v, sizeof v);
+    RtView on_the_way = *v;
+    on_the_way.moved_ns = now - v->moved_ns;
+    on_the_way.looked_ns = now - v->looked_ns;
+    for (int i = 0; i < net.links; i++) {
+        RtLink *l = &net.link[i];
+        if (l->behind[rank]) {
+            continue;
+        }
+        if (v->published[RT_CONTROL] != told->published[RT_CONTROL] &&
+            v->control_bytes > 0) {
+            say(l, CONTROL, rank, control_of(rank), v->control_bytes);
+        }
+        if (v->published[RT_MAIL] != told->published[RT_MAIL] && v->mail_bytes > 0) {
+            say(l, MAIL, rank, net.shared->mail[rank], v->mail_bytes);
+        }
+        say(l, RANK, rank, &on_the_way, sizeof on_the_way);
+    }
+    net.told[rank] = *v;
 }
 
-static void say_all(RtLink *l)
+static void say_all(void)
 {
+    const int64_t now = rt_clock_ns();
+    const bool beat = now - net.beat_ns > BEAT_MS * INT64_C(1000000);
+    const size_t bytes = beat ? sizeof(RtView) : offsetof(RtView, moved_ns);
+    for (int r = 0; r < net.trainer->world_size; r++) {
+        const RtView v = view_of(&net.shared->rank[r]);
+        if (memcmp(&v, &net.told[r], bytes) != 0) {
+            say_rank(r, &v);
+        }
+    }
     const JobWord job = {atomic_load(&net.shared->abort),
                          atomic_load(&net.shared->signal),
                          atomic_load(&net.shared->again)};
-    for (int r = 0; r < net.trainer->world_size; r++) {
-        if (!l->behind[r]) {
-            say_rank(l, r);
+    const bool news = memcmp(&job, &net.told_job, sizeof job) != 0;
+    net.told_job = job;
+    net.beat_ns = beat ? now : net.beat_ns;
+    for (int i = 0; i < net.links; i++) {
+        if (news || beat) {
+            say(&net.link[i], JOB, -1, &job, sizeof job);
         }
-    }
-    if (l->out_bytes > 0 || job.abort != 0 || job.signal != 0 ||
-        rt_clock_ns() - l->sent_ns > BEAT_MS * INT64_C(1000000)) {
-        say(l, JOB, -1, &job, sizeof job);
-        flush(l);
+        flush(&net.link[i]);
     }
 }
 
@@ -177,9 +195,7 @@ static void *send_on(void *unused)
     for (;;) {
         const uint32_t bell = atomic_load(&net.shared->bell);
         const bool last = atomic_load(&net.ending) != 0;
-        for (int i = 0; i < net.links; i++) {
-            say_all(&net.link[i]);
-        }
+        say_all();
         if (last) {
             break;
         }
@@ -191,21 +207,22 @@ static void *send_on(void *unused)
     return NULL;
 }
 
-/* ---- what comes
- * ------------------------------------------------------------------------ */
+/* ---- what comes ------------------------------------------------------------------ */
 
-static void hear_job(const JobWord *w)
+/* True: it is news. */
+static bool hear_job(const JobWord *w)
 {
+    RtShared *shared = net.shared;
     int none = 0;
-    if (w->abort != 0) {
-        atomic_compare_exchange_strong(&net.shared->abort, &none, w->abort);
-    }
+    bool news =
+        w->abort != 0 && atomic_compare_exchange_strong(&shared->abort, &none, w->abort);
     if (w->signal != 0) {
-        atomic_store(&net.shared->signal, w->signal);
+        news = atomic_exchange(&shared->signal, w->signal) != w->signal || news;
     }
     if (w->again != 0) {
-        atomic_store(&net.shared->again, 1);
+        news = atomic_exchange(&shared->again, 1) == 0 || news;
     }
+    return news;
 }
 
 static void hear_rank(RtRankShared *r, const RtView *v)
@@ -245,15 +262,18 @@ static bool makes_sense(const RtView *v)
            v->place < net.trainer->n_places;
 }
 
-static bool hear(const RtLink *l, const Head *h, const char *what)
+/* False: it is no message of a trainer's. Sets *news where one that sleeps may wait for
+ * it. */
+static bool hear(const RtLink *l, const Head *h, const char *what, bool *news)
 {
     JobWord job;
     RtView view;
     if (h->kind == JOB) {
         memcpy(&job, what, sizeof job);
-        hear_job(&job);
+        *news = hear_job(&job) || *news;
         return true;
     }
+    *news = true;
     if (h->rank < 0 || h->rank >= net.trainer->world_size || !l->behind[h->rank]) {
         return false;
     }
@@ -290,6 +310,7 @@ static bool has_size(const Head *h)
 static bool hear_all(RtLink *l)
 {
     size_t at = 0;
+    bool news = false;
     Head h;
     while (l->in_bytes - at >= sizeof h) {
         memcpy(&h, l->in + at, sizeof h);
@@ -299,14 +320,16 @@ static bool hear_all(RtLink *l)
         if (l->in_bytes - at - sizeof h < h.bytes) {
             break;
         }
-        if (!hear(l, &h, l->in + at + sizeof h)) {
+        if (!hear(l, &h, l->in + at + sizeof h, &news)) {
             return false;
         }
         at += sizeof h + h.bytes;
     }
     memmove(l->in, l->in + at, l->in_bytes - at);
     l->in_bytes -= at;
-    rt_ring(net.shared);
+    if (news) {
+        rt_ring(net.shared);
+    }
     return true;
 }
 
@@ -360,8 +383,12 @@ static void *receive_on(void *polls)
                 l->heard_ns = now; /* this process was stopped: nobody is to blame */
             }
             if (!l->closed && now - l->heard_ns > net.silence_ns) {
-                lost(l, "it has said nothing for a while; --deadline SECONDS changes how "
-                        "long");
+                char why[96];
+                snprintf(why, sizeof why,
+                         "it has said nothing for %.0f s; --deadline SECONDS allows half "
+                         "of them",
+                         1e-9 * (double)net.silence_ns);
+                lost(l, why);
                 shutdown(l->socket, SHUT_RDWR);
             }
         }
@@ -371,8 +398,7 @@ static void *receive_on(void *polls)
     return NULL;
 }
 
-/* ---- the beginning and the end
- * ------------------------------------------------------------ */
+/* ---- the beginning and the end --------------------------------------------------- */
 
 /* More ranks of a machine than the plan's nodes have, or fewer, only cost time. */
 static void check_nodes(void)
@@ -380,23 +406,22 @@ static void check_nodes(void)
     const int ranks = net.trainer->world_size, here = rt_ranks_here(net.shared, ranks);
     const int node = net.trainer->node_ranks > 0 ? net.trainer->node_ranks : ranks;
     if (here != node) {
-        fprintf(stderr,
-                "trainer: warning: %d rank%s on a machine, and the plan counts on %d: sums "
-                "cross between machines more often than they need; generate with --set "
-                "mesh.node=%d\n",
-                here, here == 1 ? " is" : "s are", node, here);
+        fprintf(
+            stderr,
+            "trainer: warning: %d rank%s on a machine, and the plan counts on %d: sums "
+            "cross between machines more often than they need; generate with --set "
+            "mesh.node=%d\n",
+            here, here == 1 ? " is" : "s are", node, here);
     }
 }
 
 bool rt_machines_meet(const RtTrainer *t, const RtFlags *f, const RtJoin *j,
-                      RtShared *shared, int fd, int64_t until_ns, char *error)
+                      RtShared *shared, int fd, int64_t patience_ns, char *error)
 {
     const int64_t bytes = t->world_size * rt_control_bytes(t);
     /* sooner than its ranks are blamed for standing still */
-    const double half = f->deadline_seconds / 2, silence = half <= 0 || half > SILENCE_S
-                                                               ? SILENCE_S
-                                                           : half < 2 ? 2
-                                                                      : half;
+    const double half = f->deadline_seconds / 2;
+    const double silence = half <= 0 ? SILENCE_S : half < 2 ? 2 : half;
     net.trainer = t;
     net.shared = shared;
     net.silence_ns = (int64_t)(silence * 1e9);
@@ -407,19 +432,23 @@ bool rt_machines_meet(const RtTrainer *t, const RtFlags *f, const RtJoin *j,
                  (long long)bytes, strerror(errno));
         return false;
     }
-    if (!rt_meet(t, f, j, shared, until_ns, &net.link, &net.links, error)) {
+    if (!rt_meet(t, f, j, shared, patience_ns, &net.link, &net.links, error)) {
         return false;
     }
+    net.told = calloc((size_t)t->world_size, sizeof *net.told);
+    bool enough = net.told != NULL;
     for (int i = 0; i < net.links; i++) {
         RtLink *l = &net.link[i];
-        const struct timeval most = {.tv_sec = (time_t)silence};
+        /* nobody else hears anything while one takes nothing in */
+        const struct timeval most = {.tv_sec = (time_t)(silence / 2)};
         setsockopt(l->socket, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
         l->in = malloc(BUFFER_BYTES);
         l->out = malloc(BUFFER_BYTES);
-        if (l->in == NULL || l->out == NULL) {
-            snprintf(error, RT_ERROR_BYTES, "out of memory");
-            return false;
-        }
+        enough = enough && l->in != NULL && l->out != NULL;
+    }
+    if (!enough) {
+        snprintf(error, RT_ERROR_BYTES, "out of memory");
+        return false;
     }
     if (j->rank == 0) {
         check_nodes();
@@ -433,11 +462,22 @@ void rt_machines_start(RtJob *job)
         return;
     }
     net.job = job;
+    for (int i = 0; i < net.links;
+         i++) { /* they may have come long before the last one */
+        net.link[i].heard_ns = rt_clock_ns();
+    }
     struct pollfd *polls = calloc((size_t)net.links, sizeof *polls);
     if (polls == NULL || pthread_create(&net.receiver, NULL, receive_on, polls) != 0 ||
         pthread_create(&net.sender, NULL, send_on, NULL) != 0) {
         fprintf(stderr, "trainer: error: no thread for the other machines\n");
         _exit(RT_EXIT_ERROR); /* its rank ends with it, and the others see that */
+    }
+}
+
+void rt_machines_close(void)
+{
+    for (int i = 0; i < net.links; i++) {
+        close(net.link[i].socket);
     }
 }
 

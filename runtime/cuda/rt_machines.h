@@ -7,23 +7,24 @@
 
 #include "rt_private.h"
 
-/* A rank's entry of the shared page, as it travels. Clocks differ between machines. */
+/* A rank's entry of the shared page, as it travels. */
 typedef struct RtView {
     uint64_t published[RT_STREAMS], finished, mail_read, waiting_count;
-    int64_t step, moved_ns, looked_ns; /* on the way: how long ago */
+    int64_t step;
     uint64_t numerics_hash, platform_hash;
     int32_t place, waiting, waiting_segment, waiting_ranks, waiting_stride, done;
     uint32_t control_bytes, mail_bytes;
+    /* last: what changes all the time, and alone is no reason to send it at once. Clocks
+     * differ between machines: on the way they are how long ago it was. */
+    int64_t moved_ns, looked_ns;
 } RtView;
 
-/* A way to other machines, and what went over it. */
+/* A way to other machines. */
 typedef struct RtLink {
     int socket;
     bool closed;    /* by the other side, or for its silence */
     int first_rank; /* behind it, for messages */
     bool behind[RT_MAX_RANKS];
-    RtView *sent;     /* [world_size] */
-    int64_t sent_ns;  /* when something was */
     int64_t heard_ns; /* when something came */
     char *in;         /* what came and is no whole message yet */
     size_t in_bytes;
@@ -33,7 +34,7 @@ typedef struct RtLink {
 
 /* The links of this machine, once all have met; false, and why. */
 bool rt_meet(const RtTrainer *t, const RtFlags *f, const RtJoin *j,
-             const RtShared *shared, int64_t until_ns, RtLink **links, int *n_links,
+             const RtShared *shared, int64_t patience_ns, RtLink **links, int *n_links,
              char *error);
 
 #endif

@@ -178,9 +178,10 @@ torch() {
 
 # One row of the table, and the phases' table, of a model, with attention by $attention.
 measure() {
-    local name=${1}$([ $attention = cudnn ] && echo ", cuDNN") file=$2 seq=$3 sequences=$4 batches=$5 weights=$6 shapes=$7
+    local name=$1 file=$2 seq=$3 sequences=$4 batches=$5 weights=$6 shapes=$7
     local dir=$WORK/$1.$attention tokens=$(($3 * $4 * $5)) seconds
     shift 7
+    [ $attention = cudnn ] && name="$name, cuDNN"
     build "$dir" "$file" "$seq" "$sequences" "$batches" "$@" ||
         { bad "$name: builds" "$WORK/log"; return; }
     [ "$TUNE" != 1 ] || "$dir/trainer" --tune-kernels >"$WORK/log" 2>&1 ||

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by run.sh. Without a GPU cuDNN plans for a device that is described to it, where some
-# driver is there that says yes to everything: so the graphs of attention are shown to be such as the
-# library has kernels for, and their workspaces within the planned ones, for each shipped model.
+# driver is there that says yes to everything: so the graphs of attention are shown to be such as
+# the library has kernels for, and their workspaces within the planned ones, for each shipped model.
 
 # cudnn_driver DIR: a libcuda.so.1 of which every function succeeds and does nothing
 cudnn_driver() {

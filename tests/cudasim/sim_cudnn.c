@@ -273,7 +273,8 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor)
 /* ---- engines and plans ----------------------------------------------------------- */
 
 /* As the library's: the backward keeps a 16-bit number for every pair, in whole blocks.
- * The first engine wants more than anybody plans. */
+ * The first engine wants more than anybody plans; the second is not the same every time.
+ */
 static int64_t workspace_bytes(const Descriptor *plan)
 {
     const SimDnnGraph *g = plan->graph;
@@ -300,7 +301,7 @@ cudnnStatus_t cudnnBackendGetAttribute(const cudnnBackendDescriptor_t descriptor
     *count = 1;
     switch (name) {
     case CUDNN_ATTR_ENGINEHEUR_RESULTS:
-        *count = most < 2 ? most : 2;
+        *count = most < 3 ? most : 3;
         for (int64_t i = 0; i < *count; i++) {
             Descriptor *config = ((Descriptor **)values)[i];
 
@@ -310,6 +311,10 @@ cudnnStatus_t cudnnBackendGetAttribute(const cudnnBackendDescriptor_t descriptor
         break;
     case CUDNN_ATTR_ENGINECFG_ENGINE:
         ((Descriptor **)values)[0]->engine = d->engine;
+        break;
+    case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE:
+        *count = d->engine == 1;
+        *(cudnnBackendNumericalNote_t *)values = CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
         break;
     case CUDNN_ATTR_ENGINE_GLOBAL_INDEX:
         *(int64_t *)values = d->engine;

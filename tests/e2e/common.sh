@@ -16,6 +16,14 @@ build_trainer() {
     make -C "$dir" CC="$ROOT/tests/cc_cached" "$@" >>"$dir.log" 2>&1
 }
 
+# result_of DIR: DIR.result, of DIR.jsonl and DIR.out
+result_of() {
+    {
+        grep -o '"step": *[0-9]*\|"loss_hex": *"[^"]*"\|"grad_norm_hex": *"[^"]*"' "$1.jsonl"
+        grep '^weights ' "$1.out"
+    } >"$1.result"
+}
+
 # train DIR DATA STEPS [FLAGS...]: writes DIR.jsonl and DIR.result, which holds what must
 # be equal for equal numerics: losses and gradient norms to the bit, and the weights'
 # hash. TRAIN_SECONDS limits it.
@@ -26,10 +34,7 @@ train() {
     ${TRAIN_SECONDS:+timeout -k 5 "$TRAIN_SECONDS"} "$dir/trainer" --data "$data" \
         --steps "$steps" --log "$dir.jsonl" --weights-hash "$@" \
         >"$dir.out" 2>>"$dir.log" || return 1
-    {
-        grep -o '"step": *[0-9]*\|"loss_hex": *"[^"]*"\|"grad_norm_hex": *"[^"]*"' "$dir.jsonl"
-        grep '^weights ' "$dir.out"
-    } >"$dir.result"
+    result_of "$dir"
     [ "$(grep -c loss_hex "$dir.result")" = "$steps" ] && grep -q '^weights ' "$dir.result"
 }
 

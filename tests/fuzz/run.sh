@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Hostile input: fsdpgen against changed, random and endless descriptions, architectures
 # and ops; the runtime's reader against data files whose headers or indexes lie; what a machine
-# hears from another one that lies; random legal descriptions, trained. The same SEED gives the same cases. FULL=1: the promised counts
-# (100,000 descriptions, 10^6 cases of each reader). FSDPGEN_BUILD may be a sanitized build.
+# hears from another one that lies; random legal descriptions, trained. The same SEED gives the
+# same cases. FULL=1: the promised counts (100,000 descriptions, 10^6 cases of each reader).
+# FSDPGEN_BUILD may be a sanitized build.
 set -u
 . "$(dirname "$0")/../lib.sh"
 

@@ -5,7 +5,7 @@
 //@ local sequences, kv, group = t // seq, kv_heads, heads // kv_heads
 //@ local row, o_row = (heads + 2 * kv_heads) * head_dim, heads * head_dim
 //@ local pad = (seq + 127) // 128 * 128
-//@ local function bytes() -- as op.lua has it
+//@ local function bytes() -- as op.lua has it, which is checked below
 //@     local shared = group > 1 and 4 * seq * head_dim or 0
 //@     return sequences * kv * group * (2 * pad * pad + shared + 4 * seq) + (1 << 20)
 //@ end
@@ -15,6 +15,7 @@
 //@ while kv > 1 and bytes() > 512 << 20 do
 //@     repeat kv = kv - 1 until kv_heads % kv == 0
 //@ end
+//@ assert(bytes() == workspace, "the planned workspace is of another slice")
 //@ local of_k, of_v = heads * head_dim, (heads + kv_heads) * head_dim
 //@ host
 static RtAttention ${fn}_plan = {
