@@ -383,9 +383,6 @@ static void check_cuda(Check *c)
 
     if (strcmp(value_kind(c, "target"), "cuda") != 0)
         return;
-    if (!strcmp(value_kind(c, "optimizer"), "muon"))
-        COMPLAIN(c, "optimizer", "use adamw { ... }, or the cpu target",
-                 "optimizer: muon is not available on the cuda target yet");
     if (*value_str(c, "target.memory") && *value_str(c, "target.reserve") &&
         size_parse(value_str(c, "target.reserve")) >=
             size_parse(value_str(c, "target.memory")))

@@ -388,6 +388,12 @@ static bool is_between_ranks(const char *name)
     return false;
 }
 
+/* What only trainers need whose optimizer treats matrices as a whole. */
+static bool is_of_matrices(const char *name)
+{
+    return !strncmp(name, "rt_matrix", 9);
+}
+
 /* What only trainers need that call cuDNN. */
 static bool is_of_cudnn(const char *name)
 {
@@ -402,6 +408,9 @@ static bool is_runtime_file(const Gen *g, const char *path)
 
     if (strncmp(path, "runtime/", 8) != 0 || !dot ||
         (strcmp(dot, ".c") != 0 && strcmp(dot, ".h") != 0))
+        return false;
+    if (cuda && g->batches.count == 0 &&
+        is_of_matrices(!strncmp(name, "cuda/", 5) ? name + 5 : name))
         return false;
     if (!strncmp(name, "cuda/", 5))
         return cuda && (g->model.world_size > 1 || !is_between_ranks(name + 5)) &&

@@ -75,8 +75,12 @@ typedef struct RtSegment {
 } RtSegment;
 
 /* What an optimizer does to a whole matrix: its elements row after row, in the dtype of sums;
- * `to` may be `from`. */
+ * `to` may be `from`. On CUDA it enqueues. */
+#ifdef RT_CUDA
+typedef void (*RtMatrixKernel)(Rt *rt, const void *from, void *to, char *workspace);
+#else
 typedef void (*RtMatrixKernel)(const void *from, void *to, char *workspace);
+#endif
 
 /* Consecutive rows of a parameter that are a matrix of their own: one rank computes it whole, so
  * that its bits know no mesh. The parameter's other ranks send it their parts, and fetch theirs
@@ -293,7 +297,8 @@ void rt_update_segment(Rt *rt, int segment, RtUpdateKernel kernel);
  * matrices in this rank's shard. Between the one that fills their directions and the one that
  * takes the step, each batch goes to its owners (on the gather stream), is computed there, and
  * comes back (on the reduce stream). Both are complete when all ranks have read. Where the
- * update is skipped the bytes travel all the same, and nothing is computed. */
+ * update is skipped the bytes travel all the same, and nothing is computed (on CUDA, where
+ * the host does not know it: nobody reads what is). */
 void rt_update_matrices(Rt *rt, int segment, RtUpdateKernel kernel);
 void rt_to_owners_start(Rt *rt, int batch);
 void rt_compute_matrices(Rt *rt, int batch);

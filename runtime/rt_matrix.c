@@ -11,24 +11,9 @@
  * everything: what that costs is a part of what a sum over copies costs, and what it
  * saves is the time of the longest products of the step. A matrix is computed by one rank
  * on fixed tiles: bits know neither mesh nor owners. */
-#include "rt_private.h"
+#include "rt_matrix.h"
 
 #include <string.h>
-
-/* A matrix and where it lies in its flat segment. */
-typedef struct Place {
-    const RtMatrix *matrix;
-    const RtSegment *segment;
-    int64_t first, end; /* elements of the segment */
-} Place;
-
-static Place place_of(const RtTrainer *t, const RtBatch *b, int i)
-{
-    const RtMatrix *m = &t->matrices[b->first_matrix + i];
-    const RtParam *p = &t->params[m->param];
-    const int64_t first = p->offset_elems + m->element;
-    return (Place){m, &t->segments[p->segment], first, first + m->rows * m->cols};
-}
 
 static void copy(char *to, const char *from, int64_t bytes)
 {
@@ -43,37 +28,24 @@ static void copy(char *to, const char *from, int64_t bytes)
     }
 }
 
-/* The part of a matrix in part k of its segment: of the matrix, elements from .. to - 1;
- * false: none. */
-static bool part_of(const Place *p, int64_t k, int64_t *from, int64_t *to)
-{
-    const int64_t lo = k * p->segment->shard_elems, hi = lo + p->segment->shard_elems;
-    *from = (p->first > lo ? p->first : lo) - p->first;
-    *to = (p->end < hi ? p->end : hi) - p->first;
-    return *from < *to;
-}
-
 void rt_pull_to_owners(Rt *rt, int batch)
 {
     const RtTrainer *t = rt->trainer;
     const RtBatch *b = &t->batches[batch];
-    const int64_t item = rt_sum_bytes(t);
     for (int i = 0; i < b->n_matrices; i++) {
-        const Place p = place_of(t, b, i);
+        const RtPlace p = rt_place_of(t, b, i);
         const int shards = p.segment->shards;
         if (p.matrix->owner != rt->rank) {
             continue;
         }
-        char *owned = rt_symmetric(rt, b->owned + p.matrix->owned_elems * item);
         for (int k = 0; k < shards; k++) {
             const int peer = rt->rank / shards * shards + k;
             int64_t from, to;
-            if (part_of(&p, k, &from, &to)) {
-                const int64_t at = p.first + from - k * p.segment->shard_elems;
-                copy(owned + from * item,
-                     rt->peer[peer] + p.segment->direction + at * item,
-                     (to - from) * item);
-                rt_count_bytes(rt, peer, (to - from) * item, &rt->state->matrix_bytes);
+            if (rt_part_of(&p, k, &from, &to)) {
+                const int64_t bytes = (to - from) * rt_sum_bytes(t);
+                copy(rt_symmetric(rt, rt_owned_at(t, b, &p, from)),
+                     rt->peer[peer] + rt_held_at(t, &p, k, from), bytes);
+                rt_count_bytes(rt, peer, bytes, &rt->state->matrix_bytes);
             }
         }
     }
@@ -83,18 +55,15 @@ void rt_pull_from_owners(Rt *rt, int batch)
 {
     const RtTrainer *t = rt->trainer;
     const RtBatch *b = &t->batches[batch];
-    const int64_t item = rt_sum_bytes(t);
     for (int i = 0; i < b->n_matrices; i++) {
-        const Place p = place_of(t, b, i);
+        const RtPlace p = rt_place_of(t, b, i);
         const int64_t k = rt->rank % p.segment->shards;
         int64_t from, to;
-        if (part_of(&p, k, &from, &to)) {
-            const int64_t at = p.first + from - k * p.segment->shard_elems;
-            const int64_t owned = b->owned + (p.matrix->owned_elems + from) * item;
-            copy(rt_symmetric(rt, p.segment->direction + at * item),
-                 rt->peer[p.matrix->owner] + owned, (to - from) * item);
-            rt_count_bytes(rt, p.matrix->owner, (to - from) * item,
-                           &rt->state->matrix_bytes);
+        if (rt_part_of(&p, k, &from, &to)) {
+            const int64_t bytes = (to - from) * rt_sum_bytes(t);
+            copy(rt_symmetric(rt, rt_held_at(t, &p, k, from)),
+                 rt->peer[p.matrix->owner] + rt_owned_at(t, b, &p, from), bytes);
+            rt_count_bytes(rt, p.matrix->owner, bytes, &rt->state->matrix_bytes);
         }
     }
 }
@@ -132,11 +101,10 @@ void rt_compute_matrices(Rt *rt, int batch)
 {
     const RtTrainer *t = rt->trainer;
     const RtBatch *b = &t->batches[batch];
-    const int64_t item = rt_sum_bytes(t);
     for (int i = 0; i < b->n_matrices && !rt->state->skip; i++) {
-        const Place p = place_of(t, b, i);
-        char *direction = rt_symmetric(rt, p.segment->direction + p.first * item);
-        char *owned = rt_symmetric(rt, b->owned + p.matrix->owned_elems * item);
+        const RtPlace p = rt_place_of(t, b, i);
+        char *direction = rt_symmetric(rt, rt_held_at(t, &p, 0, 0));
+        char *owned = rt_symmetric(rt, rt_owned_at(t, b, &p, 0));
         if (p.matrix->owner == rt->rank) {
             p.matrix->kernel(p.segment->shards > 1 ? owned : direction,
                              rt->world_size > 1 ? owned : direction,

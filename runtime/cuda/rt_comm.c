@@ -108,13 +108,13 @@ void rt_at(Rt *rt, int place)
 /* ---- collectives ------------------------------------------------------------------- */
 
 #ifdef RT_NCCL
-static void begin(Rt *rt, int stream)
+void rt_start_begin(Rt *rt, int stream)
 {
     RT_CUDA_CALL(rt, cudaEventRecord(queues[stream].begun, rt_gpu.stream[RT_COMPUTE]));
     RT_CUDA_CALL(rt, cudaStreamWaitEvent(rt_gpu.stream[stream], queues[stream].begun, 0));
 }
 
-static void end(Rt *rt, int stream)
+void rt_start_end(Rt *rt, int stream)
 {
     const int ticket = queues[stream].started++;
     RT_CUDA_CALL(rt, cudaEventRecord(queues[stream].done[ticket % TICKETS],
@@ -126,9 +126,9 @@ static void gather(Rt *rt, RtGroup group, int segment, int64_t from, int64_t to)
     const RtTrainer *t = rt->trainer;
     const int64_t bytes = t->segments[segment].elems / group.ranks *
                           (int64_t)rt_dtype_bytes(t->param_dtype);
-    begin(rt, RT_GATHER);
+    rt_start_begin(rt, RT_GATHER);
     rt_gather(rt, group, rt_symmetric(rt, from), rt_symmetric(rt, to), bytes);
-    end(rt, RT_GATHER);
+    rt_start_end(rt, RT_GATHER);
 }
 
 void rt_all_gather_start(Rt *rt, int segment, int64_t to)
@@ -147,16 +147,16 @@ void rt_reduce_scatter_start(Rt *rt, int segment, int64_t grad, int64_t result)
     const RtSegment *s = &rt->trainer->segments[segment];
     void *to =
         rt->world_size > s->shards ? rt_symmetric(rt, result) : rt_local(rt, result);
-    begin(rt, RT_REDUCE);
+    rt_start_begin(rt, RT_REDUCE);
     rt_sum_scatter(rt, segment, rt_symmetric(rt, grad), to);
-    end(rt, RT_REDUCE);
+    rt_start_end(rt, RT_REDUCE);
 }
 
 void rt_all_reduce_start(Rt *rt, int segment, int64_t grad)
 {
-    begin(rt, RT_REDUCE);
+    rt_start_begin(rt, RT_REDUCE);
     rt_sum_in_place(rt, segment, rt_symmetric(rt, grad));
-    end(rt, RT_REDUCE);
+    rt_start_end(rt, RT_REDUCE);
 }
 #endif
 

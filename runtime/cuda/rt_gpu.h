@@ -87,7 +87,8 @@ void rt_arena_free(Rt *rt);
 
 void rt_blas_open(Rt *rt);
 
-/* ---- rt_cudnn.c: only where target.attention is "cudnn" ------------------------------- */
+/* ---- rt_cudnn.c: only where target.attention is "cudnn" -------------------------------
+ */
 
 void rt_cudnn_open(Rt *rt);
 const char *rt_cudnn_name(void); /* and version: for the platform hash */
@@ -105,6 +106,10 @@ typedef struct RtStarts {
 } RtStarts;
 RtStarts rt_comm_starts(void);
 void rt_comm_started(RtStarts of_graph);
+/* Around what is enqueued on one of both streams: it begins when the compute stream has
+ * come here, and its end has the stream's next ticket. */
+void rt_start_begin(Rt *rt, int stream);
+void rt_start_end(Rt *rt, int stream);
 /* From begin to end what is enqueued becomes a graph, as if so many collectives had been
  * started before; it ends when all streams have joined. Returns those that it starts. */
 void rt_capture_begin(Rt *rt, RtStarts before);
@@ -120,8 +125,9 @@ void rt_graphs_close(Rt *rt);
 /* ---- rt_tree.c, rt_nccl.c, rt_loopback.c: only in trainers of several ranks ---------
  */
 
-/* What this rank sends to another one, and has from it. */
+/* What this rank sends to another one of the group, and has from it. */
 typedef struct RtParcel {
+    int peer; /* the peer-th of the group */
     const void *send;
     int64_t send_bytes;
     void *receive;
@@ -137,9 +143,11 @@ typedef struct RtTransport {
     void (*open)(Rt *rt);
     /* On the gather stream: out = from of every rank of the group, in rank order. */
     void (*gather)(Rt *rt, RtGroup group, const void *from, void *out, int64_t bytes);
-    /* On the reduce stream: parcel[k] is the k-th of the group's; the own one is left
-     * out. No rank's parcels have more than most_bytes each way. */
-    void (*exchange)(Rt *rt, RtGroup group, const RtParcel *parcel, int64_t most_bytes);
+    /* On the gather or the reduce stream: n parcels; those to the rank itself are left
+     * out. What one rank sends to another comes in the order in which both name it. From
+     * no rank to no other do more than most_bytes go, a number that all ranks know. */
+    void (*exchange)(Rt *rt, int stream, RtGroup group, const RtParcel *parcel, int n,
+                     int64_t most_bytes);
     /* With RtTrainer.library_order: sums of reduce dtype on the reduce stream, of `elems`
      * a rank; NULL where there is no library. */
     void (*sum_scatter)(Rt *rt, RtGroup group, const void *grad, void *result,
@@ -152,9 +160,11 @@ typedef struct RtTransport {
     void (*close)(Rt *rt);
 } RtTransport;
 extern const RtTransport rt_nccl, rt_loopback;
-bool rt_nccl_keeps_order(void); /* between its communicators */
+bool rt_nccl_keeps_order(void);         /* between its communicators */
 extern const RtTransport *rt_transport; /* chosen with the device */
 
+/* Counts bytes that this rank has from another. */
+void rt_count_bytes(Rt *rt, int peer, int64_t bytes, int64_t *counter);
 void rt_gather(Rt *rt, RtGroup group, const void *from, void *out, int64_t bytes);
 /* The tree, or with RtTrainer.library_order the library's sum. */
 void rt_sum_scatter(Rt *rt, int segment, void *grad, void *result);
@@ -176,14 +186,15 @@ void rt_add_parts(Rt *rt, cudaStream_t stream, const void *own, const void *stag
 
 void rt_stage_open(Rt *rt);
 
-/* ---- rt_profile.c: with --profile ---------------------------------------------------- */
+/* ---- rt_profile.c: with --profile ----------------------------------------------------
+ */
 
 /* Around what is enqueued on the stream; flops of a product, or 0. */
 void rt_profile_from(Rt *rt, cudaStream_t stream, const char *name, double flops);
 void rt_profile_to(Rt *rt, cudaStream_t stream);
 void rt_profile_begin(const Rt *rt); /* of a step */
-void rt_profile_step(Rt *rt); /* the device has done it */
-void rt_profile_end(Rt *rt);  /* writes the file */
+void rt_profile_step(Rt *rt);        /* the device has done it */
+void rt_profile_end(Rt *rt);         /* writes the file */
 
 /* rt_launch on another stream. */
 void rt_launch_on(Rt *rt, cudaStream_t stream, const RtKernel *k, int64_t blocks_x,

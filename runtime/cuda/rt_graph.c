@@ -26,7 +26,7 @@ enum { MAX_GRAPHS = 8 };
 
 /* What rt_nccl.c counts as it enqueues; a graph's launch counts it again. */
 typedef struct Moved {
-    int64_t gathered, reduced, replicate, node;
+    int64_t gathered, reduced, replicate, node, matrix;
 } Moved;
 
 typedef struct Graph {
@@ -41,7 +41,7 @@ static int n_graphs;
 static Moved moved_so_far(const RtState *st)
 {
     return (Moved){st->gathered_bytes, st->reduced_bytes, st->replicate_bytes,
-                   st->node_bytes};
+                   st->node_bytes, st->matrix_bytes};
 }
 
 static void set_moved(RtState *st, Moved m)
@@ -50,12 +50,14 @@ static void set_moved(RtState *st, Moved m)
     st->reduced_bytes = m.reduced;
     st->replicate_bytes = m.replicate;
     st->node_bytes = m.node;
+    st->matrix_bytes = m.matrix;
 }
 
 static Moved sum(Moved a, int64_t sign, Moved b)
 {
     return (Moved){a.gathered + sign * b.gathered, a.reduced + sign * b.reduced,
-                   a.replicate + sign * b.replicate, a.node + sign * b.node};
+                   a.replicate + sign * b.replicate, a.node + sign * b.node,
+                   a.matrix + sign * b.matrix};
 }
 
 static Graph *graph_of(const Rt *rt, RtStepPart *part)

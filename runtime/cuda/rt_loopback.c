@@ -160,6 +160,23 @@ static int64_t rest(int64_t bytes, int64_t at, int64_t piece)
     return bytes < at ? 0 : bytes - at < piece ? bytes - at : piece;
 }
 
+/* Bytes [at, at + n) of a parcel go, or come, by the slot: what one rank has for another
+ * is one row of bytes, of which the slot has those from `at` of the row on. */
+typedef struct Slice {
+    int64_t at, slot, n;
+} Slice;
+
+/* The parcel has bytes [*before, *before + bytes) of its row, of which [at, at + piece)
+ * are on their way. */
+static Slice slice_of(int64_t *before, int64_t bytes, int64_t at, int64_t piece)
+{
+    const int64_t from = *before > at ? *before : at, end = *before + bytes;
+    const int64_t to = end < at + piece ? end : at + piece;
+    const Slice s = {from - *before, from - at, to > from ? to - from : 0};
+    *before = end;
+    return s;
+}
+
 /* ---- what ranks exchange ----------------------------------------------------------- */
 
 static void gather(Rt *rt, RtGroup group, const void *from, void *out, int64_t bytes)
@@ -183,24 +200,32 @@ static void gather(Rt *rt, RtGroup group, const void *from, void *out, int64_t b
 }
 
 /* most_bytes, the same on all ranks, says how often they meet. */
-static void exchange(Rt *rt, RtGroup group, const RtParcel *parcel, int64_t most_bytes)
+static void exchange(Rt *rt, int stream, RtGroup group, const RtParcel *parcel, int n,
+                     int64_t most_bytes)
 {
     const int mine = rt_group_index(group, rt->rank);
     const int64_t piece = SLOT_BYTES / group.ranks / PIECE_ALIGN * PIECE_ALIGN;
+    (void)stream; /* both are one */
     for (int64_t at = 0; at < most_bytes; at += piece) {
+        int64_t sent[RT_MAX_RANKS] = {0}, received[RT_MAX_RANKS] = {0};
         enqueue(rt, meet);
-        for (int k = 0; k < group.ranks; k++) {
-            if (k != mine) {
-                copy(rt, slot(rt->rank) + k * piece, (const char *)parcel[k].send + at,
-                     rest(parcel[k].send_bytes, at, piece), cudaMemcpyDeviceToHost);
+        for (int i = 0; i < n; i++) {
+            const RtParcel *p = &parcel[i];
+            const Slice s = slice_of(&sent[p->peer], p->send_bytes, at, piece);
+            if (p->peer != mine) {
+                copy(rt, slot(rt->rank) + p->peer * piece + s.slot,
+                     (const char *)p->send + s.at, s.n, cudaMemcpyDeviceToHost);
             }
         }
         enqueue(rt, meet);
-        for (int k = 0; k < group.ranks; k++) {
-            if (k != mine) {
-                copy(rt, (char *)parcel[k].receive + at,
-                     slot(rt_group_rank(group, rt->rank, k)) + mine * piece,
-                     rest(parcel[k].receive_bytes, at, piece), cudaMemcpyHostToDevice);
+        for (int i = 0; i < n; i++) {
+            const RtParcel *p = &parcel[i];
+            const Slice s = slice_of(&received[p->peer], p->receive_bytes, at, piece);
+            if (p->peer != mine) {
+                copy(rt, (char *)p->receive + s.at,
+                     slot(rt_group_rank(group, rt->rank, p->peer)) + mine * piece +
+                         s.slot,
+                     s.n, cudaMemcpyHostToDevice);
             }
         }
     }

@@ -210,22 +210,23 @@ static void gather(Rt *rt, RtGroup group, const void *from, void *out, int64_t b
                                comm_of(rt, group, RT_GATHER), rt_gpu.stream[RT_GATHER]));
 }
 
-static void exchange(Rt *rt, RtGroup group, const RtParcel *parcel, int64_t most_bytes)
+static void exchange(Rt *rt, int queue, RtGroup group, const RtParcel *parcel, int n,
+                     int64_t most_bytes)
 {
-    const ncclComm_t comm = comm_of(rt, group, RT_REDUCE);
-    const cudaStream_t stream = rt_gpu.stream[RT_REDUCE];
+    const ncclComm_t comm = comm_of(rt, group, queue);
+    const cudaStream_t stream = rt_gpu.stream[queue];
     const int mine = rt_group_index(group, rt->rank);
     (void)most_bytes;
     RT_NCCL_CALL(rt, ncclGroupStart());
-    for (int k = 0; k < group.ranks; k++) {
-        const RtParcel *p = &parcel[k];
-        if (k != mine && p->send_bytes > 0) {
-            RT_NCCL_CALL(
-                rt, ncclSend(p->send, (size_t)p->send_bytes, ncclInt8, k, comm, stream));
-        }
-        if (k != mine && p->receive_bytes > 0) {
-            RT_NCCL_CALL(rt, ncclRecv(p->receive, (size_t)p->receive_bytes, ncclInt8, k,
+    for (int i = 0; i < n; i++) {
+        const RtParcel *p = &parcel[i];
+        if (p->peer != mine && p->send_bytes > 0) {
+            RT_NCCL_CALL(rt, ncclSend(p->send, (size_t)p->send_bytes, ncclInt8, p->peer,
                                       comm, stream));
+        }
+        if (p->peer != mine && p->receive_bytes > 0) {
+            RT_NCCL_CALL(rt, ncclRecv(p->receive, (size_t)p->receive_bytes, ncclInt8,
+                                      p->peer, comm, stream));
         }
     }
     RT_NCCL_CALL(rt, ncclGroupEnd());

@@ -141,6 +141,34 @@ template <int n, typename T> RT_DEVICE void rt_write(T *y, const T *v, int count
     }
 }
 
+/* Of the n elements at x those from `from` up to `to`; the others are 0, or not written. x lies
+ * on a multiple of what is accessed. */
+template <int n, typename T> RT_DEVICE void rt_read_between(T *v, const T *x, int from, int to)
+{
+    if (from == 0) {
+        rt_read<n>(v, x, to);
+        return;
+    }
+    RT_UNROLL
+    for (int k = 0; k < n; k++) {
+        v[k] = k >= from && k < to ? x[k] : 0;
+    }
+}
+
+template <int n, typename T> RT_DEVICE void rt_write_between(T *y, const T *v, int from, int to)
+{
+    if (from == 0) {
+        rt_write<n>(y, v, to);
+        return;
+    }
+    RT_UNROLL
+    for (int k = 0; k < n; k++) {
+        if (k >= from && k < to) {
+            y[k] = v[k];
+        }
+    }
+}
+
 /* ---- rows ---------------------------------------------------------------------------------
  *
  * A row of `cols` elements over `threads` neighbours: each holds `width` elements side by side

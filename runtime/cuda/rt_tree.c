@@ -17,7 +17,7 @@ const RtTransport *rt_transport;
 
 /* As rt_pull.c counts: bytes from a rank of another copy apart, those of other nodes too.
  */
-static void count_bytes(Rt *rt, int peer, int64_t bytes, int64_t *counter)
+void rt_count_bytes(Rt *rt, int peer, int64_t bytes, int64_t *counter)
 {
     const RtTrainer *t = rt->trainer;
     const int copy = rt->world_size / (t->replicate > 0 ? t->replicate : 1);
@@ -37,8 +37,8 @@ void rt_gather(Rt *rt, RtGroup group, const void *from, void *out, int64_t bytes
 {
     rt_transport->gather(rt, group, from, out, bytes);
     for (int k = 0; k < group.ranks; k++) {
-        count_bytes(rt, rt_group_rank(group, rt->rank, k), bytes,
-                    &rt->state->gathered_bytes);
+        rt_count_bytes(rt, rt_group_rank(group, rt->rank, k), bytes,
+                       &rt->state->gathered_bytes);
     }
 }
 
@@ -75,11 +75,11 @@ static void sum_parts(Rt *rt, const Parts *p, char *out)
     for (int64_t at = 0; at < p->elems; at += slice) {
         const int64_t own = part_elems(p, mine, at, slice);
         for (int k = 0; k < g.ranks; k++) {
-            parcel[k] = (RtParcel){p->base + (k * p->stride + at) * item,
+            parcel[k] = (RtParcel){k, p->base + (k * p->stride + at) * item,
                                    part_elems(p, k, at, slice) * item,
                                    staging + k * slice * item, own * item};
         }
-        rt_transport->exchange(rt, g, parcel, slice * item);
+        rt_transport->exchange(rt, RT_REDUCE, g, parcel, g.ranks, slice * item);
         if (own > 0) {
             rt_add_parts(rt, rt_gpu.stream[RT_REDUCE],
                          p->base + (mine * p->stride + at) * item, staging, slice, mine,
@@ -87,8 +87,9 @@ static void sum_parts(Rt *rt, const Parts *p, char *out)
         }
     }
     for (int k = 0; k < g.ranks; k++) {
-        count_bytes(rt, rt_group_rank(g, rt->rank, k),
-                    part_elems(p, mine, 0, p->elems) * item, &rt->state->reduced_bytes);
+        rt_count_bytes(rt, rt_group_rank(g, rt->rank, k),
+                       part_elems(p, mine, 0, p->elems) * item,
+                       &rt->state->reduced_bytes);
     }
 }
 
@@ -141,9 +142,9 @@ void rt_sum_scatter(Rt *rt, int segment, void *grad, void *result)
     }
     rt_transport->sum_scatter(rt, group, grad, result, s->shard_elems);
     for (int k = 0; k < group.ranks; k++) {
-        count_bytes(rt, k + rt->rank / group.ranks * group.ranks,
-                    s->shard_elems * (int64_t)rt_dtype_bytes(t->reduce_dtype),
-                    &rt->state->reduced_bytes);
+        rt_count_bytes(rt, k + rt->rank / group.ranks * group.ranks,
+                       s->shard_elems * (int64_t)rt_dtype_bytes(t->reduce_dtype),
+                       &rt->state->reduced_bytes);
     }
 }
 
@@ -156,12 +157,13 @@ static void spread(Rt *rt, const Parts *p)
     RtParcel parcel[RT_MAX_RANKS];
     for (int k = 0; k < p->group.ranks; k++) {
         const int64_t theirs = part_elems(p, k, 0, p->elems);
-        parcel[k] = (RtParcel){p->base + mine * p->stride * item, own * item,
+        parcel[k] = (RtParcel){k, p->base + mine * p->stride * item, own * item,
                                p->base + k * p->stride * item, theirs * item};
-        count_bytes(rt, rt_group_rank(p->group, rt->rank, k), theirs * item,
-                    &rt->state->reduced_bytes);
+        rt_count_bytes(rt, rt_group_rank(p->group, rt->rank, k), theirs * item,
+                       &rt->state->reduced_bytes);
     }
-    rt_transport->exchange(rt, p->group, parcel, p->elems * item);
+    rt_transport->exchange(rt, RT_REDUCE, p->group, parcel, p->group.ranks,
+                           p->elems * item);
 }
 
 void rt_sum_in_place(Rt *rt, int segment, void *grad)

@@ -153,11 +153,9 @@ return (float)(rt_scale(rt) * rt->world_size / (double)rt_step_tokens(rt->traine
 
     { "matrix_not_back", "a rank keeps its part of a matrix that another one owns",
       row = row(1, 4, 1), sets = "optimizer=muon{lr=2e-3}",
-      { "runtime/rt_matrix.c", "if (part_of(&p, k, &from, &to)) {\n            const int64_t at "
-        .. "= p.first + from - k * p.segment->shard_elems;\n            const int64_t owned",
-        "if (part_of(&p, k, &from, &to) && p.matrix->owner == rt->rank) {\n            const "
-        .. "int64_t at = p.first + from - k * p.segment->shard_elems;\n            const "
-        .. "int64_t owned" } },
+      { "runtime/rt_matrix.c", "const int64_t k = rt->rank % p.segment->shards;",
+        "const int64_t k = p.matrix->owner == rt->rank ? rt->rank % p.segment->shards : "
+        .. "p.segment->shards;" } },
 
     { "moment_of_others", "second moments lie at their shard's places, over what has none",
       row = row(1, 4, 1), sets = "optimizer=muon{lr=2e-3}",

@@ -162,9 +162,14 @@ static void put(const void *host, size_t bytes)
 
 char *cuda_at(const void *p)
 {
-    for (int i = 0; i < n_copies; i++)
-        if (copies[i].host == p)
-            return copies[i].at;
+    const char *at = p;
+
+    for (int i = 0; i < n_copies; i++) {
+        const char *host = copies[i].host;
+
+        if (at >= host && at < host + copies[i].bytes)
+            return (char *)copies[i].at + (at - host);
+    }
     return (char *)(uintptr_t)p;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op_test_run.c: one call of a kernel, for op_test.lua. In: its operands as lists of numbers.
- * Out: what it left in them, as numbers and as bytes, and what it did that it must not. */
+/* op_test_run.c: one call of a kernel, for op_test.lua. In: its operands as lists of
+ * numbers. Out: what it left in them, as numbers and as bytes, and what it did that it
+ * must not. */
 #include "op_test.h"
 
 #include <omp.h>
@@ -17,6 +18,7 @@ typedef struct Run {
     char *data[MAX_OPERANDS];
     RtUpdate update;
     RtUpdateRun update_run;
+    int64_t before; /* elements of an optimizer's operands that are not of the run */
 } Run;
 
 static double number_field(lua_State *L, int index, const char *key)
@@ -68,7 +70,8 @@ static void read_operand(lua_State *L, Run *r, int i)
         }
     lua_pop(L, 1);
     lua_getfield(L, item, "name");
-    place_state(&r->update_run, lua_tostring(L, -1), r->data[i]);
+    place_state(&r->update_run, lua_tostring(L, -1),
+                r->data[i] + r->before * dtype_bytes(r->buf[i].dtype));
     lua_pop(L, 1);
 }
 
@@ -89,8 +92,8 @@ static void read_update(lua_State *L, Run *r)
     r->update_run.weight_decay = number_field(L, at, "decay");
     r->update.noise = RUN_NOISE;
     r->update_run.param = &run_param;
-    r->update_run.element = RUN_ELEMENT;
-    r->update_run.elems = r->buf[0].elems;
+    r->update_run.element = RUN_ELEMENT + r->before;
+    r->update_run.elems = r->buf[0].elems - r->before;
     r->data[0] = (char *)&r->update; /* the kernel's two arguments */
     r->data[1] = (char *)&r->update_run;
 }
@@ -145,6 +148,9 @@ int op_test_run(lua_State *L, Gen *g, Kernels *kernels, bool cuda)
     const Buf *bufs[MAX_OPERANDS + 1] = {[MAX_OPERANDS] = &workspace};
     const char *problem = NULL;
 
+    if (lua_getfield(L, 1, "update") == LUA_TTABLE)
+        r.before = (int64_t)number_field(L, lua_gettop(L), "before");
+    lua_pop(L, 1);
     lua_getfield(L, 1, "operands");
     r.n = (int)lua_rawlen(L, -1);
     gen_require(r.n <= MAX_OPERANDS, "%d operands", r.n);
