@@ -284,7 +284,7 @@ RT_DEVICE void rt_philox(uint64_t seed, uint32_t site, uint64_t index, uint32_t 
 
 /* The noise of eight elements of a parameter, from element 8 * block on: 16 bits each, two in a
  * word, low half first. site: RT_NOISE_*; stream: rt_noise_stream(run). A run begins at a
- * multiple of 1024 elements. */
+ * multiple of 1024 elements, but of a matrix, that is a part of its parameter, anywhere. */
 RT_DEVICE void rt_noise(const RtUpdate *u, int site, int64_t block, uint32_t stream,
                         uint32_t noise[4])
 {

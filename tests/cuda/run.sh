@@ -137,10 +137,12 @@ else
     model "$(basename "$file" .lua)" "$file" sm_90a
     [ "$(basename "$file")" = llama8b.lua ] || model llama8b "$ROOT/models/llama8b.lua" sm_90a
 fi
-# what no shipped model has: odd shapes, f32, noise, f16
+# what no shipped model has: odd shapes, f32, noise, f16, whole matrices
 model tiny_gpt2 "$ROOT/tests/models/tiny_gpt2.lua" sm_80
 model tiny_llama "$ROOT/tests/models/tiny_llama.lua" sm_100a \
     --set 'dtypes={param="bf16",master="bf16",moments="bf16"}'
+model tiny_muon "$ROOT/tests/models/tiny_llama.lua" sm_90a --set 'optimizer=muon{}' \
+    --set 'dtypes={param="bf16",moments="bf16"}'
 cudnn
 [ "${OLDEST:-$FULL}" = 0 ] || oldest
 finish

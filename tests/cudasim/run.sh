@@ -14,6 +14,7 @@ set -u
 . "$ROOT/tests/cudasim/tune.sh"
 . "$ROOT/tests/cudasim/cudnn.sh"
 . "$ROOT/tests/cudasim/machines.sh"
+. "$ROOT/tests/cudasim/muon.sh"
 home=$BUILD/tests/cudasim/home
 data=$ROOT/LICENSE
 STEPS=2
@@ -241,9 +242,10 @@ loses_rank() {
     grep -q 'rank [01] was killed by signal 9' "$dir.out"
 }
 
-# wrong WHAT DIR [NAME=VALUE...]: refused, or other bits
+# wrong WHAT DIR [NAME=VALUE...]: refused, or other bits than those of REFERENCE
+REFERENCE=llama
 wrong() {
-    if run_cuda "${@:2}" && cmp -s "$2.result" "$WORK/reference_llama.result"; then
+    if run_cuda "${@:2}" && cmp -s "$2.result" "$WORK/reference_$REFERENCE.result"; then
         bad "missed: $1"
     else
         ok "$1"
@@ -411,6 +413,7 @@ if reference llama tiny_llama 1e-4; then
 fi
 graphs
 machines
+matrices
 cudnn_attention
 if reference gpt2 tiny_gpt2 1e-4; then
     rows gpt2 tiny_gpt2 2

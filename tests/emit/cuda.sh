@@ -47,6 +47,12 @@ no_kernel() { # an op that has only the cpu's
         grep -q 'help: write its cuda.cu, or choose another target' "$WORK/err"
 }
 check "cuda: an op without cuda.cu is named" no_kernel
+check "cuda: muon on two ranks" sh -c \
+    "'$FSDPGEN' '$model' -o '$WORK/cuda_muon' --target cuda --set mesh.shard=2 \
+         --set 'optimizer=muon{}' && cd '$WORK/cuda_muon' && grep -q rt_to_owners_start step.c &&
+         test -s runtime/cuda/rt_matrix.c && grep -q cuda/rt_matrix Makefile"
+check "cuda: nothing of matrices without muon" sh -c \
+    "! grep -r rt_matrix '$WORK/cuda/Makefile' && ! find '$WORK/cuda/runtime' | grep rt_matrix"
 too_small() {
     "$FSDPGEN" plan "$ROOT/models/llama8b.lua" --target cuda --set mesh.shard=1 2>"$WORK/err" >/dev/null
     [ $? = 3 ] && grep -q 'target.gpu: the plan needs .* the budget is 79.10 GiB' "$WORK/err"
@@ -68,6 +74,10 @@ if [ -e "$home/include/cublasLt.h" ] && [ -e "${NCCL_HOME:-$home}/include/nccl.h
     for file in "$WORK"/cuda/*.c "$WORK"/cuda/runtime/cuda/*.c; do
         [ "$(basename "$file")" = rt_image.c ] && continue
         check "cuda: ${file#"$WORK"/cuda/} without a warning" gcc $strict $host "$file"
+    done
+    for file in math.c tables.c step.c runtime/cuda/rt_matrix.c; do
+        check "cuda: muon: $file without a warning" gcc $strict $host "$WORK/cuda_muon/$file" \
+            -I"$WORK/cuda_muon/runtime"
     done
     check "cuda: rt_jit.c without a warning" gcc $strict $host -DRT_JIT \
         "$WORK/cuda/runtime/cuda/rt_jit.c"

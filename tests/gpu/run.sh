@@ -113,10 +113,10 @@ ops() {
 small=(--set model.layers=2 --set seq=9 --set micro_batch=1 --set global_batch=8)
 wide=(--set model.layers=2 --set model.dim=256 --set model.kv_heads=2 --set model.ffn=344
       --set seq=200 --set micro_batch=2 --set global_batch=8)
-read -ra names <<<"${NAMES:-llama_f32 gpt2_f32 llama_bf16_64 llama_bf16_128}"
-declare -A model=([llama_f32]=tiny_llama [gpt2_f32]=tiny_gpt2 [llama_bf16_64]=tiny_llama
-                  [llama_bf16_128]=tiny_llama)
-declare -A tolerance=([llama_f32]=1e-4 [gpt2_f32]=1e-4 [llama_bf16_64]=2e-2
+read -ra names <<<"${NAMES:-llama_f32 gpt2_f32 muon_f32 llama_bf16_64 llama_bf16_128}"
+declare -A model=([llama_f32]=tiny_llama [gpt2_f32]=tiny_gpt2 [muon_f32]=tiny_llama
+                  [llama_bf16_64]=tiny_llama [llama_bf16_128]=tiny_llama)
+declare -A tolerance=([llama_f32]=1e-4 [gpt2_f32]=1e-4 [muon_f32]=1e-4 [llama_bf16_64]=2e-2
                       [llama_bf16_128]=2e-2)
 
 flags_of() { # sets flags
@@ -126,6 +126,7 @@ flags_of() { # sets flags
     *_bf16_128) flags=("${wide[@]}" --set 'dtypes.param="bf16"' --set model.heads=4
                        --set model.head_dim=128 --set model.window=77
                        --set 'documents={end_id=10}') ;;
+    muon_f32) flags=("${small[@]}" --set 'optimizer=muon{lr=2e-3}' --set model.kv_heads=1) ;;
     *) flags=("${small[@]}") ;;
     esac
     [ "$SMALL" = 1 ] && [[ $1 = *bf16* ]] &&

@@ -119,6 +119,12 @@ if command -v g++ >/dev/null; then
         'rows of logits without their pad'
     fault adamw cuda.cu 's/elems - at < 8 ?/elems - at < 7 ?/' 'writes beyond the run'
     fault rope cuda.cu 's/if (y != qkv)/if (y == qkv)/' 'v is left out'
+    fault muon_momentum cuda.cu 's/at < 0 ? before : 0/0/' 'writes before the run'
+    fault muon cuda.cu 's/elems - at < 8 ?/elems - at < 7 ?/' 'writes beyond the run'
+    fault muon cuda.cu 's/lr \* lr_adjust/lr/' 'the learning rate does not know the shape'
+    fault newton_schulz cuda.cu 's/wide and "NT" or "TN"/"NT"/' 'a tall matrix as a wide one'
+    fault newton_schulz cuda.cu 's/j += 256/j += 257/' 'squares that no thread adds'
+    fault newton_schulz cuda.cu 's/i < ${s \* s}/i <= ${s * s}/' 'one element too many'
 else
     echo "faults: no g++, so none is planted in kernels for CUDA"
 fi

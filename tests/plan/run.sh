@@ -81,6 +81,9 @@ passes=unroll golden ops_inside --set "mesh={shard=2}" --set 'wrap=by_size(1)' \
 passes="shard unroll" golden frozen --set "mesh={shard=2}" --set 'wrap=by_size(1)' \
     --set 'groups={{match={"*norm*","*.mlp.gate_up*"},frozen=true}}'
 golden recompute --set "mesh={shard=2}" --set "recompute=every(2)"
+# Whole matrices between GPUs: what travels is symmetric, the library has its workspace.
+passes="schedule place simulate" golden muon_cuda --target cuda --set "optimizer=muon{}" \
+    --set "mesh={replicate=2,shard=2}"
 
 # Three orders, three steps.
 for order in pre post none; do

@@ -69,14 +69,14 @@ ${gemm(fn .. "_apply", "NN", m, n, s, x, x)}
 //@ prepare: rt_matmul_prepare(&${fn}_square);
 //@ prepare: rt_matmul_prepare(&${fn}_apply);
 
-/* x, y [${m}, ${n}]; ${steps} steps */
+/* x, y [${m}, ${n}]; ${steps} steps, the last of which writes y. workspace: every other X;
+ * G, its polynomial, [${s}, ${s}] each; the squares of each row */
 static void ${fn}(Rt *rt, const void *x, void *y, char *workspace)
 {
-    void *other = workspace;             /* [${m}, ${n}] */
-    void *gram = workspace + ${gram_at};   /* [${s}, ${s}] */
-    void *square = workspace + ${poly_at}; /* [${s}, ${s}] */
+    void *other = workspace;
+    void *gram = workspace + ${gram_at}, *square = workspace + ${poly_at};
     void *squares = workspace + ${sums_at};
-    void *now = ${steps % 2 == 1 and "other" or "y"}, *next = ${steps % 2 == 1 and "y" or "other"}; /* so that the last step writes y */
+    void *now = ${steps % 2 == 1 and "other" or "y"}, *next = ${steps % 2 == 1 and "y" or "other"};
 
     rt_launch(rt, &${fn}_squares_kernel, ${m}, 1, (void *[]){ &x, &squares });
     rt_launch(rt, &${fn}_factor_kernel, 1, 1, (void *[]){ &squares });

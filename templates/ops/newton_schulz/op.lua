@@ -61,9 +61,11 @@ return op {
         for k = 1, m * cols do n.y[k] = n.round("y", x[k]) end
     end,
     cases = function(r)
+        local m, n = r(1, 40), r(1, 40)
+        if r(0, 2) == 0 then m, n = r(1, 6), r(257, 600) end -- more than a block's threads
+        if r(0, 1) == 0 then m, n = n, m end
         return {
-            m = r(1, 40), n = r(1, 40), steps = r(1, 5), a = 3.4445, b = -4.7750,
-            c = 2.0315, eps = 1e-7,
+            m = m, n = n, steps = r(1, 5), a = 3.4445, b = -4.7750, c = 2.0315, eps = 1e-7,
         }
     end,
 }

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+# muon.sh, read by run.sh: trainers whose optimizer treats matrices as a whole. Near the CPU's, and
+# the same bits whoever owns a matrix: on 1, 2 and 4 ranks, in copies, where each rank holds all, by
+# NCCL and by the loopback, replayed as graphs or call by call, also around an update that is
+# skipped. A missing wait, a part from elsewhere, parts in one place must be told. The bytes that
+# travel are those of the plan. FULL=1: all of it; else a sample by SEED.
+
+# One key-value head: the parts of a fused parameter begin anywhere.
+muon=(--set 'optimizer=muon{lr=2e-3}' --set model.kv_heads=1)
+
+matrices() {
+    local number=0 sets set flags
+    reference muon tiny_llama 1e-4 "${muon[@]}" || return
+    while read -r sets; do
+        flags=()
+        for set in $sets; do flags+=(--set "$set"); done
+        if [ "$FULL" = 1 ] || [ $number = $((SEED % 4)) ]; then
+            row muon tiny_llama 1 "${muon[@]}" "${flags[@]}"
+        fi
+        number=$((number + 1))
+    done <<'TABLE'
+mesh.replicate=2 mesh.shard=2
+mesh.shard=4 wrap=2 accumulate=unsharded
+mesh.shard=2 recompute=block prefetch=2
+mesh.shard=4 strategy=no_shard
+TABLE
+    matrices_skipped
+    matrices_in_bf16
+    matrices_faults
+}
+
+# matrix_trainer DIR FLAGS...: every access checked, unless CUDASIM_UNCHECKED=1
+matrix_trainer() {
+    trainer "$1" tiny_llama cuda "${muon[@]}" "${@:2}" && build_cuda "$1" && return
+    bad "matrices: no trainer: ${*:2}" "$1.log"
+    return 1
+}
+
+# In f16, whose loss scale grows until an update is skipped: the host enqueues all the same.
+matrices_skipped() {
+    local one=$WORK/matrices_one two=$WORK/matrices_two
+    local f16=(--set 'dtypes.param="f16"' --set loss_scale.growth_interval=2 --set leaves=4)
+    local -x CUDASIM_UNCHECKED=1
+    matrix_trainer "$one" "${f16[@]}" && matrix_trainer "$two" "${f16[@]}" --set mesh.shard=2 ||
+        return
+    run_cuda "$one" STEPS=5 || bad "matrices: skipped updates: does not run" "$one.log"
+    # one: had it changed weights or moments, all after it would be, too
+    check "matrices: an update is skipped, and those after it are not" \
+        grep -q '"step": *5,.*"skipped": *1[,}]' "$one.jsonl"
+    run_cuda "$two" STEPS=5 || bad "matrices: skipped updates, 2 ranks" "$two.log"
+    same "matrices: skipped updates, one rank and two" "$two" "$one"
+    run_cuda "$two" STEPS=5 FLAGS=--no-graphs || bad "matrices: --no-graphs" "$two.log"
+    same "matrices: skipped updates, call by call" "$two" "$one"
+}
+
+# State in bf16, rounded by noise that knows the element: also where a matrix begins between.
+matrices_in_bf16() {
+    local one=$WORK/matrices_one two=$WORK/matrices_two
+    local bf16=(--set 'dtypes={param="bf16",master="bf16",moments="bf16"}')
+    local -x CUDASIM_UNCHECKED=1
+    [ "$FULL" = 1 ] || [ $((SEED % 2)) = 0 ] || return
+    matrix_trainer "$one" "${bf16[@]}" && matrix_trainer "$two" "${bf16[@]}" --set mesh.shard=4 &&
+        run_cuda "$one" && run_cuda "$two" || { bad "matrices: in bf16" "$two.log"; return; }
+    same "matrices: state in bf16, one rank and four" "$two" "$one"
+}
+
+# matrices_faulty DIR WHAT FILE SED: the trainer again, with a fault in a file of the runtime
+matrices_faulty() {
+    local dir=$1 runtime=$WORK/runtime_matrices
+    rm -rf "$runtime"
+    cp -R "$ROOT/runtime" "$runtime"
+    sed -i "$4" "$runtime/cuda/$3"
+    ! cmp -s "$runtime/cuda/$3" "$ROOT/runtime/cuda/$3" &&
+        CUDASIM_UNCHECKED=1 build_trainer "$dir" CUDA_HOME="$home" RUNTIME="$runtime" && return
+    bad "$2: not planted" "$dir.log"
+    return 1
+}
+
+matrices_faults() {
+    local dir=$WORK/matrices REFERENCE=muon moved what
+    matrix_trainer "$dir" --set mesh.shard=2 || return
+    run_cuda "$dir" FLAGS="--stats $dir.stats" || bad "matrices: does not run" "$dir.log"
+    sed -n '/step_bytes_per_rank/,$p' "$dir/plan.json" >"$dir.moved"
+    moved=$(json_number "$dir.moved" matrices)
+    check "matrices: rank 0 has the planned bytes, of the replayed step too" \
+        [ "$(json_number "$dir.stats" matrix_bytes)" = $((STEPS * moved)) ]
+    check "matrices: the arena is the planned one" \
+        [ "$(json_number "$dir.stats" arena_bytes)" = "$(json_number "$dir/plan.json" arena)" ]
+    for what in "with their owners" "are back"; do
+        [ "$FULL" = 1 ] || { [ $((SEED % 2)) = 0 ] && [ "$what" = "are back" ]; } ||
+            { [ $((SEED % 2)) = 1 ] && [ "$what" = "with their owners" ]; } || continue
+        if plant "$dir" step.c "/the matrices of .* $what/d"; then
+            fault "nobody waits until matrices are ${what#are }" "no event makes it wait" "$dir"
+        else
+            bad "no wait for matrices to leave out in step.c" "$dir.log"
+        fi
+        cp "$dir/before" "$dir/step.c"
+    done
+    what="a part of a matrix from the beginning of its shard"
+    matrices_faulty "$dir" "$what" rt_matrix.c 's/rt_held_at(t, p, k, from)/p->segment->direction/' &&
+        wrong "$what" "$dir"
+    what="parts of matrices in one place of a slot"
+    matrices_faulty "$dir" "$what" rt_loopback.c 's/^    \*before = end;//' &&
+        wrong "$what" "$dir" CUDASIM_DEVICES=1 LOOPBACK=1
+}
