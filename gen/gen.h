@@ -17,7 +17,8 @@
 #define FSDPGEN_VERSION "0.1.0"
 
 enum { MAX_DIMS = 4, MAX_RANKS = 1024, GRAIN_ELEMS = 1024, ARENA_ALIGN_BYTES = 256,
-       OWNED_ALIGN_ELEMS = 64 };
+       OWNED_ALIGN_ELEMS = 64,
+       OTHERS_ALIGN_ELEMS = 8 /* what a thread of a GPU reads at once: as in rt_update.c */ };
 
 /* ---- ops (ops.c; the rules live in templates/ops/NAME/op.lua) -------------------------- */
 

@@ -125,6 +125,16 @@ int64_t matrix_part(const Gen *g, const Matrix *m, int64_t part, int64_t *from)
     return max_i64(0, hi - lo);
 }
 
+/* Second moments of a parameter's elements between lo and hi of the segment: with its
+ * last ones those that fill up, so that the next parameter's are aligned. */
+static int64_t others_between(const Param *p, int64_t lo, int64_t hi)
+{
+    int64_t end = p->offset_elems + p->elems;
+    int64_t n = max_i64(0, min_i64(end, hi) - max_i64(p->offset_elems, lo));
+
+    return end <= hi ? round_up(n, OTHERS_ALIGN_ELEMS) : n;
+}
+
 int64_t matrix_others(const Gen *g, const Segment *s, int64_t flat)
 {
     int64_t n = 0, lo = flat / s->shard_elems * s->shard_elems;
@@ -133,8 +143,7 @@ int64_t matrix_others(const Gen *g, const Segment *s, int64_t flat)
         const Param *p = &g->params.items[s->params[i]];
 
         if (!p->matrix)
-            n += max_i64(0, min_i64(p->offset_elems + p->elems, flat) -
-                                max_i64(p->offset_elems, lo));
+            n += others_between(p, lo, flat);
     }
     return n;
 }
@@ -144,15 +153,13 @@ int64_t matrix_most_others(const Gen *g, const Segment *s)
     int64_t most = 0;
 
     for (int64_t k = 1; k <= s->shards; k++) {
-        int64_t n = 0, from;
+        int64_t n = 0;
 
         for (int i = 0; i < s->n_params; i++) {
             const Param *p = &g->params.items[s->params[i]];
 
-            from = max_i64(p->offset_elems, (k - 1) * s->shard_elems);
             if (!p->matrix)
-                n += max_i64(0, min_i64(p->offset_elems + p->elems, k * s->shard_elems) -
-                                    from);
+                n += others_between(p, (k - 1) * s->shard_elems, k * s->shard_elems);
         }
         most = max_i64(most, n);
     }

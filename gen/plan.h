@@ -51,7 +51,8 @@ bool segment_has_matrices(const Gen *g, const Segment *s);
  * matrix. */
 int64_t matrix_part(const Gen *g, const Matrix *m, int64_t part, int64_t *from);
 /* Elements that belong to no matrix: of a shard, before element flat of the segment; the
- * most in one shard. Second moments of them lie without gaps. */
+ * most in one shard. Second moments of them lie one parameter after the other, each on a
+ * multiple of OTHERS_ALIGN_ELEMS. */
 int64_t matrix_others(const Gen *g, const Segment *s, int64_t flat);
 int64_t matrix_most_others(const Gen *g, const Segment *s);
 /* Of a batch (-1: all) on a rank (-1: all); the most on one rank. */

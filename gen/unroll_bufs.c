@@ -77,7 +77,7 @@ static void gradient_buffers(Unroller *u, const Segment *s)
     }
 }
 
-/* Where matrices have one moment, the second of all else lies without gaps. */
+/* Where matrices have one moment, there is a second one of all else alone. */
 static void second_moments(Unroller *u, const Segment *s)
 {
     const Model *m = &u->g->model;

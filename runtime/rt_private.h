@@ -352,7 +352,7 @@ void rt_share_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx);
 size_t rt_dtype_bytes(RtDtype d);
 int64_t rt_sum_bytes(const RtTrainer *t); /* of a number in the dtype of sums */
 /* Where in their buffer the second moments of element `at` of this rank's shard lie:
- * there, or, where the optimizer treats matrices as a whole, without gaps for those. */
+ * there, or, where the optimizer treats matrices as a whole, without room for those. */
 int64_t rt_second_moment(const Rt *rt, int segment, int64_t at);
 /* The summed gradient of this rank's shard. */
 char *rt_grad_shard(const Rt *rt, int segment);

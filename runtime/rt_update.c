@@ -62,6 +62,9 @@ void rt_share_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx)
     runs_between(rt->trainer, s, base, lo, lo + share < end ? lo + share : end, fn, ctx);
 }
 
+/* As matrix_others of gen/ deals them: each parameter's on a multiple of so many. */
+enum { OTHERS_ALIGN_ELEMS = 8 };
+
 int64_t rt_second_moment(const Rt *rt, int segment, int64_t at)
 {
     const RtTrainer *t = rt->trainer;
@@ -77,6 +80,9 @@ int64_t rt_second_moment(const Rt *rt, int segment, int64_t at)
         const int64_t end = p->offset_elems + p->elems;
         const int64_t to = end < lo + at ? end : lo + at;
         n += p->n_matrices == 0 && from < to ? to - from : 0;
+        if (end <= lo + at) { /* the next parameter's are aligned */
+            n = (n + OTHERS_ALIGN_ELEMS - 1) / OTHERS_ALIGN_ELEMS * OTHERS_ALIGN_ELEMS;
+        }
     }
     return n;
 }
