@@ -87,8 +87,7 @@ void rt_arena_free(Rt *rt);
 
 void rt_blas_open(Rt *rt);
 
-/* ---- rt_cudnn.c: only where target.attention is "cudnn" -------------------------------
- */
+/* ---- rt_cudnn.c: only where target.attention is "cudnn" ---------------------------- */
 
 void rt_cudnn_open(Rt *rt);
 const char *rt_cudnn_name(void); /* and version: for the platform hash */
@@ -163,8 +162,6 @@ extern const RtTransport rt_nccl, rt_loopback;
 bool rt_nccl_keeps_order(void);         /* between its communicators */
 extern const RtTransport *rt_transport; /* chosen with the device */
 
-/* Counts bytes that this rank has from another. */
-void rt_count_bytes(Rt *rt, int peer, int64_t bytes, int64_t *counter);
 void rt_gather(Rt *rt, RtGroup group, const void *from, void *out, int64_t bytes);
 /* The tree, or with RtTrainer.library_order the library's sum. */
 void rt_sum_scatter(Rt *rt, int segment, void *grad, void *result);
@@ -186,8 +183,7 @@ void rt_add_parts(Rt *rt, cudaStream_t stream, const void *own, const void *stag
 
 void rt_stage_open(Rt *rt);
 
-/* ---- rt_profile.c: with --profile ----------------------------------------------------
- */
+/* ---- rt_profile.c: with --profile -------------------------------------------------- */
 
 /* Around what is enqueued on the stream; flops of a product, or 0. */
 void rt_profile_from(Rt *rt, cudaStream_t stream, const char *name, double flops);
