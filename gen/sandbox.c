@@ -106,9 +106,8 @@ static int install(lua_State *L)
     return 0;
 }
 
-lua_State *sandbox_open(Gen *g)
+static lua_State *open_in(Sandbox *s, Gen *g)
 {
-    Sandbox *s = gen_alloc(g, sizeof *s);
     lua_State *L;
 
     *s = (Sandbox){.g = g, .cap = SANDBOX_BYTES};
@@ -120,6 +119,19 @@ lua_State *sandbox_open(Gen *g)
     if (lua_pcall(L, 0, 0, 0))
         gen_die("the safe library: %s", lua_tostring(L, -1));
     return L;
+}
+
+lua_State *sandbox_open(Gen *g)
+{
+    return open_in(gen_alloc(g, sizeof(Sandbox)), g);
+}
+
+lua_State *sandbox_again(Gen *g)
+{
+    Sandbox *s = sandbox_of(g->L);
+
+    lua_close(g->L);
+    return open_in(s, g);
 }
 
 int sandbox_status(lua_State *L, int status)

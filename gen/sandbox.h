@@ -11,6 +11,8 @@
 /* A fresh state: base, string (no patterns that backtrack without bound), table, math, utf8;
  * text chunks only; no __gc, no I/O; instruction and memory caps with clear messages. */
 lua_State *sandbox_open(Gen *g);
+/* Closes g->L; a fresh state in its place, which nothing of the old one can reach. */
+lua_State *sandbox_again(Gen *g);
 /* Runs a chunk from memory; chunk name is what messages show. Returns lua_pcall's status, with
  * results or a message on the stack. env: registry ref of the environment table, or LUA_NOREF. */
 int sandbox_run(Gen *g, const char *text, size_t n, const char *chunk, int env, int n_results);

@@ -9,8 +9,10 @@
  * in texts. Texts that follow each other are one for the patterns, as they are in one
  * string; a token of which a byte is a target's is a target.
  *
- * Templates run in the sandbox, whose budget of time and memory begins anew with each
- * chat. */
+ * Templates run in the sandbox. Each chat has a Lua state of its own, in which the
+ * template's file runs first, with a budget of time and memory for both: what a template
+ * remembers, and what garbage it leaves, would else be met by those chats alone that the
+ * same thread has next, and show how many threads there are. */
 #include "tokenize.h"
 
 #include "sandbox.h"
@@ -30,8 +32,11 @@ typedef struct Range {
 } Range;
 
 struct TokChat {
-    Gen g;
-    int function;     /* registry */
+    Gen g;             /* its Lua state is of one chat */
+    const char *chunk; /* its name */
+    const char *file;  /* the template's text */
+    size_t file_bytes;
+    int function; /* registry */
     TokWorker *w;
     TokIds *out;
     const json_t *record, *messages;
@@ -368,40 +373,45 @@ static bool read_template(const char *name, Gen *g, const char **text, size_t *b
     return false;
 }
 
-TokChat *tok_chat_open(TokWorker *w, const char *template, char *error)
+/* Runs the template's file in the fresh state; the function is what it returns. */
+static bool load_template(TokChat *c, char *error)
 {
-    TokChat *c = calloc(1, sizeof *c);
-    const char *text, *chunk;
-    size_t bytes;
-    lua_State *L;
-    int env;
+    lua_State *L = c->g.L;
+    const int env = sandbox_env(&c->g);
 
-    gen_require(c, "out of memory");
-    c->w = w;
-    c->lengths = w->tok->vocab.lengths;
-    if (!read_template(template, &c->g, &text, &bytes, &chunk, error)) {
-        free(c);
-        return NULL;
-    }
-    L = c->g.L = sandbox_open(&c->g);
-    env = sandbox_env(&c->g);
+    sandbox_budget(L, CHAT_INSTRUCTIONS, CHAT_BYTES);
     lua_pushcfunction(L, install);
     lua_pushlightuserdata(L, c);
     lua_pushinteger(L, env);
     if (lua_pcall(L, 2, 0, 0) != LUA_OK ||
-        sandbox_run(&c->g, text, bytes, chunk, env, 1)) {
-        failed(L, error);
-        tok_chat_close(c);
-        return NULL;
-    }
+        sandbox_run(&c->g, c->file, c->file_bytes, c->chunk, env, 1))
+        return failed(L, error);
     if (lua_type(L, -1) != LUA_TFUNCTION) {
         snprintf(error, TOK_ERROR_BYTES,
                  "%.100s: returns %s; a template returns function(messages, record)",
-                 chunk + 1, luaL_typename(L, -1));
+                 c->chunk + 1, luaL_typename(L, -1));
+        return false;
+    }
+    c->function = luaL_ref(L, LUA_REGISTRYINDEX);
+    return true;
+}
+
+TokChat *tok_chat_open(TokWorker *w, const char *template, char *error)
+{
+    TokChat *c = calloc(1, sizeof *c);
+
+    gen_require(c, "out of memory");
+    c->w = w;
+    c->lengths = w->tok->vocab.lengths;
+    if (!read_template(template, &c->g, &c->file, &c->file_bytes, &c->chunk, error)) {
+        free(c);
+        return NULL;
+    }
+    c->g.L = sandbox_open(&c->g);
+    if (!load_template(c, error)) { /* told before any input is read */
         tok_chat_close(c);
         return NULL;
     }
-    c->function = luaL_ref(L, LUA_REGISTRYINDEX);
     return c;
 }
 
@@ -437,7 +447,7 @@ static bool check_message(const json_t *m, size_t i, char *error)
 bool tok_chat_run(TokChat *c, const json_t *messages, const json_t *record, TokIds *out,
                   char *error)
 {
-    lua_State *L = c->g.L;
+    lua_State *L;
     int status;
 
     if (!json_is_array(messages) || json_array_size(messages) == 0) {
@@ -451,7 +461,9 @@ bool tok_chat_run(TokChat *c, const json_t *messages, const json_t *record, TokI
     c->record = record;
     c->out = out;
     c->text.n = c->n_spans = c->bytes = 0;
-    sandbox_budget(L, CHAT_INSTRUCTIONS, CHAT_BYTES);
+    L = c->g.L = sandbox_again(&c->g);
+    if (!load_template(c, error))
+        return false;
     lua_settop(L, 0);
     lua_pushcfunction(L, run);
     lua_pushlightuserdata(L, c);

@@ -333,9 +333,31 @@ chats() {
         $(($(stat -c %s "$data/chats.chatml.ids") + 120)) ]
 }
 
+# A template that counts its calls, in a local, in a global and in a library's table, counts each
+# chat as the first, on any number of threads; the input is several jobs.
+memory() {
+    perl -e 'for (1 .. 3000) { my $t = "chat $_ " . "word " x 99;
+        print "{\"messages\": [{\"role\": \"user\", \"content\": \"$t\"}]}\n" }' >"$out/count.jsonl"
+    printf '%s\n' 'local calls = 0' 'return function(m)' \
+        '    calls, seen = calls + 1, (seen or 0) + 1' \
+        '    string.calls = (string.calls or 0) + 1' \
+        '    return { calls .. seen .. string.calls, target "\n" }' 'end' >"$out/count.lua"
+    local n
+    for n in 1 2 5; do
+        check "a template that counts, on $n threads" tok --tokenizer "$data/qwen.json" \
+            --template "$out/count.lua" --threads $n -o "$out/count$n.bin" "$out/count.jsonl"
+        cmp -s "$out/count1.bin" "$out/count$n.bin" && cmp -s "$out/count1.bin.mask" "$out/count$n.bin.mask" ||
+            bad "a template that counts: $n threads make other bytes"
+    done
+    perl -e 'print "111\n" x 3000' >"$out/ones.txt"
+    check "as text" tok --tokenizer "$data/qwen.json" -o "$out/ones.bin" "$out/ones.txt"
+    check "each chat is its first" cmp "$out/count1.bin" "$out/ones.bin"
+}
+
 same_ids "$data" english points edges
 documents
 chats
+memory
 stretches
 unknown_parts
 inputs
