@@ -44,6 +44,15 @@ size_t tok_space_end(const char *s, size_t n);
 bool tok_is_nfc(const char *s, size_t n);
 /* Normal form C of a text, appended; false with error set. */
 bool tok_nfc(TokText *out, const char *s, size_t n, char *error);
+/* Of s[0, n): how long the normal form of s[0, at) is, for places `at` that never go
+ * back, in time that is linear in n for all of them together, as long as few of them part
+ * one letter and its marks. Begins as {.s, .n}; scratch.s is to be freed. */
+typedef struct TokPlace {
+    const char *s;
+    size_t n, at, normal; /* s[0, at) is `normal` bytes long, and a unit begins at `at` */
+    TokText scratch;
+} TokPlace;
+bool tok_nfc_place(TokPlace *p, size_t at, size_t *place, char *error);
 
 /* ---- tokenize_split.c: a text to pieces ---------------------------------------------
  */

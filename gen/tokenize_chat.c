@@ -164,62 +164,51 @@ static void push_target(TokIds *out, uint32_t id, bool target)
     out->target[out->n - 1] = target;
 }
 
-static bool overlaps(const TokChat *c, size_t from, size_t to)
+/* The text between two places of c->text, as they come: spans that end before it are
+ * passed over for good, so that all texts together look at each span once or twice. */
+typedef struct Part {
+    Range of;
+    bool normalised; /* the tokenizer sees its normal form */
+    TokPlace place;
+} Part;
+
+static size_t span_at(const TokChat *c, size_t *span, size_t from)
 {
-    for (size_t k = 0; k < c->n_spans; k++)
-        if (from < c->spans[k].to && to > c->spans[k].from)
-            return true;
-    return false;
+    while (*span < c->n_spans && c->spans[*span].to <= from)
+        ++*span;
+    return *span;
 }
 
-/* Where byte `at` of s lies in its normal form. */
-static bool normal_place(TokChat *c, const char *s, size_t at, size_t *place)
+/* The next span, from *span on, that a part has something of, in bytes of that part as
+ * the tokenizer sees it; [SIZE_MAX, SIZE_MAX) when there is none. */
+static bool next_span(TokChat *c, Part *part, size_t span, Range *found)
 {
-    c->normal.n = 0;
-    if (!tok_nfc(&c->normal, s, at, c->w->error))
-        return false;
-    *place = c->normal.n;
-    return true;
-}
-
-/* The next span, from *span on, that text[from, to) has a part of, in bytes of that part
- * as the tokenizer sees it; [to, to) when there is none. */
-static bool next_span(TokChat *c, Range part, size_t *span, Range *found)
-{
-    const char *s = c->text.s + part.from;
-    const size_t n = part.to - part.from;
+    const Range *of = &part->of, *s = &c->spans[span];
 
     *found = (Range){SIZE_MAX, SIZE_MAX};
-    while (*span < c->n_spans && c->spans[*span].to <= part.from)
-        ++*span;
-    if (*span == c->n_spans || c->spans[*span].from >= part.to)
+    if (span == c->n_spans || s->from >= of->to)
         return true;
-    found->from = c->spans[*span].from > part.from ? c->spans[*span].from - part.from : 0;
-    found->to = c->spans[*span].to < part.to ? c->spans[*span].to - part.from : n;
-    ++*span;
-    return !c->w->tok->nfc || tok_is_nfc(s, n) ||
-           (normal_place(c, s, found->from, &found->from) &&
-            normal_place(c, s, found->to, &found->to));
+    found->from = s->from > of->from ? s->from - of->from : 0;
+    found->to = (s->to < of->to ? s->to : of->to) - of->from;
+    return !part->normalised ||
+           (tok_nfc_place(&part->place, found->from, &found->from, c->w->error) &&
+            tok_nfc_place(&part->place, found->to, &found->to, c->w->error));
 }
 
-/* A part of the text between added tokens. */
-static bool encode_part(TokChat *c, Range part)
+/* Which ids of a part, those from `first` on, are targets. */
+static bool mark_part(TokChat *c, Part *part, size_t span, size_t first)
 {
     TokIds *out = c->out;
-    const size_t first = out->n;
-    size_t at = 0, span = 0;
+    size_t at = 0;
     Range r;
 
-    if (!tok_encode_between(c->w, c->text.s + part.from, part.to - part.from,
-                            TOK_FIND_PLAIN, out) ||
-        !next_span(c, part, &span, &r))
+    if (!next_span(c, part, span, &r))
         return false;
-    out->target = tok_grow(out->target, &out->target_cap, out->n + 1, 1);
     for (size_t k = first; k < out->n; k++) {
         const size_t next = at + c->lengths[out->id[k]];
 
         while (r.to <= at)
-            if (!next_span(c, part, &span, &r))
+            if (!next_span(c, part, ++span, &r))
                 return false;
         out->target[k] = r.from < next;
         at = next;
@@ -227,19 +216,40 @@ static bool encode_part(TokChat *c, Range part)
     return true;
 }
 
+/* A part of the text between added tokens; span: the first that ends in it or later. */
+static bool encode_part(TokChat *c, Range of, size_t span)
+{
+    const char *s = c->text.s + of.from;
+    const size_t n = of.to - of.from, first = c->out->n;
+    Part part = {.of = of,
+                 .normalised = c->w->tok->nfc && !tok_is_nfc(s, n),
+                 .place = {.s = s, .n = n, .scratch = c->normal}};
+    bool good;
+
+    if (!tok_encode_between(c->w, s, n, TOK_FIND_PLAIN, c->out))
+        return false;
+    c->out->target = tok_grow(c->out->target, &c->out->target_cap, c->out->n + 1, 1);
+    good = mark_part(c, &part, span, first);
+    c->normal = part.place.scratch;
+    return good;
+}
+
 /* The texts since the last token. */
 static bool flush_text(TokChat *c)
 {
     const Tokenizer *t = c->w->tok;
+    size_t span = 0;
 
     for (size_t at = 0, begin, end; at < c->text.n; at = end) {
         const int64_t id = tok_added_next(t, false, TOK_FIND_PLAIN, c->text.s, c->text.n,
                                           at, &begin, &end);
 
-        if (begin > at && !encode_part(c, (Range){at, begin}))
+        if (begin > at && !encode_part(c, (Range){at, begin}, span_at(c, &span, at)))
             return false;
         if (id >= 0)
-            push_target(c->out, (uint32_t)id, overlaps(c, begin, end));
+            push_target(c->out, (uint32_t)id,
+                        span_at(c, &span, begin) < c->n_spans &&
+                            c->spans[span].from < end);
     }
     c->text.n = c->n_spans = 0;
     return true;
