@@ -39,7 +39,7 @@ void rt_memory_planned(const Rt *rt, FILE *out)
 void rt_memory_warn(const RtTrainer *t)
 {
     const int64_t need = t->world_size * (t->symmetric_bytes + t->local_bytes);
-    const int64_t free_bytes = rt_host_free_bytes(NULL);
+    const int64_t free_bytes = rt_host_free_bytes();
     if (need > free_bytes) {
         fprintf(
             stderr,
@@ -87,8 +87,9 @@ static Class class_of(const Rt *rt, uintptr_t from, const char *path)
     return path[0] == '/' && strncmp(path, "/memfd:", 7) != 0 ? CODE : OTHER;
 }
 
-/* Resident bytes of every mapping, by class; false where the kernel does not tell. */
-static bool resident(const Rt *rt, int64_t *bytes)
+/* Resident bytes of every mapping, by class, and those of the local space, which is of
+ * the arena; false where the kernel does not tell. */
+static bool resident(const Rt *rt, int64_t *bytes, int64_t *local)
 {
     FILE *f = fopen("/proc/self/smaps", "re");
     if (f == NULL) {
@@ -96,6 +97,7 @@ static bool resident(const Rt *rt, int64_t *bytes)
     }
     char line[4608];
     Class class = OTHER;
+    bool is_local = false;
     while (fgets(line, sizeof line, f) != NULL) {
         unsigned long long from, to;
         int path_at = 0;
@@ -103,19 +105,31 @@ static bool resident(const Rt *rt, int64_t *bytes)
         if (sscanf(line, "%llx-%llx %*s %*s %*s %*s %n", &from, &to, &path_at) == 2) {
             line[strcspn(line, "\n")] = '\0';
             class = class_of(rt, (uintptr_t)from, path_at > 0 ? line + path_at : "");
+            is_local = inside(rt->local, rt->trainer->local_bytes, (uintptr_t)from);
         } else if (sscanf(line, "Rss: %lld kB", &kib) == 1) {
             bytes[class] += kib * 1024;
+            *local += is_local ? kib * 1024 : 0;
         }
     }
     fclose(f);
     return true;
 }
 
+/* Shared memory is set aside at start. Of private memory the kernel has given what was
+ * touched: nothing of a run that begins, states and more of one that is resumed. */
+int64_t rt_arena_awaits_bytes(const Rt *rt)
+{
+    int64_t bytes[N_CLASSES] = {0}, local = 0;
+    const bool told = resident(rt, bytes, &local);
+    const int64_t rest = rt->trainer->local_bytes - (told ? local : 0);
+    return rest > 0 ? rest : 0;
+}
+
 void rt_memory_resident(const Rt *rt, FILE *out)
 {
     const RtTrainer *t = rt->trainer;
-    int64_t bytes[N_CLASSES] = {0}, sum = 0;
-    if (!resident(rt, bytes)) {
+    int64_t bytes[N_CLASSES] = {0}, sum = 0, local = 0;
+    if (!resident(rt, bytes, &local)) {
         return;
     }
     fprintf(out, "memory of rank %d, resident at the end:\n", rt->rank);

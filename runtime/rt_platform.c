@@ -74,7 +74,7 @@ static int64_t number_in(const char *path, const char *word)
     return n;
 }
 
-int64_t rt_host_free_bytes(const RtTrainer *t)
+int64_t rt_host_free_bytes(void)
 {
     const int64_t kib = number_in("/proc/meminfo", "MemAvailable:");
     const int64_t limit = number_in("/sys/fs/cgroup/memory.max", "");
@@ -85,10 +85,5 @@ int64_t rt_host_free_bytes(const RtTrainer *t)
         const int64_t left = limit - used + (cached > 0 ? cached : 0);
         free_bytes = left < free_bytes ? left : free_bytes;
     }
-#ifdef RT_CUDA
-    (void)t; /* the ranks' memory is the devices' */
-#else /* shared memory is set aside at start, private memory is not */
-    free_bytes -= t != NULL ? t->world_size * t->local_bytes : 0;
-#endif
     return free_bytes > 0 ? free_bytes : 0;
 }

@@ -452,9 +452,10 @@ void rt_arena_write(Rt *rt, RtSpace space, int64_t offset, const void *from,
 /* With guards: were the bytes before and after this rank's spaces left alone? */
 bool rt_arena_intact(const Rt *rt);
 int64_t rt_memory_high_water_bytes(void);
-/* That this machine, or its control group, can still give beside what ranks have yet to
- * touch of their arenas. */
-int64_t rt_host_free_bytes(const RtTrainer *t);
+/* That this machine, or its control group, can give now. */
+int64_t rt_host_free_bytes(void);
+/* Of it, what this rank's arena will take that it has not yet. */
+int64_t rt_arena_awaits_bytes(const Rt *rt);
 /* When the arenas of all ranks are more than this machine can give now. */
 void rt_memory_warn(const RtTrainer *t);
 void rt_memory_planned(const Rt *rt, FILE *out);

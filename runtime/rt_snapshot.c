@@ -263,7 +263,9 @@ static bool memory_suffices(Rt *rt)
     const RtShared *shared = rt->state->shared;
     const bool looks = rt_ranks_here(shared, rt->rank) == 0;
     const int64_t need = rt_ranks_here(shared, t->world_size) * pages(t->snapshot_bytes);
-    const int64_t free_bytes = looks ? rt_host_free_bytes(t) : 0;
+    uint64_t awaited = (uint64_t)rt_arena_awaits_bytes(rt);
+    rt_save_sum(rt, &awaited, 1);
+    const int64_t free_bytes = rt_host_free_bytes() - (int64_t)awaited;
     const bool lacking = looks && need > free_bytes;
     uint64_t lacks = lacking;
     rt_save_sum(rt, &lacks, 1);
@@ -271,7 +273,8 @@ static bool memory_suffices(Rt *rt)
         fprintf(stderr,
                 "trainer: warning: to save while training goes on takes copies of %.2f "
                 "MiB, but only %.2f MiB of memory are available%s\n",
-                (double)need / 1048576.0, (double)free_bytes / 1048576.0,
+                (double)need / 1048576.0,
+                (double)(free_bytes > 0 ? free_bytes : 0) / 1048576.0,
                 rt->state->checkpoint->one_writer ? "" : ": training waits for saves");
     }
     return !lacks;

@@ -25,6 +25,13 @@ void rt_memory_warn(const RtTrainer *t)
     (void)t;
 }
 
+/* It is the device's. */
+int64_t rt_arena_awaits_bytes(const Rt *rt)
+{
+    (void)rt;
+    return 0;
+}
+
 void rt_memory_planned(const Rt *rt, FILE *out)
 {
     const RtTrainer *t = rt->trainer;

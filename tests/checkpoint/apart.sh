@@ -68,6 +68,24 @@ beside() {
     build_trainer "$WORK/llama2" GEMM=builtin CFLAGS="$flags"
 }
 
+# The copies need memory beside what the arenas have not taken yet. Of a run that begins that is
+# all of them; of one that is resumed, the states that it has read are there already, and count once.
+memory_beside() {
+    local ck=$WORK/memory.ck ranks=4 local_bytes copies bytes
+    local_bytes=$(sed -n 's/.*\.local_bytes = \(INT64_C(\)\?\([0-9]*\).*/\2/p' "$WORK/llama2/trainer.c")
+    copies=$(sed -n 's/.*\.snapshot_bytes = INT64_C(\([0-9]*\).*/\1/p' "$WORK/llama2/trainer.c")
+    bytes=$((ranks * (local_bytes + copies / 2)))
+    rm -rf "$ck"
+    IO_DIR=$ck IO_MEMORY=$bytes LD_PRELOAD=$io run llama2 2 \
+        --checkpoint "$ck" --checkpoint-every 1
+    check 'memory for copies lacks when all of the arena is still to come' grep -q \
+        'takes copies of .* MiB of memory are available: training waits' "$WORK/llama2.err"
+    IO_DIR=$ck IO_MEMORY=$bytes LD_PRELOAD=$io run llama2 4 \
+        --checkpoint "$ck" --checkpoint-every 1 --resume
+    check 'a resumed run has part of it' grep -q '^resumed from' "$WORK/llama2.out"
+    check 'and does not count that twice' test -z "$(grep 'takes copies' "$WORK/llama2.err")"
+}
+
 # Calls of a save by a thread fail, or are the last of a rank; so with one writer a file.
 faults_beside() {
     local ranks=(2 4)
@@ -159,6 +177,7 @@ any_ranks() {
 
 same_bytes
 beside
+memory_beside
 any_ranks
 faults_beside
 whole_pages
