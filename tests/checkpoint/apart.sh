@@ -69,6 +69,24 @@ beside() {
     build_trainer "$WORK/llama2" GEMM=builtin CFLAGS="$flags"
 }
 
+# Updates that blow up: one more is skipped than may be, while the save of the step before runs. The
+# run ends when that is whole, and it can be gone on from.
+gate_beside() {
+    local ck=$WORK/gate.ck last
+    make_trainer gate "$llama" $two max_skipped=2 'lr=constant{}' 'optimizer=lion{lr=1000}' || return
+    run gate 50
+    last=$(sed -n 's/.*error: step \([0-9]*\): .* in a row: 3, max_skipped is 2.*/\1/p' "$WORK/gate.err")
+    check 'weights that blow up end a run' test "${last:-0}" -gt 3
+    rm -rf "$ck"
+    IO_DIR=$ck IO_SLOW=60 LD_PRELOAD=$io run gate 50 --checkpoint "$ck" --checkpoint-every $((last - 1))
+    check 'with the code of a gate' test $? = 5
+    check 'while a save runs' test "$(line_of "^step: *$last " gate)" -lt \
+        "$(line_of '^checkpoint: ' gate)"
+    check 'which is finished' test "$(ls -A "$ck")" = "$(printf 'step-%08d' $((last - 1)))"
+    run gate $((last - 1)) --checkpoint "$ck" --resume
+    check 'and loads' grep -q "^resumed from $ck/step-" "$WORK/gate.out"
+}
+
 # The copies need memory beside what the arenas have not taken yet. Of a run that begins that is
 # all of them; of one that is resumed, the states that it has read are there already, and count once.
 memory_beside() {
@@ -178,6 +196,7 @@ any_ranks() {
 
 same_bytes
 beside
+gate_beside
 memory_beside
 any_ranks
 faults_beside
