@@ -30,7 +30,7 @@ def split(pattern):
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
 
 
-def make(kind, text):
+def make(kind, text, words=None):  # words: another size of the vocabulary
     t = Tokenizer(models.BPE(ignore_merges=kind == "llama3"))
     t.decoder = decoders.ByteLevel()
     t.post_processor = processors.ByteLevel(trim_offsets=False)
@@ -46,7 +46,7 @@ def make(kind, text):
         t.pre_tokenizer = split(QWEN)
         special, vocab = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"], 900
     t.train_from_iterator([text], trainers.BpeTrainer(
-        vocab_size=vocab, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        vocab_size=words or vocab, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         special_tokens=[], show_progress=False))
     t.add_special_tokens(special)
     if kind == "llama3":
@@ -175,4 +175,5 @@ def main():
     texts(HERE, {"english": english, "points": points(4000, 1), "edges": "\n".join(EDGES)}, t)
 
 
-main()
+if __name__ == "__main__":
+    main()
