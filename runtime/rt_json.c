@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_json.c: reads JSON as a stream. In: a text. Out: its values, in order, as the reader
  * asks for them; anything else is a failure that sticks, so that only the end must be
- * asked. Strings must be UTF-8 without zero bytes; nesting is bounded; nothing is
- * allocated. */
+ * asked. Strings must be UTF-8 without zero bytes, and those that are kept without
+ * control characters, for messages show them; nesting is bounded; nothing is allocated.
+ */
 #include "rt_checkpoint.h"
 
 #include <string.h>
@@ -140,6 +141,14 @@ static int utf8(const RtJson *j)
     return n;
 }
 
+/* What a terminal may obey: U+0001 to U+001F, U+007F to U+009F. */
+static bool is_control(const char *c, int n)
+{
+    const unsigned char *p = (const unsigned char *)c;
+    return (n == 1 && (p[0] < 0x20 || p[0] == 0x7F)) ||
+           (n == 2 && p[0] == 0xC2 && p[1] < 0xA0);
+}
+
 /* out NULL: the text is only stepped over. */
 bool rt_json_text(RtJson *j, char *out, size_t bytes)
 {
@@ -158,7 +167,7 @@ bool rt_json_text(RtJson *j, char *out, size_t bytes)
             memcpy(c, j->at, (size_t)n);
             j->at += n;
         }
-        if (n == 0 || (out != NULL && used + (size_t)n >= bytes)) {
+        if (n == 0 || (out != NULL && (is_control(c, n) || used + (size_t)n >= bytes))) {
             return fail(j);
         }
         if (out != NULL) {

@@ -139,7 +139,8 @@ static const char *read_header(RtTensors *s, const char *text, int64_t bytes)
     }
     while (rt_json_item(&j, '}', &first)) {
         if (!rt_json_key(&j, name, sizeof name)) {
-            return "its header is no JSON, or a name is longer than 255 bytes";
+            return "its header is no JSON, or a name is longer than 255 bytes or has "
+                   "control characters";
         }
         if (strcmp(name, "__metadata__") == 0) {
             if (!rt_json_skip(&j)) {
@@ -153,8 +154,7 @@ static const char *read_header(RtTensors *s, const char *text, int64_t bytes)
         }
         if (!read_entry(&j, t)) {
             return "an entry is no tensor of a known dtype with at most 4 dimensions, "
-                   "whose "
-                   "product its offsets span";
+                   "whose product its offsets span";
         }
     }
     return rt_json_done(&j) ? NULL : "its header does not end as JSON";

@@ -22,7 +22,7 @@ disk=$(mktemp -d "${DISK:-$WORK}/save.XXXXXX") || exit 70
 trap 'rm -rf "$WORK" "$disk"' EXIT
 
 generate "$WORK/t" "$MODEL" --set "mesh.shard=$RANKS" --set seq=64 --set micro_batch=1 \
-    --set "global_batch=$RANKS" --set 'dtypes.param="f32"' ${SETS:-} &&
+    --set "global_batch=$RANKS" --set "leaves=$RANKS" --set 'dtypes.param="f32"' ${SETS:-} &&
     build_trainer "$WORK/t" -j2 GEMM="${GEMM:-auto}" || {
     tail -n 5 "$WORK/t.log" >&2
     exit 1

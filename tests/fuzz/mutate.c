@@ -273,6 +273,60 @@ void mutate_text(Random *r, Str *s)
     }
 }
 
+/* A byte, a number, a stretch, or a value that becomes one of the words. */
+void mutate_json(Random *r, Str *s, const char *const *words)
+{
+    size_t at = random_below(r, (uint32_t)s->n);
+    const size_t n = random_below(r, 40);
+    uint32_t n_words = 0;
+    const char *word;
+    Str to = {0};
+
+    while (words[n_words])
+        n_words++;
+    word = words[random_below(r, n_words)];
+    switch (random_below(r, 8)) {
+    case 5:
+    case 6:
+    case 7: /* another number */
+        for (size_t k = at; k < s->n; k++)
+            if (s->s[k] >= '0' && s->s[k] <= '9') {
+                s->s[k] = (char)('0' + random_below(r, 10));
+                break;
+            }
+        return;
+    case 0:
+        s->s[at] ^= (char)(1 << random_below(r, 8));
+        return;
+    case 1:
+        s->s[at] = "\"{}[],:\\0123456789 "[random_below(r, 19)];
+        return;
+    case 2: /* cut out, or off */
+        if (random_below(r, 4) == 0)
+            s->n = at + 1;
+        else if (at + n < s->n)
+            memmove(s->s + at, s->s + at + n, s->n - at - n), s->n -= n;
+        return;
+    case 3: /* a value, or the rest of one, becomes another */
+        while (random_below(r, 8) && at > 0 && !strchr(":,[{", s->s[at - 1]))
+            at--;
+        str_add(&to, s->s, at);
+        str_add(&to, word, strlen(word));
+        for (size_t k = at; k < s->n; k++)
+            if (strchr(",}]", s->s[k])) {
+                str_add(&to, s->s + k, s->n - k);
+                break;
+            }
+        break;
+    default:
+        str_add(&to, s->s, at);
+        str_add(&to, word, strlen(word));
+        str_add(&to, s->s + at, s->n - at);
+    }
+    free(s->s);
+    *s = to;
+}
+
 /* ---- legal values in strange company ------------------------------------------------
  */
 

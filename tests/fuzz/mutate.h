@@ -30,6 +30,8 @@ const char *hostile_value(Random *r);  /* any Lua expression, mostly of a wrong 
 /* One change of a program text: bytes, tokens or lines cut, doubled, swapped or replaced.
  */
 void mutate_text(Random *r, Str *s);
+/* One change of a JSON text that is not empty; words end with NULL. */
+void mutate_json(Random *r, Str *s, const char *const *words);
 /* A description in which every field is legal by itself; together they may not be. */
 void legal_description(Random *r, Str *s);
 /* One that is deep, long, or does not end. costly: may use up a limit of the sandbox. */

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Hostile input: fsdpgen against changed, random and endless descriptions, architectures
-# and ops; the runtime's reader against data files whose headers or indexes lie; what a machine
-# hears from another one that lies; random legal descriptions, trained. The same SEED gives the
-# same cases. FULL=1: the promised counts (100,000 descriptions, 10^6 cases of each reader).
+# and ops, tokenizers and config.json files; the runtime's readers against data files and weights
+# whose headers or indexes lie; what a machine hears from another one that lies; random legal
+# descriptions, trained. The same SEED gives the same cases. FULL=1: the promised counts (100,000
+# descriptions, 10^6 cases of each reader).
 # FSDPGEN_BUILD may be a sanitized build.
 set -u
 . "$(dirname "$0")/../lib.sh"
@@ -70,15 +71,17 @@ else
     bad "descriptions: $tool is not built"
 fi
 
-tokenizers=$([ "$FULL" = 1 ] && echo 1000000 || echo 600)
-if [ -x "$BUILD/tests/fuzz/fuzz_tokenizers" ]; then
-    spread tokenizers $tokenizers "$BUILD/tests/fuzz/fuzz_tokenizers"
-else
-    bad "tokenizers: $BUILD/tests/fuzz/fuzz_tokenizers is not built"
-fi
+for what in tokenizers configs; do
+    if [ -x "$BUILD/tests/fuzz/fuzz_$what" ]; then
+        count=$([ "$what" = tokenizers ] && echo 600 || echo 5000)
+        [ "$FULL" = 1 ] && count=1000000
+        spread "$what" "$count" "$BUILD/tests/fuzz/fuzz_$what"
+    else
+        bad "$what: $BUILD/tests/fuzz/fuzz_$what is not built"
+    fi
+done
 
-# The reader is one file of the runtime; it is built here with the sanitizers whatever
-# BUILD is.
+# Readers are files of the runtime; they are built here with the sanitizers whatever BUILD is.
 if [ $sanitized = 0 ]; then
     flags="-fsanitize=address,undefined -fno-sanitize-recover=all"
     if ! echo 'int main(void) { return 0; }' |
@@ -86,7 +89,7 @@ if [ $sanitized = 0 ]; then
         echo "skipped: the sanitizers are not installed; headers are read without them"
         flags=
     fi
-    for reader in headers indexed machines; do
+    for reader in headers indexed tensors machines; do
         if ${CC:-cc} -std=gnu11 -O1 -g -Wall -Wextra -Werror $flags -I"$ROOT/runtime" \
             "$ROOT/tests/fuzz/$reader.c" "$ROOT/tests/fuzz/mutate.c" -o "$WORK/$reader" \
             >"$WORK/$reader.log" 2>&1; then
