@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # save.sh: what checkpoints cost. In: the built fsdpgen; MODEL, RANKS, THREADS, GEMM, STEPS (a run),
-# EVERY (steps between saves), DISK (a folder on the disk that is measured). Out: the rates at
-# which a checkpoint is written and read beside what the disk does with the same bytes in the
-# same minute (dd, with its fsync), and the seconds that a save keeps training waiting: the median
-# gap between two steps with a save between them, less that of a run without checkpoints; for saves
-# beside training, which the other steps may feel, too, and for saves that are waited for.
+# EVERY (steps between saves), ROUNDS (turns), DISK (a folder on the disk that is measured). Out:
+# the rates at which a checkpoint is written and read beside what the disk does with the same
+# bytes in the same minute (dd, with its fsync), and the seconds that a save keeps training
+# waiting: the median gap between two steps with a save between them, less that of a run without
+# checkpoints; for saves beside training, which the other steps may feel, too, and for saves that
+# are waited for. All of it in turns, so that a machine that changes its mind slows all alike.
 #
 #   tests/bench/save.sh
 #   MODEL=models/gpt2_124m.lua RANKS=2 THREADS=1 DISK=/scratch tests/bench/save.sh
@@ -18,6 +19,7 @@ RANKS=${RANKS:-2}
 THREADS=${THREADS:-1}
 STEPS=${STEPS:-12}
 EVERY=${EVERY:-4}
+ROUNDS=${ROUNDS:-3}
 disk=$(mktemp -d "${DISK:-$WORK}/save.XXXXXX") || exit 70
 trap 'rm -rf "$WORK" "$disk"' EXIT
 
@@ -63,35 +65,49 @@ seconds() { # COMMAND...: that it takes; fails as it does
 
 drop() { sync && echo 3 >/proc/sys/vm/drop_caches; } 2>/dev/null
 
-run --steps "$STEPS"
-plain=$({ gaps 0; gaps 1; } | median)
+for ((turn = 0; turn < ROUNDS; turn++)); do
+    run --steps "$STEPS"
+    { gaps 0; gaps 1; } >>"$WORK/plain"
+    for how in beside waited; do
+        flag=()
+        [ $how = waited ] && flag=(--wait-for-saves)
+        rm -rf "$disk/ck"
+        run --steps "$STEPS" --checkpoint "$disk/ck" --checkpoint-every "$EVERY" --keep 1 \
+            "${flag[@]}"
+        gaps 1 >>"$WORK/$how.after"
+        gaps 0 >>"$WORK/$how.other"
+        sed -n 's/.*checkpoint: .*, \([0-9.]*\) s$/\1/p' "$WORK/times" >>"$WORK/$how.took"
+    done
+    bytes=$(du -sb "$disk/ck" | cut -f1)
+    rm -f "$disk/own"
+    seconds dd if=/dev/zero of="$disk/own" bs=4M count=$((bytes / 4194304)) conv=fsync \
+        >>"$WORK/wrote" || exit 1
+done
+plain=$(median <"$WORK/plain")
 for how in beside waited; do
-    flag=()
-    [ $how = waited ] && flag=(--wait-for-saves)
-    rm -rf "$disk/ck"
-    run --steps "$STEPS" --checkpoint "$disk/ck" --checkpoint-every "$EVERY" --keep 1 "${flag[@]}"
-    after=$(gaps 1 | median)
-    echo "$how: a step $plain s, after a save $after s, others of that run $(gaps 0 | median) s:" \
-        "stall" \
+    after=$(median <"$WORK/$how.after")
+    echo "$how: a step $plain s, after a save $after s, others of that run" \
+        "$(median <"$WORK/$how.other") s: stall" \
         "$(awk -v a="$after" -v b="$plain" -v e=50 'BEGIN {
             printf "%.4f s, %.2f %% of a step at one save in %d", a - b, 100 * (a - b) / b / e, e }')"
 done
 
-bytes=$(du -sb "$disk/ck" | cut -f1)
-took=$(sed -n 's/.*checkpoint: .*, \([0-9.]*\) s$/\1/p' "$WORK/times" | median)
-own=$(seconds dd if=/dev/zero of="$disk/own" bs=4M count=$((bytes / 4194304)) conv=fsync) ||
-    exit 1
+took=$(median <"$WORK/waited.took")
 echo "save: $(mib "$bytes") MiB in $took s, $(rate "$bytes" "$took") MiB/s;" \
-    "dd with fsync: $(rate "$bytes" "$own") MiB/s"
+    "dd with fsync: $(rate "$bytes" "$(median <"$WORK/wrote")") MiB/s"
 
 drop || echo "(the page cache could not be dropped: reads are of memory)"
-start=$(seconds "$WORK/t/trainer" --data "$ROOT/LICENSE" --threads "$THREADS" --steps 0) ||
-    exit 1
-drop
-load=$(seconds "$WORK/t/trainer" --data "$ROOT/LICENSE" --threads "$THREADS" --steps "$STEPS" \
-    --checkpoint "$disk/ck" --resume) || exit 1
-drop
-own=$(seconds dd if="$disk/own" of=/dev/null bs=4M) || exit 1
-load=$(awk -v a="$load" -v b="$start" 'BEGIN { print (a - b > 0.001 ? a - b : 0.001) }')
+for ((turn = 0; turn < ROUNDS; turn++)); do
+    drop
+    start=$(seconds "$WORK/t/trainer" --data "$ROOT/LICENSE" --threads "$THREADS" --steps 0) ||
+        exit 1
+    drop
+    load=$(seconds "$WORK/t/trainer" --data "$ROOT/LICENSE" --threads "$THREADS" \
+        --steps "$STEPS" --checkpoint "$disk/ck" --resume) || exit 1
+    awk -v a="$load" -v b="$start" 'BEGIN { print (a - b > 0.001 ? a - b : 0.001) }' >>"$WORK/loads"
+    drop
+    seconds dd if="$disk/own" of=/dev/null bs=4M >>"$WORK/read" || exit 1
+done
+load=$(median <"$WORK/loads")
 echo "load: verified and read, $load s, $(rate "$bytes" "$load") MiB/s of the checkpoint;" \
-    "dd: $(rate "$bytes" "$own") MiB/s"
+    "dd: $(rate "$bytes" "$(median <"$WORK/read")") MiB/s"
