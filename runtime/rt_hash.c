@@ -4,10 +4,12 @@
  *
  * A 64-bit hash of bytes: words of eight little-endian bytes (the last one padded with
  * zeros), each mixed into the state by the finaliser of splitmix64; the length goes in
- * first. The weights hash is the sum modulo 2^64 of the hashes of all chunks of 1024
- * elements of all parameters, each seeded by (parameter's place in the model, chunk):
- * order-free. Masters that are split are hashed as the floats they are; frozen parameters
- * have no master and are hashed in param dtype. */
+ * first. Files are hashed in four lanes, word k into lane k mod 4, which are mixed into
+ * one with the words behind the last four: a processor does them side by side. The
+ * weights hash is the sum modulo 2^64 of the hashes of all chunks of 1024 elements of all
+ * parameters, each seeded by (parameter's place in the model, chunk): order-free. Masters
+ * that are split are hashed as the floats they are; frozen parameters have no master and
+ * are hashed in param dtype. */
 #include "rt_private.h"
 
 #include <string.h>
@@ -35,6 +37,27 @@ uint64_t rt_hash64(const void *data, size_t bytes, uint64_t seed)
         h = mix(h ^ w);
     }
     return h;
+}
+
+uint64_t rt_hash_lanes(const void *data, size_t bytes, uint64_t seed)
+{
+    enum { LANES = 4, TURN = 8 * LANES };
+    const unsigned char *p = data;
+    uint64_t h[LANES], one = mix(seed ^ mix(bytes));
+    for (int k = 0; k < LANES; k++) {
+        h[k] = mix(one + (uint64_t)k);
+    }
+    for (; bytes >= TURN; bytes -= TURN, p += TURN) {
+        uint64_t w[LANES];
+        memcpy(w, p, TURN);
+        for (int k = 0; k < LANES; k++) {
+            h[k] = mix(h[k] ^ w[k]);
+        }
+    }
+    for (int k = 0; k < LANES; k++) {
+        one = mix(one ^ h[k]);
+    }
+    return rt_hash64(p, bytes, one);
 }
 
 typedef struct HashShard {
