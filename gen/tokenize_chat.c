@@ -7,7 +7,8 @@
  * A special token comes from token() alone: messages are text, whatever they spell, so
  * nobody ends a turn from within a message. Added tokens that are not special are found
  * in texts. Texts that follow each other are one for the patterns, as they are in one
- * string; a token of which a byte is a target's is a target.
+ * string; a token of which a byte is a target's is a target. Of a letter that normal form
+ * C composes across the border, the target's are the bytes by which it got longer.
  *
  * Templates run in the sandbox. Each chat has a Lua state of its own, in which the
  * template's file runs first, with a budget of time and memory for both: what a template
@@ -19,12 +20,14 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum {
     MAX_DEPTH = 64,
     CHAT_INSTRUCTIONS = 20000000,
     CHAT_BYTES = 256 << 20,
-    TEXT_BYTES = 512 << 20
+    TEXT_BYTES = 512 << 20,
+    TEMPLATE_BYTES = 16 << 20
 };
 
 typedef struct Range {
@@ -356,13 +359,15 @@ static int install(lua_State *L)
     return 0;
 }
 
-/* The text of a template: one that fsdpgen carries, or a file. */
+/* The text of a template: one that fsdpgen carries, or a file, of which all chats get
+ * what it says now. */
 static bool read_template(const char *name, Gen *g, const char **text, size_t *bytes,
                           const char **chunk, char *error)
 {
     const Embedded *e = embed_find(gen_printf(g, "templates/chat/%s.lua", name));
     const size_t n = strlen(name);
     char why[TOK_ERROR_BYTES - 128];
+    const char *map = NULL;
 
     if (e) {
         *text = (const char *)e->data;
@@ -377,10 +382,15 @@ static bool read_template(const char *name, Gen *g, const char **text, size_t *b
         return false;
     }
     *chunk = gen_printf(g, "@%s", name);
-    if (tok_map(name, text, bytes, why))
-        return true;
-    snprintf(error, TOK_ERROR_BYTES, "%.100s: %.300s", name, why);
-    return false;
+    if (!tok_map(name, &map, bytes, why) || *bytes > TEMPLATE_BYTES) {
+        snprintf(error, TOK_ERROR_BYTES, "%.100s: %.300s", name,
+                 map ? "is too large for a template" : why);
+        return false;
+    }
+    *text = memcpy(gen_alloc(g, *bytes + 1), map, *bytes);
+    if (*bytes)
+        munmap((void *)(uintptr_t)map, *bytes);
+    return true;
 }
 
 /* Runs the template's file in the fresh state; the function is what it returns. */

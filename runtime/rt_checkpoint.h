@@ -46,6 +46,7 @@ typedef struct RtFile {
 /* What the manifest of a checkpoint lists. */
 typedef struct RtManifest {
     int64_t step;
+    int version;
     RtFile *files;
     int n_files;
 } RtManifest;

@@ -22,6 +22,9 @@
 #include <unistd.h>
 
 static const char first_line[] = "fsdpgen checkpoint 2\n";
+/* Files were hashed in one lane: read, not written any more. */
+static const char first_line_before[] = "fsdpgen checkpoint 1\n";
+enum { VERSION = 2 };
 
 char *rt_manifest_text(const RtFile *files, int n_files, int64_t step)
 {
@@ -79,8 +82,13 @@ static bool read_lines(RtManifest *m, const char *text, const char *end)
     char again[64];
     long long step;
     const size_t head = sizeof first_line - 1;
-    if ((size_t)(end - text) < head || memcmp(text, first_line, head) != 0 ||
-        sscanf(text + head, "step %lld", &step) != 1) {
+    if ((size_t)(end - text) < head) {
+        return false;
+    }
+    m->version = memcmp(text, first_line, head) == 0          ? VERSION
+                 : memcmp(text, first_line_before, head) == 0 ? 1
+                                                              : 0;
+    if (m->version == 0 || sscanf(text + head, "step %lld", &step) != 1) {
         return false;
     }
     const char *at = text + head;
@@ -170,10 +178,12 @@ static void read_ahead(const Rt *rt, int fd, int64_t at)
 }
 
 /* This rank's chunks of the file; counter: chunks of the files before it. */
-static uint64_t hash_file(Rt *rt, const char *folder, const RtFile *file,
+static uint64_t hash_file(Rt *rt, const char *folder, const RtFile *file, int version,
                           int64_t *counter)
 {
     RtCheckpoint *c = rt->state->checkpoint;
+    uint64_t (*const hash)(const void *, size_t, uint64_t) =
+        version == 1 ? rt_hash64 : rt_hash_lanes;
     char path[RT_PATH_BYTES + RT_NAME_BYTES];
     uint64_t sum = 0;
     int fd = -1;
@@ -190,8 +200,7 @@ static uint64_t hash_file(Rt *rt, const char *folder, const RtFile *file,
         }
         read_ahead(rt, fd, at);
         if (rt_file_read(fd, path, c->chunk, n, at, c->error)) {
-            sum +=
-                rt_hash_lanes(c->chunk, (size_t)n, (uint64_t)(at / RT_CHUNK_BYTES) + 3);
+            sum += hash(c->chunk, (size_t)n, (uint64_t)(at / RT_CHUNK_BYTES) + 3);
         }
     }
     if (fd >= 0) {
@@ -200,14 +209,15 @@ static uint64_t hash_file(Rt *rt, const char *folder, const RtFile *file,
     return sum;
 }
 
-bool rt_manifest_hash(Rt *rt, const char *folder, RtFile *files, int n_files)
+static bool hash_files(Rt *rt, const char *folder, RtFile *files, int n_files,
+                       int version)
 {
     int64_t counter = 0;
     for (int at = 0; at < n_files; at += RT_SUM_WORDS) {
         uint64_t words[RT_SUM_WORDS];
         const int n = n_files - at < RT_SUM_WORDS ? n_files - at : RT_SUM_WORDS;
         for (int i = 0; i < n; i++) {
-            words[i] = hash_file(rt, folder, &files[at + i], &counter);
+            words[i] = hash_file(rt, folder, &files[at + i], version, &counter);
         }
         rt_save_sum(rt, words, n);
         for (int i = 0; i < n; i++) {
@@ -215,6 +225,11 @@ bool rt_manifest_hash(Rt *rt, const char *folder, RtFile *files, int n_files)
         }
     }
     return rt_first_error(rt) < 0;
+}
+
+bool rt_manifest_hash(Rt *rt, const char *folder, RtFile *files, int n_files)
+{
+    return hash_files(rt, folder, files, n_files, VERSION);
 }
 
 bool rt_manifest_verify(Rt *rt, const char *folder, RtManifest *m)
@@ -234,7 +249,7 @@ bool rt_manifest_verify(Rt *rt, const char *folder, RtManifest *m)
     for (int i = 0; i < m->n_files; i++) {
         want[i] = m->files[i].hash;
     }
-    if (!rt_manifest_hash(rt, folder, m->files, m->n_files)) {
+    if (!hash_files(rt, folder, m->files, m->n_files, m->version)) {
         free(want); /* what a rank could not read is told as that */
         return false;
     }

@@ -11,7 +11,9 @@
  *  1. a gather or a reduction completes on no rank before all ranks of its group came to
  * its start: each needs what the others send;
  *  2. its completion says that this rank's buffers were read: they were sent from here.
- * That is more than the CPU's gathers say.
+ * That is more than the CPU's gathers say. Of the exchanges of matrices only 2 holds, and
+ * that a rank has from another what that one sent after its own start: their buffers are
+ * touched by nobody but the two, between their starts and ends.
  *
  * The host enqueues a whole step without waiting for the device, call by call or as
  * graphs (rt_graph.c). At its end it waits, and looks for failures meanwhile. */

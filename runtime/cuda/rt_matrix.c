@@ -18,6 +18,7 @@
 
 #ifdef RT_NCCL
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct Exchange {
     Rt *rt;
@@ -27,7 +28,7 @@ typedef struct Exchange {
     int stream;
     RtParcel *parcel;
     int n;
-    int64_t bytes[RT_MAX_RANKS][RT_MAX_RANKS]; /* from a rank to another */
+    int64_t *bytes; /* [from a rank][to another] */
 } Exchange;
 
 /* The part of a matrix that one rank holds, between it and the owner. */
@@ -42,7 +43,7 @@ static void add_part(Exchange *x, const RtPlace *p, int holder, int64_t k)
         return;
     }
     const int64_t bytes = (to - from) * rt_sum_bytes(t);
-    x->bytes[from_rank][to_rank] += bytes;
+    x->bytes[from_rank * rt->world_size + to_rank] += bytes;
     if (from_rank != rt->rank && to_rank != rt->rank) {
         return;
     }
@@ -75,44 +76,47 @@ static void add_matrix(Exchange *x, const RtPlace *p)
     }
 }
 
-/* Room for the parcels of any batch; made in the first step, of which no graph is. */
-static RtParcel *parcels_of(Rt *rt)
+/* Room for any batch; made in the first step, of which no graph is. */
+static void make_room(Rt *rt, Exchange *x)
 {
     static RtParcel *parcels;
+    static int64_t *bytes;
     const RtTrainer *t = rt->trainer;
+    const size_t ranks = (size_t)rt->world_size;
     int most = 0;
     for (int b = 0; b < t->n_batches; b++) {
         most = t->batches[b].n_matrices > most ? t->batches[b].n_matrices : most;
     }
     if (parcels == NULL) {
-        parcels = malloc((size_t)most * (size_t)rt->world_size * sizeof *parcels);
+        parcels = malloc((size_t)most * ranks * sizeof *parcels);
+        bytes = malloc(ranks * ranks * sizeof *bytes);
     }
-    if (parcels == NULL) {
+    if (parcels == NULL || bytes == NULL) {
         rt_fail(rt, RT_EXIT_ERROR, "no memory for the parcels of %d matrices", most);
     }
-    return parcels;
+    memset(bytes, 0, ranks * ranks * sizeof *bytes);
+    x->parcel = parcels;
+    x->bytes = bytes;
 }
 
 static void exchange(Rt *rt, int batch, bool back, RtGroup group)
 {
-    static Exchange x; /* too large for a stack */
+    Exchange x = {.rt = rt,
+                  .batch = &rt->trainer->batches[batch],
+                  .back = back,
+                  .group = group,
+                  .stream = back ? RT_REDUCE : RT_GATHER};
+    const int ranks = rt->world_size;
     int64_t most_bytes = 0;
-    x = (Exchange){.rt = rt,
-                   .batch = &rt->trainer->batches[batch],
-                   .back = back,
-                   .group = group,
-                   .stream = back ? RT_REDUCE : RT_GATHER,
-                   .parcel = parcels_of(rt)};
+    make_room(rt, &x);
     rt_start_begin(rt, x.stream);
     for (int i = 0; i < x.batch->n_matrices; i++) {
         const RtPlace p = rt_place_of(rt->trainer, x.batch, i);
         add_matrix(&x, &p);
     }
-    for (int from = 0; from < rt->world_size; from++) {
-        for (int to = 0; to < rt->world_size; to++) {
-            const bool more = from != to && x.bytes[from][to] > most_bytes;
-            most_bytes = more ? x.bytes[from][to] : most_bytes;
-        }
+    for (int i = 0; i < ranks * ranks; i++) {
+        const bool more = i / ranks != i % ranks && x.bytes[i] > most_bytes;
+        most_bytes = more ? x.bytes[i] : most_bytes;
     }
     rt_transport->exchange(rt, x.stream, group, x.parcel, x.n, most_bytes);
     rt_start_end(rt, x.stream);

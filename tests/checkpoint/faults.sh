@@ -214,6 +214,29 @@ mutants() {
         's/^    if (rt_manifest_hash(rt, folder, c->files, c->n_files).*/    if (rt->rank == 0) { char p[512]; rt_file_step_path(p, c->dir, "", step - 1); rt_file_remove_tree(p, c->error); }\n&/'
 }
 
+# Checkpoints of before files were hashed in lanes are read.
+versions() {
+    local dir=$WORK/before
+    rm -rf "$dir" "$WORK/broken"
+    mkdir "$dir" "$WORK/broken"
+    cp "$ROOT"/runtime/*.[ch] "$dir/"
+    sed -i 's/"fsdpgen checkpoint 1/"fsdpgen checkpoint 0/; s/"fsdpgen checkpoint 2/"fsdpgen checkpoint 1/
+            s/^enum { VERSION = 2 };/enum { VERSION = 1 };/' "$dir/rt_manifest.c"
+    make -C "$WORK/fault2" CC="$ROOT/tests/cc_cached" -j2 GEMM=builtin CFLAGS="$flags" \
+        RUNTIME="$dir" BUILD="$WORK/broken/build" TRAINER="$WORK/broken/trainer" \
+        >"$WORK/broken.log" 2>&1 || { bad 'a runtime of before is built' "$WORK/broken.log"; return; }
+    rm -rf "$fck"
+    trainer_on broken 1 || { bad 'a runtime of before runs' "$WORK/broken.err"; return; }
+    check 'it writes what was written before' \
+        grep -qx 'fsdpgen checkpoint 1' "$fck/step-00000001/MANIFEST"
+    check 'a checkpoint of before is read' test -z "$(recovers fault1 1)"
+    rm -rf "$fck"
+    trainer_on broken 1
+    damage "$fck/step-00000001/model.safetensors" flip 5000
+    trainer_on fault2 2
+    check 'a damaged one is not' grep -q 'step-00000001 is passed over: ' "$WORK/fault2.err"
+}
+
 # ---- damage ----------------------------------------------------------------------------------------
 
 # damage FILE KIND AT: a bit is flipped, or the file ends there
@@ -338,6 +361,7 @@ fault_trainers && {
     disk_full
     crashes
     mutants
+    versions
     damages
     kills
     signals

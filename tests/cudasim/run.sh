@@ -252,6 +252,17 @@ wrong() {
     fi
 }
 
+# other WHAT DIR [NAME=VALUE...]: it runs to the end, with other bits than those of REFERENCE
+other() {
+    if ! run_cuda "${@:2}"; then
+        bad "$1: does not run" "$2.log"
+    elif cmp -s "$2.result" "$WORK/reference_$REFERENCE.result"; then
+        bad "missed: $1"
+    else
+        ok "$1"
+    fi
+}
+
 # Held-out loss near the CPU's, sampled tokens; the same bits on two ranks, and the training is
 # that of a run which never evaluates.
 evaluation() {

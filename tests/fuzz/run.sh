@@ -71,6 +71,29 @@ else
     bad "descriptions: $tool is not built"
 fi
 
+# A case that ends its process, as a bug of fsdpgen's does, is a failure.
+cat >"$WORK/dies.c" <<'C'
+#include "batch.h"
+static const char *dies(Random *r, int *taken)
+{
+    (void)r;
+    if (++*taken == 7)
+        exit(70);
+    return NULL;
+}
+int main(int argc, char **argv)
+{
+    return argc != 4 || run_batches(argv, dies);
+}
+C
+if ${CC:-cc} -std=gnu11 -Wall -Wextra -I"$ROOT/tests/fuzz" "$WORK/dies.c" \
+    "$ROOT/tests/fuzz/mutate.c" -o "$WORK/dies" >"$WORK/dies.log" 2>&1; then
+    "$WORK/dies" 1 0 100 >"$WORK/dies.log"
+    check "a case that ends its process is told" grep -qx '6 passed, 94 failed' "$WORK/dies.log"
+else
+    bad "the loop of cases does not build" "$WORK/dies.log"
+fi
+
 for what in tokenizers configs; do
     if [ -x "$BUILD/tests/fuzz/fuzz_$what" ]; then
         count=$([ "$what" = tokenizers ] && echo 600 || echo 5000)

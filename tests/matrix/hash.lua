@@ -139,6 +139,8 @@ local rows = {
     ["cuda.rates.memory"] = { "target.rates.memory=999", base = "target=cuda{}", bits = "any" },
     ["cuda.rates.link"] = { "target.rates.link=99", base = "target=cuda{}", bits = "any" },
     ["cuda.jit"] = { "target.jit=true", base = "target=cuda{}", bits = "any" },
+    ["cuda.attention"] = { "target.attention=cudnn", bits = "any",
+                           base = "target=cuda{} dtypes.param=bf16 model.head_dim=16" },
     ["cpu.memory"] = { "target.memory='64GiB'", base = "target=cpu{memory='32GiB'}" },
 
     ["llama.layers"] = { "model.layers=3" },
