@@ -263,8 +263,10 @@ static bool lie_of_entry(Random *r, File *f, Want *w)
             memset(w->name, 'y', 256);
             w->name[256] = '\0';
         } else {
-            snprintf(w->name, sizeof w->name, "a%s31m%d",
-                     random_below(r, 2) ? "\033[" : "\xc2\x9b", (int)random_below(r, 9));
+            static const char *const obeyed[] = {"\033[", "\xc2\x9b", "\x7f"};
+
+            snprintf(w->name, sizeof w->name, "a%s31m%d", obeyed[random_below(r, 3)],
+                     (int)random_below(r, 9));
         }
         return true;
     case 8:
