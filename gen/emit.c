@@ -60,7 +60,7 @@ const char *emit_ctype(Dtype d)
     case DT_I32:
         return "int32_t";
     default:
-        gen_die("no C type for dtype %s on the CPU", dtype_name(d));
+        gen_die("no C type for dtype %s", dtype_name(d));
     }
 }
 

@@ -2,25 +2,8 @@
 /* ops_env.c: the environment of a kernel's template. In: a node with its rule and the
  * types of its values; out: a Lua table with what the template may say of them: C types,
  * shapes, sizes, the op's dims and attributes (n of infer.c), its accumulation type. */
+#include "emit.h"
 #include "ops.h"
-
-static const char *c_type(Dtype d)
-{
-    switch (d) {
-    case DT_F64:
-        return "double";
-    case DT_F32:
-        return "float";
-    case DT_BF16:
-        return "rt_bf16";
-    case DT_F16:
-        return "rt_f16";
-    case DT_I32:
-        return "int32_t";
-    default:
-        gen_die("no kernel operand has dtype %s", dtype_name(d));
-    }
-}
 
 /* Pushes {name, type, dtype, elems, bytes, shape, alias}. */
 static void push_operand(lua_State *L, const Operand *o, const Value *v)
@@ -28,7 +11,7 @@ static void push_operand(lua_State *L, const Operand *o, const Value *v)
     lua_createtable(L, 0, 8);
     lua_pushstring(L, o->name);
     lua_setfield(L, -2, "name");
-    lua_pushstring(L, c_type(v->dtype));
+    lua_pushstring(L, emit_ctype(v->dtype));
     lua_setfield(L, -2, "type");
     lua_pushstring(L, dtype_name(v->dtype));
     lua_setfield(L, -2, "dtype");
