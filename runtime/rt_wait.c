@@ -64,13 +64,27 @@ void rt_pause(const Rt *rt, int tries, bool (*ready)(const void *ctx), const voi
     atomic_fetch_sub(&shared->sleepers, 1);
 }
 
+static void nap(void)
+{
+    const struct timespec t = {0, 10000000};
+    nanosleep(&t, NULL);
+}
+
+/* Who tells may be another thread of this process, which would end with it. */
+static void hear_out(const RtShared *shared)
+{
+    for (int i = 0; i < 1000 && atomic_load(&shared->telling) > 0; i++) {
+        nap();
+    }
+}
+
 void rt_leave(const Rt *rt)
 {
     const RtShared *shared = rt->state->shared;
     for (int i = 0; i < 500 && atomic_load(&shared->abort) == 0; i++) {
-        const struct timespec nap = {0, 10000000};
-        nanosleep(&nap, NULL);
+        nap();
     }
+    hear_out(shared);
     const int code = atomic_load(&shared->abort);
     _exit(code != 0 ? code : RT_EXIT_ERROR);
 }
@@ -116,5 +130,6 @@ void rt_fail(const Rt *rt, int code, const char *fmt, ...)
         code = none;
     }
     atomic_fetch_sub(&shared->telling, 1);
+    hear_out(shared);
     _exit(code);
 }

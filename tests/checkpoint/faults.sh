@@ -237,6 +237,24 @@ versions() {
     check 'a damaged one is not' grep -q 'step-00000001 is passed over: ' "$WORK/fault2.err"
 }
 
+# A thread that writes beside training fails, and is slow to say so: the step's thread, which ends
+# the process, hears it out.
+tells() {
+    local dir=$WORK/before
+    rm -rf "$dir" "$WORK/broken"
+    mkdir "$dir" "$WORK/broken"
+    cp "$ROOT"/runtime/*.[ch] "$dir/"
+    sed -i 's/^        fprintf(stderr, "%s.n", text); .*/        sleep(1);\n&/' "$dir/rt_wait.c"
+    cmp -s "$dir/rt_wait.c" "$ROOT/runtime/rt_wait.c" && bad 'no slow words are planted'
+    make -C "$WORK/fault1" CC="$ROOT/tests/cc_cached" -j2 GEMM=builtin CFLAGS="$flags" \
+        RUNTIME="$dir" BUILD="$WORK/broken/build" TRAINER="$WORK/broken/trainer" \
+        >"$WORK/broken.log" 2>&1 || { bad 'a runtime of slow words is built' "$WORK/broken.log"; return; }
+    fault_begin
+    IO_DIR=$fck IO_DISK=1 LD_PRELOAD=$io trainer_on broken 300 --checkpoint-every 1
+    check 'a save beside training fails and is heard' test $? = 1 -a \
+        "$(grep -c 'no checkpoint of step' "$WORK/broken.err")" = 1
+}
+
 # ---- damage ----------------------------------------------------------------------------------------
 
 # damage FILE KIND AT: a bit is flipped, or the file ends there
@@ -362,6 +380,7 @@ fault_trainers && {
     crashes
     mutants
     versions
+    tells
     damages
     kills
     signals
