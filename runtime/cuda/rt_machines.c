@@ -384,10 +384,10 @@ static void *receive_on(void *polls)
             }
             if (!l->closed && now - l->heard_ns > net.silence_ns) {
                 char why[96];
-                snprintf(why, sizeof why,
-                         "it has said nothing for %.0f s; --deadline SECONDS allows half "
-                         "of them",
-                         1e-9 * (double)net.silence_ns);
+                snprintf(
+                    why, sizeof why,
+                    "it has said nothing for %.0f s; a longer --deadline allows more",
+                    1e-9 * (double)net.silence_ns);
                 lost(l, why);
                 shutdown(l->socket, SHUT_RDWR);
             }
@@ -462,8 +462,8 @@ void rt_machines_start(RtJob *job)
         return;
     }
     net.job = job;
-    for (int i = 0; i < net.links;
-         i++) { /* they may have come long before the last one */
+    /* they may have come long before the last one */
+    for (int i = 0; i < net.links; i++) {
         net.link[i].heard_ns = rt_clock_ns();
     }
     struct pollfd *polls = calloc((size_t)net.links, sizeof *polls);

@@ -180,10 +180,10 @@ static bool add_link(Meeting *m, int s, const uint8_t *behind)
 {
     const int ranks = m->trainer->world_size;
     RtLink *list = realloc(m->link, (size_t)(m->links + 1) * sizeof *list);
-    m->link = list != NULL ? list : m->link;
     if (list == NULL) {
         return trouble(m, "out of memory");
     }
+    m->link = list;
     RtLink *l = &list[m->links++];
     *l = (RtLink){.socket = s, .first_rank = -1};
     for (int r = 0; r < ranks; r++) {
