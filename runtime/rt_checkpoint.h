@@ -80,6 +80,7 @@ typedef struct RtCheckpoint {
     RtFile *files; /* those with tensors, set after set, those that are carried, and,
                       while one is written, the small ones */
     int n_files, n_tensor_files, n_lasting_files;
+    int set_files[RT_SETS + 1]; /* those of a set begin there */
     int *file_of[RT_SETS];      /* [n_params] index in files; -1: the set lacks it */
     int64_t *elems_at[RT_SETS]; /* [n_params] elements before it in that file */
     RtDtype dtype[RT_SETS];     /* in the files */
@@ -134,6 +135,9 @@ bool rt_file_write(int fd, const char *path, const void *data, int64_t bytes, in
                    char *error);
 bool rt_file_read(int fd, const char *path, void *data, int64_t bytes, int64_t at,
                   char *error);
+/* The disk may begin with what was written there, which a later fsync would wait for; it
+ * promises nothing. */
+void rt_file_write_back(int fd, int64_t at, int64_t bytes);
 /* Durable, and closed. */
 bool rt_file_finish(int fd, const char *path, char *error);
 bool rt_file_sync_folder(const char *path, char *error);

@@ -99,6 +99,14 @@ bool rt_file_read(int fd, const char *path, void *data, int64_t bytes, int64_t a
     return true;
 }
 
+void rt_file_write_back(int fd, int64_t at, int64_t bytes)
+{
+    enum { WORTH_A_CALL_BYTES = 1 << 20 };
+    if (bytes >= WORTH_A_CALL_BYTES) {
+        sync_file_range(fd, (off_t)at, (off_t)bytes, SYNC_FILE_RANGE_WRITE);
+    }
+}
+
 bool rt_file_finish(int fd, const char *path, char *error)
 {
     const bool durable = fsync(fd) == 0 || rt_file_error(error, "fsync", path);

@@ -39,25 +39,38 @@ uint64_t rt_hash64(const void *data, size_t bytes, uint64_t seed)
     return h;
 }
 
-uint64_t rt_hash_lanes(const void *data, size_t bytes, uint64_t seed)
+void rt_lanes_begin(RtLanes *h, size_t bytes, uint64_t seed)
 {
-    enum { LANES = 4, TURN = 8 * LANES };
-    const unsigned char *p = data;
-    uint64_t h[LANES], one = mix(seed ^ mix(bytes));
-    for (int k = 0; k < LANES; k++) {
-        h[k] = mix(one + (uint64_t)k);
+    h->one = mix(seed ^ mix(bytes));
+    for (int k = 0; k < RT_LANES; k++) {
+        h->lane[k] = mix(h->one + (uint64_t)k);
     }
+}
+
+void rt_lanes_more(RtLanes *h, const void *data, size_t bytes)
+{
+    enum { TURN = 8 * RT_LANES };
+    const unsigned char *p = data;
+    RtLanes x = *h;
     for (; bytes >= TURN; bytes -= TURN, p += TURN) {
-        uint64_t w[LANES];
+        uint64_t w[RT_LANES];
         memcpy(w, p, TURN);
-        for (int k = 0; k < LANES; k++) {
-            h[k] = mix(h[k] ^ w[k]);
+        for (int k = 0; k < RT_LANES; k++) {
+            x.lane[k] = mix(x.lane[k] ^ w[k]);
         }
     }
-    for (int k = 0; k < LANES; k++) {
-        one = mix(one ^ h[k]);
+    *h = x;
+}
+
+uint64_t rt_lanes_end(RtLanes *h, const void *data, size_t bytes)
+{
+    const size_t whole = bytes / (8 * RT_LANES) * (8 * RT_LANES);
+    uint64_t one = h->one;
+    rt_lanes_more(h, data, whole);
+    for (int k = 0; k < RT_LANES; k++) {
+        one = mix(one ^ h->lane[k]);
     }
-    return rt_hash64(p, bytes, one);
+    return rt_hash64((const unsigned char *)data + whole, bytes - whole, one);
 }
 
 typedef struct HashShard {

@@ -161,6 +161,7 @@ bool rt_layout_fill(RtCheckpoint *c, const RtTrainer *t)
             return false;
         }
         c->n_files += n;
+        c->set_files[set + 1] = c->n_files;
     }
     c->n_tensor_files = c->n_lasting_files = c->n_files;
     return true;

@@ -177,13 +177,35 @@ static void read_ahead(const Rt *rt, int fd, int64_t at)
                   RT_CHUNK_BYTES, POSIX_FADV_WILLNEED);
 }
 
+/* In pieces that a core's cache keeps: what is read is hashed before it leaves it. */
+static uint64_t hash_chunk(RtCheckpoint *c, int fd, const char *path, int64_t at,
+                           int64_t bytes, int version)
+{
+    enum { PIECE_BYTES = 256 << 10 };
+    const uint64_t seed = (uint64_t)(at / RT_CHUNK_BYTES) + 3;
+    RtLanes h;
+    if (version == 1) {
+        return rt_file_read(fd, path, c->chunk, bytes, at, c->error)
+                   ? rt_hash64(c->chunk, (size_t)bytes, seed)
+                   : 0;
+    }
+    rt_lanes_begin(&h, (size_t)bytes, seed);
+    for (; bytes > PIECE_BYTES; bytes -= PIECE_BYTES, at += PIECE_BYTES) {
+        if (!rt_file_read(fd, path, c->chunk, PIECE_BYTES, at, c->error)) {
+            return 0;
+        }
+        rt_lanes_more(&h, c->chunk, PIECE_BYTES);
+    }
+    return rt_file_read(fd, path, c->chunk, bytes, at, c->error)
+               ? rt_lanes_end(&h, c->chunk, (size_t)bytes)
+               : 0;
+}
+
 /* This rank's chunks of the file; counter: chunks of the files before it. */
 static uint64_t hash_file(Rt *rt, const char *folder, const RtFile *file, int version,
                           int64_t *counter)
 {
     RtCheckpoint *c = rt->state->checkpoint;
-    uint64_t (*const hash)(const void *, size_t, uint64_t) =
-        version == 1 ? rt_hash64 : rt_hash_lanes;
     char path[RT_PATH_BYTES + RT_NAME_BYTES];
     uint64_t sum = 0;
     int fd = -1;
@@ -199,9 +221,7 @@ static uint64_t hash_file(Rt *rt, const char *folder, const RtFile *file, int ve
             continue;
         }
         read_ahead(rt, fd, at);
-        if (rt_file_read(fd, path, c->chunk, n, at, c->error)) {
-            sum += hash(c->chunk, (size_t)n, (uint64_t)(at / RT_CHUNK_BYTES) + 3);
-        }
+        sum += hash_chunk(c, fd, path, at, n, version);
     }
     if (fd >= 0) {
         close(fd);

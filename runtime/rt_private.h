@@ -387,7 +387,15 @@ void rt_import_weights(Rt *rt, const char *dir); /* a folder of Hugging Face's *
 void rt_store(RtDtype d, char *base, int64_t i, double x, bool rest);
 uint64_t rt_weights_hash(Rt *rt); /* collective */
 uint64_t rt_hash64(const void *data, size_t bytes, uint64_t seed);
-uint64_t rt_hash_lanes(const void *data, size_t bytes, uint64_t seed); /* of much */
+/* Of much, which may come in pieces: of `bytes` bytes together, each but the last one a
+ * multiple of a turn of 8 * RT_LANES. */
+enum { RT_LANES = 4 };
+typedef struct RtLanes {
+    uint64_t lane[RT_LANES], one;
+} RtLanes;
+void rt_lanes_begin(RtLanes *h, size_t bytes, uint64_t seed);
+void rt_lanes_more(RtLanes *h, const void *data, size_t bytes);
+uint64_t rt_lanes_end(RtLanes *h, const void *data, size_t bytes);
 uint64_t rt_platform_hash(const RtTrainer *t, char *text, size_t text_bytes);
 void rt_debug_gradients(Rt *rt, const char *path); /* collective */
 

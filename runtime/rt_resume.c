@@ -404,6 +404,7 @@ static bool load(Rt *rt, int64_t step)
     char folder[RT_PATH_BYTES];
     RtManifest m;
     RtTrainState s;
+    const double begin = rt_clock();
     rt_file_step_path(folder, c->dir, "", step);
     c->error[0] = '\0';
     rt_file_forget_error();
@@ -428,8 +429,8 @@ static bool load(Rt *rt, int64_t step)
     rt_manifest_free(&m);
     rt_prune_note(rt, step, who < 0);
     if (who < 0 && rt->rank == 0) {
-        printf("resumed from %s: step %lld of %lld\n", folder, (long long)step,
-               (long long)rt->state->flags.steps);
+        printf("resumed from %s: step %lld of %lld, %.2f s\n", folder, (long long)step,
+               (long long)rt->state->flags.steps, rt_clock() - begin);
     }
     return who < 0;
 }

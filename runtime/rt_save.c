@@ -6,8 +6,9 @@
  * A folder under its final name is whole and durable, whenever the machine stops:
  *   1. rank 0 makes .tmp-step-%08d, reserves the files' bytes, writes headers, small
  * files
- *   2. all write their slices, then fsync each file they wrote
- *   3. all read chunks back and hash them, for the MANIFEST
+ *   2. all write their slices, then fsync and close each file they wrote
+ *   3. all read chunks back and hash them, for the MANIFEST: of one set of files, while
+ *      the disk takes the next one
  *   4. rank 0 writes MANIFEST, fsyncs it and the folders, renames the folder, fsyncs DIR
  *   5. only now is it told to anybody, and older ones are removed: renamed first, so that
  *      what is half removed has no name of a checkpoint
@@ -206,6 +207,9 @@ static void write_run(void *ctx, const RtRun *run)
         rt_file_write(s->fd[index], path, from != NULL ? from + i * item : c->stage,
                       n * item, f->head_bytes + (first + i) * item, c->error);
     }
+    if (c->error[0] == '\0') {
+        rt_file_write_back(s->fd[index], f->head_bytes + first * item, run->elems * item);
+    }
 }
 
 static void finish_slices(const Slices *s)
@@ -227,8 +231,8 @@ static void finish_slices(const Slices *s)
     }
 }
 
-/* One set of rank `of`: where several ranks hold the same part, each has its share. */
-static void write_set(Slices *s, int of)
+/* Of one set of rank `of`: where several ranks hold the same part, each has its share. */
+static void write_slices(Slices *s, int of)
 {
     const RtTrainer *t = s->rt->trainer;
     Rt rank = *s->rt;
@@ -241,8 +245,17 @@ static void write_set(Slices *s, int of)
     }
 }
 
-/* A set at a time: no more files are open than it has. */
-static void write_slices(Rt *rt, const char *folder)
+static bool hash_set(Rt *rt, const char *folder, RtSet set)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    const int first = c->set_files[set];
+    return rt_manifest_hash(rt, folder, c->files + first, c->set_files[set + 1] - first);
+}
+
+/* Collective: all sets, written and hashed. A set at a time: no more files are open than
+ * it has; and what is read back was closed by all that wrote it, as filesystems that
+ * several machines share want it. -1, or the first rank that failed. */
+static int write_sets(Rt *rt, const char *folder)
 {
     RtCheckpoint *c = rt->state->checkpoint;
     Slices s = {.rt = rt, .folder = folder};
@@ -250,21 +263,30 @@ static void write_slices(Rt *rt, const char *folder)
     s.fd = malloc((size_t)c->n_tensor_files * sizeof *s.fd);
     if (s.fd == NULL) {
         snprintf(c->error, sizeof c->error, "out of memory");
-        return;
+    } else {
+        memset(s.fd, -1, (size_t)c->n_tensor_files * sizeof *s.fd);
     }
-    memset(s.fd, -1, (size_t)c->n_tensor_files * sizeof *s.fd);
-    for (s.set = 0; s.set < RT_SETS; s.set++) {
+    int who = rt_first_error(rt);
+    for (s.set = 0; s.set < RT_SETS && who < 0; s.set++) {
         const int first = c->one_writer ? 0 : rt->rank;
         const int last = c->one_writer ? rt->world_size - 1 : rt->rank;
         for (int r = first; r <= last; r++) {
             s.from = c->snapshots ? c->snapshot[r] : NULL;
             s.taken = taken[r];
-            write_set(&s, r);
+            write_slices(&s, r);
             taken[r] = s.taken;
         }
+        if (s.set > 0) {
+            hash_set(rt, folder, s.set - 1);
+        }
         finish_slices(&s);
+        who = rt_first_error(rt);
     }
     free(s.fd);
+    if (who < 0 && !hash_set(rt, folder, RT_SETS - 1)) {
+        who = rt_first_error(rt);
+    }
+    return who;
 }
 
 /* ---- 4: the commit -------------------------------------------------------------------
@@ -361,11 +383,12 @@ bool rt_save_write(Rt *rt, int64_t step)
     if ((who = rt_first_error(rt)) >= 0) {
         return give_up(rt, step, folder, who);
     }
-    write_slices(rt, folder);
-    if ((who = rt_first_error(rt)) >= 0) {
+    if ((who = write_sets(rt, folder)) >= 0) {
         return give_up(rt, step, folder, who);
     }
-    if (rt_manifest_hash(rt, folder, c->files, c->n_files) && rt->rank == 0) {
+    if (rt_manifest_hash(rt, folder, c->files + c->n_tensor_files,
+                         c->n_files - c->n_tensor_files) &&
+        rt->rank == 0) {
         commit(c, folder, step);
     }
     if ((who = rt_first_error(rt)) >= 0) {

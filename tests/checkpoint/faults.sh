@@ -211,7 +211,7 @@ mutants() {
     mutant 'a marker without fsync' rt_save.c \
         '/^static bool write_manifest/,/^}/s/const bool ok = create_file(c, folder, &f);/char p[700]; snprintf(p, 700, "%s\/MANIFEST", folder); int fd = open(p, O_RDWR|O_CREAT, 0666); const bool ok = fd >= 0 \&\& rt_file_write(fd, p, f.head, f.bytes, 0, c->error); close(fd);/'
     mutant 'old ones first' rt_save.c \
-        's/^    if (rt_manifest_hash(rt, folder, c->files, c->n_files).*/    if (rt->rank == 0) { char p[512]; rt_file_step_path(p, c->dir, "", step - 1); rt_file_remove_tree(p, c->error); }\n&/'
+        's/^    if (rt_manifest_hash(rt, folder, c->files + c->n_tensor_files,.*/    if (rt->rank == 0) { char p[512]; rt_file_step_path(p, c->dir, "", step - 1); rt_file_remove_tree(p, c->error); }\n&/'
 }
 
 # Checkpoints of before files were hashed in lanes are read.
