@@ -97,6 +97,7 @@ family() {
 one=mesh.shard=1
 two=mesh.shard=2
 four=mesh.shard=4
+eight=mesh.shard=8
 hybrid=mesh.replicate=2+mesh.shard=2+strategy=hybrid_shard
 copies=mesh.shard=2+strategy=no_shard
 wide=mesh.shard=4+strategy=shard_grad_op+wrap=root_only+accumulate=unsharded
@@ -110,7 +111,7 @@ families() {
     [ "$FULL" = 1 ] || return
     family whole "$gpt2" 4 "$one $four $wide" 'optimizer=muon{lr=1e-2}' dtypes.param=bf16 \
         dtypes.moments=bf16
-    family bf16 "$gpt2" 5 "$one $two $four $hybrid $copies $wide" dtypes.param=bf16
+    family bf16 "$gpt2" 5 "$one $two $four $eight $hybrid $copies $wide" dtypes.param=bf16
     family noisy "$llama" 5 "$one $four $wide" dtypes.param=bf16 dtypes.master=bf16
     family sgd "$gpt2" 5 "$one $four" 'optimizer=sgd{lr=1e-2}'
     family exact "$llama" 5 "$two $hybrid" dtypes.param=f64

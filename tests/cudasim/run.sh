@@ -190,6 +190,7 @@ faults() {
     trainer "$dir" tiny_llama cuda --set mesh.shard=2 && build_cuda "$dir" ||
         { bad "faults: no trainer" "$dir.log"; return; }
     evaluation
+    targets
     waits "$dir" "$WORK/reference_llama.result"
     fault "a lost rank" "rank 1" "$dir" CUDASIM_LOST=1:5
     stopped "$dir"
@@ -270,10 +271,10 @@ evaluation() {
     head -c 300 "$data" >"$held"
     for dir in "$one" "$two" "$cpu"; do
         rm -rf "$dir.ck"
-        if ! timeout=90 "$dir/trainer" --data "$data" --steps $STEPS --quiet --threads 1 \
+        if ! timeout 90 "$dir/trainer" --data "$data" --steps $STEPS --quiet --threads 1 \
                 --log "$dir.eval.jsonl" --weights-hash --checkpoint "$dir.ck" \
                 --eval "$held" --eval-every 1 >"$dir.eval.out" 2>>"$dir.log" ||
-           ! timeout=90 "$dir/trainer" sample --prompt "5 6 7" --checkpoint "$one.ck" \
+           ! timeout 90 "$dir/trainer" sample --prompt "5 6 7" --checkpoint "$one.ck" \
                 --tokens 8 --threads 1 >"$dir.ids" 2>>"$dir.log"; then
             bad "evaluation: $dir does not run" "$dir.log"
             return
@@ -286,6 +287,32 @@ evaluation() {
     check "evaluation: near the CPU's" near "$cpu.eval.jsonl" "$one.eval.jsonl" 1e-4 eval_loss
     check "sample: two ranks, equal tokens" cmp "$one.ids" "$two.ids"
     check "sample: the CPU's tokens" cmp "$cpu.ids" "$one.ids"
+}
+
+# crosses FROM TO: TO begins with the weights of FROM's checkpoint, and the moments: two steps
+# further its losses are near those of FROM, never stopped.
+crosses() {
+    local from=$1 to=$2 label
+    label="a checkpoint of ${from##*/} goes on as ${to##*/}"
+    # goes_on DIR STEPS [FLAGS...]
+    goes_on() {
+        timeout 90 "$1/trainer" --data "$data" --steps "$2" --quiet --threads 1 --weights-hash \
+            "${@:3}" >"$1.going" 2>>"$1.log" || bad "$label: $1 does not run" "$1.log"
+    }
+    rm -rf "$from.go" "$from.going.jsonl" "$to.going.jsonl"
+    cp -r "$from.ck" "$from.go"
+    goes_on "$to" $STEPS --checkpoint "$from.go" --resume
+    check "$label: its weights" test "$(grep ^weights "$to.going")" = \
+        "$(grep ^weights "$from.eval.out")"
+    goes_on "$to" $((STEPS + 2)) --checkpoint "$from.go" --resume --log "$to.going.jsonl"
+    goes_on "$from" $((STEPS + 2)) --log "$from.going.jsonl"
+    sed -i "1,${STEPS}d" "$from.going.jsonl"
+    check "$label: its losses" near "$from.going.jsonl" "$to.going.jsonl" 1e-4
+}
+
+targets() {
+    crosses "$WORK/reference_llama" "$WORK/cpu_llama"
+    crosses "$WORK/cpu_llama" "$WORK/fault"
 }
 
 # Ranks that share a device and do not wait for each other's bytes.
