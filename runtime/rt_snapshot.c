@@ -295,6 +295,7 @@ void rt_snapshot_open(Rt *rt)
         return;
     }
     if (map_snapshots(rt)) {
+        rt_arena_pin(rt, c->snapshot[rt->rank], pages(rt->trainer->snapshot_bytes));
         c->snapshots = true;
         return;
     }

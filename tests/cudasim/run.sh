@@ -191,6 +191,7 @@ faults() {
         { bad "faults: no trainer" "$dir.log"; return; }
     evaluation
     targets
+    saves_beside
     waits "$dir" "$WORK/reference_llama.result"
     fault "a lost rank" "rank 1" "$dir" CUDASIM_LOST=1:5
     stopped "$dir"
@@ -313,6 +314,29 @@ crosses() {
 targets() {
     crosses "$WORK/reference_llama" "$WORK/cpu_llama"
     crosses "$WORK/cpu_llama" "$WORK/fault"
+}
+
+# Saves beside training, from pinned copies or, where the machine pins none, from others: the bytes
+# of saves that are waited for.
+saves_beside() {
+    local dir=$WORK/fault how
+    for how in waited beside unpinned; do
+        rm -rf "$dir.$how"
+        local fail= flag=
+        [ $how = unpinned ] && fail=cudaHostRegister:0
+        [ $how = waited ] && flag=--wait-for-saves
+        CUDASIM_FAIL=$fail timeout 90 "$dir/trainer" --data "$data" --steps 3 --quiet --threads 1 \
+            --checkpoint "$dir.$how" --checkpoint-every 1 $flag >"$dir.beside.out" 2>&1 ||
+            bad "saves: $how: does not run" "$dir.beside.out"
+        (cd "$dir.$how" && find . -type f | sort | xargs md5sum) >"$dir.$how.files"
+        check "saves: $how: three" test "$(ls "$dir.$how" | wc -l)" = 3
+        check "saves: $how: the bytes of those that are waited for" \
+            cmp "$dir.$how.files" "$dir.waited.files"
+        [ $how = beside ] && check "saves: pinned without a word" \
+            test ! -s <(grep warning "$dir.beside.out")
+    done
+    check "saves: memory that cannot be pinned is told" \
+        grep -q 'warning: \[rank [01]\] .* for saves cannot be pinned' "$dir.beside.out"
 }
 
 # Ranks that share a device and do not wait for each other's bytes.
