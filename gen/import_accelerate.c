@@ -337,8 +337,8 @@ static void divide_ranks(Import *im, Fields *f, const char *word)
     f->replicate = get_count(im, "parallelism_config_dp_replicate_size", 0);
     f->shard = get_count(im, "parallelism_config_dp_shard_size", 0);
     if (f->replicate || f->shard) {
-        f->replicate = max_i64(1, f->replicate);
-        f->shard = max_i64(1, f->shard);
+        f->replicate = min_i64(max_i64(1, f->replicate), INT32_MAX);
+        f->shard = min_i64(max_i64(1, f->shard), INT32_MAX);
         if (ranks && f->replicate * f->shard != ranks) {
             complain(im, im->pos[key_at("num_processes")],
                      gen_printf(im->g, "use %" PRId64, f->replicate * f->shard),

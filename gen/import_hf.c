@@ -28,12 +28,19 @@ enum {
     MAX_CONFIG_BYTES = 1 << 20
 };
 
+/* What transformers (5.23) takes where a file lacks the key. */
 static const struct Family {
     const char *model_type, *arch;
     int bit;
+    int kv_heads; /* 0: as many as heads */
+    int head_dim; /* 0: dim / heads */
+    int window;
 } families[] = {
-    {"llama", "llama", LLAMA}, {"mistral", "llama", MISTRAL}, {"qwen2", "llama", QWEN2},
-    {"qwen3", "llama", QWEN3}, {"gpt2", "gpt2", GPT2},
+    {"llama", "llama", LLAMA, 0, 0, 0},
+    {"mistral", "llama", MISTRAL, 8, 0, 4096},
+    {"qwen2", "llama", QWEN2, 32, 0, 4096},
+    {"qwen3", "llama", QWEN3, 32, 128, 4096},
+    {"gpt2", "gpt2", GPT2, 0, 0, 0},
 };
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
@@ -155,6 +162,12 @@ static json_t *member(const Config *c, const char *path)
         path += n + (path[n] == '.');
     }
     return json_is_null(at) ? NULL : at;
+}
+
+/* null says that there is none; a key that the file lacks has the family's default. */
+static bool lacks(const Config *c, const char *key)
+{
+    return json_object_get(c->root, key) == NULL;
 }
 
 /* An integer from lo to hi; missing without a default: an error. */
@@ -402,11 +415,12 @@ static void item_rope(const Config *c, Items *items)
 /* ---- sliding windows ------------------------------------------------------------------
  */
 
-/* 0: every token sees all before it. All layers have the same window, or it is refused.
- */
+/* 0: every token sees all before it. All layers have the same window, or it is refused:
+ * of Qwen's, those from max_window_layers on have one. */
 static int64_t window_of(const Config *c)
 {
-    const int64_t window = take_int(c, "sliding_window", 0);
+    const int64_t window = take_int(
+        c, "sliding_window", lacks(c, "sliding_window") ? c->family->window : 0);
     const json_t *types = member(c, "layer_types");
     const bool qwen = c->family->bit & QWEN;
     size_t sliding = 0;
@@ -421,9 +435,15 @@ static int64_t window_of(const Config *c)
     if (types && sliding != 0 && sliding != json_array_size(types))
         refuse(c, "layer_types", "all layers have the same window here",
                "a mix of windows is not supported");
-    if (!types && qwen && take_int(c, "max_window_layers", 0) > 0)
-        refuse(c, "max_window_layers", "all layers have the same window here",
-               "a window in some layers only is not supported");
+    if (!types && qwen) {
+        const int64_t from = take_int(c, "max_window_layers", 28);
+
+        if (from >= take_int(c, "num_hidden_layers", -1))
+            return 0;
+        if (from > 0)
+            refuse(c, "max_window_layers", "all layers have the same window here",
+                   "a window in some layers only is not supported");
+    }
     return types && sliding == 0 ? 0 : window;
 }
 
@@ -434,14 +454,20 @@ static void import_llama(const Config *c, Items *items)
 {
     const int64_t dim = take_int(c, "hidden_size", -1);
     const int64_t heads = take_int(c, "num_attention_heads", -1);
+    const int64_t usual = heads > 0 && dim % heads == 0 ? dim / heads : 0;
+    const int64_t head_dim =
+        take_int(c, "head_dim", lacks(c, "head_dim") ? c->family->head_dim : 0);
 
     item_int(items, "layers", take_int(c, "num_hidden_layers", -1), 0);
     item_int(items, "dim", dim, 0);
     item_int(items, "heads", heads, 0);
-    item_int(items, "kv_heads", take_int(c, "num_key_value_heads", max_i64(heads, 0)),
+    item_int(items, "kv_heads",
+             take_int(c, "num_key_value_heads",
+                      lacks(c, "num_key_value_heads") && c->family->kv_heads
+                          ? c->family->kv_heads
+                          : max_i64(heads, 0)),
              heads);
-    item_int(items, "head_dim", take_int(c, "head_dim", 0),
-             heads > 0 && dim % heads == 0 && member(c, "head_dim") ? dim / heads : 0);
+    item_int(items, "head_dim", head_dim ? head_dim : usual, usual);
     item_int(items, "ffn", take_int(c, "intermediate_size", -1), 0);
     item_int(items, "vocab", take_int(c, "vocab_size", -1), 0);
     item_rope(c, items);

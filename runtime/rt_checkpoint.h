@@ -22,6 +22,7 @@ enum {
     RT_PATH_BYTES = 512,         /* of the folder and a file in it */
     RT_NAME_BYTES = 64,          /* of a file in a checkpoint */
     RT_CHUNK_BYTES = 4194304,    /* of a file: what one rank hashes at a time */
+    RT_SMALL_FILES = 8,          /* at most, in a checkpoint */
     RT_STAGE_ELEMS = 1 << 17,    /* on their way between arena and file */
     RT_HEADER_ALIGN_BYTES = 4096 /* tensors of a file begin at a multiple of it */
 };
@@ -64,6 +65,7 @@ typedef struct RtTrainState {
     int64_t skipped, skipped_in_a_row, scaled_updates;
     double beta1_power, beta2_power, loss_scale;
     uint64_t numerics_hash, data_mix; /* rt_tokens_mix */
+    uint64_t data_hash;               /* rt_tokens_hash; 0: not known */
     RtPlatform platform[RT_MAX_PLATFORMS];
     int n_platforms;
 } RtTrainState;
@@ -135,6 +137,8 @@ bool rt_file_write(int fd, const char *path, const void *data, int64_t bytes, in
                    char *error);
 bool rt_file_read(int fd, const char *path, void *data, int64_t bytes, int64_t at,
                   char *error);
+/* Its length becomes so many bytes. */
+bool rt_file_extend(int fd, const char *path, int64_t bytes, char *error);
 /* The disk may begin with what was written there, which a later fsync would wait for; it
  * promises nothing. */
 void rt_file_write_back(int fd, int64_t at, int64_t bytes);

@@ -371,6 +371,32 @@ uint64_t rt_tokens_mix(const RtTokens *d)
     return hash;
 }
 
+static uint64_t hash_ends(const RtMapped *m, uint64_t hash)
+{
+    enum { END_BYTES = 4096 };
+    const size_t n = (size_t)(m->bytes < END_BYTES ? m->bytes : END_BYTES);
+    hash = rt_hash64(&m->bytes, sizeof m->bytes, hash);
+    if (n == 0) {
+        return hash;
+    }
+    hash = rt_hash64(m->at, n, hash);
+    return rt_hash64(m->at + m->bytes - n, n, hash);
+}
+
+uint64_t rt_tokens_hash(const RtTokens *d)
+{
+    uint64_t hash = rt_tokens_mix(d);
+    for (int i = 0; i < d->files; i++) {
+        const RtTokenFile *f = &d->file[i];
+        const int64_t read_as[] = {f->tokens, f->width, f->is_signed};
+        hash = rt_hash64(read_as, sizeof read_as, hash + 1);
+        hash = hash_ends(&f->map, hash);
+        hash = hash_ends(&f->mask, hash);
+        hash = hash_ends(&f->index, hash);
+    }
+    return hash;
+}
+
 /* ---- the order --------------------------------------------------------------------- */
 
 static int64_t place_in(int64_t samples, uint64_t source, uint64_t seed, int64_t index)

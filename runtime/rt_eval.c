@@ -58,6 +58,7 @@ void rt_eval_open(Rt *rt)
     if (st->held_out == NULL) {
         rt_fail(rt, RT_EXIT_ERROR, "%s", error);
     }
+    rt_agree_data(rt, "eval", st->held_out);
     int64_t samples = rt_tokens_samples(st->held_out);
     if (f->eval_sequences > 0 && f->eval_sequences < samples) {
         samples = f->eval_sequences;

@@ -99,6 +99,15 @@ bool rt_file_read(int fd, const char *path, void *data, int64_t bytes, int64_t a
     return true;
 }
 
+bool rt_file_extend(int fd, const char *path, int64_t bytes, char *error)
+{
+    int done;
+    do {
+        done = ftruncate(fd, (off_t)bytes);
+    } while (done != 0 && errno == EINTR);
+    return done == 0 || rt_file_error(error, "ftruncate", path);
+}
+
 void rt_file_write_back(int fd, int64_t at, int64_t bytes)
 {
     enum { WORTH_A_CALL_BYTES = 1 << 20 };
@@ -107,11 +116,27 @@ void rt_file_write_back(int fd, int64_t at, int64_t bytes)
     }
 }
 
+/* A signal that comes before anything is written is no failed fsync. */
+static int sync_once(int fd)
+{
+    int done;
+    do {
+        done = fsync(fd);
+    } while (done != 0 && errno == EINTR);
+    return done;
+}
+
+/* Closes what is durable: after a signal it is closed, too. */
+static bool close_durable(int fd, const char *path, bool durable, char *error)
+{
+    const bool closed = close(fd) == 0 || errno == EINTR;
+    return (closed || (durable && rt_file_error(error, "close", path))) && durable;
+}
+
 bool rt_file_finish(int fd, const char *path, char *error)
 {
-    const bool durable = fsync(fd) == 0 || rt_file_error(error, "fsync", path);
-    return (close(fd) == 0 || (durable && rt_file_error(error, "close", path))) &&
-           durable;
+    const bool durable = sync_once(fd) == 0 || rt_file_error(error, "fsync", path);
+    return close_durable(fd, path, durable, error);
 }
 
 /* EINVAL: a filesystem whose folders need no fsync, or know none. */
@@ -122,9 +147,8 @@ bool rt_file_sync_folder(const char *path, char *error)
         return false;
     }
     const bool durable =
-        fsync(fd) == 0 || errno == EINVAL || rt_file_error(error, "fsync", path);
-    return (close(fd) == 0 || (durable && rt_file_error(error, "close", path))) &&
-           durable;
+        sync_once(fd) == 0 || errno == EINVAL || rt_file_error(error, "fsync", path);
+    return close_durable(fd, path, durable, error);
 }
 
 static bool make_one(const char *path, char *error)
@@ -167,7 +191,7 @@ static int remove_one(const char *path, const struct stat *s, int type, struct F
     (void)s;
     (void)type;
     (void)f;
-    return remove(path);
+    return remove(path) == 0 || errno == ENOENT ? 0 : -1; /* somebody else removes, too */
 }
 
 bool rt_file_remove_tree(const char *path, char *error)

@@ -142,9 +142,8 @@ static bool make_set(RtCheckpoint *c, const RtTrainer *t, RtSet set, int first, 
 
 bool rt_layout_fill(RtCheckpoint *c, const RtTrainer *t)
 {
-    enum { SMALL = 8 };
     const size_t params = (size_t)t->n_params;
-    c->files = calloc((size_t)(t->n_files * RT_SETS + RT_MOST_CARRIED + SMALL),
+    c->files = calloc((size_t)(t->n_files * RT_SETS + RT_MOST_CARRIED + RT_SMALL_FILES),
                       sizeof *c->files);
     c->dtype[RT_SET_WEIGHTS] = t->param_dtype;
     c->dtype[RT_SET_MASTER] = t->master_dtype == RT_SPLIT ? RT_F32 : t->master_dtype;

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char *with_commas(char *out, size_t n, double x)
@@ -53,11 +54,13 @@ static long lines_end(FILE *f, int64_t step)
     return end;
 }
 
-/* A run that was resumed goes on in the log that it has. */
+/* A run that was resumed goes on in the log that it has, if it is a file. */
 static void open_log(Rt *rt)
 {
     RtState *st = rt->state;
-    st->log = st->first_step > 0 ? fopen(st->flags.log, "r+e") : NULL;
+    struct stat s;
+    const bool has_lines = stat(st->flags.log, &s) == 0 && S_ISREG(s.st_mode);
+    st->log = st->first_step > 0 && has_lines ? fopen(st->flags.log, "r+e") : NULL;
     if (st->log != NULL) {
         const long end = lines_end(st->log, st->first_step);
         if (fseek(st->log, end, SEEK_SET) != 0 || ftruncate(fileno(st->log), end) != 0) {

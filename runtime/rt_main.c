@@ -35,28 +35,6 @@ static void one_step(Rt *rt)
     rt_scale_step(rt);
 }
 
-/* Ranks of different builds, or on a library that differs, must not train together. */
-static void compare_builds(Rt *rt)
-{
-    char text[1024];
-    RtRankShared *ranks = rt->state->shared->rank;
-    ranks[rt->rank].numerics_hash = rt->trainer->numerics_hash;
-    ranks[rt->rank].platform_hash = rt_platform_hash(rt->trainer, text, sizeof text);
-    rt_exchange_begin(rt);
-    rt_exchange_publish(rt, 0);
-    for (int r = 0; r < rt->world_size; r++) {
-        if (ranks[r].numerics_hash != ranks[0].numerics_hash ||
-            ranks[r].platform_hash != ranks[0].platform_hash) {
-            rt_fail(rt, RT_EXIT_ERROR,
-                    "rank %d has another %s hash than rank 0; this rank: %s", r,
-                    ranks[r].numerics_hash != ranks[0].numerics_hash ? "numerics"
-                                                                     : "platform",
-                    text);
-        }
-    }
-    rt_exchange_end(rt);
-}
-
 static void find_weights(Rt *rt)
 {
     const RtFlags *f = &rt->state->flags;
@@ -85,13 +63,15 @@ static void prepare(Rt *rt, int fd)
     if (!rt_arena_map(rt, fd, st->flags.guard, error)) {
         rt_fail(rt, RT_EXIT_ERROR, "%s", error);
     }
-    compare_builds(rt);
+    rt_agree_builds(rt);
+    rt_agree_flags(rt);
     rt_enter(rt, RT_AT_DATA);
     if (trains) {
         st->tokens = rt_tokens_open(t, st->flags.data, st->flags.n_data, error);
         if (st->tokens == NULL) {
             rt_fail(rt, RT_EXIT_ERROR, "%s", error);
         }
+        rt_agree_data(rt, "data", st->tokens);
     }
     find_weights(rt);
     rt_enter(rt, RT_AT_SETUP);

@@ -418,6 +418,9 @@ int64_t rt_tokens_place(const RtTokens *d, uint64_t seed, int64_t index);
 /* With weights: a line for each source; what of them decides the order, or 0. */
 void rt_tokens_print_mix(const RtTokens *d, FILE *out);
 uint64_t rt_tokens_mix(const RtTokens *d);
+/* Of all files in their order: what they hold, by sizes and by what lies at their ends;
+ * not what they are called. */
+uint64_t rt_tokens_hash(const RtTokens *d);
 /* Fills tokens and targets of a sample, -1 where masked; false with error set when an id
  * is no token. */
 bool rt_tokens_read(const RtTokens *d, int64_t sample, int32_t *tokens, int32_t *targets,
@@ -425,6 +428,12 @@ bool rt_tokens_read(const RtTokens *d, int64_t sample, int32_t *tokens, int32_t 
 
 /* A sample becomes sequence b of a micro-batch, with the starts of its documents. */
 void rt_tokens_fill(Rt *rt, const RtTokens *d, int64_t sample, RtStage to, int64_t b);
+/* ---- rt_agree.c: a rank that differs from rank 0 fails ------------------------------ */
+
+void rt_agree_builds(Rt *rt);
+void rt_agree_flags(Rt *rt);
+void rt_agree_data(Rt *rt, const char *flag, const RtTokens *d);
+
 /* ---- rt_eval.c, rt_sample.c -------------------------------------------------------- */
 
 /* False, and why: what the flags ask for cannot be. */

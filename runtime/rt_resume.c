@@ -120,6 +120,16 @@ static char *load_small(Rt *rt, const char *folder, const char *name, int64_t *b
 /* ---- is it of this trainer? ----------------------------------------------------------
  */
 
+static bool is_plain(const char *line, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (line[i] < ' ' || line[i] > '~') {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Lines of a that b lacks. */
 static int tell_lines(const char *a, const char *b, const char *whose)
 {
@@ -127,6 +137,9 @@ static int tell_lines(const char *a, const char *b, const char *whose)
     int told = 0;
     for (const char *p = a; *p != '\0'; p += strcspn(p, "\n"), p += *p == '\n') {
         const int n = (int)strcspn(p, "\n");
+        if (!is_plain(p, n)) {
+            continue; /* a stranger's file, on a terminal */
+        }
         snprintf(line, sizeof line, "\n%.*s\n", n < 290 ? n : 290, p);
         const bool first = strncmp(b, line + 1, strlen(line) - 1) == 0;
         if (n > 0 && !first && strstr(b, line) == NULL) {
@@ -203,6 +216,12 @@ static void take_state(Rt *rt, const char *folder, const RtTrainState *s)
                 "trainer: warning: --data has other weights, or sources of other sizes, "
                 "than when %s was written: samples come in another order than in a run "
                 "that was never stopped\n",
+                folder);
+    } else if (rt->rank == 0 && s->data_hash != 0 &&
+               s->data_hash != rt_tokens_hash(st->tokens)) {
+        fprintf(stderr,
+                "trainer: warning: --data names other files than when %s was written: "
+                "samples are others than in a run that was never stopped\n",
                 folder);
     }
     take_platforms(rt, s);

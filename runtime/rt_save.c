@@ -86,6 +86,21 @@ static bool add_small(RtCheckpoint *c, const char *name, char *text)
     return true;
 }
 
+/* Collective. The first rank writes them: were another one's texts longer, it still would
+ * hash what is there. */
+static void agree_on_small_files(Rt *rt)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    uint64_t bytes[RT_SMALL_FILES] = {0};
+    for (int i = c->n_lasting_files; rt->rank == 0 && i < c->n_files; i++) {
+        bytes[i - c->n_lasting_files] = (uint64_t)c->files[i].bytes;
+    }
+    rt_save_sum(rt, bytes, RT_SMALL_FILES);
+    for (int i = c->n_lasting_files; i < c->n_files; i++) {
+        c->files[i].bytes = (int64_t)bytes[i - c->n_lasting_files];
+    }
+}
+
 static void add_small_files(Rt *rt, int64_t step)
 {
     const RtTrainer *t = rt->trainer;
@@ -95,6 +110,7 @@ static void add_small_files(Rt *rt, int64_t step)
             add_small(c, "model.safetensors.index.json", rt_state_index(c, t))) &&
            add_small(c, "numerics.txt", strdup(t->numerics)) &&
            add_small(c, "train_state.json", rt_state_text(rt, step)));
+    agree_on_small_files(rt);
 }
 
 static void drop_small_files(RtCheckpoint *c)
@@ -118,8 +134,7 @@ static int begin_file(RtCheckpoint *c, const char *path, const RtFile *f)
     } while (reserved != 0 && errno == EINTR);
     bool ok =
         reserved == 0 || ((errno == EOPNOTSUPP || errno == ENOSYS)
-                              ? ftruncate(fd, (off_t)f->bytes) == 0 ||
-                                    rt_file_error(c->error, "ftruncate", path)
+                              ? rt_file_extend(fd, path, f->bytes, c->error)
                               : rt_file_error(c->error, "reserve the bytes of", path));
     ok = ok && rt_file_write(fd, path, f->head, f->head_bytes, 0, c->error);
     if (!ok) {

@@ -22,8 +22,8 @@ char *rt_state_text(const Rt *rt, int64_t step)
     fprintf(f,
             "{\n  \"format\": \"fsdpgen train state 1\",\n  \"trainer\": \"%s\",\n"
             "  \"generator\": \"%s\",\n  \"step\": %lld,\n  \"samples\": %lld,\n"
-            "  \"data_samples\": %lld,\n  \"data_mix\": \"%016llx\",\n  \"seed\": "
-            "%lld,\n  \"skipped\": %lld,\n"
+            "  \"data_samples\": %lld,\n  \"data_mix\": \"%016llx\",\n"
+            "  \"data_hash\": \"%016llx\",\n  \"seed\": %lld,\n  \"skipped\": %lld,\n"
             "  \"skipped_in_a_row\": %lld,\n  \"beta1_power\": \"%a\",\n"
             "  \"beta2_power\": \"%a\",\n  \"loss_scale\": \"%a\",\n"
             "  \"scaled_updates\": %lld,\n  \"numerics\": \"%016llx\",\n"
@@ -31,7 +31,8 @@ char *rt_state_text(const Rt *rt, int64_t step)
             t->name, t->generator, (long long)step,
             (long long)(step * t->micro_batches * t->micro_batch),
             (long long)rt_tokens_samples(st->tokens),
-            (unsigned long long)rt_tokens_mix(st->tokens), (long long)st->flags.seed,
+            (unsigned long long)rt_tokens_mix(st->tokens),
+            (unsigned long long)rt_tokens_hash(st->tokens), (long long)st->flags.seed,
             (long long)st->skipped, (long long)st->skipped_in_a_row, st->beta1_power,
             st->beta2_power, st->loss_scale, (long long)st->scaled_updates,
             (unsigned long long)t->numerics_hash);
@@ -159,6 +160,9 @@ static bool read_member(RtJson *j, const char *key, RtTrainState *s)
     }
     if (strcmp(key, "data_mix") == 0) {
         return read_hash(j, &s->data_mix);
+    }
+    if (strcmp(key, "data_hash") == 0) {
+        return read_hash(j, &s->data_hash);
     }
     return strcmp(key, "platforms") == 0 ? read_platforms(j, s) : rt_json_skip(j);
 }

@@ -28,9 +28,7 @@ static void make_file(RtCheckpoint *c, const char *path, int64_t bytes)
     if (fd < 0) {
         return;
     }
-    if (ftruncate(fd, (off_t)bytes) != 0) {
-        rt_file_error(c->error, "ftruncate", path);
-    }
+    rt_file_extend(fd, path, bytes, c->error);
     close(fd);
 }
 

@@ -78,6 +78,109 @@ damaged_old_ones() {
         "$WORK/fault2.err"
 }
 
+# A signal that interrupts a call is no failure of it, but of calls that make or remove names.
+interrupted() {
+    local count at i n=0 sample=6 code
+    fault_begin
+    IO_COUNT=$WORK/count IO_DIR=$fck LD_PRELOAD=$io trainer_on fault2 2
+    count=$(cat "$WORK/count")
+    [ "$FULL" = 1 ] && sample=$count
+    for ((i = 0; i < sample; i++)); do
+        random "$count"
+        at=$random_value
+        [ "$FULL" = 1 ] && at=$i
+        fault_begin
+        IO_ERRNO=4 IO_DIR=$fck IO_ACT=error IO_AT=$at LD_PRELOAD=$io trainer_on fault2 2
+        code=$?
+        if [ $code = 0 ] && [ "$(grep '^weights' "$WORK/fault2.out")" = "$fault_hash" ]; then
+            n=$((n + 1))
+        elif ! grep -qE '(mkdir|rename|remove) .*: Interrupted system call' "$WORK/fault2.err"; then
+            bad "call $at is interrupted: code $code" "$WORK/fault2.err"
+        fi
+    done
+    check "$n of $count calls are interrupted, and nothing happens" test $n -ge $((sample / 2))
+}
+
+# ---- who writes what ------------------------------------------------------------------------------------
+
+# broken_runtime TRAINER FILE SED: $WORK/broken/trainer, of a runtime with another text
+broken_runtime() {
+    local dir=$WORK/before
+    rm -rf "$dir" "$WORK/broken"
+    mkdir "$dir" "$WORK/broken"
+    cp "$ROOT"/runtime/*.[ch] "$dir/"
+    sed -i "$3" "$dir/$2"
+    if cmp -s "$dir/$2" "$ROOT/runtime/$2" ||
+        ! make -C "$WORK/$1" CC="$ROOT/tests/cc_cached" -j2 GEMM=builtin CFLAGS="$flags" \
+            RUNTIME="$dir" BUILD="$WORK/broken/build" TRAINER="$WORK/broken/trainer" \
+            >"$WORK/broken.log" 2>&1; then
+        bad "a runtime with another $2 is built" "$WORK/broken.log"
+        return 1
+    fi
+}
+
+# Small files are rank 0's: texts of other ranks, longer ones too, are not what is hashed.
+texts_of_others() {
+    local ck=$WORK/texts.ck
+    rm -rf "$ck"
+    broken_runtime half1 rt_state.c \
+        's/t->name, t->generator,/t->name, rt->rank == 0 ? t->generator : "longer than its text is",/' &&
+        run broken 1 --checkpoint "$ck" || { bad 'other texts: runs' "$WORK/broken.err"; return; }
+    check 'a checkpoint of ranks with other texts is sound' run half1 2 --checkpoint "$ck" --resume
+    check 'and taken' grep -q '^resumed from .*step-00000001' "$WORK/half1.out"
+}
+
+# What a stranger's checkpoint says of its numerics goes to a terminal.
+escapes() {
+    local ck=$WORK/escapes.ck
+    rm -rf "$ck"
+    broken_runtime llama1 rt_save.c \
+        's/"numerics.txt", strdup(t->numerics)/"numerics.txt", strdup("dtypes.param = \\"f8\\"\\n\\033[31mred = 1\\n")/' &&
+        run broken 1 --checkpoint "$ck" || { bad 'escapes: runs' "$WORK/broken.err"; return; }
+    run split0 2 --checkpoint "$ck" --resume
+    check 'lines of another numerics.txt are shown' grep -q 'checkpoint: *dtypes.param = "f8"' \
+        "$WORK/split0.err"
+    check 'but none that a terminal obeys' test -z "$(tr -d '[:print:]\n' <"$WORK/split0.err")"
+}
+
+# ---- a run that goes on otherwise --------------------------------------------------------------------------
+
+other_data() {
+    local ck=$WORK/other_data.ck file=$WORK/other_data.txt
+    rm -rf "$ck"
+    cp "$data" "$file"
+    go() {
+        timeout 60 "$WORK/llama1/trainer" --data "$file" --threads 1 --quiet --checkpoint "$ck" \
+            --resume --steps "$1" >"$WORK/go.out" 2>"$WORK/go.err"
+    }
+    go 1
+    go 2
+    check 'the same data: no word' test ! -s "$WORK/go.err"
+    printf X | dd of="$file" bs=1 conv=notrunc status=none
+    go 3
+    check 'other data of the same size is told' grep -q \
+        'warning: --data names other files than when .*step-00000002 was written' "$WORK/go.err"
+    head -c 9000 "$data" >"$file"
+    go 4
+    check 'another number of samples is told' grep -q 'warning: the data has [0-9]* samples now' \
+        "$WORK/go.err"
+}
+
+# A pipe has no lines to go on from; it is written as in a run's first start.
+pipes() {
+    local ck=$WORK/pipes.ck pipe=$WORK/pipe step
+    rm -rf "$ck" "$pipe"
+    mkfifo "$pipe"
+    for step in 1 2; do
+        timeout 60 cat "$pipe" >"$WORK/pipe.jsonl" &
+        timeout 60 "$WORK/llama1/trainer" --data "$data" --threads 1 --quiet --checkpoint "$ck" \
+            --resume --steps $step --log "$pipe" >"$WORK/pipe.out" 2>"$WORK/pipe.err"
+        check "--log to a pipe, step $step" test $? = 0
+        wait $!
+        check "and its line comes" grep -q "^{\"step\": $step," "$WORK/pipe.jsonl"
+    done
+}
+
 # ---- filesystems ------------------------------------------------------------------------------------------
 
 odd_filesystems() {
@@ -127,5 +230,10 @@ configs() {
 carried_files
 errors_here
 damaged_old_ones
+interrupted
+texts_of_others
+escapes
+other_data
+pipes
 odd_filesystems
 configs

@@ -340,6 +340,46 @@ toy_join_refused() {
     fi
 }
 
+# disagree NAME CODES PATTERN FLAGS_OF_RANK_0 FLAGS_OF_RANK_1: two ranks, each started alone
+disagree() {
+    local name=$1 expected=$2 pattern=$3 rank as flags
+    watchers=()
+    for rank in 0 1; do
+        started_by torchrun $rank 2
+        read -ra flags <<<"$4"
+        "${as[@]}" "$WORK/toy2" "${flags[@]}" >"$WORK/join.$rank.out" 2>"$WORK/join.$rank.err" &
+        watchers[rank]=$!
+        shift
+    done
+    join_codes
+    if [ "$codes" = "$expected" ] && grep -qE -- "$pattern" <(echo; cat "$WORK/join.err"); then
+        ok "$name"
+    else
+        bad "$name: codes$codes, or no line like '$pattern'" "$WORK/join.err"
+    fi
+}
+
+# What every rank finds, or is asked for, by itself must be what the others are.
+toy_disagreements() {
+    local same=$WORK/same.txt other=$WORK/other.txt short=$WORK/short.txt
+    cp "$data" "$same"
+    { head -c -1 "$data"; printf X; } >"$other"
+    head -c 5000 "$data" >"$short"
+    disagree 'the same data under another name' ' 0 0' '' "--data $data" "--data $same"
+    disagree 'other data of the same size' ' 1 1' \
+        '^\[rank 1\] error: --data: its files are not those of rank 0' "--data $data" "--data $other"
+    disagree 'less data' ' 1 1' 'rank 0: [0-9]* sequences here, [0-9]* there' "--data $data" \
+        "--data $short"
+    disagree 'one file more' ' 1 1' '--data: its files are not' "--data $same" \
+        "--data $WORK/same*.txt --data $short"
+    disagree 'other steps' ' 2 2' \
+        '^\[rank 1\] error: --steps is not what rank 0 was given: start all' \
+        "--data $data --steps 3" "--data $data --steps 4"
+    disagree 'another seed' ' 2 2' '--seed is not' "--data $data --seed 3" "--data $data"
+    disagree 'a flag of one rank' ' 2 2' '--weights-hash is not' "--data $data" \
+        "--data $data --weights-hash"
+}
+
 # ---- the rest --------------------------------------------------------------------------------
 
 toy_openmp() {
@@ -438,6 +478,7 @@ toy_suite() {
     toy_nohup
     toy_joined
     toy_join_refused
+    toy_disagreements
     toy_openmp
     check "a step allocates nothing" toy_allocations
     toy_memory
