@@ -131,6 +131,8 @@ bool rt_file_error(char *error, const char *call, const char *path);
 /* Is the last error, since it was forgotten, one of this process or machine, like EMFILE,
  * that says nothing about the file? */
 bool rt_file_error_is_here(void);
+/* Is it one of a folder where this process may not write? */
+bool rt_file_error_is_denied(void);
 void rt_file_forget_error(void);
 int rt_file_open(const char *path, int flags, char *error); /* -1: it failed */
 bool rt_file_write(int fd, const char *path, const void *data, int64_t bytes, int64_t at,

@@ -36,6 +36,7 @@
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { SLOTS = 65536 }; /* the resolution of weights, and the period of their pattern */
 
@@ -54,9 +55,10 @@ struct RtTokens {
     unsigned char *slot_source; /* [SLOTS]; NULL: without weights */
     uint16_t *slot_rank;        /* [SLOTS]: slots of the same source before it */
     int64_t samples, seq, vocab;
-    const char *flag; /* that named the files */
-    bool masked;      /* each file has a mask */
-    bool unused_mask; /* some file has one, but nobody reads it */
+    const char *flag;     /* that named the files */
+    bool masked;          /* each file has a mask */
+    bool unused_mask;     /* some file has one, but nobody reads it */
+    const char *bytes_of; /* a file whose bytes are tokens, as nobody said; or NULL */
 };
 
 /* ---- what --data says ---------------------------------------------------------------
@@ -108,6 +110,7 @@ static bool add_file(RtTokens *d, const Source *s, const char *name, char *error
     if (!rt_token_file_open(f, name, s->format, d->masked, error)) {
         return false;
     }
+    d->bytes_of = f->taken_for_text && d->bytes_of == NULL ? f->name : d->bytes_of;
     d->unused_mask = d->unused_mask || (!d->masked && rt_token_file_has_mask(name));
     f->first_sample = d->samples;
     f->samples = f->tokens > 0 ? (f->tokens - 1) / d->seq : 0;
@@ -152,6 +155,15 @@ static bool no_match(const Source *s, int rc, char *error)
     return rt_tokens_wrong(error, "--%s %s: no such file", s->flag, s->word);
 }
 
+static bool add_named(RtTokens *d, Source *s, char *error)
+{
+    const glob_t one = {.gl_pathc = 1, .gl_pathv = &s->pattern};
+    s->first_sample = d->samples;
+    const bool good = add_match(d, s, &one, s->pattern, error);
+    s->samples = d->samples - s->first_sample;
+    return good;
+}
+
 static bool add_source(RtTokens *d, const char *word, char *error)
 {
     Source *s = &d->source[d->sources++];
@@ -160,6 +172,9 @@ static bool add_source(RtTokens *d, const char *word, char *error)
         return false;
     }
     const int rc = glob(s->pattern, GLOB_NOSORT, NULL, &g);
+    if (rc == GLOB_NOMATCH && access(s->pattern, F_OK) == 0) {
+        return add_named(d, s, error); /* a name with the letters of a pattern */
+    }
     if (rc != 0) {
         return no_match(s, rc, error);
     }
@@ -335,6 +350,12 @@ void rt_tokens_close(RtTokens *d)
 int64_t rt_tokens_samples(const RtTokens *d)
 {
     return d->samples;
+}
+
+const char *rt_tokens_bytes_of(const RtTokens *d)
+{
+    enum { MOST_OF_BYTES = 1024 }; /* a vocabulary that may be of bytes and a few more */
+    return d->vocab > MOST_OF_BYTES ? d->bytes_of : NULL;
 }
 
 bool rt_tokens_unused_mask(const RtTokens *d)

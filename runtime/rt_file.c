@@ -29,6 +29,11 @@ bool rt_file_error_is_here(void)
     return is;
 }
 
+bool rt_file_error_is_denied(void)
+{
+    return last_reason == EROFS || last_reason == EACCES || last_reason == EPERM;
+}
+
 void rt_file_forget_error(void)
 {
     last_reason = 0;

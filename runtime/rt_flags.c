@@ -34,8 +34,9 @@ static const Flag flags[] = {
     {"numerics-hash", NULL, "print the numerics and platform hashes and leave", FLAG_BOOL,
      AT(numerics_hash), 0, 0},
     {"platform-hash", NULL, "the same", FLAG_BOOL, AT(numerics_hash), 0, 0},
-    {"debug-gradients", "FILE", "write norm and projections of every gradient of step 1",
-     FLAG_TEXT, AT(debug_gradients), 0, 0},
+    {"debug-gradients", "FILE",
+     "write norm and projections of every gradient of the first step", FLAG_TEXT,
+     AT(debug_gradients), 0, 0},
     {"threads", "T", "of each rank (default: OMP_NUM_THREADS, or cores / ranks)",
      FLAG_INT, AT(threads), 1, 1024},
     {"deadline", "SECONDS", "end the job when a rank stands still for longer", FLAG_REAL,
@@ -129,6 +130,17 @@ static bool fits(const Flag *flag, bool sample)
                sample;
 }
 
+/* What a flag that training has, too, is to `trainer sample`. */
+static const char *help_of(const Flag *flag, bool sample)
+{
+    return !sample ? flag->help
+           : strcmp(flag->name, "checkpoint") == 0
+               ? "weights of the newest sound one there"
+           : strcmp(flag->name, "init") == 0 ? "weights of a Hugging Face folder"
+           : strcmp(flag->name, "seed") == 0 ? "of the draws"
+                                             : flag->help;
+}
+
 static void print_flags(bool sample)
 {
     for (int i = 0; i < N_FLAGS; i++) {
@@ -139,7 +151,7 @@ static void print_flags(bool sample)
         snprintf(left, sizeof left, "--%s%s%s", flags[i].name,
                  flags[i].value != NULL ? " " : "",
                  flags[i].value != NULL ? flags[i].value : "");
-        printf("  %-25s %s\n", left, flags[i].help);
+        printf("  %-25s %s\n", left, help_of(&flags[i], sample));
     }
 }
 

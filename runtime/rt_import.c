@@ -76,12 +76,15 @@ static void open_folder(Import *im)
     if (strlen(im->dir) >= RT_PATH_BYTES) {
         FAIL(im, "--init: the folder's name is too long");
     }
-    snprintf(path, sizeof path, "%s/model.safetensors.index.json", im->dir);
-    if (access(path, F_OK) == 0) {
+    snprintf(path, sizeof path, "%s/model.safetensors", im->dir);
+    const bool whole = access(path, F_OK) == 0; /* transformers, too, prefers it */
+    if (!whole) {
+        snprintf(path, sizeof path, "%s/model.safetensors.index.json", im->dir);
+    }
+    if (!whole && access(path, F_OK) == 0) {
         add_indexed(im, path);
     } else {
-        snprintf(path, sizeof path, "%s/model.safetensors", im->dir);
-        if (access(path, F_OK) != 0) {
+        if (!whole) {
             FAIL(im,
                  "--init: %s has neither model.safetensors nor "
                  "model.safetensors.index.json",

@@ -25,6 +25,12 @@ static const char *with_commas(char *out, size_t n, double x)
     return out;
 }
 
+/* Without the sign that a processor gives what is not a number. */
+static double told(double x)
+{
+    return x == x ? x : __builtin_nan("");
+}
+
 static void flush_stdout(const Rt *rt)
 {
     if (fflush(stdout) != 0 || ferror(stdout)) {
@@ -54,6 +60,19 @@ static long lines_end(FILE *f, int64_t step)
     return end;
 }
 
+/* Logs are written over, other files are not. */
+static bool is_log(const char *path)
+{
+    char begin[] = "{\"step\": ", is[sizeof begin] = "";
+    FILE *f = fopen(path, "re");
+    const bool same = f != NULL && fread(is, 1, sizeof is - 1, f) == sizeof is - 1 &&
+                      strcmp(is, begin) == 0;
+    if (f != NULL) {
+        fclose(f);
+    }
+    return same;
+}
+
 /* A run that was resumed goes on in the log that it has, if it is a file. */
 static void open_log(Rt *rt)
 {
@@ -67,6 +86,12 @@ static void open_log(Rt *rt)
             log_failed(rt);
         }
         return;
+    }
+    if (has_lines && s.st_size > 0 && !is_log(st->flags.log)) {
+        rt_fail(
+            rt, RT_EXIT_ERROR,
+            "--log %s: the file is there and is no log of a trainer: name another one",
+            st->flags.log);
     }
     st->log = fopen(st->flags.log, "we");
     if (st->log == NULL) {
@@ -98,6 +123,13 @@ void rt_log_start(Rt *rt)
         fprintf(stderr, "trainer: warning: there are masks beside the data, but this "
                         "trainer was generated with loss.mask = false: every token is "
                         "a target\n");
+    }
+    if (rt_tokens_bytes_of(st->tokens) != NULL) {
+        fprintf(stderr,
+                "trainer: warning: the bytes of %s are taken for tokens, 256 of the "
+                "model's %lld: `fsdpgen tokenize` makes tokens of it; text:FILE says "
+                "that bytes are meant\n",
+                rt_tokens_bytes_of(st->tokens), (long long)t->vocab);
     }
     if (st->flags.log != NULL) {
         open_log(rt);
@@ -196,7 +228,7 @@ void rt_log_step(Rt *rt, double seconds)
     }
     char eval[48] = "";
     if (st->evaluated) {
-        snprintf(eval, sizeof eval, "  eval_loss: %8.5f", st->eval_loss);
+        snprintf(eval, sizeof eval, "  eval_loss: %8.5f", told(st->eval_loss));
     }
     const double left = (double)(st->flags.steps - st->step - 1);
     const double done = (double)(st->step + 1 - st->first_step);
@@ -215,7 +247,7 @@ void rt_log_eval(Rt *rt)
     const RtState *st = rt->state;
     if (rt->rank == 0) {
         printf("step: %4lld  eval_loss: %8.5f (%a) of %lld tokens\n", (long long)st->step,
-               st->eval_loss, st->eval_loss, (long long)st->eval_tokens);
+               told(st->eval_loss), told(st->eval_loss), (long long)st->eval_tokens);
         flush_stdout(rt);
     }
 }

@@ -27,7 +27,7 @@ static void one_step(Rt *rt)
     if (rt_eval_due(rt)) {
         rt_evaluate(rt);
     }
-    if (st->step == 0 && st->flags.debug_gradients != NULL) {
+    if (st->step == st->first_step && st->flags.debug_gradients != NULL) {
         rt_debug_gradients(rt, st->flags.debug_gradients);
     }
     rt_log_step(rt, seconds);

@@ -411,6 +411,8 @@ RtTokens *rt_tokens_open_for(const RtTrainer *t, const char *flag,
 void rt_tokens_close(RtTokens *d);
 int64_t rt_tokens_samples(const RtTokens *d);
 bool rt_tokens_unused_mask(const RtTokens *d); /* masks lie there, the trainer has none */
+/* A file whose bytes are tokens of a large vocabulary, though nobody said so; or NULL. */
+const char *rt_tokens_bytes_of(const RtTokens *d);
 bool rt_tokens_hold(const RtTokens *d, uintptr_t address); /* is it in a mapped file? */
 /* Place in the data of global sample `index` (0, 1, ...): a bijection in each epoch, of
  * all or, with weights, of each source. */

@@ -96,13 +96,29 @@ static bool lock_folder(Rt *rt)
     return true;
 }
 
+/* A checkpoint in the place of the folder that it lies in: a run would begin at step 0
+ * there. */
+static void refuse_checkpoint(RtCheckpoint *c)
+{
+    char path[RT_PATH_BYTES + RT_NAME_BYTES];
+    snprintf(path, sizeof path, "%s/MANIFEST", c->dir);
+    if (c->error[0] == '\0' && access(path, F_OK) == 0) {
+        snprintf(c->error, sizeof c->error,
+                 "%s is a checkpoint itself: name the folder that it lies in", c->dir);
+    }
+}
+
 /* The folder is this run's, and clean; steps of checkpoints in it, largest first, the
  * same on all ranks. */
 static int64_t *open_folder(Rt *rt, int *count)
 {
     RtCheckpoint *c = rt->state->checkpoint;
     int64_t *steps;
-    if (rt->rank == 0 && rt_file_make_folder(c->dir, c->error) && lock_folder(rt)) {
+    if (rt->rank == 0) {
+        refuse_checkpoint(c);
+    }
+    if (rt->rank == 0 && c->error[0] == '\0' && rt_file_make_folder(c->dir, c->error) &&
+        lock_folder(rt)) {
         rt_file_clean(c->dir, c->error);
     }
     *count = rt_share_steps(rt, &steps);
@@ -538,6 +554,7 @@ void rt_checkpoint_weights(Rt *rt)
     }
     rt_enter(rt, RT_AT_LOAD);
     RtCheckpoint *c = rt->state->checkpoint = open_checkpoint(rt);
+    refuse_checkpoint(c);
     const int n = rt_share_steps(rt, &steps);
     stop_on_error(rt, "--checkpoint");
     for (int i = 0; i < n && !sound; i++) {

@@ -221,6 +221,9 @@ bool rt_tensors_add(RtTensors *s, const char *path, char *error)
     for (int i = 0; i < 8; i++) {
         bytes |= (uint64_t)size[i] << 8 * i;
     }
+    if (memcmp(size, "version ", 8) == 0) {
+        return refuse(error, path, "is a pointer of Git LFS, not the file: git lfs pull");
+    }
     if (bytes > MOST_HEADER_BYTES || (int64_t)bytes > st.st_size - 8) {
         return refuse(error, path, "its header is longer than the file or 100 MB");
     }

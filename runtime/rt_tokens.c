@@ -25,6 +25,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -373,12 +374,33 @@ static bool read_megatron(RtTokenFile *f, char *error)
     return good;
 }
 
+/* Files that people give in the place of their tokens. */
+static bool is_text(RtTokenFile *f, char *error)
+{
+    static const char *const ends[] = {
+        ".jsonl", ".json", ".idx", ".safetensors", ".gz", ".zst",  ".xz",    ".parquet",
+        ".arrow", ".npy",  ".npz", ".zip",         ".pt", ".gguf", ".pickle"};
+    f->taken_for_text = true;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        const size_t n = strlen(f->name), m = strlen(ends[i]);
+        if (n >= m && strcasecmp(f->name + n - m, ends[i]) == 0) {
+            return rt_tokens_wrong(error,
+                                   "%s: is neither tokens nor a text: `fsdpgen tokenize` "
+                                   "makes tokens of texts and JSONL; text:FILE reads the "
+                                   "bytes of any file",
+                                   f->name);
+        }
+    }
+    return true;
+}
+
 static bool recognise(RtTokenFile *f, RtFileFormat format, char *error)
 {
+    const RtFileFormat is = format == RT_FILE_BY_NAME ? format_by_name(f->name) : format;
     f->at = f->map.at;
     f->width = 1;
     f->tokens = f->map.bytes;
-    switch (format == RT_FILE_BY_NAME ? format_by_name(f->name) : format) {
+    switch (is) {
     case RT_FILE_LLMC:
         return read_llmc(f, error);
     case RT_FILE_NANOGPT:
@@ -386,7 +408,7 @@ static bool recognise(RtTokenFile *f, RtFileFormat format, char *error)
     case RT_FILE_MEGATRON:
         return read_megatron(f, error);
     default:
-        return true;
+        return format == RT_FILE_TEXT || is_text(f, error);
     }
 }
 

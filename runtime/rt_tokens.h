@@ -27,6 +27,7 @@ typedef struct RtTokenFile {
     const unsigned char *at; /* first token */
     int width;               /* bytes of a token: 1, 2, 4, 8 */
     bool is_signed;
+    bool taken_for_text; /* nobody said so, its name says nothing else */
     int64_t tokens, first_sample, samples;
     /* Megatron: i64 [sequences], bytes before each in the file; i64 [bounds], sequences
      * before each document, then all. NULL: no documents are known. */

@@ -77,17 +77,22 @@ static bool read_slices(Rt *rt, const char *path)
     return same;
 }
 
-/* Collective. A trial that cannot be made says nothing: the first save meets its cause.
- */
+/* Collective. A folder where nobody may write ends the run before it computes anything.
+ * Of another trial that cannot be made the first save meets the cause. */
 static bool judge(Rt *rt, bool same)
 {
     RtCheckpoint *c = rt->state->checkpoint;
     const int who = rt_first_error(rt);
+    if (who == rt->rank && rt_file_error_is_denied() && !rt->state->flags.keep_going) {
+        rt_fail(rt, RT_EXIT_ERROR, "--checkpoint: no checkpoint could be written: %s",
+                c->error);
+    }
     if (who == rt->rank) {
-        fprintf(stderr,
-                "trainer: warning: [rank %d] whether ranks can write into one file "
-                "together in %s could not be tried: %s; --one-writer is safe anywhere\n",
-                who, c->dir, c->error);
+        fprintf(
+            stderr,
+            "trainer: warning: [rank %d] whether a checkpoint can be written in %s, by "
+            "several ranks into one file, could not be tried: %s\n",
+            who, c->dir, c->error);
     }
     c->error[0] = '\0';
     uint64_t losers = !same;
@@ -108,14 +113,13 @@ static bool one_writer_needed(Rt *rt)
     RtCheckpoint *c = rt->state->checkpoint;
     char path[RT_PATH_BYTES + RT_NAME_BYTES];
     bool same = true;
-    if (rt->world_size == 1 || rt->state->flags.one_writer) {
-        return rt->state->flags.one_writer;
-    }
+    const bool alone = rt->world_size == 1 || rt->state->flags.one_writer;
+    rt_file_forget_error();
     snprintf(path, sizeof path, "%s/.tmp-step-trial", c->dir);
     if (rt->rank == 0) {
         make_file(c, path, (int64_t)SLICES * rt->world_size * SLICE_BYTES);
     }
-    if (rt_first_error(rt) < 0) {
+    if (!alone && rt_first_error(rt) < 0) {
         write_slices(rt, path);
         if (rt_first_error(rt) < 0) {
             same = read_slices(rt, path);
@@ -125,7 +129,7 @@ static bool one_writer_needed(Rt *rt)
     if (rt->rank == 0) {
         remove(path); /* where it stays, the next start removes it */
     }
-    return one;
+    return one || rt->state->flags.one_writer;
 }
 
 /* Copies lie in the memory of one machine. */

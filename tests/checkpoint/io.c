@@ -14,6 +14,7 @@
  *   IO_DISK=BYTES   files may have so many bytes together; then the disk is full
  *   IO_RESERVE=0    the filesystem cannot reserve bytes
  *   IO_MEMORY=BYTES the machine says that so many are available
+ *   IO_READONLY=1   no file can be made there
  *   IO_LOG=FILE     a line for each call that changes something, for crash.c */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -217,6 +218,10 @@ int open(const char *path, int flags, ...)
         return REAL(open)(path, flags, mode);
     if (fails(EIO))
         return -1;
+    if (flags & O_CREAT && getenv("IO_READONLY")) {
+        errno = EROFS;
+        return -1;
+    }
     fd = REAL(open)(path, flags, mode);
     if (fd >= 0 && fd < MOST_FDS)
         snprintf(path_of[fd], sizeof path_of[fd], "%s", path);

@@ -181,6 +181,61 @@ pipes() {
     done
 }
 
+# ---- folders that are none ---------------------------------------------------------------------------------
+
+wrong_folders() {
+    local ck=$WORK/wrong.ck name flag
+    rm -rf "$ck"
+    run llama1 2 --checkpoint "$ck"
+    says 'a checkpoint is no folder of them' 1 'step-00000002 is a checkpoint itself: name the folder' \
+        llama1 4 --checkpoint "$ck/step-00000002" --resume
+    check 'nothing was written there' test -z "$(find "$ck/step-00000002" -name 'step-*' -mindepth 1)"
+    timeout 60 "$WORK/llama1/trainer" sample --prompt 5 --checkpoint "$ck/step-00000002" \
+        >"$WORK/sample.out" 2>&1
+    check 'nor for sample' grep -q 'is a checkpoint itself' "$WORK/sample.out"
+    timeout 60 "$WORK/llama1/trainer" sample --help >"$WORK/sample.out"
+    check "sample's help is of sample" grep -q -- '--checkpoint DIR  *weights of the newest' \
+        "$WORK/sample.out"
+    for name in fault1 fault2; do # told before anything is computed
+        for flag in --weights-hash --one-writer; do
+            fault_begin
+            IO_DIR=$fck IO_READONLY=1 LD_PRELOAD=$io trainer_on $name 2 $flag
+            check "$name $flag: a read-only folder ends it" test $? = 1
+            check "$name $flag: at the start" grep -q \
+                'error: --checkpoint: no checkpoint could be written: open .*: Read-only' \
+                "$WORK/$name.err"
+        done
+    done
+    fault_begin
+    IO_DIR=$fck IO_READONLY=1 LD_PRELOAD=$io trainer_on fault2 2 --keep-going
+    check 'not with --keep-going' grep -q 'error: no checkpoint of step 2: ' "$WORK/fault2.err"
+    rm -rf "$fck"
+    IO_DIR=$fck IO_DISK=1 LD_PRELOAD=$io trainer_on fault1 1
+    check 'where there is no checkpoint none is called intact' grep -q \
+        'no checkpoint of step 1: .*; there is no earlier one' "$WORK/fault1.err"
+}
+
+# ---- weights that are none ---------------------------------------------------------------------------------
+
+wrong_weights() {
+    local ck=$WORK/wrong.ck in=$WORK/wrong.in want
+    rm -rf "$ck" "$in"
+    run llama1 2 --checkpoint "$ck"
+    want=$(grep '^weights ' "$WORK/llama1.out")
+    mkdir "$in"
+    cp "$ck/step-00000002/model.safetensors" "$in/"
+    printf '{"weight_map": {"a": "model-00001-of-00002.safetensors"}}' >"$in/model.safetensors.index.json"
+    check 'an index beside a whole file is an old one' test "$(hash_of llama1 "$in")" = "$want"
+    printf 'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 123\n' \
+        >"$in/model.safetensors"
+    check 'a pointer of Git LFS' test -z "$(hash_of llama1 "$in")"
+    check 'is told as that' grep -q 'is a pointer of Git LFS, not the file: git lfs pull' "$WORK/init.err"
+    cp "$llama" "$WORK/model.lua"
+    says 'a log is not written over another file' 1 'model.lua: the file is there and is no log' \
+        llama1 1 --log "$WORK/model.lua"
+    check 'which stays' cmp "$llama" "$WORK/model.lua"
+}
+
 # ---- filesystems ------------------------------------------------------------------------------------------
 
 odd_filesystems() {
@@ -235,5 +290,7 @@ texts_of_others
 escapes
 other_data
 pipes
+wrong_folders
+wrong_weights
 odd_filesystems
 configs

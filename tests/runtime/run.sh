@@ -141,6 +141,13 @@ bad_data() {
     fails "huge count" 1 "the header counts 2147483647 tokens" --data "$d/huge.bin"
     fails "ids out of range" 1 "vocabulary has 259 ids, 0 to 258" --data "$d/ids.bin"
     fails "32-bit ids out of range" 1 "is 4294967295, but the model's vocabulary" --data "$d/ids32.bin"
+    printf '{"text": "%s"}' "$(head -c 3000 /dev/zero | tr '\0' x)" >"$d/chat.jsonl"
+    cp "$d/chat.jsonl" "$d/weights.SafeTensors"
+    cp "$d/chat.jsonl" "$d/odd[1].txt"
+    fails "JSONL" 1 "is neither tokens nor a text: .fsdpgen tokenize. makes tokens" --data "$d/chat.jsonl"
+    fails "weights" 1 "weights.SafeTensors: is neither" --data "$d/weights.SafeTensors"
+    check "JSONL as bytes" "$t" --data "text:$d/chat.jsonl" --steps 1 --quiet
+    check "a name with the letters of a pattern" "$t" --data "$d/odd[1].txt" --steps 1 --quiet
     fails "few tokens" 1 "has 5 tokens; a sample is" --data "$d/few.bin"
     if [ "$(id -u)" -ne 0 ]; then
         cp "$data" "$d/secret.txt"
@@ -361,6 +368,15 @@ if generate "$WORK/four" "$tiny" --set mesh.shard=4 && build_trainer "$WORK/four
         bad_masks
     else
         bad "building the trainer with masks" "$WORK/masked.log"
+    fi
+    if generate "$WORK/large" "$tiny" --set model.vocab=1025 && build_trainer "$WORK/large"; then
+        "$WORK/large/trainer" --data "$data" --steps 1 --quiet 2>"$WORK/large.err"
+        check "bytes for a large vocabulary are told" grep -q \
+            "the bytes of .*LICENSE are taken for tokens, 256 of the model's 1025" "$WORK/large.err"
+        "$WORK/large/trainer" --data "text:$data" --steps 1 --quiet 2>"$WORK/large.err"
+        check "not if that is meant" test ! -s "$WORK/large.err"
+    else
+        bad "building the trainer of a large vocabulary" "$WORK/large.log"
     fi
     bad_flags
     check "the log's keys" json
