@@ -249,11 +249,19 @@ static void hear_rank(RtRankShared *r, const RtView *v)
     atomic_store(&r->done, v->done);
 }
 
+/* Of how long ago; a hair before 0 where the rank moved while its watcher looked. */
+static bool is_age(int64_t ns)
+{
+    const int64_t most = INT64_C(1000000000000000000); /* 30 years */
+    return ns >= -most && ns <= most;
+}
+
 /* Whom a rank waits for is looked up by these. */
 static bool makes_sense(const RtView *v)
 {
     const int ranks = net.trainer->world_size;
-    return v->waiting >= -1 && v->waiting < RT_STREAMS && v->waiting_ranks >= 0 &&
+    return is_age(v->moved_ns) && is_age(v->looked_ns) && v->waiting >= -1 &&
+           v->waiting < RT_STREAMS && v->waiting_ranks >= 0 &&
            v->waiting_ranks <= ranks && v->waiting_stride >= 0 &&
            (int64_t)v->waiting_ranks * v->waiting_stride <= ranks &&
            (v->waiting_ranks == 0) == (v->waiting_stride == 0) &&
