@@ -144,7 +144,7 @@ bad_data() {
     printf '{"text": "%s"}' "$(head -c 3000 /dev/zero | tr '\0' x)" >"$d/chat.jsonl"
     cp "$d/chat.jsonl" "$d/weights.SafeTensors"
     cp "$d/chat.jsonl" "$d/odd[1].txt"
-    fails "JSONL" 1 "is neither tokens nor a text: .fsdpgen tokenize. makes tokens" --data "$d/chat.jsonl"
+    fails "JSONL" 1 "chat.jsonl: is neither tokens nor a text" --data "$d/chat.jsonl"
     fails "weights" 1 "weights.SafeTensors: is neither" --data "$d/weights.SafeTensors"
     check "JSONL as bytes" "$t" --data "text:$d/chat.jsonl" --steps 1 --quiet
     check "a name with the letters of a pattern" "$t" --data "$d/odd[1].txt" --steps 1 --quiet
