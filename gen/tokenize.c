@@ -168,8 +168,6 @@ static bool parse(Parse *p, int argc, char **argv)
         return usage(p, "no output is given: -o X.bin");
     if (!p->o.tokenizer)
         p->o.tokenizer = "bytes";
-    if (!p->o.field)
-        p->o.field = p->o.template ? "messages" : "text";
     if (p->o.template && !strcmp(p->o.tokenizer, "bytes"))
         return usage(
             p, "--template needs --tokenizer: bytes have no tokens that end a turn");
@@ -225,21 +223,6 @@ static bool find_end(TokOptions *o, Tokenizer *t, char *error)
     return true;
 }
 
-/* Before hours of work: are they there? */
-static bool find_inputs(const TokOptions *o, char *error)
-{
-    for (int i = 0; i < o->inputs.count; i++) {
-        struct stat s;
-
-        if (stat(o->inputs.items[i], &s) != 0) {
-            snprintf(error, TOK_ERROR_BYTES, "%.200s: %s", o->inputs.items[i],
-                     strerror(errno));
-            return false;
-        }
-    }
-    return true;
-}
-
 static void tell(const TokOptions *o, const Tokenizer *t, const TokTotals *n)
 {
     printf("%s: %lld tokens of %d bits, %lld document%s\n", o->output,
@@ -287,8 +270,10 @@ int tokenize_main(Gen *g, int argc, char **argv)
         return EXIT_DIAG;
     }
     diag_print(g);
-    if (!find_end(&p.o, &t, error) || !find_inputs(&p.o, error))
+    if (!find_end(&p.o, &t, error) || !tok_check_files(g, &p.o, &t, error))
         return told(error);
+    if (!p.o.field)
+        p.o.field = p.o.template ? "messages" : "text";
     out = tok_writer_open(p.o.output, t.max_id, p.o.template != NULL, p.o.force, error);
     if (!out)
         return told(error);

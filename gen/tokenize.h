@@ -97,6 +97,9 @@ void tok_bpe_close(TokBpe *b);
 void tok_merge_put(TokVocab *v, uint32_t left, uint32_t right, uint32_t rank,
                    uint32_t id);
 void tok_word_put(TokVocab *v, const char *s, size_t n, uint32_t id);
+/* The bytes that a word of a vocabulary stands for, in ByteLevel's alphabet; false: a
+ * character is outside it, so no text can become this word. to: as long as the word. */
+bool tok_raw_bytes(const char *s, size_t n, char *to, size_t *bytes);
 void tok_bpe_piece(const TokVocab *v, TokBpe *b, const char *s, size_t n, TokIds *out);
 
 /* ---- tokenize_encode.c: a text to ids -----------------------------------------------
@@ -171,8 +174,9 @@ bool tok_chat_run(TokChat *c, const json_t *messages, const json_t *record, TokI
  */
 
 typedef struct TokOptions {
-    const char *output, *tokenizer, *template, *field;
-    const char *end; /* a token or an id */
+    const char *output, *tokenizer, *template;
+    const char *field; /* NULL until files are checked: its default */
+    const char *end;   /* a token or an id */
     struct {
         const char **items;
         int count, cap;
@@ -241,6 +245,17 @@ TokWriter *tok_writer_open(const char *path, uint32_t max_id, bool mask, bool fo
 bool tok_writer_add(TokWriter *w, const TokIds *ids, char *error);
 bool tok_writer_commit(TokWriter *w, char *error);
 void tok_writer_abandon(TokWriter *w);
+
+/* ---- tokenize_files.c ---------------------------------------------------------------
+ */
+
+/* Does an input have a JSON object on each line? */
+bool tok_is_lines(const TokOptions *o, const char *name);
+/* What a file is, by its bytes, that is neither a text nor JSON: "is gzip: ...", or NULL.
+ */
+const char *tok_no_text(const char *s, size_t n);
+/* Of the inputs and the output; false with error set. */
+bool tok_check_files(Gen *g, const TokOptions *o, const Tokenizer *t, char *error);
 
 /* ---- tokenize.c ---------------------------------------------------------------------
  */

@@ -252,6 +252,35 @@ static void encode(const TokVocab *v, TokBpe *b, const char *s, size_t n, TokIds
         merge_long(v, b, s, n, out);
 }
 
+/* ByteLevel writes bytes as characters: those that print as themselves, the others, in
+ * their order, from U+0100 on. */
+static int byte_of(int point)
+{
+    const int k = point - 0x100;
+
+    if (k < 0)
+        return (point >= 33 && point <= 126) || (point >= 161 && point != 173) ? point
+                                                                               : -1;
+    return k <= 32 ? k : k <= 66 ? 127 + k - 33 : k == 67 ? 173 : -1;
+}
+
+bool tok_raw_bytes(const char *s, size_t n, char *to, size_t *bytes)
+{
+    *bytes = 0;
+    for (size_t i = 0; i < n;) {
+        const unsigned char c = (unsigned char)s[i];
+        const int point = c < 0x80                ? c
+                          : c < 0xE0 && i + 1 < n ? (c & 31) << 6 | (s[i + 1] & 63)
+                                                  : 0x7FF;
+
+        if (byte_of(point) < 0)
+            return false;
+        to[(*bytes)++] = (char)byte_of(point);
+        i += c < 0x80 ? 1 : 2;
+    }
+    return true;
+}
+
 void tok_bpe_piece(const TokVocab *v, TokBpe *b, const char *s, size_t n, TokIds *out)
 {
     const size_t begin = out->n;

@@ -20,6 +20,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 
 enum {
@@ -39,6 +40,7 @@ struct TokChat {
     const char *chunk; /* its name */
     const char *file;  /* the template's text */
     size_t file_bytes;
+    bool own;     /* fsdpgen carries it */
     int function; /* registry */
     TokWorker *w;
     TokIds *out;
@@ -313,10 +315,42 @@ static void take_part(lua_State *L, TokChat *c, lua_Integer k)
     add_text(c, s, n, target);
 }
 
+/* How many parts the table on top has. A nil among them would end the chat there for who
+ * asks for one after the other, so each key is looked at. */
+static lua_Integer count_parts(lua_State *L)
+{
+    lua_Integer n = 0, last = 0, k = 1;
+
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1), n++) {
+        if (lua_type(L, -2) == LUA_TSTRING)
+            luaL_error(L, "the template returns a list with a key `%s`; parts have none",
+                       lua_tostring(L, -2));
+        if (!lua_isinteger(L, -2) || lua_tointeger(L, -2) < 1)
+            luaL_error(L,
+                       "the template returns a list with a key that is not 1, 2, 3, ...");
+        if (lua_tointeger(L, -2) > last)
+            last = lua_tointeger(L, -2);
+    }
+    if (n == 0)
+        luaL_error(L, "the template returns no part");
+    if (last > n) {
+        while (lua_rawgeti(L, -1, k) != LUA_TNIL) {
+            lua_pop(L, 1);
+            k++;
+        }
+        luaL_error(L,
+                   "part %I of what the template returns is nil; of what may be missing "
+                   "write (x or \"\")",
+                   k);
+    }
+    return n;
+}
+
 /* All of it, protected: Lua's memory ends here, too. */
 static int run(lua_State *L)
 {
     TokChat *c = lua_touserdata(L, 1);
+    lua_Integer n;
 
     lua_rawgeti(L, LUA_REGISTRYINDEX, c->function);
     push_json(L, c->messages, 0);
@@ -325,7 +359,9 @@ static int run(lua_State *L)
     if (lua_type(L, -1) != LUA_TTABLE)
         return luaL_error(L, "the template returns %s, not a list of parts",
                           luaL_typename(L, -1));
-    for (lua_Integer k = 1; lua_rawgeti(L, -1, k) != LUA_TNIL; k++) {
+    n = count_parts(L);
+    for (lua_Integer k = 1; k <= n; k++) {
+        lua_rawgeti(L, -1, k);
         take_part(L, c, k);
         lua_pop(L, 1);
     }
@@ -361,18 +397,18 @@ static int install(lua_State *L)
 
 /* The text of a template: one that fsdpgen carries, or a file, of which all chats get
  * what it says now. */
-static bool read_template(const char *name, Gen *g, const char **text, size_t *bytes,
-                          const char **chunk, char *error)
+static bool read_template(TokChat *c, const char *name, char *error)
 {
-    const Embedded *e = embed_find(gen_printf(g, "templates/chat/%s.lua", name));
+    const Embedded *e = embed_find(gen_printf(&c->g, "templates/chat/%s.lua", name));
     const size_t n = strlen(name);
     char why[TOK_ERROR_BYTES - 128];
     const char *map = NULL;
 
     if (e) {
-        *text = (const char *)e->data;
-        *bytes = e->bytes;
-        *chunk = gen_printf(g, "@%s", e->path);
+        c->own = true;
+        c->file = (const char *)e->data;
+        c->file_bytes = e->bytes;
+        c->chunk = gen_printf(&c->g, "@%s", e->path);
         return true;
     }
     if (n < 4 || strcmp(name + n - 4, ".lua")) {
@@ -381,15 +417,15 @@ static bool read_template(const char *name, Gen *g, const char **text, size_t *b
                  name);
         return false;
     }
-    *chunk = gen_printf(g, "@%s", name);
-    if (!tok_map(name, &map, bytes, why) || *bytes > TEMPLATE_BYTES) {
+    c->chunk = gen_printf(&c->g, "@%s", name);
+    if (!tok_map(name, &map, &c->file_bytes, why) || c->file_bytes > TEMPLATE_BYTES) {
         snprintf(error, TOK_ERROR_BYTES, "%.100s: %.300s", name,
                  map ? "is too large for a template" : why);
         return false;
     }
-    *text = memcpy(gen_alloc(g, *bytes + 1), map, *bytes);
-    if (*bytes)
-        munmap((void *)(uintptr_t)map, *bytes);
+    c->file = memcpy(gen_alloc(&c->g, c->file_bytes + 1), map, c->file_bytes);
+    if (c->file_bytes)
+        munmap((void *)(uintptr_t)map, c->file_bytes);
     return true;
 }
 
@@ -423,7 +459,7 @@ TokChat *tok_chat_open(TokWorker *w, const char *template, char *error)
     gen_require(c, "out of memory");
     c->w = w;
     c->lengths = w->tok->vocab.lengths;
-    if (!read_template(template, &c->g, &c->file, &c->file_bytes, &c->chunk, error)) {
+    if (!read_template(c, template, error)) {
         free(c);
         return NULL;
     }
@@ -449,7 +485,19 @@ void tok_chat_close(TokChat *c)
 /* ---- a record
  * -------------------------------------------------------------------------- */
 
-static bool check_message(const json_t *m, size_t i, char *error)
+/* A role that differs by case alone from one that fsdpgen's templates know would be
+ * written as it is, and be nobody's target. NULL: it does not. */
+static const char *meant_role(const char *role)
+{
+    static const char *const roles[] = {"assistant", "user", "system", "tool"};
+
+    for (int i = 0; i < 4; i++)
+        if (!strcasecmp(role, roles[i]) && strcmp(role, roles[i]) != 0)
+            return roles[i];
+    return NULL;
+}
+
+static bool check_message(const TokChat *c, const json_t *m, size_t i, char *error)
 {
     const char *role = json_string_value(json_object_get(m, "role"));
     const char *good = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
@@ -457,6 +505,10 @@ static bool check_message(const json_t *m, size_t i, char *error)
     if (!role || !*role || strlen(role) > 64 || role[strspn(role, good)])
         snprintf(error, TOK_ERROR_BYTES,
                  "message %zu: `role` is a word of letters, digits, `_` and `-`", i + 1);
+    else if (c->own && meant_role(role))
+        snprintf(error, TOK_ERROR_BYTES,
+                 "message %zu: the role `%s` is unknown; write `%s`", i + 1, role,
+                 meant_role(role));
     else if (!json_is_string(json_object_get(m, "content")))
         snprintf(error, TOK_ERROR_BYTES, "message %zu: `content` is no text", i + 1);
     else
@@ -475,7 +527,7 @@ bool tok_chat_run(TokChat *c, const json_t *messages, const json_t *record, TokI
         return false;
     }
     for (size_t i = 0; i < json_array_size(messages); i++)
-        if (!check_message(json_array_get(messages, i), i, error))
+        if (!check_message(c, json_array_get(messages, i), i, error))
             return false;
     c->messages = messages;
     c->record = record;

@@ -76,13 +76,6 @@ struct TokReader {
     bool chained;
 };
 
-static bool has_suffix(const char *s, const char *suffix)
-{
-    const size_t n = strlen(s), m = strlen(suffix);
-
-    return n >= m && !strcmp(s + n - m, suffix);
-}
-
 TokReader *tok_reader_open(const Tokenizer *t, const TokOptions *o)
 {
     TokReader *r = calloc(1, sizeof *r);
@@ -130,8 +123,9 @@ static bool open_next(TokReader *r, char *error)
     r->at = 0;
     r->line = 1;
     r->begun = false;
-    r->lines = r->o->jsonl || r->o->template || has_suffix(name, ".jsonl") ||
-               has_suffix(name, ".ndjson");
+    r->lines = tok_is_lines(r->o, name);
+    if (r->lines && in->bytes >= 3 && !memcmp(in->at, "\xef\xbb\xbf", 3))
+        r->at = 3; /* the byte order mark that Windows' programs write */
     good = r->lines || !r->tok->file ? in->bytes : tok_utf8_valid(in->at, in->bytes);
     if (good < in->bytes) {
         int64_t line = 1;
@@ -254,7 +248,7 @@ bool tok_reader_next(TokReader *r, TokJob *job, char *error)
     while (!r->in) {
         if (r->next == r->o->inputs.count || !open_next(r, error))
             return false;
-        if (r->lines && r->in->bytes == 0)
+        if (r->lines && r->at == r->in->bytes)
             close_input(r);
     }
     if (r->lines)

@@ -21,9 +21,8 @@ typedef struct Load {
     const char *file, *text;
     size_t bytes;
     json_t *root, *vocab;
-    int byte_of[0x180]; /* of a character of ByteLevel's alphabet; -1 */
-    int before;         /* errors there were */
-    bool has_template;  /* of a post-processor */
+    int before;        /* errors there were */
+    bool has_template; /* of a post-processor */
 } Load;
 
 __attribute__((format(printf, 3, 4))) static void refuse(Load *l, const char *path,
@@ -63,6 +62,16 @@ static void must_lack(Load *l, const json_t *part, const char *path, const char 
         !(json_is_string(v) && json_string_length(v) == 0))
         refuse(l, gen_printf(l->g, *path ? "%s.%s" : "%s%s", path, key),
                "is not supported");
+}
+
+/* What files saved after training often carry, and does nothing to a vocabulary. */
+static void warn_unused(Load *l, const char *key)
+{
+    const json_t *v = json_object_get(l->root, key);
+
+    if (v && !json_is_null(v))
+        diag_add(l->g, DIAG_WARNING, json_place(l->file, l->text, l->bytes, key), NULL,
+                 "%s: is ignored: whole documents are tokenized", key);
 }
 
 /* Members that nobody here knows might matter. */
@@ -271,39 +280,6 @@ static void read_post_processor(Load *l, json_t *part, const char *path)
 /* ---- the vocabulary -----------------------------------------------------------------
  */
 
-/* ByteLevel writes bytes as characters: those that print as themselves, the others from
- * U+0100 on. */
-static void make_alphabet(Load *l)
-{
-    int next = 0x100;
-
-    memset(l->byte_of, -1, sizeof l->byte_of);
-    for (int b = 0; b < 256; b++) {
-        const bool itself = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
-
-        l->byte_of[itself ? b : next++] = b;
-    }
-}
-
-/* The bytes that a word of the vocabulary stands for; false: a character is outside the
- * alphabet, so no text can become this word. to: as long as the word. */
-static bool raw_bytes(const Load *l, const char *s, size_t n, char *to, size_t *bytes)
-{
-    *bytes = 0;
-    for (size_t i = 0; i < n;) {
-        const unsigned char c = (unsigned char)s[i];
-        const int point = c < 0x80                ? c
-                          : c < 0xE0 && i + 1 < n ? (c & 31) << 6 | (s[i + 1] & 63)
-                                                  : 0x7FF;
-
-        if (point >= 0x180 || l->byte_of[point] < 0)
-            return false;
-        to[(*bytes)++] = (char)l->byte_of[point];
-        i += c < 0x80 ? 1 : 2;
-    }
-    return true;
-}
-
 static size_t slots_for(size_t items)
 {
     size_t slots = 64;
@@ -336,7 +312,7 @@ static void read_vocab(Load *l, bool words)
             return;
         }
         l->t->max_id = (uint32_t)id > l->t->max_id ? (uint32_t)id : l->t->max_id;
-        if (!raw_bytes(l, key, len, raw, &n) || n == 0)
+        if (!tok_raw_bytes(key, len, raw, &n) || n == 0)
             continue;
         if (n == 1) {
             v->byte_id[(unsigned char)raw[0]] = (uint32_t)id;
@@ -523,7 +499,7 @@ static void read_lengths(Load *l)
         void *mark = gen_mark(l->g);
         size_t n;
 
-        if (raw_bytes(l, key, strlen(key), gen_alloc(l->g, strlen(key) + 1), &n))
+        if (tok_raw_bytes(key, strlen(key), gen_alloc(l->g, strlen(key) + 1), &n))
             t->vocab.lengths[json_integer_value(value)] = (uint32_t)n;
         gen_release(l->g, mark);
     }
@@ -545,6 +521,7 @@ static bool parse(Load *l)
 {
     json_error_t error;
     char why[TOK_ERROR_BYTES];
+    const char *problem;
 
     if (!tok_map(l->file, &l->text, &l->bytes, why) || l->bytes > MAX_FILE_BYTES) {
         diag_add(l->g, DIAG_ERROR, (Pos){.file = l->file},
@@ -553,6 +530,12 @@ static bool parse(Load *l)
         return false;
     }
     diag_source(l->g, l->file, l->text, l->bytes);
+    problem = tok_no_text(l->text, l->bytes);
+    if (problem) {
+        diag_add(l->g, DIAG_ERROR, json_offset(l->file, l->text, l->bytes, 0, 1), NULL,
+                 "%s", problem);
+        return false;
+    }
     l->root =
         json_loadb(l->text, l->bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
     if (!l->root) {
@@ -573,14 +556,13 @@ bool tok_load(Gen *g, Tokenizer *t, const char *file, bool chats)
     json_t *pre;
 
     *t = (Tokenizer){.file = file};
-    make_alphabet(&l);
     if (!parse(&l))
         return false;
     check_keys(&l, l.root, "",
                "version truncation padding added_tokens normalizer pre_tokenizer "
                "post_processor decoder model");
-    must_lack(&l, l.root, "", "truncation");
-    must_lack(&l, l.root, "", "padding");
+    warn_unused(&l, "truncation");
+    warn_unused(&l, "padding");
     l.vocab = json_object_get(json_object_get(l.root, "model"), "vocab");
     read_normalizer(&l, json_object_get(l.root, "normalizer"), "normalizer");
     pre = json_object_get(l.root, "pre_tokenizer");

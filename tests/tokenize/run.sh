@@ -164,7 +164,6 @@ unknown_parts() {
         "post_processor.processors.1: a second TemplateProcessing is not supported"
     part "a sequence of none" gpt2 's/"post_processor":\{"type":"ByteLevel"/"post_processor":{"type":"Sequence"/' \
         "post_processor: the post-processor Sequence"
-    part "truncation" gpt2 's/"truncation":null/"truncation":{"max_length":8}/' "truncation: is not supported"
     part "whole words only" gpt2 's/"single_word":false/"single_word":true/' "added_tokens.0.single_word"
     part "an unknown key" gpt2 's/"fuse_unk"/"fuse_unkn"/' "model.fuse_unkn: is not a part that is known"
     part "a merge of one part" gpt2 's/"merges":\["[^"]*"/"merges":["ab"/' "model.merges.0: is not two parts"
@@ -178,7 +177,17 @@ unknown_parts() {
     part "no JSON" gpt2 's/"merges":\[/"merges":[,/' "unexpected token near"
     part "cut off" gpt2 's/.{99}$//s' "unexpected"
     part "twice the same key" gpt2 's/"!":0,/"!":0,"!":1,/' "duplicate object key"
+    # files saved after a training carry these: ids are those without them
+    changed gpt2 's/"truncation":null/"truncation":{"max_length":8}/; s/"padding":null/"padding":{"pad_id":0}/'
+    tok --tokenizer "$WORK/changed.json" -o "$out/cut.bin" "$data/english.txt" \
+        >"$WORK/cut.out" 2>"$WORK/cut.err"
+    check "truncation and padding are taken" [ $? = 0 ]
+    check "no document is cut" cmp <(ids_of "$out/cut.bin") "$data/english.gpt2.ids"
+    check "with a warning for each" [ "$(grep -cE "changed.json:[0-9]+:[0-9]+: warning: (truncation|padding): is ignored: whole documents are tokenized" "$WORK/cut.err")" = 2 ]
     part "bytes that are no UTF-8" gpt2 's/"!":0,/"\xff":0,/' "unable to decode byte 0xff"
+    printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%064d\nsize 9\n' 0 >"$WORK/changed.json"
+    refused "a pointer of Git LFS" 1 "changed.json:1:1: error: is a Git LFS pointer, not the file: git lfs pull" \
+        --tokenizer "$WORK/changed.json" "$data/english.txt"
     perl -e 'print "[" x 100000' >"$WORK/changed.json"
     refused "deep JSON" 1 "maximum parsing depth reached" --tokenizer "$WORK/changed.json" "$data/english.txt"
     refused "no tokenizer" 1 "No such file or directory" --tokenizer "$WORK/nothing.json" "$data/english.txt"
@@ -293,6 +302,18 @@ chats() {
     record "{\"messages\": [{\"role\": \"user\", \"content\": \"\"}], \"x\": $(perl -e 'print "[" x 99, "]" x 99')}"
     refused "a deep record" 1 "nested more than 64 deep" "${chat[@]}" "$out/bad.jsonl"
     refused "a text as messages" 1 "the messages are no list" "${chat[@]}" --field text "$out/docs.jsonl"
+    record '{"messages": [{"role": "user", "content": "a"}, {"role": "Assistant", "content": "b"}]}'
+    refused "a role in another case" 1 \
+        'bad.jsonl:1: message 2: the role `Assistant` is unknown; write `assistant`' "${chat[@]}" "$out/bad.jsonl"
+    record '{"messages": [{"role": "SYSTEM", "content": "a"}]}'
+    refused "another one" 1 'the role `SYSTEM` is unknown; write `system`' "${chat[@]}" "$out/bad.jsonl"
+    cp "$ROOT/templates/chat/chatml.lua" "$out/mine.lua"
+    check "a template of one's own knows its roles" tok --tokenizer "$data/qwen.json" \
+        --template "$out/mine.lua" -o "$out/case.bin" "$out/bad.jsonl"
+    record '{"messages": [{"role": "user", "content": "a"}, {"role": "critic", "content": "b"}]}'
+    tok "${chat[@]}" -o "$out/critic.bin" "$out/bad.jsonl" >"$out/stdout" 2>"$out/stderr"
+    check "an unknown role is written" [ $? = 0 ]
+    check "and is no target" grep -q "critic.bin.mask: 0 of them are targets" "$out/stdout"
     refused "an unknown template" 1 "there is chatml, llama3" --tokenizer "$data/qwen.json" \
         --template chatlm "$data/chats.jsonl"
     changed qwen 's/("added_tokens":\s*\[)/$1\{"id":65,"content":"b","single_word":false,"lstrip":false,"rstrip":true,"normalized":true,"special":false\},/'
@@ -317,6 +338,15 @@ chats() {
     lua "one that returns a table" 'return {}' "t.lua: returns table; a template returns function"
     lua "one that returns a number" 'return function() return 3 end' "the template returns number"
     lua "a part that is a number" 'return function() return { "a", 3 } end' "part 2 of what the template returns is number"
+    lua "a nil between parts" 'return function(m, r) return { "a", r.extra, target "b" } end' \
+        'chats.jsonl:1: part 2 of what the template returns is nil; of what may be missing write (x or "")'
+    lua "a nil that is first" 'return function(m, r) return { r.extra, "b", "c" } end' "chats.jsonl:1: part 1 of"
+    lua "a nil that is all" 'return function(m, r) return { r.extra } end' \
+        "chats.jsonl:1: the template returns no part"
+    lua "a name for a part" 'return function() return { x = "abc", "a" } end' \
+        'chats.jsonl:1: the template returns a list with a key `x`; parts have none'
+    lua "a part 0" 'return function() return { [0] = "abc", "a" } end' "a key that is not 1, 2, 3, ..."
+    lua "a part 1.5" 'return function() return { [1.5] = "abc", "a" } end' "a key that is not 1, 2, 3, ..."
     lua "an id that is none" 'return function() return { { id = 1 << 40 } } end' "there is no id 1099511627776"
     lua "bytes that are no UTF-8" 'return function() return { "\xff" } end' "part 1 is not UTF-8"
     lua "an endless template" 'return function() while true do end end' "ran for more than 20 million"
@@ -331,6 +361,85 @@ chats() {
     check "--template and --end" tok "${chat[@]}" --end '<|endoftext|>' -o "$out/ended.bin" "$data/chats.jsonl"
     check "puts one behind each" [ "$(ids_of "$out/ended.bin" | wc -c)" = \
         $(($(stat -c %s "$data/chats.chatml.ids") + 120)) ]
+}
+
+# archive NAME TEXT: refused by its first bytes, whatever is done with it
+archive() {
+    refused "$1 as bytes" 1 "$out/archive: $2" "$out/archive"
+    refused "$1 as text" 1 "$out/archive: $2" --tokenizer "$data/gpt2.json" "$out/archive"
+    refused "$1 as lines" 1 "$out/archive: $2" --jsonl "$out/archive"
+}
+
+# no_output NAME PATTERN FILE ARGS...: refused with and without --force; FILE is as it was
+no_output() {
+    local name=$1 pattern=$2 file=$3 force before
+    shift 3
+    before=$(ls -ld "$file")
+    for force in '' --force; do
+        tok "$@" $force -o "$file" >"$WORK/refused.out" 2>"$WORK/refused.err" </dev/null
+        check "$name $force: exit code 1" [ $? = 1 ]
+        grep -qF -- "$pattern" "$WORK/refused.err" || bad "$name $force: no '$pattern'" "$WORK/refused.err"
+        [ "$(ls -ld "$file")" = "$before" ] || bad "$name $force: it is another file"
+    done
+}
+
+files() {
+    local kind=(--tokenizer "$data/gpt2.json") text=$data/english.txt name
+    gzip -c "$text" >"$out/archive"
+    archive gzip "is gzip: unpack it first"
+    printf '\x28\xb5\x2f\xfd\x04\x00' >"$out/archive"
+    archive zstd "is zstd: unpack it first"
+    printf 'PAR1 of a file PAR1' >"$out/archive"
+    archive Parquet "is Parquet: write it as JSON lines first"
+    printf 'PK\3\4 of a file' >"$out/archive"
+    archive zip "is zip: unpack it first"
+    printf 'PAR1 is a gene.\n' >"$out/gene.txt"
+    check "a text that begins as Parquet" tok "${kind[@]}" -o "$out/gene.bin" "$out/gene.txt"
+    printf '{"text": "a line"}\n' >"$out/lines.JSONL"
+    cp "$out/lines.JSONL" "$out/lines.NdJson"
+    printf '\xef\xbb\xbf{"text": "a line"}\n' >"$out/mark.jsonl"
+    printf '\xef\xbb\xbf' >"$out/empty.jsonl"
+    printf 'a line' >"$out/line.txt"
+    tok -o "$out/line.bin" "$out/line.txt" >/dev/null
+    for name in lines.JSONL lines.NdJson mark.jsonl; do
+        tok -o "$out/$name.bin" "$out/$name" "$out/empty.jsonl" >/dev/null 2>"$WORK/check.err"
+        check "$name is JSON lines" cmp "$out/$name.bin" "$out/line.bin"
+    done
+    refused "--field of a text" 1 "line.txt: is a text, which has no --field" --field text "$out/line.txt"
+    refused "--field of a text behind lines" 1 "line.txt: is a text" --field text "$out/mark.jsonl" "$out/line.txt"
+    check "--field and --jsonl" tok --field text --jsonl "$out/lines.JSONL" -o "$out/field.bin"
+
+    mkfifo "$out/fifo"
+    no_output "a FIFO" "fifo: is no regular file" "$out/fifo" "$text"
+    mkdir "$out/folder.bin"
+    no_output "a folder as output" "folder.bin: is no regular file" "$out/folder.bin" "$text"
+    # a device of our own: root's fsdpgen, if it is wrong, replaces the machine's /dev/null
+    if mknod "$out/device" c 1 3 2>"$WORK/mknod.err"; then
+        no_output "a device" "device: is no regular file" "$out/device" "$text"
+    else
+        echo "skipped: a device as output: only root makes one"
+    fi
+    ln -s fifo "$out/pipe"
+    no_output "a link to a FIFO" "pipe: is no regular file" "$out/pipe" "$text"
+    ln -s line.bin "$out/link.bin"
+    no_output "a link" "link.bin: is a symbolic link; name the file that it leads to" "$out/link.bin" "$text"
+    ln -s nowhere.bin "$out/lost.bin"
+    no_output "a link to nothing" "lost.bin: is a symbolic link" "$out/lost.bin" "$text"
+    cp "$out/line.txt" "$out/own.txt"
+    no_output "an input" "own.txt: is an input" "$out/own.txt" "$text" "$out/own.txt"
+    ln "$out/own.txt" "$out/own2.txt"
+    no_output "an input by another name" "own2.txt: is an input" "$out/own2.txt" "$out/own.txt"
+    cp "$out/line.txt" "$out/side.bin.mask"
+    tok "$out/side.bin.mask" --force -o "$out/side.bin" >"$WORK/refused.out" 2>"$WORK/refused.err"
+    check "a mask that is an input" grep -q "side.bin.mask: is an input" "$WORK/refused.err"
+    check "is as it was" cmp "$out/line.txt" "$out/side.bin.mask"
+    mkdir "$out/dir.bin.mask"
+    tok "$text" --force -o "$out/dir.bin" >"$WORK/refused.out" 2>"$WORK/refused.err"
+    check "a mask that is a folder" grep -q "dir.bin.mask: is no regular file" "$WORK/refused.err"
+    check "leaves no output" [ ! -e "$out/dir.bin" ]
+    cp "$data/gpt2.json" "$out/gpt2.json"
+    no_output "the tokenizer as output" "gpt2.json: is read here" "$out/gpt2.json" \
+        --tokenizer "$out/gpt2.json" "$text"
 }
 
 # A template that counts its calls, in a local, in a global and in a library's table, counts each
@@ -396,6 +505,7 @@ normal_form
 stretches
 unknown_parts
 inputs
+files
 if [ "$FULL" = 1 ]; then
     python=${PYTHON:-python3}
     text=$(ls /usr/share/doc/jargon-text/jargon.txt* 2>/dev/null | head -n 1)
