@@ -43,6 +43,9 @@ bool rt_carry_read(Rt *rt, const char *folder)
             there[i] = (uint64_t)bytes + 1;
         }
     }
+    if (rt->rank == 0 && c->error[0] == '\0') {
+        rt_config_carry(rt, folder);
+    }
     if (rt_first_error(rt) >= 0) {
         return false;
     }

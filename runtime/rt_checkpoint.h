@@ -7,6 +7,7 @@
  *   rt_snapshot.c  copies to write from while training goes on
  *   rt_writers.c   may several ranks write one file there?
  *   rt_carry.c     files of the model that training does not need
+ *   rt_config.c    config.json: what is kept of the one that weights came with
  *   rt_manifest.c  MANIFEST: hashes of all files, which make it a checkpoint
  *   rt_prune.c     which ones stay
  *   rt_tensors.c   reads files of safetensors, ours and others'
@@ -88,6 +89,7 @@ typedef struct RtCheckpoint {
     RtDtype dtype[RT_SETS];     /* in the files */
     char *stage, *convert;      /* RT_STAGE_ELEMS doubles each */
     char *chunk;                /* RT_CHUNK_BYTES */
+    char *config;               /* rank 0: with what is carried; NULL: the trainer's */
     char error[RT_ERROR_BYTES]; /* of this rank, in what is going on; empty: none */
     int64_t saved;              /* the newest step on disk; -1: none */
     /* copies to write from (rt_snapshot.c) */
@@ -200,6 +202,13 @@ enum { RT_MOST_CARRIED = 16 };
  * as its tokenizer's, of the folder that it comes from: they go into each checkpoint.
  * False: one cannot be read. */
 bool rt_carry_read(Rt *rt, const char *folder);
+
+/* ---- rt_config.c ---------------------------------------------------------------------
+ */
+
+/* Of the first rank: what config.json there knows goes into that of each checkpoint. An
+ * error of a call is in c->error; what is no config.json is told and ignored. */
+void rt_config_carry(Rt *rt, const char *folder);
 
 /* ---- rt_prune.c ----------------------------------------------------------------------
  */

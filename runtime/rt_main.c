@@ -42,6 +42,7 @@ static void find_weights(Rt *rt)
         rt_checkpoint_weights(rt);
     } else if (f->sample || !rt_checkpoint_begin(rt)) {
         if (f->init != NULL) {
+            rt_config_compare(rt, f->init);
             rt_import_weights(rt, f->init);
         } else {
             rt_init_weights(rt);

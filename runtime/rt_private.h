@@ -382,6 +382,8 @@ double rt_superacc_round(const uint64_t *acc); /* NaN when something was not fin
 
 void rt_init_weights(Rt *rt);
 void rt_import_weights(Rt *rt, const char *dir); /* a folder of Hugging Face's */
+/* Rank 0 warns where config.json there describes another model (rt_config.c). */
+void rt_config_compare(const Rt *rt, const char *folder);
 /* base[i] = x in dtype d. rest: it is the weight of an f32 master, which may keep the
  * rest of it. */
 void rt_store(RtDtype d, char *base, int64_t i, double x, bool rest);

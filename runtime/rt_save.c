@@ -105,7 +105,8 @@ static void add_small_files(Rt *rt, int64_t step)
 {
     const RtTrainer *t = rt->trainer;
     RtCheckpoint *c = rt->state->checkpoint;
-    (void)((t->config == NULL || add_small(c, "config.json", strdup(t->config))) &&
+    const char *config = c->config != NULL ? c->config : t->config;
+    (void)((config == NULL || add_small(c, "config.json", strdup(config))) &&
            (t->n_files == 1 ||
             add_small(c, "model.safetensors.index.json", rt_state_index(c, t))) &&
            add_small(c, "numerics.txt", strdup(t->numerics)) &&

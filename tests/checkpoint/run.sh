@@ -278,4 +278,5 @@ refusals
 . "$(dirname "$0")/faults.sh"
 . "$(dirname "$0")/odd.sh"
 . "$(dirname "$0")/apart.sh"
+. "$(dirname "$0")/config.sh"
 finish
