@@ -53,6 +53,7 @@ static const struct Rule {
     {ROTARY, "hidden_act", MUST, "\"silu\""},
     {ROTARY, "attention_bias", MUST, "false"},
     {ROTARY, "mlp_bias", MUST, "false"},
+    {ROTARY, "partial_rotary_factor", MUST, "1.0"},
     {ROTARY, "attention_dropout", TRAINING, NULL},
     {LLAMA, "pretraining_tp", IGNORED, NULL},
     {GPT2, "n_embd", USED, NULL},

@@ -81,6 +81,13 @@ static bool check_rope(const Config *c, const char *name)
     {
         size_t i = 0;
 
+        if (!strcmp(key, "partial_rotary_factor")) {
+            if (hf_number(c, gen_printf(c->g, "%s.%s", name, key), 1) != 1)
+                hf_refuse(c, gen_printf(c->g, "%s.%s", name, key),
+                          "all of a head is rotated here",
+                          gen_printf(c->g, "%s is not supported", hf_shown(c, v)));
+            continue;
+        }
         while (i < sizeof known / sizeof *known && strcmp(known[i], key) != 0)
             i++;
         if (i == sizeof known / sizeof *known)
