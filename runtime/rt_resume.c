@@ -534,8 +534,10 @@ bool rt_checkpoint_begin(Rt *rt)
     if (!loaded && f->init != NULL && !rt_carry_read(rt, f->init)) {
         stop_on_error(rt, "--init");
     }
-    rt->state->checkpoint->one_writer = rt_writers_try(rt);
-    rt_snapshot_open(rt);
+    if (rt->state->step < f->steps) { /* one that is finished writes nothing */
+        rt->state->checkpoint->one_writer = rt_writers_try(rt);
+        rt_snapshot_open(rt);
+    }
     if (n == 0 && f->resume && rt->rank == 0) {
         printf("no checkpoint in %s yet: starting at step 0\n", f->checkpoint);
     }

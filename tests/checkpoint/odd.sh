@@ -207,6 +207,10 @@ wrong_folders() {
         done
     done
     fault_begin
+    IO_DIR=$fck IO_READONLY=1 LD_PRELOAD=$io trainer_on fault2 1
+    check 'a run that is finished writes nothing' test $? = 0 -a -n \
+        "$(grep '^weights ' "$WORK/fault2.out")"
+    fault_begin
     IO_DIR=$fck IO_READONLY=1 LD_PRELOAD=$io trainer_on fault2 2 --keep-going
     check 'not with --keep-going' grep -q 'error: no checkpoint of step 2: ' "$WORK/fault2.err"
     rm -rf "$fck"
