@@ -60,17 +60,17 @@ static long lines_end(FILE *f, int64_t step)
     return end;
 }
 
-/* Logs are written over, other files are not. */
+/* Is it one, or the beginning of one? Logs are written over, other files are not. */
 static bool is_log(const char *path)
 {
-    char begin[] = "{\"step\": ", is[sizeof begin] = "";
+    static const char begin[] = "{\"step\": ";
+    char is[sizeof begin];
     FILE *f = fopen(path, "re");
-    const bool same = f != NULL && fread(is, 1, sizeof is - 1, f) == sizeof is - 1 &&
-                      strcmp(is, begin) == 0;
+    const size_t n = f != NULL ? fread(is, 1, sizeof begin - 1, f) : 0;
     if (f != NULL) {
         fclose(f);
     }
-    return same;
+    return memcmp(is, begin, n) == 0;
 }
 
 /* A run that was resumed goes on in the log that it has, if it is a file. */
@@ -79,6 +79,12 @@ static void open_log(Rt *rt)
     RtState *st = rt->state;
     struct stat s;
     const bool has_lines = stat(st->flags.log, &s) == 0 && S_ISREG(s.st_mode);
+    if (has_lines && !is_log(st->flags.log)) {
+        rt_fail(
+            rt, RT_EXIT_ERROR,
+            "--log %s: the file is there and is no log of a trainer: name another one",
+            st->flags.log);
+    }
     st->log = st->first_step > 0 && has_lines ? fopen(st->flags.log, "r+e") : NULL;
     if (st->log != NULL) {
         const long end = lines_end(st->log, st->first_step);
@@ -86,12 +92,6 @@ static void open_log(Rt *rt)
             log_failed(rt);
         }
         return;
-    }
-    if (has_lines && s.st_size > 0 && !is_log(st->flags.log)) {
-        rt_fail(
-            rt, RT_EXIT_ERROR,
-            "--log %s: the file is there and is no log of a trainer: name another one",
-            st->flags.log);
     }
     st->log = fopen(st->flags.log, "we");
     if (st->log == NULL) {

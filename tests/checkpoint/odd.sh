@@ -237,7 +237,12 @@ wrong_weights() {
     cp "$llama" "$WORK/model.lua"
     says 'a log is not written over another file' 1 'model.lua: the file is there and is no log' \
         llama1 1 --log "$WORK/model.lua"
+    says 'nor when a run goes on' 1 'model.lua: the file is there and is no log' \
+        llama1 3 --log "$WORK/model.lua" --checkpoint "$ck" --resume
     check 'which stays' cmp "$llama" "$WORK/model.lua"
+    printf '{"st' >"$WORK/cut.jsonl" # all that a full disk took
+    check 'but over one that was cut short' timeout 60 "$WORK/llama1/trainer" --data "$data" \
+        --threads 1 --quiet --steps 1 --log "$WORK/cut.jsonl"
 }
 
 # ---- filesystems ------------------------------------------------------------------------------------------
