@@ -189,6 +189,8 @@ compared_values() {
     # at any depth
     plant deep '{"a": {"rms_norm_eps": 2}}'
     differs llama0 rms_norm_eps 2 1e-05
+    plant rms_norm_eps 2 deep '{"rms_norm_eps": 3}'
+    differs llama0 rms_norm_eps 2 1e-05
     # the same, spelt otherwise; what does not matter; what only they have
     plant rms_norm_eps 0.00001 rope_theta 1E+4 hidden_act '"\u0073ilu"' head_dim 14.0
     silent llama0 'other spellings'
@@ -196,6 +198,20 @@ compared_values() {
         transformers_version '"5.0"' architectures '["X"]' use_cache true attention_dropout 0.1 \
         initializer_range 0.5 bos_token_id 1 max_position_embeddings 77 mlp_bias false
     silent llama0 'keys that do not matter'
+}
+
+# Another family: it has rates of dropout, which are 0 here, and its own name for positions.
+gpt2_values() {
+    rm -rf "$config_hf" && mkdir "$config_hf"
+    cp "$WORK/half0.ck/step-00000002"/{model*,config.json} "$config_hf/"
+    cp "$config_hf/config.json" "$WORK/config.ours"
+    plant attn_pdrop 0.1 resid_pdrop 0.1 summary_first_dropout 0.1
+    silent half0 'rates of dropout'
+    plant layer_norm_epsilon 0.5
+    differs half0 layer_norm_epsilon 0.5 1e-05
+    plant eos_token_id 50 max_position_embeddings 4096
+    carry half0 1
+    has eos_token_id 50 max_position_embeddings ''
 }
 
 # Rotary positions under both names, with and without a scaling; a window.
@@ -243,4 +259,5 @@ own_end
 hostile_values
 hostile_files
 compared_values
+gpt2_values
 compared_positions
