@@ -112,7 +112,7 @@ if [ $sanitized = 0 ]; then
         echo "skipped: the sanitizers are not installed; headers are read without them"
         flags=
     fi
-    for reader in headers indexed tensors machines; do
+    for reader in headers indexed tensors machines carried; do
         if ${CC:-cc} -std=gnu11 -O1 -g -Wall -Wextra -Werror $flags -I"$ROOT/runtime" \
             "$ROOT/tests/fuzz/$reader.c" "$ROOT/tests/fuzz/mutate.c" -o "$WORK/$reader" \
             >"$WORK/$reader.log" 2>&1; then
