@@ -175,24 +175,26 @@ crashes() {
     ok "$n states after a crash, of $states: what was told of is there"
 }
 
-# mutant NAME FILE SED: a runtime that breaks the protocol leaves some state that is wrong.
-mutant() {
-    local dir=$WORK/mutant i wrong
+# broken_runtime TRAINER FILE SED: $WORK/broken/trainer, of a runtime with another text
+broken_runtime() {
+    local dir=$WORK/before
     rm -rf "$dir" "$WORK/broken"
-    mkdir "$dir"
+    mkdir "$dir" "$WORK/broken"
     cp "$ROOT"/runtime/*.[ch] "$dir/"
     sed -i "$3" "$dir/$2"
-    if cmp -s "$dir/$2" "$ROOT/runtime/$2"; then
-        bad "mutant $1: is no other text"
-        return
+    if cmp -s "$dir/$2" "$ROOT/runtime/$2" ||
+        ! make -C "$WORK/$1" CC="$ROOT/tests/cc_cached" -j2 GEMM=builtin CFLAGS="$flags" \
+            RUNTIME="$dir" BUILD="$WORK/broken/build" TRAINER="$WORK/broken/trainer" \
+            >"$WORK/broken.log" 2>&1; then
+        bad "a runtime with another $2 is built" "$WORK/broken.log"
+        return 1
     fi
-    mkdir "$WORK/broken"
-    if ! make -C "$WORK/fault2" CC="$ROOT/tests/cc_cached" -j2 GEMM=builtin CFLAGS="$flags" \
-        RUNTIME="$dir" BUILD="$WORK/broken/build" TRAINER="$WORK/broken/trainer" \
-        >"$WORK/broken.log" 2>&1; then
-        bad "mutant $1: is built" "$WORK/broken.log"
-        return
-    fi
+}
+
+# mutant NAME FILE SED: a runtime that breaks the protocol leaves some state that is wrong.
+mutant() {
+    local i wrong
+    broken_runtime fault2 "$2" "$3" || { bad "mutant $1"; return; }
     crash_record broken || { bad "mutant $1: runs" "$WORK/broken.err"; return; }
     for ((i = states - 1; i >= 0; i--)); do # late states first: there is more to lose
         wrong=$(ORDER=weak one_crash "$i" "${4:-fault1}")
@@ -216,15 +218,9 @@ mutants() {
 
 # Checkpoints of before files were hashed in lanes are read.
 versions() {
-    local dir=$WORK/before
-    rm -rf "$dir" "$WORK/broken"
-    mkdir "$dir" "$WORK/broken"
-    cp "$ROOT"/runtime/*.[ch] "$dir/"
-    sed -i 's/"fsdpgen checkpoint 1/"fsdpgen checkpoint 0/; s/"fsdpgen checkpoint 2/"fsdpgen checkpoint 1/
-            s/^enum { VERSION = 2 };/enum { VERSION = 1 };/' "$dir/rt_manifest.c"
-    make -C "$WORK/fault2" CC="$ROOT/tests/cc_cached" -j2 GEMM=builtin CFLAGS="$flags" \
-        RUNTIME="$dir" BUILD="$WORK/broken/build" TRAINER="$WORK/broken/trainer" \
-        >"$WORK/broken.log" 2>&1 || { bad 'a runtime of before is built' "$WORK/broken.log"; return; }
+    broken_runtime fault2 rt_manifest.c 's/"fsdpgen checkpoint 1/"fsdpgen checkpoint 0/
+        s/"fsdpgen checkpoint 2/"fsdpgen checkpoint 1/; s/^enum { VERSION = 2 };/enum { VERSION = 1 };/' ||
+        return
     rm -rf "$fck"
     trainer_on broken 1 || { bad 'a runtime of before runs' "$WORK/broken.err"; return; }
     check 'it writes what was written before' \
@@ -240,15 +236,8 @@ versions() {
 # A thread that writes beside training fails, and is slow to say so: the step's thread, which ends
 # the process, hears it out.
 tells() {
-    local dir=$WORK/before
-    rm -rf "$dir" "$WORK/broken"
-    mkdir "$dir" "$WORK/broken"
-    cp "$ROOT"/runtime/*.[ch] "$dir/"
-    sed -i 's/^        fprintf(stderr, "%s.n", text); .*/        sleep(1);\n&/' "$dir/rt_wait.c"
-    cmp -s "$dir/rt_wait.c" "$ROOT/runtime/rt_wait.c" && bad 'no slow words are planted'
-    make -C "$WORK/fault1" CC="$ROOT/tests/cc_cached" -j2 GEMM=builtin CFLAGS="$flags" \
-        RUNTIME="$dir" BUILD="$WORK/broken/build" TRAINER="$WORK/broken/trainer" \
-        >"$WORK/broken.log" 2>&1 || { bad 'a runtime of slow words is built' "$WORK/broken.log"; return; }
+    broken_runtime fault1 rt_wait.c 's/^        fprintf(stderr, "%s.n", text); .*/        sleep(1);\n&/' ||
+        return
     fault_begin
     IO_DIR=$fck IO_DISK=1 LD_PRELOAD=$io trainer_on broken 300 --checkpoint-every 1
     check 'a save beside training fails and is heard' test $? = 1 -a \

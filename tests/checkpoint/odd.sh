@@ -103,22 +103,6 @@ interrupted() {
 
 # ---- who writes what ------------------------------------------------------------------------------------
 
-# broken_runtime TRAINER FILE SED: $WORK/broken/trainer, of a runtime with another text
-broken_runtime() {
-    local dir=$WORK/before
-    rm -rf "$dir" "$WORK/broken"
-    mkdir "$dir" "$WORK/broken"
-    cp "$ROOT"/runtime/*.[ch] "$dir/"
-    sed -i "$3" "$dir/$2"
-    if cmp -s "$dir/$2" "$ROOT/runtime/$2" ||
-        ! make -C "$WORK/$1" CC="$ROOT/tests/cc_cached" -j2 GEMM=builtin CFLAGS="$flags" \
-            RUNTIME="$dir" BUILD="$WORK/broken/build" TRAINER="$WORK/broken/trainer" \
-            >"$WORK/broken.log" 2>&1; then
-        bad "a runtime with another $2 is built" "$WORK/broken.log"
-        return 1
-    fi
-}
-
 # Small files are rank 0's: texts of other ranks, longer ones too, are not what is hashed.
 texts_of_others() {
     local ck=$WORK/texts.ck
