@@ -76,23 +76,21 @@ static void open_folder(Import *im)
     if (strlen(im->dir) >= RT_PATH_BYTES) {
         FAIL(im, "--init: the folder's name is too long");
     }
+    /* where both are, the index is an old one: transformers takes the file, too */
     snprintf(path, sizeof path, "%s/model.safetensors", im->dir);
-    const bool whole = access(path, F_OK) == 0; /* transformers, too, prefers it */
-    if (!whole) {
-        snprintf(path, sizeof path, "%s/model.safetensors.index.json", im->dir);
-    }
-    if (!whole && access(path, F_OK) == 0) {
-        add_indexed(im, path);
+    if (access(path, F_OK) == 0) {
+        if (!rt_tensors_add(&im->tensors, path, error)) {
+            FAIL(im, "--init: %s", error);
+        }
     } else {
-        if (!whole) {
+        snprintf(path, sizeof path, "%s/model.safetensors.index.json", im->dir);
+        if (access(path, F_OK) != 0) {
             FAIL(im,
                  "--init: %s has neither model.safetensors nor "
                  "model.safetensors.index.json",
                  im->dir);
         }
-        if (!rt_tensors_add(&im->tensors, path, error)) {
-            FAIL(im, "--init: %s", error);
-        }
+        add_indexed(im, path);
     }
     if (!rt_tensors_sort(&im->tensors, error)) {
         FAIL(im, "--init: %s", error);
