@@ -9,10 +9,12 @@
  *   rt_carry.c     files of the model that training does not need
  *   rt_config.c    config.json: what is kept of the one that weights came with
  *   rt_manifest.c  MANIFEST: hashes of all files, which make it a checkpoint
+ *   rt_chunks.c    those hashes
  *   rt_prune.c     which ones stay
  *   rt_tensors.c   reads files of safetensors, ours and others'
  *   rt_import.c    begins with weights that others made
- *   rt_resume.c    finds the newest that is sound, reads it
+ *   rt_resume.c    finds the newest that is sound
+ *   rt_load.c      verifies and reads one
  *   rt_file.c      system calls with messages; rt_json.c: JSON, read strictly */
 #ifndef RT_CHECKPOINT_H
 #define RT_CHECKPOINT_H
@@ -42,15 +44,35 @@ typedef struct RtFile {
     int64_t bytes;
     char *head;         /* what it begins with: a header; all of it, of small files */
     int64_t head_bytes; /* tensors begin there */
-    uint64_t hash;      /* sum of the hashes of its chunks, once it is written */
+    uint64_t hash;      /* once it is written; or what MANIFEST says */
+    uint64_t sum;       /* of the hashes of chunks that this rank has read */
 } RtFile;
 
-/* What the manifest of a checkpoint lists. */
+/* A chunk of a file. */
+typedef struct RtChunkAt {
+    int file;
+    int64_t at;     /* bytes before it in the file */
+    int64_t number; /* chunks before it, of all files */
+    int fd;         /* of the file; -1: it is not open */
+} RtChunkAt;
+
+/* Files that all ranks hash together, once, from the first to the last. */
+typedef struct RtChunks {
+    const char *folder;
+    RtFile *files; /* NULL: there are none */
+    int n_files, version;
+    RtChunkAt next;  /* the next to hash */
+    RtChunkAt ahead; /* the next to ask the disk for */
+} RtChunks;
+
+/* What the manifest of a checkpoint lists: small files first, then set after set. */
 typedef struct RtManifest {
     int64_t step;
     int version;
     RtFile *files;
     int n_files;
+    int set_files[RT_SETS + 1]; /* those of a set begin there */
+    RtChunks chunks;
 } RtManifest;
 
 /* A platform and the first step that ran on it. */
@@ -166,6 +188,9 @@ bool rt_file_step_path(char *path, const char *dir, const char *prefix, int64_t 
 /* Fills files, file_of, elems_at, dtype; false when memory is out. */
 bool rt_layout_fill(RtCheckpoint *c, const RtTrainer *t);
 const char *rt_dtype_safetensors(RtDtype d);
+const char *rt_layout_name(RtSet set); /* what names of its files begin with */
+/* The set that a file of that name is of; RT_SETS: of none. */
+RtSet rt_layout_set_of(const char *name);
 /* Where a set keeps what the segment has of it, in bytes of an arena space; -1: nowhere.
  */
 int64_t rt_layout_offset(const RtSegment *s, RtSet set);
@@ -191,8 +216,28 @@ bool rt_manifest_read(RtManifest *m, const char *folder, char *error);
 void rt_manifest_free(RtManifest *m);
 /* Are all of its files there, with its sizes? */
 bool rt_manifest_sizes(const RtManifest *m, const char *folder, char *error);
-/* Collective: hash[i] of each file, its chunks dealt to the ranks in turn. */
-bool rt_manifest_hash(Rt *rt, const char *folder, RtFile *files, int n_files);
+/* This rank's chunks of files that are written, each of them once. */
+void rt_manifest_hash_own(Rt *rt, const char *folder, RtFile *files, int n_files);
+/* Collective, when all ranks have done that: the hash of each file. */
+bool rt_manifest_hash(Rt *rt, RtFile *files, int n_files);
+/* Collective, the first part of a verification: MANIFEST is sound, and so are the sizes
+ * of its files. False: error says why, on one rank at least. Free m in any case; the
+ * folder's name must last as long. */
+bool rt_manifest_open(Rt *rt, const char *folder, RtManifest *m);
+/* Collective, the last part: are the hashes of files [first, end), which all ranks have
+ * passed by rt_chunks_until, MANIFEST's? False: error says why, as above. */
+bool rt_manifest_agree(Rt *rt, const RtManifest *m, int first, int end);
+/* Collective: both parts, of all files. */
+bool rt_manifest_verify(Rt *rt, const char *folder, RtManifest *m);
+
+/* ---- rt_chunks.c ---------------------------------------------------------------------
+ */
+
+void rt_chunks_begin(RtChunks *h, const char *folder, RtFile *files, int n_files,
+                     int version);
+/* This rank's chunks up to byte `at` of that file, or, with n_files, all of them. */
+void rt_chunks_until(Rt *rt, RtChunks *h, int file, int64_t at);
+void rt_chunks_end(RtChunks *h);
 
 /* ---- rt_carry.c ----------------------------------------------------------------------
  */
@@ -231,7 +276,7 @@ void rt_snapshot_join(Rt *rt); /* it has written, if there is one */
 /* Collective: must each file have one writer? As --one-writer says, or a trial shows. */
 bool rt_writers_try(Rt *rt);
 
-/* ---- rt_save.c, rt_tensors.c, rt_resume.c
+/* ---- rt_save.c, rt_tensors.c, rt_load.c
  * ---------------------------------------------- */
 
 /* Collective: sums, modulo 2^64, over all ranks; n <= RT_SUM_WORDS. The first among the
@@ -247,9 +292,9 @@ int rt_first_error_here(Rt *rt);
  * failed, and the run goes on. */
 bool rt_save_write(Rt *rt, int64_t step);
 void rt_save_moves(Rt *rt); /* this rank goes on, says the page that all share */
-/* Collective: sizes and hashes of all files are MANIFEST's. Not so: error says why, on
- * one rank at least. The caller frees m. */
-bool rt_manifest_verify(Rt *rt, const char *folder, RtManifest *m);
+/* Collective: this rank's part of a set goes into the arena while all of it is hashed.
+ * False: it cannot be read or is not what was written; the arena may have some of it. */
+bool rt_load_set(Rt *rt, RtSet set, const char *folder, RtManifest *m);
 
 typedef struct RtTensor {
     char *name;

@@ -20,6 +20,21 @@ static const char *const set_names[RT_SETS] = {
     [RT_SET_MOMENT2] = "optimizer/moment2",
 };
 
+const char *rt_layout_name(RtSet set)
+{
+    return set_names[set];
+}
+
+RtSet rt_layout_set_of(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    RtSet set = dot != NULL && strcmp(dot, ".safetensors") == 0 ? 0 : RT_SETS;
+    while (set < RT_SETS && strncmp(name, set_names[set], strlen(set_names[set])) != 0) {
+        set++;
+    }
+    return set;
+}
+
 const char *rt_dtype_safetensors(RtDtype d)
 {
     return d == RT_F64 ? "F64" : d == RT_F32 ? "F32" : d == RT_BF16 ? "BF16" : "F16";

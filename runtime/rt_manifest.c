@@ -9,17 +9,13 @@
  *   ...
  *   end 0123456789abcdef         the hash of every byte before this line
  *
- * The hash of a file is the sum modulo 2^64 of the hashes of its chunks of 4 MiB, each
- * seeded by its place: any rank may hash any chunk, and the manifest knows nothing of
- * ranks. */
+ * What the hash of a file is, rt_chunks.c says; it knows nothing of ranks. */
 #include "rt_checkpoint.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 static const char first_line[] = "fsdpgen checkpoint 2\n";
 /* Files were hashed in one lane: read, not written any more. */
@@ -49,7 +45,8 @@ char *rt_manifest_text(const RtFile *files, int n_files, int64_t step)
     return text;
 }
 
-/* ---- reading ----------------------------------------------------------------------- */
+/* ---- its text ------------------------------------------------------------------------
+ */
 
 /* Names as we write them: they are opened below the checkpoint's folder. */
 static bool good_name(const char *name)
@@ -75,6 +72,27 @@ static bool read_file_line(const char *line, size_t bytes, RtFile *f)
     f->hash = hash;
     snprintf(again, sizeof again, "file %s %lld %016llx", f->name, size, hash);
     return strlen(again) == bytes && memcmp(again, line, bytes) == 0;
+}
+
+/* As they are read: the small ones, then set after set. */
+static bool sort_files(RtManifest *m)
+{
+    static const RtSet order[] = {RT_SETS, RT_SET_WEIGHTS, RT_SET_MASTER, RT_SET_MOMENT1,
+                                  RT_SET_MOMENT2};
+    RtFile *sorted = malloc((size_t)m->n_files * sizeof *sorted);
+    int n = 0;
+    for (int k = 0; sorted != NULL && k <= RT_SETS; k++) {
+        for (int i = 0; i < m->n_files; i++) {
+            if (rt_layout_set_of(m->files[i].name) == order[k]) {
+                sorted[n++] = m->files[i];
+            }
+        }
+        m->set_files[k] = n;
+    }
+    free(m->files);
+    m->files = sorted;
+    m->n_files = n;
+    return n > 0;
 }
 
 static bool read_lines(RtManifest *m, const char *text, const char *end)
@@ -111,7 +129,7 @@ static bool read_lines(RtManifest *m, const char *text, const char *end)
         }
         at = stop + 1;
     }
-    return m->n_files > 0;
+    return m->n_files > 0 && sort_files(m);
 }
 
 bool rt_manifest_read(RtManifest *m, const char *folder, char *error)
@@ -146,6 +164,7 @@ bool rt_manifest_read(RtManifest *m, const char *folder, char *error)
 
 void rt_manifest_free(RtManifest *m)
 {
+    rt_chunks_end(&m->chunks);
     free(m->files);
     *m = (RtManifest){0};
 }
@@ -168,117 +187,73 @@ bool rt_manifest_sizes(const RtManifest *m, const char *folder, char *error)
     return true;
 }
 
-/* ---- hashing ----------------------------------------------------------------------- */
+/* ---- its files: all ranks together ---------------------------------------------------
+ */
 
-/* The disk reads what this rank hashes next while it hashes this. */
-static void read_ahead(const Rt *rt, int fd, int64_t at)
+/* Collective: what all ranks have read of each of n files becomes its sum. */
+static void sum_files(Rt *rt, RtFile *files, int n)
 {
-    posix_fadvise(fd, (off_t)(at + rt->world_size * (int64_t)RT_CHUNK_BYTES),
-                  RT_CHUNK_BYTES, POSIX_FADV_WILLNEED);
-}
-
-/* In pieces that a core's cache keeps: what is read is hashed before it leaves it. */
-static uint64_t hash_chunk(RtCheckpoint *c, int fd, const char *path, int64_t at,
-                           int64_t bytes, int version)
-{
-    enum { PIECE_BYTES = 256 << 10 };
-    const uint64_t seed = (uint64_t)(at / RT_CHUNK_BYTES) + 3;
-    RtLanes h;
-    if (version == 1) {
-        return rt_file_read(fd, path, c->chunk, bytes, at, c->error)
-                   ? rt_hash64(c->chunk, (size_t)bytes, seed)
-                   : 0;
-    }
-    rt_lanes_begin(&h, (size_t)bytes, seed);
-    for (; bytes > PIECE_BYTES; bytes -= PIECE_BYTES, at += PIECE_BYTES) {
-        if (!rt_file_read(fd, path, c->chunk, PIECE_BYTES, at, c->error)) {
-            return 0;
-        }
-        rt_lanes_more(&h, c->chunk, PIECE_BYTES);
-    }
-    return rt_file_read(fd, path, c->chunk, bytes, at, c->error)
-               ? rt_lanes_end(&h, c->chunk, (size_t)bytes)
-               : 0;
-}
-
-/* This rank's chunks of the file; counter: chunks of the files before it. */
-static uint64_t hash_file(Rt *rt, const char *folder, const RtFile *file, int version,
-                          int64_t *counter)
-{
-    RtCheckpoint *c = rt->state->checkpoint;
-    char path[RT_PATH_BYTES + RT_NAME_BYTES];
-    uint64_t sum = 0;
-    int fd = -1;
-    snprintf(path, sizeof path, "%s/%s", folder, file->name);
-    for (int64_t at = 0; at < file->bytes; at += RT_CHUNK_BYTES, ++*counter) {
-        const int64_t left = file->bytes - at;
-        const int64_t n = left < RT_CHUNK_BYTES ? left : RT_CHUNK_BYTES;
-        if (*counter % rt->world_size != rt->rank || c->error[0] != '\0') {
-            continue;
-        }
-        rt_save_moves(rt);
-        if (fd < 0 && (fd = rt_file_open(path, O_RDONLY, c->error)) < 0) {
-            continue;
-        }
-        read_ahead(rt, fd, at);
-        sum += hash_chunk(c, fd, path, at, n, version);
-    }
-    if (fd >= 0) {
-        close(fd);
-    }
-    return sum;
-}
-
-static bool hash_files(Rt *rt, const char *folder, RtFile *files, int n_files,
-                       int version)
-{
-    int64_t counter = 0;
-    for (int at = 0; at < n_files; at += RT_SUM_WORDS) {
+    for (int at = 0; at < n; at += RT_SUM_WORDS) {
         uint64_t words[RT_SUM_WORDS];
-        const int n = n_files - at < RT_SUM_WORDS ? n_files - at : RT_SUM_WORDS;
-        for (int i = 0; i < n; i++) {
-            words[i] = hash_file(rt, folder, &files[at + i], version, &counter);
+        const int some = n - at < RT_SUM_WORDS ? n - at : RT_SUM_WORDS;
+        for (int i = 0; i < some; i++) {
+            words[i] = files[at + i].sum;
         }
-        rt_save_sum(rt, words, n);
-        for (int i = 0; i < n; i++) {
-            files[at + i].hash = words[i];
+        rt_save_sum(rt, words, some);
+        for (int i = 0; i < some; i++) {
+            files[at + i].sum = words[i];
         }
+    }
+}
+
+void rt_manifest_hash_own(Rt *rt, const char *folder, RtFile *files, int n_files)
+{
+    RtChunks h;
+    rt_chunks_begin(&h, folder, files, n_files, VERSION);
+    rt_chunks_until(rt, &h, n_files, 0);
+    rt_chunks_end(&h);
+}
+
+bool rt_manifest_hash(Rt *rt, RtFile *files, int n_files)
+{
+    sum_files(rt, files, n_files);
+    for (int i = 0; i < n_files; i++) {
+        files[i].hash = files[i].sum;
     }
     return rt_first_error(rt) < 0;
 }
 
-bool rt_manifest_hash(Rt *rt, const char *folder, RtFile *files, int n_files)
-{
-    return hash_files(rt, folder, files, n_files, VERSION);
-}
-
-bool rt_manifest_verify(Rt *rt, const char *folder, RtManifest *m)
+bool rt_manifest_open(Rt *rt, const char *folder, RtManifest *m)
 {
     RtCheckpoint *c = rt->state->checkpoint;
-    *m = (RtManifest){0};
-    if (rt_manifest_read(m, folder, c->error)) {
-        rt_manifest_sizes(m, folder, c->error);
+    if (rt_manifest_read(m, folder, c->error) && rt_manifest_sizes(m, folder, c->error)) {
+        rt_chunks_begin(&m->chunks, folder, m->files, m->n_files, m->version);
     }
+    return rt_first_error(rt) < 0;
+}
+
+/* What a rank could not read is told as that, not as damage that other ranks see. */
+bool rt_manifest_agree(Rt *rt, const RtManifest *m, int first, int end)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    sum_files(rt, m->files + first, end - first);
     if (rt_first_error(rt) >= 0) {
         return false;
     }
-    uint64_t *want = malloc((size_t)m->n_files * sizeof *want);
-    if (want == NULL) {
-        rt_fail(rt, RT_EXIT_ERROR, "out of memory");
-    }
-    for (int i = 0; i < m->n_files; i++) {
-        want[i] = m->files[i].hash;
-    }
-    if (!hash_files(rt, folder, m->files, m->n_files, m->version)) {
-        free(want); /* what a rank could not read is told as that */
-        return false;
-    }
-    for (int i = 0; i < m->n_files && c->error[0] == '\0'; i++) {
-        if (m->files[i].hash != want[i]) {
+    for (int i = first; i < end && c->error[0] == '\0'; i++) {
+        if (m->files[i].sum != m->files[i].hash) {
             snprintf(c->error, sizeof c->error, "%s is not what was written",
                      m->files[i].name);
         }
     }
-    free(want);
-    return rt_first_error(rt) < 0;
+    return c->error[0] == '\0';
+}
+
+bool rt_manifest_verify(Rt *rt, const char *folder, RtManifest *m)
+{
+    if (!rt_manifest_open(rt, folder, m)) {
+        return false;
+    }
+    rt_chunks_until(rt, &m->chunks, m->n_files, 0);
+    return rt_manifest_agree(rt, m, 0, m->n_files);
 }

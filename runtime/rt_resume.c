@@ -3,10 +3,10 @@
  * masters, moments and the state of the newest one that is sound; or step 0, in an empty
  * folder only.
  *
- * All ranks verify a checkpoint together before they believe it, then each reads its own
- * slices, whatever mesh wrote them. One that does not verify is told of and passed over;
- * one of other mathematics is refused. No pointer file says which is the newest: names
- * and manifests do. */
+ * All ranks verify a checkpoint together, and each reads its own slices, whatever mesh
+ * wrote them. One that does not verify is told of and passed over: what it left in the
+ * arena is overwritten by an older one, or the run ends. One of other mathematics is
+ * refused. No pointer file says which is the newest: names and manifests do. */
 #define _GNU_SOURCE
 #include "rt_checkpoint.h"
 
@@ -210,16 +210,22 @@ static void take_platforms(Rt *rt, const RtTrainState *s)
     c->platform[c->n_platforms++] = mine;
 }
 
-static void take_state(Rt *rt, const char *folder, const RtTrainState *s)
+/* No run goes on from it. */
+static void refuse_others(Rt *rt, const char *folder, const RtTrainState *s)
 {
-    RtState *st = rt->state;
+    const RtFlags *f = &rt->state->flags;
     if (s->numerics_hash != rt->trainer->numerics_hash) {
         refuse_numerics(rt, folder, s->numerics_hash);
     }
-    if (st->flags.seed_given && st->flags.seed != s->seed) {
+    if (f->seed_given && f->seed != s->seed) {
         refuse(rt, "--seed %lld, but %s was trained with seed %lld: leave it out",
-               (long long)st->flags.seed, folder, (long long)s->seed);
+               (long long)f->seed, folder, (long long)s->seed);
     }
+}
+
+static void take_state(Rt *rt, const char *folder, const RtTrainState *s)
+{
+    RtState *st = rt->state;
     if (rt->rank == 0 && s->data_samples != rt_tokens_samples(st->tokens)) {
         fprintf(stderr,
                 "trainer: warning: the data has %lld samples now, %lld when %s was "
@@ -251,153 +257,8 @@ static void take_state(Rt *rt, const char *folder, const RtTrainState *s)
     st->loss_scale = s->loss_scale;
 }
 
-/* ---- slices --------------------------------------------------------------------------
+/* ---- one checkpoint ------------------------------------------------------------------
  */
-
-/* Of the tensors of one set. */
-typedef struct Reading {
-    Rt *rt;
-    RtSet set;
-    RtTensors tensors;
-    const RtSegment *segment;
-} Reading;
-
-static const char *const set_names[RT_SETS] = {"model", "optimizer/master",
-                                               "optimizer/moment1", "optimizer/moment2"};
-
-static bool open_set(Reading *r, const char *folder, const RtManifest *m)
-{
-    char *error = r->rt->state->checkpoint->error;
-    const size_t n = strlen(set_names[r->set]);
-    for (int i = 0; i < m->n_files; i++) {
-        char path[RT_PATH_BYTES + RT_NAME_BYTES];
-        const char *name = m->files[i].name, *dot = strrchr(name, '.');
-        if (strncmp(name, set_names[r->set], n) == 0 && dot != NULL &&
-            strcmp(dot, ".safetensors") == 0) {
-            snprintf(path, sizeof path, "%s/%s", folder, name);
-            if (!rt_tensors_add(&r->tensors, path, error)) {
-                return false;
-            }
-        }
-    }
-    return rt_tensors_sort(&r->tensors, error);
-}
-
-/* Every tensor that a parameter needs is there, and no other one. */
-static bool check_set(Reading *r)
-{
-    const RtTrainer *t = r->rt->trainer;
-    RtCheckpoint *c = r->rt->state->checkpoint;
-    int needed = 0;
-    for (int i = 0; i < t->n_params; i++) {
-        const RtParam *p = &t->params[i];
-        for (int k = 0; c->file_of[r->set][i] >= 0 && (k == 0 || k < p->n_parts); k++) {
-            const char *name = p->n_parts > 0 ? p->parts[k].name : p->name;
-            const int64_t rows = p->n_parts > 0 ? p->parts[k].rows : p->dim[0];
-            const RtTensor *x = rt_tensors_find(&r->tensors, name);
-            bool same = x != NULL && !x->other && x->dtype == c->dtype[r->set] &&
-                        x->n_dims == p->n_dims && x->dim[0] == rows;
-            for (int d = 1; same && d < p->n_dims; d++) {
-                same = x->dim[d] == p->dim[d];
-            }
-            needed++;
-            if (!same) {
-                snprintf(c->error, sizeof c->error, "%s: tensor %s %s", set_names[r->set],
-                         name, x == NULL ? "is missing" : "has another shape or dtype");
-                return false;
-            }
-        }
-    }
-    if (needed != r->tensors.n_tensors) {
-        snprintf(c->error, sizeof c->error, "%s: has %d tensors, not %d",
-                 set_names[r->set], r->tensors.n_tensors, needed);
-    }
-    return needed == r->tensors.n_tensors;
-}
-
-/* Weights are their rounded masters: what an update left behind. */
-static bool is_rounded(RtDtype param, RtDtype master, const void *weights,
-                       const void *masters, int64_t n)
-{
-    if (master != RT_F32 || (param != RT_BF16 && param != RT_F16)) {
-        return true;
-    }
-    const uint16_t *w = weights;
-    const float *x = masters;
-    bool same = true;
-    for (int64_t i = 0; i < n; i++) {
-        const uint16_t r =
-            param == RT_BF16 ? rt_bf16_from_master(x[i]) : rt_f16_from_f32(x[i]);
-        same = same && (r == w[i] || x[i] != x[i]);
-    }
-    return same;
-}
-
-/* Elements [from, from + n) of one tensor; at: where they go in this rank's shard. */
-static void read_slice(const Reading *r, const RtTensor *x, int64_t from, int64_t n,
-                       int64_t at)
-{
-    Rt *rt = r->rt;
-    RtCheckpoint *c = rt->state->checkpoint;
-    const struct RtTensorFile *f = &r->tensors.files[x->fd_index];
-    const int64_t item = (int64_t)rt_dtype_bytes(x->dtype);
-    for (int64_t i = 0; i < n && c->error[0] == '\0'; i += RT_STAGE_ELEMS) {
-        const int64_t some = n - i < RT_STAGE_ELEMS ? n - i : RT_STAGE_ELEMS;
-        rt_enter(rt, RT_AT_LOAD);
-        if (!rt_file_read(f->fd, f->path, c->stage, some * item,
-                          x->at + (from + i) * item, c->error)) {
-            return;
-        }
-        if (r->set == RT_SET_MASTER) {
-            rt_layout_take(rt, RT_SET_WEIGHTS, r->segment, at + i, some, c->chunk, NULL);
-            if (!is_rounded(rt->trainer->param_dtype, x->dtype, c->chunk, c->stage,
-                            some)) {
-                snprintf(c->error, sizeof c->error,
-                         "weights and masters of %s do not belong together", x->name);
-            }
-        }
-        rt_layout_put(rt, r->set, r->segment, at + i, some, c->stage, c->convert);
-    }
-}
-
-static void read_run(void *ctx, const RtRun *run)
-{
-    Reading *r = ctx;
-    const RtParam *p = run->param;
-    const int64_t row = p->elems / p->dim[0], end = run->element + run->elems;
-    int64_t begin = 0; /* of the part */
-    if (r->rt->state->checkpoint->file_of[r->set][run->param_id] < 0) {
-        return; /* a matrix: it has no such moment */
-    }
-    for (int k = 0; k == 0 || k < p->n_parts; k++) {
-        const int64_t rows = p->n_parts > 0 ? p->parts[k].rows : p->dim[0];
-        const int64_t stop = begin + rows * row;
-        const int64_t from = run->element > begin ? run->element : begin;
-        const int64_t to = end < stop ? end : stop;
-        if (from < to) {
-            read_slice(
-                r,
-                rt_tensors_find(&r->tensors, p->n_parts > 0 ? p->parts[k].name : p->name),
-                from - begin, to - from, run->shard_offset_elems + from - run->element);
-        }
-        begin = stop;
-    }
-}
-
-static void read_set(Rt *rt, RtSet set, const char *folder, const RtManifest *m)
-{
-    const RtTrainer *t = rt->trainer;
-    Reading r = {.rt = rt, .set = set};
-    if (open_set(&r, folder, m) && check_set(&r)) {
-        for (int i = 0; i < t->n_segments; i++) {
-            r.segment = &t->segments[i];
-            if (rt_layout_offset(r.segment, set) >= 0) {
-                rt_shard_runs(rt, i, read_run, &r);
-            }
-        }
-    }
-    rt_tensors_close(&r.tensors);
-}
 
 /* A process without descriptors or memory, or rights, learns nothing of a checkpoint: to
  * take an older one for it would throw steps away. */
@@ -432,6 +293,26 @@ static int pass_over(Rt *rt, const char *folder)
     return who;
 }
 
+/* Collective: what train_state.json says; false: it cannot be read. Small files are
+ * verified before. */
+static bool load_state(Rt *rt, const char *folder, int64_t step, RtManifest *m,
+                       RtTrainState *s)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    const int n_small = m->set_files[0];
+    int64_t bytes = 0;
+    rt_chunks_until(rt, &m->chunks, n_small, 0);
+    if (!rt_manifest_agree(rt, m, 0, n_small)) {
+        return false;
+    }
+    char *text = load_small(rt, folder, "train_state.json", &bytes);
+    if (text != NULL && (!rt_state_read(s, text, bytes) || s->step != step)) {
+        snprintf(c->error, sizeof c->error, "train_state.json cannot be read");
+    }
+    free(text);
+    return rt_first_error(rt) < 0;
+}
+
 /* Collective: from the folder of this step, or false: it is damaged, and why is told. */
 static bool load(Rt *rt, int64_t step)
 {
@@ -443,21 +324,15 @@ static bool load(Rt *rt, int64_t step)
     rt_file_step_path(folder, c->dir, "", step);
     c->error[0] = '\0';
     rt_file_forget_error();
-    bool ok = rt_manifest_verify(rt, folder, &m);
+    bool ok = rt_manifest_open(rt, folder, &m) && load_state(rt, folder, step, &m, &s);
     if (ok) {
-        int64_t bytes = 0;
-        char *text = load_small(rt, folder, "train_state.json", &bytes);
-        if (text != NULL && (!rt_state_read(&s, text, bytes) || s.step != step)) {
-            snprintf(c->error, sizeof c->error, "train_state.json cannot be read");
-        }
-        free(text);
-        ok = rt_first_error(rt) < 0;
+        refuse_others(rt, folder, &s);
+    }
+    for (RtSet set = 0; set < RT_SETS && ok; set++) {
+        ok = rt_load_set(rt, set, folder, &m);
     }
     if (ok) {
         take_state(rt, folder, &s);
-        for (RtSet set = 0; set < RT_SETS && c->error[0] == '\0'; set++) {
-            read_set(rt, set, folder, &m);
-        }
         rt_carry_read(rt, folder);
     }
     const int who = pass_over(rt, folder);

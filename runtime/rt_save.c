@@ -261,16 +261,26 @@ static void write_slices(Slices *s, int of)
     }
 }
 
-static bool hash_set(Rt *rt, const char *folder, RtSet set)
+/* This rank's slices of a set; where files have one writer, all slices of its files. */
+static void write_set(Slices *s, RtSet set, int64_t *taken)
 {
-    RtCheckpoint *c = rt->state->checkpoint;
-    const int first = c->set_files[set];
-    return rt_manifest_hash(rt, folder, c->files + first, c->set_files[set + 1] - first);
+    const RtCheckpoint *c = s->rt->state->checkpoint;
+    const int first = c->one_writer ? 0 : s->rt->rank;
+    const int last = c->one_writer ? s->rt->world_size - 1 : s->rt->rank;
+    s->set = set;
+    for (int r = first; r <= last; r++) {
+        s->from = c->snapshots ? c->snapshot[r] : NULL;
+        s->taken = taken[r];
+        write_slices(s, r);
+        taken[r] = s->taken;
+    }
 }
 
 /* Collective: all sets, written and hashed. A set at a time: no more files are open than
  * it has; and what is read back was closed by all that wrote it, as filesystems that
- * several machines share want it. -1, or the first rank that failed. */
+ * several machines share want it. One half of the ranks hashes the set before while the
+ * other half writes: those that write one file at once wait for each other. -1, or the
+ * first rank that failed. */
 static int write_sets(Rt *rt, const char *folder)
 {
     RtCheckpoint *c = rt->state->checkpoint;
@@ -282,26 +292,26 @@ static int write_sets(Rt *rt, const char *folder)
     } else {
         memset(s.fd, -1, (size_t)c->n_tensor_files * sizeof *s.fd);
     }
+    const bool hashes_first = rt->rank % 2 == 1;
     int who = rt_first_error(rt);
-    for (s.set = 0; s.set < RT_SETS && who < 0; s.set++) {
-        const int first = c->one_writer ? 0 : rt->rank;
-        const int last = c->one_writer ? rt->world_size - 1 : rt->rank;
-        for (int r = first; r <= last; r++) {
-            s.from = c->snapshots ? c->snapshot[r] : NULL;
-            s.taken = taken[r];
-            write_slices(&s, r);
-            taken[r] = s.taken;
+    for (int set = 0; set <= RT_SETS && who < 0; set++) {
+        const int before = set > 0 ? set - 1 : 0;
+        RtFile *files = c->files + c->set_files[before];
+        const int n = c->set_files[set] - c->set_files[before];
+        if (hashes_first) {
+            rt_manifest_hash_own(rt, folder, files, n);
         }
-        if (s.set > 0) {
-            hash_set(rt, folder, s.set - 1);
+        if (set < RT_SETS) {
+            write_set(&s, (RtSet)set, taken);
         }
+        if (!hashes_first) {
+            rt_manifest_hash_own(rt, folder, files, n);
+        }
+        rt_manifest_hash(rt, files, n);
         finish_slices(&s);
         who = rt_first_error(rt);
     }
     free(s.fd);
-    if (who < 0 && !hash_set(rt, folder, RT_SETS - 1)) {
-        who = rt_first_error(rt);
-    }
     return who;
 }
 
@@ -402,9 +412,9 @@ bool rt_save_write(Rt *rt, int64_t step)
     if ((who = write_sets(rt, folder)) >= 0) {
         return give_up(rt, step, folder, who);
     }
-    if (rt_manifest_hash(rt, folder, c->files + c->n_tensor_files,
-                         c->n_files - c->n_tensor_files) &&
-        rt->rank == 0) {
+    RtFile *others = c->files + c->n_tensor_files;
+    rt_manifest_hash_own(rt, folder, others, c->n_files - c->n_tensor_files);
+    if (rt_manifest_hash(rt, others, c->n_files - c->n_tensor_files) && rt->rank == 0) {
         commit(c, folder, step);
     }
     if ((who = rt_first_error(rt)) >= 0) {

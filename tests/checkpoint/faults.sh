@@ -175,20 +175,21 @@ crashes() {
     ok "$n states after a crash, of $states: what was told of is there"
 }
 
-# broken_runtime TRAINER FILE SED: $WORK/broken/trainer, of a runtime with another text
+# broken_runtime TRAINER FILE SED [FILE SED]...: $WORK/broken/trainer, of a runtime with other texts
 broken_runtime() {
-    local dir=$WORK/before
+    local dir=$WORK/before trainer=$1
+    shift
     rm -rf "$dir" "$WORK/broken"
     mkdir "$dir" "$WORK/broken"
     cp "$ROOT"/runtime/*.[ch] "$dir/"
-    sed -i "$3" "$dir/$2"
-    if cmp -s "$dir/$2" "$ROOT/runtime/$2" ||
-        ! make -C "$WORK/$1" CC="$ROOT/tests/cc_cached" -j2 GEMM=builtin CFLAGS="$flags" \
-            RUNTIME="$dir" BUILD="$WORK/broken/build" TRAINER="$WORK/broken/trainer" \
-            >"$WORK/broken.log" 2>&1; then
-        bad "a runtime with another $2 is built" "$WORK/broken.log"
-        return 1
-    fi
+    for ((; $# > 0; )); do
+        sed -i "$2" "$dir/$1"
+        cmp -s "$dir/$1" "$ROOT/runtime/$1" && { bad "$1 has no $2"; return 1; }
+        shift 2
+    done
+    make -C "$WORK/$trainer" CC="$ROOT/tests/cc_cached" -j2 GEMM=builtin CFLAGS="$flags" \
+        RUNTIME="$dir" BUILD="$WORK/broken/build" TRAINER="$WORK/broken/trainer" \
+        >"$WORK/broken.log" 2>&1 || { bad "another runtime is built" "$WORK/broken.log"; return 1; }
 }
 
 # mutant NAME FILE SED: a runtime that breaks the protocol leaves some state that is wrong.
@@ -213,7 +214,7 @@ mutants() {
     mutant 'a marker without fsync' rt_save.c \
         '/^static bool write_manifest/,/^}/s/const bool ok = create_file(c, folder, &f);/char p[700]; snprintf(p, 700, "%s\/MANIFEST", folder); int fd = open(p, O_RDWR|O_CREAT, 0666); const bool ok = fd >= 0 \&\& rt_file_write(fd, p, f.head, f.bytes, 0, c->error); close(fd);/'
     mutant 'old ones first' rt_save.c \
-        's/^    if (rt_manifest_hash(rt, folder, c->files + c->n_tensor_files,.*/    if (rt->rank == 0) { char p[512]; rt_file_step_path(p, c->dir, "", step - 1); rt_file_remove_tree(p, c->error); }\n&/'
+        's/^    rt_manifest_hash_own(rt, folder, others,.*/    if (rt->rank == 0) { char p[512]; rt_file_step_path(p, c->dir, "", step - 1); rt_file_remove_tree(p, c->error); }\n&/'
 }
 
 # Checkpoints of before files were hashed in lanes are read.
@@ -231,6 +232,35 @@ versions() {
     damage "$fck/step-00000001/model.safetensors" flip 5000
     trainer_on fault2 2
     check 'a damaged one is not' grep -q 'step-00000001 is passed over: ' "$WORK/fault2.err"
+}
+
+# Files of large models have many chunks, a rank's slices many stages and windows: here, by small
+# ones, so have those of a small model.
+pieces() {
+    local f at wrong=0
+    broken_runtime fault2 rt_checkpoint.h 's/RT_CHUNK_BYTES = 4194304/RT_CHUNK_BYTES = 4096/
+        s/RT_STAGE_ELEMS = 1 << 17/RT_STAGE_ELEMS = 1 << 9/' \
+        rt_chunks.c 's/PIECE_BYTES = 256 << 10/PIECE_BYTES = 1024/' || return
+    rm -rf "$fck"
+    trainer_on broken 1 || { bad 'small chunks: runs' "$WORK/broken.err"; return; }
+    check 'small chunks: the same files' test -z \
+        "$(diff -rq "$fck/step-00000001" "$WORK/base.ck/step-00000001" | grep -v MANIFEST)"
+    check 'small chunks: a run goes on' test -z "$(recovers broken 1)"
+    for f in model optimizer/moment2; do
+        for at in 0 4095 4096 60000 $(($(stat -c %s "$fck/step-00000002/$f.safetensors") - 1)); do
+            rm -rf "$WORK/two.ck" && cp -r "$fck" "$WORK/two.ck"
+            damage "$fck/step-00000002/$f.safetensors" flip "$at"
+            trainer_on broken 2
+            grep -q 'step-00000002 is passed over: ' "$WORK/broken.err" || wrong=$((wrong + 1))
+            rm -rf "$fck" && mv "$WORK/two.ck" "$fck"
+        done
+    done
+    check 'small chunks: a bit in any of them counts' test $wrong = 0
+    # windows that end within an element
+    broken_runtime fault2 rt_load.c 's/^    const int64_t window = .*/    const int64_t window = 10007;/' ||
+        return
+    fault_begin
+    check 'small windows: a run goes on' test -z "$(recovers broken 1)"
 }
 
 # A thread that writes beside training fails, and is slow to say so: the step's thread, which ends
@@ -369,6 +399,7 @@ fault_trainers && {
     crashes
     mutants
     versions
+    pieces
     tells
     damages
     kills

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_chunks.c: hashes of the files of a checkpoint. In: files on a disk. Out: a hash of
+ * each, all ranks together.
+ *
+ * A file is cut into chunks of 4 MiB. Its hash is the sum modulo 2^64 of theirs, each
+ * seeded by its place, so any rank may hash any chunk: they are dealt in turn, file after
+ * file. A rank asks the disk for chunks well before it hashes them; what it does between
+ * two of them, such as placing what was read, costs the disk nothing. */
+#include "rt_checkpoint.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+enum {
+    AHEAD_CHUNKS = 16,      /* of this rank, on their way from the disk */
+    PIECE_BYTES = 256 << 10 /* a core's cache keeps it until it is hashed */
+};
+
+void rt_chunks_begin(RtChunks *h, const char *folder, RtFile *files, int n_files,
+                     int version)
+{
+    *h = (RtChunks){.folder = folder,
+                    .files = files,
+                    .n_files = n_files,
+                    .version = version,
+                    .next.fd = -1,
+                    .ahead.fd = -1};
+    for (int i = 0; i < n_files; i++) {
+        files[i].sum = 0;
+    }
+}
+
+/* ---- a place in the files ------------------------------------------------------------
+ */
+
+static void close_file(RtChunkAt *c)
+{
+    if (c->fd >= 0) {
+        close(c->fd);
+        c->fd = -1;
+    }
+}
+
+static void step(RtChunkAt *c)
+{
+    c->at += RT_CHUNK_BYTES;
+    c->number++;
+}
+
+/* From there to this rank's next chunk; false: it has no more. */
+static bool find_own(const Rt *rt, const RtChunks *h, RtChunkAt *c)
+{
+    while (c->file < h->n_files) {
+        if (c->at >= h->files[c->file].bytes) {
+            close_file(c);
+            c->file++;
+            c->at = 0;
+        } else if (c->number % rt->world_size == rt->rank) {
+            return true;
+        } else {
+            step(c);
+        }
+    }
+    return false;
+}
+
+static void path_of(const RtChunks *h, const RtChunkAt *c, char *path, size_t bytes)
+{
+    snprintf(path, bytes, "%s/%s", h->folder, h->files[c->file].name);
+}
+
+/* ---- the disk, ahead -----------------------------------------------------------------
+ */
+
+/* A hint: what cannot be opened is told by the one who reads it. */
+static void read_ahead(const Rt *rt, RtChunks *h)
+{
+    char path[RT_PATH_BYTES + RT_NAME_BYTES];
+    RtChunkAt *c = &h->ahead;
+    while (find_own(rt, h, c) &&
+           c->number <= h->next.number + (int64_t)AHEAD_CHUNKS * rt->world_size) {
+        if (c->fd < 0) {
+            path_of(h, c, path, sizeof path);
+            c->fd = open(path, O_RDONLY | O_CLOEXEC);
+        }
+        posix_fadvise(c->fd, (off_t)c->at, RT_CHUNK_BYTES, POSIX_FADV_WILLNEED);
+        step(c);
+    }
+}
+
+/* ---- hashes --------------------------------------------------------------------------
+ */
+
+static uint64_t hash_chunk(RtCheckpoint *c, int fd, const char *path, int64_t at,
+                           int64_t bytes, int version)
+{
+    const uint64_t seed = (uint64_t)(at / RT_CHUNK_BYTES) + 3;
+    RtLanes h;
+    if (version == 1) {
+        return rt_file_read(fd, path, c->chunk, bytes, at, c->error)
+                   ? rt_hash64(c->chunk, (size_t)bytes, seed)
+                   : 0;
+    }
+    rt_lanes_begin(&h, (size_t)bytes, seed);
+    for (; bytes > PIECE_BYTES; bytes -= PIECE_BYTES, at += PIECE_BYTES) {
+        if (!rt_file_read(fd, path, c->chunk, PIECE_BYTES, at, c->error)) {
+            return 0;
+        }
+        rt_lanes_more(&h, c->chunk, PIECE_BYTES);
+    }
+    return rt_file_read(fd, path, c->chunk, bytes, at, c->error)
+               ? rt_lanes_end(&h, c->chunk, (size_t)bytes)
+               : 0;
+}
+
+void rt_chunks_until(Rt *rt, RtChunks *h, int file, int64_t at)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    RtChunkAt *own = &h->next;
+    char path[RT_PATH_BYTES + RT_NAME_BYTES];
+    while (c->error[0] == '\0' && find_own(rt, h, own) &&
+           (own->file < file || (own->file == file && own->at < at))) {
+        RtFile *f = &h->files[own->file];
+        const int64_t left = f->bytes - own->at;
+        rt_save_moves(rt);
+        path_of(h, own, path, sizeof path);
+        if (own->fd < 0 && (own->fd = rt_file_open(path, O_RDONLY, c->error)) < 0) {
+            return;
+        }
+        read_ahead(rt, h);
+        f->sum += hash_chunk(c, own->fd, path, own->at,
+                             left < RT_CHUNK_BYTES ? left : RT_CHUNK_BYTES, h->version);
+        step(own);
+    }
+}
+
+void rt_chunks_end(RtChunks *h)
+{
+    if (h->files != NULL) {
+        close_file(&h->next);
+        close_file(&h->ahead);
+    }
+}
