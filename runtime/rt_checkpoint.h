@@ -45,7 +45,7 @@ typedef struct RtFile {
     char *head;         /* what it begins with: a header; all of it, of small files */
     int64_t head_bytes; /* tensors begin there */
     uint64_t hash;      /* once it is written; or what MANIFEST says */
-    uint64_t sum;       /* of the hashes of chunks that this rank has read */
+    uint64_t sum;       /* of the hashes of its chunks so far: this rank's, then all */
 } RtFile;
 
 /* A chunk of a file. */
@@ -226,7 +226,7 @@ bool rt_manifest_hash(Rt *rt, RtFile *files, int n_files);
 bool rt_manifest_open(Rt *rt, const char *folder, RtManifest *m);
 /* Collective, the last part: are the hashes of files [first, end), which all ranks have
  * passed by rt_chunks_until, MANIFEST's? False: error says why, as above. */
-bool rt_manifest_agree(Rt *rt, const RtManifest *m, int first, int end);
+bool rt_manifest_agree(Rt *rt, RtManifest *m, int first, int end);
 /* Collective: both parts, of all files. */
 bool rt_manifest_verify(Rt *rt, const char *folder, RtManifest *m);
 

@@ -72,7 +72,8 @@ static void path_of(const RtChunks *h, const RtChunkAt *c, char *path, size_t by
 /* ---- the disk, ahead -----------------------------------------------------------------
  */
 
-/* A hint: what cannot be opened is told by the one who reads it. */
+/* Hints: what cannot be opened is told by the one who reads it. In pieces: the kernel
+ * takes no more of one than what a request to the disk may have. */
 static void read_ahead(const Rt *rt, RtChunks *h)
 {
     char path[RT_PATH_BYTES + RT_NAME_BYTES];
@@ -83,7 +84,9 @@ static void read_ahead(const Rt *rt, RtChunks *h)
             path_of(h, c, path, sizeof path);
             c->fd = open(path, O_RDONLY | O_CLOEXEC);
         }
-        posix_fadvise(c->fd, (off_t)c->at, RT_CHUNK_BYTES, POSIX_FADV_WILLNEED);
+        for (int64_t at = 0; at < RT_CHUNK_BYTES; at += PIECE_BYTES) {
+            posix_fadvise(c->fd, (off_t)(c->at + at), PIECE_BYTES, POSIX_FADV_WILLNEED);
+        }
         step(c);
     }
 }

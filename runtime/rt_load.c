@@ -168,18 +168,24 @@ static void read_window(Reading *r, int file, int64_t from, int64_t to)
 
 bool rt_load_set(Rt *rt, RtSet set, const char *folder, RtManifest *m)
 {
-    char *error = rt->state->checkpoint->error;
+    char *error = rt->state->checkpoint->error, why[RT_ERROR_BYTES];
     const int first = m->set_files[set], n = m->set_files[set + 1] - first;
     const int64_t window = (int64_t)WINDOW_CHUNKS * RT_CHUNK_BYTES * rt->world_size;
     Reading r = {.rt = rt, .set = set};
     const bool ok = open_set(&r, folder, m) && check_set(&r);
+    memcpy(why, error, sizeof why);
+    error[0] = '\0';
     for (int i = 0; i < n && ok; i++) {
         for (int64_t at = 0; at < m->files[first + i].bytes; at += window) {
             rt_chunks_until(rt, &m->chunks, first + i, at + window);
             read_window(&r, i, at, at + window);
         }
     }
-    if (rt_manifest_agree(rt, m, first, first + n) && r.alien != NULL) {
+    rt_chunks_until(rt, &m->chunks, first + n, 0);
+    const bool sound = rt_manifest_agree(rt, m, first, first + n);
+    if (sound && !ok) {
+        memcpy(error, why, sizeof why); /* that is no damage */
+    } else if (sound && r.alien != NULL) {
         snprintf(error, RT_ERROR_BYTES,
                  "weights and masters of %s do not belong together", r.alien->name);
     }

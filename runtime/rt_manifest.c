@@ -233,7 +233,7 @@ bool rt_manifest_open(Rt *rt, const char *folder, RtManifest *m)
 }
 
 /* What a rank could not read is told as that, not as damage that other ranks see. */
-bool rt_manifest_agree(Rt *rt, const RtManifest *m, int first, int end)
+bool rt_manifest_agree(Rt *rt, RtManifest *m, int first, int end)
 {
     RtCheckpoint *c = rt->state->checkpoint;
     sum_files(rt, m->files + first, end - first);
@@ -246,7 +246,7 @@ bool rt_manifest_agree(Rt *rt, const RtManifest *m, int first, int end)
                      m->files[i].name);
         }
     }
-    return c->error[0] == '\0';
+    return rt_first_error(rt) < 0;
 }
 
 bool rt_manifest_verify(Rt *rt, const char *folder, RtManifest *m)

@@ -210,17 +210,22 @@ static void take_platforms(Rt *rt, const RtTrainState *s)
     c->platform[c->n_platforms++] = mine;
 }
 
-/* No run goes on from it. */
-static void refuse_others(Rt *rt, const char *folder, const RtTrainState *s)
+/* No run of this trainer goes on from it. */
+static bool is_other(const Rt *rt, const RtTrainState *s)
+{
+    const RtFlags *f = &rt->state->flags;
+    return s->numerics_hash != rt->trainer->numerics_hash ||
+           (f->seed_given && f->seed != s->seed);
+}
+
+static _Noreturn void refuse_other(Rt *rt, const char *folder, const RtTrainState *s)
 {
     const RtFlags *f = &rt->state->flags;
     if (s->numerics_hash != rt->trainer->numerics_hash) {
         refuse_numerics(rt, folder, s->numerics_hash);
     }
-    if (f->seed_given && f->seed != s->seed) {
-        refuse(rt, "--seed %lld, but %s was trained with seed %lld: leave it out",
-               (long long)f->seed, folder, (long long)s->seed);
-    }
+    refuse(rt, "--seed %lld, but %s was trained with seed %lld: leave it out",
+           (long long)f->seed, folder, (long long)s->seed);
 }
 
 static void take_state(Rt *rt, const char *folder, const RtTrainState *s)
@@ -325,15 +330,18 @@ static bool load(Rt *rt, int64_t step)
     c->error[0] = '\0';
     rt_file_forget_error();
     bool ok = rt_manifest_open(rt, folder, &m) && load_state(rt, folder, step, &m, &s);
-    if (ok) {
-        refuse_others(rt, folder, &s);
+    if (ok && is_other(rt, &s)) {
+        rt_chunks_until(rt, &m.chunks, m.n_files, 0);
+        if (rt_manifest_agree(rt, &m, m.set_files[0], m.n_files)) {
+            refuse_other(rt, folder, &s);
+        }
+        ok = false;
     }
     for (RtSet set = 0; set < RT_SETS && ok; set++) {
         ok = rt_load_set(rt, set, folder, &m);
     }
-    if (ok) {
+    if (ok && rt_carry_read(rt, folder)) {
         take_state(rt, folder, &s);
-        rt_carry_read(rt, folder);
     }
     const int who = pass_over(rt, folder);
     rt_manifest_free(&m);
