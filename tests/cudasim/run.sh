@@ -139,7 +139,7 @@ fault() {
 }
 
 # A rank that is stopped while graphs are replayed: told as itself, not as who waits for it, with
-# the place that its device came to.
+# the place that its device came to, or that it logs what the device has done.
 stopped() {
     local dir=$1 job rank
     "$dir/trainer" --data "$data" --steps 100000 --threads 1 --deadline 5 >"$dir.out" 2>"$dir.err" &
@@ -152,7 +152,7 @@ stopped() {
     kill -STOP "$rank"
     timeout 60 tail --pid=$job -f /dev/null
     check "a rank that stands still" \
-        grep -qE 'rank 1 has stood still .* at (embed|layers|head|gradient norm|update).* of step' "$dir.err"
+        grep -qE 'rank 1 has stood still .* at (embed|layers|head|gradient norm|update|logging).* of step' "$dir.err"
     kill -KILL $job 2>/dev/null
     wait $job 2>/dev/null
 }
