@@ -74,6 +74,21 @@ static void warn_unused(Load *l, const char *key)
                  "%s: is ignored: whole documents are tokenized", key);
 }
 
+/* Whether WORD is one of WORDS, which single spaces separate. */
+static bool is_among(const char *words, const char *word)
+{
+    const size_t n = strlen(word);
+
+    for (const char *w = words; *w; w += *w == ' ') {
+        const size_t k = strcspn(w, " ");
+
+        if (k == n && !memcmp(w, word, n))
+            return true;
+        w += k;
+    }
+    return false;
+}
+
 /* Members that nobody here knows might matter. */
 static void check_keys(Load *l, json_t *part, const char *path, const char *known)
 {
@@ -82,12 +97,7 @@ static void check_keys(Load *l, json_t *part, const char *path, const char *know
 
     json_object_foreach(part, key, v)
     {
-        const char *at = strstr(known, key);
-        const size_t n = strlen(key);
-
-        while (at && ((at != known && at[-1] != ' ') || (at[n] != ' ' && at[n] != '\0')))
-            at = strstr(at + 1, key);
-        if (!at || n == 0)
+        if (!is_among(known, key))
             refuse(l, gen_printf(l->g, *path ? "%s.%s" : "%s%s", path, key),
                    "is not a part that is known here");
     }

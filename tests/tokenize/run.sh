@@ -166,6 +166,9 @@ unknown_parts() {
         "post_processor: the post-processor Sequence"
     part "whole words only" gpt2 's/"single_word":false/"single_word":true/' "added_tokens.0.single_word"
     part "an unknown key" gpt2 's/"fuse_unk"/"fuse_unkn"/' "model.fuse_unkn: is not a part that is known"
+    part "a key that is empty" gpt2 's/"fuse_unk"/""/' "model.: is not a part that is known"
+    part "a key that is a part of one" gpt2 's/"fuse_unk"/"fuse"/' "model.fuse: is not a part that is known"
+    part "a key that is two" gpt2 's/"fuse_unk"/"vocab merges"/' "model.vocab merges: is not a part"
     part "a merge of one part" gpt2 's/"merges":\["[^"]*"/"merges":["ab"/' "model.merges.0: is not two parts"
     part "a merge of strangers" llama3 's/("merges":\s*\[\s*\[\s*)"[^"]*"/$1"qqqq"/' \
         "they or what they make is not in the vocabulary"
