@@ -121,7 +121,9 @@ static const struct {
      false},
     {"import",
      "--accelerate FILE  the sharding of an `accelerate config`, as Lua to paste", false},
-    {"tokenize", "INPUT... -o X.bin  texts to a token file; fsdpgen tokenize --help", false},
+    {"tokenize",
+     "INPUT... -o X.bin  texts to a token file, ids to text; fsdpgen tokenize --help",
+     false},
     {"docs", "[lua]              the reference of the description's fields", true},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };

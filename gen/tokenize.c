@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenize.c: the command line of `fsdpgen tokenize`. In: argv. Out: a token file, a line
- * about it on stdout, an exit code. */
+/* tokenize.c: the command line of `fsdpgen tokenize`. In: argv. Out: a token file and a
+ * line about it on stdout, or a prompt's ids or the text of ids there; an exit code. */
 #include "tokenize.h"
 
 #include <errno.h>
@@ -42,6 +42,10 @@ static const struct Option {
     {"threads", "N", "workers; the output does not depend on them", KIND_COUNT,
      AT(threads)},
     {"force", NULL, "replace the output", KIND_SWITCH, AT(force)},
+    {"prompt", "TEXT", "print its ids, for `trainer sample`; no inputs, no output",
+     KIND_TEXT, AT(prompt)},
+    {"decode", NULL, "print the text of the ids on stdin; no inputs, no output",
+     KIND_SWITCH, AT(decode)},
 #undef AT
 };
 enum { N_OPTIONS = sizeof options / sizeof *options };
@@ -50,7 +54,9 @@ static void print_help(void)
 {
     printf(
         "fsdpgen tokenize: text to a token file of llm.c's, which trainers read.\n\n"
-        "usage: fsdpgen tokenize --tokenizer FILE -o X.bin INPUT...\n\n"
+        "usage: fsdpgen tokenize --tokenizer FILE -o X.bin INPUT...\n"
+        "       fsdpgen tokenize --tokenizer FILE --prompt TEXT\n"
+        "       fsdpgen tokenize --tokenizer FILE --decode <IDS\n\n"
         "An INPUT is a text, one document, or *.jsonl or *.ndjson: a JSON object with a "
         "document\non each line. Ids are those of Hugging Face's tokenizers.\n\n");
     for (int i = 0; i < N_OPTIONS; i++) {
@@ -148,6 +154,23 @@ static bool parse_option(Parse *p, int argc, char **argv, int *i)
     return set(p, o, value);
 }
 
+/* --prompt or --decode: with nothing that is about files. */
+static bool check_terminal(Parse *p)
+{
+    const TokOptions *o = &p->o;
+    const char *name = o->prompt ? "prompt" : "decode";
+
+    if (o->prompt && o->decode)
+        return usage(p, "--prompt and --decode: one of them at a time");
+    if (o->inputs.count > 0)
+        return usage(p, "--%s takes no input, but `%s` is given%s", name,
+                     o->inputs.items[0], o->decode ? "; ids come on stdin" : "");
+    if (o->output || o->field || o->template || o->end || o->jsonl || o->force)
+        return usage(p, "--%s goes with --tokenizer%s only", name,
+                     o->prompt ? " and --no-special" : "");
+    return true;
+}
+
 static bool parse(Parse *p, int argc, char **argv)
 {
     bool words_only = false;
@@ -162,12 +185,14 @@ static bool parse(Parse *p, int argc, char **argv)
     }
     if (p->help)
         return true;
+    if (!p->o.tokenizer)
+        p->o.tokenizer = "bytes";
+    if (p->o.prompt || p->o.decode)
+        return check_terminal(p);
     if (p->o.inputs.count == 0)
         return usage(p, "no input is given");
     if (!p->o.output)
         return usage(p, "no output is given: -o X.bin");
-    if (!p->o.tokenizer)
-        p->o.tokenizer = "bytes";
     if (p->o.template && !strcmp(p->o.tokenizer, "bytes"))
         return usage(
             p, "--template needs --tokenizer: bytes have no tokens that end a turn");
@@ -194,7 +219,10 @@ static bool load_tokenizer(Gen *g, const TokOptions *o, Tokenizer *t)
     }
     if (stat(file, &s) == 0 && S_ISDIR(s.st_mode))
         file = gen_printf(g, "%s/tokenizer.json", file);
-    return tok_load(g, t, file, o->template != NULL);
+    return tok_load(g, t, file,
+                    o->template ? TOK_FOR_CHATS
+                    : o->decode ? TOK_FOR_IDS
+                                : TOK_FOR_TEXTS);
 }
 
 static bool find_end(TokOptions *o, Tokenizer *t, char *error)
@@ -246,12 +274,37 @@ static void tell(const TokOptions *o, const Tokenizer *t, const TokTotals *n)
                 (long long)n->empty_lines);
 }
 
+static int done(void)
+{
+    return !ferror(stdout) && fflush(stdout) == 0 ? EXIT_DONE
+                                                  : told("cannot write to stdout");
+}
+
+static int tokenize_files(Gen *g, TokOptions *o, Tokenizer *t)
+{
+    TokTotals totals;
+    TokWriter *out;
+    char error[TOK_ERROR_BYTES] = "";
+
+    if (!find_end(o, t, error) || !tok_check_files(g, o, t, error))
+        return told(error);
+    if (!o->field)
+        o->field = o->template ? "messages" : "text";
+    out = tok_writer_open(o->output, t->max_id, o->template != NULL, o->force, error);
+    if (!out)
+        return told(error);
+    if (!tok_run(t, o, out, &totals, error) || !tok_writer_commit(out, error)) {
+        tok_writer_abandon(out);
+        return told(error);
+    }
+    tell(o, t, &totals);
+    return done();
+}
+
 int tokenize_main(Gen *g, int argc, char **argv)
 {
     Parse p = {.g = g, .o = {.threads = sysconf(_SC_NPROCESSORS_ONLN)}};
     Tokenizer t;
-    TokTotals totals;
-    TokWriter *out;
     char error[TOK_ERROR_BYTES] = "";
 
     if (!parse(&p, argc, argv)) {
@@ -270,17 +323,9 @@ int tokenize_main(Gen *g, int argc, char **argv)
         return EXIT_DIAG;
     }
     diag_print(g);
-    if (!find_end(&p.o, &t, error) || !tok_check_files(g, &p.o, &t, error))
-        return told(error);
-    if (!p.o.field)
-        p.o.field = p.o.template ? "messages" : "text";
-    out = tok_writer_open(p.o.output, t.max_id, p.o.template != NULL, p.o.force, error);
-    if (!out)
-        return told(error);
-    if (!tok_run(&t, &p.o, out, &totals, error) || !tok_writer_commit(out, error)) {
-        tok_writer_abandon(out);
-        return told(error);
-    }
-    tell(&p.o, &t, &totals);
-    return fflush(stdout) == 0 ? EXIT_DONE : told("cannot write to stdout");
+    if (p.o.prompt)
+        return tok_print_prompt(&t, &p.o, error) ? done() : told(error);
+    if (p.o.decode)
+        return tok_decode(&t, error) ? done() : told(error);
+    return tokenize_files(g, &p.o, &t);
 }

@@ -2,8 +2,8 @@
 /* tokenize.h: `fsdpgen tokenize`, from text to token files. tokenize.c has the command
  * line; tokenize_load.c reads a tokenizer.json, tokenize_split.c and tokenize_bpe.c are
  * what it does to a text; tokenize_input.c cuts files into jobs, tokenize_jobs.c has them
- * done by threads, in order, tokenize_write.c writes. Memory that workers share is
- * malloc's. */
+ * done by threads, in order, tokenize_write.c writes; tokenize_terminal.c is for prompts
+ * and what models say. Memory that workers share is malloc's. */
 #ifndef TOKENIZE_H
 #define TOKENIZE_H
 
@@ -83,13 +83,18 @@ typedef struct TokWord {
     uint32_t n, id;
     uint64_t hash;
 } TokWord;
+/* The text of an id; s is NULL where no token has it. */
+typedef struct TokPiece {
+    const char *s;
+    size_t n;
+} TokPiece;
 typedef struct TokVocab {
     uint32_t byte_id[256];
     TokMerge *merges; /* open addressing; a power of two of slots */
     size_t merge_slots;
     TokWord *words; /* raw bytes to id: only where merges may be ignored */
     size_t word_slots;
-    uint32_t *lengths; /* [max_id + 1] bytes of each id: only for chats */
+    TokPiece *pieces; /* [max_id + 1]: not where texts become ids and no more */
 } TokVocab;
 typedef struct TokBpe TokBpe; /* a thread's cache and scratch */
 TokBpe *tok_bpe_open(void);
@@ -158,8 +163,10 @@ bool tok_encode_stretch(TokWorker *w, const char *s, size_t n, size_t from, size
 /* ---- tokenize_load.c ----------------------------------------------------------------
  */
 
-/* Errors go to diag. chats: with what they need. */
-bool tok_load(Gen *g, Tokenizer *t, const char *file, bool chats);
+/* What it is for: pieces are for chats and texts of ids only. */
+typedef enum { TOK_FOR_TEXTS, TOK_FOR_CHATS, TOK_FOR_IDS } TokUse;
+/* Errors go to diag. */
+bool tok_load(Gen *g, Tokenizer *t, const char *file, TokUse use);
 
 /* ---- tokenize_chat.c ----------------------------------------------------------------
  */
@@ -182,7 +189,8 @@ typedef struct TokOptions {
         int count, cap;
     } inputs;
     int64_t threads;
-    bool force, jsonl, no_special;
+    const char *prompt; /* its ids are printed; NULL: files are tokenized */
+    bool force, jsonl, no_special, decode;
     int64_t end_id; /* -1: none */
 } TokOptions;
 
@@ -256,6 +264,14 @@ bool tok_is_lines(const TokOptions *o, const char *name);
 const char *tok_no_text(const char *s, size_t n);
 /* Of the inputs and the output; false with error set. */
 bool tok_check_files(Gen *g, const TokOptions *o, const Tokenizer *t, char *error);
+
+/* ---- tokenize_terminal.c ------------------------------------------------------------
+ */
+
+/* The ids of the prompt, a line on stdout; false with error set. */
+bool tok_print_prompt(const Tokenizer *t, const TokOptions *o, char *error);
+/* Ids on stdin to text on stdout; false with error set, after the text before it. */
+bool tok_decode(const Tokenizer *t, char *error);
 
 /* ---- tokenize.c ---------------------------------------------------------------------
  */

@@ -49,7 +49,7 @@ struct TokChat {
     size_t bytes;         /* of all texts of the chat */
     Range *spans;         /* of text: targets, in order */
     size_t n_spans, spans_cap;
-    const uint32_t *lengths; /* bytes of each id */
+    const TokPiece *pieces; /* of each id */
 };
 
 /* ---- what templates call
@@ -210,7 +210,7 @@ static bool mark_part(TokChat *c, Part *part, size_t span, size_t first)
     if (!next_span(c, part, span, &r))
         return false;
     for (size_t k = first; k < out->n; k++) {
-        const size_t next = at + c->lengths[out->id[k]];
+        const size_t next = at + c->pieces[out->id[k]].n;
 
         while (r.to <= at)
             if (!next_span(c, part, ++span, &r))
@@ -458,7 +458,7 @@ TokChat *tok_chat_open(TokWorker *w, const char *template, char *error)
 
     gen_require(c, "out of memory");
     c->w = w;
-    c->lengths = w->tok->vocab.lengths;
+    c->pieces = w->tok->vocab.pieces;
     if (!read_template(c, template, error)) {
         free(c);
         return NULL;

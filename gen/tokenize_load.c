@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_FILE_BYTES = 256 << 20, MAX_ID = INT32_MAX - 1, MAX_CHAT_ID = 1 << 24 };
+enum { MAX_FILE_BYTES = 256 << 20, MAX_ID = INT32_MAX - 1, MAX_PIECE_ID = 1 << 24 };
 
 typedef struct Load {
     Gen *g;
@@ -491,32 +491,39 @@ static void read_added(Load *l, const json_t *list)
     }
 }
 
-/* Bytes of each id: what it stands for in a text. */
-static void read_lengths(Load *l)
+/* The text of each id. */
+static void read_pieces(Load *l)
 {
     Tokenizer *t = l->t;
     const char *key;
     json_t *value;
 
-    if (t->max_id > MAX_CHAT_ID) {
-        refuse(l, "model.vocab", "an id above %d is not supported in chats", MAX_CHAT_ID);
+    if (t->max_id > MAX_PIECE_ID) {
+        refuse(l, "model.vocab", "an id above %d is not supported in chats and --decode",
+               MAX_PIECE_ID);
         return;
     }
-    t->vocab.lengths =
-        gen_alloc(l->g, (t->max_id + (size_t)1) * sizeof *t->vocab.lengths);
+    t->vocab.pieces = gen_alloc(l->g, (t->max_id + (size_t)1) * sizeof *t->vocab.pieces);
     json_object_foreach(l->vocab, key, value)
     {
-        void *mark = gen_mark(l->g);
-        size_t n;
+        TokPiece *piece = &t->vocab.pieces[json_integer_value(value)];
+        char *raw = gen_strndup(l->g, key, strlen(key));
 
-        if (tok_raw_bytes(key, strlen(key), gen_alloc(l->g, strlen(key) + 1), &n))
-            t->vocab.lengths[json_integer_value(value)] = (uint32_t)n;
-        gen_release(l->g, mark);
+        *piece = (TokPiece){.s = raw};
+        if (!tok_raw_bytes(key, strlen(key), raw, &piece->n)) /* no text's: as spelt */
+            *piece = (TokPiece){gen_strndup(l->g, key, strlen(key)), strlen(key)};
     }
-    for (int k = 0; k < t->n_added; k++) {
-        const TokAdded *a = &t->added[k];
+    for (int k = 0; k < t->n_added; k++)
+        t->vocab.pieces[t->added[k].id] =
+            (TokPiece){.s = t->added[k].s, .n = t->added[k].n};
+}
 
-        t->vocab.lengths[a->id] = (uint32_t)a->n;
+/* What a chat's mask cannot tell the place of. */
+static void check_chats(Load *l)
+{
+    for (int k = 0; k < l->t->n_added; k++) {
+        const TokAdded *a = &l->t->added[k];
+
         if (a->normalized && !a->special && (a->lstrip || a->rstrip))
             refuse(l, "added_tokens",
                    "%.*s takes white space with it: not supported in chats",
@@ -560,7 +567,7 @@ static bool parse(Load *l)
     return json_is_object(l->root);
 }
 
-bool tok_load(Gen *g, Tokenizer *t, const char *file, bool chats)
+bool tok_load(Gen *g, Tokenizer *t, const char *file, TokUse use)
 {
     Load l = {.g = g, .t = t, .file = file, .before = diag_errors(g)};
     json_t *pre;
@@ -581,8 +588,10 @@ bool tok_load(Gen *g, Tokenizer *t, const char *file, bool chats)
     read_post_processor(&l, json_object_get(l.root, "post_processor"), "post_processor");
     read_added(&l, json_object_get(l.root, "added_tokens"));
     read_model(&l, json_object_get(l.root, "model"));
-    if (chats && diag_errors(g) == l.before)
-        read_lengths(&l);
+    if (use != TOK_FOR_TEXTS && diag_errors(g) == l.before)
+        read_pieces(&l);
+    if (use == TOK_FOR_CHATS)
+        check_chats(&l);
     json_decref(l.root);
     return diag_errors(g) == l.before;
 }

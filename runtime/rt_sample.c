@@ -55,7 +55,7 @@ static int64_t read_prompt(const RtTrainer *t, const char *prompt, int32_t *ids,
             if (end == p || errno != 0 || strchr(" ,\t\n", *end) == NULL) {
                 return wrong(error,
                              "--prompt: this model has %lld token ids and no tokenizer: "
-                             "give ids, such as --prompt \"15496 11\"",
+                             "give ids, as `fsdpgen tokenize --prompt` prints them",
                              (long long)t->vocab);
             }
             p = end;

@@ -180,7 +180,7 @@ evaluate_refusals() {
     refuses 1 "--prompt: it is empty" sample --prompt "" --checkpoint "$ck"
     refuses 1 "token 259 is none of the model's 259 ids" sample --prompt "3 259" --checkpoint "$ck"
     refuses 1 "token -1 is none of the model's" sample --prompt "-1" --checkpoint "$ck"
-    refuses 1 "259 token ids and no tokenizer: give ids" sample --prompt "word" --checkpoint "$ck"
+    refuses 1 "259 token ids and no tokenizer: give ids, as" sample --prompt "word" --checkpoint "$ck"
     refuses 1 "--prompt: 20 tokens, but the model's sequences have 19" \
         sample --prompt "$(seq 20 | tr '\n' ' ')" --checkpoint "$ck"
     local launcher=(env RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1

@@ -16,7 +16,7 @@ sft_sets() {
 first_loss() { sed -n '1s/.*"loss": *\([0-9.]*\).*/\1/p' "$1"; }
 
 fine_tuning() {
-    local dir=$WORK/sft files=$ROOT/tests/tokenize/data flags base losses tuned
+    local dir=$WORK/sft files=$ROOT/tests/tokenize/data flags base losses tuned asked
     mkdir -p "$dir"
     mapfile -t flags < <(sft_sets mesh.shard=1 loss.mask=false)
     if ! "$FSDPGEN" tokenize --tokenizer "$files/llama3.json" --end '<|end_of_text|>' \
@@ -50,8 +50,16 @@ fine_tuning() {
          END { exit !(seen == 20) }' "$dir/tuned.jsonl"
     check "fine-tuning: the checkpoint has the tokenizer" \
         cmp "$base/tokenizer.json" "$dir/ck/step-00000020/tokenizer.json"
-    check "fine-tuning: a sample of it" \
-        "$dir/tuned/trainer" sample --checkpoint "$dir/ck" --prompt "800 802" --tokens 8
+    # asked in the words of its chats, as the README has it
+    asked=$(printf '<|start_header_id|>user<|end_header_id|>\n\nWho?<|eot_id|>%s' \
+        $'<|start_header_id|>assistant<|end_header_id|>\n\n.')
+    "$dir/tuned/trainer" sample --checkpoint "$dir/ck" --tokens 8 --prompt \
+        "$("$FSDPGEN" tokenize --tokenizer "$base" --prompt "${asked%.}")" >"$dir/ids" 2>"$dir/log" &&
+        "$FSDPGEN" tokenize --tokenizer "$base" --decode <"$dir/ids" >"$dir/answer" 2>>"$dir/log" ||
+        bad "fine-tuning: it says nothing" "$dir/log"
+    check "fine-tuning: it answers: $(tail -n 1 "$dir/answer")" awk -v n=${#asked} \
+        '{ all += length($0) + 1 } NR == 1 { begin = $0 } END { exit !(all > n + 16 &&
+            begin == "<|begin_of_text|><|start_header_id|>user<|end_header_id|>") }' "$dir/answer"
     # It began with the base's weights: without them the first step's loss is another.
     tuned=$(first_loss "$dir/tuned.jsonl")
     train "$dir/tuned" "$dir/chat.bin" 1

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_tokenizers SEED FIRST COUNT FOLDER: the tokenizer.json files of tests/tokenize
  * with a few bytes, words or stretches changed. Each is refused with a message that has a
- * place, or taken; then ids of a text are within its vocabulary, and the same whether the
- * text is done at once or in stretches. */
+ * place, or taken; then ids of a text are within its vocabulary, have texts themselves,
+ * and are the same whether the text is done at once or in stretches. */
 #include "batch.h"
 #include "tokenize.h"
 
@@ -78,9 +78,12 @@ static const char *check_ids(Random *r, const Tokenizer *t)
 
     if (!tok_encode(&w, s, n, &whole))
         return w.error[0] ? NULL : "a text refused without a word";
-    for (size_t i = 0; i < whole.n; i++)
+    for (size_t i = 0; i < whole.n; i++) {
         if (whole.id[i] > t->max_id)
             return "an id above the largest";
+        if (t->vocab.pieces && !t->vocab.pieces[whole.id[i]].s)
+            return "an id without a text";
+    }
     whole.n = 0;
     if (!tok_encode_stretch(&w, s, n, 0, n, &end, &whole))
         return w.error[0] ? NULL : "a stretch refused without a word";
@@ -107,7 +110,7 @@ static const char *run_case(Random *r, int *taken)
     if (!f || fwrite(s.s, 1, s.n, f) != s.n || fclose(f) != 0)
         return "the file cannot be written";
     free(s.s);
-    if (!tok_load(&g, &t, "t.json", random_below(r, 2)))
+    if (!tok_load(&g, &t, "t.json", (TokUse)random_below(r, 3)))
         return diag_errors(&g) > 0 ? NULL : "refused without a word";
     ++*taken;
     return diag_errors(&g) > 0 ? "taken with an error" : check_ids(r, &t);

@@ -53,6 +53,24 @@ same_ids() {
     done
 }
 
+# tok_to FILE ARGS...: with its stdout
+tok_to() {
+    local file=$1
+    shift
+    tok "$@" >"$file"
+}
+
+# wrong_terminal NAME CODE PATTERN STDIN ARGS...: this code and message
+wrong_terminal() {
+    local name=$1 code=$2 pattern=$3 input=$4 got
+    shift 4
+    printf '%s' "$input" >"$WORK/refused.in"
+    tok "$@" <"$WORK/refused.in" >"$WORK/refused.out" 2>"$WORK/refused.err"
+    got=$?
+    check "$name: code $got" [ "$got" = "$code" ]
+    check "$name: told" grep -qF -- "$pattern" "$WORK/refused.err"
+}
+
 header() { # FILE: magic, version, count
     head -c 12 "$1" | od -An -t d4 | xargs
 }
@@ -93,6 +111,73 @@ documents() {
     check "one line on stdout" [ "$(cat "$out/stdout")" = \
         "$out/progress.bin: $(stat -c %s "$data/english.txt") tokens of 16 bits, 1 document" ]
     check "none on stderr" [ ! -s "$out/stderr" ]
+}
+
+# Prompts to ids and ids to texts, as people need them beside `trainer sample`.
+terminal() {
+    local kind text ids n
+    for kind in gpt2 llama3 qwen; do
+        for text in english edges; do
+            ids=$(od -An -v -tu2 "$data/$text.$kind.ids" | xargs)
+            # a shell's word has no NUL and no newlines at its end
+            perl -pe 'BEGIN { undef $/ } s/\x00//g; s/\n+$//' <"$data/$text.txt" >"$out/prompt.txt"
+            tok --tokenizer "$data/$kind.json" -o "$out/prompt.bin" --force "$out/prompt.txt" >/dev/null
+            check "$kind: --prompt of $text" tok_to "$out/prompt.ids" --tokenizer "$data/$kind.json" \
+                --prompt "$(cat "$out/prompt.txt")"
+            check "$kind: is as in a file" [ "$(cat "$out/prompt.ids")" = \
+                "$(ids_of "$out/prompt.bin" | od -An -v -tu2 | xargs)" ]
+            [ $kind = llama3 ] && ids=${ids#* } # its <|begin_of_text|>
+            tok --tokenizer "$data/$kind.json" --decode <<<"$ids" >"$out/text.txt" 2>"$out/text.err"
+            [ "$kind$text" = qwenedges ] && continue # in normal form, others than it began with
+            check "$kind: --decode of $text" cmp "$out/text.txt" <(cat "$data/$text.txt" && echo)
+        done
+    done
+    check "--prompt begins as the tokenizer says" tok_to "$out/prompt.ids" \
+        --tokenizer "$data/llama3.json" --prompt "<|eot_id|>"
+    n=$(cat "$out/prompt.ids")
+    check "--no-special leaves that out" tok_to "$out/bare.ids" --tokenizer "$data/llama3.json" \
+        --no-special --prompt "<|eot_id|>"
+    check "and no more: $n" [ "$n" = "800 $(cat "$out/bare.ids")" ]
+    check "--decode writes special tokens" [ \
+        "$(tok --tokenizer "$data/llama3.json" --decode <"$out/prompt.ids")" = "<|begin_of_text|><|eot_id|>" ]
+    check "bytes" [ "$(tok --prompt 'aé')" = "97 195 169" ]
+    check "and back, a line for a line" cmp <(printf '97,195,169\n\n\t98 \r\n 99' | tok --decode) \
+        <(printf 'aé\n\nb\nc')
+    printf '39 999999 39' | tok --tokenizer "$data/gpt2.json" --decode >"$out/text.txt" 2>"$out/text.err"
+    check "an id of no token" [ "$(cat "$out/text.txt")" = "H�H" ]
+    check "is told" grep -qF "1 of the ids are none of the tokenizer's: U+FFFD stands for them" "$out/text.err"
+    # as it comes: the reader of a pipe sees a text whose ids are not yet all there
+    mkfifo "$out/ids"
+    tok --decode <"$out/ids" >"$out/heard.txt" &
+    exec 7>"$out/ids"
+    printf '97 98 ' >&7
+    for ((n = 0; n < 200; n++)); do
+        [ -s "$out/heard.txt" ] && break
+        sleep 0.05
+    done
+    check "a text is written as its ids come" [ "$(cat "$out/heard.txt")" = ab ]
+    exec 7>&-
+    check "until they end" wait $!
+    wrong_terminal "no id" 1 "--decode: stdin: byte 4: this is no id" "97 x" --decode
+    wrong_terminal "an id below 0" 1 "byte 1: this is no id" "-1" --decode
+    wrong_terminal "an id that is too large" 1 "byte 10: this is no id" 2147483648 --decode
+    wrong_terminal "a prompt that is no UTF-8" 1 "--prompt: byte 2 is not UTF-8" "" \
+        --tokenizer "$data/gpt2.json" --prompt $'a\xff'
+    wrong_terminal "an empty prompt" 2 "--prompt needs a value" "" --prompt ""
+    wrong_terminal "both" 2 "one of them at a time" "" --prompt a --decode
+    wrong_terminal "an input" 2 '--decode takes no input, but `ids.txt` is given; ids come on stdin' "" \
+        --decode ids.txt
+    wrong_terminal "a prompt as an input" 2 '--prompt takes no input, but `b` is given' "" --prompt a b
+    wrong_terminal "an output" 2 "--prompt goes with --tokenizer and --no-special only" "" \
+        --prompt a -o "$out/none.bin"
+    wrong_terminal "a field" 2 "--decode goes with --tokenizer only" "" --decode --field text
+    perl -pe 's/("id":)\d+/${1}99999999/; s/"<\|endoftext\|>":\d+,?//' <"$data/gpt2.json" >"$out/huge.json"
+    wrong_terminal "a huge id" 1 "an id above 16777216 is not supported in chats and --decode" "" \
+        --tokenizer "$out/huge.json" --decode
+    tok --prompt a >/dev/full 2>"$WORK/refused.err"
+    check "a full disk" grep -q "cannot write to stdout" "$WORK/refused.err"
+    echo 97 | tok --decode >/dev/full 2>"$WORK/refused.err"
+    check "of a text" grep -q "cannot write to stdout" "$WORK/refused.err"
 }
 
 # A text of several stretches, in which guesses of where to cut are wrong: long runs without a
@@ -502,6 +587,7 @@ normal_form() {
 
 same_ids "$data" english points edges
 documents
+terminal
 chats
 memory
 normal_form
@@ -517,6 +603,12 @@ if [ "$FULL" = 1 ]; then
         case $text in *.gz) zcat "$text" ;; *) cat "$text" ;; esac >"$WORK/jargon.txt"
         "$python" "$here/make_data.py" --big "$WORK/big" "$WORK/jargon.txt" &&
             same_ids "$WORK/big" english points
+        for kind in gpt2 llama3 qwen; do
+            od -An -v -tu2 "$WORK/big/english.$kind.ids" |
+                tok --tokenizer "$data/$kind.json" --decode | tr -d '\n' >"$out/again.txt"
+            check "$kind: 1 MB of English, decoded" cmp "$out/again.txt" \
+                <({ [ $kind != llama3 ] || printf '<|begin_of_text|>'; cat "$WORK/big/english.txt"; } | tr -d '\n')
+        done
     else
         echo "skipped: 1 MB of English: no jargon-text, or no Python package tokenizers"
     fi

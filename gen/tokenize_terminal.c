@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tokenize_terminal.c: between people and `trainer sample`, which knows ids alone. In: a
+ * prompt, or ids as text on stdin. Out: on stdout its ids, or their text, which is
+ * written as it comes: one may watch a model speak. */
+#include "tokenize.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- a prompt to ids ----------------------------------------------------------------
+ */
+
+static void print_ids(const uint32_t *id, size_t n, bool *first)
+{
+    for (size_t i = 0; i < n; i++, *first = false)
+        printf("%s%u", *first ? "" : " ", (unsigned)id[i]);
+}
+
+bool tok_print_prompt(const Tokenizer *t, const TokOptions *o, char *error)
+{
+    const size_t n = strlen(o->prompt), valid = tok_utf8_valid(o->prompt, n);
+    TokWorker w = {.tok = t, .match = tok_match_open(), .bpe = tok_bpe_open()};
+    TokIds ids = {0};
+    bool first = true;
+
+    if (t->file && valid < n) {
+        snprintf(error, TOK_ERROR_BYTES, "--prompt: byte %zu is not UTF-8", valid + 1);
+    } else if (!tok_encode(&w, o->prompt, n, &ids)) {
+        snprintf(error, TOK_ERROR_BYTES, "--prompt: %.400s", w.error);
+    } else { /* what ends a text does not end a prompt */
+        print_ids(t->before, o->no_special ? 0 : (size_t)t->n_before, &first);
+        print_ids(ids.id, ids.n, &first);
+        putchar('\n');
+    }
+    free(ids.id);
+    tok_match_close(w.match);
+    tok_bpe_close(w.bpe);
+    return !error[0];
+}
+
+/* ---- ids to text --------------------------------------------------------------------
+ */
+
+typedef struct Decode {
+    const Tokenizer *t;
+    int64_t id;      /* of the digits so far; -1: none */
+    int64_t at;      /* bytes read */
+    int64_t unknown; /* ids that no token has */
+} Decode;
+
+static void put_token(Decode *d)
+{
+    const int64_t id = d->id;
+
+    d->id = -1;
+    if (id >= 0 && !d->t->file && id < 256) {
+        putchar((int)id);
+    } else if (id >= 0 && d->t->file && id <= (int64_t)d->t->max_id &&
+               d->t->vocab.pieces[id].s) {
+        fwrite(d->t->vocab.pieces[id].s, 1, d->t->vocab.pieces[id].n, stdout);
+    } else if (id >= 0) { /* as what is no text: U+FFFD */
+        fputs("\xef\xbf\xbd", stdout);
+        d->unknown++;
+    }
+}
+
+/* A byte of ids with blanks, commas or newlines between them; a line of them is a line of
+ * text. */
+static bool take(Decode *d, char c)
+{
+    d->at++;
+    if (c >= '0' && c <= '9') {
+        d->id = (d->id < 0 ? 0 : d->id * 10) + (c - '0');
+        return d->id <= INT32_MAX;
+    }
+    put_token(d);
+    if (c == '\n')
+        putchar('\n');
+    return c == ' ' || c == ',' || c == '\t' || c == '\r' || c == '\n';
+}
+
+bool tok_decode(const Tokenizer *t, char *error)
+{
+    Decode d = {.t = t, .id = -1};
+    char s[4096];
+    ssize_t n;
+
+    while ((n = read(STDIN_FILENO, s, sizeof s)) != 0) {
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            snprintf(error, TOK_ERROR_BYTES, "--decode: stdin: %s", strerror(errno));
+            return false;
+        }
+        for (ssize_t i = 0; i < n; i++)
+            if (!take(&d, s[i])) {
+                snprintf(
+                    error, TOK_ERROR_BYTES,
+                    "--decode: stdin: byte %lld: this is no id; ids are numbers with "
+                    "blanks between them, as `trainer sample` prints",
+                    (long long)d.at);
+                return false;
+            }
+        if (fflush(stdout) != 0)
+            break; /* the end of this program tells it */
+    }
+    put_token(&d);
+    if (d.unknown > 0)
+        fprintf(
+            stderr,
+            "fsdpgen: warning: --decode: %lld of the ids are none of the tokenizer's: "
+            "U+FFFD stands for them\n",
+            (long long)d.unknown);
+    return true;
+}
