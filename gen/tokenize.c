@@ -67,7 +67,7 @@ static void print_help(void)
         printf("  %-20s %s\n", left, options[i].what);
     }
     printf("  %-20s this text\n\n"
-           "Exit codes: 0 done, 1 an error: nothing was written, 2 usage, 70 a bug.\n",
+           "Exit codes: 0 done, 1 an error: no file was written, 2 usage, 70 a bug.\n",
            "--help");
 }
 
@@ -165,7 +165,8 @@ static bool check_terminal(Parse *p)
     if (o->inputs.count > 0)
         return usage(p, "--%s takes no input, but `%s` is given%s", name,
                      o->inputs.items[0], o->decode ? "; ids come on stdin" : "");
-    if (o->output || o->field || o->template || o->end || o->jsonl || o->force)
+    if (o->output || o->field || o->template || o->end || o->jsonl || o->force ||
+        o->threads || (o->decode && o->no_special))
         return usage(p, "--%s goes with --tokenizer%s only", name,
                      o->prompt ? " and --no-special" : "");
     return true;
@@ -185,8 +186,6 @@ static bool parse(Parse *p, int argc, char **argv)
     }
     if (p->help)
         return true;
-    if (!p->o.tokenizer)
-        p->o.tokenizer = "bytes";
     if (p->o.prompt || p->o.decode)
         return check_terminal(p);
     if (p->o.inputs.count == 0)
@@ -290,6 +289,8 @@ static int tokenize_files(Gen *g, TokOptions *o, Tokenizer *t)
         return told(error);
     if (!o->field)
         o->field = o->template ? "messages" : "text";
+    if (o->threads == 0)
+        o->threads = max_i64(1, sysconf(_SC_NPROCESSORS_ONLN));
     out = tok_writer_open(o->output, t->max_id, o->template != NULL, o->force, error);
     if (!out)
         return told(error);
@@ -303,7 +304,7 @@ static int tokenize_files(Gen *g, TokOptions *o, Tokenizer *t)
 
 int tokenize_main(Gen *g, int argc, char **argv)
 {
-    Parse p = {.g = g, .o = {.threads = sysconf(_SC_NPROCESSORS_ONLN)}};
+    Parse p = {.g = g, .o = {.tokenizer = "bytes"}};
     Tokenizer t;
     char error[TOK_ERROR_BYTES] = "";
 
@@ -314,10 +315,8 @@ int tokenize_main(Gen *g, int argc, char **argv)
     }
     if (p.help) {
         print_help();
-        return EXIT_DONE;
+        return done();
     }
-    if (p.o.threads < 1)
-        p.o.threads = 1;
     if (!load_tokenizer(g, &p.o, &t)) {
         diag_print(g);
         return EXIT_DIAG;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tokenize.h: `fsdpgen tokenize`, from text to token files. tokenize.c has the command
- * line; tokenize_load.c reads a tokenizer.json, tokenize_split.c and tokenize_bpe.c are
- * what it does to a text; tokenize_input.c cuts files into jobs, tokenize_jobs.c has them
- * done by threads, in order, tokenize_write.c writes; tokenize_terminal.c is for prompts
- * and what models say. Memory that workers share is malloc's. */
+ * line; tokenize_load.c and tokenize_added.c read a tokenizer.json, tokenize_split.c and
+ * tokenize_bpe.c are what it does to a text; tokenize_input.c cuts files into jobs,
+ * tokenize_jobs.c has them done by threads, in order, tokenize_write.c writes;
+ * tokenize_terminal.c is for prompts and what models say. Memory that workers share is
+ * malloc's. */
 #ifndef TOKENIZE_H
 #define TOKENIZE_H
 
@@ -114,7 +115,7 @@ typedef struct TokAdded {
     const char *s;
     size_t n;
     uint32_t id;
-    bool lstrip, rstrip, normalized, special;
+    bool lstrip, rstrip, normalized, special, in_vocab;
 } TokAdded;
 /* Which added tokens a text may hold: in messages of a chat none that is special. */
 typedef enum { TOK_FIND_PLAIN, TOK_FIND_ALL } TokFind;
@@ -160,7 +161,8 @@ bool tok_encode_between(TokWorker *w, const char *s, size_t n, TokFind find, Tok
 bool tok_encode_stretch(TokWorker *w, const char *s, size_t n, size_t from, size_t to,
                         size_t *end, TokIds *out);
 
-/* ---- tokenize_load.c ----------------------------------------------------------------
+/* ---- tokenize_load.c, tokenize_added.c
+ * ----------------------------------------------------------------
  */
 
 /* What it is for: pieces are for chats and texts of ids only. */

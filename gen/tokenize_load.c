@@ -4,29 +4,17 @@
  * part that is left out silently would be wrong ids. Byte-level BPE as Llama-3, Qwen,
  * GPT-2 and their kin have it: no normalizer or NFC; Split, Digits, ByteLevel; merges in
  * both spellings. */
-#include "tokenize.h"
+#include "tokenize_load.h"
 
 #include "json_place.h"
 #include "load.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_FILE_BYTES = 256 << 20, MAX_ID = INT32_MAX - 1, MAX_PIECE_ID = 1 << 24 };
+enum { MAX_FILE_BYTES = 256 << 20 };
 
-typedef struct Load {
-    Gen *g;
-    Tokenizer *t;
-    const char *file, *text;
-    size_t bytes;
-    json_t *root, *vocab;
-    int before;        /* errors there were */
-    bool has_template; /* of a post-processor */
-} Load;
-
-__attribute__((format(printf, 3, 4))) static void refuse(Load *l, const char *path,
-                                                         const char *fmt, ...)
+void tok_refuse(Load *l, const char *path, const char *fmt, ...)
 {
     va_list ap;
 
@@ -43,25 +31,24 @@ static const char *type_of(const json_t *part)
     return type ? type : "(without a type)";
 }
 
-static bool flag(Load *l, const json_t *part, const char *path, const char *key,
-                 bool otherwise)
+bool tok_flag(Load *l, const json_t *part, const char *path, const char *key,
+              bool otherwise)
 {
     const json_t *v = json_object_get(part, key);
 
     if (v && !json_is_boolean(v) && !json_is_null(v))
-        refuse(l, gen_printf(l->g, "%s.%s", path, key), "is true or false");
+        tok_refuse(l, gen_printf(l->g, "%s.%s", path, key), "is true or false");
     return json_is_boolean(v) ? json_is_true(v) : otherwise;
 }
 
-/* A member that must be missing, null, false, or empty. */
-static void must_lack(Load *l, const json_t *part, const char *path, const char *key)
+void tok_must_lack(Load *l, const json_t *part, const char *path, const char *key)
 {
     const json_t *v = json_object_get(part, key);
 
     if (v && !json_is_null(v) && !json_is_false(v) &&
         !(json_is_string(v) && json_string_length(v) == 0))
-        refuse(l, gen_printf(l->g, *path ? "%s.%s" : "%s%s", path, key),
-               "is not supported");
+        tok_refuse(l, gen_printf(l->g, *path ? "%s.%s" : "%s%s", path, key),
+                   "is not supported");
 }
 
 /* What files saved after training often carry, and does nothing to a vocabulary. */
@@ -89,8 +76,7 @@ static bool is_among(const char *words, const char *word)
     return false;
 }
 
-/* Members that nobody here knows might matter. */
-static void check_keys(Load *l, json_t *part, const char *path, const char *known)
+void tok_check_keys(Load *l, json_t *part, const char *path, const char *known)
 {
     const char *key;
     json_t *v;
@@ -98,8 +84,8 @@ static void check_keys(Load *l, json_t *part, const char *path, const char *know
     json_object_foreach(part, key, v)
     {
         if (!is_among(known, key))
-            refuse(l, gen_printf(l->g, *path ? "%s.%s" : "%s%s", path, key),
-                   "is not a part that is known here");
+            tok_refuse(l, gen_printf(l->g, *path ? "%s.%s" : "%s%s", path, key),
+                       "is not a part that is known here");
     }
 }
 
@@ -115,19 +101,19 @@ static void read_normalizer(Load *l, const json_t *part, const char *path)
     if (!strcmp(type_of(part), "NFC")) {
         l->t->nfc = true;
 #ifndef FSDPGEN_UTF8PROC
-        refuse(l, path,
-               "needs utf8proc (libutf8proc-dev), which this fsdpgen was built "
-               "without");
+        tok_refuse(l, path,
+                   "needs utf8proc (libutf8proc-dev), which this fsdpgen was built "
+                   "without");
 #endif
     } else if (!strcmp(type_of(part), "Sequence") && json_is_array(list)) {
         for (size_t i = 0; i < json_array_size(list) && i < TOK_MAX_STEPS; i++)
             read_normalizer(l, json_array_get(list, i),
                             gen_printf(l->g, "%s.normalizers.%zu", path, i));
         if (json_array_size(list) > TOK_MAX_STEPS)
-            refuse(l, path, "has more than %d steps", TOK_MAX_STEPS);
+            tok_refuse(l, path, "has more than %d steps", TOK_MAX_STEPS);
     } else {
-        refuse(l, path, "the normalizer %s is not supported; NFC is, or none",
-               type_of(part));
+        tok_refuse(l, path, "the normalizer %s is not supported; NFC is, or none",
+                   type_of(part));
     }
 }
 
@@ -140,14 +126,14 @@ static void add_step(Load *l, const char *path, const char *pattern, size_t n,
     char error[TOK_ERROR_BYTES] = "";
 
     if (l->t->steps == TOK_MAX_STEPS) {
-        refuse(l, path, "has more than %d steps", TOK_MAX_STEPS);
+        tok_refuse(l, path, "has more than %d steps", TOK_MAX_STEPS);
         return;
     }
     l->t->step[l->t->steps] = tok_regex_open(pattern, n, literal, error);
     if (l->t->step[l->t->steps])
         l->t->steps++;
     else
-        refuse(l, path, "%s", error);
+        tok_refuse(l, path, "%s", error);
 }
 
 static void read_split(Load *l, json_t *part, const char *path)
@@ -158,13 +144,13 @@ static void read_split(Load *l, json_t *part, const char *path)
     const json_t *string = json_object_get(pattern, "String");
     const json_t *p = regex ? regex : string;
 
-    check_keys(l, part, path, "type pattern behavior invert");
+    tok_check_keys(l, part, path, "type pattern behavior invert");
     if (!behavior || strcmp(behavior, "Isolated"))
-        refuse(l, gen_printf(l->g, "%s.behavior", path),
-               "the behavior %s is not supported; Isolated is",
-               behavior ? behavior : "(none)");
+        tok_refuse(l, gen_printf(l->g, "%s.behavior", path),
+                   "the behavior %s is not supported; Isolated is",
+                   behavior ? behavior : "(none)");
     if (!json_is_string(p) || json_string_length(p) == 0)
-        refuse(l, gen_printf(l->g, "%s.pattern", path), "is a Regex or a String");
+        tok_refuse(l, gen_printf(l->g, "%s.pattern", path), "is a Regex or a String");
     else
         add_step(l, gen_printf(l->g, "%s.pattern.%s", path, regex ? "Regex" : "String"),
                  json_string_value(p), json_string_length(p), !regex);
@@ -178,18 +164,19 @@ static bool read_pre_tokenizer(Load *l, json_t *part, const char *path)
     bool bytes = false;
 
     if (!strcmp(type, "ByteLevel")) {
-        check_keys(l, part, path, "type add_prefix_space trim_offsets use_regex");
-        if (flag(l, part, path, "add_prefix_space", true))
-            refuse(l, gen_printf(l->g, "%s.add_prefix_space", path), "is not supported");
-        if (flag(l, part, path, "use_regex", true))
+        tok_check_keys(l, part, path, "type add_prefix_space trim_offsets use_regex");
+        if (tok_flag(l, part, path, "add_prefix_space", true))
+            tok_refuse(l, gen_printf(l->g, "%s.add_prefix_space", path),
+                       "is not supported");
+        if (tok_flag(l, part, path, "use_regex", true))
             add_step(l, path, tok_gpt2_pattern, strlen(tok_gpt2_pattern), false);
         return true;
     }
     if (!strcmp(type, "Split")) {
         read_split(l, part, path);
     } else if (!strcmp(type, "Digits")) {
-        check_keys(l, part, path, "type individual_digits");
-        if (flag(l, part, path, "individual_digits", false))
+        tok_check_keys(l, part, path, "type individual_digits");
+        if (tok_flag(l, part, path, "individual_digits", false))
             add_step(l, path, "\\p{N}", 5, false);
         else
             add_step(l, path, "\\p{N}+", 6, false);
@@ -198,14 +185,15 @@ static bool read_pre_tokenizer(Load *l, json_t *part, const char *path)
             const char *at = gen_printf(l->g, "%s.pretokenizers.%zu", path, i);
 
             if (bytes)
-                refuse(l, at, "comes after ByteLevel, where nothing is supported");
+                tok_refuse(l, at, "comes after ByteLevel, where nothing is supported");
             bytes = read_pre_tokenizer(l, json_array_get(list, i), at) || bytes;
         }
     } else {
-        refuse(l, path,
-               "the pre-tokenizer %s is not supported; Split, Digits, ByteLevel and a "
-               "Sequence of them are",
-               type);
+        tok_refuse(
+            l, path,
+            "the pre-tokenizer %s is not supported; Split, Digits, ByteLevel and a "
+            "Sequence of them are",
+            type);
     }
     return bytes;
 }
@@ -221,14 +209,14 @@ static void add_around(Load *l, const json_t *tokens, const char *name, const ch
     int *n = after ? &l->t->n_after : &l->t->n_before;
 
     if (!json_is_array(ids) || json_array_size(ids) == 0)
-        refuse(l, path, "the special token `%s` has no ids", name);
+        tok_refuse(l, path, "the special token `%s` has no ids", name);
     for (size_t i = 0; i < json_array_size(ids); i++) {
         const json_t *id = json_array_get(ids, i);
 
         if (*n == TOK_MAX_AROUND || !json_is_integer(id) || json_integer_value(id) < 0 ||
-            json_integer_value(id) > MAX_ID) {
-            refuse(l, path, "the special token `%s`: too many ids, or one that is none",
-                   name);
+            json_integer_value(id) > TOK_MAX_ID) {
+            tok_refuse(l, path,
+                       "the special token `%s`: too many ids, or one that is none", name);
             return;
         }
         to[(*n)++] = (uint32_t)json_integer_value(id);
@@ -242,9 +230,9 @@ static void read_template(Load *l, json_t *part, const char *path)
     const json_t *single = json_object_get(part, "single");
     bool seen = false;
 
-    check_keys(l, part, path, "type single pair special_tokens");
+    tok_check_keys(l, part, path, "type single pair special_tokens");
     if (l->has_template)
-        refuse(l, path, "a second TemplateProcessing is not supported");
+        tok_refuse(l, path, "a second TemplateProcessing is not supported");
     l->has_template = true;
     for (size_t i = 0; i < json_array_size(single); i++) {
         const json_t *item = json_array_get(single, i);
@@ -259,10 +247,10 @@ static void read_template(Load *l, json_t *part, const char *path)
         else if (text && !strcmp(text, "A") && !seen)
             seen = true;
         else
-            refuse(l, at, "is neither a SpecialToken nor the one Sequence A");
+            tok_refuse(l, at, "is neither a SpecialToken nor the one Sequence A");
     }
     if (!seen)
-        refuse(l, gen_printf(l->g, "%s.single", path), "has no Sequence A");
+        tok_refuse(l, gen_printf(l->g, "%s.single", path), "has no Sequence A");
 }
 
 static void read_post_processor(Load *l, json_t *part, const char *path)
@@ -279,7 +267,7 @@ static void read_post_processor(Load *l, json_t *part, const char *path)
             read_post_processor(l, json_array_get(list, i),
                                 gen_printf(l->g, "%s.processors.%zu", path, i));
     } else {
-        refuse(
+        tok_refuse(
             l, path,
             "the post-processor %s is not supported; ByteLevel, TemplateProcessing and "
             "a Sequence of them are",
@@ -317,8 +305,9 @@ static void read_vocab(Load *l, bool words)
         const json_int_t id = json_integer_value(value);
         char *raw = gen_alloc(l->g, len + 1);
 
-        if (!json_is_integer(value) || id < 0 || id > MAX_ID) {
-            refuse(l, "model.vocab", "`%.40s` has no id from 0 to %d", key, MAX_ID);
+        if (!json_is_integer(value) || id < 0 || id > TOK_MAX_ID) {
+            tok_refuse(l, "model.vocab", "`%.40s` has no id from 0 to %d", key,
+                       TOK_MAX_ID);
             return;
         }
         l->t->max_id = (uint32_t)id > l->t->max_id ? (uint32_t)id : l->t->max_id;
@@ -333,8 +322,8 @@ static void read_vocab(Load *l, bool words)
     }
     for (int b = 0; b < 256; b++)
         if (!have[b]) {
-            refuse(l, "model.vocab", "has no token for byte %d, so it is not byte-level",
-                   b);
+            tok_refuse(l, "model.vocab",
+                       "has no token for byte %d, so it is not byte-level", b);
             return;
         }
 }
@@ -361,14 +350,14 @@ static bool read_merge(Load *l, const json_t *merge, uint32_t rank)
         b = space + 1;
     }
     if (!*a || !b || !*b || (json_is_array(merge) && json_array_size(merge) != 2)) {
-        refuse(l, gen_printf(l->g, "model.merges.%u", rank), "is not two parts");
+        tok_refuse(l, gen_printf(l->g, "model.merges.%u", rank), "is not two parts");
         return false;
     }
     if (!id_of_part(l, a, &left) || !id_of_part(l, b, &right) ||
         !id_of_part(l, gen_printf(l->g, "%s%s", a, b), &id)) {
-        refuse(l, gen_printf(l->g, "model.merges.%u", rank),
-               "`%.40s` and `%.40s`: they or what they make is not in the vocabulary", a,
-               b);
+        tok_refuse(l, gen_printf(l->g, "model.merges.%u", rank),
+                   "`%.40s` and `%.40s`: they or what they make is not in the vocabulary",
+                   a, b);
         return false;
     }
     tok_merge_put(&l->t->vocab, left, right, rank, id);
@@ -383,22 +372,22 @@ static void read_model(Load *l, json_t *model)
     bool good = true;
 
     if (!json_is_object(model) || strcmp(type_of(model), "BPE")) {
-        refuse(l, "model", "the model %s is not supported; BPE is", type_of(model));
+        tok_refuse(l, "model", "the model %s is not supported; BPE is", type_of(model));
         return;
     }
-    check_keys(
+    tok_check_keys(
         l, model, "model",
         "type dropout unk_token continuing_subword_prefix end_of_word_suffix fuse_unk "
         "byte_fallback ignore_merges vocab merges");
-    must_lack(l, model, "model", "dropout");
-    must_lack(l, model, "model", "continuing_subword_prefix");
-    must_lack(l, model, "model", "end_of_word_suffix");
-    must_lack(l, model, "model", "byte_fallback");
+    tok_must_lack(l, model, "model", "dropout");
+    tok_must_lack(l, model, "model", "continuing_subword_prefix");
+    tok_must_lack(l, model, "model", "end_of_word_suffix");
+    tok_must_lack(l, model, "model", "byte_fallback");
     if (!json_is_object(l->vocab) || !json_is_array(merges)) {
-        refuse(l, "model", "has no vocab or no merges");
+        tok_refuse(l, "model", "has no vocab or no merges");
         return;
     }
-    read_vocab(l, flag(l, model, "model", "ignore_merges", false));
+    read_vocab(l, tok_flag(l, model, "model", "ignore_merges", false));
     if (diag_errors(l->g) > l->before)
         return;
     v->merge_slots = slots_for(json_array_size(merges));
@@ -409,126 +398,6 @@ static void read_model(Load *l, json_t *model)
         good = read_merge(l, json_array_get(merges, i), (uint32_t)i);
     if (good)
         gen_release(l->g, mark);
-}
-
-/* ---- added tokens -------------------------------------------------------------------
- */
-
-/* By first byte, then the longest first: the leftmost longest is the one that is found.
- */
-static int by_begin(const void *a, const void *b)
-{
-    const TokAdded *x = a, *y = b;
-
-    if (x->s[0] != y->s[0])
-        return (unsigned char)x->s[0] - (unsigned char)y->s[0];
-    if (x->n != y->n)
-        return x->n > y->n ? -1 : 1;
-    return memcmp(x->s, y->s, x->n);
-}
-
-static void read_added_token(Load *l, json_t *part, size_t i)
-{
-    const char *path = gen_printf(l->g, "added_tokens.%zu", i);
-    const json_t *content = json_object_get(part, "content");
-    const json_t *id = json_object_get(part, "id");
-    TokAdded *a = &l->t->added[l->t->n_added];
-    const json_t *known;
-    TokText normal = {0};
-    char error[TOK_ERROR_BYTES];
-
-    if (!json_is_string(content) || !json_is_integer(id) || json_integer_value(id) < 0 ||
-        json_integer_value(id) > MAX_ID) {
-        refuse(l, path, "has no content, or no id from 0 to %d", MAX_ID);
-        return;
-    }
-    if (json_string_length(content) == 0)
-        return; /* found nowhere */
-    check_keys(l, part, path, "id content single_word lstrip rstrip normalized special");
-    must_lack(l, part, path, "single_word");
-    *a = (TokAdded){.s = json_string_value(content),
-                    .n = json_string_length(content),
-                    .id = (uint32_t)json_integer_value(id),
-                    .lstrip = flag(l, part, path, "lstrip", false),
-                    .rstrip = flag(l, part, path, "rstrip", false),
-                    .special = flag(l, part, path, "special", false),
-                    .normalized = flag(l, part, path, "normalized", true)};
-    if (a->normalized && l->t->nfc && !tok_is_nfc(a->s, a->n) &&
-        tok_nfc(&normal, a->s, a->n, error)) {
-        a->n = normal.n;
-        a->s = normal.s;
-    }
-    a->s = gen_strndup(l->g, a->s, a->n);
-    free(normal.s);
-    known = json_object_get(l->vocab, json_string_value(content));
-    if (known && json_integer_value(known) != json_integer_value(id))
-        refuse(l, path, "`%s` is %lld here and %lld in the vocabulary", a->s,
-               (long long)json_integer_value(id), (long long)json_integer_value(known));
-    l->t->any_normalized = l->t->any_normalized || a->normalized;
-    l->t->max_id = a->id > l->t->max_id ? a->id : l->t->max_id;
-    l->t->n_added++;
-}
-
-static void read_added(Load *l, const json_t *list)
-{
-    Tokenizer *t = l->t;
-    const size_t n = json_array_size(list);
-
-    if (list && !json_is_array(list) && !json_is_null(list))
-        refuse(l, "added_tokens", "is a list");
-    t->added = gen_alloc(l->g, (n + 1) * sizeof *t->added);
-    for (size_t i = 0; i < n; i++)
-        read_added_token(l, json_array_get(list, i), i);
-    qsort(t->added, (size_t)t->n_added, sizeof *t->added, by_begin);
-    for (int k = t->n_added; k-- > 0;)
-        t->added_from[(unsigned char)t->added[k].s[0]] = k;
-    for (int c = 256, at = t->n_added; c >= 0; c--) {
-        const bool begins = c < 256 && t->n_added > 0 &&
-                            (unsigned char)t->added[t->added_from[c]].s[0] == c;
-
-        at = begins ? t->added_from[c] : at;
-        t->added_from[c] = at;
-    }
-}
-
-/* The text of each id. */
-static void read_pieces(Load *l)
-{
-    Tokenizer *t = l->t;
-    const char *key;
-    json_t *value;
-
-    if (t->max_id > MAX_PIECE_ID) {
-        refuse(l, "model.vocab", "an id above %d is not supported in chats and --decode",
-               MAX_PIECE_ID);
-        return;
-    }
-    t->vocab.pieces = gen_alloc(l->g, (t->max_id + (size_t)1) * sizeof *t->vocab.pieces);
-    json_object_foreach(l->vocab, key, value)
-    {
-        TokPiece *piece = &t->vocab.pieces[json_integer_value(value)];
-        char *raw = gen_strndup(l->g, key, strlen(key));
-
-        *piece = (TokPiece){.s = raw};
-        if (!tok_raw_bytes(key, strlen(key), raw, &piece->n)) /* no text's: as spelt */
-            *piece = (TokPiece){gen_strndup(l->g, key, strlen(key)), strlen(key)};
-    }
-    for (int k = 0; k < t->n_added; k++)
-        t->vocab.pieces[t->added[k].id] =
-            (TokPiece){.s = t->added[k].s, .n = t->added[k].n};
-}
-
-/* What a chat's mask cannot tell the place of. */
-static void check_chats(Load *l)
-{
-    for (int k = 0; k < l->t->n_added; k++) {
-        const TokAdded *a = &l->t->added[k];
-
-        if (a->normalized && !a->special && (a->lstrip || a->rstrip))
-            refuse(l, "added_tokens",
-                   "%.*s takes white space with it: not supported in chats",
-                   (int)min_i64((int64_t)a->n, 64), a->s);
-    }
 }
 
 /* ---- the file -----------------------------------------------------------------------
@@ -563,35 +432,38 @@ static bool parse(Load *l)
         return false;
     }
     if (!json_is_object(l->root))
-        refuse(l, "", "a tokenizer.json is one object");
+        tok_refuse(l, "", "a tokenizer.json is one object");
     return json_is_object(l->root);
 }
 
 bool tok_load(Gen *g, Tokenizer *t, const char *file, TokUse use)
 {
-    Load l = {.g = g, .t = t, .file = file, .before = diag_errors(g)};
+    Load l = {.g = g, .t = t, .file = file, .before = diag_errors(g), .newest = -1};
     json_t *pre;
 
     *t = (Tokenizer){.file = file};
     if (!parse(&l))
         return false;
-    check_keys(&l, l.root, "",
-               "version truncation padding added_tokens normalizer pre_tokenizer "
-               "post_processor decoder model");
+    l.added = json_object();
+    gen_require(l.added, "out of memory");
+    tok_check_keys(&l, l.root, "",
+                   "version truncation padding added_tokens normalizer pre_tokenizer "
+                   "post_processor decoder model");
     warn_unused(&l, "truncation");
     warn_unused(&l, "padding");
     l.vocab = json_object_get(json_object_get(l.root, "model"), "vocab");
     read_normalizer(&l, json_object_get(l.root, "normalizer"), "normalizer");
     pre = json_object_get(l.root, "pre_tokenizer");
     if (!read_pre_tokenizer(&l, pre, "pre_tokenizer") && diag_errors(g) == l.before)
-        refuse(&l, "pre_tokenizer", "is not byte-level: it has no ByteLevel");
+        tok_refuse(&l, "pre_tokenizer", "is not byte-level: it has no ByteLevel");
     read_post_processor(&l, json_object_get(l.root, "post_processor"), "post_processor");
-    read_added(&l, json_object_get(l.root, "added_tokens"));
+    tok_read_added(&l, json_object_get(l.root, "added_tokens"));
     read_model(&l, json_object_get(l.root, "model"));
     if (use != TOK_FOR_TEXTS && diag_errors(g) == l.before)
-        read_pieces(&l);
+        tok_read_pieces(&l);
     if (use == TOK_FOR_CHATS)
-        check_chats(&l);
+        tok_check_chats(&l);
     json_decref(l.root);
+    json_decref(l.added);
     return diag_errors(g) == l.before;
 }

@@ -75,19 +75,21 @@ static bool take(Decode *d, char c)
         d->id = (d->id < 0 ? 0 : d->id * 10) + (c - '0');
         return d->id <= INT32_MAX;
     }
+    if (c == '\0' || !strchr(" ,\t\r\n", c))
+        return false;
     put_token(d);
     if (c == '\n')
         putchar('\n');
-    return c == ' ' || c == ',' || c == '\t' || c == '\r' || c == '\n';
+    return true;
 }
 
-bool tok_decode(const Tokenizer *t, char *error)
+/* All of stdin, and what comes of it as soon as it is known; false with error set. */
+static bool take_all(Decode *d, char *error)
 {
-    Decode d = {.t = t, .id = -1};
     char s[4096];
     ssize_t n;
 
-    while ((n = read(STDIN_FILENO, s, sizeof s)) != 0) {
+    while ((n = read(STDIN_FILENO, s, sizeof s)) != 0 && !ferror(stdout)) {
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0) {
@@ -95,23 +97,30 @@ bool tok_decode(const Tokenizer *t, char *error)
             return false;
         }
         for (ssize_t i = 0; i < n; i++)
-            if (!take(&d, s[i])) {
+            if (!take(d, s[i])) {
                 snprintf(
                     error, TOK_ERROR_BYTES,
                     "--decode: stdin: byte %lld: this is no id; ids are numbers with "
                     "blanks between them, as `trainer sample` prints",
-                    (long long)d.at);
+                    (long long)d->at);
                 return false;
             }
-        if (fflush(stdout) != 0)
-            break; /* the end of this program tells it */
+        fflush(stdout);
     }
-    put_token(&d);
+    put_token(d); /* the last one may have nothing behind it */
+    return true;
+}
+
+bool tok_decode(const Tokenizer *t, char *error)
+{
+    Decode d = {.t = t, .id = -1};
+    const bool good = take_all(&d, error);
+
     if (d.unknown > 0)
         fprintf(
             stderr,
             "fsdpgen: warning: --decode: %lld of the ids are none of the tokenizer's: "
             "U+FFFD stands for them\n",
             (long long)d.unknown);
-    return true;
+    return good;
 }

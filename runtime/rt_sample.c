@@ -236,8 +236,8 @@ void rt_sample(Rt *rt)
         ids[n] = choose(rt, logits, all, k);
         print_tokens(rt, ids + n, 1, false);
     }
-    if (rt->rank == 0) {
-        putchar('\n');
+    if (rt->rank == 0 && (putchar('\n') == EOF || fflush(stdout) != 0)) {
+        rt_fail(rt, RT_EXIT_ERROR, "stdout cannot be written: %s", strerror(errno));
     }
     free(ids);
     free(logits);

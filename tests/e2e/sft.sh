@@ -57,9 +57,11 @@ fine_tuning() {
         "$("$FSDPGEN" tokenize --tokenizer "$base" --prompt "${asked%.}")" >"$dir/ids" 2>"$dir/log" &&
         "$FSDPGEN" tokenize --tokenizer "$base" --decode <"$dir/ids" >"$dir/answer" 2>>"$dir/log" ||
         bad "fine-tuning: it says nothing" "$dir/log"
-    check "fine-tuning: it answers: $(tail -n 1 "$dir/answer")" awk -v n=${#asked} \
-        '{ all += length($0) + 1 } NR == 1 { begin = $0 } END { exit !(all > n + 16 &&
-            begin == "<|begin_of_text|><|start_header_id|>user<|end_header_id|>") }' "$dir/answer"
+    asked="<|begin_of_text|>${asked%.}"
+    check "fine-tuning: it answers the question" [ "$(head -c ${#asked} "$dir/answer" | tr '\n' /)" = \
+        "${asked//$'\n'//}" ]
+    check "fine-tuning: in eight tokens" [ "$(wc -w <"$dir/ids")" = \
+        $(($("$FSDPGEN" tokenize --tokenizer "$base" --prompt "${asked#*>}" | wc -w) + 8)) ]
     # It began with the base's weights: without them the first step's loss is another.
     tuned=$(first_loss "$dir/tuned.jsonl")
     train "$dir/tuned" "$dir/chat.bin" 1
