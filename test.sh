@@ -183,7 +183,7 @@ else
     build asan
     export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1
     run "asan ctest" run_ctest build/asan -E 'ops_(bits|faults)' # of kernels, not the generator
-    for suite in load graph plan fuzz; do
+    for suite in plan load graph fuzz; do # the longest first
         [ -x "tests/$suite/run.sh" ] || continue
         FSDPGEN_BUILD=$PWD/build/asan FSDPGEN=$PWD/build/asan/fsdpgen run "asan $suite" \
             "tests/$suite/run.sh"
