@@ -3,7 +3,7 @@
 # fsdpgen tokenize: ids equal to those of the `tokenizers` package (data/, made by
 # make_data.py), the same bytes whatever the number of threads, hostile inputs refused with a
 # place and nothing left behind. FULL=1: 1 MB of English and 50,000 code points, with the
-# package itself where Python has it, and speed.
+# package itself where Python has it, and lists of added tokens beside it (added.py).
 set -u
 . "$(dirname "$0")/../lib.sh"
 suite_args "$@"
@@ -616,6 +616,10 @@ inputs
 files
 if [ "$FULL" = 1 ]; then
     python=${PYTHON:-python3}
+    if "$python" -c 'import tokenizers' 2>/dev/null; then
+        check "300 lists of added tokens" "$python" "$here/added.py" "$FSDPGEN" "$data/gpt2.json" \
+            "$out" 300 "$SEED"
+    fi
     text=$(ls /usr/share/doc/jargon-text/jargon.txt* 2>/dev/null | head -n 1)
     if [ -n "$text" ] && "$python" -c 'import tokenizers' 2>/dev/null; then
         mkdir -p "$WORK/big"
