@@ -121,8 +121,7 @@ static const struct {
      false},
     {"import",
      "--accelerate FILE  the sharding of an `accelerate config`, as Lua to paste", false},
-    {"tokenize",
-     "INPUT... -o X.bin  texts to a token file, ids to text; fsdpgen tokenize --help",
+    {"tokenize", "INPUT... -o X.bin  texts to tokens, and back; fsdpgen tokenize --help",
      false},
     {"docs", "[lua]              the reference of the description's fields", true},
 };

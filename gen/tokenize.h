@@ -95,7 +95,7 @@ typedef struct TokVocab {
     size_t merge_slots;
     TokWord *words; /* raw bytes to id: only where merges may be ignored */
     size_t word_slots;
-    TokPiece *pieces; /* [max_id + 1]: not where texts become ids and no more */
+    TokPiece *pieces; /* [max_id + 1]; NULL: only texts become ids */
 } TokVocab;
 typedef struct TokBpe TokBpe; /* a thread's cache and scratch */
 TokBpe *tok_bpe_open(void);
@@ -161,8 +161,7 @@ bool tok_encode_between(TokWorker *w, const char *s, size_t n, TokFind find, Tok
 bool tok_encode_stretch(TokWorker *w, const char *s, size_t n, size_t from, size_t to,
                         size_t *end, TokIds *out);
 
-/* ---- tokenize_load.c, tokenize_added.c
- * ----------------------------------------------------------------
+/* ---- tokenize_load.c, tokenize_added.c ----------------------------------------------
  */
 
 /* What it is for: pieces are for chats and texts of ids only. */
