@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* files.c: writes an emitted folder, in the parent process. In: g->files, which the
- * child made, one of them manifest.json with the hash of each other. Out: the folder,
- * or nothing of it: everything is looked at first, then staged beside its place, then
- * renamed.
+/* files.c: what lies in the output folder, and what should; in the parent process. In:
+ * g->files, which the child made, one of them manifest.json with the hash of each other.
+ * Out: the folder, or nothing of it (files_put.c); with --check, what differs.
  *
- * What lies there is told apart by the folder's old manifest. A file with the hash
- * written there is ours, and is replaced or, when no longer generated, removed. One
- * with another hash was edited by hand: refused, unless --force. A file the manifest
- * does not name is foreign: left alone, and never overwritten without --force.
- * Symbolic links are not followed. */
-#include "child.h"
+ * What lies there is told apart by the folder's old manifest, and by the mark of a run
+ * that was stopped. A file with a hash written there is ours, and is replaced or, when no
+ * longer generated, removed. One with another hash was edited by hand: refused, unless
+ * --force. A file that neither names is foreign: left alone, and never overwritten
+ * without --force. Symbolic links are not followed. */
+#include "files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,39 +19,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MAX_NAME_BYTES = 200, MAX_FILE_BYTES = 256 << 20 };
 static const char manifest_name[] = "manifest.json";
 
-typedef enum { ABSENT, REGULAR, OTHER } Kind;
-
-/* One name that is generated now, was generated before, or both. */
-typedef struct Entry {
-    const char *path;
-    const OutFile *now; /* NULL: no longer generated */
-    bool had;           /* in the old manifest, */
-    uint64_t old_hash;  /* with this hash */
-    Kind kind;          /* what lies there */
-    uint64_t disk_hash;
-    bool same;    /* what lies there is what is generated */
-    char *staged; /* temporary name beside it */
-} Entry;
-
-typedef struct Folder {
-    Gen *g;
-    const char *dir;
-    int fd; /* -1: there is no such folder yet */
-    bool created;
-    struct {
-        Entry *items;
-        int count, cap;
-    } entries;
-    int errors;
-} Folder;
-
-static void complain(Folder *f, const char *path, const char *help, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-
-static void complain(Folder *f, const char *path, const char *help, const char *fmt, ...)
+void folder_complain(Folder *f, const char *path, const char *help, const char *fmt, ...)
 {
     va_list ap;
     const char *file = path ? gen_printf(f->g, "%s/%s", f->dir, path) : f->dir;
@@ -91,31 +60,26 @@ static bool path_is_legal(const char *s)
     }
 }
 
-/* Opens the folder that holds path, made if asked; *name is its last part. -1 with
- * errno. */
-static int open_parent(int root, const char *path, bool make, const char **name)
+int folder_parent(Folder *f, const char *path, bool make, const char **name)
 {
-    int fd = fcntl(root, F_DUPFD_CLOEXEC, 0);
-    const char *slash;
+    int fd = fcntl(f->fd, F_DUPFD_CLOEXEC, 0);
+    const char *part = path, *slash;
 
-    while (fd >= 0 && (slash = strchr(path, '/'))) {
-        char part[MAX_NAME_BYTES + 1];
-        size_t n = (size_t)(slash - path);
-        int next;
+    for (; fd >= 0 && (slash = strchr(part, '/')); part = slash + 1) {
+        const char *folder = gen_strndup(f->g, part, (size_t)(slash - part));
+        bool made = make && mkdirat(fd, folder, 0777) == 0;
+        int next = -1, error;
 
-        memcpy(part, path, n);
-        part[n] = '\0';
-        if (make && mkdirat(fd, part, 0777) != 0 && errno != EEXIST)
-            next = -1;
-        else
-            next = openat(fd, part, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        n = (size_t)errno;
+        if (made)
+            *gen_push(f->g, &f->made) = gen_strndup(f->g, path, (size_t)(slash - path));
+        if (made || !make || errno == EEXIST)
+            next = openat(fd, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        error = errno;
         close(fd);
-        errno = (int)n;
+        errno = error;
         fd = next;
-        path = slash + 1;
     }
-    *name = path;
+    *name = part;
     return fd;
 }
 
@@ -125,7 +89,7 @@ static int read_at(Folder *f, const char *path, const char **data, size_t *bytes
 {
     const char *name;
     struct stat st;
-    int dir = open_parent(f->fd, path, false, &name), fd, e = 0;
+    int dir = folder_parent(f, path, false, &name), fd, e = 0;
     size_t n = 0;
     char *p = NULL;
 
@@ -174,42 +138,6 @@ static Entry *entry_of(Folder *f, const char *path)
     return e;
 }
 
-static void read_manifest(Folder *f)
-{
-    const char *text, *path;
-    size_t bytes;
-    json_error_t error;
-    json_t *root, *files, *value;
-    int e = read_at(f, manifest_name, &text, &bytes);
-
-    if (e == ENOENT)
-        return;
-    root = e ? NULL : json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
-    files = json_object_get(root, "files");
-    if (!json_is_object(files)) {
-        if (!f->g->opt.force)
-            complain(f, manifest_name,
-                     "remove it, or use --force if nothing in this folder was "
-                     "edited",
-                     "this is not a manifest of fsdpgen");
-        json_decref(root);
-        return;
-    }
-    json_object_foreach(files, path, value)
-    {
-        const char *hex = json_string_value(value);
-        char *end = NULL;
-        Entry *entry;
-
-        if (!path_is_legal(path) || !hex || strlen(hex) != 16)
-            continue; /* whoever wrote that, it names no file of ours */
-        entry = entry_of(f, gen_strdup(f->g, path));
-        entry->old_hash = strtoull(hex, &end, 16);
-        entry->had = end && !*end;
-    }
-    json_decref(root);
-}
-
 static const char *kind_of_error(int e)
 {
     switch (e) {
@@ -226,30 +154,110 @@ static const char *kind_of_error(int e)
     }
 }
 
-static void look_at(Folder *f, Entry *entry)
+/* A file of ours has this hash: 16 hexadecimal digits. NULL: whoever wrote that, it names
+ * no file of ours. */
+static Entry *add_ours(Folder *f, const char *path, const char *hex)
 {
-    const char *data;
-    size_t bytes;
-    int e = f->fd < 0 ? ENOENT : read_at(f, entry->path, &data, &bytes);
+    uint64_t hash;
+    Entry *e;
 
-    if (e == ENOENT) {
-        entry->kind = ABSENT;
-    } else if (e) {
-        entry->kind = OTHER;
-        if (entry->now || e != ENOTDIR)
-            complain(f, entry->path, "move it away", "%s", kind_of_error(e));
-    } else {
-        entry->kind = REGULAR;
-        entry->disk_hash = hash_bytes(data, bytes);
-        entry->same = entry->now && entry->now->bytes == bytes &&
-                      (!bytes || !memcmp(entry->now->data, data, bytes));
+    if (!hex || strspn(hex, "0123456789abcdef") != 16 || hex[16] || !path_is_legal(path))
+        return NULL;
+    hash = strtoull(hex, NULL, 16);
+    e = entry_of(f, gen_strdup(f->g, path));
+    *gen_push(f->g, &e->ours) = hash;
+    return e;
+}
+
+static void read_manifest(Folder *f)
+{
+    const char *text, *path;
+    size_t bytes;
+    json_error_t error;
+    json_t *root, *files, *value;
+    int e = read_at(f, manifest_name, &text, &bytes);
+
+    if (e == ENOENT)
+        return;
+    root = e ? NULL : json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    files = json_object_get(root, "files");
+    if (json_is_object(files)) {
+        json_object_foreach(files, path, value)
+            add_ours(f, path, json_string_value(value));
+    } else if (!f->g->opt.force) {
+        folder_complain(f, manifest_name,
+                        "remove it, or use --force if nothing in this folder was "
+                        "edited",
+                        "this is not a manifest of fsdpgen");
+    }
+    json_decref(root);
+}
+
+/* Lines of the mark, up to one that was cut short. */
+static void read_mark(Folder *f)
+{
+    const char *text, *line, *end;
+    size_t bytes;
+    int e = read_at(f, MARK_NAME, &text, &bytes);
+
+    f->marked = e != ENOENT;
+    if (e && e != ENOENT)
+        folder_complain(f, MARK_NAME, "move it away", "%s", kind_of_error(e));
+    if (e)
+        return;
+    for (line = text; (end = memchr(line, '\n', bytes - (size_t)(line - text)));
+         line = end + 1) {
+        const char *hex = gen_strndup(f->g, line, 16);
+        Entry *entry = NULL;
+
+        if (end > line + 17 && line[16] == ' ')
+            entry =
+                add_ours(f, gen_strndup(f->g, line + 17, (size_t)(end - line - 17)), hex);
+        if (!entry && *line != '#')
+            break;
+        if (entry)
+            entry->begun = true;
+        f->mark_bytes = (size_t)(end + 1 - text);
     }
 }
 
+/* What lies there; 0, or why that cannot be said. */
+static int compare(Folder *f, Entry *e)
+{
+    const char *data;
+    size_t bytes;
+    int error = f->fd < 0 ? ENOENT : read_at(f, e->path, &data, &bytes);
+
+    e->kind = error == ENOENT ? ABSENT : error ? OTHER : REGULAR;
+    if (error)
+        return error;
+    e->disk_hash = hash_bytes(data, bytes);
+    e->same = e->now && e->now->bytes == bytes &&
+              (!bytes || !memcmp(e->now->data, data, bytes));
+    return 0;
+}
+
+static void look_at(Folder *f, Entry *e)
+{
+    int error = compare(f, e);
+
+    if (e->kind == OTHER && (e->now || error != ENOTDIR))
+        folder_complain(f, e->path, "move it away", "%s", kind_of_error(error));
+}
+
 /* The manifest carries no hash of itself; it is ours if it is a manifest at all. */
-static bool is_manifest(const Entry *e)
+bool folder_is_manifest(const Entry *e)
 {
     return !strcmp(e->path, manifest_name);
+}
+
+/* Did a run of ours write what lies there? */
+static bool is_ours(const Entry *e)
+{
+    for (int i = 0; i < e->ours.count; i++)
+        if (e->ours.items[i] == e->disk_hash)
+            return true;
+    return false;
 }
 
 static void protect(Folder *f)
@@ -257,24 +265,28 @@ static void protect(Folder *f)
     for (int i = 0; i < f->entries.count; i++) {
         Entry *e = &f->entries.items[i];
 
-        if (e->kind != REGULAR || e->same || is_manifest(e) || f->g->opt.force)
+        if (e->kind != REGULAR || e->same || folder_is_manifest(e) || f->g->opt.force)
             continue;
-        if (!e->had)
-            complain(f, e->path, "move it away, or overwrite it with --force",
-                     "fsdpgen did not write this file, and would overwrite it");
-        else if (e->disk_hash != e->old_hash)
-            complain(f, e->path,
-                     e->now
-                         ? "edit the description or a template instead, or overwrite the "
-                           "edits with --force"
-                         : "move it away, or remove it with --force",
-                     e->now ? "this generated file was edited by hand"
-                            : "this file is no longer generated, but was edited by hand");
+        if (!e->ours.count)
+            folder_complain(f, e->path, "move it away, or overwrite it with --force",
+                            "fsdpgen did not write this file, and would overwrite it");
+        else if (!is_ours(e))
+            folder_complain(
+                f, e->path,
+                e->now ? "edit the description or a template instead, or overwrite the "
+                         "edits with --force"
+                       : "move it away, or remove it with --force",
+                e->now ? "this generated file was edited by hand"
+                       : "this file is no longer generated, but was edited by hand");
     }
 }
 
 static void collect(Folder *f)
 {
+    if (f->fd >= 0) {
+        read_mark(f);
+        read_manifest(f);
+    }
     for (int i = 0; i < f->g->files.count; i++) {
         const OutFile *o = &f->g->files.items[i];
         Entry *e;
@@ -288,6 +300,24 @@ static void collect(Folder *f)
         look_at(f, &f->entries.items[i]);
 }
 
+/* Does all of it lie there already, and nobody writes? Then nothing is even locked. */
+static bool is_as_generated(Folder *f)
+{
+    struct stat st;
+
+    if (f->fd < 0 || fstatat(f->fd, MARK_NAME, &st, AT_SYMLINK_NOFOLLOW) == 0 ||
+        errno != ENOENT)
+        return false;
+    for (int i = 0; i < f->g->files.count; i++) {
+        Entry e = {.path = f->g->files.items[i].path, .now = &f->g->files.items[i]};
+
+        compare(f, &e);
+        if (!e.same)
+            return false;
+    }
+    return true;
+}
+
 /* ---- --check ----------------------------------------------------------------------- */
 
 static int report_drift(Folder *f)
@@ -295,240 +325,65 @@ static int report_drift(Folder *f)
     static const char help[] = "generate it again, with the options of its banner";
 
     if (f->fd < 0) {
-        complain(f, NULL, help, "there is no such folder");
+        folder_complain(f, NULL, help, "there is no such folder");
         return EXIT_DIAG;
     }
+    if (f->marked)
+        folder_complain(f, MARK_NAME, help, MARK_TEXT);
     for (int i = 0; i < f->entries.count; i++) {
         Entry *e = &f->entries.items[i];
 
         if (e->kind == OTHER)
-            continue; /* told already */
+            continue; /* look_at complained */
         if (e->now && e->kind == ABSENT)
-            complain(f, e->path, help, "is missing");
-        else if (e->now && !e->same && e->had && e->disk_hash != e->old_hash)
-            complain(f, e->path, help, "was edited by hand");
+            folder_complain(f, e->path, help, "is missing");
+        else if (e->now && !e->same && e->ours.count && !is_ours(e))
+            folder_complain(f, e->path, help, "was edited by hand");
         else if (e->now && !e->same)
-            complain(f, e->path, help, "differs from what is generated now");
+            folder_complain(f, e->path, help, "differs from what is generated now");
         else if (!e->now && e->kind == REGULAR)
-            complain(f, e->path, help, "is no longer generated");
+            folder_complain(f, e->path, help, "is no longer generated");
     }
     return f->errors ? EXIT_DIAG : EXIT_DONE;
 }
 
 /* ---- writing ----------------------------------------------------------------------- */
 
-static bool write_all(int fd, const char *p, size_t n)
+static int write_locked(Folder *f)
 {
-    while (n) {
-        ssize_t put = write(fd, p, n);
-
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put < 0)
-            return false;
-        p += put;
-        n -= (size_t)put;
-    }
-    return true;
-}
-
-/* Writes the new content beside its place. */
-static bool stage(Folder *f, Entry *e)
-{
-    const char *name;
-    char *staged;
-    int dir = open_parent(f->fd, e->path, true, &name), fd = -1, error;
-
-    if (dir < 0) {
-        complain(f, e->path, NULL, "cannot make its folder: %s", strerror(errno));
-        return false;
-    }
-    staged = gen_printf(f->g, ".%s.%ld.tmp", name, (long)getpid());
-    fd = openat(dir, staged, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-    if (fd >= 0)
-        e->staged = staged;
-    error = fd < 0 || !write_all(fd, e->now->data, e->now->bytes) ? errno : 0;
-    if (fd >= 0 && close(fd) != 0 && !error)
-        error = errno;
-    close(dir);
-    if (error)
-        complain(f, e->path, NULL, "cannot write: %s", strerror(error));
-    return !error;
-}
-
-static void unstage(Folder *f)
-{
-    for (int i = 0; i < f->entries.count; i++) {
-        Entry *e = &f->entries.items[i];
-        const char *name;
-        int dir;
-
-        if (!e->staged)
-            continue;
-        dir = open_parent(f->fd, e->path, false, &name);
-        if (dir >= 0) {
-            unlinkat(dir, e->staged, 0);
-            close(dir);
-        }
-    }
-}
-
-static bool put_in_place(Folder *f, Entry *e)
-{
-    const char *name;
-    int dir = open_parent(f->fd, e->path, false, &name);
-    bool good = dir >= 0 && renameat(dir, e->staged, dir, name) == 0;
-
-    if (!good)
-        complain(f, e->path, NULL, "cannot put in place: %s", strerror(errno));
-    else
-        e->staged = NULL;
-    if (dir >= 0)
-        close(dir);
-    return good;
-}
-
-/* Unlinks path as flags say; what is not there is gone. Returns 0 or why not. */
-static int unlink_path(Folder *f, const char *path, int flags)
-{
-    const char *name;
-    int dir = open_parent(f->fd, path, false, &name);
-    int error = dir < 0 || unlinkat(dir, name, flags) != 0 ? errno : 0;
-
-    if (dir >= 0)
-        close(dir);
-    return error == ENOENT || error == ENOTDIR ? 0 : error;
-}
-
-/* Removes a file that is no longer generated, and the folders it leaves empty. */
-static void remove_stale(Folder *f, const Entry *e)
-{
-    char *path = gen_strdup(f->g, e->path), *slash;
-    int error = unlink_path(f, path, 0);
-
-    while (!error && (slash = strrchr(path, '/'))) {
-        *slash = '\0';
-        error = unlink_path(f, path, AT_REMOVEDIR);
-    }
-    if (error && error != ENOTEMPTY && error != EEXIST) /* someone else's files stay */
-        complain(f, path, NULL, "cannot remove: %s", strerror(error));
-}
-
-/* Makes DIR, and its parents as `mkdir -p` does. */
-static bool make_folder(Folder *f)
-{
-    char *path = gen_strdup(f->g, f->dir);
-
-    for (char *p = path + 1; *p; p++) {
-        if (*p != '/')
-            continue;
-        *p = '\0';
-        if (mkdir(path, 0777) != 0 && errno != EEXIST)
-            break;
-        *p = '/';
-    }
-    f->created = mkdir(f->dir, 0777) == 0;
-    if (f->created || errno == EEXIST)
-        f->fd = open(f->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (f->fd < 0)
-        complain(f, NULL, NULL, "cannot make the folder: %s", strerror(errno));
-    return f->fd >= 0;
-}
-
-/* Removes the folders that staging made, then DIR if it was ours; nothing of it
- * remains. */
-static void undo(Folder *f)
-{
-    unstage(f);
-    for (int i = 0; i < f->entries.count; i++) {
-        char *path = gen_strdup(f->g, f->entries.items[i].path), *slash;
-
-        while (f->created && (slash = strrchr(path, '/'))) {
-            *slash = '\0';
-            unlinkat(f->fd, path, AT_REMOVEDIR);
-        }
-    }
-    if (f->created)
-        rmdir(f->dir);
-}
-
-/* Puts the manifest, or all the others, in place; -1 when one could not be. */
-static int put_all(Folder *f, bool manifest)
-{
-    int written = 0;
-
-    for (int i = 0; i < f->entries.count; i++) {
-        Entry *e = &f->entries.items[i];
-
-        if (!e->staged || is_manifest(e) != manifest)
-            continue;
-        if (!put_in_place(f, e))
-            return -1;
-        written++;
-    }
-    return written;
-}
-
-/* The manifest comes last: until then the old one says what is ours, files among them
- * that could not be removed. */
-static int write_folder(Folder *f)
-{
-    int written, manifest, removed = 0;
-
-    if (f->fd < 0 && !make_folder(f))
+    if (!folder_lock(f))
         return EXIT_DIAG;
-    for (int i = 0; i < f->entries.count; i++) {
-        Entry *e = &f->entries.items[i];
-
-        if (e->now && !e->same && !stage(f, e)) {
-            undo(f);
-            return EXIT_DIAG;
-        }
-    }
-    written = put_all(f, false);
-    for (int i = 0; i < f->entries.count && written >= 0; i++) {
-        const Entry *e = &f->entries.items[i];
-
-        if (e->now || e->kind == OTHER)
-            continue;
-        remove_stale(f, e); /* absent: its folders may have been left behind */
-        removed += e->kind == REGULAR;
-    }
-    manifest = written < 0 || f->errors ? -1 : put_all(f, true);
-    if (manifest < 0) {
-        unstage(f);
-        return EXIT_DIAG;
-    }
-    fprintf(stderr, "%s: %d files, %d written, %d removed\n", f->dir, f->g->files.count,
-            written + manifest, removed);
-    return EXIT_DONE;
+    collect(f);
+    protect(f);
+    if (!f->errors)
+        return folder_put(f);
+    folder_leave(f);
+    return EXIT_DIAG;
 }
 
 int files_write(Gen *g)
 {
-    Folder f = {.g = g, .dir = g->opt.output};
+    Folder f = {.g = g, .dir = g->opt.output, .mark = -1};
     size_t n = strlen(f.dir);
     int code;
 
-    signal(SIGXFSZ,
-           SIG_IGN); /* a file size limit is an error of write(), told like others */
+    signal(SIGXFSZ, SIG_IGN);            /* a file size limit is an error of write() */
     while (n > 1 && f.dir[n - 1] == '/') /* DIR/ is DIR */
         f.dir = gen_strndup(g, f.dir, --n);
     f.fd = open(f.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (f.fd < 0 && errno != ENOENT) {
-        complain(&f, NULL, NULL, "%s", strerror(errno));
-        diag_print(g);
-        return EXIT_DIAG;
-    }
-    if (f.fd >= 0)
-        read_manifest(&f);
-    collect(&f);
-    if (g->opt.check_drift) {
+        folder_complain(&f, NULL, NULL, "%s", strerror(errno));
+        code = EXIT_DIAG;
+    } else if (g->opt.check_drift) {
+        collect(&f);
         code = report_drift(&f);
+    } else if (is_as_generated(&f)) {
+        code = folder_tell(&f, 0, 0);
     } else {
-        protect(&f);
-        code = f.errors ? EXIT_DIAG : write_folder(&f);
+        code = write_locked(&f);
     }
+    if (f.mark >= 0)
+        close(f.mark);
     if (f.fd >= 0)
         close(f.fd);
     diag_print(g);
