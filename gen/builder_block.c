@@ -5,6 +5,7 @@
  * handed to graph.c. Names end up in C, in file names of Hugging Face tensors and in
  * JSON, so they are checked here, once. */
 #include "builder.h"
+#include "names.h"
 
 #include <math.h>
 #include <string.h>
@@ -41,16 +42,6 @@ static bool param_name_ok(const char *s)
 
     return n > 0 && n < 128 && chars_ok(s, true, true) && *s != '.' && s[n - 1] != '.' &&
            !strstr(s, "..");
-}
-
-static const char *ident_of(Gen *g, const char *name)
-{
-    char *s = gen_strdup(g, name);
-
-    for (char *p = s; *p; p++)
-        if (*p == '.')
-            *p = '_';
-    return *s >= '0' && *s <= '9' ? gen_printf(g, "p%s", s) : s;
 }
 
 /* ---- g:param{...} ---------------------------------------------------------------- */
@@ -245,7 +236,7 @@ int builder_param(lua_State *L)
                           builder_show(b->g, L, -1));
     p.name = gen_strdup(b->g, lua_tostring(L, -1));
     p.tied_global = !local;
-    p.ident = ident_of(b->g, p.name);
+    p.ident = name_ident(b->g, p.name);
     if (!ident_ok(p.ident))
         return luaL_error(L, "param: %s makes no C identifier of at most 63 letters",
                           p.name);
@@ -422,7 +413,7 @@ int builder_block(lua_State *L)
     name = text_arg(b, 2, "its name", block_name_ok, "[a-z][a-z0-9_.]*");
     if (g->blocks.count == MAX_BLOCKS)
         return luaL_error(L, "block: more than %d blocks", MAX_BLOCKS);
-    ident = ident_of(g, name);
+    ident = name_ident(g, name);
     for (int i = 0; i < g->blocks.count; i++)
         if (!strcmp(g->blocks.items[i].ident, ident))
             return luaL_error(L, "block: there is a block %s already",

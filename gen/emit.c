@@ -7,6 +7,7 @@
  * are added as they are. The manifest comes last and hashes them all, so that files.c
  * knows tomorrow what is ours. */
 #include "emit.h"
+#include "names.h"
 #include "sandbox.h"
 
 #include <ctype.h>
@@ -103,7 +104,7 @@ const char *emit_count(Gen *g, double n)
 
 /* ---- files ------------------------------------------------------------------------- */
 
-static void add_file(Gen *g, const char *path, const char *data, size_t bytes)
+void emit_add_file(Gen *g, const char *path, const char *data, size_t bytes)
 {
     OutFile *f;
 
@@ -115,7 +116,7 @@ static void add_file(Gen *g, const char *path, const char *data, size_t bytes)
     f->bytes = bytes;
 }
 
-static const Embedded *find_embedded(const char *path)
+const Embedded *emit_embedded(const char *path)
 {
     const Embedded *file = embed_find(path);
 
@@ -146,7 +147,7 @@ static int load_chunk(lua_State *L)
 
 static void run_lua_file(Emit *e, const char *path)
 {
-    const Embedded *file = find_embedded(path);
+    const Embedded *file = emit_embedded(path);
 
     if (sandbox_run(e->g, (const char *)file->data, file->bytes,
                     gen_printf(e->g, "@%s", path), LUA_NOREF, 1))
@@ -315,19 +316,73 @@ static void verify_text(const char *path, const char *text, size_t n)
     }
 }
 
-static void emit_template(Emit *e, const char *name, const char *path)
+/* What a file is a part of. The files of a part carry its identity, the hash of them all:
+ * those of two generations neither compile nor link together. */
+typedef enum { PART_NONE, PART_MATH, PART_PLAN } Part;
+
+/* In the order one reads them; of one target where it is named. */
+static const struct TrainerFile {
+    const char *template, *path;
+    bool cpu, cuda;
+    Part part;
+} trainer_files[] = {
+    {"README.md", "README.md", true, true, PART_NONE},
+    {"Makefile", "Makefile", true, false, PART_NONE},
+    {"Makefile.cuda", "Makefile", false, true, PART_NONE},
+    {"trainer.c", "trainer.c", true, true, PART_PLAN},
+    {"step.c", "step.c", true, true, PART_PLAN},
+    {"math.h", "math.h", true, true, PART_MATH},
+    {"math.c", "math.c", true, true, PART_MATH},
+    {"math.cu", "math.cu", false, true, PART_MATH},
+    {"tables.h", "tables.h", true, true, PART_PLAN},
+    {"tables.c", "tables.c", true, true, PART_PLAN},
+    {"checkpoint.c", "checkpoint.c", true, true, PART_PLAN},
+    {"gitattributes", ".gitattributes", true, true, PART_NONE},
+    {"gitignore", ".gitignore", true, true, PART_NONE},
+};
+enum { N_TRAINER_FILES = sizeof trainer_files / sizeof *trainer_files };
+
+/* NULL: there is a mistake in its template. */
+static const char *render_file(Emit *e, const struct TrainerFile *f, size_t *bytes)
 {
-    const char *file = gen_printf(e->g, "templates/trainer/%s", name);
-    const Embedded *source = find_embedded(file);
+    const char *file = gen_printf(e->g, "templates/trainer/%s", f->template);
+    const Embedded *source = emit_embedded(file);
     const char *text;
-    size_t n;
 
     lua_rawgeti(e->L, LUA_REGISTRYINDEX, e->context_ref);
-    text = emit_render(e, (const char *)source->data, source->bytes, file, false, &n);
-    if (!text)
-        return;
-    verify_text(path, text, n);
-    add_file(e->g, path, text, n);
+    text = emit_render(e, (const char *)source->data, source->bytes, file, false, bytes);
+    if (text)
+        verify_text(f->path, text, *bytes);
+    return text;
+}
+
+static void set_identity(Emit *e, const char *field, uint64_t identity)
+{
+    lua_rawgeti(e->L, LUA_REGISTRYINDEX, e->context_ref);
+    emit_str(e->L, field, gen_printf(e->g, "%016" PRIx64, identity));
+    lua_pop(e->L, 1);
+}
+
+/* Sets the field to the hash of text and of the part's files, which have zeros there. */
+static void identify(Emit *e, Part part, const char *field, const char *text)
+{
+    Text t = {.g = e->g};
+
+    text_printf(&t, "%s", text);
+    set_identity(e, field, 0);
+    for (int i = 0; i < N_TRAINER_FILES; i++) {
+        const struct TrainerFile *f = &trainer_files[i];
+        const char *file;
+        size_t n;
+
+        if (f->part != part || !(emit_cuda(e) ? f->cuda : f->cpu))
+            continue;
+        file = render_file(e, f, &n);
+        if (file)
+            text_printf(&t, "%s %016" PRIx64 "\n", f->path, hash_bytes(file, n));
+    }
+    diag_stop_on_errors(e->g);
+    set_identity(e, field, hash_bytes(t.s, t.len));
 }
 
 /* ---- the files that are not templates ---------------------------------------------- */
@@ -357,82 +412,15 @@ static void emit_plain_files(Emit *e)
     text_printf(&t, "%s", g->model.resolved_lua);
     if (t.s[t.len - 1] != '\n')
         text_printf(&t, "\n");
-    add_file(g, "description.lua", t.s, t.len);
+    emit_add_file(g, "description.lua", t.s, t.len);
 
     text_printf(&plan, "%s\n", banner(g, "#", "The plan: memory, flops, schedule."));
     plan_print(g, &plan);
     verify_text("plan.txt", plan.s, plan.len);
-    add_file(g, "plan.txt", plan.s, plan.len);
+    emit_add_file(g, "plan.txt", plan.s, plan.len);
 
     plan_print_json(g, &json);
-    add_file(g, "plan.json", json.s, json.len);
-}
-
-/* What the cuda target has of its own, in runtime/cuda/, or does not need. */
-static const char *const cpu_only[] = {
-    "rt_comm.c",       "rt_gemm.c",      "rt_gemm_builtin.c", "rt_gemm_cblas.c",
-    "rt_gemm_micro.h", "rt_gemm_tile.h", "rt_matrix.c",       "rt_gemm_onednn.c",
-    "rt_memory.c",     "rt_norm.c",      "rt_pull.c",         "rt_shm.c",
-    "rt_sum.c",
-};
-
-/* What of runtime/cuda/ only trainers of several ranks need. */
-static bool is_between_ranks(const char *name)
-{
-    static const char *const files[] = {"rt_loopback.c", "rt_machines.c", "rt_machines.h",
-                                        "rt_meet.c",     "rt_nccl.c",     "rt_tree.c"};
-
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-        if (!strcmp(name, files[i]))
-            return true;
-    return false;
-}
-
-/* What only trainers need whose optimizer treats matrices as a whole. */
-static bool is_of_matrices(const char *name)
-{
-    return !strncmp(name, "rt_matrix", 9);
-}
-
-/* What only trainers need that call cuDNN. */
-static bool is_of_cudnn(const char *name)
-{
-    return !strncmp(name, "rt_cudnn", 8);
-}
-
-/* Does the trainer need this file of runtime/? */
-static bool is_runtime_file(const Gen *g, const char *path)
-{
-    const char *name = path + 8, *dot = strrchr(path, '.');
-    bool cuda = g->model.target == TARGET_CUDA;
-
-    if (strncmp(path, "runtime/", 8) != 0 || !dot ||
-        (strcmp(dot, ".c") != 0 && strcmp(dot, ".h") != 0))
-        return false;
-    if (cuda && g->batches.count == 0 &&
-        is_of_matrices(!strncmp(name, "cuda/", 5) ? name + 5 : name))
-        return false;
-    if (!strncmp(name, "cuda/", 5))
-        return cuda && (g->model.world_size > 1 || !is_between_ranks(name + 5)) &&
-               (g->model.cudnn || !is_of_cudnn(name + 5));
-    for (size_t i = 0; cuda && i < sizeof cpu_only / sizeof *cpu_only; i++)
-        if (!strcmp(name, cpu_only[i]))
-            return false;
-    return !strchr(name, '/');
-}
-
-/* The copy that lets the folder stand alone; --link-runtime leaves it out. */
-static void emit_runtime(Emit *e)
-{
-    for (int i = 0; i < embedded_count; i++) {
-        const char *path = embedded_files[i].path;
-
-        if (is_runtime_file(e->g, path)) {
-            const Embedded *file = find_embedded(path);
-
-            add_file(e->g, path, (const char *)file->data, file->bytes);
-        }
-    }
+    emit_add_file(g, "plan.json", json.s, json.len);
 }
 
 static int compare_files(const void *a, const void *b)
@@ -457,7 +445,7 @@ static void emit_manifest(Emit *e)
                     hash_bytes(f->data, f->bytes), i + 1 < g->files.count ? "," : "");
     }
     text_printf(&t, "  }\n}\n");
-    add_file(g, "manifest.json", t.s, t.len);
+    emit_add_file(g, "manifest.json", t.s, t.len);
 }
 
 /* ---- the pass ---------------------------------------------------------------------- */
@@ -466,7 +454,6 @@ static void push_files_context(Emit *e)
 {
     Gen *g = e->g;
     lua_State *L = e->L;
-    int n = 0;
 
     emit_str(L, "version", FSDPGEN_VERSION);
     emit_str(L, "numerics", gen_printf(g, "%016" PRIx64, g->numerics_hash));
@@ -478,17 +465,7 @@ static void push_files_context(Emit *e)
     emit_str(
         L, "regenerate",
         gen_printf(g, "@generated; to regenerate: fsdpgen %s.lua -o DIR", g->model.name));
-    emit_str(L, "link_runtime", g->opt.link_runtime);
-    lua_newtable(L); /* names of the runtime's sources, for the Makefile */
-    for (int i = 0; i < embedded_count; i++) {
-        const char *path = embedded_files[i].path;
-
-        if (is_runtime_file(g, path) && path[strlen(path) - 1] == 'c') {
-            lua_pushlstring(L, path + 8, strlen(path + 8) - 2);
-            lua_rawseti(L, -2, ++n);
-        }
-    }
-    lua_setfield(L, -2, "runtime_sources");
+    emit_runtime_context(e);
 }
 
 /* A folder's name goes into the Makefile: nothing that make or a shell would obey. */
@@ -509,28 +486,10 @@ static void check_link_runtime(Gen *g)
 
 void emit_files(Gen *g)
 {
-    /* in the order one reads them; of one target where it is named */
-    static const struct {
-        const char *template, *path;
-        bool cpu, cuda;
-    } list[] = {
-        {"README.md", "README.md", true, true},
-        {"Makefile", "Makefile", true, false},
-        {"Makefile.cuda", "Makefile", false, true},
-        {"trainer.c", "trainer.c", true, true},
-        {"step.c", "step.c", true, true},
-        {"math.h", "math.h", true, true},
-        {"math.c", "math.c", true, true},
-        {"math.cu", "math.cu", false, true},
-        {"tables.h", "tables.h", true, true},
-        {"tables.c", "tables.c", true, true},
-        {"checkpoint.c", "checkpoint.c", true, true},
-        {"gitattributes", ".gitattributes", true, true},
-        {"gitignore", ".gitignore", true, true},
-    };
     Emit e = {.g = g, .L = g->L};
 
     check_link_runtime(g);
+    name_macros(g);
     diag_stop_on_errors(g);
     emit_open_engine(&e);
     lua_newtable(e.L);
@@ -542,13 +501,20 @@ void emit_files(Gen *g)
     e.context_ref = luaL_ref(e.L, LUA_REGISTRYINDEX);
     diag_stop_on_errors(g);
 
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-        if (emit_cuda(&e) ? list[i].cuda : list[i].cpu)
-            emit_template(&e, list[i].template, list[i].path);
+    identify(&e, PART_MATH, "math_identity", "");
+    identify(&e, PART_PLAN, "identity", g->model.resolved_lua);
+    for (int i = 0; i < N_TRAINER_FILES; i++) {
+        const struct TrainerFile *f = &trainer_files[i];
+        size_t n;
+        const char *text =
+            (emit_cuda(&e) ? f->cuda : f->cpu) ? render_file(&e, f, &n) : NULL;
+
+        if (text)
+            emit_add_file(g, f->path, text, n);
+    }
     diag_stop_on_errors(g);
     emit_plain_files(&e);
-    if (!g->opt.link_runtime)
-        emit_runtime(&e);
+    emit_runtime(&e);
     emit_manifest(&e);
 }
 

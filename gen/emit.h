@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* emit.h: what emit.c (driver and files), emit_tables.c (model, units, parameters,
+/* emit.h: what emit.c (driver and files), emit_runtime.c, emit_tables.c (model, units, parameters,
  * buffers), emit_kernels.c, emit_math.c (spans) and emit_step.c (the schedule) share.
  * Each turns a part of the IR into plain Lua tables; templates/trainer/ turns those into
  * text.
@@ -38,6 +38,11 @@ const char *emit_shape(Gen *g, const int64_t *dim, int n_dims); /* "[288, 768]" 
 const char *emit_bytes(Gen *g, int64_t bytes);                  /* "1.2 MiB" */
 const char *emit_count(Gen *g, double n); /* "1.2 G", before a unit */
 
+/* ---- files (emit.c) ----------------------------------------------------------------- */
+
+void emit_add_file(Gen *g, const char *path, const char *data, size_t bytes);
+const Embedded *emit_embedded(const char *path); /* one that must be there */
+
 /* ---- rendering (emit.c) ------------------------------------------------------------ */
 
 /* Loads the template engine, for e->L. */
@@ -53,6 +58,8 @@ const char *emit_render(Emit *e, const char *text, size_t bytes, const char *fil
 void emit_model_context(Emit *e);  /* emit_tables.c */
 void emit_layout_context(Emit *e); /* emit_tables.c */
 void emit_math_context(Emit *e);   /* emit_math.c */
+void emit_runtime_context(Emit *e); /* emit_runtime.c */
+void emit_runtime(Emit *e);         /* the files; none with --link-runtime */
 
 /* The first node of each distinct kernel. */
 typedef struct KernelList {
@@ -61,7 +68,6 @@ typedef struct KernelList {
 } KernelList;
 
 void emit_kernels(Emit *e, KernelList *kernels); /* emit_kernels.c: fills the list, too */
-const char *emit_saved_field(Gen *g, const Saved *s); /* its name in struct CLASS_saved */
 void emit_class(Emit *e, const Class *c);             /* emit_class.c: pushes it */
 void emit_step_context(Emit *e);                      /* emit_step.c */
 
@@ -75,9 +81,5 @@ void emit_operands(Emit *e, const Node *n);
 void emit_optimizer_kernels(Emit *e, int list, int prepared);
 void emit_optimizer_names(Emit *e); /* for math.c and math.h */
 void emit_matrices(Emit *e);        /* for tables.c: matrices, batches */
-
-const char *emit_batch_macro(Gen *g, const Batch *b); /* "MATRICES_LAYERS_7" */
-/* The C name of a buffer's offset: "GATHERED_LAYERS_7_FORWARD". */
-const char *emit_buffer_macro(Gen *g, const Buffer *b);
 
 #endif

@@ -7,6 +7,7 @@
  * always one for each span. Every binding of the plan is compared with the layout on the
  * way. */
 #include "emit_step.h"
+#include "names.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -157,8 +158,8 @@ static int role_buffer(const Gen *g, const Instr *i, const SpanArg *a, const cha
         ArgKind kind;
         const char *role;
     } roles[] = {
-        {ARG_IN, "in"},    {ARG_OUT, "out"},     {ARG_DOUT, "d_out"},
-        {ARG_DIN, "d_in"}, {ARG_SAVED, "saved"}, {ARG_SCRATCH, "scratch"},
+        {ARG_IN, "in"},         {ARG_OUT, "out"},     {ARG_DOUT, "d_out"},
+        {ARG_DIN, "d_in"},      {ARG_SAVED, "saved"}, {ARG_SCRATCH, "scratch"},
         {ARG_LOGITS, "logits"},
     };
     int first = -1;
@@ -214,8 +215,7 @@ void bind_push_call(Steps *s, const Instr *i, const Bases *bases)
     lua_newtable(L);
     push_string(L, "rt");
     for (int k = 0; k < bases->count; k++) {
-        const char *macro =
-            emit_buffer_macro(g, &s->p->bufs.items[bases->items[k].buffer]);
+        const char *macro = s->p->bufs.items[bases->items[k].buffer].macro;
         int64_t offset = bases->items[k].offset_bytes;
 
         push_string(L, offset ? gen_printf(g, "%s + %" PRId64, macro, offset) : macro);
@@ -238,9 +238,9 @@ void bind_push_call(Steps *s, const Instr *i, const Bases *bases)
         int buffer = role_buffer(g, i, &span->args[a], &role);
 
         if (buffer >= 0)
-            push_string(L, emit_buffer_macro(g, &s->p->bufs.items[buffer]));
+            push_string(L, s->p->bufs.items[buffer].macro);
         if (span->args[a].kind == ARG_SAVED && i->dropped >= 0)
-            push_string(L, emit_buffer_macro(g, &s->p->bufs.items[i->dropped]));
+            push_string(L, s->p->bufs.items[i->dropped].macro);
     }
     lua_setfield(L, -2, "args");
 }
@@ -270,7 +270,7 @@ static void push_fields(Steps *s, const Binder *b, const Bases *bases, bool grad
         if (base < 0 || (grad && !b->cls->grads[p]) || !binds(s, b->ins, p, grad))
             continue;
         lua_newtable(L);
-        emit_str(L, "ident", decl->ident);
+        emit_str(L, "ident", name_param(s->g, decl->ident));
         emit_str(L, "base", base_name(s->g, bases, base));
         emit_int(L, "offset", offset);
         emit_str(L, "shape", emit_shape(s->g, decl->dim, decl->n_dims));
@@ -286,7 +286,7 @@ static const char *data_macro(Steps *s, BufKind kind, const char *name)
         const Buffer *b = &s->p->bufs.items[i];
 
         if (b->kind == kind && !strcmp(b->name, name))
-            return emit_buffer_macro(s->g, b);
+            return b->macro;
     }
     gen_die("the plan has no buffer %s", name);
 }
@@ -313,7 +313,8 @@ static void push_binder_params(Steps *s, const Binder *b, const Bases *bases)
         push_string(L, "float beta");
     for (int p = 0; grads && p < b->cls->params.count; p++)
         if (tied_grad(b->cls, p))
-            push_string(L, gen_printf(g, "float beta_%s", b->cls->params.items[p].ident));
+            push_string(L, gen_printf(g, "float beta_%s",
+                                      name_param(g, b->cls->params.items[p].ident)));
     for (int a = 0; a < b->span->n_args; a++) {
         const SpanArg *arg = &b->span->args[a];
         const char *role;
@@ -425,7 +426,7 @@ static void push_saver(Steps *s, const Class *c, bool some)
         const Saved *v = &c->saved.items[i];
 
         lua_newtable(L);
-        emit_str(L, "ident", emit_saved_field(g, v));
+        emit_str(L, "ident", name_saved(g, v->value->name));
         emit_str(L, "type", emit_ctype(v->value->dtype));
         emit_str(L, "base", some && v->dropped ? "dropped" : "saved");
         emit_int(L, "offset", some ? v->some_offset_bytes : v->offset_bytes);

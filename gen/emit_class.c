@@ -4,6 +4,7 @@
  * In: a class with its parameters, gradients and saved values. Out: one table on the
  * stack. As for the rest of math.h, no choice outside the numerics hash is looked at. */
 #include "emit.h"
+#include "names.h"
 
 static bool span_has(const Span *s, ArgKind kind)
 {
@@ -35,7 +36,7 @@ void emit_class(Emit *e, const Class *c)
         const Saved *s = &c->saved.items[i];
 
         lua_newtable(L);
-        emit_str(L, "ident", emit_saved_field(g, s));
+        emit_str(L, "ident", name_saved(g, s->value->name));
         emit_str(L, "type", emit_ctype(s->value->dtype));
         emit_str(L, "shape", emit_shape(g, s->value->dim, s->value->n_dims));
         lua_rawseti(L, -2, i + 1);
@@ -47,7 +48,7 @@ void emit_class(Emit *e, const Class *c)
         const Value *d = c->grads ? c->grads[i] : NULL;
 
         lua_newtable(L);
-        emit_str(L, "ident", p->ident);
+        emit_str(L, "ident", name_param(g, p->ident));
         emit_str(L, "name", p->name);
         emit_str(L, "shape", emit_shape(g, p->dim, p->n_dims));
         emit_bool(L, "tied", p->tied_global);

@@ -8,40 +8,20 @@
  * Nothing here may look at a choice outside the numerics hash: math.c and math.h are
  * byte-identical for all of them, and a test holds us to it. */
 #include "emit.h"
+#include "names.h"
 #include "ops.h"
 
 #include <string.h>
 
 /* ---- names ------------------------------------------------------------------------- */
 
-/* Words a local variable of a span cannot take: C's own, and what every span has. */
-static const char *const reserved[] = {
-    "auto",    "bool",     "break",   "case",     "char",       "const",    "continue",
-    "default", "do",       "double",  "dw",       "else",       "enum",     "extern",
-    "false",   "float",    "for",     "goto",     "if",         "inline",   "int",
-    "int32_t", "int64_t",  "long",    "loss",     "loss_scale", "register", "restrict",
-    "return",  "rt",       "rt_bf16", "rt_f16",   "saved",      "scratch",  "short",
-    "signed",  "sizeof",   "static",  "struct",   "switch",     "true",     "typedef",
-    "union",   "unsigned", "void",    "volatile", "w",          "while",
-};
-
 static const char *local_name(Emit *e, const KernelList *kernels, const char *name)
 {
-    bool taken = false;
-
-    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
-        taken = taken || !strcmp(reserved[i], name);
+    name = name_local(e->g, name);
     for (int i = 0; i < kernels->count; i++)
-        taken = taken || !strcmp(kernels->items[i]->kernel, name);
-    return taken ? gen_printf(e->g, "%s_", name) : name;
-}
-
-const char *emit_saved_field(Gen *g, const Saved *s)
-{
-    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
-        if (!strcmp(reserved[i], s->value->name))
-            return gen_printf(g, "%s_", s->value->name);
-    return s->value->name;
+        if (!strcmp(kernels->items[i]->kernel, name))
+            return gen_printf(e->g, "m_%s", name); /* dims and dtype: no other has it */
+    return name;
 }
 
 /* The field of a saved value, if its bytes are its own; NULL else. */
@@ -57,12 +37,14 @@ static const char *value_expr(Emit *e, const KernelList *kernels, const Class *c
                               const Value *v)
 {
     if (c && own_field(c, v))
-        return gen_printf(e->g, "saved->%s", emit_saved_field(e->g, own_field(c, v)));
+        return gen_printf(e->g, "saved->%s", name_saved(e->g, v->name));
     switch (v->loc) {
     case LOC_PARAM:
-        return gen_printf(e->g, "w->%s", c->params.items[v->loc_index].ident);
+        return gen_printf(e->g, "w->%s",
+                          name_param(e->g, c->params.items[v->loc_index].ident));
     case LOC_GRAD:
-        return gen_printf(e->g, "dw->%s", c->params.items[v->loc_index].ident);
+        return gen_printf(e->g, "dw->%s",
+                          name_param(e->g, c->params.items[v->loc_index].ident));
     case LOC_LOSS:
         return "loss";
     case LOC_LOGITS:
@@ -171,7 +153,7 @@ static const Value *lies_on(const Span *s, const Value *v)
 /* The bytes of the value that is saved, for one that lies there before or after it. */
 static const char *in_place_of(Emit *e, const Value *v, const Saved *s)
 {
-    const char *field = emit_saved_field(e->g, s), *type = emit_ctype(v->dtype);
+    const char *field = name_saved(e->g, s->value->name), *type = emit_ctype(v->dtype);
     bool same = !strcmp(type, emit_ctype(s->value->dtype));
 
     return same ? gen_printf(e->g, "saved->%s", field)
@@ -253,8 +235,8 @@ static const char *call_beta(Emit *e, const Class *c, const Node *n)
         }
         b = n->add && n->add[i] ? "1.0f"
             : !p                ? "0.0f"
-            : p->tied_global    ? gen_printf(e->g, "dw->beta_%s", p->ident)
-                                : "dw->beta";
+            : p->tied_global ? gen_printf(e->g, "dw->beta_%s", name_param(e->g, p->ident))
+                             : "dw->beta";
         gen_require(!beta || !strcmp(beta, b), "%s: outputs of one kernel with %s and %s",
                     n->name, beta, b);
         beta = b;
@@ -322,7 +304,7 @@ static void push_span(Emit *e, const KernelList *kernels, const Class *c, const 
              : c   ? c->name
                    : "setup");
     emit_str(L, "phase",
-             s->phase == PHASE_SETUP     ? "setup"
+             s->phase == PHASE_SETUP      ? "setup"
              : s->phase == PHASE_FORWARD  ? "forward"
              : s->phase == PHASE_EVALUATE ? "evaluate"
                                           : "backward");

@@ -152,11 +152,11 @@ static void push_batch(Emit *e, const Batch *b)
 
     lua_newtable(L);
     emit_str(L, "name", b->name);
-    emit_str(L, "macro", emit_batch_macro(g, b));
+    emit_str(L, "macro", b->macro);
     emit_int(L, "first", b->first_matrix);
     emit_int(L, "count", b->n_matrices);
-    emit_str(L, "owned", owned ? emit_buffer_macro(g, owned) : "-1");
-    emit_str(L, "workspace", emit_buffer_macro(g, batch_buffer(g, b->id, false)));
+    emit_str(L, "owned", owned ? owned->macro : "-1");
+    emit_str(L, "workspace", batch_buffer(g, b->id, false)->macro);
     emit_str(L, "flops", emit_count(g, all));
     emit_str(L, "most", emit_count(g, most));
 }

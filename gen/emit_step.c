@@ -10,30 +10,22 @@
  * the last one are usually one text; then step.c has it once. */
 #include "emit_step.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- lines of the schedule --------------------------------------------------------- */
 
-static const char *upper_ident(Gen *g, const char *ident)
-{
-    char *t = gen_strdup(g, ident);
-
-    for (char *c = t; *c; c++)
-        if (*c >= 'a' && *c <= 'z')
-            *c = (char)(*c - 'a' + 'A');
-    return t;
-}
-
 static const char *place_macro(Gen *g, const Instr *i)
 {
-    const Block *b = &g->blocks.items[i->block];
-    const char *piece = i->piece < 0 ? NULL : b->cls->pieces.items[i->piece].name;
+    Text t = {.g = g};
 
-    return gen_printf(g, "AT_%s%s%s_%s", upper_ident(g, b->ident), piece ? "_" : "",
-                      piece ? upper_ident(g, piece) : "",
-                      upper_ident(g, phase_name(i->phase)));
+    text_printf(&t, "%s_%s", g->blocks.items[i->block].at[i->piece + 1],
+                phase_name(i->phase));
+    for (char *c = t.s; *c; c++)
+        *c = (char)toupper((unsigned char)*c);
+    return t.s;
 }
 
 static bool is_start(const Instr *i)
@@ -75,7 +67,7 @@ static void push_waits(Steps *s, const Instr *i)
 static const char *buffer_macro(Steps *s, int id)
 {
     gen_require(id >= 0, "an instruction without its buffer");
-    return emit_buffer_macro(s->g, &s->p->bufs.items[id]);
+    return s->p->bufs.items[id].macro;
 }
 
 static void push_merge(Steps *s, const Instr *i)
@@ -85,9 +77,7 @@ static void push_merge(Steps *s, const Instr *i)
     const Buffer *node = &s->p->bufs.items[i->result];
     int64_t elems = node->kind == BUF_GRAD_SHARD ? seg->shard_elems : seg->elems;
 
-    emit_str(
-        L, "node",
-        gen_printf(s->g, "%s(rt, %s)", bind_space(node), emit_buffer_macro(s->g, node)));
+    emit_str(L, "node", gen_printf(s->g, "%s(rt, %s)", bind_space(node), node->macro));
     emit_str(L, "partials",
              gen_printf(s->g, "rt_local(rt, %s)", buffer_macro(s, i->grad)));
     emit_int(L, "elems", elems);
@@ -102,11 +92,11 @@ static void push_line(Steps *s, const Instr *i)
     lua_newtable(L);
     push_waits(s, i);
     if (seg) {
-        emit_str(L, "segment", gen_printf(g, "SEG_%s", upper_ident(g, seg->ident)));
+        emit_str(L, "segment", seg->macro);
         emit_str(L, "unit", seg->name);
     }
     if (i->batch >= 0) {
-        emit_str(L, "batch", emit_batch_macro(g, &g->batches.items[i->batch]));
+        emit_str(L, "batch", g->batches.items[i->batch].macro);
         emit_str(L, "batch_name", g->batches.items[i->batch].name);
     }
     if (is_start(i)) {
@@ -327,8 +317,7 @@ static void push_part(Steps *s, const Part *part)
     }
     lua_newtable(L);
     emit_str(L, "name", part->name);
-    emit_str(L, "phase",
-             part->phase == PHASE_SETUP ? "merge" : phase_name(part->phase));
+    emit_str(L, "phase", part->phase == PHASE_SETUP ? "merge" : phase_name(part->phase));
     emit_str(L, "variant",
              part->variant == VARIANT_LOCAL  ? "local"
              : part->variant == VARIANT_LAST ? "last"

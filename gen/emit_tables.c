@@ -150,33 +150,6 @@ void emit_model_context(Emit *e)
 
 /* ---- buffers ----------------------------------------------------------------------- */
 
-static const char *upper(Gen *g, const char *s)
-{
-    char *t = gen_strdup(g, s);
-
-    for (char *c = t; *c; c++) {
-        gen_require(islower((unsigned char)*c) || isdigit((unsigned char)*c) || *c == '_',
-                    "\"%s\" is not an identifier of ours", s);
-        *c = (char)toupper((unsigned char)*c);
-    }
-    return t;
-}
-
-const char *emit_buffer_macro(Gen *g, const Buffer *b)
-{
-    return upper(g, b->name);
-}
-
-const char *emit_batch_macro(Gen *g, const Batch *b)
-{
-    return gen_printf(g, "MATRICES_%s", upper(g, b->ident));
-}
-
-const char *emit_segment_macro(Gen *g, const Segment *s)
-{
-    return gen_printf(g, "SEG_%s", upper(g, s->ident));
-}
-
 static void push_buffers(Emit *e)
 {
     Gen *g = e->g;
@@ -190,7 +163,7 @@ static void push_buffers(Emit *e)
                         b->offset_bytes + b->bytes <= g->prog.space_bytes[b->space],
                     "buffer %s lies outside its space", b->name);
         lua_newtable(L);
-        emit_str(L, "macro", emit_buffer_macro(g, b));
+        emit_str(L, "macro", b->macro);
         emit_int(L, "offset", b->offset_bytes);
         emit_int(L, "bytes", b->bytes);
         emit_str(L, "human", human_bytes(g, b->bytes));
@@ -219,7 +192,7 @@ static const Buffer *buffer_of(const Gen *g, BufKind kind, int segment)
 static void set_place(Emit *e, const char *key, const Buffer *b, Space space)
 {
     gen_require(!b || b->space == space, "%s lies in the wrong space", b->name);
-    emit_str(e->L, key, b ? emit_buffer_macro(e->g, b) : "-1");
+    emit_str(e->L, key, b ? b->macro : "-1");
 }
 
 static void push_segment(Emit *e, const Segment *s, int first_param)
@@ -234,7 +207,7 @@ static void push_segment(Emit *e, const Segment *s, int first_param)
                 s->name);
     lua_newtable(L);
     emit_str(L, "name", s->name);
-    emit_str(L, "macro", emit_segment_macro(g, s));
+    emit_str(L, "macro", s->macro);
     emit_int(L, "unit", s->unit + 1);
     emit_int(L, "elems", s->elems);
     emit_int(L, "used_elems", s->used_elems);
@@ -392,7 +365,7 @@ static void push_params(Emit *e)
                     "parameter %s lies outside segment %s", p->name, s->name);
         lua_newtable(L);
         emit_str(L, "name", p->name);
-        emit_str(L, "segment", emit_segment_macro(g, s));
+        emit_str(L, "segment", s->macro);
         emit_int(L, "offset_elems", p->offset_elems);
         emit_int(L, "elems", p->elems);
         emit_int(L, "n_dims", p->decl->n_dims);
@@ -422,7 +395,7 @@ static void set_area(Emit *e, BufKind kind, const char *name)
 
     if (!b)
         return;
-    emit_str(e->L, gen_printf(e->g, "%s_buffer", name), emit_buffer_macro(e->g, b));
+    emit_str(e->L, gen_printf(e->g, "%s_buffer", name), b->macro);
     emit_int(e->L, gen_printf(e->g, "%s_bytes", name), b->bytes);
 }
 
@@ -446,21 +419,16 @@ void emit_layout_context(Emit *e)
     push_params(e);
     push_buffers(e);
     emit_matrices(e);
-    emit_str(e->L, "tokens_buffer",
-             emit_buffer_macro(g, buffer_named(g, BUF_DATA, "tokens")));
-    emit_str(e->L, "targets_buffer",
-             emit_buffer_macro(g, buffer_named(g, BUF_DATA, "targets")));
+    emit_str(e->L, "tokens_buffer", buffer_named(g, BUF_DATA, "tokens")->macro);
+    emit_str(e->L, "targets_buffer", buffer_named(g, BUF_DATA, "targets")->macro);
     if (g->model.packed)
-        emit_str(e->L, "starts_buffer",
-                 emit_buffer_macro(g, buffer_named(g, BUF_DATA, "starts")));
+        emit_str(e->L, "starts_buffer", buffer_named(g, BUF_DATA, "starts")->macro);
     set_area(e, BUF_STAGING, "staging");
     set_area(e, BUF_LIBRARY, "library");
     if (e->g->prog.count[VARIANT_EVAL]) {
         emit_str(e->L, "row_buffer",
-                 emit_buffer_macro(g, buffer_named(g, BUF_DATA, data_names[DATA_ROW])));
-        emit_str(e->L, "logits_buffer",
-                 emit_buffer_macro(g, buffer_named(g, BUF_LOGITS, "logits")));
+                 buffer_named(g, BUF_DATA, data_names[DATA_ROW])->macro);
+        emit_str(e->L, "logits_buffer", buffer_named(g, BUF_LOGITS, "logits")->macro);
     }
-    emit_str(e->L, "control_buffer",
-             emit_buffer_macro(g, buffer_named(g, BUF_CONTROL, NULL)));
+    emit_str(e->L, "control_buffer", buffer_named(g, BUF_CONTROL, NULL)->macro);
 }

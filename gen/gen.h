@@ -248,6 +248,7 @@ typedef struct Block {
     const char *name;        /* "layers.7"; [a-z][a-z0-9_.]* */
     const char *ident;       /* "layers_7" */
     const char *prefix;      /* of its parameters' global names: "model.layers.7." */
+    const char **at;         /* names.c: the block's place in the schedule, then its pieces' */
     Class *cls;
     int *param;              /* global param id for each class param */
     Keep keep;               /* policy.c */
@@ -297,6 +298,7 @@ typedef struct Cut { int replicate, shard; } Cut;
 typedef struct Segment {
     int id;
     const char *name, *ident;
+    const char *macro;       /* names.c: "SEG_LAYERS_7" */
     int unit;
     int n_params;
     int *params;             /* global ids, in layout order */
@@ -329,6 +331,7 @@ typedef struct Matrix {
 typedef struct Batch {
     int id;
     const char *name, *ident; /* "layers.0..layers.1" */
+    const char *macro;       /* names.c */
     int first_segment, last_segment; /* with all between that have matrices */
     int first_matrix, n_matrices;
     int64_t owned_elems;     /* the most that one rank owns of it */
@@ -396,6 +399,7 @@ typedef struct Buffer {
     BufKind kind;
     Space space;
     const char *name;        /* C identifier: "gathered_layers_7_backward" */
+    const char *macro;       /* names.c: of its offset, "GATHERED_LAYERS_7_BACKWARD" */
     const char *what;        /* "[1024, 288] f32" for the reader */
     int64_t bytes;
     bool persistent;         /* lives across steps; never shares bytes */

@@ -7,6 +7,7 @@
  * no parameter, input or data move to the setup span and become constants that all
  * classes share: equal op, attributes and inputs, one constant. */
 #include "builder.h"
+#include "names.h"
 #include "plan.h"
 
 #include <string.h>
@@ -324,13 +325,11 @@ void graph_add_block(Builder *b, const char *name, const char *prefix)
 {
     Gen *g = b->g;
     Block *block = gen_push(g, &g->blocks);
-    char *ident = gen_strdup(g, name);
 
-    for (char *p = ident; *p; p++)
-        if (*p == '.')
-            *p = '_';
-    *block = (Block){
-        .id = g->blocks.count - 1, .name = name, .ident = ident, .prefix = prefix};
+    *block = (Block){.id = g->blocks.count - 1,
+                     .name = name,
+                     .ident = name_ident(g, name),
+                     .prefix = prefix};
     block->param =
         gen_alloc(g, sizeof *block->param * (size_t)(b->cls->params.count + 1));
     find_frozen(b, prefix);

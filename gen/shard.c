@@ -13,6 +13,7 @@
  * GRAIN_ELEMS, and a shard is a multiple of GRAIN_ELEMS too: a 1024-element chunk of a
  * parameter therefore never straddles a shard boundary, which is what lets norms and
  * updates work shard by shard in an order that does not know the mesh. */
+#include "names.h"
 #include "plan.h"
 
 #include <string.h>
@@ -149,15 +150,6 @@ static void add_unit(Gen *g, const Wrap *w, int group, int *ids)
     }
 }
 
-static const char *given_ident(Gen *g, const char *name)
-{
-    char *ident = gen_strdup(g, name);
-    for (char *c = ident; *c; c++) {
-        *c = *c == '.' ? '_' : *c;
-    }
-    return ident;
-}
-
 /* Names are known when it is known which blocks are cut. */
 static void name_units(Gen *g)
 {
@@ -169,7 +161,7 @@ static void name_units(Gen *g)
     }
     for (int i = 0; i < g->units.count; i++) {
         Unit *u = &g->units.items[i];
-        u->ident = u->name ? given_ident(g, u->name) : unit_text(g, u, true);
+        u->ident = u->name ? name_ident(g, u->name) : unit_text(g, u, true);
         u->name = u->name ? u->name : unit_text(g, u, false);
         for (int k = 0; k < i; k++) {
             if (!strcmp(g->units.items[k].ident, u->ident)) {

@@ -12,6 +12,7 @@
  * of an input that dies there. All offsets are multiples of 256 and constants of the
  * class. */
 #include "builder.h"
+#include "names.h"
 #include "ops.h"
 #include "plan.h"
 
@@ -436,7 +437,7 @@ static bool name_taken(Gen *g, const char *base)
     for (int i = 0; i < g->classes.count; i++) {
         const Class *c = g->classes.items[i];
 
-        if (!strcmp(c->name, base))
+        if (!strcmp(name_functions(g, c->name), base))
             return true;
         for (int k = 0; k < c->pieces.count; k++)
             if (c->pieces.items[k].forward.name &&
@@ -449,7 +450,7 @@ static bool name_taken(Gen *g, const char *base)
 /* What begins the names of the functions of math.c: layer, or layer_mlp_up. */
 static const char *piece_base(Gen *g, const Class *c, int piece)
 {
-    const char *part = c->pieces.items[piece].name, *base = c->name;
+    const char *part = c->pieces.items[piece].name, *base = name_functions(g, c->name);
 
     if (!part)
         return base;
@@ -480,6 +481,7 @@ static void class_spans(Gen *g, Class *c, KernelNames *names)
 {
     SpanRun x = {.g = g, .c = c};
     size_t n = (size_t)c->values.count + 1;
+    const char *name = name_functions(g, c->name);
 
     x.first = gen_alloc(g, sizeof *x.first * n);
     x.last = gen_alloc(g, sizeof *x.last * n);
@@ -495,9 +497,9 @@ static void class_spans(Gen *g, Class *c, KernelNames *names)
     find_locs(&x);
     find_aliases(&x);
     place_saved(&x);
-    fill_span(g, &c->forward, PHASE_FORWARD, -1, gen_printf(g, "%s_forward", c->name),
+    fill_span(g, &c->forward, PHASE_FORWARD, -1, gen_printf(g, "%s_forward", name),
               c->nodes.items, c->nodes.count);
-    fill_span(g, &c->backward, PHASE_BACKWARD, -1, gen_printf(g, "%s_backward", c->name),
+    fill_span(g, &c->backward, PHASE_BACKWARD, -1, gen_printf(g, "%s_backward", name),
               c->nodes.items, c->nodes.count);
     place_scratch(&x, &c->forward);
     place_scratch(&x, &c->backward);
@@ -513,7 +515,7 @@ static void class_spans(Gen *g, Class *c, KernelNames *names)
     for (int i = 0; i < c->evaluate.n_nodes; i++)
         name_kernel(g, names, c->evaluate.nodes[i]);
     if (c->evaluate.n_nodes) {
-        c->evaluate.name = gen_printf(g, "%s_evaluate", c->name);
+        c->evaluate.name = gen_printf(g, "%s_evaluate", name);
         span_make_args(g, c, &c->evaluate);
     }
 }

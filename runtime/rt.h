@@ -13,6 +13,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Of the copy in an emitted folder: the hash of all its files, which fsdpgen writes here and
+ * trainer.c compares. */
+#define RT_IDENTITY 0
+
 enum { RT_MAX_RANKS = 1024, RT_GRAIN_ELEMS = 1024, RT_MAX_DIMS = 4 };
 
 typedef uint16_t rt_bf16, rt_f16;

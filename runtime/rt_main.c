@@ -188,6 +188,29 @@ static bool check_data(const RtTrainer *t, const RtFlags *f, char *error)
     return rt_eval_check(t, f, error);
 }
 
+/* fsdpgen marks a folder while it writes there: a trainer built in between would be
+ * neither the old one nor the new one. */
+static bool is_folder_whole(void)
+{
+    static const char mark[] = ".fsdpgen-unfinished";
+    char path[4096];
+    const ssize_t n = readlink("/proc/self/exe", path, sizeof path - sizeof mark);
+    path[n > 0 ? n : 0] = '\0';
+    char *slash = strrchr(path, '/');
+    if (slash == NULL) {
+        return true;
+    }
+    memcpy(slash + 1, mark, sizeof mark);
+    if (access(path, F_OK) != 0) {
+        return true;
+    }
+    fprintf(stderr,
+            "trainer: error: %s: fsdpgen is writing this folder, or was stopped while it "
+            "did: run it again, then make\n",
+            path);
+    return false;
+}
+
 int rt_main(const RtTrainer *trainer, int argc, char **argv)
 {
     RtFlags flags;
@@ -195,6 +218,9 @@ int rt_main(const RtTrainer *trainer, int argc, char **argv)
     const int rc = rt_flags_parse(&flags, trainer, argc, argv);
     if (rc >= 0) {
         return rc;
+    }
+    if (!is_folder_whole()) {
+        return RT_EXIT_ERROR;
     }
     if (flags.numerics_hash) {
         return print_hashes(trainer);

@@ -19,6 +19,8 @@ typedef struct RtKernel {
 } RtKernel;
 
 void rt_kernel_prepare(RtKernel *k);
+/* Ends the run unless there is a kernel of this name: it says of which mathematics all are. */
+void rt_kernels_check(const char *name);
 /* args: addresses of the arguments, in the order of the kernel's parameters. */
 void rt_launch(Rt *rt, const RtKernel *k, int64_t blocks_x, int64_t blocks_y, void **args);
 

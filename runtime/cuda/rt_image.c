@@ -88,16 +88,33 @@ void rt_image_load(Rt *rt)
     }
 }
 
-void rt_kernel_prepare(RtKernel *k)
+static cudaError_t find_kernel(const char *name, cudaKernel_t *kernel)
 {
-    cudaKernel_t kernel = NULL;
     cudaError_t error = cudaErrorSymbolNotFound;
     for (int i = 0; i < n_libraries && error != cudaSuccess; i++) {
-        error = cudaLibraryGetKernel(&kernel, libraries[i], k->name);
+        error = cudaLibraryGetKernel(kernel, libraries[i], name);
     }
     if (error == cudaSuccess) {
         cudaGetLastError(); /* that other libraries lack it is no mistake */
     }
+    return error;
+}
+
+void rt_kernels_check(const char *name)
+{
+    cudaKernel_t kernel = NULL;
+    if (find_kernel(name, &kernel) != cudaSuccess) {
+        rt_fail(this_rank, RT_EXIT_ERROR,
+                "math.c and the kernels for %s come from different generations: run "
+                "fsdpgen and make again",
+                rt_gpu.image);
+    }
+}
+
+void rt_kernel_prepare(RtKernel *k)
+{
+    cudaKernel_t kernel = NULL;
+    const cudaError_t error = find_kernel(k->name, &kernel);
     if (error != cudaSuccess) {
         rt_fail(this_rank, RT_EXIT_ERROR, "math.cu has no kernel %s for %s: %s", k->name,
                 rt_gpu.image, cudaGetErrorString(error));

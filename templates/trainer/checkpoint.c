@@ -17,6 +17,10 @@
  * ${regenerate} */
 #include "tables.h"
 
+#if TRAINER_IDENTITY != 0x${identity}
+#error "checkpoint.c and tables.h come from different generations: run fsdpgen again"
+#endif
+
 //@ if config_lines then
 const char trainer_config[] =
 //@ for i, line in ipairs(config_lines) do

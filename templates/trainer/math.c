@@ -35,6 +35,10 @@ ${line}
 #include <stddef.h>
 #include <string.h>
 
+#if MATH_IDENTITY != 0x${math_identity}
+#error "math.c and math.h come from different generations: run fsdpgen again"
+#endif
+
 ${section(cuda and "launches" or "kernels")}
 
 //@ for _, k in ipairs(kernels) do
@@ -58,6 +62,9 @@ ${section("once, at start")}
 
 void math_prepare(void)
 {
+//@ if cuda then
+    rt_kernels_check("math_${math_identity}");
+//@ end
 //@ for _, statement in ipairs(prepared) do
     ${statement}
 //@ end

@@ -14,6 +14,11 @@
 
 #include "rt.h"
 
+/* The hash of math.h and ${cuda and "math.c and math.cu" or "math.c"}: files of other mathematics neither compile nor link with
+ * these. */
+#define MATH_IDENTITY 0x${math_identity}
+#define math_prepare math_prepare_${math_identity}
+
 //@ for _, c in ipairs(classes) do
 //@ local width = widest(c.params, function(p) return p.ident end)
 //@ if c.has_params then

@@ -20,6 +20,10 @@
 #include "math.h"
 #include "tables.h"
 
+#if MATH_IDENTITY != 0x${math_identity} || TRAINER_IDENTITY != 0x${identity}
+#error "step.c, math.h and tables.h come from different generations: run fsdpgen again"
+#endif
+
 ${section("binders: from offsets to the pointers of the mathematics")}
 
 //@ for _, v in ipairs(savers) do

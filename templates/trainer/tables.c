@@ -15,6 +15,10 @@
 //@ end
 #include "tables.h"
 
+#if TRAINER_IDENTITY != 0x${identity}
+#error "tables.c and tables.h come from different generations: run fsdpgen again"
+#endif
+
 /* ---- units ----------------------------------------------------------------------------
  *
 //@ local names = widest(units, function(u) return u.name end)

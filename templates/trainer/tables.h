@@ -15,6 +15,13 @@
 
 #include "rt.h"
 
+/* The hash of the description and the files of its plan: trainer.c, step.c, tables.c, tables.h and
+ * checkpoint.c. Those of another plan neither compile nor link with these. */
+#define TRAINER_IDENTITY 0x${identity}
+#define trainer_segments trainer_segments_${identity} /* tables.c */
+#define trainer_numerics trainer_numerics_${identity} /* checkpoint.c */
+#define trainer_step     trainer_step_${identity}     /* step.c */
+
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {
 //@ for _, s in ipairs(segments) do

@@ -10,6 +10,18 @@
  * ${regenerate} */
 #include "tables.h"
 
+#if TRAINER_IDENTITY != 0x${identity}
+#error "trainer.c and tables.h come from different generations: run fsdpgen again"
+#endif
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x${identity}
+#error "trainer.c and Makefile come from different generations: run fsdpgen again"
+#endif
+//@ if runtime_identity then
+#if RT_IDENTITY != 0 && RT_IDENTITY != 0x${runtime_identity}
+#error "trainer.c and runtime/ come from different generations: run fsdpgen again"
+#endif
+//@ end
+
 #ifndef TRAINER_BUILD_FLAGS
 #define TRAINER_BUILD_FLAGS "unknown"
 #endif
