@@ -203,6 +203,15 @@ static void push_string(lua_State *L, const char *s)
     lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
 }
 
+/* Does the call hand over this parameter? A piece gets its own only; a block all. */
+static bool binds(const Steps *s, const Instr *i, int param, bool grad)
+{
+    for (int k = s->first_binding[i->id]; k < s->first_binding[i->id + 1]; k++)
+        if (s->p->bindings[k].param == param && s->p->bindings[k].grad == grad)
+            return true;
+    return i->piece < 0 && i->phase != PHASE_EVALUATE;
+}
+
 /* The call's arguments at the schedule: offsets. */
 void bind_push_call(Steps *s, const Instr *i, const Bases *bases)
 {
@@ -226,7 +235,7 @@ void bind_push_call(Steps *s, const Instr *i, const Bases *bases)
     for (int p = 0; grads && p < c->params.count; p++) {
         bool add = false;
 
-        if (!tied_grad(c, p))
+        if (!tied_grad(c, p) || !binds(s, i, p, true))
             continue;
         for (int k = s->first_binding[i->id]; k < s->first_binding[i->id + 1]; k++)
             if (s->p->bindings[k].grad && s->p->bindings[k].param == p)
@@ -246,15 +255,6 @@ void bind_push_call(Steps *s, const Instr *i, const Bases *bases)
 }
 
 /* ---- binders ----------------------------------------------------------------------- */
-
-/* Does the call hand over this parameter? A piece gets its own only; a block all. */
-static bool binds(const Steps *s, const Instr *i, int param, bool grad)
-{
-    for (int k = s->first_binding[i->id]; k < s->first_binding[i->id + 1]; k++)
-        if (s->p->bindings[k].param == param && s->p->bindings[k].grad == grad)
-            return true;
-    return i->piece < 0 && i->phase != PHASE_EVALUATE;
-}
 
 static void push_fields(Steps *s, const Binder *b, const Bases *bases, bool grad)
 {
@@ -312,7 +312,7 @@ static void push_binder_params(Steps *s, const Binder *b, const Bases *bases)
     if (grads && bind_plain_grad(b->cls))
         push_string(L, "float beta");
     for (int p = 0; grads && p < b->cls->params.count; p++)
-        if (tied_grad(b->cls, p))
+        if (tied_grad(b->cls, p) && binds(s, b->ins, p, true))
             push_string(L, gen_printf(g, "float beta_%s",
                                       name_param(g, b->cls->params.items[p].ident)));
     for (int a = 0; a < b->span->n_args; a++) {

@@ -40,8 +40,19 @@ static bool starts_with(const char *s, const char *prefix)
     return !strncmp(s, prefix, strlen(prefix));
 }
 
-/* Words in capitals are macros, and what begins with _ or rt_ is the compiler's or the
- * runtime's, whoever defines it today. */
+/* Words in capitals are macros, whoever defines them today; what begins with _ is the
+ * compiler's, with rt_ the runtime's, with math_ and trainer_ the emitted files'. */
+static bool taken_by_us(const char *s)
+{
+    static const char *const prefixes[] = {"_", "rt_", "Rt", "math_", "trainer_"};
+    size_t n = strlen(s);
+
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+        if (starts_with(s, prefixes[i]))
+            return true;
+    return n > 2 && strcspn(s, "abcdefghijklmnopqrstuvwxyz") == n;
+}
+
 static bool taken_by_c(const char *s)
 {
     static const char *const words[] = {
@@ -57,11 +68,8 @@ static bool taken_by_c(const char *s)
         /* of compilers, without being asked for */
         "hppa", "i386", "linux", "m68k", "mc68000", "mips", "sparc", "sun", "unix", "vax",
         NULL};
-    size_t n = strlen(s);
 
-    if (*s == '_' || starts_with(s, "rt_") || starts_with(s, "Rt"))
-        return true;
-    return (n > 2 && strcspn(s, "abcdefghijklmnopqrstuvwxyz") == n) || is_in(s, words);
+    return taken_by_us(s) || is_in(s, words);
 }
 
 /* Functions of the runtime and of step.c beside forward, backward, evaluate. */
@@ -69,8 +77,7 @@ static bool taken_by_functions(const char *s)
 {
     static const char *const words[] = {"math", "rt", "trainer", NULL};
 
-    return is_in(s, words) || starts_with(s, "math_") || starts_with(s, "rt_") ||
-           starts_with(s, "trainer_");
+    return taken_by_us(s) || is_in(s, words);
 }
 
 /* beta, and beta_NAME of what is tied, are fields beside the gradients. */
