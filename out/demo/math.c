@@ -14,6 +14,10 @@
 #include <stddef.h>
 #include <string.h>
 
+#if MATH_IDENTITY != 0x892e24822537476b
+#error "math.c and math.h come from different generations: run fsdpgen again"
+#endif
+
 /* ---- kernels ----------------------------------------------------------------------- */
 
 /* rope_table: table[p] = cos(p f), sin(p f) for f = theta^(-2i/head_dim), Llama 3 scaling

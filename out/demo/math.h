@@ -12,6 +12,11 @@
 
 #include "rt.h"
 
+/* The hash of math.h and math.c: files of other mathematics
+ * neither compile nor link with these. */
+#define MATH_IDENTITY 0x892e24822537476b
+#define math_prepare math_prepare_892e24822537476b
+
 /* Weights of a block of class embed, as gathered: f32. */
 struct embed_params {
     const float *model_embed_tokens_weight; /* [256, 256] */

@@ -10,6 +10,10 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
+#if TRAINER_IDENTITY != 0x975d145aadcc9dcd
+#error "tables.c and tables.h come from different generations: run fsdpgen again"
+#endif
+
 /* ---- units ----------------------------------------------------------------------------
  *
  * embed      65536 elements  256.00 KiB f32

@@ -8,6 +8,13 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
+#if TRAINER_IDENTITY != 0x975d145aadcc9dcd
+#error "trainer.c and tables.h come from different generations: run fsdpgen again"
+#endif
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x975d145aadcc9dcd
+#error "trainer.c and Makefile come from different generations: run fsdpgen again"
+#endif
+
 #ifndef TRAINER_BUILD_FLAGS
 #define TRAINER_BUILD_FLAGS "unknown"
 #endif

@@ -14,6 +14,10 @@
 #include <stddef.h>
 #include <string.h>
 
+#if MATH_IDENTITY != 0x960ef329c826777e
+#error "math.c and math.h come from different generations: run fsdpgen again"
+#endif
+
 /* ---- kernels ----------------------------------------------------------------------- */
 
 /* embed: y[i] = w[tokens[i]]

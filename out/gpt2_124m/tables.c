@@ -10,6 +10,10 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "tables.h"
 
+#if TRAINER_IDENTITY != 0x0fe80d81bc5a642a
+#error "tables.c and tables.h come from different generations: run fsdpgen again"
+#endif
+
 /* ---- units ----------------------------------------------------------------------------
  *
  * embed      39385088 elements   75.12 MiB bf16

@@ -8,6 +8,13 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "tables.h"
 
+#if TRAINER_IDENTITY != 0x0fe80d81bc5a642a
+#error "trainer.c and tables.h come from different generations: run fsdpgen again"
+#endif
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x0fe80d81bc5a642a
+#error "trainer.c and Makefile come from different generations: run fsdpgen again"
+#endif
+
 #ifndef TRAINER_BUILD_FLAGS
 #define TRAINER_BUILD_FLAGS "unknown"
 #endif

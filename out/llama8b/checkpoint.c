@@ -10,6 +10,10 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
+#if TRAINER_IDENTITY != 0x21cad57acf3ab846
+#error "checkpoint.c and tables.h come from different generations: run fsdpgen again"
+#endif
+
 const char trainer_config[] =
     "{\n"
     "  \"architectures\": [\n"

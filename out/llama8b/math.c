@@ -13,6 +13,10 @@
 #include <stddef.h>
 #include <string.h>
 
+#if MATH_IDENTITY != 0x15373011fd441be8
+#error "math.c and math.h come from different generations: run fsdpgen again"
+#endif
+
 /* ---- launches ---------------------------------------------------------------------- */
 
 /* rope_table: table[p] = cos(p f), sin(p f) for f = theta^(-2i/head_dim), Llama 3 scaling
@@ -519,6 +523,7 @@ const RtUpdateKernel optimizer_update = adamw_update;
 
 void math_prepare(void)
 {
+    rt_kernels_check("math_15373011fd441be8");
     rt_kernel_prepare(&rope_table_8192x128_f32_kernel);
     rt_kernel_prepare(&embed_8192x128256x4096_bf16_kernel);
     rt_kernel_prepare(&embed_bwd_8192x4096_bf16_sort_kernel);

@@ -12,6 +12,11 @@
 
 #include "rt.h"
 
+/* The hash of math.h, math.c and math.cu: files of other mathematics
+ * neither compile nor link with these. */
+#define MATH_IDENTITY 0x15373011fd441be8
+#define math_prepare math_prepare_15373011fd441be8
+
 /* Weights of a block of class embed, as gathered: bf16. */
 struct embed_params {
     const rt_bf16 *embed_tokens_weight; /* [128256, 4096] */

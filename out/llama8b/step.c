@@ -14,6 +14,10 @@
 #include "math.h"
 #include "tables.h"
 
+#if MATH_IDENTITY != 0x15373011fd441be8 || TRAINER_IDENTITY != 0x21cad57acf3ab846
+#error "step.c, math.h and tables.h come from different generations: run fsdpgen again"
+#endif
+
 /* ---- binders: from offsets to the pointers of the mathematics ---------------------- */
 
 static struct layer_saved layer_saved_at(Rt *rt, int64_t saved)

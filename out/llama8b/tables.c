@@ -10,6 +10,10 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
+#if TRAINER_IDENTITY != 0x21cad57acf3ab846
+#error "tables.c and tables.h come from different generations: run fsdpgen again"
+#endif
+
 /* ---- units ----------------------------------------------------------------------------
  *
  * embed      525336576 elements 1002.00 MiB bf16

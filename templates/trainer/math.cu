@@ -25,7 +25,7 @@ ${line}
 
 ${section("kernels")}
 
-/* Nobody runs it. By its name math.c knows that these kernels are of the same generation. */
+/* Never launched: by its name math.c finds that these kernels are of its generation. */
 RT_GLOBAL(32)
 math_${math_identity}(void)
 {

@@ -14,8 +14,8 @@
 
 #include "rt.h"
 
-/* The hash of math.h and ${cuda and "math.c and math.cu" or "math.c"}: files of other mathematics neither compile nor link with
- * these. */
+/* The hash of ${cuda and "math.h, math.c and math.cu" or "math.h and math.c"}: files of other mathematics
+ * neither compile nor link with these. */
 #define MATH_IDENTITY 0x${math_identity}
 #define math_prepare math_prepare_${math_identity}
 

@@ -242,6 +242,7 @@ for name in '"*/ int pwned; /*"' '"\"; int pwned; \""' '"a\nint pwned;\n"' '"?\?
     check "parameter named $name" hostile "$name"
 done
 
+. "$here/mixtures.sh"
 . "$here/names.sh"
 . "$here/cuda.sh"
 

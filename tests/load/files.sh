@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by run.sh: the output folder. Written whole or not at all, only what changed,
-# never over edits or foreign files, never outside.
+# Sourced by run.sh: the output folder. Only what changed is written, never over edits or
+# foreign files, never outside. What faults and kills leave: writer.sh.
 mkdir -p "$WORK/files"
 cd "$WORK/files" || exit 70
 cp "$here/base.lua" base.lua
@@ -127,59 +127,6 @@ check "and says why" grep -q 'cannot write: File too large' log
 cp -a d before_full
 (ulimit -f 8 && generate --set seq=32 --set name=other) >log 2>&1
 check "a full disk leaves the old folder" diff -r d before_full
-
-# A fault at an I/O call: the whole folder or none of a new one; an old one can always be
-# generated again without --force, and then is whole.
-"${CC:-cc}" -shared -fPIC -O1 -o fault.so "$here/io_fault.c" >log 2>&1 ||
-    bad "the fault library compiles" log
-faulty() {
-    LD_PRELOAD=$WORK/files/fault.so ASAN_OPTIONS=verify_asan_link_order=0 \
-        "$FSDPGEN" "$@" >log 2>&1
-}
-"$FSDPGEN" base.lua -o whole >log 2>&1
-"$FSDPGEN" base.lua -o whole2 --set seq=32 --link-runtime ../runtime >log 2>&1
-stride=$([ "$FULL" = 1 ] && echo 1 || echo 37)
-random "$stride"
-n=$((random_value + 1)) broken=0 tried=0
-breaks() { broken=$((broken + 1)); bad "$1" log; }
-# Fault $1 where an old folder is replaced by one without a runtime; false past the last call.
-in_old() {
-    rm -rf old
-    cp -a whole old
-    FAULT_AT=$1 faulty base.lua -o old --set seq=32 --link-runtime ../runtime
-    grep -q 'fault injected' log || return 1
-    "$FSDPGEN" base.lua -o old --set seq=32 --link-runtime ../runtime >>log 2>&1 &&
-        diff -r whole2 old >>log 2>&1 || breaks "fault $1, old folder"
-    return 0
-}
-while [ $n -lt 5000 ]; do
-    rm -rf new
-    FAULT_AT=$n faulty base.lua -o new
-    code=$?
-    grep -q 'fault injected' log || break
-    tried=$((tried + 1))
-    if [ $code = 0 ]; then
-        diff -r whole new >>log 2>&1 || breaks "fault $n, new folder"
-    elif [ -e new ]; then
-        # put in place in part: it must say so, and be completed by another run
-        grep -q 'cannot put in place\|cannot remove' log &&
-            "$FSDPGEN" base.lua -o new >>log 2>&1 && diff -r whole new >>log 2>&1 ||
-            breaks "fault $n leaves part of a folder"
-    fi
-    in_old "$n"
-    n=$((n + stride))
-done
-while in_old "$n"; do
-    tried=$((tried + 1))
-    n=$((n + stride))
-done
-n=$((n - stride)) # the last calls remove what is no longer generated, folders after files
-while in_old "$n"; do
-    tried=$((tried + 1))
-    n=$((n + 1))
-done
-at_least "faults at I/O calls" $tried 5
-if [ $broken = 0 ]; then ok "no fault breaks a folder"; fi
 
 # The resolved description is the same trainer.
 sed 's/name = "tiny"/name = "again"/' base.lua >again.lua

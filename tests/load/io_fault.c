@@ -1,28 +1,63 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* io_fault.c, preloaded: the FAULT_AT'th I/O call on files fails with EIO (write:
- * ENOSPC), and says so on stderr. Pipes and terminals are left alone. */
+/* io_fault.c, preloaded: something happens at the FAULT_AT'th I/O call on files, and is
+ * said on stderr. FAULT_HOW:
+ *   error   it fails with EIO (write: ENOSPC); the default
+ *   short   half of a write is written, and the call says so; other calls are not counted
+ *   kill    half of a write is written, or nothing is done, and SIGKILL comes
+ * FAULT_PARENT=1 counts in the first process only, which is the one that writes the
+ * folder, and says at its end how many calls there were. Pipes and terminals are left
+ * alone. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 static int calls;
+static pid_t first;
+static enum { ERROR, SHORT, KILL } how;
+
+__attribute__((constructor)) static void begin(void)
+{
+    const char *text = getenv("FAULT_HOW");
+
+    first = getpid();
+    how = text && !strcmp(text, "kill")    ? KILL
+          : text && !strcmp(text, "short") ? SHORT
+                                           : ERROR;
+}
+
+__attribute__((destructor)) static void end(void)
+{
+    if (getenv("FAULT_PARENT") && getpid() == first)
+        fprintf(stderr, "calls %d\n", calls);
+}
+
+/* Is this the call? */
+static int is_due(void)
+{
+    static const char note[] = "fault injected\n";
+    const char *at = getenv("FAULT_AT"), *parent = getenv("FAULT_PARENT");
+
+    if (!at || (parent && getpid() != first) || ++calls != atoi(at))
+        return 0;
+    return syscall(SYS_write, 2, note, sizeof note - 1) > 0;
+}
 
 static int fails(int error)
 {
-    static const char note[] = "fault injected\n";
-    const char *at = getenv("FAULT_AT");
-
-    if (!at || ++calls != atoi(at))
+    if (how == SHORT || !is_due())
         return 0;
-    if (syscall(SYS_write, 2, note, sizeof note - 1) < 0)
-        return 0;
+    if (how == KILL)
+        syscall(SYS_kill, getpid(), SIGKILL);
     errno = error;
     return 1;
 }
@@ -65,7 +100,16 @@ int open(const char *path, int flags, ...)
 
 ssize_t write(int fd, const void *data, size_t n)
 {
-    return is_file(fd) && fails(ENOSPC) ? -1 : REAL(write)(fd, data, n);
+    if (!is_file(fd) || !is_due())
+        return REAL(write)(fd, data, n);
+    if (how == ERROR) {
+        errno = ENOSPC;
+        return -1;
+    }
+    n = (size_t)REAL(write)(fd, data, (n + 1) / 2);
+    if (how == KILL)
+        syscall(SYS_kill, getpid(), SIGKILL);
+    return (ssize_t)n;
 }
 
 ssize_t read(int fd, void *data, size_t n)
@@ -82,27 +126,21 @@ int close(int fd)
     return fault ? -1 : r;
 }
 
-int fstat(int fd, struct stat *st)
-{
-    return fails(EIO) ? -1 : REAL(fstat)(fd, st);
-}
-
-int renameat(int from, const char *a, int to, const char *b)
-{
-    return fails(EIO) ? -1 : REAL(renameat)(from, a, to, b);
-}
-
-int unlinkat(int dir, const char *path, int flags)
-{
-    return fails(EIO) ? -1 : REAL(unlinkat)(dir, path, flags);
-}
-
-int mkdirat(int dir, const char *path, mode_t mode)
-{
-    return fails(EIO) ? -1 : REAL(mkdirat)(dir, path, mode);
-}
-
-int mkdir(const char *path, mode_t mode)
-{
-    return fails(EIO) ? -1 : REAL(mkdir)(path, mode);
-}
+/* CALL(name, parameters, arguments): fails, or is made. */
+#define CALL(name, parameters, arguments)                                                \
+    int name parameters                                                                  \
+    {                                                                                    \
+        return fails(EIO) ? -1 : REAL(name) arguments;                                   \
+    }
+CALL(fstat, (int fd, struct stat *st), (fd, st))
+CALL(fstatat, (int dir, const char *path, struct stat *st, int flags),
+     (dir, path, st, flags))
+CALL(renameat, (int from, const char *a, int to, const char *b), (from, a, to, b))
+CALL(unlinkat, (int dir, const char *path, int flags), (dir, path, flags))
+CALL(mkdirat, (int dir, const char *path, mode_t mode), (dir, path, mode))
+CALL(mkdir, (const char *path, mode_t mode), (path, mode))
+CALL(rmdir, (const char *path), (path))
+CALL(flock, (int fd, int operation), (fd, operation))
+CALL(ftruncate, (int fd, off_t bytes), (fd, bytes))
+CALL(fsync, (int fd), (fd))
+CALL(syncfs, (int fd), (fd))

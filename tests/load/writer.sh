@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by run.sh: what stops the writer of the output folder leaves it as it was, as it should
+# be, or marked; the next run mends it, for any description, and touches nobody else's files. Two
+# runs never write one folder. FULL=1: at every call; else a seeded sample.
+mkdir -p "$WORK/writer"
+cd "$WORK/writer" || exit 70
+cp "$here/base.lua" base.lua
+mark=.fsdpgen-unfinished
+"${CC:-cc}" -shared -fPIC -O1 -o fault.so "$here/io_fault.c" >log 2>&1 ||
+    bad "the fault library compiles" log
+
+# Descriptions a, b and c; b has files that a lacks, c has folders that both lack.
+flags() {
+    case $1 in
+    a) echo --link-runtime ../runtime ;;
+    b) echo --link-runtime ../runtime --target cuda ;;
+    c) echo --set seq=32 ;;
+    esac
+}
+# shellcheck disable=SC2046 # words of flags
+writes() { "$FSDPGEN" base.lua -o d $(flags "$1") >>log 2>&1; }
+for which in a b c; do
+    : >log
+    rm -rf d
+    writes $which || bad "description $which" log
+    mv d ref_$which
+done
+is_ref() { # but for the user's files, which keep their folder
+    local kept=()
+    [ ! -e "ref_$1/runtime" ] && [ "$(find d/runtime 2>/dev/null)" = $'d/runtime\nd/runtime/mine.c' ] &&
+        kept=(-x runtime)
+    diff -r -x notes.txt -x runs -x mine.c "${kept[@]}" "ref_$1" d >>log 2>&1
+}
+
+# faulty AT HOW DESCRIPTION: its exit code; log tells whether the fault came.
+# shellcheck disable=SC2046
+faulty() {
+    FAULT_AT=$1 FAULT_HOW=$2 FAULT_PARENT=1 LD_PRELOAD=$PWD/fault.so \
+        ASAN_OPTIONS=verify_asan_link_order=0 "$FSDPGEN" base.lua -o d $(flags "$3") \
+        >log 2>&1 &
+    { wait $!; } 2>/dev/null # no line of the shell's about a kill
+}
+
+# The folder as description $1 leaves it ("none": there is none), with files of the user's.
+start_from() {
+    rm -rf d
+    [ "$1" = none ] && return
+    cp -a "ref_$1" d
+    mkdir d/runs
+    echo keep | tee d/notes.txt >d/runs/log
+    if [ -d d/runtime ]; then echo keep >d/runtime/mine.c; fi
+}
+
+foreign_stay() { # FROM
+    [ "$1" = none ] || cat d/notes.txt d/runs/log $([ "$1" = c ] && echo d/runtime/mine.c) |
+        sort -u | grep -qx keep
+}
+
+broken=0 tried=0 marked=0
+breaks() { broken=$((broken + 1)); bad "$1" log; }
+# stopped FROM TO AT HOW: false past the last call
+stopped() {
+    local from=$1 to=$2 what="$1 to $2, $4 at call $3" code
+    start_from "$from"
+    faulty "$3" "$4" "$to"
+    code=$?
+    grep -q 'fault injected' log || return 1
+    tried=$((tried + 1))
+    if [ $code = 0 ]; then
+        is_ref "$to" || breaks "$what: exit 0, and the folder is not whole"
+    elif [ $code != 1 ] && [ "$4" != kill ]; then
+        breaks "$what: exit $code"
+    elif [ -e d/$mark ]; then
+        marked=$((marked + 1))
+    elif [ "$from" = none ]; then
+        [ -z "$(ls -A d 2>/dev/null)" ] || is_ref "$to" || breaks "$what: part of a folder"
+    else
+        is_ref "$from" || is_ref "$to" || breaks "$what: part of a folder, not marked"
+    fi
+    # the same once more, then another
+    writes "$to" && is_ref "$to" || breaks "$what: not mended by the same"
+    if [ "$to" = b ]; then to=a; else to=b; fi
+    start_from "$from"
+    faulty "$3" "$4" "$2"
+    writes $to && is_ref $to || breaks "$what: not mended by another"
+    foreign_stay "$from" || breaks "$what: a foreign file is gone"
+    return 0
+}
+
+for way in "none a" "a b" "b a" "a c" "c a" "a a" "none c"; do
+    from=${way% *} to=${way#* }
+    start_from "$from"
+    faulty 1000000 error "$to"
+    calls=$(sed -n 's/^calls //p' log)
+    for how in kill error short; do
+        if [ "$FULL" = 1 ]; then
+            case $way in *c*) stride=7 ;; *) stride=1 ;; esac
+            random $stride
+            for ((at = 1 + random_value; at <= calls; at += stride)); do
+                stopped "$from" "$to" $at $how || break
+            done
+        else
+            for i in 1 2 3; do
+                [ $how = short ] && [ $i -gt 1 ] && break
+                random "$calls"
+                [ $how = short ] && random_value=$((random_value % 3))
+                stopped "$from" "$to" $((1 + random_value)) $how
+            done
+        fi
+    done
+done
+at_least "kills, faults and short writes" $tried $([ "$FULL" = 1 ] && echo 3000 || echo 35)
+at_least "of them left a mark" $marked 5
+if [ $broken = 0 ]; then ok "none breaks a folder"; fi
+
+# Stopped again and again, each time with another description.
+start_from a
+for i in $(seq $([ "$FULL" = 1 ] && echo 200 || echo 12)); do
+    random 3
+    which=$(echo a b c | cut -d' ' -f$((1 + random_value)))
+    random 200
+    faulty $((10 + random_value)) kill "$which"
+done
+check "after many kills in a row" writes b
+check "the folder is whole" is_ref b
+check "and the user's files are there" foreign_stay a
+
+# What was edited by hand stays, also where a run was stopped.
+renames_at=$(start_from a; faulty 1000000 error b; sed -n 's/^calls //p' log)
+start_from a
+faulty $((renames_at - 10)) kill b # among the renames
+check "a run that is stopped among its renames leaves a mark" test -s d/$mark
+echo '/* mine */' >>d/step.c
+cp d/step.c edited
+: >log
+writes a
+check "an edit in a marked folder is refused" \
+    grep -qF 'd/step.c: error: this generated file was edited by hand' log
+check "and stays" cmp edited d/step.c
+check "the mark, too" test -s d/$mark
+check "with --force it is overwritten" "$FSDPGEN" base.lua -o d --force --link-runtime ../runtime
+check "and the folder whole" is_ref a
+
+# The mark: make, the trainer and --check read it. (The trainer: tests/emit.)
+start_from a
+: >d/$mark
+"$FSDPGEN" base.lua -o d --link-runtime ../runtime --check >log 2>&1
+check "--check reports the mark" grep -qF "d/$mark: error: fsdpgen is writing this folder" log
+make -C d >log 2>&1
+check "make refuses a marked folder" \
+    grep -q 'fsdpgen is writing this folder, or was stopped while it did: run it again' log
+check "make help does not" make -C d help
+check "an empty mark is mended" writes a
+check "and gone" test ! -e d/$mark
+echo 'no line of ours' >d/$mark
+check "so is one that is no mark" writes a
+ln -s ../victim d/$mark
+echo victim >victim
+: >log
+writes b
+check "a mark that is a link is refused" grep -qF "d/$mark: error:" log
+check "and not followed" grep -qx victim victim
+rm d/$mark
+printf '# x\n0123456789abcdef ../victim\n0123456789abcdef notes.txt\n' >d/$mark
+check "a mark that names what is not ours" writes b
+check "takes nothing" grep -qx victim victim
+check "not even what it names" foreign_stay a
+
+# One run at a time.
+: >d/$mark
+flock d/$mark -c "'$FSDPGEN' base.lua -o d --link-runtime ../runtime" >log 2>&1
+check "a second run is refused" grep -qF 'd: error: another fsdpgen is writing this folder' log
+check "and wrote nothing" diff -r -x notes.txt -x runs -x $mark ref_b d
+rm d/$mark
+both=0 torn=0 runs=$([ "$FULL" = 1 ] && echo 100 || echo 15)
+for i in $(seq "$runs"); do
+    start_from $([ $((i % 2)) = 0 ] && echo none || echo c)
+    pids=()
+    for which in a b c a; do
+        # shellcheck disable=SC2046
+        "$FSDPGEN" base.lua -o d $(flags $which) >log.$which 2>&1 &
+        pids+=($!)
+    done
+    good=0
+    for pid in "${pids[@]}"; do wait "$pid" && good=$((good + 1)); done
+    [ $good -gt 0 ] && { is_ref a || is_ref b || is_ref c; } || torn=$((torn + 1))
+    [ $good = 4 ] || both=$((both + 1))
+done
+if [ $torn = 0 ]; then ok "$runs times four at once: one whole folder, $both refusals"
+else bad "$torn of $runs times four at once end without a whole folder" log; fi
+cd "$ROOT" || exit 70
