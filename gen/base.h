@@ -51,7 +51,7 @@ uint64_t hash_bytes(const void *p, size_t n); /* XXH3 64 */
 
 typedef struct Pos { const char *file; int line, col, len; } Pos; /* line 0: no place */
 
-typedef enum { DIAG_ERROR, DIAG_WARNING } DiagKind;
+typedef enum { DIAG_ERROR, DIAG_WARNING, DIAG_NOTE } DiagKind;
 
 /* Records `file:line:col: error: object: problem`; the source line, a caret and `help:` follow
  * when printed. help may be NULL. Errors are collected; passes go on as far as they can. */

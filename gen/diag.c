@@ -242,11 +242,12 @@ static void print_source(Gen *g, Text *out, Pos pos)
 
 static void print_diag(Gen *g, Text *out, const Diag *d)
 {
-    const char *kind = d->kind == DIAG_ERROR ? "error" : "warning";
-    const char *on = "", *off = "";
+    static const char *const kinds[] = {"error", "warning", "note"};
+    static const char *const colors[] = {"\033[1;31m", "\033[1;35m", "\033[1;36m"};
+    const char *kind = kinds[d->kind], *on = "", *off = "";
 
     if (g->opt.color) {
-        on = d->kind == DIAG_ERROR ? "\033[1;31m" : "\033[1;35m";
+        on = colors[d->kind];
         off = "\033[0m";
     }
     if (!d->pos.file)

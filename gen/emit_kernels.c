@@ -101,6 +101,9 @@ void emit_kernel(Emit *e, const OpRule *rule, const char *kernel, int list, int 
         lua_pop(L, 1);
         return;
     }
+    if (rule->info->from_disk)
+        diag_add(e->g, DIAG_NOTE, (Pos){.file = file}, NULL,
+                 "this code becomes part of the trainer, which runs it");
     emit_bool(L, "cuda", emit_cuda(e));
     lua_rawgeti(L, LUA_REGISTRYINDEX, e->template_ref);
     lua_getfield(L, -1, "kernel_helpers");

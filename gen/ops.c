@@ -335,7 +335,7 @@ static bool op_name_ok(const char *name)
 {
     static const char *const taken[] = {"param", "cut", "tokens", "targets", "starts"};
 
-    for (int i = 0; i < 4; i++)
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
         if (!strcmp(name, taken[i]))
             return false;
     for (const char *p = name; *p; p++)

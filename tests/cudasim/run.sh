@@ -216,6 +216,14 @@ faults() {
         bad "no barrier to leave out in math.cu" "$dir.log"
     fi
     cp "$dir/before" "$dir/math.cu"
+    # same kernels, but for the name that says of which mathematics they are
+    if plant "$dir" math.cu 's/^math_[0-9a-f]*(/math_0123456789abcdef(/'; then
+        fault "kernels of another generation" \
+            "math.c and the kernels for .* come from different generations" "$dir"
+    else
+        bad "math.cu does not name its generation" "$dir.log"
+    fi
+    cp "$dir/before" "$dir/math.cu"
     text=$(grep -o 'GATHERED_LAYERS_[01]_FORWARD' "$dir/step.c" | sort -u | head -n 2)
     if [ "$(echo "$text" | wc -l)" = 2 ] &&
        plant "$dir" step.c '/rt_all_gather_start/s/GATHERED_LAYERS_1_FORWARD/GATHERED_LAYERS_0_FORWARD/'; then

@@ -21,6 +21,9 @@ check "cuda: kernels read no header of the toolkit" sh -c \
     "! grep -n '#include <' '$WORK/cuda/math.cu' '$WORK/cuda/runtime/cuda/'rt_[dkmr]*.h 2>/dev/null | grep -v rt_memory"
 check "cuda: kernels keep to rt_device.h's names" sh -c \
     "! grep -nE '__[a-z]|\basm\b|atomic[A-Z]' '$WORK/cuda/math.cu'"
+check "cuda: math.cu and math.c name one generation" sh -c \
+    "id=\$(sed -n 's/^#define MATH_IDENTITY 0x//p' '$WORK/cuda/math.h') && [ -n \"\$id\" ] &&
+     grep -q \"^math_\$id(\" '$WORK/cuda/math.cu' && grep -q \"\\\"math_\$id\\\"\" '$WORK/cuda/math.c'"
 check "cuda: every kernel that is launched is there" sh -c \
     "grep -o '\.name = \"[a-z_0-9]*\"' '$WORK/cuda/math.c' | cut -d'\"' -f2 | while read -r k; do
          grep -q \"^\$k(\" '$WORK/cuda/math.cu' || { echo \"\$k\"; exit 1; }; done"

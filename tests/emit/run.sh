@@ -46,6 +46,10 @@ ops_elsewhere() {
         gen "$WORK/moved" --ops "$WORK/my ops" && diff -r "$WORK/a" "$WORK/moved"
 }
 check "same bytes with every op folder from elsewhere" ops_elsewhere
+check "--ops names each folder whose code the trainer runs" sh -c \
+    "grep -qF 'my ops/swiglu/cpu.c: note: this code becomes part of the trainer, which runs it' '$WORK/gen.log' &&
+     ! grep -q 'my ops/lion' '$WORK/gen.log' &&
+     [ \"\$(grep -c ': note: ' '$WORK/gen.log')\" = \"\$(grep ': note: ' '$WORK/gen.log' | sort -u | wc -l)\" ]"
 check "no date, host, user or absolute path" sh -c \
     "! grep -rnE \"/work|/tmp|/home|/root|\$(hostname)|20[0-9][0-9]-[0-9][0-9]\" '$WORK/a' --include='*' --exclude-dir=runtime"
 
