@@ -7,6 +7,7 @@
 #   ok NAME, bad NAME [FILE]     count one check; FILE's end is shown
 #   suite_args ARGS...           the suite's own arguments: sets update, perhaps FSDPGEN
 #   check NAME COMMAND...        one check: the command succeeds
+#   at_least WHAT HAVE NEED      one check: a count that is promised
 #   finish           prints 'N passed, N failed' and exits accordingly
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 BUILD=${FSDPGEN_BUILD:-$ROOT/build/default}
@@ -52,6 +53,10 @@ check() {
     else
         bad "$name" "$WORK/check.log"
     fi
+}
+
+at_least() {
+    if [ "$2" -ge "$3" ]; then ok "$1: $2"; else bad "$1: $2, $3 are promised"; fi
 }
 
 # random N: 0..N-1 from SEED; the same sequence on every machine.

@@ -48,7 +48,8 @@ nvcc=${CUDA_HOME:-/usr/local/cuda}/bin/nvcc
 {
     macros -std=gnu11
     macros -std=gnu2x
-    [ ! -x "$nvcc" ] || echo | "$nvcc" -x cu -E -Xcompiler -dM - 2>/dev/null
+    : >"$names/empty.cu"
+    [ ! -x "$nvcc" ] || "$nvcc" -E -Xcompiler -dM "$names/empty.cu" 2>/dev/null
 } | sed -n 's/^#define \([A-Za-z_][A-Za-z_0-9]*\).*/\1/p' |
     grep -xE '[a-z][a-z_0-9]*|[A-Z][A-Z_0-9]*' | sort -u >"$names/macros"
 {
@@ -63,9 +64,6 @@ nvcc=${CUDA_HOME:-/usr/local/cuda}/bin/nvcc
     tr ' ' '\n' <"$names/always"
 } | grep -E '^[A-Za-z_][A-Za-z_0-9]{0,62}$' | awk '!seen[$0]++' >"$names/list"
 n=$(wc -l <"$names/list")
-at_least() { # WHAT HAVE NEED
-    if [ "$2" -ge "$3" ]; then ok "$1: $2"; else bad "$1: $2, $3 are promised"; fi
-}
 at_least "hostile words" "$n" 350
 
 # ---- the model --------------------------------------------------------------------------------
@@ -198,6 +196,20 @@ trains_alike() {
     [ -s "$names/cpu.result" ] && cmp "$names/cpu.result" "$names/plain.result"
 }
 check "hostile words: it trains as with other names" trains_alike
+
+home=${CUDA_HOME:-/usr/local/cuda}
+if [ -e "$home/include/cublasLt.h" ] && [ -e "${NCCL_HOME:-$home}/include/nccl.h" ]; then
+    check "hostile words: generated for a GPU" named "$names/cuda" --target cuda
+    for file in step math; do
+        check "hostile words: $file.c of a GPU's trainer, beside the headers of CUDA" gcc $strict \
+            -DRT_CUDA -DRT_NCCL -I"$names/cuda/runtime" -I"$names/cuda/runtime/cuda" \
+            -isystem "$home/include" -isystem "${NCCL_HOME:-$home}/include" \
+            -include cuda_runtime.h -include cublasLt.h -include nccl.h "$names/cuda/$file.c"
+    done
+    [ "$FULL" = 1 ] && [ -x "$nvcc" ] &&
+        check "hostile words: nvcc compiles math.cu" make -C "$names/cuda" CUDA_HOME="$home" \
+            ARCHS=sm_90a build/sm_90a.cubin
+fi
 
 # ---- names that meet: each alone is fine, two of them make one word ------------------------------
 

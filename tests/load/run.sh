@@ -111,10 +111,6 @@ distinct() {
         s/^[^ ]+ (is not available yet)$/\1/' | sort -u | wc -l
 }
 
-at_least() { # WHAT HAVE NEED
-    if [ "$2" -ge "$3" ]; then ok "$1: $2"; else bad "$1: $2, $3 are promised"; fi
-}
-
 suite bad.txt
 suite escapes.txt
 suite names.txt
