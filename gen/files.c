@@ -207,12 +207,11 @@ static void read_mark(Folder *f)
         return;
     for (line = text; (end = memchr(line, '\n', bytes - (size_t)(line - text)));
          line = end + 1) {
-        const char *hex = gen_strndup(f->g, line, 16);
         Entry *entry = NULL;
 
         if (end > line + 17 && line[16] == ' ')
-            entry =
-                add_ours(f, gen_strndup(f->g, line + 17, (size_t)(end - line - 17)), hex);
+            entry = add_ours(f, gen_strndup(f->g, line + 17, (size_t)(end - line - 17)),
+                             gen_strndup(f->g, line, 16));
         if (!entry && *line != '#')
             break;
         if (entry)

@@ -104,7 +104,8 @@ math_same() { # math_same NAME MODEL [ARGS...]
     local name=$1 file=$2 dir=$WORK/choice
     shift 2
     rm -rf "$dir"
-    "$FSDPGEN" "$file" -o "$dir" "$@" >"$WORK/gen.log" 2>&1 || { cat "$WORK/gen.log"; return 1; }
+    "$FSDPGEN" "$file" -o "$dir" --link-runtime ../runtime "$@" >"$WORK/gen.log" 2>&1 ||
+        { cat "$WORK/gen.log"; return 1; }
     cmp "$dir/math.c" "$WORK/$name/math.c" && cmp "$dir/math.h" "$WORK/$name/math.h"
 }
 for name in llama gpt2; do
