@@ -4,7 +4,7 @@
  * whose entries say what lies there and what should. Out: the files.
  *
  * One run at a time: the mark is locked as long as its owner lives; another one is
- * refused at once. The order of things, with what makes it last:
+ * refused at once. The order of things:
  *
  *   the mark        what is to come, added to what runs before had to say
  *   staging         each new file beside its place, as .NAME.fsdpgen-new
@@ -150,10 +150,12 @@ static bool reach_disk(Folder *f)
 
 static bool remove_mark(Folder *f)
 {
-    if ((unlinkat(f->fd, MARK_NAME, 0) == 0 || errno == ENOENT) && fsync(f->fd) == 0)
-        return true;
-    folder_complain(f, MARK_NAME, NULL, "cannot remove: %s", strerror(errno));
-    return false;
+    if (unlinkat(f->fd, MARK_NAME, 0) != 0 && errno != ENOENT) {
+        folder_complain(f, MARK_NAME, NULL, "cannot remove: %s", strerror(errno));
+        return false;
+    }
+    fsync(f->fd); /* where it fails, a power cut may bring back the mark, no more */
+    return true;
 }
 
 /* ---- one file ---------------------------------------------------------------------- */
