@@ -429,7 +429,8 @@ toy_memory() {
 toy_threads() {
     local flags="-O1 -g -fsanitize=thread" sources
     sources="$ROOT/tests/runtime/comm_test.c $ROOT/runtime/rt_comm.c $ROOT/runtime/rt_pull.c
-             $ROOT/runtime/rt_matrix.c $ROOT/runtime/rt_sum.c $ROOT/runtime/rt_wait.c"
+             $ROOT/runtime/rt_matrix.c $ROOT/runtime/rt_sum.c $ROOT/runtime/rt_wait.c
+             $ROOT/runtime/rt_json.c"
     # shellcheck disable=SC2086
     if ! cc $toy_flags $flags $sources -o "$WORK/comm_test" -lpthread ||
        ! cc $toy_flags $flags -DCOMM_THREAD=1 $sources -o "$WORK/comm_thread" -lpthread ||
