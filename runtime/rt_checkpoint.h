@@ -54,7 +54,7 @@ typedef struct RtFile {
 /* How many chunks it has. */
 static inline int64_t rt_chunks_of(const RtFile *f)
 {
-    return (f->bytes + RT_CHUNK_BYTES - 1) / RT_CHUNK_BYTES;
+    return f->bytes / RT_CHUNK_BYTES + (f->bytes % RT_CHUNK_BYTES != 0);
 }
 
 /* A chunk of a file. */
@@ -237,6 +237,7 @@ bool rt_state_read(RtTrainState *s, const char *text, int64_t bytes);
 char *rt_manifest_text(const RtFile *files, int n_files, int64_t step);
 bool rt_manifest_read(RtManifest *m, const char *folder, char *error);
 void rt_manifest_free(RtManifest *m);
+int64_t rt_manifest_bytes(const RtManifest *m); /* of all files; -1: no such number */
 /* Are all of its files there, with its sizes? */
 bool rt_manifest_sizes(const RtManifest *m, const char *folder, char *error);
 /* This rank's chunks of files that are written, each of them once. */

@@ -176,7 +176,7 @@ enum { LINE_BYTES = 17 };
 int64_t rt_chunks_text_bytes(const RtFile *files, int n_files)
 {
     int64_t bytes = (int64_t)sizeof first_line - 1;
-    for (int i = 0; i < n_files; i++) {
+    for (int i = 0; i < n_files && bytes < INT64_MAX / 4; i++) { /* no file has more */
         bytes += (int64_t)strlen("file \n") + (int64_t)strlen(files[i].name) +
                  LINE_BYTES * rt_chunks_of(&files[i]);
     }

@@ -72,10 +72,7 @@ static void read_checkpoint(const RtTrainer *t, const char *folder, Line *l)
         return;
     }
     l->step = m.step;
-    l->bytes = 0;
-    for (int i = 0; i < m.n_files; i++) {
-        l->bytes += m.files[i].bytes;
-    }
+    l->bytes = rt_manifest_bytes(&m);
     if (rt_manifest_sizes(&m, folder, l->why) && read_state(t, folder, l)) {
         l->is = "whole";
     }

@@ -172,6 +172,16 @@ void rt_manifest_free(RtManifest *m)
     *m = (RtManifest){0};
 }
 
+int64_t rt_manifest_bytes(const RtManifest *m)
+{
+    int64_t bytes = 0;
+    bool too_many = false;
+    for (int i = 0; i < m->n_files; i++) {
+        too_many = __builtin_add_overflow(bytes, m->files[i].bytes, &bytes) || too_many;
+    }
+    return too_many ? -1 : bytes;
+}
+
 bool rt_manifest_sizes(const RtManifest *m, const char *folder, char *error)
 {
     char path[RT_PATH_BYTES + RT_NAME_BYTES];

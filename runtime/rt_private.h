@@ -438,8 +438,7 @@ bool rt_tokens_read(const RtTokens *d, int64_t sample, int32_t *tokens, int32_t 
 
 /* A sample becomes sequence b of a micro-batch, with the starts of its documents. */
 void rt_tokens_fill(Rt *rt, const RtTokens *d, int64_t sample, RtStage to, int64_t b);
-/* ---- rt_agree.c: a rank that differs from rank 0 fails ------------------------------
- */
+/* ---- rt_agree.c: a rank that differs from rank 0 fails ------------------------------ */
 
 void rt_agree_builds(Rt *rt);
 void rt_agree_flags(Rt *rt);

@@ -80,9 +80,6 @@ static void *read_chunks(void *ctx)
             file++;
         }
         const RtFile *f = &c->m.files[file];
-        if (c->bad[file]) {
-            continue;
-        }
         if (open_file != file) {
             if (fd >= 0) {
                 close(fd);
@@ -138,6 +135,8 @@ static void check_size(Check *c, int i)
     if (!there) {
         snprintf(flaw->why, sizeof flaw->why, "%s",
                  errno == ENOENT ? "is missing" : strerror(errno));
+    } else if (!S_ISREG(s.st_mode)) {
+        snprintf(flaw->why, sizeof flaw->why, "is no file");
     } else {
         snprintf(flaw->why, sizeof flaw->why, "has %lld bytes, not the %lld of MANIFEST",
                  (long long)s.st_size, (long long)f->bytes);
@@ -156,8 +155,10 @@ static void find_chunks(Check *c)
             continue;
         }
         path_of(c, f->name, path, sizeof path);
-        char *text = rt_file_load(path, INT32_MAX, &bytes, error);
-        for (int k = first; k < c->m.n_files; k++) {
+        char *text = rt_chunks_text_bytes(c->m.files + first, n) == f->bytes
+                         ? rt_file_load(path, INT32_MAX, &bytes, error)
+                         : NULL;
+        for (int k = first; k < c->m.n_files && text != NULL; k++) {
             c->m.files[k].chunks =
                 get((size_t)rt_chunks_of(&c->m.files[k]), sizeof(uint64_t));
         }
@@ -299,7 +300,7 @@ static void check_files(Check *c, int threads)
     c->first = get((size_t)n + 1, sizeof *c->first);
     for (int i = 0; i < n; i++) {
         check_size(c, i);
-        c->first[i + 1] = c->first[i] + rt_chunks_of(&c->m.files[i]);
+        c->first[i + 1] = c->first[i] + (c->bad[i] ? 0 : rt_chunks_of(&c->m.files[i]));
     }
     c->hash = get((size_t)c->first[n], sizeof *c->hash);
     c->unread = get((size_t)c->first[n], sizeof *c->unread);
@@ -315,15 +316,6 @@ static void check_files(Check *c, int threads)
             check_tensors(c, c->m.files[i].name);
         }
     }
-}
-
-static int64_t all_bytes(const RtManifest *m)
-{
-    int64_t bytes = 0;
-    for (int i = 0; i < m->n_files; i++) {
-        bytes += m->files[i].bytes;
-    }
-    return bytes;
 }
 
 static void print_text(const Check *c)
@@ -344,17 +336,19 @@ static void print_text(const Check *c)
     }
     printf("%s: %s: step %lld, %d files, %lld bytes\n", c->folder,
            c->n_flaws == 0 ? "as it was written" : "damaged", (long long)c->m.step,
-           c->m.n_files, (long long)all_bytes(&c->m));
+           c->m.n_files, (long long)rt_manifest_bytes(&c->m));
 }
 
-static void print_json(const Check *c, bool first)
+static void print_json(const Check *c)
 {
-    printf("%s  {\"folder\": ", first ? "" : ",\n");
+    static bool one_is_printed;
+    printf("%s  {\"folder\": ", one_is_printed ? ",\n" : "");
+    one_is_printed = true;
     rt_json_put(stdout, c->folder);
     printf(", \"whole\": %s, \"step\": ", c->n_flaws == 0 ? "true" : "false");
     printf(c->m.n_files > 0 ? "%lld" : "null", (long long)c->m.step);
     printf(", \"files\": %d, \"bytes\": %lld, \"damage\": [", c->m.n_files,
-           (long long)all_bytes(&c->m));
+           (long long)rt_manifest_bytes(&c->m));
     for (int i = 0; i < c->n_flaws; i++) {
         const Flaw *f = &c->flaws[i];
         printf("%s\n    {\"file\": ", i > 0 ? "," : "");
@@ -373,7 +367,7 @@ static void print_json(const Check *c, bool first)
 }
 
 /* Is it what was written? */
-static bool verify(const RtFlags *f, const char *folder, int threads, bool first)
+static bool verify(const RtFlags *f, const char *folder, int threads)
 {
     Check c = {.folder = folder};
     char error[RT_ERROR_BYTES];
@@ -382,9 +376,12 @@ static bool verify(const RtFlags *f, const char *folder, int threads, bool first
     } else {
         snprintf(add_flaw(&c, "MANIFEST")->why, RT_ERROR_BYTES, "%s", error);
     }
-    const bool whole = c.n_flaws == 0;
-    if (f->json) {
-        print_json(&c, first);
+    const bool removed = c.n_flaws > 0 && access(folder, F_OK) != 0;
+    const bool whole = c.n_flaws == 0 || removed;
+    if (removed) {
+        fprintf(stderr, "trainer: %s was removed meanwhile\n", folder);
+    } else if (f->json) {
+        print_json(&c);
     } else {
         print_text(&c);
     }
@@ -450,11 +447,11 @@ int rt_verify(const RtFlags *f)
         printf("[\n");
     }
     if (is_one) {
-        whole = verify(f, f->folder, threads, true);
+        whole = verify(f, f->folder, threads);
     }
     for (int i = 0; i < n; i++) {
         rt_file_step_path(path, f->folder, "", steps[i]);
-        whole = verify(f, path, threads, i == 0) && whole;
+        whole = verify(f, path, threads) && whole;
     }
     if (f->json) {
         printf("\n]\n");

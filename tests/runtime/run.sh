@@ -6,6 +6,7 @@ set -u
 . "$(dirname "$0")/../lib.sh"
 . "$ROOT/tests/e2e/common.sh"
 . "$ROOT/tests/runtime/toy.sh"
+. "$ROOT/tests/runtime/outputs.sh"
 
 data=$ROOT/LICENSE
 tiny=$ROOT/tests/models/tiny_llama.lua
@@ -56,6 +57,30 @@ end_job() {
     fi
 }
 
+# Without --checkpoint every signal that asks ends the job, whoever gets it, and is told.
+ended_by() {
+    local signal signals="TERM INT HUP USR1 XCPU" number
+    local others=(USR2 ALRM VTALRM PROF IO PWR RTMIN RTMAX-3)
+    # what this shell ignores its jobs ignore
+    if [ $((0x$(sed -n 's/^SigIgn:[ \t]*//p' /proc/self/status) & 1)) != 0 ]; then
+        echo "skipped: SIGHUP (it is ignored here, as by nohup)"
+        signals=${signals/HUP/}
+    fi
+    random ${#others[@]}
+    [ "$FULL" = 1 ] && signals="$signals ${others[*]}" || signals="$signals ${others[random_value]}"
+    for signal in $signals; do
+        number=$(kill -l "$signal")
+        start_job
+        began=$(milliseconds)
+        kill -"$signal" "$job"
+        end_job "SIG$signal" $((128 + number)) 1000 "^trainer: ended by signal $number .* of step"
+    done
+    start_job
+    began=$(milliseconds)
+    kill -USR1 "${ranks[2]}"
+    end_job "SIGUSR1 to a rank" 138 1000 "^trainer: ended by signal 10 "
+}
+
 deaths() {
     local rank
     for rank in 0 1 3; do
@@ -69,18 +94,7 @@ deaths() {
     kill -KILL "$job"
     wait "$job" 2>/dev/null
     if gone "$t"; then ok "kill -9 of the launcher"; else bad "kill -9 of the launcher"; fi
-    local signal signals="TERM INT HUP"
-    # what this shell ignores its jobs ignore
-    if [ $((0x$(sed -n 's/^SigIgn:[ \t]*//p' /proc/self/status) & 1)) != 0 ]; then
-        echo "skipped: SIGHUP (it is ignored here, as by nohup)"
-        signals="TERM INT"
-    fi
-    for signal in $signals; do
-        start_job
-        began=$(milliseconds)
-        kill -$signal "$job"
-        end_job "SIG$signal" $((128 + $(kill -l $signal))) 1000 ''
-    done
+    ended_by
     for rank in 0 2; do
         start_job --deadline 1
         began=$(milliseconds)
@@ -379,6 +393,7 @@ if generate "$WORK/four" "$tiny" --set mesh.shard=4 && build_trainer "$WORK/four
         bad "building the trainer of a large vocabulary" "$WORK/large.log"
     fi
     bad_flags
+    outputs_suite
     check "the log's keys" json
     checkers
 else
