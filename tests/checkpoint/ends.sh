@@ -3,6 +3,7 @@
 # to whom and when ever, by a clock, by a log that is lost; and what --resume=must refuses.
 
 ends=$WORK/ends.ck
+ends_at=0
 
 # ends_start RANKS STEPS [FLAGS...]: fault$RANKS in the background, in a process group of its own:
 # $job its pid; it goes on in $ends, logs to $WORK/ends.jsonl
@@ -32,8 +33,8 @@ ends_saved() {
     local name=$1 code=$2 at logged newest
     at=$(sed -n 's/.*stopped after step \([0-9]*\), which is saved.*/\1/p' "$WORK/ends.err")
     logged=$(tail -n 1 "$WORK/ends.jsonl" | sed -n 's/^{"step": \([0-9]*\),.*/\1/p')
-    newest=$(ls "$ends" | sort | tail -n 1)
-    newest=$((10#${newest#step-}))
+    newest=$(ls "$ends" | grep '^step-' | sort | tail -n 1)
+    newest=$((10#0${newest#step-}))
     if [ "$code" != 75 ] || [ "${at:-none}" != "$logged" ] || [ "$at" != $newest ]; then
         bad "$name: code $code, stopped after ${at:-no step}, logged $logged, saved $newest" \
             "$WORK/ends.err"
@@ -50,6 +51,7 @@ hex_of() { grep -o '"step": *[0-9]*\|"loss_hex": *"[^"]*"\|"grad_norm_hex": *"[^
 # of one that nothing happened to.
 random_signals() { # COUNT RANKS...
     local count=$1 i n signal target victims from=0 code what
+    local names=(launcher rank group)
     local signals=(TERM INT HUP USR1 USR2 XCPU ALRM VTALRM PROF IO PWR RTMIN RTMIN+7)
     shift
     rm -rf "$ends" "$WORK/ends.jsonl"
@@ -64,7 +66,7 @@ random_signals() { # COUNT RANKS...
         sleep "0.$(printf '%03d' "$random_value")"
         victims=("$job" $(pgrep -P "$job"))
         random 3
-        what=$((random_value))
+        what=$random_value
         random $((${#victims[@]} - 1))
         target=("$job" "${victims[1 + random_value]}" "-$job")
         kill -"$signal" -- "${target[what]}"
@@ -72,7 +74,7 @@ random_signals() { # COUNT RANKS...
         code=$?
         grep -q "step $from of" "$WORK/ends.out" || [ $i = 0 ] ||
             bad "signal $i: it did not go on from step $from" "$WORK/ends.out"
-        ends_saved "SIG$signal to ${target[what]/#-*/the group} of $n ranks" $code || return
+        ends_saved "SIG$signal to the ${names[what]}, $n ranks" $code || return
         from=$ends_at
     done
     ends_start "$1" $((from + 3)) --resume=must
@@ -159,6 +161,7 @@ sample_ends() {
     timeout 20 bash -c "until [ -s '$WORK/ends.out' ]; do sleep 0.02; done"
     kill -INT "$job"
     timeout 5 tail --pid="$job" -f /dev/null
+    kill -KILL "$job" 2>/dev/null # it did not
     wait "$job"
     check "SIGINT ends trainer sample" test $? = 130
 }

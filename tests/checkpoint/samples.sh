@@ -58,7 +58,7 @@ samples_exactly_once() { # KILLS
         wait "$job" 2>/dev/null
     done
     steps=$(ls "$sck" | sort | tail -n 1)
-    steps=$((10#${steps#step-} + 5))
+    steps=$((10#0${steps#step-} + 5))
     samples_run "$kills" 2 $steps
     wait "$job" || { bad "after $kills kills the run ends" "$WORK/samples.err.$kills"; return; }
     samples_kept "$kills" >"$WORK/samples.kept"

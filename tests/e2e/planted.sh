@@ -5,14 +5,14 @@
 
 # planted_trainer NAME SET...: $WORK/planted_NAME, with plant.c
 planted_trainer() {
-    local dir=$WORK/planted_$1 model=$ROOT/tests/models/tiny_llama.lua
+    local name=$1 dir=$WORK/planted_$1 model=$ROOT/tests/models/tiny_llama.lua
     shift
     generate "$dir" "$model" "${@/#/--set=}" &&
         cc -O1 -Wall -Wextra -Werror -I"$ROOT/runtime" -I"$dir" -c "$ROOT/tests/e2e/plant.c" \
             -o "$dir.o" 2>>"$dir.log" &&
         build_trainer "$dir" -j2 GEMM=builtin CFLAGS="-O1 -march=native" \
             LDFLAGS="-Wl,--wrap=rt_at,--wrap=rt_norm_add,--wrap=rt_merge,--wrap=rt_reduce_scatter_start $dir.o" || {
-        bad "planted_$1 is built" "$dir.log"
+        bad "planted_$name is built" "$dir.log"
         return 1
     }
 }

@@ -368,9 +368,25 @@ checkers() {
     fi
 }
 
+# The loops of toy.sh over an emitted trainer: ranks that are killed or stopped at random, faults in
+# the middle of a step.
+emitted_loops() {
+    local dir=$WORK/faulty object=$WORK/faulty.o
+    toy_kills four/trainer 9 $([ "$FULL" = 1 ] && echo 200 || echo 3) --threads 1
+    [ "$FULL" = 1 ] || return 0
+    toy_kills four/trainer 19 50 --deadline 1 --threads 1
+    rm -rf "$dir" && cp -r "$WORK/four" "$dir" && rm -rf "$dir/trainer" &&
+        cc -O1 -Wall -Wextra -Werror -I"$ROOT/runtime" -I"$dir" -I"$ROOT/tests/runtime" \
+            -c "$ROOT/tests/runtime/faulty.c" -o "$object" &&
+        build_trainer "$dir" LDFLAGS="-Wl,--wrap=rt_at $object" ||
+        { bad "a trainer with faults is built" "$dir.log"; return; }
+    toy_faults faulty/trainer 'layers.1 layer_backward' 0 1 2 3
+}
+
 toy_suite
 if generate "$WORK/four" "$tiny" --set mesh.shard=4 && build_trainer "$WORK/four"; then
     deaths
+    emitted_loops
     bad_data
     formats
     if generate "$WORK/one" "$tiny" --set mesh.shard=1 && build_trainer "$WORK/one"; then
