@@ -183,12 +183,11 @@ clocks() {
     ends_saved "--stop-after, too short" $?
     check "a step is computed all the same" test "$ends_at" = $((n + 1))
     rm -rf "$ends" "$WORK/ends.jsonl"
-    run fault4 20 # how long are 20 steps?
-    IO_DIR=$ends IO_SLOW=20 LD_PRELOAD=$io run fault4 300 --checkpoint "$ends" \
-        --checkpoint-seconds 0.05
+    IO_DIR=$ends IO_SLOW=10 LD_PRELOAD=$io run fault4 100 --checkpoint "$ends" \
+        --checkpoint-seconds 0.02
     check "--checkpoint-seconds saves beside training" test "$(ls "$ends" | wc -l)" -gt 2
     n=$(grep '^weights' "$WORK/fault4.out")
-    run fault4 300
+    run fault4 100
     check "and changes no bit" test "$n" = "$(grep '^weights' "$WORK/fault4.out")"
     rm -rf "$ends"
     run fault4 40 --checkpoint "$ends" --checkpoint-seconds 1000000 --checkpoint-every 15

@@ -242,6 +242,7 @@ pieces() {
     broken_runtime fault2 rt_checkpoint.h 's/RT_CHUNK_BYTES = 4194304/RT_CHUNK_BYTES = 4096/' \
         rt_checkpoint.h 's/RT_STAGE_ELEMS = 1 << 17/RT_STAGE_ELEMS = 1 << 9/' \
         rt_chunks.c 's/PIECE_BYTES = 256 << 10/PIECE_BYTES = 1024/' || return
+    cp "$WORK/broken/trainer" "$WORK/verifier" # of verify.sh
     rm -rf "$fck"
     trainer_on broken 1 || { bad 'small chunks: runs' "$WORK/broken.err"; return; }
     check 'small chunks: the same files' test -z \

@@ -10,7 +10,7 @@ planted_trainer() {
     generate "$dir" "$model" "${@/#/--set=}" &&
         cc -O1 -Wall -Wextra -Werror -I"$ROOT/runtime" -I"$dir" -c "$ROOT/tests/e2e/plant.c" \
             -o "$dir.o" 2>>"$dir.log" &&
-        build_trainer "$dir" -j2 GEMM=builtin CFLAGS="-O1 -march=native" \
+        build_trainer "$dir" -j2 \
             LDFLAGS="-Wl,--wrap=rt_at,--wrap=rt_norm_add,--wrap=rt_merge,--wrap=rt_reduce_scatter_start $dir.o" || {
         bad "planted_$name is built" "$dir.log"
         return 1
@@ -74,13 +74,19 @@ spoilt() {
 }
 
 planted_numbers() {
+    local name
+    local -A mesh=([one]=mesh.shard=1 [two]=mesh.shard=2 [four]=mesh.shard=4
+        [two_unsharded]='mesh.shard=2 accumulate=unsharded'
+        [four_unsharded]='mesh.shard=4 accumulate=unsharded'
+        [hybrid]='mesh.replicate=2 mesh.shard=2 strategy=hybrid_shard'
+        [copies]='mesh.shard=2 strategy=no_shard')
+    local -A ranks=([one]=1 [two]=2 [four]=4 [two_unsharded]=2 [four_unsharded]=4 [hybrid]=4 [copies]=2)
+    local names=(one two four two_unsharded four_unsharded hybrid copies)
+    random ${#names[@]}
+    [ "$FULL" = 1 ] || names=(two "${names[random_value]}")
     rm -f "$WORK/planted.result"
-    planted_trainer one mesh.shard=1 && spoilt one 1
-    planted_trainer two mesh.shard=2 && spoilt two 2
-    planted_trainer two_unsharded mesh.shard=2 accumulate=unsharded && spoilt two_unsharded 2
-    [ "$FULL" = 1 ] || return
-    planted_trainer four mesh.shard=4 && spoilt four 4
-    planted_trainer four_unsharded mesh.shard=4 accumulate=unsharded && spoilt four_unsharded 4
-    planted_trainer hybrid mesh.replicate=2 mesh.shard=2 strategy=hybrid_shard && spoilt hybrid 4
-    planted_trainer copies mesh.shard=2 strategy=no_shard && spoilt copies 2
+    for name in "${names[@]}"; do
+        # shellcheck disable=SC2086
+        planted_trainer "$name" ${mesh[$name]} && spoilt "$name" "${ranks[$name]}"
+    done
 }
