@@ -232,6 +232,9 @@ int rt_main(const RtTrainer *trainer, int argc, char **argv)
         return RT_EXIT_USAGE;
     }
 #endif
+    if (flags.command == RT_TRAIN && flags.checkpoint != NULL) {
+        rt_signals_early();
+    }
     RtJoin join;
     if (!flags.local && rt_join_find(&join)) {
         return rt_join(trainer, &flags, &join);

@@ -531,9 +531,11 @@ typedef struct RtJob {
     int64_t deadline_ns;
 } RtJob;
 
-/* rt_signals.c: numbers of the signals that ask a job to end; how many. */
+/* rt_signals.c: numbers of the signals that ask a job to end; how many. With checkpoints
+ * they end the process with RT_EXIT_AGAIN until it watches ranks. */
 enum { RT_MAX_SIGNALS = 80 };
 int rt_signals_asking(int *numbers);
+void rt_signals_early(void);
 
 /* The ranks' share of the cores this process may use. */
 typedef struct RtCores {

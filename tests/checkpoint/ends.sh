@@ -136,6 +136,15 @@ insisted() {
 
 # A signal before the first step of a run that goes on: there is nothing to save.
 early() {
+    env --default-signal RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 MASTER_ADDR=localhost \
+        MASTER_PORT=29502 TORCHELASTIC_RUN_ID="early-$$" "$WORK/fault2/trainer" --data "$data" \
+        --steps 9 --checkpoint "$ends" >"$WORK/ends.out" 2>"$WORK/ends.err" &
+    job=$! # waits for a rank that does not come
+    timeout 20 bash -c "until grep -q '^SigCgt:.*[1-9a-f]' /proc/$job/status; do sleep 0.02; done"
+    kill -USR1 "$job"
+    wait "$job"
+    check "a signal before ranks start: 75" test $? = 75
+    check "and it is told" grep -q 'a signal came before the first step: run it again' "$WORK/ends.err"
     rm -rf "$ends" "$WORK/ends.jsonl"
     run fault1 2 --checkpoint "$ends" --log "$WORK/ends.jsonl"
     IO_DIR=$ends IO_AT=0 IO_ACT=stop LD_PRELOAD=$io ends_start 1 1000000 --resume
