@@ -66,6 +66,8 @@ const char *diag_warning(const Gen *g, int k); /* text of the k-th so far; NULL:
 void diag_source(Gen *g, const char *file, const char *text, size_t bytes);
 /* Nearest of candidates by Damerau-Levenshtein within max(1, len/3), or NULL. */
 const char *diag_nearest(const char *word, const char *const *candidates, int count);
+/* Is the next word of a command line an option, and so no value of the one before? */
+bool diag_is_option(const char *word);
 
 /* ---- embedded files (built from gen/lua, templates, runtime, models by gen/embed_tool.c) -- */
 

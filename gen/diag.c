@@ -354,3 +354,8 @@ const char *diag_nearest(const char *word, const char *const *candidates, int co
     }
     return found;
 }
+
+bool diag_is_option(const char *word)
+{
+    return !strncmp(word, "--", 2) || !strcmp(word, "-o") || !strcmp(word, "-h");
+}

@@ -264,6 +264,9 @@ static int parse_option(Parse *p, int argc, char **argv)
     if (o->value && !value) {
         if (argc < 2)
             usage("--%s needs a value: --%s %s", o->name, o->name, o->value);
+        if (diag_is_option(argv[1]))
+            usage("--%s needs a value, %s, but %s is an option; if it is meant: --%s=%s",
+                  o->name, o->value, argv[1], o->name, argv[1]);
         value = argv[1];
         used = 2;
     }

@@ -150,6 +150,11 @@ static bool parse_option(Parse *p, int argc, char **argv, int *i)
         if (++*i == argc)
             return usage(p, "--%s needs a value: --%s %s", o->name, o->name, o->value);
         value = argv[*i];
+        if (diag_is_option(value))
+            return usage(p,
+                         "--%s needs a value, %s, but %.100s is an option; if it is "
+                         "meant: --%s=%.100s",
+                         o->name, o->value, value, o->name, value);
     }
     return set(p, o, value);
 }

@@ -132,6 +132,7 @@ TokWriter *tok_writer_open(const char *path, uint32_t max_id, bool mask, bool fo
         tok_writer_abandon(w);
         return NULL;
     }
+    signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of write() */
     for (int i = 0; i < 3; i++)
         if (signal(ends[i], on_signal) == SIG_IGN)
             signal(ends[i], SIG_IGN);

@@ -3,6 +3,7 @@
  *
  *   rt_layout.c    which files, which tensor where: from the tables
  *   rt_state.c     the small files: train_state.json, the index
+ *   rt_due.c       when one is written, and when a run ends before its last step
  *   rt_save.c      writes one, all ranks together
  *   rt_snapshot.c  copies to write from while training goes on
  *   rt_writers.c   may several ranks write one file there?
@@ -15,6 +16,8 @@
  *   rt_import.c    begins with weights that others made
  *   rt_resume.c    finds the newest that is sound
  *   rt_load.c      verifies and reads one
+ *   rt_verify.c    verifies those of a folder, without ranks
+ *   rt_ls.c        lists them
  *   rt_file.c      system calls with messages; rt_json.c: JSON, read strictly */
 #ifndef RT_CHECKPOINT_H
 #define RT_CHECKPOINT_H
@@ -46,7 +49,13 @@ typedef struct RtFile {
     int64_t head_bytes; /* tensors begin there */
     uint64_t hash;      /* once it is written; or what MANIFEST says */
     uint64_t sum;       /* of the hashes of its chunks so far: this rank's, then all */
+    uint64_t *chunks;   /* those hashes, each, of a file with tensors; NULL: not kept */
 } RtFile;
+/* How many chunks it has. */
+static inline int64_t rt_chunks_of(const RtFile *f)
+{
+    return f->bytes / RT_CHUNK_BYTES + (f->bytes % RT_CHUNK_BYTES != 0);
+}
 
 /* A chunk of a file. */
 typedef struct RtChunkAt {
@@ -93,6 +102,15 @@ typedef struct RtTrainState {
     int n_platforms;
 } RtTrainState;
 
+/* On rank 0: its clock, in seconds, and what saves and steps took, for rt_due.c. */
+typedef struct RtDue {
+    double saved;                    /* when the last save was begun, or training */
+    double ended;                    /* the last step, with its save */
+    double longest_step;             /* with its evaluation, without its save */
+    double left, reserved;           /* of --stop-after, when that was looked at last */
+    _Atomic int64_t longest_save_ns; /* 0: there was none; a thread may write it */
+} RtDue;
+
 /* Of a checkpoint on disk: did all of it verify, or was it written by this run? */
 typedef struct RtVerdict {
     int64_t step;
@@ -124,7 +142,8 @@ typedef struct RtCheckpoint {
     _Atomic bool written;               /* it is done */
     _Atomic uint64_t moves, mail_waits; /* of the thread: see rt_snapshot_join */
     uint64_t mails;                     /* this rank's sums so far */
-    RtVerdict *verdicts;                /* what this run knows of steps on disk */
+    RtDue due;
+    RtVerdict *verdicts; /* what this run knows of steps on disk */
     int n_verdicts;
     uint64_t here; /* hash of this run's platform */
     RtPlatform platform[RT_MAX_PLATFORMS];
@@ -174,11 +193,15 @@ bool rt_file_sync_folder(const char *path, char *error);
 bool rt_file_make_folder(const char *path, char *error); /* with those above it */
 bool rt_file_remove_tree(const char *path, char *error);
 bool rt_file_clean(const char *dir, char *error); /* of saves that were cut short */
+bool rt_file_is_rest(const char *name);           /* what that removes */
 /* All of a file of at most `most` bytes, with a zero byte after it; the caller frees it.
  */
 char *rt_file_load(const char *path, int64_t most, int64_t *bytes, char *error);
 /* Steps of DIR/step-%08d, largest first; -1: it cannot be read. The caller frees them. */
 int rt_file_steps(const char *dir, int64_t **steps, char *error);
+/* Of a folder that a command names: its steps, as above, or, without them, whether it is
+ * a checkpoint itself. -1: it cannot be read, and that was said. */
+int rt_folder_steps(const char *dir, int64_t **steps, bool *is_one);
 /* A step's folder: DIR/PREFIXstep-00000012, "" the final one. False: too long. */
 bool rt_file_step_path(char *path, const char *dir, const char *prefix, int64_t step);
 
@@ -214,11 +237,13 @@ bool rt_state_read(RtTrainState *s, const char *text, int64_t bytes);
 char *rt_manifest_text(const RtFile *files, int n_files, int64_t step);
 bool rt_manifest_read(RtManifest *m, const char *folder, char *error);
 void rt_manifest_free(RtManifest *m);
+int64_t rt_manifest_bytes(const RtManifest *m); /* of all files; -1: no such number */
 /* Are all of its files there, with its sizes? */
 bool rt_manifest_sizes(const RtManifest *m, const char *folder, char *error);
 /* This rank's chunks of files that are written, each of them once. */
 void rt_manifest_hash_own(Rt *rt, const char *folder, RtFile *files, int n_files);
-/* Collective, when all ranks have done that: the hash of each file. */
+/* Collective, when all ranks have done that: the hash of each file, and of each chunk
+ * where those are kept. */
 bool rt_manifest_hash(Rt *rt, RtFile *files, int n_files);
 /* Collective, the first part of a verification: MANIFEST is sound, and so are the sizes
  * of its files. False: error says why, on one rank at least. Free m in any case; the
@@ -235,6 +260,15 @@ bool rt_manifest_verify(Rt *rt, const char *folder, RtManifest *m);
 
 void rt_chunks_begin(RtChunks *h, const char *folder, RtFile *files, int n_files,
                      int version);
+/* The hash of a chunk, read through RT_CHUNK_BYTES of memory. */
+bool rt_chunk_hash(int fd, const char *path, int64_t at, int64_t bytes, int version,
+                   char *memory, uint64_t *hash, char *error);
+/* CHUNKS: the hashes of all chunks of files with tensors. Its length follows from theirs.
+ * A text that the caller frees, NULL when memory is out; or hashes go from one into
+ * files, false when it is none of theirs. */
+int64_t rt_chunks_text_bytes(const RtFile *files, int n_files);
+char *rt_chunks_text(const RtFile *files, int n_files);
+bool rt_chunks_read(RtFile *files, int n_files, const char *text, int64_t bytes);
 /* This rank's chunks up to byte `at` of that file, or, with n_files, all of them. */
 void rt_chunks_until(Rt *rt, RtChunks *h, int file, int64_t at);
 void rt_chunks_end(RtChunks *h);
@@ -288,6 +322,11 @@ void rt_save_sum(Rt *rt, uint64_t *words, int n);
 int rt_first_error(Rt *rt);
 /* The same of errors that say nothing about a checkpoint (rt_file_error_is_here). */
 int rt_first_error_here(Rt *rt);
+/* Collective: the state of now, written now or, apart, by a thread while training goes
+ * on.
+ */
+bool rt_save(Rt *rt, int64_t step, bool apart);
+void rt_due_saved(Rt *rt, double seconds); /* a save took so long */
 /* Collective: the checkpoint of a step, from the copies or from the arena; false: it
  * failed, and the run goes on. */
 bool rt_save_write(Rt *rt, int64_t step);

@@ -5,10 +5,20 @@
  * A file is cut into chunks of 4 MiB. Its hash is the sum modulo 2^64 of theirs, each
  * seeded by its place, so any rank may hash any chunk: they are dealt in turn, file after
  * file. A rank asks the disk for chunks well before it hashes them; what it does between
- * two of them, such as placing what was read, costs the disk nothing. */
+ * two of them, such as placing what was read, costs the disk nothing.
+ *
+ * MANIFEST has the sums. CHUNKS, a file of the checkpoint like others, has each hash of
+ * the files with tensors, so that `trainer verify` can say where damage lies:
+ *
+ *   fsdpgen chunks 1
+ *   file model.safetensors
+ *   0123456789abcdef             a line for each 4 MiB
+ *   ... */
 #include "rt_checkpoint.h"
 
 #include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 enum {
@@ -27,6 +37,10 @@ void rt_chunks_begin(RtChunks *h, const char *folder, RtFile *files, int n_files
                     .ahead.fd = -1};
     for (int i = 0; i < n_files; i++) {
         files[i].sum = 0;
+        if (files[i].chunks != NULL) {
+            memset(files[i].chunks, 0,
+                   (size_t)rt_chunks_of(&files[i]) * sizeof *files[i].chunks);
+        }
     }
 }
 
@@ -94,26 +108,28 @@ static void read_ahead(const Rt *rt, RtChunks *h)
 /* ---- hashes --------------------------------------------------------------------------
  */
 
-static uint64_t hash_chunk(RtCheckpoint *c, int fd, const char *path, int64_t at,
-                           int64_t bytes, int version)
+bool rt_chunk_hash(int fd, const char *path, int64_t at, int64_t bytes, int version,
+                   char *memory, uint64_t *hash, char *error)
 {
     const uint64_t seed = (uint64_t)(at / RT_CHUNK_BYTES) + 3;
     RtLanes h;
     if (version == 1) {
-        return rt_file_read(fd, path, c->chunk, bytes, at, c->error)
-                   ? rt_hash64(c->chunk, (size_t)bytes, seed)
-                   : 0;
+        const bool whole = rt_file_read(fd, path, memory, bytes, at, error);
+        *hash = whole ? rt_hash64(memory, (size_t)bytes, seed) : 0;
+        return whole;
     }
     rt_lanes_begin(&h, (size_t)bytes, seed);
     for (; bytes > PIECE_BYTES; bytes -= PIECE_BYTES, at += PIECE_BYTES) {
-        if (!rt_file_read(fd, path, c->chunk, PIECE_BYTES, at, c->error)) {
-            return 0;
+        if (!rt_file_read(fd, path, memory, PIECE_BYTES, at, error)) {
+            return false;
         }
-        rt_lanes_more(&h, c->chunk, PIECE_BYTES);
+        rt_lanes_more(&h, memory, PIECE_BYTES);
     }
-    return rt_file_read(fd, path, c->chunk, bytes, at, c->error)
-               ? rt_lanes_end(&h, c->chunk, (size_t)bytes)
-               : 0;
+    if (!rt_file_read(fd, path, memory, bytes, at, error)) {
+        return false;
+    }
+    *hash = rt_lanes_end(&h, memory, (size_t)bytes);
+    return true;
 }
 
 void rt_chunks_until(Rt *rt, RtChunks *h, int file, int64_t at)
@@ -131,8 +147,14 @@ void rt_chunks_until(Rt *rt, RtChunks *h, int file, int64_t at)
             return;
         }
         read_ahead(rt, h);
-        f->sum += hash_chunk(c, own->fd, path, own->at,
-                             left < RT_CHUNK_BYTES ? left : RT_CHUNK_BYTES, h->version);
+        uint64_t hash = 0;
+        rt_chunk_hash(own->fd, path, own->at,
+                      left < RT_CHUNK_BYTES ? left : RT_CHUNK_BYTES, h->version, c->chunk,
+                      &hash, c->error);
+        f->sum += hash;
+        if (f->chunks != NULL) {
+            f->chunks[own->at / RT_CHUNK_BYTES] = hash;
+        }
         step(own);
     }
 }
@@ -143,4 +165,61 @@ void rt_chunks_end(RtChunks *h)
         close_file(&h->next);
         close_file(&h->ahead);
     }
+}
+
+/* ---- CHUNKS --------------------------------------------------------------------------
+ */
+
+static const char first_line[] = "fsdpgen chunks 1\n";
+enum { LINE_BYTES = 17 };
+
+int64_t rt_chunks_text_bytes(const RtFile *files, int n_files)
+{
+    int64_t bytes = (int64_t)sizeof first_line - 1;
+    for (int i = 0; i < n_files && bytes < INT64_MAX / 4; i++) { /* no file has more */
+        bytes += (int64_t)strlen("file \n") + (int64_t)strlen(files[i].name) +
+                 LINE_BYTES * rt_chunks_of(&files[i]);
+    }
+    return bytes;
+}
+
+char *rt_chunks_text(const RtFile *files, int n_files)
+{
+    char *text = malloc((size_t)rt_chunks_text_bytes(files, n_files) + 1), *at = text;
+    if (text == NULL) {
+        return NULL;
+    }
+    at += sprintf(at, "%s", first_line);
+    for (int i = 0; i < n_files; i++) {
+        at += sprintf(at, "file %s\n", files[i].name);
+        for (int64_t k = 0; k < rt_chunks_of(&files[i]); k++) {
+            at += sprintf(at, "%016llx\n", (unsigned long long)files[i].chunks[k]);
+        }
+    }
+    return text;
+}
+
+bool rt_chunks_read(RtFile *files, int n_files, const char *text, int64_t bytes)
+{
+    if (rt_chunks_text_bytes(files, n_files) != bytes ||
+        strncmp(text, first_line, sizeof first_line - 1) != 0) {
+        return false;
+    }
+    text += sizeof first_line - 1;
+    for (int i = 0; i < n_files; i++) {
+        const size_t name = strlen(files[i].name);
+        if (strncmp(text, "file ", 5) != 0 ||
+            strncmp(text + 5, files[i].name, name) != 0 || text[5 + name] != '\n') {
+            return false;
+        }
+        text += 5 + name + 1;
+        for (int64_t k = 0; k < rt_chunks_of(&files[i]); k++, text += LINE_BYTES) {
+            char *end;
+            files[i].chunks[k] = strtoull(text, &end, 16);
+            if (end != text + LINE_BYTES - 1 || *end != '\n') {
+                return false;
+            }
+        }
+    }
+    return true;
 }

@@ -4,8 +4,8 @@
  * clipping, as JSON: numbers that another system can compute and compare. The signs of
  * element e are bits 0 and 1 of the first two words of Philox(seed 0, site PROJECTION, e,
  * stream of the name). */
+#include "rt_out.h"
 #include "rt_philox.h"
-#include "rt_private.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -65,10 +65,11 @@ static void write_json(Rt *rt, const char *path, const Sums *sums)
     const int64_t targets = rt->state->valid_tokens;
     const double mean = targets > 0 ? (double)targets : 1; /* all sums are 0 then */
     const double tokens = mean * rt_scale(rt);
-    FILE *f = fopen(path, "we");
-    if (f == NULL) {
+    static RtOutput out;
+    if (!rt_output_begin(&out, path)) {
         rt_fail(rt, RT_EXIT_ERROR, "--debug-gradients %s: %s", path, strerror(errno));
     }
+    FILE *f = out.f;
     if (targets > 0 && rt_is_finite(rt->state->loss)) {
         fprintf(f, "{\"loss\": %.17g, \"parameters\": [\n", rt->state->loss);
     } else {
@@ -92,7 +93,7 @@ static void write_json(Rt *rt, const char *path, const Sums *sums)
         before = ",\n";
     }
     fprintf(f, "\n]}\n");
-    if (fclose(f) != 0) {
+    if (!rt_output_end(&out)) {
         rt_fail(rt, RT_EXIT_ERROR, "--debug-gradients %s: %s", path, strerror(errno));
     }
 }

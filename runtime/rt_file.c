@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int last_reason; /* of the last call that failed */
+static _Thread_local int last_reason; /* of the last call that failed */
 
 bool rt_file_error_is_here(void)
 {
@@ -44,7 +44,9 @@ bool rt_file_error(char *error, const char *call, const char *path)
     const int reason = errno;
     last_reason = reason;
     snprintf(error, RT_ERROR_BYTES, "%s %.600s: %s%s", call, path, strerror(reason),
-             reason == ENOSPC || reason == EDQUOT ? ": the disk is full" : "");
+             reason == ENOSPC || reason == EDQUOT ? ": the disk is full"
+             : reason == EFBIG ? ": larger than `ulimit -f` or the filesystem allows"
+                               : "");
     return false;
 }
 
@@ -294,10 +296,17 @@ bool rt_file_step_path(char *path, const char *dir, const char *prefix, int64_t 
                     (long long)step) < RT_PATH_BYTES - RT_NAME_BYTES;
 }
 
+/* Exactly the names that saves and removals give: others are somebody's. */
+bool rt_file_is_rest(const char *name)
+{
+    return (strncmp(name, ".tmp-", 5) == 0 &&
+            (step_of(name + 5) >= 0 || strcmp(name + 5, "step-trial") == 0)) ||
+           (strncmp(name, ".trash-", 7) == 0 && step_of(name + 7) >= 0);
+}
+
 /* What saves that were cut short left behind. */
 bool rt_file_clean(const char *dir, char *error)
 {
-    static const char *const prefixes[] = {".tmp-step-", ".trash-step-"};
     char path[RT_PATH_BYTES + 256];
     bool ok = true;
     DIR *d = opendir(dir);
@@ -305,11 +314,9 @@ bool rt_file_clean(const char *dir, char *error)
         return rt_file_error(error, "open", dir);
     }
     for (struct dirent *e; ok && (e = readdir(d)) != NULL;) {
-        for (int i = 0; ok && i < 2; i++) {
-            if (strncmp(e->d_name, prefixes[i], strlen(prefixes[i])) == 0) {
-                snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
-                ok = rt_file_remove_tree(path, error);
-            }
+        if (rt_file_is_rest(e->d_name)) {
+            snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+            ok = rt_file_remove_tree(path, error);
         }
     }
     closedir(d);

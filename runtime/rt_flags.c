@@ -8,7 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum { FLAG_BOOL, FLAG_INT, FLAG_REAL, FLAG_TEXT, FLAG_DATA, FLAG_EVAL } FlagKind;
+typedef enum {
+    FLAG_BOOL,
+    FLAG_INT,
+    FLAG_REAL,
+    FLAG_TIME, /* 90m */
+    FLAG_TEXT,
+    FLAG_DATA,
+    FLAG_EVAL,
+    FLAG_RESUME /* a word may follow, behind = */
+} FlagKind;
 typedef struct Flag {
     const char *name, *value, *help;
     FlagKind kind;
@@ -43,6 +52,8 @@ static const Flag flags[] = {
      AT(deadline_seconds), 0.01, 1e9},
     {"peak-tflops", "X", "peak of one rank's cores, for the MFU", FLAG_REAL,
      AT(peak_tflops), 1e-9, 1e9},
+    {"force", NULL, "--log, --stats and their like replace files of other contents, too",
+     FLAG_BOOL, AT(force), 0, 0},
     {"local", NULL, "start the ranks here, whatever launcher this runs under", FLAG_BOOL,
      AT(local), 0, 0},
     {"guard", NULL, "inaccessible pages around the arena (or RT_GUARD=1)", FLAG_BOOL,
@@ -64,6 +75,11 @@ static const Flag flags[] = {
      FLAG_TEXT, AT(checkpoint), 0, 0},
     {"checkpoint-every", "N", "write one every N steps", FLAG_INT, AT(checkpoint_every),
      1, 9e15},
+    {"checkpoint-seconds", "N", "write one N seconds after the last", FLAG_REAL,
+     AT(checkpoint_seconds), 1e-3, 1e9},
+    {"stop-after", "DURATION",
+     "save and exit 75 before so much time is over: 3600, 90m, 11h30m", FLAG_TIME,
+     AT(stop_seconds), 1e-3, 1e9},
     {"keep", "K", "keep only the K newest checkpoints (default: all)", FLAG_INT, AT(keep),
      1, 9e15},
     {"keep-every", "N", "with --keep: and those of every N steps", FLAG_INT,
@@ -76,8 +92,9 @@ static const Flag flags[] = {
     {"one-writer", NULL,
      "each file of a checkpoint is written by one rank (default: where a trial fails)",
      FLAG_BOOL, AT(one_writer), 0, 0},
-    {"resume", NULL, "go on from the newest sound checkpoint, if there is one", FLAG_BOOL,
-     AT(resume), 0, 0},
+    {"resume", "[=must]",
+     "go on from the newest sound checkpoint, if there is one; must: there has to be",
+     FLAG_RESUME, AT(resume), 0, 0},
     {"init", "DIR", "begin with the weights of a Hugging Face folder", FLAG_TEXT,
      AT(init), 0, 0},
     {"eval", "[FORMAT:]GLOB",
@@ -85,6 +102,7 @@ static const Flag flags[] = {
     {"eval-every", "N", "and after every N steps", FLAG_INT, AT(eval_every), 1, 9e15},
     {"eval-sequences", "N", "only the first N sequences of it (default: all)", FLAG_INT,
      AT(eval_sequences), 1, 9e15},
+    {"json", NULL, "as JSON", FLAG_BOOL, AT(json), 0, 0},
     {"prompt", "TEXT", "what to go on from: text, or token ids", FLAG_TEXT, AT(prompt), 0,
      0},
     {"tokens", "N", "how many to add (default: 200)", FLAG_INT, AT(sample_tokens), 1,
@@ -106,75 +124,135 @@ static const Flag flags[] = {
 };
 enum { N_FLAGS = sizeof flags / sizeof *flags };
 
-/* Of `trainer sample`: its own, and those that training has, too. */
-static const char *const of_sample[] = {"prompt", "tokens", "temperature", "top-k",
-                                        "top-p"};
-static const char *const of_both[] = {"checkpoint", "init",   "seed",  "threads",
-                                      "deadline",   "local",  "guard", "loopback",
-                                      "meet",       "kernels"};
+/* ---- commands ---------------------------------------------------------------------- */
 
-static bool is_one_of(const char *name, const char *const *list, size_t n)
+/* A flag of a command but training; help: NULL as in training. */
+typedef struct Taken {
+    const char *flag, *help;
+    bool only; /* training has no such flag */
+} Taken;
+enum { MOST_TAKEN = 20 };
+static const struct Command {
+    const char *name, *line, *what;
+    bool folder; /* a word names it */
+    Taken takes[MOST_TAKEN];
+} commands[RT_COMMANDS] = {
+    [RT_TRAIN] = {NULL, "--data FILE [flags]", "trains", false, {{0}}},
+    [RT_SAMPLE] = {"sample",
+                   "--prompt TEXT --checkpoint DIR [flags]",
+                   "goes on from a prompt",
+                   false,
+                   {{"checkpoint", "weights of the newest sound one there", false},
+                    {"init", "weights of a Hugging Face folder", false},
+                    {"seed", "of the draws", false},
+                    {"threads", NULL, false},
+                    {"deadline", NULL, false},
+                    {"local", NULL, false},
+                    {"guard", NULL, false},
+                    {"loopback", NULL, false},
+                    {"meet", NULL, false},
+                    {"kernels", NULL, false},
+                    {"prompt", NULL, true},
+                    {"tokens", NULL, true},
+                    {"temperature", NULL, true},
+                    {"top-k", NULL, true},
+                    {"top-p", NULL, true}}},
+    [RT_VERIFY] = {"verify",
+                   "DIR [flags]",
+                   "reads every byte of the checkpoints in DIR, or of the one that it is",
+                   true,
+                   {{"threads", "that read (default: one for each core)", false},
+                    {"json", NULL, true}}},
+    [RT_LS] = {"ls",
+               "DIR [flags]",
+               "lists the checkpoints in DIR",
+               true,
+               {{"json", NULL, true}}},
+};
+
+static const Taken *taken_by(RtCommand command, const Flag *flag)
 {
-    for (size_t i = 0; i < n; i++) {
-        if (strcmp(name, list[i]) == 0) {
-            return true;
+    for (int i = 0; i < MOST_TAKEN && commands[command].takes[i].flag != NULL; i++) {
+        if (strcmp(commands[command].takes[i].flag, flag->name) == 0) {
+            return &commands[command].takes[i];
         }
     }
-    return false;
+    return NULL;
 }
 
-static bool fits(const Flag *flag, bool sample)
+/* The first command that alone has the flag; RT_TRAIN: training has it. */
+static RtCommand owner_of(const Flag *flag)
 {
-    return is_one_of(flag->name, of_both, sizeof of_both / sizeof *of_both) ||
-           is_one_of(flag->name, of_sample, sizeof of_sample / sizeof *of_sample) ==
-               sample;
+    RtCommand c = RT_COMMANDS - 1;
+    for (; c > RT_TRAIN; c--) {
+        const Taken *t = taken_by(c, flag);
+        if (t != NULL && t->only) {
+            break;
+        }
+    }
+    return c;
 }
 
-/* What a flag that training has, too, is to `trainer sample`. */
-static const char *help_of(const Flag *flag, bool sample)
+static bool fits(const Flag *flag, RtCommand command)
 {
-    return !sample ? flag->help
-           : strcmp(flag->name, "checkpoint") == 0
-               ? "weights of the newest sound one there"
-           : strcmp(flag->name, "init") == 0 ? "weights of a Hugging Face folder"
-           : strcmp(flag->name, "seed") == 0 ? "of the draws"
-                                             : flag->help;
+    return command == RT_TRAIN ? owner_of(flag) == RT_TRAIN
+                               : taken_by(command, flag) != NULL;
 }
 
-static void print_flags(bool sample)
+static void print_flags(RtCommand command)
 {
     for (int i = 0; i < N_FLAGS; i++) {
         char left[64];
-        if (!fits(&flags[i], sample)) {
+        if (!fits(&flags[i], command)) {
             continue;
         }
+        const Taken *t = taken_by(command, &flags[i]);
         snprintf(left, sizeof left, "--%s%s%s", flags[i].name,
-                 flags[i].value != NULL ? " " : "",
+                 flags[i].value != NULL && flags[i].kind != FLAG_RESUME ? " " : "",
                  flags[i].value != NULL ? flags[i].value : "");
-        printf("  %-25s %s\n", left, help_of(&flags[i], sample));
+        printf("  %-25s %s\n", left,
+               t != NULL && t->help != NULL ? t->help : flags[i].help);
     }
 }
 
-static void print_help(const RtTrainer *t, bool sample)
+static void print_line(const struct Command *c)
 {
-    const char *plural = t->world_size == 1 ? "" : "s";
-    if (sample) {
-        printf("trainer sample: %s goes on from a prompt, on %d rank%s\n\n"
-               "  trainer sample --prompt TEXT --checkpoint DIR [flags]\n\n",
-               t->name, t->world_size, plural);
-    } else {
-        printf("trainer: trains %s on %d rank%s, which it starts itself on this machine\n"
-               "\n  trainer --data FILE [flags]\n"
-               "  trainer sample --prompt TEXT --checkpoint DIR [flags]; its --help\n\n",
-               t->name, t->world_size, plural);
-    }
-    print_flags(sample);
-    printf("  %-25s this text\n\n"
-           "Under torchrun --no_python, mpirun or srun each process is one rank.\n"
-           "Exit codes: 0 done, 1 error, 2 usage, 5 a gate failed, 75 saved after a "
-           "signal: run it\nagain with --resume, 128+n ended by signal n.\n",
-           "--help");
+    printf("  trainer%s%s %s\n", c->name != NULL ? " " : "",
+           c->name != NULL ? c->name : "", c->line);
 }
+
+static void print_help(const RtTrainer *t, RtCommand command)
+{
+    const struct Command *c = &commands[command];
+    const char *plural = t->world_size == 1 ? "" : "s";
+    if (command == RT_TRAIN) {
+        printf("trainer: trains %s on %d rank%s, which it starts itself on this machine\n"
+               "\n",
+               t->name, t->world_size, plural);
+        for (int i = 0; i < RT_COMMANDS; i++) {
+            print_line(&commands[i]);
+        }
+        printf("  trainer COMMAND --help\n");
+    } else {
+        printf("trainer %s: %s\n\n", c->name, c->what);
+        print_line(c);
+    }
+    printf("\n");
+    print_flags(command);
+    printf("  %-25s this text\n\n", "--help");
+    if (command == RT_VERIFY) {
+        printf("Exit codes: 0 all is what was written, 1 it is not, 2 usage.\n");
+    } else if (command == RT_LS) {
+        printf("Exit codes: 0 done, 1 error, 2 usage.\n");
+    } else {
+        printf("Under torchrun --no_python, mpirun or srun each process is one rank.\n"
+               "Exit codes: 0 done, 1 error, 2 usage, 5 a gate failed, 75 saved, after a "
+               "signal or for\n--stop-after: run it again with --resume, 128+n ended by "
+               "signal n.\n");
+    }
+}
+
+/* ---- values ------------------------------------------------------------------------ */
 
 __attribute__((format(printf, 1, 2))) static int usage(const char *fmt, ...)
 {
@@ -210,6 +288,64 @@ static int set_number(RtFlags *f, const Flag *flag, const char *value)
     return -1;
 }
 
+/* Digits with a point, maybe; behind them. */
+static const char *read_digits(const char *text, double *x)
+{
+    const size_t n = strspn(text, "0123456789.");
+    char number[32], *end;
+    if (n == 0 || n >= sizeof number) {
+        return NULL;
+    }
+    memcpy(number, text, n);
+    number[n] = '\0';
+    *x = strtod(number, &end);
+    return *end == '\0' ? text + n : NULL;
+}
+
+/* 3600, 90m, 11h30m, 1d12h: units from the largest on, each once. */
+static bool read_duration(const char *text, double *seconds)
+{
+    static const char units[] = "dhms";
+    static const double of[] = {86400, 3600, 60, 1};
+    double x;
+    const char *at = read_digits(text, seconds), *unit = units;
+    if (at != NULL && *at == '\0') {
+        return true;
+    }
+    for (*seconds = 0; *text != '\0'; text = at + 1, unit++) {
+        at = read_digits(text, &x);
+        unit = at != NULL && *at != '\0' ? strchr(unit, *at) : NULL;
+        if (unit == NULL || *unit == '\0') {
+            return false;
+        }
+        *seconds += x * of[unit - units];
+    }
+    return unit != units;
+}
+
+static int set_time(RtFlags *f, const Flag *flag, const char *value)
+{
+    double *seconds = (double *)(void *)((char *)f + flag->at);
+    if (!read_duration(value, seconds)) {
+        return usage("--%s: `%s` is no duration: write seconds, or 90m, 11h30m, 1d12h",
+                     flag->name, value);
+    }
+    if (!(*seconds >= flag->min && *seconds <= flag->max)) {
+        return usage("--%s: %s is not between %g and %g seconds", flag->name, value,
+                     flag->min, flag->max);
+    }
+    return -1;
+}
+
+static int set_resume(RtFlags *f, const char *value)
+{
+    f->resume = true;
+    f->must_resume = value != NULL;
+    return value == NULL || strcmp(value, "must") == 0
+               ? -1
+               : usage("--resume takes no value but `must`: --resume=must");
+}
+
 static int add_files(const Flag *flag, const char **list, int *n, const char *value)
 {
     if (*n == RT_MAX_DATA) {
@@ -228,7 +364,13 @@ static int set(RtFlags *f, const Flag *flag, const char *value)
         return -1;
     case FLAG_TEXT:
         *(const char **)((char *)f + flag->at) = value;
-        return -1;
+        return value[0] != '\0' || flag->at == AT(prompt)
+                   ? -1
+                   : usage("--%s needs a value: %s", flag->name, flag->value);
+    case FLAG_TIME:
+        return set_time(f, flag, value);
+    case FLAG_RESUME:
+        return set_resume(f, value);
     case FLAG_DATA:
         return add_files(flag, f->data, &f->n_data, value);
     case FLAG_EVAL:
@@ -268,6 +410,8 @@ static const char *similar(const char *name, size_t bytes)
     return best;
 }
 
+/* ---- all of them ------------------------------------------------------------------- */
+
 static int check_sample(const RtFlags *f)
 {
     if (f->prompt == NULL) {
@@ -278,6 +422,21 @@ static int check_sample(const RtFlags *f)
                      "weights");
     }
     return -1;
+}
+
+/* A flag that is about checkpoints; NULL: none is given. */
+static const char *about_checkpoints(const RtFlags *f)
+{
+    return f->checkpoint_every > 0     ? "checkpoint-every"
+           : f->checkpoint_seconds > 0 ? "checkpoint-seconds"
+           : f->stop_seconds > 0       ? "stop-after"
+           : f->keep > 0               ? "keep"
+           : f->must_resume            ? "resume=must"
+           : f->resume                 ? "resume"
+           : f->wait_for_saves         ? "wait-for-saves"
+           : f->one_writer             ? "one-writer"
+           : f->keep_going             ? "keep-going"
+                                       : NULL;
 }
 
 /* Flags that need others. */
@@ -298,18 +457,8 @@ static int check_flags(RtFlags *f, const RtTrainer *t)
     if (f->checkpoint != NULL && t->n_files == 0) {
         return usage("--checkpoint: the tables of this trainer name no files");
     }
-    if (f->checkpoint != NULL && f->checkpoint[0] == '\0') {
-        return usage("--checkpoint needs the name of a folder");
-    }
-    if (f->checkpoint == NULL && (f->checkpoint_every > 0 || f->keep > 0 || f->resume ||
-                                  f->keep_going || f->wait_for_saves || f->one_writer)) {
-        return usage("--%s needs --checkpoint DIR", f->checkpoint_every > 0
-                                                        ? "checkpoint-every"
-                                                    : f->keep > 0       ? "keep"
-                                                    : f->resume         ? "resume"
-                                                    : f->wait_for_saves ? "wait-for-saves"
-                                                    : f->one_writer     ? "one-writer"
-                                                                        : "keep-going");
+    if (f->checkpoint == NULL && about_checkpoints(f) != NULL) {
+        return usage("--%s needs --checkpoint DIR", about_checkpoints(f));
     }
     f->no_graphs = f->no_graphs || f->profile != NULL; /* each launch is timed */
     if (f->keep_every > 0 && f->keep == 0) {
@@ -318,57 +467,105 @@ static int check_flags(RtFlags *f, const RtTrainer *t)
     return -1;
 }
 
-int rt_flags_parse(RtFlags *f, const RtTrainer *t, int argc, char **argv)
+/* Training, unless the first word is a command. */
+static RtCommand command_of(const char *word)
 {
-    const char *guard = getenv("RT_GUARD");
-    *f = (RtFlags){.steps = -1,
-                   .seed = -1,
-                   .sample_tokens = 200,
-                   .temperature = 1,
-                   .top_p = 1,
-                   .sample = argc > 1 && strcmp(argv[1], "sample") == 0,
-                   .guard = guard != NULL && strcmp(guard, "1") == 0};
-    for (int i = f->sample ? 2 : 1; i < argc; i++) {
-        const char *word = argv[i];
-        if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
-            print_help(t, f->sample);
-            return RT_EXIT_OK;
-        }
-        if (strncmp(word, "--", 2) != 0) {
-            return usage("unexpected `%s`", word);
-        }
-        const char *equals = strchr(word, '=');
-        const size_t bytes =
-            equals != NULL ? (size_t)(equals - word - 2) : strlen(word + 2);
-        const Flag *flag = find(word + 2, bytes);
-        if (flag == NULL) {
-            const char *like = similar(word + 2, bytes);
-            return like != NULL ? usage("no flag `%s`; did you mean --%s?", word, like)
-                                : usage("no flag `%s`", word);
-        }
-        if (!fits(flag, f->sample)) {
-            return usage(f->sample ? "--%s is for training, not for `trainer sample`"
-                                   : "--%s is for `trainer sample`",
-                         flag->name);
-        }
-        const char *value = equals != NULL ? equals + 1 : NULL;
-        if (flag->value != NULL && value == NULL && ++i < argc) {
-            value = argv[i];
-        }
-        if (flag->value != NULL && value == NULL) {
-            return usage("--%s needs a value: %s", flag->name, flag->value);
-        }
-        if (flag->value == NULL && value != NULL) {
-            return usage("--%s takes no value, but got `%s`", flag->name, value);
-        }
-        const int rc = set(f, flag, value);
+    RtCommand c = RT_COMMANDS - 1;
+    while (c > RT_TRAIN && (word == NULL || strcmp(word, commands[c].name) != 0)) {
+        c--;
+    }
+    return c;
+}
+
+/* A word that is no flag, nor a flag's value. */
+static int take_word(RtFlags *f, const char *word)
+{
+    if (commands[f->command].folder && f->folder == NULL) {
+        f->folder = word;
+        return -1;
+    }
+    return strcmp(word, "must") == 0 && f->resume
+               ? usage("unexpected `%s`; did you mean --resume=must?", word)
+           : command_of(word) != RT_TRAIN
+               ? usage("unexpected `%s`: a command is the first word", word)
+               : usage("unexpected `%s`", word);
+}
+
+/* Where the value is the next word: a flag is none. */
+static int check_value(const Flag *flag, const char *value)
+{
+    if (value == NULL) {
+        return usage("--%s needs a value: %s", flag->name, flag->value);
+    }
+    if (strncmp(value, "--", 2) == 0 || strcmp(value, "-h") == 0) {
+        return usage(
+            "--%s needs a value, %s, but `%s` is a flag; if it is meant: --%s=%s",
+            flag->name, flag->value, value, flag->name, value);
+    }
+    return -1;
+}
+
+/* argv[*i] begins with --, and argv[argc] is NULL. */
+static int take_flag(RtFlags *f, char **argv, int *i)
+{
+    const char *word = argv[*i], *equals = strchr(word, '=');
+    const size_t bytes = equals != NULL ? (size_t)(equals - word - 2) : strlen(word + 2);
+    const Flag *flag = find(word + 2, bytes);
+    const char *value = equals != NULL ? equals + 1 : NULL;
+    if (flag == NULL) {
+        const char *like = similar(word + 2, bytes);
+        return like != NULL ? usage("no flag `%s`; did you mean --%s?", word, like)
+                            : usage("no flag `%s`", word);
+    }
+    if (!fits(flag, f->command)) {
+        const RtCommand owner = owner_of(flag);
+        return owner == RT_TRAIN
+                   ? usage("--%s is for training, not for `trainer %s`", flag->name,
+                           commands[f->command].name)
+                   : usage("--%s is for `trainer %s`", flag->name, commands[owner].name);
+    }
+    if (flag->value == NULL && value != NULL) {
+        return usage("--%s takes no value, but got `%s`", flag->name, value);
+    }
+    if (flag->value != NULL && flag->kind != FLAG_RESUME && value == NULL) {
+        value = argv[++*i];
+        const int rc = check_value(flag, value);
         if (rc >= 0) {
             return rc;
         }
     }
-    if (f->sample) {
-        f->seed = f->seed >= 0 ? f->seed : t->seed;
-        return check_sample(f);
+    return set(f, flag, value);
+}
+
+int rt_flags_parse(RtFlags *f, const RtTrainer *t, int argc, char **argv)
+{
+    const char *guard = getenv("RT_GUARD");
+    *f = (RtFlags){.command = command_of(argc > 1 ? argv[1] : NULL),
+                   .steps = -1,
+                   .seed = -1,
+                   .sample_tokens = 200,
+                   .temperature = 1,
+                   .top_p = 1,
+                   .started_ns = rt_clock_ns(),
+                   .guard = guard != NULL && strcmp(guard, "1") == 0};
+    for (int i = f->command == RT_TRAIN ? 1 : 2; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            print_help(t, f->command);
+            return RT_EXIT_OK;
+        }
+        const int rc = strncmp(argv[i], "--", 2) == 0 ? take_flag(f, argv, &i)
+                                                      : take_word(f, argv[i]);
+        if (rc >= 0) {
+            return rc;
+        }
     }
-    return check_flags(f, t);
+    if (f->command == RT_TRAIN) {
+        return check_flags(f, t);
+    }
+    f->seed = f->seed >= 0 ? f->seed : t->seed;
+    if (commands[f->command].folder && f->folder == NULL) {
+        return usage("%s: name the folder: trainer %s DIR", commands[f->command].name,
+                     commands[f->command].name);
+    }
+    return f->command == RT_SAMPLE ? check_sample(f) : -1;
 }

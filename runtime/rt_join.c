@@ -344,7 +344,7 @@ static bool host(Meeting *m)
     m->fd = rt_shared_create(m->trainer);
     m->shared = m->fd >= 0 ? rt_shared_map(m->fd) : NULL;
     if (m->shared == NULL) {
-        return trouble(m, "no shared memory", strerror(errno));
+        return trouble(m, "no shared memory", rt_shared_error(m->trainer));
     }
     const int s = listen_here(m);
     int came = 1;

@@ -3,7 +3,7 @@
  * asks for them; anything else is a failure that sticks, so that only the end must be
  * asked. Strings must be UTF-8 without zero bytes, and those that are kept without
  * control characters, for messages show them; nesting is bounded; nothing is allocated.
- */
+ * And writes a string. */
 #include "rt_checkpoint.h"
 
 #include <string.h>
@@ -281,4 +281,18 @@ bool rt_json_skip(RtJson *j)
 bool rt_json_done(RtJson *j)
 {
     return peek(j) == '\0' && j->at == j->end && !j->failed;
+}
+
+void rt_json_put(FILE *f, const char *text)
+{
+    putc('"', f);
+    for (const char *p = text; *p != '\0'; p++) {
+        const unsigned char c = (unsigned char)*p;
+        if (c < ' ' || c == 0x7F) {
+            fprintf(f, "\\u%04x", c);
+        } else {
+            fprintf(f, "%s%c", c == '"' || c == '\\' ? "\\" : "", c);
+        }
+    }
+    putc('"', f);
 }

@@ -7,13 +7,27 @@
 #include <errno.h>
 #include <string.h>
 
+/* It is of no disk, but it counts as a file. */
+const char *rt_shared_error(const RtTrainer *t)
+{
+    static char text[160];
+    const int reason = errno;
+    snprintf(text, sizeof text, "%s", strerror(reason));
+    if (reason == EFBIG) {
+        snprintf(text, sizeof text,
+                 "%s: `ulimit -f` counts the %lld bytes that ranks share as a file",
+                 strerror(reason), (long long)rt_shared_bytes(t));
+    }
+    return text;
+}
+
 int rt_launch_ranks(const RtTrainer *t, const RtFlags *f)
 {
     rt_memory_warn(t);
     const int fd = rt_shared_create(t);
     RtShared *shared = fd >= 0 ? rt_shared_map(fd) : NULL;
     if (shared == NULL) {
-        fprintf(stderr, "trainer: error: no shared memory: %s\n", strerror(errno));
+        fprintf(stderr, "trainer: error: no shared memory: %s\n", rt_shared_error(t));
         return RT_EXIT_ERROR;
     }
     static RtJob job;

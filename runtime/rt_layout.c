@@ -148,7 +148,12 @@ static bool make_set(RtCheckpoint *c, const RtTrainer *t, RtSet set, int first, 
             snprintf(name, RT_NAME_BYTES, "%s-%05d-of-%05d.safetensors", set_names[set],
                      i + 1, n);
         }
+        RtFile *f = &c->files[first + i];
         if (!make_header(c, t, set, first + i)) {
+            return false;
+        }
+        f->chunks = calloc((size_t)rt_chunks_of(f) + 1, sizeof *f->chunks);
+        if (f->chunks == NULL) {
             return false;
         }
     }

@@ -2,7 +2,7 @@
 /* rt_log.c: what a person and a program see of a run. In: the step's results. Out: on
  * rank 0 a line a step on stdout and a JSON object a step in --log; at start and end the
  * memory tables; in --stats the counters of every rank. */
-#include "rt_private.h"
+#include "rt_out.h"
 
 #include <errno.h>
 #include <string.h>
@@ -31,16 +31,27 @@ static double told(double x)
     return x == x ? x : __builtin_nan("");
 }
 
-static void flush_stdout(const Rt *rt)
-{
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        rt_fail(rt, RT_EXIT_ERROR, "stdout cannot be written: %s", strerror(errno));
-    }
-}
-
 static void log_failed(const Rt *rt)
 {
     rt_fail(rt, RT_EXIT_ERROR, "--log %s: %s", rt->state->flags.log, strerror(errno));
+}
+
+/* A line is lost. With checkpoints that costs no step: the run saves the one at hand and
+ * ends (rt_due.c), or, with --keep-going, goes on without its log. */
+static void line_lost(Rt *rt)
+{
+    RtState *st = rt->state;
+    if (st->checkpoint == NULL) {
+        log_failed(rt);
+    }
+    rt_output_lost(rt, "log", st->flags.log);
+    if (st->flags.keep_going) {
+        fprintf(stderr, "trainer: warning: %s: training goes on without a log\n",
+                st->lost);
+        st->lost[0] = '\0';
+    }
+    fclose(st->log);
+    st->log = NULL;
 }
 
 /* Where the lines of steps after `step` begin: they will be written again. A line that
@@ -60,31 +71,12 @@ static long lines_end(FILE *f, int64_t step)
     return end;
 }
 
-/* Is it one, or the beginning of one? Logs are written over, other files are not. */
-static bool is_log(const char *path)
-{
-    static const char begin[] = "{\"step\": ";
-    char is[sizeof begin];
-    FILE *f = fopen(path, "re");
-    const size_t n = f != NULL ? fread(is, 1, sizeof begin - 1, f) : 0;
-    if (f != NULL) {
-        fclose(f);
-    }
-    return memcmp(is, begin, n) == 0;
-}
-
 /* A run that was resumed goes on in the log that it has, if it is a file. */
 static void open_log(Rt *rt)
 {
     RtState *st = rt->state;
     struct stat s;
     const bool has_lines = stat(st->flags.log, &s) == 0 && S_ISREG(s.st_mode);
-    if (has_lines && !is_log(st->flags.log)) {
-        rt_fail(
-            rt, RT_EXIT_ERROR,
-            "--log %s: the file is there and is no log of a trainer: name another one",
-            st->flags.log);
-    }
     st->log = st->first_step > 0 && has_lines ? fopen(st->flags.log, "r+e") : NULL;
     if (st->log != NULL) {
         const long end = lines_end(st->log, st->first_step);
@@ -118,7 +110,7 @@ void rt_log_start(Rt *rt)
     printf("numerics %016llx platform %016llx (%s)\n",
            (unsigned long long)t->numerics_hash, (unsigned long long)platform, text);
     rt_memory_planned(rt, stdout);
-    flush_stdout(rt);
+    rt_stdout_flush(rt);
     if (rt_tokens_unused_mask(st->tokens)) {
         fprintf(stderr, "trainer: warning: there are masks beside the data, but this "
                         "trainer was generated with loss.mask = false: every token is "
@@ -177,7 +169,7 @@ static void json_line(Rt *rt, double seconds, double mfu)
     }
     fprintf(f, ", \"memory_bytes\": %lld}\n", (long long)rt_memory_high_water_bytes());
     if (fflush(f) != 0 || ferror(f)) {
-        log_failed(rt);
+        line_lost(rt);
     }
 }
 
@@ -239,16 +231,18 @@ void rt_log_step(Rt *rt, double seconds)
            with_commas(tps, sizeof tps, rate), share, rt_learning_rate(t, st->step),
            duration(eta, sizeof eta, left * (rt_clock() - st->started_seconds) / done),
            eval, skipped);
-    flush_stdout(rt);
+    rt_stdout_flush(rt);
 }
 
 void rt_log_eval(Rt *rt)
 {
     const RtState *st = rt->state;
     if (rt->rank == 0) {
-        printf("step: %4lld  eval_loss: %8.5f (%a) of %lld tokens\n", (long long)st->step,
-               told(st->eval_loss), told(st->eval_loss), (long long)st->eval_tokens);
-        flush_stdout(rt);
+        char text[160];
+        snprintf(text, sizeof text, "step: %4lld  eval_loss: %8.5f (%a) of %lld tokens",
+                 (long long)st->step, told(st->eval_loss), told(st->eval_loss),
+                 (long long)st->eval_tokens);
+        rt_stdout_result(rt, text);
     }
 }
 
@@ -263,10 +257,12 @@ static void write_stats(Rt *rt, const RankStats *all)
 {
     const RtTrainer *t = rt->trainer;
     const char *path = rt->state->flags.stats;
-    FILE *f = fopen(path, "we");
-    if (f == NULL) {
-        rt_fail(rt, RT_EXIT_ERROR, "--stats %s: %s", path, strerror(errno));
+    static RtOutput out;
+    if (!rt_output_begin(&out, path)) {
+        rt_output_lost(rt, "stats", path);
+        return;
     }
+    FILE *f = out.f;
     fprintf(f,
             "{\"world_size\": %d, \"steps\": %lld, \"arena_bytes\": %lld, "
             "\"symmetric_bytes\": %lld, \"local_bytes\": %lld, \"ranks\": [\n",
@@ -287,8 +283,8 @@ static void write_stats(Rt *rt, const RankStats *all)
                 r + 1 < t->world_size ? "," : "");
     }
     fprintf(f, "]}\n");
-    if (fclose(f) != 0) {
-        rt_fail(rt, RT_EXIT_ERROR, "--stats %s: %s", path, strerror(errno));
+    if (!rt_output_end(&out)) {
+        rt_output_lost(rt, "stats", path);
     }
 }
 
@@ -317,7 +313,7 @@ void rt_log_end(Rt *rt)
         return;
     }
     rt_memory_resident(rt, stdout);
-    flush_stdout(rt);
+    rt_stdout_flush(rt);
     if (st->flags.stats != NULL) {
         write_stats(rt, all);
     }
@@ -325,7 +321,7 @@ void rt_log_end(Rt *rt)
         FILE *f = st->log;
         st->log = NULL;
         if (fclose(f) != 0) {
-            log_failed(rt);
+            rt_output_lost(rt, "log", st->flags.log);
         }
     }
 }

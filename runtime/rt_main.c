@@ -2,10 +2,10 @@
 /* rt_main.c: the life of a trainer. In: the emitted RtTrainer, the command line. Out: a
  * run, and its exit code. rt_main → rt_launch or rt_join → rt_rank_main, once in each
  * rank. */
-#include "rt_private.h"
+#include "rt_out.h"
 
-#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -38,9 +38,10 @@ static void one_step(Rt *rt)
 static void find_weights(Rt *rt)
 {
     const RtFlags *f = &rt->state->flags;
-    if (f->sample && f->checkpoint != NULL) {
+    const bool sample = f->command == RT_SAMPLE;
+    if (sample && f->checkpoint != NULL) {
         rt_checkpoint_weights(rt);
-    } else if (f->sample || !rt_checkpoint_begin(rt)) {
+    } else if (sample || !rt_checkpoint_begin(rt)) {
         if (f->init != NULL) {
             rt_config_compare(rt, f->init);
             rt_import_weights(rt, f->init);
@@ -54,7 +55,7 @@ static void prepare(Rt *rt, int fd)
 {
     RtState *st = rt->state;
     const RtTrainer *t = rt->trainer;
-    const bool trains = !st->flags.sample;
+    const bool trains = st->flags.command == RT_TRAIN;
     char error[RT_ERROR_BYTES];
     st->shared_fd = fd;
     st->losses = calloc((size_t)t->micro_batches + 1, sizeof *st->losses);
@@ -66,6 +67,9 @@ static void prepare(Rt *rt, int fd)
     }
     rt_agree_builds(rt);
     rt_agree_flags(rt);
+    if (rt->rank == 0) {
+        rt_outputs_check(rt);
+    }
     rt_enter(rt, RT_AT_DATA);
     if (trains) {
         st->tokens = rt_tokens_open(t, st->flags.data, st->flags.n_data, error);
@@ -84,12 +88,13 @@ static void prepare(Rt *rt, int fd)
     }
 }
 
-/* Returns whether it was stopped by a signal, with a checkpoint to go on from. */
+/* Returns whether it was stopped before its last step, with a checkpoint to go on from.
+ */
 static bool train(Rt *rt)
 {
     RtState *st = rt->state;
     const RtFlags *f = &st->flags;
-    bool stopped = false;
+    bool stopped = rt_checkpoint_asked(rt);
     if (st->step >= f->steps && st->held_out != NULL) {
         rt_evaluate(rt);
         rt_log_eval(rt);
@@ -121,29 +126,37 @@ int rt_rank_main(const RtTrainer *t, const RtFlags *f, RtShared *shared, int fd,
     omp_set_dynamic(0);
     omp_set_num_threads(threads);
 #endif
+    if (rank == 0 && f->command == RT_TRAIN) {
+        rt_stdout_begin();
+    }
     prepare(&rt, fd);
     rt_comm_begin(&rt);
     bool stopped = false;
-    if (f->sample) {
+    if (f->command == RT_SAMPLE) {
         rt_sample(&rt);
     } else {
         stopped = train(&rt);
     }
     rt_comm_end(&rt);
-    if (!f->sample) {
+    if (f->command == RT_TRAIN) {
         rt_log_end(&rt);
     }
     if (f->guard && !rt_arena_intact(&rt)) {
         rt_fail(&rt, RT_EXIT_ERROR, "bytes around the arena were overwritten");
     }
     if (f->weights_hash && !stopped) {
+        char text[32];
         const uint64_t hash = rt_weights_hash(&rt);
+        snprintf(text, sizeof text, "weights %016llx", (unsigned long long)hash);
         if (rank == 0) {
-            printf("weights %016llx\n", (unsigned long long)hash);
+            rt_stdout_result(&rt, text);
         }
     }
-    if (rank == 0 && (fflush(stdout) != 0 || ferror(stdout))) {
-        rt_fail(&rt, RT_EXIT_ERROR, "stdout cannot be written: %s", strerror(errno));
+    if (state.lost[0] != '\0' && !stopped) {
+        rt_fail(&rt, RT_EXIT_ERROR, "%s", state.lost);
+    }
+    if (state.lost[0] != '\0') {
+        fprintf(stderr, "trainer: warning: %s\n", state.lost);
     }
     if (stopped) {
         atomic_store(&shared->again, 1);
@@ -162,7 +175,7 @@ static int print_hashes(const RtTrainer *t)
     const uint64_t platform = rt_platform_hash(t, text, sizeof text);
     printf("platform %016llx %s\n", (unsigned long long)platform, text);
 #endif
-    return fflush(stdout) == 0 ? RT_EXIT_OK : RT_EXIT_ERROR;
+    return rt_stdout_close(RT_EXIT_OK);
 }
 
 /* A descriptor that was closed before us would become the shared memory's, and a line for
@@ -215,6 +228,7 @@ int rt_main(const RtTrainer *trainer, int argc, char **argv)
 {
     RtFlags flags;
     hold_standard_streams();
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of its write */
     const int rc = rt_flags_parse(&flags, trainer, argc, argv);
     if (rc >= 0) {
         return rc;
@@ -224,6 +238,12 @@ int rt_main(const RtTrainer *trainer, int argc, char **argv)
     }
     if (flags.numerics_hash) {
         return print_hashes(trainer);
+    }
+    if (flags.command == RT_VERIFY) {
+        return rt_verify(&flags);
+    }
+    if (flags.command == RT_LS) {
+        return rt_ls(trainer, &flags);
     }
 #ifdef RT_CUDA
     if (flags.tune_kernels) {
@@ -238,6 +258,9 @@ int rt_main(const RtTrainer *trainer, int argc, char **argv)
         return RT_EXIT_USAGE;
     }
 #endif
+    if (flags.command == RT_TRAIN && flags.checkpoint != NULL) {
+        rt_signals_early();
+    }
     RtJoin join;
     if (!flags.local && rt_join_find(&join)) {
         return rt_join(trainer, &flags, &join);
@@ -247,8 +270,8 @@ int rt_main(const RtTrainer *trainer, int argc, char **argv)
     rt_cores_fit_openmp(&cores, &flags, trainer->world_size, argv);
     /* A mistake in the data is told once, before any rank starts. */
     char error[RT_ERROR_BYTES];
-    if (!(flags.sample ? rt_sample_check(trainer, &flags, error)
-                       : check_data(trainer, &flags, error))) {
+    if (!(flags.command == RT_SAMPLE ? rt_sample_check(trainer, &flags, error)
+                                     : check_data(trainer, &flags, error))) {
         fprintf(stderr, "trainer: error: %s\n", error);
         return RT_EXIT_ERROR;
     }

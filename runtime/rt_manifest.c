@@ -165,8 +165,21 @@ bool rt_manifest_read(RtManifest *m, const char *folder, char *error)
 void rt_manifest_free(RtManifest *m)
 {
     rt_chunks_end(&m->chunks);
+    for (int i = 0; i < m->n_files; i++) {
+        free(m->files[i].chunks);
+    }
     free(m->files);
     *m = (RtManifest){0};
+}
+
+int64_t rt_manifest_bytes(const RtManifest *m)
+{
+    int64_t bytes = 0;
+    bool too_many = false;
+    for (int i = 0; i < m->n_files; i++) {
+        too_many = __builtin_add_overflow(bytes, m->files[i].bytes, &bytes) || too_many;
+    }
+    return too_many ? -1 : bytes;
 }
 
 bool rt_manifest_sizes(const RtManifest *m, const char *folder, char *error)
@@ -206,6 +219,20 @@ static void sum_files(Rt *rt, RtFile *files, int n)
     }
 }
 
+/* The same of each chunk of a file, and its sum of them. */
+static void sum_chunks(Rt *rt, RtFile *f)
+{
+    const int64_t n = rt_chunks_of(f);
+    f->sum = 0;
+    for (int64_t at = 0; at < n; at += RT_SUM_WORDS) {
+        const int64_t some = n - at < RT_SUM_WORDS ? n - at : RT_SUM_WORDS;
+        rt_save_sum(rt, f->chunks + at, (int)some);
+        for (int64_t i = 0; i < some; i++) {
+            f->sum += f->chunks[at + i];
+        }
+    }
+}
+
 void rt_manifest_hash_own(Rt *rt, const char *folder, RtFile *files, int n_files)
 {
     RtChunks h;
@@ -216,8 +243,12 @@ void rt_manifest_hash_own(Rt *rt, const char *folder, RtFile *files, int n_files
 
 bool rt_manifest_hash(Rt *rt, RtFile *files, int n_files)
 {
-    sum_files(rt, files, n_files);
     for (int i = 0; i < n_files; i++) {
+        if (files[i].chunks != NULL) {
+            sum_chunks(rt, &files[i]);
+        } else {
+            sum_files(rt, &files[i], 1);
+        }
         files[i].hash = files[i].sum;
     }
     return rt_first_error(rt) < 0;

@@ -22,15 +22,17 @@ enum {
 
 /* ---- rt_flags.c -------------------------------------------------------------------- */
 
+typedef enum { RT_TRAIN, RT_SAMPLE, RT_VERIFY, RT_LS, RT_COMMANDS } RtCommand;
 enum { RT_MAX_DATA = 64 };
 typedef struct RtFlags {
+    RtCommand command;
+    const char *folder; /* of `trainer verify` and `trainer ls` */
     const char *data[RT_MAX_DATA];
     int n_data;
     const char *eval[RT_MAX_DATA]; /* held-out data */
     int n_eval;
     int64_t eval_every;     /* steps; 0: only after the last */
     int64_t eval_sequences; /* the first so many of it; 0: all */
-    bool sample;            /* `trainer sample`: no training */
     const char *prompt;
     int64_t sample_tokens, top_k; /* top_k 0: all */
     double temperature, top_p;
@@ -40,7 +42,7 @@ typedef struct RtFlags {
     const char *log;   /* JSON lines */
     const char *stats; /* counters of every rank, one JSON object */
     const char *debug_gradients;
-    bool weights_hash, numerics_hash, guard, quiet, local;
+    bool weights_hash, numerics_hash, guard, quiet, local, force, json;
     bool loopback;          /* CUDA: ranks share GPUs */
     const char *meet;       /* CUDA: HOST:PORT where machines meet; NULL: a launcher's */
     bool tune_kernels;      /* CUDA: find algorithms of matrix products, no training */
@@ -50,9 +52,12 @@ typedef struct RtFlags {
     const char *init;       /* a folder of Hugging Face's; NULL: random */
     const char *checkpoint; /* the folder; NULL: none are written */
     int64_t checkpoint_every; /* steps; 0: only at the end */
+    double checkpoint_seconds;
+    double stop_seconds;      /* after the start the run is to have saved; 0: no limit */
+    int64_t started_ns;       /* clock of the start */
     int64_t keep, keep_every; /* the newest so many, 0: all; and each so many steps */
-    bool resume, keep_going;
-    bool wait_for_saves, one_writer;
+    bool resume, must_resume; /* must: there has to be a checkpoint */
+    bool keep_going, wait_for_saves, one_writer;
     int64_t threads;         /* of each rank; 0: its share of the cores */
     double deadline_seconds; /* 0: derived from the plan */
     double peak_tflops;      /* of one rank, for MFU; 0: unknown */
@@ -205,6 +210,7 @@ typedef struct RtState {
         matrix_bytes;
     double wait_seconds;
     FILE *log;
+    char lost[640]; /* what the run fails with in its end; empty: nothing */
     double started_seconds;
     struct RtCheckpoint *checkpoint; /* NULL: without --checkpoint */
     int shared_fd;                   /* of the memory that all ranks share */
@@ -448,7 +454,7 @@ bool rt_eval_due(const Rt *rt); /* after the step at hand */
 void rt_evaluate(Rt *rt);       /* collective */
 void rt_sample(Rt *rt);         /* collective */
 
-/* ---- rt_save.c, rt_resume.c -------------------------------------------------------- */
+/* ---- rt_due.c, rt_resume.c --------------------------------------------------------- */
 
 /* Collective. Without --checkpoint they do nothing and return false. */
 void rt_checkpoint_weights(Rt *rt); /* `trainer sample`: those of the newest sound one */
@@ -457,14 +463,19 @@ bool rt_checkpoint_begin(Rt *rt);   /* were weights and state read from one? */
  * none; does the address lie in one? */
 int64_t rt_snapshot_bytes(const Rt *rt);
 bool rt_snapshot_holds(const Rt *rt, uintptr_t address);
-bool rt_checkpoint_step(Rt *rt); /* after a step: saves when it is time; does the run end
-                                    here, for a signal? */
+/* After a step: saves when it is time. Does the run end here, to be resumed? */
+bool rt_checkpoint_step(Rt *rt);
+/* Before the first step: the same, of a run whose state is on the disk. */
+bool rt_checkpoint_asked(Rt *rt);
+int rt_verify(const RtFlags *f);                 /* an exit code */
+int rt_ls(const RtTrainer *t, const RtFlags *f); /* the same */
 
 /* ---- rt_shm.c, rt_memory.c, rt_log.c ----------------------------------------------- */
 
-int rt_shared_create(const RtTrainer *t);    /* descriptor, or -1 with errno */
-int64_t rt_shared_bytes(const RtTrainer *t); /* that the descriptor has at first */
-RtShared *rt_shared_map(int fd);             /* or NULL with errno */
+int rt_shared_create(const RtTrainer *t);        /* descriptor, or -1 with errno */
+const char *rt_shared_error(const RtTrainer *t); /* words for it */
+int64_t rt_shared_bytes(const RtTrainer *t);     /* that the descriptor has at first */
+RtShared *rt_shared_map(int fd);                 /* or NULL with errno */
 bool rt_arena_map(Rt *rt, int fd, bool guard, char *error);
 /* Between a space of this rank and memory of this process: on a device, copies. */
 typedef enum { RT_SPACE_SYMMETRIC, RT_SPACE_LOCAL } RtSpace;
@@ -495,7 +506,7 @@ void rt_memory_resident(const Rt *rt, FILE *out);
 /* Where words for a person go: stdout, or where that holds tokens, stderr. */
 static inline FILE *rt_words(const Rt *rt)
 {
-    return rt->state->flags.sample ? stderr : stdout;
+    return rt->state->flags.command == RT_SAMPLE ? stderr : stdout;
 }
 void rt_log_start(Rt *rt);
 void rt_log_step(Rt *rt, double seconds);
@@ -515,10 +526,16 @@ typedef struct RtJob {
     int running;            /* ranks this process started that have not ended */
     bool judges;            /* looks for ranks that stand still */
     bool leads;             /* CUDA: this machine's ranks reach others through it */
-    int asked;              /* signals that asked this process to end the job */
-    int64_t asked_ns;       /* clock of the last of them */
+    bool told;              /* that a signal came */
+    bool insists;           /* who asked does not want to wait for a save */
     int64_t deadline_ns;
 } RtJob;
+
+/* rt_signals.c: numbers of the signals that ask a job to end; how many. With checkpoints
+ * they end the process with RT_EXIT_AGAIN until it watches ranks. */
+enum { RT_MAX_SIGNALS = 80 };
+int rt_signals_asking(int *numbers);
+void rt_signals_early(void);
 
 /* The ranks' share of the cores this process may use. */
 typedef struct RtCores {
@@ -572,5 +589,6 @@ int rt_rank_main(const RtTrainer *t, const RtFlags *f, RtShared *shared, int fd,
                  int threads, bool crowded);
 /* For torchrun, which shows it as the root cause. */
 void rt_report_error(const char *text);
+void rt_json_put(FILE *f, const char *text); /* as a string of JSON */
 
 #endif

@@ -9,6 +9,7 @@
  * refused. No pointer file says which is the newest: names and manifests do. */
 #define _GNU_SOURCE
 #include "rt_checkpoint.h"
+#include "rt_out.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -108,6 +109,23 @@ static void refuse_checkpoint(RtCheckpoint *c)
     }
 }
 
+/* A folder that must have a checkpoint is never made: it may be a disk's that is not
+ * mounted. */
+static bool find_folder(Rt *rt)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    if (!rt->state->flags.must_resume) {
+        return rt_file_make_folder(c->dir, c->error);
+    }
+    if (access(c->dir, F_OK) != 0 && errno == ENOENT) {
+        snprintf(c->error, sizeof c->error,
+                 "--resume=must, but there is no folder %.500s; is its disk mounted?",
+                 c->dir);
+        return false;
+    }
+    return true;
+}
+
 /* The folder is this run's, and clean; steps of checkpoints in it, largest first, the
  * same on all ranks. */
 static int64_t *open_folder(Rt *rt, int *count)
@@ -117,8 +135,7 @@ static int64_t *open_folder(Rt *rt, int *count)
     if (rt->rank == 0) {
         refuse_checkpoint(c);
     }
-    if (rt->rank == 0 && c->error[0] == '\0' && rt_file_make_folder(c->dir, c->error) &&
-        lock_folder(rt)) {
+    if (rt->rank == 0 && c->error[0] == '\0' && find_folder(rt) && lock_folder(rt)) {
         rt_file_clean(c->dir, c->error);
     }
     *count = rt_share_steps(rt, &steps);
@@ -349,6 +366,7 @@ static bool load(Rt *rt, int64_t step)
     if (who < 0 && rt->rank == 0) {
         printf("resumed from %s: step %lld of %lld, %.2f s\n", folder, (long long)step,
                (long long)rt->state->flags.steps, rt_clock() - begin);
+        rt_stdout_flush(rt);
     }
     return who < 0;
 }
@@ -400,6 +418,12 @@ bool rt_checkpoint_begin(Rt *rt)
             "goes on from it; a new run needs a new folder",
             f->checkpoint, (long long)steps[0]);
     }
+    if (n == 0 && f->must_resume) {
+        refuse(rt,
+               "--resume=must: there is no checkpoint in %s; is its disk mounted? "
+               "--resume alone starts at step 0 there",
+               f->checkpoint);
+    }
     bool loaded = false;
     for (int i = 0; i < n && !loaded; i++) {
         loaded = load(rt, steps[i]);
@@ -423,6 +447,7 @@ bool rt_checkpoint_begin(Rt *rt)
     }
     if (n == 0 && f->resume && rt->rank == 0) {
         printf("no checkpoint in %s yet: starting at step 0\n", f->checkpoint);
+        rt_stdout_flush(rt);
     }
     return loaded;
 }

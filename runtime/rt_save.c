@@ -9,7 +9,8 @@
  *   2. all write their slices, then fsync and close each file they wrote
  *   3. all read chunks back and hash them, for the MANIFEST: of one set of files, while
  *      the disk takes the next one
- *   4. rank 0 writes MANIFEST, fsyncs it and the folders, renames the folder, fsyncs DIR
+ *   4. rank 0 writes CHUNKS and MANIFEST, fsyncs them and the folders, renames the
+ *      folder, fsyncs DIR
  *   5. only now is it told to anybody, and older ones are removed: renamed first, so that
  *      what is half removed has no name of a checkpoint
  * Slices come from the arena, or from copies of them, which a thread of each rank writes
@@ -17,10 +18,10 @@
  * them succeeded; a part that failed is never tried again. */
 #define _GNU_SOURCE
 #include "rt_checkpoint.h"
+#include "rt_out.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -101,6 +102,13 @@ static void agree_on_small_files(Rt *rt)
     }
 }
 
+/* Its text is known when all others are on the disk; its length now. */
+static void add_chunks(RtCheckpoint *c)
+{
+    const int64_t bytes = rt_chunks_text_bytes(c->files, c->n_tensor_files);
+    c->files[c->n_files++] = (RtFile){.name = "CHUNKS", .bytes = bytes};
+}
+
 static void add_small_files(Rt *rt, int64_t step)
 {
     const RtTrainer *t = rt->trainer;
@@ -111,6 +119,7 @@ static void add_small_files(Rt *rt, int64_t step)
             add_small(c, "model.safetensors.index.json", rt_state_index(c, t))) &&
            add_small(c, "numerics.txt", strdup(t->numerics)) &&
            add_small(c, "train_state.json", rt_state_text(rt, step)));
+    add_chunks(c);
     agree_on_small_files(rt);
 }
 
@@ -335,6 +344,26 @@ static bool move_aside(RtCheckpoint *c, const char *final)
     return rt_file_error(c->error, "rename", final);
 }
 
+/* Its bytes are reserved. */
+static bool write_chunks(RtCheckpoint *c, const char *folder)
+{
+    char path[RT_PATH_BYTES + RT_NAME_BYTES];
+    snprintf(path, sizeof path, "%s/CHUNKS", folder);
+    char *text = rt_chunks_text(c->files, c->n_tensor_files);
+    if (text == NULL) {
+        snprintf(c->error, sizeof c->error, "CHUNKS: out of memory");
+        return false;
+    }
+    const int fd = rt_file_open(path, O_WRONLY, c->error);
+    bool ok = fd >= 0;
+    if (ok && !rt_file_write(fd, path, text, (int64_t)strlen(text), 0, c->error)) {
+        close(fd);
+        ok = false;
+    }
+    free(text);
+    return ok && rt_file_finish(fd, path, c->error);
+}
+
 static bool write_manifest(RtCheckpoint *c, const char *folder, int64_t step)
 {
     RtFile f = {.name = "MANIFEST"};
@@ -412,6 +441,12 @@ bool rt_save_write(Rt *rt, int64_t step)
     if ((who = write_sets(rt, folder)) >= 0) {
         return give_up(rt, step, folder, who);
     }
+    if (rt->rank == 0) {
+        write_chunks(c, folder);
+    }
+    if ((who = rt_first_error(rt)) >= 0) {
+        return give_up(rt, step, folder, who);
+    }
     RtFile *others = c->files + c->n_tensor_files;
     rt_manifest_hash_own(rt, folder, others, c->n_files - c->n_tensor_files);
     if (rt_manifest_hash(rt, others, c->n_files - c->n_tensor_files) && rt->rank == 0) {
@@ -422,18 +457,18 @@ bool rt_save_write(Rt *rt, int64_t step)
     }
     drop_small_files(c);
     c->saved = step;
+    rt_due_saved(rt, rt_clock() - begin);
     if (rt->rank == 0) {
         rt_file_step_path(folder, c->dir, "", step);
         printf("checkpoint: %s, %.2f s\n", folder, rt_clock() - begin);
-        fflush(stdout); /* a closed stdout is told by the next line of the log */
+        rt_stdout_flush(rt);
     }
     rt_prune_note(rt, step, true);
     rt_prune(rt);
     return true;
 }
 
-/* The state of now, written now or, where training goes on, by a thread. */
-static bool save(Rt *rt, int64_t step, bool apart)
+bool rt_save(Rt *rt, int64_t step, bool apart)
 {
     RtCheckpoint *c = rt->state->checkpoint;
     rt_snapshot_join(rt);
@@ -444,43 +479,4 @@ static bool save(Rt *rt, int64_t step, bool apart)
         rt_snapshot_take(rt);
     }
     return (apart && rt_snapshot_start(rt, step)) || rt_save_write(rt, step);
-}
-
-bool rt_checkpoint_step(Rt *rt)
-{
-    RtState *st = rt->state;
-    const RtFlags *f = &st->flags;
-    const int64_t step = st->step + 1;
-    if (st->checkpoint == NULL) {
-        return false;
-    }
-    /* ranks hear of a signal one by one: they stop after the same step */
-    uint64_t asked = atomic_load(&st->shared->signal) != 0;
-    rt_sum_words(rt, &asked, 1);
-    const bool due = f->checkpoint_every > 0 && step % f->checkpoint_every == 0;
-    const bool last = asked != 0 || step >= f->steps;
-    if (!due && !last) {
-        return false;
-    }
-    const bool saved = save(rt, step, st->checkpoint->apart && !last);
-    if (asked == 0 || step >= f->steps) {
-        return false;
-    }
-    if (!saved) {
-        rt_first_error(rt);
-        if (rt->rank != 0) {
-            rt_leave(rt);
-        }
-        rt_fail(rt, RT_EXIT_ERROR, "asked to end, but step %lld could not be saved",
-                (long long)step);
-    }
-    if (rt->rank == 0) {
-        const int n = atomic_load(&st->shared->signal);
-        fprintf(
-            stderr,
-            "trainer: signal %d (%s): stopped after step %lld, which is saved; run it "
-            "again with --resume\n",
-            n, n != 0 ? strsignal(n) : "?", (long long)step);
-    }
-    return true;
 }

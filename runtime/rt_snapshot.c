@@ -284,8 +284,9 @@ void rt_snapshot_open(Rt *rt)
 {
     RtCheckpoint *c = rt->state->checkpoint;
     const RtFlags *f = &rt->state->flags;
-    c->apart =
-        !f->wait_for_saves && f->checkpoint_every > 0 && f->checkpoint_every < f->steps;
+    c->apart = !f->wait_for_saves &&
+               (f->checkpoint_seconds > 0 ||
+                (f->checkpoint_every > 0 && f->checkpoint_every < f->steps));
     if (!c->apart && !c->one_writer) {
         return;
     }

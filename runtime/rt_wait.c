@@ -97,16 +97,9 @@ void rt_report_error(const char *text)
     if (f == NULL) {
         return;
     }
-    fprintf(f, "{\"message\": \"");
-    for (const char *p = text; *p != '\0'; p++) {
-        const unsigned char c = (unsigned char)*p;
-        if (c < ' ') {
-            fprintf(f, "\\u%04x", c);
-        } else {
-            fprintf(f, "%s%c", c == '"' || c == '\\' ? "\\" : "", c);
-        }
-    }
-    fprintf(f, "\", \"timestamp\": %lld}\n", (long long)time(NULL));
+    fprintf(f, "{\"message\": ");
+    rt_json_put(f, text);
+    fprintf(f, ", \"timestamp\": %lld}\n", (long long)time(NULL));
     fclose(f);
 }
 

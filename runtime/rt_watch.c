@@ -251,33 +251,46 @@ static void kill_all(const RtJob *job)
     }
 }
 
-/* One cause may bring its signal twice, by the terminal and by a shell: within two
- * seconds it is one. */
-static void told_to_save(RtJob *job, int n)
+/* Ranks save and stop by themselves. */
+static bool saves(const RtJob *job)
 {
-    const int64_t now = rt_clock_ns();
-    if (job->asked > 0 && now - job->asked_ns < 2000000000) {
-        return;
-    }
-    job->asked_ns = now;
-    if (++job->asked == 1 && job->flags->checkpoint != NULL && job->judges) {
-        fprintf(stderr,
-                "trainer: signal %d (%s): finishing the step and saving it; once more "
-                "ends at once\n",
-                n, strsignal(n));
-    }
+    return job->flags->command == RT_TRAIN && job->flags->checkpoint != NULL;
 }
 
-/* With checkpoints the ranks save and stop by themselves; who asks twice does not want to
- * wait. */
+/* Whoever sends SIGINT or SIGTERM a second time does not want to wait. One cause may
+ * bring its signal twice, by the terminal and by a shell: within two seconds it is one.
+ * Schedulers send others more than once, and SIGTERM after them: they do not insist. */
+static void asked_again(RtJob *job, int n)
+{
+    static int64_t first_ns[2];
+    const int64_t now = rt_clock_ns();
+    if (n != SIGINT && n != SIGTERM) {
+        return;
+    }
+    int64_t *first = &first_ns[n == SIGTERM];
+    job->insists = job->insists || (*first != 0 && now - *first > 2000000000);
+    *first = *first != 0 ? *first : now;
+}
+
+/* A signal came here, to a rank, or to another one's watcher. */
 static void check_signal(RtJob *job)
 {
     const int n = atomic_load(&job->shared->signal);
     char at[512];
-    if (job->flags->checkpoint != NULL && job->asked < 2) {
+    if (n == 0) {
         return;
     }
-    if (n != 0 && rt_job_fails(job, 128 + n)) {
+    if (saves(job) && !job->insists) {
+        if (!job->told && job->judges) {
+            fprintf(stderr,
+                    "trainer: signal %d (%s): finishing the step and saving it; SIGINT "
+                    "or SIGTERM twice ends at once\n",
+                    n, strsignal(n));
+        }
+        job->told = true;
+        return;
+    }
+    if (rt_job_fails(job, 128 + n)) {
         fprintf(stderr, "trainer: ended by signal %d (%s) %s\n", n, strsignal(n),
                 where(job, 0, at, sizeof at));
     }
@@ -295,26 +308,10 @@ static bool all_done(const RtJob *job)
     return true;
 }
 
-/* The signals that ask a job to end, but for those that its caller told it to ignore:
- * nohup does so with SIGHUP, a shell with SIGINT where it starts something in the
- * background. */
-static int asking_signals(int *numbers)
-{
-    static const int all[] = {SIGINT, SIGTERM, SIGHUP};
-    int n = 0;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        struct sigaction now;
-        if (sigaction(all[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN) {
-            numbers[n++] = all[i];
-        }
-    }
-    return n;
-}
-
 static void watched_signals(sigset_t *set)
 {
-    int numbers[3];
-    const int n = asking_signals(numbers);
+    int numbers[RT_MAX_SIGNALS];
+    const int n = rt_signals_asking(numbers);
     sigemptyset(set);
     sigaddset(set, SIGCHLD);
     for (int i = 0; i < n; i++) {
@@ -339,7 +336,7 @@ int rt_watch(RtJob *job)
         const int got = sigtimedwait(&signals, NULL, &tick);
         if (got > 0 && got != SIGCHLD) {
             atomic_store(&job->shared->signal, got);
-            told_to_save(job, got);
+            asked_again(job, got);
         }
         const int64_t now = rt_clock_ns();
         if (now - last > SUSPENDED_MS * INT64_C(1000000)) {
@@ -380,8 +377,7 @@ void rt_job_init(RtJob *job, const RtTrainer *t, const RtFlags *f, RtShared *sha
     watched_signals(&signals);
     sigprocmask(SIG_BLOCK, &signals, NULL);
     signal(SIGCHLD, SIG_DFL); /* ignored, it would hide how a rank ended */
-    signal(SIGPIPE,
-           SIG_IGN); /* of a closed stdout the ranks say more than a signal would */
+    signal(SIGPIPE, SIG_IGN); /* a closed stdout is an error of its write */
 }
 
 static RtShared *asked_of;
@@ -417,8 +413,8 @@ static _Noreturn void be_rank(const RtJob *job, int rank, pid_t watcher,
     watched_signals(&signals);
     asked_of = job->shared;
     const struct sigaction ask = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    int numbers[3];
-    const int n = asking_signals(numbers);
+    int numbers[RT_MAX_SIGNALS];
+    const int n = rt_signals_asking(numbers);
     for (int i = 0; i < n; i++) {
         sigaction(numbers[i], &ask, NULL);
     }

@@ -6,8 +6,8 @@
  * is left out; steps are enqueued call by call. What runs on one stream while another
  * computes counts on both, so the seconds may add up to more than the step's. */
 #include "rt_gpu.h"
+#include "rt_out.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -137,10 +137,12 @@ void rt_profile_end(Rt *rt)
                 "--profile: the first step does not count; --steps 3 "
                 "or more");
     }
-    FILE *f = fopen(path, "we");
-    if (f == NULL) {
-        rt_fail(rt, RT_EXIT_ERROR, "%s: %s", path, strerror(errno));
+    static RtOutput out;
+    if (!rt_output_begin(&out, path)) {
+        rt_output_lost(rt, "profile", path);
+        return;
     }
+    FILE *f = out.f;
     qsort(timed, (size_t)n_timed, sizeof *timed, longer);
     fprintf(f, "{\"steps\": %lld, \"step_seconds\": %.9g, \"kernels\": [",
             (long long)steps - 1, step_seconds / n);
@@ -153,8 +155,7 @@ void rt_profile_end(Rt *rt)
             t->flops / n);
     }
     fprintf(f, "\n]}\n");
-    const bool written = ferror(f) == 0;
-    if (fclose(f) != 0 || !written) {
-        rt_fail(rt, RT_EXIT_ERROR, "%s: %s", path, strerror(errno));
+    if (!rt_output_end(&out)) {
+        rt_output_lost(rt, "profile", path);
     }
 }

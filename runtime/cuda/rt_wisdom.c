@@ -14,6 +14,7 @@
  * asked for. A file without a section that fits is told, and the library chooses. */
 #define _GNU_SOURCE
 #include "rt_blas.h"
+#include "rt_out.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -323,7 +324,8 @@ void rt_wisdom_write(Rt *rt, const RtChoice *choices, int n)
 {
     Out o = {.rt = rt};
     int kept = 0;
-    char key[KEY_BYTES], part[1100], *old = read_text(rt);
+    static RtOutput out;
+    char key[KEY_BYTES], *old = read_text(rt);
     key_of(rt, key);
     say(&o, "%s", FIRST_LINE);
     if (old != NULL) {
@@ -344,14 +346,13 @@ void rt_wisdom_write(Rt *rt, const RtChoice *choices, int n)
             wisdom.path, MAX_CHOICES);
     }
     say(&o, "end %016" PRIx64 "\n", rt_hash64(o.text, o.bytes, 3));
-    snprintf(part, sizeof part, "%s.%ld", wisdom.path, (long)getpid());
-    FILE *f = fopen(part, "wbe");
-    const bool written = f != NULL && fwrite(o.text, 1, o.bytes, f) == o.bytes;
-    if (f == NULL || fclose(f) != 0 || !written || rename(part, wisdom.path) != 0) {
-        const int error = errno;
-        unlink(part);
+    const bool begun = rt_output_begin(&out, wisdom.path);
+    if (begun) {
+        fwrite(o.text, 1, o.bytes, out.f);
+    }
+    if (!begun || !rt_output_end(&out)) {
         rt_fail(rt, RT_EXIT_ERROR, "%s cannot be written: %s", wisdom.path,
-                strerror(error));
+                strerror(errno));
     }
     free(o.text);
 }

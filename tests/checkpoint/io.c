@@ -5,7 +5,8 @@
  *   IO_COUNT=FILE   writes the number of calls there at the end
  *   IO_AT=N         the N'th call (from 0) does not succeed:
  *   IO_ACT=kill     the process is killed before it; error: it fails with EIO or ENOSPC;
- *                   short: a write or read moves half, another call fails
+ *                   short: a write or read moves half, another call fails; stop: the
+ *                   process is stopped before it, and goes on when it is continued
  *   IO_ERRNO=E      with IO_ACT=error: it fails with this one
  *   IO_FLOCK=E      locks of folders fail with E; IO_FSYNC=E: fsync of folders
  *   IO_SLOW=MS      an fsync of a file takes so long
@@ -113,6 +114,10 @@ static int fault(void)
         return 0;
     if (!strcmp(act, "kill"))
         kill(getpid(), SIGKILL);
+    if (!strcmp(act, "stop")) {
+        kill(getpid(), SIGSTOP);
+        return 0;
+    }
     return !strcmp(act, "short") ? 2 : 1;
 }
 

@@ -219,9 +219,9 @@ wrong_weights() {
     check 'a pointer of Git LFS' test -z "$(hash_of llama1 "$in")"
     check 'is told as that' grep -q 'is a pointer of Git LFS, not the file: git lfs pull' "$WORK/init.err"
     cp "$llama" "$WORK/model.lua"
-    says 'a log is not written over another file' 1 'model.lua: the file is there and is no log' \
+    says 'a log is not written over another file' 1 'model.lua: the file is there and does not begin' \
         llama1 1 --log "$WORK/model.lua"
-    says 'nor when a run goes on' 1 'model.lua: the file is there and is no log' \
+    says 'nor when a run goes on' 1 'model.lua: the file is there and does not begin' \
         llama1 3 --log "$WORK/model.lua" --checkpoint "$ck" --resume
     check 'which stays' cmp "$llama" "$WORK/model.lua"
     printf '{"st' >"$WORK/cut.jsonl" # all that a full disk took

@@ -279,4 +279,7 @@ refusals
 . "$(dirname "$0")/odd.sh"
 . "$(dirname "$0")/apart.sh"
 . "$(dirname "$0")/config.sh"
+. "$(dirname "$0")/ends.sh"
+. "$(dirname "$0")/verify.sh"
+. "$(dirname "$0")/samples.sh"
 finish

@@ -15,6 +15,7 @@ set -u
 . "$ROOT/tests/cudasim/cudnn.sh"
 . "$ROOT/tests/cudasim/machines.sh"
 . "$ROOT/tests/cudasim/muon.sh"
+. "$ROOT/tests/cudasim/signals.sh"
 home=$BUILD/tests/cudasim/home
 data=$ROOT/LICENSE
 STEPS=2
@@ -192,6 +193,7 @@ faults() {
     evaluation
     targets
     saves_beside
+    if [ "$FULL" = 1 ]; then signals "$dir" 50; else signals "$dir" 1; fi
     waits "$dir" "$WORK/reference_llama.result"
     fault "a lost rank" "rank 1" "$dir" CUDASIM_LOST=1:5
     stopped "$dir"

@@ -19,6 +19,7 @@ set -u
 . "$ROOT/tests/e2e/loss.sh"
 . "$ROOT/tests/e2e/evaluate.sh"
 . "$ROOT/tests/e2e/sft.sh"
+. "$ROOT/tests/e2e/planted.sh"
 
 data=$ROOT/LICENSE # English text, there on every machine; a byte is a token
 
@@ -41,6 +42,7 @@ frozen
 loss_packed
 evaluate
 fine_tuning
+planted_numbers
 if [ "$FULL" = 1 ]; then
     equal_bits_products "1 2 3 4 5 6 7 8"
     equal_bits 25 # of each model; tests/matrix has every pair of choices

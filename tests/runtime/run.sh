@@ -6,6 +6,7 @@ set -u
 . "$(dirname "$0")/../lib.sh"
 . "$ROOT/tests/e2e/common.sh"
 . "$ROOT/tests/runtime/toy.sh"
+. "$ROOT/tests/runtime/outputs.sh"
 
 data=$ROOT/LICENSE
 tiny=$ROOT/tests/models/tiny_llama.lua
@@ -56,6 +57,30 @@ end_job() {
     fi
 }
 
+# Without --checkpoint every signal that asks ends the job, whoever gets it, and is told.
+ended_by() {
+    local signal signals="TERM INT HUP USR1 XCPU" number
+    local others=(USR2 ALRM VTALRM PROF IO PWR RTMIN RTMAX-3)
+    # what this shell ignores its jobs ignore
+    if [ $((0x$(sed -n 's/^SigIgn:[ \t]*//p' /proc/self/status) & 1)) != 0 ]; then
+        echo "skipped: SIGHUP (it is ignored here, as by nohup)"
+        signals=${signals/HUP/}
+    fi
+    random ${#others[@]}
+    [ "$FULL" = 1 ] && signals="$signals ${others[*]}" || signals="$signals ${others[random_value]}"
+    for signal in $signals; do
+        number=$(kill -l "$signal")
+        start_job
+        began=$(milliseconds)
+        kill -"$signal" "$job"
+        end_job "SIG$signal" $((128 + number)) 1000 "^trainer: ended by signal $number .* of step"
+    done
+    start_job
+    began=$(milliseconds)
+    kill -USR1 "${ranks[2]}"
+    end_job "SIGUSR1 to a rank" 138 1000 "^trainer: ended by signal 10 "
+}
+
 deaths() {
     local rank
     for rank in 0 1 3; do
@@ -69,18 +94,7 @@ deaths() {
     kill -KILL "$job"
     wait "$job" 2>/dev/null
     if gone "$t"; then ok "kill -9 of the launcher"; else bad "kill -9 of the launcher"; fi
-    local signal signals="TERM INT HUP"
-    # what this shell ignores its jobs ignore
-    if [ $((0x$(sed -n 's/^SigIgn:[ \t]*//p' /proc/self/status) & 1)) != 0 ]; then
-        echo "skipped: SIGHUP (it is ignored here, as by nohup)"
-        signals="TERM INT"
-    fi
-    for signal in $signals; do
-        start_job
-        began=$(milliseconds)
-        kill -$signal "$job"
-        end_job "SIG$signal" $((128 + $(kill -l $signal))) 1000 ''
-    done
+    ended_by
     for rank in 0 2; do
         start_job --deadline 1
         began=$(milliseconds)
@@ -354,9 +368,25 @@ checkers() {
     fi
 }
 
+# The loops of toy.sh over an emitted trainer: ranks that are killed or stopped at random, faults in
+# the middle of a step.
+emitted_loops() {
+    local dir=$WORK/faulty object=$WORK/faulty.o
+    toy_kills four/trainer 9 $([ "$FULL" = 1 ] && echo 200 || echo 3) --threads 1
+    [ "$FULL" = 1 ] || return 0
+    toy_kills four/trainer 19 50 --deadline 1 --threads 1
+    rm -rf "$dir" && cp -r "$WORK/four" "$dir" && rm -rf "$dir/trainer" &&
+        cc -O1 -Wall -Wextra -Werror -I"$ROOT/runtime" -I"$dir" -I"$ROOT/tests/runtime" \
+            -c "$ROOT/tests/runtime/faulty.c" -o "$object" &&
+        build_trainer "$dir" LDFLAGS="-Wl,--wrap=rt_at $object" ||
+        { bad "a trainer with faults is built" "$dir.log"; return; }
+    toy_faults faulty/trainer 'layers.1 layer_backward' 0 1 2 3
+}
+
 toy_suite
 if generate "$WORK/four" "$tiny" --set mesh.shard=4 && build_trainer "$WORK/four"; then
     deaths
+    emitted_loops
     bad_data
     formats
     if generate "$WORK/one" "$tiny" --set mesh.shard=1 && build_trainer "$WORK/one"; then
@@ -379,6 +409,7 @@ if generate "$WORK/four" "$tiny" --set mesh.shard=4 && build_trainer "$WORK/four
         bad "building the trainer of a large vocabulary" "$WORK/large.log"
     fi
     bad_flags
+    outputs_suite
     check "the log's keys" json
     checkers
 else

@@ -106,10 +106,10 @@ toy_fails() {
     fi
 }
 
-# toy_faults NAME RANK...: faults planted in the middle of a step of these ranks.
+# toy_faults NAME PLACE RANK...: faults planted in the middle of a step of these ranks.
 toy_faults() {
-    local toy=$WORK/$1 rank at="at table backward of step 2"
-    shift
+    local toy=$WORK/$1 rank at="at $2 of step 2"
+    shift 2
     for rank in "$@"; do
         planted() { # KIND CODE PATTERN FLAGS...
             local kind=$1 code=$2 pattern=$3
@@ -123,16 +123,17 @@ toy_faults() {
         planted stop 1 "rank $rank has stood still for 1.0 s $at" --deadline 1
         planted sleep 1 "rank $rank has stood still for 1.0 s $at" --deadline 1
         planted term 143 "ended by signal 15 .* of step"
-        planted nan 5 "step 2: the gradient norm is not finite; .* still those after step 1"
-        planted inf 5 "step 2: the gradient norm is not finite"
-        planted nanloss 5 "step 2: the loss is not finite"
         planted over 139 "rank $rank was killed by signal 11 .* $at" --guard
         planted under 139 "rank $rank was killed by signal 11 .* $at" --guard
         planted near 1 "rank $rank\] error: bytes around the arena were overwritten" --guard \
             --steps 3
+        [ "${toy##*/}" = trainer ] && continue # tests/e2e/planted.sh does that
+        planted nan 5 "step 2: the gradient norm is not finite; .* still those after step 1"
+        planted inf 5 "step 2: the gradient norm is not finite"
+        planted nanloss 5 "step 2: the loss is not finite"
     done
-    toy_fails "nobody reads stdout" 1 "stdout cannot be written" 3000 \
-        bash -c "'$toy' --data '$data' --steps 2000 >&-"
+    toy_fails "a closed stdout ends no run" 0 "warning: stdout cannot be written: Bad file" 3000 \
+        bash -c "'$toy' --data '$data' --steps 200 >&-"
     [ -w /dev/full ] && toy_fails "the log's disk is full" 1 "--log /dev/full: No space" 3000 \
         "$toy" --data "$data" --log /dev/full
 }
@@ -429,7 +430,8 @@ toy_memory() {
 toy_threads() {
     local flags="-O1 -g -fsanitize=thread" sources
     sources="$ROOT/tests/runtime/comm_test.c $ROOT/runtime/rt_comm.c $ROOT/runtime/rt_pull.c
-             $ROOT/runtime/rt_matrix.c $ROOT/runtime/rt_sum.c $ROOT/runtime/rt_wait.c"
+             $ROOT/runtime/rt_matrix.c $ROOT/runtime/rt_sum.c $ROOT/runtime/rt_wait.c
+             $ROOT/runtime/rt_json.c"
     # shellcheck disable=SC2086
     if ! cc $toy_flags $flags $sources -o "$WORK/comm_test" -lpthread ||
        ! cc $toy_flags $flags -DCOMM_THREAD=1 $sources -o "$WORK/comm_thread" -lpthread ||
@@ -460,8 +462,8 @@ toy_suite() {
     fi
     toy_bits
     toy_skips
-    toy_faults toy4 0 3
-    toy_faults toy4comm 3
+    toy_faults toy4 'table backward' 0 3
+    toy_faults toy4comm 'table backward' 3
     if [ "$FULL" = 1 ]; then
         toy_kills toy4 9 200
         toy_kills toy4 19 50 --deadline 1

@@ -4,13 +4,7 @@
  * would emit one, for a "model" whose loss is the sum of (w[token] - target)^2 / 2 over
  * two tables in two segments. TOY_FAULT=KIND:RANK:STEP[-LAST] plants a fault in the
  * middle of a step, or of several. */
-#include "rt.h"
-
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "faults.h"
 
 #ifndef WORLD
 #define WORLD 2
@@ -192,49 +186,14 @@ static const int64_t width_of[] = {41, 13};
 
 static int steps_begun;
 
-static bool fault(const Rt *rt, const char *kind)
-{
-    const char *plan = getenv("TOY_FAULT");
-    const size_t n = strlen(kind);
-    int rank, step, last = 0;
-    const int given = plan != NULL && strncmp(plan, kind, n) == 0
-                          ? sscanf(plan + n, ":%d:%d-%d", &rank, &step, &last)
-                          : 0;
-    return given >= 2 && rank == rt->rank && step <= steps_begun &&
-           steps_begun <= (given == 3 ? last : step);
-}
-
 static void plant_fault(Rt *rt)
 {
-    volatile char *at;
-    if (fault(rt, "abort")) {
-        abort();
-    } else if (fault(rt, "exit")) {
-        _exit(7);
-    } else if (fault(rt, "leave")) {
-        exit(0);
-    } else if (fault(rt, "stop")) {
-        raise(SIGSTOP);
-    } else if (fault(rt, "sleep")) {
-        sleep(1000);
-    } else if (fault(rt, "term")) {
-        raise(SIGTERM);
-    } else if (fault(rt, "over")) {
-        at = rt->local + L_BYTES;
-        *at = 1;
-    } else if (fault(rt, "under")) {
-        at = rt->symmetric - 4096;
-        *at = 1;
-    } else if (fault(rt, "near")) {
-        at = rt->symmetric - 1;
-        *at = 1;
-    } else if (fault(rt, "malloc")) {
-        free(malloc(100));
-    } else if (fault(rt, "nan")) {
+    plant_any_fault(rt, steps_begun);
+    if (fault(rt, "nan", steps_begun)) {
         *(Real *)rt_symmetric(rt, grad_at[0]) = STORE(__builtin_nanf(""));
-    } else if (fault(rt, "inf")) {
+    } else if (fault(rt, "inf", steps_begun)) {
         *(Real *)rt_symmetric(rt, grad_at[1]) = STORE(__builtin_inff());
-    } else if (fault(rt, "nanloss")) {
+    } else if (fault(rt, "nanloss", steps_begun)) {
         *rt_loss_slot(rt) = __builtin_nan("");
     }
 }

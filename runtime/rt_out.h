@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_out.h: what a run writes beside its checkpoints: lines on stdout, and the files that
+ * flags name. */
+#ifndef RT_OUT_H
+#define RT_OUT_H
+
+#include "rt_private.h"
+
+#include <limits.h>
+
+/* ---- rt_stdout.c ------------------------------------------------------------------- */
+
+void rt_stdout_begin(void); /* of the rank that prints */
+/* Sends off what was printed. False: nobody takes it; that was said, once, and training
+ * goes on without those lines. */
+bool rt_stdout_flush(Rt *rt);
+/* Of a line that a run was asked for: without it the run fails, and `text` is said. */
+void rt_stdout_result(Rt *rt, const char *text);
+/* Of a command that only prints: its exit code, or that of what it could not print. */
+int rt_stdout_close(int code);
+
+/* ---- rt_outputs.c ------------------------------------------------------------------ */
+
+/* Of the first rank, before anything is computed: may --log, --stats and their like be
+ * written where the flags say? The run ends where one may not. */
+void rt_outputs_check(const Rt *rt);
+
+/* A file that is written whole: it gets its name when it is complete and on the disk. */
+typedef struct RtOutput {
+    FILE *f;
+    char part[PATH_MAX]; /* its name until then; empty: it is a device or a pipe */
+    char path[PATH_MAX];
+} RtOutput;
+bool rt_output_begin(RtOutput *o, const char *path); /* false, with errno */
+bool rt_output_end(RtOutput *o);                     /* the same */
+
+/* A file that a run was asked for is not whole: the run fails with that in its end, when
+ * everything else is done. */
+void rt_output_lost(Rt *rt, const char *flag, const char *path);
+
+#endif

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by run.sh: flags that take words, files that flags write, stdout that is not written, and
+# a limit on the size of files.
+
+# quick FLAGS...: two steps of $WORK/one's trainer; $WORK/quick.out and .err
+quick() {
+    timeout 60 "$WORK/one/trainer" --data "$data" --steps 2 --threads 1 --quiet "$@" \
+        >"$WORK/quick.out" 2>"$WORK/quick.err"
+}
+
+# ---- words ---------------------------------------------------------------------------------------
+
+# A flag is no value of the one before it, neither to a trainer nor to fsdpgen.
+flags_as_values() {
+    local d=$WORK/words got
+    rm -rf "$d" && mkdir "$d" && cd "$d" || return
+    fails "a flag for a folder" 2 'if it is meant: --checkpoint=--resume' \
+        --data "$data" --checkpoint --resume
+    fails "for a file" 2 '`--quiet` is a flag' --data "$data" --log --quiet
+    fails "for a number" 2 '`--steps` is a flag' --data "$data" --seed --steps 3
+    fails "-h for data" 2 '`-h` is a flag' --data -h
+    fails "nothing for a file" 2 '--stats needs a value: FILE' --data "$data" --stats ''
+    fails "a word behind --resume" 2 'did you mean --resume=must?' --data "$data" --resume must
+    fails "another word of --resume" 2 '`must`: --resume=must' --data "$data" --resume=now
+    fails "a command that comes late" 2 'a command is the first word' --data "$data" ls
+    check "a flag that is meant" "$t" --data "$data" --steps 1 --quiet --log=--log
+    check "is the file's name" test -s ./--log
+    rm -f ./--log
+    for got in '-o --force' '--set --check -o x' '--target --json -o x' '--path -h -o x'; do
+        # shellcheck disable=SC2086
+        "$FSDPGEN" "$tiny" $got >out 2>err
+        check "fsdpgen $got: code 2" test $? = 2
+        check "fsdpgen $got: is told" grep -q 'is an option; if it is meant: --[a-z]*=-' err
+    done
+    "$FSDPGEN" tokenize --prompt --decode >out 2>err
+    check "fsdpgen tokenize --prompt --decode" grep -q 'if it is meant: --prompt=--decode' err
+    "$FSDPGEN" tokenize -o --force "$data" >out 2>err
+    check "fsdpgen tokenize -o --force" grep -q 'if it is meant: --output=--force' err
+    rm -f out err
+    check "and no folder or file of that name is left" test -z "$(ls -A)"
+    cd "$ROOT" || exit 70
+}
+
+durations() {
+    local word
+    for word in 11:30:00 h 5x 30m1h 1h1h 1..5 '' -5 1e3 nan; do
+        fails "a duration '$word'" 2 '--stop-after' --data "$data" --checkpoint "$WORK/none" \
+            --stop-after "$word"
+    done
+    fails "no duration at all" 2 'is not between' --data "$data" --checkpoint x --stop-after 0
+    for word in '--stop-after 3' '--checkpoint-seconds 3' --resume=must; do
+        # shellcheck disable=SC2086
+        fails "$word alone" 2 "needs --checkpoint DIR" --data "$data" $word
+    done
+    check "durations were refused, no folder was made" test ! -e "$WORK/none" -a ! -e x
+}
+
+# ---- files ----------------------------------------------------------------------------------------
+
+# A user's file stays, whatever flag names it; one of the flag's own is written again.
+outputs() {
+    local d=$WORK/outputs flag
+    rm -rf "$d" && mkdir "$d"
+    printf '{"loss": 3, "mine": [1]}\n' >"$d/mine"
+    cp "$d/mine" "$d/kept"
+    for flag in log stats debug-gradients; do
+        quick --$flag "$d/kept"
+        check "--$flag: a file of others is refused" test $? = 1
+        check "--$flag: with a word" grep -q -- "--$flag .*kept: the file is there and does not begin" \
+            "$WORK/quick.err"
+        check "--$flag: and stays" cmp "$d/mine" "$d/kept"
+        : >"$d/$flag"
+        check "--$flag: an empty file is taken" quick --$flag "$d/$flag"
+        check "--$flag: and its own" quick --$flag "$d/$flag"
+        check "--$flag: which has something" test -s "$d/$flag"
+        check "--$flag: a device" quick --$flag /dev/null
+        check "--$flag --force replaces" quick --$flag "$d/kept" --force
+        cmp -s "$d/mine" "$d/kept" && bad "--$flag --force replaces nothing"
+        cp "$d/mine" "$d/kept"
+        quick --$flag "$d/none/file"
+        check "--$flag: no such folder, told before a step" grep -q "none/file: No such file" \
+            "$WORK/quick.err"
+        quick --$flag "$d"
+        check "--$flag: a folder" grep -q "Is a directory" "$WORK/quick.err"
+    done
+    quick --log "$d/stats"
+    check "nor is one flag's file another's" test $? = 1
+    quick --log "$d/both" --stats "$d/both"
+    check "two flags of one file" grep -q -- "--stats .*both: --log names the same file" \
+        "$WORK/quick.err"
+    timeout 60 "$WORK/one/trainer" --data "$data" --steps 2 --stats "$d/out" >"$d/out" 2>"$WORK/quick.err"
+    check "a file that stdout goes to" grep -q "stdout or stderr goes there" "$WORK/quick.err"
+    ln -s stats "$d/link"
+    chmod 640 "$d/stats"
+    check "a link" quick --stats "$d/link"
+    check "stays one" test -L "$d/link"
+    check "rights stay" test "$(stat -c %a "$d/stats")" = 640
+    check "nothing else is left" test -z "$(find "$d" -name '*.part')"
+    outputs_pipe "$d"
+}
+
+outputs_pipe() {
+    mkfifo "$1/pipe"
+    timeout 60 cat "$1/pipe" >"$1/heard" &
+    check "a pipe" quick --stats "$1/pipe"
+    wait $!
+    check "gets all of it" grep -q '^{"world_size": 1,' "$1/heard"
+}
+
+# ---- stdout ---------------------------------------------------------------------------------------
+
+stdout_lost() {
+    local hash code
+    quick --steps 20 --weights-hash --log "$WORK/stdout.jsonl"
+    hash=$(grep '^weights ' "$WORK/quick.out")
+    timeout 60 "$WORK/one/trainer" --data "$data" --steps 20 --threads 1 --log "$WORK/stdout.jsonl" \
+        2>"$WORK/stdout.err" | head -n 1 >"$WORK/stdout.out"
+    code=${PIPESTATUS[0]}
+    check "| head: code 0 ($code)" test "$code" = 0
+    check "| head: is told once" test "$(grep -c 'stdout cannot be written: Broken pipe' \
+        "$WORK/stdout.err")" = 1
+    check "| head: all steps are computed" test "$(wc -l <"$WORK/stdout.jsonl")" = 20
+    timeout 60 "$WORK/one/trainer" --data "$data" --steps 20 --threads 1 >&- 2>"$WORK/stdout.err"
+    check "a closed stdout" test $? = 0
+    [ -w /dev/full ] || { echo "skipped: /dev/full"; return; }
+    timeout 60 "$WORK/one/trainer" --data "$data" --steps 20 --threads 1 >/dev/full 2>"$WORK/stdout.err"
+    check "a full disk" test $? = 0 -a "$(grep -c 'No space left' "$WORK/stdout.err")" = 1
+    timeout 60 "$WORK/one/trainer" --data "$data" --steps 20 --threads 1 --weights-hash --quiet \
+        >/dev/full 2>"$WORK/stdout.err"
+    check "a hash that is lost is an error" test $? = 1
+    check "and is there" grep -q "error: stdout cannot .*: \`$hash\` is lost there" "$WORK/stdout.err"
+    "$WORK/one/trainer" --numerics-hash >/dev/full 2>"$WORK/stdout.err"
+    check "a hash alone, too" test $? = 1 -a -s "$WORK/stdout.err"
+}
+
+# Somebody who stops reading does not stop a run.
+stdout_stuck() {
+    timeout 120 "$t" --data "$data" --steps 3000 --threads 1 --deadline 1 --log "$WORK/stuck.jsonl" \
+        2>"$WORK/stuck.err" | { sleep 60 & echo $! >"$WORK/stuck.pid"; wait; } &
+    local pipe=$!
+    timeout 110 bash -c "until [ \"\$(tail -n 1 '$WORK/stuck.jsonl' 2>/dev/null |
+        grep -c '\"step\": 3000,')\" = 1 ]; do sleep 0.2; done"
+    check "a reader that stands still: all steps are computed" test $? = 0
+    kill "$(cat "$WORK/stuck.pid")"
+    wait $pipe
+    check "and it is told" grep -q 'warning: stdout .*its reader has stopped reading' "$WORK/stuck.err"
+}
+
+# ---- the size of files ----------------------------------------------------------------------------
+
+file_size() {
+    (ulimit -f 100 && quick)
+    check "no shared memory for a small ulimit -f: code 1" test $? = 1
+    check "is told" grep -q 'no shared memory: File too large: `ulimit -f` counts' "$WORK/quick.err"
+    local kib # what ranks share fits, and not one more thing of that size
+    kib=$(sed -n 's/.* counts the \([0-9]*\) bytes.*/\1/p' "$WORK/quick.err")
+    kib=$((kib / 1024 + 1))
+    head -c $((kib * 1024)) /dev/zero | tr '\0' '\n' >"$WORK/large.out"
+    (ulimit -f $kib && timeout 60 "$WORK/one/trainer" --data "$data" --steps 20 --threads 1 \
+        >>"$WORK/large.out" 2>"$WORK/quick.err")
+    check "a stdout that may not grow ends no run" test $? = 0
+    check "and is told" grep -q 'stdout cannot be written: File too large' "$WORK/quick.err"
+    (ulimit -f $kib && quick --stats "$WORK/size.json")
+    check "what fits is written" test $? = 0 -a -s "$WORK/size.json"
+    (ulimit -f 1 && "$FSDPGEN" tokenize -o "$WORK/size.bin" "$data" "$data" "$data" \
+        >"$WORK/quick.out" 2>"$WORK/quick.err")
+    check "fsdpgen tokenize: code 1" test $? = 1
+    check "is told" grep -q 'cannot be written: File too large' "$WORK/quick.err"
+    check "and leaves no file" test -z "$(ls "$WORK" | grep size.bin)"
+}
+
+outputs_suite() {
+    flags_as_values
+    durations
+    outputs
+    stdout_lost
+    [ "$FULL" = 1 ] && stdout_stuck
+    file_size
+}
