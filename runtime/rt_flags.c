@@ -22,6 +22,8 @@ static const Flag flags[] = {
      "text or token files (text, llmc, nanogpt, megatron), with weight W; may be "
      "repeated",
      FLAG_DATA, 0, 0, 0},
+    {"check-data", NULL, "hash all data before the first step, whatever is known of them",
+     FLAG_BOOL, AT(check_data), 0, 0},
     {"steps", "N", "stop after N steps (default: the schedule's)", FLAG_INT, AT(steps), 0,
      9e15},
     {"seed", "S", "of weights and data order (default: the description's)", FLAG_INT,
@@ -78,6 +80,8 @@ static const Flag flags[] = {
      FLAG_BOOL, AT(one_writer), 0, 0},
     {"resume", NULL, "go on from the newest sound checkpoint, if there is one", FLAG_BOOL,
      AT(resume), 0, 0},
+    {"accept-data", NULL, "with --resume: go on with other data than the checkpoint's",
+     FLAG_BOOL, AT(accept_data), 0, 0},
     {"init", "DIR", "begin with the weights of a Hugging Face folder", FLAG_TEXT,
      AT(init), 0, 0},
     {"eval", "[FORMAT:]GLOB",
@@ -310,6 +314,9 @@ static int check_flags(RtFlags *f, const RtTrainer *t)
                                                     : f->wait_for_saves ? "wait-for-saves"
                                                     : f->one_writer     ? "one-writer"
                                                                         : "keep-going");
+    }
+    if (f->accept_data && !f->resume) {
+        return usage("--accept-data needs --resume");
     }
     f->no_graphs = f->no_graphs || f->profile != NULL; /* each launch is timed */
     if (f->keep_every > 0 && f->keep == 0) {

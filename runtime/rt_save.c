@@ -101,7 +101,7 @@ static void agree_on_small_files(Rt *rt)
     }
 }
 
-static void add_small_files(Rt *rt, int64_t step)
+static void add_small_files(Rt *rt)
 {
     const RtTrainer *t = rt->trainer;
     RtCheckpoint *c = rt->state->checkpoint;
@@ -110,7 +110,7 @@ static void add_small_files(Rt *rt, int64_t step)
            (t->n_files == 1 ||
             add_small(c, "model.safetensors.index.json", rt_state_index(c, t))) &&
            add_small(c, "numerics.txt", strdup(t->numerics)) &&
-           add_small(c, "train_state.json", rt_state_text(rt, step)));
+           add_small(c, "train_state.json", rt_state_text(rt, &c->state)));
     agree_on_small_files(rt);
 }
 
@@ -403,6 +403,8 @@ bool rt_save_write(Rt *rt, int64_t step)
     if (c->snapshots) {
         rt_first_error(rt); /* all have taken their copies: any may be written */
     }
+    rt_digest_settle(rt);
+    add_small_files(rt);
     if (rt->rank == 0 && c->error[0] == '\0') {
         create_folder(c, folder);
     }
@@ -439,7 +441,8 @@ static bool save(Rt *rt, int64_t step, bool apart)
     rt_snapshot_join(rt);
     rt_enter(rt, RT_AT_SAVE);
     c->error[0] = '\0';
-    add_small_files(rt, step);
+    rt_changed_check(rt); /* the steps until now had the data that it names */
+    rt_state_take(rt, step, &c->state);
     if (c->snapshots) {
         rt_snapshot_take(rt);
     }
