@@ -108,11 +108,13 @@ static void check_part(RtDigests *d, int i)
 void rt_changed_check(Rt *rt)
 {
     RtDigests *d = rt->state->digests;
+    pthread_mutex_lock(&d->checks);
     for (int i = 0; d->lead == rt->rank && i < d->n_parts; i++) {
         if (d->part[i].map->at != NULL) {
             check_part(d, i);
         }
     }
+    pthread_mutex_unlock(&d->checks);
 }
 
 void rt_changed_epoch(Rt *rt)

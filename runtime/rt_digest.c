@@ -194,16 +194,15 @@ static bool hash_next(RtHasher *h)
 
 uint64_t rt_digest_again(RtDigests *d, const RtDataPart *p)
 {
-    const int place = atomic_load(&d->rt->state->shared->rank[d->rt->rank].place);
-    RtHasher *h = &d->main;
+    RtHasher h = {.buffer = NULL};
     uint64_t sum = 0;
-    begin_hasher(h, d);
-    open_file(h, p->map);
+    begin_hasher(&h, d);
+    open_file(&h, p->map);
     for (int64_t i = 0; i < chunks_of(p->map); i++) {
-        rt_enter(d->rt, place);
-        sum += hash_chunk(h, p->map, i);
+        rt_save_moves(d->rt);
+        sum += hash_chunk(&h, p->map, i);
     }
-    end_hasher(h);
+    end_hasher(&h);
     return sum;
 }
 
@@ -369,6 +368,7 @@ static RtDigests *list_parts(Rt *rt)
     RtDigests *d = calloc(1, sizeof *d);
     if (d != NULL) {
         d->rt = rt;
+        pthread_mutex_init(&d->checks, NULL);
         d->part = calloc((size_t)files * RT_PARTS, sizeof *d->part);
         d->first = calloc((size_t)files * RT_PARTS + 1, sizeof *d->first);
     }
@@ -558,6 +558,7 @@ static void help_until_known(RtDigests *d)
 void rt_digest_settle(Rt *rt)
 {
     RtDigests *d = rt->state->digests;
+    rt_changed_check(rt); /* the steps until now had the data that are recorded */
     if (!d->save_pending) {
         return;
     }

@@ -70,6 +70,7 @@ typedef struct RtDigests {
     uint64_t
         *found; /* the lead's with --check-data: digests that the cache has; 0: none */
     RtHasher main, saver, idle;
+    pthread_mutex_t checks; /* of changed files: by a step, or beside it by a save */
     pthread_t thread;
     bool threaded;
     _Atomic bool stop;
@@ -87,8 +88,7 @@ typedef struct RtDigests {
 /* ---- rt_digest.c ---------------------------------------------------------------------
  */
 
-/* The digest of a part that has the identity `is` now; it moves as the main thread does.
- */
+/* The digest of a part now. */
 uint64_t rt_digest_again(RtDigests *d, const RtDataPart *p);
 static inline bool rt_digest_known(const RtDigests *d, int part)
 {

@@ -441,7 +441,6 @@ static bool save(Rt *rt, int64_t step, bool apart)
     rt_snapshot_join(rt);
     rt_enter(rt, RT_AT_SAVE);
     c->error[0] = '\0';
-    rt_changed_check(rt); /* the steps until now had the data that it names */
     rt_state_take(rt, step, &c->state);
     if (c->snapshots) {
         rt_snapshot_take(rt);

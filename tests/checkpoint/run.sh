@@ -279,4 +279,5 @@ refusals
 . "$(dirname "$0")/odd.sh"
 . "$(dirname "$0")/apart.sh"
 . "$(dirname "$0")/config.sh"
+. "$(dirname "$0")/data.sh"
 finish
