@@ -15,8 +15,8 @@
  * masks say of their tokens and with what the checkpoint says that the run goes on from.
  *
  * A file is read by its name, not through its mapping, so one that was cut short is a
- * message and no SIGBUS. Where the data are too many for the memory, what was not in the
- * page cache before leaves it again. */
+ * message and no SIGBUS. Where the data would take much of the memory, what was read
+ * leaves the page cache again, but for what somebody has mapped. */
 #define _GNU_SOURCE
 #include "rt_digest.h"
 #include "rt_checkpoint.h"
@@ -29,7 +29,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -53,31 +52,12 @@ static void close_file(RtHasher *h)
     }
 }
 
-/* Reads are as large as they are asked for: no more comes into memory than that. */
 static void open_file(RtHasher *h, const RtMapped *m)
 {
     RtIdentity is;
     h->fd = open(m->name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     h->mapped = h->fd < 0 || !rt_identity_of(h->fd, NULL, &is) ||
                 is.device != m->is.device || is.inode != m->is.inode;
-    if (!h->mapped) {
-        posix_fadvise(h->fd, 0, 0, POSIX_FADV_RANDOM);
-    }
-}
-
-/* What lies in memory comes first and stays there. */
-static int64_t read_cached(RtHasher *h, int64_t at, int64_t bytes)
-{
-#ifdef RWF_NOWAIT
-    struct iovec v = {h->buffer, (size_t)bytes};
-    const ssize_t n = h->blind ? -1 : preadv2(h->fd, &v, 1, (off_t)at, RWF_NOWAIT);
-    h->blind = h->blind || (n < 0 && errno != EAGAIN && errno != EINTR);
-    return n > 0 ? n : 0;
-#else
-    (void)at, (void)bytes;
-    h->blind = true;
-    return 0;
-#endif
 }
 
 static const void *read_piece(RtHasher *h, const RtMapped *m, int64_t at, int64_t bytes)
@@ -90,28 +70,30 @@ static const void *read_piece(RtHasher *h, const RtMapped *m, int64_t at, int64_
     if (h->mapped) {
         return m->at + at;
     }
-    const int64_t cached = read_cached(h, at, bytes), rest = bytes - cached;
-    if (rest > 0 &&
-        !rt_file_read(h->fd, m->name, h->buffer + cached, rest, at + cached, error)) {
+    if (!rt_file_read(h->fd, m->name, h->buffer, bytes, at, error)) {
         rt_fail(d->rt, RT_EXIT_ERROR, "%s; it had %lld bytes when the run began", error,
                 (long long)m->is.bytes);
-    }
-    if (rest > 0 && d->drops && !h->blind) {
-        posix_fadvise(h->fd, (off_t)(at + cached), (off_t)rest, POSIX_FADV_DONTNEED);
     }
     return h->buffer;
 }
 
+/* What leaves the page cache does so in one piece: in large folios, or not at all. The
+ * kernel keeps what somebody has mapped, and touched. */
 static uint64_t hash_chunk(RtHasher *h, const RtMapped *m, int64_t chunk)
 {
-    int64_t at = chunk * RT_DIGEST_CHUNK_BYTES, left = m->bytes - at;
+    const int64_t from = chunk * RT_DIGEST_CHUNK_BYTES, rest = m->bytes - from;
+    const int64_t bytes = rest < RT_DIGEST_CHUNK_BYTES ? rest : RT_DIGEST_CHUNK_BYTES;
+    int64_t at = from, left = bytes;
     RtLanes lanes;
-    left = left < RT_DIGEST_CHUNK_BYTES ? left : RT_DIGEST_CHUNK_BYTES;
-    rt_digest_begin(&lanes, (size_t)left, chunk);
+    rt_digest_begin(&lanes, (size_t)bytes, chunk);
     for (; left > PIECE_BYTES; at += PIECE_BYTES, left -= PIECE_BYTES) {
         rt_lanes_more(&lanes, read_piece(h, m, at, PIECE_BYTES), PIECE_BYTES);
     }
-    return rt_lanes_end(&lanes, read_piece(h, m, at, left), (size_t)left);
+    const uint64_t hash = rt_lanes_end(&lanes, read_piece(h, m, at, left), (size_t)left);
+    if (h->digests->drops && !h->mapped) {
+        posix_fadvise(h->fd, (off_t)from, (off_t)bytes, POSIX_FADV_DONTNEED);
+    }
+    return hash;
 }
 
 static int64_t chunks_of(const RtMapped *m)

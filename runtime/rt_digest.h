@@ -39,7 +39,6 @@ typedef struct RtDataPart {
 typedef struct RtHasher {
     struct RtDigests *digests;
     int part, fd; /* that it has open; -1: none */
-    bool blind;   /* the filesystem does not say what lies in memory */
     bool mapped;  /* the name leads to another file now: this one is read as mapped */
     char *buffer;
 } RtHasher;

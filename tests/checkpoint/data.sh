@@ -56,7 +56,8 @@ between() {
     cp "$WORK/llama0.jsonl" "$WORK/llama2.jsonl"
     on "$dd/elsewhere/renamed.txt" says 'a copy with another name, on other ranks' 0 \
         "^data $hash " llama2 5 --checkpoint "$dd/ck" --resume
-    check 'ends with the weights of a run that never stopped' cmp "$WORK/llama2.result" "$WORK/llama.whole"
+    check 'goes on and warns of nothing' test ! -s "$WORK/llama2.err"
+    check 'and ends with the weights of a run that never stopped' cmp "$WORK/llama2.result" "$WORK/llama.whole"
     again
     printf 'x' >>"$now"
     other 'more data' llama1 '.*now.txt has [0-9]* bytes, and now.txt had [0-9]*'
