@@ -95,8 +95,9 @@ static void check_part(RtDigests *d, int i)
     if (rt_identity_equal(&is, &p->now) || !rt_digest_known(d, i)) {
         return; /* who hashes it looks again when it is read */
     }
-    p->unsure = atomic_load(&st->shared->signal) != 0;
-    if (p->unsure) {
+    const bool asked = atomic_load(&st->shared->signal) != 0;
+    atomic_store(&p->unsure, asked);
+    if (asked) {
         return; /* who asks the run to end does not wait for long */
     }
     if (rt_digest_again(d, p) != atomic_load(&d->table->entry[i].sum)) {

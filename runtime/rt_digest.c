@@ -191,16 +191,14 @@ uint64_t rt_digest_again(RtDigests *d, const RtDataPart *p)
 /* ---- beside training ----------------------------------------------------------------
  */
 
-/* It takes what nothing else wants: wishes, that a kernel may refuse. */
+/* It takes what nothing else wants: wishes, that a kernel may refuse. The numbers are
+ * those of linux/ioprio.h, which older kernels do not bring. */
 static void stand_back(void)
 {
-    enum {
-        OF_THIS_THREAD = 1,
-        IDLE = 3 << 13
-    }; /* linux/ioprio.h, of kernels since 5.15 */
+    enum { OF_A_THREAD = 1, IDLE = 3 << 13 };
     const struct sched_param none = {0};
     sched_setscheduler(0, SCHED_IDLE, &none);
-    syscall(SYS_ioprio_set, OF_THIS_THREAD, 0, IDLE);
+    syscall(SYS_ioprio_set, OF_A_THREAD, 0, IDLE);
 }
 
 static void *hash_beside(void *ctx)
@@ -299,7 +297,7 @@ static void compare_with_checkpoint(RtDigests *d)
                 d->was_in, error);
     }
     if (rt_record_differs(d->rt, "eval", &d->was_eval, true, error) &&
-        !atomic_exchange(&d->told, true)) {
+        !atomic_exchange(&d->warned, true)) {
         rt_record_warn_eval(error, d->was_in);
     }
 }

@@ -32,7 +32,7 @@ typedef struct RtDataPart {
     const RtMapped *map; /* not mapped: the file has no such part */
     RtIdentity now; /* of the file, when its content was last known to be the run's */
     bool replaced;  /* it has no longer this name; that is told */
-    bool unsure;    /* it was touched, and there was no time to hash it again */
+    _Atomic bool unsure; /* it was touched, and there was no time to hash it again */
 } RtDataPart;
 
 /* Who hashes: a rank's main thread, the thread that saves, or one in the background. */
@@ -62,12 +62,11 @@ typedef struct RtDigests {
     RtDigestTable *table;
     RtDataPart *part; /* RT_PARTS of each file of --data, then of --eval */
     int n_parts;
-    int64_t *first; /* [n_parts + 1] chunks before each part */
-    int lead;       /* the first rank that has the same files and shares memory */
-    bool drops;     /* what hashing reads leaves the page cache */
-    bool keeps;     /* digests are worth a place in the cache */
-    uint64_t
-        *found; /* the lead's with --check-data: digests that the cache has; 0: none */
+    int64_t *first;  /* [n_parts + 1] chunks before each part */
+    int lead;        /* the first rank that has the same files and shares memory */
+    bool drops;      /* what hashing reads leaves the page cache */
+    bool keeps;      /* digests are worth a place in the cache */
+    uint64_t *found; /* the lead's with --check-data: the cache's digests; 0: none */
     RtHasher main, saver, idle;
     pthread_mutex_t checks; /* of changed files: by a step, or beside it by a save */
     pthread_t thread;
@@ -76,12 +75,12 @@ typedef struct RtDigests {
     /* Not all digests are known on all ranks, or compared: as the steps know, and as
      * saves do, which may be other threads. */
     bool pending, save_pending;
-    _Atomic bool told;
+    _Atomic bool warned; /* of held-out data */
     double began_seconds;
     int64_t epoch;
     /* rank 0: what the checkpoint that the run goes on from says, until it is compared */
     RtRecords was_data, was_eval;
-    char was_in[64]; /* the folder's name */
+    char was_in[64]; /* "step N" */
 } RtDigests;
 
 /* ---- rt_digest.c ---------------------------------------------------------------------

@@ -28,12 +28,13 @@ static const RtTokens *tokens_of(const RtState *st, const char *flag)
 /* ---- for a person -------------------------------------------------------------------
  */
 
-/* Of all files together, in their order, and how they are read. */
+/* Of all files together, in their order, how they are read and with which weights: what
+ * decides, with the seed, which samples come when. */
 static uint64_t digest_of(const Rt *rt, const char *flag, int64_t *bytes)
 {
     const RtTokens *tokens = tokens_of(rt->state, flag);
     const RtDigests *d = rt->state->digests;
-    uint64_t hash = 0;
+    uint64_t hash = rt_tokens_mix(tokens);
     *bytes = 0;
     for (int i = 0; i < rt_tokens_files(tokens); i++) {
         const RtTokenFile *f = rt_tokens_file(tokens, i);
@@ -108,7 +109,7 @@ static void write_files(const Rt *rt, const char *flag, FILE *f)
                 continue;
             }
             fprintf(f, ", \"%s\": %lld", byte_keys[k], (long long)p->map->bytes);
-            if (rt_digest_known(d, part) && !p->unsure) {
+            if (rt_digest_known(d, part) && !atomic_load(&p->unsure)) {
                 fprintf(f, ", \"%s\": \"%016llx\"", keys[k],
                         (unsigned long long)atomic_load(&d->table->entry[part].sum));
             }
