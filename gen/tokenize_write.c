@@ -128,6 +128,8 @@ static bool out_flush(Out *o, char *error)
  * which is known at the end, so its first chunk is kept. */
 static bool chunk_flush(Out *o, bool begins, char *error)
 {
+    if (o->n == 0)
+        return true;
     if (begins && o->chunks == 0) {
         o->first = malloc(o->n);
         gen_require(o->first, "out of memory");
@@ -273,7 +275,7 @@ static bool end_mask(TokWriter *w, char *error)
             return false;
         w->mask.buffer[w->mask.n++] = (unsigned char)w->bits;
     }
-    if (w->mask.n > 0 && !chunk_flush(&w->mask, false, error))
+    if (!chunk_flush(&w->mask, false, error))
         return false;
     t = rt_mask_trailer(w->tokens, HEADER_BYTES + w->tokens * w->width, w->data.digest,
                         w->mask.digest);

@@ -512,14 +512,19 @@ void rt_digest_step(Rt *rt)
     }
 }
 
+/* Is this save one that must not wait? */
+static bool is_in_haste(const Rt *rt)
+{
+    return atomic_load(&rt->state->shared->signal) != 0;
+}
+
 /* Only what goes on counts as a move: what stands still is found by who watches. */
 static void help_until_known(RtDigests *d)
 {
     const Rt *rt = d->rt;
     int64_t left, before = -1;
     begin_hasher(&d->saver, d);
-    while ((left = atomic_load(&d->table->left)) > 0 &&
-           atomic_load(&rt->state->shared->signal) == 0) {
+    while ((left = atomic_load(&d->table->left)) > 0 && !is_in_haste(rt)) {
         if (!hash_next(&d->saver)) {
             const struct timespec nap = {0, 1000000};
             nanosleep(&nap, NULL);
