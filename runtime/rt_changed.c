@@ -20,7 +20,7 @@
 static const Rt *watched;
 
 /* What reads tokens holds no lock and is in no library, so a message may be written. Any
- * other address: the same access ends the process, as if nobody had looked. */
+ * other address: the access is repeated and ends the process, as without a handler. */
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
     (void)number, (void)context;
@@ -35,7 +35,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
     }
     if (name != NULL) {
         rt_fail(watched, RT_EXIT_ERROR,
-                "%s was cut short under the run, or its disk cannot be read", name);
+                "%s was truncated during the run, or its disk cannot be read", name);
     }
 }
 
@@ -55,9 +55,8 @@ static void tell_replaced(RtDataPart *p)
     if (!p->replaced) {
         p->replaced = true;
         fprintf(stderr,
-                "trainer: warning: %s is gone, or another file has its name: this run "
-                "goes on with the one that it began with; --resume will want that "
-                "content again\n",
+                "trainer: warning: %s was removed or replaced: this run goes on with the "
+                "file that it opened; --resume needs that content again\n",
                 p->map->name);
     }
 }
@@ -71,12 +70,13 @@ static _Noreturn void fail_changed(const RtDigests *d, const RtDataPart *p,
     if (gmtime_r(&seconds, &t) != NULL) {
         strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S UTC", &t);
     }
-    rt_fail(d->rt, RT_EXIT_ERROR,
-            "--%s: %s %s under the run (last modified %s). Checkpoints that are written "
-            "are of before: put back what it was and --resume, or go on with what it is "
-            "now: --resume --accept-data",
-            p->flag, p->map->name,
-            is->bytes < p->map->is.bytes ? "was cut short" : "got other content", when);
+    rt_fail(
+        d->rt, RT_EXIT_ERROR,
+        "--%s: %s %s during the run (last modified %s). The checkpoints on disk are "
+        "from before: restore the file and --resume, or accept it as it is by --resume "
+        "--accept-data",
+        p->flag, p->map->name, is->bytes < p->map->is.bytes ? "was truncated" : "changed",
+        when);
 }
 
 static void check_part(RtDigests *d, int i)

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_digest.c: what the data hold. In: the files of --data and --eval, as they are
- * mapped. Out: a digest of each of them (rt_hash.h), known before the first checkpoint is
- * committed, equal on all ranks; or the end of the run, and why.
+/* rt_digest.c: digests of the data. In: the files of --data and --eval, as they are
+ * mapped. Out: a digest of each file (rt_hash.h), equal on all ranks and known when the
+ * first checkpoint is committed; or the run ends and says why.
  *
- * Ranks that have the same files and share memory, as those of a machine do, hash them
- * together: each thread takes the next chunk that nobody has taken, and adds its hash to
- * that of its file. What is little, or was hashed by an earlier run (rt_known.c), is
- * known before the first step. The rest is hashed beside training, by a thread of each
- * rank that runs when nothing else does and whose reads come after all others. A save
- * that is in need of digests helps, and waits for them, but not one that a signal asked
- * for: it keeps those that are known.
+ * Ranks that have the same files and share memory, as those of one machine do, hash them
+ * together: each thread takes the next chunk and adds its hash to that of the file. Up to
+ * 1 GiB, and what an earlier run hashed (rt_known.c), is known before the first step. The
+ * rest is hashed beside training by a thread of each rank, at idle priority for processor
+ * and disk. A save waits for the digests and helps; one that a signal asked for records
+ * those that are known.
  *
- * When all are known, the ranks compare them with those of rank 0, and rank 0 with what
- * masks say of their tokens and with what the checkpoint says that the run goes on from.
+ * Once all are known, every rank compares its digests with those of rank 0. Rank 0
+ * compares them with what masks say of their tokens, and with the checkpoint that the run
+ * resumed from.
  *
- * A file is read by its name, not through its mapping, so one that was cut short is a
- * message and no SIGBUS. Where the data would take much of the memory, what was read
- * leaves the page cache again, but for what somebody has mapped. */
+ * Files are read by name, not through their mapping: one that was cut short is an error
+ * message and not a SIGBUS. Where the data exceed a quarter of the free memory, chunks
+ * leave the page cache once they are hashed; the kernel keeps pages that are mapped. */
 #define _GNU_SOURCE
 #include "rt_digest.h"
 #include "rt_checkpoint.h"
@@ -77,8 +77,7 @@ static const void *read_piece(RtHasher *h, const RtMapped *m, int64_t at, int64_
     return h->buffer;
 }
 
-/* What leaves the page cache does so in one piece: in large folios, or not at all. The
- * kernel keeps what somebody has mapped, and touched. */
+/* The page cache drops a chunk whole: parts of a large folio would stay. */
 static uint64_t hash_chunk(RtHasher *h, const RtMapped *m, int64_t chunk)
 {
     const int64_t from = chunk * RT_DIGEST_CHUNK_BYTES, rest = m->bytes - from;
@@ -124,8 +123,8 @@ static void end_hasher(RtHasher *h)
     }
 }
 
-/* Its content may have changed before or after it was hashed: what the run was trained on
- * until now has no digest. */
+/* A file that was modified before its digest was known: the run may have read both
+ * contents. */
 static void check_hashed(const RtHasher *h, const RtDataPart *p)
 {
     RtIdentity is;
@@ -134,16 +133,15 @@ static void check_hashed(const RtHasher *h, const RtDataPart *p)
     }
     if (is.bytes < p->map->is.bytes || is.modified_ns != p->map->is.modified_ns) {
         rt_fail(h->digests->rt, RT_EXIT_ERROR,
-                "--%s: %s was changed since the run began, before all of it was read: "
-                "start again",
-                p->flag, p->map->name);
+                "--%s: %s was modified while it was being hashed: start again", p->flag,
+                p->map->name);
     }
     if (h->digests->keeps && rt_identity_equal(&is, &p->map->is)) {
         rt_known_add(p->map, atomic_load(&h->digests->table->entry[h->part].sum));
     }
 }
 
-/* The next chunk that nobody has taken; false: there is none. */
+/* The next chunk that is not taken yet; false: all are. */
 static bool hash_next(RtHasher *h)
 {
     const RtDigests *d = h->digests;
@@ -253,8 +251,8 @@ static void agree(const RtDigests *d, void (*sum)(Rt *, uint64_t *, int))
             const RtDataPart *p = &d->part[from + i];
             if (atomic_load(&d->table->entry[from + i].sum) != first[i]) {
                 rt_fail(d->rt, RT_EXIT_ERROR,
-                        "--%s: %s has not the bytes that rank 0 finds, though as many; "
-                        "all ranks must find the same data",
+                        "--%s: %s differs from rank 0's copy, though it has the same "
+                        "size; all ranks need the same data",
                         p->flag, p->map->name);
             }
         }
@@ -292,8 +290,8 @@ static void compare_with_checkpoint(RtDigests *d)
     char error[RT_ERROR_BYTES];
     if (rt_record_differs(d->rt, "data", &d->was_data, true, error)) {
         rt_fail(d->rt, RT_EXIT_ERROR,
-                "--resume: all data are hashed now, and they are not those of %s: %s; "
-                "put back what it was, or go on with these: --accept-data",
+                "--resume: all data are hashed now, and they differ from those of %s: "
+                "%s; restore them, or go on with the new ones by --accept-data",
                 d->was_in, error);
     }
     if (rt_record_differs(d->rt, "eval", &d->was_eval, true, error) &&

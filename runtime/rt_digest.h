@@ -21,7 +21,7 @@ typedef struct RtDigestEntry {
 
 typedef struct RtDigestTable {
     int64_t bytes;        /* that have to be hashed */
-    _Atomic int64_t next; /* the first chunk that nobody has taken */
+    _Atomic int64_t next; /* the first chunk that is not taken yet */
     _Atomic int64_t left; /* chunks that are not hashed, of all parts */
     RtDigestEntry entry[];
 } RtDigestTable;
@@ -31,7 +31,7 @@ typedef struct RtDataPart {
     const char *flag;    /* "data", "eval" */
     const RtMapped *map; /* not mapped: the file has no such part */
     RtIdentity now; /* of the file, when its content was last known to be the run's */
-    bool replaced;  /* it has no longer this name; that is told */
+    bool replaced;  /* it has lost its name, and the warning is out */
     _Atomic bool unsure; /* it was touched, and there was no time to hash it again */
 } RtDataPart;
 
@@ -101,7 +101,7 @@ typedef struct RtKnown {
     uint64_t digest;
     bool found;
 } RtKnown;
-/* Fills digest and found. What is not right with the cache is told. */
+/* Fills digest and found. Warns of what is wrong with the cache. */
 void rt_known_find(RtKnown *files, int n);
 /* A cache that cannot be written costs a later start its time, no more. */
 void rt_known_add(const RtMapped *m, uint64_t digest);

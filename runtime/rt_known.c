@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_known.c: digests that earlier runs have computed. In: what files are: device, inode,
- * size, times of modification and of change. Out: their digests, where the cache has
+/* rt_known.c: the cache of digests. In: the identities of files: device, inode, size,
+ * times of modification and of change. Out: their digests, where an earlier run computed
  * them.
  *
- * The cache is $XDG_CACHE_HOME/fsdpgen/digests, or ~/.cache/fsdpgen/digests: a line for
- * each digest, which ends with a hash of itself. Lines are appended, the last one of a
- * file counts; lines that are damaged are told, ignored and removed. A file that is
- * another user's, or that others may write, is not read. The time of change (ctime)
- * belongs to the key: nobody sets it back, so an edit that restores the time of
- * modification is no match. What was changed so recently that a second change might have
- * the same time is not kept. */
+ * The cache is $XDG_CACHE_HOME/fsdpgen/digests, or ~/.cache/fsdpgen/digests: one line a
+ * digest, which ends with a hash of the line. Lines are appended; the last one of a file
+ * counts. Damaged lines are reported and removed. A cache that belongs to another user,
+ * or that others may write, is not read. The time of change (ctime) is part of the key:
+ * programs cannot set it, so an edit that restores the time of modification finds no
+ * match. A file that changed a moment ago is not kept: the next change may get the same
+ * time. */
 #define _GNU_SOURCE
 #include "rt_checkpoint.h"
 #include "rt_digest.h"
@@ -102,10 +102,11 @@ static char *load(const char *path, int64_t *bytes)
         return NULL;
     }
     if (!is_own(fd, &s)) {
-        fprintf(stderr,
-                "trainer: warning: %s is not this user's alone, so it is not read: the "
-                "data are hashed anew\n",
-                path);
+        fprintf(
+            stderr,
+            "trainer: warning: %s belongs to another user, or others may write it, so "
+            "it is not read: the data are hashed again\n",
+            path);
     } else if (s.st_size > 0 && s.st_size <= MOST_BYTES) {
         text = malloc((size_t)s.st_size);
         if (text != NULL && !rt_file_read(fd, path, text, s.st_size, 0, error)) {
@@ -193,10 +194,11 @@ void rt_known_find(RtKnown *files, int n)
         qsort(sorted, (size_t)n, sizeof *sorted, by_words);
         const int bad = sift(text, &bytes, sorted, n);
         if (bad > 0) {
-            fprintf(stderr,
-                    "trainer: warning: %s: %d of its lines are damaged; they are "
-                    "removed, and what they were of is hashed anew\n",
-                    path, bad);
+            fprintf(
+                stderr,
+                "trainer: warning: %s: %d damaged line%s removed; the files are hashed "
+                "again\n",
+                path, bad, bad == 1 ? "" : "s");
             write_anew(path, text, bytes);
         }
     }

@@ -127,8 +127,8 @@ void rt_log_start(Rt *rt)
     }
     if (rt_tokens_bare_mask(st->tokens) != NULL) {
         fprintf(stderr,
-                "trainer: note: %s says nothing of the tokens that it was made for, so "
-                "only their number was checked; masks of fsdpgen tokenize do\n",
+                "trainer: note: %s does not say which tokens it was made for, so only "
+                "their number was checked; masks of fsdpgen tokenize do\n",
                 rt_tokens_bare_mask(st->tokens));
     }
     if (rt_tokens_bytes_of(st->tokens) != NULL) {

@@ -101,12 +101,12 @@ bool rt_mask_agrees(const RtTokenFile *f, uint64_t tokens_digest, uint64_t bits_
             f->mask.name, f->name);
     }
     if (t->version != 0 && t->digest != tokens_digest) {
-        return rt_tokens_wrong(
-            error,
-            "%s was made for other tokens than %s has, though they are as many: for a "
-            "file of digest %016llx, not %016llx; " MAKE_AGAIN,
-            f->mask.name, f->name, (unsigned long long)t->digest,
-            (unsigned long long)tokens_digest, f->name);
+        return rt_tokens_wrong(error,
+                               "%s was made for other tokens than %s has, though for as "
+                               "many: their digest is "
+                               "%016llx there and %016llx here; " MAKE_AGAIN,
+                               f->mask.name, f->name, (unsigned long long)t->digest,
+                               (unsigned long long)tokens_digest, f->name);
     }
     return true;
 }

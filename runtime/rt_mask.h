@@ -6,7 +6,7 @@
  *   X, u64 digest of X (rt_hash.h), u64 digest of the bits, u64 rt_hash64 of all that
  *   stands before it in the trailer; little-endian
  *
- * A mask without it is bits alone, as anybody writes them. */
+ * A mask without it is bits alone, as other programs write them. */
 #ifndef RT_MASK_H
 #define RT_MASK_H
 

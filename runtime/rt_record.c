@@ -175,8 +175,8 @@ void rt_record_free(RtRecords *r)
 void rt_record_warn_eval(const char *error, const char *folder)
 {
     fprintf(stderr,
-            "trainer: warning: the held-out data are not those of %s: %s; its losses do "
-            "not compare with those before\n",
+            "trainer: warning: the held-out data differ from those of %s: %s; do not "
+            "compare its losses with those before\n",
             folder, error);
 }
 
@@ -227,7 +227,7 @@ static bool is_same(const RtDigests *d, int first, const RtTokenFile *f,
         }
         if (!same_part(d, first + k, was, k, content)) {
             return rt_tokens_wrong(
-                error, "the content of %s%s has changed, though not its size, %lld bytes",
+                error, "the content of %s%s has changed (its size has not: %lld bytes)",
                 f->name, of_part[k], (long long)bytes);
         }
     }

@@ -252,8 +252,8 @@ static _Noreturn void refuse_other(Rt *rt, const char *folder, const RtTrainStat
     char error[RT_ERROR_BYTES];
     has_other_data(rt, s, error);
     refuse(rt,
-           "--resume: the data are not those of %s: %s; put back what it was, or go on "
-           "with these: --accept-data",
+           "--resume: the data differ from those of %s: %s; restore them, or go on with "
+           "the new ones by --accept-data",
            folder, error);
 }
 
@@ -275,8 +275,8 @@ static void take_data(Rt *rt, const char *folder, RtTrainState *s)
     }
     if (has_other_data(rt, s, error)) {
         fprintf(stderr,
-                "trainer: warning: the data are not those of %s: %s; samples are others "
-                "than in a run that was never stopped\n",
+                "trainer: warning: the data differ from those of %s: %s; from here on "
+                "samples are not those of a run that was never stopped\n",
                 folder, error);
     } else if (s->data_mix != rt_tokens_mix(rt->state->tokens)) {
         fprintf(stderr,
@@ -287,8 +287,8 @@ static void take_data(Rt *rt, const char *folder, RtTrainState *s)
     }
     if (s->data.n == 0) {
         fprintf(stderr,
-                "trainer: note: %s has no digests of its data, as an earlier version "
-                "wrote it: only sizes and ends of files were compared\n",
+                "trainer: note: %s has no digests of its data (an earlier version wrote "
+                "it): only sizes, beginnings and ends of files were compared\n",
                 folder);
     }
     if (rt_record_differs(rt, "eval", &s->eval, !d->pending, error)) {

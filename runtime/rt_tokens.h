@@ -11,7 +11,7 @@
  * content may be another. */
 typedef struct RtIdentity {
     uint64_t device, inode;
-    int64_t bytes, modified_ns, changed_ns; /* mtime; ctime, which nobody sets back */
+    int64_t bytes, modified_ns, changed_ns; /* mtime; ctime, which programs cannot set */
 } RtIdentity;
 
 typedef struct RtMapped {

@@ -20,7 +20,7 @@ on() {
 other() {
     local name=$1 trainer=$2 pattern=$3
     shift 3
-    on "$now" says "$name" 1 "error: --resume: the data are not those of .*: $pattern.*; put back" \
+    on "$now" says "$name" 1 "error: --resume: the data differ from those of .*: $pattern.*; restore them" \
         "$trainer" 3 --checkpoint "$dd/ck" --resume "$@"
 }
 
@@ -37,17 +37,17 @@ between() {
     local at hash
     begin_data --eval "$data"
     hash=$(sed -n 's/^data \([0-9a-f]*\) (1 file.*/\1/p' "$WORK/llama0.out")
-    check 'the digest of the data is told' test ${#hash} = 16
+    check 'the digest of the data is printed' test ${#hash} = 16
     for at in 0 5700 $(($(stat -c %s "$now") - 1)); do
         cp "$data" "$now"
         flip "$now" "$at"
-        other "byte $at is another" llama1 'the content of .*now.txt has changed, though not its size'
+        other "byte $at is another" llama1 'the content of .*now.txt has changed .its size has not'
     done
     touch -r "$data" "$now" # the time of modification tells nothing
     other 'with its old time' llama1 'the content of .*now.txt has changed'
     other 'nor does the cache' llama1 'the content of .*now.txt has changed' --check-data
     on "$now" says 'other data are taken when they are meant' 0 \
-        'warning: the data are not those of .*: the content of .*now.txt has changed' \
+        'warning: the data differ from those of .*: the content of .*now.txt has changed' \
         llama1 3 --checkpoint "$dd/ck" --resume --accept-data
     on "$now" says 'and are the run'"'"'s from then on' 0 'resumed from .*step 3 of 4' \
         llama2 4 --checkpoint "$dd/ck" --resume
@@ -67,8 +67,8 @@ between() {
         --accept-data
     # the held-out data change no weight
     flip "$now" 5700
-    on "$data" says 'other held-out data are told' 0 \
-        'warning: the held-out data are not those of .*the content of .*now.txt has changed' \
+    on "$data" says 'other held-out data are reported' 0 \
+        'warning: the held-out data differ from those of .*the content of .*now.txt has changed' \
         llama1 3 --checkpoint "$dd/ck" --resume --eval "$now"
     again
     on "$data" run llama1 3 --checkpoint "$dd/ck" --resume --eval "$data"
@@ -93,7 +93,7 @@ before_digests() {
     on "$now" run broken 2 --checkpoint "$dd/ck" || bad 'an earlier version runs' "$WORK/broken.err"
     cp -r "$dd/ck" "$dd/ck.before"
     on "$now" says 'a checkpoint without digests' 0 \
-        'note: .* has no digests of its data, as an earlier version wrote it' \
+        'note: .* has no digests of its data .an earlier version wrote it.' \
         llama1 3 --checkpoint "$dd/ck" --resume
     rm -rf "$dd/ck" && mv "$dd/ck.before" "$dd/ck"
     flip "$now" 3
@@ -148,28 +148,28 @@ ends() {
 under() {
     running llama1
     flip "$now" 5700
-    ends 'data that change are found when an epoch ends' '--data: .*now.txt got other content under the run \(last'
+    ends 'data that change are found when an epoch ends' '--data: .*now.txt changed during the run \(last'
     running llama1 --checkpoint "$dd/ck" --checkpoint-every 40 --keep 2
     touch "$now"
     steps_later 80
     mv "$now" "$dd/away" && cp "$data" "$now"
     steps_later 80
     check 'a touch and another file of that name are no end' kill -0 $job
-    check 'the other file is told' test "$(grep -c 'now.txt is gone, or another file has its name' \
+    check 'the other file is reported' test "$(grep -c 'now.txt was removed or replaced' \
         "$WORK/running.err")" = 1
     flip "$dd/away" 100 # its content is the run's, its name is not known any more
     mv "$dd/away" "$now"
-    ends 'the file under its name, changed' '--data: .*now.txt got other content under the run'
+    ends 'the file under its name, changed' '--data: .*now.txt changed during the run'
     cp "$data" "$now"
     on "$now" run llama2 1 --checkpoint "$dd/ck" --resume ||
         bad 'checkpoints of before are whole' "$WORK/llama2.err"
     running llama1 --eval "$now" --eval-every 1000000 --checkpoint "$dd/ck" --checkpoint-every 50
     truncate -s 100 "$now"
-    ends 'data that shrink are named' '.*now.txt was cut short under the run'
+    ends 'data that shrink are named' '.*now.txt was truncated during the run'
     cp "$data" "$dd/eval.txt"
     running llama1 --eval "$dd/eval.txt" --eval-every 20
     flip "$dd/eval.txt" 5700
-    ends 'held-out data that change' '--eval: .*eval.txt got other content under the run'
+    ends 'held-out data that change' '--eval: .*eval.txt changed during the run'
 }
 
 # ---- much data: beside training ---------------------------------------------------------------
@@ -207,7 +207,7 @@ much() {
     flip "$big" 9000000
     on "$big" run broken 100000 --checkpoint "$dd/ck.want" --resume
     check 'a run that went on finds out later' grep -q \
-        'error: --resume: all data are hashed now, and they are not those of step 1: the content of .*big.txt' \
+        'error: --resume: all data are hashed now, and they differ from those of step 1: the content of .*big.txt' \
         "$WORK/broken.err"
     check 'and writes no checkpoint' test "$(ls "$dd/ck.want")" = step-00000001
 }
@@ -248,7 +248,7 @@ cache() {
     cp "$lines" "$WORK/lines"
     flip "$lines" 60
     found 'nor a line that is damaged' "$true_hash"
-    check 'which is told' grep -q 'fsdpgen/digests: 1 of its lines are damaged; they are removed' \
+    check 'which is reported' grep -q 'fsdpgen/digests: 1 damaged line removed' \
         "$WORK/llama1.err"
     found 'once' "$true_hash"
     check 'it is gone' test -z "$(grep damaged "$WORK/llama1.err")"
@@ -257,7 +257,7 @@ cache() {
     found 'a line behind one that was cut off' "$lie"
     chmod 0666 "$lines"
     found 'a cache that others write is not read' "$true_hash"
-    check 'and is told of' grep -q "fsdpgen/digests is not this user's alone" "$WORK/llama1.err"
+    check 'and is reported' grep -q "fsdpgen/digests belongs to another user, or others may write it" "$WORK/llama1.err"
     rm -f "$lines" && cp "$WORK/lines" "$WORK/elsewhere" && ln -s "$WORK/elsewhere" "$lines"
     found 'nor is a link' "$true_hash"
     rm -f "$lines"

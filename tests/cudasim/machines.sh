@@ -247,7 +247,7 @@ machines_data() {
                 cmp "$dir.result" "$WORK/alone.result"
         else
             says "one has other data" " 1 1 1 1" \
-                "rank [23]\] error: --data: $data has not the bytes that rank 0 finds"
+                "rank [23]\] error: --data: $data differs from rank 0's copy"
         fi
     done
 }

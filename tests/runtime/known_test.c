@@ -16,7 +16,7 @@ static int begin(void **state)
 {
     (void)state;
     if (mkdtemp(folder) == NULL || setenv("XDG_CACHE_HOME", folder, 1) != 0 ||
-        freopen("/dev/null", "w", stderr) == NULL) /* what is damaged is told */
+        freopen("/dev/null", "w", stderr) == NULL) /* for warnings */
         return -1;
     cache_path(path, sizeof path);
     return 0;
@@ -113,7 +113,8 @@ static void damaged_lines_are_not(void **state)
         assert_false(finds(&a, 77));
         line[i] ^= bit;
     }
-    for (size_t n = 0; n < LINE_BYTES - 1; n++) { /* cut off, and then another one comes */
+    for (size_t n = 0; n < LINE_BYTES - 1;
+         n++) { /* cut off, and then another one comes */
         write_cache(line, n);
         rt_known_add(&b, 88);
         assert_true(!finds(&a, 77) && finds(&b, 88));

@@ -299,7 +299,7 @@ bad_masks() {
     check "a mask of a .bin file" "$t" --data "$good" --steps 2
     "$t" --data "$good" --steps 1 >/dev/null 2>"$WORK/note.err"
     check "a mask that says nothing of its tokens: a note" grep -qF \
-        "note: $good.mask says nothing of the tokens that it was made for" "$WORK/note.err"
+        "note: $good.mask does not say which tokens it was made for" "$WORK/note.err"
     fails "a mask for data" 1 "these are masks; name the files beside them" \
         --data "$good.mask"
     check "a pattern passes masks over" "$t" --data "$d/*" --steps 2

@@ -370,7 +370,7 @@ toy_disagreements() {
         '^\[rank 1\] error: --data: its files are not those of rank 0' "--data $data" "--data $other"
     perl -pe 'BEGIN { undef $/ } substr($_, 5700, 1) = "#"' <"$data" >"$other"
     disagree 'another byte in the middle' ' 1 1' \
-        '^\[rank 1\] error: --data: .*other.txt has not the bytes that rank 0 finds, though as many' \
+        '^\[rank 1\] error: --data: .*other.txt differs from rank 0.s copy, though it has the same size' \
         "--data $data" "--data $other"
     disagree 'less data' ' 1 1' 'rank 0: [0-9]* sequences here, [0-9]* there' "--data $data" \
         "--data $short"

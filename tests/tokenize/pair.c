@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pair.c: pair FILE says what a trainer with loss.mask makes of a token file and its mask:
- * `good TOKENS`, `bare TOKENS` of a mask that says nothing of them, or why it refuses them
- * (exit code 1). All of both is hashed, as the trainer does. */
+/* pair.c: pair FILE says what a trainer with loss.mask makes of a token file and its
+ * mask: `good TOKENS`, `bare TOKENS` of a mask that says nothing of them, or why it
+ * refuses them (exit code 1). All of both is hashed, as the trainer does. */
 #include "rt_tokens.h"
 
 static uint64_t digest(const RtMapped *m)
