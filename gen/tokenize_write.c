@@ -2,9 +2,15 @@
 /* tokenize_write.c: a token file of llm.c's, and its mask beside it. They have no name
  * until they are whole (O_TMPFILE), so nothing is left behind by whatever ends this
  * program; where the filesystem cannot do that, they have one that signals and errors
- * remove. */
+ * remove.
+ *
+ * Two files cannot get their names at once. So the mask says which tokens it was made for
+ * (runtime/rt_mask.h): a pair of which one half is of another run is refused by trainers,
+ * whenever this program was ended. The digest of the tokens is that of the chunks that
+ * are written, one at a time. */
 #define _GNU_SOURCE
 #include "tokenize.h"
+#include "../runtime/rt_mask.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,14 +20,19 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BUFFER_BYTES = 1 << 20, HEADER_BYTES = 1024 };
+enum { BUFFER_BYTES = RT_DIGEST_CHUNK_BYTES, HEADER_BYTES = 1024 };
 
 typedef struct Out {
     int fd;
-    char *path;          /* what it is to become */
-    char part[PATH_MAX]; /* what it is now; "": nothing has a name */
+    char *path;                    /* what it is to become */
+    char part[PATH_MAX];           /* what it is now; "": nothing has a name */
+    const char *volatile *removed; /* so a signal knows */
     unsigned char *buffer;
     size_t n;
+    uint64_t digest; /* of the chunks that are written, but for one that is kept */
+    int64_t chunks;
+    unsigned char *first; /* that one */
+    size_t first_bytes;
 } Out;
 
 struct TokWriter {
@@ -62,27 +73,38 @@ static char *folder_of(const char *path)
     return s;
 }
 
+/* The file has this name from now on, which signals and errors remove; or errno. */
+static bool part_name(Out *o)
+{
+    if (snprintf(o->part, sizeof o->part, "%s.%ld.part", o->path, (long)getpid()) >=
+        (int)sizeof o->part) {
+        o->part[0] = '\0';
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    *o->removed = o->part;
+    return true;
+}
+
 static bool out_open(Out *o, const char *path, const char *suffix, int number,
                      char *error)
 {
     const size_t bytes = strlen(path) + strlen(suffix) + 1;
     char *folder = folder_of(path);
 
+    o->removed = &parts[number];
     o->path = malloc(bytes);
     o->buffer = malloc(BUFFER_BYTES);
     gen_require(o->path && o->buffer, "out of memory");
     snprintf(o->path, bytes, "%s%s", path, suffix);
     o->fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
     if (o->fd < 0 &&
-        (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL || errno == ENOENT)) {
-        const int n =
-            snprintf(o->part, sizeof o->part, "%s.%ld.part", o->path, (long)getpid());
-
-        if (n < (int)sizeof o->part) {
-            o->fd = open(o->part, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
-            parts[number] = o->fd >= 0 ? o->part : NULL;
-        } else {
-            errno = ENAMETOOLONG;
+        (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL || errno == ENOENT) &&
+        part_name(o)) {
+        o->fd = open(o->part, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
+        if (o->fd < 0) {
+            *o->removed = NULL; /* somebody else's */
+            o->part[0] = '\0';
         }
     }
     free(folder);
@@ -102,6 +124,24 @@ static bool out_flush(Out *o, char *error)
     return true;
 }
 
+/* The buffer is full, or this is its file's last chunk. begins: the file has a header,
+ * which is known at the end, so its first chunk is kept. */
+static bool chunk_flush(Out *o, bool begins, char *error)
+{
+    if (o->n == 0)
+        return true;
+    if (begins && o->chunks == 0) {
+        o->first = malloc(o->n);
+        gen_require(o->first, "out of memory");
+        memcpy(o->first, o->buffer, o->n);
+        o->first_bytes = o->n;
+    } else {
+        o->digest += rt_digest_chunk(o->buffer, o->n, o->chunks);
+    }
+    o->chunks++;
+    return out_flush(o, error);
+}
+
 static void out_close(Out *o)
 {
     if (o->fd >= 0)
@@ -110,6 +150,7 @@ static void out_close(Out *o)
         unlink(o->part);
     free(o->path);
     free(o->buffer);
+    free(o->first);
     *o = (Out){.fd = -1};
 }
 
@@ -154,7 +195,7 @@ static bool add_mask(TokWriter *w, const TokIds *ids, char *error)
         w->bits |= (unsigned)(ids->target && ids->target[i]) << at % 8;
         if (at % 8 != 7)
             continue;
-        if (w->mask.n == BUFFER_BYTES && !out_flush(&w->mask, error))
+        if (w->mask.n == BUFFER_BYTES && !chunk_flush(&w->mask, false, error))
             return false;
         w->mask.buffer[w->mask.n++] = (unsigned char)w->bits;
         w->bits = 0;
@@ -175,7 +216,7 @@ bool tok_writer_add(TokWriter *w, const TokIds *ids, char *error)
     if (w->mask.fd >= 0 && !add_mask(w, ids, error))
         return false;
     for (size_t i = 0; i < ids->n; i++) {
-        if (w->data.n + 4 > BUFFER_BYTES && !out_flush(&w->data, error))
+        if (w->data.n == BUFFER_BYTES && !chunk_flush(&w->data, true, error))
             return false;
         for (int k = 0; k < w->width; k++)
             w->data.buffer[w->data.n++] = (unsigned char)(ids->id[i] >> 8 * k);
@@ -187,38 +228,28 @@ bool tok_writer_add(TokWriter *w, const TokIds *ids, char *error)
 /* ---- the end --------------------------------------------------------------------------
  */
 
+/* Where a file is to be replaced, it has a name of its own for a moment. */
 static bool name_it(Out *o, bool force, char *error)
 {
-    char from[64], spare[PATH_MAX];
+    char from[64];
 
-    if (o->part[0]) {
-        if (!force && access(o->path, F_OK) == 0) {
-            errno = EEXIST;
+    if (!o->part[0]) {
+        snprintf(from, sizeof from, "/proc/self/fd/%d", o->fd);
+        if (linkat(AT_FDCWD, from, AT_FDCWD, o->path, AT_SYMLINK_FOLLOW) == 0)
+            return true;
+        if (errno != EEXIST || !force || !part_name(o))
             return failed(error, o->path, "");
-        }
-        if (rename(o->part, o->path) != 0)
+        unlink(o->part);
+        if (linkat(AT_FDCWD, from, AT_FDCWD, o->part, AT_SYMLINK_FOLLOW) != 0)
             return failed(error, o->path, "");
-        o->part[0] = '\0';
-        return true;
-    }
-    snprintf(from, sizeof from, "/proc/self/fd/%d", o->fd);
-    if (linkat(AT_FDCWD, from, AT_FDCWD, o->path, AT_SYMLINK_FOLLOW) == 0)
-        return true;
-    if (errno != EEXIST || !force)
-        return failed(error, o->path, "");
-    if (snprintf(spare, sizeof spare, "%s.%ld.part", o->path, (long)getpid()) >=
-        (int)sizeof spare) {
-        errno = ENAMETOOLONG;
+    } else if (!force && access(o->path, F_OK) == 0) {
+        errno = EEXIST;
         return failed(error, o->path, "");
     }
-    unlink(spare);
-    if (linkat(AT_FDCWD, from, AT_FDCWD, spare, AT_SYMLINK_FOLLOW) != 0)
+    if (rename(o->part, o->path) != 0)
         return failed(error, o->path, "");
-    if (rename(spare, o->path) != 0) {
-        failed(error, o->path, "");
-        unlink(spare);
-        return false;
-    }
+    *o->removed = NULL;
+    o->part[0] = '\0';
     return true;
 }
 
@@ -226,12 +257,32 @@ static bool write_header(TokWriter *w, char *error)
 {
     const uint32_t words[3] = {w->width == 2 ? 20240520 : 20240801, w->width == 2 ? 1 : 7,
                                (uint32_t)w->tokens};
-    unsigned char header[12];
+    unsigned char *header = w->data.first;
 
     for (int i = 0; i < 12; i++)
         header[i] = (unsigned char)(words[i / 4] >> 8 * (i % 4));
-    return pwrite(w->data.fd, header, sizeof header, 0) == (ssize_t)sizeof header ||
+    w->data.digest += rt_digest_chunk(header, w->data.first_bytes, 0);
+    return pwrite(w->data.fd, header, 12, 0) == 12 ||
            failed(error, w->data.path, "cannot be written: ");
+}
+
+/* The last bits, and whose they are. */
+static bool end_mask(TokWriter *w, char *error)
+{
+    RtMaskTrailer t;
+
+    if (w->tokens % 8 != 0) {
+        if (w->mask.n == BUFFER_BYTES && !chunk_flush(&w->mask, false, error))
+            return false;
+        w->mask.buffer[w->mask.n++] = (unsigned char)w->bits;
+    }
+    if (!chunk_flush(&w->mask, false, error))
+        return false;
+    t = rt_mask_trailer(w->tokens, HEADER_BYTES + w->tokens * w->width, w->data.digest,
+                        w->mask.digest);
+    memcpy(w->mask.buffer, &t, sizeof t);
+    w->mask.n = sizeof t;
+    return out_flush(&w->mask, error);
 }
 
 static bool sync_folder(const char *path, char *error)
@@ -249,26 +300,29 @@ static bool sync_folder(const char *path, char *error)
 }
 
 /* The mask first: a mask without its file harms nobody, and a file with another's mask
- * does. So an old mask goes before its file does: where that fails, the file has none. */
+ * may, where that is bits alone. So an old mask goes, for good, before its file does:
+ * where that fails, the file has none. */
+static bool name_mask(TokWriter *w, char *error)
+{
+    if (w->mask.fd >= 0) {
+        if (!name_it(&w->mask, w->force, error))
+            return false;
+    } else if (unlink(w->stale) != 0) {
+        return errno == ENOENT || failed(error, w->stale, "cannot be removed: ");
+    }
+    return sync_folder(w->data.path, error);
+}
+
 bool tok_writer_commit(TokWriter *w, char *error)
 {
     const bool mask = w->mask.fd >= 0;
 
-    if (mask && w->tokens % 8 != 0) {
-        if (w->mask.n == BUFFER_BYTES && !out_flush(&w->mask, error))
-            return false;
-        w->mask.buffer[w->mask.n++] = (unsigned char)w->bits;
-    }
-    if (!out_flush(&w->data, error) || !write_header(w, error) ||
-        (mask && !out_flush(&w->mask, error)))
+    if (!chunk_flush(&w->data, true, error) || !write_header(w, error) ||
+        (mask && !end_mask(w, error)))
         return false;
     if (fsync(w->data.fd) != 0 || (mask && fsync(w->mask.fd) != 0))
         return failed(error, w->data.path, "cannot be written: ");
-    if (mask && !name_it(&w->mask, w->force, error))
-        return false;
-    if (!mask && unlink(w->stale) != 0 && errno != ENOENT)
-        return failed(error, w->stale, "cannot be removed: ");
-    if (!name_it(&w->data, w->force, error)) {
+    if (!name_mask(w, error) || !name_it(&w->data, w->force, error)) {
         if (mask)
             unlink(w->mask.path); /* of no file */
         return false;

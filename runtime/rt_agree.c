@@ -68,6 +68,8 @@ void rt_agree_flags(Rt *rt)
         {"--keep-every", (uint64_t)f->keep_every},
         {"--keep-going", f->keep_going},
         {"--resume", (uint64_t)f->resume + f->must_resume},
+        {"--accept-data", f->accept_data},
+        {"--check-data", f->check_data},
         {"--wait-for-saves", f->wait_for_saves},
         {"--one-writer", f->one_writer},
         {"--debug-gradients", f->debug_gradients != NULL},

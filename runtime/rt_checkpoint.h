@@ -18,10 +18,12 @@
  *   rt_load.c      verifies and reads one
  *   rt_verify.c    verifies those of a folder, without ranks
  *   rt_ls.c        lists them
- *   rt_file.c      system calls with messages; rt_json.c: JSON, read strictly */
+ *   rt_file.c      system calls with messages; rt_json.c: JSON, read strictly
+ *   rt_digest.h    what is known of the data: rt_digest.c, rt_known.c, rt_record.c */
 #ifndef RT_CHECKPOINT_H
 #define RT_CHECKPOINT_H
 
+#include "rt_digest.h"
 #include "rt_private.h"
 
 enum {
@@ -98,6 +100,7 @@ typedef struct RtTrainState {
     double beta1_power, beta2_power, loss_scale;
     uint64_t numerics_hash, data_mix; /* rt_tokens_mix */
     uint64_t data_hash;               /* rt_tokens_hash; 0: not known */
+    RtRecords data, eval;             /* none: of an earlier version, or without --eval */
     RtPlatform platform[RT_MAX_PLATFORMS];
     int n_platforms;
 } RtTrainState;
@@ -132,6 +135,7 @@ typedef struct RtCheckpoint {
     char *config;               /* rank 0: with what is carried; NULL: the trainer's */
     char error[RT_ERROR_BYTES]; /* of this rank, in what is going on; empty: none */
     int64_t saved;              /* the newest step on disk; -1: none */
+    RtTrainState state;         /* of the step that is written */
     /* copies to write from (rt_snapshot.c) */
     bool one_writer;              /* of each file */
     bool apart;                   /* a thread writes, training goes on */
@@ -226,10 +230,15 @@ void rt_layout_put(Rt *rt, RtSet set, const RtSegment *s, int64_t at, int64_t n,
 /* ---- rt_state.c ----------------------------------------------------------------------
  */
 
+/* What of a run changes from step to step, as it is now. */
+void rt_state_take(const Rt *rt, int64_t step, RtTrainState *s);
 /* Both return texts that the caller frees, NULL when memory is out. */
-char *rt_state_text(const Rt *rt, int64_t step);
+char *rt_state_text(const Rt *rt, const RtTrainState *s);
 char *rt_state_index(const RtCheckpoint *c, const RtTrainer *t);
+/* In any case free s->data and s->eval. */
 bool rt_state_read(RtTrainState *s, const char *text, int64_t bytes);
+bool rt_state_hash(RtJson *j, uint64_t *hash);  /* 16 hex digits, in quotes */
+bool rt_record_read(RtJson *j, RtRecords *out); /* rt_record.c; free it in any case */
 
 /* ---- rt_manifest.c -------------------------------------------------------------------
  */

@@ -358,19 +358,40 @@ const char *rt_tokens_bytes_of(const RtTokens *d)
     return d->vocab > MOST_OF_BYTES ? d->bytes_of : NULL;
 }
 
+const char *rt_tokens_bare_mask(const RtTokens *d)
+{
+    for (int i = 0; i < d->files; i++) {
+        if (d->file[i].mask.at != NULL && d->file[i].mask_of.version == 0) {
+            return d->file[i].mask.name;
+        }
+    }
+    return NULL;
+}
+
 bool rt_tokens_unused_mask(const RtTokens *d)
 {
     return d->unused_mask;
 }
 
-bool rt_tokens_hold(const RtTokens *d, uintptr_t address)
+const char *rt_tokens_holding(const RtTokens *d, uintptr_t address)
 {
     for (int i = 0; i < d->files; i++) {
-        if (rt_token_file_holds(&d->file[i], address)) {
-            return true;
+        const RtMapped *m = rt_token_file_holding(&d->file[i], address);
+        if (m != NULL) {
+            return m->name;
         }
     }
-    return false;
+    return NULL;
+}
+
+int rt_tokens_files(const RtTokens *d)
+{
+    return d->files;
+}
+
+const RtTokenFile *rt_tokens_file(const RtTokens *d, int i)
+{
+    return &d->file[i];
 }
 
 void rt_tokens_print_mix(const RtTokens *d, FILE *out)

@@ -68,9 +68,16 @@ void rt_eval_open(Rt *rt)
                 (long long)samples, (long long)rt->trainer->micro_batch);
     }
     st->eval_micro_batches = samples / rt->trainer->micro_batch;
-    const int64_t left = samples % rt->trainer->micro_batch;
-    if (rt->rank == 0) {
-        printf("held-out data: %lld sequences", (long long)(samples - left));
+    st->eval_left_over = samples % rt->trainer->micro_batch;
+}
+
+void rt_eval_print(const Rt *rt)
+{
+    const RtState *st = rt->state;
+    if (rt->rank == 0 && st->held_out != NULL) {
+        const int64_t left = st->eval_left_over;
+        printf("held-out data: %lld sequences",
+               (long long)(st->eval_micro_batches * rt->trainer->micro_batch));
         printf(left > 0 ? "; %lld more fill no micro-batch\n" : "\n", (long long)left);
     }
 }
@@ -99,6 +106,7 @@ void rt_evaluate(Rt *rt)
 {
     RtState *st = rt->state;
     double sum = 0;
+    rt_changed_check(rt);
     st->eval_tokens = 0;
     for (int64_t base = 0; base < st->eval_micro_batches; base += TURN) {
         const int64_t left = st->eval_micro_batches - base, n = left < TURN ? left : TURN;

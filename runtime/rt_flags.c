@@ -31,6 +31,8 @@ static const Flag flags[] = {
      "text or token files (text, llmc, nanogpt, megatron), with weight W; may be "
      "repeated",
      FLAG_DATA, 0, 0, 0},
+    {"check-data", NULL, "hash all data before the first step, whatever is known of them",
+     FLAG_BOOL, AT(check_data), 0, 0},
     {"steps", "N", "stop after N steps (default: the schedule's)", FLAG_INT, AT(steps), 0,
      9e15},
     {"seed", "S", "of weights and data order (default: the description's)", FLAG_INT,
@@ -95,6 +97,8 @@ static const Flag flags[] = {
     {"resume", "[=must]",
      "go on from the newest sound checkpoint, if there is one; must: there has to be",
      FLAG_RESUME, AT(resume), 0, 0},
+    {"accept-data", NULL, "with --resume: go on with other data than the checkpoint's",
+     FLAG_BOOL, AT(accept_data), 0, 0},
     {"init", "DIR", "begin with the weights of a Hugging Face folder", FLAG_TEXT,
      AT(init), 0, 0},
     {"eval", "[FORMAT:]GLOB",
@@ -459,6 +463,9 @@ static int check_flags(RtFlags *f, const RtTrainer *t)
     }
     if (f->checkpoint == NULL && about_checkpoints(f) != NULL) {
         return usage("--%s needs --checkpoint DIR", about_checkpoints(f));
+    }
+    if (f->accept_data && !f->resume) {
+        return usage("--accept-data needs --resume");
     }
     f->no_graphs = f->no_graphs || f->profile != NULL; /* each launch is timed */
     if (f->keep_every > 0 && f->keep == 0) {

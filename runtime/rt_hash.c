@@ -1,82 +1,14 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_hash.c: hashes that do not depend on ranks or layout. In: master weights. Out: the
+/* rt_hash.c: a hash that does not depend on ranks or layout. In: master weights. Out: the
  * weights hash.
  *
- * A 64-bit hash of bytes: words of eight little-endian bytes (the last one padded with
- * zeros), each mixed into the state by the finaliser of splitmix64; the length goes in
- * first. Files are hashed in four lanes, word k into lane k mod 4, which are mixed into
- * one with the words behind the last four: a processor does them side by side. The
- * weights hash is the sum modulo 2^64 of the hashes of all chunks of 1024 elements of all
- * parameters, each seeded by (parameter's place in the model, chunk): order-free. Masters
- * that are split are hashed as the floats they are; frozen parameters have no master and
- * are hashed in param dtype. */
+ * It is the sum modulo 2^64 of the hashes (rt_hash.h) of all chunks of 1024 elements of
+ * all parameters, each seeded by (parameter's place in the model, chunk): order-free.
+ * Masters that are split are hashed as the floats they are; frozen parameters have no
+ * master and are hashed in param dtype. */
 #include "rt_private.h"
 
 #include <string.h>
-
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-               "weights, tokens and hashes are little-endian, in memory as in files");
-
-static uint64_t mix(uint64_t x)
-{
-    x += UINT64_C(0x9E3779B97F4A7C15);
-    x = (x ^ x >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
-    x = (x ^ x >> 27) * UINT64_C(0x94D049BB133111EB);
-    return x ^ x >> 31;
-}
-
-uint64_t rt_hash64(const void *data, size_t bytes, uint64_t seed)
-{
-    const unsigned char *p = data;
-    uint64_t h = mix(seed ^ mix(bytes));
-    for (; bytes >= 8; bytes -= 8, p += 8) {
-        uint64_t w;
-        memcpy(&w, p, 8);
-        h = mix(h ^ w);
-    }
-    if (bytes > 0) {
-        uint64_t w = 0;
-        memcpy(&w, p, bytes);
-        h = mix(h ^ w);
-    }
-    return h;
-}
-
-void rt_lanes_begin(RtLanes *h, size_t bytes, uint64_t seed)
-{
-    h->one = mix(seed ^ mix(bytes));
-    for (int k = 0; k < RT_LANES; k++) {
-        h->lane[k] = mix(h->one + (uint64_t)k);
-    }
-}
-
-void rt_lanes_more(RtLanes *h, const void *data, size_t bytes)
-{
-    enum { TURN = 8 * RT_LANES };
-    const unsigned char *p = data;
-    RtLanes x = *h;
-    for (; bytes >= TURN; bytes -= TURN, p += TURN) {
-        uint64_t w[RT_LANES];
-        memcpy(w, p, TURN);
-        for (int k = 0; k < RT_LANES; k++) {
-            w[k] ^= x.lane[k];
-            __asm__("" : "+r"(w[k])); /* no vector: its products take 15 cycles, not 3 */
-            x.lane[k] = mix(w[k]);
-        }
-    }
-    *h = x;
-}
-
-uint64_t rt_lanes_end(RtLanes *h, const void *data, size_t bytes)
-{
-    const size_t whole = bytes / (8 * RT_LANES) * (8 * RT_LANES);
-    uint64_t one = h->one;
-    rt_lanes_more(h, data, whole);
-    for (int k = 0; k < RT_LANES; k++) {
-        one = mix(one ^ h->lane[k]);
-    }
-    return rt_hash64((const unsigned char *)data + whole, bytes - whole, one);
-}
 
 typedef struct HashShard {
     Rt *rt;
@@ -98,7 +30,7 @@ static void hash_slice(HashShard *s, const RtRun *run, int64_t from, int64_t n)
         const int64_t left = n - i;
         const int64_t elems = left < RT_GRAIN_ELEMS ? left : RT_GRAIN_ELEMS;
         const uint64_t chunk = (uint64_t)((run->element + from + i) / RT_GRAIN_ELEMS);
-        const uint64_t seed = mix((uint64_t)run->param_id) + chunk;
+        const uint64_t seed = rt_mix((uint64_t)run->param_id) + chunk;
         if (weights == NULL) {
             sum += rt_hash64(at + i * item, (size_t)(elems * item), seed);
             continue;

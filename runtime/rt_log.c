@@ -109,12 +109,19 @@ void rt_log_start(Rt *rt)
     rt_tokens_print_mix(st->tokens, stdout);
     printf("numerics %016llx platform %016llx (%s)\n",
            (unsigned long long)t->numerics_hash, (unsigned long long)platform, text);
+    rt_digest_print(rt, stdout);
     rt_memory_planned(rt, stdout);
     rt_stdout_flush(rt);
     if (rt_tokens_unused_mask(st->tokens)) {
         fprintf(stderr, "trainer: warning: there are masks beside the data, but this "
                         "trainer was generated with loss.mask = false: every token is "
                         "a target\n");
+    }
+    if (rt_tokens_bare_mask(st->tokens) != NULL) {
+        fprintf(stderr,
+                "trainer: note: %s does not say which tokens it was made for, so only "
+                "their number was checked; masks of fsdpgen tokenize do\n",
+                rt_tokens_bare_mask(st->tokens));
     }
     if (rt_tokens_bytes_of(st->tokens) != NULL) {
         fprintf(stderr,

@@ -33,6 +33,8 @@ static void one_step(Rt *rt)
     rt_log_step(rt, seconds);
     rt_update_gate(rt);
     rt_scale_step(rt);
+    rt_changed_epoch(rt);
+    rt_digest_step(rt);
 }
 
 static void find_weights(Rt *rt)
@@ -72,11 +74,14 @@ static void prepare(Rt *rt, int fd)
     }
     rt_enter(rt, RT_AT_DATA);
     if (trains) {
+        rt_changed_watch(rt);
         st->tokens = rt_tokens_open(t, st->flags.data, st->flags.n_data, error);
         if (st->tokens == NULL) {
             rt_fail(rt, RT_EXIT_ERROR, "%s", error);
         }
         rt_agree_data(rt, "data", st->tokens);
+        rt_eval_open(rt);
+        rt_digest_open(rt);
     }
     find_weights(rt);
     rt_enter(rt, RT_AT_SETUP);
@@ -84,7 +89,7 @@ static void prepare(Rt *rt, int fd)
     if (trains) {
         rt_enter(rt, RT_AT_LOG);
         rt_log_start(rt);
-        rt_eval_open(rt);
+        rt_eval_print(rt);
     }
 }
 
@@ -140,6 +145,7 @@ int rt_rank_main(const RtTrainer *t, const RtFlags *f, RtShared *shared, int fd,
     rt_comm_end(&rt);
     if (f->command == RT_TRAIN) {
         rt_log_end(&rt);
+        rt_digest_close(&rt);
     }
     if (f->guard && !rt_arena_intact(&rt)) {
         rt_fail(&rt, RT_EXIT_ERROR, "bytes around the arena were overwritten");

@@ -77,8 +77,10 @@ static Class class_of(const Rt *rt, uintptr_t from, const char *path)
             return PEERS;
         }
     }
-    if ((rt->state->tokens != NULL && rt_tokens_hold(rt->state->tokens, from)) ||
-        (rt->state->held_out != NULL && rt_tokens_hold(rt->state->held_out, from))) {
+    if ((rt->state->tokens != NULL &&
+         rt_tokens_holding(rt->state->tokens, from) != NULL) ||
+        (rt->state->held_out != NULL &&
+         rt_tokens_holding(rt->state->held_out, from) != NULL)) {
         return DATA;
     }
     if (rt_snapshot_holds(rt, from)) {

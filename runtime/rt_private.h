@@ -4,6 +4,7 @@
 #define RT_PRIVATE_H
 
 #include "rt.h"
+#include "rt_hash.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -57,6 +58,8 @@ typedef struct RtFlags {
     int64_t started_ns;       /* clock of the start */
     int64_t keep, keep_every; /* the newest so many, 0: all; and each so many steps */
     bool resume, must_resume; /* must: there has to be a checkpoint */
+    bool accept_data;
+    bool check_data; /* hash all data at start, whatever the cache knows */
     bool keep_going, wait_for_saves, one_writer;
     int64_t threads;         /* of each rank; 0: its share of the cores */
     double deadline_seconds; /* 0: derived from the plan */
@@ -183,17 +186,18 @@ typedef struct RtState {
     uint64_t exchanges;
     /* data */
     RtTokens *tokens;
-    int64_t step;        /* of the run, 0-based */
-    int64_t first_step;  /* that this process computes: those before were resumed */
-    int64_t micro_batch; /* loaded last */
-    int64_t round;       /* of merges */
-    double *losses;      /* [micro_batches], this rank's filled */
-    int64_t targets;     /* of this rank's micro-batches of the step, not masked */
+    struct RtDigests *digests; /* of all data */
+    int64_t step;              /* of the run, 0-based */
+    int64_t first_step;        /* that this process computes: those before were resumed */
+    int64_t micro_batch;       /* loaded last */
+    int64_t round;             /* of merges */
+    double *losses;            /* [micro_batches], this rank's filled */
+    int64_t targets;           /* of this rank's micro-batches of the step, not masked */
     /* the step's results, equal on all ranks */
     double loss, grad_norm, clip_factor;
     /* of held-out data; equal on all ranks */
     RtTokens *held_out;
-    int64_t eval_micro_batches, eval_tokens;
+    int64_t eval_micro_batches, eval_left_over, eval_tokens;
     double eval_loss;
     bool evaluated;       /* after this step */
     int64_t valid_tokens; /* targets of all ranks: what loss and gradient are means of */
@@ -394,16 +398,6 @@ void rt_config_compare(const Rt *rt, const char *folder);
  * rest of it. */
 void rt_store(RtDtype d, char *base, int64_t i, double x, bool rest);
 uint64_t rt_weights_hash(Rt *rt); /* collective */
-uint64_t rt_hash64(const void *data, size_t bytes, uint64_t seed);
-/* Of much, which may come in pieces: of `bytes` bytes together, each but the last one a
- * multiple of a turn of 8 * RT_LANES. */
-enum { RT_LANES = 4 };
-typedef struct RtLanes {
-    uint64_t lane[RT_LANES], one;
-} RtLanes;
-void rt_lanes_begin(RtLanes *h, size_t bytes, uint64_t seed);
-void rt_lanes_more(RtLanes *h, const void *data, size_t bytes);
-uint64_t rt_lanes_end(RtLanes *h, const void *data, size_t bytes);
 uint64_t rt_platform_hash(const RtTrainer *t, char *text, size_t text_bytes);
 void rt_debug_gradients(Rt *rt, const char *path); /* collective */
 
@@ -419,9 +413,12 @@ RtTokens *rt_tokens_open_for(const RtTrainer *t, const char *flag,
 void rt_tokens_close(RtTokens *d);
 int64_t rt_tokens_samples(const RtTokens *d);
 bool rt_tokens_unused_mask(const RtTokens *d); /* masks lie there, the trainer has none */
+/* A mask that says nothing of its tokens; or NULL. */
+const char *rt_tokens_bare_mask(const RtTokens *d);
 /* A file whose bytes are tokens of a large vocabulary, though nobody said so; or NULL. */
 const char *rt_tokens_bytes_of(const RtTokens *d);
-bool rt_tokens_hold(const RtTokens *d, uintptr_t address); /* is it in a mapped file? */
+/* The mapped file in which an address lies; NULL: in none. */
+const char *rt_tokens_holding(const RtTokens *d, uintptr_t address);
 /* Place in the data of global sample `index` (0, 1, ...): a bijection in each epoch, of
  * all or, with weights, of each source. */
 int64_t rt_tokens_place(const RtTokens *d, uint64_t seed, int64_t index);
@@ -438,7 +435,25 @@ bool rt_tokens_read(const RtTokens *d, int64_t sample, int32_t *tokens, int32_t 
 
 /* A sample becomes sequence b of a micro-batch, with the starts of its documents. */
 void rt_tokens_fill(Rt *rt, const RtTokens *d, int64_t sample, RtStage to, int64_t b);
-/* ---- rt_agree.c: a rank that differs from rank 0 fails ------------------------------ */
+/* ---- rt_digest.c, rt_changed.c: what the data hold -----------------------------------
+ */
+
+/* Collective. open: hashes what is little, begins with the rest; step: after each step,
+ * until all is known; settle: before a checkpoint is written, waits for it unless a
+ * signal came. Whatever is not as it should be ends the run. */
+void rt_digest_open(Rt *rt);
+void rt_digest_step(Rt *rt);
+void rt_digest_settle(Rt *rt);
+void rt_digest_close(Rt *rt);
+void rt_digest_print(const Rt *rt, FILE *out);
+/* Do the files still hold what they did? Now; and where an epoch ends with the step. */
+void rt_changed_check(Rt *rt);
+void rt_changed_epoch(Rt *rt);
+/* A file that is cut short under the run is named. */
+void rt_changed_watch(const Rt *rt);
+
+/* ---- rt_agree.c: a rank that differs from rank 0 fails ------------------------------
+ */
 
 void rt_agree_builds(Rt *rt);
 void rt_agree_flags(Rt *rt);
@@ -450,6 +465,7 @@ void rt_agree_data(Rt *rt, const char *flag, const RtTokens *d);
 bool rt_eval_check(const RtTrainer *t, const RtFlags *f, char *error);
 bool rt_sample_check(const RtTrainer *t, const RtFlags *f, char *error);
 void rt_eval_open(Rt *rt);
+void rt_eval_print(const Rt *rt);
 bool rt_eval_due(const Rt *rt); /* after the step at hand */
 void rt_evaluate(Rt *rt);       /* collective */
 void rt_sample(Rt *rt);         /* collective */

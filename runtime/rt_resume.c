@@ -147,7 +147,7 @@ static char *load_small(Rt *rt, const char *folder, const char *name, int64_t *b
 {
     char path[RT_PATH_BYTES + RT_NAME_BYTES];
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    return rt_file_load(path, 1 << 24, bytes, rt->state->checkpoint->error);
+    return rt_file_load(path, 1 << 28, bytes, rt->state->checkpoint->error);
 }
 
 /* ---- is it of this trainer? ----------------------------------------------------------
@@ -227,12 +227,33 @@ static void take_platforms(Rt *rt, const RtTrainState *s)
     c->platform[c->n_platforms++] = mine;
 }
 
+/* Are the data others, as far as is known? Then error says what differs. Ranks that know
+ * all digests know the same; the others compare when they do. */
+static bool has_other_data(const Rt *rt, const RtTrainState *s, char *error)
+{
+    const RtState *st = rt->state;
+    const int64_t samples = rt_tokens_samples(st->tokens);
+    if (rt_record_differs(rt, "data", &s->data, !st->digests->pending, error)) {
+        return true;
+    }
+    if (s->data_samples != samples) {
+        snprintf(error, RT_ERROR_BYTES, "there are %lld samples, and there were %lld",
+                 (long long)samples, (long long)s->data_samples);
+        return true;
+    }
+    snprintf(error, RT_ERROR_BYTES, "the beginnings or ends of files differ");
+    return s->data_hash != 0 && s->data_mix == rt_tokens_mix(st->tokens) &&
+           s->data_hash != rt_tokens_hash(st->tokens);
+}
+
 /* No run of this trainer goes on from it. */
 static bool is_other(const Rt *rt, const RtTrainState *s)
 {
     const RtFlags *f = &rt->state->flags;
+    char ignored[RT_ERROR_BYTES];
     return s->numerics_hash != rt->trainer->numerics_hash ||
-           (f->seed_given && f->seed != s->seed);
+           (f->seed_given && f->seed != s->seed) ||
+           (!f->accept_data && has_other_data(rt, s, ignored));
 }
 
 static _Noreturn void refuse_other(Rt *rt, const char *folder, const RtTrainState *s)
@@ -241,33 +262,67 @@ static _Noreturn void refuse_other(Rt *rt, const char *folder, const RtTrainStat
     if (s->numerics_hash != rt->trainer->numerics_hash) {
         refuse_numerics(rt, folder, s->numerics_hash);
     }
-    refuse(rt, "--seed %lld, but %s was trained with seed %lld: leave it out",
-           (long long)f->seed, folder, (long long)s->seed);
+    if (f->seed_given && f->seed != s->seed) {
+        refuse(rt, "--seed %lld, but %s was trained with seed %lld: leave it out",
+               (long long)f->seed, folder, (long long)s->seed);
+    }
+    char error[RT_ERROR_BYTES];
+    has_other_data(rt, s, error);
+    refuse(rt,
+           "--resume: the data differ from those of %s: %s; restore them, or go on with "
+           "the new ones by --accept-data",
+           folder, error);
 }
 
-static void take_state(Rt *rt, const char *folder, const RtTrainState *s)
+static void keep_record(RtRecords *to, RtRecords *from)
 {
-    RtState *st = rt->state;
-    if (rt->rank == 0 && s->data_samples != rt_tokens_samples(st->tokens)) {
+    rt_record_free(to);
+    *to = *from;
+    *from = (RtRecords){NULL, 0};
+}
+
+/* What of the data is other than when the checkpoint was written, or will be compared
+ * when all of them are hashed. */
+static void take_data(Rt *rt, const char *folder, RtTrainState *s)
+{
+    RtDigests *d = rt->state->digests;
+    char error[RT_ERROR_BYTES];
+    if (rt->rank != 0) {
+        return;
+    }
+    if (has_other_data(rt, s, error)) {
         fprintf(stderr,
-                "trainer: warning: the data has %lld samples now, %lld when %s was "
-                "written: samples come in another order than in a run that was never "
-                "stopped\n",
-                (long long)rt_tokens_samples(st->tokens), (long long)s->data_samples,
-                folder);
-    } else if (rt->rank == 0 && s->data_mix != rt_tokens_mix(st->tokens)) {
+                "trainer: warning: the data differ from those of %s: %s; from here on "
+                "samples are not those of a run that was never stopped\n",
+                folder, error);
+    } else if (s->data_mix != rt_tokens_mix(rt->state->tokens)) {
         fprintf(stderr,
                 "trainer: warning: --data has other weights, or sources of other sizes, "
                 "than when %s was written: samples come in another order than in a run "
                 "that was never stopped\n",
                 folder);
-    } else if (rt->rank == 0 && s->data_hash != 0 &&
-               s->data_hash != rt_tokens_hash(st->tokens)) {
+    }
+    if (s->data.n == 0) {
         fprintf(stderr,
-                "trainer: warning: --data names other files than when %s was written: "
-                "samples are others than in a run that was never stopped\n",
+                "trainer: note: %s has no digests of its data (an earlier version wrote "
+                "it): only sizes, beginnings and ends of files were compared\n",
                 folder);
     }
+    if (rt_record_differs(rt, "eval", &s->eval, !d->pending, error)) {
+        rt_record_warn_eval(error, folder);
+    } else if (d->pending) {
+        keep_record(&d->was_eval, &s->eval);
+    }
+    if (d->pending && !rt->state->flags.accept_data) {
+        keep_record(&d->was_data, &s->data);
+    }
+    snprintf(d->was_in, sizeof d->was_in, "step %lld", (long long)s->step);
+}
+
+static void take_state(Rt *rt, const char *folder, RtTrainState *s)
+{
+    RtState *st = rt->state;
+    take_data(rt, folder, s);
     take_platforms(rt, s);
     st->flags.seed = s->seed;
     st->step = st->first_step = s->step;
@@ -341,7 +396,7 @@ static bool load(Rt *rt, int64_t step)
     RtCheckpoint *c = rt->state->checkpoint;
     char folder[RT_PATH_BYTES];
     RtManifest m;
-    RtTrainState s;
+    RtTrainState s = {.step = -1};
     const double begin = rt_clock();
     rt_file_step_path(folder, c->dir, "", step);
     c->error[0] = '\0';
@@ -361,6 +416,8 @@ static bool load(Rt *rt, int64_t step)
         take_state(rt, folder, &s);
     }
     const int who = pass_over(rt, folder);
+    rt_record_free(&s.data);
+    rt_record_free(&s.eval);
     rt_manifest_free(&m);
     rt_prune_note(rt, step, who < 0);
     if (who < 0 && rt->rank == 0) {

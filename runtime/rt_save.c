@@ -109,7 +109,7 @@ static void add_chunks(RtCheckpoint *c)
     c->files[c->n_files++] = (RtFile){.name = "CHUNKS", .bytes = bytes};
 }
 
-static void add_small_files(Rt *rt, int64_t step)
+static void add_small_files(Rt *rt)
 {
     const RtTrainer *t = rt->trainer;
     RtCheckpoint *c = rt->state->checkpoint;
@@ -118,7 +118,7 @@ static void add_small_files(Rt *rt, int64_t step)
            (t->n_files == 1 ||
             add_small(c, "model.safetensors.index.json", rt_state_index(c, t))) &&
            add_small(c, "numerics.txt", strdup(t->numerics)) &&
-           add_small(c, "train_state.json", rt_state_text(rt, step)));
+           add_small(c, "train_state.json", rt_state_text(rt, &c->state)));
     add_chunks(c);
     agree_on_small_files(rt);
 }
@@ -432,6 +432,8 @@ bool rt_save_write(Rt *rt, int64_t step)
     if (c->snapshots) {
         rt_first_error(rt); /* all have taken their copies: any may be written */
     }
+    rt_digest_settle(rt);
+    add_small_files(rt);
     if (rt->rank == 0 && c->error[0] == '\0') {
         create_folder(c, folder);
     }
@@ -474,7 +476,7 @@ bool rt_save(Rt *rt, int64_t step, bool apart)
     rt_snapshot_join(rt);
     rt_enter(rt, RT_AT_SAVE);
     c->error[0] = '\0';
-    add_small_files(rt, step);
+    rt_state_take(rt, step, &c->state);
     if (c->snapshots) {
         rt_snapshot_take(rt);
     }

@@ -8,7 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-char *rt_state_text(const Rt *rt, int64_t step)
+void rt_state_take(const Rt *rt, int64_t step, RtTrainState *s)
+{
+    const RtState *st = rt->state;
+    *s = (RtTrainState){.step = step,
+                        .skipped = st->skipped,
+                        .skipped_in_a_row = st->skipped_in_a_row,
+                        .scaled_updates = st->scaled_updates,
+                        .beta1_power = st->beta1_power,
+                        .beta2_power = st->beta2_power,
+                        .loss_scale = st->loss_scale};
+}
+
+char *rt_state_text(const Rt *rt, const RtTrainState *s)
 {
     const RtTrainer *t = rt->trainer;
     const RtState *st = rt->state;
@@ -20,7 +32,7 @@ char *rt_state_text(const Rt *rt, int64_t step)
         return NULL;
     }
     fprintf(f,
-            "{\n  \"format\": \"fsdpgen train state 1\",\n  \"trainer\": \"%s\",\n"
+            "{\n  \"format\": \"fsdpgen train state 2\",\n  \"trainer\": \"%s\",\n"
             "  \"generator\": \"%s\",\n  \"step\": %lld,\n  \"samples\": %lld,\n"
             "  \"data_samples\": %lld,\n  \"data_mix\": \"%016llx\",\n"
             "  \"data_hash\": \"%016llx\",\n  \"seed\": %lld,\n  \"skipped\": %lld,\n"
@@ -28,20 +40,22 @@ char *rt_state_text(const Rt *rt, int64_t step)
             "  \"beta2_power\": \"%a\",\n  \"loss_scale\": \"%a\",\n"
             "  \"scaled_updates\": %lld,\n  \"numerics\": \"%016llx\",\n"
             "  \"platforms\": [",
-            t->name, t->generator, (long long)step,
-            (long long)(step * t->micro_batches * t->micro_batch),
+            t->name, t->generator, (long long)s->step,
+            (long long)(s->step * t->micro_batches * t->micro_batch),
             (long long)rt_tokens_samples(st->tokens),
             (unsigned long long)rt_tokens_mix(st->tokens),
             (unsigned long long)rt_tokens_hash(st->tokens), (long long)st->flags.seed,
-            (long long)st->skipped, (long long)st->skipped_in_a_row, st->beta1_power,
-            st->beta2_power, st->loss_scale, (long long)st->scaled_updates,
+            (long long)s->skipped, (long long)s->skipped_in_a_row, s->beta1_power,
+            s->beta2_power, s->loss_scale, (long long)s->scaled_updates,
             (unsigned long long)t->numerics_hash);
     for (int i = 0; i < c->n_platforms; i++) {
         fprintf(f, "%s{\"from_step\": %lld, \"hash\": \"%016llx\"}", i > 0 ? ", " : "",
                 (long long)c->platform[i].from_step,
                 (unsigned long long)c->platform[i].hash);
     }
-    fprintf(f, "]\n}\n");
+    fprintf(f, "]");
+    rt_record_write(rt, f);
+    fprintf(f, "\n}\n");
     if (fclose(f) != 0) {
         free(text);
         return NULL;
@@ -82,7 +96,7 @@ char *rt_state_index(const RtCheckpoint *c, const RtTrainer *t)
 
 /* ---- reading ----------------------------------------------------------------------- */
 
-static bool read_hash(RtJson *j, uint64_t *hash)
+bool rt_state_hash(RtJson *j, uint64_t *hash)
 {
     char text[32], *end;
     if (!rt_json_text(j, text, sizeof text)) {
@@ -112,7 +126,7 @@ static bool read_platforms(RtJson *j, RtTrainState *s)
         ok = rt_json_open(j, '{');
         while (ok && rt_json_item(j, '}', &one)) {
             ok = rt_json_key(j, key, sizeof key) &&
-                 (strcmp(key, "hash") == 0 ? read_hash(j, &p.hash)
+                 (strcmp(key, "hash") == 0 ? rt_state_hash(j, &p.hash)
                                            : rt_json_int(j, &p.from_step));
         }
         ok = ok && s->n_platforms < RT_MAX_PLATFORMS;
@@ -156,13 +170,16 @@ static bool read_member(RtJson *j, const char *key, RtTrainState *s)
         }
     }
     if (strcmp(key, "numerics") == 0) {
-        return read_hash(j, &s->numerics_hash);
+        return rt_state_hash(j, &s->numerics_hash);
     }
     if (strcmp(key, "data_mix") == 0) {
-        return read_hash(j, &s->data_mix);
+        return rt_state_hash(j, &s->data_mix);
     }
     if (strcmp(key, "data_hash") == 0) {
-        return read_hash(j, &s->data_hash);
+        return rt_state_hash(j, &s->data_hash);
+    }
+    if (strcmp(key, "data") == 0 || strcmp(key, "eval") == 0) {
+        return rt_record_read(j, key[0] == 'd' ? &s->data : &s->eval);
     }
     return strcmp(key, "platforms") == 0 ? read_platforms(j, s) : rt_json_skip(j);
 }

@@ -15,8 +15,7 @@
  * Without a word from the user, *.bin is megatron's where its index lies beside it and
  * llmc's otherwise; anything else is text.
  *
- * X.mask beside a file X has a bit for each token, low bit first, 1 where the token is to
- * be predicted; bits after the last token's are 0. */
+ * X.mask beside a file X: see rt_mask.c. */
 #define _GNU_SOURCE
 #include "rt_tokens.h"
 
@@ -28,6 +27,7 @@
 #include <strings.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 const char *const rt_file_formats[RT_FILE_FORMATS] = {"", "text", "llmc", "nanogpt",
@@ -131,9 +131,37 @@ static int64_t signed_at(const unsigned char *p, int bytes)
     return (int64_t)(word_at(p, bytes) << unused) >> unused;
 }
 
-static bool map_file(RtMapped *m, const char *name, char *error)
+static int64_t nanoseconds(const struct timespec *t)
+{
+    return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec;
+}
+
+static RtIdentity identity(const struct stat *s)
+{
+    return (RtIdentity){(uint64_t)s->st_dev, (uint64_t)s->st_ino, s->st_size,
+                        nanoseconds(&s->st_mtim), nanoseconds(&s->st_ctim)};
+}
+
+bool rt_identity_of(int fd, const char *name, RtIdentity *is)
+{
+    struct stat s;
+    if ((fd >= 0 ? fstat(fd, &s) : stat(name, &s)) != 0) {
+        return false;
+    }
+    *is = identity(&s);
+    return true;
+}
+
+bool rt_identity_equal(const RtIdentity *a, const RtIdentity *b)
+{
+    return a->device == b->device && a->inode == b->inode && a->bytes == b->bytes &&
+           a->modified_ns == b->modified_ns && a->changed_ns == b->changed_ns;
+}
+
+bool rt_mapped_open(RtMapped *m, const char *name, char *error)
 {
     const int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct timespec now;
     struct stat s;
     if (fd < 0) {
         return rt_tokens_wrong(error, "%s: %s", name, strerror(errno));
@@ -149,15 +177,21 @@ static bool map_file(RtMapped *m, const char *name, char *error)
     if (map == MAP_FAILED) {
         return rt_tokens_wrong(error, "%s: cannot be mapped: %s", name, strerror(errno));
     }
-    *m = (RtMapped){map, s.st_size};
-    return true;
+    clock_gettime(CLOCK_REALTIME, &now);
+    *m = (RtMapped){.name = strdup(name),
+                    .at = map,
+                    .bytes = s.st_size,
+                    .is = identity(&s),
+                    .opened_ns = nanoseconds(&now)};
+    return m->name != NULL || rt_tokens_wrong(error, "out of memory");
 }
 
-static void unmap(const RtMapped *m)
+void rt_mapped_close(RtMapped *m)
 {
     if (m->at != NULL) {
-        munmap((void *)(uintptr_t)m->at, (size_t)m->bytes);
+        munmap((void *)(uintptr_t)m->at, (size_t)m->is.bytes);
     }
+    free(m->name);
 }
 
 /* ---- formats ------------------------------------------------------------------------
@@ -318,7 +352,7 @@ static bool check_bounds(const RtTokenFile *f, const char *name, char *error)
 
 static bool read_index(RtTokenFile *f, const char *name, char *error)
 {
-    if (!map_file(&f->index, name, error)) {
+    if (!rt_mapped_open(&f->index, name, error)) {
         return false;
     }
     const unsigned char *p = f->index.at;
@@ -412,40 +446,8 @@ static bool recognise(RtTokenFile *f, RtFileFormat format, char *error)
     }
 }
 
-/* ---- masks --------------------------------------------------------------------------
+/* ---- all of it ----------------------------------------------------------------------
  */
-
-/* X.mask, which has a bit for each token of X, or why it cannot be. */
-static bool map_mask(RtTokenFile *f, const char *name, char *error)
-{
-    const int64_t bytes = f->tokens / 8 + (f->tokens % 8 != 0);
-    if (!exists(name)) {
-        return rt_tokens_wrong(
-            error,
-            "%s: %s; the trainer's loss.mask wants it beside %s: a bit for each "
-            "token, low bit first, 1 where the token is to be predicted",
-            name, strerror(errno), f->name);
-    }
-    if (!map_file(&f->mask, name, error)) {
-        return false;
-    }
-    if (f->mask.bytes != bytes) {
-        return rt_tokens_wrong(
-            error,
-            "%s: %s has %lld tokens, so %lld bytes of mask, a bit for each "
-            "token, but the mask has %lld",
-            name, f->name, (long long)f->tokens, (long long)bytes,
-            (long long)f->mask.bytes);
-    }
-    if (f->tokens % 8 != 0 && f->mask.at[bytes - 1] >> f->tokens % 8 != 0) {
-        return rt_tokens_wrong(
-            error,
-            "%s: a bit after that of the last token, %lld, is not 0: is the "
-            "low bit of a byte its first token's?",
-            name, (long long)(f->tokens - 1));
-    }
-    return true;
-}
 
 bool rt_token_file_open(RtTokenFile *f, const char *name, RtFileFormat format,
                         bool masked, char *error)
@@ -454,37 +456,37 @@ bool rt_token_file_open(RtTokenFile *f, const char *name, RtFileFormat format,
     if (f->name == NULL) {
         return rt_tokens_wrong(error, "out of memory");
     }
-    if (!map_file(&f->map, name, error) || !recognise(f, format, error)) {
+    if (!rt_mapped_open(&f->map, name, error) || !recognise(f, format, error)) {
         return false;
     }
     if (!masked || f->tokens == 0) { /* no bits */
         return true;
     }
     char *mask = renamed(name, "", mask_suffix);
-    const bool good =
-        mask != NULL ? map_mask(f, mask, error) : rt_tokens_wrong(error, "out of memory");
+    const bool good = mask != NULL ? rt_mask_map(f, mask, error)
+                                   : rt_tokens_wrong(error, "out of memory");
     free(mask);
     return good;
 }
 
 void rt_token_file_close(RtTokenFile *f)
 {
-    unmap(&f->map);
-    unmap(&f->mask);
-    unmap(&f->index);
+    rt_mapped_close(&f->map);
+    rt_mapped_close(&f->mask);
+    rt_mapped_close(&f->index);
     free(f->name);
 }
 
-static bool lies_in(const RtMapped *m, uintptr_t address)
+const RtMapped *rt_token_file_holding(const RtTokenFile *f, uintptr_t address)
 {
-    const uintptr_t at = (uintptr_t)m->at;
-    return address >= at && address < at + (uintptr_t)m->bytes;
-}
-
-bool rt_token_file_holds(const RtTokenFile *f, uintptr_t address)
-{
-    return lies_in(&f->map, address) || lies_in(&f->mask, address) ||
-           lies_in(&f->index, address);
+    const RtMapped *const maps[] = {&f->map, &f->mask, &f->index};
+    for (int i = 0; i < 3; i++) {
+        const uintptr_t at = (uintptr_t)maps[i]->at;
+        if (address >= at && address < at + (uintptr_t)maps[i]->is.bytes) {
+            return maps[i];
+        }
+    }
+    return NULL;
 }
 
 /* ---- reading ------------------------------------------------------------------------

@@ -30,6 +30,7 @@ suite_args() {
     done
 }
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/fsdpgen-$(basename "$(dirname "$0")").XXXXXX") || exit 70
+export XDG_CACHE_HOME=$WORK/cache # of trainers, which a person's home is not for
 [ "${KEEP:-0}" = 1 ] || trap 'rm -rf "$WORK"' EXIT
 
 ok() {

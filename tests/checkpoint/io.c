@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* io.c, preloaded into a trainer: what its calls on files below IO_DIR do is counted,
+/* io.c, preloaded into a trainer, or into fsdpgen tokenize: what its calls on files below IO_DIR do is counted,
  * recorded, or made to fail. All ranks share one count.
  *
  *   IO_COUNT=FILE   writes the number of calls there at the end
@@ -217,7 +217,7 @@ int open(const char *path, int flags, ...)
     int fd;
 
     va_start(ap, flags);
-    mode = flags & O_CREAT ? va_arg(ap, mode_t) : 0;
+    mode = flags & (O_CREAT | (O_TMPFILE & ~O_DIRECTORY)) ? va_arg(ap, mode_t) : 0;
     va_end(ap);
     if (!ours(path))
         return REAL(open)(path, flags, mode);
@@ -272,6 +272,17 @@ int ftruncate(int fd, off_t bytes)
         return -1;
     record("size %s %lld\n", path_of[fd], (long long)bytes);
     return REAL(ftruncate)(fd, bytes);
+}
+
+ssize_t write(int fd, const void *data, size_t n)
+{
+    int f = ours_fd(fd) ? fault() : 0;
+
+    if (f == 1) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return REAL(write)(fd, data, f == 2 && n > 1 ? n / 2 : n);
 }
 
 ssize_t pwrite(int fd, const void *data, size_t n, off_t at)
@@ -349,6 +360,25 @@ int rename(const char *from, const char *to)
     if (r == 0)
         record("rename %s %s\n", from, to);
     return r;
+}
+
+int linkat(int from_dir, const char *from, int to_dir, const char *to, int flags)
+{
+    int r;
+
+    if (!ours(to))
+        return REAL(linkat)(from_dir, from, to_dir, to, flags);
+    if (fails(EIO))
+        return -1;
+    r = REAL(linkat)(from_dir, from, to_dir, to, flags);
+    if (r == 0)
+        record("link %s\n", to);
+    return r;
+}
+
+int unlink(const char *path)
+{
+    return ours(path) && fails(EIO) ? -1 : REAL(unlink)(path);
 }
 
 int remove(const char *path)

@@ -129,27 +129,6 @@ escapes() {
 
 # ---- a run that goes on otherwise --------------------------------------------------------------------------
 
-other_data() {
-    local ck=$WORK/other_data.ck file=$WORK/other_data.txt
-    rm -rf "$ck"
-    cp "$data" "$file"
-    go() {
-        timeout 60 "$WORK/llama1/trainer" --data "$file" --threads 1 --quiet --checkpoint "$ck" \
-            --resume --steps "$1" >"$WORK/go.out" 2>"$WORK/go.err"
-    }
-    go 1
-    go 2
-    check 'the same data: no word' test ! -s "$WORK/go.err"
-    printf X | dd of="$file" bs=1 conv=notrunc status=none
-    go 3
-    check 'other data of the same size is told' grep -q \
-        'warning: --data names other files than when .*step-00000002 was written' "$WORK/go.err"
-    head -c 9000 "$data" >"$file"
-    go 4
-    check 'another number of samples is told' grep -q 'warning: the data has [0-9]* samples now' \
-        "$WORK/go.err"
-}
-
 # A pipe has no lines to go on from; it is written as in a run's first start.
 pipes() {
     local ck=$WORK/pipes.ck pipe=$WORK/pipe step
@@ -281,7 +260,6 @@ damaged_old_ones
 interrupted
 texts_of_others
 escapes
-other_data
 pipes
 wrong_folders
 wrong_weights

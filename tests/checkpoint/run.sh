@@ -282,4 +282,5 @@ refusals
 . "$(dirname "$0")/ends.sh"
 . "$(dirname "$0")/verify.sh"
 . "$(dirname "$0")/samples.sh"
+. "$(dirname "$0")/data.sh"
 finish

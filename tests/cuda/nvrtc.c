@@ -34,12 +34,6 @@ void rt_fail(const Rt *rt, int code, const char *fmt, ...)
     _exit(1);
 }
 
-uint64_t rt_hash64(const void *data, size_t bytes, uint64_t seed)
-{
-    (void)data, (void)bytes, (void)seed; /* nothing is cached here */
-    return 0;
-}
-
 /* ---- the sources --------------------------------------------------------------------
  */
 

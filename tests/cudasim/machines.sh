@@ -228,6 +228,30 @@ machines_refused() {
     says "another job has the place" " 1 1 1 1" "another job meets there; --meet names another"
 }
 
+# Each machine has a copy of the data; one has a byte that is another, in its middle.
+machines_data() {
+    local first=$data data=$WORK/machines_data/$(basename "$data") byte
+    mkdir -p "$WORK/machines_data"
+    for byte in '' '#'; do
+        perl -pe 'BEGIN { undef $/; $b = shift } substr($_, 5700, 1) = $b if $b' "$byte" "$first" >"$data"
+        port=$((port + 1))
+        told=(WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port)
+        rm -f "$dir".rank*
+        data=$first on 0:0,1 "$dir" --steps $STEPS --log "$dir.jsonl" --weights-hash
+        on 1:2,3 "$dir" --steps $STEPS --weights-hash
+        ended
+        bits_of "$dir" >"$dir.result"
+        cat "$dir".rank* >"$dir.log"
+        if [ -z "$byte" ]; then
+            check "several machines: each has its copy of the data" \
+                cmp "$dir.result" "$WORK/alone.result"
+        else
+            says "one has other data" " 1 1 1 1" \
+                "rank [23]\] error: --data: $data differs from rank 0's copy"
+        fi
+    done
+}
+
 # machines_of RUNTIME: a job of two with that runtime; its bits in DIR.result, codes
 machines_of() {
     dir=$WORK/machines_fault
@@ -280,5 +304,6 @@ machines() {
     machines_save
     machines_lost
     machines_refused
+    machines_data
     if [ "$FULL" = 1 ] || [ $((SEED % 3)) = 0 ]; then machines_faults; fi
 }

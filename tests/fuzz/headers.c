@@ -124,6 +124,18 @@ static void make_file(Random *r, File *f, int i, int64_t vocab)
     }
 }
 
+/* What says whose bits these are: true in half of the cases, else with a bit changed. */
+static void make_trailer(Random *r, File *f)
+{
+    RtMaskTrailer t = rt_mask_trailer(f->tokens, f->total, 1, 2);
+
+    f->mask_good = random_below(r, 2);
+    if (!f->mask_good)
+        ((char *)&t)[random_below(r, sizeof t)] ^= (char)(1 << random_below(r, 8));
+    str_add(&f->mask, (const char *)&t, sizeof t);
+    f->mask_total += (int64_t)sizeof t;
+}
+
 /* A true mask, or in some cases none, one of another size, or with a bit too many. */
 static void make_mask(Random *r, File *f)
 {
@@ -139,6 +151,10 @@ static void make_mask(Random *r, File *f)
     }
     f->mask_total = need;
     f->mask_good = true;
+    if (written == need && need > 0 && random_below(r, 4) == 0) {
+        make_trailer(r, f);
+        return;
+    }
     if (random_below(r, 8) || need == 0)
         return;
     switch (random_below(r, 5)) {

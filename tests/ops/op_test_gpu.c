@@ -68,12 +68,6 @@ const char *rt_wisdom_name(void)
     return "the library's";
 }
 
-uint64_t rt_hash64(const void *data, size_t bytes, uint64_t seed) /* of the platform */
-{
-    (void)data, (void)bytes;
-    return seed;
-}
-
 void rt_profile_from(Rt *unused, cudaStream_t stream, const char *name, double flops)
 {
     (void)unused, (void)stream, (void)name, (void)flops;

@@ -290,7 +290,7 @@ weights() {
 mask() { perl -e 'print pack("b*", "1" x $ARGV[0])' "$2" >"$1"; }
 
 bad_masks() {
-    local d=$WORK/masks good=$WORK/masks/good.bin bytes t=$WORK/masked/trainer
+    local d=$WORK/masks good=$WORK/masks/good.bin bytes half t=$WORK/masked/trainer
     mkdir -p "$d"
     bytes=$(stat -c %s "$data")
     ids16 20003 259 | bin "$good" 20240520 1 20003
@@ -311,6 +311,9 @@ bad_masks() {
     rmdir "$good.mask"
     mask "$good.mask" 20003
     check "a mask of a .bin file" "$t" --data "$good" --steps 2
+    "$t" --data "$good" --steps 1 >/dev/null 2>"$WORK/note.err"
+    check "a mask that says nothing of its tokens: a note" grep -qF \
+        "note: $good.mask does not say which tokens it was made for" "$WORK/note.err"
     fails "a mask for data" 1 "these are masks; name the files beside them" \
         --data "$good.mask"
     check "a pattern passes masks over" "$t" --data "$d/*" --steps 2
@@ -323,6 +326,20 @@ bad_masks() {
     "$WORK/four/trainer" --data "$d/text.txt" --steps 1 >"$d/out" 2>"$d/err"
     check "a mask that is not asked for: a warning" \
         grep -q "warning: there are masks beside the data" "$d/err"
+    # two files of as many tokens, and the mask of one beside the other
+    local tok=("$FSDPGEN" tokenize --tokenizer "$ROOT/tests/tokenize/data/gpt2.json" --template "$d/t.lua")
+    printf '%s\n' 'return function(m) return { m[1].content, target(m[2].content) } end' >"$d/t.lua"
+    for half in a b; do
+        perl -e 'my $s = $ARGV[0] x 2000; print "{\"messages\": [{\"role\": \"user\", \"content\": \"$s\"},",
+            " {\"role\": \"assistant\", \"content\": \"$s\"}]}\n"' $half >"$d/$half.jsonl"
+        "${tok[@]}" -o "$d/$half.bin" "$d/$half.jsonl" >"$d/log" 2>&1 || bad "chats to tokens" "$d/log"
+    done
+    check "a file and its own mask" "$t" --data "$d/a.bin" --steps 1
+    cp "$d/b.bin.mask" "$d/a.bin.mask"
+    fails "the mask of another file of that size" 1 \
+        "$d/a.bin.mask was made for other tokens than $d/a.bin has" --data "$d/a.bin"
+    fails "in held-out data, too" 1 "$d/a.bin.mask was made for other tokens" --data "$d/b.bin" \
+        --eval "$d/a.bin"
 }
 
 bad_flags() {

@@ -369,6 +369,10 @@ toy_disagreements() {
     disagree 'the same data under another name' ' 0 0' '' "--data $data" "--data $same"
     disagree 'other data of the same size' ' 1 1' \
         '^\[rank 1\] error: --data: its files are not those of rank 0' "--data $data" "--data $other"
+    perl -pe 'BEGIN { undef $/ } substr($_, 5700, 1) = "#"' <"$data" >"$other"
+    disagree 'another byte in the middle' ' 1 1' \
+        '^\[rank 1\] error: --data: .*other.txt differs from rank 0.s copy, though it has the same size' \
+        "--data $data" "--data $other"
     disagree 'less data' ' 1 1' 'rank 0: [0-9]* sequences here, [0-9]* there' "--data $data" \
         "--data $short"
     disagree 'one file more' ' 1 1' '--data: its files are not' "--data $same" \
