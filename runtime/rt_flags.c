@@ -45,6 +45,10 @@ static const Flag flags[] = {
      AT(peak_tflops), 1e-9, 1e9},
     {"local", NULL, "start the ranks here, whatever launcher this runs under", FLAG_BOOL,
      AT(local), 0, 0},
+    {"secret", "FILE",
+     "what a launcher's ranks know each other by, in a file that only you can read "
+     "(default: FSDPGEN_SECRET)",
+     FLAG_TEXT, AT(secret), 0, 0},
     {"guard", NULL, "inaccessible pages around the arena (or RT_GUARD=1)", FLAG_BOOL,
      AT(guard), 0, 0},
 #ifdef RT_NCCL
@@ -111,7 +115,7 @@ static const char *const of_sample[] = {"prompt", "tokens", "temperature", "top-
                                         "top-p"};
 static const char *const of_both[] = {"checkpoint", "init",   "seed",  "threads",
                                       "deadline",   "local",  "guard", "loopback",
-                                      "meet",       "kernels"};
+                                      "meet",       "kernels", "secret"};
 
 static bool is_one_of(const char *name, const char *const *list, size_t n)
 {

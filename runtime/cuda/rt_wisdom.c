@@ -14,12 +14,15 @@
  * asked for. A file without a section that fits is told, and the library chooses. */
 #define _GNU_SOURCE
 #include "rt_blas.h"
+#include "rt_checkpoint.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define FIRST_LINE "fsdpgen kernels 1\n"
@@ -65,20 +68,18 @@ static void find_path(const RtFlags *f)
 /* NULL: there is no such file. */
 static char *read_text(const Rt *rt)
 {
-    FILE *f = fopen(wisdom.path, "rbe");
-    if (f == NULL && errno == ENOENT) {
+    struct stat s;
+    char error[RT_ERROR_BYTES];
+    int64_t bytes = 0;
+    if (stat(wisdom.path, &s) != 0 && errno == ENOENT) {
         return NULL;
     }
-    char *text = calloc((size_t)max_bytes + 1, 1);
-    if (f == NULL || text == NULL) {
-        rt_fail(rt, RT_EXIT_ERROR, "%s: %s", wisdom.path, strerror(errno));
+    char *text = rt_file_load(wisdom.path, max_bytes, &bytes, error);
+    if (text == NULL) {
+        rt_fail(rt, RT_EXIT_ERROR, "%s", error);
     }
-    const size_t n = fread(text, 1, (size_t)max_bytes, f);
-    const bool failed = ferror(f) != 0;
-    fclose(f);
-    if (failed || memchr(text, '\0', n) != NULL) {
-        rt_fail(rt, RT_EXIT_ERROR, "%s: %s", wisdom.path,
-                failed ? strerror(errno) : "this is no text");
+    if (memchr(text, '\0', (size_t)bytes) != NULL) {
+        rt_fail(rt, RT_EXIT_ERROR, "%s: this is no text", wisdom.path);
     }
     return text;
 }
@@ -319,11 +320,39 @@ static int keep_old(Out *o, char *text, const char *key, const RtChoice *choices
     return kept;
 }
 
+/* Durable before it has its name: whoever reads it meanwhile has the old one. */
+static bool replace(const Out *o, char *error)
+{
+    char part[1100], folder[sizeof wisdom.path];
+    snprintf(folder, sizeof folder, "%s", wisdom.path);
+    char *slash = strrchr(folder, '/');
+    if (slash != NULL) {
+        slash[slash == folder] = '\0';
+    }
+    snprintf(part, sizeof part, "%s.%ld", wisdom.path, (long)getpid());
+    unlink(part); /* of a process that had our number */
+    const int fd = rt_file_open(part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, error);
+    if (fd < 0) {
+        return false;
+    }
+    const bool written = rt_file_write(fd, part, o->text, (int64_t)o->bytes, 0, error);
+    const bool durable = written && rt_file_finish(fd, part, error);
+    if (!written) {
+        close(fd);
+    }
+    if (!durable || (rename(part, wisdom.path) != 0 &&
+                     !rt_file_error(error, "rename to", wisdom.path))) {
+        unlink(part);
+        return false;
+    }
+    return rt_file_sync_folder(slash != NULL ? folder : ".", error);
+}
+
 void rt_wisdom_write(Rt *rt, const RtChoice *choices, int n)
 {
     Out o = {.rt = rt};
     int kept = 0;
-    char key[KEY_BYTES], part[1100], *old = read_text(rt);
+    char key[KEY_BYTES], error[RT_ERROR_BYTES], *old = read_text(rt);
     key_of(rt, key);
     say(&o, "%s", FIRST_LINE);
     if (old != NULL) {
@@ -344,14 +373,8 @@ void rt_wisdom_write(Rt *rt, const RtChoice *choices, int n)
             wisdom.path, MAX_CHOICES);
     }
     say(&o, "end %016" PRIx64 "\n", rt_hash64(o.text, o.bytes, 3));
-    snprintf(part, sizeof part, "%s.%ld", wisdom.path, (long)getpid());
-    FILE *f = fopen(part, "wbe");
-    const bool written = f != NULL && fwrite(o.text, 1, o.bytes, f) == o.bytes;
-    if (f == NULL || fclose(f) != 0 || !written || rename(part, wisdom.path) != 0) {
-        const int error = errno;
-        unlink(part);
-        rt_fail(rt, RT_EXIT_ERROR, "%s cannot be written: %s", wisdom.path,
-                strerror(error));
+    if (!replace(&o, error)) {
+        rt_fail(rt, RT_EXIT_ERROR, "%s cannot be written: %s", wisdom.path, error);
     }
     free(o.text);
 }

@@ -12,6 +12,7 @@ set -u
 . "$(dirname "$0")/../lib.sh"
 . "$ROOT/tests/e2e/common.sh"
 . "$ROOT/tests/cudasim/tune.sh"
+. "$ROOT/tests/cudasim/cache.sh"
 . "$ROOT/tests/cudasim/cudnn.sh"
 . "$ROOT/tests/cudasim/machines.sh"
 . "$ROOT/tests/cudasim/muon.sh"
@@ -353,24 +354,6 @@ unmet() {
         return
     fi
     wrong "a loopback without its second meeting" "$dir" CUDASIM_DEVICES=1 LOOPBACK=1
-}
-
-# Kernels compiled when the trainer starts, by a few programs at once, and kept.
-compiled_at_start() {
-    local dir=$WORK/jit cache=$WORK/cache
-    export CUDASIM_UNCHECKED=1 XDG_CACHE_HOME=$cache
-    trainer "$dir" tiny_llama cuda && build_trainer "$dir" CUDA_HOME="$home" JIT=1 &&
-        run_cuda "$dir" || { bad "make JIT=1 does not run" "$dir.log"; return; }
-    check "make JIT=1: the same bits" cmp "$dir.result" "$WORK/reference_llama.result"
-    check "make JIT=1: kernels are kept" [ "$(ls "$cache/fsdpgen" | wc -l)" = 6 ]
-    run_cuda "$dir" CUDASIM_NVCC=/nowhere || bad "make JIT=1: not taken from the cache" "$dir.log"
-    sed -i '0,/^RT_GLOBAL(256)/s//& mistake/' "$dir/math.cu"
-    if build_trainer "$dir" CUDA_HOME="$home" JIT=1; then
-        fault "make JIT=1: kernels with a mistake" "math.cu for --gpu-architecture=sm_90a: " "$dir"
-    else
-        bad "make JIT=1: no mistake is planted" "$dir.log"
-    fi
-    unset CUDASIM_UNCHECKED XDG_CACHE_HOME
 }
 
 # same WHAT DIR REFERENCE: the result has the reference's bits
