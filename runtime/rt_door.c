@@ -26,39 +26,48 @@ void rt_door_begin(RtDoor *d, const RtSecret *secret, const char *name,
     d->secret = secret;
     d->name = name;
     d->hello_bytes = hello_bytes;
+    for (int i = 0; i < RT_VISITORS; i++) {
+        d->order[i] = i;
+    }
 }
 
-static void turn_away(RtDoor *d, int i, int64_t *count)
+static RtVisitor *visitor(RtDoor *d, int i)
 {
-    close(d->visitor[i].socket);
-    d->visitor[i].socket = -1;
+    return &d->room[d->order[i]];
+}
+
+static void turn_away(RtVisitor *v, int64_t *count)
+{
+    close(v->socket);
+    v->socket = -1;
     ++*count;
 }
 
-/* Keeps their order. */
+/* Keeps the others' order. */
 static void forget_gone(RtDoor *d)
 {
-    int kept = 0;
+    int gone[RT_VISITORS], n = 0, kept = 0;
     for (int i = 0; i < d->visitors; i++) {
-        if (d->visitor[i].socket >= 0) {
-            if (kept != i) {
-                d->visitor[kept] = d->visitor[i];
-            }
-            kept++;
+        const int room = d->order[i];
+        if (d->room[room].socket < 0) {
+            gone[n++] = room;
+        } else {
+            d->order[kept++] = room;
         }
     }
+    memcpy(d->order + kept, gone, (size_t)n * sizeof *gone);
     d->visitors = kept;
 }
 
-/* False: there is no visitor to turn away. */
+/* The first that has proved nothing, or else the first. False: there is none. */
 static bool make_room(RtDoor *d)
 {
     int first = 0;
-    while (first < d->visitors - 1 && d->visitor[first].proved) {
+    while (first < d->visitors && visitor(d, first)->proved) {
         first++;
     }
     if (d->visitors > 0) {
-        turn_away(d, d->visitor[first].proved ? 0 : first, &d->turned_away);
+        turn_away(visitor(d, first < d->visitors ? first : 0), &d->turned_away);
         forget_gone(d);
         return true;
     }
@@ -70,7 +79,7 @@ static void begin(RtDoor *d, int s)
     if (d->visitors == RT_VISITORS) {
         make_room(d);
     }
-    RtVisitor *v = &d->visitor[d->visitors];
+    RtVisitor *v = visitor(d, d->visitors);
     v->socket = s;
     v->until_ns = rt_clock_ns() + GREETING_MS * INT64_C(1000000);
     v->proved = false;
@@ -107,9 +116,8 @@ static void let_in(RtDoor *d, int listener)
 
 /* More of a greeting. What is sent fits the connection's buffer, as nothing was before.
  */
-static void hear_greeting(RtDoor *d, int i, const void *bytes, size_t n)
+static void hear_greeting(RtDoor *d, RtVisitor *v, const void *bytes, size_t n)
 {
-    RtVisitor *v = &d->visitor[i];
     const RtGreet how = rt_greet_hear(&v->greeting, bytes, n);
     const size_t out = v->greeting.out_bytes;
     if (how == RT_GREET_NO_SECRET) {
@@ -119,20 +127,19 @@ static void hear_greeting(RtDoor *d, int i, const void *bytes, size_t n)
                     "the job's secret; it is turned away\n",
                     d->name);
         }
-        turn_away(d, i, &d->unproved);
+        turn_away(v, &d->unproved);
     } else if (how == RT_GREET_NO_WORDS ||
                (out > 0 && send(v->socket, v->greeting.out, out,
                                 MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)out)) {
-        turn_away(d, i, &d->turned_away);
+        turn_away(v, &d->turned_away);
     } else {
         v->proved = how == RT_GREET_DONE;
     }
 }
 
 /* True: its hello is there. */
-static bool hear(RtDoor *d, int i)
+static bool hear(RtDoor *d, RtVisitor *v)
 {
-    RtVisitor *v = &d->visitor[i];
     const size_t wants = v->proved ? rt_sealed_bytes(d->hello_bytes) - v->bytes
                                    : rt_greet_wants(&v->greeting);
     const ssize_t n = recv(v->socket, v->record + v->bytes, wants, MSG_DONTWAIT);
@@ -140,11 +147,11 @@ static bool hear(RtDoor *d, int i)
         return false;
     }
     if (n <= 0) {
-        turn_away(d, i, &d->turned_away);
+        turn_away(v, &d->turned_away);
         return false;
     }
     if (!v->proved) {
-        hear_greeting(d, i, v->record, (size_t)n);
+        hear_greeting(d, v, v->record, (size_t)n);
         return false;
     }
     v->bytes += (size_t)n;
@@ -152,7 +159,7 @@ static bool hear(RtDoor *d, int i)
         return false;
     }
     if (!rt_unseal(&v->greeting.theirs, v->record, d->hello_bytes)) {
-        turn_away(d, i, &d->unproved);
+        turn_away(v, &d->unproved);
         return false;
     }
     return true;
@@ -163,13 +170,13 @@ static bool hear_all(RtDoor *d, const struct pollfd *p, int visitors, RtVisitor 
 {
     bool found = false;
     for (int i = 0; i < visitors && !found; i++) {
-        RtVisitor *v = &d->visitor[i];
-        if (p[i].revents != 0 && hear(d, i)) {
+        RtVisitor *v = visitor(d, i);
+        if (p[i].revents != 0 && hear(d, v)) {
             *guest = *v;
             v->socket = -1;
             found = true;
         } else if (v->socket >= 0 && rt_clock_ns() > v->until_ns) {
-            turn_away(d, i, &d->turned_away);
+            turn_away(v, &d->turned_away);
         }
     }
     forget_gone(d);
@@ -182,7 +189,7 @@ bool rt_door_wait(RtDoor *d, int ms, RtVisitor *guest)
     const int visitors = d->visitors;
     struct pollfd *listeners = p + visitors;
     for (int i = 0; i < visitors; i++) {
-        p[i] = (struct pollfd){.fd = d->visitor[i].socket, .events = POLLIN};
+        p[i] = (struct pollfd){.fd = visitor(d, i)->socket, .events = POLLIN};
     }
     for (int i = 0; i < d->listeners; i++) {
         listeners[i] = (struct pollfd){.fd = d->listener[i], .events = POLLIN};
@@ -220,7 +227,7 @@ void rt_door_close(RtDoor *d)
         close(d->listener[i]);
     }
     for (int i = 0; i < d->visitors; i++) {
-        close(d->visitor[i].socket);
+        close(visitor(d, i)->socket);
     }
     d->listeners = d->visitors = 0;
 }

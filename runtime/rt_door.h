@@ -130,8 +130,9 @@ typedef struct RtDoor {
     size_t hello_bytes;         /* of a visitor's first message */
     bool (*admits)(int socket); /* whom it speaks with at all; NULL: everyone */
     int listener[RT_DOOR_SOCKETS], listeners;
-    RtVisitor visitor[RT_VISITORS];
-    int visitors;        /* in the order in which they came */
+    RtVisitor room[RT_VISITORS];
+    int order[RT_VISITORS]; /* of the visitors, as they came; then free rooms */
+    int visitors;
     int64_t turned_away; /* that sent no greeting, in time */
     int64_t unproved;    /* that did not know the secret */
 } RtDoor;

@@ -252,35 +252,63 @@ static bool host(Meeting *m)
 
 /* ---- the others -------------------------------------------------------------------- */
 
+/* Why it cannot be spoken with: what says most comes last, and stays. */
+typedef enum { ABSENT, SILENT, NOT_OURS, NO_TRAINER, NO_SECRET } Silence;
+static const char *const why_not[] = {[ABSENT] = "there is no such process",
+                                      [SILENT] = "it closes the connection, or is silent",
+                                      [NOT_OURS] = "another user has its name",
+                                      [NO_TRAINER] = "another program has its name",
+                                      [NO_SECRET] =
+                                          "it has another secret of the job, or none"};
+
+/* One try; the connection, or -1, and why. */
+static int greet_host(Meeting *m, const char *name, bool anywhere, RtGreeting *g,
+                      Silence *why)
+{
+    RtNameOwner owner;
+    const int s = rt_name_connect(name, anywhere, &owner);
+    if (s < 0) {
+        *why = owner == RT_NAME_ANOTHERS ? NOT_OURS : ABSENT;
+        return -1;
+    }
+    *why = SILENT;
+    switch (rt_greet_begin(g, &m->secret, DOOR, false)
+                ? rt_greet_visit(g, s, in_ms(GREETING_MS))
+                : RT_GREET_MORE) {
+    case RT_GREET_DONE:
+        return s;
+    case RT_GREET_NO_WORDS:
+        *why = NO_TRAINER;
+        break;
+    case RT_GREET_NO_SECRET:
+        *why = NO_SECRET;
+        break;
+    case RT_GREET_MORE: /* after our proof */
+        *why = g->heard > 0 ? NO_SECRET : SILENT;
+        break;
+    }
+    close(s);
+    return -1;
+}
+
 /* The first rank, found and greeted; -1: not in time. */
 static int find_host(Meeting *m, RtGreeting *g)
 {
     char name[RT_NAME_LETTERS];
-    const char *why = "there is no such process";
+    Silence worst = ABSENT;
     name_of(m->join, name);
     for (int tries = 1;; tries++) {
-        RtNameOwner owner;
-        const int s = rt_name_connect(name, tries % 16 == 0, &owner);
-        const bool begun = s >= 0 && rt_greet_begin(g, &m->secret, DOOR, false);
-        const RtGreet how =
-            begun ? rt_greet_visit(g, s, in_ms(GREETING_MS)) : RT_GREET_MORE;
-        if (how == RT_GREET_DONE) {
+        Silence why;
+        const int s = greet_host(m, name, tries % 16 == 0, g, &why);
+        if (s >= 0) {
             return s;
         }
-        if (s >= 0) {
-            close(s);
-            why = how == RT_GREET_NO_WORDS ? "another program has its name"
-                  : how == RT_GREET_NO_SECRET || g->heard > 0
-                      ? "it has another secret of the job, or none"
-                      : "it closes the connection, or is silent";
-        } else if (owner == RT_NAME_ANOTHERS) {
-            why = "another user has its name";
-        }
+        worst = why > worst ? why : worst;
         if (rt_clock_ns() > m->until_ns) {
             trouble(m,
                     is_apart(m->join) ? "the first rank of this machine did not come"
                                       : "rank 0 did not come to this machine",
-                    why);
+                    why_not[worst]);
             return -1;
         }
         rt_nap(20);

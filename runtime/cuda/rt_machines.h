@@ -48,8 +48,10 @@ struct addrinfo;
 bool rt_places_find(RtPlaces *p, const char *flag, char *error);
 /* To be freed; or NULL, and why. */
 struct addrinfo *rt_place_addresses(const RtPlace *p, int flags, const char **why);
-/* Opens what listens there, if it can, or says why not; false: it never will. */
-bool rt_place_listen(const RtPlace *p, RtDoor *d, const char **why, char *error);
+/* Opens what listens there, or says why not and whether to try again; false: machines
+ * cannot meet there. */
+bool rt_place_listen(const RtPlace *p, RtDoor *d, const char **why, bool *again,
+                     char *error);
 
 /* ---- rt_meet.c --------------------------------------------------------------------- */
 

@@ -121,18 +121,19 @@ static bool add_link(Meeting *m, int s, const uint8_t *behind, const RtGreeting 
 
 /* ---- the machine of rank 0 ------------------------------------------------------- */
 
-/* A job that is just ending may still have the port; a name may come up late. */
 static bool open_door(Meeting *m, RtDoor *d)
 {
     int64_t ms = FIRST_REST_MS;
     const char *why = "";
+    bool again;
     do {
+        again = false;
         for (int i = 0; i < m->places.n; i++) {
-            if (!rt_place_listen(&m->places.place[i], d, &why, m->error)) {
+            if (!rt_place_listen(&m->places.place[i], d, &why, &again, m->error)) {
                 return false;
             }
         }
-    } while (d->listeners == 0 && rest(m, &ms));
+    } while (d->listeners == 0 && again && rest(m, &ms));
     return d->listeners > 0 ||
            trouble(m,
                    "cannot listen at %s, where the machines meet: %s; --meet HOST:PORT "

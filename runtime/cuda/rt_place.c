@@ -207,11 +207,13 @@ static int open_listener(const struct addrinfo *a, int *reason)
     return -1;
 }
 
-bool rt_place_listen(const RtPlace *p, RtDoor *d, const char **why, char *error)
+bool rt_place_listen(const RtPlace *p, RtDoor *d, const char **why, bool *again,
+                     char *error)
 {
     int reason = 0;
     struct addrinfo *list = rt_place_addresses(p, 0, why);
-    if (list == NULL) {
+    if (list == NULL) { /* names come up late */
+        *again = true;
         return true;
     }
     if (!can_be_reached(p, list, error)) {
@@ -223,8 +225,9 @@ bool rt_place_listen(const RtPlace *p, RtDoor *d, const char **why, char *error)
         const int s = open_listener(a, &reason);
         if (s >= 0) {
             d->listener[d->listeners++] = s;
-        } else {
+        } else { /* a job that is just ending may still have the port */
             *why = strerror(reason);
+            *again = *again || reason == EADDRINUSE;
         }
     }
     freeaddrinfo(list);

@@ -178,6 +178,10 @@ machines_refused() {
     says "they cannot share GPUs" " 2 2 2 2" "put 2 of 4 ranks on this machine; --loopback needs"
     job "$dir" 0:0,1 1:2,3 -- --steps 2 --meet nowhere
     says "no place to meet" " 1 1 1 1" "meet: .nowhere. is no HOST:PORT"
+    job "$dir" 0:0,1 -- --steps 2 --meet fd00::1:29500
+    says "an address without brackets" " 1 1" "an IPv6 address is written \\[ADDRESS\\]:PORT"
+    job "$dir" 0:0,1 -- --steps 2 --meet 203.0.113.7:29500
+    says "an address of no machine here" " 1 1" "cannot listen at 203.0.113.7:29500, .*: Cannot assign"
     job "$dir" 0:0,1 1:1,3 -- --steps 2 --deadline 3
     says "two have the same rank" " 1 1 1 1" "two machines say that they have rank 1"
     check "several machines: and the other one is told" \

@@ -210,6 +210,13 @@ faults() {
     fault "a failing meeting" "cudaLaunchHostFunc" "$dir" LOOPBACK=1 CUDASIM_DEVICES=1 \
         CUDASIM_FAIL=cudaLaunchHostFunc:9
     check "the loopback loses a rank: the others end" loses_rank "$dir"
+    if run_cuda "$dir" NCCL_COMM_ID=127.0.0.1:29400; then # by which strangers could join
+        same_bits "NCCL_COMM_ID is not used" "$dir" llama
+        check "and told of once" [ "$(grep -c 'warning: NCCL_COMM_ID is not used' "$dir.log")" = 1 ]
+    else
+        bad "NCCL_COMM_ID is not used" "$dir.log"
+    fi
+    : >"$dir.log"
     # the one between others[] being written by all and read by all (embed_bwd)
     if plant "$dir" math.cu '/others\[threadIdx.x\] =/{n;s/rt_block_sync();/;/}'; then
         fault "a kernel's missing barrier" "with no barrier since|nobody has written" "$dir"

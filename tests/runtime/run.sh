@@ -6,6 +6,7 @@ set -u
 . "$(dirname "$0")/../lib.sh"
 . "$ROOT/tests/e2e/common.sh"
 . "$ROOT/tests/runtime/toy.sh"
+. "$ROOT/tests/runtime/door.sh"
 
 data=$ROOT/LICENSE
 tiny=$ROOT/tests/models/tiny_llama.lua
