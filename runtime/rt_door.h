@@ -130,11 +130,11 @@ typedef struct RtDoor {
     size_t hello_bytes;         /* of a visitor's first message */
     bool (*admits)(int socket); /* whom it speaks with at all; NULL: everyone */
     int listener[RT_DOOR_SOCKETS], listeners;
-    RtVisitor room[RT_VISITORS];
-    int order[RT_VISITORS]; /* of the visitors, as they came; then free rooms */
+    int order[RT_VISITORS]; /* rooms of the visitors, as they came; then free ones */
     int visitors;
     int64_t turned_away; /* that sent no greeting, in time */
     int64_t unproved;    /* that did not know the secret */
+    RtVisitor room[RT_VISITORS];
 } RtDoor;
 void rt_door_begin(RtDoor *d, const RtSecret *secret, const char *name,
                    size_t hello_bytes);

@@ -24,7 +24,7 @@
 
 #define HELLO_MAGIC UINT64_C(0x66736470676e3032)
 #define DOOR "ranks"
-enum { GREETING_MS = 5000, SEND_MS = 5000 }; /* of a busy machine */
+enum { GREETING_MS = 10000, SEND_MS = 5000 }; /* of a busy machine */
 
 typedef struct Hello {
     uint64_t magic, numerics_hash;

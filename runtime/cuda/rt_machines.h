@@ -22,8 +22,9 @@ typedef struct RtView {
 /* A way to other machines. */
 typedef struct RtLink {
     int socket;
-    bool closed;    /* by the other side, or for its silence */
-    int first_rank; /* behind it, for messages */
+    bool closed;      /* by the other side, or for its silence */
+    int first_rank;   /* behind it, for messages */
+    uint64_t process; /* that came this way */
     bool behind[RT_MAX_RANKS];
     int64_t heard_ns;    /* when something came */
     RtSeal ours, theirs; /* of what is sent, and of what comes */

@@ -33,8 +33,8 @@
 #define MAGIC UINT64_C(0x6673647067656e33)
 #define DOOR "machines"
 enum {
-    CONNECT_MS = 5000,  /* a network that drops what it does not like says nothing */
-    GREETING_MS = 5000, /* of a busy host; its own patience with a visitor is shorter */
+    CONNECT_MS = 5000,   /* a network that drops what it does not like says nothing */
+    GREETING_MS = 10000, /* of a busy host; its own patience with a visitor is shorter */
     SEND_MS = 5000,
     FIRST_REST_MS = 50,
     MOST_REST_MS = 1000,
@@ -44,6 +44,7 @@ enum {
 typedef struct Hello {
     uint64_t magic, view_bytes; /* builds alike have messages alike */
     uint64_t numerics_hash, job;
+    uint64_t process; /* a number that no other one has */
     int32_t rank, world_size;
     uint8_t here[RT_MAX_RANKS];
 } Hello;
@@ -100,7 +101,8 @@ static bool rest(const Meeting *m, int64_t *ms)
     return rt_clock_ns() < m->until_ns;
 }
 
-static bool add_link(Meeting *m, int s, const uint8_t *behind, const RtGreeting *g)
+static bool add_link(Meeting *m, int s, uint64_t process, const uint8_t *behind,
+                     const RtGreeting *g)
 {
     const int ranks = m->trainer->world_size;
     RtLink *list = realloc(m->link, (size_t)(m->links + 1) * sizeof *list);
@@ -109,7 +111,11 @@ static bool add_link(Meeting *m, int s, const uint8_t *behind, const RtGreeting 
     }
     m->link = list;
     RtLink *l = &list[m->links++];
-    *l = (RtLink){.socket = s, .first_rank = -1, .ours = g->ours, .theirs = g->theirs};
+    *l = (RtLink){.socket = s,
+                  .first_rank = -1,
+                  .process = process,
+                  .ours = g->ours,
+                  .theirs = g->theirs};
     for (int r = 0; r < ranks; r++) {
         l->behind[r] = behind[r] != 0;
         l->first_rank = l->behind[r] && l->first_rank < 0 ? r : l->first_rank;
@@ -173,6 +179,26 @@ static int ranks_of(Meeting *m, const Hello *h, char *why, size_t bytes)
     return ranks;
 }
 
+/* Machines that came, and went before the start: they may come again. One that comes
+ * again has left, also where the network has not told so yet. */
+static void see_who_left(Meeting *m, uint64_t process, int *missing)
+{
+    int kept = 0;
+    for (int i = 0; i < m->links; i++) {
+        RtLink *l = &m->link[i];
+        if (l->process != process && !rt_has_left(l->socket)) {
+            m->link[kept++] = *l;
+            continue;
+        }
+        close(l->socket);
+        for (int r = 0; r < m->mine.world_size; r++) {
+            m->mine.here[r] = m->mine.here[r] && !l->behind[r];
+            *missing += l->behind[r];
+        }
+    }
+    m->links = kept;
+}
+
 /* One that knows the secret; false when the job cannot go on. */
 static bool let_in(Meeting *m, RtVisitor *v, int *missing)
 {
@@ -191,12 +217,13 @@ static bool let_in(Meeting *m, RtVisitor *v, int *missing)
         turn_away(v, REFUSED, m->error);
         return false;
     }
+    see_who_left(m, h.process, missing);
     const int ranks = ranks_of(m, &h, m->note, sizeof m->note);
     if (ranks == 0) {
         turn_away(v, REFUSED, m->note);
         return true;
     }
-    if (!add_link(m, v->socket, h.here, &v->greeting)) {
+    if (!add_link(m, v->socket, h.process, h.here, &v->greeting)) {
         turn_away(v, REFUSED, m->error);
         return false;
     }
@@ -205,25 +232,6 @@ static bool let_in(Meeting *m, RtVisitor *v, int *missing)
     }
     *missing -= ranks;
     return true;
-}
-
-/* Machines that came, and went before the start: they may come again. */
-static void see_who_left(Meeting *m, int *missing)
-{
-    int kept = 0;
-    for (int i = 0; i < m->links; i++) {
-        RtLink *l = &m->link[i];
-        if (!rt_has_left(l->socket)) {
-            m->link[kept++] = *l;
-            continue;
-        }
-        close(l->socket);
-        for (int r = 0; r < m->mine.world_size; r++) {
-            m->mine.here[r] = m->mine.here[r] && !l->behind[r];
-            *missing += l->behind[r];
-        }
-    }
-    m->links = kept;
 }
 
 static bool say_missing(Meeting *m, const RtDoor *d, int missing)
@@ -279,7 +287,7 @@ static bool host(Meeting *m)
         if (rt_door_wait(&d, 100, &guest)) {
             good = let_in(m, &guest, &missing);
         }
-        see_who_left(m, &missing);
+        see_who_left(m, m->mine.process, &missing); /* it is no visitor's */
     }
     good = good && (missing == 0 || say_missing(m, &d, missing));
     rt_door_close(&d);
@@ -364,7 +372,7 @@ static Outcome ask(Meeting *m, int s, RtGreeting *g, Round *r)
         trouble(m, "rank 0's machine says: %.600s", a.text);
         return NEVER;
     }
-    return add_link(m, s, behind, g) ? IN : NEVER;
+    return add_link(m, s, 0, behind, g) ? IN : NEVER;
 }
 
 static Outcome try_address(Meeting *m, const struct addrinfo *a, int64_t ms, Round *r)
@@ -404,21 +412,39 @@ static Outcome try_place(Meeting *m, const RtPlace *p, Round *r)
     return o;
 }
 
+static Outcome try_all(Meeting *m, Round *r)
+{
+    Outcome o = AGAIN;
+    *r = (Round){NOWHERE, ""};
+    for (int i = 0; i < m->places.n && o == AGAIN; i++) {
+        o = try_place(m, &m->places.place[i], r);
+    }
+    return o;
+}
+
+/* What the last round found, and what an earlier one did, if that says more. */
+static bool give_up(Meeting *m, const Round *last, const Round *worst)
+{
+    const bool earlier = worst->worst > last->worst;
+    const char *before = earlier ? "; earlier: " : "", *why = earlier ? worst->why : "";
+    return last->worst == BUSY
+               ? trouble(m, "rank 0's machine says: %s", last->why)
+               : trouble(m, "rank 0's machine does not answer at %s: %s%s%s",
+                         m->places.name, last->why, before, why);
+}
+
 static bool visit(Meeting *m)
 {
     const int64_t tell_ns = in_ms(TELL_AFTER_MS);
     bool told = false;
     int64_t ms = FIRST_REST_MS;
-    Round r;
+    Round r, worst = {NOWHERE, ""};
     do {
-        Outcome o = AGAIN;
-        r = (Round){NOWHERE, ""};
-        for (int i = 0; i < m->places.n && o == AGAIN; i++) {
-            o = try_place(m, &m->places.place[i], &r);
-        }
+        const Outcome o = try_all(m, &r);
         if (o != AGAIN) {
             return o == IN;
         }
+        worst = r.worst >= worst.worst ? r : worst;
         if (!told && rt_clock_ns() > tell_ns) {
             told = true;
             fprintf(stderr,
@@ -426,9 +452,7 @@ static bool visit(Meeting *m)
                     m->join->rank, m->places.name, r.why);
         }
     } while (rest(m, &ms));
-    return r.worst == BUSY ? trouble(m, "rank 0's machine says: %s", r.why)
-                           : trouble(m, "rank 0's machine does not answer at %s: %s",
-                                     m->places.name, r.why);
+    return give_up(m, &r, &worst);
 }
 
 /* ---- both ------------------------------------------------------------------------ */
@@ -453,7 +477,9 @@ bool rt_meet(const RtTrainer *t, const RtFlags *f, const RtJoin *j,
     for (int r = 0; r < t->world_size; r++) {
         m.mine.here[r] = !shared->elsewhere[r];
     }
-    const bool good = rt_places_find(&m.places, f->meet, error) &&
+    const bool good = (rt_random_bytes(&m.mine.process, sizeof m.mine.process) ||
+                       trouble(&m, "this machine has no random bytes")) &&
+                      rt_places_find(&m.places, f->meet, error) &&
                       (j->rank == 0 ? host(&m) : visit(&m));
     explicit_bzero(&m.secret, sizeof m.secret);
     *links = m.link;
