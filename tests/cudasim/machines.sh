@@ -282,21 +282,21 @@ machines_strangers() {
     on 0:0,1 "$dir" --steps $STEPS --log "$dir.jsonl" --weights-hash --deadline 120
     listens $port
     for name in idle slow garbage; do stranger $name $name $port $crowd; done
-    timeout 20 "$WORK/stranger" replay $port "$WORK/overheard" >"$WORK/replay.stranger" 2>&1
-    check "several machines: what was overheard opens nothing: a nonce comes, and the end" \
-        grep -qx '40 bytes came back' "$WORK/replay.stranger"
     FSDPGEN_SECRET="another secret, of as many letters" \
         on 2:3 "$WORK/wrong" --steps $STEPS --deadline 5
     pid=${pids[-1]}
     unset 'pids[-1]'
+    timeout 20 "$WORK/stranger" replay $port "$WORK/overheard" >"$WORK/replay.stranger" 2>&1
+    check "several machines: what was overheard opens nothing: a nonce comes, and the end" \
+        grep -qx '40 bytes came back' "$WORK/replay.stranger"
+    env -u FSDPGEN_SECRET "${told[@]}" RANK=3 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=2 \
+        "$dir/trainer" --data "$data" >"$WORK/none.rank3" 2>&1
+    check "several machines: without a secret one line says what to do" grep -qF \
+        '(umask 077; head -c 32 /dev/urandom | base64 >~/job.secret) once' "$WORK/none.rank3"
     wait "$pid"
     check "several machines: another secret is no secret" grep -qE \
         "does not answer at 127.0.0.1:$port: .*(: is the secret of the job another one there|silent)" \
         "$WORK/wrong.rank3"
-    env -u FSDPGEN_SECRET "${told[@]}" RANK=3 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=2 \
-        "$dir/trainer" --data "$data" >"$WORK/wrong.rank3" 2>&1
-    check "several machines: without a secret one line says what to do" grep -qF \
-        '(umask 077; head -c 32 /dev/urandom | base64 >~/job.secret) once' "$WORK/wrong.rank3"
     on 3:2 "$WORK/wrong" --steps $STEPS --deadline 120
     pid=${pids[-1]}
     unset 'pids[-1]'

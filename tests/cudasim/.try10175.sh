@@ -1,0 +1,463 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Emitted CUDA trainers, unmodified, on the simulated device: built by their own Makefiles with a
+# CUDA_HOME of stand-ins. Tiny llama and GPT-2 on 1, 2 and 4 ranks: losses within tolerance of the
+# CPU's trainer, and bit for bit the same over ranks, wrap, prefetch, reshard, recompute,
+# accumulation, orders of threads and streams, with all ranks on one device or on several machines,
+# and whether steps are replayed as CUDA graphs, as they are from the second one on. Planted faults
+# must be told, and what may go wrong with devices, ranks and machines must end with a line that
+# says so.
+# FULL=1: every row, every wait left out in turn; else a sample by SEED.
+set -u
+. "$(dirname "$0")/../lib.sh"
+. "$ROOT/tests/e2e/common.sh"
+. "$ROOT/tests/cudasim/tune.sh"
+. "$ROOT/tests/cudasim/cache.sh"
+. "$ROOT/tests/cudasim/cudnn.sh"
+. "$ROOT/tests/cudasim/machines.sh"
+. "$ROOT/tests/cudasim/muon.sh"
+home=$BUILD/tests/cudasim/home
+data=$ROOT/LICENSE
+STEPS=2
+export CUDASIM_SEED=$SEED MAKEFLAGS=-s
+
+if [ ! -e "$home/lib64/libcudasim.so" ]; then
+    echo "skipped: the simulated device (no g++, or no headers of CUDA and NCCL)"
+    finish
+fi
+if [ ! -e "$ROOT/runtime/cuda/rt_gpu.c" ]; then
+    echo "skipped: CUDA trainers (the runtime for CUDA is not here)"
+    finish
+fi
+
+# Small, and no size divides another.
+small=(--set model.layers=2 --set seq=9 --set micro_batch=1 --set global_batch=8)
+
+# trainer DIR MODEL TARGET [FLAGS...]
+trainer() {
+    local dir=$1 model=$2 target=$3
+    shift 3
+    rm -rf "$dir" "$dir".*
+    generate "$dir" "$ROOT/tests/models/$model.lua" --target "$target" "${small[@]}" "$@"
+}
+
+build_cuda() { build_trainer "$1" CUDA_HOME="$home"; }
+
+# run_cuda DIR [NAME=VALUE...]: the environment of the run; STEPS, FLAGS of the trainer,
+# LOOPBACK=1: --loopback
+run_cuda() {
+    local dir=$1
+    shift
+    (FLAGS=
+     for set in timeout=90 "$@"; do export "${set?}"; done
+     train "$dir" "$data" $STEPS --quiet --threads 1 ${LOOPBACK:+--loopback} $FLAGS)
+}
+
+# reference NAME MODEL TOLERANCE [FLAGS...]: on one rank, on the CPU and the device, every access
+# checked
+reference() {
+    local name=$1 model=$2 tolerance=$3 cpu=$WORK/cpu_$1 dir=$WORK/reference_$1
+    shift 3
+    if ! trainer "$cpu" "$model" cpu "$@" || ! build_trainer "$cpu" GEMM=builtin ||
+       ! train "$cpu" "$data" $STEPS --quiet --threads 1; then
+        bad "$name: the CPU's trainer does not run" "$cpu.log"
+        return 1
+    fi
+    if ! trainer "$dir" "$model" cuda "$@" || ! build_cuda "$dir" || ! run_cuda "$dir"; then
+        bad "$name: the trainer does not run on the simulated device" "$dir.log"
+        return 1
+    fi
+    check "$name: losses and norms near the CPU's" near "$cpu.jsonl" "$dir.jsonl" "$tolerance"
+}
+
+# same_bits LABEL DIR REFERENCE
+same_bits() {
+    if cmp -s "$2.result" "$WORK/reference_$3.result"; then
+        ok "$1"
+    else
+        diff "$2.result" "$WORK/reference_$3.result" >"$2.diff"
+        bad "$1: other bits" "$2.diff"
+    fi
+}
+
+# row NAME MODEL CHECKED FLAGS...: the reference's bits, by the same kernels; then with the ranks
+# on one device
+row() {
+    local name=$1 model=$2 checked=$3 dir=$WORK/row label
+    shift 3
+    label="$name: ${*//--set /}"
+    if ! trainer "$dir" "$model" cuda "$@" ||
+       ! CUDASIM_UNCHECKED=$((1 - checked)) build_cuda "$dir" ||
+       ! run_cuda "$dir" CUDASIM_SEED=$((SEED + $#)); then
+        bad "$label: does not run" "$dir.log"
+        return
+    fi
+    cmp "$dir/math.cu" "$WORK/reference_$name/math.cu" >"$dir.cmp" 2>&1 ||
+        bad "$label: other kernels" "$dir.cmp"
+    same_bits "$label" "$dir" "$name"
+    if run_cuda "$dir" CUDASIM_SEED=$((SEED + 7)) CUDASIM_DEVICES=1 LOOPBACK=1; then
+        same_bits "$label, loopback" "$dir" "$name"
+    else
+        bad "$label, loopback: does not run" "$dir.log"
+    fi
+}
+
+rows() {
+    local name=$1 model=$2
+    cat >"$WORK/rows" <<'TABLE'
+mesh.shard=2
+mesh.shard=4 recompute=block prefetch=2
+mesh.replicate=2 mesh.shard=2
+mesh.shard=4 accumulate=unsharded wrap=root_only
+mesh.shard=2 reshard_after_forward=false prefetch=0
+mesh.shard=2 wrap=2 recompute=cheap accumulate=unsharded
+TABLE
+    local number=0 wanted=$((SEED % 5 + 1)) sets set flags
+    while read -r sets; do
+        flags=()
+        for set in $sets; do flags+=(--set "$set"); done
+        if [ "$FULL" = 1 ] || [ $number = "$3" ] || [ $number = $wanted ]; then
+            row "$name" "$model" $((FULL)) "${flags[@]}"
+        fi
+        number=$((number + 1))
+    done <"$WORK/rows"
+}
+
+# ---- faults ---------------------------------------------------------------------------
+
+# fault WHAT EXPECTED DIR [NAME=VALUE...]: the run must end with a line that has EXPECTED
+fault() {
+    local what=$1 expected=$2 dir=$3
+    shift 3
+    if run_cuda "$dir" "$@"; then
+        bad "missed: $what"
+    elif grep -qE "$expected" "$dir.log"; then
+        ok "$what"
+    else
+        bad "$what: another message" "$dir.log"
+    fi
+    : >"$dir.log"
+}
+
+# A rank that is stopped while graphs are replayed: told as itself, not as who waits for it, with
+# the place that its device came to, or that it logs what the device has done.
+stopped() {
+    local dir=$1 job rank
+    "$dir/trainer" --data "$data" --steps 100000 --threads 1 --deadline 5 >"$dir.out" 2>"$dir.err" &
+    job=$!
+    for _ in $(seq 600); do
+        grep -q '^step: *3' "$dir.out" && break
+        sleep 0.1
+    done
+    rank=$(pgrep -P $job | sed -n 2p)
+    kill -STOP "$rank"
+    timeout 60 tail --pid=$job -f /dev/null
+    check "a rank that stands still" \
+        grep -qE 'rank 1 has stood still .* at (embed|layers|head|gradient norm|update|logging).* of step' "$dir.err"
+    kill -KILL $job 2>/dev/null
+    wait $job 2>/dev/null
+}
+
+# Without the n-th wait of a stream the run must be refused, or be the same to the bit: then
+# another wait orders the same. The first step has about 110, its capture comes after it: there a
+# missing wait is a graph's that is not joined, or a stream outside of it.
+waits() {
+    local dir=$1 reference=$2 caught=0 same=0 n step=$([ "$FULL" = 1 ] && echo 1 || echo 23)
+    for ((n = SEED % step; n < 170; n += step)); do
+        if run_cuda "$dir" CUDASIM_DROP_WAIT=$n; then
+            cmp -s "$dir.result" "$reference" || bad "wait $n is left out: other bits, unseen"
+            same=$((same + 1))
+        elif grep -qE "no event makes it wait|StreamCapture(Unjoined|Isolation)" \
+            "$dir.log"; then
+            caught=$((caught + 1))
+        else
+            bad "wait $n is left out: another message" "$dir.log"
+        fi
+        : >"$dir.log"
+    done
+    echo "figure: waits left out in turn: $caught caught, $same redundant in that run"
+    check "missing waits are caught" [ $caught -gt 0 ]
+}
+
+# plant DIR FILE SED: a fault in an emitted file, or a file of its runtime, and the trainer again
+plant() {
+    cp "$1/$2" "$1/before"
+    sed -i "$3" "$1/$2"
+    ! cmp -s "$1/$2" "$1/before" && build_cuda "$1"
+}
+
+faults() {
+    local dir=$WORK/fault text
+    trainer "$dir" tiny_llama cuda --set mesh.shard=2 && build_cuda "$dir" ||
+        { bad "faults: no trainer" "$dir.log"; return; }
+    evaluation
+    targets
+    saves_beside
+    waits "$dir" "$WORK/reference_llama.result"
+    fault "a lost rank" "rank 1" "$dir" CUDASIM_LOST=1:5
+    stopped "$dir"
+    fault "a lost rank while a graph is replayed" "rank 1 .* of step 2" "$dir" CUDASIM_LOST=1:45
+    fault "a failing gather" "ncclAllGather" "$dir" CUDASIM_FAIL=ncclAllGather:3
+    fault "a failing capture" "EndCapture.* while embed .*backward was captured" "$dir" \
+        CUDASIM_FAIL=cudaStreamEndCapture:0
+    fault "a failing launch" "cudaLaunchKernelExC|launch of" "$dir" \
+        CUDASIM_FAIL=cudaLaunchKernelExC:40
+    fault "no GPU" "no GPU is found" "$dir" CUDASIM_DEVICES=0
+    fault "a GPU too few" "2 ranks need a GPU each" "$dir" CUDASIM_DEVICES=1
+    fault "an old driver" "driver is too old" "$dir" CUDASIM_DRIVER=11080
+    fault "another GPU" "kernels are for sm_90a" "$dir" CUDASIM_ARCH=80
+    fault "too little memory" "planned arena takes" "$dir" CUDASIM_MEMORY=1000000
+    fault "a failing meeting" "cudaLaunchHostFunc" "$dir" LOOPBACK=1 CUDASIM_DEVICES=1 \
+        CUDASIM_FAIL=cudaLaunchHostFunc:9
+    check "the loopback loses a rank: the others end" loses_rank "$dir"
+    if run_cuda "$dir" NCCL_COMM_ID=127.0.0.1:29400; then # by which strangers could join
+        same_bits "NCCL_COMM_ID is not used" "$dir" llama
+        check "and told of once" [ "$(grep -c 'warning: NCCL_COMM_ID is not used' "$dir.log")" = 1 ]
+    else
+        bad "NCCL_COMM_ID is not used" "$dir.log"
+    fi
+    : >"$dir.log"
+    # the one between others[] being written by all and read by all (embed_bwd)
+    if plant "$dir" math.cu '/others\[threadIdx.x\] =/{n;s/rt_block_sync();/;/}'; then
+        fault "a kernel's missing barrier" "with no barrier since|nobody has written" "$dir"
+    else
+        bad "no barrier to leave out in math.cu" "$dir.log"
+    fi
+    cp "$dir/before" "$dir/math.cu"
+    text=$(grep -o 'GATHERED_LAYERS_[01]_FORWARD' "$dir/step.c" | sort -u | head -n 2)
+    if [ "$(echo "$text" | wc -l)" = 2 ] &&
+       plant "$dir" step.c '/rt_all_gather_start/s/GATHERED_LAYERS_1_FORWARD/GATHERED_LAYERS_0_FORWARD/'; then
+        wrong "a gather into the wrong slot" "$dir"
+    else
+        bad "no slots to mix up in step.c" "$dir.log"
+    fi
+}
+
+# One of two ranks that share a device is killed while they train.
+loses_rank() {
+    local dir=$1 pid rank='' i
+    rm -f "$dir.jsonl"
+    CUDASIM_DEVICES=1 "$dir/trainer" --data "$data" --steps 100000 --quiet --threads 1 \
+        --loopback --log "$dir.jsonl" >"$dir.out" 2>&1 &
+    pid=$!
+    for ((i = 0; i < 600; i++)); do [ -s "$dir.jsonl" ] && break; sleep 0.1; done
+    read -r rank _ <"/proc/$pid/task/$pid/children"
+    kill -KILL "${rank:-$pid}"
+    for ((i = 0; i < 300; i++)); do kill -0 $pid 2>/dev/null || break; sleep 0.1; done
+    cat "$dir.out"
+    if kill -KILL $pid 2>/dev/null; then # it stands still
+        return 1
+    fi
+    wait $pid
+    grep -q 'rank [01] was killed by signal 9' "$dir.out"
+}
+
+# wrong WHAT DIR [NAME=VALUE...]: refused, or other bits than those of REFERENCE
+REFERENCE=llama
+wrong() {
+    if run_cuda "${@:2}" && cmp -s "$2.result" "$WORK/reference_$REFERENCE.result"; then
+        bad "missed: $1"
+    else
+        ok "$1"
+    fi
+}
+
+# other WHAT DIR [NAME=VALUE...]: it runs to the end, with other bits than those of REFERENCE
+other() {
+    if ! run_cuda "${@:2}"; then
+        bad "$1: does not run" "$2.log"
+    elif cmp -s "$2.result" "$WORK/reference_$REFERENCE.result"; then
+        bad "missed: $1"
+    else
+        ok "$1"
+    fi
+}
+
+# Held-out loss near the CPU's, sampled tokens; the same bits on two ranks, and the training is
+# that of a run which never evaluates.
+evaluation() {
+    local held=$WORK/held.txt one=$WORK/reference_llama two=$WORK/fault cpu=$WORK/cpu_llama dir
+    head -c 300 "$data" >"$held"
+    for dir in "$one" "$two" "$cpu"; do
+        rm -rf "$dir.ck"
+        if ! timeout 90 "$dir/trainer" --data "$data" --steps $STEPS --quiet --threads 1 \
+                --log "$dir.eval.jsonl" --weights-hash --checkpoint "$dir.ck" \
+                --eval "$held" --eval-every 1 >"$dir.eval.out" 2>>"$dir.log" ||
+           ! timeout 90 "$dir/trainer" sample --prompt "5 6 7" --checkpoint "$one.ck" \
+                --tokens 8 --threads 1 >"$dir.ids" 2>>"$dir.log"; then
+            bad "evaluation: $dir does not run" "$dir.log"
+            return
+        fi
+        grep -o '"eval_loss_hex": "[^"]*"' "$dir.eval.jsonl" >"$dir.hex"
+    done
+    check "evaluation: the training is that without" bash -c \
+        "[ \"\$(grep ^weights '$one.eval.out')\" = \"\$(grep ^weights '$one.result')\" ]"
+    check "evaluation: two ranks, equal bits" cmp "$one.hex" "$two.hex"
+    check "evaluation: near the CPU's" near "$cpu.eval.jsonl" "$one.eval.jsonl" 1e-4 eval_loss
+    check "sample: two ranks, equal tokens" cmp "$one.ids" "$two.ids"
+    check "sample: the CPU's tokens" cmp "$cpu.ids" "$one.ids"
+}
+
+# crosses FROM TO: TO begins with the weights of FROM's checkpoint, and the moments: two steps
+# further its losses are near those of FROM, never stopped.
+crosses() {
+    local from=$1 to=$2 label
+    label="a checkpoint of ${from##*/} goes on as ${to##*/}"
+    # goes_on DIR STEPS [FLAGS...]
+    goes_on() {
+        timeout 90 "$1/trainer" --data "$data" --steps "$2" --quiet --threads 1 --weights-hash \
+            "${@:3}" >"$1.going" 2>>"$1.log" || bad "$label: $1 does not run" "$1.log"
+    }
+    rm -rf "$from.go" "$from.going.jsonl" "$to.going.jsonl"
+    cp -r "$from.ck" "$from.go"
+    goes_on "$to" $STEPS --checkpoint "$from.go" --resume
+    check "$label: its weights" test "$(grep ^weights "$to.going")" = \
+        "$(grep ^weights "$from.eval.out")"
+    goes_on "$to" $((STEPS + 2)) --checkpoint "$from.go" --resume --log "$to.going.jsonl"
+    goes_on "$from" $((STEPS + 2)) --log "$from.going.jsonl"
+    sed -i "1,${STEPS}d" "$from.going.jsonl"
+    check "$label: its losses" near "$from.going.jsonl" "$to.going.jsonl" 1e-4
+}
+
+targets() {
+    crosses "$WORK/reference_llama" "$WORK/cpu_llama"
+    crosses "$WORK/cpu_llama" "$WORK/fault"
+}
+
+# Saves beside training, from pinned copies or, where the machine pins none, from others: the bytes
+# of saves that are waited for.
+saves_beside() {
+    local dir=$WORK/fault how
+    for how in waited beside unpinned; do
+        rm -rf "$dir.$how"
+        local fail= flag=
+        [ $how = unpinned ] && fail=cudaHostRegister:0
+        [ $how = waited ] && flag=--wait-for-saves
+        CUDASIM_FAIL=$fail timeout 90 "$dir/trainer" --data "$data" --steps 3 --quiet --threads 1 \
+            --checkpoint "$dir.$how" --checkpoint-every 1 $flag >"$dir.beside.out" 2>&1 ||
+            bad "saves: $how: does not run" "$dir.beside.out"
+        (cd "$dir.$how" && find . -type f | sort | xargs md5sum) >"$dir.$how.files"
+        check "saves: $how: three" test "$(ls "$dir.$how" | wc -l)" = 3
+        check "saves: $how: the bytes of those that are waited for" \
+            cmp "$dir.$how.files" "$dir.waited.files"
+        [ $how = beside ] && check "saves: pinned without a word" \
+            test ! -s <(grep warning "$dir.beside.out")
+    done
+    check "saves: memory that cannot be pinned is told" \
+        grep -q 'warning: \[rank [01]\] .* for saves cannot be pinned' "$dir.beside.out"
+}
+
+# Ranks that share a device and do not wait for each other's bytes.
+unmet() {
+    local dir=$WORK/unmet runtime=$WORK/runtime_unmet
+    cp -R "$ROOT/runtime" "$runtime"
+    # the second meeting of an exchange: between laying out and taking
+    sed -i '/^static void exchange/,/^}/{/cudaMemcpyDeviceToHost/,/cudaMemcpyHostToDevice/s/enqueue(rt, meet);//}' \
+        "$runtime/cuda/rt_loopback.c"
+    if cmp -s "$runtime/cuda/rt_loopback.c" "$ROOT/runtime/cuda/rt_loopback.c" ||
+       ! trainer "$dir" tiny_llama cuda --set mesh.shard=4 ||
+       ! CUDASIM_UNCHECKED=1 build_trainer "$dir" CUDA_HOME="$home" RUNTIME="$runtime"; then
+        bad "a loopback without its second meeting: not planted" "$dir.log"
+        return
+    fi
+    wrong "a loopback without its second meeting" "$dir" CUDASIM_DEVICES=1 LOOPBACK=1
+}
+
+# same WHAT DIR REFERENCE: the result has the reference's bits
+same() {
+    if cmp -s "$2.result" "$3.result"; then
+        ok "$1"
+    else
+        diff "$2.result" "$3.result" >"$2.diff"
+        bad "$1: other bits" "$2.diff"
+    fi
+}
+
+# Steps replayed as graphs and enqueued call by call, in f16 whose loss scale grows until an update
+# is skipped, with every kind of micro-step and merge: the same bits. A number of the host in a
+# graph must be seen.
+graphs() {
+    local dir=$WORK/graphs one=$WORK/one f16
+    f16=(--set 'dtypes.param="f16"' --set loss_scale.growth_interval=2 --set leaves=4)
+    if ! trainer "$one" tiny_llama cuda "${f16[@]}" ||
+       ! CUDASIM_UNCHECKED=1 build_cuda "$one" || ! run_cuda "$one" STEPS=5; then
+        bad "graphs: no trainer of one rank" "$one.log"
+        return
+    fi
+    if ! trainer "$dir" tiny_llama cuda "${f16[@]}" --set mesh.shard=2 \
+            --set accumulate=unsharded || ! CUDASIM_UNCHECKED=1 build_cuda "$dir" ||
+       ! run_cuda "$dir" STEPS=5; then
+        bad "graphs: no trainer of two ranks" "$dir.log"
+        return
+    fi
+    check "graphs: the loss scale overflows" grep -q '"skipped": [1-9]' "$dir.jsonl"
+    same "graphs: one rank and two, other micro-steps" "$dir" "$one"
+    if run_cuda "$dir" STEPS=5 FLAGS=--no-graphs; then
+        same "graphs: replayed and call by call" "$dir" "$one"
+    else
+        bad "--no-graphs: does not run" "$dir.log"
+    fi
+    # that NCCL knows no order of communicators: all collectives are on one stream
+    if run_cuda "$dir" STEPS=5 CUDASIM_NCCL=21805; then
+        same "graphs: collectives on one stream" "$dir" "$one"
+    else
+        bad "an old NCCL: does not run" "$dir.log"
+    fi
+    # the learning rate as an argument of a kernel instead of in device memory
+    cp -R "$ROOT/runtime" "$WORK/baked"
+    sed -i 's/const RtStepIn \*in, RtStepOut \*out,/double lr, &/; s/u.lr64 = in->lr;/u.lr64 = lr;/' \
+        "$WORK/baked/cuda/rt_kernels.h"
+    sed -i 's/&words, &micro_batches, &step_in/\&words, \&micro_batches, \&in->lr, \&step_in/' \
+        "$WORK/baked/cuda/rt_norm.c"
+    if ! CUDASIM_UNCHECKED=1 build_trainer "$dir" CUDA_HOME="$home" RUNTIME="$WORK/baked" ||
+       ! run_cuda "$dir" STEPS=5 FLAGS=--no-graphs; then
+        bad "a baked learning rate: not planted" "$dir.log"
+        return
+    fi
+    same "a learning rate as an argument, call by call" "$dir" "$one"
+    if run_cuda "$dir" STEPS=5 && cmp -s "$dir.result" "$one.result"; then
+        bad "missed: a graph that keeps the first learning rate"
+    else
+        ok "a graph that keeps the first learning rate"
+    fi
+}
+
+# A sum that begins with the rank's own part: on four ranks it is no tree.
+unordered() {
+    local dir=$WORK/unordered runtime=$WORK/runtime
+    cp -R "$ROOT/runtime" "$runtime"
+    sed -i 's/return rt_grad_load(k == p->mine ? p->own\[i\] : p->staging\[k \* p->stride + i\]);/const int j = k == 0 ? p->mine : k == p->mine ? 0 : k; return rt_grad_load(j == p->mine ? p->own[i] : p->staging[j * p->stride + i]);/' \
+        "$runtime/cuda/rt_kernels.h"
+    if cmp -s "$runtime/cuda/rt_kernels.h" "$ROOT/runtime/cuda/rt_kernels.h" ||
+       ! trainer "$dir" tiny_llama cuda --set mesh.shard=4 ||
+       ! CUDASIM_UNCHECKED=1 build_trainer "$dir" CUDA_HOME="$home" RUNTIME="$runtime"; then
+        bad "a sum in another order: not planted" "$dir.log"
+        return
+    fi
+    wrong "a sum in another order" "$dir"
+}
+
+# NCCL's own sums: near the reference, the same again; what changes their order is in the platform.
+library_sums() {
+    local dir=$WORK/library
+    if ! trainer "$dir" tiny_llama cuda --set mesh.shard=4 --set 'reduction="library"' ||
+       ! CUDASIM_UNCHECKED=1 build_cuda "$dir" || ! NCCL_ALGO=Ring run_cuda "$dir"; then
+        bad "reduction = \"library\": does not run" "$dir.log"
+        return
+    fi
+    check "reduction = \"library\": losses near the tree's" near "$WORK/reference_llama.jsonl" \
+        "$dir.jsonl" 1e-4
+    cp "$dir.result" "$dir.first"
+    check "the platform has NCCL's variables" grep -q "platform .*, NCCL_ALGO=Ring" "$dir.out"
+    run_cuda "$dir"
+    check "reduction = \"library\": the same bits again" cmp "$dir.result" "$dir.first"
+    check "without a variable it has none" bash -c "! grep -q 'platform .* NCCL_' '$dir.out'"
+}
+
+. /tmp/jit2.sh
+jit_setup
+FULL=1
+foreign
+interrupted
+shared_cache
+finish
