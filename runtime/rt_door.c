@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_door.c: a process that listens, and whoever comes. In: listening sockets, the job's
- * secret. Out: visitors that know it, one after the other, each with its first message.
+/* rt_door.c: a process that listens for others of its job. In: listening sockets, the
+ * job's secret. Out: visitors that know it, one after the other, each with its first
+ * message.
  *
- * Anyone can connect, so a stranger must cost nothing: no call waits for one of them,
- * each has a short time for all that it has to say, and when there are many the one goes
- * that came first and has proved nothing. A trainer that is turned away among them comes
- * again. */
+ * Anyone can connect, so strangers must not hold up a job: no call waits for a single
+ * visitor, each has a short time for its whole greeting, and when all rooms are taken the
+ * oldest visitor that has proved nothing is turned away. A trainer that is turned away
+ * tries again. */
 #define _GNU_SOURCE
 #include "rt_door.h"
 
@@ -15,14 +16,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* ACCEPTS: in one turn, so few that each visitor is heard several times before as many
- * come as have room. */
+/* ACCEPTS: of one turn; so few that each visitor is heard several times before newer ones
+ * can fill all rooms. */
 enum { GREETING_MS = 5000, ACCEPTS = 16 };
 
 void rt_door_begin(RtDoor *d, const RtSecret *secret, const char *name,
                    size_t hello_bytes)
 {
-    memset(d, 0, offsetof(RtDoor, room)); /* rooms are many, and seldom used */
+    memset(
+        d, 0,
+        offsetof(RtDoor, room)); /* rooms are large: not touched before they are used */
     d->secret = secret;
     d->name = name;
     d->hello_bytes = hello_bytes;
@@ -59,7 +62,7 @@ static void forget_gone(RtDoor *d)
     d->visitors = kept;
 }
 
-/* The first that has proved nothing, or else the first. False: there is none. */
+/* Of the oldest that has proved nothing, or else of the oldest. False: all are free. */
 static bool make_room(RtDoor *d)
 {
     int first = 0;
@@ -91,8 +94,9 @@ static void begin(RtDoor *d, int s)
     }
 }
 
-/* Those who wait there. Without descriptors for more, one that is here makes room; where
- * none is, the next turn tries again. Other errors are of connections that have ended. */
+/* Takes in those that wait. When descriptors run out, a visitor is turned away for the
+ * next one; without a visitor, the next turn tries again. Other errors are those of
+ * connections that have ended. */
 static void let_in(RtDoor *d, int listener)
 {
     for (int i = 0; i < ACCEPTS; i++) {
@@ -114,8 +118,7 @@ static void let_in(RtDoor *d, int listener)
     }
 }
 
-/* More of a greeting. What is sent fits the connection's buffer, as nothing was before.
- */
+/* More of a greeting. Sending does not block: the connection's buffer is empty. */
 static void hear_greeting(RtDoor *d, RtVisitor *v, const void *bytes, size_t n)
 {
     const RtGreet how = rt_greet_hear(&v->greeting, bytes, n);
@@ -165,7 +168,7 @@ static bool hear(RtDoor *d, RtVisitor *v)
     return true;
 }
 
-/* One that has said hello leaves the door for the caller. */
+/* Ends with the first that has said hello, which is the caller's then. */
 static bool hear_all(RtDoor *d, const struct pollfd *p, int visitors, RtVisitor *guest)
 {
     bool found = false;

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_door.h: how the processes of a job know each other. A process that listens is a
- * door; whoever comes to it is a stranger until both have shown that they know the job's
- * secret. The files, lowest first: rt_sha256.c   digests, random bytes rt_secret.c   the
- * secret: from a file, or from the environment rt_greet.c    both ends prove that they
- * know it; then what they say is sealed rt_door.c     a door with many visitors at once
- * Doors are a machine's for its ranks (rt_join.c) and rank 0's for the other machines
- * (cuda/rt_meet.c). Where one process starts all ranks (rt_launch.c) they inherit a
- * descriptor: there is no door, so nothing to know. */
+ * door; a visitor is a stranger until both have proved that they know the job's secret.
+ * The files, lowest first:
+ *
+ *   rt_sha256.c   digests, random bytes
+ *   rt_secret.c   the secret: from a file, or from the environment
+ *   rt_greet.c    both ends prove that they know it; then what they say is sealed
+ *   rt_name.c     a machine's sockets, by names
+ *   rt_door.c     a door with many visitors at once
+ *
+ * The first rank of a machine has a door for its other ranks (rt_join.c), rank 0 one for
+ * the other machines (cuda/rt_meet.c). Where one process starts all ranks (rt_launch.c),
+ * they inherit a descriptor and need neither door nor secret. */
 #ifndef RT_DOOR_H
 #define RT_DOOR_H
 
@@ -40,9 +45,9 @@ typedef struct RtSecret {
     bool given;
     unsigned char key[RT_DIGEST_BYTES]; /* of HMAC; zeros where no secret is given */
 } RtSecret;
-/* By --secret, else the environment. False, and why: what is given is unusable. */
+/* From --secret, else the environment. False, and why: it is unusable. */
 bool rt_secret_find(const RtFlags *f, RtSecret *s, char *error);
-/* What to do where one is needed and none is given. */
+/* The error of a job that needs one and has none: what to write. */
 void rt_secret_advise(const RtJoin *j, char *error);
 
 /* ---- rt_greet.c -------------------------------------------------------------------- */
@@ -55,10 +60,9 @@ typedef struct RtSeal {
 } RtSeal;
 typedef struct RtGreeting {
     const RtSecret *secret;
-    const char
-        *door;  /* "ranks", "machines": what is said at one means nothing at another */
-    bool hosts; /* this end is the door's */
-    int heard;  /* messages */
+    const char *door; /* "ranks" or "machines": a proof for one fails at the other */
+    bool hosts;       /* this end is the door's */
+    int heard;        /* messages */
     unsigned char nonce[2][RT_NONCE_BYTES]; /* the visitor's, the host's */
     unsigned char in[RT_GREETING_BYTES];    /* of the message that comes */
     size_t in_bytes;
@@ -69,10 +73,10 @@ typedef struct RtGreeting {
 typedef enum {
     RT_GREET_MORE,     /* send what is in `out`, if anything, and wait for more */
     RT_GREET_DONE,     /* the same; both know the secret */
-    RT_GREET_NO_WORDS, /* what comes is no greeting */
+    RT_GREET_NO_WORDS, /* something else than a greeting came */
     RT_GREET_NO_SECRET /* the other end does not know the secret */
 } RtGreet;
-/* False: there are no random bytes. */
+/* False: this machine gives no random bytes. */
 bool rt_greet_begin(RtGreeting *g, const RtSecret *secret, const char *door, bool hosts);
 size_t rt_greet_wants(const RtGreeting *g); /* bytes, of the message that comes */
 RtGreet rt_greet_hear(RtGreeting *g, const void *bytes, size_t n); /* n: at most those */
@@ -104,18 +108,18 @@ bool rt_receive_sealed(int socket, RtSeal *s, void *what, size_t bytes, int64_t 
 /* ---- rt_name.c --------------------------------------------------------------------- */
 
 enum { RT_NAME_LETTERS = 100 }; /* of a name and its end: the kernel's has 107 */
-typedef enum { RT_NAME_OURS, RT_NAME_ANOTHERS, RT_NAME_NOBODYS } RtNameOwner;
+typedef enum { RT_NAME_OURS, RT_NAME_ANOTHERS, RT_NAME_FREE } RtNameOwner;
 bool rt_same_user(int socket); /* is the other end a process of this user? */
 /* A socket; or -1, with errno: a process of this user keeps the name. */
 int rt_name_listen(const char *name, int64_t until_ns);
-/* A connection with one of this user's; or -1, and who has the name. anywhere: it may
- * also listen at a longer one. */
+/* A connection with a process of this user; or -1, and who has the name. anywhere: longer
+ * names are tried, too, as they are where another user has it. */
 int rt_name_connect(const char *name, bool anywhere, RtNameOwner *owner);
 
 /* ---- rt_door.c --------------------------------------------------------------------- */
 
 enum { RT_DOOR_SOCKETS = 16, RT_VISITORS = 256 };
-/* Who has come and is not yet a guest. */
+/* A connection of which nothing is believed yet. */
 typedef struct RtVisitor {
     int socket;
     int64_t until_ns; /* then it is turned away */
@@ -128,7 +132,7 @@ typedef struct RtDoor {
     const RtSecret *secret;
     const char *name;           /* of its greeting */
     size_t hello_bytes;         /* of a visitor's first message */
-    bool (*admits)(int socket); /* whom it speaks with at all; NULL: everyone */
+    bool (*admits)(int socket); /* closes others at once; NULL: none */
     int listener[RT_DOOR_SOCKETS], listeners;
     int order[RT_VISITORS]; /* rooms of the visitors, as they came; then free ones */
     int visitors;

@@ -11,11 +11,11 @@
  * A nonce is 32 random bytes of this connection. A proof is the HMAC, under the secret,
  * of the door's name, the role and both nonces: one that was recorded fits no other
  * connection, and one's own, sent back, is that of the other role. The host says nothing
- * but its nonce before the visitor has proved itself, the visitor nothing that tells the
- * job before the host has. Each message after that carries the HMAC of its number and its
- * bytes under a key of the connection's direction, made of the secret and both nonces: so
- * the job's words in it (identity, ranks, numerics) are proved with it. Nothing is
- * encrypted: what machines say to each other may be read, not changed. */
+ * but its nonce before the visitor has proved itself, and the visitor names no job before
+ * the host has. Each message after that carries the HMAC of its number and its
+ * bytes under a key of the connection's direction, made from the secret and both nonces,
+ * so the job's words (identity, ranks, numerics) are proved when they are said. Nothing
+ * is encrypted: messages can be read, not changed. */
 #define _GNU_SOURCE
 #include "rt_door.h"
 
@@ -28,7 +28,7 @@
 static const unsigned char magic[8] = {'f', 's', 'd', 'p', 'm', 'e', 't', '2'};
 enum { VISITOR, HOST };
 
-/* What of the secret this connection alone has, by purpose and role. */
+/* From the secret, for this connection, purpose and role alone. */
 static void derive(const RtGreeting *g, const char *purpose, int role,
                    unsigned char *digest)
 {
@@ -98,7 +98,7 @@ static RtGreet hear_proof(RtGreeting *g)
     return RT_GREET_DONE;
 }
 
-/* What begins in another way is told from a greeting at its first byte. */
+/* Other protocols are recognised by their first bytes. */
 RtGreet rt_greet_hear(RtGreeting *g, const void *bytes, size_t n)
 {
     memcpy(g->in + g->in_bytes, bytes, n);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_name.c: Unix sockets by a name that processes of one user share. In: the name. Out:
- * a socket that listens, or a connection with one of ours that does.
+/* rt_name.c: abstract Unix sockets, by which processes of one user find each other. In: a
+ * name. Out: a socket that listens there, or a connection with one.
  *
- * The name is public, and anyone of the machine can take it first. Then whoever listens
- * adds random letters to it, which nobody can have taken, and whoever comes finds these
- * in the kernel's list of names. The kernel says whose a process is, so strangers are
- * told from ours before anything is said. */
+ * Another user can take the name first. Then the process that listens appends random
+ * letters to it, and the others find that longer name in the kernel's list of sockets.
+ * The kernel says which user has the other end of a connection, so strangers are known
+ * before anything is said. */
 #define _GNU_SOURCE
 #include "rt_door.h"
 
@@ -16,7 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { NAMELESS_MS = 2000 }; /* a process of ours that has a name soon listens */
+enum { NAMELESS_MS = 2000 }; /* from taking a name to listening, at most */
 
 static socklen_t address_of(const char *name, struct sockaddr_un *a)
 {
@@ -25,7 +25,6 @@ static socklen_t address_of(const char *name, struct sockaddr_un *a)
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
 }
 
-/* Of a connection: who listened, or who connected. */
 bool rt_same_user(int s)
 {
     struct ucred who;
@@ -39,7 +38,7 @@ static int connect_to(const char *name, RtNameOwner *owner)
     struct sockaddr_un address;
     const socklen_t bytes = address_of(name, &address);
     const int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    *owner = RT_NAME_NOBODYS;
+    *owner = RT_NAME_FREE;
     if (s >= 0 && connect(s, (struct sockaddr *)&address, bytes) == 0) {
         *owner = rt_same_user(s) ? RT_NAME_OURS : RT_NAME_ANOTHERS;
     }
@@ -79,7 +78,7 @@ int rt_name_connect(const char *name, bool anywhere, RtNameOwner *owner)
                                                              : s;
 }
 
-/* False: somebody else has the name. */
+/* False, with errno: EADDRINUSE where the name is taken. */
 static bool take(int s, const char *name)
 {
     struct sockaddr_un address;
@@ -87,7 +86,7 @@ static bool take(int s, const char *name)
     return bind(s, (struct sockaddr *)&address, bytes) == 0;
 }
 
-/* A job of the same name may just be ending; a stranger is not waited for. */
+/* A job of the same user and name may be ending; another user is not waited for. */
 static bool is_worth_waiting(const char *name, int64_t since_ns, int64_t until_ns)
 {
     RtNameOwner owner;
@@ -97,8 +96,8 @@ static bool is_worth_waiting(const char *name, int64_t since_ns, int64_t until_n
         close(s);
     }
     return now < until_ns &&
-           (owner == RT_NAME_OURS || (owner == RT_NAME_NOBODYS &&
-                                      now - since_ns < NAMELESS_MS * INT64_C(1000000)));
+           (owner == RT_NAME_OURS ||
+            (owner == RT_NAME_FREE && now - since_ns < NAMELESS_MS * INT64_C(1000000)));
 }
 
 static bool take_longer(int s, const char *name)

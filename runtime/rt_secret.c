@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_secret.c: the job's secret. In: --secret FILE, or FSDPGEN_SECRET. Out: the key by
- * which its processes know each other, or why there is none. A command line is seen by
- * everyone on a machine, a file that others can read by them: neither is taken for a
- * secret. It is printed nowhere. */
+ * which its processes know each other, or why not. All users of a machine see its command
+ * lines, so a secret is never a flag's value; a file that other users may read or write
+ * is refused. No message contains the secret. */
 #define _GNU_SOURCE
 #include "rt_door.h"
 
@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Whoever sees a greeting can try out words: few letters would be found. */
+/* Who records a greeting can try out secrets: short ones would be found. */
 enum { LEAST_BYTES = 16, MOST_BYTES = 4096 };
 #define MAKE_ONE "head -c 32 /dev/urandom | base64"
 
@@ -53,7 +53,7 @@ __attribute__((format(printf, 3, 4))) static bool refuse(char *error, const char
     return false;
 }
 
-/* A file of nobody else: they could have read it, or written it. */
+/* Other users must not have read it or written it. */
 static bool is_private(int fd, const char *path, char *error)
 {
     struct stat s;
@@ -61,7 +61,7 @@ static bool is_private(int fd, const char *path, char *error)
         return refuse(error, path, "%s", strerror(errno));
     }
     if (!S_ISREG(s.st_mode)) {
-        return refuse(error, path, "this is no regular file");
+        return refuse(error, path, "this is not a regular file");
     }
     if (s.st_uid != geteuid()) {
         return refuse(error, path, "it belongs to user %u, and this is user %u",
@@ -81,7 +81,7 @@ static bool read_file(RtSecret *s, const char *path, char *error)
     char text[MOST_BYTES + 3], from[512];
     size_t have = 0;
     ssize_t n = 0;
-    /* a pipe without a writer must not hold the job */
+    /* not to wait for a pipe's writer */
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) {
         return refuse(error, path, "%s", strerror(errno));
@@ -117,10 +117,9 @@ void rt_secret_advise(const RtJoin *j, char *error)
     char how[320];
     if (strcmp(j->launcher, "torchrun") == 0) { /* one is started on each machine */
         snprintf(how, sizeof how,
-                 "(umask 077; " MAKE_ONE
-                 " >~/job.secret) once, the file on every machine, "
-                 "and then torchrun ... trainer --secret ~/job.secret");
-    } else if (strcmp(j->launcher, "mpirun") == 0) { /* which passes on what it is told */
+                 "(umask 077; " MAKE_ONE " >~/job.secret), once; copy that file to every "
+                 "machine; on each, torchrun ... trainer ... --secret ~/job.secret");
+    } else if (strcmp(j->launcher, "mpirun") == 0) { /* it passes on what -x names */
         snprintf(how, sizeof how, "%s; mpirun -x " RT_SECRET_VARIABLE " ... trainer ...",
                  make);
     } else {
@@ -129,6 +128,6 @@ void rt_secret_advise(const RtJoin *j, char *error)
     snprintf(
         error, RT_ERROR_BYTES,
         "the ranks are on several machines, which know each other by a secret of the "
-        "job, and there is none. Write: %s",
+        "job; this job has none. Write: %s",
         how);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_sha256.c: SHA-256 (FIPS 180-4) and HMAC-SHA256 (RFC 2104). In: bytes. Out: digests.
- * Plain C, because an emitted trainer builds with a C compiler alone: a library for two
- * functions would be the only one that it cannot do without. What is hashed is short, or
- * read once at start, so speed is no matter. */
+ * It is our own and not a library's because an emitted trainer builds with a C compiler
+ * alone. Messages are short and kernels are read once at start, so plain C is fast
+ * enough. */
 #define _GNU_SOURCE
 #include "rt_door.h"
 
@@ -139,7 +139,7 @@ void rt_hmac_end(RtHmac *m, unsigned char *digest)
     explicit_bzero(m, sizeof *m);
 }
 
-/* It takes as long wherever they differ: who guesses learns nothing from the time. */
+/* The time does not depend on where they differ, so it says nothing to who guesses. */
 bool rt_same_bytes(const void *a, const void *b, size_t bytes)
 {
     const volatile unsigned char *x = a, *y = b;

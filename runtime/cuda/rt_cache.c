@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_cache.c: kernels that were compiled at a start, for the next one. In and out: files
- * in $XDG_CACHE_HOME/fsdpgen, or ~/.cache/fsdpgen. What is in such a file runs on the GPU
- * as a part of the trainer, so it is not believed for its name:
+ * in $XDG_CACHE_HOME/fsdpgen, or ~/.cache/fsdpgen. Such a file is code that the trainer
+ * will run, so its name alone proves nothing.
  *
- *   the folder   is this user's, and nobody else may write there: it is no link. Else it
- *                is not used: who can write there could have us run anything.
- *   an entry     is a regular file of this user's: a head, the text that says what it was
- *                made of, the image. The head has the SHA-256 of all of them. What is
- *                damaged, or made of anything else, is told, removed and compiled anew.
- *   its writing  under another name, which is durable before it is renamed; so are names.
- *                Any number of processes may write the same entry at once.
+ * The folder must belong to this user, must not be a link, and only this user may write
+ * there; any other is not used.
  *
- * A cache that is unusable, or full, costs the next start its time and is told; it never
- * fails the run. When a file is added, the entries that were used longest ago go until
- * all together have at most a GiB, and what writers that died left behind goes, too. */
+ * An entry is a regular file of this user's: a head, the text that says what the image
+ * was made of, the image. The head holds the SHA-256 of all three. An entry that is
+ * damaged, or was made of anything else, is reported, removed and compiled again.
+ *
+ * An entry is written to a temporary name; the file is durable before it is renamed, then
+ * the folder. Any number of processes may write one entry at once. After that, entries
+ * used longest ago are removed until all take at most 1 GiB, as are temporary files that
+ * killed writers left.
+ *
+ * An unusable or full cache is reported and costs time; it never fails the run. */
 #ifdef RT_JIT
 #define _GNU_SOURCE
 #include "rt_checkpoint.h"
@@ -42,16 +44,16 @@ typedef struct Head {
 static const char magic[16] = "fsdpgen kernels";
 
 static struct {
-    int folder; /* -1: there is none */
+    int folder; /* -1: not used */
     char path[1024];
-    bool first;   /* of the machine's ranks: tells what concerns all */
-    bool told;    /* why nothing is written */
+    bool first;   /* of the machine's ranks: reports what concerns all of them */
+    bool useless; /* for writing, which was reported */
     bool written; /* something was */
 } cache = {.folder = -1};
 
 /* ---- the folder -------------------------------------------------------------------- */
 
-__attribute__((format(printf, 1, 2))) static void tell(const char *fmt, ...)
+__attribute__((format(printf, 1, 2))) static void report(const char *fmt, ...)
 {
     char text[RT_ERROR_BYTES];
     va_list ap;
@@ -61,18 +63,18 @@ __attribute__((format(printf, 1, 2))) static void tell(const char *fmt, ...)
     fprintf(stderr, "trainer: warning: %s\n", text);
 }
 
-/* Once: each start will compile. */
-__attribute__((format(printf, 1, 2))) static void useless(const char *fmt, ...)
+/* Reported once: the next start will compile again. */
+__attribute__((format(printf, 1, 2))) static void report_useless(const char *fmt, ...)
 {
     char text[RT_ERROR_BYTES];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    if (cache.first && !cache.told) {
-        tell("kernels are not kept for the next start: %.300s %s", cache.path, text);
+    if (cache.first && !cache.useless) {
+        report("kernels are not kept for the next start: %.300s %s", cache.path, text);
     }
-    cache.told = true;
+    cache.useless = true;
 }
 
 static bool find_path(void)
@@ -104,16 +106,17 @@ void rt_cache_open(const Rt *rt)
     if (fd < 0) {
         const int error = errno;
         const bool link = lstat(cache.path, &s) == 0 && S_ISLNK(s.st_mode);
-        useless(link ? "is a link: it could be led elsewhere%s" : "cannot be opened: %s",
-                link ? "" : strerror(error));
+        report_useless(link ? "is a link, which could lead anywhere%s"
+                            : "cannot be opened: %s",
+                       link ? "" : strerror(error));
     } else if (fstat(fd, &s) != 0) {
-        useless("cannot be read: %s", strerror(errno));
+        report_useless("cannot be read: %s", strerror(errno));
     } else if (s.st_uid != geteuid()) {
-        useless("belongs to user %u, and this is user %u", (unsigned)s.st_uid,
-                (unsigned)geteuid());
+        report_useless("belongs to user %u, and this is user %u", (unsigned)s.st_uid,
+                       (unsigned)geteuid());
     } else if ((s.st_mode & 022) != 0) {
-        useless("may be written by others (its mode is %03o): chmod 700 it",
-                (unsigned)s.st_mode & 0777);
+        report_useless("may be written by others (its mode is %03o): chmod 700 it",
+                       (unsigned)s.st_mode & 0777);
     } else {
         cache.folder = fd;
         return;
@@ -178,29 +181,29 @@ static const char *wrong_with(const char *file, int64_t bytes, const char *made_
     return NULL;
 }
 
-/* What this user did not write is left alone. */
+/* What this user did not write is left alone. NULL: it is ours. */
 static const char *not_ours(int fd, struct stat *s)
 {
     if (fstat(fd, s) != 0) {
         return strerror(errno);
     }
-    return !S_ISREG(s->st_mode)       ? "this is no regular file"
+    return !S_ISREG(s->st_mode)       ? "this is not a regular file"
            : s->st_uid != geteuid()   ? "it belongs to another user"
            : (s->st_mode & 022) != 0  ? "others may write it"
            : s->st_size >= most_bytes ? "it is too long"
                                       : NULL;
 }
 
-/* Told by whoever removes it. Another process may have done so, and have written it
- * anew: that one stays. */
+/* The process that removes it reports it. A file that another one has put there since
+ * stays. */
 static void remove_bad(const char *name, const struct stat *read, const char *why)
 {
     struct stat now;
     if (fstatat(cache.folder, name, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
         now.st_ino == read->st_ino && now.st_dev == read->st_dev &&
         unlinkat(cache.folder, name, 0) == 0) {
-        tell("%.300s/%s is not used: %s; it is removed, and compiled anew", cache.path,
-             name, why);
+        report("%.300s/%s is not used: %s; it is removed, and compiled again", cache.path,
+               name, why);
     }
 }
 
@@ -213,7 +216,7 @@ static char *read_entry(int fd, const char *name, const struct stat *s,
         return NULL;
     }
     if (!rt_file_read(fd, name, file, s->st_size, 0, error)) {
-        tell("%.300s: %.400s", cache.path, error);
+        report("%.300s: %.400s", cache.path, error);
         free(file);
         return NULL;
     }
@@ -243,8 +246,8 @@ char *rt_cache_find(const char *made_of, size_t *bytes)
         openat(cache.folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) {
         if (errno != ENOENT && cache.first) {
-            tell("%.300s/%s is not used: %s", cache.path, name,
-                 errno == ELOOP ? "this is a link" : strerror(errno));
+            report("%.300s/%s is not used: %s", cache.path, name,
+                   errno == ELOOP ? "this is a link" : strerror(errno));
         }
         return NULL;
     }
@@ -252,7 +255,7 @@ char *rt_cache_find(const char *made_of, size_t *bytes)
     if (why == NULL) {
         image = read_entry(fd, name, &s, made_of, bytes);
     } else if (cache.first) {
-        tell("%.300s/%s is not used: %s", cache.path, name, why);
+        report("%.300s/%s is not used: %s", cache.path, name, why);
     }
     close(fd);
     return image;
@@ -280,7 +283,7 @@ static bool write_entry(int fd, const char *path, const char *made_of, const voi
     return rt_file_finish(fd, path, error);
 }
 
-/* What lies there may be replaced: nothing, or a file of this user's. */
+/* Is the name unused, or that of a file of this user's? */
 static bool is_free(const char *name)
 {
     struct stat s;
@@ -294,7 +297,7 @@ void rt_cache_keep(const char *made_of, const void *image, size_t bytes)
     unsigned char random[8] = {0};
     char letters[2 * sizeof random + 1];
     name_of(made_of, name);
-    if (cache.folder < 0 || cache.told || !is_free(name)) {
+    if (cache.folder < 0 || cache.useless || !is_free(name)) {
         return;
     }
     rt_random_bytes(random, sizeof random);
@@ -308,7 +311,7 @@ void rt_cache_keep(const char *made_of, const void *image, size_t bytes)
             rt_file_error(error, "rename", part));
     if (!good) {
         unlinkat(cache.folder, part, 0);
-        useless("cannot be written: %.400s", error);
+        report_useless("cannot be written: %.400s", error);
         return;
     }
     cache.written = true;
@@ -335,7 +338,7 @@ static bool is_entry(const char *name)
            (letters == 16 && strcmp(name + letters, ".cubin") == 0);
 }
 
-/* ".0123...ef.kernels.0123456789abcdef": being written, or left over. */
+/* ".0123...ef.kernels.0123456789abcdef": a temporary file */
 static bool is_part(const char *name)
 {
     const size_t letters = name[0] == '.' ? strspn(name + 1, "0123456789abcdef") : 0;
@@ -343,7 +346,7 @@ static bool is_part(const char *name)
            strncmp(name + 1 + letters, suffix, strlen(suffix)) == 0;
 }
 
-/* All entries; what was left over longer ago than any writing takes is removed. */
+/* All entries. Temporary files that no writer can still need are removed. */
 static Entry *list_entries(int *n)
 {
     Entry *list = NULL;
@@ -406,8 +409,8 @@ void rt_cache_close(void)
         return;
     }
     if (cache.written) {
-        if (fsync(cache.folder) != 0 && errno != EINVAL) { /* of the names */
-            useless("cannot be written: %s", strerror(errno));
+        if (fsync(cache.folder) != 0 && errno != EINVAL) {
+            report_useless("cannot be written: %s", strerror(errno));
         }
         prune();
     }
@@ -415,5 +418,5 @@ void rt_cache_close(void)
     cache.folder = -1;
 }
 #else
-typedef int RtNoCache; /* a file of nothing is no C */
+typedef int RtNoCache; /* C wants a declaration */
 #endif

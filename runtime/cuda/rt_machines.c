@@ -11,10 +11,10 @@
  *
  * A rank overwrites what it said only once all have read it: what lies there when the
  * count is read is what belongs to the count. Messages travel in records that are sealed
- * (rt_door.h): what another program puts into a connection, or changes or repeats in it,
- * is noticed. Each message names its rank, which must live where the message comes from.
- * Silence is told from idleness by a message now and then; a connection that is silent or
- * closed, or brings anything else, ends the job. */
+ * (rt_door.h), so bytes that others insert, change or repeat are noticed. Each message
+ * names its rank, which must live where the message comes from. Silence is told from
+ * idleness by a message now and then; a connection that is silent or closed, or brings
+ * anything else, ends the job. */
 #define _GNU_SOURCE
 #include "rt_machines.h"
 
@@ -383,7 +383,7 @@ static void receive(RtLink *l)
         if (hear_all(l)) {
             return;
         }
-        lost(l, "what comes from there is not what a trainer of this job says");
+        lost(l, "bytes came that no trainer of this job has sent");
     }
     shutdown(l->socket, SHUT_RDWR);
     l->closed = true;

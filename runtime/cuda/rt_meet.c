@@ -4,16 +4,15 @@
  * on which both ends have proved that they know it (rt_door.h).
  *
  * The machine of rank 0 listens there, on the addresses that this names and no others,
- * until the ranks of all machines have come; each says which are its own. Who does not
- * know the secret is told nothing and cannot hold up those who do. One that has come and
- * goes again before the start may come back; one that names ranks which are here already
- * is refused, and the job goes on.
+ * until the ranks of all machines have come; each says which are its own. Strangers learn
+ * nothing and do not delay others. A machine that leaves before the start may come back;
+ * one that names ranks which are here already is refused, and the job goes on.
  *
- * Machines start at different times, and names, networks and ports come up late: a
- * visitor tries all addresses again and again, less and less often, until its patience
- * ends, whatever went wrong; then it says what. Only what rank 0's machine itself refuses
- * is final. Rank 0's waits as long as it has patience; who has reached it has its own
- * patience anew, and a little more. */
+ * Machines start at different times, and names, networks and ports come up late. So a
+ * visitor tries all addresses again, ever less often, until its patience ends, and then
+ * says what was wrong. Only a refusal by rank 0's machine itself is final. Rank 0's
+ * machine waits as long as it has patience; a visitor that has reached it waits for its
+ * answer as long as that, and a little longer. */
 #define _GNU_SOURCE
 #include "rt_door.h"
 #include "rt_machines.h"
@@ -179,8 +178,8 @@ static int ranks_of(Meeting *m, const Hello *h, char *why, size_t bytes)
     return ranks;
 }
 
-/* Machines that came, and went before the start: they may come again. One that comes
- * again has left, also where the network has not told so yet. */
+/* Machines that came and left before the start: they may come again. A process that comes
+ * again has left, even if its old connection seems open. */
 static void see_who_left(Meeting *m, uint64_t process, int *missing)
 {
     int kept = 0;
@@ -287,7 +286,7 @@ static bool host(Meeting *m)
         if (rt_door_wait(&d, 100, &guest)) {
             good = let_in(m, &guest, &missing);
         }
-        see_who_left(m, m->mine.process, &missing); /* it is no visitor's */
+        see_who_left(m, m->mine.process, &missing); /* of no visitor */
     }
     good = good && (missing == 0 || say_missing(m, &d, missing));
     rt_door_close(&d);
@@ -298,7 +297,8 @@ static bool host(Meeting *m)
 
 typedef enum { IN, AGAIN, NEVER } Outcome;
 
-/* What went wrong, worst last: of all addresses that were tried the worst is told. */
+/* What went wrong, in the order of what it says: of all addresses the last is reported.
+ */
 typedef enum { NOWHERE, NO_CONNECTION, CUT_OFF, NO_TRAINER, NO_SECRET, BUSY } Trouble;
 typedef struct Round {
     Trouble worst;

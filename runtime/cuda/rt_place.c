@@ -101,7 +101,7 @@ static bool of_environment(RtPlaces *p, char *error)
                        "set MASTER_ADDR and MASTER_PORT");
     }
     return read_places(p, host, n) ||
-           trouble(error, "MASTER_ADDR: `%.100s` is no host and no address", host);
+           trouble(error, "MASTER_ADDR: `%.100s` is neither a host nor an address", host);
 }
 
 bool rt_places_find(RtPlaces *p, const char *flag, char *error)
@@ -111,7 +111,7 @@ bool rt_places_find(RtPlaces *p, const char *flag, char *error)
     }
     return read_places(p, flag, 0) ||
            trouble(error,
-                   "--meet: `%.100s` is no HOST:PORT; an IPv6 address is written "
+                   "--meet: `%.100s` is not HOST:PORT; an IPv6 address is written "
                    "[ADDRESS]:PORT, and several have commas between",
                    flag);
 }

@@ -320,7 +320,7 @@ static int keep_old(Out *o, char *text, const char *key, const RtChoice *choices
     return kept;
 }
 
-/* Durable before it has its name: whoever reads it meanwhile has the old one. */
+/* Durable before it has its name, so that readers find the old file or the new one. */
 static bool replace(const Out *o, char *error)
 {
     char part[1100], folder[sizeof wisdom.path];

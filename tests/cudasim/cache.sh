@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # cache.sh, read by run.sh: kernels that are compiled when the trainer starts, by a few programs at
-# once, and what is kept of them. What lies in the cache is believed only where it is what this user
-# wrote, of these sources, by this compiler: anything else is told in one line and compiled anew, to
-# the same bits; and a cache that is of no use fails no run.
+# once, and what is kept of them. An entry of the cache is used only if this user wrote it, from these
+# sources, with this compiler. Anything else is reported in one line and compiled again, to the same
+# bits; an unusable cache fails no run.
 
 # jit_run WHAT [NAME=VALUE...]: it runs, to the bits of a trainer whose kernels make compiled
 jit_run() {
@@ -22,7 +22,7 @@ jit_run() {
 # jit_says WHAT LINE COUNT: the last run's warnings, all of them
 jit_says() {
     if [ "$(grep -c warning "$dir.log")" = "$3" ] && [ "$(grep -cE -- "$2" "$dir.log")" = "$3" ]; then
-        ok "make JIT=1: $1: told"
+        ok "make JIT=1: $1: reported"
     else
         bad "make JIT=1: $1: $3 lines should say $2" "$dir.log"
     fi
@@ -33,12 +33,12 @@ whole() {
     check "make JIT=1: $1: the cache is whole" diff -r "$WORK/filled" "$entries"
 }
 
-# spoilt WHAT LINE COMMAND: COMMAND is done to an entry, $it; the next run tells so, and mends it
+# spoilt WHAT LINE COMMAND: COMMAND changes an entry, $it; the next run reports it and writes it again
 spoilt() {
     it=$(find "$entries" -type f | sort | head -n 1)
     eval "$3"
     jit_run "$1"
-    jit_says "$1" "warning: $it is not used: $2; it is removed, and compiled anew" 1
+    jit_says "$1" "warning: $it is not used: $2; it is removed, and compiled again" 1
     whole "$1"
 }
 
@@ -68,7 +68,7 @@ swapped() {
     whole "another model's kernels"
 }
 
-# Of another compiler: another entry; under this one's name it is not believed.
+# Another version of the compiler has entries of its own; under our names they are not used.
 other_compiler() {
     local name old new
     jit_run "another compiler" CUDASIM_NVRTC=12080
@@ -83,7 +83,7 @@ other_compiler() {
     rm -rf "$entries" && cp -a "$WORK/filled" "$entries"
 }
 
-# What somebody else has written, or may have.
+# Entries and folders that another user has written, or could have.
 foreign() {
     local what line away=$WORK/away turn=0
     it=$(find "$entries" -type f | sort | head -n 1)
@@ -102,16 +102,16 @@ foreign() {
 an entry of another user|chown 65534 "\$it"|$it is not used: it belongs to another user
 an entry that others may write|chmod 666 "\$it"|$it is not used: others may write it
 an entry that is a link|mv "\$it" "\$away"; ln -s "\$away" "\$it"|$it is not used: this is a link
-an entry that is a pipe|rm "\$it"; mkfifo "\$it"|$it is not used: this is no regular file
+an entry that is a pipe|rm "\$it"; mkfifo "\$it"|$it is not used: this is not a regular file
 a folder of another user|chown 65534 "\$entries"|not kept for the next start: $entries belongs to user 65534
 a folder that others may write|chmod 770 "\$entries"|$entries may be written by others .its mode is 770.: chmod 700 it
-a folder that is a link|mv "\$entries" "\$away"; ln -s "\$away" "\$entries"|$entries is a link: it could be led elsewhere
-a folder that is none|rm -r "\$entries"; : >"\$entries"|$entries cannot be opened: Not a directory
+a folder that is a link|mv "\$entries" "\$away"; ln -s "\$away" "\$entries"|$entries is a link, which could lead anywhere
+a file in its place|rm -r "\$entries"; : >"\$entries"|$entries cannot be opened: Not a directory
 TABLE
     rm -rf "$entries" && cp -a "$WORK/filled" "$entries"
 }
 
-# Writers that are killed or find the disk full at any of their calls, of several at once.
+# Writers that are killed, or find the disk full, at any of their calls.
 interrupted() {
     local hook=$WORK/cache_io.so act at n=31 count=$WORK/cache.calls
     "${REAL_CC:-cc}" -shared -fPIC -O1 "$ROOT/tests/cudasim/cache_io.c" -o "$hook" ||
@@ -139,7 +139,7 @@ interrupted() {
     done
 }
 
-# Two trainers that fill it at once; what was not used for long goes, as does what writers left.
+# Two trainers fill the cache at once. Old entries and what killed writers left are removed.
 shared_cache() {
     local two=$WORK/jit_two old=$entries/$(printf 'a%.0s' {1..64}).kernels
     rm -rf "$entries"
@@ -157,7 +157,7 @@ shared_cache() {
     check "make JIT=1: two at once: both" cmp "$two.result" "$WORK/reference_llama.result"
     check "make JIT=1: what is old goes, what is not ours stays" [ "$(ls -A "$entries" |
         sed 's/^[0-9a-f]\{64\}/HASH/' | sort -u | tr '\n' ' ')" = "HASH.kernels notes.txt " ]
-    check "make JIT=1: two at once: nothing is told" bash -c "! grep warning '$two.log' '$dir.log'"
+    check "make JIT=1: two at once: nothing is reported" bash -c "! grep warning '$two.log' '$dir.log'"
     rm "$entries/notes.txt"
     whole "two at once"
 }
@@ -169,7 +169,7 @@ compiled_at_start() {
         { bad "make JIT=1 does not build" "$dir.log"; return; }
     jit_run "the same bits"
     check "make JIT=1: kernels are kept" [ "$(ls "$entries" | wc -l)" = 6 ]
-    check "make JIT=1: for nobody else" [ "$(stat -c %a "$entries" "$entries"/* | sort -u |
+    check "make JIT=1: only this user may read and write them" [ "$(stat -c %a "$entries" "$entries"/* | sort -u |
         tr '\n' ' ')" = "600 700 " ]
     cp -a "$entries" "$WORK/filled"
     jit_run "taken from the cache" CUDASIM_NVCC=/nowhere

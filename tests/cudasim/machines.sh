@@ -177,7 +177,7 @@ machines_refused() {
     job "$dir" 0:0,1 1:2,3 -- --steps 2 --loopback
     says "they cannot share GPUs" " 2 2 2 2" "put 2 of 4 ranks on this machine; --loopback needs"
     job "$dir" 0:0,1 1:2,3 -- --steps 2 --meet nowhere
-    says "no place to meet" " 1 1 1 1" "meet: .nowhere. is no HOST:PORT"
+    says "no place to meet" " 1 1 1 1" "meet: .nowhere. is not HOST:PORT"
     job "$dir" 0:0,1 -- --steps 2 --meet fd00::1:29500
     says "an address without brackets" " 1 1" "an IPv6 address is written \\[ADDRESS\\]:PORT"
     job "$dir" 0:0,1 -- --steps 2 --meet 203.0.113.7:29500
@@ -240,14 +240,14 @@ stranger() {
     timeout 20 bash -c "until grep -q ready '$said'; do sleep 0.05; done"
 }
 
-# listens PORT: somebody does, soon
+# listens PORT: waits until a process does
 listens() {
     timeout 20 bash -c "until { exec 3<>/dev/tcp/127.0.0.1/$1; } 2>/dev/null; do sleep 0.05; done"
 }
 
-# A crowd of strangers at the door, those who lie and those who repeat what others said; then the
-# machines of the job, one of them before rank 0's: the job does not mind any of them. The first of
-# three jobs is overheard, for the second, and its machine knows rank 0's by a list of addresses.
+# Crowds of strangers, some that lie and some that repeat what others said, and machines of the job,
+# one of which starts before rank 0's: the job starts all the same. The first of two jobs is recorded
+# for the second; its second machine has a list of places to try.
 machines_strangers() {
     local strangers=() pid crowd=64 name
     [ "$FULL" = 1 ] && crowd=1000
@@ -275,7 +275,7 @@ machines_strangers() {
     on 1:2 "$dir" --steps $STEPS --weights-hash --deadline 120
     sleep $((FULL ? 5 : 2))
     kill -0 "${pids[0]}" 2>/dev/null
-    check "several machines: one's own words back are no proof" [ $? = 0 ]
+    check "several machines: its own words, sent back, prove nothing" [ $? = 0 ]
     kill "${strangers[@]}"
     wait "${strangers[@]}" 2>/dev/null
     strangers=()
@@ -292,9 +292,9 @@ machines_strangers() {
     env -u FSDPGEN_SECRET "${told[@]}" RANK=3 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=2 \
         "$dir/trainer" --data "$data" >"$WORK/none.rank3" 2>&1
     check "several machines: without a secret one line says what to do" grep -qF \
-        '(umask 077; head -c 32 /dev/urandom | base64 >~/job.secret) once' "$WORK/none.rank3"
+        '(umask 077; head -c 32 /dev/urandom | base64 >~/job.secret), once; copy' "$WORK/none.rank3"
     wait "$pid"
-    check "several machines: another secret is no secret" grep -qE \
+    check "several machines: another secret is refused" grep -qE \
         "does not answer at 127.0.0.1:$port: .*(: is the secret of the job another one there|silent)" \
         "$WORK/wrong.rank3"
     on 3:2 "$WORK/wrong" --steps $STEPS --deadline 120
@@ -310,13 +310,13 @@ machines_strangers() {
     says "strangers at the door, $crowd of each kind" " 0 0 0 0" "^weights"
     check "several machines: strangers at the door: the bits of one machine" \
         cmp "$dir.result" "$WORK/alone.result"
-    check "several machines: whoever does not know the secret is told of" \
+    check "several machines: a connection without the secret is reported" \
         grep -q 'warning: a connection to where the machines meet does not know' "$dir.rank0"
     kill "${strangers[@]}" 2>/dev/null
     wait "${strangers[@]}" 2>/dev/null
 }
 
-# A secret that others may know is none.
+# Files that cannot hold a secret.
 machines_secret() {
     local file=$WORK/job.secret
     printf 'sixteen letters and more\n' >"$file"
@@ -328,17 +328,17 @@ machines_secret() {
     says "a secret in a file" " 0 0 0 0" "step"
     mkfifo "$file.pipe"
     job "$dir" 0:0,1 -- --steps 2 --secret "$file.pipe"
-    says "a pipe for a secret's file" " 2 2" "this is no regular file"
+    says "a pipe for a secret's file" " 2 2" "this is not a regular file"
     printf short >"$file"
     job "$dir" 0:0,1 -- --steps 2 --secret "$file"
     says "a short secret" " 2 2" "has 5 bytes, and a secret has 16 to 4096; to make one: head -c"
-    check "several machines: a secret is printed nowhere" \
+    check "several machines: no secret is printed" \
         bash -c "! grep -rqs -e 'sixteen letters' -e '$FSDPGEN_SECRET' '$WORK' --include='*.rank*' \
             --include='*.log'"
 }
 
-# What the machine of rank 0 calls itself by is often its loopback's: others would not come there,
-# and it does not listen where nobody asked it to.
+# Where a machine's own name is its loopback's address, other machines would not reach it; it is
+# refused rather than replaced by all addresses.
 machines_loopback() {
     local name
     name=$(hostname)

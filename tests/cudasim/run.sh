@@ -212,7 +212,7 @@ faults() {
     check "the loopback loses a rank: the others end" loses_rank "$dir"
     if run_cuda "$dir" NCCL_COMM_ID=127.0.0.1:29400; then # by which strangers could join
         same_bits "NCCL_COMM_ID is not used" "$dir" llama
-        check "and told of once" [ "$(grep -c 'warning: NCCL_COMM_ID is not used' "$dir.log")" = 1 ]
+        check "and a line says so, once" [ "$(grep -c 'warning: NCCL_COMM_ID is not used' "$dir.log")" = 1 ]
     else
         bad "NCCL_COMM_ID is not used" "$dir.log"
     fi

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stranger WHAT ARGS...: whom a job may meet at the port where its machines do.
+/* stranger WHAT ARGS...: what else may happen at the port where a job's machines meet.
  *
  *   idle PORT N          N connections that say nothing; one that is closed comes again
  *   slow PORT N          the same, and each says a greeting's bytes, one in 100 ms

@@ -454,7 +454,7 @@ static void pretend(Random *r, Said *said, int word, size_t n)
         memcpy(s->bytes, magic, sizeof magic);
 }
 
-typedef enum { SOUND, ANOTHER_SECRET, ANOTHER_DOOR, BETWEEN, ALONE } Odd;
+typedef enum { HONEST, ANOTHER_SECRET, ANOTHER_DOOR, BETWEEN, ALONE } Odd;
 
 /* An end takes the other for one of the job only if both know the secret, are of the same
  * door, and all that they said until then has arrived. */
@@ -479,18 +479,18 @@ static const char *run_greeting(Random *r, int *refused)
         memcpy(said[word].bytes, from->out, from->out_bytes);
         if (absent == word % 2)
             pretend(r, said, word, rt_greet_wants(to));
-        else if (odd != SOUND && word >= from_word)
+        else if (odd != HONEST && word >= from_word)
             changed = interfere(r, said, word) || changed;
         if (absent == 1 - word % 2)
             continue;
         how = hear_pieces(r, to, &said[word]);
-        if (how == RT_GREET_DONE && (changed || (odd != SOUND && odd != BETWEEN)))
+        if (how == RT_GREET_DONE && (changed || (odd != HONEST && odd != BETWEEN)))
             return "a stranger is taken for one of the job";
         if (how > RT_GREET_DONE) {
             (*refused)++;
             return to->out_bytes > 0 ? "a stranger is answered"
-                   : odd == SOUND || (odd == BETWEEN && !changed)
-                       ? "a sound greeting is refused"
+                   : odd == HONEST || (odd == BETWEEN && !changed)
+                       ? "an honest greeting is refused"
                        : NULL;
         }
         if ((how == RT_GREET_DONE) != (word >= 2))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by run.sh: who else comes to the socket by which the ranks of a machine meet, or has its
-# name, and what secret they have. The job starts as if nobody had come.
+# Sourced by run.sh: the socket by which the ranks of a machine meet, while strangers crowd it or have
+# taken its name, and with secrets. Strangers change nothing: the job starts.
 
 # job_name: of the socket; a job of the same identity has listened there
 job_name() {
@@ -13,7 +13,8 @@ job_name() {
     wait $! 2>/dev/null
 }
 
-# strangers USER WHAT: they do something with that name, in the background: $pid
+# strangers USER WHAT: in the background, as that user: take the name, or hold connections that are
+# idle or send garbage; $pid
 strangers() {
     : >"$WORK/strangers.out"
     perl -MSocket -e '
@@ -47,7 +48,7 @@ strangers() {
     pid=$!
 }
 
-# told_by WHAT CODES [PATTERN]: how the ranks ended, and a line of theirs
+# ended_with WHAT CODES [PATTERN]: how the ranks ended, and a line of theirs
 told_by() {
     if [ "$codes" != "$2" ] || ! grep -qE -- "${3:-}" <(echo; cat "$WORK/join.err"); then
         bad "$1: codes$codes" "$WORK/join.err"
@@ -78,7 +79,7 @@ toy_door() {
         join_codes
         kill "$pid"
         wait "$pid" 2>/dev/null
-        told_by "a crowd of connections that are $what" " 0 0 0 0"
+        ended_with "a crowd of connections that are $what" " 0 0 0 0"
     done
     if [ "$(id -u)" = 0 ]; then
         for what in take idle; do
@@ -89,7 +90,7 @@ toy_door() {
             join_codes
             kill "$pid"
             wait "$pid" 2>/dev/null
-            told_by "another user: $what" " 0 0 0 0"
+            ended_with "another user: $what" " 0 0 0 0"
         done
     else
         echo "skipped: another user has the socket's name (only root can be another user)"
@@ -107,7 +108,7 @@ toy_door() {
     join_codes
     check "a rank that comes twice: one of them is refused, the job goes on" \
         grep -qE "^ 0 0 (0 0 1|1 0 0)$" <<<"$codes"
-    check "and is told" grep -q 'rank 0 says: rank 2 of 4 came to rank 0 of 4 twice' "$WORK/join.err"
+    check "and its error says so" grep -q 'rank 0 says: rank 2 of 4 came to rank 0 of 4 twice' "$WORK/join.err"
     rm "$WORK/join.4.out" "$WORK/join.4.err"
     toy_secrets
 }
@@ -117,12 +118,12 @@ toy_secrets() {
     export FSDPGEN_SECRET
     join_start torchrun 4 toy4 --weights-hash
     join_codes
-    told_by "the ranks have a secret" " 0 0 0 0"
+    ended_with "the ranks have a secret" " 0 0 0 0"
     printf 'sixteen letters and some\n' >"$WORK/job.secret"
     chmod 600 "$WORK/job.secret"
     join_start torchrun 4 toy4 --weights-hash --secret "$WORK/job.secret"
     join_codes
-    told_by "they have it in a file" " 0 0 0 0"
+    ended_with "they have it in a file" " 0 0 0 0"
     watchers=()
     for rank in 0 1; do
         started_by torchrun $rank 2
@@ -131,8 +132,8 @@ toy_secrets() {
         watchers[rank]=$!
     done
     join_codes
-    told_by "they have different ones" " 1 1" "to this machine: it has another secret of the job"
-    check "rank 0 tells so, too" grep -q "rank 1 did not; [0-9]* connections\? did not know the job's" \
+    ended_with "they have different ones" " 1 1" "to this machine: it has another secret of the job"
+    check "rank 0 says so, too" grep -q "rank 1 did not; [0-9]* connections\? did not know the job's" \
         "$WORK/join.0.err"
     chmod 644 "$WORK/job.secret"
     started_by torchrun 0 4

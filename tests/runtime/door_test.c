@@ -215,8 +215,8 @@ static void secret_files(void **state)
         assert_non_null(strstr(refused(path, &s), "chmod 600 it"));
         assert_false(s.given);
     }
-    assert_non_null(strstr(refused(folder, &s), "no regular file"));
-    assert_non_null(strstr(refused("/dev/zero", &s), "no regular file"));
+    assert_non_null(strstr(refused(folder, &s), "not a regular file"));
+    assert_non_null(strstr(refused("/dev/zero", &s), "not a regular file"));
     assert_non_null(strstr(refused("/nowhere/at/all", &s), "No such file"));
     write_secret(letters, 0600);
     snprintf(link, sizeof link, "%s/link", folder);
@@ -225,7 +225,8 @@ static void secret_files(void **state)
     unlink(link);
     unlink(path);
     assert_int_equal(mkfifo(path, 0600), 0);
-    assert_non_null(strstr(refused(path, &s), "no regular file")); /* and does not wait */
+    assert_non_null(
+        strstr(refused(path, &s), "not a regular file")); /* and does not wait */
     if (geteuid() == 0) { /* only root can give a file away */
         write_secret(letters, 0600);
         assert_int_equal(chown(path, 65534, 65534), 0);
@@ -303,7 +304,7 @@ static void greetings(void **state)
     h.out_bytes = RT_DIGEST_BYTES;
     assert_int_equal(carry(&h, &v), RT_GREET_NO_SECRET);
 
-    /* what is proved at one door is no proof at another */
+    /* a proof for one door fails at another */
     begin(&v, &h, &right);
     v.door = "ranks";
     carry(&v, &h);
@@ -353,7 +354,7 @@ static void no_words(void **state)
     RtGreeting h;
 
     (void)state;
-    for (int at = 0; at < 8; at++) { /* told as soon as a byte differs */
+    for (int at = 0; at < 8; at++) { /* known as soon as a byte differs */
         unsigned char bytes[] = {'f', 's', 'd', 'p', 'm', 'e', 't', '2'};
 
         bytes[at] ^= 1;
@@ -428,7 +429,7 @@ static void *visit(void *number)
     return NULL;
 }
 
-/* Keeps so many connections that say nothing, until it is told. */
+/* Keeps so many connections that say nothing, until crowd_ends. */
 static _Atomic int crowd_ends;
 static void *crowd(void *unused)
 {
