@@ -21,7 +21,8 @@ static const char *const cpu_only[] = {
 static bool is_between_ranks(const char *name)
 {
     static const char *const files[] = {"rt_loopback.c", "rt_machines.c", "rt_machines.h",
-                                        "rt_meet.c",     "rt_nccl.c",     "rt_tree.c"};
+                                        "rt_meet.c",     "rt_nccl.c",     "rt_place.c",
+                                        "rt_tree.c"};
 
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (!strcmp(name, files[i]))

@@ -58,6 +58,10 @@ static const Flag flags[] = {
      FLAG_BOOL, AT(force), 0, 0},
     {"local", NULL, "start the ranks here, whatever launcher this runs under", FLAG_BOOL,
      AT(local), 0, 0},
+    {"secret", "FILE",
+     "what a launcher's ranks know each other by, in a file that only you can read "
+     "(default: FSDPGEN_SECRET)",
+     FLAG_TEXT, AT(secret), 0, 0},
     {"guard", NULL, "inaccessible pages around the arena (or RT_GUARD=1)", FLAG_BOOL,
      AT(guard), 0, 0},
 #ifdef RT_NCCL
@@ -156,6 +160,7 @@ static const struct Command {
                     {"loopback", NULL, false},
                     {"meet", NULL, false},
                     {"kernels", NULL, false},
+                    {"secret", NULL, false},
                     {"prompt", NULL, true},
                     {"tokens", NULL, true},
                     {"temperature", NULL, true},

@@ -1,171 +1,60 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_join.c: ranks that torchrun, mpirun or srun started find each other. In: the
- * launcher's environment. Out: the exit code of this process, which watches one rank, its
- * child.
+/* rt_join.c: ranks that torchrun, mpirun or srun started find each other. In: what the
+ * launcher says (rt_launcher.c). Out: the exit code of this process, which watches one
+ * rank, its child.
  *
  * On each machine its first rank makes the shared memory and listens on an abstract Unix
  * socket (no file, gone with the process) named by a hash of the job's identity; the
- * others come, say who they are, and get the descriptor. Both ends check that the other
- * has the same user; the first message carries the numerics hash, so that different
- * builds are told apart. The sockets stay open: one that closes tells that a process is
- * gone, however it went. Machines meet by their first ranks (cuda/rt_machines.c); the CPU
- * target has all ranks on one. */
+ * others come, say who they are, and get the descriptor. The kernel says whose a process
+ * is: both ends speak with the same user's alone, and where the job has a secret
+ * (rt_door.h) they prove that they know it, too. The first message carries the numerics
+ * hash, so that different builds are told apart. The sockets stay open: one that closes
+ * tells that a process is gone, however it went. Machines meet by their first ranks
+ * (cuda/rt_machines.c); the CPU target has all ranks on one. */
 #define _GNU_SOURCE
-#include "rt_private.h"
+#include "rt_door.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <sched.h>
-#include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
-
-/* ---- the environment --------------------------------------------------------------- */
-
-typedef struct Launcher {
-    /* variables */
-    const char *name, *rank, *world_size, *local_rank, *local_size;
-    const char *machine;     /* its number, or NULL */
-    const char *identity[4]; /* that name the job */
-} Launcher;
-
-/* In order: torchrun may run under srun and then carries both. Slurm is known by its
- * step: in a batch script without srun there is a SLURM_PROCID but nobody else. */
-static const Launcher launchers[] = {
-    {"torchrun",
-     "RANK",
-     "WORLD_SIZE",
-     "LOCAL_RANK",
-     "LOCAL_WORLD_SIZE",
-     "GROUP_RANK",
-     {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}},
-    {"mpirun",
-     "OMPI_COMM_WORLD_RANK",
-     "OMPI_COMM_WORLD_SIZE",
-     "OMPI_COMM_WORLD_LOCAL_RANK",
-     "OMPI_COMM_WORLD_LOCAL_SIZE",
-     NULL,
-     {"PMIX_NAMESPACE", "OMPI_MCA_orte_hnp_uri", "OMPI_MCA_ess_base_jobid"}},
-    {"srun",
-     "SLURM_PROCID",
-     "SLURM_STEP_NUM_TASKS",
-     "SLURM_LOCALID",
-     "SLURM_STEP_TASKS_PER_NODE",
-     "SLURM_NODEID",
-     {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
-    {"mpiexec",
-     "PMI_RANK",
-     "PMI_SIZE",
-     "MPI_LOCALRANKID",
-     "MPI_LOCALNRANKS",
-     NULL,
-     {"PMI_ID", "PMI_KVS"}},
-};
-
-/* The number a text begins with, or -1; the rest of it, unless rest is NULL. */
-static int number_in(const char *text, const char **rest)
-{
-    char *end = NULL;
-    if (text == NULL || *text < '0' || *text > '9') {
-        return -1;
-    }
-    const long n = strtol(text, &end, 10);
-    if (rest != NULL) {
-        *rest = end;
-    }
-    return n < 1 << 20 ? (int)n : -1;
-}
-
-static int number_of(const char *variable)
-{
-    return variable != NULL ? number_in(getenv(variable), NULL) : -1;
-}
-
-/* Slurm's "4(x2),3" is 4 on each of two machines, 3 on the next; others write a number.
- */
-static int number_on(const char *variable, int machine)
-{
-    const char *text = getenv(variable), *rest = NULL;
-    int n = number_in(text, &rest), left = machine > 0 ? machine : 0;
-    while (n >= 0) {
-        int times = 1;
-        if (rest[0] == '(' && rest[1] == 'x') {
-            times = number_in(rest + 2, &rest);
-            rest += *rest == ')';
-        }
-        if (times > left || *rest != ',') {
-            break;
-        }
-        left -= times;
-        n = number_in(rest + 1, &rest);
-    }
-    return n;
-}
-
-bool rt_join_find(RtJoin *j)
-{
-    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
-        const Launcher *l = &launchers[i];
-        *j = (RtJoin){.launcher = l->name,
-                      .rank = number_of(l->rank),
-                      .world_size = number_of(l->world_size),
-                      .local_rank = number_of(l->local_rank),
-                      .machine = number_of(l->machine)};
-        if (j->rank < 0 || j->world_size < 1) {
-            continue;
-        }
-        j->local_size = number_on(l->local_size, j->machine);
-        size_t at = (size_t)snprintf(j->identity, sizeof j->identity, "%s %u", l->name,
-                                     (unsigned)geteuid());
-        for (int k = 0; k < 4 && l->identity[k] != NULL; k++) {
-            const char *value = getenv(l->identity[k]);
-            if (value != NULL && at < sizeof j->identity) {
-                j->named = true;
-                at += (size_t)snprintf(j->identity + at, sizeof j->identity - at, " %s",
-                                       value);
-            }
-        }
-        if (!j->named) { /* children of one process on this machine are one job */
-            snprintf(j->identity + at, sizeof j->identity - at, " %d", (int)getppid());
-        }
-        return true;
-    }
-    j->launcher = NULL;
-    return false;
-}
 
 /* ---- messages ---------------------------------------------------------------------- */
 
-#define HELLO_MAGIC UINT64_C(0x66736470676e3031)
+#define HELLO_MAGIC UINT64_C(0x66736470676e3032)
+#define DOOR "ranks"
+enum { GREETING_MS = 10000, SEND_MS = 5000 }; /* of a busy machine */
 
 typedef struct Hello {
     uint64_t magic, numerics_hash;
     int32_t rank, world_size;
     cpu_set_t cpus;
 } Hello;
+_Static_assert(sizeof(Hello) <= RT_HELLO_BYTES, "it is a visitor's first message");
 
 typedef struct Answer {
     uint64_t magic;
     int32_t good, rank;  /* who answers */
     int32_t shared_cpus; /* do all ranks have the same cores, to be divided? */
-    char text[256];
+    char text[RT_ERROR_BYTES];
 } Answer;
+_Static_assert(sizeof(Answer) <= RT_HELLO_BYTES, "it is sealed as one message");
 
 typedef struct Meeting {
     const RtTrainer *trainer;
     const RtFlags *flags;
     const RtJoin *join;
+    RtSecret secret;
     int ranks; /* of this machine */
     int64_t patience_ns, until_ns;
     int peer[RT_MAX_RANKS];
-    cpu_set_t cpus; /* of this process */
+    RtSeal seal[RT_MAX_RANKS]; /* of what is said to them */
+    cpu_set_t cpus;            /* of this process */
     bool shared_cpus;
     int fd;
     RtShared *shared;
+    char note[200]; /* of a rank that was refused, for the end */
     char error[RT_ERROR_BYTES];
 } Meeting;
 
@@ -183,118 +72,42 @@ static bool is_first(const RtJoin *j)
 
 static bool trouble(Meeting *m, const char *what, const char *why)
 {
-    snprintf(m->error, sizeof m->error, "%s: %s", what, why);
+    snprintf(m->error, sizeof m->error, "%.300s: %.400s", what, why);
     return false;
 }
 
-static void address_of(const RtJoin *j, struct sockaddr_un *a, socklen_t *bytes)
+static int64_t in_ms(int64_t ms)
 {
-    *a = (struct sockaddr_un){.sun_family = AF_UNIX};
+    return rt_clock_ns() + ms * 1000000;
+}
+
+/* The first rank's socket, by the job's identity and the machine. */
+static void name_of(const RtJoin *j, char *name)
+{
     const uint64_t hash = rt_hash64(j->identity, strlen(j->identity), 2);
-    const int n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "trainer-%016llx-%d",
-                           (unsigned long long)hash, is_apart(j) ? j->machine : 0);
-    *bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
-}
-
-static bool same_user(int s)
-{
-    struct ucred who;
-    socklen_t bytes = sizeof who;
-    return getsockopt(s, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 &&
-           who.uid == geteuid();
-}
-
-static bool readable(int s, int64_t until_ns)
-{
-    for (;;) {
-        const int64_t left = (until_ns - rt_clock_ns()) / 1000000;
-        struct pollfd p = {.fd = s, .events = POLLIN};
-        const int n = poll(&p, 1, left > 0 ? (int)(left < 1000000 ? left : 1000000) : 0);
-        if (n > 0) {
-            return true;
-        }
-        if (left <= 0 || (n < 0 && errno != EINTR)) {
-            return false;
-        }
-    }
-}
-
-static void nap(void)
-{
-    const struct timespec t = {0, 20000000};
-    nanosleep(&t, NULL);
+    snprintf(name, RT_NAME_LETTERS, "trainer-%016llx-%d", (unsigned long long)hash,
+             is_apart(j) ? j->machine : 0);
 }
 
 /* ---- the first rank ---------------------------------------------------------------- */
 
-static int listen_here(Meeting *m)
+/* Sealed; good: with the shared memory's descriptor. */
+static bool answer(Meeting *m, int s, RtSeal *seal, bool good, const char *text)
 {
-    struct sockaddr_un address;
-    socklen_t bytes;
-    address_of(m->join, &address, &bytes);
-    const int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    while (s >= 0 && bind(s, (struct sockaddr *)&address, bytes) != 0) {
-        if (errno != EADDRINUSE || rt_clock_ns() > m->until_ns) {
-            trouble(m, "cannot open the job's socket", strerror(errno));
-            close(s);
-            return -1;
-        }
-        nap(); /* a job of the same name is just ending */
-    }
-    if (s < 0 || listen(s, RT_MAX_RANKS) != 0) {
-        trouble(m, "cannot listen on the job's socket", strerror(errno));
-        return -1;
-    }
-    return s;
-}
-
-/* Takes in one visitor; false when the job cannot go on. */
-static bool receive(Meeting *m, int s, int *came)
-{
-    Hello hello;
-    const int64_t patience = rt_clock_ns() + INT64_C(2000000000);
-    if (!same_user(s) || !readable(s, patience) ||
-        recv(s, &hello, sizeof hello, 0) != (ssize_t)sizeof hello ||
-        hello.magic != HELLO_MAGIC) {
-        close(s); /* a stranger */
-        return true;
-    }
-    const int me = m->join->rank;
-    if (hello.rank < 0 || hello.rank >= m->join->world_size || hello.rank == me ||
-        m->peer[hello.rank] >= 0 || hello.world_size != m->join->world_size) {
-        close(s);
-        snprintf(m->error, sizeof m->error, "rank %d of %d came to rank %d of %d%s",
-                 hello.rank, hello.world_size, me, m->join->world_size,
-                 hello.world_size == m->join->world_size ? " twice" : "");
-        return false;
-    }
-    m->peer[hello.rank] = s;
-    ++*came;
-    if (hello.numerics_hash != m->trainer->numerics_hash) {
-        snprintf(m->error, sizeof m->error,
-                 "rank %d runs another trainer: numerics %016llx, "
-                 "rank %d has %016llx",
-                 hello.rank, (unsigned long long)hello.numerics_hash, me,
-                 (unsigned long long)m->trainer->numerics_hash);
-        return false;
-    }
-    m->shared_cpus = m->shared_cpus && CPU_EQUAL(&hello.cpus, &m->cpus);
-    return true;
-}
-
-static bool answer(Meeting *m, int s, bool good)
-{
+    unsigned char record[RT_SEAL_HEAD + sizeof(Answer) + RT_DIGEST_BYTES];
     Answer a = {.magic = HELLO_MAGIC,
                 .good = good,
                 .rank = m->join->rank,
                 .shared_cpus = m->shared_cpus};
-    snprintf(a.text, sizeof a.text, "%.*s", (int)sizeof a.text - 1, m->error);
+    snprintf(a.text, sizeof a.text, "%s", text);
+    memcpy(record + RT_SEAL_HEAD, &a, sizeof a);
+    rt_seal(seal, record, sizeof a);
     union {
         struct cmsghdr header;
         char bytes[CMSG_SPACE(sizeof(int))];
     } control;
     memset(&control, 0, sizeof control);
-    struct iovec data = {&a, sizeof a};
+    struct iovec data = {record, sizeof record};
     struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1};
     if (good) {
         message.msg_control = control.bytes;
@@ -304,23 +117,79 @@ static bool answer(Meeting *m, int s, bool good)
         control.header.cmsg_len = CMSG_LEN(sizeof(int));
         memcpy(CMSG_DATA(&control.header), &m->fd, sizeof m->fd);
     }
-    return sendmsg(s, &message, MSG_NOSIGNAL) == (ssize_t)sizeof a;
+    return sendmsg(s, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof record;
+}
+
+/* A rank that makes no sense here, or is here already: the job goes on without it. */
+static bool is_expected(Meeting *m, const Hello *h)
+{
+    const RtJoin *j = m->join;
+    const bool sane = h->magic == HELLO_MAGIC && h->rank >= 0 &&
+                      h->rank < j->world_size && h->world_size == j->world_size;
+    if (sane && h->rank != j->rank && m->peer[h->rank] < 0) {
+        return true;
+    }
+    snprintf(m->note, sizeof m->note, "rank %d of %d came to rank %d of %d%s", h->rank,
+             h->world_size, j->rank, j->world_size, sane ? " twice" : "");
+    return false;
+}
+
+/* Takes in one that knows the secret; false when the job cannot go on. */
+static bool let_in(Meeting *m, RtVisitor *v, int *came)
+{
+    Hello h;
+    memcpy(&h, v->record + RT_SEAL_HEAD, sizeof h);
+    if (!is_expected(m, &h)) {
+        answer(m, v->socket, &v->greeting.ours, false, m->note);
+        close(v->socket);
+        return true;
+    }
+    m->peer[h.rank] = v->socket;
+    m->seal[h.rank] = v->greeting.ours;
+    ++*came;
+    if (h.numerics_hash != m->trainer->numerics_hash) {
+        snprintf(m->error, sizeof m->error,
+                 "rank %d runs another trainer: numerics %016llx, "
+                 "rank %d has %016llx",
+                 h.rank, (unsigned long long)h.numerics_hash, m->join->rank,
+                 (unsigned long long)m->trainer->numerics_hash);
+        return false;
+    }
+    m->shared_cpus = m->shared_cpus && CPU_EQUAL(&h.cpus, &m->cpus);
+    return true;
+}
+
+/* Ranks that came, and went before the start: they may come again. */
+static void see_who_left(Meeting *m, int *came)
+{
+    for (int r = 0; r < m->join->world_size; r++) {
+        if (m->peer[r] >= 0 && rt_has_left(m->peer[r])) {
+            close(m->peer[r]);
+            m->peer[r] = -1;
+            --*came;
+        }
+    }
 }
 
 /* Who did not come is known where all were to come to one machine. */
-static void say_missing(Meeting *m, int came)
+static bool say_missing(Meeting *m, const RtDoor *d, int came)
 {
+    char who[64] = "", strangers[160];
     int missing = 0;
-    if (is_apart(m->join)) {
-        snprintf(m->error, sizeof m->error, "%d of this machine's %d ranks came", came,
-                 m->ranks);
-        return;
+    if (!is_apart(m->join)) {
+        while (missing < m->ranks &&
+               (m->peer[missing] >= 0 || missing == m->join->rank)) {
+            missing++;
+        }
+        snprintf(who, sizeof who, "; rank %d did not", missing);
     }
-    while (missing < m->ranks && (m->peer[missing] >= 0 || missing == m->join->rank)) {
-        missing++;
-    }
-    snprintf(m->error, sizeof m->error, "%d of %d ranks came; rank %d did not", came,
-             m->ranks, missing);
+    rt_door_strangers(d, strangers, sizeof strangers);
+    snprintf(m->error, sizeof m->error,
+             is_apart(m->join) ? "%d of this machine's %d ranks came%s%s%s%s"
+                               : "%d of %d ranks came%s%s%s%s",
+             came, m->ranks, who, m->note[0] != '\0' ? "; one was refused: " : "",
+             m->note, strangers);
+    return false;
 }
 
 static bool meet_others(Meeting *m)
@@ -330,12 +199,36 @@ static bool meet_others(Meeting *m)
         m->shared->elsewhere[r] = m->peer[r] < 0 && r != m->join->rank;
     }
     return !is_apart(m->join) ||
-           rt_machines_meet(m->trainer, m->flags, m->join, m->shared, m->fd,
+           rt_machines_meet(m->trainer, m->flags, m->join, &m->secret, m->shared, m->fd,
                             m->patience_ns, m->error);
 #else
     (void)m;
     return true;
 #endif
+}
+
+static bool wait_for_ranks(Meeting *m)
+{
+    static RtDoor d;
+    static RtVisitor guest;
+    char name[RT_NAME_LETTERS];
+    int came = 1;
+    name_of(m->join, name);
+    rt_door_begin(&d, &m->secret, DOOR, sizeof(Hello));
+    d.admits = rt_same_user;
+    d.listener[0] = rt_name_listen(name, m->until_ns);
+    d.listeners = d.listener[0] >= 0;
+    bool good =
+        d.listeners > 0 || trouble(m, "cannot open the job's socket", strerror(errno));
+    while (good && came < m->ranks && rt_clock_ns() < m->until_ns) {
+        if (rt_door_wait(&d, 100, &guest)) {
+            good = let_in(m, &guest, &came);
+        }
+        see_who_left(m, &came);
+    }
+    good = good && (came == m->ranks || say_missing(m, &d, came));
+    rt_door_close(&d);
+    return good;
 }
 
 static bool host(Meeting *m)
@@ -346,24 +239,10 @@ static bool host(Meeting *m)
     if (m->shared == NULL) {
         return trouble(m, "no shared memory", rt_shared_error(m->trainer));
     }
-    const int s = listen_here(m);
-    int came = 1;
-    bool good = s >= 0;
-    while (good && came < m->ranks) {
-        if (!readable(s, m->until_ns)) {
-            say_missing(m, came);
-            good = false;
-            break;
-        }
-        const int visitor = accept4(s, NULL, NULL, SOCK_CLOEXEC);
-        good = visitor < 0 || receive(m, visitor, &came);
-    }
-    if (s >= 0) {
-        close(s);
-    }
-    good = good && meet_others(m);
+    bool good = wait_for_ranks(m) && meet_others(m);
     for (int r = 0; r < m->join->world_size; r++) {
-        if (m->peer[r] >= 0 && !answer(m, m->peer[r], good) && good) {
+        if (m->peer[r] >= 0 && !answer(m, m->peer[r], &m->seal[r], good, m->error) &&
+            good) {
             snprintf(m->error, sizeof m->error, "rank %d left before the start", r);
             good = false;
         }
@@ -373,34 +252,66 @@ static bool host(Meeting *m)
 
 /* ---- the others -------------------------------------------------------------------- */
 
-static int connect_to_host(Meeting *m)
+/* Why it cannot be spoken with: what says most comes last, and stays. */
+typedef enum { ABSENT, SILENT, NOT_OURS, NO_TRAINER, NO_SECRET } Silence;
+static const char *const why_not[] = {[ABSENT] = "there is no such process",
+                                      [SILENT] = "it closes the connection, or is silent",
+                                      [NOT_OURS] = "another user has its name",
+                                      [NO_TRAINER] = "another program has its name",
+                                      [NO_SECRET] =
+                                          "it has another secret of the job, or none"};
+
+/* One try; the connection, or -1, and why. */
+static int greet_host(Meeting *m, const char *name, bool anywhere, RtGreeting *g,
+                      Silence *why)
 {
-    struct sockaddr_un address;
-    socklen_t bytes;
-    address_of(m->join, &address, &bytes);
-    for (;;) {
-        const int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-        if (s < 0) {
-            trouble(m, "no socket", strerror(errno));
-            return -1;
+    RtNameOwner owner;
+    const int s = rt_name_connect(name, anywhere, &owner);
+    if (s < 0) {
+        *why = owner == RT_NAME_ANOTHERS ? NOT_OURS : ABSENT;
+        return -1;
+    }
+    *why = SILENT;
+    switch (rt_greet_begin(g, &m->secret, DOOR, false)
+                ? rt_greet_visit(g, s, in_ms(GREETING_MS))
+                : RT_GREET_MORE) {
+    case RT_GREET_DONE:
+        return s;
+    case RT_GREET_NO_WORDS:
+        *why = NO_TRAINER;
+        break;
+    case RT_GREET_NO_SECRET:
+        *why = NO_SECRET;
+        break;
+    case RT_GREET_MORE: /* after our proof */
+        *why = g->heard > 0 ? NO_SECRET : SILENT;
+        break;
+    }
+    close(s);
+    return -1;
+}
+
+/* The first rank, found and greeted; -1: not in time. */
+static int find_host(Meeting *m, RtGreeting *g)
+{
+    char name[RT_NAME_LETTERS];
+    Silence worst = ABSENT;
+    name_of(m->join, name);
+    for (int tries = 1;; tries++) {
+        Silence why;
+        const int s = greet_host(m, name, tries % 16 == 0, g, &why);
+        if (s >= 0) {
+            return s;
         }
-        if (connect(s, (struct sockaddr *)&address, bytes) == 0) {
-            if (same_user(s)) {
-                return s;
-            }
-            trouble(m, "the job's socket", "another user has it");
-            close(s);
-            return -1;
-        }
-        close(s);
+        worst = why > worst ? why : worst;
         if (rt_clock_ns() > m->until_ns) {
             trouble(m,
                     is_apart(m->join) ? "the first rank of this machine did not come"
                                       : "rank 0 did not come to this machine",
-                    strerror(errno));
+                    why_not[worst]);
             return -1;
         }
-        nap();
+        rt_nap(20);
     }
 }
 
@@ -412,30 +323,48 @@ static int64_t until_answered(const Meeting *m)
            (is_apart(m->join) ? 2 * m->patience_ns + 10 * second : 5 * second);
 }
 
+/* What the first rank says, and the descriptor that comes with it, or -1. */
+static bool hear_answer(Meeting *m, int s, RtGreeting *g, Answer *a)
+{
+    unsigned char record[RT_SEAL_HEAD + sizeof *a + RT_DIGEST_BYTES];
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control;
+    struct iovec data = {record, sizeof record};
+    struct msghdr message = {.msg_iov = &data,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    if (!rt_readable(s, until_answered(m)) ||
+        recvmsg(s, &message, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof record ||
+        !rt_unseal(&g->theirs, record, sizeof *a)) {
+        return trouble(m, "this machine's first rank does not answer",
+                       "it ended, or another program has its name");
+    }
+    memcpy(a, record + RT_SEAL_HEAD, sizeof *a);
+    const struct cmsghdr *c = CMSG_FIRSTHDR(&message);
+    if (c != NULL && c->cmsg_type == SCM_RIGHTS) {
+        memcpy(&m->fd, CMSG_DATA(c), sizeof m->fd);
+    }
+    return true;
+}
+
 static bool visit(Meeting *m)
 {
-    const int s = connect_to_host(m);
+    RtGreeting g;
+    Answer a;
+    const int s = find_host(m, &g);
     if (s < 0) {
         return false;
     }
     const Hello hello = {HELLO_MAGIC, m->trainer->numerics_hash, m->join->rank,
                          m->join->world_size, m->cpus};
-    Answer a = {0};
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control;
-    struct iovec data = {&a, sizeof a};
-    struct msghdr message = {.msg_iov = &data,
-                             .msg_iovlen = 1,
-                             .msg_control = control.bytes,
-                             .msg_controllen = sizeof control.bytes};
-    if (send(s, &hello, sizeof hello, MSG_NOSIGNAL) != (ssize_t)sizeof hello ||
-        !readable(s, until_answered(m)) ||
-        recvmsg(s, &message, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof a ||
-        a.magic != HELLO_MAGIC) {
-        return trouble(m, "this machine's first rank does not answer",
-                       "it ended, or another program has its name");
+    if (!rt_send_sealed(s, &g.ours, &hello, sizeof hello, in_ms(SEND_MS))) {
+        return trouble(m, "this machine's first rank does not listen", strerror(errno));
+    }
+    if (!hear_answer(m, s, &g, &a)) {
+        return false;
     }
     if (!a.good || a.rank < 0 || a.rank >= m->join->world_size) {
         char who[32];
@@ -443,11 +372,9 @@ static bool visit(Meeting *m)
         snprintf(who, sizeof who, "rank %d says", a.rank);
         return trouble(m, who, a.text);
     }
-    const struct cmsghdr *c = CMSG_FIRSTHDR(&message);
-    if (c == NULL || c->cmsg_type != SCM_RIGHTS) {
+    if (m->fd < 0) {
         return trouble(m, "this machine's first rank", "no shared memory came");
     }
-    memcpy(&m->fd, CMSG_DATA(c), sizeof m->fd);
     m->peer[a.rank] = s;
     m->shared_cpus = a.shared_cpus;
     m->shared = rt_shared_map(m->fd);
@@ -502,9 +429,26 @@ static int check_size(const RtTrainer *t, const RtFlags *f, const RtJoin *j)
     return -1;
 }
 
+/* The kernel vouches for processes of one machine, a secret alone for those of others. */
+static int find_secret(const RtFlags *f, const RtJoin *j, RtSecret *s)
+{
+    char error[RT_ERROR_BYTES];
+    bool good = rt_secret_find(f, s, error);
+    if (good && is_apart(j) && !s->given) {
+        rt_secret_advise(j, error);
+        good = false;
+    }
+    if (!good) {
+        refuse(j, error);
+    }
+    return good ? -1 : RT_EXIT_USAGE;
+}
+
 int rt_join(const RtTrainer *t, const RtFlags *f, const RtJoin *j)
 {
-    const int rc = check_size(t, f, j);
+    RtSecret secret;
+    int rc = check_size(t, f, j);
+    rc = rc < 0 ? find_secret(f, j, &secret) : rc;
     if (rc >= 0) {
         return rc;
     }
@@ -514,6 +458,7 @@ int rt_join(const RtTrainer *t, const RtFlags *f, const RtJoin *j)
     m = (Meeting){.trainer = t,
                   .flags = f,
                   .join = j,
+                  .secret = secret,
                   .ranks = is_apart(j) ? j->local_size : j->world_size,
                   .shared_cpus = true,
                   .fd = -1,
@@ -524,7 +469,10 @@ int rt_join(const RtTrainer *t, const RtFlags *f, const RtJoin *j)
     }
     CPU_ZERO(&m.cpus);
     sched_getaffinity(0, sizeof m.cpus, &m.cpus);
-    if (!(is_first(j) ? host(&m) : visit(&m))) {
+    const bool met = is_first(j) ? host(&m) : visit(&m);
+    explicit_bzero(&secret, sizeof secret);
+    explicit_bzero(&m.secret, sizeof m.secret);
+    if (!met) {
         return refuse(j, m.error);
     }
     static RtJob job;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_launch.c: starts all ranks of the job on this machine. In: the trainer, the flags.
  * Out: the exit code of the job. One process a rank, each on its share of the cores; they
- * inherit the shared memory's descriptor. rt_join.c is the other way to start. */
+ * inherit the shared memory's descriptor, so there is no door that others could come to,
+ * and no secret to know each other by. rt_join.c is the other way to start. */
 #include "rt_private.h"
 
 #include <errno.h>

@@ -46,6 +46,7 @@ typedef struct RtFlags {
     bool weights_hash, numerics_hash, guard, quiet, local, force, json;
     bool loopback;          /* CUDA: ranks share GPUs */
     const char *meet;       /* CUDA: HOST:PORT where machines meet; NULL: a launcher's */
+    const char *secret;     /* file of the job's secret; NULL: the environment's */
     bool tune_kernels;      /* CUDA: find algorithms of matrix products, no training */
     const char *profile;    /* CUDA: where the time of kernels is written */
     const char *kernels;    /* the file of those; NULL: the one beside the trainer */
@@ -580,8 +581,10 @@ int rt_launch_ranks(const RtTrainer *t, const RtFlags *f);
 /* rt_machines.c. Before the ranks of this machine start: waits until those of all others
  * have come. False, and why. Then start, once, when this process has started its own;
  * end: this machine's are done, or the job was aborted, which the others hear of. */
+struct RtSecret;
 bool rt_machines_meet(const RtTrainer *t, const RtFlags *f, const RtJoin *j,
-                      RtShared *shared, int fd, int64_t patience_ns, char *error);
+                      const struct RtSecret *secret, RtShared *shared, int fd,
+                      int64_t patience_ns, char *error);
 void rt_machines_start(RtJob *job);
 void rt_machines_close(void); /* in a rank: the connections are its watcher's */
 void rt_machines_end(RtJob *job);

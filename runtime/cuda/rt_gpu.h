@@ -63,6 +63,16 @@ void rt_gpu_measure(RtOutside kind);
 void rt_gpu_reach(Rt *rt, cudaEvent_t event);
 void rt_gpu_drain(Rt *rt);
 
+/* ---- rt_cache.c: only where kernels are compiled at start -------------------------- */
+
+/* What is kept is found by what it was made of, a text of at most so many letters. */
+enum { RT_MADE_OF_BYTES = 1024 };
+void rt_cache_open(const Rt *rt);
+/* NULL: it is not there. The caller frees it. */
+char *rt_cache_find(const char *made_of, size_t *bytes);
+void rt_cache_keep(const char *made_of, const void *image, size_t bytes);
+void rt_cache_close(void);
+
 /* ---- rt_image.c, rt_jit.c ---------------------------------------------------------- */
 
 typedef struct RtImage {

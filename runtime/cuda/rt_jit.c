@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_jit.c: with JIT=1, kernels compiled when the trainer starts. In: the sources that
- * make put into it, the device. Out: cubins, from NVRTC or from the last run: they are
- * kept in $XDG_CACHE_HOME/fsdpgen, or ~/.cache/fsdpgen, each under a hash of everything
- * that it is made of.
+ * make put into it, the device. Out: cubins, from NVRTC or from an earlier start, kept
+ * (rt_cache.c) with a text of everything that they are made of.
  *
  * The sources are compiled as a few programs at once, each by a thread of its own: they
  * are the same text, but a kernel that another program has is marked as absent here, so
  * that the compiler reads it and makes nothing of it. Then a start takes as long as the
  * slowest kernel and not as all of them. */
 #ifdef RT_JIT
+#include "rt_door.h"
 #include "rt_gpu.h"
 
-#include <errno.h>
 #include <nvrtc.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -25,6 +24,9 @@ enum { MAX_SOURCES = 16, MAX_KERNELS = 4096 };
 static const char present[] = "\nRT_GLOBAL(", absent[] = "\nRT_ABSENT(";
 _Static_assert(sizeof present == sizeof absent, "one takes the other's place");
 
+#define OPTIONS "--std=c++17", "--fmad=false"
+#define OPTIONS_TEXT "--std=c++17 --fmad=false"
+
 typedef struct Program {
     const Rt *rt;
     const RtImage *sources;
@@ -34,7 +36,7 @@ typedef struct Program {
     char *image;
     size_t bytes;
     bool cached;
-    char path[1024]; /* of the cache's file */
+    char made_of[RT_MADE_OF_BYTES];
     pthread_t thread;
 } Program;
 
@@ -45,60 +47,6 @@ typedef struct Program {
             rt_fail(rt, RT_EXIT_ERROR, "%s: %s", #call, nvrtcGetErrorString(result_));   \
         }                                                                                \
     } while (0)
-
-static char *read_all(const char *path, size_t *bytes)
-{
-    FILE *f = fopen(path, "rbe");
-    char *text = NULL;
-    if (f == NULL) {
-        return NULL;
-    }
-    if (fseek(f, 0, SEEK_END) == 0 && ftell(f) > 0) {
-        *bytes = (size_t)ftell(f);
-        text = malloc(*bytes);
-        rewind(f);
-        if (text != NULL && fread(text, 1, *bytes, f) != *bytes) {
-            free(text);
-            text = NULL;
-        }
-    }
-    fclose(f);
-    return text;
-}
-
-/* A cache that cannot be written costs the next start its time, no more. */
-static void keep(const char *path, const char *image, size_t bytes)
-{
-    char part[1100];
-    snprintf(part, sizeof part, "%s.%ld", path, (long)getpid());
-    FILE *f = fopen(part, "wbe");
-    if (f == NULL) {
-        return;
-    }
-    const bool written = fwrite(image, 1, bytes, f) == bytes;
-    if (fclose(f) != 0 || !written || rename(part, path) != 0) {
-        unlink(part);
-    }
-}
-
-/* Empty when there is no place for a cache. */
-static void cache_path(char *path, size_t bytes, uint64_t hash)
-{
-    const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    const bool own = base != NULL && base[0] == '/';
-    path[0] = '\0';
-    if (!own && (home == NULL || home[0] != '/')) {
-        return;
-    }
-    char dir[1000];
-    snprintf(dir, sizeof dir, "%s%s", own ? base : home, own ? "" : "/.cache");
-    mkdir(dir, 0777);
-    const size_t n = strlen(dir);
-    snprintf(dir + n, sizeof dir - n, "/fsdpgen");
-    if (mkdir(dir, 0777) == 0 || errno == EEXIST) {
-        snprintf(path, bytes, "%s/%016llx.cubin", dir, (unsigned long long)hash);
-    }
-}
 
 /* ---- which program has which kernel -------------------------------------------------
  */
@@ -168,15 +116,42 @@ static void take_texts(Program *p, int number, const Kernel *kernels, int n)
 
 /* ---- one program ------------------------------------------------------------------- */
 
-static void find_cached(Program *p, int version)
+/* The library's file, whose name has all of its version, and size: "" if it has another
+ * name. */
+static void library_of(char *text, size_t bytes)
 {
-    uint64_t hash = rt_hash64(p->arch, strlen(p->arch), (uint64_t)version);
-    for (int s = 0; s < p->n_sources; s++) {
-        hash = rt_hash64(p->text[s], strlen(p->text[s]), hash);
+    char line[1024];
+    struct stat s;
+    FILE *f = fopen("/proc/self/maps", "re");
+    text[0] = '\0';
+    while (f != NULL && text[0] == '\0' && fgets(line, sizeof line, f) != NULL) {
+        const char *path = strchr(line, '/'), *name = strstr(line, "/libnvrtc.so");
+        line[strcspn(line, "\n")] = '\0';
+        if (name != NULL && stat(path, &s) == 0) {
+            snprintf(text, bytes, "%.100s, %lld bytes", name + 1, (long long)s.st_size);
+        }
     }
-    cache_path(p->path, sizeof p->path, hash);
-    p->image = read_all(p->path, &p->bytes);
-    p->cached = p->image != NULL;
+    if (f != NULL) {
+        fclose(f);
+    }
+}
+
+/* Sources include nothing but each other, so their texts are all that is compiled. */
+static void say_made_of(Program *p, int major, int minor, const char *library)
+{
+    unsigned char digest[RT_DIGEST_BYTES];
+    char hex[2 * sizeof digest + 1];
+    RtSha256 h;
+    rt_sha256_begin(&h);
+    for (int s = 0; s < p->n_sources; s++) {
+        rt_sha256_more(&h, p->sources[s].name, strlen(p->sources[s].name) + 1);
+        rt_sha256_more(&h, p->text[s], strlen(p->text[s]) + 1);
+    }
+    rt_sha256_end(&h, digest);
+    rt_hex(digest, sizeof digest, hex);
+    snprintf(p->made_of, sizeof p->made_of,
+             "NVRTC %d.%d (%s)\noptions %s " OPTIONS_TEXT "\n%d sources %s\n", major,
+             minor, library, p->arch, p->n_sources, hex);
 }
 
 static nvrtcProgram create(const Program *p)
@@ -206,7 +181,7 @@ static nvrtcProgram create(const Program *p)
 static void *compile(void *context)
 {
     Program *p = context;
-    const char *const options[] = {p->arch, "--std=c++17", "--fmad=false"};
+    const char *const options[] = {p->arch, OPTIONS};
     nvrtcProgram program = create(p);
     const nvrtcResult result =
         nvrtcCompileProgram(program, sizeof options / sizeof *options, options);
@@ -227,9 +202,6 @@ static void *compile(void *context)
     }
     RT_NVRTC_CALL(p->rt, nvrtcGetCUBIN(program, p->image));
     nvrtcDestroyProgram(&program);
-    if (p->path[0] != '\0') {
-        keep(p->path, p->image, p->bytes);
-    }
     return NULL;
 }
 
@@ -244,6 +216,7 @@ static void compile_all(const Rt *rt, Program *programs)
     for (int i = 0; i < RT_PROGRAMS; i++) {
         if (!programs[i].cached) {
             pthread_join(programs[i].thread, NULL);
+            rt_cache_keep(programs[i].made_of, programs[i].image, programs[i].bytes);
         }
     }
 }
@@ -253,7 +226,7 @@ void rt_jit(Rt *rt, const RtImage *sources, int n_sources,
 {
     static Kernel kernels[MAX_KERNELS];
     static Program programs[RT_PROGRAMS];
-    char arch[64];
+    char arch[64], library[200];
     int major = 0, minor = 0;
     /* from 9.0 on there are instructions of that architecture alone */
     snprintf(arch, sizeof arch, "--gpu-architecture=%s%s", rt_gpu.arch,
@@ -264,12 +237,18 @@ void rt_jit(Rt *rt, const RtImage *sources, int n_sources,
     }
     const int n = find_kernels(rt, sources, n_sources, kernels);
     share_out(kernels, n);
+    library_of(library, sizeof library);
+    rt_cache_open(rt);
     for (int i = 0; i < RT_PROGRAMS; i++) {
-        programs[i] = (Program){rt, sources, n_sources, .arch = arch};
-        take_texts(&programs[i], i, kernels, n);
-        find_cached(&programs[i], major * 1000 + minor);
+        Program *p = &programs[i];
+        *p = (Program){rt, sources, n_sources, .arch = arch};
+        take_texts(p, i, kernels, n);
+        say_made_of(p, major, minor, library);
+        p->image = rt_cache_find(p->made_of, &p->bytes);
+        p->cached = p->image != NULL;
     }
     compile_all(rt, programs);
+    rt_cache_close();
     for (int i = 0; i < RT_PROGRAMS; i++) {
         images[i] = programs[i].image;
         for (int s = 0; s < n_sources; s++) {

@@ -10,9 +10,11 @@
  * changed whenever the bell rings, one receives.
  *
  * A rank overwrites what it said only once all have read it: what lies there when the
- * count is read is what belongs to the count. Each message names its rank, which must
- * live where the message comes from. Silence is told from idleness by a message now and
- * then; a connection that is silent or closed ends the job. */
+ * count is read is what belongs to the count. Messages travel in records that are sealed
+ * (rt_door.h), so bytes that others insert, change or repeat are noticed. Each message
+ * names its rank, which must live where the message comes from. Silence is told from
+ * idleness by a message now and then; a connection that is silent or closed, or brings
+ * anything else, ends the job. */
 #define _GNU_SOURCE
 #include "rt_machines.h"
 
@@ -28,7 +30,7 @@
 #include <unistd.h>
 
 enum { TICK_MS = 250, BEAT_MS = 500, SILENCE_S = 30, LINGER_MS = 5000 };
-enum { BUFFER_BYTES = 1 << 16 };
+enum { BUFFER_BYTES = 1 << 16 }; /* of a record with its seal */
 
 typedef enum { JOB, RANK, CONTROL, MAIL } Kind;
 typedef struct Head {
@@ -74,8 +76,12 @@ static void lost(RtLink *l, const char *why)
 static void flush(RtLink *l)
 {
     size_t at = 0;
-    while (at < l->out_bytes) {
-        const ssize_t n = send(l->socket, l->out + at, l->out_bytes - at, MSG_NOSIGNAL);
+    const size_t bytes = l->out_bytes > 0 ? rt_sealed_bytes(l->out_bytes) : 0;
+    if (bytes > 0) {
+        rt_seal(&l->ours, l->out, l->out_bytes);
+    }
+    while (at < bytes) {
+        const ssize_t n = send(l->socket, l->out + at, bytes - at, MSG_NOSIGNAL);
         if (n < 0 && errno != EINTR) {
             lost(l, errno == EAGAIN ? "it takes nothing in" : strerror(errno));
             shutdown(l->socket, SHUT_RDWR); /* the receiver closes it */
@@ -89,11 +95,12 @@ static void flush(RtLink *l)
 static void say(RtLink *l, Kind kind, int rank, const void *what, size_t bytes)
 {
     const Head head = {.kind = kind, .bytes = (uint32_t)bytes, .rank = rank};
-    if (l->out_bytes + sizeof head + bytes > BUFFER_BYTES) {
+    if (rt_sealed_bytes(l->out_bytes + sizeof head + bytes) > BUFFER_BYTES) {
         flush(l);
     }
-    memcpy(l->out + l->out_bytes, &head, sizeof head);
-    memcpy(l->out + l->out_bytes + sizeof head, what, bytes);
+    unsigned char *to = l->out + RT_SEAL_HEAD + l->out_bytes;
+    memcpy(to, &head, sizeof head);
+    memcpy(to + sizeof head, what, bytes);
     l->out_bytes += sizeof head + bytes;
 }
 
@@ -272,7 +279,7 @@ static bool makes_sense(const RtView *v)
 
 /* False: it is no message of a trainer's. Sets *news where one that sleeps may wait for
  * it. */
-static bool hear(const RtLink *l, const Head *h, const char *what, bool *news)
+static bool hear(const RtLink *l, const Head *h, const unsigned char *what, bool *news)
 {
     JobWord job;
     RtView view;
@@ -314,30 +321,51 @@ static bool has_size(const Head *h)
     }
 }
 
-/* All whole messages that have come; false: one of them is none. */
-static bool hear_all(RtLink *l)
+/* The messages of a record; false: they are not what a trainer says. */
+static bool hear_record(const RtLink *l, const unsigned char *at, size_t bytes)
 {
-    size_t at = 0;
-    bool news = false;
+    bool news = false, good = true;
     Head h;
-    while (l->in_bytes - at >= sizeof h) {
-        memcpy(&h, l->in + at, sizeof h);
-        if (!has_size(&h)) {
-            return false;
+    while (good && bytes > 0) {
+        good = bytes >= sizeof h;
+        if (good) {
+            memcpy(&h, at, sizeof h);
+            good = has_size(&h) && bytes - sizeof h >= h.bytes &&
+                   hear(l, &h, at + sizeof h, &news);
         }
-        if (l->in_bytes - at - sizeof h < h.bytes) {
-            break;
+        if (good) {
+            at += sizeof h + h.bytes;
+            bytes -= sizeof h + h.bytes;
         }
-        if (!hear(l, &h, l->in + at + sizeof h, &news)) {
-            return false;
-        }
-        at += sizeof h + h.bytes;
     }
-    memmove(l->in, l->in + at, l->in_bytes - at);
-    l->in_bytes -= at;
     if (news) {
         rt_ring(net.shared);
     }
+    return good;
+}
+
+/* All whole records that have come; false: the other machine did not seal one of them,
+ * or it lies. */
+static bool hear_all(RtLink *l)
+{
+    size_t at = 0;
+    uint32_t bytes;
+    while (l->in_bytes - at >= sizeof bytes) {
+        memcpy(&bytes, l->in + at, sizeof bytes);
+        if (rt_sealed_bytes(bytes) > BUFFER_BYTES) {
+            return false;
+        }
+        if (l->in_bytes - at < rt_sealed_bytes(bytes)) {
+            break;
+        }
+        if (!rt_unseal(&l->theirs, l->in + at, bytes) ||
+            !hear_record(l, l->in + at + RT_SEAL_HEAD, bytes)) {
+            return false;
+        }
+        at += rt_sealed_bytes(bytes);
+    }
+    memmove(l->in, l->in + at, l->in_bytes - at);
+    l->in_bytes -= at;
     return true;
 }
 
@@ -355,7 +383,7 @@ static void receive(RtLink *l)
         if (hear_all(l)) {
             return;
         }
-        lost(l, "what it sends is no message of a trainer's");
+        lost(l, "bytes came that no trainer of this job has sent");
     }
     shutdown(l->socket, SHUT_RDWR);
     l->closed = true;
@@ -424,7 +452,8 @@ static void check_nodes(void)
 }
 
 bool rt_machines_meet(const RtTrainer *t, const RtFlags *f, const RtJoin *j,
-                      RtShared *shared, int fd, int64_t patience_ns, char *error)
+                      const RtSecret *secret, RtShared *shared, int fd,
+                      int64_t patience_ns, char *error)
 {
     const int64_t bytes = t->world_size * rt_control_bytes(t);
     /* sooner than its ranks are blamed for standing still */
@@ -440,7 +469,7 @@ bool rt_machines_meet(const RtTrainer *t, const RtFlags *f, const RtJoin *j,
                  (long long)bytes, strerror(errno));
         return false;
     }
-    if (!rt_meet(t, f, j, shared, patience_ns, &net.link, &net.links, error)) {
+    if (!rt_meet(t, f, j, secret, shared, patience_ns, &net.link, &net.links, error)) {
         return false;
     }
     net.told = calloc((size_t)t->world_size, sizeof *net.told);

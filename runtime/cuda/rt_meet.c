@@ -1,59 +1,71 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_meet.c: machines find each other. In: where they meet, by --meet or the launcher's
- * MASTER_ADDR and MASTER_PORT; the ranks of this one. Out: connections.
+ * MASTER_ADDR and MASTER_PORT; the ranks of this one; the job's secret. Out: connections
+ * on which both ends have proved that they know it (rt_door.h).
  *
- * The machine of rank 0 listens at that address until the ranks of all machines are
- * there; each says which are its own. Who speaks of another job or sends what is no
- * greeting is turned away; another build is told apart by its numerics hash. What is sent
- * is not secret and nobody is asked for a password, as with NCCL: the network is trusted.
+ * The machine of rank 0 listens there, on the addresses that this names and no others,
+ * until the ranks of all machines have come; each says which are its own. Strangers learn
+ * nothing and do not delay others. A machine that leaves before the start may come back;
+ * one that names ranks which are here already is refused, and the job goes on.
  *
- * Machines start at different times: rank 0's waits as long as it has patience; who has
- * reached it has its own patience anew, and a little more. */
+ * Machines start at different times, and names, networks and ports come up late. So a
+ * visitor tries all addresses again, ever less often, until its patience ends, and then
+ * says what was wrong. Only a refusal by rank 0's machine itself is final. Rank 0's
+ * machine waits as long as it has patience; a visitor that has reached it waits for its
+ * answer as long as that, and a little longer. */
 #define _GNU_SOURCE
+#include "rt_door.h"
 #include "rt_machines.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-#define MAGIC UINT64_C(0x6673647067656e32)
-enum { GREETING_MS = 2000, CONNECT_MS = 5000, MAX_VISITORS = 64, MAX_DOORS = 8 };
+#define MAGIC UINT64_C(0x6673647067656e33)
+#define DOOR "machines"
+enum {
+    CONNECT_MS = 5000,   /* a network that drops what it does not like says nothing */
+    GREETING_MS = 10000, /* of a busy host; its own patience with a visitor is shorter */
+    SEND_MS = 5000,
+    FIRST_REST_MS = 50,
+    MOST_REST_MS = 1000,
+    TELL_AFTER_MS = 10000
+};
 
 typedef struct Hello {
     uint64_t magic, view_bytes; /* builds alike have messages alike */
     uint64_t numerics_hash, job;
+    uint64_t process; /* a number that no other one has */
     int32_t rank, world_size;
     uint8_t here[RT_MAX_RANKS];
 } Hello;
+_Static_assert(sizeof(Hello) <= RT_HELLO_BYTES, "it is a visitor's first message");
 
 enum { REFUSED, COME_IN, ANOTHER_JOB };
 typedef struct Answer {
     uint64_t magic;
     int32_t what;
-    char text[256];
+    char text[RT_ERROR_BYTES];
 } Answer;
-
-typedef struct Place {
-    char host[256], port[16];
-} Place;
 
 typedef struct Meeting {
     const RtTrainer *trainer;
     const RtJoin *join;
-    Place place;
+    RtSecret secret;
+    RtPlaces places; /* rank 0's machine, by one or more of its addresses */
     Hello mine;
     int64_t patience_ns, until_ns;
     RtLink *link;
     int links;
+    char note[300]; /* of one that was refused, for the end */
     char *error;
 } Meeting;
 
@@ -67,116 +79,29 @@ __attribute__((format(printf, 2, 3))) static bool trouble(Meeting *m, const char
     return false;
 }
 
-/* ---- where ----------------------------------------------------------------------- */
-
-/* HOST:PORT, [ADDRESS]:PORT */
-static bool split(const char *text, Place *p)
+static int64_t in_ms(int64_t ms)
 {
-    const char *colon = strrchr(text, ':');
-    if (colon == NULL || colon == text || colon[1] == '\0') {
-        return false;
-    }
-    const bool brackets = text[0] == '[' && colon[-1] == ']';
-    const char *from = text + brackets;
-    const size_t bytes = (size_t)(colon - text) - 2 * brackets;
-    char *end;
-    const long port = strtol(colon + 1, &end, 10);
-    if (bytes >= sizeof p->host || *end != '\0' || port < 1 || port > 65535) {
-        return false;
-    }
-    snprintf(p->host, sizeof p->host, "%.*s", (int)bytes, from);
-    snprintf(p->port, sizeof p->port, "%ld", port);
-    return true;
+    return rt_clock_ns() + ms * 1000000;
 }
 
-/* Where torchrun keeps a store of its own at MASTER_PORT, the next one is ours. */
-static bool of_environment(Place *p)
+/* A pause before the next try, longer each time and not the same on all machines; false:
+ * there is no time for another. */
+static bool rest(const Meeting *m, int64_t *ms)
 {
-    const char *host = getenv("MASTER_ADDR"), *port = getenv("MASTER_PORT"),
-               *store = getenv("TORCHELASTIC_USE_AGENT_STORE");
-    const bool taken = store != NULL && strcmp(store, "True") == 0;
-    const long n = port != NULL ? strtol(port, NULL, 10) + taken : 0;
-    if (host == NULL || host[0] == '\0' || strlen(host) >= sizeof p->host || n < 1 ||
-        n > 65535) {
-        return false;
+    const uint64_t seed[2] = {(uint64_t)m->join->rank, (uint64_t)rt_clock_ns()};
+    const int64_t part = (int64_t)(rt_hash64(seed, sizeof seed, 0) % (uint64_t)*ms);
+    const int64_t left = m->until_ns - rt_clock_ns(), pause = (*ms + part) * 1000000;
+    const int64_t ns = pause < left ? pause : left;
+    if (ns > 0) {
+        const struct timespec nap = {ns / 1000000000, ns % 1000000000};
+        nanosleep(&nap, NULL);
     }
-    snprintf(p->host, sizeof p->host, "%s", host);
-    snprintf(p->port, sizeof p->port, "%ld", n);
-    return true;
-}
-
-static bool find_place(Meeting *m, const char *flag)
-{
-    if (flag != NULL && !split(flag, &m->place)) {
-        return trouble(m, "--meet: `%.100s` is no HOST:PORT", flag);
-    }
-    if (flag == NULL && !of_environment(&m->place)) {
-        return trouble(m,
-                       "the ranks are on several machines, and nothing says where these "
-                       "meet: pass --meet HOST:PORT, an address of rank 0's machine, or "
-                       "set MASTER_ADDR and MASTER_PORT");
-    }
-    return true;
-}
-
-static struct addrinfo *addresses(Meeting *m)
-{
-    const struct addrinfo want = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-    struct addrinfo *list = NULL;
-    const int e = getaddrinfo(m->place.host, m->place.port, &want, &list);
-    if (e != 0) {
-        trouble(m, "the machines meet at %s:%s: %s", m->place.host, m->place.port,
-                gai_strerror(e));
-        return NULL;
-    }
-    return list;
-}
-
-/* ---- bytes ----------------------------------------------------------------------- */
-
-static int left_ms(int64_t until_ns)
-{
-    const int64_t left = (until_ns - rt_clock_ns()) / 1000000;
-    return left <= 0 ? 0 : left < 1000000 ? (int)left : 1000000;
-}
-
-static bool readable(int s, int64_t until_ns)
-{
-    struct pollfd p = {.fd = s, .events = POLLIN};
-    int n;
-    do {
-        n = poll(&p, 1, left_ms(until_ns));
-    } while (n < 0 && errno == EINTR);
-    return n > 0;
-}
-
-static bool receive(int s, void *to, size_t bytes, int64_t until_ns)
-{
-    size_t have = 0;
-    while (have < bytes && readable(s, until_ns)) {
-        const ssize_t n = recv(s, (char *)to + have, bytes - have, 0);
-        if (n <= 0) {
-            break;
-        }
-        have += (size_t)n;
-    }
-    return have == bytes;
-}
-
-/* Between two tries; false: there is no time for another. */
-static bool rest(const Meeting *m)
-{
-    const struct timespec nap = {0, 50000000};
-    nanosleep(&nap, NULL);
+    *ms = *ms * 3 / 2 < MOST_REST_MS ? *ms * 3 / 2 : MOST_REST_MS;
     return rt_clock_ns() < m->until_ns;
 }
 
-static bool put(int s, const void *from, size_t bytes)
-{
-    return send(s, from, bytes, MSG_NOSIGNAL) == (ssize_t)bytes;
-}
-
-static bool add_link(Meeting *m, int s, const uint8_t *behind)
+static bool add_link(Meeting *m, int s, uint64_t process, const uint8_t *behind,
+                     const RtGreeting *g)
 {
     const int ranks = m->trainer->world_size;
     RtLink *list = realloc(m->link, (size_t)(m->links + 1) * sizeof *list);
@@ -185,7 +110,11 @@ static bool add_link(Meeting *m, int s, const uint8_t *behind)
     }
     m->link = list;
     RtLink *l = &list[m->links++];
-    *l = (RtLink){.socket = s, .first_rank = -1};
+    *l = (RtLink){.socket = s,
+                  .first_rank = -1,
+                  .process = process,
+                  .ours = g->ours,
+                  .theirs = g->theirs};
     for (int r = 0; r < ranks; r++) {
         l->behind[r] = behind[r] != 0;
         l->first_rank = l->behind[r] && l->first_rank < 0 ? r : l->first_rank;
@@ -197,213 +126,125 @@ static bool add_link(Meeting *m, int s, const uint8_t *behind)
 
 /* ---- the machine of rank 0 ------------------------------------------------------- */
 
-typedef struct Visitor {
-    int socket;
-    size_t bytes; /* of its greeting that have come */
-    Hello hello;
-    int64_t until_ns;
-} Visitor;
-
-/* Where rank 0's machine listens, and who has come there and not yet said who it is. */
-typedef struct House {
-    int door[MAX_DOORS], doors;
-    Visitor visitor[MAX_VISITORS];
-    int visitors;
-} House;
-
-static bool is_loopback(const struct addrinfo *a)
+static bool open_door(Meeting *m, RtDoor *d)
 {
-    if (a->ai_family == AF_INET6) {
-        const struct sockaddr_in6 *in = (const void *)a->ai_addr;
-        return IN6_IS_ADDR_LOOPBACK(&in->sin6_addr);
-    }
-    const struct sockaddr_in *in = (const void *)a->ai_addr;
-    return ntohl(in->sin_addr.s_addr) >> 24 == 127;
-}
-
-/* A machine's own name is often the loopback's there, and its network's elsewhere: then
- * it listens on all its addresses. Who writes loopback means it. */
-static void open_up(const Meeting *m, struct addrinfo *list)
-{
-    const char *host = m->place.host;
-    if (strcmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 ||
-        strchr(host, ':') != NULL) {
-        return;
-    }
-    for (struct addrinfo *a = list; a != NULL; a = a->ai_next) {
-        if (!is_loopback(a)) {
-            return;
-        }
-    }
-    for (struct addrinfo *a = list; a != NULL; a = a->ai_next) {
-        if (a->ai_family == AF_INET6) {
-            ((struct sockaddr_in6 *)(void *)a->ai_addr)->sin6_addr = in6addr_any;
-        } else {
-            ((struct sockaddr_in *)(void *)a->ai_addr)->sin_addr.s_addr =
-                htonl(INADDR_ANY);
-        }
-    }
-}
-
-static int open_door(const struct addrinfo *a, int *error)
-{
-    const int yes = 1;
-    const int s = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
-    if (s >= 0 && a->ai_family == AF_INET6) {
-        setsockopt(s, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof yes);
-    }
-    if (s >= 0 && setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
-        bind(s, a->ai_addr, a->ai_addrlen) == 0 && listen(s, 128) == 0) {
-        return s;
-    }
-    *error = errno;
-    if (s >= 0) {
-        close(s);
-    }
-    return -1;
-}
-
-/* A job that is just ending may still have the port. */
-static bool open_doors(Meeting *m, House *h)
-{
-    struct addrinfo *list = addresses(m);
-    if (list == NULL) {
-        return false;
-    }
-    open_up(m, list);
-    int error;
+    int64_t ms = FIRST_REST_MS;
+    const char *why = "";
+    bool again;
     do {
-        error = 0;
-        for (struct addrinfo *a = list; a != NULL && h->doors < MAX_DOORS;
-             a = a->ai_next) {
-            const int s = open_door(a, &error);
-            if (s >= 0) {
-                h->door[h->doors++] = s;
+        again = false;
+        for (int i = 0; i < m->places.n; i++) {
+            if (!rt_place_listen(&m->places.place[i], d, &why, &again, m->error)) {
+                return false;
             }
         }
-    } while (h->doors == 0 && error == EADDRINUSE && rest(m));
-    freeaddrinfo(list);
-    return h->doors > 0 ||
-           trouble(
-               m,
-               "cannot listen at %s:%s, where the machines meet: %s; --meet HOST:PORT "
-               "names another address of this machine",
-               m->place.host, m->place.port, strerror(error));
+    } while (d->listeners == 0 && again && rest(m, &ms));
+    return d->listeners > 0 ||
+           trouble(m,
+                   "cannot listen at %s, where the machines meet: %s; --meet HOST:PORT "
+                   "names another address of this machine",
+                   m->places.name, why);
 }
 
-static void turn_away(Visitor *v, int what, const char *text)
+static void answer(RtSeal *ours, int s, int what, const char *text)
 {
     Answer a = {.magic = MAGIC, .what = what};
     snprintf(a.text, sizeof a.text, "%.*s", (int)sizeof a.text - 1, text);
-    put(v->socket, &a, sizeof a);
-    close(v->socket);
-    v->socket = -1;
+    rt_send_sealed(s, ours, &a, sizeof a, in_ms(SEND_MS));
 }
 
-/* One that has said who it is; false when the job cannot go on. */
-static bool let_in(Meeting *m, Visitor *v, int *missing)
+static void turn_away(RtVisitor *v, int what, const char *text)
 {
-    const Hello *h = &v->hello;
-    if (h->job != m->mine.job || h->world_size != m->mine.world_size) {
+    answer(&v->greeting.ours, v->socket, what, text);
+    close(v->socket);
+}
+
+/* Its ranks, of which it is one; 0: they make no sense, or are here already. */
+static int ranks_of(Meeting *m, const Hello *h, char *why, size_t bytes)
+{
+    int ranks = 0;
+    for (int r = 0; r < m->mine.world_size; r++) {
+        if (h->here[r] && m->mine.here[r]) {
+            snprintf(why, bytes, "two machines say that they have rank %d", r);
+            return 0;
+        }
+        ranks += h->here[r] != 0;
+    }
+    if (h->rank < 0 || h->rank >= m->mine.world_size || !h->here[h->rank]) {
+        snprintf(why, bytes, "rank %d is not among the ranks that its machine names",
+                 h->rank);
+        return 0;
+    }
+    return ranks;
+}
+
+/* Machines that came and left before the start: they may come again. A process that comes
+ * again has left, even if its old connection seems open. */
+static void see_who_left(Meeting *m, uint64_t process, int *missing)
+{
+    int kept = 0;
+    for (int i = 0; i < m->links; i++) {
+        RtLink *l = &m->link[i];
+        if (l->process != process && !rt_has_left(l->socket)) {
+            m->link[kept++] = *l;
+            continue;
+        }
+        close(l->socket);
+        for (int r = 0; r < m->mine.world_size; r++) {
+            m->mine.here[r] = m->mine.here[r] && !l->behind[r];
+            *missing += l->behind[r];
+        }
+    }
+    m->links = kept;
+}
+
+/* One that knows the secret; false when the job cannot go on. */
+static bool let_in(Meeting *m, RtVisitor *v, int *missing)
+{
+    Hello h;
+    memcpy(&h, v->record + RT_SEAL_HEAD, sizeof h);
+    if (h.magic != MAGIC || h.job != m->mine.job || h.world_size != m->mine.world_size) {
         turn_away(v, ANOTHER_JOB, "another job meets there; --meet names another place");
         return true;
     }
-    bool good = true;
-    int ranks = 0;
-    if (h->numerics_hash != m->mine.numerics_hash ||
-        h->view_bytes != m->mine.view_bytes) {
-        good = trouble(m,
-                       "the machine of rank %d runs another trainer: numerics %016llx, "
-                       "rank 0 has %016llx",
-                       h->rank, (unsigned long long)h->numerics_hash,
-                       (unsigned long long)m->mine.numerics_hash);
-    }
-    for (int r = 0; good && r < m->mine.world_size; r++) {
-        good = !h->here[r] || !m->mine.here[r] ||
-               trouble(m, "two machines say that they have rank %d", r);
-        ranks += h->here[r] != 0;
-    }
-    if (!good || ranks == 0 || !add_link(m, v->socket, h->here)) {
+    if (h.numerics_hash != m->mine.numerics_hash || h.view_bytes != m->mine.view_bytes) {
+        trouble(m,
+                "the machine of rank %d runs another trainer: numerics %016llx, rank 0 "
+                "has %016llx",
+                h.rank, (unsigned long long)h.numerics_hash,
+                (unsigned long long)m->mine.numerics_hash);
         turn_away(v, REFUSED, m->error);
-        return good && ranks == 0;
+        return false;
     }
-    v->socket = -1; /* the link's */
+    see_who_left(m, h.process, missing);
+    const int ranks = ranks_of(m, &h, m->note, sizeof m->note);
+    if (ranks == 0) {
+        turn_away(v, REFUSED, m->note);
+        return true;
+    }
+    if (!add_link(m, v->socket, h.process, h.here, &v->greeting)) {
+        turn_away(v, REFUSED, m->error);
+        return false;
+    }
     for (int r = 0; r < m->mine.world_size; r++) {
-        m->mine.here[r] |= h->here[r];
+        m->mine.here[r] |= h.here[r];
     }
     *missing -= ranks;
     return true;
 }
 
-/* More of a greeting. One that is none is a stranger's. */
-static bool hear_visitor(Meeting *m, Visitor *v, int *missing)
+static bool say_missing(Meeting *m, const RtDoor *d, int missing)
 {
-    const ssize_t n = recv(v->socket, (char *)&v->hello + v->bytes,
-                           sizeof v->hello - v->bytes, MSG_DONTWAIT);
-    if (n < 0 && (errno == EINTR || errno == EAGAIN)) {
-        return true;
+    char strangers[160];
+    int first = 0;
+    while (m->mine.here[first]) {
+        first++;
     }
-    v->bytes += n > 0 ? (size_t)n : 0;
-    if (n <= 0 || (v->bytes >= sizeof v->hello.magic && v->hello.magic != MAGIC)) {
-        close(v->socket);
-        v->socket = -1;
-        return true;
-    }
-    return v->bytes < sizeof v->hello || let_in(m, v, missing);
-}
-
-static bool answer_door(Meeting *m, House *h, int door)
-{
-    const int s = accept4(door, NULL, NULL, SOCK_CLOEXEC);
-    if (s < 0) {
-        return errno == EINTR || errno == EAGAIN || errno == ECONNABORTED ||
-               trouble(m, "cannot take in a machine: %s", strerror(errno));
-    }
-    if (h->visitors == MAX_VISITORS) {
-        close(s); /* a trainer's comes again */
-        return true;
-    }
-    h->visitor[h->visitors++] = (Visitor){
-        .socket = s, .until_ns = rt_clock_ns() + GREETING_MS * INT64_C(1000000)};
-    return true;
-}
-
-/* What has come in a short while; false when the job cannot go on. */
-static bool look_around(Meeting *m, House *h, int *missing)
-{
-    struct pollfd p[MAX_DOORS + MAX_VISITORS];
-    const int visitors = h->visitors;
-    bool good = true;
-    int kept = 0;
-    for (int i = 0; i < h->doors; i++) {
-        p[i] = (struct pollfd){.fd = h->door[i], .events = POLLIN};
-    }
-    for (int i = 0; i < visitors; i++) {
-        p[h->doors + i] = (struct pollfd){.fd = h->visitor[i].socket, .events = POLLIN};
-    }
-    if (poll(p, (nfds_t)(h->doors + visitors), 100) < 0) {
-        return errno == EINTR || trouble(m, "poll: %s", strerror(errno));
-    }
-    for (int i = 0; i < h->doors && good; i++) {
-        good = p[i].revents == 0 || answer_door(m, h, h->door[i]);
-    }
-    for (int i = 0; i < visitors && good; i++) {
-        if (p[h->doors + i].revents != 0) {
-            good = hear_visitor(m, &h->visitor[i], missing);
-        }
-    }
-    for (int i = 0; i < h->visitors; i++) {
-        Visitor *v = &h->visitor[i];
-        if (v->socket >= 0 && rt_clock_ns() > v->until_ns) {
-            close(v->socket);
-            v->socket = -1;
-        }
-        if (v->socket >= 0) {
-            h->visitor[kept++] = *v;
-        }
-    }
-    h->visitors = kept;
-    return good;
+    rt_door_strangers(d, strangers, sizeof strangers);
+    return trouble(m, "%d of %d ranks came to %s; the machine of rank %d did not%s%s%s",
+                   m->mine.world_size - missing, m->mine.world_size, m->places.name,
+                   first, m->note[0] != '\0' ? "; one was refused: " : "", m->note,
+                   strangers);
 }
 
 static bool answer_all(Meeting *m, bool good)
@@ -411,137 +252,219 @@ static bool answer_all(Meeting *m, bool good)
     Answer a = {.magic = MAGIC, .what = good ? COME_IN : REFUSED};
     snprintf(a.text, sizeof a.text, "%.*s", (int)sizeof a.text - 1, good ? "" : m->error);
     for (int i = 0; i < m->links; i++) {
-        if (!put(m->link[i].socket, &a, sizeof a) && good) {
-            good = trouble(m, "the machine of rank %d left before the start",
-                           m->link[i].first_rank);
+        RtLink *l = &m->link[i];
+        if (!rt_send_sealed(l->socket, &l->ours, &a, sizeof a, in_ms(SEND_MS)) && good) {
+            good =
+                trouble(m, "the machine of rank %d left before the start", l->first_rank);
         }
     }
     return good;
 }
 
+/* A connection for each machine may be more than a process has at first. */
+static void allow_descriptors(void)
+{
+    struct rlimit l;
+    if (getrlimit(RLIMIT_NOFILE, &l) == 0 && l.rlim_cur < l.rlim_max) {
+        l.rlim_cur = l.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &l);
+    }
+}
+
 static bool host(Meeting *m)
 {
-    static House h;
-    const int ranks = m->mine.world_size;
-    int missing = 0, first = 0;
-    for (int r = 0; r < ranks; r++) {
+    static RtDoor d;
+    static RtVisitor guest;
+    int missing = 0;
+    rt_door_begin(&d, &m->secret, DOOR, sizeof(Hello));
+    for (int r = 0; r < m->mine.world_size; r++) {
         missing += !m->mine.here[r];
     }
-    bool good = open_doors(m, &h);
+    allow_descriptors();
+    bool good = open_door(m, &d);
     while (good && missing > 0 && rt_clock_ns() < m->until_ns) {
-        good = look_around(m, &h, &missing);
-    }
-    if (good && missing > 0) {
-        while (m->mine.here[first]) {
-            first++;
+        if (rt_door_wait(&d, 100, &guest)) {
+            good = let_in(m, &guest, &missing);
         }
-        good = trouble(m, "%d of %d ranks came to %s:%s; the machine of rank %d did not",
-                       ranks - missing, ranks, m->place.host, m->place.port, first);
+        see_who_left(m, m->mine.process, &missing); /* of no visitor */
     }
-    for (int i = 0; i < h.doors; i++) {
-        close(h.door[i]);
-    }
-    for (int i = 0; i < h.visitors; i++) {
-        close(h.visitor[i].socket);
-    }
+    good = good && (missing == 0 || say_missing(m, &d, missing));
+    rt_door_close(&d);
     return answer_all(m, good);
 }
 
 /* ---- the others ------------------------------------------------------------------ */
 
-/* A network that drops what it does not like lets connections wait for minutes. */
-static int try_once(const Meeting *m, struct addrinfo *list, int *error)
+typedef enum { IN, AGAIN, NEVER } Outcome;
+
+/* What went wrong, in the order of what it says: of all addresses the last is reported.
+ */
+typedef enum { NOWHERE, NO_CONNECTION, CUT_OFF, NO_TRAINER, NO_SECRET, BUSY } Trouble;
+typedef struct Round {
+    Trouble worst;
+    char why[200];
+} Round;
+
+static Outcome again(Round *r, Trouble kind, const char *why)
 {
-    for (struct addrinfo *a = list; a != NULL; a = a->ai_next) {
-        const int left = left_ms(m->until_ns), ms = left < CONNECT_MS ? left : CONNECT_MS;
-        const struct timeval most = {.tv_sec = ms / 1000,
-                                     .tv_usec = ms % 1000 * 1000 + 1000};
-        const int s = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
-        if (s >= 0 && setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most) == 0 &&
-            connect(s, a->ai_addr, a->ai_addrlen) == 0) {
-            return s;
-        }
-        *error = errno == EINPROGRESS ? ETIMEDOUT : errno;
-        if (s >= 0) {
-            close(s);
-        }
+    if (kind >= r->worst) {
+        r->worst = kind;
+        snprintf(r->why, sizeof r->why, "%.*s", (int)sizeof r->why - 1, why);
+    }
+    return AGAIN;
+}
+
+/* -1, and why: not in this time. */
+static int connect_to(const struct addrinfo *a, int64_t ms, const char **why)
+{
+    const struct timeval most = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000 + 1000};
+    const int s = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
+    if (s >= 0 && setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most) == 0 &&
+        connect(s, a->ai_addr, a->ai_addrlen) == 0) {
+        return s;
+    }
+    *why = strerror(errno == EINPROGRESS ? ETIMEDOUT : errno);
+    if (s >= 0) {
+        close(s);
     }
     return -1;
 }
 
-static int connect_there(Meeting *m)
+static Outcome greet(const Meeting *m, int s, RtGreeting *g, Round *r)
 {
-    struct addrinfo *list = addresses(m);
-    int s = -1, error = 0;
-    if (list == NULL) {
-        return -1;
+    if (!rt_greet_begin(g, &m->secret, DOOR, false)) {
+        return again(r, CUT_OFF, "this machine has no random bytes");
     }
-    while ((s = try_once(m, list, &error)) < 0) {
-        if (!rest(m)) {
-            trouble(m, "rank 0's machine does not answer at %s:%s: %s", m->place.host,
-                    m->place.port, strerror(error));
-            break;
-        }
+    switch (rt_greet_visit(g, s, in_ms(GREETING_MS))) {
+    case RT_GREET_DONE:
+        return IN;
+    case RT_GREET_NO_WORDS:
+        return again(r, NO_TRAINER, "another program is there");
+    case RT_GREET_NO_SECRET:
+        return again(r, NO_SECRET, "what is there does not know the job's secret");
+    case RT_GREET_MORE:
+        break;
     }
-    freeaddrinfo(list);
-    return s;
+    return g->heard == 0 ? again(r, CUT_OFF, "it closes the connection, or is silent")
+                         : again(r, NO_SECRET,
+                                 "it turns this machine away: is the secret of the job "
+                                 "another one there?");
 }
 
-/* What rank 0's machine says; the connection, if all is well. */
-static int greet(Meeting *m, Answer *a)
+/* Says who is here; the answer comes when all are there. */
+static Outcome ask(Meeting *m, int s, RtGreeting *g, Round *r)
 {
-    const int64_t second = 1000000000;
-    const int s = connect_there(m);
-    *a = (Answer){.what = REFUSED};
+    const int64_t until_ns = rt_clock_ns() + m->patience_ns + INT64_C(3000000000);
+    uint8_t behind[RT_MAX_RANKS];
+    Answer a;
+    if (!rt_send_sealed(s, &g->ours, &m->mine, sizeof m->mine, in_ms(SEND_MS)) ||
+        !rt_receive_sealed(s, &g->theirs, &a, sizeof a, until_ns)) {
+        return again(r, CUT_OFF, "it ended, or the connection did, before the start");
+    }
+    a.text[sizeof a.text - 1] = '\0';
+    if (a.what == ANOTHER_JOB) {
+        return again(r, BUSY, a.text);
+    }
+    for (int i = 0; i < RT_MAX_RANKS; i++) {
+        behind[i] = i < m->mine.world_size && !m->mine.here[i];
+    }
+    if (a.what != COME_IN) {
+        trouble(m, "rank 0's machine says: %.600s", a.text);
+        return NEVER;
+    }
+    return add_link(m, s, 0, behind, g) ? IN : NEVER;
+}
+
+static Outcome try_address(Meeting *m, const struct addrinfo *a, int64_t ms, Round *r)
+{
+    RtGreeting g;
+    const char *why;
+    const int s = connect_to(a, ms, &why);
     if (s < 0) {
-        return -1;
+        return again(r, NO_CONNECTION, why);
     }
-    if (!put(s, &m->mine, sizeof m->mine) ||
-        !receive(s, a, sizeof *a, rt_clock_ns() + m->patience_ns + 3 * second) ||
-        a->magic != MAGIC) {
+    Outcome o = greet(m, s, &g, r);
+    o = o == IN ? ask(m, s, &g, r) : o;
+    if (o != IN) {
         close(s);
-        a->what = REFUSED;
-        trouble(m,
-                "rank 0's machine does not answer at %s:%s: it ended, or another program "
-                "is there",
-                m->place.host, m->place.port);
-        return -1;
     }
-    a->text[sizeof a->text - 1] = '\0';
-    if (a->what != COME_IN) {
-        close(s);
-        trouble(m, "rank 0's machine says: %s", a->text);
-        return -1;
+    return o;
+}
+
+/* Each address has its share of the time that is left: the first may lead nowhere. */
+static Outcome try_place(Meeting *m, const RtPlace *p, Round *r)
+{
+    const char *why;
+    Outcome o = AGAIN;
+    struct addrinfo *list = rt_place_addresses(p, 0, &why);
+    int n = 0;
+    if (list == NULL) {
+        return again(r, NOWHERE, why);
     }
-    return s;
+    for (const struct addrinfo *a = list; a != NULL; a = a->ai_next) {
+        n++;
+    }
+    for (const struct addrinfo *a = list; a != NULL && o == AGAIN; a = a->ai_next, n--) {
+        const int64_t left = (m->until_ns - rt_clock_ns()) / 1000000 / n;
+        o = try_address(m, a, left < 1 ? 1 : left < CONNECT_MS ? left : CONNECT_MS, r);
+    }
+    freeaddrinfo(list);
+    return o;
+}
+
+static Outcome try_all(Meeting *m, Round *r)
+{
+    Outcome o = AGAIN;
+    *r = (Round){NOWHERE, ""};
+    for (int i = 0; i < m->places.n && o == AGAIN; i++) {
+        o = try_place(m, &m->places.place[i], r);
+    }
+    return o;
+}
+
+/* What the last round found, and what an earlier one did, if that says more. */
+static bool give_up(Meeting *m, const Round *last, const Round *worst)
+{
+    const bool earlier = worst->worst > last->worst;
+    const char *before = earlier ? "; earlier: " : "", *why = earlier ? worst->why : "";
+    return last->worst == BUSY
+               ? trouble(m, "rank 0's machine says: %s", last->why)
+               : trouble(m, "rank 0's machine does not answer at %s: %s%s%s",
+                         m->places.name, last->why, before, why);
 }
 
 static bool visit(Meeting *m)
 {
-    uint8_t behind[RT_MAX_RANKS];
-    Answer a;
-    int s;
-    do { /* the other job may be just ending */
-        s = greet(m, &a);
-    } while (s < 0 && a.what == ANOTHER_JOB && rest(m));
-    if (s < 0) {
-        return false;
-    }
-    for (int r = 0; r < RT_MAX_RANKS; r++) {
-        behind[r] = r < m->mine.world_size && !m->mine.here[r];
-    }
-    return add_link(m, s, behind);
+    const int64_t tell_ns = in_ms(TELL_AFTER_MS);
+    bool told = false;
+    int64_t ms = FIRST_REST_MS;
+    Round r, worst = {NOWHERE, ""};
+    do {
+        const Outcome o = try_all(m, &r);
+        if (o != AGAIN) {
+            return o == IN;
+        }
+        worst = r.worst >= worst.worst ? r : worst;
+        if (!told && rt_clock_ns() > tell_ns) {
+            told = true;
+            fprintf(stderr,
+                    "trainer: rank %d tries to reach rank 0's machine at %s: %s\n",
+                    m->join->rank, m->places.name, r.why);
+        }
+    } while (rest(m, &ms));
+    return give_up(m, &r, &worst);
 }
 
 /* ---- both ------------------------------------------------------------------------ */
 
 bool rt_meet(const RtTrainer *t, const RtFlags *f, const RtJoin *j,
-             const RtShared *shared, int64_t patience_ns, RtLink **links, int *n_links,
-             char *error)
+             const RtSecret *secret, const RtShared *shared, int64_t patience_ns,
+             RtLink **links, int *n_links, char *error)
 {
     static Meeting m;
     m = (Meeting){.trainer = t,
                   .join = j,
+                  .secret = *secret,
                   .patience_ns = patience_ns,
                   .until_ns = rt_clock_ns() + patience_ns,
                   .error = error};
@@ -554,10 +477,11 @@ bool rt_meet(const RtTrainer *t, const RtFlags *f, const RtJoin *j,
     for (int r = 0; r < t->world_size; r++) {
         m.mine.here[r] = !shared->elsewhere[r];
     }
-    if (!find_place(&m, f->meet)) {
-        return false;
-    }
-    const bool good = j->rank == 0 ? host(&m) : visit(&m);
+    const bool good = (rt_random_bytes(&m.mine.process, sizeof m.mine.process) ||
+                       trouble(&m, "this machine has no random bytes")) &&
+                      rt_places_find(&m.places, f->meet, error) &&
+                      (j->rank == 0 ? host(&m) : visit(&m));
+    explicit_bzero(&m.secret, sizeof m.secret);
     *links = m.link;
     *n_links = m.links;
     return good;

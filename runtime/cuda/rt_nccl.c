@@ -122,14 +122,46 @@ static void close_window(Rt *rt, Comm *c)
 #endif
 }
 
+/* By NCCL_COMM_ID ranks would find each other at a place in the environment, and know
+ * each other by a constant: any stranger would be one of them. */
+static const char comm_id[] = "NCCL_COMM_ID";
+
+static void forget_comm_id(const Rt *rt)
+{
+    if (getenv(comm_id) == NULL) {
+        return;
+    }
+    unsetenv(comm_id);
+    if (rt->rank == 0) {
+        fprintf(stderr,
+                "trainer: warning: %s is not used: with it strangers could join the "
+                "ranks, which find each other without it\n",
+                comm_id);
+    }
+}
+
+/* It has a random number, by which NCCL knows those who were given it. */
+static void first_word(Rt *rt, ncclUniqueId *id)
+{
+    RT_NCCL_CALL(rt, ncclGetUniqueId(id));
+    if (getenv(comm_id) != NULL) { /* its first call reads its files */
+        rt_fail(rt, RT_EXIT_ERROR,
+                "a file of NCCL's (/etc/nccl.conf, ~/.nccl.conf or the one that "
+                "NCCL_CONF_FILE names) sets %s, with which strangers could join the "
+                "ranks: take it out",
+                comm_id);
+    }
+}
+
 /* Rank 0's word reaches the others through its control area. */
 static void open_world(Rt *rt)
 {
     ncclUniqueId id = {0};
     setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); /* two streams, one order */
     setenv("NCCL_NVLS_ENABLE", "0", 0);           /* sums differ from run to run */
+    forget_comm_id(rt);
     if (rt->rank == 0) {
-        RT_NCCL_CALL(rt, ncclGetUniqueId(&id));
+        first_word(rt, &id);
     }
     rt_exchange_begin(rt);
     memcpy(rt_control(rt, rt->rank), &id, sizeof id);

@@ -14,6 +14,7 @@
  * asked for. A file without a section that fits is told, and the library chooses. */
 #define _GNU_SOURCE
 #include "rt_blas.h"
+#include "rt_checkpoint.h"
 #include "rt_out.h"
 
 #include <errno.h>
@@ -21,6 +22,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define FIRST_LINE "fsdpgen kernels 1\n"
@@ -66,20 +68,18 @@ static void find_path(const RtFlags *f)
 /* NULL: there is no such file. */
 static char *read_text(const Rt *rt)
 {
-    FILE *f = fopen(wisdom.path, "rbe");
-    if (f == NULL && errno == ENOENT) {
+    struct stat s;
+    char error[RT_ERROR_BYTES];
+    int64_t bytes = 0;
+    if (stat(wisdom.path, &s) != 0 && errno == ENOENT) {
         return NULL;
     }
-    char *text = calloc((size_t)max_bytes + 1, 1);
-    if (f == NULL || text == NULL) {
-        rt_fail(rt, RT_EXIT_ERROR, "%s: %s", wisdom.path, strerror(errno));
+    char *text = rt_file_load(wisdom.path, max_bytes, &bytes, error);
+    if (text == NULL) {
+        rt_fail(rt, RT_EXIT_ERROR, "%s", error);
     }
-    const size_t n = fread(text, 1, (size_t)max_bytes, f);
-    const bool failed = ferror(f) != 0;
-    fclose(f);
-    if (failed || memchr(text, '\0', n) != NULL) {
-        rt_fail(rt, RT_EXIT_ERROR, "%s: %s", wisdom.path,
-                failed ? strerror(errno) : "this is no text");
+    if (memchr(text, '\0', (size_t)bytes) != NULL) {
+        rt_fail(rt, RT_EXIT_ERROR, "%s: this is no text", wisdom.path);
     }
     return text;
 }

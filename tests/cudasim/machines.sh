@@ -81,14 +81,10 @@ machines_train() {
     done < <(sample "0:0,1 1:2,3" "0:0 1:1,2,3" "0:0,1 1:3 2:2")
 }
 
-# Three that come one after the other, further apart than a machine may be silent later; rank 0's
-# by its own name, which may be the loopback's there.
+# Three that come one after the other, further apart than a machine may be silent later.
 machines_late() {
-    local name
-    name=$(hostname)
-    getent ahosts "$name" >/dev/null || name=localhost
     port=$((port + 1))
-    told=(WORLD_SIZE=4 MASTER_ADDR="$name" MASTER_PORT=$port)
+    told=(WORLD_SIZE=4 MASTER_ADDR=localhost MASTER_PORT=$port)
     rm -f "$dir".rank*
     on 1:2 "$dir" --steps $STEPS --weights-hash --deadline 8
     on 0:0,1 "$dir" --steps $STEPS --weights-hash --deadline 8 --log "$dir.jsonl"
@@ -181,7 +177,11 @@ machines_refused() {
     job "$dir" 0:0,1 1:2,3 -- --steps 2 --loopback
     says "they cannot share GPUs" " 2 2 2 2" "put 2 of 4 ranks on this machine; --loopback needs"
     job "$dir" 0:0,1 1:2,3 -- --steps 2 --meet nowhere
-    says "no place to meet" " 1 1 1 1" "meet: .nowhere. is no HOST:PORT"
+    says "no place to meet" " 1 1 1 1" "meet: .nowhere. is not HOST:PORT"
+    job "$dir" 0:0,1 -- --steps 2 --meet fd00::1:29500
+    says "an address without brackets" " 1 1" "an IPv6 address is written \\[ADDRESS\\]:PORT"
+    job "$dir" 0:0,1 -- --steps 2 --meet 203.0.113.7:29500
+    says "an address of no machine here" " 1 1" "cannot listen at 203.0.113.7:29500, .*: Cannot assign"
     job "$dir" 0:0,1 1:1,3 -- --steps 2 --deadline 3
     says "two have the same rank" " 1 1 1 1" "two machines say that they have rank 1"
     check "several machines: and the other one is told" \
@@ -252,6 +252,133 @@ machines_data() {
     done
 }
 
+# ---- who else comes to the door ----------------------------------------------------------------
+
+# stranger NAME WHAT ARGS...: in the background, its words in $WORK/NAME.stranger; `strangers` has
+# its pid. Returns when it is at work.
+stranger() {
+    local said=$WORK/$1.stranger
+    shift
+    "$WORK/stranger" "$@" >"$said" 2>&1 &
+    strangers+=($!)
+    timeout 20 bash -c "until grep -q ready '$said'; do sleep 0.05; done"
+}
+
+# listens PORT: waits until a process does
+listens() {
+    timeout 20 bash -c "until { exec 3<>/dev/tcp/127.0.0.1/$1; } 2>/dev/null; do sleep 0.05; done"
+}
+
+# Crowds of strangers, some that lie and some that repeat what others said, and machines of the job,
+# one of which starts before rank 0's: the job starts all the same. The first of two jobs is recorded
+# for the second; its second machine has a list of places to try.
+machines_strangers() {
+    local strangers=() pid crowd=64 name
+    [ "$FULL" = 1 ] && crowd=1000
+    "${REAL_CC:-cc}" -O1 -std=gnu11 "$ROOT/tests/cudasim/stranger.c" -o "$WORK/stranger" ||
+        { bad "several machines: strangers are not built"; return; }
+    port=$((port + 3))
+    told=(WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port TORCHELASTIC_RUN_ID=heard)
+    rm -f "$dir".rank* "$dir.jsonl"
+    "$WORK/stranger" relay $((port - 2)) $port "$WORK/overheard" >"$WORK/relay.stranger" 2>&1 &
+    strangers+=($!)
+    on 0:0,1 "$dir" --steps $STEPS --log "$dir.jsonl" --weights-hash
+    on 1:2,3 "$dir" --steps $STEPS --weights-hash \
+        --meet "127.0.0.1:$((port - 1)),[::1]:$((port - 1)),localhost:$((port - 2))"
+    ended
+    bits_of "$dir" >"$dir.result"
+    check "several machines: by a list of addresses, over a relay" cmp "$dir.result" \
+        "$WORK/alone.result"
+    kill "${strangers[@]}" 2>/dev/null
+    wait "${strangers[@]}" 2>/dev/null
+    strangers=()
+
+    # again, with the same words; who answers machine 1 first sends back what it says
+    rm -f "$dir".rank* "$dir.jsonl"
+    stranger echo echo $port
+    on 1:2 "$dir" --steps $STEPS --weights-hash --deadline 120
+    sleep $((FULL ? 5 : 2))
+    kill -0 "${pids[0]}" 2>/dev/null
+    check "several machines: its own words, sent back, prove nothing" [ $? = 0 ]
+    kill "${strangers[@]}"
+    wait "${strangers[@]}" 2>/dev/null
+    strangers=()
+    on 0:0,1 "$dir" --steps $STEPS --log "$dir.jsonl" --weights-hash --deadline 120
+    listens $port
+    for name in idle slow garbage; do stranger $name $name $port $crowd; done
+    FSDPGEN_SECRET="another secret, of as many letters" \
+        on 2:3 "$WORK/wrong" --steps $STEPS --deadline 5
+    pid=${pids[-1]}
+    unset 'pids[-1]'
+    timeout 20 "$WORK/stranger" replay $port "$WORK/overheard" >"$WORK/replay.stranger" 2>&1
+    check "several machines: what was overheard opens nothing: a nonce comes, and the end" \
+        grep -qx '40 bytes came back' "$WORK/replay.stranger"
+    env -u FSDPGEN_SECRET "${told[@]}" RANK=3 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=2 \
+        "$dir/trainer" --data "$data" >"$WORK/none.rank3" 2>&1
+    check "several machines: without a secret one line says what to do" grep -qF \
+        '(umask 077; head -c 32 /dev/urandom | base64 >~/job.secret), once; copy' "$WORK/none.rank3"
+    wait "$pid"
+    check "several machines: another secret is refused" grep -qE \
+        "does not answer at 127.0.0.1:$port: .*(: is the secret of the job another one there|silent)" \
+        "$WORK/wrong.rank3"
+    on 3:2 "$WORK/wrong" --steps $STEPS --deadline 120
+    pid=${pids[-1]}
+    unset 'pids[-1]'
+    wait "$pid"
+    check "several machines: a rank that is here already is refused" \
+        grep -q "rank 0's machine says: two machines say that they have rank 2" "$WORK/wrong.rank2"
+    on 2:3 "$dir" --steps $STEPS --weights-hash --deadline 120
+    ended
+    bits_of "$dir" >"$dir.result"
+    cat "$dir".rank* >"$dir.log"
+    says "strangers at the door, $crowd of each kind" " 0 0 0 0" "^weights"
+    check "several machines: strangers at the door: the bits of one machine" \
+        cmp "$dir.result" "$WORK/alone.result"
+    check "several machines: a connection without the secret is reported" \
+        grep -q 'warning: a connection to where the machines meet does not know' "$dir.rank0"
+    kill "${strangers[@]}" 2>/dev/null
+    wait "${strangers[@]}" 2>/dev/null
+}
+
+# Files that cannot hold a secret.
+machines_secret() {
+    local file=$WORK/job.secret
+    printf 'sixteen letters and more\n' >"$file"
+    chmod 640 "$file"
+    job "$dir" 0:0,1 1:2,3 -- --steps 2 --secret "$file"
+    says "others may read the secret's file" " 2 2 2 2" "its mode is 640\): chmod 600 it"
+    chmod 600 "$file"
+    job "$dir" 0:0,1 1:2,3 -- --steps 2 --secret "$file"
+    says "a secret in a file" " 0 0 0 0" "step"
+    mkfifo "$file.pipe"
+    job "$dir" 0:0,1 -- --steps 2 --secret "$file.pipe"
+    says "a pipe for a secret's file" " 2 2" "this is not a regular file"
+    printf short >"$file"
+    job "$dir" 0:0,1 -- --steps 2 --secret "$file"
+    says "a short secret" " 2 2" "has 5 bytes, and a secret has 16 to 4096; to make one: head -c"
+    check "several machines: no secret is printed" \
+        bash -c "! grep -rqs -e 'sixteen letters' -e '$FSDPGEN_SECRET' '$WORK' --include='*.rank*' \
+            --include='*.log'"
+}
+
+# Where a machine's own name is its loopback's address, other machines would not reach it; it is
+# refused rather than replaced by all addresses.
+machines_loopback() {
+    local name
+    name=$(hostname)
+    case $(getent ahosts "$name" | awk '{ print $1 }' | sort -u | tr '\n' ' ') in
+    "127."*" 127."*" " | "127."*[0-9]" " | "::1 ") ;;
+    *) echo "skipped: this machine's name is not the loopback's"; return ;;
+    esac
+    port=$((port + 1))
+    told=(WORLD_SIZE=4 MASTER_ADDR="$name" MASTER_PORT=$port)
+    rm -f "$dir".rank*
+    on 0:0,1 "$dir" --steps 2 --deadline 4
+    ended
+    cat "$dir".rank* >"$dir.log"
+    says "the loopback's name" " 1 1" "pass --meet ADDRESS:$port with one that they reach"
+}
+
 # machines_of RUNTIME: a job of two with that runtime; its bits in DIR.result, codes
 machines_of() {
     dir=$WORK/machines_fault
@@ -290,6 +417,7 @@ machines_faults() {
 
 machines() {
     local dir=$WORK/machines pids=() told=() port=$((20000 + $$ % 9000))
+    export FSDPGEN_SECRET="the secret of $$, $SEED"
     trainer "$dir" tiny_llama cuda --set mesh.shard=4 && CUDASIM_UNCHECKED=1 build_cuda "$dir" &&
         trainer "$WORK/other" tiny_llama cuda --set mesh.shard=4 --set optimizer.lr=1e-5 &&
         CUDASIM_UNCHECKED=1 build_cuda "$WORK/other" || {
@@ -305,5 +433,8 @@ machines() {
     machines_lost
     machines_refused
     machines_data
+    machines_strangers
+    machines_secret
+    machines_loopback
     if [ "$FULL" = 1 ] || [ $((SEED % 3)) = 0 ]; then machines_faults; fi
 }

@@ -12,6 +12,7 @@ set -u
 . "$(dirname "$0")/../lib.sh"
 . "$ROOT/tests/e2e/common.sh"
 . "$ROOT/tests/cudasim/tune.sh"
+. "$ROOT/tests/cudasim/cache.sh"
 . "$ROOT/tests/cudasim/cudnn.sh"
 . "$ROOT/tests/cudasim/machines.sh"
 . "$ROOT/tests/cudasim/muon.sh"
@@ -211,6 +212,13 @@ faults() {
     fault "a failing meeting" "cudaLaunchHostFunc" "$dir" LOOPBACK=1 CUDASIM_DEVICES=1 \
         CUDASIM_FAIL=cudaLaunchHostFunc:9
     check "the loopback loses a rank: the others end" loses_rank "$dir"
+    if run_cuda "$dir" NCCL_COMM_ID=127.0.0.1:29400; then # by which strangers could join
+        same_bits "NCCL_COMM_ID is not used" "$dir" llama
+        check "and a line says so, once" [ "$(grep -c 'warning: NCCL_COMM_ID is not used' "$dir.log")" = 1 ]
+    else
+        bad "NCCL_COMM_ID is not used" "$dir.log"
+    fi
+    : >"$dir.log"
     # the one between others[] being written by all and read by all (embed_bwd)
     if plant "$dir" math.cu '/others\[threadIdx.x\] =/{n;s/rt_block_sync();/;/}'; then
         fault "a kernel's missing barrier" "with no barrier since|nobody has written" "$dir"
@@ -363,24 +371,6 @@ unmet() {
         return
     fi
     wrong "a loopback without its second meeting" "$dir" CUDASIM_DEVICES=1 LOOPBACK=1
-}
-
-# Kernels compiled when the trainer starts, by a few programs at once, and kept.
-compiled_at_start() {
-    local dir=$WORK/jit cache=$WORK/cache
-    export CUDASIM_UNCHECKED=1 XDG_CACHE_HOME=$cache
-    trainer "$dir" tiny_llama cuda && build_trainer "$dir" CUDA_HOME="$home" JIT=1 &&
-        run_cuda "$dir" || { bad "make JIT=1 does not run" "$dir.log"; return; }
-    check "make JIT=1: the same bits" cmp "$dir.result" "$WORK/reference_llama.result"
-    check "make JIT=1: kernels are kept" [ "$(ls "$cache/fsdpgen" | wc -l)" = 6 ]
-    run_cuda "$dir" CUDASIM_NVCC=/nowhere || bad "make JIT=1: not taken from the cache" "$dir.log"
-    sed -i '0,/^RT_GLOBAL(256)/s//& mistake/' "$dir/math.cu"
-    if build_trainer "$dir" CUDA_HOME="$home" JIT=1; then
-        fault "make JIT=1: kernels with a mistake" "math.cu for --gpu-architecture=sm_90a: " "$dir"
-    else
-        bad "make JIT=1: no mistake is planted" "$dir.log"
-    fi
-    unset CUDASIM_UNCHECKED XDG_CACHE_HOME
 }
 
 # same WHAT DIR REFERENCE: the result has the reference's bits

@@ -56,6 +56,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
     int fd;
     BEGIN;
 
+    if (getenv("NCCL_COMM_ID")) /* it would be the word: a stranger's too */
+        return ncclSystemError;
     memset(id, 0, sizeof *id);
     snprintf(id->internal, PATH_BYTES, "%s/cudasim-nccl-XXXXXX",
              folder ? folder : "/tmp");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sim_nvrtc.c: NVRTC by its own names: a program and its headers are written into a
  * folder and compiled by tests/cudasim/nvcc. CUDASIM_NVCC, or where this file was built,
- * says where that is. */
+ * says where that is; CUDASIM_NVRTC: the version that it says it has, 12080 for 12.8. */
 #include "sim_cudart.h"
 
 #include <cuda_runtime_api.h>
@@ -47,8 +47,10 @@ static char *read_file(const char *folder, const char *name, size_t *bytes)
 
 nvrtcResult nvrtcVersion(int *major, int *minor)
 {
-    *major = CUDART_VERSION / 1000;
-    *minor = CUDART_VERSION % 1000 / 10;
+    const int version = (int)sim_setting("CUDASIM_NVRTC", CUDART_VERSION);
+
+    *major = version / 1000;
+    *minor = version % 1000 / 10;
     return NVRTC_SUCCESS;
 }
 

@@ -92,6 +92,8 @@ foreign_files() {
     echo "a shopping list" >"$wis"
     refused "another file" "does not begin as a file of this trainer" "$dir"
     refused "no such file" "there is no such file" "$dir" -- --kernels "$WORK/none.wis"
+    mkfifo "$WORK/pipe.wis"
+    refused "a pipe" "is no file of at most" "$dir" TRAIN_SECONDS=20 -- --kernels "$WORK/pipe.wis"
     cp "$WORK/sound.wis" "$wis"
 }
 

@@ -82,8 +82,10 @@ if [ -e "$home/include/cublasLt.h" ] && [ -e "${NCCL_HOME:-$home}/include/nccl.h
         check "cuda: muon: $file without a warning" gcc $strict $host "$WORK/cuda_muon/$file" \
             -I"$WORK/cuda_muon/runtime"
     done
-    check "cuda: rt_jit.c without a warning" gcc $strict $host -DRT_JIT \
-        "$WORK/cuda/runtime/cuda/rt_jit.c"
+    for file in rt_jit.c rt_cache.c; do
+        check "cuda: $file without a warning" gcc $strict $host -DRT_JIT \
+            "$WORK/cuda/runtime/cuda/$file"
+    done
 else
     echo "emit: no CUDA headers: the cuda target's C is not compiled"
 fi

@@ -1,19 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* machines SEED FIRST COUNT FOLDER: what a machine hears from another one that lies. Each
- * case is a stream of messages as the runtime sends them, of ranks that live there, in
- * half of the cases with some lies: other bytes, kinds, sizes, ranks, a cut end; it comes
- * in pieces of any size. A sound stream must leave in the shared page what was sent; a
- * wrong one may only ever touch the ranks behind its link, with what later code can bear.
- * Built with AddressSanitizer and UndefinedBehaviorSanitizer. */
+/* machines SEED FIRST COUNT FOLDER: what a machine hears from others that lie. Each case
+ * is one of:
+ *
+ *   messages  as the runtime sends them, of ranks that live there, sealed; in half of the
+ *             cases with some lies: other bytes, kinds, sizes, ranks, a cut end. A sound
+ *             stream must leave in the shared page what was sent; a wrong one may only
+ * ever touch the ranks behind its link, with what later code can bear. records   the
+ * same, and the lies are told by somebody between the two, who does not know the keys:
+ * nothing may be believed from the first changed byte on. greeting  of two machines, with
+ * somebody between who changes, repeats, sends back and makes up what they say, or one
+ * that does not know the secret: neither end may take the other for what it is not.
+ *
+ * Bytes come in pieces of any size. Built with AddressSanitizer and
+ * UndefinedBehaviorSanitizer. */
 #define RT_CUDA
 #define RT_NCCL
+#include "../../runtime/rt_sha256.c"
+#include "../../runtime/rt_greet.c"
 #include "../../runtime/cuda/rt_machines.c"
 
 #include "mutate.h"
 
 #include <stdarg.h>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(at, bytes)
+#define ASAN_UNPOISON_MEMORY_REGION(at, bytes)
+#endif
 
-enum { RANKS = 6, BEHIND = 3, CONTROL_BYTES = 4096, MOST_BYTES = 60000 };
+enum {
+    RANKS = 6,
+    BEHIND = 3,
+    CONTROL_BYTES = 4096,
+    MOST_BYTES = 64000,
+    MORE_BYTES = 6000
+};
 
 static RtShared shared_page;
 static char control[RANKS * CONTROL_BYTES];
@@ -23,11 +45,11 @@ static const RtTrainer trainer = {.world_size = RANKS, .n_places = 7};
  * ------------------------------------------------- */
 
 bool rt_meet(const RtTrainer *t, const RtFlags *f, const RtJoin *j,
-             const RtShared *shared, int64_t until_ns, RtLink **links, int *n_links,
-             char *error)
+             const RtSecret *secret, const RtShared *shared, int64_t until_ns,
+             RtLink **links, int *n_links, char *error)
 {
-    (void)t, (void)f, (void)j, (void)shared, (void)until_ns, (void)links, (void)n_links;
-    (void)error;
+    (void)t, (void)f, (void)j, (void)secret, (void)shared, (void)until_ns, (void)links;
+    (void)n_links, (void)error;
     return false;
 }
 
@@ -64,11 +86,10 @@ int64_t rt_control_offset(const RtTrainer *t, int rank)
     return rank * CONTROL_BYTES;
 }
 
-/* ---- one case
- * -------------------------------------------------------------------------- */
+/* ---- messages ---------------------------------------------------------------------- */
 
 typedef struct Stream {
-    char bytes[MOST_BYTES];
+    char bytes[MOST_BYTES + MORE_BYTES];
     size_t n;
 } Stream;
 
@@ -187,8 +208,9 @@ static bool lie(Random *r, Stream *s)
 static bool feed(Random *r, RtLink *l, const Stream *s)
 {
     size_t at = 0;
+    bool good = true;
 
-    while (at < s->n) {
+    while (good && at < s->n) {
         size_t room = BUFFER_BYTES - l->in_bytes, n = 1 + random_below(r, 3000);
 
         if (room == 0) { /* no message is as long as the buffer */
@@ -200,10 +222,12 @@ static bool feed(Random *r, RtLink *l, const Stream *s)
         memcpy(l->in + l->in_bytes, s->bytes + at, n);
         l->in_bytes += n;
         at += n;
-        if (!hear_all(l))
-            return false;
+        /* what has not come is not read */
+        ASAN_POISON_MEMORY_REGION(l->in + l->in_bytes, BUFFER_BYTES - l->in_bytes);
+        good = hear_all(l);
+        ASAN_UNPOISON_MEMORY_REGION(l->in, BUFFER_BYTES);
     }
-    return true;
+    return good;
 }
 
 static bool equal(const RtView *v, const RtRankShared *r)
@@ -248,24 +272,243 @@ static const char *look(bool lied, bool heard, const RtView *last,
     return NULL;
 }
 
-static const char *run_case(Random *r, int *refused)
+static RtSeal random_seal(Random *r)
 {
-    static Stream s;
-    static char said[RANKS][CONTROL_BYTES], in[BUFFER_BYTES];
-    RtView last[RANKS] = {0};
-    RtLink link = {.in = in};
-    bool lied, heard;
+    RtSeal seal = {.count = random_below(r, 3)};
 
+    for (size_t i = 0; i < sizeof seal.key; i++)
+        seal.key[i] = (unsigned char)random_below(r, 256);
+    return seal;
+}
+
+/* In records of any number of messages: as cut as `cuts` says, whatever the bytes are. */
+static void seal_all(Random *r, RtSeal seal, const Stream *plain, Stream *sealed)
+{
+    size_t at = 0;
+
+    sealed->n = 0;
+    while (at < plain->n) {
+        const size_t left = plain->n - at;
+        size_t n = 0;
+        Head h;
+
+        /* whole messages, as long as they are what they say */
+        do {
+            memset(&h, 0, sizeof h);
+            memcpy(&h, plain->bytes + at + n, left - n < sizeof h ? left - n : sizeof h);
+            n += sizeof h + (size_t)h.bytes;
+        } while (n < left && random_below(r, 2));
+        n = n < left ? n : left;
+        if (sealed->n + rt_sealed_bytes(n) > MOST_BYTES)
+            return;
+        memcpy(sealed->bytes + sealed->n + RT_SEAL_HEAD, plain->bytes + at, n);
+        rt_seal(&seal, (unsigned char *)sealed->bytes + sealed->n, n);
+        sealed->n += rt_sealed_bytes(n);
+        at += n;
+    }
+}
+
+static void start(RtLink *link)
+{
     memset(&shared_page.rank, 0, RANKS * sizeof *shared_page.rank);
     memset(control, 0, sizeof control);
-    memset(said, 0, sizeof said);
     for (int k = BEHIND; k < RANKS; k++)
-        link.behind[k] = true;
+        link->behind[k] = true;
+}
+
+static const char *run_messages(Random *r, int *refused)
+{
+    static Stream s, sealed;
+    static char said[RANKS][CONTROL_BYTES];
+    static unsigned char in[BUFFER_BYTES];
+    RtView last[RANKS] = {0};
+    RtLink link = {.in = in, .theirs = random_seal(r)};
+    bool lied, heard;
+
+    start(&link);
+    memset(said, 0, sizeof said);
     make(r, &s, last, said);
     lied = lie(r, &s);
-    heard = feed(r, &link, &s);
+    seal_all(r, link.theirs, &s, &sealed);
+    heard = feed(r, &link, &sealed);
     *refused += !heard;
     return look(lied, heard, last, said);
+}
+
+/* ---- records ----------------------------------------------------------------------- */
+
+static const char *run_records(Random *r, int *refused)
+{
+    static Stream s, sealed, changed;
+    static char said[RANKS][CONTROL_BYTES];
+    static unsigned char in[BUFFER_BYTES];
+    RtView last[RANKS] = {0};
+    RtLink link = {.in = in, .theirs = random_seal(r)};
+    const uint64_t first = link.theirs.count;
+    uint64_t believed;
+    uint32_t bytes;
+    size_t at = 0;
+    bool heard;
+
+    start(&link);
+    make(r, &s, last, said);
+    seal_all(r, link.theirs, &s, &sealed);
+    memcpy(changed.bytes, sealed.bytes, sealed.n);
+    changed.n = sealed.n;
+    while (!lie(r, &changed)) {
+    }
+    if (random_below(r, 8) == 0) { /* more than a record can have */
+        memset(changed.bytes + changed.n, 'x', sizeof changed.bytes - changed.n);
+        changed.n = sizeof changed.bytes;
+    }
+    heard = feed(r, &link, &changed);
+    *refused += !heard;
+    /* the one that was refused may be counted */
+    believed = link.theirs.count - first - (!heard && link.theirs.count > first);
+    for (uint64_t i = 0; i < believed; i++) {
+        if (at + RT_SEAL_HEAD > sealed.n)
+            return "more is believed than was sent";
+        memcpy(&bytes, sealed.bytes + at, sizeof bytes);
+        at += rt_sealed_bytes(bytes);
+        if (at > sealed.n || at > changed.n)
+            return "more is believed than came";
+    }
+    return memcmp(sealed.bytes, changed.bytes, at) ? "what was changed is believed"
+                                                   : NULL;
+}
+
+/* ---- greetings --------------------------------------------------------------------- */
+
+enum { WORDS = 4 }; /* of both ends, in turn: the visitor begins */
+typedef struct Said {
+    unsigned char bytes[RT_GREETING_BYTES];
+    size_t n;
+} Said;
+
+/* Whom the one between speaks for: each word is changed, or is another one. */
+static bool interfere(Random *r, Said *said, int word)
+{
+    const Said before = said[word];
+    Said *s = &said[word];
+    const size_t at = random_below(r, (uint32_t)s->n);
+
+    switch (random_below(r, 4)) {
+    case 0: /* a bit */
+        s->bytes[at] ^= (unsigned char)(1 << random_below(r, 8));
+        break;
+    case 1: /* bytes of its own */
+        for (size_t i = at; i < s->n; i++)
+            s->bytes[i] = (unsigned char)random_below(r, 256);
+        break;
+    case 2: /* what somebody has said before */
+        memmove(s->bytes, said[random_below(r, (uint32_t)word + 1)].bytes, s->n);
+        break;
+    default: /* a nonce as a proof, a proof as a nonce */
+        memmove(s->bytes + s->n - RT_NONCE_BYTES,
+                said[random_below(r, (uint32_t)word + 1)].bytes + random_below(r, 9),
+                RT_NONCE_BYTES);
+    }
+    return memcmp(before.bytes, s->bytes, s->n) != 0;
+}
+
+static RtGreet hear_pieces(Random *r, RtGreeting *g, const Said *s)
+{
+    RtGreet how = RT_GREET_MORE;
+
+    for (size_t at = 0; at < s->n && how == RT_GREET_MORE;) {
+        const size_t wants = rt_greet_wants(g), left = s->n - at;
+        size_t n = 1 + random_below(r, RT_GREETING_BYTES);
+
+        n = n < wants ? n : wants;
+        n = n < left ? n : left;
+        how = rt_greet_hear(g, s->bytes + at, n);
+        at += n;
+    }
+    return how;
+}
+
+/* The same nonces for the same case. */
+static void begin(Random *r, RtGreeting *g, const RtSecret *secret, const char *door,
+                  bool hosts)
+{
+    if (!rt_greet_begin(g, secret, door, hosts))
+        exit(1);
+    for (size_t i = 0; i < RT_NONCE_BYTES; i++)
+        g->nonce[hosts][i] = (unsigned char)random_below(r, 256);
+    if (!hosts)
+        say_nonce(g);
+}
+
+/* One that knows nothing says what a trainer would: of what it has heard, or of its own.
+ */
+static void pretend(Random *r, Said *said, int word, size_t n)
+{
+    Said *s = &said[word];
+
+    s->n = n;
+    for (size_t i = 0; i < n; i++)
+        s->bytes[i] = (unsigned char)random_below(r, 256);
+    if (word > 0 && random_below(r, 4))
+        memcpy(s->bytes, said[random_below(r, (uint32_t)word)].bytes, n);
+    if (n == RT_GREETING_BYTES)
+        memcpy(s->bytes, magic, sizeof magic);
+}
+
+typedef enum { HONEST, ANOTHER_SECRET, ANOTHER_DOOR, BETWEEN, ALONE } Odd;
+
+/* An end takes the other for one of the job only if both know the secret, are of the same
+ * door, and all that they said until then has arrived. */
+static const char *run_greeting(Random *r, int *refused)
+{
+    const Odd odd = (Odd)random_below(r, ALONE + 1);
+    const int from_word = (int)random_below(r, WORDS),
+              absent = odd == ALONE ? (int)random_below(r, 2) : -1;
+    RtSecret secret[2] = {{.given = true}, {.given = true}};
+    RtGreeting end[2]; /* the visitor, the host */
+    Said said[WORDS] = {0};
+    bool changed = false;
+
+    secret[1].key[random_below(r, RT_DIGEST_BYTES)] ^= odd == ANOTHER_SECRET;
+    begin(r, &end[0], &secret[0], "machines", false);
+    begin(r, &end[1], &secret[1], odd == ANOTHER_DOOR ? "ranks" : "machines", true);
+    for (int word = 0; word < WORDS; word++) {
+        RtGreeting *from = &end[word % 2], *to = &end[1 - word % 2];
+        RtGreet how;
+
+        said[word].n = from->out_bytes;
+        memcpy(said[word].bytes, from->out, from->out_bytes);
+        if (absent == word % 2)
+            pretend(r, said, word, rt_greet_wants(to));
+        else if (odd != HONEST && word >= from_word)
+            changed = interfere(r, said, word) || changed;
+        if (absent == 1 - word % 2)
+            continue;
+        how = hear_pieces(r, to, &said[word]);
+        if (how == RT_GREET_DONE && (changed || (odd != HONEST && odd != BETWEEN)))
+            return "a stranger is taken for one of the job";
+        if (how > RT_GREET_DONE) {
+            (*refused)++;
+            return to->out_bytes > 0 ? "a stranger is answered"
+                   : odd == HONEST || (odd == BETWEEN && !changed)
+                       ? "an honest greeting is refused"
+                       : NULL;
+        }
+        if ((how == RT_GREET_DONE) != (word >= 2))
+            return "a greeting is too short, or too long";
+    }
+    return memcmp(end[0].ours.key, end[1].theirs.key, RT_DIGEST_BYTES) ||
+                   memcmp(end[1].ours.key, end[0].theirs.key, RT_DIGEST_BYTES)
+               ? "the two have different keys"
+               : NULL;
+}
+
+static const char *run_case(Random *r, int *refused)
+{
+    const uint32_t kind = random_below(r, 4);
+
+    return kind < 2    ? run_messages(r, refused)
+           : kind == 2 ? run_records(r, refused)
+                       : run_greeting(r, refused);
 }
 
 int main(int argc, char **argv)

@@ -282,6 +282,7 @@ two_machines() {
     for rank in 1 0; do
         (
             export RANK=$rank WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=$rank
+            export FSDPGEN_SECRET="the secret of two machines, $$"
             export NCCL_HOSTID=machine$rank NCCL_NET=Socket NCCL_SOCKET_IFNAME=lo
             export NCCL_MNNVL_ENABLE=0
             [ "$devices" -gt 1 ] && export CUDA_VISIBLE_DEVICES=$rank

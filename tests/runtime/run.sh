@@ -7,6 +7,7 @@ set -u
 . "$ROOT/tests/e2e/common.sh"
 . "$ROOT/tests/runtime/toy.sh"
 . "$ROOT/tests/runtime/outputs.sh"
+. "$ROOT/tests/runtime/door.sh"
 
 data=$ROOT/LICENSE
 tiny=$ROOT/tests/models/tiny_llama.lua

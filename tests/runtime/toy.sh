@@ -484,6 +484,7 @@ toy_suite() {
     toy_nohup
     toy_joined
     toy_join_refused
+    toy_door
     toy_disagreements
     toy_openmp
     check "a step allocates nothing" toy_allocations

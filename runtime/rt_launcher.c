@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_launcher.c: what torchrun, mpirun or srun say to the processes they start. In: their
+ * environment. Out: rank and ranks, and what names the job. */
+#include "rt_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct Launcher {
+    /* variables */
+    const char *name, *rank, *world_size, *local_rank, *local_size;
+    const char *machine;     /* its number, or NULL */
+    const char *identity[4]; /* that name the job */
+} Launcher;
+
+/* In order: torchrun may run under srun and then carries both. Slurm is known by its
+ * step: in a batch script without srun there is a SLURM_PROCID but nobody else. */
+static const Launcher launchers[] = {
+    {"torchrun",
+     "RANK",
+     "WORLD_SIZE",
+     "LOCAL_RANK",
+     "LOCAL_WORLD_SIZE",
+     "GROUP_RANK",
+     {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}},
+    {"mpirun",
+     "OMPI_COMM_WORLD_RANK",
+     "OMPI_COMM_WORLD_SIZE",
+     "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE",
+     NULL,
+     {"PMIX_NAMESPACE", "OMPI_MCA_orte_hnp_uri", "OMPI_MCA_ess_base_jobid"}},
+    {"srun",
+     "SLURM_PROCID",
+     "SLURM_STEP_NUM_TASKS",
+     "SLURM_LOCALID",
+     "SLURM_STEP_TASKS_PER_NODE",
+     "SLURM_NODEID",
+     {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
+    {"mpiexec",
+     "PMI_RANK",
+     "PMI_SIZE",
+     "MPI_LOCALRANKID",
+     "MPI_LOCALNRANKS",
+     NULL,
+     {"PMI_ID", "PMI_KVS"}},
+};
+
+/* The number a text begins with, or -1; the rest of it, unless rest is NULL. */
+static int number_in(const char *text, const char **rest)
+{
+    char *end = NULL;
+    if (text == NULL || *text < '0' || *text > '9') {
+        return -1;
+    }
+    const long n = strtol(text, &end, 10);
+    if (rest != NULL) {
+        *rest = end;
+    }
+    return n < 1 << 20 ? (int)n : -1;
+}
+
+static int number_of(const char *variable)
+{
+    return variable != NULL ? number_in(getenv(variable), NULL) : -1;
+}
+
+/* Slurm's "4(x2),3" is 4 on each of two machines, 3 on the next; others write a number.
+ */
+static int number_on(const char *variable, int machine)
+{
+    const char *text = getenv(variable), *rest = NULL;
+    int n = number_in(text, &rest), left = machine > 0 ? machine : 0;
+    while (n >= 0) {
+        int times = 1;
+        if (rest[0] == '(' && rest[1] == 'x') {
+            times = number_in(rest + 2, &rest);
+            rest += *rest == ')';
+        }
+        if (times > left || *rest != ',') {
+            break;
+        }
+        left -= times;
+        n = number_in(rest + 1, &rest);
+    }
+    return n;
+}
+
+bool rt_join_find(RtJoin *j)
+{
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
+        const Launcher *l = &launchers[i];
+        *j = (RtJoin){.launcher = l->name,
+                      .rank = number_of(l->rank),
+                      .world_size = number_of(l->world_size),
+                      .local_rank = number_of(l->local_rank),
+                      .machine = number_of(l->machine)};
+        if (j->rank < 0 || j->world_size < 1) {
+            continue;
+        }
+        j->local_size = number_on(l->local_size, j->machine);
+        size_t at = (size_t)snprintf(j->identity, sizeof j->identity, "%s %u", l->name,
+                                     (unsigned)geteuid());
+        for (int k = 0; k < 4 && l->identity[k] != NULL; k++) {
+            const char *value = getenv(l->identity[k]);
+            if (value != NULL && at < sizeof j->identity) {
+                j->named = true;
+                at += (size_t)snprintf(j->identity + at, sizeof j->identity - at, " %s",
+                                       value);
+            }
+        }
+        if (!j->named) { /* children of one process on this machine are one job */
+            snprintf(j->identity + at, sizeof j->identity - at, " %d", (int)getppid());
+        }
+        return true;
+    }
+    j->launcher = NULL;
+    return false;
+}
