@@ -133,7 +133,7 @@ static int load_chunk(lua_State *L)
     const char *chunk = luaL_checkstring(L, 2);
 
     luaL_checktype(L, 4, LUA_TTABLE);
-    if (luaL_loadbufferx(L, text, n, chunk, "t") != LUA_OK) {
+    if (sandbox_load(L, text, n, chunk) != LUA_OK) {
         lua_pushnil(L);
         lua_insert(L, -2);
         return 2;
