@@ -62,6 +62,13 @@ Sandbox *sandbox_of(lua_State *L);
  * budget's error when nothing is left. */
 void sandbox_charge(lua_State *L, int64_t work);
 
+/* Lua's own function, which is upvalue 1 and has none itself, in the place of the one that
+ * runs: so messages name it and the chunk's line. */
+static inline int sandbox_original(lua_State *L)
+{
+    return lua_tocfunction(L, lua_upvalueindex(1))(L);
+}
+
 void sandbox_install(lua_State *L); /* sandbox_lib.c: globals of trusted chunks */
 /* Into the table on top; the second argument is where Lua's own library lies. */
 void sandbox_install_order(lua_State *L); /* pairs, next, rawlen */

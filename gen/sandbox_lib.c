@@ -20,7 +20,7 @@ enum {
 static const char safe_key[] =
     "fsdpgen.safe"; /* registry: what environments are copied from */
 
-/* ---- texts without addresses ------------------------------------------------------- */
+/* ---- texts without addresses ----------------------------------------------------- */
 
 /* Whether NaN has a sign, which Lua writes, depends on the processor. */
 static void push_positive_nan(lua_State *L, int arg)
@@ -53,16 +53,7 @@ static int base_tostring(lua_State *L)
     return 1;
 }
 
-/* ---- strings ----------------------------------------------------------------------- */
-
-/* Calls Lua's function, upvalue 1, with what was given. */
-static int call_original(lua_State *L)
-{
-    lua_pushvalue(L, lua_upvalueindex(1));
-    lua_insert(L, 1);
-    lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
-    return lua_gettop(L);
-}
+/* ---- strings --------------------------------------------------------------------- */
 
 /* A function whose work is at most its strings' bytes, which may be numbers behind a
  * million blanks, and its arguments. */
@@ -75,7 +66,7 @@ static int charged(lua_State *L)
         if (lua_type(L, i) == LUA_TSTRING)
             work += (int64_t)lua_rawlen(L, i) / BYTES_PER_WORK;
     sandbox_charge(L, work);
-    return call_original(L);
+    return sandbox_original(L);
 }
 
 static int str_format(lua_State *L)
@@ -108,7 +99,7 @@ static int str_format(lua_State *L)
             work += (int64_t)lua_rawlen(L, arg) / BYTES_PER_WORK;
     }
     sandbox_charge(L, work);
-    return call_original(L);
+    return sandbox_original(L);
 }
 
 /* A place in a string as Lua counts it, from its end where it is negative. */
@@ -129,7 +120,7 @@ static int str_byte(lua_State *L) /* byte(s [, i [, j]]): the stretch is the wor
     to = to < (lua_Integer)n ? to : (lua_Integer)n;
     if (from < to)
         sandbox_charge(L, to - (from > 0 ? from : 0));
-    return call_original(L);
+    return sandbox_original(L);
 }
 
 static int str_rep(lua_State *L)
@@ -158,7 +149,7 @@ static int str_rep(lua_State *L)
     return 1;
 }
 
-/* ---- metatables, load -------------------------------------------------------------- */
+/* ---- metatables, load ------------------------------------------------------------ */
 
 static int base_setmetatable(lua_State *L)
 {
@@ -172,7 +163,7 @@ static int base_setmetatable(lua_State *L)
             return luaL_error(L, "setmetatable: '%s' is not available here", refused[i]);
         lua_pop(L, 1);
     }
-    return call_original(L);
+    return sandbox_original(L);
 }
 
 /* xpcall(f, handler, ...). Lua runs the handler where the error is raised, which for
@@ -218,7 +209,7 @@ static int base_load(lua_State *L) /* load(text, chunkname, "t", env) */
     return 1;
 }
 
-/* ---- putting it together ----------------------------------------------------------- */
+/* ---- putting it together --------------------------------------------------------- */
 
 /* What remains of each library; wrapped names are set after. */
 static const char *const kept_base[] = {"assert", "error",  "getmetatable", "ipairs",
@@ -274,7 +265,6 @@ static void make_string_metatable(lua_State *L, int string)
     lua_pushboolean(L, 0);
     lua_setfield(L, meta, "__metatable");
     wrap_charged(L, meta, meta, charged_sums);
-    wrap(L, meta, meta, "__pow", charged);
     sandbox_install_length(L);
 }
 

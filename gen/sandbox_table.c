@@ -18,8 +18,7 @@ enum {
     BYTES_PER_WORK = 16  /* of keys that are compared */
 };
 
-/* ---- lengths
- * --------------------------------------------------------------------------- */
+/* ---- lengths --------------------------------------------------------------------- */
 
 static bool has(lua_State *L, int index, lua_Integer i)
 {
@@ -57,17 +56,10 @@ lua_Integer sandbox_length(lua_State *L, int index)
  * x ^ y of strings. */
 static int length_operator(lua_State *L)
 {
-    size_t n;
-    const char *mark = lua_type(L, 1) == LUA_TSTRING ? lua_tolstring(L, 1, &n) : NULL;
-
-    if (!mark || strcmp(mark, SANDBOX_LENGTH) != 0) {
-        lua_pushvalue(L, lua_upvalueindex(1));
-        lua_insert(L, 1);
-        lua_call(L, 2, 1);
-        return 1;
-    }
+    sandbox_charge(L, LENGTH_WORK);
+    if (lua_type(L, 1) != LUA_TSTRING || strcmp(lua_tostring(L, 1), SANDBOX_LENGTH) != 0)
+        return sandbox_original(L);
     if (luaL_getmetafield(L, 2, "__len") == LUA_TNIL) {
-        sandbox_charge(L, LENGTH_WORK);
         if (lua_type(L, 2) == LUA_TTABLE)
             lua_pushinteger(L, sandbox_length(L, 2));
         else if (lua_type(L, 2) == LUA_TSTRING)
@@ -92,8 +84,7 @@ static int base_rawlen(lua_State *L)
     return 1;
 }
 
-/* ---- a stable sort
- * --------------------------------------------------------------------- */
+/* ---- a stable sort --------------------------------------------------------------- */
 
 /* Orders `item`, which it fills with 0 .. n-1; before(order, a, b): a's place is before
  * b's, and may raise errors: all memory is Lua's. */
@@ -132,8 +123,7 @@ static void order_items(Order *o, int n)
             merge(o, from, from + width, n - from < 2 * width ? n : from + 2 * width);
 }
 
-/* ---- keys in order
- * --------------------------------------------------------------------- */
+/* ---- keys in order --------------------------------------------------------------- */
 
 typedef struct Key {
     int type; /* booleans, numbers, strings; then what has no order */
@@ -306,8 +296,7 @@ static int base_next(lua_State *L)
     return 2;
 }
 
-/* ---- table functions: honest lists of bounded length
- * ----------------------------------- */
+/* ---- table functions: honest lists of bounded length ----------------------------- */
 
 /* A metatable can claim any length and a table with 60 keys can have a border at 2^60:
  * both would keep Lua's C loops busy for ever. */
@@ -388,10 +377,7 @@ static int range_function(lua_State *L)
     check_range(L, luaL_optinteger(L, at, 1), last);
     lua_settop(L, at);
     lua_pushinteger(L, last);
-    lua_pushvalue(L, lua_upvalueindex(1));
-    lua_insert(L, 1);
-    lua_call(L, at + 1, LUA_MULTRET);
-    return lua_gettop(L);
+    return sandbox_original(L);
 }
 
 static int table_move(lua_State *L) /* move(a1, f, e, t [, a2]) */
@@ -404,14 +390,10 @@ static int table_move(lua_State *L) /* move(a1, f, e, t [, a2]) */
         check_list(L, 5);
     check_range(L, first, last);
     lua_settop(L, given);
-    lua_pushvalue(L, lua_upvalueindex(1));
-    lua_insert(L, 1);
-    lua_call(L, given, LUA_MULTRET);
-    return lua_gettop(L);
+    return sandbox_original(L);
 }
 
-/* ---- table.sort
- * ------------------------------------------------------------------------ */
+/* ---- table.sort ------------------------------------------------------------------ */
 
 /* Item a of the list before item b, by the function at index 2, or by `<`. */
 static bool ask(Order *o, int a, int b)
@@ -470,8 +452,7 @@ static int table_sort(lua_State *L)
     return 0;
 }
 
-/* ---- putting it together
- * --------------------------------------------------------------- */
+/* ---- putting it together --------------------------------------------------------- */
 
 static void wrap(lua_State *L, int from, const char *name, lua_CFunction f, int where)
 {

@@ -140,4 +140,5 @@ at_least "hostile names" "$(count names)" 30
 . "$here/import.sh"
 . "$here/good.sh"
 . "$here/files.sh"
+. "$here/libm.sh"
 finish
