@@ -170,7 +170,7 @@ _Noreturn void gen_out_of_memory(size_t bytes)
 
 void *gen_calloc(size_t n, size_t bytes)
 {
-    void *p = calloc(n ? n : 1, bytes);
+    void *p = calloc(n ? n : 1, bytes ? bytes : 1);
 
     if (!p)
         gen_out_of_memory(n * bytes);
