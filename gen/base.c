@@ -163,7 +163,7 @@ _Noreturn void gen_out_of_memory(size_t bytes)
 {
     fflush(stdout);
     print_line(stderr,
-               "fsdpgen: error: ", "out of memory: %zu more bytes are not to be had",
+               "fsdpgen: error: ", "out of memory: cannot allocate %zu more bytes",
                bytes);
     _exit(EXIT_DIAG);
 }

@@ -72,8 +72,8 @@ const char *file_problem(int e); /* for messages */
 /* What is known of an open file, to see at its end whether it is still that file: its length,
  * the times when its contents and its status changed. */
 typedef struct FileMark { int64_t bytes, changed[2], status[2]; } FileMark;
-/* Opens a regular file to read it; -1 with errno set. A file of this very moment is waited for
- * until its clock has gone on, and another change would show. */
+/* Opens a regular file to read it; -1 with errno set. A large file of this very moment is waited
+ * for until its clock has gone on, and another change would show; a small one is read at once. */
 int file_open(const char *path, FileMark *mark);
 bool file_changed(int fd, const FileMark *mark);
 

@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { ONE_READ_BYTES = 1 << 20 };
+
 static FileMark mark_of(const struct stat *st)
 {
     return (FileMark){.bytes = st->st_size,
@@ -54,7 +56,7 @@ int file_open(const char *path, FileMark *mark)
             e = errno;
         else if (!S_ISREG(st.st_mode))
             e = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
-        else if (i == 50 || is_settled(&st))
+        else if (st.st_size <= ONE_READ_BYTES || i == 50 || is_settled(&st))
             break;
         else
             nanosleep(&moment, NULL);

@@ -257,28 +257,36 @@ static int remember_place(lua_State *L)
     return 1;
 }
 
+char *sandbox_mark(const char *text, size_t n, size_t *bytes)
+{
+    return lex_mark_lengths(text, n, SANDBOX_LENGTH_SOURCE, bytes);
+}
+
+static int load_marked(lua_State *L, const char *text, size_t n, const char *chunk)
+{
+    sandbox_of(L)->left -= (int64_t)n / ALLOC_BYTES_PER_INSTRUCTION; /* raises nothing */
+    return luaL_loadbufferx(L, text, n, chunk, "t");
+}
+
 int sandbox_load(lua_State *L, const char *text, size_t n, const char *chunk)
 {
     size_t bytes;
-    char *marked;
-    int status;
+    char *marked = sandbox_mark(text, n, &bytes);
+    const int status = load_marked(L, marked, bytes, chunk);
 
-    sandbox_of(L)->left -= (int64_t)n / ALLOC_BYTES_PER_INSTRUCTION; /* raises nothing */
-    marked = lex_mark_lengths(text, n, SANDBOX_LENGTH_SOURCE, &bytes);
-    status = luaL_loadbufferx(L, marked, bytes, chunk, "t");
     free(marked);
     return status;
 }
 
-int sandbox_run(Gen *g, const char *text, size_t n, const char *chunk, int env,
-                int n_results)
+int sandbox_run_marked(Gen *g, const char *text, size_t n, const char *chunk, int env,
+                       int n_results)
 {
     lua_State *L = g->L;
     int status, top = lua_gettop(L);
 
     sandbox_of(L)->where_line = 0;
     lua_pushcfunction(L, remember_place);
-    status = sandbox_load(L, text, n, chunk);
+    status = load_marked(L, text, n, chunk);
     if (status == LUA_OK && env != LUA_NOREF) {
         lua_rawgeti(L, LUA_REGISTRYINDEX, env);
         if (!lua_setupvalue(L, -2, 1)) /* a chunk that reads no global has no upvalue */
@@ -288,4 +296,15 @@ int sandbox_run(Gen *g, const char *text, size_t n, const char *chunk, int env,
         status = lua_pcall(L, 0, n_results, top + 1);
     lua_remove(L, top + 1);
     return sandbox_status(L, status);
+}
+
+int sandbox_run(Gen *g, const char *text, size_t n, const char *chunk, int env,
+                int n_results)
+{
+    size_t bytes;
+    char *marked = sandbox_mark(text, n, &bytes);
+    const int status = sandbox_run_marked(g, marked, bytes, chunk, env, n_results);
+
+    free(marked);
+    return status;
 }

@@ -20,6 +20,11 @@ lua_State *sandbox_again(Gen *g);
  * LUA_NOREF. */
 int sandbox_run(Gen *g, const char *text, size_t n, const char *chunk, int env,
                 int n_results);
+/* The same for whoever runs a chunk often: with the text that sandbox_mark made of it, to be
+ * freed. */
+char *sandbox_mark(const char *text, size_t n, size_t *bytes);
+int sandbox_run_marked(Gen *g, const char *text, size_t n, const char *chunk, int env,
+                       int n_results);
 /* A fresh environment for a stranger's chunk (descriptions, architectures, ops): the safe
  * library, copied; `load` only exists in the globals, which trusted chunks (gen/lua) see.
  */

@@ -39,7 +39,7 @@ typedef struct Range {
 struct TokChat {
     Gen g;             /* its Lua state is of one chat */
     const char *chunk; /* its name */
-    const char *file;  /* the template's text */
+    char *file;        /* the template's text, marked for the sandbox */
     size_t file_bytes;
     bool own;     /* fsdpgen carries it */
     int function; /* registry */
@@ -420,12 +420,13 @@ static bool read_template(TokChat *c, const char *name, char *error)
 {
     const Embedded *e = embed_find(gen_printf(&c->g, "templates/chat/%s.lua", name));
     const size_t n = strlen(name);
+    const char *text;
+    size_t bytes;
     int failed;
 
     if (e) {
         c->own = true;
-        c->file = (const char *)e->data;
-        c->file_bytes = e->bytes;
+        c->file = sandbox_mark((const char *)e->data, e->bytes, &c->file_bytes);
         c->chunk = gen_printf(&c->g, "@%s", e->path);
         return true;
     }
@@ -436,11 +437,15 @@ static bool read_template(TokChat *c, const char *name, char *error)
         return false;
     }
     c->chunk = gen_printf(&c->g, "@%s", name);
-    failed = file_read(name, TEMPLATE_BYTES, &c->file, &c->file_bytes);
-    if (failed)
+    failed = file_read(name, TEMPLATE_BYTES, &text, &bytes);
+    if (failed) {
         snprintf(error, TOK_ERROR_BYTES, "%.100s: %.300s", name,
                  failed == EFBIG ? "is too large for a template" : file_problem(failed));
-    return !failed;
+        return false;
+    }
+    c->file = sandbox_mark(text, bytes, &c->file_bytes);
+    free((void *)(uintptr_t)text);
+    return true;
 }
 
 /* Runs the template's file in the fresh state; the function is what it returns. */
@@ -454,7 +459,7 @@ static bool load_template(TokChat *c, char *error)
     lua_pushlightuserdata(L, c);
     lua_pushinteger(L, env);
     if (lua_pcall(L, 2, 0, 0) != LUA_OK ||
-        sandbox_run(&c->g, c->file, c->file_bytes, c->chunk, env, 1))
+        sandbox_run_marked(&c->g, c->file, c->file_bytes, c->chunk, env, 1))
         return failed(L, error);
     if (lua_type(L, -1) != LUA_TFUNCTION) {
         snprintf(error, TOK_ERROR_BYTES,
@@ -492,8 +497,7 @@ void tok_chat_close(TokChat *c)
     free(c->text.s);
     free(c->normal.s);
     free(c->spans);
-    if (!c->own)
-        free((void *)(uintptr_t)c->file);
+    free(c->file);
     free(c);
 }
 

@@ -614,6 +614,11 @@ stretches
 unknown_parts
 inputs
 files
+. "$here/hostile.sh"
+changing
+loops
+escapes
+memory_ends
 if [ "$FULL" = 1 ]; then
     python=${PYTHON:-python3}
     if "$python" -c 'import tokenizers' 2>/dev/null; then
