@@ -166,7 +166,7 @@ static bool matches(Check *c, const char *pattern)
     lua_pushvalue(L, -2);
     lua_pushstring(L, pattern);
     if (lua_pcall(L, 2, 1, 0) != LUA_OK)
-        gen_die("pattern %s: %s", pattern, lua_tostring(L, -1));
+        sandbox_fault(L, pattern);
     yes = !lua_isnil(L, -1);
     lua_pop(L, 1);
     return yes;

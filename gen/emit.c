@@ -150,7 +150,7 @@ static void run_lua_file(Emit *e, const char *path)
 
     if (sandbox_run(e->g, (const char *)file->data, file->bytes,
                     gen_printf(e->g, "@%s", path), LUA_NOREF, 1))
-        gen_die("%s", lua_tostring(e->L, -1));
+        sandbox_fault(e->L, path);
 }
 
 void emit_open_engine(Emit *e)

@@ -198,7 +198,7 @@ static void load_rules(Gen *g)
     gen_require(e, "gen/lua/describe.lua is not in the binary");
     if (sandbox_run(g, (const char *)e->data, e->bytes, "@gen/lua/describe.lua",
                     LUA_NOREF, 1))
-        gen_die("%s", lua_tostring(L, -1));
+        sandbox_fault(L, "gen/lua/describe.lua");
     lua_getfield(L, -1, "constructors");
     ld->kinds = kinds_read(g, L, -1);
     lua_getfield(L, -2, "trainer");

@@ -233,7 +233,7 @@ static int load_function(Gen *g, const char *path)
     gen_require(e, "%s is not embedded", path);
     if (sandbox_run(g, (const char *)e->data, e->bytes, gen_printf(g, "@%s", path),
                     LUA_NOREF, 1))
-        gen_die("%s", lua_tostring(g->L, -1));
+        sandbox_fault(g->L, path);
     return luaL_ref(g->L, LUA_REGISTRYINDEX);
 }
 
@@ -438,7 +438,7 @@ static void add_form(Gen *g, int of, const char *word, int maker)
     lua_rawgeti(L, LUA_REGISTRYINDEX, op->lua_ref);
     lua_pushstring(L, word);
     if (lua_pcall(L, 2, 1, 0))
-        gen_die("%s", lua_tostring(L, -1));
+        sandbox_fault(L, word);
     form.lua_ref = luaL_ref(L, LUA_REGISTRYINDEX);
     *gen_push(g, &g->ops) = form;
 }

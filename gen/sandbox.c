@@ -173,16 +173,22 @@ void sandbox_budget(lua_State *L, int64_t instructions, size_t bytes)
     lua_sethook(L, budget_hook, LUA_MASKCOUNT, HOOK_INSTRUCTIONS);
 }
 
-/* In a pass of our own, outside any call: what a description used up is its own fault. */
-static int panic(lua_State *L)
+_Noreturn void sandbox_fault(lua_State *L, const char *what)
 {
     const Sandbox *s = sandbox_of(L);
 
     if (s->expired || s->full) {
-        print_line(stderr, "fsdpgen: error: ", "description: %s", lua_tostring(L, -1));
+        print_line(stderr, "fsdpgen: error: ",
+                   "the description left too little of what it may use: %s",
+                   lua_tostring(L, -1));
         exit(EXIT_DIAG);
     }
-    gen_die("an error in Lua outside any call: %s", lua_tostring(L, -1));
+    gen_die("%s: %s", what, lua_tostring(L, -1));
+}
+
+static int panic(lua_State *L)
+{
+    sandbox_fault(L, "an error in Lua outside any call");
 }
 
 static int install(lua_State *L)
@@ -203,7 +209,7 @@ static lua_State *open_in(Sandbox *s, Gen *g)
     sandbox_budget(L, SANDBOX_INSTRUCTIONS, SANDBOX_BYTES);
     lua_pushcfunction(L, install);
     if (lua_pcall(L, 0, 0, 0))
-        gen_die("the safe library: %s", lua_tostring(L, -1));
+        sandbox_fault(L, "the safe library");
     return L;
 }
 

@@ -20,8 +20,8 @@ lua_State *sandbox_again(Gen *g);
  * LUA_NOREF. */
 int sandbox_run(Gen *g, const char *text, size_t n, const char *chunk, int env,
                 int n_results);
-/* The same for whoever runs a chunk often: with the text that sandbox_mark made of it, to be
- * freed. */
+/* The same for whoever runs a chunk often: with the text that sandbox_mark made of it, to
+ * be freed. */
 char *sandbox_mark(const char *text, size_t n, size_t *bytes);
 int sandbox_run_marked(Gen *g, const char *text, size_t n, const char *chunk, int env,
                        int n_results);
@@ -37,6 +37,9 @@ lua_Integer sandbox_length(lua_State *L, int index);
 void sandbox_push_keys(lua_State *L, int index);
 /* After a lua_pcall of your own: makes its message a text (memory, non-text errors). */
 int sandbox_status(lua_State *L, int status);
+/* After an error, on top of the stack, of what is not the description's: a bug of ours,
+ * unless the description has used up the budgets. */
+_Noreturn void sandbox_fault(lua_State *L, const char *what);
 /* Starts the budgets anew (tests that run references need more). */
 void sandbox_budget(lua_State *L, int64_t instructions, size_t bytes);
 
@@ -67,8 +70,8 @@ Sandbox *sandbox_of(lua_State *L);
  * budget's error when nothing is left. */
 void sandbox_charge(lua_State *L, int64_t work);
 
-/* Lua's own function, which is upvalue 1 and has none itself, in the place of the one that
- * runs: so messages name it and the chunk's line. */
+/* Lua's own function, which is upvalue 1 and has none itself, in the place of the one
+ * that runs: so messages name it and the chunk's line. */
 static inline int sandbox_original(lua_State *L)
 {
     return lua_tocfunction(L, lua_upvalueindex(1))(L);
