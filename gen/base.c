@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -33,13 +34,8 @@ static struct Arena *arenas; /* all of them, so that leak checkers see them held
 
 static Chunk *chunk_new(size_t bytes)
 {
-    Chunk *c = calloc(1, sizeof *c + bytes);
+    Chunk *c = gen_calloc(1, sizeof *c + bytes);
 
-    if (!c) {
-        fprintf(stderr, "fsdpgen: error: out of memory (asked for %zu more bytes)\n",
-                bytes);
-        exit(EXIT_BUG);
-    }
     c->bytes = bytes;
     return c;
 }
@@ -51,8 +47,7 @@ void *gen_alloc(Gen *g, size_t bytes)
     void *p;
 
     if (!a) {
-        a = g->arena = calloc(1, sizeof *a);
-        gen_require(a, "out of memory");
+        a = g->arena = gen_calloc(1, sizeof *a);
         a->next = arenas;
         arenas = a;
     }
@@ -163,6 +158,25 @@ void *gen_push_(Gen *g, void **items, int *count, int *cap, size_t item_bytes)
     return (char *)*items + (size_t)(*count)++ * item_bytes;
 }
 
+/* Any thread may come here, while others work on what exit() would close. */
+_Noreturn void gen_out_of_memory(size_t bytes)
+{
+    fflush(stdout);
+    print_line(stderr,
+               "fsdpgen: error: ", "out of memory: cannot allocate %zu more bytes",
+               bytes);
+    _exit(EXIT_DIAG);
+}
+
+void *gen_calloc(size_t n, size_t bytes)
+{
+    void *p = calloc(n ? n : 1, bytes ? bytes : 1);
+
+    if (!p)
+        gen_out_of_memory(n * bytes);
+    return p;
+}
+
 _Noreturn void gen_die_(const char *file, int line, const char *fmt, ...)
 {
     const char *base = strrchr(file, '/');
@@ -171,10 +185,10 @@ _Noreturn void gen_die_(const char *file, int line, const char *fmt, ...)
     fflush(stdout);
     fprintf(stderr, "fsdpgen: bug: %s:%d: ", base ? base + 1 : file, line);
     va_start(ap, fmt);
-    vfprintf(stderr, fmt, ap);
+    vprint_line(stderr, "", fmt, ap);
     va_end(ap);
     fprintf(stderr,
-            "\n  help: this is a mistake in fsdpgen %s, not in your description; "
+            "  help: this is a mistake in fsdpgen %s, not in your description; "
             "please report it with the description\n",
             FSDPGEN_VERSION);
     exit(EXIT_BUG);

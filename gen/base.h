@@ -30,6 +30,9 @@ void *gen_push_(Gen *g, void **items, int *count, int *cap, size_t item_bytes);
 #define gen_push(g, list) \
     ((__typeof__((list)->items))gen_push_((g), (void **)&(list)->items, &(list)->count, \
                                           &(list)->cap, sizeof *(list)->items))
+/* Ends the program: the machine, or a limit, has no more memory; exit 1. */
+_Noreturn void gen_out_of_memory(size_t bytes);
+void *gen_calloc(size_t n, size_t bytes); /* to be freed; ends the program when out */
 /* A bug of ours: prints file, line and text to stderr, exit 70. */
 _Noreturn void gen_die_(const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
@@ -46,6 +49,33 @@ void text_add(Text *t, const char *s, size_t n);
 void text_printf(Text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 uint64_t hash_bytes(const void *p, size_t n); /* XXH3 64 */
+
+/* ---- printable.c: text of strangers for a terminal ------------------------------------- */
+
+enum { PRINTABLE_BYTES = 8 };
+/* The printable form of what s begins with; returns how many bytes of s that is. */
+size_t printable_step(const char *s, size_t n, char to[PRINTABLE_BYTES], size_t *bytes);
+void text_printable(Text *t, const char *s, size_t n, bool lines); /* lines: keeps their ends */
+void print_printable(FILE *f, const char *s, size_t n);
+/* A line: the prefix as it is, the rest printable. */
+void print_line(FILE *f, const char *prefix, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void vprint_line(FILE *f, const char *prefix, const char *fmt, va_list ap)
+    __attribute__((format(printf, 3, 0)));
+
+/* ---- read.c: files of strangers -------------------------------------------------------- */
+
+/* Reads a regular file whole, into memory of its own with a NUL behind it, which malloc made;
+ * 0 or an errno: EFBIG: longer than `most`; ESTALE: another program changed it meanwhile. */
+int file_read(const char *path, size_t most, const char **text, size_t *bytes);
+const char *file_problem(int e); /* for messages */
+/* What is known of an open file, to see at its end whether it is still that file: its length,
+ * the times when its contents and its status changed. */
+typedef struct FileMark { int64_t bytes, changed[2], status[2]; } FileMark;
+/* Opens a regular file to read it; -1 with errno set. A large file of this very moment is waited
+ * for until its clock has gone on, and another change would show; a small one is read at once. */
+int file_open(const char *path, FileMark *mark);
+bool file_changed(int fd, const FileMark *mark);
 
 /* ---- diag.c: messages for users ------------------------------------------------------- */
 

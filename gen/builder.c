@@ -5,6 +5,7 @@
  * whatever does not fit is a Lua error, which builder_protect turns into a message at the
  * line that made the call. */
 #include "builder.h"
+#include "sandbox.h"
 
 #include <math.h>
 #include <string.h>
@@ -564,6 +565,6 @@ Builder *builder_get(Gen *g)
     lua_pushcfunction(L, make_builder);
     lua_pushlightuserdata(L, b);
     if (lua_pcall(L, 1, 0, 0))
-        gen_die("%s", lua_tostring(L, -1));
+        sandbox_fault(L, "builder");
     return b;
 }

@@ -6,6 +6,7 @@
  * JSON, so they are checked here, once. */
 #include "builder.h"
 #include "names.h"
+#include "sandbox.h"
 
 #include <math.h>
 #include <string.h>
@@ -74,7 +75,7 @@ static void check_param_keys(Builder *b, int index)
 static void read_dims(Builder *b, ClassParam *p)
 {
     lua_State *L = b->g->L;
-    int n = lua_istable(L, -1) ? (int)lua_rawlen(L, -1) : 0;
+    int n = lua_istable(L, -1) ? (int)sandbox_length(L, -1) : 0;
 
     if (n < 1 || n > MAX_DIMS)
         luaL_error(L, "param: %s needs a list of 1 to %d dims, not %s", p->name, MAX_DIMS,
@@ -145,9 +146,9 @@ static void read_parts(Builder *b, ClassParam *p, int index)
         lua_pop(L, 1);
         return;
     }
-    if (type != LUA_TTABLE || lua_rawlen(L, -1) < 1 || lua_rawlen(L, -1) > 64)
+    if (type != LUA_TTABLE || sandbox_length(L, -1) < 1 || sandbox_length(L, -1) > 64)
         luaL_error(L, "param: parts of %s must be a list of { name, rows }", p->name);
-    p->n_parts = (int)lua_rawlen(L, -1);
+    p->n_parts = (int)sandbox_length(L, -1);
     p->part_name = gen_alloc(b->g, sizeof *p->part_name * (size_t)p->n_parts);
     p->part_rows = gen_alloc(b->g, sizeof *p->part_rows * (size_t)p->n_parts);
     for (int i = 0; i < p->n_parts; i++) {

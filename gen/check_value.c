@@ -4,6 +4,7 @@
  * thing wrong: what the value is, where it stands, what to write instead. Knows types
  * and ranges only; what fields mean to each other is check.c's. */
 #include "check.h"
+#include "sandbox.h"
 
 #include <lauxlib.h>
 #include <math.h>
@@ -165,7 +166,7 @@ static bool matches(Check *c, const char *pattern)
     lua_pushvalue(L, -2);
     lua_pushstring(L, pattern);
     if (lua_pcall(L, 2, 1, 0) != LUA_OK)
-        gen_die("pattern %s: %s", pattern, lua_tostring(L, -1));
+        sandbox_fault(L, pattern);
     yes = !lua_isnil(L, -1);
     lua_pop(L, 1);
     return yes;
@@ -257,7 +258,7 @@ static bool check_list(Check *c, const Field *f, const char *path, Site site)
         wrong_type(c, f, path, site);
         return false;
     }
-    n = (lua_Integer)lua_rawlen(L, raw);
+    n = sandbox_length(L, raw);
     for (lua_pushnil(L); lua_next(L, raw); lua_pop(L, 1)) {
         if (lua_isinteger(L, -2) && lua_tointeger(L, -2) >= 1 &&
             lua_tointeger(L, -2) <= n)

@@ -3,6 +3,7 @@
  * Model that wrap.c reads; messages about the patterns of by_name. Whether they match
  * anything is known when the blocks are: wrap.c. */
 #include "check.h"
+#include "sandbox.h"
 
 #include <lauxlib.h>
 #include <string.h>
@@ -46,14 +47,16 @@ static void check_group(Check *c, const char *path)
 {
     lua_State *L = c->L;
     int at = lua_gettop(L);
-    lua_Integer n = (lua_Integer)lua_rawlen(L, at);
+    lua_Integer n = sandbox_length(L, at);
 
-    for (lua_pushnil(L); lua_next(L, at); lua_pop(L, 1)) {
-        bool item = lua_isinteger(L, -2) && lua_tointeger(L, -2) >= 1 &&
-                    lua_tointeger(L, -2) <= n;
-
-        if (item)
+    sandbox_push_keys(L, at);
+    for (lua_Integer k = 1; lua_rawgeti(L, at + 1, k) != LUA_TNIL;
+         k++, lua_settop(L, at + 1)) {
+        if (lua_isinteger(L, -1) && lua_tointeger(L, -1) >= 1 &&
+            lua_tointeger(L, -1) <= n)
             continue;
+        lua_pushvalue(L, -1);
+        lua_rawget(L, at); /* key, value */
         if (lua_type(L, -2) != LUA_TSTRING || strcmp(lua_tostring(L, -2), "name") != 0) {
             check_error(c, place_of(c->g, path), help_item, "%s: unknown field %s", path,
                         check_show(c->g, -2));
@@ -69,6 +72,7 @@ static void check_group(Check *c, const char *path)
                             "%s: %s is no name of a unit", path, check_show(c->g, -1));
         }
     }
+    lua_settop(L, at);
     if (n == 0)
         check_error(c, place_of(c->g, path), help_item, "%s: an empty list", path);
     for (lua_Integer i = 1; i <= n; i++) {
@@ -83,7 +87,7 @@ static void check_names(Check *c)
 {
     lua_State *L = c->L;
     int at = lua_gettop(L);
-    lua_Integer n = (lua_Integer)lua_rawlen(L, at);
+    lua_Integer n = sandbox_length(L, at);
     int errors = c->errors;
 
     if (n == 0)

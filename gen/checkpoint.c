@@ -100,7 +100,7 @@ static bool put_json(Gen *g, Text *t, int indent);
 static bool put_list(Gen *g, Text *t, int indent)
 {
     lua_State *L = g->L;
-    lua_Integer n = (lua_Integer)lua_rawlen(L, -1);
+    lua_Integer n = sandbox_length(L, -1);
     bool object = n > 0 && lua_rawgeti(L, -1, 1) == LUA_TTABLE, ok = true;
 
     if (n == 0) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* child.c: the generator works in a child process, since what it reads comes from
- * strangers. In: a function. Out: its exit code, its prints, its output files, and for
- * a child that was killed, crashed or ran out of something, a message that says which.
- * The child cannot write a file (its limit is 0 bytes), outlive the parent, or take
- * more than its limits.
+ * strangers; so does the tokenizer. In: a function. Out: its exit code, its prints, its
+ * results, and for a child that was killed, crashed or ran out of something, a message
+ * that says which. The child cannot write a file (its limit is 0 bytes), outlive the
+ * parent, or take more than its limits.
  *
- * Three pipes: stdout, stderr, and results as records of two little-endian lengths, a
- * path and a content, closed by a record of a length no path has; a child that dies
- * early cannot look like one that finished. */
+ * Three pipes: stdout, stderr, and results: the generator's are records of two
+ * little-endian lengths, a path and a content, closed by a record of a length no path
+ * has; a child that dies early cannot look like one that finished. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* pipe2, strsignal */
 #endif
@@ -45,6 +45,8 @@ static const uint64_t end_mark = UINT64_C(0x646E652E6E656766); /* "fgen.end" */
 
 /* ---- in the child ------------------------------------------------------------------ */
 
+static int result_fd = -1; /* where child_put() writes */
+
 static void limit(int what, int64_t n)
 {
     struct rlimit r = {(rlim_t)n, (rlim_t)n};
@@ -60,23 +62,22 @@ static void apply_limits(const Limits *l)
 {
     struct rlimit cpu = {(rlim_t)l->cpu_seconds, (rlim_t)l->cpu_seconds + 1};
 
-    setrlimit(RLIMIT_CPU, &cpu); /* SIGXCPU first, so that we can say what happened */
-    if (!SANITIZED)
+    if (l->cpu_seconds) /* SIGXCPU first, so that we can say what happened */
+        setrlimit(RLIMIT_CPU, &cpu);
+    if (!SANITIZED && l->memory_bytes)
         limit(RLIMIT_AS, l->memory_bytes);
     limit(RLIMIT_FSIZE, 0);
     limit(RLIMIT_NOFILE, MAX_OPEN_FILES);
     limit(RLIMIT_CORE, 0);
-#ifdef __linux__
-    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-#endif
+    child_jail();
 }
 
-static void put(int fd, const void *data, size_t n)
+void child_put(const void *data, size_t n)
 {
     const char *p = data;
 
     while (n) {
-        ssize_t sent = write(fd, p, n);
+        ssize_t sent = write(result_fd, p, n);
 
         if (sent < 0 && errno == EINTR)
             continue;
@@ -87,16 +88,7 @@ static void put(int fd, const void *data, size_t n)
     }
 }
 
-static void put_u64(int fd, uint64_t v)
-{
-    unsigned char b[8];
-
-    for (int i = 0; i < 8; i++)
-        b[i] = (unsigned char)(v >> (8 * i));
-    put(fd, b, sizeof b);
-}
-
-static _Noreturn void run_child(Gen *g, const Limits *limits, int (*work)(Gen *),
+static _Noreturn void run_child(Gen *g, const Limits *limits, const ChildWork *work,
                                 int fds[], pid_t parent)
 {
     int code;
@@ -111,27 +103,20 @@ static _Noreturn void run_child(Gen *g, const Limits *limits, int (*work)(Gen *)
     close(fds[OUT]);
     close(fds[ERR]);
     apply_limits(limits);
-    code = work(g);
+    result_fd = fds[RESULT];
+    code = work->work(g, work->with);
     fflush(NULL);
-    for (int i = 0; i < g->files.count; i++) {
-        const OutFile *f = &g->files.items[i];
-
-        put_u64(fds[RESULT], strlen(f->path));
-        put_u64(fds[RESULT], f->bytes);
-        put(fds[RESULT], f->path, strlen(f->path));
-        put(fds[RESULT], f->data, f->bytes);
-    }
-    put_u64(fds[RESULT], end_mark);
     exit(code);
 }
 
 /* ---- in the parent ----------------------------------------------------------------- */
 
 typedef struct Stream {
-    int fd;    /* -1: at its end */
-    Text text; /* of RESULT */
+    int fd; /* -1: at its end */
     int64_t bytes;
 } Stream;
+
+typedef enum { FINISHED, TOO_LONG, TOO_MUCH, REFUSED } Outcome;
 
 static int64_t now_ms(void)
 {
@@ -141,34 +126,35 @@ static int64_t now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* Reads what one pipe has; false when the child printed more than it may. */
-static bool drain(Stream *s, int which, int64_t most)
+/* Reads what one pipe has. What is printed is passed on as it comes: somebody may be
+ * watching. */
+static Outcome drain(Stream *s, int which, const ChildWork *work, int64_t most)
 {
+    FILE *to = which == OUT ? stdout : stderr;
     static char buffer[65536];
     ssize_t n = read(s->fd, buffer, sizeof buffer);
 
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
-        return true;
+        return FINISHED;
     if (n <= 0) {
         close(s->fd);
         s->fd = -1;
-        return true;
+        return FINISHED;
     }
     s->bytes += n;
-    if (s->bytes > most)
-        return false;
     if (which == RESULT)
-        text_add(&s->text, buffer, (size_t)n);
-    else
-        fwrite(buffer, 1, (size_t)n, which == OUT ? stdout : stderr);
-    return true;
+        return work->take(work->with, buffer, (size_t)n) ? FINISHED : REFUSED;
+    if (most && s->bytes > most)
+        return TOO_MUCH;
+    fwrite(buffer, 1, (size_t)n, to);
+    fflush(to);
+    return ferror(stdout) ? REFUSED : FINISHED; /* whoever started it says so */
 }
 
-typedef enum { FINISHED, TOO_LONG, TOO_MUCH } Outcome;
-
-static Outcome relay(Stream *streams, const Limits *l)
+static Outcome relay(Stream *streams, const Limits *l, const ChildWork *work)
 {
-    int64_t deadline = now_ms() + l->wall_seconds * 1000;
+    const int64_t deadline =
+        l->wall_seconds ? now_ms() + l->wall_seconds * 1000 : INT64_MAX;
 
     for (;;) {
         struct pollfd p[N_PIPES];
@@ -186,10 +172,144 @@ static Outcome relay(Stream *streams, const Limits *l)
         if (poll(p, N_PIPES, (int)min_i64(left, 60000)) < 0 && errno != EINTR)
             gen_die("poll: %s", strerror(errno));
         for (int i = 0; i < N_PIPES; i++)
-            if (streams[i].fd >= 0 && (p[i].revents & (POLLIN | POLLHUP | POLLERR)) &&
-                !drain(&streams[i], i, l->output_bytes))
-                return TOO_MUCH;
+            if (streams[i].fd >= 0 && (p[i].revents & (POLLIN | POLLHUP | POLLERR))) {
+                const Outcome o = drain(&streams[i], i, work, l->output_bytes);
+
+                if (o != FINISHED)
+                    return o;
+            }
     }
+}
+
+static int told(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+static int told(int code, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    vprint_line(stderr, code == EXIT_BUG ? "fsdpgen: bug: " : "fsdpgen: error: ", fmt,
+                ap);
+    va_end(ap);
+    return code;
+}
+
+static int judge(int status, const struct rusage *used, Outcome outcome,
+                 const ChildWork *work, const Limits *l)
+{
+    const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    const long long cpu = (long long)l->cpu_seconds;
+
+    if (outcome == REFUSED)
+        return EXIT_DIAG;
+    if (outcome == TOO_LONG)
+        return told(EXIT_DIAG, "%s was stopped after %lld seconds; %s", work->what,
+                    (long long)l->wall_seconds, work->cause);
+    if (outcome == TOO_MUCH)
+        return told(EXIT_DIAG, "%s was stopped: its output is larger than %lld MiB",
+                    work->what, (long long)(l->output_bytes >> 20));
+    if (signal == SIGXCPU || (signal == SIGKILL && cpu &&
+                              used->ru_utime.tv_sec + used->ru_stime.tv_sec >= cpu))
+        return told(EXIT_DIAG, "%s was stopped after %lld seconds of processor time; %s",
+                    work->what, cpu, work->cause);
+    if (signal == SIGKILL)
+        return told(EXIT_DIAG,
+                    "%s was killed from outside, as a machine without free "
+                    "memory does",
+                    work->what);
+    if (signal)
+        return told(EXIT_BUG,
+                    "%s died of signal %d (%s); please report it with what it read",
+                    work->what, signal, strsignal(signal));
+    return WEXITSTATUS(status);
+}
+
+int child_stream(Gen *g, const Limits *limits, const ChildWork *work)
+{
+    Stream streams[N_PIPES] = {0};
+    int fds[N_PIPES][2], child_fds[N_PIPES], status = 0;
+    pid_t parent = getpid(), pid;
+    struct rusage used;
+    Outcome outcome;
+
+    fflush(NULL); /* or the child would print it again */
+    for (int i = 0; i < N_PIPES; i++) {
+        if (pipe2(fds[i], O_CLOEXEC) != 0)
+            return told(EXIT_DIAG, "cannot make a pipe: %s", strerror(errno));
+        child_fds[i] = fds[i][1];
+    }
+    pid = fork();
+    if (pid < 0)
+        return told(EXIT_DIAG, "cannot start a process: %s", strerror(errno));
+    if (pid == 0) {
+        for (int i = 0; i < N_PIPES; i++)
+            close(fds[i][0]);
+        run_child(g, limits, work, child_fds, parent);
+    }
+    for (int i = 0; i < N_PIPES; i++) {
+        close(fds[i][1]);
+        streams[i].fd = fds[i][0];
+    }
+    outcome = relay(streams, limits, work);
+    if (outcome != FINISHED)
+        kill(pid, SIGKILL);
+    for (int i = 0; i < N_PIPES; i++)
+        if (streams[i].fd >= 0)
+            close(streams[i].fd);
+    while (wait4(pid, &status, 0, &used) < 0)
+        if (errno != EINTR)
+            return told(EXIT_BUG, "wait4: %s", strerror(errno));
+    fflush(NULL);
+    return judge(status, &used, outcome, work, limits);
+}
+
+/* ---- output files as results --------------------------------------------------------
+ */
+
+typedef struct Files {
+    int (*work)(Gen *g);
+    int64_t most; /* bytes */
+    Text text;    /* the records, in the parent */
+} Files;
+
+static void put_u64(uint64_t v)
+{
+    unsigned char b[8];
+
+    for (int i = 0; i < 8; i++)
+        b[i] = (unsigned char)(v >> (8 * i));
+    child_put(b, sizeof b);
+}
+
+static int make_files(Gen *g, void *with)
+{
+    const Files *files = with;
+    const int code = files->work(g);
+
+    fflush(NULL);
+    for (int i = 0; i < g->files.count; i++) {
+        const OutFile *f = &g->files.items[i];
+
+        put_u64(strlen(f->path));
+        put_u64(f->bytes);
+        child_put(f->path, strlen(f->path));
+        child_put(f->data, f->bytes);
+    }
+    put_u64(end_mark);
+    return code;
+}
+
+static bool take_files(void *with, const char *s, size_t n)
+{
+    Files *files = with;
+
+    if ((int64_t)(files->text.len + n) > files->most) {
+        told(EXIT_DIAG, "the generator was stopped: its output is larger than %lld MiB",
+             (long long)(files->most >> 20));
+        return false;
+    }
+    text_add(&files->text, s, n);
+    return true;
 }
 
 static bool get_u64(const Text *t, size_t *at, uint64_t *v)
@@ -227,90 +347,19 @@ static bool unpack(Gen *g, const Text *t)
     }
 }
 
-static int told(int code, const char *fmt, ...)
+int child_run(Gen *g, const Limits *limits, int (*work)(Gen *g))
 {
-    va_list ap;
+    Files files = {.work = work, .most = limits->output_bytes, .text = {.g = g}};
+    const ChildWork w = {.what = "the generator",
+                         .cause = "is there a loop in the description?",
+                         .with = &files,
+                         .work = make_files,
+                         .take = take_files};
+    const int code = child_stream(g, limits, &w);
 
-    va_start(ap, fmt);
-    fprintf(stderr, "fsdpgen: %s: ", code == EXIT_BUG ? "bug" : "error");
-    vfprintf(stderr, fmt, ap);
-    fprintf(stderr, "\n");
-    va_end(ap);
-    return code;
-}
-
-static int judge(Gen *g, int status, const struct rusage *used, Outcome outcome,
-                 const Text *result, const Limits *l)
-{
-    int code, signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-
-    if (outcome == TOO_LONG)
-        return told(EXIT_DIAG,
-                    "the generator was stopped after %lld seconds; is there a loop in "
-                    "the description?",
-                    (long long)l->wall_seconds);
-    if (outcome == TOO_MUCH)
-        return told(EXIT_DIAG,
-                    "the generator was stopped: its output is larger than %lld MiB",
-                    (long long)(l->output_bytes >> 20));
-    if (signal == SIGXCPU ||
-        (signal == SIGKILL &&
-         used->ru_utime.tv_sec + used->ru_stime.tv_sec >= l->cpu_seconds))
-        return told(EXIT_DIAG,
-                    "the generator was stopped after %lld seconds of processor time; "
-                    "is there a loop in the description?",
-                    (long long)l->cpu_seconds);
-    if (signal == SIGKILL)
-        return told(EXIT_BUG, "the generator was killed from outside (out of memory?)");
-    if (signal)
-        return told(EXIT_BUG,
-                    "the generator died of signal %d (%s); please report it with the "
-                    "description",
-                    signal, strsignal(signal));
-    code = WEXITSTATUS(status);
-    if (code == EXIT_DONE && !unpack(g, result))
+    if (code == EXIT_DONE && !unpack(g, &files.text))
         return told(EXIT_BUG, "the generator ended without its results");
     if (code != EXIT_DONE)
         g->files.count = 0;
     return code;
-}
-
-int child_run(Gen *g, const Limits *limits, int (*work)(Gen *g))
-{
-    Stream streams[N_PIPES] = {0};
-    int fds[N_PIPES][2], child_fds[N_PIPES], status = 0;
-    pid_t parent = getpid(), pid;
-    struct rusage used;
-    Outcome outcome;
-
-    fflush(NULL); /* or the child would print it again */
-    for (int i = 0; i < N_PIPES; i++) {
-        if (pipe2(fds[i], O_CLOEXEC) != 0)
-            return told(EXIT_BUG, "cannot make a pipe: %s", strerror(errno));
-        child_fds[i] = fds[i][1];
-    }
-    pid = fork();
-    if (pid < 0)
-        return told(EXIT_BUG, "cannot start a process: %s", strerror(errno));
-    if (pid == 0) {
-        for (int i = 0; i < N_PIPES; i++)
-            close(fds[i][0]);
-        run_child(g, limits, work, child_fds, parent);
-    }
-    for (int i = 0; i < N_PIPES; i++) {
-        close(fds[i][1]);
-        streams[i].fd = fds[i][0];
-        streams[i].text.g = g;
-    }
-    outcome = relay(streams, limits);
-    if (outcome != FINISHED)
-        kill(pid, SIGKILL);
-    for (int i = 0; i < N_PIPES; i++)
-        if (streams[i].fd >= 0)
-            close(streams[i].fd);
-    while (wait4(pid, &status, 0, &used) < 0)
-        if (errno != EINTR)
-            return told(EXIT_BUG, "wait4: %s", strerror(errno));
-    fflush(NULL);
-    return judge(g, status, &used, outcome, &streams[RESULT].text, limits);
 }

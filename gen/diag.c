@@ -67,44 +67,13 @@ void diag_source(Gen *g, const char *file, const char *text, size_t bytes)
     *s = (Source){gen_strdup(g, file), gen_strndup(g, text, bytes), bytes};
 }
 
-/* One printable line of user text: control bytes become \xHH, so no message can move a
- * cursor, forge a second message or end a log line. Valid UTF-8 above U+009F passes. */
-static void add_printable(Text *t, const char *s, size_t n, bool keep_newlines)
-{
-    for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)s[i];
-        size_t more = c >= 0xF0 && c < 0xF5 ? 3 : c >= 0xE0 ? 2 : c >= 0xC2 ? 1 : 0;
-        bool good = c >= 0xC2 && c < 0xF5 && i + more < n;
-
-        for (size_t k = 1; good && k <= more; k++)
-            good = ((unsigned char)s[i + k] & 0xC0) == 0x80;
-        if (good && c == 0xC2 && (unsigned char)s[i + 1] < 0xA0)
-            good = false; /* C1 controls */
-        if (good && c == 0xE2 && (unsigned char)s[i + 1] == 0x80 &&
-            (unsigned char)s[i + 2] >= 0xA8)
-            good = false; /* line separators and bidirectional overrides */
-        if (good) {
-            text_add(t, s + i, more + 1);
-            i += more;
-        } else if (c == '\t') {
-            text_add(t, " ", 1);
-        } else if (c == '\n' && keep_newlines) {
-            text_add(t, "\n        ", 9);
-        } else if (c < 32 || c >= 127) {
-            text_printf(t, "\\x%02x", c);
-        } else {
-            text_add(t, s + i, 1);
-        }
-    }
-}
-
 static const char *printable(Gen *g, const char *s, bool keep_newlines)
 {
     Text t = {.g = g};
     size_t n = strlen(s);
 
     text_add(&t, "", 0);
-    add_printable(&t, s, n > MAX_TEXT_BYTES ? MAX_TEXT_BYTES : n, keep_newlines);
+    text_printable(&t, s, n > MAX_TEXT_BYTES ? MAX_TEXT_BYTES : n, keep_newlines);
     if (n > MAX_TEXT_BYTES)
         text_printf(&t, "...");
     return t.s;
@@ -222,10 +191,10 @@ static void print_source(Gen *g, Text *out, Pos pos)
     text_add(&before, "", 0);
     text_add(&marked, "", 0);
     text_add(&after, "", 0);
-    add_printable(&before, line + from, start - from, false);
-    add_printable(&marked, line + start, marks, false);
+    text_printable(&before, line + from, start - from, false);
+    text_printable(&marked, line + start, marks, false);
     if (start + marks < bytes)
-        add_printable(&after, line + start + marks, bytes - start - marks, false);
+        text_printable(&after, line + start + marks, bytes - start - marks, false);
     while (after.len && after.s[after.len - 1] == ' ')
         after.s[--after.len] = '\0';
     if (after.len >= 4 && !strcmp(after.s + after.len - 4, "\\x0d"))

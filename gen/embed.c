@@ -33,10 +33,11 @@ static const Embedded *share_find(const char *path)
     if (read_whole_file(name, &text, &bytes) != 0)
         return NULL;
     if (shared.count == 0) /* pointers to items are handed out: never move them */
-        shared.items = calloc(4096, sizeof *shared.items);
-    gen_require(shared.items && shared.count < 4096, "too many shared files");
+        shared.items = gen_calloc(4096, sizeof *shared.items);
+    gen_require(shared.count < 4096, "too many shared files");
     e = &shared.items[shared.count++];
-    *e = (Embedded){strdup(path), (const unsigned char *)text, bytes};
+    *e = (Embedded){strcpy(gen_calloc(strlen(path) + 1, 1), path),
+                    (const unsigned char *)text, bytes};
     return e;
 }
 

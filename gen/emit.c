@@ -134,7 +134,7 @@ static int load_chunk(lua_State *L)
     const char *chunk = luaL_checkstring(L, 2);
 
     luaL_checktype(L, 4, LUA_TTABLE);
-    if (luaL_loadbufferx(L, text, n, chunk, "t") != LUA_OK) {
+    if (sandbox_load(L, text, n, chunk) != LUA_OK) {
         lua_pushnil(L);
         lua_insert(L, -2);
         return 2;
@@ -151,7 +151,7 @@ static void run_lua_file(Emit *e, const char *path)
 
     if (sandbox_run(e->g, (const char *)file->data, file->bytes,
                     gen_printf(e->g, "@%s", path), LUA_NOREF, 1))
-        gen_die("%s", lua_tostring(e->L, -1));
+        sandbox_fault(e->L, path);
 }
 
 void emit_open_engine(Emit *e)

@@ -7,6 +7,7 @@
  *
  * Nothing here may look at a choice outside the numerics hash (emit_math.c). */
 #include "emit.h"
+#include "sandbox.h"
 #include "ops.h"
 #include "plan.h"
 
@@ -75,7 +76,7 @@ static void check_heading(Emit *e, const OpRule *rule, const char *file,
     lua_getfield(L, -1, "kernel_heading");
     lua_pushvalue(L, -3);
     if (lua_pcall(L, 1, 1, 0))
-        gen_die("heading of %s: %s", rule->name, lua_tostring(L, -1));
+        sandbox_fault(L, rule->name);
     if (lua_isnil(L, -1))
         diag_add(e->g, DIAG_ERROR, (Pos){file, 1, 1, 0},
                  "write its kernel as `static void ${fn}(...)`",
@@ -110,7 +111,7 @@ void emit_kernel(Emit *e, const OpRule *rule, const char *kernel, int list, int 
     lua_remove(L, -2);
     lua_insert(L, -2);
     if (lua_pcall(L, 1, 1, 0))
-        gen_die("kernel environment of %s: %s", rule->name, lua_tostring(L, -1));
+        sandbox_fault(L, rule->name);
     text = emit_render(e, source, bytes, file, true, &n);
     if (!text)
         return;

@@ -4,6 +4,7 @@
  * is a Lua error at the line that made it, naming the row, since a user's architecture
  * has rows too. */
 #include "fields.h"
+#include "sandbox.h"
 
 #include <lauxlib.h>
 #include <string.h>
@@ -120,13 +121,14 @@ static FieldType read_type(Reader *r)
 
 static void check_attributes(Reader *r)
 {
-    for (lua_pushnil(r->L); lua_next(r->L, -2); lua_pop(r->L, 1)) {
+    sandbox_push_keys(r->L, -1);
+    for (lua_Integer k = 1; lua_rawgeti(r->L, -1, k) != LUA_TNIL; k++, lua_pop(r->L, 1)) {
         const char *key;
         bool known = false;
 
-        if (lua_type(r->L, -2) != LUA_TSTRING)
+        if (lua_type(r->L, -1) != LUA_TSTRING)
             continue;
-        key = lua_tostring(r->L, -2);
+        key = lua_tostring(r->L, -1);
         for (int i = 0; i < N_ATTRIBUTES; i++)
             known = known || !strcmp(key, attributes[i]);
         if (!known) {
@@ -137,6 +139,7 @@ static void check_attributes(Reader *r)
                        near ? near : "", near ? "`?" : "");
         }
     }
+    lua_pop(r->L, 2);
 }
 
 static void read_later(Reader *r, Field *f)

@@ -134,7 +134,7 @@ bool hf_read(Config *c, const char *path)
     if (e || c->bytes > MAX_CONFIG_BYTES) {
         diag_add(c->g, DIAG_ERROR, (Pos){.file = c->file},
                  "fsdpgen import DIR reads DIR/config.json", "%s",
-                 e ? strerror(e) : "is larger than 1 MiB: no config.json");
+                 e ? file_problem(e) : "is larger than 1 MiB: no config.json");
         return false;
     }
     if (c->bytes >= 3 && !memcmp(c->text, "\xEF\xBB\xBF", 3)) { /* byte order mark */

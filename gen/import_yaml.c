@@ -249,13 +249,12 @@ bool import_yaml(Gen *g, const char *path, ImportEntries *entries)
     int e = read_whole_file(path, &text, &bytes);
     if (e || bytes > MAX_YAML_BYTES) {
         diag_add(g, DIAG_ERROR, (Pos){.file = path}, NULL, "cannot read it: %s",
-                 !e || e == EFBIG ? "larger than 1 MiB"
-                 : e == EINVAL    ? "not a regular file"
-                                  : strerror(e));
+                 !e || e == EFBIG ? "larger than 1 MiB" : file_problem(e));
         return false;
     }
     diag_source(g, path, text, bytes);
-    gen_require(yaml_parser_initialize(&r.parser), "libyaml: out of memory");
+    if (!yaml_parser_initialize(&r.parser))
+        gen_out_of_memory(sizeof r.parser);
     yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, bytes);
     bool fine = read_stream(&r);
     yaml_event_delete(&r.event);

@@ -5,6 +5,7 @@
  * whatever does not fit is a Lua error that names operand, shape and reason, so that it
  * points into the architecture or op that made the call. */
 #include "graph.h"
+#include "sandbox.h"
 
 #include <math.h>
 #include <string.h>
@@ -254,7 +255,7 @@ static int dims_call(Infer *in, const char *which, int index, int64_t *dim)
         return luaL_error(L, "%s: the rule changed its own %s", in->op->name, which);
     lua_pushvalue(L, in->n_index);
     lua_call(L, 1, 1);
-    if (!lua_istable(L, -1) || (n = (int)lua_rawlen(L, -1)) < 1 || n > MAX_DIMS)
+    if (!lua_istable(L, -1) || (n = (int)sandbox_length(L, -1)) < 1 || n > MAX_DIMS)
         return luaL_error(
             L,
             "%s: the rule's function for the dims of %s must return a list of 1"

@@ -118,52 +118,59 @@ static void skip_number(Lexer *x)
     }
 }
 
-static void scan(Lexer *x)
+/* The token at x->p, which is then behind it. */
+static Tok next_token(Lexer *x)
 {
     /* operators of several characters that must not be cut: `==` is no `=` */
     static const char *const operators[] = {
         "...", "..", "==", "~=", "<=", ">=", "//", "::", "<<", ">>"};
 
-    for (;;) {
-        Tok t = {.kind = TOK_OTHER};
+    Tok t = {.kind = TOK_OTHER};
 
-        skip_blank(x);
-        t.s = x->p;
-        t.line = x->line;
-        t.col = (int)(x->p - x->line_start) + 1;
-        if (x->p >= x->end) {
-            t.kind = TOK_END;
-        } else if (isalpha((unsigned char)*x->p) || *x->p == '_') {
-            t.kind = TOK_NAME;
-            while (x->p < x->end && (isalnum((unsigned char)*x->p) || *x->p == '_'))
-                x->p++;
-        } else if (*x->p == '"' || *x->p == '\'') {
-            t.kind = TOK_STRING;
-            skip_string(x);
-        } else if (*x->p == '[' && long_bracket(x, x->p) >= 0) {
-            t.kind = TOK_STRING;
-            skip_long(x, long_bracket(x, x->p));
-        } else if (isdigit((unsigned char)*x->p) || (*x->p == '.' && x->p + 1 < x->end &&
-                                                     isdigit((unsigned char)x->p[1]))) {
-            t.kind = TOK_NUMBER;
-            skip_number(x);
-        } else {
-            size_t n = 1;
+    skip_blank(x);
+    t.s = x->p;
+    t.line = x->line;
+    t.col = (int)(x->p - x->line_start) + 1;
+    if (x->p >= x->end) {
+        t.kind = TOK_END;
+    } else if (isalpha((unsigned char)*x->p) || *x->p == '_') {
+        t.kind = TOK_NAME;
+        while (x->p < x->end && (isalnum((unsigned char)*x->p) || *x->p == '_'))
+            x->p++;
+    } else if (*x->p == '"' || *x->p == '\'') {
+        t.kind = TOK_STRING;
+        skip_string(x);
+    } else if (*x->p == '[' && long_bracket(x, x->p) >= 0) {
+        t.kind = TOK_STRING;
+        skip_long(x, long_bracket(x, x->p));
+    } else if (isdigit((unsigned char)*x->p) ||
+               (*x->p == '.' && x->p + 1 < x->end && isdigit((unsigned char)x->p[1]))) {
+        t.kind = TOK_NUMBER;
+        skip_number(x);
+    } else {
+        size_t n = 1;
 
-            for (size_t i = 0; n == 1 && i < sizeof operators / sizeof *operators; i++) {
-                size_t len = strlen(operators[i]);
+        for (size_t i = 0; n == 1 && i < sizeof operators / sizeof *operators; i++) {
+            size_t len = strlen(operators[i]);
 
-                if ((size_t)(x->end - x->p) >= len && !memcmp(x->p, operators[i], len))
-                    n = len;
-            }
-            x->p += n;
+            if ((size_t)(x->end - x->p) >= len && !memcmp(x->p, operators[i], len))
+                n = len;
         }
-        t.n = (size_t)(x->p - t.s);
-        t.last_line = x->line;
-        *gen_push(x->g, &x->toks) = t;
-        if (t.kind == TOK_END)
-            return;
+        x->p += n;
     }
+    t.n = (size_t)(x->p - t.s);
+    t.last_line = x->line;
+    return t;
+}
+
+static void scan(Lexer *x)
+{
+    Tok t;
+
+    do {
+        t = next_token(x);
+        *gen_push(x->g, &x->toks) = t;
+    } while (t.kind != TOK_END);
 }
 
 /* ---- table constructors ------------------------------------------------------------ */
@@ -361,6 +368,48 @@ const LexField *lex_item(const LexTable *t, int index)
         if (t->fields.items[i].index == index)
             return &t->fields.items[i];
     return NULL;
+}
+
+/* May an operand follow this token? Elsewhere a `#` is a mistake, for Lua to name. */
+static bool precedes_operand(const Tok *t)
+{
+    static const char *const words[] = {"and",    "or",    "not",   "return", "if",
+                                        "elseif", "while", "until", "in"};
+
+    for (size_t i = 0; t->kind == TOK_NAME && i < sizeof words / sizeof *words; i++)
+        if (is(t, words[i]))
+            return true;
+    return t->kind == TOK_OTHER && !is(t, ")") && !is(t, "]") && !is(t, "}") &&
+           !is(t, "...");
+}
+
+char *lex_mark_lengths(const char *text, size_t n, const char *mark, size_t *bytes)
+{
+    const size_t mark_n = strlen(mark);
+    Lexer x = {.p = text, .end = text + n, .line_start = text, .line = 1};
+    size_t most = n, from = 0;
+    Tok before = {.kind = TOK_END}, t;
+    char *to;
+
+    for (size_t i = 0; i < n; i++)
+        most += text[i] == '#' ? mark_n : 0;
+    to = gen_calloc(most + 1, 1);
+    *bytes = 0;
+    do {
+        t = next_token(&x);
+        if (is(&t, "#") && precedes_operand(&before)) {
+            const size_t at = (size_t)(t.s - text);
+
+            memcpy(to + *bytes, text + from, at - from);
+            memcpy(to + *bytes + at - from, mark, mark_n);
+            *bytes += at - from + mark_n;
+            from = at + 1;
+        }
+        before = t;
+    } while (t.kind != TOK_END);
+    memcpy(to + *bytes, text + from, n - from);
+    *bytes += n - from;
+    return to;
 }
 
 Pos lex_word(const LexFile *f, int line, const char *word)

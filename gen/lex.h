@@ -38,6 +38,9 @@ typedef struct LexFile {
 LexFile *lex_file(Gen *g, const char *file, const char *text, size_t bytes);
 const LexField *lex_field(const LexTable *t, const char *key);
 const LexField *lex_item(const LexTable *t, int index);
+/* A copy, to be freed, in which each operator # is replaced by mark; what is no operator there
+ * but a mistake stays. */
+char *lex_mark_lengths(const char *text, size_t n, const char *mark, size_t *bytes);
 /* The place of a word on a line, for messages of Lua that only name the line. */
 Pos lex_word(const LexFile *f, int line, const char *word);
 

@@ -8,12 +8,9 @@
 #include "sandbox.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <lauxlib.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { MAX_FILE_BYTES = 8 << 20 };
 
@@ -27,43 +24,7 @@ Loader *loader_of(Gen *g)
 
 int read_whole_file(const char *path, const char **text, size_t *bytes)
 {
-    struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY),
-        e = 0; /* no FIFO hangs */
-    size_t n = 0;
-    char *p = NULL;
-
-    if (fd < 0)
-        return errno;
-    if (fstat(fd, &st) != 0)
-        e = errno;
-    else if (S_ISDIR(st.st_mode))
-        e = EISDIR;
-    else if (!S_ISREG(st.st_mode))
-        e = EINVAL;
-    else if (st.st_size > MAX_FILE_BYTES)
-        e = EFBIG;
-    else if (!(p = malloc((size_t)st.st_size + 1)))
-        e = ENOMEM;
-    while (!e && n < (size_t)st.st_size) {
-        ssize_t got = read(fd, p + n, (size_t)st.st_size - n);
-
-        if (got < 0 && errno != EINTR)
-            e = errno;
-        if (got == 0)
-            break;
-        if (got > 0)
-            n += (size_t)got;
-    }
-    close(fd);
-    if (e) {
-        free(p);
-        return e;
-    }
-    p[n] = '\0';
-    *text = p;
-    *bytes = n;
-    return 0;
+    return file_read(path, MAX_FILE_BYTES, text, bytes);
 }
 
 /* Lua shortens long names to "...tail". */
@@ -117,10 +78,11 @@ static const char *help_for_global(Gen *g, const char *name)
                    "code from "
                    "text and no coroutines";
     lua_rawgeti(L, LUA_REGISTRYINDEX, g->loader->env_ref);
-    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1))
-        if (lua_type(L, -2) == LUA_TSTRING)
-            *gen_push(g, &known) = gen_strdup(g, lua_tostring(L, -2));
-    lua_pop(L, 1);
+    sandbox_push_keys(L, -1);
+    for (lua_Integer k = 1; lua_rawgeti(L, -1, k) != LUA_TNIL; k++, lua_pop(L, 1))
+        if (lua_type(L, -1) == LUA_TSTRING)
+            *gen_push(g, &known) = gen_strdup(g, lua_tostring(L, -1));
+    lua_pop(L, 3);
     near = diag_nearest(name, known.items, known.count);
     return near ? gen_printf(g, "did you mean `%s`?", near)
                 : "define it, or `require` the file that does";
@@ -236,7 +198,7 @@ static void load_rules(Gen *g)
     gen_require(e, "gen/lua/describe.lua is not in the binary");
     if (sandbox_run(g, (const char *)e->data, e->bytes, "@gen/lua/describe.lua",
                     LUA_NOREF, 1))
-        gen_die("%s", lua_tostring(L, -1));
+        sandbox_fault(L, "gen/lua/describe.lua");
     lua_getfield(L, -1, "constructors");
     ld->kinds = kinds_read(g, L, -1);
     lua_getfield(L, -2, "trainer");
@@ -320,9 +282,7 @@ static void run_description(Gen *g, const char *file)
     if (e) {
         diag_add(g, DIAG_ERROR, (Pos){.file = file}, NULL,
                  "cannot read the description: %s",
-                 e == EFBIG    ? "larger than 8 MiB"
-                 : e == EINVAL ? "not a regular file"
-                               : strerror(e));
+                 e == EFBIG ? "larger than 8 MiB" : file_problem(e));
         return;
     }
     if (bytes >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3)) { /* editors' byte order mark */

@@ -214,9 +214,8 @@ static _Noreturn void usage(const char *fmt, ...)
     va_list ap;
 
     va_start(ap, fmt);
-    fprintf(stderr, "fsdpgen: ");
-    vfprintf(stderr, fmt, ap);
-    fprintf(stderr, "\n  help: fsdpgen --help\n");
+    vprint_line(stderr, "fsdpgen: ", fmt, ap);
+    fprintf(stderr, "  help: fsdpgen --help\n");
     va_end(ap);
     exit(EXIT_USAGE);
 }
@@ -347,12 +346,19 @@ static void parse_options(Parse *p, int argc, char **argv)
     }
 }
 
+/* jansson's, which else goes on without what it had no memory for. */
+static void *json_memory(size_t bytes)
+{
+    return gen_calloc(bytes, 1);
+}
+
 int main(int argc, char **argv)
 {
     Gen g = {0};
     Parse p = {.g = &g};
     int code;
 
+    json_set_alloc_funcs(json_memory, free);
     if (argc > 1 && !strcmp(argv[1], "tokenize")) /* it has options of its own */
         return tokenize_main(&g, argc - 1, argv + 1);
     parse_options(&p, argc, argv);

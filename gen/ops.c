@@ -103,7 +103,7 @@ static Operand *read_operands(Gen *g, const char *key, const char *dtype_key, in
     Operand *list;
 
     lua_getfield(L, -1, key);
-    *count = (int)lua_rawlen(L, -1);
+    *count = (int)sandbox_length(L, -1);
     list = gen_alloc(g, sizeof *list * (size_t)(*count + 1));
     for (int i = 0; i < *count; i++) {
         lua_rawgeti(L, -1, i + 1);
@@ -167,7 +167,7 @@ static void read_rule(Gen *g, OpRule *op)
     info->evaluates = field_text(g, "evaluates");
     op->optimizer = info->role && !strcmp(info->role, "optimizer");
     lua_getfield(L, -1, "attrs");
-    info->n_attrs = (int)lua_rawlen(L, -1);
+    info->n_attrs = (int)sandbox_length(L, -1);
     info->attrs = gen_alloc(g, sizeof *info->attrs * (size_t)(info->n_attrs + 1));
     for (int i = 0; i < info->n_attrs; i++) {
         lua_rawgeti(L, -1, i + 1);
@@ -176,7 +176,7 @@ static void read_rule(Gen *g, OpRule *op)
     }
     lua_pop(L, 1);
     lua_getfield(L, -1, "axes");
-    info->n_axes = (int)lua_rawlen(L, -1);
+    info->n_axes = (int)sandbox_length(L, -1);
     info->axes = gen_alloc(g, sizeof *info->axes * (size_t)(info->n_axes + 1));
     for (int i = 0; i < info->n_axes; i++) {
         lua_rawgeti(L, -1, i + 1);
@@ -201,7 +201,7 @@ static bool rule_has(lua_State *L, const OpRule *op, const char *key)
 static void report_problems(Gen *g, const OpRule *op)
 {
     lua_State *L = g->L;
-    int n = (int)lua_rawlen(L, -1);
+    int n = (int)sandbox_length(L, -1);
 
     for (int i = 0; i < n; i++) {
         const char *key, *item, *message, *help;
@@ -233,7 +233,7 @@ static int load_function(Gen *g, const char *path)
     gen_require(e, "%s is not embedded", path);
     if (sandbox_run(g, (const char *)e->data, e->bytes, gen_printf(g, "@%s", path),
                     LUA_NOREF, 1))
-        gen_die("%s", lua_tostring(g->L, -1));
+        sandbox_fault(g->L, path);
     return luaL_ref(g->L, LUA_REGISTRYINDEX);
 }
 
@@ -264,7 +264,7 @@ static bool load_rule(Gen *g, OpRule *op, int checker)
         ops_report_lua(g, op);
         return false;
     }
-    problems = (int)lua_rawlen(L, -1);
+    problems = (int)sandbox_length(L, -1);
     report_problems(g, op);
     lua_pop(L, 1);
     if (!problems) {
@@ -395,7 +395,7 @@ static void add_disk(Gen *g, const char *dir)
         if (error == ENOENT)
             continue; /* some other folder */
         if (error)
-            diag_add(g, DIAG_ERROR, (Pos){.file = path}, NULL, "%s", strerror(error));
+            diag_add(g, DIAG_ERROR, (Pos){.file = path}, NULL, "%s", file_problem(error));
         else if (!op_name_ok(names[i]))
             diag_add(g, DIAG_ERROR, (Pos){.file = path},
                      "op names match [a-z_][a-z0-9_]*; param, cut, tokens, targets "
@@ -438,7 +438,7 @@ static void add_form(Gen *g, int of, const char *word, int maker)
     lua_rawgeti(L, LUA_REGISTRYINDEX, op->lua_ref);
     lua_pushstring(L, word);
     if (lua_pcall(L, 2, 1, 0))
-        gen_die("%s", lua_tostring(L, -1));
+        sandbox_fault(L, word);
     form.lua_ref = luaL_ref(L, LUA_REGISTRYINDEX);
     *gen_push(g, &g->ops) = form;
 }

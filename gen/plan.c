@@ -130,8 +130,7 @@ static bool multiplies(const Class *c, int p, double tokens)
 double plan_flops_per_token(const Gen *g)
 {
     double tokens = (double)(g->model.micro_batch * g->model.seq_tokens);
-    double flops = 0, *of_class = calloc((size_t)g->classes.count + 1, sizeof *of_class);
-    gen_require(of_class, "out of memory");
+    double flops = 0, *of_class = gen_calloc((size_t)g->classes.count + 1, sizeof *of_class);
     for (int k = 0; k < g->classes.count; k++) {
         const Class *c = g->classes.items[k];
         for (int p = 0; p < c->params.count; p++) {

@@ -88,7 +88,7 @@ void plan_print_json(Gen *g, Text *t)
     }
     json_object_set_new(o, "warnings", warnings);
     s = json_dumps(o, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(12));
-    gen_require(s, "json: out of memory");
+    gen_require(s, "the plan cannot be written as JSON");
     text_printf(t, "%s\n", s);
     free(s);
     json_decref(o);

@@ -124,7 +124,7 @@ static void push_copy(lua_State *L, int table)
 static void name_items(lua_State *L, const Kind *kind)
 {
     int table = lua_gettop(L);
-    lua_Integer n = (lua_Integer)lua_rawlen(L, table);
+    lua_Integer n = sandbox_length(L, table);
     bool list = kind_takes_list(kind);
 
     if (lua_getfield(L, table, kind->positional) != LUA_TNIL || n == 0) {
@@ -285,19 +285,23 @@ static int construct_arch(lua_State *L)
 
     luaL_checktype(L, 1, LUA_TTABLE);
     lua_settop(L, 1);
-    for (lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1)) {
+    sandbox_push_keys(L, 1);
+    for (lua_Integer k = 1; lua_rawgeti(L, 2, k) != LUA_TNIL; k++) {
         bool known = false;
 
         for (size_t i = 0;
-             lua_type(L, -2) == LUA_TSTRING && i < sizeof keys / sizeof *keys; i++)
-            known = known || !strcmp(lua_tostring(L, -2), keys[i]);
+             lua_type(L, -1) == LUA_TSTRING && i < sizeof keys / sizeof *keys; i++)
+            known = known || !strcmp(lua_tostring(L, -1), keys[i]);
         if (!known)
             return luaL_error(L,
                               "arch: unknown field '%s'" HELP
                               "its fields are name, doc, fields, values, check, build "
                               "and config",
-                              luaL_tolstring(L, -2, NULL));
+                              lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1)
+                                                             : check_show(g, -1));
+        lua_settop(L, 2);
     }
+    lua_settop(L, 1);
     arch->name = gen_strdup(g, check_arch_name(L));
     *tag = (Tag){.tag = TAG_ARCH, .name = arch->name, .arch = arch};
     locate(L, 1, "arch", tag);

@@ -5,6 +5,7 @@
  * A name is letters, digits, `_` and single dots, so that it can never leave those
  * folders. */
 #include "load.h"
+#include "sandbox.h"
 
 #include <errno.h>
 #include <lauxlib.h>
@@ -48,7 +49,7 @@ static bool try_folder(lua_State *L, Gen *g, const char *folder, const char *pat
     int e = read_whole_file(file, &f->text, &f->bytes);
 
     if (e && e != ENOENT && e != ENOTDIR)
-        luaL_error(L, "require: %s: %s", file, strerror(e));
+        luaL_error(L, "require: %s: %s", file, file_problem(e));
     f->file = file;
     return e == 0;
 }
@@ -105,8 +106,7 @@ static void run_module(lua_State *L, Gen *g, const char *name, const Found *f)
 
     loader_add_file(g, f->file, f->text, f->bytes);
     env = record_push_env(g);
-    if (luaL_loadbufferx(L, f->text, f->bytes, gen_printf(g, "@%s", f->file), "t") !=
-        LUA_OK)
+    if (sandbox_load(L, f->text, f->bytes, gen_printf(g, "@%s", f->file)) != LUA_OK)
         lua_error(L);
     lua_rawgeti(L, LUA_REGISTRYINDEX, env);
     if (!lua_setupvalue(L, -2, 1))

@@ -4,6 +4,7 @@
  * description.lua), and the canonical text of the fields inside the numerics hash.
  * Both are sorted by name and print numbers so that they read back to the same bits. */
 #include "check.h"
+#include "sandbox.h"
 
 #include <lauxlib.h>
 #include <stdlib.h>
@@ -91,7 +92,7 @@ static void write_items(Gen *g, Text *t, int depth, bool fields)
 {
     lua_State *L = g->L;
     int table = lua_gettop(L);
-    lua_Integer n = (lua_Integer)lua_rawlen(L, table);
+    lua_Integer n = sandbox_length(L, table);
     bool lines = n > 0 && lua_rawgeti(L, table, 1) == LUA_TTABLE;
 
     lua_settop(L, table);
@@ -124,7 +125,7 @@ static void write_table(Gen *g, Text *t, int depth)
     int table = lua_gettop(L);
     Tag *tag = record_tag(g, table);
     Keys keys = sorted_keys(g, table);
-    lua_Integer n = (lua_Integer)lua_rawlen(L, table);
+    lua_Integer n = sandbox_length(L, table);
     bool positional = tag && only_positional(L, tag->kind);
 
     luaL_checkstack(L, 5, "resolve");

@@ -19,7 +19,8 @@ enum {
     MAX_DEPTH = 180,
     OPEN = -1,
     POSITION = -2,
-    STEPS_A_CHARGE = 256
+    STEPS_A_CHARGE = 256,
+    BYTES_A_STEP = 8 /* of a set, or of a text that is only searched */
 };
 
 typedef struct Match {
@@ -34,17 +35,25 @@ typedef struct Match {
 
 static const char *match_here(Match *m, const char *s, const char *p);
 
-static void step(Match *m)
+static void steps(Match *m, ptrdiff_t n)
 {
-    if (++m->steps < STEPS_A_CHARGE)
+    m->steps += (int)n;
+    if (m->steps < STEPS_A_CHARGE)
         return;
     sandbox_charge(m->L, m->steps);
     m->steps = 0;
 }
 
+static void step(Match *m)
+{
+    steps(m, 1);
+}
+
 /* The end of the single-character class that starts at p. */
 static const char *class_end(Match *m, const char *p)
 {
+    const char *from = p;
+
     if (p == m->pattern_end)
         luaL_error(m->L, "malformed pattern (ends unexpectedly)");
     if (*p == '%') {
@@ -67,6 +76,7 @@ static const char *class_end(Match *m, const char *p)
         }
         p++;
     } while (p == m->pattern_end || *p != ']');
+    steps(m, (p - from) / BYTES_A_STEP);
     return p + 1;
 }
 
@@ -74,32 +84,15 @@ static const char *class_end(Match *m, const char *p)
  * class. */
 static int in_lower_class(int c, int letter)
 {
-    bool ascii = c < 128;
+    static int (*const classes['z' - 'a' + 1])(int) = {
+        ['a' - 'a'] = isalpha, ['c' - 'a'] = iscntrl, ['d' - 'a'] = isdigit,
+        ['g' - 'a'] = isgraph, ['l' - 'a'] = islower, ['p' - 'a'] = ispunct,
+        ['s' - 'a'] = isspace, ['u' - 'a'] = isupper, ['w' - 'a'] = isalnum,
+        ['x' - 'a'] = isxdigit};
 
-    switch (letter) {
-    case 'a':
-        return ascii && isalpha(c);
-    case 'c':
-        return c < 32 || c == 127;
-    case 'd':
-        return c >= '0' && c <= '9';
-    case 'g':
-        return c > 32 && c < 127;
-    case 'l':
-        return c >= 'a' && c <= 'z';
-    case 'p':
-        return ascii && ispunct(c);
-    case 's':
-        return c == ' ' || (c >= '\t' && c <= '\r');
-    case 'u':
-        return c >= 'A' && c <= 'Z';
-    case 'w':
-        return ascii && isalnum(c);
-    case 'x':
-        return ascii && isxdigit(c);
-    default:
+    if (letter < 'a' || letter > 'z' || !classes[letter - 'a'])
         return -1;
-    }
+    return c < 128 && classes[letter - 'a'](c);
 }
 
 static bool in_class(int c, int cl)
@@ -148,6 +141,7 @@ static bool match_one(Match *m, const char *s, const char *p, const char *end)
     case '%':
         return in_class(c, (unsigned char)p[1]);
     case '[':
+        steps(m, (end - p) / BYTES_A_STEP);
         return in_set(c, p, end - 1);
     default:
         return (unsigned char)*p == c;
@@ -242,7 +236,7 @@ static const char *match_back_reference(Match *m, const char *s, int digit)
     if (m->capture[i].len == POSITION) /* it has no text that could come again */
         return NULL;
     n = (size_t)m->capture[i].len;
-    sandbox_charge(m->L, (int64_t)n / 8);
+    steps(m, (ptrdiff_t)n / BYTES_A_STEP);
     if ((size_t)(m->text_end - s) < n || memcmp(m->capture[i].start, s, n) != 0)
         return NULL;
     return s + n;
@@ -253,6 +247,7 @@ static const char *match_frontier(Match *m, const char *s, const char *p, const 
     int before = s == m->text ? 0 : (unsigned char)s[-1];
     int here = s < m->text_end ? (unsigned char)*s : 0;
 
+    steps(m, (end - p) / BYTES_A_STEP * 2);
     return !in_set(before, p, end - 1) && in_set(here, p, end - 1) ? match_here(m, s, end)
                                                                    : NULL;
 }
@@ -411,7 +406,7 @@ static int find_or_match(lua_State *L)
     if (find && (lua_toboolean(L, 4) || is_plain(p, pn))) {
         const char *r = pn ? memmem(s + at, n - at, p, pn) : s + at;
 
-        sandbox_charge(L, (int64_t)((n - at) / 8 + 1));
+        sandbox_charge(L, (int64_t)((n - at + pn) / BYTES_A_STEP + 1));
         if (!r) {
             lua_pushnil(L);
             return 1;
@@ -587,14 +582,13 @@ static int str_gsub(lua_State *L)
 
 void sandbox_install_match(lua_State *L)
 {
-    lua_pushboolean(L, true);
-    lua_pushcclosure(L, find_or_match, 1);
-    lua_setfield(L, -2, "find");
-    lua_pushboolean(L, false);
-    lua_pushcclosure(L, find_or_match, 1);
-    lua_setfield(L, -2, "match");
-    lua_pushcfunction(L, str_gmatch);
-    lua_setfield(L, -2, "gmatch");
-    lua_pushcfunction(L, str_gsub);
-    lua_setfield(L, -2, "gsub");
+    static const luaL_Reg others[] = {
+        {"gmatch", str_gmatch}, {"gsub", str_gsub}, {NULL, NULL}};
+
+    for (int find = 0; find < 2; find++) {
+        lua_pushboolean(L, find);
+        lua_pushcclosure(L, find_or_match, 1);
+        lua_setfield(L, -2, find ? "find" : "match");
+    }
+    luaL_setfuncs(L, others, 0);
 }

@@ -315,10 +315,7 @@ void schedule_open_hits(const Gen *g, OpenHit hit, void *ctx)
     const Program *p = &g->prog;
     bool *open[N_VARIANTS];
     size_t n = (size_t)p->ins.count;
-    bool *flags = n ? calloc(N_VARIANTS, n) : NULL;
-    if (!flags) {
-        return;
-    }
+    bool *flags = gen_calloc(N_VARIANTS, n ? n : 1);
     for (int v = 0; v < N_VARIANTS; v++) {
         open[v] = flags + (size_t)v * n;
     }

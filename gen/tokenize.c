@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tokenize.c: the command line of `fsdpgen tokenize`. In: argv. Out: a token file and a
- * line about it on stdout, or a prompt's ids or the text of ids there; an exit code. */
+ * line about it on stdout, or a prompt's ids or the text of ids there; an exit code. All
+ * that reads what strangers wrote runs in a child under limits; the parent writes. */
 #include "tokenize.h"
+
+#include "child.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -203,12 +206,12 @@ static bool parse(Parse *p, int argc, char **argv)
     return true;
 }
 
-/* ---- the work -------------------------------------------------------------------------
+/* ---- in the child --------------------------------------------------------------------
  */
 
 static int told(const char *error)
 {
-    fprintf(stderr, "fsdpgen: error: %s\n", error);
+    print_line(stderr, "fsdpgen: error: ", "%s", error);
     return EXIT_DIAG;
 }
 
@@ -255,29 +258,6 @@ static bool find_end(TokOptions *o, Tokenizer *t, char *error)
     return true;
 }
 
-static void tell(const TokOptions *o, const Tokenizer *t, const TokTotals *n)
-{
-    printf("%s: %lld tokens of %d bits, %lld document%s\n", o->output,
-           (long long)n->tokens, t->max_id < 65536 ? 16 : 32, (long long)n->documents,
-           n->documents == 1 ? "" : "s");
-    if (o->template)
-        printf("%s.mask: %lld of them are targets\n", o->output, (long long)n->targets);
-    if (o->template && n->targets == 0)
-        fprintf(stderr,
-                "fsdpgen: warning: %s.mask: no token is a target: nobody of role "
-                "`assistant`?\n",
-                o->output);
-    if (n->documents > 1 && !o->end && !o->template && t->n_before + t->n_after == 0)
-        fprintf(
-            stderr,
-            "fsdpgen: warning: %s: documents follow each other without a token between "
-            "them; --end TOKEN puts one\n",
-            o->output);
-    if (n->empty_lines > 0)
-        fprintf(stderr, "fsdpgen: warning: %lld empty lines were passed over\n",
-                (long long)n->empty_lines);
-}
-
 static int done(void)
 {
     return !ferror(stdout) && fflush(stdout) == 0 ? EXIT_DONE
@@ -287,49 +267,155 @@ static int done(void)
 static int tokenize_files(Gen *g, TokOptions *o, Tokenizer *t)
 {
     TokTotals totals;
-    TokWriter *out;
+    TokSink sink = {.take = tok_send_ids};
     char error[TOK_ERROR_BYTES] = "";
 
     if (!find_end(o, t, error) || !tok_check_files(g, o, t, error))
         return told(error);
     if (!o->field)
         o->field = o->template ? "messages" : "text";
+    sink.with = tok_send_open(o->output, t->max_id, o->template != NULL);
+    if (!tok_run(t, o, &sink, &totals, error))
+        return told(error);
+    totals.max_id = t->max_id;
+    totals.bare = !o->end && !o->template && t->n_before + t->n_after == 0;
+    tok_send_end(sink.with, &totals);
+    return EXIT_DONE;
+}
+
+typedef struct Work {
+    TokOptions *o;
+    TokReceiver received;
+} Work;
+
+static int run_child(Gen *g, void *with)
+{
+    TokOptions *o = ((Work *)with)->o;
+    Tokenizer t;
+    char error[TOK_ERROR_BYTES] = "";
+    const bool loaded = load_tokenizer(g, o, &t);
+
+    diag_print(g);
+    if (!loaded)
+        return EXIT_DIAG;
+    if (o->prompt)
+        return tok_print_prompt(&t, o, error) ? done() : told(error);
+    if (o->decode)
+        return tok_decode(&t, o, error) ? done() : told(error);
+    return tokenize_files(g, o, &t);
+}
+
+/* ---- in the parent -------------------------------------------------------------------
+ */
+
+/* What a run may take. Its memory: of the vocabulary, of what threads hold, of the
+ * longest piece and chat. Its time: of the tokenizer's file, and twenty microseconds for
+ * each byte of the inputs, some hundred times what they take; chats have a budget each,
+ * and ids come as a model speaks. */
+static Limits limits_of(const TokOptions *o)
+{
+    Limits l = {.memory_bytes = (INT64_C(6) << 30) + o->threads * (INT64_C(1) << 28)};
+    int64_t bytes = 0;
+
+    for (int i = 0; i < o->inputs.count; i++) {
+        struct stat s;
+
+        bytes += stat(o->inputs.items[i], &s) == 0 ? s.st_size : 0;
+    }
+    if (!o->decode && !o->template)
+        l.cpu_seconds = 120 + bytes / 50000;
+    return l;
+}
+
+static bool take(void *with, const char *s, size_t n)
+{
+    TokReceiver *r = &((Work *)with)->received;
+
+    return tok_receive(r, s, n) || (told(r->error), false);
+}
+
+static void tell(const TokOptions *o, const TokTotals *n)
+{
+    const bool mask = o->template != NULL;
+
+    print_line(stdout, "", "%s: %lld tokens of %d bits, %lld document%s", o->output,
+               (long long)n->tokens, n->max_id < 65536 ? 16 : 32, (long long)n->documents,
+               n->documents == 1 ? "" : "s");
+    if (mask)
+        print_line(stdout, "", "%s.mask: %lld of them are targets", o->output,
+                   (long long)n->targets);
+    if (mask && n->targets == 0)
+        print_line(stderr, "fsdpgen: warning: ",
+                   "%s.mask: no token is a target: is no message of the role "
+                   "`assistant`?",
+                   o->output);
+    if (n->documents > 1 && n->bare)
+        print_line(stderr, "fsdpgen: warning: ",
+                   "%s: documents follow each other without a token between them; --end "
+                   "TOKEN puts one",
+                   o->output);
+    if (n->empty_lines > 0)
+        print_line(stderr, "fsdpgen: warning: ", "%lld empty lines were passed over",
+                   (long long)n->empty_lines);
+}
+
+/* The files get their names when the child has done all of it. */
+static int finish(Work *w, int code)
+{
+    TokReceiver *r = &w->received;
+
+    if (code == EXIT_DONE && !r->ended) {
+        fprintf(stderr, "fsdpgen: bug: the tokenizer ended without its results\n");
+        code = EXIT_BUG;
+    }
+    if (code == EXIT_DONE && !tok_writer_commit(r->writer, r->totals.tokens, r->error))
+        code = told(r->error);
+    else if (code == EXIT_DONE)
+        r->writer = NULL;
+    if (r->writer)
+        tok_writer_abandon(r->writer);
+    if (code != EXIT_DONE)
+        return code;
+    tell(w->o, &r->totals);
+    return done();
+}
+
+static int run(Gen *g, TokOptions *o)
+{
+    Work w = {.o = o,
+              .received = {
+                  .output = o->output, .mask = o->template != NULL, .force = o->force}};
+    const ChildWork work = {.what = "the tokenizer",
+                            .cause = "is one of its patterns slow?",
+                            .with = &w,
+                            .work = run_child,
+                            .take = take};
+    Limits limits;
+    int code;
+
+    o->progress = isatty(STDERR_FILENO);
+    o->screen = isatty(STDOUT_FILENO);
     if (o->threads == 0)
         o->threads = max_i64(1, sysconf(_SC_NPROCESSORS_ONLN));
-    out = tok_writer_open(o->output, t->max_id, o->template != NULL, o->force, error);
-    if (!out)
-        return told(error);
-    if (!tok_run(t, o, out, &totals, error) || !tok_writer_commit(out, error)) {
-        tok_writer_abandon(out);
-        return told(error);
-    }
-    tell(o, t, &totals);
-    return done();
+    limits = limits_of(o);
+    code = child_stream(g, &limits, &work);
+    if (ferror(stdout))
+        return told("cannot write to stdout");
+    return o->prompt || o->decode ? code : finish(&w, code);
 }
 
 int tokenize_main(Gen *g, int argc, char **argv)
 {
     Parse p = {.g = g, .o = {.tokenizer = "bytes"}};
-    Tokenizer t;
-    char error[TOK_ERROR_BYTES] = "";
 
     if (!parse(&p, argc, argv)) {
-        fprintf(stderr, "fsdpgen: tokenize: %s\n  help: fsdpgen tokenize --help\n",
-                p.error);
+        print_line(stderr, "fsdpgen: tokenize: ", "%s", p.error);
+        fprintf(stderr, "  help: fsdpgen tokenize --help\n");
         return EXIT_USAGE;
     }
     if (p.help) {
         print_help();
         return done();
     }
-    if (!load_tokenizer(g, &p.o, &t)) {
-        diag_print(g);
-        return EXIT_DIAG;
-    }
-    diag_print(g);
-    if (p.o.prompt)
-        return tok_print_prompt(&t, &p.o, error) ? done() : told(error);
-    if (p.o.decode)
-        return tok_decode(&t, error) ? done() : told(error);
-    return tokenize_files(g, &p.o, &t);
+    return run(g, &p.o);
 }

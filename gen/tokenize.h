@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tokenize.h: `fsdpgen tokenize`, from text to token files. tokenize.c has the command
- * line; tokenize_load.c and tokenize_added.c read a tokenizer.json, tokenize_split.c and
- * tokenize_bpe.c are what it does to a text; tokenize_input.c cuts files into jobs,
- * tokenize_jobs.c has them done by threads, in order, tokenize_write.c writes;
- * tokenize_terminal.c is for prompts and what models say. Memory that workers share is
- * malloc's. */
+ * line. All that strangers wrote is read by a child (child.h): tokenize_load.c and
+ * tokenize_added.c read a tokenizer.json, tokenize_split.c and tokenize_bpe.c are what it
+ * does to a text; tokenize_read.c reads files, tokenize_input.c cuts them into jobs,
+ * tokenize_lines.c does them, tokenize_jobs.c by threads and in order, tokenize_send.c
+ * hands the parent what tokenize_write.c writes. tokenize_terminal.c is for prompts and
+ * what models say. Memory that workers share is malloc's. */
 #ifndef TOKENIZE_H
 #define TOKENIZE_H
 
@@ -14,7 +15,8 @@
 
 enum { TOK_ERROR_BYTES = 512, TOK_MAX_STEPS = 8, TOK_MAX_AROUND = 16 };
 
-/* ---- growing memory, which ends the program when there is none ----------------------
+/* ---- growing memory, which ends the program when there is none (gen_out_of_memory)
+ * ------
  */
 
 void *tok_grow(void *items, size_t *cap, size_t need, size_t item_bytes);
@@ -45,6 +47,9 @@ size_t tok_space_end(const char *s, size_t n);
 bool tok_is_nfc(const char *s, size_t n);
 /* Normal form C of a text, appended; false with error set. */
 bool tok_nfc(TokText *out, const char *s, size_t n, char *error);
+/* The last place before n where s can be cut in two that are normalised apart; 0: none.
+ */
+size_t tok_nfc_cut(const char *s, size_t n);
 /* Of s[0, n): how long the normal form of s[0, at) is, for places `at` that never go
  * back, in time that is linear in n for all of them together, as long as few of them part
  * one letter and its marks. Begins as {.s, .n}; scratch.s is to be freed. */
@@ -67,10 +72,12 @@ extern const char tok_gpt2_pattern[];
 typedef struct TokMatch TokMatch;
 TokMatch *tok_match_open(void);
 void tok_match_close(TokMatch *m);
-/* Where the next match of a piece of s[0, n) at or after `from` lies; false: none, and n
- * is its place. An error is set otherwise. */
-bool tok_regex_next(const TokRegex *r, TokMatch *m, const char *s, size_t n, size_t from,
-                    size_t *begin, size_t *end, char *error);
+/* Where the next match in s[0, n) at or after `from` lies; n is its place where there is
+ * none. MORE, unless s is the last of its text: what follows n may matter. FAILED: an
+ * error is set. */
+typedef enum { TOK_FOUND, TOK_NONE, TOK_MORE, TOK_FAILED } TokFound;
+TokFound tok_regex_next(const TokRegex *r, TokMatch *m, const char *s, size_t n,
+                        size_t from, bool last, size_t *begin, size_t *end, char *error);
 
 /* ---- tokenize_bpe.c: a piece to ids -------------------------------------------------
  */
@@ -79,6 +86,10 @@ typedef struct TokMerge {
     uint64_t pair; /* left << 32 | right; all ones: an empty slot */
     uint32_t rank, id;
 } TokMerge;
+/* The merge of a rank. */
+typedef struct TokRule {
+    uint32_t left, right, id;
+} TokRule;
 typedef struct TokWord {
     const char *s;
     uint32_t n, id;
@@ -93,6 +104,8 @@ typedef struct TokVocab {
     uint32_t byte_id[256];
     TokMerge *merges; /* open addressing; a power of two of slots */
     size_t merge_slots;
+    TokRule *rules; /* by rank; NULL: what a merge makes may be part of an earlier one */
+    size_t n_rules;
     TokWord *words; /* raw bytes to id: only where merges may be ignored */
     size_t word_slots;
     TokPiece *pieces; /* [max_id + 1]; NULL: only texts become ids */
@@ -100,9 +113,12 @@ typedef struct TokVocab {
 typedef struct TokBpe TokBpe; /* a thread's cache and scratch */
 TokBpe *tok_bpe_open(void);
 void tok_bpe_close(TokBpe *b);
+uint64_t tok_bpe_steps(const TokBpe *b); /* pairs looked at in long pieces so far */
 void tok_merge_put(TokVocab *v, uint32_t left, uint32_t right, uint32_t rank,
                    uint32_t id);
 void tok_word_put(TokVocab *v, const char *s, size_t n, uint32_t id);
+/* After the last merge of n: fills rules. */
+void tok_merges_done(Gen *g, TokVocab *v, size_t n);
 /* The bytes that a word of a vocabulary stands for, in ByteLevel's alphabet; false: a
  * character is outside it, so no text can become this word. to: as long as the word. */
 bool tok_raw_bytes(const char *s, size_t n, char *to, size_t *bytes);
@@ -129,7 +145,9 @@ typedef struct Tokenizer {
     TokVocab vocab;
     TokAdded *added; /* by first byte, the longest first */
     int n_added, added_from[257];
-    bool any_normalized; /* added tokens are looked for twice */
+    /* of those that are looked for in the raw text, and in its normal form: */
+    bool has_added[2], takes_space[2]; /* are there any; does one take white space */
+    size_t longest_added;
     uint32_t before[TOK_MAX_AROUND],
         after[TOK_MAX_AROUND]; /* what a post-processor adds */
     int n_before, n_after;
@@ -148,17 +166,20 @@ typedef struct TokWorker {
 
 /* The id of an added token by its name, or -1. */
 int64_t tok_id_of(const Tokenizer *t, const char *name, size_t n);
-/* Finds the first added token of one of the two kinds in s[from, n), white space that it
- * takes included, but none before `from`; its id, or -1. */
+/* Finds the first added token of one of the two kinds that begins in s[first, limit),
+ * white space that it takes included, but none before `from`; its id, or -1. */
 int64_t tok_added_next(const Tokenizer *t, bool normalized, TokFind find, const char *s,
-                       size_t n, size_t from, size_t *begin, size_t *end);
+                       size_t n, size_t from, size_t first, size_t limit, size_t *begin,
+                       size_t *end);
 /* Appends the ids of a whole text; of one that has no added token before it is
- * normalised. */
+ * normalised; of one that is normalised. */
 bool tok_encode(TokWorker *w, const char *s, size_t n, TokIds *out);
 bool tok_encode_between(TokWorker *w, const char *s, size_t n, TokFind find, TokIds *out);
-/* Pieces of a text without added tokens, normalised, from one that begins at `from` until
- * one begins at or after `to`: that is where *end is. */
-bool tok_encode_stretch(TokWorker *w, const char *s, size_t n, size_t from, size_t to,
+bool tok_encode_part(TokWorker *w, const char *s, size_t n, TokFind find, TokIds *out);
+/* Pieces of a normalised text without added tokens, from its beginning until one begins
+ * at or after `to`: that is where *end is. Unless s[0, n) is the last of the text, *end
+ * may be less: what follows decides where the next one ends. */
+bool tok_encode_stretch(TokWorker *w, const char *s, size_t n, bool last, size_t to,
                         size_t *end, TokIds *out);
 
 /* ---- tokenize_load.c, tokenize_added.c ----------------------------------------------
@@ -178,7 +199,25 @@ void tok_chat_close(TokChat *c);
 bool tok_chat_run(TokChat *c, const json_t *messages, const json_t *record, TokIds *out,
                   char *error);
 
-/* ---- tokenize_input.c, tokenize_jobs.c ----------------------------------------------
+/* ---- tokenize_read.c -----------------------------------------------------------------
+ */
+
+typedef struct TokFile {
+    const char *name;
+    int fd;
+    bool text, ended; /* text: it must be UTF-8 */
+    FileMark mark;
+    int64_t bytes, checked,
+        line;     /* read; known to be text; the line of what comes next */
+    char rest[3]; /* of a character whose end is not yet read */
+    size_t n_rest;
+} TokFile;
+bool tok_file_open(TokFile *f, const char *name, bool text, char *error);
+/* Appends what comes next; ended: nothing does, and the file is as it was. */
+bool tok_file_read(TokFile *f, TokText *to, char *error);
+void tok_file_close(TokFile *f);
+
+/* ---- tokenize_input.c, tokenize_lines.c, tokenize_jobs.c -----------------------------
  */
 
 typedef struct TokOptions {
@@ -192,31 +231,24 @@ typedef struct TokOptions {
     int64_t threads;
     const char *prompt; /* its ids are printed; NULL: files are tokenized */
     bool force, jsonl, no_special, decode;
-    int64_t end_id; /* -1: none */
+    bool progress, screen; /* stderr is a terminal; stdout is one */
+    int64_t end_id;        /* -1: none */
 } TokOptions;
 
-/* A file, mapped for as long as somebody reads it. */
-typedef struct TokInput {
-    const char *name, *at;
-    size_t bytes;
-    int readers;
-} TokInput;
-/* Maps a regular file; an empty one is a text of no bytes. */
-bool tok_map(const char *name, const char **at, size_t *bytes, char *error);
-void tok_input_release(TokInput *in);
-
 typedef enum {
-    TOK_JOB_TEXT,    /* a stretch of a document that cuts added tokens off */
-    TOK_JOB_STRETCH, /* of a long text without them: where it begins is a guess */
+    TOK_JOB_TEXT,    /* of a document, with added tokens */
+    TOK_JOB_PART,    /* the same, in normal form, without those of the raw text */
+    TOK_JOB_STRETCH, /* of a long text without any: where it begins is a guess */
     TOK_JOB_LINES    /* whole lines of JSON */
 } TokJobKind;
 
 typedef struct TokJob {
     TokJobKind kind;
-    TokInput *input;
-    const char *s; /* the text that from and to count in */
-    size_t n, from, to;
-    char *owned; /* freed with the job: a normalised text, after its last stretch */
+    const char *name; /* of the input */
+    char *s;          /* [n], its own; [to, n) lies behind it */
+    size_t n, to;
+    int64_t at;                 /* of a stretch: the place of s in its text */
+    bool last;                  /* nothing lies behind s in that text */
     bool begins, ends, chained; /* a document; chained: follows a stretch of its text */
     int64_t line;               /* of the first, 1-based */
     /* what came of it */
@@ -231,28 +263,71 @@ typedef struct TokReader TokReader;
 TokReader *tok_reader_open(const Tokenizer *t, const TokOptions *o);
 /* The next job; false at the end, or with error set. */
 bool tok_reader_next(TokReader *r, TokJob *job, char *error);
+/* What follows a stretch that is not its text's last: at least `need` bytes, or all. */
+bool tok_reader_peek(TokReader *r, size_t need, const char **s, size_t *n, bool *last,
+                     char *error);
 int64_t tok_reader_bytes(const TokReader *r, int64_t *total); /* read so far */
 void tok_reader_close(TokReader *r);
 
-/* Fills what came of it. */
+/* Fills what came of it; of a stretch without what ends a document. */
 void tok_job_run(TokWorker *w, const TokOptions *o, TokJob *job);
+void tok_end_document(const TokWorker *w, const TokOptions *o, TokJob *job);
+bool tok_job_fails(TokJob *job, const char *why); /* false */
 
-typedef struct TokWriter TokWriter;
 typedef struct TokTotals {
     int64_t tokens, documents, targets, bytes, empty_lines;
+    bool bare; /* nothing stands between documents */
+    uint32_t max_id;
+    uint64_t steps; /* tok_bpe_steps of all workers; is not sent */
 } TokTotals;
+enum { TOK_TOTALS = 7 };
+/* Takes ids in order; false with error set. */
+typedef struct TokSink {
+    bool (*take)(void *with, const TokIds *ids, char *error);
+    void *with;
+} TokSink;
 /* All of it; false with error set. */
-bool tok_run(const Tokenizer *t, const TokOptions *o, TokWriter *out, TokTotals *totals,
-             char *error);
+bool tok_run(const Tokenizer *t, const TokOptions *o, const TokSink *out,
+             TokTotals *totals, char *error);
+
+/* ---- tokenize_send.c -----------------------------------------------------------------
+ */
+
+typedef struct TokSender TokSender; /* in the child */
+TokSender *tok_send_open(const char *output, uint32_t max_id, bool mask);
+bool tok_send_ids(void *sender, const TokIds *ids, char *error); /* of a TokSink */
+void tok_send_end(TokSender *s, const TokTotals *t);
+
+typedef struct TokWriter TokWriter;
+typedef struct TokReceiver { /* in the parent */
+    const char *output;
+    bool mask, force;
+    /* what came */
+    TokWriter *writer; /* NULL: nothing yet */
+    TokTotals totals;
+    bool ended; /* all of it */
+    char error[TOK_ERROR_BYTES];
+    /* its own */
+    int width;
+    int64_t data, masks; /* bytes */
+    bool in_frame;
+    char kind;
+    uint64_t left;
+    unsigned char held[8 * TOK_TOTALS];
+    size_t n_held;
+} TokReceiver;
+/* Writes what the child sent; false with error set. */
+bool tok_receive(TokReceiver *r, const char *s, size_t n);
 
 /* ---- tokenize_write.c ---------------------------------------------------------------
  */
 
-/* A file of llm.c's that appears under its name when it is whole, or not at all. */
-TokWriter *tok_writer_open(const char *path, uint32_t max_id, bool mask, bool force,
+/* A file of llm.c's that appears under its name when it is whole, or not at all. width:
+ * bytes of a token. */
+TokWriter *tok_writer_open(const char *path, int width, bool mask, bool force,
                            char *error);
-bool tok_writer_add(TokWriter *w, const TokIds *ids, char *error);
-bool tok_writer_commit(TokWriter *w, char *error);
+bool tok_writer_add(TokWriter *w, bool mask, const char *s, size_t n, char *error);
+bool tok_writer_commit(TokWriter *w, int64_t tokens, char *error);
 void tok_writer_abandon(TokWriter *w);
 
 /* ---- tokenize_files.c ---------------------------------------------------------------
@@ -260,9 +335,9 @@ void tok_writer_abandon(TokWriter *w);
 
 /* Does an input have a JSON object on each line? */
 bool tok_is_lines(const TokOptions *o, const char *name);
-/* What a file is, by its bytes, that is neither a text nor JSON: "is gzip: ...", or NULL.
+/* What a file is, by its first n bytes and its last four, that is neither a text nor JSON: "is gzip: ...", or NULL.
  */
-const char *tok_no_text(const char *s, size_t n);
+const char *tok_no_text(const char *s, size_t n, const char *end);
 /* Of the inputs and the output; false with error set. */
 bool tok_check_files(Gen *g, const TokOptions *o, const Tokenizer *t, char *error);
 
@@ -272,7 +347,7 @@ bool tok_check_files(Gen *g, const TokOptions *o, const Tokenizer *t, char *erro
 /* The ids of the prompt, a line on stdout; false with error set. */
 bool tok_print_prompt(const Tokenizer *t, const TokOptions *o, char *error);
 /* Ids on stdin to text on stdout; false with error set, after the text before it. */
-bool tok_decode(const Tokenizer *t, char *error);
+bool tok_decode(const Tokenizer *t, const TokOptions *o, char *error);
 
 /* ---- tokenize.c ---------------------------------------------------------------------
  */

@@ -81,7 +81,9 @@ static void read_added_token(Load *l, json_t *part, size_t i)
                                : "others follow the vocabulary in their order");
     json_object_set_new(l->added, json_string_value(content), json_integer(a->id));
     l->newest = a->id > l->newest ? a->id : l->newest;
-    l->t->any_normalized = l->t->any_normalized || a->normalized;
+    l->t->has_added[a->normalized] = true;
+    l->t->takes_space[a->normalized] |= a->lstrip || a->rstrip;
+    l->t->longest_added = a->n > l->t->longest_added ? a->n : l->t->longest_added;
     l->t->max_id = a->id > l->t->max_id ? a->id : l->t->max_id;
     l->t->n_added++;
 }

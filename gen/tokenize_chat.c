@@ -18,17 +18,18 @@
 
 #include "sandbox.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/mman.h>
 
 enum {
     MAX_DEPTH = 64,
     CHAT_INSTRUCTIONS = 20000000,
-    CHAT_BYTES = 256 << 20,
+    CHAT_BYTES = 512 << 20,
     TEXT_BYTES = 512 << 20,
-    TEMPLATE_BYTES = 16 << 20
+    TEMPLATE_BYTES = 16 << 20,
+    BYTES_PER_WORK = 8 /* of a text that is looked through */
 };
 
 typedef struct Range {
@@ -38,7 +39,7 @@ typedef struct Range {
 struct TokChat {
     Gen g;             /* its Lua state is of one chat */
     const char *chunk; /* its name */
-    const char *file;  /* the template's text */
+    char *file;        /* the template's text, marked for the sandbox */
     size_t file_bytes;
     bool own;     /* fsdpgen carries it */
     int function; /* registry */
@@ -64,7 +65,10 @@ static int lua_token(lua_State *L)
 {
     size_t n;
     const char *name = luaL_checklstring(L, 1, &n);
-    const int64_t id = tok_id_of(chat_of(L)->w->tok, name, n);
+    int64_t id;
+
+    sandbox_charge(L, chat_of(L)->w->tok->n_added);
+    id = tok_id_of(chat_of(L)->w->tok, name, n);
 
     if (id < 0)
         return luaL_error(L, "the tokenizer has no added token \"%s\"", name);
@@ -104,6 +108,7 @@ static int lua_trim(lua_State *L)
     size_t n, step;
     const char *s = luaL_checklstring(L, 1, &n);
 
+    sandbox_charge(L, (int64_t)n / BYTES_PER_WORK);
     while ((step = tok_space_begin(s, n)) > 0 || (n > 0 && is_separator(*s))) {
         step = step > 0 ? step : 1;
         s += step;
@@ -247,7 +252,7 @@ static bool flush_text(TokChat *c)
 
     for (size_t at = 0, begin, end; at < c->text.n; at = end) {
         const int64_t id = tok_added_next(t, false, TOK_FIND_PLAIN, c->text.s, c->text.n,
-                                          at, &begin, &end);
+                                          at, at, c->text.n, &begin, &end);
 
         if (begin > at && !encode_part(c, (Range){at, begin}, span_at(c, &span, at)))
             return false;
@@ -315,22 +320,36 @@ static void take_part(lua_State *L, TokChat *c, lua_Integer k)
     add_text(c, s, n, target);
 }
 
+static bool is_part_key(lua_State *L, int index)
+{
+    return lua_isinteger(L, index) && lua_tointeger(L, index) >= 1;
+}
+
+/* The first key of the list on top that is none of a part's. */
+static void refuse_key(lua_State *L)
+{
+    sandbox_push_keys(L, -1);
+    for (lua_Integer k = 1; lua_rawgeti(L, -1, k) != LUA_TNIL; k++, lua_pop(L, 1))
+        if (lua_type(L, -1) == LUA_TSTRING)
+            luaL_error(L, "the template returns a list with a key `%s`; parts have none",
+                       lua_tostring(L, -1));
+    luaL_error(L, "the template returns a list with a key that is not 1, 2, 3, ...");
+}
+
 /* How many parts the table on top has. A nil among them would end the chat there for who
  * asks for one after the other, so each key is looked at. */
 static lua_Integer count_parts(lua_State *L)
 {
     lua_Integer n = 0, last = 0, k = 1;
+    bool good = true;
 
     for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1), n++) {
-        if (lua_type(L, -2) == LUA_TSTRING)
-            luaL_error(L, "the template returns a list with a key `%s`; parts have none",
-                       lua_tostring(L, -2));
-        if (!lua_isinteger(L, -2) || lua_tointeger(L, -2) < 1)
-            luaL_error(L,
-                       "the template returns a list with a key that is not 1, 2, 3, ...");
-        if (lua_tointeger(L, -2) > last)
+        good = good && is_part_key(L, -2);
+        if (good && lua_tointeger(L, -2) > last)
             last = lua_tointeger(L, -2);
     }
+    if (!good)
+        refuse_key(L);
     if (n == 0)
         luaL_error(L, "the template returns no part");
     if (last > n) {
@@ -401,13 +420,13 @@ static bool read_template(TokChat *c, const char *name, char *error)
 {
     const Embedded *e = embed_find(gen_printf(&c->g, "templates/chat/%s.lua", name));
     const size_t n = strlen(name);
-    char why[TOK_ERROR_BYTES - 128];
-    const char *map = NULL;
+    const char *text;
+    size_t bytes;
+    int failed;
 
     if (e) {
         c->own = true;
-        c->file = (const char *)e->data;
-        c->file_bytes = e->bytes;
+        c->file = sandbox_mark((const char *)e->data, e->bytes, &c->file_bytes);
         c->chunk = gen_printf(&c->g, "@%s", e->path);
         return true;
     }
@@ -418,14 +437,14 @@ static bool read_template(TokChat *c, const char *name, char *error)
         return false;
     }
     c->chunk = gen_printf(&c->g, "@%s", name);
-    if (!tok_map(name, &map, &c->file_bytes, why) || c->file_bytes > TEMPLATE_BYTES) {
+    failed = file_read(name, TEMPLATE_BYTES, &text, &bytes);
+    if (failed) {
         snprintf(error, TOK_ERROR_BYTES, "%.100s: %.300s", name,
-                 map ? "is too large for a template" : why);
+                 failed == EFBIG ? "is too large for a template" : file_problem(failed));
         return false;
     }
-    c->file = memcpy(gen_alloc(&c->g, c->file_bytes + 1), map, c->file_bytes);
-    if (c->file_bytes)
-        munmap((void *)(uintptr_t)map, c->file_bytes);
+    c->file = sandbox_mark(text, bytes, &c->file_bytes);
+    free((void *)(uintptr_t)text);
     return true;
 }
 
@@ -440,7 +459,7 @@ static bool load_template(TokChat *c, char *error)
     lua_pushlightuserdata(L, c);
     lua_pushinteger(L, env);
     if (lua_pcall(L, 2, 0, 0) != LUA_OK ||
-        sandbox_run(&c->g, c->file, c->file_bytes, c->chunk, env, 1))
+        sandbox_run_marked(&c->g, c->file, c->file_bytes, c->chunk, env, 1))
         return failed(L, error);
     if (lua_type(L, -1) != LUA_TFUNCTION) {
         snprintf(error, TOK_ERROR_BYTES,
@@ -454,9 +473,8 @@ static bool load_template(TokChat *c, char *error)
 
 TokChat *tok_chat_open(TokWorker *w, const char *template, char *error)
 {
-    TokChat *c = calloc(1, sizeof *c);
+    TokChat *c = gen_calloc(1, sizeof *c);
 
-    gen_require(c, "out of memory");
     c->w = w;
     c->pieces = w->tok->vocab.pieces;
     if (!read_template(c, template, error)) {
@@ -479,6 +497,7 @@ void tok_chat_close(TokChat *c)
     free(c->text.s);
     free(c->normal.s);
     free(c->spans);
+    free(c->file);
     free(c);
 }
 

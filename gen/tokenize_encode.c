@@ -9,10 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_PIECE_BYTES = 1 << 30 }; /* a merge counts three times as many pairs */
+
 int64_t tok_added_next(const Tokenizer *t, bool normalized, TokFind find, const char *s,
-                       size_t n, size_t from, size_t *begin, size_t *end)
+                       size_t n, size_t from, size_t first, size_t limit, size_t *begin,
+                       size_t *end)
 {
-    for (size_t at = from; at < n && t->n_added > 0; at++) {
+    for (size_t at = first; at < limit && t->has_added[normalized]; at++) {
         const unsigned char c = (unsigned char)s[at];
 
         for (int k = t->added_from[c]; k < t->added_from[c + 1]; k++) {
@@ -44,13 +47,18 @@ static bool cut(TokWorker *w, int step, const char *s, size_t n, TokIds *out)
 {
     size_t at = 0, begin, end;
 
+    if (n > MAX_PIECE_BYTES) {
+        snprintf(w->error, sizeof w->error,
+                 "a piece of more than 1 GiB is not supported");
+        return false;
+    }
     if (step == w->tok->steps) {
         tok_bpe_piece(&w->tok->vocab, w->bpe, s, n, out);
         return true;
     }
     while (at < n) {
-        tok_regex_next(w->tok->step[step], w->match, s, n, at, &begin, &end, w->error);
-        if (w->error[0])
+        if (tok_regex_next(w->tok->step[step], w->match, s, n, at, true, &begin, &end,
+                           w->error) == TOK_FAILED)
             return false;
         if (begin > at && !cut(w, step + 1, s + at, begin - at, out))
             return false;
@@ -61,23 +69,38 @@ static bool cut(TokWorker *w, int step, const char *s, size_t n, TokIds *out)
     return true;
 }
 
-bool tok_encode_stretch(TokWorker *w, const char *s, size_t n, size_t from, size_t to,
+/* What is left when a text has no pattern, or is bytes. */
+static bool encode_unbroken(TokWorker *w, const char *s, size_t n, bool last, size_t to,
+                            size_t *end_at, TokIds *out)
+{
+    *end_at = 0;
+    if (!w->tok->file) {
+        for (size_t at = 0; at < to; at++)
+            tok_push(out, (unsigned char)s[at]);
+        *end_at = to;
+    } else if (last && n > 0) { /* one piece */
+        *end_at = n;
+        return cut(w, 0, s, n, out);
+    }
+    return true;
+}
+
+bool tok_encode_stretch(TokWorker *w, const char *s, size_t n, bool last, size_t to,
                         size_t *end_at, TokIds *out)
 {
-    size_t at = from, begin, end;
+    size_t at = 0, begin, end;
 
     w->error[0] = '\0';
-    if (!w->tok->file) {
-        for (; at < to; at++)
-            tok_push(out, (unsigned char)s[at]);
-    } else if (w->tok->steps == 0) { /* one piece */
-        tok_bpe_piece(&w->tok->vocab, w->bpe, s + at, n - at, out);
-        at = n;
-    }
+    if (!w->tok->file || w->tok->steps == 0)
+        return encode_unbroken(w, s, n, last, to, end_at, out);
     while (at < to) {
-        tok_regex_next(w->tok->step[0], w->match, s, n, at, &begin, &end, w->error);
-        if (w->error[0])
+        const TokFound found = tok_regex_next(w->tok->step[0], w->match, s, n, at, last,
+                                              &begin, &end, w->error);
+
+        if (found == TOK_FAILED)
             return false;
+        if (found == TOK_MORE)
+            break;
         if (begin > at && !cut(w, 1, s + at, begin - at, out))
             return false;
         at = begin;
@@ -92,13 +115,11 @@ bool tok_encode_stretch(TokWorker *w, const char *s, size_t n, size_t from, size
 }
 
 /* Between the added tokens of the raw text. */
-static bool encode_normalised(TokWorker *w, const char *s, size_t n, TokFind find,
-                              TokIds *out)
+bool tok_encode_part(TokWorker *w, const char *s, size_t n, TokFind find, TokIds *out)
 {
-    for (size_t at = 0, begin = n, end = n; at < n; at = end) {
-        const int64_t id = w->tok->any_normalized ? tok_added_next(w->tok, true, find, s,
-                                                                   n, at, &begin, &end)
-                                                  : -1;
+    for (size_t at = 0, begin, end; at < n; at = end) {
+        const int64_t id =
+            tok_added_next(w->tok, true, find, s, n, at, at, n, &begin, &end);
 
         if (begin > at && !cut(w, 0, s + at, begin - at, out))
             return false;
@@ -111,10 +132,10 @@ static bool encode_normalised(TokWorker *w, const char *s, size_t n, TokFind fin
 bool tok_encode_between(TokWorker *w, const char *s, size_t n, TokFind find, TokIds *out)
 {
     if (!w->tok->nfc || tok_is_nfc(s, n))
-        return encode_normalised(w, s, n, find, out);
+        return tok_encode_part(w, s, n, find, out);
     w->scratch.n = 0;
     return tok_nfc(&w->scratch, s, n, w->error) &&
-           encode_normalised(w, w->scratch.s, w->scratch.n, find, out);
+           tok_encode_part(w, w->scratch.s, w->scratch.n, find, out);
 }
 
 bool tok_encode(TokWorker *w, const char *s, size_t n, TokIds *out)
@@ -124,7 +145,7 @@ bool tok_encode(TokWorker *w, const char *s, size_t n, TokIds *out)
         tok_push(out, (unsigned char)s[i]);
     for (size_t at = 0, begin, end; w->tok->file && at < n; at = end) {
         const int64_t id =
-            tok_added_next(w->tok, false, TOK_FIND_ALL, s, n, at, &begin, &end);
+            tok_added_next(w->tok, false, TOK_FIND_ALL, s, n, at, at, n, &begin, &end);
 
         if (begin > at && !tok_encode_between(w, s + at, begin - at, TOK_FIND_ALL, out))
             return false;

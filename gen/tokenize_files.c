@@ -8,8 +8,8 @@
 #include <errno.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* ---- inputs ---------------------------------------------------------------------------
  */
@@ -27,7 +27,12 @@ bool tok_is_lines(const TokOptions *o, const char *name)
            has_suffix(name, ".ndjson");
 }
 
-const char *tok_no_text(const char *s, size_t n)
+static bool begins(const char *s, size_t n, const char *with, size_t bytes)
+{
+    return n >= bytes && !memcmp(s, with, bytes);
+}
+
+const char *tok_no_text(const char *s, size_t n, const char *end)
 {
     static const struct {
         const char *begin, *end, *says; /* end: what the file ends with, too */
@@ -42,27 +47,29 @@ const char *tok_no_text(const char *s, size_t n)
     };
 
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (n >= kinds[i].bytes && !memcmp(s, kinds[i].begin, kinds[i].bytes) &&
-            (!kinds[i].end || !memcmp(s + n - 4, kinds[i].end, 4)))
+        if (begins(s, n, kinds[i].begin, kinds[i].bytes) &&
+            (!kinds[i].end || begins(end, 4, kinds[i].end, 4)))
             return kinds[i].says;
     return NULL;
 }
 
 static bool check_input(const TokOptions *o, const char *name, char *error)
 {
-    char why[TOK_ERROR_BYTES - 256];
-    const char *at, *problem = NULL;
-    size_t bytes;
+    FileMark mark;
+    const int fd = file_open(name, &mark);
+    char begin[64], end[4] = "";
+    const char *problem = fd < 0 ? file_problem(errno) : NULL;
+    ssize_t n = 0;
 
-    if (!tok_map(name, &at, &bytes, why)) {
-        problem = why;
-    } else {
-        problem = tok_no_text(at, bytes);
-        if (!problem && o->field && !tok_is_lines(o, name))
-            problem = "is a text, which has no --field; --jsonl takes it as JSON lines";
-        if (bytes)
-            munmap((void *)(uintptr_t)at, bytes);
+    if (!problem) {
+        n = pread(fd, begin, sizeof begin, 0);
+        if (mark.bytes >= 4 && pread(fd, end, sizeof end, mark.bytes - 4) != 4)
+            end[0] = '\0';
+        problem = n < 0 ? file_problem(errno) : tok_no_text(begin, (size_t)n, end);
+        close(fd);
     }
+    if (!problem && o->field && !tok_is_lines(o, name))
+        problem = "is a text, which has no --field; --jsonl takes it as JSON lines";
     if (problem)
         snprintf(error, TOK_ERROR_BYTES, "%.200s: %s", name, problem);
     return !problem;

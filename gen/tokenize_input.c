@@ -1,88 +1,55 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tokenize_input.c: files to jobs. In: the inputs, in order. Out: jobs whose ids, one
- * behind the other, are the output, whatever thread does them and when.
+ * behind the other, are the output, whatever thread does them and when. A job has a copy
+ * of its text; no more of a file is held than jobs have, and the stretch that is cut.
  *
- * A file of JSON lines is cut between lines. A text file is one document: it is cut after
- * added tokens, where pieces know nothing of each other. A long stretch without one is
- * cut anywhere, best after a line, and the cut is a guess: pieces found from there on are
- * right only if one ends there for who comes from before. Who puts the jobs in order
- * knows that, and has a wrong guess done again from the right place (tokenize_jobs.c).
- * Matching only looks ahead, in the whole text, so what is found from a place on does not
- * depend on where somebody began. */
+ * A file of JSON lines is cut between lines. A text file is one document. First it is cut
+ * after added tokens, where pieces know nothing of each other. What lies between two of
+ * them, if it is long, is brought into normal form here, and cut after the added tokens
+ * that are looked for in that. A long stretch without any is cut anywhere, best after a
+ * line, and the cut is a guess: pieces found from there on are right only if one ends
+ * there for who comes from before. Who puts the jobs in order knows that, and has a wrong
+ * guess done again from the right place (tokenize_jobs.c). Matching looks ahead only; a
+ * job has some of the text behind it, and says where that was not enough. */
 #include "tokenize.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-enum { JOB_BYTES = 1 << 18, LOOK_BYTES = 1 << 14 };
+enum { JOB_BYTES = 1 << 18, LOOK_BYTES = 1 << 14, LONG_BYTES = 2 * JOB_BYTES };
 
-bool tok_map(const char *name, const char **at, size_t *bytes, char *error)
-{
-    const int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    struct stat s = {0};
-    void *map = NULL;
-
-    *at = NULL;
-    *bytes = 0;
-    if (fd < 0 || fstat(fd, &s) != 0 || !S_ISREG(s.st_mode)) {
-        snprintf(error, TOK_ERROR_BYTES, "%s",
-                 fd < 0 || !s.st_mode ? strerror(errno) : "not a regular file");
-        if (fd >= 0)
-            close(fd);
-        return false;
-    }
-    if (s.st_size > 0)
-        map = mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    close(fd);
-    if (map == MAP_FAILED) {
-        snprintf(error, TOK_ERROR_BYTES, "cannot be mapped: %s", strerror(errno));
-        return false;
-    }
-    *at = map ? map : "";
-    *bytes = (size_t)s.st_size;
-    return true;
-}
-
-void tok_input_release(TokInput *in)
-{
-    if (in && --in->readers == 0) {
-        if (in->bytes)
-            munmap((void *)(uintptr_t)in->at, in->bytes);
-        free(in);
-    }
-}
-
-/* ---- reading -------------------------------------------------------------------------
- */
+/* A text that comes from the left: what is given away goes, more is put behind. */
+typedef struct Window {
+    TokText text;
+    size_t at;       /* what lies before it is given away */
+    size_t scanned;  /* no added token begins between `at` and here */
+    bool ended;      /* nothing comes behind it */
+    bool normalized; /* which added tokens are looked for */
+} Window;
 
 struct TokReader {
     const Tokenizer *tok;
     const TokOptions *o;
-    int next;     /* input */
-    TokInput *in; /* NULL: between inputs */
-    bool lines, begun;
-    size_t at; /* of the input */
-    int64_t line, bytes_before, total;
-    /* a long stretch without added tokens, normalised: s[long_at, long_n); NULL: none */
-    const char *s;
-    char *owned;
-    size_t long_at, long_n, long_end; /* long_end: where it ends in the input */
-    bool chained;
+    int next; /* input */
+    TokFile file;
+    bool open, lines, begun;
+    Window raw;
+    Window part;  /* of raw, between two tokens, in normal form, if it is long */
+    bool in_part; /* there is such a part; its end lies in raw, or is not yet read */
+    bool in_stretch,
+        chained;     /* of part: a long stretch without tokens; not its first job */
+    int64_t part_at; /* place of part.text in the part */
+    int64_t bytes_before, total;
 };
 
 TokReader *tok_reader_open(const Tokenizer *t, const TokOptions *o)
 {
-    TokReader *r = calloc(1, sizeof *r);
+    TokReader *r = gen_calloc(1, sizeof *r);
 
-    gen_require(r, "out of memory");
     r->tok = t;
     r->o = o;
+    r->part.normalized = true;
     for (int i = 0; i < o->inputs.count; i++) {
         struct stat s;
 
@@ -93,331 +60,344 @@ TokReader *tok_reader_open(const Tokenizer *t, const TokOptions *o)
 
 void tok_reader_close(TokReader *r)
 {
-    tok_input_release(r->in);
-    free(r->owned);
+    if (r->open)
+        tok_file_close(&r->file);
+    free(r->raw.text.s);
+    free(r->part.text.s);
     free(r);
 }
 
 int64_t tok_reader_bytes(const TokReader *r, int64_t *total)
 {
     *total = r->total;
-    return r->bytes_before + (int64_t)(r->in ? r->at : 0);
+    return r->bytes_before + (r->open ? r->file.bytes : 0);
 }
+
+/* ---- windows -------------------------------------------------------------------------
+ */
+
+static void window_begin(Window *w)
+{
+    w->text.n = w->at = w->scanned = 0;
+    w->ended = false;
+}
+
+/* What is given away takes no memory; returns how much that was. */
+static size_t window_shift(Window *w)
+{
+    const size_t gone = w->at;
+
+    if (gone < JOB_BYTES && gone < w->text.n)
+        return 0;
+    memmove(w->text.s, w->text.s + gone, w->text.n - gone);
+    w->text.n -= gone;
+    w->scanned -= w->scanned < gone ? w->scanned : gone;
+    w->at = 0;
+    return gone;
+}
+
+/* As much again as there is, so that what is looked at again and again is so few times.
+ */
+static bool read_more(TokReader *r, char *error)
+{
+    Window *w = &r->raw;
+    size_t want;
+
+    window_shift(w);
+    want = 2 * (w->text.n - w->at) + w->at;
+    do
+        if (!tok_file_read(&r->file, &w->text, error))
+            return false;
+    while (w->text.n < want && !r->file.ended);
+    w->ended = r->file.ended;
+    return true;
+}
+
+/* The first added token of w's kind from `from` on, with the white space that is its:
+ * [*begin, *end). False: there is none before *begin, all of which is surely text; what
+ * follows it may belong to a token, unless the window ended. */
+static bool find_token(const TokReader *r, Window *w, size_t from, size_t *begin,
+                       size_t *end)
+{
+    const Tokenizer *t = r->tok;
+    const char *s = w->text.s;
+    const size_t n = w->text.n, behind = w->ended ? 1 : t->longest_added;
+    size_t limit =
+        n >= behind ? n - behind + 1 : 0; /* a longer one has no room behind it */
+
+    if (!t->has_added[w->normalized]) {
+        *begin = *end = n;
+        return false;
+    }
+    w->scanned = w->scanned > from ? w->scanned : from;
+    limit = limit > w->scanned ? limit : w->scanned;
+    if (tok_added_next(t, w->normalized, TOK_FIND_ALL, s, n, from, w->scanned, limit,
+                       begin, end) >= 0) {
+        if (*end < n || w->ended || !t->takes_space[w->normalized])
+            return true;
+        limit = *begin; /* white space behind it may go on */
+    }
+    w->scanned = limit;
+    if (!w->ended && t->takes_space[w->normalized])
+        limit -= tok_space_end(s + from, limit - from); /* and before the next */
+    *begin = *end = limit;
+    return false;
+}
+
+/* More of the part: what is surely text of it, up to where a unit of its normal form
+ * begins; the rest waits for what follows. */
+static bool more_of_part(TokReader *r, char *error)
+{
+    Window *raw = &r->raw;
+    size_t begin, end, take;
+
+    r->part_at += (int64_t)window_shift(&r->part);
+    for (;;) {
+        const bool found = find_token(r, raw, raw->at, &begin, &end);
+        const bool last = found || raw->ended;
+
+        take = begin - raw->at;
+        if (!last && r->tok->nfc)
+            take = tok_nfc_cut(raw->text.s + raw->at, take);
+        if (last || take > 0) {
+            r->part.ended = last;
+            break;
+        }
+        if (!read_more(r, error))
+            return false;
+    }
+    if (!r->tok->nfc)
+        tok_append(&r->part.text, raw->text.s + raw->at, take);
+    else if (!tok_nfc(&r->part.text, raw->text.s + raw->at, take, error))
+        return false;
+    raw->at += take;
+    return true;
+}
+
+static bool more_of(TokReader *r, Window *w, char *error)
+{
+    return w == &r->raw ? read_more(r, error) : more_of_part(r, error);
+}
+
+/* ---- jobs ----------------------------------------------------------------------------
+ */
+
+/* A job of w's text [from, to), and what lies behind it up to `look`; to is given away.
+ */
+static void make_job(TokReader *r, Window *w, TokJobKind kind, size_t to, size_t look,
+                     TokJob *job)
+{
+    const size_t n = look - w->at;
+
+    *job = (TokJob){.kind = kind, .name = r->file.name, .to = to - w->at, .n = n};
+    job->s = gen_calloc(n + 1, 1);
+    memcpy(job->s, w->text.s + w->at, n);
+    if (w == &r->part)
+        job->at = r->part_at + (int64_t)w->at;
+    w->at = to;
+}
+
+/* The character that begins at or after a place, LOOK_BYTES on. */
+static size_t look_on(const char *s, size_t n, size_t from)
+{
+    size_t at = n - from > LOOK_BYTES ? from + LOOK_BYTES : n;
+
+    while (at < n && ((unsigned char)s[at] & 0xC0) == 0x80)
+        at++;
+    return at;
+}
+
+/* Where a stretch may end: after a line, or at a character. */
+static size_t cut_after_line(const char *s, size_t n, size_t from)
+{
+    const size_t to = look_on(s, n, from);
+    const char *end = memchr(s + from, '\n', to - from);
+
+    return end ? (size_t)(end - s) + 1 : to;
+}
+
+/* How far the stretch goes that begins at part.at: as far as `need` bytes, or to its end.
+ */
+static bool find_stretch(TokReader *r, size_t need, size_t *end, bool *last, char *error)
+{
+    Window *w = &r->part;
+    size_t behind;
+
+    for (;;) {
+        *last = find_token(r, w, w->at, end, &behind) || w->ended;
+        if (*last || *end - w->at >= need)
+            return true;
+        if (!more_of_part(r, error))
+            return false;
+    }
+}
+
+bool tok_reader_peek(TokReader *r, size_t need, const char **s, size_t *n, bool *last,
+                     char *error)
+{
+    size_t end;
+
+    if (!find_stretch(r, need, &end, last, error))
+        return false;
+    *s = r->part.text.s + r->part.at;
+    *n = end - r->part.at;
+    return true;
+}
+
+static bool next_stretch(TokReader *r, TokJob *job, char *error)
+{
+    Window *w = &r->part;
+    size_t end, to, look;
+    bool last;
+
+    if (!find_stretch(r, LONG_BYTES + LOOK_BYTES, &end, &last, error))
+        return false;
+    to = look = end;
+    if (!last || end - w->at > LONG_BYTES) {
+        to = cut_after_line(w->text.s, end, w->at + JOB_BYTES);
+        look = look_on(w->text.s, end, to);
+    }
+    make_job(r, w, TOK_JOB_STRETCH, to, look, job);
+    job->last = last && look == end;
+    job->chained = r->chained;
+    r->chained = true;
+    r->in_stretch = !(last && to == end);
+    return true;
+}
+
+/* Text of w up to a token's end, after JOB_BYTES; *is_long: a long stretch begins. */
+static bool next_text(TokReader *r, Window *w, TokJob *job, bool *is_long, char *error)
+{
+    size_t at = w->at, begin, end;
+
+    *is_long = false;
+    while (at - w->at < JOB_BYTES) {
+        const bool found = find_token(r, w, at, &begin, &end);
+
+        if (begin - at > LONG_BYTES) {
+            *is_long = at == w->at;
+            break;
+        }
+        if (!found && !w->ended) {
+            const size_t done = at - w->at; /* more may move the window */
+
+            if (!more_of(r, w, error))
+                return false;
+            at = w->at + done;
+            continue;
+        }
+        at = end;
+        if (!found)
+            break;
+    }
+    if (!*is_long)
+        make_job(r, w, w == &r->raw ? TOK_JOB_TEXT : TOK_JOB_PART, at, at, job);
+    return true;
+}
+
+static bool next_of_document(TokReader *r, TokJob *job, char *error)
+{
+    bool is_long;
+
+    for (;;) {
+        if (r->in_stretch)
+            return next_stretch(r, job, error);
+        if (r->in_part && r->part.ended && r->part.at == r->part.text.n)
+            r->in_part = false;
+        if (!next_text(r, r->in_part ? &r->part : &r->raw, job, &is_long, error))
+            return false;
+        if (!is_long)
+            return true;
+        if (r->in_part) {
+            r->in_stretch = true;
+            r->chained = false;
+        } else {
+            window_begin(&r->part);
+            r->in_part = true;
+            r->part_at = 0;
+        }
+    }
+}
+
+/* Is nothing left of the file, but for what is in jobs? */
+static bool is_at_end(const TokReader *r)
+{
+    return r->raw.ended && r->raw.at == r->raw.text.n && !r->in_stretch &&
+           !(r->in_part && r->part.at < r->part.text.n);
+}
+
+/* Whole lines, from JOB_BYTES on. */
+static bool next_lines(TokReader *r, TokJob *job, char *error)
+{
+    Window *w = &r->raw;
+    int64_t lines = 0;
+    size_t to;
+
+    for (;;) {
+        const size_t from =
+            w->at + JOB_BYTES > w->scanned ? w->at + JOB_BYTES : w->scanned;
+        const char *end =
+            w->text.n > from ? memchr(w->text.s + from, '\n', w->text.n - from) : NULL;
+
+        to = end ? (size_t)(end - w->text.s) + 1 : w->text.n;
+        if (end || w->ended)
+            break;
+        w->scanned = w->text.n;
+        if (!read_more(r, error))
+            return false;
+    }
+    for (size_t i = w->at; i < to; i++)
+        lines += w->text.s[i] == '\n';
+    make_job(r, w, TOK_JOB_LINES, to, to, job);
+    w->scanned = to;
+    job->line = r->file.line;
+    r->file.line += lines;
+    return true;
+}
+
+/* ---- files ---------------------------------------------------------------------------
+ */
 
 static bool open_next(TokReader *r, char *error)
 {
     const char *name = r->o->inputs.items[r->next++];
-    char why[TOK_ERROR_BYTES - 128];
-    TokInput *in = calloc(1, sizeof *in);
-    size_t good;
+    Window *w = &r->raw;
 
-    gen_require(in, "out of memory");
-    in->readers = 1;
-    in->name = name;
-    if (!tok_map(name, &in->at, &in->bytes, why)) {
-        snprintf(error, TOK_ERROR_BYTES, "%.120s: %.300s", name, why);
-        free(in);
-        return false;
-    }
-    r->in = in;
-    r->at = 0;
-    r->line = 1;
-    r->begun = false;
     r->lines = tok_is_lines(r->o, name);
-    if (r->lines && in->bytes >= 3 && !memcmp(in->at, "\xef\xbb\xbf", 3))
-        r->at = 3; /* the byte order mark that Windows' programs write */
-    good = r->lines || !r->tok->file ? in->bytes : tok_utf8_valid(in->at, in->bytes);
-    if (good < in->bytes) {
-        int64_t line = 1;
-
-        for (size_t i = 0; i < good; i++)
-            line += in->at[i] == '\n';
-        snprintf(error, TOK_ERROR_BYTES,
-                 "%.300s:%lld: byte %zu is not UTF-8; a tokenizer.json is for text", name,
-                 (long long)line, good);
+    if (!tok_file_open(&r->file, name, r->tok->file && !r->lines, error))
         return false;
-    }
+    r->open = true;
+    r->begun = false;
+    window_begin(w);
+    while (r->lines && w->text.n < 3 && !w->ended)
+        if (!read_more(r, error))
+            return false;
+    if (r->lines && w->text.n >= 3 && !memcmp(w->text.s, "\xef\xbb\xbf", 3))
+        w->at = 3; /* the byte order mark that Windows' programs write */
     return true;
 }
 
 static void close_input(TokReader *r)
 {
-    r->bytes_before += (int64_t)r->in->bytes;
-    tok_input_release(r->in);
-    r->in = NULL;
-}
-
-/* Where a stretch of lines, or of text, may end. */
-static size_t cut_after_line(const char *s, size_t n, size_t from, size_t look)
-{
-    const size_t to = n - from > look ? from + look : n;
-    const char *end = memchr(s + from, '\n', to - from);
-    size_t at = end ? (size_t)(end - s) + 1 : to;
-
-    while (!end && at < n && ((unsigned char)s[at] & 0xC0) == 0x80)
-        at++;
-    return at;
-}
-
-static void next_lines(TokReader *r, TokJob *job)
-{
-    const char *s = r->in->at;
-    const size_t n = r->in->bytes;
-
-    *job =
-        (TokJob){.kind = TOK_JOB_LINES, .s = s, .n = n, .from = r->at, .line = r->line};
-    job->to = n - r->at > JOB_BYTES ? cut_after_line(s, n, r->at + JOB_BYTES, n) : n;
-    for (const char *p = s + r->at; p && p < s + job->to; p = p ? p + 1 : NULL) {
-        p = memchr(p, '\n', (size_t)(s + job->to - p));
-        r->line += p != NULL;
-        if (!p)
-            break;
-    }
-    r->at = job->to;
-}
-
-static void next_stretch(TokReader *r, TokJob *job)
-{
-    const size_t left = r->long_n - r->long_at;
-
-    *job = (TokJob){.kind = TOK_JOB_STRETCH,
-                    .s = r->s,
-                    .n = r->long_n,
-                    .from = r->long_at,
-                    .chained = r->chained};
-    job->to = left > 2 * JOB_BYTES
-                  ? cut_after_line(r->s, r->long_n, r->long_at + JOB_BYTES, LOOK_BYTES)
-                  : r->long_n;
-    r->chained = true;
-    r->at += (r->long_end - r->at) * (job->to - r->long_at) / left;
-    r->long_at = job->to;
-    if (r->long_at == r->long_n) {
-        job->owned = r->owned;
-        r->owned = NULL;
-        r->s = NULL;
-        r->at = r->long_end;
-    }
-}
-
-/* The input's [from, to) has no added token, and is long. */
-static bool begin_stretch(TokReader *r, size_t from, size_t to, char *error)
-{
-    const char *s = r->in->at + from;
-    TokText normal = {0};
-
-    r->s = s;
-    r->long_n = to - from;
-    r->long_at = 0;
-    r->long_end = to;
-    r->chained = false;
-    if (r->tok->nfc && !tok_is_nfc(s, to - from)) {
-        if (!tok_nfc(&normal, s, to - from, error))
-            return false;
-        r->s = r->owned = normal.s;
-        r->long_n = normal.n;
-    }
-    return true;
-}
-
-/* Text up to an added token's end, after JOB_BYTES; or to where a long stretch begins. */
-static bool next_text(TokReader *r, TokJob *job, char *error)
-{
-    const char *s = r->in->at;
-    const size_t n = r->in->bytes;
-    size_t at = r->at, begin, end;
-
-    while (at < n && at - r->at < JOB_BYTES) {
-        tok_added_next(r->tok, false, TOK_FIND_ALL, s, n, at, &begin, &end);
-        if (begin - at > 2 * JOB_BYTES && !r->tok->any_normalized) {
-            if (at > r->at)
-                break;
-            if (!begin_stretch(r, at, begin, error))
-                return false;
-            next_stretch(r, job);
-            return true;
-        }
-        at = end;
-    }
-    *job = (TokJob){.kind = TOK_JOB_TEXT, .s = s, .n = n, .from = r->at, .to = at};
-    r->at = at;
-    return true;
+    r->bytes_before += r->file.bytes;
+    tok_file_close(&r->file);
+    r->open = false;
 }
 
 bool tok_reader_next(TokReader *r, TokJob *job, char *error)
 {
-    while (!r->in) {
+    while (!r->open) {
         if (r->next == r->o->inputs.count || !open_next(r, error))
             return false;
-        if (r->lines && r->at == r->in->bytes)
+        if (r->lines && is_at_end(r))
             close_input(r);
     }
-    if (r->lines)
-        next_lines(r, job);
-    else if (r->s)
-        next_stretch(r, job);
-    else if (!next_text(r, job, error))
+    if (r->lines ? !next_lines(r, job, error) : !next_of_document(r, job, error))
         return false;
     job->begins = !r->lines && !r->begun;
-    job->ends = !r->lines && !r->s && r->at == r->in->bytes;
+    job->ends = !r->lines && is_at_end(r);
     r->begun = true;
-    job->input = r->in;
-    r->in->readers++;
-    if (!r->s && r->at == r->in->bytes)
+    if (is_at_end(r))
         close_input(r);
     return true;
-}
-
-/* ---- doing ----------------------------------------------------------------------------
- */
-
-static void push_all(TokIds *out, const uint32_t *id, int n)
-{
-    for (int i = 0; i < n; i++)
-        tok_push(out, id[i]);
-}
-
-static void begin_document(const TokWorker *w, const TokOptions *o, TokJob *job)
-{
-    job->documents++;
-    if (!o->no_special)
-        push_all(&job->ids, w->tok->before, w->tok->n_before);
-}
-
-static void end_document(const TokWorker *w, const TokOptions *o, TokJob *job)
-{
-    if (!o->no_special)
-        push_all(&job->ids, w->tok->after, w->tok->n_after);
-    if (o->end_id >= 0)
-        tok_push(&job->ids, (uint32_t)o->end_id);
-}
-
-static bool line_failed(TokJob *job, int64_t line, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static bool line_failed(TokJob *job, int64_t line, const char *fmt, ...)
-{
-    va_list ap;
-    const int n = snprintf(job->error, sizeof job->error,
-                           "%.200s:%lld: ", job->input->name, (long long)line);
-
-    va_start(ap, fmt);
-    vsnprintf(job->error + n, sizeof job->error - (size_t)n, fmt, ap);
-    va_end(ap);
-    return false;
-}
-
-/* The names that an object has, for a message. */
-static const char *names_of(const json_t *object, char *to, size_t bytes)
-{
-    size_t n = 0;
-    const char *key;
-    json_t *v;
-
-    to[0] = '\0';
-    json_object_foreach((json_t *)(uintptr_t)object, key, v)
-    {
-        if (n + strlen(key) + 4 < bytes)
-            n += (size_t)snprintf(to + n, bytes - n, "%s`%s`", n ? ", " : "", key);
-    }
-    return n ? to : "none";
-}
-
-/* Its template writes what begins a chat. */
-static bool run_chat(TokWorker *w, const TokOptions *o, TokJob *job,
-                     const json_t *messages, const json_t *record, int64_t line)
-{
-    TokIds *ids = &job->ids;
-    char error[TOK_ERROR_BYTES];
-
-    job->documents++;
-    if (!tok_chat_run(w->chat, messages, record, ids, error))
-        return line_failed(job, line, "%s", error);
-    if (o->end_id >= 0) {
-        tok_push(ids, (uint32_t)o->end_id);
-        ids->target = tok_grow(ids->target, &ids->target_cap, ids->n, 1);
-        ids->target[ids->n - 1] = 0;
-    }
-    return true;
-}
-
-static bool run_record(TokWorker *w, const TokOptions *o, TokJob *job,
-                       const json_t *record, int64_t line)
-{
-    const json_t *v = json_object_get(record, o->field);
-    char names[160];
-
-    if (!json_is_object(record))
-        return line_failed(job, line, "a line is one JSON object");
-    if (!v)
-        return line_failed(job, line, "no field `%.60s`; it has %s (--field NAME)",
-                           o->field, names_of(record, names, sizeof names));
-    if (w->chat)
-        return run_chat(w, o, job, v, record, line);
-    if (!json_is_string(v))
-        return line_failed(job, line, "the field `%.60s` is no text", o->field);
-    begin_document(w, o, job);
-    if (!tok_encode(w, json_string_value(v), json_string_length(v), &job->ids))
-        return line_failed(job, line, "%s", w->error);
-    end_document(w, o, job);
-    return true;
-}
-
-static bool run_line(TokWorker *w, const TokOptions *o, TokJob *job, const char *s,
-                     size_t n, int64_t line)
-{
-    json_error_t error;
-    json_t *record;
-    bool good;
-
-    if (tok_space_begin(s, n) == n) {
-        job->skipped++;
-        return true;
-    }
-    record = json_loadb(s, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
-    if (!record)
-        return line_failed(job, line, "column %d: %s",
-                           error.column > 0 ? error.column : 1, error.text);
-    good = run_record(w, o, job, record, line);
-    json_decref(record);
-    return good;
-}
-
-static bool run_lines(TokWorker *w, const TokOptions *o, TokJob *job)
-{
-    int64_t line = job->line;
-
-    for (size_t at = job->from, next; at < job->to; at = next, line++) {
-        const char *end = memchr(job->s + at, '\n', job->to - at);
-
-        next = end ? (size_t)(end - job->s) + 1 : job->to;
-        if (!run_line(w, o, job, job->s + at, next - at - (end != NULL), line))
-            return false;
-    }
-    return true;
-}
-
-void tok_job_run(TokWorker *w, const TokOptions *o, TokJob *job)
-{
-    job->ids.n = 0;
-    job->documents = job->skipped = 0;
-    job->error[0] = w->error[0] = '\0';
-    if (job->begins)
-        begin_document(w, o, job);
-    switch (job->kind) {
-    case TOK_JOB_LINES:
-        job->good = run_lines(w, o, job);
-        break;
-    case TOK_JOB_TEXT:
-        job->good = tok_encode(w, job->s + job->from, job->to - job->from, &job->ids);
-        break;
-    case TOK_JOB_STRETCH:
-        job->good = tok_encode_stretch(w, job->s, job->n, job->from, job->to, &job->end,
-                                       &job->ids);
-        break;
-    }
-    if (job->good && job->ends)
-        end_document(w, o, job);
-    if (!job->good && !job->error[0])
-        snprintf(job->error, sizeof job->error, "%.200s: %.290s", job->input->name,
-                 w->error);
 }

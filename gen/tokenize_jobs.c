@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenize_jobs.c: jobs done by threads, their ids written in order. In: a reader of
- * jobs. Out: the same bytes whatever the number of threads: who writes takes the jobs in
- * their order, and has those done again that began where no piece begins. */
+/* tokenize_jobs.c: jobs done by threads, their ids handed on in order. In: a reader of
+ * jobs. Out: the same ids whatever the number of threads: who hands them on takes the
+ * jobs in their order. Stretches that began where no piece begins it does again, and
+ * those that could not see the end of a piece it goes on with, in as much text as that
+ * needs. */
 #include "tokenize.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
-enum { MAX_THREADS = 256, JOBS_A_THREAD = 4 };
+enum { MAX_THREADS = 256, JOBS_A_THREAD = 4, WINDOW_BYTES = 1 << 16 };
 
 typedef struct Pool {
     pthread_mutex_t lock;
@@ -100,32 +101,90 @@ static void show(Progress *p, const TokReader *r, const TokTotals *t)
  */
 
 typedef struct Order {
-    size_t expected; /* where the text of the job before ended */
-    TokWorker *own;  /* for what is done again */
+    int64_t expected; /* where the stretch before ended */
+    TokWorker *own;   /* for what is done here */
+    TokReader *reader;
+    TokText window;
 } Order;
 
-static bool write_job(Pool *p, Order *order, TokJob *job, TokWriter *out, TokTotals *t,
-                      char *error)
+/* The text from `at` on, `need` bytes or all of it, of the oldest job, those behind it
+ * and what is not yet in jobs. Others may read them, too. */
+static bool fill_window(Pool *p, Order *order, int64_t at, size_t need, bool *last,
+                        char *error)
 {
-    if (job->chained && job->good && job->from != order->expected) {
-        job->from = order->expected;
-        tok_job_run(order->own, p->o, job);
+    TokText *w = &order->window;
+    const char *more;
+    size_t n;
+
+    w->n = 0;
+    for (uint64_t k = p->written; k < p->added && w->n < need; k++) {
+        const TokJob *job = &p->ring[k % p->size];
+        const size_t from = at > job->at ? (size_t)(at - job->at) : 0;
+        const size_t to = job->last ? job->n : job->to;
+
+        *last = job->last;
+        if (from < to)
+            tok_append(w, job->s + from, to - from);
+        if (*last)
+            return true;
     }
+    *last = false;
+    if (w->n >= need)
+        return true;
+    if (!tok_reader_peek(order->reader, need - w->n, &more, &n, last, error))
+        return false;
+    tok_append(w, more, n);
+    return true;
+}
+
+/* Pieces from where the stretch before ended to the end of this one. */
+static bool settle(Pool *p, Order *order, TokJob *job, char *error)
+{
+    const int64_t to = job->at + (int64_t)job->to;
+    int64_t at = job->at + (int64_t)job->end;
+    size_t end, need = WINDOW_BYTES;
+    bool last;
+
+    if (job->chained && job->at != order->expected) {
+        job->ids.n = 0;
+        job->good = true;
+        at = order->expected;
+    }
+    while (job->good && at < to) {
+        if (!fill_window(p, order, at, need, &last, error))
+            return false;
+        job->good = tok_encode_stretch(order->own, order->window.s, order->window.n, last,
+                                       (size_t)(to - at), &end, &job->ids) ||
+                    tok_job_fails(job, order->own->error);
+        at += (int64_t)end;
+        need = end > 0 ? WINDOW_BYTES : 2 * order->window.n;
+    }
+    order->expected = at;
+    if (job->good && job->ends)
+        tok_end_document(order->own, p->o, job);
+    return true;
+}
+
+static bool hand_on(Pool *p, Order *order, TokJob *job, const TokSink *out, TokTotals *t,
+                    char *error)
+{
+    if (job->kind == TOK_JOB_STRETCH && !settle(p, order, job, error))
+        return false;
     if (!job->good) {
         snprintf(error, TOK_ERROR_BYTES, "%s", job->error);
         return false;
     }
-    order->expected = job->end;
     t->tokens += (int64_t)job->ids.n;
     t->documents += job->documents;
     t->empty_lines += job->skipped;
     for (size_t i = 0; job->ids.target && i < job->ids.n; i++)
         t->targets += job->ids.target[i];
-    return tok_writer_add(out, &job->ids, error);
+    return out->take(out->with, &job->ids, error);
 }
 
 /* The oldest job, once it is done; its place is free then. */
-static bool take_oldest(Pool *p, Order *order, TokWriter *out, TokTotals *t, char *error)
+static bool take_oldest(Pool *p, Order *order, const TokSink *out, TokTotals *t,
+                        char *error)
 {
     TokJob *job = &p->ring[p->written % p->size];
     bool good;
@@ -134,11 +193,9 @@ static bool take_oldest(Pool *p, Order *order, TokWriter *out, TokTotals *t, cha
     while (!job->done)
         pthread_cond_wait(&p->finished, &p->lock);
     pthread_mutex_unlock(&p->lock);
-    good = write_job(p, order, job, out, t, error);
-    tok_input_release(job->input);
-    free(job->owned);
-    job->owned = NULL;
-    job->input = NULL;
+    good = hand_on(p, order, job, out, t, error);
+    free(job->s);
+    job->s = NULL;
     p->written++;
     return good;
 }
@@ -159,11 +216,11 @@ static bool add_job(Pool *p, TokReader *r, char *error)
     return true;
 }
 
-static bool run_all(Pool *p, TokWorker *own, TokReader *r, TokWriter *out, TokTotals *t,
-                    char *error)
+static bool run_all(Pool *p, TokWorker *own, TokReader *r, const TokSink *out,
+                    TokTotals *t, char *error)
 {
-    Order order = {.own = own};
-    Progress progress = {.shown = isatty(STDERR_FILENO)};
+    Order order = {.own = own, .reader = r};
+    Progress progress = {.shown = p->o->progress};
     char read_error[TOK_ERROR_BYTES] = "";
     bool more = true, good = true;
 
@@ -176,6 +233,7 @@ static bool run_all(Pool *p, TokWorker *own, TokReader *r, TokWriter *out, TokTo
     }
     if (progress.shown && progress.last.tv_sec)
         fprintf(stderr, "\r%60s\r", "");
+    free(order.window.s);
     if (good && read_error[0]) { /* what came before it was without fault */
         snprintf(error, TOK_ERROR_BYTES, "%s", read_error);
         good = false;
@@ -192,15 +250,14 @@ static void finish(Pool *p, Thread *thread, int threads)
     for (int i = 0; i < threads; i++)
         pthread_join(thread[i].id, NULL);
     for (uint64_t k = 0; k < p->size; k++) {
-        tok_input_release(p->ring[k].input);
-        free(p->ring[k].owned);
+        free(p->ring[k].s);
         free(p->ring[k].ids.id);
         free(p->ring[k].ids.target);
     }
     free(p->ring);
 }
 
-bool tok_run(const Tokenizer *tok, const TokOptions *o, TokWriter *out, TokTotals *t,
+bool tok_run(const Tokenizer *tok, const TokOptions *o, const TokSink *out, TokTotals *t,
              char *error)
 {
     const int want = (int)min_i64(o->threads, MAX_THREADS);
@@ -210,14 +267,14 @@ bool tok_run(const Tokenizer *tok, const TokOptions *o, TokWriter *out, TokTotal
               .tok = tok,
               .o = o,
               .size = (uint64_t)(want * JOBS_A_THREAD)};
-    Thread *thread = calloc((size_t)want + 1, sizeof *thread); /* the last is our own */
+    Thread *thread =
+        gen_calloc((size_t)want + 1, sizeof *thread); /* the last is our own */
     TokReader *r = tok_reader_open(tok, o);
     int opened = 0, threads = 0;
     bool good = true;
 
     *t = (TokTotals){0};
-    p.ring = calloc(p.size, sizeof *p.ring);
-    gen_require(p.ring && thread, "out of memory");
+    p.ring = gen_calloc(p.size, sizeof *p.ring);
     while (good && opened <= want) {
         thread[opened].pool = &p;
         good = worker_open(&thread[opened++].worker, tok, o, error);
@@ -232,8 +289,10 @@ bool tok_run(const Tokenizer *tok, const TokOptions *o, TokWriter *out, TokTotal
     good = good && run_all(&p, &thread[want].worker, r, out, t, error);
     tok_reader_bytes(r, &t->bytes);
     finish(&p, thread, threads);
-    while (opened > 0)
-        worker_close(&thread[--opened].worker);
+    while (opened > 0) {
+        t->steps += tok_bpe_steps(thread[--opened].worker.bpe);
+        worker_close(&thread[opened].worker);
+    }
     free(thread);
     tok_reader_close(r);
     return good;

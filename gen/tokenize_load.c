@@ -9,6 +9,7 @@
 #include "json_place.h"
 #include "load.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -396,8 +397,10 @@ static void read_model(Load *l, json_t *model)
     mark = gen_mark(l->g);
     for (size_t i = 0; i < json_array_size(merges) && good; i++)
         good = read_merge(l, json_array_get(merges, i), (uint32_t)i);
-    if (good)
+    if (good) {
         gen_release(l->g, mark);
+        tok_merges_done(l->g, v, json_array_size(merges));
+    }
 }
 
 /* ---- the file -----------------------------------------------------------------------
@@ -406,17 +409,19 @@ static void read_model(Load *l, json_t *model)
 static bool parse(Load *l)
 {
     json_error_t error;
-    char why[TOK_ERROR_BYTES];
     const char *problem;
+    int e;
 
-    if (!tok_map(l->file, &l->text, &l->bytes, why) || l->bytes > MAX_FILE_BYTES) {
+    e = file_read(l->file, MAX_FILE_BYTES, &l->text, &l->bytes);
+    if (e) {
         diag_add(l->g, DIAG_ERROR, (Pos){.file = l->file},
                  "--tokenizer FILE: a tokenizer.json, or the folder of one", "%s",
-                 l->text ? "is larger than 256 MiB: no tokenizer.json" : why);
+                 e == EFBIG ? "is larger than 256 MiB: no tokenizer.json"
+                            : file_problem(e));
         return false;
     }
     diag_source(l->g, l->file, l->text, l->bytes);
-    problem = tok_no_text(l->text, l->bytes);
+    problem = tok_no_text(l->text, l->bytes, l->text + (l->bytes < 4 ? 0 : l->bytes - 4));
     if (problem) {
         diag_add(l->g, DIAG_ERROR, json_offset(l->file, l->text, l->bytes, 0, 1), NULL,
                  "%s", problem);
@@ -445,7 +450,6 @@ bool tok_load(Gen *g, Tokenizer *t, const char *file, TokUse use)
     if (!parse(&l))
         return false;
     l.added = json_object();
-    gen_require(l.added, "out of memory");
     tok_check_keys(&l, l.root, "",
                    "version truncation padding added_tokens normalizer pre_tokenizer "
                    "post_processor decoder model");

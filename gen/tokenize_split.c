@@ -226,9 +226,9 @@ TokRegex *tok_regex_open(const char *pattern, size_t n, bool literal, char *erro
                      "supported");
             pcre2_code_free(p);
         } else if (p) {
-            pcre2_jit_compile(p, PCRE2_JIT_COMPLETE); /* without it matching is slower */
-            x = calloc(1, sizeof *x);
-            gen_require(x, "out of memory");
+            /* without it matching is slower */
+            pcre2_jit_compile(p, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
+            x = gen_calloc(1, sizeof *x);
             x->code = p;
         } else {
             PCRE2_UCHAR text[200];
@@ -246,13 +246,13 @@ TokRegex *tok_regex_open(const char *pattern, size_t n, bool literal, char *erro
 
 TokMatch *tok_match_open(void)
 {
-    TokMatch *m = calloc(1, sizeof *m);
+    TokMatch *m = gen_calloc(1, sizeof *m);
     pcre2_jit_stack *stack = pcre2_jit_stack_create(32 << 10, 8 << 20, NULL);
 
-    gen_require(m, "out of memory");
     m->data = pcre2_match_data_create(1, NULL);
     m->context = pcre2_match_context_create(NULL);
-    gen_require(m->data && m->context && stack, "out of memory");
+    if (!m->data || !m->context || !stack)
+        gen_out_of_memory(32 << 10);
     pcre2_jit_stack_assign(m->context, NULL, stack); /* lives as long as the program */
     pcre2_set_heap_limit(m->context, 256 << 10);     /* KiB */
     return m;
@@ -265,35 +265,34 @@ void tok_match_close(TokMatch *m)
     free(m);
 }
 
-bool tok_regex_next(const TokRegex *r, TokMatch *m, const char *s, size_t n, size_t from,
-                    size_t *begin, size_t *end, char *error)
+TokFound tok_regex_next(const TokRegex *r, TokMatch *m, const char *s, size_t n,
+                        size_t from, bool last, size_t *begin, size_t *end, char *error)
 {
+    const uint32_t how = PCRE2_NO_UTF_CHECK | (last ? 0 : PCRE2_PARTIAL_HARD);
+    const PCRE2_SIZE *found = pcre2_get_ovector_pointer(m->data);
+    PCRE2_UCHAR text[200];
+    int rc;
+
     *begin = *end = n;
-    for (size_t at = from; at < n;) {
-        const int rc = pcre2_match(r->code, (PCRE2_SPTR)s, n, at, PCRE2_NO_UTF_CHECK,
-                                   m->data, m->context);
-        const PCRE2_SIZE *found = pcre2_get_ovector_pointer(m->data);
-
-        if (rc == PCRE2_ERROR_NOMATCH)
-            return false;
-        if (rc < 0) {
-            PCRE2_UCHAR text[200];
-
-            pcre2_get_error_message(rc, text, sizeof text);
-            snprintf(error, TOK_ERROR_BYTES,
-                     "the pattern cannot be matched at byte %zu: %s", at,
-                     (const char *)text);
-            return false;
-        }
-        if (found[1] > found[0]) {
-            *begin = found[0];
-            *end = found[1];
-            return true;
-        }
-        for (at = found[0] + 1; at < n && ((unsigned char)s[at] & 0xC0) == 0x80;)
-            at++; /* an empty match cuts nothing */
+    if (from >= n)
+        return last ? TOK_NONE : TOK_MORE;
+    rc = pcre2_match(r->code, (PCRE2_SPTR)s, n, from, how, m->data, m->context);
+    if (rc == PCRE2_ERROR_NOMATCH)
+        return last ? TOK_NONE : TOK_MORE;
+    if (rc == PCRE2_ERROR_PARTIAL)
+        return TOK_MORE;
+    if (rc < 0) {
+        pcre2_get_error_message(rc, text, sizeof text);
+        snprintf(error, TOK_ERROR_BYTES, "the pattern cannot be matched at byte %zu: %s",
+                 from, (const char *)text);
+        return TOK_FAILED;
     }
-    return false;
+    *begin = found[0];
+    *end = found[1];
+    if (*end > *begin && *begin >= from)
+        return TOK_FOUND;
+    snprintf(error, TOK_ERROR_BYTES, "the pattern matches nothing at byte %zu", from);
+    return TOK_FAILED;
 }
 
 #else
@@ -316,12 +315,12 @@ void tok_match_close(TokMatch *m)
     (void)m;
 }
 
-bool tok_regex_next(const TokRegex *r, TokMatch *m, const char *s, size_t n, size_t from,
-                    size_t *begin, size_t *end, char *error)
+TokFound tok_regex_next(const TokRegex *r, TokMatch *m, const char *s, size_t n,
+                        size_t from, bool last, size_t *begin, size_t *end, char *error)
 {
-    (void)r, (void)m, (void)s, (void)from, (void)error;
+    (void)r, (void)m, (void)s, (void)from, (void)last, (void)error;
     *begin = *end = n;
-    return false;
+    return TOK_NONE;
 }
 
 #endif

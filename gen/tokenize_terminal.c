@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tokenize_terminal.c: between people and `trainer sample`, which knows ids alone. In: a
  * prompt, or ids as text on stdin. Out: on stdout its ids, or their text, which is
- * written as it comes: one may watch a model speak. */
+ * written as it comes: one may watch a model speak. A file or a pipe gets the text as it
+ * is; a terminal what of it prints (printable.c), since a model may say anything. */
 #include "tokenize.h"
 
 #include <errno.h>
@@ -48,7 +49,38 @@ typedef struct Decode {
     int64_t id;      /* of the digits so far; -1: none */
     int64_t at;      /* bytes read */
     int64_t unknown; /* ids that no token has */
+    bool screen;
+    char part[4]; /* of a character, whose end another token may have */
+    size_t n_part;
 } Decode;
+
+/* Shows what is whole of it, or all. */
+static void show_part(Decode *d, bool all)
+{
+    static const size_t bytes[16] = {[0xC] = 2, [0xD] = 2, [0xE] = 3, [0xF] = 4};
+    const size_t want = bytes[(unsigned char)d->part[0] >> 4];
+
+    if (all || d->n_part >= want) {
+        print_printable(stdout, d->part, d->n_part);
+        d->n_part = 0;
+    }
+}
+
+static void put_text(Decode *d, const char *s, size_t n)
+{
+    if (!d->screen)
+        fwrite(s, 1, n, stdout);
+    for (size_t i = 0; d->screen && i < n; i++) {
+        if (((unsigned char)s[i] & 0xC0) != 0x80)
+            show_part(d, true);
+        if (s[i] == '\n' || s[i] == '\t') {
+            putchar(s[i]);
+            continue;
+        }
+        d->part[d->n_part++] = s[i];
+        show_part(d, false);
+    }
+}
 
 static void put_token(Decode *d)
 {
@@ -56,12 +88,12 @@ static void put_token(Decode *d)
 
     d->id = -1;
     if (id >= 0 && !d->t->file && id < 256) {
-        putchar((int)id);
+        put_text(d, &(char){(char)id}, 1);
     } else if (id >= 0 && d->t->file && id <= (int64_t)d->t->max_id &&
                d->t->vocab.pieces[id].s) {
-        fwrite(d->t->vocab.pieces[id].s, 1, d->t->vocab.pieces[id].n, stdout);
+        put_text(d, d->t->vocab.pieces[id].s, d->t->vocab.pieces[id].n);
     } else if (id >= 0) { /* as what is no text: U+FFFD */
-        fputs("\xef\xbf\xbd", stdout);
+        put_text(d, "\xef\xbf\xbd", 3);
         d->unknown++;
     }
 }
@@ -79,7 +111,7 @@ static bool take(Decode *d, char c)
         return false;
     put_token(d);
     if (c == '\n')
-        putchar('\n');
+        put_text(d, "\n", 1);
     return true;
 }
 
@@ -108,12 +140,13 @@ static bool take_all(Decode *d, char *error)
         fflush(stdout);
     }
     put_token(d); /* the last one may have nothing behind it */
+    show_part(d, true);
     return true;
 }
 
-bool tok_decode(const Tokenizer *t, char *error)
+bool tok_decode(const Tokenizer *t, const TokOptions *o, char *error)
 {
-    Decode d = {.t = t, .id = -1};
+    Decode d = {.t = t, .id = -1, .screen = o->screen};
     const bool good = take_all(&d, error);
 
     if (d.unknown > 0)

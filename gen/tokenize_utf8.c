@@ -139,6 +139,15 @@ static bool begins_unit(const char *s, size_t n)
     }
 }
 
+size_t tok_nfc_cut(const char *s, size_t n)
+{
+    size_t at = n;
+
+    while (at > 0 && (at == n || !begins_unit(s + at, n - at)))
+        at--;
+    return at;
+}
+
 /* No text is too long for what it takes meanwhile. */
 static size_t stretch(const char *s, size_t n)
 {
@@ -267,6 +276,12 @@ bool tok_nfc_place(TokPlace *p, size_t at, size_t *place, char *error)
 }
 
 #else
+
+size_t tok_nfc_cut(const char *s, size_t n)
+{
+    (void)s;
+    return n;
+}
 
 bool tok_nfc(TokText *out, const char *s, size_t n, char *error)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenize_write.c: a token file of llm.c's, and its mask beside it. They have no name
- * until they are whole (O_TMPFILE), so nothing is left behind by whatever ends this
- * program; where the filesystem cannot do that, they have one that signals and errors
- * remove.
+/* tokenize_write.c: a token file of llm.c's, and its mask beside it, by the process that
+ * reads nothing of strangers'. In: their bytes. Out: the files. They have no name until
+ * they are whole (O_TMPFILE), so nothing is left behind by whatever ends this program;
+ * where the filesystem cannot do that, they have one that signals and errors remove.
  *
  * Two files cannot get their names at once. So the mask says which tokens it was made for
  * (runtime/rt_mask.h): a pair of which one half is of another run is refused by trainers,
@@ -38,10 +38,8 @@ typedef struct Out {
 struct TokWriter {
     Out data, mask; /* mask.fd -1: none */
     char *stale;    /* where a mask would lie: of another file with this name */
-    int width;
+    int width;      /* bytes of a token */
     bool force;
-    int64_t tokens;
-    unsigned bits; /* of the mask's last byte */
 };
 
 /* What a signal must remove. */
@@ -66,11 +64,9 @@ static bool failed(char *error, const char *path, const char *what)
 static char *folder_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
-    char *s =
-        slash ? strndup(path, (size_t)(slash - path) + (slash == path)) : strdup(".");
+    const size_t n = slash ? (size_t)(slash - path) + (slash == path) : 1;
 
-    gen_require(s, "out of memory");
-    return s;
+    return memcpy(gen_calloc(n + 1, 1), slash ? path : ".", n);
 }
 
 /* The file has this name from now on, which signals and errors remove; or errno. */
@@ -93,9 +89,8 @@ static bool out_open(Out *o, const char *path, const char *suffix, int number,
     char *folder = folder_of(path);
 
     o->removed = &parts[number];
-    o->path = malloc(bytes);
-    o->buffer = malloc(BUFFER_BYTES);
-    gen_require(o->path && o->buffer, "out of memory");
+    o->path = gen_calloc(bytes, 1);
+    o->buffer = gen_calloc(BUFFER_BYTES, 1);
     snprintf(o->path, bytes, "%s%s", path, suffix);
     o->fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
     if (o->fd < 0 &&
@@ -131,9 +126,7 @@ static bool chunk_flush(Out *o, bool begins, char *error)
     if (o->n == 0)
         return true;
     if (begins && o->chunks == 0) {
-        o->first = malloc(o->n);
-        gen_require(o->first, "out of memory");
-        memcpy(o->first, o->buffer, o->n);
+        o->first = memcpy(gen_calloc(o->n, 1), o->buffer, o->n);
         o->first_bytes = o->n;
     } else {
         o->digest += rt_digest_chunk(o->buffer, o->n, o->chunks);
@@ -154,18 +147,16 @@ static void out_close(Out *o)
     *o = (Out){.fd = -1};
 }
 
-TokWriter *tok_writer_open(const char *path, uint32_t max_id, bool mask, bool force,
+TokWriter *tok_writer_open(const char *path, int width, bool mask, bool force,
                            char *error)
 {
-    TokWriter *w = calloc(1, sizeof *w);
+    TokWriter *w = gen_calloc(1, sizeof *w);
     const int ends[] = {SIGINT, SIGTERM, SIGHUP};
 
-    gen_require(w, "out of memory");
     w->data.fd = w->mask.fd = -1;
-    w->width = max_id < 65536 ? 2 : 4;
+    w->width = width;
     w->force = force;
-    w->stale = calloc(1, strlen(path) + sizeof ".mask");
-    gen_require(w->stale, "out of memory");
+    w->stale = gen_calloc(strlen(path) + sizeof ".mask", 1);
     strcat(strcpy(w->stale, path), ".mask");
     if (!force && (access(path, F_OK) == 0 || access(w->stale, F_OK) == 0)) {
         snprintf(error, TOK_ERROR_BYTES, "%.200s: exists; --force replaces it",
@@ -187,41 +178,20 @@ TokWriter *tok_writer_open(const char *path, uint32_t max_id, bool mask, bool fo
     return w;
 }
 
-static bool add_mask(TokWriter *w, const TokIds *ids, char *error)
+bool tok_writer_add(TokWriter *w, bool mask, const char *s, size_t n, char *error)
 {
-    for (size_t i = 0; i < ids->n; i++) {
-        const int64_t at = w->tokens + (int64_t)i;
+    Out *o = mask ? &w->mask : &w->data;
 
-        w->bits |= (unsigned)(ids->target && ids->target[i]) << at % 8;
-        if (at % 8 != 7)
-            continue;
-        if (w->mask.n == BUFFER_BYTES && !chunk_flush(&w->mask, false, error))
-            return false;
-        w->mask.buffer[w->mask.n++] = (unsigned char)w->bits;
-        w->bits = 0;
-    }
-    return true;
-}
+    while (n > 0) {
+        const size_t room = BUFFER_BYTES - o->n, part = n < room ? n : room;
 
-bool tok_writer_add(TokWriter *w, const TokIds *ids, char *error)
-{
-    if (w->tokens + (int64_t)ids->n > INT32_MAX) {
-        snprintf(
-            error, TOK_ERROR_BYTES,
-            "%.200s: more than 2147483647 tokens, which llm.c's header cannot count: "
-            "write several files",
-            w->data.path);
-        return false;
-    }
-    if (w->mask.fd >= 0 && !add_mask(w, ids, error))
-        return false;
-    for (size_t i = 0; i < ids->n; i++) {
-        if (w->data.n == BUFFER_BYTES && !chunk_flush(&w->data, true, error))
+        memcpy(o->buffer + o->n, s, part);
+        o->n += part;
+        s += part;
+        n -= part;
+        if (o->n == BUFFER_BYTES && !chunk_flush(o, !mask, error))
             return false;
-        for (int k = 0; k < w->width; k++)
-            w->data.buffer[w->data.n++] = (unsigned char)(ids->id[i] >> 8 * k);
     }
-    w->tokens += (int64_t)ids->n;
     return true;
 }
 
@@ -253,10 +223,10 @@ static bool name_it(Out *o, bool force, char *error)
     return true;
 }
 
-static bool write_header(TokWriter *w, char *error)
+static bool write_header(TokWriter *w, int64_t tokens, char *error)
 {
     const uint32_t words[3] = {w->width == 2 ? 20240520 : 20240801, w->width == 2 ? 1 : 7,
-                               (uint32_t)w->tokens};
+                               (uint32_t)tokens};
     unsigned char *header = w->data.first;
 
     for (int i = 0; i < 12; i++)
@@ -266,19 +236,14 @@ static bool write_header(TokWriter *w, char *error)
            failed(error, w->data.path, "cannot be written: ");
 }
 
-/* The last bits, and whose they are. */
-static bool end_mask(TokWriter *w, char *error)
+/* Behind the bits: whose they are. */
+static bool end_mask(TokWriter *w, int64_t tokens, char *error)
 {
     RtMaskTrailer t;
 
-    if (w->tokens % 8 != 0) {
-        if (w->mask.n == BUFFER_BYTES && !chunk_flush(&w->mask, false, error))
-            return false;
-        w->mask.buffer[w->mask.n++] = (unsigned char)w->bits;
-    }
     if (!chunk_flush(&w->mask, false, error))
         return false;
-    t = rt_mask_trailer(w->tokens, HEADER_BYTES + w->tokens * w->width, w->data.digest,
+    t = rt_mask_trailer(tokens, HEADER_BYTES + tokens * w->width, w->data.digest,
                         w->mask.digest);
     memcpy(w->mask.buffer, &t, sizeof t);
     w->mask.n = sizeof t;
@@ -313,12 +278,12 @@ static bool name_mask(TokWriter *w, char *error)
     return sync_folder(w->data.path, error);
 }
 
-bool tok_writer_commit(TokWriter *w, char *error)
+bool tok_writer_commit(TokWriter *w, int64_t tokens, char *error)
 {
     const bool mask = w->mask.fd >= 0;
 
-    if (!chunk_flush(&w->data, true, error) || !write_header(w, error) ||
-        (mask && !end_mask(w, error)))
+    if (!chunk_flush(&w->data, true, error) || !write_header(w, tokens, error) ||
+        (mask && !end_mask(w, tokens, error)))
         return false;
     if (fsync(w->data.fd) != 0 || (mask && fsync(w->mask.fd) != 0))
         return failed(error, w->data.path, "cannot be written: ");

@@ -361,18 +361,21 @@ static void unknown_pieces(Gen *g, const Class *c, const char *block)
 
     for (int k = 0; k < c->pieces.count && c->pieces.items[k].name; k++)
         *gen_push(g, &names) = c->pieces.items[k].name;
-    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
-        if (lua_type(L, -2) == LUA_TSTRING && words_have(&names, lua_tostring(L, -2)))
+    sandbox_push_keys(L, -1);
+    for (lua_Integer i = 1; lua_rawgeti(L, -1, i) != LUA_TNIL; i++) {
+        if (lua_type(L, -1) == LUA_TSTRING && words_have(&names, lua_tostring(L, -1))) {
+            lua_pop(L, 1);
             continue;
+        }
         diag_add(g, DIAG_ERROR, model_pos(g, "wrap"),
                  names.count
                      ? gen_printf(g, "its pieces are %s", words_all(g, &names))
                      : "it has no pieces: return true, false or the name of a unit",
                  "wrap: of %s the function returned a table with %s, which is no piece",
-                 block, check_show(g, -2));
-        lua_pop(L, 2);
-        return; /* one is enough: their order is nobody's */
+                 block, check_show(g, -1));
+        break; /* one is enough */
     }
+    lua_pop(L, 2);
 }
 
 static void ask_block(Gen *g, Wrap *w, int first)
@@ -495,7 +498,7 @@ static size_t most_groups(Gen *g, const Wrap *w)
 
     if (g->model.wrap.kind == WRAP_BY_NAME) {
         lua_rawgeti(g->L, LUA_REGISTRYINDEX, g->model.wrap.ref);
-        n += (size_t)lua_rawlen(g->L, -1);
+        n += (size_t)sandbox_length(g->L, -1);
         lua_pop(g->L, 1);
     }
     return n;

@@ -9,6 +9,9 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -119,6 +122,25 @@ static int work_write(Gen *g)
     return write(fd, "x", 1) == 1 ? EXIT_DONE : EXIT_DIAG;
 }
 
+/* 0 if the child could make an empty file, a folder or a socket, or run a program. */
+static int work_escape(Gen *g)
+{
+    const int fd = open("/tmp/fsdpgen-child-escape", O_CREAT | O_RDONLY, 0600);
+    const bool folder = mkdir("/tmp/fsdpgen-child-folder", 0700) == 0;
+    const int door = socket(AF_INET, SOCK_STREAM, 0);
+
+    (void)g;
+    execl("/bin/true", "true", (char *)NULL);
+    return fd >= 0 || folder || door >= 0 ? EXIT_DONE : EXIT_DIAG;
+}
+
+/* Is there a filter of system calls? */
+static int work_filtered(Gen *g)
+{
+    (void)g;
+    return prctl(PR_GET_SECCOMP, 0, 0, 0, 0) == 2 ? EXIT_DIAG : EXIT_DONE;
+}
+
 static int work_open_many(Gen *g)
 {
     (void)g;
@@ -192,15 +214,19 @@ static void crashes_are_bugs(void **unused)
 {
     (void)unused;
     ends_with(work_crash, EXIT_BUG);
-    ends_with(work_kill, EXIT_BUG);
+    ends_with(work_kill, EXIT_DIAG); /* not a bug of ours */
     ends_with(work_vanish, EXIT_BUG);
 }
 
 static void limits_hold(void **unused)
 {
+    Gen g = {0};
+
     (void)unused;
     ends_with(work_write, EXIT_DIAG);
     ends_with(work_open_many, EXIT_DIAG);
+    if (run(&g, work_filtered) == EXIT_DIAG)
+        ends_with(work_escape, EXIT_DIAG);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     ends_with(work_allocate, EXIT_DIAG);
 #else

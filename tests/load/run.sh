@@ -137,4 +137,5 @@ at_least "hostile names" "$(count names)" 30
 . "$here/good.sh"
 . "$here/files.sh"
 . "$here/writer.sh"
+. "$here/libm.sh"
 finish

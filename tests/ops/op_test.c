@@ -303,6 +303,7 @@ static void open_generator(const char *ops_dir)
     g->model.loss_chunk_tokens = 16;
     g->L = sandbox_open(g);
     sandbox_budget(g->L, INT64_MAX / 4, (size_t)4 << 30);
+    lua_gc(g->L, LUA_GCRESTART); /* references leave much behind */
     ops_load(g);
     diag_stop_on_errors(g);
 }

@@ -332,7 +332,7 @@ inputs() {
     refused "a deep line" 1 "maximum parsing depth reached" "${kind[@]}" "$out/bad.jsonl"
     refused "a good input, then a bad one" 1 "bad.jsonl:2" "${kind[@]}" "$data/english.txt" "$out/bad.jsonl"
     refused "no such input" 1 "nothing.txt: No such file" "${kind[@]}" "$data/english.txt" "$out/nothing.txt"
-    refused "a folder" 1 "not a regular file" "${kind[@]}" "$out"
+    refused "a folder" 1 "Is a directory" "${kind[@]}" "$out"
     refused "an end that is none" 1 "--end <x>: is neither an added token" --end '<x>' "${kind[@]}" "$data/english.txt"
     refused "an end beyond the vocabulary" 1 "nor an id" --end 99999 "${kind[@]}" "$data/english.txt"
     refused "no input" 2 "no input is given"
@@ -615,6 +615,11 @@ stretches
 unknown_parts
 inputs
 files
+. "$here/hostile.sh"
+changing
+loops
+escapes
+memory_ends
 if [ "$FULL" = 1 ]; then
     python=${PYTHON:-python3}
     if "$python" -c 'import tokenizers' 2>/dev/null; then
