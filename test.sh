@@ -8,13 +8,15 @@
 #   ./test.sh [--full] SUITE...   these folders of tests/ only, or `ctest` (no sanitizers);
 #                            with --full their rows of tests/RESULTS.md are written anew
 #
-# SEED=N chooses the random sample (default: from the commit). Two suites run at a time;
-# LANES=1: one. Logs: build/test-logs/.
+# SEED=N chooses the random sample (default: from the commit), and with it the instruction set of
+# compiler and libraries; ISA=NAME one of tests/isa.sh. --full takes native, then the CI tier's
+# counts with every other. Two suites run at a time; LANES=1: one. Logs: build/test-logs/.
 set -u -o pipefail
 cd "$(dirname "$0")" || exit 70
 . tests/deps.sh
+. tests/isa.sh
 
-usage() { sed -n '3,12s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '3,13s/^# \{0,1\}//p' "$0"; }
 
 deps_only=0
 export FULL=0
@@ -39,6 +41,12 @@ deps_install build run test
 # A new sample at each commit, the same one when a commit is tested again.
 commit=$(git rev-parse --short=12 HEAD 2>/dev/null || echo none)
 export SEED=${SEED:-$((10#$(printf '%s' "$commit" | cksum | cut -d' ' -f1 | tail -c 7) % 1000000))}
+if [ -z "${ISA:-}" ]; then
+    mapfile -t isas < <(isa_names)
+    ISA=native
+    [ "$FULL" = 1 ] || ISA=${isas[$((SEED % ${#isas[@]}))]}
+fi
+isa_use "$ISA"
 export FSDPGEN_BUILD=$PWD/build/default FSDPGEN=$PWD/build/default/fsdpgen
 logs=$PWD/build/test-logs
 mkdir -p "$logs"
@@ -144,7 +152,7 @@ write_results() {
             for row in "${rows[@]}"; do
                 name=${row%%|*}
                 local log=$logs/${name//[^a-z0-9_]/_}.log
-                grep -qE '^[Ff]igure' "$log" || continue
+                [[ $name != *" "* ]] && grep -qE '^[Ff]igure' "$log" || continue
                 printf '\n## %s\n\n' "$name"
                 sed -n 's/^[Ff]igure:\{0,1\} /- /p' "$log"
             done
@@ -153,7 +161,8 @@ write_results() {
 }
 
 build() {
-    cmake --preset "$1" >"$logs/build-$1.log" 2>&1 &&
+    cmake --preset "$1" -DRUNTIME_ARCH="$ISA_ARCH" -DGEMM="$ISA_GEMM" \
+        >"$logs/build-$1.log" 2>&1 &&
         cmake --build --preset "$1" -j "$(nproc)" >>"$logs/build-$1.log" 2>&1 && return 0
     tail -n 30 "$logs/build-$1.log"
     echo "FAIL building the preset $1"
@@ -161,7 +170,7 @@ build() {
     exit 1
 }
 
-echo "fsdpgen tests: commit $commit, seed $SEED, $(nproc) cores"
+echo "fsdpgen tests: commit $commit, seed $SEED, ISA=$ISA, $(nproc) cores"
 build default
 if [ ${#suites[@]} -gt 0 ]; then
     for suite in "${suites[@]}"; do
@@ -190,8 +199,31 @@ else
     done
 fi
 run_all_end
+
+# The suites that run arithmetic, once more with every other instruction set: rows "SUITE ISA".
+elsewhere() {
+    local isa suite
+    for isa in $(isa_names | sed 1d) native; do
+        unset ONEDNN_MAX_CPU_ISA OPENBLAS_CORETYPE
+        isa_use "$isa"
+        build default
+        [ "$isa" != native ] || return # and all is as it was
+        for suite in ctest e2e matrix pytorch runtime checkpoint fuzz; do
+            [ ${#suites[@]} -eq 0 ] || [[ " ${suites[*]} " = *" $suite "* ]] || continue
+            if [ $suite = ctest ]; then
+                FULL=0 run "ctest $isa" run_ctest build/default \
+                    -R '^(ops_(math|kernels|bits)|runtime_)'
+            else
+                FULL=0 run "$suite $isa" "tests/$suite/run.sh"
+            fi
+        done
+        run_all_end
+    done
+}
+[ "$FULL" = 0 ] || [ "$ISA" != native ] || elsewhere
 command -v nvcc >/dev/null 2>&1 || [ -x "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" ] ||
     echo "skipped: what compiles CUDA (no CUDA toolkit here)"
 
+[ $total_failed -eq 0 ] || echo "to repeat: SEED=$SEED ISA=$ISA ./test.sh SUITE"
 echo "$total_passed passed, $total_failed failed"
 [ $total_failed -eq 0 ]

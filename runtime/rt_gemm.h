@@ -2,7 +2,21 @@
 /* rt_gemm.h: matrix products whose bits do not depend on the number of threads. The
  * output is cut into tiles fixed when the trainer was generated; each tile is one
  * single-threaded call of the library (oneDNN, a CBLAS, or the built-in kernel), and
- * threads share tiles. */
+ * threads share tiles.
+ *
+ * On one platform the bits of an element of C depend on its row of A, its column of B,
+ * what C held where beta is 1, and on the call: op, dtypes, k, distances between rows,
+ * rows and columns of its tile, and its place in the tile. They depend neither on where
+ * the tile lies nor on the other rows and columns. So products of equal shape have equal
+ * bits, and so have tiles of equal shape.
+ *
+ * They may depend on how many rows a product has, because its tiles do: libraries choose
+ * kernels and blocks of k by the shape of a call. Padding to whole register blocks would
+ * not help: oneDNN 2.6.3 blocks k by rows and columns (f32 from k of a few hundred on,
+ * bf16 into f32 from a few thousand), and OpenBLAS's Haswell kernels sum in another order
+ * at another place in the tile. What must not know how it is cut is cut into products of
+ * one shape, or left to the built-in kernels: there an element depends on its row, its
+ * column and k alone. */
 #ifndef RT_GEMM_H
 #define RT_GEMM_H
 

@@ -10,6 +10,8 @@
 
 #include <cblas.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum { K_BLOCK = 512 }; /* of K converted at a time, so that scratch stays in cache */
 
@@ -119,22 +121,37 @@ void rt_cblas_tile(const RtGemm *g, const RtTile *t)
     }
 }
 
-const char *rt_cblas_name(void)
+static void library_name(char *name, size_t bytes)
 {
-    static char name[256];
-    if (name[0] != '\0') {
-        return name;
-    }
-    if (openblas_get_config != NULL) {
-        snprintf(name, sizeof name, "CBLAS: %s", openblas_get_config());
+    if (openblas_get_config != NULL) { /* names its kernels, too: Haswell, SkylakeX */
+        snprintf(name, bytes, "CBLAS: %s", openblas_get_config());
     } else if (bli_info_get_version_str != NULL) {
-        snprintf(name, sizeof name, "CBLAS: BLIS %s", bli_info_get_version_str());
+        snprintf(name, bytes, "CBLAS: BLIS %s", bli_info_get_version_str());
     } else if (MKL_Get_Version_String != NULL) {
         char version[200] = "";
         MKL_Get_Version_String(version, sizeof version);
-        snprintf(name, sizeof name, "CBLAS: %s", version);
+        snprintf(name, bytes, "CBLAS: %s", version);
     } else {
-        snprintf(name, sizeof name, "CBLAS of unknown make");
+        snprintf(name, bytes, "CBLAS of unknown make");
+    }
+}
+
+const char *rt_cblas_name(void)
+{
+    /* by which libraries take other kernels or other blocks, so other bits */
+    static const char *const changes[] = {"OPENBLAS_BLOCK_FACTOR", "BLIS_ARCH_TYPE",
+                                          "MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR"};
+    static char name[512];
+    if (name[0] != '\0') {
+        return name;
+    }
+    library_name(name, sizeof name);
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        const char *value = getenv(changes[i]);
+        const size_t at = strlen(name);
+        if (value != NULL) {
+            snprintf(name + at, sizeof name - at, ", %s=%.40s", changes[i], value);
+        }
     }
     return name;
 }

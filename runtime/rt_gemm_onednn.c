@@ -84,6 +84,10 @@ static dnnl_primitive_desc_t dnn_matmul(DescArg a, DescArg b, DescArg c, bool ad
     dnnl_primitive_attr_t attr;
     CHECK(dnnl_primitive_attr_create(&attr));
     CHECK(dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user));
+#if DNNL_VERSION_MAJOR >= 3 || DNNL_VERSION_MINOR >= 5
+    /* whatever ONEDNN_DEFAULT_FPMATH_MODE says: f32 is f32 */
+    CHECK(dnnl_primitive_attr_set_fpmath_mode(attr, dnnl_fpmath_mode_strict));
+#endif
     dnnl_post_ops_t ops = NULL;
     if (add) {
         CHECK(dnnl_post_ops_create(&ops));
@@ -243,11 +247,37 @@ void rt_onednn_tile(const void *prepared, const RtGemm *g, const RtTile *t)
     CHECK(dnnl_primitive_execute(s->primitive, p->stream[t->thread], N_ARGS, args));
 }
 
+/* The instruction set that it uses, which ONEDNN_MAX_CPU_ISA may have lowered. */
+static const char *isa_name(dnnl_cpu_isa_t isa)
+{
+    static const struct {
+        dnnl_cpu_isa_t isa;
+        const char *name;
+    } known[] = {
+        {dnnl_cpu_isa_sse41, "SSE41"},
+        {dnnl_cpu_isa_avx, "AVX"},
+        {dnnl_cpu_isa_avx2, "AVX2"},
+        {dnnl_cpu_isa_avx512_core, "AVX512_CORE"},
+        {dnnl_cpu_isa_avx512_core_vnni, "AVX512_CORE_VNNI"},
+        {dnnl_cpu_isa_avx512_core_bf16, "AVX512_CORE_BF16"},
+    };
+    static char number[24];
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (known[i].isa == isa) {
+            return known[i].name;
+        }
+    }
+    snprintf(number, sizeof number, "instruction set 0x%x", (unsigned)isa);
+    return number;
+}
+
 const char *rt_onednn_name(void)
 {
-    static char name[64];
+    static char name[96];
     const dnnl_version_t *v = dnnl_version();
-    snprintf(name, sizeof name, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
+    snprintf(name, sizeof name, "oneDNN %d.%d.%d (%s%s)", v->major, v->minor, v->patch,
+             isa_name(dnnl_get_effective_cpu_isa()),
+             dnnl_get_cpu_isa_hints() == dnnl_cpu_isa_no_hints ? "" : ", prefers ymm");
     return name;
 }
 

@@ -19,7 +19,7 @@ build|libpcre2-dev|patterns of tokenizers|pkg-config --exists libpcre2-8
 build|libutf8proc-dev|Unicode's normal form C, for tokenizers|pkg-config --exists libutf8proc
 run|libdnnl-dev|fast matrix products (oneDNN)|deps_header oneapi/dnnl/dnnl.h
 test|libcmocka-dev|C tests|pkg-config --exists cmocka
-test|libopenblas-dev|matrix products by a CBLAS, tested too|deps_header cblas.h
+test|libopenblas-dev|matrix products by a CBLAS, tested too|pkg-config --exists openblas
 test|valgrind|memory checks of a short run|command -v valgrind
 test|clang|ThreadSanitizer with an OpenMP it understands|command -v clang
 test|libclang-rt-dev|its runtime|deps_archive 'libclang_rt.tsan*'

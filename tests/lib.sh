@@ -3,6 +3,7 @@
 #   ROOT, BUILD      the source tree; the cmake build folder (environment: FSDPGEN_BUILD)
 #   FSDPGEN          the generator under test (environment: FSDPGEN)
 #   FULL, SEED       1 for every count that is promised; seed of this run's random sample
+#   ISA, ISA_ARCH    the instruction set of this run, and the compiler's -march (isa.sh)
 #   WORK             an empty folder of this suite's, removed at the end unless KEEP=1
 #   ok NAME, bad NAME [FILE]     count one check; FILE's end is shown
 #   suite_args ARGS...           the suite's own arguments: sets update, perhaps FSDPGEN
@@ -15,6 +16,8 @@ export -n BUILD # the emitted Makefiles have a BUILD of their own
 FSDPGEN=${FSDPGEN:-$BUILD/fsdpgen}
 FULL=${FULL:-0}
 SEED=${SEED:-1}
+. "$ROOT/tests/isa.sh"
+isa_use "${ISA:-native}"
 export LC_ALL=C
 passed=0
 failed=0

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # gpu.sh: how fast emitted trainers are on one GPU, what their time goes to, beside ceilings
-# measured in the same run and beside PyTorch (torch_gpu.py, where it is). For each model:
+# measured in the same run and beside PyTorch (torch_train.py, where it is). For each model:
 #   products   cuBLASLt's algorithms are timed alone (trainer --tune-kernels, kernels.wis)
 #   step       median of the steps, as they run: tokens/s, MFU of the GPU's dense bf16 peak
 #   phases     seconds of every kernel (trainer --profile), by kind
@@ -165,7 +165,7 @@ kinds() {
 torch() {
     torch_tokens=- torch_attention=-
     [ "$TORCH" = 1 ] && command -v "$python" >/dev/null || return
-    timeout $((quick == 1 ? 90 : 300)) "$python" "$ROOT/tests/bench/torch_gpu.py" --seq "$1" \
+    timeout $((quick == 1 ? 90 : 300)) "$python" "$ROOT/tests/bench/torch_train.py" --seq "$1" \
         --micro-batch "$2" --accumulate "$3" --weights "$4" --model "$5" --steps "$STEPS" \
         --data "$WORK/data.txt" >"$WORK/torch" 2>"$WORK/torch.log"
     case $? in

@@ -21,6 +21,6 @@ echo "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) co
 for threads in ${THREADS:-1 $(nproc)}; do
     many=$([ "$threads" -gt 1 ] && echo true || echo false)
     RAYON_NUM_THREADS=$threads TOKENIZERS_PARALLELISM=$many "$python" \
-        "$ROOT/tests/bench/tokenize.py" "$FSDPGEN" "$WORK" "${ROUNDS:-7}" "$threads" \
+        "$ROOT/tests/bench/tokenize_turns.py" "$FSDPGEN" "$WORK" "${ROUNDS:-7}" "$threads" \
         "${VOCAB:-30000}" || exit 1
 done

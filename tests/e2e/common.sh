@@ -9,11 +9,11 @@ generate() {
     "$FSDPGEN" "$model" -o "$dir" --link-runtime "$ROOT/runtime" "$@" >"$dir.log" 2>&1
 }
 
-# build_trainer DIR [VARIABLE=value...]
+# build_trainer DIR [VARIABLE=value...]: for the instruction set of this run
 build_trainer() {
     local dir=$1
     shift
-    make -C "$dir" CC="$ROOT/tests/cc_cached" "$@" >>"$dir.log" 2>&1
+    make -C "$dir" CC="$ROOT/tests/cc_cached" "${ISA_MAKE[@]}" "$@" >>"$dir.log" 2>&1
 }
 
 # result_of DIR: DIR.result, of DIR.jsonl and DIR.out

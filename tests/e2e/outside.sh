@@ -76,6 +76,31 @@ outside_builtin() {
     fi
 }
 
+# A variable by which a library takes other kernels makes another platform.
+outside_platform() {
+    local dir=$WORK/platform gemm variable none
+    if [ "$(uname -m)" != x86_64 ] ||
+       ! generate "$dir" "$ROOT/tests/models/tiny_llama.lua" --set mesh.shard=1; then
+        return
+    fi
+    while read -r gemm variable; do
+        if [ $gemm = cblas ] && ! isa_openblas "$WORK/openblas"; then
+            echo "skipped: $variable: no OpenBLAS that chooses kernels"
+        elif build_trainer "$dir" GEMM=$gemm; then
+            none=$(env -u "${variable%=*}" "$dir/trainer" --platform-hash | sed -n 's/^platform //p')
+            check "$variable is another platform" test -n "$none" -a "${none%% *}" != \
+                "$(env "$variable" "$dir/trainer" --platform-hash | sed -n 's/^platform \([^ ]*\).*/\1/p')"
+        else
+            echo "skipped: $variable: GEMM=$gemm is not here"
+        fi
+    done <<'TABLE'
+onednn ONEDNN_MAX_CPU_ISA=SSE41
+onednn ONEDNN_CPU_ISA_HINTS=PREFER_YMM
+cblas OPENBLAS_CORETYPE=Nehalem
+cblas OPENBLAS_BLOCK_FACTOR=2
+TABLE
+}
+
 # allocations DIR THREADS STEPS: calls of malloc, mmap and their kin over all ranks of a
 # run, by who asked: the trainer, OpenMP, the library under the products, everything else.
 allocations() {

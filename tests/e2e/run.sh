@@ -29,6 +29,7 @@ shipped
 outside_user
 outside_moved_ops
 outside_builtin
+outside_platform
 outside_allocations
 divided
 library

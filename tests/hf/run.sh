@@ -21,7 +21,7 @@ if ! "$python" -c 'import torch, transformers' 2>/dev/null; then
 fi
 
 data=$ROOT/LICENSE
-flags='-std=gnu11 -O1 -march=native -ffp-contract=off'
+flags="-std=gnu11 -O1 -march=$ISA_ARCH -ffp-contract=off"
 tokens=2 # of greedy text
 [ "$FULL" = 1 ] && tokens=16
 

@@ -12,7 +12,7 @@ builds() { # NAME GEMM
         if ! command -v "$cc" >/dev/null; then
             echo "skipped: $cc is not installed"
         elif ! make -C "$dir" BUILD="$WORK/built" GEMM="$2" REAL_CC="$cc" \
-                CC="$ROOT/tests/cc_cached" CFLAGS="$flags -march=native" >"$log" 2>&1 ||
+                CC="$ROOT/tests/cc_cached" CFLAGS="$flags -march=$ISA_ARCH" >"$log" 2>&1 ||
              ! train "$dir" "$data" $STEPS --threads 3; then
             bad "$1: built with $what: does not run" "$log"
         else

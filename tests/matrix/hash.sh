@@ -16,7 +16,7 @@ hash_trainer() {
 # Builds and runs it once; a change that wants a mask finds one beside the data.
 hash_run() {
     [ -e "$1.result" ] && return 0
-    build_trainer "$1" GEMM=builtin CFLAGS="-O1 -march=native" &&
+    build_trainer "$1" GEMM=builtin CFLAGS="-O1 -march=$ISA_ARCH" &&
         train "$1" "$WORK/masked.txt" 6 --threads 2
 }
 

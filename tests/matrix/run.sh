@@ -33,15 +33,15 @@ models() {
     cat <<TABLE
 llama_f32|tiny_llama|builtin||text|
 llama_bf16|tiny_llama|builtin|dtypes.param="bf16" model.tied=true model.kv_heads=1|text|
-gpt2_bf16|tiny_gpt2|auto|global_batch=32 dtypes.param="bf16"|text|
-gpt2_f32|tiny_gpt2|auto|global_batch=32|text|
+gpt2_bf16|tiny_gpt2|$ISA_GEMM|global_batch=32 dtypes.param="bf16"|text|
+gpt2_f32|tiny_gpt2|$ISA_GEMM|global_batch=32|text|
 llama_packed|tiny_llama|builtin|documents.end_id=10|text|
-gpt2_f16|tiny_gpt2|auto|dtypes.param="f16" dtypes.moments="bf16" dtypes.reduce="bf16" \
+gpt2_f16|tiny_gpt2|$ISA_GEMM|dtypes.param="f16" dtypes.moments="bf16" dtypes.reduce="bf16" \
  loss.mask=true groups={{match="*.c_attn.*",frozen=true}} optimizer=lion{lr=3e-4} \
  loss_scale={init=1<<24,factor=16,growth_interval=3}|uneven|$few
 llama_state|tiny_llama|builtin|dtypes.param="bf16" dtypes.moments="bf16" dtypes.master="split" \
  loss.mask=true documents.end_id=32 groups={{match="model.layers.1.*",frozen=true}}|masked|$few
-llama_library|tiny_llama|auto|reduction=library mesh.replicate=2 mesh.shard=2 \
+llama_library|tiny_llama|$ISA_GEMM|reduction=library mesh.replicate=2 mesh.shard=2 \
  dtypes.param="bf16" dtypes.moments="bf16" dtypes.master="bf16" \
  groups={{match="*norm*",frozen=true}}|text|mesh=2x2;node=all;$placed
 llama_muon|tiny_llama|builtin|optimizer=muon{lr=2e-3} model.kv_heads=1 dtypes.param="f16" \

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # The bits of every kernel that stays off products and vectors of the machine's width
 # must not depend on optimisation, instruction set or compiler: runs the same cases with
-# several and compares digests of the outputs. In: the op_test binary. Out: exit 1 if
-# any differ. FULL=1: with all of them; else with one, as SEED chooses.
+# several and compares digests of the outputs. In: the op_test binary, and the -march of the
+# runtime that it links. Out: exit 1 if any differ. FULL=1: with all of them; else with one, as
+# SEED chooses.
 set -eu
-op_test=$1
+op_test=$1 arch=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -22,7 +23,7 @@ digests() {
     grep '^bits of' "$work/$name.log" >"$work/$name"
 }
 
-digests native --flags '-O3 -march=native'
+digests vectors --flags "-O3 -march=$arch"
 plain=1 clang=0
 command -v clang >/dev/null 2>&1 && clang=1
 if [ "${FULL:-0}" != 1 ] && [ $clang = 1 ]; then
@@ -34,14 +35,14 @@ if [ $plain = 1 ]; then
     set -- plain
 fi
 if [ $clang = 1 ]; then # it warns of loops that it leaves as they are
-    digests clang --cc clang --flags '-O2 -march=native -Wno-pass-failed'
+    digests clang --cc clang --flags "-O2 -march=$arch -Wno-pass-failed"
     set -- "$@" clang
 fi
 for other; do
-    if ! diff "$work/native" "$work/$other" >"$work/diff"; then
-        echo "bits: -O3 -march=native and $other differ:"
+    if ! diff "$work/vectors" "$work/$other" >"$work/diff"; then
+        echo "bits: -O3 -march=$arch and $other differ:"
         head -n 6 "$work/diff"
         exit 1
     fi
 done
-echo "bits: $(wc -l <"$work/native") kernels, equal bits as native, $*"
+echo "bits: $(wc -l <"$work/vectors") kernels, equal bits with -march=$arch, $*"

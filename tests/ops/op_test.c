@@ -24,6 +24,8 @@ static struct {
     } nodes;
     int jobs;
     bool cuda;
+    const char *root; /* of the sources */
+    int env;          /* of the script */
 } test;
 
 /* ---- operands from Lua ----------------------------------------------------------- */
@@ -217,6 +219,38 @@ static int l_print(lua_State *L)
     return 0;
 }
 
+static char *read_script(const char *path, size_t *bytes)
+{
+    FILE *f = fopen(path, "rb");
+    char *text;
+    long n;
+
+    gen_require(f && fseek(f, 0, SEEK_END) == 0, "%s: %s", path, strerror(errno));
+    n = ftell(f);
+    rewind(f);
+    text = gen_alloc(&test.gen, (size_t)n + 1);
+    *bytes = fread(text, 1, (size_t)n, f);
+    fclose(f);
+    return text;
+}
+
+/* Runs tests/ops/NAME.lua; its result, or the message of an error, is on top. */
+static int run_file(const char *name)
+{
+    size_t bytes;
+    const char *text = read_script(
+        gen_printf(&test.gen, "%s/tests/ops/%s.lua", test.root, name), &bytes);
+
+    return sandbox_run(&test.gen, text, bytes, gen_printf(&test.gen, "@%s.lua", name),
+                       test.env, 1);
+}
+
+/* part(name): what another file of the script returns */
+static int l_part(lua_State *L)
+{
+    return run_file(luaL_checkstring(L, 1)) ? lua_error(L) : 1;
+}
+
 /* ---- kernels --------------------------------------------------------------------- */
 
 /* kernel(node id) -> kernel id, or nil when the op has no cpu.c, or cuda.cu */
@@ -308,27 +342,12 @@ static void open_generator(const char *ops_dir)
     diag_stop_on_errors(g);
 }
 
-static char *read_script(const char *path, size_t *bytes)
-{
-    FILE *f = fopen(path, "rb");
-    char *text;
-    long n;
-
-    gen_require(f && fseek(f, 0, SEEK_END) == 0, "%s: %s", path, strerror(errno));
-    n = ftell(f);
-    rewind(f);
-    text = gen_alloc(&test.gen, (size_t)n + 1);
-    *bytes = fread(text, 1, (size_t)n, f);
-    fclose(f);
-    return text;
-}
-
 typedef struct TestOptions {
     const char *work, *only, *ops, *share, *cc, *flags, *cases, *seed, *digests, *target;
     const char *device, *nvcc, *jobs, *root;
 } TestOptions;
 
-static int run_script(const char *path, const TestOptions *o)
+static int run_script(const TestOptions *o)
 {
     static const luaL_Reg host[] = {
         {"infer", l_infer},
@@ -343,14 +362,14 @@ static int run_script(const char *path, const TestOptions *o)
         {"compile", l_compile},
         {"of_platform", l_of_platform},
         {"run", l_run},
+        {"part", l_part},
         {NULL, NULL},
     };
     lua_State *L = test.gen.L;
-    int env = sandbox_env(&test.gen), failures;
-    size_t bytes;
-    char *text = read_script(path, &bytes);
+    int failures;
 
-    lua_rawgeti(L, LUA_REGISTRYINDEX, env);
+    test.env = sandbox_env(&test.gen);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, test.env);
     luaL_newlib(L, host);
     op_test_numbers(L);
     emit_str(L, "only", o->only);
@@ -361,7 +380,7 @@ static int run_script(const char *path, const TestOptions *o)
     emit_bool(L, "device", o->device != NULL);
     lua_setfield(L, -2, "host");
     lua_pop(L, 1);
-    if (sandbox_run(&test.gen, text, bytes, "@op_test.lua", env, 1)) {
+    if (run_file("op_test")) {
         fprintf(stderr, "op_test: %s\n", lua_tostring(L, -1));
         return 1;
     }
@@ -445,5 +464,6 @@ int main(int argc, char **argv)
         printf("op_test: on a device, %s\n", arch);
     }
     printf("op_test: seed %s, %s cases for each op and dtype\n", o.seed, o.cases);
-    return run_script(gen_printf(&test.gen, "%s/tests/ops/op_test.lua", o.root), &o);
+    test.root = o.root;
+    return run_script(&o);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gemm_test.c: rt_gemm against a plain triple loop in f64, on odd shapes, every layout,
- * dtype and beta; nothing outside C is written; bits equal at 1 to 8 threads. Built once
- * for each library behind rt_gemm; `quick` leaves out the largest shape. */
+ * dtype and beta; nothing outside C is written; bits equal at 1 to 8 threads, and of a
+ * tile wherever it lies; the built-in kernels' rows know nothing of each other. Built
+ * once for each library behind rt_gemm; `quick` leaves out the largest shape. */
 #include "rt.h"
 
 #include <math.h>
@@ -245,6 +246,103 @@ static void test_bits_over_threads(void **state)
     }
 }
 
+/* Rows first_row.. and columns first_col.. of t's C, as a product of its own, one tile.
+ */
+static Case case_part(const Case *t, int64_t first_row, int64_t first_col, int64_t rows,
+                      int64_t cols)
+{
+    Case part = *t;
+    const RtGemm *g = &t->g;
+    const int64_t a_at = g->op == RT_TN ? first_row : first_row * g->lda;
+    const int64_t b_at = g->op == RT_NT ? first_col * g->ldb : first_col;
+    const int64_t c_at = first_row * g->ldc + first_col;
+    part.g.m = part.g.tile_m = rows;
+    part.g.n = part.g.tile_n = cols;
+    part.a = (char *)t->a + (size_t)a_at * dtype_bytes(g->in_dtype);
+    part.b = (char *)t->b + (size_t)b_at * dtype_bytes(g->in_dtype);
+    part.c0 = (char *)t->c0 + (size_t)c_at * dtype_bytes(g->out_dtype);
+    part.c_elems = (rows - 1) * g->ldc + cols;
+    return part;
+}
+
+/* c is what t gives: its part there has the bits of a product of that part alone. */
+static void part_check(const Case *t, const char *c, int mode, int64_t first_row,
+                       int64_t first_col, int64_t rows, int64_t cols)
+{
+    const Case part = case_part(t, first_row, first_col, rows, cols);
+    const size_t bytes = dtype_bytes(t->g.out_dtype);
+    char *alone = case_run(&part, 1, mode);
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t at = (first_row + i) * t->g.ldc + first_col;
+        if (memcmp(c + (size_t)at * bytes, alone + (size_t)(i * t->g.ldc) * bytes,
+                   (size_t)cols * bytes) != 0) {
+            fail_msg("%s op %d %lldx%lldx%lld %d->%d mode %d: row %lld of the %lld x "
+                     "%lld at [%lld,%lld] has other bits than alone",
+                     rt_gemm_library(), (int)t->g.op, (long long)t->g.m,
+                     (long long)t->g.n, (long long)t->g.k, t->g.in_dtype, t->g.out_dtype,
+                     mode, (long long)i, (long long)rows, (long long)cols,
+                     (long long)first_row, (long long)first_col);
+        }
+    }
+    free(alone);
+}
+
+/* A tile's bits are those of a product of its shape: they know neither where the tile
+ * lies nor what surrounds it. So products of equal shape have equal bits. */
+static void test_tiles_alone(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][5] = {{53, 133, 37, 24, 64},
+                                        {29, 75, 300, 12, 32},
+                                        {31, 200, 500, 14, 96},
+                                        {61, 101, 801, 30, 50}};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        for (int i = 0; i < 3 * N_PAIRS; i++) {
+            const int64_t *z = shapes[s];
+            const int op = i % 3, d = i / 3, mode = (int)(s + (size_t)op) % 2;
+            Case t = case_make((RtGemmOp)op, z[0], z[1], z[2], z[3], z[4],
+                               dtype_pairs[d][0], dtype_pairs[d][1]);
+            char *c = case_run(&t, 2, mode);
+            for (int64_t row = 0; row < z[0]; row += z[3]) {
+                for (int64_t col = 0; col < z[1]; col += z[4]) {
+                    part_check(&t, c, mode, row, col,
+                               z[0] - row < z[3] ? z[0] - row : z[3],
+                               z[1] - col < z[4] ? z[1] - col : z[4]);
+                }
+            }
+            free(c);
+            case_free(&t);
+        }
+    }
+}
+
+/* The built-in kernels promise more: an element knows its row, its column and k, however
+ * many others there are and wherever it lies among them. */
+static void test_rows_alone(void **state)
+{
+    (void)state;
+    if (strncmp(rt_gemm_library(), "built-in", 8) != 0) {
+        skip();
+    }
+    for (int i = 0; i < 3 * N_PAIRS * 10; i++) {
+        const int op = i % 3, d = i / 3 % N_PAIRS, mode = i / 2 % 2;
+        const int64_t m = 1 + random_state % 50, k = 1 + random_state / 64 % 900;
+        const int64_t n = 1 + random_state / 4096 % 100;
+        Case t =
+            case_make((RtGemmOp)op, m, n, k, m, n, dtype_pairs[d][0], dtype_pairs[d][1]);
+        char *c = case_run(&t, 2, mode);
+        for (int part = 0; part < 3; part++) {
+            const int64_t row = (int64_t)(fabs(random_value()) * (double)m);
+            const int64_t col = (int64_t)(fabs(random_value()) * (double)n);
+            part_check(&t, c, mode, row, col,
+                       1 + (int64_t)(fabs(random_value()) * (double)(m - row)),
+                       1 + (int64_t)(fabs(random_value()) * (double)(n - col)));
+        }
+        free(c);
+        case_free(&t);
+    }
+}
+
 static void test_nan_and_zero(void **state)
 {
     (void)state;
@@ -269,6 +367,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_bias_bits),
         cmocka_unit_test(test_bits_over_threads),
+        cmocka_unit_test(test_tiles_alone),
+        cmocka_unit_test(test_rows_alone),
         cmocka_unit_test(test_nan_and_zero),
     };
     quick = argc > 1 && strcmp(argv[1], "quick") == 0;

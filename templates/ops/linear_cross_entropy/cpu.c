@@ -2,7 +2,7 @@
 //@ -- linear_cross_entropy: a chunk of tokens at a time: logits, their lse and losses,
 //@ -- then their gradient over them, then the two products that use it (one, where there is
 //@ -- no dx or no dw). Row functions and products are those of the ops it stands
-//@ -- for: with one chunk, so are the bits.
+//@ -- for, so each chunk has the bits of those ops on its tokens.
 //@ local rows = math.min(chunk, t)
 //@ local tail = t % rows
 //@ local suffix = ({ rt_bf16 = "bf16", rt_f16 = "f16", float = "f32", double = "f64" })[x.type]

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same models in PyTorch, for tests/bench/gpu.sh: bf16 products (autocast over f32 weights, or
-weights in bf16), torch.compile, scaled_dot_product_attention, fused AdamW, gradients clipped.
+"""The same models in PyTorch, for tests/bench/gpu.sh and gpt2_speed.sh: products in bf16 (autocast
+over f32 weights, or weights in bf16) or in f32, torch.compile, scaled_dot_product_attention, fused
+AdamW, gradients clipped.
 
-torch_gpu.py --model llama:layers=16,dim=2048,... --seq N --micro-batch N --accumulate N --data FILE
+torch_train.py --model llama:layers=16,dim=2048,... --seq N --micro-batch N --accumulate N --data FILE
+    --device cpu [--products f32] [--eager]
 Out: one line, "tokens_per_second X median_seconds X peak_gib X attention_seconds X loss X"; the
-last two: forward and backward of attention alone in a step, and the last loss. Exit code 3: no
-PyTorch, or it has no GPU.
+last two: forward and backward of attention alone in a step, and the last loss; on a CPU without
+peak and attention, with "torch VERSION isa ISA". Exit code 3: no PyTorch, or it has no GPU.
 """
 import argparse
+import contextlib
 import statistics
 import sys
 import time
@@ -154,42 +157,54 @@ def main():
     parser.add_argument("--accumulate", type=int, required=True)
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--weights", choices=["f32", "bf16"], default="f32")
+    parser.add_argument("--products", choices=["f32", "bf16"], default="bf16")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--eager", action="store_true")
     args = parser.parse_args()
-    if not torch.cuda.is_available():
+    cuda = args.device == "cuda"
+    if cuda and not torch.cuda.is_available():
         print("PyTorch finds no GPU", file=sys.stderr)
         sys.exit(3)
     c = config(args.model)
     torch.manual_seed(1)
     torch.set_float32_matmul_precision("high")
-    with torch.device("cuda"):
+    with torch.device(args.device):
         model = Model(c, args.seq)
     if args.weights == "bf16":
         model = model.to(torch.bfloat16)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95),
                                   weight_decay=0.1, fused=True)
-    compiled = torch.compile(model)
+    compiled = model if args.eager else torch.compile(model)
+    narrow = args.weights == "f32" and args.products == "bf16"
+    synchronize = torch.cuda.synchronize if cuda else lambda: None
     data = torch.frombuffer(bytearray(open(args.data, "rb").read()), dtype=torch.uint8)
     batch = args.micro_batch * args.seq
     at, seconds = 0, []
     for step in range(args.steps):
-        torch.cuda.synchronize()
+        synchronize()
         begun = time.perf_counter()
         for _ in range(args.accumulate):
             at = at if at + batch + 1 <= len(data) else 0
-            piece = data[at : at + batch + 1].to("cuda", torch.long, non_blocking=True)
+            piece = data[at : at + batch + 1].to(args.device, torch.long, non_blocking=cuda)
             at += batch
             tokens = piece[:-1].view(args.micro_batch, args.seq)
             targets = piece[1:].view(args.micro_batch, args.seq)
-            with torch.autocast("cuda", torch.bfloat16, enabled=args.weights == "f32"):
+            with (torch.autocast(args.device, torch.bfloat16) if narrow
+                  else contextlib.nullcontext()):
                 loss = compiled(tokens, targets)
             (loss / args.accumulate).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        torch.cuda.synchronize()
+        synchronize()
         if step >= 3:  # compiled, warm
             seconds.append(time.perf_counter() - begun)
     median = statistics.median(seconds)
+    if not cuda:
+        print(f"tokens_per_second {batch * args.accumulate / median:.1f} median_seconds "
+              f"{median:.6f} loss {loss.item():.4f} torch {torch.__version__} isa "
+              f"{torch.backends.cpu.get_cpu_capability()}")
+        return
     peak = torch.cuda.max_memory_allocated() / 2**30
     last = loss.item()
     print(f"tokens_per_second {batch * args.accumulate / median:.1f} median_seconds "

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One number of threads of tokenize.sh.
 
-    tokenize.py FSDPGEN DIR ROUNDS THREADS VOCAB
+    tokenize_turns.py FSDPGEN DIR ROUNDS THREADS VOCAB
 
 DIR/text.txt becomes documents of 4,000 characters. Of each kind of tokenizer, with a vocabulary
 learned from the text, both encode all documents in turns, first once unmeasured."""
