@@ -83,9 +83,6 @@ return op {
         end
         for i = 0, n.t - 1 do
             if n.targets[i + 1] >= 0 then token(i, n.targets[i + 1]) end
-            if (i + 1) % n.chunk == 0 then -- a chunk's product was added
-                for k = 1, n.v * n.d do dw[k] = n.round("dw", dw[k]) end
-            end
         end
         for k = 1, n.t * n.d do n.dx[k] = n.round("dx", dx[k]) end
         for k = 1, n.v * n.d do n.dw[k] = n.round("dw", dw[k]) end
@@ -93,7 +90,7 @@ return op {
     cases = function(r)
         local masked = r(0, 1) == 1
         return {
-            t = r(1, 33), d = r(1, 40), v = r(2, 60), chunk = r(1, 40), masked = masked,
+            t = r(1, 33), d = r(1, 40), v = r(1, 60), chunk = r(1, 40), masked = masked,
             z = r(0, 1) * r(1, 9) / 100, smoothing = r(0, 1) * r(1, 9) / 10,
             inputs = function(n, r)
                 local targets = {}

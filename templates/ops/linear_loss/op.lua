@@ -49,7 +49,7 @@ return op {
     cases = function(r)
         local masked = r(0, 1) == 1
         return {
-            t = r(1, 33), d = r(1, 40), v = r(2, 60), chunk = r(1, 40), masked = masked,
+            t = r(1, 33), d = r(1, 40), v = r(1, 60), chunk = r(1, 40), masked = masked,
             z = r(0, 1) * r(1, 9) / 100, smoothing = r(0, 1) * r(1, 9) / 10,
             inputs = function(n, r)
                 local targets = {}
