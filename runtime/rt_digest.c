@@ -409,7 +409,7 @@ static void map_table(RtDigests *d)
                               : MAP_FAILED;
     if (map == MAP_FAILED) {
         rt_fail(rt, RT_EXIT_ERROR, "no memory for digests of the data: %s",
-                strerror(errno));
+                rt_shared_error(at + size));
     }
     d->table = map;
 }

@@ -8,8 +8,14 @@
 #include <errno.h>
 #include <string.h>
 
+int64_t rt_shared_most_bytes(const RtTrainer *t)
+{
+    enum { OF_DIGESTS = 16 << 10 };
+    return rt_shared_bytes(t) + t->world_size * (t->snapshot_bytes + OF_DIGESTS);
+}
+
 /* It is of no disk, but it counts as a file. */
-const char *rt_shared_error(const RtTrainer *t)
+const char *rt_shared_error(int64_t bytes)
 {
     static char text[160];
     const int reason = errno;
@@ -17,7 +23,7 @@ const char *rt_shared_error(const RtTrainer *t)
     if (reason == EFBIG) {
         snprintf(text, sizeof text,
                  "%s: `ulimit -f` counts the %lld bytes that ranks share as a file",
-                 strerror(reason), (long long)rt_shared_bytes(t));
+                 strerror(reason), (long long)bytes);
     }
     return text;
 }
@@ -28,7 +34,7 @@ int rt_launch_ranks(const RtTrainer *t, const RtFlags *f)
     const int fd = rt_shared_create(t);
     RtShared *shared = fd >= 0 ? rt_shared_map(fd) : NULL;
     if (shared == NULL) {
-        fprintf(stderr, "trainer: error: no shared memory: %s\n", rt_shared_error(t));
+        fprintf(stderr, "trainer: error: no shared memory: %s\n", rt_shared_error(rt_shared_most_bytes(t)));
         return RT_EXIT_ERROR;
     }
     static RtJob job;

@@ -24,7 +24,7 @@ enum {
 /* ---- rt_flags.c -------------------------------------------------------------------- */
 
 typedef enum { RT_TRAIN, RT_SAMPLE, RT_VERIFY, RT_LS, RT_COMMANDS } RtCommand;
-enum { RT_MAX_DATA = 64 };
+enum { RT_MAX_DATA = 64, RT_ERROR_BYTES = 768 };
 typedef struct RtFlags {
     RtCommand command;
     const char *folder; /* of `trainer verify` and `trainer ls` */
@@ -215,7 +215,7 @@ typedef struct RtState {
         matrix_bytes;
     double wait_seconds;
     FILE *log;
-    char lost[640]; /* what the run fails with in its end; empty: nothing */
+    char lost[RT_ERROR_BYTES]; /* what the run fails with in its end; empty: nothing */
     double started_seconds;
     struct RtCheckpoint *checkpoint; /* NULL: without --checkpoint */
     int shared_fd;                   /* of the memory that all ranks share */
@@ -404,7 +404,6 @@ void rt_debug_gradients(Rt *rt, const char *path); /* collective */
 
 /* ---- rt_data.c, rt_tokens.c -------------------------------------------------------- */
 
-enum { RT_ERROR_BYTES = 768 };
 /* Files as the trainer reads them: its sequences, vocabulary, masks. */
 RtTokens *rt_tokens_open(const RtTrainer *t, const char *const *patterns, int n_patterns,
                          char *error);
@@ -490,8 +489,10 @@ int rt_ls(const RtTrainer *t, const RtFlags *f); /* the same */
 /* ---- rt_shm.c, rt_memory.c, rt_log.c ----------------------------------------------- */
 
 int rt_shared_create(const RtTrainer *t);        /* descriptor, or -1 with errno */
-const char *rt_shared_error(const RtTrainer *t); /* words for it */
 int64_t rt_shared_bytes(const RtTrainer *t);     /* that the descriptor has at first */
+/* The same, with what may come behind: copies for saves, digests of a few data files. */
+int64_t rt_shared_most_bytes(const RtTrainer *t);
+const char *rt_shared_error(int64_t bytes); /* words for errno, where so many are wanted */
 RtShared *rt_shared_map(int fd);                 /* or NULL with errno */
 bool rt_arena_map(Rt *rt, int fd, bool guard, char *error);
 /* Between a space of this rank and memory of this process: on a device, copies. */

@@ -34,6 +34,27 @@ void rt_fail(const Rt *rt, int code, const char *fmt, ...)
     _exit(1);
 }
 
+/* Nothing is cached here. */
+void rt_cache_open(const Rt *rt)
+{
+    (void)rt;
+}
+
+char *rt_cache_find(const char *made_of, size_t *bytes)
+{
+    (void)made_of, (void)bytes;
+    return NULL;
+}
+
+void rt_cache_keep(const char *made_of, const void *image, size_t bytes)
+{
+    (void)made_of, (void)image, (void)bytes;
+}
+
+void rt_cache_close(void)
+{
+}
+
 /* ---- the sources --------------------------------------------------------------------
  */
 
@@ -42,13 +63,14 @@ static RtImage read_source(const char *path)
     static char names[MAX_SOURCES][32];
     static int n;
     const char *slash = strrchr(path, '/');
-    size_t bytes = 0;
-    char *text = read_all(path, &bytes), *ended = calloc(bytes + 1, 1);
+    FILE *f = fopen(path, "rb");
+    const long bytes = f && fseek(f, 0, SEEK_END) == 0 ? ftell(f) : -1;
+    char *ended = bytes > 0 ? calloc((size_t)bytes + 1, 1) : NULL;
 
-    if (!text || !ended || n == MAX_SOURCES)
+    if (!ended || n == MAX_SOURCES || fseek(f, 0, SEEK_SET) != 0 ||
+        fread(ended, 1, (size_t)bytes, f) != (size_t)bytes)
         rt_fail(NULL, 1, "nvrtc: cannot read %s", path);
-    memcpy(ended, text, bytes);
-    free(text);
+    fclose(f);
     snprintf(names[n], sizeof names[n], "%s", slash ? slash + 1 : path);
     for (char *c = names[n]; *c; c++) /* as the Makefile names them */
         if (*c == '.')

@@ -88,6 +88,7 @@ check "make has nothing to do then" sh -c \
     "! make -C '$WORK/a' CFLAGS=-O0 GEMM=builtin | grep -E ' -c | -o '"
 check "other flags rebuild" sh -c \
     "make -C '$WORK/a' CFLAGS='-O0 -g' GEMM=builtin | grep -q math.c"
+. "$(dirname "$0")/harden.sh"
 check "make clean leaves what was generated" sh -c "make -C '$WORK/a' clean && diff -r '$WORK/a' '$WORK/b'"
 link_runtime() {
     gen "$WORK/linked" --link-runtime ../a/runtime && [ ! -e "$WORK/linked/runtime" ] &&
