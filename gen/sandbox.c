@@ -78,7 +78,7 @@ static void *sandbox_alloc(void *ud, void *p, size_t old, size_t bytes)
     if (!q && bytes > old)
         gen_out_of_memory(bytes);
     if (!q)
-        return NULL;
+        q = p; /* too much of it, but Lua counts on it to shrink */
     s->used = s->used - old + bytes;
     if (bytes > old)
         s->left -= (int64_t)((bytes - old) / ALLOC_BYTES_PER_INSTRUCTION);

@@ -30,20 +30,20 @@ jit_says() {
 
 # whole WHAT: the cache is what it was when it was first filled
 whole() {
-    check "make JIT=1: $1: the cache is whole" diff -r "$WORK/filled" "$entries"
+    check "make JIT=1: $1: the cache is whole" diff -r -x digests "$WORK/filled" "$entries"
 }
 
 # spoilt WHAT LINE COMMAND: COMMAND changes an entry, $it; the next run reports it and writes it again
 spoilt() {
-    it=$(find "$entries" -type f | sort | head -n 1)
+    it=$(find "$entries" -name "*.kernels" | sort | head -n 1)
     eval "$3"
     jit_run "$1"
     jit_says "$1" "warning: $it is not used: $2; it is removed, and compiled again" 1
     whole "$1"
 }
 
-# symbols FILE: the kernels in it
-symbols() { grep -aoE 'sim_kernel_[a-z0-9_]+' "$1" | sort -u | md5sum; }
+# symbols FILE: the kernels in it, but for that which says whose they are
+symbols() { grep -aoE 'sim_kernel_[a-z0-9_]+' "$1" | grep -vE '_math_[0-9a-f]{16}$' | sort -u | md5sum; }
 
 # The entries of a trainer with other kernels of the same names, under the names of these.
 swapped() {
@@ -54,8 +54,8 @@ swapped() {
         { bad "make JIT=1: no other trainer" "$other.log"; return; }
     check "make JIT=1: the other trainer has other bits" \
         bash -c "! cmp -s '$other.result' '$WORK/reference_llama.result'"
-    for mine in "$entries"/*; do
-        for its in "$WORK/cache_other/fsdpgen"/*; do
+    for mine in "$entries"/*.kernels; do
+        for its in "$WORK/cache_other/fsdpgen"/*.kernels; do
             if [ "$(symbols "$mine")" = "$(symbols "$its")" ]; then
                 cp "$its" "$mine"
                 n=$((n + 1))
@@ -72,9 +72,9 @@ swapped() {
 other_compiler() {
     local name old new
     jit_run "another compiler" CUDASIM_NVRTC=12080
-    check "make JIT=1: another compiler: entries of its own" [ "$(ls "$entries" | wc -l)" = 12 ]
+    check "make JIT=1: another compiler: entries of its own" [ "$(ls "$entries"/*.kernels | wc -l)" = 12 ]
     old=$(ls "$WORK/filled" | head -n 1)
-    for name in "$entries"/*; do
+    for name in "$entries"/*.kernels; do
         [ -e "$WORK/filled/${name##*/}" ] || new=$name
     done
     mv "$new" "$entries/$old"
@@ -86,7 +86,7 @@ other_compiler() {
 # Entries and folders that another user has written, or could have.
 foreign() {
     local what line away=$WORK/away turn=0
-    it=$(find "$entries" -type f | sort | head -n 1)
+    it=$(find "$entries" -name "*.kernels" | sort | head -n 1)
     while IFS='|' read -r what command line; do
         turn=$((turn + 1))
         [ "$FULL" = 1 ] || [ $(((turn + SEED) % 3)) = 0 ] || continue
@@ -168,7 +168,7 @@ compiled_at_start() {
     trainer "$dir" tiny_llama cuda && build_trainer "$dir" CUDA_HOME="$home" JIT=1 ||
         { bad "make JIT=1 does not build" "$dir.log"; return; }
     jit_run "the same bits"
-    check "make JIT=1: kernels are kept" [ "$(ls "$entries" | wc -l)" = 6 ]
+    check "make JIT=1: kernels are kept" [ "$(ls "$entries"/*.kernels | wc -l)" = 6 ]
     check "make JIT=1: only this user may read and write them" [ "$(stat -c %a "$entries" "$entries"/* | sort -u |
         tr '\n' ' ')" = "600 700 " ]
     cp -a "$entries" "$WORK/filled"

@@ -306,6 +306,7 @@ machines_strangers() {
     on 0:0,1 "$dir" --steps $STEPS --log "$dir.jsonl" --weights-hash --deadline 120
     listens $port
     for name in idle slow garbage; do stranger $name $name $port $crowd; done
+    ln -sfn "$dir" "$WORK/wrong" # the same trainer, with logs of its own
     FSDPGEN_SECRET="another secret, of as many letters" \
         on 2:3 "$WORK/wrong" --steps $STEPS --deadline 5
     pid=${pids[-1]}
