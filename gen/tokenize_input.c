@@ -89,7 +89,8 @@ static size_t window_shift(Window *w)
 
     if (gone < JOB_BYTES && gone < w->text.n)
         return 0;
-    memmove(w->text.s, w->text.s + gone, w->text.n - gone);
+    if (gone < w->text.n)
+        memmove(w->text.s, w->text.s + gone, w->text.n - gone);
     w->text.n -= gone;
     w->scanned -= w->scanned < gone ? w->scanned : gone;
     w->at = 0;

@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { MAX_CPUS = sizeof((RtCores *)0)->cpu / sizeof((RtCores *)0)->cpu[0] };
@@ -113,9 +114,33 @@ void rt_cores_bind(const RtCores *c, int index, int ranks, int threads)
     sched_setaffinity(0, sizeof set, &set); /* a wish: some sandboxes refuse */
 }
 
-/* OpenMP read its environment before main, when this process had all the cores. If it was
- * told to bind threads, all ranks would bind to the same ones; if ranks have more threads
- * than there are cores, they would spin against each other. */
+/* Ranks and threads wait for each other often and briefly. Where other programs have the
+ * cores, too, who is waited for must not stand behind another's whole turn: a task that
+ * asks for short turns gets its share in smaller parts, and soon after it wakes. Linux
+ * does so from 6.12 on; before, and where a sandbox refuses, nothing changes. */
+void rt_cores_short_turns(void)
+{
+    enum { TURN_NS = 400000 };
+    struct { /* sched_setattr(2); C libraries lack it */
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime_ns, deadline_ns, period_ns;
+    } attr;
+    if (syscall(SYS_sched_getattr, 0, &attr, sizeof attr, 0) == 0 &&
+        attr.policy == SCHED_OTHER) {
+        attr.runtime_ns = TURN_NS;
+        syscall(SYS_sched_setattr, 0, &attr, 0);
+    }
+}
+
+/* OpenMP read its environment before main, when this process had all the cores. If it
+ * binds threads, all ranks would bind to the same ones; if ranks have more threads than
+ * there are cores, they would spin against each other. Otherwise a thread that waits for
+ * its team spins for some 20 us and then sleeps: without other programs that loses
+ * nothing, and beside them it does not use up its share by waiting (GOMP_SPINCOUNT; by
+ * default it would spin on). */
 void rt_cores_fit_openmp(const RtCores *c, const RtFlags *f, int ranks, char **argv)
 {
     const int threads = rt_cores_threads(c, f, ranks);
@@ -123,8 +148,9 @@ void rt_cores_fit_openmp(const RtCores *c, const RtFlags *f, int ranks, char **a
     const bool binds =
         ranks > 1 && (places != NULL || (bind != NULL && strcmp(bind, "false")));
     const bool crowded = threads > 1 && ranks * threads > c->quota;
-    if (getenv("RT_FITTED") != NULL ||
-        (!binds && (!crowded || getenv("OMP_WAIT_POLICY")))) {
+    const bool waits = threads > 1 && getenv("OMP_WAIT_POLICY") == NULL &&
+                       getenv("GOMP_SPINCOUNT") == NULL;
+    if (getenv("RT_FITTED") != NULL || (!binds && !waits)) {
         return;
     }
     setenv("RT_FITTED", "1", 1); /* once: should a library disagree, so be it */
@@ -132,8 +158,9 @@ void rt_cores_fit_openmp(const RtCores *c, const RtFlags *f, int ranks, char **a
         unsetenv("OMP_PLACES");
         setenv("OMP_PROC_BIND", "false", 1);
     }
-    if (crowded) {
-        setenv("OMP_WAIT_POLICY", "passive", 0);
+    if (waits) {
+        setenv(crowded ? "OMP_WAIT_POLICY" : "GOMP_SPINCOUNT",
+               crowded ? "passive" : "1000", 1);
     }
     fflush(NULL);
     execv("/proc/self/exe", argv); /* where there is no /proc: slower, but right */

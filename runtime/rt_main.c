@@ -134,6 +134,7 @@ int rt_rank_main(const RtTrainer *t, const RtFlags *f, RtShared *shared, int fd,
     if (rank == 0 && f->command == RT_TRAIN) {
         rt_stdout_begin();
     }
+    rt_cores_short_turns();
     prepare(&rt, fd);
     rt_comm_begin(&rt);
     bool stopped = false;

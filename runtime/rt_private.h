@@ -562,6 +562,7 @@ typedef struct RtCores {
 } RtCores;
 void rt_cores_find(RtCores *c);
 int rt_cores_threads(const RtCores *c, const RtFlags *f, int ranks);
+void rt_cores_short_turns(void);
 void rt_cores_bind(const RtCores *c, int index, int ranks, int threads);
 /* Starts this program again when OpenMP would bind or spin as if it were alone. */
 void rt_cores_fit_openmp(const RtCores *c, const RtFlags *f, int ranks, char **argv);

@@ -9,6 +9,7 @@
 #   suite_args ARGS...           the suite's own arguments: sets update, perhaps FSDPGEN
 #   check NAME COMMAND...        one check: the command succeeds
 #   at_least WHAT HAVE NEED      one check: a count that is promised
+#   turn N OF COMMAND...         runs it with FULL=1, else where SEED % OF is N
 #   finish           prints 'N passed, N failed' and exits accordingly
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 BUILD=${FSDPGEN_BUILD:-$ROOT/build/default}
@@ -61,6 +62,12 @@ check() {
 
 at_least() {
     if [ "$2" -ge "$3" ]; then ok "$1: $2"; else bad "$1: $2, $3 are promised"; fi
+}
+
+turn() {
+    local n=$1 of=$2
+    shift 2
+    if [ "$FULL" = 1 ] || [ $((SEED % of)) = "$n" ]; then "$@"; fi
 }
 
 # random N: 0..N-1 from SEED; the same sequence on every machine.

@@ -55,7 +55,7 @@ cudnn_slices() {
 }
 
 cudnn_turn() { # N: is it this run's turn? all with FULL
-    [ "$FULL" = 1 ] || [ $((SEED % 2)) = "$1" ]
+    [ "$FULL" = 1 ] || [ $((SEED / 2 % 2)) = "$1" ]
 }
 
 cudnn_faults=0

@@ -466,20 +466,21 @@ library_sums() {
 
 if reference llama tiny_llama 1e-4; then
     rows llama tiny_llama 1
-    library_sums
+    turn 0 2 library_sums
     faults
-    unordered
-    unmet
-    tuning
+    turn 1 2 unordered
+    turn 0 2 unmet
+    turn 1 2 tuning
     compiled_at_start
 fi
-graphs
+turn 0 2 graphs
 machines
-matrices
-cudnn_attention
-if reference gpt2 tiny_gpt2 1e-4; then
-    rows gpt2 tiny_gpt2 2
-fi
+turn 1 2 matrices
+turn 0 2 cudnn_attention
+gpt2() {
+    if reference gpt2 tiny_gpt2 1e-4; then rows gpt2 tiny_gpt2 2; fi
+}
+turn 1 2 gpt2
 if [ "$FULL" = 1 ] || [ $((SEED % 2)) = 0 ]; then
     bf16=(--set 'dtypes.param="bf16"')
     reference llama_bf16 tiny_llama 2e-2 "${bf16[@]}" && [ "$FULL" = 1 ] &&

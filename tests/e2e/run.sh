@@ -32,23 +32,23 @@ outside_builtin
 outside_platform
 outside_allocations
 divided
-library
-two_hops
+turn 0 2 library
+turn 1 2 two_hops
 precision
-precision_split
-precision_overflow
+turn 0 3 precision_split
+turn 1 3 precision_overflow
 loss_masks
 loss_hashes
-frozen
-loss_packed
-evaluate
-fine_tuning
+turn 2 3 frozen
+turn 0 2 loss_packed
+turn 1 2 evaluate
+turn 0 2 fine_tuning
 planted_numbers
 if [ "$FULL" = 1 ]; then
     equal_bits_products "1 2 3 4 5 6 7 8"
     equal_bits 25 # of each model; tests/matrix has every pair of choices
 else
     equal_bits_products
-    equal_bits 3
+    equal_bits 2
 fi
 finish
