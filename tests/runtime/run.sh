@@ -386,6 +386,32 @@ checkers() {
     fi
 }
 
+# waits_as LINE [NAME=VALUE...]: how the threads of a rank wait, in the environment that it has
+waits_as() {
+    local line=$1 job environment
+    shift
+    env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY "$@" "$WORK/one/trainer" --data "$data" --steps 1000000 \
+        --threads 2 --log "$WORK/waits.jsonl" --force >/dev/null 2>&1 &
+    job=$!
+    timeout 30 sh -c "until [ -s '$WORK/waits.jsonl' ]; do sleep 0.05; done"
+    environment=$(tr '\0' '\n' <"/proc/$(pgrep -P $job | head -n 1)/environ" |
+        grep -E '^(GOMP_SPINCOUNT|OMP_WAIT_POLICY)=' | xargs)
+    kill -KILL $job
+    wait $job 2>/dev/null
+    rm -f "$WORK/waits.jsonl"
+    [ "$environment" = "$line" ]
+}
+
+# Threads that wait for their team sleep soon, so that other programs have the core; a user who says
+# otherwise is obeyed (tests/bench/busy.sh measures it).
+waits_of_threads() {
+    local own=GOMP_SPINCOUNT=1000
+    [ "$(nproc)" -ge 2 ] || own=OMP_WAIT_POLICY=passive # more threads than cores
+    check "threads that wait sleep soon" waits_as $own
+    check "OMP_WAIT_POLICY stays" waits_as OMP_WAIT_POLICY=active OMP_WAIT_POLICY=active
+    check "GOMP_SPINCOUNT stays" waits_as GOMP_SPINCOUNT=77 GOMP_SPINCOUNT=77
+}
+
 # The loops of toy.sh over an emitted trainer: ranks that are killed or stopped at random, faults in
 # the middle of a step.
 emitted_loops() {
@@ -409,6 +435,7 @@ if generate "$WORK/four" "$tiny" --set mesh.shard=4 && build_trainer "$WORK/four
     formats
     if generate "$WORK/one" "$tiny" --set mesh.shard=1 && build_trainer "$WORK/one"; then
         weights
+        waits_of_threads
     else
         bad "building the trainer of one rank" "$WORK/one.log"
     fi
