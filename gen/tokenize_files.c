@@ -91,10 +91,10 @@ static bool check_output(const TokOptions *o, const char *tokenizer, const char 
         return true; /* who opens it tells why, if it is more than that it is not there */
     if (S_ISLNK(out.st_mode)) {
         problem = stat(name, &in) == 0 && !S_ISREG(in.st_mode)
-                      ? "is no regular file"
+                      ? "is not a regular file"
                       : "is a symbolic link; name the file that it leads to";
     } else if (!S_ISREG(out.st_mode)) {
-        problem = "is no regular file";
+        problem = "is not a regular file";
     }
     for (int i = 0; !problem && i < 2 + o->inputs.count; i++) {
         const char *read = i < 2 ? reads[i] : o->inputs.items[i - 2];

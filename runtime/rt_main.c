@@ -82,6 +82,9 @@ static void prepare(Rt *rt, int fd)
         rt_agree_data(rt, "data", st->tokens);
         rt_eval_open(rt);
         rt_digest_open(rt);
+        if (rt->rank == 0) {
+            rt_outputs_spare_data(rt);
+        }
     }
     find_weights(rt);
     rt_enter(rt, RT_AT_SETUP);

@@ -6,6 +6,7 @@
  * any other one is somebody's, and stays unless with --force. Devices and pipes are
  * taken. Files that are written whole are complete or are what they were before. */
 #include "rt_out.h"
+#include "rt_digest.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -146,18 +147,25 @@ static bool same_file(const char *a, const char *b)
                : S_ISREG(x.st_mode) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-void rt_outputs_check(const Rt *rt)
+enum { N_NAMED = 4 };
+
+static void name_all(const RtFlags *f, Named *named)
 {
-    const RtFlags *f = &rt->state->flags;
-    const Named named[] = {
+    const Named all[N_NAMED] = {
         {"log", f->log, "{\"step\": #, \"loss\": #", false},
         {"stats", f->stats, "{\"world_size\": #, \"steps\": #, \"arena_bytes\": #", true},
         {"debug-gradients", f->debug_gradients, "{\"loss\": #, \"parameters\": [", true},
         {"profile", f->profile, "{\"steps\": #, \"step_seconds\": #, \"kernels\": [",
          true},
     };
-    enum { N = sizeof named / sizeof *named };
-    for (int i = 0; i < N; i++) {
+    memcpy(named, all, sizeof all);
+}
+
+void rt_outputs_check(const Rt *rt)
+{
+    Named named[N_NAMED];
+    name_all(&rt->state->flags, named);
+    for (int i = 0; i < N_NAMED; i++) {
         for (int k = 0; k < i && named[i].path != NULL; k++) {
             if (named[k].path != NULL && same_file(named[i].path, named[k].path)) {
                 char why[64];
@@ -167,6 +175,28 @@ void rt_outputs_check(const Rt *rt)
         }
         if (named[i].path != NULL) {
             check_one(rt, &named[i]);
+        }
+    }
+}
+
+void rt_outputs_spare_data(const Rt *rt)
+{
+    const RtDigests *d = rt->state->digests;
+    Named named[N_NAMED];
+    name_all(&rt->state->flags, named);
+    for (int i = 0; i < N_NAMED; i++) {
+        struct stat s;
+        if (named[i].path == NULL || stat(named[i].path, &s) != 0) {
+            continue;
+        }
+        for (int k = 0; k < d->n_parts; k++) {
+            const RtIdentity *is = &d->part[k].map->is;
+            if (is->device == s.st_dev && is->inode == s.st_ino) {
+                char why[64];
+                snprintf(why, sizeof why, "--%s reads that file: name another one",
+                         d->part[k].flag);
+                refuse(rt, &named[i], why);
+            }
         }
     }
 }

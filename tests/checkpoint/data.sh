@@ -191,7 +191,7 @@ much() {
         "$(line_of '^checkpoint: .*step-00000001,' broken)"
     check 'they hear of it' grep -q '^all data are hashed, after' "$WORK/broken.out"
     rm -rf "$dd/ck"
-    SLOW=2000000 "$WORK/broken/trainer" --data "$big" --threads 1 --steps 100000 --checkpoint "$dd/ck" \
+    SLOW=5000000 "$WORK/broken/trainer" --data "$big" --threads 1 --steps 100000 --checkpoint "$dd/ck" \
         >"$WORK/running.out" 2>"$WORK/running.err" &
     job=$!
     steps_later 2

@@ -90,6 +90,11 @@ outputs() {
         "$WORK/quick.err"
     timeout 60 "$WORK/one/trainer" --data "$data" --steps 2 --stats "$d/out" >"$d/out" 2>"$WORK/quick.err"
     check "a file that stdout goes to" grep -q "stdout or stderr goes there" "$WORK/quick.err"
+    cp "$data" "$d/data" # with --force, too
+    timeout 60 "$WORK/one/trainer" --data "$data" --eval "$d/data" --eval-every 1 --steps 1 --force \
+        --log "$d/data" >"$WORK/quick.out" 2>"$WORK/quick.err"
+    check "a file that the run reads" grep -q -- "--log .*data: --eval reads that file" "$WORK/quick.err"
+    check "which stays" cmp "$data" "$d/data"
     ln -s stats "$d/link"
     chmod 640 "$d/stats"
     check "a link" quick --stats "$d/link"

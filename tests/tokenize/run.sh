@@ -517,17 +517,17 @@ files() {
     check "--field and --jsonl" tok --field text --jsonl "$out/lines.JSONL" -o "$out/field.bin"
 
     mkfifo "$out/fifo"
-    no_output "a FIFO" "fifo: is no regular file" "$out/fifo" "$text"
+    no_output "a FIFO" "fifo: is not a regular file" "$out/fifo" "$text"
     mkdir "$out/folder.bin"
-    no_output "a folder as output" "folder.bin: is no regular file" "$out/folder.bin" "$text"
+    no_output "a folder as output" "folder.bin: is not a regular file" "$out/folder.bin" "$text"
     # a device of our own: root's fsdpgen, if it is wrong, replaces the machine's /dev/null
     if mknod "$out/device" c 1 3 2>"$WORK/mknod.err"; then
-        no_output "a device" "device: is no regular file" "$out/device" "$text"
+        no_output "a device" "device: is not a regular file" "$out/device" "$text"
     else
         echo "skipped: a device as output: only root makes one"
     fi
     ln -s fifo "$out/pipe"
-    no_output "a link to a FIFO" "pipe: is no regular file" "$out/pipe" "$text"
+    no_output "a link to a FIFO" "pipe: is not a regular file" "$out/pipe" "$text"
     ln -s line.bin "$out/link.bin"
     no_output "a link" "link.bin: is a symbolic link; name the file that it leads to" "$out/link.bin" "$text"
     ln -s nowhere.bin "$out/lost.bin"
@@ -542,7 +542,7 @@ files() {
     check "is as it was" cmp "$out/line.txt" "$out/side.bin.mask"
     mkdir "$out/dir.bin.mask"
     tok "$text" --force -o "$out/dir.bin" >"$WORK/refused.out" 2>"$WORK/refused.err"
-    check "a mask that is a folder" grep -q "dir.bin.mask: is no regular file" "$WORK/refused.err"
+    check "a mask that is a folder" grep -q "dir.bin.mask: is not a regular file" "$WORK/refused.err"
     check "leaves no output" [ ! -e "$out/dir.bin" ]
     cp "$data/gpt2.json" "$out/gpt2.json"
     no_output "the tokenizer as output" "gpt2.json: is read here" "$out/gpt2.json" \
