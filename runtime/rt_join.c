@@ -237,7 +237,8 @@ static bool host(Meeting *m)
     m->fd = rt_shared_create(m->trainer);
     m->shared = m->fd >= 0 ? rt_shared_map(m->fd) : NULL;
     if (m->shared == NULL) {
-        return trouble(m, "no shared memory", rt_shared_error(rt_shared_most_bytes(m->trainer)));
+        return trouble(m, "no shared memory",
+                       rt_shared_error(rt_shared_most_bytes(m->trainer)));
     }
     bool good = wait_for_ranks(m) && meet_others(m);
     for (int r = 0; r < m->join->world_size; r++) {

@@ -271,7 +271,8 @@ int rt_tune(const RtTrainer *t, const RtFlags *f)
     const int fd = rt_shared_create(t);
     RtShared *shared = fd >= 0 ? rt_shared_map(fd) : NULL;
     if (shared == NULL) {
-        fprintf(stderr, "trainer: error: no shared memory: %s\n", rt_shared_error(rt_shared_most_bytes(t)));
+        fprintf(stderr, "trainer: error: no shared memory: %s\n",
+                rt_shared_error(rt_shared_most_bytes(t)));
         return RT_EXIT_ERROR;
     }
     state = (RtState){.flags = *f, .shared = shared};
