@@ -422,7 +422,7 @@ emitted_loops() {
     rm -rf "$dir" && cp -r "$WORK/four" "$dir" && rm -rf "$dir/trainer" &&
         cc -O1 -Wall -Wextra -Werror -I"$ROOT/runtime" -I"$dir" -I"$ROOT/tests/runtime" \
             -c "$ROOT/tests/runtime/faulty.c" -o "$object" &&
-        build_trainer "$dir" LDFLAGS="-Wl,--wrap=rt_at $object" ||
+        build_trainer "$dir" LDLIBS="-Wl,--wrap=rt_at $object" ||
         { bad "a trainer with faults is built" "$dir.log"; return; }
     toy_faults faulty/trainer 'layers.1 layer_backward' 0 1 2 3
 }
