@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -127,7 +128,7 @@ void rt_cores_short_turns(void)
         int32_t nice;
         uint32_t priority;
         uint64_t runtime_ns, deadline_ns, period_ns;
-    } attr;
+    } attr = {0};
     if (syscall(SYS_sched_getattr, 0, &attr, sizeof attr, 0) == 0 &&
         attr.policy == SCHED_OTHER) {
         attr.runtime_ns = TURN_NS;
@@ -150,7 +151,9 @@ void rt_cores_fit_openmp(const RtCores *c, const RtFlags *f, int ranks, char **a
     const bool crowded = threads > 1 && ranks * threads > c->quota;
     const bool waits = threads > 1 && getenv("OMP_WAIT_POLICY") == NULL &&
                        getenv("GOMP_SPINCOUNT") == NULL;
-    if (getenv("RT_FITTED") != NULL || (!binds && !waits)) {
+    /* where the loader itself was started, with this program as its argument, the exec
+     * would start the loader: it has no base then */
+    if (getenv("RT_FITTED") != NULL || (!binds && !waits) || getauxval(AT_BASE) == 0) {
         return;
     }
     setenv("RT_FITTED", "1", 1); /* once: should a library disagree, so be it */

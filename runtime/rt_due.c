@@ -128,10 +128,9 @@ static void end_here(Rt *rt, const Asked *a, int64_t step, bool saved)
                 "%s; step %lld is saved: make room, and run it again with --resume", why,
                 (long long)step);
     }
-    fprintf(stderr,
-            "trainer: %s: stopped after step %lld, which is saved; run it again with "
-            "--resume\n",
-            why, (long long)step);
+    rt_say("trainer: %s: stopped after step %lld, which is saved; run it again with "
+           "--resume",
+           why, (long long)step);
 }
 
 bool rt_checkpoint_asked(Rt *rt)

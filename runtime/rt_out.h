@@ -24,7 +24,7 @@ int rt_stdout_close(int code);
 /* Of the first rank, before anything is computed: may --log, --stats and their like be
  * written where the flags say? The run ends where one may not. */
 void rt_outputs_check(const Rt *rt);
-/* Once data are open: not over one of their files, with --force either. */
+/* Once data are open: nothing that the run reads is written over, with --force either. */
 void rt_outputs_spare_data(const Rt *rt);
 
 /* A file that is written whole: it gets its name when it is complete and on the disk. */

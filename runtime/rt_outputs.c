@@ -139,12 +139,45 @@ static void check_one(const Rt *rt, const Named *n)
     }
 }
 
+/* The folder that a name is in; its last word. */
+static const char *folder_of(const char *path, struct stat *folder)
+{
+    char text[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    snprintf(text, sizeof text, "%.*s", slash != NULL ? (int)(slash - path + 1) : 1,
+             slash != NULL ? path : ".");
+    if (stat(text, folder) != 0) {
+        memset(folder, 0, sizeof *folder);
+    }
+    return slash != NULL ? slash + 1 : path;
+}
+
+static bool same_inode(const struct stat *x, const struct stat *y)
+{
+    return x->st_dev == y->st_dev && x->st_ino == y->st_ino;
+}
+
 static bool same_file(const char *a, const char *b)
 {
     struct stat x, y;
-    return stat(a, &x) != 0 || stat(b, &y) != 0
-               ? strcmp(a, b) == 0
-               : S_ISREG(x.st_mode) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    if (stat(a, &x) == 0 && stat(b, &y) == 0) {
+        return S_ISREG(x.st_mode) && same_inode(&x, &y);
+    }
+    return strcmp(folder_of(a, &x), folder_of(b, &y)) == 0 && same_inode(&x, &y);
+}
+
+/* Is it that file, or one in that folder? */
+static bool is_of(const char *path, const char *read)
+{
+    struct stat x, y;
+    if (read == NULL || stat(path, &x) != 0 || !S_ISREG(x.st_mode) ||
+        stat(read, &y) != 0) {
+        return false;
+    }
+    if (S_ISDIR(y.st_mode)) {
+        folder_of(path, &x);
+    }
+    return same_inode(&x, &y);
 }
 
 enum { N_NAMED = 4 };
@@ -181,6 +214,7 @@ void rt_outputs_check(const Rt *rt)
 
 void rt_outputs_spare_data(const Rt *rt)
 {
+    const RtFlags *f = &rt->state->flags;
     const RtDigests *d = rt->state->digests;
     Named named[N_NAMED];
     name_all(&rt->state->flags, named);
@@ -188,6 +222,12 @@ void rt_outputs_spare_data(const Rt *rt)
         struct stat s;
         if (named[i].path == NULL || stat(named[i].path, &s) != 0) {
             continue;
+        }
+        if (is_of(named[i].path, f->init)) {
+            refuse(rt, &named[i], "--init reads that file: name another one");
+        }
+        if (is_of(named[i].path, f->secret)) {
+            refuse(rt, &named[i], "--secret reads that file: name another one");
         }
         for (int k = 0; k < d->n_parts; k++) {
             const RtIdentity *is = &d->part[k].map->is;

@@ -29,7 +29,7 @@ void rt_stdout_begin(void)
 static bool takes_lines(Rt *rt)
 {
     struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLOUT};
-    for (int i = 0; poll(&p, 1, 0) == 0; i++) {
+    for (int i = 0, n; (n = poll(&p, 1, 0)) == 0 || (n < 0 && errno == EINTR); i++) {
         if (stuck || i == LOOKS) {
             stuck = true;
             errno = ETIMEDOUT;
@@ -54,11 +54,9 @@ bool rt_stdout_flush(Rt *rt)
     clearerr(stdout);
     funlockfile(stdout);
     if (!atomic_exchange(&told, true)) {
-        fprintf(stderr,
-                "trainer: warning: stdout cannot be written: %s: training goes on, "
-                "lines are left out\n",
-                reason == ETIMEDOUT ? "its reader has stopped reading"
-                                    : strerror(reason));
+        rt_say("trainer: warning: stdout cannot be written: %s: training goes on, lines "
+               "are left out",
+               reason == ETIMEDOUT ? "its reader has stopped reading" : strerror(reason));
     }
     errno = reason;
     return false;

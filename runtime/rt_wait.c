@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -103,6 +104,23 @@ void rt_report_error(const char *text)
     fclose(f);
 }
 
+void rt_say(const char *fmt, ...)
+{
+    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+    char text[2048];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text - 1, fmt, ap);
+    va_end(ap);
+    const size_t bytes = strlen(text);
+    text[bytes] = '\n';
+    if (poll(&p, 1, 1000) != 0) {
+        fflush(stderr);
+        ssize_t done = write(STDERR_FILENO, text, bytes + 1);
+        (void)done; /* there is no other place to say so */
+    }
+}
+
 void rt_fail(const Rt *rt, int code, const char *fmt, ...)
 {
     RtShared *shared = rt->state->shared;
@@ -115,7 +133,7 @@ void rt_fail(const Rt *rt, int code, const char *fmt, ...)
     int none = 0;
     atomic_fetch_add(&shared->telling, 1); /* nobody kills it before it has */
     if (atomic_compare_exchange_strong(&shared->abort, &none, code)) {
-        fprintf(stderr, "%s\n", text); /* all others end without a word */
+        rt_say("%s", text); /* all others end in silence */
         rt_report_error(text);
         fflush(stdout);
         rt_ring(shared);

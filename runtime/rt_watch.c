@@ -91,7 +91,7 @@ void rt_job_tell(const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    fprintf(stderr, "trainer: error: %s\n", text);
+    rt_say("trainer: error: %s", text);
     rt_report_error(text);
 }
 
@@ -282,17 +282,16 @@ static void check_signal(RtJob *job)
     }
     if (saves(job) && !job->insists) {
         if (!job->told && job->judges) {
-            fprintf(stderr,
-                    "trainer: signal %d (%s): finishing the step and saving it; SIGINT "
-                    "or SIGTERM twice ends at once\n",
-                    n, strsignal(n));
+            rt_say("trainer: signal %d (%s): finishing the step and saving it; SIGINT or "
+                   "SIGTERM twice ends at once",
+                   n, strsignal(n));
         }
         job->told = true;
         return;
     }
     if (rt_job_fails(job, 128 + n)) {
-        fprintf(stderr, "trainer: ended by signal %d (%s) %s\n", n, strsignal(n),
-                where(job, 0, at, sizeof at));
+        rt_say("trainer: ended by signal %d (%s) %s", n, strsignal(n),
+               where(job, 0, at, sizeof at));
     }
 }
 

@@ -85,6 +85,9 @@ outputs() {
     done
     quick --log "$d/stats"
     check "nor is one flag's file another's" test $? = 1
+    quick --log "$d/new" --stats "$d/./new"
+    check "two flags of one file to come" grep -q -- "--stats .*new: --log names the same file" \
+        "$WORK/quick.err"
     quick --log "$d/both" --stats "$d/both"
     check "two flags of one file" grep -q -- "--stats .*both: --log names the same file" \
         "$WORK/quick.err"
