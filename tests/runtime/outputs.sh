@@ -154,6 +154,16 @@ stdout_stuck() {
     check "and it is told" grep -q 'warning: stdout .*its reader has stopped reading' "$WORK/stuck.err"
 }
 
+# A terminal that takes no line, neither on stdout nor on stderr, holds up no end.
+stalled_terminal() {
+    rm -rf "$WORK/stalled"
+    cc -O1 -Wall -Wextra -Werror "$ROOT/tests/runtime/stall.c" -o "$WORK/stall" || return
+    timeout 90 "$WORK/stall" "$WORK/one/trainer" --data "$data" --threads 1 --steps 10000000 \
+        --checkpoint "$WORK/stalled"
+    check "a terminal that stands still: a signal saves" test $? = 75
+    check "which is there" test -n "$(ls "$WORK/stalled" | grep step-)"
+}
+
 # ---- the size of files ----------------------------------------------------------------------------
 
 file_size() {
@@ -183,5 +193,6 @@ outputs_suite() {
     outputs
     stdout_lost
     [ "$FULL" = 1 ] && stdout_stuck
+    turn 0 3 stalled_terminal
     file_size
 }

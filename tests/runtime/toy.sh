@@ -174,7 +174,7 @@ toy_kills() {
 toy_tells() {
     local dir=$WORK/tells.lib
     mkdir -p "$dir" && cp "$WORK/toy.lib"/*.o "$dir/"
-    sed 's/^        fprintf(stderr, "%s.n", text); .*/        sleep(2);\n&/' "$ROOT/runtime/rt_wait.c" \
+    sed 's/^        rt_say("%s", text); .*/        sleep(2);\n&/' "$ROOT/runtime/rt_wait.c" \
         >"$dir/rt_wait.c"
     # shellcheck disable=SC2086
     if cmp -s "$dir/rt_wait.c" "$ROOT/runtime/rt_wait.c" ||
