@@ -278,7 +278,7 @@ pieces() {
 # A thread that writes beside training fails, and is slow to say so: the step's thread, which ends
 # the process, hears it out.
 tells() {
-    broken_runtime fault1 rt_wait.c 's/^        fprintf(stderr, "%s.n", text); .*/        sleep(1);\n&/' ||
+    broken_runtime fault1 rt_wait.c 's/^        rt_say("%s", text); .*/        sleep(1);\n&/' ||
         return
     fault_begin
     IO_DIR=$fck IO_DISK=1 LD_PRELOAD=$io trainer_on broken 300 --checkpoint-every 1
