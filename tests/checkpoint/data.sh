@@ -190,7 +190,7 @@ much() {
     check 'steps go on meanwhile' test "$(line_of '^step: *2 ' broken)" -lt \
         "$(line_of '^checkpoint: .*step-00000001,' broken)"
     check 'they hear of it' grep -q '^all data are hashed, after' "$WORK/broken.out"
-    rm -rf "$dd/ck"
+    rm -rf "$dd/ck" "$XDG_CACHE_HOME/fsdpgen" # where the run before may have left the digest
     SLOW=5000000 "$WORK/broken/trainer" --data "$big" --threads 1 --steps 100000 --checkpoint "$dd/ck" \
         >"$WORK/running.out" 2>"$WORK/running.err" &
     job=$!
