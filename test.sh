@@ -3,7 +3,9 @@
 # Builds everything and runs the tests. The last line is 'N passed, N failed'.
 #
 #   ./test.sh                the CI tier: under 25 minutes on 2 cores
-#   ./test.sh --full         every count that is promised (hours); writes tests/RESULTS.md
+#   ./test.sh --full         every count that is promised (hours); writes tests/RESULTS.md. When it
+#                            is stopped, the next one goes on with the rows that are missing, as
+#                            long as nothing but that file has changed
 #   ./test.sh --deps         only installs what is missing
 #   ./test.sh [--full] SUITE...   these folders of tests/ only, or `ctest` (no sanitizers);
 #                            with --full their rows of tests/RESULTS.md are written anew
@@ -15,8 +17,9 @@ set -u -o pipefail
 cd "$(dirname "$0")" || exit 70
 . tests/deps.sh
 . tests/isa.sh
+. tests/results.sh
 
-usage() { sed -n '3,13s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '3,15s/^# \{0,1\}//p' "$0"; }
 
 deps_only=0
 export FULL=0
@@ -68,13 +71,14 @@ count() {
     fi
     total_passed=$((total_passed + ${passed:-0}))
     total_failed=$((total_failed + ${failed:-0}))
-    rows+=("$name|${passed:-0}|${failed:-0}|$seconds")
+    rows+=("$name|${passed:-0}|${failed:-0}|$seconds|$commit|$SEED|$machine")
     printf '%-28s %6d passed %4d failed %5d s\n' "$name" "${passed:-0}" "${failed:-0}" \
         "$seconds"
 }
 
 # run NAME COMMAND...: starts one suite; LANES of them run at a time. A suite's failures are
-# shown when it ends. They share the objects that tests/cc_cached keeps.
+# shown when it ends. They share the objects that tests/cc_cached keeps. What an earlier --full
+# has counted is left out.
 declare -A running=() # process id: name
 lanes=${LANES:-$(($(nproc) < 2 ? 1 : 2))}
 export CC_CACHE=$PWD/build/test-objects
@@ -82,6 +86,7 @@ rm -rf "$CC_CACHE"
 run() {
     local name=$1 log=$logs/${1//[^a-z0-9_]/_}.log
     shift
+    ! is_counted "$name" || return 0
     while [ ${#running[@]} -ge "$lanes" ]; do run_end; done
     (
         start=$SECONDS
@@ -118,48 +123,6 @@ run_ctest() {
     echo "$((${total:-0} - ${failed:-0})) passed, ${failed:-0} failed"
 }
 
-machine="$(nproc) cores, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(
-    cc -dumpfullversion -dumpversion)"
-
-# tests/RESULTS.md: a row for each suite, of the commit it last ran on with all its counts,
-# and the figures its log names. Rows and figures of suites that did not run now stay.
-write_results() {
-    local file=tests/RESULTS.md old=$logs/results.old row name
-    cp "$file" "$old" 2>/dev/null || : >"$old"
-    for row in "${rows[@]}"; do
-        name=${row%%|*}
-        awk -v row="| $name |" -v section="## $name" '
-            /^## / { skip = $0 == section }
-            index($0, row) == 1 || skip { next }
-            { print }' "$old" >"$old.new" && mv "$old.new" "$old"
-    done
-    {
-        echo "# Results of ./test.sh --full"
-        echo
-        echo "Each suite with all its counts, on the commit of its row."
-        echo
-        echo "| suite | passed | failed | seconds | commit | seed | machine |"
-        echo "|---|---|---|---|---|---|---|"
-        {
-            grep -E '^\| [a-z]' "$old" | grep -v '^| suite'
-            for row in "${rows[@]}"; do
-                printf '| %s | %s | %s | %s |\n' "${row//|/ | }" "$commit" "$SEED" "$machine"
-            done
-        } | sort
-        {
-            echo
-            sed -n '/^## /,$p' "$old"
-            for row in "${rows[@]}"; do
-                name=${row%%|*}
-                local log=$logs/${name//[^a-z0-9_]/_}.log
-                [[ $name != *" "* ]] && grep -qE '^[Ff]igure' "$log" || continue
-                printf '\n## %s\n\n' "$name"
-                sed -n 's/^[Ff]igure:\{0,1\} /- /p' "$log"
-            done
-        } | cat -s
-    } >"$file"
-}
-
 build() {
     cmake --preset "$1" -DRUNTIME_ARCH="$ISA_ARCH" -DGEMM="$ISA_GEMM" \
         >"$logs/build-$1.log" 2>&1 &&
@@ -171,6 +134,7 @@ build() {
 }
 
 echo "fsdpgen tests: commit $commit, seed $SEED, ISA=$ISA, $(nproc) cores"
+[ "$FULL" = 0 ] || read_results "${suites[@]}"
 build default
 if [ ${#suites[@]} -gt 0 ]; then
     for suite in "${suites[@]}"; do
@@ -194,9 +158,8 @@ else
     run "asan ctest" run_ctest build/asan -E 'ops_(bits|faults)' # of kernels, not the generator
     for suite in plan load graph fuzz; do # the longest first
         [ -x "tests/$suite/run.sh" ] || continue
-        case $((SEED % 2)) in # in turn: the same sources, and CI has to end
-        0) [ $suite != plan ] || [ "$FULL" = 1 ] || continue ;;
-        1) [ $suite != graph ] || [ "$FULL" = 1 ] || continue ;;
+        case $suite$((SEED % 3)) in # in turn: the same sources, and CI has to end
+        plan[12] | load[02] | graph[01]) [ "$FULL" = 1 ] || continue ;;
         esac
         FSDPGEN_BUILD=$PWD/build/asan FSDPGEN=$PWD/build/asan/fsdpgen run "asan $suite" \
             "tests/$suite/run.sh"
@@ -204,16 +167,21 @@ else
 fi
 run_all_end
 
-# The suites that run arithmetic, once more with every other instruction set: rows "SUITE ISA".
+# The suites that run arithmetic, once more with every other instruction set, each with the next
+# seed: rows "SUITE ISA".
 elsewhere() {
-    local isa suite
+    local isa suite builds
     for isa in $(isa_names | sed 1d) native; do
         unset ONEDNN_MAX_CPU_ISA OPENBLAS_CORETYPE
         isa_use "$isa"
-        build default
-        [ "$isa" != native ] || return # and all is as it was
+        [ "$isa" != native ] || break
+        export SEED=$((SEED + 1))
+        builds=1
         for suite in ctest e2e matrix pytorch runtime checkpoint fuzz; do
             [ ${#suites[@]} -eq 0 ] || [[ " ${suites[*]} " = *" $suite "* ]] || continue
+            ! is_counted "$suite $isa" || continue
+            [ $builds = 0 ] || build default
+            builds=0
             if [ $suite = ctest ]; then
                 FULL=0 run "ctest $isa" run_ctest build/default \
                     -R '^(ops_(math|kernels|bits)|runtime_)'
@@ -223,6 +191,7 @@ elsewhere() {
         done
         run_all_end
     done
+    build default # and all is as it was
 }
 [ "$FULL" = 0 ] || [ "$ISA" != native ] || elsewhere
 command -v nvcc >/dev/null 2>&1 || [ -x "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" ] ||

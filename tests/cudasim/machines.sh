@@ -428,13 +428,13 @@ machines() {
     train "$dir" "$data" $STEPS --quiet --threads 1 || bad "several machines: alone" "$dir.log"
     cp "$dir.result" "$WORK/alone.result"
     machines_train
-    machines_late
-    machines_slurm
+    turn 1 2 machines_late
+    turn 1 2 machines_slurm
     machines_save
-    machines_lost
-    machines_refused
-    machines_data
-    machines_strangers
+    turn 1 2 machines_lost
+    turn 0 2 machines_refused
+    turn 0 2 machines_data
+    turn 1 2 machines_strangers
     machines_secret
     machines_loopback
     if [ "$FULL" = 1 ] || [ $((SEED % 3)) = 0 ]; then machines_faults; fi

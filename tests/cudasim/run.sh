@@ -471,7 +471,7 @@ if reference llama tiny_llama 1e-4; then
     turn 1 2 unordered
     turn 0 2 unmet
     turn 1 2 tuning
-    compiled_at_start
+    turn 1 2 compiled_at_start
 fi
 turn 0 2 graphs
 machines

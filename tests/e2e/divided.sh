@@ -157,10 +157,11 @@ divided_matrices() {
 }
 
 divided() {
-    local p s gathers reduces sets
+    local p s gathers reduces sets number=0
     divided_memory
-    divided_matrices
+    turn 0 2 divided_matrices
     while IFS='|' read -r p s gathers reduces sets; do
-        divided_run "$p" "$s" "$gathers" "$reduces" "$sets"
+        number=$((number + 1))
+        turn $((number % 2)) 2 divided_run "$p" "$s" "$gathers" "$reduces" "$sets"
     done < <(divided_table)
 }

@@ -96,12 +96,15 @@ recompute $recompute, $threads threads"
     fi
 }
 
-# equal_bits EACH: so many choices of each model, all of them if EACH is 0.
+# equal_bits EACH: so many choices of each model, all of them if EACH is 0; without FULL of every
+# other model, as SEED chooses.
 equal_bits() {
-    local each=$1 name model sets steps reference set line count i flags
+    local each=$1 name model sets steps reference set line count i flags number=0
     mapfile -t choices < <(equal_bits_choices)
     count=${#choices[@]}
     while IFS='|' read -r name model sets steps; do
+        number=$((number + 1))
+        [ "$FULL" = 1 ] || [ $(((number + SEED) % 2)) = 0 ] || continue
         reference=$WORK/reference_$name
         flags=()
         for set in $sets; do flags+=(--set "$set"); done

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by test.sh: tests/RESULTS.md, the results of --full. A row for each suite, with the commit
+# it ran on, and the figures that its log names. All rows are of the same code: their commits differ
+# in that file alone, and rows of other code go. So a count of hours can be stopped and goes on with
+# what is missing. In: commit, SEED, logs, rows (test.sh). Out: the file; is_counted.
+
+results=tests/RESULTS.md
+machine="$(nproc) cores, $(sed -n 's/^model name[^:]*: //p;T;q' /proc/cpuinfo), $(
+    cc -dumpfullversion -dumpversion)"
+declare -A counted=() # name: row; of this code, with nothing failed
+
+is_this_code() { # COMMIT
+    git diff --quiet "$1" HEAD -- . ":!$results" 2>/dev/null
+}
+
+is_counted() { [ -n "${counted[$1]:-}" ]; }
+
+# read_results [SUITE...]: the rows that hold. Those of the suites named, also with other
+# instruction sets or under the sanitizers, are counted anew. A tree with changes is no commit's.
+read_results() {
+    local row name commit_of failed word
+    if ! git diff --quiet HEAD -- . ":!$results" 2>/dev/null; then
+        commit="$commit, changed"
+        return
+    fi
+    while read -r row; do
+        IFS='|' read -r _ name _ failed _ commit_of _ <<<"$row"
+        name=$(echo $name)
+        is_this_code $commit_of && [ $failed = 0 ] || continue
+        counted[$name]=$row
+        for word; do
+            [[ " $name " != *" $word "* ]] || unset "counted[$name]"
+        done
+    done < <(grep -E '^\| [a-z]' $results 2>/dev/null | grep -v '^| suite')
+    echo "counted before, and left out now: ${#counted[@]} rows"
+}
+
+# write_results: the rows that held and those of this run. A run that is stopped keeps what it has.
+write_results() {
+    local row name log old=$logs/results.old
+    cp $results "$old" 2>/dev/null || : >"$old"
+    {
+        echo "# Results of ./test.sh --full"
+        echo
+        echo "Each suite with all its counts, on the commit of its row; a name after the suite's is an"
+        echo "instruction set of \`tests/isa.sh\`, with the counts of CI. The commits differ in this file"
+        echo "alone."
+        echo
+        echo "| suite | passed | failed | seconds | commit | seed | machine |"
+        echo "|---|---|---|---|---|---|---|"
+        {
+            [ ${#counted[@]} = 0 ] || printf '%s\n' "${counted[@]}"
+            for row in "${rows[@]}"; do echo "| ${row//|/ | } |"; done
+        } | sort
+        printf '%s\n' "${!counted[@]}" | sort | while read -r name; do
+            echo
+            awk -v section="## $name" '/^## / { on = $0 == section } on' "$old"
+        done
+        for row in "${rows[@]}"; do
+            name=${row%%|*}
+            log=$logs/${name//[^a-z0-9_]/_}.log
+            [[ $name != *" "* ]] && grep -qE '^[Ff]igure' "$log" || continue
+            printf '\n## %s\n\n' "$name"
+            sed -n 's/^[Ff]igure:\{0,1\} /- /p' "$log"
+        done
+    } | cat -s >"$logs/results.new" && mv "$logs/results.new" $results
+}
