@@ -232,7 +232,8 @@ int child_stream(Gen *g, const Limits *limits, const ChildWork *work)
     struct rusage used;
     Outcome outcome;
 
-    fflush(NULL); /* or the child would print it again */
+    signal(SIGCHLD, SIG_DFL); /* where a parent ignores it, wait4 finds no child */
+    fflush(NULL);             /* or the child would print it again */
     for (int i = 0; i < N_PIPES; i++) {
         if (pipe2(fds[i], O_CLOEXEC) != 0)
             return told(EXIT_DIAG, "cannot make a pipe: %s", strerror(errno));

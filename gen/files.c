@@ -84,8 +84,9 @@ int folder_parent(Folder *f, const char *path, bool make, const char **name)
 }
 
 /* Reads a regular file; 0, or an errno: ENOENT absent, ELOOP a link, EINVAL another
- * kind. */
-static int read_at(Folder *f, const char *path, const char **data, size_t *bytes)
+ * kind. is: whose content that is, or null. */
+static int read_at(Folder *f, const char *path, const char **data, size_t *bytes,
+                   struct stat *is)
 {
     const char *name;
     struct stat st;
@@ -121,7 +122,25 @@ static int read_at(Folder *f, const char *path, const char **data, size_t *bytes
     close(fd);
     *data = p;
     *bytes = n;
+    if (is)
+        *is = st;
     return e;
+}
+
+bool folder_is_unchanged(Folder *f, const Entry *e)
+{
+    const char *name;
+    struct stat st;
+    int dir = folder_parent(f, e->path, false, &name);
+    int error = dir < 0 || fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0 ? errno : 0;
+
+    if (dir >= 0)
+        close(dir);
+    if (error || e->kind != REGULAR)
+        return e->kind == ABSENT && (error == ENOENT || error == ENOTDIR);
+    return st.st_dev == e->disk.st_dev && st.st_ino == e->disk.st_ino &&
+           st.st_size == e->disk.st_size && st.st_ctim.tv_sec == e->disk.st_ctim.tv_sec &&
+           st.st_ctim.tv_nsec == e->disk.st_ctim.tv_nsec;
 }
 
 /* ---- what there is, and what there should be --------------------------------------- */
@@ -175,13 +194,15 @@ static void read_manifest(Folder *f)
     size_t bytes;
     json_error_t error;
     json_t *root, *files, *value;
-    int e = read_at(f, manifest_name, &text, &bytes);
+    const char *generator;
+    int e = read_at(f, manifest_name, &text, &bytes, NULL);
 
     if (e == ENOENT)
         return;
     root = e ? NULL : json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     files = json_object_get(root, "files");
-    if (json_is_object(files)) {
+    generator = json_string_value(json_object_get(root, "generator"));
+    if (json_is_object(files) && generator && !strncmp(generator, "fsdpgen ", 8)) {
         json_object_foreach(files, path, value)
             add_ours(f, path, json_string_value(value));
     } else if (!f->g->opt.force) {
@@ -198,13 +219,17 @@ static void read_mark(Folder *f)
 {
     const char *text, *line, *end;
     size_t bytes;
-    int e = read_at(f, MARK_NAME, &text, &bytes);
+    int e = read_at(f, MARK_NAME, &text, &bytes, NULL);
 
     f->marked = e != ENOENT;
     if (e && e != ENOENT)
         folder_complain(f, MARK_NAME, "move it away", "%s", kind_of_error(e));
     if (e)
         return;
+    f->mark_of_others = bytes && *text != '#' && !f->g->opt.force;
+    if (f->mark_of_others)
+        folder_complain(f, MARK_NAME, "move it away, or overwrite it with --force",
+                        "fsdpgen did not write this file, and would remove it");
     for (line = text; (end = memchr(line, '\n', bytes - (size_t)(line - text)));
          line = end + 1) {
         Entry *entry = NULL;
@@ -225,7 +250,7 @@ static int compare(Folder *f, Entry *e)
 {
     const char *data;
     size_t bytes;
-    int error = f->fd < 0 ? ENOENT : read_at(f, e->path, &data, &bytes);
+    int error = f->fd < 0 ? ENOENT : read_at(f, e->path, &data, &bytes, &e->disk);
 
     e->kind = error == ENOENT ? ABSENT : error ? OTHER : REGULAR;
     if (error)

@@ -6,6 +6,8 @@
 
 #include "child.h"
 
+#include <sys/stat.h>
+
 enum { MAX_NAME_BYTES = 200, MAX_FILE_BYTES = 256 << 20 };
 
 /* In a folder that is being written lies a mark, also the lock of who writes it: the hash
@@ -24,12 +26,13 @@ typedef struct Entry {
     struct {
         uint64_t *items;
         int count, cap;
-    } ours;     /* hashes that the manifest and the mark give it: what has one, we wrote */
+    } ours; /* hashes that the manifest and the mark give it: what has one, we wrote */
     bool begun; /* the mark names it, so a temporary file may lie beside it */
     Kind kind;  /* what lies there */
     uint64_t disk_hash;
-    bool same;   /* what lies there is what is generated */
-    bool staged; /* the new content lies beside it */
+    struct stat disk; /* of a regular file */
+    bool same;        /* what lies there is what is generated */
+    bool staged;      /* the new content lies beside it */
 } Entry;
 
 typedef struct Folder {
@@ -38,7 +41,8 @@ typedef struct Folder {
     int fd;   /* -1: there is no such folder yet */
     int mark; /* -1: not locked */
     bool created, marked;
-    size_t mark_bytes; /* of whole lines in the mark; 0: nobody was stopped here */
+    bool mark_of_others; /* that file stays */
+    size_t mark_bytes;   /* of whole lines in the mark; 0: nobody was stopped here */
     struct {
         Entry *items;
         int count, cap;
@@ -57,9 +61,11 @@ void folder_complain(Folder *f, const char *path, const char *help, const char *
  * made, and noted in f->made. -1 with errno. */
 int folder_parent(Folder *f, const char *path, bool make, const char **name);
 bool folder_is_manifest(const Entry *e);
+/* Does that lie there which was looked at? */
+bool folder_is_unchanged(Folder *f, const Entry *e);
 
 /* files_put.c */
-bool folder_lock(Folder *f); /* makes DIR and the mark where they lack */
+bool folder_lock(Folder *f);  /* makes DIR and the mark where they lack */
 int folder_put(Folder *f);    /* of a locked one; returns an exit code */
 void folder_leave(Folder *f); /* of a locked one, of which nothing was put */
 int folder_tell(const Folder *f, int written, int removed);

@@ -22,6 +22,7 @@
  * 0.02 s so. */
 #define _GNU_SOURCE /* syncfs */
 #include "files.h"
+#include "take_name.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -202,7 +203,10 @@ static bool put_in_place(Folder *f, Entry *e)
 {
     const char *name;
     int dir = folder_parent(f, e->path, false, &name);
-    bool good = dir >= 0 && renameat(dir, staged_name(f, name), dir, name) == 0;
+    const char *staged = staged_name(f, name);
+    bool good = dir >= 0 && (e->kind == ABSENT && !f->g->opt.force
+                                 ? take_name(dir, staged, dir, name)
+                                 : renameat(dir, staged, dir, name) == 0);
 
     if (!good)
         folder_complain(f, e->path, NULL, "cannot put in place: %s", strerror(errno));
@@ -249,6 +253,22 @@ static bool stage_all(Folder *f)
             return false;
     }
     return true;
+}
+
+/* Someone else may have written while this staged. */
+static bool still_so(Folder *f)
+{
+    for (int i = 0; i < f->entries.count; i++) {
+        const Entry *e = &f->entries.items[i];
+
+        if (!f->g->opt.force && e->kind != OTHER && !e->same &&
+            !folder_is_unchanged(f, e))
+            folder_complain(f, e->path,
+                            "look at it, then generate again; --force overwrites it",
+                            "was %s while this folder was generated",
+                            e->kind == ABSENT ? "made" : "changed");
+    }
+    return !f->errors;
 }
 
 typedef enum { PUT_FIRST, PUT_OTHERS, PUT_LAST } Turn;
@@ -305,8 +325,8 @@ void folder_leave(Folder *f)
     unstage_all(f);
     for (int i = f->made.count - 1; i >= 0; i--)
         unlinkat(f->fd, f->made.items[i], AT_REMOVEDIR);
-    if (f->mark_bytes ==
-        0) /* the folder is as it was; where one was stopped, it is not */
+    /* where an earlier run was stopped, the folder is still what that one left */
+    if (f->mark_bytes == 0 && !f->mark_of_others)
         unlinkat(f->fd, MARK_NAME, 0);
     if (f->created)
         rmdir(f->dir);
@@ -324,7 +344,7 @@ int folder_put(Folder *f)
     int written, removed;
 
     unstage_all(f); /* of a run that was stopped */
-    if (!announce(f) || !stage_all(f) || !reach_disk(f)) {
+    if (!announce(f) || !stage_all(f) || !reach_disk(f) || !still_so(f)) {
         folder_leave(f);
         return EXIT_DIAG;
     }

@@ -352,11 +352,25 @@ static void *json_memory(size_t bytes)
     return gen_calloc(bytes, 1);
 }
 
+static int run_command(Gen *g)
+{
+    int code;
+
+    if (!strcmp(g->opt.command, "docs"))
+        return child_run(g, &default_limits, run_docs);
+    if (!strcmp(g->opt.command, "import"))
+        return child_run(g, &default_limits, run_import);
+    code = child_run(g, &default_limits, run_passes);
+    if (code == EXIT_DONE && !strcmp(g->opt.command, "generate") && !g->opt.dump)
+        code = files_write(g);
+    return code;
+}
+
 int main(int argc, char **argv)
 {
     Gen g = {0};
     Parse p = {.g = &g};
-    int code;
+    int code = EXIT_DONE;
 
     json_set_alloc_funcs(json_memory, free);
     if (argc > 1 && !strcmp(argv[1], "tokenize")) /* it has options of its own */
@@ -364,20 +378,12 @@ int main(int argc, char **argv)
     parse_options(&p, argc, argv);
     if (p.help) {
         print_help();
-        return EXIT_DONE;
-    }
-    if (p.version) {
+    } else if (p.version) {
         printf("fsdpgen " FSDPGEN_VERSION "\n");
-        return EXIT_DONE;
+    } else {
+        check_options(&p);
+        code = run_command(&g);
     }
-    check_options(&p);
-    if (!strcmp(g.opt.command, "docs"))
-        return child_run(&g, &default_limits, run_docs);
-    if (!strcmp(g.opt.command, "import"))
-        return child_run(&g, &default_limits, run_import);
-    code = child_run(&g, &default_limits, run_passes);
-    if (code == EXIT_DONE && !strcmp(g.opt.command, "generate") && !g.opt.dump)
-        code = files_write(&g);
     if (fflush(stdout) != 0 || ferror(stdout)) {
         fprintf(stderr, "fsdpgen: error: cannot write to stdout\n");
         code = code == EXIT_DONE ? EXIT_DIAG : code;

@@ -69,9 +69,11 @@ static void print_help(void)
                  options[i].value ? " " : "", options[i].value ? options[i].value : "");
         printf("  %-20s %s\n", left, options[i].what);
     }
-    printf("  %-20s this text\n\n"
-           "Exit codes: 0 done, 1 an error: no file was written, 2 usage, 70 a bug.\n",
-           "--help");
+    printf(
+        "  %-20s this text\n\n"
+        "Exit codes: 0 done, 1 an error: no file was written unless it says so, 2 usage, "
+        "70 a bug.\n",
+        "--help");
 }
 
 __attribute__((format(printf, 2, 3))) static bool usage(Parse *p, const char *fmt, ...)
@@ -377,7 +379,10 @@ static int finish(Work *w, int code)
     if (code != EXIT_DONE)
         return code;
     tell(w->o, &r->totals);
-    return done();
+    code = done();
+    if (code != EXIT_DONE)
+        print_line(stderr, "", "%s is written", w->o->output);
+    return code;
 }
 
 static int run(Gen *g, TokOptions *o)

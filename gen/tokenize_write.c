@@ -1,31 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tokenize_write.c: a token file of llm.c's, and its mask beside it, by the process that
  * reads nothing of strangers'. In: their bytes. Out: the files. They have no name until
- * they are whole (O_TMPFILE), so nothing is left behind by whatever ends this program;
- * where the filesystem cannot do that, they have one that signals and errors remove.
+ * they are whole (O_TMPFILE). Where the filesystem cannot do that, and for a moment where
+ * an old file is replaced, they are *.part, which signals and errors remove and SIGKILL
+ * leaves behind.
  *
  * Two files cannot get their names at once. So the mask says which tokens it was made for
  * (runtime/rt_mask.h): a pair of which one half is of another run is refused by trainers,
  * whenever this program was ended. The digest of the tokens is that of the chunks that
- * are written, one at a time. */
+ * are written, one at a time. Without --force nothing is replaced, whoever made it and
+ * when; with it, old files stay until the new ones have their names. */
 #define _GNU_SOURCE
 #include "tokenize.h"
+#include "take_name.h"
 #include "../runtime/rt_mask.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-enum { BUFFER_BYTES = RT_DIGEST_CHUNK_BYTES, HEADER_BYTES = 1024 };
+enum { BUFFER_BYTES = RT_DIGEST_CHUNK_BYTES, HEADER_BYTES = 1024, PART_TRIES = 100 };
 
 typedef struct Out {
     int fd;
     char *path;                    /* what it is to become */
     char part[PATH_MAX];           /* what it is now; "": nothing has a name */
+    bool named;                    /* it has its own */
+    bool old;                      /* part is what was replaced, to go in the end */
     const char *volatile *removed; /* so a signal knows */
     unsigned char *buffer;
     size_t n;
@@ -36,8 +43,7 @@ typedef struct Out {
 } Out;
 
 struct TokWriter {
-    Out data, mask; /* mask.fd -1: none */
-    char *stale;    /* where a mask would lie: of another file with this name */
+    Out data, mask; /* mask.fd -1: none, and its path is where another one may lie */
     int width;      /* bytes of a token */
     bool force;
 };
@@ -69,39 +75,78 @@ static char *folder_of(const char *path)
     return memcpy(gen_calloc(n + 1, 1), slash ? path : ".", n);
 }
 
-/* The file has this name from now on, which signals and errors remove; or errno. */
-static bool part_name(Out *o)
+static const int ends[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGXCPU,
+                           SIGUSR1, SIGUSR2, SIGALRM, SIGPIPE};
+
+/* Signals wait while names change. */
+static void hold_signals(bool on)
 {
-    if (snprintf(o->part, sizeof o->part, "%s.%ld.part", o->path, (long)getpid()) >=
-        (int)sizeof o->part) {
-        o->part[0] = '\0';
-        errno = ENAMETOOLONG;
-        return false;
-    }
-    *o->removed = o->part;
-    return true;
+    sigset_t set;
+
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        sigaddset(&set, ends[i]);
+    sigprocmask(on ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
 }
 
-static bool out_open(Out *o, const char *path, const char *suffix, int number,
-                     char *error)
+static bool make_file(void *with, const char *name)
+{
+    return (*(int *)with = open(name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666)) >=
+           0;
+}
+
+static bool link_file(void *with, const char *name)
+{
+    return linkat(AT_FDCWD, with, AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0;
+}
+
+static bool move_file(void *with, const char *name)
+{
+    return take_name(AT_FDCWD, with, AT_FDCWD, name);
+}
+
+/* Something gets a name beside the file's, which signals and errors remove; whoever has
+ * names like it keeps them. */
+static bool part_make(Out *o, bool make(void *with, const char *name), void *with)
+{
+    bool made = false;
+
+    for (int i = 0; i < PART_TRIES && !made; i++) {
+        if (snprintf(o->part, sizeof o->part, "%s.%ld-%d.part", o->path, (long)getpid(),
+                     i) >= (int)sizeof o->part) {
+            errno = ENAMETOOLONG;
+            break;
+        }
+        made = make(with, o->part);
+        if (!made && errno != EEXIST)
+            break;
+    }
+    if (made)
+        *o->removed = o->part;
+    else
+        o->part[0] = '\0';
+    return made;
+}
+
+static void out_path(Out *o, const char *path, const char *suffix, int number)
 {
     const size_t bytes = strlen(path) + strlen(suffix) + 1;
-    char *folder = folder_of(path);
 
-    o->removed = &parts[number];
-    o->path = gen_calloc(bytes, 1);
-    o->buffer = gen_calloc(BUFFER_BYTES, 1);
+    *o = (Out){.fd = -1, .removed = &parts[number], .path = gen_calloc(bytes, 1)};
     snprintf(o->path, bytes, "%s%s", path, suffix);
+}
+
+static bool out_open(Out *o, char *error)
+{
+    char *folder = folder_of(o->path);
+
+    o->buffer = gen_calloc(BUFFER_BYTES, 1);
+    hold_signals(true);
     o->fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
     if (o->fd < 0 &&
-        (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL || errno == ENOENT) &&
-        part_name(o)) {
-        o->fd = open(o->part, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
-        if (o->fd < 0) {
-            *o->removed = NULL; /* somebody else's */
-            o->part[0] = '\0';
-        }
-    }
+        (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL || errno == ENOENT))
+        part_make(o, make_file, &o->fd);
+    hold_signals(false);
     free(folder);
     return o->fd >= 0 || failed(error, o->path, "");
 }
@@ -139,37 +184,45 @@ static void out_close(Out *o)
 {
     if (o->fd >= 0)
         close(o->fd);
-    if (o->part[0])
-        unlink(o->part);
+    if (o->part[0] && unlink(o->part) != 0)
+        fprintf(stderr,
+                "fsdpgen: warning: a file that ends in .part cannot be removed: "
+                "%s\n",
+                strerror(errno));
     free(o->path);
     free(o->buffer);
     free(o->first);
     *o = (Out){.fd = -1};
 }
 
+static bool is_there(const Out *o, char *error)
+{
+    struct stat s;
+
+    if (lstat(o->path, &s) != 0)
+        return false;
+    snprintf(error, TOK_ERROR_BYTES, "%.200s: exists; --force replaces it", o->path);
+    return true;
+}
+
 TokWriter *tok_writer_open(const char *path, int width, bool mask, bool force,
                            char *error)
 {
     TokWriter *w = gen_calloc(1, sizeof *w);
-    const int ends[] = {SIGINT, SIGTERM, SIGHUP};
 
-    w->data.fd = w->mask.fd = -1;
     w->width = width;
     w->force = force;
-    w->stale = gen_calloc(strlen(path) + sizeof ".mask", 1);
-    strcat(strcpy(w->stale, path), ".mask");
-    if (!force && (access(path, F_OK) == 0 || access(w->stale, F_OK) == 0)) {
-        snprintf(error, TOK_ERROR_BYTES, "%.200s: exists; --force replaces it",
-                 access(path, F_OK) == 0 ? path : w->stale);
+    out_path(&w->data, path, "", 0);
+    out_path(&w->mask, path, ".mask", 1);
+    if (!force && (is_there(&w->data, error) || is_there(&w->mask, error))) {
         tok_writer_abandon(w);
         return NULL;
     }
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of write() */
-    for (int i = 0; i < 3; i++)
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (signal(ends[i], on_signal) == SIG_IGN)
             signal(ends[i], SIG_IGN);
-    if (!out_open(&w->data, path, "", 0, error) ||
-        (mask && !out_open(&w->mask, path, ".mask", 1, error))) {
+    if (!out_open(&w->data, error) || (mask && !out_open(&w->mask, error))) {
         tok_writer_abandon(w);
         return NULL;
     }
@@ -198,29 +251,56 @@ bool tok_writer_add(TokWriter *w, bool mask, const char *s, size_t n, char *erro
 /* ---- the end --------------------------------------------------------------------------
  */
 
-/* Where a file is to be replaced, it has a name of its own for a moment. */
-static bool name_it(Out *o, bool force, char *error)
+static bool name_new(Out *o)
 {
     char from[64];
 
-    if (!o->part[0]) {
-        snprintf(from, sizeof from, "/proc/self/fd/%d", o->fd);
-        if (linkat(AT_FDCWD, from, AT_FDCWD, o->path, AT_SYMLINK_FOLLOW) == 0)
-            return true;
-        if (errno != EEXIST || !force || !part_name(o))
-            return failed(error, o->path, "");
-        unlink(o->part);
-        if (linkat(AT_FDCWD, from, AT_FDCWD, o->part, AT_SYMLINK_FOLLOW) != 0)
-            return failed(error, o->path, "");
-    } else if (!force && access(o->path, F_OK) == 0) {
-        errno = EEXIST;
-        return failed(error, o->path, "");
-    }
-    if (rename(o->part, o->path) != 0)
-        return failed(error, o->path, "");
-    *o->removed = NULL;
-    o->part[0] = '\0';
+    snprintf(from, sizeof from, "/proc/self/fd/%d", o->fd);
+    o->named = o->part[0] ? take_name(AT_FDCWD, o->part, AT_FDCWD, o->path)
+                          : link_file(from, o->path);
+    return o->named;
+}
+
+/* keep: the old file gets the part's name; where the filesystem cannot exchange names it
+ * goes. */
+static bool name_over(Out *o, bool keep)
+{
+    char from[64];
+
+    snprintf(from, sizeof from, "/proc/self/fd/%d", o->fd);
+    if (!o->part[0] && !part_make(o, link_file, from))
+        return false;
+    o->old =
+        keep && renameat2(AT_FDCWD, o->part, AT_FDCWD, o->path, RENAME_EXCHANGE) == 0;
+    o->named = o->old || rename(o->part, o->path) == 0;
+    return o->named;
+}
+
+static bool name_it(Out *o, bool force, bool keep, char *error)
+{
+    if (!name_new(o) && (errno != EEXIST || !force || !name_over(o, keep)))
+        return !is_there(o, error) && failed(error, o->path, "");
+    if (!o->old)
+        o->part[0] = '\0';
     return true;
+}
+
+/* As if it had not got its name. What cannot be put back stays where it is. */
+static void unname(Out *o)
+{
+    struct stat named, own;
+
+    if (o->old && !o->named) {
+        take_name(AT_FDCWD, o->part, AT_FDCWD, o->path);
+        o->part[0] = '\0';
+    } else if (o->old) {
+        if (renameat2(AT_FDCWD, o->part, AT_FDCWD, o->path, RENAME_EXCHANGE) != 0)
+            o->part[0] = '\0';
+    } else if (o->named && lstat(o->path, &named) == 0 && fstat(o->fd, &own) == 0 &&
+               named.st_dev == own.st_dev && named.st_ino == own.st_ino) {
+        unlink(o->path);
+    }
+    o->old = o->named = false;
 }
 
 static bool write_header(TokWriter *w, int64_t tokens, char *error)
@@ -265,17 +345,31 @@ static bool sync_folder(const char *path, char *error)
 }
 
 /* The mask first: a mask without its file harms nobody, and a file with another's mask
- * may, where that is bits alone. So an old mask goes, for good, before its file does:
- * where that fails, the file has none. */
+ * may, where that is bits alone. So an old mask goes aside before its file is replaced.
+ */
 static bool name_mask(TokWriter *w, char *error)
 {
-    if (w->mask.fd >= 0) {
-        if (!name_it(&w->mask, w->force, error))
-            return false;
-    } else if (unlink(w->stale) != 0) {
-        return errno == ENOENT || failed(error, w->stale, "cannot be removed: ");
-    }
-    return sync_folder(w->data.path, error);
+    Out *o = &w->mask;
+
+    if (o->fd >= 0)
+        return name_it(o, w->force, true, error) && sync_folder(o->path, error);
+    if (!w->force)
+        return !is_there(o, error);
+    o->old = part_make(o, move_file, o->path);
+    return o->old ? sync_folder(o->path, error)
+                  : errno == ENOENT || failed(error, o->path, "cannot be removed: ");
+}
+
+static bool name_both(TokWriter *w, char *error)
+{
+    bool good;
+
+    hold_signals(true);
+    good = name_mask(w, error) && name_it(&w->data, w->force, false, error);
+    if (!good)
+        unname(&w->mask);
+    hold_signals(false);
+    return good && sync_folder(w->data.path, error);
 }
 
 bool tok_writer_commit(TokWriter *w, int64_t tokens, char *error)
@@ -287,14 +381,9 @@ bool tok_writer_commit(TokWriter *w, int64_t tokens, char *error)
         return false;
     if (fsync(w->data.fd) != 0 || (mask && fsync(w->mask.fd) != 0))
         return failed(error, w->data.path, "cannot be written: ");
-    if (!name_mask(w, error) || !name_it(&w->data, w->force, error)) {
-        if (mask)
-            unlink(w->mask.path); /* of no file */
+    if (!name_both(w, error))
         return false;
-    }
-    if (!sync_folder(w->data.path, error))
-        return false;
-    tok_writer_abandon(w); /* what has its name stays */
+    tok_writer_abandon(w); /* what has its name stays, what was replaced goes */
     return true;
 }
 
@@ -303,6 +392,5 @@ void tok_writer_abandon(TokWriter *w)
     out_close(&w->data);
     out_close(&w->mask);
     parts[0] = parts[1] = NULL;
-    free(w->stale);
     free(w);
 }

@@ -66,7 +66,7 @@ static void write_json(Rt *rt, const char *path, const Sums *sums)
     const double mean = targets > 0 ? (double)targets : 1; /* all sums are 0 then */
     const double tokens = mean * rt_scale(rt);
     static RtOutput out;
-    if (!rt_output_begin(&out, path)) {
+    if (!rt_output_begin(&out, path, rt_output_begins(rt, "debug-gradients"))) {
         rt_fail(rt, RT_EXIT_ERROR, "--debug-gradients %s: %s", path, strerror(errno));
     }
     FILE *f = out.f;

@@ -265,7 +265,7 @@ static void write_stats(Rt *rt, const RankStats *all)
     const RtTrainer *t = rt->trainer;
     const char *path = rt->state->flags.stats;
     static RtOutput out;
-    if (!rt_output_begin(&out, path)) {
+    if (!rt_output_begin(&out, path, rt_output_begins(rt, "stats"))) {
         rt_output_lost(rt, "stats", path);
         return;
     }

@@ -27,14 +27,18 @@ void rt_outputs_check(const Rt *rt);
 /* Once data are open: nothing that the run reads is written over, with --force either. */
 void rt_outputs_spare_data(const Rt *rt);
 
-/* A file that is written whole: it gets its name when it is complete and on the disk. */
+/* A file that is written whole: it gets its name when it is complete and on the disk.
+ * What has come to that name since rt_outputs_check stays if it is not the flag's: errno
+ * is EEXIST then, a line says so, and the part remains. */
 typedef struct RtOutput {
     FILE *f;
+    const char *begins;  /* as which the flag's files do; null: any file is replaced */
     char part[PATH_MAX]; /* its name until then; empty: it is a device or a pipe */
     char path[PATH_MAX];
 } RtOutput;
-bool rt_output_begin(RtOutput *o, const char *path); /* false, with errno */
-bool rt_output_end(RtOutput *o);                     /* the same */
+const char *rt_output_begins(const Rt *rt, const char *flag); /* null with --force */
+bool rt_output_begin(RtOutput *o, const char *path, const char *begins); /* or errno */
+bool rt_output_end(RtOutput *o);                                         /* the same */
 
 /* A file that a run was asked for is not whole: the run fails with that in its end, when
  * everything else is done. */

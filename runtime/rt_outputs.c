@@ -52,16 +52,16 @@ static bool begins_as(const char *text, const char *end, const char *begins)
     return true;
 }
 
-static bool is_ours(const Named *n, bool *read_it)
+static bool is_ours(const char *path, const char *begins, bool *read_it)
 {
     char head[HEAD_BYTES];
-    FILE *f = fopen(n->path, "re");
+    FILE *f = fopen(path, "re");
     const size_t bytes = f != NULL ? fread(head, 1, sizeof head, f) : 0;
     *read_it = f != NULL && ferror(f) == 0;
     if (f != NULL) {
         fclose(f);
     }
-    return begins_as(head, head + bytes, n->begins);
+    return begins_as(head, head + bytes, begins);
 }
 
 /* ---- may it be written? ------------------------------------------------------------ */
@@ -123,7 +123,8 @@ static void check_one(const Rt *rt, const Named *n)
     if (is_stream(&s)) {
         refuse(rt, n, "stdout or stderr goes there: name another file");
     }
-    if (!rt->state->flags.force && s.st_size > 0 && !is_ours(n, &read_it)) {
+    if (!rt->state->flags.force && s.st_size > 0 &&
+        !is_ours(n->path, n->begins, &read_it)) {
         char why[160];
         snprintf(why, sizeof why,
                  "the file is there and does not begin as what --%s writes: name another "
@@ -243,12 +244,24 @@ void rt_outputs_spare_data(const Rt *rt)
 
 /* ---- files that are written whole -------------------------------------------------- */
 
+const char *rt_output_begins(const Rt *rt, const char *flag)
+{
+    Named named[N_NAMED];
+    int i = 0;
+    name_all(&rt->state->flags, named);
+    while (strcmp(named[i].flag, flag) != 0) {
+        i++;
+    }
+    return rt->state->flags.force ? NULL : named[i].begins;
+}
+
 /* Where the name leads to: what a link points to is written, the link stays. A device or
  * a pipe is opened as it is. */
-bool rt_output_begin(RtOutput *o, const char *path)
+bool rt_output_begin(RtOutput *o, const char *path, const char *begins)
 {
     struct stat s;
     const bool there = stat(path, &s) == 0;
+    o->begins = begins;
     o->part[0] = '\0';
     if (there && !S_ISREG(s.st_mode)) {
         o->f = fopen(path, "we");
@@ -273,6 +286,27 @@ bool rt_output_begin(RtOutput *o, const char *path)
     return o->f != NULL;
 }
 
+/* A name that is free is taken with link(), which replaces nothing. */
+static bool take_name(const RtOutput *o)
+{
+    struct stat s;
+    bool read_it;
+    if (o->begins != NULL && link(o->part, o->path) == 0) {
+        unlink(o->part);
+        return true;
+    }
+    if (o->begins != NULL && stat(o->path, &s) == 0 && s.st_size > 0 &&
+        !is_ours(o->path, o->begins, &read_it)) {
+        rt_say("trainer: warning: %.500s came to be during the run and stays: what was "
+               "to be there "
+               "is in %.500s\n",
+               o->path, o->part);
+        errno = EEXIST;
+        return false;
+    }
+    return rename(o->part, o->path) == 0;
+}
+
 bool rt_output_end(RtOutput *o)
 {
     const bool named = o->part[0] != '\0';
@@ -286,9 +320,9 @@ bool rt_output_end(RtOutput *o)
         good = false;
     }
     if (good && named) {
-        good = rename(o->part, o->path) == 0;
+        good = take_name(o);
     }
-    if (!good && named) {
+    if (!good && named && errno != EEXIST) {
         const int why = errno;
         unlink(o->part);
         errno = why;

@@ -138,7 +138,7 @@ void rt_profile_end(Rt *rt)
                 "or more");
     }
     static RtOutput out;
-    if (!rt_output_begin(&out, path)) {
+    if (!rt_output_begin(&out, path, rt_output_begins(rt, "profile"))) {
         rt_output_lost(rt, "profile", path);
         return;
     }

@@ -346,7 +346,7 @@ void rt_wisdom_write(Rt *rt, const RtChoice *choices, int n)
             wisdom.path, MAX_CHOICES);
     }
     say(&o, "end %016" PRIx64 "\n", rt_hash64(o.text, o.bytes, 3));
-    const bool begun = rt_output_begin(&out, wisdom.path);
+    const bool begun = rt_output_begin(&out, wisdom.path, NULL);
     if (begun) {
         fwrite(o.text, 1, o.bytes, out.f);
     }

@@ -362,6 +362,20 @@ int rename(const char *from, const char *to)
     return r;
 }
 
+int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags)
+{
+    int r;
+
+    if (!ours(from))
+        return REAL(renameat2)(from_dir, from, to_dir, to, flags);
+    if (fails(EIO))
+        return -1;
+    r = REAL(renameat2)(from_dir, from, to_dir, to, flags);
+    if (r == 0)
+        record("%s %s %s\n", flags & RENAME_EXCHANGE ? "exchange" : "rename", from, to);
+    return r;
+}
+
 int linkat(int from_dir, const char *from, int to_dir, const char *to, int flags)
 {
     int r;

@@ -6,7 +6,7 @@
  *   kill    half of a write is written, or nothing is done, and SIGKILL comes
  * FAULT_PARENT=1 counts in the first process only, which is the one that writes the
  * folder, and says at its end how many calls there were. Pipes and terminals are left
- * alone. */
+ * alone. FAULT_WRITES=FILE: somebody else writes to that file, or makes it, at syncfs. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -136,6 +136,8 @@ CALL(fstat, (int fd, struct stat *st), (fd, st))
 CALL(fstatat, (int dir, const char *path, struct stat *st, int flags),
      (dir, path, st, flags))
 CALL(renameat, (int from, const char *a, int to, const char *b), (from, a, to, b))
+CALL(renameat2, (int from, const char *a, int to, const char *b, unsigned flags),
+     (from, a, to, b, flags))
 CALL(unlinkat, (int dir, const char *path, int flags), (dir, path, flags))
 CALL(mkdirat, (int dir, const char *path, mode_t mode), (dir, path, mode))
 CALL(mkdir, (const char *path, mode_t mode), (path, mode))
@@ -143,4 +145,15 @@ CALL(rmdir, (const char *path), (path))
 CALL(flock, (int fd, int operation), (fd, operation))
 CALL(ftruncate, (int fd, off_t bytes), (fd, bytes))
 CALL(fsync, (int fd), (fd))
-CALL(syncfs, (int fd), (fd))
+
+int syncfs(int fd)
+{
+    const char *path = getenv("FAULT_WRITES");
+    int other = path ? REAL(open)(path, O_WRONLY | O_CREAT | O_APPEND, 0666) : -1;
+
+    if (other >= 0) {
+        REAL(write)(other, "mine\n", 5);
+        REAL(close)(other);
+    }
+    return fails(EIO) ? -1 : REAL(syncfs)(fd);
+}

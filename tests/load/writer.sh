@@ -25,6 +25,7 @@ for which in a b c; do
     writes $which || bad "description $which" log
     mv d ref_$which
 done
+fails() { : >log; ! writes "$1"; }
 is_ref() { # but for the user's files, which keep their folder
     local kept=()
     [ ! -e "ref_$1/runtime" ] && [ "$(find d/runtime 2>/dev/null)" = $'d/runtime\nd/runtime/mine.c' ] &&
@@ -152,8 +153,6 @@ check "make refuses a marked folder" \
 check "make help does not" make -C d help
 check "an empty mark is mended" writes a
 check "and gone" test ! -e d/$mark
-echo 'no line of ours' >d/$mark
-check "so is one that is no mark" writes a
 ln -s ../victim d/$mark
 echo victim >victim
 : >log
@@ -165,6 +164,60 @@ printf '# x\n0123456789abcdef ../victim\n0123456789abcdef notes.txt\n' >d/$mark
 check "a mark that names what is not ours" writes b
 check "takes nothing" grep -qx victim victim
 check "not even what it names" foreign_stay a
+
+# A mark that is somebody's notes
+start_from a
+echo 'my notes' >d/$mark
+check "a user's file with the mark's name is refused" fails b
+check "and says so" grep -q "$mark: error: fsdpgen did not write this file" log
+check "and stays" grep -qx 'my notes' d/$mark
+check "and so does the folder" diff -r -x notes.txt -x runs -x mine.c -x $mark ref_a d
+# shellcheck disable=SC2046
+check "unless forced" "$FSDPGEN" base.lua -o d $(flags b) --force
+check "then the folder is whole" is_ref b
+
+# Somebody else writes while a run stages: what comes, and what changes, stays.
+# shellcheck disable=SC2046
+meanwhile() { # FILE DESCRIPTION
+    FAULT_WRITES=$PWD/d/$1 LD_PRELOAD=$PWD/fault.so ASAN_OPTIONS=verify_asan_link_order=0 \
+        "$FSDPGEN" base.lua -o d $(flags $2) >log 2>&1
+}
+for way in "none a plan.txt made" "a b math.cu made" "a c math.c changed" "b a math.cu changed"; do
+    read -r from to file how <<<"$way"
+    start_from "$from"
+    meanwhile "$file" "$to"
+    check "$file $how meanwhile, $from to $to: exit 1" test $? = 1
+    check "it says so" grep -q "$file: error: was $how while this folder was generated" log
+    check "what was written stays" grep -qx mine "d/$file"
+    if [ $from = none ]; then
+        check "and nothing else is there" test "$(ls -A d)" = "$file"
+    else
+        check "and all else is as it was" diff -r -x notes.txt -x runs -x mine.c -x "$file" ref_$from d
+    fi
+done
+
+# A manifest of another program is no manifest of ours, whatever it lists.
+rm -rf d && mkdir d
+echo '{"files": {"plan.txt": "0123456789abcdef"}, "short_name": "my app"}' >d/manifest.json
+check "another program's manifest is refused" fails a
+check "and says so" grep -q 'manifest.json: error: this is not a manifest of fsdpgen' log
+check "and stays" grep -q 'my app' d/manifest.json
+
+# A parent that ignores its children's ends, as some daemons do
+rm -rf d
+perl -e '$SIG{CHLD} = "IGNORE"; exec @ARGV' "$FSDPGEN" base.lua -o d --link-runtime ../runtime >log 2>&1
+check "where SIGCHLD is ignored: exit 0" test $? = 0
+check "where SIGCHLD is ignored: the folder" is_ref a
+
+# stdout that cannot be written
+if [ -w /dev/full ]; then
+    for words in --help --version docs 'plan base.lua' 'check base.lua --dump graph'; do
+        "$FSDPGEN" $words >/dev/full 2>log
+        check "fsdpgen $words >/dev/full: exit 1" test $? = 1
+        check "fsdpgen $words >/dev/full: says so" grep -q 'error: cannot write to stdout' log
+    done
+fi
+start_from b
 
 # One run at a time.
 : >d/$mark

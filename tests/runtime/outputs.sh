@@ -59,7 +59,7 @@ durations() {
 
 # A user's file stays, whatever flag names it; one of the flag's own is written again.
 outputs() {
-    local d=$WORK/outputs flag
+    local d=$WORK/outputs flag part
     rm -rf "$d" && mkdir "$d"
     printf '{"loss": 3, "mine": [1]}\n' >"$d/mine"
     cp "$d/mine" "$d/kept"
@@ -83,6 +83,17 @@ outputs() {
         quick --$flag "$d"
         check "--$flag: a folder" grep -q "Is a directory" "$WORK/quick.err"
     done
+    "$WORK/one/trainer" --data "$data" --steps 400 --threads 1 --quiet \
+        --log "$d/steps" --stats "$d/late" >"$WORK/quick.out" 2>"$WORK/quick.err" &
+    timeout 60 bash -c "until [ -s '$d/steps' ]; do sleep 0.05; done"
+    cp "$d/mine" "$d/late"
+    wait $!
+    check "--stats: a file of others that came meanwhile: code 1" test $? = 1
+    check "--stats: it stays" cmp "$d/mine" "$d/late"
+    part=$(sed -n 's/^trainer: warning: .*late came to be during the run and stays: .* is in //p' \
+        "$WORK/quick.err")
+    check "--stats: and the statistics lie beside it, where a line says" test -s "$part"
+    rm -f "$part"
     quick --log "$d/stats"
     check "nor is one flag's file another's" test $? = 1
     quick --log "$d/new" --stats "$d/./new"

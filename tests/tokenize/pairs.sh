@@ -85,7 +85,7 @@ whole() {
 
 # each_call NAME INPUT FLAGS...: of a run over what lies in $WORK/calls.old
 each_call() {
-    local name=$1 input=$2 d=$WORK/calls at act count wrong n=0 rest
+    local name=$1 input=$2 d=$WORK/calls at act count wrong n=0 left rest code
     shift 2
     rm -rf "$d.new" && cp -r "$d.old" "$d.new"
     tok "$@" --force -o "$d.new/x.bin" "$input" >/dev/null || bad "$name: the second run"
@@ -95,12 +95,18 @@ each_call() {
     count=$(cat "$WORK/count")
     [ "${count:-0}" -gt 8 ] || bad "$name: only ${count:-0} calls are seen"
     for act in $acts; do
-        rest=$([ $act = kill ] && echo '|x\.bin(\.mask)?\.[0-9]+\.part')
+        left=$([ $act = kill ] && echo '|x\.bin(\.mask)?\.[0-9]+-[0-9]+\.part')
         for ((at = 0; at < count; at++)); do
             rm -rf "$d" && cp -r "$d.old" "$d"
+            rest=$left
             IO_DIR=$d IO_ACT=$act IO_AT=$at LD_PRELOAD=$io tok "$@" --force -o "$d/x.bin" \
-                "$input" >/dev/null 2>&1
+                "$input" >/dev/null 2>"$WORK/faulty.err"
+            code=$?
+            grep -q 'in .part cannot be removed' "$WORK/faulty.err" && rest='|x\.bin\.mask\.[0-9-]+\.part'
             wrong=$(whole "$d" "$rest")
+            if [ $code = 1 ] && ! diff -r "$d" "$d.old" >/dev/null && ! diff -r "$d" "$d.new" >/dev/null; then
+                wrong="${wrong:+$wrong; }code 1, and not all is old or new"
+            fi
             if [ -z "$wrong" ]; then
                 rm -f "$d"/*.part
                 tok "$@" --force -o "$d/x.bin" "$input" >/dev/null
@@ -122,7 +128,7 @@ each_of_all() {
     each_call 'a pair over a pair' "$WORK/pairs/b.jsonl" "${make[@]}"
     # each half is on the disk before it has its name, and the mask's name before the tokens' is
     check 'what is written is durable in time' test "$(sed '/^told/d; s/ .*//' "$WORK/order" | xargs)" = \
-        'write fsync fsync link rename fsync link rename fsync'
+        'write fsync fsync link exchange fsync link rename fsync'
     acts=kill
     [ "$FULL" = 1 ] && acts='kill error short'
     each_call 'tokens over a pair' "$data/english.txt" --tokenizer "$data/gpt2.json"
@@ -130,8 +136,41 @@ each_of_all() {
     each_call 'a pair over one of before' "$WORK/pairs/b.jsonl" "${make[@]}"
 }
 
+# come NAME FILE FLAGS...: FILE comes while x.bin is made, and stays
+come() {
+    local name=$1 file=$2 d=$WORK/came code
+    shift 2
+    rm -rf "$d" "$WORK/order" && mkdir "$d"
+    IO_DIR=$d IO_SLOW=700 IO_LOG=$WORK/order LD_PRELOAD=$io tok "$@" -o "$d/x.bin" \
+        >"$WORK/came.out" 2>"$WORK/came.err" &
+    timeout 20 bash -c "until grep -qs '^write' '$WORK/order'; do sleep 0.02; done"
+    echo precious >"$d/$file"
+    wait $!
+    code=$?
+    check "$name: exit code 1" [ $code = 1 ]
+    check "$name: says so" grep -q "$file: exists; --force replaces it" "$WORK/came.err"
+    check "$name: it stays, alone" test "$(cat "$d"/*)" = precious
+}
+
+all_come() {
+    local make=(--tokenizer "$data/gpt2.json" --template "$WORK/pairs/halves.lua")
+    come 'a file comes under the name of the tokens' x.bin "${make[@]}" "$WORK/pairs/a.jsonl"
+    come 'of their mask' x.bin.mask "${make[@]}" "$WORK/pairs/a.jsonl"
+    come 'of a mask that is not made' x.bin.mask "$data/english.txt"
+    # two at once: the second gives up, and the first has its pair
+    local d=$WORK/came
+    rm -rf "$d" && mkdir "$d"
+    IO_DIR=$d IO_SLOW=1500 LD_PRELOAD=$io tok "${make[@]}" -o "$d/x.bin" "$WORK/pairs/b.jsonl" \
+        >"$WORK/came.out" 2>"$WORK/came.err" &
+    tok "${make[@]}" -o "$d/x.bin" "$WORK/pairs/a.jsonl" >/dev/null 2>&1 || bad 'two at once: the quick one'
+    wait $! && bad 'two at once: the slow one ends with 0'
+    check 'two at once: the pair of the quick one' cmp "$d/x.bin" "$WORK/pairs/a.bin"
+    pair_says 'two at once: is a pair' '^good ' "$d/x.bin"
+}
+
 if [ -x "$pair" ] && [ -e "$io" ]; then
     said_of_tokens
+    all_come
     each_of_all
 else
     echo "skipped: tokens and their masks: no runtime library in this build"

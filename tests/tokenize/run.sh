@@ -356,6 +356,7 @@ inputs() {
     if [ -w /dev/full ]; then
         tok "$data/english.txt" -o "$out/full.bin" >/dev/full 2>"$WORK/refused.err"
         check "stdout that cannot be written: exit code 1" [ $? = 1 ]
+        check "but the file is" grep -qx ".*full.bin is written" "$WORK/refused.err"
     fi
     local k
     perl -e 'print "some text of a line\n" x 3000000' >"$out/long.txt"
