@@ -2,10 +2,10 @@
 /* main.c: the command line, and the one function that calls every pass in order. In:
  * argv. Out: an exit code; an emitted folder. The passes run in a child process
  * (child.c); this one only parses options before and writes files after. */
-#include "child.h"
-#include "import.h"
-#include "load.h"
-#include "tokenize.h"
+#include "base/child.h"
+#include "import/import.h"
+#include "describe/load.h"
+#include "tokenize/tokenize.h"
 
 #include <stdlib.h>
 #include <string.h>

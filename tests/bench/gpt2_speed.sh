@@ -42,7 +42,7 @@ if ! cc $flags -I"$ROOT/runtime" "$ROOT"/runtime/rt_gemm*.c "$ROOT/tests/bench/g
     exit 4
 fi
 # Any text will do: GPT-2's vocabulary holds the bytes.
-cat "$ROOT"/gen/*.c >"$WORK/data.txt"
+cat "$ROOT"/gen/*/*.c >"$WORK/data.txt"
 
 fail() {
     echo "gpt2_speed: $1" >&2

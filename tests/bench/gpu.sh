@@ -76,7 +76,7 @@ peak=${PEAK_TFLOPS:-$peak}
 attentions=generated
 [ $quick = 0 ] && [[ $arch = sm_90* ]] && [ -n "$CUDNN_HOME" ] && attentions="generated cudnn"
 
-cat "$ROOT"/gen/*.c >"$WORK/data.txt" # any text will do: every vocabulary holds the bytes
+cat "$ROOT"/gen/*/*.c >"$WORK/data.txt" # any text will do: every vocabulary holds the bytes
 mkdir -p "$OUT"
 cuda_cc "$WORK/copy" "$ROOT/tests/bench/gpu_copy.c" >"$WORK/log" 2>&1 &&
     copy_gbs=$("$WORK/copy" ${COPY_BYTES:-} 2>>"$WORK/log" | awk '{ print $2 }')

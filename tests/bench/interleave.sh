@@ -15,7 +15,7 @@ if [ "$STEPS" -lt 3 ]; then
     echo "STEPS=$STEPS: at least 3, the first two are not counted" >&2
     exit 2
 fi
-cat "$ROOT"/gen/*.c >"$WORK/data.txt" # any text will do: a byte is a token
+cat "$ROOT"/gen/*/*.c >"$WORK/data.txt" # any text will do: a byte is a token
 
 # bench_build NAME SETS: $WORK/NAME/trainer; false and a line on stderr when it cannot be had.
 # The one named default, which the others are compared with, must be.

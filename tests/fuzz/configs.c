@@ -4,8 +4,8 @@
  * message, or becomes a description: a text without control characters that is Lua, the
  * same for the same file. */
 #include "batch.h"
-#include "import.h"
-#include "sandbox.h"
+#include "import/import.h"
+#include "base/sandbox.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* child_test: whatever the child process does, the parent ends in time with the right
  * exit code, and takes results only from a child that finished. */
-#include "child.h"
+#include "base/child.h"
 
 #include <fcntl.h>
 #include <setjmp.h>

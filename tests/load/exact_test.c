@@ -2,7 +2,7 @@
 /* exact_test [FILE]: exp, log, pow, sin, ... give the nearest double, on this machine as
  * on any. FILE (tests/load/exact.txt, made by exact.py): values by mpmath. Without one:
  * what C99 says of zeros, infinities and NaN; and the bits of many results together. */
-#include "exact.h"
+#include "base/exact.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

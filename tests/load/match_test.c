@@ -2,7 +2,7 @@
 /* match_test: the sandbox's find, match, gmatch and gsub give what Lua's own give, on
  * random subjects and patterns, errors included (whether there is one). */
 #include "gen.h"
-#include "sandbox.h"
+#include "base/sandbox.h"
 
 #include <lauxlib.h>
 #include <lualib.h>

@@ -3,7 +3,7 @@
  * another seed of its hashes and other addresses, as every run has; so a program that
  * gives one answer in many states gives it always. And work that instructions do not
  * count ends by the budget, in any case. */
-#include "sandbox.h"
+#include "base/sandbox.h"
 
 #include <lualib.h>
 

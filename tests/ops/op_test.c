@@ -5,9 +5,9 @@
  * typed buffers. */
 #include "op_test.h"
 
-#include "load.h"
+#include "describe/load.h"
 #include "rt.h"
-#include "sandbox.h"
+#include "base/sandbox.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -281,7 +281,7 @@ static int l_optimizer(lua_State *L)
 
     lua_newtable(L);
     emit_str(L, "fn", name);
-    emit_str(L, "acc", emit_ctype(ops_acc_dtype(&test.gen)));
+    emit_str(L, "acc", dtype_ctype(ops_acc_dtype(&test.gen)));
     emit_bool(L, "optimizer", true);
     for (int i = 0; i < op->info->n_attrs; i++) {
         lua_getfield(L, 2, op->info->attrs[i].key);
@@ -295,7 +295,7 @@ static int l_optimizer(lua_State *L)
         lua_pop(L, 1);
         lua_newtable(L);
         emit_str(L, "name", op->in[i].name);
-        emit_str(L, "type", emit_ctype(d));
+        emit_str(L, "type", dtype_ctype(d));
         emit_str(L, "dtype", dtype_name(d));
         lua_setfield(L, -2, op->in[i].name);
     }

@@ -5,8 +5,8 @@
 #ifndef OP_TEST_H
 #define OP_TEST_H
 
-#include "emit.h"
-#include "graph.h"
+#include "emit/emit.h"
+#include "graph/graph.h"
 #include "op_test_gpu.h"
 #include "rt.h"
 

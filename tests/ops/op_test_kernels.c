@@ -7,7 +7,7 @@
 #include "op_test.h"
 
 #include "rt.h"
-#include "sandbox.h"
+#include "base/sandbox.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -4,6 +4,7 @@
 #define SYNTH_H
 
 #include "interpret.h"
+#include "prove/verify.h"
 
 typedef struct SynthShape {
     int layers, kinds; /* kinds: how many different layer classes alternate */

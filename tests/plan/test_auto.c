@@ -9,7 +9,7 @@
  * within 3 % of the best by its own cost. Prints 'N passed, N failed'. */
 #include "test_plan.h"
 
-#include "load.h"
+#include "describe/load.h"
 
 #include <stdlib.h>
 

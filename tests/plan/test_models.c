@@ -9,7 +9,8 @@
  */
 #include "test_models.h"
 
-#include "load.h"
+#include "describe/load.h"
+#include "prove/verify.h"
 
 #include <math.h>
 #include <stdlib.h>

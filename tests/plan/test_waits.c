@@ -7,6 +7,7 @@
  * must still give the same bits. A difference in bits that the checker did not foresee is
  * a failure. */
 #include "test_plan.h"
+#include "prove/verify.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sandbox.c: a Lua state that can compute and nothing else. In: chunks of text from
+ * strangers. Out: values, or one message; the same ones in each run on each machine.
+ *
+ * What bounds it: a count hook, which once expired fires at every instruction so that no
+ * pcall can swallow it; an allocator with a cap, whose growth is charged to the same
+ * budget; C functions that charge their own loops. Some instructions work in proportion
+ * to a string or a table, which the count cannot see: `==` and `<` of long strings,
+ * arguments by the thousand, a walk through a table that was emptied. So the hook looks
+ * at the processor's time, too, and what took far longer than its count says is charged
+ * for it. What hooks cannot reach does not exist here: finalizers, coroutines,
+ * backtracking patterns, bytecode, I/O. The process limits of child.c stand behind all of
+ * it.
+ *
+ * What might differ between runs or machines, and why it does not:
+ *
+ *   order of pairs, next            keys are sorted (sandbox_table.c)
+ *   #t of a list with holes         one search, of contents alone; so for table.*, rawlen
+ *   table.sort's pivots             a merge sort
+ *   x ^ y, exp, log, sin, ...       our own, correctly rounded (exact.c)
+ *   sqrt, floor, fmod, %, //        exact in IEEE 754, whoever computes them
+ *   numbers as text, and back       the C library's %.14g and strtod, in the C locale:
+ *                                   exact in those that round correctly (glibc, musl,
+ * BSD) NaN as text                     tostring and format write `nan`; `..` and what
+ * else takes a number for a text write the sign that the processor gave it (x86: `-nan`)
+ *   tostring, %p of tables          the type's name; %p is refused
+ *   weak tables, the collector      garbage is never collected: a state is short-lived
+ *   memory that runs out            ends the chunk, whatever it catches; how much there
+ * is never shows collectgarbage, os, io, random  are not there letters of patterns, upper
+ * ASCII (sandbox_match.c); nobody sets a locale depth of recursion              Lua's own
+ * limits, of its version a chunk's name in messages      the file as it was named to
+ * fsdpgen */
+#include "base/sandbox.h"
+
+#include "base/lex.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    HOOK_INSTRUCTIONS = 1000,
+    SLOW_HOOK_INSTRUCTIONS = 16, /* after a stretch that took long */
+    NS_PER_INSTRUCTION = 100,    /* ten times what one takes: never a matter of speed */
+    ALLOC_BYTES_PER_INSTRUCTION = 16,
+    SLACK_BYTES = 1 << 20 /* for the message when there is no more */
+};
+
+static void budget_hook(lua_State *L, lua_Debug *ar);
+
+/* The next instruction ends the chunk. */
+static void stop_soon(Sandbox *s)
+{
+    if (s->left > 0)
+        s->left = 0;
+    if (s->L)
+        lua_sethook(s->L, budget_hook, LUA_MASKCOUNT, 1);
+}
+
+static void *sandbox_alloc(void *ud, void *p, size_t old, size_t bytes)
+{
+    Sandbox *s = ud;
+    void *q;
+
+    if (!p)
+        old = 0; /* Lua passes a type tag there */
+    if (bytes == 0) {
+        s->used -= old;
+        free(p);
+        return NULL;
+    }
+    if (bytes > old && s->used + (bytes - old) > s->cap + (s->full ? SLACK_BYTES : 0)) {
+        s->full = true;
+        stop_soon(s);
+        return NULL;
+    }
+    q = realloc(p, bytes);
+    if (!q && bytes > old)
+        gen_out_of_memory(bytes);
+    if (!q)
+        q = p; /* too much of it, but Lua counts on it to shrink */
+    s->used = s->used - old + bytes;
+    if (bytes > old)
+        s->left -= (int64_t)((bytes - old) / ALLOC_BYTES_PER_INSTRUCTION);
+    return q;
+}
+
+Sandbox *sandbox_of(lua_State *L)
+{
+    void *ud;
+
+    lua_getallocf(L, &ud);
+    return ud;
+}
+
+/* level: of the chunk's function, seen from here. */
+static void expire(lua_State *L, int level)
+{
+    Sandbox *s = sandbox_of(L);
+
+    s->expired = true;
+    lua_sethook(L, budget_hook, LUA_MASKCOUNT, 1);
+    luaL_where(L, level);
+    if (s->full)
+        lua_pushfstring(L, "needs more than %d MiB of memory", (int)(s->cap >> 20));
+    else
+        lua_pushfstring(
+            L,
+            "ran for more than %d million instructions; a description only builds a "
+            "value",
+            (int)(s->instructions / 1000000));
+    lua_concat(L, 2);
+    lua_error(L);
+}
+
+static int64_t processor_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Time that is far more than what was charged for it since the last look. A single
+ * stretch costs little, for it may be the machine's: only work that goes on is stopped.
+ */
+static void charge_time(lua_State *L, Sandbox *s)
+{
+    const int64_t now = processor_ns();
+    const int64_t over =
+        (now - s->seen_ns) / NS_PER_INSTRUCTION - (s->seen_left - s->left);
+
+    const int count = over > 0 ? SLOW_HOOK_INSTRUCTIONS : HOOK_INSTRUCTIONS;
+
+    if (over > 0)
+        s->left -= min_i64(over, s->instructions / 64);
+    if (lua_gethookcount(L) != count) /* it looks at each level of the stack */
+        lua_sethook(L, budget_hook, LUA_MASKCOUNT, count);
+    s->seen_ns = now;
+    s->seen_left = s->left;
+}
+
+static void budget_hook(lua_State *L, lua_Debug *ar)
+{
+    Sandbox *s = sandbox_of(L);
+
+    (void)ar;
+    if (!s->expired && s->left > 0) {
+        s->left -= lua_gethookcount(L);
+        charge_time(L, s);
+    }
+    if (s->left <= 0)
+        expire(L, 0); /* a hook has no level of its own */
+}
+
+void sandbox_charge(lua_State *L, int64_t work)
+{
+    Sandbox *s = sandbox_of(L);
+
+    s->left -= work;
+    if (s->left <= 0)
+        expire(L, 1);
+}
+
+void sandbox_budget(lua_State *L, int64_t instructions, size_t bytes)
+{
+    Sandbox *s = sandbox_of(L);
+
+    s->left = s->instructions = s->seen_left = instructions;
+    s->seen_ns = processor_ns();
+    s->cap = bytes > s->used ? bytes : s->used;
+    s->expired = s->full = false;
+    lua_sethook(L, budget_hook, LUA_MASKCOUNT, HOOK_INSTRUCTIONS);
+}
+
+_Noreturn void sandbox_fault(lua_State *L, const char *what)
+{
+    const Sandbox *s = sandbox_of(L);
+
+    if (s->expired || s->full) {
+        print_line(stderr, "fsdpgen: error: ",
+                   "the description left too little of what it may use: %s",
+                   lua_tostring(L, -1));
+        exit(EXIT_DIAG);
+    }
+    gen_die("%s: %s", what, lua_tostring(L, -1));
+}
+
+static int panic(lua_State *L)
+{
+    sandbox_fault(L, "an error in Lua outside any call");
+}
+
+static int install(lua_State *L)
+{
+    sandbox_install(L);
+    return 0;
+}
+
+static lua_State *open_in(Sandbox *s, Gen *g)
+{
+    lua_State *L;
+
+    *s = (Sandbox){.g = g, .cap = SANDBOX_BYTES};
+    s->L = L = lua_newstate(sandbox_alloc, s);
+    gen_require(L, "cannot make a Lua state");
+    lua_gc(L, LUA_GCSTOP);
+    lua_atpanic(L, panic);
+    sandbox_budget(L, SANDBOX_INSTRUCTIONS, SANDBOX_BYTES);
+    lua_pushcfunction(L, install);
+    if (lua_pcall(L, 0, 0, 0))
+        sandbox_fault(L, "the safe library");
+    return L;
+}
+
+lua_State *sandbox_open(Gen *g)
+{
+    lua_State *L = open_in(gen_alloc(g, sizeof(Sandbox)), g);
+
+    sandbox_check_pow(L);
+    return L;
+}
+
+lua_State *sandbox_again(Gen *g)
+{
+    Sandbox *s = sandbox_of(g->L);
+
+    s->L = NULL;
+    lua_close(g->L);
+    return open_in(s, g);
+}
+
+int sandbox_status(lua_State *L, int status)
+{
+    if (status == LUA_OK)
+        return status;
+    if (status == LUA_ERRMEM) {
+        lua_pop(L, 1);
+        lua_pushfstring(L, "needs more than %d MiB of memory",
+                        (int)(sandbox_of(L)->cap >> 20));
+    } else if (lua_type(L, -1) != LUA_TSTRING) { /* error({}) and the like */
+        const char *type = luaL_typename(L, -1);
+
+        lua_pop(L, 1);
+        lua_pushfstring(L, "raised an error that is a %s, not a text", type);
+    }
+    return status;
+}
+
+/* Message handler: remembers the innermost line of a chunk; the message stays as it is.
+ */
+static int remember_place(lua_State *L)
+{
+    Sandbox *s = sandbox_of(L);
+    lua_Debug ar;
+
+    for (int level = 0; lua_getstack(L, level, &ar); level++)
+        if (lua_getinfo(L, "Sl", &ar) && ar.currentline > 0) {
+            snprintf(s->where_source, sizeof s->where_source, "%s", ar.source + 1);
+            s->where_line = ar.currentline;
+            break;
+        }
+    return 1;
+}
+
+char *sandbox_mark(const char *text, size_t n, size_t *bytes)
+{
+    return lex_mark_lengths(text, n, SANDBOX_LENGTH_SOURCE, bytes);
+}
+
+static int load_marked(lua_State *L, const char *text, size_t n, const char *chunk)
+{
+    sandbox_of(L)->left -= (int64_t)n / ALLOC_BYTES_PER_INSTRUCTION; /* raises nothing */
+    return luaL_loadbufferx(L, text, n, chunk, "t");
+}
+
+int sandbox_load(lua_State *L, const char *text, size_t n, const char *chunk)
+{
+    size_t bytes;
+    char *marked = sandbox_mark(text, n, &bytes);
+    const int status = load_marked(L, marked, bytes, chunk);
+
+    free(marked);
+    return status;
+}
+
+int sandbox_run_marked(Gen *g, const char *text, size_t n, const char *chunk, int env,
+                       int n_results)
+{
+    lua_State *L = g->L;
+    int status, top = lua_gettop(L);
+
+    sandbox_of(L)->where_line = 0;
+    lua_pushcfunction(L, remember_place);
+    status = load_marked(L, text, n, chunk);
+    if (status == LUA_OK && env != LUA_NOREF) {
+        lua_rawgeti(L, LUA_REGISTRYINDEX, env);
+        if (!lua_setupvalue(L, -2, 1)) /* a chunk that reads no global has no upvalue */
+            lua_pop(L, 1);
+    }
+    if (status == LUA_OK)
+        status = lua_pcall(L, 0, n_results, top + 1);
+    lua_remove(L, top + 1);
+    return sandbox_status(L, status);
+}
+
+int sandbox_run(Gen *g, const char *text, size_t n, const char *chunk, int env,
+                int n_results)
+{
+    size_t bytes;
+    char *marked = sandbox_mark(text, n, &bytes);
+    const int status = sandbox_run_marked(g, marked, bytes, chunk, env, n_results);
+
+    free(marked);
+    return status;
+}

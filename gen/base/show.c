@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* show.c: figures as text: shapes, bytes, counts. */
+#include "base/show.h"
+
+#include <inttypes.h>
+
+const char *show_shape(Gen *g, const int64_t *dim, int n_dims)
+{
+    Text t = {.g = g};
+
+    text_printf(&t, "[");
+    for (int i = 0; i < n_dims; i++)
+        text_printf(&t, "%s%" PRId64, i ? ", " : "", dim[i]);
+    text_printf(&t, "]");
+    return t.s;
+}
+
+const char *show_bytes(Gen *g, int64_t bytes)
+{
+    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    double v = (double)bytes;
+    int u = 0;
+    if (bytes < 1024) {
+        return gen_printf(g, "%" PRId64 " B", bytes);
+    }
+    for (; v >= 1024 && u < 5; u++) {
+        v /= 1024;
+    }
+    return gen_printf(g, "%.2f %s", v, unit[u]);
+}
+
+const char *show_bytes_short(Gen *g, int64_t bytes)
+{
+    static const char *const unit[] = {"KiB", "MiB", "GiB", "TiB"};
+    double v = (double)bytes / 1024;
+    int i = 0;
+
+    if (bytes < 1024)
+        return gen_printf(g, "%" PRId64 " bytes", bytes);
+    for (; v >= 1024 && i < 3; i++)
+        v /= 1024;
+    return gen_printf(g, "%.*f %s", v < 100 ? 1 : 0, v, unit[i]);
+}
+
+const char *show_count(Gen *g, double n)
+{
+    static const char *const unit[] = {" ", " k", " M", " G", " T", " P", " E"};
+    int i = 0;
+
+    for (; n >= 1000 && i < 6; i++)
+        n /= 1000;
+    return gen_printf(g, "%.*f%s", i == 0 || n >= 100 ? 0 : 1, n, unit[i]);
+}
+
+/* 8030261248 as "8 030 261 248". */
+const char *show_grouped(Gen *g, int64_t n)
+{
+    char digits[32];
+    int len = snprintf(digits, sizeof digits, "%" PRId64, n);
+    Text t = {.g = g};
+    for (int i = 0; i < len; i++) {
+        text_printf(&t, "%s%c", i > 0 && (len - i) % 3 == 0 ? " " : "", digits[i]);
+    }
+    return t.s;
+}

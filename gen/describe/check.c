@@ -1,0 +1,544 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check: Model (raw) → Model (resolved). Every field is validated by its own rule
+ * (check_value.c), then against the others: dims divide, the mesh fits, dtypes go
+ * together. All mistakes are told at once. Needs: load. Fills: g->model, from the
+ * description alone, so that nothing inside the numerics hash can depend on a budget. */
+#include "describe/check.h"
+#include "base/sandbox.h"
+
+#include <lauxlib.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MACHINE_MAX_RANKS = 64 }; /* what the cpu's runtime starts, on one machine */
+
+#define COMPLAIN(c, path, help, ...)                                                     \
+    check_error(c, place_of((c)->g, path), help, __VA_ARGS__)
+
+/* ---- what fields mean to each other ------------------------------------------------ */
+
+/* False if leaves cannot be trusted. */
+static bool check_batches(Check *c)
+{
+    Gen *g = c->g;
+    int64_t global, micro, leaves, seq, m, p = 1;
+
+    if (!value_int(c, "micro_batch", &micro))
+        return false;
+    if (value_int(c, "seq", &seq) && micro * seq > INT32_MAX)
+        COMPLAIN(c, "micro_batch",
+                 gen_printf(g, "use at most %lld", (long long)(INT32_MAX / seq)),
+                 "micro_batch: %lld sequences of seq (%lld) are more than 2^31 tokens",
+                 (long long)micro, (long long)seq);
+    if (!value_int(c, "global_batch", &global))
+        return false;
+    if (global % micro != 0) {
+        int64_t below = global / micro * micro;
+
+        COMPLAIN(c, "global_batch",
+                 below ? gen_printf(g, "use %lld or %lld", (long long)below,
+                                    (long long)(below + micro))
+                       : gen_printf(g, "use %lld", (long long)micro),
+                 "global_batch: %lld is not a multiple of micro_batch (%lld)",
+                 (long long)global, (long long)micro);
+        return false;
+    }
+    m = global / micro;
+    if (!value_int(c, "leaves", &leaves))
+        return false;
+    if (m % leaves == 0)
+        return true;
+    while (m % (p * 2) == 0 && p * 2 < leaves)
+        p *= 2;
+    COMPLAIN(c, "leaves", gen_printf(g, "use %lld", (long long)p),
+             "leaves: %lld does not divide the %lld micro-batches of a step "
+             "(global_batch %lld / "
+             "micro_batch %lld)",
+             (long long)leaves, (long long)m, (long long)global, (long long)micro);
+    return false;
+}
+
+/* Of the axis that makes the ranks. */
+static const char *mesh_path(Check *c)
+{
+    int64_t shard;
+
+    return value_int(c, "mesh.shard", &shard) && shard > 1 ? "mesh.shard"
+                                                           : "mesh.replicate";
+}
+
+/* The data ranks must divide leaves: says which would, or what to raise. */
+static void check_ranks(Check *c, int64_t world)
+{
+    Gen *g = c->g;
+    int64_t leaves, m, global, micro, most = 1;
+    const char *help;
+
+    if (!value_int(c, "leaves", &leaves) || !value_int(c, "global_batch", &global) ||
+        !value_int(c, "micro_batch", &micro) || leaves % world == 0)
+        return;
+    m = global / micro;
+    while (most * 2 <= leaves && most * 2 < world)
+        most *= 2;
+    if ((world & (world - 1)) != 0)
+        help = gen_printf(g, "use %lld: leaves is a power of two", (long long)most);
+    else if (m % world == 0)
+        help = gen_printf(g, "write leaves = %lld", (long long)world);
+    else
+        help = gen_printf(
+            g, "use at most %lld, or a global_batch that is a multiple of %lld",
+            (long long)leaves, (long long)(world * micro));
+    COMPLAIN(c, mesh_path(c), help, "mesh: %lld ranks do not divide leaves (%lld)",
+             (long long)world, (long long)leaves);
+}
+
+/* What a strategy asks of the mesh's axes. full_shard over a mesh with copies would be
+ * two answers to one question: who means all ranks writes them as mesh.shard. */
+static void check_strategy(Check *c, int64_t replicate, int64_t shard)
+{
+    Gen *g = c->g;
+    const char *strategy = value_str(c, "strategy");
+    bool whole = !strcmp(strategy, "full_shard") || !strcmp(strategy, "shard_grad_op");
+
+    if (whole && replicate > 1 && shard == 1)
+        COMPLAIN(c, "strategy",
+                 gen_printf(g,
+                            "write mesh = { shard = %lld }, or strategy = "
+                            "\"no_shard\"",
+                            (long long)replicate),
+                 "strategy: \"%s\" shards over mesh.shard, which is 1 beside "
+                 "replicate %lld",
+                 strategy, (long long)replicate);
+    else if (whole && replicate > 1)
+        COMPLAIN(c, "strategy",
+                 gen_printf(g,
+                            "write strategy = \"hybrid_shard\"%s to keep %lld copies, or "
+                            "mesh = { shard = %lld } to shard over all ranks",
+                            !strcmp(strategy, "full_shard")
+                                ? ""
+                                : " with reshard_after_forward = false",
+                            (long long)replicate, (long long)(replicate * shard)),
+                 "strategy: \"%s\" keeps one copy, but mesh.replicate is %lld", strategy,
+                 (long long)replicate);
+    if (!strcmp(strategy, "hybrid_shard") && (replicate == 1 || shard == 1))
+        COMPLAIN(c, "strategy",
+                 gen_printf(g,
+                            "write strategy = \"%s\", or mesh = { replicate = 2, "
+                            "shard = %lld }",
+                            replicate == 1 ? "full_shard" : "no_shard",
+                            (long long)max_i64(2, replicate * shard / 2)),
+                 "strategy: \"hybrid_shard\" copies over mesh.replicate and shards over "
+                 "mesh.shard, but %s is 1",
+                 replicate == 1 ? "mesh.replicate" : "mesh.shard");
+}
+
+/* true is a group of all, false of one. */
+int64_t check_reshard_ranks(Check *c, int64_t shard)
+{
+    int64_t ranks = shard;
+
+    if (value_push(c, "reshard_after_forward") == LUA_TNUMBER)
+        ranks = lua_tointeger(c->L, -1);
+    else if (lua_isboolean(c->L, -1) && !lua_toboolean(c->L, -1))
+        ranks = 1;
+    lua_pop(c->L, 1);
+    return ranks;
+}
+
+static void check_reshard(Check *c, int64_t shard)
+{
+    Gen *g = c->g;
+    const char *path = "reshard_after_forward", *strategy = value_str(c, "strategy");
+    bool group = value_push(c, path) == LUA_TNUMBER;
+    int64_t ranks = check_reshard_ranks(c, shard), below = 1;
+
+    lua_pop(c->L, 1);
+    if (group && !strcmp(strategy, "no_shard")) {
+        COMPLAIN(c, path, "leave it out",
+                 "%s: with \"no_shard\" there is nothing to free", path);
+    } else if (group && shard % ranks != 0) {
+        while (shard % (below * 2) == 0 && below * 2 <= ranks)
+            below *= 2;
+        COMPLAIN(c, path,
+                 below > 1 ? gen_printf(g, "use %lld, or true", (long long)below)
+                           : "use true or false",
+                 "%s: groups of %lld do not divide mesh.shard (%lld)", path,
+                 (long long)ranks, (long long)shard);
+    } else if (!strcmp(strategy, "shard_grad_op") && ranks != 1) {
+        COMPLAIN(c, path, "leave it out, or write strategy = \"full_shard\"",
+                 "%s: \"shard_grad_op\" keeps the gathered weights until the backward "
+                 "has used them",
+                 path);
+    }
+}
+
+static void check_mesh(Check *c, bool batches_good)
+{
+    Gen *g = c->g;
+    int64_t replicate, shard, world, node;
+
+    if (!value_int(c, "mesh.replicate", &replicate) ||
+        !value_int(c, "mesh.shard", &shard))
+        return;
+    world = replicate * shard;
+    if (world > MAX_RANKS) {
+        COMPLAIN(c, mesh_path(c), gen_printf(g, "use at most %d ranks", MAX_RANKS),
+                 "mesh: %lld ranks (replicate %lld x shard %lld) are more than %d",
+                 (long long)world, (long long)replicate, (long long)shard, MAX_RANKS);
+        return;
+    }
+    if (value_int(c, "mesh.node", &node) && world % node)
+        COMPLAIN(c, "mesh.node", gen_printf(g, "use a divisor of %lld", (long long)world),
+                 "mesh.node: %lld ranks do not make whole nodes of %lld",
+                 (long long)world, (long long)node);
+    check_strategy(c, replicate, shard);
+    check_reshard(c, shard);
+    if (world > MACHINE_MAX_RANKS && strcmp(value_kind(c, "target"), "cuda") != 0)
+        diag_add(g, DIAG_WARNING, place_of(g, mesh_path(c)),
+                 gen_printf(g, "to run it on one machine: --set mesh.shard=%d",
+                            MACHINE_MAX_RANKS),
+                 "mesh: the cpu target starts at most %d ranks, on one machine; this "
+                 "trainer of %lld can be read and compiled, not run",
+                 MACHINE_MAX_RANKS, (long long)world);
+    if (batches_good)
+        check_ranks(c, world);
+}
+
+static void check_dtypes(Check *c)
+{
+    static const char *const others[] = {"reduce", "master", "moments"};
+    const char *param = value_str(c, "dtypes.param");
+
+    if (!*param)
+        return;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        const char *path = gen_printf(c->g, "dtypes.%s", others[i]);
+        const char *dtype = value_str(c, path);
+        bool f64 = !strcmp(dtype, "f64");
+
+        if (*dtype && f64 != !strcmp(param, "f64"))
+            COMPLAIN(
+                c, path,
+                gen_printf(c->g, "use \"%s\", or leave it out", f64 ? "f32" : "f64"),
+                "%s: \"%s\" does not go with dtypes.param (\"%s\"): f64 is for tests and "
+                "needs all four",
+                path, dtype, param);
+    }
+    if (!strcmp(value_kind(c, "target"), "cuda") && strcmp(param, "bf16") != 0 &&
+        !strcmp(value_str(c, "dtypes.reduce"), "bf16"))
+        COMPLAIN(c, "dtypes.reduce", "use \"f32\", or dtypes.param = \"bf16\"",
+                 "dtypes.reduce: \"bf16\" needs bf16 weights on the cuda target, but "
+                 "dtypes.param is \"%s\": cuBLASLt writes no bf16 from %s",
+                 param, param);
+    if ((!strcmp(value_str(c, "dtypes.master"), "split") ||
+         !strcmp(value_str(c, "dtypes.master"), "bf16")) &&
+        strcmp(param, "bf16") != 0 && strcmp(param, "f64") != 0)
+        COMPLAIN(c, "dtypes.master", "use \"f32\", or dtypes.param = \"bf16\"",
+                 "dtypes.master: \"%s\" needs bf16 weights, but dtypes.param is \"%s\"",
+                 value_str(c, "dtypes.master"), param);
+}
+
+static void check_loss_scale(Check *c)
+{
+    int64_t init = 0, least = 0;
+    bool f16 = !strcmp(value_str(c, "dtypes.param"), "f16");
+
+    if (!*value_str(c, "dtypes.param") || !value_int(c, "loss_scale.init", &init))
+        return;
+    if (f16 && init == 0)
+        COMPLAIN(c, "loss_scale.init", "leave loss_scale out, or write init = 65536",
+                 "loss_scale: f16 gradients need a scale: below 3e-8 they become 0, and "
+                 "most of a model's are smaller");
+    else if (!f16 && init != 0)
+        COMPLAIN(c, "loss_scale.init",
+                 "leave loss_scale out, or use dtypes.param = \"f16\"",
+                 "loss_scale: %lld for %s: only f16 gradients need a scale",
+                 (long long)init, value_str(c, "dtypes.param"));
+    else if ((init & (init - 1)) != 0)
+        COMPLAIN(c, "loss_scale.init", "use 32768 or 65536",
+                 "loss_scale.init: %lld is not a power of two", (long long)init);
+    else if (init > 0 && value_int(c, "loss_scale.min", &least) && least > init)
+        COMPLAIN(c, "loss_scale.min",
+                 gen_printf(c->g, "use at most %lld", (long long)init),
+                 "loss_scale.min: %lld is more than loss_scale.init (%lld)",
+                 (long long)least, (long long)init);
+}
+
+/* Steps from which on a run is long: what bf16 loses in one is lost in all of them. */
+enum { LONG_RUN_STEPS = 1000 };
+
+/* Every micro-batch of a leaf and every level of the tree is a sum that is rounded. */
+static void warn_reduce(Check *c)
+{
+    int64_t steps = 0, global = 0, micro = 0, leaves = 0, sums;
+
+    if (strcmp(value_str(c, "dtypes.reduce"), "bf16") != 0 ||
+        !value_int(c, "global_batch", &global) || !value_int(c, "micro_batch", &micro) ||
+        !value_int(c, "leaves", &leaves))
+        return;
+    if (value_int(c, "lr.steps", &steps) && steps < LONG_RUN_STEPS)
+        return;
+    sums = global / micro / leaves;
+    for (; leaves > 1; leaves /= 2)
+        sums++;
+    diag_add(c->g, DIAG_WARNING, place_of(c->g, "dtypes.reduce"),
+             "\"f32\" keeps them, for 2 bytes more of each gradient",
+             "dtypes.reduce: \"bf16\" rounds a gradient to 8 bits %lld time%s a step, by "
+             "up to 0.2 %% each: in %s what is small beside its sum is lost",
+             (long long)sums, sums == 1 ? "" : "s",
+             steps ? gen_printf(c->g, "%lld steps", (long long)steps)
+                   : "a run without an end");
+}
+
+static void check_schedule(Check *c)
+{
+    int64_t warmup, steps, decay = 0;
+
+    if (!value_int(c, "lr.warmup", &warmup) || !value_int(c, "lr.steps", &steps))
+        return;
+    if (warmup >= steps) {
+        COMPLAIN(c, "lr.warmup", gen_printf(c->g, "use less than %lld", (long long)steps),
+                 "lr.warmup: %lld is not less than lr.steps (%lld)", (long long)warmup,
+                 (long long)steps);
+        return;
+    }
+    if (value_int(c, "lr.decay", &decay) && decay > steps - warmup)
+        COMPLAIN(c, "lr.decay",
+                 gen_printf(c->g, "use at most %lld", (long long)(steps - warmup)),
+                 "lr.decay: %lld steps of decay after %lld of warmup are more than "
+                 "lr.steps (%lld)",
+                 (long long)decay, (long long)warmup, (long long)steps);
+}
+
+/* What a frozen group cannot use, and groups without any group. */
+static void check_groups(Check *c)
+{
+    static const char *const unused[] = {"lr", "weight_decay", "optimizer"};
+    bool halves = !strcmp(value_kind(c, "optimizer"), "muon");
+
+    if (value_push(c, "groups") == LUA_TTABLE) {
+        int n = (int)lua_rawlen(c->L, -1);
+
+        if (n == 0)
+            COMPLAIN(c, "groups", "leave it out", "groups: the list is empty");
+        for (int i = 1; i <= n; i++) {
+            const char *path = gen_printf(c->g, "groups[%d]", i);
+
+            if (!halves && *value_str(c, gen_printf(c->g, "%s.optimizer", path)))
+                COMPLAIN(c, gen_printf(c->g, "%s.optimizer", path),
+                         "leave it out, or use muon { ... }",
+                         "%s.optimizer: only muon has two halves to choose from", path);
+            if (!value_bool(c, gen_printf(c->g, "%s.frozen", path)))
+                continue;
+            for (int k = 0; k < 3; k++) {
+                const char *field = gen_printf(c->g, "%s.%s", path, unused[k]);
+
+                if (value_push(c, field) != LUA_TNIL)
+                    COMPLAIN(c, field, "leave it out, or do not freeze the group",
+                             "%s: it means nothing to frozen parameters", field);
+                lua_pop(c->L, 1);
+            }
+        }
+    }
+    lua_pop(c->L, 1);
+}
+
+/* "auto" spends a budget: there must be one. */
+static void check_auto(Check *c)
+{
+    if (!strcmp(value_str(c, "recompute"), "auto") && *value_kind(c, "target") &&
+        !*value_str(c, "target.memory"))
+        COMPLAIN(c, "recompute",
+                 "write target = cpu { memory = \"8GiB\" } with what a rank may take, or "
+                 "recompute = \"none\" or \"block\"",
+                 "recompute: \"auto\" needs a budget, and target.memory is not given");
+}
+
+/* Its deterministic backward is that of Hopper; on others it has other forms. */
+static void check_cudnn(Check *c, const char *arch)
+{
+    const char *param = value_str(c, "dtypes.param");
+    int64_t end;
+
+    if (strcmp(value_str(c, "target.attention"), "cudnn") != 0)
+        return;
+    if (arch && strcmp(arch, "sm_90") != 0 && strcmp(arch, "sm_90a") != 0)
+        COMPLAIN(
+            c, "target.attention", "leave it out",
+            "target.attention: cuDNN's has the same bits every time on sm_90 only, and "
+            "target.arch has %s",
+            arch);
+    if (!arch && *param && strcmp(param, "bf16") != 0 && strcmp(param, "f16") != 0)
+        COMPLAIN(c, "target.attention", "use dtypes.param = \"bf16\", or leave it out",
+                 "target.attention: cuDNN has none of %s", param);
+    if (!arch && value_int(c, "documents.end_id", &end))
+        COMPLAIN(c, "target.attention", "leave it out",
+                 "target.attention: cuDNN's knows no documents");
+}
+
+static void check_cuda(Check *c)
+{
+    const char *seen[16] = {0};
+    int n = 0;
+
+    if (strcmp(value_kind(c, "target"), "cuda") != 0)
+        return;
+    if (*value_str(c, "target.memory") && *value_str(c, "target.reserve") &&
+        size_parse(value_str(c, "target.reserve")) >=
+            size_parse(value_str(c, "target.memory")))
+        COMPLAIN(c, "target.reserve", "reserve less than the memory: reserve = \"1GiB\"",
+                 "target.reserve: %s of the gpu's %s leaves nothing to the arena",
+                 value_str(c, "target.reserve"), value_str(c, "target.memory"));
+    if (value_push(c, "target.arch") == LUA_TTABLE) {
+        n = (int)lua_rawlen(c->L, -1);
+        if (n == 0)
+            COMPLAIN(c, "target.arch", "leave it out", "target.arch: the list is empty");
+    }
+    check_cudnn(c, NULL);
+    for (int i = 0; i < n && i < 16; i++) {
+        lua_rawgeti(c->L, -1, i + 1);
+        seen[i] = lua_tostring(c->L, -1);
+        lua_pop(c->L, 1);
+        if (seen[i])
+            check_cudnn(c, seen[i]);
+        for (int k = 0; k < i; k++)
+            if (seen[i] && seen[k] && !strcmp(seen[i], seen[k]))
+                COMPLAIN(c, gen_printf(c->g, "target.arch[%d]", i + 1), "remove one",
+                         "target.arch: %s is there twice", seen[i]);
+    }
+    lua_pop(c->L, 1);
+}
+
+static void check_documents(Check *c)
+{
+    int64_t end, vocab;
+
+    if (value_int(c, "documents.end_id", &end) && value_int(c, "model.vocab", &vocab) &&
+        end >= vocab)
+        COMPLAIN(c, "documents.end_id", "use the id that ends each document in the data",
+                 "documents.end_id: %lld is no token: model.vocab is %lld",
+                 (long long)end, (long long)vocab);
+}
+
+/* fail(path, problem, help) of an architecture's check; upvalue 1: the Check. */
+static int arch_fail(lua_State *L)
+{
+    Check *c = lua_touserdata(L, lua_upvalueindex(1));
+    const char *path = luaL_checkstring(L, 1), *problem = luaL_checkstring(L, 2);
+    const char *help = luaL_optstring(L, 3, NULL);
+    const char *full = gen_printf(c->g, "model.%s", path);
+
+    COMPLAIN(c, full, help ? gen_strdup(c->g, help) : NULL, "%s: %s", full, problem);
+    return 0;
+}
+
+/* Copies the resolved model and adds what build needs of the trainer: the m of a check
+ * and a build. False if a part of it is wrong. */
+static bool push_model(Check *c)
+{
+    static const char *const extra[][2] = {{"seq", "seq"},
+                                           {"micro_batch", "micro_batch"},
+                                           {"loss_chunk_tokens", "loss.chunk_tokens"}};
+    lua_State *L = c->L;
+
+    if (value_push(c, "model") != LUA_TTABLE) {
+        lua_pop(L, 1);
+        return false;
+    }
+    lua_newtable(L);
+    for (lua_pushnil(L); lua_next(L, -3);) {
+        lua_pushvalue(L, -2);
+        lua_insert(L, -2);
+        lua_rawset(L, -4);
+    }
+    lua_remove(L, -2);
+    for (size_t i = 0; i < sizeof extra / sizeof *extra; i++) {
+        if (value_push(c, extra[i][1]) != LUA_TNUMBER) {
+            lua_pop(L, 2);
+            return false;
+        }
+        lua_setfield(L, -2, extra[i][0]);
+    }
+    return true;
+}
+
+static void check_arch(Check *c, const Arch *arch)
+{
+    lua_State *L = c->L;
+
+    if (arch->check_ref == LUA_NOREF || !push_model(c))
+        return;
+    lua_rawgeti(L, LUA_REGISTRYINDEX, arch->check_ref);
+    lua_insert(L, -2);
+    lua_pushlightuserdata(L, c);
+    lua_pushcclosure(L, arch_fail, 1);
+    if (sandbox_status(L, lua_pcall(L, 2, 0, 0)) != LUA_OK) {
+        loader_lua_error(c->g, "model", place_of(c->g, "model"));
+        c->errors++;
+    }
+}
+
+/* A limit below what the depths ask for is kept, and told: the deeper prefetch never
+ * happens. */
+static void warn_prefetch(Check *c, const Model *m)
+{
+    int64_t backward = m->prefetch_order == PREFETCH_NONE   ? 0
+                       : m->prefetch_order == PREFETCH_POST ? m->prefetch_backward - 1
+                                                            : m->prefetch_backward;
+    int64_t depth = max_i64(m->prefetch_forward, backward);
+
+    if (m->strategy == NO_SHARD || depth < m->gathers_in_flight)
+        return;
+    diag_add(c->g, DIAG_WARNING, place_of(c->g, "prefetch.in_flight"),
+             gen_printf(c->g, "use in_flight = %lld, or gather fewer units ahead",
+                        (long long)depth + 1),
+             "prefetch.in_flight: %lld lets %lld %s ahead be gathered beside the one at "
+             "hand, not %lld",
+             (long long)m->gathers_in_flight, (long long)m->gathers_in_flight - 1,
+             m->gathers_in_flight == 2 ? "unit" : "units", (long long)depth);
+}
+
+void check_model(Gen *g)
+{
+    Loader *ld = loader_of(g);
+    Check c = {.g = g, .L = g->L, .ld = ld};
+    Model *m = &g->model;
+    const char *file = m->file;
+    Tag *raw, *model;
+    int errors_before = diag_errors(g), model_errors;
+
+    lua_rawgeti(c.L, LUA_REGISTRYINDEX, ld->raw_ref);
+    raw = record_tag(g, -1);
+    check_table(
+        &c, ld->trainer, "", lua_gettop(c.L),
+        (Site){.pos = ld->trainer_pos, .lex = raw->lex, .written = true, .tag = raw});
+    ld->resolved_ref = luaL_ref(c.L, LUA_REGISTRYINDEX);
+    model_errors = c.errors;
+    value_push(&c, "model");
+    model = record_tag(g, -1);
+    lua_pop(c.L, 2);
+    check_mesh(&c, check_batches(&c));
+    check_dtypes(&c);
+    check_schedule(&c);
+    check_groups(&c);
+    check_loss_scale(&c);
+    check_documents(&c);
+    if (!c.errors)
+        warn_reduce(&c);
+    check_auto(&c);
+    check_cuda(&c);
+    if (model && !model_errors)
+        check_arch(&c, model->arch);
+    gen_require((c.errors > 0) == (diag_errors(g) > errors_before),
+                "errors were not counted");
+    diag_stop_on_errors(g);
+    *m = (Model){.file = file, .name = value_str(&c, "name"), .arch = model->arch->name};
+    check_fill(&c, m);
+    warn_prefetch(&c, m);
+    gen_require(push_model(&c), "the resolved model is incomplete");
+    m->model_ref = luaL_ref(c.L, LUA_REGISTRYINDEX);
+    m->build_ref = model->arch->build_ref;
+    m->config_ref = model->arch->config_ref;
+    m->resolved_lua = resolve_lua(g);
+    m->hash_fields = resolve_hash_fields(g);
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check.h: what check_show.c (words), check_value.c (types and ranges), check_table.c
+ * (tables, defaults, unknown fields), check_read.c (values by path), check_wrap.c
+ * (units), check.c (what fields mean to each other) and check_fill.c (the C Model) share.
+ */
+#ifndef CHECK_H
+#define CHECK_H
+
+#include "describe/load.h"
+
+typedef struct Check {
+    Gen *g;
+    lua_State *L;
+    Loader *ld;
+    int errors;
+} Check;
+
+/* Where a value stands: its place, its `{...}` in the source if it is a table written
+ * there, and whether it was written at all, or is a default. */
+typedef struct Site {
+    Pos pos;
+    const LexTable *lex;
+    bool written;
+    const Tag *tag; /* of the record that the value is, NULL otherwise */
+} Site;
+
+void check_error(Check *c, Pos pos, const char *help, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+/* The value on top of the stack is replaced by the resolved one, nil if it is wrong. */
+void check_value(Check *c, const Field *f, const char *path, Site site);
+/* Pushes the resolved table of the one at stack index raw. */
+void check_table(Check *c, const Fields *fields, const char *path, int raw, Site site);
+
+/* check_read.c: the value at a path of the resolved table. value_push leaves it on the
+ * stack and returns its Lua type; value_int says whether there is one. */
+int value_push(Check *c, const char *path);
+bool value_int(Check *c, const char *path, int64_t *out);
+double value_num(Check *c, const char *path);
+bool value_bool(Check *c, const char *path);
+const char *value_str(Check *c, const char *path);  /* "" if absent */
+const char *value_kind(Check *c, const char *path); /* of a record: its constructor */
+
+/* check.c: ranks that keep weights gathered between forward and backward, each a part. */
+int64_t check_reshard_ranks(Check *c, int64_t shard);
+
+/* check_fill.c */
+void check_fill(Check *c, Model *m);
+
+/* check_wrap.c */
+void check_wrap(Check *c, WrapRule *w);
+
+/* check_show.c */
+const char *check_last_name(const char *path);    /* "lr" of "optimizer.lr" */
+const char *check_show_ref(Check *c, int ref);    /* a value in the registry */
+const char *check_type(Check *c, const Field *f); /* "an integer" */
+const char *check_example(Check *c, const Field *f, const char *path); /* "lr = 0.1" */
+
+#endif

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check_fill.c: the resolved fields of a description into the C Model. In: a description
+ * without mistakes. Out: g->model, but for its name and its Lua side. */
+#include "describe/check.h"
+
+#include <string.h>
+
+static void fill_groups(Check *c, Model *m)
+{
+    Gen *g = c->g;
+
+    if (value_push(c, "groups") == LUA_TTABLE)
+        m->n_groups = (int)lua_rawlen(c->L, -1);
+    lua_pop(c->L, 1);
+    m->groups = gen_alloc(g, sizeof *m->groups * (size_t)(m->n_groups + 1));
+    for (int i = 0; i < m->n_groups; i++) {
+        ParamGroup *group = &m->groups[i];
+        const char *path = gen_printf(g, "groups[%d]", i + 1);
+
+        group->path = path;
+        group->frozen = value_bool(c, gen_printf(g, "%s.frozen", path));
+        group->lr_ratio = value_num(c, gen_printf(g, "%s.lr", path));
+        group->lr_ratio = group->lr_ratio > 0 ? group->lr_ratio : 1;
+        group->half = value_str(c, gen_printf(g, "%s.optimizer", path));
+        group->has_decay =
+            value_push(c, gen_printf(g, "%s.weight_decay", path)) == LUA_TNUMBER;
+        group->weight_decay = lua_tonumber(c->L, -1);
+        lua_pop(c->L, 1);
+        value_push(c, gen_printf(g, "%s.match", path));
+        group->n_match = (int)lua_rawlen(c->L, -1);
+        group->match = gen_alloc(g, sizeof *group->match * (size_t)(group->n_match + 1));
+        group->matches =
+            gen_alloc(g, sizeof *group->matches * (size_t)(group->n_match + 1));
+        for (int k = 0; k < group->n_match; k++) {
+            lua_rawgeti(c->L, -1, k + 1);
+            group->match[k] = gen_strdup(g, lua_tostring(c->L, -1));
+            lua_pop(c->L, 1);
+        }
+        lua_pop(c->L, 1);
+    }
+}
+
+static void fill_betas(Check *c, Model *m, const char *path)
+{
+    if (value_push(c, path) == LUA_TTABLE) {
+        lua_rawgeti(c->L, -1, 1);
+        lua_rawgeti(c->L, -2, 2);
+        m->beta1 = lua_tonumber(c->L, -2);
+        m->beta2 = lua_tonumber(c->L, -1);
+        lua_pop(c->L, 2);
+    }
+    lua_pop(c->L, 1);
+}
+
+/* Of an optimizer of matrices: what it does to all else has fields of its own, or the
+ * same. */
+static void fill_matrices(Check *c, Model *m)
+{
+    MatrixRule *r = &m->matrix;
+
+    m->beta1 = m->beta2 = 0;
+    fill_betas(c, m, "optimizer.adamw.betas");
+    r->eps = m->eps;
+    m->eps = value_num(c, "optimizer.adamw.eps");
+    r->nesterov = value_bool(c, "optimizer.nesterov");
+    value_int(c, "optimizer.ns_steps", &r->steps);
+    for (int i = 0; i < 3; i++)
+        r->coefficient[i] =
+            value_num(c, gen_printf(c->g, "optimizer.ns_coefficients[%d]", i + 1));
+    r->match_rms = !strcmp(value_str(c, "optimizer.adjust_lr"), "match_rms_adamw");
+    r->others_lr = m->lr;
+    r->others_decay = m->weight_decay;
+    if (value_push(c, "optimizer.adamw.lr") == LUA_TNUMBER)
+        r->others_lr = lua_tonumber(c->L, -1);
+    if (value_push(c, "optimizer.adamw.weight_decay") == LUA_TNUMBER)
+        r->others_decay = lua_tonumber(c->L, -1);
+    lua_pop(c->L, 2);
+}
+
+static void fill_hash_fields(Check *c, Model *m)
+{
+    static const char *const optimizers[] = {"adamw", "sgd", "lion", "muon"};
+
+    value_int(c, "seq", &m->seq_tokens);
+    value_int(c, "model.vocab", &m->vocab);
+    value_int(c, "micro_batch", &m->micro_batch);
+    value_int(c, "global_batch", &m->global_batch);
+    m->micro_batches = m->global_batch / m->micro_batch;
+    value_int(c, "leaves", &m->leaves);
+    m->param_dtype = dtype_parse(value_str(c, "dtypes.param"));
+    m->reduce_dtype = dtype_parse(value_str(c, "dtypes.reduce"));
+    m->master_dtype = dtype_parse(value_str(c, "dtypes.master"));
+    m->moments_dtype = dtype_parse(value_str(c, "dtypes.moments"));
+    for (int i = 0; i < 4; i++)
+        if (!strcmp(value_kind(c, "optimizer"), optimizers[i]))
+            m->optimizer = (OptKind)i;
+    m->optimizer_name = value_kind(c, "optimizer");
+    m->lr = value_num(c, "optimizer.lr");
+    m->eps = value_num(c, "optimizer.eps");
+    m->weight_decay = value_num(c, "optimizer.weight_decay");
+    m->clip = value_num(c, "optimizer.clip");
+    m->momentum = value_num(c, "optimizer.momentum");
+    fill_betas(c, m, "optimizer.betas");
+    if (m->optimizer == OPT_MUON)
+        fill_matrices(c, m);
+    m->schedule_name = value_kind(c, "lr");
+    value_int(c, "lr.warmup", &m->warmup_steps);
+    value_int(c, "lr.steps", &m->schedule_steps);
+    value_int(c, "lr.decay", &m->decay_steps);
+    m->min_ratio = value_num(c, "lr.min_ratio");
+    fill_groups(c, m);
+    value_int(c, "seed", &m->seed);
+    value_int(c, "loss.chunk_tokens", &m->loss_chunk_tokens);
+    value_int(c, "loss_scale.init", &m->loss_scale_init);
+    value_int(c, "loss_scale.min", &m->loss_scale_min);
+    value_int(c, "loss_scale.factor", &m->loss_scale_factor);
+    value_int(c, "loss_scale.growth_interval", &m->loss_scale_interval);
+    m->loss_mask = value_bool(c, "loss.mask");
+    m->packed = value_push(c, "documents") == LUA_TTABLE;
+    lua_pop(c->L, 1);
+    value_int(c, "documents.end_id", &m->document_end);
+    m->loss_z = value_num(c, "loss.z");
+    m->label_smoothing = value_num(c, "loss.label_smoothing");
+    m->fuse = value_bool(c, "fuse");
+    m->library_order = !strcmp(value_str(c, "reduction"), "library");
+}
+
+/* Code, C library, OpenMP, a GEMM library with its packing buffers, the runtime's own
+ * tables. A bound, tested against the process's high-water mark; mapped data files are
+ * page cache and not counted. */
+#define CPU_LIBRARY_BYTES (INT64_C(128) << 20)
+
+static void fill_target(Check *c, Model *m)
+{
+    if (*value_str(c, "target.memory"))
+        m->budget_bytes = size_parse(value_str(c, "target.memory"));
+    if (strcmp(value_kind(c, "target"), "cuda") != 0) {
+        m->target = TARGET_CPU;
+        m->cpu_arch = value_str(c, "target.arch");
+        m->comm_thread = value_bool(c, "target.comm_thread");
+        m->library_bytes = CPU_LIBRARY_BYTES;
+        return;
+    }
+    m->target = TARGET_CUDA;
+    m->gpu = value_str(c, "target.gpu");
+    m->jit = value_bool(c, "target.jit");
+    m->cudnn = !strcmp(value_str(c, "target.attention"), "cudnn");
+    m->library_bytes = size_parse(value_str(c, "target.reserve"));
+    m->gpu_tflops = value_num(c, "target.rates.tflops");
+    m->gpu_memory_gbs = value_num(c, "target.rates.memory");
+    m->gpu_link_gbs = value_num(c, "target.rates.link");
+    value_push(c, "target.arch");
+    m->n_archs = (int)lua_rawlen(c->L, -1);
+    m->archs = gen_alloc(c->g, sizeof *m->archs * (size_t)(m->n_archs + 1));
+    for (int i = 0; i < m->n_archs; i++) {
+        lua_rawgeti(c->L, -1, i + 1);
+        m->archs[i] = gen_strdup(c->g, lua_tostring(c->L, -1));
+        lua_pop(c->L, 1);
+    }
+    lua_pop(c->L, 1);
+}
+
+static void fill_free_fields(Check *c, Model *m)
+{
+    static const char *const strategies[] = {"full_shard", "shard_grad_op",
+                                             "hybrid_shard", "no_shard"};
+    static const char *const orders[] = {"pre", "post", "none"};
+
+    value_int(c, "mesh.replicate", &m->replicate);
+    value_int(c, "mesh.shard", &m->shard);
+    m->world_size = m->replicate * m->shard;
+    value_int(c, "mesh.node", &m->node_ranks);
+    for (int i = 0; i < 4; i++)
+        if (!strcmp(value_str(c, "strategy"), strategies[i]))
+            m->strategy = (Strategy)i;
+    check_wrap(c, &m->wrap);
+    m->reshard_ranks = check_reshard_ranks(c, m->shard);
+    value_int(c, "prefetch.forward", &m->prefetch_forward);
+    value_int(c, "prefetch.backward", &m->prefetch_backward);
+    value_int(c, "prefetch.in_flight", &m->gathers_in_flight);
+    if (value_int(c, "recompute.blocks", &m->recompute_every))
+        m->recompute = RECOMPUTE_EVERY;
+    else if (!strcmp(value_str(c, "recompute"), "block"))
+        m->recompute = RECOMPUTE_BLOCK;
+    else if (!strcmp(value_kind(c, "recompute"), "ops"))
+        m->recompute = RECOMPUTE_OPS;
+    else if (!strcmp(value_str(c, "recompute"), "cheap"))
+        m->recompute = RECOMPUTE_CHEAP;
+    else if (!strcmp(value_str(c, "recompute"), "auto"))
+        m->recompute = RECOMPUTE_AUTO;
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(value_str(c, "prefetch.order"), orders[i]))
+            m->prefetch_order = (PrefetchOrder)i;
+    m->accumulate_sharded = !strcmp(value_str(c, "accumulate"), "sharded");
+    value_int(c, "max_skipped", &m->max_skipped);
+    m->file_bytes = size_parse(value_str(c, "checkpoint.file_size"));
+    fill_target(c, m);
+}
+
+static void fill_recompute_ops(Check *c, Model *m)
+{
+    lua_State *L = c->L;
+
+    for (lua_Integer i = 1; value_push(c, "recompute.names") == LUA_TTABLE; i++) {
+        bool more = lua_rawgeti(L, -1, i) == LUA_TSTRING;
+
+        if (more)
+            *gen_push(c->g, &m->recompute_ops) = gen_strdup(c->g, lua_tostring(L, -1));
+        lua_pop(L, 2);
+        if (!more)
+            return;
+    }
+    lua_pop(L, 1);
+}
+
+void check_fill(Check *c, Model *m)
+{
+    fill_hash_fields(c, m);
+    fill_free_fields(c, m);
+    fill_recompute_ops(c, m);
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check_read.c: where fields were written, and their resolved values, by path:
+ * "mesh.shard", "groups[2].lr". In: places and the resolved table of the loader. Out:
+ * a place or a value; a value that was wrong is absent: 0, false or "". */
+#include "describe/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- places ------------------------------------------------------------------------ */
+
+static const Place *find_place(Gen *g, const char *path)
+{
+    const Place *found = NULL;
+
+    for (int i = 0; i < g->loader->places.count; i++)
+        if (!strcmp(g->loader->places.items[i].path, path))
+            found = &g->loader->places.items[i];
+    return found;
+}
+
+Pos model_pos(Gen *g, const char *path)
+{
+    const Place *p = g->loader ? find_place(g, path) : NULL;
+
+    return p ? p->pos : (Pos){.file = g->model.file};
+}
+
+Pos place_of(Gen *g, const char *path)
+{
+    char *p = gen_strdup(g, path);
+
+    while (*p) {
+        const Place *found = find_place(g, p);
+        char *dot = strrchr(p, '.');
+
+        if (found)
+            return found->pos;
+        *(dot ? dot : p) = '\0';
+    }
+    return g->loader->trainer_pos;
+}
+
+/* ---- resolved values, by path: absent when they were wrong ------------------------- */
+
+/* Pushes the value at a path of the resolved table: "mesh.shard", "groups[2].lr". */
+int value_push(Check *c, const char *path)
+{
+    lua_rawgeti(c->L, LUA_REGISTRYINDEX, c->ld->resolved_ref);
+    while (*path && lua_istable(c->L, -1)) {
+        size_t n = *path == '[' ? strcspn(path, "]") + 1 : strcspn(path, ".[");
+
+        if (*path == '[')
+            lua_rawgeti(c->L, -1, atoi(path + 1));
+        else {
+            lua_pushlstring(c->L, path, n);
+            lua_rawget(c->L, -2);
+        }
+        lua_remove(c->L, -2);
+        path += n + (path[n] == '.');
+    }
+    if (*path) { /* a part of it is no table */
+        lua_pop(c->L, 1);
+        lua_pushnil(c->L);
+    }
+    return lua_type(c->L, -1);
+}
+
+bool value_int(Check *c, const char *path, int64_t *out)
+{
+    bool has = value_push(c, path) == LUA_TNUMBER;
+
+    *out = has ? (int64_t)lua_tointeger(c->L, -1) : 0;
+    lua_pop(c->L, 1);
+    return has;
+}
+
+double value_num(Check *c, const char *path)
+{
+    double v;
+
+    value_push(c, path);
+    v = lua_tonumber(c->L, -1);
+    lua_pop(c->L, 1);
+    return v;
+}
+
+bool value_bool(Check *c, const char *path)
+{
+    bool v;
+
+    value_push(c, path);
+    v = lua_toboolean(c->L, -1);
+    lua_pop(c->L, 1);
+    return v;
+}
+
+const char *value_str(Check *c, const char *path) /* "" if absent */
+{
+    const char *s = "";
+
+    if (value_push(c, path) == LUA_TSTRING)
+        s = gen_strdup(c->g, lua_tostring(c->L, -1));
+    lua_pop(c->L, 1);
+    return s;
+}
+
+const char *value_kind(Check *c, const char *path)
+{
+    Tag *tag;
+
+    value_push(c, path);
+    tag = record_tag(c->g, -1);
+    lua_pop(c->L, 1);
+    return tag ? tag->name : "";
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check_table.c: validates a table of fields. In: the raw table and what fields it may
+ * have. Out: the resolved table, fields in the order of their declaration so that a
+ * default may use those above it; messages for fields that are missing or unknown. */
+#include "describe/check.h"
+#include "base/sandbox.h"
+
+#include <lauxlib.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_UNKNOWN = 16 }; /* unknown keys told of one table */
+
+static const char *join(Gen *g, const char *path, const char *name)
+{
+    return *path ? gen_printf(g, "%s.%s", path, name) : name;
+}
+
+/* inside: also an override of a field inside it. */
+static const Set *find_set(const Loader *ld, const char *path, bool inside)
+{
+    size_t n = strlen(path);
+
+    for (int i = 0; i < ld->sets.count; i++) {
+        const char *p = ld->sets.items[i].path;
+
+        if (!strcmp(p, path) || (inside && !strncmp(p, path, n) && p[n] == '.'))
+            return &ld->sets.items[i];
+    }
+    return NULL;
+}
+
+/* Where the field's value was written: on the command line, in this table's source, or in
+ * some other way that only the table's own place can stand for. */
+static Site site_of(Check *c, const char *path, const char *name, int raw, Site table)
+{
+    const Set *set = find_set(c->ld, path, false);
+    const LexField *f = lex_field(table.lex, name);
+    bool changed = false;
+
+    if (set)
+        return (Site){.pos = set->pos, .lex = set->lex, .written = true};
+    if (!f && table.lex && table.tag && table.tag->kind && table.tag->kind->positional &&
+        !strcmp(table.tag->kind->positional, name)) { /* per_block { 2, ... } */
+        const LexField *item = lex_item(table.lex, 1);
+
+        if (item)
+            return (Site){.pos = item->value,
+                          .lex =
+                              kind_takes_list(table.tag->kind) ? table.lex : item->table,
+                          .written = true};
+    }
+    if (table.tag && table.tag->given_ref) { /* t.seq = 7, after the constructor */
+        lua_rawgeti(c->L, LUA_REGISTRYINDEX, table.tag->given_ref);
+        lua_getfield(c->L, -1, name);
+        lua_getfield(c->L, raw, name);
+        changed = !lua_rawequal(c->L, -1, -2) && !lua_istable(c->L, -1);
+        lua_pop(c->L, 3);
+    }
+    if (f && !changed)
+        return (Site){.pos = f->value, .lex = f->table, .written = true};
+    return (Site){.pos = table.pos, .written = table.written};
+}
+
+/* Pushes the default of a field. resolved: the table so far. */
+static void push_default(Check *c, const Field *f, const char *path, Site site,
+                         int resolved, bool sound)
+{
+    lua_State *L = c->L;
+
+    site.written = false;
+    lua_rawgeti(L, LUA_REGISTRYINDEX, f->default_ref);
+    if (lua_isfunction(L, -1)) {
+        if (!sound) { /* it may use what is missing or wrong */
+            lua_pop(L, 1);
+            lua_pushnil(L);
+            return;
+        }
+        lua_pushvalue(L, resolved);
+        if (sandbox_status(L, lua_pcall(L, 1, 1, 0)) != LUA_OK) {
+            loader_lua_error(c->g, path, site.pos);
+            c->errors++;
+            lua_pushnil(L);
+            return;
+        }
+        if (lua_type(L, -1) == LUA_TSTRING &&
+            words_have(&f->later_values, lua_tostring(L, -1)))
+            return; /* check.c says where that comes from */
+    } else if (f->type == FIELD_RECORD) {
+        const char *name = lua_tostring(L, -1);
+        Tag *tag = gen_alloc(c->g, sizeof *tag);
+
+        *tag = (Tag){
+            .tag = TAG_RECORD, .kind = kinds_find(&c->ld->kinds, name), .name = name};
+        gen_require(tag->kind, "the default of %s", path);
+        lua_newtable(L);
+        record_set_tag(c->g, -1, tag);
+        lua_remove(L, -2);
+    }
+    check_value(c, f, path, site);
+}
+
+static void check_field(Check *c, const Field *f, const char *path, int raw, int resolved,
+                        Site table, bool sound)
+{
+    lua_State *L = c->L;
+    Site site = site_of(c, path, f->name, raw, table);
+
+    lua_pushstring(L, f->name);
+    lua_rawget(L, raw);
+    if (!lua_isnil(L, -1)) {
+        check_value(c, f, path, site);
+    } else if (f->default_ref != LUA_NOREF) {
+        lua_pop(L, 1);
+        push_default(c, f, path, table, resolved, sound);
+    } else if (!f->optional) {
+        check_error(c, table.pos, gen_printf(c->g, "add %s", check_example(c, f, path)),
+                    "%s is missing%s%s", path, f->doc ? ": " : "", f->doc ? f->doc : "");
+    }
+    lua_setfield(L, resolved, f->name);
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static void unknown_field(Check *c, const char *key, const Words *names, const char *path,
+                          Site table)
+{
+    const char *near = diag_nearest(key, names->items, names->count), *help;
+    const char *full = join(c->g, path, key);
+    const LexField *at = lex_field(table.lex, key);
+    const Set *set = find_set(c->ld, full, true);
+
+    help = near           ? gen_printf(c->g, "did you mean `%s`?", near)
+           : names->count ? gen_printf(c->g, "its fields are %s", words_all(c->g, names))
+                          : "it has no fields";
+    check_error(c,
+                set  ? set->key_pos
+                : at ? at->key_pos
+                     : table.pos,
+                help, "%s: unknown field", full);
+}
+
+/* Keys that are no field: sorted, since the table's own order is nobody's. */
+static void check_unknown(Check *c, const Fields *fields, const char *path, int raw,
+                          Site table)
+{
+    lua_State *L = c->L;
+    Words unknown = {0}, names = fields_names(c->g, fields);
+    bool items = false;
+
+    for (lua_pushnil(L); lua_next(L, raw); lua_pop(L, 1)) {
+        size_t len;
+        const char *key;
+
+        if (lua_type(L, -2) != LUA_TSTRING) {
+            items = true;
+            continue;
+        }
+        key = lua_tolstring(L, -2, &len);
+        if (strlen(key) != len) /* shown with its NUL */
+            *gen_push(c->g, &unknown) = check_show(c->g, -2);
+        else if (!fields_find(fields, key))
+            *gen_push(c->g, &unknown) = gen_strndup(c->g, key, len < 200 ? len : 200);
+    }
+    if (unknown.count)
+        qsort(unknown.items, (size_t)unknown.count, sizeof *unknown.items, by_text);
+    for (int i = 0; i < unknown.count && i < MAX_UNKNOWN; i++)
+        unknown_field(c, unknown.items[i], &names, path, table);
+    if (unknown.count > MAX_UNKNOWN)
+        check_error(c, table.pos, NULL, "%s: %d more unknown fields",
+                    *path ? path : "trainer", unknown.count - MAX_UNKNOWN);
+    if (items) {
+        const LexField *at = lex_item(table.lex, 1);
+
+        check_error(c, at ? at->value : table.pos,
+                    names.count
+                        ? gen_printf(c->g, "write NAME = value; its fields are %s",
+                                     words_all(c->g, &names))
+                        : "it has no fields",
+                    "%s: a value without a name", *path ? path : "trainer");
+    }
+}
+
+void check_table(Check *c, const Fields *fields, const char *path, int raw, Site site)
+{
+    lua_State *L = c->L;
+    int errors = c->errors, resolved;
+
+    luaL_checkstack(L, 20, "check");
+    lua_newtable(L);
+    resolved = lua_gettop(L);
+    for (int i = 0; i < fields->count; i++)
+        check_field(c, &fields->items[i], join(c->g, path, fields->items[i].name), raw,
+                    resolved, site, c->errors == errors);
+    check_unknown(c, fields, path, raw, site);
+}

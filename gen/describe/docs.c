@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* docs.c: the reference of the description language, written from the same fields that
+ * parse it. Out: Markdown for the README (`fsdpgen docs`), or annotations that editors
+ * with the Lua language server read (`fsdpgen docs lua`, committed as
+ * models/fsdpgen.lua). */
+#include "describe/load.h"
+
+#include <lauxlib.h>
+#include <string.h>
+
+/* ---- words that both forms use ----------------------------------------------------- */
+
+static void add_range(Text *t, const Field *f)
+{
+    if (f->power_of_two)
+        text_printf(t, " power of two");
+    if (f->has_min)
+        text_printf(t, " ≥ %.14g", f->min);
+    if (f->has_above)
+        text_printf(t, " > %.14g", f->above);
+    if (f->has_max)
+        text_printf(t, "%s ≤ %.14g", f->has_min || f->has_above ? "," : "", f->max);
+    if (f->has_below)
+        text_printf(t, "%s < %.14g", f->has_min || f->has_above ? "," : "", f->below);
+}
+
+static const char *default_text(Gen *g, const Field *f)
+{
+    const char *s;
+
+    if (f->default_text)
+        return f->default_text;
+    if (f->default_ref == LUA_NOREF)
+        return f->optional ? "none" : NULL;
+    if (f->type == FIELD_TABLE)
+        return NULL; /* its fields have theirs */
+    lua_rawgeti(g->L, LUA_REGISTRYINDEX, f->default_ref);
+    if (f->type == FIELD_RECORD) {
+        s = gen_printf(g, "`%s`", lua_tostring(g->L, -1));
+    } else if (lua_istable(g->L, -1)) { /* a list */
+        Text t = {.g = g};
+
+        for (int i = 1; i <= (int)lua_rawlen(g->L, -1); i++) {
+            lua_rawgeti(g->L, -1, i);
+            text_printf(&t, "%s%s", i == 1 ? "`{ " : ", ", check_show(g, -1));
+            lua_pop(g->L, 1);
+        }
+        text_printf(&t, " }`");
+        s = t.s;
+    } else if (lua_isfunction(g->L, -1)) {
+        s = "computed";
+    } else {
+        s = gen_printf(g, "`%s`", check_show(g, -1));
+    }
+    lua_pop(g->L, 1);
+    return s;
+}
+
+static void add_kind(Text *t, const Kind *k)
+{
+    text_printf(t, "`%s%s`", k->name,
+                k->constant          ? ""
+                : kind_takes_list(k) ? gen_printf(t->g, " { %s }", k->positional)
+                : k->positional      ? gen_printf(t->g, "(%s)", k->positional)
+                                     : " { ... }");
+    if (k->later)
+        text_printf(t, " (later)");
+}
+
+/* ---- Markdown ---------------------------------------------------------------------- */
+
+static void add_values(Gen *g, Text *t, const Field *f, const Kinds *kinds)
+{
+    const char *type[] = {"integer", "number", "`true`, `false`", "text", "table",
+                          "list",    "",       "architecture",    "any"};
+
+    if (f->only_ref != LUA_NOREF) {
+        lua_rawgeti(g->L, LUA_REGISTRYINDEX, f->only_ref);
+        text_printf(t, "`%s`; others later", check_show(g, -1));
+        lua_pop(g->L, 1);
+        return;
+    }
+    for (int i = 0; i < f->values.count; i++)
+        text_printf(t, "%s`\"%s\"`%s", i ? ", " : "", f->values.items[i],
+                    words_have(&f->later_values, f->values.items[i]) ? " (later)" : "");
+    for (int i = 0; i < f->kinds.count; i++) {
+        text_printf(t, "%s", i || f->values.count ? ", " : "");
+        add_kind(t, kinds_find(kinds, f->kinds.items[i]));
+    }
+    for (int i = 0; i < f->later_kinds.count; i++) {
+        text_printf(t, ", ");
+        add_kind(t, kinds_find(kinds, f->later_kinds.items[i]));
+    }
+    if (!f->values.count && !f->kinds.count)
+        text_printf(t, "%s", f->size ? "size: `\"8GiB\"`" : type[f->type]);
+    if (f->type == FIELD_LIST && f->count)
+        text_printf(t, " of %d", (int)f->count);
+    if (f->type == FIELD_LIST && !f->count)
+        text_printf(t, " of %ss", type[f->item->type]);
+    if (f->alone)
+        text_printf(t, ", or one alone");
+    if (f->pattern)
+        text_printf(t, ": %s", f->pattern_doc ? f->pattern_doc : "");
+    if (f->number)
+        text_printf(t, ", %s", f->number);
+    add_range(t, f);
+    if (f->number_makes)
+        text_printf(t, "; a number means `%s`", f->number_makes);
+    if (f->number_sets.count)
+        text_printf(t, "; a number sets %s", words_join(g, &f->number_sets, "`"));
+    if (f->func)
+        text_printf(t, "; %s", f->func);
+    if (f->later_number)
+        text_printf(t, "; %s (later)", f->later_number);
+    if (f->later_function)
+        text_printf(t, "; %s (later)", f->later_function);
+}
+
+static const char *hash_text(const Field *f)
+{
+    return !strcmp(f->hash, "none") ? "–" : f->hash;
+}
+
+static void add_rows(Gen *g, Text *t, const Fields *fields, const char *path,
+                     const Kinds *kinds, bool hash)
+{
+    for (int i = 0; i < fields->count; i++) {
+        const Field *f = &fields->items[i];
+        const char *full = *path ? gen_printf(g, "%s.%s", path, f->name) : f->name;
+        const char *def = default_text(g, f);
+
+        text_printf(t, "| `%s` | ", full);
+        if (f->later)
+            text_printf(t, "later");
+        else
+            add_values(g, t, f, kinds);
+        text_printf(t, " | %s |",
+                    f->later                 ? ""
+                    : def                    ? def
+                    : f->type == FIELD_TABLE ? ""
+                                             : "required");
+        if (hash)
+            text_printf(t, " %s |", hash_text(f));
+        text_printf(t, " %s |\n", f->doc ? f->doc : "");
+        if (f->fields)
+            add_rows(g, t, f->fields, full, kinds, hash);
+        if (f->item && f->item->fields)
+            add_rows(g, t, f->item->fields, gen_printf(g, "%s[i]", full), kinds, hash);
+    }
+}
+
+void docs_markdown(Gen *g, Text *t, const Fields *trainer, const Kinds *kinds)
+{
+    text_printf(t, "### `trainer { ... }`\n\n"
+                   "| field | values | default | hash | what it is |\n"
+                   "|---|---|---|---|---|\n");
+    add_rows(g, t, trainer, "", kinds, true);
+    for (int i = 0; i < kinds->count; i++) {
+        const Kind *k = &kinds->items[i];
+
+        if (!k->fields->count)
+            continue;
+        text_printf(t, "\n### ");
+        add_kind(t, k);
+        text_printf(t,
+                    "\n\n| field | values | default | what it is |\n|---|---|---|---|\n");
+        add_rows(g, t, k->fields, "", kinds, false);
+    }
+}
+
+/* ---- LuaLS annotations ------------------------------------------------------------- */
+
+static void add_lua_type(Text *t, const Field *f, const char *owner)
+{
+    if (f->values.count) {
+        for (int i = 0; i < f->values.count; i++)
+            text_printf(t, "%s\"%s\"", i ? "|" : "", f->values.items[i]);
+        for (int i = 0; i < f->kinds.count; i++)
+            text_printf(t, "|fsdpgen.%s", f->kinds.items[i]);
+        for (int i = 0; i < f->later_kinds.count; i++)
+            text_printf(t, "|fsdpgen.%s", f->later_kinds.items[i]);
+        return;
+    }
+    switch (f->type) {
+    case FIELD_INT:
+        text_printf(t, "integer");
+        break;
+    case FIELD_NUMBER:
+        text_printf(t, "number");
+        break;
+    case FIELD_BOOL:
+        text_printf(t, "boolean");
+        break;
+    case FIELD_STRING:
+        text_printf(t, "string");
+        break;
+    case FIELD_TABLE:
+        text_printf(t, "fsdpgen.%s.%s", owner, f->name);
+        break;
+    case FIELD_LIST:
+        if (f->item->type == FIELD_TABLE)
+            text_printf(t, "fsdpgen.%s.%s[]", owner, f->name);
+        else
+            text_printf(t, f->item->type == FIELD_STRING ? "string[]" : "number[]");
+        if (f->alone)
+            text_printf(t, "|string");
+        break;
+    case FIELD_MODEL:
+        text_printf(t, "fsdpgen.model");
+        break;
+    case FIELD_ANY:
+        text_printf(t, "any");
+        break;
+    case FIELD_RECORD:
+        for (int i = 0; i < f->kinds.count; i++)
+            text_printf(t, "%sfsdpgen.%s", i ? "|" : "", f->kinds.items[i]);
+        break;
+    }
+    if (f->number_sets.count || f->number_makes || f->number)
+        text_printf(t, "|integer");
+    if (f->func)
+        text_printf(t, "|function");
+}
+
+static void add_class(Gen *g, Text *t, const Fields *fields, const char *name)
+{
+    for (int i = 0; i < fields->count;
+         i++) /* tables inside first: they are classes too */
+        if (fields->items[i].fields ||
+            (fields->items[i].item && fields->items[i].item->fields))
+            add_class(g, t,
+                      fields->items[i].fields ? fields->items[i].fields
+                                              : fields->items[i].item->fields,
+                      gen_printf(g, "%s.%s", name, fields->items[i].name));
+    text_printf(t, "---@class (exact) fsdpgen.%s\n", name);
+    for (int i = 0; i < fields->count; i++) {
+        const Field *f = &fields->items[i];
+        bool needed = !f->optional && f->default_ref == LUA_NOREF;
+
+        text_printf(t, "---@field %s%s ", f->name, needed ? "" : "?");
+        add_lua_type(t, f, name);
+        text_printf(t, " %s%s\n", f->doc ? f->doc : "", f->later ? " (later)" : "");
+    }
+    text_printf(t, "\n");
+}
+
+void docs_lua(Gen *g, Text *t, const Fields *trainer, const Kinds *kinds)
+{
+    text_printf(
+        t, "---@meta fsdpgen\n"
+           "-- SPDX-License-Identifier: Apache-2.0\n"
+           "-- Annotations of the description language for editors (LuaLS). Written by\n"
+           "-- `fsdpgen docs lua` from the table that parses descriptions: DO NOT EDIT.\n"
+           "-- luacheck: ignore\n\n"
+           "---@class fsdpgen.model  what an architecture makes of its dimensions\n\n"
+           "---@class (exact) fsdpgen.arch\n"
+           "---@field name string\n"
+           "---@field doc? string\n"
+           "---@field fields table[] rows { name, type, attributes }\n"
+           "---@field values? table names reachable through the architecture\n"
+           "---@field check? fun(m: table, fail: fun(path: string, problem: string, "
+           "help?: string))\n"
+           "---@field build fun(m: table, b: table)\n\n");
+    for (int i = 0; i < kinds->count; i++)
+        add_class(g, t, kinds->items[i].fields, kinds->items[i].name);
+    add_class(g, t, trainer, "trainer");
+    text_printf(t, "---@param fields fsdpgen.trainer\n---@return fsdpgen.trainer\n"
+                   "function trainer(fields) end\n\n"
+                   "---@param fields fsdpgen.arch\n"
+                   "---@return fun(dimensions: table): fsdpgen.model\n"
+                   "function arch(fields) end\n");
+    for (int i = 0; i < kinds->count; i++) {
+        const Kind *k = &kinds->items[i];
+
+        if (k->constant) {
+            text_printf(t, "\n---@type fsdpgen.%s\n%s = {}\n", k->name, k->name);
+        } else if (k->positional) {
+            text_printf(t,
+                        "\n---@param %s integer\n---@return fsdpgen.%s\n"
+                        "function %s(%s) end\n",
+                        k->positional, k->name, k->name, k->positional);
+        } else {
+            text_printf(t,
+                        "\n---@param fields%s fsdpgen.%s\n---@return fsdpgen.%s\n"
+                        "function %s(fields) end\n",
+                        k->fields->count ? "?" : "", k->name, k->name, k->name);
+        }
+    }
+}

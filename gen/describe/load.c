@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* load.c: runs a description. In: a Lua file, --path, --target, --set. Out: the
+ * trainer's raw record in the registry, with the place of every value (LexTable) for
+ * check.c. The file runs in the sandbox and can only build a value; every way it can
+ * go wrong becomes a message with file, line and column. Needs: nothing. Fills: g->L,
+ * g->loader. */
+#include "describe/load.h"
+#include "base/sandbox.h"
+
+#include <errno.h>
+#include <lauxlib.h>
+#include <stdlib.h>
+#include <string.h>
+
+Loader *loader_of(Gen *g)
+{
+    gen_require(g->loader, "no description is loaded");
+    return g->loader;
+}
+
+/* ---- files ------------------------------------------------------------------------- */
+
+/* Lua shortens long names to "...tail". */
+static bool same_file(const char *shown, size_t n, const char *file)
+{
+    size_t len = strlen(file);
+
+    if (n > 3 && !strncmp(shown, "...", 3)) {
+        shown += 3;
+        n -= 3;
+        return len > n && !strncmp(file + len - n, shown, n);
+    }
+    return len == n && !strncmp(file, shown, n);
+}
+
+LexFile *loader_file(Loader *ld, const char *file)
+{
+    for (int i = 0; i < ld->files.count; i++)
+        if (!strcmp(ld->files.items[i]->file, file))
+            return ld->files.items[i];
+    return NULL;
+}
+
+LexFile *loader_add_file(Gen *g, const char *file, const char *text, size_t bytes)
+{
+    LexFile *f = loader_file(g->loader, file);
+
+    if (f)
+        return f;
+    diag_source(g, file, text, bytes);
+    f = lex_file(g, gen_strdup(g, file), text, bytes);
+    *gen_push(g, &g->loader->files) = f;
+    return f;
+}
+
+/* ---- Lua's messages ---------------------------------------------------------------- */
+
+/* Names that other Luas have and this one refuses: what to say instead of "nil". */
+static const char *help_for_global(Gen *g, const char *name)
+{
+    static const char *const absent[] = {
+        "os",        "io",    "print",   "load",           "dofile",     "loadfile",
+        "coroutine", "debug", "package", "collectgarbage", "loadstring", "warn"};
+    Words known = {0};
+    lua_State *L = g->L;
+    const char *near;
+
+    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
+        if (!strcmp(name, absent[i]))
+            return "a description only builds a value: it has no input or output, no "
+                   "code from "
+                   "text and no coroutines";
+    lua_rawgeti(L, LUA_REGISTRYINDEX, g->loader->env_ref);
+    sandbox_push_keys(L, -1);
+    for (lua_Integer k = 1; lua_rawgeti(L, -1, k) != LUA_TNIL; k++, lua_pop(L, 1))
+        if (lua_type(L, -1) == LUA_TSTRING)
+            *gen_push(g, &known) = gen_strdup(g, lua_tostring(L, -1));
+    lua_pop(L, 3);
+    near = diag_nearest(name, known.items, known.count);
+    return near ? gen_printf(g, "did you mean `%s`?", near)
+                : "define it, or `require` the file that does";
+}
+
+/* The word between two quotes after a mark: near 'x', global 'x'. */
+static const char *quoted_after(Gen *g, const char *text, const char *mark)
+{
+    const char *p = strstr(text, mark), *end;
+
+    if (!p)
+        return NULL;
+    p += strlen(mark);
+    end = strchr(p, '\'');
+    return end && end > p ? gen_strndup(g, p, (size_t)(end - p)) : NULL;
+}
+
+/* The word of a message that its line is about: near 'x', field 'x', or the function that
+ * complains: "trainer needs a table". */
+static const char *subject(Gen *g, const char *text)
+{
+    size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_");
+    const char *word = quoted_after(g, text, "near '");
+    bool known;
+
+    if (word || !n)
+        return word;
+    if (!strncmp(text, "field '", 7))
+        return quoted_after(g, text, "field '");
+    lua_rawgeti(g->L, LUA_REGISTRYINDEX, g->loader->env_ref);
+    lua_pushlstring(g->L, text, n);
+    known = lua_rawget(g->L, -2) != LUA_TNIL;
+    lua_pop(g->L, 2);
+    return known ? gen_strndup(g, text, n) : NULL;
+}
+
+/* Lua's own messages say what is wrong, not what to do. */
+static const char *help_for_lua(const char **text)
+{
+    static const struct {
+        const char *part, *help;
+    } known[] = {
+        {"'}' expected", "fields are separated by commas"},
+        {"near <eof>", "a bracket, a quote or an `end` is missing"},
+        {"a nil value", "nothing has that name: it is missing, or misspelt"},
+        {"stack overflow", "look for a function that calls itself without end"},
+        {"ran for more than", "look for a loop that does not end"},
+        {"MiB of memory", "look for a loop that does not end"},
+        {"not a text", "give error() a text"},
+    };
+
+    if (strstr(*text, "binary chunk")) {
+        *text = "this is compiled Lua, not text";
+        return "give the source file";
+    }
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strstr(*text, known[i].part))
+            return known[i].help;
+    return NULL;
+}
+
+void loader_lua_error(Gen *g, const char *what, Pos other)
+{
+    char *mark;
+    const char *text = gen_strdup(g, lua_tostring(g->L, -1)), *help = NULL, *word;
+    const Sandbox *sandbox = sandbox_of(g->L);
+    Pos pos = {0};
+    const LexFile *at;
+
+    lua_pop(g->L, 1);
+    mark = strchr(text, *HELP);
+    if (mark) {
+        *mark = '\0';
+        help = mark + 1;
+    }
+    for (int i = 0; i < g->loader->files.count && !pos.line; i++) {
+        const LexFile *f = g->loader->files.items[i];
+        const char *colon = text;
+        char *end;
+        long line;
+
+        while ((colon = strchr(colon, ':')) &&
+               !same_file(text, (size_t)(colon - text), f->file))
+            colon++;
+        if (!colon)
+            continue;
+        line = strtol(colon + 1, &end, 10);
+        if (line < 1 || *end != ':')
+            continue;
+        text = end + 1 + (end[1] == ' ');
+        word = quoted_after(g, text, "global '");
+        if (word)
+            help = help_for_global(g, word);
+        else
+            word = subject(g, text);
+        pos = lex_word(f, (int)line, word);
+    }
+    help = help ? help : help_for_lua(&text);
+    at = sandbox->where_line ? loader_file(g->loader, sandbox->where_source) : NULL;
+    if (!pos.line)
+        pos = at ? lex_word(at, sandbox->where_line, NULL) : other;
+    diag_add(g, DIAG_ERROR, pos, help, "%s: %s", what, text);
+}
+
+/* ---- the description --------------------------------------------------------------- */
+
+static void load_rules(Gen *g)
+{
+    Loader *ld = g->loader;
+    lua_State *L = g->L;
+    const Embedded *e = embed_find("gen/lua/describe.lua");
+
+    gen_require(e, "gen/lua/describe.lua is not in the binary");
+    if (sandbox_run(g, (const char *)e->data, e->bytes, "@gen/lua/describe.lua",
+                    LUA_NOREF, 1))
+        sandbox_fault(L, "gen/lua/describe.lua");
+    lua_getfield(L, -1, "constructors");
+    ld->kinds = kinds_read(g, L, -1);
+    lua_getfield(L, -2, "trainer");
+    ld->trainer = fields_read(g, L, -1, "in");
+    ld->trainer_kind = (Kind){.name = "trainer", .fields = ld->trainer};
+    lua_pop(L, 3);
+}
+
+Loader *loader_open(Gen *g)
+{
+    Loader *ld = gen_alloc(g, sizeof *ld);
+
+    g->loader = ld;
+    g->L = sandbox_open(g);
+    lua_newtable(g->L);
+    ld->tags_ref = luaL_ref(g->L, LUA_REGISTRYINDEX);
+    lua_newtable(g->L);
+    ld->modules_ref = luaL_ref(g->L, LUA_REGISTRYINDEX);
+    load_rules(g);
+    return ld;
+}
+
+static const char *folder_of(Gen *g, const char *file)
+{
+    const char *slash = strrchr(file, '/');
+
+    if (!slash)
+        return "";
+    return slash == file ? "/" : gen_strndup(g, file, (size_t)(slash - file));
+}
+
+/* The last `return` at the start of a line, or the end of the file. */
+static Pos place_of_return(Gen *g, const char *file)
+{
+    const LexFile *f = loader_file(g->loader, file);
+    int line = 1, found = INT32_MAX;
+
+    for (size_t i = 0; i + 6 <= f->bytes; i++) {
+        if ((i == 0 || f->text[i - 1] == '\n') && !memcmp(f->text + i, "return", 6))
+            found = line;
+        line += f->text[i] == '\n';
+    }
+    return lex_word(f, found, NULL);
+}
+
+/* What a description must return, in words, when it returns something else. */
+static void wrong_result(Gen *g, const char *file)
+{
+    Tag *tag = record_tag(g, -1);
+    Pos pos = place_of_return(g, file);
+    const char *help = "end it with: return trainer { name = ..., model = ..., ... }";
+
+    if (lua_isnil(g->L, -1)) {
+        diag_add(g, DIAG_ERROR, pos, help, "description: it returns nothing");
+    } else if (tag && tag->tag == TAG_ARCH) {
+        diag_add(g, DIAG_ERROR, tag->pos,
+                 gen_printf(g,
+                            "this is a module; use it from a description: "
+                            "local %s = require \"arch.%s\"",
+                            tag->name, tag->name),
+                 "description: it returns the architecture %s, not a trainer", tag->name);
+    } else if (tag) {
+        if (tag->pos.line)
+            pos = tag->pos;
+        diag_add(g, DIAG_ERROR, pos, help, "description: it returns %s, not a trainer",
+                 check_show(g, -1));
+    } else {
+        diag_add(g, DIAG_ERROR, pos, help, "description: it returns a %s, not a trainer",
+                 luaL_typename(g->L, -1));
+    }
+}
+
+static void run_description(Gen *g, const char *file)
+{
+    Loader *ld = g->loader;
+    const char *text;
+    size_t bytes;
+    Tag *tag;
+    int e = read_whole_file(file, &text, &bytes);
+
+    if (e) {
+        diag_add(g, DIAG_ERROR, (Pos){.file = file}, NULL,
+                 "cannot read the description: %s",
+                 e == EFBIG ? "larger than 8 MiB" : file_problem(e));
+        return;
+    }
+    if (bytes >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3)) { /* editors' byte order mark */
+        text += 3;
+        bytes -= 3;
+    }
+    loader_add_file(g, file, text, bytes);
+    if (sandbox_run(g, text, bytes, gen_printf(g, "@%s", file), ld->env_ref, 1)) {
+        loader_lua_error(g, "description", lex_word(loader_file(ld, file), 1, NULL));
+        return;
+    }
+    tag = record_tag(g, -1);
+    if (!tag || tag->kind != &ld->trainer_kind || tag->tag != TAG_RECORD) {
+        wrong_result(g, file);
+        lua_pop(g->L, 1);
+        return;
+    }
+    ld->trainer_pos = tag->pos;
+    if (!ld->trainer_pos.file)
+        ld->trainer_pos.file = file;
+    ld->raw_ref = luaL_ref(g->L, LUA_REGISTRYINDEX);
+}
+
+void load_description(Gen *g)
+{
+    Loader *ld = loader_open(g);
+
+    ld->folder = folder_of(g, g->opt.input);
+    ld->env_ref = record_push_env(g);
+    ld->raw_ref = LUA_NOREF;
+    g->model.file = g->opt.input;
+    run_description(g, g->opt.input);
+    diag_stop_on_errors(g);
+    set_apply(g); /* its mistakes are shown with check's */
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* load.h: what load.c (running the description), require.c (modules), record.c
+ * (constructors), set.c (overrides), check*.c (validation) and resolve.c (the
+ * description written out again) share. */
+#ifndef LOAD_H
+#define LOAD_H
+
+#include "describe/fields.h"
+#include "base/lex.h"
+
+/* An architecture: what `arch { ... }` declared. */
+typedef struct Arch {
+    const char *name, *module; /* module: the name it was required by, NULL if by none */
+    Fields *fields;
+    int build_ref, check_ref, config_ref;
+    Pos pos;
+} Arch;
+
+typedef enum { TAG_RECORD, TAG_MODEL, TAG_ARCH, TAG_CONSTRUCTOR } TagKind;
+
+/* What we remember of a table or function that strangers hold. */
+typedef struct Tag {
+    TagKind tag;
+    const Kind *kind; /* of a record, a constructor */
+    const char *name; /* "adamw", "llama" */
+    Arch *arch;
+    Pos pos;             /* of the call */
+    const LexTable *lex; /* its `{...}` in the source, NULL if not found */
+    int given_ref;       /* the table as the constructor got it; 0: none */
+} Tag;
+
+typedef struct Place {
+    const char *path;
+    Pos pos;
+} Place;
+
+typedef struct Set {
+    const char *path; /* "optimizer.lr" */
+    Pos pos;          /* of the value */
+    Pos key_pos;
+    const LexTable *lex; /* when the value is written as a table */
+} Set;
+
+typedef struct Loader {
+    Kinds kinds;
+    Fields *trainer;
+    Kind trainer_kind;
+    const char *folder; /* of the description */
+    int env_ref;        /* of the description and of overrides */
+    int tags_ref;       /* registry: table or function → Tag */
+    int modules_ref;    /* registry: name → value, true while loading */
+    int raw_ref;        /* the trainer's record, as written and overridden */
+    int resolved_ref;   /* the same with every field, as checked */
+    struct {
+        LexFile **items;
+        int count, cap;
+    } files;
+    struct {
+        Place *items;
+        int count, cap;
+    } places;
+    struct {
+        Set *items;
+        int count, cap;
+    } sets;
+    Pos trainer_pos;
+    const char *target_text; /* what --target gave */
+} Loader;
+
+/* load.c */
+Loader *loader_open(Gen *g); /* a state that knows the fields, without a description */
+Loader *loader_of(Gen *g);
+LexFile *loader_file(Loader *ld, const char *file);
+LexFile *loader_add_file(Gen *g, const char *file, const char *text, size_t bytes);
+/* Turns the Lua error text on top of the stack (popped) into a message; other: its place
+ * when the text names none. */
+void loader_lua_error(Gen *g, const char *what, Pos other);
+
+/* record.c */
+void record_install(Gen *g, int env); /* constructors and arch, into the table at env */
+Tag *record_tag(Gen *g, int index);   /* NULL when it has none */
+void record_set_tag(Gen *g, int index, Tag *tag);
+int record_push_env(Gen *g); /* a stranger's environment; its registry ref */
+
+/* require.c */
+int require_module(lua_State *L); /* upvalue 1: the Gen */
+
+/* set.c */
+void set_apply(Gen *g); /* --target and --set, on the raw record */
+
+/* check_value.c, check.c */
+Pos place_of(Gen *g, const char *path); /* nearest known place: its own or its parents' */
+const char *check_show(Gen *g, int index); /* a value as messages show it */
+
+/* resolve.c */
+const char *resolve_lua(Gen *g);
+const char *resolve_hash_fields(Gen *g);
+
+/* check_wrap.c: the wrap in the emitted description becomes the list on top of the stack. */
+void resolve_wrap(Gen *g);
+bool wrap_name_ok(const char *s, size_t n); /* of a unit */
+
+#endif

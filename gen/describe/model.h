@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model.h: a description with every field resolved, as check.c leaves it; every later pass
+ * reads it, none but policy changes it. */
+#ifndef MODEL_H
+#define MODEL_H
+
+#include "base/base.h"
+#include "base/dtype.h"
+
+/* ---- the description, resolved (load.c, check.c) -------------------------------------- */
+
+typedef enum { OPT_ADAMW, OPT_SGD, OPT_LION, OPT_MUON } OptKind;
+typedef enum { FULL_SHARD, SHARD_GRAD_OP, HYBRID_SHARD, NO_SHARD } Strategy;
+typedef enum { PREFETCH_PRE, PREFETCH_POST, PREFETCH_NONE } PrefetchOrder;
+typedef enum { TARGET_CPU, TARGET_CUDA } TargetKind;
+typedef enum {
+    RECOMPUTE_NONE, RECOMPUTE_CHEAP, RECOMPUTE_OPS, RECOMPUTE_BLOCK, RECOMPUTE_EVERY,
+    RECOMPUTE_AUTO
+} Recompute;
+
+/* Parameters that `groups` treats in another way; the first that matches a name takes it. */
+typedef struct ParamGroup {
+    const char *path;        /* "groups[1]", for messages */
+    int n_match;
+    const char **match;      /* globs over global names */
+    int *matches;            /* parameters that each of them matches */
+    int n_params;            /* that this group takes */
+    double lr_ratio;         /* of the optimizer's learning rate; 1 if not given */
+    bool has_decay;
+    double weight_decay;     /* if has_decay: of all of them, norms and biases too */
+    bool frozen;
+    const char *half;        /* of an optimizer of matrices, for those it takes: "adamw", or its
+                                own name; "": by what they are */
+} ParamGroup;
+
+/* What an optimizer that treats matrices as a whole does with them, and with all else. */
+typedef struct MatrixRule {
+    bool nesterov, match_rms;
+    int64_t steps;
+    double coefficient[3], eps;
+    double others_lr, others_decay;
+} MatrixRule;
+
+/* The description's wrap; what it comes to is a Wrap (plan.h). */
+typedef enum {
+    WRAP_PER_BLOCK, WRAP_BY_SIZE, WRAP_BY_NAME, WRAP_ROOT_ONLY, WRAP_FUNCTION
+} WrapKind;
+
+typedef struct WrapRule {
+    WrapKind kind;
+    int64_t blocks;              /* per_block(n) */
+    int64_t params;              /* by_size(n) */
+    bool embed_joins, head_joins;
+    int ref;                     /* registry: names of by_name, or the function */
+} WrapRule;
+
+typedef struct Model {
+    const char *name;
+    const char *file;            /* as given on the command line, base name only in outputs */
+    const char *arch;            /* "llama" */
+    /* inside the hash */
+    int64_t seq_tokens, vocab;
+    int64_t micro_batch, global_batch;  /* sequences */
+    int64_t micro_batches;              /* M = global_batch / micro_batch */
+    int64_t leaves;                     /* V */
+    Dtype param_dtype, reduce_dtype, master_dtype, moments_dtype;
+    OptKind optimizer;
+    const char *optimizer_name;         /* the constructor's name, and its op's: "adamw" */
+    double lr, beta1, beta2, eps, weight_decay, clip, momentum; /* clip 0: none */
+    MatrixRule matrix;                  /* of OPT_MUON; then eps and betas are the others' */
+    const char *schedule_name;          /* "cosine": the runtime has one function for each */
+    int64_t warmup_steps, schedule_steps, decay_steps; /* 0 where it has none */
+    double min_ratio;
+    int n_groups;
+    ParamGroup *groups;
+    int64_t seed;
+    int64_t loss_chunk_tokens;
+    /* dynamic loss scaling, of f16: powers of two; init 0: none */
+    int64_t loss_scale_init, loss_scale_min, loss_scale_factor, loss_scale_interval;
+    bool loss_mask;                     /* each data file has a mask beside it */
+    double loss_z, label_smoothing;
+    bool packed;                        /* sequences hold documents, */
+    int64_t document_end;               /* which end with this token */
+    bool fuse;
+    bool library_order;                 /* reduction = "library": over ranks one by one; then
+                                           mesh, strategy and accumulate are inside, too */
+    /* outside the hash */
+    int64_t replicate, shard;           /* mesh; world_size = product */
+    int64_t world_size;
+    int64_t node_ranks;                 /* mesh.node */
+    Strategy strategy;
+    WrapRule wrap;
+    int64_t reshard_ranks;              /* reshard_after_forward: ranks that share the weights
+                                           between forward and backward: shard (true), 1
+                                           (false: each keeps them), or a group's size */
+    int64_t prefetch_forward, prefetch_backward; /* units ahead */
+    PrefetchOrder prefetch_order;       /* of the backward */
+    int64_t gathers_in_flight;          /* units gathered at once: the one at hand, those ahead */
+    bool accumulate_sharded;
+    Recompute recompute;
+    int64_t recompute_every;            /* one block in so many */
+    int64_t max_skipped;                /* updates in a row; one more ends the run */
+    int64_t file_bytes;                 /* of a checkpoint's file of weights, at most */
+    struct { const char **items; int count, cap; } recompute_ops; /* names */
+    int64_t reduces_in_flight;          /* policy.c: reductions that a span may overlap, 0 or 1 */
+    /* platform */
+    TargetKind target;
+    bool comm_thread;                   /* of the cpu target */
+    const char *cpu_arch;               /* -march value: "native" */
+    const char *gpu;                    /* of the cuda target: "h100" */
+    int n_archs;                        /* that its kernels are compiled for */
+    const char **archs;                 /* "sm_90a" */
+    bool cudnn;                         /* its kernels, for ops that have a cudnn.cu */
+    bool jit;                           /* when the trainer starts, for the device it finds */
+    double gpu_tflops, gpu_memory_gbs, gpu_link_gbs; /* rates to be had */
+    int64_t library_bytes;              /* of a rank, outside of the arena: code, libraries */
+    int64_t budget_bytes;               /* of a rank; 0: none known */
+    /* Lua side: registry references, valid for the whole run */
+    int model_ref;                      /* the resolved model record handed to build */
+    int build_ref;                      /* arch's build(model, builder) */
+    int config_ref;                     /* arch's config(model, trainer); LUA_NOREF: none */
+    const char *resolved_lua;           /* the description with every field resolved */
+    const char *hash_fields;            /* canonical text "field = value\n" of fields inside */
+    /* checkpoint.c */
+    int n_files;                        /* of weights */
+    const char *config_json;            /* NULL: Hugging Face has no such model */
+} Model;
+
+/* Where a field was written: path like "optimizer.lr" or "model.heads". line 0 if defaulted. */
+Pos model_pos(Gen *g, const char *path);
+
+#endif

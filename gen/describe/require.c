@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* require.c: modules of a description. In: a name like "arch.llama". Out: what its
+ * file returns, evaluated once, in an environment of its own. Looked for in the
+ * description's folder, then in each --path, then among the models built into fsdpgen.
+ * A name is letters, digits, `_` and single dots, so that it can never leave those
+ * folders. */
+#include "describe/load.h"
+#include "base/sandbox.h"
+
+#include <errno.h>
+#include <lauxlib.h>
+#include <string.h>
+
+enum { MAX_MODULE_NAME = 128 };
+
+static bool name_is_legal(const char *s, size_t n)
+{
+    if (n == 0 || n > MAX_MODULE_NAME || s[0] == '.' || s[n - 1] == '.')
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        bool word =
+            (s[i] >= 'a' && s[i] <= 'z') || (s[i] >= '0' && s[i] <= '9') || s[i] == '_';
+
+        if (!word && !(s[i] == '.' && s[i - 1] != '.'))
+            return false;
+    }
+    return true;
+}
+
+static const char *path_of(Gen *g, const char *name)
+{
+    char *path = gen_printf(g, "%s.lua", name);
+
+    for (char *p = path; p < path + strlen(name); p++)
+        if (*p == '.')
+            *p = '/';
+    return path;
+}
+
+typedef struct Found {
+    const char *file, *text;
+    size_t bytes;
+} Found;
+
+static bool try_folder(lua_State *L, Gen *g, const char *folder, const char *path,
+                       Found *f)
+{
+    const char *file = *folder ? gen_printf(g, "%s/%s", folder, path) : path;
+    int e = read_whole_file(file, &f->text, &f->bytes);
+
+    if (e && e != ENOENT && e != ENOTDIR)
+        luaL_error(L, "require: %s: %s", file, file_problem(e));
+    f->file = file;
+    return e == 0;
+}
+
+static bool find(lua_State *L, Gen *g, const char *path, Found *f)
+{
+    const Embedded *e;
+
+    if (try_folder(L, g, g->loader->folder, path, f))
+        return true;
+    for (int i = 0; i < g->opt.paths.count; i++)
+        if (try_folder(L, g, g->opt.paths.items[i], path, f))
+            return true;
+    f->file = gen_printf(g, "models/%s", path);
+    e = embed_find(f->file);
+    if (!e)
+        return false;
+    f->text = (const char *)e->data;
+    f->bytes = e->bytes;
+    return true;
+}
+
+static void not_found(lua_State *L, Gen *g, const char *name)
+{
+    Words known = {0};
+    const char *near;
+
+    for (int i = 0; i < embedded_count; i++) {
+        const char *p = embedded_files[i].path;
+        size_t n = strlen(p);
+        char *module;
+
+        if (n < 12 || strncmp(p, "models/", 7) != 0 || strcmp(p + n - 4, ".lua") != 0)
+            continue;
+        module = gen_strndup(g, p + 7, n - 11);
+        for (char *c = module; *c; c++)
+            if (*c == '/')
+                *c = '.';
+        *gen_push(g, &known) = module;
+    }
+    near = diag_nearest(name, known.items, known.count);
+    luaL_error(L,
+               "require: no module '%s' in the description's folder, in any --path or in "
+               "fsdpgen's models" HELP "%s%s%s",
+               name, near ? "did you mean `" : "name its folder with --path",
+               near ? near : "", near ? "`?" : "");
+}
+
+/* Leaves the module's value on the stack. */
+static void run_module(lua_State *L, Gen *g, const char *name, const Found *f)
+{
+    Tag *tag;
+    int env;
+
+    loader_add_file(g, f->file, f->text, f->bytes);
+    env = record_push_env(g);
+    if (sandbox_load(L, f->text, f->bytes, gen_printf(g, "@%s", f->file)) != LUA_OK)
+        lua_error(L);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, env);
+    if (!lua_setupvalue(L, -2, 1))
+        lua_pop(L, 1);
+    luaL_unref(L, LUA_REGISTRYINDEX, env);
+    lua_call(L, 0, 1);
+    if (lua_isnil(L, -1))
+        luaL_error(L,
+                   "require: the module '%s' returns nothing" HELP "end it with `return`",
+                   name);
+    tag = record_tag(g, -1);
+    if (tag && tag->tag == TAG_ARCH && !tag->arch->module)
+        tag->arch->module = name;
+}
+
+int require_module(lua_State *L)
+{
+    Gen *g = lua_touserdata(L, lua_upvalueindex(1));
+    size_t n;
+    const char *name;
+    Found f;
+
+    if (lua_type(L, 1) != LUA_TSTRING)
+        return luaL_error(
+            L,
+            "require needs a module's name in quotes, but a %s is given" HELP
+            "write require \"arch.llama\"",
+            luaL_typename(L, 1));
+    name = lua_tolstring(L, 1, &n);
+    if (!name_is_legal(name, n))
+        return luaL_error(
+            L,
+            "require: '%s' is not a module's name" HELP
+            "use lower-case letters, digits and _, with single dots between folders",
+            name);
+    lua_settop(L, 1);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, g->loader->modules_ref);
+    lua_pushvalue(L, 1);
+    if (lua_rawget(L, 2) == LUA_TLIGHTUSERDATA)
+        return luaL_error(L,
+                          "require: the module '%s' requires itself" HELP
+                          "break the circle: move what both need into a third",
+                          name);
+    if (!lua_isnil(L, -1))
+        return 1;
+    lua_pop(L, 1);
+    name = gen_strdup(g, name);
+    if (!find(L, g, path_of(g, name), &f))
+        not_found(L, g, name);
+    lua_pushlightuserdata(L, g); /* while it runs */
+    lua_setfield(L, 2, name);
+    run_module(L, g, name, &f);
+    lua_pushvalue(L, -1);
+    lua_setfield(L, 2, name);
+    return 1;
+}

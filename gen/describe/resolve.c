@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* resolve.c: the checked description written out again. In: the resolved table. Out: a
+ * Lua description with every field in it, which loads to the same model (emitted as
+ * description.lua), and the canonical text of the fields inside the numerics hash.
+ * Both are sorted by name and print numbers so that they read back to the same bits. */
+#include "describe/check.h"
+#include "base/sandbox.h"
+
+#include <lauxlib.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void write_string(Text *t, const char *s, size_t n)
+{
+    text_add(t, "\"", 1);
+    for (size_t i = 0; i < n; i++) {
+        unsigned char ch = (unsigned char)s[i];
+
+        if (ch == '"' || ch == '\\')
+            text_printf(t, "\\%c", ch);
+        else if (ch < 32 || ch > 126)
+            text_printf(t, "\\%03d", ch); /* Lua's escapes are decimal */
+        else
+            text_add(t, s + i, 1);
+    }
+    text_add(t, "\"", 1);
+}
+
+/* A float keeps a mark of being one: 1e-05, 1.0. */
+static void write_number(lua_State *L, Text *t, int index)
+{
+    char s[40];
+
+    if (lua_isinteger(L, index)) {
+        text_printf(t, "%lld", (long long)lua_tointeger(L, index));
+        return;
+    }
+    snprintf(s, sizeof s, "%.17g", lua_tonumber(L, index));
+    text_printf(t, "%s%s", s, strpbrk(s, ".eEn") ? "" : ".0");
+}
+
+typedef struct Keys {
+    const char **items;
+    int count, cap;
+} Keys;
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Without functions: the wrap may be one, and is written again when it has been called.
+ */
+static Keys sorted_keys(Gen *g, int table)
+{
+    Keys keys = {0};
+
+    for (lua_pushnil(g->L); lua_next(g->L, table); lua_pop(g->L, 1))
+        if (lua_type(g->L, -2) == LUA_TSTRING && !lua_isfunction(g->L, -1))
+            *gen_push(g, &keys) = gen_strdup(g, lua_tostring(g->L, -2));
+    if (keys.count)
+        qsort(keys.items, (size_t)keys.count, sizeof *keys.items, by_text);
+    return keys;
+}
+
+/* Has the record on top of the stack only its positional field, beside defaults? */
+static bool only_positional(lua_State *L, const Kind *kind)
+{
+    if (!kind || !kind->positional || kind_takes_list(kind))
+        return false;
+    for (int i = 0; i < kind->fields->count; i++) {
+        const Field *f = &kind->fields->items[i];
+        bool same = !strcmp(f->name, kind->positional);
+
+        if (!same && f->default_ref != LUA_NOREF) {
+            lua_rawgeti(L, LUA_REGISTRYINDEX, f->default_ref);
+            lua_getfield(L, -2, f->name);
+            same = lua_rawequal(L, -1, -2);
+            lua_pop(L, 2);
+        }
+        if (!same)
+            return false;
+    }
+    return true;
+}
+
+static void write_table(Gen *g, Text *t, int depth);
+
+/* The items of the list on top of the stack, and its bracket unless fields stand before
+ * them; lists and numbers on one line, lists of lists one a line. */
+static void write_items(Gen *g, Text *t, int depth, bool fields)
+{
+    lua_State *L = g->L;
+    int table = lua_gettop(L);
+    lua_Integer n = sandbox_length(L, table);
+    bool lines = n > 0 && lua_rawgeti(L, table, 1) == LUA_TTABLE;
+
+    lua_settop(L, table);
+    if (n && !fields)
+        text_printf(t, lines ? "\n" : " ");
+    for (lua_Integer i = 1; i <= n; i++) {
+        if (lines || (fields && i == 1))
+            text_printf(t, "%*s", 4 * depth + 4, "");
+        lua_rawgeti(L, table, i);
+        if (lua_type(L, -1) == LUA_TNUMBER)
+            write_number(L, t, -1);
+        else if (lua_type(L, -1) == LUA_TSTRING)
+            write_string(t, lua_tostring(L, -1), lua_rawlen(L, -1));
+        else if (lua_istable(L, -1))
+            write_table(g, t, depth + 1);
+        else
+            text_printf(t, lua_toboolean(L, -1) ? "true" : "false");
+        text_printf(t, lines || (fields && i == n) ? ",\n" : i < n ? ", " : " }");
+        lua_pop(L, 1);
+    }
+    if (lines && !fields)
+        text_printf(t, "%*s}", 4 * depth, "");
+}
+
+/* `adamw { ... }`, `per_block(2)`, `{ a = 1 }`, `{ 0.9, 0.95 }`; multi-line with an
+ * indent. */
+static void write_table(Gen *g, Text *t, int depth)
+{
+    lua_State *L = g->L;
+    int table = lua_gettop(L);
+    Tag *tag = record_tag(g, table);
+    Keys keys = sorted_keys(g, table);
+    lua_Integer n = sandbox_length(L, table);
+    bool positional = tag && only_positional(L, tag->kind);
+
+    luaL_checkstack(L, 5, "resolve");
+    if (tag)
+        text_printf(t, "%s%s", tag->name, positional ? "(" : " ");
+    if (!positional)
+        text_printf(t, "{%s", keys.count ? "\n" : n ? "" : " }");
+    for (int i = 0; i < keys.count; i++) {
+        if (positional && strcmp(keys.items[i], tag->kind->positional) != 0)
+            continue;
+        if (!positional)
+            text_printf(t, "%*s%s = ", 4 * depth + 4, "", keys.items[i]);
+        lua_pushstring(L, keys.items[i]);
+        lua_rawget(L, table);
+        switch (lua_type(L, -1)) {
+        case LUA_TTABLE:
+            write_table(g, t, depth + 1);
+            break;
+        case LUA_TNUMBER:
+            write_number(L, t, -1);
+            break;
+        case LUA_TBOOLEAN:
+            text_printf(t, lua_toboolean(L, -1) ? "true" : "false");
+            break;
+        default:
+            write_string(t, lua_tostring(L, -1), lua_rawlen(L, -1));
+            break;
+        }
+        text_printf(t, positional ? ")" : ",\n");
+        lua_pop(L, 1);
+    }
+    write_items(g, t, depth, keys.count > 0);
+    if (keys.count && !positional)
+        text_printf(t, "%*s}", 4 * depth, "");
+}
+
+const char *resolve_lua(Gen *g)
+{
+    Text t = {.g = g};
+    Tag *model;
+
+    lua_rawgeti(g->L, LUA_REGISTRYINDEX, g->loader->resolved_ref);
+    lua_getfield(g->L, -1, "model");
+    model = record_tag(g, -1);
+    lua_pop(g->L, 1);
+    text_printf(&t, "local %s = require \"%s\"\n\nreturn trainer ", model->name,
+                model->arch->module);
+    write_table(g, &t, 0);
+    text_add(&t, "\n", 1);
+    lua_pop(g->L, 1);
+    return t.s;
+}
+
+/* ---- the fields inside the hash ---------------------------------------------------- */
+
+static void hash_table(Gen *g, const Fields *fields, const char *path, Keys *lines);
+
+/* The value on top of the stack as lines "path = value". */
+static void hash_value(Gen *g, const Field *f, const char *path, Keys *lines)
+{
+    lua_State *L = g->L;
+    Text t = {.g = g};
+    Tag *tag = record_tag(g, -1);
+
+    text_printf(&t, "%s = ", path);
+    switch (lua_type(L, -1)) {
+    case LUA_TNIL:
+        return;
+    case LUA_TNUMBER:
+        write_number(L, &t, -1);
+        break;
+    case LUA_TBOOLEAN:
+        text_printf(&t, lua_toboolean(L, -1) ? "true" : "false");
+        break;
+    case LUA_TSTRING:
+        write_string(&t, lua_tostring(L, -1), lua_rawlen(L, -1));
+        break;
+    default:
+        if (f->type == FIELD_LIST) {
+            write_table(g, &t, 0);
+            break;
+        }
+        if (tag)
+            text_add(&t, tag->name, strlen(tag->name));
+        hash_table(g,
+                   f->type == FIELD_MODEL ? tag->arch->fields
+                   : tag                  ? tag->kind->fields
+                                          : f->fields,
+                   path, lines);
+        if (!tag)
+            return; /* a plain table is nothing but its fields */
+    }
+    *gen_push(g, lines) = t.s;
+}
+
+/* The table on top of the stack. */
+static void hash_table(Gen *g, const Fields *fields, const char *path, Keys *lines)
+{
+    luaL_checkstack(g->L, 5, "resolve");
+    for (int i = 0; i < fields->count; i++) {
+        const Field *f = &fields->items[i];
+
+        if (*path == '\0' && strcmp(f->hash, "in") != 0)
+            continue;
+        lua_getfield(g->L, -1, f->name);
+        hash_value(g, f, *path ? gen_printf(g, "%s.%s", path, f->name) : f->name, lines);
+        lua_pop(g->L, 1);
+    }
+}
+
+/* A field that is outside by itself; the resolved description is on top of the stack. */
+static void add_hash_field(Gen *g, const char *name, Keys *lines)
+{
+    const Fields *fields = g->loader->trainer;
+
+    for (int i = 0; i < fields->count; i++) {
+        const Field *f = &fields->items[i];
+
+        if (strcmp(f->name, name))
+            continue;
+        lua_getfield(g->L, -1, name);
+        hash_value(g, f, name, lines);
+        lua_pop(g->L, 1);
+    }
+}
+
+const char *resolve_hash_fields(Gen *g)
+{
+    Keys lines = {0};
+    Text t = {.g = g};
+
+    lua_rawgeti(g->L, LUA_REGISTRYINDEX, g->loader->resolved_ref);
+    hash_table(g, g->loader->trainer, "", &lines);
+    if (g->model.library_order) { /* then the order of sums knows who holds what */
+        add_hash_field(g, "mesh", &lines);
+        add_hash_field(g, "strategy", &lines);
+        add_hash_field(g, "accumulate", &lines);
+    }
+    lua_pop(g->L, 1);
+    qsort(lines.items, (size_t)lines.count, sizeof *lines.items, by_text);
+    for (int i = 0; i < lines.count; i++)
+        text_printf(&t, "%s\n", lines.items[i]);
+    return t.s;
+}

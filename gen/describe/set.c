@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* set.c: overrides of the command line. In: `--set a.b=VALUE`, `--target NAME`, and
+ * the raw record. Out: the record changed, copied along the path so that a table used
+ * twice changes once, and the places "<--set>:N:col" of what was set (N: the Nth
+ * --set). */
+#include "describe/load.h"
+#include "base/sandbox.h"
+
+#include <ctype.h>
+#include <lauxlib.h>
+#include <string.h>
+
+static const char set_file[] = "<--set>", target_file[] = "<--target>";
+
+typedef struct Override {
+    const char *path, *value; /* texts */
+    Pos key_pos, pos;
+} Override;
+
+static bool path_is_legal(const char *s)
+{
+    if (!*s)
+        return false;
+    for (const char *p = s; *p; p++) {
+        bool start = p == s || p[-1] == '.';
+
+        if (!(islower((unsigned char)*p) || *p == '_' ||
+              (!start && isdigit((unsigned char)*p)) || (!start && *p == '.' && p[1])))
+            return false;
+    }
+    return true;
+}
+
+/* A word that the environment does not know means itself: --set strategy=no_shard. */
+static bool is_bare_word(Gen *g, const char *s)
+{
+    static const char *const constants[] = {"true", "false", "nil"};
+    size_t head = 0, n = strlen(s);
+    bool known;
+
+    if (!isalpha((unsigned char)*s) && *s != '_')
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (!isalnum((unsigned char)s[i]) && !strchr("_.-", s[i]))
+            return false;
+    while (isalnum((unsigned char)s[head]) || s[head] == '_')
+        head++;
+    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
+        if (strlen(constants[i]) == head && !strncmp(s, constants[i], head))
+            return false;
+    lua_rawgeti(g->L, LUA_REGISTRYINDEX, g->loader->env_ref);
+    lua_pushlstring(g->L, s, head);
+    known = lua_rawget(g->L, -2) != LUA_TNIL;
+    lua_pop(g->L, 2);
+    return !known;
+}
+
+/* Leaves the value on the stack; false after a message. */
+static bool evaluate(Gen *g, const Override *o)
+{
+    Text chunk = {.g = g};
+
+    if (is_bare_word(g, o->value)) {
+        lua_pushstring(g->L, o->value);
+        return true;
+    }
+    for (int i = 1; i < o->pos.line; i++) /* so that Lua's messages have the line */
+        text_add(&chunk, "\n", 1);
+    text_printf(&chunk, "return %s", o->value);
+    if (sandbox_run(g, chunk.s, chunk.len, gen_printf(g, "=%s", set_file),
+                    g->loader->env_ref, 1) == LUA_OK)
+        return true;
+    loader_lua_error(g, o->path, o->pos);
+    return false;
+}
+
+/* What a table that the description left out becomes when a field of it is set. */
+static void push_missing(Gen *g, const char *path, Pos pos)
+{
+    const Field *f = fields_find(g->loader->trainer, path);
+    const Kind *kind = NULL;
+
+    lua_newtable(g->L);
+    if (f && f->type == FIELD_RECORD && f->default_ref != LUA_NOREF) {
+        lua_rawgeti(g->L, LUA_REGISTRYINDEX, f->default_ref);
+        kind = kinds_find(&g->loader->kinds, lua_tostring(g->L, -1));
+        lua_pop(g->L, 1);
+    }
+    if (kind) {
+        Tag *tag = gen_alloc(g, sizeof *tag);
+
+        *tag = (Tag){.tag = TAG_RECORD, .kind = kind, .name = kind->name, .pos = pos};
+        record_set_tag(g, -1, tag);
+    }
+}
+
+/* Replaces the table on top by a copy that is marked as it was. */
+static void copy_table(Gen *g)
+{
+    lua_State *L = g->L;
+    Tag *tag = record_tag(g, -1);
+
+    lua_newtable(L);
+    for (lua_pushnil(L); lua_next(L, -3);) {
+        lua_pushvalue(L, -2);
+        lua_insert(L, -2);
+        lua_rawset(L, -4);
+    }
+    if (tag)
+        record_set_tag(g, -1, tag);
+    lua_remove(L, -2);
+}
+
+/* The value is on top; pops it. */
+static bool store(Gen *g, const Override *o)
+{
+    lua_State *L = g->L;
+    int value = lua_gettop(L);
+    const char *p = o->path;
+
+    lua_rawgeti(L, LUA_REGISTRYINDEX, g->loader->raw_ref);
+    for (;;) {
+        size_t n = strcspn(p, ".");
+        const char *prefix = gen_strndup(g, o->path, (size_t)(p - o->path) + n);
+        int type;
+
+        lua_pushlstring(L, p, n);
+        if (!p[n])
+            break;
+        lua_pushvalue(L, -1);
+        type = lua_rawget(L, -3);
+        if (type == LUA_TNIL) {
+            lua_pop(L, 1);
+            push_missing(g, prefix, o->pos);
+        } else if (type == LUA_TTABLE) {
+            copy_table(g);
+        } else {
+            diag_add(g, DIAG_ERROR, o->key_pos,
+                     gen_printf(g, "set the whole of it: --set '%s={ ... }'", prefix),
+                     "%s: %s is %s, which has no fields", o->path, prefix,
+                     check_show(g, -1));
+            lua_settop(L, value - 1);
+            return false;
+        }
+        lua_pushvalue(L, -2); /* name */
+        lua_pushvalue(L, -2); /* table */
+        lua_rawset(L, -5);
+        lua_replace(L, -3);
+        lua_pop(L, 1);
+        p += n + 1;
+    }
+    lua_pushvalue(L, value);
+    lua_rawset(L, -3);
+    lua_settop(L, value - 1);
+    return true;
+}
+
+static void remember(Gen *g, const Override *o, const LexTable *lex)
+{
+    Loader *ld = g->loader;
+    size_t n = strlen(o->path);
+
+    for (int i = 0; i < ld->sets.count;
+         i++) { /* what it replaces has no place any more */
+        Set *s = &ld->sets.items[i];
+
+        if (!strcmp(s->path, o->path) ||
+            (!strncmp(s->path, o->path, n) && s->path[n] == '.'))
+            s->path = "";
+    }
+    *gen_push(g, &ld->sets) =
+        (Set){.path = o->path, .pos = o->pos, .key_pos = o->key_pos, .lex = lex};
+}
+
+static void apply_set(Gen *g, const char *text, int line, const LexFile *f)
+{
+    const char *equals = strchr(text, '=');
+    const LexTable *lex = NULL;
+    Override o = {.key_pos = {set_file, line, 1, (int)strlen(text)}};
+
+    if (!equals) {
+        diag_add(g, DIAG_ERROR, o.key_pos, "write --set field=VALUE",
+                 "--set: there is no `=`");
+        return;
+    }
+    o.path = gen_strndup(g, text, (size_t)(equals - text));
+    o.value = equals + 1 + strspn(equals + 1, " \t");
+    o.key_pos.len = equals > text ? (int)(equals - text) : 1;
+    o.pos = (Pos){set_file, line, (int)(o.value - text) + 1, (int)strlen(o.value)};
+    if (!path_is_legal(o.path)) {
+        diag_add(g, DIAG_ERROR, o.key_pos,
+                 "a path is names of fields with dots between: optimizer.lr",
+                 "--set: \"%s\" is not the path of a field", o.path);
+        return;
+    }
+    if (!*o.value) {
+        diag_add(g, DIAG_ERROR, o.key_pos,
+                 gen_printf(g,
+                            "write --set %s=VALUE; nil restores the "
+                            "default",
+                            o.path),
+                 "%s: no value is given", o.path);
+        return;
+    }
+    for (int i = 0; *o.value == '{' && i < f->tables.count && !lex; i++)
+        if (f->tables.items[i]->line == line)
+            lex = f->tables.items[i];
+    if (evaluate(g, &o) && store(g, &o))
+        remember(g, &o, lex);
+}
+
+static void apply_target(Gen *g, const char *name)
+{
+    const Field *f = fields_find(g->loader->trainer, "target");
+    Override o = {.path = "target", .value = name};
+    const Kind *kind;
+    Tag *tag;
+
+    o.pos = o.key_pos = (Pos){target_file, 1, 1, (int)strlen(name)};
+    diag_source(g, target_file, name, strlen(name));
+    if (!words_have(&f->kinds, name)) {
+        diag_add(g, DIAG_ERROR, o.pos,
+                 gen_printf(g, "use %s", words_join(g, &f->kinds, "")),
+                 "target: there is no target \"%s\"", name);
+        return;
+    }
+    kind = kinds_find(&g->loader->kinds, name);
+    tag = gen_alloc(g, sizeof *tag);
+    *tag = (Tag){.tag = TAG_RECORD, .kind = kind, .name = name, .pos = o.pos};
+    lua_newtable(g->L);
+    record_set_tag(g, -1, tag);
+    if (store(g, &o))
+        remember(g, &o, NULL);
+}
+
+void set_apply(Gen *g)
+{
+    Text all = {.g = g};
+    LexFile *f;
+
+    if (g->opt.target)
+        apply_target(g, g->opt.target);
+    if (!g->opt.sets.count)
+        return;
+    for (int i = 0; i < g->opt.sets.count; i++) {
+        char *s = gen_strdup(g, g->opt.sets.items[i]);
+
+        for (char *p = s; *p; p++)
+            if (*p == '\n' || *p == '\r')
+                *p = ' '; /* a line of "<--set>" for each */
+        g->opt.sets.items[i] = s;
+        text_printf(&all, "%s\n", s);
+    }
+    f = loader_add_file(g, set_file, all.s, all.len);
+    for (int i = 0; i < g->opt.sets.count; i++)
+        apply_set(g, g->opt.sets.items[i], i + 1, f);
+}

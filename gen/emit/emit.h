@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* emit.h: what emit.c (driver and files), emit_runtime.c, emit_tables.c (model, units, parameters,
+ * buffers), emit_kernels.c, emit_math.c (spans) and emit_step.c (the schedule) share.
+ * Each turns a part of the IR into plain Lua tables; templates/trainer/ turns those into
+ * text.
+ */
+#ifndef EMIT_H
+#define EMIT_H
+
+#include "gen.h"
+
+#include <lauxlib.h>
+
+typedef struct Emit {
+    Gen *g;
+    lua_State *L;
+    int template_ref; /* the table gen/lua/template.lua returned */
+    int context_ref;  /* the environment of the trainer's templates */
+} Emit;
+
+/* Is the mathematics launched on a device? Then its functions take the rank first. */
+static inline bool emit_cuda(const Emit *e)
+{
+    return e->g->model.target == TARGET_CUDA;
+}
+
+/* ---- Lua tables: each sets a field of the table on top of the stack ---------------- */
+
+void emit_int(lua_State *L, const char *key, int64_t v);
+void emit_num(lua_State *L, const char *key, double v);
+void emit_bool(lua_State *L, const char *key, bool v);
+void emit_str(lua_State *L, const char *key, const char *v); /* NULL: no field */
+
+
+/* ---- files (emit.c) ----------------------------------------------------------------- */
+
+void emit_add_file(Gen *g, const char *path, const char *data, size_t bytes);
+const Embedded *emit_embedded(const char *path); /* one that must be there */
+
+/* ---- rendering (emit.c) ------------------------------------------------------------ */
+
+/* Loads the template engine, for e->L. */
+void emit_open_engine(Emit *e);
+/* Renders a template with the environment on top of the stack (popped). A mistake in it
+ * is a message with the template's file and line, and NULL. With keep_prepared the
+ * table of `//@ prepare:` statements is left on the stack. */
+const char *emit_render(Emit *e, const char *text, size_t bytes, const char *file,
+                        bool keep_prepared, size_t *out_bytes);
+
+/* ---- the parts: each adds fields to the context on top of the stack ---------------- */
+
+void emit_model_context(Emit *e);  /* emit_tables.c */
+void emit_layout_context(Emit *e); /* emit_tables.c */
+void emit_math_context(Emit *e);   /* emit_math.c */
+void emit_runtime_context(Emit *e); /* emit_runtime.c */
+void emit_runtime(Emit *e);         /* the files; none with --link-runtime */
+
+/* The first node of each distinct kernel. */
+typedef struct KernelList {
+    const Node **items;
+    int count, cap;
+} KernelList;
+
+void emit_kernels(Emit *e, KernelList *kernels); /* emit_kernels.c: fills the list, too */
+void emit_class(Emit *e, const Class *c);             /* emit_class.c: pushes it */
+void emit_step_context(Emit *e);                      /* emit_step.c */
+
+/* emit_kernels.c: renders the kernel whose environment is on top of the stack (popped);
+ * kernel: the function that spans call, NULL for an optimizer's;
+ * appends its text to the table at `list` and its prepared statements to the one at
+ * `prepared`. Then, for the table of a kernel on top: what goes in and out. */
+void emit_kernel(Emit *e, const OpRule *rule, const char *kernel, int list, int prepared);
+void emit_operands(Emit *e, const Node *n);
+/* emit_optimizer.c */
+void emit_optimizer_kernels(Emit *e, int list, int prepared);
+void emit_optimizer_names(Emit *e); /* for math.c and math.h */
+void emit_matrices(Emit *e);        /* for tables.c: matrices, batches */
+
+#endif

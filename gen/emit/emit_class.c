@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* emit_class.c: the structs of pointers of a class, as a Lua table for math.h.
+ *
+ * In: a class with its parameters, gradients and saved values. Out: one table on the
+ * stack. As for the rest of math.h, no choice outside the numerics hash is looked at. */
+#include "emit/emit.h"
+#include "base/names.h"
+#include "base/show.h"
+
+static bool span_has(const Span *s, ArgKind kind)
+{
+    for (int i = 0; i < s->n_args; i++)
+        if (s->args[i].kind == kind)
+            return true;
+    return false;
+}
+
+void emit_class(Emit *e, const Class *c)
+{
+    Gen *g = e->g;
+    lua_State *L = e->L;
+    bool has_beta = false; /* a parameter that is not tied takes the step's */
+
+    for (int i = 0; c->grads && i < c->params.count; i++)
+        has_beta = has_beta || (c->grads[i] && !c->params.items[i].tied_global);
+    lua_newtable(L);
+    emit_str(L, "name", c->name);
+    emit_bool(L, "has_beta", has_beta);
+    emit_bool(L, "has_params",
+              span_has(&c->forward, ARG_PARAMS) || span_has(&c->backward, ARG_PARAMS) ||
+                  span_has(&c->evaluate, ARG_PARAMS));
+    emit_bool(L, "has_grads",
+              span_has(&c->forward, ARG_GRADS) || span_has(&c->backward, ARG_GRADS));
+    emit_str(L, "type", dtype_ctype(g->model.param_dtype));
+    lua_createtable(L, c->saved.count, 0);
+    for (int i = 0; i < c->saved.count; i++) {
+        const Saved *s = &c->saved.items[i];
+
+        lua_newtable(L);
+        emit_str(L, "ident", name_saved(g, s->value->name));
+        emit_str(L, "type", dtype_ctype(s->value->dtype));
+        emit_str(L, "shape", show_shape(g, s->value->dim, s->value->n_dims));
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, "saved");
+    lua_createtable(L, c->params.count, 0);
+    for (int i = 0; i < c->params.count; i++) {
+        const ClassParam *p = &c->params.items[i];
+        const Value *d = c->grads ? c->grads[i] : NULL;
+
+        lua_newtable(L);
+        emit_str(L, "ident", name_param(g, p->ident));
+        emit_str(L, "name", p->name);
+        emit_str(L, "shape", show_shape(g, p->dim, p->n_dims));
+        emit_bool(L, "tied", p->tied_global);
+        emit_str(L, "grad_type", d ? dtype_ctype(d->dtype) : NULL);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, "params");
+}

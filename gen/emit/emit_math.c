@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* emit_math.c: spans as Lua tables for math.h and math.c.
+ *
+ * In: g->classes with spans, value locations and kernel names (span.c), the op folders.
+ * Out: fields of the context: those of the kernels (emit_kernels.c), classes (structs of
+ * pointers), setup, spans.
+ *
+ * Nothing here may look at a choice outside the numerics hash: math.c and math.h are
+ * byte-identical for all of them, and a test holds us to it. */
+#include "emit/emit.h"
+#include "base/names.h"
+#include "ops/ops.h"
+#include "base/show.h"
+
+#include <string.h>
+
+/* ---- names ------------------------------------------------------------------------- */
+
+static const char *local_name(Emit *e, const KernelList *kernels, const char *name)
+{
+    name = name_local(e->g, name);
+    for (int i = 0; i < kernels->count; i++)
+        if (!strcmp(kernels->items[i]->kernel, name))
+            return gen_printf(e->g, "m_%s", name); /* dims and dtype: no other has it */
+    return name;
+}
+
+/* The field of a saved value, if its bytes are its own; NULL else. */
+static const Saved *own_field(const Class *c, const Value *v)
+{
+    const Saved *s = v->loc == LOC_SAVED ? &c->saved.items[v->loc_index] : NULL;
+
+    return s && s->value == v ? s : NULL;
+}
+
+/* The C expression of a value inside a span. */
+static const char *value_expr(Emit *e, const KernelList *kernels, const Class *c,
+                              const Value *v)
+{
+    if (c && own_field(c, v))
+        return gen_printf(e->g, "saved->%s", name_saved(e->g, v->name));
+    switch (v->loc) {
+    case LOC_PARAM:
+        return gen_printf(e->g, "w->%s",
+                          name_param(e->g, c->params.items[v->loc_index].ident));
+    case LOC_GRAD:
+        return gen_printf(e->g, "dw->%s",
+                          name_param(e->g, c->params.items[v->loc_index].ident));
+    case LOC_LOSS:
+        return "loss";
+    case LOC_LOGITS:
+        return local_name(e, kernels, v->name);
+    case LOC_CONST:
+        return local_name(e, kernels, e->g->consts.items[v->loc_index].name);
+    case LOC_IN:
+    case LOC_OUT:
+    case LOC_DIN:
+    case LOC_DOUT:
+    case LOC_DATA:
+    case LOC_SAVED:
+    case LOC_SCRATCH:
+        return local_name(e, kernels, v->name);
+    case LOC_NONE:
+        break;
+    }
+    gen_die("value %s of %s has no place", v->name, c ? c->name : "setup");
+}
+
+/* ---- spans ------------------------------------------------------------------------- */
+
+static bool is_written(const Span *s, const Value *v)
+{
+    for (int i = 0; i < s->n_nodes; i++)
+        for (int k = 0; k < s->nodes[i]->n_out; k++)
+            if (s->nodes[i]->out[k] == v)
+                return true;
+    return false;
+}
+
+/* One parameter of the C signature. */
+static const char *arg_decl(Emit *e, const KernelList *kernels, const Class *c,
+                            const Span *s, const SpanArg *a)
+{
+    const char *type = a->value ? dtype_ctype(a->value->dtype) : NULL;
+    const char *name = a->value ? local_name(e, kernels, a->value->name) : NULL;
+
+    switch (a->kind) {
+    case ARG_PARAMS:
+        return gen_printf(e->g, "const struct %s_params *w", c->name);
+    case ARG_GRADS:
+        return gen_printf(e->g, "const struct %s_grads *dw", c->name);
+    case ARG_CONST:
+        name = local_name(e, kernels, e->g->consts.items[a->index].name);
+        return gen_printf(e->g, "%s%s *%s", s->phase == PHASE_SETUP ? "" : "const ", type,
+                          name);
+    case ARG_DATA:
+    case ARG_IN:
+    case ARG_DOUT:
+        gen_require(!is_written(s, a->value), "%s writes its input %s", s->name, name);
+        return gen_printf(e->g, "const %s *%s", type, name);
+    case ARG_OUT:
+    case ARG_DIN:
+        return gen_printf(e->g, "%s *%s", type, name);
+    case ARG_LOSS:
+        return "double *loss";
+    case ARG_LOSS_SCALE: /* it changes from step to step: on CUDA it lies on the device */
+        return emit_cuda(e) ? "const float *loss_scale" : "float loss_scale";
+    case ARG_LOGITS:
+        return gen_printf(e->g, "%s *%s", type, name);
+    case ARG_SAVED:
+        return gen_printf(e->g, "const struct %s_saved *saved", c->name);
+    case ARG_SCRATCH:
+        return "char *scratch";
+    }
+    gen_die("span %s: argument %d", s->name, (int)a->kind);
+}
+
+static const char *arg_note(Emit *e, const SpanArg *a)
+{
+    return a->value ? gen_printf(e->g, "%s %s",
+                                 show_shape(e->g, a->value->dim, a->value->n_dims),
+                                 dtype_name(a->value->dtype))
+                    : NULL;
+}
+
+/* The argument of the span whose bytes a value has, when it is not itself that argument:
+ * an in-place op made it there. NULL otherwise. */
+static const Value *lies_on(const Span *s, const Value *v)
+{
+    ArgKind kind;
+
+    switch (v->loc) {
+    case LOC_IN:
+        kind = ARG_IN;
+        break;
+    case LOC_OUT:
+        kind = ARG_OUT;
+        break;
+    case LOC_DIN:
+        kind = ARG_DIN;
+        break;
+    case LOC_DOUT:
+        kind = ARG_DOUT;
+        break;
+    default:
+        return NULL;
+    }
+    for (int a = 0; a < s->n_args; a++)
+        if (s->args[a].kind == kind && s->args[a].index == v->loc_index)
+            return s->args[a].value == v ? NULL : s->args[a].value;
+    gen_die("%s: no argument holds %s", s->name, v->name);
+}
+
+/* The bytes of the value that is saved, for one that lies there before or after it. */
+static const char *in_place_of(Emit *e, const Value *v, const Saved *s)
+{
+    const char *field = name_saved(e->g, s->value->name), *type = dtype_ctype(v->dtype);
+    bool same = !strcmp(type, dtype_ctype(s->value->dtype));
+
+    return same ? gen_printf(e->g, "saved->%s", field)
+                : gen_printf(e->g, "(%s *)saved->%s", type, field);
+}
+
+/* The values a span touches that are not arguments, in order of first use: its variables.
+ */
+static void push_locals(Emit *e, const KernelList *kernels, const Class *c, const Span *s)
+{
+    lua_State *L = e->L;
+    struct {
+        const Value **items;
+        int count, cap;
+    } seen = {0};
+
+    lua_newtable(L);
+    for (int i = 0; i < s->n_nodes; i++) {
+        const Node *n = s->nodes[i];
+
+        for (int k = 0; k < n->n_in + n->n_out; k++) {
+            const Value *v = k < n->n_in ? n->in[k] : n->out[k - n->n_in];
+            const Value *on = lies_on(s, v);
+            bool known = v->loc != LOC_SAVED && v->loc != LOC_SCRATCH && !on;
+
+            known = known || (c && own_field(c, v));
+
+            for (int j = 0; j < seen.count && !known; j++)
+                known = seen.items[j] == v;
+            if (known)
+                continue;
+            *gen_push(e->g, &seen) = v;
+            lua_newtable(L);
+            emit_str(L, "type",
+                     gen_printf(e->g, "%s%s", is_written(s, v) ? "" : "const ",
+                                dtype_ctype(v->dtype)));
+            emit_str(L, "name", value_expr(e, kernels, c, v));
+            if (on) {
+                emit_str(L, "on", local_name(e, kernels, on->name));
+            } else if (v->loc == LOC_SAVED) { /* before or after the one that is saved */
+                emit_str(L, "on", in_place_of(e, v, &c->saved.items[v->loc_index]));
+            } else {
+                emit_int(L, "offset", v->offset_bytes);
+            }
+            emit_str(L, "shape", show_shape(e->g, v->dim, v->n_dims));
+            lua_rawseti(L, -2, seen.count);
+        }
+    }
+    lua_setfield(L, -2, "locals");
+}
+
+/* Does a node read v? A kernel that has a frozen parameter's gradient among others makes
+ * it all the same, on scratch, for nobody. */
+static bool is_read(const Class *c, const Value *v)
+{
+    for (int i = 0; i < c->nodes.count; i++)
+        for (int k = 0; k < c->nodes.items[i]->n_in; k++)
+            if (c->nodes.items[i]->in[k] == v)
+                return true;
+    return false;
+}
+
+/* beta of a call: 0 stores, 1 adds, and a parameter's own lies in the struct of
+ * gradients. What nobody reads takes either. */
+static const char *call_beta(Emit *e, const Class *c, const Node *n)
+{
+    const char *beta = NULL, *any = NULL;
+
+    for (int i = 0; i < n->n_out; i++) {
+        const Value *v = n->out[i];
+        const ClassParam *p = v->loc == LOC_GRAD ? &c->params.items[v->loc_index] : NULL;
+        const char *b;
+
+        if (!n->op->out[i].may_add)
+            continue;
+        if (!p && !is_read(c, v)) {
+            any = "0.0f";
+            continue;
+        }
+        b = n->add && n->add[i] ? "1.0f"
+            : !p                ? "0.0f"
+            : p->tied_global ? gen_printf(e->g, "dw->beta_%s", name_param(e->g, p->ident))
+                             : "dw->beta";
+        gen_require(!beta || !strcmp(beta, b), "%s: outputs of one kernel with %s and %s",
+                    n->name, beta, b);
+        beta = b;
+    }
+    return beta ? beta : any;
+}
+
+static void push_calls(Emit *e, const KernelList *kernels, const Class *c, const Span *s)
+{
+    lua_State *L = e->L;
+
+    lua_createtable(L, s->n_nodes, 0);
+    for (int i = 0; i < s->n_nodes; i++) {
+        const Node *n = s->nodes[i];
+        Text note = {.g = e->g};
+        const char *beta = call_beta(e, c, n);
+        int count = 0;
+
+        lua_newtable(L);
+        lua_newtable(L);
+        if (emit_cuda(e)) {
+            lua_pushliteral(L, "rt");
+            lua_rawseti(L, -2, ++count);
+        }
+        for (int k = 0; k < n->n_in + n->n_out; k++) {
+            lua_pushstring(L, value_expr(e, kernels, c,
+                                         k < n->n_in ? n->in[k] : n->out[k - n->n_in]));
+            lua_rawseti(L, -2, ++count);
+        }
+        if (beta) {
+            lua_pushstring(L, beta);
+            lua_rawseti(L, -2, ++count);
+        }
+        if (n->workspace_bytes) {
+            lua_pushfstring(L, n->workspace_offset_bytes ? "scratch + %I" : "scratch",
+                            (LUAI_UACINT)n->workspace_offset_bytes);
+            lua_rawseti(L, -2, ++count);
+        }
+        if (ops_scaled(e->g, n->op)) {
+            lua_pushliteral(L, "loss_scale");
+            lua_rawseti(L, -2, ++count);
+        }
+        lua_setfield(L, -2, "args");
+        for (int k = 0; k < n->n_out; k++)
+            text_printf(&note, "%s%s", k ? ", " : "",
+                        show_shape(e->g, n->out[k]->dim, n->out[k]->n_dims));
+        emit_str(L, "kernel", n->kernel);
+        emit_str(L, "note", note.s);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, "calls");
+}
+
+/* piece: its name, NULL for a block without cuts or the constants. */
+static void push_span(Emit *e, const KernelList *kernels, const Class *c, const Span *s,
+                      const char *piece)
+{
+    lua_State *L = e->L;
+    int rank = emit_cuda(e); /* an argument before those of the span */
+
+    lua_newtable(L);
+    emit_str(L, "name", c ? s->name : "math_setup");
+    emit_str(L, "class",
+             piece ? gen_printf(e->g, "%s %s", c->name, piece)
+             : c   ? c->name
+                   : "setup");
+    emit_str(L, "phase",
+             s->phase == PHASE_SETUP      ? "setup"
+             : s->phase == PHASE_FORWARD  ? "forward"
+             : s->phase == PHASE_EVALUATE ? "evaluate"
+                                          : "backward");
+    emit_str(L, "flops", show_count(e->g, s->flops));
+    emit_str(L, "traffic", show_bytes_short(e->g, s->traffic_bytes));
+    emit_int(L, "scratch_bytes", s->scratch_bytes);
+    lua_createtable(L, s->n_args + rank, 0);
+    if (rank) {
+        lua_newtable(L);
+        emit_str(L, "decl", "Rt *rt");
+        lua_rawseti(L, -2, rank);
+    }
+    for (int i = 0; i < s->n_args; i++) {
+        lua_newtable(L);
+        emit_str(L, "decl", arg_decl(e, kernels, c, s, &s->args[i]));
+        emit_str(L, "note", arg_note(e, &s->args[i]));
+        lua_rawseti(L, -2, rank + i + 1);
+    }
+    lua_setfield(L, -2, "args");
+    push_locals(e, kernels, c, s);
+    push_calls(e, kernels, c, s);
+}
+
+/* ---- the parts of the context ------------------------------------------------------ */
+
+/* Is there a block of the class with KEEP_SOME that the wrap cuts, or leaves whole? */
+static bool runs_some(const Gen *g, const Class *c, bool cut)
+{
+    for (int b = 0; b < g->blocks.count; b++) {
+        const Block *k = &g->blocks.items[b];
+
+        if (k->cls == c && k->keep == KEEP_SOME && k->cut == cut)
+            return true;
+    }
+    return false;
+}
+
+/* What KEEP_SOME calls again, as spans of step.c. */
+static void push_again(Emit *e, const KernelList *kernels)
+{
+    Gen *g = e->g;
+    int n = 0;
+
+    lua_newtable(e->L);
+    for (int i = 0; i < g->classes.count; i++) {
+        const Class *c = g->classes.items[i];
+
+        for (int piece = -1; piece < c->pieces.count; piece++) {
+            const Span *s = piece < 0 ? &c->again : &c->pieces.items[piece].again;
+
+            if (s->n_nodes == 0 || !runs_some(g, c, piece >= 0))
+                continue;
+            push_span(e, kernels, c, s, piece < 0 ? NULL : c->pieces.items[piece].name);
+            lua_rawseti(e->L, -2, ++n);
+        }
+    }
+    lua_setfield(e->L, -2, "again");
+}
+
+void emit_math_context(Emit *e)
+{
+    Gen *g = e->g;
+    lua_State *L = e->L;
+    KernelList kernels = {0};
+    int n = 0;
+
+    emit_kernels(e, &kernels);
+    lua_newtable(L);
+    for (int i = 0; i < g->classes.count; i++) {
+        emit_class(e, g->classes.items[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, "classes");
+
+    lua_newtable(L);
+    for (int i = 0; i < g->classes.count; i++) {
+        const Class *c = g->classes.items[i];
+        int pieces = c->pieces.count;
+
+        for (int k = 0; k < 2 * pieces; k++) {
+            int piece = k < pieces ? k : 2 * pieces - 1 - k;
+            const Span *s =
+                class_span(c, piece, k < pieces ? PHASE_FORWARD : PHASE_BACKWARD);
+
+            if (s->n_nodes == 0)
+                continue;
+            push_span(e, &kernels, c, s, c->pieces.items[piece].name);
+            lua_rawseti(L, -2, ++n);
+        }
+        if (c->evaluate.n_nodes) {
+            push_span(e, &kernels, c, &c->evaluate, NULL);
+            lua_rawseti(L, -2, ++n);
+        }
+    }
+    lua_setfield(L, -2, "spans");
+    push_again(e, &kernels);
+    if (g->setup.n_nodes) {
+        push_span(e, &kernels, NULL, &g->setup, NULL);
+        lua_setfield(L, -2, "setup");
+    }
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* emit_optimizer.c: the optimizer's kernels for math.c, and where it treats matrices as a
+ * whole, the tables of matrices and batches for tables.c.
+ *
+ * In: the optimizer's rules (optimizer.c), g->shapes, the deal (matrices.c). Out: kernels
+ * in the lists of emit_math.c; fields of the context. Kernels follow from the parameters'
+ * shapes alone, in the parameters' order; owners and batches only reach the tables. */
+#include "emit/emit.h"
+#include "ops/ops.h"
+#include "plan/plan.h"
+#include "base/show.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- kernels ----------------------------------------------------------------------- */
+
+static Dtype state_dtype(const Gen *g, const char *class)
+{
+    const Model *m = &g->model;
+
+    if (!strcmp(class, "master"))
+        return m->master_dtype;
+    if (!strcmp(class, "moments"))
+        return m->moments_dtype;
+    if (!strcmp(class, "acc"))
+        return ops_acc_dtype(g);
+    return !strcmp(class, "grad") ? m->reduce_dtype : m->param_dtype;
+}
+
+static void push_attr(lua_State *L, const Attr *a)
+{
+    if (a->type == ATTR_NUM)
+        emit_num(L, a->key, a->num);
+    else if (a->type == ATTR_BOOL)
+        emit_bool(L, a->key, a->i);
+    else
+        emit_int(L, a->key, a->i);
+}
+
+static const char *update_name(Gen *g, const OpRule *rule)
+{
+    return gen_printf(g, "%s_update", rule->name);
+}
+
+/* As ops_push_env, with runs of any length: shapes are left out. An RtUpdateKernel. */
+static void push_update_env(Emit *e, const OpRule *rule)
+{
+    Gen *g = e->g;
+    lua_State *L = e->L;
+
+    lua_newtable(L);
+    emit_str(L, "fn", update_name(g, rule));
+    emit_str(L, "acc", dtype_ctype(ops_acc_dtype(g)));
+    emit_bool(L, "optimizer", true);
+    for (int i = 0; i < rule->info->n_attrs; i++) {
+        Attr a = optimizer_attr(g, rule, i);
+
+        push_attr(L, &a);
+    }
+    for (int i = 0; i < rule->n_in; i++) {
+        Dtype d = state_dtype(g, rule->in[i].dtype ? rule->in[i].dtype : "");
+
+        lua_newtable(L);
+        emit_str(L, "name", rule->in[i].name);
+        emit_str(L, "type", dtype_ctype(d));
+        emit_str(L, "dtype", dtype_name(d));
+        lua_setfield(L, -2, rule->in[i].name);
+    }
+}
+
+static const OpRule *element_rule(Gen *g)
+{
+    const OpRule *others = optimizer_rule(g, "others");
+
+    return others ? others : optimizer_rule(g, NULL);
+}
+
+void emit_optimizer_kernels(Emit *e, int list, int prepared)
+{
+    Gen *g = e->g;
+    lua_State *L = e->L;
+
+    push_update_env(e, element_rule(g));
+    emit_kernel(e, element_rule(g), NULL, list, prepared);
+    if (g->shapes.count == 0)
+        return;
+    push_update_env(e, optimizer_rule(g, "momentum"));
+    emit_kernel(e, optimizer_rule(g, "momentum"), NULL, list, prepared);
+    for (int i = 0; i < g->shapes.count; i++) {
+        const Node *n = g->shapes.items[i];
+
+        ops_push_env(g, n);
+        emit_kernel(e, n->op, n->kernel, list, prepared);
+        diag_stop_on_errors(g);
+        lua_rawgeti(L, list, (lua_Integer)lua_rawlen(L, list));
+        emit_operands(e, n);
+        emit_str(L, "fn", n->kernel);
+        emit_bool(L, "shared", true);
+        lua_pop(L, 1);
+    }
+    push_update_env(e, optimizer_rule(g, NULL));
+    emit_kernel(e, optimizer_rule(g, NULL), NULL, list, prepared);
+}
+
+void emit_optimizer_names(Emit *e)
+{
+    Gen *g = e->g;
+
+    emit_str(e->L, "optimizer", update_name(g, element_rule(g)));
+    if (g->shapes.count > 0) {
+        emit_str(e->L, "matrix_momentum", update_name(g, optimizer_rule(g, "momentum")));
+        emit_str(e->L, "matrix_update", update_name(g, optimizer_rule(g, NULL)));
+    }
+}
+
+/* ---- tables ------------------------------------------------------------------------ */
+
+static void push_matrix(Emit *e, const Matrix *m)
+{
+    lua_State *L = e->L;
+
+    lua_newtable(L);
+    emit_str(L, "name", m->name);
+    emit_int(L, "param", m->param);
+    emit_int(L, "element", m->element);
+    emit_int(L, "rows", m->rows);
+    emit_int(L, "cols", m->cols);
+    emit_int(L, "owner", m->owner);
+    emit_int(L, "owned_elems", m->owned_elems);
+    emit_num(L, "lr_adjust", m->lr_adjust);
+    emit_str(L, "kernel", m->node->kernel);
+}
+
+static const Buffer *batch_buffer(const Gen *g, int batch, bool owned)
+{
+    for (int id = g->prog.first[VARIANT_END]; id < g->prog.ins.count; id++) {
+        const Instr *i = &g->prog.ins.items[id];
+        int buffer = owned ? i->result : i->scratch;
+
+        if (i->kind == INS_MATRICES && i->batch == batch)
+            return buffer < 0 ? NULL : &g->prog.bufs.items[buffer];
+    }
+    gen_die("batch %d is not computed", batch);
+}
+
+static void push_batch(Emit *e, const Batch *b)
+{
+    Gen *g = e->g;
+    lua_State *L = e->L;
+    const Buffer *owned = batch_buffer(g, b->id, true);
+    double all = matrices_flops(g, b->id, -1), most = matrices_most_flops(g, b->id);
+
+    lua_newtable(L);
+    emit_str(L, "name", b->name);
+    emit_str(L, "macro", b->macro);
+    emit_int(L, "first", b->first_matrix);
+    emit_int(L, "count", b->n_matrices);
+    emit_str(L, "owned", owned ? owned->macro : "-1");
+    emit_str(L, "workspace", batch_buffer(g, b->id, false)->macro);
+    emit_str(L, "flops", show_count(g, all));
+    emit_str(L, "most", show_count(g, most));
+}
+
+void emit_matrices(Emit *e)
+{
+    Gen *g = e->g;
+    lua_State *L = e->L;
+
+    lua_createtable(L, g->matrices.count, 0);
+    for (int i = 0; i < g->matrices.count; i++) {
+        push_matrix(e, &g->matrices.items[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, "matrices");
+    lua_createtable(L, g->batches.count, 0);
+    for (int i = 0; i < g->batches.count; i++) {
+        push_batch(e, &g->batches.items[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, "batches");
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* emit_runtime.c: the runtime that a trainer is made for.
+ *
+ * In: the embedded files of runtime/, the target. Out: which of them the trainer needs,
+ * for its Makefile; and their copy, so that the folder stands alone, whose rt.h says of
+ * which runtime it is. */
+#include "emit/emit.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* What the cuda target has of its own, in runtime/cuda/, or does not need. */
+static const char *const cpu_only[] = {
+    "rt_comm.c",       "rt_gemm.c",      "rt_gemm_builtin.c", "rt_gemm_cblas.c",
+    "rt_gemm_micro.h", "rt_gemm_tile.h", "rt_matrix.c",       "rt_gemm_onednn.c",
+    "rt_memory.c",     "rt_norm.c",      "rt_pull.c",         "rt_shm.c",
+    "rt_sum.c",
+};
+
+/* What of runtime/cuda/ only trainers of several ranks need. */
+static bool is_between_ranks(const char *name)
+{
+    static const char *const files[] = {"rt_loopback.c", "rt_machines.c", "rt_machines.h",
+                                        "rt_meet.c",     "rt_nccl.c",     "rt_place.c",
+                                        "rt_tree.c"};
+
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (!strcmp(name, files[i]))
+            return true;
+    return false;
+}
+
+/* What only trainers need whose optimizer treats matrices as a whole. */
+static bool is_of_matrices(const char *name)
+{
+    return !strncmp(name, "rt_matrix", 9);
+}
+
+/* What only trainers need that call cuDNN. */
+static bool is_of_cudnn(const char *name)
+{
+    return !strncmp(name, "rt_cudnn", 8);
+}
+
+/* Does the trainer need this file of runtime/? */
+static bool is_runtime_file(const Gen *g, const char *path)
+{
+    const char *name = path + 8, *dot = strrchr(path, '.');
+    bool cuda = g->model.target == TARGET_CUDA;
+
+    if (strncmp(path, "runtime/", 8) != 0 || !dot ||
+        (strcmp(dot, ".c") != 0 && strcmp(dot, ".h") != 0))
+        return false;
+    if (cuda && g->batches.count == 0 &&
+        is_of_matrices(!strncmp(name, "cuda/", 5) ? name + 5 : name))
+        return false;
+    if (!strncmp(name, "cuda/", 5))
+        return cuda && (g->model.world_size > 1 || !is_between_ranks(name + 5)) &&
+               (g->model.cudnn || !is_of_cudnn(name + 5));
+    for (size_t i = 0; cuda && i < sizeof cpu_only / sizeof *cpu_only; i++)
+        if (!strcmp(name, cpu_only[i]))
+            return false;
+    return !strchr(name, '/');
+}
+
+/* The hash of the runtime's files. */
+static uint64_t runtime_identity(Gen *g)
+{
+    Text t = {.g = g};
+
+    for (int i = 0; i < embedded_count; i++) {
+        const char *path = embedded_files[i].path;
+
+        if (is_runtime_file(g, path)) {
+            const Embedded *file = emit_embedded(path);
+
+            text_printf(&t, "%s %016" PRIx64 "\n", path,
+                        hash_bytes(file->data, file->bytes));
+        }
+    }
+    return hash_bytes(t.s, t.len);
+}
+
+/* rt.h as a copy: it says which. */
+static void add_rt_h(Gen *g, const Embedded *file)
+{
+    static const char line[] = "#define RT_IDENTITY 0\n";
+    const char *text = gen_strndup(g, (const char *)file->data, file->bytes);
+    const char *at = strstr(text, line);
+
+    gen_require(at, "%s has no line %s", file->path, line);
+    text = gen_printf(g, "%.*s#define RT_IDENTITY 0x%016" PRIx64 "\n%s", (int)(at - text),
+                      text, runtime_identity(g), at + sizeof line - 1);
+    emit_add_file(g, file->path, text, strlen(text));
+}
+
+/* Adds to the context on top of the stack what the Makefile and trainer.c say of it. */
+void emit_runtime_context(Emit *e)
+{
+    Gen *g = e->g;
+    lua_State *L = e->L;
+    int n = 0;
+
+    emit_str(L, "link_runtime", g->opt.link_runtime);
+    if (!g->opt.link_runtime)
+        emit_str(L, "runtime_identity",
+                 gen_printf(g, "%016" PRIx64, runtime_identity(g)));
+    lua_newtable(L); /* names of the runtime's sources, for the Makefile */
+    for (int i = 0; i < embedded_count; i++) {
+        const char *path = embedded_files[i].path;
+
+        if (is_runtime_file(g, path) && path[strlen(path) - 1] == 'c') {
+            lua_pushlstring(L, path + 8, strlen(path + 8) - 2);
+            lua_rawseti(L, -2, ++n);
+        }
+    }
+    lua_setfield(L, -2, "runtime_sources");
+}
+
+/* The copy that lets the folder stand alone; --link-runtime leaves it out. */
+void emit_runtime(Emit *e)
+{
+    for (int i = 0; i < embedded_count && !e->g->opt.link_runtime; i++) {
+        const char *path = embedded_files[i].path;
+        const Embedded *file;
+
+        if (!is_runtime_file(e->g, path))
+            continue;
+        file = emit_embedded(path);
+        if (!strcmp(path, "runtime/rt.h"))
+            add_rt_h(e->g, file);
+        else
+            emit_add_file(e->g, path, (const char *)file->data, file->bytes);
+    }
+}

@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* emit_tables.c: the configuration, the memory table, and the layout (units, segments,
+ * parameters, buffers) as Lua tables for trainer.c, tables.h and tables.c.
+ *
+ * In: g->model, g->units, g->segments, g->params, g->prog with offsets. Out: fields of
+ * the context. Every number printed later is decided here; the templates only lay them
+ * out. */
+#include "emit/emit.h"
+#include "plan/plan.h"
+#include "base/show.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- configuration ----------------------------------------------------------------- */
+
+static const char *rt_dtype(Dtype d)
+{
+    switch (d) {
+    case DT_F64:
+        return "RT_F64";
+    case DT_F32:
+        return "RT_F32";
+    case DT_BF16:
+        return "RT_BF16";
+    case DT_F16:
+        return "RT_F16";
+    case DT_SPLIT:
+        return "RT_SPLIT";
+    default:
+        gen_die("no runtime dtype for %s", dtype_name(d));
+    }
+}
+
+static void push_memory(Emit *e)
+{
+    const PlanBytes b = plan_bytes(e->g);
+    const struct {
+        const char *what;
+        int64_t bytes;
+    } row[] = {
+        {"parameters", b.params},   {"gradients", b.gradients},
+        {"optimizer", b.optimizer}, {"activations", b.activations},
+        {"gathered", b.gather},     {"partial sums", b.partials},
+        {"workspace", b.workspace},
+    };
+
+    lua_newtable(e->L);
+    for (int i = 0; i < (int)(sizeof row / sizeof *row); i++) {
+        lua_newtable(e->L);
+        emit_str(e->L, "what", row[i].what);
+        emit_int(e->L, "bytes", row[i].bytes);
+        emit_str(e->L, "human", show_bytes(e->g, row[i].bytes));
+        lua_rawseti(e->L, -2, i + 1);
+    }
+    lua_setfield(e->L, -2, "memory");
+}
+
+/* A text as a list of its lines; none of NULL. */
+static void push_lines(lua_State *L, const char *key, const char *text)
+{
+    if (!text)
+        return;
+    lua_newtable(L);
+    for (int n = 1; *text; n++) {
+        size_t bytes = strcspn(text, "\n");
+
+        lua_pushlstring(L, text, bytes);
+        lua_rawseti(L, -2, n);
+        text += bytes + (text[bytes] == '\n');
+    }
+    lua_setfield(L, -2, key);
+}
+
+void emit_model_context(Emit *e)
+{
+    const Model *m = &e->g->model;
+    const Program *p = &e->g->prog;
+    lua_State *L = e->L;
+
+    emit_str(L, "name", m->name);
+    emit_str(L, "arch", m->arch);
+    emit_int(L, "world_size", m->world_size);
+    emit_int(L, "replicate", m->replicate);
+    emit_int(L, "shard", m->shard);
+    emit_bool(L, "no_shard", e->g->segments.items[0].shards == 1);
+    emit_int(L, "prefetch_forward", m->prefetch_forward);
+    emit_int(L, "prefetch_backward", m->prefetch_backward);
+    emit_str(L, "param_dtype", rt_dtype(m->param_dtype));
+    emit_str(L, "reduce_dtype", rt_dtype(m->reduce_dtype));
+    emit_str(L, "master_dtype", rt_dtype(m->master_dtype));
+    emit_str(L, "moments_dtype", rt_dtype(m->moments_dtype));
+    emit_str(L, "param_dtype_name", dtype_name(m->param_dtype));
+    emit_str(L, "reduce_dtype_name", dtype_name(m->reduce_dtype));
+    emit_str(L, "master_dtype_name", dtype_name(m->master_dtype));
+    emit_str(L, "moments_dtype_name", dtype_name(m->moments_dtype));
+    emit_int(L, "seq_tokens", m->seq_tokens);
+    emit_int(L, "vocab", m->vocab);
+    emit_int(L, "micro_batch", m->micro_batch);
+    emit_int(L, "micro_batches", m->micro_batches);
+    emit_int(L, "global_batch", m->global_batch);
+    emit_int(L, "leaves", m->leaves);
+    emit_bool(L, "loss_mask", m->loss_mask);
+    emit_int(L, "node_ranks", m->node_ranks < m->world_size ? m->node_ranks : 0);
+    emit_bool(L, "library_order", m->library_order);
+    emit_bool(L, "comm_thread", m->comm_thread && m->world_size > 1);
+    emit_int(L, "loss_scale_init", m->loss_scale_init);
+    emit_int(L, "loss_scale_min", m->loss_scale_min);
+    emit_int(L, "loss_scale_factor", m->loss_scale_factor);
+    emit_int(L, "loss_scale_interval", m->loss_scale_interval);
+    emit_bool(L, "packed", m->packed);
+    emit_int(L, "document_end", m->document_end);
+    emit_bool(L, "accumulate_sharded", m->accumulate_sharded);
+    emit_int(L, "seed", m->seed);
+    emit_int(L, "max_skipped", m->max_skipped);
+    emit_int(L, "n_files", m->n_files);
+    push_lines(L, "config_lines", m->config_json);
+    push_lines(L, "numerics_lines", m->hash_fields);
+    emit_num(L, "lr", m->lr);
+    emit_num(L, "beta1", m->beta1);
+    emit_num(L, "beta2", m->beta2);
+    emit_num(L, "eps", m->eps);
+    emit_num(L, "momentum", m->momentum);
+    emit_num(L, "weight_decay", m->weight_decay);
+    emit_num(L, "clip", m->clip);
+    emit_str(L, "schedule", m->schedule_name);
+    emit_int(L, "warmup_steps", m->warmup_steps);
+    emit_int(L, "schedule_steps", m->schedule_steps);
+    emit_int(L, "decay_steps", m->decay_steps);
+    emit_num(L, "min_ratio", m->min_ratio);
+    emit_num(L, "flops_per_token", plan_flops_per_token(e->g));
+    emit_num(L, "planned_step_seconds", p->step_seconds);
+    emit_int(L, "params_elems", plan_params(e->g));
+    emit_int(L, "symmetric_bytes", p->space_bytes[SPACE_SYMMETRIC]);
+    emit_int(L, "snapshot_bytes", checkpoint_snapshot_bytes(e->g));
+    emit_int(L, "local_bytes", p->space_bytes[SPACE_LOCAL]);
+    emit_str(L, "arena_human", show_bytes(e->g, p->arena_bytes));
+    emit_str(L, "cpu_arch", m->cpu_arch ? m->cpu_arch : "native");
+    emit_bool(L, "cuda", emit_cuda(e));
+    emit_bool(L, "jit", m->jit);
+    emit_bool(L, "cudnn", m->cudnn);
+    lua_createtable(L, m->n_archs, 0);
+    for (int i = 0; i < m->n_archs; i++) {
+        lua_pushstring(L, m->archs[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, "archs");
+    push_memory(e);
+}
+
+/* ---- buffers ----------------------------------------------------------------------- */
+
+static void push_buffers(Emit *e)
+{
+    Gen *g = e->g;
+    lua_State *L = e->L;
+
+    lua_createtable(L, g->prog.bufs.count, 0);
+    for (int i = 0; i < g->prog.bufs.count; i++) {
+        const Buffer *b = &g->prog.bufs.items[i];
+
+        gen_require(b->offset_bytes >= 0 && b->offset_bytes % ARENA_ALIGN_BYTES == 0 &&
+                        b->offset_bytes + b->bytes <= g->prog.space_bytes[b->space],
+                    "buffer %s lies outside its space", b->name);
+        lua_newtable(L);
+        emit_str(L, "macro", b->macro);
+        emit_int(L, "offset", b->offset_bytes);
+        emit_int(L, "bytes", b->bytes);
+        emit_str(L, "human", show_bytes(g, b->bytes));
+        emit_str(L, "what", b->what ? b->what : "");
+        emit_str(L, "space", b->space == SPACE_SYMMETRIC ? "symmetric" : "local");
+        emit_bool(L, "persistent", b->persistent);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, "buffers");
+}
+
+static const Buffer *buffer_of(const Gen *g, BufKind kind, int segment)
+{
+    for (int i = 0; i < g->prog.bufs.count; i++) {
+        const Buffer *b = &g->prog.bufs.items[i];
+
+        if (b->kind == kind && (segment < 0 || b->segment == segment))
+            return b;
+    }
+    return NULL;
+}
+
+/* ---- units, segments, parameters --------------------------------------------------- */
+
+/* A table row's place: a macro of tables.h, or -1. */
+static void set_place(Emit *e, const char *key, const Buffer *b, Space space)
+{
+    gen_require(!b || b->space == space, "%s lies in the wrong space", b->name);
+    emit_str(e->L, key, b ? b->macro : "-1");
+}
+
+static void push_segment(Emit *e, const Segment *s, int first_param)
+{
+    Gen *g = e->g;
+    lua_State *L = e->L;
+    const Buffer *shard = buffer_of(g, BUF_PARAM_SHARD, s->id);
+    const Buffer *grad = buffer_of(g, BUF_GRAD_SHARD, s->id);
+    const Buffer *partial = buffer_of(g, BUF_PARTIAL, s->id);
+
+    gen_require(shard && !grad == !s->trainable, "segment %s has no shard or no gradient",
+                s->name);
+    lua_newtable(L);
+    emit_str(L, "name", s->name);
+    emit_str(L, "macro", s->macro);
+    emit_int(L, "unit", s->unit + 1);
+    emit_int(L, "elems", s->elems);
+    emit_int(L, "used_elems", s->used_elems);
+    emit_int(L, "shard_elems", s->shard_elems);
+    emit_int(L, "shards", s->shards);
+    emit_int(L, "first_param", first_param);
+    emit_int(L, "n_params", s->n_params);
+    emit_bool(L, "trainable", s->trainable);
+    emit_str(L, "human", show_bytes(g, s->elems * dtype_bytes(g->model.param_dtype)));
+    emit_num(L, "pad_percent",
+             100.0 * (double)(s->elems - s->used_elems) / (double)s->elems);
+    set_place(e, "param_shard", shard, SPACE_SYMMETRIC);
+    set_place(e, "master", buffer_of(g, BUF_MASTER, s->id), SPACE_LOCAL);
+    set_place(e, "moment1", buffer_of(g, BUF_MOMENT1, s->id), SPACE_LOCAL);
+    set_place(e, "moment2", buffer_of(g, BUF_MOMENT2, s->id), SPACE_LOCAL);
+    set_place(e, "grad_shard", grad,
+              s->across.size > 1 ? SPACE_SYMMETRIC : SPACE_LOCAL); /* copies sum it */
+    set_place(e, "partials", partial, SPACE_LOCAL);
+    if (segment_has_matrices(g, s))
+        set_place(e, "direction", buffer_of(g, BUF_DIRECTION, s->id), SPACE_SYMMETRIC);
+    emit_int(L, "partial_elems",
+             !partial                      ? 0
+             : g->model.accumulate_sharded ? s->shard_elems
+                                           : s->elems);
+}
+
+static void push_segments(Emit *e)
+{
+    Gen *g = e->g;
+    lua_State *L = e->L;
+    int n_params = 0;
+
+    lua_createtable(L, g->segments.count, 0);
+    for (int i = 0; i < g->segments.count; i++) {
+        const Segment *s = &g->segments.items[i];
+
+        push_segment(e, s, n_params);
+        lua_createtable(L, s->n_params, 0);
+        for (int k = 0; k < s->n_params; k++) {
+            lua_pushinteger(L, s->params[k] + 1);
+            lua_rawseti(L, -2, k + 1);
+        }
+        lua_setfield(L, -2, "params");
+        lua_rawseti(L, -2, i + 1);
+        n_params += s->n_params;
+    }
+    gen_require(n_params == g->params.count, "%d parameters lie in segments, of %d",
+                n_params, g->params.count);
+    lua_setfield(L, -2, "segments");
+}
+
+static void push_units(Emit *e)
+{
+    Gen *g = e->g;
+    lua_State *L = e->L;
+
+    lua_createtable(L, g->units.count, 0);
+    for (int i = 0; i < g->units.count; i++) {
+        const Unit *u = &g->units.items[i];
+        int64_t elems = 0;
+
+        for (int k = 0; k < u->n_segments; k++)
+            elems += g->segments.items[u->segments[k]].elems;
+        lua_newtable(L);
+        emit_str(L, "name", u->name);
+        emit_int(L, "elems", elems);
+        emit_str(L, "human", show_bytes(g, elems * dtype_bytes(g->model.param_dtype)));
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, "units");
+}
+
+static const char *rt_init(const char *init)
+{
+    if (!strcmp(init, "zeros"))
+        return "RT_INIT_ZEROS";
+    if (!strcmp(init, "ones"))
+        return "RT_INIT_ONES";
+    gen_require(!strcmp(init, "normal"), "initialisation \"%s\" reached emit", init);
+    return "RT_INIT_NORMAL";
+}
+
+/* Hugging Face tensors inside a fused storage tensor, under their global names. */
+static void push_parts(Emit *e, const Param *p)
+{
+    const ClassParam *d = p->decl;
+    int64_t rows = 0;
+
+    lua_createtable(e->L, d->n_parts, 0);
+    for (int i = 0; i < d->n_parts; i++) {
+        lua_newtable(e->L);
+        emit_str(e->L, "name",
+                 gen_printf(e->g, "%s%s", d->tied_global ? "" : p->block->prefix,
+                            d->part_name[i]));
+        emit_int(e->L, "rows", d->part_rows[i]);
+        rows += d->part_rows[i];
+        lua_rawseti(e->L, -2, i + 1);
+    }
+    gen_require(d->n_parts == 0 || rows == d->dim[0],
+                "the parts of %s have %" PRId64 " rows of %" PRId64, p->name, rows,
+                d->dim[0]);
+    lua_setfield(e->L, -2, "parts");
+}
+
+/* Where the optimizer treats matrices as a whole, what is none. */
+static bool other_half(const Gen *g, const Param *p)
+{
+    return g->batches.count > 0 && !p->matrix;
+}
+
+static double param_decay(const Gen *g, const Param *p)
+{
+    if (p->group && p->group->has_decay)
+        return p->group->weight_decay;
+    if (!p->decl->decay || p->decl->frozen)
+        return 0;
+    return other_half(g, p) ? g->model.matrix.others_decay : g->model.weight_decay;
+}
+
+/* Of the optimizer's learning rate, which is that of matrices where it treats some. */
+static double param_lr_ratio(const Gen *g, const Param *p)
+{
+    double group = p->group ? p->group->lr_ratio : 1;
+
+    return other_half(g, p) ? group * (g->model.matrix.others_lr / g->model.lr) : group;
+}
+
+static void push_param_matrices(Emit *e, const Param *p)
+{
+    const Gen *g = e->g;
+    int first = -1, n = 0;
+
+    for (int i = 0; i < g->matrices.count; i++)
+        if (g->matrices.items[i].param == p->id) {
+            first = first < 0 ? i : first;
+            n++;
+        }
+    emit_int(e->L, "first_matrix", first);
+    emit_int(e->L, "n_matrices", n);
+}
+
+static void push_params(Emit *e)
+{
+    Gen *g = e->g;
+    lua_State *L = e->L;
+
+    lua_createtable(L, g->params.count, 0);
+    for (int i = 0; i < g->params.count; i++) {
+        const Param *p = &g->params.items[i];
+        const Segment *s = &g->segments.items[p->segment];
+        const char *shape = show_shape(g, p->decl->dim, p->decl->n_dims);
+
+        gen_require(p->offset_elems >= 0 && p->offset_elems % GRAIN_ELEMS == 0 &&
+                        p->offset_elems + p->elems <= s->elems,
+                    "parameter %s lies outside segment %s", p->name, s->name);
+        lua_newtable(L);
+        emit_str(L, "name", p->name);
+        emit_str(L, "segment", s->macro);
+        emit_int(L, "offset_elems", p->offset_elems);
+        emit_int(L, "elems", p->elems);
+        emit_int(L, "n_dims", p->decl->n_dims);
+        emit_str(L, "shape", shape);
+        emit_str(L, "dims", gen_strndup(g, shape + 1, strlen(shape) - 2));
+        emit_str(L, "human", show_bytes(g, p->elems * dtype_bytes(g->model.param_dtype)));
+        emit_str(L, "init", rt_init(p->decl->init));
+        emit_num(L, "init_std", p->decl->init_std);
+        emit_num(L, "weight_decay", param_decay(g, p));
+        emit_num(L, "lr_ratio", param_lr_ratio(g, p));
+        push_param_matrices(e, p);
+        emit_bool(L, "frozen", p->decl->frozen);
+        emit_int(L, "uses", p->n_uses);
+        emit_int(L, "file", p->file);
+        emit_int(L, "file_elems", p->file_elems);
+        push_parts(e, p);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, "params");
+}
+
+/* Fields NAME_buffer, NAME_bytes of a buffer that only the cuda target has. */
+static void set_area(Emit *e, BufKind kind, const char *name)
+{
+    const Buffer *b = buffer_of(e->g, kind, -1);
+
+    if (!b)
+        return;
+    emit_str(e->L, gen_printf(e->g, "%s_buffer", name), b->macro);
+    emit_int(e->L, gen_printf(e->g, "%s_bytes", name), b->bytes);
+}
+
+static const Buffer *buffer_named(const Gen *g, BufKind kind, const char *name)
+{
+    for (int i = 0; i < g->prog.bufs.count; i++) {
+        const Buffer *b = &g->prog.bufs.items[i];
+
+        if (b->kind == kind && (!name || !strcmp(b->name, name)))
+            return b;
+    }
+    gen_die("the plan has no buffer %s", name ? name : "of control");
+}
+
+void emit_layout_context(Emit *e)
+{
+    Gen *g = e->g;
+
+    push_units(e);
+    push_segments(e);
+    push_params(e);
+    push_buffers(e);
+    emit_matrices(e);
+    emit_str(e->L, "tokens_buffer", buffer_named(g, BUF_DATA, "tokens")->macro);
+    emit_str(e->L, "targets_buffer", buffer_named(g, BUF_DATA, "targets")->macro);
+    if (g->model.packed)
+        emit_str(e->L, "starts_buffer", buffer_named(g, BUF_DATA, "starts")->macro);
+    set_area(e, BUF_STAGING, "staging");
+    set_area(e, BUF_LIBRARY, "library");
+    if (e->g->prog.count[VARIANT_EVAL]) {
+        emit_str(e->L, "row_buffer",
+                 buffer_named(g, BUF_DATA, data_names[DATA_ROW])->macro);
+        emit_str(e->L, "logits_buffer", buffer_named(g, BUF_LOGITS, "logits")->macro);
+    }
+    emit_str(e->L, "control_buffer", buffer_named(g, BUF_CONTROL, NULL)->macro);
+}

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* files_put.c: puts what is generated into a folder, so that whatever stops it, a kill
+ * or a power cut, the folder is as it was, or as it should be, or marked. In: a Folder
+ * whose entries say what lies there and what should. Out: the files.
+ *
+ * One run at a time: the mark is locked as long as its owner lives; another one is
+ * refused at once. The order of things:
+ *
+ *   the mark        what is to come, added to what runs before had to say
+ *   staging         each new file beside its place, as .NAME.fsdpgen-new
+ *   to the disk     until here the folder can be left as it was
+ *   renames         first the Makefile, which knows the mark even where an older one did
+ *                   not; then what is no longer generated goes; last the manifest, as
+ *                   until then the old one says what was ours
+ *   to the disk
+ *   the mark goes   the folder is whole
+ *
+ * A run that finds the mark of one that was stopped removes what that staged, and else
+ * does what it always does: files are ours that the manifest or the mark knows.
+ *
+ * What goes to the disk goes by one syncfs: 85 files took 0.3 s by an fsync each on ext4,
+ * 0.02 s so. */
+#define _GNU_SOURCE /* syncfs */
+#include "emit/files.h"
+#include "base/take_name.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LOCK_TRIES = 1000 };
+
+/* ---- the lock ---------------------------------------------------------------------- */
+
+/* Makes DIR, and its parents as `mkdir -p` does. */
+static bool make_folder(Folder *f)
+{
+    char *path = gen_strdup(f->g, f->dir);
+
+    for (char *p = path + 1; *p; p++) {
+        if (*p != '/')
+            continue;
+        *p = '\0';
+        if (mkdir(path, 0777) != 0 && errno != EEXIST)
+            break;
+        *p = '/';
+    }
+    f->created = mkdir(f->dir, 0777) == 0;
+    if (f->created || errno == EEXIST)
+        f->fd = open(f->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (f->fd < 0)
+        folder_complain(f, NULL, NULL, "cannot make the folder: %s", strerror(errno));
+    return f->fd >= 0;
+}
+
+/* Is the mark's name still that of the file that is locked? 0, or why not. */
+static int lost_mark(const Folder *f)
+{
+    struct stat locked, named;
+
+    if (fstat(f->mark, &locked) != 0 ||
+        fstatat(f->fd, MARK_NAME, &named, AT_SYMLINK_NOFOLLOW) != 0)
+        return errno;
+    if (!S_ISREG(locked.st_mode))
+        return EINVAL;
+    return locked.st_ino == named.st_ino && locked.st_dev == named.st_dev ? 0 : ENOENT;
+}
+
+bool folder_lock(Folder *f)
+{
+    int error = ENOENT;
+
+    if (f->fd < 0 && !make_folder(f))
+        return false;
+    for (int tries = 0; error == ENOENT && tries < LOCK_TRIES; tries++) {
+        if (f->mark >= 0)
+            close(f->mark);
+        f->mark = openat(f->fd, MARK_NAME,
+                         O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+        if (f->mark < 0) {
+            error = errno;
+            break;
+        }
+        if (flock(f->mark, LOCK_EX | LOCK_NB) != 0) {
+            if (errno == EWOULDBLOCK) {
+                folder_complain(f, NULL, "wait until it has ended, then generate again",
+                                "another fsdpgen is writing this folder");
+                return false;
+            }
+            diag_add(f->g, DIAG_WARNING, (Pos){.file = f->dir},
+                     "start no second fsdpgen on it", "cannot be locked: %s",
+                     strerror(errno));
+        }
+        error = lost_mark(f); /* ENOENT: its last owner removed it meanwhile */
+    }
+    if (error)
+        folder_complain(f, MARK_NAME, NULL, "cannot be made or locked: %s",
+                        strerror(error));
+    return !error;
+}
+
+/* ---- the mark ---------------------------------------------------------------------- */
+
+static bool write_all(int fd, const char *p, size_t n)
+{
+    while (n) {
+        ssize_t put = write(fd, p, n);
+
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return false;
+        p += put;
+        n -= (size_t)put;
+    }
+    return true;
+}
+
+/* Adds to the mark what is to come. */
+static bool announce(Folder *f)
+{
+    Text t = {.g = f->g};
+
+    text_printf(&t, "# " MARK_TEXT ": run it again\n");
+    for (int i = 0; i < f->entries.count; i++) {
+        const Entry *e = &f->entries.items[i];
+
+        if (e->now)
+            text_printf(&t, "%016llx %s\n",
+                        (unsigned long long)hash_bytes(e->now->data, e->now->bytes),
+                        e->path);
+    }
+    if (ftruncate(f->mark, (off_t)f->mark_bytes) == 0 &&
+        lseek(f->mark, (off_t)f->mark_bytes, SEEK_SET) >= 0 &&
+        write_all(f->mark, t.s, t.len))
+        return true;
+    folder_complain(f, MARK_NAME, NULL, "cannot write: %s", strerror(errno));
+    return false;
+}
+
+static bool reach_disk(Folder *f)
+{
+    if (syncfs(f->fd) == 0)
+        return true;
+    folder_complain(f, NULL, NULL, "cannot be written to the disk: %s", strerror(errno));
+    return false;
+}
+
+static bool remove_mark(Folder *f)
+{
+    if (unlinkat(f->fd, MARK_NAME, 0) != 0 && errno != ENOENT) {
+        folder_complain(f, MARK_NAME, NULL, "cannot remove: %s", strerror(errno));
+        return false;
+    }
+    fsync(f->fd); /* where it fails, a power cut may bring back the mark, no more */
+    return true;
+}
+
+/* ---- one file ---------------------------------------------------------------------- */
+
+static const char *staged_name(Folder *f, const char *name)
+{
+    return gen_printf(f->g, ".%s.fsdpgen-new", name);
+}
+
+/* Writes the new content beside its place. */
+static bool stage(Folder *f, Entry *e)
+{
+    const char *name;
+    int dir = folder_parent(f, e->path, true, &name), fd, error;
+
+    if (dir < 0) {
+        folder_complain(f, e->path, NULL, "cannot make its folder: %s", strerror(errno));
+        return false;
+    }
+    fd = openat(dir, staged_name(f, name),
+                O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    e->staged = fd >= 0;
+    error = fd < 0 || !write_all(fd, e->now->data, e->now->bytes) ? errno : 0;
+    if (fd >= 0 && close(fd) != 0 && !error)
+        error = errno;
+    close(dir);
+    if (error)
+        folder_complain(f, e->path, NULL, "cannot write: %s", strerror(error));
+    return !error;
+}
+
+static void unstage(Folder *f, const Entry *e)
+{
+    const char *name;
+    int dir = folder_parent(f, e->path, false, &name);
+
+    if (dir < 0)
+        return;
+    unlinkat(dir, staged_name(f, name), 0);
+    close(dir);
+}
+
+static bool put_in_place(Folder *f, Entry *e)
+{
+    const char *name;
+    int dir = folder_parent(f, e->path, false, &name);
+    const char *staged = staged_name(f, name);
+    bool good = dir >= 0 && (e->kind == ABSENT && !f->g->opt.force
+                                 ? take_name(dir, staged, dir, name)
+                                 : renameat(dir, staged, dir, name) == 0);
+
+    if (!good)
+        folder_complain(f, e->path, NULL, "cannot put in place: %s", strerror(errno));
+    e->staged = !good;
+    if (dir >= 0)
+        close(dir);
+    return good;
+}
+
+/* Unlinks path as flags say; what is not there is gone. Returns 0 or why not. */
+static int unlink_path(Folder *f, const char *path, int flags)
+{
+    const char *name;
+    int dir = folder_parent(f, path, false, &name);
+    int error = dir < 0 || unlinkat(dir, name, flags) != 0 ? errno : 0;
+
+    if (dir >= 0)
+        close(dir);
+    return error == ENOENT || error == ENOTDIR ? 0 : error;
+}
+
+/* Removes a file that is no longer generated, and the folders it leaves empty. */
+static void remove_stale(Folder *f, const Entry *e)
+{
+    char *path = gen_strdup(f->g, e->path), *slash;
+    int error = unlink_path(f, path, 0);
+
+    while (!error && (slash = strrchr(path, '/'))) {
+        *slash = '\0';
+        error = unlink_path(f, path, AT_REMOVEDIR);
+    }
+    if (error && error != ENOTEMPTY && error != EEXIST) /* someone else's files stay */
+        folder_complain(f, path, NULL, "cannot remove: %s", strerror(error));
+}
+
+/* ---- all of them ------------------------------------------------------------------- */
+
+static bool stage_all(Folder *f)
+{
+    for (int i = 0; i < f->entries.count; i++) {
+        Entry *e = &f->entries.items[i];
+
+        if (e->now && !e->same && !stage(f, e))
+            return false;
+    }
+    return true;
+}
+
+/* Someone else may have written while this staged. */
+static bool still_so(Folder *f)
+{
+    for (int i = 0; i < f->entries.count; i++) {
+        const Entry *e = &f->entries.items[i];
+
+        if (!f->g->opt.force && e->kind != OTHER && !e->same &&
+            !folder_is_unchanged(f, e))
+            folder_complain(f, e->path,
+                            "look at it, then generate again; --force overwrites it",
+                            "was %s while this folder was generated",
+                            e->kind == ABSENT ? "made" : "changed");
+    }
+    return !f->errors;
+}
+
+typedef enum { PUT_FIRST, PUT_OTHERS, PUT_LAST } Turn;
+
+static Turn turn_of(const Entry *e)
+{
+    return folder_is_manifest(e)          ? PUT_LAST
+           : !strcmp(e->path, "Makefile") ? PUT_FIRST
+                                          : PUT_OTHERS;
+}
+
+/* How many files it put in place; complains of one that it could not, and stops. */
+static int put_all(Folder *f, Turn turn)
+{
+    int written = 0;
+
+    for (int i = 0; i < f->entries.count && !f->errors; i++) {
+        Entry *e = &f->entries.items[i];
+
+        if (e->staged && turn_of(e) == turn)
+            written += put_in_place(f, e);
+    }
+    return written;
+}
+
+static int remove_all(Folder *f)
+{
+    int removed = 0;
+
+    for (int i = 0; i < f->entries.count && !f->errors; i++) {
+        const Entry *e = &f->entries.items[i];
+
+        if (e->now || e->kind == OTHER)
+            continue;
+        remove_stale(f, e); /* absent: its folders may have been left behind */
+        removed += e->kind == REGULAR;
+    }
+    return removed;
+}
+
+/* What staging made goes, here and where a run was stopped. */
+static void unstage_all(Folder *f)
+{
+    for (int i = 0; i < f->entries.count; i++) {
+        const Entry *e = &f->entries.items[i];
+
+        if (e->staged || e->begun)
+            unstage(f, e);
+    }
+}
+
+void folder_leave(Folder *f)
+{
+    unstage_all(f);
+    for (int i = f->made.count - 1; i >= 0; i--)
+        unlinkat(f->fd, f->made.items[i], AT_REMOVEDIR);
+    /* where an earlier run was stopped, the folder is still what that one left */
+    if (f->mark_bytes == 0 && !f->mark_of_others)
+        unlinkat(f->fd, MARK_NAME, 0);
+    if (f->created)
+        rmdir(f->dir);
+}
+
+int folder_tell(const Folder *f, int written, int removed)
+{
+    fprintf(stderr, "%s: %d files, %d written, %d removed%s\n", f->dir, f->g->files.count,
+            written, removed, f->mark_bytes ? ", after a run that was stopped" : "");
+    return EXIT_DONE;
+}
+
+int folder_put(Folder *f)
+{
+    int written, removed;
+
+    unstage_all(f); /* of a run that was stopped */
+    if (!announce(f) || !stage_all(f) || !reach_disk(f) || !still_so(f)) {
+        folder_leave(f);
+        return EXIT_DIAG;
+    }
+    written = put_all(f, PUT_FIRST);
+    written += put_all(f, PUT_OTHERS);
+    removed = remove_all(f);
+    written += put_all(f, PUT_LAST);
+    if (!f->errors && reach_disk(f) && remove_mark(f))
+        return folder_tell(f, written, removed);
+    unstage_all(f);
+    folder_complain(f, MARK_NAME, "generate it again when that is mended",
+                    "the folder is half-written: make and the trainer refuse it");
+    return EXIT_DIAG;
+}

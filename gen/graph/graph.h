@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* graph.h: what graph.c, builder.c, grad.c, fuse.c, span.c, dump.c and verify_graph.c
+ * share. */
+#ifndef GRAPH_H
+#define GRAPH_H
+
+#include "ops/ops.h"
+
+/* The pattern of a fused op's `expands` (fuse.c): while one is recorded, ops called on
+ * `g` go to the hook instead of the class. */
+typedef struct Pattern Pattern;
+
+/* What stands behind `g` and `b` in Lua; one for the whole run. */
+typedef struct Builder {
+    Gen *g;
+    Class *cls;        /* being built; NULL between blocks */
+    const char *block; /* its block's name, for messages */
+    Phase phase;       /* of new nodes */
+    int piece;         /* of new nodes: index in cls->pieces */
+    const char *prefix;
+    Pattern *pattern; /* while an expansion is recorded */
+    Value *flow;      /* output of the block before, what the next one must take */
+    Class *flow_class;
+    bool trains;           /* a block before has a parameter that is not frozen */
+    bool ended;            /* a block returned the loss */
+    int g_ref, b_ref;      /* registry */
+    const char *hint;      /* class name asked for */
+    const char *help;      /* of the next error, or NULL */
+    struct NameSet *names; /* of the class at hand (builder.c) */
+    Pos blame;          /* of an error that no line of Lua made; no file: the fallback */
+    const char *source; /* file of the call before, interned */
+} Builder;
+
+Builder *builder_get(Gen *g); /* made at the first call */
+/* Calls fn(L) protected, with arg as light userdata. An error becomes a diagnostic at the
+ * innermost Lua line of the stack (fallback when there is none); returns false. */
+bool builder_protect(Gen *g, lua_CFunction fn, void *arg, Pos fallback);
+void builder_push_g(Builder *b);
+void builder_push_value(Builder *b, Value *v, Class *owner);
+/* The value at a stack index, NULL when it is none; owner may be NULL. */
+Value *builder_to_value(lua_State *L, int index, Class **owner);
+/* Text of any Lua value for messages: "a table", "[4, 8] f32". */
+const char *builder_show(Gen *g, lua_State *L, int index);
+
+/* Appends a node of the class; name may be NULL; attributes are complete, sorted. */
+Node *builder_node(Builder *b, const OpRule *op, Value **in, Attr *attrs, int n_attrs,
+                   const char *name);
+/* Reads the attributes of an op call from the table at index into out (sorted, complete).
+ * Unknown keys, wrong types and missing values are Lua errors. */
+void builder_attrs(Builder *b, const OpRule *op, int index, Attr *out);
+Value *value_new(Gen *g, Class *c, ValueKind kind, const char *name);
+const char *value_unique_name(Gen *g, const Class *c, const char *base);
+
+/* groups.c: the group that takes the parameter of this name, NULL if none. Counts what
+ * its patterns match: call it once for each name. */
+ParamGroup *group_of(Gen *g, const char *name);
+void groups_check(Gen *g); /* messages for patterns and groups that take nothing */
+/* graph.c: drops nodes whose results nobody needs, then unused values; renumbers. */
+void class_sweep(Gen *g, Class *c);
+/* graph.c: nodes that make more than anybody needs become the forms of their ops that
+ * make less (ops_form), then sweeps. Needs a protected call. */
+void class_trim(Gen *g, Class *c);
+/* All users of values inside the class, recomputed: uses[id] lists nodes in order. */
+typedef struct Uses {
+    int *count;
+    Node ***node;
+} Uses;
+Uses class_uses(Gen *g, const Class *c);
+bool class_is_root(const Class *c, const Value *v); /* boundary, gradient or loss */
+/* graph.c: moves the class's setup nodes out to g->setup and g->consts. */
+void graph_hoist_setup(Gen *g, Class *c);
+
+/* grad.c: can one kernel with one beta write these outputs? add: per output. */
+bool grads_agree(const Class *c, int n, Value *const *out, const bool *add);
+
+/* pieces.c: nodes in order of execution, piece by piece. */
+void class_pieces(Gen *g, Class *c);
+/* span.c: the C signature of a span whose nodes and scratch are known. */
+void span_make_args(Gen *g, Class *c, Span *s);
+
+const char *phase_name(Phase phase); /* text.c */
+/* text.c: the graph as canonical text; the numerics hash is taken of it. */
+void graph_text(Gen *g, Text *t, bool costs);
+
+/* evaluate.c */
+/* Fills Class.evaluate but for its names and arguments (span.c). Needs a protected call.
+ */
+void evaluate_class(Gen *g, Class *c);
+
+/* cudnn.c: messages for all that cuDNN's kernels are asked for and cannot do. */
+void cudnn_check(Gen *g);
+
+/* ---- optimizer.c ----------------------------------------------------------------- */
+
+/* The description's optimizer, or what its rule uses for "matrix", "momentum", "others";
+ * NULL: it has none. */
+const OpRule *optimizer_rule(Gen *g, const char *use);
+bool optimizer_uses(Gen *g, const OpRule *op); /* is it one of those? */
+/* What the description says of an attribute that the rule declares. */
+Attr optimizer_attr(const Gen *g, const OpRule *rule, int index);
+void optimizer_matrices(Gen *g); /* Param.matrix, g->shapes */
+/* The node of that shape, NULL if there is none. */
+const Node *optimizer_shape(const Gen *g, int64_t rows, int64_t cols);
+double optimizer_lr_adjust(const Gen *g, int64_t rows, int64_t cols);
+
+#endif

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ir.h: the op graph of a block class (graph.c, grad.c, fuse.c), its spans (span.c), and the
+ * blocks and parameters of a model. Offsets are in bytes of their slab; ids are creation
+ * order. */
+#ifndef IR_H
+#define IR_H
+
+#include "describe/model.h"
+#include "ops/rule.h"
+
+enum { MAX_DIMS = 4 };
+
+/* What a micro-batch brings. starts: index in its sequence of the first token of each token's
+ * document; only where documents are packed. A masked target is -1. row, [1]: the token whose
+ * logits evaluation hands out; no architecture reads it. */
+enum { DATA_TOKENS, DATA_TARGETS, DATA_STARTS, DATA_ROW, N_DATA };
+extern const char *const data_names[N_DATA];
+
+typedef enum {
+    VAL_NODE,    /* an output of a node */
+    VAL_PARAM,   /* a parameter, as gathered, in param dtype */
+    VAL_INPUT,   /* block input (the previous block's output) */
+    VAL_DATA,    /* i32 [micro_batch * seq], row [1]: one of data_names */
+    VAL_DOUT,    /* gradient of a block output, handed in by the next block's backward */
+} ValueKind;
+
+/* Where the emitted mathematics finds a value (span.c decides). */
+typedef enum {
+    LOC_NONE, LOC_PARAM, LOC_GRAD, LOC_IN, LOC_OUT, LOC_DIN, LOC_DOUT, LOC_DATA, LOC_CONST,
+    LOC_SAVED, LOC_SCRATCH, LOC_LOSS, LOC_LOGITS
+} Loc;
+
+typedef struct Node Node;
+
+typedef struct Value {
+    int id;                  /* index in its graph */
+    ValueKind kind;
+    const char *name;        /* unique in its graph, a C identifier: "qkv", "d_qkv" */
+    Dtype dtype;
+    int n_dims;
+    int64_t dim[MAX_DIMS];
+    int64_t elems, bytes;
+    Node *def;               /* VAL_NODE */
+    int def_out;
+    int index;               /* which param, input, output gradient or data; of a parameter's
+                                gradient: its place in the order of writes to that buffer */
+    /* span.c */
+    Loc loc;
+    int64_t offset_bytes;    /* in the slab, for LOC_SAVED and LOC_SCRATCH */
+    int loc_index;           /* which param, grad, input, output, const */
+} Value;
+
+typedef struct Attr {
+    const char *key;
+    enum { ATTR_INT, ATTR_NUM, ATTR_STR, ATTR_BOOL } type;
+    int64_t i;
+    double num;
+    const char *s;
+} Attr;
+
+typedef enum {
+    PHASE_SETUP, PHASE_FORWARD, PHASE_BACKWARD,
+    PHASE_RECOMPUTE, /* of instructions: the forward span called again, before its backward */
+    PHASE_EVALUATE,  /* of the block that ends the model: its loss and logits, no gradient */
+} Phase;
+
+struct Node {
+    int id;
+    const OpRule *op;
+    const char *name;        /* as the arch named it, or derived from the first output */
+    Phase phase;             /* SETUP: depends on no param, input or data; runs once */
+    int piece;               /* of its class: Class.pieces */
+    int n_in, n_out, n_attrs;
+    Value **in, **out;
+    Attr *attrs;             /* sorted by key */
+    bool *add;               /* per output: adds into a buffer that this step already wrote
+                                (a later use of a parameter used twice) */
+    double flops;            /* of the rule, for this shape */
+    int64_t workspace_bytes;
+    int64_t workspace_offset_bytes; /* in the scratch slab (span.c) */
+    const char *kernel;      /* C name of the emitted kernel; equal for equal (op, shape, attrs) */
+    /* fuse.c: a fused node remembers what it replaced, for checks and dumps */
+    int n_replaced;
+    Node **replaced;
+    Pos pos;                 /* where the architecture called it; of forward nodes only */
+};
+
+typedef struct ClassParam {
+    const char *name;        /* local: "self_attn.qkv_proj.weight" */
+    const char *ident;       /* C identifier: "self_attn_qkv_proj_weight" */
+    int n_dims;
+    int64_t dim[MAX_DIMS];
+    int64_t elems;
+    const char *init;        /* "normal", "zeros", "ones" */
+    double init_std;
+    bool decay;              /* weight decay applies */
+    int n_parts;             /* Hugging Face tensors along dim 0 of a fused storage tensor */
+    const char **part_name;  /* local names */
+    int64_t *part_rows;
+    bool tied_global;        /* name is global, not local: shared between blocks */
+    int piece;               /* the first that reads it, in forward order (span.c) */
+    bool frozen;             /* no gradient: of all blocks of the class */
+    const ParamGroup *group; /* of the block it was built for (Param.group stays) */
+} ClassParam;
+
+/* A constant computed once at start by a SETUP node, shared by every class that asks for it. */
+typedef struct Const { const char *name; Node *node; int out; Value *value; int64_t bytes; } Const;
+
+/* A span: the kernels between two schedule points; emitted once in math.c. */
+typedef enum {
+    ARG_PARAMS, ARG_GRADS, ARG_CONST, ARG_DATA, ARG_IN, ARG_OUT, ARG_DOUT, ARG_DIN, ARG_LOSS,
+    ARG_LOSS_SCALE, ARG_LOGITS,
+    ARG_SAVED, ARG_SCRATCH
+} ArgKind;
+
+typedef struct SpanArg { ArgKind kind; int index; Value *value; } SpanArg;
+
+typedef struct Span {
+    const char *name;        /* "layer_forward" */
+    Phase phase;
+    int n_nodes;
+    Node **nodes;            /* in execution order */
+    int n_args;
+    SpanArg *args;           /* the C signature, in order (span.c) */
+    int64_t scratch_bytes;   /* slab of temporaries, offsets constant in the class; all
+                                pieces of a block and phase share one */
+    int64_t live_scratch_bytes; /* max live: lower bound of scratch_bytes */
+    double flops;
+    int64_t traffic_bytes;   /* operands read and written once */
+} Span;
+
+/* Where the architecture says g:cut "name", a new piece of the block begins: the smallest
+ * part that can be a unit of its own. Every class has at least one. Its backward runs the
+ * backward nodes of its forward nodes, so pieces run in order, then in reverse. */
+typedef struct Piece {
+    const char *name;        /* "mlp_up"; NULL when the class has no cuts */
+    Pos pos;                 /* of the cut */
+    Span forward, backward;  /* one function of math.c each; n_nodes 0: none */
+    Span again;              /* recompute.c: of Class.again, what runs before this backward
+                                where the wrap cuts the block */
+} Piece;
+
+/* Bytes that live from the forward to the backward: of one value, or of several in turn. */
+typedef struct Saved {
+    Value *value;            /* that the backward reads; the others are in place of it */
+    int64_t offset_bytes;    /* in the slab of all */
+    bool dropped;            /* recompute.c: by KEEP_SOME */
+    int64_t some_offset_bytes; /* then in the slab of those kept, or of those dropped */
+} Saved;
+
+typedef struct Class {
+    int id;
+    const char *name;        /* "layer" */
+    const char *hint;        /* the architecture's name for it: "layer" of layer_frozen too */
+    struct { Value **items; int count, cap; } values;
+    struct { Node **items; int count, cap; } nodes;  /* forward then backward, SSA order */
+    struct { ClassParam *items; int count, cap; } params;
+    bool trains_before;      /* something does in the blocks before: its input has a gradient */
+    int n_inputs, n_outputs;
+    Value **inputs, **outputs;       /* boundary values; equal count and shapes chain */
+    Value **d_outputs, **d_inputs;   /* after grad; NULL entries where no gradient flows */
+    Value **grads;                   /* per param, after grad: the (last) value in its buffer;
+                                        NULL: frozen */
+    Value *loss;                     /* non-NULL in the block that ends the model */
+    struct { Piece *items; int count, cap; } pieces; /* in forward order */
+    /* span.c */
+    Span forward, backward;          /* all pieces, one after the other; n_nodes 0: nothing
+                                        to run */
+    int64_t saved_bytes;             /* slab of activations from forward to backward */
+    struct { Saved *items; int count, cap; } saved; /* what lies in it; Value.loc_index */
+    /* recompute.c */
+    Span again;                      /* of KEEP_SOME: the nodes that run again, in order */
+    int64_t kept_bytes, dropped_bytes; /* then the saved slab, and what is not kept */
+    /* evaluate.c */
+    Span evaluate;                   /* after the forward: the loss, where the forward does not
+                                        make it, and one token's logits; n_nodes 0: nobody
+                                        knows how */
+    uint64_t structure_hash;
+} Class;
+
+/* What a call of the schedule runs: one piece, or with -1 the whole block. Recomputing runs
+ * the forward again. */
+static inline const Span *class_span(const Class *c, int piece, Phase phase)
+{
+    const Piece *p = piece < 0 ? NULL : &c->pieces.items[piece];
+
+    if (phase == PHASE_EVALUATE)
+        return &c->evaluate; /* of the whole block */
+    if (phase == PHASE_BACKWARD)
+        return p ? &p->backward : &c->backward;
+    return p ? &p->forward : &c->forward;
+}
+
+/* The k-th piece that a phase runs. */
+static inline int class_piece(const Class *c, int k, Phase phase)
+{
+    return phase == PHASE_BACKWARD ? c->pieces.count - 1 - k : k;
+}
+
+/* Of what the forward of a block makes for its backward (policy.c). */
+typedef enum {
+    KEEP_ALL,
+    KEEP_SOME,  /* not what Class.again makes: its kernels run again before the backward */
+    KEEP_INPUT, /* only its input: the forward runs again before the backward */
+} Keep;
+
+typedef struct Block {
+    int id;
+    const char *name;        /* "layers.7"; [a-z][a-z0-9_.]* */
+    const char *ident;       /* "layers_7" */
+    const char *prefix;      /* of its parameters' global names: "model.layers.7." */
+    const char **at;         /* names.c: the block's place in the schedule, then its pieces' */
+    Class *cls;
+    int *param;              /* global param id for each class param */
+    Keep keep;               /* policy.c */
+    int *unit;               /* of each piece (shard.c); -1: its unit has no parameters */
+    bool cut;                /* its pieces lie in several units: each is a call of its own */
+} Block;
+
+typedef struct Param {       /* one storage tensor; a tied one appears once */
+    int id;
+    const char *name;        /* global: "model.layers.7.self_attn.qkv_proj.weight" */
+    ClassParam *decl;        /* of its first use */
+    Block *block;            /* first block that uses it */
+    int64_t elems;
+    int n_uses;              /* blocks that use it */
+    const ParamGroup *group; /* NULL: in none */
+    bool matrix;             /* the optimizer treats it, or each of its parts, as a whole */
+    /* checkpoint.c */
+    int file;                /* of a checkpoint: 0, 1, ... */
+    int64_t file_elems;      /* weights before it in that file */
+    /* shard.c */
+    int segment;
+    int64_t offset_elems;    /* in the segment; a multiple of GRAIN_ELEMS */
+} Param;
+
+#endif

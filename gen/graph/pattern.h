@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pattern.h: expansions of fused ops as pattern.c records them and fuse.c matches them.
+ */
+#ifndef PATTERN_H
+#define PATTERN_H
+
+#include "graph/builder.h"
+
+enum { MAX_PATTERN = 16, MAX_PATTERN_VALUES = 64, MAX_VARS = 48 };
+
+typedef struct PatternNode {
+    const OpRule *op;
+    Value **in, **out; /* of the pattern */
+    int n_in;          /* inputs that the call gives */
+    Attr *attrs;
+    int *var; /* per attribute: the variable it must equal, -1: the constant */
+} PatternNode;
+
+struct Pattern {
+    const OpRule *op;
+    Class *cls; /* owner of the pattern's values */
+    PatternNode node[MAX_PATTERN];
+    int n_nodes;
+    const char *var_name[MAX_VARS]; /* attributes and dims of the fused op */
+    int n_vars;
+    Value *out[MAX_OPERANDS]; /* of the pattern, per output of the fused op */
+    int order[MAX_PATTERN];   /* nodes so that each but the first touches one before */
+};
+
+typedef struct PatternList {
+    Pattern **items;
+    int count, cap;
+} PatternList;
+
+/* Patterns of all fused ops, the largest first, then by name. */
+void patterns_record(Gen *g, PatternList *list);
+
+#endif

@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* infer.c: shapes, dtypes and costs of one node. In: a node with its op's rule, inputs
+ * and attributes. Out: its outputs' shapes and dtypes, flops and workspace. Dims are
+ * symbols that the inputs bind from left to right ("t 2*f" binds f to half the columns);
+ * whatever does not fit is a Lua error that names operand, shape and reason, so that it
+ * points into the architecture or op that made the call. */
+#include "ops/ops.h"
+#include "base/sandbox.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Larger than any tensor; sums and products of dims below it do not overflow. */
+#define MAX_ELEMS (INT64_C(1) << 46)
+
+/* ---- dims: "t (h+2*kv)*hd" ------------------------------------------------------- */
+
+typedef struct Expr {
+    const char *p, *end;
+    const Syms *syms; /* NULL: only the grammar */
+    bool unbound, bad;
+    int depth;
+} Expr;
+
+static bool letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
+static bool digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static size_t word_bytes(const char *p, const char *end)
+{
+    size_t n = 0;
+
+    while (p + n < end && (letter(p[n]) || digit(p[n])))
+        n++;
+    return n;
+}
+
+static int sym_find(const Syms *s, const char *p, size_t n)
+{
+    for (int i = 0; s && i < s->n; i++)
+        if (strlen(s->name[i]) == n && !memcmp(s->name[i], p, n))
+            return i;
+    return -1;
+}
+
+static int64_t expr_sum(Expr *e);
+
+static int64_t expr_factor(Expr *e)
+{
+    int64_t v = 0;
+
+    if (e->p < e->end && *e->p == '(' && e->depth < 8) {
+        e->p++;
+        e->depth++;
+        v = expr_sum(e);
+        e->depth--;
+        if (e->p < e->end && *e->p == ')')
+            e->p++;
+        else
+            e->bad = true;
+    } else if (e->p < e->end && digit(*e->p)) {
+        for (; e->p < e->end && digit(*e->p) && v < MAX_ELEMS; e->p++)
+            v = v * 10 + (*e->p - '0');
+    } else if (e->p < e->end && letter(*e->p)) {
+        size_t n = word_bytes(e->p, e->end);
+        int i = sym_find(e->syms, e->p, n);
+
+        if (i < 0)
+            e->unbound = true;
+        else
+            v = e->syms->value[i];
+        e->p += n;
+    } else {
+        e->bad = true;
+    }
+    return v;
+}
+
+static int64_t expr_product(Expr *e)
+{
+    int64_t v = expr_factor(e);
+
+    while (!e->bad && e->p < e->end && *e->p == '*') {
+        int64_t w;
+
+        e->p++;
+        w = expr_factor(e);
+        if (__builtin_mul_overflow(v, w, &v))
+            e->bad = true;
+    }
+    return v;
+}
+
+static int64_t expr_sum(Expr *e)
+{
+    int64_t v = expr_product(e);
+
+    while (!e->bad && e->p < e->end && (*e->p == '+' || *e->p == '-')) {
+        bool minus = *e->p++ == '-';
+        int64_t w = expr_product(e);
+
+        if (minus ? __builtin_sub_overflow(v, w, &v) : __builtin_add_overflow(v, w, &v))
+            e->bad = true;
+    }
+    return v;
+}
+
+bool dims_eval(const char *token, size_t bytes, const Syms *s, int64_t *value)
+{
+    Expr e = {.p = token, .end = token + bytes, .syms = s};
+
+    *value = expr_sum(&e);
+    return !e.bad && !e.unbound && e.p == e.end;
+}
+
+/* The next dim of a text; false at its end. */
+static bool next_token(const char **p, const char **token, size_t *bytes)
+{
+    while (**p == ' ')
+        (*p)++;
+    *token = *p;
+    while (**p && **p != ' ')
+        (*p)++;
+    *bytes = (size_t)(*p - *token);
+    return *bytes > 0;
+}
+
+const char *dims_problem(Gen *g, const char *dims)
+{
+    const char *token;
+    size_t n;
+    int count = 0;
+
+    while (next_token(&dims, &token, &n)) {
+        Expr e = {.p = token, .end = token + n};
+
+        expr_sum(&e);
+        if (e.bad || e.p != e.end)
+            return gen_printf(g, "cannot read \"%.*s\"", (int)n, token);
+        if (++count > MAX_DIMS)
+            return gen_printf(g, "more than %d dims", MAX_DIMS);
+    }
+    return count ? NULL : "no dims";
+}
+
+int dims_symbols(Gen *g, const char *dims, const char **names, int n, int max)
+{
+    const char *end = dims + strlen(dims);
+
+    for (const char *p = dims; p < end;) {
+        size_t bytes = word_bytes(p, end);
+        int i = 0;
+
+        if (!bytes || digit(*p)) {
+            p += bytes ? bytes : 1;
+            continue;
+        }
+        while (i < n && (strlen(names[i]) != bytes || memcmp(names[i], p, bytes) != 0))
+            i++;
+        if (i == n && n < max)
+            names[n++] = gen_strndup(g, p, bytes);
+        p += bytes;
+    }
+    return n;
+}
+
+/* ---- one call -------------------------------------------------------------------- */
+
+typedef struct Infer {
+    Gen *g;
+    lua_State *L;
+    const Node *node;
+    const OpRule *op;
+    Syms syms;
+    int n_index; /* stack index of n */
+} Infer;
+
+static void bind(Infer *in, const char *name, size_t bytes, int64_t value,
+                 const char *from)
+{
+    Syms *s = &in->syms;
+
+    if (s->n == MAX_SYMS)
+        luaL_error(in->L, "%s: more than %d dims", in->op->name, MAX_SYMS);
+    s->name[s->n] = gen_strndup(in->g, name, bytes);
+    s->value[s->n] = value;
+    s->from[s->n++] = from;
+    lua_pushinteger(in->L, value);
+    lua_setfield(in->L, in->n_index, s->name[s->n - 1]);
+}
+
+/* Where the symbols of a dim came from: " (k from x)". */
+static const char *bound_where(Infer *in, const char *token, size_t bytes)
+{
+    size_t n = word_bytes(token, token + bytes);
+    int i = sym_find(&in->syms, token, n);
+
+    if (n == bytes && i >= 0)
+        return gen_printf(in->g, " (%.*s, from %s)", (int)n, token, in->syms.from[i]);
+    return gen_printf(in->g, " (%.*s)", (int)bytes, token);
+}
+
+static void match_dim(Infer *in, const Operand *o, const Value *v, int d,
+                      const char *token, size_t n)
+{
+    int64_t factor = 1, want;
+    const char *name = token;
+    size_t bytes = n;
+
+    if (digit(*token)) { /* 2*f binds f */
+        const char *star = memchr(token, '*', n);
+
+        if (star && word_bytes(token, star) == (size_t)(star - token)) {
+            dims_eval(token, (size_t)(star - token), NULL, &factor);
+            name = star + 1;
+            bytes = n - (size_t)(name - token);
+        }
+    }
+    if (factor > 0 && letter(*name) && word_bytes(name, name + bytes) == bytes &&
+        sym_find(&in->syms, name, bytes) < 0) {
+        if (v->dim[d] % factor)
+            luaL_error(in->L, "%s: %s is %s, but its dim %d must be %s times something",
+                       in->op->name, o->name, shape_text(in->g, v), d + 1,
+                       gen_printf(in->g, "%lld", (long long)factor));
+        bind(in, name, bytes, v->dim[d] / factor, o->name);
+        return;
+    }
+    if (!dims_eval(token, n, &in->syms, &want))
+        luaL_error(in->L,
+                   "%s: the rule's dims \"%s\" of %s use a name before anything binds it",
+                   in->op->name, o->dims, o->name);
+    if (want != v->dim[d])
+        luaL_error(in->L, "%s: %s is %s, but its dim %d must be %s%s", in->op->name,
+                   o->name, shape_text(in->g, v), d + 1,
+                   gen_printf(in->g, "%lld", (long long)want), bound_where(in, token, n));
+}
+
+/* Shape that a rule's function returns; which: "inputs" or "outputs". */
+static int dims_call(Infer *in, const char *which, int index, int64_t *dim)
+{
+    lua_State *L = in->L;
+    const char *name =
+        !strcmp(which, "inputs") ? in->op->in[index].name : in->op->out[index].name;
+    int n;
+
+    ops_push_function(L, in->op, which);
+    if (!lua_istable(L, -1) || lua_rawgeti(L, -1, index + 1) != LUA_TTABLE ||
+        lua_rawgeti(L, -1, 2) != LUA_TFUNCTION) /* checked when loaded */
+        return luaL_error(L, "%s: the rule changed its own %s", in->op->name, which);
+    lua_pushvalue(L, in->n_index);
+    lua_call(L, 1, 1);
+    if (!lua_istable(L, -1) || (n = (int)sandbox_length(L, -1)) < 1 || n > MAX_DIMS)
+        return luaL_error(
+            L,
+            "%s: the rule's function for the dims of %s must return a list of 1"
+            " to %d numbers",
+            in->op->name, name, MAX_DIMS);
+    for (int i = 0; i < n; i++) {
+        int ok;
+
+        lua_rawgeti(L, -1, i + 1);
+        dim[i] = lua_tointegerx(L, -1, &ok);
+        if (!ok)
+            return luaL_error(L, "%s: dim %d of %s is not a whole number", in->op->name,
+                              i + 1, name);
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 3);
+    return n;
+}
+
+static bool class_takes(const Gen *g, const char *cls, Dtype d)
+{
+    if (!strcmp(cls, "float"))
+        return d == DT_F64 || d == DT_F32 || d == DT_BF16 || d == DT_F16;
+    if (!strcmp(cls, "i32"))
+        return d == DT_I32;
+    if (!strcmp(cls, "acc"))
+        return d == ops_acc_dtype(g);
+    if (!strcmp(cls, "grad"))
+        return d == g->model.reduce_dtype;
+    return true;
+}
+
+static void match_input(Infer *in, int i)
+{
+    const Operand *o = &in->op->in[i];
+    const Value *v = in->node->in[i];
+    int64_t dim[MAX_DIMS];
+    const char *p = o->dims, *token;
+    size_t n;
+    int d = 0;
+
+    if (!class_takes(in->g, o->dtype, v->dtype))
+        luaL_error(in->L, "%s: %s is %s, but must be %s", in->op->name, o->name,
+                   dtype_name(v->dtype), o->dtype);
+    if (!*o->dims) {
+        int count = dims_call(in, "inputs", i, dim);
+
+        if (count != v->n_dims || memcmp(dim, v->dim, sizeof *dim * (size_t)count) != 0) {
+            Value want = {.n_dims = count};
+
+            memcpy(want.dim, dim, sizeof *dim * (size_t)count);
+            luaL_error(in->L, "%s: %s is %s, but must be %s", in->op->name, o->name,
+                       shape_text(in->g, v), shape_text(in->g, &want));
+        }
+        return;
+    }
+    while (next_token(&p, &token, &n)) {
+        if (d < v->n_dims)
+            match_dim(in, o, v, d, token, n);
+        d++;
+    }
+    if (d != v->n_dims)
+        luaL_error(in->L, "%s: %s is %s, but must have %d dims (%s)", in->op->name,
+                   o->name, shape_text(in->g, v), d, o->dims);
+}
+
+/* Makes n and binds attributes and inputs; leaves n on the stack. */
+static void infer_begin(Infer *in, Gen *g, const Node *node)
+{
+    *in = (Infer){.g = g, .L = g->L, .node = node, .op = node->op};
+    luaL_checkstack(in->L, 20, "an op call");
+    lua_createtable(in->L, 0, 16);
+    in->n_index = lua_gettop(in->L);
+    for (int i = 0; i < node->n_attrs; i++) {
+        const Attr *a = &node->attrs[i];
+
+        switch (a->type) {
+        case ATTR_INT:
+            bind(in, a->key, strlen(a->key), a->i, "the attribute");
+            break;
+        case ATTR_NUM:
+            lua_pushnumber(in->L, a->num);
+            lua_setfield(in->L, in->n_index, a->key);
+            break;
+        case ATTR_STR:
+            lua_pushstring(in->L, a->s);
+            lua_setfield(in->L, in->n_index, a->key);
+            break;
+        case ATTR_BOOL:
+            lua_pushboolean(in->L, a->i != 0);
+            lua_setfield(in->L, in->n_index, a->key);
+            break;
+        }
+    }
+    for (int i = 0; i < node->n_in; i++) {
+        match_input(in, i);
+        if (in->op->in[i].optional) { /* the rule's functions may ask for it */
+            lua_pushboolean(in->L, 1);
+            lua_setfield(in->L, in->n_index, in->op->in[i].name);
+        }
+    }
+    for (int i = 0; i < in->op->n_out; i++)
+        if (in->op->out[i].form) {
+            lua_pushboolean(in->L, 1);
+            lua_setfield(in->L, in->n_index, in->op->out[i].name);
+        }
+}
+
+static void set_shape(Infer *in, Value *v, const char *name, const int64_t *dim, int n)
+{
+    v->n_dims = n;
+    v->elems = 1;
+    for (int i = 0; i < n; i++) {
+        v->dim[i] = dim[i];
+        if (dim[i] < 1)
+            luaL_error(in->L, "%s: %s would be %s", in->op->name, name,
+                       shape_text(in->g, v));
+        if (__builtin_mul_overflow(v->elems, dim[i], &v->elems) || v->elems > MAX_ELEMS)
+            luaL_error(in->L, "%s: %s would have more than 2^46 elements", in->op->name,
+                       name);
+    }
+    v->bytes = v->elems * dtype_bytes(v->dtype);
+}
+
+static Dtype output_dtype(const Infer *in, const Operand *o)
+{
+    for (int i = 0; i < in->node->n_in; i++)
+        if (!strcmp(o->dtype, in->op->in[i].name))
+            return in->node->in[i]->dtype;
+    for (int i = 0; i < in->op->n_out && &in->op->out[i] < o; i++)
+        if (!strcmp(o->dtype, in->op->out[i].name))
+            return in->node->out[i]->dtype;
+    if (!strcmp(o->dtype, "param"))
+        return in->g->model.param_dtype;
+    if (!strcmp(o->dtype, "grad"))
+        return in->g->model.reduce_dtype;
+    if (!strcmp(o->dtype, "acc"))
+        return ops_acc_dtype(in->g);
+    return dtype_parse(o->dtype);
+}
+
+static void infer_output(Infer *in, int i)
+{
+    const Operand *o = &in->op->out[i];
+    Value *v = in->node->out[i];
+    int64_t dim[MAX_DIMS] = {0};
+    const char *p = o->dims, *token;
+    size_t bytes;
+    int n = 0;
+
+    v->dtype = output_dtype(in, o);
+    gen_require(v->dtype != DT_NONE, "%s: no dtype for %s", in->op->name, o->name);
+    if (!*o->dims)
+        n = dims_call(in, "outputs", i, dim);
+    else
+        while (next_token(&p, &token, &bytes))
+            if (!dims_eval(token, bytes, &in->syms, &dim[n++]))
+                luaL_error(in->L, "%s: cannot compute dim %d of %s (%s)", in->op->name, n,
+                           o->name, o->dims);
+    set_shape(in, v, o->name, dim, n);
+    if (!o->alias)
+        return;
+    for (int k = 0; k < in->node->n_in; k++)
+        if (!strcmp(in->op->in[k].name, o->alias) && in->node->in[k]->bytes < v->bytes)
+            luaL_error(in->L, "%s: %s is declared an alias of %s, which is smaller",
+                       in->op->name, o->name, o->alias);
+}
+
+/* A number from one of the rule's functions of n. */
+static double number_of(Infer *in, const char *key)
+{
+    double v;
+    int ok;
+
+    ops_push_function(in->L, in->op, key);
+    lua_pushvalue(in->L, in->n_index);
+    lua_call(in->L, 1, 1);
+    v = lua_tonumberx(in->L, -1, &ok);
+    lua_pop(in->L, 1);
+    if (!ok || !isfinite(v) || v < 0 || v > 1e30)
+        luaL_error(in->L, "%s: %s(n) must return a number that is not negative",
+                   in->op->name, key);
+    return v;
+}
+
+/* Scratch depends on dtypes too: the first input's, that of sums, of gradients. */
+static int64_t workspace_of(Infer *in, const Node *node)
+{
+    const OpInfo *info = node->op->info;
+    bool on_cuda = in->g->model.target == TARGET_CUDA;
+    const char *key = in->g->model.cudnn && info->has_cudnn
+                          ? info->has_workspace_cudnn ? "workspace_cudnn" : NULL
+                      : on_cuda && info->has_workspace_cuda ? "workspace_cuda"
+                      : info->has_workspace                 ? "workspace"
+                                                            : NULL;
+    double bytes;
+
+    if (!key)
+        return 0;
+    lua_pushinteger(in->L, node->n_in > 0 ? dtype_bytes(node->in[0]->dtype) : 0);
+    lua_setfield(in->L, in->n_index, "elem_bytes");
+    lua_pushinteger(in->L, dtype_bytes(ops_acc_dtype(in->g)));
+    lua_setfield(in->L, in->n_index, "acc_bytes");
+    lua_pushinteger(in->L, dtype_bytes(in->g->model.reduce_dtype));
+    lua_setfield(in->L, in->n_index, "grad_bytes");
+    bytes = number_of(in, key);
+    if (bytes > (double)MAX_ELEMS || bytes != floor(bytes))
+        luaL_error(in->L, "%s: workspace(n) must return whole bytes", node->op->name);
+    return (int64_t)bytes;
+}
+
+void infer_node(Gen *g, Node *node)
+{
+    Infer in;
+    lua_State *L = g->L;
+    const OpInfo *info = node->op->info;
+    int top = lua_gettop(L);
+
+    infer_begin(&in, g, node);
+    if (info->has_check) {
+        ops_push_function(L, node->op, "check");
+        lua_pushvalue(L, in.n_index);
+        lua_call(L, 1, 1);
+        if (lua_toboolean(L, -1))
+            luaL_error(L, "%s: %s", node->op->name,
+                       lua_isstring(L, -1) ? lua_tostring(L, -1) : "check failed");
+        lua_pop(L, 1);
+    }
+    for (int i = 0; i < node->op->n_out; i++)
+        infer_output(&in, i);
+    node->flops = info->has_flops ? number_of(&in, "flops") : 0;
+    node->workspace_bytes = workspace_of(&in, node);
+    lua_settop(L, top);
+}
+
+void infer_push_n(Gen *g, const Node *node)
+{
+    Infer in;
+
+    infer_begin(&in, g, node);
+}
+
+int64_t infer_traffic(Gen *g, const Node *node)
+{
+    int64_t bytes = 0;
+    Infer in;
+
+    if (node->op->info->has_bytes) {
+        infer_begin(&in, g, node);
+        bytes = (int64_t)number_of(&in, "bytes");
+        lua_pop(g->L, 1);
+        return bytes;
+    }
+    for (int i = 0; i < node->n_in; i++)
+        bytes += node->in[i]->bytes;
+    for (int i = 0; i < node->n_out; i++)
+        bytes += node->out[i]->bytes;
+    return bytes;
+}

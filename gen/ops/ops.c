@@ -1,0 +1,587 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ops.c: op folders → g->ops. In: the embedded templates/ops, and each folder of --ops
+ * DIR, which adds an op or takes the place of the built-in one of that name. A rule runs
+ * in the sandbox with its own environment, gen/lua/op.lua checks it, and every mistake in
+ * it is a message at its line. Out: OpRules sorted by name, so that no directory order
+ * can matter. */
+#include "ops/ops.h"
+#include "describe/load.h"
+#include "base/sandbox.h"
+#include "base/names.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const char ops_prefix[] = "templates/ops/";
+
+/* ---- what the rule's checker asks of C ------------------------------------------- */
+
+static Gen *up_gen(lua_State *L)
+{
+    return lua_touserdata(L, lua_upvalueindex(1));
+}
+
+static int c_problem(lua_State *L)
+{
+    lua_pushstring(L, dims_problem(up_gen(L), luaL_checkstring(L, 1)));
+    return 1;
+}
+
+static int c_symbols(lua_State *L)
+{
+    const char *names[MAX_SYMS];
+    int n = dims_symbols(up_gen(L), luaL_checkstring(L, 1), names, 0, MAX_SYMS);
+
+    lua_createtable(L, n, 0);
+    for (int i = 0; i < n; i++) {
+        lua_pushstring(L, names[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+    return 1;
+}
+
+static int c_ident(lua_State *L)
+{
+    lua_pushboolean(L, ident_ok(luaL_checkstring(L, 1)));
+    return 1;
+}
+
+/* The type of the model's field of that name, or nil. */
+static int c_model_field(lua_State *L)
+{
+    Attr a;
+
+    if (lua_type(L, 1) == LUA_TSTRING &&
+        attr_from_model(up_gen(L), lua_tostring(L, 1), &a))
+        lua_pushstring(L, attr_type_name(a.type));
+    else
+        lua_pushnil(L);
+    return 1;
+}
+
+static void push_helpers(Gen *g)
+{
+    static const luaL_Reg helpers[] = {{"problem", c_problem},
+                                       {"symbols", c_symbols},
+                                       {"ident", c_ident},
+                                       {"model_field", c_model_field},
+                                       {NULL, NULL}};
+
+    lua_createtable(g->L, 0, 4);
+    lua_pushlightuserdata(g->L, g);
+    luaL_setfuncs(g->L, helpers, 1);
+}
+
+/* ---- one rule, from Lua into C --------------------------------------------------- */
+
+static const char *field_text(Gen *g, const char *key)
+{
+    const char *s;
+
+    lua_getfield(g->L, -1, key);
+    s = lua_isstring(g->L, -1) ? gen_strdup(g, lua_tostring(g->L, -1)) : NULL;
+    lua_pop(g->L, 1);
+    return s;
+}
+
+static bool field_true(lua_State *L, const char *key)
+{
+    bool v;
+
+    lua_getfield(L, -1, key);
+    v = lua_toboolean(L, -1);
+    lua_pop(L, 1);
+    return v;
+}
+
+/* Of the table on top: field `key`, a list of operands. */
+static Operand *read_operands(Gen *g, const char *key, const char *dtype_key, int *count)
+{
+    lua_State *L = g->L;
+    Operand *list;
+
+    lua_getfield(L, -1, key);
+    *count = (int)sandbox_length(L, -1);
+    list = gen_alloc(g, sizeof *list * (size_t)(*count + 1));
+    for (int i = 0; i < *count; i++) {
+        lua_rawgeti(L, -1, i + 1);
+        list[i].name = field_text(g, "name");
+        list[i].dims = field_text(g, "dims");
+        if (!list[i].dims)
+            list[i].dims = "";
+        list[i].dtype = field_text(g, dtype_key);
+        list[i].may_add = field_true(L, "add");
+        list[i].alias = field_text(g, "alias");
+        list[i].optional = field_true(L, "optional");
+        list[i].form = field_text(g, "form");
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    return list;
+}
+
+static void read_attr(Gen *g, AttrSpec *s)
+{
+    lua_State *L = g->L;
+    const char *type = field_text(g, "type");
+
+    s->key = field_text(g, "key");
+    s->from = field_text(g, "from");
+    s->type = !strcmp(type, "int")      ? ATTR_INT
+              : !strcmp(type, "number") ? ATTR_NUM
+              : !strcmp(type, "string") ? ATTR_STR
+                                        : ATTR_BOOL;
+    s->dflt = (Attr){.key = s->key, .type = s->type};
+    lua_getfield(L, -1, "default");
+    s->has_default = !lua_isnil(L, -1);
+    if (s->has_default) {
+        if (s->type == ATTR_INT)
+            s->dflt.i = lua_tointeger(L, -1);
+        else if (s->type == ATTR_NUM)
+            s->dflt.num = lua_tonumber(L, -1);
+        else if (s->type == ATTR_STR)
+            s->dflt.s = gen_strdup(g, lua_tostring(L, -1));
+        else
+            s->dflt.i = lua_toboolean(L, -1);
+    }
+    lua_pop(L, 1);
+    if (s->from) {
+        s->has_default = true;
+        gen_require(attr_from_model(g, s->from, &s->dflt) && (int)s->dflt.type == s->type,
+                    "attribute %s from %s", s->key, s->from);
+        s->dflt.key = s->key;
+    }
+}
+
+/* From the checked form on top of the stack. */
+static void read_rule(Gen *g, OpRule *op)
+{
+    lua_State *L = g->L;
+    OpInfo *info = op->info;
+
+    op->in = read_operands(g, "inputs", "class", &op->n_in);
+    op->out = read_operands(g, "outputs", "dtype", &op->n_out);
+    info->role = field_text(g, "role");
+    info->evaluates = field_text(g, "evaluates");
+    op->optimizer = info->role && !strcmp(info->role, "optimizer");
+    lua_getfield(L, -1, "attrs");
+    info->n_attrs = (int)sandbox_length(L, -1);
+    info->attrs = gen_alloc(g, sizeof *info->attrs * (size_t)(info->n_attrs + 1));
+    for (int i = 0; i < info->n_attrs; i++) {
+        lua_rawgeti(L, -1, i + 1);
+        read_attr(g, &info->attrs[i]);
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    lua_getfield(L, -1, "axes");
+    info->n_axes = (int)sandbox_length(L, -1);
+    info->axes = gen_alloc(g, sizeof *info->axes * (size_t)(info->n_axes + 1));
+    for (int i = 0; i < info->n_axes; i++) {
+        lua_rawgeti(L, -1, i + 1);
+        info->axes[i].dim = field_text(g, "dim");
+        info->axes[i].reduction = field_true(L, "reduction");
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+}
+
+static bool rule_has(lua_State *L, const OpRule *op, const char *key)
+{
+    bool has;
+
+    ops_push_function(L, op, key);
+    has = !lua_isnil(L, -1);
+    lua_pop(L, 1);
+    return has;
+}
+
+/* The list of problems on top of the stack becomes messages. */
+static void report_problems(Gen *g, const OpRule *op)
+{
+    lua_State *L = g->L;
+    int n = (int)sandbox_length(L, -1);
+
+    for (int i = 0; i < n; i++) {
+        const char *key, *item, *message, *help;
+
+        lua_rawgeti(L, -1, i + 1);
+        key = field_text(g, "key");
+        item = field_text(g, "item");
+        message = field_text(g, "message");
+        help = field_text(g, "help");
+        lua_pop(L, 1);
+        diag_add(g, DIAG_ERROR, ops_place(g, op, key, item), help, "op %s: %s", op->name,
+                 message);
+    }
+}
+
+/* `op { ... }` in a rule's file: marks the table and returns it. */
+static int c_op(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TTABLE);
+    lua_settop(L, 1);
+    return 1;
+}
+
+/* Registry ref of the function that an embedded file returns. */
+static int load_function(Gen *g, const char *path)
+{
+    const Embedded *e = embed_find(path);
+
+    gen_require(e, "%s is not embedded", path);
+    if (sandbox_run(g, (const char *)e->data, e->bytes, gen_printf(g, "@%s", path),
+                    LUA_NOREF, 1))
+        sandbox_fault(g->L, path);
+    return luaL_ref(g->L, LUA_REGISTRYINDEX);
+}
+
+/* Runs op.lua and checks it; checker: registry ref of gen/lua/op.lua's function. */
+static bool load_rule(Gen *g, OpRule *op, int checker)
+{
+    lua_State *L = g->L;
+    OpInfo *info = op->info;
+    int env = sandbox_env(g), problems;
+
+    lua_rawgeti(L, LUA_REGISTRYINDEX, env);
+    lua_pushcfunction(L, c_op);
+    lua_setfield(L, -2, "op");
+    lua_pop(L, 1);
+    if (sandbox_run(g, info->text, info->text_bytes, gen_printf(g, "@%s", info->path),
+                    env, 1)) {
+        ops_report_lua(g, op);
+        luaL_unref(L, LUA_REGISTRYINDEX, env);
+        return false;
+    }
+    luaL_unref(L, LUA_REGISTRYINDEX, env);
+    lua_pushvalue(L, -1);
+    op->lua_ref = luaL_ref(L, LUA_REGISTRYINDEX);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, checker);
+    lua_insert(L, -2);
+    push_helpers(g);
+    if (sandbox_status(L, lua_pcall(L, 2, 2, 0))) {
+        ops_report_lua(g, op);
+        return false;
+    }
+    problems = (int)sandbox_length(L, -1);
+    report_problems(g, op);
+    lua_pop(L, 1);
+    if (!problems) {
+        read_rule(g, op);
+        info->scaled = rule_has(L, op, "scaled");
+        info->has_backward = rule_has(L, op, "backward");
+        info->has_check = rule_has(L, op, "check");
+        info->has_flops = rule_has(L, op, "flops");
+        info->has_bytes = rule_has(L, op, "bytes");
+        info->has_workspace = rule_has(L, op, "workspace");
+        info->has_workspace_cuda = rule_has(L, op, "workspace_cuda");
+        info->has_workspace_cudnn = rule_has(L, op, "workspace_cudnn");
+        op->fused = rule_has(L, op, "expands");
+    }
+    lua_pop(L, 1);
+    return problems == 0;
+}
+
+/* ---- folders --------------------------------------------------------------------- */
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const OpRule *)a)->name, ((const OpRule *)b)->name);
+}
+
+/* Adds the folder's rule, in place of an older one of that name; texts only. */
+static OpRule *add_folder(Gen *g, const char *name, const char *folder, const char *text,
+                          size_t bytes, bool from_disk)
+{
+    OpRule *op = NULL;
+
+    for (int i = 0; i < g->ops.count; i++)
+        if (!strcmp(g->ops.items[i].name, name))
+            op = &g->ops.items[i];
+    if (!op)
+        op = gen_push(g, &g->ops);
+    *op = (OpRule){.name = gen_strdup(g, name), .folder = gen_strdup(g, folder)};
+    op->info = gen_alloc(g, sizeof *op->info);
+    *op->info = (OpInfo){.path = gen_printf(g, "%s/op.lua", folder),
+                         .text = gen_strndup(g, text, bytes),
+                         .text_bytes = bytes,
+                         .from_disk = from_disk};
+    return op;
+}
+
+static void add_embedded(Gen *g)
+{
+    size_t prefix = sizeof ops_prefix - 1;
+
+    for (int i = 0; i < embedded_count; i++) {
+        const char *path = embedded_files[i].path, *slash;
+        const Embedded *e;
+
+        if (strncmp(path, ops_prefix, prefix) != 0)
+            continue;
+        slash = strchr(path + prefix, '/');
+        if (!slash || strcmp(slash, "/op.lua") != 0)
+            continue;
+        e = embed_find(path); /* --share: from disk */
+        gen_require(e, "%s is gone", path);
+        add_folder(g, gen_strndup(g, path + prefix, (size_t)(slash - path) - prefix),
+                   gen_strndup(g, path, (size_t)(slash - path)), (const char *)e->data,
+                   e->bytes, false);
+    }
+}
+
+static bool op_name_ok(const char *name)
+{
+    static const char *const taken[] = {"param", "cut", "tokens", "targets", "starts"};
+
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+        if (!strcmp(name, taken[i]))
+            return false;
+    for (const char *p = name; *p; p++)
+        if (!((*p >= 'a' && *p <= 'z') || *p == '_' ||
+              (*p >= '0' && *p <= '9' && p > name)))
+            return false;
+    return ident_ok(name) && strlen(name) < 64;
+}
+
+static int name_order(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Sub-folders of dir, sorted; NULL with a message when dir cannot be read. */
+static char **list_folders(Gen *g, const char *dir, int *count)
+{
+    struct {
+        char **items;
+        int count, cap;
+    } names = {0};
+    DIR *d = opendir(dir);
+    struct dirent *entry;
+
+    if (!d) {
+        diag_add(g, DIAG_ERROR, (Pos){0}, "--ops names a folder of op folders",
+                 "--ops %s: %s", dir, strerror(errno));
+        return NULL;
+    }
+    while ((entry = readdir(d))) {
+        struct stat st;
+
+        if (entry->d_name[0] == '.' ||
+            stat(gen_printf(g, "%s/%s", dir, entry->d_name), &st) != 0 ||
+            !S_ISDIR(st.st_mode))
+            continue;
+        *gen_push(g, &names) = gen_strdup(g, entry->d_name);
+    }
+    closedir(d);
+    if (names.count)
+        qsort(names.items, (size_t)names.count, sizeof *names.items, name_order);
+    *count = names.count;
+    return names.items;
+}
+
+static void add_disk(Gen *g, const char *dir)
+{
+    int count = 0;
+    char **names = list_folders(g, dir, &count);
+
+    for (int i = 0; i < count; i++) {
+        const char *folder = gen_printf(g, "%s/%s", dir, names[i]), *text;
+        const char *path = gen_printf(g, "%s/op.lua", folder);
+        size_t bytes;
+        int error = read_whole_file(path, &text, &bytes);
+
+        if (error == ENOENT)
+            continue; /* some other folder */
+        if (error)
+            diag_add(g, DIAG_ERROR, (Pos){.file = path}, NULL, "%s", file_problem(error));
+        else if (!op_name_ok(names[i]))
+            diag_add(g, DIAG_ERROR, (Pos){.file = path},
+                     "op names match [a-z_][a-z0-9_]*; param, cut, tokens, targets "
+                     "and starts are taken",
+                     "%s cannot be the name of an op", names[i]);
+        else
+            add_folder(g, names[i], folder, text, bytes, true);
+    }
+}
+
+/* ---- forms: ops without their optional outputs ------------------------------------- */
+
+/* The op without the outputs that have this word; maker: registry ref of op_form.lua's
+ * function. */
+static void add_form(Gen *g, int of, const char *word, int maker)
+{
+    lua_State *L = g->L;
+    const OpRule *op = &g->ops.items[of];
+    OpRule form = *op;
+    const char *name = gen_printf(g, "%s_%s", op->name, word);
+
+    for (int i = 0; i < g->ops.count; i++)
+        if (!strcmp(g->ops.items[i].name, name)) {
+            diag_add(g, DIAG_ERROR, ops_place(g, op, "outputs", word), NULL,
+                     "op %s: there is an op %s already", op->name, name);
+            return;
+        }
+    form.name = name;
+    form.info = gen_alloc(g, sizeof *form.info);
+    *form.info = *op->info;
+    form.info->form_of = op->name;
+    form.info->form = word;
+    form.info->has_backward = false;
+    form.n_out = 0;
+    form.out = gen_alloc(g, sizeof *form.out * (size_t)op->n_out);
+    for (int i = 0; i < op->n_out; i++)
+        if (!op->out[i].form || strcmp(op->out[i].form, word) != 0)
+            form.out[form.n_out++] = op->out[i];
+    lua_rawgeti(L, LUA_REGISTRYINDEX, maker);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, op->lua_ref);
+    lua_pushstring(L, word);
+    if (lua_pcall(L, 2, 1, 0))
+        sandbox_fault(L, word);
+    form.lua_ref = luaL_ref(L, LUA_REGISTRYINDEX);
+    *gen_push(g, &g->ops) = form;
+}
+
+static void add_forms(Gen *g)
+{
+    int maker = load_function(g, "gen/lua/op_form.lua"), count = g->ops.count;
+
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < g->ops.items[i].n_out; k++) {
+            const Operand *out = g->ops.items[i].out;
+            bool first = out[k].form != NULL;
+
+            for (int before = 0; first && before < k; before++)
+                first = !out[before].form || strcmp(out[before].form, out[k].form) != 0;
+            if (first)
+                add_form(g, i, out[k].form, maker);
+        }
+    luaL_unref(g->L, LUA_REGISTRYINDEX, maker);
+    if (g->ops.count)
+        qsort(g->ops.items, (size_t)g->ops.count, sizeof *g->ops.items, by_name);
+}
+
+void ops_load(Gen *g)
+{
+    const OpRule *sum = NULL;
+    int checker;
+
+    add_embedded(g);
+    if (g->opt.ops_dir)
+        add_disk(g, g->opt.ops_dir);
+    if (g->ops.count)
+        qsort(g->ops.items, (size_t)g->ops.count, sizeof *g->ops.items, by_name);
+    checker = load_function(g, "gen/lua/op.lua");
+    for (int i = 0; i < g->ops.count; i++) {
+        OpRule *op = &g->ops.items[i];
+
+        if (!load_rule(g, op, checker)) {
+            if (sandbox_of(g->L)->expired)
+                break; /* no later rule could run */
+            continue;
+        }
+        if (op->info->role && !strcmp(op->info->role, "sum")) {
+            if (sum)
+                diag_add(g, DIAG_ERROR, ops_place(g, op, "role", NULL), NULL,
+                         "op %s: %s has the role \"sum\" already", op->name, sum->name);
+            sum = op;
+        }
+    }
+    luaL_unref(g->L, LUA_REGISTRYINDEX, checker);
+    if (!diag_errors(g))
+        add_forms(g);
+    for (int i = 0; i < g->ops.count; i++) {
+        OpRule *op = &g->ops.items[i];
+        size_t bytes;
+
+        op->has_cpu = ops_template(g, op, "cpu.c", &bytes) != NULL;
+        op->info->has_cudnn = ops_template(g, op, "cudnn.cu", &bytes) != NULL;
+        op->has_cuda = ops_template(g, op, "cuda.cu", &bytes) != NULL;
+    }
+}
+
+/* ---- questions ------------------------------------------------------------------- */
+
+const OpRule *ops_find(const Gen *g, const char *name)
+{
+    int low = 0, high = g->ops.count;
+
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        int c = strcmp(name, g->ops.items[middle].name);
+
+        if (c == 0)
+            return &g->ops.items[middle];
+        if (c < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
+const OpRule *ops_role(const Gen *g, const char *role)
+{
+    for (int i = 0; i < g->ops.count; i++)
+        if (g->ops.items[i].info->role && !strcmp(g->ops.items[i].info->role, role))
+            return &g->ops.items[i];
+    return NULL;
+}
+
+const char *ops_nearest(Gen *g, const char *name)
+{
+    const char **names = gen_alloc(g, sizeof *names * (size_t)(g->ops.count + 1));
+
+    for (int i = 0; i < g->ops.count; i++)
+        names[i] = g->ops.items[i].name;
+    return diag_nearest(name, names, g->ops.count);
+}
+
+const OpRule *ops_form(const Gen *g, const OpRule *op, const bool *dead)
+{
+    const OpRule *best = NULL;
+
+    for (int i = 0; i < g->ops.count; i++) {
+        const OpRule *form = &g->ops.items[i];
+        bool fits = form->info->form_of && !strcmp(form->info->form_of, op->name);
+
+        for (int k = 0; fits && k < op->n_out; k++)
+            fits = dead[k] || !op->out[k].form ||
+                   strcmp(op->out[k].form, form->info->form) != 0;
+        if (fits && (!best || form->n_out < best->n_out))
+            best = form;
+    }
+    return best;
+}
+
+const char *ops_cuda_file(const Gen *g, const OpRule *op)
+{
+    return g->model.cudnn && op->info->has_cudnn ? "cudnn.cu" : "cuda.cu";
+}
+
+const char *ops_template_path(Gen *g, const OpRule *op, const char *file)
+{
+    return gen_printf(g, "%s/%s", op->folder, file);
+}
+
+const char *ops_template(Gen *g, const OpRule *op, const char *file, size_t *bytes)
+{
+    const char *path = ops_template_path(g, op, file), *text;
+    const Embedded *e;
+
+    if (op->info->from_disk)
+        return read_whole_file(path, &text, bytes) == 0 ? text : NULL;
+    e = embed_find(path);
+    *bytes = e ? e->bytes : 0;
+    return e ? (const char *)e->data : NULL;
+}
+
+void ops_push_function(lua_State *L, const OpRule *op, const char *key)
+{
+    lua_rawgeti(L, LUA_REGISTRYINDEX, op->lua_ref);
+    lua_pushstring(L, key);
+    lua_rawget(L, -2);
+    lua_remove(L, -2);
+}

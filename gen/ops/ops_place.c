@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ops_place.c: where in an op's op.lua a message points. In: a field's name, or what Lua
+ * says. Out: a place with file, line and column; the file's text, for messages to show.
+ */
+#include "base/lex.h"
+#include "ops/ops.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool word_char(char c)
+{
+    return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+           (c >= 'A' && c <= 'Z');
+}
+
+/* The first time the word stands alone from the line of pos on; else pos. */
+static Pos word_pos(const OpInfo *info, Pos pos, const char *word)
+{
+    size_t n = strlen(word);
+    int line = 1, col = 0;
+
+    for (size_t i = 0; i + n <= info->text_bytes; i++) {
+        const char *p = info->text + i;
+
+        col++;
+        if (line >= pos.line && !memcmp(p, word, n) && (i == 0 || !word_char(p[-1])) &&
+            (i + n == info->text_bytes || !word_char(p[n])))
+            return (Pos){pos.file, line, col, (int)n};
+        if (*p == '\n') {
+            line++;
+            col = 0;
+        }
+    }
+    return pos;
+}
+
+/* Where a field of `op { ... }`, or an item named in it, is written. */
+Pos ops_place(Gen *g, const OpRule *op, const char *key, const char *item)
+{
+    const OpInfo *info = op->info;
+    LexFile *f = lex_file(g, info->path, info->text, info->text_bytes);
+    Pos pos = {.file = info->path};
+
+    diag_source(g, info->path, info->text, info->text_bytes);
+    for (int i = 0; f && i < f->tables.count; i++) {
+        const LexTable *t = f->tables.items[i];
+        const LexField *field;
+
+        if (!t->callee || strcmp(t->callee, "op") != 0)
+            continue;
+        pos = t->callee_pos;
+        field = key ? lex_field(t, key) : NULL;
+        if (!field)
+            break;
+        pos = field->key_pos;
+        if (item)
+            pos = word_pos(info, pos, item);
+        break;
+    }
+    return pos;
+}
+
+/* Where Lua's message about a line points: the word it quotes, or the line's first. */
+static Pos line_pos(Gen *g, const OpInfo *info, int line, const char *message)
+{
+    const char *quote = strstr(message, "near '"),
+               *end = quote ? strrchr(quote, '\'') : NULL;
+    Pos pos = {.file = info->path, .line = 1, .col = 1}, found;
+    size_t at = 0;
+
+    while (pos.line < line && at < info->text_bytes)
+        pos.line += info->text[at++] == '\n';
+    for (; at < info->text_bytes && (info->text[at] == ' ' || info->text[at] == '\t');
+         at++)
+        pos.col++;
+    if (!end || end <= quote + 6)
+        return pos;
+    found = word_pos(info, pos, gen_strndup(g, quote + 6, (size_t)(end - quote - 6)));
+    return found.line == pos.line ? found : pos;
+}
+
+void ops_report_lua(Gen *g, const OpRule *op)
+{
+    const OpInfo *info = op->info;
+    const char *text = lua_tostring(g->L, -1);
+    const char *shown = text ? text : "unknown error", *after = strstr(shown, "op.lua:");
+    Pos pos = {.file = info->path, .line = 1, .col = 1};
+
+    if (after) {
+        char *end;
+        long line = strtol(after + 7, &end, 10);
+
+        if (*end == ':' && line > 0) {
+            shown = end + 1 + (end[1] == ' ');
+            pos = line_pos(g, info, (int)min_i64(line, INT32_MAX), shown);
+        }
+    }
+    diag_source(g, info->path, info->text, info->text_bytes);
+    diag_add(g, DIAG_ERROR, pos, NULL, "op %s: %s", op->name, shown);
+    lua_pop(g->L, 1);
+}

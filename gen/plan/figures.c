@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* figures.c: what a run holds and computes, as numbers. In: the whole Gen after simulate.
+ *
+ * Bytes by class add up to the arena exactly: persistent buffers count as they are; of
+ * the transient area, which classes share, each class counts what it holds at the moment
+ * when most is alive, and what packing and overlap take beyond that is part of
+ * `workspace`. */
+#include "plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int64_t plan_params(const Gen *g)
+{
+    int64_t n = 0;
+    for (int i = 0; i < g->params.count; i++) {
+        n += g->params.items[i].elems;
+    }
+    return n;
+}
+
+static int64_t int_attr(const Node *n, const char *key)
+{
+    for (int i = 0; i < n->n_attrs; i++) {
+        if (!strcmp(n->attrs[i].key, key) && n->attrs[i].type == ATTR_INT) {
+            return n->attrs[i].i;
+        }
+    }
+    return -1;
+}
+
+/* Is parameter p of the class a factor of a matrix product: used by a node that spends
+ * two flops a token on each of its elements? Look-ups, norms and biases spend less. */
+static bool multiplies(const Class *c, int p, double tokens)
+{
+    const ClassParam *cp = &c->params.items[p];
+    for (int n = 0; n < c->nodes.count && cp->n_dims >= 2; n++) {
+        const Node *node = c->nodes.items[n];
+        for (int i = 0; i < node->n_in; i++) {
+            if (node->in[i]->kind == VAL_PARAM && node->in[i]->index == p &&
+                node->flops >= 1.99 * tokens * (double)cp->elems) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* 6 P_matmul + 6 layers dim_attention seq (causal): a forward and twice it backward.
+ * Attention is the forward node that has heads and a window. */
+double plan_flops_per_token(const Gen *g)
+{
+    double tokens = (double)(g->model.micro_batch * g->model.seq_tokens);
+    double flops = 0,
+           *of_class = gen_calloc((size_t)g->classes.count + 1, sizeof *of_class);
+    for (int k = 0; k < g->classes.count; k++) {
+        const Class *c = g->classes.items[k];
+        for (int p = 0; p < c->params.count; p++) {
+            of_class[k] +=
+                multiplies(c, p, tokens) ? 6.0 * (double)c->params.items[p].elems : 0;
+        }
+        for (int n = 0; n < c->nodes.count; n++) {
+            const Node *node = c->nodes.items[n];
+            int64_t heads = int_attr(node, "heads"), dim = int_attr(node, "head_dim");
+            if (node->phase == PHASE_FORWARD && heads > 0 && dim > 0 &&
+                int_attr(node, "window") >= 0) {
+                of_class[k] += 6.0 * (double)(heads * dim * g->model.seq_tokens);
+            }
+        }
+    }
+    for (int b = 0; b < g->blocks.count; b++) {
+        for (int k = 0; k < g->classes.count; k++) {
+            flops += g->classes.items[k] == g->blocks.items[b].cls ? of_class[k] : 0;
+        }
+    }
+    free(of_class);
+    return flops;
+}
+
+/* Moments that the optimizer keeps of each trainable element. */
+int plan_moments(const Model *m)
+{
+    switch (m->optimizer) {
+    case OPT_ADAMW:
+        return 2;
+    case OPT_SGD:
+        return m->momentum != 0 ? 1 : 0;
+    case OPT_LION:
+        return 1;
+    case OPT_MUON: /* the second only of what is no matrix */
+        return 2;
+    }
+    gen_die("optimizer %d", (int)m->optimizer);
+}
+
+/* Adds to by_kind what lives at the moment of most transient bytes; returns their sum. */
+static int64_t transient_by_kind(Gen *g, int64_t by_kind[N_BUF_KINDS])
+{
+    const Program *p = &g->prog;
+    size_t n = (size_t)p->bufs.count * N_VARIANTS + 1;
+    int *first = gen_alloc(g, sizeof(int) * n), *last = gen_alloc(g, sizeof(int) * n);
+    int64_t *delta = gen_alloc(g, sizeof *delta * (size_t)(p->ins.count + 2));
+    int64_t live = 0, most = 0, sum = 0;
+    int at = 0;
+    memset(first, -1, sizeof(int) * n);
+    for (int id = 0; id < p->ins.count; id++) {
+        const Instr *i = &p->ins.items[id];
+        for (int a = 0; a < i->n_access; a++) {
+            size_t k = (size_t)i->access[a].buffer * N_VARIANTS + (size_t)i->variant;
+            first[k] = first[k] < 0 ? id : first[k];
+            last[k] = id;
+        }
+    }
+    for (size_t k = 0; k + 1 < n; k++) {
+        const Buffer *b = &p->bufs.items[k / N_VARIANTS];
+        if (!b->persistent && first[k] >= 0) {
+            delta[first[k]] += b->bytes;
+            delta[last[k] + 1] -= b->bytes;
+        }
+    }
+    for (int id = 0; id < p->ins.count; id++) {
+        live += delta[id];
+        at = live > most ? id : at;
+        most = max_i64(most, live);
+    }
+    for (size_t k = 0; k + 1 < n; k++) {
+        const Buffer *b = &p->bufs.items[k / N_VARIANTS];
+        if (!b->persistent && first[k] >= 0 && first[k] <= at && at <= last[k]) {
+            by_kind[b->kind] += b->bytes;
+            sum += b->bytes;
+        }
+    }
+    return sum;
+}
+
+PlanBytes plan_bytes(Gen *g)
+{
+    const Program *p = &g->prog;
+    PlanBytes b = {0};
+    int64_t *k = b.by_kind;
+    for (int i = 0; i < p->bufs.count; i++) {
+        if (p->bufs.items[i].persistent) {
+            k[p->bufs.items[i].kind] += p->bufs.items[i].bytes;
+        }
+    }
+    transient_by_kind(g, k);
+    b.arena = p->arena_bytes;
+    b.params = k[BUF_PARAM_SHARD];
+    b.gradients = k[BUF_GRAD_SHARD] + k[BUF_GRAD_ACCUM] + k[BUF_GRAD];
+    b.optimizer = k[BUF_MASTER] + k[BUF_MOMENT1] + k[BUF_MOMENT2];
+    b.activations = k[BUF_SAVED] + k[BUF_BOUNDARY] + k[BUF_D_BOUNDARY];
+    b.gather = k[BUF_GATHERED] + k[BUF_KEPT];
+    b.partials = k[BUF_PARTIAL];
+    b.workspace = b.arena - b.params - b.gradients - b.optimizer - b.activations -
+                  b.gather - b.partials;
+    b.library = g->model.library_bytes;
+    b.total = b.arena + b.library;
+    b.snapshot = checkpoint_snapshot_bytes(g);
+    return b;
+}

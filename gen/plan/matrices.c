@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* matrices: which rank computes which matrix of the optimizer, and which travel together.
+ *
+ * Needs Param.matrix, g->shapes (optimizer.c) and segments (shard). Fills g->matrices and
+ * g->batches. Breaks nothing. All of it is outside the numerics hash: a matrix is
+ * computed whole by whoever owns it.
+ *
+ * A batch is as few neighbouring segments as have a matrix for each rank together (the
+ * last one takes what is left over): so all ranks have work, and what is on its way is
+ * small beside the model. Owners are dealt over all ranks, largest matrices of a batch
+ * first, each to the rank that has least to do in this batch; of equals, in the batches
+ * before; of those, to the one that holds most of it already, then to the first. */
+#include "ops/ops.h"
+#include "plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void add_matrix(Gen *g, const Param *p, const char *part, int64_t element,
+                       int64_t rows)
+{
+    Matrix *m = gen_push(g, &g->matrices);
+
+    m->id = g->matrices.count - 1;
+    m->param = p->id;
+    m->name =
+        part ? gen_printf(g, "%s%s", p->decl->tied_global ? "" : p->block->prefix, part)
+             : p->name;
+    m->element = element;
+    m->rows = rows;
+    m->cols = p->decl->dim[1];
+    m->node = optimizer_shape(g, m->rows, m->cols);
+    m->lr_adjust = optimizer_lr_adjust(g, m->rows, m->cols);
+    gen_require(m->node, "%s has no shape", m->name);
+}
+
+static void add_segment(Gen *g, const Segment *s)
+{
+    for (int i = 0; i < s->n_params; i++) {
+        const Param *p = &g->params.items[s->params[i]];
+        const ClassParam *d = p->decl;
+        int64_t row = 0;
+
+        if (!p->matrix)
+            continue;
+        for (int k = 0; k < d->n_parts; k++) {
+            add_matrix(g, p, d->part_name[k], row * d->dim[1], d->part_rows[k]);
+            row += d->part_rows[k];
+        }
+        if (d->n_parts == 0)
+            add_matrix(g, p, NULL, 0, d->dim[0]);
+    }
+}
+
+static int segment_matrices(const Gen *g, const Segment *s)
+{
+    int n = 0;
+
+    for (int i = 0; i < s->n_params; i++) {
+        const Param *p = &g->params.items[s->params[i]];
+
+        n += p->matrix ? (p->decl->n_parts ? p->decl->n_parts : 1) : 0;
+    }
+    return n;
+}
+
+static void name_batch(Gen *g, Batch *b)
+{
+    const Segment *first = &g->segments.items[b->first_segment],
+                  *last = &g->segments.items[b->last_segment];
+    bool one = first == last;
+
+    b->name = one ? first->name : gen_printf(g, "%s..%s", first->name, last->name);
+    b->ident = one ? first->ident : gen_printf(g, "%s_to_%s", first->ident, last->ident);
+}
+
+static void make_batches(Gen *g)
+{
+    Batch *b = NULL;
+
+    for (int i = 0; i < g->segments.count; i++) {
+        int n = segment_matrices(g, &g->segments.items[i]), first = g->matrices.count;
+
+        if (n == 0)
+            continue;
+        add_segment(g, &g->segments.items[i]);
+        if (!b || b->n_matrices >= g->model.world_size) {
+            b = gen_push(g, &g->batches);
+            *b = (Batch){
+                .id = g->batches.count - 1, .first_segment = i, .first_matrix = first};
+        }
+        b->last_segment = i;
+        b->n_matrices += n;
+    }
+    if (g->batches.count > 1 && b->n_matrices < g->model.world_size) { /* what is left */
+        b[-1].last_segment = b->last_segment;
+        b[-1].n_matrices += b->n_matrices;
+        g->batches.count--;
+    }
+    for (int i = 0; i < g->batches.count; i++) {
+        Batch *batch = &g->batches.items[i];
+
+        name_batch(g, batch);
+        for (int k = 0; k < batch->n_matrices; k++) {
+            Matrix *m = &g->matrices.items[batch->first_matrix + k];
+
+            m->batch = i;
+            batch->workspace_bytes =
+                max_i64(batch->workspace_bytes, m->node->workspace_bytes);
+        }
+    }
+}
+
+/* ---- parts ------------------------------------------------------------------------- */
+
+int64_t matrix_part(const Gen *g, const Matrix *m, int64_t part, int64_t *from)
+{
+    const Param *p = &g->params.items[m->param];
+    const Segment *s = &g->segments.items[p->segment];
+    int64_t first = p->offset_elems + m->element, end = first + m->rows * m->cols;
+    int64_t lo = max_i64(first, part * s->shard_elems);
+    int64_t hi = min_i64(end, (part + 1) * s->shard_elems);
+
+    *from = lo - first;
+    return max_i64(0, hi - lo);
+}
+
+/* Second moments of a parameter's elements between lo and hi of the segment: with its
+ * last ones those that fill up, so that the next parameter's are aligned. */
+static int64_t others_between(const Param *p, int64_t lo, int64_t hi)
+{
+    int64_t end = p->offset_elems + p->elems;
+    int64_t n = max_i64(0, min_i64(end, hi) - max_i64(p->offset_elems, lo));
+
+    return end <= hi ? round_up(n, OTHERS_ALIGN_ELEMS) : n;
+}
+
+int64_t matrix_others(const Gen *g, const Segment *s, int64_t flat)
+{
+    int64_t n = 0, lo = flat / s->shard_elems * s->shard_elems;
+
+    for (int i = 0; i < s->n_params; i++) {
+        const Param *p = &g->params.items[s->params[i]];
+
+        if (!p->matrix)
+            n += others_between(p, lo, flat);
+    }
+    return n;
+}
+
+int64_t matrix_most_others(const Gen *g, const Segment *s)
+{
+    int64_t most = 0;
+
+    for (int64_t k = 1; k <= s->shards; k++) {
+        int64_t n = 0;
+
+        for (int i = 0; i < s->n_params; i++) {
+            const Param *p = &g->params.items[s->params[i]];
+
+            if (!p->matrix)
+                n += others_between(p, (k - 1) * s->shard_elems, k * s->shard_elems);
+        }
+        most = max_i64(most, n);
+    }
+    return most;
+}
+
+bool segment_has_matrices(const Gen *g, const Segment *s)
+{
+    return segment_matrices(g, s) > 0;
+}
+
+/* ---- owners ------------------------------------------------------------------------ */
+
+static int by_flops(const void *a, const void *b)
+{
+    const Matrix *x = *(Matrix *const *)a, *y = *(Matrix *const *)b;
+
+    if (x->node->flops != y->node->flops)
+        return x->node->flops > y->node->flops ? -1 : 1;
+    return x->id - y->id;
+}
+
+/* What rank's shard holds of it. */
+static int64_t held(const Gen *g, const Matrix *m, int rank)
+{
+    int64_t from;
+
+    return matrix_part(
+        g, m, rank % g->segments.items[g->params.items[m->param].segment].shards, &from);
+}
+
+/* Should r rather than owner compute the matrix? Flops are whole numbers: sums are
+ * exact. */
+static bool has_less(const Gen *g, const Matrix *m, int r, int owner, const double *now,
+                     const double *before)
+{
+    if (now[r] != now[owner])
+        return now[r] < now[owner];
+    if (before[r] != before[owner])
+        return before[r] < before[owner];
+    return held(g, m, r) > held(g, m, owner);
+}
+
+static void deal_batch(Gen *g, Batch *b, double *load)
+{
+    int w = (int)g->model.world_size;
+    Matrix **sorted = gen_alloc(g, sizeof *sorted * (size_t)b->n_matrices);
+    int64_t *owned = gen_alloc(g, sizeof *owned * (size_t)w);
+    double *now = gen_alloc(g, sizeof *now * (size_t)w);
+
+    for (int i = 0; i < b->n_matrices; i++)
+        sorted[i] = &g->matrices.items[b->first_matrix + i];
+    qsort(sorted, (size_t)b->n_matrices, sizeof *sorted, by_flops);
+    for (int i = 0; i < b->n_matrices; i++) {
+        int owner = 0;
+
+        for (int r = 1; r < w; r++)
+            owner = has_less(g, sorted[i], r, owner, now, load) ? r : owner;
+        sorted[i]->owner = owner;
+        now[owner] += sorted[i]->node->flops;
+        load[owner] += sorted[i]->node->flops;
+    }
+    for (int i = 0; i < b->n_matrices; i++) { /* in order of their places there */
+        Matrix *m = &g->matrices.items[b->first_matrix + i];
+
+        m->owned_elems = owned[m->owner];
+        owned[m->owner] += round_up(m->rows * m->cols, OWNED_ALIGN_ELEMS);
+        b->owned_elems = max_i64(b->owned_elems, owned[m->owner]);
+    }
+}
+
+void matrices_deal(Gen *g)
+{
+    double *load = gen_alloc(g, sizeof *load * (size_t)(g->model.world_size + 1));
+
+    make_batches(g);
+    for (int i = 0; i < g->batches.count; i++)
+        deal_batch(g, &g->batches.items[i], load);
+}
+
+double matrices_flops(const Gen *g, int batch, int rank)
+{
+    double flops = 0;
+
+    for (int i = 0; i < g->matrices.count; i++) {
+        const Matrix *m = &g->matrices.items[i];
+
+        if ((batch < 0 || m->batch == batch) && (rank < 0 || m->owner == rank))
+            flops += m->node->flops;
+    }
+    return flops;
+}
+
+double matrices_most_flops(const Gen *g, int batch)
+{
+    double most = 0;
+
+    for (int r = 0; r < g->model.world_size; r++) {
+        double flops = matrices_flops(g, batch, r);
+
+        most = flops > most ? flops : most;
+    }
+    return most;
+}
+
+/* ---- bytes ------------------------------------------------------------------------- */
+
+Moved matrices_moved(const Gen *g, int batch, int rank)
+{
+    int64_t item = dtype_bytes(ops_acc_dtype(g));
+    Moved moved = {0};
+
+    for (int i = 0; i < g->matrices.count; i++) {
+        const Matrix *m = &g->matrices.items[i];
+        int64_t here = held(g, m, rank);
+
+        if (batch >= 0 && m->batch != batch)
+            continue;
+        if (m->owner == rank)
+            moved.to_owners += (m->rows * m->cols - here) * item;
+        else if (m->owner / g->model.shard == rank / g->model.shard)
+            moved.from_owners += here * item;
+        else
+            moved.from_copies += here * item;
+    }
+    return moved;
+}

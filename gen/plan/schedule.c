@@ -1,0 +1,590 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* schedule: what each instruction must wait for, and what therefore happens before what.
+ *
+ * Needs the instructions and accesses of unroll. Fills Instr.waits with reasons, and the
+ * relations of happens-before. Breaks place.
+ *
+ * The model. Each rank runs the same program on three in-order streams: instruction b of
+ * a stream starts when the one before it is complete, and so are its waits. Nothing else
+ * orders streams; host order alone means nothing (on the CPU the host is the compute
+ * stream, which is stricter). A collective joins the ranks of its group: it starts and
+ * completes; it completes on no rank before it has started on all of its group, and may
+ * touch its group's buffers at any time between its own start and completion. So its
+ * completion here does not say that the peers have finished reading ours (unless it is
+ * closed, see ins_is_closed). A group is all ranks that differ along a set of axes:
+ *
+ *   hb_same(a, b)         a completes before b starts, on one rank: paths of stream order
+ *                         and waits.
+ *   hb_group(axes, a, b)  a completes, on every rank that differs from this one along the
+ *                         axes, before b starts on this one: such a path passes
+ *                         collectives whose axes together are all of these. (C over the
+ *                         axes m completes here when those along m have started it, so
+ *                         completed what came before it there; of that, a collective over
+ *                         other axes says the same for their ranks.)
+ *
+ * Waits come from buffers (read after write, write after read, write after write), from
+ * the memory that prefetching and reducing may hold (a gather starts when the compute
+ * before it in host order is done; a span that opens a gradient buffer leaves
+ * reduces_in_flight), and from buffers that peers may still read when a loop comes round.
+ * A wait that the others imply is left out. */
+#include "plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool ins_is_collective(const Instr *i)
+{
+    return i->kind == INS_ALL_GATHER || i->kind == INS_REDUCE_SCATTER ||
+           i->kind == INS_ALL_REDUCE || i->kind == INS_NORM_REDUCE ||
+           i->kind == INS_TO_OWNERS || i->kind == INS_FROM_OWNERS;
+}
+
+/* The runtime's promise (rt.h): a reduction is over when all ranks have read, so that its
+ * gradient buffer may be written again; so is a batch's way to its owners, or back.
+ * Everything follows from this one place. */
+enum { REDUCTIONS_ARE_CLOSED = 1 };
+
+bool ins_is_closed(const Instr *i)
+{
+    return i->kind == INS_NORM_REDUCE ||
+           (REDUCTIONS_ARE_CLOSED &&
+            (i->kind == INS_REDUCE_SCATTER || i->kind == INS_ALL_REDUCE ||
+             i->kind == INS_TO_OWNERS || i->kind == INS_FROM_OWNERS));
+}
+
+bool ins_joins(const Instr *c, Group group)
+{
+    return ins_is_collective(c) && (group.axes & ~c->group.axes) == 0;
+}
+
+const char *ins_place(Gen *g, const Instr *i)
+{
+    const Block *b = &g->blocks.items[i->block];
+
+    return i->piece < 0
+               ? b->name
+               : gen_printf(g, "%s.%s", b->name, b->cls->pieces.items[i->piece].name);
+}
+
+const char *ins_label(Gen *g, const Instr *i)
+{
+    const char *seg = i->segment >= 0 ? g->segments.items[i->segment].name : "";
+    const char *phase = phase_name(i->phase);
+    const char *batch = i->batch >= 0 ? g->batches.items[i->batch].name : "";
+    switch (i->kind) {
+    case INS_ALL_GATHER:
+        return gen_printf(g, "gather of %s for its %s", seg, phase);
+    case INS_KEEP:
+        return gen_printf(g, "keeping a part of %s", seg);
+    case INS_SPAN:
+        return gen_printf(g, "%s %s", ins_place(g, i), phase);
+    case INS_REDUCE_SCATTER:
+        return gen_printf(g, "reduction of %s", seg);
+    case INS_ALL_REDUCE:
+        return gen_printf(g, "sum of %s over copies", seg);
+    case INS_MERGE:
+        return gen_printf(g, "merge of %s", seg);
+    case INS_NORM:
+        return gen_printf(g, "norm of %s", seg);
+    case INS_NORM_REDUCE:
+        return "norm reduction";
+    case INS_UPDATE:
+        return gen_printf(g, "update of %s", seg);
+    case INS_MOMENTUM:
+        return gen_printf(g, "momentum of the matrices of %s", seg);
+    case INS_TO_OWNERS:
+        return gen_printf(g, "way of the matrices of %s to their owners", batch);
+    case INS_MATRICES:
+        return gen_printf(g, "matrices of %s", batch);
+    case INS_FROM_OWNERS:
+        return gen_printf(g, "way of the matrices of %s back", batch);
+    case INS_STEP:
+        return gen_printf(g, "step of the matrices of %s", seg);
+    }
+    gen_die("instruction kind %d", (int)i->kind);
+}
+
+unsigned variant_successors(const Gen *g, int v)
+{
+    const Program *p = &g->prog;
+    unsigned local = p->count[VARIANT_LOCAL] ? 1u << VARIANT_LOCAL : 0;
+    unsigned last = 1u << VARIANT_LAST, first = local ? local : last;
+    unsigned eval = p->count[VARIANT_EVAL] ? 1u << VARIANT_EVAL : 0;
+    if (v == VARIANT_LOCAL) {
+        return local | last;
+    }
+    if (v == VARIANT_LAST) {
+        return 1u << VARIANT_END |
+               (g->model.accumulate_sharded && p->rounds > 1 ? first : 0);
+    }
+    return first | eval;
+}
+
+/* The last compute instruction of the variant before v, in program order; -1: none. */
+static int variant_entry(const Program *p, int v)
+{
+    for (int id = p->first[v] - 1; id >= 0; id--) {
+        if (p->ins.items[id].stream == STREAM_COMPUTE) {
+            return id;
+        }
+    }
+    return -1;
+}
+
+int ins_implied(const Program *p, int id, int pred[2])
+{
+    const Instr *i = &p->ins.items[id];
+    int n = 0, before = -1;
+    for (int q = id - 1; q >= 0 && before < 0; q--) {
+        if (p->ins.items[q].stream == i->stream) {
+            before = q;
+        }
+    }
+    if (before >= 0) {
+        pred[n++] = before;
+    }
+    if (before < p->first[i->variant] && i->stream != STREAM_COMPUTE &&
+        i->variant != VARIANT_END) { /* which goes on where LAST stopped */
+        int entry = variant_entry(p, i->variant);
+        if (entry >= 0) {
+            pred[n++] = entry;
+        }
+    }
+    return n;
+}
+
+/* ---- relations ------------------------------------------------------------------- */
+
+static bool bit(const uint64_t *row, int b)
+{
+    return row[b >> 6] >> (b & 63) & 1;
+}
+
+static void set_bit(uint64_t *row, int b)
+{
+    row[b >> 6] |= UINT64_C(1) << (b & 63);
+}
+
+static void or_row(uint64_t *row, const uint64_t *with, int words)
+{
+    for (int w = 0; w < words; w++) {
+        row[w] |= with[w];
+    }
+}
+
+static uint64_t *row(const Program *p, unsigned axes, int id)
+{
+    return p->hb[axes] + (size_t)id * (size_t)p->hb_words;
+}
+
+bool hb_group(const Program *p, unsigned axes, int a, int b)
+{
+    return bit(row(p, axes, a), b);
+}
+
+bool hb_same(const Program *p, int a, int b)
+{
+    return hb_group(p, 0, a, b);
+}
+
+static void close_edge(Program *p, int from, int to)
+{
+    const Instr *c = &p->ins.items[to];
+    set_bit(row(p, 0, from), to);
+    for (unsigned axes = 0; axes < AXIS_SETS; axes++) {
+        if (!p->hb[axes]) {
+            continue;
+        }
+        or_row(row(p, axes, from), row(p, axes, to), p->hb_words);
+        if (axes & c->group.axes) { /* what the collective joins need not come after it */
+            or_row(row(p, axes, from), row(p, axes & ~c->group.axes, to), p->hb_words);
+        }
+    }
+}
+
+static void clear_relations(Gen *g, Program *p)
+{
+    size_t n = (size_t)p->ins.count;
+    int words = (p->ins.count + 63) / 64;
+    unsigned all = 0;
+    for (int id = 0; id < p->ins.count; id++) {
+        all |= p->ins.items[id].group.axes;
+    }
+    for (unsigned axes = 0; axes < AXIS_SETS; axes++) {
+        if (axes & ~all) {
+            p->hb[axes] = NULL;
+            continue;
+        }
+        if (p->hb_words != words || !p->hb[axes]) {
+            p->hb[axes] = gen_alloc(g, sizeof(uint64_t) * (size_t)words * n);
+        }
+        memset(p->hb[axes], 0, sizeof(uint64_t) * (size_t)words * n);
+    }
+    p->hb_words = words;
+}
+
+void schedule_closure(Gen *g, Program *p)
+{
+    clear_relations(g, p);
+    for (int id = p->ins.count - 1; id >= 0;
+         id--) { /* all edges go forward: successors are complete */
+        const Instr *i = &p->ins.items[id];
+        int pred[2];
+        int n_pred = ins_implied(p, id, pred);
+        for (int k = 0; k < n_pred; k++) {
+            close_edge(p, pred[k], id);
+        }
+        for (int k = 0; k < i->n_waits; k++) {
+            close_edge(p, i->waits[k], id);
+        }
+    }
+}
+
+/* ---- peers that lag over a loop's end -------------------------------------------- */
+
+static bool lingers(const Instr *i)
+{
+    for (int a = 0; a < i->n_access; a++) {
+        if (i->access[a].remote && !ins_is_closed(i)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Is there a collective of the group in the variant of instruction id after (before) it,
+ * on one rank? */
+static bool collective_beside(const Program *p, int id, Group group, bool after)
+{
+    int v = (int)p->ins.items[id].variant;
+    for (int c = p->first[v]; c < p->first[v] + p->count[v]; c++) {
+        if (ins_joins(&p->ins.items[c], group) &&
+            (after ? hb_same(p, id, c) : hb_same(p, c, id))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool variant_joins(const Program *p, int v, Group group)
+{
+    for (int c = p->first[v]; c < p->first[v] + p->count[v]; c++) {
+        if (ins_joins(&p->ins.items[c], group)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* open[v]: remote readers of any variant that may still run on a peer when v has ended
+ * here. LAST followed by END is one line of the program, known to hb_group. */
+static void open_readers(const Gen *g, bool *open[N_VARIANTS])
+{
+    const Program *p = &g->prog;
+    for (int c = 0; c < p->ins.count; c++) {
+        const Instr *i = &p->ins.items[c];
+        if (!lingers(i)) {
+            continue;
+        }
+        open[i->variant][c] = !collective_beside(p, c, i->group, true);
+        for (int again = 0; again < N_VARIANTS; again++) {
+            for (int v = 0; v < N_VARIANTS; v++) {
+                for (int to = 0; to < N_VARIANTS; to++) {
+                    if ((variant_successors(g, v) >> to & 1) && open[v][c] &&
+                        !variant_joins(p, to, i->group)) {
+                        open[to][c] = true;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/* The writes of variant `to` that no collective of the reader's group comes before. */
+static void hit_early(const Program *p, int reader, int to, OpenHit hit, void *ctx)
+{
+    for (int w = p->first[to]; w < p->first[to] + p->count[to]; w++) {
+        if (!collective_beside(p, w, p->ins.items[reader].group, false)) {
+            hit(ctx, reader, w);
+        }
+    }
+}
+
+void schedule_open_hits(const Gen *g, OpenHit hit, void *ctx)
+{
+    const Program *p = &g->prog;
+    bool *open[N_VARIANTS];
+    size_t n = (size_t)p->ins.count;
+    bool *flags = gen_calloc(N_VARIANTS, n ? n : 1);
+    for (int v = 0; v < N_VARIANTS; v++) {
+        open[v] = flags + (size_t)v * n;
+    }
+    open_readers(g, open);
+    for (int v = 0; v < N_VARIANTS; v++) {
+        for (int to = 0; to < N_VARIANTS; to++) {
+            if (!(variant_successors(g, v) >> to & 1) || to == VARIANT_END) {
+                continue;
+            }
+            for (int c = 0; c < p->ins.count; c++) {
+                if (open[v][c]) {
+                    hit_early(p, c, to, hit, ctx);
+                }
+            }
+        }
+    }
+    free(flags);
+}
+
+/* ---- waits ----------------------------------------------------------------------- */
+
+typedef struct Candidate {
+    int id;
+    const char *why;
+} Candidate;
+
+typedef struct Scheduler {
+    Gen *g;
+    Program *p;
+    uint64_t *before; /* per instruction: what it follows on its own rank, so far */
+    struct {
+        Candidate *items;
+        int count, cap;
+    } cand;      /* of the instruction at hand */
+    int *writer; /* per buffer: last writing instruction of this variant, or -1 */
+    struct BufReaders {
+        int *items;
+        int count, cap;
+    } * readers;             /* since then */
+    bool *opened;            /* gradient buffers that this variant has begun to write */
+    int last_compute;        /* of this variant so far */
+    int *reduces, n_reduces; /* of this variant so far */
+} Scheduler;
+
+static void want(Scheduler *s, int id, const char *why)
+{
+    Candidate *c;
+    for (int k = 0; k < s->cand.count; k++) {
+        if (s->cand.items[k].id == id) {
+            return; /* the first reason stands */
+        }
+    }
+    c = gen_push(s->g, &s->cand);
+    c->id = id;
+    c->why = why;
+}
+
+static const char *why_data(Scheduler *s, const Instr *from, const Instr *to, bool reads)
+{
+    Gen *g = s->g;
+    switch (from->kind) {
+    case INS_ALL_GATHER:
+        return gen_printf(g, "the weights of %s are here",
+                          g->segments.items[from->segment].name);
+    case INS_REDUCE_SCATTER:
+        return gen_printf(g, "the gradient of %s is summed over ranks",
+                          g->segments.items[from->segment].name);
+    case INS_ALL_REDUCE:
+        return gen_printf(g, "the gradient of %s is summed over copies",
+                          g->segments.items[from->segment].name);
+    case INS_TO_OWNERS:
+        return gen_printf(g, "the matrices of %s are with their owners",
+                          g->batches.items[from->batch].name);
+    case INS_FROM_OWNERS:
+        return gen_printf(g, "the matrices of %s are back",
+                          g->batches.items[from->batch].name);
+    default:
+        break;
+    }
+    if (reads && (to->kind == INS_REDUCE_SCATTER || to->kind == INS_ALL_REDUCE)) {
+        return gen_printf(g, "the gradient of %s is complete",
+                          g->segments.items[to->segment].name);
+    }
+    return reads ? gen_printf(g, "what %s wrote", ins_label(g, from))
+                 : gen_printf(g, "%s has read what is overwritten", ins_label(g, from));
+}
+
+static void want_data(Scheduler *s, const Instr *i)
+{
+    for (int a = 0; a < i->n_access; a++) {
+        const Access *acc = &i->access[a];
+        int w = s->writer[acc->buffer];
+        const struct BufReaders *r = &s->readers[acc->buffer];
+        if (w >= 0) {
+            want(s, w, why_data(s, &s->p->ins.items[w], i, true));
+        }
+        for (int k = 0; acc->write && k < r->count; k++) {
+            want(s, r->items[k], why_data(s, &s->p->ins.items[r->items[k]], i, false));
+        }
+    }
+}
+
+static void want_memory(Scheduler *s, const Instr *i)
+{
+    if (i->kind == INS_ALL_GATHER && s->last_compute >= 0) {
+        want(s, s->last_compute,
+             gen_printf(s->g, "memory freed by %s",
+                        ins_label(s->g, &s->p->ins.items[s->last_compute])));
+    }
+    for (int a = 0; i->kind == INS_SPAN && a < i->n_access; a++) {
+        const Access *acc = &i->access[a];
+        if (s->p->bufs.items[acc->buffer].kind != BUF_GRAD || s->opened[acc->buffer]) {
+            continue;
+        }
+        s->opened[acc->buffer] = true;
+        if (s->n_reduces > s->g->model.reduces_in_flight) {
+            int r = s->reduces[s->n_reduces - 1 - s->g->model.reduces_in_flight];
+            want(s, r,
+                 gen_printf(s->g,
+                            "the reduction of %s is done: room for another gradient",
+                            s->g->segments.items[s->p->ins.items[r].segment].name));
+        }
+    }
+}
+
+static void note(Scheduler *s, const Instr *i)
+{
+    for (int a = 0; a < i->n_access; a++) {
+        struct BufReaders *r = &s->readers[i->access[a].buffer];
+        if (i->access[a].write) {
+            s->writer[i->access[a].buffer] = i->id;
+            r->count = 0;
+        }
+    }
+    for (int a = 0; a < i->n_access; a++) {
+        if (!i->access[a].write) {
+            *gen_push(s->g, &s->readers[i->access[a].buffer]) = i->id;
+        }
+    }
+    if (i->stream == STREAM_COMPUTE) {
+        s->last_compute = i->id;
+    }
+    if (i->kind == INS_REDUCE_SCATTER) { /* sums over copies hold no gradient buffer */
+        s->reduces[s->n_reduces++] = i->id;
+    }
+}
+
+static int latest_first(const void *a, const void *b)
+{
+    int x = ((const Candidate *)a)->id, y = ((const Candidate *)b)->id;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+static void add_wait(Gen *g, Instr *i, int id, const char *why)
+{
+    int *waits = gen_alloc(g, sizeof(int) * (size_t)(i->n_waits + 1));
+    const char **whys = gen_alloc(g, sizeof(char *) * (size_t)(i->n_waits + 1));
+    if (i->n_waits) {
+        memcpy(waits, i->waits, sizeof(int) * (size_t)i->n_waits);
+        memcpy(whys, i->wait_why, sizeof(char *) * (size_t)i->n_waits);
+    }
+    waits[i->n_waits] = id;
+    whys[i->n_waits] = why;
+    i->waits = waits;
+    i->wait_why = whys;
+    i->n_waits++;
+}
+
+static void follow(Scheduler *s, int id, int pred)
+{
+    size_t w = (size_t)s->p->hb_words;
+    or_row(s->before + (size_t)id * w, s->before + (size_t)pred * w, s->p->hb_words);
+    set_bit(s->before + (size_t)id * w, pred);
+}
+
+/* Keeps of the candidates those that stream order and later candidates do not imply. */
+static void choose_waits(Scheduler *s, Instr *i)
+{
+    int pred[2];
+    int n_pred = ins_implied(s->p, i->id, pred);
+    for (int k = 0; k < n_pred; k++) {
+        follow(s, i->id, pred[k]);
+    }
+    if (s->cand.count > 1) { /* ids are distinct: no ties */
+        qsort(s->cand.items, (size_t)s->cand.count, sizeof *s->cand.items, latest_first);
+    }
+    for (int k = 0; k < s->cand.count; k++) {
+        int id = s->cand.items[k].id;
+        if (!bit(s->before + (size_t)i->id * (size_t)s->p->hb_words, id)) {
+            add_wait(s->g, i, id, s->cand.items[k].why);
+            follow(s, i->id, id);
+        }
+    }
+    s->cand.count = 0;
+}
+
+static void begin_variant(Scheduler *s, int v)
+{
+    s->n_reduces = 0;
+    s->last_compute = -1;
+    memset(s->opened, 0, (size_t)s->p->bufs.count);
+    for (int b = 0; v != VARIANT_END && b < s->p->bufs.count; b++) {
+        s->writer[b] = -1; /* END goes on where LAST stopped; others start after a join */
+        s->readers[b].count = 0;
+    }
+}
+
+/* ---- a buffer that peers may still read when its loop writes it again ------------ */
+
+typedef struct Reopened {
+    Gen *g;
+    bool added;
+} Reopened;
+
+static void close_reader(void *ctx, int reader, int writer)
+{
+    Reopened *ro = ctx;
+    Program *p = &ro->g->prog;
+    const Instr *r = &p->ins.items[reader];
+    Instr *w = &p->ins.items[writer];
+    for (int a = 0; a < r->n_access; a++) {
+        for (int b = 0; b < w->n_access; b++) {
+            if (!r->access[a].remote || !w->access[b].write ||
+                r->access[a].buffer != w->access[b].buffer) {
+                continue;
+            }
+            for (int c = p->first[w->variant]; c < writer; c++) {
+                if (ins_joins(&p->ins.items[c], r->group) && !ro->added) {
+                    add_wait(ro->g, w, c,
+                             gen_printf(ro->g,
+                                        "every rank has read %s of the turn before",
+                                        p->bufs.items[w->access[b].buffer].name));
+                    ro->added = true;
+                }
+            }
+        }
+    }
+}
+
+void schedule_step(Gen *g)
+{
+    Program *p = &g->prog;
+    size_t n = (size_t)p->ins.count, n_bufs = (size_t)p->bufs.count;
+    Scheduler s = {.g = g, .p = p};
+    Reopened ro = {.g = g, .added = true};
+    memset(p->hb, 0, sizeof p->hb);
+    p->hb_words = (p->ins.count + 63) / 64;
+    s.before = gen_alloc(g, sizeof(uint64_t) * (size_t)p->hb_words * (n + 1));
+    s.writer = gen_alloc(g, sizeof(int) * (n_bufs + 1));
+    s.readers = gen_alloc(g, sizeof *s.readers * (n_bufs + 1));
+    s.opened = gen_alloc(g, n_bufs + 1);
+    s.reduces = gen_alloc(g, sizeof(int) * (n + 1));
+    for (int v = 0; v < N_VARIANTS; v++) {
+        begin_variant(&s, v);
+        for (int id = p->first[v]; id < p->first[v] + p->count[v]; id++) {
+            Instr *i = &p->ins.items[id];
+            i->n_waits = 0;
+            want_data(&s, i);
+            want_memory(&s, i);
+            choose_waits(&s, i);
+            note(&s, i);
+        }
+    }
+    schedule_closure(g, p);
+    while (ro.added) { /* each turn adds one wait, of finitely many */
+        ro.added = false;
+        schedule_open_hits(g, close_reader, &ro);
+        if (ro.added) {
+            schedule_closure(g, p);
+        }
+    }
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shard: parameters to units and segments, each parameter element to exactly one place of
+ * each copy.
+ *
+ * Needs g->blocks, g->params (graph, grad, span) and the mesh. Fills g->units,
+ * g->segments, Block.unit, Block.cut, Param.segment, Param.offset_elems. Breaks nothing.
+ *
+ * A unit is what is gathered and freed together: the pieces of one group of wrap.c. A
+ * tied parameter lies in the unit of the first block that uses it. A group without
+ * parameters makes no unit.
+ *
+ * In a segment parameters follow each other in block order, each at a multiple of
+ * GRAIN_ELEMS, and a shard is a multiple of GRAIN_ELEMS too: a 1024-element chunk of a
+ * parameter therefore never straddles a shard boundary, which is what lets norms and
+ * updates work shard by shard in an order that does not know the mesh. */
+#include "base/names.h"
+#include "plan/plan.h"
+#include "base/show.h"
+
+#include <string.h>
+
+/* The parameters that belong to a piece, trainable or frozen: of a tied one, the first
+ * block and the first piece that reads it. Appends to ids, which has n. */
+static int owned_params(const Gen *g, PieceRef at, bool trainable, int *ids, int n)
+{
+    const Block *blk = &g->blocks.items[at.block];
+    for (int p = 0; p < blk->cls->params.count; p++) {
+        const Param *param = &g->params.items[blk->param[p]];
+        bool seen = param->decl->frozen == trainable;
+        if (param->block->id != blk->id || blk->cls->params.items[p].piece != at.piece) {
+            continue;
+        }
+        for (int i = 0; i < n; i++) { /* one block may name a tied parameter twice */
+            seen = seen || ids[i] == param->id;
+        }
+        if (!seen) {
+            ids[n++] = param->id;
+        }
+    }
+    return n;
+}
+
+/* A unit's segments each take the parameters they select from its list, in order: those
+ * that train, and those that are frozen. */
+static void add_segment(Gen *g, Unit *u, bool trainable, const int *ids, int n)
+{
+    Segment *s = gen_push(g, &g->segments);
+    int64_t end = 0;
+    s->id = g->segments.count - 1;
+    s->unit = u->id;
+    s->trainable = trainable;
+    u->segments[u->n_segments++] = s->id;
+    mesh_place(g, s);
+    s->n_params = n;
+    s->params = gen_alloc(g, sizeof(int) * (size_t)n);
+    for (int i = 0; i < n; i++) {
+        Param *p = &g->params.items[ids[i]];
+        s->params[i] = ids[i];
+        p->segment = s->id;
+        p->offset_elems = end;
+        s->used_elems += p->elems;
+        end = round_up(end + p->elems, GRAIN_ELEMS);
+    }
+    /* The last parameter's own rounding is not needed when shards divide evenly without
+     * it. */
+    end = g->params.items[ids[n - 1]].offset_elems + g->params.items[ids[n - 1]].elems;
+    s->shard_elems = round_up((end + s->shards - 1) / s->shards, GRAIN_ELEMS);
+    s->elems = s->shard_elems * s->shards;
+}
+
+/* Do the unit's pieces follow each other in the model? */
+static bool is_run(const Gen *g, const Unit *u)
+{
+    for (int k = 1; k < u->n_pieces; k++) {
+        PieceRef a = u->pieces[k - 1], b = u->pieces[k];
+        bool next = a.block == b.block
+                        ? b.piece == a.piece + 1
+                        : b.block == a.block + 1 && b.piece == 0 &&
+                              a.piece == g->blocks.items[a.block].cls->pieces.count - 1;
+        if (!next) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* "layers.0", "layers.0.mlp_up", or of the first and the last: "layers.0..layers.3",
+ * "layers.0.qkv..attention", and "embed+head" when others lie between. */
+static const char *unit_text(Gen *g, const Unit *u, bool ident)
+{
+    bool run = is_run(g, u);
+    const char *end[2];
+    for (int k = 0; k < 2; k++) {
+        PieceRef at = u->pieces[k ? u->n_pieces - 1 : 0];
+        const Block *b = &g->blocks.items[at.block];
+        const char *name = ident ? b->ident : b->name;
+        end[k] = b->cut ? gen_printf(g, ident ? "%s_%s" : "%s.%s", name,
+                                     b->cls->pieces.items[at.piece].name)
+                        : name;
+    }
+    if (!strcmp(end[0], end[1])) {
+        return end[0];
+    }
+    if (run && u->pieces[0].block == u->pieces[u->n_pieces - 1].block) {
+        end[1] = g->blocks.items[u->pieces[0].block]
+                     .cls->pieces.items[u->pieces[u->n_pieces - 1].piece]
+                     .name;
+    }
+    return gen_printf(g, "%s%s%s", end[0],
+                      ident ? (run ? "_to_" : "_and_") : (run ? ".." : "+"), end[1]);
+}
+
+static int group_params(const Gen *g, const Wrap *w, int group, bool trainable, int *ids)
+{
+    int n = 0;
+    for (int i = 0; i < w->n_pieces; i++) {
+        if (w->group[i] == group) {
+            n = owned_params(g, w->piece[i], trainable, ids, n);
+        }
+    }
+    return n;
+}
+
+static void add_unit(Gen *g, const Wrap *w, int group, int *ids)
+{
+    int pieces = 0, n = group_params(g, w, group, true, ids);
+    int frozen = group_params(g, w, group, false, ids + n);
+    Unit *u;
+    for (int i = 0; i < w->n_pieces; i++) {
+        pieces += w->group[i] == group;
+    }
+    if (n + frozen == 0) {
+        return;
+    }
+    u = gen_push(g, &g->units);
+    u->id = g->units.count - 1;
+    u->pieces = gen_alloc(g, sizeof *u->pieces * (size_t)pieces);
+    for (int i = 0; i < w->n_pieces; i++) {
+        if (w->group[i] == group) {
+            u->pieces[u->n_pieces++] = w->piece[i];
+            g->blocks.items[w->piece[i].block].unit[w->piece[i].piece] = u->id;
+        }
+    }
+    u->name = w->name[group];
+    u->segments = gen_alloc(g, sizeof(int) * 2);
+    if (n > 0) {
+        add_segment(g, u, true, ids, n);
+    }
+    if (frozen > 0) {
+        add_segment(g, u, false, ids + n, frozen);
+    }
+}
+
+/* Names are known when it is known which blocks are cut. */
+static void name_units(Gen *g)
+{
+    for (int b = 0; b < g->blocks.count; b++) {
+        Block *blk = &g->blocks.items[b];
+        for (int k = 0; k < blk->cls->pieces.count; k++) {
+            blk->cut = blk->cut || blk->unit[k] != blk->unit[0];
+        }
+    }
+    for (int i = 0; i < g->units.count; i++) {
+        Unit *u = &g->units.items[i];
+        u->ident = u->name ? name_ident(g, u->name) : unit_text(g, u, true);
+        u->name = u->name ? u->name : unit_text(g, u, false);
+        for (int k = 0; k < i; k++) {
+            if (!strcmp(g->units.items[k].ident, u->ident)) {
+                diag_add(g, DIAG_ERROR, model_pos(g, "wrap"),
+                         "name one of them otherwise",
+                         "wrap: units %s and %s have one name in C, %s",
+                         g->units.items[k].name, u->name, u->ident);
+            }
+        }
+        for (int k = 0; k < u->n_segments; k++) {
+            Segment *s = &g->segments.items[u->segments[k]];
+            bool second = k > 0;
+            s->name = second ? gen_printf(g, "%s.frozen", u->name) : u->name;
+            s->ident = second ? gen_printf(g, "%s_frozen", u->ident) : u->ident;
+        }
+    }
+}
+
+static void warn_padding(Gen *g)
+{
+    int64_t used = 0, held = 0;
+    for (int i = 0; i < g->segments.count; i++) {
+        used += g->segments.items[i].used_elems;
+        held += g->segments.items[i].elems;
+    }
+    if ((held - used) * 20 > used) {
+        diag_add(
+            g, DIAG_WARNING, model_pos(g, "mesh"),
+            "wrap more blocks in one unit, or use fewer shards",
+            "mesh: padding is %.1f %% of the parameters (%lld of %lld elements): shards "
+            "lie on a grain of %d elements",
+            100.0 * (double)(held - used) / (double)used, (long long)(held - used),
+            (long long)used, GRAIN_ELEMS);
+    }
+}
+
+/* One unit holds the whole model at once, and its collectives have nothing to run beside.
+ */
+static void warn_one_unit(Gen *g, const Wrap *w)
+{
+    const Model *m = &g->model;
+    int64_t all = 0, block = 0, most = 0;
+    if (g->units.count != 1 || m->world_size == 1 || g->blocks.count < 3) {
+        return;
+    }
+    for (int i = 0; i < w->n_pieces; i++) {
+        block = w->piece[i].piece == 0 ? w->params[i] : block + w->params[i];
+        most = max_i64(most, block);
+        all += w->params[i];
+    }
+    if (m->strategy == NO_SHARD) {
+        diag_add(
+            g, DIAG_WARNING, model_pos(g, "wrap"), "write wrap = per_block(1)",
+            "wrap: the whole model is one unit: its gradients, %s, are summed when the "
+            "backward is over, beside nothing",
+            show_bytes(g, all * dtype_bytes(m->reduce_dtype)));
+        return;
+    }
+    diag_add(g, DIAG_WARNING, model_pos(g, "wrap"),
+             gen_printf(g,
+                        "wrap = per_block(1) gathers at most %s at once, beside the "
+                        "mathematics of the block before",
+                        show_bytes(g, most * dtype_bytes(m->param_dtype))),
+             "wrap: the whole model is one unit: each rank gathers all %s of weights and "
+             "holds all %s of gradients, and no collective runs beside the mathematics",
+             show_bytes(g, all * dtype_bytes(m->param_dtype)),
+             show_bytes(g, all * dtype_bytes(m->reduce_dtype)));
+}
+
+void shard_params(Gen *g)
+{
+    Wrap w = wrap_partition(g);
+    int *ids = gen_alloc(g, sizeof(int) * (size_t)(g->params.count + 1));
+    for (int b = 0; b < g->blocks.count; b++) {
+        Block *blk = &g->blocks.items[b];
+        blk->unit = gen_alloc(g, sizeof(int) * (size_t)(blk->cls->pieces.count + 1));
+        memset(blk->unit, -1, sizeof(int) * (size_t)blk->cls->pieces.count);
+        blk->cut = false;
+    }
+    for (int i = 0; i < w.n_groups; i++) {
+        add_unit(g, &w, i, ids);
+    }
+    name_units(g);
+    diag_stop_on_errors(g);
+    matrices_deal(g);
+    warn_padding(g);
+    warn_one_unit(g, &w);
+}

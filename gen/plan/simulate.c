@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* simulate: how long a step should take, by in-order streams and a table of rates.
+ *
+ * Needs instructions and waits (schedule). Fills step_seconds; warns of what the whole
+ * plan shows (warn.c). Breaks nothing.
+ *
+ * All ranks are taken to be equal, so a collective starts everywhere at once. Time is
+ * integer picoseconds: the same figure on every machine. The rates are those of a modest
+ * CPU rank, or of the target's GPU, and meant to be right within a small factor: the
+ * figure sets deadlines after which a stalled rank is given up (the runtime multiplies it
+ * generously), and compares schedules. It is not a promise of speed. */
+#include "plan/plan.h"
+
+#include <string.h>
+
+typedef struct Rates {
+    int64_t flops_per_us;  /* matrix products and the like */
+    int64_t memory_per_us; /* bytes of a kernel's operands */
+    int64_t link_per_us;   /* bytes received from other ranks */
+    int64_t latency_ps;    /* of a collective */
+} Rates;
+
+enum { PS_PER_US = 1000000 };
+
+/* Matrices that an optimizer treats whole are multiplied in f32: on GPUs without tensor
+ * cores, whose rate for bf16 is that of the target. An H100's is 15 times as high. */
+enum { F32_SLOWER = 15 };
+
+/* 26 days: legal dimensions reach further, and must not overflow. */
+#define MOST_PS (INT64_C(1) << 61)
+
+static int64_t ps_of(double amount, int64_t per_us)
+{
+    double ps = amount / (double)per_us * PS_PER_US;
+
+    return ps < (double)MOST_PS ? (int64_t)ps : MOST_PS;
+}
+
+/* On the CPU one or two cores of a server: 40 GFLOP/s, 8 GB/s from memory, 4 GB/s between
+ * processes; a collective costs its ranks two passes through the scheduler, about 50 us.
+ * On a GPU what the description says; a collective over NVLink begins within 20 us. */
+static Rates rates_of(const Gen *g)
+{
+    const Model *m = &g->model;
+
+    if (m->target == TARGET_CPU)
+        return (Rates){40000, 8000, 4000, 50 * (int64_t)PS_PER_US};
+    return (Rates){(int64_t)(m->gpu_tflops * 1e6), (int64_t)(m->gpu_memory_gbs * 1e3),
+                   (int64_t)(m->gpu_link_gbs * 1e3), 20 * (int64_t)PS_PER_US};
+}
+
+static int64_t later(int64_t t, int64_t by)
+{
+    return min_i64(t + by, MOST_PS); /* both at most MOST_PS: no overflow */
+}
+
+static int64_t times(int64_t n, int64_t t)
+{
+    return t > 0 && n > MOST_PS / t ? MOST_PS : n * t;
+}
+
+int64_t math_picoseconds(const Gen *g, double flops, double traffic_bytes)
+{
+    const Rates r = rates_of(g);
+
+    return max_i64(ps_of(flops, r.flops_per_us), ps_of(traffic_bytes, r.memory_per_us));
+}
+
+bool math_is_cheap(const Gen *g, double flops, double traffic_bytes)
+{
+    const Rates r = rates_of(g);
+
+    return ps_of(flops, r.flops_per_us) <= ps_of(traffic_bytes, r.memory_per_us);
+}
+
+int64_t moved_picoseconds(const Gen *g, int64_t bytes)
+{
+    const Rates r = rates_of(g);
+
+    return later(r.latency_ps, ps_of((double)bytes, r.link_per_us));
+}
+
+int64_t ins_picoseconds(const Gen *g, const Instr *i)
+{
+    const Rates r = rates_of(g);
+    const Model *m = &g->model;
+    const Segment *s = i->segment >= 0 ? &g->segments.items[i->segment] : NULL;
+    switch (i->kind) {
+    case INS_ALL_GATHER:
+    case INS_REDUCE_SCATTER:
+    case INS_ALL_REDUCE:
+    case INS_NORM_REDUCE:
+    case INS_TO_OWNERS:
+    case INS_FROM_OWNERS:
+        return moved_picoseconds(g, i->moved_bytes);
+    case INS_SPAN:
+        return math_picoseconds(g, ins_span(g, i)->flops,
+                                (double)ins_span(g, i)->traffic_bytes);
+    case INS_KEEP: /* reads and writes this rank's part */
+        return math_picoseconds(g, 0, 2.0 * (double)g->prog.bufs.items[i->out].bytes);
+    case INS_MERGE: {
+        bool sharded = m->accumulate_sharded || !plan_collectives(g);
+        return ps_of(3.0 * (double)(sharded ? s->shard_elems : s->elems) *
+                         dtype_bytes(m->reduce_dtype),
+                     r.memory_per_us);
+    }
+    case INS_NORM:
+        return ps_of((double)s->shard_elems * dtype_bytes(m->reduce_dtype),
+                     r.memory_per_us);
+    case INS_UPDATE: /* reads and writes master and moments, reads the gradient */
+        return ps_of(
+            (double)(g->batches.count ? matrix_most_others(g, s) : s->shard_elems) *
+                (2.0 * dtype_bytes(m->master_dtype) +
+                 2.0 * plan_moments(m) * dtype_bytes(m->moments_dtype) +
+                 dtype_bytes(m->reduce_dtype)),
+            r.memory_per_us);
+    case INS_MOMENTUM: /* reads the gradient, reads and writes the moment, writes */
+        return ps_of((double)s->shard_elems * (2.0 * dtype_bytes(m->moments_dtype) +
+                                               dtype_bytes(m->reduce_dtype)) +
+                         (double)g->prog.bufs.items[i->in].bytes,
+                     r.memory_per_us);
+    case INS_MATRICES: /* of the rank that has most to do */
+        return times(m->target == TARGET_CUDA ? F32_SLOWER : 1,
+                     math_picoseconds(g, i->flops, 0));
+    case INS_STEP: /* reads and writes the master, reads */
+        return ps_of((double)s->shard_elems * 2.0 * dtype_bytes(m->master_dtype) +
+                         (double)g->prog.bufs.items[i->in].bytes,
+                     r.memory_per_us);
+    }
+    gen_die("instruction kind %d", (int)i->kind);
+}
+
+/* Runs the instructions of `from`..`to` from time 0; returns when all are complete. */
+static int64_t run_range(const Gen *g, int from, int to, int64_t *start, int64_t *end)
+{
+    const Program *p = &g->prog;
+    int64_t stream[N_STREAMS] = {0}, all = 0;
+    for (int id = from; id < to; id++) {
+        const Instr *i = &p->ins.items[id];
+        int64_t t = stream[i->stream];
+        for (int w = 0; w < i->n_waits; w++) {
+            if (i->waits[w] >= from) { /* earlier variants are complete */
+                t = max_i64(t, end[i->waits[w]]);
+            }
+        }
+        start[id] = t;
+        end[id] = stream[i->stream] = later(t, ins_picoseconds(g, i));
+        all = max_i64(all, end[id]);
+    }
+    return all;
+}
+
+int64_t simulate_times(const Gen *g, int64_t *start, int64_t *end)
+{
+    const Program *p = &g->prog;
+    bool sharded = g->model.accumulate_sharded;
+    int64_t n_local = sharded ? p->rounds * (p->leaf_micro_batches - 1)
+                              : p->rounds * p->leaf_micro_batches - 1;
+    int64_t n_last = sharded ? p->rounds : 1;
+    int local = p->first[VARIANT_LOCAL], last = p->first[VARIANT_LAST];
+    int64_t t_local = run_range(g, local, local + p->count[VARIANT_LOCAL], start, end);
+    int64_t t_last = run_range(g, last, last + p->count[VARIANT_LAST], start, end);
+    int64_t t_end = run_range(g, last, p->ins.count, start, end);
+    return later(later(times(n_local, t_local), times(n_last - 1, t_last)), t_end);
+}
+
+void simulate_step(Gen *g)
+{
+    size_t n = (size_t)g->prog.ins.count + 1;
+    int64_t *start = gen_alloc(g, sizeof *start * n),
+            *end = gen_alloc(g, sizeof *end * n);
+    g->prog.step_seconds = (double)simulate_times(g, start, end) * 1e-12;
+    if (!g->candidate) {
+        warn_plan(g);
+    }
+}

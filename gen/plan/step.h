@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* step.h: the mesh, units and flat segments (shard.c), the batches of matrices (matrices.c), and
+ * the program of a step with its buffers (unroll.c, schedule.c, place.c). Offsets into segments
+ * are in elements; offsets into arenas are in bytes. */
+#ifndef STEP_H
+#define STEP_H
+
+#include "graph/ir.h"
+
+enum { MAX_RANKS = 1024, GRAIN_ELEMS = 1024, ARENA_ALIGN_BYTES = 256,
+       OWNED_ALIGN_ELEMS = 64,
+       OTHERS_ALIGN_ELEMS = 8 /* what a thread of a GPU reads at once: as in rt_update.c */ };
+
+/* ---- the mesh, units, segments (shard.c) ------------------------------------------------ */
+
+/* rank = (p * outer + o) * inner + i: p of mesh.replicate; mesh.shard = outer * inner, where
+ * inner is the group of reshard_after_forward, if it is one, else all of mesh.shard. */
+enum { AXIS_INNER = 1, AXIS_OUTER = 2, AXIS_REPLICATE = 4, AXIS_SETS = 8 };
+
+/* The ranks that one collective joins: those that differ along some axes. Rank r's are
+ * r - r / stride % size * stride + k * stride for k in 0 .. size - 1; it is the one with
+ * k = r / stride % size. axes has no bit for an axis of one rank. */
+typedef struct Group { unsigned axes; int size, stride; } Group;
+
+/* Into how many parts something is cut over the ranks of mesh.replicate and of mesh.shard;
+ * 1: each rank of the axis holds all of it. A strategy is a name for a row of these. */
+typedef enum {
+    HELD_PARAMS,    /* weights at rest: from the update to the forward */
+    HELD_BETWEEN,   /* weights between the forward and the backward of a micro-step */
+    HELD_GRADS,     /* the step's summed gradient */
+    HELD_OPTIMIZER, /* masters, moments */
+    N_HELD
+} Held;
+typedef struct Cut { int replicate, shard; } Cut;
+
+typedef struct Segment {
+    int id;
+    const char *name, *ident;
+    const char *macro;       /* names.c: "SEG_LAYERS_7" */
+    int unit;
+    int n_params;
+    int *params;             /* global ids, in layout order */
+    bool trainable;          /* all of its parameters, or none: no gradient, no state */
+    int64_t used_elems;      /* sum of parameters */
+    int64_t elems;           /* padded: shard_elems * shards */
+    int64_t shard_elems;     /* multiple of GRAIN_ELEMS */
+    Cut cut[N_HELD];         /* placement over the mesh */
+    int shards;              /* parts at rest: ranks that together hold one copy */
+    Group within;            /* one copy's ranks: gather weights, reduce gradients */
+    Group across;            /* ranks with the same part: sum it after that */
+    Group between;           /* ranks that share the weights between forward and backward;
+                                size 1: none, they are kept whole, or freed */
+} Segment;
+
+/* Rows of a parameter that are a matrix of their own: the parameter, or one of its parts. */
+typedef struct Matrix {
+    int id, param;
+    const char *name;        /* "model.layers.7.self_attn.q_proj.weight" */
+    int64_t element;         /* its first in the parameter */
+    int64_t rows, cols;
+    const struct Node *node; /* the optimizer's op on it: flops, workspace, kernel; one for each
+                                shape */
+    double lr_adjust;        /* multiplies the learning rate */
+    int batch, owner;        /* matrices_deal: the rank that computes it */
+    int64_t owned_elems;     /* where it lies there, in its batch's buffer */
+} Matrix;
+
+/* Matrices of neighbouring segments, which travel together. */
+typedef struct Batch {
+    int id;
+    const char *name, *ident; /* "layers.0..layers.1" */
+    const char *macro;       /* names.c */
+    int first_segment, last_segment; /* with all between that have matrices */
+    int first_matrix, n_matrices;
+    int64_t owned_elems;     /* the most that one rank owns of it */
+    int64_t workspace_bytes; /* the most that one of its matrices needs */
+} Batch;
+
+typedef struct PieceRef { int block, piece; } PieceRef;
+
+typedef struct Unit {
+    int id;
+    const char *name, *ident;
+    int n_pieces;
+    PieceRef *pieces;        /* whose own parameters lie here; in forward order, not always
+                                neighbours */
+    int n_segments;
+    int *segments;
+    bool keep_gathered;          /* policy.c: weights stay whole from the forward to the
+                                    backward of a micro-step */
+} Unit;
+
+/* ---- the step program (unroll.c, schedule.c) -------------------------------------------- */
+
+typedef enum { STREAM_COMPUTE, STREAM_GATHER, STREAM_REDUCE, N_STREAMS } StreamId;
+
+typedef enum {
+    INS_ALL_GATHER,      /* segment: every rank's shard → gathered buffer */
+    INS_KEEP,            /* segment: this rank's part of the gathered weights → kept buffer */
+    INS_SPAN,            /* block or piece, phase: one call of mathematics */
+    INS_REDUCE_SCATTER,  /* segment: gradient buffer → this rank's part of the sum over the
+                            ranks of one copy, tree order */
+    INS_ALL_REDUCE,      /* segment: the sum of equal parts over copies, in place */
+    INS_MERGE,           /* segment: add this leaf's node into the partial sums, tree order; in
+                            LOCAL only when the micro-batch is the last of its leaf */
+    INS_NORM,            /* segment: chunk sums of squares into the superaccumulator */
+    INS_NORM_REDUCE,     /* the one integer all-reduce of the step, and the losses */
+    INS_UPDATE,          /* segment: the optimizer on this rank's shard */
+    INS_MOMENTUM,        /* segment: of matrices, what the optimizer makes a step of */
+    INS_TO_OWNERS,       /* batch: each of its matrices, whole, to the rank that owns it */
+    INS_MATRICES,        /* batch: the optimizer's op on those that this rank owns */
+    INS_FROM_OWNERS,     /* batch: this rank's parts of the results */
+    INS_STEP,            /* segment: of matrices, the update of this rank's shard */
+} InsKind;
+
+/* EVAL is no part of a step: it runs between two of them, as often as the runtime likes. */
+typedef enum { VARIANT_EVAL, VARIANT_LOCAL, VARIANT_LAST, VARIANT_END, N_VARIANTS } Variant;
+
+typedef enum { SPACE_SYMMETRIC, SPACE_LOCAL, N_SPACES } Space; /* peers touch symmetric ones */
+
+typedef enum {
+    BUF_PARAM_SHARD, BUF_MASTER, BUF_MOMENT1, BUF_MOMENT2, BUF_GRAD_SHARD, BUF_PARTIAL,
+    BUF_GRAD_ACCUM,  /* unsharded accumulator of a unit's segment */
+    BUF_CONST, BUF_DATA, BUF_CONTROL, /* losses, superaccumulator: the runtime's exchange area */
+    BUF_STAGING,     /* of the cuda target: parts of other ranks on their way into a sum */
+    BUF_LIBRARY,     /* of the cuda target: workspace of matrix products */
+    BUF_GATHERED, BUF_KEPT, BUF_GRAD, BUF_BOUNDARY, BUF_D_BOUNDARY, BUF_SAVED, BUF_SCRATCH,
+    BUF_DIRECTION,   /* of matrices: a shard of what becomes their step */
+    BUF_OWNED,       /* of a batch: those that a rank owns */
+    BUF_WORKSPACE,   /* of a batch: while one of them is computed */
+    BUF_LOGITS,      /* of one token: what an evaluation leaves to the runtime */
+    N_BUF_KINDS
+} BufKind;
+
+typedef struct Buffer {
+    int id;
+    BufKind kind;
+    Space space;
+    const char *name;        /* C identifier: "gathered_layers_7_backward" */
+    const char *macro;       /* names.c: of its offset, "GATHERED_LAYERS_7_BACKWARD" */
+    const char *what;        /* "[1024, 288] f32" for the reader */
+    int64_t bytes;
+    bool persistent;         /* lives across steps; never shares bytes */
+    int segment, block;      /* -1 when not of one */
+    int64_t offset_bytes;    /* place.c: in its space */
+} Buffer;
+
+typedef struct Access {
+    int buffer;
+    bool write;
+    bool remote;             /* the group's peers touch this buffer of ours while the instruction
+                                runs */
+} Access;
+
+typedef struct Instr {
+    int id;                  /* position in the step's host order */
+    InsKind kind;
+    Variant variant;
+    StreamId stream;
+    int block, unit, segment;/* -1 when none */
+    int batch;               /* of matrices; -1 when none */
+    int piece;               /* INS_SPAN: of the block; -1: all of them */
+    Group group;             /* collectives: who takes part; else axes 0, size 0 */
+    Phase phase;
+    int n_access;
+    Access *access;
+    int n_waits;
+    int *waits;              /* ids on other streams that must be complete first (schedule.c) */
+    const char **wait_why;   /* reason beside each wait, for the reader */
+    int gathered;            /* INS_ALL_GATHER, INS_SPAN...: main buffers by role, -1 if none */
+    int in, out, d_in, d_out, saved, scratch; /* INS_SPAN */
+    int dropped;             /* of KEEP_SOME: what is computed again, beside saved */
+    int grad;                /* buffer the reduction reads */
+    int result;              /* buffer the reduction writes; INS_SPAN: logits */
+    double flops;
+    int64_t moved_bytes;     /* collectives: received by this rank from others */
+} Instr;
+
+typedef struct Program {
+    struct { Instr *items; int count, cap; } ins;
+    struct { Buffer *items; int count, cap; } bufs;
+    int first[N_VARIANTS], count[N_VARIANTS]; /* ranges of ins; count 0 where unused */
+    int64_t rounds;          /* leaves a rank computes: V / N */
+    int64_t leaf_micro_batches; /* M / V */
+    int partial_levels;      /* log2(rounds): partial sums held at once */
+    /* Bindings of span calls: for block b and class param p, in which buffer and at what byte
+     * offset its gathered weight or its gradient lies (per instruction, span.c's arg order). */
+    struct Binding { int ins, param, buffer; int64_t offset_bytes; bool grad, add; } *bindings;
+    int n_bindings, cap_bindings;
+    /* place.c */
+    int64_t space_bytes[N_SPACES];
+    int64_t arena_bytes;     /* sum of spaces */
+    int64_t max_live_bytes, ideal_live_bytes; /* the two lower bounds */
+    /* happens-before, filled by schedule.c: bit b of row a of hb[axes]: a, on every rank that
+     * differs from this one along the axes, is complete before b starts on this one. NULL for
+     * sets with an axis of one rank. */
+    uint64_t *hb[AXIS_SETS];
+    int hb_words;
+    double step_seconds;     /* simulate.c; 0 when no cost table */
+} Program;
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* traffic: the bytes that rank 0 receives from its peers in a step, by kind. Comes in:
+ * the unrolled program. Goes out: sums, which the runtime's counters (--stats) equal. */
+#include "plan/plan.h"
+
+int64_t variant_turns(const Gen *g, Variant v)
+{
+    const Program *p = &g->prog;
+    bool sharded = g->model.accumulate_sharded;
+    int64_t all = p->rounds * p->leaf_micro_batches, lasts = sharded ? p->rounds : 1;
+    if (v == VARIANT_EVAL) {
+        return 0; /* no part of a step */
+    }
+    return v == VARIANT_END ? 1 : v == VARIANT_LAST ? lasts : all - lasts;
+}
+
+/* Of a sum over copies: from ranks that stand elsewhere along mesh.replicate. Each rank
+ * sums one slice of everybody's part, then reads the slices that the others have
+ * summed. */
+static int64_t crossing_bytes(const Gen *g, const Instr *i)
+{
+    int64_t part = g->segments.items[i->segment].shard_elems, elems = 0;
+    int64_t slice = round_up((part + i->group.size - 1) / i->group.size, GRAIN_ELEMS);
+    for (int64_t k = 1; k < i->group.size; k++) {
+        if (k * i->group.stride >= g->model.shard) {
+            elems += min_i64(part, slice) +
+                     max_i64(0, min_i64(part, (k + 1) * slice) - k * slice);
+        }
+    }
+    return elems * dtype_bytes(g->model.reduce_dtype);
+}
+
+Traffic plan_traffic(const Gen *g)
+{
+    Traffic t = {0};
+    for (int id = 0; id < g->prog.ins.count; id++) {
+        const Instr *i = &g->prog.ins.items[id];
+        int64_t turns = variant_turns(g, i->variant);
+        if (i->batch >= 0) {
+            continue; /* below: moved_bytes is of the rank with most */
+        }
+        int64_t crossing = i->kind == INS_ALL_REDUCE ? crossing_bytes(g, i) : 0;
+        t.gathered += i->stream == STREAM_GATHER ? turns * i->moved_bytes : 0;
+        t.reduced += i->stream == STREAM_REDUCE ? turns * (i->moved_bytes - crossing) : 0;
+        t.replicate += turns * crossing;
+    }
+    if (g->model.world_size > 1 && g->batches.count > 0) {
+        Moved m = matrices_moved(g, -1, 0);
+        t.matrices = m.to_owners + m.from_owners;
+        t.replicate += m.from_copies;
+    }
+    return t;
+}

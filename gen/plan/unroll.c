@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* unroll: the step as straight lines of instructions in host order.
+ *
+ * Needs segments (shard), spans (span), the choices of policy. Fills g->prog:
+ * instructions, accesses, buffers (without offsets), bindings, rounds. Breaks schedule
+ * and place.
+ *
+ * Three lines are written for a step, which runs them in constant loops:
+ *
+ *   sharded accumulation    rounds x { (leaf_micro_batches - 1) x LOCAL, LAST }, END
+ *   unsharded accumulation  (rounds * leaf_micro_batches - 1) x LOCAL, LAST, END
+ *
+ * LOCAL adds gradients without a collective on them; LAST also reduces them. INS_MERGE
+ * adds the node of a finished leaf into the partial sums. In LAST it follows the
+ * reduction (sharded) or precedes it (unsharded). In LOCAL all merges stand at the end,
+ * and run only in the last micro-batch of a leaf. END is norms, their one reduction, and
+ * the updates.
+ *
+ * EVAL stands beside them: the forward of LAST, instruction by instruction, on the same
+ * buffers, and the block that ends the model evaluated instead of its backward. It may
+ * run between any two steps, as often as one likes.
+ *
+ * A segment's gradient is summed within the ranks that hold one copy (INS_REDUCE_SCATTER)
+ * and across copies (INS_ALL_REDUCE). The order of the tree over leaves says when: bits
+ * of the rank within its copy first, then of the round, then of the copy (sharded); of
+ * the round, within, across (unsharded). So the sum across follows the one within, except
+ * in sharded accumulation over several rounds: there it waits for the last merge, in END.
+ *
+ * A variant begins when everything of the one before is complete on this rank: its last
+ * compute instruction comes after all its collectives. (After LAST with one round, END
+ * itself waits for the reductions, segment by segment.)
+ *
+ * Gathers: an instance of a segment spans consecutive reading spans. Other units' spans
+ * in between end it unless the unit keeps its weights (keep_gathered): then the segment
+ * stays to its last reader. So the last unit is never resharded between its forward and
+ * its backward, and a wrapped group is gathered once. Where a smaller group shares the
+ * weights between forward and backward, each rank keeps its part after the last reader of
+ * the forward (INS_KEEP), and the backward's gather asks that group only.
+ *
+ * The gather for turn t is issued before the first span of turn t - ahead, where ahead is
+ * the depth. In the backward this is order "pre". Order "post" issues it after the last
+ * span of turn t - depth instead, before the reductions which that one completes: one
+ * unit less is gathered beside it, and where collectives take turns the reduction runs
+ * beside the next span, not before its weights. "none" issues it after those reductions,
+ * before its own turn. A gather starts when the compute before it in host order is over
+ * (schedule), so no more than in_flight units are gathered at once, the one at hand
+ * included: what FSDP's limit_all_gathers bounds. A unit that stays gathered (no reshard)
+ * counts until its first use. */
+#include "plan/unroll.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void span_params_read(const Class *c, const Span *s, bool *reads)
+{
+    memset(reads, 0, sizeof(bool) * (size_t)c->params.count);
+    for (int n = 0; n < s->n_nodes; n++) {
+        for (int i = 0; i < s->nodes[n]->n_in; i++) {
+            if (s->nodes[n]->in[i]->kind == VAL_PARAM) {
+                reads[s->nodes[n]->in[i]->index] = true;
+            }
+        }
+    }
+}
+
+void span_params_written(const Class *c, const Span *s, bool *writes)
+{
+    memset(writes, 0, sizeof(bool) * (size_t)c->params.count);
+    for (int n = 0; n < s->n_nodes; n++) {
+        for (int i = 0; i < s->nodes[n]->n_out; i++) {
+            if (s->nodes[n]->out[i]->loc == LOC_GRAD) {
+                writes[s->nodes[n]->out[i]->loc_index] = true;
+            }
+        }
+    }
+}
+
+bool plan_grads_persist(const Gen *g)
+{
+    return g->prog.leaf_micro_batches > 1 ||
+           (!g->model.accumulate_sharded && g->prog.rounds > 1);
+}
+
+static void find_uses(Unroller *u)
+{
+    Gen *g = u->g;
+    u->use = gen_alloc(g, sizeof *u->use * (size_t)(g->classes.count + 1));
+    for (int i = 0; i < g->classes.count; i++) {
+        const Class *c = g->classes.items[i];
+        SpanUse *use =
+            gen_alloc(g, sizeof *use * (2 * (size_t)(c->pieces.count + 1) + 1));
+        u->use[c->id] = use;
+        for (int piece = -1; piece < c->pieces.count; piece++, use++) {
+            for (int ph = 0; ph < 2; ph++) {
+                const Span *s = class_span(c, piece, ph ? PHASE_BACKWARD : PHASE_FORWARD);
+                use->reads[ph] = gen_alloc(g, (size_t)c->params.count + 1);
+                use->writes[ph] = gen_alloc(g, (size_t)c->params.count + 1);
+                span_params_read(c, s, use->reads[ph]);
+                span_params_written(c, s, use->writes[ph]);
+            }
+        }
+        for (int piece = -1; piece < c->pieces.count; piece++, use++) {
+            const Span *s = piece < 0 ? &c->again : &c->pieces.items[piece].again;
+            use->reads[0] = gen_alloc(g, (size_t)c->params.count + 1);
+            use->writes[0] = gen_alloc(g, (size_t)c->params.count + 1);
+            span_params_read(c, s, use->reads[0]);
+        }
+        use->reads[0] = gen_alloc(g, (size_t)c->params.count + 1);
+        use->writes[0] = gen_alloc(g, (size_t)c->params.count + 1);
+        span_params_read(c, &c->evaluate, use->reads[0]);
+    }
+}
+
+/* ---- order of spans and turns ---------------------------------------------------- */
+
+static void add_seq(Unroller *u, int block, int piece, Phase phase)
+{
+    const Block *b = &u->g->blocks.items[block];
+    SeqSpan *s = &u->seq[u->n_seq];
+    if (block_span(b, piece, phase)->n_nodes == 0) {
+        return;
+    }
+    s->block = block;
+    s->piece = piece;
+    s->phase = phase;
+    s->unit = b->unit[piece >= 0                ? piece
+                      : phase == PHASE_EVALUATE ? b->cls->pieces.count - 1
+                                                : 0];
+    if (u->n_seq == 0 || s->unit < 0 || s[-1].unit != s->unit ||
+        part_of(s[-1].phase) != part_of(phase)) {
+        u->turn_first[u->n_turns++] = u->n_seq;
+    }
+    s->turn = u->n_turns - 1;
+    u->n_seq++;
+}
+
+/* A block is one call of the schedule, or, where the wrap cuts it, one for each piece.
+ * What KEEP_SOME dropped is computed again right before the backward that needs it. */
+static void add_block(Unroller *u, int block, Phase phase)
+{
+    const Block *b = &u->g->blocks.items[block];
+    int n = b->cut ? b->cls->pieces.count : 1;
+    for (int i = 0; i < n; i++) {
+        int piece = b->cut ? class_piece(b->cls, i, phase) : -1;
+        if (phase == PHASE_BACKWARD && b->keep == KEEP_SOME) {
+            add_seq(u, block, piece, PHASE_RECOMPUTE);
+        }
+        add_seq(u, block, piece, phase);
+    }
+}
+
+static void order_spans(Unroller *u, bool evaluate)
+{
+    size_t cap = 1;
+    for (int b = 0; b < u->g->blocks.count; b++) {
+        cap += 3 * (size_t)u->g->blocks.items[b].cls->pieces.count;
+    }
+    u->seq = gen_alloc(u->g, sizeof *u->seq * cap);
+    u->turn_first = gen_alloc(u->g, sizeof(int) * cap);
+    for (int b = 0; b < u->g->blocks.count; b++) {
+        add_block(u, b, PHASE_FORWARD);
+    }
+    u->first_backward_turn = u->n_turns;
+    if (evaluate) {
+        add_seq(u, u->g->blocks.count - 1, -1, PHASE_EVALUATE);
+        return;
+    }
+    for (int b = u->g->blocks.count - 1; b >= 0; b--) {
+        if (u->g->blocks.items[b].keep == KEEP_INPUT) {
+            add_block(u, b, PHASE_RECOMPUTE);
+        }
+        add_block(u, b, PHASE_BACKWARD);
+    }
+}
+
+/* ---- gathers --------------------------------------------------------------------- */
+
+static bool writes_segment(const Unroller *u, int pos, int segment)
+{
+    const SeqSpan *s = &u->seq[pos];
+    const Block *b = &u->g->blocks.items[s->block];
+    const bool *writes = seq_use(u, s)->writes[use_of(s->phase)];
+    for (int p = 0; p < b->cls->params.count; p++) {
+        if (writes[p] && u->g->params.items[b->param[p]].segment == segment) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* May the segment stay gathered from position a to b although nothing between reads it?
+ */
+static bool stays_gathered(const Unroller *u, int unit, int a, int b)
+{
+    if (u->g->units.items[unit].keep_gathered) {
+        return true;
+    }
+    for (int pos = a + 1; pos < b; pos++) {
+        if (u->seq[pos].unit != unit) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool plan_gathers_after(const Model *m)
+{
+    return m->prefetch_order == PREFETCH_POST && m->prefetch_backward > 0;
+}
+
+int64_t plan_units_ahead(const Model *m, Phase phase)
+{
+    int64_t depth = m->prefetch_forward;
+    if (phase != PHASE_FORWARD) {
+        depth = m->prefetch_order == PREFETCH_PRE ? m->prefetch_backward
+                : plan_gathers_after(m)           ? m->prefetch_backward - 1
+                                                  : 0;
+    }
+    return max_i64(0, min_i64(depth, m->gathers_in_flight - 1));
+}
+
+static int issue_turn(const Unroller *u, const Instance *in, int after_pos)
+{
+    const SeqSpan *s = &u->seq[in->first];
+    bool back = s->phase != PHASE_FORWARD;
+    int64_t ahead = plan_units_ahead(&u->g->model, s->phase);
+    int turn = (int)max_i64(back ? u->first_backward_turn : 0, s->turn - ahead);
+    while (turn < s->turn && u->turn_first[turn] <= after_pos) {
+        turn++; /* the instance before is still being read */
+    }
+    return turn;
+}
+
+static int by_first_use(const void *a, const void *b)
+{
+    const Instance *x = a, *y = b;
+    return x->first != y->first ? (x->first < y->first ? -1 : 1)
+                                : x->segment - y->segment;
+}
+
+/* -1: the forward does not read it. */
+static int last_forward_reader(const Unroller *u, int segment)
+{
+    int last = -1;
+    for (int pos = 0; pos < u->n_seq && u->seq[pos].phase == PHASE_FORWARD; pos++) {
+        const Block *b = &u->g->blocks.items[u->seq[pos].block];
+        const bool *reads = seq_use(u, &u->seq[pos])->reads[use_of(PHASE_FORWARD)];
+        for (int p = 0; p < b->cls->params.count; p++) {
+            if (reads[p] && u->g->params.items[b->param[p]].segment == segment) {
+                last = pos;
+            }
+        }
+    }
+    return last;
+}
+
+/* (segment, position) pairs of all readings, grouped by segment in order of position. */
+static void find_instances(Unroller *u)
+{
+    Gen *g = u->g;
+    int cap = 0;
+    for (int pos = 0; pos < u->n_seq; pos++) {
+        cap += g->blocks.items[u->seq[pos].block].cls->params.count;
+    }
+    u->inst = gen_alloc(g, sizeof *u->inst * (size_t)(cap + 1));
+    u->n_inst = 0;
+    if (!u->keep_at) { /* evaluation keeps what training does: its forward is the same */
+        u->keep_at = gen_alloc(g, sizeof(int) * (size_t)(g->segments.count + 1));
+        memset(u->keep_at, -1, sizeof(int) * (size_t)g->segments.count);
+    }
+    int *latest = gen_alloc(g, sizeof(int) * (size_t)(g->segments.count + 1));
+    memset(latest, -1, sizeof(int) * (size_t)g->segments.count);
+    for (int pos = 0; pos < u->n_seq; pos++) {
+        const Block *b = &g->blocks.items[u->seq[pos].block];
+        const bool *reads = seq_use(u, &u->seq[pos])->reads[use_of(u->seq[pos].phase)];
+        for (int p = 0; p < b->cls->params.count; p++) {
+            int seg = g->params.items[b->param[p]].segment;
+            if (!reads[p] || g->segments.items[seg].shards == 1) {
+                continue;
+            }
+            int was = latest[seg];
+            if (was >= 0 && (u->inst[was].last == pos ||
+                             stays_gathered(u, g->segments.items[seg].unit,
+                                            u->inst[was].last, pos))) {
+                u->inst[was].last = pos;
+                continue;
+            }
+            Instance *in = &u->inst[u->n_inst];
+            in->segment = seg;
+            in->first = in->last = pos;
+            in->issue_turn = issue_turn(u, in, was < 0 ? -1 : u->inst[was].last);
+            if (g->segments.items[seg].between.size > 1 &&
+                u->seq[pos].phase != PHASE_FORWARD) {
+                u->keep_at[seg] = last_forward_reader(u, seg);
+                in->from_kept = u->keep_at[seg] >= 0;
+            }
+            latest[seg] = u->n_inst++;
+        }
+    }
+    qsort(u->inst, (size_t)u->n_inst, sizeof *u->inst, by_first_use);
+}
+
+static void find_last_writers(Unroller *u)
+{
+    Gen *g = u->g;
+    u->last_writer = gen_alloc(g, sizeof(int) * (size_t)(g->segments.count + 1));
+    memset(u->last_writer, -1, sizeof(int) * (size_t)g->segments.count);
+    for (int pos = 0; pos < u->n_seq; pos++) {
+        const Block *b = &g->blocks.items[u->seq[pos].block];
+        for (int p = 0; p < b->cls->params.count; p++) {
+            int seg = g->params.items[b->param[p]].segment;
+            if (u->last_writer[seg] != pos && writes_segment(u, pos, seg)) {
+                u->last_writer[seg] = pos;
+            }
+        }
+    }
+}
+
+/* ---- variants -------------------------------------------------------------------- */
+
+/* A reduction's merge waits for it, so it comes only where the compute stream waits for
+ * that reduction anyway (schedule: reductions in flight). */
+static void merge_reduced(Unroller *u, int in_flight)
+{
+    if (u->p->rounds == 1 || !u->g->model.accumulate_sharded ||
+        u->variant != VARIANT_LAST || !plan_collectives(u->g)) {
+        return;
+    }
+    while (u->n_merged < u->n_reduces - in_flight) {
+        unroll_merge(u, u->reduce_order[u->n_merged++]);
+    }
+}
+
+/* Do leaves' sums over the ranks of a copy meet partial sums of other rounds, before the
+ * sum over copies? */
+static bool merges_between(const Unroller *u)
+{
+    return u->p->rounds > 1 && u->g->model.accumulate_sharded;
+}
+
+static void finish_segment(Unroller *u, int segment)
+{
+    const Segment *s = &u->g->segments.items[segment];
+    if (u->variant != VARIANT_LAST) {
+        return;
+    }
+    if (u->p->rounds > 1 && (!merges_between(u) || !plan_collectives(u->g))) {
+        unroll_merge(u, segment);
+    }
+    if (s->within.size > 1) {
+        unroll_reduce(u, segment);
+    }
+    if (s->across.size > 1 && !merges_between(u)) {
+        unroll_all_reduce(u, segment);
+    }
+}
+
+/* Are the gathers of a turn issued at the end of the one before, ahead of its reductions?
+ */
+static bool issues_early(const Unroller *u, int turn)
+{
+    return plan_gathers_after(&u->g->model) && turn > u->first_backward_turn;
+}
+
+static void issue_gathers(Unroller *u, int turn)
+{
+    for (int i = 0; i < u->n_inst; i++) {
+        if (u->inst[i].issue_turn == turn) {
+            unroll_gather(u, &u->inst[i]);
+        }
+    }
+}
+
+static void unroll_variant(Unroller *u, Variant v)
+{
+    Program *p = u->p;
+    int turn = -1;
+    u->variant = v;
+    u->n_reduces = u->n_merged = 0;
+    memset(u->param_written, 0, (size_t)u->g->params.count);
+    p->first[v] = p->ins.count;
+    for (int pos = 0; pos < u->n_seq; pos++) {
+        if (u->seq[pos].turn != turn) {
+            turn = u->seq[pos].turn;
+            if (!issues_early(u, turn)) {
+                issue_gathers(u, turn);
+            }
+            merge_reduced(u, (int)u->g->model.reduces_in_flight);
+        }
+        unroll_span(u, pos);
+        if (pos + 1 < u->n_seq && u->seq[pos + 1].turn != turn &&
+            issues_early(u, turn + 1)) {
+            issue_gathers(u, turn + 1);
+        }
+        for (int s = 0; s < u->g->segments.count; s++) {
+            if (u->keep_at[s] == pos) {
+                unroll_keep(u, s);
+            }
+            if (u->last_writer[s] == pos) {
+                finish_segment(u, s);
+            }
+        }
+    }
+    merge_reduced(u, 0);
+    if (v == VARIANT_LOCAL && p->rounds > 1 && !u->g->model.accumulate_sharded) {
+        for (int i = u->g->segments.count - 1; i >= 0; i--) {
+            if (u->g->segments.items[i].trainable) {
+                unroll_merge(u, i);
+            }
+        }
+    }
+    p->count[v] = p->ins.count - p->first[v];
+}
+
+/* EVAL, on the training step's buffers. */
+static void unroll_evaluation(Unroller *training)
+{
+    Gen *g = training->g;
+    Unroller u = *training;
+    if (g->blocks.items[g->blocks.count - 1].cls->evaluate.n_nodes == 0) {
+        return;
+    }
+    u.n_seq = u.n_turns = 0;
+    order_spans(&u, true);
+    find_instances(&u);
+    find_last_writers(&u); /* none */
+    unroll_evaluate_buffers(&u, training);
+    unroll_variant(&u, VARIANT_EVAL);
+}
+
+void unroll_step(Gen *g)
+{
+    const Model *m = &g->model;
+    Program *p = &g->prog;
+    Unroller u = {.g = g, .p = p};
+
+    memset(p, 0, sizeof *p);
+    gen_require(m->leaves % m->world_size == 0 && m->micro_batches % m->leaves == 0,
+                "%lld micro-batches, %lld leaves, %lld ranks",
+                (long long)m->micro_batches, (long long)m->leaves,
+                (long long)m->world_size);
+    p->rounds = m->leaves / m->world_size;
+    p->leaf_micro_batches = m->micro_batches / m->leaves;
+    for (int64_t r = p->rounds; r > 1; r /= 2) {
+        p->partial_levels++;
+    }
+    find_uses(&u);
+    order_spans(&u, false);
+    find_instances(&u);
+    find_last_writers(&u);
+    u.param_written = gen_alloc(g, (size_t)g->params.count + 1);
+    u.reduce_order = gen_alloc(g, sizeof(int) * (size_t)(g->segments.count + 1));
+    unroll_buffers(&u);
+    unroll_evaluation(&u);
+    if (plan_grads_persist(g)) {
+        unroll_variant(&u, VARIANT_LOCAL);
+    }
+    unroll_variant(&u, VARIANT_LAST);
+    u.variant = VARIANT_END;
+    p->first[VARIANT_END] = p->ins.count;
+    for (int s = g->segments.count - 1; merges_between(&u) && s >= 0; s--) {
+        if (g->segments.items[s].trainable && g->segments.items[s].across.size > 1) {
+            /* in the order of the last merges */
+            unroll_all_reduce(&u, s);
+        }
+    }
+    unroll_end(&u);
+    p->count[VARIANT_END] = p->ins.count - p->first[VARIANT_END];
+}

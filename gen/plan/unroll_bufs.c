@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* unroll_bufs: the buffers of the step. Comes in: the Unroller's order of spans, gathers
+ * and reductions. Goes out: buffers without offsets.
+ *
+ * What peers touch lies in the symmetric space: parameter shards and kept parts (gathers
+ * read them), gradient buffers (reductions read them), gradient shards that copies sum in
+ * place, the runtime's exchange area. All else is local. A rank that holds all of a
+ * segment gathers nothing: spans read the parameter shard and write the gradient where
+ * its sum will lie. */
+#include "plan/unroll.h"
+
+#include <string.h>
+
+/* ---- buffers --------------------------------------------------------------------- */
+
+int unroll_buffer(Unroller *u, BufKind kind, Space space, const char *name,
+                  const char *what, int64_t bytes)
+{
+    Buffer *b = gen_push(u->g, &u->p->bufs);
+    b->id = u->p->bufs.count - 1;
+    b->kind = kind;
+    b->space = space;
+    b->name = name;
+    b->what = what;
+    b->bytes = bytes;
+    b->persistent = kind < BUF_GATHERED;
+    b->segment = b->block = -1;
+    b->offset_bytes = -1;
+    return b->id;
+}
+
+int unroll_flat(Unroller *u, BufKind kind, Space space, const char *prefix,
+                const Segment *s, Dtype dtype, int64_t elems, int64_t levels)
+{
+    Gen *g = u->g;
+    const char *what =
+        levels == 1 ? gen_printf(g, "[%lld] %s", (long long)elems, dtype_name(dtype))
+                    : gen_printf(g, "[%lld, %lld] %s", (long long)levels,
+                                 (long long)elems, dtype_name(dtype));
+    int id = unroll_buffer(u, kind, space, gen_printf(g, "%s_%s", prefix, s->ident), what,
+                           levels * elems * dtype_bytes(dtype));
+    u->p->bufs.items[id].segment = s->id;
+    return id;
+}
+
+/* Between GPUs the ranks that send write where it lands. */
+static Space gathered_space(const Unroller *u)
+{
+    return u->g->model.target == TARGET_CUDA ? SPACE_SYMMETRIC : SPACE_LOCAL;
+}
+
+static int *int_array(Gen *g, int n)
+{
+    int *a = gen_alloc(g, sizeof(int) * (size_t)(n + 1));
+    memset(a, -1, sizeof(int) * (size_t)(n + 1));
+    return a;
+}
+
+static void gradient_buffers(Unroller *u, const Segment *s)
+{
+    const Model *m = &u->g->model;
+    int i = s->id;
+    Space space = s->across.size > 1 ? SPACE_SYMMETRIC : SPACE_LOCAL;
+    bool sharded = m->accumulate_sharded || !plan_collectives(u->g);
+    u->grad_shard[i] = unroll_flat(u, BUF_GRAD_SHARD, space, "grad_shard", s,
+                                   m->reduce_dtype, s->shard_elems, 1);
+    if (u->p->partial_levels > 0) {
+        u->partials[i] =
+            unroll_flat(u, BUF_PARTIAL, SPACE_LOCAL, "partials", s, m->reduce_dtype,
+                        sharded ? s->shard_elems : s->elems, u->p->partial_levels);
+    }
+    if (s->within.size == 1) {
+        u->grad[i] = u->grad_shard[i];
+    } else if (plan_grads_persist(u->g)) {
+        u->grad[i] = unroll_flat(u, BUF_GRAD_ACCUM, SPACE_SYMMETRIC, "grad_accum", s,
+                                 m->reduce_dtype, s->elems, 1);
+    }
+}
+
+/* Where matrices have one moment, there is a second one of all else alone. */
+static void second_moments(Unroller *u, const Segment *s)
+{
+    const Model *m = &u->g->model;
+    int64_t elems = u->g->batches.count ? matrix_most_others(u->g, s) : s->shard_elems;
+    if (plan_moments(m) > 1 && elems > 0) {
+        u->moment2[s->id] = unroll_flat(u, BUF_MOMENT2, SPACE_LOCAL, "moment2", s,
+                                        m->moments_dtype, elems, 1);
+    }
+}
+
+static void segment_buffers(Unroller *u)
+{
+    Gen *g = u->g;
+    const Model *m = &g->model;
+    int n = g->segments.count;
+    u->param_shard = int_array(g, n);
+    u->master = int_array(g, n);
+    u->moment1 = int_array(g, n);
+    u->moment2 = int_array(g, n);
+    u->grad_shard = int_array(g, n);
+    u->partials = int_array(g, n);
+    u->grad = int_array(g, n);
+    for (int i = 0; i < n; i++) {
+        const Segment *s = &g->segments.items[i];
+        u->param_shard[i] =
+            unroll_flat(u, BUF_PARAM_SHARD, SPACE_SYMMETRIC, "param_shard", s,
+                        m->param_dtype, s->shard_elems, 1);
+        if (!s->trainable) {
+            continue; /* as it was loaded: no gradient, no state */
+        }
+        if (m->master_dtype != m->param_dtype) { /* else the shard is the master */
+            u->master[i] = unroll_flat(u, BUF_MASTER, SPACE_LOCAL, "master", s,
+                                       m->master_dtype, s->shard_elems, 1);
+        }
+        if (plan_moments(m) > 0) {
+            u->moment1[i] = unroll_flat(u, BUF_MOMENT1, SPACE_LOCAL, "moment1", s,
+                                        m->moments_dtype, s->shard_elems, 1);
+        }
+        second_moments(u, s);
+        gradient_buffers(u, s);
+    }
+}
+
+static void shared_buffers(Unroller *u)
+{
+    Gen *g = u->g;
+    const Model *m = &g->model;
+    int64_t tokens = m->micro_batch * m->seq_tokens;
+    const char *what = gen_printf(g, "[%lld] i32", (long long)tokens);
+    u->consts = int_array(g, g->consts.count);
+    for (int i = 0; i < g->consts.count; i++) {
+        u->consts[i] = unroll_buffer(
+            u, BUF_CONST, SPACE_LOCAL, gen_printf(g, "const_%s", g->consts.items[i].name),
+            gen_printf(g, "%lld bytes", (long long)g->consts.items[i].bytes),
+            g->consts.items[i].bytes);
+    }
+    for (int i = 0; i < N_DATA; i++) {
+        bool used = i != DATA_STARTS || m->packed, row = i == DATA_ROW;
+        u->data[i] = used ? unroll_buffer(u, BUF_DATA, SPACE_LOCAL, data_names[i],
+                                          row ? "[1] i32" : what, row ? 4 : tokens * 4)
+                          : -1;
+    }
+    u->control = unroll_buffer(
+        u, BUF_CONTROL, SPACE_SYMMETRIC, "control", "losses, exchange",
+        round_up(m->micro_batches * 8 + SUPERACC_WORDS * 8 + CONTROL_EXTRA_BYTES, 256));
+}
+
+/* What the cuda target's libraries work in: fixed here, so that nothing is allocated
+ * later. The parts of a segment that a rank receives from others to add them, or less:
+ * the runtime takes them slice by slice, of whole grains. */
+static void cuda_buffers(Unroller *u)
+{
+    Gen *g = u->g;
+    const Model *m = &g->model;
+    int64_t most = 0, row = m->world_size * GRAIN_ELEMS * dtype_bytes(m->reduce_dtype);
+    u->staging = -1;
+    if (m->target != TARGET_CUDA) {
+        return;
+    }
+    for (int i = 0; i < g->segments.count; i++) {
+        const Segment *s = &g->segments.items[i];
+        if (s->trainable && (s->within.size > 1 || s->across.size > 1)) {
+            most = max_i64(most, s->elems * dtype_bytes(m->reduce_dtype));
+        }
+    }
+    if (most > 0 && !m->library_order) {
+        int64_t bytes = max_i64(row, min_i64(round_up(most, row), STAGING_BYTES));
+        u->staging = unroll_buffer(u, BUF_STAGING, SPACE_LOCAL, "staging",
+                                   "parts of other ranks, to be added", bytes);
+    }
+    unroll_buffer(u, BUF_LIBRARY, SPACE_LOCAL, "library", "workspace of matrix products",
+                  LIBRARY_WORKSPACE_BYTES);
+}
+
+static const char *value_text(Gen *g, const Value *v)
+{
+    return gen_printf(g, "%s %s", shape_text(g, v), dtype_name(v->dtype));
+}
+
+/* One buffer for each output; ids follow each other. Returns the first. */
+static int boundary_buffers(Unroller *u, const Block *b, BufKind kind, const char *prefix,
+                            Value *const *values)
+{
+    int first = -1;
+    for (int i = 0; i < b->cls->n_outputs; i++) {
+        const Value *v = values[i] ? values[i] : b->cls->outputs[i];
+        const char *name = i == 0 ? gen_printf(u->g, "%s_%s", prefix, b->ident)
+                                  : gen_printf(u->g, "%s_%s_%d", prefix, b->ident, i);
+        int id = unroll_buffer(u, kind, SPACE_LOCAL, name, value_text(u->g, v),
+                               values[i] ? v->bytes : 0);
+        u->p->bufs.items[id].block = b->id;
+        first = first < 0 ? id : first;
+    }
+    return first;
+}
+
+static int slab_buffer(Unroller *u, const Block *b, BufKind kind, const char *name,
+                       int64_t bytes)
+{
+    int id;
+    if (bytes == 0) {
+        return -1;
+    }
+    id = unroll_buffer(u, kind, SPACE_LOCAL, name,
+                       gen_printf(u->g, "%lld bytes", (long long)bytes), bytes);
+    u->p->bufs.items[id].block = b->id;
+    return id;
+}
+
+static bool makes_out(const Span *s)
+{
+    for (int a = 0; a < s->n_args; a++) {
+        if (s->args[a].kind == ARG_OUT) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Of a recomputed block: the slab that its first forward fills for nobody, and what is
+ * written when it is computed again. */
+static void again_buffers(Unroller *u, const Block *b)
+{
+    Gen *g = u->g;
+    const Class *c = b->cls;
+    const Span *s = block_span(b, -1, PHASE_RECOMPUTE);
+    u->dropped[b->id] =
+        slab_buffer(u, b, BUF_SCRATCH, gen_printf(g, "dropped_%s", b->ident),
+                    b->keep == KEEP_SOME ? c->dropped_bytes : c->saved_bytes);
+    if (b->keep == KEEP_SOME) {
+        u->again[b->id] = slab_buffer(
+            u, b, BUF_SAVED, gen_printf(g, "again_%s", b->ident), c->dropped_bytes);
+    }
+    if (makes_out(s)) {
+        u->out_again[b->id] =
+            boundary_buffers(u, b, BUF_SCRATCH, "out_again", c->outputs);
+    }
+    u->scratch_again[b->id] = slab_buffer(
+        u, b, BUF_SCRATCH, gen_printf(g, "scratch_%s_again", b->ident), s->scratch_bytes);
+}
+
+static void block_buffers(Unroller *u)
+{
+    Gen *g = u->g;
+    int n = g->blocks.count;
+    u->out = int_array(g, n);
+    u->d_out = int_array(g, n);
+    u->saved = int_array(g, n);
+    u->scratch[0] = int_array(g, n);
+    u->scratch[1] = int_array(g, n);
+    u->dropped = int_array(g, n);
+    u->out_again = int_array(g, n);
+    u->scratch_again = int_array(g, n);
+    u->again = int_array(g, n);
+    for (int i = 0; i < n; i++) {
+        const Block *b = &g->blocks.items[i];
+        const Class *c = b->cls;
+        if (i + 1 < n) {
+            u->out[i] = boundary_buffers(u, b, BUF_BOUNDARY, "out", c->outputs);
+            if (c->d_outputs && c->d_outputs[0]) {
+                u->d_out[i] =
+                    boundary_buffers(u, b, BUF_D_BOUNDARY, "d_out", c->d_outputs);
+            }
+        }
+        u->saved[i] = slab_buffer(u, b, BUF_SAVED, gen_printf(g, "saved_%s", b->ident),
+                                  b->keep == KEEP_SOME ? c->kept_bytes : c->saved_bytes);
+        u->scratch[0][i] =
+            slab_buffer(u, b, BUF_SCRATCH, gen_printf(g, "scratch_%s_forward", b->ident),
+                        c->forward.scratch_bytes);
+        u->scratch[1][i] =
+            slab_buffer(u, b, BUF_SCRATCH, gen_printf(g, "scratch_%s_backward", b->ident),
+                        c->backward.scratch_bytes);
+        if (b->keep != KEEP_ALL) {
+            again_buffers(u, b);
+        }
+    }
+}
+
+static void gathered_buffers(Unroller *u)
+{
+    Gen *g = u->g;
+    for (int i = 0; i < u->n_inst; i++) {
+        Instance *in = &u->inst[i];
+        const Segment *s = &g->segments.items[in->segment];
+        const char *phase =
+            u->seq[in->first].phase == PHASE_FORWARD ? "forward" : "backward";
+        int again = 1;
+        for (int j = 0; j < i; j++) {
+            again += u->inst[j].segment == in->segment &&
+                     part_of(u->seq[u->inst[j].first].phase) ==
+                         part_of(u->seq[in->first].phase);
+        }
+        if (in->from_kept && u->kept[s->id] < 0) {
+            u->kept[s->id] =
+                unroll_flat(u, BUF_KEPT, SPACE_SYMMETRIC, "kept", s, g->model.param_dtype,
+                            s->elems / s->between.size, 1);
+        }
+        in->buffer = unroll_flat(u, BUF_GATHERED, gathered_space(u), "gathered", s,
+                                 g->model.param_dtype, s->elems, 1);
+        u->p->bufs.items[in->buffer].name =
+            again == 1 ? gen_printf(g, "gathered_%s_%s", s->ident, phase)
+                       : gen_printf(g, "gathered_%s_%s_%d", s->ident, phase, again);
+    }
+}
+
+/* What the forward of training gathers is gathered to the same place; what evaluation
+ * reads after it has one of its own. */
+void unroll_evaluate_buffers(Unroller *u, const Unroller *training)
+{
+    Gen *g = u->g;
+    const Block *b = &g->blocks.items[g->blocks.count - 1];
+    const Span *s = &b->cls->evaluate;
+    for (int i = 0; i < u->n_inst; i++) {
+        Instance *in = &u->inst[i];
+        const Segment *seg = &g->segments.items[in->segment];
+        in->buffer = -1;
+        for (int k = 0; k < training->n_inst; k++) {
+            const Instance *t = &training->inst[k];
+            if (u->seq[in->first].phase == PHASE_FORWARD && t->segment == in->segment &&
+                t->first == in->first) {
+                in->buffer = t->buffer;
+            }
+        }
+        if (in->buffer < 0) {
+            in->buffer = unroll_flat(u, BUF_GATHERED, gathered_space(u), "gathered", seg,
+                                     g->model.param_dtype, seg->elems, 1);
+            u->p->bufs.items[in->buffer].name =
+                gen_printf(g, "gathered_%s_evaluate", seg->ident);
+        }
+    }
+    u->scratch_evaluate =
+        slab_buffer(u, b, BUF_SCRATCH, gen_printf(g, "scratch_%s_evaluate", b->ident),
+                    s->scratch_bytes);
+    for (int a = 0; a < s->n_args; a++) {
+        if (s->args[a].kind == ARG_LOGITS) {
+            u->logits =
+                unroll_buffer(u, BUF_LOGITS, SPACE_LOCAL, "logits",
+                              value_text(g, s->args[a].value), s->args[a].value->bytes);
+        }
+    }
+}
+
+void unroll_buffers(Unroller *u)
+{
+    Gen *g = u->g;
+    segment_buffers(u);
+    shared_buffers(u);
+    cuda_buffers(u);
+    u->kept = int_array(g, g->segments.count);
+    gathered_buffers(u);
+    for (int i = 0; i < g->segments.count; i++) {
+        if (u->grad[i] < 0 && g->segments.items[i].trainable) {
+            u->grad[i] =
+                unroll_flat(u, BUF_GRAD, SPACE_SYMMETRIC, "grad", &g->segments.items[i],
+                            g->model.reduce_dtype, g->segments.items[i].elems, 1);
+        }
+    }
+    block_buffers(u);
+    unroll_matrix_buffers(u);
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* unroll_end: the end of a step: norms, their one exchange, the updates; and where the
+ * optimizer treats matrices as a whole, their way to the ranks that own them and back.
+ * Comes in: the Unroller with the buffers of segments. Goes out: END's instructions with
+ * complete access lists; buffers of matrices.
+ *
+ * Of a batch: every rank writes the directions of its shard (INS_MOMENTUM), owners read
+ * theirs (INS_TO_OWNERS), compute (INS_MATRICES), all read their parts of the results
+ * over the directions (INS_FROM_OWNERS) and take the step (INS_STEP). A batch is on its
+ * way to its owners while they compute the one before, and its results come back while
+ * they compute the next; so at most two are alive at once, in bytes that the micro-steps
+ * need no more. */
+#include "ops/ops.h"
+#include "plan/unroll.h"
+
+#include <inttypes.h>
+
+/* ---- matrices: buffers ----------------------------------------------------------- */
+
+static int *int_array(Gen *g, int n)
+{
+    int *a = gen_alloc(g, sizeof(int) * (size_t)(n + 1));
+    for (int i = 0; i < n; i++) {
+        a[i] = -1;
+    }
+    return a;
+}
+
+static void batch_buffers(Unroller *u, const Batch *b)
+{
+    Gen *g = u->g;
+    Dtype d = ops_acc_dtype(g);
+    if (g->model.world_size > 1) {
+        u->owned[b->id] = unroll_buffer(
+            u, BUF_OWNED, SPACE_SYMMETRIC, gen_printf(g, "owned_%s", b->ident),
+            gen_printf(g, "[%" PRId64 "] %s", b->owned_elems, dtype_name(d)),
+            b->owned_elems * dtype_bytes(d));
+    }
+    u->workspace[b->id] = unroll_buffer(
+        u, BUF_WORKSPACE, SPACE_LOCAL, gen_printf(g, "workspace_%s", b->ident),
+        gen_printf(g, "%" PRId64 " bytes", b->workspace_bytes), b->workspace_bytes);
+}
+
+void unroll_matrix_buffers(Unroller *u)
+{
+    Gen *g = u->g;
+    u->direction = int_array(g, g->segments.count);
+    u->owned = int_array(g, g->batches.count);
+    u->workspace = int_array(g, g->batches.count);
+    for (int i = 0; i < g->segments.count; i++) {
+        const Segment *s = &g->segments.items[i];
+        if (segment_has_matrices(g, s)) {
+            u->direction[i] = unroll_flat(u, BUF_DIRECTION, SPACE_SYMMETRIC, "direction",
+                                          s, ops_acc_dtype(g), s->shard_elems, 1);
+        }
+    }
+    for (int i = 0; i < g->batches.count; i++) {
+        batch_buffers(u, &g->batches.items[i]);
+    }
+}
+
+/* ---- matrices: instructions ------------------------------------------------------ */
+
+static bool in_batch(const Unroller *u, const Batch *b, int segment)
+{
+    return u->direction[segment] >= 0 && b->first_segment <= segment &&
+           segment <= b->last_segment;
+}
+
+static void touch_directions(Unroller *u, Instr *i, const Batch *b, bool write,
+                             bool remote)
+{
+    for (int s = b->first_segment; s <= b->last_segment; s++) {
+        if (in_batch(u, b, s)) {
+            unroll_touch(u, i, u->direction[s], write, remote);
+        }
+    }
+}
+
+static Instr *batch_ins(Unroller *u, InsKind kind, StreamId stream, const Batch *b)
+{
+    Instr *i = unroll_ins(u, kind, stream);
+    i->batch = b->id;
+    i->unit = u->g->segments.items[b->first_segment].unit;
+    return i;
+}
+
+/* What makes the directions, or steps by them. */
+static void shard_updates(Unroller *u, InsKind kind, const Batch *b)
+{
+    for (int s = b->first_segment; s <= b->last_segment; s++) {
+        bool momentum = kind == INS_MOMENTUM;
+        Instr *i;
+        if (!in_batch(u, b, s)) {
+            continue;
+        }
+        i = batch_ins(u, kind, STREAM_COMPUTE, b);
+        i->segment = s;
+        i->unit = u->g->segments.items[s].unit;
+        i->in = u->direction[s];
+        unroll_touch(u, i, u->control, false, false);
+        unroll_touch(u, i, u->direction[s], momentum, false);
+        if (momentum) {
+            i->grad = u->grad_shard[s];
+            unroll_touch(u, i, i->grad, false, false);
+            unroll_touch(u, i, u->moment1[s], true, false);
+        } else {
+            i->result = u->param_shard[s];
+            unroll_touch(u, i, i->result, true, false);
+            unroll_touch(u, i, u->master[s], true, false);
+        }
+    }
+}
+
+/* The largest of all ranks' shares: how long it takes. */
+static int64_t most_moved(const Gen *g, int batch, bool to_owners)
+{
+    int64_t most = 0;
+    for (int r = 0; r < g->model.world_size; r++) {
+        Moved m = matrices_moved(g, batch, r);
+        most = max_i64(most, to_owners ? m.to_owners : m.from_owners + m.from_copies);
+    }
+    return most;
+}
+
+/* Where each rank holds all of a segment its matrices are whole already. */
+static void to_owners(Unroller *u, const Batch *b)
+{
+    Group within = u->g->segments.items[b->first_segment].within;
+    shard_updates(u, INS_MOMENTUM, b);
+    if (within.size > 1) {
+        Instr *i = batch_ins(u, INS_TO_OWNERS, STREAM_GATHER, b);
+        i->group = within;
+        i->result = u->owned[b->id];
+        i->moved_bytes = most_moved(u->g, b->id, true);
+        touch_directions(u, i, b, false, false);
+        touch_directions(u, i, b, false, true);
+        unroll_touch(u, i, i->result, true, false);
+    }
+}
+
+static void compute(Unroller *u, const Batch *b)
+{
+    bool whole = u->g->segments.items[b->first_segment].within.size == 1;
+    Instr *i = batch_ins(u, INS_MATRICES, STREAM_COMPUTE, b);
+    i->scratch = u->workspace[b->id];
+    i->flops = matrices_most_flops(u->g, b->id);
+    i->result = u->owned[b->id];
+    if (whole) {
+        touch_directions(u, i, b, i->result < 0, false);
+    }
+    unroll_touch(u, i, i->result, true, false);
+    unroll_touch(u, i, i->scratch, true, false);
+    unroll_touch(u, i, u->control, false, false);
+    if (i->result >= 0) {
+        Instr *back = batch_ins(u, INS_FROM_OWNERS, STREAM_REDUCE, b);
+        back->group = mesh_group(u->g, AXIS_INNER | AXIS_OUTER | AXIS_REPLICATE);
+        back->in = u->owned[b->id];
+        back->moved_bytes = most_moved(u->g, b->id, false);
+        unroll_touch(u, back, back->in, false, false);
+        unroll_touch(u, back, back->in, false, true);
+        touch_directions(u, back, b, true, false);
+    }
+}
+
+static void unroll_matrices(Unroller *u)
+{
+    Gen *g = u->g;
+    const Batch *b = g->batches.items;
+    int n = g->batches.count;
+    bool alone = g->model.world_size == 1; /* nothing travels: one after the other */
+    for (int i = 0; i < n; i++) {
+        if (i == 0 || alone) {
+            to_owners(u, &b[i]);
+        }
+        if (i + 1 < n && !alone) {
+            to_owners(u, &b[i + 1]);
+        }
+        compute(u, &b[i]);
+        if (i > 0 && !alone) {
+            shard_updates(u, INS_STEP, &b[i - 1]);
+        }
+        if (i + 1 == n || alone) {
+            shard_updates(u, INS_STEP, &b[i]);
+        }
+    }
+}
+
+/* ---- the end --------------------------------------------------------------------- */
+
+void unroll_end(Unroller *u)
+{
+    Gen *g = u->g;
+    Instr *i;
+    for (int s = g->segments.count - 1; s >= 0; s--) { /* as reductions end */
+        if (!g->segments.items[s].trainable) {
+            continue;
+        }
+        i = unroll_ins(u, INS_NORM, STREAM_COMPUTE);
+        i->segment = s;
+        i->unit = g->segments.items[s].unit;
+        i->grad = u->grad_shard[s];
+        unroll_touch(u, i, u->grad_shard[s], false, false);
+        unroll_touch(u, i, u->control, true, false);
+    }
+    i = unroll_ins(u, INS_NORM_REDUCE, STREAM_COMPUTE);
+    i->group = mesh_group(g, AXIS_INNER | AXIS_OUTER | AXIS_REPLICATE);
+    i->moved_bytes = (g->model.world_size - 1) *
+                     (int64_t)(SUPERACC_WORDS * 8 + g->model.micro_batches * 8);
+    unroll_touch(u, i, u->control, true, false);
+    for (int s = 0; s < g->segments.count; s++) { /* as the next forward needs them */
+        if (!g->segments.items[s].trainable ||
+            (g->batches.count && matrix_most_others(g, &g->segments.items[s]) == 0)) {
+            continue;
+        }
+        i = unroll_ins(u, INS_UPDATE, STREAM_COMPUTE);
+        i->segment = s;
+        i->unit = g->segments.items[s].unit;
+        i->grad = u->grad_shard[s];
+        i->result = u->param_shard[s];
+        unroll_touch(u, i, u->grad_shard[s], false, false);
+        unroll_touch(u, i, u->param_shard[s], true, false);
+        unroll_touch(u, i, u->master[s], true, false);
+        unroll_touch(u, i, u->moment1[s], true, false);
+        unroll_touch(u, i, u->moment2[s], true, false);
+        unroll_touch(u, i, u->control, false, false);
+    }
+    unroll_matrices(u);
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* unroll_ins: the instructions of unroll with everything they touch. Comes in: the
+ * Unroller's order of spans, gathers and reductions, its buffers. Goes out: instructions
+ * with complete access lists (placement and scheduling know a conflict only from these);
+ * bindings of weights and gradients. */
+#include "plan/unroll.h"
+
+#include <string.h>
+
+/* ---- instructions ---------------------------------------------------------------- */
+
+Instr *unroll_ins(Unroller *u, InsKind kind, StreamId stream)
+{
+    Instr *i = gen_push(u->g, &u->p->ins);
+    i->id = u->p->ins.count - 1;
+    i->kind = kind;
+    i->variant = u->variant;
+    i->stream = stream;
+    i->block = i->piece = i->unit = i->segment = i->batch = -1;
+    i->group = mesh_group(u->g, 0);
+    i->gathered = i->in = i->out = i->d_in = i->d_out = i->saved = i->scratch = -1;
+    i->grad = i->result = i->dropped = -1;
+    i->phase = PHASE_FORWARD;
+    return i;
+}
+
+/* One access of each (buffer, remote); a write wins over a read. */
+void unroll_touch(Unroller *u, Instr *i, int buffer, bool write, bool remote)
+{
+    Access *grown;
+    if (buffer < 0) {
+        return;
+    }
+    for (int a = 0; a < i->n_access; a++) {
+        if (i->access[a].buffer == buffer && i->access[a].remote == remote) {
+            i->access[a].write = i->access[a].write || write;
+            return;
+        }
+    }
+    if ((i->n_access & (i->n_access - 1)) == 0) { /* grows at powers of two */
+        grown =
+            gen_alloc(u->g, sizeof *grown * (size_t)(i->n_access ? i->n_access * 2 : 1));
+        if (i->n_access) {
+            memcpy(grown, i->access, sizeof *grown * (size_t)i->n_access);
+        }
+        i->access = grown;
+    }
+    i->access[i->n_access++] =
+        (Access){.buffer = buffer, .write = write, .remote = remote};
+}
+
+static int weight_buffer(const Unroller *u, int pos, int segment)
+{
+    if (u->g->segments.items[segment].shards == 1) {
+        return u->param_shard[segment];
+    }
+    for (int i = 0; i < u->n_inst; i++) {
+        if (u->inst[i].segment == segment && u->inst[i].first <= pos &&
+            pos <= u->inst[i].last) {
+            return u->inst[i].buffer;
+        }
+    }
+    gen_die("segment %d is not gathered at position %d", segment, pos);
+}
+
+void unroll_gather(Unroller *u, const Instance *inst)
+{
+    const Segment *s = &u->g->segments.items[inst->segment];
+    Instr *i = unroll_ins(u, INS_ALL_GATHER, STREAM_GATHER);
+    i->segment = s->id;
+    i->unit = s->unit;
+    i->phase = part_of(u->seq[inst->first].phase);
+    if (u->variant == VARIANT_EVAL && i->phase != PHASE_FORWARD) {
+        i->phase = PHASE_EVALUATE;
+    }
+    i->gathered = inst->buffer;
+    i->in = inst->from_kept ? u->kept[s->id] : u->param_shard[s->id];
+    i->group = inst->from_kept ? s->between : s->within;
+    i->moved_bytes = (i->group.size - 1) * (s->elems / i->group.size) *
+                     dtype_bytes(u->g->model.param_dtype);
+    unroll_touch(u, i, inst->buffer, true, false);
+    unroll_touch(u, i, i->in, false, false);
+    unroll_touch(u, i, i->in, false, true);
+}
+
+/* After the last reader of the forward, from the buffer that it read. */
+void unroll_keep(Unroller *u, int segment)
+{
+    const Segment *s = &u->g->segments.items[segment];
+    Instr *i = unroll_ins(u, INS_KEEP, STREAM_COMPUTE);
+    i->segment = segment;
+    i->unit = s->unit;
+    i->gathered = weight_buffer(u, u->keep_at[segment], segment);
+    i->out = u->kept[segment];
+    unroll_touch(u, i, i->gathered, false, false);
+    unroll_touch(u, i, i->out, true, false);
+}
+
+/* Elements that the group's first rank reads from others to sum its part of elems. */
+static int64_t summed_elems(const Unroller *u, Group group, int64_t part, int64_t elems)
+{
+    int64_t mates = mesh_mates(u->g, group), read = 0;
+    if (!mesh_two_hops(u->g, group)) {
+        return (group.size - 1) * part;
+    }
+    for (int64_t k = 0; k < group.size; k += mates) {
+        read += (mates - 1) * max_i64(0, min_i64(part, elems - k * part));
+    }
+    return read + (group.size / mates - 1) * part;
+}
+
+void unroll_reduce(Unroller *u, int segment)
+{
+    const Segment *s = &u->g->segments.items[segment];
+    Instr *i = unroll_ins(u, INS_REDUCE_SCATTER, STREAM_REDUCE);
+    i->segment = segment;
+    i->unit = s->unit;
+    i->phase = PHASE_BACKWARD;
+    i->group = s->within;
+    i->grad = u->grad[segment];
+    i->result = u->grad_shard[segment];
+    i->moved_bytes = summed_elems(u, i->group, s->shard_elems, s->elems) *
+                     dtype_bytes(u->g->model.reduce_dtype);
+    unroll_touch(u, i, i->grad, mesh_two_hops(u->g, i->group), false);
+    unroll_touch(u, i, i->grad, false, true);
+    unroll_touch(u, i, i->result, true, false);
+    if (u->staging >= 0)
+        unroll_touch(u, i, u->staging, true, false);
+    u->reduce_order[u->n_reduces++] = segment;
+}
+
+/* In place: each rank reads a slice of every copy's part to sum it, then the slices that
+ * the others have summed. */
+void unroll_all_reduce(Unroller *u, int segment)
+{
+    const Segment *s = &u->g->segments.items[segment];
+    Instr *i = unroll_ins(u, INS_ALL_REDUCE, STREAM_REDUCE);
+    int64_t copies = s->across.size;
+    int64_t slice = min_i64(
+        s->shard_elems, round_up((s->shard_elems + copies - 1) / copies, GRAIN_ELEMS));
+    i->segment = segment;
+    i->unit = s->unit;
+    i->phase = PHASE_BACKWARD;
+    i->group = s->across;
+    i->grad = i->result = u->grad_shard[segment];
+    i->moved_bytes =
+        (summed_elems(u, i->group, slice, s->shard_elems) + s->shard_elems - slice) *
+        dtype_bytes(u->g->model.reduce_dtype);
+    unroll_touch(u, i, i->result, true, false);
+    unroll_touch(u, i, i->result, false, true);
+    if (u->staging >= 0)
+        unroll_touch(u, i, u->staging, true, false);
+}
+
+void unroll_merge(Unroller *u, int segment)
+{
+    const Segment *s = &u->g->segments.items[segment];
+    bool sharded = u->g->model.accumulate_sharded || !plan_collectives(u->g);
+    Instr *i = unroll_ins(u, INS_MERGE, STREAM_COMPUTE);
+    i->segment = segment;
+    i->unit = s->unit;
+    i->phase = PHASE_BACKWARD;
+    i->grad = u->partials[segment];
+    i->result = sharded ? u->grad_shard[segment] : u->grad[segment];
+    unroll_touch(u, i, i->result, true, false);
+    unroll_touch(u, i, i->grad, true, false);
+}
+
+/* ---- spans ----------------------------------------------------------------------- */
+
+static void bind(Unroller *u, int ins, int param, int buffer, int64_t offset_bytes,
+                 bool grad, bool add)
+{
+    struct Binding *b;
+    void *items = u->p->bindings;
+    b = gen_push_(u->g, &items, &u->p->n_bindings, &u->p->cap_bindings, sizeof *b);
+    u->p->bindings = items;
+    b->ins = ins;
+    b->param = param;
+    b->buffer = buffer;
+    b->offset_bytes = offset_bytes;
+    b->grad = grad;
+    b->add = add;
+}
+
+static void bind_params(Unroller *u, Instr *i, int pos, const Block *b)
+{
+    const SpanUse *use = seq_use(u, &u->seq[pos]);
+    const Model *m = &u->g->model;
+    int ph = use_of(i->phase);
+    for (int p = 0; p < b->cls->params.count; p++) {
+        const Param *param = &u->g->params.items[b->param[p]];
+        if (use->reads[ph][p]) {
+            int buffer = weight_buffer(u, pos, param->segment);
+            unroll_touch(u, i, buffer, false, false);
+            bind(u, i->id, p, buffer, param->offset_elems * dtype_bytes(m->param_dtype),
+                 false, false);
+            if (i->gathered < 0 || u->g->segments.items[param->segment].unit == i->unit) {
+                i->gathered = buffer;
+            }
+        }
+        if (use->writes[ph][p]) {
+            int buffer = u->grad[param->segment];
+            unroll_touch(u, i, buffer, true, false);
+            bind(u, i->id, p, buffer, param->offset_elems * dtype_bytes(m->reduce_dtype),
+                 true, u->param_written[param->id]);
+            u->param_written[param->id] = true;
+            if (i->grad < 0 || u->g->segments.items[param->segment].unit == i->unit) {
+                i->grad = buffer;
+            }
+        }
+    }
+}
+
+static void touch_arg(Unroller *u, Instr *i, const SpanArg *a, const Block *b)
+{
+    bool back = i->phase == PHASE_BACKWARD, again = i->phase == PHASE_RECOMPUTE;
+    bool after_forward = i->phase == PHASE_FORWARD || i->phase == PHASE_EVALUATE;
+    int before = b->id > 0 ? u->out[b->id - 1] : -1;
+    int d_before = b->id > 0 ? u->d_out[b->id - 1] : -1;
+    switch (a->kind) {
+    case ARG_PARAMS:
+    case ARG_GRADS:
+        break; /* bind_params */
+    case ARG_CONST:
+        unroll_touch(u, i, u->consts[a->index], false, false);
+        break;
+    case ARG_DATA:
+        unroll_touch(u, i, u->data[a->index], false, false);
+        break;
+    case ARG_IN:
+        i->in = before;
+        unroll_touch(u, i, before + a->index, false, false);
+        break;
+    case ARG_OUT:
+        i->out = again || (back && b->keep == KEEP_INPUT) ? u->out_again[b->id]
+                                                          : u->out[b->id];
+        unroll_touch(u, i, i->out + a->index, !back, false);
+        break;
+    case ARG_DOUT:
+        i->d_out = u->d_out[b->id];
+        unroll_touch(u, i, i->d_out + a->index, false, false);
+        break;
+    case ARG_DIN:
+        i->d_in = d_before;
+        unroll_touch(u, i, d_before + a->index, true, false);
+        break;
+    case ARG_LOSS:
+        gen_require(!again, "%s: a loss is computed again", b->name);
+        unroll_touch(u, i, u->control, true, false);
+        break;
+    case ARG_LOSS_SCALE: /* a number */
+        break;
+    case ARG_LOGITS:
+        i->result = u->logits;
+        unroll_touch(u, i, i->result, true, false);
+        break;
+    case ARG_SAVED: /* the backward may overwrite what it no longer needs */
+        i->saved =
+            b->keep == KEEP_INPUT && after_forward ? u->dropped[b->id] : u->saved[b->id];
+        unroll_touch(u, i, i->saved, i->phase != PHASE_EVALUATE, false);
+        if (b->keep == KEEP_SOME) {
+            i->dropped = after_forward ? u->dropped[b->id] : u->again[b->id];
+            unroll_touch(u, i, i->dropped, i->phase != PHASE_EVALUATE, false);
+        }
+        break;
+    case ARG_SCRATCH:
+        i->scratch = again                        ? u->scratch_again[b->id]
+                     : i->phase == PHASE_EVALUATE ? u->scratch_evaluate
+                                                  : u->scratch[back][b->id];
+        unroll_touch(u, i, i->scratch, true, false);
+        break;
+    }
+}
+
+void unroll_span(Unroller *u, int pos)
+{
+    const SeqSpan *s = &u->seq[pos];
+    const Block *b = &u->g->blocks.items[s->block];
+    const Span *span = block_span(b, s->piece, s->phase);
+    Instr *i = unroll_ins(u, INS_SPAN, STREAM_COMPUTE);
+    i->block = s->block;
+    i->piece = s->piece;
+    i->unit = s->unit;
+    i->phase = s->phase;
+    i->flops = span->flops;
+    bind_params(u, i, pos, b);
+    for (int a = 0; a < span->n_args; a++) {
+        touch_arg(u, i, &span->args[a], b);
+    }
+}

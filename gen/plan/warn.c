@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* warn: plans that run, and cost more than they need to.
+ *
+ * Comes in: the whole plan, its predicted times (simulate). Goes out: warnings, each with
+ * numbers of this plan and what to write instead. What the description alone or the units
+ * show is told before, where it is known (check.c, shard.c). */
+#include "plan/plan.h"
+#include "base/show.h"
+
+/* Bytes that a rank receives from other nodes in a step. */
+static int64_t between_nodes(const Gen *g, const Instr *i)
+{
+    const Segment *s = i->segment >= 0 ? &g->segments.items[i->segment] : NULL;
+    int64_t size = i->group.size, near = mesh_mates(g, i->group), far = size / near;
+    int64_t dtype = dtype_bytes(i->kind == INS_ALL_GATHER ? g->model.param_dtype
+                                                          : g->model.reduce_dtype);
+    int64_t from = mesh_two_hops(g, i->group) ? far - 1 : size - near; /* ranks read */
+
+    if (!s || far == 1)
+        return 0;
+    if (i->kind == INS_ALL_GATHER)
+        return (size - near) * (s->elems / size) * dtype;
+    if (i->kind == INS_REDUCE_SCATTER)
+        return from * s->shard_elems * dtype;
+    if (i->kind == INS_ALL_REDUCE) { /* a slice is summed, then the others are read */
+        int64_t slice = s->shard_elems / size;
+
+        return (from + size - near) * slice * dtype;
+    }
+    return 0;
+}
+
+static int64_t step_between_nodes(const Gen *g, InsKind kind)
+{
+    int64_t bytes = 0;
+
+    for (int id = 0; id < g->prog.ins.count; id++) {
+        const Instr *i = &g->prog.ins.items[id];
+
+        bytes += i->kind == kind ? variant_turns(g, i->variant) * between_nodes(g, i) : 0;
+    }
+    return bytes;
+}
+
+/* A copy of the model lies on several nodes, although one node could hold it: weights
+ * cross nodes in every micro-step. Copies of a node each sum gradients across nodes once
+ * a step: of a node's share, what a ring of the copies moves. */
+static void warn_copy_over_nodes(Gen *g)
+{
+    const Model *m = &g->model;
+    int64_t node = m->node_ranks, copies, now, then, bytes;
+    Cost cost = policy_cost(g);
+
+    if (m->strategy == NO_SHARD || node < 2 || m->shard <= node)
+        return;
+    copies = m->world_size / node;
+    now = step_between_nodes(g, INS_ALL_GATHER) +
+          step_between_nodes(g, INS_REDUCE_SCATTER) +
+          step_between_nodes(g, INS_ALL_REDUCE);
+    then = 2 * (copies - 1) * (plan_params(g) / node / copies) *
+           dtype_bytes(m->reduce_dtype);
+    bytes = cost.bytes + cost.sharded_bytes * (m->shard / node - 1);
+    if (then >= now || (m->budget_bytes > 0 && bytes > m->budget_bytes))
+        return;
+    diag_add(
+        g, DIAG_WARNING, model_pos(g, "mesh"),
+        gen_printf(g,
+                   "mesh = { replicate = %lld, shard = %lld, node = %lld } with "
+                   "\"hybrid_shard\" crosses nodes with about %s; a rank needs "
+                   "about %s, now %s",
+                   (long long)copies, (long long)node, (long long)node,
+                   show_bytes(g, then), show_bytes(g, bytes), show_bytes(g, cost.bytes)),
+        "mesh.shard: a copy of the model lies on %lld nodes of %lld ranks: each rank "
+        "receives %s from other nodes in a step",
+        (long long)(m->shard / node), (long long)node, show_bytes(g, now));
+}
+
+/* The ranks that keep the weights for the backward are not one node's. */
+static void warn_reshard_over_nodes(Gen *g)
+{
+    const Model *m = &g->model;
+    int64_t node = m->node_ranks, now = 0;
+
+    if (node < 2 || m->reshard_ranks <= node || m->reshard_ranks >= m->shard)
+        return;
+    for (int id = 0; id < g->prog.ins.count; id++) {
+        const Instr *i = &g->prog.ins.items[id];
+
+        if (i->kind == INS_ALL_GATHER && i->phase == PHASE_BACKWARD)
+            now += variant_turns(g, i->variant) * between_nodes(g, i);
+    }
+    if (now > 0)
+        diag_add(g, DIAG_WARNING, model_pos(g, "reshard_after_forward"),
+                 gen_printf(g, "reshard_after_forward = %lld gathers within nodes",
+                            (long long)node),
+                 "reshard_after_forward: groups of %lld lie on %lld nodes of %lld ranks: "
+                 "the backward's gathers bring each rank %s from other nodes in a step",
+                 (long long)m->reshard_ranks, (long long)(m->reshard_ranks / node),
+                 (long long)node, show_bytes(g, now));
+}
+
+/* A thread that communicates beside the mathematics, and has next to nothing beside which
+ * it could: more to move than there is to compute, by the predicted rates. */
+static void warn_no_overlap(Gen *g)
+{
+    const Program *p = &g->prog;
+    int64_t moves = 0, computes = 0;
+
+    if (!g->model.comm_thread || g->model.world_size == 1)
+        return;
+    for (int k = 0; k < p->count[VARIANT_LAST]; k++) {
+        const Instr *i = &p->ins.items[p->first[VARIANT_LAST] + k];
+
+        *(i->stream == STREAM_COMPUTE ? &computes : &moves) += ins_picoseconds(g, i);
+    }
+    if (moves > 2 * computes)
+        diag_add(g, DIAG_WARNING, model_pos(g, "target.comm_thread"),
+                 "a larger micro_batch or seq, more blocks in a unit (wrap), or fewer "
+                 "ranks",
+                 "target.comm_thread: the collectives of a micro-step take about %.3g ms "
+                 "and its mathematics %.3g ms (uncalibrated rates): at most %.0f %% of "
+                 "them can run beside it",
+                 (double)moves * 1e-9, (double)computes * 1e-9,
+                 100.0 * (double)computes / (double)moves);
+}
+
+void warn_plan(Gen *g)
+{
+    warn_copy_over_nodes(g);
+    warn_reshard_over_nodes(g);
+    warn_no_overlap(g);
+}

@@ -1,0 +1,582 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* verify: the invariants of DESIGN's table, checked after each pass.
+ *
+ * The checkers return NULL or a text that names what is wrong; verify_after dies with it,
+ * and tests plant faults and expect the text. They share no code with the passes they
+ * check: what a pass derives, the checker derives in another way. Placement and races are
+ * in verify_races.c. */
+#include "plan/plan.h"
+#include "prove/verify.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- shard ----------------------------------------------------------------------- */
+
+static int by_offset(const void *a, const void *b)
+{
+    const Param *x = *(const Param *const *)a, *y = *(const Param *const *)b;
+    return x->offset_elems < y->offset_elems ? -1 : x->offset_elems > y->offset_elems;
+}
+
+static const char *verify_segment(Gen *g, const Segment *s)
+{
+    const Param **in = gen_alloc(g, sizeof *in * (size_t)(g->params.count + 1));
+    int n = 0;
+    int64_t used = 0, end = 0;
+    for (int i = 0; i < g->params.count; i++) {
+        if (g->params.items[i].segment == s->id) {
+            in[n++] = &g->params.items[i];
+        }
+    }
+    qsort(in, (size_t)n, sizeof *in, by_offset);
+    for (int i = 0; i < n; i++) {
+        if (in[i]->offset_elems < end) {
+            return gen_printf(g, "%s overlaps %s", in[i]->name, in[i - 1]->name);
+        }
+        if (in[i]->offset_elems % GRAIN_ELEMS != 0) {
+            return gen_printf(g, "%s is not at a grain boundary", in[i]->name);
+        }
+        if (s->trainable == (in[i]->group && in[i]->group->frozen)) {
+            return gen_printf(g, "segment %s: %s is frozen, or the segment is", s->name,
+                              in[i]->name);
+        }
+        end = in[i]->offset_elems + in[i]->elems;
+        used += in[i]->elems;
+    }
+    if (n != s->n_params || used != s->used_elems) {
+        return gen_printf(g, "segment %s lists other parameters than lie in it", s->name);
+    }
+    if (end > s->elems) {
+        return gen_printf(g, "segment %s: a parameter ends outside", s->name);
+    }
+    if (s->shard_elems * s->shards != s->elems || s->shard_elems % GRAIN_ELEMS != 0 ||
+        s->shard_elems <= 0) {
+        return gen_printf(g, "segment %s: shards are unequal or off the grain", s->name);
+    }
+    return NULL;
+}
+
+/* Every piece is in one unit or none, the unit knows it, and its own parameters lie
+ * there.
+ */
+static const char *verify_units(Gen *g)
+{
+    int listed = 0, held = 0;
+    for (int i = 0; i < g->units.count; i++) {
+        const Unit *u = &g->units.items[i];
+        listed += u->n_pieces;
+        for (int k = 0; k < u->n_pieces; k++) {
+            const PieceRef *a = &u->pieces[k], *z = &u->pieces[k ? k - 1 : 0];
+            if (k && a->block * 64 + a->piece <= z->block * 64 + z->piece) {
+                return gen_printf(g, "unit %s: pieces out of order", u->name);
+            }
+            if (g->blocks.items[a->block].unit[a->piece] != i) {
+                return gen_printf(g, "unit %s: a piece is another unit's", u->name);
+            }
+        }
+    }
+    for (int b = 0; b < g->blocks.count; b++) {
+        const Block *blk = &g->blocks.items[b];
+        bool cut = false;
+        for (int k = 0; k < blk->cls->pieces.count; k++) {
+            held += blk->unit[k] >= 0;
+            cut = cut || blk->unit[k] != blk->unit[0];
+        }
+        if (cut != blk->cut) {
+            return gen_printf(g, "block %s: cut or not?", blk->name);
+        }
+    }
+    for (int i = 0; i < g->params.count; i++) {
+        const Param *p = &g->params.items[i];
+        int piece = -1;
+        for (int k = 0; k < p->block->cls->params.count; k++) {
+            if (p->block->param[k] == i && piece < 0) {
+                piece = p->block->cls->params.items[k].piece;
+            }
+        }
+        if (piece < 0 || p->block->unit[piece] != g->segments.items[p->segment].unit) {
+            return gen_printf(g, "%s does not lie in its piece's unit", p->name);
+        }
+    }
+    return listed == held ? NULL : "units list other pieces than they hold";
+}
+
+/* Do the groups deal the copies and their parts to the ranks as the layout says: rank r
+ * holds part r mod shards? */
+static const char *verify_groups(Gen *g, const Segment *s)
+{
+    const Model *m = &g->model;
+    const struct {
+        const Group *group;
+        bool parts; /* its ranks hold different parts, in order; else equal ones */
+    } groups[] = {{&s->within, true}, {&s->across, false}, {&s->between, true}};
+    for (int what = 0; what < N_HELD; what++) {
+        int shards = s->cut[what].replicate * s->cut[what].shard;
+        if (what == HELD_BETWEEN ? s->shards % shards != 0 : shards != s->shards) {
+            return gen_printf(g, "segment %s: no pass can execute its placement",
+                              s->name);
+        }
+    }
+    if (s->within.size != s->shards ||
+        (int64_t)s->shards * s->across.size != m->world_size) {
+        return gen_printf(g, "segment %s: copies and parts do not make up the mesh",
+                          s->name);
+    }
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        const Group *gr = groups[i].group;
+        for (int r = 0; r < m->world_size; r++) {
+            if (r / gr->stride % gr->size != 0) {
+                continue; /* not the first of its group, with which it was looked at */
+            }
+            for (int k = 0; k < gr->size; k++) {
+                int part = (r + k * gr->stride) % s->shards;
+                if (part != r % s->shards + (groups[i].parts ? k : 0)) {
+                    return gen_printf(g, "segment %s: rank %d is in a wrong group",
+                                      s->name, r + k * gr->stride);
+                }
+            }
+        }
+    }
+    return NULL;
+}
+
+const char *verify_shard(Gen *g)
+{
+    const char *bad = NULL;
+    for (int i = 0; i < g->params.count; i++) {
+        int seg = g->params.items[i].segment;
+        if (seg < 0 || seg >= g->segments.count) {
+            return gen_printf(g, "%s lies in no segment", g->params.items[i].name);
+        }
+    }
+    for (int i = 0; i < g->segments.count && !bad; i++) {
+        bad = verify_segment(g, &g->segments.items[i]);
+        bad = bad ? bad : verify_groups(g, &g->segments.items[i]);
+    }
+    bad = bad ? bad : verify_matrices(g);
+    return bad ? bad : verify_units(g);
+}
+
+/* ---- unroll ---------------------------------------------------------------------- */
+
+/* Before a transient buffer is read in a variant, the variant has written it. Host order.
+ */
+static const char *check_written_first(Gen *g, int v)
+{
+    const Program *p = &g->prog;
+    bool *written = gen_alloc(g, (size_t)p->bufs.count + 1);
+    for (int id = p->first[v]; id < p->first[v] + p->count[v]; id++) {
+        const Instr *i = &p->ins.items[id];
+        for (int a = 0; a < i->n_access; a++) {
+            const Buffer *b = &p->bufs.items[i->access[a].buffer];
+            if (!b->persistent && !i->access[a].write && !written[b->id]) {
+                return gen_printf(g, "%s reads %s before anything wrote it",
+                                  ins_label(g, i), b->name);
+            }
+        }
+        for (int a = 0; a < i->n_access; a++) {
+            written[i->access[a].buffer] |= i->access[a].write;
+        }
+    }
+    return NULL;
+}
+
+bool ins_touches(const Instr *i, int buffer, bool write)
+{
+    for (int a = 0; a < i->n_access; a++) {
+        if (i->access[a].buffer == buffer && (i->access[a].write || !write)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Bindings point inside buffers that the span touches, at the parameter's place. */
+static const char *check_bindings(Gen *g)
+{
+    const Program *p = &g->prog;
+    for (int k = 0; k < p->n_bindings; k++) {
+        const struct Binding *b = &p->bindings[k];
+        const Instr *i = &p->ins.items[b->ins];
+        const Block *blk = i->kind == INS_SPAN ? &g->blocks.items[i->block] : NULL;
+        if (!blk) {
+            return gen_printf(g, "%s has a binding", ins_label(g, i));
+        }
+        const Param *param = &g->params.items[blk->param[b->param]];
+        int size = dtype_bytes(b->grad ? g->model.reduce_dtype : g->model.param_dtype);
+        const Buffer *buf = &p->bufs.items[b->buffer];
+        if (!ins_touches(i, b->buffer, b->grad)) {
+            return gen_printf(g, "%s binds %s in a buffer it does not touch",
+                              ins_label(g, i), param->name);
+        }
+        if (buf->segment != param->segment ||
+            b->offset_bytes != param->offset_elems * size ||
+            b->offset_bytes + param->elems * size > buf->bytes) {
+            return gen_printf(g, "%s binds %s at the wrong place", ins_label(g, i),
+                              param->name);
+        }
+    }
+    return NULL;
+}
+
+static int max_int(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+/* Every span has its operands: weights it reads and gradients it writes are bound, and
+ * its arguments are buffers. */
+static const char *check_span(Gen *g, const Instr *i, int *next_binding)
+{
+    const Program *p = &g->prog;
+    const Class *c = g->blocks.items[i->block].cls;
+    const Span *s = ins_span(g, i);
+    bool *reads = gen_alloc(g, (size_t)c->params.count + 1);
+    bool *writes = gen_alloc(g, (size_t)c->params.count + 1);
+    span_params_read(c, s, reads);
+    span_params_written(c, s, writes);
+    for (; *next_binding < p->n_bindings && p->bindings[*next_binding].ins == i->id;
+         ++*next_binding) {
+        const struct Binding *b = &p->bindings[*next_binding];
+        bool *need = b->grad ? writes : reads;
+        if (!need[b->param]) {
+            return gen_printf(g, "%s binds a parameter twice, or one it does not use",
+                              ins_label(g, i));
+        }
+        need[b->param] = false;
+    }
+    for (int q = 0; q < c->params.count; q++) {
+        if (reads[q] || writes[q]) {
+            return gen_printf(g, "%s: %s is not bound", ins_label(g, i),
+                              c->params.items[q].name);
+        }
+    }
+    for (int a = 0; a < s->n_args; a++) {
+        int needs = s->args[a].kind == ARG_IN        ? i->in
+                    : s->args[a].kind == ARG_OUT     ? i->out
+                    : s->args[a].kind == ARG_DIN     ? i->d_in
+                    : s->args[a].kind == ARG_DOUT    ? i->d_out
+                    : s->args[a].kind == ARG_SAVED   ? max_int(i->saved, i->dropped)
+                    : s->args[a].kind == ARG_SCRATCH ? i->scratch
+                    : s->args[a].kind == ARG_LOGITS  ? i->result
+                                                     : 0;
+        if (needs < 0) {
+            return gen_printf(g, "%s: argument %d has no buffer", ins_label(g, i), a);
+        }
+    }
+    return NULL;
+}
+
+/* Each thing that happens to a segment's gradient once in a sync, and where. */
+typedef struct Sync {
+    int merges, local_merges, reduces, sums;     /* how many */
+    int last_write, merge_at, reduce_at, sum_at; /* instructions of LAST and END, or -1 */
+} Sync;
+
+static Sync find_sync(const Program *p, const Segment *s)
+{
+    Sync y = {.last_write = -1, .merge_at = -1, .reduce_at = -1, .sum_at = -1};
+    for (int id = 0; id < p->ins.count; id++) {
+        const Instr *i = &p->ins.items[id];
+        if (i->segment != s->id) {
+            continue;
+        }
+        if (i->kind == INS_MERGE && i->variant == VARIANT_LAST) {
+            y.merges++;
+            y.merge_at = id;
+        }
+        y.local_merges += i->kind == INS_MERGE && i->variant == VARIANT_LOCAL;
+        if (i->kind == INS_REDUCE_SCATTER) {
+            y.reduces++;
+            y.reduce_at = id;
+        }
+        if (i->kind == INS_ALL_REDUCE) {
+            y.sums++;
+            y.sum_at = id;
+        }
+    }
+    for (int k = 0; k < p->n_bindings; k++) {
+        const struct Binding *b = &p->bindings[k];
+        if (b->grad && p->bufs.items[b->buffer].segment == s->id &&
+            p->ins.items[b->ins].variant == VARIANT_LAST) {
+            y.last_write = b->ins > y.last_write ? b->ins : y.last_write;
+        }
+    }
+    return y;
+}
+
+/* The sums that make a leaf's gradient the step's, each once and in the order of the
+ * tree: sharded accumulation within a copy, over rounds, across copies; unsharded over
+ * rounds first. Nothing of what is frozen. */
+static const char *check_segment_sync(Gen *g, const Segment *s)
+{
+    const Program *p = &g->prog;
+    bool many = p->rounds > 1, within = s->within.size > 1, across = s->across.size > 1;
+    bool sharded = g->model.accumulate_sharded;
+    const Sync y = find_sync(p, s);
+    if (!s->trainable) {
+        return y.reduces || y.sums || y.merges || y.local_merges || y.last_write >= 0
+                   ? gen_printf(g, "segment %s is frozen, but has a gradient", s->name)
+                   : NULL;
+    }
+    if (y.reduces != within || y.sums != across) {
+        return gen_printf(g, "segment %s has %d reductions and %d sums over copies",
+                          s->name, y.reduces, y.sums);
+    }
+    if ((within && p->ins.items[y.reduce_at].variant != VARIANT_LAST) ||
+        (across &&
+         (p->ins.items[y.sum_at].variant == VARIANT_END) != (many && sharded))) {
+        return gen_printf(g, "segment %s is reduced in the wrong variant", s->name);
+    }
+    if (y.last_write < 0) {
+        return gen_printf(g, "segment %s gets no gradient", s->name);
+    }
+    if ((within && y.reduce_at < y.last_write) || (across && y.sum_at < y.last_write)) {
+        return gen_printf(g, "segment %s is reduced before its gradient is complete",
+                          s->name);
+    }
+    if (within && across && y.sum_at < y.reduce_at) {
+        return gen_printf(g, "segment %s is summed over copies too early", s->name);
+    }
+    if (y.merges != many || y.local_merges != (many && !sharded)) {
+        return gen_printf(g, "segment %s: %d merges in LAST, %d in LOCAL", s->name,
+                          y.merges, y.local_merges);
+    }
+    if (many && (y.merge_at < y.last_write || (across && y.merge_at > y.sum_at) ||
+                 (within && (y.merge_at < y.reduce_at) == sharded))) {
+        return gen_printf(g, "segment %s is merged at the wrong place", s->name);
+    }
+    return NULL;
+}
+
+static const char *check_end(Gen *g)
+{
+    const Program *p = &g->prog;
+    int n = g->segments.count, *norms = gen_alloc(g, sizeof(int) * (size_t)(2 * n + 2));
+    int *updates = norms + n, reduces = 0;
+    for (int id = p->first[VARIANT_END];
+         id < p->first[VARIANT_END] + p->count[VARIANT_END]; id++) {
+        const Instr *i = &p->ins.items[id];
+        if (i->kind == INS_NORM && reduces == 0) {
+            norms[i->segment]++;
+        } else if (i->kind == INS_ALL_REDUCE && reduces == 0 && norms[i->segment] == 0) {
+            continue; /* check_segment_sync */
+        } else if (i->kind == INS_NORM_REDUCE) {
+            reduces++;
+        } else if (i->kind == INS_UPDATE && reduces == 1) {
+            updates[i->segment]++;
+        } else if (i->batch >= 0 && reduces == 1) {
+            continue; /* verify_exchange */
+        } else {
+            return gen_printf(g, "%s stands at the wrong place of END", ins_label(g, i));
+        }
+    }
+    for (int s = 0; s < n; s++) {
+        int want = g->segments.items[s].trainable;
+        if (norms[s] != want || updates[s] != (want && verify_others(g, s)) ||
+            reduces != 1) {
+            return gen_printf(g, "segment %s: %d norms, %d updates, %d norm reductions",
+                              g->segments.items[s].name, norms[s], updates[s], reduces);
+        }
+    }
+    return NULL;
+}
+
+/* Between steps nothing may change but what an evaluation hands out. Its forward is that
+ * of the last micro-step, call by call. */
+static const char *check_eval(Gen *g)
+{
+    const Program *p = &g->prog;
+    int end = p->first[VARIANT_EVAL] + p->count[VARIANT_EVAL], forward = 0;
+    for (int id = p->first[VARIANT_EVAL]; id < end; id++) {
+        const Instr *i = &p->ins.items[id];
+        const Instr *like = &p->ins.items[p->first[VARIANT_LAST] + forward];
+        for (int a = 0; a < i->n_access; a++) {
+            const Buffer *b = &p->bufs.items[i->access[a].buffer];
+            if (i->access[a].write && b->persistent && b->kind != BUF_CONTROL) {
+                return gen_printf(g, "evaluation: %s writes %s", ins_label(g, i),
+                                  b->name);
+            }
+        }
+        if (i->phase == PHASE_FORWARD && id == p->first[VARIANT_EVAL] + forward) {
+            if (i->kind != like->kind || i->phase != like->phase ||
+                i->block != like->block || i->segment != like->segment ||
+                i->saved != like->saved || i->out != like->out ||
+                i->gathered != like->gathered) {
+                return gen_printf(g, "evaluation: %s is not the last micro-step's %s",
+                                  ins_label(g, i), ins_label(g, like));
+            }
+            forward++;
+        }
+        if (i->phase == PHASE_BACKWARD || i->stream == STREAM_REDUCE) {
+            return gen_printf(g, "evaluation: %s", ins_label(g, i));
+        }
+    }
+    return NULL;
+}
+
+const char *verify_unroll(Gen *g)
+{
+    const Program *p = &g->prog;
+    const char *bad = check_bindings(g);
+    int next_binding = 0;
+    for (int v = 0; v < N_VARIANTS && !bad; v++) {
+        bad = check_written_first(g, v);
+    }
+    for (int id = 0; id < p->ins.count && !bad; id++) {
+        if (p->ins.items[id].kind == INS_SPAN) {
+            bad = check_span(g, &p->ins.items[id], &next_binding);
+            bad = bad ? bad : verify_saved(g, &p->ins.items[id]);
+        }
+    }
+    for (int s = 0; s < g->segments.count && !bad; s++) {
+        bad = check_segment_sync(g, &g->segments.items[s]);
+    }
+    bad = bad ? bad : check_eval(g);
+    bad = bad ? bad : verify_prefetch(g);
+    bad = bad ? bad : verify_exchange(g);
+    return bad ? bad : check_end(g);
+}
+
+/* ---- schedule -------------------------------------------------------------------- */
+
+/* Who takes part in a collective is right: the segment's ranks, or all. All members of a
+ * communicator (a group on a stream) then meet its operations in one order, since every
+ * rank runs the same list and the groups of one kind divide the ranks (verify_shard). */
+static const char *check_members(Gen *g, const Instr *i)
+{
+    const Segment *s = i->segment >= 0 ? &g->segments.items[i->segment] : NULL;
+    const Buffer *from = i->in >= 0 ? &g->prog.bufs.items[i->in] : NULL;
+    const Group *want =
+        i->kind == INS_REDUCE_SCATTER ? &s->within
+        : i->kind == INS_ALL_REDUCE   ? &s->across
+        : i->kind == INS_TO_OWNERS
+            ? &g->segments.items[g->batches.items[i->batch].first_segment].within
+        : i->kind != INS_ALL_GATHER ? NULL
+        : from->kind == BUF_KEPT    ? &s->between
+                                    : &s->within;
+    if ((i->kind == INS_NORM_REDUCE || i->kind == INS_FROM_OWNERS) &&
+        i->group.size != g->model.world_size) {
+        return gen_printf(g, "%s does not join all ranks", ins_label(g, i));
+    }
+    if (want && (i->group.size != want->size || i->group.stride != want->stride ||
+                 i->group.axes != want->axes || i->group.size < 2)) {
+        return gen_printf(g, "%s does not join the segment's ranks", ins_label(g, i));
+    }
+    if (!ins_is_collective(i) && (i->group.size != 1 || i->group.axes)) {
+        return gen_printf(g, "%s has a group", ins_label(g, i));
+    }
+    return NULL;
+}
+
+/* Waits point backwards in the one list that every rank runs, so the union of all
+ * streams' orders and waits has no cycle, within a rank or across, whatever the groups:
+ * of the operations that are not complete somewhere, the first in the list can go on.
+ * What is left to check: that they do point backwards, stay within what a turn of a loop
+ * may see, that collectives join whom they must, and that loops end joined. */
+const char *verify_schedule(Gen *g)
+{
+    const Program *p = &g->prog;
+    for (int id = 0; id < p->ins.count; id++) {
+        const Instr *i = &p->ins.items[id];
+        const char *bad = check_members(g, i);
+        if (bad) {
+            return bad;
+        }
+        for (int w = 0; w < i->n_waits; w++) {
+            const Instr *on =
+                i->waits[w] >= 0 && i->waits[w] < id ? &p->ins.items[i->waits[w]] : NULL;
+            if (!on) {
+                return gen_printf(g, "%s waits for what comes after it", ins_label(g, i));
+            }
+            if (on->stream == i->stream) {
+                return gen_printf(g, "%s waits on its own stream", ins_label(g, i));
+            }
+            if (on->variant != i->variant &&
+                !(on->variant == VARIANT_LAST && i->variant == VARIANT_END)) {
+                return gen_printf(g, "%s waits for another turn of a loop",
+                                  ins_label(g, i));
+            }
+            if (!i->wait_why[w] || !i->wait_why[w][0]) {
+                return gen_printf(g, "%s waits without a reason", ins_label(g, i));
+            }
+        }
+    }
+    return verify_races(g, false);
+}
+
+/* ---- place, simulate ------------------------------------------------------------- */
+
+const char *verify_place(Gen *g)
+{
+    const Program *p = &g->prog;
+    for (int b = 0; b < p->bufs.count; b++) {
+        const Buffer *buf = &p->bufs.items[b];
+        if (buf->offset_bytes < 0 || buf->offset_bytes % ARENA_ALIGN_BYTES != 0) {
+            return gen_printf(g, "%s has no aligned place", buf->name);
+        }
+        if (buf->offset_bytes + buf->bytes > p->space_bytes[buf->space]) {
+            return gen_printf(g, "%s ends outside of its space", buf->name);
+        }
+    }
+    if (p->arena_bytes != p->space_bytes[SPACE_SYMMETRIC] + p->space_bytes[SPACE_LOCAL] ||
+        p->arena_bytes < p->max_live_bytes) {
+        return "the arena is not the sum of its spaces, or below its lower bound";
+    }
+    return verify_races(g, true);
+}
+
+const char *verify_simulate(Gen *g)
+{
+    const Program *p = &g->prog;
+    size_t n = (size_t)p->ins.count + 1;
+    int64_t *start = gen_alloc(g, sizeof *start * n),
+            *end = gen_alloc(g, sizeof *end * n);
+    int64_t busy[N_STREAMS] = {0}, total = simulate_times(g, start, end);
+    int64_t last_end = 0;
+    for (int id = p->first[VARIANT_LAST]; id < p->ins.count; id++) {
+        const Instr *i = &p->ins.items[id];
+        for (int w = 0; w < i->n_waits; w++) {
+            if (start[id] < end[i->waits[w]]) {
+                return gen_printf(g, "%s starts before what it waits for",
+                                  ins_label(g, i));
+            }
+        }
+        busy[i->stream] += end[id] - start[id];
+        last_end = max_i64(last_end, end[id]);
+    }
+    for (int s = 0; s < N_STREAMS; s++) {
+        if (busy[s] > last_end) {
+            return gen_printf(g, "the %s stream is busy longer than the step lasts",
+                              stream_name((StreamId)s));
+        }
+    }
+    return total < last_end ? "a step is shorter than its last micro-step" : NULL;
+}
+
+/* ---- dispatch -------------------------------------------------------------------- */
+
+void verify_after(Gen *g, const char *pass)
+{
+    static const struct {
+        const char *pass;
+        const char *(*check)(Gen *g);
+    } checks[] = {
+        {"checkpoint", verify_checkpoint}, {"shard", verify_shard},
+        {"unroll", verify_unroll},         {"schedule", verify_schedule},
+        {"place", verify_place},           {"simulate", verify_simulate},
+    };
+    static const char *const graph[] = {"graph", "grad", "fuse", "span"};
+    for (size_t i = 0; i < sizeof graph / sizeof *graph; i++) {
+        if (!strcmp(pass, graph[i])) {
+            verify_graph(g, pass);
+        }
+    }
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
+        if (!strcmp(pass, checks[i].pass)) {
+            const char *bad = checks[i].check(g);
+            gen_require(!bad, "after %s: %s", pass, bad);
+        }
+    }
+}

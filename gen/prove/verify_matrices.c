@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* verify_matrices: the invariants of matrices that an optimizer treats whole: the deal of
+ * owners after shard, their exchange after unroll. Comes in: matrices, batches,
+ * instructions. Goes out: NULL or what is wrong. Derived from the parameters anew, not as
+ * matrices.c does. */
+#include "plan/plan.h"
+#include "prove/verify.h"
+
+#include <string.h>
+
+/* ---- the deal ---------------------------------------------------------------------- */
+
+/* Its matrices follow each other and make up the parameter, each with its op's shape. */
+static const char *check_param(Gen *g, const Param *p, int first, int n)
+{
+    int64_t at = 0;
+    for (int i = first; i < first + n; i++) {
+        const Matrix *m = &g->matrices.items[i];
+        if (m->element != at || m->cols != p->decl->dim[1] ||
+            m->node->in[0]->dim[0] != m->rows || m->node->in[0]->dim[1] != m->cols) {
+            return gen_printf(g, "matrix %s is not where its parameter has it", m->name);
+        }
+        if (p->decl->n_parts && m->rows != p->decl->part_rows[i - first]) {
+            return gen_printf(g, "matrix %s is no part of %s", m->name, p->name);
+        }
+        at += m->rows * m->cols;
+    }
+    return at == (p->matrix ? p->elems : 0)
+               ? NULL
+               : gen_printf(g, "the matrices of %s are %lld elements of %lld", p->name,
+                            (long long)at, (long long)p->elems);
+}
+
+static const char *check_params(Gen *g)
+{
+    for (int k = 0; k < g->params.count; k++) {
+        int first = -1, n = 0;
+        const char *bad;
+        for (int i = 0; i < g->matrices.count; i++) {
+            if (g->matrices.items[i].param == k) {
+                first = first < 0 ? i : first;
+                if (first + n++ != i) {
+                    return gen_printf(g, "the matrices of %s are apart",
+                                      g->params.items[k].name);
+                }
+            }
+        }
+        bad = check_param(g, &g->params.items[k], first < 0 ? 0 : first, n);
+        if (bad) {
+            return bad;
+        }
+    }
+    return NULL;
+}
+
+/* One owner each, a place of its own there. */
+static const char *check_owners(Gen *g, const Batch *b)
+{
+    for (int i = b->first_matrix; i < b->first_matrix + b->n_matrices; i++) {
+        const Matrix *m = &g->matrices.items[i];
+        int segment = g->params.items[m->param].segment;
+        if (m->batch != b->id || segment < b->first_segment ||
+            segment > b->last_segment) {
+            return gen_printf(g, "matrix %s is in another batch", m->name);
+        }
+        if (m->owner < 0 || m->owner >= g->model.world_size ||
+            m->owned_elems + m->rows * m->cols > b->owned_elems ||
+            m->node->workspace_bytes > b->workspace_bytes) {
+            return gen_printf(g, "matrix %s has no owner, or no room there", m->name);
+        }
+        for (int k = b->first_matrix; k < i; k++) {
+            const Matrix *o = &g->matrices.items[k];
+            if (o->owner == m->owner &&
+                o->owned_elems < m->owned_elems + m->rows * m->cols &&
+                m->owned_elems < o->owned_elems + o->rows * o->cols) {
+                return gen_printf(g, "matrices %s and %s overlap at their owner", o->name,
+                                  m->name);
+            }
+        }
+    }
+    return NULL;
+}
+
+const char *verify_matrices(Gen *g)
+{
+    const char *bad = check_params(g);
+    int next = 0, segment = -1;
+    for (int i = 0; i < g->batches.count && !bad; i++) {
+        const Batch *b = &g->batches.items[i];
+        if (b->first_matrix != next || b->n_matrices < 1 || b->first_segment <= segment) {
+            return gen_printf(g, "batch %s: matrices are left out, or in two", b->name);
+        }
+        next += b->n_matrices;
+        segment = b->last_segment;
+        bad = check_owners(g, b);
+    }
+    return bad || next == g->matrices.count ? bad : "matrices are in no batch";
+}
+
+/* Something that is no matrix to the optimizer. */
+bool verify_others(const Gen *g, int segment)
+{
+    for (int i = 0; i < g->params.count; i++) {
+        if (g->params.items[i].segment == segment && !g->params.items[i].matrix) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- the exchange ------------------------------------------------------------------ */
+
+static bool writes(const Instr *i, int buffer)
+{
+    for (int a = 0; a < i->n_access; a++) {
+        if (i->access[a].buffer == buffer && i->access[a].write) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Of one batch the kinds in their order, none twice for a segment, each where it is
+ * needed; steps write the weights. */
+static const char *check_batch(Gen *g, const Batch *b)
+{
+    const Program *p = &g->prog;
+    int n[INS_STEP + 1] = {0}, segments = 0;
+    InsKind at = INS_MOMENTUM;
+    bool apart = g->segments.items[b->first_segment].shards > 1;
+    for (int s = 0; s < g->segments.count; s++) {
+        bool some = false;
+        for (int i = b->first_matrix; i < b->first_matrix + b->n_matrices; i++) {
+            some = some || g->params.items[g->matrices.items[i].param].segment == s;
+        }
+        segments += some;
+        if (some && (g->segments.items[s].shards > 1) != apart) {
+            return gen_printf(g, "batch %s: its segments are cut in two ways", b->name);
+        }
+    }
+    for (int id = p->first[VARIANT_END]; id < p->ins.count; id++) {
+        const Instr *i = &p->ins.items[id];
+        if (i->batch != b->id) {
+            continue;
+        }
+        if (i->kind < at) {
+            return gen_printf(g, "%s comes too late", ins_label(g, i));
+        }
+        if (i->kind == INS_STEP && p->bufs.items[i->result].segment != i->segment) {
+            return gen_printf(g, "%s writes other weights", ins_label(g, i));
+        }
+        if (i->kind == INS_STEP && !writes(i, i->result)) {
+            return gen_printf(g, "%s writes no weights", ins_label(g, i));
+        }
+        at = i->kind;
+        n[at]++;
+    }
+    if (n[INS_MOMENTUM] != segments || n[INS_STEP] != segments || n[INS_MATRICES] != 1 ||
+        n[INS_TO_OWNERS] != apart || n[INS_FROM_OWNERS] != (g->model.world_size > 1)) {
+        return gen_printf(g, "batch %s is exchanged in part, or twice", b->name);
+    }
+    return NULL;
+}
+
+const char *verify_exchange(Gen *g)
+{
+    const Program *p = &g->prog;
+    const char *bad = NULL;
+    for (int id = 0; id < p->ins.count; id++) {
+        const Instr *i = &p->ins.items[id];
+        if ((i->batch >= 0) != (i->kind >= INS_MOMENTUM) ||
+            (i->batch >= 0 && i->variant != VARIANT_END)) {
+            return gen_printf(g, "%s is of no batch, or not at the end", ins_label(g, i));
+        }
+    }
+    for (int b = 0; b < g->batches.count && !bad; b++) {
+        bad = check_batch(g, &g->batches.items[b]);
+    }
+    return bad;
+}

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* verify_races: does any order of events that the schedule allows let one instruction
+ * destroy what another needs? Comes in: instructions, accesses, waits, offsets. Goes out:
+ * NULL or the two accesses that may meet.
+ *
+ * Independent of schedule_closure and of place: the step is written out as a trace of
+ * several turns of its loops on explicit ranks, two along each axis of the mesh, each
+ * instruction with a start and a completion; vector clocks give the order of any two
+ * events. (Two along an axis are enough: all run the same program, and a collective joins
+ * all ranks of an axis alike.) Then every pair of
+ * accesses of one buffer, and every pair of lifetimes of two buffers that share bytes, is
+ * looked at. A lifetime is one buffer in one turn; it begins with a write. */
+#include "plan/plan.h"
+#include "prove/verify.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Explicit rank q stands at place q >> k & 1 of the k-th axis: its bits are a set of
+ * axes. */
+enum { MAX_EXPLICIT = AXIS_SETS, CHAINS = MAX_EXPLICIT * N_STREAMS, MAX_TURNS = 12 };
+
+typedef struct Clock {
+    int seen[CHAINS];
+} Clock; /* per chain: last event known to be past */
+
+typedef struct Event {
+    int ins, turn, pos; /* pos: number in its stream, from 1 */
+    Clock *start, *end; /* per explicit rank */
+} Event;
+
+typedef struct Trace {
+    Gen *g;
+    int n_turns, variant[MAX_TURNS], base[MAX_TURNS]; /* of each turn: its first event */
+    unsigned axes; /* of more than one rank; explicit ranks are its subsets */
+    int n;
+    Event *e;
+} Trace;
+
+/* What one lifetime asks of another that shares bytes with it. */
+typedef struct Lifetime {
+    bool used;
+    int last[CHAINS];  /* latest completion of its accesses; peers' on theirs */
+    int first[CHAINS]; /* what all its writes have seen */
+} Lifetime;
+
+static int chain_of(int rank, const Instr *i)
+{
+    return rank * N_STREAMS + (int)i->stream;
+}
+
+static void join(Clock *c, const Clock *with)
+{
+    for (int k = 0; k < CHAINS; k++) {
+        c->seen[k] = c->seen[k] > with->seen[k] ? c->seen[k] : with->seen[k];
+    }
+}
+
+static void add_turn(Trace *t, int variant)
+{
+    if (t->g->prog.count[variant] > 0 && t->n_turns < MAX_TURNS) {
+        t->variant[t->n_turns] = variant;
+        t->base[t->n_turns++] = t->n;
+        t->n += t->g->prog.count[variant];
+    }
+}
+
+/* Two turns of each loop show every way in which turns follow each other; evaluated: two
+ * evaluations between the steps. */
+static void plan_turns(Trace *t, bool evaluated)
+{
+    const Program *p = &t->g->prog;
+    bool sharded = t->g->model.accumulate_sharded;
+    int64_t locals =
+        sharded ? p->leaf_micro_batches - 1 : p->rounds * p->leaf_micro_batches - 1;
+    int64_t lasts = sharded ? p->rounds : 1;
+    for (int64_t r = 0; r < min_i64(lasts, 2); r++) {
+        for (int64_t l = 0; l < min_i64(locals, 2); l++) {
+            add_turn(t, VARIANT_LOCAL);
+        }
+        add_turn(t, VARIANT_LAST);
+    }
+    add_turn(t, VARIANT_END);
+    if (evaluated) {
+        add_turn(t, VARIANT_EVAL);
+        add_turn(t, VARIANT_EVAL);
+    }
+    add_turn(t, VARIANT_LOCAL);
+    add_turn(t, VARIANT_LAST);
+    t->e = gen_alloc(t->g, sizeof *t->e * (size_t)(t->n + 1));
+    for (int k = 0; k < t->n; k++) {
+        t->e[k].start = gen_alloc(t->g, sizeof(Clock) * MAX_EXPLICIT);
+        t->e[k].end = gen_alloc(t->g, sizeof(Clock) * MAX_EXPLICIT);
+    }
+}
+
+static bool is_explicit(const Trace *t, unsigned rank)
+{
+    return (rank & ~t->axes) == 0;
+}
+
+/* Does the collective join explicit ranks q and r? */
+static bool joins(const Instr *i, unsigned q, unsigned r)
+{
+    return ins_is_collective(i) && ((q ^ r) & ~i->group.axes) == 0;
+}
+
+/* The event of instruction id as seen from a turn; LAST's as seen from its END. */
+static const Event *event_of(const Trace *t, int turn, int id)
+{
+    const Program *p = &t->g->prog;
+    int v = (int)p->ins.items[id].variant;
+    if (v != t->variant[turn]) {
+        turn--;
+    }
+    return turn >= 0 && v == t->variant[turn] ? &t->e[t->base[turn] + id - p->first[v]]
+                                              : NULL;
+}
+
+static const char *run_event(Trace *t, Event *e, Event *const stream_last[N_STREAMS],
+                             const Event *entry)
+{
+    const Instr *i = &t->g->prog.ins.items[e->ins];
+    const Event *before = stream_last[i->stream];
+    e->pos = before ? before->pos + 1 : 1;
+    for (unsigned r = 0; r < MAX_EXPLICIT; r++) {
+        if (!is_explicit(t, r)) {
+            continue;
+        }
+        if (before) {
+            join(&e->start[r], &before->end[r]);
+        }
+        if (entry && i->variant != VARIANT_END) {
+            join(&e->start[r], &entry->end[r]);
+        }
+        for (int w = 0; w < i->n_waits; w++) {
+            const Event *on = event_of(t, e->turn, i->waits[w]);
+            if (!on) {
+                return gen_printf(t->g, "%s waits for nothing", ins_label(t->g, i));
+            }
+            join(&e->start[r], &on->end[r]);
+        }
+        e->start[r].seen[chain_of((int)r, i)] = 2 * e->pos;
+    }
+    for (unsigned r = 0; r < MAX_EXPLICIT; r++) {
+        if (!is_explicit(t, r)) {
+            continue;
+        }
+        e->end[r] = e->start[r];
+        for (unsigned q = 0; q < MAX_EXPLICIT; q++) {
+            if (is_explicit(t, q) && joins(i, q, r)) {
+                join(&e->end[r], &e->start[q]);
+            }
+        }
+        e->end[r].seen[chain_of((int)r, i)] = 2 * e->pos + 1;
+    }
+    return NULL;
+}
+
+/* A turn begins when the compute stream has ended the turn before; END goes on from LAST.
+ */
+static const char *run_trace(Trace *t)
+{
+    Event *last[N_STREAMS] = {NULL};
+    for (int turn = 0; turn < t->n_turns; turn++) {
+        int v = t->variant[turn];
+        const Event *entry = last[STREAM_COMPUTE];
+        for (int k = 0; k < t->g->prog.count[v]; k++) {
+            Event *e = &t->e[t->base[turn] + k];
+            const char *bad;
+            e->ins = t->g->prog.first[v] + k;
+            e->turn = turn;
+            bad = run_event(t, e, last, entry);
+            if (bad) {
+                return bad;
+            }
+            last[t->g->prog.ins.items[e->ins].stream] = e;
+        }
+        /* The join is real only if the compute stream has seen all collectives complete.
+         */
+        for (int s = 0; s < N_STREAMS; s++) {
+            bool to_end = turn + 1 == t->n_turns || t->variant[turn + 1] == VARIANT_END;
+            if (last[s] && last[STREAM_COMPUTE] && s != STREAM_COMPUTE && !to_end &&
+                last[STREAM_COMPUTE]->end[0].seen[s] < 2 * last[s]->pos + 1) {
+                return gen_printf(t->g, "a turn of the step's loop ends before the %s",
+                                  ins_label(t->g, &t->g->prog.ins.items[last[s]->ins]));
+            }
+        }
+    }
+    return NULL;
+}
+
+/* On which explicit ranks does an access to a buffer of rank 0 happen: by the peers of
+ * the collective, or by rank 0 itself? A closed collective ends for all of them together.
+ */
+static bool accesses_from(const Instr *i, bool remote, unsigned rank)
+{
+    return remote && !ins_is_closed(i) ? rank != 0 && joins(i, 0, rank) : rank == 0;
+}
+
+/* Is the access of a (by peers: on their ranks) past when b starts here? */
+static bool is_past(const Trace *t, const Event *a, bool by_peers, const Event *b)
+{
+    const Instr *i = &t->g->prog.ins.items[a->ins];
+    for (unsigned r = 0; r < MAX_EXPLICIT; r++) {
+        if (is_explicit(t, r) && accesses_from(i, by_peers, r) &&
+            b->start[0].seen[chain_of((int)r, i)] < 2 * a->pos + 1) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- one buffer ------------------------------------------------------------------ */
+
+typedef struct BufAccess {
+    int event;
+    bool write, remote;
+} BufAccess;
+typedef struct BufAccesses {
+    BufAccess *items;
+    int count, cap;
+} BufAccesses;
+
+static const char *check_buffer(const Trace *t, const Buffer *buf, const BufAccesses *acc)
+{
+    Gen *g = t->g;
+    for (int j = 0; j < acc->count; j++) {
+        for (int i = 0; i < j; i++) {
+            const BufAccess *a = &acc->items[i], *b = &acc->items[j];
+            if (a->event == b->event || (!a->write && !b->write)) {
+                continue;
+            }
+            if (!is_past(t, &t->e[a->event], a->remote, &t->e[b->event])) {
+                return gen_printf(g, "%s: %s may come before %s%s has %s it", buf->name,
+                                  ins_label(g, &g->prog.ins.items[t->e[b->event].ins]),
+                                  a->remote ? "a peer's " : "",
+                                  ins_label(g, &g->prog.ins.items[t->e[a->event].ins]),
+                                  a->write ? "written" : "read");
+            }
+        }
+    }
+    return NULL;
+}
+
+static const char *check_buffers(const Trace *t)
+{
+    const Program *p = &t->g->prog;
+    BufAccesses *of = gen_alloc(t->g, sizeof *of * (size_t)(p->bufs.count + 1));
+    const char *bad = NULL;
+    for (int k = 0; k < t->n; k++) {
+        const Instr *i = &p->ins.items[t->e[k].ins];
+        for (int a = 0; a < i->n_access; a++) {
+            BufAccesses *list = &of[i->access[a].buffer];
+            *gen_push(t->g, list) =
+                (BufAccess){k, i->access[a].write, i->access[a].remote};
+        }
+    }
+    for (int b = 0; b < p->bufs.count && !bad; b++) {
+        bad = check_buffer(t, &p->bufs.items[b], &of[b]);
+    }
+    return bad;
+}
+
+/* ---- two buffers that share bytes ------------------------------------------------ */
+
+static void note_access(const Trace *t, Lifetime *l, const Event *e, const Access *acc)
+{
+    const Instr *i = &t->g->prog.ins.items[e->ins];
+    if (!l->used) {
+        l->used = true;
+        for (int c = 0; c < CHAINS; c++) {
+            l->first[c] = INT32_MAX;
+        }
+    }
+    for (unsigned r = 0; r < MAX_EXPLICIT; r++) {
+        int chain = chain_of((int)r, i);
+        if (is_explicit(t, r) && accesses_from(i, acc->remote, r) &&
+            l->last[chain] < 2 * e->pos + 1) {
+            l->last[chain] = 2 * e->pos + 1;
+        }
+    }
+    for (int c = 0; acc->write && c < CHAINS; c++) {
+        l->first[c] =
+            l->first[c] < e->start[0].seen[c] ? l->first[c] : e->start[0].seen[c];
+    }
+}
+
+static bool ends_before(const Lifetime *a, const Lifetime *b)
+{
+    for (int c = 0; c < CHAINS; c++) {
+        if (b->first[c] < a->last[c]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static const char *check_pair(const Trace *t, const Lifetime *lives, const Buffer *a,
+                              const Buffer *b, int reach)
+{
+    if (a->persistent || b->persistent) {
+        return gen_printf(t->g, "%s shares bytes with %s, which lives across steps",
+                          a->name, b->name);
+    }
+    for (int x = 0; x < t->n_turns; x++) {
+        for (int y = x - reach; y <= x + reach; y++) {
+            const Lifetime *l = &lives[a->id * t->n_turns + x], *m;
+            if (y < 0 || y >= t->n_turns) {
+                continue;
+            }
+            m = &lives[b->id * t->n_turns + y];
+            if (l->used && m->used && !ends_before(l, m) && !ends_before(m, l)) {
+                return gen_printf(t->g, "%s and %s share bytes and may be alive together",
+                                  a->name, b->name);
+            }
+        }
+    }
+    return NULL;
+}
+
+static int by_place(const void *x, const void *y)
+{
+    const Buffer *a = *(const Buffer *const *)x, *b = *(const Buffer *const *)y;
+    if (a->space != b->space) {
+        return a->space < b->space ? -1 : 1;
+    }
+    if (a->offset_bytes != b->offset_bytes) {
+        return a->offset_bytes < b->offset_bytes ? -1 : 1;
+    }
+    return a->id - b->id;
+}
+
+static const Buffer *const *sorted_buffers(Gen *g)
+{
+    const Program *p = &g->prog;
+    const Buffer **sorted = gen_alloc(g, sizeof *sorted * (size_t)(p->bufs.count + 1));
+    for (int b = 0; b < p->bufs.count; b++) {
+        sorted[b] = &p->bufs.items[b];
+    }
+    qsort(sorted, (size_t)p->bufs.count, sizeof *sorted, by_place);
+    return sorted;
+}
+
+/* Turns whose lifetimes can meet: neighbours, as every turn with a collective of all
+ * ranks in it keeps them together; without one ranks may drift by many turns (LOCAL
+ * without shards) or copies may (LOCAL, and LAST of several rounds). */
+static int turns_apart(const Trace *t)
+{
+    for (int turn = 0; turn < t->n_turns; turn++) {
+        const Program *p = &t->g->prog;
+        int v = t->variant[turn];
+        Group all = {.axes = t->axes};
+        bool together = false;
+        for (int k = 0; k < p->count[v] && !together; k++) {
+            together = ins_joins(&p->ins.items[p->first[v] + k], all);
+        }
+        if (!together) {
+            return t->n_turns;
+        }
+    }
+    return 1;
+}
+
+static const char *check_bytes(const Trace *t)
+{
+    const Program *p = &t->g->prog;
+    size_t n = (size_t)p->bufs.count * (size_t)t->n_turns;
+    Lifetime *lives = gen_alloc(t->g, sizeof *lives * (n + 1));
+    const Buffer *const *sorted = sorted_buffers(t->g);
+    int reach = turns_apart(t);
+    for (int k = 0; k < t->n; k++) {
+        const Instr *i = &p->ins.items[t->e[k].ins];
+        for (int a = 0; a < i->n_access; a++) {
+            int buffer = i->access[a].buffer;
+            if (!p->bufs.items[buffer].persistent) {
+                note_access(t, &lives[buffer * t->n_turns + t->e[k].turn], &t->e[k],
+                            &i->access[a]);
+            }
+        }
+    }
+    for (int i = 0; i < p->bufs.count; i++) {
+        const Buffer *a = sorted[i];
+        for (int j = i + 1; j < p->bufs.count; j++) {
+            const Buffer *b = sorted[j];
+            const char *bad;
+            if (b->space != a->space || b->offset_bytes >= a->offset_bytes + a->bytes) {
+                break;
+            }
+            bad = b->bytes > 0 ? check_pair(t, lives, a, b, reach) : NULL;
+            if (bad) {
+                return bad;
+            }
+        }
+    }
+    return NULL;
+}
+
+static const char *races(Gen *g, bool bytes, bool evaluated)
+{
+    Trace t = {.g = g};
+    const char *bad;
+    for (int id = 0; id < g->prog.ins.count; id++) {
+        t.axes |= g->prog.ins.items[id].group.axes;
+    }
+    plan_turns(&t, evaluated);
+    bad = run_trace(&t);
+    if (!bad) {
+        bad = check_buffers(&t);
+    }
+    return bad || !bytes ? bad : check_bytes(&t);
+}
+
+const char *verify_races(Gen *g, bool bytes)
+{
+    const char *bad = races(g, bytes, false);
+    return bad || !g->prog.count[VARIANT_EVAL] ? bad : races(g, bytes, true);
+}

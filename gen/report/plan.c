@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan: what a run will hold and do, for people (plan.txt, `fsdpgen plan`); plan_json.c
+ * says it to programs. Comes in: the whole Gen after simulate. Goes out: text.
+ */
+#include "plan/plan.h"
+#include "base/show.h"
+#include "report/report.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *strategy_name(Strategy s)
+{
+    static const char *const names[] = {"full_shard", "shard_grad_op", "hybrid_shard",
+                                        "no_shard"};
+    return names[s];
+}
+
+/* ---- warnings -------------------------------------------------------------------- */
+
+/* All that was told on the way, and what is worth knowing beside the figures. */
+PlanWarnings plan_warnings(Gen *g)
+{
+    PlanWarnings w = {0};
+    PlanBytes b = plan_bytes(g);
+    for (int k = 0; diag_warning(g, k); k++) {
+        *gen_push(g, &w) = diag_warning(g, k);
+    }
+    if (b.by_kind[BUF_GRAD_ACCUM] > 0) {
+        *gen_push(g, &w) = gen_printf(
+            g, "whole gradients are kept across micro-batches (%s): %s",
+            show_bytes(g, b.by_kind[BUF_GRAD_ACCUM]),
+            g->model.accumulate_sharded ? "more leaves would avoid it"
+                                        : "accumulate = \"sharded\" would avoid it");
+    }
+    if (g->prog.max_live_bytes > 0 &&
+        (double)g->prog.arena_bytes > 1.02 * (double)g->prog.max_live_bytes) {
+        *gen_push(g, &w) = gen_printf(
+            g, "the arena is %.1f %% above its lower bound",
+            100.0 * ((double)g->prog.arena_bytes / (double)g->prog.max_live_bytes - 1));
+    }
+    return w;
+}
+
+/* ---- text ------------------------------------------------------------------------ */
+
+static double recomputed_flops(const Gen *g)
+{
+    double flops = 0;
+    for (int id = 0; id < g->prog.ins.count; id++) {
+        const Instr *i = &g->prog.ins.items[id];
+        flops += i->phase == PHASE_RECOMPUTE && i->variant == VARIANT_LAST ? i->flops : 0;
+    }
+    return flops;
+}
+
+static bool drops_some(const Gen *g, const Class *c)
+{
+    for (int b = 0; b < g->blocks.count; b++) {
+        if (g->blocks.items[b].cls == c && g->blocks.items[b].keep == KEEP_SOME) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void print_recompute(Gen *g, Text *t)
+{
+    int n[3] = {0}, of = 0;
+    int64_t bytes = 0;
+    for (int b = 0; b < g->blocks.count; b++) {
+        const Block *k = &g->blocks.items[b];
+        of += k->cls->saved_bytes > 0;
+        n[k->keep]++;
+        bytes += k->keep == KEEP_INPUT  ? k->cls->saved_bytes
+                 : k->keep == KEEP_SOME ? k->cls->dropped_bytes
+                                        : 0;
+    }
+    if (n[KEEP_INPUT] + n[KEEP_SOME] == 0) {
+        text_printf(t, "recomputed: nothing\n\n");
+        return;
+    }
+    text_printf(t,
+                "recomputed: %d of %d blocks%s: %s not kept, %.4g flops a micro-batch\n",
+                n[KEEP_INPUT] + n[KEEP_SOME], of,
+                n[KEEP_SOME] ? gen_printf(g, ", %d of them in part", n[KEEP_SOME]) : "",
+                show_bytes(g, bytes), recomputed_flops(g));
+    for (int c = 0; n[KEEP_SOME] && c < g->classes.count; c++) {
+        const Class *k = g->classes.items[c];
+        if (!drops_some(g, k)) {
+            continue;
+        }
+        for (int i = 0, first = 1; i < k->saved.count; i++) {
+            if (k->saved.items[i].dropped) {
+                text_printf(t, "%s %s", first ? "  of a" : ",",
+                            first ? gen_printf(g, "%s: %s", k->name,
+                                               k->saved.items[i].value->name)
+                                  : k->saved.items[i].value->name);
+                first = 0;
+            }
+        }
+        text_printf(t, "\n");
+    }
+    text_printf(t, "\n");
+}
+
+static const char *reshard_text(Gen *g)
+{
+    const Model *m = &g->model;
+    bool group = m->reshard_ranks > 1 && m->reshard_ranks < m->shard;
+    return group ? gen_printf(g, "to groups of %" PRId64, m->reshard_ranks)
+           : m->reshard_ranks == m->shard ? "yes"
+                                          : "no";
+}
+
+static void print_head(Gen *g, Text *t)
+{
+    const Model *m = &g->model;
+    const Program *p = &g->prog;
+    text_printf(t, "%s: %s, %s parameters, param %s, reduce %s, master %s, moments %s\n",
+                m->name, m->arch, show_grouped(g, plan_params(g)),
+                dtype_name(m->param_dtype), dtype_name(m->reduce_dtype),
+                dtype_name(m->master_dtype), dtype_name(m->moments_dtype));
+    text_printf(t, "numerics hash %016" PRIx64 "\n\n", g->numerics_hash);
+    text_printf(
+        t, "mesh: %" PRId64 " rank%s (replicate %" PRId64 ", shard %" PRId64 "), %s\n",
+        m->world_size, m->world_size == 1 ? "" : "s", m->replicate, m->shard,
+        strategy_name(m->strategy));
+    text_printf(t,
+                "step: %" PRId64 " micro-batches of %" PRId64 " x %" PRId64
+                " tokens in %" PRId64 " leaves; each rank %" PRId64 " round%s of %" PRId64
+                " micro-batch%s%s\n",
+                m->micro_batches, m->micro_batch, m->seq_tokens, m->leaves, p->rounds,
+                p->rounds == 1 ? "" : "s", p->leaf_micro_batches,
+                p->leaf_micro_batches == 1 ? "" : "es",
+                m->library_order ? "; over ranks one by one, not as a tree" : "");
+    text_printf(t,
+                "choices: %s accumulation, reshard after forward %s, prefetch %" PRId64
+                " forward and %" PRId64 " backward (%s), at most %" PRId64
+                " gathered at once, reductions %s\n",
+                m->accumulate_sharded ? "sharded" : "unsharded", reshard_text(g),
+                m->prefetch_forward, m->prefetch_backward,
+                prefetch_order_name(m->prefetch_order), m->gathers_in_flight,
+                m->reduces_in_flight ? "beside the next span" : "before the next span");
+    if (m->target == TARGET_CUDA) {
+        text_printf(t, "target: cuda, %s with %s a program can have, kernels for", m->gpu,
+                    show_bytes(g, m->budget_bytes));
+        for (int i = 0; i < m->n_archs; i++) {
+            text_printf(t, "%s %s", i ? "," : "", m->archs[i]);
+        }
+        text_printf(t, "\n");
+    }
+    print_recompute(g, t);
+    policy_auto_print(g, t);
+}
+
+static void print_units(Gen *g, Text *t)
+{
+    int64_t used = 0, held = 0;
+    text_printf(t, "units: one line each; elements, of them padding, a rank's shard\n");
+    for (int i = 0; i < g->units.count; i++) {
+        const Unit *u = &g->units.items[i];
+        for (int k = 0; k < u->n_segments; k++) {
+            const Segment *s = &g->segments.items[u->segments[k]];
+            used += s->used_elems;
+            held += s->elems;
+            text_printf(
+                t, "  %-24s %3d parameters %14" PRId64 " %10" PRId64 " %14" PRId64 "\n",
+                s->name, s->n_params, s->elems, s->elems - s->used_elems, s->shard_elems);
+        }
+    }
+    text_printf(t, "  padding %.3f %%\n\n", 100.0 * (double)(held - used) / (double)used);
+}
+
+static bool same_layout(const Gen *g, const Segment *a, const Segment *b)
+{
+    if (a->n_params != b->n_params || a->elems != b->elems) {
+        return false;
+    }
+    for (int i = 0; i < a->n_params; i++) {
+        const Param *x = &g->params.items[a->params[i]],
+                    *y = &g->params.items[b->params[i]];
+        if (x->offset_elems != y->offset_elems ||
+            strcmp(x->decl->name, y->decl->name) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void print_layout(Gen *g, Text *t)
+{
+    text_printf(t, "layout of segments: offset and shape of each parameter\n");
+    for (int i = 0; i < g->segments.count; i++) {
+        const Segment *s = &g->segments.items[i];
+        int alike = 0;
+        bool first = true;
+        for (int j = 0; j < g->segments.count; j++) {
+            bool same = same_layout(g, s, &g->segments.items[j]);
+            alike += same;
+            first = first && !(same && j < i);
+        }
+        if (!first) {
+            continue;
+        }
+        text_printf(t, alike > 1 ? "  %s, and %d more like it\n" : "  %s\n", s->name,
+                    alike - 1);
+        for (int k = 0; k < s->n_params; k++) {
+            const Param *p = &g->params.items[s->params[k]];
+            text_printf(t, "    %14" PRId64 "  %s [", p->offset_elems, p->name);
+            for (int d = 0; d < p->decl->n_dims; d++) {
+                text_printf(t, "%s%" PRId64, d ? ", " : "", p->decl->dim[d]);
+            }
+            text_printf(t, "]%s\n", p->n_uses > 1 ? " tied" : "");
+        }
+    }
+    text_printf(t, "\n");
+}
+
+static void print_schedule(Gen *g, Text *t)
+{
+    static const char *const names[] = {"evaluation", "local micro-step",
+                                        "last micro-step", "end of step"};
+    const Program *p = &g->prog;
+    text_printf(t, "schedule: calls; collectives and what this rank receives; waits\n");
+    for (int k = 0; k < N_VARIANTS; k++) {
+        int v = (k + VARIANT_LOCAL) % N_VARIANTS; /* a step's, then what is beside it */
+        int spans = 0, gathers = 0, reduces = 0, waits = 0;
+        int64_t gathered = 0, reduced = 0;
+        for (int id = p->first[v]; id < p->first[v] + p->count[v]; id++) {
+            const Instr *i = &p->ins.items[id];
+            spans += i->kind == INS_SPAN;
+            gathers += i->stream == STREAM_GATHER;
+            reduces += i->stream == STREAM_REDUCE;
+            gathered += i->stream == STREAM_GATHER ? i->moved_bytes : 0;
+            reduced += i->stream == STREAM_REDUCE ? i->moved_bytes : 0;
+            waits += i->n_waits;
+        }
+        if (p->count[v] > 0) {
+            text_printf(
+                t, "  %-17s %4d calls, %3d gathers %s, %3d reductions %s, %d waits\n",
+                names[v], spans, gathers, show_bytes(g, gathered), reduces,
+                show_bytes(g, reduced), waits);
+        }
+    }
+    if (g->model.world_size > 1) {
+        Traffic moved = plan_traffic(g);
+        text_printf(t, "  a step receives: weights %s, gradients %s within a copy",
+                    show_bytes(g, moved.gathered), show_bytes(g, moved.reduced));
+        text_printf(t, g->model.replicate > 1 ? ", %s across copies\n" : "\n",
+                    show_bytes(g, moved.replicate));
+    }
+    text_printf(t,
+                "  predicted %.3g s a step (uncalibrated rates), %.4g flops a token\n\n",
+                p->step_seconds, plan_flops_per_token(g));
+}
+
+static void print_memory(Gen *g, Text *t)
+{
+    const Program *p = &g->prog;
+    PlanBytes b = plan_bytes(g);
+    const struct {
+        const char *what;
+        int64_t bytes;
+    } rows[] = {
+        {"parameters (shard)", b.params},
+        {"gradients", b.gradients},
+        {"master and moments", b.optimizer},
+        {"activations", b.activations},
+        {"gathered weights", b.gather},
+        {"partial sums", b.partials},
+        {"workspace, data, packing", b.workspace},
+        {"arena", b.arena},
+        {g->model.target == TARGET_CPU ? "outside: code, libraries (bound)"
+                                       : "outside: context, libraries (kept)",
+         b.library},
+        {"total per rank", b.total},
+    };
+    text_printf(t, "memory per rank, at the moment when most is alive\n");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        text_printf(t, "  %-34s %18" PRId64 "  %s\n", rows[i].what, rows[i].bytes,
+                    show_bytes(g, rows[i].bytes));
+    }
+    text_printf(
+        t, "  mapped data files are page cache, shared and reclaimable, not counted\n");
+    text_printf(t,
+                "  saves while training goes on: %" PRId64 "  %s more of host memory\n",
+                b.snapshot, show_bytes(g, b.snapshot));
+    text_printf(t,
+                "  arena: symmetric %" PRId64 " + local %" PRId64
+                "; %.4f of most live, %.4f of one stream's tensors\n\n",
+                p->space_bytes[SPACE_SYMMETRIC], p->space_bytes[SPACE_LOCAL],
+                (double)p->arena_bytes / (double)p->max_live_bytes,
+                (double)p->arena_bytes / (double)p->ideal_live_bytes);
+}
+
+static void print_map(Gen *g, Text *t)
+{
+    const Program *p = &g->prog;
+    text_printf(
+        t, "arena map: class, space, buffers, sum of bytes, from the lowest byte to the "
+           "highest end\n");
+    for (int k = 0; k < N_BUF_KINDS; k++) {
+        for (int s = 0; s < N_SPACES; s++) {
+            int n = 0;
+            int64_t sum = 0, lo = INT64_MAX, hi = 0;
+            for (int i = 0; i < p->bufs.count; i++) {
+                const Buffer *b = &p->bufs.items[i];
+                if ((int)b->kind != k || (int)b->space != s || b->bytes == 0) {
+                    continue;
+                }
+                n++;
+                sum += b->bytes;
+                lo = min_i64(lo, b->offset_bytes);
+                hi = max_i64(hi, b->offset_bytes + b->bytes);
+            }
+            if (n > 0) {
+                text_printf(
+                    t, "  %-12s %-9s %4d %18" PRId64 " %18" PRId64 " %18" PRId64 "%s\n",
+                    buf_kind_name((BufKind)k), s == SPACE_LOCAL ? "local" : "symmetric",
+                    n, sum, lo, hi, k < BUF_GATHERED ? "" : "  shared");
+            }
+        }
+    }
+}
+
+void plan_print(Gen *g, Text *t)
+{
+    PlanWarnings w = plan_warnings(g);
+    print_head(g, t);
+    print_memory(g, t);
+    print_units(g, t);
+    print_layout(g, t);
+    print_schedule(g, t);
+    plan_print_matrices(g, t);
+    print_map(g, t);
+    for (int i = 0; i < w.count; i++) {
+        text_printf(t, "%swarning: %s\n", i == 0 ? "\n" : "", w.items[i]);
+    }
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan_json.c: what a run will hold and do, for programs (plan.json, `plan --json`).
+ * Comes in: the whole Gen after simulate. Goes out: one JSON object. */
+#include "plan/plan.h"
+#include "report/report.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+
+static void set_int(json_t *o, const char *key, int64_t v)
+{
+    gen_require(json_object_set_new(o, key, json_integer(v)) == 0, "json: %s", key);
+}
+
+static void set_text(json_t *o, const char *key, const char *v)
+{
+    gen_require(json_object_set_new(o, key, json_string(v)) == 0, "json: %s", key);
+}
+
+static json_t *json_bytes(Gen *g)
+{
+    PlanBytes b = plan_bytes(g);
+    json_t *o = json_object();
+    set_int(o, "params", b.params);
+    set_int(o, "gradients", b.gradients);
+    set_int(o, "optimizer", b.optimizer);
+    set_int(o, "activations", b.activations);
+    set_int(o, "gather", b.gather);
+    set_int(o, "partials", b.partials);
+    set_int(o, "workspace", b.workspace);
+    set_int(o, "arena", b.arena);
+    set_int(o, "library", b.library);
+    set_int(o, "total", b.total);
+    set_int(o, "snapshot", b.snapshot);
+    return o;
+}
+
+static json_t *json_units(Gen *g)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < g->segments.count; i++) {
+        const Segment *s = &g->segments.items[i];
+        json_t *o = json_object();
+        set_text(o, "name", s->name);
+        set_int(o, "params", s->n_params);
+        set_int(o, "elems", s->elems);
+        set_int(o, "padding_elems", s->elems - s->used_elems);
+        set_int(o, "shard_elems", s->shard_elems);
+        gen_require(json_array_append_new(list, o) == 0, "json: units");
+    }
+    return list;
+}
+
+static json_t *json_traffic(const Gen *g)
+{
+    Traffic moved = plan_traffic(g);
+    json_t *o = json_object();
+    set_int(o, "gathered", moved.gathered);
+    set_int(o, "reduced", moved.reduced);
+    set_int(o, "replicate", moved.replicate);
+    if (g->batches.count > 0) {
+        set_int(o, "matrices", moved.matrices);
+    }
+    return o;
+}
+
+void plan_print_json(Gen *g, Text *t)
+{
+    json_t *o = json_object(), *warnings = json_array();
+    PlanWarnings w = plan_warnings(g);
+    char *s;
+    set_text(o, "name", g->model.name);
+    set_text(o, "numerics_hash", gen_printf(g, "%016" PRIx64, g->numerics_hash));
+    set_int(o, "params", plan_params(g));
+    json_object_set_new(o, "flops_per_token", json_real(plan_flops_per_token(g)));
+    json_object_set_new(o, "units", json_units(g));
+    set_int(o, "ranks", g->model.world_size);
+    if (g->model.target == TARGET_CUDA) {
+        set_text(o, "gpu", g->model.gpu);
+    }
+    json_object_set_new(o, "bytes_per_rank", json_bytes(g));
+    json_object_set_new(o, "step_bytes_per_rank", json_traffic(g));
+    set_int(o, "max_live_bytes", g->prog.max_live_bytes);
+    set_int(o, "ideal_live_bytes", g->prog.ideal_live_bytes);
+    json_object_set_new(o, "step_seconds", json_real(g->prog.step_seconds));
+    for (int i = 0; i < w.count; i++) {
+        json_array_append_new(warnings, json_string(w.items[i]));
+    }
+    json_object_set_new(o, "warnings", warnings);
+    s = json_dumps(o, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(12));
+    gen_require(s, "the plan cannot be written as JSON");
+    text_printf(t, "%s\n", s);
+    free(s);
+    json_decref(o);
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* report.h: what plan.c, plan_json.c, plan_matrices.c, dump.c and dump_plan.c share. */
+#ifndef REPORT_H
+#define REPORT_H
+
+#include "plan/plan.h"
+
+typedef struct PlanWarnings {
+    const char **items;
+    int count, cap;
+} PlanWarnings;
+PlanWarnings plan_warnings(Gen *g);
+void plan_print_matrices(Gen *g, Text *t); /* nothing where the optimizer has none */
+/* dump_plan.c: true when pass is one of shard, policy, unroll, schedule, place, simulate.
+ */
+bool dump_plan(Gen *g, const char *pass, Text *t);
+
+#endif

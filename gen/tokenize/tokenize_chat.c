@@ -1,0 +1,563 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tokenize_chat.c: chats to ids and a mask. In: the messages of a JSON line; a template,
+ * Lua that returns function(messages, record), which returns a list of parts: texts,
+ * token(NAME), and target(PART), which is to be predicted. Out: ids, and which of them
+ * are targets.
+ *
+ * A special token comes from token() alone: messages are text, whatever they spell, so
+ * nobody ends a turn from within a message. Added tokens that are not special are found
+ * in texts. Texts that follow each other are one for the patterns, as they are in one
+ * string; a token of which a byte is a target's is a target. Of a letter that normal form
+ * C composes across the border, the target's are the bytes by which it got longer.
+ *
+ * Templates run in the sandbox. Each chat has a Lua state of its own, in which the
+ * template's file runs first, with a budget of time and memory for both: what a template
+ * remembers, and what garbage it leaves, would else be met by those chats alone that the
+ * same thread has next, and show how many threads there are. */
+#include "tokenize/tokenize.h"
+
+#include "base/sandbox.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum {
+    MAX_DEPTH = 64,
+    CHAT_INSTRUCTIONS = 20000000,
+    CHAT_BYTES = 512 << 20,
+    TEXT_BYTES = 512 << 20,
+    TEMPLATE_BYTES = 16 << 20,
+    BYTES_PER_WORK = 8 /* of a text that is looked through */
+};
+
+typedef struct Range {
+    size_t from, to;
+} Range;
+
+struct TokChat {
+    Gen g;             /* its Lua state is of one chat */
+    const char *chunk; /* its name */
+    char *file;        /* the template's text, marked for the sandbox */
+    size_t file_bytes;
+    bool own;     /* fsdpgen carries it */
+    int function; /* registry */
+    TokWorker *w;
+    TokIds *out;
+    const json_t *record, *messages;
+    TokText text, normal; /* of consecutive texts; scratch */
+    size_t bytes;         /* of all texts of the chat */
+    Range *spans;         /* of text: targets, in order */
+    size_t n_spans, spans_cap;
+    const TokPiece *pieces; /* of each id */
+};
+
+/* ---- what templates call
+ * --------------------------------------------------------------- */
+
+static TokChat *chat_of(lua_State *L)
+{
+    return lua_touserdata(L, lua_upvalueindex(1));
+}
+
+static int lua_token(lua_State *L)
+{
+    size_t n;
+    const char *name = luaL_checklstring(L, 1, &n);
+    int64_t id;
+
+    sandbox_charge(L, chat_of(L)->w->tok->n_added);
+    id = tok_id_of(chat_of(L)->w->tok, name, n);
+
+    if (id < 0)
+        return luaL_error(L, "the tokenizer has no added token \"%s\"", name);
+    lua_createtable(L, 0, 2);
+    lua_pushinteger(L, (lua_Integer)id);
+    lua_setfield(L, -2, "id");
+    return 1;
+}
+
+static int lua_target(lua_State *L)
+{
+    lua_createtable(L, 0, 2);
+    if (lua_type(L, 1) == LUA_TSTRING) {
+        lua_pushvalue(L, 1);
+        lua_setfield(L, -2, "text");
+    } else {
+        luaL_checktype(L, 1, LUA_TTABLE);
+        lua_getfield(L, 1, "id");
+        lua_setfield(L, -2, "id");
+        lua_getfield(L, 1, "text");
+        lua_setfield(L, -2, "text");
+    }
+    lua_pushboolean(L, true);
+    lua_setfield(L, -2, "target");
+    return 1;
+}
+
+/* Python's white space is Unicode's and four separators. */
+static bool is_separator(char c)
+{
+    return c >= 0x1c && c <= 0x1f;
+}
+
+/* Without the white space around it, as Python's strip. */
+static int lua_trim(lua_State *L)
+{
+    size_t n, step;
+    const char *s = luaL_checklstring(L, 1, &n);
+
+    sandbox_charge(L, (int64_t)n / BYTES_PER_WORK);
+    while ((step = tok_space_begin(s, n)) > 0 || (n > 0 && is_separator(*s))) {
+        step = step > 0 ? step : 1;
+        s += step;
+        n -= step;
+    }
+    while ((step = tok_space_end(s, n)) > 0 || (n > 0 && is_separator(s[n - 1])))
+        n -= step > 0 ? step : 1;
+    lua_pushlstring(L, s, n);
+    return 1;
+}
+
+/* ---- a chat for Lua -------------------------------------------------------------------
+ */
+
+static void push_json(lua_State *L, const json_t *v, int depth)
+{
+    const char *key;
+    json_t *item;
+
+    if (depth == MAX_DEPTH)
+        luaL_error(L, "the record is nested more than %d deep", MAX_DEPTH);
+    luaL_checkstack(L, 4, "the record is too deep");
+    switch (json_typeof(v)) {
+    case JSON_OBJECT:
+        lua_newtable(L);
+        json_object_foreach((json_t *)(uintptr_t)v, key, item)
+        {
+            push_json(L, item, depth + 1);
+            lua_setfield(L, -2, key);
+        }
+        break;
+    case JSON_ARRAY:
+        lua_newtable(L);
+        for (size_t i = 0; i < json_array_size(v); i++) {
+            push_json(L, json_array_get(v, i), depth + 1);
+            lua_rawseti(L, -2, (lua_Integer)i + 1);
+        }
+        break;
+    case JSON_STRING:
+        lua_pushlstring(L, json_string_value(v), json_string_length(v));
+        break;
+    case JSON_INTEGER:
+        lua_pushinteger(L, json_integer_value(v));
+        break;
+    case JSON_REAL:
+        lua_pushnumber(L, json_real_value(v));
+        break;
+    case JSON_NULL:
+        lua_pushnil(L);
+        break;
+    default:
+        lua_pushboolean(L, json_is_true(v));
+    }
+}
+
+/* ---- parts to ids ---------------------------------------------------------------------
+ */
+
+static void push_target(TokIds *out, uint32_t id, bool target)
+{
+    tok_push(out, id);
+    out->target = tok_grow(out->target, &out->target_cap, out->n, 1);
+    out->target[out->n - 1] = target;
+}
+
+/* The text between two places of c->text, as they come: spans that end before it are
+ * passed over for good, so that all texts together look at each span once or twice. */
+typedef struct Part {
+    Range of;
+    bool normalised; /* the tokenizer sees its normal form */
+    TokPlace place;
+} Part;
+
+static size_t span_at(const TokChat *c, size_t *span, size_t from)
+{
+    while (*span < c->n_spans && c->spans[*span].to <= from)
+        ++*span;
+    return *span;
+}
+
+/* The next span, from *span on, that a part has something of, in bytes of that part as
+ * the tokenizer sees it; [SIZE_MAX, SIZE_MAX) when there is none. */
+static bool next_span(TokChat *c, Part *part, size_t span, Range *found)
+{
+    const Range *of = &part->of, *s = &c->spans[span];
+
+    *found = (Range){SIZE_MAX, SIZE_MAX};
+    if (span == c->n_spans || s->from >= of->to)
+        return true;
+    found->from = s->from > of->from ? s->from - of->from : 0;
+    found->to = (s->to < of->to ? s->to : of->to) - of->from;
+    return !part->normalised ||
+           (tok_nfc_place(&part->place, found->from, &found->from, c->w->error) &&
+            tok_nfc_place(&part->place, found->to, &found->to, c->w->error));
+}
+
+/* Which ids of a part, those from `first` on, are targets. */
+static bool mark_part(TokChat *c, Part *part, size_t span, size_t first)
+{
+    TokIds *out = c->out;
+    size_t at = 0;
+    Range r;
+
+    if (!next_span(c, part, span, &r))
+        return false;
+    for (size_t k = first; k < out->n; k++) {
+        const size_t next = at + c->pieces[out->id[k]].n;
+
+        while (r.to <= at)
+            if (!next_span(c, part, ++span, &r))
+                return false;
+        out->target[k] = r.from < next;
+        at = next;
+    }
+    return true;
+}
+
+/* A part of the text between added tokens; span: the first that ends in it or later. */
+static bool encode_part(TokChat *c, Range of, size_t span)
+{
+    const char *s = c->text.s + of.from;
+    const size_t n = of.to - of.from, first = c->out->n;
+    Part part = {.of = of,
+                 .normalised = c->w->tok->nfc && !tok_is_nfc(s, n),
+                 .place = {.s = s, .n = n, .scratch = c->normal}};
+    bool good;
+
+    if (!tok_encode_between(c->w, s, n, TOK_FIND_PLAIN, c->out))
+        return false;
+    c->out->target = tok_grow(c->out->target, &c->out->target_cap, c->out->n + 1, 1);
+    good = mark_part(c, &part, span, first);
+    c->normal = part.place.scratch;
+    return good;
+}
+
+/* The texts since the last token. */
+static bool flush_text(TokChat *c)
+{
+    const Tokenizer *t = c->w->tok;
+    size_t span = 0;
+
+    for (size_t at = 0, begin, end; at < c->text.n; at = end) {
+        const int64_t id = tok_added_next(t, false, TOK_FIND_PLAIN, c->text.s, c->text.n,
+                                          at, at, c->text.n, &begin, &end);
+
+        if (begin > at && !encode_part(c, (Range){at, begin}, span_at(c, &span, at)))
+            return false;
+        if (id >= 0)
+            push_target(c->out, (uint32_t)id,
+                        span_at(c, &span, begin) < c->n_spans &&
+                            c->spans[span].from < end);
+    }
+    c->text.n = c->n_spans = 0;
+    return true;
+}
+
+static void add_text(TokChat *c, const char *s, size_t n, bool target)
+{
+    if (target && n > 0) {
+        if (c->n_spans > 0 && c->spans[c->n_spans - 1].to == c->text.n) {
+            c->spans[c->n_spans - 1].to += n;
+        } else {
+            c->spans =
+                tok_grow(c->spans, &c->spans_cap, c->n_spans + 1, sizeof *c->spans);
+            c->spans[c->n_spans++] = (Range){c->text.n, c->text.n + n};
+        }
+    }
+    tok_append(&c->text, s, n);
+}
+
+/* The part on top of the stack, the k-th. */
+static void take_part(lua_State *L, TokChat *c, lua_Integer k)
+{
+    bool target = false;
+    const char *s;
+    size_t n;
+
+    if (lua_type(L, -1) == LUA_TTABLE) {
+        lua_getfield(L, -1, "target");
+        target = lua_toboolean(L, -1);
+        lua_pop(L, 1);
+        lua_getfield(L, -1, "id");
+        if (lua_isinteger(L, -1)) {
+            const lua_Integer id = lua_tointeger(L, -1);
+
+            if (id < 0 || id > c->w->tok->max_id)
+                luaL_error(L, "part %I: there is no id %I", k, id);
+            if (!flush_text(c))
+                luaL_error(L, "%s", c->w->error);
+            push_target(c->out, (uint32_t)id, target);
+            lua_pop(L, 1);
+            return;
+        }
+        lua_pop(L, 1);
+        lua_getfield(L, -1, "text");
+        lua_replace(L, -2);
+    }
+    if (lua_type(L, -1) != LUA_TSTRING)
+        luaL_error(L,
+                   "part %I of what the template returns is %s; parts are texts, "
+                   "token(NAME) and target(PART)",
+                   k, luaL_typename(L, -1));
+    s = lua_tolstring(L, -1, &n);
+    if (tok_utf8_valid(s, n) < n)
+        luaL_error(L, "part %I is not UTF-8", k);
+    c->bytes += n;
+    if (c->bytes > TEXT_BYTES)
+        luaL_error(L, "the chat is a text of more than %d MiB", TEXT_BYTES >> 20);
+    add_text(c, s, n, target);
+}
+
+static bool is_part_key(lua_State *L, int index)
+{
+    return lua_isinteger(L, index) && lua_tointeger(L, index) >= 1;
+}
+
+/* The first key of the list on top that is none of a part's. */
+static void refuse_key(lua_State *L)
+{
+    sandbox_push_keys(L, -1);
+    for (lua_Integer k = 1; lua_rawgeti(L, -1, k) != LUA_TNIL; k++, lua_pop(L, 1))
+        if (lua_type(L, -1) == LUA_TSTRING)
+            luaL_error(L, "the template returns a list with a key `%s`; parts have none",
+                       lua_tostring(L, -1));
+    luaL_error(L, "the template returns a list with a key that is not 1, 2, 3, ...");
+}
+
+/* How many parts the table on top has. A nil among them would end the chat there for who
+ * asks for one after the other, so each key is looked at. */
+static lua_Integer count_parts(lua_State *L)
+{
+    lua_Integer n = 0, last = 0, k = 1;
+    bool good = true;
+
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1), n++) {
+        good = good && is_part_key(L, -2);
+        if (good && lua_tointeger(L, -2) > last)
+            last = lua_tointeger(L, -2);
+    }
+    if (!good)
+        refuse_key(L);
+    if (n == 0)
+        luaL_error(L, "the template returns no part");
+    if (last > n) {
+        while (lua_rawgeti(L, -1, k) != LUA_TNIL) {
+            lua_pop(L, 1);
+            k++;
+        }
+        luaL_error(L,
+                   "part %I of what the template returns is nil; of what may be missing "
+                   "write (x or \"\")",
+                   k);
+    }
+    return n;
+}
+
+/* All of it, protected: Lua's memory ends here, too. */
+static int run(lua_State *L)
+{
+    TokChat *c = lua_touserdata(L, 1);
+    lua_Integer n;
+
+    lua_rawgeti(L, LUA_REGISTRYINDEX, c->function);
+    push_json(L, c->messages, 0);
+    push_json(L, c->record, 0);
+    lua_call(L, 2, 1);
+    if (lua_type(L, -1) != LUA_TTABLE)
+        return luaL_error(L, "the template returns %s, not a list of parts",
+                          luaL_typename(L, -1));
+    n = count_parts(L);
+    for (lua_Integer k = 1; k <= n; k++) {
+        lua_rawgeti(L, -1, k);
+        take_part(L, c, k);
+        lua_pop(L, 1);
+    }
+    if (!flush_text(c))
+        return luaL_error(L, "%s", c->w->error);
+    return 0;
+}
+
+/* ---- opening
+ * --------------------------------------------------------------------------- */
+
+static bool failed(lua_State *L, char *error)
+{
+    snprintf(error, TOK_ERROR_BYTES, "%.400s", lua_tostring(L, -1));
+    lua_settop(L, 0);
+    return false;
+}
+
+static int install(lua_State *L)
+{
+    static const luaL_Reg functions[] = {
+        {"token", lua_token}, {"target", lua_target}, {"trim", lua_trim}};
+    TokChat *c = lua_touserdata(L, 1);
+
+    lua_rawgeti(L, LUA_REGISTRYINDEX, (int)lua_tointeger(L, 2));
+    for (int i = 0; i < 3; i++) {
+        lua_pushlightuserdata(L, c);
+        lua_pushcclosure(L, functions[i].func, 1);
+        lua_setfield(L, -2, functions[i].name);
+    }
+    return 0;
+}
+
+/* The text of a template: one that fsdpgen carries, or a file, of which all chats get
+ * what it says now. */
+static bool read_template(TokChat *c, const char *name, char *error)
+{
+    const Embedded *e = embed_find(gen_printf(&c->g, "templates/chat/%s.lua", name));
+    const size_t n = strlen(name);
+    const char *text;
+    size_t bytes;
+    int failed;
+
+    if (e) {
+        c->own = true;
+        c->file = sandbox_mark((const char *)e->data, e->bytes, &c->file_bytes);
+        c->chunk = gen_printf(&c->g, "@%s", e->path);
+        return true;
+    }
+    if (n < 4 || strcmp(name + n - 4, ".lua")) {
+        snprintf(error, TOK_ERROR_BYTES,
+                 "--template %.100s: there is chatml, llama3, and what a FILE.lua says",
+                 name);
+        return false;
+    }
+    c->chunk = gen_printf(&c->g, "@%s", name);
+    failed = file_read(name, TEMPLATE_BYTES, &text, &bytes);
+    if (failed) {
+        snprintf(error, TOK_ERROR_BYTES, "%.100s: %.300s", name,
+                 failed == EFBIG ? "is too large for a template" : file_problem(failed));
+        return false;
+    }
+    c->file = sandbox_mark(text, bytes, &c->file_bytes);
+    free((void *)(uintptr_t)text);
+    return true;
+}
+
+/* Runs the template's file in the fresh state; the function is what it returns. */
+static bool load_template(TokChat *c, char *error)
+{
+    lua_State *L = c->g.L;
+    const int env = sandbox_env(&c->g);
+
+    sandbox_budget(L, CHAT_INSTRUCTIONS, CHAT_BYTES);
+    lua_pushcfunction(L, install);
+    lua_pushlightuserdata(L, c);
+    lua_pushinteger(L, env);
+    if (lua_pcall(L, 2, 0, 0) != LUA_OK ||
+        sandbox_run_marked(&c->g, c->file, c->file_bytes, c->chunk, env, 1))
+        return failed(L, error);
+    if (lua_type(L, -1) != LUA_TFUNCTION) {
+        snprintf(error, TOK_ERROR_BYTES,
+                 "%.100s: returns %s; a template returns function(messages, record)",
+                 c->chunk + 1, luaL_typename(L, -1));
+        return false;
+    }
+    c->function = luaL_ref(L, LUA_REGISTRYINDEX);
+    return true;
+}
+
+TokChat *tok_chat_open(TokWorker *w, const char *template, char *error)
+{
+    TokChat *c = gen_calloc(1, sizeof *c);
+
+    c->w = w;
+    c->pieces = w->tok->vocab.pieces;
+    if (!read_template(c, template, error)) {
+        free(c);
+        return NULL;
+    }
+    c->g.L = sandbox_open(&c->g);
+    if (!load_template(c, error)) { /* told before any input is read */
+        tok_chat_close(c);
+        return NULL;
+    }
+    return c;
+}
+
+void tok_chat_close(TokChat *c)
+{
+    if (!c)
+        return;
+    lua_close(c->g.L);
+    free(c->text.s);
+    free(c->normal.s);
+    free(c->spans);
+    free(c->file);
+    free(c);
+}
+
+/* ---- a record
+ * -------------------------------------------------------------------------- */
+
+/* A role that differs by case alone from one that fsdpgen's templates know would be
+ * written as it is, and be nobody's target. NULL: it does not. */
+static const char *meant_role(const char *role)
+{
+    static const char *const roles[] = {"assistant", "user", "system", "tool"};
+
+    for (int i = 0; i < 4; i++)
+        if (!strcasecmp(role, roles[i]) && strcmp(role, roles[i]) != 0)
+            return roles[i];
+    return NULL;
+}
+
+static bool check_message(const TokChat *c, const json_t *m, size_t i, char *error)
+{
+    const char *role = json_string_value(json_object_get(m, "role"));
+    const char *good = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+
+    if (!role || !*role || strlen(role) > 64 || role[strspn(role, good)])
+        snprintf(error, TOK_ERROR_BYTES,
+                 "message %zu: `role` is a word of letters, digits, `_` and `-`", i + 1);
+    else if (c->own && meant_role(role))
+        snprintf(error, TOK_ERROR_BYTES,
+                 "message %zu: the role `%s` is unknown; write `%s`", i + 1, role,
+                 meant_role(role));
+    else if (!json_is_string(json_object_get(m, "content")))
+        snprintf(error, TOK_ERROR_BYTES, "message %zu: `content` is no text", i + 1);
+    else
+        return true;
+    return false;
+}
+
+bool tok_chat_run(TokChat *c, const json_t *messages, const json_t *record, TokIds *out,
+                  char *error)
+{
+    lua_State *L;
+    int status;
+
+    if (!json_is_array(messages) || json_array_size(messages) == 0) {
+        snprintf(error, TOK_ERROR_BYTES, "the messages are no list, or an empty one");
+        return false;
+    }
+    for (size_t i = 0; i < json_array_size(messages); i++)
+        if (!check_message(c, json_array_get(messages, i), i, error))
+            return false;
+    c->messages = messages;
+    c->record = record;
+    c->out = out;
+    c->text.n = c->n_spans = c->bytes = 0;
+    L = c->g.L = sandbox_again(&c->g);
+    if (!load_template(c, error))
+        return false;
+    lua_settop(L, 0);
+    lua_pushcfunction(L, run);
+    lua_pushlightuserdata(L, c);
+    status = sandbox_status(L, lua_pcall(L, 1, 0, 0));
+    return status == LUA_OK || failed(L, error);
+}

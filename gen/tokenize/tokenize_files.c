@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tokenize_files.c: what the files are, before hours of work. In: the options. Out:
+ * whether the inputs are there and are texts or JSON lines, not an archive of them, and
+ * whether the output may take its name: it is there as a regular file at most, and none
+ * of what is read. */
+#include "tokenize/tokenize.h"
+
+#include <errno.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- inputs ---------------------------------------------------------------------------
+ */
+
+static bool has_suffix(const char *s, const char *suffix)
+{
+    const size_t n = strlen(s), m = strlen(suffix);
+
+    return n >= m && !strcasecmp(s + n - m, suffix);
+}
+
+bool tok_is_lines(const TokOptions *o, const char *name)
+{
+    return o->jsonl || o->template || has_suffix(name, ".jsonl") ||
+           has_suffix(name, ".ndjson");
+}
+
+static bool begins(const char *s, size_t n, const char *with, size_t bytes)
+{
+    return n >= bytes && !memcmp(s, with, bytes);
+}
+
+const char *tok_no_text(const char *s, size_t n, const char *end)
+{
+    static const struct {
+        const char *begin, *end, *says; /* end: what the file ends with, too */
+        size_t bytes;
+    } kinds[] = {
+        {"\x1f\x8b", NULL, "is gzip: unpack it first", 2},
+        {"\x28\xb5\x2f\xfd", NULL, "is zstd: unpack it first", 4},
+        {"PK\3\4", NULL, "is zip: unpack it first", 4},
+        {"PAR1", "PAR1", "is Parquet: write it as JSON lines first", 4},
+        {"version https://git-lfs.github.com/spec/v1", NULL,
+         "is a Git LFS pointer, not the file: git lfs pull", 42},
+    };
+
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (begins(s, n, kinds[i].begin, kinds[i].bytes) &&
+            (!kinds[i].end || begins(end, 4, kinds[i].end, 4)))
+            return kinds[i].says;
+    return NULL;
+}
+
+static bool check_input(const TokOptions *o, const char *name, char *error)
+{
+    FileMark mark;
+    const int fd = file_open(name, &mark);
+    char begin[64], end[4] = "";
+    const char *problem = fd < 0 ? file_problem(errno) : NULL;
+    ssize_t n = 0;
+
+    if (!problem) {
+        n = pread(fd, begin, sizeof begin, 0);
+        if (mark.bytes >= 4 && pread(fd, end, sizeof end, mark.bytes - 4) != 4)
+            end[0] = '\0';
+        problem = n < 0 ? file_problem(errno) : tok_no_text(begin, (size_t)n, end);
+        close(fd);
+    }
+    if (!problem && o->field && !tok_is_lines(o, name))
+        problem = "is a text, which has no --field; --jsonl takes it as JSON lines";
+    if (problem)
+        snprintf(error, TOK_ERROR_BYTES, "%.200s: %s", name, problem);
+    return !problem;
+}
+
+/* ---- the output -----------------------------------------------------------------------
+ */
+
+/* A link is refused: followed, it would part the file from its mask, which lies beside
+ * the name; replaced, it would leave the old file to who goes by another name. */
+static bool check_output(const TokOptions *o, const char *tokenizer, const char *name,
+                         char *error)
+{
+    struct stat out, in;
+    const char *reads[] = {tokenizer, o->template};
+    const char *problem = NULL;
+
+    if (lstat(name, &out) != 0)
+        return true; /* who opens it tells why, if it is more than that it is not there */
+    if (S_ISLNK(out.st_mode)) {
+        problem = stat(name, &in) == 0 && !S_ISREG(in.st_mode)
+                      ? "is not a regular file"
+                      : "is a symbolic link; name the file that it leads to";
+    } else if (!S_ISREG(out.st_mode)) {
+        problem = "is not a regular file";
+    }
+    for (int i = 0; !problem && i < 2 + o->inputs.count; i++) {
+        const char *read = i < 2 ? reads[i] : o->inputs.items[i - 2];
+
+        if (read && stat(read, &in) == 0 && in.st_dev == out.st_dev &&
+            in.st_ino == out.st_ino)
+            problem = i < 2 ? "is read here; the output would replace it"
+                            : "is an input; the output would replace it";
+    }
+    if (problem)
+        snprintf(error, TOK_ERROR_BYTES, "%.200s: %s", name, problem);
+    return !problem;
+}
+
+bool tok_check_files(Gen *g, const TokOptions *o, const Tokenizer *t, char *error)
+{
+    for (int i = 0; i < o->inputs.count; i++)
+        if (!check_input(o, o->inputs.items[i], error))
+            return false;
+    return check_output(o, t->file, o->output, error) &&
+           check_output(o, t->file, gen_printf(g, "%s.mask", o->output), error);
+}

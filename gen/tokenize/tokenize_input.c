@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tokenize_input.c: files to jobs. In: the inputs, in order. Out: jobs whose ids, one
+ * behind the other, are the output, whatever thread does them and when. A job has a copy
+ * of its text; no more of a file is held than jobs have, and the stretch that is cut.
+ *
+ * A file of JSON lines is cut between lines. A text file is one document. First it is cut
+ * after added tokens, where pieces know nothing of each other. What lies between two of
+ * them, if it is long, is brought into normal form here, and cut after the added tokens
+ * that are looked for in that. A long stretch without any is cut anywhere, best after a
+ * line, and the cut is a guess: pieces found from there on are right only if one ends
+ * there for who comes from before. Who puts the jobs in order knows that, and has a wrong
+ * guess done again from the right place (tokenize_jobs.c). Matching looks ahead only; a
+ * job has some of the text behind it, and says where that was not enough. */
+#include "tokenize/tokenize.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { JOB_BYTES = 1 << 18, LOOK_BYTES = 1 << 14, LONG_BYTES = 2 * JOB_BYTES };
+
+/* A text that comes from the left: what is given away goes, more is put behind. */
+typedef struct Window {
+    TokText text;
+    size_t at;       /* what lies before it is given away */
+    size_t scanned;  /* no added token begins between `at` and here */
+    bool ended;      /* nothing comes behind it */
+    bool normalized; /* which added tokens are looked for */
+} Window;
+
+struct TokReader {
+    const Tokenizer *tok;
+    const TokOptions *o;
+    int next; /* input */
+    TokFile file;
+    bool open, lines, begun;
+    Window raw;
+    Window part;  /* of raw, between two tokens, in normal form, if it is long */
+    bool in_part; /* there is such a part; its end lies in raw, or is not yet read */
+    bool in_stretch,
+        chained;     /* of part: a long stretch without tokens; not its first job */
+    int64_t part_at; /* place of part.text in the part */
+    int64_t bytes_before, total;
+};
+
+TokReader *tok_reader_open(const Tokenizer *t, const TokOptions *o)
+{
+    TokReader *r = gen_calloc(1, sizeof *r);
+
+    r->tok = t;
+    r->o = o;
+    r->part.normalized = true;
+    for (int i = 0; i < o->inputs.count; i++) {
+        struct stat s;
+
+        r->total += stat(o->inputs.items[i], &s) == 0 ? s.st_size : 0;
+    }
+    return r;
+}
+
+void tok_reader_close(TokReader *r)
+{
+    if (r->open)
+        tok_file_close(&r->file);
+    free(r->raw.text.s);
+    free(r->part.text.s);
+    free(r);
+}
+
+int64_t tok_reader_bytes(const TokReader *r, int64_t *total)
+{
+    *total = r->total;
+    return r->bytes_before + (r->open ? r->file.bytes : 0);
+}
+
+/* ---- windows -------------------------------------------------------------------------
+ */
+
+static void window_begin(Window *w)
+{
+    w->text.n = w->at = w->scanned = 0;
+    w->ended = false;
+}
+
+/* What is given away takes no memory; returns how much that was. */
+static size_t window_shift(Window *w)
+{
+    const size_t gone = w->at;
+
+    if (gone < JOB_BYTES && gone < w->text.n)
+        return 0;
+    if (gone < w->text.n)
+        memmove(w->text.s, w->text.s + gone, w->text.n - gone);
+    w->text.n -= gone;
+    w->scanned -= w->scanned < gone ? w->scanned : gone;
+    w->at = 0;
+    return gone;
+}
+
+/* As much again as there is, so that what is looked at again and again is so few times.
+ */
+static bool read_more(TokReader *r, char *error)
+{
+    Window *w = &r->raw;
+    size_t want;
+
+    window_shift(w);
+    want = 2 * (w->text.n - w->at) + w->at;
+    do
+        if (!tok_file_read(&r->file, &w->text, error))
+            return false;
+    while (w->text.n < want && !r->file.ended);
+    w->ended = r->file.ended;
+    return true;
+}
+
+/* The first added token of w's kind from `from` on, with the white space that is its:
+ * [*begin, *end). False: there is none before *begin, all of which is surely text; what
+ * follows it may belong to a token, unless the window ended. */
+static bool find_token(const TokReader *r, Window *w, size_t from, size_t *begin,
+                       size_t *end)
+{
+    const Tokenizer *t = r->tok;
+    const char *s = w->text.s;
+    const size_t n = w->text.n, behind = w->ended ? 1 : t->longest_added;
+    size_t limit =
+        n >= behind ? n - behind + 1 : 0; /* a longer one has no room behind it */
+
+    if (!t->has_added[w->normalized]) {
+        *begin = *end = n;
+        return false;
+    }
+    w->scanned = w->scanned > from ? w->scanned : from;
+    limit = limit > w->scanned ? limit : w->scanned;
+    if (tok_added_next(t, w->normalized, TOK_FIND_ALL, s, n, from, w->scanned, limit,
+                       begin, end) >= 0) {
+        if (*end < n || w->ended || !t->takes_space[w->normalized])
+            return true;
+        limit = *begin; /* white space behind it may go on */
+    }
+    w->scanned = limit;
+    if (!w->ended && t->takes_space[w->normalized])
+        limit -= tok_space_end(s + from, limit - from); /* and before the next */
+    *begin = *end = limit;
+    return false;
+}
+
+/* More of the part: what is surely text of it, up to where a unit of its normal form
+ * begins; the rest waits for what follows. */
+static bool more_of_part(TokReader *r, char *error)
+{
+    Window *raw = &r->raw;
+    size_t begin, end, take;
+
+    r->part_at += (int64_t)window_shift(&r->part);
+    for (;;) {
+        const bool found = find_token(r, raw, raw->at, &begin, &end);
+        const bool last = found || raw->ended;
+
+        take = begin - raw->at;
+        if (!last && r->tok->nfc)
+            take = tok_nfc_cut(raw->text.s + raw->at, take);
+        if (last || take > 0) {
+            r->part.ended = last;
+            break;
+        }
+        if (!read_more(r, error))
+            return false;
+    }
+    if (!r->tok->nfc)
+        tok_append(&r->part.text, raw->text.s + raw->at, take);
+    else if (!tok_nfc(&r->part.text, raw->text.s + raw->at, take, error))
+        return false;
+    raw->at += take;
+    return true;
+}
+
+static bool more_of(TokReader *r, Window *w, char *error)
+{
+    return w == &r->raw ? read_more(r, error) : more_of_part(r, error);
+}
+
+/* ---- jobs ----------------------------------------------------------------------------
+ */
+
+/* A job of w's text [from, to), and what lies behind it up to `look`; to is given away.
+ */
+static void make_job(TokReader *r, Window *w, TokJobKind kind, size_t to, size_t look,
+                     TokJob *job)
+{
+    const size_t n = look - w->at;
+
+    *job = (TokJob){.kind = kind, .name = r->file.name, .to = to - w->at, .n = n};
+    job->s = gen_calloc(n + 1, 1);
+    memcpy(job->s, w->text.s + w->at, n);
+    if (w == &r->part)
+        job->at = r->part_at + (int64_t)w->at;
+    w->at = to;
+}
+
+/* The character that begins at or after a place, LOOK_BYTES on. */
+static size_t look_on(const char *s, size_t n, size_t from)
+{
+    size_t at = n - from > LOOK_BYTES ? from + LOOK_BYTES : n;
+
+    while (at < n && ((unsigned char)s[at] & 0xC0) == 0x80)
+        at++;
+    return at;
+}
+
+/* Where a stretch may end: after a line, or at a character. */
+static size_t cut_after_line(const char *s, size_t n, size_t from)
+{
+    const size_t to = look_on(s, n, from);
+    const char *end = memchr(s + from, '\n', to - from);
+
+    return end ? (size_t)(end - s) + 1 : to;
+}
+
+/* How far the stretch goes that begins at part.at: as far as `need` bytes, or to its end.
+ */
+static bool find_stretch(TokReader *r, size_t need, size_t *end, bool *last, char *error)
+{
+    Window *w = &r->part;
+    size_t behind;
+
+    for (;;) {
+        *last = find_token(r, w, w->at, end, &behind) || w->ended;
+        if (*last || *end - w->at >= need)
+            return true;
+        if (!more_of_part(r, error))
+            return false;
+    }
+}
+
+bool tok_reader_peek(TokReader *r, size_t need, const char **s, size_t *n, bool *last,
+                     char *error)
+{
+    size_t end;
+
+    if (!find_stretch(r, need, &end, last, error))
+        return false;
+    *s = r->part.text.s + r->part.at;
+    *n = end - r->part.at;
+    return true;
+}
+
+static bool next_stretch(TokReader *r, TokJob *job, char *error)
+{
+    Window *w = &r->part;
+    size_t end, to, look;
+    bool last;
+
+    if (!find_stretch(r, LONG_BYTES + LOOK_BYTES, &end, &last, error))
+        return false;
+    to = look = end;
+    if (!last || end - w->at > LONG_BYTES) {
+        to = cut_after_line(w->text.s, end, w->at + JOB_BYTES);
+        look = look_on(w->text.s, end, to);
+    }
+    make_job(r, w, TOK_JOB_STRETCH, to, look, job);
+    job->last = last && look == end;
+    job->chained = r->chained;
+    r->chained = true;
+    r->in_stretch = !(last && to == end);
+    return true;
+}
+
+/* Text of w up to a token's end, after JOB_BYTES; *is_long: a long stretch begins. */
+static bool next_text(TokReader *r, Window *w, TokJob *job, bool *is_long, char *error)
+{
+    size_t at = w->at, begin, end;
+
+    *is_long = false;
+    while (at - w->at < JOB_BYTES) {
+        const bool found = find_token(r, w, at, &begin, &end);
+
+        if (begin - at > LONG_BYTES) {
+            *is_long = at == w->at;
+            break;
+        }
+        if (!found && !w->ended) {
+            const size_t done = at - w->at; /* more may move the window */
+
+            if (!more_of(r, w, error))
+                return false;
+            at = w->at + done;
+            continue;
+        }
+        at = end;
+        if (!found)
+            break;
+    }
+    if (!*is_long)
+        make_job(r, w, w == &r->raw ? TOK_JOB_TEXT : TOK_JOB_PART, at, at, job);
+    return true;
+}
+
+static bool next_of_document(TokReader *r, TokJob *job, char *error)
+{
+    bool is_long;
+
+    for (;;) {
+        if (r->in_stretch)
+            return next_stretch(r, job, error);
+        if (r->in_part && r->part.ended && r->part.at == r->part.text.n)
+            r->in_part = false;
+        if (!next_text(r, r->in_part ? &r->part : &r->raw, job, &is_long, error))
+            return false;
+        if (!is_long)
+            return true;
+        if (r->in_part) {
+            r->in_stretch = true;
+            r->chained = false;
+        } else {
+            window_begin(&r->part);
+            r->in_part = true;
+            r->part_at = 0;
+        }
+    }
+}
+
+/* Is nothing left of the file, but for what is in jobs? */
+static bool is_at_end(const TokReader *r)
+{
+    return r->raw.ended && r->raw.at == r->raw.text.n && !r->in_stretch &&
+           !(r->in_part && r->part.at < r->part.text.n);
+}
+
+/* Whole lines, from JOB_BYTES on. */
+static bool next_lines(TokReader *r, TokJob *job, char *error)
+{
+    Window *w = &r->raw;
+    int64_t lines = 0;
+    size_t to;
+
+    for (;;) {
+        const size_t from =
+            w->at + JOB_BYTES > w->scanned ? w->at + JOB_BYTES : w->scanned;
+        const char *end =
+            w->text.n > from ? memchr(w->text.s + from, '\n', w->text.n - from) : NULL;
+
+        to = end ? (size_t)(end - w->text.s) + 1 : w->text.n;
+        if (end || w->ended)
+            break;
+        w->scanned = w->text.n;
+        if (!read_more(r, error))
+            return false;
+    }
+    for (size_t i = w->at; i < to; i++)
+        lines += w->text.s[i] == '\n';
+    make_job(r, w, TOK_JOB_LINES, to, to, job);
+    w->scanned = to;
+    job->line = r->file.line;
+    r->file.line += lines;
+    return true;
+}
+
+/* ---- files ---------------------------------------------------------------------------
+ */
+
+static bool open_next(TokReader *r, char *error)
+{
+    const char *name = r->o->inputs.items[r->next++];
+    Window *w = &r->raw;
+
+    r->lines = tok_is_lines(r->o, name);
+    if (!tok_file_open(&r->file, name, r->tok->file && !r->lines, error))
+        return false;
+    r->open = true;
+    r->begun = false;
+    window_begin(w);
+    while (r->lines && w->text.n < 3 && !w->ended)
+        if (!read_more(r, error))
+            return false;
+    if (r->lines && w->text.n >= 3 && !memcmp(w->text.s, "\xef\xbb\xbf", 3))
+        w->at = 3; /* the byte order mark that Windows' programs write */
+    return true;
+}
+
+static void close_input(TokReader *r)
+{
+    r->bytes_before += r->file.bytes;
+    tok_file_close(&r->file);
+    r->open = false;
+}
+
+bool tok_reader_next(TokReader *r, TokJob *job, char *error)
+{
+    while (!r->open) {
+        if (r->next == r->o->inputs.count || !open_next(r, error))
+            return false;
+        if (r->lines && is_at_end(r))
+            close_input(r);
+    }
+    if (r->lines ? !next_lines(r, job, error) : !next_of_document(r, job, error))
+        return false;
+    job->begins = !r->lines && !r->begun;
+    job->ends = !r->lines && is_at_end(r);
+    r->begun = true;
+    if (is_at_end(r))
+        close_input(r);
+    return true;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tokenize_load.h: what the readers of a tokenizer.json's parts share. */
+#ifndef TOKENIZE_LOAD_H
+#define TOKENIZE_LOAD_H
+
+#include "tokenize/tokenize.h"
+
+enum { TOK_MAX_ID = INT32_MAX - 1 };
+
+typedef struct Load {
+    Gen *g;
+    Tokenizer *t;
+    const char *file, *text;
+    size_t bytes;
+    json_t *root, *vocab;
+    json_t *added;     /* contents of added tokens to their ids */
+    json_int_t newest; /* the largest of these, -1: none */
+    int before;        /* errors there were */
+    bool has_template; /* of a post-processor */
+} Load;
+
+/* An error at a part, which path names from the root: `model.merges.0`; "": the file. */
+__attribute__((format(printf, 3, 4))) void tok_refuse(Load *l, const char *path,
+                                                      const char *fmt, ...);
+bool tok_flag(Load *l, const json_t *part, const char *path, const char *key,
+              bool otherwise);
+/* A member that must be missing, null, false, or empty. */
+void tok_must_lack(Load *l, const json_t *part, const char *path, const char *key);
+/* Members that nobody here knows might matter: known has those that do not, with single
+ * spaces between them. */
+void tok_check_keys(Load *l, json_t *part, const char *path, const char *known);
+
+/* ---- tokenize_added.c ---------------------------------------------------------------
+ */
+
+void tok_read_added(Load *l, const json_t *list);
+/* The text of each id, after the vocabulary and added tokens, which have no errors. */
+void tok_read_pieces(Load *l);
+/* What a chat's mask cannot tell the place of. */
+void tok_check_chats(Load *l);
+
+#endif

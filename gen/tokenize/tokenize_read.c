@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tokenize_read.c: a file, from its beginning to its end, in memory of our own. In: its
+ * name. Out: its bytes a stretch at a time, for a text those that are whole characters of
+ * legal UTF-8. No byte is looked at twice in the file, so another program may write there
+ * as it likes; but a file that changed while it was read is an error at its end, which
+ * comes before any output has its name. */
+#include "tokenize/tokenize.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { READ_BYTES = 1 << 18 };
+
+static bool fails(const TokFile *f, char *error, const char *why)
+{
+    snprintf(error, TOK_ERROR_BYTES, "%.300s: %.150s", f->name, why);
+    return false;
+}
+
+bool tok_file_open(TokFile *f, const char *name, bool text, char *error)
+{
+    *f = (TokFile){.name = name, .text = text, .line = 1};
+    f->fd = file_open(name, &f->mark);
+    return f->fd >= 0 || fails(f, error, file_problem(errno));
+}
+
+void tok_file_close(TokFile *f)
+{
+    if (f->fd >= 0)
+        close(f->fd);
+    f->fd = -1;
+}
+
+static int64_t lines_in(const char *s, size_t n)
+{
+    int64_t lines = 0;
+
+    for (size_t i = 0; i < n; i++)
+        lines += s[i] == '\n';
+    return lines;
+}
+
+/* The first of s[0, n), which is read, that is legal: the rest is the beginning of a
+ * character whose end comes next, or none. */
+static bool check_text(TokFile *f, const char *s, size_t n, bool ended, size_t *good,
+                       char *error)
+{
+    *good = tok_utf8_valid(s, n);
+    f->line += lines_in(s, *good);
+    f->checked += (int64_t)*good;
+    if (n - *good > sizeof f->rest || (ended && *good < n)) {
+        snprintf(error, TOK_ERROR_BYTES,
+                 "%.300s:%lld: byte %lld is not UTF-8; a tokenizer.json is for text",
+                 f->name, (long long)f->line, (long long)f->checked);
+        return false;
+    }
+    f->n_rest = n - *good;
+    memcpy(f->rest, s + *good, f->n_rest);
+    return true;
+}
+
+bool tok_file_read(TokFile *f, TokText *to, char *error)
+{
+    size_t n = f->n_rest, good;
+    ssize_t got;
+
+    to->s = tok_grow(to->s, &to->cap, to->n + sizeof f->rest + READ_BYTES, 1);
+    memcpy(to->s + to->n, f->rest, n);
+    do
+        got = read(f->fd, to->s + to->n + n, READ_BYTES);
+    while (got < 0 && errno == EINTR);
+    if (got < 0)
+        return fails(f, error, file_problem(errno));
+    f->bytes += got;
+    f->ended = got == 0;
+    if (f->bytes > f->mark.bytes ||
+        (f->ended && (f->bytes < f->mark.bytes || file_changed(f->fd, &f->mark))))
+        return fails(f, error, "another program changed it while it was read");
+    good = n += (size_t)got;
+    if (f->text && !check_text(f, to->s + to->n, n, f->ended, &good, error))
+        return false;
+    to->n += good;
+    return true;
+}
