@@ -4,6 +4,7 @@
 #define RT_PRIVATE_H
 
 #include "rt.h"
+#include "rt_flags.h"
 #include "rt_hash.h"
 
 #include <pthread.h>
@@ -20,54 +21,6 @@ enum {
     RT_EXIT_GATE = 5,
     RT_EXIT_AGAIN = 75 /* a signal: saved, to be resumed */
 };
-
-/* ---- rt_flags.c -------------------------------------------------------------------- */
-
-typedef enum { RT_TRAIN, RT_SAMPLE, RT_VERIFY, RT_LS, RT_COMMANDS } RtCommand;
-enum { RT_MAX_DATA = 64, RT_ERROR_BYTES = 768 };
-typedef struct RtFlags {
-    RtCommand command;
-    const char *folder; /* of `trainer verify` and `trainer ls` */
-    const char *data[RT_MAX_DATA];
-    int n_data;
-    const char *eval[RT_MAX_DATA]; /* held-out data */
-    int n_eval;
-    int64_t eval_every;     /* steps; 0: only after the last */
-    int64_t eval_sequences; /* the first so many of it; 0: all */
-    const char *prompt;
-    int64_t sample_tokens, top_k; /* top_k 0: all */
-    double temperature, top_p;
-    int64_t steps; /* stop here */
-    int64_t seed;
-    bool seed_given;
-    const char *log;   /* JSON lines */
-    const char *stats; /* counters of every rank, one JSON object */
-    const char *debug_gradients;
-    bool weights_hash, numerics_hash, guard, quiet, local, force, json;
-    bool loopback;          /* CUDA: ranks share GPUs */
-    const char *meet;       /* CUDA: HOST:PORT where machines meet; NULL: a launcher's */
-    const char *secret;     /* file of the job's secret; NULL: the environment's */
-    bool tune_kernels;      /* CUDA: find algorithms of matrix products, no training */
-    const char *profile;    /* CUDA: where the time of kernels is written */
-    const char *kernels;    /* the file of those; NULL: the one beside the trainer */
-    bool no_graphs;         /* CUDA: steps are enqueued call by call */
-    const char *init;       /* a folder of Hugging Face's; NULL: random */
-    const char *checkpoint; /* the folder; NULL: none are written */
-    int64_t checkpoint_every; /* steps; 0: only at the end */
-    double checkpoint_seconds;
-    double stop_seconds;      /* after the start the run is to have saved; 0: no limit */
-    int64_t started_ns;       /* clock of the start */
-    int64_t keep, keep_every; /* the newest so many, 0: all; and each so many steps */
-    bool resume, must_resume; /* must: there has to be a checkpoint */
-    bool accept_data;
-    bool check_data; /* hash all data at start, whatever the cache knows */
-    bool keep_going, wait_for_saves, one_writer;
-    int64_t threads;         /* of each rank; 0: its share of the cores */
-    double deadline_seconds; /* 0: derived from the plan */
-    double peak_tflops;      /* of one rank, for MFU; 0: unknown */
-} RtFlags;
-/* Returns -1 to go on, or an exit code. */
-int rt_flags_parse(RtFlags *f, const RtTrainer *t, int argc, char **argv);
 
 /* ---- the page that all ranks and launchers share ----------------------------------- */
 
@@ -451,6 +404,8 @@ void rt_changed_check(Rt *rt);
 void rt_changed_epoch(Rt *rt);
 /* A file that is cut short under the run is named. */
 void rt_changed_watch(const Rt *rt);
+/* The flag by which the run reads the file of that device and inode; NULL: it does not. */
+const char *rt_data_flag(const Rt *rt, uint64_t device, uint64_t inode);
 
 /* ---- rt_agree.c: a rank that differs from rank 0 fails ------------------------------
  */
@@ -483,6 +438,12 @@ bool rt_snapshot_holds(const Rt *rt, uintptr_t address);
 bool rt_checkpoint_step(Rt *rt);
 /* Before the first step: the same, of a run whose state is on the disk. */
 bool rt_checkpoint_asked(Rt *rt);
+/* Collective: sums, modulo 2^64, over all ranks; n <= RT_SUM_WORDS. */
+void rt_sum_words(Rt *rt, uint64_t *words, int n);
+/* As rt_sum_words, among the threads that read or write checkpoints, which may be others. */
+void rt_save_sum(Rt *rt, uint64_t *words, int n);
+void rt_save_moves(Rt *rt);    /* this rank goes on, says the page that all share */
+void rt_snapshot_join(Rt *rt); /* it has written, if there is one */
 int rt_verify(const RtFlags *f);                 /* an exit code */
 int rt_ls(const RtTrainer *t, const RtFlags *f); /* the same */
 

@@ -9,58 +9,40 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* What the cuda target has of its own, in runtime/cuda/, or does not need. */
-static const char *const cpu_only[] = {
-    "rt_comm.c",       "rt_gemm.c",      "rt_gemm_builtin.c", "rt_gemm_cblas.c",
-    "rt_gemm_micro.h", "rt_gemm_tile.h", "rt_matrix.c",       "rt_gemm_onednn.c",
-    "rt_memory.c",     "rt_norm.c",      "rt_pull.c",         "rt_shm.c",
-    "rt_sum.c",
-};
-
-/* What of runtime/cuda/ only trainers of several ranks need. */
-static bool is_between_ranks(const char *name)
+/* A folder of runtime/ is for the trainers that need all of it. */
+static bool needs_folder(const Gen *g, const char *folder)
 {
-    static const char *const files[] = {"rt_loopback.c", "rt_machines.c", "rt_machines.h",
-                                        "rt_meet.c",     "rt_nccl.c",     "rt_place.c",
-                                        "rt_tree.c"};
+    const bool cuda = g->model.target == TARGET_CUDA;
+    const struct {
+        const char *name;
+        bool needed;
+    } some[] = {
+        {"cpu", !cuda},
+        {"cuda", cuda},
+        {"cuda/cudnn", cuda && g->model.cudnn},
+        {"cuda/matrices",
+         cuda && g->batches.count > 0}, /* that an optimizer treats whole */
+        {"cuda/ranks", cuda && g->model.world_size > 1},
+    };
 
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-        if (!strcmp(name, files[i]))
-            return true;
-    return false;
-}
-
-/* What only trainers need whose optimizer treats matrices as a whole. */
-static bool is_of_matrices(const char *name)
-{
-    return !strncmp(name, "rt_matrix", 9);
-}
-
-/* What only trainers need that call cuDNN. */
-static bool is_of_cudnn(const char *name)
-{
-    return !strncmp(name, "rt_cudnn", 8);
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+        if (!strcmp(folder, some[i].name))
+            return some[i].needed;
+    return true;
 }
 
 /* Does the trainer need this file of runtime/? */
-static bool is_runtime_file(const Gen *g, const char *path)
+static bool is_runtime_file(Gen *g, const char *path)
 {
-    const char *name = path + 8, *dot = strrchr(path, '.');
-    bool cuda = g->model.target == TARGET_CUDA;
+    static const char root[] = "runtime/";
+    const size_t n = sizeof root - 1;
+    const char *name = strrchr(path, '/'), *dot = strrchr(path, '.');
 
-    if (strncmp(path, "runtime/", 8) != 0 || !dot ||
+    if (strncmp(path, root, n) != 0 || !dot ||
         (strcmp(dot, ".c") != 0 && strcmp(dot, ".h") != 0))
         return false;
-    if (cuda && g->batches.count == 0 &&
-        is_of_matrices(!strncmp(name, "cuda/", 5) ? name + 5 : name))
-        return false;
-    if (!strncmp(name, "cuda/", 5))
-        return cuda && (g->model.world_size > 1 || !is_between_ranks(name + 5)) &&
-               (g->model.cudnn || !is_of_cudnn(name + 5));
-    for (size_t i = 0; cuda && i < sizeof cpu_only / sizeof *cpu_only; i++)
-        if (!strcmp(name, cpu_only[i]))
-            return false;
-    return !strchr(name, '/');
+    return name < path + n ||
+           needs_folder(g, gen_strndup(g, path + n, (size_t)(name - path) - n));
 }
 
 /* The hash of the runtime's files. */

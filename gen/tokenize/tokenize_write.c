@@ -6,14 +6,14 @@
  * leaves behind.
  *
  * Two files cannot get their names at once. So the mask says which tokens it was made for
- * (runtime/rt_mask.h): a pair of which one half is of another run is refused by trainers,
+ * (runtime/data/rt_mask.h): a pair of which one half is of another run is refused by trainers,
  * whenever this program was ended. The digest of the tokens is that of the chunks that
  * are written, one at a time. Without --force nothing is replaced, whoever made it and
  * when; with it, old files stay until the new ones have their names. */
 #define _GNU_SOURCE
 #include "tokenize/tokenize.h"
 #include "base/take_name.h"
-#include "../runtime/rt_mask.h"
+#include "data/rt_mask.h" /* of the runtime: what a mask begins with */
 
 #include <errno.h>
 #include <fcntl.h>

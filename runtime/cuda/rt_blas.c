@@ -11,7 +11,7 @@
  * GPU, the library and that file alone, and the platform's text has them all: so it is
  * the same on all ranks. */
 #define _GNU_SOURCE
-#include "rt_blas.h"
+#include "cuda/rt_blas.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -4,7 +4,7 @@
 #ifndef RT_BLAS_H
 #define RT_BLAS_H
 
-#include "rt_gpu.h"
+#include "cuda/rt_gpu.h"
 
 #include <cublasLt.h>
 

@@ -18,9 +18,9 @@
  * An unusable or full cache is reported and costs time; it never fails the run. */
 #ifdef RT_JIT
 #define _GNU_SOURCE
-#include "rt_checkpoint.h"
-#include "rt_door.h"
-#include "rt_gpu.h"
+#include "rt_file.h"
+#include "job/rt_door.h"
+#include "cuda/rt_gpu.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -17,7 +17,7 @@
  *
  * The host enqueues a whole step without waiting for the device, call by call or as
  * graphs (rt_graph.c). At its end it waits, and looks for failures meanwhile. */
-#include "rt_gpu.h"
+#include "cuda/rt_gpu.h"
 
 #include <string.h>
 

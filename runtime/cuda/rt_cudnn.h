@@ -4,7 +4,7 @@
 #ifndef RT_CUDNN_H
 #define RT_CUDNN_H
 
-#include "rt_cuda.h"
+#include "cuda/rt_cuda.h"
 
 #include <cudnn.h>
 #include <stdbool.h>

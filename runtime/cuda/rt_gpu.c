@@ -5,7 +5,7 @@
  *
  * The process that starts the ranks never comes here: a CUDA context does not survive a
  * fork. */
-#include "rt_gpu.h"
+#include "cuda/rt_gpu.h"
 
 #include <stdlib.h>
 #include <string.h>

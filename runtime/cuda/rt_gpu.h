@@ -5,8 +5,8 @@
 #define RT_GPU_H
 
 #include "rt_private.h"
-#include "rt_control.h"
-#include "rt_cuda.h"
+#include "cuda/rt_control.h"
+#include "cuda/rt_cuda.h"
 
 #include <cuda_runtime_api.h>
 

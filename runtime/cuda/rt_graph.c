@@ -20,7 +20,7 @@
  *
  * A graph begins when the one before it is complete and ends when all streams have
  * joined, so it waits for none of the collectives that were started before it. */
-#include "rt_gpu.h"
+#include "cuda/rt_gpu.h"
 
 enum { MAX_GRAPHS = 8 };
 

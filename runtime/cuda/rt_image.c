@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_image.c: the kernels of math.cu. In: images that make put into the trainer, one for
  * each architecture, or with JIT=1 the sources. Out: kernels by name, launches. */
-#include "rt_gpu.h"
+#include "cuda/rt_gpu.h"
 
 #include <string.h>
 

@@ -8,8 +8,8 @@
  * that the compiler reads it and makes nothing of it. Then a start takes as long as the
  * slowest kernel and not as all of them. */
 #ifdef RT_JIT
-#include "rt_door.h"
-#include "rt_gpu.h"
+#include "job/rt_door.h"
+#include "cuda/rt_gpu.h"
 
 #include <nvrtc.h>
 #include <pthread.h>

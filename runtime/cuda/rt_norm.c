@@ -10,7 +10,7 @@
  * The norm is exact as on the CPU: chunk sums of squares are added as integers into the
  * control area, whose words one all-reduce adds over ranks. Each loss was computed by one
  * rank and is zero elsewhere, so that adding them is exact, too. */
-#include "rt_gpu.h"
+#include "cuda/rt_gpu.h"
 #include "rt_philox.h"
 
 static RtKernel merge_kernel = {.name = "rt_merge_kernel", .threads = 256};

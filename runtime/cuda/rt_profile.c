@@ -5,7 +5,7 @@
  * step, the most first, and of the whole step. The first step, in which libraries load,
  * is left out; steps are enqueued call by call. What runs on one stream while another
  * computes counts on both, so the seconds may add up to more than the step's. */
-#include "rt_gpu.h"
+#include "cuda/rt_gpu.h"
 #include "rt_out.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* rt_stage.c: micro-batches on their way to the device. In: numbers that rt_data.c puts
  * into pinned memory. Out: copies enqueued before the micro-step that reads them; the
  * count of its targets. The host is a few micro-batches ahead at most. */
-#include "rt_gpu.h"
+#include "cuda/rt_gpu.h"
 
 #include <time.h>
 

@@ -7,7 +7,7 @@
  * the median of a few runs counts. An algorithm that splits k among blocks is left out,
  * and so is one that does not give the same bits each time: runs with the cache cold and
  * warm, alone and beside other work, are compared. One rank does it, on its GPU. */
-#include "rt_blas.h"
+#include "cuda/rt_blas.h"
 
 #include <errno.h>
 #include <stdlib.h>

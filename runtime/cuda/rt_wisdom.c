@@ -13,8 +13,8 @@
  * the library does not have, ends the run, for its bits would not be those that were
  * asked for. A file without a section that fits is told, and the library chooses. */
 #define _GNU_SOURCE
-#include "rt_blas.h"
-#include "rt_checkpoint.h"
+#include "cuda/rt_blas.h"
+#include "rt_file.h"
 #include "rt_out.h"
 
 #include <errno.h>

@@ -7,7 +7,7 @@
  * and medians are compared, so that a busy machine hurts both. A product that oneDNN does
  * not have here (bf16 without the hardware; every one where it is not built with) has
  * tiles only, of the library under rt_gemm, and they count. */
-#include "rt_gemm_tile.h"
+#include "cpu/rt_gemm_tile.h"
 
 #include <omp.h>
 #ifdef RT_GEMM_ONEDNN

@@ -35,7 +35,7 @@ esac
 case $ISA in *v3 | *avx2) export ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 ;; esac
 
 # shellcheck disable=SC2086 # words
-if ! cc $flags -I"$ROOT/runtime" "$ROOT"/runtime/rt_gemm*.c "$ROOT/tests/bench/gemm_ceiling.c" \
+if ! cc $flags -I"$ROOT/runtime" "$ROOT"/runtime/cpu/rt_gemm*.c "$ROOT/tests/bench/gemm_ceiling.c" \
     -o "$WORK/ceiling" $libraries 2>"$WORK/log"; then
     echo "gpt2_speed: gemm_ceiling does not build (Debian: apt-get install libdnnl-dev)" >&2
     tail -n 5 "$WORK/log" >&2

@@ -87,7 +87,7 @@ between() {
 
 # A checkpoint of a version that kept no digests.
 before_digests() {
-    broken_runtime llama1 rt_state.c 's/train state 2/train state 1/; /rt_record_write(rt, f);/d' ||
+    broken_runtime llama1 checkpoint/rt_state.c 's/train state 2/train state 1/; /rt_record_write(rt, f);/d' ||
         return
     rm -rf "$dd/ck" && cp "$data" "$now"
     on "$now" run broken 2 --checkpoint "$dd/ck" || bad 'an earlier version runs' "$WORK/broken.err"
@@ -180,8 +180,8 @@ state_of() { sed -n "s/.*\"name\": \"$1\".*\"digest\": \"\([0-9a-f]*\)\".*/\1/p"
 much() {
     local big=$dd/big.txt code want began
     perl -e 'local $/; $_ = <STDIN>; print substr($_ x 1500, 0, 16 << 20)' <"$data" >"$big"
-    broken_runtime llama1 rt_digest.c 's/^#define RT_AT_ONCE_BYTES .*/#define RT_AT_ONCE_BYTES 0/' \
-        rt_digest.c 's/^    const int64_t from = chunk \* RT_DIGEST/    usleep(getenv("SLOW") != NULL ? (useconds_t)atoi(getenv("SLOW")) : 0);\n&/' || return
+    broken_runtime llama1 data/rt_digest.c 's/^#define RT_AT_ONCE_BYTES .*/#define RT_AT_ONCE_BYTES 0/' \
+        data/rt_digest.c 's/^    const int64_t from = chunk \* RT_DIGEST/    usleep(getenv("SLOW") != NULL ? (useconds_t)atoi(getenv("SLOW")) : 0);\n&/' || return
     rm -rf "$dd"/ck*
     on "$big" run llama2 1 --checkpoint "$dd/ck.want" || bad 'much data' "$WORK/llama2.err"
     want=$(state_of big.txt "$dd/ck.want")

@@ -175,14 +175,14 @@ crashes() {
     ok "$n states after a crash, of $states: what was told of is there"
 }
 
-# broken_runtime TRAINER FILE SED [FILE SED]...: $WORK/broken/trainer, of a runtime with other
+# broken_runtime TRAINER ROOM/FILE SED [FILE SED]...: $WORK/broken/trainer, of a runtime with other
 # texts; each SED changes something
 broken_runtime() {
     local dir=$WORK/before trainer=$1
     shift
     rm -rf "$dir" "$WORK/broken"
-    mkdir "$dir" "$WORK/broken"
-    cp "$ROOT"/runtime/*.[ch] "$dir/"
+    mkdir "$WORK/broken"
+    cp -R "$ROOT/runtime" "$dir"
     for ((; $# > 0; )); do
         cp "$dir/$1" "$WORK/unbroken" && sed -i "$2" "$dir/$1" &&
             ! cmp -s "$dir/$1" "$WORK/unbroken" || { bad "$1 has no text for $2"; return 1; }
@@ -206,21 +206,21 @@ mutant() {
 }
 
 mutants() {
-    mutant 'no fsync of what ranks write' rt_save.c \
+    mutant 'no fsync of what ranks write' checkpoint/rt_save.c \
         's/rt_file_finish(s->fd\[i\], path, c->error)/close(s->fd[i])/'
-    mutant 'no fsync of folders' rt_file.c \
+    mutant 'no fsync of folders' job/rt_file.c \
         '/^bool rt_file_sync_folder/,/^}/s/const int fd/if (path) return true; const int fd/'
-    mutant 'rename first' rt_save.c \
+    mutant 'rename first' checkpoint/rt_save.c \
         's/return write_manifest(c, folder, step) && rt_file_sync_folder(inner/return rename(folder, final) == 0 \&\& rt_file_sync_folder(c->dir, c->error) \&\& (fflush(stdout), true) \&\& rename(final, folder) == 0 \&\& write_manifest(c, folder, step) \&\& rt_file_sync_folder(inner/'
-    mutant 'a marker without fsync' rt_save.c \
+    mutant 'a marker without fsync' checkpoint/rt_save.c \
         '/^static bool write_manifest/,/^}/s/const bool ok = create_file(c, folder, &f);/char p[700]; snprintf(p, 700, "%s\/MANIFEST", folder); int fd = open(p, O_RDWR|O_CREAT, 0666); const bool ok = fd >= 0 \&\& rt_file_write(fd, p, f.head, f.bytes, 0, c->error); close(fd);/'
-    mutant 'old ones first' rt_save.c \
+    mutant 'old ones first' checkpoint/rt_save.c \
         's/^    rt_manifest_hash_own(rt, folder, others,.*/    if (rt->rank == 0) { char p[512]; rt_file_step_path(p, c->dir, "", step - 1); rt_file_remove_tree(p, c->error); }\n&/'
 }
 
 # Checkpoints of before files were hashed in lanes are read.
 versions() {
-    broken_runtime fault2 rt_manifest.c 's/"fsdpgen checkpoint 1/"fsdpgen checkpoint 0/
+    broken_runtime fault2 checkpoint/rt_manifest.c 's/"fsdpgen checkpoint 1/"fsdpgen checkpoint 0/
         s/"fsdpgen checkpoint 2/"fsdpgen checkpoint 1/; s/^enum { VERSION = 2 };/enum { VERSION = 1 };/' ||
         return
     rm -rf "$fck"
@@ -239,9 +239,9 @@ versions() {
 # ones, so have those of a small model.
 pieces() {
     local f at wrong=0
-    broken_runtime fault2 rt_checkpoint.h 's/RT_CHUNK_BYTES = 4194304/RT_CHUNK_BYTES = 4096/' \
-        rt_checkpoint.h 's/RT_STAGE_ELEMS = 1 << 17/RT_STAGE_ELEMS = 1 << 9/' \
-        rt_chunks.c 's/PIECE_BYTES = 256 << 10/PIECE_BYTES = 1024/' || return
+    broken_runtime fault2 checkpoint/rt_checkpoint.h 's/RT_CHUNK_BYTES = 4194304/RT_CHUNK_BYTES = 4096/' \
+        checkpoint/rt_checkpoint.h 's/RT_STAGE_ELEMS = 1 << 17/RT_STAGE_ELEMS = 1 << 9/' \
+        checkpoint/rt_chunks.c 's/PIECE_BYTES = 256 << 10/PIECE_BYTES = 1024/' || return
     cp "$WORK/broken/trainer" "$WORK/verifier" # of verify.sh
     rm -rf "$fck"
     trainer_on broken 1 || { bad 'small chunks: runs' "$WORK/broken.err"; return; }
@@ -263,7 +263,7 @@ pieces() {
     local few=(dtypes.param=f16 'checkpoint.file_size="64KiB"')
     make_trainer few1 "$gpt2" mesh.shard=1 "${few[@]}" || return
     make_trainer few2 "$gpt2" mesh.shard=2 wrap=root_only "${few[@]}" || return
-    broken_runtime few2 rt_load.c 's/^    const int64_t window = .*/    const int64_t window = 10007;/' ||
+    broken_runtime few2 checkpoint/rt_load.c 's/^    const int64_t window = .*/    const int64_t window = 10007;/' ||
         return
     rm -rf "$fck"
     trainer_on few1 1 || bad 'several files: runs' "$WORK/few1.err"
@@ -278,7 +278,7 @@ pieces() {
 # A thread that writes beside training fails, and is slow to say so: the step's thread, which ends
 # the process, hears it out.
 tells() {
-    broken_runtime fault1 rt_wait.c 's/^        rt_say("%s", text); .*/        sleep(1);\n&/' ||
+    broken_runtime fault1 job/rt_wait.c 's/^        rt_say("%s", text); .*/        sleep(1);\n&/' ||
         return
     fault_begin
     IO_DIR=$fck IO_DISK=1 LD_PRELOAD=$io trainer_on broken 300 --checkpoint-every 1

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* known.c: known FILE DIGEST writes into the cache of digests that FILE, as it is now,
  * has this one: a lie that a trainer believes, or finds. */
-#include "rt_digest.h"
+#include "data/rt_digest.h"
 
 #include <stdlib.h>
 

@@ -107,7 +107,7 @@ interrupted() {
 texts_of_others() {
     local ck=$WORK/texts.ck
     rm -rf "$ck"
-    broken_runtime half1 rt_state.c \
+    broken_runtime half1 checkpoint/rt_state.c \
         's/t->name, t->generator,/t->name, rt->rank == 0 ? t->generator : "longer than its text is",/' &&
         run broken 1 --checkpoint "$ck" || { bad 'other texts: runs' "$WORK/broken.err"; return; }
     check 'a checkpoint of ranks with other texts is sound' run half1 2 --checkpoint "$ck" --resume
@@ -118,7 +118,7 @@ texts_of_others() {
 escapes() {
     local ck=$WORK/escapes.ck
     rm -rf "$ck"
-    broken_runtime llama1 rt_save.c \
+    broken_runtime llama1 checkpoint/rt_save.c \
         's/"numerics.txt", strdup(t->numerics)/"numerics.txt", strdup("dtypes.param = \\"f8\\"\\n\\033[31mred = 1\\n")/' &&
         run broken 1 --checkpoint "$ck" || { bad 'escapes: runs' "$WORK/broken.err"; return; }
     run split0 2 --checkpoint "$ck" --resume

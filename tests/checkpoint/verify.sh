@@ -18,8 +18,8 @@ verify_begin() {
     if [ "$FULL" = 1 ] || [ ! -x "$WORK/verifier" ]; then
         local flags=$flags
         [ "$FULL" = 1 ] && flags="$flags -fsanitize=address,undefined -fno-sanitize-recover=all"
-        broken_runtime fault1 rt_checkpoint.h 's/RT_CHUNK_BYTES = 4194304/RT_CHUNK_BYTES = 4096/' \
-            rt_chunks.c 's/PIECE_BYTES = 256 << 10/PIECE_BYTES = 1024/' || return 1
+        broken_runtime fault1 checkpoint/rt_checkpoint.h 's/RT_CHUNK_BYTES = 4194304/RT_CHUNK_BYTES = 4096/' \
+            checkpoint/rt_chunks.c 's/PIECE_BYTES = 256 << 10/PIECE_BYTES = 1024/' || return 1
         cp "$WORK/broken/trainer" "$WORK/verifier"
     fi
     export ASAN_OPTIONS=detect_leaks=0
@@ -139,7 +139,7 @@ file model.safetensors 4611686018427387904 0123456789abcdef' 'file ../../x 3 012
 
 # Checkpoints of before there was a file CHUNKS.
 without_chunks() {
-    broken_runtime fault2 rt_save.c '/^    add_chunks(c);$/d' rt_save.c 's/^        write_chunks(c, folder);/        (void)write_chunks, (void)add_chunks;/' || return
+    broken_runtime fault2 checkpoint/rt_save.c '/^    add_chunks(c);$/d' checkpoint/rt_save.c 's/^        write_chunks(c, folder);/        (void)write_chunks, (void)add_chunks;/' || return
     rm -rf "$fck"
     trainer_on broken 1 || { bad 'a runtime without CHUNKS runs' "$WORK/broken.err"; return; }
     check 'it writes none' test ! -e "$fck/step-00000001/CHUNKS"

@@ -50,7 +50,7 @@ cudnn_plans() {
     if ! "${CC:-cc}" -std=gnu11 -Wall -Wextra -Werror -DRT_CUDA -DPLANS="\"$dir/plans\"" \
             -DLIST="\"$dir/list\"" -I"$ROOT/runtime" -I"$ROOT/runtime/cuda" \
             -isystem "$CUDNN_HOME/include" -isystem "$CUDA_HOME/include" -o "$dir/plan" \
-            "$here/cudnn_plans.c" "$ROOT/runtime/cuda/rt_cudnn_graph.c" \
+            "$here/cudnn_plans.c" "$ROOT/runtime/cuda/cudnn/rt_cudnn_graph.c" \
             -L"$cudnn_lib" -Wl,-rpath,"$cudnn_lib" -lcudnn >"$WORK/log" 2>&1; then
         bad "$name: cuDNN's plans do not build" "$WORK/log"
         return

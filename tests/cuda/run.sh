@@ -39,7 +39,7 @@ nvrtc=
 if [ -n "$lib" ] && [ -e "$CUDA_HOME/include/nvrtc.h" ]; then
     check "the NVRTC compiler builds" "${CC:-cc}" -std=gnu11 -Wall -Wextra -Werror \
         -DRT_CUDA -I"$ROOT/runtime" -I"$ROOT/runtime/cuda" -isystem "$CUDA_HOME/include" \
-        -o "$WORK/nvrtc" "$here/nvrtc.c" "$ROOT/runtime/rt_sha256.c" -L"$lib" -Wl,-rpath,"$lib" -lnvrtc -lpthread
+        -o "$WORK/nvrtc" "$here/nvrtc.c" "$ROOT/runtime/job/rt_sha256.c" -L"$lib" -Wl,-rpath,"$lib" -lnvrtc -lpthread
     nvrtc=$WORK/nvrtc
 else
     echo "no NVRTC in $CUDA_HOME: make JIT=1 is not tried"

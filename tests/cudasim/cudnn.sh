@@ -64,8 +64,8 @@ cudnn_fault() { # WHAT SED; all with FULL, else a third
     [ "$FULL" = 1 ] || [ $((cudnn_faults++ % 3)) = $((SEED % 3)) ] || return
     rm -rf "$runtime"
     cp -R "$ROOT/runtime" "$runtime"
-    sed -i "$2" "$runtime/cuda/rt_cudnn_graph.c"
-    if cmp -s "$runtime/cuda/rt_cudnn_graph.c" "$ROOT/runtime/cuda/rt_cudnn_graph.c"; then
+    sed -i "$2" "$runtime/cuda/cudnn/rt_cudnn_graph.c"
+    if cmp -s "$runtime/cuda/cudnn/rt_cudnn_graph.c" "$ROOT/runtime/cuda/cudnn/rt_cudnn_graph.c"; then
         bad "cuDNN, $1: not planted"
     elif cudnn_trainer "$WORK/planted" RUNTIME="$runtime" --set target.attention=cudnn \
             --set model.window=5 && gradients_near "$WORK/generated.g" "$WORK/planted.g" >"$WORK/planted.cmp"

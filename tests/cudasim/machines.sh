@@ -394,7 +394,7 @@ machines_of() {
 
 # What would go unseen if data were lost on the way: planted, and told.
 machines_faults() {
-    local runtime=$WORK/runtime_machines file=cuda/rt_machines.c
+    local runtime=$WORK/runtime_machines file=cuda/ranks/rt_machines.c
     rm -rf "$runtime"
     cp -R "$ROOT/runtime" "$runtime"
     machines_of "$runtime" || return

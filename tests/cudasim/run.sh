@@ -363,8 +363,8 @@ unmet() {
     cp -R "$ROOT/runtime" "$runtime"
     # the second meeting of an exchange: between laying out and taking
     sed -i '/^static void exchange/,/^}/{/cudaMemcpyDeviceToHost/,/cudaMemcpyHostToDevice/s/enqueue(rt, meet);//}' \
-        "$runtime/cuda/rt_loopback.c"
-    if cmp -s "$runtime/cuda/rt_loopback.c" "$ROOT/runtime/cuda/rt_loopback.c" ||
+        "$runtime/cuda/ranks/rt_loopback.c"
+    if cmp -s "$runtime/cuda/ranks/rt_loopback.c" "$ROOT/runtime/cuda/ranks/rt_loopback.c" ||
        ! trainer "$dir" tiny_llama cuda --set mesh.shard=4 ||
        ! CUDASIM_UNCHECKED=1 build_trainer "$dir" CUDA_HOME="$home" RUNTIME="$runtime"; then
         bad "a loopback without its second meeting: not planted" "$dir.log"

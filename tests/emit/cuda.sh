@@ -11,11 +11,11 @@ cuda() { # cuda DIR [ARGS...]
 }
 check "cuda: two ranks" cuda "$WORK/cuda" --set mesh.shard=2
 for file in math.cu math.c math.h step.c trainer.c tables.c Makefile runtime/rt.h \
-            runtime/cuda/rt_device.h runtime/cuda/rt_nccl.c; do
+            runtime/cuda/rt_device.h runtime/cuda/ranks/rt_nccl.c; do
     check "cuda: has $file" test -s "$WORK/cuda/$file"
 done
 check "cuda: no file of the cpu's runtime" sh -c \
-    "! ls '$WORK/cuda/runtime' | grep -E 'rt_(gemm_|comm|pull|sum|shm|norm)'"
+    "test -s '$WORK/cuda/runtime/job/rt_main.c' && ! test -e '$WORK/cuda/runtime/cpu'"
 check "cpu: no file of cuda's" sh -c "! find '$WORK/a' | grep -i cuda"
 check "cuda: kernels read no header of the toolkit" sh -c \
     "! grep -n '#include <' '$WORK/cuda/math.cu' '$WORK/cuda/runtime/cuda/'rt_[dkmr]*.h 2>/dev/null | grep -v rt_memory"
@@ -29,7 +29,7 @@ check "cuda: every kernel that is launched is there" sh -c \
          grep -q \"^\$k(\" '$WORK/cuda/math.cu' || { echo \"\$k\"; exit 1; }; done"
 check "cuda: one rank does without NCCL" sh -c \
     "'$FSDPGEN' '$model' -o '$WORK/cuda1' --target cuda >/dev/null 2>&1 &&
-     ! grep -i nccl '$WORK/cuda1/Makefile' && [ ! -e '$WORK/cuda1/runtime/cuda/rt_nccl.c' ]"
+     ! grep -i nccl '$WORK/cuda1/Makefile' && [ ! -e '$WORK/cuda1/runtime/cuda/ranks/rt_nccl.c' ]"
 check "cuda: the numerics hash is the cpu's" sh -c \
     "grep -h numerics_hash '$WORK/cuda/trainer.c' '$WORK/a/trainer.c' | sort -u | wc -l | grep -qx 1"
 for choice in mesh.shard=4 wrap=2 prefetch=2 'accumulate="unsharded"' recompute=block \
@@ -53,9 +53,9 @@ check "cuda: an op without cuda.cu is named" no_kernel
 check "cuda: muon on two ranks" sh -c \
     "'$FSDPGEN' '$model' -o '$WORK/cuda_muon' --target cuda --set mesh.shard=2 \
          --set 'optimizer=muon{}' && cd '$WORK/cuda_muon' && grep -q rt_to_owners_start step.c &&
-         test -s runtime/cuda/rt_matrix.c && grep -q cuda/rt_matrix Makefile"
+         test -s runtime/cuda/matrices/rt_matrix.c && grep -q cuda/matrices/rt_matrix Makefile"
 check "cuda: nothing of matrices without muon" sh -c \
-    "! grep -r rt_matrix '$WORK/cuda/Makefile' && ! find '$WORK/cuda/runtime' | grep rt_matrix"
+    "! grep -r rt_matrix '$WORK/cuda/Makefile' && ! find '$WORK/cuda/runtime' | grep 'rt_matrix\.c'"
 too_small() {
     "$FSDPGEN" plan "$ROOT/models/llama8b.lua" --target cuda --set mesh.shard=1 2>"$WORK/err" >/dev/null
     [ $? = 3 ] && grep -q 'target.gpu: the plan needs .* the budget is 79.10 GiB' "$WORK/err"
@@ -74,11 +74,12 @@ if [ -e "$home/include/cublasLt.h" ] && [ -e "${NCCL_HOME:-$home}/include/nccl.h
     host="-DRT_CUDA -DRT_NCCL -I$WORK/cuda/runtime -I$WORK/cuda/runtime/cuda
           -isystem $home/include -isystem ${NCCL_HOME:-$home}/include"
     echo >"$WORK/images.h"
-    for file in "$WORK"/cuda/*.c "$WORK"/cuda/runtime/cuda/*.c; do
+    for file in "$WORK"/cuda/*.c "$WORK"/cuda/runtime/cuda/*.c \
+        "$WORK"/cuda/runtime/cuda/*/*.c; do
         [ "$(basename "$file")" = rt_image.c ] && continue
         check "cuda: ${file#"$WORK"/cuda/} without a warning" gcc $strict $host "$file"
     done
-    for file in math.c tables.c step.c runtime/cuda/rt_matrix.c; do
+    for file in math.c tables.c step.c runtime/cuda/matrices/rt_matrix.c; do
         check "cuda: muon: $file without a warning" gcc $strict $host "$WORK/cuda_muon/$file" \
             -I"$WORK/cuda_muon/runtime"
     done

@@ -56,7 +56,7 @@ nvcc=${CUDA_HOME:-/usr/local/cuda}/bin/nvcc
     grep '[a-z]' "$names/macros"
     if [ "$FULL" = 1 ]; then
         cat "$names/macros"
-        grep -ohE '\b[Rr][Tt]_?[A-Za-z_0-9]+' "$ROOT"/runtime/*.h | sort -u
+        grep -ohE '\b[Rr][Tt]_?[A-Za-z_0-9]+' "$ROOT"/runtime/*.h "$ROOT"/runtime/*/*.h | sort -u
     else
         grep -v '[a-z]' "$names/macros" | awk -v seed="$SEED" '
             BEGIN { srand(seed) } rand() < 0.15'

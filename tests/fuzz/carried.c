@@ -6,9 +6,9 @@
  * terminal with control characters. Built with AddressSanitizer and
  * UndefinedBehaviorSanitizer. */
 #define _GNU_SOURCE
-#include "../../runtime/rt_file.c"
-#include "../../runtime/rt_json.c"
-#include "../../runtime/rt_config.c"
+#include "../../runtime/job/rt_file.c"
+#include "../../runtime/job/rt_json.c"
+#include "../../runtime/checkpoint/rt_config.c"
 
 #include "batch.h"
 

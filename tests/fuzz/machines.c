@@ -15,9 +15,9 @@
  * UndefinedBehaviorSanitizer. */
 #define RT_CUDA
 #define RT_NCCL
-#include "../../runtime/rt_sha256.c"
-#include "../../runtime/rt_greet.c"
-#include "../../runtime/cuda/rt_machines.c"
+#include "../../runtime/job/rt_sha256.c"
+#include "../../runtime/job/rt_greet.c"
+#include "../../runtime/cuda/ranks/rt_machines.c"
 
 #include "mutate.h"
 

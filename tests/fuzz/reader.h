@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reader.h: what the fuzzers of the runtime's data reader share: the reader itself, and
  * what it calls of the runtime. */
-#include "../../runtime/rt_tokens.c"
-#include "../../runtime/rt_mask.c"
-#include "../../runtime/rt_data.c"
+#include "../../runtime/data/rt_tokens.c"
+#include "../../runtime/data/rt_mask.c"
+#include "../../runtime/data/rt_data.c"
 
 #include "cases.h"
 

@@ -6,15 +6,15 @@
  * is; every lie must be refused with a message; of a text that was changed at random no
  * byte may be read that is not there, and what is taken must follow the format's rules.
  * Built with AddressSanitizer and UndefinedBehaviorSanitizer. */
-#include "../../runtime/rt_file.c"
-#include "../../runtime/rt_json.c"
-#include "../../runtime/rt_tensors.c"
+#include "../../runtime/job/rt_file.c"
+#include "../../runtime/job/rt_json.c"
+#include "../../runtime/checkpoint/rt_tensors.c"
 
 static char *fuzz_load(const char *path, int64_t limit, int64_t *bytes, char *error);
 static void fuzz_free(void *p);
 #define rt_file_load fuzz_load
 #define free fuzz_free
-#include "../../runtime/rt_import.c"
+#include "../../runtime/checkpoint/rt_import.c"
 #undef free
 #undef rt_file_load
 

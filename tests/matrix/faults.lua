@@ -19,24 +19,24 @@ end
 local faults = {
     { "merge_in_order", "a rank adds its leaves one after the other, not as a tree",
       row = row(1, 8, 1),
-      { "runtime/rt_sum.c", "const int levels = rt_merge_levels(round);",
+      { "runtime/cpu/rt_sum.c", "const int levels = rt_merge_levels(round);",
         "const int levels = round > 0;" },
-      { "runtime/rt_sum.c", "memcpy(p + levels * partial_elems * item, v,",
+      { "runtime/cpu/rt_sum.c", "memcpy(p + levels * partial_elems * item, v,",
         "memcpy(p, v," } },
 
     { "reduce_by_rank", "a reduction adds rank after rank, not as a tree",
       row = row(1, 4, 1),
-      { "runtime/rt_pull.c", "rt->trainer->library_order ? rt_sum_in_order : rt_sum_tree;",
+      { "runtime/cpu/rt_pull.c", "rt->trainer->library_order ? rt_sum_in_order : rt_sum_tree;",
         "rt_sum_in_order;" } },
 
     { "two_hops", "the sums of nodes are added one after the other",
       row = row(1, 8, 1, "mesh.node=2"),
-      { "runtime/rt_pull.c", "rt->trainer->library_order ? rt_sum_in_order : rt_sum_tree;",
+      { "runtime/cpu/rt_pull.c", "rt->trainer->library_order ? rt_sum_in_order : rt_sum_tree;",
         "rt->trainer->node_ranks > 0 && group.stride > 1 ? rt_sum_in_order : rt_sum_tree;" } },
 
     { "nodes_unrounded", "a reduction rounds its sum once, not at every node",
       row = row(1, 4, 1), sets = 'dtypes.reduce="bf16"',
-      { "runtime/rt_sum.c", "tree_block(d, out, parts, count, n, scratch);", [[
+      { "runtime/cpu/rt_sum.c", "tree_block(d, out, parts, count, n, scratch);", [[
 (void)scratch;
     for (int64_t i = 0; i < n; i++) {
         float sum[RT_MAX_RANKS];
@@ -55,7 +55,7 @@ local faults = {
 
     { "reduce_ring", "a reduction begins at the shard's owner, as a ring does",
       row = row(1, 4, 1),
-      { "runtime/rt_pull.c", "rt_group_rank(group, rt->rank, k)] + from + at * item;",
+      { "runtime/cpu/rt_pull.c", "rt_group_rank(group, rt->rank, k)] + from + at * item;",
         "rt_group_rank(group, rt->rank, (k + rt->rank) % group.ranks)] + from + at * item;" } },
 
     { "leaves_sharded", "sharded accumulators with the leaves of unsharded ones",
@@ -81,13 +81,13 @@ local faults = {
 
     { "norm_of_runs", "squares are added in floating point over a shard, not over chunks",
       row = row(1, 4, 1),
-      { "runtime/rt_norm.c", "at < run->elems; at += RT_GRAIN_ELEMS",
+      { "runtime/cpu/rt_norm.c", "at < run->elems; at += RT_GRAIN_ELEMS",
         "at < run->elems; at += run->elems" },
-      { "runtime/rt_norm.c", "left < RT_GRAIN_ELEMS ? left : RT_GRAIN_ELEMS", "left" } },
+      { "runtime/cpu/rt_norm.c", "left < RT_GRAIN_ELEMS ? left : RT_GRAIN_ELEMS", "left" } },
 
     { "loss_by_rank", "losses are added rank by rank, not in the order of micro-batches",
       row = row(1, 4, 1), sets = 'dtypes.param="f64"', -- sums of f32 are exact in f64
-      { "runtime/rt_norm.c", [[
+      { "runtime/cpu/rt_norm.c", [[
 for (int64_t i = 0; i < t->micro_batches; i++) {
         double one = 0;
         for (int r = 0; r < rt->world_size; r++) {]], [[
@@ -98,40 +98,40 @@ for (int r = 0; r < rt->world_size; r++) {
     -- f16 has subnormals at once: there a power of two, too, is seen
     { "mean_in_dlogits", "dlogits carry 1 / tokens of a rank; the optimizer divides by ranks",
       row = row(1, 4, 1), sets = 'dtypes.param="f16" loss_scale.init=1',
-      { "runtime/rt_scale.c", "return (float)rt_scale(rt);", [[
+      { "runtime/state/rt_scale.c", "return (float)rt_scale(rt);", [[
 return (float)(rt_scale(rt) * rt->world_size / (double)rt_step_tokens(rt->trainer));]] },
-      { "runtime/rt_norm.c", "rt_sqrt(rt_superacc_round(total)) / tokens",
+      { "runtime/cpu/rt_norm.c", "rt_sqrt(rt_superacc_round(total)) / tokens",
         "rt_sqrt(rt_superacc_round(total)) / rt->world_size" },
-      { "runtime/rt_update.c", "st->clip_factor / (double)st->valid_tokens",
+      { "runtime/state/rt_update.c", "st->clip_factor / (double)st->valid_tokens",
         "st->clip_factor / (double)rt->world_size" } },
 
     { "mean_of_rank", "the optimizer divides by the targets of its rank, times ranks",
       row = row(1, 4, 1), sets = "documents.end_id=10", -- ends of lines: uneven targets
-      { "runtime/rt_norm.c", "st->valid_tokens += *(const int64_t *)(rt->peer[r] + targets_at);",
+      { "runtime/cpu/rt_norm.c", "st->valid_tokens += *(const int64_t *)(rt->peer[r] + targets_at);",
         "st->valid_tokens += *(const int64_t *)(rt->symmetric + targets_at);" } },
 
     { "init_by_rank", "initial weights are counted from the shard's first element",
       row = row(1, 2, 1),
-      { "runtime/rt_init.c", "(uint64_t)(run->element + from + i)",
+      { "runtime/state/rt_init.c", "(uint64_t)(run->element + from + i)",
         "(uint64_t)(run->shard_offset_elems + from + i)" } },
 
     { "noise_by_rank", "stochastic rounding is counted from the run's first element",
       row = row(1, 2, 1), sets = 'dtypes.param="bf16" dtypes.moments="bf16"',
-      { "runtime/rt_update.c", "const int64_t element = run->element + from + i;",
+      { "runtime/state/rt_update.c", "const int64_t element = run->element + from + i;",
         "const int64_t element = from + i;" } },
 
     { "scale_by_rank", "only one rank's loss scale shrinks",
       row = row(1, 2, 1), sets = 'dtypes.param="f16" loss_scale.init=1<<30 loss_scale.factor=16',
-      { "runtime/rt_scale.c", "st->overflowed = st->loss_scale > rt->trainer->loss_scale.min;",
+      { "runtime/state/rt_scale.c", "st->overflowed = st->loss_scale > rt->trainer->loss_scale.min;",
         "st->overflowed = st->loss_scale > rt->trainer->loss_scale.min && rt->rank == 0;" } },
 
     { "data_by_rank", "each rank shuffles with a seed of its own",
       row = row(1, 2, 1),
-      { "runtime/rt_data.c", "rt_tokens_place(st->tokens, (uint64_t)st->flags.seed, global)",
+      { "runtime/data/rt_data.c", "rt_tokens_place(st->tokens, (uint64_t)st->flags.seed, global)",
         "rt_tokens_place(st->tokens, (uint64_t)(st->flags.seed + rt->rank), global)" } },
 
     { "split_k", "a product's K is split among the threads", row = row(1, 1, 3),
-      { "runtime/rt_gemm.c", "#else\n    rt_builtin_tile(&p->g, t);\n#endif", [[
+      { "runtime/cpu/rt_gemm.c", "#else\n    rt_builtin_tile(&p->g, t);\n#endif", [[
 #else
     const int64_t parts = omp_get_num_threads(), k = p->g.k;
     for (int64_t i = 0; i < parts; i++) {
@@ -148,18 +148,18 @@ return (float)(rt_scale(rt) * rt->world_size / (double)rt_step_tokens(rt->traine
 
     { "matrix_in_part", "the owner of a matrix has only what lay there before",
       row = row(1, 4, 1), sets = "optimizer=muon{lr=2e-3}",
-      { "runtime/rt_matrix.c", "for (int k = 0; k < shards; k++) {",
+      { "runtime/cpu/rt_matrix.c", "for (int k = 0; k < shards; k++) {",
         "for (int k = rt->rank % shards; k == rt->rank % shards; k++) {" } },
 
     { "matrix_not_back", "a rank keeps its part of a matrix that another one owns",
       row = row(1, 4, 1), sets = "optimizer=muon{lr=2e-3}",
-      { "runtime/rt_matrix.c", "const int64_t k = rt->rank % p.segment->shards;",
+      { "runtime/cpu/rt_matrix.c", "const int64_t k = rt->rank % p.segment->shards;",
         "const int64_t k = p.matrix->owner == rt->rank ? rt->rank % p.segment->shards : "
         .. "p.segment->shards;" } },
 
     { "moment_of_others", "second moments lie at their shard's places, over what has none",
       row = row(1, 4, 1), sets = "optimizer=muon{lr=2e-3}",
-      { "runtime/rt_update.c", "n += p->n_matrices == 0 && from < to ? to - from : 0;",
+      { "runtime/state/rt_update.c", "n += p->n_matrices == 0 && from < to ? to - from : 0;",
         "n = from < to ? 0 : n;" } },
 
     { "tail", "the last block of a run is computed by another formula", row = row(1, 4, 1),

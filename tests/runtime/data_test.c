@@ -2,9 +2,9 @@
 /* data_test.c: the order of samples is a bijection in every epoch, of each source where
  * they have weights, whose shares are kept; the tree sum over ranks is the balanced tree,
  * or ranks in their order, for every dtype. */
-#include "../../runtime/rt_sum.c"
-#include "../../runtime/rt_data.c"
-#include "../../runtime/rt_pull.c"
+#include "../../runtime/cpu/rt_sum.c"
+#include "../../runtime/data/rt_data.c"
+#include "../../runtime/cpu/rt_pull.c"
 
 #include <setjmp.h>
 #include <stdarg.h>

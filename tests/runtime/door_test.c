@@ -3,7 +3,7 @@
  * secrets that are taken and refused, greetings of those who know the secret, who do not,
  * and who repeat what they heard; a door with a crowd at it. */
 #define _GNU_SOURCE
-#include "../../runtime/rt_door.h"
+#include "../../runtime/job/rt_door.h"
 
 #include <fcntl.h>
 #include <setjmp.h>

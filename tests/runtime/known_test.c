@@ -2,7 +2,7 @@
 /* known_test.c: the cache of digests finds what it was given, for files that are what
  * they were, and nothing else: not for another size, time, device or inode, and not from
  * a line in which a bit was changed. */
-#include "../../runtime/rt_known.c"
+#include "../../runtime/data/rt_known.c"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,9 +2,9 @@
 /* norm_test.c: the superaccumulator against exact sums, Philox against its published
  * vectors, initial weights' moments, the learning rate at its corners, tree sums against
  * a naive tree. Includes the files it tests to reach their statics. */
-#include "../../runtime/rt_norm.c"
-#include "../../runtime/rt_schedule.c"
-#include "../../runtime/rt_update.c"
+#include "../../runtime/cpu/rt_norm.c"
+#include "../../runtime/state/rt_schedule.c"
+#include "../../runtime/state/rt_update.c"
 
 #include "../../runtime/rt_philox.h"
 

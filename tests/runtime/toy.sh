@@ -9,7 +9,7 @@ toy_library() { # DIRECTORY FLAGS...
     local dir=$1 source
     shift
     mkdir -p "$dir"
-    for source in "$ROOT"/runtime/rt_*.c; do
+    for source in "$ROOT"/runtime/{job,data,state,checkpoint,cpu}/*.c; do
         # shellcheck disable=SC2086
         cc $toy_flags "$@" -c "$source" -o "$dir/$(basename "$source" .c).o" || return 1
     done
@@ -174,10 +174,10 @@ toy_kills() {
 toy_tells() {
     local dir=$WORK/tells.lib
     mkdir -p "$dir" && cp "$WORK/toy.lib"/*.o "$dir/"
-    sed 's/^        rt_say("%s", text); .*/        sleep(2);\n&/' "$ROOT/runtime/rt_wait.c" \
+    sed 's/^        rt_say("%s", text); .*/        sleep(2);\n&/' "$ROOT/runtime/job/rt_wait.c" \
         >"$dir/rt_wait.c"
     # shellcheck disable=SC2086
-    if cmp -s "$dir/rt_wait.c" "$ROOT/runtime/rt_wait.c" ||
+    if cmp -s "$dir/rt_wait.c" "$ROOT/runtime/job/rt_wait.c" ||
         ! cc $toy_flags -O2 -fopenmp -I"$ROOT/runtime" -c "$dir/rt_wait.c" -o "$dir/rt_wait.o" ||
         ! toy_link tells "$dir" -O2 -fopenmp -DWORLD=4; then
         bad "a rank that is slow to tell: is not built"
@@ -433,9 +433,9 @@ toy_memory() {
 
 toy_threads() {
     local flags="-O1 -g -fsanitize=thread" sources
-    sources="$ROOT/tests/runtime/comm_test.c $ROOT/runtime/rt_comm.c $ROOT/runtime/rt_pull.c
-             $ROOT/runtime/rt_matrix.c $ROOT/runtime/rt_sum.c $ROOT/runtime/rt_wait.c
-             $ROOT/runtime/rt_json.c"
+    sources="$ROOT/tests/runtime/comm_test.c $ROOT/runtime/cpu/rt_comm.c $ROOT/runtime/cpu/rt_pull.c
+             $ROOT/runtime/cpu/rt_matrix.c $ROOT/runtime/cpu/rt_sum.c $ROOT/runtime/job/rt_wait.c
+             $ROOT/runtime/job/rt_json.c"
     # shellcheck disable=SC2086
     if ! cc $toy_flags $flags $sources -o "$WORK/comm_test" -lpthread ||
        ! cc $toy_flags $flags -DCOMM_THREAD=1 $sources -o "$WORK/comm_thread" -lpthread ||

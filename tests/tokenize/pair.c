@@ -2,7 +2,7 @@
 /* pair.c: pair FILE says what a trainer with loss.mask makes of a token file and its
  * mask: `good TOKENS`, `bare TOKENS` of a mask that says nothing of them, or why it
  * refuses them (exit code 1). All of both is hashed, as the trainer does. */
-#include "rt_tokens.h"
+#include "data/rt_tokens.h"
 
 static uint64_t digest(const RtMapped *m)
 {

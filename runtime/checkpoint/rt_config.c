@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_config.c: config.json of the folder that weights come from. In: --init's folder, or
+ * a checkpoint's. Out: the config.json of this run's checkpoints: the trainer's, with
+ * what only the other one knows (how many positions the model was made for, ids that
+ * begin, end and pad a text); and warnings where --init's describes another model than
+ * this one.
+ *
+ * Only the first rank reads it. It is a stranger's file: all of it must be JSON before a
+ * value is taken, and values are written anew, never copied. */
+#include "checkpoint/rt_checkpoint.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum {
+    MOST_BYTES = 1 << 20, /* of the file; real ones have a few thousand */
+    MOST_IDS = 64,        /* of a list */
+    MOST_DEPTH = 4,       /* of objects in objects whose values are compared */
+    KEY_BYTES = 128,
+    SHOWN_BYTES = 64 /* of a value, in a message */
+};
+
+/* ---- the file ------------------------------------------------------------------------
+ */
+
+/* The caller frees the text, one JSON object. NULL: there is none; then error is empty,
+ * unless a call failed. */
+static char *load(const char *folder, RtJson *object, bool tell, char *error)
+{
+    char path[RT_PATH_BYTES + RT_NAME_BYTES];
+    struct stat s;
+    int64_t bytes = 0;
+    char *text = NULL;
+    error[0] = '\0';
+    if (snprintf(path, sizeof path, "%s/config.json", folder) >= (int)sizeof path ||
+        stat(path, &s) != 0) {
+        return NULL;
+    }
+    if (S_ISREG(s.st_mode) && s.st_size <= MOST_BYTES) {
+        text = rt_file_load(path, MOST_BYTES, &bytes, error);
+        if (text == NULL) {
+            return NULL;
+        }
+        *object = (RtJson){text, text + bytes, false};
+        RtJson open = *object, all = *object;
+        if (rt_json_open(&open, '{') && rt_json_skip(&all) && rt_json_done(&all)) {
+            return text;
+        }
+    }
+    if (tell) {
+        fprintf(stderr,
+                "trainer: warning: %s is ignored: it is no JSON of at most %d bytes\n",
+                path, (int)MOST_BYTES);
+    }
+    free(text);
+    return NULL;
+}
+
+/* The next member of an object that is known to be JSON; false at its end. A key that is
+ * too long to be one of ours is "". */
+static bool next_member(RtJson *j, bool *first, char *key, RtJson *value)
+{
+    if (!rt_json_item(j, '}', first)) {
+        return false;
+    }
+    RtJson name = *j;
+    if (!rt_json_key(&name, key, KEY_BYTES)) {
+        key[0] = '\0';
+    }
+    if (!rt_json_key(j, NULL, 0)) {
+        return false;
+    }
+    const char *at = j->at + strspn(j->at, " \t\r\n");
+    const bool ok = rt_json_skip(j);
+    *value = (RtJson){at, j->at, false};
+    return ok;
+}
+
+static bool is_null(RtJson value)
+{
+    return *value.at == 'n';
+}
+
+/* ---- what is carried -----------------------------------------------------------------
+ */
+
+static const char positions_key[] = "max_position_embeddings";
+static const char *const id_keys[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
+enum { N_ID_KEYS = sizeof id_keys / sizeof *id_keys };
+
+typedef struct Ids {
+    int n; /* 0: none */
+    bool list;
+    int64_t id[MOST_IDS];
+} Ids;
+
+typedef struct Carried {
+    int64_t positions; /* 0: not known */
+    Ids ids[N_ID_KEYS];
+} Carried;
+
+static int id_key(const char *key)
+{
+    int i = 0;
+    while (i < N_ID_KEYS && strcmp(key, id_keys[i]) != 0) {
+        i++;
+    }
+    return i < N_ID_KEYS ? i : -1;
+}
+
+static bool read_id(RtJson *j, Ids *ids)
+{
+    int64_t id;
+    if (ids->n == MOST_IDS || !rt_json_int(j, &id) || id < 0 || id > INT32_MAX) {
+        return false;
+    }
+    ids->id[ids->n++] = id;
+    return true;
+}
+
+static bool read_ids(RtJson j, Ids *ids)
+{
+    bool first = true, ok = true;
+    ids->list = *j.at == '[';
+    if (!ids->list) {
+        return read_id(&j, ids);
+    }
+    rt_json_open(&j, '[');
+    while (ok && rt_json_item(&j, ']', &first)) {
+        ok = read_id(&j, ids);
+    }
+    return ok && ids->n > 0;
+}
+
+static bool read_positions(RtJson j, int64_t *positions)
+{
+    return rt_json_int(&j, positions) && *positions > 0 && *positions <= INT64_C(1) << 31;
+}
+
+static void read_carried(RtJson j, const char *folder, Carried *v)
+{
+    char key[KEY_BYTES];
+    bool first = true;
+    RtJson value;
+    *v = (Carried){0};
+    rt_json_open(&j, '{');
+    while (next_member(&j, &first, key, &value)) {
+        const int i = id_key(key);
+        if (strcmp(key, positions_key) == 0) {
+            v->positions = 0; /* of a key that is there twice the last one counts */
+            if (!is_null(value) && !read_positions(value, &v->positions)) {
+                v->positions = 0;
+                fprintf(stderr,
+                        "trainer: warning: config.json of %s: %s is ignored: it is no "
+                        "integer from 1 to 2^31\n",
+                        folder, key);
+            }
+        } else if (i >= 0) {
+            v->ids[i].n = 0;
+            if (!is_null(value) && !read_ids(value, &v->ids[i])) {
+                v->ids[i].n = 0;
+                fprintf(
+                    stderr,
+                    "trainer: warning: config.json of %s: %s is ignored: it is no id "
+                    "(an integer from 0 to 2^31 - 1) and no list of 1 to %d of them\n",
+                    folder, key, (int)MOST_IDS);
+            }
+        }
+    }
+}
+
+static void put_ids(FILE *f, const Ids *ids)
+{
+    if (!ids->list) {
+        fprintf(f, "%lld", (long long)ids->id[0]);
+        return;
+    }
+    for (int i = 0; i < ids->n; i++) {
+        fprintf(f, "%s\n    %lld", i > 0 ? "," : "[", (long long)ids->id[i]);
+    }
+    fprintf(f, "\n  ]");
+}
+
+static void put_text(FILE *f, const char *from, const char *to)
+{
+    fwrite(from, 1, (size_t)(to - from), f);
+}
+
+/* Ours with their values; ids that ours lacks come last. The caller frees it; NULL:
+ * memory is out. */
+static char *merge(const char *ours, const Carried *v)
+{
+    RtJson j = {ours, ours + strlen(ours), false}, value;
+    bool first = true, has[N_ID_KEYS] = {false};
+    const char *from = ours; /* what is not yet copied */
+    char key[KEY_BYTES], *text = NULL;
+    size_t bytes;
+    FILE *f = open_memstream(&text, &bytes);
+    if (f == NULL) {
+        return NULL;
+    }
+    rt_json_open(&j, '{');
+    while (next_member(&j, &first, key, &value)) {
+        const int i = id_key(key);
+        int64_t mine;
+        put_text(f, from, value.at);
+        from = value.at;
+        if (i >= 0 && v->ids[i].n > 0) {
+            put_ids(f, &v->ids[i]);
+            has[i] = true;
+            from = value.end;
+        } else if (strcmp(key, positions_key) == 0 && read_positions(value, &mine) &&
+                   mine < v->positions) {
+            fprintf(f, "%lld", (long long)v->positions);
+            from = value.end;
+        }
+        put_text(f, from, value.end);
+        from = value.end;
+    }
+    for (int i = 0; i < N_ID_KEYS; i++) {
+        if (v->ids[i].n > 0 && !has[i]) {
+            fprintf(f, ",\n  \"%s\": ", id_keys[i]);
+            put_ids(f, &v->ids[i]);
+        }
+    }
+    fputs(from, f);
+    if (fclose(f) != 0) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+void rt_config_carry(Rt *rt, const char *folder)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    RtJson theirs;
+    Carried v;
+    if (rt->trainer->config == NULL) {
+        return;
+    }
+    char *text = load(folder, &theirs, true, c->error);
+    if (text == NULL) {
+        return;
+    }
+    read_carried(theirs, folder, &v);
+    free(text);
+    free(c->config);
+    c->config = merge(rt->trainer->config, &v);
+    if (c->config == NULL) {
+        snprintf(c->error, sizeof c->error, "config.json: out of memory");
+    }
+}
+
+/* ---- what is compared ----------------------------------------------------------------
+ */
+
+typedef void Visit(void *ctx, const char *key, RtJson value);
+
+/* Numbers, texts, booleans and nulls of an object and of those in it. Rotary positions
+ * have two spellings: of transformers before and since 5. */
+static void walk(RtJson j, int depth, bool in_rope, Visit *visit, void *ctx)
+{
+    char key[KEY_BYTES];
+    bool first = true;
+    RtJson value;
+    rt_json_open(&j, '{');
+    while (next_member(&j, &first, key, &value)) {
+        if (*value.at == '{' && depth < MOST_DEPTH) {
+            walk(value, depth + 1,
+                 in_rope || strcmp(key, "rope_scaling") == 0 ||
+                     strcmp(key, "rope_parameters") == 0,
+                 visit, ctx);
+        } else if (*value.at != '{' && *value.at != '[') {
+            visit(ctx, in_rope && strcmp(key, "type") == 0 ? "rope_type" : key, value);
+        }
+    }
+}
+
+/* Of a config.json without these keys. */
+static const struct {
+    const char *key, *value;
+} implied[] = {{"rope_type", "\"default\""}, {"use_sliding_window", "false"}};
+enum { N_IMPLIED = sizeof implied / sizeof *implied };
+
+typedef struct Comparison {
+    const char *folder;
+    RtJson theirs;
+    bool has[N_IMPLIED]; /* ours */
+    const char *key;     /* the one that is compared */
+    RtJson ours;
+    bool met, told; /* theirs has it; it is another value */
+} Comparison;
+
+/* Does it say nothing of what the weights compute? */
+static bool is_passed_over(const char *key)
+{
+    static const char *const keys[] = {
+        positions_key,          "dtype",     "torch_dtype",
+        "transformers_version", "use_cache", "initializer_range",
+    };
+    static const char *const ends[] = {"_dropout", "pdrop"};
+    const size_t n = strlen(key);
+    bool is = id_key(key) >= 0;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        is = is || strcmp(key, keys[i]) == 0;
+    }
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        const size_t m = strlen(ends[i]);
+        is = is || (n >= m && strcmp(key + n - m, ends[i]) == 0);
+    }
+    return is;
+}
+
+static bool is_number(RtJson v)
+{
+    return *v.at == '-' || (*v.at >= '0' && *v.at <= '9');
+}
+
+static bool is_same(RtJson a, RtJson b)
+{
+    char x[KEY_BYTES], y[KEY_BYTES];
+    if (is_number(a) && is_number(b)) {
+        return strtod(a.at, NULL) == strtod(b.at, NULL);
+    }
+    if (*a.at == '"' && *b.at == '"') {
+        return rt_json_text(&a, x, sizeof x) && rt_json_text(&b, y, sizeof y) &&
+               strcmp(x, y) == 0;
+    }
+    return *a.at == *b.at; /* t, f or n */
+}
+
+static void show(RtJson v, char *out)
+{
+    char text[SHOWN_BYTES - 2];
+    const int n = (int)(v.end - v.at < SHOWN_BYTES ? v.end - v.at : SHOWN_BYTES - 1);
+    if (*v.at != '"') {
+        snprintf(out, SHOWN_BYTES, "%.*s", n, v.at);
+    } else if (rt_json_text(&v, text, sizeof text)) {
+        snprintf(out, SHOWN_BYTES, "\"%s\"", text);
+    } else {
+        snprintf(out, SHOWN_BYTES, "another text");
+    }
+}
+
+static void compare_theirs(void *ctx, const char *key, RtJson value)
+{
+    Comparison *c = ctx;
+    char theirs[SHOWN_BYTES], ours[SHOWN_BYTES];
+    if (strcmp(key, c->key) != 0) {
+        return;
+    }
+    c->met = true;
+    /* null: as transformers has it by default, but a window is none */
+    if (c->told || is_same(c->ours, value) ||
+        ((is_null(c->ours) || is_null(value)) && strcmp(key, "sliding_window") != 0)) {
+        return;
+    }
+    c->told = true;
+    show(value, theirs);
+    show(c->ours, ours);
+    fprintf(
+        stderr,
+        "trainer: warning: --init: config.json of %s says %s %s, this model's is %s\n",
+        c->folder, key, theirs, ours);
+}
+
+static void compare_ours(void *ctx, const char *key, RtJson value)
+{
+    Comparison *c = ctx;
+    if (is_passed_over(key)) {
+        return;
+    }
+    c->key = key;
+    c->ours = value;
+    c->met = c->told = false;
+    walk(c->theirs, 1, false, compare_theirs, c);
+    for (int i = 0; i < N_IMPLIED; i++) {
+        if (strcmp(key, implied[i].key) == 0) {
+            const char *text = implied[i].value;
+            c->has[i] = true;
+            if (!c->met) {
+                compare_theirs(c, key, (RtJson){text, text + strlen(text), false});
+            }
+        }
+    }
+}
+
+void rt_config_compare(const Rt *rt, const char *folder)
+{
+    const char *config = rt->trainer->config;
+    char error[RT_ERROR_BYTES];
+    Comparison c = {.folder = folder};
+    if (rt->rank != 0 || config == NULL) {
+        return;
+    }
+    /* where there are checkpoints, it was read before, and told */
+    char *text = load(folder, &c.theirs, rt->state->checkpoint == NULL, error);
+    if (error[0] != '\0') {
+        fprintf(stderr, "trainer: warning: --init: config.json is not compared: %s\n",
+                error);
+    }
+    if (text == NULL) {
+        return;
+    }
+    walk((RtJson){config, config + strlen(config), false}, 1, false, compare_ours, &c);
+    for (int i = 0; i < N_IMPLIED; i++) {
+        const char *value = implied[i].value;
+        if (!c.has[i]) {
+            compare_ours(&c, implied[i].key,
+                         (RtJson){value, value + strlen(value), false});
+        }
+    }
+    free(text);
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_due.c: when a run writes a checkpoint, and when it ends before its last step. In:
+ * flags, signals, clocks. Out: after each step one decision of all ranks.
+ *
+ * Ranks hear of a signal one by one, and their clocks differ: so signals of all ranks are
+ * added up, and rank 0 alone looks at a clock. Which steps are saved changes no bit.
+ *
+ * --stop-after leaves time for the save: twice the longest save of this run so far, or,
+ * before there was one, what its bytes take at 100 MB/s; the longest step, twice; and two
+ * seconds. A step is always computed, so that a chain of such runs goes on. */
+#include "checkpoint/rt_checkpoint.h"
+
+#include <string.h>
+
+static const double first_bytes_per_second = 1e8, spare_seconds = 2;
+
+/* What rank 0 finds due. */
+enum { SAVE = 1, TIME_IS_UP = 2, LOG_IS_LOST = 4 };
+
+/* ---- time -------------------------------------------------------------------------- */
+
+void rt_due_saved(Rt *rt, double seconds)
+{
+    RtDue *due = &rt->state->checkpoint->due;
+    const int64_t ns = 1 + (int64_t)(seconds * 1e9);
+    if (ns > atomic_load(&due->longest_save_ns)) {
+        atomic_store(&due->longest_save_ns, ns);
+    }
+}
+
+static double save_seconds(const RtCheckpoint *c)
+{
+    const int64_t longest = atomic_load(&c->due.longest_save_ns);
+    double bytes = 0;
+    for (int i = 0; i < c->n_lasting_files; i++) {
+        bytes += (double)c->files[i].bytes;
+    }
+    return longest > 0 ? 2e-9 * (double)longest : bytes / first_bytes_per_second;
+}
+
+static double left_seconds(const RtFlags *f)
+{
+    return f->stop_seconds - 1e-9 * (double)(rt_clock_ns() - f->started_ns);
+}
+
+/* A save that still runs is not waited for, as one of --checkpoint-every would be: the
+ * next one begins after it. */
+static bool is_due_by_clock(const RtCheckpoint *c, const RtFlags *f)
+{
+    const bool writing = c->writing >= 0 && !atomic_load(&c->written);
+    return f->checkpoint_seconds > 0 && !writing &&
+           rt_clock() - c->due.saved >= f->checkpoint_seconds;
+}
+
+/* Of rank 0, after a step. */
+static uint64_t find_due(const Rt *rt)
+{
+    const RtState *st = rt->state;
+    const RtFlags *f = &st->flags;
+    RtCheckpoint *c = st->checkpoint;
+    RtDue *due = &c->due;
+    if (due->saved == 0) {
+        due->saved = due->ended = st->started_seconds;
+    }
+    const double seconds = rt_clock() - due->ended;
+    if (seconds > due->longest_step) {
+        due->longest_step = seconds;
+    }
+    due->left = left_seconds(f);
+    due->reserved = save_seconds(c) + 2 * due->longest_step + spare_seconds;
+    const bool up = f->stop_seconds > 0 && due->left < due->reserved;
+    return (is_due_by_clock(c, f) ? SAVE : 0) | (up ? TIME_IS_UP : 0) |
+           (st->lost[0] != '\0' ? LOG_IS_LOST : 0);
+}
+
+/* ---- the end ----------------------------------------------------------------------- */
+
+typedef struct Asked {
+    uint64_t signals, due; /* ranks that know of a signal; what rank 0 finds */
+} Asked;
+
+static Asked ask_all(Rt *rt, uint64_t due)
+{
+    uint64_t words[2] = {atomic_load(&rt->state->shared->signal) != 0, due};
+    rt_sum_words(rt, words, 2);
+    return (Asked){words[0], words[1]};
+}
+
+/* Of rank 0. */
+static void why_it_ends(const Rt *rt, const Asked *a, char *why, size_t bytes)
+{
+    const RtDue *due = &rt->state->checkpoint->due;
+    const int n = atomic_load(&rt->state->shared->signal);
+    if (a->signals != 0) {
+        snprintf(why, bytes, "signal %d (%s)", n, n != 0 ? strsignal(n) : "?");
+    } else if ((a->due & TIME_IS_UP) != 0) {
+        snprintf(why, bytes,
+                 "--stop-after: %.1f s were left, and %.1f s are for the save", due->left,
+                 due->reserved);
+    } else {
+        snprintf(why, bytes, "%s", rt->state->lost);
+    }
+}
+
+/* Collective: the run ends after this step, which is saved, or could not be. Returns
+ * where that is no failure. */
+static void end_here(Rt *rt, const Asked *a, int64_t step, bool saved)
+{
+    const bool asked = a->signals != 0 || (a->due & TIME_IS_UP) != 0;
+    char why[RT_ERROR_BYTES];
+    if (!saved) {
+        rt_first_error(rt);
+    }
+    if (rt->rank != 0) {
+        if (!saved || !asked) {
+            rt_leave(rt);
+        }
+        return;
+    }
+    why_it_ends(rt, a, why, sizeof why);
+    if (!saved) {
+        rt_fail(rt, RT_EXIT_ERROR,
+                "%s: the run was to end, but step %lld could not be saved", why,
+                (long long)step);
+    }
+    if (!asked) {
+        rt_fail(rt, RT_EXIT_ERROR,
+                "%s; step %lld is saved: make room, and run it again with --resume", why,
+                (long long)step);
+    }
+    rt_say("trainer: %s: stopped after step %lld, which is saved; run it again with "
+           "--resume",
+           why, (long long)step);
+}
+
+bool rt_checkpoint_asked(Rt *rt)
+{
+    const RtState *st = rt->state;
+    if (st->checkpoint == NULL || st->checkpoint->saved != st->step ||
+        st->step >= st->flags.steps) {
+        return false;
+    }
+    const Asked a = ask_all(rt, 0);
+    if (a.signals != 0) {
+        end_here(rt, &a, st->step, true);
+    }
+    return a.signals != 0;
+}
+
+bool rt_checkpoint_step(Rt *rt)
+{
+    const RtState *st = rt->state;
+    const RtFlags *f = &st->flags;
+    const int64_t step = st->step + 1;
+    RtCheckpoint *c = st->checkpoint;
+    if (c == NULL) {
+        return false;
+    }
+    const Asked a = ask_all(rt, rt->rank == 0 ? find_due(rt) : 0);
+    const bool whole = step >= f->steps;
+    const bool ends = a.signals != 0 || (a.due & (TIME_IS_UP | LOG_IS_LOST)) != 0;
+    const bool periodic = f->checkpoint_every > 0 && step % f->checkpoint_every == 0;
+    bool saved = true;
+    if (periodic || (a.due & SAVE) != 0 || ends || whole) {
+        c->due.saved = rt_clock();
+        saved = rt_save(rt, step, c->apart && !ends && !whole);
+    }
+    c->due.ended = rt_clock();
+    if (!ends || whole) {
+        return false;
+    }
+    end_here(rt, &a, step, saved);
+    return true;
+}

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_import.c: --init: weights that somebody else made. In: a folder of Hugging Face's,
+ * one file of safetensors or several with their index, in F16, BF16, F32 or F64. Out:
+ * masters and weights in this rank's shards.
+ *
+ * Every tensor that the model needs must be there in its shape, and every tensor that is
+ * there must be one that the model needs, but for a head that is tied here and equal
+ * there, and for buffers that older programs wrote beside the weights. A folder of a base
+ * model leaves out the first word of each name. Each rank reads only what its shards
+ * hold. */
+#include "checkpoint/rt_checkpoint.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct Import {
+    Rt *rt;
+    const char *dir;
+    RtTensors tensors;
+    const RtSegment *segment;
+    char *raw, *stage; /* RT_STAGE_ELEMS doubles each */
+    double *x;
+} Import;
+
+/* The first rank to find it tells. */
+#define FAIL(i, ...) rt_fail((i)->rt, RT_EXIT_ERROR, __VA_ARGS__)
+
+/* ---- the folder ----------------------------------------------------------------------
+ */
+
+/* Files that the index names, each once. */
+static void add_indexed(Import *im, const char *path)
+{
+    char error[RT_ERROR_BYTES], key[512], file[RT_NAME_BYTES * 2],
+        full[RT_PATH_BYTES * 2];
+    int64_t bytes;
+    char *text = rt_file_load(path, INT64_C(1) << 28, &bytes, error);
+    if (text == NULL) {
+        FAIL(im, "--init: %s", error);
+    }
+    RtJson j = {text, text + bytes, false};
+    bool first = true, inner = true, ok = rt_json_open(&j, '{');
+    while (ok && rt_json_item(&j, '}', &first)) {
+        ok = rt_json_key(&j, key, sizeof key);
+        if (!ok || strcmp(key, "weight_map") != 0) {
+            ok = ok && rt_json_skip(&j);
+            continue;
+        }
+        ok = inner && rt_json_open(&j, '{');
+        while (ok && rt_json_item(&j, '}', &inner)) {
+            ok = rt_json_key(&j, key, sizeof key) && rt_json_text(&j, file, sizeof file);
+            if (ok && (file[0] == '\0' || file[0] == '.' || strchr(file, '/') != NULL)) {
+                FAIL(im, "--init: %s: \"%s\" is no name of a file beside it", path, file);
+            }
+            snprintf(full, sizeof full, "%s/%s", im->dir, file);
+            bool known = false;
+            for (int i = 0; ok && i < im->tensors.n_files; i++) {
+                known = known || strcmp(im->tensors.files[i].path, full) == 0;
+            }
+            if (ok && !known && !rt_tensors_add(&im->tensors, full, error)) {
+                FAIL(im, "--init: %s", error);
+            }
+        }
+        inner = false; /* one is enough */
+    }
+    if (!ok || !rt_json_done(&j) || im->tensors.n_files == 0) {
+        FAIL(im, "--init: %s is no index of safetensors", path);
+    }
+    free(text);
+}
+
+static void open_folder(Import *im)
+{
+    char path[RT_PATH_BYTES + RT_NAME_BYTES], error[RT_ERROR_BYTES];
+    if (strlen(im->dir) >= RT_PATH_BYTES) {
+        FAIL(im, "--init: the folder's name is too long");
+    }
+    /* where both are, the index is an old one: transformers takes the file, too */
+    snprintf(path, sizeof path, "%s/model.safetensors", im->dir);
+    if (access(path, F_OK) == 0) {
+        if (!rt_tensors_add(&im->tensors, path, error)) {
+            FAIL(im, "--init: %s", error);
+        }
+    } else {
+        snprintf(path, sizeof path, "%s/model.safetensors.index.json", im->dir);
+        if (access(path, F_OK) != 0) {
+            FAIL(im,
+                 "--init: %s has neither model.safetensors nor "
+                 "model.safetensors.index.json",
+                 im->dir);
+        }
+        add_indexed(im, path);
+    }
+    if (!rt_tensors_sort(&im->tensors, error)) {
+        FAIL(im, "--init: %s", error);
+    }
+}
+
+/* ---- names and shapes ----------------------------------------------------------------
+ */
+
+/* Of part k of a parameter. */
+static const char *part_name(const RtParam *p, int k)
+{
+    return p->n_parts > 0 ? p->parts[k].name : p->name;
+}
+
+static RtTensor *find(Import *im, const char *name)
+{
+    RtTensor *x = rt_tensors_find(&im->tensors, name);
+    const char *dot = strchr(name, '.');
+    return x != NULL || dot == NULL ? x : rt_tensors_find(&im->tensors, dot + 1);
+}
+
+static void shape_text(char *text, size_t bytes, const int64_t *dim, int n_dims)
+{
+    size_t used = (size_t)snprintf(text, bytes, "[");
+    for (int i = 0; i < n_dims; i++) {
+        used += (size_t)snprintf(text + used, bytes - used, "%s%lld", i > 0 ? ", " : "",
+                                 (long long)dim[i]);
+    }
+    snprintf(text + used, bytes - used, "]");
+}
+
+static void check_part(Import *im, const RtParam *p, int k)
+{
+    char theirs[128], ours[128];
+    int64_t dim[RT_MAX_DIMS];
+    RtTensor *x = find(im, part_name(p, k));
+    memcpy(dim, p->dim, sizeof dim);
+    dim[0] = p->n_parts > 0 ? p->parts[k].rows : p->dim[0];
+    if (x == NULL) {
+        FAIL(im, "--init: %s: tensor %s is missing", im->dir, part_name(p, k));
+    }
+    if (x->n_dims != p->n_dims ||
+        memcmp(x->dim, dim, (size_t)p->n_dims * sizeof *dim) != 0) {
+        shape_text(theirs, sizeof theirs, x->dim, x->n_dims);
+        shape_text(ours, sizeof ours, dim, p->n_dims);
+        FAIL(im, "--init: %s: tensor %s is %s, the model's is %s", im->dir, x->name,
+             theirs, ours);
+    }
+    if (x->other) {
+        FAIL(im,
+             "--init: %s: tensor %s is of a dtype that is no weight's here: use F16, "
+             "BF16, F32 or F64",
+             im->dir, x->name);
+    }
+    x->used = true;
+}
+
+/* Buffers of attention and of rotary positions, which older programs saved. */
+static bool is_buffer(const char *name)
+{
+    static const char *const ends[] = {".attn.bias", ".attn.masked_bias",
+                                       ".rotary_emb.inv_freq"};
+    const size_t n = strlen(name);
+    for (int i = 0; i < 3; i++) {
+        const size_t m = strlen(ends[i]);
+        if (n > m && strcmp(name + n - m, ends[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A head that is the embedding may be there under its own name, too. */
+static bool is_copy(Import *im, const RtTensor *x)
+{
+    if (x->other || strcmp(x->name, "lm_head.weight") != 0) {
+        return false;
+    }
+    for (int i = 0; i < im->tensors.n_tensors; i++) {
+        const RtTensor *y = &im->tensors.tensors[i];
+        const int64_t most = RT_STAGE_ELEMS * (int64_t)sizeof(double);
+        bool same = y->used && y->dtype == x->dtype && y->n_dims == x->n_dims &&
+                    memcmp(y->dim, x->dim, sizeof x->dim) == 0;
+        for (int64_t at = 0; same && at < x->bytes; at += most) {
+            const int64_t n = x->bytes - at < most ? x->bytes - at : most;
+            char error[RT_ERROR_BYTES];
+            const struct RtTensorFile *fx = &im->tensors.files[x->fd_index];
+            const struct RtTensorFile *fy = &im->tensors.files[y->fd_index];
+            rt_enter(im->rt, RT_AT_LOAD);
+            same = rt_file_read(fx->fd, fx->path, im->raw, n, x->at + at, error) &&
+                   rt_file_read(fy->fd, fy->path, im->stage, n, y->at + at, error) &&
+                   memcmp(im->raw, im->stage, (size_t)n) == 0;
+        }
+        if (same) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void check_tensors(Import *im)
+{
+    const RtTrainer *t = im->rt->trainer;
+    for (int i = 0; i < t->n_params; i++) {
+        for (int k = 0; k == 0 || k < t->params[i].n_parts; k++) {
+            check_part(im, &t->params[i], k);
+        }
+    }
+    for (int i = 0; im->rt->rank == 0 && i < im->tensors.n_tensors; i++) {
+        const RtTensor *x = &im->tensors.tensors[i];
+        if (!x->used && !is_buffer(x->name) && !is_copy(im, x)) {
+            FAIL(im,
+                 "--init: %s: tensor %s is none of the model's: it has other layers, "
+                 "biases or an untied head; see fsdpgen import %s",
+                 im->dir, x->name, im->dir);
+        }
+    }
+}
+
+/* ---- slices --------------------------------------------------------------------------
+ */
+
+static void widen(RtDtype d, const char *raw, int64_t n, double *x)
+{
+    for (int64_t i = 0; i < n; i++) {
+        x[i] = d == RT_F64    ? ((const double *)(const void *)raw)[i]
+               : d == RT_F32  ? ((const float *)(const void *)raw)[i]
+               : d == RT_BF16 ? rt_f32_from_bf16(((const uint16_t *)(const void *)raw)[i])
+                              : rt_f32_from_f16(((const uint16_t *)(const void *)raw)[i]);
+    }
+}
+
+/* n weights go to element `at` of this rank's shard: the master, and what it rounds to.
+ */
+static void put(Import *im, int64_t at, int64_t n)
+{
+    const RtTrainer *t = im->rt->trainer;
+    const RtSegment *s = im->segment;
+    const bool f32 = t->master_dtype == RT_F32 || t->master_dtype == RT_SPLIT;
+    const int64_t master = (int64_t)rt_dtype_bytes(t->master_dtype);
+    const int64_t param = (int64_t)rt_dtype_bytes(t->param_dtype);
+    for (int64_t i = 0; i < n; i++) {
+        im->x[i] = f32 ? (float)im->x[i] : im->x[i];
+    }
+    if (s->master >= 0) {
+        for (int64_t i = 0; i < n; i++) {
+            rt_store(t->master_dtype, im->stage, i, im->x[i], false);
+        }
+        rt_arena_write(im->rt, RT_SPACE_LOCAL, s->master + at * master, im->stage,
+                       n * master);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        rt_store(t->param_dtype, im->stage, i, im->x[i], f32);
+    }
+    rt_arena_write(im->rt, RT_SPACE_SYMMETRIC, s->param_shard + at * param, im->stage,
+                   n * param);
+}
+
+static void read_run(void *ctx, const RtRun *run)
+{
+    Import *im = ctx;
+    const RtParam *p = run->param;
+    const int64_t row = p->elems / p->dim[0], end = run->element + run->elems;
+    int64_t begin = 0; /* of the part */
+    for (int k = 0; k == 0 || k < p->n_parts; k++) {
+        char error[RT_ERROR_BYTES];
+        const RtTensor *x = find(im, part_name(p, k));
+        const struct RtTensorFile *f = &im->tensors.files[x->fd_index];
+        const int64_t item = (int64_t)rt_dtype_bytes(x->dtype);
+        const int64_t stop =
+            begin + (p->n_parts > 0 ? p->parts[k].rows : p->dim[0]) * row;
+        int64_t from = run->element > begin ? run->element : begin;
+        const int64_t to = end < stop ? end : stop;
+        for (int64_t n; from < to; from += n) {
+            n = to - from < RT_STAGE_ELEMS ? to - from : RT_STAGE_ELEMS;
+            rt_enter(im->rt, RT_AT_LOAD);
+            if (!rt_file_read(f->fd, f->path, im->raw, n * item,
+                              x->at + (from - begin) * item, error)) {
+                FAIL(im, "--init: %s", error);
+            }
+            widen(x->dtype, im->raw, n, im->x);
+            put(im, run->shard_offset_elems + from - run->element, n);
+        }
+        begin = stop;
+    }
+}
+
+void rt_import_weights(Rt *rt, const char *dir)
+{
+    const RtTrainer *t = rt->trainer;
+    Import im = {.rt = rt, .dir = dir};
+    rt_enter(rt, RT_AT_LOAD);
+    im.raw = malloc(RT_STAGE_ELEMS * sizeof(double));
+    im.stage = malloc(RT_STAGE_ELEMS * sizeof(double));
+    im.x = malloc(RT_STAGE_ELEMS * sizeof(double));
+    if (im.raw == NULL || im.stage == NULL || im.x == NULL) {
+        rt_fail(rt, RT_EXIT_ERROR, "--init: out of memory");
+    }
+    open_folder(&im);
+    check_tensors(&im);
+    for (int i = 0; i < t->n_segments; i++) {
+        im.segment = &t->segments[i];
+        rt_shard_runs(rt, i, read_run, &im);
+    }
+    if (rt->rank == 0) {
+        fprintf(rt_words(rt), "initial weights: %s, %d tensors in %d file%s\n", dir,
+                im.tensors.n_tensors, im.tensors.n_files,
+                im.tensors.n_files == 1 ? "" : "s");
+    }
+    rt_tensors_close(&im.tensors);
+    free(im.raw);
+    free(im.stage);
+    free(im.x);
+}

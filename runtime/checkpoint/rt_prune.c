@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_prune.c: which checkpoints stay. In: the folder, --keep and --keep-every, what this
+ * run knows of older ones. Out: those that are too many are gone.
+ *
+ * Only sound ones are counted: what this run wrote or read, it knows to be; of others all
+ * ranks verify the hashes before they stand for one of the newest K, once in a run. Only
+ * whole ones are removed: what did not verify stays for a person to look at. */
+#include "checkpoint/rt_checkpoint.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- what is known ------------------------------------------------------------------
+ */
+
+static RtVerdict *find(const RtCheckpoint *c, int64_t step)
+{
+    for (int i = 0; i < c->n_verdicts; i++) {
+        if (c->verdicts[i].step == step) {
+            return &c->verdicts[i];
+        }
+    }
+    return NULL;
+}
+
+void rt_prune_note(const Rt *rt, int64_t step, bool sound)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    RtVerdict *v = find(c, step);
+    if (v != NULL) {
+        v->sound = sound;
+        return;
+    }
+    v = realloc(c->verdicts, (size_t)(c->n_verdicts + 1) * sizeof *v);
+    if (v == NULL) { /* ranks that verify a checkpoint do it together */
+        rt_fail(rt, RT_EXIT_ERROR, "verdicts on checkpoints: out of memory");
+    }
+    c->verdicts = v;
+    v[c->n_verdicts++] = (RtVerdict){step, sound};
+}
+
+int rt_share_steps(Rt *rt, int64_t **steps)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    int64_t *mine = NULL;
+    int count = 0;
+    *steps = NULL;
+    if (rt->rank == 0 && c->error[0] == '\0') {
+        count = rt_file_steps(c->dir, &mine, c->error);
+    }
+    if (rt_first_error(rt) >= 0) {
+        free(mine);
+        return -1;
+    }
+    uint64_t n = (uint64_t)count;
+    rt_save_sum(rt, &n, 1); /* only rank 0 has any */
+    uint64_t *all = calloc(n + 1, sizeof *all);
+    if (all == NULL) {
+        rt_fail(rt, RT_EXIT_ERROR, "out of memory");
+    }
+    for (uint64_t at = 0; at < n; at += RT_SUM_WORDS) {
+        const uint64_t some = n - at < RT_SUM_WORDS ? n - at : RT_SUM_WORDS;
+        if (rt->rank == 0) {
+            memcpy(all + at, mine + at, some * sizeof *all);
+        }
+        rt_save_sum(rt, all + at, (int)some);
+    }
+    free(mine);
+    *steps = (int64_t *)all;
+    return (int)n;
+}
+
+/* ---- old ones ------------------------------------------------------------------------
+ */
+
+/* Renamed first: what is half removed has no name of a checkpoint. */
+static bool remove_one(RtCheckpoint *c, const char *path, int64_t step)
+{
+    char trash[RT_PATH_BYTES];
+    rt_file_step_path(trash, c->dir, ".trash-", step);
+    return rt_file_remove_tree(trash, c->error) &&
+           (rename(path, trash) == 0 || rt_file_error(c->error, "rename", path)) &&
+           rt_file_sync_folder(c->dir, c->error) && rt_file_remove_tree(trash, c->error);
+}
+
+/* MANIFEST stands, with files of its sizes. */
+static bool is_whole(const char *path)
+{
+    char why[RT_ERROR_BYTES];
+    RtManifest m;
+    const bool whole =
+        rt_manifest_read(&m, path, why) && rt_manifest_sizes(&m, path, why);
+    rt_manifest_free(&m);
+    return whole;
+}
+
+/* Collective: is this one sound? An error that is no damage of it stays in c->error. */
+static bool is_sound(Rt *rt, const char *path, int64_t step)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    RtManifest m;
+    const RtVerdict *v = find(c, step);
+    if (v != NULL) {
+        return v->sound;
+    }
+    rt_file_forget_error();
+    const bool sound = rt_manifest_verify(rt, path, &m);
+    rt_manifest_free(&m);
+    if (rt_first_error_here(rt) >= 0) {
+        return false;
+    }
+    if (!sound && c->error[0] != '\0') {
+        fprintf(stderr,
+                "trainer: warning: %s is damaged and does not count for --keep: %s\n",
+                path, c->error);
+    }
+    c->error[0] = '\0';
+    rt_prune_note(rt, step, sound);
+    return sound;
+}
+
+/* All ranks count alike; rank 0 removes. */
+static void prune_steps(Rt *rt, const int64_t *steps, int n)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    const RtFlags *f = &rt->state->flags;
+    char path[RT_PATH_BYTES];
+    int64_t kept = 0;
+    for (int i = 0; i < n; i++) {
+        if (steps[i] > c->saved) {
+            continue; /* it was passed over when the run began */
+        }
+        rt_save_moves(rt);
+        rt_file_step_path(path, c->dir, "", steps[i]);
+        if (kept < f->keep) {
+            kept += is_sound(rt, path, steps[i]);
+            if (rt_first_error(rt) >= 0) {
+                return;
+            }
+            continue;
+        }
+        const RtVerdict *v = find(c, steps[i]);
+        const bool periodic = f->keep_every > 0 && steps[i] % f->keep_every == 0;
+        if (rt->rank == 0 && c->error[0] == '\0' && !periodic &&
+            (v != NULL ? v->sound : is_whole(path))) {
+            remove_one(c, path, steps[i]);
+        }
+    }
+}
+
+void rt_prune(Rt *rt)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    int64_t *steps;
+    if (rt->state->flags.keep == 0) {
+        return;
+    }
+    const int n = rt_share_steps(rt, &steps);
+    if (n > 0) {
+        prune_steps(rt, steps, n);
+    }
+    free(steps);
+    if (c->error[0] != '\0') {
+        fprintf(stderr, "trainer: warning: old checkpoints stay: %s\n", c->error);
+        c->error[0] = '\0';
+    }
+    rt_first_error(rt); /* it is told before the run goes on */
+}

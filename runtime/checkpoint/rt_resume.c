@@ -1,0 +1,544 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_resume.c: the start of a run with checkpoints. In: their folder. Out: weights,
+ * masters, moments and the state of the newest one that is sound; or step 0, in an empty
+ * folder only.
+ *
+ * All ranks verify a checkpoint together, and each reads its own slices, whatever mesh
+ * wrote them. One that does not verify is told of and passed over: what it left in the
+ * arena is overwritten by an older one, or the run ends. One of other mathematics is
+ * refused. No pointer file says which is the newest: names and manifests do. */
+#define _GNU_SOURCE
+#include "checkpoint/rt_checkpoint.h"
+#include "rt_out.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The first rank with an error tells and ends the job. */
+static void stop_on_error(Rt *rt, const char *what)
+{
+    const int who = rt_first_error(rt);
+    if (who == rt->rank) {
+        rt_fail(rt, RT_EXIT_ERROR, "%s: %s", what, rt->state->checkpoint->error);
+    }
+    if (who >= 0) {
+        rt_leave(rt);
+    }
+}
+
+/* All ranks found the same: the first one tells. */
+__attribute__((format(printf, 2, 3))) static _Noreturn void refuse(Rt *rt,
+                                                                   const char *fmt, ...)
+{
+    char text[RT_ERROR_BYTES];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (rt->rank != 0) {
+        rt_leave(rt);
+    }
+    rt_fail(rt, RT_EXIT_ERROR, "%s", text);
+}
+
+/* ---- the folder ----------------------------------------------------------------------
+ */
+
+/* NFS has locks of ranges, for writing, so not of a folder that is open for reading. */
+static bool open_lock_file(RtCheckpoint *c)
+{
+    char path[RT_PATH_BYTES + RT_NAME_BYTES];
+    snprintf(path, sizeof path, "%s/.lock", c->dir);
+    close(c->lock);
+    c->lock = rt_file_open(path, O_RDWR | O_CREAT, c->error);
+    return c->lock >= 0;
+}
+
+/* Two runs in one folder would remove each other's checkpoints. Ranks of one that was
+ * killed a moment ago may still be leaving. */
+static bool lock_folder(Rt *rt)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    bool file = false;
+    c->lock = rt_file_open(c->dir, O_RDONLY | O_DIRECTORY, c->error);
+    if (c->lock < 0) {
+        return false;
+    }
+    for (int tries = 0; flock(c->lock, LOCK_EX | LOCK_NB) != 0; tries++) {
+        if (errno == EBADF && !file) {
+            file = true;
+            if (!open_lock_file(c)) {
+                return false;
+            }
+            continue;
+        }
+        if (errno != EWOULDBLOCK) {
+            fprintf(stderr,
+                    "trainer: warning: %s cannot be locked (%s): start no second run "
+                    "there\n",
+                    c->dir, strerror(errno));
+            return true;
+        }
+        if (tries == 100) {
+            snprintf(c->error, sizeof c->error,
+                     "another run writes its checkpoints there");
+            return false;
+        }
+        const struct timespec nap = {0, 50000000};
+        nanosleep(&nap, NULL);
+        rt_enter(rt, RT_AT_LOAD);
+    }
+    return true;
+}
+
+/* A checkpoint in the place of the folder that it lies in: a run would begin at step 0
+ * there. */
+static void refuse_checkpoint(RtCheckpoint *c)
+{
+    char path[RT_PATH_BYTES + RT_NAME_BYTES];
+    snprintf(path, sizeof path, "%s/MANIFEST", c->dir);
+    if (c->error[0] == '\0' && access(path, F_OK) == 0) {
+        snprintf(c->error, sizeof c->error,
+                 "%s is a checkpoint itself: name the folder that it lies in", c->dir);
+    }
+}
+
+/* A folder that must have a checkpoint is never made: it may be a disk's that is not
+ * mounted. */
+static bool find_folder(Rt *rt)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    if (!rt->state->flags.must_resume) {
+        return rt_file_make_folder(c->dir, c->error);
+    }
+    if (access(c->dir, F_OK) != 0 && errno == ENOENT) {
+        snprintf(c->error, sizeof c->error,
+                 "--resume=must, but there is no folder %.500s; is its disk mounted?",
+                 c->dir);
+        return false;
+    }
+    return true;
+}
+
+/* The folder is this run's, and clean; steps of checkpoints in it, largest first, the
+ * same on all ranks. */
+static int64_t *open_folder(Rt *rt, int *count)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    int64_t *steps;
+    if (rt->rank == 0) {
+        refuse_checkpoint(c);
+    }
+    if (rt->rank == 0 && c->error[0] == '\0' && find_folder(rt) && lock_folder(rt)) {
+        rt_file_clean(c->dir, c->error);
+    }
+    *count = rt_share_steps(rt, &steps);
+    stop_on_error(rt, "--checkpoint");
+    return steps;
+}
+
+static char *load_small(Rt *rt, const char *folder, const char *name, int64_t *bytes)
+{
+    char path[RT_PATH_BYTES + RT_NAME_BYTES];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return rt_file_load(path, 1 << 28, bytes, rt->state->checkpoint->error);
+}
+
+/* ---- is it of this trainer? ----------------------------------------------------------
+ */
+
+static bool is_plain(const char *line, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (line[i] < ' ' || line[i] > '~') {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Lines of a that b lacks. */
+static int tell_lines(const char *a, const char *b, const char *whose)
+{
+    char line[300];
+    int told = 0;
+    for (const char *p = a; *p != '\0'; p += strcspn(p, "\n"), p += *p == '\n') {
+        const int n = (int)strcspn(p, "\n");
+        if (!is_plain(p, n)) {
+            continue; /* a stranger's file, on a terminal */
+        }
+        snprintf(line, sizeof line, "\n%.*s\n", n < 290 ? n : 290, p);
+        const bool first = strncmp(b, line + 1, strlen(line) - 1) == 0;
+        if (n > 0 && !first && strstr(b, line) == NULL) {
+            fprintf(stderr, "  %s  %.*s\n", whose, n, p);
+            told++;
+        }
+    }
+    return told;
+}
+
+static _Noreturn void refuse_numerics(Rt *rt, const char *folder, uint64_t hash)
+{
+    const RtTrainer *t = rt->trainer;
+    int64_t bytes;
+    char *theirs = rt->rank == 0 ? load_small(rt, folder, "numerics.txt", &bytes) : NULL;
+    int told = 0;
+    if (theirs != NULL) {
+        told = tell_lines(theirs, t->numerics, "checkpoint:  ") +
+               tell_lines(t->numerics, theirs, "this trainer:");
+    }
+    refuse(rt,
+           "%s is of other mathematics: its numerics hash is %016llx, this trainer's "
+           "%016llx; %s. Its weights can start a new run: --init, without --resume",
+           folder, (unsigned long long)hash, (unsigned long long)t->numerics_hash,
+           told > 0 ? "what differs is listed above"
+                    : "the descriptions are equal, but the architecture, an op or the "
+                      "generator is another");
+}
+
+static void take_platforms(Rt *rt, const RtTrainState *s)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    const RtPlatform mine = {s->step, c->here};
+    memcpy(c->platform, s->platform, sizeof c->platform);
+    c->n_platforms = s->n_platforms;
+    const uint64_t last = c->platform[c->n_platforms - 1].hash;
+    if (last == mine.hash) {
+        return;
+    }
+    if (rt->rank == 0) {
+        fprintf(stderr,
+                "trainer: warning: steps up to %lld were computed on another platform "
+                "(hash %016llx, here %016llx): the run goes on, but its bits may differ "
+                "from those of a run on one platform\n",
+                (long long)s->step, (unsigned long long)last,
+                (unsigned long long)mine.hash);
+    }
+    if (c->n_platforms == RT_MAX_PLATFORMS) {
+        memmove(c->platform, c->platform + 1, sizeof c->platform - sizeof *c->platform);
+        c->n_platforms--;
+    }
+    c->platform[c->n_platforms++] = mine;
+}
+
+/* Are the data others, as far as is known? Then error says what differs. Ranks that know
+ * all digests know the same; the others compare when they do. */
+static bool has_other_data(const Rt *rt, const RtTrainState *s, char *error)
+{
+    const RtState *st = rt->state;
+    const int64_t samples = rt_tokens_samples(st->tokens);
+    if (rt_record_differs(rt, "data", &s->data, !st->digests->pending, error)) {
+        return true;
+    }
+    if (s->data_samples != samples) {
+        snprintf(error, RT_ERROR_BYTES, "there are %lld samples, and there were %lld",
+                 (long long)samples, (long long)s->data_samples);
+        return true;
+    }
+    snprintf(error, RT_ERROR_BYTES, "the beginnings or ends of files differ");
+    return s->data_hash != 0 && s->data_mix == rt_tokens_mix(st->tokens) &&
+           s->data_hash != rt_tokens_hash(st->tokens);
+}
+
+/* No run of this trainer goes on from it. */
+static bool is_other(const Rt *rt, const RtTrainState *s)
+{
+    const RtFlags *f = &rt->state->flags;
+    char ignored[RT_ERROR_BYTES];
+    return s->numerics_hash != rt->trainer->numerics_hash ||
+           (f->seed_given && f->seed != s->seed) ||
+           (!f->accept_data && has_other_data(rt, s, ignored));
+}
+
+static _Noreturn void refuse_other(Rt *rt, const char *folder, const RtTrainState *s)
+{
+    const RtFlags *f = &rt->state->flags;
+    if (s->numerics_hash != rt->trainer->numerics_hash) {
+        refuse_numerics(rt, folder, s->numerics_hash);
+    }
+    if (f->seed_given && f->seed != s->seed) {
+        refuse(rt, "--seed %lld, but %s was trained with seed %lld: leave it out",
+               (long long)f->seed, folder, (long long)s->seed);
+    }
+    char error[RT_ERROR_BYTES];
+    has_other_data(rt, s, error);
+    refuse(rt,
+           "--resume: the data differ from those of %s: %s; restore them, or go on with "
+           "the new ones by --accept-data",
+           folder, error);
+}
+
+static void keep_record(RtRecords *to, RtRecords *from)
+{
+    rt_record_free(to);
+    *to = *from;
+    *from = (RtRecords){NULL, 0};
+}
+
+/* What of the data is other than when the checkpoint was written, or will be compared
+ * when all of them are hashed. */
+static void take_data(Rt *rt, const char *folder, RtTrainState *s)
+{
+    RtDigests *d = rt->state->digests;
+    char error[RT_ERROR_BYTES];
+    if (rt->rank != 0) {
+        return;
+    }
+    if (has_other_data(rt, s, error)) {
+        fprintf(stderr,
+                "trainer: warning: the data differ from those of %s: %s; from here on "
+                "samples are not those of a run that was never stopped\n",
+                folder, error);
+    } else if (s->data_mix != rt_tokens_mix(rt->state->tokens)) {
+        fprintf(stderr,
+                "trainer: warning: --data has other weights, or sources of other sizes, "
+                "than when %s was written: samples come in another order than in a run "
+                "that was never stopped\n",
+                folder);
+    }
+    if (s->data.n == 0) {
+        fprintf(stderr,
+                "trainer: note: %s has no digests of its data (an earlier version wrote "
+                "it): only sizes, beginnings and ends of files were compared\n",
+                folder);
+    }
+    if (rt_record_differs(rt, "eval", &s->eval, !d->pending, error)) {
+        rt_record_warn_eval(error, folder);
+    } else if (d->pending) {
+        keep_record(&d->was_eval, &s->eval);
+    }
+    if (d->pending && !rt->state->flags.accept_data) {
+        keep_record(&d->was_data, &s->data);
+    }
+    snprintf(d->was_in, sizeof d->was_in, "step %lld", (long long)s->step);
+}
+
+static void take_state(Rt *rt, const char *folder, RtTrainState *s)
+{
+    RtState *st = rt->state;
+    take_data(rt, folder, s);
+    take_platforms(rt, s);
+    st->flags.seed = s->seed;
+    st->step = st->first_step = s->step;
+    st->skipped = s->skipped;
+    st->skipped_in_a_row = s->skipped_in_a_row;
+    st->scaled_updates = s->scaled_updates;
+    st->beta1_power = s->beta1_power;
+    st->beta2_power = s->beta2_power;
+    st->loss_scale = s->loss_scale;
+}
+
+/* ---- one checkpoint ------------------------------------------------------------------
+ */
+
+/* A process without descriptors or memory, or rights, learns nothing of a checkpoint: to
+ * take an older one for it would throw steps away. */
+static void stop_on_error_here(Rt *rt, const char *folder)
+{
+    const int who = rt_first_error_here(rt);
+    if (who == rt->rank) {
+        rt_fail(rt, RT_EXIT_ERROR,
+                "%s: %s; that is no damage, so no older checkpoint is taken for it",
+                folder, rt->state->checkpoint->error);
+    }
+    if (who >= 0) {
+        rt_leave(rt);
+    }
+}
+
+/* Collective: if a rank has an error, the first of them tells that the checkpoint is
+ * damaged, and its number is returned; else -1. */
+static int pass_over(Rt *rt, const char *folder)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    const int who = rt_first_error(rt);
+    if (who >= 0) {
+        stop_on_error_here(rt, folder);
+    }
+    if (who == rt->rank) {
+        fprintf(stderr, "trainer: warning: [rank %d] %s is passed over: %s\n", who,
+                folder, c->error);
+    }
+    c->error[0] = '\0';
+    rt_first_error(rt); /* it is told before anything else is */
+    return who;
+}
+
+/* Collective: what train_state.json says; false: it cannot be read. Small files are
+ * verified before. */
+static bool load_state(Rt *rt, const char *folder, int64_t step, RtManifest *m,
+                       RtTrainState *s)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    const int n_small = m->set_files[0];
+    int64_t bytes = 0;
+    rt_chunks_until(rt, &m->chunks, n_small, 0);
+    if (!rt_manifest_agree(rt, m, 0, n_small)) {
+        return false;
+    }
+    char *text = load_small(rt, folder, "train_state.json", &bytes);
+    if (text != NULL && (!rt_state_read(s, text, bytes) || s->step != step)) {
+        snprintf(c->error, sizeof c->error, "train_state.json cannot be read");
+    }
+    free(text);
+    return rt_first_error(rt) < 0;
+}
+
+/* Collective: from the folder of this step, or false: it is damaged, and why is told. */
+static bool load(Rt *rt, int64_t step)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    char folder[RT_PATH_BYTES];
+    RtManifest m;
+    RtTrainState s = {.step = -1};
+    const double begin = rt_clock();
+    rt_file_step_path(folder, c->dir, "", step);
+    c->error[0] = '\0';
+    rt_file_forget_error();
+    bool ok = rt_manifest_open(rt, folder, &m) && load_state(rt, folder, step, &m, &s);
+    if (ok && is_other(rt, &s)) {
+        rt_chunks_until(rt, &m.chunks, m.n_files, 0);
+        if (rt_manifest_agree(rt, &m, m.set_files[0], m.n_files)) {
+            refuse_other(rt, folder, &s);
+        }
+        ok = false;
+    }
+    for (RtSet set = 0; set < RT_SETS && ok; set++) {
+        ok = rt_load_set(rt, set, folder, &m);
+    }
+    if (ok && rt_carry_read(rt, folder)) {
+        take_state(rt, folder, &s);
+    }
+    const int who = pass_over(rt, folder);
+    rt_record_free(&s.data);
+    rt_record_free(&s.eval);
+    rt_manifest_free(&m);
+    rt_prune_note(rt, step, who < 0);
+    if (who < 0 && rt->rank == 0) {
+        printf("resumed from %s: step %lld of %lld, %.2f s\n", folder, (long long)step,
+               (long long)rt->state->flags.steps, rt_clock() - begin);
+        rt_stdout_flush(rt);
+    }
+    return who < 0;
+}
+
+/* ---- the start -----------------------------------------------------------------------
+ */
+
+static RtCheckpoint *open_checkpoint(Rt *rt)
+{
+    char text[1024];
+    RtCheckpoint *c = calloc(1, sizeof *c);
+    if (c != NULL) {
+        c->dir = rt->state->flags.checkpoint;
+        c->lock = -1;
+        c->saved = -1;
+        c->writing = -1;
+        c->stage = malloc(RT_STAGE_ELEMS * sizeof(double));
+        c->convert = malloc(RT_STAGE_ELEMS * sizeof(double));
+        c->chunk = malloc(RT_CHUNK_BYTES);
+    }
+    if (c == NULL || c->stage == NULL || c->convert == NULL || c->chunk == NULL ||
+        !rt_layout_fill(c, rt->trainer)) {
+        rt_fail(rt, RT_EXIT_ERROR, "--checkpoint: out of memory");
+    }
+    c->here = rt_platform_hash(rt->trainer, text, sizeof text);
+    c->platform[0].hash = c->here;
+    c->n_platforms = 1;
+    return c;
+}
+
+bool rt_checkpoint_begin(Rt *rt)
+{
+    const RtFlags *f = &rt->state->flags;
+    char path[RT_PATH_BYTES];
+    int n = 0;
+    if (f->checkpoint == NULL) {
+        return false;
+    }
+    if (!rt_file_step_path(path, f->checkpoint, ".trash-", f->steps)) {
+        refuse(rt, "--checkpoint: the folder's name is too long");
+    }
+    rt_enter(rt, RT_AT_LOAD);
+    rt->state->checkpoint = open_checkpoint(rt);
+    int64_t *steps = open_folder(rt, &n);
+    if (n > 0 && !f->resume) {
+        refuse(
+            rt,
+            "--checkpoint %s: there are checkpoints, the newest of step %lld: --resume "
+            "goes on from it; a new run needs a new folder",
+            f->checkpoint, (long long)steps[0]);
+    }
+    if (n == 0 && f->must_resume) {
+        refuse(rt,
+               "--resume=must: there is no checkpoint in %s; is its disk mounted? "
+               "--resume alone starts at step 0 there",
+               f->checkpoint);
+    }
+    bool loaded = false;
+    for (int i = 0; i < n && !loaded; i++) {
+        loaded = load(rt, steps[i]);
+        if (loaded) {
+            rt->state->checkpoint->saved = steps[i];
+        }
+    }
+    free(steps);
+    if (n > 0 && !loaded) {
+        refuse(rt,
+               "--resume: none of the checkpoints in %s is sound (%d tried), and over "
+               "existing ones no run starts at step 0",
+               f->checkpoint, n);
+    }
+    if (!loaded && f->init != NULL && !rt_carry_read(rt, f->init)) {
+        stop_on_error(rt, "--init");
+    }
+    if (rt->state->step < f->steps) { /* one that is finished writes nothing */
+        rt->state->checkpoint->one_writer = rt_writers_try(rt);
+        rt_snapshot_open(rt);
+    }
+    if (n == 0 && f->resume && rt->rank == 0) {
+        printf("no checkpoint in %s yet: starting at step 0\n", f->checkpoint);
+        rt_stdout_flush(rt);
+    }
+    return loaded;
+}
+
+/* It reads only: a run may write there at the same time. */
+void rt_checkpoint_weights(Rt *rt)
+{
+    char folder[RT_PATH_BYTES];
+    int64_t *steps = NULL;
+    bool sound = false;
+    if (!rt_file_step_path(folder, rt->state->flags.checkpoint, ".trash-",
+                           INT64_MAX / 2)) {
+        refuse(rt, "--checkpoint: the folder's name is too long");
+    }
+    rt_enter(rt, RT_AT_LOAD);
+    RtCheckpoint *c = rt->state->checkpoint = open_checkpoint(rt);
+    refuse_checkpoint(c);
+    const int n = rt_share_steps(rt, &steps);
+    stop_on_error(rt, "--checkpoint");
+    for (int i = 0; i < n && !sound; i++) {
+        RtManifest m;
+        rt_file_step_path(folder, c->dir, "", steps[i]);
+        c->error[0] = '\0';
+        rt_file_forget_error();
+        sound = rt_manifest_verify(rt, folder, &m);
+        if (!sound) {
+            pass_over(rt, folder);
+        }
+        rt_manifest_free(&m);
+    }
+    free(steps);
+    if (!sound) {
+        refuse(rt, "--checkpoint %s: %s", c->dir,
+               n == 0 ? "there is no checkpoint" : "none of the checkpoints is sound");
+    }
+    rt_import_weights(rt, folder);
+}

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_snapshot.c: saves beside training. In: the arena after a step. Out: a copy in host
+ * memory of what this rank writes, as it stands in the files, and a thread that writes it
+ * while the next steps run.
+ *
+ * The copy lies in the memory that all ranks share, behind everything else there, so that
+ * one rank can write what others copied (--one-writer). It is taken at start, in its
+ * planned size, or not at all. The thread follows the same protocol as a save that is
+ * waited for (rt_save.c); threads agree by mail, a place in the shared page that the step
+ * does not use. One save at a time: the next one, the end of the run and a signal wait
+ * for it. Where it fails it ends the process, or, with --keep-going, says so. */
+#define _GNU_SOURCE
+#include "checkpoint/rt_checkpoint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+enum { PAGE = 4096 };
+
+/* ---- agreement --------------------------------------------------------------------- */
+
+static _Thread_local bool is_writer;
+
+typedef struct Mail {
+    const Rt *rt;
+    bool read; /* have all read, or sent? */
+    uint64_t count;
+} Mail;
+
+static bool mail_ready(const void *ctx)
+{
+    const Mail *m = ctx;
+    for (int r = 0; r < m->rt->world_size; r++) {
+        const RtRankShared *p = &m->rt->state->shared->rank[r];
+        if (atomic_load(m->read ? &p->mail_read : &p->published[RT_MAIL]) < m->count) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The page says what this rank waits for: of a writer, once the run waits for it. */
+static void mail_shows(Rt *rt, uint64_t count)
+{
+    RtRankShared *me = &rt->state->shared->rank[rt->rank];
+    atomic_store(&me->waiting_ranks, rt->world_size);
+    atomic_store(&me->waiting_stride, 1);
+    atomic_store(&me->waiting_segment, -1);
+    atomic_store(&me->waiting_count, count);
+    atomic_store(&me->waiting, count > 0 ? RT_MAIL : -1);
+}
+
+static void mail_wait(Rt *rt, bool read, uint64_t count)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    const Mail m = {rt, read, count};
+    if (mail_ready(&m)) {
+        return;
+    }
+    atomic_store(&c->mail_waits, count);
+    if (!is_writer) {
+        mail_shows(rt, count);
+    }
+    for (int tries = 0; !mail_ready(&m); tries++) {
+        rt_pause(rt, tries, mail_ready, &m);
+    }
+    atomic_store(&c->mail_waits, 0);
+    if (!is_writer) {
+        mail_shows(rt, 0);
+    }
+    rt_save_moves(rt);
+}
+
+void rt_save_sum(Rt *rt, uint64_t *words, int n)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    RtShared *shared = rt->state->shared;
+    RtRankShared *me = &shared->rank[rt->rank];
+    mail_wait(rt, true, c->mails);
+    memcpy(shared->mail[rt->rank], words, (size_t)n * sizeof *words);
+    atomic_store(&me->mail_bytes, (uint32_t)((size_t)n * sizeof *words));
+    atomic_store(&me->published[RT_MAIL], ++c->mails);
+    rt_ring(shared);
+    mail_wait(rt, false, c->mails);
+    for (int i = 0; i < n; i++) {
+        words[i] = 0;
+        for (int r = 0; r < rt->world_size; r++) {
+            words[i] += shared->mail[r][i];
+        }
+    }
+    atomic_store(&me->mail_read, c->mails);
+    rt_ring(shared);
+}
+
+/* The writer's moves are not the step's. */
+void rt_save_moves(Rt *rt)
+{
+    if (!is_writer) {
+        rt_enter(rt, atomic_load(&rt->state->shared->rank[rt->rank].place));
+        return;
+    }
+    atomic_fetch_add(&rt->state->checkpoint->moves, 1);
+    if (atomic_load(&rt->state->shared->abort) != 0) {
+        rt_leave(rt);
+    }
+}
+
+/* ---- memory ------------------------------------------------------------------------ */
+
+typedef struct Taking {
+    Rt *rt;
+    const RtSegment *segment;
+    RtSet set;
+    char *to; /* NULL: only counts */
+    int64_t bytes;
+} Taking;
+
+/* On a device one copy after the other; else all threads of the step copy. */
+static void take_run(void *ctx, const RtRun *run)
+{
+    Taking *s = ctx;
+    const RtCheckpoint *c = s->rt->state->checkpoint;
+    const int64_t item = (int64_t)rt_dtype_bytes(c->dtype[s->set]);
+    if (c->file_of[s->set][run->param_id] < 0) {
+        return; /* a matrix: it has no such moment */
+    }
+    char *to = s->to != NULL ? s->to + s->bytes : NULL;
+    s->bytes += run->elems * item;
+    if (to == NULL) {
+        return;
+    }
+#ifdef RT_CUDA
+    enum { BLOCK_ELEMS = RT_STAGE_ELEMS };
+#else
+    enum { BLOCK_ELEMS = 1 << 14 };
+#pragma omp parallel for schedule(static)
+#endif
+    for (int64_t i = 0; i < run->elems; i += BLOCK_ELEMS) {
+        uint16_t halves[2 * BLOCK_ELEMS]; /* of split masters */
+        const int64_t left = run->elems - i;
+        rt_layout_take(s->rt, s->set, s->segment, run->shard_offset_elems + i,
+                       left < BLOCK_ELEMS ? left : BLOCK_ELEMS, to + i * item, halves);
+    }
+}
+
+/* Everything this rank writes, in the order in which it is written: a run after the
+ * other, segment after segment, set after set. Bytes. */
+static int64_t take_all(Rt *rt, char *to)
+{
+    const RtTrainer *t = rt->trainer;
+    Taking s = {.rt = rt, .to = to};
+    for (s.set = 0; s.set < RT_SETS; s.set++) {
+        for (int i = 0; i < t->n_segments; i++) {
+            s.segment = &t->segments[i];
+            if (rt_layout_offset(s.segment, s.set) >= 0) {
+                rt_share_runs(rt, i, take_run, &s);
+            }
+        }
+    }
+    return s.bytes;
+}
+
+void rt_snapshot_take(Rt *rt)
+{
+    take_all(rt, rt->state->checkpoint->snapshot[rt->rank]);
+}
+
+static int64_t pages(int64_t bytes)
+{
+    return (bytes + PAGE - 1) / PAGE * PAGE;
+}
+
+/* The planned number, which the largest of this trainer's ranks needs to the byte. */
+static void check_plan(Rt *rt)
+{
+    const int64_t need = take_all(rt, NULL), planned = rt->trainer->snapshot_bytes;
+    uint64_t ranks[2] = {need == planned, need > planned};
+    rt_save_sum(rt, ranks, 2);
+    if (ranks[0] == 0 || ranks[1] > 0) {
+        rt_fail(rt, RT_EXIT_ERROR,
+                "a copy of what a rank writes takes at most %lld bytes by the plan, and "
+                "%lld here: a bug of the generator's",
+                (long long)planned, (long long)need);
+    }
+}
+
+/* Where one rank has no memory for its copy, none keeps it. */
+static void unmap_snapshots(Rt *rt)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    const int64_t size = pages(rt->trainer->snapshot_bytes);
+    for (int r = 0; r < rt->world_size; r++) {
+        if (c->snapshot[r] != NULL) {
+            munmap(c->snapshot[r], (size_t)size);
+            c->snapshot[r] = NULL;
+        }
+    }
+    fallocate(rt->state->shared_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+              rt_shared_bytes(rt->trainer) + rt->rank * size, size);
+}
+
+static bool map_snapshots(Rt *rt)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    const int64_t size = pages(rt->trainer->snapshot_bytes);
+    const int64_t base = rt_shared_bytes(rt->trainer);
+    const int fd = rt->state->shared_fd;
+    int reserved;
+    do {
+        reserved = fallocate(fd, 0, base + rt->rank * size, size);
+    } while (reserved != 0 && errno == EINTR);
+    if (reserved != 0) {
+        snprintf(c->error, sizeof c->error, "%lld bytes of memory for copies: %s",
+                 (long long)size, strerror(errno));
+    }
+    if (rt_first_error(rt) >= 0) {
+        return false; /* all have theirs, or nobody looks at another's */
+    }
+    for (int r = 0; r < rt->world_size; r++) {
+        c->snapshot[r] = NULL;
+        if (r != rt->rank && !c->one_writer) {
+            continue;
+        }
+        void *at = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                        base + r * size);
+        if (at == MAP_FAILED) {
+            snprintf(c->error, sizeof c->error, "copies cannot be mapped: %s",
+                     strerror(errno));
+            break;
+        }
+        c->snapshot[r] = at;
+    }
+    return rt_first_error(rt) < 0;
+}
+
+int64_t rt_snapshot_bytes(const Rt *rt)
+{
+    const RtCheckpoint *c = rt->state->checkpoint;
+    return c != NULL && c->snapshots ? rt->trainer->snapshot_bytes : 0;
+}
+
+bool rt_snapshot_holds(const Rt *rt, uintptr_t address)
+{
+    for (int r = 0; rt_snapshot_bytes(rt) > 0 && r < rt->world_size; r++) {
+        const uintptr_t from = (uintptr_t)rt->state->checkpoint->snapshot[r];
+        if (from != 0 && address >= from &&
+            address < from + (uintptr_t)rt->trainer->snapshot_bytes) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The first rank of a machine looks, before the kernel kills. */
+static bool memory_suffices(Rt *rt)
+{
+    const RtTrainer *t = rt->trainer;
+    const RtShared *shared = rt->state->shared;
+    const bool looks = rt_ranks_here(shared, rt->rank) == 0;
+    const int64_t need = rt_ranks_here(shared, t->world_size) * pages(t->snapshot_bytes);
+    uint64_t awaited = (uint64_t)rt_arena_awaits_bytes(rt);
+    rt_save_sum(rt, &awaited, 1);
+    const int64_t free_bytes = rt_host_free_bytes() - (int64_t)awaited;
+    const bool lacking = looks && need > free_bytes;
+    uint64_t lacks = lacking;
+    rt_save_sum(rt, &lacks, 1);
+    if (lacking) {
+        fprintf(stderr,
+                "trainer: warning: to save while training goes on takes copies of %.2f "
+                "MiB, but only %.2f MiB of memory are available%s\n",
+                (double)need / 1048576.0,
+                (double)(free_bytes > 0 ? free_bytes : 0) / 1048576.0,
+                rt->state->checkpoint->one_writer ? "" : ": training waits for saves");
+    }
+    return !lacks;
+}
+
+void rt_snapshot_open(Rt *rt)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    const RtFlags *f = &rt->state->flags;
+    c->apart = !f->wait_for_saves &&
+               (f->checkpoint_seconds > 0 ||
+                (f->checkpoint_every > 0 && f->checkpoint_every < f->steps));
+    if (!c->apart && !c->one_writer) {
+        return;
+    }
+    check_plan(rt);
+    if (!memory_suffices(rt) && !c->one_writer) {
+        c->apart = false;
+        return;
+    }
+    if (map_snapshots(rt)) {
+        rt_arena_pin(rt, c->snapshot[rt->rank], pages(rt->trainer->snapshot_bytes));
+        c->snapshots = true;
+        return;
+    }
+    const int who = rt_first_error(rt);
+    unmap_snapshots(rt);
+    if (who == rt->rank && c->one_writer) {
+        rt_fail(rt, RT_EXIT_ERROR, "--one-writer: %s", c->error);
+    }
+    if (who >= 0 && c->one_writer) {
+        rt_leave(rt);
+    }
+    if (who == rt->rank) {
+        fprintf(stderr, "trainer: warning: [rank %d] %s: training waits for saves\n", who,
+                c->error);
+    }
+    c->error[0] = '\0';
+    c->apart = false;
+}
+
+/* ---- the thread -------------------------------------------------------------------- */
+
+static void *write_apart(void *ctx)
+{
+    Rt *rt = ctx;
+    RtCheckpoint *c = rt->state->checkpoint;
+    is_writer = true;
+    rt_save_write(rt, c->writing);
+    atomic_store(&c->written, true);
+    rt_ring(rt->state->shared);
+    return NULL;
+}
+
+bool rt_snapshot_start(Rt *rt, int64_t step)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    sigset_t all, before;
+    c->writing = step;
+    atomic_store(&c->written, false);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the step's thread's */
+    const int e = pthread_create(&c->writer, NULL, write_apart, rt);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (e != 0) {
+        c->writing = -1;
+        fprintf(stderr, "trainer: warning: [rank %d] no thread to save with: %s\n",
+                rt->rank, strerror(e));
+    }
+    return e == 0;
+}
+
+void rt_snapshot_join(Rt *rt)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    uint64_t moves = 0;
+    if (c->writing < 0) {
+        return;
+    }
+    rt_enter(rt, RT_AT_SAVE);
+    while (!atomic_load(&c->written)) {
+        const struct timespec nap = {0, 1000000};
+        nanosleep(&nap, NULL);
+        if (atomic_load(&c->moves) != moves) {
+            moves = atomic_load(&c->moves);
+            rt_enter(rt, RT_AT_SAVE);
+        }
+        mail_shows(rt, atomic_load(&c->mail_waits));
+    }
+    mail_shows(rt, 0);
+    pthread_join(c->writer, NULL);
+    c->writing = -1;
+}

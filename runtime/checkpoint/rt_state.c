@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_state.c: the small files of a checkpoint. In: the run's state, or the text it was
+ * written as. Out: train_state.json, which with weights, masters and moments is all that
+ * a run is, and the index of weights in several files. Numbers that must come back to the
+ * bit are written as C99 hex floats; nothing in them knows ranks, hosts or time. */
+#include "checkpoint/rt_checkpoint.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void rt_state_take(const Rt *rt, int64_t step, RtTrainState *s)
+{
+    const RtState *st = rt->state;
+    *s = (RtTrainState){.step = step,
+                        .skipped = st->skipped,
+                        .skipped_in_a_row = st->skipped_in_a_row,
+                        .scaled_updates = st->scaled_updates,
+                        .beta1_power = st->beta1_power,
+                        .beta2_power = st->beta2_power,
+                        .loss_scale = st->loss_scale};
+}
+
+char *rt_state_text(const Rt *rt, const RtTrainState *s)
+{
+    const RtTrainer *t = rt->trainer;
+    const RtState *st = rt->state;
+    const RtCheckpoint *c = st->checkpoint;
+    char *text = NULL;
+    size_t bytes;
+    FILE *f = open_memstream(&text, &bytes);
+    if (f == NULL) {
+        return NULL;
+    }
+    fprintf(f,
+            "{\n  \"format\": \"fsdpgen train state 2\",\n  \"trainer\": \"%s\",\n"
+            "  \"generator\": \"%s\",\n  \"step\": %lld,\n  \"samples\": %lld,\n"
+            "  \"data_samples\": %lld,\n  \"data_mix\": \"%016llx\",\n"
+            "  \"data_hash\": \"%016llx\",\n  \"seed\": %lld,\n  \"skipped\": %lld,\n"
+            "  \"skipped_in_a_row\": %lld,\n  \"beta1_power\": \"%a\",\n"
+            "  \"beta2_power\": \"%a\",\n  \"loss_scale\": \"%a\",\n"
+            "  \"scaled_updates\": %lld,\n  \"numerics\": \"%016llx\",\n"
+            "  \"platforms\": [",
+            t->name, t->generator, (long long)s->step,
+            (long long)(s->step * t->micro_batches * t->micro_batch),
+            (long long)rt_tokens_samples(st->tokens),
+            (unsigned long long)rt_tokens_mix(st->tokens),
+            (unsigned long long)rt_tokens_hash(st->tokens), (long long)st->flags.seed,
+            (long long)s->skipped, (long long)s->skipped_in_a_row, s->beta1_power,
+            s->beta2_power, s->loss_scale, (long long)s->scaled_updates,
+            (unsigned long long)t->numerics_hash);
+    for (int i = 0; i < c->n_platforms; i++) {
+        fprintf(f, "%s{\"from_step\": %lld, \"hash\": \"%016llx\"}", i > 0 ? ", " : "",
+                (long long)c->platform[i].from_step,
+                (unsigned long long)c->platform[i].hash);
+    }
+    fprintf(f, "]");
+    rt_record_write(rt, f);
+    fprintf(f, "\n}\n");
+    if (fclose(f) != 0) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+char *rt_state_index(const RtCheckpoint *c, const RtTrainer *t)
+{
+    char *text = NULL;
+    size_t bytes;
+    int64_t total = 0;
+    const char *before = "";
+    FILE *f = open_memstream(&text, &bytes);
+    if (f == NULL) {
+        return NULL;
+    }
+    for (int i = 0; i < t->n_params; i++) {
+        total += t->params[i].elems * (int64_t)rt_dtype_bytes(t->param_dtype);
+    }
+    fprintf(f, "{\n  \"metadata\": {\"total_size\": %lld},\n  \"weight_map\": {\n",
+            (long long)total);
+    for (int i = 0; i < t->n_params; i++) {
+        const RtParam *p = &t->params[i];
+        const char *file = c->files[c->file_of[RT_SET_WEIGHTS][i]].name;
+        for (int k = 0; k == 0 || k < p->n_parts; k++, before = ",\n") {
+            fprintf(f, "%s    \"%s\": \"%s\"", before,
+                    p->n_parts > 0 ? p->parts[k].name : p->name, file);
+        }
+    }
+    fprintf(f, "\n  }\n}\n");
+    if (fclose(f) != 0) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+/* ---- reading ----------------------------------------------------------------------- */
+
+static bool read_real(RtJson *j, double *x)
+{
+    char text[40], *end;
+    if (!rt_json_text(j, text, sizeof text)) {
+        return false;
+    }
+    *x = strtod(text, &end);
+    return end != text && *end == '\0' && rt_is_finite(*x);
+}
+
+static bool read_platforms(RtJson *j, RtTrainState *s)
+{
+    char key[32];
+    bool first = true, ok = rt_json_open(j, '[');
+    while (ok && rt_json_item(j, ']', &first)) {
+        RtPlatform p = {0, 0};
+        bool one = true;
+        ok = rt_json_open(j, '{');
+        while (ok && rt_json_item(j, '}', &one)) {
+            ok = rt_json_key(j, key, sizeof key) &&
+                 (strcmp(key, "hash") == 0 ? rt_json_hash(j, &p.hash)
+                                           : rt_json_int(j, &p.from_step));
+        }
+        ok = ok && s->n_platforms < RT_MAX_PLATFORMS;
+        if (ok) {
+            s->platform[s->n_platforms++] = p;
+        }
+    }
+    return ok && !j->failed;
+}
+
+static bool read_member(RtJson *j, const char *key, RtTrainState *s)
+{
+    const struct {
+        const char *key;
+        int64_t *n;
+    } numbers[] = {
+        {"step", &s->step},
+        {"samples", &s->samples},
+        {"data_samples", &s->data_samples},
+        {"seed", &s->seed},
+        {"skipped", &s->skipped},
+        {"skipped_in_a_row", &s->skipped_in_a_row},
+        {"scaled_updates", &s->scaled_updates},
+    };
+    const struct {
+        const char *key;
+        double *x;
+    } reals[] = {
+        {"beta1_power", &s->beta1_power},
+        {"beta2_power", &s->beta2_power},
+        {"loss_scale", &s->loss_scale},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        if (strcmp(key, numbers[i].key) == 0) {
+            return rt_json_int(j, numbers[i].n) && *numbers[i].n >= 0;
+        }
+    }
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
+        if (strcmp(key, reals[i].key) == 0) {
+            return read_real(j, reals[i].x);
+        }
+    }
+    if (strcmp(key, "numerics") == 0) {
+        return rt_json_hash(j, &s->numerics_hash);
+    }
+    if (strcmp(key, "data_mix") == 0) {
+        return rt_json_hash(j, &s->data_mix);
+    }
+    if (strcmp(key, "data_hash") == 0) {
+        return rt_json_hash(j, &s->data_hash);
+    }
+    if (strcmp(key, "data") == 0 || strcmp(key, "eval") == 0) {
+        return rt_record_read(j, key[0] == 'd' ? &s->data : &s->eval);
+    }
+    return strcmp(key, "platforms") == 0 ? read_platforms(j, s) : rt_json_skip(j);
+}
+
+/* Its bytes are those that were written: the manifest's hash says so. What is missing is
+ * of another version. */
+bool rt_state_read(RtTrainState *s, const char *text, int64_t bytes)
+{
+    RtJson j = {text, text + bytes, false};
+    char key[64];
+    bool first = true;
+    *s = (RtTrainState){
+        .step = -1, .seed = -1, .beta1_power = -1, .beta2_power = -1, .loss_scale = -1};
+    if (!rt_json_open(&j, '{')) {
+        return false;
+    }
+    while (rt_json_item(&j, '}', &first)) {
+        if (!rt_json_key(&j, key, sizeof key) || !read_member(&j, key, s)) {
+            return false;
+        }
+    }
+    return rt_json_done(&j) && s->step >= 0 && s->seed >= 0 && s->beta1_power >= 0 &&
+           s->beta2_power >= 0 && s->loss_scale >= 0 && s->n_platforms > 0;
+}

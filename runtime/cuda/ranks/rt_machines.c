@@ -1,0 +1,534 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_machines.c: ranks on several machines. In: each machine's shared page. Out: pages
+ * that say the same.
+ *
+ * What the hosts of ranks say to each other goes through the shared page and the control
+ * areas, of which each rank writes its own. So it is enough that what a rank writes on
+ * its machine comes to the others in the same order: first what it says, then how many
+ * times it has spoken. The first rank's watcher of each machine has a connection with
+ * that of rank 0's (rt_meet.c), which passes on what comes. One thread sends what has
+ * changed whenever the bell rings, one receives.
+ *
+ * A rank overwrites what it said only once all have read it: what lies there when the
+ * count is read is what belongs to the count. Messages travel in records that are sealed
+ * (rt_door.h), so bytes that others insert, change or repeat are noticed. Each message
+ * names its rank, which must live where the message comes from. Silence is told from
+ * idleness by a message now and then; a connection that is silent or closed, or brings
+ * anything else, ends the job. */
+#define _GNU_SOURCE
+#include "cuda/ranks/rt_machines.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { TICK_MS = 250, BEAT_MS = 500, SILENCE_S = 30, LINGER_MS = 5000 };
+enum { BUFFER_BYTES = 1 << 16 }; /* of a record with its seal */
+
+typedef enum { JOB, RANK, CONTROL, MAIL } Kind;
+typedef struct Head {
+    uint32_t kind, bytes; /* of what follows */
+    int32_t rank, pad;
+} Head;
+typedef struct JobWord {
+    int32_t abort, signal, again;
+} JobWord;
+
+static struct {
+    const RtTrainer *trainer;
+    RtShared *shared;
+    char *control; /* of all ranks */
+    RtLink *link;
+    int links;
+    RtJob *job;
+    int64_t silence_ns;
+    _Atomic int ending, gone; /* this machine's ranks are done; so is the receiver */
+    pthread_t sender, receiver;
+    /* the sender's: what all links have been told */
+    RtView *told;
+    JobWord told_job;
+    int64_t beat_ns; /* when all was told last, new or not */
+} net;
+
+/* ---- a link that breaks ---------------------------------------------------------- */
+
+static void lost(RtLink *l, const char *why)
+{
+    int first = -1;
+    for (int r = 0; r < net.trainer->world_size && first < 0; r++) {
+        first = l->behind[r] && !atomic_load(&net.shared->rank[r].done) ? r : -1;
+    }
+    if (first >= 0 && atomic_load(&net.ending) == 0 &&
+        rt_job_fails(net.job, RT_EXIT_ERROR)) {
+        rt_job_tell("the machine of rank %d is lost: %s", first, why);
+    }
+}
+
+/* ---- what is sent ---------------------------------------------------------------- */
+
+static void flush(RtLink *l)
+{
+    size_t at = 0;
+    const size_t bytes = l->out_bytes > 0 ? rt_sealed_bytes(l->out_bytes) : 0;
+    if (bytes > 0) {
+        rt_seal(&l->ours, l->out, l->out_bytes);
+    }
+    while (at < bytes) {
+        const ssize_t n = send(l->socket, l->out + at, bytes - at, MSG_NOSIGNAL);
+        if (n < 0 && errno != EINTR) {
+            lost(l, errno == EAGAIN ? "it takes nothing in" : strerror(errno));
+            shutdown(l->socket, SHUT_RDWR); /* the receiver closes it */
+            break;
+        }
+        at += n > 0 ? (size_t)n : 0;
+    }
+    l->out_bytes = 0;
+}
+
+static void say(RtLink *l, Kind kind, int rank, const void *what, size_t bytes)
+{
+    const Head head = {.kind = kind, .bytes = (uint32_t)bytes, .rank = rank};
+    if (rt_sealed_bytes(l->out_bytes + sizeof head + bytes) > BUFFER_BYTES) {
+        flush(l);
+    }
+    unsigned char *to = l->out + RT_SEAL_HEAD + l->out_bytes;
+    memcpy(to, &head, sizeof head);
+    memcpy(to + sizeof head, what, bytes);
+    l->out_bytes += sizeof head + bytes;
+}
+
+/* What is counted is read last by others, so first here. */
+static RtView view_of(RtRankShared *r)
+{
+    RtView v = {.finished = atomic_load(&r->finished),
+                .mail_read = atomic_load(&r->mail_read),
+                .done = atomic_load(&r->done)};
+    for (int s = 0; s < RT_STREAMS; s++) {
+        v.published[s] = atomic_load(&r->published[s]);
+    }
+    v.waiting_count = atomic_load(&r->waiting_count);
+    v.step = atomic_load(&r->step);
+    v.moved_ns = atomic_load(&r->moved_ns);
+    v.looked_ns = atomic_load(&r->looked_ns);
+    v.numerics_hash = r->numerics_hash;
+    v.platform_hash = r->platform_hash;
+    v.place = atomic_load(&r->place);
+    v.waiting = atomic_load(&r->waiting);
+    v.waiting_segment = atomic_load(&r->waiting_segment);
+    v.waiting_ranks = atomic_load(&r->waiting_ranks);
+    v.waiting_stride = atomic_load(&r->waiting_stride);
+    if (v.waiting_ranks <= 0 || v.waiting_stride <= 0) { /* half written: nobody yet */
+        v.waiting_ranks = v.waiting_stride = 0;
+    }
+    v.control_bytes = atomic_load(&r->control_bytes);
+    v.mail_bytes = atomic_load(&r->mail_bytes);
+    return v;
+}
+
+static char *control_of(int rank)
+{
+    return net.control + rank * rt_control_bytes(net.trainer);
+}
+
+/* To all links but that behind which it lives: what it says, then that it has. */
+static void say_rank(int rank, const RtView *v)
+{
+    const RtView *told = &net.told[rank];
+    const int64_t now = rt_clock_ns();
+    RtView on_the_way = *v;
+    on_the_way.moved_ns = now - v->moved_ns;
+    on_the_way.looked_ns = now - v->looked_ns;
+    for (int i = 0; i < net.links; i++) {
+        RtLink *l = &net.link[i];
+        if (l->behind[rank]) {
+            continue;
+        }
+        if (v->published[RT_CONTROL] != told->published[RT_CONTROL] &&
+            v->control_bytes > 0) {
+            say(l, CONTROL, rank, control_of(rank), v->control_bytes);
+        }
+        if (v->published[RT_MAIL] != told->published[RT_MAIL] && v->mail_bytes > 0) {
+            say(l, MAIL, rank, net.shared->mail[rank], v->mail_bytes);
+        }
+        say(l, RANK, rank, &on_the_way, sizeof on_the_way);
+    }
+    net.told[rank] = *v;
+}
+
+static void say_all(void)
+{
+    const int64_t now = rt_clock_ns();
+    const bool beat = now - net.beat_ns > BEAT_MS * INT64_C(1000000);
+    const size_t bytes = beat ? sizeof(RtView) : offsetof(RtView, moved_ns);
+    for (int r = 0; r < net.trainer->world_size; r++) {
+        const RtView v = view_of(&net.shared->rank[r]);
+        if (memcmp(&v, &net.told[r], bytes) != 0) {
+            say_rank(r, &v);
+        }
+    }
+    const JobWord job = {atomic_load(&net.shared->abort),
+                         atomic_load(&net.shared->signal),
+                         atomic_load(&net.shared->again)};
+    const bool news = memcmp(&job, &net.told_job, sizeof job) != 0;
+    net.told_job = job;
+    net.beat_ns = beat ? now : net.beat_ns;
+    for (int i = 0; i < net.links; i++) {
+        if (news || beat) {
+            say(&net.link[i], JOB, -1, &job, sizeof job);
+        }
+        flush(&net.link[i]);
+    }
+}
+
+/* Until the next ring, or not long: as rt_pause sleeps. */
+static void listen_for(uint32_t bell)
+{
+    const struct timespec longest = {0, TICK_MS * 1000000};
+    atomic_fetch_add(&net.shared->sleepers, 1);
+    syscall(SYS_futex, &net.shared->bell, FUTEX_WAIT, bell, &longest, NULL, 0);
+    atomic_fetch_sub(&net.shared->sleepers, 1);
+}
+
+static void *send_on(void *unused)
+{
+    (void)unused;
+    for (;;) {
+        const uint32_t bell = atomic_load(&net.shared->bell);
+        const bool last = atomic_load(&net.ending) != 0;
+        say_all();
+        if (last) {
+            break;
+        }
+        listen_for(bell);
+    }
+    for (int i = 0; i < net.links; i++) {
+        shutdown(net.link[i].socket, SHUT_WR);
+    }
+    return NULL;
+}
+
+/* ---- what comes ------------------------------------------------------------------ */
+
+/* True: it is news. */
+static bool hear_job(const JobWord *w)
+{
+    RtShared *shared = net.shared;
+    int none = 0;
+    bool news =
+        w->abort != 0 && atomic_compare_exchange_strong(&shared->abort, &none, w->abort);
+    if (w->signal != 0) {
+        news = atomic_exchange(&shared->signal, w->signal) != w->signal || news;
+    }
+    if (w->again != 0) {
+        news = atomic_exchange(&shared->again, 1) == 0 || news;
+    }
+    return news;
+}
+
+static void hear_rank(RtRankShared *r, const RtView *v)
+{
+    const int64_t now = rt_clock_ns();
+    atomic_store(&r->place, v->place);
+    atomic_store(&r->step, v->step);
+    atomic_store(&r->moved_ns, now - v->moved_ns);
+    atomic_store(&r->looked_ns, now - v->looked_ns);
+    atomic_store(&r->waiting_count, v->waiting_count);
+    atomic_store(&r->waiting_segment, v->waiting_segment);
+    atomic_store(&r->waiting_ranks, v->waiting_ranks);
+    atomic_store(&r->waiting_stride, v->waiting_stride);
+    atomic_store(&r->waiting, v->waiting);
+    r->numerics_hash = v->numerics_hash;
+    r->platform_hash = v->platform_hash;
+    atomic_store(&r->control_bytes, v->control_bytes);
+    atomic_store(&r->mail_bytes, v->mail_bytes);
+    for (int s = 0; s < RT_STREAMS; s++) {
+        atomic_store(&r->published[s], v->published[s]);
+    }
+    atomic_store(&r->finished, v->finished);
+    atomic_store(&r->mail_read, v->mail_read);
+    atomic_store(&r->done, v->done);
+}
+
+/* Of how long ago; a hair before 0 where the rank moved while its watcher looked. */
+static bool is_age(int64_t ns)
+{
+    const int64_t most = INT64_C(1000000000000000000); /* 30 years */
+    return ns >= -most && ns <= most;
+}
+
+/* Whom a rank waits for is looked up by these. */
+static bool makes_sense(const RtView *v)
+{
+    const int ranks = net.trainer->world_size;
+    return is_age(v->moved_ns) && is_age(v->looked_ns) && v->waiting >= -1 &&
+           v->waiting < RT_STREAMS && v->waiting_ranks >= 0 &&
+           v->waiting_ranks <= ranks && v->waiting_stride >= 0 &&
+           (int64_t)v->waiting_ranks * v->waiting_stride <= ranks &&
+           (v->waiting_ranks == 0) == (v->waiting_stride == 0) &&
+           v->control_bytes <= RT_SUM_WORDS * sizeof(uint64_t) &&
+           v->mail_bytes <= RT_SUM_WORDS * sizeof(uint64_t) &&
+           v->place < net.trainer->n_places;
+}
+
+/* False: it is no message of a trainer's. Sets *news where one that sleeps may wait for
+ * it. */
+static bool hear(const RtLink *l, const Head *h, const unsigned char *what, bool *news)
+{
+    JobWord job;
+    RtView view;
+    if (h->kind == JOB) {
+        memcpy(&job, what, sizeof job);
+        *news = hear_job(&job) || *news;
+        return true;
+    }
+    *news = true;
+    if (h->rank < 0 || h->rank >= net.trainer->world_size || !l->behind[h->rank]) {
+        return false;
+    }
+    if (h->kind == CONTROL) {
+        memcpy(control_of(h->rank), what, h->bytes);
+    } else if (h->kind == MAIL) {
+        memcpy(net.shared->mail[h->rank], what, h->bytes);
+    } else {
+        memcpy(&view, what, sizeof view);
+        if (!makes_sense(&view)) {
+            return false;
+        }
+        hear_rank(&net.shared->rank[h->rank], &view);
+    }
+    return true;
+}
+
+static bool has_size(const Head *h)
+{
+    switch (h->kind) {
+    case JOB:
+        return h->bytes == sizeof(JobWord);
+    case RANK:
+        return h->bytes == sizeof(RtView);
+    case CONTROL:
+    case MAIL:
+        return h->bytes <= RT_SUM_WORDS * sizeof(uint64_t);
+    default:
+        return false;
+    }
+}
+
+/* The messages of a record; false: they are not what a trainer says. */
+static bool hear_record(const RtLink *l, const unsigned char *at, size_t bytes)
+{
+    bool news = false, good = true;
+    Head h;
+    while (good && bytes > 0) {
+        good = bytes >= sizeof h;
+        if (good) {
+            memcpy(&h, at, sizeof h);
+            good = has_size(&h) && bytes - sizeof h >= h.bytes &&
+                   hear(l, &h, at + sizeof h, &news);
+        }
+        if (good) {
+            at += sizeof h + h.bytes;
+            bytes -= sizeof h + h.bytes;
+        }
+    }
+    if (news) {
+        rt_ring(net.shared);
+    }
+    return good;
+}
+
+/* All whole records that have come; false: the other machine did not seal one of them,
+ * or it lies. */
+static bool hear_all(RtLink *l)
+{
+    size_t at = 0;
+    uint32_t bytes;
+    while (l->in_bytes - at >= sizeof bytes) {
+        memcpy(&bytes, l->in + at, sizeof bytes);
+        if (rt_sealed_bytes(bytes) > BUFFER_BYTES) {
+            return false;
+        }
+        if (l->in_bytes - at < rt_sealed_bytes(bytes)) {
+            break;
+        }
+        if (!rt_unseal(&l->theirs, l->in + at, bytes) ||
+            !hear_record(l, l->in + at + RT_SEAL_HEAD, bytes)) {
+            return false;
+        }
+        at += rt_sealed_bytes(bytes);
+    }
+    memmove(l->in, l->in + at, l->in_bytes - at);
+    l->in_bytes -= at;
+    return true;
+}
+
+static void receive(RtLink *l)
+{
+    const ssize_t n = recv(l->socket, l->in + l->in_bytes, BUFFER_BYTES - l->in_bytes, 0);
+    if (n < 0 && errno == EINTR) {
+        return;
+    }
+    if (n <= 0) {
+        lost(l, n == 0 ? "it closed the connection" : strerror(errno));
+    } else {
+        l->heard_ns = rt_clock_ns();
+        l->in_bytes += (size_t)n;
+        if (hear_all(l)) {
+            return;
+        }
+        lost(l, "bytes came that no trainer of this job has sent");
+    }
+    shutdown(l->socket, SHUT_RDWR);
+    l->closed = true;
+}
+
+/* Waits for one of the links; false: all are closed. */
+static bool receive_some(struct pollfd *p)
+{
+    int open = 0;
+    for (int i = 0; i < net.links; i++) {
+        const RtLink *l = &net.link[i];
+        p[i] = (struct pollfd){.fd = l->closed ? -1 : l->socket, .events = POLLIN};
+        open += !l->closed;
+    }
+    if (open > 0 && poll(p, (nfds_t)net.links, TICK_MS) > 0) {
+        for (int i = 0; i < net.links; i++) {
+            if (p[i].fd >= 0 && p[i].revents != 0) {
+                receive(&net.link[i]);
+            }
+        }
+    }
+    return open > 0;
+}
+
+static void *receive_on(void *polls)
+{
+    int64_t last = rt_clock_ns();
+    while (receive_some(polls)) {
+        const int64_t now = rt_clock_ns();
+        for (int i = 0; i < net.links; i++) {
+            RtLink *l = &net.link[i];
+            if (now - last > 4 * TICK_MS * INT64_C(1000000)) {
+                l->heard_ns = now; /* this process was stopped: nobody is to blame */
+            }
+            if (!l->closed && now - l->heard_ns > net.silence_ns) {
+                char why[96];
+                snprintf(
+                    why, sizeof why,
+                    "it has said nothing for %.0f s; a longer --deadline allows more",
+                    1e-9 * (double)net.silence_ns);
+                lost(l, why);
+                shutdown(l->socket, SHUT_RDWR);
+            }
+        }
+        last = now;
+    }
+    atomic_store(&net.gone, 1);
+    return NULL;
+}
+
+/* ---- the beginning and the end --------------------------------------------------- */
+
+/* More ranks of a machine than the plan's nodes have, or fewer, only cost time. */
+static void check_nodes(void)
+{
+    const int ranks = net.trainer->world_size, here = rt_ranks_here(net.shared, ranks);
+    const int node = net.trainer->node_ranks > 0 ? net.trainer->node_ranks : ranks;
+    if (here != node) {
+        fprintf(
+            stderr,
+            "trainer: warning: %d rank%s on a machine, and the plan counts on %d: sums "
+            "cross between machines more often than they need; generate with --set "
+            "mesh.node=%d\n",
+            here, here == 1 ? " is" : "s are", node, here);
+    }
+}
+
+bool rt_machines_meet(const RtTrainer *t, const RtFlags *f, const RtJoin *j,
+                      const RtSecret *secret, RtShared *shared, int fd,
+                      int64_t patience_ns, char *error)
+{
+    const int64_t bytes = t->world_size * rt_control_bytes(t);
+    /* sooner than its ranks are blamed for standing still */
+    const double half = f->deadline_seconds / 2;
+    const double silence = half <= 0 ? SILENCE_S : half < 2 ? 2 : half;
+    net.trainer = t;
+    net.shared = shared;
+    net.silence_ns = (int64_t)(silence * 1e9);
+    net.control = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                       rt_control_offset(t, 0));
+    if (net.control == MAP_FAILED) {
+        snprintf(error, RT_ERROR_BYTES, "%lld bytes of shared memory: %s",
+                 (long long)bytes, strerror(errno));
+        return false;
+    }
+    if (!rt_meet(t, f, j, secret, shared, patience_ns, &net.link, &net.links, error)) {
+        return false;
+    }
+    net.told = calloc((size_t)t->world_size, sizeof *net.told);
+    bool enough = net.told != NULL;
+    for (int i = 0; i < net.links; i++) {
+        RtLink *l = &net.link[i];
+        /* nobody else hears anything while one takes nothing in */
+        const struct timeval most = {.tv_sec = (time_t)(silence / 2)};
+        setsockopt(l->socket, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
+        l->in = malloc(BUFFER_BYTES);
+        l->out = malloc(BUFFER_BYTES);
+        enough = enough && l->in != NULL && l->out != NULL;
+    }
+    if (!enough) {
+        snprintf(error, RT_ERROR_BYTES, "out of memory");
+        return false;
+    }
+    if (j->rank == 0) {
+        check_nodes();
+    }
+    return true;
+}
+
+void rt_machines_start(RtJob *job)
+{
+    if (!job->leads) {
+        return;
+    }
+    net.job = job;
+    /* they may have come long before the last one */
+    for (int i = 0; i < net.links; i++) {
+        net.link[i].heard_ns = rt_clock_ns();
+    }
+    struct pollfd *polls = calloc((size_t)net.links, sizeof *polls);
+    if (polls == NULL || pthread_create(&net.receiver, NULL, receive_on, polls) != 0 ||
+        pthread_create(&net.sender, NULL, send_on, NULL) != 0) {
+        fprintf(stderr, "trainer: error: no thread for the other machines\n");
+        _exit(RT_EXIT_ERROR); /* its rank ends with it, and the others see that */
+    }
+}
+
+void rt_machines_close(void)
+{
+    for (int i = 0; i < net.links; i++) {
+        close(net.link[i].socket);
+    }
+}
+
+void rt_machines_end(RtJob *job)
+{
+    if (!job->leads) {
+        return;
+    }
+    atomic_store(&net.ending, 1);
+    rt_ring(net.shared);
+    pthread_join(net.sender, NULL);
+    /* the others close when they have read all that was sent */
+    for (int ms = 0; ms < LINGER_MS && atomic_load(&net.gone) == 0; ms += 10) {
+        const struct timespec nap = {0, 10000000};
+        nanosleep(&nap, NULL);
+    }
+}

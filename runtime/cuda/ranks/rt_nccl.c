@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_nccl.c: NCCL as the transport between GPUs. In: groups of ranks, buffers of the
+ * arena. Out: its calls on the gather, the reduce and the compute stream.
+ *
+ * There is a communicator for each set of groups on each stream, made at its first use,
+ * which is the same on all ranks: the two streams run side by side, and NCCL is told to
+ * keep the order in which the host starts them, the same on all ranks. One that cannot
+ * be told has one stream for both (rt_gpu_open).
+ *
+ * The symmetric space is NCCL's own memory and is registered with every communicator: it
+ * lies at the same offsets on all ranks, so they reach each other's without copies.
+ * Gathers take no multiprocessor from the mathematics: within a machine the copy engines
+ * move them, where NCCL and the links allow it; NCCL takes its kernels where not. */
+#include "cuda/rt_gpu.h"
+
+#include <nccl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RT_NCCL_CALL(rt, call)                                                           \
+    do {                                                                                 \
+        const ncclResult_t result_ = (call);                                             \
+        if (result_ != ncclSuccess) {                                                    \
+            nccl_failed(rt, #call, result_);                                             \
+        }                                                                                \
+    } while (0)
+
+/* NCCL 2.28 is the first that gathers by copy engines. */
+#define HAS_WINDOWS (NCCL_VERSION_CODE >= 22800)
+
+typedef struct Comm {
+    RtGroup group;
+    int stream;
+    ncclComm_t comm;
+#if HAS_WINDOWS
+    ncclWindow_t window;
+#endif
+} Comm;
+enum { MAX_COMMS = 16 };
+static ncclComm_t world;
+static Comm comms[MAX_COMMS];
+static int n_comms;
+
+/* ---- communicators ----------------------------------------------------------------- */
+
+static _Noreturn void nccl_failed(const Rt *rt, const char *call, ncclResult_t result)
+{
+    rt_fail(rt, RT_EXIT_ERROR, "%s on GPU %d%s: %s: %s", call, rt_gpu.index,
+            rt_gpu.during, ncclGetErrorString(result), ncclGetLastError(world));
+}
+
+static int version(void)
+{
+    int v = 0;
+    ncclGetVersion(&v);
+    return v;
+}
+
+static bool has_windows(void)
+{
+    return HAS_WINDOWS && version() >= 22800;
+}
+
+static const char *name(void)
+{
+    static char text[64];
+    snprintf(text, sizeof text, "NCCL %d%s", version(),
+             has_windows() ? ", symmetric windows" : "");
+    return text;
+}
+
+/* ---- memory ------------------------------------------------------------------------ */
+
+static char *allocate(Rt *rt, int64_t bytes)
+{
+    void *at = NULL;
+#if HAS_WINDOWS
+    if (has_windows()) {
+        RT_NCCL_CALL(rt, ncclMemAlloc(&at, (size_t)bytes));
+        return at;
+    }
+#endif
+    RT_CUDA_CALL(rt, cudaMalloc(&at, (size_t)bytes));
+    return at;
+}
+
+static void release(Rt *rt, char *at)
+{
+#if HAS_WINDOWS
+    if (has_windows()) {
+        RT_NCCL_CALL(rt, ncclMemFree(at));
+        return;
+    }
+#endif
+    RT_CUDA_CALL(rt, cudaFree(at));
+}
+
+/* A rank that NCCL can give no window gets NULL, and its collectives are as without. */
+static void open_window(Rt *rt, Comm *c)
+{
+#if HAS_WINDOWS
+    enum { ALIGNMENT = NCCL_WIN_REQUIRED_ALIGNMENT };
+    if (has_windows()) {
+        const int64_t bytes =
+            (rt->trainer->symmetric_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        RT_NCCL_CALL(rt, ncclCommWindowRegister(c->comm, rt->symmetric, (size_t)bytes,
+                                                &c->window, NCCL_WIN_COLL_SYMMETRIC));
+    }
+#else
+    (void)rt, (void)c;
+#endif
+}
+
+static void close_window(Rt *rt, Comm *c)
+{
+#if HAS_WINDOWS
+    if (c->window != NULL) {
+        RT_NCCL_CALL(rt, ncclCommWindowDeregister(c->comm, c->window));
+    }
+#else
+    (void)rt, (void)c;
+#endif
+}
+
+/* By NCCL_COMM_ID ranks would find each other at a place in the environment, and know
+ * each other by a constant: any stranger would be one of them. */
+static const char comm_id[] = "NCCL_COMM_ID";
+
+static void forget_comm_id(const Rt *rt)
+{
+    if (getenv(comm_id) == NULL) {
+        return;
+    }
+    unsetenv(comm_id);
+    if (rt->rank == 0) {
+        fprintf(stderr,
+                "trainer: warning: %s is not used: with it strangers could join the "
+                "ranks, which find each other without it\n",
+                comm_id);
+    }
+}
+
+/* It has a random number, by which NCCL knows those who were given it. */
+static void first_word(Rt *rt, ncclUniqueId *id)
+{
+    RT_NCCL_CALL(rt, ncclGetUniqueId(id));
+    if (getenv(comm_id) != NULL) { /* its first call reads its files */
+        rt_fail(rt, RT_EXIT_ERROR,
+                "a file of NCCL's (/etc/nccl.conf, ~/.nccl.conf or the one that "
+                "NCCL_CONF_FILE names) sets %s, with which strangers could join the "
+                "ranks: take it out",
+                comm_id);
+    }
+}
+
+/* Rank 0's word reaches the others through its control area. */
+static void open_world(Rt *rt)
+{
+    ncclUniqueId id = {0};
+    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); /* two streams, one order */
+    setenv("NCCL_NVLS_ENABLE", "0", 0);           /* sums differ from run to run */
+    forget_comm_id(rt);
+    if (rt->rank == 0) {
+        first_word(rt, &id);
+    }
+    rt_exchange_begin(rt);
+    memcpy(rt_control(rt, rt->rank), &id, sizeof id);
+    rt_exchange_publish(rt, sizeof id);
+    memcpy(&id, rt_control(rt, 0), sizeof id);
+    rt_exchange_end(rt);
+    RT_NCCL_CALL(rt, ncclCommInitRank(&world, rt->world_size, id, rt->rank));
+}
+
+/* NCCL 2.26 is the first that keeps the host's order between communicators. */
+bool rt_nccl_keeps_order(void)
+{
+    return version() >= 22600;
+}
+
+static ncclConfig_t config_of(int stream)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+#if HAS_WINDOWS
+    if (has_windows() && stream == RT_GATHER) {
+        config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
+    }
+#else
+    (void)stream;
+#endif
+    return config;
+}
+
+static ncclComm_t comm_of(Rt *rt, RtGroup g, int stream)
+{
+    for (int i = 0; i < n_comms; i++) {
+        if (comms[i].group.ranks == g.ranks && comms[i].group.stride == g.stride &&
+            comms[i].stream == stream) {
+            return comms[i].comm;
+        }
+    }
+    if (n_comms == MAX_COMMS) {
+        rt_fail(rt, RT_EXIT_ERROR, "more than %d sets of groups", MAX_COMMS);
+    }
+    Comm *c = &comms[n_comms++];
+    *c = (Comm){.group = g, .stream = stream};
+    const int color = rt->rank / (g.ranks * g.stride) * g.stride + rt->rank % g.stride;
+    ncclConfig_t config = config_of(stream);
+    RT_NCCL_CALL(rt, ncclCommSplit(world, color, rt->rank, &c->comm, &config));
+    open_window(rt, c);
+    return c->comm;
+}
+
+static void check(const Rt *rt)
+{
+    ncclResult_t result = ncclSuccess;
+    for (int i = -1; i < n_comms; i++) {
+        const ncclComm_t comm = i < 0 ? world : comms[i].comm;
+        if (ncclCommGetAsyncError(comm, &result) == ncclSuccess &&
+            result != ncclSuccess && result != ncclInProgress) {
+            rt_fail(rt, RT_EXIT_ERROR, "a collective failed on GPU %d: %s: %s",
+                    rt_gpu.index, ncclGetErrorString(result), ncclGetLastError(comm));
+        }
+    }
+}
+
+static void close_all(Rt *rt)
+{
+    for (int i = 0; i < n_comms; i++) {
+        close_window(rt, &comms[i]);
+        RT_NCCL_CALL(rt, ncclCommDestroy(comms[i].comm));
+    }
+    n_comms = 0;
+    RT_NCCL_CALL(rt, ncclCommDestroy(world));
+}
+
+/* ---- what ranks exchange ----------------------------------------------------------- */
+
+static void gather(Rt *rt, RtGroup group, const void *from, void *out, int64_t bytes)
+{
+    RT_NCCL_CALL(rt,
+                 ncclAllGather(from, out, (size_t)bytes, ncclInt8,
+                               comm_of(rt, group, RT_GATHER), rt_gpu.stream[RT_GATHER]));
+}
+
+static void exchange(Rt *rt, int queue, RtGroup group, const RtParcel *parcel, int n,
+                     int64_t most_bytes)
+{
+    const ncclComm_t comm = comm_of(rt, group, queue);
+    const cudaStream_t stream = rt_gpu.stream[queue];
+    const int mine = rt_group_index(group, rt->rank);
+    (void)most_bytes;
+    RT_NCCL_CALL(rt, ncclGroupStart());
+    for (int i = 0; i < n; i++) {
+        const RtParcel *p = &parcel[i];
+        if (p->peer != mine && p->send_bytes > 0) {
+            RT_NCCL_CALL(rt, ncclSend(p->send, (size_t)p->send_bytes, ncclInt8, p->peer,
+                                      comm, stream));
+        }
+        if (p->peer != mine && p->receive_bytes > 0) {
+            RT_NCCL_CALL(rt, ncclRecv(p->receive, (size_t)p->receive_bytes, ncclInt8,
+                                      p->peer, comm, stream));
+        }
+    }
+    RT_NCCL_CALL(rt, ncclGroupEnd());
+}
+
+/* Headers before 2.28 may name it to C++ alone; the number is NCCL's for good. */
+enum { BFLOAT16 = 9 };
+#if NCCL_VERSION_CODE >= 22800
+_Static_assert((int)BFLOAT16 == (int)ncclBfloat16, "what NCCL calls it");
+#endif
+
+static ncclDataType_t reduce_type(const Rt *rt)
+{
+    const RtDtype d = rt->trainer->reduce_dtype;
+    return d == RT_F64   ? ncclFloat64
+           : d == RT_F32 ? ncclFloat32
+                         : (ncclDataType_t)BFLOAT16;
+}
+
+static void sum_scatter(Rt *rt, RtGroup group, const void *grad, void *result,
+                        int64_t elems)
+{
+    RT_NCCL_CALL(rt, ncclReduceScatter(grad, result, (size_t)elems, reduce_type(rt),
+                                       ncclSum, comm_of(rt, group, RT_REDUCE),
+                                       rt_gpu.stream[RT_REDUCE]));
+}
+
+static void sum_in_place(Rt *rt, RtGroup group, void *grad, int64_t elems)
+{
+    RT_NCCL_CALL(rt,
+                 ncclAllReduce(grad, grad, (size_t)elems, reduce_type(rt), ncclSum,
+                               comm_of(rt, group, RT_REDUCE), rt_gpu.stream[RT_REDUCE]));
+}
+
+static void control(Rt *rt, void *words, int64_t n_words, void *losses, int64_t n_losses)
+{
+    const cudaStream_t stream = rt_gpu.stream[RT_COMPUTE];
+    RT_NCCL_CALL(rt, ncclGroupStart());
+    RT_NCCL_CALL(rt, ncclAllReduce(words, words, (size_t)n_words, ncclUint64, ncclSum,
+                                   world, stream));
+    RT_NCCL_CALL(rt, ncclAllReduce(losses, losses, (size_t)n_losses, ncclFloat64, ncclSum,
+                                   world, stream));
+    RT_NCCL_CALL(rt, ncclGroupEnd());
+}
+
+const RtTransport rt_nccl = {
+    .name = name,
+    .allocate = allocate,
+    .release = release,
+    .open = open_world,
+    .gather = gather,
+    .exchange = exchange,
+    .sum_scatter = sum_scatter,
+    .sum_in_place = sum_in_place,
+    .control = control,
+    .check = check,
+    .close = close_all,
+};

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_changed.c: data that change under a run. In: what the files were when their content
+ * was last known to be the run's. Out: nothing; or the end of the run, and why.
+ *
+ * One of the ranks that share files looks at them when an epoch begins, before an
+ * evaluation and before each checkpoint is taken. A file that was touched since is hashed
+ * again. With other content the run ends, and no checkpoint is written: those on disk are
+ * of steps whose data had the content that they name. A name that leads to another file
+ * now changes nothing for this run, which goes on reading the one that it has mapped. */
+#define _GNU_SOURCE
+#include "rt_file.h"
+#include "data/rt_digest.h"
+
+#include <signal.h>
+#include <time.h>
+
+/* ---- files cut short ----------------------------------------------------------------
+ */
+
+static const Rt *watched;
+
+/* What reads tokens holds no lock and is in no library, so a message may be written. Any
+ * other address: the access is repeated and ends the process, as without a handler. */
+static void on_bus_error(int number, siginfo_t *info, void *context)
+{
+    (void)number, (void)context;
+    const RtState *st = watched->state;
+    const uintptr_t at = (uintptr_t)info->si_addr;
+    const char *name = NULL;
+    if (st->tokens != NULL) {
+        name = rt_tokens_holding(st->tokens, at);
+    }
+    if (name == NULL && st->held_out != NULL) {
+        name = rt_tokens_holding(st->held_out, at);
+    }
+    if (name != NULL) {
+        rt_fail(watched, RT_EXIT_ERROR,
+                "%s was truncated during the run, or its disk cannot be read", name);
+    }
+}
+
+void rt_changed_watch(const Rt *rt)
+{
+    const struct sigaction act = {.sa_sigaction = on_bus_error,
+                                  .sa_flags = SA_SIGINFO | SA_RESETHAND | SA_NODEFER};
+    watched = rt;
+    sigaction(SIGBUS, &act, NULL);
+}
+
+/* ---- files with other content -------------------------------------------------------
+ */
+
+static void tell_replaced(RtDataPart *p)
+{
+    if (!p->replaced) {
+        p->replaced = true;
+        fprintf(stderr,
+                "trainer: warning: %s was removed or replaced: this run goes on with the "
+                "file that it opened; --resume needs that content again\n",
+                p->map->name);
+    }
+}
+
+static _Noreturn void fail_changed(const RtDigests *d, const RtDataPart *p,
+                                   const RtIdentity *is)
+{
+    char when[64] = "?";
+    const time_t seconds = (time_t)(is->modified_ns / 1000000000);
+    struct tm t;
+    if (gmtime_r(&seconds, &t) != NULL) {
+        strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S UTC", &t);
+    }
+    rt_fail(
+        d->rt, RT_EXIT_ERROR,
+        "--%s: %s %s during the run (last modified %s). The checkpoints on disk are "
+        "from before: restore the file and --resume, or accept it as it is by --resume "
+        "--accept-data",
+        p->flag, p->map->name, is->bytes < p->map->is.bytes ? "was truncated" : "changed",
+        when);
+}
+
+static void check_part(RtDigests *d, int i)
+{
+    RtDataPart *p = &d->part[i];
+    const RtState *st = d->rt->state;
+    RtIdentity is;
+    if (!rt_identity_of(-1, p->map->name, &is) || is.device != p->now.device ||
+        is.inode != p->now.inode) {
+        tell_replaced(p);
+        return;
+    }
+    if (is.bytes < p->map->is.bytes) {
+        fail_changed(d, p, &is);
+    }
+    if (rt_identity_equal(&is, &p->now) || !rt_digest_known(d, i)) {
+        return; /* who hashes it looks again when it is read */
+    }
+    const bool asked = atomic_load(&st->shared->signal) != 0;
+    atomic_store(&p->unsure, asked);
+    if (asked) {
+        return; /* who asks the run to end does not wait for long */
+    }
+    if (rt_digest_again(d, p) != atomic_load(&d->table->entry[i].sum)) {
+        fail_changed(d, p, &is);
+    }
+    p->now = is;
+}
+
+void rt_changed_check(Rt *rt)
+{
+    RtDigests *d = rt->state->digests;
+    pthread_mutex_lock(&d->checks);
+    for (int i = 0; d->lead == rt->rank && i < d->n_parts; i++) {
+        if (d->part[i].map->at != NULL) {
+            check_part(d, i);
+        }
+    }
+    pthread_mutex_unlock(&d->checks);
+}
+
+void rt_changed_epoch(Rt *rt)
+{
+    const RtTrainer *t = rt->trainer;
+    RtState *st = rt->state;
+    RtDigests *d = st->digests;
+    const int64_t samples = (st->step + 1) * t->micro_batches * t->micro_batch;
+    const int64_t epoch = samples / rt_tokens_samples(st->tokens);
+    if (epoch != d->epoch) {
+        d->epoch = epoch;
+        rt_changed_check(rt);
+    }
+}
+
+const char *rt_data_flag(const Rt *rt, uint64_t device, uint64_t inode)
+{
+    const RtDigests *d = rt->state->digests;
+    for (int i = 0; i < d->n_parts; i++) {
+        const RtIdentity *is = &d->part[i].map->is;
+        if (is->device == device && is->inode == inode) {
+            return d->part[i].flag;
+        }
+    }
+    return NULL;
+}

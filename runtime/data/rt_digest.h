@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_digest.h: what the files share that know what data hold.
+ *
+ *   rt_digest.c  hashes the files of --data and --eval, all ranks together
+ *   rt_known.c   digests of earlier runs, by what the files were then
+ *   rt_changed.c files that change under a run
+ *   rt_record.c  what a checkpoint keeps of its data, and whether they are the same */
+#ifndef RT_DIGEST_H
+#define RT_DIGEST_H
+
+#include "data/rt_tokens.h"
+#include "rt_file.h"
+
+/* What one file of --data is made of. */
+typedef enum { RT_PART_TOKENS, RT_PART_MASK, RT_PART_INDEX, RT_PARTS } RtPartKind;
+
+/* Of a part, in memory that ranks share which have the same files. */
+typedef struct RtDigestEntry {
+    _Atomic uint64_t sum; /* of the hashes of its chunks so far */
+    _Atomic int64_t left; /* chunks that are not hashed; 0: the sum is its digest */
+} RtDigestEntry;
+
+typedef struct RtDigestTable {
+    int64_t bytes;        /* that have to be hashed */
+    _Atomic int64_t next; /* the first chunk that is not taken yet */
+    _Atomic int64_t left; /* chunks that are not hashed, of all parts */
+    RtDigestEntry entry[];
+} RtDigestTable;
+
+/* A part of a file, here. */
+typedef struct RtDataPart {
+    const char *flag;    /* "data", "eval" */
+    const RtMapped *map; /* not mapped: the file has no such part */
+    RtIdentity now; /* of the file, when its content was last known to be the run's */
+    bool replaced;  /* it has lost its name, and the warning is out */
+    _Atomic bool unsure; /* it was touched, and there was no time to hash it again */
+} RtDataPart;
+
+/* Who hashes: a rank's main thread, the thread that saves, or one in the background. */
+typedef struct RtHasher {
+    struct RtDigests *digests;
+    int part, fd; /* that it has open; -1: none */
+    bool mapped;  /* the name leads to another file now: this one is read as mapped */
+    char *buffer;
+} RtHasher;
+
+/* A record of a file, as train_state.json has it. */
+enum { RT_RECORD_NAME_BYTES = 128 };
+typedef struct RtRecord {
+    char name[RT_RECORD_NAME_BYTES]; /* for messages: content decides */
+    int64_t tokens, width;
+    int64_t bytes[RT_PARTS]; /* 0: it has no such part */
+    uint64_t digest[RT_PARTS];
+    bool known[RT_PARTS]; /* that digest */
+} RtRecord;
+typedef struct RtRecords {
+    RtRecord *file;
+    int n; /* 0: nothing is known */
+} RtRecords;
+
+typedef struct RtDigests {
+    Rt *rt;
+    RtDigestTable *table;
+    RtDataPart *part; /* RT_PARTS of each file of --data, then of --eval */
+    int n_parts;
+    int64_t *first;  /* [n_parts + 1] chunks before each part */
+    int lead;        /* the first rank that has the same files and shares memory */
+    bool drops;      /* what hashing reads leaves the page cache */
+    bool keeps;      /* digests are worth a place in the cache */
+    uint64_t *found; /* the lead's with --check-data: the cache's digests; 0: none */
+    RtHasher main, saver, idle;
+    pthread_mutex_t checks; /* of changed files: by a step, or beside it by a save */
+    pthread_t thread;
+    bool threaded;
+    _Atomic bool stop;
+    /* Not all digests are known on all ranks, or compared: as the steps know, and as
+     * saves do, which may be other threads. */
+    bool pending, save_pending;
+    _Atomic bool warned; /* of held-out data */
+    double began_seconds;
+    int64_t epoch;
+    /* rank 0: what the checkpoint that the run goes on from says, until it is compared */
+    RtRecords was_data, was_eval;
+    char was_in[64]; /* "step N" */
+} RtDigests;
+
+/* ---- rt_digest.c ---------------------------------------------------------------------
+ */
+
+/* The digest of a part now. */
+uint64_t rt_digest_again(RtDigests *d, const RtDataPart *p);
+static inline bool rt_digest_known(const RtDigests *d, int part)
+{
+    return atomic_load(&d->table->entry[part].left) == 0;
+}
+
+/* ---- rt_known.c ----------------------------------------------------------------------
+ */
+
+typedef struct RtKnown {
+    const RtMapped *of;
+    uint64_t digest;
+    bool found;
+} RtKnown;
+/* Fills digest and found. Warns of what is wrong with the cache. */
+void rt_known_find(RtKnown *files, int n);
+/* A cache that cannot be written costs a later start its time, no more. */
+void rt_known_add(const RtMapped *m, uint64_t digest);
+
+/* ---- rt_record.c ---------------------------------------------------------------------
+ */
+
+/* Members "data" and "eval" of a JSON object, each after a comma. */
+void rt_record_write(const Rt *rt, FILE *f);
+bool rt_record_read(RtJson *j, RtRecords *out); /* free it in any case */
+void rt_record_free(RtRecords *r);
+/* Is what is opened now other than what was recorded? Then error says what differs.
+ * content: all digests of now are known; else only sizes are compared. */
+bool rt_record_differs(const Rt *rt, const char *flag, const RtRecords *was, bool content,
+                       char *error);
+void rt_record_warn_eval(const char *error, const char *folder);
+
+#endif

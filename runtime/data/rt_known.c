@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_known.c: the cache of digests. In: the identities of files: device, inode, size,
+ * times of modification and of change. Out: their digests, where an earlier run computed
+ * them.
+ *
+ * The cache is $XDG_CACHE_HOME/fsdpgen/digests, or ~/.cache/fsdpgen/digests: one line a
+ * digest, which ends with a hash of the line. Lines are appended; the last one of a file
+ * counts. Damaged lines are reported and removed. A cache that belongs to another user,
+ * or that others may write, is not read. The time of change (ctime) is part of the key:
+ * programs cannot set it, so an edit that restores the time of modification finds no
+ * match. A file that changed a moment ago is not kept: the next change may get the same
+ * time. */
+#define _GNU_SOURCE
+#include "rt_file.h"
+#include "data/rt_digest.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    WORDS = 7, /* of a line: device, inode, bytes, modified, changed, hashed, digest */
+    LINE_BYTES = 8 + WORDS * 17 + 17, /* "digest1 ", the words, the hash, a newline */
+    MOST_BYTES = 16 << 20             /* of the cache: then it begins anew */
+};
+static const char head[] = "digest1 ";
+
+/* Empty when there is no place for a cache. */
+static void cache_path(char *path, size_t bytes)
+{
+    const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    const bool own = base != NULL && base[0] == '/';
+    char dir[RT_PATH_BYTES];
+    path[0] = '\0';
+    if ((!own && (home == NULL || home[0] != '/')) ||
+        snprintf(dir, sizeof dir, "%s%s", own ? base : home, own ? "" : "/.cache") >=
+            (int)sizeof dir - 32) {
+        return;
+    }
+    mkdir(dir, 0700);
+    strcat(dir, "/fsdpgen");
+    if (mkdir(dir, 0700) == 0 || errno == EEXIST) {
+        snprintf(path, bytes, "%s/digests", dir);
+    }
+}
+
+/* Is the open file this user's alone? */
+static bool is_own(int fd, struct stat *s)
+{
+    return fstat(fd, s) == 0 && S_ISREG(s->st_mode) && s->st_uid == geteuid() &&
+           (s->st_mode & 022) == 0;
+}
+
+/* ---- lines --------------------------------------------------------------------------
+ */
+
+static void words_of(const RtMapped *m, uint64_t *w)
+{
+    w[0] = m->is.device;
+    w[1] = m->is.inode;
+    w[2] = (uint64_t)m->is.bytes;
+    w[3] = (uint64_t)m->is.modified_ns;
+    w[4] = (uint64_t)m->is.changed_ns;
+    w[5] = (uint64_t)m->bytes; /* of a mask, only the bits */
+}
+
+static void write_line(char *line, const uint64_t *w)
+{
+    int n = snprintf(line, LINE_BYTES + 1, "%s", head);
+    for (int i = 0; i < WORDS; i++) {
+        n += snprintf(line + n, (size_t)(LINE_BYTES + 1 - n), "%016llx ",
+                      (unsigned long long)w[i]);
+    }
+    snprintf(line + n, (size_t)(LINE_BYTES + 1 - n), "%016llx\n",
+             (unsigned long long)rt_hash64(line, (size_t)n, 5));
+}
+
+/* Of LINE_BYTES bytes; false: they are not what write_line makes. */
+static bool read_line(const char *line, uint64_t *w)
+{
+    char again[LINE_BYTES + 1];
+    for (int i = 0; i < WORDS; i++) {
+        w[i] = strtoull(line + sizeof head - 1 + 17 * i, NULL, 16);
+    }
+    write_line(again, w);
+    return memcmp(line, again, LINE_BYTES) == 0;
+}
+
+/* ---- looking up ---------------------------------------------------------------------
+ */
+
+/* All of the cache, to be freed; NULL: there is none, or none that may be read. */
+static char *load(const char *path, int64_t *bytes)
+{
+    char error[RT_ERROR_BYTES], *text = NULL;
+    struct stat s;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) {
+        return NULL;
+    }
+    if (!is_own(fd, &s)) {
+        fprintf(
+            stderr,
+            "trainer: warning: %s belongs to another user, or others may write it, so "
+            "it is not read: the data are hashed again\n",
+            path);
+    } else if (s.st_size > 0 && s.st_size <= MOST_BYTES) {
+        text = malloc((size_t)s.st_size);
+        if (text != NULL && !rt_file_read(fd, path, text, s.st_size, 0, error)) {
+            free(text);
+            text = NULL;
+        }
+        *bytes = s.st_size;
+    }
+    close(fd);
+    return text;
+}
+
+static int by_words(const void *a, const void *b)
+{
+    uint64_t x[WORDS], y[WORDS];
+    words_of((*(RtKnown *const *)a)->of, x);
+    words_of((*(RtKnown *const *)b)->of, y);
+    return memcmp(x, y, (WORDS - 1) * sizeof *x);
+}
+
+/* Several may be one file, named twice. */
+static void take(RtKnown **sorted, int n, const uint64_t *w)
+{
+    const RtMapped m = {.is = {w[0], w[1], (int64_t)w[2], (int64_t)w[3], (int64_t)w[4]},
+                        .bytes = (int64_t)w[5]};
+    RtKnown is = {.of = &m};
+    RtKnown *key = &is;
+    RtKnown **at = bsearch(&key, sorted, (size_t)n, sizeof *sorted, by_words);
+    while (at != NULL && at > sorted && by_words(at - 1, &key) == 0) {
+        at--;
+    }
+    for (; at != NULL && at < sorted + n && by_words(at, &key) == 0; at++) {
+        (*at)->digest = w[WORDS - 1];
+        (*at)->found = true;
+    }
+}
+
+/* What is whole moves to the front; the number of lines that are not. */
+static int sift(char *text, int64_t *bytes, RtKnown **sorted, int n)
+{
+    char *end = text + *bytes, *to = text;
+    int bad = 0;
+    for (char *p = text; p < end;) {
+        uint64_t w[WORDS];
+        char *newline = memchr(p, '\n', (size_t)(end - p));
+        const int64_t length = (newline != NULL ? newline + 1 : end) - p;
+        if (length == LINE_BYTES && read_line(p, w)) {
+            take(sorted, n, w);
+            memmove(to, p, LINE_BYTES);
+            to += LINE_BYTES;
+        } else {
+            bad += length > 1; /* an empty one comes before each */
+        }
+        p += length;
+    }
+    *bytes = to - text;
+    return bad;
+}
+
+static void write_anew(const char *path, const char *text, int64_t bytes)
+{
+    char part[RT_PATH_BYTES + 32], error[RT_ERROR_BYTES];
+    snprintf(part, sizeof part, "%s.%ld", path, (long)getpid());
+    const int fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) {
+        return;
+    }
+    const bool good = rt_file_write(fd, part, text, bytes, 0, error);
+    if (close(fd) != 0 || !good || rename(part, path) != 0) {
+        unlink(part);
+    }
+}
+
+void rt_known_find(RtKnown *files, int n)
+{
+    char path[RT_PATH_BYTES];
+    int64_t bytes = 0;
+    cache_path(path, sizeof path);
+    char *text = path[0] != '\0' ? load(path, &bytes) : NULL;
+    RtKnown **sorted = malloc((size_t)n * sizeof *sorted);
+    if (text != NULL && sorted != NULL) {
+        for (int i = 0; i < n; i++) {
+            sorted[i] = &files[i];
+        }
+        qsort(sorted, (size_t)n, sizeof *sorted, by_words);
+        const int bad = sift(text, &bytes, sorted, n);
+        if (bad > 0) {
+            fprintf(
+                stderr,
+                "trainer: warning: %s: %d damaged line%s removed; the files are hashed "
+                "again\n",
+                path, bad, bad == 1 ? "" : "s");
+            write_anew(path, text, bytes);
+        }
+    }
+    free(sorted);
+    free(text);
+}
+
+/* ---- keeping ------------------------------------------------------------------------
+ */
+
+/* A second change within a tick of the filesystem's clock would have the same time. */
+static bool is_settled(const RtMapped *m)
+{
+    const int64_t tick_ns = 2000000000;
+    return m->is.changed_ns < m->opened_ns - tick_ns &&
+           m->is.modified_ns < m->opened_ns - tick_ns;
+}
+
+void rt_known_add(const RtMapped *m, uint64_t digest)
+{
+    char path[RT_PATH_BYTES], line[LINE_BYTES + 2] = "\n"; /* behind one that was torn */
+    uint64_t w[WORDS];
+    struct stat s;
+    cache_path(path, sizeof path);
+    if (path[0] == '\0' || !is_settled(m)) {
+        return;
+    }
+    const int fd =
+        open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) {
+        return;
+    }
+    words_of(m, w);
+    w[WORDS - 1] = digest;
+    write_line(line + 1, w);
+    if (is_own(fd, &s) &&
+        (s.st_size + LINE_BYTES < MOST_BYTES || ftruncate(fd, 0) == 0) &&
+        write(fd, line, LINE_BYTES + 1) != LINE_BYTES + 1) {
+        /* a line that is cut off is damaged: see above */
+    }
+    close(fd);
+}

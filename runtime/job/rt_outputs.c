@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_outputs.c: the files that --log, --stats and their like write. In: their paths. Out:
+ * those files, or, before anything is computed, what is wrong with a path.
+ *
+ * A file that is there is written over if it is empty or begins as what that flag writes;
+ * any other one is somebody's, and stays unless with --force. Devices and pipes are
+ * taken. Files that are written whole are complete or are what they were before. */
+#include "rt_out.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- whose is a file? -------------------------------------------------------------- */
+
+enum { HEAD_BYTES = 256 };
+
+typedef struct Named {
+    const char *flag, *path;
+    const char *begins; /* #: a number, or null */
+    bool whole;         /* it is written beside its name first */
+} Named;
+
+static bool is_of_number(char c)
+{
+    return isalnum((unsigned char)c) || c == '.' || c == '-' || c == '+';
+}
+
+/* Does the text begin so, or is it, cut short, the beginning of that? */
+static bool begins_as(const char *text, const char *end, const char *begins)
+{
+    for (; *begins != '\0' && text < end; begins++) {
+        if (*begins != '#') {
+            if (*text++ != *begins) {
+                return false;
+            }
+            continue;
+        }
+        const char *number = text;
+        while (text < end && is_of_number(*text)) {
+            text++;
+        }
+        if (text == number) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_ours(const char *path, const char *begins, bool *read_it)
+{
+    char head[HEAD_BYTES];
+    FILE *f = fopen(path, "re");
+    const size_t bytes = f != NULL ? fread(head, 1, sizeof head, f) : 0;
+    *read_it = f != NULL && ferror(f) == 0;
+    if (f != NULL) {
+        fclose(f);
+    }
+    return begins_as(head, head + bytes, begins);
+}
+
+/* ---- may it be written? ------------------------------------------------------------ */
+
+static _Noreturn void refuse(const Rt *rt, const Named *n, const char *why)
+{
+    rt_fail(rt, RT_EXIT_ERROR, "--%s %.*s: %s", n->flag, 500, n->path, why);
+}
+
+/* A regular file that stdout or stderr goes to: lines and file would write over each
+ * other. */
+static bool is_stream(const struct stat *s)
+{
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
+        struct stat stream;
+        if (fstat(fd, &stream) == 0 && stream.st_dev == s->st_dev &&
+            stream.st_ino == s->st_ino) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Can a file be made beside it? */
+static void check_folder(const Rt *rt, const Named *n)
+{
+    char folder[PATH_MAX];
+    if (realpath(n->path, folder) == NULL) {
+        snprintf(folder, sizeof folder, "%s", n->path);
+    }
+    char *slash = strrchr(folder, '/');
+    if (slash == NULL) {
+        strcpy(folder, ".");
+    } else {
+        slash[slash == folder] = '\0';
+    }
+    if (access(folder, W_OK | X_OK) != 0) {
+        refuse(rt, n, strerror(errno));
+    }
+}
+
+static void check_one(const Rt *rt, const Named *n)
+{
+    struct stat s;
+    bool read_it = true;
+    if (stat(n->path, &s) != 0) {
+        if (errno != ENOENT || strlen(n->path) >= PATH_MAX) {
+            refuse(rt, n, strerror(errno != ENOENT ? errno : ENAMETOOLONG));
+        }
+        check_folder(rt, n);
+        return;
+    }
+    if (S_ISDIR(s.st_mode)) {
+        refuse(rt, n, strerror(EISDIR));
+    }
+    if (!S_ISREG(s.st_mode)) {
+        return;
+    }
+    if (is_stream(&s)) {
+        refuse(rt, n, "stdout or stderr goes there: name another file");
+    }
+    if (!rt->state->flags.force && s.st_size > 0 &&
+        !is_ours(n->path, n->begins, &read_it)) {
+        char why[160];
+        snprintf(why, sizeof why,
+                 "the file is there and does not begin as what --%s writes: name another "
+                 "one, or replace it with --force",
+                 n->flag);
+        refuse(rt, n, why);
+    }
+    if (!read_it || access(n->path, W_OK) != 0) {
+        refuse(rt, n, strerror(errno));
+    }
+    if (n->whole) {
+        check_folder(rt, n);
+    }
+}
+
+/* The folder that a name is in; its last word. */
+static const char *folder_of(const char *path, struct stat *folder)
+{
+    char text[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    snprintf(text, sizeof text, "%.*s", slash != NULL ? (int)(slash - path + 1) : 1,
+             slash != NULL ? path : ".");
+    if (stat(text, folder) != 0) {
+        memset(folder, 0, sizeof *folder);
+    }
+    return slash != NULL ? slash + 1 : path;
+}
+
+static bool same_inode(const struct stat *x, const struct stat *y)
+{
+    return x->st_dev == y->st_dev && x->st_ino == y->st_ino;
+}
+
+static bool same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    if (stat(a, &x) == 0 && stat(b, &y) == 0) {
+        return S_ISREG(x.st_mode) && same_inode(&x, &y);
+    }
+    return strcmp(folder_of(a, &x), folder_of(b, &y)) == 0 && same_inode(&x, &y);
+}
+
+/* Is it that file, or one in that folder? */
+static bool is_of(const char *path, const char *read)
+{
+    struct stat x, y;
+    if (read == NULL || stat(path, &x) != 0 || !S_ISREG(x.st_mode) ||
+        stat(read, &y) != 0) {
+        return false;
+    }
+    if (S_ISDIR(y.st_mode)) {
+        folder_of(path, &x);
+    }
+    return same_inode(&x, &y);
+}
+
+enum { N_NAMED = 4 };
+
+static void name_all(const RtFlags *f, Named *named)
+{
+    const Named all[N_NAMED] = {
+        {"log", f->log, "{\"step\": #, \"loss\": #", false},
+        {"stats", f->stats, "{\"world_size\": #, \"steps\": #, \"arena_bytes\": #", true},
+        {"debug-gradients", f->debug_gradients, "{\"loss\": #, \"parameters\": [", true},
+        {"profile", f->profile, "{\"steps\": #, \"step_seconds\": #, \"kernels\": [",
+         true},
+    };
+    memcpy(named, all, sizeof all);
+}
+
+void rt_outputs_check(const Rt *rt)
+{
+    Named named[N_NAMED];
+    name_all(&rt->state->flags, named);
+    for (int i = 0; i < N_NAMED; i++) {
+        for (int k = 0; k < i && named[i].path != NULL; k++) {
+            if (named[k].path != NULL && same_file(named[i].path, named[k].path)) {
+                char why[64];
+                snprintf(why, sizeof why, "--%s names the same file", named[k].flag);
+                refuse(rt, &named[i], why);
+            }
+        }
+        if (named[i].path != NULL) {
+            check_one(rt, &named[i]);
+        }
+    }
+}
+
+void rt_outputs_spare_data(const Rt *rt)
+{
+    const RtFlags *f = &rt->state->flags;
+    Named named[N_NAMED];
+    name_all(&rt->state->flags, named);
+    for (int i = 0; i < N_NAMED; i++) {
+        struct stat s;
+        if (named[i].path == NULL || stat(named[i].path, &s) != 0) {
+            continue;
+        }
+        if (is_of(named[i].path, f->init)) {
+            refuse(rt, &named[i], "--init reads that file: name another one");
+        }
+        if (is_of(named[i].path, f->secret)) {
+            refuse(rt, &named[i], "--secret reads that file: name another one");
+        }
+        const char *flag = rt_data_flag(rt, s.st_dev, s.st_ino);
+        if (flag != NULL) {
+            char why[64];
+            snprintf(why, sizeof why, "--%s reads that file: name another one", flag);
+            refuse(rt, &named[i], why);
+        }
+    }
+}
+
+/* ---- files that are written whole -------------------------------------------------- */
+
+const char *rt_output_begins(const Rt *rt, const char *flag)
+{
+    Named named[N_NAMED];
+    int i = 0;
+    name_all(&rt->state->flags, named);
+    while (strcmp(named[i].flag, flag) != 0) {
+        i++;
+    }
+    return rt->state->flags.force ? NULL : named[i].begins;
+}
+
+/* Where the name leads to: what a link points to is written, the link stays. A device or
+ * a pipe is opened as it is. */
+bool rt_output_begin(RtOutput *o, const char *path, const char *begins)
+{
+    struct stat s;
+    const bool there = stat(path, &s) == 0;
+    o->begins = begins;
+    o->part[0] = '\0';
+    if (there && !S_ISREG(s.st_mode)) {
+        o->f = fopen(path, "we");
+        return o->f != NULL;
+    }
+    if (!there || realpath(path, o->path) == NULL) {
+        snprintf(o->path, sizeof o->path, "%s", path);
+    }
+    if (snprintf(o->part, sizeof o->part, "%s.%ld.part", o->path, (long)getpid()) >=
+        (int)sizeof o->part) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    unlink(o->part); /* of a process of before that had this number */
+    const int fd = open(o->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                        there ? s.st_mode & 0777 : 0666);
+    o->f = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (fd >= 0 && o->f == NULL) {
+        close(fd);
+        unlink(o->part);
+    }
+    return o->f != NULL;
+}
+
+/* A name that is free is taken with link(), which replaces nothing. */
+static bool take_name(const RtOutput *o)
+{
+    struct stat s;
+    bool read_it;
+    if (o->begins != NULL && link(o->part, o->path) == 0) {
+        unlink(o->part);
+        return true;
+    }
+    if (o->begins != NULL && stat(o->path, &s) == 0 && s.st_size > 0 &&
+        !is_ours(o->path, o->begins, &read_it)) {
+        rt_say("trainer: warning: %.500s came to be during the run and stays: what was "
+               "to be there "
+               "is in %.500s\n",
+               o->path, o->part);
+        errno = EEXIST;
+        return false;
+    }
+    return rename(o->part, o->path) == 0;
+}
+
+bool rt_output_end(RtOutput *o)
+{
+    const bool named = o->part[0] != '\0';
+    bool good = fflush(o->f) == 0 && !ferror(o->f);
+    if (good && named) {
+        good = fsync(fileno(o->f)) == 0 || errno == EINVAL;
+    }
+    const int reason = errno;
+    if (fclose(o->f) != 0 || !good) {
+        errno = good ? errno : reason;
+        good = false;
+    }
+    if (good && named) {
+        good = take_name(o);
+    }
+    if (!good && named && errno != EEXIST) {
+        const int why = errno;
+        unlink(o->part);
+        errno = why;
+    }
+    return good;
+}
+
+void rt_output_lost(Rt *rt, const char *flag, const char *path)
+{
+    char *lost = rt->state->lost;
+    if (lost[0] == '\0') {
+        snprintf(lost, RT_ERROR_BYTES, "--%s %.500s: %s", flag, path, strerror(errno));
+    }
+}

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_update.c: what the optimizer needs around its kernel: the scale, the bias
+ * corrections, and the runs of parameters in this rank's shard. In: the step's norm and
+ * clip factor, shards of summed gradients. Out: calls of the emitted kernel.
+ *
+ * The gradient is summed over all targets of the step, so its scale is clip factor /
+ * targets, over the loss scale where there is one. Powers of beta are carried along by
+ * multiplication, one an update: no pow. A loss or a norm that is not finite skips the
+ * step's update: both are equal on all ranks, so all of them skip it. */
+#include "rt_file.h"
+#include "rt_philox.h"
+#include "rt_private.h"
+
+size_t rt_dtype_bytes(RtDtype d)
+{
+    return d == RT_F64 ? 8 : d == RT_F32 ? 4 : 2;
+}
+
+int64_t rt_sum_bytes(const RtTrainer *t)
+{
+    return t->param_dtype == RT_F64 ? 8 : 4;
+}
+
+int64_t rt_step_tokens(const RtTrainer *t)
+{
+    return t->micro_batches * t->micro_batch * t->seq_tokens;
+}
+
+/* Runs between elements lo and hi of the segment, where this rank's buffers begin at
+ * base. */
+static void runs_between(const RtTrainer *t, const RtSegment *s, int64_t base, int64_t lo,
+                         int64_t hi, RtRunFn fn, void *ctx)
+{
+    for (int i = 0; i < s->n_params; i++) {
+        const int id = t->segment_params[s->first_param + i];
+        const RtParam *p = &t->params[id];
+        const int64_t from = p->offset_elems > lo ? p->offset_elems : lo;
+        const int64_t end = p->offset_elems + p->elems;
+        const int64_t to = end < hi ? end : hi;
+        if (from < to) {
+            const RtRun run = {p, id, from - base, from - p->offset_elems, to - from};
+            fn(ctx, &run);
+        }
+    }
+}
+
+void rt_shard_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx)
+{
+    const RtSegment *s = &rt->trainer->segments[segment];
+    const int64_t lo = rt->rank % s->shards * s->shard_elems;
+    runs_between(rt->trainer, s, lo, lo, lo + s->shard_elems, fn, ctx);
+}
+
+void rt_share_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx)
+{
+    const RtSegment *s = &rt->trainer->segments[segment];
+    const int64_t copies = rt->world_size / s->shards, copy = rt->rank / s->shards;
+    const int64_t grains = (s->shard_elems + RT_GRAIN_ELEMS - 1) / RT_GRAIN_ELEMS;
+    const int64_t share = (grains + copies - 1) / copies * RT_GRAIN_ELEMS;
+    const int64_t base = rt->rank % s->shards * s->shard_elems;
+    const int64_t end = base + s->shard_elems, lo = base + copy * share;
+    runs_between(rt->trainer, s, base, lo, lo + share < end ? lo + share : end, fn, ctx);
+}
+
+/* As matrix_others of gen/ deals them: each parameter's on a multiple of so many. */
+enum { OTHERS_ALIGN_ELEMS = 8 };
+
+int64_t rt_second_moment(const Rt *rt, int segment, int64_t at)
+{
+    const RtTrainer *t = rt->trainer;
+    const RtSegment *s = &t->segments[segment];
+    const int64_t lo = rt->rank % s->shards * s->shard_elems;
+    int64_t n = 0;
+    if (t->n_batches == 0) {
+        return at;
+    }
+    for (int i = 0; i < s->n_params; i++) {
+        const RtParam *p = &t->params[t->segment_params[s->first_param + i]];
+        const int64_t from = p->offset_elems > lo ? p->offset_elems : lo;
+        const int64_t end = p->offset_elems + p->elems;
+        const int64_t to = end < lo + at ? end : lo + at;
+        n += p->n_matrices == 0 && from < to ? to - from : 0;
+        if (end <= lo + at) { /* the next parameter's are aligned */
+            n = (n + OTHERS_ALIGN_ELEMS - 1) / OTHERS_ALIGN_ELEMS * OTHERS_ALIGN_ELEMS;
+        }
+    }
+    return n;
+}
+
+char *rt_grad_shard(const Rt *rt, int segment)
+{
+    const RtSegment *s = &rt->trainer->segments[segment];
+    return rt->world_size > s->shards ? rt_symmetric(rt, s->grad_shard)
+                                      : rt_local(rt, s->grad_shard);
+}
+
+RtUpdate rt_update(const Rt *rt)
+{
+    const RtTrainer *t = rt->trainer;
+    const RtState *st = rt->state;
+    const RtWords step =
+        rt_philox((uint64_t)st->flags.seed, RT_SITE_STEP, (uint64_t)st->step, 0);
+    RtUpdate u = {.noise = step.w[0] | (uint64_t)step.w[1] << 32};
+    u.scale64 = st->clip_factor / (double)st->valid_tokens / rt_scale(rt);
+    u.lr64 = rt_learning_rate(t, st->step);
+    u.bias1_64 = 1.0 - st->beta1_power * t->optimizer.beta1;
+    u.bias2_64 = 1.0 - st->beta2_power * t->optimizer.beta2;
+    u.scale = (float)u.scale64;
+    u.lr = (float)u.lr64;
+    u.bias1 = (float)u.bias1_64;
+    u.bias2 = (float)u.bias2_64;
+    return u;
+}
+
+void rt_noise(const RtUpdate *u, const RtUpdateRun *run, int site, int64_t from,
+              int64_t n, uint16_t *noise)
+{
+    const uint32_t stream = rt_name_stream(run->param->name);
+    for (int64_t i = 0; i < n;) {
+        const int64_t element = run->element + from + i;
+        const RtWords r =
+            rt_philox(u->noise, (uint32_t)site, (uint64_t)element / 8, stream);
+        for (int64_t half = element % 8; half < 8 && i < n; half++, i++) {
+            noise[i] = (uint16_t)(r.w[half / 2] >> half % 2 * 16);
+        }
+    }
+}
+
+bool rt_is_finite(double x)
+{
+    return x - x == 0.0;
+}
+
+/* A skipped step was a step of the data and of the schedule, not of the optimizer. */
+void rt_update_end(Rt *rt)
+{
+    const RtOptimizer *o = &rt->trainer->optimizer;
+    RtState *st = rt->state;
+    if (st->skip) {
+        if (st->valid_tokens > 0) { /* a step without a target is no failure */
+            st->skipped++;
+            st->skipped_in_a_row += !st->overflowed;
+        }
+        return;
+    }
+    st->skipped_in_a_row = 0;
+    st->beta1_power *= o->beta1;
+    st->beta2_power *= o->beta2;
+}
+
+/* All ranks come here together with equal results; the first one tells. A save beside
+ * training is finished before: it is the last one before what went wrong. */
+void rt_update_gate(Rt *rt)
+{
+    const RtState *st = rt->state;
+    if (st->skipped_in_a_row <= rt->trainer->max_skipped) {
+        return;
+    }
+    if (st->checkpoint != NULL) {
+        rt_snapshot_join(rt);
+    }
+    if (rt->rank != 0) {
+        rt_leave(rt);
+    }
+    rt_fail(rt, RT_EXIT_GATE,
+            "step %lld: the %s is not finite; the weights are still those after step "
+            "%lld. Updates skipped in a row: %lld, max_skipped is %lld. A lower learning "
+            "rate, a longer warm-up or tighter clipping may help",
+            (long long)(st->step + 1), rt_is_finite(st->loss) ? "gradient norm" : "loss",
+            (long long)(st->step + 1 - st->skipped_in_a_row),
+            (long long)st->skipped_in_a_row, (long long)rt->trainer->max_skipped);
+}
+
+/* ---- calls of the kernel ----------------------------------------------------------- */
+
+typedef struct Shard {
+    Rt *rt;
+    const RtTrainer *trainer;
+    const RtUpdate *update;
+    RtUpdateKernel kernel;
+    char *weights, *master, *moment1, *moment2, *direction;
+    const char *grad;
+    int64_t param_item, master_item, moment_item, grad_item, sum_item;
+    int segment;
+} Shard;
+
+/* elems elements of the run from its `skip`th on. second: where their second moments lie.
+ */
+static void call_kernel(const Shard *s, const RtRun *run, int64_t skip, int64_t elems,
+                        int64_t second, double lr_adjust)
+{
+    const int64_t at = run->shard_offset_elems + skip;
+    const RtUpdateRun r = {
+        .param = run->param,
+        .element = run->element + skip,
+        .elems = elems,
+        .weights = s->weights + at * s->param_item,
+        .master = s->master + at * s->master_item,
+        .moment1 = s->moment1 ? s->moment1 + at * s->moment_item : NULL,
+        .moment2 = s->moment2 ? s->moment2 + second * s->moment_item : NULL,
+        .grad = s->grad + at * s->grad_item,
+        .direction = s->direction ? s->direction + at * s->sum_item : NULL,
+        .lr_ratio = run->param->lr_ratio != 0 ? run->param->lr_ratio : 1.0,
+        .lr_adjust = lr_adjust,
+        .weight_decay = run->param->weight_decay,
+    };
+#ifdef RT_CUDA
+    s->kernel(s->rt, s->update, &r);
+#else
+    s->kernel(s->update, &r);
+#endif
+}
+
+static void update_run(void *ctx, const RtRun *run)
+{
+    const Shard *s = ctx;
+    if (run->param->n_matrices == 0) {
+        call_kernel(s, run, 0, run->elems,
+                    rt_second_moment(s->rt, s->segment, run->shard_offset_elems), 1.0);
+    }
+}
+
+static void update_matrices(void *ctx, const RtRun *run)
+{
+    const Shard *s = ctx;
+    const int64_t end = run->element + run->elems;
+    for (int i = 0; i < run->param->n_matrices; i++) {
+        const RtMatrix *m = &s->trainer->matrices[run->param->first_matrix + i];
+        const int64_t m_end = m->element + m->rows * m->cols;
+        const int64_t from = m->element > run->element ? m->element : run->element;
+        const int64_t to = m_end < end ? m_end : end;
+        if (from < to) {
+            call_kernel(s, run, from - run->element, to - from, 0, m->lr_adjust);
+        }
+    }
+}
+
+static void for_runs(Rt *rt, int segment, RtUpdateKernel kernel, bool matrices)
+{
+    const RtTrainer *t = rt->trainer;
+    const RtSegment *g = &t->segments[segment];
+#ifdef RT_CUDA
+    const RtUpdate *update = rt_device_update(rt); /* the kernels look whether to skip */
+#else
+    const RtUpdate here = rt_update(rt), *update = &here;
+    if (rt->state->skip) {
+        return;
+    }
+#endif
+    char *weights = rt_symmetric(rt, g->param_shard);
+    Shard s = {
+        .rt = rt,
+        .trainer = t,
+        .segment = segment,
+        .update = update,
+        .kernel = kernel,
+        .weights = weights,
+        .master = g->master < 0 ? weights : rt_local(rt, g->master),
+        .moment1 = g->moment1 < 0 ? NULL : rt_local(rt, g->moment1),
+        .moment2 = g->moment2 < 0 ? NULL : rt_local(rt, g->moment2),
+        .grad = rt_grad_shard(rt, segment),
+        .direction = matrices ? rt_symmetric(rt, g->direction) : NULL,
+        .param_item = (int64_t)rt_dtype_bytes(t->param_dtype),
+        .master_item = (int64_t)rt_dtype_bytes(t->master_dtype),
+        .moment_item = (int64_t)rt_dtype_bytes(t->moments_dtype),
+        .grad_item = (int64_t)rt_dtype_bytes(t->reduce_dtype),
+        .sum_item = rt_sum_bytes(t),
+    };
+    rt_shard_runs(rt, segment, matrices ? update_matrices : update_run, &s);
+}
+
+void rt_update_segment(Rt *rt, int segment, RtUpdateKernel kernel)
+{
+    for_runs(rt, segment, kernel, false);
+}
+
+void rt_update_matrices(Rt *rt, int segment, RtUpdateKernel kernel)
+{
+    for_runs(rt, segment, kernel, true);
+}

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+# awk -v rooms="base describe ..." -v beside="import:base describe" -f includes.awk FILES
+#
+# In: sources below one folder, the names of its rooms, lowest first, and of those beside them:
+# each may see the rooms behind its colon. Out: a line for each include that points up, or names
+# no room. A file at the root is above all rooms if it is main.c, else ground: every room may
+# include it, and the types (-v types) that ground headers stand on.
+BEGIN {
+    n = split(rooms, name, " ")
+    for (i = 1; i <= n; i++) level[name[i]] = i
+    n = split(types, name, " ")
+    for (i = 1; i <= n; i++) ground[name[i]] = 1
+    n = split(beside, name, ";")
+    for (i = 1; i <= n; i++) {
+        split(name[i], side, ":")
+        m = split(side[2], low, " ")
+        for (k = 1; k <= m; k++) sees[side[1], low[k]] = 1
+        sees[side[1], side[1]] = 1
+        apart[side[1]] = 1
+    }
+}
+FNR == 1 {
+    path = FILENAME
+    sub("^" folder "/", "", path)
+    room = path ~ /\// ? path : ""
+    sub(/\/.*/, "", room)
+    if (room != "" && !(room in level) && !(room in apart))
+        print path ": the room " room " is not known"
+}
+/^#include "/ {
+    split($0, part, "\"")
+    header = part[2]
+    at = header ~ /\// ? header : ""
+    sub(/\/.*/, "", at)
+    if (room == "" || at == "" || header in ground) next
+    if (room in apart ? !((room, at) in sees) : !(at in level) || level[at] > level[room])
+        print path ":" FNR ": " header " lies above " room
+}

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The house: a file's folder is its layer, and includes point downward; files stay short. Each
+# rule is seen to fail once, with what it is for planted in a copy.
+set -u
+. "$(cd "$(dirname "$0")/.." && pwd)/lib.sh"
+here=$ROOT/tests/house
+
+sources() { # FOLDER
+    find "$1" -name '*.[ch]' | sort
+}
+
+gen_includes() { # ROOT: those that point up
+    local folder=$1/gen
+    mapfile -t files < <(sources "$folder")
+    awk -v folder="$folder" -v rooms="base describe ops graph plan prove report emit" \
+        -v beside="import:base describe;tokenize:base describe data" \
+        -v types="describe/model.h ops/rule.h graph/ir.h plan/step.h" \
+        -f "$here/includes.awk" "${files[@]}"
+}
+
+# Kernels and the C of math.c find the headers of cuda/ by name alone, as the Makefile says.
+runtime_includes() { # ROOT
+    local folder=$1/runtime low="job data state checkpoint"
+    mapfile -t files < <(sources "$folder")
+    awk -v folder="$folder" -v rooms="$low" -v beside="cpu:$low;cuda:$low" \
+        -f "$here/includes.awk" "${files[@]}"
+}
+
+long_files() { # ROOT
+    sources "$1/gen" | cat - <(sources "$1/runtime") | while read -r file; do
+        lines=$(wc -l <"$file")
+        [ "$lines" -le 600 ] || echo "$file has $lines lines"
+    done
+}
+
+none() { # WHAT FUNCTION ROOT
+    if "$2" "$3" >"$WORK/found" 2>&1 && [ ! -s "$WORK/found" ]; then
+        ok "$1"
+    else
+        bad "$1" "$WORK/found"
+    fi
+}
+found() { # WHAT FUNCTION TEXT
+    "$2" "$WORK/planted" >"$WORK/found"
+    check "$1 is found" grep -qF "$3" "$WORK/found"
+}
+
+none "gen: includes point downward" gen_includes "$ROOT"
+none "runtime: includes point downward" runtime_includes "$ROOT"
+none "files have at most 600 lines" long_files "$ROOT"
+
+mkdir "$WORK/planted"
+cp -R "$ROOT/gen" "$ROOT/runtime" "$WORK/planted/"
+echo '#include "plan/plan.h"' >>"$WORK/planted/gen/ops/infer.c"
+found "gen: an include of a higher room" gen_includes ": plan/plan.h lies above ops"
+echo '#include "tokenize/tokenize.h"' >>"$WORK/planted/gen/emit/emit.c"
+found "gen: one of a room beside" gen_includes ": tokenize/tokenize.h lies above emit"
+echo '#include "plan/plan.h"' >>"$WORK/planted/gen/import/import_hf.c"
+found "gen: one of the passes by a room beside them" gen_includes "lies above import"
+mkdir "$WORK/planted/gen/new" && echo >"$WORK/planted/gen/new/new.c"
+found "gen: a room without a place" gen_includes "the room new is not known"
+echo '#include "checkpoint/rt_checkpoint.h"' >>"$WORK/planted/runtime/data/rt_known.c"
+found "runtime: an include of a higher room" runtime_includes "lies above data"
+echo '#include "cuda/rt_gpu.h"' >>"$WORK/planted/runtime/cpu/rt_sum.c"
+found "runtime: one of the other target" runtime_includes "lies above cpu"
+seq 601 >"$WORK/planted/gen/base/long.c"
+found "a long file" long_files "long.c has 601 lines"
+finish
