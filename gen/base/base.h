@@ -102,7 +102,7 @@ const char *diag_nearest(const char *word, const char *const *candidates, int co
 /* Is the next word of a command line an option, and so no value of the one before? */
 bool diag_is_option(const char *word);
 
-/* ---- embedded files (built from gen/lua, templates, runtime, models by gen/embed_tool.c) -- */
+/* ---- embedded files (built from gen/lua, templates, runtime, models by gen/base/embed_tool.c) -- */
 
 typedef struct Embedded { const char *path; const unsigned char *data; size_t bytes; } Embedded;
 extern const Embedded embedded_files[];   /* sorted by path: "templates/ops/add/op.lua" */

@@ -110,7 +110,7 @@ int main(int argc, char **argv)
     FILE *out = fopen(out_path, "wb");
     if (out == NULL)
         fail("cannot write", out_path);
-    fputs("/* Made by gen/embed_tool.c; DO NOT EDIT. */\n#include \"gen.h\"\n", out);
+    fputs("/* Made by gen/base/embed_tool.c; DO NOT EDIT. */\n#include \"gen.h\"\n", out);
     for (int i = 0; i < count; i++) {
         char *path = checked(malloc(strlen(root) + strlen(paths[i]) + 2));
         sprintf(path, "%s/%s", root, paths[i]);
