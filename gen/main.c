@@ -7,6 +7,7 @@
 #include "describe/load.h"
 #include "tokenize/tokenize.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -366,12 +367,26 @@ static int run_command(Gen *g)
     return code;
 }
 
+/* A descriptor that was closed before us would become a file's, and a line for a person
+ * would land in it. Read-only: writing to it fails, as it should. */
+static void hold_standard_streams(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDONLY);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
 int main(int argc, char **argv)
 {
     Gen g = {0};
     Parse p = {.g = &g};
     int code = EXIT_DONE;
 
+    hold_standard_streams();
     json_set_alloc_funcs(json_memory, free);
     if (argc > 1 && !strcmp(argv[1], "tokenize")) /* it has options of its own */
         return tokenize_main(&g, argc - 1, argv + 1);

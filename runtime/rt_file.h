@@ -62,6 +62,7 @@ int rt_file_steps(const char *dir, int64_t **steps, char *error);
 /* Of a folder that a command names: its steps, as above, or, without them, whether it is
  * a checkpoint itself. -1: it cannot be read, and that was said. */
 int rt_folder_steps(const char *dir, int64_t **steps, bool *is_one);
+int64_t rt_file_step_of(const char *path); /* that its name says; -1: none */
 /* A step's folder: DIR/PREFIXstep-00000012, "" the final one. False: too long. */
 bool rt_file_step_path(char *path, const char *dir, const char *prefix, int64_t step);
 

@@ -158,8 +158,16 @@ bool rt_manifest_read(RtManifest *m, const char *folder, char *error)
     if (!ok) {
         rt_manifest_free(m);
         snprintf(error, RT_ERROR_BYTES, "%s is not what was written", path);
+        return false;
     }
-    return ok;
+    const int64_t named = rt_file_step_of(folder);
+    if (named >= 0 && named != m->step) {
+        snprintf(error, RT_ERROR_BYTES, "%s is of step %lld: the folder has another's name",
+                 path, (long long)m->step);
+        rt_manifest_free(m);
+        return false;
+    }
+    return true;
 }
 
 void rt_manifest_free(RtManifest *m)

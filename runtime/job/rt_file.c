@@ -252,6 +252,12 @@ static int64_t step_of(const char *name)
     return *end == '\0' && strcmp(again, name) == 0 ? step : -1;
 }
 
+int64_t rt_file_step_of(const char *path)
+{
+    const char *name = strrchr(path, '/');
+    return step_of(name != NULL ? name + 1 : path);
+}
+
 int rt_file_steps(const char *dir, int64_t **steps, char *error)
 {
     DIR *d = opendir(dir);

@@ -115,6 +115,10 @@ other_damage() {
         check "and no more" verifies 1 'step-00000002: damaged: nothing in it can be verified' "$vck"
         damage "$d/MANIFEST" flip $f
     done
+    mv "$d" "$vck/step-00000009"
+    check "verify: another step's name" verifies 1 'step-00000009: MANIFEST: .* is of step 2: the folder has' "$vck"
+    check "ls: the same" bash -c "'$verifier' ls '$vck' | grep -q 'damaged: .* is of step 2'"
+    mv "$vck/step-00000009" "$d"
     rm "$d/MANIFEST"
     check "verify: no MANIFEST" verifies 1 'MANIFEST: open .*: No such file' "$vck"
     verify_again

@@ -217,6 +217,17 @@ if [ -w /dev/full ]; then
         check "fsdpgen $words >/dev/full: says so" grep -q 'error: cannot write to stdout' log
     done
 fi
+# Standard streams that are closed: no file takes their place, for a message to land in.
+for closed in '0<&-' '1>&-' '2>&-' '0<&- 1>&-' '1>&- 2>&-' '0<&- 1>&- 2>&-'; do
+    rm -rf d
+    eval "\"\$FSDPGEN\" base.lua -o d --link-runtime ../runtime $closed" >/dev/null 2>&1
+    check "$closed: exit 0" test $? = 0
+    check "$closed: the folder" is_ref a
+    for words in 'plan base.lua' --help; do
+        [[ $closed != *1* ]] || ! eval "\"\$FSDPGEN\" $words $closed" >/dev/null 2>&1 ||
+            bad "$closed: $words is lost with exit 0"
+    done
+done
 start_from b
 
 # One run at a time.
