@@ -9,6 +9,8 @@
 #   ./test.sh --deps         only installs what is missing
 #   ./test.sh [--full] SUITE...   these folders of tests/ only, or `ctest` (no sanitizers);
 #                            with --full their rows of tests/RESULTS.md are written anew
+#   ./test.sh SUITE:PART,...      these parts of a suite, by name or glob, whatever SEED's sample;
+#                            tests/SUITE/run.sh --list names them
 #
 # SEED=N chooses the random sample (default: from the commit), and with it the instruction set of
 # compiler and libraries; ISA=NAME one of tests/isa.sh. --full takes native, then the CI tier's
@@ -19,7 +21,7 @@ cd "$(dirname "$0")" || exit 70
 . tests/isa.sh
 . tests/results.sh
 
-usage() { sed -n '3,15s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '3,17s/^# \{0,1\}//p' "$0"; }
 
 deps_only=0
 export FULL=0
@@ -31,8 +33,13 @@ for arg in "$@"; do
     -h | --help) usage; exit 0 ;;
     -*) echo "test.sh: unknown option $arg" >&2; usage >&2; exit 2 ;;
     *)
-        if [ "$arg" != ctest ] && [ ! -x "tests/$arg/run.sh" ]; then
-            echo "test.sh: no suite tests/$arg/run.sh" >&2
+        suite=${arg%%:*}
+        if [ "$arg" != ctest ] && [ ! -x "tests/$suite/run.sh" ]; then
+            echo "test.sh: no suite tests/$suite/run.sh" >&2
+            exit 2
+        fi
+        if [ "$suite" != "$arg" ] && [ $FULL = 1 ]; then
+            echo "test.sh: --full counts whole suites, not $arg" >&2
             exit 2
         fi
         suites+=("$arg") ;;
@@ -141,7 +148,9 @@ if [ ${#suites[@]} -gt 0 ]; then
         if [ "$suite" = ctest ]; then
             run ctest run_ctest build/default
         else
-            run "$suite" "tests/$suite/run.sh"
+            parts=${suite#"${suite%%:*}"}
+            # shellcheck disable=SC2046 # words
+            run "$suite" "tests/${suite%%:*}/run.sh" $(set -f; echo "${parts#:}" | tr , ' ')
         fi
     done
 else

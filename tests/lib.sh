@@ -6,11 +6,12 @@
 #   ISA, ISA_ARCH    the instruction set of this run, and the compiler's -march (isa.sh)
 #   WORK             an empty folder of this suite's, removed at the end unless KEEP=1
 #   ok NAME, bad NAME [FILE]     count one check; FILE's end is shown
-#   suite_args ARGS...           the suite's own arguments: sets update, perhaps FSDPGEN
+#   part NAME[:NEEDS,...] COMMAND...   a part of the suite, which others need to have run; finish
+#                    runs all of them, or those named: run.sh NAME... (and --list, --update)
 #   check NAME COMMAND...        one check: the command succeeds
 #   at_least WHAT HAVE NEED      one check: a count that is promised
-#   turn N OF COMMAND...         runs it with FULL=1, else where SEED % OF is N
-#   finish           prints 'N passed, N failed' and exits accordingly
+#   turn N OF COMMAND...         runs it with FULL=1 or parts named, else where SEED % OF is N
+#   finish           runs the parts, prints 'N passed, N failed' and exits accordingly
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 BUILD=${FSDPGEN_BUILD:-$ROOT/build/default}
 export -n BUILD # the emitted Makefiles have a BUILD of their own
@@ -23,16 +24,22 @@ export LC_ALL=C
 passed=0
 failed=0
 
-# suite_args ARGS...: [FSDPGEN] [--update] of suites that can write their expectations anew.
-suite_args() {
-    update=0
-    for arg in "$@"; do
+# A suite's arguments: names of its parts, globs among them. own_args=1: it reads them itself.
+update=0
+list_parts=0
+part_names=()
+read_arguments() {
+    local arg
+    for arg; do
         case $arg in
         --update) update=1 ;;
-        *) FSDPGEN=$(cd "$(dirname "$arg")" && pwd)/$(basename "$arg") ;;
+        --list) list_parts=1 ;;
+        -*) echo "$0: unknown option $arg: --list, --update, or names of parts" >&2; exit 2 ;;
+        *) part_names+=("$arg") ;;
         esac
     done
 }
+[ "${own_args:-0}" = 1 ] || read_arguments "$@"
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/fsdpgen-$(basename "$(dirname "$0")").XXXXXX") || exit 70
 export XDG_CACHE_HOME=$WORK/cache # of trainers, which a person's home is not for
 [ "${KEEP:-0}" = 1 ] || trap 'rm -rf "$WORK"' EXIT
@@ -67,7 +74,51 @@ at_least() {
 turn() {
     local n=$1 of=$2
     shift 2
-    if [ "$FULL" = 1 ] || [ $((SEED % of)) = "$n" ]; then "$@"; fi
+    if [ "$FULL" = 1 ] || [ ${#part_names[@]} -gt 0 ] || [ $((SEED % of)) = "$n" ]; then "$@"; fi
+}
+
+declare -A part_needs=() part_command=() part_done=()
+part_order=()
+part() {
+    local name=${1%%:*} needs=${1#*:}
+    [ "$needs" != "$1" ] || needs=
+    shift
+    part_order+=("$name")
+    part_needs[$name]=${needs//,/ }
+    part_command[$name]=$(printf '%q ' "$@")
+}
+
+run_part() { # NAME: and before it what it needs
+    local need
+    [ -z "${part_done[$1]:-}" ] || return 0
+    part_done[$1]=1
+    for need in ${part_needs[$1]}; do run_part "$need"; done
+    eval "${part_command[$1]}"
+}
+
+run_parts() {
+    local name pattern hits
+    if [ $list_parts = 1 ]; then
+        [ ${#part_order[@]} = 0 ] || printf '%s\n' "${part_order[@]}"
+        exit 0
+    fi
+    for pattern in "${part_names[@]}"; do
+        hits=0
+        # shellcheck disable=SC2254 # a pattern
+        for name in "${part_order[@]}"; do
+            case $name in $pattern) hits=1 ;; esac
+        done
+        [ $hits = 1 ] && continue
+        echo "$0: no part $pattern; there are: ${part_order[*]}" >&2
+        exit 2
+    done
+    # shellcheck disable=SC2254
+    for name in "${part_order[@]}"; do
+        [ ${#part_names[@]} -gt 0 ] || run_part "$name"
+        for pattern in "${part_names[@]}"; do
+            case $name in $pattern) run_part "$name" ;; esac
+        done
+    done
 }
 
 # random N: 0..N-1 from SEED; the same sequence on every machine.
@@ -78,6 +129,7 @@ random() {
 }
 
 finish() {
+    run_parts
     echo "$passed passed, $failed failed"
     [ "$failed" -eq 0 ]
     exit $?

@@ -9,6 +9,7 @@
 #   tests/bench/busy.sh
 #   ROUNDS=10 STEPS=6 tests/bench/busy.sh
 set -u
+own_args=1
 . "$(dirname "$0")/../lib.sh"
 cores=$(nproc)
 loops=()

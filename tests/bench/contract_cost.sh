@@ -10,6 +10,7 @@
 #
 #   tests/bench/contract_cost.sh
 set -u
+own_args=1
 . "$(dirname "$0")/../lib.sh"
 . "$ROOT/tests/bench/interleave.sh"
 

@@ -14,6 +14,7 @@
 #   ISA=avx2        another instruction set of tests/isa.sh, PyTorch's too
 #   PYTHON=python3  with PyTorch; compiled by torch.compile where that works here, else eager
 set -u
+own_args=1
 . "$(dirname "$0")/../lib.sh"
 STEPS=${1:-7}
 ROUNDS=${ROUNDS:-3}

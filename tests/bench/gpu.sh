@@ -17,6 +17,7 @@
 # TORCH=0: without PyTorch, TUNE=0: with the library's first algorithms, PEAK_TFLOPS=X. Ends with
 # 'N passed, N failed'; without a GPU it says so and passes.
 set -u
+own_args=1
 . "$(dirname "$0")/../lib.sh"
 . "$ROOT/tests/gpu/toolkit.sh"
 STEPS=${STEPS:-12}

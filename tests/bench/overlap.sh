@@ -10,6 +10,7 @@
 #   tests/bench/overlap.sh
 #   RANKS=4 THREADS=2 MODEL=models/gpt2_124m.lua tests/bench/overlap.sh
 set -u
+own_args=1
 . "$(dirname "$0")/../lib.sh"
 . "$ROOT/tests/bench/interleave.sh"
 

@@ -12,6 +12,7 @@
 #   tests/bench/save.sh
 #   MODEL=models/gpt2_124m.lua RANKS=2 THREADS=1 DISK=/scratch tests/bench/save.sh
 set -u
+own_args=1
 . "$(dirname "$0")/../lib.sh"
 . "$ROOT/tests/e2e/common.sh"
 

@@ -10,6 +10,7 @@
 #
 #   PYTHON=python3 tests/bench/tokenize.sh
 set -u
+own_args=1
 . "$(dirname "$0")/../lib.sh"
 TEXT=${TEXT:-$(ls /usr/share/doc/jargon-text/jargon.txt* 2>/dev/null | head -n 1)}
 python=${PYTHON:-python3}

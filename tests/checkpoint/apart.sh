@@ -195,10 +195,10 @@ any_ranks() {
     passes_on half0 3 7
 }
 
-same_bytes
-beside
-gate_beside
-memory_beside
-any_ranks
-faults_beside
-whole_pages
+part same_bytes:families same_bytes
+part beside:families beside
+part gate_beside:families gate_beside
+part memory_beside:families memory_beside
+part any_ranks:families any_ranks
+part faults_beside:families faults_beside
+part whole_pages:families whole_pages

@@ -254,10 +254,10 @@ compared_positions() {
     done
 }
 
-carried_values
-own_end
-hostile_values
-hostile_files
-compared_values
-gpt2_values
-compared_positions
+part carried_values:families carried_values
+part own_end:families own_end
+part hostile_values:families hostile_values
+part hostile_files:families hostile_files
+part compared_values:families compared_values
+part gpt2_values:families gpt2_values
+part compared_positions:families compared_positions

@@ -273,8 +273,8 @@ cache() {
         --steps 1 --quiet
 }
 
-between
-before_digests
-under
-much
-cache
+part between:families between
+part before_digests:families before_digests
+part under:families under
+part much:families much
+part cache:families cache

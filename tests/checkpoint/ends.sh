@@ -268,12 +268,15 @@ file_limit() {
         'warning: .*no checkpoint of step 1: .*File too large.*training goes on' "$WORK/fault1.err"
 }
 
-if [ "$FULL" = 1 ]; then random_signals 50 1 2 4; else random_signals 4 1 2 4; fi
-joined_signals
-insisted
-early
-sample_ends
-clocks
-must
-lost_log
-file_limit
+some_signals() {
+    if [ "$FULL" = 1 ]; then random_signals 50 1 2 4; else random_signals 4 1 2 4; fi
+}
+part some_signals:first_checkpoint some_signals
+part joined_signals:first_checkpoint joined_signals
+part insisted:first_checkpoint insisted
+part early:first_checkpoint early
+part sample_ends:first_checkpoint sample_ends
+part clocks:first_checkpoint clocks
+part must:first_checkpoint must
+part lost_log:first_checkpoint lost_log
+part file_limit:first_checkpoint file_limit

@@ -405,15 +405,18 @@ signals() {
     check 'it went on from where it was stopped' grep -q '^resumed from ' "$WORK/long.out"
 }
 
-fault_trainers && {
+first_checkpoint() { fault_trainers || fault_hash=; }
+every_call() {
     if [ "$FULL" = 1 ]; then faults 1 2 4 8; else faults 2 4; fi
-    disk_full
-    crashes
-    mutants
-    versions
-    pieces
-    tells
-    damages
-    kills
-    signals
 }
+part first_checkpoint first_checkpoint
+part every_call:first_checkpoint every_call
+part disk_full:first_checkpoint disk_full
+part crashes:first_checkpoint crashes
+part mutants:first_checkpoint mutants
+part versions:first_checkpoint versions
+part pieces:first_checkpoint pieces
+part tells:first_checkpoint tells
+part damages:first_checkpoint damages
+part kills:first_checkpoint kills
+part signals:first_checkpoint signals

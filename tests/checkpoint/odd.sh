@@ -254,14 +254,14 @@ configs() {
     check 'config = a list of pairs' config_of '{ { "model_type", "x" }, { "y", {} } }'
 }
 
-carried_files
-errors_here
-damaged_old_ones
-interrupted
-texts_of_others
-escapes
-pipes
-wrong_folders
-wrong_weights
-odd_filesystems
-configs
+part carried_files:families carried_files
+part errors_here:families errors_here
+part damaged_old_ones:families damaged_old_ones
+part interrupted:families interrupted
+part texts_of_others:families texts_of_others
+part escapes:families escapes
+part pipes:families pipes
+part wrong_folders:families wrong_folders
+part wrong_weights:families wrong_weights
+part odd_filesystems:families odd_filesystems
+part configs:families configs

@@ -118,7 +118,7 @@ families() {
     family tied "$llama" 5 "$one $four" model.tied=true dtypes.param=bf16
     family frozen "$gpt2" 5 "$one $four" 'groups={{match="*.h.0.*",frozen=true}}'
 }
-families
+part families families
 
 # ---- files as others read them ----------------------------------------------------------------
 
@@ -160,7 +160,7 @@ for f in sys.argv[1:]:
     check "and is the model" grep -q 'layers = 3, dim = 36, heads = 3, head_dim = 14, ffn = 50' \
         "$WORK/imported.lua"
 }
-readers
+part readers:families readers
 
 # ---- weights that others made ---------------------------------------------------------------------
 
@@ -214,7 +214,7 @@ imports() {
     cp "$WORK/half0.ck/step-00000002"/model* "$in/"
     check 'a model with other tensors' test -z "$(hash_of llama1 "$in")"
 }
-imports
+part imports:families imports
 
 # ---- what is refused, and how it is said --------------------------------------------------------
 
@@ -274,7 +274,7 @@ refusals() {
     run llama1 5 --checkpoint "$ck" --resume
     check 'the log goes on where the checkpoint is' cmp "$WORK/llama1.result" "$WORK/llama.whole"
 }
-refusals
+part refusals:families refusals
 . "$(dirname "$0")/faults.sh"
 . "$(dirname "$0")/odd.sh"
 . "$(dirname "$0")/apart.sh"

@@ -80,6 +80,8 @@ samples_exactly_once() { # KILLS
         <(grep '^weights' "$WORK/samples.out.whole")
 }
 
-samples_begin && {
+samples() {
+    samples_begin || return
     if [ "$FULL" = 1 ]; then samples_exactly_once 40; else samples_exactly_once 4; fi
 }
+part samples samples

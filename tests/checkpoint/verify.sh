@@ -125,7 +125,7 @@ other_damage() {
 }
 
 # A MANIFEST that was made to deceive: hashes that fit, and numbers that do not.
-hostile() {
+deceiving() {
     local d=$vck/step-00000002 lines n=0
     for lines in 'file a 9223372036854775807 0123456789abcdef' \
         'file CHUNKS 9223372036854775807 0123456789abcdef
@@ -209,13 +209,15 @@ listings() {
     verify_again
 }
 
-verify_begin && {
+verify_suite() {
+    verify_begin || return
     whole_ones
     bits
     other_damage
-    hostile
+    deceiving
     without_chunks
     nothing_there
     listings
+    unset ASAN_OPTIONS
 }
-unset ASAN_OPTIONS
+part verify:families,first_checkpoint verify_suite

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# run.sh FSDPGEN: the kernels of emitted CUDA trainers, compiled as both kinds of build compile
+# The kernels of emitted CUDA trainers, compiled as both kinds of build compile
 # them: by nvcc (make) and by NVRTC (make JIT=1), for each architecture. Needs the toolkit's
 # compilers, no GPU. A kernel that keeps much of its registers in memory is a failure. A table:
 # seconds of the processor (medians of RUNS, 1 without), kernels, the most registers of one, bytes
@@ -11,7 +11,6 @@
 # 'N passed, N failed'.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
-[ $# -ge 1 ] && FSDPGEN=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
 . "$here/../lib.sh"
 . "$here/oldest.sh"
 . "$here/cudnn.sh"
@@ -21,9 +20,13 @@ without_gpu() { # what is for machines that have one
     CUDA_VISIBLE_DEVICES='' "$ROOT/tests/$1" | tee "$WORK/without" | grep -qx '0 passed, 0 failed' &&
         grep -qE '^skipped: no (GPU|CUDA Toolkit) is here' "$WORK/without"
 }
-for script in gpu/run.sh bench/gpu.sh; do
-    check "without a GPU $script says so and passes" without_gpu $script
-done
+no_gpu() {
+    local script
+    for script in gpu/run.sh bench/gpu.sh; do
+        check "without a GPU $script says so and passes" without_gpu $script
+    done
+}
+part no_gpu no_gpu
 
 CUDA_HOME=${CUDA_HOME:-/usr/local/cuda}
 nvcc=$CUDA_HOME/bin/nvcc
@@ -129,20 +132,26 @@ models=()
 for file in "$ROOT"/models/*.lua; do # fsdpgen.lua is for editors
     [ "$(basename "$file")" = fsdpgen.lua ] || models+=("$file")
 done
-if [ "$FULL" = 1 ]; then
-    for file in "${models[@]}"; do model "$(basename "$file" .lua)" "$file" "$archs"; done
-else
-    random ${#models[@]}
-    file=${models[random_value]}
-    model "$(basename "$file" .lua)" "$file" sm_90a
-    [ "$(basename "$file")" = llama8b.lua ] || model llama8b "$ROOT/models/llama8b.lua" sm_90a
-fi
+shipped() { # NAME: all of them with FULL=1, or of CI's choice
+    if [ "$FULL" = 1 ]; then
+        model "$1" "$ROOT/models/$1.lua" "$archs"
+    elif [ ${#part_names[@]} -gt 0 ] || [ "$1" = llama8b ] || [ "$1" = "$chosen" ]; then
+        model "$1" "$ROOT/models/$1.lua" sm_90a
+    fi
+}
+
+random ${#models[@]}
+chosen=$(basename "${models[random_value]}" .lua)
+for file in "${models[@]}"; do
+    name=$(basename "$file" .lua)
+    part "$name" shipped "$name"
+done
 # what no shipped model has: odd shapes, f32, noise, f16, whole matrices
-model tiny_gpt2 "$ROOT/tests/models/tiny_gpt2.lua" sm_80
-model tiny_llama "$ROOT/tests/models/tiny_llama.lua" sm_100a \
+part tiny_gpt2 model tiny_gpt2 "$ROOT/tests/models/tiny_gpt2.lua" sm_80
+part tiny_llama model tiny_llama "$ROOT/tests/models/tiny_llama.lua" sm_100a \
     --set 'dtypes={param="bf16",master="bf16",moments="bf16"}'
-model tiny_muon "$ROOT/tests/models/tiny_llama.lua" sm_90a --set 'optimizer=muon{}' \
+part tiny_muon model tiny_muon "$ROOT/tests/models/tiny_llama.lua" sm_90a --set 'optimizer=muon{}' \
     --set 'dtypes={param="bf16",moments="bf16"}'
-cudnn
-[ "${OLDEST:-$FULL}" = 0 ] || oldest
+part cudnn cudnn
+[ "${OLDEST:-$FULL}" = 0 ] || part oldest oldest
 finish

@@ -464,35 +464,39 @@ library_sums() {
     check "without a variable it has none" bash -c "! grep -q 'platform .* NCCL_' '$dir.out'"
 }
 
-if reference llama tiny_llama 1e-4; then
-    rows llama tiny_llama 1
-    turn 0 2 library_sums
-    faults
-    turn 1 2 unordered
-    turn 0 2 unmet
-    turn 1 2 tuning
-    turn 1 2 compiled_at_start
-fi
-turn 0 2 graphs
-machines
-turn 1 2 matrices
-turn 0 2 cudnn_attention
+llama() { reference llama tiny_llama 1e-4; }
 gpt2() {
     if reference gpt2 tiny_gpt2 1e-4; then rows gpt2 tiny_gpt2 2; fi
 }
-turn 1 2 gpt2
-if [ "$FULL" = 1 ] || [ $((SEED % 2)) = 0 ]; then
-    bf16=(--set 'dtypes.param="bf16"')
-    reference llama_bf16 tiny_llama 2e-2 "${bf16[@]}" && [ "$FULL" = 1 ] &&
-        row llama_bf16 tiny_llama 1 "${bf16[@]}" --set mesh.shard=4
-fi
-# leaves of several micro-batches: gradients are stored, then added to
-if [ "$FULL" = 1 ] || [ $((SEED % 2)) = 1 ]; then
+bf16() {
+    local sets=(--set 'dtypes.param="bf16"')
+    reference llama_bf16 tiny_llama 2e-2 "${sets[@]}" && [ "$FULL" = 1 ] &&
+        row llama_bf16 tiny_llama 1 "${sets[@]}" --set mesh.shard=4
+}
+f16() { # leaves of several micro-batches: gradients are stored, then added to
     reference llama_f16 tiny_llama 2e-2 --set 'dtypes.param="f16"' --set leaves=2
-fi
-if [ "$FULL" = 1 ]; then # what a real GPU is tested with; its kernels' own orders are not shuffled
+}
+gpu_script() { # what a real GPU is tested with; its kernels' own orders are not shuffled
+    [ "$FULL" = 1 ] || return 0
     check "tests/gpu/run.sh, on the simulated device" env CUDA_HOME="$home" CUDASIM_DEVICES=1 \
         CUDASIM_UNCHECKED=1 SMALL=1 NAMES=llama_bf16_64 LIMIT_SECONDS=3600 \
         OUT="$WORK/gpu" "$ROOT/tests/gpu/run.sh"
-fi
+}
+
+part llama llama
+part rows:llama rows llama tiny_llama 1
+part library_sums:llama turn 0 2 library_sums
+part faults:llama faults
+part unordered:llama turn 1 2 unordered
+part unmet:llama turn 0 2 unmet
+part tuning:llama turn 1 2 tuning
+part compiled_at_start:llama turn 1 2 compiled_at_start
+part graphs turn 0 2 graphs
+part machines machines
+part matrices turn 1 2 matrices
+part cudnn_attention turn 0 2 cudnn_attention
+part gpt2 turn 1 2 gpt2
+part bf16 turn 0 2 bf16
+part f16 turn 1 2 f16
+part gpu_script gpu_script
 finish

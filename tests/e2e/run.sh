@@ -23,32 +23,36 @@ set -u
 
 data=$ROOT/LICENSE # English text, there on every machine; a byte is a token
 
-param_counts
-readme
-shipped
-outside_user
-outside_moved_ops
-outside_builtin
-outside_platform
-outside_allocations
-divided
-turn 0 2 library
-turn 1 2 two_hops
-precision
-turn 0 3 precision_split
-turn 1 3 precision_overflow
-loss_masks
-loss_hashes
-turn 2 3 frozen
-turn 0 2 loss_packed
-turn 1 2 evaluate
-turn 0 2 fine_tuning
-planted_numbers
-if [ "$FULL" = 1 ]; then
-    equal_bits_products "1 2 3 4 5 6 7 8"
-    equal_bits 25 # of each model; tests/matrix has every pair of choices
-else
-    equal_bits_products
-    equal_bits 2
-fi
+equal_bits_suite() {
+    if [ "$FULL" = 1 ]; then
+        equal_bits_products "1 2 3 4 5 6 7 8"
+        equal_bits 25 # of each model; tests/matrix has every pair of choices
+    else
+        equal_bits_products
+        equal_bits 2
+    fi
+}
+
+part param_counts param_counts
+part readme readme
+part shipped shipped
+part outside_user outside_user
+part outside_moved_ops outside_moved_ops
+part outside_builtin outside_builtin
+part outside_platform outside_platform
+part outside_allocations outside_allocations
+part divided divided
+part library turn 0 2 library
+part two_hops turn 1 2 two_hops
+part precision precision
+part precision_split turn 0 3 precision_split
+part precision_overflow turn 1 3 precision_overflow
+part loss_masks loss_masks
+part loss_hashes loss_hashes
+part frozen turn 2 3 frozen
+part loss_packed turn 0 2 loss_packed
+part evaluate turn 1 2 evaluate
+part fine_tuning turn 0 2 fine_tuning
+part planted_numbers planted_numbers
+part equal_bits equal_bits_suite
 finish

@@ -64,15 +64,18 @@ spread() {
     failed=$((failed + bad_cases))
 }
 
-tool=$BUILD/tests/fuzz/fuzz_descriptions
-if [ -x "$tool" ]; then
-    spread descriptions $descriptions "$tool"
-else
-    bad "descriptions: $tool is not built"
-fi
+
+tool_of() { # NAME COUNT: a tool that CMake has built
+    if [ -x "$BUILD/tests/fuzz/fuzz_$1" ]; then
+        spread "$1" "$2" "$BUILD/tests/fuzz/fuzz_$1"
+    else
+        bad "$1: $BUILD/tests/fuzz/fuzz_$1 is not built"
+    fi
+}
 
 # A case that ends its process, as a bug of fsdpgen's does, is a failure.
-cat >"$WORK/dies.c" <<'C'
+dies() {
+    cat >"$WORK/dies.c" <<'C'
 #include "batch.h"
 static const char *dies(Random *r, int *taken)
 {
@@ -86,45 +89,43 @@ int main(int argc, char **argv)
     return argc != 4 || run_batches(argv, dies);
 }
 C
-if ${CC:-cc} -std=gnu11 -Wall -Wextra -I"$ROOT/tests/fuzz" "$WORK/dies.c" \
-    "$ROOT/tests/fuzz/mutate.c" -o "$WORK/dies" >"$WORK/dies.log" 2>&1; then
-    "$WORK/dies" 1 0 100 >"$WORK/dies.log"
-    check "a case that ends its process is told" grep -qx '6 passed, 94 failed' "$WORK/dies.log"
-else
-    bad "the loop of cases does not build" "$WORK/dies.log"
-fi
-
-for what in tokenizers configs; do
-    if [ -x "$BUILD/tests/fuzz/fuzz_$what" ]; then
-        count=$([ "$what" = tokenizers ] && echo 600 || echo 5000)
-        [ "$FULL" = 1 ] && count=1000000
-        spread "$what" "$count" "$BUILD/tests/fuzz/fuzz_$what"
+    if ${CC:-cc} -std=gnu11 -Wall -Wextra -I"$ROOT/tests/fuzz" "$WORK/dies.c" \
+        "$ROOT/tests/fuzz/mutate.c" -o "$WORK/dies" >"$WORK/dies.log" 2>&1; then
+        "$WORK/dies" 1 0 100 >"$WORK/dies.log"
+        check "a case that ends its process is told" grep -qx '6 passed, 94 failed' "$WORK/dies.log"
     else
-        bad "$what: $BUILD/tests/fuzz/fuzz_$what is not built"
+        bad "the loop of cases does not build" "$WORK/dies.log"
     fi
-done
+}
 
-# Readers are files of the runtime; they are built here with the sanitizers whatever BUILD is.
-if [ $sanitized = 0 ]; then
-    flags="-fsanitize=address,undefined -fno-sanitize-recover=all"
+# A reader is a file of the runtime; it is built here with the sanitizers whatever BUILD is.
+reader() { # NAME
+    local flags="-fsanitize=address,undefined -fno-sanitize-recover=all"
+    [ $sanitized = 0 ] || return 0
     if ! echo 'int main(void) { return 0; }' |
         ${CC:-cc} $flags -x c - -o "$WORK/probe" 2>/dev/null; then
-        echo "skipped: the sanitizers are not installed; headers are read without them"
+        echo "skipped: the sanitizers are not installed; $1 are read without them"
         flags=
     fi
-    for reader in headers indexed tensors machines carried; do
-        if ${CC:-cc} -std=gnu11 -O1 -g -Wall -Wextra -Werror $flags -I"$ROOT/runtime" \
-            "$ROOT/tests/fuzz/$reader.c" "$ROOT/tests/fuzz/mutate.c" -o "$WORK/$reader" \
-            >"$WORK/$reader.log" 2>&1; then
-            spread $reader $headers "$WORK/$reader"
-        else
-            bad "building the fuzzer of $reader" "$WORK/$reader.log"
-        fi
-    done
-fi
+    if ${CC:-cc} -std=gnu11 -O1 -g -Wall -Wextra -Werror $flags -I"$ROOT/runtime" \
+        "$ROOT/tests/fuzz/$1.c" "$ROOT/tests/fuzz/mutate.c" -o "$WORK/$1" \
+        >"$WORK/$1.log" 2>&1; then
+        spread "$1" $headers "$WORK/$1"
+    else
+        bad "building the fuzzer of $1" "$WORK/$1.log"
+    fi
+}
 
-if [ $sanitized = 0 ] && [ -x "$tool" ]; then
+train() {
+    [ $sanitized = 0 ] && [ -x "$BUILD/tests/fuzz/fuzz_descriptions" ] || return 0
     . "$ROOT/tests/fuzz/train.sh"
     train_random $trainers
-fi
+}
+
+part descriptions tool_of descriptions $descriptions
+part dies dies
+part tokenizers tool_of tokenizers "$([ "$FULL" = 1 ] && echo 1000000 || echo 600)"
+part configs tool_of configs "$([ "$FULL" = 1 ] && echo 1000000 || echo 5000)"
+for name in headers indexed tensors machines carried; do part $name reader $name; done
+part trainers train
 finish

@@ -16,6 +16,7 @@
 # (default build/gpu/results): table.txt, figures.txt, bench.txt, logs.tar.gz.
 # SMALL=1: a slow device, as the simulated one is; OPS=OP,OP and NAMES="NAME ..": those alone.
 set -u
+own_args=1
 . "$(dirname "$0")/../lib.sh"
 . "$ROOT/tests/e2e/common.sh"
 . "$ROOT/tests/gpu/toolkit.sh"

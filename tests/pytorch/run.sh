@@ -56,23 +56,28 @@ one() { # NAME DESCRIPTION SETS DTYPE RANKS DATA
     fi
 }
 
-# Arguments: names of cases; without any, all.
-wanted=" $* "
-number=0
-while IFS='|' read -r name model sets dtypes ranks data; do
-    [ "$wanted" = "  " ] || [[ "$wanted" = *" $name "* ]] || continue
-    number=$((number + 1))
-    [ "$FULL" = 1 ] || [ "$wanted" != "  " ] || [ $(((number + SEED) % 2)) = 0 ] || continue
-    first=1
-    for dtype in $(printf '%s' "$dtypes" | tr -d '",' | awk '{
+case_of() { # NUMBER NAME DESCRIPTION SETS DTYPES RANKS DATA: f32 first; of others a few
+    local number=$1 first=1 dtype
+    shift
+    [ "$FULL" = 1 ] || [ ${#part_names[@]} -gt 0 ] || [ $(((number + SEED) % 2)) = 0 ] || return 0
+    for dtype in $(printf '%s' "$4" | tr -d '",' | awk '{
             for (i = NF; i > 0; i--) if ($i == "f32") print $i
             for (i = 1; i <= NF; i++) if ($i != "f32") print $i }'); do
         random 10
         if [ "$FULL" = 1 ] || [ $first = 1 ] || [ "$random_value" -lt 1 ]; then
-            one "$name" "$model" "$sets" "$dtype" "$ranks" "$data"
+            one "$1" "$2" "$3" "$dtype" "$5" "$6"
         fi
         first=0
     done
+}
+
+number=0
+while IFS='|' read -r name model sets dtypes ranks data; do
+    number=$((number + 1))
+    part "$name" case_of $number "$name" "$model" "$sets" "$dtypes" "$ranks" "$data"
 done < <(cases)
-[ $skipped = 0 ] || echo "skipped: $skipped cases that the generator cannot do yet"
+ended() {
+    [ $skipped = 0 ] || echo "skipped: $skipped cases that the generator cannot do yet"
+}
+part ended ended
 finish

@@ -427,37 +427,45 @@ emitted_loops() {
     toy_faults faulty/trainer 'layers.1 layer_backward' 0 1 2 3
 }
 
-toy_suite
-if generate "$WORK/four" "$tiny" --set mesh.shard=4 && build_trainer "$WORK/four"; then
-    deaths
-    emitted_loops
-    bad_data
-    formats
-    if generate "$WORK/one" "$tiny" --set mesh.shard=1 && build_trainer "$WORK/one"; then
-        weights
-        waits_of_threads
-    else
+# Trainers, built once for the parts that need them.
+four() {
+    generate "$WORK/four" "$tiny" --set mesh.shard=4 && build_trainer "$WORK/four" ||
+        bad "building the trainer" "$WORK/four.log"
+}
+one() {
+    generate "$WORK/one" "$tiny" --set mesh.shard=1 && build_trainer "$WORK/one" ||
         bad "building the trainer of one rank" "$WORK/one.log"
-    fi
-    if generate "$WORK/masked" "$tiny" --set loss.mask=true && build_trainer "$WORK/masked"; then
-        bad_masks
-    else
+}
+masked() {
+    generate "$WORK/masked" "$tiny" --set loss.mask=true && build_trainer "$WORK/masked" ||
         bad "building the trainer with masks" "$WORK/masked.log"
-    fi
-    if generate "$WORK/large" "$tiny" --set model.vocab=1025 && build_trainer "$WORK/large"; then
-        "$WORK/large/trainer" --data "$data" --steps 1 --quiet 2>"$WORK/large.err"
-        check "bytes for a large vocabulary are told" grep -q \
-            "the bytes of .*LICENSE are taken for tokens, 256 of the model's 1025" "$WORK/large.err"
-        "$WORK/large/trainer" --data "text:$data" --steps 1 --quiet 2>"$WORK/large.err"
-        check "not if that is meant" test ! -s "$WORK/large.err"
-    else
+}
+large_vocabulary() {
+    if ! generate "$WORK/large" "$tiny" --set model.vocab=1025 || ! build_trainer "$WORK/large"; then
         bad "building the trainer of a large vocabulary" "$WORK/large.log"
+        return
     fi
-    bad_flags
-    outputs_suite
-    check "the log's keys" json
-    checkers
-else
-    bad "building the trainer" "$WORK/four.log"
-fi
+    "$WORK/large/trainer" --data "$data" --steps 1 --quiet 2>"$WORK/large.err"
+    check "bytes for a large vocabulary are told" grep -q \
+        "the bytes of .*LICENSE are taken for tokens, 256 of the model's 1025" "$WORK/large.err"
+    "$WORK/large/trainer" --data "text:$data" --steps 1 --quiet 2>"$WORK/large.err"
+    check "not if that is meant" test ! -s "$WORK/large.err"
+}
+
+toy_parts
+part four four
+part deaths:four deaths
+part emitted_loops:four emitted_loops
+part bad_data:four bad_data
+part formats:four formats
+part one one
+part weights:four,one weights
+part waits_of_threads:four,one waits_of_threads
+part masked masked
+part bad_masks:four,masked bad_masks
+part large_vocabulary large_vocabulary
+part bad_flags:four bad_flags
+part outputs:four,one outputs_suite
+part log_keys:four check "the log's keys" json
+part checkers:four,one checkers
 finish

@@ -454,7 +454,7 @@ toy_threads() {
     fi
 }
 
-toy_suite() {
+toy() { # the trainer written by hand, which the parts below need
     if ! toy_library "$WORK/toy.lib" -O2 -fopenmp ||
        ! toy_link toy4 "$WORK/toy.lib" -O2 -fopenmp -DWORLD=4 ||
        ! toy_link toy4comm "$WORK/toy.lib" -O2 -fopenmp -DWORLD=4 -DCOMM_THREAD=1 ||
@@ -462,12 +462,13 @@ toy_suite() {
        ! toy_link toy2other "$WORK/toy.lib" -O2 -fopenmp -DWORLD=2 -DNUMERICS=99 ||
        ! toy_result toy4; then
         bad "building the trainer written by hand" "$WORK/toy4.err"
-        return
     fi
-    toy_bits
-    toy_skips
+}
+toy_all_faults() {
     toy_faults toy4 'table backward' 0 3
     toy_faults toy4comm 'table backward' 3
+}
+toy_all_kills() {
     if [ "$FULL" = 1 ]; then
         toy_kills toy4 9 200
         toy_kills toy4 19 50 --deadline 1
@@ -479,15 +480,18 @@ toy_suite() {
         toy_kills toy4comm 9 5
         toy_kills toy4comm 19 2 --deadline 1
     fi
-    toy_tells
-    toy_suspended
-    toy_nohup
-    toy_joined
-    toy_join_refused
-    toy_door
-    toy_disagreements
-    toy_openmp
-    check "a step allocates nothing" toy_allocations
-    toy_memory
-    toy_threads
+}
+toy_parts() {
+    part toy toy
+    part toy_bits:toy toy_bits
+    part toy_skips:toy toy_skips
+    part toy_faults:toy toy_all_faults
+    part toy_kills:toy toy_all_kills
+    local name
+    for name in tells suspended nohup joined join_refused door disagreements openmp; do
+        part toy_$name:toy toy_$name
+    done
+    part toy_allocations:toy check "a step allocates nothing" toy_allocations
+    part toy_memory:toy toy_memory
+    part toy_threads:toy toy_threads
 }

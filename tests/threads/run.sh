@@ -100,11 +100,8 @@ planted() {
     fi
 }
 
-races llama tiny_llama 2 3 --set model.qk_norm=true --set model.qkv_bias=true
-races gpt2 tiny_gpt2 2 3
-races comm_thread tiny_llama 4 2 --set target.comm_thread=true
-planted
-if [ "$FULL" = 1 ]; then
+more() {
+    [ "$FULL" = 1 ] || return 0
     races llama_bf16 tiny_llama 2 4 --set dtypes.param=bf16 --set model.tied=true
     races llama_f64 tiny_llama 1 5 --set dtypes.param=f64 --set model.window=5
     races llama_unfused tiny_llama 4 2 --set fuse=false --set accumulate=unsharded
@@ -112,5 +109,10 @@ if [ "$FULL" = 1 ]; then
     races gpt2_unfused tiny_gpt2 2 3 --set fuse=false
     races comm_unsharded tiny_gpt2 2 3 --set target.comm_thread=true --set accumulate=unsharded
     races wide tiny_llama 2 4 --set model.dim=192 --set model.ffn=333 --set seq=70
-fi
+}
+part llama races llama tiny_llama 2 3 --set model.qk_norm=true --set model.qkv_bias=true
+part gpt2 races gpt2 tiny_gpt2 2 3
+part comm_thread races comm_thread tiny_llama 4 2 --set target.comm_thread=true
+part planted planted
+part more more
 finish

@@ -168,10 +168,12 @@ all_come() {
     pair_says 'two at once: is a pair' '^good ' "$d/x.bin"
 }
 
-if [ -x "$pair" ] && [ -e "$io" ]; then
-    said_of_tokens
-    all_come
-    each_of_all
-else
-    echo "skipped: tokens and their masks: no runtime library in this build"
-fi
+pairs() {
+    if [ -x "$pair" ] && [ -e "$io" ]; then
+        said_of_tokens
+        all_come
+        each_of_all
+    else
+        echo "skipped: tokens and their masks: no runtime library in this build"
+    fi
+}

@@ -6,7 +6,6 @@
 # package itself where Python has it, and lists of added tokens beside it (added.py).
 set -u
 . "$(dirname "$0")/../lib.sh"
-suite_args "$@"
 here=$ROOT/tests/tokenize
 data=$here/data
 out=$WORK/out
@@ -605,23 +604,8 @@ normal_form() {
     done
 }
 
-. "$here/pairs.sh"
-same_ids "$data" english points edges
-documents
-terminal
-chats
-memory
-normal_form
-stretches
-unknown_parts
-inputs
-files
-. "$here/hostile.sh"
-changing
-loops
-escapes
-memory_ends
-if [ "$FULL" = 1 ]; then
+large() { # with what has to be installed
+    [ "$FULL" = 1 ] || return 0
     python=${PYTHON:-python3}
     if "$python" -c 'import tokenizers' 2>/dev/null; then
         check "300 lists of added tokens" "$python" "$here/added.py" "$FSDPGEN" "$data/gpt2.json" \
@@ -642,5 +626,24 @@ if [ "$FULL" = 1 ]; then
     else
         echo "skipped: 1 MB of English: no jargon-text, or no Python package tokenizers"
     fi
-fi
+}
+
+. "$here/pairs.sh"
+. "$here/hostile.sh"
+part pairs pairs
+part same_ids same_ids "$data" english points edges
+part documents documents
+part terminal terminal
+part chats chats
+part memory memory
+part normal_form normal_form
+part stretches stretches
+part unknown_parts unknown_parts
+part inputs inputs
+part files files
+part changing changing
+part loops loops
+part escapes escapes
+part memory_ends memory_ends
+part large large
 finish

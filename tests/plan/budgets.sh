@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by run.sh: plans that fit a budget, or do not.
+
+# budget NAME WANT TEXT ARGS...: plan of tiny_llama on 2 ranks ends with code WANT and says TEXT.
+budget() {
+    local name=$1 want=$2 text=$3
+    shift 3
+    "$FSDPGEN" plan "$ROOT/tests/models/tiny_llama.lua" --set "mesh={shard=2}" "$@" >"$WORK/plan.txt" 2>&1
+    check "budget, $name: exit code" [ $? = "$want" ]
+    if grep -q -- "$text" "$WORK/plan.txt"; then
+        ok "budget, $name: says '$text'"
+    else
+        bad "budget, $name: does not say '$text'" "$WORK/plan.txt"
+    fi
+}
+total=$("$FSDPGEN" plan "$ROOT/tests/models/tiny_llama.lua" --set "mesh={shard=2}" --json 2>/dev/null |
+    sed -n 's/.*"total": *\([0-9]*\).*/\1/p')
+budget "just enough" 0 "arena" --set "target=cpu{memory=\"$total\"}"
+budget "a byte less" 3 'recompute = "block" needs about' \
+    --set "target=cpu{memory=\"$((total - 1))\"}"
+budget "more ranks would do" 3 "mesh.shard = 4 needs about" --set 'recompute=block' \
+    --set 'target=cpu{memory="129.1MiB"}'
+budget "nothing fits" 3 "give a rank at least" --set 'target=cpu{memory="1MiB"}'
+budget "an op that is none" 1 'did you mean "swiglu"?' --set 'recompute=ops{"swglu"}'
+budget "an op that changes nothing" 0 'it changes nothing' --set 'recompute=ops{"rope"}'
+budget "auto, plenty" 0 "0 of 3 blocks layer recomputed" --set recompute=auto \
+    --set 'target=cpu{memory="1GiB"}'
+budget "auto, little" 0 'of 3 blocks layer recomputed' --set recompute=auto \
+    --set "target=cpu{memory=\"$((total - 131072))\"}"
+budget "auto, too little" 3 'the least memory that "auto" found' --set recompute=auto \
+    --set 'target=cpu{memory="128MiB"}'
