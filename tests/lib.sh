@@ -134,3 +134,4 @@ finish() {
     [ "$failed" -eq 0 ]
     exit $?
 }
+readonly -f ok bad check part finish

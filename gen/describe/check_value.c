@@ -434,6 +434,58 @@ static bool is_later(Check *c, const Field *f, const char *path, Site site)
     return true;
 }
 
+/* By its type; the value may be put in another's place. */
+static bool check_typed(Check *c, const Field *f, const char *path, Site site)
+{
+    bool good;
+
+    switch (f->type) {
+    case FIELD_INT:
+        return check_int(c, f, path, site);
+    case FIELD_NUMBER:
+        return check_number(c, f, path, site);
+    case FIELD_STRING: /* or a record in its place */
+        return f->kinds.count && record_tag(c->g, -1) ? check_record(c, f, path, site)
+                                                      : check_string(c, f, path, site);
+    case FIELD_TABLE:
+        return check_plain_table(c, f, path, site);
+    case FIELD_LIST:
+        return check_list(c, f, path, site);
+    case FIELD_RECORD:
+        return (f->func && lua_isfunction(c->L, -1) && !record_tag(c->g, -1)) ||
+               check_record(c, f, path, site);
+    case FIELD_MODEL:
+        return check_model_value(c, f, path, site);
+    case FIELD_BOOL:
+        if (f->number && lua_type(c->L, -1) == LUA_TNUMBER)
+            return check_int(c, f, path, site);
+        good = lua_isboolean(c->L, -1);
+        if (!good)
+            wrong_type(c, f, path, site);
+        return good;
+    case FIELD_ANY:
+        break;
+    }
+    return true;
+}
+
+/* Fields of which there is one value yet. */
+static bool is_only(Check *c, const Field *f, const char *path, Site site)
+{
+    bool good;
+
+    if (f->only_ref == LUA_NOREF)
+        return true;
+    lua_rawgeti(c->L, LUA_REGISTRYINDEX, f->only_ref);
+    good = lua_compare(c->L, -1, -2, LUA_OPEQ);
+    lua_pop(c->L, 1);
+    if (!good)
+        not_yet(c, path, site.pos, check_show(c->g, -1),
+                gen_printf(c->g, "leave it out, or write %s = %s", check_last_name(path),
+                           check_show_ref(c, f->only_ref)));
+    return good;
+}
+
 void check_value(Check *c, const Field *f, const char *path, Site site)
 {
     lua_State *L = c->L;
@@ -444,53 +496,7 @@ void check_value(Check *c, const Field *f, const char *path, Site site)
     luaL_checkstack(L, 20, "check");
     if (site.written)
         *gen_push(c->g, &c->ld->places) = (Place){gen_strdup(c->g, path), site.pos};
-    if (good)
-        switch (f->type) {
-        case FIELD_INT:
-            good = check_int(c, f, path, site);
-            break;
-        case FIELD_NUMBER:
-            good = check_number(c, f, path, site);
-            break;
-        case FIELD_STRING: /* or a record in its place */
-            good = f->kinds.count && record_tag(c->g, -1)
-                       ? check_record(c, f, path, site)
-                       : check_string(c, f, path, site);
-            break;
-        case FIELD_TABLE:
-            good = check_plain_table(c, f, path, site);
-            break;
-        case FIELD_LIST:
-            good = check_list(c, f, path, site);
-            break;
-        case FIELD_RECORD:
-            good = (f->func && lua_isfunction(L, -1) && !record_tag(c->g, -1)) ||
-                   check_record(c, f, path, site);
-            break;
-        case FIELD_MODEL:
-            good = check_model_value(c, f, path, site);
-            break;
-        case FIELD_ANY:
-            break;
-        case FIELD_BOOL:
-            if (f->number && lua_type(L, -1) == LUA_TNUMBER) {
-                good = check_int(c, f, path, site);
-                break;
-            }
-            good = lua_isboolean(L, -1);
-            if (!good)
-                wrong_type(c, f, path, site);
-            break;
-        }
-    if (good && f->only_ref != LUA_NOREF) {
-        lua_rawgeti(L, LUA_REGISTRYINDEX, f->only_ref);
-        good = lua_compare(L, -1, -2, LUA_OPEQ);
-        lua_pop(L, 1);
-        if (!good)
-            not_yet(c, path, site.pos, check_show(c->g, -1),
-                    gen_printf(c->g, "leave it out, or write %s = %s",
-                               check_last_name(path), check_show_ref(c, f->only_ref)));
-    }
+    good = good && check_typed(c, f, path, site) && is_only(c, f, path, site);
     /* no value, so that nothing is concluded from it; of a table its good fields
      * remain */
     if (!good &&

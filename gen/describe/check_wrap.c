@@ -31,8 +31,8 @@ static void check_pattern(Check *c, const char *path)
     s = lua_tolstring(c->L, -1, &n);
     if (!pattern_ok(s, n))
         check_error(c, place_of(c->g, path),
-                    "names have lower-case letters, digits, _ and dots; * stands for "
-                    "letters up to a dot, ? for one",
+                    "names have lower-case letters, digits, _ and dots; * stands for any "
+                    "letters, dots too, ? for one",
                     "%s: %s is no pattern of a name", path, check_show(c->g, -1));
 }
 

@@ -84,6 +84,79 @@ static void push_merge(Steps *s, const Instr *i)
     emit_int(L, "elems", elems);
 }
 
+static void push_gather(Steps *s, const Instr *i)
+{
+    lua_State *L = s->e->L;
+
+    emit_str(L, "buffer", buffer_macro(s, i->gathered));
+    if (s->p->bufs.items[i->in].kind == BUF_KEPT) {
+        emit_str(L, "kept", buffer_macro(s, i->in));
+        emit_int(L, "ranks", i->group.size);
+    }
+}
+
+static void push_keep(Steps *s, const Instr *i)
+{
+    lua_State *L = s->e->L;
+
+    emit_str(L, "buffer", buffer_macro(s, i->gathered));
+    emit_str(L, "kept", buffer_macro(s, i->out));
+    emit_int(L, "ranks", s->g->segments.items[i->segment].between.size);
+}
+
+static void push_span(Steps *s, const Instr *i)
+{
+    Gen *g = s->g;
+    lua_State *L = s->e->L;
+    Bases bases = bind_bases(s, i);
+
+    emit_str(L, "call", bind_binder(s, i, &bases)->name);
+    emit_str(L, "block", ins_place(g, i));
+    emit_str(L, "at", place_macro(g, i));
+    emit_str(L, "phase", phase_name(i->phase));
+    emit_bool(L, "some", g->blocks.items[i->block].keep == KEEP_SOME);
+    bind_push_call(s, i, &bases);
+}
+
+static void push_reduce_scatter(Steps *s, const Instr *i)
+{
+    emit_str(s->e->L, "call", "rt_reduce_scatter_start");
+    emit_str(s->e->L, "grad", buffer_macro(s, i->grad));
+    emit_str(s->e->L, "result", buffer_macro(s, i->result));
+}
+
+static void push_all_reduce(Steps *s, const Instr *i)
+{
+    emit_str(s->e->L, "call", "rt_all_reduce_start");
+    emit_str(s->e->L, "grad", buffer_macro(s, i->grad));
+}
+
+static void push_matrices(Steps *s, const Instr *i)
+{
+    emit_str(s->e->L, "flops", show_count(s->g, i->flops));
+}
+
+/* What the template calls each kind of line, and what it asks of it. */
+static const struct {
+    const char *word;
+    void (*push)(Steps *s, const Instr *i); /* NULL: nothing more */
+} lines[] = {
+    [INS_ALL_GATHER] = {"gather", push_gather},
+    [INS_KEEP] = {"keep", push_keep},
+    [INS_SPAN] = {"span", push_span},
+    [INS_REDUCE_SCATTER] = {"reduce", push_reduce_scatter},
+    [INS_ALL_REDUCE] = {"reduce", push_all_reduce},
+    [INS_MERGE] = {"merge", push_merge},
+    [INS_NORM] = {"norm", NULL},
+    [INS_NORM_REDUCE] = {"norm_reduce", NULL},
+    [INS_UPDATE] = {"update", NULL},
+    [INS_MOMENTUM] = {"momentum", NULL},
+    [INS_TO_OWNERS] = {"to_owners", NULL},
+    [INS_MATRICES] = {"matrices", push_matrices},
+    [INS_FROM_OWNERS] = {"from_owners", NULL},
+    [INS_STEP] = {"step", NULL},
+};
+
 static void push_line(Steps *s, const Instr *i)
 {
     Gen *g = s->g;
@@ -105,73 +178,9 @@ static void push_line(Steps *s, const Instr *i)
         emit_int(L, "ticket", ticket_of(s, i));
         emit_str(L, "moved", show_bytes(g, i->moved_bytes));
     }
-    switch (i->kind) {
-    case INS_ALL_GATHER:
-        emit_str(L, "kind", "gather");
-        emit_str(L, "buffer", buffer_macro(s, i->gathered));
-        if (s->p->bufs.items[i->in].kind == BUF_KEPT) {
-            emit_str(L, "kept", buffer_macro(s, i->in));
-            emit_int(L, "ranks", i->group.size);
-        }
-        break;
-    case INS_KEEP:
-        emit_str(L, "kind", "keep");
-        emit_str(L, "buffer", buffer_macro(s, i->gathered));
-        emit_str(L, "kept", buffer_macro(s, i->out));
-        emit_int(L, "ranks", seg->between.size);
-        break;
-    case INS_SPAN: {
-        Bases bases = bind_bases(s, i);
-
-        emit_str(L, "kind", "span");
-        emit_str(L, "call", bind_binder(s, i, &bases)->name);
-        emit_str(L, "block", ins_place(g, i));
-        emit_str(L, "at", place_macro(g, i));
-        emit_str(L, "phase", phase_name(i->phase));
-        emit_bool(L, "some", g->blocks.items[i->block].keep == KEEP_SOME);
-        bind_push_call(s, i, &bases);
-        break;
-    }
-    case INS_REDUCE_SCATTER:
-    case INS_ALL_REDUCE:
-        emit_str(L, "kind", "reduce");
-        emit_str(L, "call",
-                 i->kind == INS_ALL_REDUCE ? "rt_all_reduce_start"
-                                           : "rt_reduce_scatter_start");
-        emit_str(L, "grad", buffer_macro(s, i->grad));
-        if (i->kind == INS_REDUCE_SCATTER)
-            emit_str(L, "result", buffer_macro(s, i->result));
-        break;
-    case INS_MERGE:
-        emit_str(L, "kind", "merge");
-        push_merge(s, i);
-        break;
-    case INS_NORM:
-        emit_str(L, "kind", "norm");
-        break;
-    case INS_NORM_REDUCE:
-        emit_str(L, "kind", "norm_reduce");
-        break;
-    case INS_UPDATE:
-        emit_str(L, "kind", "update");
-        break;
-    case INS_MOMENTUM:
-        emit_str(L, "kind", "momentum");
-        break;
-    case INS_TO_OWNERS:
-        emit_str(L, "kind", "to_owners");
-        break;
-    case INS_MATRICES:
-        emit_str(L, "kind", "matrices");
-        emit_str(L, "flops", show_count(g, i->flops));
-        break;
-    case INS_FROM_OWNERS:
-        emit_str(L, "kind", "from_owners");
-        break;
-    case INS_STEP:
-        emit_str(L, "kind", "step");
-        break;
-    }
+    emit_str(L, "kind", lines[i->kind].word);
+    if (lines[i->kind].push)
+        lines[i->kind].push(s, i);
 }
 
 /* ---- parts ------------------------------------------------------------------------- */

@@ -73,20 +73,26 @@ static void push_lines(lua_State *L, const char *key, const char *text)
     lua_setfield(L, -2, key);
 }
 
-void emit_model_context(Emit *e)
+static void push_mesh(Emit *e)
 {
     const Model *m = &e->g->model;
-    const Program *p = &e->g->prog;
     lua_State *L = e->L;
 
-    emit_str(L, "name", m->name);
-    emit_str(L, "arch", m->arch);
     emit_int(L, "world_size", m->world_size);
     emit_int(L, "replicate", m->replicate);
     emit_int(L, "shard", m->shard);
+    emit_int(L, "node_ranks", m->node_ranks < m->world_size ? m->node_ranks : 0);
     emit_bool(L, "no_shard", e->g->segments.items[0].shards == 1);
     emit_int(L, "prefetch_forward", m->prefetch_forward);
     emit_int(L, "prefetch_backward", m->prefetch_backward);
+    emit_bool(L, "accumulate_sharded", m->accumulate_sharded);
+}
+
+static void push_dtypes(Emit *e)
+{
+    const Model *m = &e->g->model;
+    lua_State *L = e->L;
+
     emit_str(L, "param_dtype", rt_dtype(m->param_dtype));
     emit_str(L, "reduce_dtype", rt_dtype(m->reduce_dtype));
     emit_str(L, "master_dtype", rt_dtype(m->master_dtype));
@@ -95,6 +101,13 @@ void emit_model_context(Emit *e)
     emit_str(L, "reduce_dtype_name", dtype_name(m->reduce_dtype));
     emit_str(L, "master_dtype_name", dtype_name(m->master_dtype));
     emit_str(L, "moments_dtype_name", dtype_name(m->moments_dtype));
+}
+
+static void push_batch(Emit *e)
+{
+    const Model *m = &e->g->model;
+    lua_State *L = e->L;
+
     emit_int(L, "seq_tokens", m->seq_tokens);
     emit_int(L, "vocab", m->vocab);
     emit_int(L, "micro_batch", m->micro_batch);
@@ -102,21 +115,17 @@ void emit_model_context(Emit *e)
     emit_int(L, "global_batch", m->global_batch);
     emit_int(L, "leaves", m->leaves);
     emit_bool(L, "loss_mask", m->loss_mask);
-    emit_int(L, "node_ranks", m->node_ranks < m->world_size ? m->node_ranks : 0);
-    emit_bool(L, "library_order", m->library_order);
-    emit_bool(L, "comm_thread", m->comm_thread && m->world_size > 1);
-    emit_int(L, "loss_scale_init", m->loss_scale_init);
-    emit_int(L, "loss_scale_min", m->loss_scale_min);
-    emit_int(L, "loss_scale_factor", m->loss_scale_factor);
-    emit_int(L, "loss_scale_interval", m->loss_scale_interval);
     emit_bool(L, "packed", m->packed);
     emit_int(L, "document_end", m->document_end);
-    emit_bool(L, "accumulate_sharded", m->accumulate_sharded);
+    emit_bool(L, "library_order", m->library_order);
+}
+
+static void push_optimizer(Emit *e)
+{
+    const Model *m = &e->g->model;
+    lua_State *L = e->L;
+
     emit_int(L, "seed", m->seed);
-    emit_int(L, "max_skipped", m->max_skipped);
-    emit_int(L, "n_files", m->n_files);
-    push_lines(L, "config_lines", m->config_json);
-    push_lines(L, "numerics_lines", m->hash_fields);
     emit_num(L, "lr", m->lr);
     emit_num(L, "beta1", m->beta1);
     emit_num(L, "beta2", m->beta2);
@@ -129,14 +138,20 @@ void emit_model_context(Emit *e)
     emit_int(L, "schedule_steps", m->schedule_steps);
     emit_int(L, "decay_steps", m->decay_steps);
     emit_num(L, "min_ratio", m->min_ratio);
-    emit_num(L, "flops_per_token", plan_flops_per_token(e->g));
-    emit_num(L, "planned_step_seconds", p->step_seconds);
-    emit_int(L, "params_elems", plan_params(e->g));
-    emit_int(L, "symmetric_bytes", p->space_bytes[SPACE_SYMMETRIC]);
-    emit_int(L, "snapshot_bytes", checkpoint_snapshot_bytes(e->g));
-    emit_int(L, "local_bytes", p->space_bytes[SPACE_LOCAL]);
-    emit_str(L, "arena_human", show_bytes(e->g, p->arena_bytes));
+    emit_int(L, "loss_scale_init", m->loss_scale_init);
+    emit_int(L, "loss_scale_min", m->loss_scale_min);
+    emit_int(L, "loss_scale_factor", m->loss_scale_factor);
+    emit_int(L, "loss_scale_interval", m->loss_scale_interval);
+    emit_int(L, "max_skipped", m->max_skipped);
+}
+
+static void push_target(Emit *e)
+{
+    const Model *m = &e->g->model;
+    lua_State *L = e->L;
+
     emit_str(L, "cpu_arch", m->cpu_arch ? m->cpu_arch : "native");
+    emit_bool(L, "comm_thread", m->comm_thread && m->world_size > 1);
     emit_bool(L, "cuda", emit_cuda(e));
     emit_bool(L, "jit", m->jit);
     emit_bool(L, "cudnn", m->cudnn);
@@ -146,7 +161,40 @@ void emit_model_context(Emit *e)
         lua_rawseti(L, -2, i + 1);
     }
     lua_setfield(L, -2, "archs");
+}
+
+/* What the plan found. */
+static void push_figures(Emit *e)
+{
+    const Program *p = &e->g->prog;
+    lua_State *L = e->L;
+
+    emit_int(L, "n_files", e->g->model.n_files);
+    emit_num(L, "flops_per_token", plan_flops_per_token(e->g));
+    emit_num(L, "planned_step_seconds", p->step_seconds);
+    emit_int(L, "params_elems", plan_params(e->g));
+    emit_int(L, "symmetric_bytes", p->space_bytes[SPACE_SYMMETRIC]);
+    emit_int(L, "local_bytes", p->space_bytes[SPACE_LOCAL]);
+    emit_int(L, "snapshot_bytes", checkpoint_snapshot_bytes(e->g));
+    emit_str(L, "arena_human", show_bytes(e->g, p->arena_bytes));
     push_memory(e);
+}
+
+void emit_model_context(Emit *e)
+{
+    const Model *m = &e->g->model;
+    lua_State *L = e->L;
+
+    emit_str(L, "name", m->name);
+    emit_str(L, "arch", m->arch);
+    push_mesh(e);
+    push_dtypes(e);
+    push_batch(e);
+    push_optimizer(e);
+    push_target(e);
+    push_figures(e);
+    push_lines(L, "config_lines", m->config_json);
+    push_lines(L, "numerics_lines", m->hash_fields);
 }
 
 /* ---- buffers ----------------------------------------------------------------------- */

@@ -2,36 +2,12 @@
 /* groups.c: parameter groups. In: the description's `groups`, the names of parameters.
  * Out: the group of each parameter; messages for patterns that name nothing.
  *
- * A pattern is a glob over the whole name: * stands for any letters (dots too), ? for
- * one. The first group that matches a name takes it; what the group does not say stays
- * as it is without groups. */
+ * The first group with a pattern (base/glob.h) that matches a name takes it; what the
+ * group does not say stays as it is without groups. */
+#include "base/glob.h"
 #include "graph/builder.h"
 
 #include <string.h>
-
-/* Backtracks to the last star only: linear in practice, quadratic at worst. */
-static bool glob_matches(const char *glob, const char *name)
-{
-    const char *star = NULL, *from = NULL;
-
-    while (*name) {
-        if (*glob == '*') {
-            star = glob++;
-            from = name;
-        } else if (*glob == *name || *glob == '?') {
-            glob++;
-            name++;
-        } else if (star) {
-            glob = star + 1;
-            name = ++from;
-        } else {
-            return false;
-        }
-    }
-    while (*glob == '*')
-        glob++;
-    return *glob == '\0';
-}
 
 ParamGroup *group_of(Gen *g, const char *name)
 {

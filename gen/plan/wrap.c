@@ -9,6 +9,7 @@
  * Ends of the model are the blocks before the first whose kind repeats and those after
  * the last: the embedding and the head. */
 #include "describe/load.h"
+#include "base/glob.h"
 #include "plan/plan.h"
 #include "base/sandbox.h"
 
@@ -136,30 +137,6 @@ static void root_only(Wrap *w)
 
 /* ---- by_name --------------------------------------------------------------------- */
 
-/* * stands for any letters up to a dot, ? for one that is no dot. */
-static bool glob(const char *p, const char *s)
-{
-    const char *star = NULL, *from = NULL;
-
-    while (*s) {
-        if (*p == '*') {
-            star = p++;
-            from = s;
-        } else if (*p == *s || (*p == '?' && *s != '.')) {
-            p++;
-            s++;
-        } else if (star && *from != '.') {
-            p = star + 1;
-            s = ++from;
-        } else {
-            return false;
-        }
-    }
-    while (*p == '*')
-        p++;
-    return *p == '\0';
-}
-
 static const char *piece_text(Gen *g, const Wrap *w, int i)
 {
     const Block *b = &g->blocks.items[w->piece[i].block];
@@ -176,9 +153,9 @@ static bool take(Gen *g, Wrap *w, const char *pattern, int group, bool *known)
     int block = -1; /* matched as a whole, in a group of its own */
 
     for (int i = 0; i < w->n_pieces; i++) {
-        bool whole = glob(pattern, g->blocks.items[w->piece[i].block].name);
+        bool whole = glob_matches(pattern, g->blocks.items[w->piece[i].block].name);
 
-        if (!whole && !glob(pattern, piece_text(g, w, i)))
+        if (!whole && !glob_matches(pattern, piece_text(g, w, i)))
             continue;
         *known = true;
         if (w->group[i] >= 0)

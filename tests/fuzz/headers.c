@@ -316,6 +316,18 @@ static const char *check_micro_batch(Random *r, RtTokens *d, RtTrainer t)
     return problem;
 }
 
+static void print_case(const RtTrainer *t, const File *files, int n, const char *error)
+{
+    printf("     | seq %lld vocab %lld%s: %s\n", (long long)t->seq_tokens,
+           (long long)t->vocab, t->masked ? " masked" : "", error);
+    for (int i = 0; i < n; i++)
+        printf("     | %s: %lld bytes, %s, %lld tokens of %d bytes, %lld samples, "
+               "mask of %lld bytes, %s\n",
+               files[i].name, (long long)files[i].total, files[i].good ? "good" : "bad",
+               (long long)files[i].tokens, files[i].width, (long long)files[i].samples,
+               (long long)files[i].mask_total, files[i].mask_good ? "good" : "bad");
+}
+
 static const char *run_case(Random *r)
 {
     static const int64_t vocabs[] = {1, 2, 255, 256, 257, 50257, 65535, 65536, INT32_MAX};
@@ -370,16 +382,8 @@ static const char *run_case(Random *r)
     for (size_t i = 0; i < strlen(error); i++)
         strange += (unsigned char)error[i] < 32;
     if (problem)
-        printf("     | seq %lld vocab %lld%s: %s\n", (long long)t.seq_tokens,
-               (long long)t.vocab, t.masked ? " masked" : "", error);
+        print_case(&t, files, n, error);
     for (int i = 0; i < n; i++) {
-        if (problem)
-            printf("     | %s: %lld bytes, %s, %lld tokens of %d bytes, %lld samples, "
-                   "mask of %lld bytes, %s\n",
-                   files[i].name, (long long)files[i].total,
-                   files[i].good ? "good" : "bad", (long long)files[i].tokens,
-                   files[i].width, (long long)files[i].samples,
-                   (long long)files[i].mask_total, files[i].mask_good ? "good" : "bad");
         unlink(files[i].name);
         unlink(files[i].mask_name);
         free(files[i].bytes.s);

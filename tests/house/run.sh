@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The house: a file's folder is its layer, and includes point downward; files stay short. Each
-# rule is seen to fail once, with what it is for planted in a copy.
+# The house: a file's folder is its layer, and includes point downward; files and functions
+# stay short. Each rule is seen to fail once, with what it is for planted in a copy.
 set -u
 . "$(cd "$(dirname "$0")/.." && pwd)/lib.sh"
 here=$ROOT/tests/house
@@ -34,6 +34,11 @@ long_files() { # ROOT
     done
 }
 
+long_functions() { # ROOT
+    mapfile -t files < <(sources "$1/gen" && sources "$1/runtime")
+    awk -f "$here/functions.awk" "${files[@]}"
+}
+
 none() { # WHAT FUNCTION ROOT
     if "$2" "$3" >"$WORK/found" 2>&1 && [ ! -s "$WORK/found" ]; then
         ok "$1"
@@ -63,10 +68,14 @@ planted() {
     found "runtime: one of the other target" runtime_includes "lies above cpu"
     seq 601 >"$WORK/planted/gen/base/long.c"
     found "a long file" long_files "long.c has 601 lines"
+    printf '%s\n' 'int f(void)' '{' "$(seq -f '    g(%.0f);' 61)" '}' \
+        >"$WORK/planted/runtime/data/rt_long.c"
+    found "a long function" long_functions "rt_long.c:2: a function of 61 lines"
 }
 
 part gen none "gen: includes point downward" gen_includes "$ROOT"
 part runtime none "runtime: includes point downward" runtime_includes "$ROOT"
 part lengths none "files have at most 600 lines" long_files "$ROOT"
+part functions none "functions have at most 60 lines" long_functions "$ROOT"
 part planted planted
 finish

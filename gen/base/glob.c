@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* glob.c: does a pattern match a name? It backtracks to the last star only: linear in
+ * practice, quadratic at worst. */
+#include "base/glob.h"
+
+#include <stddef.h>
+
+bool glob_matches(const char *glob, const char *name)
+{
+    const char *star = NULL, *from = NULL;
+
+    while (*name) {
+        if (*glob == '*') {
+            star = glob++;
+            from = name;
+        } else if (*glob == *name || *glob == '?') {
+            glob++;
+            name++;
+        } else if (star) {
+            glob = star + 1;
+            name = ++from;
+        } else {
+            return false;
+        }
+    }
+    while (*glob == '*')
+        glob++;
+    return *glob == '\0';
+}
