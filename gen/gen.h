@@ -90,6 +90,6 @@ void plan_print_json(Gen *g, Text *t);
 /* Happens-before queries (schedule.c). */
 bool hb_same(const Program *p, int a, int b); /* a on this rank before b on this rank */
 /* a on all ranks along the axes before b on this rank */
-bool hb_group(const Program *p, unsigned axes, int a, int b);
+bool hb_group(const Program *p, RankBits group, int a, int b);
 
 #endif

@@ -160,21 +160,30 @@ static void fill_target(Check *c, Model *m)
     lua_pop(c->L, 1);
 }
 
+static void fill_mesh(Check *c, Model *m)
+{
+    int64_t degree[N_AXES], node_ranks = 1;
+
+    for (int a = 0; a < N_AXES; a++) {
+        degree[a] = 1;
+        value_int(c, gen_printf(c->g, "mesh.%s", axis_name((AxisId)a)), &degree[a]);
+    }
+    value_int(c, "mesh.node", &node_ranks);
+    m->mesh = mesh_make(degree, node_ranks);
+}
+
 static void fill_free_fields(Check *c, Model *m)
 {
     static const char *const strategies[] = {"full_shard", "shard_grad_op",
                                              "hybrid_shard", "no_shard"};
     static const char *const orders[] = {"pre", "post", "none"};
 
-    value_int(c, "mesh.replicate", &m->replicate);
-    value_int(c, "mesh.shard", &m->shard);
-    m->world_size = m->replicate * m->shard;
-    value_int(c, "mesh.node", &m->node_ranks);
+    fill_mesh(c, m);
     for (int i = 0; i < 4; i++)
         if (!strcmp(value_str(c, "strategy"), strategies[i]))
             m->strategy = (Strategy)i;
     check_wrap(c, &m->wrap);
-    m->reshard_ranks = check_reshard_ranks(c, m->shard);
+    m->reshard_ranks = check_reshard_ranks(c, m->mesh.axis[AXIS_SHARD].degree);
     value_int(c, "prefetch.forward", &m->prefetch_forward);
     value_int(c, "prefetch.backward", &m->prefetch_backward);
     value_int(c, "prefetch.in_flight", &m->gathers_in_flight);

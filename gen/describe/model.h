@@ -6,6 +6,7 @@
 
 #include "base/base.h"
 #include "base/dtype.h"
+#include "describe/mesh.h"
 
 /* ---- the description, resolved (load.c, check.c) -------------------------------------- */
 
@@ -85,9 +86,7 @@ typedef struct Model {
     bool library_order;                 /* reduction = "library": over ranks one by one; then
                                            mesh, strategy and accumulate are inside, too */
     /* outside the hash */
-    int64_t replicate, shard;           /* mesh; world_size = product */
-    int64_t world_size;
-    int64_t node_ranks;                 /* mesh.node */
+    Mesh mesh;
     Strategy strategy;
     WrapRule wrap;
     int64_t reshard_ranks;              /* reshard_after_forward: ranks that share the weights

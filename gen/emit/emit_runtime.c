@@ -22,7 +22,7 @@ static bool needs_folder(const Gen *g, const char *folder)
         {"cuda/cudnn", cuda && g->model.cudnn},
         {"cuda/matrices",
          cuda && g->batches.count > 0}, /* that an optimizer treats whole */
-        {"cuda/ranks", cuda && g->model.world_size > 1},
+        {"cuda/ranks", cuda && g->model.mesh.world_size > 1},
     };
 
     for (size_t i = 0; i < sizeof some / sizeof *some; i++)

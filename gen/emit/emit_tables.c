@@ -78,10 +78,11 @@ static void push_mesh(Emit *e)
     const Model *m = &e->g->model;
     lua_State *L = e->L;
 
-    emit_int(L, "world_size", m->world_size);
-    emit_int(L, "replicate", m->replicate);
-    emit_int(L, "shard", m->shard);
-    emit_int(L, "node_ranks", m->node_ranks < m->world_size ? m->node_ranks : 0);
+    emit_int(L, "world_size", m->mesh.world_size);
+    emit_int(L, "replicate", m->mesh.axis[AXIS_REPLICATE].degree);
+    emit_int(L, "shard", m->mesh.axis[AXIS_SHARD].degree);
+    emit_int(L, "node_ranks",
+             m->mesh.node_ranks < m->mesh.world_size ? m->mesh.node_ranks : 0);
     emit_bool(L, "no_shard", e->g->segments.items[0].shards == 1);
     emit_int(L, "prefetch_forward", m->prefetch_forward);
     emit_int(L, "prefetch_backward", m->prefetch_backward);
@@ -151,7 +152,7 @@ static void push_target(Emit *e)
     lua_State *L = e->L;
 
     emit_str(L, "cpu_arch", m->cpu_arch ? m->cpu_arch : "native");
-    emit_bool(L, "comm_thread", m->comm_thread && m->world_size > 1);
+    emit_bool(L, "comm_thread", m->comm_thread && m->mesh.world_size > 1);
     emit_bool(L, "cuda", emit_cuda(e));
     emit_bool(L, "jit", m->jit);
     emit_bool(L, "cudnn", m->cudnn);
@@ -273,7 +274,7 @@ static void push_segment(Emit *e, const Segment *s, int first_param)
     set_place(e, "moment1", buffer_of(g, BUF_MOMENT1, s->id), SPACE_LOCAL);
     set_place(e, "moment2", buffer_of(g, BUF_MOMENT2, s->id), SPACE_LOCAL);
     set_place(e, "grad_shard", grad,
-              s->across.size > 1 ? SPACE_SYMMETRIC : SPACE_LOCAL); /* copies sum it */
+              s->across ? SPACE_SYMMETRIC : SPACE_LOCAL); /* copies sum it */
     set_place(e, "partials", partial, SPACE_LOCAL);
     if (segment_has_matrices(g, s))
         set_place(e, "direction", buffer_of(g, BUF_DIRECTION, s->id), SPACE_SYMMETRIC);

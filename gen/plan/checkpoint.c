@@ -261,19 +261,20 @@ static int64_t range_bytes(const Gen *g, const Segment *s, int64_t lo, int64_t h
  * grains; the copy of it has no pads. Of the rank that writes most. */
 int64_t checkpoint_snapshot_bytes(Gen *g)
 {
-    int world = g->model.world_size;
+    int world = g->model.mesh.world_size;
     int64_t *bytes = gen_alloc(g, (size_t)world * sizeof *bytes), most = 0;
 
     for (int i = 0; i < g->segments.count; i++) {
         const Segment *s = &g->segments.items[i];
-        int64_t copies = world / s->shards, item, moment2;
+        RankBits others = g->model.mesh.all & ~s->cut[HELD_PARAMS]; /* hold the same */
+        int64_t copies = group_ranks(others), item, moment2;
         int64_t grains = (s->shard_elems + GRAIN_ELEMS - 1) / GRAIN_ELEMS;
         int64_t share = (grains + copies - 1) / copies * GRAIN_ELEMS;
 
         file_bytes(g, s->id, &item, &moment2);
         for (int r = 0; r < world; r++) {
-            int64_t base = r % s->shards * s->shard_elems, end = base + s->shard_elems;
-            int64_t lo = base + r / s->shards * share;
+            int64_t base = mesh_part(s, r) * s->shard_elems, end = base + s->shard_elems;
+            int64_t lo = base + group_index(others, r) * share;
 
             bytes[r] += range_bytes(g, s, lo, min_i64(lo + share, end), item, moment2);
         }
@@ -283,8 +284,7 @@ int64_t checkpoint_snapshot_bytes(Gen *g)
     return most;
 }
 
-/* ---- the pass
- * -------------------------------------------------------------------------- */
+/* ---- the pass ---------------------------------------------------------------------- */
 
 void checkpoint_layout(Gen *g)
 {

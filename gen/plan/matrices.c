@@ -84,7 +84,7 @@ static void make_batches(Gen *g)
         if (n == 0)
             continue;
         add_segment(g, &g->segments.items[i]);
-        if (!b || b->n_matrices >= g->model.world_size) {
+        if (!b || b->n_matrices >= g->model.mesh.world_size) {
             b = gen_push(g, &g->batches);
             *b = (Batch){
                 .id = g->batches.count - 1, .first_segment = i, .first_matrix = first};
@@ -92,7 +92,8 @@ static void make_batches(Gen *g)
         b->last_segment = i;
         b->n_matrices += n;
     }
-    if (g->batches.count > 1 && b->n_matrices < g->model.world_size) { /* what is left */
+    if (g->batches.count > 1 &&
+        b->n_matrices < g->model.mesh.world_size) { /* what is left */
         b[-1].last_segment = b->last_segment;
         b[-1].n_matrices += b->n_matrices;
         g->batches.count--;
@@ -188,7 +189,8 @@ static int64_t held(const Gen *g, const Matrix *m, int rank)
     int64_t from;
 
     return matrix_part(
-        g, m, rank % g->segments.items[g->params.items[m->param].segment].shards, &from);
+        g, m, mesh_part(&g->segments.items[g->params.items[m->param].segment], rank),
+        &from);
 }
 
 /* Should r rather than owner compute the matrix? Flops are whole numbers: sums are
@@ -205,7 +207,7 @@ static bool has_less(const Gen *g, const Matrix *m, int r, int owner, const doub
 
 static void deal_batch(Gen *g, Batch *b, double *load)
 {
-    int w = (int)g->model.world_size;
+    int w = (int)g->model.mesh.world_size;
     Matrix **sorted = gen_alloc(g, sizeof *sorted * (size_t)b->n_matrices);
     int64_t *owned = gen_alloc(g, sizeof *owned * (size_t)w);
     double *now = gen_alloc(g, sizeof *now * (size_t)w);
@@ -233,7 +235,7 @@ static void deal_batch(Gen *g, Batch *b, double *load)
 
 void matrices_deal(Gen *g)
 {
-    double *load = gen_alloc(g, sizeof *load * (size_t)(g->model.world_size + 1));
+    double *load = gen_alloc(g, sizeof *load * (size_t)(g->model.mesh.world_size + 1));
 
     make_batches(g);
     for (int i = 0; i < g->batches.count; i++)
@@ -257,7 +259,7 @@ double matrices_most_flops(const Gen *g, int batch)
 {
     double most = 0;
 
-    for (int r = 0; r < g->model.world_size; r++) {
+    for (int r = 0; r < g->model.mesh.world_size; r++) {
         double flops = matrices_flops(g, batch, r);
 
         most = flops > most ? flops : most;
@@ -270,6 +272,7 @@ double matrices_most_flops(const Gen *g, int batch)
 Moved matrices_moved(const Gen *g, int batch, int rank)
 {
     int64_t item = dtype_bytes(ops_acc_dtype(g));
+    RankBits replicate = g->model.mesh.axis[AXIS_REPLICATE].bits;
     Moved moved = {0};
 
     for (int i = 0; i < g->matrices.count; i++) {
@@ -280,7 +283,7 @@ Moved matrices_moved(const Gen *g, int batch, int rank)
             continue;
         if (m->owner == rank)
             moved.to_owners += (m->rows * m->cols - here) * item;
-        else if (m->owner / g->model.shard == rank / g->model.shard)
+        else if (((RankBits)(m->owner ^ rank) & replicate) == 0)
             moved.from_owners += here * item;
         else
             moved.from_copies += here * item;

@@ -81,7 +81,7 @@ static bool comes_before(const Program *p, const Touches *a, const Touches *b)
         for (int q = 0; b->t[k].write && q < a->n; q++) {
             const Instr *i = &p->ins.items[a->t[q].ins];
             bool peers = a->t[q].remote && !ins_is_closed(i);
-            if (!hb_group(p, peers ? i->group.axes : 0, i->id, b->t[k].ins)) {
+            if (!hb_group(p, peers ? i->group : 0, i->id, b->t[k].ins)) {
                 return false;
             }
         }

@@ -20,14 +20,17 @@ Wrap wrap_partition(Gen *g);
 
 /* ---- mesh.c ---------------------------------------------------------------------- */
 
-/* The ranks along some axes of the mesh. */
-Group mesh_group(const Gen *g, unsigned axes);
-/* How many of a group's ranks are in one node: all counts are powers of two. */
-int mesh_mates(const Gen *g, Group group);
+/* Those of a group that are in one node. */
+RankBits mesh_mates(const Gen *g, RankBits group);
 /* Its sums go within nodes first, in place, then across: as the runtime's. */
-bool mesh_two_hops(const Gen *g, Group group);
+bool mesh_two_hops(const Gen *g, RankBits group);
 /* Fills the segment's cuts, shards and groups. */
 void mesh_place(const Gen *g, Segment *s);
+/* The part of the segment's weights, gradients and state that a rank holds at rest. */
+static inline int mesh_part(const Segment *s, int rank)
+{
+    return group_index(s->cut[HELD_PARAMS], rank);
+}
 
 /* ---- matrices.c ------------------------------------------------------------------ */
 
@@ -67,7 +70,7 @@ bool plan_gathers_after(const Model *m);
 /* Ranks that hold the same gradient sum it by a collective. */
 static inline bool plan_collectives(const Gen *g)
 {
-    return g->model.world_size > 1;
+    return g->model.mesh.world_size > 1;
 }
 
 /* The mathematics that an INS_SPAN runs. */
@@ -88,7 +91,7 @@ bool ins_is_collective(const Instr *i);
 /* Its completion here also means that peers no longer read this rank's buffers for it. */
 bool ins_is_closed(const Instr *i);
 /* Does collective c join all ranks of the group (and perhaps more)? */
-bool ins_joins(const Instr *c, Group group);
+bool ins_joins(const Instr *c, RankBits group);
 /* Which variants may directly follow v in the endless run of steps: a bit set of 1 <<
  * variant. */
 unsigned variant_successors(const Gen *g, int v);

@@ -26,7 +26,7 @@ static int64_t overlap_reductions(const Gen *g)
         dtype_bytes(m->param_dtype) + dtype_bytes(m->reduce_dtype) +
         plan_moments(m) * dtype_bytes(m->moments_dtype) +
         (m->master_dtype != m->param_dtype ? dtype_bytes(m->master_dtype) : 0);
-    for (int64_t r = m->leaves / m->world_size; r > 1; r /= 2) {
+    for (int64_t r = m->leaves / m->mesh.world_size; r > 1; r /= 2) {
         state += dtype_bytes(m->reduce_dtype); /* partial sums */
     }
     for (int i = 0; i < g->segments.count; i++) {
@@ -89,7 +89,8 @@ void policy_choose(Gen *g)
      * so reducing after every leaf saves no memory and costs a collective for each; and
      * nothing else in a micro-step would tell a rank that its peers have read its
      * gradients. */
-    if (g->segments.count > 0 && g->segments.items[0].shards == 1 && m->world_size > 1) {
+    if (g->segments.count > 0 && g->segments.items[0].shards == 1 &&
+        m->mesh.world_size > 1) {
         m->accumulate_sharded = false;
     }
     if (m->recompute == RECOMPUTE_CHEAP || m->recompute == RECOMPUTE_OPS ||
@@ -100,8 +101,7 @@ void policy_choose(Gen *g)
     choose_recompute(g);
     for (int i = 0; i < g->units.count; i++) {
         const Segment *s = &g->segments.items[g->units.items[i].segments[0]];
-        g->units.items[i].keep_gathered =
-            s->shards > 1 && s->cut[HELD_BETWEEN].shard == 1;
+        g->units.items[i].keep_gathered = s->shards > 1 && !s->cut[HELD_BETWEEN];
     }
     m->prefetch_forward = max_i64(0, m->prefetch_forward);
     m->prefetch_backward = max_i64(0, m->prefetch_backward);
@@ -133,8 +133,10 @@ static const char *change_that_fits(Gen *g, const Cost *c, const char *with, boo
         for (int64_t k = batch ? 2 : 1; k <= (batch ? m->micro_batch : 1); k *= 2) {
             Text t = {.g = g};
             bytes = bytes_with(c, n, k);
-            if (bytes > m->budget_bytes || now * n * m->replicate > MAX_RANKS ||
-                now * n * m->replicate > m->leaves || m->micro_batch % k != 0) {
+            if (bytes > m->budget_bytes ||
+                now * n * m->mesh.axis[AXIS_REPLICATE].degree > MAX_RANKS ||
+                now * n * m->mesh.axis[AXIS_REPLICATE].degree > m->leaves ||
+                m->micro_batch % k != 0) {
                 continue;
             }
             text_printf(&t, "%s", with);

@@ -236,7 +236,9 @@ static void unit_dims(Search *s)
         if (d) {
             d->n = (int)depth;
             d->bytes = largest;
-            d->ps = moved_picoseconds(g, largest - largest / m->shard) * n;
+            d->ps = moved_picoseconds(g, largest -
+                                             largest / m->mesh.axis[AXIS_SHARD].degree) *
+                    n;
         }
     }
 }

@@ -11,16 +11,14 @@
  * completes; it completes on no rank before it has started on all of its group, and may
  * touch its group's buffers at any time between its own start and completion. So its
  * completion here does not say that the peers have finished reading ours (unless it is
- * closed, see ins_is_closed). A group is all ranks that differ along a set of axes:
+ * closed, see ins_is_closed). A group is all ranks that differ in some bits (mesh.h):
  *
- *   hb_same(a, b)         a completes before b starts, on one rank: paths of stream order
- *                         and waits.
- *   hb_group(axes, a, b)  a completes, on every rank that differs from this one along the
- *                         axes, before b starts on this one: such a path passes
- *                         collectives whose axes together are all of these. (C over the
- *                         axes m completes here when those along m have started it, so
- *                         completed what came before it there; of that, a collective over
- *                         other axes says the same for their ranks.)
+ *   hb_same(a, b)          a completes before b starts, on one rank: paths of stream
+ * order and waits. hb_group(group, a, b)  a completes, on every rank of this one's group,
+ * before b starts on this one: such a path passes collectives whose bits together are all
+ * of the group's. (One of the bits m completes here when the ranks that differ in m have
+ * started it, so completed what came before it there; of that, a collective of other bits
+ * says the same for their ranks.)
  *
  * Waits come from buffers (read after write, write after read, write after write), from
  * the memory that prefetching and reducing may hold (a gather starts when the compute
@@ -52,9 +50,9 @@ bool ins_is_closed(const Instr *i)
              i->kind == INS_TO_OWNERS || i->kind == INS_FROM_OWNERS));
 }
 
-bool ins_joins(const Instr *c, Group group)
+bool ins_joins(const Instr *c, RankBits group)
 {
-    return ins_is_collective(c) && (group.axes & ~c->group.axes) == 0;
+    return ins_is_collective(c) && (group & ~c->group) == 0;
 }
 
 const char *ins_place(Gen *g, const Instr *i)
@@ -172,32 +170,66 @@ static void or_row(uint64_t *row, const uint64_t *with, int words)
     }
 }
 
-static uint64_t *row(const Program *p, unsigned axes, int id)
+/* Of a group's relation; -1: none has been asked for. */
+static int find_group(const Program *p, RankBits group)
 {
-    return p->hb[axes] + (size_t)id * (size_t)p->hb_words;
+    for (int k = 0; k < p->n_hb; k++) {
+        if (p->hb_of[k] == group) {
+            return k;
+        }
+    }
+    return -1;
 }
 
-bool hb_group(const Program *p, unsigned axes, int a, int b)
+static uint64_t *row(const Program *p, int k, int id)
 {
-    return bit(row(p, axes, a), b);
+    return p->hb[k] + (size_t)id * (size_t)p->hb_words;
+}
+
+bool hb_group(const Program *p, RankBits group, int a, int b)
+{
+    int k = find_group(p, group);
+    gen_require(k >= 0, "no relation of group %x", (unsigned)group);
+    return bit(row(p, k, a), b);
 }
 
 bool hb_same(const Program *p, int a, int b)
 {
-    return hb_group(p, 0, a, b);
+    return bit(row(p, 0, a), b);
 }
 
 static void close_edge(Program *p, int from, int to)
 {
     const Instr *c = &p->ins.items[to];
     set_bit(row(p, 0, from), to);
-    for (unsigned axes = 0; axes < AXIS_SETS; axes++) {
-        if (!p->hb[axes]) {
-            continue;
+    for (int k = 0; k < p->n_hb; k++) {
+        or_row(row(p, k, from), row(p, k, to), p->hb_words);
+        if (p->hb_of[k] & c->group) { /* what it joins need not come after it */
+            int rest = find_group(p, p->hb_of[k] & ~c->group);
+            or_row(row(p, k, from), row(p, rest, to), p->hb_words);
         }
-        or_row(row(p, axes, from), row(p, axes, to), p->hb_words);
-        if (axes & c->group.axes) { /* what the collective joins need not come after it */
-            or_row(row(p, axes, from), row(p, axes & ~c->group.axes, to), p->hb_words);
+    }
+}
+
+static void add_group(Program *p, RankBits group)
+{
+    if (find_group(p, group) < 0) {
+        gen_require(p->n_hb < MAX_GROUPS, "more than %d groups", (int)MAX_GROUPS);
+        p->hb_of[p->n_hb++] = group;
+    }
+}
+
+/* Relations are kept of the groups that occur, and of what collectives leave of them. */
+static void find_groups(Program *p)
+{
+    p->n_hb = 0;
+    add_group(p, 0);
+    for (int id = 0; id < p->ins.count; id++) {
+        add_group(p, p->ins.items[id].group);
+    }
+    for (int k = 0, occur = p->n_hb; k < p->n_hb; k++) {
+        for (int c = 0; c < occur; c++) {
+            add_group(p, p->hb_of[k] & ~p->hb_of[c]);
         }
     }
 }
@@ -205,20 +237,13 @@ static void close_edge(Program *p, int from, int to)
 static void clear_relations(Gen *g, Program *p)
 {
     size_t n = (size_t)p->ins.count;
-    int words = (p->ins.count + 63) / 64;
-    unsigned all = 0;
-    for (int id = 0; id < p->ins.count; id++) {
-        all |= p->ins.items[id].group.axes;
-    }
-    for (unsigned axes = 0; axes < AXIS_SETS; axes++) {
-        if (axes & ~all) {
-            p->hb[axes] = NULL;
-            continue;
+    int words = (p->ins.count + 63) / 64, had = p->n_hb;
+    find_groups(p);
+    for (int k = 0; k < p->n_hb; k++) {
+        if (p->hb_words != words || k >= had) {
+            p->hb[k] = gen_alloc(g, sizeof(uint64_t) * (size_t)words * n);
         }
-        if (p->hb_words != words || !p->hb[axes]) {
-            p->hb[axes] = gen_alloc(g, sizeof(uint64_t) * (size_t)words * n);
-        }
-        memset(p->hb[axes], 0, sizeof(uint64_t) * (size_t)words * n);
+        memset(p->hb[k], 0, sizeof(uint64_t) * (size_t)words * n);
     }
     p->hb_words = words;
 }
@@ -254,7 +279,7 @@ static bool lingers(const Instr *i)
 
 /* Is there a collective of the group in the variant of instruction id after (before) it,
  * on one rank? */
-static bool collective_beside(const Program *p, int id, Group group, bool after)
+static bool collective_beside(const Program *p, int id, RankBits group, bool after)
 {
     int v = (int)p->ins.items[id].variant;
     for (int c = p->first[v]; c < p->first[v] + p->count[v]; c++) {
@@ -266,7 +291,7 @@ static bool collective_beside(const Program *p, int id, Group group, bool after)
     return false;
 }
 
-static bool variant_joins(const Program *p, int v, Group group)
+static bool variant_joins(const Program *p, int v, RankBits group)
 {
     for (int c = p->first[v]; c < p->first[v] + p->count[v]; c++) {
         if (ins_joins(&p->ins.items[c], group)) {

@@ -205,7 +205,7 @@ static void warn_one_unit(Gen *g, const Wrap *w)
 {
     const Model *m = &g->model;
     int64_t all = 0, block = 0, most = 0;
-    if (g->units.count != 1 || m->world_size == 1 || g->blocks.count < 3) {
+    if (g->units.count != 1 || m->mesh.world_size == 1 || g->blocks.count < 3) {
         return;
     }
     for (int i = 0; i < w->n_pieces; i++) {

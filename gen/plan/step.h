@@ -7,23 +7,14 @@
 
 #include "graph/ir.h"
 
-enum { MAX_RANKS = 1024, GRAIN_ELEMS = 1024, ARENA_ALIGN_BYTES = 256,
+enum { MAX_RANKS = 1024, MAX_GROUPS = 32, GRAIN_ELEMS = 1024, ARENA_ALIGN_BYTES = 256,
        OWNED_ALIGN_ELEMS = 64,
        OTHERS_ALIGN_ELEMS = 8 /* what a thread of a GPU reads at once: as in rt_update.c */ };
 
 /* ---- the mesh, units, segments (shard.c) ------------------------------------------------ */
 
-/* rank = (p * outer + o) * inner + i: p of mesh.replicate; mesh.shard = outer * inner, where
- * inner is the group of reshard_after_forward, if it is one, else all of mesh.shard. */
-enum { AXIS_INNER = 1, AXIS_OUTER = 2, AXIS_REPLICATE = 4, AXIS_SETS = 8 };
-
-/* The ranks that one collective joins: those that differ along some axes. Rank r's are
- * r - r / stride % size * stride + k * stride for k in 0 .. size - 1; it is the one with
- * k = r / stride % size. axes has no bit for an axis of one rank. */
-typedef struct Group { unsigned axes; int size, stride; } Group;
-
-/* Into how many parts something is cut over the ranks of mesh.replicate and of mesh.shard;
- * 1: each rank of the axis holds all of it. A strategy is a name for a row of these. */
+/* A strategy is a name for what is cut, and over which bits of a rank; ranks that differ in
+ * others alone hold equal parts. */
 typedef enum {
     HELD_PARAMS,    /* weights at rest: from the update to the forward */
     HELD_BETWEEN,   /* weights between the forward and the backward of a micro-step */
@@ -31,7 +22,6 @@ typedef enum {
     HELD_OPTIMIZER, /* masters, moments */
     N_HELD
 } Held;
-typedef struct Cut { int replicate, shard; } Cut;
 
 typedef struct Segment {
     int id;
@@ -44,12 +34,12 @@ typedef struct Segment {
     int64_t used_elems;      /* sum of parameters */
     int64_t elems;           /* padded: shard_elems * shards */
     int64_t shard_elems;     /* multiple of GRAIN_ELEMS */
-    Cut cut[N_HELD];         /* placement over the mesh */
+    RankBits cut[N_HELD];    /* placement over the mesh */
     int shards;              /* parts at rest: ranks that together hold one copy */
-    Group within;            /* one copy's ranks: gather weights, reduce gradients */
-    Group across;            /* ranks with the same part: sum it after that */
-    Group between;           /* ranks that share the weights between forward and backward;
-                                size 1: none, they are kept whole, or freed */
+    RankBits within;         /* one copy's ranks: gather weights, reduce gradients */
+    RankBits across;         /* ranks with the same part: sum it after that */
+    RankBits between;        /* ranks that share the weights between forward and backward;
+                                0: none, they are kept whole, or freed */
 } Segment;
 
 /* Rows of a parameter that are a matrix of their own: the parameter, or one of its parts. */
@@ -160,7 +150,7 @@ typedef struct Instr {
     int block, unit, segment;/* -1 when none */
     int batch;               /* of matrices; -1 when none */
     int piece;               /* INS_SPAN: of the block; -1: all of them */
-    Group group;             /* collectives: who takes part; else axes 0, size 0 */
+    RankBits group;          /* collectives: who takes part; else 0 */
     Phase phase;
     int n_access;
     Access *access;
@@ -191,10 +181,12 @@ typedef struct Program {
     int64_t space_bytes[N_SPACES];
     int64_t arena_bytes;     /* sum of spaces */
     int64_t max_live_bytes, ideal_live_bytes; /* the two lower bounds */
-    /* happens-before, filled by schedule.c: bit b of row a of hb[axes]: a, on every rank that
-     * differs from this one along the axes, is complete before b starts on this one. NULL for
-     * sets with an axis of one rank. */
-    uint64_t *hb[AXIS_SETS];
+    /* happens-before, filled by schedule.c, for the groups that matter: bit b of row a of
+     * hb[k]: a, on every rank of this one's group hb_of[k], is complete before b starts on
+     * this one. The first group is that of one rank. */
+    int n_hb;
+    RankBits hb_of[MAX_GROUPS];
+    uint64_t *hb[MAX_GROUPS];
     int hb_words;
     double step_seconds;     /* simulate.c; 0 when no cost table */
 } Program;

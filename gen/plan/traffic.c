@@ -20,9 +20,11 @@ int64_t variant_turns(const Gen *g, Variant v)
 static int64_t crossing_bytes(const Gen *g, const Instr *i)
 {
     int64_t part = g->segments.items[i->segment].shard_elems, elems = 0;
-    int64_t slice = round_up((part + i->group.size - 1) / i->group.size, GRAIN_ELEMS);
-    for (int64_t k = 1; k < i->group.size; k++) {
-        if (k * i->group.stride >= g->model.shard) {
+    RankBits replicate = g->model.mesh.axis[AXIS_REPLICATE].bits;
+    int ranks = group_ranks(i->group);
+    int64_t slice = round_up((part + ranks - 1) / ranks, GRAIN_ELEMS);
+    for (int k = 1; k < ranks; k++) {
+        if ((RankBits)group_rank(i->group, 0, k) & replicate) {
             elems += min_i64(part, slice) +
                      max_i64(0, min_i64(part, (k + 1) * slice) - k * slice);
         }
@@ -44,7 +46,7 @@ Traffic plan_traffic(const Gen *g)
         t.reduced += i->stream == STREAM_REDUCE ? turns * (i->moved_bytes - crossing) : 0;
         t.replicate += turns * crossing;
     }
-    if (g->model.world_size > 1 && g->batches.count > 0) {
+    if (g->model.mesh.world_size > 1 && g->batches.count > 0) {
         Moved m = matrices_moved(g, -1, 0);
         t.matrices = m.to_owners + m.from_owners;
         t.replicate += m.from_copies;

@@ -289,8 +289,7 @@ static void find_instances(Unroller *u)
             in->segment = seg;
             in->first = in->last = pos;
             in->issue_turn = issue_turn(u, in, was < 0 ? -1 : u->inst[was].last);
-            if (g->segments.items[seg].between.size > 1 &&
-                u->seq[pos].phase != PHASE_FORWARD) {
+            if (g->segments.items[seg].between && u->seq[pos].phase != PHASE_FORWARD) {
                 u->keep_at[seg] = last_forward_reader(u, seg);
                 in->from_kept = u->keep_at[seg] >= 0;
             }
@@ -347,10 +346,10 @@ static void finish_segment(Unroller *u, int segment)
     if (u->p->rounds > 1 && (!merges_between(u) || !plan_collectives(u->g))) {
         unroll_merge(u, segment);
     }
-    if (s->within.size > 1) {
+    if (s->within) {
         unroll_reduce(u, segment);
     }
-    if (s->across.size > 1 && !merges_between(u)) {
+    if (s->across && !merges_between(u)) {
         unroll_all_reduce(u, segment);
     }
 }
@@ -435,11 +434,11 @@ void unroll_step(Gen *g)
     Unroller u = {.g = g, .p = p};
 
     memset(p, 0, sizeof *p);
-    gen_require(m->leaves % m->world_size == 0 && m->micro_batches % m->leaves == 0,
+    gen_require(m->leaves % m->mesh.world_size == 0 && m->micro_batches % m->leaves == 0,
                 "%lld micro-batches, %lld leaves, %lld ranks",
                 (long long)m->micro_batches, (long long)m->leaves,
-                (long long)m->world_size);
-    p->rounds = m->leaves / m->world_size;
+                (long long)m->mesh.world_size);
+    p->rounds = m->leaves / m->mesh.world_size;
     p->leaf_micro_batches = m->micro_batches / m->leaves;
     for (int64_t r = p->rounds; r > 1; r /= 2) {
         p->partial_levels++;
@@ -459,7 +458,7 @@ void unroll_step(Gen *g)
     u.variant = VARIANT_END;
     p->first[VARIANT_END] = p->ins.count;
     for (int s = g->segments.count - 1; merges_between(&u) && s >= 0; s--) {
-        if (g->segments.items[s].trainable && g->segments.items[s].across.size > 1) {
+        if (g->segments.items[s].trainable && g->segments.items[s].across) {
             /* in the order of the last merges */
             unroll_all_reduce(&u, s);
         }

@@ -60,7 +60,7 @@ static void gradient_buffers(Unroller *u, const Segment *s)
 {
     const Model *m = &u->g->model;
     int i = s->id;
-    Space space = s->across.size > 1 ? SPACE_SYMMETRIC : SPACE_LOCAL;
+    Space space = s->across ? SPACE_SYMMETRIC : SPACE_LOCAL;
     bool sharded = m->accumulate_sharded || !plan_collectives(u->g);
     u->grad_shard[i] = unroll_flat(u, BUF_GRAD_SHARD, space, "grad_shard", s,
                                    m->reduce_dtype, s->shard_elems, 1);
@@ -69,7 +69,7 @@ static void gradient_buffers(Unroller *u, const Segment *s)
             unroll_flat(u, BUF_PARTIAL, SPACE_LOCAL, "partials", s, m->reduce_dtype,
                         sharded ? s->shard_elems : s->elems, u->p->partial_levels);
     }
-    if (s->within.size == 1) {
+    if (!s->within) {
         u->grad[i] = u->grad_shard[i];
     } else if (plan_grads_persist(u->g)) {
         u->grad[i] = unroll_flat(u, BUF_GRAD_ACCUM, SPACE_SYMMETRIC, "grad_accum", s,
@@ -152,14 +152,15 @@ static void cuda_buffers(Unroller *u)
 {
     Gen *g = u->g;
     const Model *m = &g->model;
-    int64_t most = 0, row = m->world_size * GRAIN_ELEMS * dtype_bytes(m->reduce_dtype);
+    int64_t most = 0,
+            row = m->mesh.world_size * GRAIN_ELEMS * dtype_bytes(m->reduce_dtype);
     u->staging = -1;
     if (m->target != TARGET_CUDA) {
         return;
     }
     for (int i = 0; i < g->segments.count; i++) {
         const Segment *s = &g->segments.items[i];
-        if (s->trainable && (s->within.size > 1 || s->across.size > 1)) {
+        if (s->trainable && (s->within || s->across)) {
             most = max_i64(most, s->elems * dtype_bytes(m->reduce_dtype));
         }
     }
@@ -293,7 +294,7 @@ static void gathered_buffers(Unroller *u)
         if (in->from_kept && u->kept[s->id] < 0) {
             u->kept[s->id] =
                 unroll_flat(u, BUF_KEPT, SPACE_SYMMETRIC, "kept", s, g->model.param_dtype,
-                            s->elems / s->between.size, 1);
+                            s->elems / group_ranks(s->between), 1);
         }
         in->buffer = unroll_flat(u, BUF_GATHERED, gathered_space(u), "gathered", s,
                                  g->model.param_dtype, s->elems, 1);

@@ -30,7 +30,7 @@ static void batch_buffers(Unroller *u, const Batch *b)
 {
     Gen *g = u->g;
     Dtype d = ops_acc_dtype(g);
-    if (g->model.world_size > 1) {
+    if (g->model.mesh.world_size > 1) {
         u->owned[b->id] = unroll_buffer(
             u, BUF_OWNED, SPACE_SYMMETRIC, gen_printf(g, "owned_%s", b->ident),
             gen_printf(g, "[%" PRId64 "] %s", b->owned_elems, dtype_name(d)),
@@ -116,7 +116,7 @@ static void shard_updates(Unroller *u, InsKind kind, const Batch *b)
 static int64_t most_moved(const Gen *g, int batch, bool to_owners)
 {
     int64_t most = 0;
-    for (int r = 0; r < g->model.world_size; r++) {
+    for (int r = 0; r < g->model.mesh.world_size; r++) {
         Moved m = matrices_moved(g, batch, r);
         most = max_i64(most, to_owners ? m.to_owners : m.from_owners + m.from_copies);
     }
@@ -126,9 +126,9 @@ static int64_t most_moved(const Gen *g, int batch, bool to_owners)
 /* Where each rank holds all of a segment its matrices are whole already. */
 static void to_owners(Unroller *u, const Batch *b)
 {
-    Group within = u->g->segments.items[b->first_segment].within;
+    RankBits within = u->g->segments.items[b->first_segment].within;
     shard_updates(u, INS_MOMENTUM, b);
-    if (within.size > 1) {
+    if (within) {
         Instr *i = batch_ins(u, INS_TO_OWNERS, STREAM_GATHER, b);
         i->group = within;
         i->result = u->owned[b->id];
@@ -141,7 +141,7 @@ static void to_owners(Unroller *u, const Batch *b)
 
 static void compute(Unroller *u, const Batch *b)
 {
-    bool whole = u->g->segments.items[b->first_segment].within.size == 1;
+    bool whole = !u->g->segments.items[b->first_segment].within;
     Instr *i = batch_ins(u, INS_MATRICES, STREAM_COMPUTE, b);
     i->scratch = u->workspace[b->id];
     i->flops = matrices_most_flops(u->g, b->id);
@@ -154,7 +154,7 @@ static void compute(Unroller *u, const Batch *b)
     unroll_touch(u, i, u->control, false, false);
     if (i->result >= 0) {
         Instr *back = batch_ins(u, INS_FROM_OWNERS, STREAM_REDUCE, b);
-        back->group = mesh_group(u->g, AXIS_INNER | AXIS_OUTER | AXIS_REPLICATE);
+        back->group = u->g->model.mesh.all;
         back->in = u->owned[b->id];
         back->moved_bytes = most_moved(u->g, b->id, false);
         unroll_touch(u, back, back->in, false, false);
@@ -168,7 +168,7 @@ static void unroll_matrices(Unroller *u)
     Gen *g = u->g;
     const Batch *b = g->batches.items;
     int n = g->batches.count;
-    bool alone = g->model.world_size == 1; /* nothing travels: one after the other */
+    bool alone = g->model.mesh.world_size == 1; /* nothing travels: one after the other */
     for (int i = 0; i < n; i++) {
         if (i == 0 || alone) {
             to_owners(u, &b[i]);
@@ -204,8 +204,8 @@ void unroll_end(Unroller *u)
         unroll_touch(u, i, u->control, true, false);
     }
     i = unroll_ins(u, INS_NORM_REDUCE, STREAM_COMPUTE);
-    i->group = mesh_group(g, AXIS_INNER | AXIS_OUTER | AXIS_REPLICATE);
-    i->moved_bytes = (g->model.world_size - 1) *
+    i->group = g->model.mesh.all;
+    i->moved_bytes = (g->model.mesh.world_size - 1) *
                      (int64_t)(SUPERACC_WORDS * 8 + g->model.micro_batches * 8);
     unroll_touch(u, i, u->control, true, false);
     for (int s = 0; s < g->segments.count; s++) { /* as the next forward needs them */

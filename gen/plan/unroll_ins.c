@@ -17,7 +17,6 @@ Instr *unroll_ins(Unroller *u, InsKind kind, StreamId stream)
     i->variant = u->variant;
     i->stream = stream;
     i->block = i->piece = i->unit = i->segment = i->batch = -1;
-    i->group = mesh_group(u->g, 0);
     i->gathered = i->in = i->out = i->d_in = i->d_out = i->saved = i->scratch = -1;
     i->grad = i->result = i->dropped = -1;
     i->phase = PHASE_FORWARD;
@@ -67,6 +66,7 @@ void unroll_gather(Unroller *u, const Instance *inst)
 {
     const Segment *s = &u->g->segments.items[inst->segment];
     Instr *i = unroll_ins(u, INS_ALL_GATHER, STREAM_GATHER);
+    int64_t ranks;
     i->segment = s->id;
     i->unit = s->unit;
     i->phase = part_of(u->seq[inst->first].phase);
@@ -76,8 +76,9 @@ void unroll_gather(Unroller *u, const Instance *inst)
     i->gathered = inst->buffer;
     i->in = inst->from_kept ? u->kept[s->id] : u->param_shard[s->id];
     i->group = inst->from_kept ? s->between : s->within;
-    i->moved_bytes = (i->group.size - 1) * (s->elems / i->group.size) *
-                     dtype_bytes(u->g->model.param_dtype);
+    ranks = group_ranks(i->group);
+    i->moved_bytes =
+        (ranks - 1) * (s->elems / ranks) * dtype_bytes(u->g->model.param_dtype);
     unroll_touch(u, i, inst->buffer, true, false);
     unroll_touch(u, i, i->in, false, false);
     unroll_touch(u, i, i->in, false, true);
@@ -97,16 +98,18 @@ void unroll_keep(Unroller *u, int segment)
 }
 
 /* Elements that the group's first rank reads from others to sum its part of elems. */
-static int64_t summed_elems(const Unroller *u, Group group, int64_t part, int64_t elems)
+static int64_t summed_elems(const Unroller *u, RankBits group, int64_t part,
+                            int64_t elems)
 {
-    int64_t mates = mesh_mates(u->g, group), read = 0;
+    int64_t ranks = group_ranks(group), read = 0;
+    int64_t mates = group_ranks(mesh_mates(u->g, group));
     if (!mesh_two_hops(u->g, group)) {
-        return (group.size - 1) * part;
+        return (ranks - 1) * part;
     }
-    for (int64_t k = 0; k < group.size; k += mates) {
+    for (int64_t k = 0; k < ranks; k += mates) {
         read += (mates - 1) * max_i64(0, min_i64(part, elems - k * part));
     }
-    return read + (group.size / mates - 1) * part;
+    return read + (ranks / mates - 1) * part;
 }
 
 void unroll_reduce(Unroller *u, int segment)
@@ -135,7 +138,7 @@ void unroll_all_reduce(Unroller *u, int segment)
 {
     const Segment *s = &u->g->segments.items[segment];
     Instr *i = unroll_ins(u, INS_ALL_REDUCE, STREAM_REDUCE);
-    int64_t copies = s->across.size;
+    int64_t copies = group_ranks(s->across);
     int64_t slice = min_i64(
         s->shard_elems, round_up((s->shard_elems + copies - 1) / copies, GRAIN_ELEMS));
     i->segment = segment;

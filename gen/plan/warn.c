@@ -11,7 +11,8 @@
 static int64_t between_nodes(const Gen *g, const Instr *i)
 {
     const Segment *s = i->segment >= 0 ? &g->segments.items[i->segment] : NULL;
-    int64_t size = i->group.size, near = mesh_mates(g, i->group), far = size / near;
+    int64_t size = group_ranks(i->group), near = group_ranks(mesh_mates(g, i->group)),
+            far = size / near;
     int64_t dtype = dtype_bytes(i->kind == INS_ALL_GATHER ? g->model.param_dtype
                                                           : g->model.reduce_dtype);
     int64_t from = mesh_two_hops(g, i->group) ? far - 1 : size - near; /* ranks read */
@@ -48,18 +49,19 @@ static int64_t step_between_nodes(const Gen *g, InsKind kind)
 static void warn_copy_over_nodes(Gen *g)
 {
     const Model *m = &g->model;
-    int64_t node = m->node_ranks, copies, now, then, bytes;
+    int64_t node = m->mesh.node_ranks, copies, now, then, bytes;
     Cost cost = policy_cost(g);
 
-    if (m->strategy == NO_SHARD || node < 2 || m->shard <= node)
+    if (m->strategy == NO_SHARD || node < 2 || m->mesh.axis[AXIS_SHARD].degree <= node)
         return;
-    copies = m->world_size / node;
+    copies = m->mesh.world_size / node;
     now = step_between_nodes(g, INS_ALL_GATHER) +
           step_between_nodes(g, INS_REDUCE_SCATTER) +
           step_between_nodes(g, INS_ALL_REDUCE);
     then = 2 * (copies - 1) * (plan_params(g) / node / copies) *
            dtype_bytes(m->reduce_dtype);
-    bytes = cost.bytes + cost.sharded_bytes * (m->shard / node - 1);
+    bytes =
+        cost.bytes + cost.sharded_bytes * (m->mesh.axis[AXIS_SHARD].degree / node - 1);
     if (then >= now || (m->budget_bytes > 0 && bytes > m->budget_bytes))
         return;
     diag_add(
@@ -72,16 +74,18 @@ static void warn_copy_over_nodes(Gen *g)
                    show_bytes(g, then), show_bytes(g, bytes), show_bytes(g, cost.bytes)),
         "mesh.shard: a copy of the model lies on %lld nodes of %lld ranks: each rank "
         "receives %s from other nodes in a step",
-        (long long)(m->shard / node), (long long)node, show_bytes(g, now));
+        (long long)(m->mesh.axis[AXIS_SHARD].degree / node), (long long)node,
+        show_bytes(g, now));
 }
 
 /* The ranks that keep the weights for the backward are not one node's. */
 static void warn_reshard_over_nodes(Gen *g)
 {
     const Model *m = &g->model;
-    int64_t node = m->node_ranks, now = 0;
+    int64_t node = m->mesh.node_ranks, now = 0;
 
-    if (node < 2 || m->reshard_ranks <= node || m->reshard_ranks >= m->shard)
+    if (node < 2 || m->reshard_ranks <= node ||
+        m->reshard_ranks >= m->mesh.axis[AXIS_SHARD].degree)
         return;
     for (int id = 0; id < g->prog.ins.count; id++) {
         const Instr *i = &g->prog.ins.items[id];
@@ -106,7 +110,7 @@ static void warn_no_overlap(Gen *g)
     const Program *p = &g->prog;
     int64_t moves = 0, computes = 0;
 
-    if (!g->model.comm_thread || g->model.world_size == 1)
+    if (!g->model.comm_thread || g->model.mesh.world_size == 1)
         return;
     for (int k = 0; k < p->count[VARIANT_LAST]; k++) {
         const Instr *i = &p->ins.items[p->first[VARIANT_LAST] + k];

@@ -102,38 +102,38 @@ static const char *verify_units(Gen *g)
     return listed == held ? NULL : "units list other pieces than they hold";
 }
 
-/* Do the groups deal the copies and their parts to the ranks as the layout says: rank r
- * holds part r mod shards? */
+/* Do the groups deal the copies and their parts to the ranks as the layout says? Found by
+ * walking them, rank by rank. */
 static const char *verify_groups(Gen *g, const Segment *s)
 {
-    const Model *m = &g->model;
+    const Mesh *mesh = &g->model.mesh;
     const struct {
-        const Group *group;
+        RankBits bits;
         bool parts; /* its ranks hold different parts, in order; else equal ones */
-    } groups[] = {{&s->within, true}, {&s->across, false}, {&s->between, true}};
+    } groups[] = {{s->within, true}, {s->across, false}, {s->between, true}};
     for (int what = 0; what < N_HELD; what++) {
-        int shards = s->cut[what].replicate * s->cut[what].shard;
-        if (what == HELD_BETWEEN ? s->shards % shards != 0 : shards != s->shards) {
+        RankBits over = s->cut[what] & ~s->cut[HELD_PARAMS];
+        if (what == HELD_BETWEEN ? over : s->cut[what] != s->cut[HELD_PARAMS]) {
             return gen_printf(g, "segment %s: no pass can execute its placement",
                               s->name);
         }
     }
-    if (s->within.size != s->shards ||
-        (int64_t)s->shards * s->across.size != m->world_size) {
+    if (group_ranks(s->within) != s->shards ||
+        (int64_t)s->shards * group_ranks(s->across) != mesh->data_ranks) {
         return gen_printf(g, "segment %s: copies and parts do not make up the mesh",
                           s->name);
     }
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
-        const Group *gr = groups[i].group;
-        for (int r = 0; r < m->world_size; r++) {
-            if (r / gr->stride % gr->size != 0) {
+        for (int r = 0; r < mesh->world_size; r++) {
+            if (group_index(groups[i].bits, r) != 0) {
                 continue; /* not the first of its group, with which it was looked at */
             }
-            for (int k = 0; k < gr->size; k++) {
-                int part = (r + k * gr->stride) % s->shards;
-                if (part != r % s->shards + (groups[i].parts ? k : 0)) {
+            for (int k = 0; k < group_ranks(groups[i].bits); k++) {
+                int member = group_rank(groups[i].bits, r, k);
+                if (member >= mesh->world_size ||
+                    mesh_part(s, member) != mesh_part(s, r) + (groups[i].parts ? k : 0)) {
                     return gen_printf(g, "segment %s: rank %d is in a wrong group",
-                                      s->name, r + k * gr->stride);
+                                      s->name, member);
                 }
             }
         }
@@ -312,7 +312,7 @@ static Sync find_sync(const Program *p, const Segment *s)
 static const char *check_segment_sync(Gen *g, const Segment *s)
 {
     const Program *p = &g->prog;
-    bool many = p->rounds > 1, within = s->within.size > 1, across = s->across.size > 1;
+    bool many = p->rounds > 1, within = s->within, across = s->across;
     bool sharded = g->model.accumulate_sharded;
     const Sync y = find_sync(p, s);
     if (!s->trainable) {
@@ -448,23 +448,22 @@ static const char *check_members(Gen *g, const Instr *i)
 {
     const Segment *s = i->segment >= 0 ? &g->segments.items[i->segment] : NULL;
     const Buffer *from = i->in >= 0 ? &g->prog.bufs.items[i->in] : NULL;
-    const Group *want =
-        i->kind == INS_REDUCE_SCATTER ? &s->within
-        : i->kind == INS_ALL_REDUCE   ? &s->across
+    const bool all = i->kind == INS_NORM_REDUCE || i->kind == INS_FROM_OWNERS;
+    RankBits want =
+        i->kind == INS_REDUCE_SCATTER ? s->within
+        : i->kind == INS_ALL_REDUCE   ? s->across
         : i->kind == INS_TO_OWNERS
-            ? &g->segments.items[g->batches.items[i->batch].first_segment].within
-        : i->kind != INS_ALL_GATHER ? NULL
-        : from->kind == BUF_KEPT    ? &s->between
-                                    : &s->within;
-    if ((i->kind == INS_NORM_REDUCE || i->kind == INS_FROM_OWNERS) &&
-        i->group.size != g->model.world_size) {
+            ? g->segments.items[g->batches.items[i->batch].first_segment].within
+        : i->kind != INS_ALL_GATHER ? 0
+        : from->kind == BUF_KEPT    ? s->between
+                                    : s->within;
+    if (all && i->group != g->model.mesh.all) {
         return gen_printf(g, "%s does not join all ranks", ins_label(g, i));
     }
-    if (want && (i->group.size != want->size || i->group.stride != want->stride ||
-                 i->group.axes != want->axes || i->group.size < 2)) {
+    if (ins_is_collective(i) && !all && (i->group != want || !want)) {
         return gen_printf(g, "%s does not join the segment's ranks", ins_label(g, i));
     }
-    if (!ins_is_collective(i) && (i->group.size != 1 || i->group.axes)) {
+    if (!ins_is_collective(i) && i->group) {
         return gen_printf(g, "%s has a group", ins_label(g, i));
     }
     return NULL;

@@ -63,7 +63,7 @@ static const char *check_owners(Gen *g, const Batch *b)
             segment > b->last_segment) {
             return gen_printf(g, "matrix %s is in another batch", m->name);
         }
-        if (m->owner < 0 || m->owner >= g->model.world_size ||
+        if (m->owner < 0 || m->owner >= g->model.mesh.world_size ||
             m->owned_elems + m->rows * m->cols > b->owned_elems ||
             m->node->workspace_bytes > b->workspace_bytes) {
             return gen_printf(g, "matrix %s has no owner, or no room there", m->name);
@@ -156,7 +156,8 @@ static const char *check_batch(Gen *g, const Batch *b)
         n[at]++;
     }
     if (n[INS_MOMENTUM] != segments || n[INS_STEP] != segments || n[INS_MATRICES] != 1 ||
-        n[INS_TO_OWNERS] != apart || n[INS_FROM_OWNERS] != (g->model.world_size > 1)) {
+        n[INS_TO_OWNERS] != apart ||
+        n[INS_FROM_OWNERS] != (g->model.mesh.world_size > 1)) {
         return gen_printf(g, "batch %s is exchanged in part, or twice", b->name);
     }
     return NULL;

@@ -4,10 +4,11 @@
  * NULL or the two accesses that may meet.
  *
  * Independent of schedule_closure and of place: the step is written out as a trace of
- * several turns of its loops on explicit ranks, two along each axis of the mesh, each
- * instruction with a start and a completion; vector clocks give the order of any two
- * events. (Two along an axis are enough: all run the same program, and a collective joins
- * all ranks of an axis alike.) Then every pair of
+ * several turns of its loops on explicit ranks, each instruction with a start and a
+ * completion; vector clocks give the order of any two events. Bits of a rank that every
+ * group has or lacks together are one *part* of it; explicit ranks differ in whole parts,
+ * two along each. (Two are enough: all run the same program, and a collective joins all
+ * ranks along a part alike.) Then every pair of
  * accesses of one buffer, and every pair of lifetimes of two buffers that share bytes, is
  * looked at. A lifetime is one buffer in one turn; it begins with a write. */
 #include "plan/plan.h"
@@ -16,23 +17,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Explicit rank q stands at place q >> k & 1 of the k-th axis: its bits are a set of
- * axes. */
-enum { MAX_EXPLICIT = AXIS_SETS, CHAINS = MAX_EXPLICIT * N_STREAMS, MAX_TURNS = 12 };
-
-typedef struct Clock {
-    int seen[CHAINS];
-} Clock; /* per chain: last event known to be past */
+enum { MAX_TURNS = 12, MAX_PARTS = 8 };
 
 typedef struct Event {
     int ins, turn, pos; /* pos: number in its stream, from 1 */
-    Clock *start, *end; /* per explicit rank */
+    int *start, *end;   /* clocks, one for each explicit rank: by chain, the last event
+                           known to be past. A chain is a stream of an explicit rank */
 } Event;
 
 typedef struct Trace {
     Gen *g;
     int n_turns, variant[MAX_TURNS], base[MAX_TURNS]; /* of each turn: its first event */
-    unsigned axes; /* of more than one rank; explicit ranks are its subsets */
+    int n_parts;
+    RankBits part[MAX_PARTS];
+    unsigned *joined;  /* by instruction: the parts that its group has */
+    int ranks, chains; /* explicit ranks: all sets of parts */
     int n;
     Event *e;
 } Trace;
@@ -40,8 +39,8 @@ typedef struct Trace {
 /* What one lifetime asks of another that shares bytes with it. */
 typedef struct Lifetime {
     bool used;
-    int last[CHAINS];  /* latest completion of its accesses; peers' on theirs */
-    int first[CHAINS]; /* what all its writes have seen */
+    int *last;  /* by chain: latest completion of its accesses; peers' on theirs */
+    int *first; /* what all its writes have seen */
 } Lifetime;
 
 static int chain_of(int rank, const Instr *i)
@@ -49,10 +48,15 @@ static int chain_of(int rank, const Instr *i)
     return rank * N_STREAMS + (int)i->stream;
 }
 
-static void join(Clock *c, const Clock *with)
+static int *clock_of(const Trace *t, int *clocks, unsigned rank)
 {
-    for (int k = 0; k < CHAINS; k++) {
-        c->seen[k] = c->seen[k] > with->seen[k] ? c->seen[k] : with->seen[k];
+    return clocks + (size_t)rank * (size_t)t->chains;
+}
+
+static void join(const Trace *t, int *clock, const int *with)
+{
+    for (int k = 0; k < t->chains; k++) {
+        clock[k] = clock[k] > with[k] ? clock[k] : with[k];
     }
 }
 
@@ -89,20 +93,16 @@ static void plan_turns(Trace *t, bool evaluated)
     add_turn(t, VARIANT_LAST);
     t->e = gen_alloc(t->g, sizeof *t->e * (size_t)(t->n + 1));
     for (int k = 0; k < t->n; k++) {
-        t->e[k].start = gen_alloc(t->g, sizeof(Clock) * MAX_EXPLICIT);
-        t->e[k].end = gen_alloc(t->g, sizeof(Clock) * MAX_EXPLICIT);
+        size_t n = (size_t)t->ranks * (size_t)t->chains;
+        t->e[k].start = gen_alloc(t->g, sizeof(int) * n);
+        t->e[k].end = gen_alloc(t->g, sizeof(int) * n);
     }
 }
 
-static bool is_explicit(const Trace *t, unsigned rank)
-{
-    return (rank & ~t->axes) == 0;
-}
-
 /* Does the collective join explicit ranks q and r? */
-static bool joins(const Instr *i, unsigned q, unsigned r)
+static bool joins(const Trace *t, const Instr *i, unsigned q, unsigned r)
 {
-    return ins_is_collective(i) && ((q ^ r) & ~i->group.axes) == 0;
+    return ins_is_collective(i) && ((q ^ r) & ~t->joined[i->id]) == 0;
 }
 
 /* The event of instruction id as seen from a turn; LAST's as seen from its END. */
@@ -123,36 +123,32 @@ static const char *run_event(Trace *t, Event *e, Event *const stream_last[N_STRE
     const Instr *i = &t->g->prog.ins.items[e->ins];
     const Event *before = stream_last[i->stream];
     e->pos = before ? before->pos + 1 : 1;
-    for (unsigned r = 0; r < MAX_EXPLICIT; r++) {
-        if (!is_explicit(t, r)) {
-            continue;
-        }
+    for (unsigned r = 0; r < (unsigned)t->ranks; r++) {
+        int *start = clock_of(t, e->start, r);
         if (before) {
-            join(&e->start[r], &before->end[r]);
+            join(t, start, clock_of(t, before->end, r));
         }
         if (entry && i->variant != VARIANT_END) {
-            join(&e->start[r], &entry->end[r]);
+            join(t, start, clock_of(t, entry->end, r));
         }
         for (int w = 0; w < i->n_waits; w++) {
             const Event *on = event_of(t, e->turn, i->waits[w]);
             if (!on) {
                 return gen_printf(t->g, "%s waits for nothing", ins_label(t->g, i));
             }
-            join(&e->start[r], &on->end[r]);
+            join(t, start, clock_of(t, on->end, r));
         }
-        e->start[r].seen[chain_of((int)r, i)] = 2 * e->pos;
+        start[chain_of((int)r, i)] = 2 * e->pos;
     }
-    for (unsigned r = 0; r < MAX_EXPLICIT; r++) {
-        if (!is_explicit(t, r)) {
-            continue;
-        }
-        e->end[r] = e->start[r];
-        for (unsigned q = 0; q < MAX_EXPLICIT; q++) {
-            if (is_explicit(t, q) && joins(i, q, r)) {
-                join(&e->end[r], &e->start[q]);
+    for (unsigned r = 0; r < (unsigned)t->ranks; r++) {
+        int *end = clock_of(t, e->end, r);
+        join(t, end, clock_of(t, e->start, r));
+        for (unsigned q = 0; q < (unsigned)t->ranks; q++) {
+            if (joins(t, i, q, r)) {
+                join(t, end, clock_of(t, e->start, q));
             }
         }
-        e->end[r].seen[chain_of((int)r, i)] = 2 * e->pos + 1;
+        end[chain_of((int)r, i)] = 2 * e->pos + 1;
     }
     return NULL;
 }
@@ -181,7 +177,7 @@ static const char *run_trace(Trace *t)
         for (int s = 0; s < N_STREAMS; s++) {
             bool to_end = turn + 1 == t->n_turns || t->variant[turn + 1] == VARIANT_END;
             if (last[s] && last[STREAM_COMPUTE] && s != STREAM_COMPUTE && !to_end &&
-                last[STREAM_COMPUTE]->end[0].seen[s] < 2 * last[s]->pos + 1) {
+                last[STREAM_COMPUTE]->end[s] < 2 * last[s]->pos + 1) {
                 return gen_printf(t->g, "a turn of the step's loop ends before the %s",
                                   ins_label(t->g, &t->g->prog.ins.items[last[s]->ins]));
             }
@@ -193,18 +189,18 @@ static const char *run_trace(Trace *t)
 /* On which explicit ranks does an access to a buffer of rank 0 happen: by the peers of
  * the collective, or by rank 0 itself? A closed collective ends for all of them together.
  */
-static bool accesses_from(const Instr *i, bool remote, unsigned rank)
+static bool accesses_from(const Trace *t, const Instr *i, bool remote, unsigned rank)
 {
-    return remote && !ins_is_closed(i) ? rank != 0 && joins(i, 0, rank) : rank == 0;
+    return remote && !ins_is_closed(i) ? rank != 0 && joins(t, i, 0, rank) : rank == 0;
 }
 
 /* Is the access of a (by peers: on their ranks) past when b starts here? */
 static bool is_past(const Trace *t, const Event *a, bool by_peers, const Event *b)
 {
     const Instr *i = &t->g->prog.ins.items[a->ins];
-    for (unsigned r = 0; r < MAX_EXPLICIT; r++) {
-        if (is_explicit(t, r) && accesses_from(i, by_peers, r) &&
-            b->start[0].seen[chain_of((int)r, i)] < 2 * a->pos + 1) {
+    for (unsigned r = 0; r < (unsigned)t->ranks; r++) {
+        if (accesses_from(t, i, by_peers, r) &&
+            b->start[chain_of((int)r, i)] < 2 * a->pos + 1) {
             return false;
         }
     }
@@ -269,26 +265,26 @@ static void note_access(const Trace *t, Lifetime *l, const Event *e, const Acces
     const Instr *i = &t->g->prog.ins.items[e->ins];
     if (!l->used) {
         l->used = true;
-        for (int c = 0; c < CHAINS; c++) {
+        l->last = gen_alloc(t->g, sizeof(int) * (size_t)t->chains);
+        l->first = gen_alloc(t->g, sizeof(int) * (size_t)t->chains);
+        for (int c = 0; c < t->chains; c++) {
             l->first[c] = INT32_MAX;
         }
     }
-    for (unsigned r = 0; r < MAX_EXPLICIT; r++) {
+    for (unsigned r = 0; r < (unsigned)t->ranks; r++) {
         int chain = chain_of((int)r, i);
-        if (is_explicit(t, r) && accesses_from(i, acc->remote, r) &&
-            l->last[chain] < 2 * e->pos + 1) {
+        if (accesses_from(t, i, acc->remote, r) && l->last[chain] < 2 * e->pos + 1) {
             l->last[chain] = 2 * e->pos + 1;
         }
     }
-    for (int c = 0; acc->write && c < CHAINS; c++) {
-        l->first[c] =
-            l->first[c] < e->start[0].seen[c] ? l->first[c] : e->start[0].seen[c];
+    for (int c = 0; acc->write && c < t->chains; c++) {
+        l->first[c] = l->first[c] < e->start[c] ? l->first[c] : e->start[c];
     }
 }
 
-static bool ends_before(const Lifetime *a, const Lifetime *b)
+static bool ends_before(const Trace *t, const Lifetime *a, const Lifetime *b)
 {
-    for (int c = 0; c < CHAINS; c++) {
+    for (int c = 0; c < t->chains; c++) {
         if (b->first[c] < a->last[c]) {
             return false;
         }
@@ -310,7 +306,7 @@ static const char *check_pair(const Trace *t, const Lifetime *lives, const Buffe
                 continue;
             }
             m = &lives[b->id * t->n_turns + y];
-            if (l->used && m->used && !ends_before(l, m) && !ends_before(m, l)) {
+            if (l->used && m->used && !ends_before(t, l, m) && !ends_before(t, m, l)) {
                 return gen_printf(t->g, "%s and %s share bytes and may be alive together",
                                   a->name, b->name);
             }
@@ -350,10 +346,10 @@ static int turns_apart(const Trace *t)
     for (int turn = 0; turn < t->n_turns; turn++) {
         const Program *p = &t->g->prog;
         int v = t->variant[turn];
-        Group all = {.axes = t->axes};
         bool together = false;
         for (int k = 0; k < p->count[v] && !together; k++) {
-            together = ins_joins(&p->ins.items[p->first[v] + k], all);
+            const Instr *i = &p->ins.items[p->first[v] + k];
+            together = joins(t, i, 0, (unsigned)t->ranks - 1);
         }
         if (!together) {
             return t->n_turns;
@@ -396,13 +392,41 @@ static const char *check_bytes(const Trace *t)
     return NULL;
 }
 
+/* Cuts the rank into parts that no group divides. */
+static void find_parts(Trace *t)
+{
+    const Program *p = &t->g->prog;
+    for (int id = 0; id < p->ins.count; id++) {
+        RankBits rest = p->ins.items[id].group;
+        for (int k = 0, n = t->n_parts; k < n; k++) {
+            RankBits both = t->part[k] & rest;
+            rest &= ~both;
+            if (both && both != t->part[k]) {
+                gen_require(t->n_parts < MAX_PARTS, "more than %d parts", (int)MAX_PARTS);
+                t->part[t->n_parts++] = t->part[k] & ~both;
+                t->part[k] = both;
+            }
+        }
+        if (rest) {
+            gen_require(t->n_parts < MAX_PARTS, "more than %d parts", (int)MAX_PARTS);
+            t->part[t->n_parts++] = rest;
+        }
+    }
+    t->ranks = 1 << t->n_parts;
+    t->chains = t->ranks * N_STREAMS;
+    t->joined = gen_alloc(t->g, sizeof *t->joined * (size_t)(p->ins.count + 1));
+    for (int id = 0; id < p->ins.count; id++) {
+        for (int k = 0; k < t->n_parts; k++) {
+            t->joined[id] |= p->ins.items[id].group & t->part[k] ? 1u << k : 0;
+        }
+    }
+}
+
 static const char *races(Gen *g, bool bytes, bool evaluated)
 {
     Trace t = {.g = g};
     const char *bad;
-    for (int id = 0; id < g->prog.ins.count; id++) {
-        t.axes |= g->prog.ins.items[id].group.axes;
-    }
+    find_parts(&t);
     plan_turns(&t, evaluated);
     bad = run_trace(&t);
     if (!bad) {

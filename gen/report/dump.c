@@ -12,10 +12,9 @@
 
 static void put_place(Text *t, const Value *v)
 {
-    static const char *const names[] = {"nowhere", "param", "grad",    "in",
-                                        "out",     "d_in",  "d_out",   "data",
-                                        "const",   "saved", "scratch", "loss",
-                                        "logits"};
+    static const char *const names[] = {"nowhere", "param", "grad",  "in",    "out",
+                                        "d_in",    "d_out", "data",  "const", "saved",
+                                        "scratch", "loss",  "logits"};
 
     if (v->loc == LOC_SAVED || v->loc == LOC_SCRATCH)
         text_printf(t, "%s@%s+%lld", v->name, names[v->loc], (long long)v->offset_bytes);
@@ -27,12 +26,12 @@ static void put_place(Text *t, const Value *v)
 static void put_span(Text *t, const Span *s, bool nodes, bool piece)
 {
     static const char *const kinds[] = {
-        [ARG_PARAMS] = "params", [ARG_GRADS] = "grads",
-        [ARG_CONST] = "const",   [ARG_DATA] = "data",
-        [ARG_IN] = "in",         [ARG_OUT] = "out",
-        [ARG_DOUT] = "d_out",    [ARG_DIN] = "d_in",
-        [ARG_LOSS] = "loss",     [ARG_LOSS_SCALE] = "loss_scale",
-        [ARG_LOGITS] = "logits", [ARG_SAVED] = "saved",
+        [ARG_PARAMS] = "params",   [ARG_GRADS] = "grads",
+        [ARG_CONST] = "const",     [ARG_DATA] = "data",
+        [ARG_IN] = "in",           [ARG_OUT] = "out",
+        [ARG_DOUT] = "d_out",      [ARG_DIN] = "d_in",
+        [ARG_LOSS] = "loss",       [ARG_LOSS_SCALE] = "loss_scale",
+        [ARG_LOGITS] = "logits",   [ARG_SAVED] = "saved",
         [ARG_SCRATCH] = "scratch",
     };
 
@@ -133,18 +132,21 @@ static void dump_model(Gen *g, Text *t, bool checked)
     text_printf(t, "inside the hash\n%s", m->hash_fields ? m->hash_fields : "");
     text_printf(t, "outside the hash\n");
     text_printf(t, "mesh.replicate = %lld\nmesh.shard = %lld\nworld_size = %lld\n",
-                (long long)m->replicate, (long long)m->shard, (long long)m->world_size);
+                (long long)m->mesh.axis[AXIS_REPLICATE].degree,
+                (long long)m->mesh.axis[AXIS_SHARD].degree,
+                (long long)m->mesh.world_size);
     text_printf(t, "strategy = %s\n",
                 m->strategy == FULL_SHARD      ? "full_shard"
                 : m->strategy == SHARD_GRAD_OP ? "shard_grad_op"
                 : m->strategy == HYBRID_SHARD  ? "hybrid_shard"
                                                : "no_shard");
     dump_wrap(&m->wrap, t);
-    if (m->reshard_ranks > 1 && m->reshard_ranks < m->shard)
+    if (m->reshard_ranks > 1 && m->reshard_ranks < m->mesh.axis[AXIS_SHARD].degree)
         text_printf(t, "reshard_after_forward = %lld\n", (long long)m->reshard_ranks);
     else
         text_printf(t, "reshard_after_forward = %s\n",
-                    m->reshard_ranks == m->shard ? "true" : "false");
+                    m->reshard_ranks == m->mesh.axis[AXIS_SHARD].degree ? "true"
+                                                                        : "false");
     text_printf(t,
                 "prefetch.forward = %lld\nprefetch.backward = %lld\nprefetch.order = %s\n"
                 "prefetch.in_flight = %lld\n",

@@ -8,10 +8,11 @@
 #include <inttypes.h>
 #include <string.h>
 
-static void dump_group(Text *t, const char *what, const Group *group)
+static void dump_group(Text *t, const char *what, RankBits group)
 {
-    if (group->size > 1) {
-        text_printf(t, "    %s: %d ranks, every %d.\n", what, group->size, group->stride);
+    if (group) {
+        text_printf(t, "    %s: %d ranks, every %d.\n", what, group_ranks(group),
+                    (int)(group & ~(group - 1)));
     }
 }
 
@@ -37,9 +38,9 @@ static void dump_shard(Gen *g, Text *t)
                         " shards %d of %" PRId64 "%s\n",
                         s->name, s->elems, s->used_elems, s->shards, s->shard_elems,
                         s->trainable ? "" : " frozen");
-            dump_group(t, "within", &s->within);
-            dump_group(t, "across", &s->across);
-            dump_group(t, "between forward and backward", &s->between);
+            dump_group(t, "within", s->within);
+            dump_group(t, "across", s->across);
+            dump_group(t, "between forward and backward", s->between);
             for (int p = 0; p < s->n_params; p++) {
                 const Param *q = &g->params.items[s->params[p]];
                 text_printf(t, "    %12" PRId64 " %12" PRId64 " %s\n", q->offset_elems,
@@ -101,9 +102,9 @@ static void dump_program(Gen *g, Text *t, bool waits)
             text_printf(t, "  %4d %-7s %-14s %s", id, stream_name(i->stream),
                         ins_kind_name(i->kind), ins_label(g, i));
             if (!waits) {
-                if (i->group.size > 1) {
-                    text_printf(t, " (%d ranks, every %d.)", i->group.size,
-                                i->group.stride);
+                if (i->group) {
+                    text_printf(t, " (%d ranks, every %d.)", group_ranks(i->group),
+                                (int)(i->group & ~(i->group - 1)));
                 }
                 text_printf(t, ":");
                 dump_access(g, t, i);

@@ -108,10 +108,11 @@ static void print_recompute(Gen *g, Text *t)
 static const char *reshard_text(Gen *g)
 {
     const Model *m = &g->model;
-    bool group = m->reshard_ranks > 1 && m->reshard_ranks < m->shard;
+    bool group =
+        m->reshard_ranks > 1 && m->reshard_ranks < m->mesh.axis[AXIS_SHARD].degree;
     return group ? gen_printf(g, "to groups of %" PRId64, m->reshard_ranks)
-           : m->reshard_ranks == m->shard ? "yes"
-                                          : "no";
+           : m->reshard_ranks == m->mesh.axis[AXIS_SHARD].degree ? "yes"
+                                                                 : "no";
 }
 
 static void print_head(Gen *g, Text *t)
@@ -125,7 +126,8 @@ static void print_head(Gen *g, Text *t)
     text_printf(t, "numerics hash %016" PRIx64 "\n\n", g->numerics_hash);
     text_printf(
         t, "mesh: %" PRId64 " rank%s (replicate %" PRId64 ", shard %" PRId64 "), %s\n",
-        m->world_size, m->world_size == 1 ? "" : "s", m->replicate, m->shard,
+        m->mesh.world_size, m->mesh.world_size == 1 ? "" : "s",
+        m->mesh.axis[AXIS_REPLICATE].degree, m->mesh.axis[AXIS_SHARD].degree,
         strategy_name(m->strategy));
     text_printf(t,
                 "step: %" PRId64 " micro-batches of %" PRId64 " x %" PRId64
@@ -244,11 +246,13 @@ static void print_schedule(Gen *g, Text *t)
                 show_bytes(g, reduced), waits);
         }
     }
-    if (g->model.world_size > 1) {
+    if (g->model.mesh.world_size > 1) {
         Traffic moved = plan_traffic(g);
         text_printf(t, "  a step receives: weights %s, gradients %s within a copy",
                     show_bytes(g, moved.gathered), show_bytes(g, moved.reduced));
-        text_printf(t, g->model.replicate > 1 ? ", %s across copies\n" : "\n",
+        text_printf(t,
+                    g->model.mesh.axis[AXIS_REPLICATE].degree > 1 ? ", %s across copies\n"
+                                                                  : "\n",
                     show_bytes(g, moved.replicate));
     }
     text_printf(t,

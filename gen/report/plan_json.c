@@ -75,7 +75,7 @@ void plan_print_json(Gen *g, Text *t)
     set_int(o, "params", plan_params(g));
     json_object_set_new(o, "flops_per_token", json_real(plan_flops_per_token(g)));
     json_object_set_new(o, "units", json_units(g));
-    set_int(o, "ranks", g->model.world_size);
+    set_int(o, "ranks", g->model.mesh.world_size);
     if (g->model.target == TARGET_CUDA) {
         set_text(o, "gpu", g->model.gpu);
     }

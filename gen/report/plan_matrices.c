@@ -33,9 +33,9 @@ void plan_print_matrices(Gen *g, Text *t)
         t,
         "  %.4g flops a step; the busiest ranks of each batch do %.2f of an equal "
         "share\n",
-        all, longest * (double)g->model.world_size / all);
+        all, longest * (double)g->model.mesh.world_size / all);
     moved = matrices_moved(g, -1, 0);
-    if (g->model.world_size > 1)
+    if (g->model.mesh.world_size > 1)
         text_printf(t, "  rank 0 receives in a step: %s to own, %s of results\n",
                     show_bytes(g, moved.to_owners),
                     show_bytes(g, moved.from_owners + moved.from_copies));

@@ -96,7 +96,7 @@ static void open_turn(Machine *m, int rank, int turn)
         for (int a = 0; a < p->ins.items[id].n_access; a++) {
             const Access *acc = &p->ins.items[id].access[a];
             m->rank[rank].pending[turn * p->bufs.count + acc->buffer] +=
-                acc->remote ? p->ins.items[id].group.size - 1 : 1;
+                acc->remote ? group_ranks(p->ins.items[id].group) - 1 : 1;
         }
     }
 }
@@ -166,7 +166,7 @@ static bool may_start(const Machine *m, int rank, int e)
 static uint64_t group_mask(const Machine *m, const Instr *i, int rank)
 {
     uint64_t mask = 0;
-    for (int k = 0; k < i->group.size; k++) {
+    for (int k = 0; k < group_ranks(i->group); k++) {
         mask |= UINT64_C(1) << interp_member(i, rank, k);
     }
     gen_require(m->w <= 64, "%d ranks in a mask", m->w);
@@ -177,7 +177,7 @@ static uint64_t group_mask(const Machine *m, const Instr *i, int rank)
 static bool all_ranks(const Machine *m, int rank, int e, bool read)
 {
     const Instr *i = instr(m, e);
-    for (int k = 0; k < i->group.size; k++) {
+    for (int k = 0; k < group_ranks(i->group); k++) {
         const Rank *r = &m->rank[interp_member(i, rank, k)];
         bool yes = read ? r->done[e] || (r->started[e] && r->read_mask[i->stream] ==
                                                               group_mask(m, i, rank))
@@ -212,10 +212,10 @@ static bool advance_collective(Machine *m, int rank, int e, bool look)
             return false;
         }
         if (!look) {
-            int k = (int)(next_random(m) % (uint64_t)i->group.size);
+            int k = (int)(next_random(m) % (uint64_t)group_ranks(i->group));
             int peer = interp_member(i, rank, k);
             while (r->read_mask[i->stream] >> peer & 1) {
-                k = (k + 1) % i->group.size;
+                k = (k + 1) % group_ranks(i->group);
                 peer = interp_member(i, rank, k);
             }
             interp_read_peer(m, rank, e, peer);
@@ -329,7 +329,7 @@ static void init_params(Machine *m, int rank)
         const Segment *s = &m->g->segments.items[p->segment];
         int master = interp_find_buffer(m, BUF_MASTER, s->id);
         int shard = interp_find_buffer(m, BUF_PARAM_SHARD, s->id);
-        int64_t from = rank % s->shards * s->shard_elems;
+        int64_t from = mesh_part(s, rank) * s->shard_elems;
         for (int64_t k = 0; k < p->elems; k++) {
             int64_t flat = p->offset_elems + k - from;
             uint64_t h = interp_mix(((uint64_t)i << 32) + (uint64_t)k);
@@ -378,7 +378,8 @@ static void put_state(Machine *m, size_t *n, int rank, int kind, const Param *p,
     int b = interp_find_buffer(m, (BufKind)kind, p->segment);
     for (int64_t k = 0; b >= 0 && k < p->elems; k++) {
         int64_t flat = p->offset_elems + k, at = flat % s->shard_elems;
-        int owner = rank - rank % s->shards + (int)(flat / s->shard_elems); /* its copy */
+        int owner = group_rank(s->cut[HELD_PARAMS], rank,
+                               (int)(flat / s->shard_elems)); /* its copy */
         at = kind == BUF_MOMENT2 ? interp_second_moment(m, s, flat) : at;
         if (at < 0) {
             return; /* a matrix */
@@ -408,7 +409,7 @@ static size_t gather_state(Machine *m, int rank)
 
 void interpret_steps(Gen *g, Interpretation *run)
 {
-    Machine m = {.g = g, .run = run, .p = &g->prog, .w = (int)g->model.world_size};
+    Machine m = {.g = g, .run = run, .p = &g->prog, .w = (int)g->model.mesh.world_size};
     m.random = interp_mix(run->seed + 1);
     gen_require(m.w <= 16, "%d simulated ranks", m.w);
     lay_trace(&m);

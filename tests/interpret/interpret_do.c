@@ -115,10 +115,11 @@ void interp_poison(const Machine *m, int rank, int buffer)
 
 int64_t interp_micro_batch(const Machine *m, int rank, const Turn *t)
 {
-    int64_t shard = m->g->model.shard, p = rank / shard, s = rank % shard;
-    int64_t leaf = m->g->model.accumulate_sharded
-                       ? (p * m->p->rounds + t->round) * shard + s
-                       : rank * m->p->rounds + t->round;
+    const Mesh *mesh = &m->g->model.mesh;
+    RankBits low = m->g->model.accumulate_sharded ? mesh->axis[AXIS_SHARD].bits : 0;
+    int64_t high = group_index(mesh->data & ~low, rank);
+    int64_t leaf =
+        (high * m->p->rounds + t->round) * group_ranks(low) + group_index(low, rank);
     return leaf * m->p->leaf_micro_batches + t->micro;
 }
 
@@ -308,9 +309,9 @@ static void run_norm(Machine *m, int rank, const Instr *i)
     __int128 *sum =
         (__int128 *)(interp_at(m, rank, interp_find_buffer(m, BUF_CONTROL, -1)) +
                      round_up(m->g->model.micro_batches * 8, 256));
-    int64_t from = rank % s->shards * s->shard_elems;
-    for (int k = 0; k < s->n_params && rank < s->shards;
-         k++) { /* the first copy counts */
+    int64_t from = mesh_part(s, rank) * s->shard_elems;
+    bool first = group_index(~s->cut[HELD_PARAMS] & m->g->model.mesh.all, rank) == 0;
+    for (int k = 0; k < s->n_params && first; k++) { /* the first copy counts */
         const Param *p = &m->g->params.items[s->params[k]];
         for (int64_t q = 0; q < p->elems; q++) {
             int64_t flat = p->offset_elems + q - from;
@@ -383,7 +384,7 @@ static void run_update(Machine *m, int rank, const Instr *i)
     int m2 = interp_find_buffer(m, BUF_MOMENT2, s->id);
     char *param = interp_at(m, rank, i->result), *grad = interp_at(m, rank, i->grad);
     double norm = control[round_up(mod->micro_batches * 8, 256) / 8 + 4];
-    int64_t from = rank % s->shards * s->shard_elems;
+    int64_t from = mesh_part(s, rank) * s->shard_elems;
     for (int64_t k = 0; k < s->shard_elems; k++) {
         double g = interp_load(mod->reduce_dtype, grad, k) / (1 + norm);
         char *main = master >= 0 ? interp_at(m, rank, master) : param;
@@ -412,27 +413,21 @@ static void run_keep(Machine *m, int rank, const Instr *i)
 {
     const Segment *s = &m->g->segments.items[i->segment];
     size_t bytes = (size_t)m->p->bufs.items[i->out].bytes;
-    int part = rank / s->between.stride % s->between.size;
+    int part = group_index(s->between, rank);
     memcpy(interp_at(m, rank, i->out),
            interp_at(m, rank, i->gathered) + (size_t)part * bytes, bytes);
 }
 
 /* ---- collectives ----------------------------------------------------------------- */
 
-static int first_member(const Instr *i, int rank)
-{
-    return rank - rank / i->group.stride % i->group.size * i->group.stride;
-}
-
 int interp_member(const Instr *i, int rank, int k)
 {
-    return first_member(i, rank) + k * i->group.stride;
+    return group_rank(i->group, rank, k);
 }
 
 bool interp_joins(const Instr *i, int rank, int other)
 {
-    return rank % i->group.stride == other % i->group.stride &&
-           first_member(i, rank) == first_member(i, other);
+    return group_joins(i->group, rank, other);
 }
 
 void interp_begin_collective(Machine *m, int rank, int e)
@@ -452,7 +447,7 @@ void interp_read_peer(Machine *m, int rank, int e, int peer)
     const Instr *i = instr(m, e);
     Rank *r = &m->rank[rank];
     const Segment *s = i->segment >= 0 ? &m->g->segments.items[i->segment] : NULL;
-    size_t k = (size_t)(peer / i->group.stride % i->group.size);
+    size_t k = (size_t)group_index(i->group, peer);
     r->read_mask[i->stream] |= UINT64_C(1) << peer;
     if (i->batch >= 0) {
         interp_read_matrices(m, rank, i, peer);
@@ -467,9 +462,8 @@ void interp_read_peer(Machine *m, int rank, int e, int peer)
                interp_at(m, peer, interp_find_buffer(m, BUF_CONTROL, -1)), bytes);
     } else {
         size_t bytes = (size_t)(s->shard_elems * dtype_bytes(m->g->model.reduce_dtype));
-        size_t part = i->kind == INS_REDUCE_SCATTER
-                          ? (size_t)(rank / i->group.stride % i->group.size)
-                          : 0;
+        size_t part =
+            i->kind == INS_REDUCE_SCATTER ? (size_t)group_index(i->group, rank) : 0;
         memcpy(r->staged[i->stream] + k * bytes,
                interp_at(m, peer, i->grad) + part * bytes, bytes);
     }
@@ -507,10 +501,11 @@ static void sum_ranks(Machine *m, int rank, const Instr *i)
     char *staged = m->rank[rank].staged[i->stream],
          *result = interp_at(m, rank, i->result);
     for (int64_t k = 0; k < s->shard_elems; k++) {
-        interp_store(d, result, k,
-                     m->g->model.library_order
-                         ? sum_in_order(i->group.size, d, staged, s->shard_elems, k)
-                         : sum_tree(i->group.size, d, staged, s->shard_elems, k));
+        interp_store(
+            d, result, k,
+            m->g->model.library_order
+                ? sum_in_order(group_ranks(i->group), d, staged, s->shard_elems, k)
+                : sum_tree(group_ranks(i->group), d, staged, s->shard_elems, k));
     }
 }
 

@@ -43,7 +43,7 @@ static void for_elements(Machine *m, int rank, const Instr *i, ElementFn do_elem
     for (int k = 0; k < g->matrices.count; k++) {
         const Matrix *x = &g->matrices.items[k];
         const Segment *s = segment_of(m, x);
-        int part = rank % s->shards;
+        int part = mesh_part(s, rank);
         int64_t from, n = s->id == i->segment ? matrix_part(g, x, part, &from) : 0;
         for (int64_t q = 0; q < n; q++) {
             do_element(m, rank, i, shard_place(m, x, part, from + q));
@@ -124,7 +124,7 @@ void interp_read_matrices(Machine *m, int rank, const Instr *i, int peer)
     for (int k = 0; k < g->matrices.count; k++) {
         const Matrix *x = &g->matrices.items[k];
         int holder = to_owners ? peer : rank, owner = to_owners ? rank : peer;
-        int part = holder % segment_of(m, x)->shards;
+        int part = mesh_part(segment_of(m, x), holder);
         char *held, *owned;
         int64_t from, n;
         if (x->batch != i->batch || x->owner != owner) {

@@ -347,9 +347,12 @@ static void set_model(Gen *g, const SynthMesh *m, int64_t seq, int64_t vocab)
     o->moments_dtype = m->param == DT_F64 ? DT_F64 : DT_F32;
     o->optimizer = OPT_ADAMW;
     o->strategy = m->strategy;
-    o->world_size = m->ranks;
-    o->replicate = m->replicate;
-    o->shard = m->ranks / m->replicate;
+    o->mesh = mesh_make((int64_t[N_AXES]){[AXIS_PIPELINE] = 1,
+                                          [AXIS_REPLICATE] = m->replicate,
+                                          [AXIS_SHARD] = m->ranks / m->replicate,
+                                          [AXIS_CONTEXT] = 1,
+                                          [AXIS_TENSOR] = 1},
+                        m->ranks);
     o->wrap = m->size > 0 ? (WrapRule){.kind = WRAP_BY_SIZE, .params = m->size}
                           : (WrapRule){.kind = WRAP_PER_BLOCK, .blocks = m->wrap};
     o->wrap.embed_joins = m->embed_joins;

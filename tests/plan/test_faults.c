@@ -62,8 +62,9 @@ static bool plant_frozen(Gen *g, uint64_t *r)
 static bool plant_copies_mixed(Gen *g, uint64_t *r)
 {
     Segment *s = &g->segments.items[choose(r, g->segments.count)];
-    s->across.stride = 1;
-    return s->across.size > 1;
+    bool mixed = s->across && s->within;
+    s->across = mixed ? s->within : s->across;
+    return mixed;
 }
 
 /* ---- unroll ---------------------------------------------------------------------- */

@@ -33,7 +33,7 @@ static Buffer *buffer(Gen *g, BufKind kind, int which)
 
 static void no_owner(Gen *g)
 {
-    g->matrices.items[1].owner = (int)g->model.world_size;
+    g->matrices.items[1].owner = (int)g->model.mesh.world_size;
 }
 
 /* Of one batch and one owner: the second lies on the first. */
@@ -179,7 +179,7 @@ static void check_balance(const Gen *g, const char *mesh)
 {
     for (int b = 0; b < g->batches.count; b++) {
         double largest = 0,
-               share = matrices_flops(g, b, -1) / (double)g->model.world_size;
+               share = matrices_flops(g, b, -1) / (double)g->model.mesh.world_size;
         for (int i = 0; i < g->matrices.count; i++) {
             const Matrix *m = &g->matrices.items[i];
             if (m->batch == b && m->node->flops > largest) {
@@ -197,7 +197,7 @@ static void check_balance(const Gen *g, const char *mesh)
 static void check_bytes(const Gen *g, const char *mesh)
 {
     int64_t all = 0, sent = 0, back = 0, at_owner = 0;
-    int copies = (int)(g->model.world_size / g->segments.items[1].shards);
+    int copies = (int)(g->model.mesh.world_size / g->segments.items[1].shards);
     for (int i = 0; i < g->matrices.count; i++) {
         const Matrix *m = &g->matrices.items[i];
         const Segment *s = &g->segments.items[g->params.items[m->param].segment];
@@ -205,7 +205,7 @@ static void check_bytes(const Gen *g, const char *mesh)
         all += m->rows * m->cols;
         at_owner += matrix_part(g, m, m->owner % s->shards, &from);
     }
-    for (int r = 0; r < g->model.world_size; r++) {
+    for (int r = 0; r < g->model.mesh.world_size; r++) {
         Moved m = matrices_moved(g, -1, r);
         sent += m.to_owners;
         back += m.from_owners + m.from_copies;

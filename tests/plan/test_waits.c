@@ -31,8 +31,7 @@ static void add_edge(Graph *gr, int a, int b)
 
 static bool in_one_group(const Instr *i, int q, int r)
 {
-    int step = i->group.stride, size = i->group.size;
-    return q / (step * size) == r / (step * size) && q % step == r % step;
+    return group_joins(i->group, q, r);
 }
 
 /* From the words of schedule.c's header alone: streams, joins at variants, waits,
@@ -40,7 +39,7 @@ static bool in_one_group(const Instr *i, int q, int r)
 static Graph explicit_graph(const Gen *g)
 {
     const Program *p = &g->prog;
-    Graph gr = {.ranks = (int)g->model.world_size};
+    Graph gr = {.ranks = (int)g->model.mesh.world_size};
     gr.n = p->ins.count * gr.ranks * 2;
     gr.edge = calloc((size_t)gr.n * (size_t)gr.n, 1);
     gen_require(gr.edge, "out of memory");
@@ -100,7 +99,7 @@ static int wrong_pairs(const Gen *g, const Graph *gr, bool *const *seen, int a, 
             for (int q = 0; q < gr->ranks; q++) {
                 all = all && (!in_one_group(i, q, rank) || seen[q][node(gr, b, rank, 0)]);
             }
-            wrong += a != b && all != hb_group(p, i->group.axes, a, b);
+            wrong += a != b && all != hb_group(p, i->group, a, b);
         }
     }
     return wrong;
