@@ -18,7 +18,7 @@ small() {
 # train_legal I: 0 trained, 1 failed, 2 nothing to train
 train_legal() {
     local i=$1 model=$WORK/legal.$1.lua dir=$WORK/legal.$1 other=$WORK/legal.$1.other
-    "$tool" --legal "$SEED" "$i" | sed -E 's/norm_eps = [^,]*,//; s/init_std = [^,]*,//
+    "$BUILD/tests/fuzz/fuzz_descriptions" --legal "$SEED" "$i" | sed -E 's/norm_eps = [^,]*,//; s/init_std = [^,]*,//
         s/theta = [^, ]*/theta = 1e4/' >"$model"
     local same="$tame --set model.vocab=$((131 + i % 151))" # the data is ASCII
     generate "$dir" "$model" $same || return 2
