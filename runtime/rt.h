@@ -25,6 +25,32 @@ typedef enum { RT_F32, RT_F64, RT_BF16, RT_F16, RT_SPLIT } RtDtype;
 
 typedef struct Rt Rt;
 
+/* A group of ranks: a mask of the rank's bits. It joins the ranks that differ in these bits
+ * alone, which number its ranks 0, 1, ..., low bits first; 0: a group of one. World sizes are
+ * powers of two, and no code divides a rank. */
+typedef uint32_t RtGroup;
+static inline int rt_group_ranks(RtGroup g)
+{
+    return 1 << __builtin_popcount(g);
+}
+/* The number of a rank in its group, and the rank of a number there. */
+static inline int rt_group_index(RtGroup g, int rank)
+{
+    int index = 0, place = 0;
+    for (; g != 0; g &= g - 1) {
+        index |= (rank >> __builtin_ctz(g) & 1) << place++;
+    }
+    return index;
+}
+static inline int rt_group_rank(RtGroup g, int rank, int index)
+{
+    int other = (int)((uint32_t)rank & ~g), place = 0;
+    for (; g != 0; g &= g - 1) {
+        other |= (index >> place++ & 1) << __builtin_ctz(g);
+    }
+    return other;
+}
+
 /* ---- what tables.c describes -------------------------------------------------------------- */
 
 /* A Hugging Face tensor inside a fused storage tensor: consecutive rows along dim 0. */
@@ -56,15 +82,16 @@ enum { RT_INIT_ZEROS, RT_INIT_ONES, RT_INIT_NORMAL };
 
 /* One flat buffer, one collective. Offsets are bytes in the symmetric (S) or local (L) space.
  *
- * `shards` says who takes part: ranks 0 .. shards-1 hold a copy of the segment, a part each,
- * the next `shards` ranks another copy, and so on. Weights are gathered and gradients reduced
- * within a copy; then sums go across copies, among the ranks that hold the same part, which
- * are `shards` apart. */
+ * The ranks of a group `within` hold a copy of the segment, a part each, in the order of their
+ * numbers there: weights are gathered and gradients reduced among them. Ranks that hold the same
+ * part are a group `across`, over which sums go then. */
 typedef struct RtSegment {
     const char *name;
     int64_t elems;           /* padded: shard_elems * shards */
     int64_t shard_elems;
     int shards;              /* ranks of a copy; 1: each rank holds all of it (NO_SHARD) */
+    RtGroup within, across;
+    RtGroup between;         /* ranks that share the weights from forward to backward; 0: none */
     int first_param, n_params; /* in layout order: indices into RtTrainer.segment_params */
     int64_t param_shard;     /* S: param dtype [shard_elems]; what all_gather reads */
     int64_t master;          /* L: master dtype [shard_elems]; -1: param_shard is the master */
@@ -139,8 +166,8 @@ typedef struct RtTrainer {
     const char *generator;           /* "fsdpgen 0.1.0" */
     uint64_t numerics_hash;
     int world_size;
-    int replicate;                   /* copies in the mesh, each of world_size / replicate ranks
-                                        in a row; 0: one. Only counters look at it */
+    RtGroup replicate;               /* ranks of different copies in the mesh: for counters */
+    RtGroup data;                    /* ranks that compute leaves of their own; together all */
     RtDtype param_dtype, reduce_dtype, master_dtype, moments_dtype;
     int64_t seq_tokens, vocab;
     int64_t micro_batch;             /* sequences */
@@ -152,7 +179,8 @@ typedef struct RtTrainer {
     bool comm_thread;                /* collectives run on a thread of their own */
     bool packed;                     /* samples hold documents that end with document_end */
     int64_t document_end;
-    bool accumulate_sharded;         /* decides which rank computes which leaf */
+    int64_t rounds;                  /* leaves of a rank: see rt_leaf */
+    RtGroup summed_first;            /* ranks whose leaves of one round are summed at its end */
     int64_t seed;
     int64_t max_skipped;             /* updates in a row; one more ends the run */
     RtOptimizer optimizer;
@@ -235,11 +263,11 @@ enum { RT_GATHER, RT_REDUCE };
 /* out[shards * shard_elems] = param_shard of every rank of this copy, in rank order. out: local
  * offset; between GPUs, whose ranks write where it lands, a symmetric one. */
 void rt_all_gather_start(Rt *rt, int segment, int64_t out);
-/* Between forward and backward a group of `ranks` neighbours may hold the weights, a part of
- * elems / ranks each: keeps this rank's part of `gathered` (offset as above) in `kept` (symmetric
- * offset); then out = kept of every rank of the group, in rank order. */
-void rt_keep(Rt *rt, int segment, int64_t gathered, int64_t kept, int ranks);
-void rt_kept_gather_start(Rt *rt, int segment, int64_t kept, int64_t out, int ranks);
+/* From forward to backward the group `between` may hold the weights, an equal part each: keeps
+ * this rank's part of `gathered` (offset as above) in `kept` (symmetric offset); then out = kept
+ * of every rank of the group, in rank order. */
+void rt_keep(Rt *rt, int segment, int64_t gathered, int64_t kept);
+void rt_kept_gather_start(Rt *rt, int segment, int64_t kept, int64_t out);
 /* result = sum over the ranks of this copy of their `grad` at this rank's shard, by the balanced
  * binary tree over ranks, each node rounded to reduce dtype. grad: symmetric offset, [elems] in
  * reduce dtype; result: the segment's grad_shard. */
@@ -249,6 +277,15 @@ void rt_reduce_scatter_start(Rt *rt, int segment, int64_t grad, int64_t result);
 void rt_all_reduce_start(Rt *rt, int segment, int64_t grad);
 void rt_wait(Rt *rt, int stream, int ticket);
 
+/* The leaf that this rank computes in a round. Low bits first, as the sums pair up: its place
+ * among the ranks that are summed in each round, the round, its place among the others. */
+static inline int64_t rt_leaf(const Rt *rt, int64_t round)
+{
+    const RtTrainer *t = rt->trainer;
+    const RtGroup low = t->summed_first, high = t->data & ~low;
+    return (rt_group_index(high, rt->rank) * t->rounds + round) * rt_group_ranks(low) +
+           rt_group_index(low, rt->rank);
+}
 /* Merges that follow are of this rank's leaf number `round` (0, 1, ...) in this step. */
 void rt_round(Rt *rt, int64_t round);
 /* Binary-counter merge of tree nodes, in leaf order (DESIGN: one tree). `node` holds the

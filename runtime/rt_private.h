@@ -53,8 +53,8 @@ typedef struct RtRankShared {
     _Atomic int waiting;             /* stream it waits on, or -1 */
     _Atomic uint64_t waiting_count;  /* for all ranks to have published so many */
     _Atomic int waiting_segment;     /* of that collective, or -1 */
-    _Atomic int waiting_ranks, waiting_stride; /* whom it joins: see RtGroup */
-    _Atomic int done;                          /* it left with success */
+    _Atomic RtGroup waiting_group;   /* whom it joins */
+    _Atomic int done;                /* it left with success */
     _Atomic uint32_t
         control_bytes;           /* CUDA: of its control area, that others are to read */
     _Atomic uint32_t mail_bytes; /* of its mail */
@@ -95,25 +95,15 @@ typedef enum {
     RT_OP_TO_OWNERS,
     RT_OP_FROM_OWNERS
 } RtOpKind;
-/* The ranks that a collective joins: `ranks` of them, `stride` apart. */
-typedef struct RtGroup {
-    int ranks, stride;
-} RtGroup;
-/* The k-th rank of the group that rank belongs to, and which k it is itself. */
-static inline int rt_group_index(RtGroup g, int rank)
-{
-    return rank / g.stride % g.ranks;
-}
-static inline int rt_group_rank(RtGroup g, int rank, int k)
-{
-    return rank + (k - rt_group_index(g, rank)) * g.stride;
-}
+/* A collective: it knows neither segments nor what its bytes are for. */
 typedef struct RtOp {
     RtOpKind kind;
     RtGroup group;
-    int segment;
-    int64_t from, to; /* byte offsets: symmetric, this rank's result; of matrices, from is
-                         the number of their batch */
+    RtDtype dtype;
+    int64_t elems; /* a gather, a reduce-scatter: of one part; an all-reduce: of all */
+    int64_t from;  /* symmetric offset; of matrices, the number of their batch */
+    char *to;      /* this rank's result */
+    int segment;   /* for what is said of waits */
 } RtOp;
 
 typedef struct RtQueue {

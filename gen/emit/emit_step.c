@@ -89,10 +89,8 @@ static void push_gather(Steps *s, const Instr *i)
     lua_State *L = s->e->L;
 
     emit_str(L, "buffer", buffer_macro(s, i->gathered));
-    if (s->p->bufs.items[i->in].kind == BUF_KEPT) {
+    if (s->p->bufs.items[i->in].kind == BUF_KEPT)
         emit_str(L, "kept", buffer_macro(s, i->in));
-        emit_int(L, "ranks", group_ranks(i->group));
-    }
 }
 
 static void push_keep(Steps *s, const Instr *i)
@@ -101,7 +99,6 @@ static void push_keep(Steps *s, const Instr *i)
 
     emit_str(L, "buffer", buffer_macro(s, i->gathered));
     emit_str(L, "kept", buffer_macro(s, i->out));
-    emit_int(L, "ranks", group_ranks(s->g->segments.items[i->segment].between));
 }
 
 static void push_span(Steps *s, const Instr *i)

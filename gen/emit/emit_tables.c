@@ -73,14 +73,22 @@ static void push_lines(lua_State *L, const char *key, const char *text)
     lua_setfield(L, -2, key);
 }
 
+static void set_group(Emit *e, const char *key, RankBits group)
+{
+    emit_str(e->L, key, gen_printf(e->g, "0x%x", (unsigned)group));
+}
+
 static void push_mesh(Emit *e)
 {
     const Model *m = &e->g->model;
     lua_State *L = e->L;
 
     emit_int(L, "world_size", m->mesh.world_size);
-    emit_int(L, "replicate", m->mesh.axis[AXIS_REPLICATE].degree);
     emit_int(L, "shard", m->mesh.axis[AXIS_SHARD].degree);
+    set_group(e, "replicate", m->mesh.axis[AXIS_REPLICATE].bits);
+    set_group(e, "data", m->mesh.data);
+    set_group(e, "summed_first",
+              m->accumulate_sharded ? e->g->segments.items[0].within : 0);
     emit_int(L, "node_ranks",
              m->mesh.node_ranks < m->mesh.world_size ? m->mesh.node_ranks : 0);
     emit_bool(L, "no_shard", e->g->segments.items[0].shards == 1);
@@ -115,6 +123,7 @@ static void push_batch(Emit *e)
     emit_int(L, "micro_batches", m->micro_batches);
     emit_int(L, "global_batch", m->global_batch);
     emit_int(L, "leaves", m->leaves);
+    emit_int(L, "rounds", e->g->prog.rounds);
     emit_bool(L, "loss_mask", m->loss_mask);
     emit_bool(L, "packed", m->packed);
     emit_int(L, "document_end", m->document_end);
@@ -263,6 +272,9 @@ static void push_segment(Emit *e, const Segment *s, int first_param)
     emit_int(L, "used_elems", s->used_elems);
     emit_int(L, "shard_elems", s->shard_elems);
     emit_int(L, "shards", s->shards);
+    set_group(e, "within", s->within);
+    set_group(e, "across", s->across);
+    set_group(e, "between", s->between);
     emit_int(L, "first_param", first_param);
     emit_int(L, "n_params", s->n_params);
     emit_bool(L, "trainable", s->trainable);

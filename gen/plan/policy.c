@@ -26,7 +26,7 @@ static int64_t overlap_reductions(const Gen *g)
         dtype_bytes(m->param_dtype) + dtype_bytes(m->reduce_dtype) +
         plan_moments(m) * dtype_bytes(m->moments_dtype) +
         (m->master_dtype != m->param_dtype ? dtype_bytes(m->master_dtype) : 0);
-    for (int64_t r = m->leaves / m->mesh.world_size; r > 1; r /= 2) {
+    for (int64_t r = m->leaves / m->mesh.data_ranks; r > 1; r /= 2) {
         state += dtype_bytes(m->reduce_dtype); /* partial sums */
     }
     for (int i = 0; i < g->segments.count; i++) {

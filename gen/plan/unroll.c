@@ -434,11 +434,11 @@ void unroll_step(Gen *g)
     Unroller u = {.g = g, .p = p};
 
     memset(p, 0, sizeof *p);
-    gen_require(m->leaves % m->mesh.world_size == 0 && m->micro_batches % m->leaves == 0,
+    gen_require(m->leaves % m->mesh.data_ranks == 0 && m->micro_batches % m->leaves == 0,
                 "%lld micro-batches, %lld leaves, %lld ranks",
                 (long long)m->micro_batches, (long long)m->leaves,
-                (long long)m->mesh.world_size);
-    p->rounds = m->leaves / m->mesh.world_size;
+                (long long)m->mesh.data_ranks);
+    p->rounds = m->leaves / m->mesh.data_ranks;
     p->leaf_micro_batches = m->micro_batches / m->leaves;
     for (int64_t r = p->rounds; r > 1; r /= 2) {
         p->partial_levels++;

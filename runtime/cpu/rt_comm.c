@@ -73,12 +73,12 @@ static void publish(Rt *rt, int stream, uint64_t count)
 
 static RtGroup all_ranks(const Rt *rt)
 {
-    return (RtGroup){rt->world_size, 1};
+    return (RtGroup)rt->world_size - 1;
 }
 
 static bool all_published(const Rt *rt, RtGroup group, int stream, uint64_t count)
 {
-    for (int k = 0; k < group.ranks; k++) {
+    for (int k = 0; k < rt_group_ranks(group); k++) {
         if (atomic_load_explicit(
                 &shared_of(rt, rt_group_rank(group, rt->rank, k))->published[stream],
                 memory_order_acquire) < count) {
@@ -150,8 +150,7 @@ static bool any_queue_ready(const void *ctx)
 static void wait_begin(Rt *rt, int stream, uint64_t count, int segment, RtGroup group)
 {
     RtRankShared *me = shared_of(rt, rt->rank);
-    atomic_store_explicit(&me->waiting_ranks, group.ranks, memory_order_relaxed);
-    atomic_store_explicit(&me->waiting_stride, group.stride, memory_order_relaxed);
+    atomic_store_explicit(&me->waiting_group, group, memory_order_relaxed);
     atomic_store_explicit(&me->waiting_count, count, memory_order_relaxed);
     atomic_store_explicit(&me->waiting_segment, segment, memory_order_relaxed);
     atomic_store_explicit(&me->waiting, stream, memory_order_release);
@@ -282,40 +281,64 @@ void rt_comm_end(Rt *rt)
 
 /* ---- what the step calls ----------------------------------------------------------- */
 
+static void gather_start(Rt *rt, int segment, RtGroup group, int64_t from, int64_t out)
+{
+    const RtTrainer *t = rt->trainer;
+    rt_comm_start(rt, RT_GATHER,
+                  (RtOp){.kind = RT_OP_GATHER,
+                         .group = group,
+                         .dtype = t->param_dtype,
+                         .elems = t->segments[segment].elems / rt_group_ranks(group),
+                         .from = from,
+                         .to = rt_local(rt, out),
+                         .segment = segment});
+}
+
 void rt_all_gather_start(Rt *rt, int segment, int64_t out)
 {
     const RtSegment *s = &rt->trainer->segments[segment];
-    rt_comm_start(rt, RT_GATHER,
-                  (RtOp){RT_OP_GATHER, {s->shards, 1}, segment, s->param_shard, out});
+    gather_start(rt, segment, s->within, s->param_shard, out);
 }
 
-void rt_keep(Rt *rt, int segment, int64_t gathered, int64_t kept, int ranks)
+void rt_keep(Rt *rt, int segment, int64_t gathered, int64_t kept)
 {
     const RtSegment *s = &rt->trainer->segments[segment];
-    const int64_t bytes =
-        s->elems / ranks * (int64_t)rt_dtype_bytes(rt->trainer->param_dtype);
-    memcpy(rt_symmetric(rt, kept), rt_local(rt, gathered + rt->rank % ranks * bytes),
-           (size_t)bytes);
+    const int64_t bytes = s->elems / rt_group_ranks(s->between) *
+                          (int64_t)rt_dtype_bytes(rt->trainer->param_dtype);
+    const int part = rt_group_index(s->between, rt->rank);
+    memcpy(rt_symmetric(rt, kept), rt_local(rt, gathered + part * bytes), (size_t)bytes);
 }
 
-void rt_kept_gather_start(Rt *rt, int segment, int64_t kept, int64_t out, int ranks)
+void rt_kept_gather_start(Rt *rt, int segment, int64_t kept, int64_t out)
 {
-    rt_comm_start(rt, RT_GATHER, (RtOp){RT_OP_GATHER, {ranks, 1}, segment, kept, out});
+    gather_start(rt, segment, rt->trainer->segments[segment].between, kept, out);
 }
 
 void rt_reduce_scatter_start(Rt *rt, int segment, int64_t grad, int64_t result)
 {
     const RtSegment *s = &rt->trainer->segments[segment];
     rt_comm_start(rt, RT_REDUCE,
-                  (RtOp){RT_OP_REDUCE_SCATTER, {s->shards, 1}, segment, grad, result});
+                  (RtOp){.kind = RT_OP_REDUCE_SCATTER,
+                         .group = s->within,
+                         .dtype = rt->trainer->reduce_dtype,
+                         .elems = s->shard_elems,
+                         .from = grad,
+                         .to = s->across ? rt_symmetric(rt, result) /* copies read it */
+                                         : rt_local(rt, result),
+                         .segment = segment});
 }
 
 void rt_all_reduce_start(Rt *rt, int segment, int64_t grad)
 {
-    const int shards = rt->trainer->segments[segment].shards;
-    rt_comm_start(
-        rt, RT_REDUCE,
-        (RtOp){RT_OP_ALL_REDUCE, {rt->world_size / shards, shards}, segment, grad, grad});
+    const RtSegment *s = &rt->trainer->segments[segment];
+    rt_comm_start(rt, RT_REDUCE,
+                  (RtOp){.kind = RT_OP_ALL_REDUCE,
+                         .group = s->across,
+                         .dtype = rt->trainer->reduce_dtype,
+                         .elems = s->shard_elems,
+                         .from = grad,
+                         .to = rt_symmetric(rt, grad),
+                         .segment = segment});
 }
 
 void rt_wait(Rt *rt, int stream, int ticket)

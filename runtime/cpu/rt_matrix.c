@@ -34,12 +34,12 @@ void rt_pull_to_owners(Rt *rt, int batch)
     const RtBatch *b = &t->batches[batch];
     for (int i = 0; i < b->n_matrices; i++) {
         const RtPlace p = rt_place_of(t, b, i);
-        const int shards = p.segment->shards;
+        const RtGroup mates = p.segment->within;
         if (p.matrix->owner != rt->rank) {
             continue;
         }
-        for (int k = 0; k < shards; k++) {
-            const int peer = rt->rank / shards * shards + k;
+        for (int k = 0; k < rt_group_ranks(mates); k++) {
+            const int peer = rt_group_rank(mates, rt->rank, k);
             int64_t from, to;
             if (rt_part_of(&p, k, &from, &to)) {
                 const int64_t bytes = (to - from) * rt_sum_bytes(t);
@@ -57,7 +57,7 @@ void rt_pull_from_owners(Rt *rt, int batch)
     const RtBatch *b = &t->batches[batch];
     for (int i = 0; i < b->n_matrices; i++) {
         const RtPlace p = rt_place_of(t, b, i);
-        const int64_t k = rt->rank % p.segment->shards;
+        const int64_t k = rt_group_index(p.segment->within, rt->rank);
         int64_t from, to;
         if (rt_part_of(&p, k, &from, &to)) {
             const int64_t bytes = (to - from) * rt_sum_bytes(t);
@@ -78,21 +78,19 @@ void rt_to_owners_start(Rt *rt, int batch)
 {
     const int segment = first_segment(rt->trainer, batch);
     rt_comm_start(rt, RT_GATHER,
-                  (RtOp){RT_OP_TO_OWNERS,
-                         {rt->trainer->segments[segment].shards, 1},
-                         segment,
-                         batch,
-                         0});
+                  (RtOp){.kind = RT_OP_TO_OWNERS,
+                         .group = rt->trainer->segments[segment].within,
+                         .from = batch,
+                         .segment = segment});
 }
 
 void rt_from_owners_start(Rt *rt, int batch)
 {
     rt_comm_start(rt, RT_REDUCE,
-                  (RtOp){RT_OP_FROM_OWNERS,
-                         {rt->world_size, 1},
-                         first_segment(rt->trainer, batch),
-                         batch,
-                         0});
+                  (RtOp){.kind = RT_OP_FROM_OWNERS,
+                         .group = (RtGroup)rt->world_size - 1,
+                         .from = batch,
+                         .segment = first_segment(rt->trainer, batch)});
 }
 
 /* From where the matrix lies whole: at its owner, who has gathered it, or, where each

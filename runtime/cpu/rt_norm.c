@@ -212,11 +212,16 @@ static double exchange_norm(Rt *rt, uint64_t *total)
         for (int i = 0; i < RT_SUPERACC_WORDS; i++) {
             total[i] += part[i];
         }
+    }
+    const int data_ranks = rt_group_ranks(t->data);
+    for (int k = 0; k < data_ranks; k++) {
+        const int r = rt_group_rank(t->data, rt->rank, k);
         st->valid_tokens += *(const int64_t *)(rt->peer[r] + targets_at);
     }
     for (int64_t i = 0; i < t->micro_batches; i++) {
         double one = 0;
-        for (int r = 0; r < rt->world_size; r++) {
+        for (int k = 0; k < data_ranks; k++) {
+            const int r = rt_group_rank(t->data, rt->rank, k);
             one += ((const double *)(rt->peer[r] + losses_at))[i];
         }
         loss += one; /* in the order of micro-batches */

@@ -14,12 +14,13 @@
 
 /* out[elems] = the sum over the group's ranks of the bytes at `from` in their symmetric
  * spaces. */
-static void sum_ranks(const Rt *rt, RtGroup group, int64_t from, char *out, int64_t elems)
+static void sum_ranks(const Rt *rt, RtGroup group, RtDtype d, int64_t from, char *out,
+                      int64_t elems)
 {
-    const RtDtype d = rt->trainer->reduce_dtype;
     const int64_t item = (int64_t)rt_dtype_bytes(d);
+    const int ranks = rt_group_ranks(group);
     RtSumFn *const sum = rt->trainer->library_order ? rt_sum_in_order : rt_sum_tree;
-    if (group.ranks == 1) {
+    if (ranks == 1) {
         if (out != rt->symmetric + from) {
             memcpy(out, rt->symmetric + from, (size_t)(elems * item));
         }
@@ -29,10 +30,10 @@ static void sum_ranks(const Rt *rt, RtGroup group, int64_t from, char *out, int6
     for (int64_t at = 0; at < elems; at += RT_SUM_ELEMS) {
         const char *part[RT_MAX_RANKS];
         const int64_t n = elems - at < RT_SUM_ELEMS ? elems - at : RT_SUM_ELEMS;
-        for (int k = 0; k < group.ranks; k++) {
+        for (int k = 0; k < ranks; k++) {
             part[k] = rt->peer[rt_group_rank(group, rt->rank, k)] + from + at * item;
         }
-        sum(d, out + at * item, part, group.ranks, n);
+        sum(d, out + at * item, part, ranks, n);
     }
 }
 
@@ -44,13 +45,12 @@ static void sum_ranks(const Rt *rt, RtGroup group, int64_t from, char *out, int6
 void rt_count_bytes(Rt *rt, int peer, int64_t bytes, int64_t *counter)
 {
     const RtTrainer *t = rt->trainer;
-    const int copy = t->world_size / (t->replicate > 1 ? t->replicate : 1);
-    if (t->node_ranks > 0 && peer / t->node_ranks != rt->rank / t->node_ranks) {
+    const RtGroup apart = (RtGroup)(peer ^ rt->rank); /* in which bits */
+    if (t->node_ranks > 0 && apart >= (RtGroup)t->node_ranks) {
         rt->state->node_bytes += bytes;
     }
-    if (peer != rt->rank) {
-        *(peer / copy == rt->rank / copy ? counter : &rt->state->replicate_bytes) +=
-            bytes;
+    if (apart != 0) {
+        *(apart & t->replicate ? &rt->state->replicate_bytes : counter) += bytes;
     }
 }
 
@@ -61,8 +61,9 @@ static void copy_from_all(Rt *rt, RtGroup group, char *out, int64_t from, int64_
 {
     enum { PIECE = 256 * 1024 };
     const int64_t pieces = (bytes + PIECE - 1) / PIECE;
+    const int ranks = rt_group_ranks(group);
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < group.ranks * pieces; i++) {
+    for (int64_t i = 0; i < ranks * pieces; i++) {
         const int64_t k = i / pieces, at = i % pieces * PIECE;
         const char *source =
             rt->peer[rt_group_rank(group, rt->rank, (int)k)] + from + k * stride + at;
@@ -72,7 +73,7 @@ static void copy_from_all(Rt *rt, RtGroup group, char *out, int64_t from, int64_
             memcpy(out + k * bytes + at, source, (size_t)(end - at));
         }
     }
-    for (int k = 0; k < group.ranks; k++) {
+    for (int k = 0; k < ranks; k++) {
         const int64_t left = total - k * bytes;
         rt_count_bytes(rt, rt_group_rank(group, rt->rank, k),
                        left > bytes ? bytes
@@ -84,18 +85,17 @@ static void copy_from_all(Rt *rt, RtGroup group, char *out, int64_t from, int64_
 
 static void gather(Rt *rt, const RtOp *op)
 {
-    const RtSegment *s = &rt->trainer->segments[op->segment];
-    const int64_t bytes =
-        s->elems / op->group.ranks * (int64_t)rt_dtype_bytes(rt->trainer->param_dtype);
-    copy_from_all(rt, op->group, rt_local(rt, op->to), op->from, 0, bytes,
-                  op->group.ranks * bytes, &rt->state->gathered_bytes);
+    const int64_t bytes = op->elems * (int64_t)rt_dtype_bytes(op->dtype);
+    copy_from_all(rt, op->group, op->to, op->from, 0, bytes,
+                  rt_group_ranks(op->group) * bytes, &rt->state->gathered_bytes);
 }
 
-static void sum_from_all(Rt *rt, RtGroup group, int64_t from, char *out, int64_t elems)
+static void sum_from_all(Rt *rt, RtGroup group, RtDtype d, int64_t from, char *out,
+                         int64_t elems)
 {
-    const int64_t bytes = elems * (int64_t)rt_dtype_bytes(rt->trainer->reduce_dtype);
-    sum_ranks(rt, group, from, out, elems);
-    for (int k = 0; k < group.ranks; k++) {
+    const int64_t bytes = elems * (int64_t)rt_dtype_bytes(d);
+    sum_ranks(rt, group, d, from, out, elems);
+    for (int k = 0; k < rt_group_ranks(group); k++) {
         rt_count_bytes(rt, rt_group_rank(group, rt->rank, k), bytes,
                        &rt->state->reduced_bytes);
     }
@@ -113,43 +113,41 @@ typedef struct Hops {
 
 static Hops hops_of(const Rt *rt, RtGroup group)
 {
-    const int mates = rt->trainer->node_ranks / group.stride;
-    if (rt->trainer->library_order || mates < 2 || mates >= group.ranks) {
-        return (Hops){1, {1, 1}, group};
+    const int node = rt->trainer->node_ranks;
+    const RtGroup near = node > 0 ? group & (RtGroup)(node - 1) : group;
+    if (rt->trainer->library_order || near == 0 || near == group) {
+        return (Hops){1, 0, group};
     }
-    return (Hops){2, {mates, group.stride}, {group.ranks / mates, group.stride * mates}};
+    return (Hops){2, near, group & ~near};
 }
 
 /* The first hop: of parts of part_elems each, the last ones perhaps short or empty. */
-static void sum_in_node(Rt *rt, const Hops *h, int64_t from, int64_t part_elems,
+static void sum_in_node(Rt *rt, const Hops *h, const RtOp *op, int64_t part_elems,
                         int64_t elems)
 {
-    const int64_t item = (int64_t)rt_dtype_bytes(rt->trainer->reduce_dtype);
-    for (int node = 0; node < h->far.ranks; node++) {
+    const int64_t item = (int64_t)rt_dtype_bytes(op->dtype);
+    const int mates = rt_group_ranks(h->near);
+    for (int node = 0; node < rt_group_ranks(h->far); node++) {
         const int64_t first =
-            (node * h->near.ranks + rt_group_index(h->near, rt->rank)) * part_elems;
+            (node * mates + rt_group_index(h->near, rt->rank)) * part_elems;
         const int64_t n = elems - first < part_elems ? elems - first : part_elems;
         if (n > 0) {
-            const int64_t at = from + first * item;
-            sum_from_all(rt, h->near, at, rt_symmetric(rt, at), n);
+            const int64_t at = op->from + first * item;
+            sum_from_all(rt, h->near, op->dtype, at, rt_symmetric(rt, at), n);
         }
     }
 }
 
 static void reduce_scatter(Rt *rt, const RtOp *op, int round)
 {
-    const RtSegment *s = &rt->trainer->segments[op->segment];
-    const int64_t bytes =
-        s->shard_elems * (int64_t)rt_dtype_bytes(rt->trainer->reduce_dtype);
+    const int64_t bytes = op->elems * (int64_t)rt_dtype_bytes(op->dtype);
     const Hops h = hops_of(rt, op->group);
     if (round + 2 == h.count) {
-        sum_in_node(rt, &h, op->from, s->shard_elems, s->elems);
+        sum_in_node(rt, &h, op, op->elems, op->elems * rt_group_ranks(op->group));
         return;
     }
     const int64_t from = op->from + rt_group_index(op->group, rt->rank) * bytes;
-    char *to = rt->world_size > s->shards ? rt_symmetric(rt, op->to) /* copies read it */
-                                          : rt_local(rt, op->to);
-    sum_from_all(rt, h.far, from, to, s->shard_elems);
+    sum_from_all(rt, h.far, op->dtype, from, op->to, op->elems);
 }
 
 /* Of a slice, a whole number of blocks: each rank sums one. The last ones may be
@@ -157,30 +155,29 @@ static void reduce_scatter(Rt *rt, const RtOp *op, int round)
 static int64_t slice_elems(RtGroup group, int64_t elems)
 {
     const int64_t blocks = (elems + RT_SUM_ELEMS - 1) / RT_SUM_ELEMS;
-    return (blocks + group.ranks - 1) / group.ranks * RT_SUM_ELEMS;
+    return (blocks + rt_group_ranks(group) - 1) / rt_group_ranks(group) * RT_SUM_ELEMS;
 }
 
 static void all_reduce(Rt *rt, const RtOp *op, int round)
 {
-    const int64_t elems = rt->trainer->segments[op->segment].shard_elems;
-    const int64_t item = (int64_t)rt_dtype_bytes(rt->trainer->reduce_dtype);
+    const int64_t elems = op->elems, item = (int64_t)rt_dtype_bytes(op->dtype);
     const int64_t slice = slice_elems(op->group, elems);
     const int64_t first = rt_group_index(op->group, rt->rank) * slice;
     const int64_t mine = elems - first < slice ? elems - first : slice;
     const Hops h = hops_of(rt, op->group);
     if (round + 2 == h.count) {
-        sum_in_node(rt, &h, op->from, slice, elems);
+        sum_in_node(rt, &h, op, slice, elems);
         return;
     }
     if (round + 1 == h.count) {
         if (mine > 0) {
             const int64_t at = op->from + first * item;
-            sum_from_all(rt, h.far, at, rt_symmetric(rt, at), mine);
+            sum_from_all(rt, h.far, op->dtype, at, rt_symmetric(rt, at), mine);
         }
         return;
     }
-    copy_from_all(rt, op->group, rt_symmetric(rt, op->from), op->from, slice * item,
-                  slice * item, elems * item, &rt->state->reduced_bytes);
+    copy_from_all(rt, op->group, op->to, op->from, slice * item, slice * item,
+                  elems * item, &rt->state->reduced_bytes);
 }
 
 /* A reduction's last round moves nothing: by publishing it a rank says that it has read,

@@ -126,7 +126,7 @@ void rt_start_end(Rt *rt, int stream)
 static void gather(Rt *rt, RtGroup group, int segment, int64_t from, int64_t to)
 {
     const RtTrainer *t = rt->trainer;
-    const int64_t bytes = t->segments[segment].elems / group.ranks *
+    const int64_t bytes = t->segments[segment].elems / rt_group_ranks(group) *
                           (int64_t)rt_dtype_bytes(t->param_dtype);
     rt_start_begin(rt, RT_GATHER);
     rt_gather(rt, group, rt_symmetric(rt, from), rt_symmetric(rt, to), bytes);
@@ -136,42 +136,42 @@ static void gather(Rt *rt, RtGroup group, int segment, int64_t from, int64_t to)
 void rt_all_gather_start(Rt *rt, int segment, int64_t to)
 {
     const RtSegment *s = &rt->trainer->segments[segment];
-    gather(rt, (RtGroup){s->shards, 1}, segment, s->param_shard, to);
+    gather(rt, s->within, segment, s->param_shard, to);
 }
 
-void rt_kept_gather_start(Rt *rt, int segment, int64_t kept, int64_t to, int ranks)
+void rt_kept_gather_start(Rt *rt, int segment, int64_t kept, int64_t to)
 {
-    gather(rt, (RtGroup){ranks, 1}, segment, kept, to);
+    gather(rt, rt->trainer->segments[segment].between, segment, kept, to);
 }
 
 void rt_reduce_scatter_start(Rt *rt, int segment, int64_t grad, int64_t result)
 {
     const RtSegment *s = &rt->trainer->segments[segment];
-    void *to =
-        rt->world_size > s->shards ? rt_symmetric(rt, result) : rt_local(rt, result);
+    void *to = s->across ? rt_symmetric(rt, result) : rt_local(rt, result);
     rt_start_begin(rt, RT_REDUCE);
-    rt_sum_scatter(rt, segment, rt_symmetric(rt, grad), to);
+    rt_sum_scatter(rt, s->within, rt_symmetric(rt, grad), to, s->shard_elems);
     rt_start_end(rt, RT_REDUCE);
 }
 
 void rt_all_reduce_start(Rt *rt, int segment, int64_t grad)
 {
+    const RtSegment *s = &rt->trainer->segments[segment];
     rt_start_begin(rt, RT_REDUCE);
-    rt_sum_in_place(rt, segment, rt_symmetric(rt, grad));
+    rt_sum_in_place(rt, s->across, rt_symmetric(rt, grad), s->shard_elems);
     rt_start_end(rt, RT_REDUCE);
 }
 #endif
 
-void rt_keep(Rt *rt, int segment, int64_t gathered, int64_t kept, int ranks)
+void rt_keep(Rt *rt, int segment, int64_t gathered, int64_t kept)
 {
     const RtSegment *s = &rt->trainer->segments[segment];
-    const int64_t bytes =
-        s->elems / ranks * (int64_t)rt_dtype_bytes(rt->trainer->param_dtype);
+    const int64_t bytes = s->elems / rt_group_ranks(s->between) *
+                          (int64_t)rt_dtype_bytes(rt->trainer->param_dtype);
+    const int part = rt_group_index(s->between, rt->rank);
     RT_CUDA_CALL(rt,
                  cudaMemcpyAsync(rt_symmetric(rt, kept),
-                                 rt_symmetric(rt, gathered + rt->rank % ranks * bytes),
-                                 (size_t)bytes, cudaMemcpyDeviceToDevice,
-                                 rt_gpu.stream[RT_COMPUTE]));
+                                 rt_symmetric(rt, gathered + part * bytes), (size_t)bytes,
+                                 cudaMemcpyDeviceToDevice, rt_gpu.stream[RT_COMPUTE]));
 }
 
 void rt_wait(Rt *rt, int stream, int ticket)
@@ -300,8 +300,7 @@ static bool all_turned_out(const void *ctx)
 static void exchange_wait(Rt *rt, bool finished, uint64_t count)
 {
     const Turnout t = {rt, finished, count};
-    atomic_store(&me(rt)->waiting_ranks, rt->world_size);
-    atomic_store(&me(rt)->waiting_stride, 1);
+    atomic_store(&me(rt)->waiting_group, (RtGroup)rt->world_size - 1);
     atomic_store(&me(rt)->waiting_count, count);
     atomic_store(&me(rt)->waiting_segment, -1);
     atomic_store(&me(rt)->waiting, RT_CONTROL);

@@ -174,8 +174,8 @@ extern const RtTransport *rt_transport; /* chosen with the device */
 
 void rt_gather(Rt *rt, RtGroup group, const void *from, void *out, int64_t bytes);
 /* The tree, or with RtTrainer.library_order the library's sum. */
-void rt_sum_scatter(Rt *rt, int segment, void *grad, void *result);
-void rt_sum_in_place(Rt *rt, int segment, void *grad);
+void rt_sum_scatter(Rt *rt, RtGroup group, void *grad, void *result, int64_t part_elems);
+void rt_sum_in_place(Rt *rt, RtGroup group, void *grad, int64_t elems);
 /* The loopback's part of the memory that ranks share. */
 int64_t rt_loopback_bytes(const RtTrainer *t);
 void rt_loopback_map(Rt *rt, int fd, int64_t offset);

@@ -105,17 +105,21 @@ static double evaluate(Rt *rt, int64_t index, int64_t *targets)
 void rt_evaluate(Rt *rt)
 {
     RtState *st = rt->state;
+    const RtGroup data = rt->trainer->data;
+    const int data_ranks = rt_group_ranks(data);
+    const bool counts =
+        ((RtGroup)rt->rank & ~data) == 0; /* others have the same losses */
     double sum = 0;
     rt_changed_check(rt);
     st->eval_tokens = 0;
     for (int64_t base = 0; base < st->eval_micro_batches; base += TURN) {
         const int64_t left = st->eval_micro_batches - base, n = left < TURN ? left : TURN;
         uint64_t words[2 * TURN] = {0};
-        for (int64_t at = 0; at < n; at += rt->world_size) {
-            const int64_t mine = at + rt->rank;
+        for (int64_t at = 0; at < n; at += data_ranks) {
+            const int64_t mine = at + rt_group_index(data, rt->rank);
             int64_t targets;
             const double loss = evaluate(rt, base + (mine < n ? mine : n - 1), &targets);
-            if (mine < n) {
+            if (mine < n && counts) {
                 memcpy(&words[2 * mine], &loss, sizeof loss);
                 words[2 * mine + 1] = (uint64_t)targets;
             }

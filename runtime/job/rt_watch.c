@@ -168,8 +168,8 @@ static int waits_for(const RtJob *job, int rank)
     if (stream < 0) {
         return rank;
     }
-    const RtGroup g = {atomic_load(&me->waiting_ranks), atomic_load(&me->waiting_stride)};
-    for (int k = 0; k < g.ranks && g.stride > 0; k++) {
+    const RtGroup g = atomic_load(&me->waiting_group);
+    for (int k = 0; k < rt_group_ranks(g); k++) {
         const int r = rt_group_rank(g, rank, k);
         if (atomic_load(&job->shared->rank[r].published[stream]) < count) {
             return r;

@@ -26,6 +26,11 @@ int64_t rt_step_tokens(const RtTrainer *t)
     return t->micro_batches * t->micro_batch * t->seq_tokens;
 }
 
+static int64_t shard_first(const Rt *rt, const RtSegment *s)
+{
+    return rt_group_index(s->within, rt->rank) * s->shard_elems;
+}
+
 /* Runs between elements lo and hi of the segment, where this rank's buffers begin at
  * base. */
 static void runs_between(const RtTrainer *t, const RtSegment *s, int64_t base, int64_t lo,
@@ -47,17 +52,19 @@ static void runs_between(const RtTrainer *t, const RtSegment *s, int64_t base, i
 void rt_shard_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx)
 {
     const RtSegment *s = &rt->trainer->segments[segment];
-    const int64_t lo = rt->rank % s->shards * s->shard_elems;
+    const int64_t lo = shard_first(rt, s);
     runs_between(rt->trainer, s, lo, lo, lo + s->shard_elems, fn, ctx);
 }
 
 void rt_share_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx)
 {
     const RtSegment *s = &rt->trainer->segments[segment];
-    const int64_t copies = rt->world_size / s->shards, copy = rt->rank / s->shards;
+    const RtGroup others = (RtGroup)(rt->world_size - 1) & ~s->within; /* hold the same */
+    const int64_t copies = rt_group_ranks(others),
+                  copy = rt_group_index(others, rt->rank);
     const int64_t grains = (s->shard_elems + RT_GRAIN_ELEMS - 1) / RT_GRAIN_ELEMS;
     const int64_t share = (grains + copies - 1) / copies * RT_GRAIN_ELEMS;
-    const int64_t base = rt->rank % s->shards * s->shard_elems;
+    const int64_t base = shard_first(rt, s);
     const int64_t end = base + s->shard_elems, lo = base + copy * share;
     runs_between(rt->trainer, s, base, lo, lo + share < end ? lo + share : end, fn, ctx);
 }
@@ -69,7 +76,7 @@ int64_t rt_second_moment(const Rt *rt, int segment, int64_t at)
 {
     const RtTrainer *t = rt->trainer;
     const RtSegment *s = &t->segments[segment];
-    const int64_t lo = rt->rank % s->shards * s->shard_elems;
+    const int64_t lo = shard_first(rt, s);
     int64_t n = 0;
     if (t->n_batches == 0) {
         return at;
@@ -90,8 +97,7 @@ int64_t rt_second_moment(const Rt *rt, int segment, int64_t at)
 char *rt_grad_shard(const Rt *rt, int segment)
 {
     const RtSegment *s = &rt->trainer->segments[segment];
-    return rt->world_size > s->shards ? rt_symmetric(rt, s->grad_shard)
-                                      : rt_local(rt, s->grad_shard);
+    return s->across ? rt_symmetric(rt, s->grad_shard) : rt_local(rt, s->grad_shard);
 }
 
 RtUpdate rt_update(const Rt *rt)

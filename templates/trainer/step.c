@@ -118,7 +118,7 @@ ${note("    rt_wait(rt, " .. w.stream .. ", " .. w.ticket .. ");", w.why, 42)}
 //@ print_waits(line)
 //@ local ticket = "ticket " .. line.ticket
 //@ if line.kept then
-${note(call("    rt_kept_gather_start(", { "rt", line.segment, line.kept, line.buffer, tostring(line.ranks) }, ");"), ticket, 71)}
+${note(call("    rt_kept_gather_start(", { "rt", line.segment, line.kept, line.buffer }, ");"), ticket, 71)}
 //@ elseif line.kind == "gather" then
 ${note(call("    rt_all_gather_start(", { "rt", line.segment, line.buffer }, ");"), ticket, 71)}
 //@ else
@@ -128,7 +128,7 @@ ${note(call("    " .. line.call .. "(", { "rt", line.segment, line.grad, line.re
 //@ end
 //@ local function print_keep(line)
 //@ print_waits(line)
-${call("    rt_keep(", { "rt", line.segment, line.buffer, line.kept, tostring(line.ranks) }, ");")}
+${call("    rt_keep(", { "rt", line.segment, line.buffer, line.kept }, ");")}
 //@ end
 //@ local function print_merge(line)
 //@ print_waits(line)
@@ -373,27 +373,23 @@ void trainer_step(Rt *rt)
 {
 //@ if not looped then
     /* One micro-batch for each rank: its rank is its leaf. */
-    rt_load_micro_batch(rt, rt->rank);
+    rt_load_micro_batch(rt, rt_leaf(rt, 0));
 //@ micro_step("    ", "last", "0.0f")
 //@ elseif sharded then
 //@ local indent = "    "
 //@ if rounds > 1 then
     for (int64_t round = 0; round < ${rounds}; round++) {
-//@ if replicate > 1 then
+//@ if replicate ~= "0x0" then
         /* Round j of rank s of copy p is leaf (p * ${rounds} + j) * ${shard} + s: low bits first, as the sums pair up. */
 //@ elseif world_size > 1 then
         /* Round j of rank r is leaf j * ${world_size} + r: low bits first, as the sums pair up. */
 //@ end
-//@ local deal = world_size > 1 and "round * " .. world_size .. " + rt->rank" or "round"
-//@ if replicate > 1 then
-//@ deal = string.format("(rt->rank / %d * %d + round) * %d + rt->rank %% %d", shard, rounds, shard, shard)
-//@ end
-        const int64_t first = ${leaf == 1 and deal or "(" .. deal .. ") * " .. leaf};
+        const int64_t first = rt_leaf(rt, round)${leaf == 1 and "" or " * " .. leaf};
 
         rt_round(rt, round);
 //@ indent = "        "
 //@ else
-    const int64_t first = rt->rank * ${leaf}; /* of this rank's leaf */
+    const int64_t first = rt_leaf(rt, 0) * ${leaf};
 
 //@ end
 //@ if leaf > 1 then
@@ -411,7 +407,7 @@ ${indent}rt_load_micro_batch(rt, first);
 //@ end
 //@ else
     /* Rank r computes leaves r * ${rounds} .. r * ${rounds} + ${rounds - 1}, ${leaf} micro-batch${leaf > 1 and "es" or ""} each, one after the other. */
-    const int64_t first = rt->rank * INT64_C(${steps_of_rank});
+    const int64_t first = rt_leaf(rt, 0)${leaf == 1 and "" or " * " .. leaf};
 
     for (int64_t i = 0; i < ${steps_of_rank - 1}; i++) {
         rt_load_micro_batch(rt, first + i);

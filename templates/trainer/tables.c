@@ -6,7 +6,8 @@
  * A unit is gathered and freed together. A segment of it is one flat buffer; its
  * parameters follow each other in the layout they are computed with, each at a multiple
  * of 1024 elements, and it is cut into equal shards, one for each of its ranks. This is
- * the whole truth about sharding: gathers, updates and checkpoints read it.
+ * the whole truth about sharding: gathers, updates and checkpoints read it. A group of
+ * ranks is a mask: it joins those that differ in these bits of their number alone.
  *
  * ${generated}
  * ${regenerate} */
@@ -35,6 +36,13 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
     [${s.macro}] = { /* ${plural(s.n_params, s.trainable and "parameter" or "frozen parameter")} in ${s.human} */
         .name = ${cstr(s.name)},
         .elems = ${s.elems}, .shard_elems = ${s.shard_elems}, .shards = ${s.shards},
+//@ local groups = {}
+//@ for _, k in ipairs { "within", "across", "between" } do
+//@ if s[k] ~= "0x0" then groups[#groups + 1] = "." .. k .. " = " .. s[k] .. "," end
+//@ end
+//@ if #groups > 0 then
+        ${table.concat(groups, " ")}
+//@ end
         .first_param = ${s.first_param}, .n_params = ${s.n_params},
         .param_shard = ${s.param_shard}, .master = ${s.master},
         .moment1 = ${s.moment1}, .moment2 = ${s.moment2},

@@ -34,8 +34,11 @@ static const RtTrainer trainer = {
 
     /* ${world_size} ranks; memory of each: ${arena_human} of arena, planned to the byte */
     .world_size = ${world_size},
-//@ if replicate > 1 then
-    .replicate = ${replicate},
+//@ if world_size > 1 then
+    .data = ${data}, /* bits of a rank by which leaves are dealt */
+//@ end
+//@ if replicate ~= "0x0" then
+    .replicate = ${replicate}, /* bits that name its copy of the model */
 //@ end
     .symmetric_bytes = INT64_C(${symmetric_bytes}),
     .local_bytes = INT64_C(${local_bytes}),
@@ -68,7 +71,10 @@ static const RtTrainer trainer = {
 //@ if comm_thread then
     .comm_thread = true, /* collectives beside the computation */
 //@ end
-    .accumulate_sharded = ${accumulate_sharded and "true" or "false"},
+    .rounds = ${rounds}, /* leaves of a rank */
+//@ if summed_first ~= "0x0" then
+    .summed_first = ${summed_first}, /* ranks that are summed in each of them */
+//@ end
     .seed = ${seed},
     .max_skipped = ${max_skipped}, /* updates in a row whose gradient is not finite */
 

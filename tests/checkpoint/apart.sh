@@ -190,9 +190,9 @@ passes_on() {
 }
 
 any_ranks() {
-    passes_on llama0 3 7 5 1
-    passes_on split0 7 3
-    passes_on half0 3 7
+    passes_on llama0 4 16 8 1
+    passes_on split0 8 4
+    passes_on half0 4 8
 }
 
 part same_bytes:families same_bytes

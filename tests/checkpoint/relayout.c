@@ -40,6 +40,8 @@ static void lay(RtSegment *s, RtTrainer *t, int ranks)
         elems = p->offset_elems + p->elems > elems ? p->offset_elems + p->elems : elems;
     }
     s->shards = ranks;
+    s->within = (RtGroup)ranks - 1;
+    s->across = s->between = 0;
     s->shard_elems = (elems + (int64_t)ranks * RT_GRAIN_ELEMS - 1) /
                      (ranks * RT_GRAIN_ELEMS) * RT_GRAIN_ELEMS;
     s->elems = s->shard_elems * ranks;
@@ -68,7 +70,9 @@ int __wrap_rt_main(const RtTrainer *trainer, int argc, char **argv)
         return 70;
     memcpy(segments, t.segments, (size_t)t.n_segments * sizeof *segments);
     t.world_size = ranks;
-    t.replicate = t.node_ranks = 0;
+    t.node_ranks = 0;
+    t.replicate = 0;
+    t.data = (RtGroup)ranks - 1;
     t.symmetric_bytes = t.local_bytes = 0;
     t.control_offset = reserve(&t.symmetric_bytes, RT_CONTROL_BYTES(t.micro_batches));
     for (int i = 0; i < t.n_segments; i++)

@@ -168,7 +168,7 @@ void __wrap_rt_merge(Rt *rt, void *node, void *partials, int64_t elems,
     for (int s = 0; s < t->n_segments; s++) {
         if (partials != (void *)(rt->local + t->segments[s].partials))
             continue;
-        if (t->segments[s].shards == 1 || !t->accumulate_sharded)
+        if (t->segments[s].shards == 1 || t->summed_first == 0)
             plant_gradient(rt, s, node);
         if (is_now(rt, false) && names("node", t->segments[s].name))
             put(t->reduce_dtype, node);

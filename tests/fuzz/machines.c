@@ -104,8 +104,6 @@ static void add(Stream *s, int kind, int rank, const void *what, size_t bytes)
 
 static RtView random_view(Random *r)
 {
-    const int ranks = (int)random_below(r, 3),
-              apart = ranks ? 1 + (int)random_below(r, 2) : 0;
     RtView v = {.finished = random_below(r, 1000),
                 .mail_read = random_below(r, 1000),
                 .waiting_count = random_below(r, 1000),
@@ -114,8 +112,7 @@ static RtView random_view(Random *r)
                 .place = (int)random_below(r, 16) - 9,
                 .waiting = (int)random_below(r, RT_STREAMS + 1) - 1,
                 .waiting_segment = (int)random_below(r, 9) - 1,
-                .waiting_ranks = ranks,
-                .waiting_stride = apart,
+                .waiting_group = (RtGroup)random_below(r, RANKS),
                 .done = (int)random_below(r, 2)};
 
     for (int s = 0; s < RT_STREAMS; s++)
@@ -236,7 +233,7 @@ static bool equal(const RtView *v, const RtRankShared *r)
                 v->waiting_count == r->waiting_count && v->step == r->step &&
                 v->place == r->place && v->waiting == r->waiting && v->done == r->done &&
                 v->numerics_hash == r->numerics_hash &&
-                v->waiting_ranks == r->waiting_ranks;
+                v->waiting_group == r->waiting_group;
 
     for (int s = 0; s < RT_STREAMS; s++)
         same = same && v->published[s] == r->published[s];
@@ -260,9 +257,7 @@ static const char *look(bool lied, bool heard, const RtView *last,
             if (control[k * CONTROL_BYTES + b] != 0)
                 return "more is written than a rank may say";
 
-        if (p->waiting >= RT_STREAMS || p->waiting_ranks < 0 || p->waiting_stride < 0 ||
-            p->waiting_ranks * (int64_t)p->waiting_stride > RANKS ||
-            (p->waiting_ranks > 0 && p->waiting_stride == 0) ||
+        if (p->waiting >= RT_STREAMS || p->waiting_group >= RANKS ||
             p->place >= trainer.n_places)
             return "a rank waits for none that there is";
         if (!lied && (!heard || !equal(&last[k], p) ||

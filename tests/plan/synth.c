@@ -313,10 +313,23 @@ void synth_ranks(SynthMesh *m, int64_t ranks, uint64_t seed)
                                                                : FULL_SHARD;
 }
 
+void synth_beside(SynthMesh *m, int64_t most, uint64_t seed)
+{
+    static const AxisId axes[] = {AXIS_PIPELINE, AXIS_CONTEXT, AXIS_TENSOR};
+    uint64_t r = seed * 733 + 5;
+    int64_t ranks = m->ranks;
+    memset(m->beside, 0, sizeof m->beside);
+    for (size_t k = 0; k < sizeof axes / sizeof *axes; k++) {
+        m->beside[axes[k]] = ranks < most && pick(&r, 0, 4) == 0 ? 2 : 1;
+        ranks *= m->beside[axes[k]];
+    }
+}
+
 SynthMesh synth_mesh(uint64_t seed, SynthMesh m)
 {
     uint64_t r = seed * 1009 + 3;
     synth_ranks(&m, min_i64(m.leaves, INT64_C(1) << pick(&r, 0, 3)), seed);
+    synth_beside(&m, 8, seed);
     m.wrap = pick(&r, 0, 3) == 0 ? INT64_MAX : pick(&r, 1, 3);
     m.size = pick(&r, 0, 1) ? pick(&r, 1, 9000) : 0; /* else by blocks */
     m.embed_joins = pick(&r, 0, 2) == 0;
@@ -328,6 +341,18 @@ SynthMesh synth_mesh(uint64_t seed, SynthMesh m)
     m.every = pick(&r, 0, 3);
     m.order = (PrefetchOrder)pick(&r, 0, 2);
     return m;
+}
+
+static void set_mesh(Model *o, const SynthMesh *m)
+{
+    int64_t degree[N_AXES], ranks = 1;
+    for (int a = 0; a < N_AXES; a++) {
+        degree[a] = a == AXIS_REPLICATE ? m->replicate
+                    : a == AXIS_SHARD   ? m->ranks / m->replicate
+                                        : max_i64(1, m->beside[a]);
+        ranks *= degree[a];
+    }
+    o->mesh = mesh_make(degree, ranks);
 }
 
 static void set_model(Gen *g, const SynthMesh *m, int64_t seq, int64_t vocab)
@@ -347,12 +372,7 @@ static void set_model(Gen *g, const SynthMesh *m, int64_t seq, int64_t vocab)
     o->moments_dtype = m->param == DT_F64 ? DT_F64 : DT_F32;
     o->optimizer = OPT_ADAMW;
     o->strategy = m->strategy;
-    o->mesh = mesh_make((int64_t[N_AXES]){[AXIS_PIPELINE] = 1,
-                                          [AXIS_REPLICATE] = m->replicate,
-                                          [AXIS_SHARD] = m->ranks / m->replicate,
-                                          [AXIS_CONTEXT] = 1,
-                                          [AXIS_TENSOR] = 1},
-                        m->ranks);
+    set_mesh(o, m);
     o->wrap = m->size > 0 ? (WrapRule){.kind = WRAP_BY_SIZE, .params = m->size}
                           : (WrapRule){.kind = WRAP_PER_BLOCK, .blocks = m->wrap};
     o->wrap.embed_joins = m->embed_joins;

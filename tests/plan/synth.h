@@ -17,6 +17,7 @@ typedef struct SynthShape {
 typedef struct SynthMesh {
     int64_t size; /* of a unit; 0: `wrap` blocks each */
     bool embed_joins, head_joins;
+    int64_t beside[N_AXES]; /* degrees along axes whose ranks all do the same; 0: 1 */
     int64_t ranks, replicate, reshard_ranks, micro_batches, leaves, wrap,
         prefetch_forward, prefetch_backward, in_flight,
         every; /* one block in so many is recomputed, 0: none */
@@ -33,6 +34,8 @@ SynthMesh synth_mesh(uint64_t seed,
                      SynthMesh numerics); /* random choices outside the hash */
 /* So many ranks, in a random mesh with a strategy that fits it. */
 void synth_ranks(SynthMesh *m, int64_t ranks, uint64_t seed);
+/* Ranks beside them along other axes: `most` of all together. */
+void synth_beside(SynthMesh *m, int64_t most, uint64_t seed);
 SynthMesh synth_numerics(uint64_t seed); /* random ones inside, on one rank */
 void synth_build(Gen *g, const SynthShape *s, const SynthMesh *mesh);
 /* A Llama of real dimensions, as the passes after span see it. */

@@ -505,6 +505,7 @@ static void plant_kind(uint64_t f)
             mesh.reshard_ranks = k & 4 ? 1 : 2;
             mesh.strategy = HYBRID_SHARD;
         }
+        synth_beside(&mesh, 8, faults_seed + k);
         mesh.every = faults[f].every;
         shape.layers += 2;
         g = plan_model(&shape, &mesh);

@@ -6,8 +6,8 @@
  * For each model: a plain run on one rank with no bytes shared is the reference; random
  * choices of mesh, wrap, prefetch, reshard and accumulation must pass all checkers and
  * give the same bits under random legal orders. Then: every wait removed in turn, planted
- * faults, happens-before against a plain search over all ranks of a mesh, and placement
- * of models of real size. Prints 'N passed, N failed'. */
+ * faults, happens-before against a plain search over all ranks of a mesh, groups of any
+ * masks, and placement of models of real size. Prints 'N passed, N failed'. */
 #include "test_plan.h"
 
 #include "rt.h"
@@ -196,6 +196,7 @@ int main(int argc, char **argv)
         test_forked(test_model, seed + (uint64_t)i);
     }
     test_control();
+    test_mesh(seed);
     test_orders(seed);
     test_waits(seed, models < 60 ? models : 60);
     test_faults(seed);

@@ -129,6 +129,19 @@ static int wrong_orders(const Gen *g)
     return wrong;
 }
 
+/* Of a planned model's collectives: any masks, as if each joined other ranks. */
+static void random_groups(Gen *g, uint64_t seed)
+{
+    uint64_t r = seed * 389 + 3;
+    for (int id = 0; id < g->prog.ins.count; id++) {
+        Instr *i = &g->prog.ins.items[id];
+        if (ins_is_collective(i)) {
+            i->group = (RankBits)synth_random(&r) & g->model.mesh.all;
+        }
+    }
+    schedule_closure(g, &g->prog);
+}
+
 void test_orders(uint64_t seed)
 {
     for (uint64_t k = 0; k < 12; k++) {
@@ -137,10 +150,15 @@ void test_orders(uint64_t seed)
         Gen *g;
         int wrong;
         synth_ranks(&mesh, 2 + 2 * (int64_t)(k & 1), seed + k);
+        synth_beside(&mesh, 16, seed + k);
         shape.layers = shape.layers > 4 ? 4 : shape.layers;
         g = plan_model(&shape, &mesh);
         wrong = wrong_orders(g);
         test_that(wrong == 0, "model %llu: %d orders differ from a plain search",
+                  (unsigned long long)(seed + k), wrong);
+        random_groups(g, seed + k);
+        wrong = wrong_orders(g);
+        test_that(wrong == 0, "model %llu, random groups: %d orders differ",
                   (unsigned long long)(seed + k), wrong);
         synth_free(g);
     }
@@ -185,6 +203,7 @@ static void remove_waits(uint64_t seed)
     Gen *plain = plan_model(&shape, &base), *g;
     Interpretation want;
     synth_ranks(&mesh, min_i64(mesh.leaves, INT64_C(2) << (seed % 3)), seed);
+    synth_beside(&mesh, 8, seed);
     interpret_spread(plain);
     want = run_model(plain, 0);
     g = plan_model(&shape, &mesh);

@@ -80,11 +80,15 @@ static void lay_out(void)
     const int64_t shard[SEGMENTS] = {1024, 2048, 2050};
     const int shards[SEGMENTS] = {RANKS, RANKS / 2, 1};
     for (int s = 0; s < SEGMENTS; s++) {
-        segments[s] = (RtSegment){.name = "s",
-                                  .shards = shards[s],
-                                  .shard_elems = shard[s],
-                                  .elems = shard[s] * shards[s],
-                                  .param_shard = symmetric_bytes};
+        segments[s] =
+            (RtSegment){.name = "s",
+                        .shards = shards[s],
+                        .within = (RtGroup)shards[s] - 1,
+                        .across = (RtGroup)(RANKS - 1) & ~((RtGroup)shards[s] - 1),
+                        .between = shards[s] > GROUP ? GROUP - 1 : 0,
+                        .shard_elems = shard[s],
+                        .elems = shard[s] * shards[s],
+                        .param_shard = symmetric_bytes};
         kept_at[s] = symmetric_bytes + shard[s] * 8;
         symmetric_bytes += (shard[s] + segments[s].elems / GROUP) * 8;
     }
@@ -171,8 +175,7 @@ static void dawdle(uint64_t *own)
 static void start_gather(Rt *rt, int n, Op *op)
 {
     if (op->kept) {
-        rt_kept_gather_start(rt, op->segment, kept_at[op->segment], gathered_at[n],
-                             GROUP);
+        rt_kept_gather_start(rt, op->segment, kept_at[op->segment], gathered_at[n]);
     } else {
         rt_all_gather_start(rt, op->segment, gathered_at[n]);
     }

@@ -156,7 +156,7 @@ static void library_goes_by_rank(void **state)
             fill_ranks(&rt, d, N);
             char *out = malloc(N * rt_dtype_bytes(d)),
                  *tree = malloc(N * rt_dtype_bytes(d));
-            sum_ranks(&rt, (RtGroup){ranks, 1}, 0, out, N);
+            sum_ranks(&rt, (RtGroup)ranks - 1, d, 0, out, N);
             for (int i = 0; i < N; i++) {
                 double sum = value(d, rt.peer[0], i);
                 for (int r = 1; r < ranks; r++) {
@@ -168,7 +168,7 @@ static void library_goes_by_rank(void **state)
                                           : sum));
             }
             t.library_order = false;
-            sum_ranks(&rt, (RtGroup){ranks, 1}, 0, tree, N);
+            sum_ranks(&rt, (RtGroup)ranks - 1, d, 0, tree, N);
             other_than_tree += memcmp(out, tree, N * rt_dtype_bytes(d)) != 0;
             for (int r = 0; r < ranks; r++)
                 free(rt.peer[r]);
@@ -190,7 +190,7 @@ static void tree_is_balanced(void **state)
             Rt rt = {.world_size = ranks, .trainer = &t};
             fill_ranks(&rt, dtypes[k], N);
             char *out = malloc(N * item), *level = malloc((size_t)ranks * N * item);
-            sum_ranks(&rt, (RtGroup){ranks, 1}, 0, out, N);
+            sum_ranks(&rt, (RtGroup)ranks - 1, dtypes[k], 0, out, N);
             for (int r = 0; r < ranks; r++)
                 memcpy(level + (size_t)r * N * item, rt.peer[r], N * item);
             for (int step = 1; step < ranks; step *= 2) /* low bits first */

@@ -217,15 +217,15 @@ static void runs_cover(void **state)
     };
     const int ids[3] = {0, 1, 2};
     const RtSegment segment = {
-        .elems = 6144, .shard_elems = 1024, .shards = 6, .n_params = 3};
+        .elems = 8192, .shard_elems = 1024, .shards = 8, .within = 7, .n_params = 3};
     const RtTrainer t = {.n_params = 3,
                          .params = params,
                          .segments = &segment,
                          .segment_params = ids,
-                         .world_size = 6};
+                         .world_size = 8};
     int64_t seen_elems[3] = {0}, next[3] = {0};
-    for (int rank = 0; rank < 6; rank++) {
-        const Rt rt = {.rank = rank, .world_size = 6, .trainer = &t};
+    for (int rank = 0; rank < 8; rank++) {
+        const Rt rt = {.rank = rank, .world_size = 8, .trainer = &t};
         Seen s = {0};
         rt_shard_runs(&rt, 0, remember, &s);
         for (int i = 0; i < s.n; i++) {

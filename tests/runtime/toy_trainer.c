@@ -152,6 +152,8 @@ static const RtSegment segments[] = {
      .elems = ELEMS0,
      .shard_elems = SHARD0,
      .shards = SHARDS,
+     .within = SHARDS - 1,
+     .across = (WORLD - 1) & ~(SHARDS - 1),
      .first_param = 0,
      .n_params = 2,
      .param_shard = S_PARAM0,
@@ -165,6 +167,8 @@ static const RtSegment segments[] = {
      .elems = ELEMS1,
      .shard_elems = SHARD1,
      .shards = SHARDS,
+     .within = SHARDS - 1,
+     .across = (WORLD - 1) & ~(SHARDS - 1),
      .first_param = 2,
      .n_params = 2,
      .param_shard = S_PARAM1,
@@ -312,11 +316,9 @@ static void finish_leaf(Rt *rt, int64_t round)
 
 static void step(Rt *rt)
 {
-    const int p = rt->rank / SHARDS, k = rt->rank % SHARDS;
     steps_begun++;
     for (int64_t round = 0; round < ROUNDS; round++) {
-        const int64_t leaf =
-            UNSHARDED ? rt->rank * ROUNDS + round : (p * ROUNDS + round) * SHARDS + k;
+        const int64_t leaf = rt_leaf(rt, round);
         for (int64_t i = 0; i < LEAF; i++) {
             one_micro_batch(rt, leaf * LEAF + i, i > 0);
         }
@@ -345,7 +347,8 @@ static const RtTrainer trainer = {
     .generator = "by hand",
     .numerics_hash = NUMERICS,
     .world_size = WORLD,
-    .replicate = COPIES,
+    .data = WORLD - 1,
+    .replicate = (WORLD - 1) & ~(SHARDS - 1),
     .param_dtype = REAL,
     .reduce_dtype = REAL,
     .master_dtype = MASTER,
@@ -355,7 +358,8 @@ static const RtTrainer trainer = {
     .micro_batch = MICRO_BATCH,
     .micro_batches = MICRO_BATCHES,
     .leaves = LEAVES,
-    .accumulate_sharded = !UNSHARDED,
+    .rounds = ROUNDS,
+    .summed_first = UNSHARDED ? 0 : SHARDS - 1,
     .comm_thread = COMM_THREAD,
     .seed = 1,
     .max_skipped = MAX_SKIPPED,

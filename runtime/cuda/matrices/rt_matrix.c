@@ -68,11 +68,9 @@ static void add_part(Exchange *x, const RtPlace *p, int holder, int64_t k)
 
 static void add_matrix(Exchange *x, const RtPlace *p)
 {
-    const int shards = p->segment->shards;
-    const int first = x->back ? 0 : p->matrix->owner / shards * shards;
-    const int ranks = x->back ? x->rt->world_size : shards;
-    for (int r = first; r < first + ranks; r++) {
-        add_part(x, p, r, r % shards);
+    for (int k = 0; k < rt_group_ranks(x->group); k++) {
+        const int holder = rt_group_rank(x->group, p->matrix->owner, k);
+        add_part(x, p, holder, rt_group_index(p->segment->within, holder));
     }
 }
 
@@ -126,12 +124,12 @@ static void exchange(Rt *rt, int batch, bool back, RtGroup group)
 void rt_to_owners_start(Rt *rt, int batch)
 {
     const RtPlace p = rt_place_of(rt->trainer, &rt->trainer->batches[batch], 0);
-    exchange(rt, batch, false, (RtGroup){p.segment->shards, 1});
+    exchange(rt, batch, false, p.segment->within);
 }
 
 void rt_from_owners_start(Rt *rt, int batch)
 {
-    exchange(rt, batch, true, (RtGroup){rt->world_size, 1});
+    exchange(rt, batch, true, (RtGroup)rt->world_size - 1);
 }
 #endif
 

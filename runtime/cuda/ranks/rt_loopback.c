@@ -129,8 +129,7 @@ static void meet(void *unused)
     (void)unused;
     atomic_store(&me->published[RT_GATHER], count);
     rt_ring(this_rank->state->shared);
-    atomic_store(&me->waiting_ranks, this_rank->world_size);
-    atomic_store(&me->waiting_stride, 1);
+    atomic_store(&me->waiting_group, (RtGroup)this_rank->world_size - 1);
     atomic_store(&me->waiting_count, count);
     atomic_store(&me->waiting_segment, -1);
     atomic_store(&me->waiting, RT_GATHER);
@@ -187,7 +186,7 @@ static void gather(Rt *rt, RtGroup group, const void *from, void *out, int64_t b
         enqueue(rt, meet);
         copy(rt, slot(rt->rank), (const char *)from + at, n, cudaMemcpyDeviceToHost);
         enqueue(rt, meet);
-        for (int k = 0; k < group.ranks; k++) {
+        for (int k = 0; k < rt_group_ranks(group); k++) {
             char *to = (char *)out + k * bytes + at;
             if (k == mine) {
                 copy(rt, to, (const char *)from + at, n, cudaMemcpyDeviceToDevice);
@@ -204,7 +203,7 @@ static void exchange(Rt *rt, int stream, RtGroup group, const RtParcel *parcel, 
                      int64_t most_bytes)
 {
     const int mine = rt_group_index(group, rt->rank);
-    const int64_t piece = SLOT_BYTES / group.ranks / PIECE_ALIGN * PIECE_ALIGN;
+    const int64_t piece = SLOT_BYTES / rt_group_ranks(group) / PIECE_ALIGN * PIECE_ALIGN;
     (void)stream; /* both are one */
     for (int64_t at = 0; at < most_bytes; at += piece) {
         int64_t sent[RT_MAX_RANKS] = {0}, received[RT_MAX_RANKS] = {0};

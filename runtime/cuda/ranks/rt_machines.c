@@ -122,11 +122,7 @@ static RtView view_of(RtRankShared *r)
     v.place = atomic_load(&r->place);
     v.waiting = atomic_load(&r->waiting);
     v.waiting_segment = atomic_load(&r->waiting_segment);
-    v.waiting_ranks = atomic_load(&r->waiting_ranks);
-    v.waiting_stride = atomic_load(&r->waiting_stride);
-    if (v.waiting_ranks <= 0 || v.waiting_stride <= 0) { /* half written: nobody yet */
-        v.waiting_ranks = v.waiting_stride = 0;
-    }
+    v.waiting_group = atomic_load(&r->waiting_group);
     v.control_bytes = atomic_load(&r->control_bytes);
     v.mail_bytes = atomic_load(&r->mail_bytes);
     return v;
@@ -241,8 +237,7 @@ static void hear_rank(RtRankShared *r, const RtView *v)
     atomic_store(&r->looked_ns, now - v->looked_ns);
     atomic_store(&r->waiting_count, v->waiting_count);
     atomic_store(&r->waiting_segment, v->waiting_segment);
-    atomic_store(&r->waiting_ranks, v->waiting_ranks);
-    atomic_store(&r->waiting_stride, v->waiting_stride);
+    atomic_store(&r->waiting_group, v->waiting_group);
     atomic_store(&r->waiting, v->waiting);
     r->numerics_hash = v->numerics_hash;
     r->platform_hash = v->platform_hash;
@@ -266,12 +261,9 @@ static bool is_age(int64_t ns)
 /* Whom a rank waits for is looked up by these. */
 static bool makes_sense(const RtView *v)
 {
-    const int ranks = net.trainer->world_size;
+    const RtGroup ranks = (RtGroup)net.trainer->world_size;
     return is_age(v->moved_ns) && is_age(v->looked_ns) && v->waiting >= -1 &&
-           v->waiting < RT_STREAMS && v->waiting_ranks >= 0 &&
-           v->waiting_ranks <= ranks && v->waiting_stride >= 0 &&
-           (int64_t)v->waiting_ranks * v->waiting_stride <= ranks &&
-           (v->waiting_ranks == 0) == (v->waiting_stride == 0) &&
+           v->waiting < RT_STREAMS && v->waiting_group < ranks &&
            v->control_bytes <= RT_SUM_WORDS * sizeof(uint64_t) &&
            v->mail_bytes <= RT_SUM_WORDS * sizeof(uint64_t) &&
            v->place < net.trainer->n_places;

@@ -193,8 +193,7 @@ static ncclConfig_t config_of(int stream)
 static ncclComm_t comm_of(Rt *rt, RtGroup g, int stream)
 {
     for (int i = 0; i < n_comms; i++) {
-        if (comms[i].group.ranks == g.ranks && comms[i].group.stride == g.stride &&
-            comms[i].stream == stream) {
+        if (comms[i].group == g && comms[i].stream == stream) {
             return comms[i].comm;
         }
     }
@@ -203,7 +202,7 @@ static ncclComm_t comm_of(Rt *rt, RtGroup g, int stream)
     }
     Comm *c = &comms[n_comms++];
     *c = (Comm){.group = g, .stream = stream};
-    const int color = rt->rank / (g.ranks * g.stride) * g.stride + rt->rank % g.stride;
+    const int color = (int)((RtGroup)rt->rank & ~g);
     ncclConfig_t config = config_of(stream);
     RT_NCCL_CALL(rt, ncclCommSplit(world, color, rt->rank, &c->comm, &config));
     open_window(rt, c);

@@ -20,15 +20,13 @@ const RtTransport *rt_transport;
 void rt_count_bytes(Rt *rt, int peer, int64_t bytes, int64_t *counter)
 {
     const RtTrainer *t = rt->trainer;
-    const int copy = rt->world_size / (t->replicate > 0 ? t->replicate : 1);
-    const int node = t->node_ranks > 0 ? t->node_ranks : rt->world_size;
-    if (peer == rt->rank) {
-        return;
-    }
-    if (peer / node != rt->rank / node) {
+    const RtGroup apart = (RtGroup)(peer ^ rt->rank); /* in which bits */
+    if (t->node_ranks > 0 && apart >= (RtGroup)t->node_ranks) {
         rt->state->node_bytes += bytes;
     }
-    *(peer / copy == rt->rank / copy ? counter : &rt->state->replicate_bytes) += bytes;
+    if (apart != 0) {
+        *(apart & t->replicate ? &rt->state->replicate_bytes : counter) += bytes;
+    }
 }
 
 /* ---- gathers ----------------------------------------------------------------------- */
@@ -36,7 +34,7 @@ void rt_count_bytes(Rt *rt, int peer, int64_t bytes, int64_t *counter)
 void rt_gather(Rt *rt, RtGroup group, const void *from, void *out, int64_t bytes)
 {
     rt_transport->gather(rt, group, from, out, bytes);
-    for (int k = 0; k < group.ranks; k++) {
+    for (int k = 0; k < rt_group_ranks(group); k++) {
         rt_count_bytes(rt, rt_group_rank(group, rt->rank, k), bytes,
                        &rt->state->gathered_bytes);
     }
@@ -67,26 +65,26 @@ static void sum_parts(Rt *rt, const Parts *p, char *out)
     const RtTrainer *t = rt->trainer;
     const RtGroup g = p->group;
     const int64_t item = (int64_t)rt_dtype_bytes(t->reduce_dtype);
-    const int mine = rt_group_index(g, rt->rank);
+    const int mine = rt_group_index(g, rt->rank), ranks = rt_group_ranks(g);
     const int64_t slice =
-        t->staging_bytes / (g.ranks * item) / RT_GRAIN_ELEMS * RT_GRAIN_ELEMS;
+        t->staging_bytes / (ranks * item) / RT_GRAIN_ELEMS * RT_GRAIN_ELEMS;
     char *staging = rt_local(rt, t->staging_offset);
     RtParcel parcel[RT_MAX_RANKS];
     for (int64_t at = 0; at < p->elems; at += slice) {
         const int64_t own = part_elems(p, mine, at, slice);
-        for (int k = 0; k < g.ranks; k++) {
+        for (int k = 0; k < ranks; k++) {
             parcel[k] = (RtParcel){k, p->base + (k * p->stride + at) * item,
                                    part_elems(p, k, at, slice) * item,
                                    staging + k * slice * item, own * item};
         }
-        rt_transport->exchange(rt, RT_REDUCE, g, parcel, g.ranks, slice * item);
+        rt_transport->exchange(rt, RT_REDUCE, g, parcel, ranks, slice * item);
         if (own > 0) {
             rt_add_parts(rt, rt_gpu.stream[RT_REDUCE],
                          p->base + (mine * p->stride + at) * item, staging, slice, mine,
-                         g.ranks, own, out + at * item);
+                         ranks, own, out + at * item);
         }
     }
-    for (int k = 0; k < g.ranks; k++) {
+    for (int k = 0; k < ranks; k++) {
         rt_count_bytes(rt, rt_group_rank(g, rt->rank, k),
                        part_elems(p, mine, 0, p->elems) * item,
                        &rt->state->reduced_bytes);
@@ -101,11 +99,12 @@ typedef struct Hops {
 
 static Hops hops_of(const Rt *rt, RtGroup group)
 {
-    const int mates = rt->trainer->node_ranks / group.stride;
-    if (mates < 2 || mates >= group.ranks) {
-        return (Hops){1, {1, 1}, group};
+    const int node = rt->trainer->node_ranks;
+    const RtGroup near = node > 0 ? group & (RtGroup)(node - 1) : group;
+    if (near == 0 || near == group) {
+        return (Hops){1, 0, group};
     }
-    return (Hops){2, {mates, group.stride}, {group.ranks / mates, group.stride * mates}};
+    return (Hops){2, near, group & ~near};
 }
 
 /* out = the sum over the group of this rank's part of `elems` at grad, cut into equal
@@ -115,14 +114,14 @@ static void sum_group(Rt *rt, RtGroup group, char *grad, int64_t part, int64_t e
 {
     const int64_t item = (int64_t)rt_dtype_bytes(rt->trainer->reduce_dtype);
     const Hops h = hops_of(rt, group);
-    const int near = rt_group_index(h.near, rt->rank);
+    const int near = rt_group_index(h.near, rt->rank), mates = rt_group_ranks(h.near);
     if (h.count == 2) {
-        for (int node = 0; node < h.far.ranks; node++) {
-            const int64_t first = node * h.near.ranks * part;
+        for (int node = 0; node < rt_group_ranks(h.far); node++) {
+            const int64_t first = node * mates * part;
             const Parts p = {h.near, grad + first * item, part, part, elems - first};
             sum_parts(rt, &p, p.base + near * part * item);
         }
-        const Parts p = {h.far, grad + near * part * item, h.near.ranks * part, part,
+        const Parts p = {h.far, grad + near * part * item, mates * part, part,
                          elems - near * part};
         sum_parts(rt, &p, out);
         return;
@@ -131,19 +130,18 @@ static void sum_group(Rt *rt, RtGroup group, char *grad, int64_t part, int64_t e
     sum_parts(rt, &p, out);
 }
 
-void rt_sum_scatter(Rt *rt, int segment, void *grad, void *result)
+void rt_sum_scatter(Rt *rt, RtGroup group, void *grad, void *result, int64_t part_elems)
 {
     const RtTrainer *t = rt->trainer;
-    const RtSegment *s = &t->segments[segment];
-    const RtGroup group = {s->shards, 1};
+    const int ranks = rt_group_ranks(group);
     if (!t->library_order) {
-        sum_group(rt, group, grad, s->shard_elems, s->elems, result);
+        sum_group(rt, group, grad, part_elems, part_elems * ranks, result);
         return;
     }
-    rt_transport->sum_scatter(rt, group, grad, result, s->shard_elems);
-    for (int k = 0; k < group.ranks; k++) {
-        rt_count_bytes(rt, k + rt->rank / group.ranks * group.ranks,
-                       s->shard_elems * (int64_t)rt_dtype_bytes(t->reduce_dtype),
+    rt_transport->sum_scatter(rt, group, grad, result, part_elems);
+    for (int k = 0; k < ranks; k++) {
+        rt_count_bytes(rt, rt_group_rank(group, rt->rank, k),
+                       part_elems * (int64_t)rt_dtype_bytes(t->reduce_dtype),
                        &rt->state->reduced_bytes);
     }
 }
@@ -155,27 +153,25 @@ static void spread(Rt *rt, const Parts *p)
     const int mine = rt_group_index(p->group, rt->rank);
     const int64_t own = part_elems(p, mine, 0, p->elems);
     RtParcel parcel[RT_MAX_RANKS];
-    for (int k = 0; k < p->group.ranks; k++) {
+    const int ranks = rt_group_ranks(p->group);
+    for (int k = 0; k < ranks; k++) {
         const int64_t theirs = part_elems(p, k, 0, p->elems);
         parcel[k] = (RtParcel){k, p->base + mine * p->stride * item, own * item,
                                p->base + k * p->stride * item, theirs * item};
         rt_count_bytes(rt, rt_group_rank(p->group, rt->rank, k), theirs * item,
                        &rt->state->reduced_bytes);
     }
-    rt_transport->exchange(rt, RT_REDUCE, p->group, parcel, p->group.ranks,
-                           p->elems * item);
+    rt_transport->exchange(rt, RT_REDUCE, p->group, parcel, ranks, p->elems * item);
 }
 
-void rt_sum_in_place(Rt *rt, int segment, void *grad)
+void rt_sum_in_place(Rt *rt, RtGroup group, void *grad, int64_t elems)
 {
     const RtTrainer *t = rt->trainer;
-    const RtSegment *s = &t->segments[segment];
-    const RtGroup group = {rt->world_size / s->shards, s->shards};
-    const int64_t elems = s->shard_elems;
+    const int ranks = rt_group_ranks(group);
     const int64_t item = (int64_t)rt_dtype_bytes(t->reduce_dtype);
     /* of whole grains; the last slices may be short, or empty */
     const int64_t grains = (elems + RT_GRAIN_ELEMS - 1) / RT_GRAIN_ELEMS;
-    const int64_t slice = (grains + group.ranks - 1) / group.ranks * RT_GRAIN_ELEMS;
+    const int64_t slice = (grains + ranks - 1) / ranks * RT_GRAIN_ELEMS;
     const int64_t first = rt_group_index(group, rt->rank) * slice;
     if (t->library_order) {
         rt_transport->sum_in_place(rt, group, grad, elems);
