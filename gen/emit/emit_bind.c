@@ -189,7 +189,7 @@ static int role_buffer(const Gen *g, const Instr *i, const SpanArg *a, const cha
     case ARG_SCRATCH:
         return i->scratch;
     case ARG_LOGITS:
-        return i->result;
+        return i->logits;
     default:
         break;
     }

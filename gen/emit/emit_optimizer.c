@@ -136,7 +136,7 @@ static const Buffer *batch_buffer(const Gen *g, int batch, bool owned)
 {
     for (int id = g->prog.first[VARIANT_END]; id < g->prog.ins.count; id++) {
         const Instr *i = &g->prog.ins.items[id];
-        int buffer = owned ? i->result : i->scratch;
+        int buffer = owned ? i->to : i->with;
 
         if (i->kind == INS_MATRICES && i->batch == batch)
             return buffer < 0 ? NULL : &g->prog.bufs.items[buffer];

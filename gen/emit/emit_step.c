@@ -75,12 +75,12 @@ static void push_merge(Steps *s, const Instr *i)
 {
     lua_State *L = s->e->L;
     const Segment *seg = &s->g->segments.items[i->segment];
-    const Buffer *node = &s->p->bufs.items[i->result];
+    const Buffer *node = &s->p->bufs.items[i->to];
     int64_t elems = node->kind == BUF_GRAD_SHARD ? seg->shard_elems : seg->elems;
 
     emit_str(L, "node", gen_printf(s->g, "%s(rt, %s)", bind_space(node), node->macro));
     emit_str(L, "partials",
-             gen_printf(s->g, "rt_local(rt, %s)", buffer_macro(s, i->grad)));
+             gen_printf(s->g, "rt_local(rt, %s)", buffer_macro(s, i->with)));
     emit_int(L, "elems", elems);
 }
 
@@ -88,17 +88,17 @@ static void push_gather(Steps *s, const Instr *i)
 {
     lua_State *L = s->e->L;
 
-    emit_str(L, "buffer", buffer_macro(s, i->gathered));
-    if (s->p->bufs.items[i->in].kind == BUF_KEPT)
-        emit_str(L, "kept", buffer_macro(s, i->in));
+    emit_str(L, "buffer", buffer_macro(s, i->to));
+    if (s->p->bufs.items[i->from].kind == BUF_KEPT)
+        emit_str(L, "kept", buffer_macro(s, i->from));
 }
 
 static void push_keep(Steps *s, const Instr *i)
 {
     lua_State *L = s->e->L;
 
-    emit_str(L, "buffer", buffer_macro(s, i->gathered));
-    emit_str(L, "kept", buffer_macro(s, i->out));
+    emit_str(L, "buffer", buffer_macro(s, i->from));
+    emit_str(L, "kept", buffer_macro(s, i->to));
 }
 
 static void push_span(Steps *s, const Instr *i)
@@ -118,14 +118,14 @@ static void push_span(Steps *s, const Instr *i)
 static void push_reduce_scatter(Steps *s, const Instr *i)
 {
     emit_str(s->e->L, "call", "rt_reduce_scatter_start");
-    emit_str(s->e->L, "grad", buffer_macro(s, i->grad));
-    emit_str(s->e->L, "result", buffer_macro(s, i->result));
+    emit_str(s->e->L, "grad", buffer_macro(s, i->from));
+    emit_str(s->e->L, "result", buffer_macro(s, i->to));
 }
 
 static void push_all_reduce(Steps *s, const Instr *i)
 {
     emit_str(s->e->L, "call", "rt_all_reduce_start");
-    emit_str(s->e->L, "grad", buffer_macro(s, i->grad));
+    emit_str(s->e->L, "grad", buffer_macro(s, i->from));
 }
 
 static void push_matrices(Steps *s, const Instr *i)
@@ -227,9 +227,8 @@ static const char *fingerprint(Steps *s, const Part *part)
         const Instr *i = &s->p->ins.items[n];
 
         text_printf(&t, "%d %d %d %d %d %d %d %d %d %d %d %d %d %d %d:", i->kind,
-                    i->block, i->piece, i->segment, i->phase, i->gathered, i->in, i->out,
-                    i->d_in, i->d_out, i->saved, i->dropped, i->scratch, i->grad,
-                    i->result);
+                    i->block, i->piece, i->segment, i->phase, i->from, i->to, i->in,
+                    i->out, i->d_in, i->d_out, i->saved, i->dropped, i->scratch, i->with);
         for (int k = 0; k < i->n_waits; k++)
             if (is_start(&s->p->ins.items[i->waits[k]]))
                 text_printf(&t, " %d", ticket_of(s, &s->p->ins.items[i->waits[k]]));

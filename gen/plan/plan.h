@@ -87,9 +87,6 @@ static inline const Span *ins_span(const Gen *g, const Instr *i)
 
 /* ---- schedule.c ------------------------------------------------------------------ */
 
-bool ins_is_collective(const Instr *i);
-/* Its completion here also means that peers no longer read this rank's buffers for it. */
-bool ins_is_closed(const Instr *i);
 /* Does collective c join all ranks of the group (and perhaps more)? */
 bool ins_joins(const Instr *c, RankBits group);
 /* Which variants may directly follow v in the endless run of steps: a bit set of 1 <<
@@ -102,9 +99,6 @@ unsigned variant_successors(const Gen *g, int v);
 int ins_implied(const Program *p, int id, int pred[2]);
 /* Happens-before of the program with the waits it has now. */
 void schedule_closure(Gen *g, Program *p);
-const char *ins_place(Gen *g, const Instr *i); /* of a span: "layers.7.mlp_up" */
-const char *ins_label(Gen *g,
-                      const Instr *i); /* "layers.7 forward", for reasons and dumps */
 
 /* Remote accesses that may still run when a variant begins (peers lag), against writes in
  * it that no collective of their group separates from them. Calls hit for every (reader,
@@ -197,7 +191,18 @@ int64_t plan_params(const Gen *g);
 /* ---- kinds.c --------------------------------------------------------------------- */
 
 const char *buf_kind_name(BufKind k);
-const char *ins_kind_name(InsKind k);
+const InsRule *ins_rule(InsKind k);
+static inline bool ins_is_collective(const Instr *i)
+{
+    return ins_rule(i->kind)->collective;
+}
+static inline bool ins_is_closed(const Instr *i)
+{
+    return ins_rule(i->kind)->closed;
+}
+const char *ins_place(Gen *g, const Instr *i); /* of a span: "layers.7.mlp_up" */
+const char *ins_label(Gen *g, const Instr *i); /* "layers.7 forward" */
+const char *ins_done(Gen *g, const Instr *i);  /* "the weights of layers.7 are here" */
 const char *stream_name(StreamId s);
 const char *prefetch_order_name(PrefetchOrder o);
 

@@ -30,76 +30,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool ins_is_collective(const Instr *i)
-{
-    return i->kind == INS_ALL_GATHER || i->kind == INS_REDUCE_SCATTER ||
-           i->kind == INS_ALL_REDUCE || i->kind == INS_NORM_REDUCE ||
-           i->kind == INS_TO_OWNERS || i->kind == INS_FROM_OWNERS;
-}
-
-/* The runtime's promise (rt.h): a reduction is over when all ranks have read, so that its
- * gradient buffer may be written again; so is a batch's way to its owners, or back.
- * Everything follows from this one place. */
-enum { REDUCTIONS_ARE_CLOSED = 1 };
-
-bool ins_is_closed(const Instr *i)
-{
-    return i->kind == INS_NORM_REDUCE ||
-           (REDUCTIONS_ARE_CLOSED &&
-            (i->kind == INS_REDUCE_SCATTER || i->kind == INS_ALL_REDUCE ||
-             i->kind == INS_TO_OWNERS || i->kind == INS_FROM_OWNERS));
-}
-
 bool ins_joins(const Instr *c, RankBits group)
 {
     return ins_is_collective(c) && (group & ~c->group) == 0;
-}
-
-const char *ins_place(Gen *g, const Instr *i)
-{
-    const Block *b = &g->blocks.items[i->block];
-
-    return i->piece < 0
-               ? b->name
-               : gen_printf(g, "%s.%s", b->name, b->cls->pieces.items[i->piece].name);
-}
-
-const char *ins_label(Gen *g, const Instr *i)
-{
-    const char *seg = i->segment >= 0 ? g->segments.items[i->segment].name : "";
-    const char *phase = phase_name(i->phase);
-    const char *batch = i->batch >= 0 ? g->batches.items[i->batch].name : "";
-    switch (i->kind) {
-    case INS_ALL_GATHER:
-        return gen_printf(g, "gather of %s for its %s", seg, phase);
-    case INS_KEEP:
-        return gen_printf(g, "keeping a part of %s", seg);
-    case INS_SPAN:
-        return gen_printf(g, "%s %s", ins_place(g, i), phase);
-    case INS_REDUCE_SCATTER:
-        return gen_printf(g, "reduction of %s", seg);
-    case INS_ALL_REDUCE:
-        return gen_printf(g, "sum of %s over copies", seg);
-    case INS_MERGE:
-        return gen_printf(g, "merge of %s", seg);
-    case INS_NORM:
-        return gen_printf(g, "norm of %s", seg);
-    case INS_NORM_REDUCE:
-        return "norm reduction";
-    case INS_UPDATE:
-        return gen_printf(g, "update of %s", seg);
-    case INS_MOMENTUM:
-        return gen_printf(g, "momentum of the matrices of %s", seg);
-    case INS_TO_OWNERS:
-        return gen_printf(g, "way of the matrices of %s to their owners", batch);
-    case INS_MATRICES:
-        return gen_printf(g, "matrices of %s", batch);
-    case INS_FROM_OWNERS:
-        return gen_printf(g, "way of the matrices of %s back", batch);
-    case INS_STEP:
-        return gen_printf(g, "step of the matrices of %s", seg);
-    }
-    gen_die("instruction kind %d", (int)i->kind);
 }
 
 unsigned variant_successors(const Gen *g, int v)
@@ -401,24 +334,9 @@ static void want(Scheduler *s, int id, const char *why)
 static const char *why_data(Scheduler *s, const Instr *from, const Instr *to, bool reads)
 {
     Gen *g = s->g;
-    switch (from->kind) {
-    case INS_ALL_GATHER:
-        return gen_printf(g, "the weights of %s are here",
-                          g->segments.items[from->segment].name);
-    case INS_REDUCE_SCATTER:
-        return gen_printf(g, "the gradient of %s is summed over ranks",
-                          g->segments.items[from->segment].name);
-    case INS_ALL_REDUCE:
-        return gen_printf(g, "the gradient of %s is summed over copies",
-                          g->segments.items[from->segment].name);
-    case INS_TO_OWNERS:
-        return gen_printf(g, "the matrices of %s are with their owners",
-                          g->batches.items[from->batch].name);
-    case INS_FROM_OWNERS:
-        return gen_printf(g, "the matrices of %s are back",
-                          g->batches.items[from->batch].name);
-    default:
-        break;
+    const char *done = ins_done(g, from);
+    if (done) {
+        return done;
     }
     if (reads && (to->kind == INS_REDUCE_SCATTER || to->kind == INS_ALL_REDUCE)) {
         return gen_printf(g, "the gradient of %s is complete",

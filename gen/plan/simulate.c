@@ -85,19 +85,14 @@ int64_t ins_picoseconds(const Gen *g, const Instr *i)
     const Rates r = rates_of(g);
     const Model *m = &g->model;
     const Segment *s = i->segment >= 0 ? &g->segments.items[i->segment] : NULL;
-    switch (i->kind) {
-    case INS_ALL_GATHER:
-    case INS_REDUCE_SCATTER:
-    case INS_ALL_REDUCE:
-    case INS_NORM_REDUCE:
-    case INS_TO_OWNERS:
-    case INS_FROM_OWNERS:
+    if (ins_rule(i->kind)->collective)
         return moved_picoseconds(g, i->moved_bytes);
+    switch (i->kind) {
     case INS_SPAN:
         return math_picoseconds(g, ins_span(g, i)->flops,
                                 (double)ins_span(g, i)->traffic_bytes);
     case INS_KEEP: /* reads and writes this rank's part */
-        return math_picoseconds(g, 0, 2.0 * (double)g->prog.bufs.items[i->out].bytes);
+        return math_picoseconds(g, 0, 2.0 * (double)g->prog.bufs.items[i->to].bytes);
     case INS_MERGE: {
         bool sharded = m->accumulate_sharded || !plan_collectives(g);
         return ps_of(3.0 * (double)(sharded ? s->shard_elems : s->elems) *
@@ -117,15 +112,17 @@ int64_t ins_picoseconds(const Gen *g, const Instr *i)
     case INS_MOMENTUM: /* reads the gradient, reads and writes the moment, writes */
         return ps_of((double)s->shard_elems * (2.0 * dtype_bytes(m->moments_dtype) +
                                                dtype_bytes(m->reduce_dtype)) +
-                         (double)g->prog.bufs.items[i->in].bytes,
+                         (double)g->prog.bufs.items[i->to].bytes,
                      r.memory_per_us);
     case INS_MATRICES: /* of the rank that has most to do */
         return times(m->target == TARGET_CUDA ? F32_SLOWER : 1,
                      math_picoseconds(g, i->flops, 0));
     case INS_STEP: /* reads and writes the master, reads */
         return ps_of((double)s->shard_elems * 2.0 * dtype_bytes(m->master_dtype) +
-                         (double)g->prog.bufs.items[i->in].bytes,
+                         (double)g->prog.bufs.items[i->from].bytes,
                      r.memory_per_us);
+    default:
+        break;
     }
     gen_die("instruction kind %d", (int)i->kind);
 }

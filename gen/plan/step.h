@@ -101,7 +101,20 @@ typedef enum {
     INS_MATRICES,        /* batch: the optimizer's op on those that this rank owns */
     INS_FROM_OWNERS,     /* batch: this rank's parts of the results */
     INS_STEP,            /* segment: of matrices, the update of this rank's shard */
+    N_INS_KINDS
 } InsKind;
+
+/* What there is to know of a kind (kinds.c): passes ask here. */
+typedef struct InsRule {
+    const char *name;        /* "all_gather" */
+    StreamId stream;
+    bool collective;         /* joins the ranks of a group */
+    bool closed;             /* and its completion here says that peers no longer read this
+                                rank's buffers for it: the runtime's promise (rt.h) */
+    /* For people: @ stands for its segment, batch or span, # for its phase. */
+    const char *label;       /* "gather of @ for its #" */
+    const char *done;        /* of a collective, when it is complete */
+} InsRule;
 
 /* EVAL is no part of a step: it runs between two of them, as often as the runtime likes. */
 typedef enum { VARIANT_EVAL, VARIANT_LOCAL, VARIANT_LAST, VARIANT_END, N_VARIANTS } Variant;
@@ -157,13 +170,15 @@ typedef struct Instr {
     int n_waits;
     int *waits;              /* ids on other streams that must be complete first (schedule.c) */
     const char **wait_why;   /* reason beside each wait, for the reader */
-    int gathered;            /* INS_ALL_GATHER, INS_SPAN...: main buffers by role, -1 if none */
-    int in, out, d_in, d_out, saved, scratch; /* INS_SPAN */
+    int from, to;            /* buffers that all but spans read and write, equal where in place;
+                                -1: none, or several */
+    int with;                /* INS_MERGE: the partial sums; INS_MATRICES: the workspace */
+    int in, out, d_in, d_out, saved, scratch, logits; /* INS_SPAN */
     int dropped;             /* of KEEP_SOME: what is computed again, beside saved */
-    int grad;                /* buffer the reduction reads */
-    int result;              /* buffer the reduction writes; INS_SPAN: logits */
     double flops;
-    int64_t moved_bytes;     /* collectives: received by this rank from others */
+    Dtype dtype;             /* collectives: of what is gathered or summed, */
+    int64_t elems;           /* of it: a gather, a reduce_scatter: one part; an all_reduce: all */
+    int64_t moved_bytes;     /* received by this rank from others */
 } Instr;
 
 typedef struct Program {

@@ -116,7 +116,7 @@ int unroll_buffer(Unroller *u, BufKind kind, Space space, const char *name,
                   const char *what, int64_t bytes);
 int unroll_flat(Unroller *u, BufKind kind, Space space, const char *prefix,
                 const Segment *s, Dtype dtype, int64_t elems, int64_t levels);
-Instr *unroll_ins(Unroller *u, InsKind kind, StreamId stream);
+Instr *unroll_ins(Unroller *u, InsKind kind);
 void unroll_touch(Unroller *u, Instr *i, int buffer, bool write, bool remote);
 
 /* unroll_end.c */

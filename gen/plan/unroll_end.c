@@ -77,9 +77,9 @@ static void touch_directions(Unroller *u, Instr *i, const Batch *b, bool write,
     }
 }
 
-static Instr *batch_ins(Unroller *u, InsKind kind, StreamId stream, const Batch *b)
+static Instr *batch_ins(Unroller *u, InsKind kind, const Batch *b)
 {
-    Instr *i = unroll_ins(u, kind, stream);
+    Instr *i = unroll_ins(u, kind);
     i->batch = b->id;
     i->unit = u->g->segments.items[b->first_segment].unit;
     return i;
@@ -94,19 +94,20 @@ static void shard_updates(Unroller *u, InsKind kind, const Batch *b)
         if (!in_batch(u, b, s)) {
             continue;
         }
-        i = batch_ins(u, kind, STREAM_COMPUTE, b);
+        i = batch_ins(u, kind, b);
         i->segment = s;
         i->unit = u->g->segments.items[s].unit;
-        i->in = u->direction[s];
         unroll_touch(u, i, u->control, false, false);
         unroll_touch(u, i, u->direction[s], momentum, false);
         if (momentum) {
-            i->grad = u->grad_shard[s];
-            unroll_touch(u, i, i->grad, false, false);
+            i->from = u->grad_shard[s];
+            i->to = u->direction[s];
+            unroll_touch(u, i, i->from, false, false);
             unroll_touch(u, i, u->moment1[s], true, false);
         } else {
-            i->result = u->param_shard[s];
-            unroll_touch(u, i, i->result, true, false);
+            i->from = u->direction[s];
+            i->to = u->param_shard[s];
+            unroll_touch(u, i, i->to, true, false);
             unroll_touch(u, i, u->master[s], true, false);
         }
     }
@@ -129,36 +130,36 @@ static void to_owners(Unroller *u, const Batch *b)
     RankBits within = u->g->segments.items[b->first_segment].within;
     shard_updates(u, INS_MOMENTUM, b);
     if (within) {
-        Instr *i = batch_ins(u, INS_TO_OWNERS, STREAM_GATHER, b);
+        Instr *i = batch_ins(u, INS_TO_OWNERS, b);
         i->group = within;
-        i->result = u->owned[b->id];
+        i->to = u->owned[b->id];
         i->moved_bytes = most_moved(u->g, b->id, true);
         touch_directions(u, i, b, false, false);
         touch_directions(u, i, b, false, true);
-        unroll_touch(u, i, i->result, true, false);
+        unroll_touch(u, i, i->to, true, false);
     }
 }
 
 static void compute(Unroller *u, const Batch *b)
 {
     bool whole = !u->g->segments.items[b->first_segment].within;
-    Instr *i = batch_ins(u, INS_MATRICES, STREAM_COMPUTE, b);
-    i->scratch = u->workspace[b->id];
+    Instr *i = batch_ins(u, INS_MATRICES, b);
+    i->with = u->workspace[b->id];
     i->flops = matrices_most_flops(u->g, b->id);
-    i->result = u->owned[b->id];
+    i->from = i->to = u->owned[b->id];
     if (whole) {
-        touch_directions(u, i, b, i->result < 0, false);
+        touch_directions(u, i, b, i->to < 0, false);
     }
-    unroll_touch(u, i, i->result, true, false);
-    unroll_touch(u, i, i->scratch, true, false);
+    unroll_touch(u, i, i->to, true, false);
+    unroll_touch(u, i, i->with, true, false);
     unroll_touch(u, i, u->control, false, false);
-    if (i->result >= 0) {
-        Instr *back = batch_ins(u, INS_FROM_OWNERS, STREAM_REDUCE, b);
+    if (i->to >= 0) {
+        Instr *back = batch_ins(u, INS_FROM_OWNERS, b);
         back->group = u->g->model.mesh.all;
-        back->in = u->owned[b->id];
+        back->from = u->owned[b->id];
         back->moved_bytes = most_moved(u->g, b->id, false);
-        unroll_touch(u, back, back->in, false, false);
-        unroll_touch(u, back, back->in, false, true);
+        unroll_touch(u, back, back->from, false, false);
+        unroll_touch(u, back, back->from, false, true);
         touch_directions(u, back, b, true, false);
     }
 }
@@ -196,14 +197,14 @@ void unroll_end(Unroller *u)
         if (!g->segments.items[s].trainable) {
             continue;
         }
-        i = unroll_ins(u, INS_NORM, STREAM_COMPUTE);
+        i = unroll_ins(u, INS_NORM);
         i->segment = s;
         i->unit = g->segments.items[s].unit;
-        i->grad = u->grad_shard[s];
-        unroll_touch(u, i, u->grad_shard[s], false, false);
+        i->from = u->grad_shard[s];
+        unroll_touch(u, i, i->from, false, false);
         unroll_touch(u, i, u->control, true, false);
     }
-    i = unroll_ins(u, INS_NORM_REDUCE, STREAM_COMPUTE);
+    i = unroll_ins(u, INS_NORM_REDUCE);
     i->group = g->model.mesh.all;
     i->moved_bytes = (g->model.mesh.world_size - 1) *
                      (int64_t)(SUPERACC_WORDS * 8 + g->model.micro_batches * 8);
@@ -213,13 +214,13 @@ void unroll_end(Unroller *u)
             (g->batches.count && matrix_most_others(g, &g->segments.items[s]) == 0)) {
             continue;
         }
-        i = unroll_ins(u, INS_UPDATE, STREAM_COMPUTE);
+        i = unroll_ins(u, INS_UPDATE);
         i->segment = s;
         i->unit = g->segments.items[s].unit;
-        i->grad = u->grad_shard[s];
-        i->result = u->param_shard[s];
-        unroll_touch(u, i, u->grad_shard[s], false, false);
-        unroll_touch(u, i, u->param_shard[s], true, false);
+        i->from = u->grad_shard[s];
+        i->to = u->param_shard[s];
+        unroll_touch(u, i, i->from, false, false);
+        unroll_touch(u, i, i->to, true, false);
         unroll_touch(u, i, u->master[s], true, false);
         unroll_touch(u, i, u->moment1[s], true, false);
         unroll_touch(u, i, u->moment2[s], true, false);

@@ -9,16 +9,17 @@
 
 /* ---- instructions ---------------------------------------------------------------- */
 
-Instr *unroll_ins(Unroller *u, InsKind kind, StreamId stream)
+Instr *unroll_ins(Unroller *u, InsKind kind)
 {
     Instr *i = gen_push(u->g, &u->p->ins);
     i->id = u->p->ins.count - 1;
     i->kind = kind;
     i->variant = u->variant;
-    i->stream = stream;
+    i->stream = ins_rule(kind)->stream;
     i->block = i->piece = i->unit = i->segment = i->batch = -1;
-    i->gathered = i->in = i->out = i->d_in = i->d_out = i->saved = i->scratch = -1;
-    i->grad = i->result = i->dropped = -1;
+    i->from = i->to = i->with = -1;
+    i->in = i->out = i->d_in = i->d_out = i->saved = i->scratch = -1;
+    i->logits = i->dropped = -1;
     i->phase = PHASE_FORWARD;
     return i;
 }
@@ -65,36 +66,35 @@ static int weight_buffer(const Unroller *u, int pos, int segment)
 void unroll_gather(Unroller *u, const Instance *inst)
 {
     const Segment *s = &u->g->segments.items[inst->segment];
-    Instr *i = unroll_ins(u, INS_ALL_GATHER, STREAM_GATHER);
-    int64_t ranks;
+    Instr *i = unroll_ins(u, INS_ALL_GATHER);
     i->segment = s->id;
     i->unit = s->unit;
     i->phase = part_of(u->seq[inst->first].phase);
     if (u->variant == VARIANT_EVAL && i->phase != PHASE_FORWARD) {
         i->phase = PHASE_EVALUATE;
     }
-    i->gathered = inst->buffer;
-    i->in = inst->from_kept ? u->kept[s->id] : u->param_shard[s->id];
+    i->to = inst->buffer;
+    i->from = inst->from_kept ? u->kept[s->id] : u->param_shard[s->id];
     i->group = inst->from_kept ? s->between : s->within;
-    ranks = group_ranks(i->group);
-    i->moved_bytes =
-        (ranks - 1) * (s->elems / ranks) * dtype_bytes(u->g->model.param_dtype);
+    i->dtype = u->g->model.param_dtype;
+    i->elems = s->elems / group_ranks(i->group);
+    i->moved_bytes = (group_ranks(i->group) - 1) * i->elems * dtype_bytes(i->dtype);
     unroll_touch(u, i, inst->buffer, true, false);
-    unroll_touch(u, i, i->in, false, false);
-    unroll_touch(u, i, i->in, false, true);
+    unroll_touch(u, i, i->from, false, false);
+    unroll_touch(u, i, i->from, false, true);
 }
 
 /* After the last reader of the forward, from the buffer that it read. */
 void unroll_keep(Unroller *u, int segment)
 {
     const Segment *s = &u->g->segments.items[segment];
-    Instr *i = unroll_ins(u, INS_KEEP, STREAM_COMPUTE);
+    Instr *i = unroll_ins(u, INS_KEEP);
     i->segment = segment;
     i->unit = s->unit;
-    i->gathered = weight_buffer(u, u->keep_at[segment], segment);
-    i->out = u->kept[segment];
-    unroll_touch(u, i, i->gathered, false, false);
-    unroll_touch(u, i, i->out, true, false);
+    i->from = weight_buffer(u, u->keep_at[segment], segment);
+    i->to = u->kept[segment];
+    unroll_touch(u, i, i->from, false, false);
+    unroll_touch(u, i, i->to, true, false);
 }
 
 /* Elements that the group's first rank reads from others to sum its part of elems. */
@@ -115,18 +115,20 @@ static int64_t summed_elems(const Unroller *u, RankBits group, int64_t part,
 void unroll_reduce(Unroller *u, int segment)
 {
     const Segment *s = &u->g->segments.items[segment];
-    Instr *i = unroll_ins(u, INS_REDUCE_SCATTER, STREAM_REDUCE);
+    Instr *i = unroll_ins(u, INS_REDUCE_SCATTER);
     i->segment = segment;
     i->unit = s->unit;
     i->phase = PHASE_BACKWARD;
     i->group = s->within;
-    i->grad = u->grad[segment];
-    i->result = u->grad_shard[segment];
-    i->moved_bytes = summed_elems(u, i->group, s->shard_elems, s->elems) *
-                     dtype_bytes(u->g->model.reduce_dtype);
-    unroll_touch(u, i, i->grad, mesh_two_hops(u->g, i->group), false);
-    unroll_touch(u, i, i->grad, false, true);
-    unroll_touch(u, i, i->result, true, false);
+    i->from = u->grad[segment];
+    i->to = u->grad_shard[segment];
+    i->dtype = u->g->model.reduce_dtype;
+    i->elems = s->shard_elems;
+    i->moved_bytes =
+        summed_elems(u, i->group, i->elems, s->elems) * dtype_bytes(i->dtype);
+    unroll_touch(u, i, i->from, mesh_two_hops(u->g, i->group), false);
+    unroll_touch(u, i, i->from, false, true);
+    unroll_touch(u, i, i->to, true, false);
     if (u->staging >= 0)
         unroll_touch(u, i, u->staging, true, false);
     u->reduce_order[u->n_reduces++] = segment;
@@ -137,7 +139,7 @@ void unroll_reduce(Unroller *u, int segment)
 void unroll_all_reduce(Unroller *u, int segment)
 {
     const Segment *s = &u->g->segments.items[segment];
-    Instr *i = unroll_ins(u, INS_ALL_REDUCE, STREAM_REDUCE);
+    Instr *i = unroll_ins(u, INS_ALL_REDUCE);
     int64_t copies = group_ranks(s->across);
     int64_t slice = min_i64(
         s->shard_elems, round_up((s->shard_elems + copies - 1) / copies, GRAIN_ELEMS));
@@ -145,12 +147,13 @@ void unroll_all_reduce(Unroller *u, int segment)
     i->unit = s->unit;
     i->phase = PHASE_BACKWARD;
     i->group = s->across;
-    i->grad = i->result = u->grad_shard[segment];
-    i->moved_bytes =
-        (summed_elems(u, i->group, slice, s->shard_elems) + s->shard_elems - slice) *
-        dtype_bytes(u->g->model.reduce_dtype);
-    unroll_touch(u, i, i->result, true, false);
-    unroll_touch(u, i, i->result, false, true);
+    i->from = i->to = u->grad_shard[segment];
+    i->dtype = u->g->model.reduce_dtype;
+    i->elems = s->shard_elems;
+    i->moved_bytes = (summed_elems(u, i->group, slice, i->elems) + i->elems - slice) *
+                     dtype_bytes(i->dtype);
+    unroll_touch(u, i, i->to, true, false);
+    unroll_touch(u, i, i->to, false, true);
     if (u->staging >= 0)
         unroll_touch(u, i, u->staging, true, false);
 }
@@ -159,14 +162,14 @@ void unroll_merge(Unroller *u, int segment)
 {
     const Segment *s = &u->g->segments.items[segment];
     bool sharded = u->g->model.accumulate_sharded || !plan_collectives(u->g);
-    Instr *i = unroll_ins(u, INS_MERGE, STREAM_COMPUTE);
+    Instr *i = unroll_ins(u, INS_MERGE);
     i->segment = segment;
     i->unit = s->unit;
     i->phase = PHASE_BACKWARD;
-    i->grad = u->partials[segment];
-    i->result = sharded ? u->grad_shard[segment] : u->grad[segment];
-    unroll_touch(u, i, i->result, true, false);
-    unroll_touch(u, i, i->grad, true, false);
+    i->from = i->to = sharded ? u->grad_shard[segment] : u->grad[segment];
+    i->with = u->partials[segment];
+    unroll_touch(u, i, i->to, true, false);
+    unroll_touch(u, i, i->with, true, false);
 }
 
 /* ---- spans ----------------------------------------------------------------------- */
@@ -198,9 +201,6 @@ static void bind_params(Unroller *u, Instr *i, int pos, const Block *b)
             unroll_touch(u, i, buffer, false, false);
             bind(u, i->id, p, buffer, param->offset_elems * dtype_bytes(m->param_dtype),
                  false, false);
-            if (i->gathered < 0 || u->g->segments.items[param->segment].unit == i->unit) {
-                i->gathered = buffer;
-            }
         }
         if (use->writes[ph][p]) {
             int buffer = u->grad[param->segment];
@@ -208,9 +208,6 @@ static void bind_params(Unroller *u, Instr *i, int pos, const Block *b)
             bind(u, i->id, p, buffer, param->offset_elems * dtype_bytes(m->reduce_dtype),
                  true, u->param_written[param->id]);
             u->param_written[param->id] = true;
-            if (i->grad < 0 || u->g->segments.items[param->segment].unit == i->unit) {
-                i->grad = buffer;
-            }
         }
     }
 }
@@ -255,8 +252,8 @@ static void touch_arg(Unroller *u, Instr *i, const SpanArg *a, const Block *b)
     case ARG_LOSS_SCALE: /* a number */
         break;
     case ARG_LOGITS:
-        i->result = u->logits;
-        unroll_touch(u, i, i->result, true, false);
+        i->logits = u->logits;
+        unroll_touch(u, i, i->logits, true, false);
         break;
     case ARG_SAVED: /* the backward may overwrite what it no longer needs */
         i->saved =
@@ -281,7 +278,7 @@ void unroll_span(Unroller *u, int pos)
     const SeqSpan *s = &u->seq[pos];
     const Block *b = &u->g->blocks.items[s->block];
     const Span *span = block_span(b, s->piece, s->phase);
-    Instr *i = unroll_ins(u, INS_SPAN, STREAM_COMPUTE);
+    Instr *i = unroll_ins(u, INS_SPAN);
     i->block = s->block;
     i->piece = s->piece;
     i->unit = s->unit;

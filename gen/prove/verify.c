@@ -259,7 +259,7 @@ static const char *check_span(Gen *g, const Instr *i, int *next_binding)
                     : s->args[a].kind == ARG_DOUT    ? i->d_out
                     : s->args[a].kind == ARG_SAVED   ? max_int(i->saved, i->dropped)
                     : s->args[a].kind == ARG_SCRATCH ? i->scratch
-                    : s->args[a].kind == ARG_LOGITS  ? i->result
+                    : s->args[a].kind == ARG_LOGITS  ? i->logits
                                                      : 0;
         if (needs < 0) {
             return gen_printf(g, "%s: argument %d has no buffer", ins_label(g, i), a);
@@ -403,7 +403,7 @@ static const char *check_eval(Gen *g)
             if (i->kind != like->kind || i->phase != like->phase ||
                 i->block != like->block || i->segment != like->segment ||
                 i->saved != like->saved || i->out != like->out ||
-                i->gathered != like->gathered) {
+                i->to != like->to) {
                 return gen_printf(g, "evaluation: %s is not the last micro-step's %s",
                                   ins_label(g, i), ins_label(g, like));
             }
@@ -447,7 +447,7 @@ const char *verify_unroll(Gen *g)
 static const char *check_members(Gen *g, const Instr *i)
 {
     const Segment *s = i->segment >= 0 ? &g->segments.items[i->segment] : NULL;
-    const Buffer *from = i->in >= 0 ? &g->prog.bufs.items[i->in] : NULL;
+    const Buffer *from = i->from >= 0 ? &g->prog.bufs.items[i->from] : NULL;
     const bool all = i->kind == INS_NORM_REDUCE || i->kind == INS_FROM_OWNERS;
     RankBits want =
         i->kind == INS_REDUCE_SCATTER ? s->within

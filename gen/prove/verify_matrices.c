@@ -146,10 +146,10 @@ static const char *check_batch(Gen *g, const Batch *b)
         if (i->kind < at) {
             return gen_printf(g, "%s comes too late", ins_label(g, i));
         }
-        if (i->kind == INS_STEP && p->bufs.items[i->result].segment != i->segment) {
+        if (i->kind == INS_STEP && p->bufs.items[i->to].segment != i->segment) {
             return gen_printf(g, "%s writes other weights", ins_label(g, i));
         }
-        if (i->kind == INS_STEP && !writes(i, i->result)) {
+        if (i->kind == INS_STEP && !writes(i, i->to)) {
             return gen_printf(g, "%s writes no weights", ins_label(g, i));
         }
         at = i->kind;

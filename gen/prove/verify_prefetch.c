@@ -16,7 +16,7 @@ static int first_reader(const Program *p, int gather)
     for (int id = gather + 1; id < p->first[g->variant] + p->count[g->variant]; id++) {
         const Instr *i = &p->ins.items[id];
         for (int a = 0; i->kind == INS_SPAN && a < i->n_access; a++) {
-            if (i->access[a].buffer == g->gathered) {
+            if (i->access[a].buffer == g->to) {
                 return id;
             }
         }

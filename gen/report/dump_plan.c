@@ -100,7 +100,7 @@ static void dump_program(Gen *g, Text *t, bool waits)
         for (int id = p->first[v]; id < p->first[v] + p->count[v]; id++) {
             const Instr *i = &p->ins.items[id];
             text_printf(t, "  %4d %-7s %-14s %s", id, stream_name(i->stream),
-                        ins_kind_name(i->kind), ins_label(g, i));
+                        ins_rule(i->kind)->name, ins_label(g, i));
             if (!waits) {
                 if (i->group) {
                     text_printf(t, " (%d ranks, every %d.)", group_ranks(i->group),

@@ -14,7 +14,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0x892e24822537476b || TRAINER_IDENTITY != 0x975d145aadcc9dcd
+#if MATH_IDENTITY != 0x892e24822537476b || TRAINER_IDENTITY != 0xa024a3d727d6d2b1
 #error "step.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 
@@ -345,7 +345,7 @@ void trainer_step(Rt *rt)
 {
     for (int64_t round = 0; round < 4; round++) {
         /* Round j of rank r is leaf j * 2 + r: low bits first, as the sums pair up. */
-        const int64_t first = round * 2 + rt->rank;
+        const int64_t first = rt_leaf(rt, round);
 
         rt_round(rt, round);
         rt_load_micro_batch(rt, first);

@@ -8,10 +8,10 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x975d145aadcc9dcd
+#if TRAINER_IDENTITY != 0xa024a3d727d6d2b1
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x975d145aadcc9dcd
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0xa024a3d727d6d2b1
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 
@@ -27,6 +27,7 @@ static const RtTrainer trainer = {
 
     /* 2 ranks; memory of each: 77.01 MiB of arena, planned to the byte */
     .world_size = 2,
+    .data = 0x1, /* bits of a rank by which leaves are dealt */
     .symmetric_bytes = INT64_C(9274112),
     .local_bytes = INT64_C(71475456),
     .snapshot_bytes = INT64_C(18137088),
@@ -42,7 +43,8 @@ static const RtTrainer trainer = {
     .micro_batch = 2,
     .micro_batches = 8,
     .leaves = 8,
-    .accumulate_sharded = true,
+    .rounds = 4, /* leaves of a rank */
+    .summed_first = 0x1, /* ranks that are summed in each of them */
     .seed = 1,
     .max_skipped = 20, /* updates in a row whose gradient is not finite */
 

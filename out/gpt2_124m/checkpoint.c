@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x0fe80d81bc5a642a
+#if TRAINER_IDENTITY != 0xb51b594f564f0b08
 #error "checkpoint.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -14,7 +14,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0x960ef329c826777e || TRAINER_IDENTITY != 0x0fe80d81bc5a642a
+#if MATH_IDENTITY != 0x960ef329c826777e || TRAINER_IDENTITY != 0xb51b594f564f0b08
 #error "step.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 
@@ -665,7 +665,7 @@ void trainer_step(Rt *rt)
 {
     for (int64_t round = 0; round < 4; round++) {
         /* Round j of rank r is leaf j * 2 + r: low bits first, as the sums pair up. */
-        const int64_t first = (round * 2 + rt->rank) * 16;
+        const int64_t first = rt_leaf(rt, round) * 16;
 
         rt_round(rt, round);
         for (int64_t i = 0; i < 15; i++) {

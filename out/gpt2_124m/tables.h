@@ -15,10 +15,10 @@
 
 /* The hash of the description and the files of its plan: trainer.c, step.c, tables.c, tables.h and
  * checkpoint.c. Those of another plan neither compile nor link with these. */
-#define TRAINER_IDENTITY 0x0fe80d81bc5a642a
-#define trainer_segments trainer_segments_0fe80d81bc5a642a /* tables.c */
-#define trainer_numerics trainer_numerics_0fe80d81bc5a642a /* checkpoint.c */
-#define trainer_step     trainer_step_0fe80d81bc5a642a     /* step.c */
+#define TRAINER_IDENTITY 0xb51b594f564f0b08
+#define trainer_segments trainer_segments_b51b594f564f0b08 /* tables.c */
+#define trainer_numerics trainer_numerics_b51b594f564f0b08 /* checkpoint.c */
+#define trainer_step     trainer_step_b51b594f564f0b08     /* step.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

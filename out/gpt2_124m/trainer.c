@@ -8,10 +8,10 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x0fe80d81bc5a642a
+#if TRAINER_IDENTITY != 0xb51b594f564f0b08
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x0fe80d81bc5a642a
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0xb51b594f564f0b08
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 
@@ -27,6 +27,7 @@ static const RtTrainer trainer = {
 
     /* 2 ranks; memory of each: 3.30 GiB of arena, planned to the byte */
     .world_size = 2,
+    .data = 0x1, /* bits of a rank by which leaves are dealt */
     .symmetric_bytes = INT64_C(622352128),
     .local_bytes = INT64_C(2925857024),
     .snapshot_bytes = INT64_C(871220224),
@@ -42,7 +43,8 @@ static const RtTrainer trainer = {
     .micro_batch = 4,
     .micro_batches = 128,
     .leaves = 8,
-    .accumulate_sharded = true,
+    .rounds = 4, /* leaves of a rank */
+    .summed_first = 0x1, /* ranks that are summed in each of them */
     .seed = 1,
     .max_skipped = 20, /* updates in a row whose gradient is not finite */
 

@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x21cad57acf3ab846
+#if TRAINER_IDENTITY != 0xcdc27432031c72d6
 #error "checkpoint.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -14,7 +14,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0x15373011fd441be8 || TRAINER_IDENTITY != 0x21cad57acf3ab846
+#if MATH_IDENTITY != 0x15373011fd441be8 || TRAINER_IDENTITY != 0xcdc27432031c72d6
 #error "step.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 
@@ -967,7 +967,7 @@ void trainer_step(Rt *rt)
 {
     for (int64_t round = 0; round < 8; round++) {
         /* Round j of rank r is leaf j * 8 + r: low bits first, as the sums pair up. */
-        const int64_t first = round * 8 + rt->rank;
+        const int64_t first = rt_leaf(rt, round);
 
         rt_round(rt, round);
         rt_load_micro_batch(rt, first);

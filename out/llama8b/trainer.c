@@ -8,10 +8,10 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x21cad57acf3ab846
+#if TRAINER_IDENTITY != 0xcdc27432031c72d6
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x21cad57acf3ab846
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0xcdc27432031c72d6
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 
@@ -27,6 +27,7 @@ static const RtTrainer trainer = {
 
     /* 8 ranks; memory of each: 66.32 GiB of arena, planned to the byte */
     .world_size = 8,
+    .data = 0x7, /* bits of a rank by which leaves are dealt */
     .symmetric_bytes = INT64_C(5853846784),
     .local_bytes = INT64_C(65352003840),
     .snapshot_bytes = INT64_C(14052964352),
@@ -42,7 +43,8 @@ static const RtTrainer trainer = {
     .micro_batch = 1,
     .micro_batches = 64,
     .leaves = 64,
-    .accumulate_sharded = true,
+    .rounds = 8, /* leaves of a rank */
+    .summed_first = 0x7, /* ranks that are summed in each of them */
     .seed = 1,
     .max_skipped = 20, /* updates in a row whose gradient is not finite */
 

@@ -246,7 +246,7 @@ static void run_span(Machine *m, int rank, int e)
             c.data[k] = (const int32_t *)interp_at(m, rank, b++);
         }
     }
-    c.logits = i->result >= 0 ? interp_at(m, rank, i->result) : NULL;
+    c.logits = i->logits >= 0 ? interp_at(m, rank, i->logits) : NULL;
     c.loss = (double *)interp_at(m, rank, control) + interp_micro_batch(m, rank, t);
     c.saved = i->saved >= 0 ? interp_at(m, rank, i->saved) : NULL;
     bind_saved(m, rank, i, &c);
@@ -279,9 +279,9 @@ static void run_merge(Machine *m, int rank, int e)
     const Instr *i = instr(m, e);
     const Turn *t = &m->turn[m->turn_of[e]];
     Dtype d = m->g->model.reduce_dtype;
-    const Buffer *node_buf = &m->p->bufs.items[i->result];
+    const Buffer *node_buf = &m->p->bufs.items[i->to];
     int64_t elems = node_buf->bytes / dtype_bytes(d);
-    char *node = interp_at(m, rank, i->result), *partials = interp_at(m, rank, i->grad);
+    char *node = interp_at(m, rank, i->to), *partials = interp_at(m, rank, i->with);
     bool last = t->round == m->p->rounds - 1;
     if (!t->leaf_ends) {
         return;
@@ -305,7 +305,7 @@ static void run_norm(Machine *m, int rank, const Instr *i)
 {
     const Segment *s = &m->g->segments.items[i->segment];
     Dtype d = m->g->model.reduce_dtype;
-    const char *grad = interp_at(m, rank, i->grad);
+    const char *grad = interp_at(m, rank, i->from);
     __int128 *sum =
         (__int128 *)(interp_at(m, rank, interp_find_buffer(m, BUF_CONTROL, -1)) +
                      round_up(m->g->model.micro_batches * 8, 256));
@@ -382,7 +382,7 @@ static void run_update(Machine *m, int rank, const Instr *i)
     int master = interp_find_buffer(m, BUF_MASTER, s->id),
         m1 = interp_find_buffer(m, BUF_MOMENT1, s->id);
     int m2 = interp_find_buffer(m, BUF_MOMENT2, s->id);
-    char *param = interp_at(m, rank, i->result), *grad = interp_at(m, rank, i->grad);
+    char *param = interp_at(m, rank, i->to), *grad = interp_at(m, rank, i->from);
     double norm = control[round_up(mod->micro_batches * 8, 256) / 8 + 4];
     int64_t from = mesh_part(s, rank) * s->shard_elems;
     for (int64_t k = 0; k < s->shard_elems; k++) {
@@ -412,10 +412,10 @@ static void run_update(Machine *m, int rank, const Instr *i)
 static void run_keep(Machine *m, int rank, const Instr *i)
 {
     const Segment *s = &m->g->segments.items[i->segment];
-    size_t bytes = (size_t)m->p->bufs.items[i->out].bytes;
+    size_t bytes = (size_t)m->p->bufs.items[i->to].bytes;
     int part = group_index(s->between, rank);
-    memcpy(interp_at(m, rank, i->out),
-           interp_at(m, rank, i->gathered) + (size_t)part * bytes, bytes);
+    memcpy(interp_at(m, rank, i->to), interp_at(m, rank, i->from) + (size_t)part * bytes,
+           bytes);
 }
 
 /* ---- collectives ----------------------------------------------------------------- */
@@ -435,10 +435,8 @@ void interp_begin_collective(Machine *m, int rank, int e)
     const Instr *i = instr(m, e);
     m->rank[rank].started[e] = true;
     m->rank[rank].read_mask[i->stream] = 0;
-    if (i->kind == INS_ALL_GATHER) {
-        interp_poison(m, rank, i->gathered);
-    } else if (i->kind == INS_REDUCE_SCATTER || i->kind == INS_TO_OWNERS) {
-        interp_poison(m, rank, i->result);
+    if (i->to >= 0 && i->to != i->from) {
+        interp_poison(m, rank, i->to);
     }
 }
 
@@ -446,26 +444,24 @@ void interp_read_peer(Machine *m, int rank, int e, int peer)
 {
     const Instr *i = instr(m, e);
     Rank *r = &m->rank[rank];
-    const Segment *s = i->segment >= 0 ? &m->g->segments.items[i->segment] : NULL;
     size_t k = (size_t)group_index(i->group, peer);
     r->read_mask[i->stream] |= UINT64_C(1) << peer;
     if (i->batch >= 0) {
         interp_read_matrices(m, rank, i, peer);
     } else if (i->kind == INS_ALL_GATHER) {
-        size_t bytes = (size_t)m->p->bufs.items[i->in].bytes;
-        memcpy(interp_at(m, rank, i->gathered) + k * bytes, interp_at(m, peer, i->in),
-               bytes);
+        size_t bytes = (size_t)(i->elems * dtype_bytes(i->dtype));
+        memcpy(interp_at(m, rank, i->to) + k * bytes, interp_at(m, peer, i->from), bytes);
     } else if (i->kind == INS_NORM_REDUCE) {
         size_t bytes =
             (size_t)m->p->bufs.items[interp_find_buffer(m, BUF_CONTROL, -1)].bytes;
         memcpy(r->staged[i->stream] + (size_t)peer * bytes,
                interp_at(m, peer, interp_find_buffer(m, BUF_CONTROL, -1)), bytes);
     } else {
-        size_t bytes = (size_t)(s->shard_elems * dtype_bytes(m->g->model.reduce_dtype));
+        size_t bytes = (size_t)(i->elems * dtype_bytes(i->dtype));
         size_t part =
             i->kind == INS_REDUCE_SCATTER ? (size_t)group_index(i->group, rank) : 0;
         memcpy(r->staged[i->stream] + k * bytes,
-               interp_at(m, peer, i->grad) + part * bytes, bytes);
+               interp_at(m, peer, i->from) + part * bytes, bytes);
     }
 }
 
@@ -496,16 +492,13 @@ static double sum_tree(int ranks, Dtype d, char *staged, int64_t elems, int64_t 
 
 static void sum_ranks(Machine *m, int rank, const Instr *i)
 {
-    const Segment *s = &m->g->segments.items[i->segment];
-    Dtype d = m->g->model.reduce_dtype;
-    char *staged = m->rank[rank].staged[i->stream],
-         *result = interp_at(m, rank, i->result);
-    for (int64_t k = 0; k < s->shard_elems; k++) {
-        interp_store(
-            d, result, k,
-            m->g->model.library_order
-                ? sum_in_order(group_ranks(i->group), d, staged, s->shard_elems, k)
-                : sum_tree(group_ranks(i->group), d, staged, s->shard_elems, k));
+    Dtype d = i->dtype;
+    char *staged = m->rank[rank].staged[i->stream], *result = interp_at(m, rank, i->to);
+    for (int64_t k = 0; k < i->elems; k++) {
+        interp_store(d, result, k,
+                     m->g->model.library_order
+                         ? sum_in_order(group_ranks(i->group), d, staged, i->elems, k)
+                         : sum_tree(group_ranks(i->group), d, staged, i->elems, k));
     }
 }
 
@@ -573,6 +566,6 @@ void interp_end_collective(Machine *m, int rank, int e)
         sum_ranks(m, rank, i);
     }
     if (i->kind == INS_REDUCE_SCATTER && mesh_two_hops(m->g, i->group)) {
-        interp_poison(m, rank, i->grad); /* the first hop has left its sums there */
+        interp_poison(m, rank, i->from); /* the first hop has left its sums there */
     }
 }

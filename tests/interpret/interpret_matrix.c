@@ -55,11 +55,11 @@ static void momentum(Machine *m, int rank, const Instr *i, int64_t at)
 {
     const Model *mod = &m->g->model;
     char *moment = interp_at(m, rank, interp_find_buffer(m, BUF_MOMENT1, i->segment));
-    double g = interp_load(mod->reduce_dtype, interp_at(m, rank, i->grad), at) /
+    double g = interp_load(mod->reduce_dtype, interp_at(m, rank, i->from), at) /
                (1 + update_norm(m, rank));
     double v = 0.9 * interp_load(mod->moments_dtype, moment, at) + 0.1 * g;
     interp_store(mod->moments_dtype, moment, at, v);
-    interp_store(ops_acc_dtype(m->g), interp_at(m, rank, i->in), at,
+    interp_store(ops_acc_dtype(m->g), interp_at(m, rank, i->to), at,
                  0.5 * interp_load(mod->moments_dtype, moment, at) + 0.5 * g);
 }
 
@@ -72,10 +72,10 @@ static void step(Machine *m, int rank, const Instr *i, int64_t at)
 {
     const Model *mod = &m->g->model;
     int master = interp_find_buffer(m, BUF_MASTER, i->segment);
-    char *param = interp_at(m, rank, i->result);
+    char *param = interp_at(m, rank, i->to);
     char *main = master >= 0 ? interp_at(m, rank, master) : param;
     double v = interp_load_master(mod, param, main, at);
-    double d = interp_load(ops_acc_dtype(m->g), interp_at(m, rank, i->in), at);
+    double d = interp_load(ops_acc_dtype(m->g), interp_at(m, rank, i->from), at);
     interp_store_master(mod, param, main, at, v - 0.01 * d);
 }
 
@@ -100,7 +100,7 @@ static void compute(const Matrix *x, Dtype d, const char *from, char *to)
 void interp_matrices(Machine *m, int rank, const Instr *i)
 {
     Dtype d = ops_acc_dtype(m->g);
-    interp_poison(m, rank, i->scratch);
+    interp_poison(m, rank, i->with);
     for (int k = 0; k < m->g->matrices.count; k++) {
         const Matrix *x = &m->g->matrices.items[k];
         char *whole = direction_of(m, rank, x), *owned = whole;
@@ -108,9 +108,8 @@ void interp_matrices(Machine *m, int rank, const Instr *i)
             continue;
         }
         whole += shard_place(m, x, 0, 0) * dtype_bytes(d);
-        owned = i->result < 0
-                    ? whole
-                    : interp_at(m, rank, i->result) + x->owned_elems * dtype_bytes(d);
+        owned = i->to < 0 ? whole
+                          : interp_at(m, rank, i->to) + x->owned_elems * dtype_bytes(d);
         compute(x, d, segment_of(m, x)->shards > 1 ? owned : whole, owned);
     }
 }
@@ -136,7 +135,7 @@ void interp_read_matrices(Machine *m, int rank, const Instr *i, int peer)
         }
         held = direction_of(m, holder, x);
         held += shard_place(m, x, part, from) * (int64_t)item;
-        owned = interp_at(m, owner, to_owners ? i->result : i->in) +
+        owned = interp_at(m, owner, to_owners ? i->to : i->from) +
                 (x->owned_elems + from) * (int64_t)item;
         memcpy(to_owners ? owned : held, to_owners ? held : owned, (size_t)n * item);
     }

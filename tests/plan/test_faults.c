@@ -81,13 +81,23 @@ static Instr *find_ins(Gen *g, uint64_t *r, InsKind kind)
     return NULL;
 }
 
+static bool touches(const Instr *i, int buffer)
+{
+    for (int a = 0; a < i->n_access; a++) {
+        if (i->access[a].buffer == buffer) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The gather comes one instruction late: the span that needs it stands before it. */
 static bool plant_late_gather(Gen *g, uint64_t *r)
 {
     Instr *i = find_ins(g, r, INS_ALL_GATHER);
     for (int id = i ? i->id + 1 : g->prog.ins.count; id < g->prog.ins.count; id++) {
         Instr *span = &g->prog.ins.items[id];
-        if (span->kind == INS_SPAN && span->gathered == i->gathered) {
+        if (span->kind == INS_SPAN && touches(span, i->to)) {
             Instr kept = *span;
             int at = i->id;
             *span = *i;
@@ -404,10 +414,10 @@ static bool plant_grad_under_peers(Gen *g, uint64_t *r)
     }
     for (int id = p->first[VARIANT_LAST]; id < p->ins.count; id++) {
         const Instr *i = &p->ins.items[id];
-        if (i->kind != INS_REDUCE_SCATTER || p->bufs.items[i->grad].kind != BUF_GRAD) {
+        if (i->kind != INS_REDUCE_SCATTER || p->bufs.items[i->from].kind != BUF_GRAD) {
             continue;
         }
-        Buffer *now = &p->bufs.items[i->grad];
+        Buffer *now = &p->bufs.items[i->from];
         if (before &&
             before->offset_bytes + now->bytes <= p->space_bytes[SPACE_SYMMETRIC]) {
             now->offset_bytes = before->offset_bytes;
