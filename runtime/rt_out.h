@@ -27,6 +27,8 @@ void rt_outputs_check(const Rt *rt);
 /* Once data are open: nothing that the run reads is written over, with --force either. */
 void rt_outputs_spare_data(const Rt *rt);
 
+/* A device or a pipe; a line says that a pipe has no reader yet. Null with errno. */
+FILE *rt_output_stream(const char *path);
 /* A file that is written whole: it gets its name when it is complete and on the disk.
  * What has come to that name since rt_outputs_check stays if it is not the flag's: errno
  * is EEXIST then, a line says so, and the part remains. */

@@ -527,7 +527,8 @@ typedef struct RtJoin {
     bool named;                 /* the identity is that on all machines */
     char identity[512];         /* the same for all ranks of the job, and only them */
 } RtJoin;
-bool rt_join_find(RtJoin *j);
+/* Was this process started by a launcher? error: what is wrong with its variables, or "". */
+bool rt_join_find(RtJoin *j, char *error);
 int rt_join(const RtTrainer *t, const RtFlags *f, const RtJoin *j);
 int rt_launch_ranks(const RtTrainer *t, const RtFlags *f);
 #ifdef RT_NCCL

@@ -174,6 +174,20 @@ static bool read_member(RtJson *j, const char *key, RtTrainState *s)
     return strcmp(key, "platforms") == 0 ? read_platforms(j, s) : rt_json_skip(j);
 }
 
+/* Could a run have come here? Powers of a beta begin at 1 and fall. */
+static bool makes_sense(const RtTrainState *s)
+{
+    for (int i = 0; i < s->n_platforms; i++) {
+        if (s->platform[i].from_step < 0 || s->platform[i].from_step > s->step) {
+            return false;
+        }
+    }
+    return s->step >= 0 && s->seed >= 0 && s->skipped <= s->step &&
+           s->skipped_in_a_row <= s->skipped && s->scaled_updates <= s->step &&
+           s->beta1_power >= 0 && s->beta1_power <= 1 && s->beta2_power >= 0 &&
+           s->beta2_power <= 1 && s->loss_scale >= 0 && s->n_platforms > 0;
+}
+
 /* Its bytes are those that were written: the manifest's hash says so. What is missing is
  * of another version. */
 bool rt_state_read(RtTrainState *s, const char *text, int64_t bytes)
@@ -191,6 +205,5 @@ bool rt_state_read(RtTrainState *s, const char *text, int64_t bytes)
             return false;
         }
     }
-    return rt_json_done(&j) && s->step >= 0 && s->seed >= 0 && s->beta1_power >= 0 &&
-           s->beta2_power >= 0 && s->loss_scale >= 0 && s->n_platforms > 0;
+    return rt_json_done(&j) && makes_sense(s);
 }

@@ -264,7 +264,7 @@ int rt_tune(const RtTrainer *t, const RtFlags *f)
     static Rt rt;
     char error[RT_ERROR_BYTES];
     RtJoin join;
-    if (rt_join_find(&join) &&
+    if (rt_join_find(&join, error) && error[0] == '\0' &&
         join.rank != 0) { /* a launcher's others have nothing to do */
         return RT_EXIT_OK;
     }

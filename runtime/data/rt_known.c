@@ -6,10 +6,11 @@
  * The cache is $XDG_CACHE_HOME/fsdpgen/digests, or ~/.cache/fsdpgen/digests: one line a
  * digest, which ends with a hash of the line. Lines are appended; the last one of a file
  * counts. Damaged lines are reported and removed. A cache that belongs to another user,
- * or that others may write, is not read. The time of change (ctime) is part of the key:
+ * that others may write, or that has a second name, is neither read nor written; so is
+ * all of it where the folder is another's. The time of change (ctime) is part of the key:
  * programs cannot set it, so an edit that restores the time of modification finds no
- * match. A file that changed a moment ago is not kept: the next change may get the same
- * time. */
+ * match. A file that changed a moment ago, or of which pages wait to be written, is not
+ * kept: the next change may get the same time. */
 #define _GNU_SOURCE
 #include "rt_file.h"
 #include "data/rt_digest.h"
@@ -28,9 +29,15 @@ enum {
 };
 static const char head[] = "digest1 ";
 
-/* Empty when there is no place for a cache. */
+static bool is_alone(const struct stat *s)
+{
+    return s->st_uid == geteuid() && (s->st_mode & 022) == 0;
+}
+
+/* Empty when there is no place for a cache, or none that is this user's alone. */
 static void cache_path(char *path, size_t bytes)
 {
+    struct stat s;
     const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     const bool own = base != NULL && base[0] == '/';
     char dir[RT_PATH_BYTES];
@@ -42,7 +49,8 @@ static void cache_path(char *path, size_t bytes)
     }
     mkdir(dir, 0700);
     strcat(dir, "/fsdpgen");
-    if (mkdir(dir, 0700) == 0 || errno == EEXIST) {
+    if ((mkdir(dir, 0700) == 0 || errno == EEXIST) && stat(dir, &s) == 0 &&
+        S_ISDIR(s.st_mode) && is_alone(&s)) {
         snprintf(path, bytes, "%s/digests", dir);
     }
 }
@@ -50,8 +58,7 @@ static void cache_path(char *path, size_t bytes)
 /* Is the open file this user's alone? */
 static bool is_own(int fd, struct stat *s)
 {
-    return fstat(fd, s) == 0 && S_ISREG(s->st_mode) && s->st_uid == geteuid() &&
-           (s->st_mode & 022) == 0;
+    return fstat(fd, s) == 0 && S_ISREG(s->st_mode) && s->st_nlink == 1 && is_alone(s);
 }
 
 /* ---- lines --------------------------------------------------------------------------
@@ -104,8 +111,8 @@ static char *load(const char *path, int64_t *bytes)
     if (!is_own(fd, &s)) {
         fprintf(
             stderr,
-            "trainer: warning: %s belongs to another user, or others may write it, so "
-            "it is not read: the data are hashed again\n",
+            "trainer: warning: %s belongs to another user, or others may write it, or it "
+            "has a second name, so it is not read: the data are hashed again\n",
             path);
     } else if (s.st_size > 0 && s.st_size <= MOST_BYTES) {
         text = malloc((size_t)s.st_size);
@@ -213,8 +220,20 @@ void rt_known_find(RtKnown *files, int n)
 static bool is_settled(const RtMapped *m)
 {
     const int64_t tick_ns = 2000000000;
-    return m->is.changed_ns < m->opened_ns - tick_ns &&
+    return m->clean && m->is.changed_ns < m->opened_ns - tick_ns &&
            m->is.modified_ns < m->opened_ns - tick_ns;
+}
+
+/* To append to; -1: there is none, or not this user's alone. A pipe is not waited for. */
+static int open_own(const char *path, struct stat *s)
+{
+    const int fd = open(
+        path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    if (fd >= 0 && !is_own(fd, s)) {
+        close(fd);
+        return -1;
+    }
+    return fd;
 }
 
 void rt_known_add(const RtMapped *m, uint64_t digest)
@@ -226,17 +245,19 @@ void rt_known_add(const RtMapped *m, uint64_t digest)
     if (path[0] == '\0' || !is_settled(m)) {
         return;
     }
-    const int fd =
-        open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int fd = open_own(path, &s);
+    if (fd >= 0 && s.st_size + LINE_BYTES >= MOST_BYTES) {
+        close(fd);
+        write_anew(path, "", 0);
+        fd = open_own(path, &s);
+    }
     if (fd < 0) {
         return;
     }
     words_of(m, w);
     w[WORDS - 1] = digest;
     write_line(line + 1, w);
-    if (is_own(fd, &s) &&
-        (s.st_size + LINE_BYTES < MOST_BYTES || ftruncate(fd, 0) == 0) &&
-        write(fd, line, LINE_BYTES + 1) != LINE_BYTES + 1) {
+    if (write(fd, line, LINE_BYTES + 1) != LINE_BYTES + 1) {
         /* a line that is cut off is damaged: see above */
     }
     close(fd);

@@ -21,12 +21,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -158,6 +160,16 @@ bool rt_identity_equal(const RtIdentity *a, const RtIdentity *b)
            a->modified_ns == b->modified_ns && a->changed_ns == b->changed_ns;
 }
 
+/* Writes what other processes have changed of it in memory. A page that is mapped and
+ * waits to be written may change again, and the file's times stay; of tmpfs every page
+ * does. */
+static bool is_clean(int fd)
+{
+    struct statfs fs;
+    return fstatfs(fd, &fs) == 0 && fs.f_type != TMPFS_MAGIC &&
+           fs.f_type != RAMFS_MAGIC && fsync(fd) == 0;
+}
+
 bool rt_mapped_open(RtMapped *m, const char *name, char *error)
 {
     const int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -166,6 +178,7 @@ bool rt_mapped_open(RtMapped *m, const char *name, char *error)
     if (fd < 0) {
         return rt_tokens_wrong(error, "%s: %s", name, strerror(errno));
     }
+    const bool clean = is_clean(fd);
     if (fstat(fd, &s) != 0 || !S_ISREG(s.st_mode) || s.st_size == 0) {
         close(fd);
         return rt_tokens_wrong(error, "%s: %s", name,
@@ -182,7 +195,8 @@ bool rt_mapped_open(RtMapped *m, const char *name, char *error)
                     .at = map,
                     .bytes = s.st_size,
                     .is = identity(&s),
-                    .opened_ns = nanoseconds(&now)};
+                    .opened_ns = nanoseconds(&now),
+                    .clean = clean};
     return m->name != NULL || rt_tokens_wrong(error, "out of memory");
 }
 

@@ -20,6 +20,8 @@ typedef struct RtMapped {
     int64_t bytes;           /* but for what a mask says of itself */
     RtIdentity is;
     int64_t opened_ns; /* wall clock */
+    bool clean;        /* no page of it was waiting to be written: a change of one from now on
+                          gives the file another time */
 } RtMapped;
 
 typedef enum {

@@ -409,7 +409,14 @@ static const char *why_not_apart(const RtFlags *f, const RtJoin *j)
 static int check_size(const RtTrainer *t, const RtFlags *f, const RtJoin *j)
 {
     char text[512];
-    if (j->world_size != t->world_size || j->rank >= j->world_size) {
+    if (j->rank >= j->world_size) {
+        snprintf(text, sizeof text,
+                 "%s says that this is rank %d, of %d: they count from 0", j->launcher,
+                 j->rank, j->world_size);
+        refuse(j, text);
+        return RT_EXIT_USAGE;
+    }
+    if (j->world_size != t->world_size) {
         snprintf(
             text, sizeof text,
             "%s started %d rank%s, but this trainer was generated for "

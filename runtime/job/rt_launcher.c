@@ -61,9 +61,18 @@ static int number_in(const char *text, const char **rest)
     return n < 1 << 20 ? (int)n : -1;
 }
 
+/* Of a variable that is a number and nothing else; -1: it is not. */
 static int number_of(const char *variable)
 {
-    return variable != NULL ? number_in(getenv(variable), NULL) : -1;
+    const char *rest = "";
+    const int n = variable != NULL ? number_in(getenv(variable), &rest) : -1;
+    return *rest == '\0' ? n : -1;
+}
+
+static bool is_set(const char *variable)
+{
+    const char *value = getenv(variable);
+    return value != NULL && value[0] != '\0';
 }
 
 /* Slurm's "4(x2),3" is 4 on each of two machines, 3 on the next; others write a number.
@@ -87,8 +96,9 @@ static int number_on(const char *variable, int machine)
     return n;
 }
 
-bool rt_join_find(RtJoin *j)
+bool rt_join_find(RtJoin *j, char *error)
 {
+    error[0] = '\0';
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
         const Launcher *l = &launchers[i];
         *j = (RtJoin){.launcher = l->name,
@@ -96,8 +106,17 @@ bool rt_join_find(RtJoin *j)
                       .world_size = number_of(l->world_size),
                       .local_rank = number_of(l->local_rank),
                       .machine = number_of(l->machine)};
-        if (j->rank < 0 || j->world_size < 1) {
+        if (!is_set(l->rank) || !is_set(l->world_size)) {
             continue;
+        }
+        if (j->rank < 0 || j->world_size < 1) {
+            const char *which = j->rank < 0 ? l->rank : l->world_size;
+            snprintf(
+                error, RT_ERROR_BYTES,
+                "%s=%.100s in the environment is no number of %s, as %s gives it; "
+                "unset it, or pass --local: then one process starts all ranks itself",
+                which, getenv(which), j->rank < 0 ? "a rank" : "ranks", l->name);
+            return true;
         }
         j->local_size = number_on(l->local_size, j->machine);
         size_t at = (size_t)snprintf(j->identity, sizeof j->identity, "%s %u", l->name,

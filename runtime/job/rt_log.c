@@ -85,7 +85,9 @@ static void open_log(Rt *rt)
         }
         return;
     }
-    st->log = fopen(st->flags.log, "we");
+    st->log = stat(st->flags.log, &s) == 0 && !S_ISREG(s.st_mode)
+                  ? rt_output_stream(st->flags.log)
+                  : fopen(st->flags.log, "we");
     if (st->log == NULL) {
         log_failed(rt);
     }

@@ -272,14 +272,18 @@ int rt_main(const RtTrainer *trainer, int argc, char **argv)
         rt_signals_early();
     }
     RtJoin join;
-    if (!flags.local && rt_join_find(&join)) {
+    char error[RT_ERROR_BYTES];
+    if (!flags.local && rt_join_find(&join, error)) {
+        if (error[0] != '\0') {
+            fprintf(stderr, "trainer: error: %s\n", error);
+            return RT_EXIT_USAGE;
+        }
         return rt_join(trainer, &flags, &join);
     }
     RtCores cores;
     rt_cores_find(&cores);
     rt_cores_fit_openmp(&cores, &flags, trainer->world_size, argv);
     /* A mistake in the data is told once, before any rank starts. */
-    char error[RT_ERROR_BYTES];
     if (!(flags.command == RT_SAMPLE ? rt_sample_check(trainer, &flags, error)
                                      : check_data(trainer, &flags, error))) {
         fprintf(stderr, "trainer: error: %s\n", error);

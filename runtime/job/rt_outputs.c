@@ -8,6 +8,7 @@
 #include "rt_out.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -84,12 +85,41 @@ static bool is_stream(const struct stat *s)
     return false;
 }
 
+/* The name of the file that a name leads to, over links, though there may be none yet. */
+static bool follow(const char *path, char to[PATH_MAX])
+{
+    char link[PATH_MAX];
+    if (realpath(path, to) != NULL) {
+        return true;
+    }
+    int n = snprintf(to, PATH_MAX, "%s", path);
+    for (int links = 0; n < PATH_MAX; links++) {
+        const ssize_t bytes = readlink(to, link, sizeof link - 1);
+        if (bytes < 0) {
+            return true; /* no link: here it will be */
+        }
+        if (links == 40) {
+            errno = ELOOP;
+            return false;
+        }
+        link[bytes] = '\0';
+        const char *slash = strrchr(to, '/');
+        const int folder = link[0] != '/' && slash != NULL ? (int)(slash - to + 1) : 0;
+        n = folder + (int)bytes;
+        if (n < PATH_MAX) {
+            memcpy(to + folder, link, (size_t)bytes + 1);
+        }
+    }
+    errno = ENAMETOOLONG;
+    return false;
+}
+
 /* Can a file be made beside it? */
 static void check_folder(const Rt *rt, const Named *n)
 {
     char folder[PATH_MAX];
-    if (realpath(n->path, folder) == NULL) {
-        snprintf(folder, sizeof folder, "%s", n->path);
+    if (!follow(n->path, folder)) {
+        refuse(rt, n, strerror(errno));
     }
     char *slash = strrchr(folder, '/');
     if (slash == NULL) {
@@ -166,18 +196,45 @@ static bool same_file(const char *a, const char *b)
     return strcmp(folder_of(a, &x), folder_of(b, &y)) == 0 && same_inode(&x, &y);
 }
 
-/* Is it that file, or one in that folder? */
-static bool is_of(const char *path, const char *read)
+/* Is the file in the folder, or below it, under whatever name? `own`: those of the folder
+ * itself count, too. */
+static bool holds(int at, const char *folder, const struct stat *file, bool own,
+                  int depth)
 {
+    const int fd = openat(at, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    bool found = false;
+    if (d == NULL) {
+        if (fd >= 0) {
+            close(fd);
+        }
+        return false;
+    }
+    for (struct dirent *e; !found && (e = readdir(d)) != NULL;) {
+        struct stat s;
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
+            fstatat(fd, e->d_name, &s, 0) != 0) {
+            continue;
+        }
+        found = S_ISDIR(s.st_mode)
+                    ? depth > 0 && holds(fd, e->d_name, file, true, depth - 1)
+                    : own && same_inode(&s, file);
+    }
+    closedir(d);
+    return found;
+}
+
+/* Does the name lead to that file, or to one in that folder? */
+static bool is_of(const char *path, const char *read, bool own)
+{
+    enum { DEPTH = 2 }; /* step-00000001/optimizer */
     struct stat x, y;
     if (read == NULL || stat(path, &x) != 0 || !S_ISREG(x.st_mode) ||
         stat(read, &y) != 0) {
         return false;
     }
-    if (S_ISDIR(y.st_mode)) {
-        folder_of(path, &x);
-    }
-    return same_inode(&x, &y);
+    return S_ISDIR(y.st_mode) ? holds(AT_FDCWD, read, &x, own, DEPTH)
+                              : same_inode(&x, &y);
 }
 
 enum { N_NAMED = 4 };
@@ -222,10 +279,13 @@ void rt_outputs_spare_data(const Rt *rt)
         if (named[i].path == NULL || stat(named[i].path, &s) != 0) {
             continue;
         }
-        if (is_of(named[i].path, f->init)) {
+        if (is_of(named[i].path, f->checkpoint, false)) {
+            refuse(rt, &named[i], "a checkpoint has that file: name another one");
+        }
+        if (is_of(named[i].path, f->init, true)) {
             refuse(rt, &named[i], "--init reads that file: name another one");
         }
-        if (is_of(named[i].path, f->secret)) {
+        if (is_of(named[i].path, f->secret, true)) {
             refuse(rt, &named[i], "--secret reads that file: name another one");
         }
         const char *flag = rt_data_flag(rt, s.st_dev, s.st_ino);
@@ -250,6 +310,21 @@ const char *rt_output_begins(const Rt *rt, const char *flag)
     return rt->state->flags.force ? NULL : named[i].begins;
 }
 
+FILE *rt_output_stream(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    struct stat s;
+    if (fd < 0 && errno == ENXIO && stat(path, &s) == 0 && S_ISFIFO(s.st_mode)) {
+        rt_say("trainer: %.500s: a pipe, which waits for its reader\n", path);
+        fd = open(path, O_WRONLY | O_CLOEXEC);
+    }
+    const int flags = fd >= 0 ? fcntl(fd, F_GETFL) : -1;
+    if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) != 0) {
+        return NULL;
+    }
+    return fdopen(fd, "w");
+}
+
 /* Where the name leads to: what a link points to is written, the link stays. A device or
  * a pipe is opened as it is. */
 bool rt_output_begin(RtOutput *o, const char *path, const char *begins)
@@ -259,11 +334,11 @@ bool rt_output_begin(RtOutput *o, const char *path, const char *begins)
     o->begins = begins;
     o->part[0] = '\0';
     if (there && !S_ISREG(s.st_mode)) {
-        o->f = fopen(path, "we");
+        o->f = rt_output_stream(path);
         return o->f != NULL;
     }
-    if (!there || realpath(path, o->path) == NULL) {
-        snprintf(o->path, sizeof o->path, "%s", path);
+    if (!follow(path, o->path)) {
+        return false;
     }
     if (snprintf(o->part, sizeof o->part, "%s.%ld.part", o->path, (long)getpid()) >=
         (int)sizeof o->part) {

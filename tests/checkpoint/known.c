@@ -13,6 +13,7 @@ int main(int argc, char **argv)
     if (argc != 3 || !rt_mapped_open(&m, argv[1], error))
         return 1;
     m.opened_ns = INT64_MAX; /* long after its last change */
+    m.clean = true;
     rt_known_add(&m, strtoull(argv[2], NULL, 16));
     return 0;
 }

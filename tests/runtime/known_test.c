@@ -35,7 +35,8 @@ static RtMapped file(uint64_t inode, int64_t opened)
 {
     return (RtMapped){.is = {5, inode, 1000, 2000000000, 3000000000},
                       .bytes = 1000,
-                      .opened_ns = opened * 1000000000};
+                      .opened_ns = opened * 1000000000,
+                      .clean = true};
 }
 
 static bool finds(const RtMapped *m, uint64_t digest)
@@ -59,6 +60,9 @@ static void files_are_found(void **state)
     rt_known_add(&a, 11); /* the last one counts */
     rt_known_add(&mask, 30);
     rt_known_add(&c, 40); /* it was changed a moment ago */
+    c.opened_ns = a.opened_ns;
+    c.clean = false; /* may change without another time */
+    rt_known_add(&c, 41);
     rt_known_find(k, 5);
     assert_true(k[0].found && k[0].digest == 20);
     assert_true(k[1].found && k[1].digest == 11);
@@ -131,6 +135,7 @@ static void strangers_are_not(void **state)
 {
     const RtMapped a = file(1, LATER);
     char away[RT_PATH_BYTES + 8];
+    struct stat s;
 
     (void)state;
     remove(path);
@@ -141,7 +146,19 @@ static void strangers_are_not(void **state)
     assert_true(rename(path, away) == 0 && symlink(away, path) == 0 && !finds(&a, 5));
     assert_true(remove(path) == 0 && mkdir(path, 0700) == 0 && !finds(&a, 5));
     rt_known_add(&a, 5);
-    assert_true(rmdir(path) == 0);
+    assert_true(rmdir(path) == 0 && mkfifo(path, 0600) == 0);
+    rt_known_add(&a, 5); /* which waits for nobody */
+    assert_true(!finds(&a, 5) && remove(path) == 0);
+    assert_true(rename(away, path) == 0 && finds(&a, 5));
+    snprintf(away, sizeof away, "%s/second", folder);
+    assert_true(link(path, away) == 0 && truncate(path, MOST_BYTES) == 0);
+    rt_known_add(&a, 6); /* of two names: it stays as it is */
+    assert_true(!finds(&a, 6) && stat(away, &s) == 0 && s.st_size == MOST_BYTES);
+    assert_true(remove(away) == 0 && remove(path) == 0);
+    snprintf(away, sizeof away, "%s/fsdpgen", folder);
+    assert_true(chmod(away, 0777) == 0);
+    rt_known_add(&a, 7); /* in a folder that others write */
+    assert_true(!finds(&a, 7) && chmod(away, 0700) == 0 && !finds(&a, 7));
     setenv("XDG_CACHE_HOME", "relative", 1);
     unsetenv("HOME");
     rt_known_add(&a, 5);

@@ -114,12 +114,47 @@ outputs() {
     check "a link" quick --stats "$d/link"
     check "stays one" test -L "$d/link"
     check "rights stay" test "$(stat -c %a "$d/stats")" = 640
+    ln -s yet/none "$d/to-come"
+    quick --stats "$d/to-come"
+    check "a link into a folder that is not there" grep -q -- "--stats .*to-come: No such file" \
+        "$WORK/quick.err"
+    mkdir "$d/yet"
+    check "a link to what is not there" quick --stats "$d/to-come"
+    check "is followed" test -L "$d/to-come" -a -s "$d/yet/none"
+    ln -s round "$d/round"
+    quick --stats "$d/round"
+    check "a link to itself" grep -q -- "--stats .*round: Too many levels" "$WORK/quick.err"
     check "nothing else is left" test -z "$(find "$d" -name '*.part')"
     outputs_pipe "$d"
+    outputs_spare "$d"
+}
+
+# With --force neither: a checkpoint's files, those of --init, whatever leads there.
+outputs_spare() {
+    local d=$1 ck=$1/ck at link
+    mkdir "$ck"
+    quick --checkpoint "$ck" --log "$ck/log" || bad "a checkpoint is written" "$WORK/quick.err"
+    at=$ck/step-00000002
+    cp -R "$at" "$d/before"
+    check "a log in the folder of checkpoints" quick --checkpoint "$ck" --resume --steps 3 --log "$ck/log"
+    quick --checkpoint "$ck" --resume --steps 4 --force --log "$at/model.safetensors"
+    check "a checkpoint's file" grep -q -- '--log .*: a checkpoint has that file: name another one' \
+        "$WORK/quick.err"
+    quick --checkpoint "$ck" --resume --steps 4 --force --stats "$at/optimizer/moment1.safetensors"
+    check "one of its folder's" grep -q -- '--stats .*: a checkpoint has that file' "$WORK/quick.err"
+    for link in -s ''; do
+        rm -f "$d/led"
+        ln $link "$at/model.safetensors" "$d/led"
+        quick --init "$at" --force --log "$d/led"
+        check "--init's file by ln $link" grep -q -- '--log .*: --init reads that file' "$WORK/quick.err"
+    done
+    check "which all stay" diff -r "$d/before" "$at"
 }
 
 outputs_pipe() {
-    mkfifo "$1/pipe"
+    mkfifo "$1/pipe" "$1/unread"
+    quick --log "$1/unread" --deadline 2
+    check "a pipe without a reader" grep -q 'unread: a pipe, which waits for its reader' "$WORK/quick.err"
     timeout 60 cat "$1/pipe" >"$1/heard" &
     check "a pipe" quick --stats "$1/pipe"
     wait $!

@@ -311,10 +311,18 @@ toy_joined() {
 }
 
 toy_join_refused() {
-    local as
+    local as wrong
     started_by torchrun 0 2
     toy_fails "too few ranks" 2 "torchrun started 2 ranks, but this trainer was generated for 4" \
         2000 "${as[@]}" "$WORK/toy4" --data "$data"
+    started_by torchrun 4 4
+    toy_fails "a rank too many" 2 "says that this is rank 4, of 4: they count from 0" 2000 \
+        "${as[@]}" "$WORK/toy4" --data "$data"
+    for wrong in RANK=99999999 RANK=1x WORLD_SIZE=-2 WORLD_SIZE=0; do
+        started_by torchrun 0 4
+        toy_fails "$wrong" 2 "error: $wrong in the environment is no number of" 2000 \
+            "${as[@]}" "$wrong" "$WORK/toy4" --data "$data"
+    done
     toy_fails "ranks on another machine" 2 "put 2 of 4 ranks on this machine" 2000 \
         env RANK=0 WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 "$WORK/toy4" --data "$data"
     started_by torchrun 0 4

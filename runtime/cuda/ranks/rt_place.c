@@ -59,7 +59,7 @@ static bool read_place(const char *text, size_t bytes, long port, RtPlace *p)
     if (host[0] == '\0' || strlen(host) >= sizeof p->host || port < 1 || port > 65535) {
         return false;
     }
-    snprintf(p->host, sizeof p->host, "%s", host);
+    snprintf(p->host, sizeof p->host, "%.*s", (int)sizeof p->host - 1, host);
     snprintf(p->port, sizeof p->port, "%ld", port);
     return true;
 }

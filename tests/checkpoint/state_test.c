@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* state_test.c: a train state is read as it was written, and refused where its numbers
+ * are none that a run comes to. */
+#include "checkpoint/rt_checkpoint.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* A state of step 7 with one member in another's place; false: it is refused. */
+static bool reads(const char *key, const char *value)
+{
+    static const char *const members[][2] = {
+        {"step", "7"},
+        {"seed", "1"},
+        {"skipped", "2"},
+        {"skipped_in_a_row", "1"},
+        {"scaled_updates", "3"},
+        {"beta1_power", "\"0x1p-1\""},
+        {"beta2_power", "\"0x1p-2\""},
+        {"loss_scale", "\"0x1p+0\""},
+        {"platforms", "[{\"from_step\": 0, \"hash\": \"0123456789abcdef\"}]"},
+    };
+    char text[1024] = "{";
+    RtTrainState s;
+
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        const bool other = strcmp(members[i][0], key) == 0;
+
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s\"%s\": %s",
+                 i ? ", " : "", members[i][0], other ? value : members[i][1]);
+    }
+    strcat(text, "}");
+    return rt_state_read(&s, text, (int64_t)strlen(text));
+}
+
+static void states_are_read(void **state)
+{
+    (void)state;
+    assert_true(reads("", ""));
+    assert_true(reads("skipped", "7") && reads("beta1_power", "\"0x1p+0\""));
+    assert_true(
+        reads("platforms", "[{\"from_step\": 7, \"hash\": \"0123456789abcdef\"}]"));
+}
+
+static void nonsense_is_refused(void **state)
+{
+    static const char *const wrong[][2] = {
+        {"step", "-1"},
+        {"step", "1"}, /* fewer than were skipped */
+        {"seed", "-1"},
+        {"skipped", "8"},
+        {"skipped", "9223372036854775807"},
+        {"skipped_in_a_row", "3"},
+        {"scaled_updates", "8"},
+        {"beta1_power", "\"0x1.0000000000001p+0\""},
+        {"beta1_power", "\"-0x1p-3\""},
+        {"beta2_power", "\"0x1p+5\""},
+        {"beta2_power", "\"inf\""},
+        {"loss_scale", "\"-0x1p+0\""},
+        {"platforms", "[]"},
+        {"platforms", "[{\"from_step\": -1, \"hash\": \"0123456789abcdef\"}]"},
+        {"platforms", "[{\"from_step\": 8, \"hash\": \"0123456789abcdef\"}]"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        if (reads(wrong[i][0], wrong[i][1]))
+            fail_msg("%s = %s was read", wrong[i][0], wrong[i][1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(states_are_read),
+        cmocka_unit_test(nonsense_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
