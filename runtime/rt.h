@@ -248,16 +248,13 @@ int rt_main(const RtTrainer *trainer, int argc, char **argv);
 /* The schedule point this rank is at; the launcher shows it when a rank dies or stalls. */
 void rt_at(Rt *rt, int place);
 
-/* Copies micro-batch `index` (global, 0..M-1, of this step) into the token buffers. Tickets
- * count from here. */
+/* Copies micro-batch `index` (global, 0..M-1, of this step) into the token buffers. */
 void rt_load_micro_batch(Rt *rt, int64_t index);
 
 /* Collectives run in order on two streams, gather and reduce. A start enqueues and returns;
  * the matching wait returns when this rank's result is complete; a reduction's also waits until
  * all ranks have read, so that the gradient may be written again. While a rank waits it makes
- * progress on both streams, so no order of waits can deadlock. Every start has a ticket, the
- * count of starts on its stream since the micro-batch was loaded (0, 1, ...), the same on every
- * rank. */
+ * progress on both streams, so no order of waits can deadlock. */
 enum { RT_GATHER, RT_REDUCE };
 
 /* out[shards * shard_elems] = param_shard of every rank of this copy, in rank order. out: local
@@ -275,7 +272,9 @@ void rt_reduce_scatter_start(Rt *rt, int segment, int64_t grad, int64_t result);
 /* grad = the same sum over copies of the ranks' [shard_elems] at `grad` (symmetric offset), in
  * place, equal on all of them. */
 void rt_all_reduce_start(Rt *rt, int segment, int64_t grad);
-void rt_wait(Rt *rt, int stream, int ticket);
+/* For the collective of a segment that was started last. */
+void rt_wait_gather(Rt *rt, int segment);
+void rt_wait_reduce(Rt *rt, int segment);
 
 /* The leaf that this rank computes in a round. Low bits first, as the sums pair up: its place
  * among the ranks that are summed in each round, the round, its place among the others. */
@@ -342,8 +341,10 @@ void rt_update_segment(Rt *rt, int segment, RtUpdateKernel kernel);
  * the host does not know it: nobody reads what is). */
 void rt_update_matrices(Rt *rt, int segment, RtUpdateKernel kernel);
 void rt_to_owners_start(Rt *rt, int batch);
+void rt_wait_to_owners(Rt *rt, int batch);
 void rt_compute_matrices(Rt *rt, int batch);
 void rt_from_owners_start(Rt *rt, int batch);
+void rt_wait_from_owners(Rt *rt, int batch);
 
 /* Random bits by which elements [from, from + n) of the run round a number that is kept in
  * bf16: a function of seed, step, parameter and element (rt_philox.h), and of nothing

@@ -108,10 +108,10 @@ typedef struct RtOp {
 
 typedef struct RtQueue {
     RtOp op[RT_QUEUE];
-    /* Over the whole run; tickets count from first_ticket. The step's thread starts, the
-     * thread that drives the queue completes. */
+    /* Over the whole run. The step's thread starts, the thread that drives the queue
+     * completes. */
     _Atomic uint64_t started, completed;
-    uint64_t first_ticket;
+    uint64_t *last; /* by segment, then by batch: `started` once its last one was */
     _Atomic uint64_t
         rounds;     /* publications that are complete: some operations have more */
     int round;      /* of the operation at the head */
@@ -244,6 +244,8 @@ static inline void rt_step_begin(Rt *rt)
 
 /* Enqueues an operation; returns before it is complete. */
 void rt_comm_start(Rt *rt, int stream, RtOp op);
+/* So many that were started on the stream over the run are complete. */
+void rt_comm_wait(Rt *rt, int stream, uint64_t started);
 /* Small exchange through the control areas: begin (mine may be written: everybody has
  * read it), publish (everybody has written: theirs may be read), end (I have read
  * them). bytes: of mine that I have written, which travel where ranks are on several
@@ -255,8 +257,7 @@ void rt_exchange_end(Rt *rt);
  * queues. */
 void rt_comm_begin(Rt *rt);
 void rt_comm_end(Rt *rt);
-void rt_comm_tickets(Rt *rt);  /* they count from here */
-void rt_comm_drain(Rt *rt);    /* every started collective is complete; tickets restart */
+void rt_comm_drain(Rt *rt);    /* every started collective is complete */
 void rt_comm_step_end(Rt *rt); /* that, and the step's results are known */
 
 /* ---- rt_pull.c --------------------------------------------------------------------- */

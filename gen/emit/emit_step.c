@@ -6,8 +6,8 @@
  * every variant its forward and backward part as lines: waits with their reasons, then
  * one call.
  *
- * Tickets count from the beginning of a micro-step, so the forward of the local and of
- * the last one are usually one text; then step.c has it once. */
+ * A wait names what it waits for, so the forward of the local and of the last micro-step
+ * are usually one text; then step.c has it once. */
 #include "emit/emit_step.h"
 #include "base/show.h"
 
@@ -34,12 +34,19 @@ static bool is_start(const Instr *i)
     return i->stream != STREAM_COMPUTE;
 }
 
-/* Tickets count from the micro-step's beginning; the step's end follows the last one. */
-static int ticket_of(const Steps *s, const Instr *on)
+/* The number of a start on its stream: what is under way is in this order. */
+static int place_in_stream(const Steps *s, const Instr *on)
 {
     int before = on->variant == VARIANT_END ? s->starts[VARIANT_LAST][on->stream] : 0;
 
-    return before + s->ticket[on->id];
+    return before + s->place[on->id];
+}
+
+/* What a start is known by to waits: its segment, or its batch of matrices. */
+static const char *subject_macro(const Steps *s, const Instr *on)
+{
+    return on->batch >= 0 ? s->g->batches.items[on->batch].macro
+                          : s->g->segments.items[on->segment].macro;
 }
 
 static void push_waits(Steps *s, const Instr *i)
@@ -57,8 +64,14 @@ static void push_waits(Steps *s, const Instr *i)
                         (i->variant == VARIANT_END && on->variant == VARIANT_LAST),
                     "instruction %d waits for %d, of another micro-step", i->id, on->id);
         lua_newtable(L);
-        emit_str(L, "stream", on->stream == STREAM_GATHER ? "RT_GATHER" : "RT_REDUCE");
-        emit_int(L, "ticket", ticket_of(s, on));
+        emit_str(L, "call",
+                 on->kind == INS_ALL_GATHER    ? "rt_wait_gather"
+                 : on->kind == INS_TO_OWNERS   ? "rt_wait_to_owners"
+                 : on->kind == INS_FROM_OWNERS ? "rt_wait_from_owners"
+                                               : "rt_wait_reduce");
+        emit_str(L, "subject", subject_macro(s, on));
+        emit_str(L, "stream", stream_name(on->stream));
+        emit_int(L, "place", place_in_stream(s, on));
         emit_str(L, "why", i->wait_why && i->wait_why[k] ? i->wait_why[k] : "");
         lua_rawseti(L, -2, ++n);
     }
@@ -171,8 +184,8 @@ static void push_line(Steps *s, const Instr *i)
         emit_str(L, "batch_name", g->batches.items[i->batch].name);
     }
     if (is_start(i)) {
-        emit_str(L, "stream", i->stream == STREAM_GATHER ? "RT_GATHER" : "RT_REDUCE");
-        emit_int(L, "ticket", ticket_of(s, i));
+        emit_str(L, "stream", stream_name(i->stream));
+        emit_int(L, "place", place_in_stream(s, i));
         emit_str(L, "moved", show_bytes(g, i->moved_bytes));
     }
     emit_str(L, "kind", lines[i->kind].word);
@@ -231,7 +244,7 @@ static const char *fingerprint(Steps *s, const Part *part)
                     i->out, i->d_in, i->d_out, i->saved, i->dropped, i->scratch, i->with);
         for (int k = 0; k < i->n_waits; k++)
             if (is_start(&s->p->ins.items[i->waits[k]]))
-                text_printf(&t, " %d", ticket_of(s, &s->p->ins.items[i->waits[k]]));
+                text_printf(&t, " %s", subject_macro(s, &s->p->ins.items[i->waits[k]]));
         text_printf(&t, "\n");
     }
     return t.len ? t.s : "";
@@ -393,7 +406,7 @@ static void index_program(Steps *s)
     int k = 0;
 
     s->first_binding = gen_alloc(s->g, sizeof(int) * (size_t)(p->ins.count + 2));
-    s->ticket = gen_alloc(s->g, sizeof(int) * (size_t)(p->ins.count + 1));
+    s->place = gen_alloc(s->g, sizeof(int) * (size_t)(p->ins.count + 1));
     for (int i = 0; i < p->ins.count; i++) {
         const Instr *ins = &p->ins.items[i];
 
@@ -402,7 +415,7 @@ static void index_program(Steps *s)
         while (k < p->n_bindings && p->bindings[k].ins == i)
             k++;
         if (is_start(ins))
-            s->ticket[i] = s->starts[ins->variant][ins->stream]++;
+            s->place[i] = s->starts[ins->variant][ins->stream]++;
     }
     gen_require(k == p->n_bindings, "bindings are not in order of instructions");
     s->first_binding[p->ins.count] = k;

@@ -29,7 +29,7 @@ typedef struct Steps {
     Gen *g;
     Program *p;
     int *first_binding; /* by instruction; bindings of one follow each other */
-    int *ticket; /* by instruction: starts on its stream before it, in its variant */
+    int *place; /* by instruction: starts on its stream before it, in its variant */
     int starts[N_VARIANTS][N_STREAMS];
     struct {
         Binder *items;

@@ -11,7 +11,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xa024a3d727d6d2b1
+#if TRAINER_IDENTITY != 0xd4bf464bb2a9f7c5
 #error "tables.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -53,6 +53,7 @@
  * wait. */
 #include "rt_private.h"
 
+#include <stdlib.h>
 #include <string.h>
 #ifdef _OPENMP
 #include <omp.h>
@@ -184,7 +185,7 @@ static bool goal_near(const void *ctx)
 }
 
 /* Until so many operations of the stream are complete. */
-static void drain(Rt *rt, int stream, uint64_t until)
+void rt_comm_wait(Rt *rt, int stream, uint64_t until)
 {
     const RtQueue *q = &rt->state->queue[stream];
     const Goal goal = {rt, stream, until};
@@ -208,14 +209,22 @@ static void drain(Rt *rt, int stream, uint64_t until)
     rt->state->wait_seconds += rt_clock() - start;
 }
 
+/* A segment or a batch of matrices: by what waits know a collective. */
+static int64_t subject_of(const RtTrainer *t, const RtOp *op)
+{
+    const bool batch = op->kind == RT_OP_TO_OWNERS || op->kind == RT_OP_FROM_OWNERS;
+    return batch ? t->n_segments + op->from : op->segment;
+}
+
 void rt_comm_start(Rt *rt, int stream, RtOp op)
 {
     RtQueue *q = &rt->state->queue[stream];
     if (q->started - q->completed == RT_QUEUE) {
-        drain(rt, stream, q->completed + 1);
+        rt_comm_wait(rt, stream, q->completed + 1);
     }
     q->op[q->started % RT_QUEUE] = op;
     q->started++;
+    q->last[subject_of(rt->trainer, &op)] = q->started;
     if (rt->trainer->comm_thread) {
         rt_ring(rt->state->shared);
     } else {
@@ -260,6 +269,13 @@ static void *communicate(void *ctx)
 void rt_comm_begin(Rt *rt)
 {
     RtState *st = rt->state;
+    const size_t subjects = (size_t)(rt->trainer->n_segments + rt->trainer->n_batches);
+    for (int s = 0; s < 2; s++) {
+        st->queue[s].last = calloc(subjects, sizeof *st->queue[s].last);
+        if (st->queue[s].last == NULL) {
+            rt_fail(rt, RT_EXIT_ERROR, "out of memory");
+        }
+    }
     if (!rt->trainer->comm_thread) {
         return;
     }
@@ -276,6 +292,9 @@ void rt_comm_end(Rt *rt)
         st->comm_stop = 1;
         rt_ring(st->shared);
         pthread_join(st->comm, NULL);
+    }
+    for (int s = 0; s < 2; s++) {
+        free(st->queue[s].last);
     }
 }
 
@@ -341,25 +360,36 @@ void rt_all_reduce_start(Rt *rt, int segment, int64_t grad)
                          .segment = segment});
 }
 
-void rt_wait(Rt *rt, int stream, int ticket)
+static void wait_last(Rt *rt, int stream, int subject)
 {
-    drain(rt, stream, rt->state->queue[stream].first_ticket + (uint64_t)ticket + 1);
+    rt_comm_wait(rt, stream, rt->state->queue[stream].last[subject]);
 }
 
-void rt_comm_tickets(Rt *rt)
+void rt_wait_gather(Rt *rt, int segment)
 {
-    for (int s = 0; s < 2; s++) {
-        RtQueue *q = &rt->state->queue[s];
-        q->first_ticket = q->started;
-    }
+    wait_last(rt, RT_GATHER, segment);
+}
+
+void rt_wait_reduce(Rt *rt, int segment)
+{
+    wait_last(rt, RT_REDUCE, segment);
+}
+
+void rt_wait_to_owners(Rt *rt, int batch)
+{
+    wait_last(rt, RT_GATHER, rt->trainer->n_segments + batch);
+}
+
+void rt_wait_from_owners(Rt *rt, int batch)
+{
+    wait_last(rt, RT_REDUCE, rt->trainer->n_segments + batch);
 }
 
 void rt_comm_drain(Rt *rt)
 {
     for (int s = 0; s < 2; s++) {
-        drain(rt, s, rt->state->queue[s].started);
+        rt_comm_wait(rt, s, rt->state->queue[s].started);
     }
-    rt_comm_tickets(rt);
 }
 
 void rt_comm_step_end(Rt *rt)

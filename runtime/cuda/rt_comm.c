@@ -3,8 +3,8 @@
  *
  * In: starts and waits from the emitted step. Out: collectives on two streams of their
  * own beside the computation's. A start records where the compute stream is; the
- * collective's stream waits for that, then runs it, and its end is recorded under the
- * ticket; a wait makes the compute stream wait for that record. So what happens before
+ * collective's stream waits for that, then runs it, and its end is recorded for its
+ * segment; a wait makes the compute stream wait for that record. So what happens before
  * what is the same as on the CPU, where the generator's proof of the placement looks: the
  * order of the host's calls is the order of the compute stream, and
  *
@@ -19,16 +19,21 @@
  * graphs (rt_graph.c). At its end it waits, and looks for failures meanwhile. */
 #include "cuda/rt_gpu.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-enum { TICKETS = 64 };
-
+/* The collective of a segment or a batch that was started last. */
+typedef struct Last {
+    cudaEvent_t done;
+    int64_t era;
+} Last;
 static struct {
-    cudaEvent_t done[TICKETS]; /* a ticket's, until TICKETS more were started: then a
-                                  later one's */
+    Last *last; /* by segment, then by batch */
     cudaEvent_t begun;
-    int started; /* since the micro-batch was loaded */
 } queues[2];
+/* One ends when all streams were waited for, and where a graph begins or ends: what was
+ * started in an earlier one is complete. */
+static int64_t era = 1;
 
 /* How far the device is: a kernel on a stream beside the others says so, in pinned
  * memory, from within graphs too. */
@@ -40,7 +45,6 @@ static struct {
 } places;
 
 static bool capturing;
-static RtStarts captured_after; /* the capture began when so many were started */
 
 static cudaEvent_t new_event(Rt *rt)
 {
@@ -51,10 +55,15 @@ static cudaEvent_t new_event(Rt *rt)
 
 void rt_comm_open(Rt *rt)
 {
+    const int subjects = rt->trainer->n_segments + rt->trainer->n_batches;
     for (int s = 0; s < 2; s++) {
         queues[s].begun = new_event(rt);
-        for (int i = 0; i < TICKETS; i++) {
-            queues[s].done[i] = new_event(rt);
+        queues[s].last = calloc((size_t)subjects, sizeof *queues[s].last);
+        if (queues[s].last == NULL) {
+            rt_fail(rt, RT_EXIT_ERROR, "out of memory");
+        }
+        for (int i = 0; i < subjects; i++) {
+            queues[s].last[i].done = new_event(rt);
         }
     }
     rt_kernel_prepare(&place_kernel);
@@ -116,11 +125,11 @@ void rt_start_begin(Rt *rt, int stream)
     RT_CUDA_CALL(rt, cudaStreamWaitEvent(rt_gpu.stream[stream], queues[stream].begun, 0));
 }
 
-void rt_start_end(Rt *rt, int stream)
+void rt_start_end(Rt *rt, int stream, int subject)
 {
-    const int ticket = queues[stream].started++;
-    RT_CUDA_CALL(rt, cudaEventRecord(queues[stream].done[ticket % TICKETS],
-                                     rt_gpu.stream[stream]));
+    Last *last = &queues[stream].last[subject];
+    RT_CUDA_CALL(rt, cudaEventRecord(last->done, rt_gpu.stream[stream]));
+    last->era = era;
 }
 
 static void gather(Rt *rt, RtGroup group, int segment, int64_t from, int64_t to)
@@ -130,7 +139,7 @@ static void gather(Rt *rt, RtGroup group, int segment, int64_t from, int64_t to)
                           (int64_t)rt_dtype_bytes(t->param_dtype);
     rt_start_begin(rt, RT_GATHER);
     rt_gather(rt, group, rt_symmetric(rt, from), rt_symmetric(rt, to), bytes);
-    rt_start_end(rt, RT_GATHER);
+    rt_start_end(rt, RT_GATHER, segment);
 }
 
 void rt_all_gather_start(Rt *rt, int segment, int64_t to)
@@ -150,7 +159,7 @@ void rt_reduce_scatter_start(Rt *rt, int segment, int64_t grad, int64_t result)
     void *to = s->across ? rt_symmetric(rt, result) : rt_local(rt, result);
     rt_start_begin(rt, RT_REDUCE);
     rt_sum_scatter(rt, s->within, rt_symmetric(rt, grad), to, s->shard_elems);
-    rt_start_end(rt, RT_REDUCE);
+    rt_start_end(rt, RT_REDUCE, segment);
 }
 
 void rt_all_reduce_start(Rt *rt, int segment, int64_t grad)
@@ -158,7 +167,7 @@ void rt_all_reduce_start(Rt *rt, int segment, int64_t grad)
     const RtSegment *s = &rt->trainer->segments[segment];
     rt_start_begin(rt, RT_REDUCE);
     rt_sum_in_place(rt, s->across, rt_symmetric(rt, grad), s->shard_elems);
-    rt_start_end(rt, RT_REDUCE);
+    rt_start_end(rt, RT_REDUCE, segment);
 }
 #endif
 
@@ -174,13 +183,32 @@ void rt_keep(Rt *rt, int segment, int64_t gathered, int64_t kept)
                                  cudaMemcpyDeviceToDevice, rt_gpu.stream[RT_COMPUTE]));
 }
 
-void rt_wait(Rt *rt, int stream, int ticket)
+static void wait_last(Rt *rt, int stream, int subject)
 {
-    if (capturing && ticket < captured_after.count[stream]) {
-        return; /* complete: the graph that started it has ended */
+    const Last *last = &queues[stream].last[subject];
+    if (last->era == era) {
+        RT_CUDA_CALL(rt, cudaStreamWaitEvent(rt_gpu.stream[RT_COMPUTE], last->done, 0));
     }
-    RT_CUDA_CALL(rt, cudaStreamWaitEvent(rt_gpu.stream[RT_COMPUTE],
-                                         queues[stream].done[ticket % TICKETS], 0));
+}
+
+void rt_wait_gather(Rt *rt, int segment)
+{
+    wait_last(rt, RT_GATHER, segment);
+}
+
+void rt_wait_reduce(Rt *rt, int segment)
+{
+    wait_last(rt, RT_REDUCE, segment);
+}
+
+void rt_wait_to_owners(Rt *rt, int batch)
+{
+    wait_last(rt, RT_GATHER, rt->trainer->n_segments + batch);
+}
+
+void rt_wait_from_owners(Rt *rt, int batch)
+{
+    wait_last(rt, RT_REDUCE, rt->trainer->n_segments + batch);
 }
 
 /* The device's streams run by themselves. Ranks meet only now, when their builds have
@@ -199,7 +227,7 @@ void rt_comm_drain(Rt *rt)
 {
     rt_gpu_drain(rt);
     rt_places_passed(rt);
-    rt_comm_tickets(rt);
+    era++;
 }
 
 void rt_comm_step_end(Rt *rt)
@@ -210,7 +238,6 @@ void rt_comm_step_end(Rt *rt)
     rt_profile_step(rt);
     if (st->step == st->first_step && !st->flags.no_graphs) {
         rt_graphs_capture(rt);
-        rt_comm_tickets(rt);
     }
 }
 
@@ -227,37 +254,17 @@ void rt_comm_end(Rt *rt)
 
 /* ---- graphs ------------------------------------------------------------------------ */
 
-RtStarts rt_comm_starts(void)
-{
-    return (RtStarts){{queues[RT_GATHER].started, queues[RT_REDUCE].started}};
-}
-
-void rt_comm_started(RtStarts of_graph)
-{
-    queues[RT_GATHER].started += of_graph.count[RT_GATHER];
-    queues[RT_REDUCE].started += of_graph.count[RT_REDUCE];
-}
-
-void rt_comm_tickets(Rt *rt)
-{
-    (void)rt;
-    queues[RT_GATHER].started = queues[RT_REDUCE].started = 0;
-}
-
 /* The mode lets other threads, NCCL's among them, do what a capture does not allow. */
-void rt_capture_begin(Rt *rt, RtStarts before)
+void rt_capture_begin(Rt *rt)
 {
     RT_CUDA_CALL(rt, cudaStreamBeginCapture(rt_gpu.stream[RT_COMPUTE],
                                             cudaStreamCaptureModeThreadLocal));
     capturing = true;
-    captured_after = before;
-    rt_comm_tickets(rt);
-    rt_comm_started(before);
+    era++;
 }
 
-RtStarts rt_capture_end(Rt *rt, cudaGraph_t *graph)
+void rt_capture_end(Rt *rt, cudaGraph_t *graph)
 {
-    RtStarts starts = rt_comm_starts();
     for (int s = 0; s < RT_DEVICE_STREAMS; s++) {
         enum cudaStreamCaptureStatus status;
         RT_CUDA_CALL(rt, cudaStreamIsCapturing(rt_gpu.stream[s], &status));
@@ -269,11 +276,8 @@ RtStarts rt_capture_end(Rt *rt, cudaGraph_t *graph)
     }
     RT_CUDA_CALL(rt, cudaStreamEndCapture(rt_gpu.stream[RT_COMPUTE], graph));
     capturing = false;
+    era++;
     rt_gpu.during[0] = '\0';
-    for (int s = 0; s < 2; s++) {
-        starts.count[s] -= captured_after.count[s];
-    }
-    return starts;
 }
 
 /* ---- small exchanges through the control areas, between hosts ---------------------- */

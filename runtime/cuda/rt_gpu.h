@@ -108,21 +108,15 @@ void rt_comm_open(Rt *rt);
 /* Tells the watchers how far the device has come. */
 void rt_places_passed(Rt *rt);
 
-/* Collectives started on both streams since the micro-batch was loaded; a graph's, too.
- */
-typedef struct RtStarts {
-    int count[2];
-} RtStarts;
-RtStarts rt_comm_starts(void);
-void rt_comm_started(RtStarts of_graph);
 /* Around what is enqueued on one of both streams: it begins when the compute stream has
- * come here, and its end has the stream's next ticket. */
+ * come here, and its end is what waits for that subject wait for: a segment, or, behind all
+ * segments, a batch of matrices. */
 void rt_start_begin(Rt *rt, int stream);
-void rt_start_end(Rt *rt, int stream);
-/* From begin to end what is enqueued becomes a graph, as if so many collectives had been
- * started before; it ends when all streams have joined. Returns those that it starts. */
-void rt_capture_begin(Rt *rt, RtStarts before);
-RtStarts rt_capture_end(Rt *rt, cudaGraph_t *graph);
+void rt_start_end(Rt *rt, int stream, int subject);
+/* From begin to end what is enqueued becomes a graph, which ends when all streams have
+ * joined. */
+void rt_capture_begin(Rt *rt);
+void rt_capture_end(Rt *rt, cudaGraph_t *graph);
 
 /* ---- rt_graph.c -------------------------------------------------------------------- */
 

@@ -32,7 +32,6 @@ typedef struct Moved {
 typedef struct Graph {
     RtStepPart *part;
     cudaGraphExec_t exec; /* NULL: not captured */
-    RtStarts before, starts;
     Moved moved;
 } Graph;
 static Graph graphs[MAX_GRAPHS];
@@ -79,11 +78,9 @@ void rt_run(Rt *rt, RtStepPart *part)
     RtState *st = rt->state;
     Graph *g = graph_of(rt, part);
     if (g->exec == NULL) {
-        g->before = rt_comm_starts();
         part(rt);
     } else {
         RT_CUDA_CALL(rt, cudaGraphLaunch(g->exec, rt_gpu.stream[RT_COMPUTE]));
-        rt_comm_started(g->starts);
         set_moved(st, sum(moved_so_far(st), 1, g->moved));
     }
     if (st->micro_batch >= 0) { /* the part has computed its loss */
@@ -96,9 +93,9 @@ static void capture(Rt *rt, Graph *g)
 {
     const Moved moved = moved_so_far(rt->state);
     cudaGraph_t graph;
-    rt_capture_begin(rt, g->before);
+    rt_capture_begin(rt);
     g->part(rt);
-    g->starts = rt_capture_end(rt, &graph);
+    rt_capture_end(rt, &graph);
     g->moved = sum(moved_so_far(rt->state), -1, moved);
     set_moved(rt->state, moved); /* nothing has moved yet */
     RT_CUDA_CALL(rt, cudaGraphInstantiate(&g->exec, graph, 0));

@@ -558,7 +558,6 @@ void rt_load_micro_batch(Rt *rt, int64_t index)
     RtState *st = rt->state;
     const RtStage to = rt_stage(rt);
     st->micro_batch = index;
-    rt_comm_tickets(rt);
     for (int64_t b = 0; b < t->micro_batch; b++) {
         const int64_t global = (st->step * t->micro_batches + index) * t->micro_batch + b;
         const int64_t at = rt_tokens_place(st->tokens, (uint64_t)st->flags.seed, global);

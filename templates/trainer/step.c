@@ -10,8 +10,7 @@
  * before it.
 //@ if collectives then
  * Collectives run beside the computation on two streams, gather and reduce: a start
- * returns at once, a wait returns when this rank's result is complete. Each start has a
- * ticket, the number of starts on its stream since the micro-batch was loaded.
+ * returns at once, a wait returns when this rank's result is complete.
 //@ end
  * Every size and offset was fixed when this file was generated; nothing is allocated.
  *
@@ -106,25 +105,24 @@ ${call("    " .. c.span .. "(", c.args, ");")}
 //@ local in_flight = {} -- of both streams, in order: { stream, n, unit }
 //@ local function print_waits(line)
 //@ for _, w in ipairs(line.waits) do
-${note("    rt_wait(rt, " .. w.stream .. ", " .. w.ticket .. ");", w.why, 42)}
+${note("    " .. w.call .. "(rt, " .. w.subject .. ");", w.why, 50)}
 //@ local left_over = {}
 //@ for _, f in ipairs(in_flight) do
-//@ if f.stream ~= w.stream or f.n > w.ticket then left_over[#left_over + 1] = f end
+//@ if f.stream ~= w.stream or f.n > w.place then left_over[#left_over + 1] = f end
 //@ end
 //@ in_flight = left_over
 //@ end
 //@ end
 //@ local function print_start(line)
 //@ print_waits(line)
-//@ local ticket = "ticket " .. line.ticket
 //@ if line.kept then
-${note(call("    rt_kept_gather_start(", { "rt", line.segment, line.kept, line.buffer }, ");"), ticket, 71)}
+${call("    rt_kept_gather_start(", { "rt", line.segment, line.kept, line.buffer }, ");")}
 //@ elseif line.kind == "gather" then
-${note(call("    rt_all_gather_start(", { "rt", line.segment, line.buffer }, ");"), ticket, 71)}
+${call("    rt_all_gather_start(", { "rt", line.segment, line.buffer }, ");")}
 //@ else
-${note(call("    " .. line.call .. "(", { "rt", line.segment, line.grad, line.result }, ");"), ticket, 71)}
+${call("    " .. line.call .. "(", { "rt", line.segment, line.grad, line.result }, ");")}
 //@ end
-//@ in_flight[#in_flight + 1] = { stream = line.stream, n = line.ticket, unit = line.unit }
+//@ in_flight[#in_flight + 1] = { stream = line.stream, n = line.place, unit = line.unit }
 //@ end
 //@ local function print_keep(line)
 //@ print_waits(line)
@@ -139,8 +137,8 @@ ${call("    rt_merge(", { "rt", line.node, line.partials, tostring(line.elems), 
 //@ local gathers, reduces = {}, {}
 //@ for _, f in ipairs(in_flight) do
 //@ local waited = false
-//@ for _, w in ipairs(waits) do waited = waited or (w.stream == f.stream and f.n <= w.ticket) end
-//@ local list = f.stream == "RT_GATHER" and gathers or reduces
+//@ for _, w in ipairs(waits) do waited = waited or (w.stream == f.stream and f.n <= w.place) end
+//@ local list = f.stream == "gather" and gathers or reduces
 //@ if not waited then list[#list + 1] = f.unit end
 //@ end
 //@ local parts = {}
@@ -212,7 +210,7 @@ ${call("static void " .. part.name .. "(", params, ")")}
 //@ local saved = in_flight
 //@ local flying = {}
 //@ for i, f in ipairs(in_flight) do flying[i] = f end
-//@ for _, p in ipairs(pending) do flying[#flying + 1] = { stream = p.stream, n = p.ticket, unit = p.unit } end
+//@ for _, p in ipairs(pending) do flying[#flying + 1] = { stream = p.stream, n = p.place, unit = p.unit } end
 //@ in_flight = flying
     /* ${line.block} ${line.phase == "recompute" and (line.some and "recompute: what its forward did not keep" or "forward again: its activations were not kept") or line.phase}${meanwhile(line.waits)} */
 //@ in_flight = saved
@@ -259,11 +257,11 @@ static void update_matrices(Rt *rt)
 //@ if line.kind == "momentum" then
     rt_update_matrices(rt, ${line.segment}, matrix_momentum);
 //@ elseif line.kind == "to_owners" then
-${note(call("    rt_to_owners_start(", { "rt", line.batch }, ");"), "ticket " .. line.ticket, 73)}
+    rt_to_owners_start(rt, ${line.batch});
 //@ elseif line.kind == "matrices" then
     rt_compute_matrices(rt, ${line.batch});
 //@ elseif line.kind == "from_owners" then
-${note(call("    rt_from_owners_start(", { "rt", line.batch }, ");"), "ticket " .. line.ticket, 73)}
+    rt_from_owners_start(rt, ${line.batch});
 //@ elseif line.kind == "step" then
     rt_update_matrices(rt, ${line.segment}, matrix_update);
 //@ end

@@ -7,7 +7,3 @@
 
 #include "cases.h"
 
-void rt_comm_tickets(Rt *rt) /* of collectives: there are none here */
-{
-    (void)rt;
-}

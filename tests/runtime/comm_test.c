@@ -45,6 +45,7 @@ static char *spaces[RANKS];
 static int64_t kept_at[SEGMENTS], grad_at[SLOTS], control_at, symmetric_bytes,
     gathered_at[OPS], result_at[OPS], local_bytes;
 static _Atomic int wrong;
+static uint64_t begun[RANKS][2]; /* started before the step */
 
 /* Of rt_update.c, which is not linked here. */
 size_t rt_dtype_bytes(RtDtype d)
@@ -172,6 +173,12 @@ static void dawdle(uint64_t *own)
     }
 }
 
+/* For the n-th collective of the step on its stream: a trainer would name its segment. */
+static void wait_for(Rt *rt, int stream, int n)
+{
+    rt_comm_wait(rt, stream, begun[rt->rank][stream] + (uint64_t)n + 1);
+}
+
 static void start_gather(Rt *rt, int n, Op *op)
 {
     if (op->kept) {
@@ -187,7 +194,7 @@ static void start_reduce(Rt *rt, int step, int n, Op *op)
 {
 #ifndef EARLY
     if (n >= SLOTS) {
-        rt_wait(rt, RT_REDUCE, n - SLOTS);
+        wait_for(rt, RT_REDUCE, n - SLOTS);
         check_reduce(rt, step, n - SLOTS, op - SLOTS);
     }
 #endif
@@ -204,6 +211,9 @@ static void one_step(Rt *rt, int step, uint64_t program, uint64_t *own)
 {
     int gathers = 0, reduces = 0;
     Op gather[OPS], reduce[OPS];
+    for (int s = 0; s < 2; s++) {
+        begun[rt->rank][s] = rt->state->queue[s].started;
+    }
     for (int op = 0; op < OPS; op++) {
         program = mix(program);
         const int s = (int)(program >> 8 & 0xFF) % SEGMENTS, shards = segments[s].shards;
@@ -221,16 +231,16 @@ static void one_step(Rt *rt, int step, uint64_t program, uint64_t *own)
         rt_at(rt, 0);
         if ((program >> 16 & 3) == 0 && gathers > 0) {
             const int k = (int)(program >> 20 & 0xFF) % gathers;
-            rt_wait(rt, RT_GATHER, k);
+            wait_for(rt, RT_GATHER, k);
             check_gather(rt, step, k, &gather[k]);
         }
     }
     for (int k = reduces < SLOTS ? 0 : reduces - SLOTS; k < reduces; k++) {
-        rt_wait(rt, RT_REDUCE, k);
+        wait_for(rt, RT_REDUCE, k);
         check_reduce(rt, step, k, &reduce[k]);
     }
     for (int k = gathers - 1; k >= 0; k--) {
-        rt_wait(rt, RT_GATHER, k);
+        wait_for(rt, RT_GATHER, k);
         check_gather(rt, step, k, &gather[k]);
     }
     rt_exchange_begin(rt);

@@ -246,8 +246,6 @@ static void adamw(const RtUpdate *u, const RtUpdateRun *run)
 
 /* ---- the step ---------------------------------------------------------------------- */
 
-static int gathers, reduces;
-
 static const Real *weights(Rt *rt, int segment)
 {
     if (SHARDS == 1) {
@@ -259,7 +257,6 @@ static const Real *weights(Rt *rt, int segment)
 static void one_micro_batch(Rt *rt, int64_t index, bool add)
 {
     rt_load_micro_batch(rt, index);
-    gathers = reduces = 0;
     if (SHARDS > 1) {
         rt_all_gather_start(rt, 0, L_GATHERED0);
         rt_all_gather_start(rt, 1, L_GATHERED1);
@@ -268,7 +265,7 @@ static void one_micro_batch(Rt *rt, int64_t index, bool add)
     double loss = 0;
     for (int s = 0; s < 2; s++) {
         if (SHARDS > 1) {
-            rt_wait(rt, RT_GATHER, gathers++);
+            rt_wait_gather(rt, s);
         }
         rt_at(rt, AT_BACKWARD);
         loss += micro_step(rt, s, weights(rt, s), rt_symmetric(rt, grad_at[s]), add);
@@ -302,7 +299,7 @@ static void finish_leaf(Rt *rt, int64_t round)
     }
     for (int s = 0; (last || !UNSHARDED) && s < 2; s++) {
         if (within) {
-            rt_wait(rt, RT_REDUCE, reduces++);
+            rt_wait_reduce(rt, s);
         }
         if (!UNSHARDED) {
             merge(rt, s, sum_of(rt, s), segments[s].shard_elems);
@@ -310,7 +307,7 @@ static void finish_leaf(Rt *rt, int64_t round)
     }
     for (int s = 0; COPIES > 1 && last && s < 2; s++) {
         rt_all_reduce_start(rt, s, segments[s].grad_shard);
-        rt_wait(rt, RT_REDUCE, reduces++);
+        rt_wait_reduce(rt, s);
     }
 }
 

@@ -117,7 +117,7 @@ static void exchange(Rt *rt, int batch, bool back, RtGroup group)
         most_bytes = more ? x.bytes[i] : most_bytes;
     }
     rt_transport->exchange(rt, x.stream, group, x.parcel, x.n, most_bytes);
-    rt_start_end(rt, x.stream);
+    rt_start_end(rt, x.stream, rt->trainer->n_segments + batch);
 }
 
 /* Each batch has segments of one kind: all are cut over the ranks of a copy, or none. */

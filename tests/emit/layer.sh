@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by run.sh: one more layer adds its own lines to step.c and changes no other one, so that
+# a diff of two committed trainers can be read.
+layer_of() { # LAYERS FOLDER
+    "$FSDPGEN" "$ROOT/models/llama8b.lua" --set model.layers="$1" -o "$2" >"$WORK/layer.log" 2>&1
+}
+layer_lines() { # FOLDER: step.c without hashes and counts of the whole
+    grep -v 'IDENTITY\|_[0-9a-f]\{16\}' "$1/step.c"
+}
+
+check "llama8b of 32 layers" layer_of 32 "$WORK/layers.32"
+check "and of 33" layer_of 33 "$WORK/layers.33"
+layer_lines "$WORK/layers.32" >"$WORK/layer.a"
+layer_lines "$WORK/layers.33" >"$WORK/layer.b"
+layer_changed=$(diff "$WORK/layer.a" "$WORK/layer.b" | grep -c '^[<>]')
+check "a layer more changes at most 80 lines of step.c, not $layer_changed" \
+    test "$layer_changed" -le 80 -a "$layer_changed" -ge 30
