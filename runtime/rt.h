@@ -99,6 +99,8 @@ typedef struct RtSegment {
     int64_t grad_shard;      /* reduce dtype [shard_elems]; the step's summed gradient. L, but S
                                 where there are several copies, which sum it in place; -1:
                                 frozen, without a master too */
+    int64_t grad_accum;      /* S: reduce dtype [elems]: what unsharded accumulation merges; -1:
+                                it merges grad_shard */
     int64_t partials;        /* L: reduce dtype [levels][partial_elems]; -1: none */
     int64_t partial_elems;   /* shard_elems (sharded accumulation) or elems (unsharded) */
     int64_t direction;       /* S: dtype of sums [shard_elems], for a batch of matrices: what an
@@ -287,11 +289,12 @@ static inline int64_t rt_leaf(const Rt *rt, int64_t round)
 }
 /* Merges that follow are of this rank's leaf number `round` (0, 1, ...) in this step. */
 void rt_round(Rt *rt, int64_t round);
-/* Binary-counter merge of tree nodes, in leaf order (DESIGN: one tree). `node` holds the
- * round's node of `elems` in reduce dtype; with t trailing ones in the round's number:
+/* Binary-counter merge of tree nodes, in leaf order (DESIGN: one tree). The node is the round's
+ * sum of the segment: grad_accum, or, sharded, grad_shard. With t trailing ones in the round's
+ * number:
  *   v = node; for l in 0..t-1: v = round_to_dtype(partials[l] + v); then
  *   last round: node = v, else partials[t] = v. */
-void rt_merge(Rt *rt, void *node, void *partials, int64_t elems, int64_t partial_elems);
+void rt_merge_segment(Rt *rt, int segment);
 
 /* Exact norm: adds the squares of this rank's shard of the segment's summed gradient. */
 void rt_norm_add(Rt *rt, int segment);

@@ -291,6 +291,9 @@ typedef void RtSumFn(RtDtype d, void *out, const char *const *parts, int count,
                      int64_t n);
 RtSumFn rt_sum_tree, rt_sum_in_order;
 
+/* rt_sum.c; CUDA: rt_norm.c. As rt_merge_segment, of a node and its partial sums. */
+void rt_merge(Rt *rt, void *node, void *partials, int64_t elems);
+
 /* ---- rt_update.c, rt_schedule.c ---------------------------------------------------- */
 
 typedef struct RtRun { /* consecutive elements of one parameter in this rank's shard */

@@ -84,19 +84,6 @@ static const char *buffer_macro(Steps *s, int id)
     return s->p->bufs.items[id].macro;
 }
 
-static void push_merge(Steps *s, const Instr *i)
-{
-    lua_State *L = s->e->L;
-    const Segment *seg = &s->g->segments.items[i->segment];
-    const Buffer *node = &s->p->bufs.items[i->to];
-    int64_t elems = node->kind == BUF_GRAD_SHARD ? seg->shard_elems : seg->elems;
-
-    emit_str(L, "node", gen_printf(s->g, "%s(rt, %s)", bind_space(node), node->macro));
-    emit_str(L, "partials",
-             gen_printf(s->g, "rt_local(rt, %s)", buffer_macro(s, i->with)));
-    emit_int(L, "elems", elems);
-}
-
 static void push_gather(Steps *s, const Instr *i)
 {
     lua_State *L = s->e->L;
@@ -156,7 +143,7 @@ static const struct {
     [INS_SPAN] = {"span", push_span},
     [INS_REDUCE_SCATTER] = {"reduce", push_reduce_scatter},
     [INS_ALL_REDUCE] = {"reduce", push_all_reduce},
-    [INS_MERGE] = {"merge", push_merge},
+    [INS_MERGE] = {"merge", NULL},
     [INS_NORM] = {"norm", NULL},
     [INS_NORM_REDUCE] = {"norm_reduce", NULL},
     [INS_UPDATE] = {"update", NULL},

@@ -254,6 +254,22 @@ static void set_place(Emit *e, const char *key, const Buffer *b, Space space)
     emit_str(e->L, key, b ? b->macro : "-1");
 }
 
+/* What a merge adds, where it is not the sum in its shard; NULL: it is, or none merges.
+ */
+static const Buffer *merged_elsewhere(const Gen *g, const Segment *s)
+{
+    const Program *p = &g->prog;
+
+    for (int id = 0; id < p->ins.count; id++) {
+        const Instr *i = &p->ins.items[id];
+
+        if (i->kind == INS_MERGE && i->segment == s->id)
+            return p->bufs.items[i->to].kind == BUF_GRAD_SHARD ? NULL
+                                                               : &p->bufs.items[i->to];
+    }
+    return NULL;
+}
+
 static void push_segment(Emit *e, const Segment *s, int first_param)
 {
     Gen *g = e->g;
@@ -287,6 +303,7 @@ static void push_segment(Emit *e, const Segment *s, int first_param)
     set_place(e, "moment2", buffer_of(g, BUF_MOMENT2, s->id), SPACE_LOCAL);
     set_place(e, "grad_shard", grad,
               s->across ? SPACE_SYMMETRIC : SPACE_LOCAL); /* copies sum it */
+    set_place(e, "grad_accum", merged_elsewhere(g, s), SPACE_SYMMETRIC);
     set_place(e, "partials", partial, SPACE_LOCAL);
     if (segment_has_matrices(g, s))
         set_place(e, "direction", buffer_of(g, BUF_DIRECTION, s->id), SPACE_SYMMETRIC);

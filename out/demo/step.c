@@ -13,7 +13,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0x892e24822537476b || TRAINER_IDENTITY != 0xd4bf464bb2a9f7c5
+#if MATH_IDENTITY != 0x892e24822537476b || TRAINER_IDENTITY != 0xbc79ee785f558099
 #error "step.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 
@@ -222,7 +222,7 @@ static void forward(Rt *rt)
 
 /* 6.9 GFLOP; at most 42.35 MiB in buffers that share bytes;
  * 5 gathers of 5.77 MiB from peers, 6 reductions of 5.77 MiB from peers.
- * rt_merge adds this leaf's sum into the partial sums of the tree over leaves. */
+ * rt_merge_segment adds this leaf's sum into the partial sums of the tree over leaves. */
 static void backward(Rt *rt)
 {
     /* head backward; meanwhile layers.3 arrives */
@@ -235,7 +235,7 @@ static void backward(Rt *rt)
                      SCRATCH_HEAD_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_HEAD, GRAD_HEAD, GRAD_SHARD_HEAD);
     rt_wait_reduce(rt, SEG_HEAD);          /* the gradient of head is summed over ranks */
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_HEAD), rt_local(rt, PARTIALS_HEAD), 1024, 1024);
+    rt_merge_segment(rt, SEG_HEAD);
 
     /* layers.3 backward; meanwhile layers.2 arrives */
     rt_at(rt, AT_LAYERS_3_BACKWARD);
@@ -246,8 +246,7 @@ static void backward(Rt *rt)
                       SCRATCH_LAYERS_3_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_3, GRAD_LAYERS_3, GRAD_SHARD_LAYERS_3);
     rt_wait_reduce(rt, SEG_LAYERS_3);  /* the gradient of layers.3 is summed over ranks */
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_3), rt_local(rt, PARTIALS_LAYERS_3),
-             369664, 369664);
+    rt_merge_segment(rt, SEG_LAYERS_3);
 
     /* layers.2 backward; meanwhile layers.1 arrives */
     rt_at(rt, AT_LAYERS_2_BACKWARD);
@@ -258,8 +257,7 @@ static void backward(Rt *rt)
                       SCRATCH_LAYERS_2_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_2, GRAD_LAYERS_2, GRAD_SHARD_LAYERS_2);
     rt_wait_reduce(rt, SEG_LAYERS_2);  /* the gradient of layers.2 is summed over ranks */
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_2), rt_local(rt, PARTIALS_LAYERS_2),
-             369664, 369664);
+    rt_merge_segment(rt, SEG_LAYERS_2);
 
     /* layers.1 backward; meanwhile layers.0 arrives */
     rt_at(rt, AT_LAYERS_1_BACKWARD);
@@ -270,8 +268,7 @@ static void backward(Rt *rt)
                       SCRATCH_LAYERS_1_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_1, GRAD_LAYERS_1, GRAD_SHARD_LAYERS_1);
     rt_wait_reduce(rt, SEG_LAYERS_1);  /* the gradient of layers.1 is summed over ranks */
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_1), rt_local(rt, PARTIALS_LAYERS_1),
-             369664, 369664);
+    rt_merge_segment(rt, SEG_LAYERS_1);
 
     /* layers.0 backward */
     rt_at(rt, AT_LAYERS_0_BACKWARD);
@@ -281,16 +278,14 @@ static void backward(Rt *rt)
                       SCRATCH_LAYERS_0_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_0, GRAD_LAYERS_0, GRAD_SHARD_LAYERS_0);
     rt_wait_reduce(rt, SEG_LAYERS_0);  /* the gradient of layers.0 is summed over ranks */
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_0), rt_local(rt, PARTIALS_LAYERS_0),
-             369664, 369664);
+    rt_merge_segment(rt, SEG_LAYERS_0);
 
     /* embed backward */
     rt_at(rt, AT_EMBED_BACKWARD);
     embed_backward_at(rt, GRAD_EMBED, 1.0f, D_OUT_EMBED);
     rt_reduce_scatter_start(rt, SEG_EMBED, GRAD_EMBED, GRAD_SHARD_EMBED);
     rt_wait_reduce(rt, SEG_EMBED);        /* the gradient of embed is summed over ranks */
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_EMBED), rt_local(rt, PARTIALS_EMBED), 32768,
-             32768);
+    rt_merge_segment(rt, SEG_EMBED);
 }
 
 /* ---- evaluation, instead of the backward ------------------------------------------- */

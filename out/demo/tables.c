@@ -11,7 +11,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xd4bf464bb2a9f7c5
+#if TRAINER_IDENTITY != 0xbc79ee785f558099
 #error "tables.c and tables.h come from different generations: run fsdpgen again"
 #endif
 
@@ -35,7 +35,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 0, .n_params = 1,
         .param_shard = PARAM_SHARD_EMBED, .master = -1,
         .moment1 = MOMENT1_EMBED, .moment2 = MOMENT2_EMBED,
-        .grad_shard = GRAD_SHARD_EMBED,
+        .grad_shard = GRAD_SHARD_EMBED, .grad_accum = -1,
         .partials = PARTIALS_EMBED, .partial_elems = 32768,
     },
     [SEG_LAYERS_0] = { /* 6 parameters in 2.82 MiB */
@@ -45,7 +45,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 1, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_0, .master = -1,
         .moment1 = MOMENT1_LAYERS_0, .moment2 = MOMENT2_LAYERS_0,
-        .grad_shard = GRAD_SHARD_LAYERS_0,
+        .grad_shard = GRAD_SHARD_LAYERS_0, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_0, .partial_elems = 369664,
     },
     [SEG_LAYERS_1] = { /* 6 parameters in 2.82 MiB */
@@ -55,7 +55,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 7, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_1, .master = -1,
         .moment1 = MOMENT1_LAYERS_1, .moment2 = MOMENT2_LAYERS_1,
-        .grad_shard = GRAD_SHARD_LAYERS_1,
+        .grad_shard = GRAD_SHARD_LAYERS_1, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_1, .partial_elems = 369664,
     },
     [SEG_LAYERS_2] = { /* 6 parameters in 2.82 MiB */
@@ -65,7 +65,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 13, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_2, .master = -1,
         .moment1 = MOMENT1_LAYERS_2, .moment2 = MOMENT2_LAYERS_2,
-        .grad_shard = GRAD_SHARD_LAYERS_2,
+        .grad_shard = GRAD_SHARD_LAYERS_2, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_2, .partial_elems = 369664,
     },
     [SEG_LAYERS_3] = { /* 6 parameters in 2.82 MiB */
@@ -75,7 +75,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 19, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_3, .master = -1,
         .moment1 = MOMENT1_LAYERS_3, .moment2 = MOMENT2_LAYERS_3,
-        .grad_shard = GRAD_SHARD_LAYERS_3,
+        .grad_shard = GRAD_SHARD_LAYERS_3, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_3, .partial_elems = 369664,
     },
     [SEG_HEAD] = { /* 1 parameter in 8.00 KiB */
@@ -85,7 +85,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 25, .n_params = 1,
         .param_shard = PARAM_SHARD_HEAD, .master = -1,
         .moment1 = MOMENT1_HEAD, .moment2 = MOMENT2_HEAD,
-        .grad_shard = GRAD_SHARD_HEAD,
+        .grad_shard = GRAD_SHARD_HEAD, .grad_accum = -1,
         .partials = PARTIALS_HEAD, .partial_elems = 1024,
     },
 };

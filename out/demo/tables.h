@@ -15,10 +15,10 @@
 
 /* The hash of the description and the files of its plan: trainer.c, step.c, tables.c, tables.h and
  * checkpoint.c. Those of another plan neither compile nor link with these. */
-#define TRAINER_IDENTITY 0xd4bf464bb2a9f7c5
-#define trainer_segments trainer_segments_d4bf464bb2a9f7c5 /* tables.c */
-#define trainer_numerics trainer_numerics_d4bf464bb2a9f7c5 /* checkpoint.c */
-#define trainer_step     trainer_step_d4bf464bb2a9f7c5     /* step.c */
+#define TRAINER_IDENTITY 0xbc79ee785f558099
+#define trainer_segments trainer_segments_bc79ee785f558099 /* tables.c */
+#define trainer_numerics trainer_numerics_bc79ee785f558099 /* checkpoint.c */
+#define trainer_step     trainer_step_bc79ee785f558099     /* step.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

@@ -8,10 +8,10 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xd4bf464bb2a9f7c5
+#if TRAINER_IDENTITY != 0xbc79ee785f558099
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0xd4bf464bb2a9f7c5
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0xbc79ee785f558099
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 

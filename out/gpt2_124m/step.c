@@ -13,7 +13,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0x960ef329c826777e || TRAINER_IDENTITY != 0x4f70a26c68c7d5bb
+#if MATH_IDENTITY != 0x960ef329c826777e || TRAINER_IDENTITY != 0x006f47c2ba6e7366
 #error "step.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 
@@ -420,7 +420,7 @@ static void backward_local(Rt *rt, float beta)
 
 /* 2.5 TFLOP; at most 1.33 GiB in buffers that share bytes;
  * 13 gathers of 118.70 MiB from peers, 14 reductions of 237.41 MiB from peers.
- * rt_merge adds this leaf's sum into the partial sums of the tree over leaves. */
+ * rt_merge_segment adds this leaf's sum into the partial sums of the tree over leaves. */
 static void backward_last(Rt *rt, float beta)
 {
     /* head backward; meanwhile layers.11 arrives */
@@ -443,7 +443,7 @@ static void backward_last(Rt *rt, float beta)
     rt_reduce_scatter_start(rt, SEG_LAYERS_11, GRAD_ACCUM_LAYERS_11,
                             GRAD_SHARD_LAYERS_11);
     rt_wait_reduce(rt, SEG_HEAD);          /* the gradient of head is summed over ranks */
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_HEAD), rt_local(rt, PARTIALS_HEAD), 1024, 1024);
+    rt_merge_segment(rt, SEG_HEAD);
 
     /* layers.10 backward; meanwhile layers.9 arrives, the gradient of layers.11 is summed */
     rt_at(rt, AT_LAYERS_10_BACKWARD);
@@ -456,8 +456,7 @@ static void backward_last(Rt *rt, float beta)
                             GRAD_SHARD_LAYERS_10);
     /* the gradient of layers.11 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_11);
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_11), rt_local(rt, PARTIALS_LAYERS_11),
-             3545088, 3545088);
+    rt_merge_segment(rt, SEG_LAYERS_11);
 
     /* layers.9 backward; meanwhile layers.8 arrives, the gradient of layers.10 is summed */
     rt_at(rt, AT_LAYERS_9_BACKWARD);
@@ -469,8 +468,7 @@ static void backward_last(Rt *rt, float beta)
     rt_reduce_scatter_start(rt, SEG_LAYERS_9, GRAD_ACCUM_LAYERS_9, GRAD_SHARD_LAYERS_9);
     /* the gradient of layers.10 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_10);
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_10), rt_local(rt, PARTIALS_LAYERS_10),
-             3545088, 3545088);
+    rt_merge_segment(rt, SEG_LAYERS_10);
 
     /* layers.8 backward; meanwhile layers.7 arrives, the gradient of layers.9 is summed */
     rt_at(rt, AT_LAYERS_8_BACKWARD);
@@ -481,8 +479,7 @@ static void backward_last(Rt *rt, float beta)
                       SCRATCH_LAYERS_8_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_8, GRAD_ACCUM_LAYERS_8, GRAD_SHARD_LAYERS_8);
     rt_wait_reduce(rt, SEG_LAYERS_9);  /* the gradient of layers.9 is summed over ranks */
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_9), rt_local(rt, PARTIALS_LAYERS_9),
-             3545088, 3545088);
+    rt_merge_segment(rt, SEG_LAYERS_9);
 
     /* layers.7 backward; meanwhile layers.6 arrives, the gradient of layers.8 is summed */
     rt_at(rt, AT_LAYERS_7_BACKWARD);
@@ -493,8 +490,7 @@ static void backward_last(Rt *rt, float beta)
                       SCRATCH_LAYERS_7_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_7, GRAD_ACCUM_LAYERS_7, GRAD_SHARD_LAYERS_7);
     rt_wait_reduce(rt, SEG_LAYERS_8);  /* the gradient of layers.8 is summed over ranks */
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_8), rt_local(rt, PARTIALS_LAYERS_8),
-             3545088, 3545088);
+    rt_merge_segment(rt, SEG_LAYERS_8);
 
     /* layers.6 backward; meanwhile layers.5 arrives, the gradient of layers.7 is summed */
     rt_at(rt, AT_LAYERS_6_BACKWARD);
@@ -505,8 +501,7 @@ static void backward_last(Rt *rt, float beta)
                       SCRATCH_LAYERS_6_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_6, GRAD_ACCUM_LAYERS_6, GRAD_SHARD_LAYERS_6);
     rt_wait_reduce(rt, SEG_LAYERS_7);  /* the gradient of layers.7 is summed over ranks */
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_7), rt_local(rt, PARTIALS_LAYERS_7),
-             3545088, 3545088);
+    rt_merge_segment(rt, SEG_LAYERS_7);
 
     /* layers.5 backward; meanwhile layers.4 arrives, the gradient of layers.6 is summed */
     rt_at(rt, AT_LAYERS_5_BACKWARD);
@@ -517,8 +512,7 @@ static void backward_last(Rt *rt, float beta)
                       SCRATCH_LAYERS_5_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_5, GRAD_ACCUM_LAYERS_5, GRAD_SHARD_LAYERS_5);
     rt_wait_reduce(rt, SEG_LAYERS_6);  /* the gradient of layers.6 is summed over ranks */
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_6), rt_local(rt, PARTIALS_LAYERS_6),
-             3545088, 3545088);
+    rt_merge_segment(rt, SEG_LAYERS_6);
 
     /* layers.4 backward; meanwhile layers.3 arrives, the gradient of layers.5 is summed */
     rt_at(rt, AT_LAYERS_4_BACKWARD);
@@ -529,8 +523,7 @@ static void backward_last(Rt *rt, float beta)
                       SCRATCH_LAYERS_4_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_4, GRAD_ACCUM_LAYERS_4, GRAD_SHARD_LAYERS_4);
     rt_wait_reduce(rt, SEG_LAYERS_5);  /* the gradient of layers.5 is summed over ranks */
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_5), rt_local(rt, PARTIALS_LAYERS_5),
-             3545088, 3545088);
+    rt_merge_segment(rt, SEG_LAYERS_5);
 
     /* layers.3 backward; meanwhile layers.2 arrives, the gradient of layers.4 is summed */
     rt_at(rt, AT_LAYERS_3_BACKWARD);
@@ -541,8 +534,7 @@ static void backward_last(Rt *rt, float beta)
                       SCRATCH_LAYERS_3_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_3, GRAD_ACCUM_LAYERS_3, GRAD_SHARD_LAYERS_3);
     rt_wait_reduce(rt, SEG_LAYERS_4);  /* the gradient of layers.4 is summed over ranks */
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_4), rt_local(rt, PARTIALS_LAYERS_4),
-             3545088, 3545088);
+    rt_merge_segment(rt, SEG_LAYERS_4);
 
     /* layers.2 backward; meanwhile layers.1 arrives, the gradient of layers.3 is summed */
     rt_at(rt, AT_LAYERS_2_BACKWARD);
@@ -553,8 +545,7 @@ static void backward_last(Rt *rt, float beta)
                       SCRATCH_LAYERS_2_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_2, GRAD_ACCUM_LAYERS_2, GRAD_SHARD_LAYERS_2);
     rt_wait_reduce(rt, SEG_LAYERS_3);  /* the gradient of layers.3 is summed over ranks */
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_3), rt_local(rt, PARTIALS_LAYERS_3),
-             3545088, 3545088);
+    rt_merge_segment(rt, SEG_LAYERS_3);
 
     /* layers.1 backward; meanwhile layers.0 arrives, the gradient of layers.2 is summed */
     rt_at(rt, AT_LAYERS_1_BACKWARD);
@@ -565,8 +556,7 @@ static void backward_last(Rt *rt, float beta)
                       SCRATCH_LAYERS_1_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_1, GRAD_ACCUM_LAYERS_1, GRAD_SHARD_LAYERS_1);
     rt_wait_reduce(rt, SEG_LAYERS_2);  /* the gradient of layers.2 is summed over ranks */
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_2), rt_local(rt, PARTIALS_LAYERS_2),
-             3545088, 3545088);
+    rt_merge_segment(rt, SEG_LAYERS_2);
 
     /* layers.0 backward; meanwhile the gradient of layers.1 is summed */
     rt_at(rt, AT_LAYERS_0_BACKWARD);
@@ -576,19 +566,16 @@ static void backward_last(Rt *rt, float beta)
                       SCRATCH_LAYERS_0_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_0, GRAD_ACCUM_LAYERS_0, GRAD_SHARD_LAYERS_0);
     rt_wait_reduce(rt, SEG_LAYERS_1);  /* the gradient of layers.1 is summed over ranks */
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_1), rt_local(rt, PARTIALS_LAYERS_1),
-             3545088, 3545088);
+    rt_merge_segment(rt, SEG_LAYERS_1);
 
     /* embed backward; meanwhile the gradient of layers.0 is summed */
     rt_at(rt, AT_EMBED_BACKWARD);
     embed_backward_at(rt, GRAD_ACCUM_EMBED, beta, 1.0f, D_OUT_EMBED);
     rt_reduce_scatter_start(rt, SEG_EMBED, GRAD_ACCUM_EMBED, GRAD_SHARD_EMBED);
     rt_wait_reduce(rt, SEG_LAYERS_0);  /* the gradient of layers.0 is summed over ranks */
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_0), rt_local(rt, PARTIALS_LAYERS_0),
-             3545088, 3545088);
+    rt_merge_segment(rt, SEG_LAYERS_0);
     rt_wait_reduce(rt, SEG_EMBED);        /* the gradient of embed is summed over ranks */
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_EMBED), rt_local(rt, PARTIALS_EMBED), 19692544,
-             19692544);
+    rt_merge_segment(rt, SEG_EMBED);
 }
 
 /* ---- evaluation, instead of the backward ------------------------------------------- */

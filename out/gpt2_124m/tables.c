@@ -11,7 +11,7 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x4f70a26c68c7d5bb
+#if TRAINER_IDENTITY != 0x006f47c2ba6e7366
 #error "tables.c and tables.h come from different generations: run fsdpgen again"
 #endif
 
@@ -43,7 +43,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 0, .n_params = 2,
         .param_shard = PARAM_SHARD_EMBED, .master = MASTER_EMBED,
         .moment1 = MOMENT1_EMBED, .moment2 = MOMENT2_EMBED,
-        .grad_shard = GRAD_SHARD_EMBED,
+        .grad_shard = GRAD_SHARD_EMBED, .grad_accum = -1,
         .partials = PARTIALS_EMBED, .partial_elems = 19692544,
     },
     [SEG_LAYERS_0] = { /* 12 parameters in 13.52 MiB */
@@ -53,7 +53,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 2, .n_params = 12,
         .param_shard = PARAM_SHARD_LAYERS_0, .master = MASTER_LAYERS_0,
         .moment1 = MOMENT1_LAYERS_0, .moment2 = MOMENT2_LAYERS_0,
-        .grad_shard = GRAD_SHARD_LAYERS_0,
+        .grad_shard = GRAD_SHARD_LAYERS_0, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_0, .partial_elems = 3545088,
     },
     [SEG_LAYERS_1] = { /* 12 parameters in 13.52 MiB */
@@ -63,7 +63,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 14, .n_params = 12,
         .param_shard = PARAM_SHARD_LAYERS_1, .master = MASTER_LAYERS_1,
         .moment1 = MOMENT1_LAYERS_1, .moment2 = MOMENT2_LAYERS_1,
-        .grad_shard = GRAD_SHARD_LAYERS_1,
+        .grad_shard = GRAD_SHARD_LAYERS_1, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_1, .partial_elems = 3545088,
     },
     [SEG_LAYERS_2] = { /* 12 parameters in 13.52 MiB */
@@ -73,7 +73,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 26, .n_params = 12,
         .param_shard = PARAM_SHARD_LAYERS_2, .master = MASTER_LAYERS_2,
         .moment1 = MOMENT1_LAYERS_2, .moment2 = MOMENT2_LAYERS_2,
-        .grad_shard = GRAD_SHARD_LAYERS_2,
+        .grad_shard = GRAD_SHARD_LAYERS_2, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_2, .partial_elems = 3545088,
     },
     [SEG_LAYERS_3] = { /* 12 parameters in 13.52 MiB */
@@ -83,7 +83,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 38, .n_params = 12,
         .param_shard = PARAM_SHARD_LAYERS_3, .master = MASTER_LAYERS_3,
         .moment1 = MOMENT1_LAYERS_3, .moment2 = MOMENT2_LAYERS_3,
-        .grad_shard = GRAD_SHARD_LAYERS_3,
+        .grad_shard = GRAD_SHARD_LAYERS_3, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_3, .partial_elems = 3545088,
     },
     [SEG_LAYERS_4] = { /* 12 parameters in 13.52 MiB */
@@ -93,7 +93,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 50, .n_params = 12,
         .param_shard = PARAM_SHARD_LAYERS_4, .master = MASTER_LAYERS_4,
         .moment1 = MOMENT1_LAYERS_4, .moment2 = MOMENT2_LAYERS_4,
-        .grad_shard = GRAD_SHARD_LAYERS_4,
+        .grad_shard = GRAD_SHARD_LAYERS_4, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_4, .partial_elems = 3545088,
     },
     [SEG_LAYERS_5] = { /* 12 parameters in 13.52 MiB */
@@ -103,7 +103,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 62, .n_params = 12,
         .param_shard = PARAM_SHARD_LAYERS_5, .master = MASTER_LAYERS_5,
         .moment1 = MOMENT1_LAYERS_5, .moment2 = MOMENT2_LAYERS_5,
-        .grad_shard = GRAD_SHARD_LAYERS_5,
+        .grad_shard = GRAD_SHARD_LAYERS_5, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_5, .partial_elems = 3545088,
     },
     [SEG_LAYERS_6] = { /* 12 parameters in 13.52 MiB */
@@ -113,7 +113,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 74, .n_params = 12,
         .param_shard = PARAM_SHARD_LAYERS_6, .master = MASTER_LAYERS_6,
         .moment1 = MOMENT1_LAYERS_6, .moment2 = MOMENT2_LAYERS_6,
-        .grad_shard = GRAD_SHARD_LAYERS_6,
+        .grad_shard = GRAD_SHARD_LAYERS_6, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_6, .partial_elems = 3545088,
     },
     [SEG_LAYERS_7] = { /* 12 parameters in 13.52 MiB */
@@ -123,7 +123,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 86, .n_params = 12,
         .param_shard = PARAM_SHARD_LAYERS_7, .master = MASTER_LAYERS_7,
         .moment1 = MOMENT1_LAYERS_7, .moment2 = MOMENT2_LAYERS_7,
-        .grad_shard = GRAD_SHARD_LAYERS_7,
+        .grad_shard = GRAD_SHARD_LAYERS_7, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_7, .partial_elems = 3545088,
     },
     [SEG_LAYERS_8] = { /* 12 parameters in 13.52 MiB */
@@ -133,7 +133,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 98, .n_params = 12,
         .param_shard = PARAM_SHARD_LAYERS_8, .master = MASTER_LAYERS_8,
         .moment1 = MOMENT1_LAYERS_8, .moment2 = MOMENT2_LAYERS_8,
-        .grad_shard = GRAD_SHARD_LAYERS_8,
+        .grad_shard = GRAD_SHARD_LAYERS_8, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_8, .partial_elems = 3545088,
     },
     [SEG_LAYERS_9] = { /* 12 parameters in 13.52 MiB */
@@ -143,7 +143,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 110, .n_params = 12,
         .param_shard = PARAM_SHARD_LAYERS_9, .master = MASTER_LAYERS_9,
         .moment1 = MOMENT1_LAYERS_9, .moment2 = MOMENT2_LAYERS_9,
-        .grad_shard = GRAD_SHARD_LAYERS_9,
+        .grad_shard = GRAD_SHARD_LAYERS_9, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_9, .partial_elems = 3545088,
     },
     [SEG_LAYERS_10] = { /* 12 parameters in 13.52 MiB */
@@ -153,7 +153,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 122, .n_params = 12,
         .param_shard = PARAM_SHARD_LAYERS_10, .master = MASTER_LAYERS_10,
         .moment1 = MOMENT1_LAYERS_10, .moment2 = MOMENT2_LAYERS_10,
-        .grad_shard = GRAD_SHARD_LAYERS_10,
+        .grad_shard = GRAD_SHARD_LAYERS_10, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_10, .partial_elems = 3545088,
     },
     [SEG_LAYERS_11] = { /* 12 parameters in 13.52 MiB */
@@ -163,7 +163,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 134, .n_params = 12,
         .param_shard = PARAM_SHARD_LAYERS_11, .master = MASTER_LAYERS_11,
         .moment1 = MOMENT1_LAYERS_11, .moment2 = MOMENT2_LAYERS_11,
-        .grad_shard = GRAD_SHARD_LAYERS_11,
+        .grad_shard = GRAD_SHARD_LAYERS_11, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_11, .partial_elems = 3545088,
     },
     [SEG_HEAD] = { /* 2 parameters in 4.00 KiB */
@@ -173,7 +173,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 146, .n_params = 2,
         .param_shard = PARAM_SHARD_HEAD, .master = MASTER_HEAD,
         .moment1 = MOMENT1_HEAD, .moment2 = MOMENT2_HEAD,
-        .grad_shard = GRAD_SHARD_HEAD,
+        .grad_shard = GRAD_SHARD_HEAD, .grad_accum = -1,
         .partials = PARTIALS_HEAD, .partial_elems = 1024,
     },
 };

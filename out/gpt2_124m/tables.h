@@ -15,10 +15,10 @@
 
 /* The hash of the description and the files of its plan: trainer.c, step.c, tables.c, tables.h and
  * checkpoint.c. Those of another plan neither compile nor link with these. */
-#define TRAINER_IDENTITY 0x4f70a26c68c7d5bb
-#define trainer_segments trainer_segments_4f70a26c68c7d5bb /* tables.c */
-#define trainer_numerics trainer_numerics_4f70a26c68c7d5bb /* checkpoint.c */
-#define trainer_step     trainer_step_4f70a26c68c7d5bb     /* step.c */
+#define TRAINER_IDENTITY 0x006f47c2ba6e7366
+#define trainer_segments trainer_segments_006f47c2ba6e7366 /* tables.c */
+#define trainer_numerics trainer_numerics_006f47c2ba6e7366 /* checkpoint.c */
+#define trainer_step     trainer_step_006f47c2ba6e7366     /* step.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

@@ -8,10 +8,10 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x4f70a26c68c7d5bb
+#if TRAINER_IDENTITY != 0x006f47c2ba6e7366
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x4f70a26c68c7d5bb
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x006f47c2ba6e7366
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 

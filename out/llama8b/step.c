@@ -13,7 +13,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0x15373011fd441be8 || TRAINER_IDENTITY != 0x5e7ede7221433609
+#if MATH_IDENTITY != 0x15373011fd441be8 || TRAINER_IDENTITY != 0x40ac739cdfc9690f
 #error "step.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 
@@ -417,7 +417,7 @@ static void forward(Rt *rt)
 
 /* 299 TFLOP; at most 37.87 GiB in buffers that share bytes;
  * 32 gathers of 11.38 GiB from peers, 34 reductions of 26.18 GiB from peers.
- * rt_merge adds this leaf's sum into the partial sums of the tree over leaves. */
+ * rt_merge_segment adds this leaf's sum into the partial sums of the tree over leaves. */
 static void backward(Rt *rt)
 {
     /* head backward; meanwhile layers.31 arrives */
@@ -436,8 +436,7 @@ static void backward(Rt *rt)
                       SCRATCH_LAYERS_31_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_31, GRAD_LAYERS_31, GRAD_SHARD_LAYERS_31);
     rt_wait_reduce(rt, SEG_HEAD);          /* the gradient of head is summed over ranks */
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_HEAD), rt_local(rt, PARTIALS_HEAD), 65668096,
-             65668096);
+    rt_merge_segment(rt, SEG_HEAD);
 
     /* layers.30 backward; meanwhile layers.29 arrives, the gradient of layers.31 is summed */
     rt_at(rt, AT_LAYERS_30_BACKWARD);
@@ -449,8 +448,7 @@ static void backward(Rt *rt)
     rt_reduce_scatter_start(rt, SEG_LAYERS_30, GRAD_LAYERS_30, GRAD_SHARD_LAYERS_30);
     /* the gradient of layers.31 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_31);
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_31), rt_local(rt, PARTIALS_LAYERS_31),
-             27264000, 27264000);
+    rt_merge_segment(rt, SEG_LAYERS_31);
 
     /* layers.29 backward; meanwhile layers.28 arrives, the gradient of layers.30 is summed */
     rt_at(rt, AT_LAYERS_29_BACKWARD);
@@ -462,8 +460,7 @@ static void backward(Rt *rt)
     rt_reduce_scatter_start(rt, SEG_LAYERS_29, GRAD_LAYERS_29, GRAD_SHARD_LAYERS_29);
     /* the gradient of layers.30 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_30);
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_30), rt_local(rt, PARTIALS_LAYERS_30),
-             27264000, 27264000);
+    rt_merge_segment(rt, SEG_LAYERS_30);
 
     /* layers.28 backward; meanwhile layers.27 arrives, the gradient of layers.29 is summed */
     rt_at(rt, AT_LAYERS_28_BACKWARD);
@@ -475,8 +472,7 @@ static void backward(Rt *rt)
     rt_reduce_scatter_start(rt, SEG_LAYERS_28, GRAD_LAYERS_28, GRAD_SHARD_LAYERS_28);
     /* the gradient of layers.29 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_29);
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_29), rt_local(rt, PARTIALS_LAYERS_29),
-             27264000, 27264000);
+    rt_merge_segment(rt, SEG_LAYERS_29);
 
     /* layers.27 backward; meanwhile layers.26 arrives, the gradient of layers.28 is summed */
     rt_at(rt, AT_LAYERS_27_BACKWARD);
@@ -488,8 +484,7 @@ static void backward(Rt *rt)
     rt_reduce_scatter_start(rt, SEG_LAYERS_27, GRAD_LAYERS_27, GRAD_SHARD_LAYERS_27);
     /* the gradient of layers.28 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_28);
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_28), rt_local(rt, PARTIALS_LAYERS_28),
-             27264000, 27264000);
+    rt_merge_segment(rt, SEG_LAYERS_28);
 
     /* layers.26 backward; meanwhile layers.25 arrives, the gradient of layers.27 is summed */
     rt_at(rt, AT_LAYERS_26_BACKWARD);
@@ -501,8 +496,7 @@ static void backward(Rt *rt)
     rt_reduce_scatter_start(rt, SEG_LAYERS_26, GRAD_LAYERS_26, GRAD_SHARD_LAYERS_26);
     /* the gradient of layers.27 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_27);
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_27), rt_local(rt, PARTIALS_LAYERS_27),
-             27264000, 27264000);
+    rt_merge_segment(rt, SEG_LAYERS_27);
 
     /* layers.25 backward; meanwhile layers.24 arrives, the gradient of layers.26 is summed */
     rt_at(rt, AT_LAYERS_25_BACKWARD);
@@ -514,8 +508,7 @@ static void backward(Rt *rt)
     rt_reduce_scatter_start(rt, SEG_LAYERS_25, GRAD_LAYERS_25, GRAD_SHARD_LAYERS_25);
     /* the gradient of layers.26 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_26);
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_26), rt_local(rt, PARTIALS_LAYERS_26),
-             27264000, 27264000);
+    rt_merge_segment(rt, SEG_LAYERS_26);
 
     /* layers.24 backward; meanwhile layers.23 arrives, the gradient of layers.25 is summed */
     rt_at(rt, AT_LAYERS_24_BACKWARD);
@@ -527,8 +520,7 @@ static void backward(Rt *rt)
     rt_reduce_scatter_start(rt, SEG_LAYERS_24, GRAD_LAYERS_24, GRAD_SHARD_LAYERS_24);
     /* the gradient of layers.25 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_25);
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_25), rt_local(rt, PARTIALS_LAYERS_25),
-             27264000, 27264000);
+    rt_merge_segment(rt, SEG_LAYERS_25);
 
     /* layers.23 backward; meanwhile layers.22 arrives, the gradient of layers.24 is summed */
     rt_at(rt, AT_LAYERS_23_BACKWARD);
@@ -540,8 +532,7 @@ static void backward(Rt *rt)
     rt_reduce_scatter_start(rt, SEG_LAYERS_23, GRAD_LAYERS_23, GRAD_SHARD_LAYERS_23);
     /* the gradient of layers.24 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_24);
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_24), rt_local(rt, PARTIALS_LAYERS_24),
-             27264000, 27264000);
+    rt_merge_segment(rt, SEG_LAYERS_24);
 
     /* layers.22 backward; meanwhile layers.21 arrives, the gradient of layers.23 is summed */
     rt_at(rt, AT_LAYERS_22_BACKWARD);
@@ -553,8 +544,7 @@ static void backward(Rt *rt)
     rt_reduce_scatter_start(rt, SEG_LAYERS_22, GRAD_LAYERS_22, GRAD_SHARD_LAYERS_22);
     /* the gradient of layers.23 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_23);
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_23), rt_local(rt, PARTIALS_LAYERS_23),
-             27264000, 27264000);
+    rt_merge_segment(rt, SEG_LAYERS_23);
 
     /* layers.21 backward; meanwhile layers.20 arrives, the gradient of layers.22 is summed */
     rt_at(rt, AT_LAYERS_21_BACKWARD);
@@ -566,8 +556,7 @@ static void backward(Rt *rt)
     rt_reduce_scatter_start(rt, SEG_LAYERS_21, GRAD_LAYERS_21, GRAD_SHARD_LAYERS_21);
     /* the gradient of layers.22 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_22);
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_22), rt_local(rt, PARTIALS_LAYERS_22),
-             27264000, 27264000);
+    rt_merge_segment(rt, SEG_LAYERS_22);
 
     /* layers.20 backward; meanwhile layers.19 arrives, the gradient of layers.21 is summed */
     rt_at(rt, AT_LAYERS_20_BACKWARD);
@@ -579,8 +568,7 @@ static void backward(Rt *rt)
     rt_reduce_scatter_start(rt, SEG_LAYERS_20, GRAD_LAYERS_20, GRAD_SHARD_LAYERS_20);
     /* the gradient of layers.21 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_21);
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_21), rt_local(rt, PARTIALS_LAYERS_21),
-             27264000, 27264000);
+    rt_merge_segment(rt, SEG_LAYERS_21);
 
     /* layers.19 backward; meanwhile layers.18 arrives, the gradient of layers.20 is summed */
     rt_at(rt, AT_LAYERS_19_BACKWARD);
@@ -592,8 +580,7 @@ static void backward(Rt *rt)
     rt_reduce_scatter_start(rt, SEG_LAYERS_19, GRAD_LAYERS_19, GRAD_SHARD_LAYERS_19);
     /* the gradient of layers.20 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_20);
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_20), rt_local(rt, PARTIALS_LAYERS_20),
-             27264000, 27264000);
+    rt_merge_segment(rt, SEG_LAYERS_20);
 
     /* layers.18 backward; meanwhile layers.17 arrives, the gradient of layers.19 is summed */
     rt_at(rt, AT_LAYERS_18_BACKWARD);
@@ -605,8 +592,7 @@ static void backward(Rt *rt)
     rt_reduce_scatter_start(rt, SEG_LAYERS_18, GRAD_LAYERS_18, GRAD_SHARD_LAYERS_18);
     /* the gradient of layers.19 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_19);
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_19), rt_local(rt, PARTIALS_LAYERS_19),
-             27264000, 27264000);
+    rt_merge_segment(rt, SEG_LAYERS_19);
 
     /* layers.17 backward; meanwhile layers.16 arrives, the gradient of layers.18 is summed */
     rt_at(rt, AT_LAYERS_17_BACKWARD);
@@ -618,8 +604,7 @@ static void backward(Rt *rt)
     rt_reduce_scatter_start(rt, SEG_LAYERS_17, GRAD_LAYERS_17, GRAD_SHARD_LAYERS_17);
     /* the gradient of layers.18 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_18);
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_18), rt_local(rt, PARTIALS_LAYERS_18),
-             27264000, 27264000);
+    rt_merge_segment(rt, SEG_LAYERS_18);
 
     /* layers.16 backward; meanwhile layers.15 arrives, the gradient of layers.17 is summed */
     rt_at(rt, AT_LAYERS_16_BACKWARD);
@@ -631,8 +616,7 @@ static void backward(Rt *rt)
     rt_reduce_scatter_start(rt, SEG_LAYERS_16, GRAD_LAYERS_16, GRAD_SHARD_LAYERS_16);
     /* the gradient of layers.17 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_17);
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_17), rt_local(rt, PARTIALS_LAYERS_17),
-             27264000, 27264000);
+    rt_merge_segment(rt, SEG_LAYERS_17);
 
     /* layers.15 backward; meanwhile layers.14 arrives, the gradient of layers.16 is summed */
     rt_at(rt, AT_LAYERS_15_BACKWARD);
@@ -644,8 +628,7 @@ static void backward(Rt *rt)
     rt_reduce_scatter_start(rt, SEG_LAYERS_15, GRAD_LAYERS_15, GRAD_SHARD_LAYERS_15);
     /* the gradient of layers.16 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_16);
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_16), rt_local(rt, PARTIALS_LAYERS_16),
-             27264000, 27264000);
+    rt_merge_segment(rt, SEG_LAYERS_16);
 
     /* layers.14 backward; meanwhile layers.13 arrives, the gradient of layers.15 is summed */
     rt_at(rt, AT_LAYERS_14_BACKWARD);
@@ -657,8 +640,7 @@ static void backward(Rt *rt)
     rt_reduce_scatter_start(rt, SEG_LAYERS_14, GRAD_LAYERS_14, GRAD_SHARD_LAYERS_14);
     /* the gradient of layers.15 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_15);
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_15), rt_local(rt, PARTIALS_LAYERS_15),
-             27264000, 27264000);
+    rt_merge_segment(rt, SEG_LAYERS_15);
 
     /* layers.13 backward; meanwhile layers.12 arrives, the gradient of layers.14 is summed */
     rt_at(rt, AT_LAYERS_13_BACKWARD);
@@ -670,8 +652,7 @@ static void backward(Rt *rt)
     rt_reduce_scatter_start(rt, SEG_LAYERS_13, GRAD_LAYERS_13, GRAD_SHARD_LAYERS_13);
     /* the gradient of layers.14 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_14);
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_14), rt_local(rt, PARTIALS_LAYERS_14),
-             27264000, 27264000);
+    rt_merge_segment(rt, SEG_LAYERS_14);
 
     /* layers.12 backward; meanwhile layers.11 arrives, the gradient of layers.13 is summed */
     rt_at(rt, AT_LAYERS_12_BACKWARD);
@@ -683,8 +664,7 @@ static void backward(Rt *rt)
     rt_reduce_scatter_start(rt, SEG_LAYERS_12, GRAD_LAYERS_12, GRAD_SHARD_LAYERS_12);
     /* the gradient of layers.13 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_13);
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_13), rt_local(rt, PARTIALS_LAYERS_13),
-             27264000, 27264000);
+    rt_merge_segment(rt, SEG_LAYERS_13);
 
     /* layers.11 backward; meanwhile layers.10 arrives, the gradient of layers.12 is summed */
     rt_at(rt, AT_LAYERS_11_BACKWARD);
@@ -696,8 +676,7 @@ static void backward(Rt *rt)
     rt_reduce_scatter_start(rt, SEG_LAYERS_11, GRAD_LAYERS_11, GRAD_SHARD_LAYERS_11);
     /* the gradient of layers.12 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_12);
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_12), rt_local(rt, PARTIALS_LAYERS_12),
-             27264000, 27264000);
+    rt_merge_segment(rt, SEG_LAYERS_12);
 
     /* layers.10 backward; meanwhile layers.9 arrives, the gradient of layers.11 is summed */
     rt_at(rt, AT_LAYERS_10_BACKWARD);
@@ -709,8 +688,7 @@ static void backward(Rt *rt)
     rt_reduce_scatter_start(rt, SEG_LAYERS_10, GRAD_LAYERS_10, GRAD_SHARD_LAYERS_10);
     /* the gradient of layers.11 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_11);
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_11), rt_local(rt, PARTIALS_LAYERS_11),
-             27264000, 27264000);
+    rt_merge_segment(rt, SEG_LAYERS_11);
 
     /* layers.9 backward; meanwhile layers.8 arrives, the gradient of layers.10 is summed */
     rt_at(rt, AT_LAYERS_9_BACKWARD);
@@ -722,8 +700,7 @@ static void backward(Rt *rt)
     rt_reduce_scatter_start(rt, SEG_LAYERS_9, GRAD_LAYERS_9, GRAD_SHARD_LAYERS_9);
     /* the gradient of layers.10 is summed over ranks */
     rt_wait_reduce(rt, SEG_LAYERS_10);
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_10), rt_local(rt, PARTIALS_LAYERS_10),
-             27264000, 27264000);
+    rt_merge_segment(rt, SEG_LAYERS_10);
 
     /* layers.8 backward; meanwhile layers.7 arrives, the gradient of layers.9 is summed */
     rt_at(rt, AT_LAYERS_8_BACKWARD);
@@ -734,8 +711,7 @@ static void backward(Rt *rt)
                       SCRATCH_LAYERS_8_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_8, GRAD_LAYERS_8, GRAD_SHARD_LAYERS_8);
     rt_wait_reduce(rt, SEG_LAYERS_9);  /* the gradient of layers.9 is summed over ranks */
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_9), rt_local(rt, PARTIALS_LAYERS_9),
-             27264000, 27264000);
+    rt_merge_segment(rt, SEG_LAYERS_9);
 
     /* layers.7 backward; meanwhile layers.6 arrives, the gradient of layers.8 is summed */
     rt_at(rt, AT_LAYERS_7_BACKWARD);
@@ -746,8 +722,7 @@ static void backward(Rt *rt)
                       SCRATCH_LAYERS_7_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_7, GRAD_LAYERS_7, GRAD_SHARD_LAYERS_7);
     rt_wait_reduce(rt, SEG_LAYERS_8);  /* the gradient of layers.8 is summed over ranks */
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_8), rt_local(rt, PARTIALS_LAYERS_8),
-             27264000, 27264000);
+    rt_merge_segment(rt, SEG_LAYERS_8);
 
     /* layers.6 backward; meanwhile layers.5 arrives, the gradient of layers.7 is summed */
     rt_at(rt, AT_LAYERS_6_BACKWARD);
@@ -758,8 +733,7 @@ static void backward(Rt *rt)
                       SCRATCH_LAYERS_6_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_6, GRAD_LAYERS_6, GRAD_SHARD_LAYERS_6);
     rt_wait_reduce(rt, SEG_LAYERS_7);  /* the gradient of layers.7 is summed over ranks */
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_7), rt_local(rt, PARTIALS_LAYERS_7),
-             27264000, 27264000);
+    rt_merge_segment(rt, SEG_LAYERS_7);
 
     /* layers.5 backward; meanwhile layers.4 arrives, the gradient of layers.6 is summed */
     rt_at(rt, AT_LAYERS_5_BACKWARD);
@@ -770,8 +744,7 @@ static void backward(Rt *rt)
                       SCRATCH_LAYERS_5_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_5, GRAD_LAYERS_5, GRAD_SHARD_LAYERS_5);
     rt_wait_reduce(rt, SEG_LAYERS_6);  /* the gradient of layers.6 is summed over ranks */
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_6), rt_local(rt, PARTIALS_LAYERS_6),
-             27264000, 27264000);
+    rt_merge_segment(rt, SEG_LAYERS_6);
 
     /* layers.4 backward; meanwhile layers.3 arrives, the gradient of layers.5 is summed */
     rt_at(rt, AT_LAYERS_4_BACKWARD);
@@ -782,8 +755,7 @@ static void backward(Rt *rt)
                       SCRATCH_LAYERS_4_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_4, GRAD_LAYERS_4, GRAD_SHARD_LAYERS_4);
     rt_wait_reduce(rt, SEG_LAYERS_5);  /* the gradient of layers.5 is summed over ranks */
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_5), rt_local(rt, PARTIALS_LAYERS_5),
-             27264000, 27264000);
+    rt_merge_segment(rt, SEG_LAYERS_5);
 
     /* layers.3 backward; meanwhile layers.2 arrives, the gradient of layers.4 is summed */
     rt_at(rt, AT_LAYERS_3_BACKWARD);
@@ -794,8 +766,7 @@ static void backward(Rt *rt)
                       SCRATCH_LAYERS_3_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_3, GRAD_LAYERS_3, GRAD_SHARD_LAYERS_3);
     rt_wait_reduce(rt, SEG_LAYERS_4);  /* the gradient of layers.4 is summed over ranks */
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_4), rt_local(rt, PARTIALS_LAYERS_4),
-             27264000, 27264000);
+    rt_merge_segment(rt, SEG_LAYERS_4);
 
     /* layers.2 backward; meanwhile layers.1 arrives, the gradient of layers.3 is summed */
     rt_at(rt, AT_LAYERS_2_BACKWARD);
@@ -806,8 +777,7 @@ static void backward(Rt *rt)
                       SCRATCH_LAYERS_2_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_2, GRAD_LAYERS_2, GRAD_SHARD_LAYERS_2);
     rt_wait_reduce(rt, SEG_LAYERS_3);  /* the gradient of layers.3 is summed over ranks */
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_3), rt_local(rt, PARTIALS_LAYERS_3),
-             27264000, 27264000);
+    rt_merge_segment(rt, SEG_LAYERS_3);
 
     /* layers.1 backward; meanwhile layers.0 arrives, the gradient of layers.2 is summed */
     rt_at(rt, AT_LAYERS_1_BACKWARD);
@@ -818,8 +788,7 @@ static void backward(Rt *rt)
                       SCRATCH_LAYERS_1_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_1, GRAD_LAYERS_1, GRAD_SHARD_LAYERS_1);
     rt_wait_reduce(rt, SEG_LAYERS_2);  /* the gradient of layers.2 is summed over ranks */
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_2), rt_local(rt, PARTIALS_LAYERS_2),
-             27264000, 27264000);
+    rt_merge_segment(rt, SEG_LAYERS_2);
 
     /* layers.0 backward; meanwhile the gradient of layers.1 is summed */
     rt_at(rt, AT_LAYERS_0_BACKWARD);
@@ -829,19 +798,16 @@ static void backward(Rt *rt)
                       SCRATCH_LAYERS_0_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_LAYERS_0, GRAD_LAYERS_0, GRAD_SHARD_LAYERS_0);
     rt_wait_reduce(rt, SEG_LAYERS_1);  /* the gradient of layers.1 is summed over ranks */
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_1), rt_local(rt, PARTIALS_LAYERS_1),
-             27264000, 27264000);
+    rt_merge_segment(rt, SEG_LAYERS_1);
 
     /* embed backward; meanwhile the gradient of layers.0 is summed */
     rt_at(rt, AT_EMBED_BACKWARD);
     embed_backward_at(rt, GRAD_EMBED, 0.0f, D_OUT_EMBED, SCRATCH_EMBED_BACKWARD);
     rt_reduce_scatter_start(rt, SEG_EMBED, GRAD_EMBED, GRAD_SHARD_EMBED);
     rt_wait_reduce(rt, SEG_LAYERS_0);  /* the gradient of layers.0 is summed over ranks */
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_LAYERS_0), rt_local(rt, PARTIALS_LAYERS_0),
-             27264000, 27264000);
+    rt_merge_segment(rt, SEG_LAYERS_0);
     rt_wait_reduce(rt, SEG_EMBED);        /* the gradient of embed is summed over ranks */
-    rt_merge(rt, rt_local(rt, GRAD_SHARD_EMBED), rt_local(rt, PARTIALS_EMBED), 65667072,
-             65667072);
+    rt_merge_segment(rt, SEG_EMBED);
 }
 
 /* ---- evaluation, instead of the backward ------------------------------------------- */

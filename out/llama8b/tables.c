@@ -11,7 +11,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x5e7ede7221433609
+#if TRAINER_IDENTITY != 0x40ac739cdfc9690f
 #error "tables.c and tables.h come from different generations: run fsdpgen again"
 #endif
 
@@ -63,7 +63,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 0, .n_params = 1,
         .param_shard = PARAM_SHARD_EMBED, .master = MASTER_EMBED,
         .moment1 = MOMENT1_EMBED, .moment2 = MOMENT2_EMBED,
-        .grad_shard = GRAD_SHARD_EMBED,
+        .grad_shard = GRAD_SHARD_EMBED, .grad_accum = -1,
         .partials = PARTIALS_EMBED, .partial_elems = 65667072,
     },
     [SEG_LAYERS_0] = { /* 6 parameters in 416.02 MiB */
@@ -73,7 +73,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 1, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_0, .master = MASTER_LAYERS_0,
         .moment1 = MOMENT1_LAYERS_0, .moment2 = MOMENT2_LAYERS_0,
-        .grad_shard = GRAD_SHARD_LAYERS_0,
+        .grad_shard = GRAD_SHARD_LAYERS_0, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_0, .partial_elems = 27264000,
     },
     [SEG_LAYERS_1] = { /* 6 parameters in 416.02 MiB */
@@ -83,7 +83,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 7, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_1, .master = MASTER_LAYERS_1,
         .moment1 = MOMENT1_LAYERS_1, .moment2 = MOMENT2_LAYERS_1,
-        .grad_shard = GRAD_SHARD_LAYERS_1,
+        .grad_shard = GRAD_SHARD_LAYERS_1, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_1, .partial_elems = 27264000,
     },
     [SEG_LAYERS_2] = { /* 6 parameters in 416.02 MiB */
@@ -93,7 +93,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 13, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_2, .master = MASTER_LAYERS_2,
         .moment1 = MOMENT1_LAYERS_2, .moment2 = MOMENT2_LAYERS_2,
-        .grad_shard = GRAD_SHARD_LAYERS_2,
+        .grad_shard = GRAD_SHARD_LAYERS_2, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_2, .partial_elems = 27264000,
     },
     [SEG_LAYERS_3] = { /* 6 parameters in 416.02 MiB */
@@ -103,7 +103,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 19, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_3, .master = MASTER_LAYERS_3,
         .moment1 = MOMENT1_LAYERS_3, .moment2 = MOMENT2_LAYERS_3,
-        .grad_shard = GRAD_SHARD_LAYERS_3,
+        .grad_shard = GRAD_SHARD_LAYERS_3, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_3, .partial_elems = 27264000,
     },
     [SEG_LAYERS_4] = { /* 6 parameters in 416.02 MiB */
@@ -113,7 +113,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 25, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_4, .master = MASTER_LAYERS_4,
         .moment1 = MOMENT1_LAYERS_4, .moment2 = MOMENT2_LAYERS_4,
-        .grad_shard = GRAD_SHARD_LAYERS_4,
+        .grad_shard = GRAD_SHARD_LAYERS_4, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_4, .partial_elems = 27264000,
     },
     [SEG_LAYERS_5] = { /* 6 parameters in 416.02 MiB */
@@ -123,7 +123,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 31, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_5, .master = MASTER_LAYERS_5,
         .moment1 = MOMENT1_LAYERS_5, .moment2 = MOMENT2_LAYERS_5,
-        .grad_shard = GRAD_SHARD_LAYERS_5,
+        .grad_shard = GRAD_SHARD_LAYERS_5, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_5, .partial_elems = 27264000,
     },
     [SEG_LAYERS_6] = { /* 6 parameters in 416.02 MiB */
@@ -133,7 +133,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 37, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_6, .master = MASTER_LAYERS_6,
         .moment1 = MOMENT1_LAYERS_6, .moment2 = MOMENT2_LAYERS_6,
-        .grad_shard = GRAD_SHARD_LAYERS_6,
+        .grad_shard = GRAD_SHARD_LAYERS_6, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_6, .partial_elems = 27264000,
     },
     [SEG_LAYERS_7] = { /* 6 parameters in 416.02 MiB */
@@ -143,7 +143,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 43, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_7, .master = MASTER_LAYERS_7,
         .moment1 = MOMENT1_LAYERS_7, .moment2 = MOMENT2_LAYERS_7,
-        .grad_shard = GRAD_SHARD_LAYERS_7,
+        .grad_shard = GRAD_SHARD_LAYERS_7, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_7, .partial_elems = 27264000,
     },
     [SEG_LAYERS_8] = { /* 6 parameters in 416.02 MiB */
@@ -153,7 +153,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 49, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_8, .master = MASTER_LAYERS_8,
         .moment1 = MOMENT1_LAYERS_8, .moment2 = MOMENT2_LAYERS_8,
-        .grad_shard = GRAD_SHARD_LAYERS_8,
+        .grad_shard = GRAD_SHARD_LAYERS_8, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_8, .partial_elems = 27264000,
     },
     [SEG_LAYERS_9] = { /* 6 parameters in 416.02 MiB */
@@ -163,7 +163,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 55, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_9, .master = MASTER_LAYERS_9,
         .moment1 = MOMENT1_LAYERS_9, .moment2 = MOMENT2_LAYERS_9,
-        .grad_shard = GRAD_SHARD_LAYERS_9,
+        .grad_shard = GRAD_SHARD_LAYERS_9, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_9, .partial_elems = 27264000,
     },
     [SEG_LAYERS_10] = { /* 6 parameters in 416.02 MiB */
@@ -173,7 +173,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 61, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_10, .master = MASTER_LAYERS_10,
         .moment1 = MOMENT1_LAYERS_10, .moment2 = MOMENT2_LAYERS_10,
-        .grad_shard = GRAD_SHARD_LAYERS_10,
+        .grad_shard = GRAD_SHARD_LAYERS_10, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_10, .partial_elems = 27264000,
     },
     [SEG_LAYERS_11] = { /* 6 parameters in 416.02 MiB */
@@ -183,7 +183,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 67, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_11, .master = MASTER_LAYERS_11,
         .moment1 = MOMENT1_LAYERS_11, .moment2 = MOMENT2_LAYERS_11,
-        .grad_shard = GRAD_SHARD_LAYERS_11,
+        .grad_shard = GRAD_SHARD_LAYERS_11, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_11, .partial_elems = 27264000,
     },
     [SEG_LAYERS_12] = { /* 6 parameters in 416.02 MiB */
@@ -193,7 +193,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 73, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_12, .master = MASTER_LAYERS_12,
         .moment1 = MOMENT1_LAYERS_12, .moment2 = MOMENT2_LAYERS_12,
-        .grad_shard = GRAD_SHARD_LAYERS_12,
+        .grad_shard = GRAD_SHARD_LAYERS_12, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_12, .partial_elems = 27264000,
     },
     [SEG_LAYERS_13] = { /* 6 parameters in 416.02 MiB */
@@ -203,7 +203,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 79, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_13, .master = MASTER_LAYERS_13,
         .moment1 = MOMENT1_LAYERS_13, .moment2 = MOMENT2_LAYERS_13,
-        .grad_shard = GRAD_SHARD_LAYERS_13,
+        .grad_shard = GRAD_SHARD_LAYERS_13, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_13, .partial_elems = 27264000,
     },
     [SEG_LAYERS_14] = { /* 6 parameters in 416.02 MiB */
@@ -213,7 +213,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 85, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_14, .master = MASTER_LAYERS_14,
         .moment1 = MOMENT1_LAYERS_14, .moment2 = MOMENT2_LAYERS_14,
-        .grad_shard = GRAD_SHARD_LAYERS_14,
+        .grad_shard = GRAD_SHARD_LAYERS_14, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_14, .partial_elems = 27264000,
     },
     [SEG_LAYERS_15] = { /* 6 parameters in 416.02 MiB */
@@ -223,7 +223,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 91, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_15, .master = MASTER_LAYERS_15,
         .moment1 = MOMENT1_LAYERS_15, .moment2 = MOMENT2_LAYERS_15,
-        .grad_shard = GRAD_SHARD_LAYERS_15,
+        .grad_shard = GRAD_SHARD_LAYERS_15, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_15, .partial_elems = 27264000,
     },
     [SEG_LAYERS_16] = { /* 6 parameters in 416.02 MiB */
@@ -233,7 +233,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 97, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_16, .master = MASTER_LAYERS_16,
         .moment1 = MOMENT1_LAYERS_16, .moment2 = MOMENT2_LAYERS_16,
-        .grad_shard = GRAD_SHARD_LAYERS_16,
+        .grad_shard = GRAD_SHARD_LAYERS_16, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_16, .partial_elems = 27264000,
     },
     [SEG_LAYERS_17] = { /* 6 parameters in 416.02 MiB */
@@ -243,7 +243,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 103, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_17, .master = MASTER_LAYERS_17,
         .moment1 = MOMENT1_LAYERS_17, .moment2 = MOMENT2_LAYERS_17,
-        .grad_shard = GRAD_SHARD_LAYERS_17,
+        .grad_shard = GRAD_SHARD_LAYERS_17, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_17, .partial_elems = 27264000,
     },
     [SEG_LAYERS_18] = { /* 6 parameters in 416.02 MiB */
@@ -253,7 +253,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 109, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_18, .master = MASTER_LAYERS_18,
         .moment1 = MOMENT1_LAYERS_18, .moment2 = MOMENT2_LAYERS_18,
-        .grad_shard = GRAD_SHARD_LAYERS_18,
+        .grad_shard = GRAD_SHARD_LAYERS_18, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_18, .partial_elems = 27264000,
     },
     [SEG_LAYERS_19] = { /* 6 parameters in 416.02 MiB */
@@ -263,7 +263,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 115, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_19, .master = MASTER_LAYERS_19,
         .moment1 = MOMENT1_LAYERS_19, .moment2 = MOMENT2_LAYERS_19,
-        .grad_shard = GRAD_SHARD_LAYERS_19,
+        .grad_shard = GRAD_SHARD_LAYERS_19, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_19, .partial_elems = 27264000,
     },
     [SEG_LAYERS_20] = { /* 6 parameters in 416.02 MiB */
@@ -273,7 +273,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 121, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_20, .master = MASTER_LAYERS_20,
         .moment1 = MOMENT1_LAYERS_20, .moment2 = MOMENT2_LAYERS_20,
-        .grad_shard = GRAD_SHARD_LAYERS_20,
+        .grad_shard = GRAD_SHARD_LAYERS_20, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_20, .partial_elems = 27264000,
     },
     [SEG_LAYERS_21] = { /* 6 parameters in 416.02 MiB */
@@ -283,7 +283,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 127, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_21, .master = MASTER_LAYERS_21,
         .moment1 = MOMENT1_LAYERS_21, .moment2 = MOMENT2_LAYERS_21,
-        .grad_shard = GRAD_SHARD_LAYERS_21,
+        .grad_shard = GRAD_SHARD_LAYERS_21, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_21, .partial_elems = 27264000,
     },
     [SEG_LAYERS_22] = { /* 6 parameters in 416.02 MiB */
@@ -293,7 +293,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 133, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_22, .master = MASTER_LAYERS_22,
         .moment1 = MOMENT1_LAYERS_22, .moment2 = MOMENT2_LAYERS_22,
-        .grad_shard = GRAD_SHARD_LAYERS_22,
+        .grad_shard = GRAD_SHARD_LAYERS_22, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_22, .partial_elems = 27264000,
     },
     [SEG_LAYERS_23] = { /* 6 parameters in 416.02 MiB */
@@ -303,7 +303,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 139, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_23, .master = MASTER_LAYERS_23,
         .moment1 = MOMENT1_LAYERS_23, .moment2 = MOMENT2_LAYERS_23,
-        .grad_shard = GRAD_SHARD_LAYERS_23,
+        .grad_shard = GRAD_SHARD_LAYERS_23, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_23, .partial_elems = 27264000,
     },
     [SEG_LAYERS_24] = { /* 6 parameters in 416.02 MiB */
@@ -313,7 +313,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 145, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_24, .master = MASTER_LAYERS_24,
         .moment1 = MOMENT1_LAYERS_24, .moment2 = MOMENT2_LAYERS_24,
-        .grad_shard = GRAD_SHARD_LAYERS_24,
+        .grad_shard = GRAD_SHARD_LAYERS_24, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_24, .partial_elems = 27264000,
     },
     [SEG_LAYERS_25] = { /* 6 parameters in 416.02 MiB */
@@ -323,7 +323,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 151, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_25, .master = MASTER_LAYERS_25,
         .moment1 = MOMENT1_LAYERS_25, .moment2 = MOMENT2_LAYERS_25,
-        .grad_shard = GRAD_SHARD_LAYERS_25,
+        .grad_shard = GRAD_SHARD_LAYERS_25, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_25, .partial_elems = 27264000,
     },
     [SEG_LAYERS_26] = { /* 6 parameters in 416.02 MiB */
@@ -333,7 +333,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 157, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_26, .master = MASTER_LAYERS_26,
         .moment1 = MOMENT1_LAYERS_26, .moment2 = MOMENT2_LAYERS_26,
-        .grad_shard = GRAD_SHARD_LAYERS_26,
+        .grad_shard = GRAD_SHARD_LAYERS_26, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_26, .partial_elems = 27264000,
     },
     [SEG_LAYERS_27] = { /* 6 parameters in 416.02 MiB */
@@ -343,7 +343,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 163, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_27, .master = MASTER_LAYERS_27,
         .moment1 = MOMENT1_LAYERS_27, .moment2 = MOMENT2_LAYERS_27,
-        .grad_shard = GRAD_SHARD_LAYERS_27,
+        .grad_shard = GRAD_SHARD_LAYERS_27, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_27, .partial_elems = 27264000,
     },
     [SEG_LAYERS_28] = { /* 6 parameters in 416.02 MiB */
@@ -353,7 +353,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 169, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_28, .master = MASTER_LAYERS_28,
         .moment1 = MOMENT1_LAYERS_28, .moment2 = MOMENT2_LAYERS_28,
-        .grad_shard = GRAD_SHARD_LAYERS_28,
+        .grad_shard = GRAD_SHARD_LAYERS_28, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_28, .partial_elems = 27264000,
     },
     [SEG_LAYERS_29] = { /* 6 parameters in 416.02 MiB */
@@ -363,7 +363,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 175, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_29, .master = MASTER_LAYERS_29,
         .moment1 = MOMENT1_LAYERS_29, .moment2 = MOMENT2_LAYERS_29,
-        .grad_shard = GRAD_SHARD_LAYERS_29,
+        .grad_shard = GRAD_SHARD_LAYERS_29, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_29, .partial_elems = 27264000,
     },
     [SEG_LAYERS_30] = { /* 6 parameters in 416.02 MiB */
@@ -373,7 +373,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 181, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_30, .master = MASTER_LAYERS_30,
         .moment1 = MOMENT1_LAYERS_30, .moment2 = MOMENT2_LAYERS_30,
-        .grad_shard = GRAD_SHARD_LAYERS_30,
+        .grad_shard = GRAD_SHARD_LAYERS_30, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_30, .partial_elems = 27264000,
     },
     [SEG_LAYERS_31] = { /* 6 parameters in 416.02 MiB */
@@ -383,7 +383,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 187, .n_params = 6,
         .param_shard = PARAM_SHARD_LAYERS_31, .master = MASTER_LAYERS_31,
         .moment1 = MOMENT1_LAYERS_31, .moment2 = MOMENT2_LAYERS_31,
-        .grad_shard = GRAD_SHARD_LAYERS_31,
+        .grad_shard = GRAD_SHARD_LAYERS_31, .grad_accum = -1,
         .partials = PARTIALS_LAYERS_31, .partial_elems = 27264000,
     },
     [SEG_HEAD] = { /* 2 parameters in 1002.02 MiB */
@@ -393,7 +393,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = 193, .n_params = 2,
         .param_shard = PARAM_SHARD_HEAD, .master = MASTER_HEAD,
         .moment1 = MOMENT1_HEAD, .moment2 = MOMENT2_HEAD,
-        .grad_shard = GRAD_SHARD_HEAD,
+        .grad_shard = GRAD_SHARD_HEAD, .grad_accum = -1,
         .partials = PARTIALS_HEAD, .partial_elems = 65668096,
     },
 };

@@ -115,7 +115,7 @@ void rt_round(Rt *rt, int64_t round)
     rt->state->round = round;
 }
 
-void rt_merge(Rt *rt, void *node, void *partials, int64_t elems, int64_t partial_elems)
+void rt_merge(Rt *rt, void *node, void *partials, int64_t elems)
 {
     const RtDtype d = rt->trainer->reduce_dtype;
     const int64_t item = (int64_t)rt_dtype_bytes(d);
@@ -128,10 +128,10 @@ void rt_merge(Rt *rt, void *node, void *partials, int64_t elems, int64_t partial
         char *v = (char *)node + at * item;
         char *p = (char *)partials + at * item;
         for (int l = 0; l < levels; l++) {
-            add_parts(d, v, p + l * partial_elems * item, v, n);
+            add_parts(d, v, p + l * elems * item, v, n);
         }
         if (!last) {
-            memcpy(p + levels * partial_elems * item, v, (size_t)(n * item));
+            memcpy(p + levels * elems * item, v, (size_t)(n * item));
         }
     }
 }

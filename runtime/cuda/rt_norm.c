@@ -82,11 +82,11 @@ void rt_round(Rt *rt, int64_t round)
     send(rt, &device_step(rt)->round, &rounds[round], sizeof *rounds);
 }
 
-void rt_merge(Rt *rt, void *node, void *partials, int64_t elems, int64_t partial_elems)
+void rt_merge(Rt *rt, void *node, void *partials, int64_t elems)
 {
     const RtRound *round = &device_step(rt)->round;
     rt_launch(rt, &merge_kernel, blocks_of(elems), 1,
-              (void *[]){&node, &partials, &elems, &partial_elems, &round});
+              (void *[]){&node, &partials, &elems, &elems, &round});
 }
 
 void rt_add_parts(Rt *rt, cudaStream_t stream, const void *own, const void *staging,

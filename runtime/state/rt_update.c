@@ -100,6 +100,14 @@ char *rt_grad_shard(const Rt *rt, int segment)
     return s->across ? rt_symmetric(rt, s->grad_shard) : rt_local(rt, s->grad_shard);
 }
 
+void rt_merge_segment(Rt *rt, int segment)
+{
+    const RtSegment *s = &rt->trainer->segments[segment];
+    void *node = s->grad_accum >= 0 ? rt_symmetric(rt, s->grad_accum)
+                                    : rt_grad_shard(rt, segment);
+    rt_merge(rt, node, rt_local(rt, s->partials), s->partial_elems);
+}
+
 RtUpdate rt_update(const Rt *rt)
 {
     const RtTrainer *t = rt->trainer;

@@ -130,7 +130,7 @@ ${call("    rt_keep(", { "rt", line.segment, line.buffer, line.kept }, ");")}
 //@ end
 //@ local function print_merge(line)
 //@ print_waits(line)
-${call("    rt_merge(", { "rt", line.node, line.partials, tostring(line.elems), tostring(line.elems) }, ");")}
+    rt_merge_segment(rt, ${line.segment});
 //@ end
 //@ -- What runs beside a span, for its heading.
 //@ local function meanwhile(waits)
@@ -190,7 +190,7 @@ ${section(titles[part.name])}
 //@ if #moved > 0 then
  * ${table.concat(moved, ", ")}.${merges and "" or " */"}
 //@ if merges then
- * rt_merge adds this leaf's sum into the partial sums of the tree over leaves. */
+ * rt_merge_segment adds this leaf's sum into the partial sums of the tree over leaves. */
 //@ end
 //@ end
 //@ else

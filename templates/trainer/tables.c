@@ -46,7 +46,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
         .first_param = ${s.first_param}, .n_params = ${s.n_params},
         .param_shard = ${s.param_shard}, .master = ${s.master},
         .moment1 = ${s.moment1}, .moment2 = ${s.moment2},
-        .grad_shard = ${s.grad_shard},
+        .grad_shard = ${s.grad_shard}, .grad_accum = ${s.grad_accum},
         .partials = ${s.partials}, .partial_elems = ${s.partial_elems},
 //@ if s.direction then
         .direction = ${s.direction},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plant.c, linked into an emitted trainer (--wrap=rt_at, rt_norm_add, rt_merge,
+/* plant.c, linked into an emitted trainer (--wrap=rt_at, rt_norm_add, rt_merge_segment,
  * rt_reduce_scatter_start): one number of a step is not finite, on one rank. In: the
  * trainer's own tables.h; PLANT=SITE:KIND:RANK:STEP:MICRO, KIND nan or inf, STEP 1-based,
  * MICRO the rank's micro-step; PLANT=list prints the sites. Out: that number, and
@@ -18,10 +18,8 @@ void __real_rt_at(Rt *rt, int place);
 void __wrap_rt_at(Rt *rt, int place);
 void __real_rt_norm_add(Rt *rt, int segment);
 void __wrap_rt_norm_add(Rt *rt, int segment);
-void __real_rt_merge(Rt *rt, void *node, void *partials, int64_t elems,
-                     int64_t partial_elems);
-void __wrap_rt_merge(Rt *rt, void *node, void *partials, int64_t elems,
-                     int64_t partial_elems);
+void __real_rt_merge_segment(Rt *rt, int segment);
+void __wrap_rt_merge_segment(Rt *rt, int segment);
 void __real_rt_reduce_scatter_start(Rt *rt, int segment, int64_t grad, int64_t result);
 void __wrap_rt_reduce_scatter_start(Rt *rt, int segment, int64_t grad, int64_t result);
 
@@ -159,19 +157,18 @@ void __wrap_rt_reduce_scatter_start(Rt *rt, int segment, int64_t grad, int64_t r
     __real_rt_reduce_scatter_start(rt, segment, grad, result);
 }
 
-/* A sum on its way into the tree over leaves: which segment's, its partial sums tell. */
-void __wrap_rt_merge(Rt *rt, void *node, void *partials, int64_t elems,
-                     int64_t partial_elems)
+/* A sum on its way into the tree over leaves. */
+void __wrap_rt_merge_segment(Rt *rt, int segment)
 {
     const RtTrainer *t = rt->trainer;
+    const RtSegment *s = &t->segments[segment];
+    void *node = s->grad_accum >= 0 ? rt_symmetric(rt, s->grad_accum)
+                 : s->across        ? rt_symmetric(rt, s->grad_shard)
+                                    : rt_local(rt, s->grad_shard);
 
-    for (int s = 0; s < t->n_segments; s++) {
-        if (partials != (void *)(rt->local + t->segments[s].partials))
-            continue;
-        if (t->segments[s].shards == 1 || t->summed_first == 0)
-            plant_gradient(rt, s, node);
-        if (is_now(rt, false) && names("node", t->segments[s].name))
-            put(t->reduce_dtype, node);
-    }
-    __real_rt_merge(rt, node, partials, elems, partial_elems);
+    if (s->shards == 1 || t->summed_first == 0)
+        plant_gradient(rt, segment, node);
+    if (is_now(rt, false) && names("node", s->name))
+        put(t->reduce_dtype, node);
+    __real_rt_merge_segment(rt, segment);
 }

@@ -11,7 +11,7 @@ planted_trainer() {
         cc -O1 -Wall -Wextra -Werror -I"$ROOT/runtime" -I"$dir" -c "$ROOT/tests/e2e/plant.c" \
             -o "$dir.o" 2>>"$dir.log" &&
         build_trainer "$dir" -j2 \
-            LDLIBS="-Wl,--wrap=rt_at,--wrap=rt_norm_add,--wrap=rt_merge,--wrap=rt_reduce_scatter_start $dir.o" || {
+            LDLIBS="-Wl,--wrap=rt_at,--wrap=rt_norm_add,--wrap=rt_merge_segment,--wrap=rt_reduce_scatter_start $dir.o" || {
         bad "planted_$name is built" "$dir.log"
         return 1
     }

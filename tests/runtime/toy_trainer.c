@@ -161,6 +161,7 @@ static const RtSegment segments[] = {
      .moment1 = L_M0,
      .moment2 = L_V0,
      .grad_shard = COPIES > 1 ? S_SUM0 : L_SUM0,
+     .grad_accum = UNSHARDED && (SHARDS > 1 || COPIES == 1) ? S_GRAD0 : -1,
      .partials = L_PARTIAL0,
      .partial_elems = PARTIAL0},
     {.name = "other",
@@ -176,6 +177,7 @@ static const RtSegment segments[] = {
      .moment1 = L_M1,
      .moment2 = L_V1,
      .grad_shard = COPIES > 1 ? S_SUM1 : L_SUM1,
+     .grad_accum = UNSHARDED && (SHARDS > 1 || COPIES == 1) ? S_GRAD1 : -1,
      .partials = L_PARTIAL1,
      .partial_elems = PARTIAL1},
 };
@@ -273,17 +275,6 @@ static void one_micro_batch(Rt *rt, int64_t index, bool add)
     *rt_loss_slot(rt) = loss;
 }
 
-static void merge(Rt *rt, int s, void *node, int64_t elems)
-{
-    rt_merge(rt, node, rt_local(rt, segments[s].partials), elems, elems);
-}
-
-static void *sum_of(Rt *rt, int s)
-{
-    return COPIES > 1 ? rt_symmetric(rt, segments[s].grad_shard)
-                      : rt_local(rt, segments[s].grad_shard);
-}
-
 /* Within a copy (WORLD 1: a reduction among one), over rounds, across copies; unsharded:
  * over rounds first. */
 static void finish_leaf(Rt *rt, int64_t round)
@@ -292,7 +283,7 @@ static void finish_leaf(Rt *rt, int64_t round)
     rt_at(rt, AT_REDUCE);
     rt_round(rt, round);
     for (int s = 0; UNSHARDED && s < 2; s++) {
-        merge(rt, s, rt_symmetric(rt, grad_at[s]), segments[s].elems);
+        rt_merge_segment(rt, s);
     }
     for (int s = 0; within && (last || !UNSHARDED) && s < 2; s++) {
         rt_reduce_scatter_start(rt, s, grad_at[s], segments[s].grad_shard);
@@ -302,7 +293,7 @@ static void finish_leaf(Rt *rt, int64_t round)
             rt_wait_reduce(rt, s);
         }
         if (!UNSHARDED) {
-            merge(rt, s, sum_of(rt, s), segments[s].shard_elems);
+            rt_merge_segment(rt, s);
         }
     }
     for (int s = 0; COPIES > 1 && last && s < 2; s++) {
