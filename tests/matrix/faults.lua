@@ -21,7 +21,7 @@ local faults = {
       row = row(1, 8, 1),
       { "runtime/cpu/rt_sum.c", "const int levels = rt_merge_levels(round);",
         "const int levels = round > 0;" },
-      { "runtime/cpu/rt_sum.c", "memcpy(p + levels * partial_elems * item, v,",
+      { "runtime/cpu/rt_sum.c", "memcpy(p + levels * elems * item, v,",
         "memcpy(p, v," } },
 
     { "reduce_by_rank", "a reduction adds rank after rank, not as a tree",
@@ -56,28 +56,21 @@ local faults = {
     { "reduce_ring", "a reduction begins at the shard's owner, as a ring does",
       row = row(1, 4, 1),
       { "runtime/cpu/rt_pull.c", "rt_group_rank(group, rt->rank, k)] + from + at * item;",
-        "rt_group_rank(group, rt->rank, (k + rt->rank) % group.ranks)] + from + at * item;" } },
+        "rt_group_rank(group, rt->rank, (k + rt->rank) % ranks)] + from + at * item;" } },
 
     { "leaves_sharded", "sharded accumulators with the leaves of unsharded ones",
       row = row(1, 2, 1, "accumulate=sharded"),
-      { "templates/trainer/step.c", [["round * " .. world_size .. " + rt->rank"]],
-        [["rt->rank * " .. rounds .. " + round"]] } },
+      { "runtime/rt.h", "const RtGroup low = t->summed_first, high = t->data & ~low;",
+        "const RtGroup low = 0, high = t->data;" } },
 
     { "leaves_unsharded", "unsharded accumulators with leaves dealt in turn",
       row = row(1, 2, 1, "accumulate=unsharded"),
-      { "templates/trainer/step.c", "rt_load_micro_batch(rt, first + i);\n"
-        .. "//@ local is_first",
-        "rt_load_micro_batch(rt, i * ${world_size} + rt->rank);\n"
-        .. "//@ local is_first" },
-      { "templates/trainer/step.c", "rt_load_micro_batch(rt, first + ${steps_of_rank - 1});",
-        "rt_load_micro_batch(rt, ${steps_of_rank - 1} * ${world_size} + rt->rank);" },
-      { "templates/trainer/step.c",
-        "const int64_t first = rt->rank * INT64_C(${steps_of_rank});\n", "" } },
+      { "runtime/rt.h", "const RtGroup low = t->summed_first, high = t->data & ~low;",
+        "const RtGroup low = t->data, high = 0;" } },
 
     { "leaves_hybrid", "a copy's leaves are dealt in turn to all ranks", row = row(2, 2, 1),
-      { "templates/trainer/step.c",
-        [["(rt->rank / %d * %d + round) * %d + rt->rank %% %d", shard, rounds, shard, shard]],
-        [["round * %d + rt->rank", world_size]] } },
+      { "runtime/rt.h", "const RtGroup low = t->summed_first, high = t->data & ~low;",
+        "const RtGroup low = t->data, high = 0;" } },
 
     { "norm_of_runs", "squares are added in floating point over a shard, not over chunks",
       row = row(1, 4, 1),
@@ -90,8 +83,8 @@ local faults = {
       { "runtime/cpu/rt_norm.c", [[
 for (int64_t i = 0; i < t->micro_batches; i++) {
         double one = 0;
-        for (int r = 0; r < rt->world_size; r++) {]], [[
-for (int r = 0; r < rt->world_size; r++) {
+        for (int k = 0; k < data_ranks; k++) {]], [[
+for (int k = 0; k < data_ranks; k++) {
         double one = 0;
         for (int64_t i = 0; i < t->micro_batches; i++) {]] } },
 
@@ -148,14 +141,14 @@ return (float)(rt_scale(rt) * rt->world_size / (double)rt_step_tokens(rt->traine
 
     { "matrix_in_part", "the owner of a matrix has only what lay there before",
       row = row(1, 4, 1), sets = "optimizer=muon{lr=2e-3}",
-      { "runtime/cpu/rt_matrix.c", "for (int k = 0; k < shards; k++) {",
-        "for (int k = rt->rank % shards; k == rt->rank % shards; k++) {" } },
+      { "runtime/cpu/rt_matrix.c", "for (int k = 0; k < rt_group_ranks(mates); k++) {",
+        "for (int k = rt_group_index(mates, rt->rank), n = 0; n < 1; n++) {" } },
 
     { "matrix_not_back", "a rank keeps its part of a matrix that another one owns",
       row = row(1, 4, 1), sets = "optimizer=muon{lr=2e-3}",
-      { "runtime/cpu/rt_matrix.c", "const int64_t k = rt->rank % p.segment->shards;",
-        "const int64_t k = p.matrix->owner == rt->rank ? rt->rank % p.segment->shards : "
-        .. "p.segment->shards;" } },
+      { "runtime/cpu/rt_matrix.c", "const int64_t k = rt_group_index(p.segment->within, rt->rank);",
+        "const int64_t k = p.matrix->owner == rt->rank\n"
+        .. "    ? rt_group_index(p.segment->within, rt->rank) : p.segment->shards;" } },
 
     { "moment_of_others", "second moments lie at their shard's places, over what has none",
       row = row(1, 4, 1), sets = "optimizer=muon{lr=2e-3}",
