@@ -96,7 +96,9 @@ matrices_faults() {
     for what in "with their owners" "are back"; do
         [ "$FULL" = 1 ] || { [ $((SEED / 2 % 2)) = 0 ] && [ "$what" = "are back" ]; } ||
             { [ $((SEED / 2 % 2)) = 1 ] && [ "$what" = "with their owners" ]; } || continue
-        if plant "$dir" step.c "/the matrices of .* $what/d"; then
+        local wait=rt_wait_to_owners
+        [ "$what" = "are back" ] && wait=rt_wait_from_owners
+        if plant "$dir" step.c "/$wait/d"; then
             fault "nobody waits until matrices are ${what#are }" "no event makes it wait" "$dir"
         else
             bad "no wait for matrices to leave out in step.c" "$dir.log"
