@@ -177,7 +177,7 @@
 ---@field documents? fsdpgen.trainer.documents samples are packed documents: each begins anew in attention and positions
 ---@field reduction? "tree"|"library" order in which gradients are summed over ranks: a tree that does not know them, or as a library would, one after the other; then mesh, strategy and accumulate are inside the hash, too
 ---@field mesh? fsdpgen.trainer.mesh ranks along each axis
----@field strategy? "full_shard"|"no_shard"|"shard_grad_op"|"hybrid_shard" what is sharded
+---@field strategy? "full_shard"|"no_shard"|"shard_grad_op"|"hybrid_shard"|"shard_optimizer" what is sharded: `"shard_optimizer"` only the optimizer's state (ZeRO-1)
 ---@field wrap? fsdpgen.per_block|fsdpgen.by_size|fsdpgen.by_name|fsdpgen.root_only|integer|function what is gathered and freed together: a unit
 ---@field reshard_after_forward? boolean|integer free the gathered weights between forward and backward; N: groups of N ranks keep them, a part each
 ---@field prefetch? fsdpgen.trainer.prefetch|integer units gathered ahead of their use

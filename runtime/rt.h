@@ -90,10 +90,12 @@ typedef struct RtSegment {
     int64_t elems;           /* padded: shard_elems * shards */
     int64_t shard_elems;
     int shards;              /* ranks of a copy; 1: each rank holds all of it (NO_SHARD) */
+    bool params_whole;       /* each rank holds all weights, and updates its part of them */
     RtGroup within, across;
     RtGroup between;         /* ranks that share the weights from forward to backward; 0: none */
     int first_param, n_params; /* in layout order: indices into RtTrainer.segment_params */
-    int64_t param_shard;     /* S: param dtype [shard_elems]; what all_gather reads */
+    int64_t param_shard;     /* S: param dtype [shard_elems], what all_gather reads; [elems]
+                                where each rank holds all weights */
     int64_t master;          /* L: master dtype [shard_elems]; -1: param_shard is the master */
     int64_t moment1, moment2;/* L: moments dtype [shard_elems]; -1: none */
     int64_t grad_shard;      /* reduce dtype [shard_elems]; the step's summed gradient. L, but S
@@ -262,6 +264,9 @@ enum { RT_GATHER, RT_REDUCE };
 /* out[shards * shard_elems] = param_shard of every rank of this copy, in rank order. out: local
  * offset; between GPUs, whose ranks write where it lands, a symmetric one. */
 void rt_all_gather_start(Rt *rt, int segment, int64_t out);
+/* Where each rank holds all weights: the part that each rank of this copy has updated, to all of
+ * them, in place. Waited for like an all_gather. */
+void rt_gather_updated_start(Rt *rt, int segment);
 /* From forward to backward the group `between` may hold the weights, an equal part each: keeps
  * this rank's part of `gathered` (offset as above) in `kept` (symmetric offset); then out = kept
  * of every rank of the group, in rank order. */

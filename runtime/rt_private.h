@@ -90,6 +90,7 @@ static inline int rt_ranks_here(const RtShared *shared, int rank)
 enum { RT_QUEUE = 64 };
 typedef enum {
     RT_OP_GATHER,
+    RT_OP_GATHER_IN_PLACE,
     RT_OP_REDUCE_SCATTER,
     RT_OP_ALL_REDUCE,
     RT_OP_TO_OWNERS,
@@ -307,6 +308,8 @@ void rt_shard_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx);
 /* The same for this rank's share of sums over all ranks: its shard, or where several
  * copies hold the shard, its part of the shard's grains. */
 void rt_share_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx);
+/* Where this rank's shard of the weights lies, in the symmetric space. */
+int64_t rt_param_part(const Rt *rt, const RtSegment *s);
 size_t rt_dtype_bytes(RtDtype d);
 int64_t rt_sum_bytes(const RtTrainer *t); /* of a number in the dtype of sums */
 /* Where in their buffer the second moments of element `at` of this rank's shard lie:
@@ -339,6 +342,8 @@ double rt_superacc_round(const uint64_t *acc); /* NaN when something was not fin
 /* ---- rt_init.c, rt_hash.c, rt_debug.c ---------------------------------------------- */
 
 void rt_init_weights(Rt *rt);
+/* Where each rank holds all weights: those that others wrote. Collective. */
+void rt_complete_weights(Rt *rt);
 void rt_import_weights(Rt *rt, const char *dir); /* a folder of Hugging Face's */
 /* Rank 0 warns where config.json there describes another model (rt_config.c). */
 void rt_config_compare(const Rt *rt, const char *folder);

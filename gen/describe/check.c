@@ -98,38 +98,36 @@ static void check_strategy(Check *c, int64_t replicate, int64_t shard)
 {
     Gen *g = c->g;
     const char *strategy = value_str(c, "strategy");
-    bool whole = !strcmp(strategy, "full_shard") || !strcmp(strategy, "shard_grad_op");
+    const StrategyRule *rule = strategy_rule(strategy_named(strategy));
 
-    if (whole && replicate > 1 && shard == 1)
+    if (rule->cut[HELD_OPTIMIZER] && !rule->copies && replicate > 1 && shard == 1)
         COMPLAIN(c, "strategy",
-                 gen_printf(g,
-                            "write mesh = { shard = %lld }, or strategy = "
-                            "\"no_shard\"",
-                            (long long)replicate),
+                 gen_printf(g, "write mesh = { shard = %lld }, or strategy = \"%s\"",
+                            (long long)replicate, strategy_name(NO_SHARD)),
                  "strategy: \"%s\" shards over mesh.shard, which is 1 beside "
                  "replicate %lld",
                  strategy, (long long)replicate);
-    else if (whole && replicate > 1)
+    else if (rule->one_copy && replicate > 1)
         COMPLAIN(c, "strategy",
-                 gen_printf(g,
-                            "write strategy = \"hybrid_shard\"%s to keep %lld copies, or "
-                            "mesh = { shard = %lld } to shard over all ranks",
-                            !strcmp(strategy, "full_shard")
-                                ? ""
-                                : " with reshard_after_forward = false",
-                            (long long)replicate, (long long)(replicate * shard)),
+                 gen_printf(
+                     g,
+                     "write strategy = \"%s\"%s to keep %lld copies, or "
+                     "mesh = { shard = %lld } to shard over all ranks",
+                     strategy_name(HYBRID_SHARD),
+                     rule->cut[HELD_BETWEEN] ? "" : " with reshard_after_forward = false",
+                     (long long)replicate, (long long)(replicate * shard)),
                  "strategy: \"%s\" keeps one copy, but mesh.replicate is %lld", strategy,
                  (long long)replicate);
-    if (!strcmp(strategy, "hybrid_shard") && (replicate == 1 || shard == 1))
+    if (rule->copies && (replicate == 1 || shard == 1))
         COMPLAIN(c, "strategy",
                  gen_printf(g,
                             "write strategy = \"%s\", or mesh = { replicate = 2, "
                             "shard = %lld }",
-                            replicate == 1 ? "full_shard" : "no_shard",
+                            strategy_name(replicate == 1 ? FULL_SHARD : NO_SHARD),
                             (long long)max_i64(2, replicate * shard / 2)),
-                 "strategy: \"hybrid_shard\" copies over mesh.replicate and shards over "
+                 "strategy: \"%s\" copies over mesh.replicate and shards over "
                  "mesh.shard, but %s is 1",
-                 replicate == 1 ? "mesh.replicate" : "mesh.shard");
+                 strategy, replicate == 1 ? "mesh.replicate" : "mesh.shard");
 }
 
 /* true is a group of all, false of one. */
@@ -149,13 +147,14 @@ static void check_reshard(Check *c, int64_t shard)
 {
     Gen *g = c->g;
     const char *path = "reshard_after_forward", *strategy = value_str(c, "strategy");
+    const StrategyRule *rule = strategy_rule(strategy_named(strategy));
     bool group = value_push(c, path) == LUA_TNUMBER;
     int64_t ranks = check_reshard_ranks(c, shard), below = 1;
 
     lua_pop(c->L, 1);
-    if (group && !strcmp(strategy, "no_shard")) {
-        COMPLAIN(c, path, "leave it out",
-                 "%s: with \"no_shard\" there is nothing to free", path);
+    if (group && !rule->cut[HELD_PARAMS]) {
+        COMPLAIN(c, path, "leave it out", "%s: with \"%s\" there is nothing to free",
+                 path, strategy);
     } else if (group && shard % ranks != 0) {
         while (shard % (below * 2) == 0 && below * 2 <= ranks)
             below *= 2;
@@ -164,11 +163,12 @@ static void check_reshard(Check *c, int64_t shard)
                            : "use true or false",
                  "%s: groups of %lld do not divide mesh.shard (%lld)", path,
                  (long long)ranks, (long long)shard);
-    } else if (!strcmp(strategy, "shard_grad_op") && ranks != 1) {
-        COMPLAIN(c, path, "leave it out, or write strategy = \"full_shard\"",
-                 "%s: \"shard_grad_op\" keeps the gathered weights until the backward "
-                 "has used them",
-                 path);
+    } else if (rule->cut[HELD_PARAMS] && !rule->cut[HELD_BETWEEN] && ranks != 1) {
+        COMPLAIN(c, path,
+                 gen_printf(g, "leave it out, or write strategy = \"%s\"",
+                            strategy_name(FULL_SHARD)),
+                 "%s: \"%s\" keeps the gathered weights until the backward has used them",
+                 path, strategy);
     }
 }
 
@@ -191,8 +191,10 @@ static void check_mesh(Check *c, bool batches_good)
         COMPLAIN(c, "mesh.node", gen_printf(g, "use a divisor of %lld", (long long)world),
                  "mesh.node: %lld ranks do not make whole nodes of %lld",
                  (long long)world, (long long)node);
-    check_strategy(c, replicate, shard);
-    check_reshard(c, shard);
+    if (strategy_named(value_str(c, "strategy")) != N_STRATEGIES) {
+        check_strategy(c, replicate, shard);
+        check_reshard(c, shard);
+    }
     if (world > MACHINE_MAX_RANKS && strcmp(value_kind(c, "target"), "cuda") != 0)
         diag_add(g, DIAG_WARNING, place_of(g, mesh_path(c)),
                  gen_printf(g, "to run it on one machine: --set mesh.shard=%d",
@@ -487,7 +489,7 @@ static void warn_prefetch(Check *c, const Model *m)
                                                             : m->prefetch_backward;
     int64_t depth = max_i64(m->prefetch_forward, backward);
 
-    if (m->strategy == NO_SHARD || depth < m->gathers_in_flight)
+    if (!strategy_rule(m->strategy)->cut[HELD_PARAMS] || depth < m->gathers_in_flight)
         return;
     diag_add(c->g, DIAG_WARNING, place_of(c->g, "prefetch.in_flight"),
              gen_printf(c->g, "use in_flight = %lld, or gather fewer units ahead",

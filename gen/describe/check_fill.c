@@ -174,14 +174,10 @@ static void fill_mesh(Check *c, Model *m)
 
 static void fill_free_fields(Check *c, Model *m)
 {
-    static const char *const strategies[] = {"full_shard", "shard_grad_op",
-                                             "hybrid_shard", "no_shard"};
     static const char *const orders[] = {"pre", "post", "none"};
 
     fill_mesh(c, m);
-    for (int i = 0; i < 4; i++)
-        if (!strcmp(value_str(c, "strategy"), strategies[i]))
-            m->strategy = (Strategy)i;
+    m->strategy = strategy_named(value_str(c, "strategy"));
     check_wrap(c, &m->wrap);
     m->reshard_ranks = check_reshard_ranks(c, m->mesh.axis[AXIS_SHARD].degree);
     value_int(c, "prefetch.forward", &m->prefetch_forward);

@@ -182,6 +182,37 @@ void loader_lua_error(Gen *g, const char *what, Pos other)
 
 /* ---- the description --------------------------------------------------------------- */
 
+static int lua_strategy_of_mesh(lua_State *L)
+{
+    Strategy s = strategy_of_mesh(lua_tointeger(L, 1), lua_tointeger(L, 2));
+
+    lua_pushstring(L, strategy_name(s));
+    return 1;
+}
+
+/* The table of strategies, for describe.lua: what each of them makes other fields by
+ * default. */
+static void push_strategies(lua_State *L)
+{
+    lua_newtable(L);
+    lua_newtable(L);
+    for (int s = 0; s < N_STRATEGIES; s++) {
+        const StrategyRule *rule = strategy_rule((Strategy)s);
+
+        lua_pushstring(L, rule->name);
+        lua_rawseti(L, -2, s + 1);
+        lua_newtable(L);
+        lua_pushboolean(L, rule->cut[HELD_BETWEEN] || !rule->cut[HELD_PARAMS]);
+        lua_setfield(L, -2, "reshards");
+        lua_pushboolean(L, rule->cut[HELD_GRADS] || !rule->cut[HELD_OPTIMIZER]);
+        lua_setfield(L, -2, "accumulates_sharded");
+        lua_setfield(L, -3, rule->name);
+    }
+    lua_setfield(L, -2, "names");
+    lua_pushcfunction(L, lua_strategy_of_mesh);
+    lua_setfield(L, -2, "of_mesh");
+}
+
 static void load_rules(Gen *g)
 {
     Loader *ld = g->loader;
@@ -189,6 +220,8 @@ static void load_rules(Gen *g)
     const Embedded *e = embed_find("gen/lua/describe.lua");
 
     gen_require(e, "gen/lua/describe.lua is not in the binary");
+    push_strategies(L);
+    lua_setglobal(L, "strategies");
     if (sandbox_run(g, (const char *)e->data, e->bytes, "@gen/lua/describe.lua",
                     LUA_NOREF, 1))
         sandbox_fault(L, "gen/lua/describe.lua");
@@ -198,6 +231,8 @@ static void load_rules(Gen *g)
     ld->trainer = fields_read(g, L, -1, "in");
     ld->trainer_kind = (Kind){.name = "trainer", .fields = ld->trainer};
     lua_pop(L, 3);
+    lua_pushnil(L);
+    lua_setglobal(L, "strategies");
 }
 
 Loader *loader_open(Gen *g)

@@ -7,11 +7,11 @@
 #include "base/base.h"
 #include "base/dtype.h"
 #include "describe/mesh.h"
+#include "describe/strategy.h"
 
 /* ---- the description, resolved (load.c, check.c) -------------------------------------- */
 
 typedef enum { OPT_ADAMW, OPT_SGD, OPT_LION, OPT_MUON } OptKind;
-typedef enum { FULL_SHARD, SHARD_GRAD_OP, HYBRID_SHARD, NO_SHARD } Strategy;
 typedef enum { PREFETCH_PRE, PREFETCH_POST, PREFETCH_NONE } PrefetchOrder;
 typedef enum { TARGET_CPU, TARGET_CUDA } TargetKind;
 typedef enum {

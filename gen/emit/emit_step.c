@@ -65,9 +65,9 @@ static void push_waits(Steps *s, const Instr *i)
                     "instruction %d waits for %d, of another micro-step", i->id, on->id);
         lua_newtable(L);
         emit_str(L, "call",
-                 on->kind == INS_ALL_GATHER    ? "rt_wait_gather"
-                 : on->kind == INS_TO_OWNERS   ? "rt_wait_to_owners"
+                 on->kind == INS_TO_OWNERS     ? "rt_wait_to_owners"
                  : on->kind == INS_FROM_OWNERS ? "rt_wait_from_owners"
+                 : on->stream == STREAM_GATHER ? "rt_wait_gather"
                                                : "rt_wait_reduce");
         emit_str(L, "subject", subject_macro(s, on));
         emit_str(L, "stream", stream_name(on->stream));
@@ -147,6 +147,8 @@ static const struct {
     [INS_NORM] = {"norm", NULL},
     [INS_NORM_REDUCE] = {"norm_reduce", NULL},
     [INS_UPDATE] = {"update", NULL},
+    [INS_GATHER_UPDATED] = {"gather_updated", NULL},
+    [INS_CLOSE] = {"close", NULL},
     [INS_MOMENTUM] = {"momentum", NULL},
     [INS_TO_OWNERS] = {"to_owners", NULL},
     [INS_MATRICES] = {"matrices", push_matrices},

@@ -92,6 +92,7 @@ static void push_mesh(Emit *e)
     emit_int(L, "node_ranks",
              m->mesh.node_ranks < m->mesh.world_size ? m->mesh.node_ranks : 0);
     emit_bool(L, "no_shard", e->g->segments.items[0].shards == 1);
+    emit_bool(L, "shares_updates", mesh_shares_updates(&e->g->segments.items[0]));
     emit_int(L, "prefetch_forward", m->prefetch_forward);
     emit_int(L, "prefetch_backward", m->prefetch_backward);
     emit_bool(L, "accumulate_sharded", m->accumulate_sharded);
@@ -288,6 +289,7 @@ static void push_segment(Emit *e, const Segment *s, int first_param)
     emit_int(L, "used_elems", s->used_elems);
     emit_int(L, "shard_elems", s->shard_elems);
     emit_int(L, "shards", s->shards);
+    emit_bool(L, "params_whole", s->cut[HELD_PARAMS] != s->cut[HELD_OPTIMIZER]);
     set_group(e, "within", s->within);
     set_group(e, "across", s->across);
     set_group(e, "between", s->between);

@@ -374,10 +374,10 @@ static Fields decide(Import *im)
     bool zero2 = !strcmp(word, "SHARD_GRAD_OP") || !strcmp(word, "HYBRID_SHARD_ZERO2");
     bool hybrid = f.replicate > 1 && strcmp(word, "NO_SHARD");
     f.keeps_gathered = hybrid && zero2;
-    f.strategy = !strcmp(word, "NO_SHARD") ? "no_shard"
-                 : hybrid                  ? "hybrid_shard"
-                 : zero2                   ? "shard_grad_op"
-                                           : "full_shard";
+    f.strategy = strategy_name(!strcmp(word, "NO_SHARD") ? NO_SHARD
+                               : hybrid                  ? HYBRID_SHARD
+                               : zero2                   ? SHARD_GRAD_OP
+                                                         : FULL_SHARD);
     return f;
 }
 

@@ -29,6 +29,12 @@
 -- values without names in its table, set;
 -- constant = true: written without a call; later as above.
 
+-- The table of gen/describe/strategy.c; defaults are asked for beside a wrong name, too.
+local strategies = strategies
+local function strategy_of(t)
+    return strategies[t.strategy] or strategies[strategies.names[1]]
+end
+
 local function largest_power_of_two(n, most)
     local p = 1
     while p * 2 <= most and n % (p * 2) == 0 do
@@ -201,20 +207,18 @@ local trainer = {
             doc = "context parallelism" },
       } },
     { "strategy", "string", hash = "out",
-      values = { "full_shard", "no_shard", "shard_grad_op", "hybrid_shard" },
+      values = strategies.names,
       default = function(t)
-          if t.mesh.shard == 1 then
-              return "no_shard"
-          end
-          return t.mesh.replicate == 1 and "full_shard" or "hybrid_shard"
+          return strategies.of_mesh(t.mesh.replicate, t.mesh.shard)
       end,
-      default_text = "from the mesh", doc = "what is sharded" },
+      default_text = "from the mesh",
+      doc = "what is sharded: `\"shard_optimizer\"` only the optimizer's state (ZeRO-1)" },
     { "wrap", "record", kinds = { "per_block", "by_size", "by_name", "root_only" },
       number_makes = "per_block", func = "a function of each block",
       default = "per_block", hash = "out",
       doc = "what is gathered and freed together: a unit" },
     { "reshard_after_forward", "bool", number = "a group size", min = 1, max = 1024,
-      default = function(t) return t.strategy ~= "shard_grad_op" end,
+      default = function(t) return strategy_of(t).reshards end,
       default_text = "`true`; with `\"shard_grad_op\"` `false`", hash = "out",
       doc = "free the gathered weights between forward and backward; N: groups of N ranks "
           .. "keep them, a part each" },
@@ -238,7 +242,11 @@ local trainer = {
       kinds = { "every", "ops" },
       default = "none", hash = "out",
       doc = "activations computed again in the backward" },
-    { "accumulate", "string", values = { "sharded", "unsharded" }, default = "sharded",
+    { "accumulate", "string", values = { "sharded", "unsharded" },
+      default = function(t)
+          return strategy_of(t).accumulates_sharded and "sharded" or "unsharded"
+      end,
+      default_text = '`"sharded"`; with `"shard_optimizer"` `"unsharded"`',
       hash = "out", doc = "where a step's gradients wait for its other micro-batches" },
     { "checkpoint", "table", default = {}, hash = "out",
       doc = "how checkpoints are written",

@@ -266,7 +266,7 @@ int64_t checkpoint_snapshot_bytes(Gen *g)
 
     for (int i = 0; i < g->segments.count; i++) {
         const Segment *s = &g->segments.items[i];
-        RankBits others = g->model.mesh.all & ~s->cut[HELD_PARAMS]; /* hold the same */
+        RankBits others = g->model.mesh.all & ~s->cut[HELD_OPTIMIZER]; /* hold the same */
         int64_t copies = group_ranks(others), item, moment2;
         int64_t grains = (s->shard_elems + GRAIN_ELEMS - 1) / GRAIN_ELEMS;
         int64_t share = (grains + copies - 1) / copies * GRAIN_ELEMS;

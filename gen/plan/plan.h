@@ -26,10 +26,22 @@ RankBits mesh_mates(const Gen *g, RankBits group);
 bool mesh_two_hops(const Gen *g, RankBits group);
 /* Fills the segment's cuts, shards and groups. */
 void mesh_place(const Gen *g, Segment *s);
-/* The part of the segment's weights, gradients and state that a rank holds at rest. */
+/* The part of the segment's state that a rank holds: what it updates. */
 static inline int mesh_part(const Segment *s, int rank)
 {
-    return group_index(s->cut[HELD_PARAMS], rank);
+    return group_index(s->cut[HELD_OPTIMIZER], rank);
+}
+/* Where that part begins in the rank's weights at rest, in elements. */
+static inline int64_t mesh_param_first(const Segment *s, int rank)
+{
+    return mesh_part(s, rank) * s->shard_elems -
+           group_index(s->cut[HELD_PARAMS], rank) * s->param_elems;
+}
+/* Does every rank hold all of the weights, and update a part of them? Then the updated
+ * parts go to all ranks at the end of a step. */
+static inline bool mesh_shares_updates(const Segment *s)
+{
+    return s->trainable && s->cut[HELD_PARAMS] != s->cut[HELD_OPTIMIZER];
 }
 
 /* ---- matrices.c ------------------------------------------------------------------ */

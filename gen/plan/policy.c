@@ -23,8 +23,7 @@ static int64_t overlap_reductions(const Gen *g)
     const Model *m = &g->model;
     int64_t held = 0, largest = 0;
     int64_t state =
-        dtype_bytes(m->param_dtype) + dtype_bytes(m->reduce_dtype) +
-        plan_moments(m) * dtype_bytes(m->moments_dtype) +
+        dtype_bytes(m->reduce_dtype) + plan_moments(m) * dtype_bytes(m->moments_dtype) +
         (m->master_dtype != m->param_dtype ? dtype_bytes(m->master_dtype) : 0);
     for (int64_t r = m->leaves / m->mesh.data_ranks; r > 1; r /= 2) {
         state += dtype_bytes(m->reduce_dtype); /* partial sums */
@@ -32,7 +31,8 @@ static int64_t overlap_reductions(const Gen *g)
     for (int i = 0; i < g->segments.count; i++) {
         const Segment *s = &g->segments.items[i];
         const Unit *u = &g->units.items[s->unit];
-        held += s->shard_elems * (s->trainable ? state : dtype_bytes(m->param_dtype));
+        held += s->param_elems * dtype_bytes(m->param_dtype) +
+                (s->trainable ? s->shard_elems * state : 0);
         if (s->trainable && u->pieces[0].block > 0 &&
             u->pieces[u->n_pieces - 1].block < g->blocks.count - 1) {
             largest = max_i64(largest, s->elems * dtype_bytes(m->reduce_dtype));
@@ -101,7 +101,7 @@ void policy_choose(Gen *g)
     choose_recompute(g);
     for (int i = 0; i < g->units.count; i++) {
         const Segment *s = &g->segments.items[g->units.items[i].segments[0]];
-        g->units.items[i].keep_gathered = s->shards > 1 && !s->cut[HELD_BETWEEN];
+        g->units.items[i].keep_gathered = s->cut[HELD_PARAMS] && !s->cut[HELD_BETWEEN];
     }
     m->prefetch_forward = max_i64(0, m->prefetch_forward);
     m->prefetch_backward = max_i64(0, m->prefetch_backward);

@@ -62,9 +62,11 @@ Cost policy_cost(Gen *g)
     const int64_t *k = b.by_kind;
     return (Cost){
         .bytes = b.total,
-        .sharded_bytes = k[BUF_PARAM_SHARD] + k[BUF_MASTER] + k[BUF_MOMENT1] +
-                         k[BUF_MOMENT2] + k[BUF_GRAD_SHARD] +
-                         (g->model.accumulate_sharded ? k[BUF_PARTIAL] : 0),
+        .sharded_bytes =
+            (strategy_rule(g->model.strategy)->cut[HELD_PARAMS] ? k[BUF_PARAM_SHARD]
+                                                                : 0) +
+            k[BUF_MASTER] + k[BUF_MOMENT1] + k[BUF_MOMENT2] + k[BUF_GRAD_SHARD] +
+            (g->model.accumulate_sharded ? k[BUF_PARTIAL] : 0),
         .batch_bytes = k[BUF_BOUNDARY] + k[BUF_D_BOUNDARY] + k[BUF_SAVED] +
                        k[BUF_SCRATCH] + k[BUF_DATA],
         .seconds = g->prog.step_seconds,
@@ -198,7 +200,7 @@ static int64_t gathered_bytes(const Gen *g, const Unit *u)
     int64_t bytes = 0;
     for (int k = 0; k < u->n_segments; k++) {
         const Segment *s = &g->segments.items[u->segments[k]];
-        bytes += s->shards > 1 ? s->elems * dtype_bytes(g->model.param_dtype) : 0;
+        bytes += s->cut[HELD_PARAMS] ? s->elems * dtype_bytes(g->model.param_dtype) : 0;
     }
     return bytes;
 }

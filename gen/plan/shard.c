@@ -66,6 +66,7 @@ static void add_segment(Gen *g, Unit *u, bool trainable, const int *ids, int n)
     end = g->params.items[ids[n - 1]].offset_elems + g->params.items[ids[n - 1]].elems;
     s->shard_elems = round_up((end + s->shards - 1) / s->shards, GRAIN_ELEMS);
     s->elems = s->shard_elems * s->shards;
+    s->param_elems = s->elems / group_ranks(s->cut[HELD_PARAMS]);
 }
 
 /* Do the unit's pieces follow each other in the model? */
@@ -213,7 +214,7 @@ static void warn_one_unit(Gen *g, const Wrap *w)
         most = max_i64(most, block);
         all += w->params[i];
     }
-    if (m->strategy == NO_SHARD) {
+    if (!strategy_rule(m->strategy)->cut[HELD_PARAMS]) {
         diag_add(
             g, DIAG_WARNING, model_pos(g, "wrap"), "write wrap = per_block(1)",
             "wrap: the whole model is one unit: its gradients, %s, are summed when the "

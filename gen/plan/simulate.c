@@ -121,6 +121,8 @@ int64_t ins_picoseconds(const Gen *g, const Instr *i)
         return ps_of((double)s->shard_elems * 2.0 * dtype_bytes(m->master_dtype) +
                          (double)g->prog.bufs.items[i->from].bytes,
                      r.memory_per_us);
+    case INS_CLOSE: /* only waits */
+        return 0;
     default:
         break;
     }

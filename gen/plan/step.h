@@ -13,16 +13,6 @@ enum { MAX_RANKS = 1024, MAX_GROUPS = 32, GRAIN_ELEMS = 1024, ARENA_ALIGN_BYTES 
 
 /* ---- the mesh, units, segments (shard.c) ------------------------------------------------ */
 
-/* A strategy is a name for what is cut, and over which bits of a rank; ranks that differ in
- * others alone hold equal parts. */
-typedef enum {
-    HELD_PARAMS,    /* weights at rest: from the update to the forward */
-    HELD_BETWEEN,   /* weights between the forward and the backward of a micro-step */
-    HELD_GRADS,     /* the step's summed gradient */
-    HELD_OPTIMIZER, /* masters, moments */
-    N_HELD
-} Held;
-
 typedef struct Segment {
     int id;
     const char *name, *ident;
@@ -34,8 +24,10 @@ typedef struct Segment {
     int64_t used_elems;      /* sum of parameters */
     int64_t elems;           /* padded: shard_elems * shards */
     int64_t shard_elems;     /* multiple of GRAIN_ELEMS */
-    RankBits cut[N_HELD];    /* placement over the mesh */
-    int shards;              /* parts at rest: ranks that together hold one copy */
+    RankBits cut[N_HELD];    /* placement over the mesh; ranks that differ in other bits alone
+                                hold equal parts */
+    int shards;              /* parts of the state: ranks that together hold one copy of it */
+    int64_t param_elems;     /* weights of a rank at rest: a shard, or all */
     RankBits within;         /* one copy's ranks: gather weights, reduce gradients */
     RankBits across;         /* ranks with the same part: sum it after that */
     RankBits between;        /* ranks that share the weights between forward and backward;
@@ -96,6 +88,9 @@ typedef enum {
     INS_NORM,            /* segment: chunk sums of squares into the superaccumulator */
     INS_NORM_REDUCE,     /* the one integer all-reduce of the step, and the losses */
     INS_UPDATE,          /* segment: the optimizer on this rank's shard */
+    INS_GATHER_UPDATED,  /* segment: every rank's updated part of the weights → all ranks that
+                            hold them whole, in place */
+    INS_CLOSE,           /* the step's end, where collectives run until then: only its waits */
     INS_MOMENTUM,        /* segment: of matrices, what the optimizer makes a step of */
     INS_TO_OWNERS,       /* batch: each of its matrices, whole, to the rank that owns it */
     INS_MATRICES,        /* batch: the optimizer's op on those that this rank owns */

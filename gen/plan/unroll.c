@@ -26,6 +26,9 @@
  * the round, within, across (unsharded). So the sum across follows the one within, except
  * in sharded accumulation over several rounds: there it waits for the last merge, in END.
  *
+ * Where every rank holds the weights whole and updates a part of them (shard_optimizer),
+ * spans read them where they lie, and END hands each updated part to all ranks.
+ *
  * A variant begins when everything of the one before is complete on this rank: its last
  * compute instruction comes after all its collectives. (After LAST with one round, END
  * itself waits for the reductions, segment by segment.)
@@ -275,7 +278,7 @@ static void find_instances(Unroller *u)
         const bool *reads = seq_use(u, &u->seq[pos])->reads[use_of(u->seq[pos].phase)];
         for (int p = 0; p < b->cls->params.count; p++) {
             int seg = g->params.items[b->param[p]].segment;
-            if (!reads[p] || g->segments.items[seg].shards == 1) {
+            if (!reads[p] || !g->segments.items[seg].cut[HELD_PARAMS]) {
                 continue;
             }
             int was = latest[seg];

@@ -105,6 +105,7 @@ void unroll_evaluate_buffers(Unroller *u, const Unroller *training);
 void unroll_span(Unroller *u, int pos);
 void unroll_gather(Unroller *u, const Instance *inst);
 void unroll_keep(Unroller *u, int segment);
+void unroll_gather_updated(Unroller *u, int segment);
 /* Sums within the ranks of a copy; across copies. */
 void unroll_reduce(Unroller *u, int segment);
 void unroll_all_reduce(Unroller *u, int segment);

@@ -4,9 +4,9 @@
  *
  * What peers touch lies in the symmetric space: parameter shards and kept parts (gathers
  * read them), gradient buffers (reductions read them), gradient shards that copies sum in
- * place, the runtime's exchange area. All else is local. A rank that holds all of a
- * segment gathers nothing: spans read the parameter shard and write the gradient where
- * its sum will lie. */
+ * place, the runtime's exchange area. All else is local. Where a rank holds a segment's
+ * weights whole it gathers nothing for spans, which read them at rest; where it holds
+ * all of the state too, spans write the gradient where its sum will lie. */
 #include "plan/unroll.h"
 
 #include <string.h>
@@ -104,7 +104,7 @@ static void segment_buffers(Unroller *u)
         const Segment *s = &g->segments.items[i];
         u->param_shard[i] =
             unroll_flat(u, BUF_PARAM_SHARD, SPACE_SYMMETRIC, "param_shard", s,
-                        m->param_dtype, s->shard_elems, 1);
+                        m->param_dtype, s->param_elems, 1);
         if (!s->trainable) {
             continue; /* as it was loaded: no gradient, no state */
         }

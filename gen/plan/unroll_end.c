@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unroll_end: the end of a step: norms, their one exchange, the updates; and where the
+/* unroll_end: the end of a step: norms, their one exchange, the updates, and the updated
+ * weights on their way to the other ranks that hold them whole; and where the
  * optimizer treats matrices as a whole, their way to the ranks that own them and back.
  * Comes in: the Unroller with the buffers of segments. Goes out: END's instructions with
  * complete access lists; buffers of matrices.
@@ -189,7 +190,26 @@ static void unroll_matrices(Unroller *u)
 
 /* ---- the end --------------------------------------------------------------------- */
 
-void unroll_end(Unroller *u)
+static void share(Unroller *u, int segment)
+{
+    if (mesh_shares_updates(&u->g->segments.items[segment])) {
+        unroll_gather_updated(u, segment);
+    }
+}
+
+/* Spans of the next step read what END gathers: it ends when all of that is here. */
+static void close_step(Unroller *u)
+{
+    Instr *i = NULL;
+    for (int s = 0; s < u->g->segments.count; s++) {
+        if (mesh_shares_updates(&u->g->segments.items[s])) {
+            i = i ? i : unroll_ins(u, INS_CLOSE);
+            unroll_touch(u, i, u->param_shard[s], false, false);
+        }
+    }
+}
+
+static void norms(Unroller *u)
 {
     Gen *g = u->g;
     Instr *i;
@@ -209,22 +229,42 @@ void unroll_end(Unroller *u)
     i->moved_bytes = (g->model.mesh.world_size - 1) *
                      (int64_t)(SUPERACC_WORDS * 8 + g->model.micro_batches * 8);
     unroll_touch(u, i, u->control, true, false);
-    for (int s = 0; s < g->segments.count; s++) { /* as the next forward needs them */
-        if (!g->segments.items[s].trainable ||
-            (g->batches.count && matrix_most_others(g, &g->segments.items[s]) == 0)) {
-            continue;
+}
+
+static void update(Unroller *u, int segment)
+{
+    Instr *i = unroll_ins(u, INS_UPDATE);
+    i->segment = segment;
+    i->unit = u->g->segments.items[segment].unit;
+    i->from = u->grad_shard[segment];
+    i->to = u->param_shard[segment];
+    unroll_touch(u, i, i->from, false, false);
+    unroll_touch(u, i, i->to, true, false);
+    unroll_touch(u, i, u->master[segment], true, false);
+    unroll_touch(u, i, u->moment1[segment], true, false);
+    unroll_touch(u, i, u->moment2[segment], true, false);
+    unroll_touch(u, i, u->control, false, false);
+}
+
+/* In the order in which the next forward needs them. */
+void unroll_end(Unroller *u)
+{
+    Gen *g = u->g;
+    norms(u);
+    for (int s = 0; s < g->segments.count; s++) {
+        const Segment *seg = &g->segments.items[s];
+        if (seg->trainable && !(g->batches.count && matrix_most_others(g, seg) == 0)) {
+            update(u, s);
         }
-        i = unroll_ins(u, INS_UPDATE);
-        i->segment = s;
-        i->unit = g->segments.items[s].unit;
-        i->from = u->grad_shard[s];
-        i->to = u->param_shard[s];
-        unroll_touch(u, i, i->from, false, false);
-        unroll_touch(u, i, i->to, true, false);
-        unroll_touch(u, i, u->master[s], true, false);
-        unroll_touch(u, i, u->moment1[s], true, false);
-        unroll_touch(u, i, u->moment2[s], true, false);
-        unroll_touch(u, i, u->control, false, false);
+        if (u->direction[s] < 0) {
+            share(u, s);
+        }
     }
     unroll_matrices(u);
+    for (int s = 0; s < g->segments.count; s++) {
+        if (u->direction[s] >= 0) {
+            share(u, s);
+        }
+    }
+    close_step(u);
 }

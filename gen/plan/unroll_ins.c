@@ -51,7 +51,7 @@ void unroll_touch(Unroller *u, Instr *i, int buffer, bool write, bool remote)
 
 static int weight_buffer(const Unroller *u, int pos, int segment)
 {
-    if (u->g->segments.items[segment].shards == 1) {
+    if (!u->g->segments.items[segment].cut[HELD_PARAMS]) {
         return u->param_shard[segment];
     }
     for (int i = 0; i < u->n_inst; i++) {
@@ -95,6 +95,23 @@ void unroll_keep(Unroller *u, int segment)
     i->to = u->kept[segment];
     unroll_touch(u, i, i->from, false, false);
     unroll_touch(u, i, i->to, true, false);
+}
+
+/* In place: each rank's part of the weights that it updated, to all that hold them
+ * whole. */
+void unroll_gather_updated(Unroller *u, int segment)
+{
+    const Segment *s = &u->g->segments.items[segment];
+    Instr *i = unroll_ins(u, INS_GATHER_UPDATED);
+    i->segment = segment;
+    i->unit = s->unit;
+    i->group = s->within;
+    i->from = i->to = u->param_shard[segment];
+    i->dtype = u->g->model.param_dtype;
+    i->elems = s->shard_elems;
+    i->moved_bytes = (group_ranks(i->group) - 1) * i->elems * dtype_bytes(i->dtype);
+    unroll_touch(u, i, i->to, true, false);
+    unroll_touch(u, i, i->from, false, true);
 }
 
 /* Elements that the group's first rank reads from others to sum its part of elems. */

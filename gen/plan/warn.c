@@ -52,7 +52,8 @@ static void warn_copy_over_nodes(Gen *g)
     int64_t node = m->mesh.node_ranks, copies, now, then, bytes;
     Cost cost = policy_cost(g);
 
-    if (m->strategy == NO_SHARD || node < 2 || m->mesh.axis[AXIS_SHARD].degree <= node)
+    if (!strategy_rule(m->strategy)->cut[HELD_PARAMS] || node < 2 ||
+        m->mesh.axis[AXIS_SHARD].degree <= node)
         return;
     copies = m->mesh.world_size / node;
     now = step_between_nodes(g, INS_ALL_GATHER) +

@@ -11,153 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- shard ----------------------------------------------------------------------- */
-
-static int by_offset(const void *a, const void *b)
-{
-    const Param *x = *(const Param *const *)a, *y = *(const Param *const *)b;
-    return x->offset_elems < y->offset_elems ? -1 : x->offset_elems > y->offset_elems;
-}
-
-static const char *verify_segment(Gen *g, const Segment *s)
-{
-    const Param **in = gen_alloc(g, sizeof *in * (size_t)(g->params.count + 1));
-    int n = 0;
-    int64_t used = 0, end = 0;
-    for (int i = 0; i < g->params.count; i++) {
-        if (g->params.items[i].segment == s->id) {
-            in[n++] = &g->params.items[i];
-        }
-    }
-    qsort(in, (size_t)n, sizeof *in, by_offset);
-    for (int i = 0; i < n; i++) {
-        if (in[i]->offset_elems < end) {
-            return gen_printf(g, "%s overlaps %s", in[i]->name, in[i - 1]->name);
-        }
-        if (in[i]->offset_elems % GRAIN_ELEMS != 0) {
-            return gen_printf(g, "%s is not at a grain boundary", in[i]->name);
-        }
-        if (s->trainable == (in[i]->group && in[i]->group->frozen)) {
-            return gen_printf(g, "segment %s: %s is frozen, or the segment is", s->name,
-                              in[i]->name);
-        }
-        end = in[i]->offset_elems + in[i]->elems;
-        used += in[i]->elems;
-    }
-    if (n != s->n_params || used != s->used_elems) {
-        return gen_printf(g, "segment %s lists other parameters than lie in it", s->name);
-    }
-    if (end > s->elems) {
-        return gen_printf(g, "segment %s: a parameter ends outside", s->name);
-    }
-    if (s->shard_elems * s->shards != s->elems || s->shard_elems % GRAIN_ELEMS != 0 ||
-        s->shard_elems <= 0) {
-        return gen_printf(g, "segment %s: shards are unequal or off the grain", s->name);
-    }
-    return NULL;
-}
-
-/* Every piece is in one unit or none, the unit knows it, and its own parameters lie
- * there.
- */
-static const char *verify_units(Gen *g)
-{
-    int listed = 0, held = 0;
-    for (int i = 0; i < g->units.count; i++) {
-        const Unit *u = &g->units.items[i];
-        listed += u->n_pieces;
-        for (int k = 0; k < u->n_pieces; k++) {
-            const PieceRef *a = &u->pieces[k], *z = &u->pieces[k ? k - 1 : 0];
-            if (k && a->block * 64 + a->piece <= z->block * 64 + z->piece) {
-                return gen_printf(g, "unit %s: pieces out of order", u->name);
-            }
-            if (g->blocks.items[a->block].unit[a->piece] != i) {
-                return gen_printf(g, "unit %s: a piece is another unit's", u->name);
-            }
-        }
-    }
-    for (int b = 0; b < g->blocks.count; b++) {
-        const Block *blk = &g->blocks.items[b];
-        bool cut = false;
-        for (int k = 0; k < blk->cls->pieces.count; k++) {
-            held += blk->unit[k] >= 0;
-            cut = cut || blk->unit[k] != blk->unit[0];
-        }
-        if (cut != blk->cut) {
-            return gen_printf(g, "block %s: cut or not?", blk->name);
-        }
-    }
-    for (int i = 0; i < g->params.count; i++) {
-        const Param *p = &g->params.items[i];
-        int piece = -1;
-        for (int k = 0; k < p->block->cls->params.count; k++) {
-            if (p->block->param[k] == i && piece < 0) {
-                piece = p->block->cls->params.items[k].piece;
-            }
-        }
-        if (piece < 0 || p->block->unit[piece] != g->segments.items[p->segment].unit) {
-            return gen_printf(g, "%s does not lie in its piece's unit", p->name);
-        }
-    }
-    return listed == held ? NULL : "units list other pieces than they hold";
-}
-
-/* Do the groups deal the copies and their parts to the ranks as the layout says? Found by
- * walking them, rank by rank. */
-static const char *verify_groups(Gen *g, const Segment *s)
-{
-    const Mesh *mesh = &g->model.mesh;
-    const struct {
-        RankBits bits;
-        bool parts; /* its ranks hold different parts, in order; else equal ones */
-    } groups[] = {{s->within, true}, {s->across, false}, {s->between, true}};
-    for (int what = 0; what < N_HELD; what++) {
-        RankBits over = s->cut[what] & ~s->cut[HELD_PARAMS];
-        if (what == HELD_BETWEEN ? over : s->cut[what] != s->cut[HELD_PARAMS]) {
-            return gen_printf(g, "segment %s: no pass can execute its placement",
-                              s->name);
-        }
-    }
-    if (group_ranks(s->within) != s->shards ||
-        (int64_t)s->shards * group_ranks(s->across) != mesh->data_ranks) {
-        return gen_printf(g, "segment %s: copies and parts do not make up the mesh",
-                          s->name);
-    }
-    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
-        for (int r = 0; r < mesh->world_size; r++) {
-            if (group_index(groups[i].bits, r) != 0) {
-                continue; /* not the first of its group, with which it was looked at */
-            }
-            for (int k = 0; k < group_ranks(groups[i].bits); k++) {
-                int member = group_rank(groups[i].bits, r, k);
-                if (member >= mesh->world_size ||
-                    mesh_part(s, member) != mesh_part(s, r) + (groups[i].parts ? k : 0)) {
-                    return gen_printf(g, "segment %s: rank %d is in a wrong group",
-                                      s->name, member);
-                }
-            }
-        }
-    }
-    return NULL;
-}
-
-const char *verify_shard(Gen *g)
-{
-    const char *bad = NULL;
-    for (int i = 0; i < g->params.count; i++) {
-        int seg = g->params.items[i].segment;
-        if (seg < 0 || seg >= g->segments.count) {
-            return gen_printf(g, "%s lies in no segment", g->params.items[i].name);
-        }
-    }
-    for (int i = 0; i < g->segments.count && !bad; i++) {
-        bad = verify_segment(g, &g->segments.items[i]);
-        bad = bad ? bad : verify_groups(g, &g->segments.items[i]);
-    }
-    bad = bad ? bad : verify_matrices(g);
-    return bad ? bad : verify_units(g);
-}
-
 /* ---- unroll ---------------------------------------------------------------------- */
 
 /* Before a transient buffer is read in a variant, the variant has written it. Host order.
@@ -350,6 +203,42 @@ static const char *check_segment_sync(Gen *g, const Segment *s)
     return NULL;
 }
 
+/* Whoever holds weights whole gets every part of them, once and updated: after the last
+ * that writes them in END. Then the step is closed, once. */
+static const char *check_shares(Gen *g)
+{
+    const Program *p = &g->prog;
+    int any = 0, closes = 0;
+    for (int s = 0; s < g->segments.count; s++) {
+        const Segment *seg = &g->segments.items[s];
+        int gathers = 0, at = -1, updated = -1;
+        bool want = seg->trainable && seg->shards > 1 && seg->param_elems == seg->elems;
+        for (int id = 0; id < p->ins.count; id++) {
+            const Instr *i = &p->ins.items[id];
+            if (i->segment == s && (i->kind == INS_UPDATE || i->kind == INS_STEP)) {
+                updated = id;
+            }
+            if (i->segment == s && i->kind == INS_GATHER_UPDATED) {
+                gathers++;
+                at = id;
+            }
+        }
+        if (gathers != want ||
+            (want && (at < updated || p->ins.items[at].variant != VARIANT_END))) {
+            return gen_printf(g,
+                              "segment %s: %d gathers of updated weights, or too early",
+                              seg->name, gathers);
+        }
+        any = any || want;
+    }
+    for (int id = 0; id < p->ins.count; id++) {
+        closes += p->ins.items[id].kind == INS_CLOSE;
+    }
+    return closes != any || (any && p->ins.items[p->ins.count - 1].kind != INS_CLOSE)
+               ? "the step is closed too early, or more than once"
+               : NULL;
+}
+
 static const char *check_end(Gen *g)
 {
     const Program *p = &g->prog;
@@ -368,6 +257,8 @@ static const char *check_end(Gen *g)
             updates[i->segment]++;
         } else if (i->batch >= 0 && reduces == 1) {
             continue; /* verify_exchange */
+        } else if (i->kind == INS_GATHER_UPDATED || i->kind == INS_CLOSE) {
+            continue; /* check_shares */
         } else {
             return gen_printf(g, "%s stands at the wrong place of END", ins_label(g, i));
         }
@@ -402,8 +293,7 @@ static const char *check_eval(Gen *g)
         if (i->phase == PHASE_FORWARD && id == p->first[VARIANT_EVAL] + forward) {
             if (i->kind != like->kind || i->phase != like->phase ||
                 i->block != like->block || i->segment != like->segment ||
-                i->saved != like->saved || i->out != like->out ||
-                i->to != like->to) {
+                i->saved != like->saved || i->out != like->out || i->to != like->to) {
                 return gen_printf(g, "evaluation: %s is not the last micro-step's %s",
                                   ins_label(g, i), ins_label(g, like));
             }
@@ -436,6 +326,7 @@ const char *verify_unroll(Gen *g)
     bad = bad ? bad : check_eval(g);
     bad = bad ? bad : verify_prefetch(g);
     bad = bad ? bad : verify_exchange(g);
+    bad = bad ? bad : check_shares(g);
     return bad ? bad : check_end(g);
 }
 
@@ -450,8 +341,8 @@ static const char *check_members(Gen *g, const Instr *i)
     const Buffer *from = i->from >= 0 ? &g->prog.bufs.items[i->from] : NULL;
     const bool all = i->kind == INS_NORM_REDUCE || i->kind == INS_FROM_OWNERS;
     RankBits want =
-        i->kind == INS_REDUCE_SCATTER ? s->within
-        : i->kind == INS_ALL_REDUCE   ? s->across
+        i->kind == INS_REDUCE_SCATTER || i->kind == INS_GATHER_UPDATED ? s->within
+        : i->kind == INS_ALL_REDUCE                                    ? s->across
         : i->kind == INS_TO_OWNERS
             ? g->segments.items[g->batches.items[i->batch].first_segment].within
         : i->kind != INS_ALL_GATHER ? 0

@@ -135,11 +135,7 @@ static void dump_model(Gen *g, Text *t, bool checked)
                 (long long)m->mesh.axis[AXIS_REPLICATE].degree,
                 (long long)m->mesh.axis[AXIS_SHARD].degree,
                 (long long)m->mesh.world_size);
-    text_printf(t, "strategy = %s\n",
-                m->strategy == FULL_SHARD      ? "full_shard"
-                : m->strategy == SHARD_GRAD_OP ? "shard_grad_op"
-                : m->strategy == HYBRID_SHARD  ? "hybrid_shard"
-                                               : "no_shard");
+    text_printf(t, "strategy = %s\n", strategy_name(m->strategy));
     dump_wrap(&m->wrap, t);
     if (m->reshard_ranks > 1 && m->reshard_ranks < m->mesh.axis[AXIS_SHARD].degree)
         text_printf(t, "reshard_after_forward = %lld\n", (long long)m->reshard_ranks);

@@ -10,13 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *strategy_name(Strategy s)
-{
-    static const char *const names[] = {"full_shard", "shard_grad_op", "hybrid_shard",
-                                        "no_shard"};
-    return names[s];
-}
-
 /* ---- warnings -------------------------------------------------------------------- */
 
 /* All that was told on the way, and what is worth knowing beside the figures. */
@@ -264,11 +257,13 @@ static void print_memory(Gen *g, Text *t)
 {
     const Program *p = &g->prog;
     PlanBytes b = plan_bytes(g);
+    const StrategyRule *rule = strategy_rule(g->model.strategy);
+    bool whole = rule->cut[HELD_OPTIMIZER] && !rule->cut[HELD_PARAMS];
     const struct {
         const char *what;
         int64_t bytes;
     } rows[] = {
-        {"parameters (shard)", b.params},
+        {whole ? "parameters (whole)" : "parameters (shard)", b.params},
         {"gradients", b.gradients},
         {"master and moments", b.optimizer},
         {"activations", b.activations},

@@ -246,8 +246,8 @@ static void put(Import *im, int64_t at, int64_t n)
     for (int64_t i = 0; i < n; i++) {
         rt_store(t->param_dtype, im->stage, i, im->x[i], f32);
     }
-    rt_arena_write(im->rt, RT_SPACE_SYMMETRIC, s->param_shard + at * param, im->stage,
-                   n * param);
+    rt_arena_write(im->rt, RT_SPACE_SYMMETRIC, rt_param_part(im->rt, s) + at * param,
+                   im->stage, n * param);
 }
 
 static void read_run(void *ctx, const RtRun *run)

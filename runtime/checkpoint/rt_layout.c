@@ -197,6 +197,12 @@ static RtDtype kept_dtype(const RtTrainer *t, RtSet set)
 }
 
 /* Element `at` of this rank's shard in its buffer. */
+/* Where this rank's part of the set begins in its space. */
+static int64_t part_offset(const Rt *rt, const RtSegment *s, RtSet set)
+{
+    return set == RT_SET_WEIGHTS ? rt_param_part(rt, s) : rt_layout_offset(s, set);
+}
+
 static int64_t buffer_place(const Rt *rt, RtSet set, const RtSegment *s, int64_t at)
 {
     return set == RT_SET_MOMENT2
@@ -209,7 +215,7 @@ void rt_layout_take(const Rt *rt, RtSet set, const RtSegment *s, int64_t at, int
 {
     const RtTrainer *t = rt->trainer;
     const RtDtype d = kept_dtype(t, set);
-    const int64_t item = (int64_t)rt_dtype_bytes(d), offset = rt_layout_offset(s, set);
+    const int64_t item = (int64_t)rt_dtype_bytes(d), offset = part_offset(rt, s, set);
     if (set == RT_SET_WEIGHTS) {
         rt_arena_read(rt, RT_SPACE_SYMMETRIC, offset + at * item, out, n * item);
         return;
@@ -222,7 +228,7 @@ void rt_layout_take(const Rt *rt, RtSet set, const RtSegment *s, int64_t at, int
     rt_bf16 *weights = spare;
     uint16_t *rest = weights + n;
     float *whole = out;
-    rt_arena_read(rt, RT_SPACE_SYMMETRIC, s->param_shard + at * 2, weights, n * 2);
+    rt_arena_read(rt, RT_SPACE_SYMMETRIC, rt_param_part(rt, s) + at * 2, weights, n * 2);
     rt_arena_read(rt, RT_SPACE_LOCAL, offset + at * 2, rest, n * 2);
     for (int64_t i = 0; i < n; i++) {
         whole[i] = rt_f32_from_split(weights[i], rest[i]);
@@ -244,5 +250,5 @@ void rt_layout_put(Rt *rt, RtSet set, const RtSegment *s, int64_t at, int64_t n,
     }
     at = buffer_place(rt, set, s, at);
     rt_arena_write(rt, set == RT_SET_WEIGHTS ? RT_SPACE_SYMMETRIC : RT_SPACE_LOCAL,
-                   rt_layout_offset(s, set) + at * item, from, n * item);
+                   part_offset(rt, s, set) + at * item, from, n * item);
 }

@@ -300,23 +300,31 @@ void rt_comm_end(Rt *rt)
 
 /* ---- what the step calls ----------------------------------------------------------- */
 
-static void gather_start(Rt *rt, int segment, RtGroup group, int64_t from, int64_t out)
+static void gather_start(Rt *rt, RtOpKind kind, int segment, RtGroup group, int64_t from,
+                         void *to)
 {
     const RtTrainer *t = rt->trainer;
     rt_comm_start(rt, RT_GATHER,
-                  (RtOp){.kind = RT_OP_GATHER,
+                  (RtOp){.kind = kind,
                          .group = group,
                          .dtype = t->param_dtype,
                          .elems = t->segments[segment].elems / rt_group_ranks(group),
                          .from = from,
-                         .to = rt_local(rt, out),
+                         .to = to,
                          .segment = segment});
 }
 
 void rt_all_gather_start(Rt *rt, int segment, int64_t out)
 {
     const RtSegment *s = &rt->trainer->segments[segment];
-    gather_start(rt, segment, s->within, s->param_shard, out);
+    gather_start(rt, RT_OP_GATHER, segment, s->within, s->param_shard, rt_local(rt, out));
+}
+
+void rt_gather_updated_start(Rt *rt, int segment)
+{
+    const RtSegment *s = &rt->trainer->segments[segment];
+    gather_start(rt, RT_OP_GATHER_IN_PLACE, segment, s->within, s->param_shard,
+                 rt_symmetric(rt, s->param_shard));
 }
 
 void rt_keep(Rt *rt, int segment, int64_t gathered, int64_t kept)
@@ -330,7 +338,8 @@ void rt_keep(Rt *rt, int segment, int64_t gathered, int64_t kept)
 
 void rt_kept_gather_start(Rt *rt, int segment, int64_t kept, int64_t out)
 {
-    gather_start(rt, segment, rt->trainer->segments[segment].between, kept, out);
+    gather_start(rt, RT_OP_GATHER, segment, rt->trainer->segments[segment].between, kept,
+                 rt_local(rt, out));
 }
 
 void rt_reduce_scatter_start(Rt *rt, int segment, int64_t grad, int64_t result)

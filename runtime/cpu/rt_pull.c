@@ -86,7 +86,8 @@ static void copy_from_all(Rt *rt, RtGroup group, char *out, int64_t from, int64_
 static void gather(Rt *rt, const RtOp *op)
 {
     const int64_t bytes = op->elems * (int64_t)rt_dtype_bytes(op->dtype);
-    copy_from_all(rt, op->group, op->to, op->from, 0, bytes,
+    const int64_t stride = op->kind == RT_OP_GATHER_IN_PLACE ? bytes : 0;
+    copy_from_all(rt, op->group, op->to, op->from, stride, bytes,
                   rt_group_ranks(op->group) * bytes, &rt->state->gathered_bytes);
 }
 
@@ -180,12 +181,17 @@ static void all_reduce(Rt *rt, const RtOp *op, int round)
                   elems * item, &rt->state->reduced_bytes);
 }
 
+static bool is_gather(const RtOp *op)
+{
+    return op->kind == RT_OP_GATHER || op->kind == RT_OP_GATHER_IN_PLACE;
+}
+
 /* A reduction's last round moves nothing: by publishing it a rank says that it has read,
  * and when all have, every rank may write its gradient again. */
 int rt_pull_rounds(const Rt *rt, const RtOp *op)
 {
     const int hops = hops_of(rt, op->group).count;
-    return op->kind == RT_OP_GATHER        ? 1
+    return is_gather(op)                   ? 1
            : op->kind == RT_OP_TO_OWNERS   ? 2
            : op->kind == RT_OP_FROM_OWNERS ? 2
            : op->kind == RT_OP_ALL_REDUCE  ? hops + 2
@@ -194,11 +200,12 @@ int rt_pull_rounds(const Rt *rt, const RtOp *op)
 
 void rt_pull(Rt *rt, const RtOp *op, int round)
 {
-    if (op->kind != RT_OP_GATHER && round + 1 == rt_pull_rounds(rt, op)) {
+    if (!is_gather(op) && round + 1 == rt_pull_rounds(rt, op)) {
         return;
     }
     switch (op->kind) {
     case RT_OP_GATHER:
+    case RT_OP_GATHER_IN_PLACE:
         gather(rt, op);
         break;
     case RT_OP_REDUCE_SCATTER:

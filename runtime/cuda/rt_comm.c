@@ -132,6 +132,7 @@ void rt_start_end(Rt *rt, int stream, int subject)
     last->era = era;
 }
 
+/* from, to: in the symmetric space; where to holds from already, it stays. */
 static void gather(Rt *rt, RtGroup group, int segment, int64_t from, int64_t to)
 {
     const RtTrainer *t = rt->trainer;
@@ -146,6 +147,12 @@ void rt_all_gather_start(Rt *rt, int segment, int64_t to)
 {
     const RtSegment *s = &rt->trainer->segments[segment];
     gather(rt, s->within, segment, s->param_shard, to);
+}
+
+void rt_gather_updated_start(Rt *rt, int segment)
+{
+    const RtSegment *s = &rt->trainer->segments[segment];
+    gather(rt, s->within, segment, rt_param_part(rt, s), s->param_shard);
 }
 
 void rt_kept_gather_start(Rt *rt, int segment, int64_t kept, int64_t to)
@@ -168,6 +175,12 @@ void rt_all_reduce_start(Rt *rt, int segment, int64_t grad)
     rt_start_begin(rt, RT_REDUCE);
     rt_sum_in_place(rt, s->across, rt_symmetric(rt, grad), s->shard_elems);
     rt_start_end(rt, RT_REDUCE, segment);
+}
+#else
+void rt_gather_updated_start(Rt *rt, int segment)
+{
+    (void)rt; /* one rank: it has updated all */
+    (void)segment;
 }
 #endif
 

@@ -140,6 +140,7 @@ int rt_rank_main(const RtTrainer *t, const RtFlags *f, RtShared *shared, int fd,
     rt_cores_short_turns();
     prepare(&rt, fd);
     rt_comm_begin(&rt);
+    rt_complete_weights(&rt);
     bool stopped = false;
     if (f->command == RT_SAMPLE) {
         rt_sample(&rt);

@@ -64,7 +64,7 @@ uint64_t rt_weights_hash(Rt *rt)
     rt_enter(rt, RT_AT_HASH);
     for (int i = 0; i < t->n_segments; i++) {
         const RtSegment *g = &t->segments[i];
-        char *param = rt_symmetric(rt, g->param_shard);
+        char *param = rt_symmetric(rt, rt_param_part(rt, g));
         const bool master = g->master >= 0, split = master && t->master_dtype == RT_SPLIT;
         HashShard s = {rt, master ? rt_local(rt, g->master) : param, split ? param : NULL,
                        (int64_t)rt_dtype_bytes(master ? t->master_dtype : t->param_dtype),

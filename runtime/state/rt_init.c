@@ -79,9 +79,23 @@ void rt_init_weights(Rt *rt)
     const RtTrainer *t = rt->trainer;
     for (int i = 0; i < t->n_segments; i++) {
         const RtSegment *g = &t->segments[i];
-        char *param = rt_symmetric(rt, g->param_shard);
+        char *param = rt_symmetric(rt, rt_param_part(rt, g));
         InitShard s = {rt, param, g->master < 0 ? param : rt_local(rt, g->master)};
         rt_enter(rt, RT_AT_INIT);
         rt_shard_runs(rt, i, init_run, &s);
     }
+}
+
+void rt_complete_weights(Rt *rt)
+{
+    const RtTrainer *t = rt->trainer;
+    RtState *st = rt->state;
+    for (int i = 0; i < t->n_segments; i++) {
+        if (t->segments[i].params_whole) {
+            rt_gather_updated_start(rt, i);
+            rt_wait_gather(rt, i);
+        }
+    }
+    rt_comm_drain(rt);
+    st->gathered_bytes = st->node_bytes = 0; /* they count what steps move */
 }

@@ -31,6 +31,12 @@ static int64_t shard_first(const Rt *rt, const RtSegment *s)
     return rt_group_index(s->within, rt->rank) * s->shard_elems;
 }
 
+int64_t rt_param_part(const Rt *rt, const RtSegment *s)
+{
+    const int64_t item = (int64_t)rt_dtype_bytes(rt->trainer->param_dtype);
+    return s->param_shard + (s->params_whole ? shard_first(rt, s) * item : 0);
+}
+
 /* Runs between elements lo and hi of the segment, where this rank's buffers begin at
  * base. */
 static void runs_between(const RtTrainer *t, const RtSegment *s, int64_t base, int64_t lo,
@@ -103,8 +109,8 @@ char *rt_grad_shard(const Rt *rt, int segment)
 void rt_merge_segment(Rt *rt, int segment)
 {
     const RtSegment *s = &rt->trainer->segments[segment];
-    void *node = s->grad_accum >= 0 ? rt_symmetric(rt, s->grad_accum)
-                                    : rt_grad_shard(rt, segment);
+    void *node =
+        s->grad_accum >= 0 ? rt_symmetric(rt, s->grad_accum) : rt_grad_shard(rt, segment);
     rt_merge(rt, node, rt_local(rt, s->partials), s->partial_elems);
 }
 
@@ -261,7 +267,7 @@ static void for_runs(Rt *rt, int segment, RtUpdateKernel kernel, bool matrices)
         return;
     }
 #endif
-    char *weights = rt_symmetric(rt, g->param_shard);
+    char *weights = rt_symmetric(rt, rt_param_part(rt, g));
     Shard s = {
         .rt = rt,
         .trainer = t,

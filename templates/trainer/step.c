@@ -270,21 +270,32 @@ static void update_matrices(Rt *rt)
 }
 
 //@ end
-//@ local sums = false
-//@ for _, line in ipairs(lines) do sums = sums or line.kind == "reduce" end
+//@ local sums, shares = false, false
+//@ for _, line in ipairs(lines) do
+//@ sums, shares = sums or line.kind == "reduce", shares or line.kind == "gather_updated"
+//@ end
 //@ if sums then
 /* Copies of the model add up their gradient shards. The exact gradient norm and the losses: one
- * small collective. Then the optimizer, on this rank's shards only. */
+ * small collective. Then the optimizer, on this rank's shards only.${shares and "" or " */"}
 //@ else
 /* The exact gradient norm and the losses: one small collective. Then the optimizer, on
- * this rank's shards only. */
+ * this rank's shards only.${shares and "" or " */"}
+//@ end
+//@ if shares then
+ * Every rank holds all weights: each hands the shard that it updated to the others. */
 //@ end
 static void update(Rt *rt)
 {
-//@ local at
+//@ local places = { update = "AT_UPDATE", gather_updated = "AT_UPDATE", close = "AT_UPDATE" }
+//@ local at, matrices
 //@ for _, line in ipairs(lines) do
-//@ if not line.batch then
-//@ local place = line.kind == "update" and "AT_UPDATE" or "AT_NORM"
+//@ if line.batch then
+//@ if not matrices then
+    update_matrices(rt);
+//@ end
+//@ matrices = true
+//@ else
+//@ local place = places[line.kind] or "AT_NORM"
 //@ if place ~= at then
     rt_at(rt, ${place});
 //@ at = place
@@ -300,13 +311,12 @@ static void update(Rt *rt)
     rt_norm_reduce(rt);
 //@ elseif line.kind == "update" then
     rt_update_segment(rt, ${line.segment}, optimizer_update);
-//@ elseif line.kind ~= "reduce" then
+//@ elseif line.kind == "gather_updated" then
+    rt_gather_updated_start(rt, ${line.segment});
+//@ elseif line.kind ~= "reduce" and line.kind ~= "close" then
 //@ error("a " .. tostring(line.kind) .. " after the last micro-step")
 //@ end
 //@ end
-//@ end
-//@ if #batches > 0 then
-    update_matrices(rt);
 //@ end
 }
 

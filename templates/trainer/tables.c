@@ -40,6 +40,7 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
 //@ for _, k in ipairs { "within", "across", "between" } do
 //@ if s[k] ~= "0x0" then groups[#groups + 1] = "." .. k .. " = " .. s[k] .. "," end
 //@ end
+//@ if s.params_whole then groups[#groups + 1] = ".params_whole = true," end
 //@ if #groups > 0 then
         ${table.concat(groups, " ")}
 //@ end

@@ -101,22 +101,23 @@ eight=mesh.shard=8
 hybrid=mesh.replicate=2+mesh.shard=2+strategy=hybrid_shard
 copies=mesh.shard=2+strategy=no_shard
 wide=mesh.shard=4+strategy=shard_grad_op+wrap=root_only+accumulate=unsharded
+state=mesh.shard=4+strategy=shard_optimizer
 
 families() {
     family llama "$llama" 5 "$one $two $four $hybrid"
-    family split "$llama" 4 "$two $copies" dtypes.param=bf16 dtypes.master=split \
+    family split "$llama" 4 "$state $copies" dtypes.param=bf16 dtypes.master=split \
         dtypes.moments=bf16
     family half "$gpt2" 4 "$one $wide" dtypes.param=f16 'loss_scale={init=2^18,growth_interval=2}' \
         'optimizer=lion{lr=1e-3}' 'checkpoint.file_size="64KiB"'
     [ "$FULL" = 1 ] || return
-    family whole "$gpt2" 4 "$one $four $wide" 'optimizer=muon{lr=1e-2}' dtypes.param=bf16 \
+    family whole "$gpt2" 4 "$one $four $state $wide" 'optimizer=muon{lr=1e-2}' dtypes.param=bf16 \
         dtypes.moments=bf16
-    family bf16 "$gpt2" 5 "$one $two $four $eight $hybrid $copies $wide" dtypes.param=bf16
+    family bf16 "$gpt2" 5 "$one $two $four $eight $hybrid $copies $state $wide" dtypes.param=bf16
     family noisy "$llama" 5 "$one $four $wide" dtypes.param=bf16 dtypes.master=bf16
     family sgd "$gpt2" 5 "$one $four" 'optimizer=sgd{lr=1e-2}'
     family exact "$llama" 5 "$two $hybrid" dtypes.param=f64
     family tied "$llama" 5 "$one $four" model.tied=true dtypes.param=bf16
-    family frozen "$gpt2" 5 "$one $four" 'groups={{match="*.h.0.*",frozen=true}}'
+    family frozen "$gpt2" 5 "$one $four $state" 'groups={{match="*.h.0.*",frozen=true}}'
 }
 part families families
 

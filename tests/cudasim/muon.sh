@@ -14,7 +14,7 @@ matrices() {
     while read -r sets; do
         flags=()
         for set in $sets; do flags+=(--set "$set"); done
-        if [ "$FULL" = 1 ] || [ $number = $((SEED / 2 % 4)) ]; then
+        if [ "$FULL" = 1 ] || [ $number = $((SEED / 2 % 5)) ]; then
             row muon tiny_llama 1 "${muon[@]}" "${flags[@]}"
         fi
         number=$((number + 1))
@@ -23,6 +23,7 @@ mesh.replicate=2 mesh.shard=2
 mesh.shard=4 wrap=2 accumulate=unsharded
 mesh.shard=2 recompute=block prefetch=2
 mesh.shard=4 strategy=no_shard
+mesh.replicate=2 mesh.shard=2 strategy=shard_optimizer
 TABLE
     matrices_skipped
     matrices_in_bf16

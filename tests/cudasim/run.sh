@@ -112,8 +112,9 @@ mesh.replicate=2 mesh.shard=2
 mesh.shard=4 accumulate=unsharded wrap=root_only
 mesh.shard=2 reshard_after_forward=false prefetch=0
 mesh.shard=2 wrap=2 recompute=cheap accumulate=unsharded
+mesh.shard=4 strategy=shard_optimizer
 TABLE
-    local number=0 wanted=$((SEED % 5 + 1)) sets set flags
+    local number=0 wanted=$((SEED % 6 + 1)) sets set flags
     while read -r sets; do
         flags=()
         for set in $sets; do flags+=(--set "$set"); done

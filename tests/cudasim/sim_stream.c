@@ -366,6 +366,17 @@ void sim_event_record(SimEvent *e, SimStream *s)
     e->node = s->capture ? s->last : 0;
 }
 
+/* What the stream waits for when it joins a capture is no part of the graph. */
+static void leave_waits_outside(SimStream *s)
+{
+    const SimWork nothing = {.run = run_nothing, .what = "waits before a capture"};
+
+    if (s->waits.count > 0)
+        sim_enqueue(s, &nothing);
+    s->outside = s->last;
+    s->last = 0;
+}
+
 bool sim_event_await(SimStream *s, const SimEvent *e)
 {
     if (e->capture ? !q.capture || q.capture->serial != e->capture : s->capture != NULL)
@@ -374,9 +385,8 @@ bool sim_event_await(SimStream *s, const SimEvent *e)
         return true; /* a planted fault */
     if (e->capture) {
         if (!s->capture) {
+            leave_waits_outside(s);
             s->capture = q.capture;
-            s->outside = s->last; /* is no part of the graph */
-            s->last = 0;
         }
         push(&s->waits, e->node);
     } else if (e->op) {
@@ -391,13 +401,12 @@ bool sim_capture_begin(SimStream *s)
 {
     if (q.capture || s == &q.legacy)
         return false;
+    leave_waits_outside(s);
     s->capture = resized(NULL, sizeof *s->capture);
     *s->capture = (SimGraph){.users = 1, .serial = ++q.captures, .next = q.graphs};
     q.graphs = q.capture = s->capture;
     q.spoilt = false;
     s->origin = true;
-    s->outside = s->last;
-    s->last = 0;
     return true;
 }
 

@@ -64,6 +64,9 @@ divided_table() {
 2|1|0|0|
 4|1|0|0|
 8|1|0|0|strategy="no_shard"
+1|2|(s - 1) * all|(s - 1) * all|strategy="shard_optimizer"
+1|4|(s - 1) * all|m * (s - 1) * all|strategy="shard_optimizer" accumulate=sharded
+2|4|(s - 1) * all|(s - 1) * all|strategy="shard_optimizer"
 2|2|m * (s - 1) * (all + layers)|m * (s - 1) * all|
 2|2|m * (s - 1) * (all + layers)|(s - 1) * all|accumulate=unsharded
 2|4|m * (s - 1) * (all + layers)|m * (s - 1) * all|strategy="hybrid_shard"
@@ -129,12 +132,37 @@ divided_memory() {
     done
 }
 
+# The same where every rank holds all weights and gradients, and state alone is divided:
+# parameters 2 bytes, gradients between micro-steps and each level of partial sums 4, all
+# of n shards; the summed gradient 4, master and moments 12, of one.
+divided_state() {
+    local n all rest levels held first=
+    for n in 2 4 8; do
+        "$FSDPGEN" plan "$ROOT/models/llama8b.lua" --set "mesh.shard=$n" \
+            --set strategy=shard_optimizer --json >"$WORK/plan.json" 2>"$WORK/plan.err" ||
+            { bad "plan of llama8b, shard_optimizer" "$WORK/plan.err"; return; }
+        read -r all rest < <(llama8b_units | shards "$n")
+        levels=$(awk "BEGIN { print log(64 / $n) / log(2) }")
+        sed -n '/bytes_per_rank/,$p' "$WORK/plan.json" >"$WORK/bytes.json"
+        same "llama8b's state on $n ranks: parameter bytes" \
+            "$(json_number "$WORK/bytes.json" params)" $((2 * n * all))
+        same "llama8b's state on $n ranks: gathered bytes" \
+            "$(json_number "$WORK/bytes.json" gather)" 0
+        same "llama8b's state on $n ranks: optimizer bytes" \
+            "$(json_number "$WORK/plan.json" optimizer)" $((12 * all))
+        held=$((all * (2 * n + 4 * n + 4 * n * levels + 4 + 12)))
+        rest=$(($(json_number "$WORK/plan.json" arena) - held))
+        [ -n "$first" ] || first=$rest
+        same "llama8b's state on $n ranks: arena less what is held" "$rest" "$first"
+    done
+}
+
 # Matrices that an optimizer treats whole, 34344 elements of tiny_llama, by their owners. Where
 # each rank holds everything nothing has to be sent there, and all but the owner fetch the
 # results; where they hold parts, who fetches what depends on the deal: as the plan says.
 divided_matrices() {
     local dir=$WORK/matrices set what
-    for set in 'strategy="no_shard"' 'strategy="full_shard"'; do
+    for set in 'strategy="no_shard"' 'strategy="full_shard"' 'strategy="shard_optimizer"'; do
         what="matrices, 4 ranks, $set"
         rm -rf "$dir" "$dir".*
         if ! generate "$dir" "$ROOT/tests/models/tiny_llama.lua" --set mesh.shard=4 \
@@ -159,6 +187,7 @@ divided_matrices() {
 divided() {
     local p s gathers reduces sets number=0
     divided_memory
+    divided_state
     turn 0 2 divided_matrices
     while IFS='|' read -r p s gathers reduces sets; do
         number=$((number + 1))

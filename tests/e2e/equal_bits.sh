@@ -28,9 +28,11 @@ TABLE
 equal_bits_choices() {
     local mesh strategy wrap prefetch reshard accumulate reshards
     for mesh in "1 1" "1 2" "1 4" "1 8" "2 1" "4 1" "8 1" "2 2" "2 4" "4 2"; do
-        for strategy in full_shard shard_grad_op hybrid_shard no_shard; do
+        for strategy in full_shard shard_grad_op hybrid_shard no_shard shard_optimizer; do
             case "$strategy $mesh" in
             no_shard*) reshards=true ;;
+            shard_optimizer*" 1") continue ;;
+            shard_optimizer*) reshards=true ;;
             hybrid_shard*" 1" | hybrid_shard" 1 "*) continue ;;
             full_shard" 1 "[48] | hybrid_shard*4) reshards="true false 2" ;;
             full_shard" 1 "* | hybrid_shard*) reshards="true false" ;;
@@ -41,6 +43,12 @@ equal_bits_choices() {
                 if [ $strategy = no_shard ]; then
                     echo "$mesh $strategy 1 1 true $accumulate"
                     echo "$mesh $strategy 99 0 false $accumulate"
+                    continue
+                fi
+                if [ $strategy = shard_optimizer ]; then
+                    for wrap in 1 2 root_only 'by_size{20000,embed="join"}'; do
+                        echo "$mesh $strategy $wrap 1 true $accumulate"
+                    done
                     continue
                 fi
                 for wrap in 1 2 99; do

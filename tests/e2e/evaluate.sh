@@ -40,6 +40,7 @@ two 1 mesh.shard=2 wrap=2 recompute=block
 four 1 mesh.shard=4 wrap=root_only accumulate=unsharded
 copies 1 mesh.replicate=2 mesh.shard=2 reshard_after_forward=false
 whole 3 mesh.shard=2 strategy=no_shard
+state 1 mesh.shard=4 strategy=shard_optimizer wrap=2
 groups 1 mesh.shard=4 reshard_after_forward=2 prefetch=2 model.tied=false
 EOF
     check "evaluate: equal mathematics" cmp "$WORK/eval_one/math.c" "$WORK/eval_four/math.c"

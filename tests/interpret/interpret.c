@@ -330,6 +330,7 @@ static void init_params(Machine *m, int rank)
         int master = interp_find_buffer(m, BUF_MASTER, s->id);
         int shard = interp_find_buffer(m, BUF_PARAM_SHARD, s->id);
         int64_t from = mesh_part(s, rank) * s->shard_elems;
+        bool whole = s->param_elems == s->elems;
         for (int64_t k = 0; k < p->elems; k++) {
             int64_t flat = p->offset_elems + k - from;
             uint64_t h = interp_mix(((uint64_t)i << 32) + (uint64_t)k);
@@ -337,12 +338,15 @@ static void init_params(Machine *m, int rank)
             if (p->decl->n_dims == 1) {
                 v = 1 + v; /* norms */
             }
-            if (flat < 0 || flat >= s->shard_elems) {
-                continue;
+            char *param = interp_param_part(m, rank, s, shard), spare[8];
+            if (flat >= 0 && flat < s->shard_elems) {
+                interp_store_master(mod, param,
+                                    master >= 0 ? interp_at(m, rank, master) : param,
+                                    flat, v);
+            } else if (whole) { /* another rank has its master */
+                param += flat * dtype_bytes(mod->param_dtype);
+                interp_store_master(mod, param, master >= 0 ? spare : param, 0, v);
             }
-            char *param = interp_at(m, rank, shard);
-            interp_store_master(
-                mod, param, master >= 0 ? interp_at(m, rank, master) : param, flat, v);
         }
     }
 }
@@ -378,8 +382,12 @@ static void put_state(Machine *m, size_t *n, int rank, int kind, const Param *p,
     int b = interp_find_buffer(m, (BufKind)kind, p->segment);
     for (int64_t k = 0; b >= 0 && k < p->elems; k++) {
         int64_t flat = p->offset_elems + k, at = flat % s->shard_elems;
-        int owner = group_rank(s->cut[HELD_PARAMS], rank,
+        int owner = group_rank(s->cut[HELD_OPTIMIZER], rank,
                                (int)(flat / s->shard_elems)); /* its copy */
+        if (kind == BUF_PARAM_SHARD && s->param_elems == s->elems) { /* as this rank has it */
+            owner = rank;
+            at = flat;
+        }
         at = kind == BUF_MOMENT2 ? interp_second_moment(m, s, flat) : at;
         if (at < 0) {
             return; /* a matrix */

@@ -310,7 +310,7 @@ static void run_norm(Machine *m, int rank, const Instr *i)
         (__int128 *)(interp_at(m, rank, interp_find_buffer(m, BUF_CONTROL, -1)) +
                      round_up(m->g->model.micro_batches * 8, 256));
     int64_t from = mesh_part(s, rank) * s->shard_elems;
-    bool first = group_index(~s->cut[HELD_PARAMS] & m->g->model.mesh.all, rank) == 0;
+    bool first = group_index(~s->cut[HELD_OPTIMIZER] & m->g->model.mesh.all, rank) == 0;
     for (int k = 0; k < s->n_params && first; k++) { /* the first copy counts */
         const Param *p = &m->g->params.items[s->params[k]];
         for (int64_t q = 0; q < p->elems; q++) {
@@ -325,6 +325,13 @@ static void run_norm(Machine *m, int rank, const Instr *i)
             }
         }
     }
+}
+
+/* This rank's part of the weights, in the buffer of them. */
+char *interp_param_part(const Machine *m, int rank, const Segment *s, int buffer)
+{
+    return interp_at(m, rank, buffer) +
+           mesh_param_first(s, rank) * dtype_bytes(m->g->model.param_dtype);
 }
 
 /* A split master is the weight's bits and the 16 below them. */
@@ -382,7 +389,7 @@ static void run_update(Machine *m, int rank, const Instr *i)
     int master = interp_find_buffer(m, BUF_MASTER, s->id),
         m1 = interp_find_buffer(m, BUF_MOMENT1, s->id);
     int m2 = interp_find_buffer(m, BUF_MOMENT2, s->id);
-    char *param = interp_at(m, rank, i->to), *grad = interp_at(m, rank, i->from);
+    char *param = interp_param_part(m, rank, s, i->to), *grad = interp_at(m, rank, i->from);
     double norm = control[round_up(mod->micro_batches * 8, 256) / 8 + 4];
     int64_t from = mesh_part(s, rank) * s->shard_elems;
     for (int64_t k = 0; k < s->shard_elems; k++) {
@@ -448,6 +455,10 @@ void interp_read_peer(Machine *m, int rank, int e, int peer)
     r->read_mask[i->stream] |= UINT64_C(1) << peer;
     if (i->batch >= 0) {
         interp_read_matrices(m, rank, i, peer);
+    } else if (i->kind == INS_GATHER_UPDATED) {
+        size_t bytes = (size_t)(i->elems * dtype_bytes(i->dtype));
+        memmove(interp_at(m, rank, i->to) + k * bytes,
+                interp_at(m, peer, i->from) + k * bytes, bytes);
     } else if (i->kind == INS_ALL_GATHER) {
         size_t bytes = (size_t)(i->elems * dtype_bytes(i->dtype));
         memcpy(interp_at(m, rank, i->to) + k * bytes, interp_at(m, peer, i->from), bytes);
@@ -548,6 +559,8 @@ void interp_compute(Machine *m, int rank, int e)
         break;
     case INS_MATRICES:
         interp_matrices(m, rank, i);
+        break;
+    case INS_CLOSE:
         break;
     case INS_STEP:
         interp_step(m, rank, i);

@@ -47,6 +47,8 @@ typedef struct Machine {
 /* interpret_do.c: bytes. */
 uint64_t interp_mix(uint64_t x);
 char *interp_at(const Machine *m, int rank, int buffer);
+/* This rank's part of the weights in the buffer that holds them. */
+char *interp_param_part(const Machine *m, int rank, const Segment *s, int buffer);
 void interp_poison(const Machine *m, int rank, int buffer);
 int interp_find_buffer(const Machine *m, BufKind kind, int segment); /* -1: none */
 int64_t interp_micro_batch(const Machine *m, int rank, const Turn *t);

@@ -72,7 +72,7 @@ static void step(Machine *m, int rank, const Instr *i, int64_t at)
 {
     const Model *mod = &m->g->model;
     int master = interp_find_buffer(m, BUF_MASTER, i->segment);
-    char *param = interp_at(m, rank, i->to);
+    char *param = interp_param_part(m, rank, &m->g->segments.items[i->segment], i->to);
     char *main = master >= 0 ? interp_at(m, rank, master) : param;
     double v = interp_load_master(mod, param, main, at);
     double d = interp_load(ops_acc_dtype(m->g), interp_at(m, rank, i->from), at);

@@ -17,7 +17,8 @@ local factors = {
       { "full_shard", "strategy=full_shard" },
       { "shard_grad_op", "strategy=shard_grad_op", with = four },
       { "hybrid_shard", "strategy=hybrid_shard", with = both },
-      { "no_shard", "strategy=no_shard" } },
+      { "no_shard", "strategy=no_shard" },
+      { "shard_optimizer", "strategy=shard_optimizer", with = { "mesh.shard=2" } } },
     { "reshard",
       { "default" },
       { "true", "reshard_after_forward=true" },
@@ -69,6 +70,9 @@ local rules = {
         if strategy == "hybrid_shard" then
             return p > 1 and s > 1
         end
+        if strategy == "shard_optimizer" then
+            return p == 1 or s > 1
+        end
         return strategy == "no_shard" or p == 1
     end },
     { "mesh", "reshard", function(m, reshard)
@@ -79,7 +83,8 @@ local rules = {
         if strategy == "shard_grad_op" then
             return reshard == "default" or reshard == "false"
         end
-        return not (strategy == "no_shard" and reshard == "group2")
+        local whole = strategy == "no_shard" or strategy == "shard_optimizer"
+        return not (whole and reshard == "group2")
     end },
 }
 

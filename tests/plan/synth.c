@@ -308,6 +308,7 @@ void synth_ranks(SynthMesh *m, int64_t ranks, uint64_t seed)
         m->reshard_ranks *= 2;
     }
     m->strategy = m->replicate == ranks || pick(&r, 0, 7) == 0 ? NO_SHARD
+                  : pick(&r, 0, 4) == 0                        ? SHARD_OPTIMIZER
                   : m->replicate > 1                           ? HYBRID_SHARD
                   : m->reshard_ranks == 1 && pick(&r, 0, 1)    ? SHARD_GRAD_OP
                                                                : FULL_SHARD;

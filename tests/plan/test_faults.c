@@ -10,8 +10,9 @@ typedef struct Fault {
     const char *name;
     bool (*plant)(Gen *g, uint64_t *r); /* false: this model has no place for it */
     const char *(*check)(Gen *g);
-    bool runs; /* the interpreter must show it, too, now and then */
-    int every; /* one block in so many is recomputed */
+    bool runs;  /* the interpreter must show it, too, now and then */
+    int every;  /* one block in so many is recomputed */
+    bool state; /* every rank holds all weights, and a part of the state */
 } Fault;
 
 static int choose(uint64_t *r, int n)
@@ -339,6 +340,37 @@ static bool plant_no_norm_wait(Gen *g, uint64_t *r)
     return drop_wait(g, r, INS_NORM, INS_REDUCE_SCATTER);
 }
 
+/* Ranks hold all weights: one that was updated elsewhere stays as it was. */
+static bool plant_not_shared(Gen *g, uint64_t *r)
+{
+    Instr *i = find_ins(g, r, INS_GATHER_UPDATED);
+    for (int s = 0; i && s < g->segments.count; s++) {
+        if (s != i->segment && g->segments.items[s].trainable) {
+            i->segment = s;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool plant_shared_early(Gen *g, uint64_t *r)
+{
+    return drop_wait(g, r, INS_GATHER_UPDATED, INS_UPDATE);
+}
+
+static bool plant_not_closed(Gen *g, uint64_t *r)
+{
+    return drop_wait(g, r, INS_CLOSE, INS_GATHER_UPDATED);
+}
+
+/* Said to hold a part of the weights, while its buffer and spans have all. */
+static bool plant_other_placement(Gen *g, uint64_t *r)
+{
+    Segment *s = &g->segments.items[choose(r, g->segments.count)];
+    s->cut[HELD_PARAMS] = s->cut[HELD_OPTIMIZER];
+    return true;
+}
+
 /* ---- place ----------------------------------------------------------------------- */
 
 static bool same_place(Gen *g, uint64_t *r, BufKind a, BufKind b)
@@ -447,37 +479,42 @@ static bool plant_outside(Gen *g, uint64_t *r)
 }
 
 static const Fault faults[] = {
-    {"parameters overlap", plant_param_overlap, verify_shard, false, 0},
-    {"parameter off the grain", plant_param_off_grain, verify_shard, false, 0},
-    {"unequal shards", plant_unequal_shards, verify_shard, false, 0},
-    {"parameter lost", plant_param_lost, verify_shard, false, 0},
-    {"segment said to be frozen", plant_frozen, verify_shard, false, 0},
-    {"gradient of what is frozen", plant_frozen, verify_unroll, false, 0},
-    {"copies mixed", plant_copies_mixed, verify_shard, false, 0},
-    {"late gather", plant_late_gather, verify_unroll, false, 0},
-    {"gather too early", plant_early_gather, verify_unroll, false, 0},
-    {"binding at the wrong place", plant_wrong_binding, verify_unroll, true, 0},
-    {"operand not bound", plant_unbound, verify_unroll, false, 0},
-    {"two reductions", plant_two_reductions, verify_unroll, false, 0},
-    {"early reduction", plant_early_reduction, verify_unroll, false, 0},
-    {"nothing computed again", plant_not_again, verify_unroll, true, 1},
-    {"computed again from elsewhere", plant_again_from_elsewhere, verify_unroll, true, 2},
-    {"lost merge", plant_lost_merge, verify_unroll, false, 0},
-    {"sum over copies lost", plant_lost_sum, verify_unroll, false, 0},
-    {"update before the norm", plant_early_update, verify_unroll, false, 0},
-    {"wait cycle", plant_cycle, verify_schedule, false, 0},
-    {"no wait for a gather", plant_no_gather_wait, verify_schedule, true, 0},
-    {"no wait for a gradient", plant_no_grad_wait, verify_schedule, true, 0},
-    {"no wait for a reduction", plant_no_norm_wait, verify_schedule, true, 0},
-    {"no wait for a sum over copies", plant_no_sum_wait, verify_schedule, true, 0},
-    {"a sum among other ranks", plant_other_ranks, verify_schedule, false, 0},
-    {"two saved slabs in one place", plant_saved_twice, verify_place, true, 0},
-    {"scratch on a saved slab", plant_scratch_on_saved, verify_place, true, 0},
-    {"boundary under a slab", plant_dropped_on_boundary, verify_place, true, 1},
-    {"slab on persistent bytes", plant_on_persistent, verify_place, true, 0},
-    {"gradient under peers' eyes", plant_grad_under_peers, verify_place, true, 0},
-    {"misaligned buffer", plant_misaligned, verify_place, false, 0},
-    {"buffer outside", plant_outside, verify_place, false, 0},
+    {"parameters overlap", plant_param_overlap, verify_shard, false, 0, false},
+    {"parameter off the grain", plant_param_off_grain, verify_shard, false, 0, false},
+    {"unequal shards", plant_unequal_shards, verify_shard, false, 0, false},
+    {"parameter lost", plant_param_lost, verify_shard, false, 0, false},
+    {"segment said to be frozen", plant_frozen, verify_shard, false, 0, false},
+    {"gradient of what is frozen", plant_frozen, verify_unroll, false, 0, false},
+    {"copies mixed", plant_copies_mixed, verify_shard, false, 0, false},
+    {"late gather", plant_late_gather, verify_unroll, false, 0, false},
+    {"gather too early", plant_early_gather, verify_unroll, false, 0, false},
+    {"binding at the wrong place", plant_wrong_binding, verify_unroll, true, 0, false},
+    {"operand not bound", plant_unbound, verify_unroll, false, 0, false},
+    {"two reductions", plant_two_reductions, verify_unroll, false, 0, false},
+    {"early reduction", plant_early_reduction, verify_unroll, false, 0, false},
+    {"nothing computed again", plant_not_again, verify_unroll, true, 1, false},
+    {"computed again from elsewhere", plant_again_from_elsewhere, verify_unroll, true, 2,
+     false},
+    {"lost merge", plant_lost_merge, verify_unroll, false, 0, false},
+    {"sum over copies lost", plant_lost_sum, verify_unroll, false, 0, false},
+    {"update before the norm", plant_early_update, verify_unroll, false, 0, false},
+    {"wait cycle", plant_cycle, verify_schedule, false, 0, false},
+    {"no wait for a gather", plant_no_gather_wait, verify_schedule, true, 0, false},
+    {"no wait for a gradient", plant_no_grad_wait, verify_schedule, true, 0, false},
+    {"no wait for a reduction", plant_no_norm_wait, verify_schedule, true, 0, false},
+    {"no wait for a sum over copies", plant_no_sum_wait, verify_schedule, true, 0, false},
+    {"a sum among other ranks", plant_other_ranks, verify_schedule, false, 0, false},
+    {"updated weights not shared", plant_not_shared, verify_unroll, false, 0, true},
+    {"updated weights shared early", plant_shared_early, verify_schedule, true, 0, true},
+    {"updated weights not waited for", plant_not_closed, verify_schedule, false, 0, true},
+    {"another placement", plant_other_placement, verify_shard, false, 0, true},
+    {"two saved slabs in one place", plant_saved_twice, verify_place, true, 0, false},
+    {"scratch on a saved slab", plant_scratch_on_saved, verify_place, true, 0, false},
+    {"boundary under a slab", plant_dropped_on_boundary, verify_place, true, 1, false},
+    {"slab on persistent bytes", plant_on_persistent, verify_place, true, 0, false},
+    {"gradient under peers' eyes", plant_grad_under_peers, verify_place, true, 0, false},
+    {"misaligned buffer", plant_misaligned, verify_place, false, 0, false},
+    {"buffer outside", plant_outside, verify_place, false, 0, false},
 };
 
 static bool shows(Gen *g, const Interpretation *want)
@@ -514,6 +551,9 @@ static void plant_kind(uint64_t f)
             mesh.replicate = 2;
             mesh.reshard_ranks = k & 4 ? 1 : 2;
             mesh.strategy = HYBRID_SHARD;
+        }
+        if (faults[f].state) {
+            mesh.strategy = SHARD_OPTIMIZER;
         }
         synth_beside(&mesh, 8, faults_seed + k);
         mesh.every = faults[f].every;

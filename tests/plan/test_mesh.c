@@ -75,8 +75,10 @@ static void check_group(const Mesh *m, RankBits group)
 static void check_map(const Mesh *m, RankBits group)
 {
     static int holders[MAX_RANKS];
-    Segment s = {.cut = {group, group, group, group}};
     int parts = group_ranks(group), copies = (int)m->world_size / parts;
+    Segment s = {.cut = {group, group, group, group},
+                 .shard_elems = GRAIN_ELEMS,
+                 .param_elems = GRAIN_ELEMS};
     bool good = true;
 
     memset(holders, 0, sizeof holders);
@@ -88,6 +90,15 @@ static void check_map(const Mesh *m, RankBits group)
         int other = group_rank(m->all & ~group, rank, 0); /* in the first copy */
 
         good = mesh_part(&s, rank) == mesh_part(&s, other);
+    }
+    /* Its part begins its weights where they are cut too; else it lies in all of them. */
+    for (int rank = 0; rank < m->world_size && good; rank++) {
+        Segment whole = s;
+
+        whole.cut[HELD_PARAMS] = 0;
+        whole.param_elems = parts * GRAIN_ELEMS;
+        good = mesh_param_first(&s, rank) == 0 &&
+               mesh_param_first(&whole, rank) == mesh_part(&s, rank) * GRAIN_ELEMS;
     }
     test_that(good, "parts over %x of %lld ranks", (unsigned)group,
               (long long)m->world_size);

@@ -143,12 +143,17 @@ static const char *choose(Gen *g, uint64_t *r)
         "{shard=4},2",
         "{shard=4},grad",
         "{replicate=2,shard=2}",
+        "{shard=2},state",
+        "{shard=4},state",
+        "{replicate=2,shard=2},state",
     };
-    const char *mesh = meshes[pick(r, 0, 7)], *choice = strchr(mesh, '}') + 1;
+    const char *mesh = meshes[pick(r, 0, sizeof meshes / sizeof *meshes - 1)], *choice = strchr(mesh, '}') + 1;
     Text t = {.g = g};
     add_set(g, gen_printf(g, "mesh=%.*s", (int)(choice - mesh), mesh));
     if (!strcmp(choice, ",grad")) {
         add_set(g, "strategy=\"shard_grad_op\"");
+    } else if (!strcmp(choice, ",state")) {
+        add_set(g, "strategy=\"shard_optimizer\"");
     } else if (*choice) {
         add_set(g, gen_printf(g, "reshard_after_forward=%s", choice + 1));
     } else {
