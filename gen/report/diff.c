@@ -99,10 +99,11 @@ static json_t *fields_on(const json_t *description, const char *side)
     size_t i;
     const json_t *o;
 
-    json_array_foreach(
-        description, i,
-        o) if (!strcmp(json_string_value(json_object_get(o, "hash")), side))
-        diff_push(list, json_incref(json_object_get(o, "field")));
+    json_array_foreach(description, i, o)
+    {
+        if (!strcmp(json_string_value(json_object_get(o, "hash")), side))
+            diff_push(list, json_incref(json_object_get(o, "field")));
+    }
     return list;
 }
 
@@ -111,8 +112,11 @@ static bool has_runtime(const DiffSide *s)
     const char *name;
     json_t *v;
 
-    json_object_foreach(json_object_get(s->manifest, "files"), name,
-                        v) if (!strncmp(name, "runtime/", 8)) return true;
+    json_object_foreach(json_object_get(s->manifest, "files"), name, v)
+    {
+        if (!strncmp(name, "runtime/", 8))
+            return true;
+    }
     return false;
 }
 
@@ -207,8 +211,11 @@ static bool rows_differ(const json_t *rows)
     size_t i;
     const json_t *o;
 
-    json_array_foreach(rows, i, o) if (json_integer_value(json_object_get(
-                                           o, "difference")) != 0) return true;
+    json_array_foreach(rows, i, o)
+    {
+        if (json_integer_value(json_object_get(o, "difference")) != 0)
+            return true;
+    }
     return false;
 }
 

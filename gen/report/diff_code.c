@@ -153,7 +153,7 @@ const char *token_text(Gen *g, const Token *t)
 
 typedef struct Item {
     const char *name;
-    Text text; /* all of it, in one form */
+    Text text; /* its tokens, a line each */
     int order;
 } Item;
 
@@ -170,7 +170,7 @@ static bool is_hex(const char *s, int n)
     return true;
 }
 
-/* A token in one form: without blanks' number, and without an identity at its end. */
+/* A token in one form: runs of blanks are one, and an identity at its end is left out. */
 static void add_token(Text *to, const Token *t)
 {
     const bool named = t->kind == TOKEN_WORD && t->n > 17 && t->s[t->n - 17] == '_' &&
@@ -195,6 +195,17 @@ static bool is_identity(Gen *g, const Token *t)
 
     return strstr(s, "_IDENTITY") || strstr(s, "different generations") ||
            (t->n > 17 && t->s[t->n - 17] == '_' && is_hex(t->s + t->n - 16, 16));
+}
+
+/* The last token of the identity's lines that begin at i: a #define, or #if to #endif. */
+static int identity_end(const Tokens *t, int i)
+{
+    const bool block = !strncmp(t->items[i].s, "#if", 3);
+
+    for (; block && i + 1 < t->count && t->items[i + 1].kind == TOKEN_DIRECTIVE; i++)
+        if (!strncmp(t->items[i].s, "#endif", 6))
+            break;
+    return i;
 }
 
 /* Where the definition that begins at i ends: behind the body of a function, or behind
@@ -283,7 +294,9 @@ static Items items_of(Gen *g, const char *text, size_t bytes)
         int end;
 
         if (k->kind == TOKEN_DIRECTIVE) {
-            if (!is_identity(g, k))
+            if (is_identity(g, k))
+                i = identity_end(&t, i);
+            else
                 add_token(!strncmp(k->s, "#define", 7) ? &defines : &others, k);
             i++;
             continue;

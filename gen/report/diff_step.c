@@ -267,11 +267,19 @@ json_t *diff_bytes(Gen *g, DiffSide *old, DiffSide *now, const char *what)
     const char *dot = gen_printf(g, "%s.", what), *key;
     json_t *list = json_array(), *v;
 
-    json_object_foreach((json_t *)a, key, v) diff_push(
-        list, diff_row(g, "name", key, side_integer(old, a, dot, key),
-                       json_object_get(b, key) ? side_integer(now, b, dot, key) : 0));
-    json_object_foreach((json_t *)b, key, v) if (!json_object_get(a, key))
-        diff_push(list, diff_row(g, "name", key, 0, side_integer(now, b, dot, key)));
+    json_object_foreach((json_t *)a, key, v)
+    {
+        const int64_t n = side_integer(old, a, dot, key);
+
+        diff_push(list,
+                  diff_row(g, "name", key, n,
+                           json_object_get(b, key) ? side_integer(now, b, dot, key) : 0));
+    }
+    json_object_foreach((json_t *)b, key, v)
+    {
+        if (!json_object_get(a, key))
+            diff_push(list, diff_row(g, "name", key, 0, side_integer(now, b, dot, key)));
+    }
     return list;
 }
 

@@ -99,8 +99,10 @@ static void print_description(Text *t, const json_t *fields)
     const json_t *o;
 
     json_array_foreach(fields, i, o)
+    {
         text_printf(t, "  %s: %s -> %s  (%s)\n", word(o, "field"), word(o, "old"),
                     word(o, "new"), hash_words(word(o, "hash")));
+    }
     end(t, from);
 }
 
@@ -155,9 +157,13 @@ static void print_mathematics(Text *t, const json_t *files)
     size_t i;
     const json_t *o;
 
-    json_array_foreach(files, i, o) if (!strcmp(word(o, "in"), "both"))
-        print_code(t, word(o, "file"), o);
-    else text_printf(t, "  %s: only in %s\n", word(o, "file"), word(o, "in"));
+    json_array_foreach(files, i, o)
+    {
+        if (!strcmp(word(o, "in"), "both"))
+            print_code(t, word(o, "file"), o);
+        else
+            text_printf(t, "  %s: only in %s\n", word(o, "file"), word(o, "in"));
+    }
     end(t, from);
 }
 
@@ -258,9 +264,12 @@ static void print_schedule(Text *t, const json_t *s, const json_t *fields)
     size_t i;
     const json_t *o;
 
-    json_array_foreach(fields, i, o) if (!strncmp(word(o, "field"), "prefetch", 8))
-        text_printf(t, "  %s: %s -> %s\n", word(o, "field"), word(o, "old"),
-                    word(o, "new"));
+    json_array_foreach(fields, i, o)
+    {
+        if (!strncmp(word(o, "field"), "prefetch", 8))
+            text_printf(t, "  %s: %s -> %s\n", word(o, "field"), word(o, "old"),
+                        word(o, "new"));
+    }
     print_rows(t, get(s, "instructions"), "kind", "instructions of a rank in a step");
     print_rows(t, get(s, "bytes"), "name", "bytes that a rank receives in a step");
     print_pair(t, get(s, "step_seconds"), "predicted seconds of a step");
