@@ -362,10 +362,14 @@ static json_t *compare(Gen *g, DiffSide *a, DiffSide *b)
 json_t *diff_trainers(Gen *g, MakeTrainer *make)
 {
     DiffSide a, b;
+    json_t *r;
 
     side_open(g, &a, g->opt.input, make);
     side_open(g, &b, g->opt.other, make);
-    return diag_errors(g) ? NULL : compare(g, &a, &b);
+    r = diag_errors(g) ? NULL : compare(g, &a, &b);
+    side_close(&a);
+    side_close(&b);
+    return r;
 }
 
 int diff_run(Gen *g, MakeTrainer *make)

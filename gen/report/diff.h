@@ -21,6 +21,7 @@ typedef struct DiffSide {
     const char *path;
     Gen *made;                /* of a description; NULL: path is a folder */
     json_t *manifest, *plan;  /* NULL after a complaint */
+    json_t *owned[2];         /* what side_close lets go */
     const char *numerics, *generator;
     struct { const char **items; int count, cap; } maths;  /* math.*, kernels.*, sorted */
     struct { const char **items; int count, cap; } edited; /* not as the manifest says */
@@ -33,6 +34,7 @@ json_t *diff_trainers(Gen *g, MakeTrainer *make);
 
 /* diff_side.c: complaints go to g's diagnostics. */
 void side_open(Gen *g, DiffSide *s, const char *path, MakeTrainer *make);
+void side_close(DiffSide *s);
 /* The text of one of its files; NULL after a complaint, or where its absence is legal. */
 const char *side_text(DiffSide *s, const char *name, bool must, size_t *bytes);
 const char *side_hash(const DiffSide *s, const char *name); /* of the manifest, or NULL */

@@ -46,7 +46,8 @@ static const char *made_text(const DiffSide *s, const char *name, size_t *bytes)
 
 static const char *folder_text(DiffSide *s, const char *name, bool must, size_t *bytes)
 {
-    const char *path = gen_printf(s->g, "%s/%s", s->path, name), *text = NULL;
+    const char *path = gen_printf(s->g, "%s/%s", s->path, name);
+    const char *read = NULL, *text = NULL;
     struct stat st;
     int e = lstat(path, &st) != 0 ? errno : 0;
 
@@ -54,7 +55,11 @@ static const char *folder_text(DiffSide *s, const char *name, bool must, size_t 
         side_complain(s, name, again, "is a symbolic link, and links are not followed");
         return NULL;
     }
-    e = e ? e : read_whole_file(path, &text, bytes);
+    e = e ? e : read_whole_file(path, &read, bytes);
+    if (!e) {
+        text = gen_strndup(s->g, read, *bytes);
+        free((char *)read);
+    }
     if (e == ENOENT && must)
         side_complain(s, name, again, "is missing");
     else if (e && e != ENOENT)
@@ -163,6 +168,7 @@ static void read_manifest(DiffSide *s)
     json_t *root = load_json(s, "manifest.json"), *files, *value;
     const char *generator = json_string_value(json_object_get(root, "generator")), *name;
 
+    s->owned[0] = root;
     if (!root)
         return;
     files = json_object_get(root, "files");
@@ -203,6 +209,7 @@ static void read_plan(DiffSide *s)
     json_t *root = load_json(s, "plan.json");
     const char *numerics = json_string_value(json_object_get(root, "numerics_hash"));
 
+    s->owned[1] = root;
     if (!root)
         return;
     if (!numerics || strcmp(numerics, s->numerics) != 0)
@@ -302,4 +309,10 @@ void side_open(Gen *g, DiffSide *s, const char *path, MakeTrainer *make)
         read_plan(s);
     if (s->plan && !s->made)
         find_edits(s);
+}
+
+void side_close(DiffSide *s)
+{
+    json_decref(s->owned[0]);
+    json_decref(s->owned[1]);
 }
