@@ -140,6 +140,38 @@ esc=$(printf '\033')
 } 2>&1 | sed '/^exit 0/,/^SOMETHING/d' >"$WORK/out"
 like_golden refused
 
+# What could hold a reader up, or end it, is refused or compared.
+hostile() { # NAME FILE: whose text is in $WORK/text
+    rm -rf hostile
+    cp -R base hostile
+    mv "$WORK/text" "hostile/$2"
+    "$FSDPGEN" diff base hostile >"$WORK/out" 2>"$WORK/err" </dev/null
+    [ $? -le 1 ] && [ "$(cat "$WORK/out" "$WORK/err" | wc -l)" -ge 2 ]
+    check "diff: $1" [ $? = 0 ]
+    check "diff: $1: it has not run out of anything" \
+        sh -c "! grep -qE 'memory|too long|stopped|signal|bug' '$WORK/err'"
+}
+repeat() { awk -v n="$1" -v s="$2" 'BEGIN { while (n-- > 0) printf "%s", s }'; } # N TEXT
+sed 's/^    update(rt);$/&\n    trainer_step(rt); trainer_step(rt);/' base/step.c >"$WORK/text"
+hostile "a step that calls itself" step.c
+{ echo 'void trainer_step(Rt *rt) {'; repeat 99999 'for (int i = 0; i < 999; i++) {f(rt);'; } >"$WORK/text"
+hostile "nested loops" step.c
+{ for i in {0..40}; do echo "void f$i(Rt *rt) { f$((i + 1))(rt); f$((i + 1))(rt); }"; done
+    echo 'void trainer_step(Rt *rt) { f0(rt); }'; } >"$WORK/text"
+hostile "calls that double" step.c
+repeat 2000000 '(' >"$WORK/text"
+hostile "brackets that never close" math.c
+repeat 200000 'const RtSegment trainer_segments[1] = {' >"$WORK/text"
+hostile "tables in tables" tables.c
+{ echo; echo 'return trainer {'; repeat 500000 'x={'; } >"$WORK/text"
+hostile "a deep description" description.lua
+repeat 3000000 '[' >"$WORK/text"
+hostile "a deep plan" plan.json
+{ printf '{"generator": "fsdpgen 0.1.0", "numerics": "0123456789abcdef", "files": {'
+    seq 99999 | sed 's/.*/"&": "0123456789abcdef",/'
+    echo '"x": "0123456789abcdef"}}'; } >"$WORK/text"
+hostile "a manifest of 100000 files" manifest.json
+
 # Compared as it is, but nothing is promised; and text of strangers stays text.
 cp -R base edited
 sed -i "s/\"adamw\"/&/; s/^    name = .*/    name = \"$esc]0;x$esc\\\\\\\\ \\xe2\\x80\\xae\",/" edited/description.lua
