@@ -25,18 +25,13 @@ void diff_push(json_t *list, json_t *value)
     gen_require(json_array_append_new(list, value) == 0, "json: a list");
 }
 
-json_t *diff_string(Gen *g, const char *s, size_t n)
+json_t *diff_word(Gen *g, const char *s)
 {
     Text t = {.g = g};
 
     text_add(&t, "", 0);
-    text_printable(&t, s, n, false);
+    text_printable(&t, s, strlen(s), false);
     return json_stringn(t.s, t.len);
-}
-
-json_t *diff_word(Gen *g, const char *s)
-{
-    return diff_string(g, s, strlen(s));
 }
 
 json_t *diff_row(Gen *g, const char *key, const char *name, int64_t old, int64_t now)
@@ -386,7 +381,7 @@ int diff_run(Gen *g, MakeTrainer *make)
         text_printf(&t, "%s\n", s);
         free(s);
     } else {
-        diff_print(g, &t, r);
+        diff_print(&t, r);
     }
     json_decref(r);
     fwrite(t.s, 1, t.len, stdout);

@@ -46,8 +46,7 @@ int64_t side_integer(DiffSide *s, const json_t *o, const char *what, const char 
 /* Members of the result; they end the program when there is no memory. */
 void diff_set(json_t *o, const char *key, json_t *value);
 void diff_push(json_t *list, json_t *value);
-json_t *diff_string(Gen *g, const char *s, size_t n); /* printable */
-json_t *diff_word(Gen *g, const char *s);
+json_t *diff_word(Gen *g, const char *s); /* printable */
 /* {key: name, "old", "new", "difference"} of integers in 0 .. 2^62. */
 json_t *diff_row(Gen *g, const char *key, const char *name, int64_t old, int64_t now);
 
@@ -69,7 +68,7 @@ const char *token_text(Gen *g, const Token *t); /* of a string without its quote
  * "bytes", "code" (all but comments and identities), or "no". NULL: that side has no such file. */
 json_t *code_compare(Gen *g, const char *old, size_t old_bytes, const char *now, size_t now_bytes);
 
-/* ---- a section each; old and now are open ------------------------------------------------------ */
+/* ---- a section each; old and now are open -------------------------------------------------- */
 
 json_t *diff_description(Gen *g, DiffSide *old, DiffSide *now);
 json_t *diff_layout(Gen *g, DiffSide *old, DiffSide *now);
@@ -78,6 +77,6 @@ json_t *diff_bytes(Gen *g, DiffSide *old, DiffSide *now, const char *what);
 json_t *diff_schedule(Gen *g, DiffSide *old, DiffSide *now);
 
 /* diff_text.c */
-void diff_print(Gen *g, Text *t, const json_t *result);
+void diff_print(Text *t, const json_t *result);
 
 #endif

@@ -279,11 +279,10 @@ static void print_schedule(Text *t, const json_t *s, const json_t *fields)
     end(t, from);
 }
 
-void diff_print(Gen *g, Text *t, const json_t *r)
+void diff_print(Text *t, const json_t *r)
 {
     size_t from;
 
-    (void)g;
     print_side(t, "A", get(r, "a"));
     print_side(t, "B", get(r, "b"));
     print_description(t, get(r, "description"));

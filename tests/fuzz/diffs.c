@@ -76,7 +76,7 @@ static const char *compare_twice(int *taken)
         if (!r != !!diag_errors(&g[i]))
             return "neither a result nor a message, or both";
         if (r)
-            diff_print(&g[i], &t[i], r);
+            diff_print(&t[i], r);
         json_decref(r);
     }
     if (t[0].len != t[1].len || (t[0].len && memcmp(t[0].s, t[1].s, t[0].len) != 0))
