@@ -20,8 +20,9 @@
 /* ---- everything ------------------------------------------------------------------------- */
 
 typedef struct Options {
-    const char *command;     /* "generate", "plan", "check" */
+    const char *command;     /* "generate", "plan", "check", "diff" */
     const char *input, *output;
+    const char *other;       /* diff: the second trainer */
     const char *dump;        /* pass name or NULL */
     const char *ops_dir;     /* --ops, NULL: built in */
     const char *link_runtime;

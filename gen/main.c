@@ -5,6 +5,7 @@
 #include "base/child.h"
 #include "import/import.h"
 #include "describe/load.h"
+#include "report/diff.h"
 #include "tokenize/tokenize.h"
 
 #include <fcntl.h>
@@ -109,6 +110,17 @@ static int run_import(Gen *g)
     return EXIT_DONE;
 }
 
+/* One side of a diff: the files of a description, in memory. */
+static void make_trainer(Gen *side)
+{
+    run_passes(side);
+}
+
+static int run_diff(Gen *g)
+{
+    return diff_run(g, make_trainer);
+}
+
 /* ---- commands and options ---------------------------------------------------------- */
 
 static const struct {
@@ -122,6 +134,9 @@ static const struct {
      false},
     {"import",
      "--accelerate FILE  the sharding of an `accelerate config`, as Lua to paste", false},
+    {"diff",
+     "A B                what changed between two trainers: folders, descriptions",
+     false},
     {"tokenize", "INPUT... -o X.bin  texts to tokens, and back; fsdpgen tokenize --help",
      false},
     {"docs", "[lua]              the reference of the description's fields", true},
@@ -170,7 +185,7 @@ static const struct Option {
     {0, "force", NULL, opt_force, "overwrite files that were edited by hand"},
     {0, "dump", "PASS", opt_dump, "print the state after a pass and stop"},
     {0, "accelerate", "FILE", opt_accelerate, "import: what `accelerate config` wrote"},
-    {0, "json", NULL, opt_json, "print the plan as JSON"},
+    {0, "json", NULL, opt_json, "print the plan, or the differences, as JSON"},
     {0, "color", "WHEN", opt_color, "auto, always or never"},
     {0, "share", "DIR", opt_share, NULL},
     {'h', "help", NULL, opt_help, "this text"},
@@ -285,9 +300,23 @@ static void parse_word(Parse *p, const char *word)
             opt->command = commands[i].name;
             return;
         }
+    if (opt->input && opt->command && !strcmp(opt->command, "diff") && !opt->other) {
+        opt->other = word;
+        return;
+    }
+    if (opt->other)
+        usage("diff compares two trainers, and a third is given: %s", word);
     if (opt->input)
         usage("two descriptions are given: %s and %s", opt->input, word);
     opt->input = word;
+}
+
+static void check_diff_options(const Options *opt)
+{
+    if (!opt->other)
+        usage("diff needs two generated folders or descriptions: diff A B");
+    if (opt->dump || opt->output || opt->check_drift || opt->force)
+        usage("diff writes no folder: it takes no -o, --dump, --check or --force");
 }
 
 static void check_options(Parse *p)
@@ -303,6 +332,8 @@ static void check_options(Parse *p)
         usage("import reads HF_DIR or --accelerate FILE, one at a time");
     if (!import && opt->accelerate)
         usage("--accelerate is for import: fsdpgen import --accelerate FILE");
+    if (!strcmp(opt->command, "diff"))
+        check_diff_options(opt);
     if (!opt->input && !docs && !opt->accelerate)
         usage(import ? "no folder is given: import HF_DIR" : "no description is given");
     for (int i = 0; i < N_PASSES; i++) {
@@ -361,6 +392,8 @@ static int run_command(Gen *g)
         return child_run(g, &default_limits, run_docs);
     if (!strcmp(g->opt.command, "import"))
         return child_run(g, &default_limits, run_import);
+    if (!strcmp(g->opt.command, "diff"))
+        return child_run(g, &default_limits, run_diff);
     code = child_run(g, &default_limits, run_passes);
     if (code == EXIT_DONE && !strcmp(g->opt.command, "generate") && !g->opt.dump)
         code = files_write(g);

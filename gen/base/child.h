@@ -34,6 +34,10 @@ void child_put(const void *data, size_t n);
  * make none, and reach no network and no other process; as far as the system can. */
 void child_jail(void);
 
+/* In a folder that is being written lies this file (emit/files.h). */
+#define MARK_NAME ".fsdpgen-unfinished"
+#define MARK_TEXT "fsdpgen is writing this folder, or was stopped while it did"
+
 /* Writes g->files to the folder g->opt.output, or with opt.check_drift only compares. */
 int files_write(Gen *g);
 

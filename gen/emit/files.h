@@ -13,9 +13,7 @@ enum { MAX_NAME_BYTES = 200, MAX_FILE_BYTES = 256 << 20 };
 /* In a folder that is being written lies a mark, also the lock of who writes it: the hash
  * and the path of every file that is to come, a line each. It goes when the folder is
  * whole, so a mark that is not locked says that someone was stopped. make and the
- * trainer look for it by this name, too. */
-#define MARK_NAME ".fsdpgen-unfinished"
-#define MARK_TEXT "fsdpgen is writing this folder, or was stopped while it did"
+ * trainer look for it by this name, too: MARK_NAME of base/child.h. */
 
 typedef enum { ABSENT, REGULAR, OTHER } Kind;
 

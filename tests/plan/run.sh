@@ -15,4 +15,5 @@ part golden . "$here/golden.sh"
 part shipped . "$here/shipped.sh"
 part budgets . "$here/budgets.sh"
 part ranks . "$here/ranks.sh"
+part diff . "$here/diff.sh"
 finish
