@@ -55,7 +55,7 @@ struct Gen {
     struct { Unit *items; int count, cap; } units;
     Program prog;
     struct Search *search;   /* policy_auto.c: what "auto" found; NULL without it */
-    bool candidate;          /* this program is only being tried */
+    int exit_code;           /* of errors, where a check has one of its own; 0: EXIT_DIAG */
     uint64_t numerics_hash;
     struct { OutFile *items; int count, cap; } files;
 };

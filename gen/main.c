@@ -4,6 +4,7 @@
  * (child.c); this one only parses options before and writes files after. */
 #include "base/child.h"
 #include "import/import.h"
+#include "plan/plan.h"
 #include "describe/load.h"
 #include "report/diff.h"
 #include "tokenize/tokenize.h"
@@ -43,6 +44,12 @@ static const Pass passes[] = {
 };
 enum { N_PASSES = sizeof passes / sizeof *passes };
 
+/* What is asked of the plan that is kept, and not of those that policy tries. */
+static const struct {
+    const char *pass; /* after it */
+    void (*judge)(Gen *g);
+} judges[] = {{"place", policy_check_budget}, {"simulate", warn_plan}};
+
 static void put_text(Gen *g, void (*print)(Gen *g, Text *t))
 {
     Text t = {.g = g};
@@ -70,6 +77,12 @@ static int run_passes(Gen *g)
         if (i > 0) { /* load's own mistakes are shown together with check's */
             diag_stop_on_errors(g);
             verify_after(g, p->name);
+        }
+        for (size_t k = 0; k < sizeof judges / sizeof *judges; k++) {
+            if (!strcmp(judges[k].pass, p->name)) {
+                judges[k].judge(g);
+                diag_stop_on_errors(g);
+            }
         }
         if (g->opt.dump && !strcmp(g->opt.dump, p->name)) {
             diag_stop_on_errors(g);

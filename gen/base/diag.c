@@ -267,7 +267,7 @@ void diag_stop_on_errors(Gen *g)
     diag_print(g);
     if (diag_errors(g) > 0) {
         fflush(stdout);
-        exit(EXIT_DIAG);
+        exit(g->exit_code ? g->exit_code : EXIT_DIAG);
     }
 }
 

@@ -335,7 +335,4 @@ void place_buffers(Gen *g)
         p->arena_bytes += p->space_bytes[space];
     }
     p->ideal_live_bytes += ideal_live(&pl);
-    if (!g->candidate) { /* exit code 3 when the arena is too large for the target */
-        policy_check_budget(g);
-    }
 }

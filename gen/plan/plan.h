@@ -135,8 +135,8 @@ bool recompute_any(Gen *g, Class *c, bool *nodes);
 
 /* ---- policy.c -------------------------------------------------------------------- */
 
-/* After placement: ends with exit code 3 and what would fit when the budget is exceeded.
- */
+/* After placement: an error that says what would fit, with exit code 3, when the budget
+ * is exceeded. The program is gone then. */
 void policy_check_budget(Gen *g);
 /* May the block be told to keep less? */
 bool policy_may_recompute(const Gen *g, const Block *b);
@@ -162,7 +162,7 @@ void policy_auto_print(Gen *g, Text *t); /* what it chose and why; nothing witho
 
 /* ---- warn.c ---------------------------------------------------------------------- */
 
-void warn_plan(Gen *g); /* of a plan with predicted times; part of simulate */
+void warn_plan(Gen *g); /* of a plan with predicted times */
 
 /* ---- traffic.c ------------------------------------------------------------------- */
 

@@ -10,8 +10,6 @@
 #include "plan/plan.h"
 #include "base/show.h"
 
-#include <stdlib.h>
-
 /* A reduction may run beside the next span's mathematics if there is room for both
  * gradients: where a unit's gradient is a small part of what the rank holds anyway. Else
  * each span waits for the reduction before it, and the arena keeps near what a single
@@ -209,7 +207,5 @@ void policy_check_budget(Gen *g)
              m->recompute == RECOMPUTE_AUTO ? " with the least memory that \"auto\" found"
                                             : "",
              show_bytes(g, m->budget_bytes));
-    diag_print(g);
-    fflush(stdout);
-    exit(EXIT_FIT);
+    g->exit_code = EXIT_FIT;
 }

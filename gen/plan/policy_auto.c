@@ -77,14 +77,12 @@ Cost policy_try(Gen *g)
 {
     void *mark = gen_mark(g);
     Cost cost;
-    g->candidate = true;
     policy_settle(g);
     unroll_step(g);
     schedule_step(g);
     place_buffers(g);
     simulate_step(g);
     cost = policy_cost(g);
-    g->candidate = false;
     memset(&g->prog, 0, sizeof g->prog);
     gen_release(g, mark);
     return cost;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* simulate: how long a step should take, by in-order streams and a table of rates.
  *
- * Needs instructions and waits (schedule). Fills step_seconds; warns of what the whole
- * plan shows (warn.c). Breaks nothing.
+ * Needs instructions and waits (schedule). Fills step_seconds. Breaks nothing.
  *
  * All ranks are taken to be equal, so a collective starts everywhere at once. Time is
  * integer picoseconds: the same figure on every machine. The rates are those of a modest
@@ -169,7 +168,4 @@ void simulate_step(Gen *g)
     int64_t *start = gen_alloc(g, sizeof *start * n),
             *end = gen_alloc(g, sizeof *end * n);
     g->prog.step_seconds = (double)simulate_times(g, start, end) * 1e-12;
-    if (!g->candidate) {
-        warn_plan(g);
-    }
 }
