@@ -32,7 +32,8 @@ local faults = {
     { "two_hops", "the sums of nodes are added one after the other",
       row = row(1, 8, 1, "mesh.node=2"),
       { "runtime/cpu/rt_pull.c", "rt->trainer->library_order ? rt_sum_in_order : rt_sum_tree;",
-        "rt->trainer->node_ranks > 0 && group.stride > 1 ? rt_sum_in_order : rt_sum_tree;" } },
+        "(group & (RtGroup)(rt->trainer->node_ranks - 1)) == 0\n"
+        .. "    && rt->trainer->node_ranks > 0 ? rt_sum_in_order : rt_sum_tree;" } },
 
     { "nodes_unrounded", "a reduction rounds its sum once, not at every node",
       row = row(1, 4, 1), sets = 'dtypes.reduce="bf16"',
@@ -138,6 +139,14 @@ return (float)(rt_scale(rt) * rt->world_size / (double)rt_step_tokens(rt->traine
         rt_builtin_tile(&g, &s);
     }
 #endif]] } },
+
+    { "updated_from_first", "whole weights take the first shard of each rank, not the one it updated",
+      row = row(1, 4, 1, "strategy=shard_optimizer"),
+      { "runtime/cpu/rt_pull.c", "op->kind == RT_OP_GATHER_IN_PLACE ? bytes : 0;", "0;" } },
+
+    { "whole_at_first", "ranks that hold all weights begin with the shard that they initialised",
+      row = row(1, 2, 1, "strategy=shard_optimizer"),
+      { "runtime/job/rt_main.c", "rt_complete_weights(&rt);", "" } },
 
     { "matrix_in_part", "the owner of a matrix has only what lay there before",
       row = row(1, 4, 1), sets = "optimizer=muon{lr=2e-3}",
