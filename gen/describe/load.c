@@ -213,6 +213,16 @@ static void push_strategies(lua_State *L)
     lua_setfield(L, -2, "of_mesh");
 }
 
+/* On which side of the numerics hash each axis' degree falls. */
+static void push_axes(lua_State *L)
+{
+    lua_newtable(L);
+    for (int a = 0; a < N_AXES; a++) {
+        lua_pushstring(L, axis_in_hash((AxisId)a) ? "in" : "out");
+        lua_setfield(L, -2, axis_name((AxisId)a));
+    }
+}
+
 static void load_rules(Gen *g)
 {
     Loader *ld = g->loader;
@@ -222,6 +232,8 @@ static void load_rules(Gen *g)
     gen_require(e, "gen/lua/describe.lua is not in the binary");
     push_strategies(L);
     lua_setglobal(L, "strategies");
+    push_axes(L);
+    lua_setglobal(L, "axes");
     if (sandbox_run(g, (const char *)e->data, e->bytes, "@gen/lua/describe.lua",
                     LUA_NOREF, 1))
         sandbox_fault(L, "gen/lua/describe.lua");
@@ -233,6 +245,8 @@ static void load_rules(Gen *g)
     lua_pop(L, 3);
     lua_pushnil(L);
     lua_setglobal(L, "strategies");
+    lua_pushnil(L);
+    lua_setglobal(L, "axes");
 }
 
 Loader *loader_open(Gen *g)

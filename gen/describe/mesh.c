@@ -7,16 +7,24 @@
 
 static const struct {
     const char *name;
-    bool data; /* its ranks compute leaves of their own */
+    bool data;     /* its ranks compute leaves of their own */
+    bool numerics; /* its degree changes bits, so it is inside the numerics hash */
 } axes[N_AXES] = {
-    [AXIS_PIPELINE] = {"pipeline", false}, [AXIS_REPLICATE] = {"replicate", true},
-    [AXIS_SHARD] = {"shard", true},        [AXIS_CONTEXT] = {"context", false},
-    [AXIS_TENSOR] = {"tensor", false},
+    [AXIS_PIPELINE] = {"pipeline", false, false},
+    [AXIS_REPLICATE] = {"replicate", true, false},
+    [AXIS_SHARD] = {"shard", true, false},
+    [AXIS_CONTEXT] = {"context", false, false},
+    [AXIS_TENSOR] = {"tensor", false, false},
 };
 
 const char *axis_name(AxisId axis)
 {
     return axes[axis].name;
+}
+
+bool axis_in_hash(AxisId axis)
+{
+    return axes[axis].numerics;
 }
 
 Mesh mesh_make(const int64_t degree[N_AXES], int64_t node_ranks)
@@ -28,6 +36,7 @@ Mesh mesh_make(const int64_t degree[N_AXES], int64_t node_ranks)
         MeshAxis *axis = &mesh.axis[a];
 
         axis->name = axes[a].name;
+        axis->in_hash = axes[a].numerics;
         axis->degree = degree[a];
         gen_require(degree[a] >= 1 && (degree[a] & (degree[a] - 1)) == 0 &&
                         degree[a] <= (INT64_C(1) << 31) / below,

@@ -27,6 +27,7 @@ typedef struct MeshAxis {
     const char *name; /* "shard", as in mesh.shard */
     int64_t degree;   /* a power of two */
     RankBits bits;
+    bool in_hash; /* the numerics hash knows the degree */
 } MeshAxis;
 
 typedef struct Mesh {
@@ -39,6 +40,9 @@ typedef struct Mesh {
 } Mesh;
 
 const char *axis_name(AxisId axis);
+/* Is the degree inside the numerics hash? Of no axis so far: what is split in parts is
+ * computed by parts whatever the degree. */
+bool axis_in_hash(AxisId axis);
 
 /* degree: of each axis, powers of two whose product fits RankBits. node_ranks: world_size
  * where all ranks are of one node. */

@@ -186,9 +186,9 @@ local trainer = {
     { "mesh", "table", default = {}, hash = "out", example = "{ shard = 2 }",
       doc = "ranks along each axis",
       fields = {
-          { "replicate", "int", min = 1, max = 1024, default = 1,
+          { "replicate", "int", min = 1, max = 1024, default = 1, hash = axes.replicate,
             doc = "copies of the model" },
-          { "shard", "int", min = 1, max = 1024, default = 1,
+          { "shard", "int", min = 1, max = 1024, default = 1, hash = axes.shard,
             doc = "ranks that share one copy" },
           { "node", "int", min = 1, max = 1024,
             default = function(t)
@@ -197,13 +197,13 @@ local trainer = {
             default_text = "all ranks",
             doc = "ranks of a node: reductions sum within nodes first, so that fewer bytes "
                 .. "cross; the cpu target simulates nodes" },
-          { "tensor", "int", min = 1, max = 1024, default = 1, only = 1,
+          { "tensor", "int", min = 1, max = 1024, default = 1, hash = axes.tensor, only = 1,
             doc = "tensor parallelism" },
           { "expert", "int", min = 1, max = 1024, default = 1, only = 1,
             doc = "expert parallelism" },
-          { "pipeline", "int", min = 1, max = 1024, default = 1, only = 1,
+          { "pipeline", "int", min = 1, max = 1024, default = 1, hash = axes.pipeline, only = 1,
             doc = "pipeline stages" },
-          { "context", "int", min = 1, max = 1024, default = 1, only = 1,
+          { "context", "int", min = 1, max = 1024, default = 1, hash = axes.context, only = 1,
             doc = "context parallelism" },
       } },
     { "strategy", "string", hash = "out",
