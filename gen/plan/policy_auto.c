@@ -60,13 +60,13 @@ Cost policy_cost(Gen *g)
 {
     PlanBytes b = plan_bytes(g);
     const int64_t *k = b.by_kind;
+    const StrategyRule *rule = strategy_rule(g->model.strategy);
+    bool whole = rule->cut[HELD_OPTIMIZER] && !rule->cut[HELD_PARAMS];
     return (Cost){
         .bytes = b.total,
-        .sharded_bytes =
-            (strategy_rule(g->model.strategy)->cut[HELD_PARAMS] ? k[BUF_PARAM_SHARD]
-                                                                : 0) +
-            k[BUF_MASTER] + k[BUF_MOMENT1] + k[BUF_MOMENT2] + k[BUF_GRAD_SHARD] +
-            (g->model.accumulate_sharded ? k[BUF_PARTIAL] : 0),
+        .sharded_bytes = (whole ? 0 : k[BUF_PARAM_SHARD]) + k[BUF_MASTER] +
+                         k[BUF_MOMENT1] + k[BUF_MOMENT2] + k[BUF_GRAD_SHARD] +
+                         (g->model.accumulate_sharded ? k[BUF_PARTIAL] : 0),
         .batch_bytes = k[BUF_BOUNDARY] + k[BUF_D_BOUNDARY] + k[BUF_SAVED] +
                        k[BUF_SCRATCH] + k[BUF_DATA],
         .seconds = g->prog.step_seconds,
