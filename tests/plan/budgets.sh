@@ -29,3 +29,13 @@ budget "auto, little" 0 'of 3 blocks layer recomputed' --set recompute=auto \
     --set "target=cpu{memory=\"$((total - 131072))\"}"
 budget "auto, too little" 3 'the least memory that "auto" found' --set recompute=auto \
     --set 'target=cpu{memory="128MiB"}'
+
+# More ranks divide the weights, too, unless every rank holds them whole.
+more_ranks() { # SETS TEXT
+    local set flags=()
+    for set in $1; do flags+=(--set "$set"); done
+    "$FSDPGEN" plan "$ROOT/models/llama8b.lua" --target cuda "${flags[@]}" >"$WORK/plan.txt" 2>&1
+    check "budget, llama8b with $1: '$2'" grep -q -- "$2" "$WORK/plan.txt"
+}
+more_ranks mesh.shard=1 "mesh.shard = 8 needs about 77.83 GiB"
+more_ranks "mesh.shard=2 strategy=shard_optimizer" "give a rank at least 261.78 GiB"
