@@ -41,6 +41,7 @@ static void lay(RtSegment *s, RtTrainer *t, int ranks)
     }
     s->shards = ranks;
     s->within = (RtGroup)ranks - 1;
+    s->params_whole = false;
     s->across = s->between = 0;
     s->shard_elems = (elems + (int64_t)ranks * RT_GRAIN_ELEMS - 1) /
                      (ranks * RT_GRAIN_ELEMS) * RT_GRAIN_ELEMS;
