@@ -51,7 +51,9 @@ static Flaw *add_flaw(Check *c, const char *file)
     if (c->n_flaws == c->cap_flaws) {
         const int cap = c->cap_flaws > 0 ? 2 * c->cap_flaws : 8;
         Flaw *more = get((size_t)cap, sizeof *more);
-        memcpy(more, c->flaws, (size_t)c->n_flaws * sizeof *more);
+        if (c->n_flaws > 0) {
+            memcpy(more, c->flaws, (size_t)c->n_flaws * sizeof *more);
+        }
         free(c->flaws);
         c->flaws = more;
         c->cap_flaws = cap;
@@ -366,6 +368,13 @@ static void print_json(const Check *c)
     printf("]}");
 }
 
+/* A run may prune it beside us. A link that leads nowhere is there, and damaged. */
+static bool is_removed(const char *folder)
+{
+    struct stat s;
+    return lstat(folder, &s) != 0 && errno == ENOENT;
+}
+
 /* Is it what was written? */
 static bool verify(const RtFlags *f, const char *folder, int threads)
 {
@@ -376,7 +385,7 @@ static bool verify(const RtFlags *f, const char *folder, int threads)
     } else {
         snprintf(add_flaw(&c, "MANIFEST")->why, RT_ERROR_BYTES, "%s", error);
     }
-    const bool removed = c.n_flaws > 0 && access(folder, F_OK) != 0;
+    const bool removed = c.n_flaws > 0 && is_removed(folder);
     const bool whole = c.n_flaws == 0 || removed;
     if (removed) {
         fprintf(stderr, "trainer: %s was removed meanwhile\n", folder);

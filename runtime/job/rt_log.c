@@ -228,7 +228,9 @@ void rt_log_step(Rt *rt, double seconds)
                  st->overflowed ? "; the loss scale shrinks" : "");
     }
     char eval[48] = "";
-    if (st->evaluated) {
+    if (st->evaluated && st->eval_tokens == 0) {
+        snprintf(eval, sizeof eval, "  eval_loss:      n/a");
+    } else if (st->evaluated) {
         snprintf(eval, sizeof eval, "  eval_loss: %8.5f", told(st->eval_loss));
     }
     const double left = (double)(st->flags.steps - st->step - 1);
@@ -248,9 +250,16 @@ void rt_log_eval(Rt *rt)
     const RtState *st = rt->state;
     if (rt->rank == 0) {
         char text[160];
-        snprintf(text, sizeof text, "step: %4lld  eval_loss: %8.5f (%a) of %lld tokens",
-                 (long long)st->step, told(st->eval_loss), told(st->eval_loss),
-                 (long long)st->eval_tokens);
+        if (st->eval_tokens == 0) {
+            snprintf(text, sizeof text,
+                     "step: %4lld  eval_loss:      n/a  (every target is masked)",
+                     (long long)st->step);
+        } else {
+            snprintf(text, sizeof text,
+                     "step: %4lld  eval_loss: %8.5f (%a) of %lld tokens",
+                     (long long)st->step, told(st->eval_loss), told(st->eval_loss),
+                     (long long)st->eval_tokens);
+        }
         rt_stdout_result(rt, text);
     }
 }

@@ -166,6 +166,8 @@ nothing_there() {
     : >"$d/file"
     check 'verify: a file' verifies 1 'Not a directory' "$d/file"
     cp "$vck/step-00000001/model.safetensors" "$d/"
+    mkdir "$d/led" && ln -s nowhere "$d/led/step-00000001"
+    check 'verify: a link that leads nowhere' verifies 1 'step-00000001: damaged: nothing in it' "$d/led"
     check 'verify: weights of others' verifies 1 'weights that others made have no hashes' "$d"
     check 'verify: no word' verifies 2 'verify: name the folder: trainer verify DIR'
     check 'verify: two words' verifies 2 'unexpected' "$d" "$d"

@@ -77,6 +77,16 @@ evaluate_is_training() {
         "$(sed -n '1s/.*"eval_loss_hex": "\([^"]*\)".*/\1/p' "$WORK/eval_masked.jsonl")"
     check "evaluate with masks: its targets" grep -q '"eval_tokens": 528,' \
         "$WORK/eval_masked.jsonl"
+    cp "$file" "$file.none" && mask_where "$file.none" "0"
+    for k in 1 0; do
+        timeout 60 "$WORK/eval_masked/trainer" --data "$file" --steps $k --threads 1 \
+            --eval "$file.none" --eval-every 1 --log "$WORK/eval_masked.jsonl" \
+            >"$WORK/eval_masked.out" 2>&1
+        check "evaluate without targets, $k steps: no loss" grep -q 'eval_loss:  *n/a' \
+            "$WORK/eval_masked.out"
+    done
+    check "evaluate without targets: null in the log" grep -q '"eval_loss": null.*"eval_tokens": 0,' \
+        "$WORK/eval_masked.jsonl"
 }
 
 # least_loss DIR CHECKPOINT CONTEXT...: the id whose loss is least after those ids, of 32,
