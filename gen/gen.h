@@ -54,7 +54,7 @@ struct Gen {
     struct { Batch *items; int count, cap; } batches;
     struct { Unit *items; int count, cap; } units;
     Program prog;
-    struct Search *search;   /* policy_auto.c: what "auto" found; NULL without it */
+    struct Search *search;   /* search.c: what "auto" found; NULL without it */
     int exit_code;           /* of errors, where a check has one of its own; 0: EXIT_DIAG */
     uint64_t numerics_hash;
     struct { OutFile *items; int count, cap; } files;

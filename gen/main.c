@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* main.c: the command line, and the one function that calls every pass in order. In:
- * argv. Out: an exit code; an emitted folder. The passes run in a child process
- * (child.c); this one only parses options before and writes files after. */
+/* main.c: the command line. In: argv. Out: an exit code; an emitted folder. The passes
+ * (drive/drive.c) run in a child process (child.c); this one only parses options before
+ * and writes files after. */
 #include "base/child.h"
 #include "import/import.h"
-#include "plan/plan.h"
 #include "describe/load.h"
+#include "drive/drive.h"
 #include "report/diff.h"
 #include "tokenize/tokenize.h"
 
@@ -14,41 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- the passes -------------------------------------------------------------------- */
-
-typedef struct Pass {
-    const char *name;
-    void (*run)(Gen *g);
-    const char *what; /* from → to */
-} Pass;
-
-/* Every pass is deterministic, and none looks at the machine. Under a budget, policy
- * itself runs unroll to simulate on what it considers (policy_auto.c), a bounded number
- * of times. */
-static const Pass passes[] = {
-    {"load", load_description, "Lua file, overrides → the raw record, with places"},
-    {"check", check_model, "raw record → model, every field resolved"},
-    {"ops", ops_load, "op folders → rules"},
-    {"graph", graph_build, "architecture → blocks, classes, forward nodes"},
-    {"grad", grad_build, "forward → joint forward and backward graph"},
-    {"fuse", fuse_graph, "joint graph → fused nodes; the numerics hash"},
-    {"span", span_build, "nodes → spans, slabs, places of values"},
-    {"checkpoint", checkpoint_layout, "parameters → files of a checkpoint, config.json"},
-    {"shard", shard_params, "parameters → segments, units"},
-    {"policy", policy_choose, "choices outside the hash"},
-    {"unroll", unroll_step, "units, spans → instructions, buffers"},
-    {"schedule", schedule_step, "instructions → waits, happens-before"},
-    {"place", place_buffers, "buffers → offsets"},
-    {"simulate", simulate_step, "step → predicted seconds"},
-    {"emit", emit_files, "everything → files"},
-};
-enum { N_PASSES = sizeof passes / sizeof *passes };
-
-/* What is asked of the plan that is kept, and not of those that policy tries. */
-static const struct {
-    const char *pass; /* after it */
-    void (*judge)(Gen *g);
-} judges[] = {{"place", policy_check_budget}, {"simulate", warn_plan}};
+/* ---- what runs in the child -------------------------------------------------------- */
 
 static void put_text(Gen *g, void (*print)(Gen *g, Text *t))
 {
@@ -56,43 +22,6 @@ static void put_text(Gen *g, void (*print)(Gen *g, Text *t))
 
     print(g, &t);
     fwrite(t.s, 1, t.len, stdout);
-}
-
-static void print_dump(Gen *g, Text *t)
-{
-    dump_pass(g, g->opt.dump, t);
-}
-
-/* Runs in the child. */
-static int run_passes(Gen *g)
-{
-    bool plan = !strcmp(g->opt.command, "plan");
-
-    for (int i = 0; i < N_PASSES; i++) {
-        const Pass *p = &passes[i];
-
-        if (plan && !strcmp(p->name, "emit"))
-            break;
-        p->run(g);
-        if (i > 0) { /* load's own mistakes are shown together with check's */
-            diag_stop_on_errors(g);
-            verify_after(g, p->name);
-        }
-        for (size_t k = 0; k < sizeof judges / sizeof *judges; k++) {
-            if (!strcmp(judges[k].pass, p->name)) {
-                judges[k].judge(g);
-                diag_stop_on_errors(g);
-            }
-        }
-        if (g->opt.dump && !strcmp(g->opt.dump, p->name)) {
-            diag_stop_on_errors(g);
-            put_text(g, print_dump);
-            return EXIT_DONE;
-        }
-    }
-    if (plan)
-        put_text(g, g->opt.json ? plan_print_json : plan_print);
-    return EXIT_DONE;
 }
 
 static void print_docs(Gen *g, Text *t)
@@ -126,7 +55,7 @@ static int run_import(Gen *g)
 /* One side of a diff: the files of a description, in memory. */
 static void make_trainer(Gen *side)
 {
-    run_passes(side);
+    drive(side);
 }
 
 static int run_diff(Gen *g)
@@ -230,7 +159,7 @@ static void print_help(void)
     }
     printf("\nPasses for --dump:");
     for (int i = 0; i < N_PASSES; i++)
-        printf(" %s", passes[i].name);
+        printf(" %s", drive_pass_name(i));
     printf("\nExit codes: 0 done, 1 errors in the description or drift, 2 usage, 3 the "
            "plan does "
            "not fit,\n            4 a toolchain is missing, 70 a bug of fsdpgen.\n");
@@ -332,11 +261,24 @@ static void check_diff_options(const Options *opt)
         usage("diff writes no folder: it takes no -o, --dump, --check or --force");
 }
 
+static void check_dump(const char *pass)
+{
+    const char *names[N_PASSES], *near;
+
+    for (int i = 0; i < N_PASSES; i++) {
+        names[i] = drive_pass_name(i);
+        if (!strcmp(pass, names[i]))
+            return;
+    }
+    near = diag_nearest(pass, names, N_PASSES);
+    usage("--dump: there is no pass \"%s\"%s%s", pass, near ? "; did you mean " : "",
+          near ? near : "");
+}
+
 static void check_options(Parse *p)
 {
     Options *opt = &p->g->opt;
-    bool known = !opt->dump, docs = opt->command && !strcmp(opt->command, "docs"), import;
-    const char *names[N_PASSES];
+    bool docs = opt->command && !strcmp(opt->command, "docs"), import;
 
     if (!opt->command)
         opt->command = "generate";
@@ -349,16 +291,8 @@ static void check_options(Parse *p)
         check_diff_options(opt);
     if (!opt->input && !docs && !opt->accelerate)
         usage(import ? "no folder is given: import HF_DIR" : "no description is given");
-    for (int i = 0; i < N_PASSES; i++) {
-        names[i] = passes[i].name;
-        known = known || !strcmp(opt->dump, passes[i].name);
-    }
-    if (!known) {
-        const char *near = diag_nearest(opt->dump, names, N_PASSES);
-
-        usage("--dump: there is no pass \"%s\"%s%s", opt->dump,
-              near ? "; did you mean " : "", near ? near : "");
-    }
+    if (opt->dump)
+        check_dump(opt->dump);
     if (!strcmp(opt->command, "generate") && !opt->output && !opt->dump)
         usage("no folder is given to write: -o DIR");
     if (p->color && strcmp(p->color, "auto") && strcmp(p->color, "always") &&
@@ -407,7 +341,7 @@ static int run_command(Gen *g)
         return child_run(g, &default_limits, run_import);
     if (!strcmp(g->opt.command, "diff"))
         return child_run(g, &default_limits, run_diff);
-    code = child_run(g, &default_limits, run_passes);
+    code = child_run(g, &default_limits, drive);
     if (code == EXIT_DONE && !strcmp(g->opt.command, "generate") && !g->opt.dump)
         code = files_write(g);
     return code;

@@ -2,7 +2,7 @@
 /* base.c: what every file of the generator stands on: one arena, growing lists and
  * text, one hash, names of dtypes, and the end of the program when we find a bug of
  * our own. Memory is not freed, since a run of the generator is short and so nothing can
- * dangle; but policy_auto.c marks and releases what a plan took that it only tried. */
+ * dangle; but drive.c marks and releases what a plan took that it only tried. */
 #include "gen.h"
 
 #include <stdlib.h>

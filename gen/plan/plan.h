@@ -135,17 +135,6 @@ bool recompute_any(Gen *g, Class *c, bool *nodes);
 
 /* ---- policy.c -------------------------------------------------------------------- */
 
-/* After placement: an error that says what would fit, with exit code 3, when the budget
- * is exceeded. The program is gone then. */
-void policy_check_budget(Gen *g);
-/* May the block be told to keep less? */
-bool policy_may_recompute(const Gen *g, const Block *b);
-bool policy_may_drop_some(const Gen *g, const Block *b); /* KEEP_SOME */
-/* With the choices as they stand: what a span may overlap. */
-void policy_settle(Gen *g);
-
-/* ---- policy_auto.c --------------------------------------------------------------- */
-
 typedef struct Cost {
     int64_t bytes;         /* of a rank, libraries included */
     int64_t sharded_bytes; /* of them falling with the ranks of a copy */
@@ -154,11 +143,25 @@ typedef struct Cost {
 } Cost;
 /* Of the program as planned. */
 Cost policy_cost(Gen *g);
-/* Plans the choices as they stand, and forgets the program again. */
-Cost policy_try(Gen *g);
+/* May a block keep less of what its forward makes? */
+bool policy_may_recompute(const Gen *g, const Block *b);
+bool policy_may_drop_some(const Gen *g, const Block *b); /* KEEP_SOME */
+/* With the choices as they stand: what a span may overlap. */
+void policy_settle(Gen *g);
+/* Every block that may is recomputed. */
+void policy_recompute_all(Gen *g);
+/* The error of a plan of that cost, over the budget: what would fit, with exit code 3.
+ * again: the cost with every block recomputed. */
+void policy_over_budget(Gen *g, const Cost *now, const Cost *again);
+
+/* ---- search.c -------------------------------------------------------------------- */
+
 /* recompute = "auto": the fastest choices found that fit the budget, or the smallest. */
-void policy_auto(Gen *g);
-void policy_auto_print(Gen *g, Text *t); /* what it chose and why; nothing without auto */
+void search_begin(Gen *g);
+/* The next choice to plan stands in g; false: the search is over, and the best one does. */
+bool search_next(Gen *g);
+void search_answer(Gen *g, const Cost *cost); /* of the choice that search_next set */
+void search_print(Gen *g, Text *t);           /* what it chose and why; nothing without auto */
 
 /* ---- warn.c ---------------------------------------------------------------------- */
 

@@ -6,7 +6,8 @@
  * finds what its forward made, or the forward runs again from the block's input, which is
  * always kept: so everything it needs is live or recomputable.
  *
- * Here too: what to do when the placed arena exceeds the target's budget. */
+ * With recompute = "auto" this is where the search begins (search.c). Here too: what a
+ * plan costs, and what to do when that exceeds the target's budget. */
 #include "plan/plan.h"
 #include "base/show.h"
 
@@ -106,10 +107,26 @@ void policy_choose(Gen *g)
     m->gathers_in_flight = max_i64(1, m->gathers_in_flight);
     policy_settle(g);
     g->search = NULL;
-    if (m->recompute == RECOMPUTE_AUTO) {
-        policy_auto(g);
-    }
     gen_require(g->numerics_hash == hash, "policy changed the numerics hash");
+}
+
+/* ---- what a plan costs ------------------------------------------------------------- */
+
+Cost policy_cost(Gen *g)
+{
+    PlanBytes b = plan_bytes(g);
+    const int64_t *k = b.by_kind;
+    const StrategyRule *rule = strategy_rule(g->model.strategy);
+    bool whole = rule->cut[HELD_OPTIMIZER] && !rule->cut[HELD_PARAMS];
+    return (Cost){
+        .bytes = b.total,
+        .sharded_bytes = (whole ? 0 : k[BUF_PARAM_SHARD]) + k[BUF_MASTER] +
+                         k[BUF_MOMENT1] + k[BUF_MOMENT2] + k[BUF_GRAD_SHARD] +
+                         (g->model.accumulate_sharded ? k[BUF_PARTIAL] : 0),
+        .batch_bytes = k[BUF_BOUNDARY] + k[BUF_D_BOUNDARY] + k[BUF_SAVED] +
+                       k[BUF_SCRATCH] + k[BUF_DATA],
+        .seconds = g->prog.step_seconds,
+    };
 }
 
 /* ---- a budget that is exceeded ---------------------------------------------------- */
@@ -178,32 +195,26 @@ static const char *what_fits(Gen *g, const Cost *now, const Cost *again)
                             show_bytes(g, again->bytes));
 }
 
-void policy_check_budget(Gen *g)
+void policy_recompute_all(Gen *g)
+{
+    for (int b = 0; b < g->blocks.count; b++) {
+        Block *k = &g->blocks.items[b];
+        k->keep = policy_may_recompute(g, k) ? KEEP_INPUT : KEEP_ALL;
+    }
+    policy_settle(g);
+}
+
+void policy_over_budget(Gen *g, const Cost *now, const Cost *again)
 {
     const Model *m = &g->model;
-    Cost now, again;
     Pos pos = model_pos(g, "target.memory");
     const char *path =
         m->target == TARGET_CPU || pos.line ? "target.memory" : "target.gpu";
-    if (m->budget_bytes == 0) {
-        return;
-    }
-    now = again = policy_cost(g);
-    if (now.bytes <= m->budget_bytes) {
-        return;
-    }
-    if (m->recompute != RECOMPUTE_AUTO) { /* it tried already */
-        for (int b = 0; b < g->blocks.count; b++) {
-            Block *k = &g->blocks.items[b];
-            k->keep = policy_may_recompute(g, k) ? KEEP_INPUT : KEEP_ALL;
-        }
-        again = policy_try(g); /* this program is not needed any more */
-    }
     pos = model_pos(g, path);
     diag_add(g, DIAG_ERROR, pos.line ? pos : model_pos(g, "target"),
-             what_fits(g, &now, &again),
+             what_fits(g, now, again),
              "%s: the plan needs %s on each rank%s, the budget is %s", path,
-             show_bytes(g, now.bytes),
+             show_bytes(g, now->bytes),
              m->recompute == RECOMPUTE_AUTO ? " with the least memory that \"auto\" found"
                                             : "",
              show_bytes(g, m->budget_bytes));

@@ -147,7 +147,7 @@ static void print_head(Gen *g, Text *t)
         text_printf(t, "\n");
     }
     print_recompute(g, t);
-    policy_auto_print(g, t);
+    search_print(g, t);
 }
 
 static void print_units(Gen *g, Text *t)

@@ -253,7 +253,7 @@ static void make_arguments(Random *r, Case *c)
         break;
     case 3:
         argument(c, "--dump");
-        argument(c, passes[random_below(r, N_PASSES)].name);
+        argument(c, drive_pass_name((int)random_below(r, N_PASSES)));
         break;
     case 4:
         argument(c, "--link-runtime");

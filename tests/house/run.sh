@@ -13,7 +13,7 @@ sources() { # FOLDER
 gen_includes() { # ROOT: those that point up
     local folder=$1/gen
     mapfile -t files < <(sources "$folder")
-    awk -v folder="$folder" -v rooms="base describe ops graph plan prove report emit" \
+    awk -v folder="$folder" -v rooms="base describe ops graph plan prove report emit drive" \
         -v beside="import:base describe;tokenize:base describe data" \
         -v types="describe/model.h ops/rule.h graph/ir.h plan/step.h" \
         -f "$here/includes.awk" "${files[@]}"

@@ -10,6 +10,7 @@
 #include "test_plan.h"
 
 #include "describe/load.h"
+#include "drive/drive.h"
 
 #include <stdlib.h>
 
@@ -60,7 +61,7 @@ typedef struct Choices {
 
 static void look(Choices *s)
 {
-    Cost c = policy_try(s->g);
+    Cost c = drive_try(s->g);
     s->choices++;
     if (s->least == 0 || c.bytes < s->least) {
         s->least = c.bytes;
@@ -124,8 +125,8 @@ static void test_case(const char *folder, uint64_t seed, int64_t layers)
     enumerate(&s, 0);
     g->model.prefetch_forward = s.forward;
     g->model.prefetch_backward = s.backward;
-    policy_choose(g);
-    got = policy_try(g);
+    drive_policy(g);
+    got = drive_try(g);
     if (got.bytes <= g->model.budget_bytes && got.seconds <= 1.03 * s.best) {
         passed++;
     } else {

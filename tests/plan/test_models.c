@@ -10,6 +10,7 @@
 #include "test_models.h"
 
 #include "describe/load.h"
+#include "drive/drive.h"
 #include "prove/verify.h"
 
 #include <math.h>
@@ -69,7 +70,7 @@ void models_plan(Gen *g, uint64_t *r)
         {"ops", ops_load},           {"graph", graph_build},
         {"grad", grad_build},        {"fuse", fuse_graph},
         {"span", span_build},        {"shard", shard_params},
-        {"policy", policy_choose},   {"unroll", unroll_step},
+        {"policy", drive_policy},    {"unroll", unroll_step},
         {"schedule", schedule_step}, {"place", place_buffers},
         {"simulate", simulate_step},
     };

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* policy_auto: recompute = "auto": spends the target's budget where a byte buys most
- * time.
+/* search: recompute = "auto": spends the target's budget where a byte buys most time.
  *
- * Needs units and segments (shard), the other choices of policy. Changes what blocks
- * keep, which units stay gathered, the two prefetch depths; nothing else. Breaks nothing.
+ * Needs units and segments (shard) and the other choices of policy. It proposes choices,
+ * one after the other, and the driver plans each and answers with its cost (drive.c): the
+ * search itself calls no pass. Changes what blocks keep, which units stay gathered, the
+ * two prefetch depths; nothing else. Breaks nothing.
  *
  * A choice is a vector of numbers, 0 the fastest end of each: of a class, how many of its
  * blocks are recomputed, the first ones, whose memory is free for longest, and how many
  * of those after them drop what cheap ops make; of units of one size, how many are freed
  * between forward and backward, the first ones likewise; by how much each prefetch depth
- * is cut. Every choice tried is planned, placed and simulated as the step will be, so its
- * bytes are exact and its time is the plan's own.
+ * is cut. Every choice is planned, placed and simulated as the step will be, so its bytes
+ * are exact and its time is the plan's own.
  *
  * If the fastest vector fits, it is taken. Else single steps away from it are lined up by
  * the roofline's time for each byte they should free, and the shortest run of them that
@@ -38,71 +39,63 @@ typedef struct Vector {
     Cost cost;
 } Vector;
 
+/* A step away from the fastest vector: one dimension a number tighter. */
+typedef struct Step {
+    int dim;
+    int64_t ps, bytes;
+} Step;
+
+/* Dimension i is loosened by a, and j tightened by b (none if j < 0). */
+typedef struct Exchange {
+    int i, a, j, b;
+} Exchange;
+
+typedef enum { AT_FASTEST, AT_LEAST, AT_BISECTION, AT_EXCHANGES, AT_END } Stage;
+
 typedef struct Search {
-    Gen *g;
     struct {
         Dim *items;
         int count, cap;
     } dims;
+    struct {
+        Step *items; /* cheapest first */
+        int count, cap;
+    } steps;
+    struct {
+        Exchange *items; /* small ones first */
+        int count, cap;
+    } exchanges;
     struct {
         Vector *items;
         int count, cap;
     } tried;
     int limit;                 /* plans to try at most */
     int64_t forward, backward; /* prefetch depths of the description */
-    const Vector *best;
-    bool fits;
+    int best;                  /* of those tried; -1: none yet */
+    bool fits;                 /* the best does */
+    Stage stage;
+    int lo, hi; /* AT_BISECTION: a run of hi steps fits, one of lo - 1 does not */
+    int at;     /* AT_EXCHANGES: the next one */
+    int *v;     /* the vector that is asked about */
 } Search;
 
 /* ---- one choice ------------------------------------------------------------------ */
 
-Cost policy_cost(Gen *g)
+static void apply(Gen *g, const Search *s, const int *v)
 {
-    PlanBytes b = plan_bytes(g);
-    const int64_t *k = b.by_kind;
-    const StrategyRule *rule = strategy_rule(g->model.strategy);
-    bool whole = rule->cut[HELD_OPTIMIZER] && !rule->cut[HELD_PARAMS];
-    return (Cost){
-        .bytes = b.total,
-        .sharded_bytes = (whole ? 0 : k[BUF_PARAM_SHARD]) + k[BUF_MASTER] +
-                         k[BUF_MOMENT1] + k[BUF_MOMENT2] + k[BUF_GRAD_SHARD] +
-                         (g->model.accumulate_sharded ? k[BUF_PARTIAL] : 0),
-        .batch_bytes = k[BUF_BOUNDARY] + k[BUF_D_BOUNDARY] + k[BUF_SAVED] +
-                       k[BUF_SCRATCH] + k[BUF_DATA],
-        .seconds = g->prog.step_seconds,
-    };
-}
-
-Cost policy_try(Gen *g)
-{
-    void *mark = gen_mark(g);
-    Cost cost;
-    policy_settle(g);
-    unroll_step(g);
-    schedule_step(g);
-    place_buffers(g);
-    simulate_step(g);
-    cost = policy_cost(g);
-    memset(&g->prog, 0, sizeof g->prog);
-    gen_release(g, mark);
-    return cost;
-}
-
-static void apply(Search *s, const int *v)
-{
-    Model *m = &s->g->model;
+    Model *m = &g->model;
     for (int d = 0; d < s->dims.count; d++) {
         const Dim *dim = &s->dims.items[d];
         for (int i = 0; dim->kind == DIM_BLOCKS && i < dim->n; i++) {
-            s->g->blocks.items[dim->ids[i]].keep = i < v[d] ? KEEP_INPUT : KEEP_ALL;
+            g->blocks.items[dim->ids[i]].keep = i < v[d] ? KEEP_INPUT : KEEP_ALL;
         }
         for (int i = 0, left = v[d]; dim->kind == DIM_SOME && i < dim->n && left; i++) {
-            Block *b = &s->g->blocks.items[dim->ids[i]];
+            Block *b = &g->blocks.items[dim->ids[i]];
             left -= b->keep == KEEP_ALL;
             b->keep = b->keep == KEEP_ALL ? KEEP_SOME : b->keep;
         }
         for (int i = 0; dim->kind == DIM_UNITS && i < dim->n; i++) {
-            s->g->units.items[dim->ids[i]].keep_gathered = i >= v[d];
+            g->units.items[dim->ids[i]].keep_gathered = i >= v[d];
         }
         if (dim->kind == DIM_FORWARD) {
             m->prefetch_forward = s->forward - v[d];
@@ -110,12 +103,12 @@ static void apply(Search *s, const int *v)
             m->prefetch_backward = s->backward - v[d];
         }
     }
-    policy_settle(s->g);
+    policy_settle(g);
 }
 
-static bool better(const Search *s, const Cost *a, const Cost *b)
+static bool better(const Gen *g, const Search *s, const Cost *a, const Cost *b)
 {
-    bool fits = a->bytes <= s->g->model.budget_bytes;
+    bool fits = a->bytes <= g->model.budget_bytes;
     if (fits != s->fits) {
         return fits;
     }
@@ -125,51 +118,31 @@ static bool better(const Search *s, const Cost *a, const Cost *b)
     return a->seconds < b->seconds || (a->seconds == b->seconds && a->bytes < b->bytes);
 }
 
-/* The cost of v, planned once. False when no more plans may be tried. */
-static bool try_vector(Search *s, const int *v, Cost *cost)
+/* Of the vector asked about, if it was tried before. */
+static const Cost *known_cost(const Search *s)
 {
-    size_t bytes = sizeof *v * (size_t)s->dims.count;
-    const int *now = s->best ? s->best->v : NULL;
-    Vector *t;
+    size_t bytes = sizeof *s->v * (size_t)s->dims.count;
     for (int i = 0; i < s->tried.count; i++) {
-        if (!memcmp(s->tried.items[i].v, v, bytes)) {
-            *cost = s->tried.items[i].cost;
-            return true;
+        if (!memcmp(s->tried.items[i].v, s->v, bytes)) {
+            return &s->tried.items[i].cost;
         }
     }
-    if (s->tried.count >= s->limit) {
-        return false;
-    }
-    apply(s, v);
-    *cost = policy_try(s->g);
-    t = gen_push(s->g, &s->tried); /* may move the others */
-    t->v = gen_alloc(s->g, bytes + 1);
-    memcpy(t->v, v, bytes);
-    t->cost = *cost;
-    for (int i = 0; now && i < s->tried.count; i++) {
-        s->best = s->tried.items[i].v == now ? &s->tried.items[i] : s->best;
-    }
-    if (!s->best || better(s, cost, &s->best->cost)) {
-        s->best = &s->tried.items[s->tried.count - 1];
-        s->fits = cost->bytes <= s->g->model.budget_bytes;
-    }
-    return true;
+    return NULL;
 }
 
 /* ---- what may be chosen ---------------------------------------------------------- */
 
-static Dim *add_dim(Search *s, DimKind kind, int cap)
+static Dim *add_dim(Gen *g, Search *s, DimKind kind, int cap)
 {
-    Dim *d = gen_push(s->g, &s->dims);
+    Dim *d = gen_push(g, &s->dims);
     d->kind = kind;
-    d->ids = gen_alloc(s->g, sizeof(int) * (size_t)(cap + 1));
+    d->ids = gen_alloc(g, sizeof(int) * (size_t)(cap + 1));
     return d;
 }
 
 /* DIM_BLOCKS of a class comes before its DIM_SOME, which takes of what is left. */
-static void block_dim(Search *s, const Class *c, DimKind kind)
+static void block_dim(Gen *g, Search *s, const Class *c, DimKind kind)
 {
-    Gen *g = s->g;
     Dim *d = NULL;
     const Span *again = kind == DIM_SOME ? &c->again : &c->forward;
     for (int b = 0; b < g->blocks.count; b++) {
@@ -178,18 +151,18 @@ static void block_dim(Search *s, const Class *c, DimKind kind)
                                               : policy_may_recompute(g, k))) {
             continue;
         }
-        d = d ? d : add_dim(s, kind, g->blocks.count);
+        d = d ? d : add_dim(g, s, kind, g->blocks.count);
         d->ids[d->n++] = b;
         d->bytes = kind == DIM_SOME ? c->dropped_bytes : c->saved_bytes;
         d->ps = math_picoseconds(g, again->flops, (double)again->traffic_bytes);
     }
 }
 
-static void block_dims(Search *s)
+static void block_dims(Gen *g, Search *s)
 {
-    for (int c = 0; c < s->g->classes.count; c++) {
-        block_dim(s, s->g->classes.items[c], DIM_BLOCKS);
-        block_dim(s, s->g->classes.items[c], DIM_SOME);
+    for (int c = 0; c < g->classes.count; c++) {
+        block_dim(g, s, g->classes.items[c], DIM_BLOCKS);
+        block_dim(g, s, g->classes.items[c], DIM_SOME);
     }
 }
 
@@ -205,9 +178,8 @@ static int64_t gathered_bytes(const Gen *g, const Unit *u)
 
 /* Units of one size; and what cutting a depth would cost: the time of one more gather
  * that nothing hides, for the memory of one unit. */
-static void unit_dims(Search *s)
+static void unit_dims(Gen *g, Search *s)
 {
-    Gen *g = s->g;
     Model *m = &g->model;
     int64_t largest = 0, n = 0;
     for (int u = 0; u < g->units.count; u++) {
@@ -221,7 +193,7 @@ static void unit_dims(Search *s)
         if (!first || g->units.items[u].keep_gathered) {
             continue;
         }
-        Dim *d = add_dim(s, DIM_UNITS, g->units.count);
+        Dim *d = add_dim(g, s, DIM_UNITS, g->units.count);
         for (int w = u; w < g->units.count; w++) {
             if (gathered_bytes(g, &g->units.items[w]) == bytes) {
                 d->ids[d->n++] = w;
@@ -232,7 +204,7 @@ static void unit_dims(Search *s)
     }
     for (int back = 0; largest > 0 && back < 2; back++) {
         int64_t depth = back ? s->backward : s->forward;
-        Dim *d = depth > 0 ? add_dim(s, back ? DIM_BACKWARD : DIM_FORWARD, 0) : NULL;
+        Dim *d = depth > 0 ? add_dim(g, s, back ? DIM_BACKWARD : DIM_FORWARD, 0) : NULL;
         if (d) {
             d->n = (int)depth;
             d->bytes = largest;
@@ -243,12 +215,7 @@ static void unit_dims(Search *s)
     }
 }
 
-/* ---- the search ------------------------------------------------------------------ */
-
-typedef struct Step {
-    int dim;
-    int64_t ps, bytes;
-} Step;
+/* ---- the order of the questions ---------------------------------------------------- */
 
 static int by_price(const void *a, const void *b)
 {
@@ -257,80 +224,113 @@ static int by_price(const void *a, const void *b)
     return p != q ? (p < q ? -1 : 1) : x->dim - y->dim;
 }
 
-/* The shortest run of single steps, cheapest first, that fits. */
-static void bisect(Search *s)
+static void list_steps(Gen *g, Search *s)
 {
-    Gen *g = s->g;
-    Step *steps;
-    int n = 0, lo = 0, *v = gen_alloc(g, sizeof *v * (size_t)(s->dims.count + 1));
-    for (int d = 0; d < s->dims.count; d++) {
-        n += s->dims.items[d].n;
-    }
-    steps = gen_alloc(g, sizeof *steps * (size_t)(n + 1));
-    n = 0;
     for (int d = 0; d < s->dims.count; d++) {
         for (int i = 0; i < s->dims.items[d].n; i++) {
-            steps[n++] = (Step){d, s->dims.items[d].ps, s->dims.items[d].bytes};
+            Step *step = gen_push(g, &s->steps);
+            *step = (Step){d, s->dims.items[d].ps, s->dims.items[d].bytes};
         }
     }
-    qsort(steps, (size_t)n, sizeof *steps, by_price);
-    for (int hi = n; lo < hi;) { /* a run of hi steps fits, one of lo - 1 does not */
-        int middle = lo + (hi - lo) / 2;
-        Cost cost;
-        memset(v, 0, sizeof *v * (size_t)s->dims.count);
-        for (int i = 0; i < middle; i++) {
-            v[steps[i].dim]++;
-        }
-        if (!try_vector(s, v, &cost)) {
-            return;
-        }
-        if (cost.bytes <= g->model.budget_bytes) {
-            hi = middle;
-        } else {
-            lo = middle + 1;
-        }
+    if (s->steps.count > 0) {
+        qsort(s->steps.items, (size_t)s->steps.count, sizeof *s->steps.items, by_price);
     }
 }
 
-/* Loosens dimension i by a and tightens j by b (none if j < 0). Better than the best? */
-static bool exchange(Search *s, int i, int a, int j, int b)
-{
-    const Vector *was = s->best;
-    int *v;
-    Cost cost;
-    if (was->v[i] < a || (j >= 0 && was->v[j] + b > s->dims.items[j].n)) {
-        return false;
-    }
-    v = gen_alloc(s->g, sizeof *v * (size_t)s->dims.count);
-    memcpy(v, was->v, sizeof *v * (size_t)s->dims.count);
-    const int *before = was->v;
-    v[i] -= a;
-    if (j >= 0) {
-        v[j] += b;
-    }
-    return try_vector(s, v, &cost) && s->best->v != before;
-}
-
-static bool improve(Search *s)
+static void list_exchanges(Gen *g, Search *s)
 {
     enum { MOST = 3 };
+    Exchange *e;
     for (int i = 0; i < s->dims.count; i++) {
-        if (exchange(s, i, 1, -1, 0)) {
-            return true;
-        }
+        e = gen_push(g, &s->exchanges);
+        *e = (Exchange){i, 1, -1, 0};
     }
-    for (int sum = 2; sum <= 2 * MOST; sum++) { /* small exchanges first */
+    for (int sum = 2; sum <= 2 * MOST; sum++) {
         for (int a = sum > MOST ? sum - MOST : 1; a <= MOST && a < sum; a++) {
             for (int i = 0; i < s->dims.count; i++) {
                 for (int j = 0; j < s->dims.count; j++) {
-                    if (j != i && exchange(s, i, a, j, sum - a)) {
-                        return true;
+                    if (j != i) {
+                        e = gen_push(g, &s->exchanges);
+                        *e = (Exchange){i, a, j, sum - a};
                     }
                 }
             }
         }
     }
+}
+
+/* The next exchange that the best vector has room for is made in s->v. */
+static bool next_exchange(Search *s)
+{
+    const int *best = s->tried.items[s->best].v;
+    for (; s->at < s->exchanges.count; s->at++) {
+        const Exchange *e = &s->exchanges.items[s->at];
+        if (best[e->i] < e->a ||
+            (e->j >= 0 && best[e->j] + e->b > s->dims.items[e->j].n)) {
+            continue;
+        }
+        memcpy(s->v, best, sizeof *best * (size_t)s->dims.count);
+        s->v[e->i] -= e->a;
+        if (e->j >= 0) {
+            s->v[e->j] += e->b;
+        }
+        return true;
+    }
     return false;
+}
+
+/* The vector to ask about next, in s->v. False: there is none. */
+static bool next_vector(Search *s)
+{
+    if (s->stage == AT_BISECTION && s->lo >= s->hi) {
+        s->stage = s->fits ? AT_EXCHANGES : AT_END;
+    }
+    memset(s->v, 0, sizeof *s->v * (size_t)s->dims.count);
+    switch (s->stage) {
+    case AT_FASTEST:
+        return true;
+    case AT_LEAST:
+        for (int d = 0; d < s->dims.count; d++) {
+            s->v[d] = s->dims.items[d].n;
+        }
+        return true;
+    case AT_BISECTION:
+        for (int i = 0; i < s->lo + (s->hi - s->lo) / 2; i++) {
+            s->v[s->steps.items[i].dim]++;
+        }
+        return true;
+    case AT_EXCHANGES:
+        return next_exchange(s);
+    case AT_END:
+        break;
+    }
+    return false;
+}
+
+/* Goes on from the cost of s->v. best: it is the best so far. */
+static void advance(const Gen *g, Search *s, const Cost *cost, bool best)
+{
+    const int middle = s->lo + (s->hi - s->lo) / 2;
+    switch (s->stage) {
+    case AT_FASTEST:
+        s->stage = s->fits ? AT_END : AT_LEAST;
+        break;
+    case AT_LEAST:
+        s->stage = AT_BISECTION;
+        break;
+    case AT_BISECTION:
+        if (cost->bytes <= g->model.budget_bytes) {
+            s->hi = middle;
+        } else {
+            s->lo = middle + 1;
+        }
+        break;
+    case AT_EXCHANGES:
+        s->at = best ? 0 : s->at + 1;
+        break;
+    case AT_END:
+        break;
+    }
 }
 
 /* Plans of n instructions cost about n * n: fewer for larger ones. */
@@ -341,29 +341,57 @@ static int plans_to_try(const Gen *g)
     return (int)max_i64(LEAST_PLANS, min_i64(MOST_PLANS, WORK / max_i64(n, 1)));
 }
 
-void policy_auto(Gen *g)
+/* ---- question and answer ----------------------------------------------------------- */
+
+void search_begin(Gen *g)
 {
     Search *s = g->search = gen_alloc(g, sizeof *s);
-    int *v;
-    Cost cost;
-    s->g = g;
     s->limit = plans_to_try(g);
     s->forward = g->model.prefetch_forward;
     s->backward = g->model.prefetch_backward;
-    block_dims(s);
-    unit_dims(s);
-    v = gen_alloc(g, sizeof *v * (size_t)(s->dims.count + 1));
-    try_vector(s, v, &cost);
-    if (!s->fits) {
-        for (int d = 0; d < s->dims.count; d++) {
-            v[d] = s->dims.items[d].n;
+    s->best = -1;
+    block_dims(g, s);
+    unit_dims(g, s);
+    list_steps(g, s);
+    list_exchanges(g, s);
+    s->hi = s->steps.count;
+    s->v = gen_alloc(g, sizeof *s->v * (size_t)(s->dims.count + 1));
+}
+
+bool search_next(Gen *g)
+{
+    Search *s = g->search;
+    while (next_vector(s)) {
+        const Cost *known = known_cost(s);
+        if (known) {
+            advance(g, s, known, false);
+            continue;
         }
-        try_vector(s, v, &cost);
-        bisect(s);
-        while (s->fits && improve(s)) {
+        if (s->tried.count >= s->limit) {
+            break;
         }
+        apply(g, s, s->v);
+        return true;
     }
-    apply(s, s->best->v);
+    s->stage = AT_END;
+    apply(g, s, s->tried.items[s->best].v);
+    return false;
+}
+
+void search_answer(Gen *g, const Cost *cost)
+{
+    Search *s = g->search;
+    const size_t bytes = sizeof *s->v * (size_t)s->dims.count;
+    Vector *t = gen_push(g, &s->tried);
+    t->v = gen_alloc(g, bytes + 1);
+    memcpy(t->v, s->v, bytes);
+    t->cost = *cost;
+    const bool best = s->best < 0 || better(g, s, cost, &s->tried.items[s->best].cost);
+    if (best) {
+        s->best = s->tried.count - 1;
+        s->fits = cost->bytes <= g->model.budget_bytes;
+    }
+    advance(g, s, cost, best);
 }
 
 /* ---- for the reader -------------------------------------------------------------- */
@@ -373,7 +401,7 @@ static const char *milliseconds(Gen *g, int64_t ps)
     return gen_printf(g, "%.3g ms", (double)ps * 1e-9);
 }
 
-void policy_auto_print(Gen *g, Text *t)
+void search_print(Gen *g, Text *t)
 {
     const Search *s = g->search;
     if (!s) {
@@ -384,7 +412,7 @@ void policy_auto_print(Gen *g, Text *t)
                 s->tried.count, show_bytes(g, g->model.budget_bytes));
     for (int d = 0; d < s->dims.count; d++) {
         const Dim *dim = &s->dims.items[d];
-        int v = s->best->v[d];
+        int v = s->tried.items[s->best].v[d];
         const char *price = gen_printf(g, "%s for %s", milliseconds(g, dim->ps),
                                        show_bytes(g, dim->bytes));
         if (dim->kind == DIM_SOME) {

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drive.c: the one function that calls every pass in order, and the planning loop.
+ *
+ * A pass knows those before it by what they left in the Gen, and calls none. Two choices
+ * need plans to be made: what recompute = "auto" keeps, and what would fit where the
+ * budget is exceeded. The loop for both is here: the choice is set, the passes from
+ * unroll to simulate plan it, its cost is the answer, and the plan is forgotten. Their
+ * number has a bound (search.c), and none looks at the machine: the same everywhere. */
+#include "drive/drive.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct Pass {
+    const char *name;
+    void (*run)(Gen *g);
+    const char *what; /* from → to */
+} Pass;
+
+static const Pass passes[N_PASSES] = {
+    {"load", load_description, "Lua file, overrides → the raw record, with places"},
+    {"check", check_model, "raw record → model, every field resolved"},
+    {"ops", ops_load, "op folders → rules"},
+    {"graph", graph_build, "architecture → blocks, classes, forward nodes"},
+    {"grad", grad_build, "forward → joint forward and backward graph"},
+    {"fuse", fuse_graph, "joint graph → fused nodes; the numerics hash"},
+    {"span", span_build, "nodes → spans, slabs, places of values"},
+    {"checkpoint", checkpoint_layout, "parameters → files of a checkpoint, config.json"},
+    {"shard", shard_params, "parameters → segments, units"},
+    {"policy", drive_policy, "choices outside the hash"},
+    {"unroll", unroll_step, "units, spans → instructions, buffers"},
+    {"schedule", schedule_step, "instructions → waits, happens-before"},
+    {"place", place_buffers, "buffers → offsets"},
+    {"simulate", simulate_step, "step → predicted seconds"},
+    {"emit", emit_files, "everything → files"},
+};
+
+const char *drive_pass_name(int i)
+{
+    return passes[i].name;
+}
+
+/* ---- the planning loop --------------------------------------------------------------
+ */
+
+Cost drive_try(Gen *g)
+{
+    void *mark = gen_mark(g);
+    Cost cost;
+
+    policy_settle(g);
+    unroll_step(g);
+    schedule_step(g);
+    place_buffers(g);
+    simulate_step(g);
+    cost = policy_cost(g);
+    memset(&g->prog, 0, sizeof g->prog);
+    gen_release(g, mark);
+    return cost;
+}
+
+void drive_policy(Gen *g)
+{
+    policy_choose(g);
+    if (g->model.recompute != RECOMPUTE_AUTO)
+        return;
+    search_begin(g);
+    while (search_next(g)) {
+        Cost cost = drive_try(g);
+
+        search_answer(g, &cost);
+    }
+}
+
+/* ---- what is asked of the plan that is kept, and not of those tried -----------------
+ */
+
+static void judge_budget(Gen *g)
+{
+    Cost now = policy_cost(g), again = now;
+
+    if (g->model.budget_bytes == 0 || now.bytes <= g->model.budget_bytes)
+        return;
+    if (g->model.recompute != RECOMPUTE_AUTO) { /* it tried already */
+        policy_recompute_all(g);
+        again = drive_try(g); /* the program is not needed any more */
+    }
+    policy_over_budget(g, &now, &again);
+}
+
+static const struct {
+    const char *pass; /* after it */
+    void (*judge)(Gen *g);
+} judges[] = {{"place", judge_budget}, {"simulate", warn_plan}};
+
+/* ---- the passes ----------------------------------------------------------------------
+ */
+
+static void put_text(Gen *g, void (*print)(Gen *g, Text *t))
+{
+    Text t = {.g = g};
+
+    print(g, &t);
+    fwrite(t.s, 1, t.len, stdout);
+}
+
+static void print_dump(Gen *g, Text *t)
+{
+    dump_pass(g, g->opt.dump, t);
+}
+
+static void run_pass(Gen *g, const Pass *p)
+{
+    p->run(g);
+    if (p != passes) { /* load's own mistakes are shown together with check's */
+        diag_stop_on_errors(g);
+        verify_after(g, p->name);
+    }
+    for (size_t i = 0; i < sizeof judges / sizeof *judges; i++) {
+        if (!strcmp(judges[i].pass, p->name)) {
+            judges[i].judge(g);
+            diag_stop_on_errors(g);
+        }
+    }
+}
+
+int drive(Gen *g)
+{
+    bool plan = !strcmp(g->opt.command, "plan");
+
+    for (int i = 0; i < N_PASSES; i++) {
+        if (plan && !strcmp(passes[i].name, "emit"))
+            break;
+        run_pass(g, &passes[i]);
+        if (g->opt.dump && !strcmp(g->opt.dump, passes[i].name)) {
+            diag_stop_on_errors(g);
+            put_text(g, print_dump);
+            return EXIT_DONE;
+        }
+    }
+    if (plan)
+        put_text(g, g->opt.json ? plan_print_json : plan_print);
+    return EXIT_DONE;
+}
