@@ -10,11 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MACHINE_MAX_RANKS = 64 }; /* what the cpu's runtime starts, on one machine */
-
-#define COMPLAIN(c, path, help, ...)                                                     \
-    check_error(c, place_of((c)->g, path), help, __VA_ARGS__)
-
 /* ---- what fields mean to each other ------------------------------------------------ */
 
 /* False if leaves cannot be trusted. */
@@ -176,6 +171,7 @@ static void check_mesh(Check *c, bool batches_good)
 {
     Gen *g = c->g;
     int64_t replicate, shard, world, node;
+    const Target *target;
 
     if (!value_int(c, "mesh.replicate", &replicate) ||
         !value_int(c, "mesh.shard", &shard))
@@ -195,13 +191,14 @@ static void check_mesh(Check *c, bool batches_good)
         check_strategy(c, replicate, shard);
         check_reshard(c, shard);
     }
-    if (world > MACHINE_MAX_RANKS && strcmp(value_kind(c, "target"), "cuda") != 0)
+    target = target_named(value_kind(c, "target"));
+    if (target->most_ranks && world > target->most_ranks)
         diag_add(g, DIAG_WARNING, place_of(g, mesh_path(c)),
-                 gen_printf(g, "to run it on one machine: --set mesh.shard=%d",
-                            MACHINE_MAX_RANKS),
-                 "mesh: the cpu target starts at most %d ranks, on one machine; this "
+                 gen_printf(g, "to run it on one machine: --set mesh.shard=%lld",
+                            (long long)target->most_ranks),
+                 "mesh: the %s target starts at most %lld ranks, on one machine; this "
                  "trainer of %lld can be read and compiled, not run",
-                 MACHINE_MAX_RANKS, (long long)world);
+                 target->name, (long long)target->most_ranks, (long long)world);
     if (batches_good)
         check_ranks(c, world);
 }
@@ -226,12 +223,6 @@ static void check_dtypes(Check *c)
                 "needs all four",
                 path, dtype, param);
     }
-    if (!strcmp(value_kind(c, "target"), "cuda") && strcmp(param, "bf16") != 0 &&
-        !strcmp(value_str(c, "dtypes.reduce"), "bf16"))
-        COMPLAIN(c, "dtypes.reduce", "use \"f32\", or dtypes.param = \"bf16\"",
-                 "dtypes.reduce: \"bf16\" needs bf16 weights on the cuda target, but "
-                 "dtypes.param is \"%s\": cuBLASLt writes no bf16 from %s",
-                 param, param);
     if ((!strcmp(value_str(c, "dtypes.master"), "split") ||
          !strcmp(value_str(c, "dtypes.master"), "bf16")) &&
         strcmp(param, "bf16") != 0 && strcmp(param, "f64") != 0)
@@ -356,61 +347,6 @@ static void check_auto(Check *c)
                  "recompute: \"auto\" needs a budget, and target.memory is not given");
 }
 
-/* Its deterministic backward is that of Hopper; on others it has other forms. */
-static void check_cudnn(Check *c, const char *arch)
-{
-    const char *param = value_str(c, "dtypes.param");
-    int64_t end;
-
-    if (strcmp(value_str(c, "target.attention"), "cudnn") != 0)
-        return;
-    if (arch && strcmp(arch, "sm_90") != 0 && strcmp(arch, "sm_90a") != 0)
-        COMPLAIN(
-            c, "target.attention", "leave it out",
-            "target.attention: cuDNN's has the same bits every time on sm_90 only, and "
-            "target.arch has %s",
-            arch);
-    if (!arch && *param && strcmp(param, "bf16") != 0 && strcmp(param, "f16") != 0)
-        COMPLAIN(c, "target.attention", "use dtypes.param = \"bf16\", or leave it out",
-                 "target.attention: cuDNN has none of %s", param);
-    if (!arch && value_int(c, "documents.end_id", &end))
-        COMPLAIN(c, "target.attention", "leave it out",
-                 "target.attention: cuDNN's knows no documents");
-}
-
-static void check_cuda(Check *c)
-{
-    const char *seen[16] = {0};
-    int n = 0;
-
-    if (strcmp(value_kind(c, "target"), "cuda") != 0)
-        return;
-    if (*value_str(c, "target.memory") && *value_str(c, "target.reserve") &&
-        size_parse(value_str(c, "target.reserve")) >=
-            size_parse(value_str(c, "target.memory")))
-        COMPLAIN(c, "target.reserve", "reserve less than the memory: reserve = \"1GiB\"",
-                 "target.reserve: %s of the gpu's %s leaves nothing to the arena",
-                 value_str(c, "target.reserve"), value_str(c, "target.memory"));
-    if (value_push(c, "target.arch") == LUA_TTABLE) {
-        n = (int)lua_rawlen(c->L, -1);
-        if (n == 0)
-            COMPLAIN(c, "target.arch", "leave it out", "target.arch: the list is empty");
-    }
-    check_cudnn(c, NULL);
-    for (int i = 0; i < n && i < 16; i++) {
-        lua_rawgeti(c->L, -1, i + 1);
-        seen[i] = lua_tostring(c->L, -1);
-        lua_pop(c->L, 1);
-        if (seen[i])
-            check_cudnn(c, seen[i]);
-        for (int k = 0; k < i; k++)
-            if (seen[i] && seen[k] && !strcmp(seen[i], seen[k]))
-                COMPLAIN(c, gen_printf(c->g, "target.arch[%d]", i + 1), "remove one",
-                         "target.arch: %s is there twice", seen[i]);
-    }
-    lua_pop(c->L, 1);
-}
-
 static void check_documents(Check *c)
 {
     int64_t end, vocab;
@@ -528,7 +464,7 @@ void check_model(Gen *g)
     if (!c.errors)
         warn_reduce(&c);
     check_auto(&c);
-    check_cuda(&c);
+    target_named(value_kind(&c, "target"))->check(&c);
     if (model && !model_errors)
         check_arch(&c, model->arch);
     gen_require((c.errors > 0) == (diag_errors(g) > errors_before),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check.h: what check_show.c (words), check_value.c (types and ranges), check_table.c
  * (tables, defaults, unknown fields), check_read.c (values by path), check_wrap.c
- * (units), check.c (what fields mean to each other) and check_fill.c (the C Model) share.
+ * (units), check.c (what fields mean to each other), target.c (those of targets) and check_fill.c (the C Model) share.
  */
 #ifndef CHECK_H
 #define CHECK_H
@@ -26,6 +26,8 @@ typedef struct Site {
 
 void check_error(Check *c, Pos pos, const char *help, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+#define COMPLAIN(c, path, help, ...)                                                     \
+    check_error(c, place_of((c)->g, path), help, __VA_ARGS__)
 /* The value on top of the stack is replaced by the resolved one, nil if it is wrong. */
 void check_value(Check *c, const Field *f, const char *path, Site site);
 /* Pushes the resolved table of the one at stack index raw. */

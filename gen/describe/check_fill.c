@@ -125,41 +125,6 @@ static void fill_hash_fields(Check *c, Model *m)
     m->library_order = !strcmp(value_str(c, "reduction"), "library");
 }
 
-/* Code, C library, OpenMP, a GEMM library with its packing buffers, the runtime's own
- * tables. A bound, tested against the process's high-water mark; mapped data files are
- * page cache and not counted. */
-#define CPU_LIBRARY_BYTES (INT64_C(128) << 20)
-
-static void fill_target(Check *c, Model *m)
-{
-    if (*value_str(c, "target.memory"))
-        m->budget_bytes = size_parse(value_str(c, "target.memory"));
-    if (strcmp(value_kind(c, "target"), "cuda") != 0) {
-        m->target = TARGET_CPU;
-        m->cpu_arch = value_str(c, "target.arch");
-        m->comm_thread = value_bool(c, "target.comm_thread");
-        m->library_bytes = CPU_LIBRARY_BYTES;
-        return;
-    }
-    m->target = TARGET_CUDA;
-    m->gpu = value_str(c, "target.gpu");
-    m->jit = value_bool(c, "target.jit");
-    m->cudnn = !strcmp(value_str(c, "target.attention"), "cudnn");
-    m->library_bytes = size_parse(value_str(c, "target.reserve"));
-    m->gpu_tflops = value_num(c, "target.rates.tflops");
-    m->gpu_memory_gbs = value_num(c, "target.rates.memory");
-    m->gpu_link_gbs = value_num(c, "target.rates.link");
-    value_push(c, "target.arch");
-    m->n_archs = (int)lua_rawlen(c->L, -1);
-    m->archs = gen_alloc(c->g, sizeof *m->archs * (size_t)(m->n_archs + 1));
-    for (int i = 0; i < m->n_archs; i++) {
-        lua_rawgeti(c->L, -1, i + 1);
-        m->archs[i] = gen_strdup(c->g, lua_tostring(c->L, -1));
-        lua_pop(c->L, 1);
-    }
-    lua_pop(c->L, 1);
-}
-
 static void fill_mesh(Check *c, Model *m)
 {
     int64_t degree[N_AXES], node_ranks = 1;
@@ -199,7 +164,11 @@ static void fill_free_fields(Check *c, Model *m)
     m->accumulate_sharded = !strcmp(value_str(c, "accumulate"), "sharded");
     value_int(c, "max_skipped", &m->max_skipped);
     m->file_bytes = size_parse(value_str(c, "checkpoint.file_size"));
-    fill_target(c, m);
+    if (*value_str(c, "target.memory"))
+        m->budget_bytes = size_parse(value_str(c, "target.memory"));
+    m->target = target_named(value_kind(c, "target"));
+    m->rates = m->target->rates;
+    m->target->fill(c, m);
 }
 
 static void fill_recompute_ops(Check *c, Model *m)

@@ -8,12 +8,12 @@
 #include "base/dtype.h"
 #include "describe/mesh.h"
 #include "describe/strategy.h"
+#include "describe/target.h"
 
 /* ---- the description, resolved (load.c, check.c) -------------------------------------- */
 
 typedef enum { OPT_ADAMW, OPT_SGD, OPT_LION, OPT_MUON } OptKind;
 typedef enum { PREFETCH_PRE, PREFETCH_POST, PREFETCH_NONE } PrefetchOrder;
-typedef enum { TARGET_CPU, TARGET_CUDA } TargetKind;
 typedef enum {
     RECOMPUTE_NONE, RECOMPUTE_CHEAP, RECOMPUTE_OPS, RECOMPUTE_BLOCK, RECOMPUTE_EVERY,
     RECOMPUTE_AUTO
@@ -103,7 +103,7 @@ typedef struct Model {
     struct { const char **items; int count, cap; } recompute_ops; /* names */
     int64_t reduces_in_flight;          /* policy.c: reductions that a span may overlap, 0 or 1 */
     /* platform */
-    TargetKind target;
+    const Target *target;
     bool comm_thread;                   /* of the cpu target */
     const char *cpu_arch;               /* -march value: "native" */
     const char *gpu;                    /* of the cuda target: "h100" */
@@ -111,7 +111,7 @@ typedef struct Model {
     const char **archs;                 /* "sm_90a" */
     bool cudnn;                         /* its kernels, for ops that have a cudnn.cu */
     bool jit;                           /* when the trainer starts, for the device it finds */
-    double gpu_tflops, gpu_memory_gbs, gpu_link_gbs; /* rates to be had */
+    Rates rates;                        /* to be had */
     int64_t library_bytes;              /* of a rank, outside of the arena: code, libraries */
     int64_t budget_bytes;               /* of a rank; 0: none known */
     /* Lua side: registry references, valid for the whole run */

@@ -40,8 +40,7 @@ const char *drive_pass_name(int i)
     return passes[i].name;
 }
 
-/* ---- the planning loop --------------------------------------------------------------
- */
+/* ---- the planning loop ----------------------------------------------------------- */
 
 Cost drive_try(Gen *g)
 {
@@ -72,8 +71,7 @@ void drive_policy(Gen *g)
     }
 }
 
-/* ---- what is asked of the plan that is kept, and not of those tried -----------------
- */
+/* ---- what is asked of the plan that is kept, and not of those tried -------------- */
 
 static void judge_budget(Gen *g)
 {
@@ -93,8 +91,7 @@ static const struct {
     void (*judge)(Gen *g);
 } judges[] = {{"place", judge_budget}, {"simulate", warn_plan}};
 
-/* ---- the passes ----------------------------------------------------------------------
- */
+/* ---- the passes ------------------------------------------------------------------ */
 
 static void put_text(Gen *g, void (*print)(Gen *g, Text *t))
 {

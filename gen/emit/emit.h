@@ -21,7 +21,7 @@ typedef struct Emit {
 /* Is the mathematics launched on a device? Then its functions take the rank first. */
 static inline bool emit_cuda(const Emit *e)
 {
-    return e->g->model.target == TARGET_CUDA;
+    return e->g->model.target->device;
 }
 
 /* ---- Lua tables: each sets a field of the table on top of the stack ---------------- */

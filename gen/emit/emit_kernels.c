@@ -91,7 +91,7 @@ static void check_heading(Emit *e, const OpRule *rule, const char *file,
 void emit_kernel(Emit *e, const OpRule *rule, const char *kernel, int list, int prepared)
 {
     lua_State *L = e->L;
-    const char *name = emit_cuda(e) ? ops_cuda_file(e->g, rule) : "cpu.c";
+    const char *name = ops_kernel_file(e->g, rule);
     const char *file = ops_template_path(e->g, rule, name), *text;
     size_t bytes, n;
     const char *source = ops_template(e->g, rule, name, &bytes);

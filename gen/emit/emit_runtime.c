@@ -9,24 +9,26 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* A folder of runtime/ is for the trainers that need all of it. */
+/* A folder of runtime/ is for the trainers that need all of it: those of its target, and
+ * within such a folder those that have what it is named after. */
 static bool needs_folder(const Gen *g, const char *folder)
 {
-    const bool cuda = g->model.target == TARGET_CUDA;
     const struct {
         const char *name;
         bool needed;
     } some[] = {
-        {"cpu", !cuda},
-        {"cuda", cuda},
-        {"cuda/cudnn", cuda && g->model.cudnn},
-        {"cuda/matrices",
-         cuda && g->batches.count > 0}, /* that an optimizer treats whole */
-        {"cuda/ranks", cuda && g->model.mesh.world_size > 1},
+        {"/cudnn", g->model.cudnn},
+        {"/matrices", g->batches.count > 0}, /* that an optimizer treats whole */
+        {"/ranks", g->model.mesh.world_size > 1},
     };
+    const size_t own = strcspn(folder, "/");
 
+    for (int i = 0; target_at(i); i++)
+        if (strlen(target_at(i)->name) == own &&
+            !strncmp(target_at(i)->name, folder, own) && target_at(i) != g->model.target)
+            return false;
     for (size_t i = 0; i < sizeof some / sizeof *some; i++)
-        if (!strcmp(folder, some[i].name))
+        if (!strcmp(folder + own, some[i].name))
             return some[i].needed;
     return true;
 }

@@ -441,16 +441,26 @@ static double number_of(Infer *in, const char *key)
     return v;
 }
 
+static bool rule_has(Infer *in, const OpRule *op, const char *key)
+{
+    bool has;
+
+    ops_push_function(in->L, op, key);
+    has = !lua_isnil(in->L, -1);
+    lua_pop(in->L, 1);
+    return has;
+}
+
 /* Scratch depends on dtypes too: the first input's, that of sums, of gradients. */
 static int64_t workspace_of(Infer *in, const Node *node)
 {
     const OpInfo *info = node->op->info;
-    bool on_cuda = in->g->model.target == TARGET_CUDA;
+    const char *own = in->g->model.target->workspace;
     const char *key = in->g->model.cudnn && info->has_cudnn
                           ? info->has_workspace_cudnn ? "workspace_cudnn" : NULL
-                      : on_cuda && info->has_workspace_cuda ? "workspace_cuda"
-                      : info->has_workspace                 ? "workspace"
-                                                            : NULL;
+                      : rule_has(in, node->op, own) ? own
+                      : info->has_workspace         ? "workspace"
+                                                    : NULL;
     double bytes;
 
     if (!key)

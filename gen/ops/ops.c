@@ -276,7 +276,6 @@ static bool load_rule(Gen *g, OpRule *op, int checker)
         info->has_flops = rule_has(L, op, "flops");
         info->has_bytes = rule_has(L, op, "bytes");
         info->has_workspace = rule_has(L, op, "workspace");
-        info->has_workspace_cuda = rule_has(L, op, "workspace_cuda");
         info->has_workspace_cudnn = rule_has(L, op, "workspace_cudnn");
         op->fused = rule_has(L, op, "expands");
     }
@@ -496,9 +495,7 @@ void ops_load(Gen *g)
         OpRule *op = &g->ops.items[i];
         size_t bytes;
 
-        op->has_cpu = ops_template(g, op, "cpu.c", &bytes) != NULL;
         op->info->has_cudnn = ops_template(g, op, "cudnn.cu", &bytes) != NULL;
-        op->has_cuda = ops_template(g, op, "cuda.cu", &bytes) != NULL;
     }
 }
 
@@ -556,9 +553,10 @@ const OpRule *ops_form(const Gen *g, const OpRule *op, const bool *dead)
     return best;
 }
 
-const char *ops_cuda_file(const Gen *g, const OpRule *op)
+const char *ops_kernel_file(const Gen *g, const OpRule *op)
 {
-    return g->model.cudnn && op->info->has_cudnn ? "cudnn.cu" : "cuda.cu";
+    return g->model.cudnn && op->info->has_cudnn ? "cudnn.cu"
+                                                 : g->model.target->kernel_file;
 }
 
 const char *ops_template_path(Gen *g, const OpRule *op, const char *file)

@@ -37,7 +37,7 @@ typedef struct OpInfo {
     bool from_disk;
     bool scaled; /* takes the loss scale, where there is one */
     bool has_backward, has_check, has_flops, has_bytes;
-    bool has_workspace, has_workspace_cuda, has_workspace_cudnn;
+    bool has_workspace, has_workspace_cudnn;
     bool has_cudnn; /* a cudnn.cu: the launcher of a kernel of cuDNN's */
 } OpInfo;
 
@@ -50,8 +50,8 @@ const char *ops_nearest(Gen *g, const char *name); /* for "did you mean" */
 const OpRule *ops_form(const Gen *g, const OpRule *op, const bool *dead);
 /* A file of the op's folder ("cpu.c"), or NULL. */
 const char *ops_template(Gen *g, const OpRule *op, const char *file, size_t *bytes);
-/* "cuda.cu", or "cudnn.cu" where the trainer is to use that and the op has one. */
-const char *ops_cuda_file(const Gen *g, const OpRule *op);
+/* The target's, or "cudnn.cu" where the trainer is to use that and the op has one. */
+const char *ops_kernel_file(const Gen *g, const OpRule *op);
 /* The path of that file, for messages. */
 const char *ops_template_path(Gen *g, const OpRule *op, const char *file);
 

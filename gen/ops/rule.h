@@ -23,7 +23,6 @@ typedef struct OpRule {
     int lua_ref;             /* the table op.lua returned */
     int n_in, n_out;
     Operand *in, *out;
-    bool has_cpu, has_cuda;
     bool fused;              /* declares `expands` */
     bool optimizer;          /* role = "optimizer": not part of the graph */
     struct OpInfo *info;     /* ops.h: attributes, axes, text */

@@ -208,8 +208,7 @@ void policy_over_budget(Gen *g, const Cost *now, const Cost *again)
 {
     const Model *m = &g->model;
     Pos pos = model_pos(g, "target.memory");
-    const char *path =
-        m->target == TARGET_CPU || pos.line ? "target.memory" : "target.gpu";
+    const char *path = pos.line ? "target.memory" : m->target->budget_field;
     pos = model_pos(g, path);
     diag_add(g, DIAG_ERROR, pos.line ? pos : model_pos(g, "target"),
              what_fits(g, now, again),

@@ -4,26 +4,15 @@
  * Needs instructions and waits (schedule). Fills step_seconds. Breaks nothing.
  *
  * All ranks are taken to be equal, so a collective starts everywhere at once. Time is
- * integer picoseconds: the same figure on every machine. The rates are those of a modest
- * CPU rank, or of the target's GPU, and meant to be right within a small factor: the
+ * integer picoseconds: the same figure on every machine. The rates are the
+ * target's (describe/target.c), and meant to be right within a small factor: the
  * figure sets deadlines after which a stalled rank is given up (the runtime multiplies it
  * generously), and compares schedules. It is not a promise of speed. */
 #include "plan/plan.h"
 
 #include <string.h>
 
-typedef struct Rates {
-    int64_t flops_per_us;  /* matrix products and the like */
-    int64_t memory_per_us; /* bytes of a kernel's operands */
-    int64_t link_per_us;   /* bytes received from other ranks */
-    int64_t latency_ps;    /* of a collective */
-} Rates;
-
 enum { PS_PER_US = 1000000 };
-
-/* Matrices that an optimizer treats whole are multiplied in f32: on GPUs without tensor
- * cores, whose rate for bf16 is that of the target. An H100's is 15 times as high. */
-enum { F32_SLOWER = 15 };
 
 /* 26 days: legal dimensions reach further, and must not overflow. */
 #define MOST_PS (INT64_C(1) << 61)
@@ -33,19 +22,6 @@ static int64_t ps_of(double amount, int64_t per_us)
     double ps = amount / (double)per_us * PS_PER_US;
 
     return ps < (double)MOST_PS ? (int64_t)ps : MOST_PS;
-}
-
-/* On the CPU one or two cores of a server: 40 GFLOP/s, 8 GB/s from memory, 4 GB/s between
- * processes; a collective costs its ranks two passes through the scheduler, about 50 us.
- * On a GPU what the description says; a collective over NVLink begins within 20 us. */
-static Rates rates_of(const Gen *g)
-{
-    const Model *m = &g->model;
-
-    if (m->target == TARGET_CPU)
-        return (Rates){40000, 8000, 4000, 50 * (int64_t)PS_PER_US};
-    return (Rates){(int64_t)(m->gpu_tflops * 1e6), (int64_t)(m->gpu_memory_gbs * 1e3),
-                   (int64_t)(m->gpu_link_gbs * 1e3), 20 * (int64_t)PS_PER_US};
 }
 
 static int64_t later(int64_t t, int64_t by)
@@ -60,28 +36,28 @@ static int64_t times(int64_t n, int64_t t)
 
 int64_t math_picoseconds(const Gen *g, double flops, double traffic_bytes)
 {
-    const Rates r = rates_of(g);
+    const Rates r = g->model.rates;
 
     return max_i64(ps_of(flops, r.flops_per_us), ps_of(traffic_bytes, r.memory_per_us));
 }
 
 bool math_is_cheap(const Gen *g, double flops, double traffic_bytes)
 {
-    const Rates r = rates_of(g);
+    const Rates r = g->model.rates;
 
     return ps_of(flops, r.flops_per_us) <= ps_of(traffic_bytes, r.memory_per_us);
 }
 
 int64_t moved_picoseconds(const Gen *g, int64_t bytes)
 {
-    const Rates r = rates_of(g);
+    const Rates r = g->model.rates;
 
     return later(r.latency_ps, ps_of((double)bytes, r.link_per_us));
 }
 
 int64_t ins_picoseconds(const Gen *g, const Instr *i)
 {
-    const Rates r = rates_of(g);
+    const Rates r = g->model.rates;
     const Model *m = &g->model;
     const Segment *s = i->segment >= 0 ? &g->segments.items[i->segment] : NULL;
     if (ins_rule(i->kind)->collective)
@@ -114,8 +90,7 @@ int64_t ins_picoseconds(const Gen *g, const Instr *i)
                          (double)g->prog.bufs.items[i->to].bytes,
                      r.memory_per_us);
     case INS_MATRICES: /* of the rank that has most to do */
-        return times(m->target == TARGET_CUDA ? F32_SLOWER : 1,
-                     math_picoseconds(g, i->flops, 0));
+        return times(r.f32_slower, math_picoseconds(g, i->flops, 0));
     case INS_STEP: /* reads and writes the master, reads */
         return ps_of((double)s->shard_elems * 2.0 * dtype_bytes(m->master_dtype) +
                          (double)g->prog.bufs.items[i->from].bytes,

@@ -9,12 +9,6 @@
 /* Of runtime/rt.h: RT_CONTROL_BYTES. A test compares. */
 enum { SUPERACC_WORDS = 72, CONTROL_EXTRA_BYTES = 4096 };
 
-/* Of the cuda target. A reduction receives the parts of other ranks in slices of at most so
- * many bytes in all: larger ones are no faster over NVLink. What cuBLAS is recommended to
- * have on Hopper; it chooses its algorithm within. */
-#define STAGING_BYTES (INT64_C(128) << 20)
-#define LIBRARY_WORKSPACE_BYTES (INT64_C(32) << 20)
-
 /* Which weights a span reads and which gradients it writes, by phase; found once. */
 typedef struct SpanUse {
     /* Per class parameter; use_of says which: recomputing reads what the forward reads.

@@ -46,7 +46,7 @@ int unroll_flat(Unroller *u, BufKind kind, Space space, const char *prefix,
 /* Between GPUs the ranks that send write where it lands. */
 static Space gathered_space(const Unroller *u)
 {
-    return u->g->model.target == TARGET_CUDA ? SPACE_SYMMETRIC : SPACE_LOCAL;
+    return u->g->model.target->peers_write_gathered ? SPACE_SYMMETRIC : SPACE_LOCAL;
 }
 
 static int *int_array(Gen *g, int n)
@@ -145,32 +145,32 @@ static void shared_buffers(Unroller *u)
         round_up(m->micro_batches * 8 + SUPERACC_WORDS * 8 + CONTROL_EXTRA_BYTES, 256));
 }
 
-/* What the cuda target's libraries work in: fixed here, so that nothing is allocated
- * later. The parts of a segment that a rank receives from others to add them, or less:
- * the runtime takes them slice by slice, of whole grains. */
-static void cuda_buffers(Unroller *u)
+/* What the target's libraries work in: fixed here, so that nothing is allocated later.
+ * The parts of a segment that a rank receives from others to add them, or less: the
+ * runtime takes them slice by slice, of whole grains. */
+static void target_buffers(Unroller *u)
 {
     Gen *g = u->g;
     const Model *m = &g->model;
     int64_t most = 0,
             row = m->mesh.world_size * GRAIN_ELEMS * dtype_bytes(m->reduce_dtype);
     u->staging = -1;
-    if (m->target != TARGET_CUDA) {
-        return;
-    }
     for (int i = 0; i < g->segments.count; i++) {
         const Segment *s = &g->segments.items[i];
         if (s->trainable && (s->within || s->across)) {
             most = max_i64(most, s->elems * dtype_bytes(m->reduce_dtype));
         }
     }
-    if (most > 0 && !m->library_order) {
-        int64_t bytes = max_i64(row, min_i64(round_up(most, row), STAGING_BYTES));
+    if (most > 0 && !m->library_order && m->target->staging_bytes) {
+        int64_t bytes =
+            max_i64(row, min_i64(round_up(most, row), m->target->staging_bytes));
         u->staging = unroll_buffer(u, BUF_STAGING, SPACE_LOCAL, "staging",
                                    "parts of other ranks, to be added", bytes);
     }
-    unroll_buffer(u, BUF_LIBRARY, SPACE_LOCAL, "library", "workspace of matrix products",
-                  LIBRARY_WORKSPACE_BYTES);
+    if (m->target->library_workspace_bytes) {
+        unroll_buffer(u, BUF_LIBRARY, SPACE_LOCAL, "library",
+                      "workspace of matrix products", m->target->library_workspace_bytes);
+    }
 }
 
 static const char *value_text(Gen *g, const Value *v)
@@ -346,7 +346,7 @@ void unroll_buffers(Unroller *u)
     Gen *g = u->g;
     segment_buffers(u);
     shared_buffers(u);
-    cuda_buffers(u);
+    target_buffers(u);
     u->kept = int_array(g, g->segments.count);
     gathered_buffers(u);
     for (int i = 0; i < g->segments.count; i++) {

@@ -149,8 +149,8 @@ static void dump_model(Gen *g, Text *t, bool checked)
                 (long long)m->prefetch_forward, (long long)m->prefetch_backward,
                 prefetch_order_name(m->prefetch_order), (long long)m->gathers_in_flight);
     text_printf(t, "accumulate = %s\n", m->accumulate_sharded ? "sharded" : "unsharded");
-    text_printf(t, "target = %s\nbudget_bytes = %lld\n",
-                m->target == TARGET_CPU ? "cpu" : "cuda", (long long)m->budget_bytes);
+    text_printf(t, "target = %s\nbudget_bytes = %lld\n", m->target->name,
+                (long long)m->budget_bytes);
 }
 
 static void dump_ops(Gen *g, Text *t)

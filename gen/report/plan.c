@@ -138,9 +138,9 @@ static void print_head(Gen *g, Text *t)
                 m->prefetch_forward, m->prefetch_backward,
                 prefetch_order_name(m->prefetch_order), m->gathers_in_flight,
                 m->reduces_in_flight ? "beside the next span" : "before the next span");
-    if (m->target == TARGET_CUDA) {
-        text_printf(t, "target: cuda, %s with %s a program can have, kernels for", m->gpu,
-                    show_bytes(g, m->budget_bytes));
+    if (m->gpu) {
+        text_printf(t, "target: %s, %s with %s a program can have, kernels for",
+                    m->target->name, m->gpu, show_bytes(g, m->budget_bytes));
         for (int i = 0; i < m->n_archs; i++) {
             text_printf(t, "%s %s", i ? "," : "", m->archs[i]);
         }
@@ -271,9 +271,7 @@ static void print_memory(Gen *g, Text *t)
         {"partial sums", b.partials},
         {"workspace, data, packing", b.workspace},
         {"arena", b.arena},
-        {g->model.target == TARGET_CPU ? "outside: code, libraries (bound)"
-                                       : "outside: context, libraries (kept)",
-         b.library},
+        {g->model.target->outside, b.library},
         {"total per rank", b.total},
     };
     text_printf(t, "memory per rank, at the moment when most is alive\n");

@@ -76,7 +76,7 @@ void plan_print_json(Gen *g, Text *t)
     json_object_set_new(o, "flops_per_token", json_real(plan_flops_per_token(g)));
     json_object_set_new(o, "units", json_units(g));
     set_int(o, "ranks", g->model.mesh.world_size);
-    if (g->model.target == TARGET_CUDA) {
+    if (g->model.gpu) {
         set_text(o, "gpu", g->model.gpu);
     }
     json_object_set_new(o, "bytes_per_rank", json_bytes(g));

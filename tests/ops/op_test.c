@@ -444,8 +444,8 @@ int main(int argc, char **argv)
     if (o.share)
         embed_share(o.share);
     open_generator(o.ops);
-    test.cuda = !strcmp(o.target, "cuda");
-    test.gen.model.target = test.cuda ? TARGET_CUDA : TARGET_CPU;
+    test.gen.model.target = target_named(o.target);
+    test.cuda = test.gen.model.target->device;
     test.kernels =
         kernels_open(&test.gen, o.work, o.cc,
                      gen_printf(&test.gen, "-I%s/runtime -I%s/runtime/cuda %s %s%s", o.root,

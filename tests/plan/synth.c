@@ -27,6 +27,8 @@ Gen *synth_new(void)
 {
     Gen *g = calloc(1, sizeof *g);
     gen_require(g, "out of memory");
+    g->model.target = target_named("cpu");
+    g->model.rates = g->model.target->rates;
     return g;
 }
 

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* target.c: the targets: what each is, what its fields mean to each other, and what they
+ * become in the Model. In: the resolved description. Out: m->target, m->rates and the
+ * model's fields under "platform". */
+#include "describe/check.h"
+
+#include <string.h>
+
+/* ---- cpu ------------------------------------------------------------------------- */
+
+enum { MACHINE_MAX_RANKS = 64 }; /* what its runtime starts, on one machine */
+
+/* Code, C library, OpenMP, a GEMM library with its packing buffers, the runtime's own
+ * tables. A bound, tested against the process's high-water mark; mapped data files are
+ * page cache and not counted. */
+#define CPU_LIBRARY_BYTES (INT64_C(128) << 20)
+
+#define US_PS INT64_C(1000000)
+
+static void check_cpu(Check *c)
+{
+    (void)c;
+}
+
+static void fill_cpu(Check *c, Model *m)
+{
+    m->cpu_arch = value_str(c, "target.arch");
+    m->comm_thread = value_bool(c, "target.comm_thread");
+    m->library_bytes = CPU_LIBRARY_BYTES;
+}
+
+/* ---- cuda ------------------------------------------------------------------------ */
+
+/* Its deterministic backward is that of Hopper; on others it has other forms. */
+static void check_cudnn(Check *c, const char *arch)
+{
+    const char *param = value_str(c, "dtypes.param");
+    int64_t end;
+
+    if (strcmp(value_str(c, "target.attention"), "cudnn") != 0)
+        return;
+    if (arch && strcmp(arch, "sm_90") != 0 && strcmp(arch, "sm_90a") != 0)
+        COMPLAIN(
+            c, "target.attention", "leave it out",
+            "target.attention: cuDNN's has the same bits every time on sm_90 only, and "
+            "target.arch has %s",
+            arch);
+    if (!arch && *param && strcmp(param, "bf16") != 0 && strcmp(param, "f16") != 0)
+        COMPLAIN(c, "target.attention", "use dtypes.param = \"bf16\", or leave it out",
+                 "target.attention: cuDNN has none of %s", param);
+    if (!arch && value_int(c, "documents.end_id", &end))
+        COMPLAIN(c, "target.attention", "leave it out",
+                 "target.attention: cuDNN's knows no documents");
+}
+
+/* bf16 gradients of other weights: no product of cuBLASLt's makes them. */
+static void check_cuda_dtypes(Check *c)
+{
+    const char *param = value_str(c, "dtypes.param");
+
+    if (*param && strcmp(param, "bf16") != 0 &&
+        !strcmp(value_str(c, "dtypes.reduce"), "bf16"))
+        COMPLAIN(c, "dtypes.reduce", "use \"f32\", or dtypes.param = \"bf16\"",
+                 "dtypes.reduce: \"bf16\" needs bf16 weights on the cuda target, but "
+                 "dtypes.param is \"%s\": cuBLASLt writes no bf16 from %s",
+                 param, param);
+}
+
+static void check_cuda(Check *c)
+{
+    const char *seen[16] = {0};
+    int n = 0;
+
+    check_cuda_dtypes(c);
+    if (*value_str(c, "target.memory") && *value_str(c, "target.reserve") &&
+        size_parse(value_str(c, "target.reserve")) >=
+            size_parse(value_str(c, "target.memory")))
+        COMPLAIN(c, "target.reserve", "reserve less than the memory: reserve = \"1GiB\"",
+                 "target.reserve: %s of the gpu's %s leaves nothing to the arena",
+                 value_str(c, "target.reserve"), value_str(c, "target.memory"));
+    if (value_push(c, "target.arch") == LUA_TTABLE) {
+        n = (int)lua_rawlen(c->L, -1);
+        if (n == 0)
+            COMPLAIN(c, "target.arch", "leave it out", "target.arch: the list is empty");
+    }
+    check_cudnn(c, NULL);
+    for (int i = 0; i < n && i < 16; i++) {
+        lua_rawgeti(c->L, -1, i + 1);
+        seen[i] = lua_tostring(c->L, -1);
+        lua_pop(c->L, 1);
+        if (seen[i])
+            check_cudnn(c, seen[i]);
+        for (int k = 0; k < i; k++)
+            if (seen[i] && seen[k] && !strcmp(seen[i], seen[k]))
+                COMPLAIN(c, gen_printf(c->g, "target.arch[%d]", i + 1), "remove one",
+                         "target.arch: %s is there twice", seen[i]);
+    }
+    lua_pop(c->L, 1);
+}
+
+static void fill_cuda(Check *c, Model *m)
+{
+    m->gpu = value_str(c, "target.gpu");
+    m->jit = value_bool(c, "target.jit");
+    m->cudnn = !strcmp(value_str(c, "target.attention"), "cudnn");
+    m->library_bytes = size_parse(value_str(c, "target.reserve"));
+    m->rates.flops_per_us = (int64_t)(value_num(c, "target.rates.tflops") * 1e6);
+    m->rates.memory_per_us = (int64_t)(value_num(c, "target.rates.memory") * 1e3);
+    m->rates.link_per_us = (int64_t)(value_num(c, "target.rates.link") * 1e3);
+    value_push(c, "target.arch");
+    m->n_archs = (int)lua_rawlen(c->L, -1);
+    m->archs = gen_alloc(c->g, sizeof *m->archs * (size_t)(m->n_archs + 1));
+    for (int i = 0; i < m->n_archs; i++) {
+        lua_rawgeti(c->L, -1, i + 1);
+        m->archs[i] = gen_strdup(c->g, lua_tostring(c->L, -1));
+        lua_pop(c->L, 1);
+    }
+    lua_pop(c->L, 1);
+}
+
+/* ---- the table ------------------------------------------------------------------- */
+
+static const Target targets[] = {
+    {
+        .name = "cpu",
+        .kernel_file = "cpu.c",
+        .workspace = "workspace",
+        .budget_field = "target.memory",
+        .outside = "outside: code, libraries (bound)",
+        .most_ranks = MACHINE_MAX_RANKS,
+        /* One or two cores of a server: 40 GFLOP/s, 8 GB/s from memory, 4 GB/s between
+         * processes; a collective costs its ranks two passes through the scheduler. */
+        .rates = {40000, 8000, 4000, 50 * US_PS, 1},
+        .check = check_cpu,
+        .fill = fill_cpu,
+    },
+    {
+        .name = "cuda",
+        .kernel_file = "cuda.cu",
+        .workspace = "workspace_cuda",
+        .budget_field = "target.gpu",
+        .outside = "outside: context, libraries (kept)",
+        .device = true,
+        .peers_write_gathered = true,
+        /* The GPU's are in the description. A collective over NVLink begins within 20 us.
+         * Products in f32, which matrices that an optimizer treats whole have, take no
+         * tensor cores: an H100's bf16 is 15 times as fast. */
+        .rates = {0, 0, 0, 20 * US_PS, 15},
+        /* larger slices are no faster over NVLink */
+        .staging_bytes = INT64_C(128) << 20,
+        /* what cuBLAS is recommended to have on Hopper; it chooses within */
+        .library_workspace_bytes = INT64_C(32) << 20,
+        .check = check_cuda,
+        .fill = fill_cuda,
+    },
+};
+enum { N_TARGETS = sizeof targets / sizeof *targets };
+
+const Target *target_at(int i)
+{
+    return i < N_TARGETS ? &targets[i] : NULL;
+}
+
+const Target *target_named(const char *name)
+{
+    for (int i = 0; i < N_TARGETS; i++)
+        if (!strcmp(targets[i].name, name))
+            return &targets[i];
+    return &targets[0];
+}
