@@ -72,8 +72,6 @@ Moved matrices_moved(const Gen *g, int batch, int rank);
  * span's nodes, so that nobody has to declare it. Flags per class parameter. */
 void span_params_read(const Class *c, const Span *s, bool *reads);
 void span_params_written(const Class *c, const Span *s, bool *writes);
-/* Gradients live across micro-steps (several are added before a reduction). */
-bool plan_grads_persist(const Gen *g);
 /* How many units before its own a gather is issued: depth, order and limit together. */
 int64_t plan_units_ahead(const Model *m, Phase phase);
 /* Order "post": are the backward's gathers issued before the reductions at their place?

@@ -35,22 +35,6 @@ bool ins_joins(const Instr *c, RankBits group)
     return ins_is_collective(c) && (group & ~c->group) == 0;
 }
 
-unsigned variant_successors(const Gen *g, int v)
-{
-    const Program *p = &g->prog;
-    unsigned local = p->count[VARIANT_LOCAL] ? 1u << VARIANT_LOCAL : 0;
-    unsigned last = 1u << VARIANT_LAST, first = local ? local : last;
-    unsigned eval = p->count[VARIANT_EVAL] ? 1u << VARIANT_EVAL : 0;
-    if (v == VARIANT_LOCAL) {
-        return local | last;
-    }
-    if (v == VARIANT_LAST) {
-        return 1u << VARIANT_END |
-               (g->model.accumulate_sharded && p->rounds > 1 ? first : 0);
-    }
-    return first | eval;
-}
-
 /* The last compute instruction of the variant before v, in program order; -1: none. */
 static int variant_entry(const Program *p, int v)
 {

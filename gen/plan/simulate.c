@@ -126,10 +126,8 @@ static int64_t run_range(const Gen *g, int from, int to, int64_t *start, int64_t
 int64_t simulate_times(const Gen *g, int64_t *start, int64_t *end)
 {
     const Program *p = &g->prog;
-    bool sharded = g->model.accumulate_sharded;
-    int64_t n_local = sharded ? p->rounds * (p->leaf_micro_batches - 1)
-                              : p->rounds * p->leaf_micro_batches - 1;
-    int64_t n_last = sharded ? p->rounds : 1;
+    int64_t n_local = variant_turns(g, VARIANT_LOCAL);
+    int64_t n_last = variant_turns(g, VARIANT_LAST);
     int local = p->first[VARIANT_LOCAL], last = p->first[VARIANT_LAST];
     int64_t t_local = run_range(g, local, local + p->count[VARIANT_LOCAL], start, end);
     int64_t t_last = run_range(g, last, last + p->count[VARIANT_LAST], start, end);

@@ -176,7 +176,30 @@ typedef struct Instr {
     int64_t moved_bytes;     /* received by this rank from others */
 } Instr;
 
+/* A call of mathematics in its place: a block or a piece of it, in a phase, of one of the
+ * micro-batches that are under way at once: slot 0, the only one so far. */
+typedef struct Task {
+    int block;
+    int piece;               /* -1: all of the block's */
+    Phase phase;
+    int slot;
+} Task;
+
+/* The step is a tree: loops, and in them the variants, each a line of tasks. What is emitted,
+ * how often a variant runs and what may follow it all come from here. */
+typedef enum { NODE_STEP, NODE_ROUNDS, NODE_MICRO_BATCHES, NODE_LINE } NodeOf;
+typedef struct StepNode {
+    NodeOf of;
+    Variant line;            /* of NODE_LINE */
+    int64_t turns;           /* of a loop; it comes round */
+    int n_nodes;
+    struct StepNode *nodes;  /* in order */
+} StepNode;
+
 typedef struct Program {
+    StepNode step;
+    Task *tasks[N_VARIANTS]; /* in the order of the compute stream */
+    int n_tasks[N_VARIANTS];
     struct { Instr *items; int count, cap; } ins;
     struct { Buffer *items; int count, cap; } bufs;
     int first[N_VARIANTS], count[N_VARIANTS]; /* ranges of ins; count 0 where unused */

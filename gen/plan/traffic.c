@@ -3,17 +3,6 @@
  * the unrolled program. Goes out: sums, which the runtime's counters (--stats) equal. */
 #include "plan/plan.h"
 
-int64_t variant_turns(const Gen *g, Variant v)
-{
-    const Program *p = &g->prog;
-    bool sharded = g->model.accumulate_sharded;
-    int64_t all = p->rounds * p->leaf_micro_batches, lasts = sharded ? p->rounds : 1;
-    if (v == VARIANT_EVAL) {
-        return 0; /* no part of a step */
-    }
-    return v == VARIANT_END ? 1 : v == VARIANT_LAST ? lasts : all - lasts;
-}
-
 /* Of a sum over copies: from ranks that stand elsewhere along mesh.replicate. Each rank
  * sums one slice of everybody's part, then reads the slices that the others have
  * summed. */

@@ -5,16 +5,12 @@
  * instructions, accesses, buffers (without offsets), bindings, rounds. Breaks schedule
  * and place.
  *
- * Three lines are written for a step, which runs them in constant loops:
- *
- *   sharded accumulation    rounds x { (leaf_micro_batches - 1) x LOCAL, LAST }, END
- *   unsharded accumulation  (rounds * leaf_micro_batches - 1) x LOCAL, LAST, END
- *
- * LOCAL adds gradients without a collective on them; LAST also reduces them. INS_MERGE
- * adds the node of a finished leaf into the partial sums. In LAST it follows the
- * reduction (sharded) or precedes it (unsharded). In LOCAL all merges stand at the end,
- * and run only in the last micro-batch of a leaf. END is norms, their one reduction, and
- * the updates.
+ * Three lines are written for a step, LOCAL, LAST and END; its loops and the tasks of
+ * each line are a tree (unroll_order.c). LOCAL adds gradients without a collective on
+ * them; LAST also reduces them. INS_MERGE adds the node of a finished leaf into the
+ * partial sums. In LAST it follows the reduction (sharded) or precedes it (unsharded). In
+ * LOCAL all merges stand at the end, and run only in the last micro-batch of a leaf. END
+ * is norms, their one reduction, and the updates.
  *
  * EVAL stands beside them: the forward of LAST, instruction by instruction, on the same
  * buffers, and the block that ends the model evaluated instead of its backward. It may
@@ -78,12 +74,6 @@ void span_params_written(const Class *c, const Span *s, bool *writes)
     }
 }
 
-bool plan_grads_persist(const Gen *g)
-{
-    return g->prog.leaf_micro_batches > 1 ||
-           (!g->model.accumulate_sharded && g->prog.rounds > 1);
-}
-
 static void find_uses(Unroller *u)
 {
     Gen *g = u->g;
@@ -114,65 +104,38 @@ static void find_uses(Unroller *u)
     }
 }
 
-/* ---- order of spans and turns ---------------------------------------------------- */
+/* ---- turns ------------------------------------------------------------------------ */
 
-static void add_seq(Unroller *u, int block, int piece, Phase phase)
+/* Consecutive tasks of one unit and part are a turn: its weights are gathered once. */
+static void number_turns(Unroller *u, Variant v)
 {
-    const Block *b = &u->g->blocks.items[block];
-    SeqSpan *s = &u->seq[u->n_seq];
-    if (block_span(b, piece, phase)->n_nodes == 0) {
-        return;
-    }
-    s->block = block;
-    s->piece = piece;
-    s->phase = phase;
-    s->unit = b->unit[piece >= 0                ? piece
-                      : phase == PHASE_EVALUATE ? b->cls->pieces.count - 1
-                                                : 0];
-    if (u->n_seq == 0 || s->unit < 0 || s[-1].unit != s->unit ||
-        part_of(s[-1].phase) != part_of(phase)) {
-        u->turn_first[u->n_turns++] = u->n_seq;
-    }
-    s->turn = u->n_turns - 1;
-    u->n_seq++;
-}
-
-/* A block is one call of the schedule, or, where the wrap cuts it, one for each piece.
- * What KEEP_SOME dropped is computed again right before the backward that needs it. */
-static void add_block(Unroller *u, int block, Phase phase)
-{
-    const Block *b = &u->g->blocks.items[block];
-    int n = b->cut ? b->cls->pieces.count : 1;
-    for (int i = 0; i < n; i++) {
-        int piece = b->cut ? class_piece(b->cls, i, phase) : -1;
-        if (phase == PHASE_BACKWARD && b->keep == KEEP_SOME) {
-            add_seq(u, block, piece, PHASE_RECOMPUTE);
+    const Task *tasks = u->p->tasks[v];
+    const size_t n = (size_t)u->p->n_tasks[v] + 1;
+    u->n_seq = u->n_turns = 0;
+    u->first_backward_turn = -1;
+    u->seq = gen_alloc(u->g, sizeof *u->seq * n);
+    u->turn_first = gen_alloc(u->g, sizeof(int) * n);
+    for (int k = 0; k < u->p->n_tasks[v]; k++) {
+        const Block *b = &u->g->blocks.items[tasks[k].block];
+        SeqSpan *s = &u->seq[u->n_seq];
+        s->block = tasks[k].block;
+        s->piece = tasks[k].piece;
+        s->phase = tasks[k].phase;
+        s->unit = b->unit[s->piece >= 0                ? s->piece
+                          : s->phase == PHASE_EVALUATE ? b->cls->pieces.count - 1
+                                                       : 0];
+        if (u->n_seq == 0 || s->unit < 0 || s[-1].unit != s->unit ||
+            part_of(s[-1].phase) != part_of(s->phase)) {
+            u->turn_first[u->n_turns++] = u->n_seq;
         }
-        add_seq(u, block, piece, phase);
-    }
-}
-
-static void order_spans(Unroller *u, bool evaluate)
-{
-    size_t cap = 1;
-    for (int b = 0; b < u->g->blocks.count; b++) {
-        cap += 3 * (size_t)u->g->blocks.items[b].cls->pieces.count;
-    }
-    u->seq = gen_alloc(u->g, sizeof *u->seq * cap);
-    u->turn_first = gen_alloc(u->g, sizeof(int) * cap);
-    for (int b = 0; b < u->g->blocks.count; b++) {
-        add_block(u, b, PHASE_FORWARD);
-    }
-    u->first_backward_turn = u->n_turns;
-    if (evaluate) {
-        add_seq(u, u->g->blocks.count - 1, -1, PHASE_EVALUATE);
-        return;
-    }
-    for (int b = u->g->blocks.count - 1; b >= 0; b--) {
-        if (u->g->blocks.items[b].keep == KEEP_INPUT) {
-            add_block(u, b, PHASE_RECOMPUTE);
+        s->turn = u->n_turns - 1;
+        if (u->first_backward_turn < 0 && s->phase != PHASE_FORWARD) {
+            u->first_backward_turn = s->turn;
         }
-        add_block(u, b, PHASE_BACKWARD);
+        u->n_seq++;
+    }
+    if (u->first_backward_turn < 0) {
+        u->first_backward_turn = u->n_turns;
     }
 }
 
@@ -419,11 +382,10 @@ static void unroll_evaluation(Unroller *training)
 {
     Gen *g = training->g;
     Unroller u = *training;
-    if (g->blocks.items[g->blocks.count - 1].cls->evaluate.n_nodes == 0) {
+    if (g->prog.n_tasks[VARIANT_EVAL] == 0) {
         return;
     }
-    u.n_seq = u.n_turns = 0;
-    order_spans(&u, true);
+    number_turns(&u, VARIANT_EVAL);
     find_instances(&u);
     find_last_writers(&u); /* none */
     unroll_evaluate_buffers(&u, training);
@@ -432,29 +394,20 @@ static void unroll_evaluation(Unroller *training)
 
 void unroll_step(Gen *g)
 {
-    const Model *m = &g->model;
     Program *p = &g->prog;
     Unroller u = {.g = g, .p = p};
 
     memset(p, 0, sizeof *p);
-    gen_require(m->leaves % m->mesh.data_ranks == 0 && m->micro_batches % m->leaves == 0,
-                "%lld micro-batches, %lld leaves, %lld ranks",
-                (long long)m->micro_batches, (long long)m->leaves,
-                (long long)m->mesh.data_ranks);
-    p->rounds = m->leaves / m->mesh.data_ranks;
-    p->leaf_micro_batches = m->micro_batches / m->leaves;
-    for (int64_t r = p->rounds; r > 1; r /= 2) {
-        p->partial_levels++;
-    }
+    unroll_order(g);
     find_uses(&u);
-    order_spans(&u, false);
+    number_turns(&u, VARIANT_LAST);
     find_instances(&u);
     find_last_writers(&u);
     u.param_written = gen_alloc(g, (size_t)g->params.count + 1);
     u.reduce_order = gen_alloc(g, sizeof(int) * (size_t)(g->segments.count + 1));
     unroll_buffers(&u);
     unroll_evaluation(&u);
-    if (plan_grads_persist(g)) {
+    if (variant_turns(g, VARIANT_LOCAL) > 0) {
         unroll_variant(&u, VARIANT_LOCAL);
     }
     unroll_variant(&u, VARIANT_LAST);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unroll.h: the working state shared by unroll.c (order of the step), unroll_bufs.c (its
- * buffers) and unroll_ins.c (what each instruction touches). Private to the pass. */
+/* unroll.h: the working state shared by unroll_order.c (the step's loops and tasks),
+ * unroll.c (their instructions, in order), unroll_bufs.c (its buffers) and unroll_ins.c (what each instruction touches). Private to the pass. */
 #ifndef UNROLL_H
 #define UNROLL_H
 
@@ -92,6 +92,7 @@ static inline const SpanUse *seq_use(const Unroller *u, const SeqSpan *s)
                : &use[1 + s->piece];
 }
 
+void unroll_order(Gen *g);
 void unroll_buffers(Unroller *u);
 /* Of evaluation: its logits and scratch; gathers that the forward does not begin. */
 void unroll_evaluate_buffers(Unroller *u, const Unroller *training);

@@ -71,7 +71,7 @@ static void gradient_buffers(Unroller *u, const Segment *s)
     }
     if (!s->within) {
         u->grad[i] = u->grad_shard[i];
-    } else if (plan_grads_persist(u->g)) {
+    } else if (variant_turns(u->g, VARIANT_LOCAL) > 0) {
         u->grad[i] = unroll_flat(u, BUF_GRAD_ACCUM, SPACE_SYMMETRIC, "grad_accum", s,
                                  m->reduce_dtype, s->elems, 1);
     }

@@ -309,8 +309,9 @@ static const char *check_eval(Gen *g)
 const char *verify_unroll(Gen *g)
 {
     const Program *p = &g->prog;
-    const char *bad = check_bindings(g);
+    const char *bad = verify_order(g);
     int next_binding = 0;
+    bad = bad ? bad : check_bindings(g);
     for (int v = 0; v < N_VARIANTS && !bad; v++) {
         bad = check_written_first(g, v);
     }

@@ -9,6 +9,7 @@
 /* NULL, or what is wrong. */
 const char *verify_shard(Gen *g);
 const char *verify_unroll(Gen *g);
+const char *verify_order(Gen *g);                    /* part of verify_unroll */
 const char *verify_prefetch(Gen *g);                 /* part of verify_unroll */
 const char *verify_saved(Gen *g, const Instr *span); /* likewise */
 const char *verify_matrices(Gen *g);                 /* after shard */

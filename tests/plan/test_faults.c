@@ -250,6 +250,40 @@ static bool plant_early_reduction(Gen *g, uint64_t *r)
     return true;
 }
 
+static bool plant_more_turns(Gen *g, uint64_t *r)
+{
+    StepNode *node = &g->prog.step.nodes[0];
+    (void)r;
+    if (node->of == NODE_LINE) {
+        return false;
+    }
+    node->turns++;
+    return true;
+}
+
+static bool plant_lost_line(Gen *g, uint64_t *r)
+{
+    (void)r;
+    g->prog.step.n_nodes--;
+    return true;
+}
+
+static bool plant_tasks_turned(Gen *g, uint64_t *r)
+{
+    const int n = g->prog.n_tasks[VARIANT_LAST], at = (int)(synth_random(r) % (uint64_t)n);
+    Task *t = g->prog.tasks[VARIANT_LAST], kept = t[at];
+    t[at] = t[(at + 1) % n];
+    t[(at + 1) % n] = kept;
+    return n > 1;
+}
+
+static bool plant_other_task(Gen *g, uint64_t *r)
+{
+    Instr *i = find_ins(g, r, INS_SPAN);
+    i->phase = i->phase == PHASE_FORWARD ? PHASE_BACKWARD : PHASE_FORWARD;
+    return true;
+}
+
 static bool plant_lost_merge(Gen *g, uint64_t *r)
 {
     Instr *i = find_ins(g, r, INS_MERGE);
@@ -490,6 +524,10 @@ static const Fault faults[] = {
     {"gather too early", plant_early_gather, verify_unroll, false, 0, false},
     {"binding at the wrong place", plant_wrong_binding, verify_unroll, true, 0, false},
     {"operand not bound", plant_unbound, verify_unroll, false, 0, false},
+    {"a turn too many", plant_more_turns, verify_unroll, false, 0, false},
+    {"a line lost", plant_lost_line, verify_unroll, false, 0, false},
+    {"tasks in another order", plant_tasks_turned, verify_unroll, false, 0, false},
+    {"a call that is another task", plant_other_task, verify_unroll, false, 0, false},
     {"two reductions", plant_two_reductions, verify_unroll, false, 0, false},
     {"early reduction", plant_early_reduction, verify_unroll, false, 0, false},
     {"nothing computed again", plant_not_again, verify_unroll, true, 1, false},
