@@ -11,7 +11,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x40ac739cdfc9690f
+#if TRAINER_IDENTITY != 0x4d61fb3a6d5d4429
 #error "tables.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -15,3 +15,11 @@ layer_lines "$WORK/layers.33" >"$WORK/layer.b"
 layer_changed=$(diff "$WORK/layer.a" "$WORK/layer.b" | grep -c '^[<>]')
 check "a layer more changes at most 80 lines of step.c, not $layer_changed" \
     test "$layer_changed" -le 80 -a "$layer_changed" -ge 30
+
+# The step is read from its top: trainer_step, then what it calls; pointers are bind.c's.
+step_first() { # FOLDER
+    test "$(grep -B1 '^{' "$1/step.c" | head -n 1)" = "void trainer_step(Rt *rt)"
+}
+check "step.c begins with trainer_step" step_first "$WORK/layers.32"
+check "step.c makes no pointers, bind.c does" sh -c \
+    "! grep -n 'rt_local\|rt_symmetric' '$WORK/layers.32/step.c' && grep -q rt_local '$WORK/layers.32/bind.c'"
