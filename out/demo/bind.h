@@ -13,7 +13,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0x892e24822537476b || TRAINER_IDENTITY != 0x26606ee949de434f
+#if MATH_IDENTITY != 0x892e24822537476b || TRAINER_IDENTITY != 0x83a375f51428659b
 #error "bind.h, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -9,10 +9,10 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x26606ee949de434f
+#if TRAINER_IDENTITY != 0x83a375f51428659b
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x26606ee949de434f
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x83a375f51428659b
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 

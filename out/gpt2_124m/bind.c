@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "bind.h"
 
-#if MATH_IDENTITY != 0x960ef329c826777e || TRAINER_IDENTITY != 0x8198f541f66d774b
+#if MATH_IDENTITY != 0x960ef329c826777e || TRAINER_IDENTITY != 0xca17c9ffcf71b790
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -9,10 +9,10 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x8198f541f66d774b
+#if TRAINER_IDENTITY != 0xca17c9ffcf71b790
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x8198f541f66d774b
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0xca17c9ffcf71b790
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 

@@ -15,7 +15,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0x15373011fd441be8 || TRAINER_IDENTITY != 0x4d61fb3a6d5d4429
+#if MATH_IDENTITY != 0x15373011fd441be8 || TRAINER_IDENTITY != 0x5063e2db5b4a950b
 #error "step.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

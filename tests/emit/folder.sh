@@ -16,3 +16,5 @@ check "the manifest lists every file but itself" sh -c \
      sed -n 's/^    \"\(.*\)\": \"[0-9a-f]\{16\}\",*\$/\1/p' manifest.json >'$WORK/listed' && diff '$WORK/have' '$WORK/listed'"
 check "description.lua makes the same trainer" sh -c \
     "'$FSDPGEN' '$WORK/a/description.lua' -o '$WORK/again' && diff -r '$WORK/a' '$WORK/again'"
+check "tables.c has a line a parameter" test "$(grep -c '^    PARAM("' "$WORK/a/tables.c")" = \
+    "$(sed -n 's/^enum { N_PARAMS = \([0-9]*\),.*/\1/p' "$WORK/a/tables.h")"
