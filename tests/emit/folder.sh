@@ -18,3 +18,8 @@ check "description.lua makes the same trainer" sh -c \
     "'$FSDPGEN' '$WORK/a/description.lua' -o '$WORK/again' && diff -r '$WORK/a' '$WORK/again'"
 check "tables.c has a line a parameter" test "$(grep -c '^    PARAM("' "$WORK/a/tables.c")" = \
     "$(sed -n 's/^enum { N_PARAMS = \([0-9]*\),.*/\1/p' "$WORK/a/tables.h")"
+# whatever the first segment is: here one of frozen weights
+check "the README says that all weights are on every rank" sh -c \
+    "'$FSDPGEN' '$model' -o '$WORK/shares' --set mesh.shard=2 --set strategy=shard_optimizer \
+         --set 'groups={{match=\"*embed*\",frozen=true}}' &&
+     grep -q '^| ranks | 2, optimizer state in 2 shards, all weights on every rank |' '$WORK/shares/README.md'"
