@@ -100,7 +100,7 @@ static bool taken_by_c(const char *s)
     return taken_by_us(s) || is_in(s, words);
 }
 
-/* Functions of the runtime and of step.c beside forward, backward, evaluate. */
+/* Functions of the runtime, step.c and bind.c beside forward, backward, evaluate. */
 static bool taken_by_functions(const char *s)
 {
     static const char *const words[] = {"math", "rt", "trainer", NULL};

@@ -272,6 +272,8 @@ static const struct TrainerFile {
     {"Makefile.cuda", "Makefile", false, true, PART_NONE},
     {"trainer.c", "trainer.c", true, true, PART_PLAN},
     {"step.c", "step.c", true, true, PART_PLAN},
+    {"bind.h", "bind.h", true, true, PART_PLAN},
+    {"bind.c", "bind.c", true, true, PART_PLAN},
     {"math.h", "math.h", true, true, PART_MATH},
     {"math.c", "math.c", true, true, PART_MATH},
     {"math.cu", "math.cu", false, true, PART_MATH},

@@ -2,7 +2,7 @@
 /* emit_bind.c: how a call of the schedule finds its pointers.
  *
  * In: the bindings of every span call, the flat layouts. Out: binders, small functions of
- * step.c that turn a few offsets into the pointers that math.c takes: one for each span
+ * bind.c that turn a few offsets into the pointers that math.c takes: one for each span
  * and way in which a block's parameters lie relative to each other, which is nearly
  * always one for each span. Every binding of the plan is compared with the layout on the
  * way. */
@@ -411,7 +411,7 @@ static const char *saved_call(Steps *s, const Binder *b)
                       saved ? ", saved" : "", dropped ? ", dropped" : "");
 }
 
-/* One function of step.c: from offsets to the pointers of a class's saved values. */
+/* One function of bind.c: from offsets to the pointers of a class's saved values. */
 static void push_saver(Steps *s, const Class *c, bool some)
 {
     Gen *g = s->g;

@@ -343,7 +343,7 @@ static bool runs_some(const Gen *g, const Class *c, bool cut)
     return false;
 }
 
-/* What KEEP_SOME calls again, as spans of step.c. */
+/* What KEEP_SOME calls again, as spans of bind.c. */
 static void push_again(Emit *e, const KernelList *kernels)
 {
     Gen *g = e->g;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* emit_step.c: the schedule as Lua tables for step.c.
+/* emit_step.c: the schedule as Lua tables for step.c and bind.c.
  *
  * In: g->prog with waits and offsets, the bindings of every span call. Out: fields of the
  * context: binders (one for each way the pointers of a span are found), places, and for

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* emit_step.h: what emit_step.c (lines of the schedule) and emit_bind.c (pointers of the
- * calls) share. Private to the emission of step.c. */
+ * calls) share. Private to the emission of step.c and bind.c. */
 #ifndef EMIT_STEP_H
 #define EMIT_STEP_H
 

@@ -81,6 +81,7 @@ static void set_group(Emit *e, const char *key, RankBits group)
 static void push_mesh(Emit *e)
 {
     const Model *m = &e->g->model;
+    const StrategyRule *rule = strategy_rule(m->strategy);
     lua_State *L = e->L;
 
     emit_int(L, "world_size", m->mesh.world_size);
@@ -92,7 +93,7 @@ static void push_mesh(Emit *e)
     emit_int(L, "node_ranks",
              m->mesh.node_ranks < m->mesh.world_size ? m->mesh.node_ranks : 0);
     emit_bool(L, "no_shard", e->g->segments.items[0].shards == 1);
-    emit_bool(L, "shares_updates", mesh_shares_updates(&e->g->segments.items[0]));
+    emit_bool(L, "shares_updates", rule->cut[HELD_OPTIMIZER] && !rule->cut[HELD_PARAMS]);
     emit_int(L, "prefetch_forward", m->prefetch_forward);
     emit_int(L, "prefetch_backward", m->prefetch_backward);
     emit_bool(L, "accumulate_sharded", m->accumulate_sharded);

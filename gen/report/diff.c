@@ -227,9 +227,11 @@ static bool same_plan(const json_t *r)
 {
     const char *step =
         json_string_value(json_object_get(at(r, "schedule", "step.c"), "same"));
+    const char *bind =
+        json_string_value(json_object_get(at(r, "schedule", "bind.c"), "same"));
     const json_t *s = at(r, "layout", "segments");
 
-    return strcmp(step, "no") != 0 && same_parameters(r) &&
+    return strcmp(step, "no") != 0 && strcmp(bind, "no") != 0 && same_parameters(r) &&
            !any(json_object_get(s, "added")) && !any(json_object_get(s, "removed")) &&
            !any(json_object_get(s, "resized")) &&
            !any(json_object_get(at(r, "layout", "parameters"), "moved")) &&

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* diff_layout.c: where parameters lie in two trainers. In: the tables trainer_segments
- * and trainer_params of both tables.c, as designated initialisers. Out: segments and
- * parameters that were added, removed, moved, resized; all sorted by name. */
+ * and trainer_params of both tables.c, as rows SEGMENT(...) and PARAM(...) or, of older
+ * trainers, designated initialisers. Out: segments and parameters that were added,
+ * removed, moved, resized; all sorted by name. */
 #include "report/diff.h"
 
 #include <stdlib.h>
@@ -85,6 +86,71 @@ static Row read_row(Gen *g, const Tokens *t, int from, int end)
     return r;
 }
 
+/* Where the arguments of the call whose bracket opens at `open` begin; how many of the
+ * first `most` there are. */
+static int find_arguments(const Tokens *t, int open, int *args, int most)
+{
+    const int end = tokens_close(t, open);
+    int n = 0;
+
+    for (int i = open + 1; i < end && n < most; i++) {
+        if (i == open + 1 || token_is(&t->items[i - 1], ","))
+            args[n++] = i;
+        if (token_is(&t->items[i], "(") || token_is(&t->items[i], "{"))
+            i = tokens_close(t, i);
+    }
+    return n;
+}
+
+/* The elements of `(512, 256)`, which begins at i; -1: not a shape. */
+static int64_t shape_elems(const Tokens *t, int i)
+{
+    int dims[5], n = find_arguments(t, i, dims, 5);
+    int64_t elems = 1;
+
+    if (n < 1 || n > 4)
+        return -1;
+    for (int k = 0; k < n; k++) {
+        const int64_t dim = token_value(&t->items[dims[k]]);
+
+        if (dim < 1 || dim > INT64_MAX / elems)
+            return -1;
+        elems *= dim;
+    }
+    return elems;
+}
+
+/* PARAM("name", SEG_X, offset, SHAPE_2(512, 256), ...), whose bracket is at `open`. */
+static Row read_param(Gen *g, const Tokens *t, int open)
+{
+    Row r = {.offset = -1, .elems = -1, .shard = -1};
+    int args[4];
+
+    if (find_arguments(t, open, args, 4) < 4 || t->items[args[0]].kind != TOKEN_STRING ||
+        !token_is(&t->items[args[3] + 1], "("))
+        return r;
+    r.name = token_text(g, &t->items[args[0]]);
+    r.segment = token_text(g, &t->items[args[1]]);
+    r.offset = token_value(&t->items[args[2]]);
+    r.shape = read_shape(g, t, args[3] + 1);
+    r.elems = shape_elems(t, args[3] + 1);
+    return r;
+}
+
+/* SEGMENT("name", elements, of a shard, ...), whose bracket is at `open`. */
+static Row read_segment(Gen *g, const Tokens *t, int open)
+{
+    Row r = {.offset = -1, .elems = -1, .shard = -1};
+    int args[3];
+
+    if (find_arguments(t, open, args, 3) < 3 || t->items[args[0]].kind != TOKEN_STRING)
+        return r;
+    r.name = token_text(g, &t->items[args[0]]);
+    r.elems = token_value(&t->items[args[1]]);
+    r.shard = token_value(&t->items[args[2]]);
+    return r;
+}
+
 static int by_name(const void *a, const void *b)
 {
     return strcmp(((const Row *)a)->name, ((const Row *)b)->name);
@@ -104,6 +170,7 @@ static bool read_table(Gen *g, const Tokens *t, const char *name, bool params, R
         return false;
     for (int i = open + 1; i < end; i++) {
         const char *constant = NULL;
+        bool row; /* of the macros of today */
         int close;
         Row r;
 
@@ -111,10 +178,14 @@ static bool read_table(Gen *g, const Tokens *t, const char *name, bool params, R
             constant = token_text(g, &t->items[i + 1]);
             i += 4;
         }
-        if (i >= end || !token_is(&t->items[i], "{"))
+        row = i + 1 < end && token_is(&t->items[i], params ? "PARAM" : "SEGMENT");
+        i += row;
+        if (i >= end || !token_is(&t->items[i], row ? "(" : "{"))
             return false;
         close = tokens_close(t, i);
-        r = read_row(g, t, i + 1, close);
+        r = !row     ? read_row(g, t, i + 1, close)
+            : params ? read_param(g, t, i)
+                     : read_segment(g, t, i);
         r.segment = params ? r.segment : constant;
         if (!r.name || !r.segment || r.elems < 0 ||
             (params ? r.offset < 0 || !r.shape : r.shard < 0))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* diff_step.c: what a rank does in a step of two trainers. In: step.c, tables and plans
  * of both. Out: how often a step executes each kind of instruction, the bytes that it
- * receives, the predicted seconds, and which functions of step.c differ.
+ * receives, the predicted seconds, and which functions of step.c and bind.c differ.
  *
  * The counts follow trainer_step through the functions that it calls, and know the two
  * forms that the template writes: loops to a constant, and `if (i % LEAF == LAST)`. */
@@ -296,12 +296,16 @@ static double plan_number(DiffSide *s, const char *key)
 json_t *diff_schedule(Gen *g, DiffSide *old, DiffSide *now)
 {
     static const char *const numbers[] = {"step_seconds", "flops_per_token"};
+    static const char *const files[] = {"step.c", "bind.c"};
     json_t *o = json_object(), *pair;
-    size_t n[2] = {0};
-    const char *a = side_text(old, "step.c", false, &n[0]);
-    const char *b = side_text(now, "step.c", false, &n[1]);
 
-    diff_set(o, "step.c", code_compare(g, a, n[0], b, n[1]));
+    for (int i = 0; i < 2; i++) {
+        size_t n[2] = {0};
+        const char *a = side_text(old, files[i], false, &n[0]);
+        const char *b = side_text(now, files[i], false, &n[1]);
+
+        diff_set(o, files[i], code_compare(g, a, n[0], b, n[1]));
+    }
     diff_set(o, "instructions", diff_counts(g, old, now));
     diff_set(o, "bytes", diff_bytes(g, old, now, "step_bytes_per_rank"));
     for (int i = 0; i < 2; i++) {

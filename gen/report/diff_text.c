@@ -260,6 +260,7 @@ static void print_pair(Text *t, const json_t *pair, const char *what)
 
 static void print_schedule(Text *t, const json_t *s, const json_t *fields)
 {
+    static const char *const files[] = {"step.c", "bind.c"};
     const size_t from = begin(t, "schedule");
     size_t i;
     const json_t *o;
@@ -274,8 +275,9 @@ static void print_schedule(Text *t, const json_t *s, const json_t *fields)
     print_rows(t, get(s, "bytes"), "name", "bytes that a rank receives in a step");
     print_pair(t, get(s, "step_seconds"), "predicted seconds of a step");
     print_pair(t, get(s, "flops_per_token"), "flops a token");
-    if (!strcmp(word(get(s, "step.c"), "same"), "no"))
-        print_code(t, "step.c", get(s, "step.c"));
+    for (int k = 0; k < 2; k++)
+        if (!strcmp(word(get(s, files[k]), "same"), "no"))
+            print_code(t, files[k], get(s, files[k]));
     end(t, from);
 }
 

@@ -150,19 +150,67 @@ static void print_head(Gen *g, Text *t)
     search_print(g, t);
 }
 
+/* Do the segments of both hold as much? */
+static bool like_units(const Gen *g, const Unit *a, const Unit *b)
+{
+    if (a->n_segments != b->n_segments)
+        return false;
+    for (int k = 0; k < a->n_segments; k++) {
+        const Segment *x = &g->segments.items[a->segments[k]];
+        const Segment *y = &g->segments.items[b->segments[k]];
+
+        if (x->n_params != y->n_params || x->elems != y->elems ||
+            x->used_elems != y->used_elems || x->shard_elems != y->shard_elems ||
+            x->trainable != y->trainable)
+            return false;
+    }
+    return true;
+}
+
+/* How many units from u on are like it, and lie behind it. */
+static int units_alike(const Gen *g, const Unit *u)
+{
+    const int most = g->units.count - (int)(u - g->units.items);
+    int n = 1;
+
+    while (n < most && like_units(g, u, u + n))
+        n++;
+    return n;
+}
+
+/* Segment k of n units that are alike: "layers.0 .. layers.31, 32 units". */
+static const char *units_name(Gen *g, const Unit *u, int n, int k)
+{
+    const char *first = g->segments.items[u->segments[k]].name;
+
+    return n == 1 ? first
+                  : gen_printf(g, "%s .. %s, %d units", first,
+                               g->segments.items[u[n - 1].segments[k]].name, n);
+}
+
 static void print_units(Gen *g, Text *t)
 {
     int64_t used = 0, held = 0;
-    text_printf(t, "units: one line each; elements, of them padding, a rank's shard\n");
-    for (int i = 0; i < g->units.count; i++) {
-        const Unit *u = &g->units.items[i];
+    int width = 24, n;
+
+    text_printf(t, "units: like ones on one line; elements of each, of them padding, a "
+                   "rank's shard\n");
+    for (const Unit *u = g->units.items; u < g->units.items + g->units.count; u += n) {
+        n = units_alike(g, u);
+        for (int k = 0; k < u->n_segments; k++)
+            width = (int)max_i64(width, (int64_t)strlen(units_name(g, u, n, k)));
+    }
+    for (const Unit *u = g->units.items; u < g->units.items + g->units.count; u += n) {
+        n = units_alike(g, u);
         for (int k = 0; k < u->n_segments; k++) {
             const Segment *s = &g->segments.items[u->segments[k]];
-            used += s->used_elems;
-            held += s->elems;
+
+            used += n * s->used_elems;
+            held += n * s->elems;
             text_printf(
-                t, "  %-24s %3d parameters %14" PRId64 " %10" PRId64 " %14" PRId64 "\n",
-                s->name, s->n_params, s->elems, s->elems - s->used_elems, s->shard_elems);
+                t, "  %-*s %3d parameters %14" PRId64 " %10" PRId64 " %14" PRId64 "\n",
+                width, units_name(g, u, n, k), s->n_params, s->elems,
+                s->elems - s->used_elems, s->shard_elems);
         }
     }
     text_printf(t, "  padding %.3f %%\n\n", 100.0 * (double)(held - used) / (double)used);

@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xbc79ee785f558099
+#if TRAINER_IDENTITY != 0x83a375f51428659b
 #error "checkpoint.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

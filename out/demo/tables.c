@@ -11,280 +11,106 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xbc79ee785f558099
+#if TRAINER_IDENTITY != 0x83a375f51428659b
 #error "tables.c and tables.h come from different generations: run fsdpgen again"
 #endif
 
 /* ---- units ----------------------------------------------------------------------------
  *
- * embed      65536 elements  256.00 KiB f32
- * layers.0  739328 elements    2.82 MiB f32
- * layers.1  739328 elements    2.82 MiB f32
- * layers.2  739328 elements    2.82 MiB f32
- * layers.3  739328 elements    2.82 MiB f32
- * head        2048 elements    8.00 KiB f32
+ * embed                              65536 elements  256.00 KiB f32
+ * layers.0 .. layers.3, 4 units of  739328 elements    2.82 MiB f32
+ * head                                2048 elements    8.00 KiB f32
  */
 
 /* ---- segments ---------------------------------------------------------------------- */
 
+/* A segment: its name; the elements of all of it, of a shard and of a partial sum; its first
+ * parameter, and how many it has; then how a rank holds it. */
+#define SEGMENT(name_, elems_, shard_elems_, partial_elems_, first_param_, n_params_, ...) \
+    { .name = name_, .elems = elems_, .shard_elems = shard_elems_, \
+      .partial_elems = partial_elems_, .first_param = first_param_, .n_params = n_params_, \
+      __VA_ARGS__ }
+
+/* How: the groups of ranks, and the places of what this one has of segment X. */
+#define HELD_1(X) \
+    .shards = 2, .within = 0x1, .param_shard = PARAM_SHARD_##X, .master = -1, \
+    .moment1 = MOMENT1_##X, .moment2 = MOMENT2_##X, .grad_shard = GRAD_SHARD_##X, \
+    .grad_accum = -1, .partials = PARTIALS_##X
+
 const RtSegment trainer_segments[N_SEGMENTS] = {
-    [SEG_EMBED] = { /* 1 parameter in 256.00 KiB */
-        .name = "embed",
-        .elems = 65536, .shard_elems = 32768, .shards = 2,
-        .within = 0x1,
-        .first_param = 0, .n_params = 1,
-        .param_shard = PARAM_SHARD_EMBED, .master = -1,
-        .moment1 = MOMENT1_EMBED, .moment2 = MOMENT2_EMBED,
-        .grad_shard = GRAD_SHARD_EMBED, .grad_accum = -1,
-        .partials = PARTIALS_EMBED, .partial_elems = 32768,
-    },
-    [SEG_LAYERS_0] = { /* 6 parameters in 2.82 MiB */
-        .name = "layers.0",
-        .elems = 739328, .shard_elems = 369664, .shards = 2,
-        .within = 0x1,
-        .first_param = 1, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_0, .master = -1,
-        .moment1 = MOMENT1_LAYERS_0, .moment2 = MOMENT2_LAYERS_0,
-        .grad_shard = GRAD_SHARD_LAYERS_0, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_0, .partial_elems = 369664,
-    },
-    [SEG_LAYERS_1] = { /* 6 parameters in 2.82 MiB */
-        .name = "layers.1",
-        .elems = 739328, .shard_elems = 369664, .shards = 2,
-        .within = 0x1,
-        .first_param = 7, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_1, .master = -1,
-        .moment1 = MOMENT1_LAYERS_1, .moment2 = MOMENT2_LAYERS_1,
-        .grad_shard = GRAD_SHARD_LAYERS_1, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_1, .partial_elems = 369664,
-    },
-    [SEG_LAYERS_2] = { /* 6 parameters in 2.82 MiB */
-        .name = "layers.2",
-        .elems = 739328, .shard_elems = 369664, .shards = 2,
-        .within = 0x1,
-        .first_param = 13, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_2, .master = -1,
-        .moment1 = MOMENT1_LAYERS_2, .moment2 = MOMENT2_LAYERS_2,
-        .grad_shard = GRAD_SHARD_LAYERS_2, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_2, .partial_elems = 369664,
-    },
-    [SEG_LAYERS_3] = { /* 6 parameters in 2.82 MiB */
-        .name = "layers.3",
-        .elems = 739328, .shard_elems = 369664, .shards = 2,
-        .within = 0x1,
-        .first_param = 19, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_3, .master = -1,
-        .moment1 = MOMENT1_LAYERS_3, .moment2 = MOMENT2_LAYERS_3,
-        .grad_shard = GRAD_SHARD_LAYERS_3, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_3, .partial_elems = 369664,
-    },
-    [SEG_HEAD] = { /* 1 parameter in 8.00 KiB */
-        .name = "head",
-        .elems = 2048, .shard_elems = 1024, .shards = 2,
-        .within = 0x1,
-        .first_param = 25, .n_params = 1,
-        .param_shard = PARAM_SHARD_HEAD, .master = -1,
-        .moment1 = MOMENT1_HEAD, .moment2 = MOMENT2_HEAD,
-        .grad_shard = GRAD_SHARD_HEAD, .grad_accum = -1,
-        .partials = PARTIALS_HEAD, .partial_elems = 1024,
-    },
+    [SEG_EMBED]    = SEGMENT("embed",     65536,  32768,  32768,  0, 1, HELD_1(EMBED)),    /* 256.00 KiB */
+    [SEG_LAYERS_0] = SEGMENT("layers.0", 739328, 369664, 369664,  1, 6, HELD_1(LAYERS_0)), /* 2.82 MiB */
+    [SEG_LAYERS_1] = SEGMENT("layers.1", 739328, 369664, 369664,  7, 6, HELD_1(LAYERS_1)), /* 2.82 MiB */
+    [SEG_LAYERS_2] = SEGMENT("layers.2", 739328, 369664, 369664, 13, 6, HELD_1(LAYERS_2)), /* 2.82 MiB */
+    [SEG_LAYERS_3] = SEGMENT("layers.3", 739328, 369664, 369664, 19, 6, HELD_1(LAYERS_3)), /* 2.82 MiB */
+    [SEG_HEAD]     = SEGMENT("head",       2048,   1024,   1024, 25, 1, HELD_1(HEAD)),     /* 8.00 KiB */
 };
 
 /* ---- parameters -------------------------------------------------------------------- */
 
+/* Rows of fused parameters that are a tensor of their own in a checkpoint. */
+static const RtPart parts[20] = {
+    { .name = "model.layers.0.self_attn.q_proj.weight", .rows = 256 },
+    { .name = "model.layers.0.self_attn.k_proj.weight", .rows = 128 },
+    { .name = "model.layers.0.self_attn.v_proj.weight", .rows = 128 },
+    { .name = "model.layers.0.mlp.gate_proj.weight",    .rows = 704 },
+    { .name = "model.layers.0.mlp.up_proj.weight",      .rows = 704 },
+    { .name = "model.layers.1.self_attn.q_proj.weight", .rows = 256 },
+    { .name = "model.layers.1.self_attn.k_proj.weight", .rows = 128 },
+    { .name = "model.layers.1.self_attn.v_proj.weight", .rows = 128 },
+    { .name = "model.layers.1.mlp.gate_proj.weight",    .rows = 704 },
+    { .name = "model.layers.1.mlp.up_proj.weight",      .rows = 704 },
+    { .name = "model.layers.2.self_attn.q_proj.weight", .rows = 256 },
+    { .name = "model.layers.2.self_attn.k_proj.weight", .rows = 128 },
+    { .name = "model.layers.2.self_attn.v_proj.weight", .rows = 128 },
+    { .name = "model.layers.2.mlp.gate_proj.weight",    .rows = 704 },
+    { .name = "model.layers.2.mlp.up_proj.weight",      .rows = 704 },
+    { .name = "model.layers.3.self_attn.q_proj.weight", .rows = 256 },
+    { .name = "model.layers.3.self_attn.k_proj.weight", .rows = 128 },
+    { .name = "model.layers.3.self_attn.v_proj.weight", .rows = 128 },
+    { .name = "model.layers.3.mlp.gate_proj.weight",    .rows = 704 },
+    { .name = "model.layers.3.mlp.up_proj.weight",      .rows = 704 },
+};
+
+/* A parameter: its name; its segment, and how many elements lie before it there; its shape;
+ * the file of a checkpoint that has it, and how many elements are before it in that; then how
+ * it begins and is updated, and what it is made of. */
+#define PARAM(name_, segment_, offset_, shape_, file_, file_elems_, ...) \
+    { .name = name_, .segment = segment_, .offset_elems = offset_, shape_, \
+      .file = file_, .file_elems = file_elems_, __VA_ARGS__ }
+#define SHAPE_1(a) .elems = a, .n_dims = 1, .dim = { a }
+#define SHAPE_2(a, b) .elems = INT64_C(a) * b, .n_dims = 2, .dim = { a, b }
+#define NORMAL .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1
+#define ONES   .init = RT_INIT_ONES, .weight_decay = 0.0
+#define PARTS(first, n) .n_parts = n, .parts = parts + first
+
 const RtParam trainer_params[N_PARAMS] = {
-    { /* 0: [256, 256], 256.00 KiB, tied: 2 uses */
-        .name = "model.embed_tokens.weight",
-        .segment = SEG_EMBED, .offset_elems = 0, .file_elems = 0,
-        .elems = 65536, .n_dims = 2, .dim = { 256, 256 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 1: [256], 1.00 KiB */
-        .name = "model.layers.0.input_layernorm.weight",
-        .segment = SEG_LAYERS_0, .offset_elems = 0, .file_elems = 65536,
-        .elems = 256, .n_dims = 1, .dim = { 256 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 2: [512, 256], 512.00 KiB */
-        .name = "model.layers.0.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_0, .offset_elems = 1024, .file_elems = 65792,
-        .elems = 131072, .n_dims = 2, .dim = { 512, 256 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.0.self_attn.q_proj.weight", .rows = 256 },
-            { .name = "model.layers.0.self_attn.k_proj.weight", .rows = 128 },
-            { .name = "model.layers.0.self_attn.v_proj.weight", .rows = 128 },
-        },
-    },
-    { /* 3: [256, 256], 256.00 KiB */
-        .name = "model.layers.0.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_0, .offset_elems = 132096, .file_elems = 196864,
-        .elems = 65536, .n_dims = 2, .dim = { 256, 256 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 4: [256], 1.00 KiB */
-        .name = "model.layers.0.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_0, .offset_elems = 197632, .file_elems = 262400,
-        .elems = 256, .n_dims = 1, .dim = { 256 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 5: [1408, 256], 1.38 MiB */
-        .name = "model.layers.0.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_0, .offset_elems = 198656, .file_elems = 262656,
-        .elems = 360448, .n_dims = 2, .dim = { 1408, 256 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.0.mlp.gate_proj.weight", .rows = 704 },
-            { .name = "model.layers.0.mlp.up_proj.weight", .rows = 704 },
-        },
-    },
-    { /* 6: [256, 704], 704.00 KiB */
-        .name = "model.layers.0.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_0, .offset_elems = 559104, .file_elems = 623104,
-        .elems = 180224, .n_dims = 2, .dim = { 256, 704 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 7: [256], 1.00 KiB */
-        .name = "model.layers.1.input_layernorm.weight",
-        .segment = SEG_LAYERS_1, .offset_elems = 0, .file_elems = 803328,
-        .elems = 256, .n_dims = 1, .dim = { 256 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 8: [512, 256], 512.00 KiB */
-        .name = "model.layers.1.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_1, .offset_elems = 1024, .file_elems = 803584,
-        .elems = 131072, .n_dims = 2, .dim = { 512, 256 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.1.self_attn.q_proj.weight", .rows = 256 },
-            { .name = "model.layers.1.self_attn.k_proj.weight", .rows = 128 },
-            { .name = "model.layers.1.self_attn.v_proj.weight", .rows = 128 },
-        },
-    },
-    { /* 9: [256, 256], 256.00 KiB */
-        .name = "model.layers.1.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_1, .offset_elems = 132096, .file_elems = 934656,
-        .elems = 65536, .n_dims = 2, .dim = { 256, 256 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 10: [256], 1.00 KiB */
-        .name = "model.layers.1.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_1, .offset_elems = 197632, .file_elems = 1000192,
-        .elems = 256, .n_dims = 1, .dim = { 256 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 11: [1408, 256], 1.38 MiB */
-        .name = "model.layers.1.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_1, .offset_elems = 198656, .file_elems = 1000448,
-        .elems = 360448, .n_dims = 2, .dim = { 1408, 256 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.1.mlp.gate_proj.weight", .rows = 704 },
-            { .name = "model.layers.1.mlp.up_proj.weight", .rows = 704 },
-        },
-    },
-    { /* 12: [256, 704], 704.00 KiB */
-        .name = "model.layers.1.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_1, .offset_elems = 559104, .file_elems = 1360896,
-        .elems = 180224, .n_dims = 2, .dim = { 256, 704 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 13: [256], 1.00 KiB */
-        .name = "model.layers.2.input_layernorm.weight",
-        .segment = SEG_LAYERS_2, .offset_elems = 0, .file_elems = 1541120,
-        .elems = 256, .n_dims = 1, .dim = { 256 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 14: [512, 256], 512.00 KiB */
-        .name = "model.layers.2.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_2, .offset_elems = 1024, .file_elems = 1541376,
-        .elems = 131072, .n_dims = 2, .dim = { 512, 256 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.2.self_attn.q_proj.weight", .rows = 256 },
-            { .name = "model.layers.2.self_attn.k_proj.weight", .rows = 128 },
-            { .name = "model.layers.2.self_attn.v_proj.weight", .rows = 128 },
-        },
-    },
-    { /* 15: [256, 256], 256.00 KiB */
-        .name = "model.layers.2.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_2, .offset_elems = 132096, .file_elems = 1672448,
-        .elems = 65536, .n_dims = 2, .dim = { 256, 256 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 16: [256], 1.00 KiB */
-        .name = "model.layers.2.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_2, .offset_elems = 197632, .file_elems = 1737984,
-        .elems = 256, .n_dims = 1, .dim = { 256 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 17: [1408, 256], 1.38 MiB */
-        .name = "model.layers.2.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_2, .offset_elems = 198656, .file_elems = 1738240,
-        .elems = 360448, .n_dims = 2, .dim = { 1408, 256 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.2.mlp.gate_proj.weight", .rows = 704 },
-            { .name = "model.layers.2.mlp.up_proj.weight", .rows = 704 },
-        },
-    },
-    { /* 18: [256, 704], 704.00 KiB */
-        .name = "model.layers.2.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_2, .offset_elems = 559104, .file_elems = 2098688,
-        .elems = 180224, .n_dims = 2, .dim = { 256, 704 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 19: [256], 1.00 KiB */
-        .name = "model.layers.3.input_layernorm.weight",
-        .segment = SEG_LAYERS_3, .offset_elems = 0, .file_elems = 2278912,
-        .elems = 256, .n_dims = 1, .dim = { 256 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 20: [512, 256], 512.00 KiB */
-        .name = "model.layers.3.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_3, .offset_elems = 1024, .file_elems = 2279168,
-        .elems = 131072, .n_dims = 2, .dim = { 512, 256 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.3.self_attn.q_proj.weight", .rows = 256 },
-            { .name = "model.layers.3.self_attn.k_proj.weight", .rows = 128 },
-            { .name = "model.layers.3.self_attn.v_proj.weight", .rows = 128 },
-        },
-    },
-    { /* 21: [256, 256], 256.00 KiB */
-        .name = "model.layers.3.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_3, .offset_elems = 132096, .file_elems = 2410240,
-        .elems = 65536, .n_dims = 2, .dim = { 256, 256 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 22: [256], 1.00 KiB */
-        .name = "model.layers.3.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_3, .offset_elems = 197632, .file_elems = 2475776,
-        .elems = 256, .n_dims = 1, .dim = { 256 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 23: [1408, 256], 1.38 MiB */
-        .name = "model.layers.3.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_3, .offset_elems = 198656, .file_elems = 2476032,
-        .elems = 360448, .n_dims = 2, .dim = { 1408, 256 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.3.mlp.gate_proj.weight", .rows = 704 },
-            { .name = "model.layers.3.mlp.up_proj.weight", .rows = 704 },
-        },
-    },
-    { /* 24: [256, 704], 704.00 KiB */
-        .name = "model.layers.3.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_3, .offset_elems = 559104, .file_elems = 2836480,
-        .elems = 180224, .n_dims = 2, .dim = { 256, 704 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 25: [256], 1.00 KiB */
-        .name = "model.norm.weight",
-        .segment = SEG_HEAD, .offset_elems = 0, .file_elems = 3016704,
-        .elems = 256, .n_dims = 1, .dim = { 256 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
+    PARAM("model.embed_tokens.weight",                      SEG_EMBED,         0, SHAPE_2(256, 256),  0,       0, NORMAL),               /*  0: 256.00 KiB, tied: 2 uses */
+    PARAM("model.layers.0.input_layernorm.weight",          SEG_LAYERS_0,      0, SHAPE_1(256),       0,   65536, ONES),                 /*  1: 1.00 KiB */
+    PARAM("model.layers.0.self_attn.qkv_proj.weight",       SEG_LAYERS_0,   1024, SHAPE_2(512, 256),  0,   65792, NORMAL, PARTS(0, 3)),  /*  2: 512.00 KiB */
+    PARAM("model.layers.0.self_attn.o_proj.weight",         SEG_LAYERS_0, 132096, SHAPE_2(256, 256),  0,  196864, NORMAL),               /*  3: 256.00 KiB */
+    PARAM("model.layers.0.post_attention_layernorm.weight", SEG_LAYERS_0, 197632, SHAPE_1(256),       0,  262400, ONES),                 /*  4: 1.00 KiB */
+    PARAM("model.layers.0.mlp.gate_up_proj.weight",         SEG_LAYERS_0, 198656, SHAPE_2(1408, 256), 0,  262656, NORMAL, PARTS(3, 2)),  /*  5: 1.38 MiB */
+    PARAM("model.layers.0.mlp.down_proj.weight",            SEG_LAYERS_0, 559104, SHAPE_2(256, 704),  0,  623104, NORMAL),               /*  6: 704.00 KiB */
+    PARAM("model.layers.1.input_layernorm.weight",          SEG_LAYERS_1,      0, SHAPE_1(256),       0,  803328, ONES),                 /*  7: 1.00 KiB */
+    PARAM("model.layers.1.self_attn.qkv_proj.weight",       SEG_LAYERS_1,   1024, SHAPE_2(512, 256),  0,  803584, NORMAL, PARTS(5, 3)),  /*  8: 512.00 KiB */
+    PARAM("model.layers.1.self_attn.o_proj.weight",         SEG_LAYERS_1, 132096, SHAPE_2(256, 256),  0,  934656, NORMAL),               /*  9: 256.00 KiB */
+    PARAM("model.layers.1.post_attention_layernorm.weight", SEG_LAYERS_1, 197632, SHAPE_1(256),       0, 1000192, ONES),                 /* 10: 1.00 KiB */
+    PARAM("model.layers.1.mlp.gate_up_proj.weight",         SEG_LAYERS_1, 198656, SHAPE_2(1408, 256), 0, 1000448, NORMAL, PARTS(8, 2)),  /* 11: 1.38 MiB */
+    PARAM("model.layers.1.mlp.down_proj.weight",            SEG_LAYERS_1, 559104, SHAPE_2(256, 704),  0, 1360896, NORMAL),               /* 12: 704.00 KiB */
+    PARAM("model.layers.2.input_layernorm.weight",          SEG_LAYERS_2,      0, SHAPE_1(256),       0, 1541120, ONES),                 /* 13: 1.00 KiB */
+    PARAM("model.layers.2.self_attn.qkv_proj.weight",       SEG_LAYERS_2,   1024, SHAPE_2(512, 256),  0, 1541376, NORMAL, PARTS(10, 3)), /* 14: 512.00 KiB */
+    PARAM("model.layers.2.self_attn.o_proj.weight",         SEG_LAYERS_2, 132096, SHAPE_2(256, 256),  0, 1672448, NORMAL),               /* 15: 256.00 KiB */
+    PARAM("model.layers.2.post_attention_layernorm.weight", SEG_LAYERS_2, 197632, SHAPE_1(256),       0, 1737984, ONES),                 /* 16: 1.00 KiB */
+    PARAM("model.layers.2.mlp.gate_up_proj.weight",         SEG_LAYERS_2, 198656, SHAPE_2(1408, 256), 0, 1738240, NORMAL, PARTS(13, 2)), /* 17: 1.38 MiB */
+    PARAM("model.layers.2.mlp.down_proj.weight",            SEG_LAYERS_2, 559104, SHAPE_2(256, 704),  0, 2098688, NORMAL),               /* 18: 704.00 KiB */
+    PARAM("model.layers.3.input_layernorm.weight",          SEG_LAYERS_3,      0, SHAPE_1(256),       0, 2278912, ONES),                 /* 19: 1.00 KiB */
+    PARAM("model.layers.3.self_attn.qkv_proj.weight",       SEG_LAYERS_3,   1024, SHAPE_2(512, 256),  0, 2279168, NORMAL, PARTS(15, 3)), /* 20: 512.00 KiB */
+    PARAM("model.layers.3.self_attn.o_proj.weight",         SEG_LAYERS_3, 132096, SHAPE_2(256, 256),  0, 2410240, NORMAL),               /* 21: 256.00 KiB */
+    PARAM("model.layers.3.post_attention_layernorm.weight", SEG_LAYERS_3, 197632, SHAPE_1(256),       0, 2475776, ONES),                 /* 22: 1.00 KiB */
+    PARAM("model.layers.3.mlp.gate_up_proj.weight",         SEG_LAYERS_3, 198656, SHAPE_2(1408, 256), 0, 2476032, NORMAL, PARTS(18, 2)), /* 23: 1.38 MiB */
+    PARAM("model.layers.3.mlp.down_proj.weight",            SEG_LAYERS_3, 559104, SHAPE_2(256, 704),  0, 2836480, NORMAL),               /* 24: 704.00 KiB */
+    PARAM("model.norm.weight",                              SEG_HEAD,          0, SHAPE_1(256),       0, 3016704, ONES),                 /* 25: 1.00 KiB */
 };
 
 /* Parameter ids, segment after segment, in order of their offsets. */

@@ -13,12 +13,14 @@
 
 #include "rt.h"
 
-/* The hash of the description and the files of its plan: trainer.c, step.c, tables.c, tables.h and
- * checkpoint.c. Those of another plan neither compile nor link with these. */
-#define TRAINER_IDENTITY 0xbc79ee785f558099
-#define trainer_segments trainer_segments_bc79ee785f558099 /* tables.c */
-#define trainer_numerics trainer_numerics_bc79ee785f558099 /* checkpoint.c */
-#define trainer_step     trainer_step_bc79ee785f558099     /* step.c */
+/* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
+ * tables.c, tables.h and checkpoint.c. Those of another plan neither compile nor link with
+ * these. */
+#define TRAINER_IDENTITY 0x83a375f51428659b
+#define trainer_segments trainer_segments_83a375f51428659b /* tables.c */
+#define trainer_numerics trainer_numerics_83a375f51428659b /* checkpoint.c */
+#define trainer_step     trainer_step_83a375f51428659b     /* step.c */
+#define trainer_setup    trainer_setup_83a375f51428659b    /* bind.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {
@@ -150,8 +152,10 @@ extern const char *const trainer_places[N_PLACES];
 extern const char trainer_config[];
 extern const char trainer_numerics[];
 
-/* step.c */
+/* bind.c */
 void trainer_setup(Rt *rt); /* constants of the model; once */
+
+/* step.c */
 void trainer_step(Rt *rt);  /* one step of the optimizer */
 void trainer_evaluate(Rt *rt); /* the loss of a micro-batch, the logits of one token */
 

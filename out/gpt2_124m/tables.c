@@ -11,1064 +11,213 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x006f47c2ba6e7366
+#if TRAINER_IDENTITY != 0xca17c9ffcf71b790
 #error "tables.c and tables.h come from different generations: run fsdpgen again"
 #endif
 
 /* ---- units ----------------------------------------------------------------------------
  *
- * embed      39385088 elements   75.12 MiB bf16
- * layers.0    7090176 elements   13.52 MiB bf16
- * layers.1    7090176 elements   13.52 MiB bf16
- * layers.2    7090176 elements   13.52 MiB bf16
- * layers.3    7090176 elements   13.52 MiB bf16
- * layers.4    7090176 elements   13.52 MiB bf16
- * layers.5    7090176 elements   13.52 MiB bf16
- * layers.6    7090176 elements   13.52 MiB bf16
- * layers.7    7090176 elements   13.52 MiB bf16
- * layers.8    7090176 elements   13.52 MiB bf16
- * layers.9    7090176 elements   13.52 MiB bf16
- * layers.10   7090176 elements   13.52 MiB bf16
- * layers.11   7090176 elements   13.52 MiB bf16
- * head           2048 elements    4.00 KiB bf16
+ * embed                               39385088 elements   75.12 MiB bf16
+ * layers.0 .. layers.11, 12 units of   7090176 elements   13.52 MiB bf16
+ * head                                    2048 elements    4.00 KiB bf16
  */
 
 /* ---- segments ---------------------------------------------------------------------- */
 
+/* A segment: its name; the elements of all of it, of a shard and of a partial sum; its first
+ * parameter, and how many it has; then how a rank holds it. */
+#define SEGMENT(name_, elems_, shard_elems_, partial_elems_, first_param_, n_params_, ...) \
+    { .name = name_, .elems = elems_, .shard_elems = shard_elems_, \
+      .partial_elems = partial_elems_, .first_param = first_param_, .n_params = n_params_, \
+      __VA_ARGS__ }
+
+/* How: the groups of ranks, and the places of what this one has of segment X. */
+#define HELD_1(X) \
+    .shards = 2, .within = 0x1, .param_shard = PARAM_SHARD_##X, .master = MASTER_##X, \
+    .moment1 = MOMENT1_##X, .moment2 = MOMENT2_##X, .grad_shard = GRAD_SHARD_##X, \
+    .grad_accum = -1, .partials = PARTIALS_##X
+
 const RtSegment trainer_segments[N_SEGMENTS] = {
-    [SEG_EMBED] = { /* 2 parameters in 75.12 MiB */
-        .name = "embed",
-        .elems = 39385088, .shard_elems = 19692544, .shards = 2,
-        .within = 0x1,
-        .first_param = 0, .n_params = 2,
-        .param_shard = PARAM_SHARD_EMBED, .master = MASTER_EMBED,
-        .moment1 = MOMENT1_EMBED, .moment2 = MOMENT2_EMBED,
-        .grad_shard = GRAD_SHARD_EMBED, .grad_accum = -1,
-        .partials = PARTIALS_EMBED, .partial_elems = 19692544,
-    },
-    [SEG_LAYERS_0] = { /* 12 parameters in 13.52 MiB */
-        .name = "layers.0",
-        .elems = 7090176, .shard_elems = 3545088, .shards = 2,
-        .within = 0x1,
-        .first_param = 2, .n_params = 12,
-        .param_shard = PARAM_SHARD_LAYERS_0, .master = MASTER_LAYERS_0,
-        .moment1 = MOMENT1_LAYERS_0, .moment2 = MOMENT2_LAYERS_0,
-        .grad_shard = GRAD_SHARD_LAYERS_0, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_0, .partial_elems = 3545088,
-    },
-    [SEG_LAYERS_1] = { /* 12 parameters in 13.52 MiB */
-        .name = "layers.1",
-        .elems = 7090176, .shard_elems = 3545088, .shards = 2,
-        .within = 0x1,
-        .first_param = 14, .n_params = 12,
-        .param_shard = PARAM_SHARD_LAYERS_1, .master = MASTER_LAYERS_1,
-        .moment1 = MOMENT1_LAYERS_1, .moment2 = MOMENT2_LAYERS_1,
-        .grad_shard = GRAD_SHARD_LAYERS_1, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_1, .partial_elems = 3545088,
-    },
-    [SEG_LAYERS_2] = { /* 12 parameters in 13.52 MiB */
-        .name = "layers.2",
-        .elems = 7090176, .shard_elems = 3545088, .shards = 2,
-        .within = 0x1,
-        .first_param = 26, .n_params = 12,
-        .param_shard = PARAM_SHARD_LAYERS_2, .master = MASTER_LAYERS_2,
-        .moment1 = MOMENT1_LAYERS_2, .moment2 = MOMENT2_LAYERS_2,
-        .grad_shard = GRAD_SHARD_LAYERS_2, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_2, .partial_elems = 3545088,
-    },
-    [SEG_LAYERS_3] = { /* 12 parameters in 13.52 MiB */
-        .name = "layers.3",
-        .elems = 7090176, .shard_elems = 3545088, .shards = 2,
-        .within = 0x1,
-        .first_param = 38, .n_params = 12,
-        .param_shard = PARAM_SHARD_LAYERS_3, .master = MASTER_LAYERS_3,
-        .moment1 = MOMENT1_LAYERS_3, .moment2 = MOMENT2_LAYERS_3,
-        .grad_shard = GRAD_SHARD_LAYERS_3, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_3, .partial_elems = 3545088,
-    },
-    [SEG_LAYERS_4] = { /* 12 parameters in 13.52 MiB */
-        .name = "layers.4",
-        .elems = 7090176, .shard_elems = 3545088, .shards = 2,
-        .within = 0x1,
-        .first_param = 50, .n_params = 12,
-        .param_shard = PARAM_SHARD_LAYERS_4, .master = MASTER_LAYERS_4,
-        .moment1 = MOMENT1_LAYERS_4, .moment2 = MOMENT2_LAYERS_4,
-        .grad_shard = GRAD_SHARD_LAYERS_4, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_4, .partial_elems = 3545088,
-    },
-    [SEG_LAYERS_5] = { /* 12 parameters in 13.52 MiB */
-        .name = "layers.5",
-        .elems = 7090176, .shard_elems = 3545088, .shards = 2,
-        .within = 0x1,
-        .first_param = 62, .n_params = 12,
-        .param_shard = PARAM_SHARD_LAYERS_5, .master = MASTER_LAYERS_5,
-        .moment1 = MOMENT1_LAYERS_5, .moment2 = MOMENT2_LAYERS_5,
-        .grad_shard = GRAD_SHARD_LAYERS_5, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_5, .partial_elems = 3545088,
-    },
-    [SEG_LAYERS_6] = { /* 12 parameters in 13.52 MiB */
-        .name = "layers.6",
-        .elems = 7090176, .shard_elems = 3545088, .shards = 2,
-        .within = 0x1,
-        .first_param = 74, .n_params = 12,
-        .param_shard = PARAM_SHARD_LAYERS_6, .master = MASTER_LAYERS_6,
-        .moment1 = MOMENT1_LAYERS_6, .moment2 = MOMENT2_LAYERS_6,
-        .grad_shard = GRAD_SHARD_LAYERS_6, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_6, .partial_elems = 3545088,
-    },
-    [SEG_LAYERS_7] = { /* 12 parameters in 13.52 MiB */
-        .name = "layers.7",
-        .elems = 7090176, .shard_elems = 3545088, .shards = 2,
-        .within = 0x1,
-        .first_param = 86, .n_params = 12,
-        .param_shard = PARAM_SHARD_LAYERS_7, .master = MASTER_LAYERS_7,
-        .moment1 = MOMENT1_LAYERS_7, .moment2 = MOMENT2_LAYERS_7,
-        .grad_shard = GRAD_SHARD_LAYERS_7, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_7, .partial_elems = 3545088,
-    },
-    [SEG_LAYERS_8] = { /* 12 parameters in 13.52 MiB */
-        .name = "layers.8",
-        .elems = 7090176, .shard_elems = 3545088, .shards = 2,
-        .within = 0x1,
-        .first_param = 98, .n_params = 12,
-        .param_shard = PARAM_SHARD_LAYERS_8, .master = MASTER_LAYERS_8,
-        .moment1 = MOMENT1_LAYERS_8, .moment2 = MOMENT2_LAYERS_8,
-        .grad_shard = GRAD_SHARD_LAYERS_8, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_8, .partial_elems = 3545088,
-    },
-    [SEG_LAYERS_9] = { /* 12 parameters in 13.52 MiB */
-        .name = "layers.9",
-        .elems = 7090176, .shard_elems = 3545088, .shards = 2,
-        .within = 0x1,
-        .first_param = 110, .n_params = 12,
-        .param_shard = PARAM_SHARD_LAYERS_9, .master = MASTER_LAYERS_9,
-        .moment1 = MOMENT1_LAYERS_9, .moment2 = MOMENT2_LAYERS_9,
-        .grad_shard = GRAD_SHARD_LAYERS_9, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_9, .partial_elems = 3545088,
-    },
-    [SEG_LAYERS_10] = { /* 12 parameters in 13.52 MiB */
-        .name = "layers.10",
-        .elems = 7090176, .shard_elems = 3545088, .shards = 2,
-        .within = 0x1,
-        .first_param = 122, .n_params = 12,
-        .param_shard = PARAM_SHARD_LAYERS_10, .master = MASTER_LAYERS_10,
-        .moment1 = MOMENT1_LAYERS_10, .moment2 = MOMENT2_LAYERS_10,
-        .grad_shard = GRAD_SHARD_LAYERS_10, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_10, .partial_elems = 3545088,
-    },
-    [SEG_LAYERS_11] = { /* 12 parameters in 13.52 MiB */
-        .name = "layers.11",
-        .elems = 7090176, .shard_elems = 3545088, .shards = 2,
-        .within = 0x1,
-        .first_param = 134, .n_params = 12,
-        .param_shard = PARAM_SHARD_LAYERS_11, .master = MASTER_LAYERS_11,
-        .moment1 = MOMENT1_LAYERS_11, .moment2 = MOMENT2_LAYERS_11,
-        .grad_shard = GRAD_SHARD_LAYERS_11, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_11, .partial_elems = 3545088,
-    },
-    [SEG_HEAD] = { /* 2 parameters in 4.00 KiB */
-        .name = "head",
-        .elems = 2048, .shard_elems = 1024, .shards = 2,
-        .within = 0x1,
-        .first_param = 146, .n_params = 2,
-        .param_shard = PARAM_SHARD_HEAD, .master = MASTER_HEAD,
-        .moment1 = MOMENT1_HEAD, .moment2 = MOMENT2_HEAD,
-        .grad_shard = GRAD_SHARD_HEAD, .grad_accum = -1,
-        .partials = PARTIALS_HEAD, .partial_elems = 1024,
-    },
+    [SEG_EMBED]     = SEGMENT("embed",     39385088, 19692544, 19692544,   0,  2, HELD_1(EMBED)),     /* 75.12 MiB */
+    [SEG_LAYERS_0]  = SEGMENT("layers.0",   7090176,  3545088,  3545088,   2, 12, HELD_1(LAYERS_0)),  /* 13.52 MiB */
+    [SEG_LAYERS_1]  = SEGMENT("layers.1",   7090176,  3545088,  3545088,  14, 12, HELD_1(LAYERS_1)),  /* 13.52 MiB */
+    [SEG_LAYERS_2]  = SEGMENT("layers.2",   7090176,  3545088,  3545088,  26, 12, HELD_1(LAYERS_2)),  /* 13.52 MiB */
+    [SEG_LAYERS_3]  = SEGMENT("layers.3",   7090176,  3545088,  3545088,  38, 12, HELD_1(LAYERS_3)),  /* 13.52 MiB */
+    [SEG_LAYERS_4]  = SEGMENT("layers.4",   7090176,  3545088,  3545088,  50, 12, HELD_1(LAYERS_4)),  /* 13.52 MiB */
+    [SEG_LAYERS_5]  = SEGMENT("layers.5",   7090176,  3545088,  3545088,  62, 12, HELD_1(LAYERS_5)),  /* 13.52 MiB */
+    [SEG_LAYERS_6]  = SEGMENT("layers.6",   7090176,  3545088,  3545088,  74, 12, HELD_1(LAYERS_6)),  /* 13.52 MiB */
+    [SEG_LAYERS_7]  = SEGMENT("layers.7",   7090176,  3545088,  3545088,  86, 12, HELD_1(LAYERS_7)),  /* 13.52 MiB */
+    [SEG_LAYERS_8]  = SEGMENT("layers.8",   7090176,  3545088,  3545088,  98, 12, HELD_1(LAYERS_8)),  /* 13.52 MiB */
+    [SEG_LAYERS_9]  = SEGMENT("layers.9",   7090176,  3545088,  3545088, 110, 12, HELD_1(LAYERS_9)),  /* 13.52 MiB */
+    [SEG_LAYERS_10] = SEGMENT("layers.10",  7090176,  3545088,  3545088, 122, 12, HELD_1(LAYERS_10)), /* 13.52 MiB */
+    [SEG_LAYERS_11] = SEGMENT("layers.11",  7090176,  3545088,  3545088, 134, 12, HELD_1(LAYERS_11)), /* 13.52 MiB */
+    [SEG_HEAD]      = SEGMENT("head",          2048,     1024,     1024, 146,  2, HELD_1(HEAD)),      /* 4.00 KiB */
 };
 
 /* ---- parameters -------------------------------------------------------------------- */
 
+/* A parameter: its name; its segment, and how many elements lie before it there; its shape;
+ * the file of a checkpoint that has it, and how many elements are before it in that; then how
+ * it begins and is updated, and what it is made of. */
+#define PARAM(name_, segment_, offset_, shape_, file_, file_elems_, ...) \
+    { .name = name_, .segment = segment_, .offset_elems = offset_, shape_, \
+      .file = file_, .file_elems = file_elems_, __VA_ARGS__ }
+#define SHAPE_1(a) .elems = a, .n_dims = 1, .dim = { a }
+#define SHAPE_2(a, b) .elems = INT64_C(a) * b, .n_dims = 2, .dim = { a, b }
+#define NORMAL   .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1
+#define ONES     .init = RT_INIT_ONES, .weight_decay = 0.0
+#define ZEROS    .init = RT_INIT_ZEROS, .weight_decay = 0.0
+#define NORMAL_2 .init = RT_INIT_NORMAL, .init_std = 0.004082482904638631, .weight_decay = 0.1
+
 const RtParam trainer_params[N_PARAMS] = {
-    { /* 0: [50257, 768], 73.62 MiB, tied: 2 uses */
-        .name = "transformer.wte.weight",
-        .segment = SEG_EMBED, .offset_elems = 0, .file_elems = 0,
-        .elems = 38597376, .n_dims = 2, .dim = { 50257, 768 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 1: [1024, 768], 1.50 MiB */
-        .name = "transformer.wpe.weight",
-        .segment = SEG_EMBED, .offset_elems = 38597632, .file_elems = 38597376,
-        .elems = 786432, .n_dims = 2, .dim = { 1024, 768 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 2: [768], 1.50 KiB */
-        .name = "transformer.h.0.ln_1.weight",
-        .segment = SEG_LAYERS_0, .offset_elems = 0, .file_elems = 39383808,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 3: [768], 1.50 KiB */
-        .name = "transformer.h.0.ln_1.bias",
-        .segment = SEG_LAYERS_0, .offset_elems = 1024, .file_elems = 39384576,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 4: [768, 2304], 3.38 MiB */
-        .name = "transformer.h.0.attn.c_attn.weight",
-        .segment = SEG_LAYERS_0, .offset_elems = 2048, .file_elems = 39385344,
-        .elems = 1769472, .n_dims = 2, .dim = { 768, 2304 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 5: [2304], 4.50 KiB */
-        .name = "transformer.h.0.attn.c_attn.bias",
-        .segment = SEG_LAYERS_0, .offset_elems = 1771520, .file_elems = 41154816,
-        .elems = 2304, .n_dims = 1, .dim = { 2304 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 6: [768, 768], 1.12 MiB */
-        .name = "transformer.h.0.attn.c_proj.weight",
-        .segment = SEG_LAYERS_0, .offset_elems = 1774592, .file_elems = 41157120,
-        .elems = 589824, .n_dims = 2, .dim = { 768, 768 },
-        .init = RT_INIT_NORMAL, .init_std = 0.004082482904638631, .weight_decay = 0.1,
-    },
-    { /* 7: [768], 1.50 KiB */
-        .name = "transformer.h.0.attn.c_proj.bias",
-        .segment = SEG_LAYERS_0, .offset_elems = 2364416, .file_elems = 41746944,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 8: [768], 1.50 KiB */
-        .name = "transformer.h.0.ln_2.weight",
-        .segment = SEG_LAYERS_0, .offset_elems = 2365440, .file_elems = 41747712,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 9: [768], 1.50 KiB */
-        .name = "transformer.h.0.ln_2.bias",
-        .segment = SEG_LAYERS_0, .offset_elems = 2366464, .file_elems = 41748480,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 10: [768, 3072], 4.50 MiB */
-        .name = "transformer.h.0.mlp.c_fc.weight",
-        .segment = SEG_LAYERS_0, .offset_elems = 2367488, .file_elems = 41749248,
-        .elems = 2359296, .n_dims = 2, .dim = { 768, 3072 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 11: [3072], 6.00 KiB */
-        .name = "transformer.h.0.mlp.c_fc.bias",
-        .segment = SEG_LAYERS_0, .offset_elems = 4726784, .file_elems = 44108544,
-        .elems = 3072, .n_dims = 1, .dim = { 3072 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 12: [3072, 768], 4.50 MiB */
-        .name = "transformer.h.0.mlp.c_proj.weight",
-        .segment = SEG_LAYERS_0, .offset_elems = 4729856, .file_elems = 44111616,
-        .elems = 2359296, .n_dims = 2, .dim = { 3072, 768 },
-        .init = RT_INIT_NORMAL, .init_std = 0.004082482904638631, .weight_decay = 0.1,
-    },
-    { /* 13: [768], 1.50 KiB */
-        .name = "transformer.h.0.mlp.c_proj.bias",
-        .segment = SEG_LAYERS_0, .offset_elems = 7089152, .file_elems = 46470912,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 14: [768], 1.50 KiB */
-        .name = "transformer.h.1.ln_1.weight",
-        .segment = SEG_LAYERS_1, .offset_elems = 0, .file_elems = 46471680,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 15: [768], 1.50 KiB */
-        .name = "transformer.h.1.ln_1.bias",
-        .segment = SEG_LAYERS_1, .offset_elems = 1024, .file_elems = 46472448,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 16: [768, 2304], 3.38 MiB */
-        .name = "transformer.h.1.attn.c_attn.weight",
-        .segment = SEG_LAYERS_1, .offset_elems = 2048, .file_elems = 46473216,
-        .elems = 1769472, .n_dims = 2, .dim = { 768, 2304 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 17: [2304], 4.50 KiB */
-        .name = "transformer.h.1.attn.c_attn.bias",
-        .segment = SEG_LAYERS_1, .offset_elems = 1771520, .file_elems = 48242688,
-        .elems = 2304, .n_dims = 1, .dim = { 2304 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 18: [768, 768], 1.12 MiB */
-        .name = "transformer.h.1.attn.c_proj.weight",
-        .segment = SEG_LAYERS_1, .offset_elems = 1774592, .file_elems = 48244992,
-        .elems = 589824, .n_dims = 2, .dim = { 768, 768 },
-        .init = RT_INIT_NORMAL, .init_std = 0.004082482904638631, .weight_decay = 0.1,
-    },
-    { /* 19: [768], 1.50 KiB */
-        .name = "transformer.h.1.attn.c_proj.bias",
-        .segment = SEG_LAYERS_1, .offset_elems = 2364416, .file_elems = 48834816,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 20: [768], 1.50 KiB */
-        .name = "transformer.h.1.ln_2.weight",
-        .segment = SEG_LAYERS_1, .offset_elems = 2365440, .file_elems = 48835584,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 21: [768], 1.50 KiB */
-        .name = "transformer.h.1.ln_2.bias",
-        .segment = SEG_LAYERS_1, .offset_elems = 2366464, .file_elems = 48836352,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 22: [768, 3072], 4.50 MiB */
-        .name = "transformer.h.1.mlp.c_fc.weight",
-        .segment = SEG_LAYERS_1, .offset_elems = 2367488, .file_elems = 48837120,
-        .elems = 2359296, .n_dims = 2, .dim = { 768, 3072 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 23: [3072], 6.00 KiB */
-        .name = "transformer.h.1.mlp.c_fc.bias",
-        .segment = SEG_LAYERS_1, .offset_elems = 4726784, .file_elems = 51196416,
-        .elems = 3072, .n_dims = 1, .dim = { 3072 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 24: [3072, 768], 4.50 MiB */
-        .name = "transformer.h.1.mlp.c_proj.weight",
-        .segment = SEG_LAYERS_1, .offset_elems = 4729856, .file_elems = 51199488,
-        .elems = 2359296, .n_dims = 2, .dim = { 3072, 768 },
-        .init = RT_INIT_NORMAL, .init_std = 0.004082482904638631, .weight_decay = 0.1,
-    },
-    { /* 25: [768], 1.50 KiB */
-        .name = "transformer.h.1.mlp.c_proj.bias",
-        .segment = SEG_LAYERS_1, .offset_elems = 7089152, .file_elems = 53558784,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 26: [768], 1.50 KiB */
-        .name = "transformer.h.2.ln_1.weight",
-        .segment = SEG_LAYERS_2, .offset_elems = 0, .file_elems = 53559552,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 27: [768], 1.50 KiB */
-        .name = "transformer.h.2.ln_1.bias",
-        .segment = SEG_LAYERS_2, .offset_elems = 1024, .file_elems = 53560320,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 28: [768, 2304], 3.38 MiB */
-        .name = "transformer.h.2.attn.c_attn.weight",
-        .segment = SEG_LAYERS_2, .offset_elems = 2048, .file_elems = 53561088,
-        .elems = 1769472, .n_dims = 2, .dim = { 768, 2304 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 29: [2304], 4.50 KiB */
-        .name = "transformer.h.2.attn.c_attn.bias",
-        .segment = SEG_LAYERS_2, .offset_elems = 1771520, .file_elems = 55330560,
-        .elems = 2304, .n_dims = 1, .dim = { 2304 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 30: [768, 768], 1.12 MiB */
-        .name = "transformer.h.2.attn.c_proj.weight",
-        .segment = SEG_LAYERS_2, .offset_elems = 1774592, .file_elems = 55332864,
-        .elems = 589824, .n_dims = 2, .dim = { 768, 768 },
-        .init = RT_INIT_NORMAL, .init_std = 0.004082482904638631, .weight_decay = 0.1,
-    },
-    { /* 31: [768], 1.50 KiB */
-        .name = "transformer.h.2.attn.c_proj.bias",
-        .segment = SEG_LAYERS_2, .offset_elems = 2364416, .file_elems = 55922688,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 32: [768], 1.50 KiB */
-        .name = "transformer.h.2.ln_2.weight",
-        .segment = SEG_LAYERS_2, .offset_elems = 2365440, .file_elems = 55923456,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 33: [768], 1.50 KiB */
-        .name = "transformer.h.2.ln_2.bias",
-        .segment = SEG_LAYERS_2, .offset_elems = 2366464, .file_elems = 55924224,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 34: [768, 3072], 4.50 MiB */
-        .name = "transformer.h.2.mlp.c_fc.weight",
-        .segment = SEG_LAYERS_2, .offset_elems = 2367488, .file_elems = 55924992,
-        .elems = 2359296, .n_dims = 2, .dim = { 768, 3072 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 35: [3072], 6.00 KiB */
-        .name = "transformer.h.2.mlp.c_fc.bias",
-        .segment = SEG_LAYERS_2, .offset_elems = 4726784, .file_elems = 58284288,
-        .elems = 3072, .n_dims = 1, .dim = { 3072 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 36: [3072, 768], 4.50 MiB */
-        .name = "transformer.h.2.mlp.c_proj.weight",
-        .segment = SEG_LAYERS_2, .offset_elems = 4729856, .file_elems = 58287360,
-        .elems = 2359296, .n_dims = 2, .dim = { 3072, 768 },
-        .init = RT_INIT_NORMAL, .init_std = 0.004082482904638631, .weight_decay = 0.1,
-    },
-    { /* 37: [768], 1.50 KiB */
-        .name = "transformer.h.2.mlp.c_proj.bias",
-        .segment = SEG_LAYERS_2, .offset_elems = 7089152, .file_elems = 60646656,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 38: [768], 1.50 KiB */
-        .name = "transformer.h.3.ln_1.weight",
-        .segment = SEG_LAYERS_3, .offset_elems = 0, .file_elems = 60647424,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 39: [768], 1.50 KiB */
-        .name = "transformer.h.3.ln_1.bias",
-        .segment = SEG_LAYERS_3, .offset_elems = 1024, .file_elems = 60648192,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 40: [768, 2304], 3.38 MiB */
-        .name = "transformer.h.3.attn.c_attn.weight",
-        .segment = SEG_LAYERS_3, .offset_elems = 2048, .file_elems = 60648960,
-        .elems = 1769472, .n_dims = 2, .dim = { 768, 2304 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 41: [2304], 4.50 KiB */
-        .name = "transformer.h.3.attn.c_attn.bias",
-        .segment = SEG_LAYERS_3, .offset_elems = 1771520, .file_elems = 62418432,
-        .elems = 2304, .n_dims = 1, .dim = { 2304 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 42: [768, 768], 1.12 MiB */
-        .name = "transformer.h.3.attn.c_proj.weight",
-        .segment = SEG_LAYERS_3, .offset_elems = 1774592, .file_elems = 62420736,
-        .elems = 589824, .n_dims = 2, .dim = { 768, 768 },
-        .init = RT_INIT_NORMAL, .init_std = 0.004082482904638631, .weight_decay = 0.1,
-    },
-    { /* 43: [768], 1.50 KiB */
-        .name = "transformer.h.3.attn.c_proj.bias",
-        .segment = SEG_LAYERS_3, .offset_elems = 2364416, .file_elems = 63010560,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 44: [768], 1.50 KiB */
-        .name = "transformer.h.3.ln_2.weight",
-        .segment = SEG_LAYERS_3, .offset_elems = 2365440, .file_elems = 63011328,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 45: [768], 1.50 KiB */
-        .name = "transformer.h.3.ln_2.bias",
-        .segment = SEG_LAYERS_3, .offset_elems = 2366464, .file_elems = 63012096,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 46: [768, 3072], 4.50 MiB */
-        .name = "transformer.h.3.mlp.c_fc.weight",
-        .segment = SEG_LAYERS_3, .offset_elems = 2367488, .file_elems = 63012864,
-        .elems = 2359296, .n_dims = 2, .dim = { 768, 3072 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 47: [3072], 6.00 KiB */
-        .name = "transformer.h.3.mlp.c_fc.bias",
-        .segment = SEG_LAYERS_3, .offset_elems = 4726784, .file_elems = 65372160,
-        .elems = 3072, .n_dims = 1, .dim = { 3072 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 48: [3072, 768], 4.50 MiB */
-        .name = "transformer.h.3.mlp.c_proj.weight",
-        .segment = SEG_LAYERS_3, .offset_elems = 4729856, .file_elems = 65375232,
-        .elems = 2359296, .n_dims = 2, .dim = { 3072, 768 },
-        .init = RT_INIT_NORMAL, .init_std = 0.004082482904638631, .weight_decay = 0.1,
-    },
-    { /* 49: [768], 1.50 KiB */
-        .name = "transformer.h.3.mlp.c_proj.bias",
-        .segment = SEG_LAYERS_3, .offset_elems = 7089152, .file_elems = 67734528,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 50: [768], 1.50 KiB */
-        .name = "transformer.h.4.ln_1.weight",
-        .segment = SEG_LAYERS_4, .offset_elems = 0, .file_elems = 67735296,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 51: [768], 1.50 KiB */
-        .name = "transformer.h.4.ln_1.bias",
-        .segment = SEG_LAYERS_4, .offset_elems = 1024, .file_elems = 67736064,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 52: [768, 2304], 3.38 MiB */
-        .name = "transformer.h.4.attn.c_attn.weight",
-        .segment = SEG_LAYERS_4, .offset_elems = 2048, .file_elems = 67736832,
-        .elems = 1769472, .n_dims = 2, .dim = { 768, 2304 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 53: [2304], 4.50 KiB */
-        .name = "transformer.h.4.attn.c_attn.bias",
-        .segment = SEG_LAYERS_4, .offset_elems = 1771520, .file_elems = 69506304,
-        .elems = 2304, .n_dims = 1, .dim = { 2304 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 54: [768, 768], 1.12 MiB */
-        .name = "transformer.h.4.attn.c_proj.weight",
-        .segment = SEG_LAYERS_4, .offset_elems = 1774592, .file_elems = 69508608,
-        .elems = 589824, .n_dims = 2, .dim = { 768, 768 },
-        .init = RT_INIT_NORMAL, .init_std = 0.004082482904638631, .weight_decay = 0.1,
-    },
-    { /* 55: [768], 1.50 KiB */
-        .name = "transformer.h.4.attn.c_proj.bias",
-        .segment = SEG_LAYERS_4, .offset_elems = 2364416, .file_elems = 70098432,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 56: [768], 1.50 KiB */
-        .name = "transformer.h.4.ln_2.weight",
-        .segment = SEG_LAYERS_4, .offset_elems = 2365440, .file_elems = 70099200,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 57: [768], 1.50 KiB */
-        .name = "transformer.h.4.ln_2.bias",
-        .segment = SEG_LAYERS_4, .offset_elems = 2366464, .file_elems = 70099968,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 58: [768, 3072], 4.50 MiB */
-        .name = "transformer.h.4.mlp.c_fc.weight",
-        .segment = SEG_LAYERS_4, .offset_elems = 2367488, .file_elems = 70100736,
-        .elems = 2359296, .n_dims = 2, .dim = { 768, 3072 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 59: [3072], 6.00 KiB */
-        .name = "transformer.h.4.mlp.c_fc.bias",
-        .segment = SEG_LAYERS_4, .offset_elems = 4726784, .file_elems = 72460032,
-        .elems = 3072, .n_dims = 1, .dim = { 3072 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 60: [3072, 768], 4.50 MiB */
-        .name = "transformer.h.4.mlp.c_proj.weight",
-        .segment = SEG_LAYERS_4, .offset_elems = 4729856, .file_elems = 72463104,
-        .elems = 2359296, .n_dims = 2, .dim = { 3072, 768 },
-        .init = RT_INIT_NORMAL, .init_std = 0.004082482904638631, .weight_decay = 0.1,
-    },
-    { /* 61: [768], 1.50 KiB */
-        .name = "transformer.h.4.mlp.c_proj.bias",
-        .segment = SEG_LAYERS_4, .offset_elems = 7089152, .file_elems = 74822400,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 62: [768], 1.50 KiB */
-        .name = "transformer.h.5.ln_1.weight",
-        .segment = SEG_LAYERS_5, .offset_elems = 0, .file_elems = 74823168,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 63: [768], 1.50 KiB */
-        .name = "transformer.h.5.ln_1.bias",
-        .segment = SEG_LAYERS_5, .offset_elems = 1024, .file_elems = 74823936,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 64: [768, 2304], 3.38 MiB */
-        .name = "transformer.h.5.attn.c_attn.weight",
-        .segment = SEG_LAYERS_5, .offset_elems = 2048, .file_elems = 74824704,
-        .elems = 1769472, .n_dims = 2, .dim = { 768, 2304 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 65: [2304], 4.50 KiB */
-        .name = "transformer.h.5.attn.c_attn.bias",
-        .segment = SEG_LAYERS_5, .offset_elems = 1771520, .file_elems = 76594176,
-        .elems = 2304, .n_dims = 1, .dim = { 2304 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 66: [768, 768], 1.12 MiB */
-        .name = "transformer.h.5.attn.c_proj.weight",
-        .segment = SEG_LAYERS_5, .offset_elems = 1774592, .file_elems = 76596480,
-        .elems = 589824, .n_dims = 2, .dim = { 768, 768 },
-        .init = RT_INIT_NORMAL, .init_std = 0.004082482904638631, .weight_decay = 0.1,
-    },
-    { /* 67: [768], 1.50 KiB */
-        .name = "transformer.h.5.attn.c_proj.bias",
-        .segment = SEG_LAYERS_5, .offset_elems = 2364416, .file_elems = 77186304,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 68: [768], 1.50 KiB */
-        .name = "transformer.h.5.ln_2.weight",
-        .segment = SEG_LAYERS_5, .offset_elems = 2365440, .file_elems = 77187072,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 69: [768], 1.50 KiB */
-        .name = "transformer.h.5.ln_2.bias",
-        .segment = SEG_LAYERS_5, .offset_elems = 2366464, .file_elems = 77187840,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 70: [768, 3072], 4.50 MiB */
-        .name = "transformer.h.5.mlp.c_fc.weight",
-        .segment = SEG_LAYERS_5, .offset_elems = 2367488, .file_elems = 77188608,
-        .elems = 2359296, .n_dims = 2, .dim = { 768, 3072 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 71: [3072], 6.00 KiB */
-        .name = "transformer.h.5.mlp.c_fc.bias",
-        .segment = SEG_LAYERS_5, .offset_elems = 4726784, .file_elems = 79547904,
-        .elems = 3072, .n_dims = 1, .dim = { 3072 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 72: [3072, 768], 4.50 MiB */
-        .name = "transformer.h.5.mlp.c_proj.weight",
-        .segment = SEG_LAYERS_5, .offset_elems = 4729856, .file_elems = 79550976,
-        .elems = 2359296, .n_dims = 2, .dim = { 3072, 768 },
-        .init = RT_INIT_NORMAL, .init_std = 0.004082482904638631, .weight_decay = 0.1,
-    },
-    { /* 73: [768], 1.50 KiB */
-        .name = "transformer.h.5.mlp.c_proj.bias",
-        .segment = SEG_LAYERS_5, .offset_elems = 7089152, .file_elems = 81910272,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 74: [768], 1.50 KiB */
-        .name = "transformer.h.6.ln_1.weight",
-        .segment = SEG_LAYERS_6, .offset_elems = 0, .file_elems = 81911040,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 75: [768], 1.50 KiB */
-        .name = "transformer.h.6.ln_1.bias",
-        .segment = SEG_LAYERS_6, .offset_elems = 1024, .file_elems = 81911808,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 76: [768, 2304], 3.38 MiB */
-        .name = "transformer.h.6.attn.c_attn.weight",
-        .segment = SEG_LAYERS_6, .offset_elems = 2048, .file_elems = 81912576,
-        .elems = 1769472, .n_dims = 2, .dim = { 768, 2304 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 77: [2304], 4.50 KiB */
-        .name = "transformer.h.6.attn.c_attn.bias",
-        .segment = SEG_LAYERS_6, .offset_elems = 1771520, .file_elems = 83682048,
-        .elems = 2304, .n_dims = 1, .dim = { 2304 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 78: [768, 768], 1.12 MiB */
-        .name = "transformer.h.6.attn.c_proj.weight",
-        .segment = SEG_LAYERS_6, .offset_elems = 1774592, .file_elems = 83684352,
-        .elems = 589824, .n_dims = 2, .dim = { 768, 768 },
-        .init = RT_INIT_NORMAL, .init_std = 0.004082482904638631, .weight_decay = 0.1,
-    },
-    { /* 79: [768], 1.50 KiB */
-        .name = "transformer.h.6.attn.c_proj.bias",
-        .segment = SEG_LAYERS_6, .offset_elems = 2364416, .file_elems = 84274176,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 80: [768], 1.50 KiB */
-        .name = "transformer.h.6.ln_2.weight",
-        .segment = SEG_LAYERS_6, .offset_elems = 2365440, .file_elems = 84274944,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 81: [768], 1.50 KiB */
-        .name = "transformer.h.6.ln_2.bias",
-        .segment = SEG_LAYERS_6, .offset_elems = 2366464, .file_elems = 84275712,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 82: [768, 3072], 4.50 MiB */
-        .name = "transformer.h.6.mlp.c_fc.weight",
-        .segment = SEG_LAYERS_6, .offset_elems = 2367488, .file_elems = 84276480,
-        .elems = 2359296, .n_dims = 2, .dim = { 768, 3072 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 83: [3072], 6.00 KiB */
-        .name = "transformer.h.6.mlp.c_fc.bias",
-        .segment = SEG_LAYERS_6, .offset_elems = 4726784, .file_elems = 86635776,
-        .elems = 3072, .n_dims = 1, .dim = { 3072 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 84: [3072, 768], 4.50 MiB */
-        .name = "transformer.h.6.mlp.c_proj.weight",
-        .segment = SEG_LAYERS_6, .offset_elems = 4729856, .file_elems = 86638848,
-        .elems = 2359296, .n_dims = 2, .dim = { 3072, 768 },
-        .init = RT_INIT_NORMAL, .init_std = 0.004082482904638631, .weight_decay = 0.1,
-    },
-    { /* 85: [768], 1.50 KiB */
-        .name = "transformer.h.6.mlp.c_proj.bias",
-        .segment = SEG_LAYERS_6, .offset_elems = 7089152, .file_elems = 88998144,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 86: [768], 1.50 KiB */
-        .name = "transformer.h.7.ln_1.weight",
-        .segment = SEG_LAYERS_7, .offset_elems = 0, .file_elems = 88998912,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 87: [768], 1.50 KiB */
-        .name = "transformer.h.7.ln_1.bias",
-        .segment = SEG_LAYERS_7, .offset_elems = 1024, .file_elems = 88999680,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 88: [768, 2304], 3.38 MiB */
-        .name = "transformer.h.7.attn.c_attn.weight",
-        .segment = SEG_LAYERS_7, .offset_elems = 2048, .file_elems = 89000448,
-        .elems = 1769472, .n_dims = 2, .dim = { 768, 2304 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 89: [2304], 4.50 KiB */
-        .name = "transformer.h.7.attn.c_attn.bias",
-        .segment = SEG_LAYERS_7, .offset_elems = 1771520, .file_elems = 90769920,
-        .elems = 2304, .n_dims = 1, .dim = { 2304 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 90: [768, 768], 1.12 MiB */
-        .name = "transformer.h.7.attn.c_proj.weight",
-        .segment = SEG_LAYERS_7, .offset_elems = 1774592, .file_elems = 90772224,
-        .elems = 589824, .n_dims = 2, .dim = { 768, 768 },
-        .init = RT_INIT_NORMAL, .init_std = 0.004082482904638631, .weight_decay = 0.1,
-    },
-    { /* 91: [768], 1.50 KiB */
-        .name = "transformer.h.7.attn.c_proj.bias",
-        .segment = SEG_LAYERS_7, .offset_elems = 2364416, .file_elems = 91362048,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 92: [768], 1.50 KiB */
-        .name = "transformer.h.7.ln_2.weight",
-        .segment = SEG_LAYERS_7, .offset_elems = 2365440, .file_elems = 91362816,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 93: [768], 1.50 KiB */
-        .name = "transformer.h.7.ln_2.bias",
-        .segment = SEG_LAYERS_7, .offset_elems = 2366464, .file_elems = 91363584,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 94: [768, 3072], 4.50 MiB */
-        .name = "transformer.h.7.mlp.c_fc.weight",
-        .segment = SEG_LAYERS_7, .offset_elems = 2367488, .file_elems = 91364352,
-        .elems = 2359296, .n_dims = 2, .dim = { 768, 3072 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 95: [3072], 6.00 KiB */
-        .name = "transformer.h.7.mlp.c_fc.bias",
-        .segment = SEG_LAYERS_7, .offset_elems = 4726784, .file_elems = 93723648,
-        .elems = 3072, .n_dims = 1, .dim = { 3072 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 96: [3072, 768], 4.50 MiB */
-        .name = "transformer.h.7.mlp.c_proj.weight",
-        .segment = SEG_LAYERS_7, .offset_elems = 4729856, .file_elems = 93726720,
-        .elems = 2359296, .n_dims = 2, .dim = { 3072, 768 },
-        .init = RT_INIT_NORMAL, .init_std = 0.004082482904638631, .weight_decay = 0.1,
-    },
-    { /* 97: [768], 1.50 KiB */
-        .name = "transformer.h.7.mlp.c_proj.bias",
-        .segment = SEG_LAYERS_7, .offset_elems = 7089152, .file_elems = 96086016,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 98: [768], 1.50 KiB */
-        .name = "transformer.h.8.ln_1.weight",
-        .segment = SEG_LAYERS_8, .offset_elems = 0, .file_elems = 96086784,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 99: [768], 1.50 KiB */
-        .name = "transformer.h.8.ln_1.bias",
-        .segment = SEG_LAYERS_8, .offset_elems = 1024, .file_elems = 96087552,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 100: [768, 2304], 3.38 MiB */
-        .name = "transformer.h.8.attn.c_attn.weight",
-        .segment = SEG_LAYERS_8, .offset_elems = 2048, .file_elems = 96088320,
-        .elems = 1769472, .n_dims = 2, .dim = { 768, 2304 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 101: [2304], 4.50 KiB */
-        .name = "transformer.h.8.attn.c_attn.bias",
-        .segment = SEG_LAYERS_8, .offset_elems = 1771520, .file_elems = 97857792,
-        .elems = 2304, .n_dims = 1, .dim = { 2304 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 102: [768, 768], 1.12 MiB */
-        .name = "transformer.h.8.attn.c_proj.weight",
-        .segment = SEG_LAYERS_8, .offset_elems = 1774592, .file_elems = 97860096,
-        .elems = 589824, .n_dims = 2, .dim = { 768, 768 },
-        .init = RT_INIT_NORMAL, .init_std = 0.004082482904638631, .weight_decay = 0.1,
-    },
-    { /* 103: [768], 1.50 KiB */
-        .name = "transformer.h.8.attn.c_proj.bias",
-        .segment = SEG_LAYERS_8, .offset_elems = 2364416, .file_elems = 98449920,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 104: [768], 1.50 KiB */
-        .name = "transformer.h.8.ln_2.weight",
-        .segment = SEG_LAYERS_8, .offset_elems = 2365440, .file_elems = 98450688,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 105: [768], 1.50 KiB */
-        .name = "transformer.h.8.ln_2.bias",
-        .segment = SEG_LAYERS_8, .offset_elems = 2366464, .file_elems = 98451456,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 106: [768, 3072], 4.50 MiB */
-        .name = "transformer.h.8.mlp.c_fc.weight",
-        .segment = SEG_LAYERS_8, .offset_elems = 2367488, .file_elems = 98452224,
-        .elems = 2359296, .n_dims = 2, .dim = { 768, 3072 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 107: [3072], 6.00 KiB */
-        .name = "transformer.h.8.mlp.c_fc.bias",
-        .segment = SEG_LAYERS_8, .offset_elems = 4726784, .file_elems = 100811520,
-        .elems = 3072, .n_dims = 1, .dim = { 3072 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 108: [3072, 768], 4.50 MiB */
-        .name = "transformer.h.8.mlp.c_proj.weight",
-        .segment = SEG_LAYERS_8, .offset_elems = 4729856, .file_elems = 100814592,
-        .elems = 2359296, .n_dims = 2, .dim = { 3072, 768 },
-        .init = RT_INIT_NORMAL, .init_std = 0.004082482904638631, .weight_decay = 0.1,
-    },
-    { /* 109: [768], 1.50 KiB */
-        .name = "transformer.h.8.mlp.c_proj.bias",
-        .segment = SEG_LAYERS_8, .offset_elems = 7089152, .file_elems = 103173888,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 110: [768], 1.50 KiB */
-        .name = "transformer.h.9.ln_1.weight",
-        .segment = SEG_LAYERS_9, .offset_elems = 0, .file_elems = 103174656,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 111: [768], 1.50 KiB */
-        .name = "transformer.h.9.ln_1.bias",
-        .segment = SEG_LAYERS_9, .offset_elems = 1024, .file_elems = 103175424,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 112: [768, 2304], 3.38 MiB */
-        .name = "transformer.h.9.attn.c_attn.weight",
-        .segment = SEG_LAYERS_9, .offset_elems = 2048, .file_elems = 103176192,
-        .elems = 1769472, .n_dims = 2, .dim = { 768, 2304 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 113: [2304], 4.50 KiB */
-        .name = "transformer.h.9.attn.c_attn.bias",
-        .segment = SEG_LAYERS_9, .offset_elems = 1771520, .file_elems = 104945664,
-        .elems = 2304, .n_dims = 1, .dim = { 2304 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 114: [768, 768], 1.12 MiB */
-        .name = "transformer.h.9.attn.c_proj.weight",
-        .segment = SEG_LAYERS_9, .offset_elems = 1774592, .file_elems = 104947968,
-        .elems = 589824, .n_dims = 2, .dim = { 768, 768 },
-        .init = RT_INIT_NORMAL, .init_std = 0.004082482904638631, .weight_decay = 0.1,
-    },
-    { /* 115: [768], 1.50 KiB */
-        .name = "transformer.h.9.attn.c_proj.bias",
-        .segment = SEG_LAYERS_9, .offset_elems = 2364416, .file_elems = 105537792,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 116: [768], 1.50 KiB */
-        .name = "transformer.h.9.ln_2.weight",
-        .segment = SEG_LAYERS_9, .offset_elems = 2365440, .file_elems = 105538560,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 117: [768], 1.50 KiB */
-        .name = "transformer.h.9.ln_2.bias",
-        .segment = SEG_LAYERS_9, .offset_elems = 2366464, .file_elems = 105539328,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 118: [768, 3072], 4.50 MiB */
-        .name = "transformer.h.9.mlp.c_fc.weight",
-        .segment = SEG_LAYERS_9, .offset_elems = 2367488, .file_elems = 105540096,
-        .elems = 2359296, .n_dims = 2, .dim = { 768, 3072 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 119: [3072], 6.00 KiB */
-        .name = "transformer.h.9.mlp.c_fc.bias",
-        .segment = SEG_LAYERS_9, .offset_elems = 4726784, .file_elems = 107899392,
-        .elems = 3072, .n_dims = 1, .dim = { 3072 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 120: [3072, 768], 4.50 MiB */
-        .name = "transformer.h.9.mlp.c_proj.weight",
-        .segment = SEG_LAYERS_9, .offset_elems = 4729856, .file_elems = 107902464,
-        .elems = 2359296, .n_dims = 2, .dim = { 3072, 768 },
-        .init = RT_INIT_NORMAL, .init_std = 0.004082482904638631, .weight_decay = 0.1,
-    },
-    { /* 121: [768], 1.50 KiB */
-        .name = "transformer.h.9.mlp.c_proj.bias",
-        .segment = SEG_LAYERS_9, .offset_elems = 7089152, .file_elems = 110261760,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 122: [768], 1.50 KiB */
-        .name = "transformer.h.10.ln_1.weight",
-        .segment = SEG_LAYERS_10, .offset_elems = 0, .file_elems = 110262528,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 123: [768], 1.50 KiB */
-        .name = "transformer.h.10.ln_1.bias",
-        .segment = SEG_LAYERS_10, .offset_elems = 1024, .file_elems = 110263296,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 124: [768, 2304], 3.38 MiB */
-        .name = "transformer.h.10.attn.c_attn.weight",
-        .segment = SEG_LAYERS_10, .offset_elems = 2048, .file_elems = 110264064,
-        .elems = 1769472, .n_dims = 2, .dim = { 768, 2304 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 125: [2304], 4.50 KiB */
-        .name = "transformer.h.10.attn.c_attn.bias",
-        .segment = SEG_LAYERS_10, .offset_elems = 1771520, .file_elems = 112033536,
-        .elems = 2304, .n_dims = 1, .dim = { 2304 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 126: [768, 768], 1.12 MiB */
-        .name = "transformer.h.10.attn.c_proj.weight",
-        .segment = SEG_LAYERS_10, .offset_elems = 1774592, .file_elems = 112035840,
-        .elems = 589824, .n_dims = 2, .dim = { 768, 768 },
-        .init = RT_INIT_NORMAL, .init_std = 0.004082482904638631, .weight_decay = 0.1,
-    },
-    { /* 127: [768], 1.50 KiB */
-        .name = "transformer.h.10.attn.c_proj.bias",
-        .segment = SEG_LAYERS_10, .offset_elems = 2364416, .file_elems = 112625664,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 128: [768], 1.50 KiB */
-        .name = "transformer.h.10.ln_2.weight",
-        .segment = SEG_LAYERS_10, .offset_elems = 2365440, .file_elems = 112626432,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 129: [768], 1.50 KiB */
-        .name = "transformer.h.10.ln_2.bias",
-        .segment = SEG_LAYERS_10, .offset_elems = 2366464, .file_elems = 112627200,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 130: [768, 3072], 4.50 MiB */
-        .name = "transformer.h.10.mlp.c_fc.weight",
-        .segment = SEG_LAYERS_10, .offset_elems = 2367488, .file_elems = 112627968,
-        .elems = 2359296, .n_dims = 2, .dim = { 768, 3072 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 131: [3072], 6.00 KiB */
-        .name = "transformer.h.10.mlp.c_fc.bias",
-        .segment = SEG_LAYERS_10, .offset_elems = 4726784, .file_elems = 114987264,
-        .elems = 3072, .n_dims = 1, .dim = { 3072 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 132: [3072, 768], 4.50 MiB */
-        .name = "transformer.h.10.mlp.c_proj.weight",
-        .segment = SEG_LAYERS_10, .offset_elems = 4729856, .file_elems = 114990336,
-        .elems = 2359296, .n_dims = 2, .dim = { 3072, 768 },
-        .init = RT_INIT_NORMAL, .init_std = 0.004082482904638631, .weight_decay = 0.1,
-    },
-    { /* 133: [768], 1.50 KiB */
-        .name = "transformer.h.10.mlp.c_proj.bias",
-        .segment = SEG_LAYERS_10, .offset_elems = 7089152, .file_elems = 117349632,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 134: [768], 1.50 KiB */
-        .name = "transformer.h.11.ln_1.weight",
-        .segment = SEG_LAYERS_11, .offset_elems = 0, .file_elems = 117350400,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 135: [768], 1.50 KiB */
-        .name = "transformer.h.11.ln_1.bias",
-        .segment = SEG_LAYERS_11, .offset_elems = 1024, .file_elems = 117351168,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 136: [768, 2304], 3.38 MiB */
-        .name = "transformer.h.11.attn.c_attn.weight",
-        .segment = SEG_LAYERS_11, .offset_elems = 2048, .file_elems = 117351936,
-        .elems = 1769472, .n_dims = 2, .dim = { 768, 2304 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 137: [2304], 4.50 KiB */
-        .name = "transformer.h.11.attn.c_attn.bias",
-        .segment = SEG_LAYERS_11, .offset_elems = 1771520, .file_elems = 119121408,
-        .elems = 2304, .n_dims = 1, .dim = { 2304 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 138: [768, 768], 1.12 MiB */
-        .name = "transformer.h.11.attn.c_proj.weight",
-        .segment = SEG_LAYERS_11, .offset_elems = 1774592, .file_elems = 119123712,
-        .elems = 589824, .n_dims = 2, .dim = { 768, 768 },
-        .init = RT_INIT_NORMAL, .init_std = 0.004082482904638631, .weight_decay = 0.1,
-    },
-    { /* 139: [768], 1.50 KiB */
-        .name = "transformer.h.11.attn.c_proj.bias",
-        .segment = SEG_LAYERS_11, .offset_elems = 2364416, .file_elems = 119713536,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 140: [768], 1.50 KiB */
-        .name = "transformer.h.11.ln_2.weight",
-        .segment = SEG_LAYERS_11, .offset_elems = 2365440, .file_elems = 119714304,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 141: [768], 1.50 KiB */
-        .name = "transformer.h.11.ln_2.bias",
-        .segment = SEG_LAYERS_11, .offset_elems = 2366464, .file_elems = 119715072,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 142: [768, 3072], 4.50 MiB */
-        .name = "transformer.h.11.mlp.c_fc.weight",
-        .segment = SEG_LAYERS_11, .offset_elems = 2367488, .file_elems = 119715840,
-        .elems = 2359296, .n_dims = 2, .dim = { 768, 3072 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 143: [3072], 6.00 KiB */
-        .name = "transformer.h.11.mlp.c_fc.bias",
-        .segment = SEG_LAYERS_11, .offset_elems = 4726784, .file_elems = 122075136,
-        .elems = 3072, .n_dims = 1, .dim = { 3072 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 144: [3072, 768], 4.50 MiB */
-        .name = "transformer.h.11.mlp.c_proj.weight",
-        .segment = SEG_LAYERS_11, .offset_elems = 4729856, .file_elems = 122078208,
-        .elems = 2359296, .n_dims = 2, .dim = { 3072, 768 },
-        .init = RT_INIT_NORMAL, .init_std = 0.004082482904638631, .weight_decay = 0.1,
-    },
-    { /* 145: [768], 1.50 KiB */
-        .name = "transformer.h.11.mlp.c_proj.bias",
-        .segment = SEG_LAYERS_11, .offset_elems = 7089152, .file_elems = 124437504,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
-    { /* 146: [768], 1.50 KiB */
-        .name = "transformer.ln_f.weight",
-        .segment = SEG_HEAD, .offset_elems = 0, .file_elems = 124438272,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 147: [768], 1.50 KiB */
-        .name = "transformer.ln_f.bias",
-        .segment = SEG_HEAD, .offset_elems = 1024, .file_elems = 124439040,
-        .elems = 768, .n_dims = 1, .dim = { 768 },
-        .init = RT_INIT_ZEROS, .weight_decay = 0.0,
-    },
+    PARAM("transformer.wte.weight",              SEG_EMBED,            0, SHAPE_2(50257, 768), 0,         0, NORMAL),   /*   0: 73.62 MiB, tied: 2 uses */
+    PARAM("transformer.wpe.weight",              SEG_EMBED,     38597632, SHAPE_2(1024, 768),  0,  38597376, NORMAL),   /*   1: 1.50 MiB */
+    PARAM("transformer.h.0.ln_1.weight",         SEG_LAYERS_0,         0, SHAPE_1(768),        0,  39383808, ONES),     /*   2: 1.50 KiB */
+    PARAM("transformer.h.0.ln_1.bias",           SEG_LAYERS_0,      1024, SHAPE_1(768),        0,  39384576, ZEROS),    /*   3: 1.50 KiB */
+    PARAM("transformer.h.0.attn.c_attn.weight",  SEG_LAYERS_0,      2048, SHAPE_2(768, 2304),  0,  39385344, NORMAL),   /*   4: 3.38 MiB */
+    PARAM("transformer.h.0.attn.c_attn.bias",    SEG_LAYERS_0,   1771520, SHAPE_1(2304),       0,  41154816, ZEROS),    /*   5: 4.50 KiB */
+    PARAM("transformer.h.0.attn.c_proj.weight",  SEG_LAYERS_0,   1774592, SHAPE_2(768, 768),   0,  41157120, NORMAL_2), /*   6: 1.12 MiB */
+    PARAM("transformer.h.0.attn.c_proj.bias",    SEG_LAYERS_0,   2364416, SHAPE_1(768),        0,  41746944, ZEROS),    /*   7: 1.50 KiB */
+    PARAM("transformer.h.0.ln_2.weight",         SEG_LAYERS_0,   2365440, SHAPE_1(768),        0,  41747712, ONES),     /*   8: 1.50 KiB */
+    PARAM("transformer.h.0.ln_2.bias",           SEG_LAYERS_0,   2366464, SHAPE_1(768),        0,  41748480, ZEROS),    /*   9: 1.50 KiB */
+    PARAM("transformer.h.0.mlp.c_fc.weight",     SEG_LAYERS_0,   2367488, SHAPE_2(768, 3072),  0,  41749248, NORMAL),   /*  10: 4.50 MiB */
+    PARAM("transformer.h.0.mlp.c_fc.bias",       SEG_LAYERS_0,   4726784, SHAPE_1(3072),       0,  44108544, ZEROS),    /*  11: 6.00 KiB */
+    PARAM("transformer.h.0.mlp.c_proj.weight",   SEG_LAYERS_0,   4729856, SHAPE_2(3072, 768),  0,  44111616, NORMAL_2), /*  12: 4.50 MiB */
+    PARAM("transformer.h.0.mlp.c_proj.bias",     SEG_LAYERS_0,   7089152, SHAPE_1(768),        0,  46470912, ZEROS),    /*  13: 1.50 KiB */
+    PARAM("transformer.h.1.ln_1.weight",         SEG_LAYERS_1,         0, SHAPE_1(768),        0,  46471680, ONES),     /*  14: 1.50 KiB */
+    PARAM("transformer.h.1.ln_1.bias",           SEG_LAYERS_1,      1024, SHAPE_1(768),        0,  46472448, ZEROS),    /*  15: 1.50 KiB */
+    PARAM("transformer.h.1.attn.c_attn.weight",  SEG_LAYERS_1,      2048, SHAPE_2(768, 2304),  0,  46473216, NORMAL),   /*  16: 3.38 MiB */
+    PARAM("transformer.h.1.attn.c_attn.bias",    SEG_LAYERS_1,   1771520, SHAPE_1(2304),       0,  48242688, ZEROS),    /*  17: 4.50 KiB */
+    PARAM("transformer.h.1.attn.c_proj.weight",  SEG_LAYERS_1,   1774592, SHAPE_2(768, 768),   0,  48244992, NORMAL_2), /*  18: 1.12 MiB */
+    PARAM("transformer.h.1.attn.c_proj.bias",    SEG_LAYERS_1,   2364416, SHAPE_1(768),        0,  48834816, ZEROS),    /*  19: 1.50 KiB */
+    PARAM("transformer.h.1.ln_2.weight",         SEG_LAYERS_1,   2365440, SHAPE_1(768),        0,  48835584, ONES),     /*  20: 1.50 KiB */
+    PARAM("transformer.h.1.ln_2.bias",           SEG_LAYERS_1,   2366464, SHAPE_1(768),        0,  48836352, ZEROS),    /*  21: 1.50 KiB */
+    PARAM("transformer.h.1.mlp.c_fc.weight",     SEG_LAYERS_1,   2367488, SHAPE_2(768, 3072),  0,  48837120, NORMAL),   /*  22: 4.50 MiB */
+    PARAM("transformer.h.1.mlp.c_fc.bias",       SEG_LAYERS_1,   4726784, SHAPE_1(3072),       0,  51196416, ZEROS),    /*  23: 6.00 KiB */
+    PARAM("transformer.h.1.mlp.c_proj.weight",   SEG_LAYERS_1,   4729856, SHAPE_2(3072, 768),  0,  51199488, NORMAL_2), /*  24: 4.50 MiB */
+    PARAM("transformer.h.1.mlp.c_proj.bias",     SEG_LAYERS_1,   7089152, SHAPE_1(768),        0,  53558784, ZEROS),    /*  25: 1.50 KiB */
+    PARAM("transformer.h.2.ln_1.weight",         SEG_LAYERS_2,         0, SHAPE_1(768),        0,  53559552, ONES),     /*  26: 1.50 KiB */
+    PARAM("transformer.h.2.ln_1.bias",           SEG_LAYERS_2,      1024, SHAPE_1(768),        0,  53560320, ZEROS),    /*  27: 1.50 KiB */
+    PARAM("transformer.h.2.attn.c_attn.weight",  SEG_LAYERS_2,      2048, SHAPE_2(768, 2304),  0,  53561088, NORMAL),   /*  28: 3.38 MiB */
+    PARAM("transformer.h.2.attn.c_attn.bias",    SEG_LAYERS_2,   1771520, SHAPE_1(2304),       0,  55330560, ZEROS),    /*  29: 4.50 KiB */
+    PARAM("transformer.h.2.attn.c_proj.weight",  SEG_LAYERS_2,   1774592, SHAPE_2(768, 768),   0,  55332864, NORMAL_2), /*  30: 1.12 MiB */
+    PARAM("transformer.h.2.attn.c_proj.bias",    SEG_LAYERS_2,   2364416, SHAPE_1(768),        0,  55922688, ZEROS),    /*  31: 1.50 KiB */
+    PARAM("transformer.h.2.ln_2.weight",         SEG_LAYERS_2,   2365440, SHAPE_1(768),        0,  55923456, ONES),     /*  32: 1.50 KiB */
+    PARAM("transformer.h.2.ln_2.bias",           SEG_LAYERS_2,   2366464, SHAPE_1(768),        0,  55924224, ZEROS),    /*  33: 1.50 KiB */
+    PARAM("transformer.h.2.mlp.c_fc.weight",     SEG_LAYERS_2,   2367488, SHAPE_2(768, 3072),  0,  55924992, NORMAL),   /*  34: 4.50 MiB */
+    PARAM("transformer.h.2.mlp.c_fc.bias",       SEG_LAYERS_2,   4726784, SHAPE_1(3072),       0,  58284288, ZEROS),    /*  35: 6.00 KiB */
+    PARAM("transformer.h.2.mlp.c_proj.weight",   SEG_LAYERS_2,   4729856, SHAPE_2(3072, 768),  0,  58287360, NORMAL_2), /*  36: 4.50 MiB */
+    PARAM("transformer.h.2.mlp.c_proj.bias",     SEG_LAYERS_2,   7089152, SHAPE_1(768),        0,  60646656, ZEROS),    /*  37: 1.50 KiB */
+    PARAM("transformer.h.3.ln_1.weight",         SEG_LAYERS_3,         0, SHAPE_1(768),        0,  60647424, ONES),     /*  38: 1.50 KiB */
+    PARAM("transformer.h.3.ln_1.bias",           SEG_LAYERS_3,      1024, SHAPE_1(768),        0,  60648192, ZEROS),    /*  39: 1.50 KiB */
+    PARAM("transformer.h.3.attn.c_attn.weight",  SEG_LAYERS_3,      2048, SHAPE_2(768, 2304),  0,  60648960, NORMAL),   /*  40: 3.38 MiB */
+    PARAM("transformer.h.3.attn.c_attn.bias",    SEG_LAYERS_3,   1771520, SHAPE_1(2304),       0,  62418432, ZEROS),    /*  41: 4.50 KiB */
+    PARAM("transformer.h.3.attn.c_proj.weight",  SEG_LAYERS_3,   1774592, SHAPE_2(768, 768),   0,  62420736, NORMAL_2), /*  42: 1.12 MiB */
+    PARAM("transformer.h.3.attn.c_proj.bias",    SEG_LAYERS_3,   2364416, SHAPE_1(768),        0,  63010560, ZEROS),    /*  43: 1.50 KiB */
+    PARAM("transformer.h.3.ln_2.weight",         SEG_LAYERS_3,   2365440, SHAPE_1(768),        0,  63011328, ONES),     /*  44: 1.50 KiB */
+    PARAM("transformer.h.3.ln_2.bias",           SEG_LAYERS_3,   2366464, SHAPE_1(768),        0,  63012096, ZEROS),    /*  45: 1.50 KiB */
+    PARAM("transformer.h.3.mlp.c_fc.weight",     SEG_LAYERS_3,   2367488, SHAPE_2(768, 3072),  0,  63012864, NORMAL),   /*  46: 4.50 MiB */
+    PARAM("transformer.h.3.mlp.c_fc.bias",       SEG_LAYERS_3,   4726784, SHAPE_1(3072),       0,  65372160, ZEROS),    /*  47: 6.00 KiB */
+    PARAM("transformer.h.3.mlp.c_proj.weight",   SEG_LAYERS_3,   4729856, SHAPE_2(3072, 768),  0,  65375232, NORMAL_2), /*  48: 4.50 MiB */
+    PARAM("transformer.h.3.mlp.c_proj.bias",     SEG_LAYERS_3,   7089152, SHAPE_1(768),        0,  67734528, ZEROS),    /*  49: 1.50 KiB */
+    PARAM("transformer.h.4.ln_1.weight",         SEG_LAYERS_4,         0, SHAPE_1(768),        0,  67735296, ONES),     /*  50: 1.50 KiB */
+    PARAM("transformer.h.4.ln_1.bias",           SEG_LAYERS_4,      1024, SHAPE_1(768),        0,  67736064, ZEROS),    /*  51: 1.50 KiB */
+    PARAM("transformer.h.4.attn.c_attn.weight",  SEG_LAYERS_4,      2048, SHAPE_2(768, 2304),  0,  67736832, NORMAL),   /*  52: 3.38 MiB */
+    PARAM("transformer.h.4.attn.c_attn.bias",    SEG_LAYERS_4,   1771520, SHAPE_1(2304),       0,  69506304, ZEROS),    /*  53: 4.50 KiB */
+    PARAM("transformer.h.4.attn.c_proj.weight",  SEG_LAYERS_4,   1774592, SHAPE_2(768, 768),   0,  69508608, NORMAL_2), /*  54: 1.12 MiB */
+    PARAM("transformer.h.4.attn.c_proj.bias",    SEG_LAYERS_4,   2364416, SHAPE_1(768),        0,  70098432, ZEROS),    /*  55: 1.50 KiB */
+    PARAM("transformer.h.4.ln_2.weight",         SEG_LAYERS_4,   2365440, SHAPE_1(768),        0,  70099200, ONES),     /*  56: 1.50 KiB */
+    PARAM("transformer.h.4.ln_2.bias",           SEG_LAYERS_4,   2366464, SHAPE_1(768),        0,  70099968, ZEROS),    /*  57: 1.50 KiB */
+    PARAM("transformer.h.4.mlp.c_fc.weight",     SEG_LAYERS_4,   2367488, SHAPE_2(768, 3072),  0,  70100736, NORMAL),   /*  58: 4.50 MiB */
+    PARAM("transformer.h.4.mlp.c_fc.bias",       SEG_LAYERS_4,   4726784, SHAPE_1(3072),       0,  72460032, ZEROS),    /*  59: 6.00 KiB */
+    PARAM("transformer.h.4.mlp.c_proj.weight",   SEG_LAYERS_4,   4729856, SHAPE_2(3072, 768),  0,  72463104, NORMAL_2), /*  60: 4.50 MiB */
+    PARAM("transformer.h.4.mlp.c_proj.bias",     SEG_LAYERS_4,   7089152, SHAPE_1(768),        0,  74822400, ZEROS),    /*  61: 1.50 KiB */
+    PARAM("transformer.h.5.ln_1.weight",         SEG_LAYERS_5,         0, SHAPE_1(768),        0,  74823168, ONES),     /*  62: 1.50 KiB */
+    PARAM("transformer.h.5.ln_1.bias",           SEG_LAYERS_5,      1024, SHAPE_1(768),        0,  74823936, ZEROS),    /*  63: 1.50 KiB */
+    PARAM("transformer.h.5.attn.c_attn.weight",  SEG_LAYERS_5,      2048, SHAPE_2(768, 2304),  0,  74824704, NORMAL),   /*  64: 3.38 MiB */
+    PARAM("transformer.h.5.attn.c_attn.bias",    SEG_LAYERS_5,   1771520, SHAPE_1(2304),       0,  76594176, ZEROS),    /*  65: 4.50 KiB */
+    PARAM("transformer.h.5.attn.c_proj.weight",  SEG_LAYERS_5,   1774592, SHAPE_2(768, 768),   0,  76596480, NORMAL_2), /*  66: 1.12 MiB */
+    PARAM("transformer.h.5.attn.c_proj.bias",    SEG_LAYERS_5,   2364416, SHAPE_1(768),        0,  77186304, ZEROS),    /*  67: 1.50 KiB */
+    PARAM("transformer.h.5.ln_2.weight",         SEG_LAYERS_5,   2365440, SHAPE_1(768),        0,  77187072, ONES),     /*  68: 1.50 KiB */
+    PARAM("transformer.h.5.ln_2.bias",           SEG_LAYERS_5,   2366464, SHAPE_1(768),        0,  77187840, ZEROS),    /*  69: 1.50 KiB */
+    PARAM("transformer.h.5.mlp.c_fc.weight",     SEG_LAYERS_5,   2367488, SHAPE_2(768, 3072),  0,  77188608, NORMAL),   /*  70: 4.50 MiB */
+    PARAM("transformer.h.5.mlp.c_fc.bias",       SEG_LAYERS_5,   4726784, SHAPE_1(3072),       0,  79547904, ZEROS),    /*  71: 6.00 KiB */
+    PARAM("transformer.h.5.mlp.c_proj.weight",   SEG_LAYERS_5,   4729856, SHAPE_2(3072, 768),  0,  79550976, NORMAL_2), /*  72: 4.50 MiB */
+    PARAM("transformer.h.5.mlp.c_proj.bias",     SEG_LAYERS_5,   7089152, SHAPE_1(768),        0,  81910272, ZEROS),    /*  73: 1.50 KiB */
+    PARAM("transformer.h.6.ln_1.weight",         SEG_LAYERS_6,         0, SHAPE_1(768),        0,  81911040, ONES),     /*  74: 1.50 KiB */
+    PARAM("transformer.h.6.ln_1.bias",           SEG_LAYERS_6,      1024, SHAPE_1(768),        0,  81911808, ZEROS),    /*  75: 1.50 KiB */
+    PARAM("transformer.h.6.attn.c_attn.weight",  SEG_LAYERS_6,      2048, SHAPE_2(768, 2304),  0,  81912576, NORMAL),   /*  76: 3.38 MiB */
+    PARAM("transformer.h.6.attn.c_attn.bias",    SEG_LAYERS_6,   1771520, SHAPE_1(2304),       0,  83682048, ZEROS),    /*  77: 4.50 KiB */
+    PARAM("transformer.h.6.attn.c_proj.weight",  SEG_LAYERS_6,   1774592, SHAPE_2(768, 768),   0,  83684352, NORMAL_2), /*  78: 1.12 MiB */
+    PARAM("transformer.h.6.attn.c_proj.bias",    SEG_LAYERS_6,   2364416, SHAPE_1(768),        0,  84274176, ZEROS),    /*  79: 1.50 KiB */
+    PARAM("transformer.h.6.ln_2.weight",         SEG_LAYERS_6,   2365440, SHAPE_1(768),        0,  84274944, ONES),     /*  80: 1.50 KiB */
+    PARAM("transformer.h.6.ln_2.bias",           SEG_LAYERS_6,   2366464, SHAPE_1(768),        0,  84275712, ZEROS),    /*  81: 1.50 KiB */
+    PARAM("transformer.h.6.mlp.c_fc.weight",     SEG_LAYERS_6,   2367488, SHAPE_2(768, 3072),  0,  84276480, NORMAL),   /*  82: 4.50 MiB */
+    PARAM("transformer.h.6.mlp.c_fc.bias",       SEG_LAYERS_6,   4726784, SHAPE_1(3072),       0,  86635776, ZEROS),    /*  83: 6.00 KiB */
+    PARAM("transformer.h.6.mlp.c_proj.weight",   SEG_LAYERS_6,   4729856, SHAPE_2(3072, 768),  0,  86638848, NORMAL_2), /*  84: 4.50 MiB */
+    PARAM("transformer.h.6.mlp.c_proj.bias",     SEG_LAYERS_6,   7089152, SHAPE_1(768),        0,  88998144, ZEROS),    /*  85: 1.50 KiB */
+    PARAM("transformer.h.7.ln_1.weight",         SEG_LAYERS_7,         0, SHAPE_1(768),        0,  88998912, ONES),     /*  86: 1.50 KiB */
+    PARAM("transformer.h.7.ln_1.bias",           SEG_LAYERS_7,      1024, SHAPE_1(768),        0,  88999680, ZEROS),    /*  87: 1.50 KiB */
+    PARAM("transformer.h.7.attn.c_attn.weight",  SEG_LAYERS_7,      2048, SHAPE_2(768, 2304),  0,  89000448, NORMAL),   /*  88: 3.38 MiB */
+    PARAM("transformer.h.7.attn.c_attn.bias",    SEG_LAYERS_7,   1771520, SHAPE_1(2304),       0,  90769920, ZEROS),    /*  89: 4.50 KiB */
+    PARAM("transformer.h.7.attn.c_proj.weight",  SEG_LAYERS_7,   1774592, SHAPE_2(768, 768),   0,  90772224, NORMAL_2), /*  90: 1.12 MiB */
+    PARAM("transformer.h.7.attn.c_proj.bias",    SEG_LAYERS_7,   2364416, SHAPE_1(768),        0,  91362048, ZEROS),    /*  91: 1.50 KiB */
+    PARAM("transformer.h.7.ln_2.weight",         SEG_LAYERS_7,   2365440, SHAPE_1(768),        0,  91362816, ONES),     /*  92: 1.50 KiB */
+    PARAM("transformer.h.7.ln_2.bias",           SEG_LAYERS_7,   2366464, SHAPE_1(768),        0,  91363584, ZEROS),    /*  93: 1.50 KiB */
+    PARAM("transformer.h.7.mlp.c_fc.weight",     SEG_LAYERS_7,   2367488, SHAPE_2(768, 3072),  0,  91364352, NORMAL),   /*  94: 4.50 MiB */
+    PARAM("transformer.h.7.mlp.c_fc.bias",       SEG_LAYERS_7,   4726784, SHAPE_1(3072),       0,  93723648, ZEROS),    /*  95: 6.00 KiB */
+    PARAM("transformer.h.7.mlp.c_proj.weight",   SEG_LAYERS_7,   4729856, SHAPE_2(3072, 768),  0,  93726720, NORMAL_2), /*  96: 4.50 MiB */
+    PARAM("transformer.h.7.mlp.c_proj.bias",     SEG_LAYERS_7,   7089152, SHAPE_1(768),        0,  96086016, ZEROS),    /*  97: 1.50 KiB */
+    PARAM("transformer.h.8.ln_1.weight",         SEG_LAYERS_8,         0, SHAPE_1(768),        0,  96086784, ONES),     /*  98: 1.50 KiB */
+    PARAM("transformer.h.8.ln_1.bias",           SEG_LAYERS_8,      1024, SHAPE_1(768),        0,  96087552, ZEROS),    /*  99: 1.50 KiB */
+    PARAM("transformer.h.8.attn.c_attn.weight",  SEG_LAYERS_8,      2048, SHAPE_2(768, 2304),  0,  96088320, NORMAL),   /* 100: 3.38 MiB */
+    PARAM("transformer.h.8.attn.c_attn.bias",    SEG_LAYERS_8,   1771520, SHAPE_1(2304),       0,  97857792, ZEROS),    /* 101: 4.50 KiB */
+    PARAM("transformer.h.8.attn.c_proj.weight",  SEG_LAYERS_8,   1774592, SHAPE_2(768, 768),   0,  97860096, NORMAL_2), /* 102: 1.12 MiB */
+    PARAM("transformer.h.8.attn.c_proj.bias",    SEG_LAYERS_8,   2364416, SHAPE_1(768),        0,  98449920, ZEROS),    /* 103: 1.50 KiB */
+    PARAM("transformer.h.8.ln_2.weight",         SEG_LAYERS_8,   2365440, SHAPE_1(768),        0,  98450688, ONES),     /* 104: 1.50 KiB */
+    PARAM("transformer.h.8.ln_2.bias",           SEG_LAYERS_8,   2366464, SHAPE_1(768),        0,  98451456, ZEROS),    /* 105: 1.50 KiB */
+    PARAM("transformer.h.8.mlp.c_fc.weight",     SEG_LAYERS_8,   2367488, SHAPE_2(768, 3072),  0,  98452224, NORMAL),   /* 106: 4.50 MiB */
+    PARAM("transformer.h.8.mlp.c_fc.bias",       SEG_LAYERS_8,   4726784, SHAPE_1(3072),       0, 100811520, ZEROS),    /* 107: 6.00 KiB */
+    PARAM("transformer.h.8.mlp.c_proj.weight",   SEG_LAYERS_8,   4729856, SHAPE_2(3072, 768),  0, 100814592, NORMAL_2), /* 108: 4.50 MiB */
+    PARAM("transformer.h.8.mlp.c_proj.bias",     SEG_LAYERS_8,   7089152, SHAPE_1(768),        0, 103173888, ZEROS),    /* 109: 1.50 KiB */
+    PARAM("transformer.h.9.ln_1.weight",         SEG_LAYERS_9,         0, SHAPE_1(768),        0, 103174656, ONES),     /* 110: 1.50 KiB */
+    PARAM("transformer.h.9.ln_1.bias",           SEG_LAYERS_9,      1024, SHAPE_1(768),        0, 103175424, ZEROS),    /* 111: 1.50 KiB */
+    PARAM("transformer.h.9.attn.c_attn.weight",  SEG_LAYERS_9,      2048, SHAPE_2(768, 2304),  0, 103176192, NORMAL),   /* 112: 3.38 MiB */
+    PARAM("transformer.h.9.attn.c_attn.bias",    SEG_LAYERS_9,   1771520, SHAPE_1(2304),       0, 104945664, ZEROS),    /* 113: 4.50 KiB */
+    PARAM("transformer.h.9.attn.c_proj.weight",  SEG_LAYERS_9,   1774592, SHAPE_2(768, 768),   0, 104947968, NORMAL_2), /* 114: 1.12 MiB */
+    PARAM("transformer.h.9.attn.c_proj.bias",    SEG_LAYERS_9,   2364416, SHAPE_1(768),        0, 105537792, ZEROS),    /* 115: 1.50 KiB */
+    PARAM("transformer.h.9.ln_2.weight",         SEG_LAYERS_9,   2365440, SHAPE_1(768),        0, 105538560, ONES),     /* 116: 1.50 KiB */
+    PARAM("transformer.h.9.ln_2.bias",           SEG_LAYERS_9,   2366464, SHAPE_1(768),        0, 105539328, ZEROS),    /* 117: 1.50 KiB */
+    PARAM("transformer.h.9.mlp.c_fc.weight",     SEG_LAYERS_9,   2367488, SHAPE_2(768, 3072),  0, 105540096, NORMAL),   /* 118: 4.50 MiB */
+    PARAM("transformer.h.9.mlp.c_fc.bias",       SEG_LAYERS_9,   4726784, SHAPE_1(3072),       0, 107899392, ZEROS),    /* 119: 6.00 KiB */
+    PARAM("transformer.h.9.mlp.c_proj.weight",   SEG_LAYERS_9,   4729856, SHAPE_2(3072, 768),  0, 107902464, NORMAL_2), /* 120: 4.50 MiB */
+    PARAM("transformer.h.9.mlp.c_proj.bias",     SEG_LAYERS_9,   7089152, SHAPE_1(768),        0, 110261760, ZEROS),    /* 121: 1.50 KiB */
+    PARAM("transformer.h.10.ln_1.weight",        SEG_LAYERS_10,        0, SHAPE_1(768),        0, 110262528, ONES),     /* 122: 1.50 KiB */
+    PARAM("transformer.h.10.ln_1.bias",          SEG_LAYERS_10,     1024, SHAPE_1(768),        0, 110263296, ZEROS),    /* 123: 1.50 KiB */
+    PARAM("transformer.h.10.attn.c_attn.weight", SEG_LAYERS_10,     2048, SHAPE_2(768, 2304),  0, 110264064, NORMAL),   /* 124: 3.38 MiB */
+    PARAM("transformer.h.10.attn.c_attn.bias",   SEG_LAYERS_10,  1771520, SHAPE_1(2304),       0, 112033536, ZEROS),    /* 125: 4.50 KiB */
+    PARAM("transformer.h.10.attn.c_proj.weight", SEG_LAYERS_10,  1774592, SHAPE_2(768, 768),   0, 112035840, NORMAL_2), /* 126: 1.12 MiB */
+    PARAM("transformer.h.10.attn.c_proj.bias",   SEG_LAYERS_10,  2364416, SHAPE_1(768),        0, 112625664, ZEROS),    /* 127: 1.50 KiB */
+    PARAM("transformer.h.10.ln_2.weight",        SEG_LAYERS_10,  2365440, SHAPE_1(768),        0, 112626432, ONES),     /* 128: 1.50 KiB */
+    PARAM("transformer.h.10.ln_2.bias",          SEG_LAYERS_10,  2366464, SHAPE_1(768),        0, 112627200, ZEROS),    /* 129: 1.50 KiB */
+    PARAM("transformer.h.10.mlp.c_fc.weight",    SEG_LAYERS_10,  2367488, SHAPE_2(768, 3072),  0, 112627968, NORMAL),   /* 130: 4.50 MiB */
+    PARAM("transformer.h.10.mlp.c_fc.bias",      SEG_LAYERS_10,  4726784, SHAPE_1(3072),       0, 114987264, ZEROS),    /* 131: 6.00 KiB */
+    PARAM("transformer.h.10.mlp.c_proj.weight",  SEG_LAYERS_10,  4729856, SHAPE_2(3072, 768),  0, 114990336, NORMAL_2), /* 132: 4.50 MiB */
+    PARAM("transformer.h.10.mlp.c_proj.bias",    SEG_LAYERS_10,  7089152, SHAPE_1(768),        0, 117349632, ZEROS),    /* 133: 1.50 KiB */
+    PARAM("transformer.h.11.ln_1.weight",        SEG_LAYERS_11,        0, SHAPE_1(768),        0, 117350400, ONES),     /* 134: 1.50 KiB */
+    PARAM("transformer.h.11.ln_1.bias",          SEG_LAYERS_11,     1024, SHAPE_1(768),        0, 117351168, ZEROS),    /* 135: 1.50 KiB */
+    PARAM("transformer.h.11.attn.c_attn.weight", SEG_LAYERS_11,     2048, SHAPE_2(768, 2304),  0, 117351936, NORMAL),   /* 136: 3.38 MiB */
+    PARAM("transformer.h.11.attn.c_attn.bias",   SEG_LAYERS_11,  1771520, SHAPE_1(2304),       0, 119121408, ZEROS),    /* 137: 4.50 KiB */
+    PARAM("transformer.h.11.attn.c_proj.weight", SEG_LAYERS_11,  1774592, SHAPE_2(768, 768),   0, 119123712, NORMAL_2), /* 138: 1.12 MiB */
+    PARAM("transformer.h.11.attn.c_proj.bias",   SEG_LAYERS_11,  2364416, SHAPE_1(768),        0, 119713536, ZEROS),    /* 139: 1.50 KiB */
+    PARAM("transformer.h.11.ln_2.weight",        SEG_LAYERS_11,  2365440, SHAPE_1(768),        0, 119714304, ONES),     /* 140: 1.50 KiB */
+    PARAM("transformer.h.11.ln_2.bias",          SEG_LAYERS_11,  2366464, SHAPE_1(768),        0, 119715072, ZEROS),    /* 141: 1.50 KiB */
+    PARAM("transformer.h.11.mlp.c_fc.weight",    SEG_LAYERS_11,  2367488, SHAPE_2(768, 3072),  0, 119715840, NORMAL),   /* 142: 4.50 MiB */
+    PARAM("transformer.h.11.mlp.c_fc.bias",      SEG_LAYERS_11,  4726784, SHAPE_1(3072),       0, 122075136, ZEROS),    /* 143: 6.00 KiB */
+    PARAM("transformer.h.11.mlp.c_proj.weight",  SEG_LAYERS_11,  4729856, SHAPE_2(3072, 768),  0, 122078208, NORMAL_2), /* 144: 4.50 MiB */
+    PARAM("transformer.h.11.mlp.c_proj.bias",    SEG_LAYERS_11,  7089152, SHAPE_1(768),        0, 124437504, ZEROS),    /* 145: 1.50 KiB */
+    PARAM("transformer.ln_f.weight",             SEG_HEAD,             0, SHAPE_1(768),        0, 124438272, ONES),     /* 146: 1.50 KiB */
+    PARAM("transformer.ln_f.bias",               SEG_HEAD,          1024, SHAPE_1(768),        0, 124439040, ZEROS),    /* 147: 1.50 KiB */
 };
 
 /* Parameter ids, segment after segment, in order of their offsets. */

@@ -13,12 +13,14 @@
 
 #include "rt.h"
 
-/* The hash of the description and the files of its plan: trainer.c, step.c, tables.c, tables.h and
- * checkpoint.c. Those of another plan neither compile nor link with these. */
-#define TRAINER_IDENTITY 0x006f47c2ba6e7366
-#define trainer_segments trainer_segments_006f47c2ba6e7366 /* tables.c */
-#define trainer_numerics trainer_numerics_006f47c2ba6e7366 /* checkpoint.c */
-#define trainer_step     trainer_step_006f47c2ba6e7366     /* step.c */
+/* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
+ * tables.c, tables.h and checkpoint.c. Those of another plan neither compile nor link with
+ * these. */
+#define TRAINER_IDENTITY 0xca17c9ffcf71b790
+#define trainer_segments trainer_segments_ca17c9ffcf71b790 /* tables.c */
+#define trainer_numerics trainer_numerics_ca17c9ffcf71b790 /* checkpoint.c */
+#define trainer_step     trainer_step_ca17c9ffcf71b790     /* step.c */
+#define trainer_setup    trainer_setup_ca17c9ffcf71b790    /* bind.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {
@@ -291,8 +293,10 @@ extern const char *const trainer_places[N_PLACES];
 extern const char trainer_config[];
 extern const char trainer_numerics[];
 
-/* step.c */
+/* bind.c */
 void trainer_setup(Rt *rt); /* constants of the model; once */
+
+/* step.c */
 void trainer_step(Rt *rt);  /* one step of the optimizer */
 void trainer_evaluate(Rt *rt); /* the loss of a micro-batch, the logits of one token */
 

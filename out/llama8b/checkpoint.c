@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x40ac739cdfc9690f
+#if TRAINER_IDENTITY != 0x5063e2db5b4a950b
 #error "checkpoint.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

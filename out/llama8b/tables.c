@@ -11,1854 +11,443 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x40ac739cdfc9690f
+#if TRAINER_IDENTITY != 0x5063e2db5b4a950b
 #error "tables.c and tables.h come from different generations: run fsdpgen again"
 #endif
 
 /* ---- units ----------------------------------------------------------------------------
  *
- * embed      525336576 elements 1002.00 MiB bf16
- * layers.0   218112000 elements  416.02 MiB bf16
- * layers.1   218112000 elements  416.02 MiB bf16
- * layers.2   218112000 elements  416.02 MiB bf16
- * layers.3   218112000 elements  416.02 MiB bf16
- * layers.4   218112000 elements  416.02 MiB bf16
- * layers.5   218112000 elements  416.02 MiB bf16
- * layers.6   218112000 elements  416.02 MiB bf16
- * layers.7   218112000 elements  416.02 MiB bf16
- * layers.8   218112000 elements  416.02 MiB bf16
- * layers.9   218112000 elements  416.02 MiB bf16
- * layers.10  218112000 elements  416.02 MiB bf16
- * layers.11  218112000 elements  416.02 MiB bf16
- * layers.12  218112000 elements  416.02 MiB bf16
- * layers.13  218112000 elements  416.02 MiB bf16
- * layers.14  218112000 elements  416.02 MiB bf16
- * layers.15  218112000 elements  416.02 MiB bf16
- * layers.16  218112000 elements  416.02 MiB bf16
- * layers.17  218112000 elements  416.02 MiB bf16
- * layers.18  218112000 elements  416.02 MiB bf16
- * layers.19  218112000 elements  416.02 MiB bf16
- * layers.20  218112000 elements  416.02 MiB bf16
- * layers.21  218112000 elements  416.02 MiB bf16
- * layers.22  218112000 elements  416.02 MiB bf16
- * layers.23  218112000 elements  416.02 MiB bf16
- * layers.24  218112000 elements  416.02 MiB bf16
- * layers.25  218112000 elements  416.02 MiB bf16
- * layers.26  218112000 elements  416.02 MiB bf16
- * layers.27  218112000 elements  416.02 MiB bf16
- * layers.28  218112000 elements  416.02 MiB bf16
- * layers.29  218112000 elements  416.02 MiB bf16
- * layers.30  218112000 elements  416.02 MiB bf16
- * layers.31  218112000 elements  416.02 MiB bf16
- * head       525344768 elements 1002.02 MiB bf16
+ * embed                               525336576 elements 1002.00 MiB bf16
+ * layers.0 .. layers.31, 32 units of  218112000 elements  416.02 MiB bf16
+ * head                                525344768 elements 1002.02 MiB bf16
  */
 
 /* ---- segments ---------------------------------------------------------------------- */
 
+/* A segment: its name; the elements of all of it, of a shard and of a partial sum; its first
+ * parameter, and how many it has; then how a rank holds it. */
+#define SEGMENT(name_, elems_, shard_elems_, partial_elems_, first_param_, n_params_, ...) \
+    { .name = name_, .elems = elems_, .shard_elems = shard_elems_, \
+      .partial_elems = partial_elems_, .first_param = first_param_, .n_params = n_params_, \
+      __VA_ARGS__ }
+
+/* How: the groups of ranks, and the places of what this one has of segment X. */
+#define HELD_1(X) \
+    .shards = 8, .within = 0x7, .param_shard = PARAM_SHARD_##X, .master = MASTER_##X, \
+    .moment1 = MOMENT1_##X, .moment2 = MOMENT2_##X, .grad_shard = GRAD_SHARD_##X, \
+    .grad_accum = -1, .partials = PARTIALS_##X
+
 const RtSegment trainer_segments[N_SEGMENTS] = {
-    [SEG_EMBED] = { /* 1 parameter in 1002.00 MiB */
-        .name = "embed",
-        .elems = 525336576, .shard_elems = 65667072, .shards = 8,
-        .within = 0x7,
-        .first_param = 0, .n_params = 1,
-        .param_shard = PARAM_SHARD_EMBED, .master = MASTER_EMBED,
-        .moment1 = MOMENT1_EMBED, .moment2 = MOMENT2_EMBED,
-        .grad_shard = GRAD_SHARD_EMBED, .grad_accum = -1,
-        .partials = PARTIALS_EMBED, .partial_elems = 65667072,
-    },
-    [SEG_LAYERS_0] = { /* 6 parameters in 416.02 MiB */
-        .name = "layers.0",
-        .elems = 218112000, .shard_elems = 27264000, .shards = 8,
-        .within = 0x7,
-        .first_param = 1, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_0, .master = MASTER_LAYERS_0,
-        .moment1 = MOMENT1_LAYERS_0, .moment2 = MOMENT2_LAYERS_0,
-        .grad_shard = GRAD_SHARD_LAYERS_0, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_0, .partial_elems = 27264000,
-    },
-    [SEG_LAYERS_1] = { /* 6 parameters in 416.02 MiB */
-        .name = "layers.1",
-        .elems = 218112000, .shard_elems = 27264000, .shards = 8,
-        .within = 0x7,
-        .first_param = 7, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_1, .master = MASTER_LAYERS_1,
-        .moment1 = MOMENT1_LAYERS_1, .moment2 = MOMENT2_LAYERS_1,
-        .grad_shard = GRAD_SHARD_LAYERS_1, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_1, .partial_elems = 27264000,
-    },
-    [SEG_LAYERS_2] = { /* 6 parameters in 416.02 MiB */
-        .name = "layers.2",
-        .elems = 218112000, .shard_elems = 27264000, .shards = 8,
-        .within = 0x7,
-        .first_param = 13, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_2, .master = MASTER_LAYERS_2,
-        .moment1 = MOMENT1_LAYERS_2, .moment2 = MOMENT2_LAYERS_2,
-        .grad_shard = GRAD_SHARD_LAYERS_2, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_2, .partial_elems = 27264000,
-    },
-    [SEG_LAYERS_3] = { /* 6 parameters in 416.02 MiB */
-        .name = "layers.3",
-        .elems = 218112000, .shard_elems = 27264000, .shards = 8,
-        .within = 0x7,
-        .first_param = 19, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_3, .master = MASTER_LAYERS_3,
-        .moment1 = MOMENT1_LAYERS_3, .moment2 = MOMENT2_LAYERS_3,
-        .grad_shard = GRAD_SHARD_LAYERS_3, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_3, .partial_elems = 27264000,
-    },
-    [SEG_LAYERS_4] = { /* 6 parameters in 416.02 MiB */
-        .name = "layers.4",
-        .elems = 218112000, .shard_elems = 27264000, .shards = 8,
-        .within = 0x7,
-        .first_param = 25, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_4, .master = MASTER_LAYERS_4,
-        .moment1 = MOMENT1_LAYERS_4, .moment2 = MOMENT2_LAYERS_4,
-        .grad_shard = GRAD_SHARD_LAYERS_4, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_4, .partial_elems = 27264000,
-    },
-    [SEG_LAYERS_5] = { /* 6 parameters in 416.02 MiB */
-        .name = "layers.5",
-        .elems = 218112000, .shard_elems = 27264000, .shards = 8,
-        .within = 0x7,
-        .first_param = 31, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_5, .master = MASTER_LAYERS_5,
-        .moment1 = MOMENT1_LAYERS_5, .moment2 = MOMENT2_LAYERS_5,
-        .grad_shard = GRAD_SHARD_LAYERS_5, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_5, .partial_elems = 27264000,
-    },
-    [SEG_LAYERS_6] = { /* 6 parameters in 416.02 MiB */
-        .name = "layers.6",
-        .elems = 218112000, .shard_elems = 27264000, .shards = 8,
-        .within = 0x7,
-        .first_param = 37, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_6, .master = MASTER_LAYERS_6,
-        .moment1 = MOMENT1_LAYERS_6, .moment2 = MOMENT2_LAYERS_6,
-        .grad_shard = GRAD_SHARD_LAYERS_6, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_6, .partial_elems = 27264000,
-    },
-    [SEG_LAYERS_7] = { /* 6 parameters in 416.02 MiB */
-        .name = "layers.7",
-        .elems = 218112000, .shard_elems = 27264000, .shards = 8,
-        .within = 0x7,
-        .first_param = 43, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_7, .master = MASTER_LAYERS_7,
-        .moment1 = MOMENT1_LAYERS_7, .moment2 = MOMENT2_LAYERS_7,
-        .grad_shard = GRAD_SHARD_LAYERS_7, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_7, .partial_elems = 27264000,
-    },
-    [SEG_LAYERS_8] = { /* 6 parameters in 416.02 MiB */
-        .name = "layers.8",
-        .elems = 218112000, .shard_elems = 27264000, .shards = 8,
-        .within = 0x7,
-        .first_param = 49, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_8, .master = MASTER_LAYERS_8,
-        .moment1 = MOMENT1_LAYERS_8, .moment2 = MOMENT2_LAYERS_8,
-        .grad_shard = GRAD_SHARD_LAYERS_8, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_8, .partial_elems = 27264000,
-    },
-    [SEG_LAYERS_9] = { /* 6 parameters in 416.02 MiB */
-        .name = "layers.9",
-        .elems = 218112000, .shard_elems = 27264000, .shards = 8,
-        .within = 0x7,
-        .first_param = 55, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_9, .master = MASTER_LAYERS_9,
-        .moment1 = MOMENT1_LAYERS_9, .moment2 = MOMENT2_LAYERS_9,
-        .grad_shard = GRAD_SHARD_LAYERS_9, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_9, .partial_elems = 27264000,
-    },
-    [SEG_LAYERS_10] = { /* 6 parameters in 416.02 MiB */
-        .name = "layers.10",
-        .elems = 218112000, .shard_elems = 27264000, .shards = 8,
-        .within = 0x7,
-        .first_param = 61, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_10, .master = MASTER_LAYERS_10,
-        .moment1 = MOMENT1_LAYERS_10, .moment2 = MOMENT2_LAYERS_10,
-        .grad_shard = GRAD_SHARD_LAYERS_10, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_10, .partial_elems = 27264000,
-    },
-    [SEG_LAYERS_11] = { /* 6 parameters in 416.02 MiB */
-        .name = "layers.11",
-        .elems = 218112000, .shard_elems = 27264000, .shards = 8,
-        .within = 0x7,
-        .first_param = 67, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_11, .master = MASTER_LAYERS_11,
-        .moment1 = MOMENT1_LAYERS_11, .moment2 = MOMENT2_LAYERS_11,
-        .grad_shard = GRAD_SHARD_LAYERS_11, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_11, .partial_elems = 27264000,
-    },
-    [SEG_LAYERS_12] = { /* 6 parameters in 416.02 MiB */
-        .name = "layers.12",
-        .elems = 218112000, .shard_elems = 27264000, .shards = 8,
-        .within = 0x7,
-        .first_param = 73, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_12, .master = MASTER_LAYERS_12,
-        .moment1 = MOMENT1_LAYERS_12, .moment2 = MOMENT2_LAYERS_12,
-        .grad_shard = GRAD_SHARD_LAYERS_12, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_12, .partial_elems = 27264000,
-    },
-    [SEG_LAYERS_13] = { /* 6 parameters in 416.02 MiB */
-        .name = "layers.13",
-        .elems = 218112000, .shard_elems = 27264000, .shards = 8,
-        .within = 0x7,
-        .first_param = 79, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_13, .master = MASTER_LAYERS_13,
-        .moment1 = MOMENT1_LAYERS_13, .moment2 = MOMENT2_LAYERS_13,
-        .grad_shard = GRAD_SHARD_LAYERS_13, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_13, .partial_elems = 27264000,
-    },
-    [SEG_LAYERS_14] = { /* 6 parameters in 416.02 MiB */
-        .name = "layers.14",
-        .elems = 218112000, .shard_elems = 27264000, .shards = 8,
-        .within = 0x7,
-        .first_param = 85, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_14, .master = MASTER_LAYERS_14,
-        .moment1 = MOMENT1_LAYERS_14, .moment2 = MOMENT2_LAYERS_14,
-        .grad_shard = GRAD_SHARD_LAYERS_14, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_14, .partial_elems = 27264000,
-    },
-    [SEG_LAYERS_15] = { /* 6 parameters in 416.02 MiB */
-        .name = "layers.15",
-        .elems = 218112000, .shard_elems = 27264000, .shards = 8,
-        .within = 0x7,
-        .first_param = 91, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_15, .master = MASTER_LAYERS_15,
-        .moment1 = MOMENT1_LAYERS_15, .moment2 = MOMENT2_LAYERS_15,
-        .grad_shard = GRAD_SHARD_LAYERS_15, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_15, .partial_elems = 27264000,
-    },
-    [SEG_LAYERS_16] = { /* 6 parameters in 416.02 MiB */
-        .name = "layers.16",
-        .elems = 218112000, .shard_elems = 27264000, .shards = 8,
-        .within = 0x7,
-        .first_param = 97, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_16, .master = MASTER_LAYERS_16,
-        .moment1 = MOMENT1_LAYERS_16, .moment2 = MOMENT2_LAYERS_16,
-        .grad_shard = GRAD_SHARD_LAYERS_16, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_16, .partial_elems = 27264000,
-    },
-    [SEG_LAYERS_17] = { /* 6 parameters in 416.02 MiB */
-        .name = "layers.17",
-        .elems = 218112000, .shard_elems = 27264000, .shards = 8,
-        .within = 0x7,
-        .first_param = 103, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_17, .master = MASTER_LAYERS_17,
-        .moment1 = MOMENT1_LAYERS_17, .moment2 = MOMENT2_LAYERS_17,
-        .grad_shard = GRAD_SHARD_LAYERS_17, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_17, .partial_elems = 27264000,
-    },
-    [SEG_LAYERS_18] = { /* 6 parameters in 416.02 MiB */
-        .name = "layers.18",
-        .elems = 218112000, .shard_elems = 27264000, .shards = 8,
-        .within = 0x7,
-        .first_param = 109, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_18, .master = MASTER_LAYERS_18,
-        .moment1 = MOMENT1_LAYERS_18, .moment2 = MOMENT2_LAYERS_18,
-        .grad_shard = GRAD_SHARD_LAYERS_18, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_18, .partial_elems = 27264000,
-    },
-    [SEG_LAYERS_19] = { /* 6 parameters in 416.02 MiB */
-        .name = "layers.19",
-        .elems = 218112000, .shard_elems = 27264000, .shards = 8,
-        .within = 0x7,
-        .first_param = 115, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_19, .master = MASTER_LAYERS_19,
-        .moment1 = MOMENT1_LAYERS_19, .moment2 = MOMENT2_LAYERS_19,
-        .grad_shard = GRAD_SHARD_LAYERS_19, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_19, .partial_elems = 27264000,
-    },
-    [SEG_LAYERS_20] = { /* 6 parameters in 416.02 MiB */
-        .name = "layers.20",
-        .elems = 218112000, .shard_elems = 27264000, .shards = 8,
-        .within = 0x7,
-        .first_param = 121, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_20, .master = MASTER_LAYERS_20,
-        .moment1 = MOMENT1_LAYERS_20, .moment2 = MOMENT2_LAYERS_20,
-        .grad_shard = GRAD_SHARD_LAYERS_20, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_20, .partial_elems = 27264000,
-    },
-    [SEG_LAYERS_21] = { /* 6 parameters in 416.02 MiB */
-        .name = "layers.21",
-        .elems = 218112000, .shard_elems = 27264000, .shards = 8,
-        .within = 0x7,
-        .first_param = 127, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_21, .master = MASTER_LAYERS_21,
-        .moment1 = MOMENT1_LAYERS_21, .moment2 = MOMENT2_LAYERS_21,
-        .grad_shard = GRAD_SHARD_LAYERS_21, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_21, .partial_elems = 27264000,
-    },
-    [SEG_LAYERS_22] = { /* 6 parameters in 416.02 MiB */
-        .name = "layers.22",
-        .elems = 218112000, .shard_elems = 27264000, .shards = 8,
-        .within = 0x7,
-        .first_param = 133, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_22, .master = MASTER_LAYERS_22,
-        .moment1 = MOMENT1_LAYERS_22, .moment2 = MOMENT2_LAYERS_22,
-        .grad_shard = GRAD_SHARD_LAYERS_22, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_22, .partial_elems = 27264000,
-    },
-    [SEG_LAYERS_23] = { /* 6 parameters in 416.02 MiB */
-        .name = "layers.23",
-        .elems = 218112000, .shard_elems = 27264000, .shards = 8,
-        .within = 0x7,
-        .first_param = 139, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_23, .master = MASTER_LAYERS_23,
-        .moment1 = MOMENT1_LAYERS_23, .moment2 = MOMENT2_LAYERS_23,
-        .grad_shard = GRAD_SHARD_LAYERS_23, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_23, .partial_elems = 27264000,
-    },
-    [SEG_LAYERS_24] = { /* 6 parameters in 416.02 MiB */
-        .name = "layers.24",
-        .elems = 218112000, .shard_elems = 27264000, .shards = 8,
-        .within = 0x7,
-        .first_param = 145, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_24, .master = MASTER_LAYERS_24,
-        .moment1 = MOMENT1_LAYERS_24, .moment2 = MOMENT2_LAYERS_24,
-        .grad_shard = GRAD_SHARD_LAYERS_24, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_24, .partial_elems = 27264000,
-    },
-    [SEG_LAYERS_25] = { /* 6 parameters in 416.02 MiB */
-        .name = "layers.25",
-        .elems = 218112000, .shard_elems = 27264000, .shards = 8,
-        .within = 0x7,
-        .first_param = 151, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_25, .master = MASTER_LAYERS_25,
-        .moment1 = MOMENT1_LAYERS_25, .moment2 = MOMENT2_LAYERS_25,
-        .grad_shard = GRAD_SHARD_LAYERS_25, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_25, .partial_elems = 27264000,
-    },
-    [SEG_LAYERS_26] = { /* 6 parameters in 416.02 MiB */
-        .name = "layers.26",
-        .elems = 218112000, .shard_elems = 27264000, .shards = 8,
-        .within = 0x7,
-        .first_param = 157, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_26, .master = MASTER_LAYERS_26,
-        .moment1 = MOMENT1_LAYERS_26, .moment2 = MOMENT2_LAYERS_26,
-        .grad_shard = GRAD_SHARD_LAYERS_26, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_26, .partial_elems = 27264000,
-    },
-    [SEG_LAYERS_27] = { /* 6 parameters in 416.02 MiB */
-        .name = "layers.27",
-        .elems = 218112000, .shard_elems = 27264000, .shards = 8,
-        .within = 0x7,
-        .first_param = 163, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_27, .master = MASTER_LAYERS_27,
-        .moment1 = MOMENT1_LAYERS_27, .moment2 = MOMENT2_LAYERS_27,
-        .grad_shard = GRAD_SHARD_LAYERS_27, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_27, .partial_elems = 27264000,
-    },
-    [SEG_LAYERS_28] = { /* 6 parameters in 416.02 MiB */
-        .name = "layers.28",
-        .elems = 218112000, .shard_elems = 27264000, .shards = 8,
-        .within = 0x7,
-        .first_param = 169, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_28, .master = MASTER_LAYERS_28,
-        .moment1 = MOMENT1_LAYERS_28, .moment2 = MOMENT2_LAYERS_28,
-        .grad_shard = GRAD_SHARD_LAYERS_28, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_28, .partial_elems = 27264000,
-    },
-    [SEG_LAYERS_29] = { /* 6 parameters in 416.02 MiB */
-        .name = "layers.29",
-        .elems = 218112000, .shard_elems = 27264000, .shards = 8,
-        .within = 0x7,
-        .first_param = 175, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_29, .master = MASTER_LAYERS_29,
-        .moment1 = MOMENT1_LAYERS_29, .moment2 = MOMENT2_LAYERS_29,
-        .grad_shard = GRAD_SHARD_LAYERS_29, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_29, .partial_elems = 27264000,
-    },
-    [SEG_LAYERS_30] = { /* 6 parameters in 416.02 MiB */
-        .name = "layers.30",
-        .elems = 218112000, .shard_elems = 27264000, .shards = 8,
-        .within = 0x7,
-        .first_param = 181, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_30, .master = MASTER_LAYERS_30,
-        .moment1 = MOMENT1_LAYERS_30, .moment2 = MOMENT2_LAYERS_30,
-        .grad_shard = GRAD_SHARD_LAYERS_30, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_30, .partial_elems = 27264000,
-    },
-    [SEG_LAYERS_31] = { /* 6 parameters in 416.02 MiB */
-        .name = "layers.31",
-        .elems = 218112000, .shard_elems = 27264000, .shards = 8,
-        .within = 0x7,
-        .first_param = 187, .n_params = 6,
-        .param_shard = PARAM_SHARD_LAYERS_31, .master = MASTER_LAYERS_31,
-        .moment1 = MOMENT1_LAYERS_31, .moment2 = MOMENT2_LAYERS_31,
-        .grad_shard = GRAD_SHARD_LAYERS_31, .grad_accum = -1,
-        .partials = PARTIALS_LAYERS_31, .partial_elems = 27264000,
-    },
-    [SEG_HEAD] = { /* 2 parameters in 1002.02 MiB */
-        .name = "head",
-        .elems = 525344768, .shard_elems = 65668096, .shards = 8,
-        .within = 0x7,
-        .first_param = 193, .n_params = 2,
-        .param_shard = PARAM_SHARD_HEAD, .master = MASTER_HEAD,
-        .moment1 = MOMENT1_HEAD, .moment2 = MOMENT2_HEAD,
-        .grad_shard = GRAD_SHARD_HEAD, .grad_accum = -1,
-        .partials = PARTIALS_HEAD, .partial_elems = 65668096,
-    },
+    [SEG_EMBED]     = SEGMENT("embed",     525336576, 65667072, 65667072,   0, 1, HELD_1(EMBED)),     /* 1002.00 MiB */
+    [SEG_LAYERS_0]  = SEGMENT("layers.0",  218112000, 27264000, 27264000,   1, 6, HELD_1(LAYERS_0)),  /* 416.02 MiB */
+    [SEG_LAYERS_1]  = SEGMENT("layers.1",  218112000, 27264000, 27264000,   7, 6, HELD_1(LAYERS_1)),  /* 416.02 MiB */
+    [SEG_LAYERS_2]  = SEGMENT("layers.2",  218112000, 27264000, 27264000,  13, 6, HELD_1(LAYERS_2)),  /* 416.02 MiB */
+    [SEG_LAYERS_3]  = SEGMENT("layers.3",  218112000, 27264000, 27264000,  19, 6, HELD_1(LAYERS_3)),  /* 416.02 MiB */
+    [SEG_LAYERS_4]  = SEGMENT("layers.4",  218112000, 27264000, 27264000,  25, 6, HELD_1(LAYERS_4)),  /* 416.02 MiB */
+    [SEG_LAYERS_5]  = SEGMENT("layers.5",  218112000, 27264000, 27264000,  31, 6, HELD_1(LAYERS_5)),  /* 416.02 MiB */
+    [SEG_LAYERS_6]  = SEGMENT("layers.6",  218112000, 27264000, 27264000,  37, 6, HELD_1(LAYERS_6)),  /* 416.02 MiB */
+    [SEG_LAYERS_7]  = SEGMENT("layers.7",  218112000, 27264000, 27264000,  43, 6, HELD_1(LAYERS_7)),  /* 416.02 MiB */
+    [SEG_LAYERS_8]  = SEGMENT("layers.8",  218112000, 27264000, 27264000,  49, 6, HELD_1(LAYERS_8)),  /* 416.02 MiB */
+    [SEG_LAYERS_9]  = SEGMENT("layers.9",  218112000, 27264000, 27264000,  55, 6, HELD_1(LAYERS_9)),  /* 416.02 MiB */
+    [SEG_LAYERS_10] = SEGMENT("layers.10", 218112000, 27264000, 27264000,  61, 6, HELD_1(LAYERS_10)), /* 416.02 MiB */
+    [SEG_LAYERS_11] = SEGMENT("layers.11", 218112000, 27264000, 27264000,  67, 6, HELD_1(LAYERS_11)), /* 416.02 MiB */
+    [SEG_LAYERS_12] = SEGMENT("layers.12", 218112000, 27264000, 27264000,  73, 6, HELD_1(LAYERS_12)), /* 416.02 MiB */
+    [SEG_LAYERS_13] = SEGMENT("layers.13", 218112000, 27264000, 27264000,  79, 6, HELD_1(LAYERS_13)), /* 416.02 MiB */
+    [SEG_LAYERS_14] = SEGMENT("layers.14", 218112000, 27264000, 27264000,  85, 6, HELD_1(LAYERS_14)), /* 416.02 MiB */
+    [SEG_LAYERS_15] = SEGMENT("layers.15", 218112000, 27264000, 27264000,  91, 6, HELD_1(LAYERS_15)), /* 416.02 MiB */
+    [SEG_LAYERS_16] = SEGMENT("layers.16", 218112000, 27264000, 27264000,  97, 6, HELD_1(LAYERS_16)), /* 416.02 MiB */
+    [SEG_LAYERS_17] = SEGMENT("layers.17", 218112000, 27264000, 27264000, 103, 6, HELD_1(LAYERS_17)), /* 416.02 MiB */
+    [SEG_LAYERS_18] = SEGMENT("layers.18", 218112000, 27264000, 27264000, 109, 6, HELD_1(LAYERS_18)), /* 416.02 MiB */
+    [SEG_LAYERS_19] = SEGMENT("layers.19", 218112000, 27264000, 27264000, 115, 6, HELD_1(LAYERS_19)), /* 416.02 MiB */
+    [SEG_LAYERS_20] = SEGMENT("layers.20", 218112000, 27264000, 27264000, 121, 6, HELD_1(LAYERS_20)), /* 416.02 MiB */
+    [SEG_LAYERS_21] = SEGMENT("layers.21", 218112000, 27264000, 27264000, 127, 6, HELD_1(LAYERS_21)), /* 416.02 MiB */
+    [SEG_LAYERS_22] = SEGMENT("layers.22", 218112000, 27264000, 27264000, 133, 6, HELD_1(LAYERS_22)), /* 416.02 MiB */
+    [SEG_LAYERS_23] = SEGMENT("layers.23", 218112000, 27264000, 27264000, 139, 6, HELD_1(LAYERS_23)), /* 416.02 MiB */
+    [SEG_LAYERS_24] = SEGMENT("layers.24", 218112000, 27264000, 27264000, 145, 6, HELD_1(LAYERS_24)), /* 416.02 MiB */
+    [SEG_LAYERS_25] = SEGMENT("layers.25", 218112000, 27264000, 27264000, 151, 6, HELD_1(LAYERS_25)), /* 416.02 MiB */
+    [SEG_LAYERS_26] = SEGMENT("layers.26", 218112000, 27264000, 27264000, 157, 6, HELD_1(LAYERS_26)), /* 416.02 MiB */
+    [SEG_LAYERS_27] = SEGMENT("layers.27", 218112000, 27264000, 27264000, 163, 6, HELD_1(LAYERS_27)), /* 416.02 MiB */
+    [SEG_LAYERS_28] = SEGMENT("layers.28", 218112000, 27264000, 27264000, 169, 6, HELD_1(LAYERS_28)), /* 416.02 MiB */
+    [SEG_LAYERS_29] = SEGMENT("layers.29", 218112000, 27264000, 27264000, 175, 6, HELD_1(LAYERS_29)), /* 416.02 MiB */
+    [SEG_LAYERS_30] = SEGMENT("layers.30", 218112000, 27264000, 27264000, 181, 6, HELD_1(LAYERS_30)), /* 416.02 MiB */
+    [SEG_LAYERS_31] = SEGMENT("layers.31", 218112000, 27264000, 27264000, 187, 6, HELD_1(LAYERS_31)), /* 416.02 MiB */
+    [SEG_HEAD]      = SEGMENT("head",      525344768, 65668096, 65668096, 193, 2, HELD_1(HEAD)),      /* 1002.02 MiB */
 };
 
 /* ---- parameters -------------------------------------------------------------------- */
 
+/* Rows of fused parameters that are a tensor of their own in a checkpoint. */
+static const RtPart parts[160] = {
+    { .name = "model.layers.0.self_attn.q_proj.weight",  .rows = 4096 },
+    { .name = "model.layers.0.self_attn.k_proj.weight",  .rows = 1024 },
+    { .name = "model.layers.0.self_attn.v_proj.weight",  .rows = 1024 },
+    { .name = "model.layers.0.mlp.gate_proj.weight",     .rows = 14336 },
+    { .name = "model.layers.0.mlp.up_proj.weight",       .rows = 14336 },
+    { .name = "model.layers.1.self_attn.q_proj.weight",  .rows = 4096 },
+    { .name = "model.layers.1.self_attn.k_proj.weight",  .rows = 1024 },
+    { .name = "model.layers.1.self_attn.v_proj.weight",  .rows = 1024 },
+    { .name = "model.layers.1.mlp.gate_proj.weight",     .rows = 14336 },
+    { .name = "model.layers.1.mlp.up_proj.weight",       .rows = 14336 },
+    { .name = "model.layers.2.self_attn.q_proj.weight",  .rows = 4096 },
+    { .name = "model.layers.2.self_attn.k_proj.weight",  .rows = 1024 },
+    { .name = "model.layers.2.self_attn.v_proj.weight",  .rows = 1024 },
+    { .name = "model.layers.2.mlp.gate_proj.weight",     .rows = 14336 },
+    { .name = "model.layers.2.mlp.up_proj.weight",       .rows = 14336 },
+    { .name = "model.layers.3.self_attn.q_proj.weight",  .rows = 4096 },
+    { .name = "model.layers.3.self_attn.k_proj.weight",  .rows = 1024 },
+    { .name = "model.layers.3.self_attn.v_proj.weight",  .rows = 1024 },
+    { .name = "model.layers.3.mlp.gate_proj.weight",     .rows = 14336 },
+    { .name = "model.layers.3.mlp.up_proj.weight",       .rows = 14336 },
+    { .name = "model.layers.4.self_attn.q_proj.weight",  .rows = 4096 },
+    { .name = "model.layers.4.self_attn.k_proj.weight",  .rows = 1024 },
+    { .name = "model.layers.4.self_attn.v_proj.weight",  .rows = 1024 },
+    { .name = "model.layers.4.mlp.gate_proj.weight",     .rows = 14336 },
+    { .name = "model.layers.4.mlp.up_proj.weight",       .rows = 14336 },
+    { .name = "model.layers.5.self_attn.q_proj.weight",  .rows = 4096 },
+    { .name = "model.layers.5.self_attn.k_proj.weight",  .rows = 1024 },
+    { .name = "model.layers.5.self_attn.v_proj.weight",  .rows = 1024 },
+    { .name = "model.layers.5.mlp.gate_proj.weight",     .rows = 14336 },
+    { .name = "model.layers.5.mlp.up_proj.weight",       .rows = 14336 },
+    { .name = "model.layers.6.self_attn.q_proj.weight",  .rows = 4096 },
+    { .name = "model.layers.6.self_attn.k_proj.weight",  .rows = 1024 },
+    { .name = "model.layers.6.self_attn.v_proj.weight",  .rows = 1024 },
+    { .name = "model.layers.6.mlp.gate_proj.weight",     .rows = 14336 },
+    { .name = "model.layers.6.mlp.up_proj.weight",       .rows = 14336 },
+    { .name = "model.layers.7.self_attn.q_proj.weight",  .rows = 4096 },
+    { .name = "model.layers.7.self_attn.k_proj.weight",  .rows = 1024 },
+    { .name = "model.layers.7.self_attn.v_proj.weight",  .rows = 1024 },
+    { .name = "model.layers.7.mlp.gate_proj.weight",     .rows = 14336 },
+    { .name = "model.layers.7.mlp.up_proj.weight",       .rows = 14336 },
+    { .name = "model.layers.8.self_attn.q_proj.weight",  .rows = 4096 },
+    { .name = "model.layers.8.self_attn.k_proj.weight",  .rows = 1024 },
+    { .name = "model.layers.8.self_attn.v_proj.weight",  .rows = 1024 },
+    { .name = "model.layers.8.mlp.gate_proj.weight",     .rows = 14336 },
+    { .name = "model.layers.8.mlp.up_proj.weight",       .rows = 14336 },
+    { .name = "model.layers.9.self_attn.q_proj.weight",  .rows = 4096 },
+    { .name = "model.layers.9.self_attn.k_proj.weight",  .rows = 1024 },
+    { .name = "model.layers.9.self_attn.v_proj.weight",  .rows = 1024 },
+    { .name = "model.layers.9.mlp.gate_proj.weight",     .rows = 14336 },
+    { .name = "model.layers.9.mlp.up_proj.weight",       .rows = 14336 },
+    { .name = "model.layers.10.self_attn.q_proj.weight", .rows = 4096 },
+    { .name = "model.layers.10.self_attn.k_proj.weight", .rows = 1024 },
+    { .name = "model.layers.10.self_attn.v_proj.weight", .rows = 1024 },
+    { .name = "model.layers.10.mlp.gate_proj.weight",    .rows = 14336 },
+    { .name = "model.layers.10.mlp.up_proj.weight",      .rows = 14336 },
+    { .name = "model.layers.11.self_attn.q_proj.weight", .rows = 4096 },
+    { .name = "model.layers.11.self_attn.k_proj.weight", .rows = 1024 },
+    { .name = "model.layers.11.self_attn.v_proj.weight", .rows = 1024 },
+    { .name = "model.layers.11.mlp.gate_proj.weight",    .rows = 14336 },
+    { .name = "model.layers.11.mlp.up_proj.weight",      .rows = 14336 },
+    { .name = "model.layers.12.self_attn.q_proj.weight", .rows = 4096 },
+    { .name = "model.layers.12.self_attn.k_proj.weight", .rows = 1024 },
+    { .name = "model.layers.12.self_attn.v_proj.weight", .rows = 1024 },
+    { .name = "model.layers.12.mlp.gate_proj.weight",    .rows = 14336 },
+    { .name = "model.layers.12.mlp.up_proj.weight",      .rows = 14336 },
+    { .name = "model.layers.13.self_attn.q_proj.weight", .rows = 4096 },
+    { .name = "model.layers.13.self_attn.k_proj.weight", .rows = 1024 },
+    { .name = "model.layers.13.self_attn.v_proj.weight", .rows = 1024 },
+    { .name = "model.layers.13.mlp.gate_proj.weight",    .rows = 14336 },
+    { .name = "model.layers.13.mlp.up_proj.weight",      .rows = 14336 },
+    { .name = "model.layers.14.self_attn.q_proj.weight", .rows = 4096 },
+    { .name = "model.layers.14.self_attn.k_proj.weight", .rows = 1024 },
+    { .name = "model.layers.14.self_attn.v_proj.weight", .rows = 1024 },
+    { .name = "model.layers.14.mlp.gate_proj.weight",    .rows = 14336 },
+    { .name = "model.layers.14.mlp.up_proj.weight",      .rows = 14336 },
+    { .name = "model.layers.15.self_attn.q_proj.weight", .rows = 4096 },
+    { .name = "model.layers.15.self_attn.k_proj.weight", .rows = 1024 },
+    { .name = "model.layers.15.self_attn.v_proj.weight", .rows = 1024 },
+    { .name = "model.layers.15.mlp.gate_proj.weight",    .rows = 14336 },
+    { .name = "model.layers.15.mlp.up_proj.weight",      .rows = 14336 },
+    { .name = "model.layers.16.self_attn.q_proj.weight", .rows = 4096 },
+    { .name = "model.layers.16.self_attn.k_proj.weight", .rows = 1024 },
+    { .name = "model.layers.16.self_attn.v_proj.weight", .rows = 1024 },
+    { .name = "model.layers.16.mlp.gate_proj.weight",    .rows = 14336 },
+    { .name = "model.layers.16.mlp.up_proj.weight",      .rows = 14336 },
+    { .name = "model.layers.17.self_attn.q_proj.weight", .rows = 4096 },
+    { .name = "model.layers.17.self_attn.k_proj.weight", .rows = 1024 },
+    { .name = "model.layers.17.self_attn.v_proj.weight", .rows = 1024 },
+    { .name = "model.layers.17.mlp.gate_proj.weight",    .rows = 14336 },
+    { .name = "model.layers.17.mlp.up_proj.weight",      .rows = 14336 },
+    { .name = "model.layers.18.self_attn.q_proj.weight", .rows = 4096 },
+    { .name = "model.layers.18.self_attn.k_proj.weight", .rows = 1024 },
+    { .name = "model.layers.18.self_attn.v_proj.weight", .rows = 1024 },
+    { .name = "model.layers.18.mlp.gate_proj.weight",    .rows = 14336 },
+    { .name = "model.layers.18.mlp.up_proj.weight",      .rows = 14336 },
+    { .name = "model.layers.19.self_attn.q_proj.weight", .rows = 4096 },
+    { .name = "model.layers.19.self_attn.k_proj.weight", .rows = 1024 },
+    { .name = "model.layers.19.self_attn.v_proj.weight", .rows = 1024 },
+    { .name = "model.layers.19.mlp.gate_proj.weight",    .rows = 14336 },
+    { .name = "model.layers.19.mlp.up_proj.weight",      .rows = 14336 },
+    { .name = "model.layers.20.self_attn.q_proj.weight", .rows = 4096 },
+    { .name = "model.layers.20.self_attn.k_proj.weight", .rows = 1024 },
+    { .name = "model.layers.20.self_attn.v_proj.weight", .rows = 1024 },
+    { .name = "model.layers.20.mlp.gate_proj.weight",    .rows = 14336 },
+    { .name = "model.layers.20.mlp.up_proj.weight",      .rows = 14336 },
+    { .name = "model.layers.21.self_attn.q_proj.weight", .rows = 4096 },
+    { .name = "model.layers.21.self_attn.k_proj.weight", .rows = 1024 },
+    { .name = "model.layers.21.self_attn.v_proj.weight", .rows = 1024 },
+    { .name = "model.layers.21.mlp.gate_proj.weight",    .rows = 14336 },
+    { .name = "model.layers.21.mlp.up_proj.weight",      .rows = 14336 },
+    { .name = "model.layers.22.self_attn.q_proj.weight", .rows = 4096 },
+    { .name = "model.layers.22.self_attn.k_proj.weight", .rows = 1024 },
+    { .name = "model.layers.22.self_attn.v_proj.weight", .rows = 1024 },
+    { .name = "model.layers.22.mlp.gate_proj.weight",    .rows = 14336 },
+    { .name = "model.layers.22.mlp.up_proj.weight",      .rows = 14336 },
+    { .name = "model.layers.23.self_attn.q_proj.weight", .rows = 4096 },
+    { .name = "model.layers.23.self_attn.k_proj.weight", .rows = 1024 },
+    { .name = "model.layers.23.self_attn.v_proj.weight", .rows = 1024 },
+    { .name = "model.layers.23.mlp.gate_proj.weight",    .rows = 14336 },
+    { .name = "model.layers.23.mlp.up_proj.weight",      .rows = 14336 },
+    { .name = "model.layers.24.self_attn.q_proj.weight", .rows = 4096 },
+    { .name = "model.layers.24.self_attn.k_proj.weight", .rows = 1024 },
+    { .name = "model.layers.24.self_attn.v_proj.weight", .rows = 1024 },
+    { .name = "model.layers.24.mlp.gate_proj.weight",    .rows = 14336 },
+    { .name = "model.layers.24.mlp.up_proj.weight",      .rows = 14336 },
+    { .name = "model.layers.25.self_attn.q_proj.weight", .rows = 4096 },
+    { .name = "model.layers.25.self_attn.k_proj.weight", .rows = 1024 },
+    { .name = "model.layers.25.self_attn.v_proj.weight", .rows = 1024 },
+    { .name = "model.layers.25.mlp.gate_proj.weight",    .rows = 14336 },
+    { .name = "model.layers.25.mlp.up_proj.weight",      .rows = 14336 },
+    { .name = "model.layers.26.self_attn.q_proj.weight", .rows = 4096 },
+    { .name = "model.layers.26.self_attn.k_proj.weight", .rows = 1024 },
+    { .name = "model.layers.26.self_attn.v_proj.weight", .rows = 1024 },
+    { .name = "model.layers.26.mlp.gate_proj.weight",    .rows = 14336 },
+    { .name = "model.layers.26.mlp.up_proj.weight",      .rows = 14336 },
+    { .name = "model.layers.27.self_attn.q_proj.weight", .rows = 4096 },
+    { .name = "model.layers.27.self_attn.k_proj.weight", .rows = 1024 },
+    { .name = "model.layers.27.self_attn.v_proj.weight", .rows = 1024 },
+    { .name = "model.layers.27.mlp.gate_proj.weight",    .rows = 14336 },
+    { .name = "model.layers.27.mlp.up_proj.weight",      .rows = 14336 },
+    { .name = "model.layers.28.self_attn.q_proj.weight", .rows = 4096 },
+    { .name = "model.layers.28.self_attn.k_proj.weight", .rows = 1024 },
+    { .name = "model.layers.28.self_attn.v_proj.weight", .rows = 1024 },
+    { .name = "model.layers.28.mlp.gate_proj.weight",    .rows = 14336 },
+    { .name = "model.layers.28.mlp.up_proj.weight",      .rows = 14336 },
+    { .name = "model.layers.29.self_attn.q_proj.weight", .rows = 4096 },
+    { .name = "model.layers.29.self_attn.k_proj.weight", .rows = 1024 },
+    { .name = "model.layers.29.self_attn.v_proj.weight", .rows = 1024 },
+    { .name = "model.layers.29.mlp.gate_proj.weight",    .rows = 14336 },
+    { .name = "model.layers.29.mlp.up_proj.weight",      .rows = 14336 },
+    { .name = "model.layers.30.self_attn.q_proj.weight", .rows = 4096 },
+    { .name = "model.layers.30.self_attn.k_proj.weight", .rows = 1024 },
+    { .name = "model.layers.30.self_attn.v_proj.weight", .rows = 1024 },
+    { .name = "model.layers.30.mlp.gate_proj.weight",    .rows = 14336 },
+    { .name = "model.layers.30.mlp.up_proj.weight",      .rows = 14336 },
+    { .name = "model.layers.31.self_attn.q_proj.weight", .rows = 4096 },
+    { .name = "model.layers.31.self_attn.k_proj.weight", .rows = 1024 },
+    { .name = "model.layers.31.self_attn.v_proj.weight", .rows = 1024 },
+    { .name = "model.layers.31.mlp.gate_proj.weight",    .rows = 14336 },
+    { .name = "model.layers.31.mlp.up_proj.weight",      .rows = 14336 },
+};
+
+/* A parameter: its name; its segment, and how many elements lie before it there; its shape;
+ * the file of a checkpoint that has it, and how many elements are before it in that; then how
+ * it begins and is updated, and what it is made of. */
+#define PARAM(name_, segment_, offset_, shape_, file_, file_elems_, ...) \
+    { .name = name_, .segment = segment_, .offset_elems = offset_, shape_, \
+      .file = file_, .file_elems = file_elems_, __VA_ARGS__ }
+#define SHAPE_1(a) .elems = a, .n_dims = 1, .dim = { a }
+#define SHAPE_2(a, b) .elems = INT64_C(a) * b, .n_dims = 2, .dim = { a, b }
+#define NORMAL .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1
+#define ONES   .init = RT_INIT_ONES, .weight_decay = 0.0
+#define PARTS(first, n) .n_parts = n, .parts = parts + first
+
 const RtParam trainer_params[N_PARAMS] = {
-    { /* 0: [128256, 4096], 1002.00 MiB */
-        .name = "model.embed_tokens.weight",
-        .segment = SEG_EMBED, .offset_elems = 0, .file_elems = 0,
-        .elems = 525336576, .n_dims = 2, .dim = { 128256, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 1: [4096], 8.00 KiB */
-        .name = "model.layers.0.input_layernorm.weight",
-        .segment = SEG_LAYERS_0, .offset_elems = 0, .file_elems = 525336576,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 2: [6144, 4096], 48.00 MiB */
-        .name = "model.layers.0.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_0, .offset_elems = 4096, .file_elems = 525340672,
-        .elems = 25165824, .n_dims = 2, .dim = { 6144, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.0.self_attn.q_proj.weight", .rows = 4096 },
-            { .name = "model.layers.0.self_attn.k_proj.weight", .rows = 1024 },
-            { .name = "model.layers.0.self_attn.v_proj.weight", .rows = 1024 },
-        },
-    },
-    { /* 3: [4096, 4096], 32.00 MiB */
-        .name = "model.layers.0.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_0, .offset_elems = 25169920, .file_elems = 550506496,
-        .elems = 16777216, .n_dims = 2, .dim = { 4096, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 4: [4096], 8.00 KiB */
-        .name = "model.layers.0.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_0, .offset_elems = 41947136, .file_elems = 567283712,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 5: [28672, 4096], 224.00 MiB */
-        .name = "model.layers.0.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_0, .offset_elems = 41951232, .file_elems = 567287808,
-        .elems = 117440512, .n_dims = 2, .dim = { 28672, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.0.mlp.gate_proj.weight", .rows = 14336 },
-            { .name = "model.layers.0.mlp.up_proj.weight", .rows = 14336 },
-        },
-    },
-    { /* 6: [4096, 14336], 112.00 MiB */
-        .name = "model.layers.0.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_0, .offset_elems = 159391744, .file_elems = 684728320,
-        .elems = 58720256, .n_dims = 2, .dim = { 4096, 14336 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 7: [4096], 8.00 KiB */
-        .name = "model.layers.1.input_layernorm.weight",
-        .segment = SEG_LAYERS_1, .offset_elems = 0, .file_elems = 743448576,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 8: [6144, 4096], 48.00 MiB */
-        .name = "model.layers.1.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_1, .offset_elems = 4096, .file_elems = 743452672,
-        .elems = 25165824, .n_dims = 2, .dim = { 6144, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.1.self_attn.q_proj.weight", .rows = 4096 },
-            { .name = "model.layers.1.self_attn.k_proj.weight", .rows = 1024 },
-            { .name = "model.layers.1.self_attn.v_proj.weight", .rows = 1024 },
-        },
-    },
-    { /* 9: [4096, 4096], 32.00 MiB */
-        .name = "model.layers.1.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_1, .offset_elems = 25169920, .file_elems = 768618496,
-        .elems = 16777216, .n_dims = 2, .dim = { 4096, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 10: [4096], 8.00 KiB */
-        .name = "model.layers.1.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_1, .offset_elems = 41947136, .file_elems = 785395712,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 11: [28672, 4096], 224.00 MiB */
-        .name = "model.layers.1.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_1, .offset_elems = 41951232, .file_elems = 785399808,
-        .elems = 117440512, .n_dims = 2, .dim = { 28672, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.1.mlp.gate_proj.weight", .rows = 14336 },
-            { .name = "model.layers.1.mlp.up_proj.weight", .rows = 14336 },
-        },
-    },
-    { /* 12: [4096, 14336], 112.00 MiB */
-        .name = "model.layers.1.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_1, .offset_elems = 159391744, .file_elems = 902840320,
-        .elems = 58720256, .n_dims = 2, .dim = { 4096, 14336 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 13: [4096], 8.00 KiB */
-        .name = "model.layers.2.input_layernorm.weight",
-        .segment = SEG_LAYERS_2, .offset_elems = 0, .file_elems = 961560576,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 14: [6144, 4096], 48.00 MiB */
-        .name = "model.layers.2.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_2, .offset_elems = 4096, .file_elems = 961564672,
-        .elems = 25165824, .n_dims = 2, .dim = { 6144, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.2.self_attn.q_proj.weight", .rows = 4096 },
-            { .name = "model.layers.2.self_attn.k_proj.weight", .rows = 1024 },
-            { .name = "model.layers.2.self_attn.v_proj.weight", .rows = 1024 },
-        },
-    },
-    { /* 15: [4096, 4096], 32.00 MiB */
-        .name = "model.layers.2.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_2, .offset_elems = 25169920, .file_elems = 986730496,
-        .elems = 16777216, .n_dims = 2, .dim = { 4096, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 16: [4096], 8.00 KiB */
-        .name = "model.layers.2.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_2, .offset_elems = 41947136, .file_elems = 1003507712,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 17: [28672, 4096], 224.00 MiB */
-        .name = "model.layers.2.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_2, .offset_elems = 41951232, .file_elems = 1003511808,
-        .elems = 117440512, .n_dims = 2, .dim = { 28672, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.2.mlp.gate_proj.weight", .rows = 14336 },
-            { .name = "model.layers.2.mlp.up_proj.weight", .rows = 14336 },
-        },
-    },
-    { /* 18: [4096, 14336], 112.00 MiB */
-        .name = "model.layers.2.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_2, .offset_elems = 159391744, .file_elems = 1120952320,
-        .elems = 58720256, .n_dims = 2, .dim = { 4096, 14336 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 19: [4096], 8.00 KiB */
-        .name = "model.layers.3.input_layernorm.weight",
-        .segment = SEG_LAYERS_3, .offset_elems = 0, .file_elems = 1179672576,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 20: [6144, 4096], 48.00 MiB */
-        .name = "model.layers.3.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_3, .offset_elems = 4096, .file_elems = 1179676672,
-        .elems = 25165824, .n_dims = 2, .dim = { 6144, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.3.self_attn.q_proj.weight", .rows = 4096 },
-            { .name = "model.layers.3.self_attn.k_proj.weight", .rows = 1024 },
-            { .name = "model.layers.3.self_attn.v_proj.weight", .rows = 1024 },
-        },
-    },
-    { /* 21: [4096, 4096], 32.00 MiB */
-        .name = "model.layers.3.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_3, .offset_elems = 25169920, .file_elems = 1204842496,
-        .elems = 16777216, .n_dims = 2, .dim = { 4096, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 22: [4096], 8.00 KiB */
-        .name = "model.layers.3.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_3, .offset_elems = 41947136, .file_elems = 1221619712,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 23: [28672, 4096], 224.00 MiB */
-        .name = "model.layers.3.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_3, .offset_elems = 41951232, .file_elems = 1221623808,
-        .elems = 117440512, .n_dims = 2, .dim = { 28672, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.3.mlp.gate_proj.weight", .rows = 14336 },
-            { .name = "model.layers.3.mlp.up_proj.weight", .rows = 14336 },
-        },
-    },
-    { /* 24: [4096, 14336], 112.00 MiB */
-        .name = "model.layers.3.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_3, .offset_elems = 159391744, .file_elems = 1339064320,
-        .elems = 58720256, .n_dims = 2, .dim = { 4096, 14336 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 25: [4096], 8.00 KiB */
-        .name = "model.layers.4.input_layernorm.weight",
-        .segment = SEG_LAYERS_4, .offset_elems = 0, .file_elems = 1397784576,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 26: [6144, 4096], 48.00 MiB */
-        .name = "model.layers.4.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_4, .offset_elems = 4096, .file_elems = 1397788672,
-        .elems = 25165824, .n_dims = 2, .dim = { 6144, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.4.self_attn.q_proj.weight", .rows = 4096 },
-            { .name = "model.layers.4.self_attn.k_proj.weight", .rows = 1024 },
-            { .name = "model.layers.4.self_attn.v_proj.weight", .rows = 1024 },
-        },
-    },
-    { /* 27: [4096, 4096], 32.00 MiB */
-        .name = "model.layers.4.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_4, .offset_elems = 25169920, .file_elems = 1422954496,
-        .elems = 16777216, .n_dims = 2, .dim = { 4096, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 28: [4096], 8.00 KiB */
-        .name = "model.layers.4.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_4, .offset_elems = 41947136, .file_elems = 1439731712,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 29: [28672, 4096], 224.00 MiB */
-        .name = "model.layers.4.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_4, .offset_elems = 41951232, .file_elems = 1439735808,
-        .elems = 117440512, .n_dims = 2, .dim = { 28672, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.4.mlp.gate_proj.weight", .rows = 14336 },
-            { .name = "model.layers.4.mlp.up_proj.weight", .rows = 14336 },
-        },
-    },
-    { /* 30: [4096, 14336], 112.00 MiB */
-        .name = "model.layers.4.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_4, .offset_elems = 159391744, .file_elems = 1557176320,
-        .elems = 58720256, .n_dims = 2, .dim = { 4096, 14336 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 31: [4096], 8.00 KiB */
-        .name = "model.layers.5.input_layernorm.weight",
-        .segment = SEG_LAYERS_5, .offset_elems = 0, .file_elems = 1615896576,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 32: [6144, 4096], 48.00 MiB */
-        .name = "model.layers.5.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_5, .offset_elems = 4096, .file_elems = 1615900672,
-        .elems = 25165824, .n_dims = 2, .dim = { 6144, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.5.self_attn.q_proj.weight", .rows = 4096 },
-            { .name = "model.layers.5.self_attn.k_proj.weight", .rows = 1024 },
-            { .name = "model.layers.5.self_attn.v_proj.weight", .rows = 1024 },
-        },
-    },
-    { /* 33: [4096, 4096], 32.00 MiB */
-        .name = "model.layers.5.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_5, .offset_elems = 25169920, .file_elems = 1641066496,
-        .elems = 16777216, .n_dims = 2, .dim = { 4096, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 34: [4096], 8.00 KiB */
-        .name = "model.layers.5.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_5, .offset_elems = 41947136, .file_elems = 1657843712,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 35: [28672, 4096], 224.00 MiB */
-        .name = "model.layers.5.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_5, .offset_elems = 41951232, .file_elems = 1657847808,
-        .elems = 117440512, .n_dims = 2, .dim = { 28672, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.5.mlp.gate_proj.weight", .rows = 14336 },
-            { .name = "model.layers.5.mlp.up_proj.weight", .rows = 14336 },
-        },
-    },
-    { /* 36: [4096, 14336], 112.00 MiB */
-        .name = "model.layers.5.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_5, .offset_elems = 159391744, .file_elems = 1775288320,
-        .elems = 58720256, .n_dims = 2, .dim = { 4096, 14336 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 37: [4096], 8.00 KiB */
-        .name = "model.layers.6.input_layernorm.weight",
-        .segment = SEG_LAYERS_6, .offset_elems = 0, .file_elems = 1834008576,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 38: [6144, 4096], 48.00 MiB */
-        .name = "model.layers.6.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_6, .offset_elems = 4096, .file_elems = 1834012672,
-        .elems = 25165824, .n_dims = 2, .dim = { 6144, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.6.self_attn.q_proj.weight", .rows = 4096 },
-            { .name = "model.layers.6.self_attn.k_proj.weight", .rows = 1024 },
-            { .name = "model.layers.6.self_attn.v_proj.weight", .rows = 1024 },
-        },
-    },
-    { /* 39: [4096, 4096], 32.00 MiB */
-        .name = "model.layers.6.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_6, .offset_elems = 25169920, .file_elems = 1859178496,
-        .elems = 16777216, .n_dims = 2, .dim = { 4096, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 40: [4096], 8.00 KiB */
-        .name = "model.layers.6.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_6, .offset_elems = 41947136, .file_elems = 1875955712,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 41: [28672, 4096], 224.00 MiB */
-        .name = "model.layers.6.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_6, .offset_elems = 41951232, .file_elems = 1875959808,
-        .elems = 117440512, .n_dims = 2, .dim = { 28672, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.6.mlp.gate_proj.weight", .rows = 14336 },
-            { .name = "model.layers.6.mlp.up_proj.weight", .rows = 14336 },
-        },
-    },
-    { /* 42: [4096, 14336], 112.00 MiB */
-        .name = "model.layers.6.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_6, .offset_elems = 159391744, .file_elems = 1993400320,
-        .elems = 58720256, .n_dims = 2, .dim = { 4096, 14336 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 43: [4096], 8.00 KiB */
-        .name = "model.layers.7.input_layernorm.weight",
-        .segment = SEG_LAYERS_7, .offset_elems = 0, .file_elems = 2052120576,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 44: [6144, 4096], 48.00 MiB */
-        .name = "model.layers.7.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_7, .offset_elems = 4096, .file_elems = 2052124672,
-        .elems = 25165824, .n_dims = 2, .dim = { 6144, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.7.self_attn.q_proj.weight", .rows = 4096 },
-            { .name = "model.layers.7.self_attn.k_proj.weight", .rows = 1024 },
-            { .name = "model.layers.7.self_attn.v_proj.weight", .rows = 1024 },
-        },
-    },
-    { /* 45: [4096, 4096], 32.00 MiB */
-        .name = "model.layers.7.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_7, .offset_elems = 25169920, .file_elems = 2077290496,
-        .elems = 16777216, .n_dims = 2, .dim = { 4096, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 46: [4096], 8.00 KiB */
-        .name = "model.layers.7.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_7, .offset_elems = 41947136, .file_elems = 2094067712,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 47: [28672, 4096], 224.00 MiB */
-        .name = "model.layers.7.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_7, .offset_elems = 41951232, .file_elems = 2094071808,
-        .elems = 117440512, .n_dims = 2, .dim = { 28672, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.7.mlp.gate_proj.weight", .rows = 14336 },
-            { .name = "model.layers.7.mlp.up_proj.weight", .rows = 14336 },
-        },
-    },
-    { /* 48: [4096, 14336], 112.00 MiB */
-        .name = "model.layers.7.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_7, .offset_elems = 159391744, .file_elems = 2211512320,
-        .elems = 58720256, .n_dims = 2, .dim = { 4096, 14336 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 49: [4096], 8.00 KiB */
-        .name = "model.layers.8.input_layernorm.weight",
-        .segment = SEG_LAYERS_8, .offset_elems = 0, .file_elems = 2270232576,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 50: [6144, 4096], 48.00 MiB */
-        .name = "model.layers.8.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_8, .offset_elems = 4096, .file_elems = 2270236672,
-        .elems = 25165824, .n_dims = 2, .dim = { 6144, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.8.self_attn.q_proj.weight", .rows = 4096 },
-            { .name = "model.layers.8.self_attn.k_proj.weight", .rows = 1024 },
-            { .name = "model.layers.8.self_attn.v_proj.weight", .rows = 1024 },
-        },
-    },
-    { /* 51: [4096, 4096], 32.00 MiB */
-        .name = "model.layers.8.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_8, .offset_elems = 25169920, .file_elems = 2295402496,
-        .elems = 16777216, .n_dims = 2, .dim = { 4096, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 52: [4096], 8.00 KiB */
-        .name = "model.layers.8.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_8, .offset_elems = 41947136, .file_elems = 2312179712,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 53: [28672, 4096], 224.00 MiB */
-        .name = "model.layers.8.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_8, .offset_elems = 41951232, .file_elems = 2312183808,
-        .elems = 117440512, .n_dims = 2, .dim = { 28672, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.8.mlp.gate_proj.weight", .rows = 14336 },
-            { .name = "model.layers.8.mlp.up_proj.weight", .rows = 14336 },
-        },
-    },
-    { /* 54: [4096, 14336], 112.00 MiB */
-        .name = "model.layers.8.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_8, .offset_elems = 159391744, .file_elems = 2429624320,
-        .elems = 58720256, .n_dims = 2, .dim = { 4096, 14336 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 55: [4096], 8.00 KiB */
-        .name = "model.layers.9.input_layernorm.weight",
-        .segment = SEG_LAYERS_9, .offset_elems = 0, .file_elems = 2488344576,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 56: [6144, 4096], 48.00 MiB */
-        .name = "model.layers.9.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_9, .offset_elems = 4096, .file = 1, .file_elems = 0,
-        .elems = 25165824, .n_dims = 2, .dim = { 6144, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.9.self_attn.q_proj.weight", .rows = 4096 },
-            { .name = "model.layers.9.self_attn.k_proj.weight", .rows = 1024 },
-            { .name = "model.layers.9.self_attn.v_proj.weight", .rows = 1024 },
-        },
-    },
-    { /* 57: [4096, 4096], 32.00 MiB */
-        .name = "model.layers.9.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_9, .offset_elems = 25169920, .file = 1, .file_elems = 25165824,
-        .elems = 16777216, .n_dims = 2, .dim = { 4096, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 58: [4096], 8.00 KiB */
-        .name = "model.layers.9.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_9, .offset_elems = 41947136, .file = 1, .file_elems = 41943040,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 59: [28672, 4096], 224.00 MiB */
-        .name = "model.layers.9.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_9, .offset_elems = 41951232, .file = 1, .file_elems = 41947136,
-        .elems = 117440512, .n_dims = 2, .dim = { 28672, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.9.mlp.gate_proj.weight", .rows = 14336 },
-            { .name = "model.layers.9.mlp.up_proj.weight", .rows = 14336 },
-        },
-    },
-    { /* 60: [4096, 14336], 112.00 MiB */
-        .name = "model.layers.9.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_9, .offset_elems = 159391744, .file = 1, .file_elems = 159387648,
-        .elems = 58720256, .n_dims = 2, .dim = { 4096, 14336 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 61: [4096], 8.00 KiB */
-        .name = "model.layers.10.input_layernorm.weight",
-        .segment = SEG_LAYERS_10, .offset_elems = 0, .file = 1, .file_elems = 218107904,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 62: [6144, 4096], 48.00 MiB */
-        .name = "model.layers.10.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_10, .offset_elems = 4096, .file = 1, .file_elems = 218112000,
-        .elems = 25165824, .n_dims = 2, .dim = { 6144, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.10.self_attn.q_proj.weight", .rows = 4096 },
-            { .name = "model.layers.10.self_attn.k_proj.weight", .rows = 1024 },
-            { .name = "model.layers.10.self_attn.v_proj.weight", .rows = 1024 },
-        },
-    },
-    { /* 63: [4096, 4096], 32.00 MiB */
-        .name = "model.layers.10.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_10, .offset_elems = 25169920, .file = 1, .file_elems = 243277824,
-        .elems = 16777216, .n_dims = 2, .dim = { 4096, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 64: [4096], 8.00 KiB */
-        .name = "model.layers.10.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_10, .offset_elems = 41947136, .file = 1, .file_elems = 260055040,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 65: [28672, 4096], 224.00 MiB */
-        .name = "model.layers.10.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_10, .offset_elems = 41951232, .file = 1, .file_elems = 260059136,
-        .elems = 117440512, .n_dims = 2, .dim = { 28672, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.10.mlp.gate_proj.weight", .rows = 14336 },
-            { .name = "model.layers.10.mlp.up_proj.weight", .rows = 14336 },
-        },
-    },
-    { /* 66: [4096, 14336], 112.00 MiB */
-        .name = "model.layers.10.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_10, .offset_elems = 159391744, .file = 1, .file_elems = 377499648,
-        .elems = 58720256, .n_dims = 2, .dim = { 4096, 14336 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 67: [4096], 8.00 KiB */
-        .name = "model.layers.11.input_layernorm.weight",
-        .segment = SEG_LAYERS_11, .offset_elems = 0, .file = 1, .file_elems = 436219904,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 68: [6144, 4096], 48.00 MiB */
-        .name = "model.layers.11.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_11, .offset_elems = 4096, .file = 1, .file_elems = 436224000,
-        .elems = 25165824, .n_dims = 2, .dim = { 6144, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.11.self_attn.q_proj.weight", .rows = 4096 },
-            { .name = "model.layers.11.self_attn.k_proj.weight", .rows = 1024 },
-            { .name = "model.layers.11.self_attn.v_proj.weight", .rows = 1024 },
-        },
-    },
-    { /* 69: [4096, 4096], 32.00 MiB */
-        .name = "model.layers.11.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_11, .offset_elems = 25169920, .file = 1, .file_elems = 461389824,
-        .elems = 16777216, .n_dims = 2, .dim = { 4096, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 70: [4096], 8.00 KiB */
-        .name = "model.layers.11.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_11, .offset_elems = 41947136, .file = 1, .file_elems = 478167040,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 71: [28672, 4096], 224.00 MiB */
-        .name = "model.layers.11.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_11, .offset_elems = 41951232, .file = 1, .file_elems = 478171136,
-        .elems = 117440512, .n_dims = 2, .dim = { 28672, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.11.mlp.gate_proj.weight", .rows = 14336 },
-            { .name = "model.layers.11.mlp.up_proj.weight", .rows = 14336 },
-        },
-    },
-    { /* 72: [4096, 14336], 112.00 MiB */
-        .name = "model.layers.11.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_11, .offset_elems = 159391744, .file = 1, .file_elems = 595611648,
-        .elems = 58720256, .n_dims = 2, .dim = { 4096, 14336 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 73: [4096], 8.00 KiB */
-        .name = "model.layers.12.input_layernorm.weight",
-        .segment = SEG_LAYERS_12, .offset_elems = 0, .file = 1, .file_elems = 654331904,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 74: [6144, 4096], 48.00 MiB */
-        .name = "model.layers.12.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_12, .offset_elems = 4096, .file = 1, .file_elems = 654336000,
-        .elems = 25165824, .n_dims = 2, .dim = { 6144, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.12.self_attn.q_proj.weight", .rows = 4096 },
-            { .name = "model.layers.12.self_attn.k_proj.weight", .rows = 1024 },
-            { .name = "model.layers.12.self_attn.v_proj.weight", .rows = 1024 },
-        },
-    },
-    { /* 75: [4096, 4096], 32.00 MiB */
-        .name = "model.layers.12.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_12, .offset_elems = 25169920, .file = 1, .file_elems = 679501824,
-        .elems = 16777216, .n_dims = 2, .dim = { 4096, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 76: [4096], 8.00 KiB */
-        .name = "model.layers.12.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_12, .offset_elems = 41947136, .file = 1, .file_elems = 696279040,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 77: [28672, 4096], 224.00 MiB */
-        .name = "model.layers.12.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_12, .offset_elems = 41951232, .file = 1, .file_elems = 696283136,
-        .elems = 117440512, .n_dims = 2, .dim = { 28672, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.12.mlp.gate_proj.weight", .rows = 14336 },
-            { .name = "model.layers.12.mlp.up_proj.weight", .rows = 14336 },
-        },
-    },
-    { /* 78: [4096, 14336], 112.00 MiB */
-        .name = "model.layers.12.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_12, .offset_elems = 159391744, .file = 1, .file_elems = 813723648,
-        .elems = 58720256, .n_dims = 2, .dim = { 4096, 14336 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 79: [4096], 8.00 KiB */
-        .name = "model.layers.13.input_layernorm.weight",
-        .segment = SEG_LAYERS_13, .offset_elems = 0, .file = 1, .file_elems = 872443904,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 80: [6144, 4096], 48.00 MiB */
-        .name = "model.layers.13.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_13, .offset_elems = 4096, .file = 1, .file_elems = 872448000,
-        .elems = 25165824, .n_dims = 2, .dim = { 6144, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.13.self_attn.q_proj.weight", .rows = 4096 },
-            { .name = "model.layers.13.self_attn.k_proj.weight", .rows = 1024 },
-            { .name = "model.layers.13.self_attn.v_proj.weight", .rows = 1024 },
-        },
-    },
-    { /* 81: [4096, 4096], 32.00 MiB */
-        .name = "model.layers.13.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_13, .offset_elems = 25169920, .file = 1, .file_elems = 897613824,
-        .elems = 16777216, .n_dims = 2, .dim = { 4096, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 82: [4096], 8.00 KiB */
-        .name = "model.layers.13.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_13, .offset_elems = 41947136, .file = 1, .file_elems = 914391040,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 83: [28672, 4096], 224.00 MiB */
-        .name = "model.layers.13.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_13, .offset_elems = 41951232, .file = 1, .file_elems = 914395136,
-        .elems = 117440512, .n_dims = 2, .dim = { 28672, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.13.mlp.gate_proj.weight", .rows = 14336 },
-            { .name = "model.layers.13.mlp.up_proj.weight", .rows = 14336 },
-        },
-    },
-    { /* 84: [4096, 14336], 112.00 MiB */
-        .name = "model.layers.13.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_13, .offset_elems = 159391744, .file = 1, .file_elems = 1031835648,
-        .elems = 58720256, .n_dims = 2, .dim = { 4096, 14336 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 85: [4096], 8.00 KiB */
-        .name = "model.layers.14.input_layernorm.weight",
-        .segment = SEG_LAYERS_14, .offset_elems = 0, .file = 1, .file_elems = 1090555904,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 86: [6144, 4096], 48.00 MiB */
-        .name = "model.layers.14.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_14, .offset_elems = 4096, .file = 1, .file_elems = 1090560000,
-        .elems = 25165824, .n_dims = 2, .dim = { 6144, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.14.self_attn.q_proj.weight", .rows = 4096 },
-            { .name = "model.layers.14.self_attn.k_proj.weight", .rows = 1024 },
-            { .name = "model.layers.14.self_attn.v_proj.weight", .rows = 1024 },
-        },
-    },
-    { /* 87: [4096, 4096], 32.00 MiB */
-        .name = "model.layers.14.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_14, .offset_elems = 25169920, .file = 1, .file_elems = 1115725824,
-        .elems = 16777216, .n_dims = 2, .dim = { 4096, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 88: [4096], 8.00 KiB */
-        .name = "model.layers.14.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_14, .offset_elems = 41947136, .file = 1, .file_elems = 1132503040,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 89: [28672, 4096], 224.00 MiB */
-        .name = "model.layers.14.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_14, .offset_elems = 41951232, .file = 1, .file_elems = 1132507136,
-        .elems = 117440512, .n_dims = 2, .dim = { 28672, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.14.mlp.gate_proj.weight", .rows = 14336 },
-            { .name = "model.layers.14.mlp.up_proj.weight", .rows = 14336 },
-        },
-    },
-    { /* 90: [4096, 14336], 112.00 MiB */
-        .name = "model.layers.14.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_14, .offset_elems = 159391744, .file = 1, .file_elems = 1249947648,
-        .elems = 58720256, .n_dims = 2, .dim = { 4096, 14336 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 91: [4096], 8.00 KiB */
-        .name = "model.layers.15.input_layernorm.weight",
-        .segment = SEG_LAYERS_15, .offset_elems = 0, .file = 1, .file_elems = 1308667904,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 92: [6144, 4096], 48.00 MiB */
-        .name = "model.layers.15.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_15, .offset_elems = 4096, .file = 1, .file_elems = 1308672000,
-        .elems = 25165824, .n_dims = 2, .dim = { 6144, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.15.self_attn.q_proj.weight", .rows = 4096 },
-            { .name = "model.layers.15.self_attn.k_proj.weight", .rows = 1024 },
-            { .name = "model.layers.15.self_attn.v_proj.weight", .rows = 1024 },
-        },
-    },
-    { /* 93: [4096, 4096], 32.00 MiB */
-        .name = "model.layers.15.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_15, .offset_elems = 25169920, .file = 1, .file_elems = 1333837824,
-        .elems = 16777216, .n_dims = 2, .dim = { 4096, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 94: [4096], 8.00 KiB */
-        .name = "model.layers.15.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_15, .offset_elems = 41947136, .file = 1, .file_elems = 1350615040,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 95: [28672, 4096], 224.00 MiB */
-        .name = "model.layers.15.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_15, .offset_elems = 41951232, .file = 1, .file_elems = 1350619136,
-        .elems = 117440512, .n_dims = 2, .dim = { 28672, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.15.mlp.gate_proj.weight", .rows = 14336 },
-            { .name = "model.layers.15.mlp.up_proj.weight", .rows = 14336 },
-        },
-    },
-    { /* 96: [4096, 14336], 112.00 MiB */
-        .name = "model.layers.15.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_15, .offset_elems = 159391744, .file = 1, .file_elems = 1468059648,
-        .elems = 58720256, .n_dims = 2, .dim = { 4096, 14336 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 97: [4096], 8.00 KiB */
-        .name = "model.layers.16.input_layernorm.weight",
-        .segment = SEG_LAYERS_16, .offset_elems = 0, .file = 1, .file_elems = 1526779904,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 98: [6144, 4096], 48.00 MiB */
-        .name = "model.layers.16.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_16, .offset_elems = 4096, .file = 1, .file_elems = 1526784000,
-        .elems = 25165824, .n_dims = 2, .dim = { 6144, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.16.self_attn.q_proj.weight", .rows = 4096 },
-            { .name = "model.layers.16.self_attn.k_proj.weight", .rows = 1024 },
-            { .name = "model.layers.16.self_attn.v_proj.weight", .rows = 1024 },
-        },
-    },
-    { /* 99: [4096, 4096], 32.00 MiB */
-        .name = "model.layers.16.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_16, .offset_elems = 25169920, .file = 1, .file_elems = 1551949824,
-        .elems = 16777216, .n_dims = 2, .dim = { 4096, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 100: [4096], 8.00 KiB */
-        .name = "model.layers.16.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_16, .offset_elems = 41947136, .file = 1, .file_elems = 1568727040,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 101: [28672, 4096], 224.00 MiB */
-        .name = "model.layers.16.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_16, .offset_elems = 41951232, .file = 1, .file_elems = 1568731136,
-        .elems = 117440512, .n_dims = 2, .dim = { 28672, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.16.mlp.gate_proj.weight", .rows = 14336 },
-            { .name = "model.layers.16.mlp.up_proj.weight", .rows = 14336 },
-        },
-    },
-    { /* 102: [4096, 14336], 112.00 MiB */
-        .name = "model.layers.16.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_16, .offset_elems = 159391744, .file = 1, .file_elems = 1686171648,
-        .elems = 58720256, .n_dims = 2, .dim = { 4096, 14336 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 103: [4096], 8.00 KiB */
-        .name = "model.layers.17.input_layernorm.weight",
-        .segment = SEG_LAYERS_17, .offset_elems = 0, .file = 1, .file_elems = 1744891904,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 104: [6144, 4096], 48.00 MiB */
-        .name = "model.layers.17.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_17, .offset_elems = 4096, .file = 1, .file_elems = 1744896000,
-        .elems = 25165824, .n_dims = 2, .dim = { 6144, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.17.self_attn.q_proj.weight", .rows = 4096 },
-            { .name = "model.layers.17.self_attn.k_proj.weight", .rows = 1024 },
-            { .name = "model.layers.17.self_attn.v_proj.weight", .rows = 1024 },
-        },
-    },
-    { /* 105: [4096, 4096], 32.00 MiB */
-        .name = "model.layers.17.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_17, .offset_elems = 25169920, .file = 1, .file_elems = 1770061824,
-        .elems = 16777216, .n_dims = 2, .dim = { 4096, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 106: [4096], 8.00 KiB */
-        .name = "model.layers.17.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_17, .offset_elems = 41947136, .file = 1, .file_elems = 1786839040,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 107: [28672, 4096], 224.00 MiB */
-        .name = "model.layers.17.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_17, .offset_elems = 41951232, .file = 1, .file_elems = 1786843136,
-        .elems = 117440512, .n_dims = 2, .dim = { 28672, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.17.mlp.gate_proj.weight", .rows = 14336 },
-            { .name = "model.layers.17.mlp.up_proj.weight", .rows = 14336 },
-        },
-    },
-    { /* 108: [4096, 14336], 112.00 MiB */
-        .name = "model.layers.17.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_17, .offset_elems = 159391744, .file = 1, .file_elems = 1904283648,
-        .elems = 58720256, .n_dims = 2, .dim = { 4096, 14336 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 109: [4096], 8.00 KiB */
-        .name = "model.layers.18.input_layernorm.weight",
-        .segment = SEG_LAYERS_18, .offset_elems = 0, .file = 1, .file_elems = 1963003904,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 110: [6144, 4096], 48.00 MiB */
-        .name = "model.layers.18.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_18, .offset_elems = 4096, .file = 1, .file_elems = 1963008000,
-        .elems = 25165824, .n_dims = 2, .dim = { 6144, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.18.self_attn.q_proj.weight", .rows = 4096 },
-            { .name = "model.layers.18.self_attn.k_proj.weight", .rows = 1024 },
-            { .name = "model.layers.18.self_attn.v_proj.weight", .rows = 1024 },
-        },
-    },
-    { /* 111: [4096, 4096], 32.00 MiB */
-        .name = "model.layers.18.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_18, .offset_elems = 25169920, .file = 1, .file_elems = 1988173824,
-        .elems = 16777216, .n_dims = 2, .dim = { 4096, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 112: [4096], 8.00 KiB */
-        .name = "model.layers.18.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_18, .offset_elems = 41947136, .file = 1, .file_elems = 2004951040,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 113: [28672, 4096], 224.00 MiB */
-        .name = "model.layers.18.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_18, .offset_elems = 41951232, .file = 1, .file_elems = 2004955136,
-        .elems = 117440512, .n_dims = 2, .dim = { 28672, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.18.mlp.gate_proj.weight", .rows = 14336 },
-            { .name = "model.layers.18.mlp.up_proj.weight", .rows = 14336 },
-        },
-    },
-    { /* 114: [4096, 14336], 112.00 MiB */
-        .name = "model.layers.18.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_18, .offset_elems = 159391744, .file = 1, .file_elems = 2122395648,
-        .elems = 58720256, .n_dims = 2, .dim = { 4096, 14336 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 115: [4096], 8.00 KiB */
-        .name = "model.layers.19.input_layernorm.weight",
-        .segment = SEG_LAYERS_19, .offset_elems = 0, .file = 1, .file_elems = 2181115904,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 116: [6144, 4096], 48.00 MiB */
-        .name = "model.layers.19.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_19, .offset_elems = 4096, .file = 1, .file_elems = 2181120000,
-        .elems = 25165824, .n_dims = 2, .dim = { 6144, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.19.self_attn.q_proj.weight", .rows = 4096 },
-            { .name = "model.layers.19.self_attn.k_proj.weight", .rows = 1024 },
-            { .name = "model.layers.19.self_attn.v_proj.weight", .rows = 1024 },
-        },
-    },
-    { /* 117: [4096, 4096], 32.00 MiB */
-        .name = "model.layers.19.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_19, .offset_elems = 25169920, .file = 1, .file_elems = 2206285824,
-        .elems = 16777216, .n_dims = 2, .dim = { 4096, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 118: [4096], 8.00 KiB */
-        .name = "model.layers.19.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_19, .offset_elems = 41947136, .file = 1, .file_elems = 2223063040,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 119: [28672, 4096], 224.00 MiB */
-        .name = "model.layers.19.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_19, .offset_elems = 41951232, .file = 1, .file_elems = 2223067136,
-        .elems = 117440512, .n_dims = 2, .dim = { 28672, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.19.mlp.gate_proj.weight", .rows = 14336 },
-            { .name = "model.layers.19.mlp.up_proj.weight", .rows = 14336 },
-        },
-    },
-    { /* 120: [4096, 14336], 112.00 MiB */
-        .name = "model.layers.19.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_19, .offset_elems = 159391744, .file = 1, .file_elems = 2340507648,
-        .elems = 58720256, .n_dims = 2, .dim = { 4096, 14336 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 121: [4096], 8.00 KiB */
-        .name = "model.layers.20.input_layernorm.weight",
-        .segment = SEG_LAYERS_20, .offset_elems = 0, .file = 1, .file_elems = 2399227904,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 122: [6144, 4096], 48.00 MiB */
-        .name = "model.layers.20.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_20, .offset_elems = 4096, .file = 1, .file_elems = 2399232000,
-        .elems = 25165824, .n_dims = 2, .dim = { 6144, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.20.self_attn.q_proj.weight", .rows = 4096 },
-            { .name = "model.layers.20.self_attn.k_proj.weight", .rows = 1024 },
-            { .name = "model.layers.20.self_attn.v_proj.weight", .rows = 1024 },
-        },
-    },
-    { /* 123: [4096, 4096], 32.00 MiB */
-        .name = "model.layers.20.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_20, .offset_elems = 25169920, .file = 1, .file_elems = 2424397824,
-        .elems = 16777216, .n_dims = 2, .dim = { 4096, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 124: [4096], 8.00 KiB */
-        .name = "model.layers.20.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_20, .offset_elems = 41947136, .file = 1, .file_elems = 2441175040,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 125: [28672, 4096], 224.00 MiB */
-        .name = "model.layers.20.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_20, .offset_elems = 41951232, .file = 2, .file_elems = 0,
-        .elems = 117440512, .n_dims = 2, .dim = { 28672, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.20.mlp.gate_proj.weight", .rows = 14336 },
-            { .name = "model.layers.20.mlp.up_proj.weight", .rows = 14336 },
-        },
-    },
-    { /* 126: [4096, 14336], 112.00 MiB */
-        .name = "model.layers.20.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_20, .offset_elems = 159391744, .file = 2, .file_elems = 117440512,
-        .elems = 58720256, .n_dims = 2, .dim = { 4096, 14336 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 127: [4096], 8.00 KiB */
-        .name = "model.layers.21.input_layernorm.weight",
-        .segment = SEG_LAYERS_21, .offset_elems = 0, .file = 2, .file_elems = 176160768,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 128: [6144, 4096], 48.00 MiB */
-        .name = "model.layers.21.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_21, .offset_elems = 4096, .file = 2, .file_elems = 176164864,
-        .elems = 25165824, .n_dims = 2, .dim = { 6144, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.21.self_attn.q_proj.weight", .rows = 4096 },
-            { .name = "model.layers.21.self_attn.k_proj.weight", .rows = 1024 },
-            { .name = "model.layers.21.self_attn.v_proj.weight", .rows = 1024 },
-        },
-    },
-    { /* 129: [4096, 4096], 32.00 MiB */
-        .name = "model.layers.21.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_21, .offset_elems = 25169920, .file = 2, .file_elems = 201330688,
-        .elems = 16777216, .n_dims = 2, .dim = { 4096, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 130: [4096], 8.00 KiB */
-        .name = "model.layers.21.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_21, .offset_elems = 41947136, .file = 2, .file_elems = 218107904,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 131: [28672, 4096], 224.00 MiB */
-        .name = "model.layers.21.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_21, .offset_elems = 41951232, .file = 2, .file_elems = 218112000,
-        .elems = 117440512, .n_dims = 2, .dim = { 28672, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.21.mlp.gate_proj.weight", .rows = 14336 },
-            { .name = "model.layers.21.mlp.up_proj.weight", .rows = 14336 },
-        },
-    },
-    { /* 132: [4096, 14336], 112.00 MiB */
-        .name = "model.layers.21.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_21, .offset_elems = 159391744, .file = 2, .file_elems = 335552512,
-        .elems = 58720256, .n_dims = 2, .dim = { 4096, 14336 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 133: [4096], 8.00 KiB */
-        .name = "model.layers.22.input_layernorm.weight",
-        .segment = SEG_LAYERS_22, .offset_elems = 0, .file = 2, .file_elems = 394272768,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 134: [6144, 4096], 48.00 MiB */
-        .name = "model.layers.22.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_22, .offset_elems = 4096, .file = 2, .file_elems = 394276864,
-        .elems = 25165824, .n_dims = 2, .dim = { 6144, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.22.self_attn.q_proj.weight", .rows = 4096 },
-            { .name = "model.layers.22.self_attn.k_proj.weight", .rows = 1024 },
-            { .name = "model.layers.22.self_attn.v_proj.weight", .rows = 1024 },
-        },
-    },
-    { /* 135: [4096, 4096], 32.00 MiB */
-        .name = "model.layers.22.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_22, .offset_elems = 25169920, .file = 2, .file_elems = 419442688,
-        .elems = 16777216, .n_dims = 2, .dim = { 4096, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 136: [4096], 8.00 KiB */
-        .name = "model.layers.22.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_22, .offset_elems = 41947136, .file = 2, .file_elems = 436219904,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 137: [28672, 4096], 224.00 MiB */
-        .name = "model.layers.22.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_22, .offset_elems = 41951232, .file = 2, .file_elems = 436224000,
-        .elems = 117440512, .n_dims = 2, .dim = { 28672, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.22.mlp.gate_proj.weight", .rows = 14336 },
-            { .name = "model.layers.22.mlp.up_proj.weight", .rows = 14336 },
-        },
-    },
-    { /* 138: [4096, 14336], 112.00 MiB */
-        .name = "model.layers.22.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_22, .offset_elems = 159391744, .file = 2, .file_elems = 553664512,
-        .elems = 58720256, .n_dims = 2, .dim = { 4096, 14336 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 139: [4096], 8.00 KiB */
-        .name = "model.layers.23.input_layernorm.weight",
-        .segment = SEG_LAYERS_23, .offset_elems = 0, .file = 2, .file_elems = 612384768,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 140: [6144, 4096], 48.00 MiB */
-        .name = "model.layers.23.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_23, .offset_elems = 4096, .file = 2, .file_elems = 612388864,
-        .elems = 25165824, .n_dims = 2, .dim = { 6144, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.23.self_attn.q_proj.weight", .rows = 4096 },
-            { .name = "model.layers.23.self_attn.k_proj.weight", .rows = 1024 },
-            { .name = "model.layers.23.self_attn.v_proj.weight", .rows = 1024 },
-        },
-    },
-    { /* 141: [4096, 4096], 32.00 MiB */
-        .name = "model.layers.23.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_23, .offset_elems = 25169920, .file = 2, .file_elems = 637554688,
-        .elems = 16777216, .n_dims = 2, .dim = { 4096, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 142: [4096], 8.00 KiB */
-        .name = "model.layers.23.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_23, .offset_elems = 41947136, .file = 2, .file_elems = 654331904,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 143: [28672, 4096], 224.00 MiB */
-        .name = "model.layers.23.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_23, .offset_elems = 41951232, .file = 2, .file_elems = 654336000,
-        .elems = 117440512, .n_dims = 2, .dim = { 28672, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.23.mlp.gate_proj.weight", .rows = 14336 },
-            { .name = "model.layers.23.mlp.up_proj.weight", .rows = 14336 },
-        },
-    },
-    { /* 144: [4096, 14336], 112.00 MiB */
-        .name = "model.layers.23.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_23, .offset_elems = 159391744, .file = 2, .file_elems = 771776512,
-        .elems = 58720256, .n_dims = 2, .dim = { 4096, 14336 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 145: [4096], 8.00 KiB */
-        .name = "model.layers.24.input_layernorm.weight",
-        .segment = SEG_LAYERS_24, .offset_elems = 0, .file = 2, .file_elems = 830496768,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 146: [6144, 4096], 48.00 MiB */
-        .name = "model.layers.24.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_24, .offset_elems = 4096, .file = 2, .file_elems = 830500864,
-        .elems = 25165824, .n_dims = 2, .dim = { 6144, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.24.self_attn.q_proj.weight", .rows = 4096 },
-            { .name = "model.layers.24.self_attn.k_proj.weight", .rows = 1024 },
-            { .name = "model.layers.24.self_attn.v_proj.weight", .rows = 1024 },
-        },
-    },
-    { /* 147: [4096, 4096], 32.00 MiB */
-        .name = "model.layers.24.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_24, .offset_elems = 25169920, .file = 2, .file_elems = 855666688,
-        .elems = 16777216, .n_dims = 2, .dim = { 4096, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 148: [4096], 8.00 KiB */
-        .name = "model.layers.24.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_24, .offset_elems = 41947136, .file = 2, .file_elems = 872443904,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 149: [28672, 4096], 224.00 MiB */
-        .name = "model.layers.24.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_24, .offset_elems = 41951232, .file = 2, .file_elems = 872448000,
-        .elems = 117440512, .n_dims = 2, .dim = { 28672, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.24.mlp.gate_proj.weight", .rows = 14336 },
-            { .name = "model.layers.24.mlp.up_proj.weight", .rows = 14336 },
-        },
-    },
-    { /* 150: [4096, 14336], 112.00 MiB */
-        .name = "model.layers.24.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_24, .offset_elems = 159391744, .file = 2, .file_elems = 989888512,
-        .elems = 58720256, .n_dims = 2, .dim = { 4096, 14336 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 151: [4096], 8.00 KiB */
-        .name = "model.layers.25.input_layernorm.weight",
-        .segment = SEG_LAYERS_25, .offset_elems = 0, .file = 2, .file_elems = 1048608768,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 152: [6144, 4096], 48.00 MiB */
-        .name = "model.layers.25.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_25, .offset_elems = 4096, .file = 2, .file_elems = 1048612864,
-        .elems = 25165824, .n_dims = 2, .dim = { 6144, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.25.self_attn.q_proj.weight", .rows = 4096 },
-            { .name = "model.layers.25.self_attn.k_proj.weight", .rows = 1024 },
-            { .name = "model.layers.25.self_attn.v_proj.weight", .rows = 1024 },
-        },
-    },
-    { /* 153: [4096, 4096], 32.00 MiB */
-        .name = "model.layers.25.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_25, .offset_elems = 25169920, .file = 2, .file_elems = 1073778688,
-        .elems = 16777216, .n_dims = 2, .dim = { 4096, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 154: [4096], 8.00 KiB */
-        .name = "model.layers.25.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_25, .offset_elems = 41947136, .file = 2, .file_elems = 1090555904,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 155: [28672, 4096], 224.00 MiB */
-        .name = "model.layers.25.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_25, .offset_elems = 41951232, .file = 2, .file_elems = 1090560000,
-        .elems = 117440512, .n_dims = 2, .dim = { 28672, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.25.mlp.gate_proj.weight", .rows = 14336 },
-            { .name = "model.layers.25.mlp.up_proj.weight", .rows = 14336 },
-        },
-    },
-    { /* 156: [4096, 14336], 112.00 MiB */
-        .name = "model.layers.25.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_25, .offset_elems = 159391744, .file = 2, .file_elems = 1208000512,
-        .elems = 58720256, .n_dims = 2, .dim = { 4096, 14336 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 157: [4096], 8.00 KiB */
-        .name = "model.layers.26.input_layernorm.weight",
-        .segment = SEG_LAYERS_26, .offset_elems = 0, .file = 2, .file_elems = 1266720768,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 158: [6144, 4096], 48.00 MiB */
-        .name = "model.layers.26.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_26, .offset_elems = 4096, .file = 2, .file_elems = 1266724864,
-        .elems = 25165824, .n_dims = 2, .dim = { 6144, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.26.self_attn.q_proj.weight", .rows = 4096 },
-            { .name = "model.layers.26.self_attn.k_proj.weight", .rows = 1024 },
-            { .name = "model.layers.26.self_attn.v_proj.weight", .rows = 1024 },
-        },
-    },
-    { /* 159: [4096, 4096], 32.00 MiB */
-        .name = "model.layers.26.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_26, .offset_elems = 25169920, .file = 2, .file_elems = 1291890688,
-        .elems = 16777216, .n_dims = 2, .dim = { 4096, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 160: [4096], 8.00 KiB */
-        .name = "model.layers.26.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_26, .offset_elems = 41947136, .file = 2, .file_elems = 1308667904,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 161: [28672, 4096], 224.00 MiB */
-        .name = "model.layers.26.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_26, .offset_elems = 41951232, .file = 2, .file_elems = 1308672000,
-        .elems = 117440512, .n_dims = 2, .dim = { 28672, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.26.mlp.gate_proj.weight", .rows = 14336 },
-            { .name = "model.layers.26.mlp.up_proj.weight", .rows = 14336 },
-        },
-    },
-    { /* 162: [4096, 14336], 112.00 MiB */
-        .name = "model.layers.26.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_26, .offset_elems = 159391744, .file = 2, .file_elems = 1426112512,
-        .elems = 58720256, .n_dims = 2, .dim = { 4096, 14336 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 163: [4096], 8.00 KiB */
-        .name = "model.layers.27.input_layernorm.weight",
-        .segment = SEG_LAYERS_27, .offset_elems = 0, .file = 2, .file_elems = 1484832768,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 164: [6144, 4096], 48.00 MiB */
-        .name = "model.layers.27.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_27, .offset_elems = 4096, .file = 2, .file_elems = 1484836864,
-        .elems = 25165824, .n_dims = 2, .dim = { 6144, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.27.self_attn.q_proj.weight", .rows = 4096 },
-            { .name = "model.layers.27.self_attn.k_proj.weight", .rows = 1024 },
-            { .name = "model.layers.27.self_attn.v_proj.weight", .rows = 1024 },
-        },
-    },
-    { /* 165: [4096, 4096], 32.00 MiB */
-        .name = "model.layers.27.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_27, .offset_elems = 25169920, .file = 2, .file_elems = 1510002688,
-        .elems = 16777216, .n_dims = 2, .dim = { 4096, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 166: [4096], 8.00 KiB */
-        .name = "model.layers.27.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_27, .offset_elems = 41947136, .file = 2, .file_elems = 1526779904,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 167: [28672, 4096], 224.00 MiB */
-        .name = "model.layers.27.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_27, .offset_elems = 41951232, .file = 2, .file_elems = 1526784000,
-        .elems = 117440512, .n_dims = 2, .dim = { 28672, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.27.mlp.gate_proj.weight", .rows = 14336 },
-            { .name = "model.layers.27.mlp.up_proj.weight", .rows = 14336 },
-        },
-    },
-    { /* 168: [4096, 14336], 112.00 MiB */
-        .name = "model.layers.27.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_27, .offset_elems = 159391744, .file = 2, .file_elems = 1644224512,
-        .elems = 58720256, .n_dims = 2, .dim = { 4096, 14336 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 169: [4096], 8.00 KiB */
-        .name = "model.layers.28.input_layernorm.weight",
-        .segment = SEG_LAYERS_28, .offset_elems = 0, .file = 2, .file_elems = 1702944768,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 170: [6144, 4096], 48.00 MiB */
-        .name = "model.layers.28.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_28, .offset_elems = 4096, .file = 2, .file_elems = 1702948864,
-        .elems = 25165824, .n_dims = 2, .dim = { 6144, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.28.self_attn.q_proj.weight", .rows = 4096 },
-            { .name = "model.layers.28.self_attn.k_proj.weight", .rows = 1024 },
-            { .name = "model.layers.28.self_attn.v_proj.weight", .rows = 1024 },
-        },
-    },
-    { /* 171: [4096, 4096], 32.00 MiB */
-        .name = "model.layers.28.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_28, .offset_elems = 25169920, .file = 2, .file_elems = 1728114688,
-        .elems = 16777216, .n_dims = 2, .dim = { 4096, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 172: [4096], 8.00 KiB */
-        .name = "model.layers.28.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_28, .offset_elems = 41947136, .file = 2, .file_elems = 1744891904,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 173: [28672, 4096], 224.00 MiB */
-        .name = "model.layers.28.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_28, .offset_elems = 41951232, .file = 2, .file_elems = 1744896000,
-        .elems = 117440512, .n_dims = 2, .dim = { 28672, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.28.mlp.gate_proj.weight", .rows = 14336 },
-            { .name = "model.layers.28.mlp.up_proj.weight", .rows = 14336 },
-        },
-    },
-    { /* 174: [4096, 14336], 112.00 MiB */
-        .name = "model.layers.28.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_28, .offset_elems = 159391744, .file = 2, .file_elems = 1862336512,
-        .elems = 58720256, .n_dims = 2, .dim = { 4096, 14336 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 175: [4096], 8.00 KiB */
-        .name = "model.layers.29.input_layernorm.weight",
-        .segment = SEG_LAYERS_29, .offset_elems = 0, .file = 2, .file_elems = 1921056768,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 176: [6144, 4096], 48.00 MiB */
-        .name = "model.layers.29.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_29, .offset_elems = 4096, .file = 2, .file_elems = 1921060864,
-        .elems = 25165824, .n_dims = 2, .dim = { 6144, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.29.self_attn.q_proj.weight", .rows = 4096 },
-            { .name = "model.layers.29.self_attn.k_proj.weight", .rows = 1024 },
-            { .name = "model.layers.29.self_attn.v_proj.weight", .rows = 1024 },
-        },
-    },
-    { /* 177: [4096, 4096], 32.00 MiB */
-        .name = "model.layers.29.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_29, .offset_elems = 25169920, .file = 2, .file_elems = 1946226688,
-        .elems = 16777216, .n_dims = 2, .dim = { 4096, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 178: [4096], 8.00 KiB */
-        .name = "model.layers.29.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_29, .offset_elems = 41947136, .file = 2, .file_elems = 1963003904,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 179: [28672, 4096], 224.00 MiB */
-        .name = "model.layers.29.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_29, .offset_elems = 41951232, .file = 2, .file_elems = 1963008000,
-        .elems = 117440512, .n_dims = 2, .dim = { 28672, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.29.mlp.gate_proj.weight", .rows = 14336 },
-            { .name = "model.layers.29.mlp.up_proj.weight", .rows = 14336 },
-        },
-    },
-    { /* 180: [4096, 14336], 112.00 MiB */
-        .name = "model.layers.29.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_29, .offset_elems = 159391744, .file = 2, .file_elems = 2080448512,
-        .elems = 58720256, .n_dims = 2, .dim = { 4096, 14336 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 181: [4096], 8.00 KiB */
-        .name = "model.layers.30.input_layernorm.weight",
-        .segment = SEG_LAYERS_30, .offset_elems = 0, .file = 2, .file_elems = 2139168768,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 182: [6144, 4096], 48.00 MiB */
-        .name = "model.layers.30.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_30, .offset_elems = 4096, .file = 2, .file_elems = 2139172864,
-        .elems = 25165824, .n_dims = 2, .dim = { 6144, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.30.self_attn.q_proj.weight", .rows = 4096 },
-            { .name = "model.layers.30.self_attn.k_proj.weight", .rows = 1024 },
-            { .name = "model.layers.30.self_attn.v_proj.weight", .rows = 1024 },
-        },
-    },
-    { /* 183: [4096, 4096], 32.00 MiB */
-        .name = "model.layers.30.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_30, .offset_elems = 25169920, .file = 2, .file_elems = 2164338688,
-        .elems = 16777216, .n_dims = 2, .dim = { 4096, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 184: [4096], 8.00 KiB */
-        .name = "model.layers.30.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_30, .offset_elems = 41947136, .file = 2, .file_elems = 2181115904,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 185: [28672, 4096], 224.00 MiB */
-        .name = "model.layers.30.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_30, .offset_elems = 41951232, .file = 2, .file_elems = 2181120000,
-        .elems = 117440512, .n_dims = 2, .dim = { 28672, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.30.mlp.gate_proj.weight", .rows = 14336 },
-            { .name = "model.layers.30.mlp.up_proj.weight", .rows = 14336 },
-        },
-    },
-    { /* 186: [4096, 14336], 112.00 MiB */
-        .name = "model.layers.30.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_30, .offset_elems = 159391744, .file = 2, .file_elems = 2298560512,
-        .elems = 58720256, .n_dims = 2, .dim = { 4096, 14336 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 187: [4096], 8.00 KiB */
-        .name = "model.layers.31.input_layernorm.weight",
-        .segment = SEG_LAYERS_31, .offset_elems = 0, .file = 2, .file_elems = 2357280768,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 188: [6144, 4096], 48.00 MiB */
-        .name = "model.layers.31.self_attn.qkv_proj.weight",
-        .segment = SEG_LAYERS_31, .offset_elems = 4096, .file = 2, .file_elems = 2357284864,
-        .elems = 25165824, .n_dims = 2, .dim = { 6144, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 3, .parts = (const RtPart[]){
-            { .name = "model.layers.31.self_attn.q_proj.weight", .rows = 4096 },
-            { .name = "model.layers.31.self_attn.k_proj.weight", .rows = 1024 },
-            { .name = "model.layers.31.self_attn.v_proj.weight", .rows = 1024 },
-        },
-    },
-    { /* 189: [4096, 4096], 32.00 MiB */
-        .name = "model.layers.31.self_attn.o_proj.weight",
-        .segment = SEG_LAYERS_31, .offset_elems = 25169920, .file = 2, .file_elems = 2382450688,
-        .elems = 16777216, .n_dims = 2, .dim = { 4096, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 190: [4096], 8.00 KiB */
-        .name = "model.layers.31.post_attention_layernorm.weight",
-        .segment = SEG_LAYERS_31, .offset_elems = 41947136, .file = 2, .file_elems = 2399227904,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 191: [28672, 4096], 224.00 MiB */
-        .name = "model.layers.31.mlp.gate_up_proj.weight",
-        .segment = SEG_LAYERS_31, .offset_elems = 41951232, .file = 3, .file_elems = 0,
-        .elems = 117440512, .n_dims = 2, .dim = { 28672, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-        .n_parts = 2, .parts = (const RtPart[]){
-            { .name = "model.layers.31.mlp.gate_proj.weight", .rows = 14336 },
-            { .name = "model.layers.31.mlp.up_proj.weight", .rows = 14336 },
-        },
-    },
-    { /* 192: [4096, 14336], 112.00 MiB */
-        .name = "model.layers.31.mlp.down_proj.weight",
-        .segment = SEG_LAYERS_31, .offset_elems = 159391744, .file = 3, .file_elems = 117440512,
-        .elems = 58720256, .n_dims = 2, .dim = { 4096, 14336 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
-    { /* 193: [4096], 8.00 KiB */
-        .name = "model.norm.weight",
-        .segment = SEG_HEAD, .offset_elems = 0, .file = 3, .file_elems = 176160768,
-        .elems = 4096, .n_dims = 1, .dim = { 4096 },
-        .init = RT_INIT_ONES, .weight_decay = 0.0,
-    },
-    { /* 194: [128256, 4096], 1002.00 MiB */
-        .name = "lm_head.weight",
-        .segment = SEG_HEAD, .offset_elems = 4096, .file = 3, .file_elems = 176164864,
-        .elems = 525336576, .n_dims = 2, .dim = { 128256, 4096 },
-        .init = RT_INIT_NORMAL, .init_std = 0.02, .weight_decay = 0.1,
-    },
+    PARAM("model.embed_tokens.weight",                       SEG_EMBED,             0, SHAPE_2(128256, 4096), 0,          0, NORMAL),                /*   0: 1002.00 MiB */
+    PARAM("model.layers.0.input_layernorm.weight",           SEG_LAYERS_0,          0, SHAPE_1(4096),         0,  525336576, ONES),                  /*   1: 8.00 KiB */
+    PARAM("model.layers.0.self_attn.qkv_proj.weight",        SEG_LAYERS_0,       4096, SHAPE_2(6144, 4096),   0,  525340672, NORMAL, PARTS(0, 3)),   /*   2: 48.00 MiB */
+    PARAM("model.layers.0.self_attn.o_proj.weight",          SEG_LAYERS_0,   25169920, SHAPE_2(4096, 4096),   0,  550506496, NORMAL),                /*   3: 32.00 MiB */
+    PARAM("model.layers.0.post_attention_layernorm.weight",  SEG_LAYERS_0,   41947136, SHAPE_1(4096),         0,  567283712, ONES),                  /*   4: 8.00 KiB */
+    PARAM("model.layers.0.mlp.gate_up_proj.weight",          SEG_LAYERS_0,   41951232, SHAPE_2(28672, 4096),  0,  567287808, NORMAL, PARTS(3, 2)),   /*   5: 224.00 MiB */
+    PARAM("model.layers.0.mlp.down_proj.weight",             SEG_LAYERS_0,  159391744, SHAPE_2(4096, 14336),  0,  684728320, NORMAL),                /*   6: 112.00 MiB */
+    PARAM("model.layers.1.input_layernorm.weight",           SEG_LAYERS_1,          0, SHAPE_1(4096),         0,  743448576, ONES),                  /*   7: 8.00 KiB */
+    PARAM("model.layers.1.self_attn.qkv_proj.weight",        SEG_LAYERS_1,       4096, SHAPE_2(6144, 4096),   0,  743452672, NORMAL, PARTS(5, 3)),   /*   8: 48.00 MiB */
+    PARAM("model.layers.1.self_attn.o_proj.weight",          SEG_LAYERS_1,   25169920, SHAPE_2(4096, 4096),   0,  768618496, NORMAL),                /*   9: 32.00 MiB */
+    PARAM("model.layers.1.post_attention_layernorm.weight",  SEG_LAYERS_1,   41947136, SHAPE_1(4096),         0,  785395712, ONES),                  /*  10: 8.00 KiB */
+    PARAM("model.layers.1.mlp.gate_up_proj.weight",          SEG_LAYERS_1,   41951232, SHAPE_2(28672, 4096),  0,  785399808, NORMAL, PARTS(8, 2)),   /*  11: 224.00 MiB */
+    PARAM("model.layers.1.mlp.down_proj.weight",             SEG_LAYERS_1,  159391744, SHAPE_2(4096, 14336),  0,  902840320, NORMAL),                /*  12: 112.00 MiB */
+    PARAM("model.layers.2.input_layernorm.weight",           SEG_LAYERS_2,          0, SHAPE_1(4096),         0,  961560576, ONES),                  /*  13: 8.00 KiB */
+    PARAM("model.layers.2.self_attn.qkv_proj.weight",        SEG_LAYERS_2,       4096, SHAPE_2(6144, 4096),   0,  961564672, NORMAL, PARTS(10, 3)),  /*  14: 48.00 MiB */
+    PARAM("model.layers.2.self_attn.o_proj.weight",          SEG_LAYERS_2,   25169920, SHAPE_2(4096, 4096),   0,  986730496, NORMAL),                /*  15: 32.00 MiB */
+    PARAM("model.layers.2.post_attention_layernorm.weight",  SEG_LAYERS_2,   41947136, SHAPE_1(4096),         0, 1003507712, ONES),                  /*  16: 8.00 KiB */
+    PARAM("model.layers.2.mlp.gate_up_proj.weight",          SEG_LAYERS_2,   41951232, SHAPE_2(28672, 4096),  0, 1003511808, NORMAL, PARTS(13, 2)),  /*  17: 224.00 MiB */
+    PARAM("model.layers.2.mlp.down_proj.weight",             SEG_LAYERS_2,  159391744, SHAPE_2(4096, 14336),  0, 1120952320, NORMAL),                /*  18: 112.00 MiB */
+    PARAM("model.layers.3.input_layernorm.weight",           SEG_LAYERS_3,          0, SHAPE_1(4096),         0, 1179672576, ONES),                  /*  19: 8.00 KiB */
+    PARAM("model.layers.3.self_attn.qkv_proj.weight",        SEG_LAYERS_3,       4096, SHAPE_2(6144, 4096),   0, 1179676672, NORMAL, PARTS(15, 3)),  /*  20: 48.00 MiB */
+    PARAM("model.layers.3.self_attn.o_proj.weight",          SEG_LAYERS_3,   25169920, SHAPE_2(4096, 4096),   0, 1204842496, NORMAL),                /*  21: 32.00 MiB */
+    PARAM("model.layers.3.post_attention_layernorm.weight",  SEG_LAYERS_3,   41947136, SHAPE_1(4096),         0, 1221619712, ONES),                  /*  22: 8.00 KiB */
+    PARAM("model.layers.3.mlp.gate_up_proj.weight",          SEG_LAYERS_3,   41951232, SHAPE_2(28672, 4096),  0, 1221623808, NORMAL, PARTS(18, 2)),  /*  23: 224.00 MiB */
+    PARAM("model.layers.3.mlp.down_proj.weight",             SEG_LAYERS_3,  159391744, SHAPE_2(4096, 14336),  0, 1339064320, NORMAL),                /*  24: 112.00 MiB */
+    PARAM("model.layers.4.input_layernorm.weight",           SEG_LAYERS_4,          0, SHAPE_1(4096),         0, 1397784576, ONES),                  /*  25: 8.00 KiB */
+    PARAM("model.layers.4.self_attn.qkv_proj.weight",        SEG_LAYERS_4,       4096, SHAPE_2(6144, 4096),   0, 1397788672, NORMAL, PARTS(20, 3)),  /*  26: 48.00 MiB */
+    PARAM("model.layers.4.self_attn.o_proj.weight",          SEG_LAYERS_4,   25169920, SHAPE_2(4096, 4096),   0, 1422954496, NORMAL),                /*  27: 32.00 MiB */
+    PARAM("model.layers.4.post_attention_layernorm.weight",  SEG_LAYERS_4,   41947136, SHAPE_1(4096),         0, 1439731712, ONES),                  /*  28: 8.00 KiB */
+    PARAM("model.layers.4.mlp.gate_up_proj.weight",          SEG_LAYERS_4,   41951232, SHAPE_2(28672, 4096),  0, 1439735808, NORMAL, PARTS(23, 2)),  /*  29: 224.00 MiB */
+    PARAM("model.layers.4.mlp.down_proj.weight",             SEG_LAYERS_4,  159391744, SHAPE_2(4096, 14336),  0, 1557176320, NORMAL),                /*  30: 112.00 MiB */
+    PARAM("model.layers.5.input_layernorm.weight",           SEG_LAYERS_5,          0, SHAPE_1(4096),         0, 1615896576, ONES),                  /*  31: 8.00 KiB */
+    PARAM("model.layers.5.self_attn.qkv_proj.weight",        SEG_LAYERS_5,       4096, SHAPE_2(6144, 4096),   0, 1615900672, NORMAL, PARTS(25, 3)),  /*  32: 48.00 MiB */
+    PARAM("model.layers.5.self_attn.o_proj.weight",          SEG_LAYERS_5,   25169920, SHAPE_2(4096, 4096),   0, 1641066496, NORMAL),                /*  33: 32.00 MiB */
+    PARAM("model.layers.5.post_attention_layernorm.weight",  SEG_LAYERS_5,   41947136, SHAPE_1(4096),         0, 1657843712, ONES),                  /*  34: 8.00 KiB */
+    PARAM("model.layers.5.mlp.gate_up_proj.weight",          SEG_LAYERS_5,   41951232, SHAPE_2(28672, 4096),  0, 1657847808, NORMAL, PARTS(28, 2)),  /*  35: 224.00 MiB */
+    PARAM("model.layers.5.mlp.down_proj.weight",             SEG_LAYERS_5,  159391744, SHAPE_2(4096, 14336),  0, 1775288320, NORMAL),                /*  36: 112.00 MiB */
+    PARAM("model.layers.6.input_layernorm.weight",           SEG_LAYERS_6,          0, SHAPE_1(4096),         0, 1834008576, ONES),                  /*  37: 8.00 KiB */
+    PARAM("model.layers.6.self_attn.qkv_proj.weight",        SEG_LAYERS_6,       4096, SHAPE_2(6144, 4096),   0, 1834012672, NORMAL, PARTS(30, 3)),  /*  38: 48.00 MiB */
+    PARAM("model.layers.6.self_attn.o_proj.weight",          SEG_LAYERS_6,   25169920, SHAPE_2(4096, 4096),   0, 1859178496, NORMAL),                /*  39: 32.00 MiB */
+    PARAM("model.layers.6.post_attention_layernorm.weight",  SEG_LAYERS_6,   41947136, SHAPE_1(4096),         0, 1875955712, ONES),                  /*  40: 8.00 KiB */
+    PARAM("model.layers.6.mlp.gate_up_proj.weight",          SEG_LAYERS_6,   41951232, SHAPE_2(28672, 4096),  0, 1875959808, NORMAL, PARTS(33, 2)),  /*  41: 224.00 MiB */
+    PARAM("model.layers.6.mlp.down_proj.weight",             SEG_LAYERS_6,  159391744, SHAPE_2(4096, 14336),  0, 1993400320, NORMAL),                /*  42: 112.00 MiB */
+    PARAM("model.layers.7.input_layernorm.weight",           SEG_LAYERS_7,          0, SHAPE_1(4096),         0, 2052120576, ONES),                  /*  43: 8.00 KiB */
+    PARAM("model.layers.7.self_attn.qkv_proj.weight",        SEG_LAYERS_7,       4096, SHAPE_2(6144, 4096),   0, 2052124672, NORMAL, PARTS(35, 3)),  /*  44: 48.00 MiB */
+    PARAM("model.layers.7.self_attn.o_proj.weight",          SEG_LAYERS_7,   25169920, SHAPE_2(4096, 4096),   0, 2077290496, NORMAL),                /*  45: 32.00 MiB */
+    PARAM("model.layers.7.post_attention_layernorm.weight",  SEG_LAYERS_7,   41947136, SHAPE_1(4096),         0, 2094067712, ONES),                  /*  46: 8.00 KiB */
+    PARAM("model.layers.7.mlp.gate_up_proj.weight",          SEG_LAYERS_7,   41951232, SHAPE_2(28672, 4096),  0, 2094071808, NORMAL, PARTS(38, 2)),  /*  47: 224.00 MiB */
+    PARAM("model.layers.7.mlp.down_proj.weight",             SEG_LAYERS_7,  159391744, SHAPE_2(4096, 14336),  0, 2211512320, NORMAL),                /*  48: 112.00 MiB */
+    PARAM("model.layers.8.input_layernorm.weight",           SEG_LAYERS_8,          0, SHAPE_1(4096),         0, 2270232576, ONES),                  /*  49: 8.00 KiB */
+    PARAM("model.layers.8.self_attn.qkv_proj.weight",        SEG_LAYERS_8,       4096, SHAPE_2(6144, 4096),   0, 2270236672, NORMAL, PARTS(40, 3)),  /*  50: 48.00 MiB */
+    PARAM("model.layers.8.self_attn.o_proj.weight",          SEG_LAYERS_8,   25169920, SHAPE_2(4096, 4096),   0, 2295402496, NORMAL),                /*  51: 32.00 MiB */
+    PARAM("model.layers.8.post_attention_layernorm.weight",  SEG_LAYERS_8,   41947136, SHAPE_1(4096),         0, 2312179712, ONES),                  /*  52: 8.00 KiB */
+    PARAM("model.layers.8.mlp.gate_up_proj.weight",          SEG_LAYERS_8,   41951232, SHAPE_2(28672, 4096),  0, 2312183808, NORMAL, PARTS(43, 2)),  /*  53: 224.00 MiB */
+    PARAM("model.layers.8.mlp.down_proj.weight",             SEG_LAYERS_8,  159391744, SHAPE_2(4096, 14336),  0, 2429624320, NORMAL),                /*  54: 112.00 MiB */
+    PARAM("model.layers.9.input_layernorm.weight",           SEG_LAYERS_9,          0, SHAPE_1(4096),         0, 2488344576, ONES),                  /*  55: 8.00 KiB */
+    PARAM("model.layers.9.self_attn.qkv_proj.weight",        SEG_LAYERS_9,       4096, SHAPE_2(6144, 4096),   1,          0, NORMAL, PARTS(45, 3)),  /*  56: 48.00 MiB */
+    PARAM("model.layers.9.self_attn.o_proj.weight",          SEG_LAYERS_9,   25169920, SHAPE_2(4096, 4096),   1,   25165824, NORMAL),                /*  57: 32.00 MiB */
+    PARAM("model.layers.9.post_attention_layernorm.weight",  SEG_LAYERS_9,   41947136, SHAPE_1(4096),         1,   41943040, ONES),                  /*  58: 8.00 KiB */
+    PARAM("model.layers.9.mlp.gate_up_proj.weight",          SEG_LAYERS_9,   41951232, SHAPE_2(28672, 4096),  1,   41947136, NORMAL, PARTS(48, 2)),  /*  59: 224.00 MiB */
+    PARAM("model.layers.9.mlp.down_proj.weight",             SEG_LAYERS_9,  159391744, SHAPE_2(4096, 14336),  1,  159387648, NORMAL),                /*  60: 112.00 MiB */
+    PARAM("model.layers.10.input_layernorm.weight",          SEG_LAYERS_10,         0, SHAPE_1(4096),         1,  218107904, ONES),                  /*  61: 8.00 KiB */
+    PARAM("model.layers.10.self_attn.qkv_proj.weight",       SEG_LAYERS_10,      4096, SHAPE_2(6144, 4096),   1,  218112000, NORMAL, PARTS(50, 3)),  /*  62: 48.00 MiB */
+    PARAM("model.layers.10.self_attn.o_proj.weight",         SEG_LAYERS_10,  25169920, SHAPE_2(4096, 4096),   1,  243277824, NORMAL),                /*  63: 32.00 MiB */
+    PARAM("model.layers.10.post_attention_layernorm.weight", SEG_LAYERS_10,  41947136, SHAPE_1(4096),         1,  260055040, ONES),                  /*  64: 8.00 KiB */
+    PARAM("model.layers.10.mlp.gate_up_proj.weight",         SEG_LAYERS_10,  41951232, SHAPE_2(28672, 4096),  1,  260059136, NORMAL, PARTS(53, 2)),  /*  65: 224.00 MiB */
+    PARAM("model.layers.10.mlp.down_proj.weight",            SEG_LAYERS_10, 159391744, SHAPE_2(4096, 14336),  1,  377499648, NORMAL),                /*  66: 112.00 MiB */
+    PARAM("model.layers.11.input_layernorm.weight",          SEG_LAYERS_11,         0, SHAPE_1(4096),         1,  436219904, ONES),                  /*  67: 8.00 KiB */
+    PARAM("model.layers.11.self_attn.qkv_proj.weight",       SEG_LAYERS_11,      4096, SHAPE_2(6144, 4096),   1,  436224000, NORMAL, PARTS(55, 3)),  /*  68: 48.00 MiB */
+    PARAM("model.layers.11.self_attn.o_proj.weight",         SEG_LAYERS_11,  25169920, SHAPE_2(4096, 4096),   1,  461389824, NORMAL),                /*  69: 32.00 MiB */
+    PARAM("model.layers.11.post_attention_layernorm.weight", SEG_LAYERS_11,  41947136, SHAPE_1(4096),         1,  478167040, ONES),                  /*  70: 8.00 KiB */
+    PARAM("model.layers.11.mlp.gate_up_proj.weight",         SEG_LAYERS_11,  41951232, SHAPE_2(28672, 4096),  1,  478171136, NORMAL, PARTS(58, 2)),  /*  71: 224.00 MiB */
+    PARAM("model.layers.11.mlp.down_proj.weight",            SEG_LAYERS_11, 159391744, SHAPE_2(4096, 14336),  1,  595611648, NORMAL),                /*  72: 112.00 MiB */
+    PARAM("model.layers.12.input_layernorm.weight",          SEG_LAYERS_12,         0, SHAPE_1(4096),         1,  654331904, ONES),                  /*  73: 8.00 KiB */
+    PARAM("model.layers.12.self_attn.qkv_proj.weight",       SEG_LAYERS_12,      4096, SHAPE_2(6144, 4096),   1,  654336000, NORMAL, PARTS(60, 3)),  /*  74: 48.00 MiB */
+    PARAM("model.layers.12.self_attn.o_proj.weight",         SEG_LAYERS_12,  25169920, SHAPE_2(4096, 4096),   1,  679501824, NORMAL),                /*  75: 32.00 MiB */
+    PARAM("model.layers.12.post_attention_layernorm.weight", SEG_LAYERS_12,  41947136, SHAPE_1(4096),         1,  696279040, ONES),                  /*  76: 8.00 KiB */
+    PARAM("model.layers.12.mlp.gate_up_proj.weight",         SEG_LAYERS_12,  41951232, SHAPE_2(28672, 4096),  1,  696283136, NORMAL, PARTS(63, 2)),  /*  77: 224.00 MiB */
+    PARAM("model.layers.12.mlp.down_proj.weight",            SEG_LAYERS_12, 159391744, SHAPE_2(4096, 14336),  1,  813723648, NORMAL),                /*  78: 112.00 MiB */
+    PARAM("model.layers.13.input_layernorm.weight",          SEG_LAYERS_13,         0, SHAPE_1(4096),         1,  872443904, ONES),                  /*  79: 8.00 KiB */
+    PARAM("model.layers.13.self_attn.qkv_proj.weight",       SEG_LAYERS_13,      4096, SHAPE_2(6144, 4096),   1,  872448000, NORMAL, PARTS(65, 3)),  /*  80: 48.00 MiB */
+    PARAM("model.layers.13.self_attn.o_proj.weight",         SEG_LAYERS_13,  25169920, SHAPE_2(4096, 4096),   1,  897613824, NORMAL),                /*  81: 32.00 MiB */
+    PARAM("model.layers.13.post_attention_layernorm.weight", SEG_LAYERS_13,  41947136, SHAPE_1(4096),         1,  914391040, ONES),                  /*  82: 8.00 KiB */
+    PARAM("model.layers.13.mlp.gate_up_proj.weight",         SEG_LAYERS_13,  41951232, SHAPE_2(28672, 4096),  1,  914395136, NORMAL, PARTS(68, 2)),  /*  83: 224.00 MiB */
+    PARAM("model.layers.13.mlp.down_proj.weight",            SEG_LAYERS_13, 159391744, SHAPE_2(4096, 14336),  1, 1031835648, NORMAL),                /*  84: 112.00 MiB */
+    PARAM("model.layers.14.input_layernorm.weight",          SEG_LAYERS_14,         0, SHAPE_1(4096),         1, 1090555904, ONES),                  /*  85: 8.00 KiB */
+    PARAM("model.layers.14.self_attn.qkv_proj.weight",       SEG_LAYERS_14,      4096, SHAPE_2(6144, 4096),   1, 1090560000, NORMAL, PARTS(70, 3)),  /*  86: 48.00 MiB */
+    PARAM("model.layers.14.self_attn.o_proj.weight",         SEG_LAYERS_14,  25169920, SHAPE_2(4096, 4096),   1, 1115725824, NORMAL),                /*  87: 32.00 MiB */
+    PARAM("model.layers.14.post_attention_layernorm.weight", SEG_LAYERS_14,  41947136, SHAPE_1(4096),         1, 1132503040, ONES),                  /*  88: 8.00 KiB */
+    PARAM("model.layers.14.mlp.gate_up_proj.weight",         SEG_LAYERS_14,  41951232, SHAPE_2(28672, 4096),  1, 1132507136, NORMAL, PARTS(73, 2)),  /*  89: 224.00 MiB */
+    PARAM("model.layers.14.mlp.down_proj.weight",            SEG_LAYERS_14, 159391744, SHAPE_2(4096, 14336),  1, 1249947648, NORMAL),                /*  90: 112.00 MiB */
+    PARAM("model.layers.15.input_layernorm.weight",          SEG_LAYERS_15,         0, SHAPE_1(4096),         1, 1308667904, ONES),                  /*  91: 8.00 KiB */
+    PARAM("model.layers.15.self_attn.qkv_proj.weight",       SEG_LAYERS_15,      4096, SHAPE_2(6144, 4096),   1, 1308672000, NORMAL, PARTS(75, 3)),  /*  92: 48.00 MiB */
+    PARAM("model.layers.15.self_attn.o_proj.weight",         SEG_LAYERS_15,  25169920, SHAPE_2(4096, 4096),   1, 1333837824, NORMAL),                /*  93: 32.00 MiB */
+    PARAM("model.layers.15.post_attention_layernorm.weight", SEG_LAYERS_15,  41947136, SHAPE_1(4096),         1, 1350615040, ONES),                  /*  94: 8.00 KiB */
+    PARAM("model.layers.15.mlp.gate_up_proj.weight",         SEG_LAYERS_15,  41951232, SHAPE_2(28672, 4096),  1, 1350619136, NORMAL, PARTS(78, 2)),  /*  95: 224.00 MiB */
+    PARAM("model.layers.15.mlp.down_proj.weight",            SEG_LAYERS_15, 159391744, SHAPE_2(4096, 14336),  1, 1468059648, NORMAL),                /*  96: 112.00 MiB */
+    PARAM("model.layers.16.input_layernorm.weight",          SEG_LAYERS_16,         0, SHAPE_1(4096),         1, 1526779904, ONES),                  /*  97: 8.00 KiB */
+    PARAM("model.layers.16.self_attn.qkv_proj.weight",       SEG_LAYERS_16,      4096, SHAPE_2(6144, 4096),   1, 1526784000, NORMAL, PARTS(80, 3)),  /*  98: 48.00 MiB */
+    PARAM("model.layers.16.self_attn.o_proj.weight",         SEG_LAYERS_16,  25169920, SHAPE_2(4096, 4096),   1, 1551949824, NORMAL),                /*  99: 32.00 MiB */
+    PARAM("model.layers.16.post_attention_layernorm.weight", SEG_LAYERS_16,  41947136, SHAPE_1(4096),         1, 1568727040, ONES),                  /* 100: 8.00 KiB */
+    PARAM("model.layers.16.mlp.gate_up_proj.weight",         SEG_LAYERS_16,  41951232, SHAPE_2(28672, 4096),  1, 1568731136, NORMAL, PARTS(83, 2)),  /* 101: 224.00 MiB */
+    PARAM("model.layers.16.mlp.down_proj.weight",            SEG_LAYERS_16, 159391744, SHAPE_2(4096, 14336),  1, 1686171648, NORMAL),                /* 102: 112.00 MiB */
+    PARAM("model.layers.17.input_layernorm.weight",          SEG_LAYERS_17,         0, SHAPE_1(4096),         1, 1744891904, ONES),                  /* 103: 8.00 KiB */
+    PARAM("model.layers.17.self_attn.qkv_proj.weight",       SEG_LAYERS_17,      4096, SHAPE_2(6144, 4096),   1, 1744896000, NORMAL, PARTS(85, 3)),  /* 104: 48.00 MiB */
+    PARAM("model.layers.17.self_attn.o_proj.weight",         SEG_LAYERS_17,  25169920, SHAPE_2(4096, 4096),   1, 1770061824, NORMAL),                /* 105: 32.00 MiB */
+    PARAM("model.layers.17.post_attention_layernorm.weight", SEG_LAYERS_17,  41947136, SHAPE_1(4096),         1, 1786839040, ONES),                  /* 106: 8.00 KiB */
+    PARAM("model.layers.17.mlp.gate_up_proj.weight",         SEG_LAYERS_17,  41951232, SHAPE_2(28672, 4096),  1, 1786843136, NORMAL, PARTS(88, 2)),  /* 107: 224.00 MiB */
+    PARAM("model.layers.17.mlp.down_proj.weight",            SEG_LAYERS_17, 159391744, SHAPE_2(4096, 14336),  1, 1904283648, NORMAL),                /* 108: 112.00 MiB */
+    PARAM("model.layers.18.input_layernorm.weight",          SEG_LAYERS_18,         0, SHAPE_1(4096),         1, 1963003904, ONES),                  /* 109: 8.00 KiB */
+    PARAM("model.layers.18.self_attn.qkv_proj.weight",       SEG_LAYERS_18,      4096, SHAPE_2(6144, 4096),   1, 1963008000, NORMAL, PARTS(90, 3)),  /* 110: 48.00 MiB */
+    PARAM("model.layers.18.self_attn.o_proj.weight",         SEG_LAYERS_18,  25169920, SHAPE_2(4096, 4096),   1, 1988173824, NORMAL),                /* 111: 32.00 MiB */
+    PARAM("model.layers.18.post_attention_layernorm.weight", SEG_LAYERS_18,  41947136, SHAPE_1(4096),         1, 2004951040, ONES),                  /* 112: 8.00 KiB */
+    PARAM("model.layers.18.mlp.gate_up_proj.weight",         SEG_LAYERS_18,  41951232, SHAPE_2(28672, 4096),  1, 2004955136, NORMAL, PARTS(93, 2)),  /* 113: 224.00 MiB */
+    PARAM("model.layers.18.mlp.down_proj.weight",            SEG_LAYERS_18, 159391744, SHAPE_2(4096, 14336),  1, 2122395648, NORMAL),                /* 114: 112.00 MiB */
+    PARAM("model.layers.19.input_layernorm.weight",          SEG_LAYERS_19,         0, SHAPE_1(4096),         1, 2181115904, ONES),                  /* 115: 8.00 KiB */
+    PARAM("model.layers.19.self_attn.qkv_proj.weight",       SEG_LAYERS_19,      4096, SHAPE_2(6144, 4096),   1, 2181120000, NORMAL, PARTS(95, 3)),  /* 116: 48.00 MiB */
+    PARAM("model.layers.19.self_attn.o_proj.weight",         SEG_LAYERS_19,  25169920, SHAPE_2(4096, 4096),   1, 2206285824, NORMAL),                /* 117: 32.00 MiB */
+    PARAM("model.layers.19.post_attention_layernorm.weight", SEG_LAYERS_19,  41947136, SHAPE_1(4096),         1, 2223063040, ONES),                  /* 118: 8.00 KiB */
+    PARAM("model.layers.19.mlp.gate_up_proj.weight",         SEG_LAYERS_19,  41951232, SHAPE_2(28672, 4096),  1, 2223067136, NORMAL, PARTS(98, 2)),  /* 119: 224.00 MiB */
+    PARAM("model.layers.19.mlp.down_proj.weight",            SEG_LAYERS_19, 159391744, SHAPE_2(4096, 14336),  1, 2340507648, NORMAL),                /* 120: 112.00 MiB */
+    PARAM("model.layers.20.input_layernorm.weight",          SEG_LAYERS_20,         0, SHAPE_1(4096),         1, 2399227904, ONES),                  /* 121: 8.00 KiB */
+    PARAM("model.layers.20.self_attn.qkv_proj.weight",       SEG_LAYERS_20,      4096, SHAPE_2(6144, 4096),   1, 2399232000, NORMAL, PARTS(100, 3)), /* 122: 48.00 MiB */
+    PARAM("model.layers.20.self_attn.o_proj.weight",         SEG_LAYERS_20,  25169920, SHAPE_2(4096, 4096),   1, 2424397824, NORMAL),                /* 123: 32.00 MiB */
+    PARAM("model.layers.20.post_attention_layernorm.weight", SEG_LAYERS_20,  41947136, SHAPE_1(4096),         1, 2441175040, ONES),                  /* 124: 8.00 KiB */
+    PARAM("model.layers.20.mlp.gate_up_proj.weight",         SEG_LAYERS_20,  41951232, SHAPE_2(28672, 4096),  2,          0, NORMAL, PARTS(103, 2)), /* 125: 224.00 MiB */
+    PARAM("model.layers.20.mlp.down_proj.weight",            SEG_LAYERS_20, 159391744, SHAPE_2(4096, 14336),  2,  117440512, NORMAL),                /* 126: 112.00 MiB */
+    PARAM("model.layers.21.input_layernorm.weight",          SEG_LAYERS_21,         0, SHAPE_1(4096),         2,  176160768, ONES),                  /* 127: 8.00 KiB */
+    PARAM("model.layers.21.self_attn.qkv_proj.weight",       SEG_LAYERS_21,      4096, SHAPE_2(6144, 4096),   2,  176164864, NORMAL, PARTS(105, 3)), /* 128: 48.00 MiB */
+    PARAM("model.layers.21.self_attn.o_proj.weight",         SEG_LAYERS_21,  25169920, SHAPE_2(4096, 4096),   2,  201330688, NORMAL),                /* 129: 32.00 MiB */
+    PARAM("model.layers.21.post_attention_layernorm.weight", SEG_LAYERS_21,  41947136, SHAPE_1(4096),         2,  218107904, ONES),                  /* 130: 8.00 KiB */
+    PARAM("model.layers.21.mlp.gate_up_proj.weight",         SEG_LAYERS_21,  41951232, SHAPE_2(28672, 4096),  2,  218112000, NORMAL, PARTS(108, 2)), /* 131: 224.00 MiB */
+    PARAM("model.layers.21.mlp.down_proj.weight",            SEG_LAYERS_21, 159391744, SHAPE_2(4096, 14336),  2,  335552512, NORMAL),                /* 132: 112.00 MiB */
+    PARAM("model.layers.22.input_layernorm.weight",          SEG_LAYERS_22,         0, SHAPE_1(4096),         2,  394272768, ONES),                  /* 133: 8.00 KiB */
+    PARAM("model.layers.22.self_attn.qkv_proj.weight",       SEG_LAYERS_22,      4096, SHAPE_2(6144, 4096),   2,  394276864, NORMAL, PARTS(110, 3)), /* 134: 48.00 MiB */
+    PARAM("model.layers.22.self_attn.o_proj.weight",         SEG_LAYERS_22,  25169920, SHAPE_2(4096, 4096),   2,  419442688, NORMAL),                /* 135: 32.00 MiB */
+    PARAM("model.layers.22.post_attention_layernorm.weight", SEG_LAYERS_22,  41947136, SHAPE_1(4096),         2,  436219904, ONES),                  /* 136: 8.00 KiB */
+    PARAM("model.layers.22.mlp.gate_up_proj.weight",         SEG_LAYERS_22,  41951232, SHAPE_2(28672, 4096),  2,  436224000, NORMAL, PARTS(113, 2)), /* 137: 224.00 MiB */
+    PARAM("model.layers.22.mlp.down_proj.weight",            SEG_LAYERS_22, 159391744, SHAPE_2(4096, 14336),  2,  553664512, NORMAL),                /* 138: 112.00 MiB */
+    PARAM("model.layers.23.input_layernorm.weight",          SEG_LAYERS_23,         0, SHAPE_1(4096),         2,  612384768, ONES),                  /* 139: 8.00 KiB */
+    PARAM("model.layers.23.self_attn.qkv_proj.weight",       SEG_LAYERS_23,      4096, SHAPE_2(6144, 4096),   2,  612388864, NORMAL, PARTS(115, 3)), /* 140: 48.00 MiB */
+    PARAM("model.layers.23.self_attn.o_proj.weight",         SEG_LAYERS_23,  25169920, SHAPE_2(4096, 4096),   2,  637554688, NORMAL),                /* 141: 32.00 MiB */
+    PARAM("model.layers.23.post_attention_layernorm.weight", SEG_LAYERS_23,  41947136, SHAPE_1(4096),         2,  654331904, ONES),                  /* 142: 8.00 KiB */
+    PARAM("model.layers.23.mlp.gate_up_proj.weight",         SEG_LAYERS_23,  41951232, SHAPE_2(28672, 4096),  2,  654336000, NORMAL, PARTS(118, 2)), /* 143: 224.00 MiB */
+    PARAM("model.layers.23.mlp.down_proj.weight",            SEG_LAYERS_23, 159391744, SHAPE_2(4096, 14336),  2,  771776512, NORMAL),                /* 144: 112.00 MiB */
+    PARAM("model.layers.24.input_layernorm.weight",          SEG_LAYERS_24,         0, SHAPE_1(4096),         2,  830496768, ONES),                  /* 145: 8.00 KiB */
+    PARAM("model.layers.24.self_attn.qkv_proj.weight",       SEG_LAYERS_24,      4096, SHAPE_2(6144, 4096),   2,  830500864, NORMAL, PARTS(120, 3)), /* 146: 48.00 MiB */
+    PARAM("model.layers.24.self_attn.o_proj.weight",         SEG_LAYERS_24,  25169920, SHAPE_2(4096, 4096),   2,  855666688, NORMAL),                /* 147: 32.00 MiB */
+    PARAM("model.layers.24.post_attention_layernorm.weight", SEG_LAYERS_24,  41947136, SHAPE_1(4096),         2,  872443904, ONES),                  /* 148: 8.00 KiB */
+    PARAM("model.layers.24.mlp.gate_up_proj.weight",         SEG_LAYERS_24,  41951232, SHAPE_2(28672, 4096),  2,  872448000, NORMAL, PARTS(123, 2)), /* 149: 224.00 MiB */
+    PARAM("model.layers.24.mlp.down_proj.weight",            SEG_LAYERS_24, 159391744, SHAPE_2(4096, 14336),  2,  989888512, NORMAL),                /* 150: 112.00 MiB */
+    PARAM("model.layers.25.input_layernorm.weight",          SEG_LAYERS_25,         0, SHAPE_1(4096),         2, 1048608768, ONES),                  /* 151: 8.00 KiB */
+    PARAM("model.layers.25.self_attn.qkv_proj.weight",       SEG_LAYERS_25,      4096, SHAPE_2(6144, 4096),   2, 1048612864, NORMAL, PARTS(125, 3)), /* 152: 48.00 MiB */
+    PARAM("model.layers.25.self_attn.o_proj.weight",         SEG_LAYERS_25,  25169920, SHAPE_2(4096, 4096),   2, 1073778688, NORMAL),                /* 153: 32.00 MiB */
+    PARAM("model.layers.25.post_attention_layernorm.weight", SEG_LAYERS_25,  41947136, SHAPE_1(4096),         2, 1090555904, ONES),                  /* 154: 8.00 KiB */
+    PARAM("model.layers.25.mlp.gate_up_proj.weight",         SEG_LAYERS_25,  41951232, SHAPE_2(28672, 4096),  2, 1090560000, NORMAL, PARTS(128, 2)), /* 155: 224.00 MiB */
+    PARAM("model.layers.25.mlp.down_proj.weight",            SEG_LAYERS_25, 159391744, SHAPE_2(4096, 14336),  2, 1208000512, NORMAL),                /* 156: 112.00 MiB */
+    PARAM("model.layers.26.input_layernorm.weight",          SEG_LAYERS_26,         0, SHAPE_1(4096),         2, 1266720768, ONES),                  /* 157: 8.00 KiB */
+    PARAM("model.layers.26.self_attn.qkv_proj.weight",       SEG_LAYERS_26,      4096, SHAPE_2(6144, 4096),   2, 1266724864, NORMAL, PARTS(130, 3)), /* 158: 48.00 MiB */
+    PARAM("model.layers.26.self_attn.o_proj.weight",         SEG_LAYERS_26,  25169920, SHAPE_2(4096, 4096),   2, 1291890688, NORMAL),                /* 159: 32.00 MiB */
+    PARAM("model.layers.26.post_attention_layernorm.weight", SEG_LAYERS_26,  41947136, SHAPE_1(4096),         2, 1308667904, ONES),                  /* 160: 8.00 KiB */
+    PARAM("model.layers.26.mlp.gate_up_proj.weight",         SEG_LAYERS_26,  41951232, SHAPE_2(28672, 4096),  2, 1308672000, NORMAL, PARTS(133, 2)), /* 161: 224.00 MiB */
+    PARAM("model.layers.26.mlp.down_proj.weight",            SEG_LAYERS_26, 159391744, SHAPE_2(4096, 14336),  2, 1426112512, NORMAL),                /* 162: 112.00 MiB */
+    PARAM("model.layers.27.input_layernorm.weight",          SEG_LAYERS_27,         0, SHAPE_1(4096),         2, 1484832768, ONES),                  /* 163: 8.00 KiB */
+    PARAM("model.layers.27.self_attn.qkv_proj.weight",       SEG_LAYERS_27,      4096, SHAPE_2(6144, 4096),   2, 1484836864, NORMAL, PARTS(135, 3)), /* 164: 48.00 MiB */
+    PARAM("model.layers.27.self_attn.o_proj.weight",         SEG_LAYERS_27,  25169920, SHAPE_2(4096, 4096),   2, 1510002688, NORMAL),                /* 165: 32.00 MiB */
+    PARAM("model.layers.27.post_attention_layernorm.weight", SEG_LAYERS_27,  41947136, SHAPE_1(4096),         2, 1526779904, ONES),                  /* 166: 8.00 KiB */
+    PARAM("model.layers.27.mlp.gate_up_proj.weight",         SEG_LAYERS_27,  41951232, SHAPE_2(28672, 4096),  2, 1526784000, NORMAL, PARTS(138, 2)), /* 167: 224.00 MiB */
+    PARAM("model.layers.27.mlp.down_proj.weight",            SEG_LAYERS_27, 159391744, SHAPE_2(4096, 14336),  2, 1644224512, NORMAL),                /* 168: 112.00 MiB */
+    PARAM("model.layers.28.input_layernorm.weight",          SEG_LAYERS_28,         0, SHAPE_1(4096),         2, 1702944768, ONES),                  /* 169: 8.00 KiB */
+    PARAM("model.layers.28.self_attn.qkv_proj.weight",       SEG_LAYERS_28,      4096, SHAPE_2(6144, 4096),   2, 1702948864, NORMAL, PARTS(140, 3)), /* 170: 48.00 MiB */
+    PARAM("model.layers.28.self_attn.o_proj.weight",         SEG_LAYERS_28,  25169920, SHAPE_2(4096, 4096),   2, 1728114688, NORMAL),                /* 171: 32.00 MiB */
+    PARAM("model.layers.28.post_attention_layernorm.weight", SEG_LAYERS_28,  41947136, SHAPE_1(4096),         2, 1744891904, ONES),                  /* 172: 8.00 KiB */
+    PARAM("model.layers.28.mlp.gate_up_proj.weight",         SEG_LAYERS_28,  41951232, SHAPE_2(28672, 4096),  2, 1744896000, NORMAL, PARTS(143, 2)), /* 173: 224.00 MiB */
+    PARAM("model.layers.28.mlp.down_proj.weight",            SEG_LAYERS_28, 159391744, SHAPE_2(4096, 14336),  2, 1862336512, NORMAL),                /* 174: 112.00 MiB */
+    PARAM("model.layers.29.input_layernorm.weight",          SEG_LAYERS_29,         0, SHAPE_1(4096),         2, 1921056768, ONES),                  /* 175: 8.00 KiB */
+    PARAM("model.layers.29.self_attn.qkv_proj.weight",       SEG_LAYERS_29,      4096, SHAPE_2(6144, 4096),   2, 1921060864, NORMAL, PARTS(145, 3)), /* 176: 48.00 MiB */
+    PARAM("model.layers.29.self_attn.o_proj.weight",         SEG_LAYERS_29,  25169920, SHAPE_2(4096, 4096),   2, 1946226688, NORMAL),                /* 177: 32.00 MiB */
+    PARAM("model.layers.29.post_attention_layernorm.weight", SEG_LAYERS_29,  41947136, SHAPE_1(4096),         2, 1963003904, ONES),                  /* 178: 8.00 KiB */
+    PARAM("model.layers.29.mlp.gate_up_proj.weight",         SEG_LAYERS_29,  41951232, SHAPE_2(28672, 4096),  2, 1963008000, NORMAL, PARTS(148, 2)), /* 179: 224.00 MiB */
+    PARAM("model.layers.29.mlp.down_proj.weight",            SEG_LAYERS_29, 159391744, SHAPE_2(4096, 14336),  2, 2080448512, NORMAL),                /* 180: 112.00 MiB */
+    PARAM("model.layers.30.input_layernorm.weight",          SEG_LAYERS_30,         0, SHAPE_1(4096),         2, 2139168768, ONES),                  /* 181: 8.00 KiB */
+    PARAM("model.layers.30.self_attn.qkv_proj.weight",       SEG_LAYERS_30,      4096, SHAPE_2(6144, 4096),   2, 2139172864, NORMAL, PARTS(150, 3)), /* 182: 48.00 MiB */
+    PARAM("model.layers.30.self_attn.o_proj.weight",         SEG_LAYERS_30,  25169920, SHAPE_2(4096, 4096),   2, 2164338688, NORMAL),                /* 183: 32.00 MiB */
+    PARAM("model.layers.30.post_attention_layernorm.weight", SEG_LAYERS_30,  41947136, SHAPE_1(4096),         2, 2181115904, ONES),                  /* 184: 8.00 KiB */
+    PARAM("model.layers.30.mlp.gate_up_proj.weight",         SEG_LAYERS_30,  41951232, SHAPE_2(28672, 4096),  2, 2181120000, NORMAL, PARTS(153, 2)), /* 185: 224.00 MiB */
+    PARAM("model.layers.30.mlp.down_proj.weight",            SEG_LAYERS_30, 159391744, SHAPE_2(4096, 14336),  2, 2298560512, NORMAL),                /* 186: 112.00 MiB */
+    PARAM("model.layers.31.input_layernorm.weight",          SEG_LAYERS_31,         0, SHAPE_1(4096),         2, 2357280768, ONES),                  /* 187: 8.00 KiB */
+    PARAM("model.layers.31.self_attn.qkv_proj.weight",       SEG_LAYERS_31,      4096, SHAPE_2(6144, 4096),   2, 2357284864, NORMAL, PARTS(155, 3)), /* 188: 48.00 MiB */
+    PARAM("model.layers.31.self_attn.o_proj.weight",         SEG_LAYERS_31,  25169920, SHAPE_2(4096, 4096),   2, 2382450688, NORMAL),                /* 189: 32.00 MiB */
+    PARAM("model.layers.31.post_attention_layernorm.weight", SEG_LAYERS_31,  41947136, SHAPE_1(4096),         2, 2399227904, ONES),                  /* 190: 8.00 KiB */
+    PARAM("model.layers.31.mlp.gate_up_proj.weight",         SEG_LAYERS_31,  41951232, SHAPE_2(28672, 4096),  3,          0, NORMAL, PARTS(158, 2)), /* 191: 224.00 MiB */
+    PARAM("model.layers.31.mlp.down_proj.weight",            SEG_LAYERS_31, 159391744, SHAPE_2(4096, 14336),  3,  117440512, NORMAL),                /* 192: 112.00 MiB */
+    PARAM("model.norm.weight",                               SEG_HEAD,              0, SHAPE_1(4096),         3,  176160768, ONES),                  /* 193: 8.00 KiB */
+    PARAM("lm_head.weight",                                  SEG_HEAD,           4096, SHAPE_2(128256, 4096), 3,  176164864, NORMAL),                /* 194: 1002.00 MiB */
 };
 
 /* Parameter ids, segment after segment, in order of their offsets. */

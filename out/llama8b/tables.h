@@ -13,12 +13,14 @@
 
 #include "rt.h"
 
-/* The hash of the description and the files of its plan: trainer.c, step.c, tables.c, tables.h and
- * checkpoint.c. Those of another plan neither compile nor link with these. */
-#define TRAINER_IDENTITY 0x40ac739cdfc9690f
-#define trainer_segments trainer_segments_40ac739cdfc9690f /* tables.c */
-#define trainer_numerics trainer_numerics_40ac739cdfc9690f /* checkpoint.c */
-#define trainer_step     trainer_step_40ac739cdfc9690f     /* step.c */
+/* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
+ * tables.c, tables.h and checkpoint.c. Those of another plan neither compile nor link with
+ * these. */
+#define TRAINER_IDENTITY 0x5063e2db5b4a950b
+#define trainer_segments trainer_segments_5063e2db5b4a950b /* tables.c */
+#define trainer_numerics trainer_numerics_5063e2db5b4a950b /* checkpoint.c */
+#define trainer_step     trainer_step_5063e2db5b4a950b     /* step.c */
+#define trainer_setup    trainer_setup_5063e2db5b4a950b    /* bind.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {
@@ -633,8 +635,10 @@ extern const char *const trainer_places[N_PLACES];
 extern const char trainer_config[];
 extern const char trainer_numerics[];
 
-/* step.c */
+/* bind.c */
 void trainer_setup(Rt *rt); /* constants of the model; once */
+
+/* step.c */
 void trainer_step(Rt *rt);  /* one step of the optimizer */
 void trainer_evaluate(Rt *rt); /* the loss of a micro-batch, the logits of one token */
 

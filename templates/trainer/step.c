@@ -1,13 +1,14 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
-//@ -- step.c: binders, the unrolled forward and backward, the end of the step, the loop.
+//@ -- step.c: the loop, the unrolled forward and backward, the end of the step, evaluation.
 //@ local sharded = accumulate_sharded
 //@ local steps_of_rank = rounds * leaf_micro_batches
 /* SPDX-License-Identifier: MIT-0 */
 /* step.c: one step of ${name} on ${plural(world_size, "rank")}, unrolled: what each does.
  *
  * Comes in: token buffers, parameter shards. Goes out: updated shards, loss, gradient
- * norm. trainer_step, at the end, is the loop over micro-batches; it calls what stands
- * before it.
+ * norm. trainer_step is the loop over micro-batches; what it calls follows in the order
+ * in which it runs. A call of the mathematics goes through bind.c, which turns offsets
+ * into pointers.
 //@ if collectives then
  * Collectives run beside the computation on two streams, gather and reduce: a start
  * returns at once, a wait returns when this rank's result is complete.
@@ -16,6 +17,7 @@
  *
  * ${generated}
  * ${regenerate} */
+#include "bind.h"
 #include "math.h"
 #include "tables.h"
 
@@ -23,84 +25,6 @@
 #error "step.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 
-${section("binders: from offsets to the pointers of the mathematics")}
-
-//@ for _, v in ipairs(savers) do
-//@ local idents = widest(v.fields, function(f) return f.ident end)
-//@ local function from(f) return "(" .. f.type .. " *)(" .. f.base .. "_base + " .. f.offset .. ")," end
-//@ local places = widest(v.fields, from)
-//@ local offsets = { "Rt *rt" }
-//@ if v.saved then offsets[2] = "int64_t saved" end
-//@ if v.dropped then offsets[#offsets + 1] = "int64_t dropped" end
-${call("static struct " .. v.class .. "_saved " .. v.name .. "(", offsets, ")")}
-{
-//@ if v.saved then
-    char *const saved_base = rt_local(rt, saved);
-//@ end
-//@ if v.dropped then
-    char *const dropped_base = rt_local(rt, dropped);
-//@ end
-
-    return (struct ${v.class}_saved){
-//@ for _, f in ipairs(v.fields) do
-        .${left(f.ident, idents)} = ${left(from(f), places)} /* ${f.shape} */
-//@ end
-    };
-}
-
-//@ end
-//@ for _, s in ipairs(again) do
-/* ${s.class}: what is not kept is computed again from what is. ${s.flops}FLOP. */
-//@ put(span_function(s, "static void "))
-
-//@ end
-//@ for _, b in ipairs(binders) do
-//@ local params = { "Rt *rt" }
-//@ for i, p in ipairs(b.params) do params[i + 1] = p end
-${call("static void " .. b.name .. "(", params, ")")}
-{
-//@ for _, base in ipairs(b.bases) do
-    char *const ${base.name}_base = ${base.pointer};
-//@ end
-//@ local function fields(list, kind, type, var)
-//@ local idents = widest(list, function(f) return f.ident end)
-//@ local offsets = widest(list, function(f) return f.base .. tostring(f.offset) end)
-//@ local shapes = widest(list, function(f) return f.shape end)
-//@ local fits = 12 + idents + offsets + #type + 14 + 7 + shapes <= 90 -- else see math.h
-    const struct ${b.class}_${kind} ${var} = {
-//@ for _, f in ipairs(list) do
-//@ local from = left("(" .. type .. "*)(" .. f.base .. "_base + " .. f.offset .. "),", offsets + #type + 14)
-//@ local shape = fits and " /* " .. f.shape .. " */" or ""
-        .${left(f.ident, idents)} = ${(string.gsub(from .. shape, " +$", ""))}
-//@ end
-//@ if kind == "grads" and b.has_beta then
-        .beta = beta,
-//@ end
-//@ if kind == "grads" then
-//@ for _, f in ipairs(list) do
-//@ if f.tied then
-        .beta_${f.ident} = beta_${f.ident},
-//@ end
-//@ end
-//@ end
-    };
-//@ end
-//@ if #b.weights > 0 then
-//@ fields(b.weights, "params", "const " .. b.type .. " ", "w")
-//@ end
-//@ if #b.grads > 0 then
-//@ fields(b.grads, "grads", b.grad_type .. " ", "dw")
-//@ end
-//@ if b.saved then
-    const struct ${b.class}_saved kept = ${b.saved};
-//@ end
-
-//@ for _, c in ipairs(b.calls) do
-${call("    " .. c.span .. "(", c.args, ");")}
-//@ end
-}
-
-//@ end
 //@ -- ---- the schedule's lines ----------------------------------------------------------------
 //@ local in_flight = {} -- of both streams, in order: { stream, n, unit }
 //@ local function print_waits(line)
@@ -160,6 +84,7 @@ ${call("    " .. line.call .. "(", line.args, ");")}
 //@ end
 //@ return false
 //@ end
+//@ local function part_params(part) return takes_beta(part) and { "Rt *rt", "float beta" } or { "Rt *rt" } end
 //@ local function part_call(name, beta)
 //@ for _, part in ipairs(parts) do
 //@ if part.name == name then return name .. (takes_beta(part) and "(rt, " .. beta .. ");" or "(rt);") end
@@ -173,153 +98,6 @@ ${call("    " .. line.call .. "(", line.args, ");")}
 //@   backward_last = "backward, last: then they are summed over ranks",
 //@   forward_evaluation = "forward, evaluation", evaluate = "evaluation, instead of the backward",
 //@ }
-//@ local printed, after_forward = {}, {}
-//@ for _, part in ipairs(parts) do
-//@ if not printed[part.name] then
-//@ printed[part.name] = true
-//@ in_flight = part.phase ~= "forward" and table.move(after_forward, 1, #after_forward, 1, {}) or {}
-//@ local params = takes_beta(part) and { "Rt *rt", "float beta" } or { "Rt *rt" }
-${section(titles[part.name])}
-
-//@ if part.phase ~= "merge" then
-/* ${part.flops}FLOP; at most ${part.peak} in buffers that share bytes${part.gathers + part.reduces > 0 and ";" or ". */"}
-//@ local moved, merges = {}, false
-//@ for _, line in ipairs(part.lines) do merges = merges or line.kind == "merge" end
-//@ if part.gathers > 0 then moved[1] = plural(part.gathers, "gather") .. " of " .. part.gathered .. " from peers" end
-//@ if part.reduces > 0 then moved[#moved + 1] = plural(part.reduces, "reduction") .. " of " .. part.reduced .. " from peers" end
-//@ if #moved > 0 then
- * ${table.concat(moved, ", ")}.${merges and "" or " */"}
-//@ if merges then
- * rt_merge_segment adds this leaf's sum into the partial sums of the tree over leaves. */
-//@ end
-//@ end
-//@ else
-/* After the last micro-batch of a leaf: its node joins the partial sums of the tree. */
-//@ end
-${call("static void " .. part.name .. "(", params, ")")}
-{
-//@ local pending = {}
-//@ local first = true
-//@ for _, line in ipairs(part.lines) do
-//@ if line.kind == "gather" then
-//@ pending[#pending + 1] = line
-//@ elseif line.kind == "span" then
-//@ if not first then
-
-//@ end
-//@ local saved = in_flight
-//@ local flying = {}
-//@ for i, f in ipairs(in_flight) do flying[i] = f end
-//@ for _, p in ipairs(pending) do flying[#flying + 1] = { stream = p.stream, n = p.place, unit = p.unit } end
-//@ in_flight = flying
-    /* ${line.block} ${line.phase == "recompute" and (line.some and "recompute: what its forward did not keep" or "forward again: its activations were not kept") or line.phase}${meanwhile(line.waits)} */
-//@ in_flight = saved
-//@ print_span(pending, line)
-//@ pending, first = {}, false
-//@ elseif line.kind == "reduce" then
-//@ print_start(line)
-//@ elseif line.kind == "keep" then
-//@ print_keep(line)
-//@ elseif line.kind == "merge" then
-//@ print_merge(line)
-//@ end
-//@ end
-//@ for _, p in ipairs(pending) do print_start(p) end
-//@ if part.phase == "forward" then after_forward = in_flight end
-}
-
-//@ end
-//@ end
-${section("the end of the step")}
-
-//@ if #batches > 0 then
-/* What the optimizer computes of whole matrices: each is one rank's work, whoever holds its
-//@ if world_size > 1 then
- * parts. A batch is on its way to its owners while they compute the one before, and its results
- * come back while they compute the next. */
-//@ else
- * parts. */
-//@ end
-static void update_matrices(Rt *rt)
-{
-//@ local before
-//@ for _, line in ipairs(lines) do
-//@ if line.batch then
-//@ if line.kind == "matrices" then
-//@ if before then
-
-//@ end
-    /* ${line.batch_name} */
-    rt_at(rt, AT_MATRICES);
-//@ end
-//@ before = line.kind
-//@ print_waits(line)
-//@ if line.kind == "momentum" then
-    rt_update_matrices(rt, ${line.segment}, matrix_momentum);
-//@ elseif line.kind == "to_owners" then
-    rt_to_owners_start(rt, ${line.batch});
-//@ elseif line.kind == "matrices" then
-    rt_compute_matrices(rt, ${line.batch});
-//@ elseif line.kind == "from_owners" then
-    rt_from_owners_start(rt, ${line.batch});
-//@ elseif line.kind == "step" then
-    rt_update_matrices(rt, ${line.segment}, matrix_update);
-//@ end
-//@ end
-//@ end
-}
-
-//@ end
-//@ local sums, shares = false, false
-//@ for _, line in ipairs(lines) do
-//@ sums, shares = sums or line.kind == "reduce", shares or line.kind == "gather_updated"
-//@ end
-//@ if sums then
-/* Copies of the model add up their gradient shards. The exact gradient norm and the losses: one
- * small collective. Then the optimizer, on this rank's shards only.${shares and "" or " */"}
-//@ else
-/* The exact gradient norm and the losses: one small collective. Then the optimizer, on
- * this rank's shards only.${shares and "" or " */"}
-//@ end
-//@ if shares then
- * Every rank holds all weights: each hands the shard that it updated to the others. */
-//@ end
-static void update(Rt *rt)
-{
-//@ local places = { update = "AT_UPDATE", gather_updated = "AT_UPDATE", close = "AT_UPDATE" }
-//@ local at, matrices
-//@ for _, line in ipairs(lines) do
-//@ if line.batch then
-//@ if not matrices then
-    update_matrices(rt);
-//@ end
-//@ matrices = true
-//@ else
-//@ local place = places[line.kind] or "AT_NORM"
-//@ if place ~= at then
-    rt_at(rt, ${place});
-//@ at = place
-//@ end
-//@ if line.kind == "reduce" then
-//@ print_start(line)
-//@ else
-//@ print_waits(line)
-//@ end
-//@ if line.kind == "norm" then
-    rt_norm_add(rt, ${line.segment});
-//@ elseif line.kind == "norm_reduce" then
-    rt_norm_reduce(rt);
-//@ elseif line.kind == "update" then
-    rt_update_segment(rt, ${line.segment}, optimizer_update);
-//@ elseif line.kind == "gather_updated" then
-    rt_gather_updated_start(rt, ${line.segment});
-//@ elseif line.kind ~= "reduce" and line.kind ~= "close" then
-//@ error("a " .. tostring(line.kind) .. " after the last micro-step")
-//@ end
-//@ end
-//@ end
-}
-
 //@ -- ---- the loop's parts ----------------------------------------------------------------------
 //@ local has = {}
 //@ for _, part in ipairs(parts) do has[part.name] = part end
@@ -337,35 +115,25 @@ static void update(Rt *rt)
 //@ variants[#variants + 1] = { "local", "local", first_beta and "1.0f" or "0.0f" }
 //@ end
 //@ variants[#variants + 1] = { "last", "last", leaf > 1 and "1.0f" or "0.0f" }
-${section("what becomes a CUDA graph, besides the end of the step")}
-
-/* The only argument is the rank: a graph repeats the numbers with which it was captured. */
-
-//@ for _, v in ipairs(variants) do
-//@ if v[1] == "first" then
-/* Of a leaf: gradients are stored, not added to. */
 //@ end
-static void ${variant_name(v[1])}(Rt *rt)
-{
-    ${part_call(name_of("forward", v[2]), v[3])}
-    ${part_call(name_of("backward", v[2]), v[3])}
-}
-
+//@ -- every function of this file that the others call, in the order in which it runs
+//@ local declared = {}
+//@ local function declare(name, params)
+//@ if not declared[name] then
+//@ declared[name] = true
+${call("static void " .. name .. "(", params or { "Rt *rt" }, ");")}
 //@ end
-${section("setup and step")}
-
 //@ end
-void trainer_setup(Rt *rt)
-{
-    math_prepare();
-//@ if setup then
-${call("    " .. setup.name .. "(", setup_args, ");")}
-//@ else
-    (void)rt; /* no constants */
+//@ for _, v in ipairs(variants) do declare(variant_name(v[1])) end
+//@ for _, part in ipairs(parts) do
+//@ if part.variant ~= "evaluation" then declare(part.name, part_params(part)) end
 //@ end
-}
+//@ declare("update")
+//@ if #batches > 0 then declare("update_matrices") end
+//@ for _, part in ipairs(parts) do declare(part.name, part_params(part)) end
 
-//@ -- ---- the loop ------------------------------------------------------------------------------
+${section("the step")}
+
 //@ -- is_first: the condition under which a local micro-step is the first of its leaf
 //@ local function micro_step(indent, variant, beta, is_first)
 //@ if cuda then
@@ -442,7 +210,175 @@ ${indent}rt_load_micro_batch(rt, first);
 //@ end
     ${cuda and "rt_run(rt, update);" or "update(rt);"}
 }
+//@ if cuda then
+
+${section("what becomes a CUDA graph, besides the end of the step")}
+
+/* The only argument is the rank: a graph repeats the numbers with which it was captured. */
+//@ for _, v in ipairs(variants) do
+
+//@ if v[1] == "first" then
+/* Of a leaf: gradients are stored, not added to. */
+//@ end
+static void ${variant_name(v[1])}(Rt *rt)
+{
+    ${part_call(name_of("forward", v[2]), v[3])}
+    ${part_call(name_of("backward", v[2]), v[3])}
+}
+//@ end
+//@ end
+//@ local printed, after_forward = {}, {}
+//@ local function print_parts(evaluation)
+//@ for _, part in ipairs(parts) do
+//@ if not printed[part.name] and (part.variant == "evaluation") == evaluation then
+//@ printed[part.name] = true
+//@ in_flight = part.phase ~= "forward" and table.move(after_forward, 1, #after_forward, 1, {}) or {}
+
+${section(titles[part.name])}
+
+//@ if part.phase ~= "merge" then
+/* ${part.flops}FLOP; at most ${part.peak} in buffers that share bytes${part.gathers + part.reduces > 0 and ";" or ". */"}
+//@ local moved, merges = {}, false
+//@ for _, line in ipairs(part.lines) do merges = merges or line.kind == "merge" end
+//@ if part.gathers > 0 then moved[1] = plural(part.gathers, "gather") .. " of " .. part.gathered .. " from peers" end
+//@ if part.reduces > 0 then moved[#moved + 1] = plural(part.reduces, "reduction") .. " of " .. part.reduced .. " from peers" end
+//@ if #moved > 0 then
+ * ${table.concat(moved, ", ")}.${merges and "" or " */"}
+//@ if merges then
+ * rt_merge_segment adds this leaf's sum into the partial sums of the tree over leaves. */
+//@ end
+//@ end
+//@ else
+/* After the last micro-batch of a leaf: its node joins the partial sums of the tree. */
+//@ end
+${call("static void " .. part.name .. "(", part_params(part), ")")}
+{
+//@ local pending = {}
+//@ local first = true
+//@ for _, line in ipairs(part.lines) do
+//@ if line.kind == "gather" then
+//@ pending[#pending + 1] = line
+//@ elseif line.kind == "span" then
+//@ if not first then
+
+//@ end
+//@ local saved = in_flight
+//@ local flying = {}
+//@ for i, f in ipairs(in_flight) do flying[i] = f end
+//@ for _, p in ipairs(pending) do flying[#flying + 1] = { stream = p.stream, n = p.place, unit = p.unit } end
+//@ in_flight = flying
+    /* ${line.block} ${line.phase == "recompute" and (line.some and "recompute: what its forward did not keep" or "forward again: its activations were not kept") or line.phase}${meanwhile(line.waits)} */
+//@ in_flight = saved
+//@ print_span(pending, line)
+//@ pending, first = {}, false
+//@ elseif line.kind == "reduce" then
+//@ print_start(line)
+//@ elseif line.kind == "keep" then
+//@ print_keep(line)
+//@ elseif line.kind == "merge" then
+//@ print_merge(line)
+//@ end
+//@ end
+//@ for _, p in ipairs(pending) do print_start(p) end
+//@ if part.phase == "forward" then after_forward = in_flight end
+}
+//@ end
+//@ end
+//@ end
+//@ print_parts(false)
+
+${section("the end of the step")}
+
+//@ local sums, shares = false, false
+//@ for _, line in ipairs(lines) do
+//@ sums, shares = sums or line.kind == "reduce", shares or line.kind == "gather_updated"
+//@ end
+//@ if sums then
+/* Copies of the model add up their gradient shards. The exact gradient norm and the losses: one
+ * small collective. Then the optimizer, on this rank's shards only.${shares and "" or " */"}
+//@ else
+/* The exact gradient norm and the losses: one small collective. Then the optimizer, on
+ * this rank's shards only.${shares and "" or " */"}
+//@ end
+//@ if shares then
+ * Every rank holds all weights: each hands the shard that it updated to the others. */
+//@ end
+static void update(Rt *rt)
+{
+//@ local places = { update = "AT_UPDATE", gather_updated = "AT_UPDATE", close = "AT_UPDATE" }
+//@ local at, matrices
+//@ for _, line in ipairs(lines) do
+//@ if line.batch then
+//@ if not matrices then
+    update_matrices(rt);
+//@ end
+//@ matrices = true
+//@ else
+//@ local place = places[line.kind] or "AT_NORM"
+//@ if place ~= at then
+    rt_at(rt, ${place});
+//@ at = place
+//@ end
+//@ if line.kind == "reduce" then
+//@ print_start(line)
+//@ else
+//@ print_waits(line)
+//@ end
+//@ if line.kind == "norm" then
+    rt_norm_add(rt, ${line.segment});
+//@ elseif line.kind == "norm_reduce" then
+    rt_norm_reduce(rt);
+//@ elseif line.kind == "update" then
+    rt_update_segment(rt, ${line.segment}, optimizer_update);
+//@ elseif line.kind == "gather_updated" then
+    rt_gather_updated_start(rt, ${line.segment});
+//@ elseif line.kind ~= "reduce" and line.kind ~= "close" then
+//@ error("a " .. tostring(line.kind) .. " after the last micro-step")
+//@ end
+//@ end
+//@ end
+}
+//@ if #batches > 0 then
+
+/* What the optimizer computes of whole matrices: each is one rank's work, whoever holds its
+//@ if world_size > 1 then
+ * parts. A batch is on its way to its owners while they compute the one before, and its results
+ * come back while they compute the next. */
+//@ else
+ * parts. */
+//@ end
+static void update_matrices(Rt *rt)
+{
+//@ local before
+//@ for _, line in ipairs(lines) do
+//@ if line.batch then
+//@ if line.kind == "matrices" then
+//@ if before then
+
+//@ end
+    /* ${line.batch_name} */
+    rt_at(rt, AT_MATRICES);
+//@ end
+//@ before = line.kind
+//@ print_waits(line)
+//@ if line.kind == "momentum" then
+    rt_update_matrices(rt, ${line.segment}, matrix_momentum);
+//@ elseif line.kind == "to_owners" then
+    rt_to_owners_start(rt, ${line.batch});
+//@ elseif line.kind == "matrices" then
+    rt_compute_matrices(rt, ${line.batch});
+//@ elseif line.kind == "from_owners" then
+    rt_from_owners_start(rt, ${line.batch});
+//@ elseif line.kind == "step" then
+    rt_update_matrices(rt, ${line.segment}, matrix_update);
+//@ end
+//@ end
+//@ end
+}
+//@ end
 //@ if logits_buffer then
+
+${section("evaluation")}
 
 /* Between steps: the loss of the micro-batch whose tokens lie here, and the logits of its
  * token ROW. Nothing that training reads is written. */
@@ -451,4 +387,5 @@ void trainer_evaluate(Rt *rt)
     ${part_call(has.forward_evaluation and "forward_evaluation" or name_of("forward", "last"))}
     ${part_call("evaluate")}
 }
+//@ print_parts(true)
 //@ end

@@ -22,63 +22,145 @@
 
 /* ---- units ----------------------------------------------------------------------------
  *
-//@ local names = widest(units, function(u) return u.name end)
-//@ local elems = widest(units, function(u) return u.elems end)
+//@ local like = {} -- units one after the other that have as many elements
 //@ for _, u in ipairs(units) do
- * ${left(u.name, names)}  ${right(u.elems, elems)} elements ${right(u.human, 11)} ${param_dtype_name}
+//@ local last = like[#like]
+//@ if last and last.elems == u.elems then last.to, last.n = u.name, last.n + 1
+//@ else like[#like + 1] = { name = u.name, elems = u.elems, human = u.human, n = 1 } end
+//@ end
+//@ local function title(u) return u.n > 1 and u.name .. " .. " .. u.to .. ", " .. u.n .. " units of" or u.name end
+//@ local names = widest(like, title)
+//@ local elems = widest(like, function(u) return u.elems end)
+//@ for _, u in ipairs(like) do
+ * ${left(title(u), names)}  ${right(u.elems, elems)} elements ${right(u.human, 11)} ${param_dtype_name}
 //@ end
  */
 
 ${section("segments")}
 
+//@ -- What many segments have in common, with X for the end of a segment's names.
+//@ local held, held_by = {}, {}
+//@ local function name_of_held(s)
+//@ local x = string.sub(s.macro, #"SEG_" + 1)
+//@ local fields = { ".shards = " .. s.shards }
+//@ for _, k in ipairs { "within", "across", "between" } do
+//@ if s[k] ~= "0x0" then fields[#fields + 1] = "." .. k .. " = " .. s[k] end
+//@ end
+//@ if s.params_whole then fields[#fields + 1] = ".params_whole = true" end
+//@ for _, k in ipairs { "param_shard", "master", "moment1", "moment2", "grad_shard", "grad_accum", "partials", "direction" } do
+//@ local place = s[k]
+//@ if place and string.sub(place, -#x - 1) == "_" .. x then place = string.sub(place, 1, -#x - 1) .. "##X" end
+//@ if place then fields[#fields + 1] = "." .. k .. " = " .. place end
+//@ end
+//@ local text = table.concat(fields, "\n")
+//@ if not held_by[text] then
+//@ held[#held + 1] = fields
+//@ held_by[text] = "HELD_" .. #held
+//@ end
+//@ return held_by[text] .. "(" .. x .. ")"
+//@ end
+//@ for _, s in ipairs(segments) do s.held = name_of_held(s) end
+/* A segment: its name; the elements of all of it, of a shard and of a partial sum; its first
+ * parameter, and how many it has; then how a rank holds it. */
+#define SEGMENT(name_, elems_, shard_elems_, partial_elems_, first_param_, n_params_, ...) \
+    { .name = name_, .elems = elems_, .shard_elems = shard_elems_, \
+      .partial_elems = partial_elems_, .first_param = first_param_, .n_params = n_params_, \
+      __VA_ARGS__ }
+
+/* How: the groups of ranks, and the places of what this one has of segment X. */
+//@ for i, fields in ipairs(held) do
+//@ local lines = string.gsub(call("    ", fields, ""), "\n", " \\\n")
+#define HELD_${i}(X) \
+${lines}
+//@ end
+
+//@ local function column(rows, f) local w = widest(rows, f); return function(r) return right(f(r), w) end end
+//@ local function column_left(rows, f) local w = widest(rows, f); return function(r) return left(f(r), w) end end
+//@ local s_macro = column_left(segments, function(s) return "[" .. s.macro .. "]" end)
+//@ local s_name = column_left(segments, function(s) return cstr(s.name) .. "," end)
+//@ local s_elems = column(segments, function(s) return s.elems end)
+//@ local s_shard = column(segments, function(s) return s.shard_elems end)
+//@ local s_partial = column(segments, function(s) return s.partial_elems end)
+//@ local s_first = column(segments, function(s) return s.first_param end)
+//@ local s_count = column(segments, function(s) return s.n_params end)
+//@ local s_held = column_left(segments, function(s) return s.held .. ")," end)
 const RtSegment trainer_segments[N_SEGMENTS] = {
 //@ for _, s in ipairs(segments) do
-    [${s.macro}] = { /* ${plural(s.n_params, s.trainable and "parameter" or "frozen parameter")} in ${s.human} */
-        .name = ${cstr(s.name)},
-        .elems = ${s.elems}, .shard_elems = ${s.shard_elems}, .shards = ${s.shards},
-//@ local groups = {}
-//@ for _, k in ipairs { "within", "across", "between" } do
-//@ if s[k] ~= "0x0" then groups[#groups + 1] = "." .. k .. " = " .. s[k] .. "," end
-//@ end
-//@ if s.params_whole then groups[#groups + 1] = ".params_whole = true," end
-//@ if #groups > 0 then
-        ${table.concat(groups, " ")}
-//@ end
-        .first_param = ${s.first_param}, .n_params = ${s.n_params},
-        .param_shard = ${s.param_shard}, .master = ${s.master},
-        .moment1 = ${s.moment1}, .moment2 = ${s.moment2},
-        .grad_shard = ${s.grad_shard}, .grad_accum = ${s.grad_accum},
-        .partials = ${s.partials}, .partial_elems = ${s.partial_elems},
-//@ if s.direction then
-        .direction = ${s.direction},
-//@ end
-    },
+    ${s_macro(s)} = SEGMENT(${s_name(s)} ${s_elems(s)}, ${s_shard(s)}, ${s_partial(s)}, ${s_first(s)}, ${s_count(s)}, ${s_held(s)} /* ${s.human}${s.trainable and "" or ", frozen"} */
 //@ end
 };
 
 ${section("parameters")}
 
+//@ local parts = {} -- of all parameters, in their order
+//@ for _, p in ipairs(params) do
+//@ p.first_part = #parts
+//@ for _, part in ipairs(p.parts) do parts[#parts + 1] = part end
+//@ end
+//@ if #parts > 0 then
+/* Rows of fused parameters that are a tensor of their own in a checkpoint. */
+static const RtPart parts[${#parts}] = {
+//@ local part_name = column_left(parts, function(part) return cstr(part.name) .. "," end)
+//@ for _, part in ipairs(parts) do
+    { .name = ${part_name(part)} .rows = ${part.rows} },
+//@ end
+};
+
+//@ end
+//@ local kinds, kind_of, n_inits = {}, {}, {}
+//@ for _, p in ipairs(params) do
+//@ local std = p.init == "RT_INIT_NORMAL" and ", .init_std = " .. real(p.init_std) or ""
+//@ local lr = p.lr_ratio ~= 1 and ", .lr_ratio = " .. real(p.lr_ratio) or ""
+//@ local text = ".init = " .. p.init .. std .. (p.frozen and "" or lr .. ", .weight_decay = " .. real(p.weight_decay))
+//@ local init = (p.frozen and "FROZEN_" or "") .. string.sub(p.init, #"RT_INIT_" + 1)
+//@ if not kind_of[init .. text] then
+//@ n_inits[init] = (n_inits[init] or 0) + 1
+//@ kind_of[init .. text] = n_inits[init] == 1 and init or init .. "_" .. n_inits[init]
+//@ kinds[#kinds + 1] = { name = kind_of[init .. text], text = text }
+//@ end
+//@ p.kind = kind_of[init .. text]
+//@ end
+/* A parameter: its name; its segment, and how many elements lie before it there; its shape;
+ * the file of a checkpoint that has it, and how many elements are before it in that; then how
+ * it begins and is updated, and what it is made of. */
+#define PARAM(name_, segment_, offset_, shape_, file_, file_elems_, ...) \
+    { .name = name_, .segment = segment_, .offset_elems = offset_, shape_, \
+      .file = file_, .file_elems = file_elems_, __VA_ARGS__ }
+//@ local products = { "a", "INT64_C(a) * b", "INT64_C(a) * b * c", "INT64_C(a) * b * c * d" }
+//@ local dims = { "a", "a, b", "a, b, c", "a, b, c, d" }
+//@ local has_dims = {}
+//@ for _, p in ipairs(params) do has_dims[p.n_dims] = true end
+//@ for n = 1, 4 do
+//@ if has_dims[n] then
+#define SHAPE_${n}(${dims[n]}) .elems = ${products[n]}, .n_dims = ${n}, .dim = { ${dims[n]} }
+//@ end
+//@ end
+//@ local kind_name = column_left(kinds, function(k) return k.name end)
+//@ for _, k in ipairs(kinds) do
+#define ${kind_name(k)} ${k.text}
+//@ end
+//@ if #parts > 0 then
+#define PARTS(first, n) .n_parts = n, .parts = parts + first
+//@ end
+//@ if #batches > 0 then
+#define MATRICES(first, n) .first_matrix = first, .n_matrices = n
+//@ end
+
+//@ local function more(p)
+//@ return p.kind .. (#p.parts > 0 and ", PARTS(" .. p.first_part .. ", " .. #p.parts .. ")" or "") ..
+//@     (p.n_matrices > 0 and ", MATRICES(" .. p.first_matrix .. ", " .. p.n_matrices .. ")" or "") .. "),"
+//@ end
+//@ local p_name = column_left(params, function(p) return cstr(p.name) .. "," end)
+//@ local p_segment = column_left(params, function(p) return p.segment .. "," end)
+//@ local p_offset = column(params, function(p) return p.offset_elems end)
+//@ local p_shape = column_left(params, function(p) return "SHAPE_" .. p.n_dims .. "(" .. p.dims .. ")," end)
+//@ local p_file = column(params, function(p) return p.file end)
+//@ local p_at = column(params, function(p) return p.file_elems end)
+//@ local p_more = column_left(params, more)
+//@ local p_id = column(params, function(p, i) p.id = p.id or i - 1; return p.id end)
 const RtParam trainer_params[N_PARAMS] = {
 //@ for i, p in ipairs(params) do
-    { /* ${i - 1}: ${p.shape}, ${p.human}${p.uses > 1 and ", tied: " .. p.uses .. " uses" or ""} */
-        .name = ${cstr(p.name)},
-        .segment = ${p.segment}, .offset_elems = ${p.offset_elems},${p.file > 0 and " .file = " .. p.file .. "," or ""} .file_elems = ${p.file_elems},
-        .elems = ${p.elems}, .n_dims = ${p.n_dims}, .dim = { ${p.dims} },
-//@ local std = p.init == "RT_INIT_NORMAL" and " .init_std = " .. real(p.init_std) .. "," or ""
-//@ local lr = p.lr_ratio ~= 1 and " .lr_ratio = " .. real(p.lr_ratio) .. "," or ""
-//@ local decay = " .weight_decay = " .. real(p.weight_decay) .. ","
-        .init = ${p.init},${std}${p.frozen and " /* frozen */" or lr .. decay}
-//@ if p.n_matrices > 0 then
-        .first_matrix = ${p.first_matrix}, .n_matrices = ${p.n_matrices},
-//@ end
-//@ if #p.parts > 0 then
-        .n_parts = ${#p.parts}, .parts = (const RtPart[]){
-//@ for _, part in ipairs(p.parts) do
-            { .name = ${cstr(part.name)}, .rows = ${part.rows} },
-//@ end
-        },
-//@ end
-    },
+    PARAM(${p_name(p)} ${p_segment(p)} ${p_offset(p)}, ${p_shape(p)} ${p_file(p)}, ${p_at(p)}, ${p_more(p)} /* ${p_id(p)}: ${p.human}${p.uses > 1 and ", tied: " .. p.uses .. " uses" or ""} */
 //@ end
 };
 
@@ -95,13 +177,17 @@ ${call("    ", ids, ",")} /* ${s.name} */
 ${section("matrices")}
 
 /* Each is computed whole by the rank that owns it. */
+//@ local m_param = column(matrices, function(m) return m.param end)
+//@ local m_element = column(matrices, function(m) return m.element end)
+//@ local m_rows = column(matrices, function(m) return m.rows end)
+//@ local m_cols = column(matrices, function(m) return m.cols end)
+//@ local m_owner = column(matrices, function(m) return m.owner end)
+//@ local m_owned = column(matrices, function(m) return m.owned_elems end)
+//@ local m_adjust = column_left(matrices, function(m) return real(m.lr_adjust) .. "," end)
+//@ local m_kernel = column_left(matrices, function(m) return m.kernel end)
 const RtMatrix trainer_matrices[N_MATRICES] = {
 //@ for i, m in ipairs(matrices) do
-    { /* ${i - 1}: ${m.name} [${m.rows}, ${m.cols}] */
-        .param = ${m.param}, .element = ${m.element}, .rows = ${m.rows}, .cols = ${m.cols},
-        .owner = ${m.owner}, .owned_elems = ${m.owned_elems},
-        .lr_adjust = ${real(m.lr_adjust)}, .kernel = ${m.kernel},
-    },
+    { .param = ${m_param(m)}, .element = ${m_element(m)}, .rows = ${m_rows(m)}, .cols = ${m_cols(m)}, .owner = ${m_owner(m)}, .owned_elems = ${m_owned(m)}, .lr_adjust = ${m_adjust(m)} .kernel = ${m_kernel(m)} }, /* ${i - 1}: ${m.name} */
 //@ end
 };
 

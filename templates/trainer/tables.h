@@ -15,12 +15,14 @@
 
 #include "rt.h"
 
-/* The hash of the description and the files of its plan: trainer.c, step.c, tables.c, tables.h and
- * checkpoint.c. Those of another plan neither compile nor link with these. */
+/* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
+ * tables.c, tables.h and checkpoint.c. Those of another plan neither compile nor link with
+ * these. */
 #define TRAINER_IDENTITY 0x${identity}
 #define trainer_segments trainer_segments_${identity} /* tables.c */
 #define trainer_numerics trainer_numerics_${identity} /* checkpoint.c */
 #define trainer_step     trainer_step_${identity}     /* step.c */
+#define trainer_setup    trainer_setup_${identity}    /* bind.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {
@@ -95,8 +97,10 @@ extern const char trainer_config[];
 //@ end
 extern const char trainer_numerics[];
 
-/* step.c */
+/* bind.c */
 void trainer_setup(Rt *rt); /* constants of the model; once */
+
+/* step.c */
 void trainer_step(Rt *rt);  /* one step of the optimizer */
 //@ if logits_buffer then
 void trainer_evaluate(Rt *rt); /* the loss of a micro-batch, the logits of one token */

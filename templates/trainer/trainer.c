@@ -3,8 +3,9 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* trainer.c: the configuration of ${name}, and main.
  *
- * Read on in step.c (one step, unrolled), math.c (the mathematics), tables.c (where
- * things lie). `trainer --help` lists the flags; README.md says how to build and run.
+ * Read on in step.c (one step, unrolled), math.c (the mathematics), bind.c (from one to
+ * the other), tables.c (where things lie). `trainer --help` lists the flags; README.md
+ * says how to build and run.
  *
  * ${generated}
  * ${regenerate} */

@@ -4,7 +4,7 @@
 strict="-std=gnu11 -Wall -Wextra -Werror -O1 -ffp-contract=off -fopenmp -fsyntax-only"
 for cc in gcc clang; do
     command -v $cc >/dev/null || continue
-    for file in trainer step math tables; do
+    for file in trainer step bind math tables; do
         check "$cc compiles $file.c without a warning" \
             $cc $strict -I"$WORK/a/runtime" "$WORK/a/$file.c"
     done

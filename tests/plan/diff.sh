@@ -54,6 +54,14 @@ check "diff: a description is what it generates" [ "$(tail -n 1 "$WORK/out")" = 
 "$FSDPGEN" diff base/ ./gpu/ | tail -n 1 >"$WORK/out"
 check "diff: another target is another platform" grep -q "^Same numerics, other inputs" "$WORK/out"
 
+# Rows of tables as older trainers have them say the same.
+cp -R base old_rows
+sed -i -e 's/^    PARAM(\("[^"]*"\), *\(SEG_[A-Z_0-9]*\), *\([0-9]*\), SHAPE_1(\([0-9]*\)).*/    { .name = \1, .segment = \2, .offset_elems = \3, .elems = \4, .n_dims = 1, .dim = { \4 } },/' \
+    -e 's/ = SEGMENT(\("[^"]*"\), *\([0-9]*\), *\([0-9]*\),.*/ = { .name = \1, .elems = \2, .shard_elems = \3 },/' old_rows/tables.c
+check "diff: there are older rows" test "$(grep -c '\.elems = [0-9]*,' old_rows/tables.c)" -gt 8
+check "diff: older rows say the same" sh -c \
+    "'$FSDPGEN' diff base old_rows | sed -n '/^layout/{n;p}' | grep -qx '  no difference'"
+
 # The fields inside the hash that differ are those of the runtime's own list.
 numerics() { # FOLDER
     sed -n '/^const char trainer_numerics/,$s/^    "\(.*\)\\n".*/\1/p' "$1/checkpoint.c"
@@ -126,7 +134,7 @@ esc=$(printf '\033')
     damaged other_hash plan.json 's/"numerics_hash": "./"numerics_hash": "x/'
     damaged lua description.lua 's/^    seq = /    seq = os.exit /'
     damaged deep description.lua "s/^    seq = .*/    seq = $(printf '{%.0s' {1..99})/"
-    damaged table tables.c 's/\.offset_elems/.offset/'
+    damaged table tables.c 's/^    PARAM(/    PARAMS(/'
     damaged no_step step.c 's/trainer_step/trainer_stop/'
     damaged gone step.c '' && rm gone/step.c && refused base gone
     damaged linked step.c '' && ln -sf ../base/step.c linked/step.c && refused base linked

@@ -1,0 +1,110 @@
+//@ -- SPDX-License-Identifier: Apache-2.0
+//@ -- bind.c: from the offsets of the schedule to the pointers of the mathematics.
+/* SPDX-License-Identifier: MIT-0 */
+/* bind.c: the binders of ${name}, from offsets to the pointers of the mathematics.
+ *
+ * Comes in: where the weights, gradients and activations of one call lie, as step.c names
+ * them. A binder fills the structs of math.h with pointers into this rank's spaces and
+ * calls the mathematics of a block: one binder for each way in which its parameters lie
+ * relative to each other, which is nearly always one for each span.
+ *
+ * ${generated}
+ * ${regenerate} */
+#include "bind.h"
+
+#if MATH_IDENTITY != 0x${math_identity} || TRAINER_IDENTITY != 0x${identity}
+#error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
+#endif
+
+/* Constants of the model; once. */
+void trainer_setup(Rt *rt)
+{
+    math_prepare();
+//@ if setup then
+${call("    " .. setup.name .. "(", setup_args, ");")}
+//@ else
+    (void)rt; /* no constants */
+//@ end
+}
+//@ if #savers > 0 then
+
+${section("what a forward leaves to its backward")}
+//@ end
+//@ for _, v in ipairs(savers) do
+
+//@ local idents = widest(v.fields, function(f) return f.ident end)
+//@ local function from(f) return "(" .. f.type .. " *)(" .. f.base .. "_base + " .. f.offset .. ")," end
+//@ local places = widest(v.fields, from)
+//@ local offsets = { "Rt *rt" }
+//@ if v.saved then offsets[2] = "int64_t saved" end
+//@ if v.dropped then offsets[#offsets + 1] = "int64_t dropped" end
+${call("static struct " .. v.class .. "_saved " .. v.name .. "(", offsets, ")")}
+{
+//@ if v.saved then
+    char *const saved_base = rt_local(rt, saved);
+//@ end
+//@ if v.dropped then
+    char *const dropped_base = rt_local(rt, dropped);
+//@ end
+
+    return (struct ${v.class}_saved){
+//@ for _, f in ipairs(v.fields) do
+        .${left(f.ident, idents)} = ${left(from(f), places)} /* ${f.shape} */
+//@ end
+    };
+}
+//@ end
+//@ for _, s in ipairs(again) do
+
+/* ${s.class}: what is not kept is computed again from what is. ${s.flops}FLOP. */
+//@ put(span_function(s, "static void "))
+//@ end
+
+${section("binders")}
+//@ for _, b in ipairs(binders) do
+
+//@ local params = { "Rt *rt" }
+//@ for i, p in ipairs(b.params) do params[i + 1] = p end
+${call("void " .. b.name .. "(", params, ")")}
+{
+//@ for _, base in ipairs(b.bases) do
+    char *const ${base.name}_base = ${base.pointer};
+//@ end
+//@ local function fields(list, kind, type, var)
+//@ local idents = widest(list, function(f) return f.ident end)
+//@ local offsets = widest(list, function(f) return f.base .. tostring(f.offset) end)
+//@ local shapes = widest(list, function(f) return f.shape end)
+//@ local fits = 12 + idents + offsets + #type + 14 + 7 + shapes <= 90 -- else see math.h
+    const struct ${b.class}_${kind} ${var} = {
+//@ for _, f in ipairs(list) do
+//@ local from = left("(" .. type .. "*)(" .. f.base .. "_base + " .. f.offset .. "),", offsets + #type + 14)
+//@ local shape = fits and " /* " .. f.shape .. " */" or ""
+        .${left(f.ident, idents)} = ${(string.gsub(from .. shape, " +$", ""))}
+//@ end
+//@ if kind == "grads" and b.has_beta then
+        .beta = beta,
+//@ end
+//@ if kind == "grads" then
+//@ for _, f in ipairs(list) do
+//@ if f.tied then
+        .beta_${f.ident} = beta_${f.ident},
+//@ end
+//@ end
+//@ end
+    };
+//@ end
+//@ if #b.weights > 0 then
+//@ fields(b.weights, "params", "const " .. b.type .. " ", "w")
+//@ end
+//@ if #b.grads > 0 then
+//@ fields(b.grads, "grads", b.grad_type .. " ", "dw")
+//@ end
+//@ if b.saved then
+    const struct ${b.class}_saved kept = ${b.saved};
+//@ end
+
+//@ for _, c in ipairs(b.calls) do
+${call("    " .. c.span .. "(", c.args, ");")}
+//@ end
+}
+//@ end
