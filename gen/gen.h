@@ -25,6 +25,7 @@ typedef struct Options {
     const char *other;       /* diff: the second trainer */
     const char *dump;        /* pass name or NULL */
     const char *ops_dir;     /* --ops, NULL: built in */
+    bool ops_shared;         /* that is --share's: the built-in ones, read from disk */
     const char *link_runtime;
     struct { const char **items; int count, cap; } sets, paths;
     const char *target;
@@ -57,6 +58,7 @@ struct Gen {
     struct Search *search;   /* search.c: what "auto" found; NULL without it */
     int exit_code;           /* of errors, where a check has one of its own; 0: EXIT_DIAG */
     uint64_t numerics_hash;
+    const char *numerics_lines; /* what it is made of, for people (graph/canon.c) */
     struct { OutFile *items; int count, cap; } files;
 };
 

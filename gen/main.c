@@ -304,6 +304,7 @@ static void check_options(Parse *p)
             : isatty(STDERR_FILENO) && !(getenv("NO_COLOR") && *getenv("NO_COLOR"));
     if (p->share) {
         embed_share(p->share);
+        opt->ops_shared = !opt->ops_dir;
         if (!opt->ops_dir)
             opt->ops_dir = gen_printf(p->g, "%s/templates/ops", p->share);
     }

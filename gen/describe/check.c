@@ -478,5 +478,6 @@ void check_model(Gen *g)
     m->build_ref = model->arch->build_ref;
     m->config_ref = model->arch->config_ref;
     m->resolved_lua = resolve_lua(g);
-    m->hash_fields = resolve_hash_fields(g);
+    m->hash_fields = resolve_hash_fields(g, false);
+    m->canonical_fields = resolve_hash_fields(g, true);
 }

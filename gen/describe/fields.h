@@ -35,6 +35,8 @@ typedef struct Field {
     FieldType type;
     bool optional;
     int default_ref;          /* LUA_NOREF: none */
+    int neutral_ref;          /* with this value it is as if there were no such field, today
+                               * and whatever the default: not in the hash. LUA_NOREF: none */
     const char *default_text; /* for the reference, when the default is computed */
     bool has_min, has_max, has_above, has_below, power_of_two;
     double min, max, above, below;

@@ -94,7 +94,7 @@ const char *check_show(Gen *g, int index); /* a value as messages show it */
 
 /* resolve.c */
 const char *resolve_lua(Gen *g);
-const char *resolve_hash_fields(Gen *g);
+const char *resolve_hash_fields(Gen *g, bool canonical);
 
 /* check_wrap.c: the wrap in the emitted description becomes the list on top of the stack. */
 void resolve_wrap(Gen *g);

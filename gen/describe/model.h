@@ -119,7 +119,9 @@ typedef struct Model {
     int build_ref;                      /* arch's build(model, builder) */
     int config_ref;                     /* arch's config(model, trainer); LUA_NOREF: none */
     const char *resolved_lua;           /* the description with every field resolved */
-    const char *hash_fields;            /* canonical text "field = value\n" of fields inside */
+    const char *hash_fields;            /* "field = value\n" of each field inside the hash */
+    const char *canonical_fields;       /* the same as it is hashed: no neutral values, nothing
+                                           that the graph says */
     /* checkpoint.c */
     int n_files;                        /* of weights */
     const char *config_json;            /* NULL: Hugging Face has no such model */

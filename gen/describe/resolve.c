@@ -181,15 +181,37 @@ const char *resolve_lua(Gen *g)
 
 /* ---- the fields inside the hash ---------------------------------------------------- */
 
-static void hash_table(Gen *g, const Fields *fields, const char *path, Keys *lines);
+/* Lines "path = value"; canonical: as they are hashed, without what is neutral. */
+typedef struct HashLines {
+    Gen *g;
+    bool canonical;
+    Keys lines;
+} HashLines;
+
+static void hash_table(HashLines *h, const Fields *fields, const char *path);
+
+static bool is_neutral(const HashLines *h, const Field *f)
+{
+    bool same;
+
+    if (!h->canonical || f->neutral_ref == LUA_NOREF)
+        return false;
+    lua_rawgeti(h->g->L, LUA_REGISTRYINDEX, f->neutral_ref);
+    same = lua_rawequal(h->g->L, -1, -2);
+    lua_pop(h->g->L, 1);
+    return same;
+}
 
 /* The value on top of the stack as lines "path = value". */
-static void hash_value(Gen *g, const Field *f, const char *path, Keys *lines)
+static void hash_value(HashLines *h, const Field *f, const char *path)
 {
+    Gen *g = h->g;
     lua_State *L = g->L;
     Text t = {.g = g};
     Tag *tag = record_tag(g, -1);
 
+    if (is_neutral(h, f))
+        return;
     text_printf(&t, "%s = ", path);
     switch (lua_type(L, -1)) {
     case LUA_TNIL:
@@ -210,35 +232,39 @@ static void hash_value(Gen *g, const Field *f, const char *path, Keys *lines)
         }
         if (tag)
             text_add(&t, tag->name, strlen(tag->name));
-        hash_table(g,
+        hash_table(h,
                    f->type == FIELD_MODEL ? tag->arch->fields
                    : tag                  ? tag->kind->fields
                                           : f->fields,
-                   path, lines);
+                   path);
         if (!tag)
             return; /* a plain table is nothing but its fields */
     }
-    *gen_push(g, lines) = t.s;
+    *gen_push(g, &h->lines) = t.s;
 }
 
-/* The table on top of the stack. */
-static void hash_table(Gen *g, const Fields *fields, const char *path, Keys *lines)
+/* The table on top of the stack. What an architecture's fields mean is in the graph. */
+static void hash_table(HashLines *h, const Fields *fields, const char *path)
 {
+    Gen *g = h->g;
+
     luaL_checkstack(g->L, 5, "resolve");
     for (int i = 0; i < fields->count; i++) {
         const Field *f = &fields->items[i];
 
-        if (*path == '\0' && strcmp(f->hash, "in") != 0)
+        if (*path == '\0' &&
+            (strcmp(f->hash, "in") != 0 || (h->canonical && f->type == FIELD_MODEL)))
             continue;
         lua_getfield(g->L, -1, f->name);
-        hash_value(g, f, *path ? gen_printf(g, "%s.%s", path, f->name) : f->name, lines);
+        hash_value(h, f, *path ? gen_printf(g, "%s.%s", path, f->name) : f->name);
         lua_pop(g->L, 1);
     }
 }
 
 /* A field that is outside by itself; the resolved description is on top of the stack. */
-static void add_hash_field(Gen *g, const char *name, Keys *lines)
+static void add_hash_field(HashLines *h, const char *name)
 {
+    Gen *g = h->g;
     const Fields *fields = g->loader->trainer;
 
     for (int i = 0; i < fields->count; i++) {
@@ -247,26 +273,27 @@ static void add_hash_field(Gen *g, const char *name, Keys *lines)
         if (strcmp(f->name, name))
             continue;
         lua_getfield(g->L, -1, name);
-        hash_value(g, f, name, lines);
+        hash_value(h, f, name);
         lua_pop(g->L, 1);
     }
 }
 
-const char *resolve_hash_fields(Gen *g)
+const char *resolve_hash_fields(Gen *g, bool canonical)
 {
-    Keys lines = {0};
+    HashLines h = {.g = g, .canonical = canonical};
     Text t = {.g = g};
 
     lua_rawgeti(g->L, LUA_REGISTRYINDEX, g->loader->resolved_ref);
-    hash_table(g, g->loader->trainer, "", &lines);
+    hash_table(&h, g->loader->trainer, "");
     if (g->model.library_order) { /* then the order of sums knows who holds what */
-        add_hash_field(g, "mesh", &lines);
-        add_hash_field(g, "strategy", &lines);
-        add_hash_field(g, "accumulate", &lines);
+        add_hash_field(&h, "mesh");
+        add_hash_field(&h, "strategy");
+        add_hash_field(&h, "accumulate");
     }
     lua_pop(g->L, 1);
-    qsort(lines.items, (size_t)lines.count, sizeof *lines.items, by_text);
-    for (int i = 0; i < lines.count; i++)
-        text_printf(&t, "%s\n", lines.items[i]);
+    if (h.lines.count)
+        qsort(h.lines.items, (size_t)h.lines.count, sizeof *h.lines.items, by_text);
+    for (int i = 0; i < h.lines.count; i++)
+        text_printf(&t, "%s\n", h.lines.items[i]);
     return t.s;
 }

@@ -206,7 +206,7 @@ void emit_model_context(Emit *e)
     push_target(e);
     push_figures(e);
     push_lines(L, "config_lines", m->config_json);
-    push_lines(L, "numerics_lines", m->hash_fields);
+    push_lines(L, "numerics_lines", e->g->numerics_lines);
 }
 
 /* ---- buffers ----------------------------------------------------------------------- */

@@ -479,84 +479,12 @@ static void fuse_classes(Gen *g)
     }
 }
 
-/* What a rule says without its comments and layout: a comment must not change a hash. */
-static void add_rule_text(Text *t, const char *s, size_t n)
-{
-    bool blank = false;
-
-    for (size_t i = 0; i < n;) {
-        if (s[i] == '-' && i + 1 < n && s[i + 1] == '-') {
-            if (i + 3 < n && s[i + 2] == '[' && s[i + 3] == '[') {
-                const char *end = strstr(s + i, "]]");
-
-                i = end ? (size_t)(end - s) + 2 : n;
-            } else {
-                while (i < n && s[i] != '\n')
-                    i++;
-            }
-            blank = true;
-        } else if (s[i] == '"' || s[i] == '\'') {
-            size_t end = i + 1;
-
-            while (end < n && s[end] != s[i])
-                end += s[end] == '\\' ? 2 : 1;
-            end = end < n ? end + 1 : n;
-            text_add(t, s + i, end - i);
-            i = end;
-            blank = false;
-        } else if (s[i] == ' ' || s[i] == '\n' || s[i] == '\t' || s[i] == '\r') {
-            blank = true;
-            i++;
-        } else {
-            if (blank)
-                text_add(t, " ", 1);
-            blank = false;
-            text_add(t, s + i++, 1);
-        }
-    }
-}
-
-static bool op_used(Gen *g, const OpRule *op)
-{
-    if (optimizer_uses(g, op))
-        return true;
-    for (int i = 0; i < g->setup.n_nodes; i++)
-        if (g->setup.nodes[i]->op == op)
-            return true;
-    for (int i = 0; i < g->classes.count; i++)
-        for (int k = 0; k < g->classes.items[i]->nodes.count; k++)
-            if (g->classes.items[i]->nodes.items[k]->op == op)
-                return true;
-    return false;
-}
-
-/* The rules of all ops in the graph, and the optimizer's: another user's op of the same
- * name is another op. */
-static void add_rules(Gen *g, Text *t)
-{
-    for (int i = 0; i < g->ops.count; i++) {
-        const OpRule *op = &g->ops.items[i];
-        Text rule = {.g = g};
-
-        if (!op_used(g, op))
-            continue;
-        text_add(&rule, "", 0);
-        add_rule_text(&rule, op->info->text, op->info->text_bytes);
-        text_printf(t, "rule %s %016llx\n", op->name,
-                    (unsigned long long)hash_bytes(rule.s, rule.len));
-    }
-}
-
 void fuse_graph(Gen *g)
 {
-    Text t = {.g = g};
-
     if (g->model.fuse)
         fuse_classes(g);
     if (g->model.cudnn)
         cudnn_check(g);
-    text_printf(&t, "%s", g->model.hash_fields ? g->model.hash_fields : "");
-    graph_text(g, &t, false);
-    add_rules(g, &t);
-    g->numerics_hash = hash_bytes(t.s, t.len);
+    g->numerics_hash = numerics_hash(g);
+    g->numerics_lines = numerics_lines(g);
 }

@@ -79,8 +79,11 @@ void class_pieces(Gen *g, Class *c);
 void span_make_args(Gen *g, Class *c, Span *s);
 
 const char *phase_name(Phase phase); /* text.c */
-/* text.c: the graph as canonical text; the numerics hash is taken of it. */
-void graph_text(Gen *g, Text *t, bool costs);
+void graph_text(Gen *g, Text *t);   /* text.c: for people */
+uint64_t numerics_hash(Gen *g);     /* canon.c: of the fused graph */
+/* canon.c: what it is made of, "name = value\n": each op's arithmetic, the graph as a hash,
+ * the fields; for people, and to say what differs. */
+const char *numerics_lines(Gen *g);
 
 /* evaluate.c */
 /* Fills Class.evaluate but for its names and arguments (span.c). Needs a protected call.

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text.c: the graph as canonical text, of which the numerics hash is taken, and which
- * --dump prints with its costs. In: the graph. Out: text; nothing is changed. */
+/* text.c: the graph as --dump prints it. In: the graph. Out: text; nothing is changed. */
 #include "graph/graph.h"
 
 #include <string.h>
@@ -17,7 +16,7 @@ static void put_value(Gen *g, Text *t, const Value *v)
     text_printf(t, "%s %s %s", v->name, dtype_name(v->dtype), shape_text(g, v));
 }
 
-static void put_node(Gen *g, Text *t, const Node *n, bool costs)
+static void put_node(Gen *g, Text *t, const Node *n)
 {
     text_printf(t, "    ");
     for (int i = 0; i < n->n_out; i++) {
@@ -32,10 +31,8 @@ static void put_node(Gen *g, Text *t, const Node *n, bool costs)
     text_printf(t, ")");
     for (int i = 0; i < n->n_attrs; i++)
         text_printf(t, " %s", attr_text(g, &n->attrs[i]));
-    if (costs)
-        text_printf(t, "  flops %.0f", n->flops);
-    text_printf(t, "\n");
-    if (!n->n_replaced || !costs)
+    text_printf(t, "  flops %.0f\n", n->flops);
+    if (!n->n_replaced)
         return;
     text_printf(t, "      replaces");
     for (int i = 0; i < n->n_replaced; i++)
@@ -72,7 +69,7 @@ static void put_boundary(Gen *g, Text *t, const char *what, Value *const *v, int
     }
 }
 
-static void put_class(Gen *g, Text *t, const Class *c, bool costs)
+static void put_class(Gen *g, Text *t, const Class *c)
 {
     int blocks = 0;
 
@@ -95,7 +92,7 @@ static void put_class(Gen *g, Text *t, const Class *c, bool costs)
             if (!any)
                 text_printf(t, "  %s\n", phase_name((Phase)phase));
             any = true;
-            put_node(g, t, c->nodes.items[i], costs);
+            put_node(g, t, c->nodes.items[i]);
         }
     }
     for (int i = 0; c->grads && i < c->params.count; i++)
@@ -104,22 +101,20 @@ static void put_class(Gen *g, Text *t, const Class *c, bool costs)
                         c->grads[i]->name);
 }
 
-void graph_text(Gen *g, Text *t, bool costs)
+void graph_text(Gen *g, Text *t)
 {
     if (g->setup.n_nodes)
         text_printf(t, "setup\n");
     for (int i = 0; i < g->setup.n_nodes; i++)
-        put_node(g, t, g->setup.nodes[i], costs);
+        put_node(g, t, g->setup.nodes[i]);
     for (int i = 0; i < g->classes.count; i++)
-        put_class(g, t, g->classes.items[i], costs);
+        put_class(g, t, g->classes.items[i]);
     text_printf(t, "blocks\n");
     for (int i = 0; i < g->blocks.count; i++) {
         const Block *b = &g->blocks.items[i];
 
         text_printf(t, "  %s: %s \"%s\"\n", b->name, b->cls->name, b->prefix);
     }
-    if (!costs)
-        return;
     text_printf(t, "parameters\n");
     for (int i = 0; i < g->params.count; i++) {
         const Param *p = &g->params.items[i];

@@ -149,11 +149,11 @@ local trainer = {
       fields = {
           { "chunk_tokens", "int", min = 1, max = 1 << 24, default = 1024,
             doc = "tokens whose logits exist at once" },
-          { "mask", "bool", default = false,
+          { "mask", "bool", default = false, neutral = false,
             doc = "beside each data file `X`, `X.mask` says which tokens are targets" },
-          { "z", "number", min = 0, max = 1e3, default = 0,
+          { "z", "number", min = 0, max = 1e3, default = 0, neutral = 0,
             doc = "weight of the z-loss: `z lse^2` joins the loss of a token" },
-          { "label_smoothing", "number", min = 0, below = 1, default = 0,
+          { "label_smoothing", "number", min = 0, below = 1, default = 0, neutral = 0,
             doc = "share of the target given to all tokens alike" },
       } },
     { "loss_scale", "table", hash = "in",
@@ -180,6 +180,7 @@ local trainer = {
             doc = "token that ends a document" },
       } },
     { "reduction", "string", values = { "tree", "library" }, default = "tree", hash = "in",
+      neutral = "tree",
       doc = "order in which gradients are summed over ranks: a tree that does not know them, "
           .. "or as a library would, one after the other; then mesh, strategy and "
           .. "accumulate are inside the hash, too" },

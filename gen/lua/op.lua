@@ -5,6 +5,11 @@
 --
 --   return op {
 --     doc       = "what it computes",
+--     arithmetic = 1,              the version of its bits, of a built-in op: it stands for the
+--                                  rule in the numerics hash, so it grows when what the op
+--                                  computes changes in any bit, on any target, and when the
+--                                  default of an attribute does. An op of --ops is known by
+--                                  the text of its folder instead
 --     role      = "sum",           it adds two gradients; "optimizer": no op of the graph
 --     uses      = { matrix = "op", momentum = "op", others = "op" },
 --                                  of an optimizer that treats matrices as a whole: the op
@@ -44,7 +49,7 @@
 local fmt = string.format
 
 local keys = {
-  doc = "string", role = "string", evaluates = "string", scaled = "boolean", inputs = "table",
+  doc = "string", arithmetic = "number", role = "string", evaluates = "string", scaled = "boolean", inputs = "table",
   attrs = "table", outputs = "table", axes = "table", check = "function",
   workspace = "function", workspace_cuda = "function", workspace_cudnn = "function",
   check_cudnn = "function", flops = "function",
@@ -115,6 +120,13 @@ return function(rule, dims)
       if keys[key] == "table" then rule[key] = nil end
     end
   end
+  local version = rule.arithmetic
+  if type(version) == "number" and
+     (math.type(version) ~= "integer" or version < 1 or version > 1000000) then
+    bad("arithmetic", nil, fmt("arithmetic must be an integer from 1 to 1000000, not %s",
+                               tostring(version)))
+  end
+  out.arithmetic = math.type(version) == "integer" and version or 0
   out.role = rule.role
   if rule.role and rule.role ~= "sum" and rule.role ~= "optimizer" then
     bad("role", nil, fmt("unknown role %s", rule.role), 'roles are "sum" and "optimizer"')

@@ -166,6 +166,9 @@ static void read_rule(Gen *g, OpRule *op)
     op->out = read_operands(g, "outputs", "dtype", &op->n_out);
     info->role = field_text(g, "role");
     info->evaluates = field_text(g, "evaluates");
+    lua_getfield(L, -1, "arithmetic");
+    info->arithmetic = (int)lua_tointeger(L, -1);
+    lua_pop(L, 1);
     op->optimizer = info->role && !strcmp(info->role, "optimizer");
     lua_getfield(L, -1, "attrs");
     info->n_attrs = (int)sandbox_length(L, -1);

@@ -35,6 +35,7 @@ typedef struct OpInfo {
     const char *text;      /* op.lua */
     size_t text_bytes;
     bool from_disk;
+    int arithmetic;        /* version of its bits; 0: the rule says none */
     bool scaled; /* takes the loss scale, where there is one */
     bool has_backward, has_check, has_flops, has_bytes;
     bool has_workspace, has_workspace_cudnn;

@@ -173,7 +173,7 @@ void dump_pass(Gen *g, const char *pass, Text *t)
     } else if (!strcmp(pass, "ops")) {
         dump_ops(g, t);
     } else if (!strcmp(pass, "graph") || !strcmp(pass, "grad") || !strcmp(pass, "fuse")) {
-        graph_text(g, t, true);
+        graph_text(g, t);
         if (!strcmp(pass, "fuse"))
             text_printf(t, "numerics %016llx\n", (unsigned long long)g->numerics_hash);
     } else if (!strcmp(pass, "span")) {

@@ -78,7 +78,7 @@ evaluate_is_training() {
     check "evaluate with masks: its targets" grep -q '"eval_tokens": 528,' \
         "$WORK/eval_masked.jsonl"
     cp "$file" "$file.none" && mask_where "$file.none" "0"
-    for k in 1 0; do
+    for k in 0 1; do
         timeout 60 "$WORK/eval_masked/trainer" --data "$file" --steps $k --threads 1 \
             --eval "$file.none" --eval-every 1 --log "$WORK/eval_masked.jsonl" \
             >"$WORK/eval_masked.out" 2>&1

@@ -23,22 +23,51 @@ for in in seed=2 model.ffn=51 model.norm_eps=1e-6 fuse=false loss.chunk_tokens=1
     other "$in is inside the hash" "$plain" "$(hash_of "$models/tiny_llama.lua" --set "$in")"
 done
 
+# What is read by people, or by one target, is not in the hash; a version of the arithmetic is.
+# shared NAME same|other FILE SED: with the file of our own sources edited so.
+shared() {
+    local name=$1 how=$2 file=$3 edit=$4
+    rm -rf "$WORK/share" && mkdir -p "$WORK/share/gen"
+    cp -r "$ROOT/templates" "$ROOT/models" "$WORK/share/" && cp -r "$ROOT/gen/lua" "$WORK/share/gen/"
+    sed -i "$edit" "$WORK/share/$file"
+    cmp -s "$ROOT/$file" "$WORK/share/$file" && bad "$name: the edit changes nothing"
+    $how "$name" "$plain" "$(hash_of "$models/tiny_llama.lua" --share "$WORK/share")"
+}
+ops=templates/ops
+shared "a rule's comment is outside the hash" same $ops/add/op.lua 's/^-- add:.*/-- another comment/'
+shared "its documentation is" same $ops/add/op.lua 's/doc = "y = a + b"/doc = "a sum"/'
+shared "its test cases are" same $ops/add/op.lua 's/r(1, 30)/r(1, 31)/'
+shared "a kernel's text for the CPU is" same $ops/add/cpu.c 's/^\/\/@ --.*/&/; $a /* more */'
+shared "a kernel's text for CUDA is" same $ops/add/cuda.cu '$a /* more */'
+shared "the name of a value is" same models/arch/llama.lua 's/"ffn_act"/"ffn_activation"/'
+shared "a new field of an architecture is" same models/arch/llama.lua \
+    's/^\( *\){ "ffn", /\1{ "new_one", "int", default = 3, doc = "new" },\n&/'
+shared "a new field with its neutral value is" same gen/lua/describe.lua \
+    's/^    { "fuse", "bool"/    { "new_one", "int", default = 3, neutral = 3, hash = "in", doc = "new" },\n&/'
+shared "a new field with another value is inside" other gen/lua/describe.lua \
+    's/^    { "fuse", "bool"/    { "new_one", "int", default = 4, neutral = 3, hash = "in", doc = "new" },\n&/'
+shared "another arithmetic is inside" other $ops/add/op.lua 's/arithmetic = 1/arithmetic = 2/'
+shared "another arithmetic of the optimizer is" other $ops/adamw/op.lua 's/arithmetic = 1/arithmetic = 2/'
+shared "that of an op that is not used is outside" same $ops/gelu/op.lua 's/arithmetic = 1/arithmetic = 2/'
+
 cp -r "$ROOT/templates/ops" "$WORK/moved"
 for pass in graph fuse span; do
     "$FSDPGEN" "$models/tiny_llama.lua" --dump=$pass >"$WORK/a" 2>/dev/null
     "$FSDPGEN" "$models/tiny_llama.lua" --ops "$WORK/moved" --dump=$pass >"$WORK/b" 2>/dev/null
     check "--ops with the same ops: same $pass" cmp "$WORK/a" "$WORK/b"
 done
-sed -i 's/^-- SPDX.*/-- another comment/' "$WORK"/moved/*/op.lua
-same "a comment in a rule is outside the hash" "$plain" \
-    "$(hash_of "$models/tiny_llama.lua" --ops "$WORK/moved")"
-sed -i 's/doc = "y = a + b"/doc = "y = a + b, differently"/' "$WORK/moved/add/op.lua"
-other "another rule is inside the hash" "$plain" \
-    "$(hash_of "$models/tiny_llama.lua" --ops "$WORK/moved")"
-
-cp "$ROOT/templates/ops/add/op.lua" "$WORK/moved/add/op.lua"
-sed -i 's/doc = "AdamW/doc = "an AdamW/' "$WORK/moved/adamw/op.lua"
-other "another rule of the optimizer is inside the hash" "$plain" \
+frozen='groups={{match="*norm*",frozen=true}}'
+same "--ops with the same ops: forms of ops, too" "$(hash_of "$models/tiny_llama.lua" --set "$frozen")" \
+    "$(hash_of "$models/tiny_llama.lua" --ops "$WORK/moved" --set "$frozen")"
+for file in add/op.lua add/cpu.c add/cuda.cu adamw/op.lua; do
+    rm -rf "$WORK/moved" && cp -r "$ROOT/templates/ops" "$WORK/moved"
+    echo >>"$WORK/moved/$file"
+    other "an op from --ops is its text: $file" "$plain" \
+        "$(hash_of "$models/tiny_llama.lua" --ops "$WORK/moved")"
+done
+rm -rf "$WORK/moved" && cp -r "$ROOT/templates/ops" "$WORK/moved"
+echo >>"$WORK/moved/gelu/op.lua"
+same "one that is not used is outside the hash" "$plain" \
     "$(hash_of "$models/tiny_llama.lua" --ops "$WORK/moved")"
 
 # A user's op, its backward and a fused op of it: matched, and the same gradients.

@@ -8,6 +8,7 @@
 --   master = master - lr/bias1 * m / (sqrt(v) / sqrt(bias2) + eps)
 --   param = master, rounded
 return op {
+    arithmetic = 1,
     doc = "AdamW with decoupled weight decay; bias1 = 1 - beta1^t, bias2 = 1 - beta2^t",
     role = "optimizer",
     inputs = {

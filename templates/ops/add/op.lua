@@ -2,6 +2,7 @@
 -- add: in two activations of one shape; out their sum. The residual connection, and
 -- what the grad pass puts where a value has two uses.
 return op {
+    arithmetic = 1,
     doc = "y = a + b",
     role = "sum",
     inputs = { { "a", "t d" }, { "b", "t d" } },

@@ -4,6 +4,7 @@
 -- document where starts says where that is; a table may have more rows than sequences
 -- have positions.
 return op {
+    arithmetic = 1,
     doc = "y[i] = x[i] + w[i mod seq]",
     inputs = {
         { "x", "t d" }, { "w", "p d" }, { "starts", "t", class = "i32", optional = true },

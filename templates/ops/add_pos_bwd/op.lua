@@ -3,6 +3,7 @@
 -- summed over the tokens that stand there, in order: one of each sequence, or of each
 -- document that is so long. Rows beyond seq have none.
 return op {
+    arithmetic = 1,
     doc = "dw[p] = sum over sequences of dy[sequence * seq + p]",
     inputs = { { "dy", "t d" }, { "starts", "t", class = "i32", optional = true } },
     attrs = { seq = "int", positions = "int" },

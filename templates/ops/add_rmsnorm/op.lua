@@ -2,6 +2,7 @@
 -- add_rmsnorm: the residual sum and the norm of it in one pass over the rows. h is
 -- rounded to its dtype before the norm reads it, so the bits are those of the two ops.
 return op {
+    arithmetic = 1,
     doc = "h = x + r; y, rstd = rmsnorm(h, w)",
     inputs = { { "x", "t d" }, { "r", "t d" }, { "w", "d" } },
     attrs = { eps = { "number", 1e-5 } },

@@ -5,6 +5,7 @@
 -- 0), and none before its document where starts says where in the sequence that begins.
 -- Flops count whole sequences. Head h reads kv head h // (heads / kv_heads).
 return op {
+    arithmetic = 1,
     doc = "o = softmax(q k^T * scale) v, causal; lse = log(sum(exp(q k^T * scale)))",
     inputs = { { "qkv", "t c" }, { "starts", "t", class = "i32", optional = true } },
     attrs = {

@@ -4,6 +4,7 @@
 -- computed again from lse. With p = exp(s - lse), dp = do v^T and delta = sum(do * o):
 -- ds = p * (dp - delta) * scale.
 return op {
+    arithmetic = 1,
     doc = "gradient of attention",
     inputs = {
         { "qkv", "t c" }, { "o", "t e" }, { "lse", "t h", class = "acc" },

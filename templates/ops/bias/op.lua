@@ -2,6 +2,7 @@
 -- bias: in rows and one value for each feature; out their sum, in place where the rows
 -- are not needed again.
 return op {
+    arithmetic = 1,
     doc = "y = x + b, row by row",
     inputs = { { "x", "t n" }, { "b", "n" } },
     outputs = { { "y", "t n", dtype = "x", alias = "x" } },

@@ -2,6 +2,7 @@
 -- colsum: in the gradient of biased rows; out the gradient of the bias: the sum over
 -- rows.
 return op {
+    arithmetic = 1,
     doc = "db = sum of dy over rows",
     inputs = { { "dy", "t n" } },
     outputs = { { "db", "n", dtype = "grad", add = true } },

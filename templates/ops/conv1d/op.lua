@@ -3,6 +3,7 @@
 -- GPT-2's checkpoints hold their weights so (a width-1 convolution), and none is
 -- transposed here.
 return op {
+    arithmetic = 1,
     doc = "y = x w",
     inputs = { { "x", "t k" }, { "w", "k n" } },
     outputs = { { "y", "t n", dtype = "x" } },

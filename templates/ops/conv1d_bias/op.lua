@@ -2,6 +2,7 @@
 -- conv1d_bias: a conv1d and its bias while the product's tile is warm. The product is
 -- rounded to its dtype before the bias is added: the bits are those of the two ops.
 return op {
+    arithmetic = 1,
     doc = "y = x w + b",
     inputs = { { "x", "t k" }, { "w", "k n" }, { "b", "n" } },
     outputs = { { "y", "t n", dtype = "x" } },

@@ -2,6 +2,7 @@
 -- conv1d_dw: in a conv1d's rows and the gradient of its output; out the gradient of
 -- its weight, over all rows of the micro-batch.
 return op {
+    arithmetic = 1,
     doc = "dw = x^T dy",
     inputs = { { "x", "t k" }, { "dy", "t n" } },
     outputs = { { "dw", "k n", dtype = "grad", add = true } },

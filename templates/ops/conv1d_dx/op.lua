@@ -2,6 +2,7 @@
 -- conv1d_dx: in the gradient of a conv1d's output and its weight; out the gradient of
 -- its rows.
 return op {
+    arithmetic = 1,
     doc = "dx = dy w^T",
     inputs = { { "dy", "t n" }, { "w", "k n" } },
     outputs = { { "dx", "t k", dtype = "dy" } },

@@ -9,6 +9,7 @@
 -- the token and s / v of every token; z adds z lse^2. Where targets may be masked, id -1
 -- is no target: loss 0, lse 0.
 return op {
+    arithmetic = 1,
     doc = "loss = sum over tokens of (lse - logits[target]), lse = log(sum(exp(logits)))",
     inputs = { { "logits", "t v" }, { "targets", "t", class = "i32" } },
     attrs = {

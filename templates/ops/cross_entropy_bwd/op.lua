@@ -5,6 +5,7 @@
 -- dlogits = p (1 + 2 z lse) - q; zeros where the target is masked.
 return op {
     scaled = true,
+    arithmetic = 1,
     doc = "dlogits = exp(logits - lse) - onehot(target)",
     inputs = {
         { "logits", "t v" }, { "targets", "t", class = "i32" },

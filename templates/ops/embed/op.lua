@@ -2,6 +2,7 @@
 -- embed: in token ids and the embedding matrix; out one row of it for each token. The
 -- first op of every model: the gradient is a scatter, an op of its own.
 return op {
+    arithmetic = 1,
     doc = "y[i] = w[tokens[i]]",
     inputs = { { "tokens", "t", class = "i32" }, { "w", "v d" } },
     outputs = { { "y", "t d", dtype = "w" } },

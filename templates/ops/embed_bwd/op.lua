@@ -3,6 +3,7 @@
 -- embedding matrix. Rows are added in token order, so that a token that occurs twice
 -- has one defined sum, which is rounded to the gradient's dtype once.
 return op {
+    arithmetic = 1,
     doc = "dw[tokens[i]] += dy[i], in order of i",
     inputs = { { "tokens", "t", class = "i32" }, { "dy", "t d" } },
     attrs = { vocab = "int" },

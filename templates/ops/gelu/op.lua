@@ -2,6 +2,7 @@
 -- gelu: in rows; out GELU of each element, in the tanh form that GPT-2 was trained
 -- with.
 return op {
+    arithmetic = 1,
     doc = "y = x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))",
     inputs = { { "x", "t d" } },
     outputs = { { "y", "t d", dtype = "x" } },

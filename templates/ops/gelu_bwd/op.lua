@@ -2,6 +2,7 @@
 -- gelu_bwd: in what gelu read and the gradient of its output; out the gradient of the
 -- rows.
 return op {
+    arithmetic = 1,
     doc = "gradient of gelu",
     inputs = { { "x", "t d" }, { "dy", "t d" } },
     outputs = { { "dx", "t d", dtype = "x", alias = "dy" } },

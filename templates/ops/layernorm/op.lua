@@ -2,6 +2,7 @@
 -- layernorm: in rows, weight and bias; out the normalised rows, and mean and
 -- 1/deviation of each for the backward.
 return op {
+    arithmetic = 1,
     doc = "y = (x - mean) * rstd * w + b, rstd = 1 / sqrt(variance + eps), row by row",
     inputs = { { "x", "t d" }, { "w", "d" }, { "b", "d" } },
     attrs = { eps = { "number", 1e-5 } },

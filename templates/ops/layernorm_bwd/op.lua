@@ -3,6 +3,7 @@
 -- out the gradients of rows, weight and bias. With h = (x - mean) * rstd and e = dy *
 -- w: dx = rstd * (e - mean(e) - h * mean(e * h)).
 return op {
+    arithmetic = 1,
     doc = "gradient of layernorm",
     inputs = {
         { "x", "t d" }, { "w", "d" }, { "mean", "t", class = "acc" },

@@ -3,6 +3,7 @@
 -- connection brings past it. The norm's gradient is rounded before the sum: the bits
 -- are those of the two ops.
 return op {
+    arithmetic = 1,
     doc = "dx, dw, db = layernorm_bwd(x, w, mean, rstd, dy); dx = dres + dx",
     inputs = {
         { "x", "t d" }, { "w", "d" }, { "mean", "t", class = "acc" },

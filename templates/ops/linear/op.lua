@@ -2,6 +2,7 @@
 -- linear: in rows and a weight with one row for each output feature; out their
 -- product.
 return op {
+    arithmetic = 1,
     doc = "y = x w^T",
     inputs = { { "x", "t k" }, { "w", "n k" } },
     outputs = { { "y", "t n", dtype = "x" } },

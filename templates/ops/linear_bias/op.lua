@@ -2,6 +2,7 @@
 -- linear_bias: a linear and its bias while the product's tile is warm. The product is
 -- rounded to its dtype before the bias is added: the bits are those of the two ops.
 return op {
+    arithmetic = 1,
     doc = "y = x w^T + b",
     inputs = { { "x", "t k" }, { "w", "n k" }, { "b", "n" } },
     outputs = { { "y", "t n", dtype = "x" } },

@@ -8,6 +8,7 @@
 -- frozen head has no dw, one that alone trains no dx.
 return op {
     scaled = true,
+    arithmetic = 1,
     doc = "loss, dx, dw of cross_entropy(x w^T), chunk tokens at a time",
     inputs = { { "x", "t d" }, { "w", "v d" }, { "targets", "t", class = "i32" } },
     attrs = {

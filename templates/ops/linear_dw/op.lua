@@ -2,6 +2,7 @@
 -- linear_dw: in the gradient of a linear's output and its rows; out the gradient of
 -- its weight, over all rows of the micro-batch.
 return op {
+    arithmetic = 1,
     doc = "dw = dy^T x",
     inputs = { { "dy", "t n" }, { "x", "t k" } },
     outputs = { { "dw", "n k", dtype = "grad", add = true } },

@@ -2,6 +2,7 @@
 -- linear_dx: in the gradient of a linear's output and its weight; out the gradient of
 -- its rows.
 return op {
+    arithmetic = 1,
     doc = "dx = dy w",
     inputs = { { "dy", "t n" }, { "w", "n k" } },
     outputs = { { "dx", "t k", dtype = "dy" } },

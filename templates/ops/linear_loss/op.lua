@@ -3,6 +3,7 @@
 -- the bit, `chunk` tokens at a time; and the logits of one token, to sample from.
 return op {
     evaluates = "linear_cross_entropy",
+    arithmetic = 1,
     doc = "loss of cross_entropy(x w^T), without gradients; logits of token row",
     inputs = {
         { "x", "t d" }, { "w", "v d" }, { "targets", "t", class = "i32" },

@@ -7,6 +7,7 @@
 --   m = m * beta2 + g * (1 - beta2)
 --   param = master, rounded
 return op {
+    arithmetic = 1,
     doc = "Lion with decoupled weight decay: the sign of a moment",
     role = "optimizer",
     inputs = {

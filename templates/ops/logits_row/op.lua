@@ -3,6 +3,7 @@
 -- evaluation adds is the logits of one token, to sample from.
 return op {
     evaluates = "cross_entropy",
+    arithmetic = 1,
     doc = "next_logits = logits[row]",
     inputs = { { "logits", "t v" }, { "row", "1", class = "i32" } },
     outputs = { { "next_logits", "v", dtype = "logits" } },

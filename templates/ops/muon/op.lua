@@ -7,6 +7,7 @@
 --   param = master, rounded
 -- muon_momentum comes before newton_schulz; adamw takes what is no matrix.
 return op {
+    arithmetic = 1,
     doc = "Muon with decoupled weight decay: the step of what newton_schulz made",
     role = "optimizer",
     uses = { momentum = "muon_momentum", matrix = "newton_schulz", others = "adamw" },

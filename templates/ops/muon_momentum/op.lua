@@ -5,6 +5,7 @@
 --   g = grad * scale; m = m + (g - m) * (1 - momentum)
 --   direction = m, or with nesterov m + (g - m) * (1 - momentum)
 return op {
+    arithmetic = 1,
     doc = "the moment of Muon, before newton_schulz",
     role = "optimizer",
     inputs = {

@@ -6,6 +6,7 @@
 -- In the dtype of sums, whatever the weights': f32, or f64 of f64. No op of a graph: an
 -- optimizer's, on a whole matrix at a time (muon).
 return op {
+    arithmetic = 1,
     doc = "Newton-Schulz: y has the singular vectors of x, and singular values near 1",
     inputs = { { "x", "m n", class = "acc" } },
     attrs = { steps = "int", a = "number", b = "number", c = "number", eps = "number" },

@@ -3,6 +3,7 @@
 -- one for k heads; out the rows with each q and k head divided by its rms (Qwen 3), v
 -- as it was, and 1/rms of each head for the backward.
 return op {
+    arithmetic = 1,
     doc = "rmsnorm of each q head with wq and of each k head with wk",
     inputs = { { "qkv", "t c" }, { "wq", "hd" }, { "wk", "hd" } },
     attrs = {

@@ -3,6 +3,7 @@
 -- gradients of rows and both weights. For each head as in rmsnorm_bwd; the gradient of
 -- v passes through.
 return op {
+    arithmetic = 1,
     doc = "gradient of qk_norm",
     inputs = {
         { "qkv", "t c" }, { "wq", "hd" }, { "wk", "hd" },

@@ -2,6 +2,7 @@
 -- rmsnorm: in rows and a weight; out the normalised rows, and 1/rms of each for the
 -- backward.
 return op {
+    arithmetic = 1,
     doc = "y = x * rstd * w, rstd = 1 / sqrt(mean(x^2) + eps), row by row",
     inputs = { { "x", "t d" }, { "w", "d" } },
     attrs = { eps = { "number", 1e-5 } },

@@ -3,6 +3,7 @@
 -- gradients of rows and weight. With h = x * rstd and e = dy * w: dx = rstd * (e - h *
 -- mean(e * h)).
 return op {
+    arithmetic = 1,
     doc = "gradient of rmsnorm",
     inputs = {
         { "x", "t d" }, { "w", "d" }, { "rstd", "t", class = "acc" }, { "dy", "t d" },

@@ -3,6 +3,7 @@
 -- connection brings past it. The norm's gradient is rounded before the sum: the bits
 -- are those of the two ops.
 return op {
+    arithmetic = 1,
     doc = "dx, dw = rmsnorm_bwd(x, w, rstd, dy); dx = dres + dx",
     inputs = {
         { "x", "t d" }, { "w", "d" }, { "rstd", "t", class = "acc" }, { "dy", "t d" },

@@ -4,6 +4,7 @@
 -- start of the sequence, or of the token's document where starts says where that is. Halves are rotated
 -- against each other, as in Hugging Face's checkpoints.
 return op {
+    arithmetic = 1,
     doc = "halves of q and k heads: (x1 cos - x2 sin, x2 cos + x1 sin)",
     inputs = {
         { "qkv", "t c" }, { "table", "s hd", class = "acc" },

@@ -3,6 +3,7 @@
 -- gradient of the rows before: a rotation turned back is its transpose, so the sines
 -- change sign.
 return op {
+    arithmetic = 1,
     doc = "halves of q and k heads: (d1 cos + d2 sin, d2 cos - d1 sin)",
     inputs = {
         { "dy", "t c" }, { "table", "s hd", class = "acc" },

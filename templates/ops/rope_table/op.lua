@@ -5,6 +5,7 @@
 -- wavelengths that `original` (the context of pretraining) divided by the two
 -- frequency factors gives; original = 0 leaves all as they are.
 return op {
+    arithmetic = 1,
     doc = "table[p] = cos(p f), sin(p f) for f = theta^(-2i/head_dim), Llama 3 scaling",
     inputs = {},
     attrs = {

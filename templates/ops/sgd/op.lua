@@ -8,6 +8,7 @@
 --   param = master, rounded
 -- Without momentum there is no m: master = master - lr * g.
 return op {
+    arithmetic = 1,
     doc = "SGD with momentum and decoupled weight decay",
     role = "optimizer",
     inputs = {

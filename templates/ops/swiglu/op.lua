@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- swiglu: in rows [f gate | f up]; out silu(gate) * up.
 return op {
+    arithmetic = 1,
     doc = "y = gate * sigmoid(gate) * up",
     inputs = { { "gu", "t 2*f" } },
     outputs = { { "y", "t f", dtype = "gu" } },

@@ -2,6 +2,7 @@
 -- swiglu_bwd: in what swiglu read and the gradient of its output; out the gradient of
 -- the rows [f gate | f up], over those rows where nothing needs them again.
 return op {
+    arithmetic = 1,
     doc = "gradient of swiglu: dgate = dy up s (1 + gate (1 - s)), dup = dy gate s",
     inputs = { { "gu", "t 2*f" }, { "dy", "t f" } },
     outputs = { { "dgu", "t 2*f", dtype = "gu", alias = "gu" } },

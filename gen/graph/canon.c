@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* canon.c: the text of which the numerics hash is taken. In: the fused graph, the fields
+ * inside the hash, the ops' rules. Out: one text for all descriptions that compute the
+ * same bits in the same way, and another one for each that does not.
+ *
+ * In it: every value with its dtype, which is where it is rounded; every node with what
+ * it reads and its attributes; parameters with their first values; the fields of the
+ * description that no graph shows. An op is its name and the version of its arithmetic,
+ * or, if it is none of ours, the text of its folder.
+ *
+ * Not in it: what people read (names of values, of blocks, of architectures; a dump's
+ * spelling; a rule's comments, test cases, documentation), costs, templates, and neutral
+ * values: an attribute that has its default, a field that changes nothing. A field that
+ * comes later has such a value, so no hash changes with it. */
+#include "graph/graph.h"
+
+#include <string.h>
+
+/* ---- ops -----------------------------------------------------------------------------
+ */
+
+static bool op_used(Gen *g, const OpRule *op)
+{
+    if (optimizer_uses(g, op))
+        return true;
+    for (int i = 0; i < g->setup.n_nodes; i++)
+        if (g->setup.nodes[i]->op == op)
+            return true;
+    for (int i = 0; i < g->classes.count; i++)
+        for (int k = 0; k < g->classes.items[i]->nodes.count; k++)
+            if (g->classes.items[i]->nodes.items[k]->op == op)
+                return true;
+    return false;
+}
+
+static const char *const op_files[] = {"op.lua", "cpu.c", "cuda.cu", "cudnn.cu"};
+enum { N_OP_FILES = sizeof op_files / sizeof *op_files };
+
+/* From --ops, and no copy of the built-in op of that name. --share reads the built-in
+ * ones from disk. */
+static bool is_foreign(Gen *g, const OpRule *op)
+{
+    const char *folder = op->info->form_of ? op->info->form_of : op->name;
+
+    if (!op->info->from_disk || g->opt.ops_shared)
+        return false;
+    for (int i = 0; i < N_OP_FILES; i++) {
+        const Embedded *e =
+            embed_find(gen_printf(g, "templates/ops/%s/%s", folder, op_files[i]));
+        size_t bytes;
+        const char *text = ops_template(g, op, op_files[i], &bytes);
+
+        if (!text != !e || (e && (e->bytes != bytes || memcmp(e->data, text, bytes))))
+            return true;
+    }
+    return false;
+}
+
+/* Of a foreign op: its rule and its kernels for all targets, which share the hash. */
+static uint64_t folder_hash(Gen *g, const OpRule *op)
+{
+    Text t = {.g = g};
+
+    for (int i = 0; i < N_OP_FILES; i++) {
+        size_t bytes;
+        const char *text = ops_template(g, op, op_files[i], &bytes);
+
+        text_printf(&t, "\n%s\n", op_files[i]);
+        if (text)
+            text_add(&t, text, bytes);
+    }
+    return hash_bytes(t.s, t.len);
+}
+
+static void put_ops(Gen *g, Text *t)
+{
+    for (int i = 0; i < g->ops.count; i++) {
+        const OpRule *op = &g->ops.items[i];
+
+        if (!op_used(g, op))
+            continue;
+        if (is_foreign(g, op)) {
+            text_printf(t, "arithmetic.%s = text %016llx\n", op->name,
+                        (unsigned long long)folder_hash(g, op));
+            continue;
+        }
+        gen_require(op->info->arithmetic > 0, "op %s states no version of its arithmetic",
+                    op->name);
+        text_printf(t, "arithmetic.%s = %d\n", op->name, op->info->arithmetic);
+    }
+}
+
+/* ---- values and nodes ----------------------------------------------------------------
+ */
+
+static void put_shape(Text *t, Dtype dtype, int n_dims, const int64_t *dim)
+{
+    text_printf(t, "%s", dtype_name(dtype));
+    for (int i = 0; i < n_dims; i++)
+        text_printf(t, " %lld", (long long)dim[i]);
+}
+
+/* A value of the class by what it is, not by its name: outputs are counted in order. */
+static void put_ref(Text *t, const Class *c, const Value *v)
+{
+    int n = 0;
+
+    if (!v) {
+        text_printf(t, " -");
+    } else if (v->kind == VAL_PARAM) {
+        text_printf(t, " p%d", v->index);
+    } else if (v->kind == VAL_DATA) {
+        text_printf(t, " %s", data_names[v->index]);
+    } else if (v->kind == VAL_INPUT || v->kind == VAL_DOUT) {
+        text_printf(t, " %s%d", v->kind == VAL_INPUT ? "in" : "d", v->index);
+    } else if (v->def->phase == PHASE_SETUP) {
+        text_printf(t, " const%d", v->loc_index);
+    } else {
+        for (int i = 0; i < c->nodes.count && c->nodes.items[i] != v->def; i++)
+            n += c->nodes.items[i]->n_out;
+        text_printf(t, " %%%d", n + v->def_out);
+    }
+}
+
+static void put_attr(Text *t, const OpRule *op, const Attr *a)
+{
+    for (int i = 0; i < op->info->n_attrs; i++) {
+        const AttrSpec *spec = &op->info->attrs[i];
+
+        if (strcmp(spec->key, a->key))
+            continue;
+        if (spec->has_default && !spec->from && attr_equal(a, &spec->dflt))
+            return;
+        if (spec->from && a->type != ATTR_STR &&
+            (a->type == ATTR_NUM ? a->num == 0 : !a->i))
+            return; /* the field that it comes from is neutral */
+    }
+    text_printf(t, " %s", attr_text(t->g, a));
+}
+
+static void put_node(Text *t, const Class *c, const Node *n)
+{
+    text_printf(t, "%s", n->op->name);
+    for (int i = 0; i < n->n_in; i++)
+        put_ref(t, c, n->in[i]);
+    for (int i = 0; i < n->n_attrs; i++)
+        put_attr(t, n->op, &n->attrs[i]);
+    for (int i = 0; i < n->n_out; i++) {
+        text_printf(t, n->add[i] ? " += " : " -> ");
+        put_shape(t, n->out[i]->dtype, n->out[i]->n_dims, n->out[i]->dim);
+    }
+    text_printf(t, "\n");
+}
+
+/* ---- classes, blocks, parameters -----------------------------------------------------
+ */
+
+static void put_params(Text *t, const Class *c)
+{
+    for (int i = 0; i < c->params.count; i++) {
+        const ClassParam *p = &c->params.items[i];
+
+        text_printf(t, "param %s", p->init);
+        if (!strcmp(p->init, "normal"))
+            text_printf(t, " %.17g", p->init_std);
+        for (int k = 0; k < p->n_dims; k++)
+            text_printf(t, " %lld", (long long)p->dim[k]);
+        text_printf(t, "%s%s", p->decay ? " decay" : "", p->frozen ? " frozen" : "");
+        for (int k = 0; k < p->n_parts; k++)
+            text_printf(t, " part %lld", (long long)p->part_rows[k]);
+        text_printf(t, "\n");
+    }
+}
+
+static void put_values(Text *t, const Class *c, const char *what, Value *const *v, int n)
+{
+    text_printf(t, "%s", what);
+    for (int i = 0; v && i < n; i++)
+        put_ref(t, c, v[i]);
+    text_printf(t, "\n");
+}
+
+static void put_class(Text *t, const Class *c)
+{
+    text_printf(t, "class\n");
+    put_params(t, c);
+    for (int i = 0; i < c->n_inputs; i++) {
+        text_printf(t, "in ");
+        put_shape(t, c->inputs[i]->dtype, c->inputs[i]->n_dims, c->inputs[i]->dim);
+        text_printf(t, "\n");
+    }
+    for (int phase = PHASE_FORWARD; phase <= PHASE_BACKWARD; phase++) {
+        text_printf(t, "%s\n", phase == PHASE_FORWARD ? "forward" : "backward");
+        for (int i = 0; i < c->nodes.count; i++)
+            if (c->nodes.items[i]->phase == (Phase)phase)
+                put_node(t, c, c->nodes.items[i]);
+    }
+    put_values(t, c, "out", c->outputs, c->n_outputs);
+    put_values(t, c, "d_in", c->d_inputs, c->n_inputs);
+    put_values(t, c, "grads", c->grads, c->params.count);
+    put_values(t, c, "loss", &c->loss, 1);
+}
+
+/* Which block is of which class, and whose parameters are which tensor of the model. */
+static void put_blocks(Gen *g, Text *t)
+{
+    for (int i = 0; i < g->blocks.count; i++) {
+        const Block *b = &g->blocks.items[i];
+
+        text_printf(t, "block %d", b->cls->id);
+        for (int k = 0; k < b->cls->params.count; k++)
+            text_printf(t, " %s", g->params.items[b->param[k]].name);
+        text_printf(t, "\n");
+    }
+}
+
+static void put_graph(Gen *g, Text *t)
+{
+    for (int i = 0; i < g->setup.n_nodes; i++)
+        put_node(t, NULL, g->setup.nodes[i]);
+    for (int i = 0; i < g->classes.count; i++)
+        put_class(t, g->classes.items[i]);
+    put_blocks(g, t);
+}
+
+uint64_t numerics_hash(Gen *g)
+{
+    Text t = {.g = g};
+
+    text_printf(&t, "numerics 2\n%s",
+                g->model.canonical_fields ? g->model.canonical_fields : "");
+    put_ops(g, &t);
+    put_graph(g, &t);
+    return hash_bytes(t.s, t.len);
+}
+
+const char *numerics_lines(Gen *g)
+{
+    Text t = {.g = g}, graph = {.g = g};
+
+    put_graph(g, &graph);
+    put_ops(g, &t);
+    text_printf(&t, "graph = %016llx\n%s",
+                (unsigned long long)hash_bytes(graph.s, graph.len),
+                g->model.hash_fields ? g->model.hash_fields : "");
+    return t.s;
+}
