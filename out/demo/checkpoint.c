@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x83a375f51428659b
+#if TRAINER_IDENTITY != 0x190942e2b12c674a
 #error "checkpoint.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -15,7 +15,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0x892e24822537476b || TRAINER_IDENTITY != 0x83a375f51428659b
+#if MATH_IDENTITY != 0xd6e635b12a6e8c7e || TRAINER_IDENTITY != 0x190942e2b12c674a
 #error "step.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -16,11 +16,11 @@
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
  * tables.c, tables.h and checkpoint.c. Those of another plan neither compile nor link with
  * these. */
-#define TRAINER_IDENTITY 0x83a375f51428659b
-#define trainer_segments trainer_segments_83a375f51428659b /* tables.c */
-#define trainer_numerics trainer_numerics_83a375f51428659b /* checkpoint.c */
-#define trainer_step     trainer_step_83a375f51428659b     /* step.c */
-#define trainer_setup    trainer_setup_83a375f51428659b    /* bind.c */
+#define TRAINER_IDENTITY 0x190942e2b12c674a
+#define trainer_segments trainer_segments_190942e2b12c674a /* tables.c */
+#define trainer_numerics trainer_numerics_190942e2b12c674a /* checkpoint.c */
+#define trainer_step     trainer_step_190942e2b12c674a     /* step.c */
+#define trainer_setup    trainer_setup_190942e2b12c674a    /* bind.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

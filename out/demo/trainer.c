@@ -9,10 +9,10 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x83a375f51428659b
+#if TRAINER_IDENTITY != 0x190942e2b12c674a
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x83a375f51428659b
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x190942e2b12c674a
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 

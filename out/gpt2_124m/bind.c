@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "bind.h"
 
-#if MATH_IDENTITY != 0x960ef329c826777e || TRAINER_IDENTITY != 0xca17c9ffcf71b790
+#if MATH_IDENTITY != 0x1028862871f66bd2 || TRAINER_IDENTITY != 0xd82e68d00469975f
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -13,7 +13,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0x960ef329c826777e || TRAINER_IDENTITY != 0xca17c9ffcf71b790
+#if MATH_IDENTITY != 0x1028862871f66bd2 || TRAINER_IDENTITY != 0xd82e68d00469975f
 #error "bind.h, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xca17c9ffcf71b790
+#if TRAINER_IDENTITY != 0xd82e68d00469975f
 #error "checkpoint.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

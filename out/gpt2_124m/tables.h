@@ -16,11 +16,11 @@
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
  * tables.c, tables.h and checkpoint.c. Those of another plan neither compile nor link with
  * these. */
-#define TRAINER_IDENTITY 0xca17c9ffcf71b790
-#define trainer_segments trainer_segments_ca17c9ffcf71b790 /* tables.c */
-#define trainer_numerics trainer_numerics_ca17c9ffcf71b790 /* checkpoint.c */
-#define trainer_step     trainer_step_ca17c9ffcf71b790     /* step.c */
-#define trainer_setup    trainer_setup_ca17c9ffcf71b790    /* bind.c */
+#define TRAINER_IDENTITY 0xd82e68d00469975f
+#define trainer_segments trainer_segments_d82e68d00469975f /* tables.c */
+#define trainer_numerics trainer_numerics_d82e68d00469975f /* checkpoint.c */
+#define trainer_step     trainer_step_d82e68d00469975f     /* step.c */
+#define trainer_setup    trainer_setup_d82e68d00469975f    /* bind.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

@@ -9,10 +9,10 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xca17c9ffcf71b790
+#if TRAINER_IDENTITY != 0xd82e68d00469975f
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0xca17c9ffcf71b790
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0xd82e68d00469975f
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 

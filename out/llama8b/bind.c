@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "bind.h"
 
-#if MATH_IDENTITY != 0x15373011fd441be8 || TRAINER_IDENTITY != 0x5063e2db5b4a950b
+#if MATH_IDENTITY != 0x76f0b013235443b0 || TRAINER_IDENTITY != 0x90cf9ce2a369dd65
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

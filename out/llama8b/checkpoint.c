@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x5063e2db5b4a950b
+#if TRAINER_IDENTITY != 0x90cf9ce2a369dd65
 #error "checkpoint.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

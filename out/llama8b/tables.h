@@ -16,11 +16,11 @@
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
  * tables.c, tables.h and checkpoint.c. Those of another plan neither compile nor link with
  * these. */
-#define TRAINER_IDENTITY 0x5063e2db5b4a950b
-#define trainer_segments trainer_segments_5063e2db5b4a950b /* tables.c */
-#define trainer_numerics trainer_numerics_5063e2db5b4a950b /* checkpoint.c */
-#define trainer_step     trainer_step_5063e2db5b4a950b     /* step.c */
-#define trainer_setup    trainer_setup_5063e2db5b4a950b    /* bind.c */
+#define TRAINER_IDENTITY 0x90cf9ce2a369dd65
+#define trainer_segments trainer_segments_90cf9ce2a369dd65 /* tables.c */
+#define trainer_numerics trainer_numerics_90cf9ce2a369dd65 /* checkpoint.c */
+#define trainer_step     trainer_step_90cf9ce2a369dd65     /* step.c */
+#define trainer_setup    trainer_setup_90cf9ce2a369dd65    /* bind.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

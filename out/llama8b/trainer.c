@@ -9,10 +9,10 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x5063e2db5b4a950b
+#if TRAINER_IDENTITY != 0x90cf9ce2a369dd65
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x5063e2db5b4a950b
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x90cf9ce2a369dd65
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 
