@@ -73,7 +73,7 @@ void emit_kernel(Emit *e, const OpRule *rule, const char *kernel, int list, int 
 void emit_operands(Emit *e, const Node *n);
 /* emit_optimizer.c */
 void emit_optimizer_kernels(Emit *e, int list, int prepared);
-void emit_optimizer_names(Emit *e); /* for math.c and math.h */
+void emit_optimizer_names(Emit *e); /* for kernels.c and kernels.h */
 void emit_matrices(Emit *e);        /* for tables.c: matrices, batches */
 
 #endif

@@ -3,7 +3,7 @@
  *
  * In: g->classes with spans and kernel names (span.c), the op folders. Out: fields of the
  * context: kernels (rendered texts, one for each distinct kernel; the optimizer's last),
- * prepared (statements for math_prepare), optimizer; and the list of kernels.
+ * prepared (statements for kernels_prepare), optimizer; and the list of kernels.
  *
  * Nothing here may look at a choice outside the numerics hash (emit_math.c). */
 #include "emit/emit.h"

@@ -5,8 +5,9 @@
  * Out: fields of the context: those of the kernels (emit_kernels.c), classes (structs of
  * pointers), setup, spans.
  *
- * Nothing here may look at a choice outside the numerics hash: math.c and math.h are
- * byte-identical for all of them, and a test holds us to it. */
+ * Nothing here may look at a choice outside the numerics hash: math.c, math.h and
+ * the files of the kernels are byte-identical for all of them, and a test holds us to it.
+ */
 #include "emit/emit.h"
 #include "base/names.h"
 #include "ops/ops.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* emit_optimizer.c: the optimizer's kernels for math.c, and where it treats matrices as a
- * whole, the tables of matrices and batches for tables.c.
+/* emit_optimizer.c: the optimizer's kernels for kernels.c, and where it treats matrices
+ * as a whole, the tables of matrices and batches for tables.c.
  *
  * In: the optimizer's rules (optimizer.c), g->shapes, the deal (matrices.c). Out: kernels
  * in the lists of emit_math.c; fields of the context. Kernels follow from the parameters'

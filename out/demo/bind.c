@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "bind.h"
 
-#if MATH_IDENTITY != 0xac5144dba8e67f2e || TRAINER_IDENTITY != 0xfd5d43faac1eaf88
+#if MATH_IDENTITY != 0x637c4590ec4afd6f || TRAINER_IDENTITY != 0x54d3cfe963708773
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

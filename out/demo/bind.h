@@ -13,7 +13,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0xac5144dba8e67f2e || TRAINER_IDENTITY != 0xfd5d43faac1eaf88
+#if MATH_IDENTITY != 0x637c4590ec4afd6f || TRAINER_IDENTITY != 0x54d3cfe963708773
 #error "bind.h, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -11,7 +11,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xfd5d43faac1eaf88
+#if TRAINER_IDENTITY != 0x54d3cfe963708773
 #error "tables.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -16,11 +16,11 @@
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
  * tables.c, tables.h and checkpoint.c. Those of another plan neither compile nor link with
  * these. */
-#define TRAINER_IDENTITY 0xfd5d43faac1eaf88
-#define trainer_segments trainer_segments_fd5d43faac1eaf88 /* tables.c */
-#define trainer_numerics trainer_numerics_fd5d43faac1eaf88 /* checkpoint.c */
-#define trainer_step     trainer_step_fd5d43faac1eaf88     /* step.c */
-#define trainer_setup    trainer_setup_fd5d43faac1eaf88    /* bind.c */
+#define TRAINER_IDENTITY 0x54d3cfe963708773
+#define trainer_segments trainer_segments_54d3cfe963708773 /* tables.c */
+#define trainer_numerics trainer_numerics_54d3cfe963708773 /* checkpoint.c */
+#define trainer_step     trainer_step_54d3cfe963708773     /* step.c */
+#define trainer_setup    trainer_setup_54d3cfe963708773    /* bind.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

@@ -9,10 +9,10 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xfd5d43faac1eaf88
+#if TRAINER_IDENTITY != 0x54d3cfe963708773
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0xfd5d43faac1eaf88
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x54d3cfe963708773
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 

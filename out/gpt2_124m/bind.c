@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "bind.h"
 
-#if MATH_IDENTITY != 0x2b8e677bdc753041 || TRAINER_IDENTITY != 0x5c0b996c79c51c6f
+#if MATH_IDENTITY != 0x3731f4bc861a40a8 || TRAINER_IDENTITY != 0xf42e3b8460033082
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x5c0b996c79c51c6f
+#if TRAINER_IDENTITY != 0xf42e3b8460033082
 #error "checkpoint.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

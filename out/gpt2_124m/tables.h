@@ -16,11 +16,11 @@
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
  * tables.c, tables.h and checkpoint.c. Those of another plan neither compile nor link with
  * these. */
-#define TRAINER_IDENTITY 0x5c0b996c79c51c6f
-#define trainer_segments trainer_segments_5c0b996c79c51c6f /* tables.c */
-#define trainer_numerics trainer_numerics_5c0b996c79c51c6f /* checkpoint.c */
-#define trainer_step     trainer_step_5c0b996c79c51c6f     /* step.c */
-#define trainer_setup    trainer_setup_5c0b996c79c51c6f    /* bind.c */
+#define TRAINER_IDENTITY 0xf42e3b8460033082
+#define trainer_segments trainer_segments_f42e3b8460033082 /* tables.c */
+#define trainer_numerics trainer_numerics_f42e3b8460033082 /* checkpoint.c */
+#define trainer_step     trainer_step_f42e3b8460033082     /* step.c */
+#define trainer_setup    trainer_setup_f42e3b8460033082    /* bind.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

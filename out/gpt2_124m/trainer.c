@@ -9,10 +9,10 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x5c0b996c79c51c6f
+#if TRAINER_IDENTITY != 0xf42e3b8460033082
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x5c0b996c79c51c6f
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0xf42e3b8460033082
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 

@@ -15,7 +15,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0x90aef20d9582cc0f || TRAINER_IDENTITY != 0x13b0ea251a674a0d
+#if MATH_IDENTITY != 0xeeb8ec78aef832ed || TRAINER_IDENTITY != 0x5a49b091eb552feb
 #error "step.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -16,11 +16,11 @@
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
  * tables.c, tables.h and checkpoint.c. Those of another plan neither compile nor link with
  * these. */
-#define TRAINER_IDENTITY 0x13b0ea251a674a0d
-#define trainer_segments trainer_segments_13b0ea251a674a0d /* tables.c */
-#define trainer_numerics trainer_numerics_13b0ea251a674a0d /* checkpoint.c */
-#define trainer_step     trainer_step_13b0ea251a674a0d     /* step.c */
-#define trainer_setup    trainer_setup_13b0ea251a674a0d    /* bind.c */
+#define TRAINER_IDENTITY 0x5a49b091eb552feb
+#define trainer_segments trainer_segments_5a49b091eb552feb /* tables.c */
+#define trainer_numerics trainer_numerics_5a49b091eb552feb /* checkpoint.c */
+#define trainer_step     trainer_step_5a49b091eb552feb     /* step.c */
+#define trainer_setup    trainer_setup_5a49b091eb552feb    /* bind.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_blas.c: matrix products by cuBLASLt. In: RtMatmul of math.c, row-major; algorithms
- * that were tuned. Out: enqueued products.
+/* rt_blas.c: matrix products by cuBLASLt. In: RtMatmul of kernels.c, row-major;
+ * algorithms that were tuned. Out: enqueued products.
  *
  * The library is column-major, where a row-major matrix is its transpose: C = A op B
  * becomes C' = op B' A', with operands exchanged. Sums are kept in float, or double, and

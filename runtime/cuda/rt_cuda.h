@@ -10,7 +10,7 @@
 
 #include "rt.h"
 
-/* A kernel of math.cu, found by its name when the trainer starts. */
+/* A kernel of kernels.cu, found by its name when the trainer starts. */
 typedef struct RtKernel {
     const char *name;
     int threads;             /* of a block */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_image.c: the kernels of math.cu. In: images that make put into the trainer, one for
- * each architecture, or with JIT=1 the sources. Out: kernels by name, launches. */
+/* rt_image.c: the kernels of kernels.cu. In: images that make put into the trainer, one
+ * for each architecture, or with JIT=1 the sources. Out: kernels by name, launches. */
 #include "cuda/rt_gpu.h"
 
 #include <string.h>
@@ -105,7 +105,7 @@ void rt_kernels_check(const char *name)
     cudaKernel_t kernel = NULL;
     if (find_kernel(name, &kernel) != cudaSuccess) {
         rt_fail(this_rank, RT_EXIT_ERROR,
-                "math.c and the kernels for %s come from different generations: run "
+                "kernels.c and the kernels for %s come from different generations: run "
                 "fsdpgen and make again",
                 rt_gpu.image);
     }
@@ -116,8 +116,8 @@ void rt_kernel_prepare(RtKernel *k)
     cudaKernel_t kernel = NULL;
     const cudaError_t error = find_kernel(k->name, &kernel);
     if (error != cudaSuccess) {
-        rt_fail(this_rank, RT_EXIT_ERROR, "math.cu has no kernel %s for %s: %s", k->name,
-                rt_gpu.image, cudaGetErrorString(error));
+        rt_fail(this_rank, RT_EXIT_ERROR, "kernels.cu has no kernel %s for %s: %s",
+                k->name, rt_gpu.image, cudaGetErrorString(error));
     }
     k->handle = (void *)kernel;
     if (k->shared_bytes > 48 * 1024) { /* more must be asked for */

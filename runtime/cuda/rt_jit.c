@@ -171,10 +171,10 @@ static nvrtcProgram create(const Program *p)
         }
     }
     if (source == NULL) {
-        rt_fail(p->rt, RT_EXIT_ERROR, "the trainer was built without math.cu");
+        rt_fail(p->rt, RT_EXIT_ERROR, "the trainer was built without kernels.cu");
     }
     RT_NVRTC_CALL(p->rt,
-                  nvrtcCreateProgram(&program, source, "math.cu", n, texts, names));
+                  nvrtcCreateProgram(&program, source, "kernels.cu", n, texts, names));
     return program;
 }
 
@@ -192,7 +192,7 @@ static void *compile(void *context)
         if (log != NULL) {
             nvrtcGetProgramLog(program, log);
         }
-        rt_fail(p->rt, RT_EXIT_ERROR, "math.cu for %s: %s\n%s", p->arch,
+        rt_fail(p->rt, RT_EXIT_ERROR, "kernels.cu for %s: %s\n%s", p->arch,
                 nvrtcGetErrorString(result), log != NULL ? log : "");
     }
     RT_NVRTC_CALL(p->rt, nvrtcGetCUBINSize(program, &p->bytes));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_kernels.h: the runtime's own kernels: sums of gradients over leaves and over ranks, the
- * exact norm, the end of a step. math.cu includes it, after saying what gradients are summed
+ * exact norm, the end of a step. kernels.cu includes it, after saying what gradients are summed
  * in. In and out: see rt_comm.c, rt_norm.c of this folder.
  *
  * Sums take the trees that the CPU's runtime takes, node by node rounded, so that from the same

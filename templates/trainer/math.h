@@ -3,20 +3,22 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* math.h: the mathematics of ${name}, one function for each distinct span of the step.
  *
- * Pointers come in, from step.c; results go out through pointers. Shapes, strides and
+ * Pointers come in, from bind.c; results go out through pointers. Shapes, strides and
  * offsets are constants of math.c. Nothing here knows of ranks, shards or the schedule:
- * this file and math.c are the same bytes for every choice that cannot change a result.
+ * this file, math.c and the kernels are the same bytes for every choice that cannot change
+ * a result.
  *
  * ${generated}
  * ${regenerate} */
 #ifndef TRAINER_MATH_H
 #define TRAINER_MATH_H
 
-#include "rt.h"
+#include "kernels.h"
 
-/* The hash of ${cuda and "math.h, math.c and math.cu" or "math.h and math.c"}: files of other mathematics
- * neither compile nor link with these. */
-#define MATH_IDENTITY 0x${math_identity}
+#if MATH_IDENTITY != 0x${math_identity}
+#error "math.h and kernels.h come from different generations: run fsdpgen again"
+#endif
+
 #define math_prepare math_prepare_${math_identity}
 
 //@ for _, c in ipairs(classes) do
@@ -77,29 +79,4 @@ ${call("void " .. s.name .. "(", args, ");")}
 /* ${s.class} ${s.phase}: ${s.flops}FLOP, ${s.traffic} of operands. */
 //@ prototype(s)
 //@ end
-//@ local again = {}
-//@ for _, k in ipairs(kernels) do if k.again then again[#again + 1] = kernel_prototype(k) end end
-//@ if #again > 0 then
-/* Kernels of the forward, for a schedule that computes some of those values again. */
-//@ for _, prototype in ipairs(again) do
-${prototype}
-//@ end
-
-//@ end
-//@ if matrix_update then
-/* The optimizer, on a run of elements: of what is no matrix; of a matrix, before its whole is
- * computed, and after. */
-extern const RtUpdateKernel optimizer_update, matrix_momentum, matrix_update;
-
-/* On a whole matrix, one for each shape. */
-//@ for _, k in ipairs(kernels) do
-//@ if k.shared then
-${kernel_prototype(k)}
-//@ end
-//@ end
-//@ else
-/* The optimizer, on a run of elements of one parameter. */
-extern const RtUpdateKernel optimizer_update;
-//@ end
-
 #endif

@@ -45,8 +45,8 @@ cudnn_plans() {
         bad "$name: attention by cuDNN" "$WORK/log"
         return
     fi
-    sed -n '/^static RtAttention/,/^};/p' "$dir/math.c" >"$dir/plans"
-    sed -n 's/^static RtAttention \([a-z0-9_]*\) = {$/ENTRY(\1)/p' "$dir/math.c" >"$dir/list"
+    sed -n '/^static RtAttention/,/^};/p' "$dir/kernels.c" >"$dir/plans"
+    sed -n 's/^static RtAttention \([a-z0-9_]*\) = {$/ENTRY(\1)/p' "$dir/kernels.c" >"$dir/list"
     if ! "${CC:-cc}" -std=gnu11 -Wall -Wextra -Werror -DRT_CUDA -DPLANS="\"$dir/plans\"" \
             -DLIST="\"$dir/list\"" -I"$ROOT/runtime" -I"$ROOT/runtime/cuda" \
             -isystem "$CUDNN_HOME/include" -isystem "$CUDA_HOME/include" -o "$dir/plan" \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cudnn_plans.c: the attentions of an emitted trainer, planned by cuDNN without a GPU.
- * In: PLANS, its RtAttention structures as math.c has them; LIST, ENTRY(name) of each.
+ * In: PLANS, its RtAttention structures as kernels.c has them; LIST, ENTRY(name) of each.
  * Out: a line each with engine and workspace; exit code 1 where the library has no plan
  * within the workspace that the trainer has planned. The device is described, not there:
  * an H100. */

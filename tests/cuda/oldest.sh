@@ -46,7 +46,7 @@ oldest() {
         -o "$WORK/oldest_nvrtc" "$here/nvrtc.c" "$ROOT/runtime/job/rt_sha256.c" -L"$home/lib64" -Wl,-rpath,"$home/lib64" \
         -l:libnvrtc.so.12 -lpthread
     for arch in $archs; do
-        if "$WORK/oldest_nvrtc" "$arch" "$dir/math.cu" "$dir"/runtime/cuda/*.h \
+        if "$WORK/oldest_nvrtc" "$arch" "$dir/kernels.cu" "$dir"/runtime/cuda/*.h \
             >"$WORK/log" 2>"$WORK/error"; then
             report llama8b "$arch" "12.8" "$(head -n 1 "$WORK/log" | cut -d' ' -f1)" "$WORK/log"
         else

@@ -97,13 +97,13 @@ compile() { # compile MODEL DIR ARCH
     local name=$1 dir=$2 arch=$3 seconds together start
     if seconds=$(busy "$nvcc" -cubin -std=c++17 --fmad=false -Xptxas -v \
         -gencode="arch=compute_${arch#sm_},code=$arch" -I"$dir/runtime/cuda" \
-        -o "$WORK/cubin" "$dir/math.cu"); then
+        -o "$WORK/cubin" "$dir/kernels.cu"); then
         report "$name" "$arch" nvcc "$seconds" "$WORK/log"
     else
         bad "$name $arch: nvcc" "$WORK/log"
     fi
     [ -n "$nvrtc" ] || return
-    if "$nvrtc" "$arch" "$dir/math.cu" "$dir"/runtime/cuda/*.h >"$WORK/log" 2>"$WORK/error"; then
+    if "$nvrtc" "$arch" "$dir/kernels.cu" "$dir"/runtime/cuda/*.h >"$WORK/log" 2>"$WORK/error"; then
         read -r seconds together start <"$WORK/log"
         report "$name" "$arch" nvrtc "$seconds" "$WORK/log" "$start"
         [ "$name" != llama8b ] || check "$name $arch: compiled in less than $most_seconds s at start" \
@@ -119,7 +119,7 @@ model() {
     shift 3
     # recompute: outside the hash, so the kernels are the same; the largest model must fit
     "$FSDPGEN" "$file" -o "$dir" --target cuda --set 'recompute="block"' "$@" >"$WORK/log" 2>&1
-    if [ ! -s "$dir/math.cu" ]; then
+    if [ ! -s "$dir/kernels.cu" ]; then
         bad "$name has kernels for CUDA" "$WORK/log"
         return
     fi

@@ -185,9 +185,9 @@ compiled_at_start() {
     foreign
     interrupted
     shared_cache
-    sed -i '0,/^RT_GLOBAL(256)/s//& mistake/' "$dir/math.cu"
+    sed -i '0,/^RT_GLOBAL(256)/s//& mistake/' "$dir/kernels.cu"
     if build_trainer "$dir" CUDA_HOME="$home" JIT=1; then
-        fault "make JIT=1: kernels with a mistake" "math.cu for --gpu-architecture=sm_90a: " "$dir"
+        fault "make JIT=1: kernels with a mistake" "kernels.cu for --gpu-architecture=sm_90a: " "$dir"
     else
         bad "make JIT=1: no mistake is planted" "$dir.log"
     fi

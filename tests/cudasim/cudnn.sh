@@ -50,7 +50,7 @@ cudnn_slices() {
     sed -i 's/512 << 20/1 << 20/; s/(1 << 20)$/(1 << 16)/' \
         "$WORK/ops/attention_bwd/op.lua" "$WORK/ops/attention_bwd/cudnn.cu"
     cudnn_case "$1" --ops "$WORK/ops" "${@:3}" --set seq=300 --set micro_batch=2 --set global_batch=2 &&
-        check "cuDNN, $1: $2" grep -q "$2" "$WORK/cudnn/math.c"
+        check "cuDNN, $1: $2" grep -q "$2" "$WORK/cudnn/kernels.c"
     rm -rf "$WORK/ops"
 }
 

@@ -93,7 +93,7 @@ row() {
         bad "$label: does not run" "$dir.log"
         return
     fi
-    cmp "$dir/math.cu" "$WORK/reference_$name/math.cu" >"$dir.cmp" 2>&1 ||
+    cmp "$dir/kernels.cu" "$WORK/reference_$name/kernels.cu" >"$dir.cmp" 2>&1 ||
         bad "$label: other kernels" "$dir.cmp"
     same_bits "$label" "$dir" "$name"
     if run_cuda "$dir" CUDASIM_SEED=$((SEED + 7)) CUDASIM_DEVICES=1 LOOPBACK=1; then
@@ -221,20 +221,20 @@ faults() {
     fi
     : >"$dir.log"
     # the one between others[] being written by all and read by all (embed_bwd)
-    if plant "$dir" math.cu '/others\[threadIdx.x\] =/{n;s/rt_block_sync();/;/}'; then
+    if plant "$dir" kernels.cu '/others\[threadIdx.x\] =/{n;s/rt_block_sync();/;/}'; then
         fault "a kernel's missing barrier" "with no barrier since|nobody has written" "$dir"
     else
-        bad "no barrier to leave out in math.cu" "$dir.log"
+        bad "no barrier to leave out in kernels.cu" "$dir.log"
     fi
-    cp "$dir/before" "$dir/math.cu"
+    cp "$dir/before" "$dir/kernels.cu"
     # same kernels, but for the name that says of which mathematics they are
-    if plant "$dir" math.cu 's/^math_[0-9a-f]*(/math_0123456789abcdef(/'; then
+    if plant "$dir" kernels.cu 's/^math_[0-9a-f]*(/math_0123456789abcdef(/'; then
         fault "kernels of another generation" \
-            "math.c and the kernels for .* come from different generations" "$dir"
+            "kernels.c and the kernels for .* come from different generations" "$dir"
     else
-        bad "math.cu does not name its generation" "$dir.log"
+        bad "kernels.cu does not name its generation" "$dir.log"
     fi
-    cp "$dir/before" "$dir/math.cu"
+    cp "$dir/before" "$dir/kernels.cu"
     text=$(grep -o 'GATHERED_LAYERS_[01]_FORWARD' "$dir/step.c" | sort -u | head -n 2)
     if [ "$(echo "$text" | wc -l)" = 2 ] &&
        plant "$dir" step.c '/rt_all_gather_start/s/GATHERED_LAYERS_1_FORWARD/GATHERED_LAYERS_0_FORWARD/'; then

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sim.h: a device that is simulated, for tests of CUDA kernels and trainers where there
- * is no GPU. A kernel's text (cuda.cu, math.cu), unmodified, is compiled for the CPU by
+ * is no GPU. A kernel's text (cuda.cu, kernels.cu), unmodified, is compiled for the CPU by
  * tests/cudasim/ simcc: rt_device.h then takes its names from sim_device.h, and every
  * access to memory calls sim_access.c. Threads of a block are fibers of one OS thread, so
  * a run is a function of the seed alone.
@@ -32,7 +32,7 @@
 extern "C" {
 #endif
 
-/* What simcc adds to a compiled math.cu for each kernel, as `sim_kernel_NAME`. */
+/* What simcc adds to a compiled kernels.cu for each kernel, as `sim_kernel_NAME`. */
 typedef struct SimKernel {
     const char *name;
     int threads; /* that its text declares */

@@ -28,12 +28,12 @@ frozen() {
         grep -c '"name"' "$dir.gradients")
     same "one gradient in --debug-gradients" "$part" 1
     same "a head that alone trains stores no logits and makes no gradient for what is below" \
-        "$(grep -o 'linear_cross_entropy[a-z_]*' "$dir/math.c" | sort -u | head -n 1)" \
+        "$(grep -o 'linear_cross_entropy[a-z_]*' "$dir/kernels.c" | sort -u | head -n 1)" \
         linear_cross_entropy_alone
     if generate "$dir.norms" "$ROOT/tests/models/tiny_llama.lua" \
             --set 'groups={{match="*norm*",frozen=true}}'; then
         same "frozen norms sum no gradient" \
-            "$(grep -o 'rmsnorm_bwd[a-z_]*_[0-9]' "$dir.norms/math.c" | grep -vc frozen)" 0
+            "$(grep -o 'rmsnorm_bwd[a-z_]*_[0-9]' "$dir.norms/kernels.c" | grep -vc frozen)" 0
     else
         bad "frozen norms" "$dir.norms.log"
     fi

@@ -44,7 +44,7 @@ precision() {
             # shellcheck disable=SC2086 # words are settings
             precision_train "$name, $choice" "$dir" "$model" "$sets" $choice || continue
             check "$name, $choice: equal bits" cmp "$one.result" "$dir.result"
-            check "$name, $choice: the same mathematics" cmp "$one/math.c" "$dir/math.c"
+            check "$name, $choice: the same mathematics" same_mathematics "$one" "$dir"
         done
         precision_train "$name: default dtypes" "$dir" "$model" \
             "$(precision_without "$sets")" || continue

@@ -10,7 +10,7 @@ cuda() { # cuda DIR [ARGS...]
         { cat "$WORK/gen.log"; return 1; }
 }
 check "cuda: two ranks" cuda "$WORK/cuda" --set mesh.shard=2
-for file in math.cu math.c math.h step.c bind.c trainer.c tables.c Makefile runtime/rt.h \
+for file in kernels.cu kernels.c kernels.h math.c math.h step.c bind.c trainer.c tables.c Makefile runtime/rt.h \
             runtime/cuda/rt_device.h runtime/cuda/ranks/rt_nccl.c; do
     check "cuda: has $file" test -s "$WORK/cuda/$file"
 done
@@ -18,15 +18,15 @@ check "cuda: no file of the cpu's runtime" sh -c \
     "test -s '$WORK/cuda/runtime/job/rt_main.c' && ! test -e '$WORK/cuda/runtime/cpu'"
 check "cpu: no file of cuda's" sh -c "! find '$WORK/a' | grep -i cuda"
 check "cuda: kernels read no header of the toolkit" sh -c \
-    "! grep -n '#include <' '$WORK/cuda/math.cu' '$WORK/cuda/runtime/cuda/'rt_[dkmr]*.h 2>/dev/null | grep -v rt_memory"
+    "! grep -n '#include <' '$WORK/cuda/kernels.cu' '$WORK/cuda/runtime/cuda/'rt_[dkmr]*.h 2>/dev/null | grep -v rt_memory"
 check "cuda: kernels keep to rt_device.h's names" sh -c \
-    "! grep -nE '__[a-z]|\basm\b|atomic[A-Z]' '$WORK/cuda/math.cu'"
-check "cuda: math.cu and math.c name one generation" sh -c \
-    "id=\$(sed -n 's/^#define MATH_IDENTITY 0x//p' '$WORK/cuda/math.h') && [ -n \"\$id\" ] &&
-     grep -q \"^math_\$id(\" '$WORK/cuda/math.cu' && grep -q \"\\\"math_\$id\\\"\" '$WORK/cuda/math.c'"
+    "! grep -nE '__[a-z]|\basm\b|atomic[A-Z]' '$WORK/cuda/kernels.cu'"
+check "cuda: kernels.cu and kernels.c name one generation" sh -c \
+    "id=\$(sed -n 's/^#define MATH_IDENTITY 0x//p' '$WORK/cuda/kernels.h') && [ -n \"\$id\" ] &&
+     grep -q \"^math_\$id(\" '$WORK/cuda/kernels.cu' && grep -q \"\\\"math_\$id\\\"\" '$WORK/cuda/kernels.c'"
 check "cuda: every kernel that is launched is there" sh -c \
-    "grep -o '\.name = \"[a-z_0-9]*\"' '$WORK/cuda/math.c' | cut -d'\"' -f2 | while read -r k; do
-         grep -q \"^\$k(\" '$WORK/cuda/math.cu' || { echo \"\$k\"; exit 1; }; done"
+    "grep -o '\.name = \"[a-z_0-9]*\"' '$WORK/cuda/kernels.c' | cut -d'\"' -f2 | while read -r k; do
+         grep -q \"^\$k(\" '$WORK/cuda/kernels.cu' || { echo \"\$k\"; exit 1; }; done"
 check "cuda: one rank does without NCCL" sh -c \
     "'$FSDPGEN' '$model' -o '$WORK/cuda1' --target cuda >/dev/null 2>&1 &&
      ! grep -i nccl '$WORK/cuda1/Makefile' && [ ! -e '$WORK/cuda1/runtime/cuda/ranks/rt_nccl.c' ]"
@@ -36,9 +36,8 @@ for choice in mesh.shard=4 wrap=2 prefetch=2 'accumulate="unsharded"' recompute=
               'target=cuda{gpu="h200",arch={"sm_80","sm_90a"}}'; do
     same_cuda() {
         cuda "$WORK/choice" --set mesh.shard=2 --set "$choice" &&
-            cmp "$WORK/choice/math.cu" "$WORK/cuda/math.cu" &&
-            cmp "$WORK/choice/math.c" "$WORK/cuda/math.c" &&
-            cmp "$WORK/choice/math.h" "$WORK/cuda/math.h"
+            cmp "$WORK/choice/kernels.cu" "$WORK/cuda/kernels.cu" &&
+            same_mathematics "$WORK/choice" "$WORK/cuda"
     }
     check "cuda: mathematics with $choice" same_cuda
 done
@@ -79,7 +78,7 @@ if [ -e "$home/include/cublasLt.h" ] && [ -e "${NCCL_HOME:-$home}/include/nccl.h
         [ "$(basename "$file")" = rt_image.c ] && continue
         check "cuda: ${file#"$WORK"/cuda/} without a warning" gcc $strict $host "$file"
     done
-    for file in math.c tables.c step.c bind.c runtime/cuda/matrices/rt_matrix.c; do
+    for file in math.c kernels.c tables.c step.c bind.c runtime/cuda/matrices/rt_matrix.c; do
         check "cuda: muon: $file without a warning" gcc $strict $host "$WORK/cuda_muon/$file" \
             -I"$WORK/cuda_muon/runtime"
     done

@@ -26,7 +26,7 @@ LUA
     local rc=$?
     [ $rc -eq 1 ] && grep -q 'error:' "$WORK/gen.log" && return 0
     [ $rc -eq 0 ] || { cat "$WORK/gen.log"; return 1; }
-    for file in trainer step bind math tables; do
+    for file in trainer step bind math kernels tables; do
         gcc $strict -I"$WORK/hostile/runtime" "$WORK/hostile/$file.c" || return 1
     done
     ! grep -n 'pwned' "$WORK/hostile"/*.c | grep -v '"[^"]*pwned' | grep -v '^[^:]*:[0-9]*: *\(/\?\*\|.*/\*.*pwned\)'

@@ -21,6 +21,8 @@ step_first() { # FOLDER
     test "$(grep -B1 '^{' "$1/step.c" | head -n 1)" = "void trainer_step(Rt *rt)"
 }
 check "step.c begins with trainer_step" step_first "$WORK/layers.32"
+check "math.c has no kernel" sh -c \
+    "! grep -n '^RtKernel\|^static\|^rt_\|rt_launch' '$WORK/layers.32/math.c' && grep -q '^void linear_' '$WORK/layers.32/kernels.c'"
 check "step.c makes no pointers, bind.c does" sh -c \
     "! grep -n 'rt_local\|rt_symmetric' '$WORK/layers.32/step.c' && grep -q rt_local '$WORK/layers.32/bind.c'"
 check "plan.txt has like units on one line" test "$(grep -c 'layers\.0 .. layers\.31, 32 units  *6 param' \

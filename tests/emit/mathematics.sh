@@ -7,7 +7,7 @@ math_same() { # math_same NAME MODEL [ARGS...]
     rm -rf "$dir"
     "$FSDPGEN" "$file" -o "$dir" --link-runtime ../runtime "$@" >"$WORK/gen.log" 2>&1 ||
         { cat "$WORK/gen.log"; return 1; }
-    cmp "$dir/math.c" "$WORK/$name/math.c" && cmp "$dir/math.h" "$WORK/$name/math.h"
+    same_mathematics "$dir" "$WORK/$name"
 }
 for name in llama gpt2; do
     file=$ROOT/tests/models/tiny_$name.lua

@@ -6,7 +6,7 @@
 export CC_CACHE=${CC_CACHE:-$WORK/objects}
 mixed=$WORK/mixed
 mkdir -p "$mixed"
-parts="Makefile trainer.c step.c bind.c bind.h math.c math.h tables.c tables.h checkpoint.c"
+parts="Makefile trainer.c step.c bind.c bind.h math.c math.h kernels.c kernels.h tables.c tables.h checkpoint.c"
 said='come from different generations: run fsdpgen again'
 build() { make -C "$1" CC="$ROOT/tests/cc_cached" CFLAGS=-O0 GEMM=builtin "${@:2}"; }
 
@@ -22,9 +22,9 @@ check "each generation has its identity" test \
 check "the same generation has the same" sh -c \
     "'$FSDPGEN' '$model' -o '$mixed/again' && diff -r '$mixed/again' '$mixed/llama'"
 check "the schedule changes no mathematics" sh -c \
-    "cmp '$mixed/wrap/math.c' '$mixed/llama/math.c' && cmp '$mixed/wrap/math.h' '$mixed/llama/math.h'"
+    "for f in math.c math.h kernels.c kernels.h; do cmp '$mixed/wrap/'\$f '$mixed/llama/'\$f || exit 1; done"
 check "other mathematics have another identity" sh -c \
-    "! cmp -s '$mixed/ffn/math.h' '$mixed/llama/math.h'"
+    "! cmp -s '$mixed/ffn/kernels.h' '$mixed/llama/kernels.h'"
 
 # mixture BASE OTHER FILE...: a folder of BASE with these files of OTHER
 mixture() {
@@ -45,7 +45,7 @@ compiles() {
 strict_cc="gcc $strict"
 refused() { # BASE OTHER FILE: the file alone is of the other generation
     mixture "$@"
-    ! compiles trainer.c step.c bind.c math.c tables.c checkpoint.c >"$WORK/mixed.log" 2>&1
+    ! compiles trainer.c step.c bind.c math.c kernels.c tables.c checkpoint.c >"$WORK/mixed.log" 2>&1
     grep -q "#error \".* $said" "$WORK/mixed.log"
 }
 if [ "$FULL" = 1 ]; then pairs="llama:ffn ffn:llama llama:wrap wrap:seed seed:llama"
@@ -59,7 +59,7 @@ done
 
 # Objects: whatever make believes, they do not link.
 check "the trainer builds" build "$mixed/llama"
-objects() { (cd "$mixed/$1/build" && echo trainer.o step.o bind.o math.o tables.o checkpoint.o); }
+objects() { (cd "$mixed/$1/build" && echo trainer.o step.o bind.o math.o kernels.o tables.o checkpoint.o); }
 check "and objects of another generation" build "$mixed/ffn" $(printf 'build/%s ' $(objects llama))
 links() { # OBJECT: of ffn, the others of llama
     local list=() object
@@ -82,7 +82,7 @@ old_times() {
     find "$mixed/times" -maxdepth 1 -type f -exec touch -d '2001-02-03' {} +
     build "$mixed/times" >"$WORK/mixed.log" 2>&1 || { cat "$WORK/mixed.log"; return 1; }
     nm "$mixed/times/trainer" | grep -q "trainer_step_$(identity wrap)" &&
-        ! grep -q -- '-o build/math.o' "$WORK/mixed.log"
+        ! grep -qE -- '-o build/(math|kernels).o' "$WORK/mixed.log"
 }
 check "old times do not keep old objects, and new ones do not discard math.o" old_times
 meanwhile() { # the folder is written while make runs: the Makefile changes before the link

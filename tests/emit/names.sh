@@ -40,7 +40,7 @@ macros() { # FLAGS...: of the compilers, of the headers, and of the emitted file
     for cc in gcc clang; do
         command -v $cc >/dev/null || continue
         $cc -dM -E -fopenmp "$names/headers.h" "$@"
-        $cc -dM -E -fopenmp -I"$WORK/a/runtime" "$WORK/a/math.c" "$@"
+        $cc -dM -E -fopenmp -I"$WORK/a/runtime" "$WORK/a/kernels.c" "$@"
         $cc -dM -E -fopenmp -I"$WORK/a/runtime" "$WORK/a/step.c" "$@"
         $cc -dM -E -fopenmp -I"$WORK/a/runtime" "$WORK/a/bind.c" "$@"
     done 2>/dev/null
@@ -167,11 +167,11 @@ check "each word is a field or refused" fields
 
 for cc in gcc clang; do
     command -v $cc >/dev/null || continue
-    for file in trainer step bind math tables checkpoint; do
+    for file in trainer step bind math kernels tables checkpoint; do
         check "hostile words: $cc compiles $file.c without a warning" \
             $cc $strict -I"$names/cpu/runtime" "$names/cpu/$file.c"
     done
-    for file in step bind math; do
+    for file in step bind math kernels; do
         check "hostile words: $cc compiles $file.c beside the headers of C" \
             $cc $strict -std=gnu2x -include "$names/headers.h" -I"$names/cpu/runtime" \
             "$names/cpu/$file.c"
@@ -201,14 +201,14 @@ check "hostile words: it trains as with other names" trains_alike
 home=${CUDA_HOME:-/usr/local/cuda}
 if [ -e "$home/include/cublasLt.h" ] && [ -e "${NCCL_HOME:-$home}/include/nccl.h" ]; then
     check "hostile words: generated for a GPU" named "$names/cuda" --target cuda
-    for file in step bind math; do
+    for file in step bind math kernels; do
         check "hostile words: $file.c of a GPU's trainer, beside the headers of CUDA" gcc $strict \
             -DRT_CUDA -DRT_NCCL -I"$names/cuda/runtime" -I"$names/cuda/runtime/cuda" \
             -isystem "$home/include" -isystem "${NCCL_HOME:-$home}/include" \
             -include cuda_runtime.h -include cublasLt.h -include nccl.h "$names/cuda/$file.c"
     done
     [ "$FULL" = 1 ] && [ -x "$nvcc" ] &&
-        check "hostile words: nvcc compiles math.cu" make -C "$names/cuda" CUDA_HOME="$home" \
+        check "hostile words: nvcc compiles kernels.cu" make -C "$names/cuda" CUDA_HOME="$home" \
             ARCHS=sm_90a build/sm_90a.cubin
 fi
 
@@ -280,7 +280,7 @@ LUA
 meeting() { # ARGS...: generated, compiled without a warning (a macro defined twice is one), trained
     rm -rf "$names/met"
     "$FSDPGEN" "$names/meeting/model.lua" -o "$names/met" "$@" || return 1
-    for file in trainer step bind math tables checkpoint; do
+    for file in trainer step bind math kernels tables checkpoint; do
         gcc $strict -I"$names/met/runtime" "$names/met/$file.c" || return 1
     done
     make -C "$names/met" CC="$ROOT/tests/cc_cached" CFLAGS=-O0 GEMM=builtin &&

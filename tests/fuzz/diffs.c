@@ -13,7 +13,7 @@ static const char *const names[] = {
     "plan.json",    "manifest.json", "description.lua", "tables.c",  "step.c",
     "math.h",       "math.c",        "Makefile",        "README.md", "checkpoint.c",
     "plan.txt",     "tables.h",      "trainer.c",       ".gitignore", ".gitattributes",
-    "bind.c",       "bind.h"};
+    "bind.c",       "bind.h",       "kernels.c",     "kernels.h"};
 enum { N_FILES = sizeof names / sizeof *names, N_MUTATED = 6 };
 static Str original[N_FILES];
 

@@ -19,7 +19,7 @@ gen_includes() { # ROOT: those that point up
         -f "$here/includes.awk" "${files[@]}"
 }
 
-# Kernels and the C of math.c find the headers of cuda/ by name alone, as the Makefile says.
+# Kernels and the C of kernels.c find the headers of cuda/ by name alone, as the Makefile says.
 runtime_includes() { # ROOT
     local folder=$1/runtime low="job data state checkpoint"
     mapfile -t files < <(sources "$folder")

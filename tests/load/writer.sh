@@ -182,7 +182,7 @@ meanwhile() { # FILE DESCRIPTION
     FAULT_WRITES=$PWD/d/$1 LD_PRELOAD=$PWD/fault.so ASAN_OPTIONS=verify_asan_link_order=0 \
         "$FSDPGEN" base.lua -o d $(flags $2) >log 2>&1
 }
-for way in "none a plan.txt made" "a b math.cu made" "a c math.c changed" "b a math.cu changed"; do
+for way in "none a plan.txt made" "a b kernels.cu made" "a c math.c changed" "b a kernels.cu changed"; do
     read -r from to file how <<<"$way"
     start_from "$from"
     meanwhile "$file" "$to"

@@ -177,8 +177,8 @@ return (float)(rt_scale(rt) * rt->world_size / (double)rt_step_tokens(rt->traine
         "const RT_A p = (RT_A)__builtin_exp((double)(RT_TO_ACC(x[target]) - lse));" } },
 
     { "mesh_in_math", "the mathematics know the number of ranks", row = row(1, 2, 1),
-      { "templates/trainer/math.c", "the mathematics of ${name}: kernels first",
-        "the mathematics of ${name} on ${world_size} ranks: kernels first" } },
+      { "templates/trainer/math.c", "the mathematics of ${name}: each distinct span once",
+        "the mathematics of ${name} on ${world_size} ranks: each distinct span once" } },
 
     { "arena", "the trainer maps more than the plan states", row = row(1, 2, 1),
       { "templates/trainer/trainer.c", ".local_bytes = ", ".local_bytes = 4096 + " } },

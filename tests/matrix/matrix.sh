@@ -89,9 +89,8 @@ matrix_row() {
         return
     fi
     cp -a "$reference/build" "$dir/build"
-    rm -f "$dir"/build/{step,tables,trainer}.o
-    cmp -s "$reference/math.c" "$dir/math.c" && cmp -s "$reference/math.h" "$dir/math.h" &&
-        touch "$dir/build/math.o"
+    rm -f "$dir"/build/{step,bind,tables,trainer}.o
+    same_mathematics "$reference" "$dir" && touch "$dir"/build/{math,kernels}.o
     if ! build_trainer "$dir" GEMM="$3" "${build_flags[@]}" ||
        ! train "$dir" "$data" $STEPS --threads "$threads" --stats "$dir.stats" \
            "${train_flags[@]}"; then
@@ -99,8 +98,7 @@ matrix_row() {
     elif ! cmp -s "$reference.result" "$dir.result"; then
         diff "$reference.result" "$dir.result" >"$dir.diff"
         bad "$name: $label: other bits" "$dir.diff"
-    elif ! cmp -s "$reference/math.c" "$dir/math.c" ||
-         ! cmp -s "$reference/math.h" "$dir/math.h"; then
+    elif ! same_mathematics "$reference" "$dir"; then
         bad "$name: $label: other mathematics files"
     elif [ "$(json_number "$dir.stats" arena_bytes)" != \
            "$(json_number "$dir/plan.json" arena)" ]; then

@@ -87,8 +87,8 @@ planted() {
     local dir=$WORK/planted
     cp -R "$WORK/llama" "$dir"
     sed -i '0,/#pragma omp parallel for schedule(static)/s//#pragma omp parallel/' \
-        "$dir/math.c"
-    if cmp -s "$WORK/llama/math.c" "$dir/math.c" || ! tsan "$dir"; then
+        "$dir/kernels.c"
+    if cmp -s "$WORK/llama/kernels.c" "$dir/kernels.c" || ! tsan "$dir"; then
         bad "planting a race" "$dir.log"
         return
     fi

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_cudnn.c: attention by cuDNN. In: RtAttention of math.c. Out: enqueued kernels.
+/* rt_cudnn.c: attention by cuDNN. In: RtAttention of kernels.c. Out: enqueued kernels.
  *
  * A plan is made for each when the trainer starts, by the first engine that the library
  * proposes whose bits are the same every time and whose workspace is within the planned

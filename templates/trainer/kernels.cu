@@ -1,8 +1,8 @@
 //@ -- SPDX-License-Identifier: Apache-2.0
-//@ -- math.cu: the kernels alone; math.c launches them.
+//@ -- kernels.cu: the kernels alone; kernels.c launches them.
 /* SPDX-License-Identifier: MIT-0 */
-/* math.cu: the kernels of ${name}, each one op on one set of shapes, dtypes and constants.
- * math.c launches them.
+/* kernels.cu: the kernels of ${name}, each one op on one set of shapes, dtypes and constants.
+ * kernels.c launches them.
  *
  * Every sum is taken in an order that shapes fix, and every named value is rounded to its dtype
  * where it is defined; so bits depend neither on timing nor on what is fused. No header of the
@@ -25,7 +25,7 @@ ${line}
 
 ${section("kernels")}
 
-/* Never launched: by its name math.c finds that these kernels are of its generation. */
+/* Never launched: by its name kernels.c finds that these kernels are of its generation. */
 RT_GLOBAL(32)
 math_${math_identity}(void)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* math.cu: the kernels of llama8b, each one op on one set of shapes, dtypes and constants.
- * math.c launches them.
+/* kernels.cu: the kernels of llama8b, each one op on one set of shapes, dtypes and constants.
+ * kernels.c launches them.
  *
  * Every sum is taken in an order that shapes fix, and every named value is rounded to its dtype
  * where it is defined; so bits depend neither on timing nor on what is fused. No header of the
@@ -15,9 +15,9 @@
 
 /* ---- kernels ----------------------------------------------------------------------- */
 
-/* Never launched: by its name math.c finds that these kernels are of its generation. */
+/* Never launched: by its name kernels.c finds that these kernels are of its generation. */
 RT_GLOBAL(32)
-math_90aef20d9582cc0f(void)
+math_eeb8ec78aef832ed(void)
 {
 }
 

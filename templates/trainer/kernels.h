@@ -1,0 +1,44 @@
+//@ -- SPDX-License-Identifier: Apache-2.0
+//@ -- kernels.h: a prototype for each kernel.
+/* SPDX-License-Identifier: MIT-0 */
+/* kernels.h: the kernels of ${name}, each one op on one set of shapes, dtypes and constants.
+ * The spans of math.c call them, and bind.c where it computes values again.
+ *
+ * ${generated}
+ * ${regenerate} */
+#ifndef TRAINER_KERNELS_H
+#define TRAINER_KERNELS_H
+
+#include "rt.h"
+
+/* The hash of the mathematics: kernels.h, kernels.c, ${cuda and "kernels.cu, " or ""}math.h and math.c. Those of
+ * other mathematics neither compile nor link with these. */
+#define MATH_IDENTITY 0x${math_identity}
+#define kernels_prepare kernels_prepare_${math_identity}
+
+/* What the library under the products needs to know before the first step. */
+void kernels_prepare(void);
+
+//@ for _, k in ipairs(kernels) do
+//@ if k.operands and not k.shared then
+${kernel_prototype(k)}
+//@ end
+//@ end
+
+//@ if matrix_update then
+/* The optimizer, on a run of elements: of what is no matrix; of a matrix, before its whole is
+ * computed, and after. */
+extern const RtUpdateKernel optimizer_update, matrix_momentum, matrix_update;
+
+/* On a whole matrix, one for each shape. */
+//@ for _, k in ipairs(kernels) do
+//@ if k.shared then
+${kernel_prototype(k)}
+//@ end
+//@ end
+//@ else
+/* The optimizer, on a run of elements of one parameter. */
+extern const RtUpdateKernel optimizer_update;
+//@ end
+
+#endif
