@@ -77,9 +77,36 @@ static void fill_matrices(Check *c, Model *m)
     lua_pop(c->L, 2);
 }
 
+/* Of an optimizer of --ops: what its rule's fields are; beta1 and beta2 also make the
+ * bias corrections that a step knows. */
+static void fill_own(Check *c, Model *m, const Kind *kind)
+{
+    m->optimizer = OPT_OWN;
+    m->own_moments = kind->moments;
+    m->own = gen_alloc(c->g, sizeof *m->own * (size_t)(kind->fields->count + 1));
+    for (int i = 0; i < kind->fields->count; i++) {
+        const Field *f = &kind->fields->items[i];
+        OwnField *own = &m->own[m->n_own++];
+        const char *path = gen_printf(c->g, "optimizer.%s", f->name);
+
+        own->key = f->name;
+        if (f->type == FIELD_BOOL)
+            own->i = value_bool(c, path);
+        else if (f->type == FIELD_INT)
+            value_int(c, path, &own->i);
+        else
+            own->num = value_num(c, path);
+        if (!strcmp(f->name, "beta1"))
+            m->beta1 = own->num;
+        if (!strcmp(f->name, "beta2"))
+            m->beta2 = own->num;
+    }
+}
+
 static void fill_hash_fields(Check *c, Model *m)
 {
     static const char *const optimizers[] = {"adamw", "sgd", "lion", "muon"};
+    const Kind *kind;
 
     value_int(c, "seq", &m->seq_tokens);
     value_int(c, "model.vocab", &m->vocab);
@@ -101,6 +128,9 @@ static void fill_hash_fields(Check *c, Model *m)
     m->clip = value_num(c, "optimizer.clip");
     m->momentum = value_num(c, "optimizer.momentum");
     fill_betas(c, m, "optimizer.betas");
+    kind = kinds_find(&c->ld->kinds, m->optimizer_name);
+    if (kind && kind->own)
+        fill_own(c, m, kind);
     if (m->optimizer == OPT_MUON)
         fill_matrices(c, m);
     m->schedule_name = value_kind(c, "lr");

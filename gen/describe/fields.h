@@ -65,6 +65,8 @@ struct Fields {
 typedef struct Kind {
     const char *name, *positional;
     bool constant, later;
+    bool own;    /* an optimizer of --ops */
+    int moments; /* if own: that it keeps of each element */
     Fields *fields;
 } Kind;
 

@@ -55,8 +55,9 @@ LexFile *loader_add_file(Gen *g, const char *file, const char *text, size_t byte
 
 /* ---- Lua's messages ---------------------------------------------------------------- */
 
-/* Names that other Luas have and this one refuses: what to say instead of "nil". */
-static const char *help_for_global(Gen *g, const char *name)
+/* Names that other Luas have and this one refuses: what to say instead of "nil".
+ * else_help: for a name that is near no other; or NULL. */
+static const char *help_for_global(Gen *g, const char *name, const char *else_help)
 {
     static const char *const absent[] = {
         "os",        "io",    "print",   "load",           "dofile",     "loadfile",
@@ -77,8 +78,9 @@ static const char *help_for_global(Gen *g, const char *name)
             *gen_push(g, &known) = gen_strdup(g, lua_tostring(L, -1));
     lua_pop(L, 3);
     near = diag_nearest(name, known.items, known.count);
-    return near ? gen_printf(g, "did you mean `%s`?", near)
-                : "define it, or `require` the file that does";
+    if (near)
+        return gen_printf(g, "did you mean `%s`?", near);
+    return else_help ? else_help : "define it, or `require` the file that does";
 }
 
 /* The word between two quotes after a mark: near 'x', global 'x'. */
@@ -168,7 +170,7 @@ void loader_lua_error(Gen *g, const char *what, Pos other)
         text = end + 1 + (end[1] == ' ');
         word = quoted_after(g, text, "global '");
         if (word)
-            help = help_for_global(g, word);
+            help = help_for_global(g, word, load_optimizers_help(g, f, (int)line));
         else
             word = subject(g, text);
         pos = lex_word(f, (int)line, word);
@@ -242,7 +244,9 @@ static void load_rules(Gen *g)
     lua_getfield(L, -2, "trainer");
     ld->trainer = fields_read(g, L, -1, "in");
     ld->trainer_kind = (Kind){.name = "trainer", .fields = ld->trainer};
-    lua_pop(L, 3);
+    lua_getfield(L, -3, "optimizer");
+    load_optimizers(g, -1);
+    lua_pop(L, 4);
     lua_pushnil(L);
     lua_setglobal(L, "strategies");
     lua_pushnil(L);

@@ -76,6 +76,12 @@ LexFile *loader_add_file(Gen *g, const char *file, const char *text, size_t byte
  * when the text names none. */
 void loader_lua_error(Gen *g, const char *what, Pos other);
 
+/* load_optimizers.c: adds the constructors of the optimizers of --ops; make: stack index of
+ * describe.lua's function that makes one of a rule. */
+void load_optimizers(Gen *g, int make);
+/* What an undefined name may have meant on a line that sets the optimizer; NULL: nothing. */
+const char *load_optimizers_help(Gen *g, const LexFile *f, int line);
+
 /* record.c */
 void record_install(Gen *g, int env); /* constructors and arch, into the table at env */
 Tag *record_tag(Gen *g, int index);   /* NULL when it has none */

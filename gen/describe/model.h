@@ -12,7 +12,14 @@
 
 /* ---- the description, resolved (load.c, check.c) -------------------------------------- */
 
-typedef enum { OPT_ADAMW, OPT_SGD, OPT_LION, OPT_MUON } OptKind;
+typedef enum { OPT_ADAMW, OPT_SGD, OPT_LION, OPT_MUON, OPT_OWN } OptKind;
+
+/* A field of an optimizer of --ops: the attribute of that name. */
+typedef struct OwnField {
+    const char *key;
+    double num;
+    int64_t i;                   /* of an int or a bool */
+} OwnField;
 typedef enum { PREFETCH_PRE, PREFETCH_POST, PREFETCH_NONE } PrefetchOrder;
 typedef enum {
     RECOMPUTE_NONE, RECOMPUTE_CHEAP, RECOMPUTE_OPS, RECOMPUTE_BLOCK, RECOMPUTE_EVERY,
@@ -69,6 +76,8 @@ typedef struct Model {
     const char *optimizer_name;         /* the constructor's name, and its op's: "adamw" */
     double lr, beta1, beta2, eps, weight_decay, clip, momentum; /* clip 0: none */
     MatrixRule matrix;                  /* of OPT_MUON; then eps and betas are the others' */
+    int n_own, own_moments;             /* of OPT_OWN */
+    OwnField *own;
     const char *schedule_name;          /* "cosine": the runtime has one function for each */
     int64_t warmup_steps, schedule_steps, decay_steps; /* 0 where it has none */
     double min_ratio;

@@ -76,6 +76,12 @@ Attr optimizer_attr(const Gen *g, const OpRule *rule, int index)
         {.key = "c", .type = ATTR_NUM, .num = m->matrix.coefficient[2]},
     };
 
+    for (int i = 0; m->optimizer == OPT_OWN && i < m->n_own; i++)
+        if (!strcmp(m->own[i].key, spec->key))
+            return (Attr){.key = spec->key,
+                          .type = spec->type,
+                          .num = m->own[i].num,
+                          .i = m->own[i].i};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!strcmp(known[i].key, spec->key) && (int)known[i].type == spec->type)
             return known[i];

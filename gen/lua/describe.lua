@@ -408,4 +408,70 @@ local constructors = {
               .. "GPU it finds, as `make JIT=1` does" } } },
 }
 
-return { trainer = trainer, constructors = constructors }
+local own_types = { number = true, int = true, bool = true }
+
+-- The constructor of an optimizer of --ops: its rule's fields between the learning rate and
+-- the decay. Else nil, and a word of op.lua, what is wrong there, what to write instead.
+local function optimizer(name, rule, taken)
+    local row, moments, attrs = { name, fields = { rate } }, 0, {}
+    if taken then
+        return nil, "fields", "descriptions have another " .. name .. " already",
+            "give the folder another name"
+    elseif rule.uses ~= nil then
+        return nil, "uses", "an optimizer with fields uses no other op", "leave uses out"
+    elseif type(rule.fields) ~= "table" then
+        return nil, "fields", "fields is not a list of rows { name, type, ... }",
+            'write fields = { { "beta", "number", default = 0.9 } }'
+    end
+    for _, operand in ipairs(type(rule.inputs) == "table" and rule.inputs or {}) do
+        if type(operand) == "table" and operand.class == "moments" then
+            moments = moments + 1
+            if operand[1] ~= "moment" .. moments or moments > 2 then
+                return nil, tostring(operand[1]),
+                    "an input of class moments that is not moment1 or moment2, in this order",
+                    "trainers have room for two moments, of these names"
+            end
+        end
+    end
+    for key, spec in pairs(type(rule.attrs) == "table" and rule.attrs or {}) do
+        attrs[key] = type(spec) == "table" and spec[1] or spec
+    end
+    for _, f in ipairs(rule.fields) do
+        local field = type(f) == "table" and f[1]
+        local type_of, d = field and f[2], field and f.default
+        if type(field) ~= "string" then
+            return nil, "fields", "a field is not a row { name, type, ... }",
+                'write { "beta", "number", default = 0.9 }'
+        elseif not own_types[type_of] then
+            return nil, field, "field '" .. field .. "': unknown type " .. tostring(type_of),
+                "use number, int or bool"
+        elseif attrs[field] ~= type_of then
+            return nil, field, "field '" .. field .. "' is no attribute of type " .. type_of,
+                "write attrs = { " .. field .. ' = "' .. type_of .. '" }'
+        end
+        local is = type(d) == "boolean" and "bool" or math.type(d) == "integer" and "int"
+            or math.type(d) and "number"
+        if is ~= type_of and not (type_of == "number" and is == "int") then
+            return nil, field, "field '" .. field .. "': its default is no " .. type_of,
+                "write default = a value of that type"
+        elseif is ~= "bool" and (d ~= d or f.min and d < f.min or f.max and d > f.max
+               or f.above and d <= f.above or f.below and d >= f.below) then
+            return nil, field, "field '" .. field .. "': its default " .. d
+                .. " is out of its own range", "change the default, or the range"
+        end
+        attrs[field] = nil
+        row.fields[#row.fields + 1] = f
+    end
+    local missing = {}
+    for key in pairs(attrs) do missing[#missing + 1] = tostring(key) end
+    table.sort(missing)
+    if missing[1] then
+        return nil, missing[1], "attribute " .. missing[1] .. " has no field",
+            'add { "' .. missing[1] .. '", type, default = ... } to fields'
+    end
+    row.fields[#row.fields + 1] = decay
+    row.fields[#row.fields + 1] = clip
+    return row, moments
+end
+
+return { trainer = trainer, constructors = constructors, optimizer = optimizer }

@@ -14,6 +14,9 @@
 --     uses      = { matrix = "op", momentum = "op", others = "op" },
 --                                  of an optimizer that treats matrices as a whole: the op
 --                                  that does, the optimizers before it and of all else
+--     fields    = { { "beta", "number", min = 0, below = 1, default = 0.9, doc = "..." } },
+--                                  of an optimizer of --ops: its attributes, as fields of the
+--                                  constructor of its name (gen/lua/describe.lua)
 --     evaluates = "op",            it makes the `loss` of that op (and of its forms)
 --                                  without its gradients, and as `next_logits` the
 --                                  logits of the token `row`; its other inputs and its
@@ -54,7 +57,7 @@ local keys = {
   workspace = "function", workspace_cuda = "function", workspace_cudnn = "function",
   check_cudnn = "function", flops = "function",
   bytes = "function", backward = "function", expands = "function",
-  reference = "function", cases = "function", uses = "table",
+  reference = "function", cases = "function", uses = "table", fields = "table",
 }
 local uses = { matrix = true, momentum = true, others = true }
 local input_classes = { float = true, i32 = true, acc = true, grad = true, any = true }
@@ -141,6 +144,9 @@ return function(rule, dims)
   end
   if rule.uses and not optimizer then
     bad("uses", nil, "only an optimizer uses others")
+  end
+  if rule.fields and not optimizer then
+    bad("fields", nil, "only an optimizer has fields", "write attrs = { ... }")
   end
 
   for _, key in ipairs(sorted_keys(rule.attrs or {})) do

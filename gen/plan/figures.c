@@ -89,6 +89,8 @@ int plan_moments(const Model *m)
         return 1;
     case OPT_MUON: /* the second only of what is no matrix */
         return 2;
+    case OPT_OWN:
+        return m->own_moments;
     }
     gen_die("optimizer %d", (int)m->optimizer);
 }

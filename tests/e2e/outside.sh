@@ -41,6 +41,91 @@ outside_user() {
     done
 }
 
+# The same bits of the optimizer from outside: resumed in the middle, and cut otherwise.
+outside_optimizer_bits() {
+    local dir=$1 flags
+    train "$dir" "$data" 10 --checkpoint "$WORK/optimizer.saved" --checkpoint-every 10
+    "$dir/trainer" --data "$data" --steps 20 --weights-hash --checkpoint "$WORK/optimizer.saved" \
+        --resume >"$dir.out" 2>>"$dir.log"
+    check "a user's optimizer resumes exactly" \
+        test "$(grep '^weights ' "$dir.out")" = "$(grep '^weights ' "$dir.whole")"
+    for flags in "--set mesh.shard=4" "--set mesh.shard=2 --set strategy=shard_optimizer" \
+                 "--set mesh.replicate=2 --set strategy=no_shard"; do
+        rm -rf "$dir.2" "$dir".2.*
+        # shellcheck disable=SC2086
+        if generate "$dir.2" "$WORK/rmsprop/rmsprop.lua" --ops "$WORK/rmsprop/ops" $flags &&
+           build_trainer "$dir.2" && train "$dir.2" "$data" 20 &&
+           cmp -s "$WORK/optimizer.result" "$dir.2.result"; then
+            ok "a user's optimizer gives equal bits with $flags"
+        else
+            bad "a user's optimizer with $flags" "$dir.2.log"
+        fi
+    done
+}
+
+outside_optimizer() {
+    local dir=$WORK/optimizer.run away=$WORK/rmsprop first last
+    mkdir -p "$away" && cp -r "$ROOT/tests/e2e/outside/." "$away"
+    if ! generate "$dir" "$away/rmsprop.lua" --ops "$away/ops" || ! build_trainer "$dir" ||
+       ! train "$dir" "$data" 20; then
+        bad "a user's optimizer trains" "$dir.log"
+        return
+    fi
+    cp "$dir.result" "$WORK/optimizer.result"
+    cp "$dir.out" "$dir.whole"
+    first=$(loss_of 1 "$dir.jsonl")
+    last=$(loss_of 20 "$dir.jsonl")
+    check "a user's optimizer trains: loss $first to $last" \
+        awk "BEGIN { exit !($first > 5 && $last < $first - 1) }"
+    check "it keeps the moment that its rule has" sh -c \
+        "grep -q 'MOMENT1_HEAD, .moment2 = -1' '$dir/tables.c'"
+    outside_optimizer_bits "$dir"
+}
+
+# outside_refused NAME SED PLACE TEXT: the rule of rmsprop with a mistake
+outside_refused() {
+    local bad_ops=$WORK/refused
+    rm -rf "$bad_ops"
+    mkdir -p "$bad_ops"
+    cp -r "$ROOT/tests/e2e/outside/." "$bad_ops"
+    sed -i "$2" "$bad_ops/ops/rmsprop/op.lua"
+    "$FSDPGEN" check "$bad_ops/rmsprop.lua" --ops "$bad_ops/ops" 2>"$WORK/refused.err"
+    if [ $? = 1 ] && grep -q "rmsprop/op.lua:$3: error: op rmsprop: .*$4" "$WORK/refused.err" &&
+       grep -q '  help: ' "$WORK/refused.err"; then
+        ok "refused: $1"
+    else
+        bad "refused: $1" "$WORK/refused.err"
+    fi
+}
+
+outside_optimizer_rules() {
+    local away=$ROOT/tests/e2e/outside
+    outside_refused "an unknown type" 's/"alpha", "number"/"alpha", "real"/' '[0-9]*:[0-9]*' \
+        "field 'alpha': unknown type real"
+    outside_refused "an unknown attribute of a field" 's/below = 1,/belw = 1,/' '[0-9]*:[0-9]*' \
+        "unknown attribute 'belw'"
+    outside_refused "a default out of range" 's/default = 0.99/default = 1/' '[0-9]*:[0-9]*' \
+        "field 'alpha': its default 1 is out of its own range"
+    outside_refused "three moments" \
+        's/"moment1", "e", class = "moments" },/& { "moment2", "e", class = "moments" }, { "moment3", "e", class = "moments" },/' \
+        '[0-9]*:[0-9]*' "an input of class moments that is not moment1 or moment2"
+    outside_refused "an attribute without a field" \
+        's/attrs = {/& beta = "number",/' '[0-9]*:[0-9]*' "attribute beta has no field"
+    outside_refused "a field that all optimizers have" \
+        's/"eps", "number"/"lr", "number"/; s/eps = "number"/lr = "number"/' \
+        '[0-9]*:[0-9]*' "field 'lr' is declared twice"
+    rm -rf "$WORK/clash"
+    mkdir -p "$WORK/clash"
+    cp -r "$away/ops/rmsprop" "$WORK/clash/lion"
+    "$FSDPGEN" check "$ROOT/models/demo.lua" --ops "$WORK/clash" 2>"$WORK/clash.err"
+    check "refused: fields under a name that descriptions have" \
+        grep -q 'op lion: descriptions have another lion already' "$WORK/clash.err"
+    "$FSDPGEN" check "$away/rmsprop.lua" 2>"$WORK/none.err"
+    check "without --ops: the optimizers there are" \
+        grep -q "help: optimizers are adamw, sgd, lion and muon; .--ops DIR. adds others" \
+        "$WORK/none.err"
+}
+
 outside_moved_ops() {
     local model
     cp -r "$ROOT/templates/ops" "$WORK/moved_ops"

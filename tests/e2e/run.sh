@@ -37,6 +37,8 @@ part param_counts param_counts
 part readme readme
 part shipped shipped
 part outside_user outside_user
+part outside_optimizer outside_optimizer
+part outside_optimizer_rules outside_optimizer_rules
 part outside_moved_ops outside_moved_ops
 part outside_builtin outside_builtin
 part outside_platform outside_platform

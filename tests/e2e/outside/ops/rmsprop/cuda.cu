@@ -1,0 +1,65 @@
+//@ -- SPDX-License-Identifier: Apache-2.0
+//@ -- rmsprop: an RtUpdateKernel: enqueues a kernel for the run. A thread takes 8 elements. Where
+//@ -- param has the master's dtype it is the master, and written once.
+//@ local f = acc == "float" and "f" or ""
+//@ local kept = "v0 * " .. lit(alpha) .. " + " .. lit(1 - alpha) .. " * g * g"
+//@ local own_param = param.dtype ~= master.dtype
+//@ local noisy = noise() ~= ""
+RT_GLOBAL(256)
+${fn}(const RtUpdate *u, ${own_param and param.type .. " *params, " or ""}${master.type} *masters,
+      ${moment1.type} *moments1, const ${grad.type} *grads, int64_t elems, double lr_ratio,
+      double weight_decay${noisy and ", int64_t element, uint32_t stream" or ""})
+{
+    const int64_t at = ((int64_t)blockIdx.x * 256 + threadIdx.x) * 8;
+    if (at >= elems || u->skip != 0) {
+        return;
+    }
+    const int count = elems - at < 8 ? (int)(elems - at) : 8;
+    ${grad.type} grad[8];
+    ${master.type} master[8];
+    ${moment1.type} moment1[8];
+    rt_read<8>(grad, grads + at, count);
+    rt_read<8>(master, masters + at, count);
+    rt_read<8>(moment1, moments1 + at, count);
+//@ if own_param then
+    ${param.type} param[8];
+//@ end
+//@ if master.dtype == "split" then
+    rt_read<8>(param, params + at, count);
+//@ end
+//@ put(noise())
+    /* what is the same for all elements, in double, rounded once */
+    const ${acc} scale = (${acc})u->scale64;
+    const ${acc} lr = (${acc})(u->lr64 * lr_ratio);
+    const ${acc} keep = (${acc})(1 - u->lr64 * lr_ratio * weight_decay);
+    RT_UNROLL
+    for (int k = 0; k < 8; k++) {
+        const ${acc} g = ${ld(grad, "k")} * scale, v0 = ${ld(moment1, "k")};
+        const ${acc} v = ${rnd(moment1, kept)};
+        const ${acc} step = lr * g / (rt_sqrt${f}(v) + ${lit(eps)});
+        const ${acc} next = ${rnd(master, ld(master, "k") .. " * keep - step")};
+        ${st(moment1, "k", "v")};
+        ${st(master, "k", "next")};
+//@ if own_param then
+        ${st(param, "k", "next")};
+//@ end
+    }
+    rt_write<8>(moments1 + at, moment1, count);
+    rt_write<8>(masters + at, master, count);
+//@ if own_param then
+    rt_write<8>(params + at, param, count);
+//@ end
+}
+//@ host
+${kernel(fn, 256)}
+
+static void ${fn}(Rt *rt, const RtUpdate *u, const RtUpdateRun *run)
+{
+    RtUpdateRun r = *run;
+//@ if noisy then
+    uint32_t stream = rt_noise_stream(run);
+//@ end
+    rt_launch(rt, &${fn}_kernel, (r.elems + 2047) / 2048, 1,
+              (void *[]){ &u, ${own_param and "&r.weights, " or ""}&r.master, &r.moment1, &r.grad, &r.elems,
+                          &r.lr_ratio, &r.weight_decay${noisy and ", &r.element, &stream" or ""} });
+}
