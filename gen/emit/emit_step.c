@@ -410,6 +410,26 @@ static void index_program(Steps *s)
     s->first_binding[p->ins.count] = k;
 }
 
+/* The step's tree (plan/step.h): pushes the node. */
+static void push_node(lua_State *L, const StepNode *node)
+{
+    static const char *const over[] = {"step", "rounds", "micro_batches", "line"};
+    static const char *const lines[N_VARIANTS] = {"evaluate", "local", "last", "end"};
+
+    luaL_checkstack(L, 3, "step");
+    lua_newtable(L);
+    emit_str(L, "over", over[node->of]);
+    if (node->of == NODE_LINE)
+        emit_str(L, "line", lines[node->line]);
+    emit_int(L, "turns", node->turns);
+    lua_newtable(L);
+    for (int i = 0; i < node->n_nodes; i++) {
+        push_node(L, &node->nodes[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, "nodes");
+}
+
 void emit_step_context(Emit *e)
 {
     Gen *g = e->g;
@@ -431,6 +451,8 @@ void emit_step_context(Emit *e)
     push_places(&s);
     push_setup_args(&s);
 
+    push_node(L, &g->prog.step);
+    lua_setfield(L, -2, "step");
     emit_int(L, "rounds", g->prog.rounds);
     emit_int(L, "leaf_micro_batches", g->prog.leaf_micro_batches);
     emit_bool(L, "collectives",

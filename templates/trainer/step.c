@@ -145,70 +145,80 @@ ${indent}${part_call(name_of("forward", variant), beta)}
 ${indent}${part_call(name_of("backward", variant), beta)}
 //@ end
 //@ end
+//@ -- The step's tree: loops, in them lines. Several leaves in one loop: unsharded accumulation.
+//@ local loops = {}
+//@ local function find_loops(node)
+//@ for _, n in ipairs(node.nodes) do
+//@ if n.over ~= "line" then loops[n.over] = n; find_loops(n) end
+//@ end
+//@ end
+//@ find_loops(step)
+//@ local several = rounds > 1 and not loops.rounds
+//@ local print_node
+//@ local function print_nodes(node, indent)
+//@ for _, n in ipairs(node.nodes) do print_node(n, indent) end
+//@ end
+//@ local function print_rounds(node, indent)
+${indent}for (int64_t round = 0; round < ${node.turns}; round++) {
+//@ if replicate ~= "0x0" then
+${indent}    /* Round j of rank s of copy p is leaf (p * ${rounds} + j) * ${shard} + s: low bits first, as the sums pair up. */
+//@ elseif world_size > 1 then
+${indent}    /* Round j of rank r is leaf j * ${world_size} + r: low bits first, as the sums pair up. */
+//@ end
+${indent}    const int64_t first = rt_leaf(rt, round)${leaf == 1 and "" or " * " .. leaf};
+
+${indent}    rt_round(rt, round);
+//@ print_nodes(node, indent .. "    ")
+${indent}}
+//@ end
+//@ local function print_local(indent)
+//@ local is_first = several and "i % " .. leaf .. " == 0" or "i == 0"
+${indent}rt_load_micro_batch(rt, first + i);
+//@ micro_step(indent, "local", leaf == 1 and "0.0f" or is_first .. " ? 0.0f : 1.0f", is_first)
+//@ if has.merge_leaf then
+//@ local merge = cuda and "rt_run(rt, merge_leaf);" or "merge_leaf(rt);"
+//@ if leaf > 1 then
+${indent}if (i % ${leaf} == ${leaf - 1}) {
+${indent}    rt_round(rt, i / ${leaf});
+${indent}    ${merge}
+${indent}}
+//@ else
+${indent}rt_round(rt, i);
+${indent}${merge}
+//@ end
+//@ end
+//@ end
+//@ local function print_last(indent)
+${indent}rt_load_micro_batch(rt, ${not looped and "rt_leaf(rt, 0)" or loops.micro_batches and "first + " .. loops.micro_batches.turns or "first"});
+//@ if has.merge_leaf then
+${indent}rt_round(rt, ${rounds - 1});
+//@ end
+//@ micro_step(indent, "last", leaf > 1 and "1.0f" or "0.0f")
+//@ end
+//@ function print_node(node, indent)
+//@ if node.over == "rounds" then print_rounds(node, indent)
+//@ elseif node.over == "micro_batches" then
+${indent}for (int64_t i = 0; i < ${node.turns}; i++) {
+//@ print_nodes(node, indent .. "    ")
+${indent}}
+//@ elseif node.line == "local" then print_local(indent)
+//@ elseif node.line == "last" then print_last(indent)
+//@ else
+${indent}${cuda and "rt_run(rt, update);" or "update(rt);"}
+//@ end
+//@ end
 void trainer_step(Rt *rt)
 {
 //@ if not looped then
     /* One micro-batch for each rank: its rank is its leaf. */
-    rt_load_micro_batch(rt, rt_leaf(rt, 0));
-//@ micro_step("    ", "last", "0.0f")
-//@ elseif sharded then
-//@ local indent = "    "
-//@ if rounds > 1 then
-    for (int64_t round = 0; round < ${rounds}; round++) {
-//@ if replicate ~= "0x0" then
-        /* Round j of rank s of copy p is leaf (p * ${rounds} + j) * ${shard} + s: low bits first, as the sums pair up. */
-//@ elseif world_size > 1 then
-        /* Round j of rank r is leaf j * ${world_size} + r: low bits first, as the sums pair up. */
-//@ end
-        const int64_t first = rt_leaf(rt, round)${leaf == 1 and "" or " * " .. leaf};
-
-        rt_round(rt, round);
-//@ indent = "        "
-//@ else
-    const int64_t first = rt_leaf(rt, 0) * ${leaf};
-
-//@ end
-//@ if leaf > 1 then
-${indent}for (int64_t i = 0; i < ${leaf - 1}; i++) {
-${indent}    rt_load_micro_batch(rt, first + i);
-//@ micro_step(indent .. "    ", "local", "i == 0 ? 0.0f : 1.0f", "i == 0")
-${indent}}
-${indent}rt_load_micro_batch(rt, first + ${leaf - 1});
-//@ else
-${indent}rt_load_micro_batch(rt, first);
-//@ end
-//@ micro_step(indent, "last", leaf > 1 and "1.0f" or "0.0f")
-//@ if rounds > 1 then
-    }
-//@ end
-//@ else
+//@ elseif not loops.rounds then
+//@ if several then
     /* Rank r computes leaves r * ${rounds} .. r * ${rounds} + ${rounds - 1}, ${leaf} micro-batch${leaf > 1 and "es" or ""} each, one after the other. */
+//@ end
     const int64_t first = rt_leaf(rt, 0)${leaf == 1 and "" or " * " .. leaf};
 
-    for (int64_t i = 0; i < ${steps_of_rank - 1}; i++) {
-        rt_load_micro_batch(rt, first + i);
-//@ local is_first = "i % " .. leaf .. " == 0"
-//@ micro_step("        ", "local", leaf == 1 and "0.0f" or is_first .. " ? 0.0f : 1.0f", is_first)
-//@ if has.merge_leaf then
-//@ local merge = cuda and "rt_run(rt, merge_leaf);" or "merge_leaf(rt);"
-//@ if leaf > 1 then
-        if (i % ${leaf} == ${leaf - 1}) {
-            rt_round(rt, i / ${leaf});
-            ${merge}
-        }
-//@ else
-        rt_round(rt, i);
-        ${merge}
 //@ end
-//@ end
-    }
-    rt_load_micro_batch(rt, first + ${steps_of_rank - 1});
-//@ if has.merge_leaf then
-    rt_round(rt, ${rounds - 1});
-//@ end
-//@ micro_step("    ", "last", leaf > 1 and "1.0f" or "0.0f")
-//@ end
-    ${cuda and "rt_run(rt, update);" or "update(rt);"}
+//@ print_nodes(step, "    ")
 }
 //@ if cuda then
 
