@@ -117,6 +117,7 @@
 ---@field param? "f32"|"bf16"|"f64"|"f16" weights as gathered and activations, what blocks hand on and logits too; `"f64"` is for tests
 ---@field reduce? "f32"|"f64"|"bf16" gradients and their sums: every sum is rounded to it, also on one rank
 ---@field master? "f32"|"f64"|"split"|"bf16" weights that the optimizer updates; `"split"`: the 16 bits below a bf16 weight, which together are an f32 master; `"bf16"`: the bf16 weights themselves, by stochastic rounding
+---@field linear? "param"|"fp8"|"mxfp8"|"nvfp4" operands of matrix products
 ---@field moments? "f32"|"f64"|"bf16" optimizer state; `"bf16"` by stochastic rounding
 
 ---@class (exact) fsdpgen.trainer.groups
@@ -127,7 +128,7 @@
 ---@field optimizer? "muon"|"adamw" which half of muon takes them: matrices that it would not, or would
 
 ---@class (exact) fsdpgen.trainer.loss
----@field chunk_tokens? integer tokens whose logits exist at once
+---@field chunk_tokens? integer tokens whose logits exist at once: as many as keep the head's products efficient, so that `chunk * dim` is 2^22, but at most 2^29 logits
 ---@field mask? boolean beside each data file `X`, `X.mask` says which tokens are targets
 ---@field z? number weight of the z-loss: `z lse^2` joins the loss of a token
 ---@field label_smoothing? number share of the target given to all tokens alike
@@ -140,6 +141,11 @@
 
 ---@class (exact) fsdpgen.trainer.documents
 ---@field end_id integer token that ends a document
+
+---@class (exact) fsdpgen.trainer.parts
+---@field tensor? integer of heads and features
+---@field context? integer of sequences
+---@field dtype? "f32" of sums over parts
 
 ---@class (exact) fsdpgen.trainer.mesh
 ---@field replicate? integer copies of the model
@@ -175,6 +181,7 @@
 ---@field loss? fsdpgen.trainer.loss cross entropy of the next token
 ---@field loss_scale? fsdpgen.trainer.loss_scale dynamic scaling of f16 gradients: a step whose gradient is not finite is skipped and lowers it
 ---@field documents? fsdpgen.trainer.documents samples are packed documents: each begins anew in attention and positions
+---@field parts? fsdpgen.trainer.parts parts in which one value is computed, whatever ranks share them
 ---@field reduction? "tree"|"library" order in which gradients are summed over ranks: a tree that does not know them, or as a library would, one after the other; then mesh, strategy and accumulate are inside the hash, too
 ---@field mesh? fsdpgen.trainer.mesh ranks along each axis
 ---@field strategy? "full_shard"|"no_shard"|"shard_grad_op"|"hybrid_shard"|"shard_optimizer" what is sharded: `"shard_optimizer"` only the optimizer's state (ZeRO-1)

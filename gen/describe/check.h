@@ -13,6 +13,7 @@ typedef struct Check {
     lua_State *L;
     Loader *ld;
     int errors;
+    int root; /* stack index of the trainer's resolved table; 0: not begun */
 } Check;
 
 /* Where a value stands: its place, its `{...}` in the source if it is a table written

@@ -62,7 +62,8 @@ static Site site_of(Check *c, const char *path, const char *name, int raw, Site 
     return (Site){.pos = table.pos, .written = table.written};
 }
 
-/* Pushes the default of a field. resolved: the table so far. */
+/* Pushes the default of a field. resolved: the table so far, which a function takes, and
+ * behind it the trainer's. */
 static void push_default(Check *c, const Field *f, const char *path, Site site,
                          int resolved, bool sound)
 {
@@ -77,7 +78,8 @@ static void push_default(Check *c, const Field *f, const char *path, Site site,
             return;
         }
         lua_pushvalue(L, resolved);
-        if (sandbox_status(L, lua_pcall(L, 1, 1, 0)) != LUA_OK) {
+        lua_pushvalue(L, c->root);
+        if (sandbox_status(L, lua_pcall(L, 2, 1, 0)) != LUA_OK) {
             loader_lua_error(c->g, path, site.pos);
             c->errors++;
             lua_pushnil(L);
@@ -192,6 +194,7 @@ void check_table(Check *c, const Fields *fields, const char *path, int raw, Site
     luaL_checkstack(L, 20, "check");
     lua_newtable(L);
     resolved = lua_gettop(L);
+    c->root = c->root ? c->root : resolved;
     for (int i = 0; i < fields->count; i++)
         check_field(c, &fields->items[i], join(c->g, path, fields->items[i].name), raw,
                     resolved, site, c->errors == errors);

@@ -43,6 +43,23 @@ local function largest_power_of_two(n, most)
     return p
 end
 
+-- The head runs in chunks of tokens, so that not all logits exist at once. Its products are
+-- efficient from so many results on: two waves of tiles of 128 x 128 on the largest GPUs. More
+-- logits than a GiB of bf16 are too many for that.
+local head_elems, most_logits = 1 << 22, 1 << 29
+
+local function chunk_tokens(_, trainer)
+    local m, seq, micro_batch = trainer.model or {}, trainer.seq, trainer.micro_batch
+    if not (math.type(m.dim) and math.type(m.vocab) and seq and micro_batch) then
+        return 1024
+    end
+    local chunk, tokens = 64, seq * micro_batch
+    while chunk * m.dim < head_elems and 2 * chunk * m.vocab <= most_logits do
+        chunk = 2 * chunk
+    end
+    return math.min(chunk, tokens)
+end
+
 local function accumulation_dtype(t)
     return t.param == "f64" and "f64" or "f32"
 end
@@ -112,6 +129,9 @@ local trainer = {
             doc = "weights that the optimizer updates; `\"split\"`: the 16 bits below a bf16 "
                 .. "weight, which together are an f32 master; `\"bf16\"`: the bf16 weights "
                 .. "themselves, by stochastic rounding" },
+          { "linear", "string", values = { "param", "fp8", "mxfp8", "nvfp4" },
+            default = "param", neutral = "param", only = "param",
+            doc = "operands of matrix products" },
           { "moments", "string", values = { "f32", "f64", "bf16" },
             default = accumulation_dtype, default_text = "`\"f32\"`",
             doc = "optimizer state; `\"bf16\"` by stochastic rounding" },
@@ -147,8 +167,10 @@ local trainer = {
       doc = "of initial weights and data order" },
     { "loss", "table", default = {}, hash = "in", doc = "cross entropy of the next token",
       fields = {
-          { "chunk_tokens", "int", min = 1, max = 1 << 24, default = 1024,
-            doc = "tokens whose logits exist at once" },
+          { "chunk_tokens", "int", min = 1, max = 1 << 24, default = chunk_tokens,
+            default_text = "by tokens, dim and vocabulary",
+            doc = "tokens whose logits exist at once: as many as keep the head's products "
+                .. "efficient, so that `chunk * dim` is 2^22, but at most 2^29 logits" },
           { "mask", "bool", default = false, neutral = false,
             doc = "beside each data file `X`, `X.mask` says which tokens are targets" },
           { "z", "number", min = 0, max = 1e3, default = 0, neutral = 0,
@@ -178,6 +200,16 @@ local trainer = {
       fields = {
           { "end_id", "int", min = 0, max = (1 << 31) - 1, example = "0",
             doc = "token that ends a document" },
+      } },
+    { "parts", "table", default = {}, hash = "in",
+      doc = "parts in which one value is computed, whatever ranks share them",
+      fields = {
+          { "tensor", "int", min = 1, max = 1024, default = 1, neutral = 1, only = 1,
+            doc = "of heads and features" },
+          { "context", "int", min = 1, max = 1024, default = 1, neutral = 1, only = 1,
+            doc = "of sequences" },
+          { "dtype", "string", values = { "f32" }, default = "f32", neutral = "f32",
+            doc = "of sums over parts" },
       } },
     { "reduction", "string", values = { "tree", "library" }, default = "tree", hash = "in",
       neutral = "tree",

@@ -13,7 +13,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0xeeb8ec78aef832ed || TRAINER_IDENTITY != 0x5a49b091eb552feb
+#if MATH_IDENTITY != 0xeeb8ec78aef832ed || TRAINER_IDENTITY != 0x4406e4c41a8bbb05
 #error "bind.h, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x5a49b091eb552feb
+#if TRAINER_IDENTITY != 0x4406e4c41a8bbb05
 #error "checkpoint.c and tables.h come from different generations: run fsdpgen again"
 #endif
 
@@ -66,6 +66,7 @@ const char trainer_numerics[] =
     "arithmetic.swiglu = 1\n"
     "arithmetic.swiglu_bwd = 1\n"
     "graph = d9fda496fa61bc97\n"
+    "dtypes.linear = \"param\"\n"
     "dtypes.master = \"f32\"\n"
     "dtypes.moments = \"f32\"\n"
     "dtypes.param = \"bf16\"\n"
@@ -112,6 +113,9 @@ const char trainer_numerics[] =
     "optimizer.eps = 1e-08\n"
     "optimizer.lr = 0.00029999999999999997\n"
     "optimizer.weight_decay = 0.10000000000000001\n"
+    "parts.context = 1\n"
+    "parts.dtype = \"f32\"\n"
+    "parts.tensor = 1\n"
     "reduction = \"tree\"\n"
     "seed = 1\n"
     "seq = 8192\n";

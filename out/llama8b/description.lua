@@ -10,6 +10,7 @@ return trainer {
         file_size = "5GB",
     },
     dtypes = {
+        linear = "param",
         master = "f32",
         moments = "f32",
         param = "bf16",
@@ -78,6 +79,11 @@ return trainer {
         eps = 1e-08,
         lr = 0.00029999999999999997,
         weight_decay = 0.10000000000000001,
+    },
+    parts = {
+        context = 1,
+        dtype = "f32",
+        tensor = 1,
     },
     prefetch = {
         backward = 1,

@@ -11,7 +11,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x5a49b091eb552feb
+#if TRAINER_IDENTITY != 0x4406e4c41a8bbb05
 #error "tables.c and tables.h come from different generations: run fsdpgen again"
 #endif
 
