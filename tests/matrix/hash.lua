@@ -20,6 +20,8 @@ local rows = {
     fuse = { "fuse=false", bits = "any" }, -- what is fused equals its expansion to the bit
     reduction = { "reduction=library", base = "mesh.shard=4" },
 
+    ["parts.dtype"] = false, -- has one value so far
+
     ["dtypes.param"] = { "dtypes.param=bf16" },
     ["dtypes.reduce"] = { "dtypes.reduce=bf16" },
     ["dtypes.master"] = { "dtypes.master=bf16", base = "dtypes.param=bf16" },
@@ -217,6 +219,11 @@ local function add_fields(prefix, fields, side)
     end
 end
 
+-- What gen/describe/load.c gives the file: here only what the list of fields needs.
+strategies = {
+    names = { "full_shard", "no_shard", "shard_grad_op", "hybrid_shard", "shard_optimizer" },
+}
+axes = setmetatable({}, { __index = function() return "out" end })
 local description = dofile(root .. "/gen/lua/describe.lua")
 add_fields("", description.trainer, nil)
 for _, constructor in ipairs(description.constructors) do
