@@ -16,14 +16,6 @@
 
 /* ---- what runs in the child -------------------------------------------------------- */
 
-static void put_text(Gen *g, void (*print)(Gen *g, Text *t))
-{
-    Text t = {.g = g};
-
-    print(g, &t);
-    fwrite(t.s, 1, t.len, stdout);
-}
-
 static void print_docs(Gen *g, Text *t)
 {
     Loader *ld = loader_open(g);
@@ -38,7 +30,7 @@ static void print_docs(Gen *g, Text *t)
 
 static int run_docs(Gen *g)
 {
-    put_text(g, print_docs);
+    drive_print(g, print_docs);
     return EXIT_DONE;
 }
 

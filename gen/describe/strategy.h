@@ -38,7 +38,7 @@ static inline const char *strategy_name(Strategy s)
 {
     return strategy_rule(s)->name;
 }
-/* N_STRATEGIES: there is none of this name. */
+/* Returns N_STRATEGIES for an unknown name. */
 Strategy strategy_named(const char *name);
 /* What a mesh means where the description names no strategy. */
 Strategy strategy_of_mesh(int64_t replicate, int64_t shard);

@@ -93,7 +93,7 @@ static const struct {
 
 /* ---- the passes ------------------------------------------------------------------ */
 
-static void put_text(Gen *g, void (*print)(Gen *g, Text *t))
+void drive_print(Gen *g, void (*print)(Gen *g, Text *t))
 {
     Text t = {.g = g};
 
@@ -131,11 +131,11 @@ int drive(Gen *g)
         run_pass(g, &passes[i]);
         if (g->opt.dump && !strcmp(g->opt.dump, passes[i].name)) {
             diag_stop_on_errors(g);
-            put_text(g, print_dump);
+            drive_print(g, print_dump);
             return EXIT_DONE;
         }
     }
     if (plan)
-        put_text(g, g->opt.json ? plan_print_json : plan_print);
+        drive_print(g, g->opt.json ? plan_print_json : plan_print);
     return EXIT_DONE;
 }

@@ -11,6 +11,9 @@ int drive(Gen *g);
 enum { N_PASSES = 15 };
 const char *drive_pass_name(int i);
 
+/* Prints to stdout what print writes. */
+void drive_print(Gen *g, void (*print)(Gen *g, Text *t));
+
 /* For drive and the tests: the pass "policy", which under recompute = "auto" plans each
  * choice that the search proposes. */
 void drive_policy(Gen *g);

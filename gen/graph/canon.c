@@ -5,8 +5,8 @@
  *
  * In it: every value with its dtype, which is where it is rounded; every node with what
  * it reads and its attributes; parameters with their first values; the fields of the
- * description that no graph shows. An op is its name and the version of its arithmetic,
- * or, if it is none of ours, the text of its folder.
+ * description that no graph shows. A built-in op is its name and the version of its
+ * arithmetic; an op from --ops is the text of its folder.
  *
  * Not in it: what people read (names of values, of blocks, of architectures; a dump's
  * spelling; a rule's comments, test cases, documentation), costs, templates, and neutral

@@ -201,7 +201,6 @@ void policy_recompute_all(Gen *g)
         Block *k = &g->blocks.items[b];
         k->keep = policy_may_recompute(g, k) ? KEEP_INPUT : KEEP_ALL;
     }
-    policy_settle(g);
 }
 
 void policy_over_budget(Gen *g, const Cost *now, const Cost *again)

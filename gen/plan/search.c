@@ -279,7 +279,7 @@ static bool next_exchange(Search *s)
     return false;
 }
 
-/* The vector to ask about next, in s->v. False: there is none. */
+/* Puts the next vector to ask about into s->v; returns false when the search is over. */
 static bool next_vector(Search *s)
 {
     if (s->stage == AT_BISECTION && s->lo >= s->hi) {

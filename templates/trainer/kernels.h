@@ -26,8 +26,8 @@ ${kernel_prototype(k)}
 //@ end
 
 //@ if matrix_update then
-/* The optimizer, on a run of elements: of what is no matrix; of a matrix, before its whole is
- * computed, and after. */
+/* On a run of elements: optimizer_update for parameters that are not matrices; for a matrix,
+ * matrix_momentum before the whole is computed, and matrix_update after. */
 extern const RtUpdateKernel optimizer_update, matrix_momentum, matrix_update;
 
 /* On a whole matrix, one for each shape. */

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_faults.h: shared by the plants of faults. A plant damages a plan, and returns false
+ * where this model has no place for the fault. */
+#ifndef TEST_FAULTS_H
+#define TEST_FAULTS_H
+
+#include "test_plan.h"
+
+int choose(uint64_t *r, int n); /* one of n; -1 where n is 0 */
+Instr *find_ins(Gen *g, uint64_t *r, InsKind kind);
+Instr *find_recompute(Gen *g, uint64_t *r);
+
+bool plant_saved_twice(Gen *g, uint64_t *r);
+bool plant_scratch_on_saved(Gen *g, uint64_t *r);
+bool plant_dropped_on_boundary(Gen *g, uint64_t *r);
+bool plant_on_persistent(Gen *g, uint64_t *r);
+bool plant_grad_under_peers(Gen *g, uint64_t *r);
+bool plant_misaligned(Gen *g, uint64_t *r);
+bool plant_outside(Gen *g, uint64_t *r);
+
+#endif
