@@ -64,9 +64,10 @@ typedef struct RtParam {
     const char *name;
     int segment;
     int64_t offset_elems;    /* in the segment, a multiple of RT_GRAIN_ELEMS */
-    int64_t elems;
+    int64_t elems;           /* of all parts */
     int n_dims;
     int64_t dim[RT_MAX_DIMS];
+    int cut_dim;             /* its segment's axes cut it along this one, in equal parts */
     int init;                /* RT_INIT_* */
     double init_std;
     double weight_decay;     /* of this parameter */
@@ -87,6 +88,9 @@ enum { RT_INIT_ZEROS, RT_INIT_ONES, RT_INIT_NORMAL };
  * part are a group `across`, over which sums go then. */
 typedef struct RtSegment {
     const char *name;
+    RtDtype dtype;           /* of the weights in storage */
+    RtGroup axes;            /* ranks along them hold a part of each parameter: the segment is
+                                of this rank's parts; 0: each rank has all */
     int64_t elems;           /* padded: shard_elems * shards */
     int64_t shard_elems;
     int shards;              /* ranks of a copy; 1: each rank holds all of it (NO_SHARD) */
@@ -94,7 +98,7 @@ typedef struct RtSegment {
     RtGroup within, across;
     RtGroup between;         /* ranks that share the weights from forward to backward; 0: none */
     int first_param, n_params; /* in layout order: indices into RtTrainer.segment_params */
-    int64_t param_shard;     /* S: param dtype [shard_elems], what all_gather reads; [elems]
+    int64_t param_shard;     /* S: dtype [shard_elems], what all_gather reads; [elems]
                                 where each rank holds all weights */
     int64_t master;          /* L: master dtype [shard_elems]; -1: param_shard is the master */
     int64_t moment1, moment2;/* L: moments dtype [shard_elems]; -1: none */

@@ -295,7 +295,7 @@ RtSumFn rt_sum_tree, rt_sum_in_order;
 /* rt_sum.c; CUDA: rt_norm.c. As rt_merge_segment, of a node and its partial sums. */
 void rt_merge(Rt *rt, void *node, void *partials, int64_t elems);
 
-/* ---- rt_update.c, rt_schedule.c ---------------------------------------------------- */
+/* ---- rt_map.c ---------------------------------------------------------------------- */
 
 typedef struct RtRun { /* consecutive elements of one parameter in this rank's shard */
     const RtParam *param;
@@ -308,13 +308,21 @@ void rt_shard_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx);
 /* The same for this rank's share of sums over all ranks: its shard, or where several
  * copies hold the shard, its part of the shard's grains. */
 void rt_share_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx);
+/* Calls fn for each RT_WINDOW_ELEMS of the run: elements from .. from + n of it. */
+typedef void (*RtWindowFn)(void *ctx, const RtRun *run, int64_t from, int64_t n);
+void rt_run_windows(void *ctx, const RtRun *run, RtWindowFn fn);
+/* Of a parameter, what a rank has in the segment of all shards. */
+int64_t rt_held_elems(const RtSegment *s, const RtParam *p);
 /* Where this rank's shard of the weights lies, in the symmetric space. */
 int64_t rt_param_part(const Rt *rt, const RtSegment *s);
 size_t rt_dtype_bytes(RtDtype d);
-int64_t rt_sum_bytes(const RtTrainer *t); /* of a number in the dtype of sums */
 /* Where in their buffer the second moments of element `at` of this rank's shard lie:
  * there, or, where the optimizer treats matrices as a whole, without room for those. */
 int64_t rt_second_moment(const Rt *rt, int segment, int64_t at);
+
+/* ---- rt_update.c, rt_schedule.c ---------------------------------------------------- */
+
+int64_t rt_sum_bytes(const RtTrainer *t); /* of a number in the dtype of sums */
 /* The summed gradient of this rank's shard. */
 char *rt_grad_shard(const Rt *rt, int segment);
 double rt_learning_rate(const RtTrainer *t, int64_t step);

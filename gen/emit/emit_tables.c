@@ -282,6 +282,9 @@ static void push_segment(Emit *e, const Segment *s, int first_param)
 
     gen_require(shard && !grad == !s->trainable, "segment %s has no shard or no gradient",
                 s->name);
+    /* what math.h and bind.c say of weights: one dtype, all of a parameter */
+    gen_require(s->dtype == g->model.param_dtype && s->axes == 0,
+                "segment %s: no trainer is emitted for its key", s->name);
     lua_newtable(L);
     emit_str(L, "name", s->name);
     emit_str(L, "macro", s->macro);
@@ -291,13 +294,15 @@ static void push_segment(Emit *e, const Segment *s, int first_param)
     emit_int(L, "shard_elems", s->shard_elems);
     emit_int(L, "shards", s->shards);
     emit_bool(L, "params_whole", s->cut[HELD_PARAMS] != s->cut[HELD_OPTIMIZER]);
+    emit_str(L, "dtype", rt_dtype(s->dtype));
+    set_group(e, "axes", s->axes);
     set_group(e, "within", s->within);
     set_group(e, "across", s->across);
     set_group(e, "between", s->between);
     emit_int(L, "first_param", first_param);
     emit_int(L, "n_params", s->n_params);
     emit_bool(L, "trainable", s->trainable);
-    emit_str(L, "human", show_bytes(g, s->elems * dtype_bytes(g->model.param_dtype)));
+    emit_str(L, "human", show_bytes(g, s->elems * dtype_bytes(s->dtype)));
     emit_num(L, "pad_percent",
              100.0 * (double)(s->elems - s->used_elems) / (double)s->elems);
     set_place(e, "param_shard", shard, SPACE_SYMMETRIC);
@@ -349,14 +354,18 @@ static void push_units(Emit *e)
     lua_createtable(L, g->units.count, 0);
     for (int i = 0; i < g->units.count; i++) {
         const Unit *u = &g->units.items[i];
-        int64_t elems = 0;
+        int64_t elems = 0, bytes = 0;
 
-        for (int k = 0; k < u->n_segments; k++)
-            elems += g->segments.items[u->segments[k]].elems;
+        for (int k = 0; k < u->n_segments; k++) {
+            const Segment *s = &g->segments.items[u->segments[k]];
+
+            elems += s->elems;
+            bytes += s->elems * dtype_bytes(s->dtype);
+        }
         lua_newtable(L);
         emit_str(L, "name", u->name);
         emit_int(L, "elems", elems);
-        emit_str(L, "human", show_bytes(g, elems * dtype_bytes(g->model.param_dtype)));
+        emit_str(L, "human", show_bytes(g, bytes));
         lua_rawseti(L, -2, i + 1);
     }
     lua_setfield(L, -2, "units");
@@ -453,7 +462,7 @@ static void push_params(Emit *e)
         emit_int(L, "n_dims", p->decl->n_dims);
         emit_str(L, "shape", shape);
         emit_str(L, "dims", gen_strndup(g, shape + 1, strlen(shape) - 2));
-        emit_str(L, "human", show_bytes(g, p->elems * dtype_bytes(g->model.param_dtype)));
+        emit_str(L, "human", show_bytes(g, p->elems * dtype_bytes(s->dtype)));
         emit_str(L, "init", rt_init(p->decl->init));
         emit_num(L, "init_std", p->decl->init_std);
         emit_num(L, "weight_decay", param_decay(g, p));

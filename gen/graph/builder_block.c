@@ -181,7 +181,7 @@ bool param_equal(const ClassParam *a, const ClassParam *b)
     if (strcmp(a->name, b->name) != 0 || a->n_dims != b->n_dims ||
         memcmp(a->dim, b->dim, sizeof a->dim) != 0 || strcmp(a->init, b->init) != 0 ||
         memcmp(&a->init_std, &b->init_std, sizeof a->init_std) != 0 ||
-        a->decay != b->decay || a->n_parts != b->n_parts ||
+        a->decay != b->decay || a->n_parts != b->n_parts || a->dtype != b->dtype ||
         a->tied_global != b->tied_global)
         return false;
     for (int i = 0; i < a->n_parts; i++)
@@ -211,7 +211,7 @@ static Value *param_value(Builder *b, const ClassParam *p)
     }
     v = value_new(b->g, c, VAL_PARAM, value_unique_name(b->g, c, p->ident));
     v->index = c->params.count;
-    value_shape(v, b->g->model.param_dtype, p->dim, p->n_dims);
+    value_shape(v, p->dtype, p->dim, p->n_dims);
     *gen_push(b->g, &c->params) = *p;
     return v;
 }
@@ -219,7 +219,7 @@ static Value *param_value(Builder *b, const ClassParam *p)
 int builder_param(lua_State *L)
 {
     Builder *b = lua_touserdata(L, lua_upvalueindex(1));
-    ClassParam p = {0};
+    ClassParam p = {.dtype = b->g->model.param_dtype};
     bool local;
 
     if (lua_type(L, 2) != LUA_TTABLE)

@@ -100,6 +100,7 @@ typedef struct ClassParam {
     bool tied_global;        /* name is global, not local: shared between blocks */
     int piece;               /* the first that reads it, in forward order (span.c) */
     bool frozen;             /* no gradient: of all blocks of the class */
+    Dtype dtype;             /* of its weights in storage */
     const ParamGroup *group; /* of the block it was built for (Param.group stays) */
 } ClassParam;
 
@@ -226,11 +227,15 @@ typedef struct Param {       /* one storage tensor; a tied one appears once */
     int n_uses;              /* blocks that use it */
     const ParamGroup *group; /* NULL: in none */
     bool matrix;             /* the optimizer treats it, or each of its parts, as a whole */
+    RankBits axes;           /* ranks along these axes hold a part of it each, cut in equal
+                                parts along cut_dim; 0: each has all */
+    int cut_dim;
     /* checkpoint.c */
     int file;                /* of a checkpoint: 0, 1, ... */
     int64_t file_elems;      /* weights before it in that file */
     /* shard.c */
     int segment;
+    int64_t held_elems;      /* of a part: all without axes */
     int64_t offset_elems;    /* in the segment; a multiple of GRAIN_ELEMS */
 } Param;
 

@@ -23,20 +23,21 @@
 static void place_params(Gen *g)
 {
     Model *m = &g->model;
-    const int64_t item = dtype_bytes(m->param_dtype);
-    int64_t elems = 0; /* in the file so far */
+    int64_t bytes = 0, elems = 0; /* in the file so far */
 
     m->n_files = 1;
     for (int i = 0; i < g->params.count; i++) {
         Param *p = &g->params.items[i];
+        const int64_t more = p->elems * dtype_bytes(p->decl->dtype);
 
-        if (elems > 0 && (elems + p->elems) * item > m->file_bytes) {
+        if (bytes > 0 && bytes + more > m->file_bytes) {
             m->n_files++;
-            elems = 0;
+            bytes = elems = 0;
         }
         p->file = m->n_files - 1;
         p->file_elems = elems;
         elems += p->elems;
+        bytes += more;
     }
 }
 
@@ -45,8 +46,7 @@ static void place_params(Gen *g)
 const char *verify_checkpoint(Gen *g)
 {
     const Model *m = &g->model;
-    const int64_t item = dtype_bytes(m->param_dtype);
-    int64_t elems = 0;
+    int64_t bytes = 0, elems = 0;
     int file = 0;
 
     for (int i = 0; i < g->params.count; i++) {
@@ -54,13 +54,14 @@ const char *verify_checkpoint(Gen *g)
 
         if (p->file == file + 1 && elems > 0) {
             file++;
-            elems = 0;
+            bytes = elems = 0;
         }
         if (p->file != file || p->file_elems != elems)
             return gen_printf(g, "parameter %s: file %d at %lld, not %d at %lld", p->name,
                               p->file, (long long)p->file_elems, file, (long long)elems);
         elems += p->elems;
-        if (elems * item > m->file_bytes && elems > p->elems)
+        bytes += p->elems * dtype_bytes(p->decl->dtype);
+        if (bytes > m->file_bytes && elems > p->elems)
             return gen_printf(g, "file %d is larger than checkpoint.file_size", file);
     }
     if (file != m->n_files - 1)
@@ -219,17 +220,17 @@ static void make_config(Gen *g)
  * -------------------------------------------------------- */
 
 /* Bytes in files of an element of the segment; of a matrix the second moment is none. */
-static void file_bytes(const Gen *g, int segment, int64_t *item, int64_t *moment2)
+static void file_bytes(const Gen *g, const Segment *s, int64_t *item, int64_t *moment2)
 {
     const Model *m = &g->model;
     bool split = m->master_dtype == DT_SPLIT;
 
-    *item = dtype_bytes(m->param_dtype);
+    *item = dtype_bytes(s->dtype);
     *moment2 = 0;
     for (int i = 0; i < g->prog.bufs.count; i++) {
         const Buffer *b = &g->prog.bufs.items[i];
 
-        if (b->segment != segment)
+        if (b->segment != s->id)
             continue;
         if (b->kind == BUF_MASTER)
             *item += dtype_bytes(split ? DT_F32 : m->master_dtype);
@@ -248,11 +249,8 @@ static int64_t range_bytes(const Gen *g, const Segment *s, int64_t lo, int64_t h
 
     for (int i = 0; i < s->n_params; i++) {
         const Param *p = &g->params.items[s->params[i]];
-        int64_t from = max_i64(p->offset_elems, lo);
-        int64_t to = min_i64(p->offset_elems + p->elems, hi);
 
-        if (from < to)
-            bytes += (to - from) * (item + (p->matrix ? 0 : moment2));
+        bytes += layout_between(p, lo, hi).elems * (item + (p->matrix ? 0 : moment2));
     }
     return bytes;
 }
@@ -266,12 +264,12 @@ int64_t checkpoint_snapshot_bytes(Gen *g)
 
     for (int i = 0; i < g->segments.count; i++) {
         const Segment *s = &g->segments.items[i];
-        RankBits others = g->model.mesh.all & ~s->cut[HELD_OPTIMIZER]; /* hold the same */
+        RankBits others = layout_same(g, s);
         int64_t copies = group_ranks(others), item, moment2;
         int64_t grains = (s->shard_elems + GRAIN_ELEMS - 1) / GRAIN_ELEMS;
         int64_t share = (grains + copies - 1) / copies * GRAIN_ELEMS;
 
-        file_bytes(g, s->id, &item, &moment2);
+        file_bytes(g, s, &item, &moment2);
         for (int r = 0; r < world; r++) {
             int64_t base = mesh_part(s, r) * s->shard_elems, end = base + s->shard_elems;
             int64_t lo = base + group_index(others, r) * share;

@@ -44,6 +44,44 @@ static inline bool mesh_shares_updates(const Segment *s)
     return s->trainable && s->cut[HELD_PARAMS] != s->cut[HELD_OPTIMIZER];
 }
 
+/* Weights that are narrower than masters have one each; others are their own. */
+static inline bool segment_has_master(const Model *m, const Segment *s)
+{
+    const Dtype master = m->master_dtype == DT_SPLIT ? DT_F32 : m->master_dtype;
+    return s->trainable && dtype_bytes(s->dtype) < dtype_bytes(master);
+}
+
+/* ---- layout.c -------------------------------------------------------------------- */
+
+/* Of a parameter: indices from .. to - 1 of each dim. */
+typedef struct Box {
+    int64_t from[MAX_DIMS], to[MAX_DIMS];
+} Box;
+Box layout_whole(const Param *p);
+
+/* Elements that are consecutive in their parameter and in the part of a rank. */
+typedef struct Run {
+    int axes_part;        /* the rank's number along the segment's axes */
+    int part;             /* the part of the segment's state: mesh_part */
+    int64_t offset_elems; /* in that part */
+    int64_t element, elems;
+} Run;
+typedef void (*RunFn)(void *ctx, const Run *run);
+/* (parameter, box) -> (mesh coordinate, segment offset): each element of the box once, in
+ * the parameter's order. */
+void layout_runs(const Gen *g, const Param *p, const Box *box, RunFn fn, void *ctx);
+/* Has the rank the state of these elements? */
+bool layout_holds(const Segment *s, int rank, const Run *run);
+
+/* Of what a rank holds of a parameter, as it lies there: elements before, and how many. */
+typedef struct Stretch {
+    int64_t first, elems;
+} Stretch;
+/* Between elements lo and hi of its segment. */
+Stretch layout_between(const Param *p, int64_t lo, int64_t hi);
+/* Ranks that hold the same part of a segment's state. */
+RankBits layout_same(const Gen *g, const Segment *s);
+
 /* ---- matrices.c ------------------------------------------------------------------ */
 
 void matrices_deal(Gen *g); /* g->matrices, g->batches */

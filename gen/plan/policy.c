@@ -22,16 +22,16 @@ static int64_t overlap_reductions(const Gen *g)
     const Model *m = &g->model;
     int64_t held = 0, largest = 0;
     int64_t state =
-        dtype_bytes(m->reduce_dtype) + plan_moments(m) * dtype_bytes(m->moments_dtype) +
-        (m->master_dtype != m->param_dtype ? dtype_bytes(m->master_dtype) : 0);
+        dtype_bytes(m->reduce_dtype) + plan_moments(m) * dtype_bytes(m->moments_dtype);
     for (int64_t r = m->leaves / m->mesh.data_ranks; r > 1; r /= 2) {
         state += dtype_bytes(m->reduce_dtype); /* partial sums */
     }
     for (int i = 0; i < g->segments.count; i++) {
         const Segment *s = &g->segments.items[i];
         const Unit *u = &g->units.items[s->unit];
-        held += s->param_elems * dtype_bytes(m->param_dtype) +
-                (s->trainable ? s->shard_elems * state : 0);
+        int64_t master = segment_has_master(m, s) ? dtype_bytes(m->master_dtype) : 0;
+        held += s->param_elems * dtype_bytes(s->dtype) +
+                (s->trainable ? s->shard_elems * (state + master) : 0);
         if (s->trainable && u->pieces[0].block > 0 &&
             u->pieces[u->n_pieces - 1].block < g->blocks.count - 1) {
             largest = max_i64(largest, s->elems * dtype_bytes(m->reduce_dtype));

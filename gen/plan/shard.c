@@ -3,11 +3,15 @@
  * each copy.
  *
  * Needs g->blocks, g->params (graph, grad, span) and the mesh. Fills g->units,
- * g->segments, Block.unit, Block.cut, Param.segment, Param.offset_elems. Breaks nothing.
+ * g->segments, Block.unit, Block.cut, Param.segment, Param.held_elems,
+ * Param.offset_elems. Breaks nothing.
  *
  * A unit is what is gathered and freed together: the pieces of one group of wrap.c. A
  * tied parameter lies in the unit of the first block that uses it. A group without
  * parameters makes no unit.
+ *
+ * A unit has a segment for each key that its parameters have: (trainable, dtype of the
+ * weights, axes along which ranks hold parts). Those that train come first.
  *
  * In a segment parameters follow each other in block order, each at a multiple of
  * GRAIN_ELEMS, and a shard is a multiple of GRAIN_ELEMS too: a 1024-element chunk of a
@@ -19,14 +23,14 @@
 
 #include <string.h>
 
-/* The parameters that belong to a piece, trainable or frozen: of a tied one, the first
- * block and the first piece that reads it. Appends to ids, which has n. */
-static int owned_params(const Gen *g, PieceRef at, bool trainable, int *ids, int n)
+/* The parameters that belong to a piece: of a tied one, the first block and the first
+ * piece that reads it. Appends to ids, which has n. */
+static int owned_params(const Gen *g, PieceRef at, int *ids, int n)
 {
     const Block *blk = &g->blocks.items[at.block];
     for (int p = 0; p < blk->cls->params.count; p++) {
         const Param *param = &g->params.items[blk->param[p]];
-        bool seen = param->decl->frozen == trainable;
+        bool seen = false;
         if (param->block->id != blk->id || blk->cls->params.items[p].piece != at.piece) {
             continue;
         }
@@ -40,30 +44,38 @@ static int owned_params(const Gen *g, PieceRef at, bool trainable, int *ids, int
     return n;
 }
 
-/* A unit's segments each take the parameters they select from its list, in order: those
- * that train, and those that are frozen. */
-static void add_segment(Gen *g, Unit *u, bool trainable, const int *ids, int n)
+static bool same_key(const Param *a, const Param *b)
+{
+    return a->decl->frozen == b->decl->frozen && a->decl->dtype == b->decl->dtype &&
+           a->axes == b->axes;
+}
+
+/* The parameters of the unit's list that have this one's key, in order. */
+static void add_segment(Gen *g, Unit *u, const Param *like, const int *ids, int n)
 {
     Segment *s = gen_push(g, &g->segments);
     int64_t end = 0;
     s->id = g->segments.count - 1;
     s->unit = u->id;
-    s->trainable = trainable;
+    s->trainable = !like->decl->frozen;
+    s->dtype = like->decl->dtype;
+    s->axes = like->axes;
     u->segments[u->n_segments++] = s->id;
     mesh_place(g, s);
-    s->n_params = n;
     s->params = gen_alloc(g, sizeof(int) * (size_t)n);
     for (int i = 0; i < n; i++) {
         Param *p = &g->params.items[ids[i]];
-        s->params[i] = ids[i];
+        if (!same_key(p, like)) {
+            continue;
+        }
+        s->params[s->n_params++] = ids[i];
         p->segment = s->id;
-        p->offset_elems = end;
-        s->used_elems += p->elems;
-        end = round_up(end + p->elems, GRAIN_ELEMS);
+        p->held_elems = p->elems / group_ranks(p->axes);
+        p->offset_elems = round_up(end, GRAIN_ELEMS);
+        s->used_elems += p->held_elems;
+        /* of the last one not rounded: shards may divide evenly without it */
+        end = p->offset_elems + p->held_elems;
     }
-    /* The last parameter's own rounding is not needed when shards divide evenly without
-     * it. */
-    end = g->params.items[ids[n - 1]].offset_elems + g->params.items[ids[n - 1]].elems;
     s->shard_elems = round_up((end + s->shards - 1) / s->shards, GRAIN_ELEMS);
     s->elems = s->shard_elems * s->shards;
     s->param_elems = s->elems / group_ranks(s->cut[HELD_PARAMS]);
@@ -111,26 +123,40 @@ static const char *unit_text(Gen *g, const Unit *u, bool ident)
                       ident ? (run ? "_to_" : "_and_") : (run ? ".." : "+"), end[1]);
 }
 
-static int group_params(const Gen *g, const Wrap *w, int group, bool trainable, int *ids)
+static int group_params(const Gen *g, const Wrap *w, int group, int *ids)
 {
     int n = 0;
     for (int i = 0; i < w->n_pieces; i++) {
         if (w->group[i] == group) {
-            n = owned_params(g, w->piece[i], trainable, ids, n);
+            n = owned_params(g, w->piece[i], ids, n);
         }
     }
     return n;
 }
 
+/* One for each key, in the order of their first parameters. */
+static void add_segments(Gen *g, Unit *u, bool trainable, const int *ids, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const Param *p = &g->params.items[ids[i]];
+        bool seen = p->decl->frozen == trainable;
+        for (int k = 0; k < i && !seen; k++) {
+            seen = same_key(p, &g->params.items[ids[k]]);
+        }
+        if (!seen) {
+            add_segment(g, u, p, ids, n);
+        }
+    }
+}
+
 static void add_unit(Gen *g, const Wrap *w, int group, int *ids)
 {
-    int pieces = 0, n = group_params(g, w, group, true, ids);
-    int frozen = group_params(g, w, group, false, ids + n);
+    int pieces = 0, n = group_params(g, w, group, ids);
     Unit *u;
     for (int i = 0; i < w->n_pieces; i++) {
         pieces += w->group[i] == group;
     }
-    if (n + frozen == 0) {
+    if (n == 0) {
         return;
     }
     u = gen_push(g, &g->units);
@@ -143,13 +169,38 @@ static void add_unit(Gen *g, const Wrap *w, int group, int *ids)
         }
     }
     u->name = w->name[group];
-    u->segments = gen_alloc(g, sizeof(int) * 2);
-    if (n > 0) {
-        add_segment(g, u, true, ids, n);
+    u->segments = gen_alloc(g, sizeof(int) * (size_t)n);
+    add_segments(g, u, true, ids, n);
+    add_segments(g, u, false, ids, n);
+}
+
+static const char *axes_text(Gen *g, RankBits axes)
+{
+    const char *text = "";
+    for (int a = 0; a < N_AXES; a++) {
+        const MeshAxis *axis = &g->model.mesh.axis[a];
+        if (axis->bits & axes) {
+            text = gen_printf(g, "%s%s%s", text, *text ? "_" : "", axis->name);
+        }
     }
-    if (frozen > 0) {
-        add_segment(g, u, false, ids + n, frozen);
+    return axes ? text : "whole";
+}
+
+/* The first segment of a unit has its name; others say in what their key differs. */
+static const char *segment_name(Gen *g, const Unit *u, const Segment *s, const char *dot)
+{
+    const Segment *first = &g->segments.items[u->segments[0]];
+    const char *name = *dot == '.' ? u->name : u->ident;
+    if (s->trainable != first->trainable) {
+        name = gen_printf(g, "%s%sfrozen", name, dot);
     }
+    if (s->dtype != first->dtype) {
+        name = gen_printf(g, "%s%s%s", name, dot, dtype_name(s->dtype));
+    }
+    if (s->axes != first->axes) {
+        name = gen_printf(g, "%s%s%s", name, dot, axes_text(g, s->axes));
+    }
+    return name;
 }
 
 /* Names are known when it is known which blocks are cut. */
@@ -175,9 +226,8 @@ static void name_units(Gen *g)
         }
         for (int k = 0; k < u->n_segments; k++) {
             Segment *s = &g->segments.items[u->segments[k]];
-            bool second = k > 0;
-            s->name = second ? gen_printf(g, "%s.frozen", u->name) : u->name;
-            s->ident = second ? gen_printf(g, "%s_frozen", u->ident) : u->ident;
+            s->name = segment_name(g, u, s, ".");
+            s->ident = segment_name(g, u, s, "_");
         }
     }
 }

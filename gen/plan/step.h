@@ -20,8 +20,12 @@ typedef struct Segment {
     int unit;
     int n_params;
     int *params;             /* global ids, in layout order */
-    bool trainable;          /* all of its parameters, or none: no gradient, no state */
-    int64_t used_elems;      /* sum of parameters */
+    /* The key: parameters of a unit that agree in it are one segment. */
+    bool trainable;          /* else no gradient, no state */
+    Dtype dtype;             /* of the weights in storage */
+    RankBits axes;           /* ranks along them hold parts of the parameters: the segment is
+                                of such parts */
+    int64_t used_elems;      /* sum of parameters, as held */
     int64_t elems;           /* padded: shard_elems * shards */
     int64_t shard_elems;     /* multiple of GRAIN_ELEMS */
     RankBits cut[N_HELD];    /* placement over the mesh; ranks that differ in other bits alone

@@ -102,13 +102,12 @@ static void segment_buffers(Unroller *u)
     u->grad = int_array(g, n);
     for (int i = 0; i < n; i++) {
         const Segment *s = &g->segments.items[i];
-        u->param_shard[i] =
-            unroll_flat(u, BUF_PARAM_SHARD, SPACE_SYMMETRIC, "param_shard", s,
-                        m->param_dtype, s->param_elems, 1);
+        u->param_shard[i] = unroll_flat(u, BUF_PARAM_SHARD, SPACE_SYMMETRIC,
+                                        "param_shard", s, s->dtype, s->param_elems, 1);
         if (!s->trainable) {
             continue; /* as it was loaded: no gradient, no state */
         }
-        if (m->master_dtype != m->param_dtype) { /* else the shard is the master */
+        if (segment_has_master(m, s)) { /* else the shard is the master */
             u->master[i] = unroll_flat(u, BUF_MASTER, SPACE_LOCAL, "master", s,
                                        m->master_dtype, s->shard_elems, 1);
         }
@@ -292,12 +291,11 @@ static void gathered_buffers(Unroller *u)
                          part_of(u->seq[in->first].phase);
         }
         if (in->from_kept && u->kept[s->id] < 0) {
-            u->kept[s->id] =
-                unroll_flat(u, BUF_KEPT, SPACE_SYMMETRIC, "kept", s, g->model.param_dtype,
-                            s->elems / group_ranks(s->between), 1);
+            u->kept[s->id] = unroll_flat(u, BUF_KEPT, SPACE_SYMMETRIC, "kept", s,
+                                         s->dtype, s->elems / group_ranks(s->between), 1);
         }
         in->buffer = unroll_flat(u, BUF_GATHERED, gathered_space(u), "gathered", s,
-                                 g->model.param_dtype, s->elems, 1);
+                                 s->dtype, s->elems, 1);
         u->p->bufs.items[in->buffer].name =
             again == 1 ? gen_printf(g, "gathered_%s_%s", s->ident, phase)
                        : gen_printf(g, "gathered_%s_%s_%d", s->ident, phase, again);
@@ -324,7 +322,7 @@ void unroll_evaluate_buffers(Unroller *u, const Unroller *training)
         }
         if (in->buffer < 0) {
             in->buffer = unroll_flat(u, BUF_GATHERED, gathered_space(u), "gathered", seg,
-                                     g->model.param_dtype, seg->elems, 1);
+                                     seg->dtype, seg->elems, 1);
             u->p->bufs.items[in->buffer].name =
                 gen_printf(g, "gathered_%s_evaluate", seg->ident);
         }

@@ -76,7 +76,7 @@ void unroll_gather(Unroller *u, const Instance *inst)
     i->to = inst->buffer;
     i->from = inst->from_kept ? u->kept[s->id] : u->param_shard[s->id];
     i->group = inst->from_kept ? s->between : s->within;
-    i->dtype = u->g->model.param_dtype;
+    i->dtype = s->dtype;
     i->elems = s->elems / group_ranks(i->group);
     i->moved_bytes = (group_ranks(i->group) - 1) * i->elems * dtype_bytes(i->dtype);
     unroll_touch(u, i, inst->buffer, true, false);
@@ -107,7 +107,7 @@ void unroll_gather_updated(Unroller *u, int segment)
     i->unit = s->unit;
     i->group = s->within;
     i->from = i->to = u->param_shard[segment];
-    i->dtype = u->g->model.param_dtype;
+    i->dtype = s->dtype;
     i->elems = s->shard_elems;
     i->moved_bytes = (group_ranks(i->group) - 1) * i->elems * dtype_bytes(i->dtype);
     unroll_touch(u, i, i->to, true, false);
@@ -216,8 +216,8 @@ static void bind_params(Unroller *u, Instr *i, int pos, const Block *b)
         if (use->reads[ph][p]) {
             int buffer = weight_buffer(u, pos, param->segment);
             unroll_touch(u, i, buffer, false, false);
-            bind(u, i->id, p, buffer, param->offset_elems * dtype_bytes(m->param_dtype),
-                 false, false);
+            bind(u, i->id, p, buffer,
+                 param->offset_elems * dtype_bytes(param->decl->dtype), false, false);
         }
         if (use->writes[ph][p]) {
             int buffer = u->grad[param->segment];

@@ -13,8 +13,8 @@ static int64_t between_nodes(const Gen *g, const Instr *i)
     const Segment *s = i->segment >= 0 ? &g->segments.items[i->segment] : NULL;
     int64_t size = group_ranks(i->group), near = group_ranks(mesh_mates(g, i->group)),
             far = size / near;
-    int64_t dtype = dtype_bytes(i->kind == INS_ALL_GATHER ? g->model.param_dtype
-                                                          : g->model.reduce_dtype);
+    int64_t dtype =
+        dtype_bytes(i->kind == INS_ALL_GATHER && s ? s->dtype : g->model.reduce_dtype);
     int64_t from = mesh_two_hops(g, i->group) ? far - 1 : size - near; /* ranks read */
 
     if (!s || far == 1)

@@ -57,7 +57,7 @@ static const char *check_bindings(Gen *g)
             return gen_printf(g, "%s has a binding", ins_label(g, i));
         }
         const Param *param = &g->params.items[blk->param[b->param]];
-        int size = dtype_bytes(b->grad ? g->model.reduce_dtype : g->model.param_dtype);
+        int size = dtype_bytes(b->grad ? g->model.reduce_dtype : param->decl->dtype);
         const Buffer *buf = &p->bufs.items[b->buffer];
         if (!ins_touches(i, b->buffer, b->grad)) {
             return gen_printf(g, "%s binds %s in a buffer it does not touch",
@@ -65,7 +65,7 @@ static const char *check_bindings(Gen *g)
         }
         if (buf->segment != param->segment ||
             b->offset_bytes != param->offset_elems * size ||
-            b->offset_bytes + param->elems * size > buf->bytes) {
+            b->offset_bytes + param->held_elems * size > buf->bytes) {
             return gen_printf(g, "%s binds %s at the wrong place", ins_label(g, i),
                               param->name);
         }

@@ -13,6 +13,39 @@ static int by_offset(const void *a, const void *b)
     return x->offset_elems < y->offset_elems ? -1 : x->offset_elems > y->offset_elems;
 }
 
+/* All parameters of a segment have its key, and no two of a unit have the same one. */
+static const char *verify_keys(Gen *g, const Segment *s)
+{
+    const Mesh *mesh = &g->model.mesh;
+    if (s->axes & ~mesh->all || s->axes & mesh->data ||
+        s->axes & s->cut[HELD_OPTIMIZER]) {
+        return gen_printf(g, "segment %s is cut along axes 0x%x", s->name,
+                          (unsigned)s->axes);
+    }
+    for (int i = 0; i < s->id; i++) {
+        const Segment *o = &g->segments.items[i];
+        if (o->unit == s->unit && o->trainable == s->trainable && o->dtype == s->dtype &&
+            o->axes == s->axes) {
+            return gen_printf(g, "segments %s and %s have one key", o->name, s->name);
+        }
+    }
+    for (int i = 0; i < s->n_params; i++) {
+        const Param *p = &g->params.items[s->params[i]];
+        const int64_t parts = INT64_C(1) << __builtin_popcount(p->axes);
+        if (p->decl->dtype != s->dtype) {
+            return gen_printf(g, "segment %s of %s has %s of %s", s->name,
+                              dtype_name(s->dtype), p->name, dtype_name(p->decl->dtype));
+        }
+        if (p->axes != s->axes || p->held_elems * parts != p->elems ||
+            (p->axes != 0 && (p->cut_dim < 0 || p->cut_dim >= p->decl->n_dims ||
+                              p->decl->dim[p->cut_dim] % parts != 0))) {
+            return gen_printf(g, "segment %s: %s is not cut as it says", s->name,
+                              p->name);
+        }
+    }
+    return NULL;
+}
+
 static const char *verify_segment(Gen *g, const Segment *s)
 {
     const Param **in = gen_alloc(g, sizeof *in * (size_t)(g->params.count + 1));
@@ -35,8 +68,8 @@ static const char *verify_segment(Gen *g, const Segment *s)
             return gen_printf(g, "segment %s: %s is frozen, or the segment is", s->name,
                               in[i]->name);
         }
-        end = in[i]->offset_elems + in[i]->elems;
-        used += in[i]->elems;
+        end = in[i]->offset_elems + in[i]->held_elems;
+        used += in[i]->held_elems;
     }
     if (n != s->n_params || used != s->used_elems) {
         return gen_printf(g, "segment %s lists other parameters than lie in it", s->name);
@@ -147,6 +180,7 @@ const char *verify_shard(Gen *g)
     }
     for (int i = 0; i < g->segments.count && !bad; i++) {
         bad = verify_segment(g, &g->segments.items[i]);
+        bad = bad ? bad : verify_keys(g, &g->segments.items[i]);
         bad = bad ? bad : verify_groups(g, &g->segments.items[i]);
     }
     bad = bad ? bad : verify_matrices(g);

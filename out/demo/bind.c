@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "bind.h"
 
-#if MATH_IDENTITY != 0x8bcfccdeb587d902 || TRAINER_IDENTITY != 0xd28df27a4d5f427d
+#if MATH_IDENTITY != 0x8bcfccdeb587d902 || TRAINER_IDENTITY != 0x9f912c079599c735
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

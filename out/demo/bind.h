@@ -13,7 +13,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0x8bcfccdeb587d902 || TRAINER_IDENTITY != 0xd28df27a4d5f427d
+#if MATH_IDENTITY != 0x8bcfccdeb587d902 || TRAINER_IDENTITY != 0x9f912c079599c735
 #error "bind.h, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

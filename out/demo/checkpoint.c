@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xd28df27a4d5f427d
+#if TRAINER_IDENTITY != 0x9f912c079599c735
 #error "checkpoint.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

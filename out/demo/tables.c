@@ -11,7 +11,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xd28df27a4d5f427d
+#if TRAINER_IDENTITY != 0x9f912c079599c735
 #error "tables.c and tables.h come from different generations: run fsdpgen again"
 #endif
 
@@ -33,9 +33,9 @@
 
 /* How: the groups of ranks, and the places of what this one has of segment X. */
 #define HELD_1(X) \
-    .shards = 2, .within = 0x1, .param_shard = PARAM_SHARD_##X, .master = -1, \
-    .moment1 = MOMENT1_##X, .moment2 = MOMENT2_##X, .grad_shard = GRAD_SHARD_##X, \
-    .grad_accum = -1, .partials = PARTIALS_##X
+    .dtype = RT_F32, .shards = 2, .within = 0x1, .param_shard = PARAM_SHARD_##X, \
+    .master = -1, .moment1 = MOMENT1_##X, .moment2 = MOMENT2_##X, \
+    .grad_shard = GRAD_SHARD_##X, .grad_accum = -1, .partials = PARTIALS_##X
 
 const RtSegment trainer_segments[N_SEGMENTS] = {
     [SEG_EMBED]    = SEGMENT("embed",     65536,  32768,  32768,  0, 1, HELD_1(EMBED)),    /* 256.00 KiB */

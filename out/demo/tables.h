@@ -16,11 +16,11 @@
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
  * tables.c, tables.h and checkpoint.c. Those of another plan neither compile nor link with
  * these. */
-#define TRAINER_IDENTITY 0xd28df27a4d5f427d
-#define trainer_segments trainer_segments_d28df27a4d5f427d /* tables.c */
-#define trainer_numerics trainer_numerics_d28df27a4d5f427d /* checkpoint.c */
-#define trainer_step     trainer_step_d28df27a4d5f427d     /* step.c */
-#define trainer_setup    trainer_setup_d28df27a4d5f427d    /* bind.c */
+#define TRAINER_IDENTITY 0x9f912c079599c735
+#define trainer_segments trainer_segments_9f912c079599c735 /* tables.c */
+#define trainer_numerics trainer_numerics_9f912c079599c735 /* checkpoint.c */
+#define trainer_step     trainer_step_9f912c079599c735     /* step.c */
+#define trainer_setup    trainer_setup_9f912c079599c735    /* bind.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

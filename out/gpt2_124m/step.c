@@ -15,7 +15,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0x8b475b45d27d0c42 || TRAINER_IDENTITY != 0xaf6c38adfae6c495
+#if MATH_IDENTITY != 0x8b475b45d27d0c42 || TRAINER_IDENTITY != 0x38b2ca75b4c7edc8
 #error "step.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -11,7 +11,7 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xaf6c38adfae6c495
+#if TRAINER_IDENTITY != 0x38b2ca75b4c7edc8
 #error "tables.c and tables.h come from different generations: run fsdpgen again"
 #endif
 
@@ -33,9 +33,9 @@
 
 /* How: the groups of ranks, and the places of what this one has of segment X. */
 #define HELD_1(X) \
-    .shards = 2, .within = 0x1, .param_shard = PARAM_SHARD_##X, .master = MASTER_##X, \
-    .moment1 = MOMENT1_##X, .moment2 = MOMENT2_##X, .grad_shard = GRAD_SHARD_##X, \
-    .grad_accum = -1, .partials = PARTIALS_##X
+    .dtype = RT_BF16, .shards = 2, .within = 0x1, .param_shard = PARAM_SHARD_##X, \
+    .master = MASTER_##X, .moment1 = MOMENT1_##X, .moment2 = MOMENT2_##X, \
+    .grad_shard = GRAD_SHARD_##X, .grad_accum = -1, .partials = PARTIALS_##X
 
 const RtSegment trainer_segments[N_SEGMENTS] = {
     [SEG_EMBED]     = SEGMENT("embed",     39385088, 19692544, 19692544,   0,  2, HELD_1(EMBED)),     /* 75.12 MiB */

@@ -16,11 +16,11 @@
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
  * tables.c, tables.h and checkpoint.c. Those of another plan neither compile nor link with
  * these. */
-#define TRAINER_IDENTITY 0xaf6c38adfae6c495
-#define trainer_segments trainer_segments_af6c38adfae6c495 /* tables.c */
-#define trainer_numerics trainer_numerics_af6c38adfae6c495 /* checkpoint.c */
-#define trainer_step     trainer_step_af6c38adfae6c495     /* step.c */
-#define trainer_setup    trainer_setup_af6c38adfae6c495    /* bind.c */
+#define TRAINER_IDENTITY 0x38b2ca75b4c7edc8
+#define trainer_segments trainer_segments_38b2ca75b4c7edc8 /* tables.c */
+#define trainer_numerics trainer_numerics_38b2ca75b4c7edc8 /* checkpoint.c */
+#define trainer_step     trainer_step_38b2ca75b4c7edc8     /* step.c */
+#define trainer_setup    trainer_setup_38b2ca75b4c7edc8    /* bind.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

@@ -13,7 +13,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0xeeb8ec78aef832ed || TRAINER_IDENTITY != 0x4406e4c41a8bbb05
+#if MATH_IDENTITY != 0xeeb8ec78aef832ed || TRAINER_IDENTITY != 0xc889fd6442f85967
 #error "bind.h, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

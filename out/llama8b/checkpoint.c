@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x4406e4c41a8bbb05
+#if TRAINER_IDENTITY != 0xc889fd6442f85967
 #error "checkpoint.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -11,7 +11,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x4406e4c41a8bbb05
+#if TRAINER_IDENTITY != 0xc889fd6442f85967
 #error "tables.c and tables.h come from different generations: run fsdpgen again"
 #endif
 
@@ -33,9 +33,9 @@
 
 /* How: the groups of ranks, and the places of what this one has of segment X. */
 #define HELD_1(X) \
-    .shards = 8, .within = 0x7, .param_shard = PARAM_SHARD_##X, .master = MASTER_##X, \
-    .moment1 = MOMENT1_##X, .moment2 = MOMENT2_##X, .grad_shard = GRAD_SHARD_##X, \
-    .grad_accum = -1, .partials = PARTIALS_##X
+    .dtype = RT_BF16, .shards = 8, .within = 0x7, .param_shard = PARAM_SHARD_##X, \
+    .master = MASTER_##X, .moment1 = MOMENT1_##X, .moment2 = MOMENT2_##X, \
+    .grad_shard = GRAD_SHARD_##X, .grad_accum = -1, .partials = PARTIALS_##X
 
 const RtSegment trainer_segments[N_SEGMENTS] = {
     [SEG_EMBED]     = SEGMENT("embed",     525336576, 65667072, 65667072,   0, 1, HELD_1(EMBED)),     /* 1002.00 MiB */

@@ -126,8 +126,7 @@ typedef struct RtCheckpoint {
     int n_files, n_tensor_files, n_lasting_files;
     int set_files[RT_SETS + 1]; /* those of a set begin there */
     int *file_of[RT_SETS];      /* [n_params] index in files; -1: the set lacks it */
-    int64_t *elems_at[RT_SETS]; /* [n_params] elements before it in that file */
-    RtDtype dtype[RT_SETS];     /* in the files */
+    int64_t *bytes_at[RT_SETS]; /* [n_params] bytes of tensors before it in that file */
     char *stage, *convert;      /* RT_STAGE_ELEMS doubles each */
     char *chunk;                /* RT_CHUNK_BYTES */
     char *config;               /* rank 0: with what is carried; NULL: the trainer's */
@@ -155,8 +154,10 @@ typedef struct RtCheckpoint {
 /* ---- rt_layout.c ---------------------------------------------------------------------
  */
 
-/* Fills files, file_of, elems_at, dtype; false when memory is out. */
+/* Fills files, file_of, bytes_at; false when memory is out. */
 bool rt_layout_fill(RtCheckpoint *c, const RtTrainer *t);
+/* Of what a segment has of a set, in files. */
+RtDtype rt_layout_dtype(const RtTrainer *t, const RtSegment *s, RtSet set);
 const char *rt_dtype_safetensors(RtDtype d);
 const char *rt_layout_name(RtSet set); /* what names of its files begin with */
 /* The set that a file of that name is of; RT_SETS: of none. */

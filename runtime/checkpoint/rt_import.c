@@ -232,7 +232,7 @@ static void put(Import *im, int64_t at, int64_t n)
     const RtSegment *s = im->segment;
     const bool f32 = t->master_dtype == RT_F32 || t->master_dtype == RT_SPLIT;
     const int64_t master = (int64_t)rt_dtype_bytes(t->master_dtype);
-    const int64_t param = (int64_t)rt_dtype_bytes(t->param_dtype);
+    const int64_t param = (int64_t)rt_dtype_bytes(s->dtype);
     for (int64_t i = 0; i < n; i++) {
         im->x[i] = f32 ? (float)im->x[i] : im->x[i];
     }
@@ -244,7 +244,7 @@ static void put(Import *im, int64_t at, int64_t n)
                        n * master);
     }
     for (int64_t i = 0; i < n; i++) {
-        rt_store(t->param_dtype, im->stage, i, im->x[i], f32);
+        rt_store(s->dtype, im->stage, i, im->x[i], f32);
     }
     rt_arena_write(im->rt, RT_SPACE_SYMMETRIC, rt_param_part(im->rt, s) + at * param,
                    im->stage, n * param);

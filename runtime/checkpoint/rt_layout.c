@@ -48,6 +48,20 @@ int64_t rt_layout_offset(const RtSegment *s, RtSet set)
                                    : s->moment2;
 }
 
+/* In the arena; a split master is a float in files. */
+static RtDtype kept_dtype(const RtTrainer *t, const RtSegment *s, RtSet set)
+{
+    return set == RT_SET_WEIGHTS  ? s->dtype
+           : set == RT_SET_MASTER ? t->master_dtype
+                                  : t->moments_dtype;
+}
+
+RtDtype rt_layout_dtype(const RtTrainer *t, const RtSegment *s, RtSet set)
+{
+    const RtDtype d = kept_dtype(t, s, set);
+    return d == RT_SPLIT ? RT_F32 : d;
+}
+
 static bool has_set(const RtTrainer *t, int param, RtSet set)
 {
     const RtParam *p = &t->params[param];
@@ -69,17 +83,16 @@ static void write_entry(FILE *f, const char *name, RtDtype d, const RtParam *p,
             (long long)(begin + bytes));
 }
 
-static void write_entries(FILE *f, const RtParam *p, RtDtype d, int64_t at_elems)
+static void write_entries(FILE *f, const RtParam *p, RtDtype d, int64_t at)
 {
     const int64_t item = (int64_t)rt_dtype_bytes(d), row = p->elems / p->dim[0];
     if (p->n_parts == 0) {
-        write_entry(f, p->name, d, p, p->dim[0], at_elems * item, p->elems * item);
+        write_entry(f, p->name, d, p, p->dim[0], at, p->elems * item);
     }
     for (int i = 0; i < p->n_parts; i++) {
-        const int64_t elems = p->parts[i].rows * row;
-        write_entry(f, p->parts[i].name, d, p, p->parts[i].rows, at_elems * item,
-                    elems * item);
-        at_elems += elems;
+        const int64_t bytes = p->parts[i].rows * row * item;
+        write_entry(f, p->parts[i].name, d, p, p->parts[i].rows, at, bytes);
+        at += bytes;
     }
 }
 
@@ -87,7 +100,6 @@ static void write_entries(FILE *f, const RtParam *p, RtDtype d, int64_t at_elems
 static bool make_header(const RtCheckpoint *c, const RtTrainer *t, RtSet set, int index)
 {
     RtFile *file = &c->files[index];
-    const RtDtype d = c->dtype[set];
     size_t bytes = 0;
     file->head = NULL;
     FILE *f = open_memstream(&file->head, &bytes);
@@ -98,8 +110,10 @@ static bool make_header(const RtCheckpoint *c, const RtTrainer *t, RtSet set, in
     file->bytes = 0;
     for (int i = 0; i < t->n_params; i++) {
         if (c->file_of[set][i] == index) {
-            write_entries(f, &t->params[i], d, c->elems_at[set][i]);
-            file->bytes += t->params[i].elems * (int64_t)rt_dtype_bytes(d);
+            const RtParam *p = &t->params[i];
+            const RtDtype d = rt_layout_dtype(t, &t->segments[p->segment], set);
+            write_entries(f, p, d, c->bytes_at[set][i]);
+            file->bytes += p->elems * (int64_t)rt_dtype_bytes(d);
         }
     }
     fputc('}', f);
@@ -124,16 +138,17 @@ static int place_set(RtCheckpoint *c, const RtTrainer *t, RtSet set, int first)
 {
     int n = 0;
     for (int k = 0; k < t->n_files; k++) {
-        int64_t elems = 0;
+        int64_t bytes = 0;
         for (int i = 0; i < t->n_params; i++) {
             const RtParam *p = &t->params[i];
+            const RtDtype d = rt_layout_dtype(t, &t->segments[p->segment], set);
             if (p->file == k && has_set(t, i, set)) {
                 c->file_of[set][i] = first + n;
-                c->elems_at[set][i] = elems;
-                elems += p->elems;
+                c->bytes_at[set][i] = bytes;
+                bytes += p->elems * (int64_t)rt_dtype_bytes(d);
             }
         }
-        n += elems > 0;
+        n += bytes > 0;
     }
     return n;
 }
@@ -165,13 +180,10 @@ bool rt_layout_fill(RtCheckpoint *c, const RtTrainer *t)
     const size_t params = (size_t)t->n_params;
     c->files = calloc((size_t)(t->n_files * RT_SETS + RT_MOST_CARRIED + RT_SMALL_FILES),
                       sizeof *c->files);
-    c->dtype[RT_SET_WEIGHTS] = t->param_dtype;
-    c->dtype[RT_SET_MASTER] = t->master_dtype == RT_SPLIT ? RT_F32 : t->master_dtype;
-    c->dtype[RT_SET_MOMENT1] = c->dtype[RT_SET_MOMENT2] = t->moments_dtype;
     for (RtSet set = 0; set < RT_SETS; set++) {
         c->file_of[set] = malloc(params * sizeof **c->file_of);
-        c->elems_at[set] = calloc(params, sizeof **c->elems_at);
-        if (c->files == NULL || c->file_of[set] == NULL || c->elems_at[set] == NULL) {
+        c->bytes_at[set] = calloc(params, sizeof **c->bytes_at);
+        if (c->files == NULL || c->file_of[set] == NULL || c->bytes_at[set] == NULL) {
             return false;
         }
         memset(c->file_of[set], -1, params * sizeof **c->file_of);
@@ -188,21 +200,13 @@ bool rt_layout_fill(RtCheckpoint *c, const RtTrainer *t)
 
 /* ---- the arena --------------------------------------------------------------------- */
 
-/* In the arena; a split master is a float in files. */
-static RtDtype kept_dtype(const RtTrainer *t, RtSet set)
-{
-    return set == RT_SET_WEIGHTS  ? t->param_dtype
-           : set == RT_SET_MASTER ? t->master_dtype
-                                  : t->moments_dtype;
-}
-
-/* Element `at` of this rank's shard in its buffer. */
 /* Where this rank's part of the set begins in its space. */
 static int64_t part_offset(const Rt *rt, const RtSegment *s, RtSet set)
 {
     return set == RT_SET_WEIGHTS ? rt_param_part(rt, s) : rt_layout_offset(s, set);
 }
 
+/* Element `at` of this rank's shard in its buffer. */
 static int64_t buffer_place(const Rt *rt, RtSet set, const RtSegment *s, int64_t at)
 {
     return set == RT_SET_MOMENT2
@@ -214,7 +218,7 @@ void rt_layout_take(const Rt *rt, RtSet set, const RtSegment *s, int64_t at, int
                     void *out, void *spare)
 {
     const RtTrainer *t = rt->trainer;
-    const RtDtype d = kept_dtype(t, set);
+    const RtDtype d = kept_dtype(t, s, set);
     const int64_t item = (int64_t)rt_dtype_bytes(d), offset = part_offset(rt, s, set);
     if (set == RT_SET_WEIGHTS) {
         rt_arena_read(rt, RT_SPACE_SYMMETRIC, offset + at * item, out, n * item);
@@ -239,7 +243,7 @@ void rt_layout_put(Rt *rt, RtSet set, const RtSegment *s, int64_t at, int64_t n,
                    const void *from, void *spare)
 {
     const RtTrainer *t = rt->trainer;
-    const RtDtype d = kept_dtype(t, set);
+    const RtDtype d = kept_dtype(t, s, set);
     const int64_t item = (int64_t)rt_dtype_bytes(d);
     if (d == RT_SPLIT) {
         uint16_t *rest = spare;

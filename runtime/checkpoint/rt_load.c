@@ -45,11 +45,12 @@ static bool check_set(Reading *r)
     int needed = 0;
     for (int i = 0; i < t->n_params; i++) {
         const RtParam *p = &t->params[i];
+        const RtDtype dtype = rt_layout_dtype(t, &t->segments[p->segment], r->set);
         for (int k = 0; c->file_of[r->set][i] >= 0 && (k == 0 || k < p->n_parts); k++) {
             const char *name = p->n_parts > 0 ? p->parts[k].name : p->name;
             const int64_t rows = p->n_parts > 0 ? p->parts[k].rows : p->dim[0];
             const RtTensor *x = rt_tensors_find(&r->tensors, name);
-            bool same = x != NULL && !x->other && x->dtype == c->dtype[r->set] &&
+            bool same = x != NULL && !x->other && x->dtype == dtype &&
                         x->n_dims == p->n_dims && x->dim[0] == rows;
             for (int d = 1; same && d < p->n_dims; d++) {
                 same = x->dim[d] == p->dim[d];
@@ -119,8 +120,7 @@ static void read_slice(Reading *r, const RtTensor *x, int64_t from, int64_t to,
         }
         if (r->set == RT_SET_MASTER) {
             rt_layout_take(rt, RT_SET_WEIGHTS, r->segment, place, some, c->chunk, NULL);
-            if (!is_rounded(rt->trainer->param_dtype, x->dtype, c->chunk, c->stage,
-                            some)) {
+            if (!is_rounded(r->segment->dtype, x->dtype, c->chunk, c->stage, some)) {
                 r->alien = x;
             }
         }

@@ -209,8 +209,10 @@ static void write_run(void *ctx, const RtRun *run)
         return; /* a matrix: it has no such moment */
     }
     const RtFile *f = &c->files[index];
-    const int64_t item = (int64_t)rt_dtype_bytes(c->dtype[s->set]);
-    const int64_t first = c->elems_at[s->set][run->param_id] + run->element;
+    const int64_t item =
+        (int64_t)rt_dtype_bytes(rt_layout_dtype(s->rt->trainer, s->segment, s->set));
+    const int64_t first =
+        f->head_bytes + c->bytes_at[s->set][run->param_id] + run->element * item;
     const char *from = s->from != NULL ? s->from + s->taken : NULL;
     char path[RT_PATH_BYTES + RT_NAME_BYTES];
     s->taken += run->elems * item;
@@ -230,10 +232,10 @@ static void write_run(void *ctx, const RtRun *run)
                            c->stage, c->convert);
         }
         rt_file_write(s->fd[index], path, from != NULL ? from + i * item : c->stage,
-                      n * item, f->head_bytes + (first + i) * item, c->error);
+                      n * item, first + i * item, c->error);
     }
     if (c->error[0] == '\0') {
-        rt_file_write_back(s->fd[index], f->head_bytes + first * item, run->elems * item);
+        rt_file_write_back(s->fd[index], first, run->elems * item);
     }
 }
 

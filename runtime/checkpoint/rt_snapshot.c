@@ -124,7 +124,8 @@ static void take_run(void *ctx, const RtRun *run)
 {
     Taking *s = ctx;
     const RtCheckpoint *c = s->rt->state->checkpoint;
-    const int64_t item = (int64_t)rt_dtype_bytes(c->dtype[s->set]);
+    const int64_t item =
+        (int64_t)rt_dtype_bytes(rt_layout_dtype(s->rt->trainer, s->segment, s->set));
     if (c->file_of[s->set][run->param_id] < 0) {
         return; /* a matrix: it has no such moment */
     }

@@ -74,7 +74,8 @@ char *rt_state_index(const RtCheckpoint *c, const RtTrainer *t)
         return NULL;
     }
     for (int i = 0; i < t->n_params; i++) {
-        total += t->params[i].elems * (int64_t)rt_dtype_bytes(t->param_dtype);
+        const RtParam *p = &t->params[i];
+        total += p->elems * (int64_t)rt_dtype_bytes(t->segments[p->segment].dtype);
     }
     fprintf(f, "{\n  \"metadata\": {\"total_size\": %lld},\n  \"weight_map\": {\n",
             (long long)total);

@@ -307,7 +307,7 @@ static void gather_start(Rt *rt, RtOpKind kind, int segment, RtGroup group, int6
     rt_comm_start(rt, RT_GATHER,
                   (RtOp){.kind = kind,
                          .group = group,
-                         .dtype = t->param_dtype,
+                         .dtype = t->segments[segment].dtype,
                          .elems = t->segments[segment].elems / rt_group_ranks(group),
                          .from = from,
                          .to = to,
@@ -331,7 +331,7 @@ void rt_keep(Rt *rt, int segment, int64_t gathered, int64_t kept)
 {
     const RtSegment *s = &rt->trainer->segments[segment];
     const int64_t bytes = s->elems / rt_group_ranks(s->between) *
-                          (int64_t)rt_dtype_bytes(rt->trainer->param_dtype);
+                          (int64_t)rt_dtype_bytes(s->dtype);
     const int part = rt_group_index(s->between, rt->rank);
     memcpy(rt_symmetric(rt, kept), rt_local(rt, gathered + part * bytes), (size_t)bytes);
 }

@@ -135,9 +135,9 @@ void rt_start_end(Rt *rt, int stream, int subject)
 /* from, to: in the symmetric space; where to holds from already, it stays. */
 static void gather(Rt *rt, RtGroup group, int segment, int64_t from, int64_t to)
 {
-    const RtTrainer *t = rt->trainer;
-    const int64_t bytes = t->segments[segment].elems / rt_group_ranks(group) *
-                          (int64_t)rt_dtype_bytes(t->param_dtype);
+    const RtSegment *s = &rt->trainer->segments[segment];
+    const int64_t bytes =
+        s->elems / rt_group_ranks(group) * (int64_t)rt_dtype_bytes(s->dtype);
     rt_start_begin(rt, RT_GATHER);
     rt_gather(rt, group, rt_symmetric(rt, from), rt_symmetric(rt, to), bytes);
     rt_start_end(rt, RT_GATHER, segment);
@@ -188,7 +188,7 @@ void rt_keep(Rt *rt, int segment, int64_t gathered, int64_t kept)
 {
     const RtSegment *s = &rt->trainer->segments[segment];
     const int64_t bytes = s->elems / rt_group_ranks(s->between) *
-                          (int64_t)rt_dtype_bytes(rt->trainer->param_dtype);
+                          (int64_t)rt_dtype_bytes(s->dtype);
     const int part = rt_group_index(s->between, rt->rank);
     RT_CUDA_CALL(rt,
                  cudaMemcpyAsync(rt_symmetric(rt, kept),

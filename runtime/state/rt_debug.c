@@ -32,8 +32,9 @@ static double load(RtDtype d, const char *p, int64_t i)
 }
 
 /* Elements from .. from + n of the run. */
-static void debug_slice(const DebugShard *s, const RtRun *run, int64_t from, int64_t n)
+static void debug_slice(void *ctx, const RtRun *run, int64_t from, int64_t n)
 {
+    const DebugShard *s = ctx;
     const RtDtype dtype = s->rt->trainer->reduce_dtype;
     const int64_t item = (int64_t)rt_dtype_bytes(dtype);
     const uint32_t stream = rt_name_stream(run->param->name);
@@ -53,10 +54,7 @@ static void debug_slice(const DebugShard *s, const RtRun *run, int64_t from, int
 
 static void debug_run(void *ctx, const RtRun *run)
 {
-    for (int64_t from = 0; from < run->elems; from += RT_WINDOW_ELEMS) {
-        const int64_t left = run->elems - from;
-        debug_slice(ctx, run, from, left < RT_WINDOW_ELEMS ? left : RT_WINDOW_ELEMS);
-    }
+    rt_run_windows(ctx, run, debug_slice);
 }
 
 static void write_json(Rt *rt, const char *path, const Sums *sums)

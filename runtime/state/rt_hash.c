@@ -2,10 +2,12 @@
 /* rt_hash.c: a hash that does not depend on ranks or layout. In: master weights. Out: the
  * weights hash.
  *
- * It is the sum modulo 2^64 of the hashes (rt_hash.h) of all chunks of 1024 elements of
- * all parameters, each seeded by (parameter's place in the model, chunk): order-free.
- * Masters that are split are hashed as the floats they are; frozen parameters have no
- * master and are hashed in param dtype. */
+ * It is the sum modulo 2^64 over all elements of all parameters of
+ *   mix(bits * K1 + (element + 1) * K2 + mix(parameter's place in the model)),
+ * mix as in rt_hash.h, K1 and K2 odd: a sum has no order, and an element no neighbours,
+ * so any cut of any parameter along any dim has it. bits: the element's own, in its
+ * dtype; masters that are split are hashed as the floats they are; a segment without
+ * masters is hashed in the dtype of its weights. */
 #include "rt_private.h"
 
 #include <string.h>
@@ -17,29 +19,42 @@ typedef struct HashShard {
     uint64_t sum;
 } HashShard;
 
-/* The chunks of elements from .. from + n of the run; from is a multiple of the chunk. */
-static void hash_slice(HashShard *s, const RtRun *run, int64_t from, int64_t n)
+static inline uint64_t element_hash(uint64_t bits, uint64_t element, uint64_t seed)
 {
+    return rt_mix(bits * UINT64_C(0xD6E8FEB86659FD93) +
+                  (element + 1) * UINT64_C(0xA0761D6478BD642F) + seed);
+}
+
+/* The bits of element i; weights: their first 16, where masters are split. */
+static inline uint64_t element_bits(const char *at, const rt_bf16 *weights, int64_t item,
+                                    int64_t i)
+{
+    uint64_t bits = 0;
+    if (weights != NULL) {
+        const float whole = rt_f32_from_split(weights[i], ((const uint16_t *)at)[i]);
+        memcpy(&bits, &whole, sizeof whole);
+    } else if (item == 4) {
+        bits = ((const uint32_t *)at)[i];
+    } else {
+        bits = item == 2 ? ((const uint16_t *)at)[i] : ((const uint64_t *)at)[i];
+    }
+    return bits;
+}
+
+static void hash_slice(void *ctx, const RtRun *run, int64_t from, int64_t n)
+{
+    HashShard *s = ctx;
     const int64_t first = run->shard_offset_elems + from, item = s->item;
     const char *at = rt_window(s->rt, 0, s->master + first * item, n * item, RT_READ);
     const rt_bf16 *weights =
         s->weights ? rt_window(s->rt, 1, s->weights + first * 2, n * 2, RT_READ) : NULL;
+    const uint64_t seed = rt_mix((uint64_t)run->param_id);
+    const uint64_t element = (uint64_t)(run->element + from);
     uint64_t sum = 0;
 #pragma omp parallel for schedule(static) reduction(+ : sum)
-    for (int64_t i = 0; i < n; i += RT_GRAIN_ELEMS) {
-        const int64_t left = n - i;
-        const int64_t elems = left < RT_GRAIN_ELEMS ? left : RT_GRAIN_ELEMS;
-        const uint64_t chunk = (uint64_t)((run->element + from + i) / RT_GRAIN_ELEMS);
-        const uint64_t seed = rt_mix((uint64_t)run->param_id) + chunk;
-        if (weights == NULL) {
-            sum += rt_hash64(at + i * item, (size_t)(elems * item), seed);
-            continue;
-        }
-        float whole[RT_GRAIN_ELEMS];
-        for (int64_t j = 0; j < elems; j++) {
-            whole[j] = rt_f32_from_split(weights[i + j], ((const uint16_t *)at)[i + j]);
-        }
-        sum += rt_hash64(whole, (size_t)elems * sizeof *whole, seed);
+    for (int64_t i = 0; i < n; i++) {
+        sum +=
+            element_hash(element_bits(at, weights, item, i), element + (uint64_t)i, seed);
     }
     rt_window_close(s->rt, 0);
     if (weights != NULL) {
@@ -50,10 +65,7 @@ static void hash_slice(HashShard *s, const RtRun *run, int64_t from, int64_t n)
 
 static void hash_run(void *ctx, const RtRun *run)
 {
-    for (int64_t from = 0; from < run->elems; from += RT_WINDOW_ELEMS) {
-        const int64_t left = run->elems - from;
-        hash_slice(ctx, run, from, left < RT_WINDOW_ELEMS ? left : RT_WINDOW_ELEMS);
-    }
+    rt_run_windows(ctx, run, hash_slice);
 }
 
 /* Collective. */
@@ -67,8 +79,7 @@ uint64_t rt_weights_hash(Rt *rt)
         char *param = rt_symmetric(rt, rt_param_part(rt, g));
         const bool master = g->master >= 0, split = master && t->master_dtype == RT_SPLIT;
         HashShard s = {rt, master ? rt_local(rt, g->master) : param, split ? param : NULL,
-                       (int64_t)rt_dtype_bytes(master ? t->master_dtype : t->param_dtype),
-                       0};
+                       (int64_t)rt_dtype_bytes(master ? t->master_dtype : g->dtype), 0};
         rt_share_runs(rt, i, hash_run, &s);
         mine += s.sum;
     }

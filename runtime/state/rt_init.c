@@ -9,6 +9,7 @@
 
 typedef struct InitShard {
     Rt *rt;
+    const RtSegment *segment;
     char *param, *master;
 } InitShard;
 
@@ -29,9 +30,11 @@ void rt_store(RtDtype d, char *base, int64_t i, double x, bool rest)
 }
 
 /* Elements from .. from + n of the run. */
-static void init_slice(const InitShard *s, const RtRun *run, int64_t from, int64_t n)
+static void init_slice(void *ctx, const RtRun *run, int64_t from, int64_t n)
 {
+    const InitShard *s = ctx;
     const RtTrainer *t = s->rt->trainer;
+    const RtDtype dtype = s->segment->dtype;
     const RtParam *p = run->param;
     const uint64_t seed = (uint64_t)s->rt->state->flags.seed;
     const uint32_t stream = rt_name_stream(p->name);
@@ -39,7 +42,7 @@ static void init_slice(const InitShard *s, const RtRun *run, int64_t from, int64
     const bool f32 = t->master_dtype == RT_F32 || t->master_dtype == RT_SPLIT;
     const bool two = s->master != s->param;
     const int64_t at = run->shard_offset_elems + from;
-    const int64_t item = (int64_t)rt_dtype_bytes(t->param_dtype);
+    const int64_t item = (int64_t)rt_dtype_bytes(dtype);
     const int64_t master_item = (int64_t)rt_dtype_bytes(t->master_dtype);
     char *param = rt_window(s->rt, 0, s->param + at * item, n * item, RT_WRITE);
     char *master =
@@ -58,7 +61,7 @@ static void init_slice(const InitShard *s, const RtRun *run, int64_t from, int64
         if (two) {
             rt_store(t->master_dtype, master, i, x, false);
         }
-        rt_store(t->param_dtype, param, i, x, f32);
+        rt_store(dtype, param, i, x, f32);
     }
     rt_window_close(s->rt, 0);
     if (two) {
@@ -68,10 +71,7 @@ static void init_slice(const InitShard *s, const RtRun *run, int64_t from, int64
 
 static void init_run(void *ctx, const RtRun *run)
 {
-    for (int64_t from = 0; from < run->elems; from += RT_WINDOW_ELEMS) {
-        const int64_t left = run->elems - from;
-        init_slice(ctx, run, from, left < RT_WINDOW_ELEMS ? left : RT_WINDOW_ELEMS);
-    }
+    rt_run_windows(ctx, run, init_slice);
 }
 
 void rt_init_weights(Rt *rt)
@@ -80,7 +80,7 @@ void rt_init_weights(Rt *rt)
     for (int i = 0; i < t->n_segments; i++) {
         const RtSegment *g = &t->segments[i];
         char *param = rt_symmetric(rt, rt_param_part(rt, g));
-        InitShard s = {rt, param, g->master < 0 ? param : rt_local(rt, g->master)};
+        InitShard s = {rt, g, param, g->master < 0 ? param : rt_local(rt, g->master)};
         rt_enter(rt, RT_AT_INIT);
         rt_shard_runs(rt, i, init_run, &s);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_update.c: what the optimizer needs around its kernel: the scale, the bias
- * corrections, and the runs of parameters in this rank's shard. In: the step's norm and
- * clip factor, shards of summed gradients. Out: calls of the emitted kernel.
+ * corrections, and calls for the runs of this rank's shard (rt_map.c). In: the step's
+ * norm and clip factor, shards of summed gradients. Out: calls of the emitted kernel.
  *
  * The gradient is summed over all targets of the step, so its scale is clip factor /
  * targets, over the loss scale where there is one. Powers of beta are carried along by
@@ -11,11 +11,6 @@
 #include "rt_philox.h"
 #include "rt_private.h"
 
-size_t rt_dtype_bytes(RtDtype d)
-{
-    return d == RT_F64 ? 8 : d == RT_F32 ? 4 : 2;
-}
-
 int64_t rt_sum_bytes(const RtTrainer *t)
 {
     return t->param_dtype == RT_F64 ? 8 : 4;
@@ -24,80 +19,6 @@ int64_t rt_sum_bytes(const RtTrainer *t)
 int64_t rt_step_tokens(const RtTrainer *t)
 {
     return t->micro_batches * t->micro_batch * t->seq_tokens;
-}
-
-static int64_t shard_first(const Rt *rt, const RtSegment *s)
-{
-    return rt_group_index(s->within, rt->rank) * s->shard_elems;
-}
-
-int64_t rt_param_part(const Rt *rt, const RtSegment *s)
-{
-    const int64_t item = (int64_t)rt_dtype_bytes(rt->trainer->param_dtype);
-    return s->param_shard + (s->params_whole ? shard_first(rt, s) * item : 0);
-}
-
-/* Runs between elements lo and hi of the segment, where this rank's buffers begin at
- * base. */
-static void runs_between(const RtTrainer *t, const RtSegment *s, int64_t base, int64_t lo,
-                         int64_t hi, RtRunFn fn, void *ctx)
-{
-    for (int i = 0; i < s->n_params; i++) {
-        const int id = t->segment_params[s->first_param + i];
-        const RtParam *p = &t->params[id];
-        const int64_t from = p->offset_elems > lo ? p->offset_elems : lo;
-        const int64_t end = p->offset_elems + p->elems;
-        const int64_t to = end < hi ? end : hi;
-        if (from < to) {
-            const RtRun run = {p, id, from - base, from - p->offset_elems, to - from};
-            fn(ctx, &run);
-        }
-    }
-}
-
-void rt_shard_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx)
-{
-    const RtSegment *s = &rt->trainer->segments[segment];
-    const int64_t lo = shard_first(rt, s);
-    runs_between(rt->trainer, s, lo, lo, lo + s->shard_elems, fn, ctx);
-}
-
-void rt_share_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx)
-{
-    const RtSegment *s = &rt->trainer->segments[segment];
-    const RtGroup others = (RtGroup)(rt->world_size - 1) & ~s->within; /* hold the same */
-    const int64_t copies = rt_group_ranks(others),
-                  copy = rt_group_index(others, rt->rank);
-    const int64_t grains = (s->shard_elems + RT_GRAIN_ELEMS - 1) / RT_GRAIN_ELEMS;
-    const int64_t share = (grains + copies - 1) / copies * RT_GRAIN_ELEMS;
-    const int64_t base = shard_first(rt, s);
-    const int64_t end = base + s->shard_elems, lo = base + copy * share;
-    runs_between(rt->trainer, s, base, lo, lo + share < end ? lo + share : end, fn, ctx);
-}
-
-/* As matrix_others of gen/ deals them: each parameter's on a multiple of so many. */
-enum { OTHERS_ALIGN_ELEMS = 8 };
-
-int64_t rt_second_moment(const Rt *rt, int segment, int64_t at)
-{
-    const RtTrainer *t = rt->trainer;
-    const RtSegment *s = &t->segments[segment];
-    const int64_t lo = shard_first(rt, s);
-    int64_t n = 0;
-    if (t->n_batches == 0) {
-        return at;
-    }
-    for (int i = 0; i < s->n_params; i++) {
-        const RtParam *p = &t->params[t->segment_params[s->first_param + i]];
-        const int64_t from = p->offset_elems > lo ? p->offset_elems : lo;
-        const int64_t end = p->offset_elems + p->elems;
-        const int64_t to = end < lo + at ? end : lo + at;
-        n += p->n_matrices == 0 && from < to ? to - from : 0;
-        if (end <= lo + at) { /* the next parameter's are aligned */
-            n = (n + OTHERS_ALIGN_ELEMS - 1) / OTHERS_ALIGN_ELEMS * OTHERS_ALIGN_ELEMS;
-        }
-    }
-    return n;
 }
 
 char *rt_grad_shard(const Rt *rt, int segment)
@@ -280,7 +201,7 @@ static void for_runs(Rt *rt, int segment, RtUpdateKernel kernel, bool matrices)
         .moment2 = g->moment2 < 0 ? NULL : rt_local(rt, g->moment2),
         .grad = rt_grad_shard(rt, segment),
         .direction = matrices ? rt_symmetric(rt, g->direction) : NULL,
-        .param_item = (int64_t)rt_dtype_bytes(t->param_dtype),
+        .param_item = (int64_t)rt_dtype_bytes(g->dtype),
         .master_item = (int64_t)rt_dtype_bytes(t->master_dtype),
         .moment_item = (int64_t)rt_dtype_bytes(t->moments_dtype),
         .grad_item = (int64_t)rt_dtype_bytes(t->reduce_dtype),

@@ -42,8 +42,8 @@ ${section("segments")}
 //@ local held, held_by = {}, {}
 //@ local function name_of_held(s)
 //@ local x = string.sub(s.macro, #"SEG_" + 1)
-//@ local fields = { ".shards = " .. s.shards }
-//@ for _, k in ipairs { "within", "across", "between" } do
+//@ local fields = { ".dtype = " .. s.dtype, ".shards = " .. s.shards }
+//@ for _, k in ipairs { "axes", "within", "across", "between" } do
 //@ if s[k] ~= "0x0" then fields[#fields + 1] = "." .. k .. " = " .. s[k] end
 //@ end
 //@ if s.params_whole then fields[#fields + 1] = ".params_whole = true" end

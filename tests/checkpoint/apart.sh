@@ -159,40 +159,78 @@ whole_pages() {
 
 # ---- any number of ranks --------------------------------------------------------------------------------------
 
-# passes_on NAME RANKS...: so many ranks, one after the other, load the newest checkpoint of
-# $WORK/NAME.ck, which NAME's trainer wrote, and save it as the next step.
-passes_on() {
-    local name=$1 ck=$WORK/passed.ck dir=$WORK/$1.any n step=2
-    shift
-    rm -rf "$dir" "$ck"
-    cp -r "$WORK/$name" "$dir" && cp -r "$WORK/$name.ck" "$ck"
-    (cd "$ck/step-00000002" && md5sum ./*.safetensors optimizer/*) >"$WORK/passed.want"
+# any_trainer NAME: $WORK/NAME.any, NAME's trainer with the ranks, axes and dtypes of relayout.c.
+any_trainer() {
+    local name=$1 dir=$WORK/$1.any
+    rm -rf "$dir"
+    cp -r "$WORK/$name" "$dir"
     rm -rf "$dir/build" "$dir/trainer"
     cc -O1 -Wall -Wextra -Werror -I"$ROOT/runtime" -c "$ROOT/tests/checkpoint/relayout.c" \
         -o "$WORK/relayout.o"
     build_trainer "$dir" -j2 GEMM=builtin CFLAGS="$flags" \
         LDFLAGS="-Wl,--wrap=rt_main $WORK/relayout.o" || {
         bad "$name on any number of ranks is built" "$dir.log"
-        return
+        return 1
     }
+}
+
+# pass_on NAME STEP RANKS[/AXES]...: so many ranks, one after the other, load the newest checkpoint
+# of $WORK/passed.ck, which is STEP's, and save it as the next step.
+pass_on() {
+    local name=$1 step=$2 ck=$WORK/passed.ck dir=$WORK/$1.any n
+    shift 2
+    (cd "$ck/step-$(printf %08d "$step")" && md5sum ./*.safetensors optimizer/*) >"$WORK/passed.want"
     for n in "$@"; do
         step=$((step + 1))
-        export RANKS=$n
+        export RANKS=${n%/*} AXES=1
+        [ "$n" = "$RANKS" ] || AXES=${n#*/}
         timeout 60 "$dir/trainer" --data "$data" --threads 1 --quiet --checkpoint "$ck" --resume \
             --steps $step >"$dir.out" 2>"$dir.err" || {
             bad "$name: $n ranks load and save" "$dir.err"
             break
         }
-        (cd "$ck/step-0000000$step" && md5sum -c "$WORK/passed.want") >"$WORK/passed.log" 2>&1
+        (cd "$ck/step-$(printf %08d $step)" && md5sum -c "$WORK/passed.want") >"$WORK/passed.log" 2>&1
         check "$name: what $n ranks load and save again is the same" test $? = 0
     done
-    unset RANKS
+    unset RANKS AXES
+}
+
+# passes_on NAME RANKS[/AXES]...: of what NAME's trainer wrote.
+passes_on() {
+    local name=$1
+    shift
+    rm -rf "$WORK/passed.ck"
+    cp -r "$WORK/$name.ck" "$WORK/passed.ck"
+    any_trainer "$name" && pass_on "$name" 2 "$@"
 }
 
 any_ranks() {
-    passes_on llama0 4 16 8 1
-    passes_on split0 8 4
-    passes_on half0 4 8
+    passes_on llama0 4 16 8 1 4/2 16/4 2/2 1
+    passes_on split0 8 4 8/4
+    passes_on half0 4 8 8/2
+}
+
+# Vectors of f32 beside matrices of bf16, from the first step on: weights of both go into one file,
+# and what is f32 has no master.
+mixed_dtypes() {
+    local ck=$WORK/passed.ck dir=$WORK/split0.any head
+    any_trainer split0 || return
+    rm -rf "$ck"
+    export WIDE=1 RANKS=4
+    timeout 60 "$dir/trainer" --data "$data" --threads 1 --quiet --checkpoint "$ck" \
+        --init "$WORK/split0.ck/step-00000002" --steps 1 >"$dir.out" 2>"$dir.err" ||
+        bad 'two dtypes: begins with the weights of one' "$dir.err"
+    head=$(head -c 20000 "$ck/step-00000001/"model*.safetensors | tr -d '\0' | grep -ao '"dtype":"[A-Z0-9]*"' |
+        sort | uniq -c | awk '{ printf "%s ", $2 }')
+    check "two dtypes: both are in the files of weights: $head" \
+        test "$head" = '"dtype":"BF16" "dtype":"F32" '
+    grep -aq 'norm.weight' "$ck/step-00000001/optimizer/"moment1*.safetensors &&
+        ! grep -aq 'norm.weight' "$ck/step-00000001/optimizer/"master*.safetensors
+    check 'two dtypes: f32 has moments and no master' test $? = 0
+    pass_on split0 1 8 1 4/2 8/4 2
+    unset WIDE RANKS
+    timeout 60 "$WORK/split0/trainer" verify "$ck" >"$dir.out" 2>&1
+    check 'two dtypes: verify finds every step sound' test $? = 0
 }
 
 part same_bytes:families same_bytes
@@ -200,5 +238,6 @@ part beside:families beside
 part gate_beside:families gate_beside
 part memory_beside:families memory_beside
 part any_ranks:families any_ranks
+part mixed_dtypes:families mixed_dtypes
 part faults_beside:families faults_beside
 part whole_pages:families whole_pages

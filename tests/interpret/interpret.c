@@ -340,12 +340,12 @@ static void init_params(Machine *m, int rank)
             }
             char *param = interp_param_part(m, rank, s, shard), spare[8];
             if (flat >= 0 && flat < s->shard_elems) {
-                interp_store_master(mod, param,
+                interp_store_master(mod, s, param,
                                     master >= 0 ? interp_at(m, rank, master) : param,
                                     flat, v);
             } else if (whole) { /* another rank has its master */
-                param += flat * dtype_bytes(mod->param_dtype);
-                interp_store_master(mod, param, master >= 0 ? spare : param, 0, v);
+                param += flat * dtype_bytes(s->dtype);
+                interp_store_master(mod, s, param, master >= 0 ? spare : param, 0, v);
             }
         }
     }
@@ -405,7 +405,7 @@ static size_t gather_state(Machine *m, int rank)
     size_t n = 0;
     for (int i = 0; i < m->g->params.count; i++) {
         const Param *p = &m->g->params.items[i];
-        put_state(m, &n, rank, BUF_PARAM_SHARD, p, mod->param_dtype);
+        put_state(m, &n, rank, BUF_PARAM_SHARD, p, p->decl->dtype);
         put_state(m, &n, rank, BUF_MASTER, p, mod->master_dtype);
         put_state(m, &n, rank, BUF_MOMENT1, p, mod->moments_dtype);
         put_state(m, &n, rank, BUF_MOMENT2, p, mod->moments_dtype);

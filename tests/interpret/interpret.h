@@ -54,8 +54,8 @@ const char *interpret_setup(Gen *g, char **out);
 
 double interp_load(Dtype d, const void *p, int64_t i);
 /* Of master k and the weight that is it, rounded; they may be one. */
-double interp_load_master(const Model *m, const char *param, const char *main, int64_t k);
-void interp_store_master(const Model *m, char *param, char *main, int64_t k, double v);
+double interp_load_master(const Model *m, const Segment *s, const char *param, const char *main, int64_t k);
+void interp_store_master(const Model *m, const Segment *s, char *param, char *main, int64_t k, double v);
 void interp_store(Dtype d, void *p, int64_t i, double v); /* rounds to nearest, even */
 
 #endif

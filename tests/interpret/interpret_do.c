@@ -310,7 +310,7 @@ static void run_norm(Machine *m, int rank, const Instr *i)
         (__int128 *)(interp_at(m, rank, interp_find_buffer(m, BUF_CONTROL, -1)) +
                      round_up(m->g->model.micro_batches * 8, 256));
     int64_t from = mesh_part(s, rank) * s->shard_elems;
-    bool first = group_index(~s->cut[HELD_OPTIMIZER] & m->g->model.mesh.all, rank) == 0;
+    bool first = group_index(layout_same(m->g, s), rank) == 0;
     for (int k = 0; k < s->n_params && first; k++) { /* the first copy counts */
         const Param *p = &m->g->params.items[s->params[k]];
         for (int64_t q = 0; q < p->elems; q++) {
@@ -331,15 +331,19 @@ static void run_norm(Machine *m, int rank, const Instr *i)
 char *interp_param_part(const Machine *m, int rank, const Segment *s, int buffer)
 {
     return interp_at(m, rank, buffer) +
-           mesh_param_first(s, rank) * dtype_bytes(m->g->model.param_dtype);
+           mesh_param_first(s, rank) * dtype_bytes(s->dtype);
 }
 
 /* A split master is the weight's bits and the 16 below them. */
-double interp_load_master(const Model *m, const char *param, const char *main, int64_t k)
+double interp_load_master(const Model *m, const Segment *s, const char *param,
+                          const char *main, int64_t k)
 {
     uint16_t rest;
     uint32_t bits;
     float f;
+    if (!segment_has_master(m, s)) {
+        return interp_load(s->dtype, param, k);
+    }
     if (m->master_dtype != DT_SPLIT) {
         return interp_load(m->master_dtype, main, k);
     }
@@ -349,13 +353,18 @@ double interp_load_master(const Model *m, const char *param, const char *main, i
     return f;
 }
 
-void interp_store_master(const Model *m, char *param, char *main, int64_t k, double v)
+void interp_store_master(const Model *m, const Segment *s, char *param, char *main,
+                         int64_t k, double v)
 {
     float f = (float)v;
     uint32_t bits;
+    if (!segment_has_master(m, s)) {
+        interp_store(s->dtype, param, k, v);
+        return;
+    }
     if (m->master_dtype != DT_SPLIT) {
         interp_store(m->master_dtype, main, k, v);
-        interp_store(m->param_dtype, param, k, interp_load(m->master_dtype, main, k));
+        interp_store(s->dtype, param, k, interp_load(m->master_dtype, main, k));
         return;
     }
     memcpy(&bits, &f, sizeof bits);
@@ -399,7 +408,7 @@ static void run_update(Machine *m, int rank, const Instr *i)
         if (second < 0) {
             continue;
         }
-        double v = interp_load_master(mod, param, main, k), a = 0, b = 0;
+        double v = interp_load_master(mod, s, param, main, k), a = 0, b = 0;
         if (m1 >= 0) {
             a = 0.9 * interp_load(mod->moments_dtype, interp_at(m, rank, m1), k) +
                 0.1 * g;
@@ -411,7 +420,7 @@ static void run_update(Machine *m, int rank, const Instr *i)
             interp_store(mod->moments_dtype, interp_at(m, rank, m2), second, b);
         }
         v -= 0.01 * (m1 >= 0 ? a / (sqrt(b) + 1e-3) : g) + 1e-4 * v;
-        interp_store_master(mod, param, main, k, v);
+        interp_store_master(mod, s, param, main, k, v);
     }
 }
 

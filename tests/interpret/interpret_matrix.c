@@ -71,12 +71,13 @@ void interp_momentum(Machine *m, int rank, const Instr *i)
 static void step(Machine *m, int rank, const Instr *i, int64_t at)
 {
     const Model *mod = &m->g->model;
+    const Segment *s = &m->g->segments.items[i->segment];
     int master = interp_find_buffer(m, BUF_MASTER, i->segment);
-    char *param = interp_param_part(m, rank, &m->g->segments.items[i->segment], i->to);
+    char *param = interp_param_part(m, rank, s, i->to);
     char *main = master >= 0 ? interp_at(m, rank, master) : param;
-    double v = interp_load_master(mod, param, main, at);
+    double v = interp_load_master(mod, s, param, main, at);
     double d = interp_load(ops_acc_dtype(m->g), interp_at(m, rank, i->from), at);
-    interp_store_master(mod, param, main, at, v - 0.01 * d);
+    interp_store_master(mod, s, param, main, at, v - 0.01 * d);
 }
 
 void interp_step(Machine *m, int rank, const Instr *i)

@@ -161,7 +161,7 @@ return (float)(rt_scale(rt) * rt->world_size / (double)rt_step_tokens(rt->traine
 
     { "moment_of_others", "second moments lie at their shard's places, over what has none",
       row = row(1, 4, 1), sets = "optimizer=muon{lr=2e-3}",
-      { "runtime/state/rt_update.c", "n += p->n_matrices == 0 && from < to ? to - from : 0;",
+      { "runtime/state/rt_map.c", "n += p->n_matrices == 0 && from < to ? to - from : 0;",
         "n = from < to ? 0 : n;" } },
 
     { "tail", "the last block of a run is computed by another formula", row = row(1, 4, 1),

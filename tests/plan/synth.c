@@ -111,6 +111,7 @@ static void add_param(Gen *g, Class *c, const char *name, int n_dims, int64_t a,
     p->dim[1] = b;
     p->elems = n_dims == 1 ? a : a * b;
     p->init = "normal";
+    p->dtype = g->model.param_dtype;
     p->tied_global = tied;
 }
 
@@ -276,6 +277,7 @@ SynthShape synth_shape(uint64_t seed)
     s.two_outputs = pick(&r, 0, 2) == 0;
     s.width = pick(&r, 3, 90);
     s.pieces = (int)pick(&r, 1, 4);
+    s.two_dtypes = pick(&r, 0, 1);
     return s;
 }
 
@@ -406,6 +408,17 @@ static Class *layer_class(Gen *g, const SynthShape *s, int kind, int n_out, uint
     return c;
 }
 
+static void widen_vectors(Gen *g)
+{
+    for (int c = 0; c < g->classes.count && g->model.param_dtype == DT_BF16; c++) {
+        Class *cls = g->classes.items[c];
+        for (int p = 0; p < cls->params.count; p++) {
+            ClassParam *param = &cls->params.items[p];
+            param->dtype = param->n_dims == 1 ? DT_F32 : param->dtype;
+        }
+    }
+}
+
 void synth_build(Gen *g, const SynthShape *s, const SynthMesh *mesh)
 {
     uint64_t r = s->seed;
@@ -435,6 +448,9 @@ void synth_build(Gen *g, const SynthShape *s, const SynthMesh *mesh)
     add_param(g, head, s->tied ? "tied.table" : "weight", 2, 50, s->width, s->tied);
     finish_class(g, head, 1, n_out, s->width, 128, 512, 4096,
                  ENDS | (s->head_forward ? 0 : NO_FORWARD), false);
+    if (s->two_dtypes) {
+        widen_vectors(g);
+    }
     add_block(g, embed, "embed", "embed");
     for (int i = 0; i < s->layers; i++) {
         add_block(g, kind[i % s->kinds], gen_printf(g, "layers.%d", i),
@@ -528,7 +544,8 @@ const char *synth_span(void *ctx, const SpanCall *c)
     for (int k = 0; k < node->n_in; k++) {
         int p = node->in[k]->index;
         h = absorb(h, c->weight[p],
-                   c->cls->params.items[p].elems * dtype_bytes(g->model.param_dtype));
+                   c->cls->params.items[p].elems *
+                       dtype_bytes(c->cls->params.items[p].dtype));
     }
     for (int a = 0; a < c->span->n_args; a++) {
         const SpanArg *arg = &c->span->args[a];

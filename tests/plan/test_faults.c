@@ -59,6 +59,49 @@ static bool plant_frozen(Gen *g, uint64_t *r)
     return true;
 }
 
+static bool plant_other_dtype(Gen *g, uint64_t *r)
+{
+    Segment *s = &g->segments.items[choose(r, g->segments.count)];
+    s->dtype = s->dtype == DT_F32 ? DT_BF16 : DT_F32;
+    return true;
+}
+
+/* Two segments of a unit, said to be alike. */
+static bool plant_one_key(Gen *g, uint64_t *r)
+{
+    (void)r;
+    for (int i = 1; i < g->segments.count; i++) {
+        Segment *a = &g->segments.items[i - 1], *b = &g->segments.items[i];
+        if (a->unit == b->unit && a->trainable == b->trainable) {
+            b->dtype = a->dtype;
+            for (int k = 0; k < b->n_params; k++) {
+                g->params.items[b->params[k]].decl->dtype = a->dtype;
+            }
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Parts along an axis whose ranks compute leaves of their own. */
+static bool plant_cut_along_data(Gen *g, uint64_t *r)
+{
+    Segment *s = &g->segments.items[choose(r, g->segments.count)];
+    s->axes = g->model.mesh.data;
+    for (int k = 0; k < s->n_params; k++) {
+        g->params.items[s->params[k]].axes = s->axes;
+    }
+    return s->axes != 0;
+}
+
+static bool plant_half_held(Gen *g, uint64_t *r)
+{
+    Param *p = &g->params.items[choose(r, g->params.count)];
+    p->held_elems /= 2;
+    g->segments.items[p->segment].used_elems -= p->elems - p->held_elems;
+    return true;
+}
+
 /* The copies' groups are those of one copy. */
 static bool plant_copies_mixed(Gen *g, uint64_t *r)
 {
@@ -147,9 +190,9 @@ static bool plant_wrong_binding(Gen *g, uint64_t *r)
     for (int k = 0; k < g->prog.n_bindings; k++) {
         struct Binding *b = &g->prog.bindings[(from + k) % g->prog.n_bindings];
         const Instr *i = &g->prog.ins.items[b->ins];
-        int64_t elems = g->blocks.items[i->block].cls->params.items[b->param].elems;
+        const ClassParam *decl = &g->blocks.items[i->block].cls->params.items[b->param];
         int64_t bytes =
-            elems * dtype_bytes(b->grad ? g->model.reduce_dtype : g->model.param_dtype);
+            decl->elems * dtype_bytes(b->grad ? g->model.reduce_dtype : decl->dtype);
         int64_t room = g->prog.bufs.items[b->buffer].bytes - b->offset_bytes - bytes;
         if (room >= 4 * GRAIN_ELEMS || b->offset_bytes >= 4 * GRAIN_ELEMS) {
             b->offset_bytes += (room >= 4 * GRAIN_ELEMS ? 4 : -4) * GRAIN_ELEMS;
@@ -412,6 +455,10 @@ static const Fault faults[] = {
     {"parameter lost", plant_param_lost, verify_shard, false, 0, false},
     {"segment said to be frozen", plant_frozen, verify_shard, false, 0, false},
     {"gradient of what is frozen", plant_frozen, verify_unroll, false, 0, false},
+    {"another dtype", plant_other_dtype, verify_shard, false, 0, false},
+    {"one key twice", plant_one_key, verify_shard, false, 0, false},
+    {"parts along data", plant_cut_along_data, verify_shard, false, 0, false},
+    {"half a parameter", plant_half_held, verify_shard, false, 0, false},
     {"copies mixed", plant_copies_mixed, verify_shard, false, 0, false},
     {"late gather", plant_late_gather, verify_unroll, false, 0, false},
     {"gather too early", plant_early_gather, verify_unroll, false, 0, false},

@@ -197,6 +197,7 @@ int main(int argc, char **argv)
     }
     test_control();
     test_mesh(seed);
+    test_layout(seed);
     test_orders(seed);
     test_waits(seed, models < 60 ? models : 60);
     test_faults(seed);

@@ -19,6 +19,7 @@ Interpretation run_model(Gen *g, uint64_t seed);
 bool same_state(const Interpretation *a, const Interpretation *b);
 
 void test_mesh(uint64_t seed);
+void test_layout(uint64_t seed);
 void test_orders(uint64_t seed);            /* hb_same, hb_group against a plain search */
 void test_waits(uint64_t seed, int models); /* every wait removed in turn */
 void test_faults(uint64_t seed);            /* planted ones */

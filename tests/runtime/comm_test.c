@@ -47,7 +47,7 @@ static int64_t kept_at[SEGMENTS], grad_at[SLOTS], control_at, symmetric_bytes,
 static _Atomic int wrong;
 static uint64_t begun[RANKS][2]; /* started before the step */
 
-/* Of rt_update.c, which is not linked here. */
+/* Of rt_map.c and rt_update.c, which is not linked here. */
 size_t rt_dtype_bytes(RtDtype d)
 {
     return d == RT_F64 ? 8 : d == RT_F32 ? 4 : 2;
@@ -89,6 +89,7 @@ static void lay_out(void)
                         .between = shards[s] > GROUP ? GROUP - 1 : 0,
                         .shard_elems = shard[s],
                         .elems = shard[s] * shards[s],
+                        .dtype = RT_F64,
                         .param_shard = symmetric_bytes};
         kept_at[s] = symmetric_bytes + shard[s] * 8;
         symmetric_bytes += (shard[s] + segments[s].elems / GROUP) * 8;

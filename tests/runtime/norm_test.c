@@ -3,6 +3,7 @@
  * vectors, initial weights' moments, the learning rate at its corners, tree sums against
  * a naive tree. Includes the files it tests to reach their statics. */
 #include "../../runtime/cpu/rt_norm.c"
+#include "../../runtime/state/rt_map.c"
 #include "../../runtime/state/rt_schedule.c"
 #include "../../runtime/state/rt_update.c"
 
