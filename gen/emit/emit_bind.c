@@ -6,6 +6,7 @@
  * and way in which a block's parameters lie relative to each other, which is nearly
  * always one for each span. Every binding of the plan is compared with the layout on the
  * way. */
+#include "emit/emit_scratch.h"
 #include "emit/emit_step.h"
 #include "base/names.h"
 #include "base/show.h"
@@ -342,6 +343,8 @@ static const char *binder_arg(Steps *s, const Binder *b, const SpanArg *arg)
         return "&dw";
     case ARG_SAVED:
         return "&kept";
+    case ARG_SCRATCH:
+        return "&temp";
     case ARG_LOSS:
         return "rt_loss_slot(rt)";
     case ARG_LOSS_SCALE:
@@ -437,6 +440,40 @@ static void push_saver(Steps *s, const Class *c, bool some)
     lua_setfield(L, -2, "fields");
 }
 
+/* How a binder finds what its kernels hand to each other; NULL: nothing. */
+static const char *scratch_call(Steps *s, const Binder *b)
+{
+    return b->ins->scratch < 0 || scratch_members(s->g, b->cls, b->span->phase).count == 0
+               ? NULL
+               : gen_printf(s->g, "%s_at(rt, scratch)",
+                            scratch_struct(s->g, b->cls, b->span->phase));
+}
+
+/* Field `slabs`: the functions that those call. */
+static void push_slabs(Steps *s)
+{
+    lua_State *L = s->e->L;
+    int n = 0;
+
+    lua_newtable(L);
+    for (int k = 0; k < s->binders.count; k++) {
+        const Binder *b = &s->binders.items[k];
+        const char *call = scratch_call(s, b);
+        bool seen = !call;
+
+        for (int i = 0; i < k && !seen; i++) {
+            const char *before = scratch_call(s, &s->binders.items[i]);
+
+            seen = before && !strcmp(before, call);
+        }
+        if (seen)
+            continue;
+        scratch_push(s->e, b->cls, b->span->phase);
+        lua_rawseti(L, -2, ++n);
+    }
+    lua_setfield(L, -2, "slabs");
+}
+
 /* Field `savers`: those that the binders call. */
 static void push_savers(Steps *s)
 {
@@ -497,8 +534,12 @@ void bind_push_binders(Steps *s)
         push_binder_params(s, b, &bases);
         push_binder_calls(s, b);
         emit_str(L, "saved", saved_call(s, b));
+        emit_str(L, "scratch", scratch_call(s, b));
+        if (scratch_call(s, b))
+            emit_str(L, "scratch_struct", scratch_struct(g, b->cls, b->span->phase));
         lua_rawseti(L, -2, k + 1);
     }
     lua_setfield(L, -2, "binders");
     push_savers(s);
+    push_slabs(s);
 }

@@ -3,7 +3,7 @@
  *
  * In: a class with its parameters, gradients and saved values. Out: one table on the
  * stack. As for the rest of math.h, no choice outside the numerics hash is looked at. */
-#include "emit/emit.h"
+#include "emit/emit_scratch.h"
 #include "base/names.h"
 #include "base/show.h"
 
@@ -57,4 +57,5 @@ void emit_class(Emit *e, const Class *c)
         lua_rawseti(L, -2, i + 1);
     }
     lua_setfield(L, -2, "params");
+    scratch_push_all(e, c);
 }

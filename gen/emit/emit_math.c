@@ -8,7 +8,7 @@
  * Nothing here may look at a choice outside the numerics hash: math.c, math.h and
  * the files of the kernels are byte-identical for all of them, and a test holds us to it.
  */
-#include "emit/emit.h"
+#include "emit/emit_scratch.h"
 #include "base/names.h"
 #include "ops/ops.h"
 #include "base/show.h"
@@ -36,7 +36,7 @@ static const Saved *own_field(const Class *c, const Value *v)
 
 /* The C expression of a value inside a span. */
 static const char *value_expr(Emit *e, const KernelList *kernels, const Class *c,
-                              const Value *v)
+                              const Span *s, const Value *v)
 {
     if (c && own_field(c, v))
         return gen_printf(e->g, "saved->%s", name_saved(e->g, v->name));
@@ -59,8 +59,9 @@ static const char *value_expr(Emit *e, const KernelList *kernels, const Class *c
     case LOC_DOUT:
     case LOC_DATA:
     case LOC_SAVED:
-    case LOC_SCRATCH:
         return local_name(e, kernels, v->name);
+    case LOC_SCRATCH:
+        return scratch_value(e->g, c, s->phase, v);
     case LOC_NONE:
         break;
     }
@@ -111,7 +112,9 @@ static const char *arg_decl(Emit *e, const KernelList *kernels, const Class *c,
     case ARG_SAVED:
         return gen_printf(e->g, "const struct %s_saved *saved", c->name);
     case ARG_SCRATCH:
-        return "char *scratch";
+        return c ? gen_printf(e->g, "const struct %s *scratch",
+                              scratch_struct(e->g, c, s->phase))
+                 : "char *scratch"; /* emit_step.c refuses it */
     }
     gen_die("span %s: argument %d", s->name, (int)a->kind);
 }
@@ -179,7 +182,7 @@ static void push_locals(Emit *e, const KernelList *kernels, const Class *c, cons
         for (int k = 0; k < n->n_in + n->n_out; k++) {
             const Value *v = k < n->n_in ? n->in[k] : n->out[k - n->n_in];
             const Value *on = lies_on(s, v);
-            bool known = v->loc != LOC_SAVED && v->loc != LOC_SCRATCH && !on;
+            bool known = v->loc != LOC_SAVED && !on;
 
             known = known || (c && own_field(c, v));
 
@@ -192,14 +195,11 @@ static void push_locals(Emit *e, const KernelList *kernels, const Class *c, cons
             emit_str(L, "type",
                      gen_printf(e->g, "%s%s", is_written(s, v) ? "" : "const ",
                                 dtype_ctype(v->dtype)));
-            emit_str(L, "name", value_expr(e, kernels, c, v));
-            if (on) {
-                emit_str(L, "on", local_name(e, kernels, on->name));
-            } else if (v->loc == LOC_SAVED) { /* before or after the one that is saved */
-                emit_str(L, "on", in_place_of(e, v, &c->saved.items[v->loc_index]));
-            } else {
-                emit_int(L, "offset", v->offset_bytes);
-            }
+            emit_str(L, "name", value_expr(e, kernels, c, s, v));
+            /* saved: before or after the value that is */
+            emit_str(L, "on",
+                     on ? local_name(e, kernels, on->name)
+                        : in_place_of(e, v, &c->saved.items[v->loc_index]));
             emit_str(L, "shape", show_shape(e->g, v->dim, v->n_dims));
             lua_rawseti(L, -2, seen.count);
         }
@@ -264,7 +264,7 @@ static void push_calls(Emit *e, const KernelList *kernels, const Class *c, const
             lua_rawseti(L, -2, ++count);
         }
         for (int k = 0; k < n->n_in + n->n_out; k++) {
-            lua_pushstring(L, value_expr(e, kernels, c,
+            lua_pushstring(L, value_expr(e, kernels, c, s,
                                          k < n->n_in ? n->in[k] : n->out[k - n->n_in]));
             lua_rawseti(L, -2, ++count);
         }
@@ -273,8 +273,7 @@ static void push_calls(Emit *e, const KernelList *kernels, const Class *c, const
             lua_rawseti(L, -2, ++count);
         }
         if (n->workspace_bytes) {
-            lua_pushfstring(L, n->workspace_offset_bytes ? "scratch + %I" : "scratch",
-                            (LUAI_UACINT)n->workspace_offset_bytes);
+            lua_pushstring(L, scratch_workspace(e->g, c, s->phase, n));
             lua_rawseti(L, -2, ++count);
         }
         if (ops_scaled(e->g, n->op)) {

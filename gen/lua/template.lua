@@ -164,15 +164,12 @@ local function span_function(s, result)
   local args, out = {}, {}
   for i, a in ipairs(s.args) do args[i] = a.decl end
   out[1] = call(result .. s.name .. "(", args, ")") .. "\n{"
-  local function place(l)
-    return l.on or "(" .. l.type .. " *)(scratch + " .. l.offset .. ")"
-  end
   local types = widest(s.locals, function(l) return l.type end)
   local names = widest(s.locals, function(l) return l.name end)
-  local places = widest(s.locals, place)
+  local places = widest(s.locals, function(l) return l.on end)
   for _, l in ipairs(s.locals) do
     out[#out + 1] = "    " .. left(l.type, types) .. " *const " .. left(l.name, names) .. " = "
-      .. left(place(l) .. ";", places + 1) .. " /* " .. l.shape .. " */"
+      .. left(l.on .. ";", places + 1) .. " /* " .. l.shape .. ", in place */"
   end
   if #s.locals > 0 then out[#out + 1] = "" end
   for _, c in ipairs(s.calls) do

@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "bind.h"
 
-#if MATH_IDENTITY != 0x8bcfccdeb587d902 || TRAINER_IDENTITY != 0x9f912c079599c735
+#if MATH_IDENTITY != 0x8ef0b7190deb7ff9 || TRAINER_IDENTITY != 0x0c20cc8f5669c76d
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 
@@ -51,6 +51,52 @@ static struct head_saved head_saved_at(Rt *rt, int64_t saved)
     };
 }
 
+/* ---- what kernels hand to each other ----------------------------------------------- */
+
+static struct layer_forward_scratch layer_forward_scratch_at(Rt *rt, int64_t scratch)
+{
+    char *const base = rt_local(rt, scratch);
+
+    return (struct layer_forward_scratch){
+        .attn_out = (float *)(base + 0), /* [512, 256] */
+        .ffn_out  = (float *)(base + 0), /* [512, 256], over attn_out */
+    };
+}
+
+static struct head_backward_scratch head_backward_scratch_at(Rt *rt, int64_t scratch)
+{
+    char *const base = rt_local(rt, scratch);
+
+    return (struct head_backward_scratch){
+        .d_final_norm   = (float *)(base + 528384), /* [512, 256] */
+        .loss_workspace = (char *)(base + 0),       /* 516 KiB */
+    };
+}
+
+static struct layer_backward_scratch layer_backward_scratch_at(Rt *rt, int64_t scratch)
+{
+    char *const base = rt_local(rt, scratch);
+
+    return (struct layer_backward_scratch){
+        .d_ffn_act         = (float *)(base + 0),       /* [512, 704] */
+        .d_ffn_norm        = (float *)(base + 0),       /* [512, 256], over d_ffn_act */
+        .d_attn            = (float *)(base + 1638400), /* [512, 256] */
+        .d_roped           = (float *)(base + 0),       /* [512, 512], over d_ffn_norm */
+        .d_roped_workspace = (char *)(base + 1048576),  /* 576 KiB, over d_ffn_act */
+        .d_qkv             = (float *)(base + 0),       /* [512, 512], over d_roped */
+        .d_attn_norm       = (float *)(base + 1048576), /* [512, 256], over d_roped_workspace */
+    };
+}
+
+static struct head_evaluate_scratch head_evaluate_scratch_at(Rt *rt, int64_t scratch)
+{
+    char *const base = rt_local(rt, scratch);
+
+    return (struct head_evaluate_scratch){
+        .loss_workspace = (char *)(base + 0), /* 514 KiB */
+    };
+}
+
 /* ---- binders ----------------------------------------------------------------------- */
 
 void embed_forward_at(Rt *rt, int64_t weights, int64_t out)
@@ -76,11 +122,12 @@ void layer_forward_at(Rt *rt, int64_t weights, int64_t in, int64_t out, int64_t 
         .mlp_down_proj_weight            = (const float *)(weights_base + 2236416),
     };
     const struct layer_saved kept = layer_saved_at(rt, saved);
+    const struct layer_forward_scratch temp = layer_forward_scratch_at(rt, scratch);
 
     layer_qkv_forward(&w, rt_local(rt, CONST_ROPE_TABLE), rt_local(rt, in), &kept);
-    layer_attention_forward(&w, &kept, rt_local(rt, scratch));
-    layer_mlp_up_forward(&w, rt_local(rt, in), &kept, rt_local(rt, scratch));
-    layer_mlp_down_forward(&w, rt_local(rt, out), &kept, rt_local(rt, scratch));
+    layer_attention_forward(&w, &kept, &temp);
+    layer_mlp_up_forward(&w, rt_local(rt, in), &kept, &temp);
+    layer_mlp_down_forward(&w, rt_local(rt, out), &kept, &temp);
 }
 
 void head_forward_at(Rt *rt, int64_t weights, int64_t in, int64_t saved)
@@ -113,9 +160,10 @@ void head_backward_at(Rt *rt, int64_t weights, int64_t weights_2, int64_t grads,
         .beta_model_embed_tokens_weight = beta_model_embed_tokens_weight,
     };
     const struct head_saved kept = head_saved_at(rt, saved);
+    const struct head_backward_scratch temp = head_backward_scratch_at(rt, scratch);
 
     head_backward(&w, &dw, rt_local(rt, TARGETS), rt_local(rt, in), rt_local(rt, d_in),
-                  &kept, rt_local(rt, scratch), rt_loss_slot(rt));
+                  &kept, &temp, rt_loss_slot(rt));
 }
 
 void layer_backward_at(Rt *rt, int64_t weights, int64_t grads, float beta, int64_t in,
@@ -141,13 +189,13 @@ void layer_backward_at(Rt *rt, int64_t weights, int64_t grads, float beta, int64
         .beta = beta,
     };
     const struct layer_saved kept = layer_saved_at(rt, saved);
+    const struct layer_backward_scratch temp = layer_backward_scratch_at(rt, scratch);
 
-    layer_mlp_down_backward(&w, &dw, rt_local(rt, d_out), &kept, rt_local(rt, scratch));
-    layer_mlp_up_backward(&w, &dw, rt_local(rt, d_out), rt_local(rt, d_in), &kept,
-                          rt_local(rt, scratch));
-    layer_attention_backward(&w, &dw, rt_local(rt, d_in), &kept, rt_local(rt, scratch));
+    layer_mlp_down_backward(&w, &dw, rt_local(rt, d_out), &kept, &temp);
+    layer_mlp_up_backward(&w, &dw, rt_local(rt, d_out), rt_local(rt, d_in), &kept, &temp);
+    layer_attention_backward(&w, &dw, rt_local(rt, d_in), &kept, &temp);
     layer_qkv_backward(&w, &dw, rt_local(rt, CONST_ROPE_TABLE), rt_local(rt, in),
-                       rt_local(rt, d_in), &kept, rt_local(rt, scratch));
+                       rt_local(rt, d_in), &kept, &temp);
 }
 
 void embed_backward_at(Rt *rt, int64_t grads, float beta_model_embed_tokens_weight,
@@ -170,7 +218,8 @@ void head_evaluate_at(Rt *rt, int64_t weights, int64_t saved, int64_t scratch,
         .model_embed_tokens_weight = (const float *)(weights_base + 0), /* [256, 256] */
     };
     const struct head_saved kept = head_saved_at(rt, saved);
+    const struct head_evaluate_scratch temp = head_evaluate_scratch_at(rt, scratch);
 
-    head_evaluate(&w, rt_local(rt, TARGETS), rt_local(rt, ROW), &kept,
-                  rt_local(rt, scratch), rt_loss_slot(rt), rt_local(rt, logits));
+    head_evaluate(&w, rt_local(rt, TARGETS), rt_local(rt, ROW), &kept, &temp,
+                  rt_loss_slot(rt), rt_local(rt, logits));
 }

@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x9f912c079599c735
+#if TRAINER_IDENTITY != 0x0c20cc8f5669c76d
 #error "checkpoint.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

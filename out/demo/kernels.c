@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#if MATH_IDENTITY != 0x8bcfccdeb587d902
+#if MATH_IDENTITY != 0x8ef0b7190deb7ff9
 #error "kernels.c and kernels.h come from different generations: run fsdpgen again"
 #endif
 

@@ -5,7 +5,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "math.h"
 
-#if MATH_IDENTITY != 0x8bcfccdeb587d902
+#if MATH_IDENTITY != 0x8ef0b7190deb7ff9
 #error "math.c, math.h and kernels.h come from different generations: run fsdpgen again"
 #endif
 
@@ -42,7 +42,7 @@ void embed_backward(const struct embed_grads *dw, const int32_t *tokens, const f
 void layer_qkv_forward(const struct layer_params *w, const float *rope_table,
                        const float *block_in, const struct layer_saved *saved)
 {
-    float *const qkv = saved->roped; /* [512, 512] */
+    float *const qkv = saved->roped; /* [512, 512], in place */
 
     rmsnorm_512x256_f32(block_in, w->input_layernorm_weight, saved->attn_norm,
                         saved->attn_norm_rstd);                    /* [512, 256], [512] */
@@ -54,26 +54,25 @@ void layer_qkv_forward(const struct layer_params *w, const float *rope_table,
 /* layer attention forward: 134 MFLOP, 2.8 MiB of operands read and written once;
  * scratch 524288 bytes. */
 void layer_attention_forward(const struct layer_params *w,
-                             const struct layer_saved *saved, char *scratch)
+                             const struct layer_saved *saved,
+                             const struct layer_forward_scratch *scratch)
 {
-    float *const attn_out = (float *)(scratch + 0); /* [512, 256] */
-
     /* [512, 256], [512, 8] */
     attention_512x512_f32(saved->roped, saved->attn, saved->attn_lse);
     /* [512, 256] */
-    linear_512x256x256_f32(saved->attn, w->self_attn_o_proj_weight, attn_out);
+    linear_512x256x256_f32(saved->attn, w->self_attn_o_proj_weight, scratch->attn_out);
 }
 
 /* layer mlp_up forward: 372 MFLOP, 10.8 MiB of operands read and written once;
  * scratch 524288 bytes. */
 void layer_mlp_up_forward(const struct layer_params *w, const float *block_in,
-                          const struct layer_saved *saved, char *scratch)
+                          const struct layer_saved *saved,
+                          const struct layer_forward_scratch *scratch)
 {
-    const float *const attn_out = (const float *)(scratch + 0); /* [512, 256] */
-
     /* [512, 256], [512, 256], [512] */
-    add_rmsnorm_512x256_f32(block_in, attn_out, w->post_attention_layernorm_weight,
-                            saved->attn_residual, saved->ffn_norm, saved->ffn_norm_rstd);
+    add_rmsnorm_512x256_f32(block_in, scratch->attn_out,
+                            w->post_attention_layernorm_weight, saved->attn_residual,
+                            saved->ffn_norm, saved->ffn_norm_rstd);
     /* [512, 1408] */
     linear_512x256x1408_f32(saved->ffn_norm, w->mlp_gate_up_proj_weight, saved->gate_up);
     swiglu_512x704_f32(saved->gate_up, saved->ffn_act);                /* [512, 704] */
@@ -82,25 +81,23 @@ void layer_mlp_up_forward(const struct layer_params *w, const float *block_in,
 /* layer mlp_down forward: 185 MFLOP, 4.1 MiB of operands read and written once;
  * scratch 524288 bytes. */
 void layer_mlp_down_forward(const struct layer_params *w, float *ffn_residual,
-                            const struct layer_saved *saved, char *scratch)
+                            const struct layer_saved *saved,
+                            const struct layer_forward_scratch *scratch)
 {
-    float *const ffn_out = (float *)(scratch + 0); /* [512, 256] */
-
     /* [512, 256] */
-    linear_512x704x256_f32(saved->ffn_act, w->mlp_down_proj_weight, ffn_out);
-    add_512x256_f32(saved->attn_residual, ffn_out, ffn_residual);      /* [512, 256] */
+    linear_512x704x256_f32(saved->ffn_act, w->mlp_down_proj_weight, scratch->ffn_out);
+    /* [512, 256] */
+    add_512x256_f32(saved->attn_residual, scratch->ffn_out, ffn_residual);
 }
 
 /* layer mlp_down backward: 369 MFLOP, 5.1 MiB of operands read and written once;
  * scratch 2162688 bytes. */
 void layer_mlp_down_backward(const struct layer_params *w, const struct layer_grads *dw,
                              const float *d_ffn_residual, const struct layer_saved *saved,
-                             char *scratch)
+                             const struct layer_backward_scratch *scratch)
 {
-    float *const d_ffn_act = (float *)(scratch + 0); /* [512, 704] */
-
-    /* [512, 704] */
-    linear_dx_512x256x704_f32(d_ffn_residual, w->mlp_down_proj_weight, d_ffn_act);
+    linear_dx_512x256x704_f32(d_ffn_residual, w->mlp_down_proj_weight,
+                              scratch->d_ffn_act);                     /* [512, 704] */
     linear_dw_512x256x704_f32(d_ffn_residual, saved->ffn_act, dw->mlp_down_proj_weight,
                               dw->beta);                               /* [256, 704] */
 }
@@ -109,20 +106,20 @@ void layer_mlp_down_backward(const struct layer_params *w, const struct layer_gr
  * scratch 2162688 bytes. */
 void layer_mlp_up_backward(const struct layer_params *w, const struct layer_grads *dw,
                            const float *d_ffn_residual, float *d_block_in,
-                           const struct layer_saved *saved, char *scratch)
+                           const struct layer_saved *saved,
+                           const struct layer_backward_scratch *scratch)
 {
-    const float *const d_ffn_act       = (const float *)(scratch + 0); /* [512, 704] */
-    float       *const d_gate_up       = saved->gate_up;               /* [512, 1408] */
-    float       *const d_ffn_norm      = (float *)(scratch + 0);       /* [512, 256] */
-    float       *const d_attn_residual = d_block_in;                   /* [512, 256] */
+    float *const d_gate_up       = saved->gate_up; /* [512, 1408], in place */
+    float *const d_attn_residual = d_block_in;     /* [512, 256], in place */
 
-    swiglu_bwd_512x704_f32(saved->gate_up, d_ffn_act, d_gate_up);      /* [512, 1408] */
-    /* [512, 256] */
-    linear_dx_512x1408x256_f32(d_gate_up, w->mlp_gate_up_proj_weight, d_ffn_norm);
+    /* [512, 1408] */
+    swiglu_bwd_512x704_f32(saved->gate_up, scratch->d_ffn_act, d_gate_up);
+    linear_dx_512x1408x256_f32(d_gate_up, w->mlp_gate_up_proj_weight,
+                               scratch->d_ffn_norm);                   /* [512, 256] */
     linear_dw_512x1408x256_f32(d_gate_up, saved->ffn_norm, dw->mlp_gate_up_proj_weight,
                                dw->beta);                              /* [1408, 256] */
     rmsnorm_bwd_add_512x256_f32(saved->attn_residual, w->post_attention_layernorm_weight,
-                                saved->ffn_norm_rstd, d_ffn_norm, d_ffn_residual,
+                                saved->ffn_norm_rstd, scratch->d_ffn_norm, d_ffn_residual,
                                 d_attn_residual, dw->post_attention_layernorm_weight,
                                 dw->beta);                         /* [512, 256], [256] */
 }
@@ -131,40 +128,38 @@ void layer_mlp_up_backward(const struct layer_params *w, const struct layer_grad
  * scratch 2162688 bytes. */
 void layer_attention_backward(const struct layer_params *w, const struct layer_grads *dw,
                               float *d_block_in, const struct layer_saved *saved,
-                              char *scratch)
+                              const struct layer_backward_scratch *scratch)
 {
-    const float *const d_attn_residual = d_block_in;                   /* [512, 256] */
-    float       *const d_attn          = (float *)(scratch + 1638400); /* [512, 256] */
-    float       *const d_roped         = (float *)(scratch + 0);       /* [512, 512] */
+    const float *const d_attn_residual = d_block_in; /* [512, 256], in place */
 
-    /* [512, 256] */
-    linear_dx_512x256x256_f32(d_attn_residual, w->self_attn_o_proj_weight, d_attn);
+    linear_dx_512x256x256_f32(d_attn_residual, w->self_attn_o_proj_weight,
+                              scratch->d_attn);                        /* [512, 256] */
     linear_dw_512x256x256_f32(d_attn_residual, saved->attn, dw->self_attn_o_proj_weight,
                               dw->beta);                               /* [256, 256] */
-    attention_bwd_512x512x256x8_f32(saved->roped, saved->attn, saved->attn_lse, d_attn,
-                                    d_roped, scratch + 1048576);       /* [512, 512] */
+    attention_bwd_512x512x256x8_f32(saved->roped, saved->attn, saved->attn_lse,
+                                    scratch->d_attn, scratch->d_roped,
+                                    scratch->d_roped_workspace);       /* [512, 512] */
 }
 
 /* layer qkv backward: 271 MFLOP, 8.0 MiB of operands read and written once;
  * scratch 2162688 bytes. */
 void layer_qkv_backward(const struct layer_params *w, const struct layer_grads *dw,
                         const float *rope_table, const float *block_in, float *d_block_in,
-                        const struct layer_saved *saved, char *scratch)
+                        const struct layer_saved *saved,
+                        const struct layer_backward_scratch *scratch)
 {
-    const float *const d_roped         = (const float *)(scratch + 0); /* [512, 512] */
-    float       *const d_qkv           = (float *)(scratch + 0);       /* [512, 512] */
-    float       *const d_attn_norm     = (float *)(scratch + 1048576); /* [512, 256] */
-    const float *const d_attn_residual = d_block_in;                   /* [512, 256] */
+    const float *const d_attn_residual = d_block_in; /* [512, 256], in place */
 
-    rope_bwd_512x512x256x32_f32(d_roped, rope_table, d_qkv);           /* [512, 512] */
-    /* [512, 256] */
-    linear_dx_512x512x256_f32(d_qkv, w->self_attn_qkv_proj_weight, d_attn_norm);
-    linear_dw_512x512x256_f32(d_qkv, saved->attn_norm, dw->self_attn_qkv_proj_weight,
-                              dw->beta);                               /* [512, 256] */
-    /* [512, 256], [256] */
+    /* [512, 512] */
+    rope_bwd_512x512x256x32_f32(scratch->d_roped, rope_table, scratch->d_qkv);
+    linear_dx_512x512x256_f32(scratch->d_qkv, w->self_attn_qkv_proj_weight,
+                              scratch->d_attn_norm);                   /* [512, 256] */
+    linear_dw_512x512x256_f32(scratch->d_qkv, saved->attn_norm,
+                              dw->self_attn_qkv_proj_weight, dw->beta); /* [512, 256] */
     rmsnorm_bwd_add_512x256_f32(block_in, w->input_layernorm_weight,
-                                saved->attn_norm_rstd, d_attn_norm, d_attn_residual,
-                                d_block_in, dw->input_layernorm_weight, dw->beta);
+                                saved->attn_norm_rstd, scratch->d_attn_norm,
+                                d_attn_residual, d_block_in, dw->input_layernorm_weight,
+                                dw->beta);                         /* [512, 256], [256] */
 }
 
 /* head forward: 524 kFLOP, 1.0 MiB of operands read and written once. */
@@ -179,26 +174,28 @@ void head_forward(const struct head_params *w, const float *block_in,
  * scratch 1052672 bytes. */
 void head_backward(const struct head_params *w, const struct head_grads *dw,
                    const int32_t *targets, const float *block_in, float *d_block_in,
-                   const struct head_saved *saved, char *scratch, double *loss)
+                   const struct head_saved *saved,
+                   const struct head_backward_scratch *scratch, double *loss)
 {
-    float *const d_final_norm = (float *)(scratch + 528384); /* [512, 256] */
-
     /* [1], [512, 256], [256, 256] */
     linear_cross_entropy_512x256x256_f32(saved->final_norm, w->model_embed_tokens_weight,
-                                         targets, loss, d_final_norm,
+                                         targets, loss, scratch->d_final_norm,
                                          dw->model_embed_tokens_weight,
-                                         dw->beta_model_embed_tokens_weight, scratch);
-    /* [512, 256], [256] */
+                                         dw->beta_model_embed_tokens_weight,
+                                         scratch->loss_workspace);
     rmsnorm_bwd_512x256_f32(block_in, w->model_norm_weight, saved->final_norm_rstd,
-                            d_final_norm, d_block_in, dw->model_norm_weight, dw->beta);
+                            scratch->d_final_norm, d_block_in, dw->model_norm_weight,
+                            dw->beta);                             /* [512, 256], [256] */
 }
 
 /* head evaluate: 67.6 MFLOP, 771 KiB of operands read and written once;
  * scratch 526336 bytes. */
 void head_evaluate(const struct head_params *w, const int32_t *targets,
-                   const int32_t *row, const struct head_saved *saved, char *scratch,
-                   double *loss, float *next_logits)
+                   const int32_t *row, const struct head_saved *saved,
+                   const struct head_evaluate_scratch *scratch, double *loss,
+                   float *next_logits)
 {
+    /* [1], [256] */
     linear_loss_512x256x256_f32(saved->final_norm, w->model_embed_tokens_weight, targets,
-                                row, loss, next_logits, scratch);      /* [1], [256] */
+                                row, loss, next_logits, scratch->loss_workspace);
 }

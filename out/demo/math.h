@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* math.h: the mathematics of demo, one function for each distinct span of the step.
  *
- * Pointers come in, from bind.c; results go out through pointers. Shapes, strides and
- * offsets are constants of math.c. Nothing here knows of ranks, shards or the schedule:
+ * Pointers come in, from bind.c; results go out through pointers. Shapes and strides are
+ * constants of math.c. Nothing here knows of ranks, shards or the schedule:
  * this file, math.c and the kernels are the same bytes for every choice that cannot change
  * a result.
  *
@@ -13,11 +13,11 @@
 
 #include "kernels.h"
 
-#if MATH_IDENTITY != 0x8bcfccdeb587d902
+#if MATH_IDENTITY != 0x8ef0b7190deb7ff9
 #error "math.h and kernels.h come from different generations: run fsdpgen again"
 #endif
 
-#define math_prepare math_prepare_8bcfccdeb587d902
+#define math_prepare math_prepare_8ef0b7190deb7ff9
 
 /* Weights of a block of class embed, as gathered: f32. */
 struct embed_params {
@@ -54,6 +54,23 @@ struct layer_saved {
     float *ffn_act;        /* [512, 704] */
 };
 
+/* What kernels of its forward hand to each other. */
+struct layer_forward_scratch {
+    float *attn_out; /* [512, 256] */
+    float *ffn_out;  /* [512, 256] */
+};
+
+/* What kernels of its backward hand to each other. */
+struct layer_backward_scratch {
+    float *d_ffn_act;        /* [512, 704] */
+    float *d_ffn_norm;       /* [512, 256] */
+    float *d_attn;           /* [512, 256] */
+    float *d_roped;          /* [512, 512] */
+    char *d_roped_workspace; /* 576 KiB */
+    float *d_qkv;            /* [512, 512] */
+    float *d_attn_norm;      /* [512, 256] */
+};
+
 /* Gradients of its weights: f32. beta 0 stores, 1 adds to what lies there. */
 struct layer_grads {
     float *input_layernorm_weight;          /* [256] */
@@ -75,6 +92,17 @@ struct head_params {
 struct head_saved {
     float *final_norm;      /* [512, 256] */
     float *final_norm_rstd; /* [512] */
+};
+
+/* What kernels of its backward hand to each other. */
+struct head_backward_scratch {
+    float *d_final_norm;  /* [512, 256] */
+    char *loss_workspace; /* 516 KiB */
+};
+
+/* What kernels of its evaluation hand to each other. */
+struct head_evaluate_scratch {
+    char *loss_workspace; /* 514 KiB */
 };
 
 /* Gradients of its weights: f32. beta 0 stores, 1 adds to what lies there. */
@@ -104,35 +132,40 @@ void layer_qkv_forward(const struct layer_params *w, const float *rope_table,
 
 /* layer attention forward: 134 MFLOP, 2.8 MiB of operands. */
 void layer_attention_forward(const struct layer_params *w,
-                             const struct layer_saved *saved, char *scratch);
+                             const struct layer_saved *saved,
+                             const struct layer_forward_scratch *scratch);
 
 /* layer mlp_up forward: 372 MFLOP, 10.8 MiB of operands. */
 void layer_mlp_up_forward(const struct layer_params *w, const float *block_in,
-                          const struct layer_saved *saved, char *scratch);
+                          const struct layer_saved *saved,
+                          const struct layer_forward_scratch *scratch);
 
 /* layer mlp_down forward: 185 MFLOP, 4.1 MiB of operands. */
 void layer_mlp_down_forward(const struct layer_params *w, float *ffn_residual,
-                            const struct layer_saved *saved, char *scratch);
+                            const struct layer_saved *saved,
+                            const struct layer_forward_scratch *scratch);
 
 /* layer mlp_down backward: 369 MFLOP, 5.1 MiB of operands. */
 void layer_mlp_down_backward(const struct layer_params *w, const struct layer_grads *dw,
                              const float *d_ffn_residual, const struct layer_saved *saved,
-                             char *scratch);
+                             const struct layer_backward_scratch *scratch);
 
 /* layer mlp_up backward: 744 MFLOP, 18.1 MiB of operands. */
 void layer_mlp_up_backward(const struct layer_params *w, const struct layer_grads *dw,
                            const float *d_ffn_residual, float *d_block_in,
-                           const struct layer_saved *saved, char *scratch);
+                           const struct layer_saved *saved,
+                           const struct layer_backward_scratch *scratch);
 
 /* layer attention backward: 303 MFLOP, 5.5 MiB of operands. */
 void layer_attention_backward(const struct layer_params *w, const struct layer_grads *dw,
                               float *d_block_in, const struct layer_saved *saved,
-                              char *scratch);
+                              const struct layer_backward_scratch *scratch);
 
 /* layer qkv backward: 271 MFLOP, 8.0 MiB of operands. */
 void layer_qkv_backward(const struct layer_params *w, const struct layer_grads *dw,
                         const float *rope_table, const float *block_in, float *d_block_in,
-                        const struct layer_saved *saved, char *scratch);
+                        const struct layer_saved *saved,
+                        const struct layer_backward_scratch *scratch);
 
 /* head forward: 524 kFLOP, 1.0 MiB of operands. */
 void head_forward(const struct head_params *w, const float *block_in,
@@ -141,11 +174,13 @@ void head_forward(const struct head_params *w, const float *block_in,
 /* head backward: 204 MFLOP, 3.0 MiB of operands. */
 void head_backward(const struct head_params *w, const struct head_grads *dw,
                    const int32_t *targets, const float *block_in, float *d_block_in,
-                   const struct head_saved *saved, char *scratch, double *loss);
+                   const struct head_saved *saved,
+                   const struct head_backward_scratch *scratch, double *loss);
 
 /* head evaluate: 67.6 MFLOP, 771 KiB of operands. */
 void head_evaluate(const struct head_params *w, const int32_t *targets,
-                   const int32_t *row, const struct head_saved *saved, char *scratch,
-                   double *loss, float *next_logits);
+                   const int32_t *row, const struct head_saved *saved,
+                   const struct head_evaluate_scratch *scratch, double *loss,
+                   float *next_logits);
 
 #endif

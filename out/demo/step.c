@@ -15,7 +15,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0x8bcfccdeb587d902 || TRAINER_IDENTITY != 0x9f912c079599c735
+#if MATH_IDENTITY != 0x8ef0b7190deb7ff9 || TRAINER_IDENTITY != 0x0c20cc8f5669c76d
 #error "step.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -9,10 +9,10 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x9f912c079599c735
+#if TRAINER_IDENTITY != 0x0c20cc8f5669c76d
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x9f912c079599c735
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x0c20cc8f5669c76d
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 

@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "bind.h"
 
-#if MATH_IDENTITY != 0x8b475b45d27d0c42 || TRAINER_IDENTITY != 0x38b2ca75b4c7edc8
+#if MATH_IDENTITY != 0x1b5ec2253ea1aa23 || TRAINER_IDENTITY != 0xdf7336b88508649f
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 
@@ -54,6 +54,52 @@ static struct head_saved head_saved_at(Rt *rt, int64_t saved)
     };
 }
 
+/* ---- what kernels hand to each other ----------------------------------------------- */
+
+static struct layer_forward_scratch layer_forward_scratch_at(Rt *rt, int64_t scratch)
+{
+    char *const base = rt_local(rt, scratch);
+
+    return (struct layer_forward_scratch){
+        .attn_out = (rt_bf16 *)(base + 0), /* [4096, 768] */
+        .ffn_out  = (rt_bf16 *)(base + 0), /* [4096, 768], over attn_out */
+    };
+}
+
+static struct head_backward_scratch head_backward_scratch_at(Rt *rt, int64_t scratch)
+{
+    char *const base = rt_local(rt, scratch);
+
+    return (struct head_backward_scratch){
+        .d_final_norm   = (rt_bf16 *)(base + 411738112), /* [4096, 768] */
+        .loss_workspace = (char *)(base + 0),            /* 393 MiB */
+    };
+}
+
+static struct layer_backward_scratch layer_backward_scratch_at(Rt *rt, int64_t scratch)
+{
+    char *const base = rt_local(rt, scratch);
+
+    return (struct layer_backward_scratch){
+        .d_ffn_act       = (rt_bf16 *)(base + 0),        /* [4096, 3072] */
+        .d_ffn_up        = (rt_bf16 *)(base + 0),        /* [4096, 3072], over d_ffn_act */
+        .d_ffn_norm      = (rt_bf16 *)(base + 25165824), /* [4096, 768] */
+        .d_attn          = (rt_bf16 *)(base + 44826624), /* [4096, 768] */
+        .d_qkv           = (rt_bf16 *)(base + 25952256), /* [4096, 2304], over d_ffn_norm */
+        .d_qkv_workspace = (char *)(base + 0),           /* 24.8 MiB, over d_ffn_up, d_ffn_norm */
+        .d_attn_norm     = (rt_bf16 *)(base + 0),        /* [4096, 768], over d_qkv_workspace */
+    };
+}
+
+static struct head_evaluate_scratch head_evaluate_scratch_at(Rt *rt, int64_t scratch)
+{
+    char *const base = rt_local(rt, scratch);
+
+    return (struct head_evaluate_scratch){
+        .loss_workspace = (char *)(base + 0), /* 393 MiB */
+    };
+}
+
 /* ---- binders ----------------------------------------------------------------------- */
 
 void embed_forward_at(Rt *rt, int64_t weights, int64_t out)
@@ -86,11 +132,12 @@ void layer_forward_at(Rt *rt, int64_t weights, int64_t in, int64_t out, int64_t 
         .mlp_c_proj_bias    = (const rt_bf16 *)(weights_base + 14178304),
     };
     const struct layer_saved kept = layer_saved_at(rt, saved);
+    const struct layer_forward_scratch temp = layer_forward_scratch_at(rt, scratch);
 
     layer_qkv_forward(&w, rt_local(rt, in), &kept);
-    layer_attention_forward(&w, &kept, rt_local(rt, scratch));
-    layer_mlp_up_forward(&w, rt_local(rt, in), &kept, rt_local(rt, scratch));
-    layer_mlp_down_forward(&w, rt_local(rt, out), &kept, rt_local(rt, scratch));
+    layer_attention_forward(&w, &kept, &temp);
+    layer_mlp_up_forward(&w, rt_local(rt, in), &kept, &temp);
+    layer_mlp_down_forward(&w, rt_local(rt, out), &kept, &temp);
 }
 
 void head_forward_at(Rt *rt, int64_t weights, int64_t in, int64_t saved)
@@ -126,9 +173,10 @@ void head_backward_at(Rt *rt, int64_t weights, int64_t weights_2, int64_t grads,
         .beta_transformer_wte_weight = beta_transformer_wte_weight,
     };
     const struct head_saved kept = head_saved_at(rt, saved);
+    const struct head_backward_scratch temp = head_backward_scratch_at(rt, scratch);
 
     head_backward(&w, &dw, rt_local(rt, TARGETS), rt_local(rt, in), rt_local(rt, d_in),
-                  &kept, rt_local(rt, scratch), rt_loss_slot(rt));
+                  &kept, &temp, rt_loss_slot(rt));
 }
 
 void layer_backward_at(Rt *rt, int64_t weights, int64_t grads, float beta, int64_t in,
@@ -166,13 +214,12 @@ void layer_backward_at(Rt *rt, int64_t weights, int64_t grads, float beta, int64
         .beta = beta,
     };
     const struct layer_saved kept = layer_saved_at(rt, saved);
+    const struct layer_backward_scratch temp = layer_backward_scratch_at(rt, scratch);
 
-    layer_mlp_down_backward(&w, &dw, rt_local(rt, d_out), &kept, rt_local(rt, scratch));
-    layer_mlp_up_backward(&w, &dw, rt_local(rt, d_out), rt_local(rt, d_in), &kept,
-                          rt_local(rt, scratch));
-    layer_attention_backward(&w, &dw, rt_local(rt, d_in), &kept, rt_local(rt, scratch));
-    layer_qkv_backward(&w, &dw, rt_local(rt, in), rt_local(rt, d_in), &kept,
-                       rt_local(rt, scratch));
+    layer_mlp_down_backward(&w, &dw, rt_local(rt, d_out), &kept, &temp);
+    layer_mlp_up_backward(&w, &dw, rt_local(rt, d_out), rt_local(rt, d_in), &kept, &temp);
+    layer_attention_backward(&w, &dw, rt_local(rt, d_in), &kept, &temp);
+    layer_qkv_backward(&w, &dw, rt_local(rt, in), rt_local(rt, d_in), &kept, &temp);
 }
 
 void embed_backward_at(Rt *rt, int64_t grads, float beta,
@@ -197,7 +244,8 @@ void head_evaluate_at(Rt *rt, int64_t weights, int64_t saved, int64_t scratch,
         .transformer_wte_weight = (const rt_bf16 *)(weights_base + 0), /* [50257, 768] */
     };
     const struct head_saved kept = head_saved_at(rt, saved);
+    const struct head_evaluate_scratch temp = head_evaluate_scratch_at(rt, scratch);
 
-    head_evaluate(&w, rt_local(rt, TARGETS), rt_local(rt, ROW), &kept,
-                  rt_local(rt, scratch), rt_loss_slot(rt), rt_local(rt, logits));
+    head_evaluate(&w, rt_local(rt, TARGETS), rt_local(rt, ROW), &kept, &temp,
+                  rt_loss_slot(rt), rt_local(rt, logits));
 }

@@ -13,7 +13,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0x8b475b45d27d0c42 || TRAINER_IDENTITY != 0x38b2ca75b4c7edc8
+#if MATH_IDENTITY != 0x1b5ec2253ea1aa23 || TRAINER_IDENTITY != 0xdf7336b88508649f
 #error "bind.h, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

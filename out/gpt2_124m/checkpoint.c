@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x38b2ca75b4c7edc8
+#if TRAINER_IDENTITY != 0xdf7336b88508649f
 #error "checkpoint.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#if MATH_IDENTITY != 0x8b475b45d27d0c42
+#if MATH_IDENTITY != 0x1b5ec2253ea1aa23
 #error "kernels.c and kernels.h come from different generations: run fsdpgen again"
 #endif
 

@@ -5,7 +5,7 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "math.h"
 
-#if MATH_IDENTITY != 0x8b475b45d27d0c42
+#if MATH_IDENTITY != 0x1b5ec2253ea1aa23
 #error "math.c, math.h and kernels.h come from different generations: run fsdpgen again"
 #endif
 
@@ -21,7 +21,7 @@ void math_prepare(void)
 /* embed forward: 3.1 MFLOP, 37.5 MiB of operands read and written once. */
 void embed_forward(const struct embed_params *w, const int32_t *tokens, rt_bf16 *x)
 {
-    rt_bf16 *const token = x; /* [4096, 768] */
+    rt_bf16 *const token = x; /* [4096, 768], in place */
 
     embed_4096x50257x768_bf16(tokens, w->transformer_wte_weight, token); /* [4096, 768] */
     add_pos_4096x768x1024_bf16(token, w->wpe_weight, x);               /* [4096, 768] */
@@ -50,25 +50,23 @@ void layer_qkv_forward(const struct layer_params *w, const rt_bf16 *block_in,
 /* layer attention forward: 11.3 GFLOP, 37.3 MiB of operands read and written once;
  * scratch 6291456 bytes. */
 void layer_attention_forward(const struct layer_params *w,
-                             const struct layer_saved *saved, char *scratch)
+                             const struct layer_saved *saved,
+                             const struct layer_forward_scratch *scratch)
 {
-    rt_bf16 *const attn_out = (rt_bf16 *)(scratch + 0); /* [4096, 768] */
-
     /* [4096, 768], [4096, 12] */
     attention_4096x2304_bf16(saved->qkv, saved->attn, saved->attn_lse);
     conv1d_bias_4096x768x768_bf16(saved->attn, w->attn_c_proj_weight, w->attn_c_proj_bias,
-                                  attn_out);                           /* [4096, 768] */
+                                  scratch->attn_out);                  /* [4096, 768] */
 }
 
 /* layer mlp_up forward: 19.5 GFLOP, 107 MiB of operands read and written once;
  * scratch 6291456 bytes. */
 void layer_mlp_up_forward(const struct layer_params *w, const rt_bf16 *block_in,
-                          const struct layer_saved *saved, char *scratch)
+                          const struct layer_saved *saved,
+                          const struct layer_forward_scratch *scratch)
 {
-    const rt_bf16 *const attn_out = (const rt_bf16 *)(scratch + 0); /* [4096, 768] */
-
     /* [4096, 768], [4096, 768], [4096], [4096] */
-    add_layernorm_4096x768_bf16(block_in, attn_out, w->ln_2_weight, w->ln_2_bias,
+    add_layernorm_4096x768_bf16(block_in, scratch->attn_out, w->ln_2_weight, w->ln_2_bias,
                                 saved->attn_residual, saved->ffn_norm,
                                 saved->ffn_norm_mean, saved->ffn_norm_rstd);
     conv1d_bias_4096x768x3072_bf16(saved->ffn_norm, w->mlp_c_fc_weight, w->mlp_c_fc_bias,
@@ -79,26 +77,26 @@ void layer_mlp_up_forward(const struct layer_params *w, const rt_bf16 *block_in,
 /* layer mlp_down forward: 19.3 GFLOP, 52.5 MiB of operands read and written once;
  * scratch 6291456 bytes. */
 void layer_mlp_down_forward(const struct layer_params *w, rt_bf16 *ffn_residual,
-                            const struct layer_saved *saved, char *scratch)
+                            const struct layer_saved *saved,
+                            const struct layer_forward_scratch *scratch)
 {
-    rt_bf16 *const ffn_out = (rt_bf16 *)(scratch + 0); /* [4096, 768] */
-
+    /* [4096, 768] */
     conv1d_bias_4096x3072x768_bf16(saved->ffn_act, w->mlp_c_proj_weight,
-                                   w->mlp_c_proj_bias, ffn_out);       /* [4096, 768] */
-    add_4096x768_bf16(saved->attn_residual, ffn_out, ffn_residual);    /* [4096, 768] */
+                                   w->mlp_c_proj_bias, scratch->ffn_out);
+    /* [4096, 768] */
+    add_4096x768_bf16(saved->attn_residual, scratch->ffn_out, ffn_residual);
 }
 
 /* layer mlp_down backward: 38.7 GFLOP, 79.5 MiB of operands read and written once;
  * scratch 51118080 bytes. */
 void layer_mlp_down_backward(const struct layer_params *w, const struct layer_grads *dw,
                              const rt_bf16 *d_ffn_residual,
-                             const struct layer_saved *saved, char *scratch)
+                             const struct layer_saved *saved,
+                             const struct layer_backward_scratch *scratch)
 {
-    rt_bf16 *const d_ffn_act = (rt_bf16 *)(scratch + 0); /* [4096, 3072] */
-
     colsum_4096x768_bf16(d_ffn_residual, dw->mlp_c_proj_bias, dw->beta); /* [768] */
-    /* [4096, 3072] */
-    conv1d_dx_4096x768x3072_bf16(d_ffn_residual, w->mlp_c_proj_weight, d_ffn_act);
+    conv1d_dx_4096x768x3072_bf16(d_ffn_residual, w->mlp_c_proj_weight,
+                                 scratch->d_ffn_act);                  /* [4096, 3072] */
     conv1d_dw_4096x3072x768_bf16(saved->ffn_act, d_ffn_residual, dw->mlp_c_proj_weight,
                                  dw->beta);                            /* [3072, 768] */
 }
@@ -107,23 +105,22 @@ void layer_mlp_down_backward(const struct layer_params *w, const struct layer_gr
  * scratch 51118080 bytes. */
 void layer_mlp_up_backward(const struct layer_params *w, const struct layer_grads *dw,
                            const rt_bf16 *d_ffn_residual, rt_bf16 *d_block_in,
-                           const struct layer_saved *saved, char *scratch)
+                           const struct layer_saved *saved,
+                           const struct layer_backward_scratch *scratch)
 {
-    const rt_bf16 *const d_ffn_act       = (const rt_bf16 *)(scratch + 0);  /* [4096, 3072] */
-    rt_bf16       *const d_ffn_up        = (rt_bf16 *)(scratch + 0);        /* [4096, 3072] */
-    rt_bf16       *const d_ffn_norm      = (rt_bf16 *)(scratch + 25165824); /* [4096, 768] */
-    rt_bf16       *const d_attn_residual = d_block_in;                      /* [4096, 768] */
+    rt_bf16 *const d_attn_residual = d_block_in; /* [4096, 768], in place */
 
-    gelu_bwd_4096x3072_bf16(saved->ffn_up, d_ffn_act, d_ffn_up);       /* [4096, 3072] */
-    colsum_4096x3072_bf16(d_ffn_up, dw->mlp_c_fc_bias, dw->beta);      /* [3072] */
-    /* [4096, 768] */
-    conv1d_dx_4096x3072x768_bf16(d_ffn_up, w->mlp_c_fc_weight, d_ffn_norm);
-    conv1d_dw_4096x768x3072_bf16(saved->ffn_norm, d_ffn_up, dw->mlp_c_fc_weight,
+    /* [4096, 3072] */
+    gelu_bwd_4096x3072_bf16(saved->ffn_up, scratch->d_ffn_act, scratch->d_ffn_up);
+    colsum_4096x3072_bf16(scratch->d_ffn_up, dw->mlp_c_fc_bias, dw->beta); /* [3072] */
+    conv1d_dx_4096x3072x768_bf16(scratch->d_ffn_up, w->mlp_c_fc_weight,
+                                 scratch->d_ffn_norm);                 /* [4096, 768] */
+    conv1d_dw_4096x768x3072_bf16(saved->ffn_norm, scratch->d_ffn_up, dw->mlp_c_fc_weight,
                                  dw->beta);                            /* [768, 3072] */
     /* [4096, 768], [768], [768] */
     layernorm_bwd_add_4096x768_bf16(saved->attn_residual, w->ln_2_weight,
                                     saved->ffn_norm_mean, saved->ffn_norm_rstd,
-                                    d_ffn_norm, d_ffn_residual, d_attn_residual,
+                                    scratch->d_ffn_norm, d_ffn_residual, d_attn_residual,
                                     dw->ln_2_weight, dw->ln_2_bias, dw->beta);
 }
 
@@ -131,40 +128,39 @@ void layer_mlp_up_backward(const struct layer_params *w, const struct layer_grad
  * scratch 51118080 bytes. */
 void layer_attention_backward(const struct layer_params *w, const struct layer_grads *dw,
                               rt_bf16 *d_block_in, const struct layer_saved *saved,
-                              char *scratch)
+                              const struct layer_backward_scratch *scratch)
 {
-    const rt_bf16 *const d_attn_residual = d_block_in;                      /* [4096, 768] */
-    rt_bf16       *const d_attn          = (rt_bf16 *)(scratch + 44826624); /* [4096, 768] */
-    rt_bf16       *const d_qkv           = (rt_bf16 *)(scratch + 25952256); /* [4096, 2304] */
+    const rt_bf16 *const d_attn_residual = d_block_in; /* [4096, 768], in place */
 
     colsum_4096x768_bf16(d_attn_residual, dw->attn_c_proj_bias, dw->beta); /* [768] */
     /* [4096, 768] */
-    conv1d_dx_4096x768x768_bf16(d_attn_residual, w->attn_c_proj_weight, d_attn);
+    conv1d_dx_4096x768x768_bf16(d_attn_residual, w->attn_c_proj_weight, scratch->d_attn);
     conv1d_dw_4096x768x768_bf16(saved->attn, d_attn_residual, dw->attn_c_proj_weight,
                                 dw->beta);                             /* [768, 768] */
-    attention_bwd_4096x2304x768x12_bf16(saved->qkv, saved->attn, saved->attn_lse, d_attn,
-                                        d_qkv, scratch);               /* [4096, 2304] */
+    attention_bwd_4096x2304x768x12_bf16(saved->qkv, saved->attn, saved->attn_lse,
+                                        scratch->d_attn, scratch->d_qkv,
+                                        scratch->d_qkv_workspace);     /* [4096, 2304] */
 }
 
 /* layer qkv backward: 29.1 GFLOP, 100 MiB of operands read and written once;
  * scratch 51118080 bytes. */
 void layer_qkv_backward(const struct layer_params *w, const struct layer_grads *dw,
                         const rt_bf16 *block_in, rt_bf16 *d_block_in,
-                        const struct layer_saved *saved, char *scratch)
+                        const struct layer_saved *saved,
+                        const struct layer_backward_scratch *scratch)
 {
-    const rt_bf16 *const d_qkv           = (const rt_bf16 *)(scratch + 25952256); /* [4096, 2304] */
-    rt_bf16       *const d_attn_norm     = (rt_bf16 *)(scratch + 0);              /* [4096, 768] */
-    const rt_bf16 *const d_attn_residual = d_block_in;                            /* [4096, 768] */
+    const rt_bf16 *const d_attn_residual = d_block_in; /* [4096, 768], in place */
 
-    colsum_4096x2304_bf16(d_qkv, dw->attn_c_attn_bias, dw->beta);      /* [2304] */
-    /* [4096, 768] */
-    conv1d_dx_4096x2304x768_bf16(d_qkv, w->attn_c_attn_weight, d_attn_norm);
-    conv1d_dw_4096x768x2304_bf16(saved->attn_norm, d_qkv, dw->attn_c_attn_weight,
+    colsum_4096x2304_bf16(scratch->d_qkv, dw->attn_c_attn_bias, dw->beta); /* [2304] */
+    conv1d_dx_4096x2304x768_bf16(scratch->d_qkv, w->attn_c_attn_weight,
+                                 scratch->d_attn_norm);                /* [4096, 768] */
+    conv1d_dw_4096x768x2304_bf16(saved->attn_norm, scratch->d_qkv, dw->attn_c_attn_weight,
                                  dw->beta);                            /* [768, 2304] */
     /* [4096, 768], [768], [768] */
     layernorm_bwd_add_4096x768_bf16(block_in, w->ln_1_weight, saved->attn_norm_mean,
-                                    saved->attn_norm_rstd, d_attn_norm, d_attn_residual,
-                                    d_block_in, dw->ln_1_weight, dw->ln_1_bias, dw->beta);
+                                    saved->attn_norm_rstd, scratch->d_attn_norm,
+                                    d_attn_residual, d_block_in, dw->ln_1_weight,
+                                    dw->ln_1_bias, dw->beta);
 }
 
 /* head forward: 25.2 MFLOP, 12.0 MiB of operands read and written once. */
@@ -181,28 +177,30 @@ void head_forward(const struct head_params *w, const rt_bf16 *block_in,
  * scratch 418029568 bytes. */
 void head_backward(const struct head_params *w, const struct head_grads *dw,
                    const int32_t *targets, const rt_bf16 *block_in, rt_bf16 *d_block_in,
-                   const struct head_saved *saved, char *scratch, double *loss)
+                   const struct head_saved *saved,
+                   const struct head_backward_scratch *scratch, double *loss)
 {
-    rt_bf16 *const d_final_norm = (rt_bf16 *)(scratch + 411738112); /* [4096, 768] */
-
     /* [1], [4096, 768], [50257, 768] */
     linear_cross_entropy_4096x768x50257_bf16(saved->final_norm, w->transformer_wte_weight,
-                                             targets, loss, d_final_norm,
+                                             targets, loss, scratch->d_final_norm,
                                              dw->transformer_wte_weight,
-                                             dw->beta_transformer_wte_weight, scratch);
-    /* [4096, 768], [768], [768] */
+                                             dw->beta_transformer_wte_weight,
+                                             scratch->loss_workspace);
     layernorm_bwd_4096x768_bf16(block_in, w->transformer_ln_f_weight,
                                 saved->final_norm_mean, saved->final_norm_rstd,
-                                d_final_norm, d_block_in, dw->transformer_ln_f_weight,
-                                dw->transformer_ln_f_bias, dw->beta);
+                                scratch->d_final_norm, d_block_in,
+                                dw->transformer_ln_f_weight, dw->transformer_ln_f_bias,
+                                dw->beta);                 /* [4096, 768], [768], [768] */
 }
 
 /* head evaluate: 317 GFLOP, 79.7 MiB of operands read and written once;
  * scratch 411721728 bytes. */
 void head_evaluate(const struct head_params *w, const int32_t *targets,
-                   const int32_t *row, const struct head_saved *saved, char *scratch,
-                   double *loss, rt_bf16 *next_logits)
+                   const int32_t *row, const struct head_saved *saved,
+                   const struct head_evaluate_scratch *scratch, double *loss,
+                   rt_bf16 *next_logits)
 {
+    /* [1], [50257] */
     linear_loss_4096x768x50257_bf16(saved->final_norm, w->transformer_wte_weight, targets,
-                                    row, loss, next_logits, scratch);  /* [1], [50257] */
+                                    row, loss, next_logits, scratch->loss_workspace);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* math.h: the mathematics of gpt2_124m, one function for each distinct span of the step.
  *
- * Pointers come in, from bind.c; results go out through pointers. Shapes, strides and
- * offsets are constants of math.c. Nothing here knows of ranks, shards or the schedule:
+ * Pointers come in, from bind.c; results go out through pointers. Shapes and strides are
+ * constants of math.c. Nothing here knows of ranks, shards or the schedule:
  * this file, math.c and the kernels are the same bytes for every choice that cannot change
  * a result.
  *
@@ -13,11 +13,11 @@
 
 #include "kernels.h"
 
-#if MATH_IDENTITY != 0x8b475b45d27d0c42
+#if MATH_IDENTITY != 0x1b5ec2253ea1aa23
 #error "math.h and kernels.h come from different generations: run fsdpgen again"
 #endif
 
-#define math_prepare math_prepare_8b475b45d27d0c42
+#define math_prepare math_prepare_1b5ec2253ea1aa23
 
 /* Weights of a block of class embed, as gathered: bf16. */
 struct embed_params {
@@ -65,6 +65,23 @@ struct layer_saved {
     rt_bf16 *ffn_act;       /* [4096, 3072] */
 };
 
+/* What kernels of its forward hand to each other. */
+struct layer_forward_scratch {
+    rt_bf16 *attn_out; /* [4096, 768] */
+    rt_bf16 *ffn_out;  /* [4096, 768] */
+};
+
+/* What kernels of its backward hand to each other. */
+struct layer_backward_scratch {
+    rt_bf16 *d_ffn_act;    /* [4096, 3072] */
+    rt_bf16 *d_ffn_up;     /* [4096, 3072] */
+    rt_bf16 *d_ffn_norm;   /* [4096, 768] */
+    rt_bf16 *d_attn;       /* [4096, 768] */
+    rt_bf16 *d_qkv;        /* [4096, 2304] */
+    char *d_qkv_workspace; /* 24.8 MiB */
+    rt_bf16 *d_attn_norm;  /* [4096, 768] */
+};
+
 /* Gradients of its weights: f32. beta 0 stores, 1 adds to what lies there. */
 struct layer_grads {
     float *ln_1_weight;        /* [768] */
@@ -96,6 +113,17 @@ struct head_saved {
     float *final_norm_rstd; /* [4096] */
 };
 
+/* What kernels of its backward hand to each other. */
+struct head_backward_scratch {
+    rt_bf16 *d_final_norm; /* [4096, 768] */
+    char *loss_workspace;  /* 393 MiB */
+};
+
+/* What kernels of its evaluation hand to each other. */
+struct head_evaluate_scratch {
+    char *loss_workspace; /* 393 MiB */
+};
+
 /* Gradients of its weights: f32. beta 0 stores, 1 adds to what lies there. */
 struct head_grads {
     float *transformer_ln_f_weight; /* [768] */
@@ -121,35 +149,41 @@ void layer_qkv_forward(const struct layer_params *w, const rt_bf16 *block_in,
 
 /* layer attention forward: 11.3 GFLOP, 37.3 MiB of operands. */
 void layer_attention_forward(const struct layer_params *w,
-                             const struct layer_saved *saved, char *scratch);
+                             const struct layer_saved *saved,
+                             const struct layer_forward_scratch *scratch);
 
 /* layer mlp_up forward: 19.5 GFLOP, 107 MiB of operands. */
 void layer_mlp_up_forward(const struct layer_params *w, const rt_bf16 *block_in,
-                          const struct layer_saved *saved, char *scratch);
+                          const struct layer_saved *saved,
+                          const struct layer_forward_scratch *scratch);
 
 /* layer mlp_down forward: 19.3 GFLOP, 52.5 MiB of operands. */
 void layer_mlp_down_forward(const struct layer_params *w, rt_bf16 *ffn_residual,
-                            const struct layer_saved *saved, char *scratch);
+                            const struct layer_saved *saved,
+                            const struct layer_forward_scratch *scratch);
 
 /* layer mlp_down backward: 38.7 GFLOP, 79.5 MiB of operands. */
 void layer_mlp_down_backward(const struct layer_params *w, const struct layer_grads *dw,
                              const rt_bf16 *d_ffn_residual,
-                             const struct layer_saved *saved, char *scratch);
+                             const struct layer_saved *saved,
+                             const struct layer_backward_scratch *scratch);
 
 /* layer mlp_up backward: 38.9 GFLOP, 194 MiB of operands. */
 void layer_mlp_up_backward(const struct layer_params *w, const struct layer_grads *dw,
                            const rt_bf16 *d_ffn_residual, rt_bf16 *d_block_in,
-                           const struct layer_saved *saved, char *scratch);
+                           const struct layer_saved *saved,
+                           const struct layer_backward_scratch *scratch);
 
 /* layer attention backward: 25.8 GFLOP, 81.6 MiB of operands. */
 void layer_attention_backward(const struct layer_params *w, const struct layer_grads *dw,
                               rt_bf16 *d_block_in, const struct layer_saved *saved,
-                              char *scratch);
+                              const struct layer_backward_scratch *scratch);
 
 /* layer qkv backward: 29.1 GFLOP, 100 MiB of operands. */
 void layer_qkv_backward(const struct layer_params *w, const struct layer_grads *dw,
                         const rt_bf16 *block_in, rt_bf16 *d_block_in,
-                        const struct layer_saved *saved, char *scratch);
+                        const struct layer_saved *saved,
+                        const struct layer_backward_scratch *scratch);
 
 /* head forward: 25.2 MFLOP, 12.0 MiB of operands. */
 void head_forward(const struct head_params *w, const rt_bf16 *block_in,
@@ -158,11 +192,13 @@ void head_forward(const struct head_params *w, const rt_bf16 *block_in,
 /* head backward: 950 GFLOP, 251 MiB of operands. */
 void head_backward(const struct head_params *w, const struct head_grads *dw,
                    const int32_t *targets, const rt_bf16 *block_in, rt_bf16 *d_block_in,
-                   const struct head_saved *saved, char *scratch, double *loss);
+                   const struct head_saved *saved,
+                   const struct head_backward_scratch *scratch, double *loss);
 
 /* head evaluate: 317 GFLOP, 79.7 MiB of operands. */
 void head_evaluate(const struct head_params *w, const int32_t *targets,
-                   const int32_t *row, const struct head_saved *saved, char *scratch,
-                   double *loss, rt_bf16 *next_logits);
+                   const int32_t *row, const struct head_saved *saved,
+                   const struct head_evaluate_scratch *scratch, double *loss,
+                   rt_bf16 *next_logits);
 
 #endif

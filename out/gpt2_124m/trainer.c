@@ -9,10 +9,10 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x38b2ca75b4c7edc8
+#if TRAINER_IDENTITY != 0xdf7336b88508649f
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x38b2ca75b4c7edc8
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0xdf7336b88508649f
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 

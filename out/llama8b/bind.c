@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "bind.h"
 
-#if MATH_IDENTITY != 0xeeb8ec78aef832ed || TRAINER_IDENTITY != 0xc889fd6442f85967
+#if MATH_IDENTITY != 0xeee5a315f025bb36 || TRAINER_IDENTITY != 0x9feb51f7218867db
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 
@@ -51,6 +51,64 @@ static struct head_saved head_saved_at(Rt *rt, int64_t saved)
     };
 }
 
+/* ---- what kernels hand to each other ----------------------------------------------- */
+
+static struct layer_forward_scratch layer_forward_scratch_at(Rt *rt, int64_t scratch)
+{
+    char *const base = rt_local(rt, scratch);
+
+    return (struct layer_forward_scratch){
+        .attn_out = (rt_bf16 *)(base + 0), /* [8192, 4096] */
+        .ffn_out  = (rt_bf16 *)(base + 0), /* [8192, 4096], over attn_out */
+    };
+}
+
+static struct head_backward_scratch head_backward_scratch_at(Rt *rt, int64_t scratch)
+{
+    char *const base = rt_local(rt, scratch);
+
+    return (struct head_backward_scratch){
+        .d_final_norm         = (rt_bf16 *)(base + 262701056), /* [8192, 4096] */
+        .loss_workspace       = (char *)(base + 0),            /* 251 MiB */
+        .d_block_in_workspace = (char *)(base + 0),            /* 4.1 MiB, over loss_workspace */
+    };
+}
+
+static struct layer_backward_scratch layer_backward_scratch_at(Rt *rt, int64_t scratch)
+{
+    char *const base = rt_local(rt, scratch);
+
+    return (struct layer_backward_scratch){
+        .d_ffn_act                 = (rt_bf16 *)(base + 0),         /* [8192, 14336] */
+        .d_ffn_norm                = (rt_bf16 *)(base + 0),         /* [8192, 4096], over d_ffn_act */
+        .d_attn_residual_workspace = (char *)(base + 67108864),     /* 4.1 MiB, over d_ffn_act */
+        .d_attn                    = (rt_bf16 *)(base + 100663296), /* [8192, 4096], over d_ffn_act */
+        .d_roped                   = (rt_bf16 *)(base + 0),         /* [8192, 6144], over d_ffn_norm, d_attn_residual_workspace */
+        .d_roped_workspace         = (char *)(base + 167772160),    /* 2.0 MiB, over d_ffn_act */
+        .d_qkv                     = (rt_bf16 *)(base + 0),         /* [8192, 6144], over d_roped */
+        .d_attn_norm               = (rt_bf16 *)(base + 100663296), /* [8192, 4096], over d_attn */
+        .d_block_in_workspace      = (char *)(base + 0),            /* 4.1 MiB, over d_qkv */
+    };
+}
+
+static struct embed_backward_scratch embed_backward_scratch_at(Rt *rt, int64_t scratch)
+{
+    char *const base = rt_local(rt, scratch);
+
+    return (struct embed_backward_scratch){
+        .d_embed_tokens_weight_workspace = (char *)(base + 0), /* 64.0 KiB */
+    };
+}
+
+static struct head_evaluate_scratch head_evaluate_scratch_at(Rt *rt, int64_t scratch)
+{
+    char *const base = rt_local(rt, scratch);
+
+    return (struct head_evaluate_scratch){
+        .loss_workspace = (char *)(base + 0), /* 251 MiB */
+    };
+}
+
 /* ---- binders ----------------------------------------------------------------------- */
 
 void embed_forward_at(Rt *rt, int64_t weights, int64_t out)
@@ -76,11 +134,12 @@ void layer_forward_at(Rt *rt, int64_t weights, int64_t in, int64_t out, int64_t 
         .mlp_down_proj_weight            = (const rt_bf16 *)(weights_base + 318783488),
     };
     const struct layer_saved kept = layer_saved_at(rt, saved);
+    const struct layer_forward_scratch temp = layer_forward_scratch_at(rt, scratch);
 
     layer_qkv_forward(rt, &w, rt_local(rt, CONST_ROPE_TABLE), rt_local(rt, in), &kept);
-    layer_attention_forward(rt, &w, &kept, rt_local(rt, scratch));
-    layer_mlp_up_forward(rt, &w, rt_local(rt, in), &kept, rt_local(rt, scratch));
-    layer_mlp_down_forward(rt, &w, rt_local(rt, out), &kept, rt_local(rt, scratch));
+    layer_attention_forward(rt, &w, &kept, &temp);
+    layer_mlp_up_forward(rt, &w, rt_local(rt, in), &kept, &temp);
+    layer_mlp_down_forward(rt, &w, rt_local(rt, out), &kept, &temp);
 }
 
 void head_forward_at(Rt *rt, int64_t weights, int64_t in, int64_t saved)
@@ -110,9 +169,10 @@ void head_backward_at(Rt *rt, int64_t weights, int64_t grads, float beta, int64_
         .beta = beta,
     };
     const struct head_saved kept = head_saved_at(rt, saved);
+    const struct head_backward_scratch temp = head_backward_scratch_at(rt, scratch);
 
     head_backward(rt, &w, &dw, rt_local(rt, TARGETS), rt_local(rt, in),
-                  rt_local(rt, d_in), &kept, rt_local(rt, scratch), rt_loss_slot(rt));
+                  rt_local(rt, d_in), &kept, &temp, rt_loss_slot(rt));
 }
 
 void layer_backward_at(Rt *rt, int64_t weights, int64_t grads, float beta, int64_t in,
@@ -138,15 +198,14 @@ void layer_backward_at(Rt *rt, int64_t weights, int64_t grads, float beta, int64
         .beta = beta,
     };
     const struct layer_saved kept = layer_saved_at(rt, saved);
+    const struct layer_backward_scratch temp = layer_backward_scratch_at(rt, scratch);
 
-    layer_mlp_down_backward(rt, &w, &dw, rt_local(rt, d_out), &kept,
-                            rt_local(rt, scratch));
+    layer_mlp_down_backward(rt, &w, &dw, rt_local(rt, d_out), &kept, &temp);
     layer_mlp_up_backward(rt, &w, &dw, rt_local(rt, d_out), rt_local(rt, d_in), &kept,
-                          rt_local(rt, scratch));
-    layer_attention_backward(rt, &w, &dw, rt_local(rt, d_in), &kept,
-                             rt_local(rt, scratch));
+                          &temp);
+    layer_attention_backward(rt, &w, &dw, rt_local(rt, d_in), &kept, &temp);
     layer_qkv_backward(rt, &w, &dw, rt_local(rt, CONST_ROPE_TABLE), rt_local(rt, in),
-                       rt_local(rt, d_in), &kept, rt_local(rt, scratch));
+                       rt_local(rt, d_in), &kept, &temp);
 }
 
 void embed_backward_at(Rt *rt, int64_t grads, float beta, int64_t d_out, int64_t scratch)
@@ -156,9 +215,9 @@ void embed_backward_at(Rt *rt, int64_t grads, float beta, int64_t d_out, int64_t
         .embed_tokens_weight = (float *)(grads_base + 0), /* [128256, 4096] */
         .beta = beta,
     };
+    const struct embed_backward_scratch temp = embed_backward_scratch_at(rt, scratch);
 
-    embed_backward(rt, &dw, rt_local(rt, TOKENS), rt_local(rt, d_out),
-                   rt_local(rt, scratch));
+    embed_backward(rt, &dw, rt_local(rt, TOKENS), rt_local(rt, d_out), &temp);
 }
 
 void head_evaluate_at(Rt *rt, int64_t weights, int64_t saved, int64_t scratch,
@@ -169,7 +228,8 @@ void head_evaluate_at(Rt *rt, int64_t weights, int64_t saved, int64_t scratch,
         .lm_head_weight = (const rt_bf16 *)(weights_base + 8192), /* [128256, 4096] */
     };
     const struct head_saved kept = head_saved_at(rt, saved);
+    const struct head_evaluate_scratch temp = head_evaluate_scratch_at(rt, scratch);
 
-    head_evaluate(rt, &w, rt_local(rt, TARGETS), rt_local(rt, ROW), &kept,
-                  rt_local(rt, scratch), rt_loss_slot(rt), rt_local(rt, logits));
+    head_evaluate(rt, &w, rt_local(rt, TARGETS), rt_local(rt, ROW), &kept, &temp,
+                  rt_loss_slot(rt), rt_local(rt, logits));
 }

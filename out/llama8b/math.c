@@ -5,7 +5,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "math.h"
 
-#if MATH_IDENTITY != 0xeeb8ec78aef832ed
+#if MATH_IDENTITY != 0xeee5a315f025bb36
 #error "math.c, math.h and kernels.h come from different generations: run fsdpgen again"
 #endif
 
@@ -35,17 +35,18 @@ void embed_forward(Rt *rt, const struct embed_params *w, const int32_t *tokens,
 /* embed backward: 33.6 MFLOP, 2.0 GiB of operands read and written once;
  * scratch 65536 bytes. */
 void embed_backward(Rt *rt, const struct embed_grads *dw, const int32_t *tokens,
-                    const rt_bf16 *d_x, char *scratch)
+                    const rt_bf16 *d_x, const struct embed_backward_scratch *scratch)
 {
     /* [128256, 4096] */
-    embed_bwd_8192x4096_bf16(rt, tokens, d_x, dw->embed_tokens_weight, dw->beta, scratch);
+    embed_bwd_8192x4096_bf16(rt, tokens, d_x, dw->embed_tokens_weight, dw->beta,
+                             scratch->d_embed_tokens_weight_workspace);
 }
 
 /* layer qkv forward: 413 GFLOP, 532 MiB of operands read and written once. */
 void layer_qkv_forward(Rt *rt, const struct layer_params *w, const float *rope_table,
                        const rt_bf16 *block_in, const struct layer_saved *saved)
 {
-    rt_bf16 *const qkv = saved->roped; /* [8192, 6144] */
+    rt_bf16 *const qkv = saved->roped; /* [8192, 6144], in place */
 
     rmsnorm_8192x4096_bf16(rt, block_in, w->input_layernorm_weight, saved->attn_norm,
                            saved->attn_norm_rstd);              /* [8192, 4096], [8192] */
@@ -57,27 +58,25 @@ void layer_qkv_forward(Rt *rt, const struct layer_params *w, const float *rope_t
 /* layer attention forward: 825 GFLOP, 321 MiB of operands read and written once;
  * scratch 67108864 bytes. */
 void layer_attention_forward(Rt *rt, const struct layer_params *w,
-                             const struct layer_saved *saved, char *scratch)
+                             const struct layer_saved *saved,
+                             const struct layer_forward_scratch *scratch)
 {
-    rt_bf16 *const attn_out = (rt_bf16 *)(scratch + 0); /* [8192, 4096] */
-
     /* [8192, 4096], [8192, 32] */
     attention_8192x6144_bf16(rt, saved->roped, saved->attn, saved->attn_lse);
-    /* [8192, 4096] */
-    linear_8192x4096x4096_bf16(rt, saved->attn, w->self_attn_o_proj_weight, attn_out);
+    linear_8192x4096x4096_bf16(rt, saved->attn, w->self_attn_o_proj_weight,
+                               scratch->attn_out);                     /* [8192, 4096] */
 }
 
 /* layer mlp_up forward: 1.9 TFLOP, 1.6 GiB of operands read and written once;
  * scratch 67108864 bytes. */
 void layer_mlp_up_forward(Rt *rt, const struct layer_params *w, const rt_bf16 *block_in,
-                          const struct layer_saved *saved, char *scratch)
+                          const struct layer_saved *saved,
+                          const struct layer_forward_scratch *scratch)
 {
-    const rt_bf16 *const attn_out = (const rt_bf16 *)(scratch + 0); /* [8192, 4096] */
-
     /* [8192, 4096], [8192, 4096], [8192] */
-    add_rmsnorm_8192x4096_bf16(rt, block_in, attn_out, w->post_attention_layernorm_weight,
-                               saved->attn_residual, saved->ffn_norm,
-                               saved->ffn_norm_rstd);
+    add_rmsnorm_8192x4096_bf16(rt, block_in, scratch->attn_out,
+                               w->post_attention_layernorm_weight, saved->attn_residual,
+                               saved->ffn_norm, saved->ffn_norm_rstd);
     linear_8192x4096x28672_bf16(rt, saved->ffn_norm, w->mlp_gate_up_proj_weight,
                                 saved->gate_up);                       /* [8192, 28672] */
     swiglu_8192x14336_bf16(rt, saved->gate_up, saved->ffn_act);        /* [8192, 14336] */
@@ -86,26 +85,24 @@ void layer_mlp_up_forward(Rt *rt, const struct layer_params *w, const rt_bf16 *b
 /* layer mlp_down forward: 962 GFLOP, 592 MiB of operands read and written once;
  * scratch 67108864 bytes. */
 void layer_mlp_down_forward(Rt *rt, const struct layer_params *w, rt_bf16 *ffn_residual,
-                            const struct layer_saved *saved, char *scratch)
+                            const struct layer_saved *saved,
+                            const struct layer_forward_scratch *scratch)
 {
-    rt_bf16 *const ffn_out = (rt_bf16 *)(scratch + 0); /* [8192, 4096] */
-
+    linear_8192x14336x4096_bf16(rt, saved->ffn_act, w->mlp_down_proj_weight,
+                                scratch->ffn_out);                     /* [8192, 4096] */
     /* [8192, 4096] */
-    linear_8192x14336x4096_bf16(rt, saved->ffn_act, w->mlp_down_proj_weight, ffn_out);
-    /* [8192, 4096] */
-    add_8192x4096_bf16(rt, saved->attn_residual, ffn_out, ffn_residual);
+    add_8192x4096_bf16(rt, saved->attn_residual, scratch->ffn_out, ffn_residual);
 }
 
 /* layer mlp_down backward: 1.9 TFLOP, 912 MiB of operands read and written once;
  * scratch 234881024 bytes. */
 void layer_mlp_down_backward(Rt *rt, const struct layer_params *w,
                              const struct layer_grads *dw, const rt_bf16 *d_ffn_residual,
-                             const struct layer_saved *saved, char *scratch)
+                             const struct layer_saved *saved,
+                             const struct layer_backward_scratch *scratch)
 {
-    rt_bf16 *const d_ffn_act = (rt_bf16 *)(scratch + 0); /* [8192, 14336] */
-
     linear_dx_8192x4096x14336_bf16(rt, d_ffn_residual, w->mlp_down_proj_weight,
-                                   d_ffn_act);                         /* [8192, 14336] */
+                                   scratch->d_ffn_act);                /* [8192, 14336] */
     /* [4096, 14336] */
     linear_dw_8192x4096x14336_bf16(rt, d_ffn_residual, saved->ffn_act,
                                    dw->mlp_down_proj_weight, dw->beta);
@@ -116,46 +113,44 @@ void layer_mlp_down_backward(Rt *rt, const struct layer_params *w,
 void layer_mlp_up_backward(Rt *rt, const struct layer_params *w,
                            const struct layer_grads *dw, const rt_bf16 *d_ffn_residual,
                            rt_bf16 *d_block_in, const struct layer_saved *saved,
-                           char *scratch)
+                           const struct layer_backward_scratch *scratch)
 {
-    const rt_bf16 *const d_ffn_act       = (const rt_bf16 *)(scratch + 0); /* [8192, 14336] */
-    rt_bf16       *const d_gate_up       = saved->gate_up;                 /* [8192, 28672] */
-    rt_bf16       *const d_ffn_norm      = (rt_bf16 *)(scratch + 0);       /* [8192, 4096] */
-    rt_bf16       *const d_attn_residual = d_block_in;                     /* [8192, 4096] */
+    rt_bf16 *const d_gate_up       = saved->gate_up; /* [8192, 28672], in place */
+    rt_bf16 *const d_attn_residual = d_block_in;     /* [8192, 4096], in place */
 
     /* [8192, 28672] */
-    swiglu_bwd_8192x14336_bf16(rt, saved->gate_up, d_ffn_act, d_gate_up);
-    /* [8192, 4096] */
-    linear_dx_8192x28672x4096_bf16(rt, d_gate_up, w->mlp_gate_up_proj_weight, d_ffn_norm);
+    swiglu_bwd_8192x14336_bf16(rt, saved->gate_up, scratch->d_ffn_act, d_gate_up);
+    linear_dx_8192x28672x4096_bf16(rt, d_gate_up, w->mlp_gate_up_proj_weight,
+                                   scratch->d_ffn_norm);               /* [8192, 4096] */
     /* [28672, 4096] */
     linear_dw_8192x28672x4096_bf16(rt, d_gate_up, saved->ffn_norm,
                                    dw->mlp_gate_up_proj_weight, dw->beta);
     /* [8192, 4096], [4096] */
     rmsnorm_bwd_add_8192x4096_bf16(rt, saved->attn_residual,
                                    w->post_attention_layernorm_weight,
-                                   saved->ffn_norm_rstd, d_ffn_norm, d_ffn_residual,
-                                   d_attn_residual, dw->post_attention_layernorm_weight,
-                                   dw->beta, scratch + 67108864);
+                                   saved->ffn_norm_rstd, scratch->d_ffn_norm,
+                                   d_ffn_residual, d_attn_residual,
+                                   dw->post_attention_layernorm_weight, dw->beta,
+                                   scratch->d_attn_residual_workspace);
 }
 
 /* layer attention backward: 1.9 TFLOP, 673 MiB of operands read and written once;
  * scratch 234881024 bytes. */
 void layer_attention_backward(Rt *rt, const struct layer_params *w,
                               const struct layer_grads *dw, rt_bf16 *d_block_in,
-                              const struct layer_saved *saved, char *scratch)
+                              const struct layer_saved *saved,
+                              const struct layer_backward_scratch *scratch)
 {
-    const rt_bf16 *const d_attn_residual = d_block_in;                       /* [8192, 4096] */
-    rt_bf16       *const d_attn          = (rt_bf16 *)(scratch + 100663296); /* [8192, 4096] */
-    rt_bf16       *const d_roped         = (rt_bf16 *)(scratch + 0);         /* [8192, 6144] */
+    const rt_bf16 *const d_attn_residual = d_block_in; /* [8192, 4096], in place */
 
     linear_dx_8192x4096x4096_bf16(rt, d_attn_residual, w->self_attn_o_proj_weight,
-                                  d_attn);                             /* [8192, 4096] */
+                                  scratch->d_attn);                    /* [8192, 4096] */
     /* [4096, 4096] */
     linear_dw_8192x4096x4096_bf16(rt, d_attn_residual, saved->attn,
                                   dw->self_attn_o_proj_weight, dw->beta);
-    /* [8192, 6144] */
     attention_bwd_8192x6144x4096x32_bf16(rt, saved->roped, saved->attn, saved->attn_lse,
-                                         d_attn, d_roped, scratch + 167772160);
+                                         scratch->d_attn, scratch->d_roped,
+                                         scratch->d_roped_workspace);  /* [8192, 6144] */
 }
 
 /* layer qkv backward: 825 GFLOP, 916 MiB of operands read and written once;
@@ -163,23 +158,24 @@ void layer_attention_backward(Rt *rt, const struct layer_params *w,
 void layer_qkv_backward(Rt *rt, const struct layer_params *w,
                         const struct layer_grads *dw, const float *rope_table,
                         const rt_bf16 *block_in, rt_bf16 *d_block_in,
-                        const struct layer_saved *saved, char *scratch)
+                        const struct layer_saved *saved,
+                        const struct layer_backward_scratch *scratch)
 {
-    const rt_bf16 *const d_roped         = (const rt_bf16 *)(scratch + 0);   /* [8192, 6144] */
-    rt_bf16       *const d_qkv           = (rt_bf16 *)(scratch + 0);         /* [8192, 6144] */
-    rt_bf16       *const d_attn_norm     = (rt_bf16 *)(scratch + 100663296); /* [8192, 4096] */
-    const rt_bf16 *const d_attn_residual = d_block_in;                       /* [8192, 4096] */
+    const rt_bf16 *const d_attn_residual = d_block_in; /* [8192, 4096], in place */
 
-    rope_bwd_8192x6144x8192x128_bf16(rt, d_roped, rope_table, d_qkv);  /* [8192, 6144] */
-    /* [8192, 4096] */
-    linear_dx_8192x6144x4096_bf16(rt, d_qkv, w->self_attn_qkv_proj_weight, d_attn_norm);
+    /* [8192, 6144] */
+    rope_bwd_8192x6144x8192x128_bf16(rt, scratch->d_roped, rope_table, scratch->d_qkv);
+    linear_dx_8192x6144x4096_bf16(rt, scratch->d_qkv, w->self_attn_qkv_proj_weight,
+                                  scratch->d_attn_norm);               /* [8192, 4096] */
     /* [6144, 4096] */
-    linear_dw_8192x6144x4096_bf16(rt, d_qkv, saved->attn_norm,
+    linear_dw_8192x6144x4096_bf16(rt, scratch->d_qkv, saved->attn_norm,
                                   dw->self_attn_qkv_proj_weight, dw->beta);
+    /* [8192, 4096], [4096] */
     rmsnorm_bwd_add_8192x4096_bf16(rt, block_in, w->input_layernorm_weight,
-                                   saved->attn_norm_rstd, d_attn_norm, d_attn_residual,
-                                   d_block_in, dw->input_layernorm_weight, dw->beta,
-                                   scratch);                    /* [8192, 4096], [4096] */
+                                   saved->attn_norm_rstd, scratch->d_attn_norm,
+                                   d_attn_residual, d_block_in,
+                                   dw->input_layernorm_weight, dw->beta,
+                                   scratch->d_block_in_workspace);
 }
 
 /* head forward: 134 MFLOP, 128 MiB of operands read and written once. */
@@ -194,26 +190,28 @@ void head_forward(Rt *rt, const struct head_params *w, const rt_bf16 *block_in,
  * scratch 329809920 bytes. */
 void head_backward(Rt *rt, const struct head_params *w, const struct head_grads *dw,
                    const int32_t *targets, const rt_bf16 *block_in, rt_bf16 *d_block_in,
-                   const struct head_saved *saved, char *scratch, double *loss)
+                   const struct head_saved *saved,
+                   const struct head_backward_scratch *scratch, double *loss)
 {
-    rt_bf16 *const d_final_norm = (rt_bf16 *)(scratch + 262701056); /* [8192, 4096] */
-
     /* [1], [8192, 4096], [128256, 4096] */
     linear_cross_entropy_8192x4096x128256_bf16(rt, saved->final_norm, w->lm_head_weight,
-                                               targets, loss, d_final_norm,
-                                               dw->lm_head_weight, dw->beta, scratch);
+                                               targets, loss, scratch->d_final_norm,
+                                               dw->lm_head_weight, dw->beta,
+                                               scratch->loss_workspace);
+    /* [8192, 4096], [4096] */
     rmsnorm_bwd_8192x4096_bf16(rt, block_in, w->model_norm_weight, saved->final_norm_rstd,
-                               d_final_norm, d_block_in, dw->model_norm_weight, dw->beta,
-                               scratch);                        /* [8192, 4096], [4096] */
+                               scratch->d_final_norm, d_block_in, dw->model_norm_weight,
+                               dw->beta, scratch->d_block_in_workspace);
 }
 
 /* head evaluate: 8.6 TFLOP, 1.0 GiB of operands read and written once;
  * scratch 262701056 bytes. */
 void head_evaluate(Rt *rt, const struct head_params *w, const int32_t *targets,
-                   const int32_t *row, const struct head_saved *saved, char *scratch,
-                   double *loss, rt_bf16 *next_logits)
+                   const int32_t *row, const struct head_saved *saved,
+                   const struct head_evaluate_scratch *scratch, double *loss,
+                   rt_bf16 *next_logits)
 {
     /* [1], [128256] */
     linear_loss_8192x4096x128256_bf16(rt, saved->final_norm, w->lm_head_weight, targets,
-                                      row, loss, next_logits, scratch);
+                                      row, loss, next_logits, scratch->loss_workspace);
 }

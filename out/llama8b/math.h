@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* math.h: the mathematics of llama8b, one function for each distinct span of the step.
  *
- * Pointers come in, from bind.c; results go out through pointers. Shapes, strides and
- * offsets are constants of math.c. Nothing here knows of ranks, shards or the schedule:
+ * Pointers come in, from bind.c; results go out through pointers. Shapes and strides are
+ * constants of math.c. Nothing here knows of ranks, shards or the schedule:
  * this file, math.c and the kernels are the same bytes for every choice that cannot change
  * a result.
  *
@@ -13,15 +13,20 @@
 
 #include "kernels.h"
 
-#if MATH_IDENTITY != 0xeeb8ec78aef832ed
+#if MATH_IDENTITY != 0xeee5a315f025bb36
 #error "math.h and kernels.h come from different generations: run fsdpgen again"
 #endif
 
-#define math_prepare math_prepare_eeb8ec78aef832ed
+#define math_prepare math_prepare_eee5a315f025bb36
 
 /* Weights of a block of class embed, as gathered: bf16. */
 struct embed_params {
     const rt_bf16 *embed_tokens_weight; /* [128256, 4096] */
+};
+
+/* What kernels of its backward hand to each other. */
+struct embed_backward_scratch {
+    char *d_embed_tokens_weight_workspace; /* 64.0 KiB */
 };
 
 /* Gradients of its weights: f32. beta 0 stores, 1 adds to what lies there. */
@@ -54,6 +59,25 @@ struct layer_saved {
     rt_bf16 *ffn_act;       /* [8192, 14336] */
 };
 
+/* What kernels of its forward hand to each other. */
+struct layer_forward_scratch {
+    rt_bf16 *attn_out; /* [8192, 4096] */
+    rt_bf16 *ffn_out;  /* [8192, 4096] */
+};
+
+/* What kernels of its backward hand to each other. */
+struct layer_backward_scratch {
+    rt_bf16 *d_ffn_act;              /* [8192, 14336] */
+    rt_bf16 *d_ffn_norm;             /* [8192, 4096] */
+    char *d_attn_residual_workspace; /* 4.1 MiB */
+    rt_bf16 *d_attn;                 /* [8192, 4096] */
+    rt_bf16 *d_roped;                /* [8192, 6144] */
+    char *d_roped_workspace;         /* 2.0 MiB */
+    rt_bf16 *d_qkv;                  /* [8192, 6144] */
+    rt_bf16 *d_attn_norm;            /* [8192, 4096] */
+    char *d_block_in_workspace;      /* 4.1 MiB */
+};
+
 /* Gradients of its weights: f32. beta 0 stores, 1 adds to what lies there. */
 struct layer_grads {
     float *input_layernorm_weight;          /* [4096] */
@@ -77,6 +101,18 @@ struct head_saved {
     float *final_norm_rstd; /* [8192] */
 };
 
+/* What kernels of its backward hand to each other. */
+struct head_backward_scratch {
+    rt_bf16 *d_final_norm;      /* [8192, 4096] */
+    char *loss_workspace;       /* 251 MiB */
+    char *d_block_in_workspace; /* 4.1 MiB */
+};
+
+/* What kernels of its evaluation hand to each other. */
+struct head_evaluate_scratch {
+    char *loss_workspace; /* 251 MiB */
+};
+
 /* Gradients of its weights: f32. beta 0 stores, 1 adds to what lies there. */
 struct head_grads {
     float *model_norm_weight; /* [4096] */
@@ -96,7 +132,7 @@ void embed_forward(Rt *rt, const struct embed_params *w, const int32_t *tokens,
 
 /* embed backward: 33.6 MFLOP, 2.0 GiB of operands. */
 void embed_backward(Rt *rt, const struct embed_grads *dw, const int32_t *tokens,
-                    const rt_bf16 *d_x, char *scratch);
+                    const rt_bf16 *d_x, const struct embed_backward_scratch *scratch);
 
 /* layer qkv forward: 413 GFLOP, 532 MiB of operands. */
 void layer_qkv_forward(Rt *rt, const struct layer_params *w, const float *rope_table,
@@ -104,37 +140,43 @@ void layer_qkv_forward(Rt *rt, const struct layer_params *w, const float *rope_t
 
 /* layer attention forward: 825 GFLOP, 321 MiB of operands. */
 void layer_attention_forward(Rt *rt, const struct layer_params *w,
-                             const struct layer_saved *saved, char *scratch);
+                             const struct layer_saved *saved,
+                             const struct layer_forward_scratch *scratch);
 
 /* layer mlp_up forward: 1.9 TFLOP, 1.6 GiB of operands. */
 void layer_mlp_up_forward(Rt *rt, const struct layer_params *w, const rt_bf16 *block_in,
-                          const struct layer_saved *saved, char *scratch);
+                          const struct layer_saved *saved,
+                          const struct layer_forward_scratch *scratch);
 
 /* layer mlp_down forward: 962 GFLOP, 592 MiB of operands. */
 void layer_mlp_down_forward(Rt *rt, const struct layer_params *w, rt_bf16 *ffn_residual,
-                            const struct layer_saved *saved, char *scratch);
+                            const struct layer_saved *saved,
+                            const struct layer_forward_scratch *scratch);
 
 /* layer mlp_down backward: 1.9 TFLOP, 912 MiB of operands. */
 void layer_mlp_down_backward(Rt *rt, const struct layer_params *w,
                              const struct layer_grads *dw, const rt_bf16 *d_ffn_residual,
-                             const struct layer_saved *saved, char *scratch);
+                             const struct layer_saved *saved,
+                             const struct layer_backward_scratch *scratch);
 
 /* layer mlp_up backward: 3.8 TFLOP, 3.0 GiB of operands. */
 void layer_mlp_up_backward(Rt *rt, const struct layer_params *w,
                            const struct layer_grads *dw, const rt_bf16 *d_ffn_residual,
                            rt_bf16 *d_block_in, const struct layer_saved *saved,
-                           char *scratch);
+                           const struct layer_backward_scratch *scratch);
 
 /* layer attention backward: 1.9 TFLOP, 673 MiB of operands. */
 void layer_attention_backward(Rt *rt, const struct layer_params *w,
                               const struct layer_grads *dw, rt_bf16 *d_block_in,
-                              const struct layer_saved *saved, char *scratch);
+                              const struct layer_saved *saved,
+                              const struct layer_backward_scratch *scratch);
 
 /* layer qkv backward: 825 GFLOP, 916 MiB of operands. */
 void layer_qkv_backward(Rt *rt, const struct layer_params *w,
                         const struct layer_grads *dw, const float *rope_table,
                         const rt_bf16 *block_in, rt_bf16 *d_block_in,
-                        const struct layer_saved *saved, char *scratch);
+                        const struct layer_saved *saved,
+                        const struct layer_backward_scratch *scratch);
 
 /* head forward: 134 MFLOP, 128 MiB of operands. */
 void head_forward(Rt *rt, const struct head_params *w, const rt_bf16 *block_in,
@@ -143,11 +185,13 @@ void head_forward(Rt *rt, const struct head_params *w, const rt_bf16 *block_in,
 /* head backward: 25.8 TFLOP, 3.2 GiB of operands. */
 void head_backward(Rt *rt, const struct head_params *w, const struct head_grads *dw,
                    const int32_t *targets, const rt_bf16 *block_in, rt_bf16 *d_block_in,
-                   const struct head_saved *saved, char *scratch, double *loss);
+                   const struct head_saved *saved,
+                   const struct head_backward_scratch *scratch, double *loss);
 
 /* head evaluate: 8.6 TFLOP, 1.0 GiB of operands. */
 void head_evaluate(Rt *rt, const struct head_params *w, const int32_t *targets,
-                   const int32_t *row, const struct head_saved *saved, char *scratch,
-                   double *loss, rt_bf16 *next_logits);
+                   const int32_t *row, const struct head_saved *saved,
+                   const struct head_evaluate_scratch *scratch, double *loss,
+                   rt_bf16 *next_logits);
 
 #endif

@@ -15,7 +15,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0xeeb8ec78aef832ed || TRAINER_IDENTITY != 0xc889fd6442f85967
+#if MATH_IDENTITY != 0xeee5a315f025bb36 || TRAINER_IDENTITY != 0x9feb51f7218867db
 #error "step.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -9,10 +9,10 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xc889fd6442f85967
+#if TRAINER_IDENTITY != 0x9feb51f7218867db
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0xc889fd6442f85967
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x9feb51f7218867db
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 

@@ -54,6 +54,26 @@ ${call("static struct " .. v.class .. "_saved " .. v.name .. "(", offsets, ")")}
     };
 }
 //@ end
+//@ if #slabs > 0 then
+
+${section("what kernels hand to each other")}
+//@ end
+//@ for _, v in ipairs(slabs) do
+
+//@ local idents = widest(v.fields, function(f) return f.ident end)
+//@ local function from(f) return "(" .. f.type .. " *)(base + " .. f.offset .. ")," end
+//@ local places = widest(v.fields, from)
+${call("static struct " .. v.name .. " " .. v.name .. "_at(", { "Rt *rt", "int64_t scratch" }, ")")}
+{
+    char *const base = rt_local(rt, scratch);
+
+    return (struct ${v.name}){
+//@ for _, f in ipairs(v.fields) do
+        .${left(f.ident, idents)} = ${left(from(f), places)} /* ${f.shape}${f.over ~= "" and ", over " .. f.over or ""} */
+//@ end
+    };
+}
+//@ end
 //@ for _, s in ipairs(again) do
 
 /* ${s.class}: what is not kept is computed again from what is. ${s.flops}FLOP. */
@@ -101,6 +121,9 @@ ${call("void " .. b.name .. "(", params, ")")}
 //@ end
 //@ if b.saved then
     const struct ${b.class}_saved kept = ${b.saved};
+//@ end
+//@ if b.scratch then
+    const struct ${b.scratch_struct} temp = ${b.scratch};
 //@ end
 
 //@ for _, c in ipairs(b.calls) do

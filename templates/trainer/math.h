@@ -3,8 +3,8 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* math.h: the mathematics of ${name}, one function for each distinct span of the step.
  *
- * Pointers come in, from bind.c; results go out through pointers. Shapes, strides and
- * offsets are constants of math.c. Nothing here knows of ranks, shards or the schedule:
+ * Pointers come in, from bind.c; results go out through pointers. Shapes and strides are
+ * constants of math.c. Nothing here knows of ranks, shards or the schedule:
  * this file, math.c and the kernels are the same bytes for every choice that cannot change
  * a result.
  *
@@ -38,6 +38,16 @@ struct ${c.name}_params {
 struct ${c.name}_saved {
 //@ for _, v in ipairs(c.saved) do
     ${left(v.type .. " *" .. v.ident .. ";", types + 3)} /* ${v.shape} */
+//@ end
+};
+
+//@ end
+//@ for _, s in ipairs(c.scratch) do
+//@ local types = widest(s.fields, function(f) return f.type .. f.ident end)
+/* What kernels of its ${s.phase} hand to each other. */
+struct ${s.name} {
+//@ for _, f in ipairs(s.fields) do
+    ${left(f.type .. " *" .. f.ident .. ";", types + 3)} /* ${f.shape} */
 //@ end
 };
 

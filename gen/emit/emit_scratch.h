@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* emit_scratch.h: the members of a phase's scratch, for math.h, math.c and bind.c. */
+#ifndef EMIT_SCRATCH_H
+#define EMIT_SCRATCH_H
+
+#include "emit/emit.h"
+
+typedef struct ScratchMember {
+    const Value *value; /* or NULL: */
+    const Node *node;   /* the workspace of its kernel */
+    const char *name, *type;
+    const char *what;   /* "[512, 256]", "4096 bytes" */
+    int64_t offset_bytes, bytes;
+} ScratchMember;
+typedef struct ScratchList {
+    ScratchMember *items;
+    int count, cap;
+} ScratchList;
+
+/* In order of first use. A forward that runs again has the forward's. */
+ScratchList scratch_members(Gen *g, const Class *c, Phase phase);
+const char *scratch_struct(Gen *g, const Class *c, Phase phase); /* "layer_forward_scratch" */
+/* The C expression of one inside a span. */
+const char *scratch_value(Gen *g, const Class *c, Phase phase, const Value *v);
+const char *scratch_workspace(Gen *g, const Class *c, Phase phase, const Node *n);
+
+/* Pushes the struct of a phase; sets field `scratch` of the class on top: of all phases
+ * that have some. */
+void scratch_push(Emit *e, const Class *c, Phase phase);
+void scratch_push_all(Emit *e, const Class *c);
+
+#endif
