@@ -173,19 +173,15 @@ static _Noreturn void usage(const char *fmt, ...)
 static const struct Option *find_option(const char *name, size_t n)
 {
     const char *names[N_OPTIONS];
-    char word[64];
-    const char *near;
+    char text[160];
+    int found;
 
-    for (int i = 0; i < N_OPTIONS; i++) {
-        if (strlen(options[i].name) == n && !strncmp(options[i].name, name, n))
-            return &options[i];
+    for (int i = 0; i < N_OPTIONS; i++)
         names[i] = options[i].name;
-    }
-    snprintf(word, sizeof word, "%.*s", (int)(n < 60 ? n : 60), name);
-    near = diag_nearest(word, names, N_OPTIONS);
-    if (near)
-        usage("unknown option --%s; did you mean --%s?", word, near);
-    usage("unknown option --%s", word);
+    found = diag_option(name, n, names, N_OPTIONS, text, sizeof text);
+    if (found < 0)
+        usage("%s", text);
+    return &options[found];
 }
 
 /* One argument that starts with `-`; returns how many of argv it used. */

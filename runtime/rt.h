@@ -225,6 +225,7 @@ typedef struct RtTrainer {
     const char *config;              /* config.json of the model; NULL: Hugging Face has none */
     const char *numerics;            /* what the numerics hash is made of, a field a line */
     const char *build_flags;         /* CFLAGS, for the platform hash */
+    const char *arithmetic;          /* a checksum of the code that computes, for the same */
     void (*setup)(Rt *rt);           /* constants; once, after initialisation of the arena */
     void (*step)(Rt *rt);            /* one optimizer step */
     void (*evaluate)(Rt *rt);        /* between steps: the loss of a micro-batch, logits of

@@ -6,6 +6,7 @@
 #include "rt.h"
 #include "rt_flags.h"
 #include "rt_hash.h"
+#include "state/rt_map.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -261,13 +262,26 @@ void rt_comm_end(Rt *rt);
 void rt_comm_drain(Rt *rt);    /* every started collective is complete */
 void rt_comm_step_end(Rt *rt); /* that, and the step's results are known */
 
+/* ---- rt_collective.c --------------------------------------------------------------- */
+
+/* The hops of a sum over a group: among the ranks of a node, then among nodes. */
+typedef struct RtHops {
+    int count;         /* 1 or 2 */
+    RtGroup near, far; /* one hop: far is the whole group */
+} RtHops;
+RtHops rt_hops(const Rt *rt, RtGroup group);
+/* Counts bytes that this rank has read from another, or from each of its group. */
+void rt_count_bytes(Rt *rt, int peer, int64_t bytes, int64_t *counter);
+void rt_count_group(Rt *rt, RtGroup group, int64_t bytes, int64_t *counter);
+/* rt_comm.c: for the collective of a segment, or a batch behind the segments, that was
+ * started last. */
+void rt_wait_last(Rt *rt, int stream, int subject);
+
 /* ---- rt_pull.c --------------------------------------------------------------------- */
 
 /* One round of an operation whose group has published it; how many rounds it has. */
 void rt_pull(Rt *rt, const RtOp *op, int round);
 int rt_pull_rounds(const Rt *rt, const RtOp *op);
-/* Counts bytes that this rank has read from another. */
-void rt_count_bytes(Rt *rt, int peer, int64_t bytes, int64_t *counter);
 
 /* ---- rt_matrix.c ------------------------------------------------------------------- */
 
@@ -294,31 +308,6 @@ RtSumFn rt_sum_tree, rt_sum_in_order;
 
 /* rt_sum.c; CUDA: rt_norm.c. As rt_merge_segment, of a node and its partial sums. */
 void rt_merge(Rt *rt, void *node, void *partials, int64_t elems);
-
-/* ---- rt_map.c ---------------------------------------------------------------------- */
-
-typedef struct RtRun { /* consecutive elements of one parameter in this rank's shard */
-    const RtParam *param;
-    int param_id;
-    int64_t shard_offset_elems, element, elems;
-} RtRun;
-typedef void (*RtRunFn)(void *ctx, const RtRun *run);
-/* Calls fn for every run of the segment's shard that this rank holds. */
-void rt_shard_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx);
-/* The same for this rank's share of sums over all ranks: its shard, or where several
- * copies hold the shard, its part of the shard's grains. */
-void rt_share_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx);
-/* Calls fn for each RT_WINDOW_ELEMS of the run: elements from .. from + n of it. */
-typedef void (*RtWindowFn)(void *ctx, const RtRun *run, int64_t from, int64_t n);
-void rt_run_windows(void *ctx, const RtRun *run, RtWindowFn fn);
-/* Of a parameter, what a rank has in the segment of all shards. */
-int64_t rt_held_elems(const RtSegment *s, const RtParam *p);
-/* Where this rank's shard of the weights lies, in the symmetric space. */
-int64_t rt_param_part(const Rt *rt, const RtSegment *s);
-size_t rt_dtype_bytes(RtDtype d);
-/* Where in their buffer the second moments of element `at` of this rank's shard lie:
- * there, or, where the optimizer treats matrices as a whole, without room for those. */
-int64_t rt_second_moment(const Rt *rt, int segment, int64_t at);
 
 /* ---- rt_update.c, rt_schedule.c ---------------------------------------------------- */
 
@@ -454,14 +443,20 @@ void rt_snapshot_join(Rt *rt); /* it has written, if there is one */
 int rt_verify(const RtFlags *f);                 /* an exit code */
 int rt_ls(const RtTrainer *t, const RtFlags *f); /* the same */
 
-/* ---- rt_shm.c, rt_memory.c, rt_log.c ----------------------------------------------- */
+/* ---- rt_shared.c ------------------------------------------------------------------- */
 
-int rt_shared_create(const RtTrainer *t);        /* descriptor, or -1 with errno */
-int64_t rt_shared_bytes(const RtTrainer *t);     /* that the descriptor has at first */
+/* The memory that ranks share, and its descriptor; NULL with errno, or, of the first, told
+ * on stderr. */
+RtShared *rt_shared_first(const RtTrainer *t, int *fd);
+RtShared *rt_shared_create(const RtTrainer *t, int *fd);
 /* The same, with what may come behind: copies for saves, digests of a few data files. */
 int64_t rt_shared_most_bytes(const RtTrainer *t);
 const char *rt_shared_error(int64_t bytes); /* words for errno, where so many are wanted */
-RtShared *rt_shared_map(int fd);                 /* or NULL with errno */
+RtShared *rt_shared_map(int fd); /* of another's descriptor; or NULL with errno */
+
+/* ---- rt_shm.c, rt_memory.c, rt_log.c ----------------------------------------------- */
+
+int64_t rt_shared_bytes(const RtTrainer *t); /* that the descriptor has at first */
 bool rt_arena_map(Rt *rt, int fd, bool guard, char *error);
 /* Between a space of this rank and memory of this process: on a device, copies. */
 typedef enum { RT_SPACE_SYMMETRIC, RT_SPACE_LOCAL } RtSpace;

@@ -99,6 +99,10 @@ const char *diag_warning(const Gen *g, int k); /* text of the k-th so far; NULL:
 void diag_source(Gen *g, const char *file, const char *text, size_t bytes);
 /* Nearest of candidates by Damerau-Levenshtein within max(1, len/3), or NULL. */
 const char *diag_nearest(const char *word, const char *const *candidates, int count);
+/* The number of the command-line option --NAME, whose name has n bytes; -1: there is none,
+ * and text says so, with the nearest. */
+int diag_option(const char *name, size_t n, const char *const *names, int count, char *text,
+                size_t bytes);
 /* Is the next word of a command line an option, and so no value of the one before? */
 bool diag_is_option(const char *word);
 
@@ -110,5 +114,8 @@ extern const int embedded_count;
 const Embedded *embed_find(const char *path);
 /* From now on files of a source tree, at the same paths, come first. */
 void embed_share(const char *dir);
+
+/* Can an edit of this file of runtime/ change a bit of a result? (arithmetic.c) */
+bool runtime_computes(const char *path);
 
 #endif

@@ -324,6 +324,23 @@ const char *diag_nearest(const char *word, const char *const *candidates, int co
     return found;
 }
 
+int diag_option(const char *name, size_t n, const char *const *names, int count,
+                char *text, size_t bytes)
+{
+    char word[64];
+    const char *near;
+
+    for (int i = 0; i < count; i++)
+        if (strlen(names[i]) == n && !strncmp(names[i], name, n))
+            return i;
+    snprintf(word, sizeof word, "%.*s", (int)(n < 60 ? n : 60), name);
+    near = diag_nearest(word, names, count);
+    snprintf(text, bytes,
+             near ? "unknown option --%s; did you mean --%s?" : "unknown option --%s",
+             word, near);
+    return -1;
+}
+
 bool diag_is_option(const char *word)
 {
     return !strncmp(word, "--", 2) || !strcmp(word, "-o") || !strcmp(word, "-h");

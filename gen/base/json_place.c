@@ -57,6 +57,15 @@ static void skip_value(Scan *s)
     } while (s->at < s->bytes && (depth > 0 || strchr(",}]", peek(s)) == NULL));
 }
 
+/* From before a value to the next member or item, or what ends them. */
+static void skip_item(Scan *s)
+{
+    skip_value(s);
+    skip_space(s);
+    if (peek(s) == ',')
+        s->at++;
+}
+
 /* At an object; leaves the scan at the value of its member, or says there is none. */
 static bool enter_member(Scan *s, const char *key, size_t key_len)
 {
@@ -73,10 +82,7 @@ static bool enter_member(Scan *s, const char *key, size_t key_len)
         skip_space(s);
         if (len == key_len && !memcmp(name, key, len))
             return true;
-        skip_value(s);
-        skip_space(s);
-        if (peek(s) == ',')
-            s->at++;
+        skip_item(s);
     }
     return false;
 }
@@ -97,10 +103,7 @@ static bool enter_item(Scan *s, const char *key, size_t key_len)
     for (skip_space(s); peek(s) != ']' && s->at < s->bytes; skip_space(s)) {
         if (left-- == 0)
             return true;
-        skip_value(s);
-        skip_space(s);
-        if (peek(s) == ',')
-            s->at++;
+        skip_item(s);
     }
     return false;
 }

@@ -2,8 +2,8 @@
 /* emit_runtime.c: the runtime that a trainer is made for.
  *
  * In: the embedded files of runtime/, the target. Out: which of them the trainer needs,
- * for its Makefile; and their copy, so that the folder stands alone, whose rt.h says of
- * which runtime it is. */
+ * for its Makefile, and which of those compute; and their copy, so that the folder stands
+ * alone, whose rt.h says of which runtime it is. */
 #include "emit/emit.h"
 
 #include <inttypes.h>
@@ -41,7 +41,7 @@ static bool is_runtime_file(Gen *g, const char *path)
     const char *name = strrchr(path, '/'), *dot = strrchr(path, '.');
 
     if (strncmp(path, root, n) != 0 || !dot ||
-        (strcmp(dot, ".c") != 0 && strcmp(dot, ".h") != 0))
+        (strcmp(dot, ".c") != 0 && strcmp(dot, ".h") != 0 && strcmp(dot, ".awk") != 0))
         return false;
     return name < path + n ||
            needs_folder(g, gen_strndup(g, path + n, (size_t)(name - path) - n));
@@ -99,6 +99,16 @@ void emit_runtime_context(Emit *e)
         }
     }
     lua_setfield(L, -2, "runtime_sources");
+    lua_newtable(L); /* those of its files that compute */
+    for (int i = n = 0; i < embedded_count; i++) {
+        const char *path = embedded_files[i].path;
+
+        if (is_runtime_file(g, path) && runtime_computes(path + 8)) {
+            lua_pushstring(L, path + 8);
+            lua_rawseti(L, -2, ++n);
+        }
+    }
+    lua_setfield(L, -2, "arithmetic");
 }
 
 /* The copy that lets the folder stand alone; --link-runtime leaves it out. */

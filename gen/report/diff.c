@@ -120,8 +120,16 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Names whose hashes differ, in order; runtime: those of the runtime, else the others. */
-static json_t *other_files(Gen *g, const DiffSide *old, const DiffSide *now, bool runtime)
+/* Is it one of the runtime's that compute? Their text is a part of the platform. */
+static bool computes(const char *name)
+{
+    return !strncmp(name, "runtime/", 8) && runtime_computes(name + 8);
+}
+
+/* Names whose hashes differ, in order; arithmetic: of what computes in the runtime, else
+ * of all others. */
+static json_t *other_files(Gen *g, const DiffSide *old, const DiffSide *now,
+                           bool arithmetic)
 {
     const DiffSide *sides[] = {old, now};
     json_t *list = json_array();
@@ -138,7 +146,7 @@ static json_t *other_files(Gen *g, const DiffSide *old, const DiffSide *now, boo
         {
             const char *other = side_hash(sides[1 - k], name);
 
-            if (!strncmp(name, "runtime/", 8) != runtime || (k && other) ||
+            if (computes(name) != arithmetic || (k && other) ||
                 (other && !strcmp(other, json_string_value(v))))
                 continue;
             *gen_push(g, &names) = name;

@@ -88,19 +88,13 @@ __attribute__((format(printf, 2, 3))) static bool usage(Parse *p, const char *fm
 
 static const struct Option *find_option(Parse *p, const char *name, size_t n)
 {
-    const char *names[N_OPTIONS], *near;
-    char word[64];
+    const char *names[N_OPTIONS];
+    int found;
 
-    for (int i = 0; i < N_OPTIONS; i++) {
-        if (strlen(options[i].name) == n && !strncmp(options[i].name, name, n))
-            return &options[i];
+    for (int i = 0; i < N_OPTIONS; i++)
         names[i] = options[i].name;
-    }
-    snprintf(word, sizeof word, "%.*s", (int)(n < 60 ? n : 60), name);
-    near = diag_nearest(word, names, N_OPTIONS);
-    usage(p, near ? "unknown option --%s; did you mean --%s?" : "unknown option --%s",
-          word, near);
-    return NULL;
+    found = diag_option(name, n, names, N_OPTIONS, p->error, sizeof p->error);
+    return found < 0 ? NULL : &options[found];
 }
 
 static bool set(Parse *p, const struct Option *o, const char *value)

@@ -9,15 +9,18 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x0c20cc8f5669c76d
+#if TRAINER_IDENTITY != 0x790be1de14a371d2
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x0c20cc8f5669c76d
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x790be1de14a371d2
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 
 #ifndef TRAINER_BUILD_FLAGS
 #define TRAINER_BUILD_FLAGS "unknown"
+#endif
+#ifndef TRAINER_ARITHMETIC
+#define TRAINER_ARITHMETIC "unknown"
 #endif
 
 static const RtTrainer trainer = {
@@ -25,6 +28,7 @@ static const RtTrainer trainer = {
     .generator = "fsdpgen 0.1.0",
     .numerics_hash = UINT64_C(0x73de73a80d95f0f3),
     .build_flags = TRAINER_BUILD_FLAGS,
+    .arithmetic = TRAINER_ARITHMETIC,
 
     /* 2 ranks; memory of each: 77.01 MiB of arena, planned to the byte */
     .world_size = 2,

@@ -9,15 +9,18 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xdf7336b88508649f
+#if TRAINER_IDENTITY != 0x9603404dff4ee3c0
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0xdf7336b88508649f
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x9603404dff4ee3c0
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 
 #ifndef TRAINER_BUILD_FLAGS
 #define TRAINER_BUILD_FLAGS "unknown"
+#endif
+#ifndef TRAINER_ARITHMETIC
+#define TRAINER_ARITHMETIC "unknown"
 #endif
 
 static const RtTrainer trainer = {
@@ -25,6 +28,7 @@ static const RtTrainer trainer = {
     .generator = "fsdpgen 0.1.0",
     .numerics_hash = UINT64_C(0xf9f3eeb74709e942),
     .build_flags = TRAINER_BUILD_FLAGS,
+    .arithmetic = TRAINER_ARITHMETIC,
 
     /* 2 ranks; memory of each: 3.59 GiB of arena, planned to the byte */
     .world_size = 2,

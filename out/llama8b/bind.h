@@ -13,7 +13,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0xeee5a315f025bb36 || TRAINER_IDENTITY != 0x9feb51f7218867db
+#if MATH_IDENTITY != 0xeee5a315f025bb36 || TRAINER_IDENTITY != 0xfadbdc2d7eb34977
 #error "bind.h, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

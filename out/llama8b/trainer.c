@@ -9,15 +9,18 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x9feb51f7218867db
+#if TRAINER_IDENTITY != 0xfadbdc2d7eb34977
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x9feb51f7218867db
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0xfadbdc2d7eb34977
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 
 #ifndef TRAINER_BUILD_FLAGS
 #define TRAINER_BUILD_FLAGS "unknown"
+#endif
+#ifndef TRAINER_ARITHMETIC
+#define TRAINER_ARITHMETIC "unknown"
 #endif
 
 static const RtTrainer trainer = {
@@ -25,6 +28,7 @@ static const RtTrainer trainer = {
     .generator = "fsdpgen 0.1.0",
     .numerics_hash = UINT64_C(0xc091c35b8116c72c),
     .build_flags = TRAINER_BUILD_FLAGS,
+    .arithmetic = TRAINER_ARITHMETIC,
 
     /* 8 ranks; memory of each: 66.32 GiB of arena, planned to the byte */
     .world_size = 8,

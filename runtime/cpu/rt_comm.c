@@ -369,29 +369,9 @@ void rt_all_reduce_start(Rt *rt, int segment, int64_t grad)
                          .segment = segment});
 }
 
-static void wait_last(Rt *rt, int stream, int subject)
+void rt_wait_last(Rt *rt, int stream, int subject)
 {
     rt_comm_wait(rt, stream, rt->state->queue[stream].last[subject]);
-}
-
-void rt_wait_gather(Rt *rt, int segment)
-{
-    wait_last(rt, RT_GATHER, segment);
-}
-
-void rt_wait_reduce(Rt *rt, int segment)
-{
-    wait_last(rt, RT_REDUCE, segment);
-}
-
-void rt_wait_to_owners(Rt *rt, int batch)
-{
-    wait_last(rt, RT_GATHER, rt->trainer->n_segments + batch);
-}
-
-void rt_wait_from_owners(Rt *rt, int batch)
-{
-    wait_last(rt, RT_REDUCE, rt->trainer->n_segments + batch);
 }
 
 void rt_comm_drain(Rt *rt)

@@ -39,21 +39,6 @@ static void sum_ranks(const Rt *rt, RtGroup group, RtDtype d, int64_t from, char
 
 /* ---- pulling ----------------------------------------------------------------------- */
 
-/* Bytes that this rank reads from another: to a counter of its own kind, or, when the
- * other is of another copy of the model, to that of the mesh's replicate axis; and to
- * that of the wires between nodes. */
-void rt_count_bytes(Rt *rt, int peer, int64_t bytes, int64_t *counter)
-{
-    const RtTrainer *t = rt->trainer;
-    const RtGroup apart = (RtGroup)(peer ^ rt->rank); /* in which bits */
-    if (t->node_ranks > 0 && apart >= (RtGroup)t->node_ranks) {
-        rt->state->node_bytes += bytes;
-    }
-    if (apart != 0) {
-        *(apart & t->replicate ? &rt->state->replicate_bytes : counter) += bytes;
-    }
-}
-
 /* out[k * bytes ..] = bytes at `from + k * stride` of the group's k-th rank, the last one
  * perhaps shorter; in place where out is this rank's own `from`. */
 static void copy_from_all(Rt *rt, RtGroup group, char *out, int64_t from, int64_t stride,
@@ -96,34 +81,11 @@ static void sum_from_all(Rt *rt, RtGroup group, RtDtype d, int64_t from, char *o
 {
     const int64_t bytes = elems * (int64_t)rt_dtype_bytes(d);
     sum_ranks(rt, group, d, from, out, elems);
-    for (int k = 0; k < rt_group_ranks(group); k++) {
-        rt_count_bytes(rt, rt_group_rank(group, rt->rank, k), bytes,
-                       &rt->state->reduced_bytes);
-    }
-}
-
-/* Where a group spans several nodes with several ranks each, its sums take two hops, so
- * that a part crosses once for each node and not for each rank, as in a ring: first the
- * ranks of a node, `near`, sum the parts among themselves, in place, each those of its
- * counterparts in all nodes; then counterparts, `far`, add the nodes' sums. Groups are
- * numbered low bits first, so this is the same tree. */
-typedef struct Hops {
-    int count;         /* 1 or 2 */
-    RtGroup near, far; /* one hop: far is the whole group */
-} Hops;
-
-static Hops hops_of(const Rt *rt, RtGroup group)
-{
-    const int node = rt->trainer->node_ranks;
-    const RtGroup near = node > 0 ? group & (RtGroup)(node - 1) : group;
-    if (rt->trainer->library_order || near == 0 || near == group) {
-        return (Hops){1, 0, group};
-    }
-    return (Hops){2, near, group & ~near};
+    rt_count_group(rt, group, bytes, &rt->state->reduced_bytes);
 }
 
 /* The first hop: of parts of part_elems each, the last ones perhaps short or empty. */
-static void sum_in_node(Rt *rt, const Hops *h, const RtOp *op, int64_t part_elems,
+static void sum_in_node(Rt *rt, const RtHops *h, const RtOp *op, int64_t part_elems,
                         int64_t elems)
 {
     const int64_t item = (int64_t)rt_dtype_bytes(op->dtype);
@@ -142,7 +104,7 @@ static void sum_in_node(Rt *rt, const Hops *h, const RtOp *op, int64_t part_elem
 static void reduce_scatter(Rt *rt, const RtOp *op, int round)
 {
     const int64_t bytes = op->elems * (int64_t)rt_dtype_bytes(op->dtype);
-    const Hops h = hops_of(rt, op->group);
+    const RtHops h = rt_hops(rt, op->group);
     if (round + 2 == h.count) {
         sum_in_node(rt, &h, op, op->elems, op->elems * rt_group_ranks(op->group));
         return;
@@ -165,7 +127,7 @@ static void all_reduce(Rt *rt, const RtOp *op, int round)
     const int64_t slice = slice_elems(op->group, elems);
     const int64_t first = rt_group_index(op->group, rt->rank) * slice;
     const int64_t mine = elems - first < slice ? elems - first : slice;
-    const Hops h = hops_of(rt, op->group);
+    const RtHops h = rt_hops(rt, op->group);
     if (round + 2 == h.count) {
         sum_in_node(rt, &h, op, slice, elems);
         return;
@@ -190,7 +152,7 @@ static bool is_gather(const RtOp *op)
  * and when all have, every rank may write its gradient again. */
 int rt_pull_rounds(const Rt *rt, const RtOp *op)
 {
-    const int hops = hops_of(rt, op->group).count;
+    const int hops = rt_hops(rt, op->group).count;
     return is_gather(op)                   ? 1
            : op->kind == RT_OP_TO_OWNERS   ? 2
            : op->kind == RT_OP_FROM_OWNERS ? 2

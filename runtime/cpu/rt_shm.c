@@ -38,27 +38,6 @@ int64_t rt_shared_bytes(const RtTrainer *t)
     return pages(sizeof(RtShared)) + t->world_size * pages(t->symmetric_bytes);
 }
 
-int rt_shared_create(const RtTrainer *t)
-{
-    const int fd = memfd_create("trainer", MFD_CLOEXEC);
-    if (fd < 0) {
-        return -1;
-    }
-    if (ftruncate(fd, rt_shared_bytes(t)) != 0) {
-        const int error = errno;
-        close(fd);
-        errno = error;
-        return -1;
-    }
-    return fd;
-}
-
-RtShared *rt_shared_map(int fd)
-{
-    void *at = mmap(NULL, sizeof(RtShared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    return at != MAP_FAILED ? at : NULL;
-}
-
 /* A space of so many bytes between inaccessible pages: of the descriptor, or private. */
 static char *map_space(int64_t bytes, int fd, int64_t offset, bool guard)
 {

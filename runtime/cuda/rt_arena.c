@@ -51,27 +51,6 @@ int64_t rt_shared_bytes(const RtTrainer *t)
     return slots_offset(t) + slots_bytes(t);
 }
 
-int rt_shared_create(const RtTrainer *t)
-{
-    const int fd = memfd_create("trainer", MFD_CLOEXEC);
-    if (fd < 0) {
-        return -1;
-    }
-    if (ftruncate(fd, rt_shared_bytes(t)) != 0) {
-        const int error = errno;
-        close(fd);
-        errno = error;
-        return -1;
-    }
-    return fd;
-}
-
-RtShared *rt_shared_map(int fd)
-{
-    void *at = mmap(NULL, sizeof(RtShared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    return at != MAP_FAILED ? at : NULL;
-}
-
 int64_t rt_control_offset(const RtTrainer *t, int rank)
 {
     return pages(sizeof(RtShared)) + rank * rt_control_bytes(t);

@@ -196,32 +196,12 @@ void rt_keep(Rt *rt, int segment, int64_t gathered, int64_t kept)
                                  cudaMemcpyDeviceToDevice, rt_gpu.stream[RT_COMPUTE]));
 }
 
-static void wait_last(Rt *rt, int stream, int subject)
+void rt_wait_last(Rt *rt, int stream, int subject)
 {
     const Last *last = &queues[stream].last[subject];
     if (last->era == era) {
         RT_CUDA_CALL(rt, cudaStreamWaitEvent(rt_gpu.stream[RT_COMPUTE], last->done, 0));
     }
-}
-
-void rt_wait_gather(Rt *rt, int segment)
-{
-    wait_last(rt, RT_GATHER, segment);
-}
-
-void rt_wait_reduce(Rt *rt, int segment)
-{
-    wait_last(rt, RT_REDUCE, segment);
-}
-
-void rt_wait_to_owners(Rt *rt, int batch)
-{
-    wait_last(rt, RT_GATHER, rt->trainer->n_segments + batch);
-}
-
-void rt_wait_from_owners(Rt *rt, int batch)
-{
-    wait_last(rt, RT_REDUCE, rt->trainer->n_segments + batch);
 }
 
 /* The device's streams run by themselves. Ranks meet only now, when their builds have

@@ -268,11 +268,9 @@ int rt_tune(const RtTrainer *t, const RtFlags *f)
         join.rank != 0) { /* a launcher's others have nothing to do */
         return RT_EXIT_OK;
     }
-    const int fd = rt_shared_create(t);
-    RtShared *shared = fd >= 0 ? rt_shared_map(fd) : NULL;
+    int fd;
+    RtShared *shared = rt_shared_first(t, &fd);
     if (shared == NULL) {
-        fprintf(stderr, "trainer: error: no shared memory: %s\n",
-                rt_shared_error(rt_shared_most_bytes(t)));
         return RT_EXIT_ERROR;
     }
     state = (RtState){.flags = *f, .shared = shared};

@@ -234,8 +234,7 @@ static bool wait_for_ranks(Meeting *m)
 static bool host(Meeting *m)
 {
     rt_memory_warn(m->trainer);
-    m->fd = rt_shared_create(m->trainer);
-    m->shared = m->fd >= 0 ? rt_shared_map(m->fd) : NULL;
+    m->shared = rt_shared_create(m->trainer, &m->fd);
     if (m->shared == NULL) {
         return trouble(m, "no shared memory",
                        rt_shared_error(rt_shared_most_bytes(m->trainer)));

@@ -8,34 +8,12 @@
 #include <errno.h>
 #include <string.h>
 
-int64_t rt_shared_most_bytes(const RtTrainer *t)
-{
-    enum { OF_DIGESTS = 16 << 10 };
-    return rt_shared_bytes(t) + t->world_size * (t->snapshot_bytes + OF_DIGESTS);
-}
-
-/* It is of no disk, but it counts as a file. */
-const char *rt_shared_error(int64_t bytes)
-{
-    static char text[160];
-    const int reason = errno;
-    snprintf(text, sizeof text, "%s", strerror(reason));
-    if (reason == EFBIG) {
-        snprintf(text, sizeof text,
-                 "%s: `ulimit -f` counts the %lld bytes that ranks share as a file",
-                 strerror(reason), (long long)bytes);
-    }
-    return text;
-}
-
 int rt_launch_ranks(const RtTrainer *t, const RtFlags *f)
 {
     rt_memory_warn(t);
-    const int fd = rt_shared_create(t);
-    RtShared *shared = fd >= 0 ? rt_shared_map(fd) : NULL;
+    int fd;
+    RtShared *shared = rt_shared_first(t, &fd);
     if (shared == NULL) {
-        fprintf(stderr, "trainer: error: no shared memory: %s\n",
-                rt_shared_error(rt_shared_most_bytes(t)));
         return RT_EXIT_ERROR;
     }
     static RtJob job;

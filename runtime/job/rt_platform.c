@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_platform.c: what may change bits between machines, and what memory this one has
- * left. In: the build's flags, the
- * library of matrix products, this CPU. Out: the platform hash and the text it is made
- * of. Libraries choose their kernels by the CPU's model and by what it can do, so both
- * are in it. */
+ * left. In: the build's flags, the code that computes (arithmetic.awk), the library of
+ * matrix products, this CPU. Out: the platform hash and the text it is made of. Libraries
+ * choose their kernels by the CPU's model and by what it can do, so both are in it. */
 #include "rt_private.h"
 #include "rt_simd.h"
 
@@ -47,8 +46,9 @@ uint64_t rt_platform_hash(const RtTrainer *t, char *text, size_t text_bytes)
     char cpu[96];
     describe_cpu(cpu, sizeof cpu);
     snprintf(text, text_bytes,
-             "compiler %s; flags %s; vectors of %d bytes; gemm %s; cpu %s", __VERSION__,
-             t->build_flags, RT_VEC_BYTES, rt_gemm_library(), cpu);
+             "compiler %s; flags %s; code %s; vectors of %d bytes; gemm %s; cpu %s",
+             __VERSION__, t->build_flags, t->arithmetic, RT_VEC_BYTES, rt_gemm_library(),
+             cpu);
     return rt_hash64(text, strlen(text), 1);
 }
 

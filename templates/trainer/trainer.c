@@ -26,12 +26,16 @@
 #ifndef TRAINER_BUILD_FLAGS
 #define TRAINER_BUILD_FLAGS "unknown"
 #endif
+#ifndef TRAINER_ARITHMETIC
+#define TRAINER_ARITHMETIC "unknown"
+#endif
 
 static const RtTrainer trainer = {
     .name = ${cstr(name)},
     .generator = "fsdpgen ${version}",
     .numerics_hash = UINT64_C(0x${numerics}),
     .build_flags = TRAINER_BUILD_FLAGS,
+    .arithmetic = TRAINER_ARITHMETIC,
 
     /* ${world_size} ranks; memory of each: ${arena_human} of arena, planned to the byte */
     .world_size = ${world_size},

@@ -54,7 +54,7 @@ check "cuda: muon on two ranks" sh -c \
          --set 'optimizer=muon{}' && cd '$WORK/cuda_muon' && grep -q rt_to_owners_start step.c &&
          test -s runtime/cuda/matrices/rt_matrix.c && grep -q cuda/matrices/rt_matrix Makefile"
 check "cuda: nothing of matrices without muon" sh -c \
-    "! grep -r rt_matrix '$WORK/cuda/Makefile' && ! find '$WORK/cuda/runtime' | grep 'rt_matrix\.c'"
+    "! grep 'matrices/' '$WORK/cuda/Makefile' && ! find '$WORK/cuda/runtime' | grep 'rt_matrix\.c'"
 too_small() {
     "$FSDPGEN" plan "$ROOT/models/llama8b.lua" --target cuda --set mesh.shard=1 2>"$WORK/err" >/dev/null
     [ $? = 3 ] && grep -q 'target.gpu: the plan needs .* the budget is 79.10 GiB' "$WORK/err"

@@ -373,6 +373,7 @@ static const RtTrainer trainer = {
     .places = places,
     .n_places = N_PLACES,
     .build_flags = "test",
+    .arithmetic = "toy",
     .setup = setup,
     .step = step,
 };

@@ -13,31 +13,12 @@
 
 const RtTransport *rt_transport;
 
-/* ---- counters ---------------------------------------------------------------------- */
-
-/* As rt_pull.c counts: bytes from a rank of another copy apart, those of other nodes too.
- */
-void rt_count_bytes(Rt *rt, int peer, int64_t bytes, int64_t *counter)
-{
-    const RtTrainer *t = rt->trainer;
-    const RtGroup apart = (RtGroup)(peer ^ rt->rank); /* in which bits */
-    if (t->node_ranks > 0 && apart >= (RtGroup)t->node_ranks) {
-        rt->state->node_bytes += bytes;
-    }
-    if (apart != 0) {
-        *(apart & t->replicate ? &rt->state->replicate_bytes : counter) += bytes;
-    }
-}
-
 /* ---- gathers ----------------------------------------------------------------------- */
 
 void rt_gather(Rt *rt, RtGroup group, const void *from, void *out, int64_t bytes)
 {
     rt_transport->gather(rt, group, from, out, bytes);
-    for (int k = 0; k < rt_group_ranks(group); k++) {
-        rt_count_bytes(rt, rt_group_rank(group, rt->rank, k), bytes,
-                       &rt->state->gathered_bytes);
-    }
+    rt_count_group(rt, group, bytes, &rt->state->gathered_bytes);
 }
 
 /* ---- sums -------------------------------------------------------------------------- */
@@ -84,27 +65,8 @@ static void sum_parts(Rt *rt, const Parts *p, char *out)
                          ranks, own, out + at * item);
         }
     }
-    for (int k = 0; k < ranks; k++) {
-        rt_count_bytes(rt, rt_group_rank(g, rt->rank, k),
-                       part_elems(p, mine, 0, p->elems) * item,
-                       &rt->state->reduced_bytes);
-    }
-}
-
-/* See rt_pull.c: where a group spans nodes of several ranks each. */
-typedef struct Hops {
-    int count;         /* 1 or 2 */
-    RtGroup near, far; /* one hop: far is the whole group */
-} Hops;
-
-static Hops hops_of(const Rt *rt, RtGroup group)
-{
-    const int node = rt->trainer->node_ranks;
-    const RtGroup near = node > 0 ? group & (RtGroup)(node - 1) : group;
-    if (near == 0 || near == group) {
-        return (Hops){1, 0, group};
-    }
-    return (Hops){2, near, group & ~near};
+    rt_count_group(rt, g, part_elems(p, mine, 0, p->elems) * item,
+                   &rt->state->reduced_bytes);
 }
 
 /* out = the sum over the group of this rank's part of `elems` at grad, cut into equal
@@ -113,7 +75,7 @@ static void sum_group(Rt *rt, RtGroup group, char *grad, int64_t part, int64_t e
                       char *out)
 {
     const int64_t item = (int64_t)rt_dtype_bytes(rt->trainer->reduce_dtype);
-    const Hops h = hops_of(rt, group);
+    const RtHops h = rt_hops(rt, group);
     const int near = rt_group_index(h.near, rt->rank), mates = rt_group_ranks(h.near);
     if (h.count == 2) {
         for (int node = 0; node < rt_group_ranks(h.far); node++) {
@@ -139,11 +101,8 @@ void rt_sum_scatter(Rt *rt, RtGroup group, void *grad, void *result, int64_t par
         return;
     }
     rt_transport->sum_scatter(rt, group, grad, result, part_elems);
-    for (int k = 0; k < ranks; k++) {
-        rt_count_bytes(rt, rt_group_rank(group, rt->rank, k),
-                       part_elems * (int64_t)rt_dtype_bytes(t->reduce_dtype),
-                       &rt->state->reduced_bytes);
-    }
+    rt_count_group(rt, group, part_elems * (int64_t)rt_dtype_bytes(t->reduce_dtype),
+                   &rt->state->reduced_bytes);
 }
 
 /* Each rank has its slice from all others. */

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* arithmetic: which files of the runtime compute. In: a file's path in runtime/. Out: can
+ * an edit of it change a bit of a result? The text of those, without comments, is a part
+ * of the platform (runtime/arithmetic.awk). A folder that only some meshes need has none
+ * of them: what ranks/ sums is the tree that one rank sums, and another mesh is no other
+ * platform. tests/emit/platform.sh has the list of the others, with reasons. */
+#include "base/base.h"
+
+#include <string.h>
+
+bool runtime_computes(const char *path)
+{
+    static const char *const files[] = {
+        "rt_gemm.h",
+        "rt_math.h",
+        "rt_math_body.h",
+        "rt_matrix.h",
+        "rt_philox.h",
+        "rt_row_body.h",
+        "rt_simd.h",
+        "cpu/rt_gemm.c",
+        "cpu/rt_gemm_builtin.c",
+        "cpu/rt_gemm_cblas.c",
+        "cpu/rt_gemm_micro.h",
+        "cpu/rt_gemm_onednn.c",
+        "cpu/rt_gemm_tile.h",
+        "cpu/rt_matrix.c",
+        "cpu/rt_norm.c",
+        "cpu/rt_pull.c",
+        "cpu/rt_sum.c",
+        "cuda/cudnn/rt_cudnn.c",
+        "cuda/cudnn/rt_cudnn_graph.c",
+        "cuda/matrices/rt_matrix.c",
+        "cuda/rt_blas.c",
+        "cuda/rt_device.h",
+        "cuda/rt_kernels.h",
+        "cuda/rt_mma.h",
+        "cuda/rt_norm.c",
+        "cuda/rt_rows.h",
+        "state/rt_init.c",
+        "state/rt_map.c",
+        "state/rt_scale.c",
+        "state/rt_schedule.c",
+        "state/rt_update.c",
+    };
+
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (!strcmp(path, files[i]))
+            return true;
+    return false;
+}
