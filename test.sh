@@ -164,7 +164,7 @@ else
     run_all_end
     build asan
     export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1
-    run "asan ctest" run_ctest build/asan -E 'ops_(bits|faults)' # of kernels, not the generator
+    run "asan ctest" run_ctest build/asan -E 'ops_(bits|faults|golden)' # of kernels, not the generator
     for suite in plan load graph fuzz; do # the longest first
         [ -x "tests/$suite/run.sh" ] || continue
         case $suite$((SEED % 3)) in # in turn: the same sources, and CI has to end

@@ -343,7 +343,8 @@ static void open_generator(const char *ops_dir)
 }
 
 typedef struct TestOptions {
-    const char *work, *only, *ops, *share, *cc, *flags, *cases, *seed, *digests, *target;
+    const char *work, *only, *ops, *share, *cc, *flags, *cases, *seed, *digests, *golden,
+        *target;
     const char *device, *nvcc, *jobs, *root;
 } TestOptions;
 
@@ -376,6 +377,7 @@ static int run_script(const TestOptions *o)
     emit_int(L, "cases", atoll(o->cases));
     emit_int(L, "seed", atoll(o->seed));
     emit_bool(L, "digests", o->digests != NULL);
+    emit_bool(L, "golden", o->golden != NULL);
     emit_bool(L, "cuda", test.cuda);
     emit_bool(L, "device", o->device != NULL);
     lua_setfield(L, -2, "host");
@@ -399,7 +401,7 @@ static bool parse(int argc, char **argv, TestOptions *o)
         {"--share", &o->share},   {"--cc", &o->cc},     {"--flags", &o->flags},
         {"--cases", &o->cases},   {"--seed", &o->seed}, {"--digests", &o->digests},
         {"--target", &o->target}, {"--nvcc", &o->nvcc}, {"--device", &o->device},
-        {"--jobs", &o->jobs},     {"--root", &o->root},
+        {"--jobs", &o->jobs},     {"--root", &o->root}, {"--golden", &o->golden},
     };
 
     for (int i = 1; i < argc; i += 2) {
@@ -435,7 +437,8 @@ int main(int argc, char **argv)
         fprintf(stderr,
                 "usage: op_test --work DIR [--only OP,OP] [--cases N] [--seed N]\n"
                 "               [--ops DIR] [--share DIR] [--cc CC] [--flags FLAGS]\n"
-                "               [--digests yes] [--jobs N] [--target cpu|cuda]\n"
+                "               [--digests yes] [--golden yes] [--jobs N] [--target "
+                "cpu|cuda]\n"
                 "               [--device SO --nvcc FILE]: of cuda, on a real GPU\n"
                 "               [--root DIR]: of the sources, where they were moved\n");
         return 2;
@@ -446,21 +449,21 @@ int main(int argc, char **argv)
     open_generator(o.ops);
     test.gen.model.target = target_named(o.target);
     test.cuda = test.gen.model.target->device;
-    test.kernels =
-        kernels_open(&test.gen, o.work, o.cc,
-                     gen_printf(&test.gen, "-I%s/runtime -I%s/runtime/cuda %s %s%s", o.root,
-                                o.root, OP_TEST_NUMERIC_FLAGS, o.flags,
-                                test.cuda ? " -DRT_CUDA" : ""),
-                     test.cuda);
+    test.kernels = kernels_open(
+        &test.gen, o.work, o.cc,
+        gen_printf(&test.gen, "-I%s/runtime -I%s/runtime/cuda %s %s%s", o.root, o.root,
+                   OP_TEST_NUMERIC_FLAGS, o.flags, test.cuda ? " -DRT_CUDA" : ""),
+        test.cuda);
     if (o.device) {
         const char *arch = cuda_device(o.device);
 
         kernels_compile_by(
             test.kernels,
-            gen_printf(&test.gen,
-                       "%s -cubin -std=c++17 --fmad=false -gencode=arch=compute_%s,code=%s "
-                       "-I%s/runtime/cuda",
-                       o.nvcc, arch + 3, arch, o.root));
+            gen_printf(
+                &test.gen,
+                "%s -cubin -std=c++17 --fmad=false -gencode=arch=compute_%s,code=%s "
+                "-I%s/runtime/cuda",
+                o.nvcc, arch + 3, arch, o.root));
         printf("op_test: on a device, %s\n", arch);
     }
     printf("op_test: seed %s, %s cases for each op and dtype\n", o.seed, o.cases);

@@ -10,6 +10,8 @@
 --                is allowed; beta = 1 adds; nothing outside the operands is written
 --   fused        the kernel's bits are those of its expansion's kernels, one by one
 -- Optimizers: op_test_optimizers.lua.
+-- With --golden only this, for golden.sh: the digest of each kernel's outputs on inputs that
+-- follow from the op's name, beside the version of its arithmetic.
 
 local fmt = string.format
 local failures, checks = 0, 0
@@ -37,6 +39,12 @@ local function bits()
     return z ~ (z >> 31)
 end
 
+-- Golden inputs know nothing of other ops.
+local function seed_by(text)
+    state = 0
+    for i = 1, #text do state = (state ~ string.byte(text, i)) * 0x100000001b3 end
+end
+
 local function uniform() return (bits() >> 11) * 2.0 ^ -53 end
 local function integer(low, high) return low + (bits() >> 1) % (high - low + 1) end
 
@@ -50,6 +58,9 @@ local configs = {
 if host.cuda then -- cuBLASLt writes no bf16 from others
     configs = { { "f64", "f64" }, { "f32", "f32" }, { "bf16", "f32" }, { "bf16", "bf16" } }
     if host.device then configs[5] = { "f16", "f32" } end -- simulated ones are slow
+end
+if host.golden then
+    configs = { { "f64", "f64" }, { "f32", "f32" }, { "bf16", "f32" }, { "bf16", "bf16" } }
 end
 local other_threads = host.cuda and { 2, 3 } or { 2, 3, 8 }
 local counted = host.cuda and "%s in order %d" or "%s with %d threads"
@@ -373,8 +384,33 @@ local function apply_in_chunks(plan)
     return want
 end
 
+local golden, golden_order = {}, {} -- of each kernel: what its outputs were
+local function add_golden(what, raw)
+    if not golden[what] then golden_order[#golden_order + 1] = what end
+    golden[what] = host.hash((golden[what] or "") .. table.concat(raw))
+end
+
+-- Stores, and where it can, adds to what lies there.
+local function golden_kernel(plan)
+    local initial, adds = {}, false
+    host.dtypes(plan.config[1], plan.config[2])
+    seed_by(plan.what)
+    for i, operand in ipairs(host.rule(plan.name).outputs) do
+        local out = plan.node.outs[i]
+        adds = adds or operand.add
+        initial[i] = random_data { dtype = out.dtype, elems = out.elems }.data
+    end
+    local _, raw = run_kernel(plan, 2, 0)
+    add_golden(plan.what, raw)
+    if adds then
+        _, raw = run_kernel(plan, 2, 1, initial)
+        add_golden(plan.what, raw)
+    end
+end
+
 local function test_kernel(plan)
     local rule, what = host.rule(plan.name), plan.what
+    if host.golden then return golden_kernel(plan) end
     host.dtypes(plan.config[1], plan.config[2])
     local want = apply_in_chunks(plan)
     local data, raw, problem = run_kernel(plan, 1, 0)
@@ -543,6 +579,7 @@ local optimizer_configs, plan_optimizer, test_optimizer =
     host.part "op_test_optimizers" {
         check = check, compare = compare, same_bits = same_bits, uniform = uniform,
         integer = integer, random_data = random_data, bounds = bounds, counted = counted,
+        add_golden = add_golden, seed_by = seed_by,
     }
 
 -- ---- all ops ------------------------------------------------------------------------
@@ -579,6 +616,7 @@ for _, name in ipairs(host.names()) do
     local rule = host.rule(name)
     if wanted(name) then
         ops = ops + 1
+        if host.golden then seed_by(name) end
         if rule.role == "optimizer" then
             for i, config in ipairs(optimizer_configs) do
                 local plan = plan_optimizer(name, config, i)
@@ -587,7 +625,7 @@ for _, name in ipairs(host.names()) do
         else
             check(rule.reference and rule.cases, "%s: has no reference or no cases", name)
             for _ = 1, host.cases do
-                if not host.cuda then -- of references only: done with cpu.c
+                if not host.cuda and not host.golden then -- of references only: done with cpu.c
                     if rule.backward then test_backward(name) end
                     if rule.expands then
                         test_expansion_reference(name)
@@ -600,7 +638,7 @@ for _, name in ipairs(host.names()) do
                         plan.config = config
                         plan.what = fmt("%s %s/%s", name, config[1], config[2])
                         plans[#plans + 1] = plan
-                        if rule.expands then plan_expansion(plan) end
+                        if rule.expands and not host.golden then plan_expansion(plan) end
                     end
                 end
             end
@@ -615,6 +653,10 @@ if check(host.compile(), "kernels do not compile") then
         if plan.parts and #plan.parts > 0 then test_fused(plan) end
     end
     for _, plan in ipairs(optimizers) do test_optimizer(plan) end
+    for _, what in ipairs(golden_order) do
+        local version = host.rule(string.match(what, "^[%w_]+")).arithmetic or 0
+        host.print(fmt("golden %s %d %s", what, version, golden[what]))
+    end
 end
 local kernels = #plans + #optimizers
 if #missing > 0 then

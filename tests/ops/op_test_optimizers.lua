@@ -8,6 +8,7 @@ return function(t)
 local fmt, check, compare, same_bits = string.format, t.check, t.compare, t.same_bits
 local uniform, integer, random_data = t.uniform, t.integer, t.random_data
 local bounds, counted = t.bounds, t.counted
+local add_golden, seed_by = t.add_golden, t.seed_by
 
 -- param, reduce, master, moments
 local optimizer_configs = {
@@ -39,6 +40,7 @@ end
 
 local function test_optimizer(plan)
     local rule, n = host.rule(plan.name), { round = nil }
+    if host.golden then seed_by(plan.what) end
     local operands, index = {}, {}
     for key, v in next, plan.case do n[key] = v end
     for i, operand in ipairs(rule.inputs) do index[operand[1]] = i end
@@ -101,6 +103,7 @@ local function test_optimizer(plan)
             operands = operands, update = update,
         }
         check(not problem, "%s: %s", plan.what, problem)
+        if host.golden then return add_golden(plan.what, raw) end
         if not first then
             first = raw
             local covered = index.master and operands[index.master].same
