@@ -34,6 +34,7 @@ bool rt_file_error(char *error, const char *call, const char *path);
 /* Is the last error, since it was forgotten, one of this process or machine, like EMFILE,
  * that says nothing about the file? */
 bool rt_file_error_is_here(void);
+void rt_file_error_here(void); /* such a one, told in words of the caller's */
 /* Is it one of a folder where this process may not write? */
 bool rt_file_error_is_denied(void);
 void rt_file_forget_error(void);

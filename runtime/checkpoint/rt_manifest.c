@@ -132,6 +132,21 @@ static bool read_lines(RtManifest *m, const char *text, const char *end)
     return m->n_files > 0 && sort_files(m);
 }
 
+/* Written by a trainer of later days? That is no damage. */
+static bool is_newer(const char *text, const char *path, char *error)
+{
+    long long version;
+    if (sscanf(text, "fsdpgen checkpoint %lld\n", &version) != 1 || version <= VERSION) {
+        return false;
+    }
+    snprintf(error, RT_ERROR_BYTES,
+             "%s is of format %lld, and this trainer reads formats 1 to %d: go on with the "
+             "trainer that wrote it, or begin with its weights by --init",
+             path, version, VERSION);
+    rt_file_error_here();
+    return true;
+}
+
 bool rt_manifest_read(RtManifest *m, const char *folder, char *error)
 {
     enum { TAIL = 21 }; /* "end 0123456789abcdef\n" */
@@ -141,6 +156,10 @@ bool rt_manifest_read(RtManifest *m, const char *folder, char *error)
     snprintf(path, sizeof path, "%s/MANIFEST", folder);
     char *text = rt_file_load(path, 16 << 20, &bytes, error);
     if (text == NULL) {
+        return false;
+    }
+    if (is_newer(text, path, error)) {
+        free(text);
         return false;
     }
     const int64_t body = bytes - TAIL;

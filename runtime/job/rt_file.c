@@ -20,13 +20,18 @@ static _Thread_local int last_reason; /* of the last call that failed */
 
 bool rt_file_error_is_here(void)
 {
-    static const int here[] = {ENOMEM, EMFILE, ENFILE, EACCES,  EPERM,
-                               ENOLCK, EAGAIN, EBUSY,  ETXTBSY, ENOBUFS};
+    static const int here[] = {ENOMEM, EMFILE, ENFILE,  EACCES,  EPERM,  ENOLCK,
+                               EAGAIN, EBUSY,  ETXTBSY, ENOBUFS, ENOTSUP};
     bool is = false;
     for (size_t i = 0; i < sizeof here / sizeof *here; i++) {
         is = is || last_reason == here[i];
     }
     return is;
+}
+
+void rt_file_error_here(void)
+{
+    last_reason = ENOTSUP;
 }
 
 bool rt_file_error_is_denied(void)

@@ -141,6 +141,19 @@ file model.safetensors 4611686018427387904 0123456789abcdef' 'file ../../x 3 012
     verify_again
 }
 
+# A format of later days is no damage: no older checkpoint is taken for it.
+newer_format() {
+    local d=$vck/step-00000002
+    printf 'fsdpgen checkpoint 3\nstep 2\nsomething else\n' >"$d/MANIFEST"
+    check "verify: a newer format" verifies 1 'MANIFEST is of format 3, and this trainer reads formats 1 to 2' "$vck"
+    check "ls: the same" bash -c "'$verifier' ls '$vck' | grep -q 'is of format 3'"
+    timeout 60 "$verifier" --data "$data" --threads 1 --quiet --checkpoint "$vck" --resume --steps 3 \
+        >"$WORK/newer.out" 2>"$WORK/newer.err" </dev/null
+    check "a run does not go on before it" test $? = 1 -a ! -e "$vck/step-00000003"
+    check "and says what to do" grep -q 'is of format 3, .* by --init; that is no damage' "$WORK/newer.err"
+    verify_again
+}
+
 # Checkpoints of before there was a file CHUNKS.
 without_chunks() {
     broken_runtime fault2 checkpoint/rt_save.c '/^    add_chunks(c);$/d' checkpoint/rt_save.c 's/^        write_chunks(c, folder);/        (void)write_chunks, (void)add_chunks;/' || return
@@ -217,6 +230,7 @@ verify_suite() {
     bits
     other_damage
     deceiving
+    newer_format
     without_chunks
     nothing_there
     listings
