@@ -57,6 +57,13 @@ bad() {
     return 0
 }
 
+# A command that is not there, be it a function's name spelt wrong, is a check that did not run.
+command_not_found_handle() {
+    echo "$1" >>"$WORK/not.found"
+    echo "$1: command not found" >&2
+    return 127
+}
+
 check() {
     local name=$1
     shift
@@ -137,6 +144,7 @@ random() {
 
 finish() {
     run_parts
+    [ ! -s "$WORK/not.found" ] || bad "commands are not found" "$WORK/not.found"
     echo "$passed passed, $failed failed"
     [ "$failed" -eq 0 ]
     exit $?

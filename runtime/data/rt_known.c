@@ -7,10 +7,11 @@
  * digest, which ends with a hash of the line. Lines are appended; the last one of a file
  * counts. Damaged lines are reported and removed. A cache that belongs to another user,
  * that others may write, or that has a second name, is neither read nor written; so is
- * all of it where the folder is another's. The time of change (ctime) is part of the key:
- * programs cannot set it, so an edit that restores the time of modification finds no
- * match. A file that changed a moment ago, or of which pages wait to be written, is not
- * kept: the next change may get the same time. */
+ * all of it where the folder is another's, or a link: it is opened once, and its files by
+ * that descriptor, so that nobody can put another in its place meanwhile. The time of
+ * change (ctime) is part of the key: programs cannot set it, so an edit that restores the
+ * time of modification finds no match. A file that changed a moment ago, or of which
+ * pages wait to be written, is not kept: the next change may get the same time. */
 #define _GNU_SOURCE
 #include "rt_file.h"
 #include "data/rt_digest.h"
@@ -34,24 +35,44 @@ static bool is_alone(const struct stat *s)
     return s->st_uid == geteuid() && (s->st_mode & 022) == 0;
 }
 
-/* Empty when there is no place for a cache, or none that is this user's alone. */
-static void cache_path(char *path, size_t bytes)
+/* The folder of the cache, opened, and its path for messages. */
+typedef struct Cache {
+    int folder; /* -1: there is no place for one, or none that is this user's alone */
+    char path[RT_PATH_BYTES];
+} Cache;
+static const char file_name[] = "digests";
+
+static Cache open_cache(void)
 {
     struct stat s;
     const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     const bool own = base != NULL && base[0] == '/';
-    char dir[RT_PATH_BYTES];
-    path[0] = '\0';
+    Cache c = {.folder = -1};
     if ((!own && (home == NULL || home[0] != '/')) ||
-        snprintf(dir, sizeof dir, "%s%s", own ? base : home, own ? "" : "/.cache") >=
-            (int)sizeof dir - 32) {
-        return;
+        snprintf(c.path, sizeof c.path, "%s%s", own ? base : home,
+                 own ? "" : "/.cache") >= (int)sizeof c.path - 32) {
+        return c;
     }
-    mkdir(dir, 0700);
-    strcat(dir, "/fsdpgen");
-    if ((mkdir(dir, 0700) == 0 || errno == EEXIST) && stat(dir, &s) == 0 &&
-        S_ISDIR(s.st_mode) && is_alone(&s)) {
-        snprintf(path, bytes, "%s/digests", dir);
+    mkdir(c.path, 0700);
+    const int above = open(c.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    strcat(c.path, "/fsdpgen/digests");
+    if (above < 0) {
+        return c;
+    }
+    mkdirat(above, "fsdpgen", 0700);
+    c.folder = openat(above, "fsdpgen", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    close(above);
+    if (c.folder >= 0 && (fstat(c.folder, &s) != 0 || !is_alone(&s))) {
+        close(c.folder);
+        c.folder = -1;
+    }
+    return c;
+}
+
+static void close_cache(const Cache *c)
+{
+    if (c->folder >= 0) {
+        close(c->folder);
     }
 }
 
@@ -100,11 +121,12 @@ static bool read_line(const char *line, uint64_t *w)
  */
 
 /* All of the cache, to be freed; NULL: there is none, or none that may be read. */
-static char *load(const char *path, int64_t *bytes)
+static char *load(const Cache *c, int64_t *bytes)
 {
     char error[RT_ERROR_BYTES], *text = NULL;
     struct stat s;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    const int fd =
+        openat(c->folder, file_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) {
         return NULL;
     }
@@ -113,10 +135,10 @@ static char *load(const char *path, int64_t *bytes)
             stderr,
             "trainer: warning: %s belongs to another user, or others may write it, or it "
             "has a second name, so it is not read: the data are hashed again\n",
-            path);
+            c->path);
     } else if (s.st_size > 0 && s.st_size <= MOST_BYTES) {
         text = malloc((size_t)s.st_size);
-        if (text != NULL && !rt_file_read(fd, path, text, s.st_size, 0, error)) {
+        if (text != NULL && !rt_file_read(fd, c->path, text, s.st_size, 0, error)) {
             free(text);
             text = NULL;
         }
@@ -173,26 +195,26 @@ static int sift(char *text, int64_t *bytes, RtKnown **sorted, int n)
     return bad;
 }
 
-static void write_anew(const char *path, const char *text, int64_t bytes)
+static void write_anew(const Cache *c, const char *text, int64_t bytes)
 {
-    char part[RT_PATH_BYTES + 32], error[RT_ERROR_BYTES];
-    snprintf(part, sizeof part, "%s.%ld", path, (long)getpid());
-    const int fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    char part[64], error[RT_ERROR_BYTES];
+    snprintf(part, sizeof part, "%s.%ld", file_name, (long)getpid());
+    const int fd = openat(c->folder, part,
+                          O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) {
         return;
     }
     const bool good = rt_file_write(fd, part, text, bytes, 0, error);
-    if (close(fd) != 0 || !good || rename(part, path) != 0) {
-        unlink(part);
+    if (close(fd) != 0 || !good || renameat(c->folder, part, c->folder, file_name) != 0) {
+        unlinkat(c->folder, part, 0);
     }
 }
 
 void rt_known_find(RtKnown *files, int n)
 {
-    char path[RT_PATH_BYTES];
     int64_t bytes = 0;
-    cache_path(path, sizeof path);
-    char *text = path[0] != '\0' ? load(path, &bytes) : NULL;
+    const Cache c = open_cache();
+    char *text = c.folder >= 0 ? load(&c, &bytes) : NULL;
     RtKnown **sorted = malloc((size_t)n * sizeof *sorted);
     if (text != NULL && sorted != NULL) {
         for (int i = 0; i < n; i++) {
@@ -205,12 +227,13 @@ void rt_known_find(RtKnown *files, int n)
                 stderr,
                 "trainer: warning: %s: %d damaged line%s removed; the files are hashed "
                 "again\n",
-                path, bad, bad == 1 ? "" : "s");
-            write_anew(path, text, bytes);
+                c.path, bad, bad == 1 ? "" : "s");
+            write_anew(&c, text, bytes);
         }
     }
     free(sorted);
     free(text);
+    close_cache(&c);
 }
 
 /* ---- keeping ------------------------------------------------------------------------
@@ -225,10 +248,11 @@ static bool is_settled(const RtMapped *m)
 }
 
 /* To append to; -1: there is none, or not this user's alone. A pipe is not waited for. */
-static int open_own(const char *path, struct stat *s)
+static int open_own(const Cache *c, struct stat *s)
 {
-    const int fd = open(
-        path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    const int fd =
+        openat(c->folder, file_name,
+               O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
     if (fd >= 0 && !is_own(fd, s)) {
         close(fd);
         return -1;
@@ -236,29 +260,36 @@ static int open_own(const char *path, struct stat *s)
     return fd;
 }
 
-void rt_known_add(const RtMapped *m, uint64_t digest)
+static void append(const Cache *c, const char *line, size_t bytes)
 {
-    char path[RT_PATH_BYTES], line[LINE_BYTES + 2] = "\n"; /* behind one that was torn */
-    uint64_t w[WORDS];
     struct stat s;
-    cache_path(path, sizeof path);
-    if (path[0] == '\0' || !is_settled(m)) {
-        return;
-    }
-    int fd = open_own(path, &s);
+    int fd = open_own(c, &s);
     if (fd >= 0 && s.st_size + LINE_BYTES >= MOST_BYTES) {
         close(fd);
-        write_anew(path, "", 0);
-        fd = open_own(path, &s);
+        write_anew(c, "", 0);
+        fd = open_own(c, &s);
     }
-    if (fd < 0) {
+    if (fd >= 0) {
+        if (write(fd, line, bytes) != (ssize_t)bytes) {
+            /* a line that is cut off is damaged: see above */
+        }
+        close(fd);
+    }
+}
+
+void rt_known_add(const RtMapped *m, uint64_t digest)
+{
+    char line[LINE_BYTES + 2] = "\n"; /* behind one that was torn */
+    uint64_t w[WORDS];
+    if (!is_settled(m)) {
         return;
     }
     words_of(m, w);
     w[WORDS - 1] = digest;
     write_line(line + 1, w);
-    if (write(fd, line, LINE_BYTES + 1) != LINE_BYTES + 1) {
-        /* a line that is cut off is damaged: see above */
+    const Cache c = open_cache();
+    if (c.folder >= 0) {
+        append(&c, line, LINE_BYTES + 1);
     }
-    close(fd);
+    close_cache(&c);
 }

@@ -18,6 +18,12 @@
 enum { LEAST_BYTES = 16, MOST_BYTES = 4096 };
 #define MAKE_ONE "head -c 32 /dev/urandom | base64"
 
+/* As in a file that a crash left full of zeros. */
+static bool is_one_byte(const char *text, size_t bytes)
+{
+    return memcmp(text, text + 1, bytes - 1) == 0;
+}
+
 /* The same text is the same secret in a file, where it ends with a line, and elsewhere.
  */
 static bool take(RtSecret *s, const char *from, const char *text, size_t bytes,
@@ -31,6 +37,13 @@ static bool take(RtSecret *s, const char *from, const char *text, size_t bytes,
             error, RT_ERROR_BYTES,
             "%.400s has %zu bytes, and a secret has %d to %d; to make one: " MAKE_ONE,
             from, bytes, LEAST_BYTES, MOST_BYTES);
+        return false;
+    }
+    if (is_one_byte(text, bytes)) {
+        snprintf(
+            error, RT_ERROR_BYTES,
+            "%.400s is one byte, %zu times, which is no secret; to make one: " MAKE_ONE,
+            from, bytes);
         return false;
     }
     RtSha256 h;

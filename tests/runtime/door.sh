@@ -49,7 +49,7 @@ strangers() {
 }
 
 # ended_with WHAT CODES [PATTERN]: how the ranks ended, and a line of theirs
-told_by() {
+ended_with() {
     if [ "$codes" != "$2" ] || ! grep -qE -- "${3:-}" <(echo; cat "$WORK/join.err"); then
         bad "$1: codes$codes" "$WORK/join.err"
     elif [[ $codes == " 0 0 0 0" && "$(tail -n 1 "$WORK/join.0.out")" != "$(tail -n 1 "$WORK/toy4.out")" ]]; then

@@ -197,9 +197,14 @@ static void secrets(void **state)
     setenv(RT_SECRET_VARIABLE, "fifteen letters", 1);
     assert_non_null(strstr(refused(NULL, &s), "has 15 bytes, and a secret has 16 to"));
     unsetenv(RT_SECRET_VARIABLE);
-    memset(long_text, 'x', 4999);
+    for (int i = 0; i < 4999; i++)
+        long_text[i] = "xy"[i % 2];
     write_secret(long_text, 0600);
     assert_non_null(strstr(refused(path, &s), "bytes, and a secret has 16 to 4096"));
+    memset(long_text, 'z', 32);
+    long_text[32] = '\0';
+    write_secret(long_text, 0600);
+    assert_non_null(strstr(refused(path, &s), "is one byte, 32 times, which is no secret"));
     free(long_text);
 }
 

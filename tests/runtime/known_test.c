@@ -18,8 +18,10 @@ static int begin(void **state)
     if (mkdtemp(folder) == NULL || setenv("XDG_CACHE_HOME", folder, 1) != 0 ||
         freopen("/dev/null", "w", stderr) == NULL) /* for warnings */
         return -1;
-    cache_path(path, sizeof path);
-    return 0;
+    const Cache c = open_cache();
+    strcpy(path, c.path);
+    close_cache(&c);
+    return c.folder >= 0 ? 0 : -1;
 }
 
 static int end(void **state)
@@ -166,6 +168,23 @@ static void strangers_are_not(void **state)
     setenv("XDG_CACHE_HOME", folder, 1);
 }
 
+/* Where the folder is a link, somebody else may say what lies there. */
+static void links_are_not_followed(void **state)
+{
+    const RtMapped a = file(1, LATER);
+    char fsdpgen[RT_PATH_BYTES + 8], away[RT_PATH_BYTES + 16];
+
+    (void)state;
+    snprintf(fsdpgen, sizeof fsdpgen, "%s/fsdpgen", folder);
+    snprintf(away, sizeof away, "%s.away", fsdpgen);
+    rt_known_add(&a, 9);
+    assert_true(finds(&a, 9));
+    assert_true(rename(fsdpgen, away) == 0 && symlink(away, fsdpgen) == 0);
+    rt_known_add(&a, 10);
+    assert_true(!finds(&a, 9) && !finds(&a, 10));
+    assert_true(remove(fsdpgen) == 0 && rename(away, fsdpgen) == 0 && finds(&a, 9));
+}
+
 static void it_begins_anew(void **state)
 {
     const RtMapped a = file(1, LATER), b = file(2, LATER);
@@ -185,7 +204,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(files_are_found),       cmocka_unit_test(other_files_are_not),
         cmocka_unit_test(damaged_lines_are_not), cmocka_unit_test(strangers_are_not),
-        cmocka_unit_test(it_begins_anew),
+        cmocka_unit_test(links_are_not_followed), cmocka_unit_test(it_begins_anew),
     };
 
     return cmocka_run_group_tests(tests, begin, end);
