@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # compare_commits.sh OLD NEW [MODEL...]: what two commits of fsdpgen generate. Builds both in
 # temporary worktrees and generates every shipped model (or those named, as demo) with both, for
-# cpu and cuda, on its own mesh, one rank and 2 x 2; compares each file of math.* and kernels.*,
-# all of them one behind the other (a function may have moved), the numerics hash, and the bytes
-# of `plan --json`. Trains demo and tests/models/tiny_*.lua on 1 and 2 ranks of the CPU for 5
-# steps: losses, and the hash of the weights. Prints what differs; the last line is
-# 'N equal, N differ', the exit code 1 when something does.
+# cpu and cuda, on its own mesh, one rank and 2 x 2; compares each function of math.* and kernels.*,
+# in whatever file it stands, without comments, the numerics hash, and the bytes of `plan --json`.
+# Trains demo and tests/models/tiny_*.lua on 1 and 2 ranks of the CPU for 5 steps: losses, and the
+# weights in the last checkpoint. Prints what differs; the last line is 'N equal, N differ', the exit
+# code 1 when something does.
 set -u
 cd "$(dirname "$0")/../.." || exit 70
 root=$PWD
@@ -62,35 +62,71 @@ generate() {
     echo "exit $?" >>"$out.said" # warnings, too
     "$work/build_$side/fsdpgen" "$file" -o "$out" --link-runtime runtime "$@" >/dev/null 2>&1
     sed -n 's/^  "numerics": //p' "$out/manifest.json" >"$out.numerics" 2>/dev/null
-    cat "$out"/math.* "$out"/kernels.* >"$out.all" 2>/dev/null
+    functions "$out"/math.c* "$out"/kernels.c* >"$out.functions"
     cd "$root" || exit 70
 }
+
+# functions FILE...: a line for each, its name first, in order of names; without comments, line ends
+# and the words that say who sees it.
+functions() {
+    local file files=()
+    for file; do [ ! -e "$file" ] || files+=("$file"); done
+    [ ${#files[@]} = 0 ] || awk -f "$root/runtime/arithmetic.awk" "${files[@]}" | grep -v '^ *#' |
+        tr '\n' ' ' | awk '
+        BEGIN { RS = "}" }
+        {
+            text = text $0 "}"
+            depth += gsub(/\{/, "{") - 1
+            if (depth > 0) next
+            head = text
+            sub(/\{.*/, "", head)
+            gsub(/^ +|static |inline |RT_KERNEL|__global__/, "", text)
+            if (head ~ /\) *$/ && match(head, /[a-z_0-9]+ ?\(/)) {
+                name = substr(head, RSTART, RLENGTH - 1)
+                sub(/ $/, "", name)
+                print name " " text
+            }
+            text = ""
+            depth = 0
+        }' | LC_ALL=C sort
+}
+# Functions of both sides: equal ones are counted, others named; those of one side are named, too.
+same_functions() { # WHAT
+    join -j 1 -a 1 -a 2 -e - -o 0,1.2,2.2 <(hashed "$work/old.out.functions") \
+        <(hashed "$work/new.out.functions") >"$work/joined"
+    local here gone
+    here=$(awk '$2 != "-" && $3 != "-" && $2 != $3 { printf " %s", $1 }' "$work/joined")
+    gone=$(awk '$2 == "-" || $3 == "-" { printf " %s", $1 }' "$work/joined")
+    equal=$((equal + $(awk '$2 == $3' "$work/joined" | wc -l)))
+    [ -z "$here" ] || { differ=$((differ + $(wc -w <<<"$here"))); echo "differ: $1:$here"; }
+    [ -z "$gone" ] || { differ=$((differ + $(wc -w <<<"$gone"))); echo "in one of them: $1:$gone"; }
+}
+hashed() {
+    local name text
+    while read -r name text; do echo "$name $(cksum <<<"$text" | tr ' ' -)"; done <"$1"
+}
 compare_generated() { # FILE TARGET MESH
-    local what="$1 $2 ${3:-own mesh}" file flags=(--target "$2")
+    local what="$1 $2 ${3:-own mesh}" flags=(--target "$2")
     [ -z "$3" ] || flags+=(--set "mesh={$3}")
     generate old "$1" "${flags[@]}"
     generate new "$1" "${flags[@]}"
     same "$what: warnings and exit code" "$work/old.out.said" "$work/new.out.said"
     # refused by both, as what fits on no GPU
     [ -e "$work/old.out/manifest.json" ] || [ -e "$work/new.out/manifest.json" ] || return 0
-    for file in $(cd "$work" && ls -d {old,new}.out/{math,kernels}.* 2>/dev/null |
-        sed 's|.*/||' | sort -u); do
-        same "$what: $file" "$work/old.out/$file" "$work/new.out/$file"
-    done
-    same "$what: math.* and kernels.* together" "$work/old.out.all" "$work/new.out.all"
+    same_functions "$what"
     same "$what: numerics hash" "$work/old.out.numerics" "$work/new.out.numerics"
     same "$what: plan --json" "$work/old.out.plan" "$work/new.out.plan"
 }
 
-train() { # SIDE FILE RANKS: losses and the weights' hash
+train() { # SIDE FILE RANKS: losses and weights
     local dir=$work/trained
-    rm -rf "$dir"
+    rm -rf "$dir" "$dir.ck"
     (cd "$work/$1" && "$work/build_$1/fsdpgen" "$2" -o "$dir" --set "mesh={shard=$3}") &&
         make -C "$dir" GEMM=builtin CC="$root/tests/cc_cached" &&
         "$dir/trainer" --data "$root/LICENSE" --steps 5 --threads 1 --log "$dir/log" \
-            --weights-hash >"$dir/said" &&
-        { grep -o '"loss_hex": *"[^"]*"' "$dir/log" && grep '^weights ' "$dir/said"; } \
-            >"$work/$1.trained"
+            --checkpoint "$dir.ck" >/dev/null &&
+        { grep -o '"loss_hex": *"[^"]*"' "$dir/log" &&
+            cat "$dir.ck"/step-*/model*.safetensors | md5sum; } >"$work/$1.trained"
 }
 compare_trained() { # FILE RANKS
     local side
