@@ -84,7 +84,7 @@ functions() {
             if (head ~ /\) *$/ && match(head, /[a-z_0-9]+ ?\(/)) {
                 name = substr(head, RSTART, RLENGTH - 1)
                 sub(/ $/, "", name)
-                print name " " text
+                print name (seen[name]++ ? "*" : "") " " text # a kernel, and who launches it
             }
             text = ""
             depth = 0
