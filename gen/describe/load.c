@@ -286,6 +286,19 @@ Loader *loader_open(Gen *g)
     return ld;
 }
 
+const char *loader_default_kind(Gen *g, const char *field)
+{
+    lua_State *L = g->L;
+    const Field *f = fields_find(loader_of(g)->trainer, field);
+    const char *name;
+
+    gen_require(f && f->default_ref != LUA_NOREF, "%s has no default", field);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, f->default_ref);
+    name = gen_strdup(g, lua_tostring(L, -1));
+    lua_pop(L, 1);
+    return name;
+}
+
 static const char *folder_of(Gen *g, const char *file)
 {
     const char *slash = strrchr(file, '/');

@@ -70,6 +70,8 @@ typedef struct Loader {
 /* load.c */
 Loader *loader_open(Gen *g); /* a state that knows the fields, without a description */
 Loader *loader_of(Gen *g);
+/* The constructor that a field of the trainer has by default, which all descriptions may name. */
+const char *loader_default_kind(Gen *g, const char *field);
 LexFile *loader_file(Loader *ld, const char *file);
 LexFile *loader_add_file(Gen *g, const char *file, const char *text, size_t bytes);
 /* Turns the Lua error text on top of the stack (popped) into a message; other: its place
@@ -81,10 +83,15 @@ void loader_lua_error(Gen *g, const char *what, Pos other);
 void load_optimizers(Gen *g);
 /* Another constructor of describe.lua has the name of one of them: a message. */
 void load_optimizers_clash(Gen *g, const char *name);
-/* Where op.lua writes a key of its rule. */
-Pos optimizer_place(const Optimizer *o, const char *key);
 /* What an undefined name may have meant on a line that sets the optimizer; NULL: nothing. */
 const char *load_optimizers_help(Gen *g, const LexFile *f, int line);
+
+/* optimizer_rule.c: from the top of the stack, a problem of a rule and what is made of one; where
+ * op.lua writes a key of its rule, or a word from `fields` on. */
+void optimizer_report(Gen *g, const char *name, const LexFile *f);
+void optimizer_add_kind(Gen *g, const char *name, const LexFile *f);
+Pos optimizer_place(const Optimizer *o, const char *key);
+Pos optimizer_word(const LexFile *f, const char *word);
 
 /* record.c */
 void record_install(Gen *g, int env); /* constructors and arch, into the table at env */

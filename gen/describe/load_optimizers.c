@@ -4,7 +4,8 @@
  * In: the op folders of fsdpgen and of --ops DIR whose op.lua has role = "optimizer" and
  * fields, all read in one way. Out: an Optimizer and a Kind for each, sorted by name; for
  * describe.lua their names. Descriptions run before ops.c checks the rules, so only what
- * makes a constructor is read here; gen/lua/optimizer.lua checks it. */
+ * makes a constructor is read here; gen/lua/optimizer.lua checks it, and
+ * optimizer_rule.c takes what it answers. */
 #include "describe/load.h"
 #include "base/sandbox.h"
 
@@ -24,6 +25,7 @@ typedef struct Source {
                     */
     LexFile *file;
     int rule_ref; /* what it returns; 0: it has not run yet */
+    bool failed;  /* there are messages about it */
 } Source;
 
 typedef struct Reader {
@@ -32,69 +34,10 @@ typedef struct Reader {
         Source *items;
         int count, cap;
     } sources;    /* sorted by name */
+    bool stopped; /* by mistakes of an op that another one uses */
     int ops_ref;  /* a list of their names */
     int make_ref; /* gen/lua/optimizer.lua's function */
 } Reader;
-
-/* ---- places ------------------------------------------------------------------------ */
-
-/* The table of `op { ... }`; NULL if it is written in some other way. */
-static const LexTable *op_table(const LexFile *f)
-{
-    for (int i = 0; i < f->tables.count; i++)
-        if (f->tables.items[i]->callee && !strcmp(f->tables.items[i]->callee, "op"))
-            return f->tables.items[i];
-    return NULL;
-}
-
-/* Follows the list at stack index `at`, names of fields and numbers of items, into lists
- * inside it too, as far as they are written in the file. */
-static void follow(lua_State *L, int at, const LexTable **t, Pos *pos)
-{
-    bool key;
-
-    at = lua_absindex(L, at);
-    luaL_checkstack(L, 5, "place");
-    key = lua_getfield(L, at, "key") == LUA_TBOOLEAN;
-    lua_pop(L, 1);
-    for (int i = 1; lua_rawgeti(L, at, i) != LUA_TNIL; i++, lua_pop(L, 1)) {
-        const LexField *f = NULL;
-
-        if (lua_istable(L, -1)) {
-            follow(L, -1, t, pos);
-            continue;
-        }
-        if (*t && lua_type(L, -1) == LUA_TSTRING)
-            f = lex_field(*t, lua_tostring(L, -1));
-        else if (*t && lua_isinteger(L, -1))
-            f = lex_item(*t, (int)lua_tointeger(L, -1));
-        if (f)
-            *pos = key && f->key ? f->key_pos : f->value;
-        *t = f ? f->table : NULL;
-    }
-    lua_pop(L, 1);
-}
-
-Pos optimizer_place(const Optimizer *o, const char *key)
-{
-    const LexTable *t = op_table(o->file);
-    const LexField *f = t ? lex_field(t, key) : NULL;
-
-    return f ? f->key_pos : t ? t->callee_pos : lex_word(o->file, 1, NULL);
-}
-
-/* The line of the word after the rule's `fields`, else its first. */
-static Pos word_place(const LexFile *f, const char *word)
-{
-    const char *from = strstr(f->text, "fields"), *at;
-    int line = 1;
-
-    at = from ? strstr(from, word) : NULL;
-    at = at ? at : strstr(f->text, word);
-    for (const char *p = f->text; at && p < at; p++)
-        line += *p == '\n';
-    return lex_word(f, line, at ? word : NULL);
-}
 
 /* ---- rules ------------------------------------------------------------------------- */
 
@@ -113,7 +56,7 @@ static bool run_rule(Reader *r, Source *s)
     int env;
 
     if (s->rule_ref)
-        return s->rule_ref != LUA_NOREF;
+        return s->rule_ref != LUA_NOREF && s->rule_ref != LUA_REFNIL;
     s->rule_ref = LUA_NOREF;
     s->file = loader_add_file(g, s->path, s->text, s->bytes);
     env = sandbox_env(g);
@@ -223,11 +166,21 @@ static int c_rule_of(lua_State *L)
     Reader *r = lua_touserdata(L, lua_upvalueindex(1));
     Source *s = find_source(r, luaL_checkstring(L, 1));
 
-    if (s && !run_rule(r, s))
+    r->stopped = s && (s->failed || !run_rule(r, s));
+    if (r->stopped)
         return luaL_error(L, "op %s has mistakes", s->name); /* they are told */
     if (!s)
         return 0;
     lua_rawgeti(L, LUA_REGISTRYINDEX, s->rule_ref);
+    return 1;
+}
+
+static int c_identifier(lua_State *L)
+{
+    size_t n;
+    const char *name = luaL_checklstring(L, 1, &n);
+
+    lua_pushboolean(L, n <= 64 && is_identifier(name, n));
     return 1;
 }
 
@@ -248,8 +201,10 @@ static int c_nearest(lua_State *L)
 
 static void push_env(Reader *r)
 {
-    static const luaL_Reg asked[] = {
-        {"rule_of", c_rule_of}, {"nearest", c_nearest}, {NULL, NULL}};
+    static const luaL_Reg asked[] = {{"rule_of", c_rule_of},
+                                     {"nearest", c_nearest},
+                                     {"identifier", c_identifier},
+                                     {NULL, NULL}};
     static const char *const uses[N_USES] = {"self", "matrix", "momentum", "others"};
     lua_State *L = r->g->L;
 
@@ -266,151 +221,33 @@ static void push_env(Reader *r)
     lua_setfield(L, -2, "use_of");
 }
 
-/* ---- what it answers ----------------------------------------------------------------
+/* ---- constructors ----------------------------------------------------------------- */
+
+/* The rule and its name are on top of the stack, above gen/lua/optimizer.lua's function.
  */
-
-static const char *text_at(Gen *g, const char *key)
+static void make_kind(Reader *r, Source *s)
 {
-    const char *s = NULL;
-
-    if (lua_getfield(g->L, -1, key) == LUA_TSTRING)
-        s = gen_strdup(g, lua_tostring(g->L, -1));
-    lua_pop(g->L, 1);
-    return s;
-}
-
-static int ref_at(lua_State *L, const char *key)
-{
-    int type = lua_getfield(L, -1, key);
-
-    if (type == LUA_TFUNCTION)
-        return luaL_ref(L, LUA_REGISTRYINDEX);
-    lua_pop(L, 1);
-    return LUA_NOREF;
-}
-
-static Words words_at(Gen *g, const char *key)
-{
-    Words w = {0};
-
-    lua_getfield(g->L, -1, key);
-    for (lua_Integer i = 1; lua_rawgeti(g->L, -1, i) == LUA_TSTRING; i++) {
-        *gen_push(g, &w) = gen_strdup(g, lua_tostring(g->L, -1));
-        lua_pop(g->L, 1);
-    }
-    lua_pop(g->L, 2);
-    return w;
-}
-
-/* The problem on top of the stack. */
-static void report(Gen *g, const Source *s)
-{
-    const LexTable *t = op_table(s->file);
-    Pos pos = t ? t->callee_pos : lex_word(s->file, 1, NULL);
-    const char *message = text_at(g, "message"), *help = text_at(g, "help");
-
-    lua_getfield(g->L, -1, "at");
-    follow(g->L, -1, &t, &pos);
-    lua_pop(g->L, 1);
-    diag_add(g, DIAG_ERROR, pos, help, "op %s: %s", s->name, message);
-}
-
-static void read_feeds(Gen *g, Optimizer *o)
-{
-    static const struct {
-        const char *name;
-        FieldType type;
-    } types[] = {{"number", FIELD_NUMBER},
-                 {"int", FIELD_INT},
-                 {"bool", FIELD_BOOL},
-                 {"string", FIELD_STRING}};
+    Gen *g = r->g;
     lua_State *L = g->L;
+    int errors = diag_errors(g);
 
-    lua_getfield(L, -1, "feeds");
-    for (lua_Integer i = 1; lua_rawgeti(L, -1, i) == LUA_TTABLE; i++) {
-        Feed *f = gen_push(g, &o->feeds);
-        const char *type = text_at(g, "type");
-
-        *f = (Feed){.field = text_at(g, "field"), .attr = text_at(g, "attr")};
-        for (size_t k = 0; k < sizeof types / sizeof *types; k++)
-            if (!strcmp(types[k].name, type))
-                f->type = types[k].type;
-        lua_getfield(L, -1, "use");
-        f->use = (OptimizerUse)lua_tointeger(L, -1);
-        lua_pop(L, 2);
-    }
-    lua_pop(L, 2);
-}
-
-/* From the answer on top of the stack. */
-static Optimizer *read_optimizer(Gen *g, const Source *s)
-{
-    lua_State *L = g->L;
-    Optimizer *o = gen_alloc(g, sizeof *o);
-
-    *o = (Optimizer){.name = s->name, .file = s->file};
-    o->uses[USE_SELF] = s->name;
-    lua_getfield(L, -1, "uses");
-    o->uses[USE_MATRIX] = text_at(g, "matrix");
-    o->uses[USE_MOMENTUM] = text_at(g, "momentum");
-    o->uses[USE_OTHERS] = text_at(g, "others");
-    lua_pop(L, 1);
-    lua_getfield(L, -1, "dtypes");
-    o->master = words_at(g, "master");
-    o->moments_dtypes = words_at(g, "moments");
-    lua_pop(L, 1);
-    o->moments_ref = ref_at(L, "moments");
-    o->lr_adjust_ref = ref_at(L, "lr_adjust");
-    lua_getfield(L, -1, "kept");
-    o->kept = o->moments = (int)lua_tointeger(L, -1);
-    lua_getfield(L, -2, "default");
-    o->is_default = lua_toboolean(L, -1);
-    lua_pop(L, 2);
-    read_feeds(g, o);
-    return o;
-}
-
-/* Upvalue: the Gen. In: rows of fields; name. Out: their Kind. */
-static int c_kind(lua_State *L)
-{
-    Gen *g = lua_touserdata(L, lua_upvalueindex(1));
-    Kind *kind = gen_alloc(g, sizeof *kind);
-
-    *kind = (Kind){.name = gen_strdup(g, luaL_checkstring(L, 2)),
-                   .fields = fields_read(g, L, 1, "in")};
-    lua_pushlightuserdata(L, kind);
-    return 1;
-}
-
-/* The answer is on top of the stack. A row that fields.c does not take is a message, at
- * the word that it quotes. */
-static void add_kind(Gen *g, const Source *s)
-{
-    lua_State *L = g->L;
-    Kind kind;
-
-    lua_pushlightuserdata(L, g);
-    lua_pushcclosure(L, c_kind, 1);
-    lua_getfield(L, -2, "rows");
-    lua_pushstring(L, s->name);
-    if (sandbox_status(L, lua_pcall(L, 2, 1, 0))) {
-        char *text = gen_strdup(g, lua_tostring(L, -1)), *mark = strchr(text, *HELP);
-        char *open = strchr(text, '\''), *end = open ? strchr(open + 1, '\'') : NULL;
-
-        if (mark)
-            *mark = '\0';
-        diag_add(
-            g, DIAG_ERROR,
-            word_place(s->file, end ? gen_strndup(g, open + 1, (size_t)(end - open - 1))
-                                    : "fields"),
-            mark ? mark + 1 : NULL, "op %s: %s", s->name, text);
-        lua_pop(L, 1);
+    push_env(r);
+    if (sandbox_status(L, lua_pcall(L, 3, 2, 0))) {
+        if (r->stopped)
+            lua_pop(L, 1);
+        else
+            loader_lua_error(g, gen_printf(g, "op %s", s->name),
+                             optimizer_word(s->file, "fields"));
+        r->stopped = false;
         return;
     }
-    kind = *(const Kind *)lua_touserdata(L, -1);
-    lua_pop(L, 1);
-    kind.optimizer = read_optimizer(g, s);
-    *gen_push(g, &g->loader->kinds) = kind;
+    for (lua_Integer i = 1; lua_rawgeti(L, -1, i) == LUA_TTABLE; i++) {
+        optimizer_report(g, s->name, s->file);
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 2);
+    if (diag_errors(g) == errors)
+        optimizer_add_kind(g, s->name, s->file);
 }
 
 static void read_source(Reader *r, Source *s)
@@ -418,42 +255,27 @@ static void read_source(Reader *r, Source *s)
     Gen *g = r->g;
     lua_State *L = g->L;
     int errors = diag_errors(g), top = lua_gettop(L);
+    bool one;
 
     if ((!may_be_one(s->text) && !s->replaces) || !run_rule(r, s))
         return;
     lua_rawgeti(L, LUA_REGISTRYINDEX, r->make_ref);
     lua_pushstring(L, s->name);
     lua_rawgeti(L, LUA_REGISTRYINDEX, s->rule_ref);
-    if (!is_one(L)) {
-        if (s->replaces)
-            diag_add(
-                g, DIAG_ERROR, lex_word(s->file, 1, NULL),
-                "give it role = \"optimizer\" and fields, or the folder another name",
-                "op %s: it has the name of an optimizer of descriptions, but no fields",
-                s->name);
-        lua_settop(L, top);
-        return;
-    }
-    if (!is_identifier(s->name, strlen(s->name)))
+    one = is_one(L);
+    if (one && !is_identifier(s->name, strlen(s->name)))
         diag_add(g, DIAG_ERROR, lex_word(s->file, 1, NULL),
                  "use lower-case letters, digits and _, a letter first, no word of Lua",
                  "op %s: an optimizer with fields cannot have this name in descriptions",
                  s->name);
-    push_env(r);
-    if (sandbox_status(L, lua_pcall(L, 3, 2, 0))) {
-        if (diag_errors(g) == errors)
-            loader_lua_error(g, gen_printf(g, "op %s", s->name),
-                             word_place(s->file, "fields"));
-        lua_settop(L, top);
-        return;
-    }
-    for (lua_Integer i = 1; lua_rawgeti(L, -1, i) == LUA_TTABLE; i++) {
-        report(g, s);
-        lua_pop(L, 1);
-    }
-    lua_pop(L, 2);
-    if (diag_errors(g) == errors)
-        add_kind(g, s);
+    else if (one)
+        make_kind(r, s);
+    else if (s->replaces)
+        diag_add(g, DIAG_ERROR, lex_word(s->file, 1, NULL),
+                 "give it role = \"optimizer\" and fields, or the folder another name",
+                 "op %s: it has the name of an optimizer of descriptions, but no fields",
+                 s->name);
+    s->failed = diag_errors(g) > errors;
     lua_settop(L, top);
 }
 
@@ -494,7 +316,7 @@ static void set_names(Gen *g)
         }
         if (o->is_default && first)
             diag_add(g, DIAG_ERROR, optimizer_place(o, "default"), "leave default out",
-                     "op %s: %s is the default already", o->name, first);
+                     "op %s: %s is the default optimizer already", o->name, first);
         first = o->is_default && !first ? o->name : first;
     }
     push_words(L, &names);
@@ -541,8 +363,10 @@ void load_optimizers(Gen *g)
         sandbox_fault(L, path);
     lua_getfield(L, -1, "make");
     r.make_ref = luaL_ref(L, LUA_REGISTRYINDEX);
+    g->loader->env_ref = sandbox_env(g);
     for (int i = 0; i < r.sources.count && !sandbox_of(L)->expired; i++)
         read_source(&r, &r.sources.items[i]);
+    diag_stop_on_errors(g);
     find_others(g);
     luaL_unref(L, LUA_REGISTRYINDEX, r.make_ref);
     lua_newtable(L); /* the table of the same name without what is C's */
@@ -562,14 +386,16 @@ void load_optimizers_clash(Gen *g, const char *name)
 
 const char *load_optimizers_help(Gen *g, const LexFile *f, int line)
 {
-    const Field *field = fields_find(g->loader->trainer, "optimizer");
+    const Fields *trainer = g->loader->trainer; /* NULL: it is about a rule */
     const char *at = f->text;
 
+    if (!trainer)
+        return NULL;
     for (int i = 1; at && i < line; i++)
         at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL;
     at = at ? at + strspn(at, " \t") : "";
     if (strncmp(at, "optimizer", 9) != 0 || at[9 + strspn(at + 9, " ")] != '=')
         return NULL;
     return gen_printf(g, "optimizers are %s; `--ops DIR` adds others",
-                      words_all(g, &field->kinds));
+                      words_all(g, &fields_find(trainer, "optimizer")->kinds));
 }

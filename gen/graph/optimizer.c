@@ -181,6 +181,7 @@ static double lr_adjust(Gen *g, int64_t rows, int64_t cols)
                  "return a finite number above 0",
                  "%s: lr_adjust makes %s of [%lld, %lld]", what, check_show(g, -1),
                  (long long)rows, (long long)cols);
+    diag_stop_on_errors(g); /* one shape is enough */
     lua_pop(L, 1);
     return v;
 }

@@ -161,10 +161,11 @@ local function check_attributes(bad, what, row, at, type_name, allowed)
                            or "its attributes are " .. words(allowed, "", " and "))
         elseif want and type(row[key]) ~= want then
             good = bad({ at, key }, fmt("%s: %s must be a %s, not %s", what, key, want,
-                                        show(row[key])))
+                                        show(row[key])), fmt("write %s = a %s", key, want))
         elseif want == "number" and not (row[key] == row[key] and math.abs(row[key]) < math.huge)
         then
-            good = bad({ at, key }, fmt("%s: %s is no finite number", what, key))
+            good = bad({ at, key }, fmt("%s: %s is no finite number", what, key),
+                       "leave it out, or write a number")
         end
     end
     return good
@@ -181,7 +182,8 @@ local function check_default(bad, what, f, type_name, v, at)
             or bad(at, fmt("%s: its default %s is not one of its values", what, show(v)),
                    "use " .. words(f.values, '"', " or "))
     elseif type_name ~= "bool" and (v ~= v or math.abs(v) == math.huge) then
-        return bad(at, fmt("%s: its default is no finite number", what))
+        return bad(at, fmt("%s: its default is no finite number", what),
+                   "write default = a number")
     elseif type_name ~= "bool" and not in_range(f, v) then
         return bad(at, fmt("%s: its default %s is out of its own range", what, tostring(v)),
                    "change the default, or the range")
@@ -202,7 +204,7 @@ local function check_list(bad, what, f, at)
         return false
     elseif type(f.default) ~= "table" or #f.default ~= count then
         return bad({ at, "default" }, fmt("%s: its default is no list of %d", what, count),
-                   fmt("write default = { %d values }", count))
+                   fmt("write default = a list of %d values", count))
     end
     for i, v in ipairs(f.default) do
         if not check_default(bad, what, item, item[2], v, { at, "default", i }) then
@@ -221,7 +223,11 @@ local function check_field(bad, f, at)
         return
     end
     local what, type_name = "field '" .. name .. "'", f[2]
-    if type(type_name) ~= "string" or not attributes[type_name] then
+    if not bad.identifier(name) then
+        bad({ at, 1 }, what .. " has no legal name",
+            "use lower-case letters, digits and _, a letter first, no word of Lua")
+        return
+    elseif type(type_name) ~= "string" or not attributes[type_name] then
         bad({ at, 2 }, type_name == nil and what .. " has no type"
                 or fmt("%s: unknown type %s", what, tostring(type_name)),
             "use number, int, bool, string or list")
@@ -274,11 +280,13 @@ local function check_feed(bad, f, target, type_name, path, at, ops, feeds, use_o
         local near = bad.nearest(attr, sorted_keys(op.attrs))
         return bad(at, fmt("%s: op %s has no attribute %s", what, op.name, attr),
                    near and fmt("did you mean feeds = \"%s\"?", (use and use .. "." or "") .. near)
+                       or use and "its attributes are " .. words(sorted_keys(op.attrs), "", " and ")
                        or fmt('write attrs = { %s = "%s" }', attr, type_name))
     elseif spec.type ~= type_name then
         return bad(at, fmt("%s is no attribute of type %s: %s of %s is %s", what, type_name, attr,
                            op.name, tostring(spec.type)),
-                   fmt('write attrs = { %s = "%s" }', attr, type_name))
+                   use and "give the field that type"
+                       or fmt('write attrs = { %s = "%s" }', attr, type_name))
     elseif op.fed[attr] then
         return bad(at, fmt("%s: field '%s' feeds %s already", what, op.fed[attr], target),
                    "remove one of them")
@@ -292,7 +300,7 @@ local function check_feeds(bad, rule, f, at, ops, feeds, use_of)
     if target == nil then
         if list then
             return bad(at, fmt("field '%s': a list says which attributes it feeds", f[1]),
-                       fmt("write feeds = { %d names }", f.count))
+                       'write feeds = { "a", "b" }, a name for each value')
         end
         return check_feed(bad, f, f[1], f[2], f[1], { at, 1 }, ops, feeds, use_of)
     end
@@ -399,11 +407,12 @@ end
 local function check_moments(bad, rule, used)
     local own, at = moments_of(rule)
     local momentum, at_momentum = 0
-    if used and used.momentum then momentum, at_momentum = moments_of(used.momentum) end
+    if rule.uses ~= nil and not used then return end
+    if used.momentum then momentum, at_momentum = moments_of(used.momentum) end
     if not own then
         return bad(at, "an input of class moments that is not moment1 or moment2, in this order",
                    "trainers have room for two moments, of these names")
-    elseif used and used.momentum and (not momentum or momentum > 1 or own > 0) then
+    elseif used.momentum and (not momentum or momentum > 1 or own > 0) then
         return bad(at_momentum and { "uses", "momentum" } or { "inputs" },
                    "a matrix has one moment at most, moment1, which uses.momentum keeps",
                    "leave the other inputs of class moments out")
@@ -471,12 +480,14 @@ end
 
 local make
 
--- rule: of the folder `name`. rule_of(name): another op's, nil if there is none. nearest(word,
--- list): for "did you mean". names: of all ops. use_of: C's number of each use. Returns what
--- load_optimizers.c reads, and the list of problems { at, message, help }.
+-- rule: of the folder `name`. env: rule_of(name): another op's, nil if there is none;
+-- nearest(word, list): for "did you mean"; identifier(name): can Lua write it as a field?
+-- names: of all ops; use_of: C's number of each use. Returns what load_optimizers.c reads, and
+-- the list of problems { at, message, help }.
 function make(name, rule, env)
     local problems = {}
-    local bad = setmetatable({ nearest = env.nearest, names = env.names }, {
+    local bad = setmetatable({ nearest = env.nearest, names = env.names,
+                               identifier = env.identifier }, {
         __call = function(_, at, message, help)
             problems[#problems + 1] = { at = at, message = message, help = help }
             return false
