@@ -49,7 +49,7 @@ struct Gen {
     struct { Param *items; int count, cap; } params;
     struct { Const *items; int count, cap; } consts;
     Span setup;              /* SETUP nodes, in order */
-    struct { Node **items; int count, cap; } shapes; /* of matrices: each once */
+    struct { MatrixShape *items; int count, cap; } shapes; /* of matrices: each once */
     struct { Segment *items; int count, cap; } segments;
     struct { Matrix *items; int count, cap; } matrices; /* in order of segments, then of offsets */
     struct { Batch *items; int count, cap; } batches;

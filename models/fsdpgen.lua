@@ -21,12 +21,6 @@
 ---@field weight_decay? number decoupled; none on norms and biases
 ---@field clip? number largest global gradient norm; 0: no clipping
 
----@class (exact) fsdpgen.sgd
----@field lr? number base learning rate
----@field momentum? number decay of the moment; 0: none is kept
----@field weight_decay? number decoupled; none on norms and biases
----@field clip? number largest global gradient norm; 0: no clipping
-
 ---@class (exact) fsdpgen.lion
 ---@field lr? number base learning rate
 ---@field betas? number[] decay of the moment: in the step, and as it is kept
@@ -50,6 +44,12 @@
 ---@field weight_decay? number decoupled; none on norms and biases
 ---@field clip? number largest global gradient norm; 0: no clipping
 ---@field adamw? fsdpgen.muon.adamw for what is no hidden matrix
+
+---@class (exact) fsdpgen.sgd
+---@field lr? number base learning rate
+---@field momentum? number decay of the moment; 0: none is kept
+---@field weight_decay? number decoupled; none on norms and biases
+---@field clip? number largest global gradient norm; 0: no clipping
 
 ---@class (exact) fsdpgen.constant
 ---@field warmup? integer steps of linear growth from 0
@@ -173,7 +173,7 @@
 ---@field global_batch integer sequences of a step; a multiple of micro_batch
 ---@field leaves? integer leaves of the sum over micro-batches: a power of two that divides their number; the data ranks must divide it
 ---@field dtypes? fsdpgen.trainer.dtypes storage of each kind of number
----@field optimizer? fsdpgen.adamw|fsdpgen.sgd|fsdpgen.lion|fsdpgen.muon and its base learning rate
+---@field optimizer? fsdpgen.adamw|fsdpgen.lion|fsdpgen.muon|fsdpgen.sgd and its base learning rate
 ---@field lr? fsdpgen.constant|fsdpgen.linear|fsdpgen.cosine|fsdpgen.wsd|fsdpgen.inverse_sqrt schedule that multiplies the base learning rate
 ---@field groups? fsdpgen.trainer.groups[] parameters that are treated in another way, by their names; the first group that matches a parameter takes it
 ---@field init? any initial weights by name pattern; the architecture's when missing (later)
@@ -207,10 +207,6 @@ function arch(fields) end
 ---@return fsdpgen.adamw
 function adamw(fields) end
 
----@param fields? fsdpgen.sgd
----@return fsdpgen.sgd
-function sgd(fields) end
-
 ---@param fields? fsdpgen.lion
 ---@return fsdpgen.lion
 function lion(fields) end
@@ -218,6 +214,10 @@ function lion(fields) end
 ---@param fields? fsdpgen.muon
 ---@return fsdpgen.muon
 function muon(fields) end
+
+---@param fields? fsdpgen.sgd
+---@return fsdpgen.sgd
+function sgd(fields) end
 
 ---@param fields? fsdpgen.constant
 ---@return fsdpgen.constant

@@ -14,7 +14,7 @@ typedef struct LexField {
     LexTable *table; /* when the value is written as a table right here */
 } LexField;
 
-/* One `{...}` of the source, with the call it is the argument of: `adamw {`,
+/* One `{...}` of the source, with the call it is the argument of: `cosine {`,
  * `llama({`. */
 struct LexTable {
     const char *callee; /* last name before it, NULL when it is not an argument */

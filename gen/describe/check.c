@@ -307,7 +307,6 @@ static void check_schedule(Check *c)
 static void check_groups(Check *c)
 {
     static const char *const unused[] = {"lr", "weight_decay", "optimizer"};
-    bool halves = !strcmp(value_kind(c, "optimizer"), "muon");
 
     if (value_push(c, "groups") == LUA_TTABLE) {
         int n = (int)lua_rawlen(c->L, -1);
@@ -317,10 +316,7 @@ static void check_groups(Check *c)
         for (int i = 1; i <= n; i++) {
             const char *path = gen_printf(c->g, "groups[%d]", i);
 
-            if (!halves && *value_str(c, gen_printf(c->g, "%s.optimizer", path)))
-                COMPLAIN(c, gen_printf(c->g, "%s.optimizer", path),
-                         "leave it out, or use muon { ... }",
-                         "%s.optimizer: only muon has two halves to choose from", path);
+            check_half(c, gen_printf(c->g, "%s.optimizer", path));
             if (!value_bool(c, gen_printf(c->g, "%s.frozen", path)))
                 continue;
             for (int k = 0; k < 3; k++) {
@@ -465,7 +461,8 @@ void check_model(Gen *g)
         warn_reduce(&c);
     check_auto(&c);
     target_named(value_kind(&c, "target"))->check(&c);
-    if (model && !model_errors)
+    check_optimizer(&c);
+    if (model && !model_errors && !sandbox_of(c.L)->expired)
         check_arch(&c, model->arch);
     gen_require((c.errors > 0) == (diag_errors(g) > errors_before),
                 "errors were not counted");

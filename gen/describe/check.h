@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check.h: what check_show.c (words), check_value.c (types and ranges), check_table.c
  * (tables, defaults, unknown fields), check_read.c (values by path), check_wrap.c
- * (units), check.c (what fields mean to each other), target.c (those of targets) and check_fill.c (the C Model) share.
- */
+ * (units), check.c (what fields mean to each other), target.c and check_optimizer.c (those
+ * of targets and optimizers) and check_fill.c (the C Model) share. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -14,6 +14,8 @@ typedef struct Check {
     Loader *ld;
     int errors;
     int root; /* stack index of the trainer's resolved table; 0: not begun */
+    int optimizer_ref; /* a copy of the optimizer's values; 0: not good */
+    int moments;       /* that it keeps with them */
 } Check;
 
 /* Where a value stands: its place, its `{...}` in the source if it is a table written
@@ -45,6 +47,11 @@ const char *value_kind(Check *c, const char *path); /* of a record: its construc
 
 /* check.c: ranks that keep weights gathered between forward and backward, each a part. */
 int64_t check_reshard_ranks(Check *c, int64_t shard);
+
+/* check_optimizer.c: what optimizers' rules say of the description; then into the Model. */
+void check_half(Check *c, const char *path); /* of a group */
+void check_optimizer(Check *c);
+void fill_optimizer(Check *c, Model *m);
 
 /* check_fill.c */
 void check_fill(Check *c, Model *m);

@@ -40,74 +40,8 @@ static void fill_groups(Check *c, Model *m)
     }
 }
 
-static void fill_betas(Check *c, Model *m, const char *path)
-{
-    if (value_push(c, path) == LUA_TTABLE) {
-        lua_rawgeti(c->L, -1, 1);
-        lua_rawgeti(c->L, -2, 2);
-        m->beta1 = lua_tonumber(c->L, -2);
-        m->beta2 = lua_tonumber(c->L, -1);
-        lua_pop(c->L, 2);
-    }
-    lua_pop(c->L, 1);
-}
-
-/* Of an optimizer of matrices: what it does to all else has fields of its own, or the
- * same. */
-static void fill_matrices(Check *c, Model *m)
-{
-    MatrixRule *r = &m->matrix;
-
-    m->beta1 = m->beta2 = 0;
-    fill_betas(c, m, "optimizer.adamw.betas");
-    r->eps = m->eps;
-    m->eps = value_num(c, "optimizer.adamw.eps");
-    r->nesterov = value_bool(c, "optimizer.nesterov");
-    value_int(c, "optimizer.ns_steps", &r->steps);
-    for (int i = 0; i < 3; i++)
-        r->coefficient[i] =
-            value_num(c, gen_printf(c->g, "optimizer.ns_coefficients[%d]", i + 1));
-    r->match_rms = !strcmp(value_str(c, "optimizer.adjust_lr"), "match_rms_adamw");
-    r->others_lr = m->lr;
-    r->others_decay = m->weight_decay;
-    if (value_push(c, "optimizer.adamw.lr") == LUA_TNUMBER)
-        r->others_lr = lua_tonumber(c->L, -1);
-    if (value_push(c, "optimizer.adamw.weight_decay") == LUA_TNUMBER)
-        r->others_decay = lua_tonumber(c->L, -1);
-    lua_pop(c->L, 2);
-}
-
-/* Of an optimizer of --ops: what its rule's fields are; beta1 and beta2 also make the
- * bias corrections that a step knows. */
-static void fill_own(Check *c, Model *m, const Kind *kind)
-{
-    m->optimizer = OPT_OWN;
-    m->own_moments = kind->moments;
-    m->own = gen_alloc(c->g, sizeof *m->own * (size_t)(kind->fields->count + 1));
-    for (int i = 0; i < kind->fields->count; i++) {
-        const Field *f = &kind->fields->items[i];
-        OwnField *own = &m->own[m->n_own++];
-        const char *path = gen_printf(c->g, "optimizer.%s", f->name);
-
-        own->key = f->name;
-        if (f->type == FIELD_BOOL)
-            own->i = value_bool(c, path);
-        else if (f->type == FIELD_INT)
-            value_int(c, path, &own->i);
-        else
-            own->num = value_num(c, path);
-        if (!strcmp(f->name, "beta1"))
-            m->beta1 = own->num;
-        if (!strcmp(f->name, "beta2"))
-            m->beta2 = own->num;
-    }
-}
-
 static void fill_hash_fields(Check *c, Model *m)
 {
-    static const char *const optimizers[] = {"adamw", "sgd", "lion", "muon"};
-    const Kind *kind;
-
     value_int(c, "seq", &m->seq_tokens);
     value_int(c, "model.vocab", &m->vocab);
     value_int(c, "micro_batch", &m->micro_batch);
@@ -118,21 +52,7 @@ static void fill_hash_fields(Check *c, Model *m)
     m->reduce_dtype = dtype_parse(value_str(c, "dtypes.reduce"));
     m->master_dtype = dtype_parse(value_str(c, "dtypes.master"));
     m->moments_dtype = dtype_parse(value_str(c, "dtypes.moments"));
-    for (int i = 0; i < 4; i++)
-        if (!strcmp(value_kind(c, "optimizer"), optimizers[i]))
-            m->optimizer = (OptKind)i;
-    m->optimizer_name = value_kind(c, "optimizer");
-    m->lr = value_num(c, "optimizer.lr");
-    m->eps = value_num(c, "optimizer.eps");
-    m->weight_decay = value_num(c, "optimizer.weight_decay");
-    m->clip = value_num(c, "optimizer.clip");
-    m->momentum = value_num(c, "optimizer.momentum");
-    fill_betas(c, m, "optimizer.betas");
-    kind = kinds_find(&c->ld->kinds, m->optimizer_name);
-    if (kind && kind->own)
-        fill_own(c, m, kind);
-    if (m->optimizer == OPT_MUON)
-        fill_matrices(c, m);
+    fill_optimizer(c, m);
     m->schedule_name = value_kind(c, "lr");
     value_int(c, "lr.warmup", &m->warmup_steps);
     value_int(c, "lr.steps", &m->schedule_steps);

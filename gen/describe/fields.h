@@ -61,12 +61,37 @@ struct Fields {
     int count, cap;
 };
 
+/* The ops of an optimizer: its own, and those at `uses` of its rule, where it treats matrices as
+ * a whole. */
+typedef enum { USE_SELF, USE_MATRIX, USE_MOMENTUM, USE_OTHERS, N_USES } OptimizerUse;
+
+/* A field of the description that gives an attribute of one of them its value. */
+typedef struct Feed {
+    const char *field; /* its path below the optimizer: "eps", "betas[1]", "others.eps" */
+    FieldType type;
+    OptimizerUse use;
+    const char *attr;
+} Feed;
+
+/* What the rule of an optimizer says beside its kernels (gen/lua/optimizer.lua). */
+typedef struct Optimizer {
+    const char *name;              /* of its constructor, and of its op */
+    const char *uses[N_USES];      /* names of ops; NULL: none */
+    const struct Optimizer *others; /* of what is no matrix; NULL: it treats all elements alike */
+    Words master, moments_dtypes;  /* dtypes that its state may have */
+    int kept;                      /* moments among its inputs: no description has more */
+    int moments, moments_ref;      /* of each element; or a function of the fields' values */
+    int lr_adjust_ref;             /* of a matrix, from values and shape; LUA_NOREF: 1 */
+    bool is_default;
+    struct { Feed *items; int count, cap; } feeds;
+    const struct LexFile *file;    /* op.lua, for messages */
+} Optimizer;
+
 /* A constructor of the description language. */
 typedef struct Kind {
     const char *name, *positional;
     bool constant, later;
-    bool own;    /* an optimizer of --ops */
-    int moments; /* if own: that it keeps of each element */
+    const Optimizer *optimizer; /* NULL: it is none */
     Fields *fields;
 } Kind;
 

@@ -225,8 +225,26 @@ static void push_axes(lua_State *L)
     }
 }
 
+/* Behind the optimizers, which were there before. */
+static void add_kinds(Gen *g, Kinds kinds)
+{
+    static const char *const reserved[] = {"trainer", "arch", "require"};
+    Loader *ld = g->loader;
+
+    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
+        if (kinds_find(&ld->kinds, reserved[i]))
+            load_optimizers_clash(g, reserved[i]);
+    for (int i = 0; i < kinds.count; i++) {
+        if (kinds_find(&ld->kinds, kinds.items[i].name))
+            load_optimizers_clash(g, kinds.items[i].name);
+        *gen_push(g, &ld->kinds) = kinds.items[i];
+    }
+}
+
+/* For describe.lua alone: strategies, axes, optimizers. */
 static void load_rules(Gen *g)
 {
+    static const char *const globals[] = {"strategies", "axes", "optimizers"};
     Loader *ld = g->loader;
     lua_State *L = g->L;
     const Embedded *e = embed_find("gen/lua/describe.lua");
@@ -236,21 +254,22 @@ static void load_rules(Gen *g)
     lua_setglobal(L, "strategies");
     push_axes(L);
     lua_setglobal(L, "axes");
+    load_optimizers(g);
+    lua_setglobal(L, "optimizers");
     if (sandbox_run(g, (const char *)e->data, e->bytes, "@gen/lua/describe.lua",
                     LUA_NOREF, 1))
         sandbox_fault(L, "gen/lua/describe.lua");
     lua_getfield(L, -1, "constructors");
-    ld->kinds = kinds_read(g, L, -1);
+    add_kinds(g, kinds_read(g, L, -1));
     lua_getfield(L, -2, "trainer");
     ld->trainer = fields_read(g, L, -1, "in");
     ld->trainer_kind = (Kind){.name = "trainer", .fields = ld->trainer};
-    lua_getfield(L, -3, "optimizer");
-    load_optimizers(g, -1);
-    lua_pop(L, 4);
-    lua_pushnil(L);
-    lua_setglobal(L, "strategies");
-    lua_pushnil(L);
-    lua_setglobal(L, "axes");
+    lua_pop(L, 3);
+    for (size_t i = 0; i < sizeof globals / sizeof *globals; i++) {
+        lua_pushnil(L);
+        lua_setglobal(L, globals[i]);
+    }
+    diag_stop_on_errors(g); /* of rules of --ops */
 }
 
 Loader *loader_open(Gen *g)
@@ -265,6 +284,19 @@ Loader *loader_open(Gen *g)
     ld->modules_ref = luaL_ref(g->L, LUA_REGISTRYINDEX);
     load_rules(g);
     return ld;
+}
+
+const char *loader_default_kind(Gen *g, const char *field)
+{
+    lua_State *L = g->L;
+    const Field *f = fields_find(loader_of(g)->trainer, field);
+    const char *name;
+
+    gen_require(f && f->default_ref != LUA_NOREF, "%s has no default", field);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, f->default_ref);
+    name = gen_strdup(g, lua_tostring(L, -1));
+    lua_pop(L, 1);
+    return name;
 }
 
 static const char *folder_of(Gen *g, const char *file)

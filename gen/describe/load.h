@@ -22,7 +22,7 @@ typedef enum { TAG_RECORD, TAG_MODEL, TAG_ARCH, TAG_CONSTRUCTOR } TagKind;
 typedef struct Tag {
     TagKind tag;
     const Kind *kind; /* of a record, a constructor */
-    const char *name; /* "adamw", "llama" */
+    const char *name; /* "cosine", "llama" */
     Arch *arch;
     Pos pos;             /* of the call */
     const LexTable *lex; /* its `{...}` in the source, NULL if not found */
@@ -42,7 +42,7 @@ typedef struct Set {
 } Set;
 
 typedef struct Loader {
-    Kinds kinds;
+    Kinds kinds; /* optimizers first, sorted by name */
     Fields *trainer;
     Kind trainer_kind;
     const char *folder; /* of the description */
@@ -70,17 +70,28 @@ typedef struct Loader {
 /* load.c */
 Loader *loader_open(Gen *g); /* a state that knows the fields, without a description */
 Loader *loader_of(Gen *g);
+/* The constructor that a field of the trainer has by default, which all descriptions may name. */
+const char *loader_default_kind(Gen *g, const char *field);
 LexFile *loader_file(Loader *ld, const char *file);
 LexFile *loader_add_file(Gen *g, const char *file, const char *text, size_t bytes);
 /* Turns the Lua error text on top of the stack (popped) into a message; other: its place
  * when the text names none. */
 void loader_lua_error(Gen *g, const char *what, Pos other);
 
-/* load_optimizers.c: adds the constructors of the optimizers of --ops; make: stack index of
- * describe.lua's function that makes one of a rule. */
-void load_optimizers(Gen *g, int make);
+/* load_optimizers.c: the constructors of optimizers, from the rules of fsdpgen and of --ops, into
+ * the loader's kinds; pushes what describe.lua says of them. */
+void load_optimizers(Gen *g);
+/* Another constructor of describe.lua has the name of one of them: a message. */
+void load_optimizers_clash(Gen *g, const char *name);
 /* What an undefined name may have meant on a line that sets the optimizer; NULL: nothing. */
 const char *load_optimizers_help(Gen *g, const LexFile *f, int line);
+
+/* optimizer_rule.c: from the top of the stack, a problem of a rule and what is made of one; where
+ * op.lua writes a key of its rule, or a word from `fields` on. */
+void optimizer_report(Gen *g, const char *name, const LexFile *f);
+void optimizer_add_kind(Gen *g, const char *name, const LexFile *f);
+Pos optimizer_place(const Optimizer *o, const char *key);
+Pos optimizer_word(const LexFile *f, const char *word);
 
 /* record.c */
 void record_install(Gen *g, int env); /* constructors and arch, into the table at env */

@@ -12,14 +12,13 @@
 
 /* ---- the description, resolved (load.c, check.c) -------------------------------------- */
 
-typedef enum { OPT_ADAMW, OPT_SGD, OPT_LION, OPT_MUON, OPT_OWN } OptKind;
-
-/* A field of an optimizer of --ops: the attribute of that name. */
-typedef struct OwnField {
-    const char *key;
+/* Of a feed of the optimizer (fields.h): the value of its field. */
+typedef struct FieldValue {
     double num;
     int64_t i;                   /* of an int or a bool */
-} OwnField;
+    const char *s;
+} FieldValue;
+
 typedef enum { PREFETCH_PRE, PREFETCH_POST, PREFETCH_NONE } PrefetchOrder;
 typedef enum {
     RECOMPUTE_NONE, RECOMPUTE_CHEAP, RECOMPUTE_OPS, RECOMPUTE_BLOCK, RECOMPUTE_EVERY,
@@ -37,17 +36,9 @@ typedef struct ParamGroup {
     bool has_decay;
     double weight_decay;     /* if has_decay: of all of them, norms and biases too */
     bool frozen;
-    const char *half;        /* of an optimizer of matrices, for those it takes: "adamw", or its
-                                own name; "": by what they are */
+    const char *half;        /* of an optimizer of matrices, for those it takes: its own name
+                                or its others' (fields.h); "": by what they are */
 } ParamGroup;
-
-/* What an optimizer that treats matrices as a whole does with them, and with all else. */
-typedef struct MatrixRule {
-    bool nesterov, match_rms;
-    int64_t steps;
-    double coefficient[3], eps;
-    double others_lr, others_decay;
-} MatrixRule;
 
 /* The description's wrap; what it comes to is a Wrap (plan.h). */
 typedef enum {
@@ -72,12 +63,12 @@ typedef struct Model {
     int64_t micro_batches;              /* M = global_batch / micro_batch */
     int64_t leaves;                     /* V */
     Dtype param_dtype, reduce_dtype, master_dtype, moments_dtype;
-    OptKind optimizer;
-    const char *optimizer_name;         /* the constructor's name, and its op's: "adamw" */
-    double lr, beta1, beta2, eps, weight_decay, clip, momentum; /* clip 0: none */
-    MatrixRule matrix;                  /* of OPT_MUON; then eps and betas are the others' */
-    int n_own, own_moments;             /* of OPT_OWN */
-    OwnField *own;
+    const struct Optimizer *optimizer;  /* its rule (fields.h); NULL: of a test, without one */
+    FieldValue *optimizer_values;       /* one for each of its feeds */
+    int optimizer_ref;                  /* its fields' values, for its rule's functions */
+    int moments;                        /* that it keeps of each element */
+    double lr, weight_decay, clip;      /* clip 0: none */
+    double others_lr, others_decay;     /* of what is no matrix, where it treats those as a whole */
     const char *schedule_name;          /* "cosine": the runtime has one function for each */
     int64_t warmup_steps, schedule_steps, decay_steps; /* 0 where it has none */
     double min_ratio;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record.c: the constructors of the description language, `trainer { ... }`, `adamw {
- * ... }`, `arch { ... }`. In: plain tables. Out: plain tables again, of which we
- * remember, beside them and out of a stranger's reach, which constructor made them and
+/* record.c: the constructors of the description language, `trainer { ... }`,
+ * `cosine { ... }`, `arch { ... }`. In: plain tables. Out: plain tables again, of which
+ * we remember, beside them and out of a stranger's reach, which constructor made them and
  * where in which file. */
 #include "describe/load.h"
 #include "base/sandbox.h"

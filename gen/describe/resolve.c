@@ -117,7 +117,7 @@ static void write_items(Gen *g, Text *t, int depth, bool fields)
         text_printf(t, "%*s}", 4 * depth, "");
 }
 
-/* `adamw { ... }`, `per_block(2)`, `{ a = 1 }`, `{ 0.9, 0.95 }`; multi-line with an
+/* `cosine { ... }`, `per_block(2)`, `{ a = 1 }`, `{ 0.9, 0.95 }`; multi-line with an
  * indent. */
 static void write_table(Gen *g, Text *t, int depth)
 {

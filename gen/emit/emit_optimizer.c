@@ -32,6 +32,8 @@ static void push_attr(lua_State *L, const Attr *a)
 {
     if (a->type == ATTR_NUM)
         emit_num(L, a->key, a->num);
+    else if (a->type == ATTR_STR)
+        emit_str(L, a->key, a->s);
     else if (a->type == ATTR_BOOL)
         emit_bool(L, a->key, a->i);
     else
@@ -44,17 +46,18 @@ static const char *update_name(Gen *g, const OpRule *rule)
 }
 
 /* As ops_push_env, with runs of any length: shapes are left out. An RtUpdateKernel. */
-static void push_update_env(Emit *e, const OpRule *rule)
+static void push_update_env(Emit *e, OptimizerUse use)
 {
     Gen *g = e->g;
     lua_State *L = e->L;
+    const OpRule *rule = optimizer_rule(g, use);
 
     lua_newtable(L);
     emit_str(L, "fn", update_name(g, rule));
     emit_str(L, "acc", dtype_ctype(ops_acc_dtype(g)));
     emit_bool(L, "optimizer", true);
     for (int i = 0; i < rule->info->n_attrs; i++) {
-        Attr a = optimizer_attr(g, rule, i);
+        Attr a = optimizer_attr(g, use, i);
 
         push_attr(L, &a);
     }
@@ -69,11 +72,15 @@ static void push_update_env(Emit *e, const OpRule *rule)
     }
 }
 
-static const OpRule *element_rule(Gen *g)
+static void add_update(Emit *e, OptimizerUse use, int list, int prepared)
 {
-    const OpRule *others = optimizer_rule(g, "others");
+    push_update_env(e, use);
+    emit_kernel(e, optimizer_rule(e->g, use), NULL, list, prepared);
+}
 
-    return others ? others : optimizer_rule(g, NULL);
+static OptimizerUse of_elements(const Gen *g)
+{
+    return optimizer_rule(g, USE_OTHERS) ? USE_OTHERS : USE_SELF;
 }
 
 void emit_optimizer_kernels(Emit *e, int list, int prepared)
@@ -81,14 +88,12 @@ void emit_optimizer_kernels(Emit *e, int list, int prepared)
     Gen *g = e->g;
     lua_State *L = e->L;
 
-    push_update_env(e, element_rule(g));
-    emit_kernel(e, element_rule(g), NULL, list, prepared);
+    add_update(e, of_elements(g), list, prepared);
     if (g->shapes.count == 0)
         return;
-    push_update_env(e, optimizer_rule(g, "momentum"));
-    emit_kernel(e, optimizer_rule(g, "momentum"), NULL, list, prepared);
+    add_update(e, USE_MOMENTUM, list, prepared);
     for (int i = 0; i < g->shapes.count; i++) {
-        const Node *n = g->shapes.items[i];
+        const Node *n = g->shapes.items[i].node;
 
         ops_push_env(g, n);
         emit_kernel(e, n->op, n->kernel, list, prepared);
@@ -99,18 +104,20 @@ void emit_optimizer_kernels(Emit *e, int list, int prepared)
         emit_bool(L, "shared", true);
         lua_pop(L, 1);
     }
-    push_update_env(e, optimizer_rule(g, NULL));
-    emit_kernel(e, optimizer_rule(g, NULL), NULL, list, prepared);
+    add_update(e, USE_SELF, list, prepared);
+}
+
+static void push_update_name(Emit *e, const char *key, OptimizerUse use)
+{
+    emit_str(e->L, key, update_name(e->g, optimizer_rule(e->g, use)));
 }
 
 void emit_optimizer_names(Emit *e)
 {
-    Gen *g = e->g;
-
-    emit_str(e->L, "optimizer", update_name(g, element_rule(g)));
-    if (g->shapes.count > 0) {
-        emit_str(e->L, "matrix_momentum", update_name(g, optimizer_rule(g, "momentum")));
-        emit_str(e->L, "matrix_update", update_name(g, optimizer_rule(g, NULL)));
+    push_update_name(e, "optimizer", of_elements(e->g));
+    if (e->g->shapes.count > 0) {
+        push_update_name(e, "matrix_momentum", USE_MOMENTUM);
+        push_update_name(e, "matrix_update", USE_SELF);
     }
 }
 

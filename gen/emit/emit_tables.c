@@ -134,15 +134,14 @@ static void push_batch(Emit *e)
 
 static void push_optimizer(Emit *e)
 {
+    static const char *const numbers[] = {"beta1", "beta2", "eps", "momentum"};
     const Model *m = &e->g->model;
     lua_State *L = e->L;
 
     emit_int(L, "seed", m->seed);
     emit_num(L, "lr", m->lr);
-    emit_num(L, "beta1", m->beta1);
-    emit_num(L, "beta2", m->beta2);
-    emit_num(L, "eps", m->eps);
-    emit_num(L, "momentum", m->momentum);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        emit_num(L, numbers[i], optimizer_number(e->g, numbers[i]));
     emit_num(L, "weight_decay", m->weight_decay);
     emit_num(L, "clip", m->clip);
     emit_str(L, "schedule", m->schedule_name);
@@ -415,7 +414,7 @@ static double param_decay(const Gen *g, const Param *p)
         return p->group->weight_decay;
     if (!p->decl->decay || p->decl->frozen)
         return 0;
-    return other_half(g, p) ? g->model.matrix.others_decay : g->model.weight_decay;
+    return other_half(g, p) ? g->model.others_decay : g->model.weight_decay;
 }
 
 /* Of the optimizer's learning rate, which is that of matrices where it treats some. */
@@ -423,7 +422,7 @@ static double param_lr_ratio(const Gen *g, const Param *p)
 {
     double group = p->group ? p->group->lr_ratio : 1;
 
-    return other_half(g, p) ? group * (g->model.matrix.others_lr / g->model.lr) : group;
+    return other_half(g, p) ? group * (g->model.others_lr / g->model.lr) : group;
 }
 
 static void push_param_matrices(Emit *e, const Param *p)

@@ -4,6 +4,7 @@
 #ifndef GRAPH_H
 #define GRAPH_H
 
+#include "describe/fields.h"
 #include "ops/ops.h"
 
 /* The pattern of a fused op's `expands` (fuse.c): while one is recorded, ops called on
@@ -95,15 +96,14 @@ void cudnn_check(Gen *g);
 
 /* ---- optimizer.c ----------------------------------------------------------------- */
 
-/* The description's optimizer, or what its rule uses for "matrix", "momentum", "others";
- * NULL: it has none. */
-const OpRule *optimizer_rule(Gen *g, const char *use);
-bool optimizer_uses(Gen *g, const OpRule *op); /* is it one of those? */
-/* What the description says of an attribute that the rule declares. */
-Attr optimizer_attr(const Gen *g, const OpRule *rule, int index);
+/* The op of the description's optimizer, or one that it uses; NULL: none. */
+const OpRule *optimizer_rule(const Gen *g, OptimizerUse use);
+bool optimizer_uses(const Gen *g, const OpRule *op); /* is it one of those? */
+/* What the description says of an attribute that the rule of that op declares. */
+Attr optimizer_attr(const Gen *g, OptimizerUse use, int index);
+/* Of a number of the op that goes over elements, else of the one before matrices; else 0. */
+double optimizer_number(const Gen *g, const char *attr);
 void optimizer_matrices(Gen *g); /* Param.matrix, g->shapes */
-/* The node of that shape, NULL if there is none. */
-const Node *optimizer_shape(const Gen *g, int64_t rows, int64_t cols);
-double optimizer_lr_adjust(const Gen *g, int64_t rows, int64_t cols);
+const MatrixShape *optimizer_shape(const Gen *g, int64_t rows, int64_t cols); /* or NULL */
 
 #endif

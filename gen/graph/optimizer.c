@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* optimizer: the ops behind the description's optimizer, and what is a matrix to it.
  *
- * In: the optimizer's name and fields, op rules, the graph. Out: rules and their
+ * In: the optimizer and its values, op rules, the graph. Out: rules and their
  * attributes by what they are for; Param.matrix; g->shapes, a node of the matrix op for
  * each shape. No node of the graph: the emitter and the plan ask it for a kernel, flops
  * and workspace.
@@ -12,80 +12,64 @@
  * say otherwise. The rest goes to the rule's `others`. */
 #include "graph/graph.h"
 #include "ops/ops.h"
+#include "describe/load.h"
+#include "base/sandbox.h"
 
 #include <math.h>
 #include <string.h>
 
 /* ---- rules ------------------------------------------------------------------------- */
 
-/* The name at the optimizer's uses[key]; NULL: it has none. */
-static const char *used_name(Gen *g, const OpRule *rule, const char *key)
+const OpRule *optimizer_rule(const Gen *g, OptimizerUse use)
 {
-    lua_State *L = g->L;
-    const char *name = NULL;
+    const Optimizer *o = g->model.optimizer;
+    const OpRule *rule = o && o->uses[use] ? ops_find(g, o->uses[use]) : NULL;
 
-    lua_rawgeti(L, LUA_REGISTRYINDEX, rule->lua_ref);
-    if (lua_getfield(L, -1, "uses") == LUA_TTABLE) {
-        if (lua_getfield(L, -1, key) == LUA_TSTRING)
-            name = gen_strdup(g, lua_tostring(L, -1));
-        lua_pop(L, 1);
-    }
-    lua_pop(L, 2);
-    return name;
-}
-
-const OpRule *optimizer_rule(Gen *g, const char *use)
-{
-    const char *name = g->model.optimizer_name;
-    const OpRule *rule = name ? ops_find(g, name) : NULL;
-
-    gen_require(rule && rule->optimizer, "optimizer %s has no op",
-                name ? name : "(none)");
-    if (!use)
-        return rule;
-    name = used_name(g, rule, use);
-    rule = name ? ops_find(g, name) : NULL;
-    gen_require(!name || rule, "op %s uses %s, which is none", g->model.optimizer_name,
-                name);
+    gen_require(!o || !o->uses[use] || rule, "optimizer %s uses %s, which is no op",
+                o->name, o->uses[use]);
     return rule;
 }
 
-bool optimizer_uses(Gen *g, const OpRule *op)
+bool optimizer_uses(const Gen *g, const OpRule *op)
 {
-    static const char *const uses[] = {"matrix", "momentum", "others"};
-    bool used = g->model.optimizer_name && !strcmp(op->name, g->model.optimizer_name);
+    bool used = false;
 
-    for (size_t i = 0; g->model.optimizer_name && i < sizeof uses / sizeof *uses; i++)
-        used = used || optimizer_rule(g, uses[i]) == op;
+    for (int use = 0; use < N_USES; use++)
+        used = used || optimizer_rule(g, (OptimizerUse)use) == op;
     return used;
 }
 
-Attr optimizer_attr(const Gen *g, const OpRule *rule, int index)
+/* What feeds the attribute; -1: nothing. */
+static int find_feed(const Optimizer *o, OptimizerUse use, const char *attr)
 {
-    const Model *m = &g->model;
-    const AttrSpec *spec = &rule->info->attrs[index];
-    const Attr known[] = {
-        {.key = "beta1", .type = ATTR_NUM, .num = m->beta1},
-        {.key = "beta2", .type = ATTR_NUM, .num = m->beta2},
-        {.key = "eps", .type = ATTR_NUM, .num = rule->optimizer ? m->eps : m->matrix.eps},
-        {.key = "momentum", .type = ATTR_NUM, .num = m->momentum},
-        {.key = "nesterov", .type = ATTR_BOOL, .i = m->matrix.nesterov},
-        {.key = "steps", .type = ATTR_INT, .i = m->matrix.steps},
-        {.key = "a", .type = ATTR_NUM, .num = m->matrix.coefficient[0]},
-        {.key = "b", .type = ATTR_NUM, .num = m->matrix.coefficient[1]},
-        {.key = "c", .type = ATTR_NUM, .num = m->matrix.coefficient[2]},
-    };
+    for (int i = 0; o && i < o->feeds.count; i++)
+        if (o->feeds.items[i].use == use && !strcmp(o->feeds.items[i].attr, attr))
+            return i;
+    return -1;
+}
 
-    for (int i = 0; m->optimizer == OPT_OWN && i < m->n_own; i++)
-        if (!strcmp(m->own[i].key, spec->key))
-            return (Attr){.key = spec->key,
-                          .type = spec->type,
-                          .num = m->own[i].num,
-                          .i = m->own[i].i};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (!strcmp(known[i].key, spec->key) && (int)known[i].type == spec->type)
-            return known[i];
-    gen_die("optimizer %s: no value for attribute %s", rule->name, spec->key);
+Attr optimizer_attr(const Gen *g, OptimizerUse use, int index)
+{
+    const OpRule *rule = optimizer_rule(g, use);
+    const AttrSpec *spec = &rule->info->attrs[index];
+    int i = find_feed(g->model.optimizer, use, spec->key);
+    const FieldValue *v = &g->model.optimizer_values[i < 0 ? 0 : i];
+
+    gen_require(i >= 0 || spec->has_default, "optimizer %s: no value for attribute %s",
+                rule->name, spec->key);
+    if (i < 0)
+        return spec->dflt;
+    return (Attr){
+        .key = spec->key, .type = spec->type, .num = v->num, .i = v->i, .s = v->s};
+}
+
+double optimizer_number(const Gen *g, const char *attr)
+{
+    const Optimizer *o = g->model.optimizer;
+    int i = find_feed(o, o && o->others ? USE_OTHERS : USE_SELF, attr);
+
+    i = i < 0 ? find_feed(o, USE_MOMENTUM, attr) : i;
+    return i < 0 ? 0 : g->model.optimizer_values[i].num;
 }
 
 /* ---- matrices ---------------------------------------------------------------------- */
@@ -128,9 +112,13 @@ static void check_half(Gen *g, const Param *p)
             return;
     for (int d = 0; d < p->decl->n_dims; d++)
         text_printf(&shape, "%s%lld", d ? ", " : "", (long long)p->decl->dim[d]);
-    diag_add(g, DIAG_ERROR, model_pos(g, path),
-             "match those with two dimensions; what is no matrix goes to adamw by itself",
-             "%s: %s is [%s]: no matrix", path, p->name, shape.s);
+    diag_add(
+        g, DIAG_ERROR, model_pos(g, path),
+        gen_printf(g,
+                   "match those with two dimensions; what is no matrix goes to %s by "
+                   "itself",
+                   g->model.optimizer->others->name),
+        "%s: %s is [%s]: no matrix", path, p->name, shape.s);
 }
 
 typedef struct MakeShape {
@@ -158,20 +146,49 @@ static Value *shape_value(Gen *g, const char *name, int64_t rows, int64_t cols)
     return v;
 }
 
-const Node *optimizer_shape(const Gen *g, int64_t rows, int64_t cols)
+const MatrixShape *optimizer_shape(const Gen *g, int64_t rows, int64_t cols)
 {
     for (int i = 0; i < g->shapes.count; i++) {
-        const Value *v = g->shapes.items[i]->in[0];
+        const Value *v = g->shapes.items[i].node->in[0];
 
         if (v->dim[0] == rows && v->dim[1] == cols)
-            return g->shapes.items[i];
+            return &g->shapes.items[i];
     }
     return NULL;
 }
 
+/* What multiplies the rate of a matrix of that shape: its rule's lr_adjust. */
+static double lr_adjust(Gen *g, int64_t rows, int64_t cols)
+{
+    const Optimizer *o = g->model.optimizer;
+    lua_State *L = g->L;
+    const char *what = gen_printf(g, "op %s", o->name);
+    double v;
+
+    if (o->lr_adjust_ref == LUA_NOREF)
+        return 1;
+    lua_rawgeti(L, LUA_REGISTRYINDEX, o->lr_adjust_ref);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, g->model.optimizer_ref);
+    lua_pushinteger(L, rows);
+    lua_pushinteger(L, cols);
+    if (sandbox_status(L, lua_pcall(L, 3, 1, 0))) {
+        loader_lua_error(g, what, optimizer_place(o, "lr_adjust"));
+        return 1;
+    }
+    v = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) : 0;
+    if (!(v > 0 && isfinite(v)))
+        diag_add(g, DIAG_ERROR, optimizer_place(o, "lr_adjust"),
+                 "return a finite number above 0",
+                 "%s: lr_adjust makes %s of [%lld, %lld]", what, check_show(g, -1),
+                 (long long)rows, (long long)cols);
+    diag_stop_on_errors(g); /* one shape is enough */
+    lua_pop(L, 1);
+    return v;
+}
+
 static void add_shape(Gen *g, int64_t rows, int64_t cols)
 {
-    const OpRule *rule = optimizer_rule(g, "matrix");
+    const OpRule *rule = optimizer_rule(g, USE_MATRIX);
     Node *n = gen_alloc(g, sizeof *n);
     MakeShape x = {g, n};
 
@@ -189,11 +206,11 @@ static void add_shape(Gen *g, int64_t rows, int64_t cols)
     n->n_attrs = rule->info->n_attrs;
     n->attrs = gen_alloc(g, sizeof *n->attrs * (size_t)(n->n_attrs + 1));
     for (int i = 0; i < n->n_attrs; i++)
-        n->attrs[i] = optimizer_attr(g, rule, i);
+        n->attrs[i] = optimizer_attr(g, USE_MATRIX, i);
     n->kernel =
         gen_printf(g, "%s_%lldx%lld", rule->name, (long long)rows, (long long)cols);
     if (builder_protect(g, run_infer, &x, ops_place(g, rule, "inputs", NULL)))
-        *gen_push(g, &g->shapes) = n;
+        *gen_push(g, &g->shapes) = (MatrixShape){n, lr_adjust(g, rows, cols)};
 }
 
 static void find_matrix(Gen *g, Param *p)
@@ -204,7 +221,7 @@ static void find_matrix(Gen *g, Param *p)
 
     if (d->frozen)
         return;
-    p->matrix = *half ? !strcmp(half, g->model.optimizer_name) : hidden;
+    p->matrix = *half ? !strcmp(half, g->model.optimizer->name) : hidden;
     if (!p->matrix)
         return;
     if (*half)
@@ -217,9 +234,10 @@ static void find_matrix(Gen *g, Param *p)
 
 void optimizer_matrices(Gen *g)
 {
+    const Optimizer *o = g->model.optimizer;
     bool any = false, trains = false;
 
-    if (!g->model.optimizer_name || !optimizer_rule(g, "matrix"))
+    if (!optimizer_rule(g, USE_MATRIX))
         return;
     for (int i = 0; i < g->params.count; i++) {
         find_matrix(g, &g->params.items[i]);
@@ -229,16 +247,8 @@ void optimizer_matrices(Gen *g)
     if (!any && trains)
         diag_add(
             g, DIAG_ERROR, model_pos(g, "optimizer"),
-            gen_printf(g,
-                       "use adamw, or name matrices in a group with optimizer = \"%s\"",
-                       g->model.optimizer_name),
+            gen_printf(g, "use %s, or name matrices in a group with optimizer = \"%s\"",
+                       o->others->name, o->name),
             "optimizer: %s finds no matrix that trains between the ends of the model",
-            g->model.optimizer_name);
-}
-
-double optimizer_lr_adjust(const Gen *g, int64_t rows, int64_t cols)
-{
-    if (g->model.matrix.match_rms)
-        return 0.2 * sqrt((double)max_i64(rows, cols));
-    return rows > cols ? sqrt((double)rows / (double)cols) : 1;
+            o->name);
 }

@@ -8,6 +8,7 @@
  * One table says of every key of every family what becomes of it. */
 #include "import/import.h"
 #include "import/import_hf.h"
+#include "describe/load.h"
 
 #include <string.h>
 
@@ -332,7 +333,10 @@ static void print_description(const Config *c, const char *folder, const Items *
                               Text *t)
 {
     const char *name = trainer_name(c->g, folder), *arch = c->family->arch;
+    const char *optimizer;
 
+    loader_open(c->g);
+    optimizer = loader_default_kind(c->g, "optimizer");
     text_printf(t, "-- From the config.json of a Hugging Face model (%s).\n",
                 c->family->model_type);
     text_printf(t, "local %s = require \"arch.%s\"\n\n", arch, arch);
@@ -342,8 +346,8 @@ static void print_description(const Config *c, const char *folder, const Items *
     text_printf(t, "    seq = %lld, micro_batch = 1, global_batch = 64,\n",
                 (long long)sequence(c));
     text_printf(t, "    mesh = { shard = 1 },\n");
-    text_printf(t,
-                "    optimizer = adamw { lr = 1e-5, weight_decay = 0.1, clip = 1.0 },\n");
+    text_printf(t, "    optimizer = %s { lr = 1e-5, weight_decay = 0.1, clip = 1.0 },\n",
+                optimizer);
     text_printf(t, "    lr = cosine { warmup = 100, steps = 2000 },\n}\n");
 }
 

@@ -29,6 +29,9 @@
 -- values without names in its table, set;
 -- constant = true: written without a call; later as above.
 
+-- The optimizers are not here: each is an op folder (gen/lua/optimizer.lua), and `optimizers`
+-- has their names.
+
 -- The table of gen/describe/strategy.c; defaults are asked for beside a wrong name, too.
 local strategies = strategies
 local function strategy_of(t)
@@ -124,7 +127,7 @@ local trainer = {
           { "reduce", "string", values = { "f32", "f64", "bf16" },
             default = accumulation_dtype, default_text = "`\"f32\"`",
             doc = "gradients and their sums: every sum is rounded to it, also on one rank" },
-          { "master", "string", values = { "f32", "f64", "split", "bf16" },
+          { "master", "string", values = optimizers.dtypes.master,
             default = accumulation_dtype, default_text = "`\"f32\"`",
             doc = "weights that the optimizer updates; `\"split\"`: the 16 bits below a bf16 "
                 .. "weight, which together are an f32 master; `\"bf16\"`: the bf16 weights "
@@ -132,12 +135,11 @@ local trainer = {
           { "linear", "string", values = { "param", "fp8", "mxfp8", "nvfp4" },
             default = "param", neutral = "param", only = "param",
             doc = "operands of matrix products" },
-          { "moments", "string", values = { "f32", "f64", "bf16" },
+          { "moments", "string", values = optimizers.dtypes.moments,
             default = accumulation_dtype, default_text = "`\"f32\"`",
             doc = "optimizer state; `\"bf16\"` by stochastic rounding" },
       } },
-    { "optimizer", "record", kinds = { "adamw", "sgd", "lion", "muon" },
-      default = "adamw",
+    { "optimizer", "record", kinds = optimizers.names, default = optimizers.default,
       hash = "in", doc = "and its base learning rate" },
     { "lr", "record", kinds = { "constant", "linear", "cosine", "wsd", "inverse_sqrt" },
       default = "constant", hash = "in",
@@ -157,9 +159,10 @@ local trainer = {
             doc = "instead of the optimizer's, on norms and biases too" },
           { "frozen", "bool", default = false,
             doc = "never change: no gradient, no optimizer state, no reduction" },
-          { "optimizer", "string", values = { "muon", "adamw" }, optional = true,
-            default_text = "see muon",
-            doc = "which half of muon takes them: matrices that it would not, or would" },
+          { "optimizer", "string", values = optimizers.halves, optional = true,
+            default_text = "see " .. optimizers.of_matrices,
+            doc = "which half of " .. optimizers.of_matrices
+                .. " takes them: matrices that it would not, or would" },
       } } },
     { "init", "any", optional = true, later = true, hash = "in",
       doc = "initial weights by name pattern; the architecture's when missing" },
@@ -296,19 +299,12 @@ local trainer = {
       doc = "what the trainer is compiled for" },
 }
 
-local rate = { "lr", "number", above = 0, max = 1e3, default = 3e-4,
-doc = "base learning rate" }
-local decay = { "weight_decay", "number", min = 0, max = 1e3, default = 0.1,
-                doc = "decoupled; none on norms and biases" }
-local clip = { "clip", "number", min = 0, max = 1e30, default = 1.0,
-               doc = "largest global gradient norm; 0: no clipping" }
 local warmup = { "warmup", "int", min = 0, max = 1 << 40, default = 0,
                  doc = "steps of linear growth from 0" }
 local length = { "steps", "int", min = 1, max = 1 << 40, example = "100000",
                  doc = "length of the schedule" }
 local min_ratio = { "min_ratio", "number", min = 0, max = 1, default = 0.1,
                     doc = "of the base learning rate, at the end" }
-local beta = { "beta", "number", min = 0, below = 1 }
 
 -- What a wrap does with the ends of the model, around the layers.
 local embed = { "embed", "string", values = { "own", "join" }, default = "own",
@@ -317,49 +313,6 @@ local head = { "head", "string", values = { "own", "join" }, default = "own",
                doc = "the head: a unit of its own, or with the layers before it" }
 
 local constructors = {
-    { "adamw", fields = { rate,
-        { "betas", "list", count = 2, item = beta, default = { 0.9, 0.95 },
-          doc = "decay of the two moments" },
-        { "eps", "number", above = 0, max = 1, default = 1e-8,
-          doc = "added to the root" },
-        decay, clip } },
-    { "sgd", fields = { rate,
-        { "momentum", "number", min = 0, below = 1, default = 0,
-          doc = "decay of the moment; 0: none is kept" },
-        decay, clip } },
-    { "lion", fields = { rate,
-        { "betas", "list", count = 2, item = beta, default = { 0.9, 0.99 },
-          doc = "decay of the moment: in the step, and as it is kept" },
-        decay, clip } },
-    { "muon", fields = { rate,
-        { "momentum", "number", min = 0, below = 1, default = 0.95,
-          doc = "decay of the moment" },
-        { "nesterov", "bool", default = true,
-          doc = "the gradient is mixed into the moment once more for the step" },
-        { "ns_steps", "int", min = 1, max = 99, default = 5,
-          doc = "Newton-Schulz steps that make a matrix orthogonal" },
-        { "ns_coefficients", "list", count = 3,
-          item = { "coefficient", "number", min = -1e3, max = 1e3 },
-          default = { 3.4445, -4.775, 2.0315 },
-          doc = "of X, X X^T X and (X X^T)^2 X in each of them" },
-        { "eps", "number", above = 0, max = 1, default = 1e-7,
-          doc = "least norm that a matrix is divided by" },
-        { "adjust_lr", "string", values = { "match_rms_adamw", "original" },
-          default = "match_rms_adamw",
-          doc = "what multiplies lr for an m x n matrix: 0.2 sqrt(max(m, n)), so that its "
-              .. "steps are as long as adamw's; sqrt(max(1, m / n))" },
-        decay, clip,
-        { "adamw", "table", default = {}, doc = "for what is no hidden matrix",
-          fields = {
-              { "lr", "number", above = 0, max = 1e3, optional = true,
-                default_text = "muon's", doc = "base learning rate" },
-              { "betas", "list", count = 2, item = beta, default = { 0.9, 0.95 },
-                doc = "decay of the two moments" },
-              { "eps", "number", above = 0, max = 1, default = 1e-8,
-                doc = "added to the root" },
-              { "weight_decay", "number", min = 0, max = 1e3, optional = true,
-                default_text = "muon's", doc = "decoupled; none on norms and biases" },
-          } } } },
     { "constant", fields = { warmup } },
     { "cosine", fields = { warmup, length, min_ratio } },
     { "linear", fields = { warmup, length, min_ratio } },
@@ -440,70 +393,4 @@ local constructors = {
               .. "GPU it finds, as `make JIT=1` does" } } },
 }
 
-local own_types = { number = true, int = true, bool = true }
-
--- The constructor of an optimizer of --ops: its rule's fields between the learning rate and
--- the decay. Else nil, and a word of op.lua, what is wrong there, what to write instead.
-local function optimizer(name, rule, taken)
-    local row, moments, attrs = { name, fields = { rate } }, 0, {}
-    if taken then
-        return nil, "fields", "descriptions have another " .. name .. " already",
-            "give the folder another name"
-    elseif rule.uses ~= nil then
-        return nil, "uses", "an optimizer with fields uses no other op", "leave uses out"
-    elseif type(rule.fields) ~= "table" then
-        return nil, "fields", "fields is not a list of rows { name, type, ... }",
-            'write fields = { { "beta", "number", default = 0.9 } }'
-    end
-    for _, operand in ipairs(type(rule.inputs) == "table" and rule.inputs or {}) do
-        if type(operand) == "table" and operand.class == "moments" then
-            moments = moments + 1
-            if operand[1] ~= "moment" .. moments or moments > 2 then
-                return nil, tostring(operand[1]),
-                    "an input of class moments that is not moment1 or moment2, in this order",
-                    "trainers have room for two moments, of these names"
-            end
-        end
-    end
-    for key, spec in pairs(type(rule.attrs) == "table" and rule.attrs or {}) do
-        attrs[key] = type(spec) == "table" and spec[1] or spec
-    end
-    for _, f in ipairs(rule.fields) do
-        local field = type(f) == "table" and f[1]
-        local type_of, d = field and f[2], field and f.default
-        if type(field) ~= "string" then
-            return nil, "fields", "a field is not a row { name, type, ... }",
-                'write { "beta", "number", default = 0.9 }'
-        elseif not own_types[type_of] then
-            return nil, field, "field '" .. field .. "': unknown type " .. tostring(type_of),
-                "use number, int or bool"
-        elseif attrs[field] ~= type_of then
-            return nil, field, "field '" .. field .. "' is no attribute of type " .. type_of,
-                "write attrs = { " .. field .. ' = "' .. type_of .. '" }'
-        end
-        local is = type(d) == "boolean" and "bool" or math.type(d) == "integer" and "int"
-            or math.type(d) and "number"
-        if is ~= type_of and not (type_of == "number" and is == "int") then
-            return nil, field, "field '" .. field .. "': its default is no " .. type_of,
-                "write default = a value of that type"
-        elseif is ~= "bool" and (d ~= d or f.min and d < f.min or f.max and d > f.max
-               or f.above and d <= f.above or f.below and d >= f.below) then
-            return nil, field, "field '" .. field .. "': its default " .. d
-                .. " is out of its own range", "change the default, or the range"
-        end
-        attrs[field] = nil
-        row.fields[#row.fields + 1] = f
-    end
-    local missing = {}
-    for key in pairs(attrs) do missing[#missing + 1] = tostring(key) end
-    table.sort(missing)
-    if missing[1] then
-        return nil, missing[1], "attribute " .. missing[1] .. " has no field",
-            'add { "' .. missing[1] .. '", type, default = ... } to fields'
-    end
-    row.fields[#row.fields + 1] = decay
-    row.fields[#row.fields + 1] = clip
-    return row, moments
-end
-
-return { trainer = trainer, constructors = constructors, optimizer = optimizer }
+return { trainer = trainer, constructors = constructors }

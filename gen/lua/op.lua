@@ -11,12 +11,8 @@
 --                                  default of an attribute does. An op of --ops is known by
 --                                  the text of its folder instead
 --     role      = "sum",           it adds two gradients; "optimizer": no op of the graph
---     uses      = { matrix = "op", momentum = "op", others = "op" },
---                                  of an optimizer that treats matrices as a whole: the op
---                                  that does, the optimizers before it and of all else
---     fields    = { { "beta", "number", min = 0, below = 1, default = 0.9, doc = "..." } },
---                                  of an optimizer of --ops: its attributes, as fields of the
---                                  constructor of its name (gen/lua/describe.lua)
+--     fields, moments, dtypes, default, uses, lr_adjust
+--                                  of an optimizer that descriptions have: gen/lua/optimizer.lua
 --     evaluates = "op",            it makes the `loss` of that op (and of its forms)
 --                                  without its gradients, and as `next_logits` the
 --                                  logits of the token `row`; its other inputs and its
@@ -52,14 +48,17 @@
 local fmt = string.format
 
 local keys = {
-  doc = "string", arithmetic = "number", role = "string", evaluates = "string", scaled = "boolean", inputs = "table",
-  attrs = "table", outputs = "table", axes = "table", check = "function",
+  doc = "string", arithmetic = "number", role = "string", evaluates = "string",
+  scaled = "boolean", inputs = "table", attrs = "table", outputs = "table", axes = "table", check = "function",
   workspace = "function", workspace_cuda = "function", workspace_cudnn = "function",
   check_cudnn = "function", flops = "function",
   bytes = "function", backward = "function", expands = "function",
-  reference = "function", cases = "function", uses = "table", fields = "table",
+  reference = "function", cases = "function",
 }
-local uses = { matrix = true, momentum = true, others = true }
+-- Of optimizers, and but for fields only beside them: gen/lua/optimizer.lua has checked them.
+local optimizer_keys = { fields = true, moments = true, dtypes = true, default = true,
+                         uses = true, lr_adjust = true }
+for key in pairs(optimizer_keys) do keys[key] = "any" end
 local input_classes = { float = true, i32 = true, acc = true, grad = true, any = true }
 local optimizer_classes = { float = true, master = true, moments = true, grad = true,
                             acc = true }
@@ -118,7 +117,7 @@ return function(rule, dims)
     if not keys[key] then
       bad(key, nil, fmt("unknown field %s", tostring(key)),
           "fields are " .. names_of(keys))
-    elseif type(rule[key]) ~= keys[key] then
+    elseif keys[key] ~= "any" and type(rule[key]) ~= keys[key] then
       bad(key, nil, fmt("%s must be a %s, not a %s", key, keys[key], type(rule[key])))
       if keys[key] == "table" then rule[key] = nil end
     end
@@ -136,17 +135,14 @@ return function(rule, dims)
   end
   out.evaluates = rule.evaluates
   local optimizer = rule.role == "optimizer"
-  for _, key in ipairs(sorted_keys(rule.uses or {})) do
-    if not uses[key] or type(rule.uses[key]) ~= "string" then
-      bad("uses", tostring(key), fmt("uses.%s is no name of an op", tostring(key)),
-          "say the names of " .. names_of(uses))
+  for _, key in ipairs(sorted_keys(optimizer_keys)) do
+    if rule[key] ~= nil and not optimizer then
+      bad(key, nil, fmt("only an optimizer has %s", key), key == "fields"
+          and "write attrs = { ... }" or "leave it out, or write role = \"optimizer\"")
+    elseif rule[key] ~= nil and rule.fields == nil then
+      bad(key, nil, fmt("only an optimizer with fields has %s", key),
+          "leave it out, or write fields = {}")
     end
-  end
-  if rule.uses and not optimizer then
-    bad("uses", nil, "only an optimizer uses others")
-  end
-  if rule.fields and not optimizer then
-    bad("fields", nil, "only an optimizer has fields", "write attrs = { ... }")
   end
 
   for _, key in ipairs(sorted_keys(rule.attrs or {})) do

@@ -77,24 +77,6 @@ double plan_flops_per_token(const Gen *g)
     return flops;
 }
 
-/* Moments that the optimizer keeps of each trainable element. */
-int plan_moments(const Model *m)
-{
-    switch (m->optimizer) {
-    case OPT_ADAMW:
-        return 2;
-    case OPT_SGD:
-        return m->momentum != 0 ? 1 : 0;
-    case OPT_LION:
-        return 1;
-    case OPT_MUON: /* the second only of what is no matrix */
-        return 2;
-    case OPT_OWN:
-        return m->own_moments;
-    }
-    gen_die("optimizer %d", (int)m->optimizer);
-}
-
 /* Adds to by_kind what lives at the moment of most transient bytes; returns their sum. */
 static int64_t transient_by_kind(Gen *g, int64_t by_kind[N_BUF_KINDS])
 {

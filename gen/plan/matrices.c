@@ -20,6 +20,7 @@ static void add_matrix(Gen *g, const Param *p, const char *part, int64_t element
                        int64_t rows)
 {
     Matrix *m = gen_push(g, &g->matrices);
+    const MatrixShape *shape;
 
     m->id = g->matrices.count - 1;
     m->param = p->id;
@@ -29,9 +30,10 @@ static void add_matrix(Gen *g, const Param *p, const char *part, int64_t element
     m->element = element;
     m->rows = rows;
     m->cols = p->decl->dim[1];
-    m->node = optimizer_shape(g, m->rows, m->cols);
-    m->lr_adjust = optimizer_lr_adjust(g, m->rows, m->cols);
-    gen_require(m->node, "%s has no shape", m->name);
+    shape = optimizer_shape(g, m->rows, m->cols);
+    gen_require(shape, "%s has no shape", m->name);
+    m->node = shape->node;
+    m->lr_adjust = shape->lr_adjust;
 }
 
 static void add_segment(Gen *g, const Segment *s)

@@ -235,7 +235,6 @@ typedef struct PlanBytes {
     int64_t snapshot; /* host memory, beside the total: of saves while training goes on */
 } PlanBytes;
 PlanBytes plan_bytes(Gen *g);
-int plan_moments(const Model *m);
 double plan_flops_per_token(const Gen *g);
 int64_t plan_params(const Gen *g);
 

@@ -22,7 +22,7 @@ static int64_t overlap_reductions(const Gen *g)
     const Model *m = &g->model;
     int64_t held = 0, largest = 0;
     int64_t state =
-        dtype_bytes(m->reduce_dtype) + plan_moments(m) * dtype_bytes(m->moments_dtype);
+        dtype_bytes(m->reduce_dtype) + m->moments * dtype_bytes(m->moments_dtype);
     for (int64_t r = m->leaves / m->mesh.data_ranks; r > 1; r /= 2) {
         state += dtype_bytes(m->reduce_dtype); /* partial sums */
     }

@@ -81,7 +81,7 @@ int64_t ins_picoseconds(const Gen *g, const Instr *i)
         return ps_of(
             (double)(g->batches.count ? matrix_most_others(g, s) : s->shard_elems) *
                 (2.0 * dtype_bytes(m->master_dtype) +
-                 2.0 * plan_moments(m) * dtype_bytes(m->moments_dtype) +
+                 2.0 * m->moments * dtype_bytes(m->moments_dtype) +
                  dtype_bytes(m->reduce_dtype)),
             r.memory_per_us);
     case INS_MOMENTUM: /* reads the gradient, reads and writes the moment, writes */

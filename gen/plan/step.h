@@ -38,6 +38,13 @@ typedef struct Segment {
                                 0: none, they are kept whole, or freed */
 } Segment;
 
+/* A shape that the optimizer treats as a whole: its op on such a matrix, and what multiplies the
+ * rate of one. */
+typedef struct MatrixShape {
+    const struct Node *node;
+    double lr_adjust;
+} MatrixShape;
+
 /* Rows of a parameter that are a matrix of their own: the parameter, or one of its parts. */
 typedef struct Matrix {
     int id, param;

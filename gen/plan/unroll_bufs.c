@@ -82,7 +82,7 @@ static void second_moments(Unroller *u, const Segment *s)
 {
     const Model *m = &u->g->model;
     int64_t elems = u->g->batches.count ? matrix_most_others(u->g, s) : s->shard_elems;
-    if (plan_moments(m) > 1 && elems > 0) {
+    if (m->moments > 1 && elems > 0) {
         u->moment2[s->id] = unroll_flat(u, BUF_MOMENT2, SPACE_LOCAL, "moment2", s,
                                         m->moments_dtype, elems, 1);
     }
@@ -111,7 +111,7 @@ static void segment_buffers(Unroller *u)
             u->master[i] = unroll_flat(u, BUF_MASTER, SPACE_LOCAL, "master", s,
                                        m->master_dtype, s->shard_elems, 1);
         }
-        if (plan_moments(m) > 0) {
+        if (m->moments > 0) {
             u->moment1[i] = unroll_flat(u, BUF_MOMENT1, SPACE_LOCAL, "moment1", s,
                                         m->moments_dtype, s->shard_elems, 1);
         }

@@ -26,7 +26,7 @@ void plan_print_matrices(Gen *g, Text *t)
     text_printf(t,
                 "matrices: %d by %s, each whole on one rank, in %d batch%s; %" PRId64
                 " other parameters by elements%s\n",
-                g->matrices.count, g->model.optimizer_name, g->batches.count,
+                g->matrices.count, g->model.optimizer->name, g->batches.count,
                 g->batches.count == 1 ? "" : "es", others,
                 frozen ? gen_printf(g, ", %" PRId64 " frozen", frozen) : "");
     text_printf(

@@ -116,14 +116,78 @@ outside_optimizer_rules() {
         '[0-9]*:[0-9]*' "field 'lr' is declared twice"
     rm -rf "$WORK/clash"
     mkdir -p "$WORK/clash"
-    cp -r "$away/ops/rmsprop" "$WORK/clash/lion"
+    cp -r "$away/ops/rmsprop" "$WORK/clash/cosine"
     "$FSDPGEN" check "$ROOT/models/demo.lua" --ops "$WORK/clash" 2>"$WORK/clash.err"
     check "refused: fields under a name that descriptions have" \
-        grep -q 'op lion: descriptions have another lion already' "$WORK/clash.err"
+        grep -q 'op cosine: descriptions have another cosine already' "$WORK/clash.err"
     "$FSDPGEN" check "$away/rmsprop.lua" 2>"$WORK/none.err"
     check "without --ops: the optimizers there are" \
-        grep -q "help: optimizers are adamw, sgd, lion and muon; .--ops DIR. adds others" \
+        grep -q "help: optimizers are adamw, lion, muon and sgd; .--ops DIR. adds others" \
         "$WORK/none.err"
+}
+
+# numerics_of FLAGS...: the hash of a small llama
+numerics_of() {
+    "$FSDPGEN" "$ROOT/tests/models/tiny_llama.lua" "$@" --dump=fuse 2>/dev/null |
+        sed -n 's/^numerics //p'
+}
+
+# A built-in optimizer is known by its folder alone: a copy of it is the same one, under another
+# name it computes the same, and one with another text is another one.
+outside_optimizer_copies() {
+    local name ops=$WORK/copied_ops own
+    for name in adamw lion muon sgd; do
+        rm -rf "$ops" "$WORK/built_in" "$WORK/copied"
+        mkdir -p "$ops"
+        cp -r "$ROOT/templates/ops/$name" "$ops"
+        generate "$WORK/built_in" "$ROOT/tests/models/tiny_llama.lua" --set "optimizer=$name{}"
+        generate "$WORK/copied" "$ROOT/tests/models/tiny_llama.lua" --set "optimizer=$name{}" \
+            --ops "$ops"
+        check "$name: a copy of its folder by --ops gives the same bytes" \
+            diff -r "$WORK/built_in" "$WORK/copied"
+        own=$(numerics_of --set "optimizer=$name{}")
+        check "$name: and the same hash" \
+            test -n "$own" -a "$own" = "$(numerics_of --set "optimizer=$name{}" --ops "$ops")"
+        sed -i 's/^-- SPDX.*/&, edited/' "$ops/$name/op.lua"
+        check "$name: with another text another one" \
+            test "$own" != "$(numerics_of --set "optimizer=$name{}" --ops "$ops")"
+        mv "$ops/$name" "$ops/my_$name"
+        sed -i '/^ *default = true,$/d' "$ops/my_$name/op.lua"
+        check "$name: under another name beside it" \
+            test -n "$(numerics_of --set "optimizer=my_$name{}" --ops "$ops")"
+    done
+}
+
+# A user's optimizer of whole matrices: muon's folder under another name ends with muon's bits,
+# whatever the mesh; with lion for the rest it trains otherwise.
+outside_optimizer_matrices() {
+    local ops=$WORK/matrix_ops dir=$WORK/matrices model=$ROOT/tests/models/tiny_llama.lua
+    local name flags
+    mkdir -p "$ops"
+    cp -r "$ROOT/templates/ops/muon" "$ops/spectral"
+    cp -r "$ROOT/templates/ops/muon" "$ops/spectral_lion"
+    sed -i 's/others = "adamw"/others = "lion"/' "$ops/spectral_lion/op.lua"
+    while read -r name flags; do
+        rm -rf "$dir.$name" "$dir.$name".*
+        # shellcheck disable=SC2086
+        if generate "$dir.$name" "$model" --ops "$ops" $flags && build_trainer "$dir.$name" &&
+           train "$dir.$name" "$data" 10; then
+            ok "$name trains: $flags"
+        else
+            bad "$name trains: $flags" "$dir.$name.log"
+        fi
+    done <<'TABLE'
+muon --set optimizer=muon{lr=2e-3} --set mesh.shard=1
+same --set optimizer=spectral{lr=2e-3} --set mesh.shard=4
+lion --set optimizer=spectral_lion{lr=2e-3,lion={lr=1e-4}} --set mesh.shard=1
+lion4 --set optimizer=spectral_lion{lr=2e-3,lion={lr=1e-4}} --set mesh.shard=4
+TABLE
+    check "muon under another name gives muon's bits" cmp -s "$dir.muon.result" "$dir.same.result"
+    check "with other others the bits are others" \
+        sh -c "! cmp -s '$dir.muon.result' '$dir.lion.result'"
+    check "and they do not depend on the mesh" cmp -s "$dir.lion.result" "$dir.lion4.result"
+    check "it keeps one moment, as lion does" sh -c \
+        "! grep -q MOMENT2 '$dir.lion/tables.h' && grep -q MOMENT2 '$dir.muon/tables.h'"
 }
 
 outside_moved_ops() {

@@ -39,6 +39,8 @@ part shipped shipped
 part outside_user outside_user
 part outside_optimizer outside_optimizer
 part outside_optimizer_rules outside_optimizer_rules
+part outside_optimizer_copies outside_optimizer_copies
+part outside_optimizer_matrices outside_optimizer_matrices
 part outside_moved_ops outside_moved_ops
 part outside_builtin outside_builtin
 part outside_platform outside_platform

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The house: a file's folder is its layer, and includes point downward; files and functions
-# stay short. Each rule is seen to fail once, with what it is for planted in a copy.
+# stay short; the generator knows no optimizer by name. Each rule is seen to fail once, with what it is for planted in a copy.
 set -u
 . "$(cd "$(dirname "$0")/.." && pwd)/lib.sh"
 here=$ROOT/tests/house
@@ -39,6 +39,16 @@ long_functions() { # ROOT
     awk -f "$here/functions.awk" "${files[@]}"
 }
 
+# An optimizer is its op folder: the generator knows none by name.
+optimizer_names() { # ROOT
+    local names
+    names=$(grep -lE 'role = "optimizer"' "$ROOT"/templates/ops/*/op.lua |
+        sed 's|/op.lua$||; s|.*/||' | paste -sd'|')
+    [ -n "$names" ] || echo "no optimizers"
+    find "$1/gen" -name '*.[ch]' -o -name '*.lua' | sort | xargs grep -nwE "$names"
+    true
+}
+
 none() { # WHAT FUNCTION ROOT
     if "$2" "$3" >"$WORK/found" 2>&1 && [ ! -s "$WORK/found" ]; then
         ok "$1"
@@ -66,6 +76,8 @@ planted() {
     found "runtime: an include of a higher room" runtime_includes "lies above data"
     echo '#include "cuda/rt_gpu.h"' >>"$WORK/planted/runtime/cpu/rt_sum.c"
     found "runtime: one of the other target" runtime_includes "lies above cpu"
+    echo '/* as adamw has it */' >>"$WORK/planted/gen/plan/policy.c"
+    found "gen: an optimizer's name" optimizer_names "/* as adamw has it */"
     seq 601 >"$WORK/planted/gen/base/long.c"
     found "a long file" long_files "long.c has 601 lines"
     printf '%s\n' 'int f(void)' '{' "$(seq -f '    g(%.0f);' 61)" '}' \
@@ -75,6 +87,7 @@ planted() {
 
 part gen none "gen: includes point downward" gen_includes "$ROOT"
 part runtime none "runtime: includes point downward" runtime_includes "$ROOT"
+part optimizers none "gen: no optimizer is known by name" optimizer_names "$ROOT"
 part lengths none "files have at most 600 lines" long_files "$ROOT"
 part functions none "functions have at most 60 lines" long_functions "$ROOT"
 part planted planted

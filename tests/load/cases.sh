@@ -4,6 +4,7 @@
 suite bad.txt
 suite escapes.txt
 suite names.txt
+suite optimizers.txt
 # what an escape would have left: its word in a message, or a file
 if grep -l 'error:.*ESCAPED' "$WORK"/escapes/*/actual >"$WORK/escaped"; then
     bad "something escaped" "$WORK/escaped"
@@ -22,3 +23,4 @@ at_least "wrong descriptions" "$(count bad)" 100
 at_least "distinct messages" "$(distinct bad)" 60
 at_least "sandbox escapes" "$(count escapes)" 40
 at_least "hostile names" "$(count names)" 30
+at_least "wrong optimizers" "$(count optimizers)" 70

@@ -8,14 +8,16 @@ set -u
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 here=$ROOT/tests/load
 
-# Takes a case file apart: a folder for each case with model.lua, args, head, expect.
+# Takes a case file apart: a folder for each case with model.lua, args, head, expect; where a
+# case has `folder: NAME`, with ops/NAME/op.lua too, which is mine.lua with each `rule: OLD ==>
+# NEW`.
 split_cases() {
-    awk -v out="$2" -v base="$here/base.lua" '
+    awk -v out="$2" -v base="$here/base.lua" -v mine="$here/mine.lua" '
     function replace(text, old, new,    at) {
         gsub(/<newline>/, "\n", new)
         at = index(text, old)
         if (!at) {
-            print "no \"" old "\" in base.lua, case " name > "/dev/stderr"
+            print "no \"" old "\" in base.lua or mine.lua, case " name > "/dev/stderr"
             exit 1
         }
         return substr(text, 1, at - 1) new substr(text, at + length(old))
@@ -26,8 +28,16 @@ split_cases() {
         printf "%s", args > (dir "/args"); close(dir "/args")
         printf "%s", head > (dir "/head"); close(dir "/head")
         printf "%s", expect > (dir "/expect"); close(dir "/expect")
+        if (folder != "") {
+            system("mkdir -p " dir "/ops/" folder)
+            printf "%s", rule > (dir "/ops/" folder "/op.lua")
+            close(dir "/ops/" folder "/op.lua")
+        }
     }
-    BEGIN { while ((getline line < base) > 0) good = good line "\n" }
+    BEGIN {
+        while ((getline line < base) > 0) good = good line "\n"
+        while ((getline line < mine) > 0) good_rule = good_rule line "\n"
+    }
     /^=== / {
         flush()
         name = $2; dir = out "/" name; mode = "head"
@@ -35,7 +45,7 @@ split_cases() {
         seen[name] = 1
         system("mkdir -p " dir)
         print name >> (out "/list")
-        model = good; args = ""; head = $0 "\n"; expect = ""
+        model = good; args = ""; head = $0 "\n"; expect = ""; rule = good_rule; folder = ""
         next
     }
     name == "" { next }
@@ -47,6 +57,11 @@ split_cases() {
     /^change: / {
         at = index($0, " ==> ")
         model = replace(model, substr($0, 9, at - 9), substr($0, at + 5)); next
+    }
+    /^folder: / { folder = substr($0, 9); next }
+    /^rule: / {
+        at = index($0, " ==> ")
+        rule = replace(rule, substr($0, 7, at - 7), substr($0, at + 5)); next
     }
     /^lua:$/ { mode = "lua"; model = ""; next }
     /^$/ { next }
@@ -60,6 +75,7 @@ run_case() {
     while IFS= read -r line; do
         args+=("$(printf '%b' "${line//%/%%}" | sed 's/%%/%/g')")
     done <"$1/args"
+    [ ! -d "$1/ops" ] || args+=(--ops ops)
     (cd "$1" && timeout 60 "$FSDPGEN" check model.lua --dump=check \
         ${args[@]+"${args[@]}"} >stdout 2>stderr </dev/null)
     echo "expect: $?"

@@ -375,7 +375,7 @@ static void set_model(Gen *g, const SynthMesh *m, int64_t seq, int64_t vocab)
     o->reduce_dtype = m->reduce;
     o->master_dtype = m->master;
     o->moments_dtype = m->param == DT_F64 ? DT_F64 : DT_F32;
-    o->optimizer = OPT_ADAMW;
+    o->moments = 2;
     o->strategy = m->strategy;
     set_mesh(o, m);
     o->wrap = m->size > 0 ? (WrapRule){.kind = WRAP_BY_SIZE, .params = m->size}

@@ -11,6 +11,15 @@ return op {
     arithmetic = 1,
     doc = "AdamW with decoupled weight decay; bias1 = 1 - beta1^t, bias2 = 1 - beta2^t",
     role = "optimizer",
+    default = true,
+    fields = {
+        { "betas", "list", count = 2, item = { "beta", "number", min = 0, below = 1 },
+          default = { 0.9, 0.95 }, feeds = { "beta1", "beta2" },
+          doc = "decay of the two moments" },
+        { "eps", "number", above = 0, max = 1, default = 1e-8, doc = "added to the root" },
+    },
+    moments = 2,
+    dtypes = { master = { "f32", "f64", "split", "bf16" }, moments = { "f32", "f64", "bf16" } },
     inputs = {
         { "param", "e" }, { "master", "e", class = "master" },
         { "moment1", "e", class = "moments" }, { "moment2", "e", class = "moments" },

@@ -10,6 +10,13 @@ return op {
     arithmetic = 1,
     doc = "Lion with decoupled weight decay: the sign of a moment",
     role = "optimizer",
+    fields = {
+        { "betas", "list", count = 2, item = { "beta", "number", min = 0, below = 1 },
+          default = { 0.9, 0.99 }, feeds = { "beta1", "beta2" },
+          doc = "decay of the moment: in the step, and as it is kept" },
+    },
+    moments = 1,
+    dtypes = { master = { "f32", "f64", "split", "bf16" }, moments = { "f32", "f64", "bf16" } },
     inputs = {
         { "param", "e" }, { "master", "e", class = "master" },
         { "moment1", "e", class = "moments" }, { "grad", "e", class = "grad" },

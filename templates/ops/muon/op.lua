@@ -10,6 +10,31 @@ return op {
     arithmetic = 1,
     doc = "Muon with decoupled weight decay: the step of what newton_schulz made",
     role = "optimizer",
+    fields = {
+        { "momentum", "number", min = 0, below = 1, default = 0.95,
+          feeds = "momentum.momentum", doc = "decay of the moment" },
+        { "nesterov", "bool", default = true, feeds = "momentum.nesterov",
+          doc = "the gradient is mixed into the moment once more for the step" },
+        { "ns_steps", "int", min = 1, max = 99, default = 5, feeds = "matrix.steps",
+          doc = "Newton-Schulz steps that make a matrix orthogonal" },
+        { "ns_coefficients", "list", count = 3,
+          item = { "coefficient", "number", min = -1e3, max = 1e3 },
+          default = { 3.4445, -4.775, 2.0315 },
+          feeds = { "matrix.a", "matrix.b", "matrix.c" },
+          doc = "of X, X X^T X and (X X^T)^2 X in each of them" },
+        { "eps", "number", above = 0, max = 1, default = 1e-7, feeds = "matrix.eps",
+          doc = "least norm that a matrix is divided by" },
+        { "adjust_lr", "string", values = { "match_rms_adamw", "original" },
+          default = "match_rms_adamw", feeds = false,
+          doc = "what multiplies lr for an m x n matrix: 0.2 sqrt(max(m, n)), so that its "
+              .. "steps are as long as adamw's; sqrt(max(1, m / n))" },
+    },
+    moments = 1,
+    dtypes = { master = { "f32", "f64", "split", "bf16" }, moments = { "f32", "f64", "bf16" } },
+    lr_adjust = function(f, m, n)
+        if f.adjust_lr == "match_rms_adamw" then return 0.2 * math.sqrt(math.max(m, n)) end
+        return math.sqrt(math.max(1, m / n))
+    end,
     uses = { momentum = "muon_momentum", matrix = "newton_schulz", others = "adamw" },
     inputs = {
         { "param", "e" }, { "master", "e", class = "master" },

@@ -11,6 +11,12 @@ return op {
     arithmetic = 1,
     doc = "SGD with momentum and decoupled weight decay",
     role = "optimizer",
+    fields = {
+        { "momentum", "number", min = 0, below = 1, default = 0,
+          doc = "decay of the moment; 0: none is kept" },
+    },
+    moments = function(f) return f.momentum ~= 0 and 1 or 0 end,
+    dtypes = { master = { "f32", "f64", "split", "bf16" }, moments = { "f32", "f64", "bf16" } },
     inputs = {
         { "param", "e" }, { "master", "e", class = "master" },
         { "moment1", "e", class = "moments" }, { "grad", "e", class = "grad" },

@@ -10,6 +10,7 @@ return op {
         { "alpha", "number", min = 0, below = 1, default = 0.99, doc = "decay of the moment" },
         { "eps", "number", above = 0, max = 1, default = 1e-8, doc = "added to the root" },
     },
+    moments = 1,
     inputs = {
         { "param", "e" }, { "master", "e", class = "master" },
         { "moment1", "e", class = "moments" }, { "grad", "e", class = "grad" },
