@@ -37,17 +37,15 @@ static inline int rt_group_ranks(RtGroup g)
 static inline int rt_group_index(RtGroup g, int rank)
 {
     int index = 0, place = 0;
-    for (; g != 0; g &= g - 1) {
+    for (; g != 0; g &= g - 1)
         index |= (rank >> __builtin_ctz(g) & 1) << place++;
-    }
     return index;
 }
 static inline int rt_group_rank(RtGroup g, int rank, int index)
 {
     int other = (int)((uint32_t)rank & ~g), place = 0;
-    for (; g != 0; g &= g - 1) {
+    for (; g != 0; g &= g - 1)
         other |= (index >> place++ & 1) << __builtin_ctz(g);
-    }
     return other;
 }
 

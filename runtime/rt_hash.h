@@ -56,9 +56,8 @@ typedef struct RtLanes {
 static inline void rt_lanes_begin(RtLanes *h, size_t bytes, uint64_t seed)
 {
     h->one = rt_mix(seed ^ rt_mix(bytes));
-    for (int k = 0; k < RT_LANES; k++) {
+    for (int k = 0; k < RT_LANES; k++)
         h->lane[k] = rt_mix(h->one + (uint64_t)k);
-    }
 }
 
 static inline void rt_lanes_more(RtLanes *h, const void *data, size_t bytes)
@@ -83,9 +82,8 @@ static inline uint64_t rt_lanes_end(RtLanes *h, const void *data, size_t bytes)
     const size_t whole = bytes / (8 * RT_LANES) * (8 * RT_LANES);
     uint64_t one = h->one;
     rt_lanes_more(h, data, whole);
-    for (int k = 0; k < RT_LANES; k++) {
+    for (int k = 0; k < RT_LANES; k++)
         one = rt_mix(one ^ h->lane[k]);
-    }
     return rt_hash64((const unsigned char *)data + whole, bytes - whole, one);
 }
 

@@ -370,9 +370,8 @@ RT_ALWAYS double rt_cos(double x)
 static inline void rt_row_widen_f16(float *restrict to, const uint16_t *restrict from,
                                     int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++)
         to[i] = rt_f32_from_f16(from[i]);
-    }
 }
 
 /* ---- rows ------------------------------------------------------------------------ */

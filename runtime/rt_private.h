@@ -80,9 +80,8 @@ typedef struct RtShared {
 static inline int rt_ranks_here(const RtShared *shared, int rank)
 {
     int n = 0;
-    for (int r = 0; r < rank; r++) {
+    for (int r = 0; r < rank; r++)
         n += !shared->elsewhere[r];
-    }
     return n;
 }
 

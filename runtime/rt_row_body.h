@@ -15,13 +15,11 @@
 /* The vector at x, of which only the first `lanes` elements exist. */
 RT_ALWAYS RT_V RT_ROW(at)(const RT_T *x, int64_t lanes, RT_A fill)
 {
-    if (lanes == RT_WIDTH) {
+    if (lanes == RT_WIDTH)
         return RT_LOAD(x);
-    }
     RT_V v = {0};
-    for (int i = 0; i < RT_WIDTH; i++) {
+    for (int i = 0; i < RT_WIDTH; i++)
         v[i] = i < lanes ? RT_TO_ACC(x[i]) : fill;
-    }
     return v;
 }
 
@@ -31,9 +29,8 @@ RT_ALWAYS RT_A RT_ROW(join)(const RT_V *vectors)
     RT_A v[RT_LANES];
     memcpy(v, vectors, sizeof v);
     for (int half = RT_LANES / 2; half > 0; half /= 2) {
-        for (int i = 0; i < half; i++) {
+        for (int i = 0; i < half; i++)
             v[i] += v[i + half];
-        }
     }
     return v[0];
 }
@@ -103,9 +100,8 @@ static inline RT_A RT_ROW(max)(const RT_T *x, int64_t n)
     const int64_t whole = n - n % RT_LANES;
     RT_V top[RT_LANES / RT_WIDTH];
     RT_A most = none;
-    for (int p = 0; p < RT_LANES / RT_WIDTH; p++) {
+    for (int p = 0; p < RT_LANES / RT_WIDTH; p++)
         top[p] = (RT_V){0} + none;
-    }
     for (int64_t j = 0; j < whole; j += RT_LANES) {
         _Pragma("GCC unroll 4") for (int p = 0; p < RT_LANES / RT_WIDTH; p++)
         {
@@ -138,12 +134,10 @@ RT_ALWAYS void RT_ROW(softmax_minus)(const RT_T *x, RT_T *dx, int64_t n, RT_A ls
 {
     const RT_A p = RT_SCALAR(exp)(RT_TO_ACC(x[target]) - lse);
     const int64_t whole = n - n % RT_WIDTH;
-    for (int64_t j = 0; j < whole; j += RT_WIDTH) {
+    for (int64_t j = 0; j < whole; j += RT_WIDTH)
         RT_STORE(dx + j, RT_VECTOR(exp)(RT_LOAD(x + j) - lse) * scale - share);
-    }
-    for (int64_t j = whole; j < n; j++) {
+    for (int64_t j = whole; j < n; j++)
         dx[j] = RT_ROUND(RT_SCALAR(exp)(RT_TO_ACC(x[j]) - lse) * scale - share);
-    }
     dx[target] = RT_ROUND(p * scale - share - hot);
 }
 

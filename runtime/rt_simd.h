@@ -209,9 +209,8 @@ RT_INLINE void rt_vf_store_pairs(uint32_t *p, rt_vf first, rt_vf second)
 RT_INLINE void rt_pairs_zip(uint32_t *dst, const uint16_t *first, const uint16_t *second,
                             int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++)
         dst[i] = first[i] | (uint32_t)second[i] << 16;
-    }
 }
 
 /* sum + the two products of a's and b's halves, lane by lane. */
@@ -236,23 +235,20 @@ RT_INLINE void rt_pairs_block(const int rows, const int vecs, int64_t k,
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++) {
 #pragma GCC unroll 4
-        for (int j = 0; j < vecs; j++) {
+        for (int j = 0; j < vecs; j++)
             sum[i][j] = rt_vf_set(0);
-        }
     }
     for (int64_t p = 0; p < k; p++) {
         rt_vi bv[RT_BLOCK_VECS];
 #pragma GCC unroll 4
-        for (int j = 0; j < vecs; j++) {
+        for (int j = 0; j < vecs; j++)
             memcpy(&bv[j], b + p * ldb + j * RT_VF_LANES, sizeof bv[j]);
-        }
 #pragma GCC unroll 16
         for (int i = 0; i < rows; i++) {
             const rt_vi av = (rt_vi){0} + (int32_t)a[i * row_stride + p * k_stride];
 #pragma GCC unroll 4
-            for (int j = 0; j < vecs; j++) {
+            for (int j = 0; j < vecs; j++)
                 sum[i][j] = rt_pairs_fma(av, bv[j], sum[i][j]);
-            }
         }
     }
 #pragma GCC unroll 16
@@ -321,9 +317,8 @@ RT_INLINE rt_vd rt_vd_exp(rt_vd x)
                                     1.0,
                                     1.0};
     rt_vd p = rt_vd_set(taylor[0]);
-    for (int i = 1; i < 14; i++) {
+    for (int i = 1; i < 14; i++)
         p = rt_vd_fma(p, r, rt_vd_set(taylor[i]));
-    }
     const rt_vd e = p * (rt_vd)(((rt_vl)shifted + 1023) << 52);
     return (rt_vd)((rt_vl)e & ~tiny);
 }

@@ -58,15 +58,14 @@ static void write_literal(FILE *out, const char *text, size_t bytes)
     fputs("    \"", out);
     for (size_t i = 0; i < bytes; i++) {
         unsigned char c = (unsigned char)text[i];
-        if (c == '\n') {
+        if (c == '\n')
             fputs(i + 1 < bytes ? "\\n\"\n    \"" : "\\n", out);
-        } else if (c == '"' || c == '\\' || c == '?') {
+        else if (c == '"' || c == '\\' || c == '?')
             fprintf(out, "\\%c", c);
-        } else if (c < 32 || c > 126) {
+        else if (c < 32 || c > 126)
             fprintf(out, "\\%03o", c);
-        } else {
+        else
             fputc(c, out);
-        }
     }
     fputs("\"", out);
 }

@@ -137,12 +137,11 @@ Pos json_place(const char *file, const char *text, size_t bytes, const char *pat
         key += *key == '.';
     }
     s.at = from;
-    if (peek(&s) == '"') {
+    if (peek(&s) == '"')
         skip_string(&s, &len);
-    } else if (peek(&s) == '{' || peek(&s) == '[') {
+    else if (peek(&s) == '{' || peek(&s) == '[')
         s.at++;
-    } else {
+    else
         skip_value(&s);
-    }
     return json_offset(file, text, bytes, from, s.at - from);
 }

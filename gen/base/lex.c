@@ -109,13 +109,12 @@ static void skip_blank(Lexer *x)
 
 static void skip_number(Lexer *x)
 {
-    for (; x->p < x->end; x->p++) {
+    for (; x->p < x->end; x->p++)
         if (strchr("eEpP", *x->p) && x->p + 1 < x->end &&
             (x->p[1] == '+' || x->p[1] == '-'))
             x->p++;
         else if (!isalnum((unsigned char)*x->p) && *x->p != '.')
             return;
-    }
 }
 
 /* The token at x->p, which is then behind it. */
@@ -343,12 +342,11 @@ LexFile *lex_file(Gen *g, const char *file, const char *text, size_t bytes)
         while (x.p < x.end && *x.p != '\n')
             x.p++;
     scan(&x);
-    while (tok(&x, x.at)->kind != TOK_END) {
+    while (tok(&x, x.at)->kind != TOK_END)
         if (is(tok(&x, x.at), "{"))
             parse_table(&x);
         else
             x.at++;
-    }
     return f;
 }
 

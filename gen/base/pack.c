@@ -38,23 +38,19 @@ static int64_t find_place(const Solver *s, int item, int n_placed, Fit fit)
     for (int q = 0; q < n_placed; q++) {
         const Placed *p = &s->placed[q];
         if (!conflicts(pr, item, p->item)) {
-            if (fit == SLOT_FIT && slot < 0 && p->lo >= end && p->hi - p->lo == bytes) {
+            if (fit == SLOT_FIT && slot < 0 && p->lo >= end && p->hi - p->lo == bytes)
                 slot = p->lo;
-            }
             continue;
         }
-        if (slot >= 0 && slot + bytes <= p->lo) {
+        if (slot >= 0 && slot + bytes <= p->lo)
             return slot;
-        }
         if (p->lo - end >= bytes && p->lo - end < chosen_gap) {
             chosen = end;
             chosen_gap = p->lo - end;
-            if (fit == FIRST_FIT) {
+            if (fit == FIRST_FIT)
                 return chosen;
-            }
-            if (fit == SLOT_FIT) {
+            if (fit == SLOT_FIT)
                 chosen_gap = 0; /* the lowest gap stays, a slot may still come */
-            }
         }
         end = max_i64(end, p->hi);
         slot = -1;
@@ -70,12 +66,10 @@ static int64_t pack(Solver *s, const int *order, Fit fit, int64_t give_up)
     for (int k = 0; k < pr->n; k++) {
         int item = order[k], at;
         int64_t chosen = find_place(s, item, k, fit), bytes = pr->bytes[item];
-        if (chosen + bytes >= give_up) {
+        if (chosen + bytes >= give_up)
             return INT64_MAX;
-        }
-        for (at = k; at > 0 && s->placed[at - 1].lo > chosen; at--) {
+        for (at = k; at > 0 && s->placed[at - 1].lo > chosen; at--)
             s->placed[at] = s->placed[at - 1];
-        }
         s->placed[at] = (Placed){chosen, chosen + bytes, item};
         s->offset[item] = chosen;
         peak = max_i64(peak, chosen + bytes);
@@ -91,9 +85,8 @@ typedef enum { BY_SIZE, BY_CLASS, BY_DURATION, BY_AREA, BY_START, N_ORDERS } Ord
 static int size_class(int64_t largest, int64_t bytes)
 {
     int class = 0;
-    for (; bytes < largest / 4 && class < 31; class ++) {
+    for (; bytes < largest / 4 && class < 31; class ++)
         largest /= 4;
-    }
     return class;
 }
 
@@ -106,21 +99,18 @@ typedef struct OrderKey {
 static int by_key(const void *a, const void *b)
 {
     const OrderKey *x = a, *y = b;
-    if (x->key != y->key) {
+    if (x->key != y->key)
         return x->key > y->key ? -1 : 1;
-    }
-    if (x->bytes != y->bytes) {
+    if (x->bytes != y->bytes)
         return x->bytes > y->bytes ? -1 : 1;
-    }
     return x->item - y->item;
 }
 
 static void make_order(const PackProblem *pr, OrderKind kind, OrderKey *keys, int *order)
 {
     int64_t largest = 0;
-    for (int i = 0; i < pr->n; i++) {
+    for (int i = 0; i < pr->n; i++)
         largest = max_i64(largest, pr->bytes[i]);
-    }
     for (int i = 0; i < pr->n; i++) {
         double bytes = (double)pr->bytes[i], duration = pr->duration[i] + 1;
         double key =
@@ -133,9 +123,8 @@ static void make_order(const PackProblem *pr, OrderKind kind, OrderKey *keys, in
         keys[i] = (OrderKey){key, pr->bytes[i], i};
     }
     qsort(keys, (size_t)pr->n, sizeof *keys, by_key);
-    for (int i = 0; i < pr->n; i++) {
+    for (int i = 0; i < pr->n; i++)
         order[i] = keys[i].item;
-    }
 }
 
 static uint64_t next_random(uint64_t *state)
@@ -165,20 +154,17 @@ static int64_t improve(Solver *s, int *order, int *trial, int64_t peak, int64_t 
             trial[a] = order[b];
             trial[b] = order[a];
         } else { /* item a goes to place b, those between shift by one */
-            for (int i = a; i < b; i++) {
+            for (int i = a; i < b; i++)
                 trial[i] = order[i + 1];
-            }
-            for (int i = a; i > b; i--) {
+            for (int i = a; i > b; i--)
                 trial[i] = order[i - 1];
-            }
             trial[b] = order[a];
         }
         got = pack(s, trial, (Fit)(it % N_FITS), peak + 1);
         if (got <= peak) {
             memcpy(order, trial, sizeof(int) * (size_t)pr->n);
-            if (got < peak) {
+            if (got < peak)
                 memcpy(offset, s->offset, sizeof *offset * (size_t)pr->n);
-            }
             peak = got;
         }
     }
@@ -194,9 +180,8 @@ int64_t pack_items(Gen *g, const PackProblem *pr, int64_t *offset)
     int64_t peak = INT64_MAX;
     s.placed = gen_alloc(g, sizeof *s.placed * n);
     s.offset = gen_alloc(g, sizeof *s.offset * n);
-    if (pr->n == 0) {
+    if (pr->n == 0)
         return 0;
-    }
     for (int kind = 0; kind < N_ORDERS; kind++) {
         make_order(pr, (OrderKind)kind, keys, order);
         for (int fit = 0; fit < N_FITS && peak > pr->lower_bound; fit++) {

@@ -51,7 +51,7 @@ int file_open(const char *path, FileMark *mark)
 
     if (fd < 0)
         return -1;
-    for (int i = 0; !e; i++) {
+    for (int i = 0; !e; i++)
         if (fstat(fd, &st) != 0)
             e = errno;
         else if (!S_ISREG(st.st_mode))
@@ -60,7 +60,6 @@ int file_open(const char *path, FileMark *mark)
             break;
         else
             nanosleep(&moment, NULL);
-    }
     if (e) {
         close(fd);
         errno = e;

@@ -20,12 +20,10 @@ const char *show_bytes(Gen *g, int64_t bytes)
     static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
     double v = (double)bytes;
     int u = 0;
-    if (bytes < 1024) {
+    if (bytes < 1024)
         return gen_printf(g, "%" PRId64 " B", bytes);
-    }
-    for (; v >= 1024 && u < 5; u++) {
+    for (; v >= 1024 && u < 5; u++)
         v /= 1024;
-    }
     return gen_printf(g, "%.2f %s", v, unit[u]);
 }
 
@@ -58,8 +56,7 @@ const char *show_grouped(Gen *g, int64_t n)
     char digits[32];
     int len = snprintf(digits, sizeof digits, "%" PRId64, n);
     Text t = {.g = g};
-    for (int i = 0; i < len; i++) {
+    for (int i = 0; i < len; i++)
         text_printf(&t, "%s%c", i > 0 && (len - i) % 3 == 0 ? " " : "", digits[i]);
-    }
     return t.s;
 }

@@ -420,17 +420,16 @@ static bool is_later(Check *c, const Field *f, const char *path, Site site)
     const char *help = gen_printf(c->g, "write %s", check_example(c, f, path));
     Tag *tag = record_tag(c->g, -1);
 
-    if (f->later) {
+    if (f->later)
         not_yet(c, path, site.pos, NULL, "leave it out");
-    } else if (f->later_number && lua_type(c->L, -1) == LUA_TNUMBER) {
+    else if (f->later_number && lua_type(c->L, -1) == LUA_TNUMBER)
         not_yet(c, path, site.pos, f->later_number, help);
-    } else if (f->later_function && lua_isfunction(c->L, -1) && !tag) {
+    else if (f->later_function && lua_isfunction(c->L, -1) && !tag)
         not_yet(c, path, site.pos, f->later_function, help);
-    } else if (tag && tag->tag == TAG_RECORD && words_have(&f->later_kinds, tag->name)) {
+    else if (tag && tag->tag == TAG_RECORD && words_have(&f->later_kinds, tag->name))
         not_yet(c, path, site.pos, tag->name, help);
-    } else {
+    else
         return false;
-    }
     return true;
 }
 

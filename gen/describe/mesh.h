@@ -60,9 +60,8 @@ static inline int group_ranks(RankBits group)
 static inline int group_index(RankBits group, int rank)
 {
     int index = 0, place = 0;
-    for (RankBits rest = group; rest; rest &= rest - 1) {
+    for (RankBits rest = group; rest; rest &= rest - 1)
         index |= (rank >> __builtin_ctz(rest) & 1) << place++;
-    }
     return index;
 }
 
@@ -70,9 +69,8 @@ static inline int group_index(RankBits group, int rank)
 static inline int group_rank(RankBits group, int rank, int index)
 {
     int other = (int)((RankBits)rank & ~group), place = 0;
-    for (RankBits rest = group; rest; rest &= rest - 1) {
+    for (RankBits rest = group; rest; rest &= rest - 1)
         other |= (index >> place++ & 1) << __builtin_ctz(rest);
-    }
     return other;
 }
 

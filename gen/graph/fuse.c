@@ -67,11 +67,10 @@ static bool unify(Matcher *x, int index, Node *n, bool swap)
     for (int i = 0; i < x->p->n_nodes; i++)
         if (m->node[i] == n)
             return false;
-    for (int i = 0; i < n->n_attrs; i++) {
+    for (int i = 0; i < n->n_attrs; i++)
         if (pn->var[i] < 0 ? !attr_equal(&pn->attrs[i], &n->attrs[i])
                            : !bind_attr(m, pn->var[i], &n->attrs[i]))
             return false;
-    }
     for (int i = 0; i < n->n_in; i++)
         if (!bind_value(m, pn->in[i], n->in[swap ? 1 - i : i]))
             return false;

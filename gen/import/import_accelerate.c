@@ -140,12 +140,10 @@ static const char *as_bool(const char *s)
     static const char *const yes[] = {"true", "yes", "on"}, *const no[] = {"false", "no",
                                                                            "off"};
     for (int i = 0; i < 3; i++) {
-        if (!strcasecmp(s, yes[i])) {
+        if (!strcasecmp(s, yes[i]))
             return "true";
-        }
-        if (!strcasecmp(s, no[i])) {
+        if (!strcasecmp(s, no[i]))
             return "false";
-        }
     }
     return NULL;
 }
@@ -157,9 +155,8 @@ static const char *as_word(Gen *g, const char *words, const char *s)
     for (const char *w = words; *w; number++) {
         size_t n = strcspn(w, "|");
         if ((strlen(s) == n && !strncasecmp(s, w, n)) ||
-            (strlen(s) == 1 && s[0] - '0' == number && strchr(words, '_'))) {
+            (strlen(s) == 1 && s[0] - '0' == number && strchr(words, '_')))
             return gen_strndup(g, w, n);
-        }
         w += n + 1;
     }
     return NULL;
@@ -209,9 +206,8 @@ static void take(Import *im, const ImportEntry *e, int at)
         complain(im, e->pos, NULL, "%s: must be a value, not a section", k->key);
         return;
     }
-    if (!*e->value && !e->list) {
+    if (!*e->value && !e->list)
         return; /* null: as if it were missing */
-    }
     if (!value) {
         complain(im, e->value_pos,
                  k->type == BOOL ? "use true or false"
@@ -234,11 +230,9 @@ static void unknown(Import *im, const ImportEntry *e)
 {
     const char *names[N_KEYS], *near;
     int n = 0;
-    for (int i = 0; i < N_KEYS; i++) {
-        if (!strcmp(keys[i].section, e->section)) {
+    for (int i = 0; i < N_KEYS; i++)
+        if (!strcmp(keys[i].section, e->section))
             names[n++] = keys[i].key;
-        }
-    }
     near = diag_nearest(e->key, names, n);
     complain(im, e->pos,
              near ? gen_printf(im->g, "did you mean `%s`?", near)
@@ -253,28 +247,23 @@ static void take_all(Import *im)
         int at = 0;
         if (!strcmp(e->section, "dynamo_config") ||
             !strcmp(e->section, "mpirun_config") ||
-            (*e->section && strcmp(e->section, FSDP) && strcmp(e->section, PARALLEL))) {
+            (*e->section && strcmp(e->section, FSDP) && strcmp(e->section, PARALLEL)))
             continue; /* its section has been told, or does not matter */
-        }
         while (at < N_KEYS && (strcmp(keys[at].section, e->section) != 0 ||
-                               strcmp(keys[at].key, e->key) != 0)) {
+                               strcmp(keys[at].key, e->key) != 0))
             at++;
-        }
-        if (at < N_KEYS) {
+        if (at < N_KEYS)
             take(im, e, at);
-        } else {
+        else
             unknown(im, e);
-        }
     }
 }
 
 static int key_at(const char *key)
 {
-    for (int i = 0; i < N_KEYS; i++) {
-        if (!strcmp(keys[i].key, key)) {
+    for (int i = 0; i < N_KEYS; i++)
+        if (!strcmp(keys[i].key, key))
             return i;
-        }
-    }
     gen_die("no key %s", key);
 }
 
@@ -322,9 +311,8 @@ static const char *sharding(Import *im, const char **from)
         *from = "fsdp_reshard_after_forward";
         return flag && !strcmp(flag, "false") ? "SHARD_GRAD_OP" : "FULL_SHARD";
     }
-    if (get(im, "fsdp_sharding_strategy") || !reshard) {
+    if (get(im, "fsdp_sharding_strategy") || !reshard)
         return get(im, "fsdp_sharding_strategy");
-    }
     *from = "fsdp_reshard_after_forward";
     return flag ? (!strcmp(flag, "true") ? "FULL_SHARD" : "SHARD_GRAD_OP")
                 : as_word(im->g, keys[key_at("fsdp_sharding_strategy")].words, reshard);
@@ -368,9 +356,8 @@ static Fields decide(Import *im)
     bool given = word != NULL;
     word = given ? word : "FULL_SHARD";
     divide_ranks(im, &f, word);
-    if (!given && f.replicate <= 1) {
+    if (!given && f.replicate <= 1)
         return f;
-    }
     bool zero2 = !strcmp(word, "SHARD_GRAD_OP") || !strcmp(word, "HYBRID_SHARD_ZERO2");
     bool hybrid = f.replicate > 1 && strcmp(word, "NO_SHARD");
     f.keeps_gathered = hybrid && zero2;
@@ -437,17 +424,15 @@ static void print_prefetch(Import *im, Text *t)
                   "fsdp_backward_prefetch");
         }
     }
-    if (!get(im, "fsdp_backward_prefetch") && is(im, "fsdp_forward_prefetch", "true")) {
+    if (!get(im, "fsdp_backward_prefetch") && is(im, "fsdp_forward_prefetch", "true"))
         field(t, "prefetch = { forward = 1 },", "fsdp_forward_prefetch");
-    }
 }
 
 static void print_precision(Import *im, Text *t)
 {
     const char *p = get(im, "mixed_precision");
-    if (!p) {
+    if (!p)
         return;
-    }
     if (!strcmp(p, "fp8")) {
         complain(im, im->pos[key_at("mixed_precision")], "use bf16",
                  "mixed_precision: fp8 is not available");
@@ -487,12 +472,10 @@ static void print_fields(Import *im, Text *t)
                                f.replicate, f.shard),
               get(im, "num_processes") ? "num_processes" : PARALLEL);
     }
-    if (f.strategy) {
+    if (f.strategy)
         field(t, gen_printf(im->g, "strategy = \"%s\",", f.strategy), f.from);
-    }
-    if (f.keeps_gathered) {
+    if (f.keeps_gathered)
         field(t, "reshard_after_forward = false,", f.from);
-    }
     print_wrap(im, t);
     print_prefetch(im, t);
     if (get(im, "fsdp_activation_checkpointing")) {
@@ -518,17 +501,13 @@ void import_accelerate(Gen *g, Text *t)
 void import_accelerate_docs(Gen *g, Text *t)
 {
     text_printf(t, "| Accelerate | here |\n|---|---|\n");
-    for (int i = 0; i < N_KEYS; i++) {
-        if (keys[i].here) {
+    for (int i = 0; i < N_KEYS; i++)
+        if (keys[i].here)
             text_printf(t, "| `%s` | %s |\n", keys[i].key, keys[i].here);
-        }
-    }
     text_printf(t, "| ");
-    for (int i = 0, n = 0; i < N_KEYS; i++) {
-        if (!keys[i].here) {
+    for (int i = 0, n = 0; i < N_KEYS; i++)
+        if (!keys[i].here)
             text_printf(t, "%s`%s`", n++ ? ", " : "", keys[i].key);
-        }
-    }
     text_printf(t, " | nothing here depends on them |\n");
     (void)g;
 }

@@ -36,9 +36,8 @@ static Pos pos_at(const Reader *r, yaml_mark_t m, size_t bytes)
 
 static bool refuse(Reader *r, const char *help, const char *what)
 {
-    if (!r->failed) {
+    if (!r->failed)
         diag_add(r->g, DIAG_ERROR, pos_at(r, r->event.start_mark, 1), help, "%s", what);
-    }
     r->failed = true;
     return false;
 }
@@ -66,9 +65,8 @@ static bool next(Reader *r)
     const yaml_char_t *anchor = NULL, *tag = NULL;
     yaml_event_delete(&r->event);
     memset(&r->event, 0, sizeof r->event);
-    if (!yaml_parser_parse(&r->parser, &r->event)) {
+    if (!yaml_parser_parse(&r->parser, &r->event))
         return refuse_syntax(r);
-    }
     switch (e->type) {
     case YAML_ALIAS_EVENT:
         return refuse(r, "write the value out", "an alias of another value");
@@ -87,9 +85,8 @@ static bool next(Reader *r)
     default:
         break;
     }
-    if (anchor) {
+    if (anchor)
         return refuse(r, "write the value out where it is used", "an anchor");
-    }
     return tag ? refuse(r, "write the plain value", "a tag") : true;
 }
 
@@ -112,12 +109,10 @@ static const char *scalar(Reader *r)
 static bool plain_null(const yaml_event_t *e)
 {
     static const char *const words[] = {"", "~", "null", "Null", "NULL"};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
-            !strcmp((const char *)e->data.scalar.value, words[i])) {
+            !strcmp((const char *)e->data.scalar.value, words[i]))
             return true;
-        }
-    }
     return false;
 }
 
@@ -125,23 +120,18 @@ static bool read_list(Reader *r, int at)
 {
     Text t = {.g = r->g};
     for (;;) {
-        if (!next(r)) {
+        if (!next(r))
             return false;
-        }
-        if (r->event.type == YAML_SEQUENCE_END_EVENT) {
+        if (r->event.type == YAML_SEQUENCE_END_EVENT)
             break;
-        }
-        if (r->event.type != YAML_SCALAR_EVENT) {
+        if (r->event.type != YAML_SCALAR_EVENT)
             return refuse(r, NULL, "a list holds values only");
-        }
         const char *s = scalar(r);
-        if (!s) {
+        if (!s)
             return false;
-        }
         text_printf(&t, "%s%s", t.len ? "," : "", s);
-        if (++r->entries->items[at].items > MAX_ENTRIES) {
+        if (++r->entries->items[at].items > MAX_ENTRIES)
             return refuse(r, NULL, "a list of more than 4096 values");
-        }
     }
     r->entries->items[at].list = true;
     r->entries->items[at].value = t.len ? t.s : "";
@@ -153,49 +143,41 @@ static bool read_mapping(Reader *r, const char *section, int *items);
 /* The value of entry `at`: the key has been read. */
 static bool read_value(Reader *r, int at)
 {
-    if (!next(r)) {
+    if (!next(r))
         return false;
-    }
     ImportEntry *e = &r->entries->items[at];
     size_t bytes = r->event.end_mark.index - r->event.start_mark.index;
     e->value_pos = pos_at(r, r->event.start_mark, bytes);
     e->value = "";
-    if (r->event.type == YAML_SEQUENCE_START_EVENT) {
+    if (r->event.type == YAML_SEQUENCE_START_EVENT)
         return read_list(r, at);
-    }
     if (r->event.type == YAML_MAPPING_START_EVENT) {
         int items = 0;
-        if (*e->section) {
+        if (*e->section)
             return refuse(r, NULL, "a section inside a section");
-        }
         e->mapping = true;
         bool fine = read_mapping(r, e->key, &items);
         r->entries->items[at].items = items; /* entries may have moved */
         return fine;
     }
     const char *s = scalar(r);
-    if (s && !plain_null(&r->event)) {
+    if (s && !plain_null(&r->event))
         e->value = s;
-    }
     return s != NULL;
 }
 
 static bool read_mapping(Reader *r, const char *section, int *items)
 {
     for (;;) {
-        if (!next(r)) {
+        if (!next(r))
             return false;
-        }
-        if (r->event.type == YAML_MAPPING_END_EVENT) {
+        if (r->event.type == YAML_MAPPING_END_EVENT)
             return true;
-        }
-        if (r->event.type != YAML_SCALAR_EVENT) {
+        if (r->event.type != YAML_SCALAR_EVENT)
             return refuse(r, NULL, "a key must be a word");
-        }
         const char *key = scalar(r);
-        if (!key) {
+        if (!key)
             return false;
-        }
         for (int i = 0; i < r->entries->count; i++) {
             const ImportEntry *e = &r->entries->items[i];
             if (!strcmp(e->section, section) && !strcmp(e->key, key)) {
@@ -203,39 +185,33 @@ static bool read_mapping(Reader *r, const char *section, int *items)
                               gen_printf(r->g, "%s is given twice", key));
             }
         }
-        if (r->entries->count >= MAX_ENTRIES) {
+        if (r->entries->count >= MAX_ENTRIES)
             return refuse(r, NULL, "more than 4096 keys");
-        }
         ImportEntry *e = gen_push(r->g, r->entries);
         e->section = section;
         e->key = key;
         e->pos = pos_at(r, r->event.start_mark, strlen(key));
         ++*items;
-        if (!read_value(r, r->entries->count - 1)) {
+        if (!read_value(r, r->entries->count - 1))
             return false;
-        }
     }
 }
 
 static bool read_stream(Reader *r)
 {
     int items = 0;
-    if (!next(r) || !next(r)) { /* stream, document */
+    if (!next(r) || !next(r)) /* stream, document */
         return false;
-    }
-    if (r->event.type == YAML_STREAM_END_EVENT) {
+    if (r->event.type == YAML_STREAM_END_EVENT)
         return refuse(r, NULL, "the file is empty");
-    }
-    if (!next(r)) {
+    if (!next(r))
         return false;
-    }
     if (r->event.type != YAML_MAPPING_START_EVENT) {
         return refuse(r, "give the file that `accelerate config` wrote",
                       "the file is not a list of `key: value`");
     }
-    if (!read_mapping(r, "", &items) || !next(r) || !next(r)) {
+    if (!read_mapping(r, "", &items) || !next(r) || !next(r))
         return false;
-    }
     return r->event.type == YAML_STREAM_END_EVENT
                ? true
                : refuse(r, NULL, "a second document in the file");

@@ -13,19 +13,16 @@
 int64_t plan_params(const Gen *g)
 {
     int64_t n = 0;
-    for (int i = 0; i < g->params.count; i++) {
+    for (int i = 0; i < g->params.count; i++)
         n += g->params.items[i].elems;
-    }
     return n;
 }
 
 static int64_t int_attr(const Node *n, const char *key)
 {
-    for (int i = 0; i < n->n_attrs; i++) {
-        if (!strcmp(n->attrs[i].key, key) && n->attrs[i].type == ATTR_INT) {
+    for (int i = 0; i < n->n_attrs; i++)
+        if (!strcmp(n->attrs[i].key, key) && n->attrs[i].type == ATTR_INT)
             return n->attrs[i].i;
-        }
-    }
     return -1;
 }
 
@@ -36,12 +33,10 @@ static bool multiplies(const Class *c, int p, double tokens)
     const ClassParam *cp = &c->params.items[p];
     for (int n = 0; n < c->nodes.count && cp->n_dims >= 2; n++) {
         const Node *node = c->nodes.items[n];
-        for (int i = 0; i < node->n_in; i++) {
+        for (int i = 0; i < node->n_in; i++)
             if (node->in[i]->kind == VAL_PARAM && node->in[i]->index == p &&
-                node->flops >= 1.99 * tokens * (double)cp->elems) {
+                node->flops >= 1.99 * tokens * (double)cp->elems)
                 return true;
-            }
-        }
     }
     return false;
 }
@@ -63,16 +58,13 @@ double plan_flops_per_token(const Gen *g)
             const Node *node = c->nodes.items[n];
             int64_t heads = int_attr(node, "heads"), dim = int_attr(node, "head_dim");
             if (node->phase == PHASE_FORWARD && heads > 0 && dim > 0 &&
-                int_attr(node, "window") >= 0) {
+                int_attr(node, "window") >= 0)
                 of_class[k] += 6.0 * (double)(heads * dim * g->model.seq_tokens);
-            }
         }
     }
-    for (int b = 0; b < g->blocks.count; b++) {
-        for (int k = 0; k < g->classes.count; k++) {
+    for (int b = 0; b < g->blocks.count; b++)
+        for (int k = 0; k < g->classes.count; k++)
             flops += g->classes.items[k] == g->blocks.items[b].cls ? of_class[k] : 0;
-        }
-    }
     free(of_class);
     return flops;
 }
@@ -122,11 +114,9 @@ PlanBytes plan_bytes(Gen *g)
     const Program *p = &g->prog;
     PlanBytes b = {0};
     int64_t *k = b.by_kind;
-    for (int i = 0; i < p->bufs.count; i++) {
-        if (p->bufs.items[i].persistent) {
+    for (int i = 0; i < p->bufs.count; i++)
+        if (p->bufs.items[i].persistent)
             k[p->bufs.items[i].kind] += p->bufs.items[i].bytes;
-        }
-    }
     transient_by_kind(g, k);
     b.arena = p->arena_bytes;
     b.params = k[BUF_PARAM_SHARD];

@@ -72,15 +72,13 @@ static const char *ins_subject(Gen *g, const Instr *i)
 static const char *ins_text(Gen *g, const Instr *i, const char *words)
 {
     Text t = {.g = g};
-    for (const char *c = words; *c; c++) {
-        if (*c == '@') {
+    for (const char *c = words; *c; c++)
+        if (*c == '@')
             text_printf(&t, "%s", ins_subject(g, i));
-        } else if (*c == '#') {
+        else if (*c == '#')
             text_printf(&t, "%s", phase_name(i->phase));
-        } else {
+        else
             text_printf(&t, "%c", *c);
-        }
-    }
     return t.s;
 }
 

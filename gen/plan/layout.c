@@ -16,12 +16,10 @@
 static int64_t block_elems(const Param *p)
 {
     int64_t elems = p->elems;
-    if (p->axes == 0) {
+    if (p->axes == 0)
         return elems;
-    }
-    for (int d = 0; d < p->cut_dim; d++) {
+    for (int d = 0; d < p->cut_dim; d++)
         elems /= p->decl->dim[d];
-    }
     return elems / group_ranks(p->axes);
 }
 
@@ -55,38 +53,33 @@ void layout_runs(const Gen *g, const Param *p, const Box *box, RunFn fn, void *c
         1; /* elements of the box that are consecutive: whole dims, at its end */
     int last = n - 1;
     for (int d = 0; d < n; d++) {
-        if (box->from[d] >= box->to[d]) {
+        if (box->from[d] >= box->to[d])
             return; /* it is empty */
-        }
         index[d] = box->from[d];
     }
-    while (last > 0 && box->from[last] == 0 && box->to[last] == dim[last]) {
+    while (last > 0 && box->from[last] == 0 && box->to[last] == dim[last])
         row *= dim[last--];
-    }
     for (;;) {
         int64_t from = 0;
         int d = last - 1;
-        for (int k = 0; k <= last; k++) {
+        for (int k = 0; k <= last; k++)
             from = from * dim[k] + (k < last ? index[k] : box->from[k]);
-        }
         flat_runs(s, p, from * row, (from + box->to[last] - box->from[last]) * row, fn,
                   ctx);
         while (d >= 0 && ++index[d] == box->to[d]) {
             index[d] = box->from[d];
             d--;
         }
-        if (d < 0) {
+        if (d < 0)
             return;
-        }
     }
 }
 
 Box layout_whole(const Param *p)
 {
     Box box = {{0}, {0}};
-    for (int d = 0; d < p->decl->n_dims; d++) {
+    for (int d = 0; d < p->decl->n_dims; d++)
         box.to[d] = p->decl->dim[d];
-    }
     return box;
 }
 

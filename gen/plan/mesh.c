@@ -26,9 +26,8 @@ void mesh_place(const Gen *g, Segment *s)
     const Model *m = &g->model;
     const RankBits shard = m->mesh.axis[AXIS_SHARD].bits;
     const StrategyRule *rule = strategy_rule(m->strategy);
-    for (int what = 0; what < N_HELD; what++) {
+    for (int what = 0; what < N_HELD; what++)
         s->cut[what] = rule->cut[what] ? shard : 0;
-    }
     s->cut[HELD_BETWEEN] = group_low(s->cut[HELD_BETWEEN], m->reshard_ranks);
     s->cut[HELD_GRADS] = m->accumulate_sharded ? s->cut[HELD_OPTIMIZER] : 0;
     s->shards = group_ranks(s->cut[HELD_OPTIMIZER]);

@@ -74,16 +74,14 @@ static void collect_touches(Placer *pl)
 /* Every access of a comes before every write of b. */
 static bool comes_before(const Program *p, const Touches *a, const Touches *b)
 {
-    if (b->first_write >= 0 && a->last >= b->first_write) {
+    if (b->first_write >= 0 && a->last >= b->first_write)
         return false;
-    }
     for (int k = 0; k < b->n; k++) {
         for (int q = 0; b->t[k].write && q < a->n; q++) {
             const Instr *i = &p->ins.items[a->t[q].ins];
             bool peers = a->t[q].remote && !ins_is_closed(i);
-            if (!hb_group(p, peers ? i->group : 0, i->id, b->t[k].ins)) {
+            if (!hb_group(p, peers ? i->group : 0, i->id, b->t[k].ins))
                 return false;
-            }
         }
     }
     return true;
@@ -104,9 +102,8 @@ static void open_conflict(void *ctx, int reader, int writer)
     for (int a = 0; a < r->n_access; a++) {
         for (int b = 0; r->access[a].remote && b < w->n_access; b++) {
             int i = pl->item[r->access[a].buffer], j = pl->item[w->access[b].buffer];
-            if (w->access[b].write && i >= 0 && j >= 0 && i != j) {
+            if (w->access[b].write && i >= 0 && j >= 0 && i != j)
                 add_conflict(pl, i, j);
-            }
         }
     }
 }
@@ -123,9 +120,8 @@ static void find_conflicts(Placer *pl)
             const Touches *a = touches_of(pl, v, pl->buffer[i]);
             for (int j = 0; a->n && j < i; j++) {
                 const Touches *b = touches_of(pl, v, pl->buffer[j]);
-                if (b->n && !comes_before(pl->p, a, b) && !comes_before(pl->p, b, a)) {
+                if (b->n && !comes_before(pl->p, a, b) && !comes_before(pl->p, b, a))
                     add_conflict(pl, i, j);
-                }
             }
         }
     }
@@ -133,9 +129,8 @@ static void find_conflicts(Placer *pl)
         const Touches *a = touches_of(pl, VARIANT_LAST, pl->buffer[i]);
         for (int j = 0; a->n && j < n; j++) {
             const Touches *b = touches_of(pl, VARIANT_END, pl->buffer[j]);
-            if (i != j && b->n && !comes_before(pl->p, a, b)) {
+            if (i != j && b->n && !comes_before(pl->p, a, b))
                 add_conflict(pl, i, j);
-            }
         }
     }
     schedule_open_hits(pl->g, open_conflict, pl);
@@ -182,9 +177,8 @@ static int64_t clique_weight(const Placer *pl, int id, const int *by_bytes,
             bool take = pass == 0
                             ? live_at(pl->p, touches_of(pl, variant, pl->buffer[i]), id)
                             : !(taken[i >> 6] >> (i & 63) & 1);
-            for (int w = 0; pass == 1 && take && w < pr->words; w++) {
+            for (int w = 0; pass == 1 && take && w < pr->words; w++)
                 take = (taken[w] & ~row[w]) == 0;
-            }
             if (take) {
                 taken[i >> 6] |= UINT64_C(1) << (i & 63);
                 weight += pr->bytes[i];
@@ -206,28 +200,23 @@ static int64_t max_live(const Placer *pl)
     int *by_bytes = gen_alloc(pl->g, sizeof(int) * (size_t)(pr->n + 1));
     uint64_t *taken = gen_alloc(pl->g, sizeof *taken * (size_t)(pr->words + 1));
     int64_t most = 0;
-    for (int id = 0; id < p->ins.count; id++) {
+    for (int id = 0; id < p->ins.count; id++)
         at[id].id = id;
-    }
     for (int i = 0; i < pr->n; i++) {
         size[i] = (Weighed){pr->bytes[i], i};
         for (int v = 0; v < N_VARIANTS; v++) {
             const Touches *t = touches_of(pl, v, pl->buffer[i]);
-            for (int id = t->n ? t->t[0].ins : 0; t->n && id <= t->last; id++) {
-                if (live_at(p, t, id)) {
+            for (int id = t->n ? t->t[0].ins : 0; t->n && id <= t->last; id++)
+                if (live_at(p, t, id))
                     at[id].bytes += pr->bytes[i];
-                }
-            }
         }
     }
     qsort(at, (size_t)p->ins.count, sizeof *at, heaviest_first);
     qsort(size, (size_t)pr->n, sizeof *size, heaviest_first);
-    for (int i = 0; i < pr->n; i++) {
+    for (int i = 0; i < pr->n; i++)
         by_bytes[i] = size[i].id;
-    }
-    for (int k = 0; k < CLIQUES && k < p->ins.count; k++) {
+    for (int k = 0; k < CLIQUES && k < p->ins.count; k++)
         most = max_i64(most, clique_weight(pl, at[k].id, by_bytes, taken));
-    }
     return most;
 }
 
@@ -296,13 +285,11 @@ static void collect_items(Placer *pl, Space space, int64_t base)
         t = t->n ? t : touches_of(pl, VARIANT_END, b); /* of matrices */
         t = t->n ? t : touches_of(pl, VARIANT_EVAL, b);
         pl->item[b] = -1;
-        if (buf->space != space || buf->persistent) {
+        if (buf->space != space || buf->persistent)
             continue;
-        }
         buf->offset_bytes = base;
-        if (buf->bytes == 0 || (t->n == 0 && touches_of(pl, VARIANT_LOCAL, b)->n == 0)) {
+        if (buf->bytes == 0 || (t->n == 0 && touches_of(pl, VARIANT_LOCAL, b)->n == 0))
             continue;
-        }
         pl->item[b] = pl->pr.n;
         pl->buffer[pl->pr.n] = b;
         bytes[pl->pr.n] = round_up(buf->bytes, ARENA_ALIGN_BYTES);
@@ -327,9 +314,8 @@ void place_buffers(Gen *g)
         find_conflicts(&pl);
         pl.pr.lower_bound = max_live(&pl);
         p->space_bytes[space] = base + pack_items(g, &pl.pr, offset);
-        for (int i = 0; i < pl.pr.n; i++) {
+        for (int i = 0; i < pl.pr.n; i++)
             p->bufs.items[pl.buffer[i]].offset_bytes = base + offset[i];
-        }
         p->max_live_bytes += base + pl.pr.lower_bound;
         p->ideal_live_bytes += base;
         p->arena_bytes += p->space_bytes[space];

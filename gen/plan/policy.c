@@ -23,9 +23,8 @@ static int64_t overlap_reductions(const Gen *g)
     int64_t held = 0, largest = 0;
     int64_t state =
         dtype_bytes(m->reduce_dtype) + m->moments * dtype_bytes(m->moments_dtype);
-    for (int64_t r = m->leaves / m->mesh.data_ranks; r > 1; r /= 2) {
+    for (int64_t r = m->leaves / m->mesh.data_ranks; r > 1; r /= 2)
         state += dtype_bytes(m->reduce_dtype); /* partial sums */
-    }
     for (int i = 0; i < g->segments.count; i++) {
         const Segment *s = &g->segments.items[i];
         const Unit *u = &g->units.items[s->unit];
@@ -33,9 +32,8 @@ static int64_t overlap_reductions(const Gen *g)
         held += s->param_elems * dtype_bytes(s->dtype) +
                 (s->trainable ? s->shard_elems * (state + master) : 0);
         if (s->trainable && u->pieces[0].block > 0 &&
-            u->pieces[u->n_pieces - 1].block < g->blocks.count - 1) {
+            u->pieces[u->n_pieces - 1].block < g->blocks.count - 1)
             largest = max_i64(largest, s->elems * dtype_bytes(m->reduce_dtype));
-        }
     }
     for (int b = 0; b < g->blocks.count; b++) {
         const Block *k = &g->blocks.items[b];
@@ -89,13 +87,11 @@ void policy_choose(Gen *g)
      * nothing else in a micro-step would tell a rank that its peers have read its
      * gradients. */
     if (g->segments.count > 0 && g->segments.items[0].shards == 1 &&
-        m->mesh.world_size > 1) {
+        m->mesh.world_size > 1)
         m->accumulate_sharded = false;
-    }
     if (m->recompute == RECOMPUTE_CHEAP || m->recompute == RECOMPUTE_OPS ||
-        m->recompute == RECOMPUTE_AUTO) {
+        m->recompute == RECOMPUTE_AUTO)
         recompute_classes(g, m->recompute);
-    }
     recompute_check_ops(g);
     choose_recompute(g);
     for (int i = 0; i < g->units.count; i++) {
@@ -151,9 +147,8 @@ static const char *change_that_fits(Gen *g, const Cost *c, const char *with, boo
             if (bytes > m->budget_bytes ||
                 now * n * m->mesh.axis[AXIS_REPLICATE].degree > MAX_RANKS ||
                 now * n * m->mesh.axis[AXIS_REPLICATE].degree > m->leaves ||
-                m->micro_batch % k != 0) {
+                m->micro_batch % k != 0)
                 continue;
-            }
             text_printf(&t, "%s", with);
             if (mesh) {
                 text_printf(&t, "%smesh.shard = %lld", t.len ? " with " : "",
@@ -178,14 +173,12 @@ static const char *what_fits(Gen *g, const Cost *now, const Cost *again)
     Text t = {.g = g};
     for (int change = 1; change < 8; change++) { /* bits: recompute, mesh, micro_batch */
         bool single = change == 1 || change == 2 || change == 4;
-        if ((change & 1 && !*recompute) || (!single && t.len)) {
+        if ((change & 1 && !*recompute) || (!single && t.len))
             continue;
-        }
         found = change_that_fits(g, change & 1 ? again : now, change & 1 ? recompute : "",
                                  change & 2, change & 4);
-        if (found) {
+        if (found)
             text_printf(&t, "%s%s", t.len ? "; " : "", found);
-        }
     }
     return t.len
                ? t.s

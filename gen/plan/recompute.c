@@ -207,12 +207,11 @@ static int *find_pieces(const Again *a)
 
     while (changed) {
         changed = false;
-        for (int i = 0; i < c->nodes.count; i++) {
+        for (int i = 0; i < c->nodes.count; i++)
             if (c->nodes.items[i]->phase == PHASE_BACKWARD)
                 meet_backward(a, c->nodes.items[i], at, &changed);
             else if (a->need[i])
                 meet_reader(a, c->nodes.items[i], at, &changed);
-        }
     }
     return at;
 }

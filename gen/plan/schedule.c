@@ -38,11 +38,9 @@ bool ins_joins(const Instr *c, RankBits group)
 /* The last compute instruction of the variant before v, in program order; -1: none. */
 static int variant_entry(const Program *p, int v)
 {
-    for (int id = p->first[v] - 1; id >= 0; id--) {
-        if (p->ins.items[id].stream == STREAM_COMPUTE) {
+    for (int id = p->first[v] - 1; id >= 0; id--)
+        if (p->ins.items[id].stream == STREAM_COMPUTE)
             return id;
-        }
-    }
     return -1;
 }
 
@@ -50,20 +48,16 @@ int ins_implied(const Program *p, int id, int pred[2])
 {
     const Instr *i = &p->ins.items[id];
     int n = 0, before = -1;
-    for (int q = id - 1; q >= 0 && before < 0; q--) {
-        if (p->ins.items[q].stream == i->stream) {
+    for (int q = id - 1; q >= 0 && before < 0; q--)
+        if (p->ins.items[q].stream == i->stream)
             before = q;
-        }
-    }
-    if (before >= 0) {
+    if (before >= 0)
         pred[n++] = before;
-    }
     if (before < p->first[i->variant] && i->stream != STREAM_COMPUTE &&
         i->variant != VARIANT_END) { /* which goes on where LAST stopped */
         int entry = variant_entry(p, i->variant);
-        if (entry >= 0) {
+        if (entry >= 0)
             pred[n++] = entry;
-        }
     }
     return n;
 }
@@ -82,19 +76,16 @@ static void set_bit(uint64_t *row, int b)
 
 static void or_row(uint64_t *row, const uint64_t *with, int words)
 {
-    for (int w = 0; w < words; w++) {
+    for (int w = 0; w < words; w++)
         row[w] |= with[w];
-    }
 }
 
 /* Of a group's relation; -1: none has been asked for. */
 static int find_group(const Program *p, RankBits group)
 {
-    for (int k = 0; k < p->n_hb; k++) {
-        if (p->hb_of[k] == group) {
+    for (int k = 0; k < p->n_hb; k++)
+        if (p->hb_of[k] == group)
             return k;
-        }
-    }
     return -1;
 }
 
@@ -141,14 +132,11 @@ static void find_groups(Program *p)
 {
     p->n_hb = 0;
     add_group(p, 0);
-    for (int id = 0; id < p->ins.count; id++) {
+    for (int id = 0; id < p->ins.count; id++)
         add_group(p, p->ins.items[id].group);
-    }
-    for (int k = 0, occur = p->n_hb; k < p->n_hb; k++) {
-        for (int c = 0; c < occur; c++) {
+    for (int k = 0, occur = p->n_hb; k < p->n_hb; k++)
+        for (int c = 0; c < occur; c++)
             add_group(p, p->hb_of[k] & ~p->hb_of[c]);
-        }
-    }
 }
 
 static void clear_relations(Gen *g, Program *p)
@@ -157,9 +145,8 @@ static void clear_relations(Gen *g, Program *p)
     int words = (p->ins.count + 63) / 64, had = p->n_hb;
     find_groups(p);
     for (int k = 0; k < p->n_hb; k++) {
-        if (p->hb_words != words || k >= had) {
+        if (p->hb_words != words || k >= had)
             p->hb[k] = gen_alloc(g, sizeof(uint64_t) * (size_t)words * n);
-        }
         memset(p->hb[k], 0, sizeof(uint64_t) * (size_t)words * n);
     }
     p->hb_words = words;
@@ -173,12 +160,10 @@ void schedule_closure(Gen *g, Program *p)
         const Instr *i = &p->ins.items[id];
         int pred[2];
         int n_pred = ins_implied(p, id, pred);
-        for (int k = 0; k < n_pred; k++) {
+        for (int k = 0; k < n_pred; k++)
             close_edge(p, pred[k], id);
-        }
-        for (int k = 0; k < i->n_waits; k++) {
+        for (int k = 0; k < i->n_waits; k++)
             close_edge(p, i->waits[k], id);
-        }
     }
 }
 
@@ -186,11 +171,9 @@ void schedule_closure(Gen *g, Program *p)
 
 static bool lingers(const Instr *i)
 {
-    for (int a = 0; a < i->n_access; a++) {
-        if (i->access[a].remote && !ins_is_closed(i)) {
+    for (int a = 0; a < i->n_access; a++)
+        if (i->access[a].remote && !ins_is_closed(i))
             return true;
-        }
-    }
     return false;
 }
 
@@ -199,22 +182,18 @@ static bool lingers(const Instr *i)
 static bool collective_beside(const Program *p, int id, RankBits group, bool after)
 {
     int v = (int)p->ins.items[id].variant;
-    for (int c = p->first[v]; c < p->first[v] + p->count[v]; c++) {
+    for (int c = p->first[v]; c < p->first[v] + p->count[v]; c++)
         if (ins_joins(&p->ins.items[c], group) &&
-            (after ? hb_same(p, id, c) : hb_same(p, c, id))) {
+            (after ? hb_same(p, id, c) : hb_same(p, c, id)))
             return true;
-        }
-    }
     return false;
 }
 
 static bool variant_joins(const Program *p, int v, RankBits group)
 {
-    for (int c = p->first[v]; c < p->first[v] + p->count[v]; c++) {
-        if (ins_joins(&p->ins.items[c], group)) {
+    for (int c = p->first[v]; c < p->first[v] + p->count[v]; c++)
+        if (ins_joins(&p->ins.items[c], group))
             return true;
-        }
-    }
     return false;
 }
 
@@ -225,18 +204,15 @@ static void open_readers(const Gen *g, bool *open[N_VARIANTS])
     const Program *p = &g->prog;
     for (int c = 0; c < p->ins.count; c++) {
         const Instr *i = &p->ins.items[c];
-        if (!lingers(i)) {
+        if (!lingers(i))
             continue;
-        }
         open[i->variant][c] = !collective_beside(p, c, i->group, true);
         for (int again = 0; again < N_VARIANTS; again++) {
             for (int v = 0; v < N_VARIANTS; v++) {
-                for (int to = 0; to < N_VARIANTS; to++) {
+                for (int to = 0; to < N_VARIANTS; to++)
                     if ((variant_successors(g, v) >> to & 1) && open[v][c] &&
-                        !variant_joins(p, to, i->group)) {
+                        !variant_joins(p, to, i->group))
                         open[to][c] = true;
-                    }
-                }
             }
         }
     }
@@ -245,11 +221,9 @@ static void open_readers(const Gen *g, bool *open[N_VARIANTS])
 /* The writes of variant `to` that no collective of the reader's group comes before. */
 static void hit_early(const Program *p, int reader, int to, OpenHit hit, void *ctx)
 {
-    for (int w = p->first[to]; w < p->first[to] + p->count[to]; w++) {
-        if (!collective_beside(p, w, p->ins.items[reader].group, false)) {
+    for (int w = p->first[to]; w < p->first[to] + p->count[to]; w++)
+        if (!collective_beside(p, w, p->ins.items[reader].group, false))
             hit(ctx, reader, w);
-        }
-    }
 }
 
 void schedule_open_hits(const Gen *g, OpenHit hit, void *ctx)
@@ -258,20 +232,16 @@ void schedule_open_hits(const Gen *g, OpenHit hit, void *ctx)
     bool *open[N_VARIANTS];
     size_t n = (size_t)p->ins.count;
     bool *flags = gen_calloc(N_VARIANTS, n ? n : 1);
-    for (int v = 0; v < N_VARIANTS; v++) {
+    for (int v = 0; v < N_VARIANTS; v++)
         open[v] = flags + (size_t)v * n;
-    }
     open_readers(g, open);
     for (int v = 0; v < N_VARIANTS; v++) {
         for (int to = 0; to < N_VARIANTS; to++) {
-            if (!(variant_successors(g, v) >> to & 1) || to == VARIANT_END) {
+            if (!(variant_successors(g, v) >> to & 1) || to == VARIANT_END)
                 continue;
-            }
-            for (int c = 0; c < p->ins.count; c++) {
-                if (open[v][c]) {
+            for (int c = 0; c < p->ins.count; c++)
+                if (open[v][c])
                     hit_early(p, c, to, hit, ctx);
-                }
-            }
         }
     }
     free(flags);
@@ -305,11 +275,9 @@ typedef struct Scheduler {
 static void want(Scheduler *s, int id, const char *why)
 {
     Candidate *c;
-    for (int k = 0; k < s->cand.count; k++) {
-        if (s->cand.items[k].id == id) {
+    for (int k = 0; k < s->cand.count; k++)
+        if (s->cand.items[k].id == id)
             return; /* the first reason stands */
-        }
-    }
     c = gen_push(s->g, &s->cand);
     c->id = id;
     c->why = why;
@@ -319,9 +287,8 @@ static const char *why_data(Scheduler *s, const Instr *from, const Instr *to, bo
 {
     Gen *g = s->g;
     const char *done = ins_done(g, from);
-    if (done) {
+    if (done)
         return done;
-    }
     if (reads && (to->kind == INS_REDUCE_SCATTER || to->kind == INS_ALL_REDUCE)) {
         return gen_printf(g, "the gradient of %s is complete",
                           g->segments.items[to->segment].name);
@@ -336,12 +303,10 @@ static void want_data(Scheduler *s, const Instr *i)
         const Access *acc = &i->access[a];
         int w = s->writer[acc->buffer];
         const struct BufReaders *r = &s->readers[acc->buffer];
-        if (w >= 0) {
+        if (w >= 0)
             want(s, w, why_data(s, &s->p->ins.items[w], i, true));
-        }
-        for (int k = 0; acc->write && k < r->count; k++) {
+        for (int k = 0; acc->write && k < r->count; k++)
             want(s, r->items[k], why_data(s, &s->p->ins.items[r->items[k]], i, false));
-        }
     }
 }
 
@@ -354,9 +319,8 @@ static void want_memory(Scheduler *s, const Instr *i)
     }
     for (int a = 0; i->kind == INS_SPAN && a < i->n_access; a++) {
         const Access *acc = &i->access[a];
-        if (s->p->bufs.items[acc->buffer].kind != BUF_GRAD || s->opened[acc->buffer]) {
+        if (s->p->bufs.items[acc->buffer].kind != BUF_GRAD || s->opened[acc->buffer])
             continue;
-        }
         s->opened[acc->buffer] = true;
         if (s->n_reduces > s->g->model.reduces_in_flight) {
             int r = s->reduces[s->n_reduces - 1 - s->g->model.reduces_in_flight];
@@ -377,17 +341,13 @@ static void note(Scheduler *s, const Instr *i)
             r->count = 0;
         }
     }
-    for (int a = 0; a < i->n_access; a++) {
-        if (!i->access[a].write) {
+    for (int a = 0; a < i->n_access; a++)
+        if (!i->access[a].write)
             *gen_push(s->g, &s->readers[i->access[a].buffer]) = i->id;
-        }
-    }
-    if (i->stream == STREAM_COMPUTE) {
+    if (i->stream == STREAM_COMPUTE)
         s->last_compute = i->id;
-    }
-    if (i->kind == INS_REDUCE_SCATTER) { /* sums over copies hold no gradient buffer */
+    if (i->kind == INS_REDUCE_SCATTER) /* sums over copies hold no gradient buffer */
         s->reduces[s->n_reduces++] = i->id;
-    }
 }
 
 static int latest_first(const void *a, const void *b)
@@ -423,12 +383,10 @@ static void choose_waits(Scheduler *s, Instr *i)
 {
     int pred[2];
     int n_pred = ins_implied(s->p, i->id, pred);
-    for (int k = 0; k < n_pred; k++) {
+    for (int k = 0; k < n_pred; k++)
         follow(s, i->id, pred[k]);
-    }
-    if (s->cand.count > 1) { /* ids are distinct: no ties */
+    if (s->cand.count > 1) /* ids are distinct: no ties */
         qsort(s->cand.items, (size_t)s->cand.count, sizeof *s->cand.items, latest_first);
-    }
     for (int k = 0; k < s->cand.count; k++) {
         int id = s->cand.items[k].id;
         if (!bit(s->before + (size_t)i->id * (size_t)s->p->hb_words, id)) {
@@ -466,9 +424,8 @@ static void close_reader(void *ctx, int reader, int writer)
     for (int a = 0; a < r->n_access; a++) {
         for (int b = 0; b < w->n_access; b++) {
             if (!r->access[a].remote || !w->access[b].write ||
-                r->access[a].buffer != w->access[b].buffer) {
+                r->access[a].buffer != w->access[b].buffer)
                 continue;
-            }
             for (int c = p->first[w->variant]; c < writer; c++) {
                 if (ins_joins(&p->ins.items[c], r->group) && !ro->added) {
                     add_wait(ro->g, w, c,
@@ -510,8 +467,7 @@ void schedule_step(Gen *g)
     while (ro.added) { /* each turn adds one wait, of finitely many */
         ro.added = false;
         schedule_open_hits(g, close_reader, &ro);
-        if (ro.added) {
+        if (ro.added)
             schedule_closure(g, p);
-        }
     }
 }

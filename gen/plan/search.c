@@ -86,22 +86,19 @@ static void apply(Gen *g, const Search *s, const int *v)
     Model *m = &g->model;
     for (int d = 0; d < s->dims.count; d++) {
         const Dim *dim = &s->dims.items[d];
-        for (int i = 0; dim->kind == DIM_BLOCKS && i < dim->n; i++) {
+        for (int i = 0; dim->kind == DIM_BLOCKS && i < dim->n; i++)
             g->blocks.items[dim->ids[i]].keep = i < v[d] ? KEEP_INPUT : KEEP_ALL;
-        }
         for (int i = 0, left = v[d]; dim->kind == DIM_SOME && i < dim->n && left; i++) {
             Block *b = &g->blocks.items[dim->ids[i]];
             left -= b->keep == KEEP_ALL;
             b->keep = b->keep == KEEP_ALL ? KEEP_SOME : b->keep;
         }
-        for (int i = 0; dim->kind == DIM_UNITS && i < dim->n; i++) {
+        for (int i = 0; dim->kind == DIM_UNITS && i < dim->n; i++)
             g->units.items[dim->ids[i]].keep_gathered = i >= v[d];
-        }
-        if (dim->kind == DIM_FORWARD) {
+        if (dim->kind == DIM_FORWARD)
             m->prefetch_forward = s->forward - v[d];
-        } else if (dim->kind == DIM_BACKWARD) {
+        else if (dim->kind == DIM_BACKWARD)
             m->prefetch_backward = s->backward - v[d];
-        }
     }
     policy_settle(g);
 }
@@ -109,12 +106,10 @@ static void apply(Gen *g, const Search *s, const int *v)
 static bool better(const Gen *g, const Search *s, const Cost *a, const Cost *b)
 {
     bool fits = a->bytes <= g->model.budget_bytes;
-    if (fits != s->fits) {
+    if (fits != s->fits)
         return fits;
-    }
-    if (!fits) {
+    if (!fits)
         return a->bytes < b->bytes;
-    }
     return a->seconds < b->seconds || (a->seconds == b->seconds && a->bytes < b->bytes);
 }
 
@@ -122,11 +117,9 @@ static bool better(const Gen *g, const Search *s, const Cost *a, const Cost *b)
 static const Cost *known_cost(const Search *s)
 {
     size_t bytes = sizeof *s->v * (size_t)s->dims.count;
-    for (int i = 0; i < s->tried.count; i++) {
-        if (!memcmp(s->tried.items[i].v, s->v, bytes)) {
+    for (int i = 0; i < s->tried.count; i++)
+        if (!memcmp(s->tried.items[i].v, s->v, bytes))
             return &s->tried.items[i].cost;
-        }
-    }
     return NULL;
 }
 
@@ -147,10 +140,9 @@ static void block_dim(Gen *g, Search *s, const Class *c, DimKind kind)
     const Span *again = kind == DIM_SOME ? &c->again : &c->forward;
     for (int b = 0; b < g->blocks.count; b++) {
         const Block *k = &g->blocks.items[b];
-        if (k->cls != c || !(kind == DIM_SOME ? policy_may_drop_some(g, k)
-                                              : policy_may_recompute(g, k))) {
+        if (k->cls != c ||
+            !(kind == DIM_SOME ? policy_may_drop_some(g, k) : policy_may_recompute(g, k)))
             continue;
-        }
         d = d ? d : add_dim(g, s, kind, g->blocks.count);
         d->ids[d->n++] = b;
         d->bytes = kind == DIM_SOME ? c->dropped_bytes : c->saved_bytes;
@@ -185,20 +177,16 @@ static void unit_dims(Gen *g, Search *s)
     for (int u = 0; u < g->units.count; u++) {
         int64_t bytes = gathered_bytes(g, &g->units.items[u]);
         bool first = bytes > 0;
-        for (int w = 0; w < u; w++) {
+        for (int w = 0; w < u; w++)
             first = first && gathered_bytes(g, &g->units.items[w]) != bytes;
-        }
         largest = max_i64(largest, bytes);
         n += bytes > 0;
-        if (!first || g->units.items[u].keep_gathered) {
+        if (!first || g->units.items[u].keep_gathered)
             continue;
-        }
         Dim *d = add_dim(g, s, DIM_UNITS, g->units.count);
-        for (int w = u; w < g->units.count; w++) {
-            if (gathered_bytes(g, &g->units.items[w]) == bytes) {
+        for (int w = u; w < g->units.count; w++)
+            if (gathered_bytes(g, &g->units.items[w]) == bytes)
                 d->ids[d->n++] = w;
-            }
-        }
         d->bytes = bytes;
         d->ps = moved_picoseconds(g, bytes - bytes / m->reshard_ranks);
     }
@@ -232,9 +220,8 @@ static void list_steps(Gen *g, Search *s)
             *step = (Step){d, s->dims.items[d].ps, s->dims.items[d].bytes};
         }
     }
-    if (s->steps.count > 0) {
+    if (s->steps.count > 0)
         qsort(s->steps.items, (size_t)s->steps.count, sizeof *s->steps.items, by_price);
-    }
 }
 
 static void list_exchanges(Gen *g, Search *s)
@@ -265,15 +252,12 @@ static bool next_exchange(Search *s)
     const int *best = s->tried.items[s->best].v;
     for (; s->at < s->exchanges.count; s->at++) {
         const Exchange *e = &s->exchanges.items[s->at];
-        if (best[e->i] < e->a ||
-            (e->j >= 0 && best[e->j] + e->b > s->dims.items[e->j].n)) {
+        if (best[e->i] < e->a || (e->j >= 0 && best[e->j] + e->b > s->dims.items[e->j].n))
             continue;
-        }
         memcpy(s->v, best, sizeof *best * (size_t)s->dims.count);
         s->v[e->i] -= e->a;
-        if (e->j >= 0) {
+        if (e->j >= 0)
             s->v[e->j] += e->b;
-        }
         return true;
     }
     return false;
@@ -282,22 +266,19 @@ static bool next_exchange(Search *s)
 /* Puts the next vector to ask about into s->v; returns false when the search is over. */
 static bool next_vector(Search *s)
 {
-    if (s->stage == AT_BISECTION && s->lo >= s->hi) {
+    if (s->stage == AT_BISECTION && s->lo >= s->hi)
         s->stage = s->fits ? AT_EXCHANGES : AT_END;
-    }
     memset(s->v, 0, sizeof *s->v * (size_t)s->dims.count);
     switch (s->stage) {
     case AT_FASTEST:
         return true;
     case AT_LEAST:
-        for (int d = 0; d < s->dims.count; d++) {
+        for (int d = 0; d < s->dims.count; d++)
             s->v[d] = s->dims.items[d].n;
-        }
         return true;
     case AT_BISECTION:
-        for (int i = 0; i < s->lo + (s->hi - s->lo) / 2; i++) {
+        for (int i = 0; i < s->lo + (s->hi - s->lo) / 2; i++)
             s->v[s->steps.items[i].dim]++;
-        }
         return true;
     case AT_EXCHANGES:
         return next_exchange(s);
@@ -319,11 +300,10 @@ static void advance(const Gen *g, Search *s, const Cost *cost, bool best)
         s->stage = AT_BISECTION;
         break;
     case AT_BISECTION:
-        if (cost->bytes <= g->model.budget_bytes) {
+        if (cost->bytes <= g->model.budget_bytes)
             s->hi = middle;
-        } else {
+        else
             s->lo = middle + 1;
-        }
         break;
     case AT_EXCHANGES:
         s->at = best ? 0 : s->at + 1;
@@ -367,9 +347,8 @@ bool search_next(Gen *g)
             advance(g, s, known, false);
             continue;
         }
-        if (s->tried.count >= s->limit) {
+        if (s->tried.count >= s->limit)
             break;
-        }
         apply(g, s, s->v);
         return true;
     }
@@ -404,9 +383,8 @@ static const char *milliseconds(Gen *g, int64_t ps)
 void search_print(Gen *g, Text *t)
 {
     const Search *s = g->search;
-    if (!s) {
+    if (!s)
         return;
-    }
     text_printf(t,
                 "auto: %d plans tried for a budget of %s, best first in time that fits\n",
                 s->tried.count, show_bytes(g, g->model.budget_bytes));
@@ -417,9 +395,8 @@ void search_print(Gen *g, Text *t)
                                        show_bytes(g, dim->bytes));
         if (dim->kind == DIM_SOME) {
             int n = 0;
-            for (int i = 0; i < dim->n; i++) {
+            for (int i = 0; i < dim->n; i++)
                 n += g->blocks.items[dim->ids[i]].keep == KEEP_SOME;
-            }
             text_printf(t,
                         "  %d of %d blocks %s recomputed in part, cheap ops: each %s\n",
                         n, dim->n, g->blocks.items[dim->ids[0]].cls->name, price);

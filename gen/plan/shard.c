@@ -31,15 +31,12 @@ static int owned_params(const Gen *g, PieceRef at, int *ids, int n)
     for (int p = 0; p < blk->cls->params.count; p++) {
         const Param *param = &g->params.items[blk->param[p]];
         bool seen = false;
-        if (param->block->id != blk->id || blk->cls->params.items[p].piece != at.piece) {
+        if (param->block->id != blk->id || blk->cls->params.items[p].piece != at.piece)
             continue;
-        }
-        for (int i = 0; i < n; i++) { /* one block may name a tied parameter twice */
+        for (int i = 0; i < n; i++) /* one block may name a tied parameter twice */
             seen = seen || ids[i] == param->id;
-        }
-        if (!seen) {
+        if (!seen)
             ids[n++] = param->id;
-        }
     }
     return n;
 }
@@ -65,9 +62,8 @@ static void add_segment(Gen *g, Unit *u, const Param *like, const int *ids, int 
     s->params = gen_alloc(g, sizeof(int) * (size_t)n);
     for (int i = 0; i < n; i++) {
         Param *p = &g->params.items[ids[i]];
-        if (!same_key(p, like)) {
+        if (!same_key(p, like))
             continue;
-        }
         s->params[s->n_params++] = ids[i];
         p->segment = s->id;
         p->held_elems = p->elems / group_ranks(p->axes);
@@ -90,9 +86,8 @@ static bool is_run(const Gen *g, const Unit *u)
                         ? b.piece == a.piece + 1
                         : b.block == a.block + 1 && b.piece == 0 &&
                               a.piece == g->blocks.items[a.block].cls->pieces.count - 1;
-        if (!next) {
+        if (!next)
             return false;
-        }
     }
     return true;
 }
@@ -111,9 +106,8 @@ static const char *unit_text(Gen *g, const Unit *u, bool ident)
                                      b->cls->pieces.items[at.piece].name)
                         : name;
     }
-    if (!strcmp(end[0], end[1])) {
+    if (!strcmp(end[0], end[1]))
         return end[0];
-    }
     if (run && u->pieces[0].block == u->pieces[u->n_pieces - 1].block) {
         end[1] = g->blocks.items[u->pieces[0].block]
                      .cls->pieces.items[u->pieces[u->n_pieces - 1].piece]
@@ -126,11 +120,9 @@ static const char *unit_text(Gen *g, const Unit *u, bool ident)
 static int group_params(const Gen *g, const Wrap *w, int group, int *ids)
 {
     int n = 0;
-    for (int i = 0; i < w->n_pieces; i++) {
-        if (w->group[i] == group) {
+    for (int i = 0; i < w->n_pieces; i++)
+        if (w->group[i] == group)
             n = owned_params(g, w->piece[i], ids, n);
-        }
-    }
     return n;
 }
 
@@ -140,12 +132,10 @@ static void add_segments(Gen *g, Unit *u, bool trainable, const int *ids, int n)
     for (int i = 0; i < n; i++) {
         const Param *p = &g->params.items[ids[i]];
         bool seen = p->decl->frozen == trainable;
-        for (int k = 0; k < i && !seen; k++) {
+        for (int k = 0; k < i && !seen; k++)
             seen = same_key(p, &g->params.items[ids[k]]);
-        }
-        if (!seen) {
+        if (!seen)
             add_segment(g, u, p, ids, n);
-        }
     }
 }
 
@@ -153,12 +143,10 @@ static void add_unit(Gen *g, const Wrap *w, int group, int *ids)
 {
     int pieces = 0, n = group_params(g, w, group, ids);
     Unit *u;
-    for (int i = 0; i < w->n_pieces; i++) {
+    for (int i = 0; i < w->n_pieces; i++)
         pieces += w->group[i] == group;
-    }
-    if (n == 0) {
+    if (n == 0)
         return;
-    }
     u = gen_push(g, &g->units);
     u->id = g->units.count - 1;
     u->pieces = gen_alloc(g, sizeof *u->pieces * (size_t)pieces);
@@ -179,9 +167,8 @@ static const char *axes_text(Gen *g, RankBits axes)
     const char *text = "";
     for (int a = 0; a < N_AXES; a++) {
         const MeshAxis *axis = &g->model.mesh.axis[a];
-        if (axis->bits & axes) {
+        if (axis->bits & axes)
             text = gen_printf(g, "%s%s%s", text, *text ? "_" : "", axis->name);
-        }
     }
     return axes ? text : "whole";
 }
@@ -191,15 +178,12 @@ static const char *segment_name(Gen *g, const Unit *u, const Segment *s, const c
 {
     const Segment *first = &g->segments.items[u->segments[0]];
     const char *name = *dot == '.' ? u->name : u->ident;
-    if (s->trainable != first->trainable) {
+    if (s->trainable != first->trainable)
         name = gen_printf(g, "%s%sfrozen", name, dot);
-    }
-    if (s->dtype != first->dtype) {
+    if (s->dtype != first->dtype)
         name = gen_printf(g, "%s%s%s", name, dot, dtype_name(s->dtype));
-    }
-    if (s->axes != first->axes) {
+    if (s->axes != first->axes)
         name = gen_printf(g, "%s%s%s", name, dot, axes_text(g, s->axes));
-    }
     return name;
 }
 
@@ -208,9 +192,8 @@ static void name_units(Gen *g)
 {
     for (int b = 0; b < g->blocks.count; b++) {
         Block *blk = &g->blocks.items[b];
-        for (int k = 0; k < blk->cls->pieces.count; k++) {
+        for (int k = 0; k < blk->cls->pieces.count; k++)
             blk->cut = blk->cut || blk->unit[k] != blk->unit[0];
-        }
     }
     for (int i = 0; i < g->units.count; i++) {
         Unit *u = &g->units.items[i];
@@ -256,9 +239,8 @@ static void warn_one_unit(Gen *g, const Wrap *w)
 {
     const Model *m = &g->model;
     int64_t all = 0, block = 0, most = 0;
-    if (g->units.count != 1 || m->mesh.world_size == 1 || g->blocks.count < 3) {
+    if (g->units.count != 1 || m->mesh.world_size == 1 || g->blocks.count < 3)
         return;
-    }
     for (int i = 0; i < w->n_pieces; i++) {
         block = w->piece[i].piece == 0 ? w->params[i] : block + w->params[i];
         most = max_i64(most, block);
@@ -293,9 +275,8 @@ void shard_params(Gen *g)
         memset(blk->unit, -1, sizeof(int) * (size_t)blk->cls->pieces.count);
         blk->cut = false;
     }
-    for (int i = 0; i < w.n_groups; i++) {
+    for (int i = 0; i < w.n_groups; i++)
         add_unit(g, &w, i, ids);
-    }
     name_units(g);
     diag_stop_on_errors(g);
     matrices_deal(g);

@@ -111,11 +111,9 @@ static int64_t run_range(const Gen *g, int from, int to, int64_t *start, int64_t
     for (int id = from; id < to; id++) {
         const Instr *i = &p->ins.items[id];
         int64_t t = stream[i->stream];
-        for (int w = 0; w < i->n_waits; w++) {
-            if (i->waits[w] >= from) { /* earlier variants are complete */
+        for (int w = 0; w < i->n_waits; w++)
+            if (i->waits[w] >= from) /* earlier variants are complete */
                 t = max_i64(t, end[i->waits[w]]);
-            }
-        }
         start[id] = t;
         end[id] = stream[i->stream] = later(t, ins_picoseconds(g, i));
         all = max_i64(all, end[id]);

@@ -27,9 +27,8 @@ Traffic plan_traffic(const Gen *g)
     for (int id = 0; id < g->prog.ins.count; id++) {
         const Instr *i = &g->prog.ins.items[id];
         int64_t turns = variant_turns(g, i->variant);
-        if (i->batch >= 0) {
+        if (i->batch >= 0)
             continue; /* below: moved_bytes is of the rank with most */
-        }
         int64_t crossing = i->kind == INS_ALL_REDUCE ? crossing_bytes(g, i) : 0;
         t.gathered += i->stream == STREAM_GATHER ? turns * i->moved_bytes : 0;
         t.reduced += i->stream == STREAM_REDUCE ? turns * (i->moved_bytes - crossing) : 0;

@@ -54,11 +54,9 @@ void span_params_read(const Class *c, const Span *s, bool *reads)
 {
     memset(reads, 0, sizeof(bool) * (size_t)c->params.count);
     for (int n = 0; n < s->n_nodes; n++) {
-        for (int i = 0; i < s->nodes[n]->n_in; i++) {
-            if (s->nodes[n]->in[i]->kind == VAL_PARAM) {
+        for (int i = 0; i < s->nodes[n]->n_in; i++)
+            if (s->nodes[n]->in[i]->kind == VAL_PARAM)
                 reads[s->nodes[n]->in[i]->index] = true;
-            }
-        }
     }
 }
 
@@ -66,11 +64,9 @@ void span_params_written(const Class *c, const Span *s, bool *writes)
 {
     memset(writes, 0, sizeof(bool) * (size_t)c->params.count);
     for (int n = 0; n < s->n_nodes; n++) {
-        for (int i = 0; i < s->nodes[n]->n_out; i++) {
-            if (s->nodes[n]->out[i]->loc == LOC_GRAD) {
+        for (int i = 0; i < s->nodes[n]->n_out; i++)
+            if (s->nodes[n]->out[i]->loc == LOC_GRAD)
                 writes[s->nodes[n]->out[i]->loc_index] = true;
-            }
-        }
     }
 }
 
@@ -125,18 +121,15 @@ static void number_turns(Unroller *u, Variant v)
                           : s->phase == PHASE_EVALUATE ? b->cls->pieces.count - 1
                                                        : 0];
         if (u->n_seq == 0 || s->unit < 0 || s[-1].unit != s->unit ||
-            part_of(s[-1].phase) != part_of(s->phase)) {
+            part_of(s[-1].phase) != part_of(s->phase))
             u->turn_first[u->n_turns++] = u->n_seq;
-        }
         s->turn = u->n_turns - 1;
-        if (u->first_backward_turn < 0 && s->phase != PHASE_FORWARD) {
+        if (u->first_backward_turn < 0 && s->phase != PHASE_FORWARD)
             u->first_backward_turn = s->turn;
-        }
         u->n_seq++;
     }
-    if (u->first_backward_turn < 0) {
+    if (u->first_backward_turn < 0)
         u->first_backward_turn = u->n_turns;
-    }
 }
 
 /* ---- gathers --------------------------------------------------------------------- */
@@ -146,11 +139,9 @@ static bool writes_segment(const Unroller *u, int pos, int segment)
     const SeqSpan *s = &u->seq[pos];
     const Block *b = &u->g->blocks.items[s->block];
     const bool *writes = seq_use(u, s)->writes[use_of(s->phase)];
-    for (int p = 0; p < b->cls->params.count; p++) {
-        if (writes[p] && u->g->params.items[b->param[p]].segment == segment) {
+    for (int p = 0; p < b->cls->params.count; p++)
+        if (writes[p] && u->g->params.items[b->param[p]].segment == segment)
             return true;
-        }
-    }
     return false;
 }
 
@@ -158,14 +149,11 @@ static bool writes_segment(const Unroller *u, int pos, int segment)
  */
 static bool stays_gathered(const Unroller *u, int unit, int a, int b)
 {
-    if (u->g->units.items[unit].keep_gathered) {
+    if (u->g->units.items[unit].keep_gathered)
         return true;
-    }
-    for (int pos = a + 1; pos < b; pos++) {
-        if (u->seq[pos].unit != unit) {
+    for (int pos = a + 1; pos < b; pos++)
+        if (u->seq[pos].unit != unit)
             return false;
-        }
-    }
     return true;
 }
 
@@ -191,9 +179,8 @@ static int issue_turn(const Unroller *u, const Instance *in, int after_pos)
     bool back = s->phase != PHASE_FORWARD;
     int64_t ahead = plan_units_ahead(&u->g->model, s->phase);
     int turn = (int)max_i64(back ? u->first_backward_turn : 0, s->turn - ahead);
-    while (turn < s->turn && u->turn_first[turn] <= after_pos) {
+    while (turn < s->turn && u->turn_first[turn] <= after_pos)
         turn++; /* the instance before is still being read */
-    }
     return turn;
 }
 
@@ -211,11 +198,9 @@ static int last_forward_reader(const Unroller *u, int segment)
     for (int pos = 0; pos < u->n_seq && u->seq[pos].phase == PHASE_FORWARD; pos++) {
         const Block *b = &u->g->blocks.items[u->seq[pos].block];
         const bool *reads = seq_use(u, &u->seq[pos])->reads[use_of(PHASE_FORWARD)];
-        for (int p = 0; p < b->cls->params.count; p++) {
-            if (reads[p] && u->g->params.items[b->param[p]].segment == segment) {
+        for (int p = 0; p < b->cls->params.count; p++)
+            if (reads[p] && u->g->params.items[b->param[p]].segment == segment)
                 last = pos;
-            }
-        }
     }
     return last;
 }
@@ -225,9 +210,8 @@ static void find_instances(Unroller *u)
 {
     Gen *g = u->g;
     int cap = 0;
-    for (int pos = 0; pos < u->n_seq; pos++) {
+    for (int pos = 0; pos < u->n_seq; pos++)
         cap += g->blocks.items[u->seq[pos].block].cls->params.count;
-    }
     u->inst = gen_alloc(g, sizeof *u->inst * (size_t)(cap + 1));
     u->n_inst = 0;
     if (!u->keep_at) { /* evaluation keeps what training does: its forward is the same */
@@ -241,9 +225,8 @@ static void find_instances(Unroller *u)
         const bool *reads = seq_use(u, &u->seq[pos])->reads[use_of(u->seq[pos].phase)];
         for (int p = 0; p < b->cls->params.count; p++) {
             int seg = g->params.items[b->param[p]].segment;
-            if (!reads[p] || !g->segments.items[seg].cut[HELD_PARAMS]) {
+            if (!reads[p] || !g->segments.items[seg].cut[HELD_PARAMS])
                 continue;
-            }
             int was = latest[seg];
             if (was >= 0 && (u->inst[was].last == pos ||
                              stays_gathered(u, g->segments.items[seg].unit,
@@ -274,9 +257,8 @@ static void find_last_writers(Unroller *u)
         const Block *b = &g->blocks.items[u->seq[pos].block];
         for (int p = 0; p < b->cls->params.count; p++) {
             int seg = g->params.items[b->param[p]].segment;
-            if (u->last_writer[seg] != pos && writes_segment(u, pos, seg)) {
+            if (u->last_writer[seg] != pos && writes_segment(u, pos, seg))
                 u->last_writer[seg] = pos;
-            }
         }
     }
 }
@@ -288,12 +270,10 @@ static void find_last_writers(Unroller *u)
 static void merge_reduced(Unroller *u, int in_flight)
 {
     if (u->p->rounds == 1 || !u->g->model.accumulate_sharded ||
-        u->variant != VARIANT_LAST || !plan_collectives(u->g)) {
+        u->variant != VARIANT_LAST || !plan_collectives(u->g))
         return;
-    }
-    while (u->n_merged < u->n_reduces - in_flight) {
+    while (u->n_merged < u->n_reduces - in_flight)
         unroll_merge(u, u->reduce_order[u->n_merged++]);
-    }
 }
 
 /* Do leaves' sums over the ranks of a copy meet partial sums of other rounds, before the
@@ -306,18 +286,14 @@ static bool merges_between(const Unroller *u)
 static void finish_segment(Unroller *u, int segment)
 {
     const Segment *s = &u->g->segments.items[segment];
-    if (u->variant != VARIANT_LAST) {
+    if (u->variant != VARIANT_LAST)
         return;
-    }
-    if (u->p->rounds > 1 && (!merges_between(u) || !plan_collectives(u->g))) {
+    if (u->p->rounds > 1 && (!merges_between(u) || !plan_collectives(u->g)))
         unroll_merge(u, segment);
-    }
-    if (s->within) {
+    if (s->within)
         unroll_reduce(u, segment);
-    }
-    if (s->across && !merges_between(u)) {
+    if (s->across && !merges_between(u))
         unroll_all_reduce(u, segment);
-    }
 }
 
 /* Are the gathers of a turn issued at the end of the one before, ahead of its reductions?
@@ -329,11 +305,9 @@ static bool issues_early(const Unroller *u, int turn)
 
 static void issue_gathers(Unroller *u, int turn)
 {
-    for (int i = 0; i < u->n_inst; i++) {
-        if (u->inst[i].issue_turn == turn) {
+    for (int i = 0; i < u->n_inst; i++)
+        if (u->inst[i].issue_turn == turn)
             unroll_gather(u, &u->inst[i]);
-        }
-    }
 }
 
 static void unroll_variant(Unroller *u, Variant v)
@@ -347,32 +321,26 @@ static void unroll_variant(Unroller *u, Variant v)
     for (int pos = 0; pos < u->n_seq; pos++) {
         if (u->seq[pos].turn != turn) {
             turn = u->seq[pos].turn;
-            if (!issues_early(u, turn)) {
+            if (!issues_early(u, turn))
                 issue_gathers(u, turn);
-            }
             merge_reduced(u, (int)u->g->model.reduces_in_flight);
         }
         unroll_span(u, pos);
         if (pos + 1 < u->n_seq && u->seq[pos + 1].turn != turn &&
-            issues_early(u, turn + 1)) {
+            issues_early(u, turn + 1))
             issue_gathers(u, turn + 1);
-        }
         for (int s = 0; s < u->g->segments.count; s++) {
-            if (u->keep_at[s] == pos) {
+            if (u->keep_at[s] == pos)
                 unroll_keep(u, s);
-            }
-            if (u->last_writer[s] == pos) {
+            if (u->last_writer[s] == pos)
                 finish_segment(u, s);
-            }
         }
     }
     merge_reduced(u, 0);
     if (v == VARIANT_LOCAL && p->rounds > 1 && !u->g->model.accumulate_sharded) {
-        for (int i = u->g->segments.count - 1; i >= 0; i--) {
-            if (u->g->segments.items[i].trainable) {
+        for (int i = u->g->segments.count - 1; i >= 0; i--)
+            if (u->g->segments.items[i].trainable)
                 unroll_merge(u, i);
-            }
-        }
     }
     p->count[v] = p->ins.count - p->first[v];
 }
@@ -382,9 +350,8 @@ static void unroll_evaluation(Unroller *training)
 {
     Gen *g = training->g;
     Unroller u = *training;
-    if (g->prog.n_tasks[VARIANT_EVAL] == 0) {
+    if (g->prog.n_tasks[VARIANT_EVAL] == 0)
         return;
-    }
     number_turns(&u, VARIANT_EVAL);
     find_instances(&u);
     find_last_writers(&u); /* none */
@@ -407,9 +374,8 @@ void unroll_step(Gen *g)
     u.reduce_order = gen_alloc(g, sizeof(int) * (size_t)(g->segments.count + 1));
     unroll_buffers(&u);
     unroll_evaluation(&u);
-    if (variant_turns(g, VARIANT_LOCAL) > 0) {
+    if (variant_turns(g, VARIANT_LOCAL) > 0)
         unroll_variant(&u, VARIANT_LOCAL);
-    }
     unroll_variant(&u, VARIANT_LAST);
     u.variant = VARIANT_END;
     p->first[VARIANT_END] = p->ins.count;

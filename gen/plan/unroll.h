@@ -84,9 +84,8 @@ static inline const SpanUse *seq_use(const Unroller *u, const SeqSpan *s)
 {
     const Block *b = &u->g->blocks.items[s->block];
     const SpanUse *use = u->use[b->cls->id];
-    if (s->phase == PHASE_EVALUATE) {
+    if (s->phase == PHASE_EVALUATE)
         return &use[2 * (1 + b->cls->pieces.count)];
-    }
     return s->phase == PHASE_RECOMPUTE && b->keep == KEEP_SOME
                ? &use[1 + b->cls->pieces.count + 1 + s->piece]
                : &use[1 + s->piece];

@@ -104,9 +104,8 @@ static void segment_buffers(Unroller *u)
         const Segment *s = &g->segments.items[i];
         u->param_shard[i] = unroll_flat(u, BUF_PARAM_SHARD, SPACE_SYMMETRIC,
                                         "param_shard", s, s->dtype, s->param_elems, 1);
-        if (!s->trainable) {
-            continue; /* as it was loaded: no gradient, no state */
-        }
+        if (!s->trainable)
+            continue;                   /* as it was loaded: no gradient, no state */
         if (segment_has_master(m, s)) { /* else the shard is the master */
             u->master[i] = unroll_flat(u, BUF_MASTER, SPACE_LOCAL, "master", s,
                                        m->master_dtype, s->shard_elems, 1);
@@ -156,9 +155,8 @@ static void target_buffers(Unroller *u)
     u->staging = -1;
     for (int i = 0; i < g->segments.count; i++) {
         const Segment *s = &g->segments.items[i];
-        if (s->trainable && (s->within || s->across)) {
+        if (s->trainable && (s->within || s->across))
             most = max_i64(most, s->elems * dtype_bytes(m->reduce_dtype));
-        }
     }
     if (most > 0 && !m->library_order && m->target->staging_bytes) {
         int64_t bytes =
@@ -198,9 +196,8 @@ static int slab_buffer(Unroller *u, const Block *b, BufKind kind, const char *na
                        int64_t bytes)
 {
     int id;
-    if (bytes == 0) {
+    if (bytes == 0)
         return -1;
-    }
     id = unroll_buffer(u, kind, SPACE_LOCAL, name,
                        gen_printf(u->g, "%lld bytes", (long long)bytes), bytes);
     u->p->bufs.items[id].block = b->id;
@@ -209,11 +206,9 @@ static int slab_buffer(Unroller *u, const Block *b, BufKind kind, const char *na
 
 static bool makes_out(const Span *s)
 {
-    for (int a = 0; a < s->n_args; a++) {
-        if (s->args[a].kind == ARG_OUT) {
+    for (int a = 0; a < s->n_args; a++)
+        if (s->args[a].kind == ARG_OUT)
             return true;
-        }
-    }
     return false;
 }
 
@@ -270,9 +265,8 @@ static void block_buffers(Unroller *u)
         u->scratch[1][i] =
             slab_buffer(u, b, BUF_SCRATCH, gen_printf(g, "scratch_%s_backward", b->ident),
                         c->backward.scratch_bytes);
-        if (b->keep != KEEP_ALL) {
+        if (b->keep != KEEP_ALL)
             again_buffers(u, b);
-        }
     }
 }
 
@@ -316,9 +310,8 @@ void unroll_evaluate_buffers(Unroller *u, const Unroller *training)
         for (int k = 0; k < training->n_inst; k++) {
             const Instance *t = &training->inst[k];
             if (u->seq[in->first].phase == PHASE_FORWARD && t->segment == in->segment &&
-                t->first == in->first) {
+                t->first == in->first)
                 in->buffer = t->buffer;
-            }
         }
         if (in->buffer < 0) {
             in->buffer = unroll_flat(u, BUF_GATHERED, gathered_space(u), "gathered", seg,

@@ -21,9 +21,8 @@
 static int *int_array(Gen *g, int n)
 {
     int *a = gen_alloc(g, sizeof(int) * (size_t)(n + 1));
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         a[i] = -1;
-    }
     return a;
 }
 
@@ -55,9 +54,8 @@ void unroll_matrix_buffers(Unroller *u)
                                           s, ops_acc_dtype(g), s->shard_elems, 1);
         }
     }
-    for (int i = 0; i < g->batches.count; i++) {
+    for (int i = 0; i < g->batches.count; i++)
         batch_buffers(u, &g->batches.items[i]);
-    }
 }
 
 /* ---- matrices: instructions ------------------------------------------------------ */
@@ -71,11 +69,9 @@ static bool in_batch(const Unroller *u, const Batch *b, int segment)
 static void touch_directions(Unroller *u, Instr *i, const Batch *b, bool write,
                              bool remote)
 {
-    for (int s = b->first_segment; s <= b->last_segment; s++) {
-        if (in_batch(u, b, s)) {
+    for (int s = b->first_segment; s <= b->last_segment; s++)
+        if (in_batch(u, b, s))
             unroll_touch(u, i, u->direction[s], write, remote);
-        }
-    }
 }
 
 static Instr *batch_ins(Unroller *u, InsKind kind, const Batch *b)
@@ -92,9 +88,8 @@ static void shard_updates(Unroller *u, InsKind kind, const Batch *b)
     for (int s = b->first_segment; s <= b->last_segment; s++) {
         bool momentum = kind == INS_MOMENTUM;
         Instr *i;
-        if (!in_batch(u, b, s)) {
+        if (!in_batch(u, b, s))
             continue;
-        }
         i = batch_ins(u, kind, b);
         i->segment = s;
         i->unit = u->g->segments.items[s].unit;
@@ -148,9 +143,8 @@ static void compute(Unroller *u, const Batch *b)
     i->with = u->workspace[b->id];
     i->flops = matrices_most_flops(u->g, b->id);
     i->from = i->to = u->owned[b->id];
-    if (whole) {
+    if (whole)
         touch_directions(u, i, b, i->to < 0, false);
-    }
     unroll_touch(u, i, i->to, true, false);
     unroll_touch(u, i, i->with, true, false);
     unroll_touch(u, i, u->control, false, false);
@@ -172,19 +166,15 @@ static void unroll_matrices(Unroller *u)
     int n = g->batches.count;
     bool alone = g->model.mesh.world_size == 1; /* nothing travels: one after the other */
     for (int i = 0; i < n; i++) {
-        if (i == 0 || alone) {
+        if (i == 0 || alone)
             to_owners(u, &b[i]);
-        }
-        if (i + 1 < n && !alone) {
+        if (i + 1 < n && !alone)
             to_owners(u, &b[i + 1]);
-        }
         compute(u, &b[i]);
-        if (i > 0 && !alone) {
+        if (i > 0 && !alone)
             shard_updates(u, INS_STEP, &b[i - 1]);
-        }
-        if (i + 1 == n || alone) {
+        if (i + 1 == n || alone)
             shard_updates(u, INS_STEP, &b[i]);
-        }
     }
 }
 
@@ -192,9 +182,8 @@ static void unroll_matrices(Unroller *u)
 
 static void share(Unroller *u, int segment)
 {
-    if (mesh_shares_updates(&u->g->segments.items[segment])) {
+    if (mesh_shares_updates(&u->g->segments.items[segment]))
         unroll_gather_updated(u, segment);
-    }
 }
 
 /* Spans of the next step read what END gathers: it ends when all of that is here. */
@@ -214,9 +203,8 @@ static void norms(Unroller *u)
     Gen *g = u->g;
     Instr *i;
     for (int s = g->segments.count - 1; s >= 0; s--) { /* as reductions end */
-        if (!g->segments.items[s].trainable) {
+        if (!g->segments.items[s].trainable)
             continue;
-        }
         i = unroll_ins(u, INS_NORM);
         i->segment = s;
         i->unit = g->segments.items[s].unit;
@@ -253,18 +241,14 @@ void unroll_end(Unroller *u)
     norms(u);
     for (int s = 0; s < g->segments.count; s++) {
         const Segment *seg = &g->segments.items[s];
-        if (seg->trainable && !(g->batches.count && matrix_most_others(g, seg) == 0)) {
+        if (seg->trainable && !(g->batches.count && matrix_most_others(g, seg) == 0))
             update(u, s);
-        }
-        if (u->direction[s] < 0) {
+        if (u->direction[s] < 0)
             share(u, s);
-        }
     }
     unroll_matrices(u);
-    for (int s = 0; s < g->segments.count; s++) {
-        if (u->direction[s] >= 0) {
+    for (int s = 0; s < g->segments.count; s++)
+        if (u->direction[s] >= 0)
             share(u, s);
-        }
-    }
     close_step(u);
 }

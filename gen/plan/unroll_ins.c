@@ -28,9 +28,8 @@ Instr *unroll_ins(Unroller *u, InsKind kind)
 void unroll_touch(Unroller *u, Instr *i, int buffer, bool write, bool remote)
 {
     Access *grown;
-    if (buffer < 0) {
+    if (buffer < 0)
         return;
-    }
     for (int a = 0; a < i->n_access; a++) {
         if (i->access[a].buffer == buffer && i->access[a].remote == remote) {
             i->access[a].write = i->access[a].write || write;
@@ -40,9 +39,8 @@ void unroll_touch(Unroller *u, Instr *i, int buffer, bool write, bool remote)
     if ((i->n_access & (i->n_access - 1)) == 0) { /* grows at powers of two */
         grown =
             gen_alloc(u->g, sizeof *grown * (size_t)(i->n_access ? i->n_access * 2 : 1));
-        if (i->n_access) {
+        if (i->n_access)
             memcpy(grown, i->access, sizeof *grown * (size_t)i->n_access);
-        }
         i->access = grown;
     }
     i->access[i->n_access++] =
@@ -51,15 +49,12 @@ void unroll_touch(Unroller *u, Instr *i, int buffer, bool write, bool remote)
 
 static int weight_buffer(const Unroller *u, int pos, int segment)
 {
-    if (!u->g->segments.items[segment].cut[HELD_PARAMS]) {
+    if (!u->g->segments.items[segment].cut[HELD_PARAMS])
         return u->param_shard[segment];
-    }
-    for (int i = 0; i < u->n_inst; i++) {
+    for (int i = 0; i < u->n_inst; i++)
         if (u->inst[i].segment == segment && u->inst[i].first <= pos &&
-            pos <= u->inst[i].last) {
+            pos <= u->inst[i].last)
             return u->inst[i].buffer;
-        }
-    }
     gen_die("segment %d is not gathered at position %d", segment, pos);
 }
 
@@ -70,9 +65,8 @@ void unroll_gather(Unroller *u, const Instance *inst)
     i->segment = s->id;
     i->unit = s->unit;
     i->phase = part_of(u->seq[inst->first].phase);
-    if (u->variant == VARIANT_EVAL && i->phase != PHASE_FORWARD) {
+    if (u->variant == VARIANT_EVAL && i->phase != PHASE_FORWARD)
         i->phase = PHASE_EVALUATE;
-    }
     i->to = inst->buffer;
     i->from = inst->from_kept ? u->kept[s->id] : u->param_shard[s->id];
     i->group = inst->from_kept ? s->between : s->within;
@@ -120,12 +114,10 @@ static int64_t summed_elems(const Unroller *u, RankBits group, int64_t part,
 {
     int64_t ranks = group_ranks(group), read = 0;
     int64_t mates = group_ranks(mesh_mates(u->g, group));
-    if (!mesh_two_hops(u->g, group)) {
+    if (!mesh_two_hops(u->g, group))
         return (ranks - 1) * part;
-    }
-    for (int64_t k = 0; k < ranks; k += mates) {
+    for (int64_t k = 0; k < ranks; k += mates)
         read += (mates - 1) * max_i64(0, min_i64(part, elems - k * part));
-    }
     return read + (ranks / mates - 1) * part;
 }
 
@@ -302,7 +294,6 @@ void unroll_span(Unroller *u, int pos)
     i->phase = s->phase;
     i->flops = span->flops;
     bind_params(u, i, pos, b);
-    for (int a = 0; a < span->n_args; a++) {
+    for (int a = 0; a < span->n_args; a++)
         touch_arg(u, i, &span->args[a], b);
-    }
 }

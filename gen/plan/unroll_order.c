@@ -20,9 +20,8 @@
 static StepNode *add_node(Gen *g, StepNode *in, NodeOf of, int64_t turns)
 {
     enum { MOST_NODES = 3 };
-    if (!in->nodes) {
+    if (!in->nodes)
         in->nodes = gen_alloc(g, sizeof *in->nodes * MOST_NODES);
-    }
     gen_require(in->n_nodes < MOST_NODES, "a loop of more than %d nodes", MOST_NODES);
     StepNode *node = &in->nodes[in->n_nodes++];
     *node = (StepNode){.of = of, .turns = turns};
@@ -44,9 +43,8 @@ static void build_tree(Gen *g)
     StepNode *in = sharded && p->rounds > 1
                        ? add_node(g, &p->step, NODE_ROUNDS, p->rounds)
                        : &p->step;
-    if (locals > 0) {
+    if (locals > 0)
         add_line(g, add_node(g, in, NODE_MICRO_BATCHES, locals), VARIANT_LOCAL);
-    }
     add_line(g, in, VARIANT_LAST);
     add_line(g, &p->step, VARIANT_END);
 }
@@ -54,9 +52,8 @@ static void build_tree(Gen *g)
 static int64_t turns_in(const StepNode *node, Variant v)
 {
     int64_t n = node->of == NODE_LINE && node->line == v;
-    for (int i = 0; i < node->n_nodes; i++) {
+    for (int i = 0; i < node->n_nodes; i++)
         n += node->turns * turns_in(&node->nodes[i], v);
-    }
     return n;
 }
 
@@ -75,16 +72,13 @@ static void walk(Walk *w, const StepNode *node)
 {
     if (node->of == NODE_LINE) {
         w->first = w->first < 0 ? (int)node->line : w->first;
-        if (w->last >= 0) {
+        if (w->last >= 0)
             w->next[w->last] |= 1u << node->line;
-        }
         w->last = (int)node->line;
     }
-    for (int turn = 0; turn < (node->of == NODE_STEP ? 1 : 2); turn++) {
-        for (int i = 0; i < node->n_nodes; i++) {
+    for (int turn = 0; turn < (node->of == NODE_STEP ? 1 : 2); turn++)
+        for (int i = 0; i < node->n_nodes; i++)
             walk(w, &node->nodes[i]);
-        }
-    }
 }
 
 unsigned variant_successors(const Gen *g, int v)
@@ -108,9 +102,8 @@ typedef struct Tasks {
 
 static void add_task(Tasks *t, int block, int piece, Phase phase)
 {
-    if (block_span(&t->g->blocks.items[block], piece, phase)->n_nodes > 0) {
+    if (block_span(&t->g->blocks.items[block], piece, phase)->n_nodes > 0)
         t->items[t->count++] = (Task){block, piece, phase, 0};
-    }
 }
 
 /* A block is one call of the schedule, or, where the wrap cuts it, one for each piece.
@@ -121,9 +114,8 @@ static void add_block(Tasks *t, int block, Phase phase)
     int n = b->cut ? b->cls->pieces.count : 1;
     for (int i = 0; i < n; i++) {
         int piece = b->cut ? class_piece(b->cls, i, phase) : -1;
-        if (phase == PHASE_BACKWARD && b->keep == KEEP_SOME) {
+        if (phase == PHASE_BACKWARD && b->keep == KEEP_SOME)
             add_task(t, block, piece, PHASE_RECOMPUTE);
-        }
         add_task(t, block, piece, phase);
     }
 }
@@ -131,13 +123,11 @@ static void add_block(Tasks *t, int block, Phase phase)
 static Tasks forward_tasks(Gen *g)
 {
     size_t cap = 1;
-    for (int b = 0; b < g->blocks.count; b++) {
+    for (int b = 0; b < g->blocks.count; b++)
         cap += 3 * (size_t)g->blocks.items[b].cls->pieces.count;
-    }
     Tasks t = {.g = g, .items = gen_alloc(g, sizeof(Task) * cap)};
-    for (int b = 0; b < g->blocks.count; b++) {
+    for (int b = 0; b < g->blocks.count; b++)
         add_block(&t, b, PHASE_FORWARD);
-    }
     return t;
 }
 
@@ -147,9 +137,8 @@ static void list_tasks(Gen *g)
     const int last = g->blocks.count - 1;
     Tasks t = forward_tasks(g);
     for (int b = last; b >= 0; b--) {
-        if (g->blocks.items[b].keep == KEEP_INPUT) {
+        if (g->blocks.items[b].keep == KEEP_INPUT)
             add_block(&t, b, PHASE_RECOMPUTE);
-        }
         add_block(&t, b, PHASE_BACKWARD);
     }
     p->tasks[VARIANT_LOCAL] = p->tasks[VARIANT_LAST] = t.items;
@@ -173,9 +162,8 @@ void unroll_order(Gen *g)
                 (long long)m->mesh.data_ranks);
     p->rounds = m->leaves / m->mesh.data_ranks;
     p->leaf_micro_batches = m->micro_batches / m->leaves;
-    for (int64_t r = p->rounds; r > 1; r /= 2) {
+    for (int64_t r = p->rounds; r > 1; r /= 2)
         p->partial_levels++;
-    }
     build_tree(g);
     list_tasks(g);
 }

@@ -28,20 +28,17 @@ static const char *check_written_first(Gen *g, int v)
                                   ins_label(g, i), b->name);
             }
         }
-        for (int a = 0; a < i->n_access; a++) {
+        for (int a = 0; a < i->n_access; a++)
             written[i->access[a].buffer] |= i->access[a].write;
-        }
     }
     return NULL;
 }
 
 bool ins_touches(const Instr *i, int buffer, bool write)
 {
-    for (int a = 0; a < i->n_access; a++) {
-        if (i->access[a].buffer == buffer && (i->access[a].write || !write)) {
+    for (int a = 0; a < i->n_access; a++)
+        if (i->access[a].buffer == buffer && (i->access[a].write || !write))
             return true;
-        }
-    }
     return false;
 }
 
@@ -53,9 +50,8 @@ static const char *check_bindings(Gen *g)
         const struct Binding *b = &p->bindings[k];
         const Instr *i = &p->ins.items[b->ins];
         const Block *blk = i->kind == INS_SPAN ? &g->blocks.items[i->block] : NULL;
-        if (!blk) {
+        if (!blk)
             return gen_printf(g, "%s has a binding", ins_label(g, i));
-        }
         const Param *param = &g->params.items[blk->param[b->param]];
         int size = dtype_bytes(b->grad ? g->model.reduce_dtype : param->decl->dtype);
         const Buffer *buf = &p->bufs.items[b->buffer];
@@ -114,9 +110,8 @@ static const char *check_span(Gen *g, const Instr *i, int *next_binding)
                     : s->args[a].kind == ARG_SCRATCH ? i->scratch
                     : s->args[a].kind == ARG_LOGITS  ? i->logits
                                                      : 0;
-        if (needs < 0) {
+        if (needs < 0)
             return gen_printf(g, "%s: argument %d has no buffer", ins_label(g, i), a);
-        }
     }
     return NULL;
 }
@@ -132,9 +127,8 @@ static Sync find_sync(const Program *p, const Segment *s)
     Sync y = {.last_write = -1, .merge_at = -1, .reduce_at = -1, .sum_at = -1};
     for (int id = 0; id < p->ins.count; id++) {
         const Instr *i = &p->ins.items[id];
-        if (i->segment != s->id) {
+        if (i->segment != s->id)
             continue;
-        }
         if (i->kind == INS_MERGE && i->variant == VARIANT_LAST) {
             y.merges++;
             y.merge_at = id;
@@ -152,9 +146,8 @@ static Sync find_sync(const Program *p, const Segment *s)
     for (int k = 0; k < p->n_bindings; k++) {
         const struct Binding *b = &p->bindings[k];
         if (b->grad && p->bufs.items[b->buffer].segment == s->id &&
-            p->ins.items[b->ins].variant == VARIANT_LAST) {
+            p->ins.items[b->ins].variant == VARIANT_LAST)
             y.last_write = b->ins > y.last_write ? b->ins : y.last_write;
-        }
     }
     return y;
 }
@@ -178,28 +171,23 @@ static const char *check_segment_sync(Gen *g, const Segment *s)
                           s->name, y.reduces, y.sums);
     }
     if ((within && p->ins.items[y.reduce_at].variant != VARIANT_LAST) ||
-        (across &&
-         (p->ins.items[y.sum_at].variant == VARIANT_END) != (many && sharded))) {
+        (across && (p->ins.items[y.sum_at].variant == VARIANT_END) != (many && sharded)))
         return gen_printf(g, "segment %s is reduced in the wrong variant", s->name);
-    }
-    if (y.last_write < 0) {
+    if (y.last_write < 0)
         return gen_printf(g, "segment %s gets no gradient", s->name);
-    }
     if ((within && y.reduce_at < y.last_write) || (across && y.sum_at < y.last_write)) {
         return gen_printf(g, "segment %s is reduced before its gradient is complete",
                           s->name);
     }
-    if (within && across && y.sum_at < y.reduce_at) {
+    if (within && across && y.sum_at < y.reduce_at)
         return gen_printf(g, "segment %s is summed over copies too early", s->name);
-    }
     if (y.merges != many || y.local_merges != (many && !sharded)) {
         return gen_printf(g, "segment %s: %d merges in LAST, %d in LOCAL", s->name,
                           y.merges, y.local_merges);
     }
     if (many && (y.merge_at < y.last_write || (across && y.merge_at > y.sum_at) ||
-                 (within && (y.merge_at < y.reduce_at) == sharded))) {
+                 (within && (y.merge_at < y.reduce_at) == sharded)))
         return gen_printf(g, "segment %s is merged at the wrong place", s->name);
-    }
     return NULL;
 }
 
@@ -215,9 +203,8 @@ static const char *check_shares(Gen *g)
         bool want = seg->trainable && seg->shards > 1 && seg->param_elems == seg->elems;
         for (int id = 0; id < p->ins.count; id++) {
             const Instr *i = &p->ins.items[id];
-            if (i->segment == s && (i->kind == INS_UPDATE || i->kind == INS_STEP)) {
+            if (i->segment == s && (i->kind == INS_UPDATE || i->kind == INS_STEP))
                 updated = id;
-            }
             if (i->segment == s && i->kind == INS_GATHER_UPDATED) {
                 gathers++;
                 at = id;
@@ -231,9 +218,8 @@ static const char *check_shares(Gen *g)
         }
         any = any || want;
     }
-    for (int id = 0; id < p->ins.count; id++) {
+    for (int id = 0; id < p->ins.count; id++)
         closes += p->ins.items[id].kind == INS_CLOSE;
-    }
     return closes != any || (any && p->ins.items[p->ins.count - 1].kind != INS_CLOSE)
                ? "the step is closed too early, or more than once"
                : NULL;
@@ -247,21 +233,20 @@ static const char *check_end(Gen *g)
     for (int id = p->first[VARIANT_END];
          id < p->first[VARIANT_END] + p->count[VARIANT_END]; id++) {
         const Instr *i = &p->ins.items[id];
-        if (i->kind == INS_NORM && reduces == 0) {
+        if (i->kind == INS_NORM && reduces == 0)
             norms[i->segment]++;
-        } else if (i->kind == INS_ALL_REDUCE && reduces == 0 && norms[i->segment] == 0) {
+        else if (i->kind == INS_ALL_REDUCE && reduces == 0 && norms[i->segment] == 0)
             continue; /* check_segment_sync */
-        } else if (i->kind == INS_NORM_REDUCE) {
+        else if (i->kind == INS_NORM_REDUCE)
             reduces++;
-        } else if (i->kind == INS_UPDATE && reduces == 1) {
+        else if (i->kind == INS_UPDATE && reduces == 1)
             updates[i->segment]++;
-        } else if (i->batch >= 0 && reduces == 1) {
+        else if (i->batch >= 0 && reduces == 1)
             continue; /* verify_exchange */
-        } else if (i->kind == INS_GATHER_UPDATED || i->kind == INS_CLOSE) {
+        else if (i->kind == INS_GATHER_UPDATED || i->kind == INS_CLOSE)
             continue; /* check_shares */
-        } else {
+        else
             return gen_printf(g, "%s stands at the wrong place of END", ins_label(g, i));
-        }
     }
     for (int s = 0; s < n; s++) {
         int want = g->segments.items[s].trainable;
@@ -299,9 +284,8 @@ static const char *check_eval(Gen *g)
             }
             forward++;
         }
-        if (i->phase == PHASE_BACKWARD || i->stream == STREAM_REDUCE) {
+        if (i->phase == PHASE_BACKWARD || i->stream == STREAM_REDUCE)
             return gen_printf(g, "evaluation: %s", ins_label(g, i));
-        }
     }
     return NULL;
 }
@@ -312,18 +296,16 @@ const char *verify_unroll(Gen *g)
     const char *bad = verify_order(g);
     int next_binding = 0;
     bad = bad ? bad : check_bindings(g);
-    for (int v = 0; v < N_VARIANTS && !bad; v++) {
+    for (int v = 0; v < N_VARIANTS && !bad; v++)
         bad = check_written_first(g, v);
-    }
     for (int id = 0; id < p->ins.count && !bad; id++) {
         if (p->ins.items[id].kind == INS_SPAN) {
             bad = check_span(g, &p->ins.items[id], &next_binding);
             bad = bad ? bad : verify_saved(g, &p->ins.items[id]);
         }
     }
-    for (int s = 0; s < g->segments.count && !bad; s++) {
+    for (int s = 0; s < g->segments.count && !bad; s++)
         bad = check_segment_sync(g, &g->segments.items[s]);
-    }
     bad = bad ? bad : check_eval(g);
     bad = bad ? bad : verify_prefetch(g);
     bad = bad ? bad : verify_exchange(g);
@@ -349,15 +331,12 @@ static const char *check_members(Gen *g, const Instr *i)
         : i->kind != INS_ALL_GATHER ? 0
         : from->kind == BUF_KEPT    ? s->between
                                     : s->within;
-    if (all && i->group != g->model.mesh.all) {
+    if (all && i->group != g->model.mesh.all)
         return gen_printf(g, "%s does not join all ranks", ins_label(g, i));
-    }
-    if (ins_is_collective(i) && !all && (i->group != want || !want)) {
+    if (ins_is_collective(i) && !all && (i->group != want || !want))
         return gen_printf(g, "%s does not join the segment's ranks", ins_label(g, i));
-    }
-    if (!ins_is_collective(i) && i->group) {
+    if (!ins_is_collective(i) && i->group)
         return gen_printf(g, "%s has a group", ins_label(g, i));
-    }
     return NULL;
 }
 
@@ -372,26 +351,22 @@ const char *verify_schedule(Gen *g)
     for (int id = 0; id < p->ins.count; id++) {
         const Instr *i = &p->ins.items[id];
         const char *bad = check_members(g, i);
-        if (bad) {
+        if (bad)
             return bad;
-        }
         for (int w = 0; w < i->n_waits; w++) {
             const Instr *on =
                 i->waits[w] >= 0 && i->waits[w] < id ? &p->ins.items[i->waits[w]] : NULL;
-            if (!on) {
+            if (!on)
                 return gen_printf(g, "%s waits for what comes after it", ins_label(g, i));
-            }
-            if (on->stream == i->stream) {
+            if (on->stream == i->stream)
                 return gen_printf(g, "%s waits on its own stream", ins_label(g, i));
-            }
             if (on->variant != i->variant &&
                 !(on->variant == VARIANT_LAST && i->variant == VARIANT_END)) {
                 return gen_printf(g, "%s waits for another turn of a loop",
                                   ins_label(g, i));
             }
-            if (!i->wait_why[w] || !i->wait_why[w][0]) {
+            if (!i->wait_why[w] || !i->wait_why[w][0])
                 return gen_printf(g, "%s waits without a reason", ins_label(g, i));
-            }
         }
     }
     return verify_races(g, false);
@@ -404,17 +379,14 @@ const char *verify_place(Gen *g)
     const Program *p = &g->prog;
     for (int b = 0; b < p->bufs.count; b++) {
         const Buffer *buf = &p->bufs.items[b];
-        if (buf->offset_bytes < 0 || buf->offset_bytes % ARENA_ALIGN_BYTES != 0) {
+        if (buf->offset_bytes < 0 || buf->offset_bytes % ARENA_ALIGN_BYTES != 0)
             return gen_printf(g, "%s has no aligned place", buf->name);
-        }
-        if (buf->offset_bytes + buf->bytes > p->space_bytes[buf->space]) {
+        if (buf->offset_bytes + buf->bytes > p->space_bytes[buf->space])
             return gen_printf(g, "%s ends outside of its space", buf->name);
-        }
     }
     if (p->arena_bytes != p->space_bytes[SPACE_SYMMETRIC] + p->space_bytes[SPACE_LOCAL] ||
-        p->arena_bytes < p->max_live_bytes) {
+        p->arena_bytes < p->max_live_bytes)
         return "the arena is not the sum of its spaces, or below its lower bound";
-    }
     return verify_races(g, true);
 }
 
@@ -459,11 +431,9 @@ void verify_after(Gen *g, const char *pass)
         {"place", verify_place},           {"simulate", verify_simulate},
     };
     static const char *const graph[] = {"graph", "grad", "fuse", "span"};
-    for (size_t i = 0; i < sizeof graph / sizeof *graph; i++) {
-        if (!strcmp(pass, graph[i])) {
+    for (size_t i = 0; i < sizeof graph / sizeof *graph; i++)
+        if (!strcmp(pass, graph[i]))
             verify_graph(g, pass);
-        }
-    }
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
         if (!strcmp(pass, checks[i].pass)) {
             const char *bad = checks[i].check(g);

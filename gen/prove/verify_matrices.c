@@ -17,12 +17,10 @@ static const char *check_param(Gen *g, const Param *p, int first, int n)
     for (int i = first; i < first + n; i++) {
         const Matrix *m = &g->matrices.items[i];
         if (m->element != at || m->cols != p->decl->dim[1] ||
-            m->node->in[0]->dim[0] != m->rows || m->node->in[0]->dim[1] != m->cols) {
+            m->node->in[0]->dim[0] != m->rows || m->node->in[0]->dim[1] != m->cols)
             return gen_printf(g, "matrix %s is not where its parameter has it", m->name);
-        }
-        if (p->decl->n_parts && m->rows != p->decl->part_rows[i - first]) {
+        if (p->decl->n_parts && m->rows != p->decl->part_rows[i - first])
             return gen_printf(g, "matrix %s is no part of %s", m->name, p->name);
-        }
         at += m->rows * m->cols;
     }
     return at == (p->matrix ? p->elems : 0)
@@ -46,9 +44,8 @@ static const char *check_params(Gen *g)
             }
         }
         bad = check_param(g, &g->params.items[k], first < 0 ? 0 : first, n);
-        if (bad) {
+        if (bad)
             return bad;
-        }
     }
     return NULL;
 }
@@ -59,15 +56,12 @@ static const char *check_owners(Gen *g, const Batch *b)
     for (int i = b->first_matrix; i < b->first_matrix + b->n_matrices; i++) {
         const Matrix *m = &g->matrices.items[i];
         int segment = g->params.items[m->param].segment;
-        if (m->batch != b->id || segment < b->first_segment ||
-            segment > b->last_segment) {
+        if (m->batch != b->id || segment < b->first_segment || segment > b->last_segment)
             return gen_printf(g, "matrix %s is in another batch", m->name);
-        }
         if (m->owner < 0 || m->owner >= g->model.mesh.world_size ||
             m->owned_elems + m->rows * m->cols > b->owned_elems ||
-            m->node->workspace_bytes > b->workspace_bytes) {
+            m->node->workspace_bytes > b->workspace_bytes)
             return gen_printf(g, "matrix %s has no owner, or no room there", m->name);
-        }
         for (int k = b->first_matrix; k < i; k++) {
             const Matrix *o = &g->matrices.items[k];
             if (o->owner == m->owner &&
@@ -87,9 +81,8 @@ const char *verify_matrices(Gen *g)
     int next = 0, segment = -1;
     for (int i = 0; i < g->batches.count && !bad; i++) {
         const Batch *b = &g->batches.items[i];
-        if (b->first_matrix != next || b->n_matrices < 1 || b->first_segment <= segment) {
+        if (b->first_matrix != next || b->n_matrices < 1 || b->first_segment <= segment)
             return gen_printf(g, "batch %s: matrices are left out, or in two", b->name);
-        }
         next += b->n_matrices;
         segment = b->last_segment;
         bad = check_owners(g, b);
@@ -100,11 +93,9 @@ const char *verify_matrices(Gen *g)
 /* Something that is no matrix to the optimizer. */
 bool verify_others(const Gen *g, int segment)
 {
-    for (int i = 0; i < g->params.count; i++) {
-        if (g->params.items[i].segment == segment && !g->params.items[i].matrix) {
+    for (int i = 0; i < g->params.count; i++)
+        if (g->params.items[i].segment == segment && !g->params.items[i].matrix)
             return true;
-        }
-    }
     return false;
 }
 
@@ -112,11 +103,9 @@ bool verify_others(const Gen *g, int segment)
 
 static bool writes(const Instr *i, int buffer)
 {
-    for (int a = 0; a < i->n_access; a++) {
-        if (i->access[a].buffer == buffer && i->access[a].write) {
+    for (int a = 0; a < i->n_access; a++)
+        if (i->access[a].buffer == buffer && i->access[a].write)
             return true;
-        }
-    }
     return false;
 }
 
@@ -130,36 +119,28 @@ static const char *check_batch(Gen *g, const Batch *b)
     bool apart = g->segments.items[b->first_segment].shards > 1;
     for (int s = 0; s < g->segments.count; s++) {
         bool some = false;
-        for (int i = b->first_matrix; i < b->first_matrix + b->n_matrices; i++) {
+        for (int i = b->first_matrix; i < b->first_matrix + b->n_matrices; i++)
             some = some || g->params.items[g->matrices.items[i].param].segment == s;
-        }
         segments += some;
-        if (some && (g->segments.items[s].shards > 1) != apart) {
+        if (some && (g->segments.items[s].shards > 1) != apart)
             return gen_printf(g, "batch %s: its segments are cut in two ways", b->name);
-        }
     }
     for (int id = p->first[VARIANT_END]; id < p->ins.count; id++) {
         const Instr *i = &p->ins.items[id];
-        if (i->batch != b->id) {
+        if (i->batch != b->id)
             continue;
-        }
-        if (i->kind < at) {
+        if (i->kind < at)
             return gen_printf(g, "%s comes too late", ins_label(g, i));
-        }
-        if (i->kind == INS_STEP && p->bufs.items[i->to].segment != i->segment) {
+        if (i->kind == INS_STEP && p->bufs.items[i->to].segment != i->segment)
             return gen_printf(g, "%s writes other weights", ins_label(g, i));
-        }
-        if (i->kind == INS_STEP && !writes(i, i->to)) {
+        if (i->kind == INS_STEP && !writes(i, i->to))
             return gen_printf(g, "%s writes no weights", ins_label(g, i));
-        }
         at = i->kind;
         n[at]++;
     }
     if (n[INS_MOMENTUM] != segments || n[INS_STEP] != segments || n[INS_MATRICES] != 1 ||
-        n[INS_TO_OWNERS] != apart ||
-        n[INS_FROM_OWNERS] != (g->model.mesh.world_size > 1)) {
+        n[INS_TO_OWNERS] != apart || n[INS_FROM_OWNERS] != (g->model.mesh.world_size > 1))
         return gen_printf(g, "batch %s is exchanged in part, or twice", b->name);
-    }
     return NULL;
 }
 
@@ -170,12 +151,10 @@ const char *verify_exchange(Gen *g)
     for (int id = 0; id < p->ins.count; id++) {
         const Instr *i = &p->ins.items[id];
         if ((i->batch >= 0) != (i->kind >= INS_MOMENTUM) ||
-            (i->batch >= 0 && i->variant != VARIANT_END)) {
+            (i->batch >= 0 && i->variant != VARIANT_END))
             return gen_printf(g, "%s is of no batch, or not at the end", ins_label(g, i));
-        }
     }
-    for (int b = 0; b < g->batches.count && !bad; b++) {
+    for (int b = 0; b < g->batches.count && !bad; b++)
         bad = check_batch(g, &g->batches.items[b]);
-    }
     return bad;
 }

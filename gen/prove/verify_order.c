@@ -11,12 +11,10 @@
 static int64_t turns_of(const StepNode *node, Variant v)
 {
     int64_t n = 0;
-    if (node->of == NODE_LINE) {
+    if (node->of == NODE_LINE)
         return node->line == v;
-    }
-    for (int i = 0; i < node->n_nodes; i++) {
+    for (int i = 0; i < node->n_nodes; i++)
         n += turns_of(&node->nodes[i], v);
-    }
     return n * node->turns;
 }
 
@@ -40,13 +38,11 @@ static const char *check_turns(Gen *g)
 static bool next_is(const Gen *g, const Task *tasks, int n, int *at, Task want)
 {
     const Block *b = &g->blocks.items[want.block];
-    if (block_span(b, want.piece, want.phase)->n_nodes == 0) {
+    if (block_span(b, want.piece, want.phase)->n_nodes == 0)
         return true;
-    }
     if (*at >= n || tasks[*at].block != want.block || tasks[*at].piece != want.piece ||
-        tasks[*at].phase != want.phase || tasks[*at].slot != want.slot) {
+        tasks[*at].phase != want.phase || tasks[*at].slot != want.slot)
         return false;
-    }
     ++*at;
     return true;
 }
@@ -60,12 +56,10 @@ static bool next_block(const Gen *g, const Task *tasks, int n, int *at, int bloc
     for (int k = 0; k < pieces; k++) {
         const int piece = !b->cut ? -1 : phase == PHASE_BACKWARD ? pieces - 1 - k : k;
         if (phase == PHASE_BACKWARD && b->keep == KEEP_SOME &&
-            !next_is(g, tasks, n, at, (Task){block, piece, PHASE_RECOMPUTE, 0})) {
+            !next_is(g, tasks, n, at, (Task){block, piece, PHASE_RECOMPUTE, 0}))
             return false;
-        }
-        if (!next_is(g, tasks, n, at, (Task){block, piece, phase, 0})) {
+        if (!next_is(g, tasks, n, at, (Task){block, piece, phase, 0}))
             return false;
-        }
     }
     return true;
 }
@@ -76,9 +70,8 @@ static const char *check_tasks(Gen *g, Variant v)
     const int n = g->prog.n_tasks[v];
     int at = 0;
     bool good = true;
-    for (int b = 0; good && b < g->blocks.count; b++) {
+    for (int b = 0; good && b < g->blocks.count; b++)
         good = next_block(g, tasks, n, &at, b, PHASE_FORWARD);
-    }
     if (v == VARIANT_EVAL) {
         good = good && next_is(g, tasks, n, &at,
                                (Task){g->blocks.count - 1, -1, PHASE_EVALUATE, 0});
@@ -99,13 +92,11 @@ static const char *check_instructions(Gen *g, Variant v)
     int at = 0;
     for (int id = p->first[v]; id < p->first[v] + p->count[v]; id++) {
         const Instr *i = &p->ins.items[id];
-        if (i->kind != INS_SPAN) {
+        if (i->kind != INS_SPAN)
             continue;
-        }
         const Task *t = at < p->n_tasks[v] ? &p->tasks[v][at] : NULL;
-        if (!t || t->block != i->block || t->piece != i->piece || t->phase != i->phase) {
+        if (!t || t->block != i->block || t->piece != i->piece || t->phase != i->phase)
             return gen_printf(g, "%s is not task %d of its line", ins_label(g, i), at);
-        }
         at++;
     }
     return at == p->n_tasks[v]
@@ -119,9 +110,8 @@ const char *verify_order(Gen *g)
     const Variant lines[] = {VARIANT_EVAL, VARIANT_LOCAL, VARIANT_LAST};
     const char *bad = check_turns(g);
     for (size_t k = 0; k < sizeof lines / sizeof *lines && !bad; k++) {
-        if (g->prog.n_tasks[lines[k]] > 0) {
+        if (g->prog.n_tasks[lines[k]] > 0)
             bad = check_tasks(g, lines[k]);
-        }
         bad = bad ? bad : check_instructions(g, lines[k]);
     }
     return bad;

@@ -15,11 +15,9 @@ static int first_reader(const Program *p, int gather)
     const Instr *g = &p->ins.items[gather];
     for (int id = gather + 1; id < p->first[g->variant] + p->count[g->variant]; id++) {
         const Instr *i = &p->ins.items[id];
-        for (int a = 0; i->kind == INS_SPAN && a < i->n_access; a++) {
-            if (i->access[a].buffer == g->to) {
+        for (int a = 0; i->kind == INS_SPAN && a < i->n_access; a++)
+            if (i->access[a].buffer == g->to)
                 return id;
-            }
-        }
     }
     return -1;
 }
@@ -32,13 +30,11 @@ static int run_start(const Program *p, int span)
     int start = span;
     for (int id = span - 1; at->unit >= 0 && id >= p->first[at->variant]; id--) {
         const Instr *i = &p->ins.items[id];
-        if (i->kind != INS_SPAN) {
+        if (i->kind != INS_SPAN)
             continue;
-        }
         if (i->unit != at->unit ||
-            (i->phase == PHASE_FORWARD) != (at->phase == PHASE_FORWARD)) {
+            (i->phase == PHASE_FORWARD) != (at->phase == PHASE_FORWARD))
             break;
-        }
         start = id;
     }
     return start;
@@ -54,16 +50,13 @@ static int64_t units_gathered(Gen *g, int gather, int *seen)
     for (int id = p->first[at->variant]; id <= gather; id++) {
         int reader = p->ins.items[id].kind == INS_ALL_GATHER ? first_reader(p, id) : -1;
         bool known = false;
-        if (reader <= gather) {
+        if (reader <= gather)
             continue;
-        }
         int start = run_start(p, reader);
-        for (int k = 0; k < n; k++) {
+        for (int k = 0; k < n; k++)
             known = known || seen[k] == start;
-        }
-        if (!known) {
+        if (!known)
             seen[n++] = start;
-        }
     }
     return n;
 }
@@ -75,17 +68,15 @@ const char *verify_prefetch(Gen *g)
     int *seen = gen_alloc(g, sizeof(int) * (size_t)(p->ins.count + 1));
     for (int id = 0; id < p->ins.count; id++) {
         const Instr *i = &p->ins.items[id];
-        if (i->kind != INS_ALL_GATHER) {
+        if (i->kind != INS_ALL_GATHER)
             continue;
-        }
         int64_t units = units_gathered(g, id, seen);
         int64_t most = i->phase == PHASE_FORWARD            ? m->prefetch_forward + 1
                        : m->prefetch_order == PREFETCH_NONE ? 1
                        : m->prefetch_order == PREFETCH_POST ? m->prefetch_backward
                                                             : m->prefetch_backward + 1;
-        if (first_reader(p, id) < 0) {
+        if (first_reader(p, id) < 0)
             return gen_printf(g, "%s is read by no span", ins_label(g, i));
-        }
         if (units > m->gathers_in_flight) {
             return gen_printf(g, "%s: %lld units are gathered at once, the limit is %lld",
                               ins_label(g, i), (long long)units,

@@ -55,9 +55,8 @@ static int *clock_of(const Trace *t, int *clocks, unsigned rank)
 
 static void join(const Trace *t, int *clock, const int *with)
 {
-    for (int k = 0; k < t->chains; k++) {
+    for (int k = 0; k < t->chains; k++)
         clock[k] = clock[k] > with[k] ? clock[k] : with[k];
-    }
 }
 
 static void add_turn(Trace *t, int variant)
@@ -79,9 +78,8 @@ static void plan_turns(Trace *t, bool evaluated)
         sharded ? p->leaf_micro_batches - 1 : p->rounds * p->leaf_micro_batches - 1;
     int64_t lasts = sharded ? p->rounds : 1;
     for (int64_t r = 0; r < min_i64(lasts, 2); r++) {
-        for (int64_t l = 0; l < min_i64(locals, 2); l++) {
+        for (int64_t l = 0; l < min_i64(locals, 2); l++)
             add_turn(t, VARIANT_LOCAL);
-        }
         add_turn(t, VARIANT_LAST);
     }
     add_turn(t, VARIANT_END);
@@ -110,9 +108,8 @@ static const Event *event_of(const Trace *t, int turn, int id)
 {
     const Program *p = &t->g->prog;
     int v = (int)p->ins.items[id].variant;
-    if (v != t->variant[turn]) {
+    if (v != t->variant[turn])
         turn--;
-    }
     return turn >= 0 && v == t->variant[turn] ? &t->e[t->base[turn] + id - p->first[v]]
                                               : NULL;
 }
@@ -125,17 +122,14 @@ static const char *run_event(Trace *t, Event *e, Event *const stream_last[N_STRE
     e->pos = before ? before->pos + 1 : 1;
     for (unsigned r = 0; r < (unsigned)t->ranks; r++) {
         int *start = clock_of(t, e->start, r);
-        if (before) {
+        if (before)
             join(t, start, clock_of(t, before->end, r));
-        }
-        if (entry && i->variant != VARIANT_END) {
+        if (entry && i->variant != VARIANT_END)
             join(t, start, clock_of(t, entry->end, r));
-        }
         for (int w = 0; w < i->n_waits; w++) {
             const Event *on = event_of(t, e->turn, i->waits[w]);
-            if (!on) {
+            if (!on)
                 return gen_printf(t->g, "%s waits for nothing", ins_label(t->g, i));
-            }
             join(t, start, clock_of(t, on->end, r));
         }
         start[chain_of((int)r, i)] = 2 * e->pos;
@@ -143,11 +137,9 @@ static const char *run_event(Trace *t, Event *e, Event *const stream_last[N_STRE
     for (unsigned r = 0; r < (unsigned)t->ranks; r++) {
         int *end = clock_of(t, e->end, r);
         join(t, end, clock_of(t, e->start, r));
-        for (unsigned q = 0; q < (unsigned)t->ranks; q++) {
-            if (joins(t, i, q, r)) {
+        for (unsigned q = 0; q < (unsigned)t->ranks; q++)
+            if (joins(t, i, q, r))
                 join(t, end, clock_of(t, e->start, q));
-            }
-        }
         end[chain_of((int)r, i)] = 2 * e->pos + 1;
     }
     return NULL;
@@ -167,9 +159,8 @@ static const char *run_trace(Trace *t)
             e->ins = t->g->prog.first[v] + k;
             e->turn = turn;
             bad = run_event(t, e, last, entry);
-            if (bad) {
+            if (bad)
                 return bad;
-            }
             last[t->g->prog.ins.items[e->ins].stream] = e;
         }
         /* The join is real only if the compute stream has seen all collectives complete.
@@ -198,12 +189,10 @@ static bool accesses_from(const Trace *t, const Instr *i, bool remote, unsigned 
 static bool is_past(const Trace *t, const Event *a, bool by_peers, const Event *b)
 {
     const Instr *i = &t->g->prog.ins.items[a->ins];
-    for (unsigned r = 0; r < (unsigned)t->ranks; r++) {
+    for (unsigned r = 0; r < (unsigned)t->ranks; r++)
         if (accesses_from(t, i, by_peers, r) &&
-            b->start[chain_of((int)r, i)] < 2 * a->pos + 1) {
+            b->start[chain_of((int)r, i)] < 2 * a->pos + 1)
             return false;
-        }
-    }
     return true;
 }
 
@@ -224,9 +213,8 @@ static const char *check_buffer(const Trace *t, const Buffer *buf, const BufAcce
     for (int j = 0; j < acc->count; j++) {
         for (int i = 0; i < j; i++) {
             const BufAccess *a = &acc->items[i], *b = &acc->items[j];
-            if (a->event == b->event || (!a->write && !b->write)) {
+            if (a->event == b->event || (!a->write && !b->write))
                 continue;
-            }
             if (!is_past(t, &t->e[a->event], a->remote, &t->e[b->event])) {
                 return gen_printf(g, "%s: %s may come before %s%s has %s it", buf->name,
                                   ins_label(g, &g->prog.ins.items[t->e[b->event].ins]),
@@ -252,9 +240,8 @@ static const char *check_buffers(const Trace *t)
                 (BufAccess){k, i->access[a].write, i->access[a].remote};
         }
     }
-    for (int b = 0; b < p->bufs.count && !bad; b++) {
+    for (int b = 0; b < p->bufs.count && !bad; b++)
         bad = check_buffer(t, &p->bufs.items[b], &of[b]);
-    }
     return bad;
 }
 
@@ -267,28 +254,23 @@ static void note_access(const Trace *t, Lifetime *l, const Event *e, const Acces
         l->used = true;
         l->last = gen_alloc(t->g, sizeof(int) * (size_t)t->chains);
         l->first = gen_alloc(t->g, sizeof(int) * (size_t)t->chains);
-        for (int c = 0; c < t->chains; c++) {
+        for (int c = 0; c < t->chains; c++)
             l->first[c] = INT32_MAX;
-        }
     }
     for (unsigned r = 0; r < (unsigned)t->ranks; r++) {
         int chain = chain_of((int)r, i);
-        if (accesses_from(t, i, acc->remote, r) && l->last[chain] < 2 * e->pos + 1) {
+        if (accesses_from(t, i, acc->remote, r) && l->last[chain] < 2 * e->pos + 1)
             l->last[chain] = 2 * e->pos + 1;
-        }
     }
-    for (int c = 0; acc->write && c < t->chains; c++) {
+    for (int c = 0; acc->write && c < t->chains; c++)
         l->first[c] = l->first[c] < e->start[c] ? l->first[c] : e->start[c];
-    }
 }
 
 static bool ends_before(const Trace *t, const Lifetime *a, const Lifetime *b)
 {
-    for (int c = 0; c < t->chains; c++) {
-        if (b->first[c] < a->last[c]) {
+    for (int c = 0; c < t->chains; c++)
+        if (b->first[c] < a->last[c])
             return false;
-        }
-    }
     return true;
 }
 
@@ -302,9 +284,8 @@ static const char *check_pair(const Trace *t, const Lifetime *lives, const Buffe
     for (int x = 0; x < t->n_turns; x++) {
         for (int y = x - reach; y <= x + reach; y++) {
             const Lifetime *l = &lives[a->id * t->n_turns + x], *m;
-            if (y < 0 || y >= t->n_turns) {
+            if (y < 0 || y >= t->n_turns)
                 continue;
-            }
             m = &lives[b->id * t->n_turns + y];
             if (l->used && m->used && !ends_before(t, l, m) && !ends_before(t, m, l)) {
                 return gen_printf(t->g, "%s and %s share bytes and may be alive together",
@@ -318,12 +299,10 @@ static const char *check_pair(const Trace *t, const Lifetime *lives, const Buffe
 static int by_place(const void *x, const void *y)
 {
     const Buffer *a = *(const Buffer *const *)x, *b = *(const Buffer *const *)y;
-    if (a->space != b->space) {
+    if (a->space != b->space)
         return a->space < b->space ? -1 : 1;
-    }
-    if (a->offset_bytes != b->offset_bytes) {
+    if (a->offset_bytes != b->offset_bytes)
         return a->offset_bytes < b->offset_bytes ? -1 : 1;
-    }
     return a->id - b->id;
 }
 
@@ -331,9 +310,8 @@ static const Buffer *const *sorted_buffers(Gen *g)
 {
     const Program *p = &g->prog;
     const Buffer **sorted = gen_alloc(g, sizeof *sorted * (size_t)(p->bufs.count + 1));
-    for (int b = 0; b < p->bufs.count; b++) {
+    for (int b = 0; b < p->bufs.count; b++)
         sorted[b] = &p->bufs.items[b];
-    }
     qsort(sorted, (size_t)p->bufs.count, sizeof *sorted, by_place);
     return sorted;
 }
@@ -351,9 +329,8 @@ static int turns_apart(const Trace *t)
             const Instr *i = &p->ins.items[p->first[v] + k];
             together = joins(t, i, 0, (unsigned)t->ranks - 1);
         }
-        if (!together) {
+        if (!together)
             return t->n_turns;
-        }
     }
     return 1;
 }
@@ -380,13 +357,11 @@ static const char *check_bytes(const Trace *t)
         for (int j = i + 1; j < p->bufs.count; j++) {
             const Buffer *b = sorted[j];
             const char *bad;
-            if (b->space != a->space || b->offset_bytes >= a->offset_bytes + a->bytes) {
+            if (b->space != a->space || b->offset_bytes >= a->offset_bytes + a->bytes)
                 break;
-            }
             bad = b->bytes > 0 ? check_pair(t, lives, a, b, reach) : NULL;
-            if (bad) {
+            if (bad)
                 return bad;
-            }
         }
     }
     return NULL;
@@ -415,11 +390,9 @@ static void find_parts(Trace *t)
     t->ranks = 1 << t->n_parts;
     t->chains = t->ranks * N_STREAMS;
     t->joined = gen_alloc(t->g, sizeof *t->joined * (size_t)(p->ins.count + 1));
-    for (int id = 0; id < p->ins.count; id++) {
-        for (int k = 0; k < t->n_parts; k++) {
+    for (int id = 0; id < p->ins.count; id++)
+        for (int k = 0; k < t->n_parts; k++)
             t->joined[id] |= p->ins.items[id].group & t->part[k] ? 1u << k : 0;
-        }
-    }
 }
 
 static const char *races(Gen *g, bool bytes, bool evaluated)
@@ -429,9 +402,8 @@ static const char *races(Gen *g, bool bytes, bool evaluated)
     find_parts(&t);
     plan_turns(&t, evaluated);
     bad = run_trace(&t);
-    if (!bad) {
+    if (!bad)
         bad = check_buffers(&t);
-    }
     return bad || !bytes ? bad : check_bytes(&t);
 }
 

@@ -12,9 +12,8 @@ static const Instr *writer_before(const Program *p, const Instr *at, int buffer)
         const Instr *i = &p->ins.items[id];
         bool other = i->kind == INS_SPAN && i->block == at->block &&
                      i->phase == PHASE_BACKWARD && at->phase == PHASE_BACKWARD;
-        if (!other && ins_touches(i, buffer, true)) {
+        if (!other && ins_touches(i, buffer, true))
             return &p->ins.items[id];
-        }
     }
     return NULL;
 }
@@ -27,11 +26,9 @@ static bool made_again(Gen *g, const Instr *i, const Value *v)
         bool again = r->phase == PHASE_RECOMPUTE && r->block == i->block &&
                      r->dropped == i->dropped;
         const Span *s = again ? ins_span(g, r) : NULL;
-        for (int n = 0; s && n < s->n_nodes; n++) {
-            if (s->nodes[n] == v->def) {
+        for (int n = 0; s && n < s->n_nodes; n++)
+            if (s->nodes[n] == v->def)
                 return true;
-            }
-        }
     }
     return false;
 }
@@ -46,9 +43,8 @@ static const Value *dropped_and_lost(Gen *g, const Instr *i)
             const Value *v = s->nodes[n]->in[k];
             const Saved *saved =
                 v->loc == LOC_SAVED ? &c->saved.items[v->loc_index] : NULL;
-            if (saved && saved->value == v && saved->dropped && !made_again(g, i, v)) {
+            if (saved && saved->value == v && saved->dropped && !made_again(g, i, v))
                 return v;
-            }
         }
     }
     return NULL;
@@ -63,10 +59,8 @@ static bool filled_by_all(Gen *g, const Instr *i)
     for (int id = g->prog.first[i->variant]; id < i->id; id++) {
         const Instr *r = &g->prog.ins.items[id];
         if (r->kind == INS_SPAN && r->block == i->block && r->saved >= 0 &&
-            r->phase == (again ? PHASE_RECOMPUTE : PHASE_FORWARD) &&
-            r->saved != i->saved) {
+            r->phase == (again ? PHASE_RECOMPUTE : PHASE_FORWARD) && r->saved != i->saved)
             return false;
-        }
     }
     return true;
 }
@@ -88,18 +82,16 @@ const char *verify_saved(Gen *g, const Instr *i)
                                               : -1;
         const Instr *w = writer_before(p, i, buffer);
         const Value *lost;
-        if (i->phase == PHASE_RECOMPUTE && arg->kind == ARG_LOSS) {
+        if (i->phase == PHASE_RECOMPUTE && arg->kind == ARG_LOSS)
             return gen_printf(g, "%s counts its loss twice", ins_label(g, i));
-        }
         if (arg->kind == ARG_IN &&
             (!w || w->block != i->block - 1 || w->phase != PHASE_FORWARD)) {
             return gen_printf(g, "%s: its input is not what the block before made",
                               ins_label(g, i));
         }
         lost = NULL;
-        if (i->phase == PHASE_BACKWARD && arg->kind == ARG_SAVED && i->dropped >= 0) {
+        if (i->phase == PHASE_BACKWARD && arg->kind == ARG_SAVED && i->dropped >= 0)
             lost = dropped_and_lost(g, i);
-        }
         if (lost) {
             return gen_printf(g, "%s needs %s, dropped and not computed again",
                               ins_label(g, i), lost->name);

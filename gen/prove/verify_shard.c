@@ -25,9 +25,8 @@ static const char *verify_keys(Gen *g, const Segment *s)
     for (int i = 0; i < s->id; i++) {
         const Segment *o = &g->segments.items[i];
         if (o->unit == s->unit && o->trainable == s->trainable && o->dtype == s->dtype &&
-            o->axes == s->axes) {
+            o->axes == s->axes)
             return gen_printf(g, "segments %s and %s have one key", o->name, s->name);
-        }
     }
     for (int i = 0; i < s->n_params; i++) {
         const Param *p = &g->params.items[s->params[i]];
@@ -51,19 +50,15 @@ static const char *verify_segment(Gen *g, const Segment *s)
     const Param **in = gen_alloc(g, sizeof *in * (size_t)(g->params.count + 1));
     int n = 0;
     int64_t used = 0, end = 0;
-    for (int i = 0; i < g->params.count; i++) {
-        if (g->params.items[i].segment == s->id) {
+    for (int i = 0; i < g->params.count; i++)
+        if (g->params.items[i].segment == s->id)
             in[n++] = &g->params.items[i];
-        }
-    }
     qsort(in, (size_t)n, sizeof *in, by_offset);
     for (int i = 0; i < n; i++) {
-        if (in[i]->offset_elems < end) {
+        if (in[i]->offset_elems < end)
             return gen_printf(g, "%s overlaps %s", in[i]->name, in[i - 1]->name);
-        }
-        if (in[i]->offset_elems % GRAIN_ELEMS != 0) {
+        if (in[i]->offset_elems % GRAIN_ELEMS != 0)
             return gen_printf(g, "%s is not at a grain boundary", in[i]->name);
-        }
         if (s->trainable == (in[i]->group && in[i]->group->frozen)) {
             return gen_printf(g, "segment %s: %s is frozen, or the segment is", s->name,
                               in[i]->name);
@@ -71,16 +66,13 @@ static const char *verify_segment(Gen *g, const Segment *s)
         end = in[i]->offset_elems + in[i]->held_elems;
         used += in[i]->held_elems;
     }
-    if (n != s->n_params || used != s->used_elems) {
+    if (n != s->n_params || used != s->used_elems)
         return gen_printf(g, "segment %s lists other parameters than lie in it", s->name);
-    }
-    if (end > s->elems) {
+    if (end > s->elems)
         return gen_printf(g, "segment %s: a parameter ends outside", s->name);
-    }
     if (s->shard_elems * s->shards != s->elems || s->shard_elems % GRAIN_ELEMS != 0 ||
-        s->shard_elems <= 0) {
+        s->shard_elems <= 0)
         return gen_printf(g, "segment %s: shards are unequal or off the grain", s->name);
-    }
     return NULL;
 }
 
@@ -95,12 +87,10 @@ static const char *verify_units(Gen *g)
         listed += u->n_pieces;
         for (int k = 0; k < u->n_pieces; k++) {
             const PieceRef *a = &u->pieces[k], *z = &u->pieces[k ? k - 1 : 0];
-            if (k && a->block * 64 + a->piece <= z->block * 64 + z->piece) {
+            if (k && a->block * 64 + a->piece <= z->block * 64 + z->piece)
                 return gen_printf(g, "unit %s: pieces out of order", u->name);
-            }
-            if (g->blocks.items[a->block].unit[a->piece] != i) {
+            if (g->blocks.items[a->block].unit[a->piece] != i)
                 return gen_printf(g, "unit %s: a piece is another unit's", u->name);
-            }
         }
     }
     for (int b = 0; b < g->blocks.count; b++) {
@@ -110,21 +100,17 @@ static const char *verify_units(Gen *g)
             held += blk->unit[k] >= 0;
             cut = cut || blk->unit[k] != blk->unit[0];
         }
-        if (cut != blk->cut) {
+        if (cut != blk->cut)
             return gen_printf(g, "block %s: cut or not?", blk->name);
-        }
     }
     for (int i = 0; i < g->params.count; i++) {
         const Param *p = &g->params.items[i];
         int piece = -1;
-        for (int k = 0; k < p->block->cls->params.count; k++) {
-            if (p->block->param[k] == i && piece < 0) {
+        for (int k = 0; k < p->block->cls->params.count; k++)
+            if (p->block->param[k] == i && piece < 0)
                 piece = p->block->cls->params.items[k].piece;
-            }
-        }
-        if (piece < 0 || p->block->unit[piece] != g->segments.items[p->segment].unit) {
+        if (piece < 0 || p->block->unit[piece] != g->segments.items[p->segment].unit)
             return gen_printf(g, "%s does not lie in its piece's unit", p->name);
-        }
     }
     return listed == held ? NULL : "units list other pieces than they hold";
 }
@@ -143,9 +129,8 @@ static const char *verify_groups(Gen *g, const Segment *s)
     const RankBits state = s->cut[HELD_OPTIMIZER], rest = s->cut[HELD_PARAMS];
     if ((rest && rest != state) || (s->cut[HELD_GRADS] && s->cut[HELD_GRADS] != state) ||
         s->cut[HELD_BETWEEN] & ~rest ||
-        s->param_elems != (rest ? s->shard_elems : s->elems)) {
+        s->param_elems != (rest ? s->shard_elems : s->elems))
         return gen_printf(g, "segment %s: no pass can execute its placement", s->name);
-    }
     if (group_ranks(s->within) != s->shards ||
         (int64_t)s->shards * group_ranks(s->across) != mesh->data_ranks) {
         return gen_printf(g, "segment %s: copies and parts do not make up the mesh",
@@ -153,9 +138,8 @@ static const char *verify_groups(Gen *g, const Segment *s)
     }
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
         for (int r = 0; r < mesh->world_size; r++) {
-            if (group_index(groups[i].bits, r) != 0) {
+            if (group_index(groups[i].bits, r) != 0)
                 continue; /* not the first of its group, with which it was looked at */
-            }
             for (int k = 0; k < group_ranks(groups[i].bits); k++) {
                 int member = group_rank(groups[i].bits, r, k);
                 if (member >= mesh->world_size ||
@@ -174,9 +158,8 @@ const char *verify_shard(Gen *g)
     const char *bad = NULL;
     for (int i = 0; i < g->params.count; i++) {
         int seg = g->params.items[i].segment;
-        if (seg < 0 || seg >= g->segments.count) {
+        if (seg < 0 || seg >= g->segments.count)
             return gen_printf(g, "%s lies in no segment", g->params.items[i].name);
-        }
     }
     for (int i = 0; i < g->segments.count && !bad; i++) {
         bad = verify_segment(g, &g->segments.items[i]);

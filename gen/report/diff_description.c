@@ -39,14 +39,13 @@ typedef struct Entries {
 static void skip_blanks(Parse *p)
 {
     while (p->s < p->end) {
-        if (p->end - p->s >= 2 && p->s[0] == '-' && p->s[1] == '-') {
+        if (p->end - p->s >= 2 && p->s[0] == '-' && p->s[1] == '-')
             while (p->s < p->end && *p->s != '\n')
                 p->s++;
-        } else if (isspace((unsigned char)*p->s)) {
+        else if (isspace((unsigned char)*p->s))
             p->s++;
-        } else {
+        else
             return;
-        }
     }
 }
 
@@ -183,9 +182,8 @@ static void flatten(Gen *g, Entries *e, const Written *n, const char *path)
     int item = 0;
     Text t = {.g = g};
 
-    for (const Written *c = n->first; c; c = c->next) {
+    for (const Written *c = n->first; c; c = c->next)
         list = list && !c->key && !c->table;
-    }
     if (!n->table) {
         add_entry(g, e, path, n->word);
     } else if (list || !n->first) {

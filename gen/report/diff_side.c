@@ -273,17 +273,16 @@ static void open_folder(DiffSide *s)
     static const char help[] = "give a folder that `fsdpgen MODEL.lua -o DIR` wrote, or "
                                "a description";
 
-    if (stat(s->path, &st) != 0) {
+    if (stat(s->path, &st) != 0)
         side_complain(s, NULL, help, "%s", strerror(errno));
-    } else if (!S_ISDIR(st.st_mode)) {
+    else if (!S_ISDIR(st.st_mode))
         side_complain(s, NULL, help, "neither a folder nor a file named *.lua");
-    } else if (lstat(gen_printf(s->g, "%s/%s", s->path, MARK_NAME), &st) == 0) {
+    else if (lstat(gen_printf(s->g, "%s/%s", s->path, MARK_NAME), &st) == 0)
         side_complain(s, MARK_NAME, again, MARK_TEXT);
-    } else if (lstat(gen_printf(s->g, "%s/manifest.json", s->path), &st) != 0) {
+    else if (lstat(gen_printf(s->g, "%s/manifest.json", s->path), &st) != 0)
         side_complain(s, NULL, help, "not a generated folder: it has no manifest.json");
-    } else {
+    else
         read_manifest(s);
-    }
 }
 
 void side_open(Gen *g, DiffSide *s, const char *path, MakeTrainer *make)

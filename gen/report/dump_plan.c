@@ -61,11 +61,9 @@ static void dump_policy(Gen *g, Text *t)
                 m->prefetch_forward, m->prefetch_backward,
                 prefetch_order_name(m->prefetch_order), m->gathers_in_flight,
                 m->reduces_in_flight);
-    for (int u = 0; u < g->units.count; u++) {
-        if (g->units.items[u].keep_gathered) {
+    for (int u = 0; u < g->units.count; u++)
+        if (g->units.items[u].keep_gathered)
             text_printf(t, "unit %s stays gathered\n", g->units.items[u].name);
-        }
-    }
     for (int b = 0; b < g->blocks.count; b++) {
         static const char *const keeps[] = {"all", "some", "its input"};
         text_printf(t, "block %s keeps %s\n", g->blocks.items[b].name,
@@ -94,9 +92,8 @@ static void dump_program(Gen *g, Text *t, bool waits)
                 "rounds %" PRId64 " leaf_micro_batches %" PRId64 " partial_levels %d\n",
                 p->rounds, p->leaf_micro_batches, p->partial_levels);
     for (int v = 0; v < N_VARIANTS; v++) {
-        if (p->count[v] > 0) {
+        if (p->count[v] > 0)
             text_printf(t, "%s:\n", names[v]);
-        }
         for (int id = p->first[v]; id < p->first[v] + p->count[v]; id++) {
             const Instr *i = &p->ins.items[id];
             text_printf(t, "  %4d %-7s %-14s %s", id, stream_name(i->stream),

@@ -17,9 +17,8 @@ PlanWarnings plan_warnings(Gen *g)
 {
     PlanWarnings w = {0};
     PlanBytes b = plan_bytes(g);
-    for (int k = 0; diag_warning(g, k); k++) {
+    for (int k = 0; diag_warning(g, k); k++)
         *gen_push(g, &w) = diag_warning(g, k);
-    }
     if (b.by_kind[BUF_GRAD_ACCUM] > 0) {
         *gen_push(g, &w) = gen_printf(
             g, "whole gradients are kept across micro-batches (%s): %s",
@@ -50,11 +49,9 @@ static double recomputed_flops(const Gen *g)
 
 static bool drops_some(const Gen *g, const Class *c)
 {
-    for (int b = 0; b < g->blocks.count; b++) {
-        if (g->blocks.items[b].cls == c && g->blocks.items[b].keep == KEEP_SOME) {
+    for (int b = 0; b < g->blocks.count; b++)
+        if (g->blocks.items[b].cls == c && g->blocks.items[b].keep == KEEP_SOME)
             return true;
-        }
-    }
     return false;
 }
 
@@ -81,9 +78,8 @@ static void print_recompute(Gen *g, Text *t)
                 show_bytes(g, bytes), recomputed_flops(g));
     for (int c = 0; n[KEEP_SOME] && c < g->classes.count; c++) {
         const Class *k = g->classes.items[c];
-        if (!drops_some(g, k)) {
+        if (!drops_some(g, k))
             continue;
-        }
         for (int i = 0, first = 1; i < k->saved.count; i++) {
             if (k->saved.items[i].dropped) {
                 text_printf(t, "%s %s", first ? "  of a" : ",",
@@ -141,9 +137,8 @@ static void print_head(Gen *g, Text *t)
     if (m->gpu) {
         text_printf(t, "target: %s, %s with %s a program can have, kernels for",
                     m->target->name, m->gpu, show_bytes(g, m->budget_bytes));
-        for (int i = 0; i < m->n_archs; i++) {
+        for (int i = 0; i < m->n_archs; i++)
             text_printf(t, "%s %s", i ? "," : "", m->archs[i]);
-        }
         text_printf(t, "\n");
     }
     print_recompute(g, t);
@@ -218,16 +213,14 @@ static void print_units(Gen *g, Text *t)
 
 static bool same_layout(const Gen *g, const Segment *a, const Segment *b)
 {
-    if (a->n_params != b->n_params || a->elems != b->elems) {
+    if (a->n_params != b->n_params || a->elems != b->elems)
         return false;
-    }
     for (int i = 0; i < a->n_params; i++) {
         const Param *x = &g->params.items[a->params[i]],
                     *y = &g->params.items[b->params[i]];
         if (x->offset_elems != y->offset_elems ||
-            strcmp(x->decl->name, y->decl->name) != 0) {
+            strcmp(x->decl->name, y->decl->name) != 0)
             return false;
-        }
     }
     return true;
 }
@@ -244,17 +237,15 @@ static void print_layout(Gen *g, Text *t)
             alike += same;
             first = first && !(same && j < i);
         }
-        if (!first) {
+        if (!first)
             continue;
-        }
         text_printf(t, alike > 1 ? "  %s, and %d more like it\n" : "  %s\n", s->name,
                     alike - 1);
         for (int k = 0; k < s->n_params; k++) {
             const Param *p = &g->params.items[s->params[k]];
             text_printf(t, "    %14" PRId64 "  %s [", p->offset_elems, p->name);
-            for (int d = 0; d < p->decl->n_dims; d++) {
+            for (int d = 0; d < p->decl->n_dims; d++)
                 text_printf(t, "%s%" PRId64, d ? ", " : "", p->decl->dim[d]);
-            }
             text_printf(t, "]%s\n", p->n_uses > 1 ? " tied" : "");
         }
     }
@@ -352,9 +343,8 @@ static void print_map(Gen *g, Text *t)
             int64_t sum = 0, lo = INT64_MAX, hi = 0;
             for (int i = 0; i < p->bufs.count; i++) {
                 const Buffer *b = &p->bufs.items[i];
-                if ((int)b->kind != k || (int)b->space != s || b->bytes == 0) {
+                if ((int)b->kind != k || (int)b->space != s || b->bytes == 0)
                     continue;
-                }
                 n++;
                 sum += b->bytes;
                 lo = min_i64(lo, b->offset_bytes);
@@ -380,7 +370,6 @@ void plan_print(Gen *g, Text *t)
     print_schedule(g, t);
     plan_print_matrices(g, t);
     print_map(g, t);
-    for (int i = 0; i < w.count; i++) {
+    for (int i = 0; i < w.count; i++)
         text_printf(t, "%swarning: %s\n", i == 0 ? "\n" : "", w.items[i]);
-    }
 }

@@ -59,9 +59,8 @@ static json_t *json_traffic(const Gen *g)
     set_int(o, "gathered", moved.gathered);
     set_int(o, "reduced", moved.reduced);
     set_int(o, "replicate", moved.replicate);
-    if (g->batches.count > 0) {
+    if (g->batches.count > 0)
         set_int(o, "matrices", moved.matrices);
-    }
     return o;
 }
 
@@ -76,17 +75,15 @@ void plan_print_json(Gen *g, Text *t)
     json_object_set_new(o, "flops_per_token", json_real(plan_flops_per_token(g)));
     json_object_set_new(o, "units", json_units(g));
     set_int(o, "ranks", g->model.mesh.world_size);
-    if (g->model.gpu) {
+    if (g->model.gpu)
         set_text(o, "gpu", g->model.gpu);
-    }
     json_object_set_new(o, "bytes_per_rank", json_bytes(g));
     json_object_set_new(o, "step_bytes_per_rank", json_traffic(g));
     set_int(o, "max_live_bytes", g->prog.max_live_bytes);
     set_int(o, "ideal_live_bytes", g->prog.ideal_live_bytes);
     json_object_set_new(o, "step_seconds", json_real(g->prog.step_seconds));
-    for (int i = 0; i < w.count; i++) {
+    for (int i = 0; i < w.count; i++)
         json_array_append_new(warnings, json_string(w.items[i]));
-    }
     json_object_set_new(o, "warnings", warnings);
     s = json_dumps(o, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(12));
     gen_require(s, "the plan cannot be written as JSON");

@@ -180,14 +180,13 @@ static bool parse(Parse *p, int argc, char **argv)
 {
     bool words_only = false;
 
-    for (int i = 1; i < argc && !p->help; i++) {
+    for (int i = 1; i < argc && !p->help; i++)
         if (!words_only && !strcmp(argv[i], "--"))
             words_only = true;
         else if (words_only || argv[i][0] != '-')
             *gen_push(p->g, &p->o.inputs) = argv[i];
         else if (!parse_option(p, argc, argv, &i))
             return false;
-    }
     if (p->help)
         return true;
     if (p->o.prompt || p->o.decode)

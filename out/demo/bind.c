@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "bind.h"
 
-#if MATH_IDENTITY != 0x8ef0b7190deb7ff9 || TRAINER_IDENTITY != 0x790be1de14a371d2
+#if MATH_IDENTITY != 0xca83d59574fed7f9 || TRAINER_IDENTITY != 0xdeae9fd024e36c4c
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

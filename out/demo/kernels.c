@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#if MATH_IDENTITY != 0x8ef0b7190deb7ff9
+#if MATH_IDENTITY != 0xca83d59574fed7f9
 #error "kernels.c and kernels.h come from different generations: run fsdpgen again"
 #endif
 
@@ -45,9 +45,8 @@ void embed_512x256x256_f32(const int32_t *restrict tokens, const float *restrict
                            float *restrict y)
 {
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < 512; i++) {
+    for (int64_t i = 0; i < 512; i++)
         memcpy(y + i * 256, w + (int64_t)tokens[i] * 256, 256 * sizeof *y);
-    }
 }
 
 /* embed_bwd: dw[tokens[i]] += dy[i], in order of i
@@ -59,9 +58,8 @@ RT_ALWAYS void embed_bwd_512x256_f32_columns(const int cols, int64_t c,
     for (int64_t i = 0; i < 512; i++) {
         const int64_t to = (int64_t)tokens[i] * 256 + c, at = i * 256 + c;
 #pragma omp simd
-        for (int j = 0; j < cols; j++) {
+        for (int j = 0; j < cols; j++)
             dw[to + j] = dw[to + j] + dy[at + j];
-        }
     }
 }
 
@@ -70,9 +68,8 @@ void embed_bwd_512x256_f32(const int32_t *restrict tokens, const float *restrict
 {
     if (beta == 0) {
 #pragma omp parallel for schedule(static)
-        for (int64_t i = 0; i < 256; i++) {
+        for (int64_t i = 0; i < 256; i++)
             memset(dw + i * 256, 0, 256 * sizeof *dw);
-        }
     }
 #pragma omp parallel for schedule(static)
     for (int64_t block = 0; block < 4; block++) {
@@ -93,9 +90,8 @@ void rmsnorm_512x256_f32(const float *restrict x, const float *restrict w,
         const float r = 1 / rt_sqrtf(squares / 256 + 1e-05f);
         rstd[i] = r;
 #pragma omp simd
-        for (int64_t j = 0; j < 256; j++) {
+        for (int64_t j = 0; j < 256; j++)
             y[at + j] = x[at + j] * r * w[j];
-        }
     }
 }
 
@@ -203,11 +199,10 @@ static void attention_512x512_f32_strip(struct attention_512x512_f32_task *a, in
     }
     bool edge = key0 + last > query0 + 1; /* some key lies after some query */
     for (int c = 0; c < COLS; c += RT_VF_LANES) {
-        if (edge) {
+        if (edge)
             attention_512x512_f32_softmax(a, strip, c, query0, key0, first, last, true);
-        } else {
+        else
             attention_512x512_f32_softmax(a, strip, c, query0, key0, first, last, false);
-        }
     }
     for (int64_t d = 0; d < HEAD; d += HEAD_ROWS) {
         rt_vf_block(HEAD_ROWS, VECS, (last - first), &a->v[first][d], 1, HEAD,
@@ -221,12 +216,10 @@ static void attention_512x512_f32_load_queries(struct attention_512x512_f32_task
 {
     for (int64_t i = 0; i < QUERIES; i++) {
         float cells[32] = {0};
-        if (i < queries) {
+        if (i < queries)
             memcpy(cells, q + i * 512, 32 * sizeof *q);
-        }
-        for (int64_t d = 0; d < 32; d++) {
+        for (int64_t d = 0; d < 32; d++)
             a->q[i / RT_VF_COLS][d][i % RT_VF_COLS] = cells[d];
-        }
         a->top[i] = -3e38f;
         a->sum[i] = 0;
     }
@@ -265,9 +258,8 @@ static void attention_512x512_f32_queries(struct attention_512x512_f32_task *a,
             int64_t first = 0, last = begin + COLS - key0;
             last = last < keys ? last : keys;
             last = (last + ROWS - 1) / ROWS * ROWS;
-            if (first < last) {
+            if (first < last)
                 attention_512x512_f32_strip(a, strip, begin, key0, first, last);
-            }
         }
     }
 }
@@ -295,9 +287,8 @@ void attention_512x512_f32(const float *restrict qkv, float *restrict o,
             const int64_t at = (row0 + query0 + i) * 8 + head;
             const int64_t strip = i / RT_VF_COLS, c = i % RT_VF_COLS;
             const float over = 1 / a.sum[i];
-            for (int64_t d = 0; d < 32; d++) {
+            for (int64_t d = 0; d < 32; d++)
                 o[at * 32 + d] = a.o[strip][d][c] * over;
-            }
             lse[at] = a.top[i] + rt_logf(a.sum[i]);
         }
     }
@@ -332,16 +323,14 @@ void add_rmsnorm_512x256_f32(const float *x, const float *r, const float *restri
     for (int64_t i = 0; i < 512; i++) {
         const int64_t at = i * 256;
 #pragma omp simd
-        for (int64_t j = 0; j < 256; j++) {
+        for (int64_t j = 0; j < 256; j++)
             h[at + j] = x[at + j] + r[at + j];
-        }
         const float squares = rt_row_sum_squares_f32(h + at, 0, 256);
         const float scale = 1 / rt_sqrtf(squares / 256 + 1e-05f);
         rstd[i] = scale;
 #pragma omp simd
-        for (int64_t j = 0; j < 256; j++) {
+        for (int64_t j = 0; j < 256; j++)
             y[at + j] = h[at + j] * scale * w[j];
-        }
     }
 }
 
@@ -395,9 +384,8 @@ void add_512x256_f32(const float *a, const float *b, float *y)
     for (int64_t i = 0; i < 512; i++) {
         const int64_t at = i * 256;
 #pragma omp simd
-        for (int64_t j = 0; j < 256; j++) {
+        for (int64_t j = 0; j < 256; j++)
             y[at + j] = a[at + j] + b[at + j];
-        }
     }
 }
 
@@ -487,17 +475,14 @@ RT_ALWAYS void rmsnorm_bwd_add_512x256_f32_columns(const int cols, int64_t c,
         for (int64_t i = first; i < last; i++) {
             const int64_t at = i * 256 + c;
 #pragma omp simd
-            for (int j = 0; j < cols; j++) {
+            for (int j = 0; j < cols; j++)
                 part[j] += dy[at + j] * (x[at + j] * rstd[i]);
-            }
         }
-        for (int j = 0; j < cols; j++) {
+        for (int j = 0; j < cols; j++)
             sum[j] += part[j];
-        }
     }
-    for (int j = 0; j < cols; j++) {
+    for (int j = 0; j < cols; j++)
         dw[c + j] = (beta == 0 ? 0 : dw[c + j]) + sum[j];
-    }
 }
 
 void rmsnorm_bwd_add_512x256_f32(const float *restrict x, const float *restrict w,
@@ -612,13 +597,12 @@ static void attention_bwd_512x512x256x8_f32_strip(
     }
     bool edge = key0 + last > query0 + c + 1; /* some key lies after some query */
     for (int64_t lane0 = c; lane0 < c + RT_VF_COLS; lane0 += RT_VF_LANES) {
-        if (edge) {
+        if (edge)
             attention_bwd_512x512x256x8_f32_scores(a, lane0, query0, key0, first, last,
                                                    true);
-        } else {
+        else
             attention_bwd_512x512x256x8_f32_scores(a, lane0, query0, key0, first, last,
                                                    false);
-        }
     }
     for (int64_t d = 0; d < HEAD; d += HEAD_ROWS) {
         rt_vf_block(HEAD_ROWS, VECS, (last - first), &a->k[first][d], 1, HEAD,
@@ -641,9 +625,8 @@ static inline void attention_bwd_512x512x256x8_f32_add(const float *cells,
         rt_vf_block(RT_BLOCK_ROWS, RT_BLOCK_VECS, n, cells, Q, 1, row + d, WIDE, sums + d,
                  WIDE, 1);
     }
-    for (; d < WIDE; d += RT_VF_LANES) {
+    for (; d < WIDE; d += RT_VF_LANES)
         rt_vf_block(RT_BLOCK_ROWS, 1, n, cells, Q, 1, row + d, WIDE, sums + d, WIDE, 1);
-    }
 }
 
 /* Keys and values side by side. Those beyond the sequence are zeros: masked, but their
@@ -682,21 +665,18 @@ static void attention_bwd_512x512x256x8_f32_queries(
             last[s] = end < keys ? end : keys;
             last[s] = last[s] > 0 ? (last[s] + ROWS - 1) / ROWS * ROWS : 0;
             first[s] = 0;
-            if (first[s] < last[s]) {
+            if (first[s] < last[s])
                 attention_bwd_512x512x256x8_f32_strip(a, s * COLS, query0, key0, first[s],
                                                       last[s]);
-            }
             rows = last[s] > rows ? last[s] : rows;
         }
         /* a row of keys meets a run of consecutive strips: later ones see later keys */
         for (int64_t j = 0; j < rows; j += ROWS) {
             int from = 0, to = strips;
-            while (from < to && last[from] <= j) {
+            while (from < to && last[from] <= j)
                 from++;
-            }
-            while (to > from && first[to - 1] > j) {
+            while (to > from && first[to - 1] > j)
                 to--;
-            }
             if (from < to) {
                 const int64_t sums = (key0 + j) * WIDE;
                 attention_bwd_512x512x256x8_f32_add(a->p[j], a->d_o[0], dv + sums,
@@ -727,9 +707,8 @@ static void attention_bwd_512x512x256x8_f32_load_query(
         parts[d % RT_VF_LANES] += d_o[d] * o[d];
     }
     a->delta[i] = 0;
-    for (int64_t c = 0; c < RT_VF_LANES; c++) {
+    for (int64_t c = 0; c < RT_VF_LANES; c++)
         a->delta[i] += parts[c];
-    }
 }
 
 /* Fills the blocks of the queries. Those beyond the sequence get probability 0. */
@@ -747,10 +726,9 @@ static void attention_bwd_512x512x256x8_f32_load_queries(
     for (int64_t i = 0; i < QUERIES; i++) {
         a->lse[i] = i < queries ? lse[i * 8] : 3e38f;
         a->delta[i] = 0;
-        if (i < queries) {
+        if (i < queries)
             attention_bwd_512x512x256x8_f32_load_query(a, i, q + i * 512, o + i * 256,
                                                        d_o + i * 256);
-        }
     }
 }
 
@@ -783,9 +761,8 @@ void attention_bwd_512x512x256x8_f32(const float *restrict qkv, const float *res
                                                     queries, dk, dv);
             for (int64_t r = 0; r < queries; r++) {
                 float *dq = dqkv + q_at + r * 512;
-                for (int64_t d = 0; d < 32; d++) {
+                for (int64_t d = 0; d < 32; d++)
                     dq[d] = a.dq_t[d][r] * 0.17677669529663687f;
-                }
             }
         }
         for (int64_t r = 0; r < 256; r++) {
@@ -884,9 +861,8 @@ static double linear_cross_entropy_512x256x256_f32_softmax(float *logits,
         losses[i] = lse - row[targets[i]];
         rt_row_softmax_minus_onehot_f32(row, row, 256, lse, targets[i]);
     }
-    for (int64_t i = 0; i < tokens; i++) {
+    for (int64_t i = 0; i < tokens; i++)
         sum += (double)losses[i];
-    }
     return sum;
 }
 
@@ -925,17 +901,14 @@ RT_ALWAYS void rmsnorm_bwd_512x256_f32_columns(const int cols, int64_t c,
         for (int64_t i = first; i < last; i++) {
             const int64_t at = i * 256 + c;
 #pragma omp simd
-            for (int j = 0; j < cols; j++) {
+            for (int j = 0; j < cols; j++)
                 part[j] += dy[at + j] * (x[at + j] * rstd[i]);
-            }
         }
-        for (int j = 0; j < cols; j++) {
+        for (int j = 0; j < cols; j++)
             sum[j] += part[j];
-        }
     }
-    for (int j = 0; j < cols; j++) {
+    for (int j = 0; j < cols; j++)
         dw[c + j] = (beta == 0 ? 0 : dw[c + j]) + sum[j];
-    }
 }
 
 void rmsnorm_bwd_512x256_f32(const float *restrict x, const float *restrict w,
@@ -949,9 +922,8 @@ void rmsnorm_bwd_512x256_f32(const float *restrict x, const float *restrict w,
             rt_row_dot_centred_f32(dy + at, w, x + at, 0, 256);
         const float mean_eh = sum_eh * rstd[i] / 256;
 #pragma omp simd
-        for (int64_t j = 0; j < 256; j++) {
+        for (int64_t j = 0; j < 256; j++)
             dx[at + j] = rstd[i] * (dy[at + j] * w[j] - x[at + j] * rstd[i] * mean_eh);
-        }
     }
 #pragma omp parallel for schedule(static)
     for (int64_t block = 0; block < 4; block++) {
@@ -981,12 +953,10 @@ static double linear_loss_512x256x256_f32_losses(const float *logits,
         const float lse = rt_row_lse_f32(of_token, 256);
         losses[i] = lse - of_token[targets[i]];
     }
-    for (int64_t i = 0; i < tokens; i++) {
+    for (int64_t i = 0; i < tokens; i++)
         sum += (double)losses[i];
-    }
-    if (row >= 0 && row < tokens) {
+    if (row >= 0 && row < tokens)
         memcpy(next_logits, logits + row * 256, 256 * sizeof *logits);
-    }
     return sum;
 }
 

@@ -11,8 +11,8 @@
 
 /* The hash of the mathematics: kernels.h, kernels.c, math.h and math.c. Those of
  * other mathematics neither compile nor link with these. */
-#define MATH_IDENTITY 0x8ef0b7190deb7ff9
-#define kernels_prepare kernels_prepare_8ef0b7190deb7ff9
+#define MATH_IDENTITY 0xca83d59574fed7f9
+#define kernels_prepare kernels_prepare_ca83d59574fed7f9
 
 /* What the library under the products needs to know before the first step. */
 void kernels_prepare(void);

@@ -5,7 +5,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "math.h"
 
-#if MATH_IDENTITY != 0x8ef0b7190deb7ff9
+#if MATH_IDENTITY != 0xca83d59574fed7f9
 #error "math.c, math.h and kernels.h come from different generations: run fsdpgen again"
 #endif
 

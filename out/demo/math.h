@@ -13,11 +13,11 @@
 
 #include "kernels.h"
 
-#if MATH_IDENTITY != 0x8ef0b7190deb7ff9
+#if MATH_IDENTITY != 0xca83d59574fed7f9
 #error "math.h and kernels.h come from different generations: run fsdpgen again"
 #endif
 
-#define math_prepare math_prepare_8ef0b7190deb7ff9
+#define math_prepare math_prepare_ca83d59574fed7f9
 
 /* Weights of a block of class embed, as gathered: f32. */
 struct embed_params {

@@ -11,7 +11,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x790be1de14a371d2
+#if TRAINER_IDENTITY != 0xdeae9fd024e36c4c
 #error "tables.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -16,11 +16,11 @@
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
  * tables.c, tables.h and checkpoint.c. Those of another plan neither compile nor link with
  * these. */
-#define TRAINER_IDENTITY 0x790be1de14a371d2
-#define trainer_segments trainer_segments_790be1de14a371d2 /* tables.c */
-#define trainer_numerics trainer_numerics_790be1de14a371d2 /* checkpoint.c */
-#define trainer_step     trainer_step_790be1de14a371d2     /* step.c */
-#define trainer_setup    trainer_setup_790be1de14a371d2    /* bind.c */
+#define TRAINER_IDENTITY 0xdeae9fd024e36c4c
+#define trainer_segments trainer_segments_deae9fd024e36c4c /* tables.c */
+#define trainer_numerics trainer_numerics_deae9fd024e36c4c /* checkpoint.c */
+#define trainer_step     trainer_step_deae9fd024e36c4c     /* step.c */
+#define trainer_setup    trainer_setup_deae9fd024e36c4c    /* bind.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

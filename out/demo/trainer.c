@@ -9,10 +9,10 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x790be1de14a371d2
+#if TRAINER_IDENTITY != 0xdeae9fd024e36c4c
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x790be1de14a371d2
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0xdeae9fd024e36c4c
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#if MATH_IDENTITY != 0x1b5ec2253ea1aa23
+#if MATH_IDENTITY != 0xe7423391a90a45b7
 #error "kernels.c and kernels.h come from different generations: run fsdpgen again"
 #endif
 
@@ -26,9 +26,8 @@ void embed_4096x50257x768_bf16(const int32_t *restrict tokens, const rt_bf16 *re
                                rt_bf16 *restrict y)
 {
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < 4096; i++) {
+    for (int64_t i = 0; i < 4096; i++)
         memcpy(y + i * 768, w + (int64_t)tokens[i] * 768, 768 * sizeof *y);
-    }
 }
 
 /* add_pos: y[i] = x[i] + w[i mod seq]
@@ -39,9 +38,8 @@ void add_pos_4096x768x1024_bf16(const rt_bf16 *x, const rt_bf16 *restrict w, rt_
     for (int64_t i = 0; i < 4096; i++) {
         const int64_t at = i * 768, position = i % 1024 * 768;
 #pragma omp simd
-        for (int64_t j = 0; j < 768; j++) {
+        for (int64_t j = 0; j < 768; j++)
             y[at + j] = rt_bf16_from_f32(rt_f32_from_bf16(x[at + j]) + rt_f32_from_bf16(w[position + j]));
-        }
     }
 }
 
@@ -55,23 +53,20 @@ RT_ALWAYS void add_pos_bwd_4096x768_bf16_columns(const int cols, int64_t at,
     float sum[64] = {0};
     for (int64_t i = at; i < 3145728; i += 786432) {
 #pragma omp simd
-        for (int j = 0; j < cols; j++) {
+        for (int j = 0; j < cols; j++)
             sum[j] += rt_f32_from_bf16(dy[i + j]);
-        }
     }
 #pragma omp simd
-    for (int j = 0; j < cols; j++) {
+    for (int j = 0; j < cols; j++)
         dw[at + j] = (beta == 0 ? 0 : dw[at + j]) + sum[j];
-    }
 }
 
 void add_pos_bwd_4096x768_bf16(const rt_bf16 *restrict dy, float *restrict dw, float beta)
 {
 #pragma omp parallel for schedule(static)
     for (int64_t position = 0; position < 1024; position++) {
-        for (int64_t c = 0; c < 768; c += 64) {
+        for (int64_t c = 0; c < 768; c += 64)
             add_pos_bwd_4096x768_bf16_columns(64, position * 768 + c, dy, dw, beta);
-        }
     }
 }
 
@@ -85,9 +80,8 @@ RT_ALWAYS void embed_bwd_4096x768_bf16_columns(const int cols, int64_t c,
     for (int64_t i = 0; i < 4096; i++) {
         const int64_t to = (int64_t)tokens[i] * 768 + c, at = i * 768 + c;
 #pragma omp simd
-        for (int j = 0; j < cols; j++) {
+        for (int j = 0; j < cols; j++)
             dw[to + j] = dw[to + j] + rt_f32_from_bf16(dy[at + j]);
-        }
     }
 }
 
@@ -96,9 +90,8 @@ void embed_bwd_4096x768_bf16(const int32_t *restrict tokens, const rt_bf16 *rest
 {
     if (beta == 0) {
 #pragma omp parallel for schedule(static)
-        for (int64_t i = 0; i < 50257; i++) {
+        for (int64_t i = 0; i < 50257; i++)
             memset(dw + i * 768, 0, 768 * sizeof *dw);
-        }
     }
 #pragma omp parallel for schedule(static)
     for (int64_t block = 0; block < 12; block++) {
@@ -123,9 +116,8 @@ void layernorm_4096x768_bf16(const rt_bf16 *restrict x, const rt_bf16 *restrict 
         mean[i] = m;
         rstd[i] = r;
 #pragma omp simd
-        for (int64_t j = 0; j < 768; j++) {
+        for (int64_t j = 0; j < 768; j++)
             y[at + j] = rt_bf16_from_f32((rt_f32_from_bf16(x[at + j]) - m) * r * rt_f32_from_bf16(w[j]) + rt_f32_from_bf16(b[j]));
-        }
     }
 }
 
@@ -211,13 +203,12 @@ static void attention_4096x2304_bf16_strip(struct attention_4096x2304_bf16_task 
     }
     bool edge = key0 + last > query0 + 1; /* some key lies after some query */
     for (int c = 0; c < COLS; c += RT_VF_LANES) {
-        if (edge) {
+        if (edge)
             attention_4096x2304_bf16_softmax(a, strip, c, query0, key0, first, last,
                                              true);
-        } else {
+        else
             attention_4096x2304_bf16_softmax(a, strip, c, query0, key0, first, last,
                                              false);
-        }
     }
     for (int64_t d = 0; d < HEAD; d += HEAD_ROWS) {
         rt_pairs_block(HEAD_ROWS, VECS, (last - first) / 2, &a->v[first / 2][d], 1, HEAD,
@@ -231,12 +222,10 @@ static void attention_4096x2304_bf16_load_queries(struct attention_4096x2304_bf1
 {
     for (int64_t i = 0; i < QUERIES; i++) {
         uint32_t cells[32] = {0};
-        if (i < queries) {
+        if (i < queries)
             memcpy(cells, q + i * 2304, 64 * sizeof *q);
-        }
-        for (int64_t d = 0; d < 32; d++) {
+        for (int64_t d = 0; d < 32; d++)
             a->q[i / RT_VF_COLS][d][i % RT_VF_COLS] = cells[d];
-        }
         a->top[i] = -3e38f;
         a->sum[i] = 0;
     }
@@ -259,9 +248,8 @@ static void attention_4096x2304_bf16_load_keys(struct attention_4096x2304_bf16_t
         if (j % 2 == 1) {
             rt_pairs_zip(a->v[j / 2], v + (j - 1) * 2304, v + j * 2304, 64);
         } else if (j + 1 == keys) {
-            for (int64_t d = 0; d < 64; d++) {
+            for (int64_t d = 0; d < 64; d++)
                 a->v[j / 2][d] = v[j * 2304 + d];
-            }
         }
     }
 }
@@ -282,9 +270,8 @@ static void attention_4096x2304_bf16_queries(struct attention_4096x2304_bf16_tas
             int64_t first = 0, last = begin + COLS - key0;
             last = last < keys ? last : keys;
             last = (last + ROWS - 1) / ROWS * ROWS;
-            if (first < last) {
+            if (first < last)
                 attention_4096x2304_bf16_strip(a, strip, begin, key0, first, last);
-            }
         }
     }
 }
@@ -313,9 +300,8 @@ void attention_4096x2304_bf16(const rt_bf16 *restrict qkv, rt_bf16 *restrict o,
             const int64_t at = (row0 + query0 + i) * 12 + head;
             const int64_t strip = i / RT_VF_COLS, c = i % RT_VF_COLS;
             const float over = 1 / a.sum[i];
-            for (int64_t d = 0; d < 64; d++) {
+            for (int64_t d = 0; d < 64; d++)
                 o[at * 64 + d] = rt_bf16_from_f32(a.o[strip][d][c] * over);
-            }
             lse[at] = a.top[i] + rt_logf(a.sum[i]);
         }
     }
@@ -353,18 +339,16 @@ void add_layernorm_4096x768_bf16(const rt_bf16 *x, const rt_bf16 *r,
     for (int64_t i = 0; i < 4096; i++) {
         const int64_t at = i * 768;
 #pragma omp simd
-        for (int64_t j = 0; j < 768; j++) {
+        for (int64_t j = 0; j < 768; j++)
             h[at + j] = rt_bf16_from_f32(rt_f32_from_bf16(x[at + j]) + rt_f32_from_bf16(r[at + j]));
-        }
         const float m = rt_row_sum_bf16(h + at, 768) / 768;
         const float squares = rt_row_sum_squares_bf16(h + at, m, 768);
         const float scale = 1 / rt_sqrtf(squares / 768 + 1e-05f);
         mean[i] = m;
         rstd[i] = scale;
 #pragma omp simd
-        for (int64_t j = 0; j < 768; j++) {
+        for (int64_t j = 0; j < 768; j++)
             y[at + j] = rt_bf16_from_f32((rt_f32_from_bf16(h[at + j]) - m) * scale * rt_f32_from_bf16(w[j]) + rt_f32_from_bf16(b[j]));
-        }
     }
 }
 
@@ -418,9 +402,8 @@ void add_4096x768_bf16(const rt_bf16 *a, const rt_bf16 *b, rt_bf16 *y)
     for (int64_t i = 0; i < 4096; i++) {
         const int64_t at = i * 768;
 #pragma omp simd
-        for (int64_t j = 0; j < 768; j++) {
+        for (int64_t j = 0; j < 768; j++)
             y[at + j] = rt_bf16_from_f32(rt_f32_from_bf16(a[at + j]) + rt_f32_from_bf16(b[at + j]));
-        }
     }
 }
 
@@ -437,17 +420,14 @@ RT_ALWAYS void colsum_4096x768_bf16_columns(const int cols, int64_t c,
         for (int64_t i = first; i < last; i++) {
             const int64_t at = i * 768 + c;
 #pragma omp simd
-            for (int j = 0; j < cols; j++) {
+            for (int j = 0; j < cols; j++)
                 part[j] += rt_f32_from_bf16(dy[at + j]);
-            }
         }
-        for (int j = 0; j < cols; j++) {
+        for (int j = 0; j < cols; j++)
             sum[j] += part[j];
-        }
     }
-    for (int j = 0; j < cols; j++) {
+    for (int j = 0; j < cols; j++)
         db[c + j] = (beta == 0 ? 0 : db[c + j]) + sum[j];
-    }
 }
 
 void colsum_4096x768_bf16(const rt_bf16 *restrict dy, float *restrict db, float beta)
@@ -516,17 +496,14 @@ RT_ALWAYS void colsum_4096x3072_bf16_columns(const int cols, int64_t c,
         for (int64_t i = first; i < last; i++) {
             const int64_t at = i * 3072 + c;
 #pragma omp simd
-            for (int j = 0; j < cols; j++) {
+            for (int j = 0; j < cols; j++)
                 part[j] += rt_f32_from_bf16(dy[at + j]);
-            }
         }
-        for (int j = 0; j < cols; j++) {
+        for (int j = 0; j < cols; j++)
             sum[j] += part[j];
-        }
     }
-    for (int j = 0; j < cols; j++) {
+    for (int j = 0; j < cols; j++)
         db[c + j] = (beta == 0 ? 0 : db[c + j]) + sum[j];
-    }
 }
 
 void colsum_4096x3072_bf16(const rt_bf16 *restrict dy, float *restrict db, float beta)
@@ -718,13 +695,12 @@ static void attention_bwd_4096x2304x768x12_bf16_strip(
     }
     bool edge = key0 + last > query0 + c + 1; /* some key lies after some query */
     for (int64_t lane0 = c; lane0 < c + RT_VF_COLS; lane0 += RT_VF_LANES) {
-        if (edge) {
+        if (edge)
             attention_bwd_4096x2304x768x12_bf16_scores(a, lane0, query0, key0, first,
                                                        last, true);
-        } else {
+        else
             attention_bwd_4096x2304x768x12_bf16_scores(a, lane0, query0, key0, first,
                                                        last, false);
-        }
     }
     for (int64_t d = 0; d < HEAD; d += HEAD_ROWS) {
         rt_pairs_block(HEAD_ROWS, VECS, (last - first) / 2, &a->k_pairs[first / 2][d], 1,
@@ -748,10 +724,9 @@ static inline void attention_bwd_4096x2304x768x12_bf16_add(const uint32_t *cells
         rt_pairs_block(RT_BLOCK_ROWS, RT_BLOCK_VECS, n, cells, Q, 1, row + d, WIDE,
                        sums + d, WIDE, 1);
     }
-    for (; d < WIDE; d += RT_VF_LANES) {
+    for (; d < WIDE; d += RT_VF_LANES)
         rt_pairs_block(RT_BLOCK_ROWS, 1, n, cells, Q, 1, row + d, WIDE, sums + d, WIDE,
                        1);
-    }
 }
 
 /* Keys and values side by side. Those beyond the sequence are zeros: masked, but their
@@ -772,9 +747,8 @@ static void attention_bwd_4096x2304x768x12_bf16_load_keys(
         if (j % 2 == 1) {
             rt_pairs_zip(a->k_pairs[j / 2], k + (j - 1) * 2304, k + j * 2304, 64);
         } else if (j + 1 == keys) {
-            for (int64_t d = 0; d < 64; d++) {
+            for (int64_t d = 0; d < 64; d++)
                 a->k_pairs[j / 2][d] = k[j * 2304 + d];
-            }
         }
     }
 }
@@ -799,21 +773,18 @@ static void attention_bwd_4096x2304x768x12_bf16_queries(
             last[s] = end < keys ? end : keys;
             last[s] = last[s] > 0 ? (last[s] + ROWS - 1) / ROWS * ROWS : 0;
             first[s] = 0;
-            if (first[s] < last[s]) {
+            if (first[s] < last[s])
                 attention_bwd_4096x2304x768x12_bf16_strip(a, s * COLS, query0, key0,
                                                           first[s], last[s]);
-            }
             rows = last[s] > rows ? last[s] : rows;
         }
         /* a row of keys meets a run of consecutive strips: later ones see later keys */
         for (int64_t j = 0; j < rows; j += ROWS) {
             int from = 0, to = strips;
-            while (from < to && last[from] <= j) {
+            while (from < to && last[from] <= j)
                 from++;
-            }
-            while (to > from && first[to - 1] > j) {
+            while (to > from && first[to - 1] > j)
                 to--;
-            }
             if (from < to) {
                 const int64_t sums = (key0 + j) * WIDE;
                 attention_bwd_4096x2304x768x12_bf16_add(a->p[j], a->d_o[0], dv + sums,
@@ -844,9 +815,8 @@ static void attention_bwd_4096x2304x768x12_bf16_load_query(
         parts[d % RT_VF_LANES] += rt_f32_from_bf16(d_o[d]) * rt_f32_from_bf16(o[d]);
     }
     a->delta[i] = 0;
-    for (int64_t c = 0; c < RT_VF_LANES; c++) {
+    for (int64_t c = 0; c < RT_VF_LANES; c++)
         a->delta[i] += parts[c];
-    }
 }
 
 /* Fills the blocks of the queries. Those beyond the sequence get probability 0. */
@@ -864,10 +834,9 @@ static void attention_bwd_4096x2304x768x12_bf16_load_queries(
     for (int64_t i = 0; i < QUERIES; i++) {
         a->lse[i] = i < queries ? lse[i * 12] : 3e38f;
         a->delta[i] = 0;
-        if (i < queries) {
+        if (i < queries)
             attention_bwd_4096x2304x768x12_bf16_load_query(a, i, q + i * 2304,
                                                            o + i * 768, d_o + i * 768);
-        }
     }
 }
 
@@ -903,9 +872,8 @@ void attention_bwd_4096x2304x768x12_bf16(const rt_bf16 *restrict qkv,
                                                         query0, queries, dk, dv);
             for (int64_t r = 0; r < queries; r++) {
                 rt_bf16 *dq = dqkv + q_at + r * 2304;
-                for (int64_t d = 0; d < 64; d++) {
+                for (int64_t d = 0; d < 64; d++)
                     dq[d] = rt_bf16_from_f32(a.dq_t[d][r] * 0.125f);
-                }
             }
         }
         for (int64_t r = 0; r < 1024; r++) {
@@ -938,17 +906,14 @@ RT_ALWAYS void colsum_4096x2304_bf16_columns(const int cols, int64_t c,
         for (int64_t i = first; i < last; i++) {
             const int64_t at = i * 2304 + c;
 #pragma omp simd
-            for (int j = 0; j < cols; j++) {
+            for (int j = 0; j < cols; j++)
                 part[j] += rt_f32_from_bf16(dy[at + j]);
-            }
         }
-        for (int j = 0; j < cols; j++) {
+        for (int j = 0; j < cols; j++)
             sum[j] += part[j];
-        }
     }
-    for (int j = 0; j < cols; j++) {
+    for (int j = 0; j < cols; j++)
         db[c + j] = (beta == 0 ? 0 : db[c + j]) + sum[j];
-    }
 }
 
 void colsum_4096x2304_bf16(const rt_bf16 *restrict dy, float *restrict db, float beta)
@@ -1015,9 +980,8 @@ static double linear_cross_entropy_4096x768x50257_bf16_softmax(rt_bf16 *logits,
         losses[i] = lse - rt_f32_from_bf16(row[targets[i]]);
         rt_row_softmax_minus_onehot_bf16(row, row, 50257, lse, targets[i]);
     }
-    for (int64_t i = 0; i < tokens; i++) {
+    for (int64_t i = 0; i < tokens; i++)
         sum += (double)losses[i];
-    }
     return sum;
 }
 
@@ -1088,9 +1052,8 @@ void layernorm_bwd_4096x768_bf16(const rt_bf16 *restrict x, const rt_bf16 *restr
             rt_row_dot_centred_bf16(dy + at, w, x + at, mean[i], 768);
         const float mean_eh = sum_eh * rstd[i] / 768;
 #pragma omp simd
-        for (int64_t j = 0; j < 768; j++) {
+        for (int64_t j = 0; j < 768; j++)
             dx[at + j] = rt_bf16_from_f32(rstd[i] * (rt_f32_from_bf16(dy[at + j]) * rt_f32_from_bf16(w[j]) - mean_e - ((rt_f32_from_bf16(x[at + j]) - mean[i]) * rstd[i]) * mean_eh));
-        }
     }
 #pragma omp parallel for schedule(static)
     for (int64_t block = 0; block < 12; block++) {
@@ -1121,12 +1084,10 @@ static double linear_loss_4096x768x50257_bf16_losses(const rt_bf16 *logits,
         const float lse = rt_row_lse_bf16(of_token, 50257);
         losses[i] = lse - rt_f32_from_bf16(of_token[targets[i]]);
     }
-    for (int64_t i = 0; i < tokens; i++) {
+    for (int64_t i = 0; i < tokens; i++)
         sum += (double)losses[i];
-    }
-    if (row >= 0 && row < tokens) {
+    if (row >= 0 && row < tokens)
         memcpy(next_logits, logits + row * 50257, 50257 * sizeof *logits);
-    }
     return sum;
 }
 

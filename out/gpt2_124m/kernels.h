@@ -11,8 +11,8 @@
 
 /* The hash of the mathematics: kernels.h, kernels.c, math.h and math.c. Those of
  * other mathematics neither compile nor link with these. */
-#define MATH_IDENTITY 0x1b5ec2253ea1aa23
-#define kernels_prepare kernels_prepare_1b5ec2253ea1aa23
+#define MATH_IDENTITY 0xe7423391a90a45b7
+#define kernels_prepare kernels_prepare_e7423391a90a45b7
 
 /* What the library under the products needs to know before the first step. */
 void kernels_prepare(void);

@@ -5,7 +5,7 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "math.h"
 
-#if MATH_IDENTITY != 0x1b5ec2253ea1aa23
+#if MATH_IDENTITY != 0xe7423391a90a45b7
 #error "math.c, math.h and kernels.h come from different generations: run fsdpgen again"
 #endif
 

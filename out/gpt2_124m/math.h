@@ -13,11 +13,11 @@
 
 #include "kernels.h"
 
-#if MATH_IDENTITY != 0x1b5ec2253ea1aa23
+#if MATH_IDENTITY != 0xe7423391a90a45b7
 #error "math.h and kernels.h come from different generations: run fsdpgen again"
 #endif
 
-#define math_prepare math_prepare_1b5ec2253ea1aa23
+#define math_prepare math_prepare_e7423391a90a45b7
 
 /* Weights of a block of class embed, as gathered: bf16. */
 struct embed_params {

@@ -16,11 +16,11 @@
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
  * tables.c, tables.h and checkpoint.c. Those of another plan neither compile nor link with
  * these. */
-#define TRAINER_IDENTITY 0x9603404dff4ee3c0
-#define trainer_segments trainer_segments_9603404dff4ee3c0 /* tables.c */
-#define trainer_numerics trainer_numerics_9603404dff4ee3c0 /* checkpoint.c */
-#define trainer_step     trainer_step_9603404dff4ee3c0     /* step.c */
-#define trainer_setup    trainer_setup_9603404dff4ee3c0    /* bind.c */
+#define TRAINER_IDENTITY 0x6e74bbcc7d618332
+#define trainer_segments trainer_segments_6e74bbcc7d618332 /* tables.c */
+#define trainer_numerics trainer_numerics_6e74bbcc7d618332 /* checkpoint.c */
+#define trainer_step     trainer_step_6e74bbcc7d618332     /* step.c */
+#define trainer_setup    trainer_setup_6e74bbcc7d618332    /* bind.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

@@ -17,7 +17,7 @@
 
 /* Never launched: by its name kernels.c finds that these kernels are of its generation. */
 RT_GLOBAL(32)
-math_eee5a315f025bb36(void)
+math_04584243d49bacc3(void)
 {
 }
 
@@ -28,9 +28,8 @@ rope_table_8192x128_f32(float *table)
 {
     const int64_t at = (int64_t)blockIdx.x * 256 + threadIdx.x;
     const int64_t p = at / 64, i = at % 64;
-    if (p >= 8192) {
+    if (p >= 8192)
         return;
-    }
     double f = rt_exp(-((double)(2 * i) / 128) * rt_log(500000.0));
     /* turns that this frequency made in the context of pretraining */
     const double turns = 8192.0 * f / (2 * 3.141592653589793);
@@ -71,13 +70,11 @@ embed_bwd_8192x4096_bf16_sort(const int32_t *tokens, int32_t *order, int32_t *id
         others[threadIdx.x] = j < 8192 ? tokens[j] : 128256;
         rt_block_sync();
         RT_UNROLL_BY(16)
-        for (int k = 0; k < 256; k++) {
+        for (int k = 0; k < 256; k++)
             before += others[k] < below;
-        }
         if (from == first) {
-            for (int k = 0; k < threadIdx.x; k++) {
+            for (int k = 0; k < threadIdx.x; k++)
                 before += others[k] == id;
-            }
         }
     }
     if (i < 8192) {
@@ -103,15 +100,13 @@ embed_bwd_8192x4096_bf16(const int32_t *order, const int32_t *ids, const rt_bf16
         float v[4][8] = {};
         RT_UNROLL
         for (int r = 0; r < 4; r++) {
-            if (from + r < 8192 && ids[from + r] == id) {
+            if (from + r < 8192 && ids[from + r] == id)
                 rt_load<RtBf16, 8>(v[r], dy + (int64_t)order[from + r] * 4096 + j);
-            }
         }
         RT_UNROLL
         for (int r = 0; r < 4; r++) {
-            for (int k = 0; k < 8; k++) {
+            for (int k = 0; k < 8; k++)
                 sum[k] += v[r][k];
-            }
         }
     }
     rt_store<RtF32, 8>(dw + to, sum);
@@ -127,17 +122,14 @@ rmsnorm_8192x4096_bf16(const rt_bf16 *x, const rt_bf16 *w, rt_bf16 *y, float *rs
     float v[16], scale[16], squares = 0;
     rt_row_load<RtBf16, 4096, 256, 8>(v, x + at);
     rt_row_load<RtBf16, 4096, 256, 8>(scale, w);
-    for (int k = 0; k < 16; k++) {
+    for (int k = 0; k < 16; k++)
         squares += v[k] * v[k];
-    }
     squares = rt_block_sum<256>(squares, part);
     const float r = 1 / rt_sqrtf(squares / 4096 + 1e-05f);
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0)
         rstd[blockIdx.x] = r;
-    }
-    for (int k = 0; k < 16; k++) {
+    for (int k = 0; k < 16; k++)
         v[k] = v[k] * r * scale[k];
-    }
     rt_row_store<RtBf16, 4096, 256, 8>(y + at, v);
 }
 
@@ -165,9 +157,8 @@ rope_8192x6144x8192x128_bf16(const rt_bf16 *qkv, const float *table, rt_bf16 *y)
         rt_store<RtBf16, 8>(y + at + 64, x2);
     }
     if (y != qkv) { /* v as it is */
-        for (int j = threadIdx.x * 8; j < 1024; j += 1280) {
+        for (int j = threadIdx.x * 8; j < 1024; j += 1280)
             rt_copy<8>(y + row + 5120 + j, qkv + row + 5120 + j);
-        }
     }
 }
 
@@ -228,9 +219,8 @@ RT_DEVICE void attention_8192x6144_bf16_softmax(float (*s)[KEYS / 8][4], float (
         for (int half = 0; half < 2; half++) {
             float most = top[i][half], part = 0;
             RT_UNROLL
-            for (int j = 0; j < KEYS / 8; j++) {
+            for (int j = 0; j < KEYS / 8; j++)
                 most = rt_maxf(most, rt_maxf(s[i][j][2 * half], s[i][j][2 * half + 1]));
-            }
             most = rt_quad_max(most);
             const float shrink = rt_exp2f((top[i][half] - most) * SCALE);
             RT_UNROLL
@@ -282,17 +272,15 @@ attention_8192x6144_bf16(const rt_bf16 *qkv, rt_bf16 *o, float *lse)
         const rt_bf16 *k = tiles + key0 / KEYS % 2 * 2 * TILE, *v = k + TILE;
         rt_cp_async_wait(0);
         rt_block_sync(); /* these are there, and the other two are read no more */
-        if (key0 + KEYS < end) {
+        if (key0 + KEYS < end)
             attention_8192x6144_bf16_load(tiles, k_rows, v_rows, key0 + KEYS);
-        }
         if (key0 >= own + ROWS) {
             continue; /* no query of the warp sees any of these */
         }
         float s[ROWS / 16][KEYS / 8][4] = {};
         rt_mma_rows<ROWS / 16, KEYS, HEAD>(s, own_q, k);
-        if (key0 + KEYS > own + 1) {
+        if (key0 + KEYS > own + 1)
             attention_8192x6144_bf16_mask(s, key0, own);
-        }
         attention_8192x6144_bf16_softmax(s, top, sum, sums);
         rt_mma_sums<ROWS / 16, HEAD, KEYS, HEAD>(sums, s, v);
     }
@@ -349,12 +337,10 @@ add_rmsnorm_8192x4096_bf16(const rt_bf16 *x, const rt_bf16 *r, const rt_bf16 *w,
     rt_row_store<RtBf16, 4096, 256, 8>(h + at, v);
     squares = rt_block_sum<256>(squares, part);
     const float of_row = 1 / rt_sqrtf(squares / 4096 + 1e-05f);
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0)
         rstd[blockIdx.x] = of_row;
-    }
-    for (int k = 0; k < 16; k++) {
+    for (int k = 0; k < 16; k++)
         v[k] = v[k] * of_row * scale[k];
-    }
     rt_row_store<RtBf16, 4096, 256, 8>(y + at, v);
 }
 
@@ -368,9 +354,8 @@ swiglu_8192x14336_bf16(const rt_bf16 *gu, rt_bf16 *y)
     float gate[8], up[8];
     rt_load<RtBf16, 8>(gate, gu + at);
     rt_load<RtBf16, 8>(up, gu + at + 14336);
-    for (int k = 0; k < 8; k++) {
+    for (int k = 0; k < 8; k++)
         up[k] = gate[k] * rt_sigmoidf(gate[k]) * up[k];
-    }
     rt_store<RtBf16, 8>(y + to, up);
 }
 
@@ -383,9 +368,8 @@ add_8192x4096_bf16(const rt_bf16 *a, const rt_bf16 *b, rt_bf16 *y)
     float u[8], v[8];
     rt_load<RtBf16, 8>(u, a + at);
     rt_load<RtBf16, 8>(v, b + at);
-    for (int k = 0; k < 8; k++) {
+    for (int k = 0; k < 8; k++)
         u[k] += v[k];
-    }
     rt_store<RtBf16, 8>(y + at, u);
 }
 
@@ -435,9 +419,8 @@ rmsnorm_bwd_add_8192x4096_bf16(const rt_bf16 *x, const rt_bf16 *w, const float *
             sum_eh += e[k] * h[k];
         }
         const float mean_eh = rt_block_sum<256>(sum_eh, shared) / 4096;
-        for (int k = 0; k < 16; k++) {
+        for (int k = 0; k < 16; k++)
             e[k] = past[k] + rt_f32_from_bf16(rt_bf16_from_f32(r * (e[k] - h[k] * mean_eh)));
-        }
         rt_row_store<RtBf16, 4096, 256, 8>(dx + at, e);
     }
     rt_row_store<RtF32, 4096, 256, 8>(part + (int64_t)blockIdx.x * 4096, sum_w);
@@ -450,9 +433,8 @@ rmsnorm_bwd_add_8192x4096_bf16_sum(const float *part, float *dw, float beta)
     RT_SHARED(float, shared, 1024);
     const float sum = rt_column_sum(part, 264, 4096, shared);
     const int j = blockIdx.x * 32 + threadIdx.x;
-    if (threadIdx.x < 32 && j < 4096) {
+    if (threadIdx.x < 32 && j < 4096)
         dw[j] = (beta == 0 ? 0 : dw[j]) + sum;
-    }
 }
 
 /* attention_bwd: gradient of attention
@@ -718,9 +700,8 @@ rope_bwd_8192x6144x8192x128_bf16(const rt_bf16 *dy, const float *table, rt_bf16 
         rt_store<RtBf16, 8>(dx + at + 64, d2);
     }
     if (dx != dy) { /* v as it is */
-        for (int j = threadIdx.x * 8; j < 1024; j += 1280) {
+        for (int j = threadIdx.x * 8; j < 1024; j += 1280)
             rt_copy<8>(dx + row + 5120 + j, dy + row + 5120 + j);
-        }
     }
 }
 
@@ -737,9 +718,8 @@ linear_cross_entropy_8192x4096x128256_bf16_softmax(rt_bf16 *logits,
     const int32_t target = targets[blockIdx.x];
     const float of_target = rt_f32_from_bf16(row[target]); /* before the row is overwritten */
     const float lse = rt_row_lse<RtBf16, 128256, 1024, 8>(row, part);
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0)
         losses[blockIdx.x] = lse - of_target;
-    }
     const float scale = 1.0f;
     const float share = 0.0f, hot = 1.0f;
     rt_row_softmax_minus<RtBf16, 128256, 1024, 8>(row, row, lse, target, scale, share, hot);
@@ -750,13 +730,11 @@ linear_cross_entropy_8192x4096x128256_bf16_loss(const float *losses, double *los
 {
     RT_SHARED(double, part, 32);
     double sum = 0;
-    for (int i = threadIdx.x; i < 8192; i += 1024) {
+    for (int i = threadIdx.x; i < 8192; i += 1024)
         sum += (double)losses[i];
-    }
     sum = rt_block_sum<1024>(sum, part);
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0)
         *loss = sum;
-    }
 }
 
 /* rmsnorm_bwd: gradient of rmsnorm
@@ -783,9 +761,8 @@ rmsnorm_bwd_8192x4096_bf16(const rt_bf16 *x, const rt_bf16 *w, const float *rstd
             sum_eh += e[k] * h[k];
         }
         const float mean_eh = rt_block_sum<256>(sum_eh, shared) / 4096;
-        for (int k = 0; k < 16; k++) {
+        for (int k = 0; k < 16; k++)
             e[k] = r * (e[k] - h[k] * mean_eh);
-        }
         rt_row_store<RtBf16, 4096, 256, 8>(dx + at, e);
     }
     rt_row_store<RtF32, 4096, 256, 8>(part + (int64_t)blockIdx.x * 4096, sum_w);
@@ -798,9 +775,8 @@ rmsnorm_bwd_8192x4096_bf16_sum(const float *part, float *dw, float beta)
     RT_SHARED(float, shared, 1024);
     const float sum = rt_column_sum(part, 264, 4096, shared);
     const int j = blockIdx.x * 32 + threadIdx.x;
-    if (threadIdx.x < 32 && j < 4096) {
+    if (threadIdx.x < 32 && j < 4096)
         dw[j] = (beta == 0 ? 0 : dw[j]) + sum;
-    }
 }
 
 /* linear_loss: loss of cross_entropy(x w^T), without gradients; logits of token row
@@ -816,14 +792,12 @@ linear_loss_8192x4096x128256_bf16_losses(const rt_bf16 *logits, const int32_t *t
     const rt_bf16 *of_token = logits + (int64_t)blockIdx.x * 128256;
     const int32_t target = targets[blockIdx.x];
     if (first + (int)blockIdx.x == *row) {
-        for (int j = threadIdx.x; j < 128256; j += 1024) {
+        for (int j = threadIdx.x; j < 128256; j += 1024)
             next_logits[j] = of_token[j];
-        }
     }
     const float lse = rt_row_lse<RtBf16, 128256, 1024, 8>(of_token, part);
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0)
         losses[blockIdx.x] = lse - rt_f32_from_bf16(of_token[target]);
-    }
 }
 
 RT_GLOBAL(1024)
@@ -831,13 +805,11 @@ linear_loss_8192x4096x128256_bf16_loss(const float *losses, double *loss)
 {
     RT_SHARED(double, part, 32);
     double sum = 0;
-    for (int i = threadIdx.x; i < 8192; i += 1024) {
+    for (int i = threadIdx.x; i < 8192; i += 1024)
         sum += (double)losses[i];
-    }
     sum = rt_block_sum<1024>(sum, part);
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0)
         *loss = sum;
-    }
 }
 
 /* adamw: AdamW with decoupled weight decay; bias1 = 1 - beta1^t, bias2 = 1 - beta2^t
@@ -848,9 +820,8 @@ adamw_update(const RtUpdate *u, rt_bf16 *params, float *masters, float *moments1
              double weight_decay)
 {
     const int64_t at = ((int64_t)blockIdx.x * 256 + threadIdx.x) * 8;
-    if (at >= elems || u->skip != 0) {
+    if (at >= elems || u->skip != 0)
         return;
-    }
     const int count = elems - at < 8 ? (int)(elems - at) : 8;
     float grad[8];
     float master[8];

@@ -9,10 +9,10 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xfadbdc2d7eb34977
+#if TRAINER_IDENTITY != 0x95f2f1b47dfc08ba
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0xfadbdc2d7eb34977
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x95f2f1b47dfc08ba
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 

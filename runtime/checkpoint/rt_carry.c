@@ -39,21 +39,17 @@ bool rt_carry_read(Rt *rt, const char *folder)
         int64_t bytes;
         snprintf(path, sizeof path, "%s/%s", folder, names[i]);
         if (access(path, F_OK) == 0 &&
-            (text[i] = rt_file_load(path, most_bytes, &bytes, c->error)) != NULL) {
+            (text[i] = rt_file_load(path, most_bytes, &bytes, c->error)) != NULL)
             there[i] = (uint64_t)bytes + 1;
-        }
     }
-    if (rt->rank == 0 && c->error[0] == '\0') {
+    if (rt->rank == 0 && c->error[0] == '\0')
         rt_config_carry(rt, folder);
-    }
-    if (rt_first_error(rt) >= 0) {
+    if (rt_first_error(rt) >= 0)
         return false;
-    }
     rt_save_sum(rt, there, N_NAMES);
     for (int i = 0; i < N_NAMES; i++) {
-        if (there[i] == 0) {
+        if (there[i] == 0)
             continue;
-        }
         RtFile *f = &c->files[c->n_files++];
         *f = (RtFile){.bytes = (int64_t)there[i] - 1, .head = text[i]};
         f->head_bytes = text[i] != NULL ? f->bytes : 0;

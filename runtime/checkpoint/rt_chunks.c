@@ -98,9 +98,8 @@ static void read_ahead(const Rt *rt, RtChunks *h)
             path_of(h, c, path, sizeof path);
             c->fd = open(path, O_RDONLY | O_CLOEXEC);
         }
-        for (int64_t at = 0; at < RT_CHUNK_BYTES; at += PIECE_BYTES) {
+        for (int64_t at = 0; at < RT_CHUNK_BYTES; at += PIECE_BYTES)
             posix_fadvise(c->fd, (off_t)(c->at + at), PIECE_BYTES, POSIX_FADV_WILLNEED);
-        }
         step(c);
     }
 }
@@ -120,14 +119,12 @@ bool rt_chunk_hash(int fd, const char *path, int64_t at, int64_t bytes, int vers
     }
     rt_lanes_begin(&h, (size_t)bytes, seed);
     for (; bytes > PIECE_BYTES; bytes -= PIECE_BYTES, at += PIECE_BYTES) {
-        if (!rt_file_read(fd, path, memory, PIECE_BYTES, at, error)) {
+        if (!rt_file_read(fd, path, memory, PIECE_BYTES, at, error))
             return false;
-        }
         rt_lanes_more(&h, memory, PIECE_BYTES);
     }
-    if (!rt_file_read(fd, path, memory, bytes, at, error)) {
+    if (!rt_file_read(fd, path, memory, bytes, at, error))
         return false;
-    }
     *hash = rt_lanes_end(&h, memory, (size_t)bytes);
     return true;
 }
@@ -143,18 +140,16 @@ void rt_chunks_until(Rt *rt, RtChunks *h, int file, int64_t at)
         const int64_t left = f->bytes - own->at;
         rt_save_moves(rt);
         path_of(h, own, path, sizeof path);
-        if (own->fd < 0 && (own->fd = rt_file_open(path, O_RDONLY, c->error)) < 0) {
+        if (own->fd < 0 && (own->fd = rt_file_open(path, O_RDONLY, c->error)) < 0)
             return;
-        }
         read_ahead(rt, h);
         uint64_t hash = 0;
         rt_chunk_hash(own->fd, path, own->at,
                       left < RT_CHUNK_BYTES ? left : RT_CHUNK_BYTES, h->version, c->chunk,
                       &hash, c->error);
         f->sum += hash;
-        if (f->chunks != NULL) {
+        if (f->chunks != NULL)
             f->chunks[own->at / RT_CHUNK_BYTES] = hash;
-        }
         step(own);
     }
 }
@@ -186,15 +181,13 @@ int64_t rt_chunks_text_bytes(const RtFile *files, int n_files)
 char *rt_chunks_text(const RtFile *files, int n_files)
 {
     char *text = malloc((size_t)rt_chunks_text_bytes(files, n_files) + 1), *at = text;
-    if (text == NULL) {
+    if (text == NULL)
         return NULL;
-    }
     at += sprintf(at, "%s", first_line);
     for (int i = 0; i < n_files; i++) {
         at += sprintf(at, "file %s\n", files[i].name);
-        for (int64_t k = 0; k < rt_chunks_of(&files[i]); k++) {
+        for (int64_t k = 0; k < rt_chunks_of(&files[i]); k++)
             at += sprintf(at, "%016llx\n", (unsigned long long)files[i].chunks[k]);
-        }
     }
     return text;
 }
@@ -202,23 +195,20 @@ char *rt_chunks_text(const RtFile *files, int n_files)
 bool rt_chunks_read(RtFile *files, int n_files, const char *text, int64_t bytes)
 {
     if (rt_chunks_text_bytes(files, n_files) != bytes ||
-        strncmp(text, first_line, sizeof first_line - 1) != 0) {
+        strncmp(text, first_line, sizeof first_line - 1) != 0)
         return false;
-    }
     text += sizeof first_line - 1;
     for (int i = 0; i < n_files; i++) {
         const size_t name = strlen(files[i].name);
         if (strncmp(text, "file ", 5) != 0 ||
-            strncmp(text + 5, files[i].name, name) != 0 || text[5 + name] != '\n') {
+            strncmp(text + 5, files[i].name, name) != 0 || text[5 + name] != '\n')
             return false;
-        }
         text += 5 + name + 1;
         for (int64_t k = 0; k < rt_chunks_of(&files[i]); k++, text += LINE_BYTES) {
             char *end;
             files[i].chunks[k] = strtoull(text, &end, 16);
-            if (end != text + LINE_BYTES - 1 || *end != '\n') {
+            if (end != text + LINE_BYTES - 1 || *end != '\n')
                 return false;
-            }
         }
     }
     return true;

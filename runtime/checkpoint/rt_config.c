@@ -34,19 +34,16 @@ static char *load(const char *folder, RtJson *object, bool tell, char *error)
     char *text = NULL;
     error[0] = '\0';
     if (snprintf(path, sizeof path, "%s/config.json", folder) >= (int)sizeof path ||
-        stat(path, &s) != 0) {
+        stat(path, &s) != 0)
         return NULL;
-    }
     if (S_ISREG(s.st_mode) && s.st_size <= MOST_BYTES) {
         text = rt_file_load(path, MOST_BYTES, &bytes, error);
-        if (text == NULL) {
+        if (text == NULL)
             return NULL;
-        }
         *object = (RtJson){text, text + bytes, false};
         RtJson open = *object, all = *object;
-        if (rt_json_open(&open, '{') && rt_json_skip(&all) && rt_json_done(&all)) {
+        if (rt_json_open(&open, '{') && rt_json_skip(&all) && rt_json_done(&all))
             return text;
-        }
     }
     if (tell) {
         fprintf(stderr,
@@ -61,16 +58,13 @@ static char *load(const char *folder, RtJson *object, bool tell, char *error)
  * too long to be one of ours is "". */
 static bool next_member(RtJson *j, bool *first, char *key, RtJson *value)
 {
-    if (!rt_json_item(j, '}', first)) {
+    if (!rt_json_item(j, '}', first))
         return false;
-    }
     RtJson name = *j;
-    if (!rt_json_key(&name, key, KEY_BYTES)) {
+    if (!rt_json_key(&name, key, KEY_BYTES))
         key[0] = '\0';
-    }
-    if (!rt_json_key(j, NULL, 0)) {
+    if (!rt_json_key(j, NULL, 0))
         return false;
-    }
     const char *at = j->at + strspn(j->at, " \t\r\n");
     const bool ok = rt_json_skip(j);
     *value = (RtJson){at, j->at, false};
@@ -103,18 +97,16 @@ typedef struct Carried {
 static int id_key(const char *key)
 {
     int i = 0;
-    while (i < N_ID_KEYS && strcmp(key, id_keys[i]) != 0) {
+    while (i < N_ID_KEYS && strcmp(key, id_keys[i]) != 0)
         i++;
-    }
     return i < N_ID_KEYS ? i : -1;
 }
 
 static bool read_id(RtJson *j, Ids *ids)
 {
     int64_t id;
-    if (ids->n == MOST_IDS || !rt_json_int(j, &id) || id < 0 || id > INT32_MAX) {
+    if (ids->n == MOST_IDS || !rt_json_int(j, &id) || id < 0 || id > INT32_MAX)
         return false;
-    }
     ids->id[ids->n++] = id;
     return true;
 }
@@ -123,13 +115,11 @@ static bool read_ids(RtJson j, Ids *ids)
 {
     bool first = true, ok = true;
     ids->list = *j.at == '[';
-    if (!ids->list) {
+    if (!ids->list)
         return read_id(&j, ids);
-    }
     rt_json_open(&j, '[');
-    while (ok && rt_json_item(&j, ']', &first)) {
+    while (ok && rt_json_item(&j, ']', &first))
         ok = read_id(&j, ids);
-    }
     return ok && ids->n > 0;
 }
 
@@ -176,9 +166,8 @@ static void put_ids(FILE *f, const Ids *ids)
         fprintf(f, "%lld", (long long)ids->id[0]);
         return;
     }
-    for (int i = 0; i < ids->n; i++) {
+    for (int i = 0; i < ids->n; i++)
         fprintf(f, "%s\n    %lld", i > 0 ? "," : "[", (long long)ids->id[i]);
-    }
     fprintf(f, "\n  ]");
 }
 
@@ -197,9 +186,8 @@ static char *merge(const char *ours, const Carried *v)
     char key[KEY_BYTES], *text = NULL;
     size_t bytes;
     FILE *f = open_memstream(&text, &bytes);
-    if (f == NULL) {
+    if (f == NULL)
         return NULL;
-    }
     rt_json_open(&j, '{');
     while (next_member(&j, &first, key, &value)) {
         const int i = id_key(key);
@@ -237,20 +225,17 @@ void rt_config_carry(Rt *rt, const char *folder)
     RtCheckpoint *c = rt->state->checkpoint;
     RtJson theirs;
     Carried v;
-    if (rt->trainer->config == NULL) {
+    if (rt->trainer->config == NULL)
         return;
-    }
     char *text = load(folder, &theirs, true, c->error);
-    if (text == NULL) {
+    if (text == NULL)
         return;
-    }
     read_carried(theirs, folder, &v);
     free(text);
     free(c->config);
     c->config = merge(rt->trainer->config, &v);
-    if (c->config == NULL) {
+    if (c->config == NULL)
         snprintf(c->error, sizeof c->error, "config.json: out of memory");
-    }
 }
 
 /* ---- what is compared ----------------------------------------------------------------
@@ -303,9 +288,8 @@ static bool is_passed_over(const char *key)
     static const char *const ends[] = {"_dropout", "pdrop"};
     const size_t n = strlen(key);
     bool is = id_key(key) >= 0;
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         is = is || strcmp(key, keys[i]) == 0;
-    }
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         const size_t m = strlen(ends[i]);
         is = is || (n >= m && strcmp(key + n - m, ends[i]) == 0);
@@ -321,9 +305,8 @@ static bool is_number(RtJson v)
 static bool is_same(RtJson a, RtJson b)
 {
     char x[KEY_BYTES], y[KEY_BYTES];
-    if (is_number(a) && is_number(b)) {
+    if (is_number(a) && is_number(b))
         return strtod(a.at, NULL) == strtod(b.at, NULL);
-    }
     if (*a.at == '"' && *b.at == '"') {
         return rt_json_text(&a, x, sizeof x) && rt_json_text(&b, y, sizeof y) &&
                strcmp(x, y) == 0;
@@ -335,28 +318,25 @@ static void show(RtJson v, char *out)
 {
     char text[SHOWN_BYTES - 2];
     const int n = (int)(v.end - v.at < SHOWN_BYTES ? v.end - v.at : SHOWN_BYTES - 1);
-    if (*v.at != '"') {
+    if (*v.at != '"')
         snprintf(out, SHOWN_BYTES, "%.*s", n, v.at);
-    } else if (rt_json_text(&v, text, sizeof text)) {
+    else if (rt_json_text(&v, text, sizeof text))
         snprintf(out, SHOWN_BYTES, "\"%s\"", text);
-    } else {
+    else
         snprintf(out, SHOWN_BYTES, "another text");
-    }
 }
 
 static void compare_theirs(void *ctx, const char *key, RtJson value)
 {
     Comparison *c = ctx;
     char theirs[SHOWN_BYTES], ours[SHOWN_BYTES];
-    if (strcmp(key, c->key) != 0) {
+    if (strcmp(key, c->key) != 0)
         return;
-    }
     c->met = true;
     /* null: as transformers has it by default, but a window is none */
     if (c->told || is_same(c->ours, value) ||
-        ((is_null(c->ours) || is_null(value)) && strcmp(key, "sliding_window") != 0)) {
+        ((is_null(c->ours) || is_null(value)) && strcmp(key, "sliding_window") != 0))
         return;
-    }
     c->told = true;
     show(value, theirs);
     show(c->ours, ours);
@@ -369,9 +349,8 @@ static void compare_theirs(void *ctx, const char *key, RtJson value)
 static void compare_ours(void *ctx, const char *key, RtJson value)
 {
     Comparison *c = ctx;
-    if (is_passed_over(key)) {
+    if (is_passed_over(key))
         return;
-    }
     c->key = key;
     c->ours = value;
     c->met = c->told = false;
@@ -380,9 +359,8 @@ static void compare_ours(void *ctx, const char *key, RtJson value)
         if (strcmp(key, implied[i].key) == 0) {
             const char *text = implied[i].value;
             c->has[i] = true;
-            if (!c->met) {
+            if (!c->met)
                 compare_theirs(c, key, (RtJson){text, text + strlen(text), false});
-            }
         }
     }
 }
@@ -392,18 +370,16 @@ void rt_config_compare(const Rt *rt, const char *folder)
     const char *config = rt->trainer->config;
     char error[RT_ERROR_BYTES];
     Comparison c = {.folder = folder};
-    if (rt->rank != 0 || config == NULL) {
+    if (rt->rank != 0 || config == NULL)
         return;
-    }
     /* where there are checkpoints, it was read before, and told */
     char *text = load(folder, &c.theirs, rt->state->checkpoint == NULL, error);
     if (error[0] != '\0') {
         fprintf(stderr, "trainer: warning: --init: config.json is not compared: %s\n",
                 error);
     }
-    if (text == NULL) {
+    if (text == NULL)
         return;
-    }
     walk((RtJson){config, config + strlen(config), false}, 1, false, compare_ours, &c);
     for (int i = 0; i < N_IMPLIED; i++) {
         const char *value = implied[i].value;

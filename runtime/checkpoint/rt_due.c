@@ -23,18 +23,16 @@ void rt_due_saved(Rt *rt, double seconds)
 {
     RtDue *due = &rt->state->checkpoint->due;
     const int64_t ns = 1 + (int64_t)(seconds * 1e9);
-    if (ns > atomic_load(&due->longest_save_ns)) {
+    if (ns > atomic_load(&due->longest_save_ns))
         atomic_store(&due->longest_save_ns, ns);
-    }
 }
 
 static double save_seconds(const RtCheckpoint *c)
 {
     const int64_t longest = atomic_load(&c->due.longest_save_ns);
     double bytes = 0;
-    for (int i = 0; i < c->n_lasting_files; i++) {
+    for (int i = 0; i < c->n_lasting_files; i++)
         bytes += (double)c->files[i].bytes;
-    }
     return longest > 0 ? 2e-9 * (double)longest : bytes / first_bytes_per_second;
 }
 
@@ -59,13 +57,11 @@ static uint64_t find_due(const Rt *rt)
     const RtFlags *f = &st->flags;
     RtCheckpoint *c = st->checkpoint;
     RtDue *due = &c->due;
-    if (due->saved == 0) {
+    if (due->saved == 0)
         due->saved = due->ended = st->started_seconds;
-    }
     const double seconds = rt_clock() - due->ended;
-    if (seconds > due->longest_step) {
+    if (seconds > due->longest_step)
         due->longest_step = seconds;
-    }
     due->left = left_seconds(f);
     due->reserved = save_seconds(c) + 2 * due->longest_step + spare_seconds;
     const bool up = f->stop_seconds > 0 && due->left < due->reserved;
@@ -108,13 +104,11 @@ static void end_here(Rt *rt, const Asked *a, int64_t step, bool saved)
 {
     const bool asked = a->signals != 0 || (a->due & TIME_IS_UP) != 0;
     char why[RT_ERROR_BYTES];
-    if (!saved) {
+    if (!saved)
         rt_first_error(rt);
-    }
     if (rt->rank != 0) {
-        if (!saved || !asked) {
+        if (!saved || !asked)
             rt_leave(rt);
-        }
         return;
     }
     why_it_ends(rt, a, why, sizeof why);
@@ -137,13 +131,11 @@ bool rt_checkpoint_asked(Rt *rt)
 {
     const RtState *st = rt->state;
     if (st->checkpoint == NULL || st->checkpoint->saved != st->step ||
-        st->step >= st->flags.steps) {
+        st->step >= st->flags.steps)
         return false;
-    }
     const Asked a = ask_all(rt, 0);
-    if (a.signals != 0) {
+    if (a.signals != 0)
         end_here(rt, &a, st->step, true);
-    }
     return a.signals != 0;
 }
 
@@ -153,9 +145,8 @@ bool rt_checkpoint_step(Rt *rt)
     const RtFlags *f = &st->flags;
     const int64_t step = st->step + 1;
     RtCheckpoint *c = st->checkpoint;
-    if (c == NULL) {
+    if (c == NULL)
         return false;
-    }
     const Asked a = ask_all(rt, rt->rank == 0 ? find_due(rt) : 0);
     const bool whole = step >= f->steps;
     const bool ends = a.signals != 0 || (a.due & (TIME_IS_UP | LOG_IS_LOST)) != 0;
@@ -166,9 +157,8 @@ bool rt_checkpoint_step(Rt *rt)
         saved = rt_save(rt, step, c->apart && !ends && !whole);
     }
     c->due.ended = rt_clock();
-    if (!ends || whole) {
+    if (!ends || whole)
         return false;
-    }
     end_here(rt, &a, step, saved);
     return true;
 }

@@ -36,9 +36,8 @@ static void add_indexed(Import *im, const char *path)
         full[RT_PATH_BYTES * 2];
     int64_t bytes;
     char *text = rt_file_load(path, INT64_C(1) << 28, &bytes, error);
-    if (text == NULL) {
+    if (text == NULL)
         FAIL(im, "--init: %s", error);
-    }
     RtJson j = {text, text + bytes, false};
     bool first = true, inner = true, ok = rt_json_open(&j, '{');
     while (ok && rt_json_item(&j, '}', &first)) {
@@ -50,38 +49,32 @@ static void add_indexed(Import *im, const char *path)
         ok = inner && rt_json_open(&j, '{');
         while (ok && rt_json_item(&j, '}', &inner)) {
             ok = rt_json_key(&j, key, sizeof key) && rt_json_text(&j, file, sizeof file);
-            if (ok && (file[0] == '\0' || file[0] == '.' || strchr(file, '/') != NULL)) {
+            if (ok && (file[0] == '\0' || file[0] == '.' || strchr(file, '/') != NULL))
                 FAIL(im, "--init: %s: \"%s\" is no name of a file beside it", path, file);
-            }
             snprintf(full, sizeof full, "%s/%s", im->dir, file);
             bool known = false;
-            for (int i = 0; ok && i < im->tensors.n_files; i++) {
+            for (int i = 0; ok && i < im->tensors.n_files; i++)
                 known = known || strcmp(im->tensors.files[i].path, full) == 0;
-            }
-            if (ok && !known && !rt_tensors_add(&im->tensors, full, error)) {
+            if (ok && !known && !rt_tensors_add(&im->tensors, full, error))
                 FAIL(im, "--init: %s", error);
-            }
         }
         inner = false; /* one is enough */
     }
-    if (!ok || !rt_json_done(&j) || im->tensors.n_files == 0) {
+    if (!ok || !rt_json_done(&j) || im->tensors.n_files == 0)
         FAIL(im, "--init: %s is no index of safetensors", path);
-    }
     free(text);
 }
 
 static void open_folder(Import *im)
 {
     char path[RT_PATH_BYTES + RT_NAME_BYTES], error[RT_ERROR_BYTES];
-    if (strlen(im->dir) >= RT_PATH_BYTES) {
+    if (strlen(im->dir) >= RT_PATH_BYTES)
         FAIL(im, "--init: the folder's name is too long");
-    }
     /* where both are, the index is an old one: transformers takes the file, too */
     snprintf(path, sizeof path, "%s/model.safetensors", im->dir);
     if (access(path, F_OK) == 0) {
-        if (!rt_tensors_add(&im->tensors, path, error)) {
+        if (!rt_tensors_add(&im->tensors, path, error))
             FAIL(im, "--init: %s", error);
-        }
     } else {
         snprintf(path, sizeof path, "%s/model.safetensors.index.json", im->dir);
         if (access(path, F_OK) != 0) {
@@ -92,9 +85,8 @@ static void open_folder(Import *im)
         }
         add_indexed(im, path);
     }
-    if (!rt_tensors_sort(&im->tensors, error)) {
+    if (!rt_tensors_sort(&im->tensors, error))
         FAIL(im, "--init: %s", error);
-    }
 }
 
 /* ---- names and shapes ----------------------------------------------------------------
@@ -130,9 +122,8 @@ static void check_part(Import *im, const RtParam *p, int k)
     RtTensor *x = find(im, part_name(p, k));
     memcpy(dim, p->dim, sizeof dim);
     dim[0] = p->n_parts > 0 ? p->parts[k].rows : p->dim[0];
-    if (x == NULL) {
+    if (x == NULL)
         FAIL(im, "--init: %s: tensor %s is missing", im->dir, part_name(p, k));
-    }
     if (x->n_dims != p->n_dims ||
         memcmp(x->dim, dim, (size_t)p->n_dims * sizeof *dim) != 0) {
         shape_text(theirs, sizeof theirs, x->dim, x->n_dims);
@@ -157,9 +148,8 @@ static bool is_buffer(const char *name)
     const size_t n = strlen(name);
     for (int i = 0; i < 3; i++) {
         const size_t m = strlen(ends[i]);
-        if (n > m && strcmp(name + n - m, ends[i]) == 0) {
+        if (n > m && strcmp(name + n - m, ends[i]) == 0)
             return true;
-        }
     }
     return false;
 }
@@ -167,9 +157,8 @@ static bool is_buffer(const char *name)
 /* A head that is the embedding may be there under its own name, too. */
 static bool is_copy(Import *im, const RtTensor *x)
 {
-    if (x->other || strcmp(x->name, "lm_head.weight") != 0) {
+    if (x->other || strcmp(x->name, "lm_head.weight") != 0)
         return false;
-    }
     for (int i = 0; i < im->tensors.n_tensors; i++) {
         const RtTensor *y = &im->tensors.tensors[i];
         const int64_t most = RT_STAGE_ELEMS * (int64_t)sizeof(double);
@@ -185,9 +174,8 @@ static bool is_copy(Import *im, const RtTensor *x)
                    rt_file_read(fy->fd, fy->path, im->stage, n, y->at + at, error) &&
                    memcmp(im->raw, im->stage, (size_t)n) == 0;
         }
-        if (same) {
+        if (same)
             return true;
-        }
     }
     return false;
 }
@@ -195,11 +183,9 @@ static bool is_copy(Import *im, const RtTensor *x)
 static void check_tensors(Import *im)
 {
     const RtTrainer *t = im->rt->trainer;
-    for (int i = 0; i < t->n_params; i++) {
-        for (int k = 0; k == 0 || k < t->params[i].n_parts; k++) {
+    for (int i = 0; i < t->n_params; i++)
+        for (int k = 0; k == 0 || k < t->params[i].n_parts; k++)
             check_part(im, &t->params[i], k);
-        }
-    }
     for (int i = 0; im->rt->rank == 0 && i < im->tensors.n_tensors; i++) {
         const RtTensor *x = &im->tensors.tensors[i];
         if (!x->used && !is_buffer(x->name) && !is_copy(im, x)) {
@@ -233,19 +219,16 @@ static void put(Import *im, int64_t at, int64_t n)
     const bool f32 = t->master_dtype == RT_F32 || t->master_dtype == RT_SPLIT;
     const int64_t master = (int64_t)rt_dtype_bytes(t->master_dtype);
     const int64_t param = (int64_t)rt_dtype_bytes(s->dtype);
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++)
         im->x[i] = f32 ? (float)im->x[i] : im->x[i];
-    }
     if (s->master >= 0) {
-        for (int64_t i = 0; i < n; i++) {
+        for (int64_t i = 0; i < n; i++)
             rt_store(t->master_dtype, im->stage, i, im->x[i], false);
-        }
         rt_arena_write(im->rt, RT_SPACE_LOCAL, s->master + at * master, im->stage,
                        n * master);
     }
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++)
         rt_store(s->dtype, im->stage, i, im->x[i], f32);
-    }
     rt_arena_write(im->rt, RT_SPACE_SYMMETRIC, rt_param_part(im->rt, s) + at * param,
                    im->stage, n * param);
 }
@@ -269,9 +252,8 @@ static void read_run(void *ctx, const RtRun *run)
             n = to - from < RT_STAGE_ELEMS ? to - from : RT_STAGE_ELEMS;
             rt_enter(im->rt, RT_AT_LOAD);
             if (!rt_file_read(f->fd, f->path, im->raw, n * item,
-                              x->at + (from - begin) * item, error)) {
+                              x->at + (from - begin) * item, error))
                 FAIL(im, "--init: %s", error);
-            }
             widen(x->dtype, im->raw, n, im->x);
             put(im, run->shard_offset_elems + from - run->element, n);
         }
@@ -287,9 +269,8 @@ void rt_import_weights(Rt *rt, const char *dir)
     im.raw = malloc(RT_STAGE_ELEMS * sizeof(double));
     im.stage = malloc(RT_STAGE_ELEMS * sizeof(double));
     im.x = malloc(RT_STAGE_ELEMS * sizeof(double));
-    if (im.raw == NULL || im.stage == NULL || im.x == NULL) {
+    if (im.raw == NULL || im.stage == NULL || im.x == NULL)
         rt_fail(rt, RT_EXIT_ERROR, "--init: out of memory");
-    }
     open_folder(&im);
     check_tensors(&im);
     for (int i = 0; i < t->n_segments; i++) {

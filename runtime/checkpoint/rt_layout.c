@@ -29,9 +29,8 @@ RtSet rt_layout_set_of(const char *name)
 {
     const char *dot = strrchr(name, '.');
     RtSet set = dot != NULL && strcmp(dot, ".safetensors") == 0 ? 0 : RT_SETS;
-    while (set < RT_SETS && strncmp(name, set_names[set], strlen(set_names[set])) != 0) {
+    while (set < RT_SETS && strncmp(name, set_names[set], strlen(set_names[set])) != 0)
         set++;
-    }
     return set;
 }
 
@@ -76,9 +75,8 @@ static void write_entry(FILE *f, const char *name, RtDtype d, const RtParam *p,
 {
     fprintf(f, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[%lld", name, rt_dtype_safetensors(d),
             (long long)rows);
-    for (int i = 1; i < p->n_dims; i++) {
+    for (int i = 1; i < p->n_dims; i++)
         fprintf(f, ",%lld", (long long)p->dim[i]);
-    }
     fprintf(f, "],\"data_offsets\":[%lld,%lld]}", (long long)begin,
             (long long)(begin + bytes));
 }
@@ -86,9 +84,8 @@ static void write_entry(FILE *f, const char *name, RtDtype d, const RtParam *p,
 static void write_entries(FILE *f, const RtParam *p, RtDtype d, int64_t at)
 {
     const int64_t item = (int64_t)rt_dtype_bytes(d), row = p->elems / p->dim[0];
-    if (p->n_parts == 0) {
+    if (p->n_parts == 0)
         write_entry(f, p->name, d, p, p->dim[0], at, p->elems * item);
-    }
     for (int i = 0; i < p->n_parts; i++) {
         const int64_t bytes = p->parts[i].rows * row * item;
         write_entry(f, p->parts[i].name, d, p, p->parts[i].rows, at, bytes);
@@ -103,9 +100,8 @@ static bool make_header(const RtCheckpoint *c, const RtTrainer *t, RtSet set, in
     size_t bytes = 0;
     file->head = NULL;
     FILE *f = open_memstream(&file->head, &bytes);
-    if (f == NULL) {
+    if (f == NULL)
         return false;
-    }
     fprintf(f, "%8s{\"__metadata__\":{\"format\":\"pt\"}", "");
     file->bytes = 0;
     for (int i = 0; i < t->n_params; i++) {
@@ -117,17 +113,14 @@ static bool make_header(const RtCheckpoint *c, const RtTrainer *t, RtSet set, in
         }
     }
     fputc('}', f);
-    while (ftell(f) % RT_HEADER_ALIGN_BYTES != 0) {
+    while (ftell(f) % RT_HEADER_ALIGN_BYTES != 0)
         fputc(' ', f);
-    }
-    if (fclose(f) != 0) {
+    if (fclose(f) != 0)
         return false;
-    }
     file->head_bytes = (int64_t)bytes;
     file->bytes += file->head_bytes;
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++)
         file->head[i] = (char)((uint64_t)(bytes - 8) >> 8 * i);
-    }
     return true;
 }
 
@@ -164,13 +157,11 @@ static bool make_set(RtCheckpoint *c, const RtTrainer *t, RtSet set, int first, 
                      i + 1, n);
         }
         RtFile *f = &c->files[first + i];
-        if (!make_header(c, t, set, first + i)) {
+        if (!make_header(c, t, set, first + i))
             return false;
-        }
         f->chunks = calloc((size_t)rt_chunks_of(f) + 1, sizeof *f->chunks);
-        if (f->chunks == NULL) {
+        if (f->chunks == NULL)
             return false;
-        }
     }
     return true;
 }
@@ -183,14 +174,12 @@ bool rt_layout_fill(RtCheckpoint *c, const RtTrainer *t)
     for (RtSet set = 0; set < RT_SETS; set++) {
         c->file_of[set] = malloc(params * sizeof **c->file_of);
         c->bytes_at[set] = calloc(params, sizeof **c->bytes_at);
-        if (c->files == NULL || c->file_of[set] == NULL || c->bytes_at[set] == NULL) {
+        if (c->files == NULL || c->file_of[set] == NULL || c->bytes_at[set] == NULL)
             return false;
-        }
         memset(c->file_of[set], -1, params * sizeof **c->file_of);
         const int n = place_set(c, t, set, c->n_files);
-        if (!make_set(c, t, set, c->n_files, n)) {
+        if (!make_set(c, t, set, c->n_files, n))
             return false;
-        }
         c->n_files += n;
         c->set_files[set + 1] = c->n_files;
     }
@@ -234,9 +223,8 @@ void rt_layout_take(const Rt *rt, RtSet set, const RtSegment *s, int64_t at, int
     float *whole = out;
     rt_arena_read(rt, RT_SPACE_SYMMETRIC, rt_param_part(rt, s) + at * 2, weights, n * 2);
     rt_arena_read(rt, RT_SPACE_LOCAL, offset + at * 2, rest, n * 2);
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++)
         whole[i] = rt_f32_from_split(weights[i], rest[i]);
-    }
 }
 
 void rt_layout_put(Rt *rt, RtSet set, const RtSegment *s, int64_t at, int64_t n,
@@ -247,9 +235,8 @@ void rt_layout_put(Rt *rt, RtSet set, const RtSegment *s, int64_t at, int64_t n,
     const int64_t item = (int64_t)rt_dtype_bytes(d);
     if (d == RT_SPLIT) {
         uint16_t *rest = spare;
-        for (int64_t i = 0; i < n; i++) {
+        for (int64_t i = 0; i < n; i++)
             rest[i] = rt_split_rest(((const float *)from)[i]);
-        }
         from = rest;
     }
     at = buffer_place(rt, set, s, at);

@@ -30,9 +30,8 @@ static bool open_set(Reading *r, const char *folder, const RtManifest *m)
     for (int i = m->set_files[r->set]; i < m->set_files[r->set + 1]; i++) {
         char path[RT_PATH_BYTES + RT_NAME_BYTES];
         snprintf(path, sizeof path, "%s/%s", folder, m->files[i].name);
-        if (!rt_tensors_add(&r->tensors, path, error)) {
+        if (!rt_tensors_add(&r->tensors, path, error))
             return false;
-        }
     }
     return rt_tensors_sort(&r->tensors, error);
 }
@@ -52,9 +51,8 @@ static bool check_set(Reading *r)
             const RtTensor *x = rt_tensors_find(&r->tensors, name);
             bool same = x != NULL && !x->other && x->dtype == dtype &&
                         x->n_dims == p->n_dims && x->dim[0] == rows;
-            for (int d = 1; same && d < p->n_dims; d++) {
+            for (int d = 1; same && d < p->n_dims; d++)
                 same = x->dim[d] == p->dim[d];
-            }
             needed++;
             if (!same) {
                 snprintf(c->error, sizeof c->error, "%s: tensor %s %s",
@@ -75,9 +73,8 @@ static bool check_set(Reading *r)
 static bool is_rounded(RtDtype param, RtDtype master, const void *weights,
                        const void *masters, int64_t n)
 {
-    if (master != RT_F32 || (param != RT_BF16 && param != RT_F16)) {
+    if (master != RT_F32 || (param != RT_BF16 && param != RT_F16))
         return true;
-    }
     const uint16_t *w = weights;
     const float *x = masters;
     bool same = true;
@@ -107,22 +104,19 @@ static void read_slice(Reading *r, const RtTensor *x, int64_t from, int64_t to,
     const int64_t item = (int64_t)rt_dtype_bytes(x->dtype);
     const int64_t first = elems_before(x, r->from), end = elems_before(x, r->to);
     const int64_t begin = first > from ? first : from, stop = end < to ? end : to;
-    if (x->fd_index != r->file) {
+    if (x->fd_index != r->file)
         return;
-    }
     for (int64_t i = begin; i < stop && c->error[0] == '\0'; i += RT_STAGE_ELEMS) {
         const int64_t some = stop - i < RT_STAGE_ELEMS ? stop - i : RT_STAGE_ELEMS;
         const int64_t place = at + i - from;
         rt_enter(rt, RT_AT_LOAD);
         if (!rt_file_read(f->fd, f->path, c->stage, some * item, x->at + i * item,
-                          c->error)) {
+                          c->error))
             return;
-        }
         if (r->set == RT_SET_MASTER) {
             rt_layout_take(rt, RT_SET_WEIGHTS, r->segment, place, some, c->chunk, NULL);
-            if (!is_rounded(r->segment->dtype, x->dtype, c->chunk, c->stage, some)) {
+            if (!is_rounded(r->segment->dtype, x->dtype, c->chunk, c->stage, some))
                 r->alien = x;
-            }
         }
         rt_layout_put(rt, r->set, r->segment, place, some, c->stage, c->convert);
     }
@@ -134,9 +128,8 @@ static void read_run(void *ctx, const RtRun *run)
     const RtParam *p = run->param;
     const int64_t row = p->elems / p->dim[0], end = run->element + run->elems;
     int64_t begin = 0; /* of the part */
-    if (r->rt->state->checkpoint->file_of[r->set][run->param_id] < 0) {
+    if (r->rt->state->checkpoint->file_of[r->set][run->param_id] < 0)
         return; /* a matrix: it has no such moment */
-    }
     for (int k = 0; k == 0 || k < p->n_parts; k++) {
         const int64_t rows = p->n_parts > 0 ? p->parts[k].rows : p->dim[0];
         const int64_t stop = begin + rows * row;
@@ -160,9 +153,8 @@ static void read_window(Reading *r, int file, int64_t from, int64_t to)
     r->to = to;
     for (int i = 0; i < t->n_segments; i++) {
         r->segment = &t->segments[i];
-        if (rt_layout_offset(r->segment, r->set) >= 0) {
+        if (rt_layout_offset(r->segment, r->set) >= 0)
             rt_shard_runs(r->rt, i, read_run, r);
-        }
     }
 }
 

@@ -44,13 +44,11 @@ static bool read_state(const RtTrainer *t, const char *folder, Line *l)
     snprintf(path, sizeof path, "%s/train_state.json", folder);
     char *text = rt_file_load(path, 1 << 24, &bytes, l->why);
     l->known = text != NULL && rt_state_read(&s, text, bytes);
-    if (text != NULL && !l->known) {
+    if (text != NULL && !l->known)
         snprintf(l->why, sizeof l->why, "train_state.json cannot be understood");
-    }
     free(text);
-    if (!l->known) {
+    if (!l->known)
         return false;
-    }
     l->numerics = s.numerics_hash;
     l->ours = s.numerics_hash == t->numerics_hash;
     const int64_t seq = l->ours ? t->seq_tokens : seq_of(folder);
@@ -68,14 +66,12 @@ static void read_checkpoint(const RtTrainer *t, const char *folder, Line *l)
     l->written = stat(path, &s) == 0 ? s.st_mtime : 0;
     l->is = "damaged";
     l->bytes = l->tokens = -1;
-    if (!rt_manifest_read(&m, folder, l->why)) {
+    if (!rt_manifest_read(&m, folder, l->why))
         return;
-    }
     l->step = m.step;
     l->bytes = rt_manifest_bytes(&m);
-    if (rt_manifest_sizes(&m, folder, l->why) && read_state(t, folder, l)) {
+    if (rt_manifest_sizes(&m, folder, l->why) && read_state(t, folder, l))
         l->is = "whole";
-    }
     rt_manifest_free(&m);
 }
 
@@ -85,18 +81,14 @@ static void print_text(const Line *l)
 {
     char when[32] = "-", numerics[32] = "-", size[32] = "-", tokens[32] = "-";
     struct tm local;
-    if (l->written != 0 && localtime_r(&l->written, &local) != NULL) {
+    if (l->written != 0 && localtime_r(&l->written, &local) != NULL)
         strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", &local);
-    }
-    if (l->bytes >= 0) {
+    if (l->bytes >= 0)
         snprintf(size, sizeof size, "%.2f MiB", (double)l->bytes / 1048576.0);
-    }
-    if (l->tokens >= 0) {
+    if (l->tokens >= 0)
         snprintf(tokens, sizeof tokens, "%lld", (long long)l->tokens);
-    }
-    if (l->known) {
+    if (l->known)
         snprintf(numerics, sizeof numerics, "%016llx", (unsigned long long)l->numerics);
-    }
     printf("%-22s %14s  %-19s  %-16s  %-7s %15s  %s%s%s\n", l->folder, size, when,
            numerics,
            !l->known ? "-"
@@ -110,22 +102,18 @@ static void print_json(const Line *l, bool first)
     printf("%s  {\"folder\": ", first ? "" : ",\n");
     rt_json_put(stdout, l->folder);
     printf(", \"is\": \"%s\"", l->is);
-    if (l->step >= 0) {
+    if (l->step >= 0)
         printf(", \"step\": %lld", (long long)l->step);
-    }
-    if (l->bytes >= 0) {
+    if (l->bytes >= 0)
         printf(", \"bytes\": %lld", (long long)l->bytes);
-    }
-    if (l->written != 0) {
+    if (l->written != 0)
         printf(", \"written\": %lld", (long long)l->written);
-    }
     if (l->known) {
         printf(", \"numerics\": \"%016llx\", \"this_trainer\": %s",
                (unsigned long long)l->numerics, l->ours ? "true" : "false");
     }
-    if (l->tokens >= 0) {
+    if (l->tokens >= 0)
         printf(", \"tokens\": %lld", (long long)l->tokens);
-    }
     if (l->why[0] != '\0') {
         printf(", \"why\": ");
         rt_json_put(stdout, l->why);
@@ -157,21 +145,19 @@ static void list_rests(const RtFlags *f, int *n)
         int aside, end = 0;
         struct stat s;
         Line l = {.folder = e->d_name, .step = -1, .bytes = -1, .tokens = -1};
-        if (rt_file_is_rest(e->d_name)) {
+        if (rt_file_is_rest(e->d_name))
             l.is = e->d_name[2] == 'm' ? "unfinished" : "being removed";
-        } else if (sscanf(e->d_name, "step-%lld.damaged%d%n", &step, &aside, &end) == 2 &&
-                   e->d_name[end] == '\0') {
+        else if (sscanf(e->d_name, "step-%lld.damaged%d%n", &step, &aside, &end) == 2 &&
+                 e->d_name[end] == '\0')
             l.is = "kept aside: it did not verify";
-        } else {
+        else
             continue;
-        }
         snprintf(path, sizeof path, "%s/%s", f->folder, e->d_name);
         l.written = stat(path, &s) == 0 ? s.st_mtime : 0;
         print_line(f, &l, n);
     }
-    if (d != NULL) {
+    if (d != NULL)
         closedir(d);
-    }
 }
 
 int rt_ls(const RtTrainer *t, const RtFlags *f)
@@ -181,12 +167,10 @@ int rt_ls(const RtTrainer *t, const RtFlags *f)
     bool is_one;
     int printed = 0;
     const int n = rt_folder_steps(f->folder, &steps, &is_one);
-    if (n < 0) {
+    if (n < 0)
         return RT_EXIT_ERROR;
-    }
-    if (f->json) {
+    if (f->json)
         printf("[\n");
-    }
     for (int i = 0; i < (is_one ? 1 : n); i++) {
         Line l = {.step = is_one ? -1 : steps[i]};
         rt_file_step_path(path, f->folder, "", is_one ? 0 : steps[i]);
@@ -194,14 +178,12 @@ int rt_ls(const RtTrainer *t, const RtFlags *f)
         read_checkpoint(t, is_one ? f->folder : path, &l);
         print_line(f, &l, &printed);
     }
-    if (!is_one) {
+    if (!is_one)
         list_rests(f, &printed);
-    }
-    if (f->json) {
+    if (f->json)
         printf(printed > 0 ? "\n]\n" : "]\n");
-    } else if (printed == 0) {
+    else if (printed == 0)
         fprintf(stderr, "trainer: there is no checkpoint in %s\n", f->folder);
-    }
     free(steps);
     return rt_stdout_close(RT_EXIT_OK);
 }

@@ -27,17 +27,15 @@ char *rt_manifest_text(const RtFile *files, int n_files, int64_t step)
     char *text = NULL;
     size_t bytes;
     FILE *f = open_memstream(&text, &bytes);
-    if (f == NULL) {
+    if (f == NULL)
         return NULL;
-    }
     fprintf(f, "%sstep %lld\n", first_line, (long long)step);
     for (int i = 0; i < n_files; i++) {
         fprintf(f, "file %s %lld %016llx\n", files[i].name, (long long)files[i].bytes,
                 (unsigned long long)files[i].hash);
     }
-    if (fflush(f) == 0) {
+    if (fflush(f) == 0)
         fprintf(f, "end %016llx\n", (unsigned long long)rt_hash64(text, bytes, 2));
-    }
     if (fclose(f) != 0) {
         free(text);
         return NULL;
@@ -65,9 +63,8 @@ static bool read_file_line(const char *line, size_t bytes, RtFile *f)
     unsigned long long hash;
     *f = (RtFile){0};
     if (sscanf(line, "file %63s %lld %llx", f->name, &size, &hash) != 3 ||
-        !good_name(f->name) || size < 0) {
+        !good_name(f->name) || size < 0)
         return false;
-    }
     f->bytes = size;
     f->hash = hash;
     snprintf(again, sizeof again, "file %s %lld %016llx", f->name, size, hash);
@@ -82,11 +79,9 @@ static bool sort_files(RtManifest *m)
     RtFile *sorted = malloc((size_t)m->n_files * sizeof *sorted);
     int n = 0;
     for (int k = 0; sorted != NULL && k <= RT_SETS; k++) {
-        for (int i = 0; i < m->n_files; i++) {
-            if (rt_layout_set_of(m->files[i].name) == order[k]) {
+        for (int i = 0; i < m->n_files; i++)
+            if (rt_layout_set_of(m->files[i].name) == order[k])
                 sorted[n++] = m->files[i];
-            }
-        }
         m->set_files[k] = n;
     }
     free(m->files);
@@ -100,33 +95,28 @@ static bool read_lines(RtManifest *m, const char *text, const char *end)
     char again[64];
     long long step;
     const size_t head = sizeof first_line - 1;
-    if ((size_t)(end - text) < head) {
+    if ((size_t)(end - text) < head)
         return false;
-    }
     m->version = memcmp(text, first_line, head) == 0          ? VERSION
                  : memcmp(text, first_line_before, head) == 0 ? 1
                                                               : 0;
-    if (m->version == 0 || sscanf(text + head, "step %lld", &step) != 1) {
+    if (m->version == 0 || sscanf(text + head, "step %lld", &step) != 1)
         return false;
-    }
     const char *at = text + head;
     const int n = snprintf(again, sizeof again, "step %lld\n", step);
-    if (strncmp(at, again, (size_t)n) != 0) {
+    if (strncmp(at, again, (size_t)n) != 0)
         return false;
-    }
     m->step = step;
     int lines = 0;
-    for (const char *p = at + n; p < end; p++) {
+    for (const char *p = at + n; p < end; p++)
         lines += *p == '\n';
-    }
     m->files = calloc((size_t)lines + 1, sizeof *m->files);
     at += n;
     for (; m->files != NULL && at < end; m->n_files++) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         if (stop == NULL ||
-            !read_file_line(at, (size_t)(stop - at), &m->files[m->n_files])) {
+            !read_file_line(at, (size_t)(stop - at), &m->files[m->n_files]))
             return false;
-        }
         at = stop + 1;
     }
     return m->n_files > 0 && sort_files(m);
@@ -136,13 +126,13 @@ static bool read_lines(RtManifest *m, const char *text, const char *end)
 static bool is_newer(const char *text, const char *path, char *error)
 {
     long long version;
-    if (sscanf(text, "fsdpgen checkpoint %lld\n", &version) != 1 || version <= VERSION) {
+    if (sscanf(text, "fsdpgen checkpoint %lld\n", &version) != 1 || version <= VERSION)
         return false;
-    }
-    snprintf(error, RT_ERROR_BYTES,
-             "%s is of format %lld, and this trainer reads formats 1 to %d: go on with the "
-             "trainer that wrote it, or begin with its weights by --init",
-             path, version, VERSION);
+    snprintf(
+        error, RT_ERROR_BYTES,
+        "%s is of format %lld, and this trainer reads formats 1 to %d: go on with the "
+        "trainer that wrote it, or begin with its weights by --init",
+        path, version, VERSION);
     rt_file_error_here();
     return true;
 }
@@ -155,9 +145,8 @@ bool rt_manifest_read(RtManifest *m, const char *folder, char *error)
     *m = (RtManifest){0};
     snprintf(path, sizeof path, "%s/MANIFEST", folder);
     char *text = rt_file_load(path, 16 << 20, &bytes, error);
-    if (text == NULL) {
+    if (text == NULL)
         return false;
-    }
     if (is_newer(text, path, error)) {
         free(text);
         return false;
@@ -171,9 +160,8 @@ bool rt_manifest_read(RtManifest *m, const char *folder, char *error)
         ok = memcmp(tail, text + body, TAIL) == 0 && read_lines(m, text, text + body);
     }
     free(text);
-    if (!ok && body > 0 && m->n_files == 0 && errno == ENOMEM) {
+    if (!ok && body > 0 && m->n_files == 0 && errno == ENOMEM)
         return rt_file_error(error, "allocate memory for", path);
-    }
     if (!ok) {
         rt_manifest_free(m);
         snprintf(error, RT_ERROR_BYTES, "%s is not what was written", path);
@@ -181,8 +169,9 @@ bool rt_manifest_read(RtManifest *m, const char *folder, char *error)
     }
     const int64_t named = rt_file_step_of(folder);
     if (named >= 0 && named != m->step) {
-        snprintf(error, RT_ERROR_BYTES, "%s is of step %lld: the folder has another's name",
-                 path, (long long)m->step);
+        snprintf(error, RT_ERROR_BYTES,
+                 "%s is of step %lld: the folder has another's name", path,
+                 (long long)m->step);
         rt_manifest_free(m);
         return false;
     }
@@ -192,9 +181,8 @@ bool rt_manifest_read(RtManifest *m, const char *folder, char *error)
 void rt_manifest_free(RtManifest *m)
 {
     rt_chunks_end(&m->chunks);
-    for (int i = 0; i < m->n_files; i++) {
+    for (int i = 0; i < m->n_files; i++)
         free(m->files[i].chunks);
-    }
     free(m->files);
     *m = (RtManifest){0};
 }
@@ -203,9 +191,8 @@ int64_t rt_manifest_bytes(const RtManifest *m)
 {
     int64_t bytes = 0;
     bool too_many = false;
-    for (int i = 0; i < m->n_files; i++) {
+    for (int i = 0; i < m->n_files; i++)
         too_many = __builtin_add_overflow(bytes, m->files[i].bytes, &bytes) || too_many;
-    }
     return too_many ? -1 : bytes;
 }
 
@@ -215,9 +202,8 @@ bool rt_manifest_sizes(const RtManifest *m, const char *folder, char *error)
     struct stat s;
     for (int i = 0; i < m->n_files; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, m->files[i].name);
-        if (stat(path, &s) != 0) {
+        if (stat(path, &s) != 0)
             return rt_file_error(error, "stat", path);
-        }
         if (!S_ISREG(s.st_mode) || s.st_size != m->files[i].bytes) {
             snprintf(error, RT_ERROR_BYTES, "%s has %lld bytes, not the %lld of MANIFEST",
                      path, (long long)s.st_size, (long long)m->files[i].bytes);
@@ -236,13 +222,11 @@ static void sum_files(Rt *rt, RtFile *files, int n)
     for (int at = 0; at < n; at += RT_SUM_WORDS) {
         uint64_t words[RT_SUM_WORDS];
         const int some = n - at < RT_SUM_WORDS ? n - at : RT_SUM_WORDS;
-        for (int i = 0; i < some; i++) {
+        for (int i = 0; i < some; i++)
             words[i] = files[at + i].sum;
-        }
         rt_save_sum(rt, words, some);
-        for (int i = 0; i < some; i++) {
+        for (int i = 0; i < some; i++)
             files[at + i].sum = words[i];
-        }
     }
 }
 
@@ -254,9 +238,8 @@ static void sum_chunks(Rt *rt, RtFile *f)
     for (int64_t at = 0; at < n; at += RT_SUM_WORDS) {
         const int64_t some = n - at < RT_SUM_WORDS ? n - at : RT_SUM_WORDS;
         rt_save_sum(rt, f->chunks + at, (int)some);
-        for (int64_t i = 0; i < some; i++) {
+        for (int64_t i = 0; i < some; i++)
             f->sum += f->chunks[at + i];
-        }
     }
 }
 
@@ -271,11 +254,10 @@ void rt_manifest_hash_own(Rt *rt, const char *folder, RtFile *files, int n_files
 bool rt_manifest_hash(Rt *rt, RtFile *files, int n_files)
 {
     for (int i = 0; i < n_files; i++) {
-        if (files[i].chunks != NULL) {
+        if (files[i].chunks != NULL)
             sum_chunks(rt, &files[i]);
-        } else {
+        else
             sum_files(rt, &files[i], 1);
-        }
         files[i].hash = files[i].sum;
     }
     return rt_first_error(rt) < 0;
@@ -284,9 +266,8 @@ bool rt_manifest_hash(Rt *rt, RtFile *files, int n_files)
 bool rt_manifest_open(Rt *rt, const char *folder, RtManifest *m)
 {
     RtCheckpoint *c = rt->state->checkpoint;
-    if (rt_manifest_read(m, folder, c->error) && rt_manifest_sizes(m, folder, c->error)) {
+    if (rt_manifest_read(m, folder, c->error) && rt_manifest_sizes(m, folder, c->error))
         rt_chunks_begin(&m->chunks, folder, m->files, m->n_files, m->version);
-    }
     return rt_first_error(rt) < 0;
 }
 
@@ -295,9 +276,8 @@ bool rt_manifest_agree(Rt *rt, RtManifest *m, int first, int end)
 {
     RtCheckpoint *c = rt->state->checkpoint;
     sum_files(rt, m->files + first, end - first);
-    if (rt_first_error(rt) >= 0) {
+    if (rt_first_error(rt) >= 0)
         return false;
-    }
     for (int i = first; i < end && c->error[0] == '\0'; i++) {
         if (m->files[i].sum != m->files[i].hash) {
             snprintf(c->error, sizeof c->error, "%s is not what was written",
@@ -309,9 +289,8 @@ bool rt_manifest_agree(Rt *rt, RtManifest *m, int first, int end)
 
 bool rt_manifest_verify(Rt *rt, const char *folder, RtManifest *m)
 {
-    if (!rt_manifest_open(rt, folder, m)) {
+    if (!rt_manifest_open(rt, folder, m))
         return false;
-    }
     rt_chunks_until(rt, &m->chunks, m->n_files, 0);
     return rt_manifest_agree(rt, m, 0, m->n_files);
 }

@@ -16,11 +16,9 @@
 
 static RtVerdict *find(const RtCheckpoint *c, int64_t step)
 {
-    for (int i = 0; i < c->n_verdicts; i++) {
-        if (c->verdicts[i].step == step) {
+    for (int i = 0; i < c->n_verdicts; i++)
+        if (c->verdicts[i].step == step)
             return &c->verdicts[i];
-        }
-    }
     return NULL;
 }
 
@@ -33,9 +31,8 @@ void rt_prune_note(const Rt *rt, int64_t step, bool sound)
         return;
     }
     v = realloc(c->verdicts, (size_t)(c->n_verdicts + 1) * sizeof *v);
-    if (v == NULL) { /* ranks that verify a checkpoint do it together */
+    if (v == NULL) /* ranks that verify a checkpoint do it together */
         rt_fail(rt, RT_EXIT_ERROR, "verdicts on checkpoints: out of memory");
-    }
     c->verdicts = v;
     v[c->n_verdicts++] = (RtVerdict){step, sound};
 }
@@ -46,9 +43,8 @@ int rt_share_steps(Rt *rt, int64_t **steps)
     int64_t *mine = NULL;
     int count = 0;
     *steps = NULL;
-    if (rt->rank == 0 && c->error[0] == '\0') {
+    if (rt->rank == 0 && c->error[0] == '\0')
         count = rt_file_steps(c->dir, &mine, c->error);
-    }
     if (rt_first_error(rt) >= 0) {
         free(mine);
         return -1;
@@ -56,14 +52,12 @@ int rt_share_steps(Rt *rt, int64_t **steps)
     uint64_t n = (uint64_t)count;
     rt_save_sum(rt, &n, 1); /* only rank 0 has any */
     uint64_t *all = calloc(n + 1, sizeof *all);
-    if (all == NULL) {
+    if (all == NULL)
         rt_fail(rt, RT_EXIT_ERROR, "out of memory");
-    }
     for (uint64_t at = 0; at < n; at += RT_SUM_WORDS) {
         const uint64_t some = n - at < RT_SUM_WORDS ? n - at : RT_SUM_WORDS;
-        if (rt->rank == 0) {
+        if (rt->rank == 0)
             memcpy(all + at, mine + at, some * sizeof *all);
-        }
         rt_save_sum(rt, all + at, (int)some);
     }
     free(mine);
@@ -101,15 +95,13 @@ static bool is_sound(Rt *rt, const char *path, int64_t step)
     RtCheckpoint *c = rt->state->checkpoint;
     RtManifest m;
     const RtVerdict *v = find(c, step);
-    if (v != NULL) {
+    if (v != NULL)
         return v->sound;
-    }
     rt_file_forget_error();
     const bool sound = rt_manifest_verify(rt, path, &m);
     rt_manifest_free(&m);
-    if (rt_first_error_here(rt) >= 0) {
+    if (rt_first_error_here(rt) >= 0)
         return false;
-    }
     if (!sound && c->error[0] != '\0') {
         fprintf(stderr,
                 "trainer: warning: %s is damaged and does not count for --keep: %s\n",
@@ -128,24 +120,21 @@ static void prune_steps(Rt *rt, const int64_t *steps, int n)
     char path[RT_PATH_BYTES];
     int64_t kept = 0;
     for (int i = 0; i < n; i++) {
-        if (steps[i] > c->saved) {
+        if (steps[i] > c->saved)
             continue; /* it was passed over when the run began */
-        }
         rt_save_moves(rt);
         rt_file_step_path(path, c->dir, "", steps[i]);
         if (kept < f->keep) {
             kept += is_sound(rt, path, steps[i]);
-            if (rt_first_error(rt) >= 0) {
+            if (rt_first_error(rt) >= 0)
                 return;
-            }
             continue;
         }
         const RtVerdict *v = find(c, steps[i]);
         const bool periodic = f->keep_every > 0 && steps[i] % f->keep_every == 0;
         if (rt->rank == 0 && c->error[0] == '\0' && !periodic &&
-            (v != NULL ? v->sound : is_whole(path))) {
+            (v != NULL ? v->sound : is_whole(path)))
             remove_one(c, path, steps[i]);
-        }
     }
 }
 
@@ -153,13 +142,11 @@ void rt_prune(Rt *rt)
 {
     RtCheckpoint *c = rt->state->checkpoint;
     int64_t *steps;
-    if (rt->state->flags.keep == 0) {
+    if (rt->state->flags.keep == 0)
         return;
-    }
     const int n = rt_share_steps(rt, &steps);
-    if (n > 0) {
+    if (n > 0)
         prune_steps(rt, steps, n);
-    }
     free(steps);
     if (c->error[0] != '\0') {
         fprintf(stderr, "trainer: warning: old checkpoints stay: %s\n", c->error);

@@ -24,12 +24,10 @@
 static void stop_on_error(Rt *rt, const char *what)
 {
     const int who = rt_first_error(rt);
-    if (who == rt->rank) {
+    if (who == rt->rank)
         rt_fail(rt, RT_EXIT_ERROR, "%s: %s", what, rt->state->checkpoint->error);
-    }
-    if (who >= 0) {
+    if (who >= 0)
         rt_leave(rt);
-    }
 }
 
 /* All ranks found the same: the first one tells. */
@@ -41,9 +39,8 @@ __attribute__((format(printf, 2, 3))) static _Noreturn void refuse(Rt *rt,
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    if (rt->rank != 0) {
+    if (rt->rank != 0)
         rt_leave(rt);
-    }
     rt_fail(rt, RT_EXIT_ERROR, "%s", text);
 }
 
@@ -67,15 +64,13 @@ static bool lock_folder(Rt *rt)
     RtCheckpoint *c = rt->state->checkpoint;
     bool file = false;
     c->lock = rt_file_open(c->dir, O_RDONLY | O_DIRECTORY, c->error);
-    if (c->lock < 0) {
+    if (c->lock < 0)
         return false;
-    }
     for (int tries = 0; flock(c->lock, LOCK_EX | LOCK_NB) != 0; tries++) {
         if (errno == EBADF && !file) {
             file = true;
-            if (!open_lock_file(c)) {
+            if (!open_lock_file(c))
                 return false;
-            }
             continue;
         }
         if (errno != EWOULDBLOCK) {
@@ -114,9 +109,8 @@ static void refuse_checkpoint(RtCheckpoint *c)
 static bool find_folder(Rt *rt)
 {
     RtCheckpoint *c = rt->state->checkpoint;
-    if (!rt->state->flags.must_resume) {
+    if (!rt->state->flags.must_resume)
         return rt_file_make_folder(c->dir, c->error);
-    }
     if (access(c->dir, F_OK) != 0 && errno == ENOENT) {
         snprintf(c->error, sizeof c->error,
                  "--resume=must, but there is no folder %.500s; is its disk mounted?",
@@ -132,12 +126,10 @@ static int64_t *open_folder(Rt *rt, int *count)
 {
     RtCheckpoint *c = rt->state->checkpoint;
     int64_t *steps;
-    if (rt->rank == 0) {
+    if (rt->rank == 0)
         refuse_checkpoint(c);
-    }
-    if (rt->rank == 0 && c->error[0] == '\0' && find_folder(rt) && lock_folder(rt)) {
+    if (rt->rank == 0 && c->error[0] == '\0' && find_folder(rt) && lock_folder(rt))
         rt_file_clean(c->dir, c->error);
-    }
     *count = rt_share_steps(rt, &steps);
     stop_on_error(rt, "--checkpoint");
     return steps;
@@ -155,11 +147,9 @@ static char *load_small(Rt *rt, const char *folder, const char *name, int64_t *b
 
 static bool is_plain(const char *line, int n)
 {
-    for (int i = 0; i < n; i++) {
-        if (line[i] < ' ' || line[i] > '~') {
+    for (int i = 0; i < n; i++)
+        if (line[i] < ' ' || line[i] > '~')
             return false;
-        }
-    }
     return true;
 }
 
@@ -170,9 +160,8 @@ static int tell_lines(const char *a, const char *b, const char *whose)
     int told = 0;
     for (const char *p = a; *p != '\0'; p += strcspn(p, "\n"), p += *p == '\n') {
         const int n = (int)strcspn(p, "\n");
-        if (!is_plain(p, n)) {
+        if (!is_plain(p, n))
             continue; /* a stranger's file, on a terminal */
-        }
         snprintf(line, sizeof line, "\n%.*s\n", n < 290 ? n : 290, p);
         const bool first = strncmp(b, line + 1, strlen(line) - 1) == 0;
         if (n > 0 && !first && strstr(b, line) == NULL) {
@@ -209,9 +198,8 @@ static void take_platforms(Rt *rt, const RtTrainState *s)
     memcpy(c->platform, s->platform, sizeof c->platform);
     c->n_platforms = s->n_platforms;
     const uint64_t last = c->platform[c->n_platforms - 1].hash;
-    if (last == mine.hash) {
+    if (last == mine.hash)
         return;
-    }
     if (rt->rank == 0) {
         fprintf(stderr,
                 "trainer: warning: steps up to %lld were computed on another platform "
@@ -233,9 +221,8 @@ static bool has_other_data(const Rt *rt, const RtTrainState *s, char *error)
 {
     const RtState *st = rt->state;
     const int64_t samples = rt_tokens_samples(st->tokens);
-    if (rt_record_differs(rt, "data", &s->data, !st->digests->pending, error)) {
+    if (rt_record_differs(rt, "data", &s->data, !st->digests->pending, error))
         return true;
-    }
     if (s->data_samples != samples) {
         snprintf(error, RT_ERROR_BYTES, "there are %lld samples, and there were %lld",
                  (long long)samples, (long long)s->data_samples);
@@ -259,9 +246,8 @@ static bool is_other(const Rt *rt, const RtTrainState *s)
 static _Noreturn void refuse_other(Rt *rt, const char *folder, const RtTrainState *s)
 {
     const RtFlags *f = &rt->state->flags;
-    if (s->numerics_hash != rt->trainer->numerics_hash) {
+    if (s->numerics_hash != rt->trainer->numerics_hash)
         refuse_numerics(rt, folder, s->numerics_hash);
-    }
     if (f->seed_given && f->seed != s->seed) {
         refuse(rt, "--seed %lld, but %s was trained with seed %lld: leave it out",
                (long long)f->seed, folder, (long long)s->seed);
@@ -287,9 +273,8 @@ static void take_data(Rt *rt, const char *folder, RtTrainState *s)
 {
     RtDigests *d = rt->state->digests;
     char error[RT_ERROR_BYTES];
-    if (rt->rank != 0) {
+    if (rt->rank != 0)
         return;
-    }
     if (has_other_data(rt, s, error)) {
         fprintf(stderr,
                 "trainer: warning: the data differ from those of %s: %s; from here on "
@@ -308,14 +293,12 @@ static void take_data(Rt *rt, const char *folder, RtTrainState *s)
                 "it): only sizes, beginnings and ends of files were compared\n",
                 folder);
     }
-    if (rt_record_differs(rt, "eval", &s->eval, !d->pending, error)) {
+    if (rt_record_differs(rt, "eval", &s->eval, !d->pending, error))
         rt_record_warn_eval(error, folder);
-    } else if (d->pending) {
+    else if (d->pending)
         keep_record(&d->was_eval, &s->eval);
-    }
-    if (d->pending && !rt->state->flags.accept_data) {
+    if (d->pending && !rt->state->flags.accept_data)
         keep_record(&d->was_data, &s->data);
-    }
     snprintf(d->was_in, sizeof d->was_in, "step %lld", (long long)s->step);
 }
 
@@ -347,9 +330,8 @@ static void stop_on_error_here(Rt *rt, const char *folder)
                 "%s: %s; that is no damage, so no older checkpoint is taken for it",
                 folder, rt->state->checkpoint->error);
     }
-    if (who >= 0) {
+    if (who >= 0)
         rt_leave(rt);
-    }
 }
 
 /* Collective: if a rank has an error, the first of them tells that the checkpoint is
@@ -358,9 +340,8 @@ static int pass_over(Rt *rt, const char *folder)
 {
     RtCheckpoint *c = rt->state->checkpoint;
     const int who = rt_first_error(rt);
-    if (who >= 0) {
+    if (who >= 0)
         stop_on_error_here(rt, folder);
-    }
     if (who == rt->rank) {
         fprintf(stderr, "trainer: warning: [rank %d] %s is passed over: %s\n", who,
                 folder, c->error);
@@ -379,13 +360,11 @@ static bool load_state(Rt *rt, const char *folder, int64_t step, RtManifest *m,
     const int n_small = m->set_files[0];
     int64_t bytes = 0;
     rt_chunks_until(rt, &m->chunks, n_small, 0);
-    if (!rt_manifest_agree(rt, m, 0, n_small)) {
+    if (!rt_manifest_agree(rt, m, 0, n_small))
         return false;
-    }
     char *text = load_small(rt, folder, "train_state.json", &bytes);
-    if (text != NULL && (!rt_state_read(s, text, bytes) || s->step != step)) {
+    if (text != NULL && (!rt_state_read(s, text, bytes) || s->step != step))
         snprintf(c->error, sizeof c->error, "train_state.json cannot be read");
-    }
     free(text);
     return rt_first_error(rt) < 0;
 }
@@ -404,17 +383,14 @@ static bool load(Rt *rt, int64_t step)
     bool ok = rt_manifest_open(rt, folder, &m) && load_state(rt, folder, step, &m, &s);
     if (ok && is_other(rt, &s)) {
         rt_chunks_until(rt, &m.chunks, m.n_files, 0);
-        if (rt_manifest_agree(rt, &m, m.set_files[0], m.n_files)) {
+        if (rt_manifest_agree(rt, &m, m.set_files[0], m.n_files))
             refuse_other(rt, folder, &s);
-        }
         ok = false;
     }
-    for (RtSet set = 0; set < RT_SETS && ok; set++) {
+    for (RtSet set = 0; set < RT_SETS && ok; set++)
         ok = rt_load_set(rt, set, folder, &m);
-    }
-    if (ok && rt_carry_read(rt, folder)) {
+    if (ok && rt_carry_read(rt, folder))
         take_state(rt, folder, &s);
-    }
     const int who = pass_over(rt, folder);
     rt_record_free(&s.data);
     rt_record_free(&s.eval);
@@ -445,9 +421,8 @@ static RtCheckpoint *open_checkpoint(Rt *rt)
         c->chunk = malloc(RT_CHUNK_BYTES);
     }
     if (c == NULL || c->stage == NULL || c->convert == NULL || c->chunk == NULL ||
-        !rt_layout_fill(c, rt->trainer)) {
+        !rt_layout_fill(c, rt->trainer))
         rt_fail(rt, RT_EXIT_ERROR, "--checkpoint: out of memory");
-    }
     c->here = rt_platform_hash(rt->trainer, text, sizeof text);
     c->platform[0].hash = c->here;
     c->n_platforms = 1;
@@ -459,12 +434,10 @@ bool rt_checkpoint_begin(Rt *rt)
     const RtFlags *f = &rt->state->flags;
     char path[RT_PATH_BYTES];
     int n = 0;
-    if (f->checkpoint == NULL) {
+    if (f->checkpoint == NULL)
         return false;
-    }
-    if (!rt_file_step_path(path, f->checkpoint, ".trash-", f->steps)) {
+    if (!rt_file_step_path(path, f->checkpoint, ".trash-", f->steps))
         refuse(rt, "--checkpoint: the folder's name is too long");
-    }
     rt_enter(rt, RT_AT_LOAD);
     rt->state->checkpoint = open_checkpoint(rt);
     int64_t *steps = open_folder(rt, &n);
@@ -484,9 +457,8 @@ bool rt_checkpoint_begin(Rt *rt)
     bool loaded = false;
     for (int i = 0; i < n && !loaded; i++) {
         loaded = load(rt, steps[i]);
-        if (loaded) {
+        if (loaded)
             rt->state->checkpoint->saved = steps[i];
-        }
     }
     free(steps);
     if (n > 0 && !loaded) {
@@ -495,9 +467,8 @@ bool rt_checkpoint_begin(Rt *rt)
                "existing ones no run starts at step 0",
                f->checkpoint, n);
     }
-    if (!loaded && f->init != NULL && !rt_carry_read(rt, f->init)) {
+    if (!loaded && f->init != NULL && !rt_carry_read(rt, f->init))
         stop_on_error(rt, "--init");
-    }
     if (rt->state->step < f->steps) { /* one that is finished writes nothing */
         rt->state->checkpoint->one_writer = rt_writers_try(rt);
         rt_snapshot_open(rt);
@@ -515,10 +486,8 @@ void rt_checkpoint_weights(Rt *rt)
     char folder[RT_PATH_BYTES];
     int64_t *steps = NULL;
     bool sound = false;
-    if (!rt_file_step_path(folder, rt->state->flags.checkpoint, ".trash-",
-                           INT64_MAX / 2)) {
+    if (!rt_file_step_path(folder, rt->state->flags.checkpoint, ".trash-", INT64_MAX / 2))
         refuse(rt, "--checkpoint: the folder's name is too long");
-    }
     rt_enter(rt, RT_AT_LOAD);
     RtCheckpoint *c = rt->state->checkpoint = open_checkpoint(rt);
     refuse_checkpoint(c);
@@ -530,9 +499,8 @@ void rt_checkpoint_weights(Rt *rt)
         c->error[0] = '\0';
         rt_file_forget_error();
         sound = rt_manifest_verify(rt, folder, &m);
-        if (!sound) {
+        if (!sound)
             pass_over(rt, folder);
-        }
         rt_manifest_free(&m);
     }
     free(steps);

@@ -36,9 +36,8 @@ void rt_sum_words(Rt *rt, uint64_t *words, int n)
     rt_exchange_publish(rt, (size_t)n * sizeof *words);
     for (int i = 0; i < n; i++) {
         words[i] = 0;
-        for (int r = 0; r < rt->world_size; r++) {
+        for (int r = 0; r < rt->world_size; r++)
             words[i] += ((const uint64_t *)(const void *)rt_control(rt, r))[i];
-        }
     }
     rt_exchange_end(rt);
 }
@@ -52,11 +51,9 @@ static int first_rank(Rt *rt, bool so)
     const int words = (rt->world_size + 63) / 64;
     bits[rt->rank / 64] = so ? UINT64_C(1) << rt->rank % 64 : 0;
     rt_save_sum(rt, bits, words);
-    for (int w = 0; w < words; w++) {
-        if (bits[w] != 0) {
+    for (int w = 0; w < words; w++)
+        if (bits[w] != 0)
             return 64 * w + __builtin_ctzll(bits[w]);
-        }
-    }
     return -1;
 }
 
@@ -93,13 +90,11 @@ static void agree_on_small_files(Rt *rt)
 {
     RtCheckpoint *c = rt->state->checkpoint;
     uint64_t bytes[RT_SMALL_FILES] = {0};
-    for (int i = c->n_lasting_files; rt->rank == 0 && i < c->n_files; i++) {
+    for (int i = c->n_lasting_files; rt->rank == 0 && i < c->n_files; i++)
         bytes[i - c->n_lasting_files] = (uint64_t)c->files[i].bytes;
-    }
     rt_save_sum(rt, bytes, RT_SMALL_FILES);
-    for (int i = c->n_lasting_files; i < c->n_files; i++) {
+    for (int i = c->n_lasting_files; i < c->n_files; i++)
         c->files[i].bytes = (int64_t)bytes[i - c->n_lasting_files];
-    }
 }
 
 /* Its text is known when all others are on the disk; its length now. */
@@ -125,9 +120,8 @@ static void add_small_files(Rt *rt)
 
 static void drop_small_files(RtCheckpoint *c)
 {
-    while (c->n_files > c->n_lasting_files) {
+    while (c->n_files > c->n_lasting_files)
         free(c->files[--c->n_files].head);
-    }
 }
 
 /* Its bytes are reserved before anything is written: a disk too small is found at once.
@@ -135,9 +129,8 @@ static void drop_small_files(RtCheckpoint *c)
 static int begin_file(RtCheckpoint *c, const char *path, const RtFile *f)
 {
     const int fd = rt_file_open(path, O_RDWR | O_CREAT | O_EXCL, c->error);
-    if (fd < 0) {
+    if (fd < 0)
         return -1;
-    }
     int reserved;
     do {
         reserved = f->bytes > 0 ? fallocate(fd, 0, 0, (off_t)f->bytes) : 0;
@@ -147,9 +140,8 @@ static int begin_file(RtCheckpoint *c, const char *path, const RtFile *f)
                               ? rt_file_extend(fd, path, f->bytes, c->error)
                               : rt_file_error(c->error, "reserve the bytes of", path));
     ok = ok && rt_file_write(fd, path, f->head, f->head_bytes, 0, c->error);
-    if (!ok) {
+    if (!ok)
         close(fd);
-    }
     return ok ? fd : -1;
 }
 
@@ -167,15 +159,12 @@ static bool create_folder(RtCheckpoint *c, const char *folder)
     snprintf(inner, sizeof inner, "%s/optimizer", folder);
     if (!rt_file_remove_tree(folder, c->error) ||
         (mkdir(folder, 0777) != 0 && !rt_file_error(c->error, "mkdir", folder)) ||
-        (mkdir(inner, 0777) != 0 && !rt_file_error(c->error, "mkdir", inner))) {
+        (mkdir(inner, 0777) != 0 && !rt_file_error(c->error, "mkdir", inner)))
         return false;
-    }
     /* where files have one writer, those with tensors are its from the first byte */
-    for (int i = c->one_writer ? c->n_tensor_files : 0; i < c->n_files; i++) {
-        if (!create_file(c, folder, &c->files[i])) {
+    for (int i = c->one_writer ? c->n_tensor_files : 0; i < c->n_files; i++)
+        if (!create_file(c, folder, &c->files[i]))
             return false;
-        }
-    }
     return true;
 }
 
@@ -205,9 +194,8 @@ static void write_run(void *ctx, const RtRun *run)
     Slices *s = ctx;
     RtCheckpoint *c = s->rt->state->checkpoint;
     const int index = c->file_of[s->set][run->param_id];
-    if (index < 0) {
+    if (index < 0)
         return; /* a matrix: it has no such moment */
-    }
     const RtFile *f = &c->files[index];
     const int64_t item =
         (int64_t)rt_dtype_bytes(rt_layout_dtype(s->rt->trainer, s->segment, s->set));
@@ -216,13 +204,11 @@ static void write_run(void *ctx, const RtRun *run)
     const char *from = s->from != NULL ? s->from + s->taken : NULL;
     char path[RT_PATH_BYTES + RT_NAME_BYTES];
     s->taken += run->elems * item;
-    if (c->one_writer && index % s->rt->world_size != s->rt->rank) {
+    if (c->one_writer && index % s->rt->world_size != s->rt->rank)
         return;
-    }
     snprintf(path, sizeof path, "%s/%s", s->folder, f->name);
-    if (c->error[0] == '\0' && s->fd[index] < 0) {
+    if (c->error[0] == '\0' && s->fd[index] < 0)
         s->fd[index] = open_slices(s, path, f);
-    }
     for (int64_t i = 0; i < run->elems && c->error[0] == '\0'; i += RT_STAGE_ELEMS) {
         const int64_t left = run->elems - i;
         const int64_t n = left < RT_STAGE_ELEMS ? left : RT_STAGE_ELEMS;
@@ -234,9 +220,8 @@ static void write_run(void *ctx, const RtRun *run)
         rt_file_write(s->fd[index], path, from != NULL ? from + i * item : c->stage,
                       n * item, first + i * item, c->error);
     }
-    if (c->error[0] == '\0') {
+    if (c->error[0] == '\0')
         rt_file_write_back(s->fd[index], first, run->elems * item);
-    }
 }
 
 static void finish_slices(const Slices *s)
@@ -244,16 +229,14 @@ static void finish_slices(const Slices *s)
     RtCheckpoint *c = s->rt->state->checkpoint;
     char path[RT_PATH_BYTES + RT_NAME_BYTES];
     for (int i = 0; i < c->n_tensor_files; i++) {
-        if (s->fd[i] < 0) {
+        if (s->fd[i] < 0)
             continue;
-        }
         rt_save_moves(s->rt);
         snprintf(path, sizeof path, "%s/%s", s->folder, c->files[i].name);
-        if (c->error[0] != '\0') {
+        if (c->error[0] != '\0')
             close(s->fd[i]);
-        } else {
+        else
             rt_file_finish(s->fd[i], path, c->error);
-        }
         s->fd[i] = -1;
     }
 }
@@ -266,9 +249,8 @@ static void write_slices(Slices *s, int of)
     rank.rank = of;
     for (int i = 0; i < t->n_segments; i++) {
         s->segment = &t->segments[i];
-        if (rt_layout_offset(s->segment, s->set) >= 0) {
+        if (rt_layout_offset(s->segment, s->set) >= 0)
             rt_share_runs(&rank, i, write_run, s);
-        }
     }
 }
 
@@ -298,26 +280,22 @@ static int write_sets(Rt *rt, const char *folder)
     Slices s = {.rt = rt, .folder = folder};
     int64_t taken[RT_MAX_RANKS] = {0};
     s.fd = malloc((size_t)c->n_tensor_files * sizeof *s.fd);
-    if (s.fd == NULL) {
+    if (s.fd == NULL)
         snprintf(c->error, sizeof c->error, "out of memory");
-    } else {
+    else
         memset(s.fd, -1, (size_t)c->n_tensor_files * sizeof *s.fd);
-    }
     const bool hashes_first = rt->rank % 2 == 1;
     int who = rt_first_error(rt);
     for (int set = 0; set <= RT_SETS && who < 0; set++) {
         const int before = set > 0 ? set - 1 : 0;
         RtFile *files = c->files + c->set_files[before];
         const int n = c->set_files[set] - c->set_files[before];
-        if (hashes_first) {
+        if (hashes_first)
             rt_manifest_hash_own(rt, folder, files, n);
-        }
-        if (set < RT_SETS) {
+        if (set < RT_SETS)
             write_set(&s, (RtSet)set, taken);
-        }
-        if (!hashes_first) {
+        if (!hashes_first)
             rt_manifest_hash_own(rt, folder, files, n);
-        }
         rt_manifest_hash(rt, files, n);
         finish_slices(&s);
         who = rt_first_error(rt);
@@ -333,14 +311,12 @@ static int write_sets(Rt *rt, const char *folder)
 static bool move_aside(RtCheckpoint *c, const char *final)
 {
     char aside[RT_PATH_BYTES + 32];
-    if (access(final, F_OK) != 0) {
+    if (access(final, F_OK) != 0)
         return true;
-    }
     for (int i = 1; i < 1000; i++) {
         snprintf(aside, sizeof aside, "%s.damaged%d", final, i);
-        if (access(aside, F_OK) != 0) {
+        if (access(aside, F_OK) != 0)
             return rename(final, aside) == 0 || rt_file_error(c->error, "rename", final);
-        }
     }
     errno = EEXIST;
     return rt_file_error(c->error, "rename", final);
@@ -401,9 +377,8 @@ static bool give_up(Rt *rt, int64_t step, const char *folder, int who)
     char why[RT_ERROR_BYTES], ignored[RT_ERROR_BYTES];
     memcpy(why, c->error, sizeof why);
     c->error[0] = '\0';
-    if (rt->rank == 0) {
+    if (rt->rank == 0)
         rt_file_remove_tree(folder, ignored);
-    }
     drop_small_files(c);
     rt_first_error(rt); /* it is removed */
     if (rt->state->flags.keep_going && step < rt->state->flags.steps) {
@@ -415,9 +390,8 @@ static bool give_up(Rt *rt, int64_t step, const char *folder, int who)
         }
         return false;
     }
-    if (rt->rank != who) {
+    if (rt->rank != who)
         rt_leave(rt);
-    }
     rt_fail(rt, RT_EXIT_ERROR, "no checkpoint of step %lld: %s; %s", (long long)step, why,
             c->saved >= 0 ? "earlier checkpoints are intact: --resume goes on from the "
                             "newest"
@@ -431,34 +405,26 @@ bool rt_save_write(Rt *rt, int64_t step)
     char folder[RT_PATH_BYTES];
     int who;
     rt_file_step_path(folder, c->dir, ".tmp-", step);
-    if (c->snapshots) {
+    if (c->snapshots)
         rt_first_error(rt); /* all have taken their copies: any may be written */
-    }
     rt_digest_settle(rt);
     add_small_files(rt);
-    if (rt->rank == 0 && c->error[0] == '\0') {
+    if (rt->rank == 0 && c->error[0] == '\0')
         create_folder(c, folder);
-    }
-    if ((who = rt_first_error(rt)) >= 0) {
+    if ((who = rt_first_error(rt)) >= 0)
         return give_up(rt, step, folder, who);
-    }
-    if ((who = write_sets(rt, folder)) >= 0) {
+    if ((who = write_sets(rt, folder)) >= 0)
         return give_up(rt, step, folder, who);
-    }
-    if (rt->rank == 0) {
+    if (rt->rank == 0)
         write_chunks(c, folder);
-    }
-    if ((who = rt_first_error(rt)) >= 0) {
+    if ((who = rt_first_error(rt)) >= 0)
         return give_up(rt, step, folder, who);
-    }
     RtFile *others = c->files + c->n_tensor_files;
     rt_manifest_hash_own(rt, folder, others, c->n_files - c->n_tensor_files);
-    if (rt_manifest_hash(rt, others, c->n_files - c->n_tensor_files) && rt->rank == 0) {
+    if (rt_manifest_hash(rt, others, c->n_files - c->n_tensor_files) && rt->rank == 0)
         commit(c, folder, step);
-    }
-    if ((who = rt_first_error(rt)) >= 0) {
+    if ((who = rt_first_error(rt)) >= 0)
         return give_up(rt, step, folder, who);
-    }
     drop_small_files(c);
     c->saved = step;
     rt_due_saved(rt, rt_clock() - begin);
@@ -479,8 +445,7 @@ bool rt_save(Rt *rt, int64_t step, bool apart)
     rt_enter(rt, RT_AT_SAVE);
     c->error[0] = '\0';
     rt_state_take(rt, step, &c->state);
-    if (c->snapshots) {
+    if (c->snapshots)
         rt_snapshot_take(rt);
-    }
     return (apart && rt_snapshot_start(rt, step)) || rt_save_write(rt, step);
 }

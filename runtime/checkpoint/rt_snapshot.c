@@ -37,9 +37,8 @@ static bool mail_ready(const void *ctx)
     const Mail *m = ctx;
     for (int r = 0; r < m->rt->world_size; r++) {
         const RtRankShared *p = &m->rt->state->shared->rank[r];
-        if (atomic_load(m->read ? &p->mail_read : &p->published[RT_MAIL]) < m->count) {
+        if (atomic_load(m->read ? &p->mail_read : &p->published[RT_MAIL]) < m->count)
             return false;
-        }
     }
     return true;
 }
@@ -58,20 +57,16 @@ static void mail_wait(Rt *rt, bool read, uint64_t count)
 {
     RtCheckpoint *c = rt->state->checkpoint;
     const Mail m = {rt, read, count};
-    if (mail_ready(&m)) {
+    if (mail_ready(&m))
         return;
-    }
     atomic_store(&c->mail_waits, count);
-    if (!is_writer) {
+    if (!is_writer)
         mail_shows(rt, count);
-    }
-    for (int tries = 0; !mail_ready(&m); tries++) {
+    for (int tries = 0; !mail_ready(&m); tries++)
         rt_pause(rt, tries, mail_ready, &m);
-    }
     atomic_store(&c->mail_waits, 0);
-    if (!is_writer) {
+    if (!is_writer)
         mail_shows(rt, 0);
-    }
     rt_save_moves(rt);
 }
 
@@ -88,9 +83,8 @@ void rt_save_sum(Rt *rt, uint64_t *words, int n)
     mail_wait(rt, false, c->mails);
     for (int i = 0; i < n; i++) {
         words[i] = 0;
-        for (int r = 0; r < rt->world_size; r++) {
+        for (int r = 0; r < rt->world_size; r++)
             words[i] += shared->mail[r][i];
-        }
     }
     atomic_store(&me->mail_read, c->mails);
     rt_ring(shared);
@@ -104,9 +98,8 @@ void rt_save_moves(Rt *rt)
         return;
     }
     atomic_fetch_add(&rt->state->checkpoint->moves, 1);
-    if (atomic_load(&rt->state->shared->abort) != 0) {
+    if (atomic_load(&rt->state->shared->abort) != 0)
         rt_leave(rt);
-    }
 }
 
 /* ---- memory ------------------------------------------------------------------------ */
@@ -126,14 +119,12 @@ static void take_run(void *ctx, const RtRun *run)
     const RtCheckpoint *c = s->rt->state->checkpoint;
     const int64_t item =
         (int64_t)rt_dtype_bytes(rt_layout_dtype(s->rt->trainer, s->segment, s->set));
-    if (c->file_of[s->set][run->param_id] < 0) {
+    if (c->file_of[s->set][run->param_id] < 0)
         return; /* a matrix: it has no such moment */
-    }
     char *to = s->to != NULL ? s->to + s->bytes : NULL;
     s->bytes += run->elems * item;
-    if (to == NULL) {
+    if (to == NULL)
         return;
-    }
 #ifdef RT_CUDA
     enum { BLOCK_ELEMS = RT_STAGE_ELEMS };
 #else
@@ -157,9 +148,8 @@ static int64_t take_all(Rt *rt, char *to)
     for (s.set = 0; s.set < RT_SETS; s.set++) {
         for (int i = 0; i < t->n_segments; i++) {
             s.segment = &t->segments[i];
-            if (rt_layout_offset(s.segment, s.set) >= 0) {
+            if (rt_layout_offset(s.segment, s.set) >= 0)
                 rt_share_runs(rt, i, take_run, &s);
-            }
         }
     }
     return s.bytes;
@@ -218,14 +208,12 @@ static bool map_snapshots(Rt *rt)
         snprintf(c->error, sizeof c->error, "%lld bytes of memory for copies: %s",
                  (long long)size, strerror(errno));
     }
-    if (rt_first_error(rt) >= 0) {
+    if (rt_first_error(rt) >= 0)
         return false; /* all have theirs, or nobody looks at another's */
-    }
     for (int r = 0; r < rt->world_size; r++) {
         c->snapshot[r] = NULL;
-        if (r != rt->rank && !c->one_writer) {
+        if (r != rt->rank && !c->one_writer)
             continue;
-        }
         void *at = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
                         base + r * size);
         if (at == MAP_FAILED) {
@@ -249,9 +237,8 @@ bool rt_snapshot_holds(const Rt *rt, uintptr_t address)
     for (int r = 0; rt_snapshot_bytes(rt) > 0 && r < rt->world_size; r++) {
         const uintptr_t from = (uintptr_t)rt->state->checkpoint->snapshot[r];
         if (from != 0 && address >= from &&
-            address < from + (uintptr_t)rt->trainer->snapshot_bytes) {
+            address < from + (uintptr_t)rt->trainer->snapshot_bytes)
             return true;
-        }
     }
     return false;
 }
@@ -287,9 +274,8 @@ void rt_snapshot_open(Rt *rt)
     c->apart = !f->wait_for_saves &&
                (f->checkpoint_seconds > 0 ||
                 (f->checkpoint_every > 0 && f->checkpoint_every < f->steps));
-    if (!c->apart && !c->one_writer) {
+    if (!c->apart && !c->one_writer)
         return;
-    }
     check_plan(rt);
     if (!memory_suffices(rt) && !c->one_writer) {
         c->apart = false;
@@ -302,12 +288,10 @@ void rt_snapshot_open(Rt *rt)
     }
     const int who = rt_first_error(rt);
     unmap_snapshots(rt);
-    if (who == rt->rank && c->one_writer) {
+    if (who == rt->rank && c->one_writer)
         rt_fail(rt, RT_EXIT_ERROR, "--one-writer: %s", c->error);
-    }
-    if (who >= 0 && c->one_writer) {
+    if (who >= 0 && c->one_writer)
         rt_leave(rt);
-    }
     if (who == rt->rank) {
         fprintf(stderr, "trainer: warning: [rank %d] %s: training waits for saves\n", who,
                 c->error);
@@ -351,9 +335,8 @@ void rt_snapshot_join(Rt *rt)
 {
     RtCheckpoint *c = rt->state->checkpoint;
     uint64_t moves = 0;
-    if (c->writing < 0) {
+    if (c->writing < 0)
         return;
-    }
     rt_enter(rt, RT_AT_SAVE);
     while (!atomic_load(&c->written)) {
         const struct timespec nap = {0, 1000000};

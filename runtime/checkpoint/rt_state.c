@@ -28,9 +28,8 @@ char *rt_state_text(const Rt *rt, const RtTrainState *s)
     char *text = NULL;
     size_t bytes;
     FILE *f = open_memstream(&text, &bytes);
-    if (f == NULL) {
+    if (f == NULL)
         return NULL;
-    }
     fprintf(f,
             "{\n  \"format\": \"fsdpgen train state 2\",\n  \"trainer\": \"%s\",\n"
             "  \"generator\": \"%s\",\n  \"step\": %lld,\n  \"samples\": %lld,\n"
@@ -70,9 +69,8 @@ char *rt_state_index(const RtCheckpoint *c, const RtTrainer *t)
     int64_t total = 0;
     const char *before = "";
     FILE *f = open_memstream(&text, &bytes);
-    if (f == NULL) {
+    if (f == NULL)
         return NULL;
-    }
     for (int i = 0; i < t->n_params; i++) {
         const RtParam *p = &t->params[i];
         total += p->elems * (int64_t)rt_dtype_bytes(t->segments[p->segment].dtype);
@@ -100,9 +98,8 @@ char *rt_state_index(const RtCheckpoint *c, const RtTrainer *t)
 static bool read_real(RtJson *j, double *x)
 {
     char text[40], *end;
-    if (!rt_json_text(j, text, sizeof text)) {
+    if (!rt_json_text(j, text, sizeof text))
         return false;
-    }
     *x = strtod(text, &end);
     return end != text && *end == '\0' && rt_is_finite(*x);
 }
@@ -121,9 +118,8 @@ static bool read_platforms(RtJson *j, RtTrainState *s)
                                            : rt_json_int(j, &p.from_step));
         }
         ok = ok && s->n_platforms < RT_MAX_PLATFORMS;
-        if (ok) {
+        if (ok)
             s->platform[s->n_platforms++] = p;
-        }
     }
     return ok && !j->failed;
 }
@@ -150,39 +146,29 @@ static bool read_member(RtJson *j, const char *key, RtTrainState *s)
         {"beta2_power", &s->beta2_power},
         {"loss_scale", &s->loss_scale},
     };
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        if (strcmp(key, numbers[i].key) == 0) {
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (strcmp(key, numbers[i].key) == 0)
             return rt_json_int(j, numbers[i].n) && *numbers[i].n >= 0;
-        }
-    }
-    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
-        if (strcmp(key, reals[i].key) == 0) {
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
+        if (strcmp(key, reals[i].key) == 0)
             return read_real(j, reals[i].x);
-        }
-    }
-    if (strcmp(key, "numerics") == 0) {
+    if (strcmp(key, "numerics") == 0)
         return rt_json_hash(j, &s->numerics_hash);
-    }
-    if (strcmp(key, "data_mix") == 0) {
+    if (strcmp(key, "data_mix") == 0)
         return rt_json_hash(j, &s->data_mix);
-    }
-    if (strcmp(key, "data_hash") == 0) {
+    if (strcmp(key, "data_hash") == 0)
         return rt_json_hash(j, &s->data_hash);
-    }
-    if (strcmp(key, "data") == 0 || strcmp(key, "eval") == 0) {
+    if (strcmp(key, "data") == 0 || strcmp(key, "eval") == 0)
         return rt_record_read(j, key[0] == 'd' ? &s->data : &s->eval);
-    }
     return strcmp(key, "platforms") == 0 ? read_platforms(j, s) : rt_json_skip(j);
 }
 
 /* Could a run have come here? Powers of a beta begin at 1 and fall. */
 static bool makes_sense(const RtTrainState *s)
 {
-    for (int i = 0; i < s->n_platforms; i++) {
-        if (s->platform[i].from_step < 0 || s->platform[i].from_step > s->step) {
+    for (int i = 0; i < s->n_platforms; i++)
+        if (s->platform[i].from_step < 0 || s->platform[i].from_step > s->step)
             return false;
-        }
-    }
     return s->step >= 0 && s->seed >= 0 && s->skipped <= s->step &&
            s->skipped_in_a_row <= s->skipped && s->scaled_updates <= s->step &&
            s->beta1_power >= 0 && s->beta1_power <= 1 && s->beta2_power >= 0 &&
@@ -198,13 +184,10 @@ bool rt_state_read(RtTrainState *s, const char *text, int64_t bytes)
     bool first = true;
     *s = (RtTrainState){
         .step = -1, .seed = -1, .beta1_power = -1, .beta2_power = -1, .loss_scale = -1};
-    if (!rt_json_open(&j, '{')) {
+    if (!rt_json_open(&j, '{'))
         return false;
-    }
-    while (rt_json_item(&j, '}', &first)) {
-        if (!rt_json_key(&j, key, sizeof key) || !read_member(&j, key, s)) {
+    while (rt_json_item(&j, '}', &first))
+        if (!rt_json_key(&j, key, sizeof key) || !read_member(&j, key, s))
             return false;
-        }
-    }
     return rt_json_done(&j) && makes_sense(s);
 }

@@ -42,9 +42,8 @@ static int64_t read_dtype(RtJson *j, RtTensor *t)
         {"U64", 0, 8},      {"F8_E4M3", 0, 1},  {"F8_E5M2", 0, 1},
     };
     char name[16];
-    if (!rt_json_text(j, name, sizeof name)) {
+    if (!rt_json_text(j, name, sizeof name))
         return 0;
-    }
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (strcmp(name, known[i].name) == 0) {
             t->dtype = known[i].d;
@@ -60,13 +59,11 @@ static int read_numbers(RtJson *j, int64_t *out, int most)
 {
     int n = 0;
     bool first = true;
-    if (!rt_json_open(j, '[')) {
+    if (!rt_json_open(j, '['))
         return -1;
-    }
     while (rt_json_item(j, ']', &first)) {
-        if (n == most || !rt_json_int(j, &out[n]) || out[n] < 0) {
+        if (n == most || !rt_json_int(j, &out[n]) || out[n] < 0)
             return -1;
-        }
         n++;
     }
     return j->failed ? -1 : n;
@@ -79,14 +76,12 @@ static bool read_entry(RtJson *j, RtTensor *t)
     int64_t range[2], bytes = 0;
     unsigned seen = 0;
     bool first = true;
-    if (!rt_json_open(j, '{')) {
+    if (!rt_json_open(j, '{'))
         return false;
-    }
     while (rt_json_item(j, '}', &first)) {
         unsigned bit = 0;
-        if (!rt_json_key(j, key, sizeof key)) {
+        if (!rt_json_key(j, key, sizeof key))
             return false;
-        }
         if (strcmp(key, "dtype") == 0) {
             bytes = read_dtype(j, t);
             bit = bytes > 0 ? 1 : 0;
@@ -96,19 +91,15 @@ static bool read_entry(RtJson *j, RtTensor *t)
         } else if (strcmp(key, "data_offsets") == 0) {
             bit = read_numbers(j, range, 2) == 2 && range[0] <= range[1] ? 4 : 0;
         }
-        if (bit == 0 || (seen & bit) != 0) {
+        if (bit == 0 || (seen & bit) != 0)
             return false;
-        }
         seen |= bit;
     }
-    if (j->failed || seen != 7) {
+    if (j->failed || seen != 7)
         return false;
-    }
-    for (int i = 0; i < t->n_dims; i++) {
-        if (__builtin_mul_overflow(bytes, t->dim[i], &bytes)) {
+    for (int i = 0; i < t->n_dims; i++)
+        if (__builtin_mul_overflow(bytes, t->dim[i], &bytes))
             return false;
-        }
-    }
     t->at = range[0];
     t->bytes = bytes;
     return range[1] - range[0] == bytes;
@@ -119,9 +110,8 @@ static RtTensor *new_tensor(RtTensors *s)
     if (s->n_tensors == s->cap_tensors) {
         const int cap = s->cap_tensors > 0 ? 2 * s->cap_tensors : 256;
         RtTensor *more = realloc(s->tensors, (size_t)cap * sizeof *more);
-        if (more == NULL) {
+        if (more == NULL)
             return NULL;
-        }
         s->tensors = more;
         s->cap_tensors = cap;
     }
@@ -134,24 +124,21 @@ static const char *read_header(RtTensors *s, const char *text, int64_t bytes)
     RtJson j = {text, text + bytes, false};
     char name[256];
     bool first = true;
-    if (bytes == 0 || text[0] != '{' || !rt_json_open(&j, '{')) {
+    if (bytes == 0 || text[0] != '{' || !rt_json_open(&j, '{'))
         return "its header is no JSON object";
-    }
     while (rt_json_item(&j, '}', &first)) {
         if (!rt_json_key(&j, name, sizeof name)) {
             return "its header is no JSON, or a name is longer than 255 bytes or has "
                    "control characters";
         }
         if (strcmp(name, "__metadata__") == 0) {
-            if (!rt_json_skip(&j)) {
+            if (!rt_json_skip(&j))
                 return "its metadata is no JSON";
-            }
             continue;
         }
         RtTensor *t = new_tensor(s);
-        if (t == NULL || (t->name = strdup(name)) == NULL) {
+        if (t == NULL || (t->name = strdup(name)) == NULL)
             return out_of_memory;
-        }
         if (!read_entry(&j, t)) {
             return "an entry is no tensor of a known dtype with at most 4 dimensions, "
                    "whose product its offsets span";
@@ -174,16 +161,13 @@ static const char *check_places(RtTensors *s, int first, int64_t data, int64_t f
     int64_t at = 0;
     RtTensor *t = s->tensors + first;
     const int n = s->n_tensors - first;
-    if (n > 0) {
+    if (n > 0)
         qsort(t, (size_t)n, sizeof *t, by_place);
-    }
     for (int i = 0; i < n; i++) {
-        if (t[i].at != at) {
+        if (t[i].at != at)
             return "its tensors overlap, or there is a hole between them";
-        }
-        if (t[i].bytes > file_bytes - data - at) {
+        if (t[i].bytes > file_bytes - data - at)
             return "its size is not that of its tensors";
-        }
         at += t[i].bytes;
         t[i].at += data;
     }
@@ -198,39 +182,31 @@ bool rt_tensors_add(RtTensors *s, const char *path, char *error)
     const int first = s->n_tensors;
     struct RtTensorFile *more =
         realloc(s->files, (size_t)(s->n_files + 1) * sizeof *more);
-    if (more == NULL) {
+    if (more == NULL)
         return refuse(error, path, out_of_memory);
-    }
     s->files = more;
     char *name = strdup(path);
-    if (name == NULL) {
+    if (name == NULL)
         return refuse(error, path, out_of_memory);
-    }
     const int fd = rt_file_open(path, O_RDONLY | O_NONBLOCK, error);
     if (fd < 0) {
         free(name);
         return false;
     }
     s->files[s->n_files++] = (struct RtTensorFile){name, fd};
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
         return refuse(error, path, "is no file");
-    }
-    if (!rt_file_read(fd, path, size, 8, 0, error)) {
+    if (!rt_file_read(fd, path, size, 8, 0, error))
         return false;
-    }
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++)
         bytes |= (uint64_t)size[i] << 8 * i;
-    }
-    if (memcmp(size, "version ", 8) == 0) {
+    if (memcmp(size, "version ", 8) == 0)
         return refuse(error, path, "is a pointer of Git LFS, not the file: git lfs pull");
-    }
-    if (bytes > MOST_HEADER_BYTES || (int64_t)bytes > st.st_size - 8) {
+    if (bytes > MOST_HEADER_BYTES || (int64_t)bytes > st.st_size - 8)
         return refuse(error, path, "its header is longer than the file or 100 MB");
-    }
     char *text = malloc(bytes + 1);
-    if (text == NULL) {
+    if (text == NULL)
         return refuse(error, path, out_of_memory);
-    }
     bool ok = rt_file_read(fd, path, text, (int64_t)bytes, 8, error);
     if (ok) {
         const char *wrong = read_header(s, text, (int64_t)bytes);
@@ -252,9 +228,8 @@ static int by_name(const void *a, const void *b)
 
 bool rt_tensors_sort(RtTensors *s, char *error)
 {
-    if (s->n_tensors > 0) {
+    if (s->n_tensors > 0)
         qsort(s->tensors, (size_t)s->n_tensors, sizeof *s->tensors, by_name);
-    }
     for (int i = 1; i < s->n_tensors; i++) {
         if (by_name(&s->tensors[i - 1], &s->tensors[i]) == 0) {
             snprintf(error, RT_ERROR_BYTES, "%.500s: %.200s is there twice",
@@ -279,9 +254,8 @@ void rt_tensors_close(RtTensors *s)
         close(s->files[i].fd);
         free(s->files[i].path);
     }
-    for (int i = 0; i < s->n_tensors; i++) {
+    for (int i = 0; i < s->n_tensors; i++)
         free(s->tensors[i].name);
-    }
     free(s->files);
     free(s->tensors);
     *s = (RtTensors){0};

@@ -51,9 +51,8 @@ static Flaw *add_flaw(Check *c, const char *file)
     if (c->n_flaws == c->cap_flaws) {
         const int cap = c->cap_flaws > 0 ? 2 * c->cap_flaws : 8;
         Flaw *more = get((size_t)cap, sizeof *more);
-        if (c->n_flaws > 0) {
+        if (c->n_flaws > 0)
             memcpy(more, c->flaws, (size_t)c->n_flaws * sizeof *more);
-        }
         free(c->flaws);
         c->flaws = more;
         c->cap_flaws = cap;
@@ -78,14 +77,12 @@ static void *read_chunks(void *ctx)
     const int64_t all = c->first[c->m.n_files];
     int file = 0, fd = -1, open_file = -1;
     for (int64_t i; (i = atomic_fetch_add(&c->next, 1)) < all;) {
-        while (i >= c->first[file + 1]) {
+        while (i >= c->first[file + 1])
             file++;
-        }
         const RtFile *f = &c->m.files[file];
         if (open_file != file) {
-            if (fd >= 0) {
+            if (fd >= 0)
                 close(fd);
-            }
             path_of(c, f->name, path, sizeof path);
             fd = rt_file_open(path, O_RDONLY, error);
             open_file = file;
@@ -95,13 +92,11 @@ static void *read_chunks(void *ctx)
             fd < 0 || memory == NULL ||
             !rt_chunk_hash(fd, path, at, left < RT_CHUNK_BYTES ? left : RT_CHUNK_BYTES,
                            c->m.version, memory, &c->hash[i], error);
-        if (c->unread[i]) {
+        if (c->unread[i])
             atomic_store(&c->reason, memory == NULL ? ENOMEM : errno);
-        }
     }
-    if (fd >= 0) {
+    if (fd >= 0)
         close(fd);
-    }
     free(memory);
     return NULL;
 }
@@ -111,13 +106,11 @@ static void read_all(Check *c, int threads)
     pthread_t thread[MOST_THREADS];
     int n = 0;
     while (n + 1 < threads && n + 1 < c->first[c->m.n_files] &&
-           pthread_create(&thread[n], NULL, read_chunks, c) == 0) {
+           pthread_create(&thread[n], NULL, read_chunks, c) == 0)
         n++;
-    }
     read_chunks(c);
-    while (n > 0) {
+    while (n > 0)
         pthread_join(thread[--n], NULL);
-    }
 }
 
 /* ---- what is wrong with a file ----------------------------------------------------- */
@@ -130,9 +123,8 @@ static void check_size(Check *c, int i)
     path_of(c, f->name, path, sizeof path);
     const bool there = stat(path, &s) == 0;
     c->bad[i] = !there || !S_ISREG(s.st_mode) || s.st_size != f->bytes;
-    if (!c->bad[i]) {
+    if (!c->bad[i])
         return;
-    }
     Flaw *flaw = add_flaw(c, f->name);
     if (!there) {
         snprintf(flaw->why, sizeof flaw->why, "%s",
@@ -153,9 +145,8 @@ static void find_chunks(Check *c)
     for (int i = 0; i < first; i++) {
         const RtFile *f = &c->m.files[i];
         int64_t bytes = 0;
-        if (strcmp(f->name, "CHUNKS") != 0 || c->bad[i] || f->sum != f->hash) {
+        if (strcmp(f->name, "CHUNKS") != 0 || c->bad[i] || f->sum != f->hash)
             continue;
-        }
         path_of(c, f->name, path, sizeof path);
         char *text = rt_chunks_text_bytes(c->m.files + first, n) == f->bytes
                          ? rt_file_load(path, INT32_MAX, &bytes, error)
@@ -186,9 +177,8 @@ static void name_tensors(const Check *c, Flaw *flaw)
     const bool known = rt_tensors_add(&s, path, error);
     for (int i = 0; known && i < s.n_tensors; i++) {
         const RtTensor *t = &s.tensors[i];
-        if (t->bytes == 0 || t->at >= flaw->to || t->at + t->bytes <= flaw->from) {
+        if (t->bytes == 0 || t->at >= flaw->to || t->at + t->bytes <= flaw->from)
             continue;
-        }
         if (n++ < MOST_NAMES) {
             at += (size_t)snprintf(flaw->tensors + at, sizeof flaw->tensors - at, "%s%s",
                                    n > 1 ? ", " : "", t->name);
@@ -209,18 +199,16 @@ static void check_chunks(Check *c, int i)
     for (int64_t k = 0; k < n; k++) {
         const int64_t at = k * RT_CHUNK_BYTES, left = f->bytes - at;
         const bool unread = c->unread[c->first[i] + k];
-        if (!unread && (f->chunks == NULL || f->chunks[k] == c->hash[c->first[i] + k])) {
+        if (!unread && (f->chunks == NULL || f->chunks[k] == c->hash[c->first[i] + k]))
             continue;
-        }
         Flaw *flaw = add_flaw(c, f->name);
         flaw->chunk = k;
         flaw->from = at;
         flaw->to = at + (left < RT_CHUNK_BYTES ? left : RT_CHUNK_BYTES);
         snprintf(flaw->why, sizeof flaw->why, unread ? "cannot be read: %s" : "%s",
                  unread ? strerror(atomic_load(&c->reason)) : "not what was written");
-        if (i >= c->m.set_files[0]) {
+        if (i >= c->m.set_files[0])
             name_tensors(c, flaw);
-        }
         c->bad[i] = true;
     }
     if (!c->bad[i]) {
@@ -240,9 +228,8 @@ static void check_hash(Check *c, int i)
         f->sum += c->hash[k];
         unread = unread || c->unread[k];
     }
-    if (!c->bad[i] && (unread || f->sum != f->hash)) {
+    if (!c->bad[i] && (unread || f->sum != f->hash))
         check_chunks(c, i);
-    }
 }
 
 /* ---- what files say, whose bytes are those that were written ----------------------- */
@@ -268,16 +255,14 @@ static void check_text(Check *c, const char *name)
     char path[RT_PATH_BYTES + RT_NAME_BYTES], error[RT_ERROR_BYTES];
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
         int64_t bytes = 0;
-        if (strcmp(name, ours[i]) != 0) {
+        if (strcmp(name, ours[i]) != 0)
             continue;
-        }
         path_of(c, name, path, sizeof path);
         char *text = rt_file_load(path, 1 << 24, &bytes, error);
         const char *wrong =
             text != NULL ? wrong_json(&c->m, name, text, bytes) : "cannot be read";
-        if (wrong != NULL) {
+        if (wrong != NULL)
             snprintf(add_flaw(c, name)->why, RT_ERROR_BYTES, "%s", wrong);
-        }
         free(text);
     }
 }
@@ -287,9 +272,8 @@ static void check_tensors(Check *c, const char *name)
     RtTensors s = {0};
     char path[RT_PATH_BYTES + RT_NAME_BYTES], error[RT_ERROR_BYTES];
     path_of(c, name, path, sizeof path);
-    if (!rt_tensors_add(&s, path, error) || !rt_tensors_sort(&s, error)) {
+    if (!rt_tensors_add(&s, path, error) || !rt_tensors_sort(&s, error))
         snprintf(add_flaw(c, name)->why, RT_ERROR_BYTES, "%s", error);
-    }
     rt_tensors_close(&s);
 }
 
@@ -308,15 +292,13 @@ static void check_files(Check *c, int threads)
     c->unread = get((size_t)c->first[n], sizeof *c->unread);
     read_all(c, threads);
     for (int i = 0; i < n; i++) {
-        if (i == c->m.set_files[0]) {
+        if (i == c->m.set_files[0])
             find_chunks(c); /* small files come first: they are checked */
-        }
         check_hash(c, i);
-        if (!c->bad[i] && i < c->m.set_files[0]) {
+        if (!c->bad[i] && i < c->m.set_files[0])
             check_text(c, c->m.files[i].name);
-        } else if (!c->bad[i]) {
+        else if (!c->bad[i])
             check_tensors(c, c->m.files[i].name);
-        }
     }
 }
 
@@ -380,20 +362,18 @@ static bool verify(const RtFlags *f, const char *folder, int threads)
 {
     Check c = {.folder = folder};
     char error[RT_ERROR_BYTES];
-    if (rt_manifest_read(&c.m, folder, error)) {
+    if (rt_manifest_read(&c.m, folder, error))
         check_files(&c, threads);
-    } else {
+    else
         snprintf(add_flaw(&c, "MANIFEST")->why, RT_ERROR_BYTES, "%s", error);
-    }
     const bool removed = c.n_flaws > 0 && is_removed(folder);
     const bool whole = c.n_flaws == 0 || removed;
-    if (removed) {
+    if (removed)
         fprintf(stderr, "trainer: %s was removed meanwhile\n", folder);
-    } else if (f->json) {
+    else if (f->json)
         print_json(&c);
-    } else {
+    else
         print_text(&c);
-    }
     fflush(stdout);
     rt_manifest_free(&c.m);
     free(c.bad);
@@ -431,9 +411,8 @@ int rt_folder_steps(const char *dir, int64_t **steps, bool *is_one)
     snprintf(path, sizeof path, "%s/MANIFEST", dir);
     *is_one = access(path, F_OK) == 0;
     const int n = *is_one ? 0 : rt_file_steps(dir, steps, error);
-    if (n < 0) {
+    if (n < 0)
         refuse(error);
-    }
     return n;
 }
 
@@ -452,19 +431,16 @@ int rt_verify(const RtFlags *f)
     rt_cores_find(&cores);
     int threads = f->threads > 0 ? (int)f->threads : cores.quota;
     threads = threads < MOST_THREADS ? threads : MOST_THREADS;
-    if (f->json) {
+    if (f->json)
         printf("[\n");
-    }
-    if (is_one) {
+    if (is_one)
         whole = verify(f, f->folder, threads);
-    }
     for (int i = 0; i < n; i++) {
         rt_file_step_path(path, f->folder, "", steps[i]);
         whole = verify(f, path, threads) && whole;
     }
-    if (f->json) {
+    if (f->json)
         printf("\n]\n");
-    }
     free(steps);
     return rt_stdout_close(whole ? RT_EXIT_OK : RT_EXIT_ERROR);
 }

@@ -25,9 +25,8 @@ static unsigned char pattern(int64_t at)
 static void make_file(RtCheckpoint *c, const char *path, int64_t bytes)
 {
     const int fd = rt_file_open(path, O_RDWR | O_CREAT | O_EXCL, c->error);
-    if (fd < 0) {
+    if (fd < 0)
         return;
-    }
     rt_file_extend(fd, path, bytes, c->error);
     close(fd);
 }
@@ -42,17 +41,15 @@ static void write_slices(Rt *rt, const char *path)
     bool ok = rt_first_error(rt) < 0;
     for (int k = 0; ok && k < SLICES; k++) {
         const int64_t at = ((int64_t)k * rt->world_size + rt->rank) * SLICE_BYTES;
-        for (int i = 0; i < SLICE_BYTES; i++) {
+        for (int i = 0; i < SLICE_BYTES; i++)
             slice[i] = pattern(at + i);
-        }
         ok = rt_file_write(fd, path, slice, SLICE_BYTES, at, c->error);
     }
     ok = rt_first_error(rt) < 0 && ok;
-    if (fd >= 0 && ok) {
+    if (fd >= 0 && ok)
         rt_file_finish(fd, path, c->error);
-    } else if (fd >= 0) {
+    else if (fd >= 0)
         close(fd);
-    }
 }
 
 /* Is every byte the one that some rank wrote? */
@@ -64,16 +61,13 @@ static bool read_slices(Rt *rt, const char *path)
     const int fd = rt_file_open(path, O_RDONLY, c->error);
     for (int k = 0; fd >= 0 && k < SLICES * rt->world_size && c->error[0] == '\0'; k++) {
         const int64_t at = (int64_t)k * SLICE_BYTES;
-        if (!rt_file_read(fd, path, slice, SLICE_BYTES, at, c->error)) {
+        if (!rt_file_read(fd, path, slice, SLICE_BYTES, at, c->error))
             break;
-        }
-        for (int i = 0; i < SLICE_BYTES; i++) {
+        for (int i = 0; i < SLICE_BYTES; i++)
             same = same && slice[i] == pattern(at + i);
-        }
     }
-    if (fd >= 0) {
+    if (fd >= 0)
         close(fd);
-    }
     return same;
 }
 
@@ -116,19 +110,16 @@ static bool one_writer_needed(Rt *rt)
     const bool alone = rt->world_size == 1 || rt->state->flags.one_writer;
     rt_file_forget_error();
     snprintf(path, sizeof path, "%s/.tmp-step-trial", c->dir);
-    if (rt->rank == 0) {
+    if (rt->rank == 0)
         make_file(c, path, (int64_t)SLICES * rt->world_size * SLICE_BYTES);
-    }
     if (!alone && rt_first_error(rt) < 0) {
         write_slices(rt, path);
-        if (rt_first_error(rt) < 0) {
+        if (rt_first_error(rt) < 0)
             same = read_slices(rt, path);
-        }
     }
     const bool one = judge(rt, same);
-    if (rt->rank == 0) {
+    if (rt->rank == 0)
         remove(path); /* where it stays, the next start removes it */
-    }
     return one || rt->state->flags.one_writer;
 }
 

@@ -79,13 +79,11 @@ static RtGroup all_ranks(const Rt *rt)
 
 static bool all_published(const Rt *rt, RtGroup group, int stream, uint64_t count)
 {
-    for (int k = 0; k < rt_group_ranks(group); k++) {
+    for (int k = 0; k < rt_group_ranks(group); k++)
         if (atomic_load_explicit(
                 &shared_of(rt, rt_group_rank(group, rt->rank, k))->published[stream],
-                memory_order_acquire) < count) {
+                memory_order_acquire) < count)
             return false;
-        }
-    }
     return true;
 }
 
@@ -105,18 +103,16 @@ static bool progress(Rt *rt, int stream)
             publish(rt, stream, q->rounds + 1);
             q->published = true;
         }
-        if (!all_published(rt, op->group, stream, q->rounds + 1)) {
+        if (!all_published(rt, op->group, stream, q->rounds + 1))
             return moved;
-        }
         rt_pull(rt, op, q->round);
         q->rounds++;
         q->published = false;
         if (++q->round == rt_pull_rounds(rt, op)) {
             q->round = 0;
             atomic_fetch_add_explicit(&q->completed, 1, memory_order_release);
-            if (rt->trainer->comm_thread) {
+            if (rt->trainer->comm_thread)
                 rt_ring(rt->state->shared); /* the step may wait for it */
-            }
         }
         moved = true;
     }
@@ -190,16 +186,14 @@ void rt_comm_wait(Rt *rt, int stream, uint64_t until)
     const RtQueue *q = &rt->state->queue[stream];
     const Goal goal = {rt, stream, until};
     drive(rt);
-    if (q->completed >= until) {
+    if (q->completed >= until)
         return;
-    }
     const double start = rt_clock();
     wait_head(rt, stream);
     for (int tries = 0; q->completed < until; tries++) {
         const uint64_t rounds = q->rounds;
-        if (!drive(rt)) {
+        if (!drive(rt))
             rt_pause(rt, tries, goal_near, &goal);
-        }
         if (q->rounds != rounds) {
             wait_head(rt, stream);
             tries = 0;
@@ -219,17 +213,15 @@ static int64_t subject_of(const RtTrainer *t, const RtOp *op)
 void rt_comm_start(Rt *rt, int stream, RtOp op)
 {
     RtQueue *q = &rt->state->queue[stream];
-    if (q->started - q->completed == RT_QUEUE) {
+    if (q->started - q->completed == RT_QUEUE)
         rt_comm_wait(rt, stream, q->completed + 1);
-    }
     q->op[q->started % RT_QUEUE] = op;
     q->started++;
     q->last[subject_of(rt->trainer, &op)] = q->started;
-    if (rt->trainer->comm_thread) {
+    if (rt->trainer->comm_thread)
         rt_ring(rt->state->shared);
-    } else {
+    else
         progress(rt, stream);
-    }
 }
 
 /* ---- a thread for the queues ------------------------------------------------------- */
@@ -256,13 +248,11 @@ static void *communicate(void *ctx)
 #ifdef _OPENMP
     omp_set_num_threads(1);
 #endif
-    for (int tries = 0; !rt->state->comm_stop; tries++) {
-        if (progress_both(rt)) {
+    for (int tries = 0; !rt->state->comm_stop; tries++)
+        if (progress_both(rt))
             tries = 0;
-        } else {
+        else
             rt_pause(rt, tries, has_work, rt);
-        }
-    }
     return NULL;
 }
 
@@ -272,17 +262,14 @@ void rt_comm_begin(Rt *rt)
     const size_t subjects = (size_t)(rt->trainer->n_segments + rt->trainer->n_batches);
     for (int s = 0; s < 2; s++) {
         st->queue[s].last = calloc(subjects, sizeof *st->queue[s].last);
-        if (st->queue[s].last == NULL) {
+        if (st->queue[s].last == NULL)
             rt_fail(rt, RT_EXIT_ERROR, "out of memory");
-        }
     }
-    if (!rt->trainer->comm_thread) {
+    if (!rt->trainer->comm_thread)
         return;
-    }
     const int e = pthread_create(&st->comm, NULL, communicate, rt);
-    if (e != 0) {
+    if (e != 0)
         rt_fail(rt, RT_EXIT_ERROR, "no communication thread: %s", strerror(e));
-    }
 }
 
 void rt_comm_end(Rt *rt)
@@ -293,9 +280,8 @@ void rt_comm_end(Rt *rt)
         rt_ring(st->shared);
         pthread_join(st->comm, NULL);
     }
-    for (int s = 0; s < 2; s++) {
+    for (int s = 0; s < 2; s++)
         free(st->queue[s].last);
-    }
 }
 
 /* ---- what the step calls ----------------------------------------------------------- */
@@ -330,8 +316,8 @@ void rt_gather_updated_start(Rt *rt, int segment)
 void rt_keep(Rt *rt, int segment, int64_t gathered, int64_t kept)
 {
     const RtSegment *s = &rt->trainer->segments[segment];
-    const int64_t bytes = s->elems / rt_group_ranks(s->between) *
-                          (int64_t)rt_dtype_bytes(s->dtype);
+    const int64_t bytes =
+        s->elems / rt_group_ranks(s->between) * (int64_t)rt_dtype_bytes(s->dtype);
     const int part = rt_group_index(s->between, rt->rank);
     memcpy(rt_symmetric(rt, kept), rt_local(rt, gathered + part * bytes), (size_t)bytes);
 }
@@ -376,9 +362,8 @@ void rt_wait_last(Rt *rt, int stream, int subject)
 
 void rt_comm_drain(Rt *rt)
 {
-    for (int s = 0; s < 2; s++) {
+    for (int s = 0; s < 2; s++)
         rt_comm_wait(rt, s, rt->state->queue[s].started);
-    }
 }
 
 void rt_comm_step_end(Rt *rt)
@@ -391,9 +376,8 @@ void rt_enter(Rt *rt, int place)
     RtRankShared *me = shared_of(rt, rt->rank);
     atomic_store_explicit(&me->place, place, memory_order_relaxed);
     atomic_store_explicit(&me->moved_ns, rt_clock_ns(), memory_order_relaxed);
-    if (atomic_load_explicit(&rt->state->shared->abort, memory_order_relaxed) != 0) {
+    if (atomic_load_explicit(&rt->state->shared->abort, memory_order_relaxed) != 0)
         rt_leave(rt);
-    }
 }
 
 void rt_at(Rt *rt, int place)
@@ -412,15 +396,12 @@ typedef struct Turnout {
 
 static bool all_turned_out(const Turnout *t)
 {
-    if (!t->finished) {
+    if (!t->finished)
         return all_published(t->rt, all_ranks(t->rt), RT_CONTROL, t->count);
-    }
-    for (int r = 0; r < t->rt->world_size; r++) {
+    for (int r = 0; r < t->rt->world_size; r++)
         if (atomic_load_explicit(&shared_of(t->rt, r)->finished, memory_order_acquire) <
-            t->count) {
+            t->count)
             return false;
-        }
-    }
     return true;
 }
 
@@ -433,18 +414,15 @@ static bool exchange_ready(const void *ctx)
 static void exchange_wait(Rt *rt, bool finished, uint64_t count)
 {
     const Turnout t = {rt, finished, count};
-    if (all_turned_out(&t)) {
+    if (all_turned_out(&t))
         return;
-    }
     const double start = rt_clock();
     wait_begin(rt, RT_CONTROL, count, -1, all_ranks(rt));
-    for (int tries = 0; !all_turned_out(&t); tries++) {
-        if (drive(rt)) {
+    for (int tries = 0; !all_turned_out(&t); tries++)
+        if (drive(rt))
             tries = 0;
-        } else {
+        else
             rt_pause(rt, tries, exchange_ready, &t);
-        }
-    }
     wait_end(rt);
     rt->state->wait_seconds += rt_clock() - start;
 }

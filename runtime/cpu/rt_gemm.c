@@ -47,11 +47,9 @@ static bool gemm_same(const RtGemm *a, const RtGemm *b)
 
 static Prepared *gemm_find(const RtGemm *g)
 {
-    for (int i = 0; i < gemms.count; i++) {
-        if (gemm_same(&gemms.items[i].g, g)) {
+    for (int i = 0; i < gemms.count; i++)
+        if (gemm_same(&gemms.items[i].g, g))
             return &gemms.items[i];
-        }
-    }
     return NULL;
 }
 
@@ -59,15 +57,12 @@ static void gemm_check(const RtGemm *g)
 {
     const int64_t a_cols = g->op == RT_TN ? g->m : g->k;
     const int64_t b_cols = g->op == RT_NT ? g->k : g->n;
-    if (g->m < 1 || g->n < 1 || g->k < 1 || g->tile_m < 1 || g->tile_n < 1) {
+    if (g->m < 1 || g->n < 1 || g->k < 1 || g->tile_m < 1 || g->tile_n < 1)
         gemm_die(g, "a size is not positive");
-    }
-    if (g->lda < a_cols || g->ldb < b_cols || g->ldc < g->n) {
+    if (g->lda < a_cols || g->ldb < b_cols || g->ldc < g->n)
         gemm_die(g, "a row is longer than the distance between rows");
-    }
-    if ((g->in_dtype == RT_F64) != (g->out_dtype == RT_F64)) {
+    if ((g->in_dtype == RT_F64) != (g->out_dtype == RT_F64))
         gemm_die(g, "this pair of dtypes is not supported");
-    }
 }
 
 /* What one thread needs for g: the library's wish, or the built-in kernel's. */
@@ -86,10 +81,8 @@ static int64_t gemm_scratch_bytes(const Prepared *p)
 static void gemm_need_scratch(int threads, int64_t bytes)
 {
     bytes = (bytes + 4095) / 4096 * 4096;
-    if (bytes <= gemms.scratch_bytes && threads <= gemms.threads &&
-        gemms.scratch != NULL) {
+    if (bytes <= gemms.scratch_bytes && threads <= gemms.threads && gemms.scratch != NULL)
         return;
-    }
     gemms.scratch_bytes = bytes > gemms.scratch_bytes ? bytes : gemms.scratch_bytes;
     gemms.threads = threads > gemms.threads ? threads : gemms.threads;
     free(gemms.scratch);
@@ -129,9 +122,8 @@ static Prepared *gemm_add(const RtGemm *g)
     if (gemms.count == gemms.cap) {
         gemms.cap = gemms.cap == 0 ? 32 : 2 * gemms.cap;
         gemms.items = realloc(gemms.items, (size_t)gemms.cap * sizeof *gemms.items);
-        if (gemms.items == NULL) {
+        if (gemms.items == NULL)
             gemm_die(g, "out of memory");
-        }
     }
     Prepared *p = &gemms.items[gemms.count++];
     *p = (Prepared){.g = *g};
@@ -143,11 +135,10 @@ void rt_gemm_prepare(const RtGemm *g)
     const int threads = omp_get_max_threads();
     gemm_check(g);
     Prepared *p = gemm_find(g);
-    if (p == NULL) {
+    if (p == NULL)
         p = gemm_add(g);
-    } else if (p->threads >= threads) {
+    else if (p->threads >= threads)
         return;
-    }
     gemm_library_free(p->library);
     p->library = gemm_library_prepare(g, threads);
     p->threads = threads;
@@ -176,15 +167,13 @@ static void gemm_tile_bias(const RtGemm *g, const RtTile *t, const void *bias)
         if (g->out_dtype == RT_F32) {
             float *c = (float *)t->c + i * g->ldc;
             const float *b = bias;
-            for (int64_t j = 0; j < t->cols; j++) {
+            for (int64_t j = 0; j < t->cols; j++)
                 c[j] += b[j];
-            }
         } else if (g->out_dtype == RT_F64) {
             double *c = (double *)t->c + i * g->ldc;
             const double *b = bias;
-            for (int64_t j = 0; j < t->cols; j++) {
+            for (int64_t j = 0; j < t->cols; j++)
                 c[j] += b[j];
-            }
         } else {
             const int d = g->out_dtype;
             uint16_t *c = (uint16_t *)t->c + i * g->ldc;
@@ -201,9 +190,8 @@ static void gemm_run(const RtGemm *g, const void *a, const void *b, const void *
                      void *c, float beta)
 {
     const Prepared *p = gemm_find(g);
-    if (p == NULL) {
+    if (p == NULL)
         gemm_die(g, "rt_gemm_prepare was not called for this product");
-    }
     const int64_t in_bytes = rt_dtype_bytes(g->in_dtype);
     const int64_t out_bytes = rt_dtype_bytes(g->out_dtype);
     const int64_t tiles_m = (g->m + g->tile_m - 1) / g->tile_m;
@@ -230,9 +218,8 @@ static void gemm_run(const RtGemm *g, const void *a, const void *b, const void *
             .scratch = gemms.scratch + thread * gemms.scratch_bytes,
         };
         gemm_tile(p, &t);
-        if (bias != NULL) {
+        if (bias != NULL)
             gemm_tile_bias(g, &t, (const char *)bias + n0 * out_bytes);
-        }
     }
 }
 

@@ -42,13 +42,11 @@ SHUFFLE4(double)
     static void pack_a_##S(T *dst, int64_t stride, const T *src, int64_t ld,             \
                            int64_t rows, int64_t k)                                      \
     {                                                                                    \
-        for (int64_t i = 0; i < RT_BLOCK_ROWS; i++) {                                    \
-            if (i < rows) {                                                              \
+        for (int64_t i = 0; i < RT_BLOCK_ROWS; i++)                                      \
+            if (i < rows)                                                                \
                 memcpy(dst + i * stride, src + i * ld, (size_t)k * sizeof(T));           \
-            } else {                                                                     \
+            else                                                                         \
                 memset(dst + i * stride, 0, (size_t)k * sizeof(T));                      \
-            }                                                                            \
-        }                                                                                \
     }                                                                                    \
     /* [k][width]: rows of the source side by side, zeros up to width */                 \
     static inline void pack_rows_##S(T *dst, const int64_t width, const T *src,          \
@@ -74,16 +72,12 @@ SHUFFLE4(double)
     static void pack_b_t_##S(T *dst, const T *src, int64_t ld, int64_t cols, int64_t k)  \
     {                                                                                    \
         const int64_t cols4 = cols / 4 * 4, k4 = k / 4 * 4;                              \
-        for (int64_t j = 0; j < cols4; j += 4) {                                         \
-            for (int64_t p = 0; p < k4; p += 4) {                                        \
+        for (int64_t j = 0; j < cols4; j += 4)                                           \
+            for (int64_t p = 0; p < k4; p += 4)                                          \
                 transpose4_##T(dst + p * (COLS) + j, COLS, src + j * ld + p, ld);        \
-            }                                                                            \
-        }                                                                                \
-        for (int64_t j = 0; j < (COLS); j++) {                                           \
-            for (int64_t p = j < cols4 ? k4 : 0; p < k; p++) {                           \
+        for (int64_t j = 0; j < (COLS); j++)                                             \
+            for (int64_t p = j < cols4 ? k4 : 0; p < k; p++)                             \
                 dst[p * (COLS) + j] = j < cols ? src[j * ld + p] : 0;                    \
-            }                                                                            \
-        }                                                                                \
     }
 
 PACKERS(f32, float, RT_VF_COLS)
@@ -126,21 +120,17 @@ PACKERS(f64, double, RT_VD_COLS)
     static void pack_a_##S(float *dst, int64_t stride, const uint16_t *src, int64_t ld,  \
                            int64_t rows, int64_t k)                                      \
     {                                                                                    \
-        for (int64_t i = 0; i < RT_BLOCK_ROWS; i++) {                                    \
-            for (int64_t p = 0; p < k; p++) {                                            \
+        for (int64_t i = 0; i < RT_BLOCK_ROWS; i++)                                      \
+            for (int64_t p = 0; p < k; p++)                                              \
                 dst[i * stride + p] = i < rows ? rt_f32_from_##S(src[i * ld + p]) : 0;   \
-            }                                                                            \
-        }                                                                                \
     }                                                                                    \
     static inline void pack_rows_##S(float *dst, const int64_t width,                    \
                                      const uint16_t *src, int64_t ld, int64_t valid,     \
                                      int64_t k)                                          \
     {                                                                                    \
-        for (int64_t p = 0; p < k; p++) {                                                \
-            for (int64_t j = 0; j < width; j++) {                                        \
+        for (int64_t p = 0; p < k; p++)                                                  \
+            for (int64_t j = 0; j < width; j++)                                          \
                 dst[p * width + j] = j < valid ? rt_f32_from_##S(src[p * ld + j]) : 0;   \
-            }                                                                            \
-        }                                                                                \
     }                                                                                    \
     static void pack_a_t_##S(float *dst, const uint16_t *src, int64_t ld, int64_t rows,  \
                              int64_t k)                                                  \
@@ -159,20 +149,16 @@ PACKERS(f64, double, RT_VD_COLS)
         for (int64_t j = 0; j < cols4; j += 4) {                                         \
             for (int64_t p = 0; p < k4; p += 4) {                                        \
                 float rows[4][4];                                                        \
-                for (int i = 0; i < 4; i++) {                                            \
-                    for (int q = 0; q < 4; q++) {                                        \
+                for (int i = 0; i < 4; i++)                                              \
+                    for (int q = 0; q < 4; q++)                                          \
                         rows[i][q] = rt_f32_from_##S(src[(j + i) * ld + p + q]);         \
-                    }                                                                    \
-                }                                                                        \
                 transpose4_float(dst + p * RT_VF_COLS + j, RT_VF_COLS, rows[0], 4);      \
             }                                                                            \
         }                                                                                \
-        for (int64_t j = 0; j < RT_VF_COLS; j++) {                                       \
-            for (int64_t p = j < cols4 ? k4 : 0; p < k; p++) {                           \
+        for (int64_t j = 0; j < RT_VF_COLS; j++)                                         \
+            for (int64_t p = j < cols4 ? k4 : 0; p < k; p++)                             \
                 dst[p * RT_VF_COLS + j] =                                                \
                     j < cols ? rt_f32_from_##S(src[j * ld + p]) : 0;                     \
-            }                                                                            \
-        }                                                                                \
     }
 
 WIDE_PACKERS(f16)
@@ -214,9 +200,8 @@ static void pack_a_pair(uint32_t *dst, int64_t stride, const rt_bf16 *src, int64
             continue;
         }
         memcpy(row, src + i * ld, (size_t)k * 2);
-        if (k % 2 == 1) {
+        if (k % 2 == 1)
             row[k / 2] = src[i * ld + k - 1];
-        }
     }
 }
 
@@ -232,9 +217,8 @@ static inline void pack_pairs(uint32_t *dst, const int64_t width, const rt_bf16 
             rt_pairs_zip(row, low, high, valid);
             j = valid;
         }
-        for (; j < width; j++) {
+        for (; j < width; j++)
             row[j] = j < valid ? pair_word(low + j, p + 1 < k ? high + j : NULL) : 0;
-        }
     }
 }
 
@@ -257,9 +241,8 @@ static void pack_b_t_pair(uint32_t *dst, const rt_bf16 *src, int64_t ld, int64_t
     for (int64_t j = 0; j < cols4; j += 4) {
         for (int64_t p = 0; p < k8; p += 8) {
             float rows[4][4];
-            for (int i = 0; i < 4; i++) {
+            for (int i = 0; i < 4; i++)
                 memcpy(rows[i], src + (j + i) * ld + p, 16);
-            }
             transpose4_float((float *)(void *)(dst + p / 2 * RT_VF_COLS + j), RT_VF_COLS,
                              rows[0], 4);
         }
@@ -335,13 +318,12 @@ int64_t rt_builtin_scratch_bytes(const RtGemm *g)
 static void product(const RtGemm *g, const RtTile *t, float *c, int64_t ldc, bool add,
                     bool spill, char *scratch)
 {
-    if (g->in_dtype == RT_F32) {
+    if (g->in_dtype == RT_F32)
         f32_product(g, t, c, ldc, add, spill, scratch);
-    } else if (g->in_dtype == RT_F16) {
+    else if (g->in_dtype == RT_F16)
         f16_product(g, t, c, ldc, add, spill, scratch);
-    } else {
+    else
         bf16_product(g, t, c, ldc, add, spill, scratch);
-    }
 }
 
 void rt_builtin_tile(const RtGemm *g, const RtTile *t)

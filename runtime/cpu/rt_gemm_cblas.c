@@ -24,15 +24,12 @@ extern void MKL_Get_Version_String(char *text, int bytes) __attribute__((weak));
 
 void rt_cblas_start(void)
 {
-    if (openblas_set_num_threads != NULL) {
+    if (openblas_set_num_threads != NULL)
         openblas_set_num_threads(1);
-    }
-    if (bli_thread_set_num_threads != NULL) {
+    if (bli_thread_set_num_threads != NULL)
         bli_thread_set_num_threads(1);
-    }
-    if (MKL_Set_Num_Threads != NULL) {
+    if (MKL_Set_Num_Threads != NULL)
         MKL_Set_Num_Threads(1);
-    }
 }
 
 static bool narrow(int dtype)
@@ -51,15 +48,12 @@ static void widen(int dtype, float *dst, const uint16_t *src, int64_t ld, int64_
                   int64_t cols)
 {
     for (int64_t i = 0; i < rows; i++) {
-        if (dtype == RT_F16) {
-            for (int64_t j = 0; j < cols; j++) {
+        if (dtype == RT_F16)
+            for (int64_t j = 0; j < cols; j++)
                 dst[i * cols + j] = rt_f32_from_f16(src[i * ld + j]);
-            }
-        } else {
-            for (int64_t j = 0; j < cols; j++) {
+        else
+            for (int64_t j = 0; j < cols; j++)
                 dst[i * cols + j] = rt_f32_from_bf16(src[i * ld + j]);
-            }
-        }
     }
 }
 
@@ -82,16 +76,14 @@ static void product_16(const RtGemm *g, const RtTile *t, float *a, bool add, flo
     const uint16_t *a16 = t->a, *b16 = t->b;
     for (int64_t k0 = 0; k0 < g->k; k0 += block) {
         const int64_t k = g->k - k0 < block ? g->k - k0 : block;
-        if (g->op == RT_TN) {
+        if (g->op == RT_TN)
             widen(d, a, a16 + k0 * g->lda, g->lda, k, t->rows);
-        } else {
+        else
             widen(d, a, a16 + k0, g->lda, t->rows, k);
-        }
-        if (g->op == RT_NT) {
+        if (g->op == RT_NT)
             widen(d, b, b16 + k0, g->ldb, t->cols, k);
-        } else {
+        else
             widen(d, b, b16 + k0 * g->ldb, g->ldb, k, t->cols);
-        }
         product_f32(g, t->rows, t->cols, k, a, g->op == RT_TN ? t->rows : k, b,
                     g->op == RT_NT ? k : t->cols, k0 > 0 || add ? 1.0f : 0.0f, c, ldc);
     }
@@ -116,9 +108,8 @@ void rt_cblas_tile(const RtGemm *g, const RtTile *t)
         product_f32(g, t->rows, t->cols, g->k, t->a, g->lda, t->b, g->ldb,
                     add ? 1.0f : 0.0f, c, ldc);
     }
-    if (round) {
+    if (round)
         rt_tile_round(g, t, sum, t->cols);
-    }
 }
 
 static void library_name(char *name, size_t bytes)
@@ -142,16 +133,14 @@ const char *rt_cblas_name(void)
     static const char *const changes[] = {"OPENBLAS_BLOCK_FACTOR", "BLIS_ARCH_TYPE",
                                           "MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR"};
     static char name[512];
-    if (name[0] != '\0') {
+    if (name[0] != '\0')
         return name;
-    }
     library_name(name, sizeof name);
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         const char *value = getenv(changes[i]);
         const size_t at = strlen(name);
-        if (value != NULL) {
+        if (value != NULL)
             snprintf(name + at, sizeof name - at, ", %s=%.40s", changes[i], value);
-        }
     }
     return name;
 }

@@ -82,11 +82,10 @@ static void MICRO_NAME(product)(const RtGemm *g, const RtTile *t, MICRO_SUM *c,
         const int64_t k = g->k - k0 < n * MICRO_PAIR ? g->k - k0 : n * MICRO_PAIR;
         for (int64_t j = 0; j < t->cols; j += MICRO_COLS) {
             const int64_t cols = t->cols - j < MICRO_COLS ? t->cols - j : MICRO_COLS;
-            if (g->op == RT_NT) {
+            if (g->op == RT_NT)
                 MICRO_STRIP_B_T(pb + j * n, b + j * g->ldb + k0, g->ldb, cols, k);
-            } else {
+            else
                 MICRO_STRIP_B(pb + j * n, b + k0 * g->ldb + j, g->ldb, cols, k);
-            }
         }
         for (int64_t i = 0; i < t->rows; i += RT_BLOCK_ROWS) {
             const int64_t rows =

@@ -108,9 +108,8 @@ static dnnl_primitive_desc_t dnn_matmul(DescArg a, DescArg b, DescArg c, bool ad
     const dnnl_status_t status =
         dnnl_primitive_desc_create(&pd, &matmul, attr, engine, NULL);
 #endif
-    if (ops != NULL) {
+    if (ops != NULL)
         CHECK(dnnl_post_ops_destroy(ops));
-    }
     CHECK(dnnl_primitive_attr_destroy(attr));
     return status == dnnl_success ? pd : NULL;
 }
@@ -131,9 +130,8 @@ static bool dnn_shape(Prepared *p, Shape *s, const RtGemm *g, int64_t rows, int6
                             : dnn_matrix(g->in_dtype, g->k, cols, g->ldb, 1);
     Desc c = dnn_matrix(g->out_dtype, rows, cols, g->ldc, 1);
     dnnl_primitive_desc_t pd = dnn_matmul(DESC_ARG(a), DESC_ARG(b), DESC_ARG(c), add);
-    if (pd == NULL) {
+    if (pd == NULL)
         return false;
-    }
     CHECK(dnnl_primitive_create(&s->primitive, pd));
     DescArg scratch = dnn_query(pd, dnnl_query_scratchpad_md);
     const int64_t bytes = (int64_t)dnnl_memory_desc_get_size(scratch);
@@ -161,32 +159,27 @@ static bool dnn_shapes(Prepared *p, const RtGemm *g)
         const bool edge_m = i & 1, edge_n = i & 2, add = i & 4;
         const int64_t rows = edge_m ? g->m % g->tile_m : g->tile_m;
         const int64_t cols = edge_n ? g->n % g->tile_n : g->tile_n;
-        if (rows == 0 || cols == 0 || rows > g->m || cols > g->n) {
+        if (rows == 0 || cols == 0 || rows > g->m || cols > g->n)
             continue;
-        }
-        if (!dnn_shape(p, &p->shape[edge_m][edge_n][add], g, rows, cols, add)) {
+        if (!dnn_shape(p, &p->shape[edge_m][edge_n][add], g, rows, cols, add))
             return false;
-        }
     }
     return true;
 }
 
 void *rt_onednn_prepare(const RtGemm *g, int threads, int inner_threads)
 {
-    if (g->in_dtype == RT_F64 || g->in_dtype == RT_F16 || g->out_dtype == RT_F16) {
+    if (g->in_dtype == RT_F64 || g->in_dtype == RT_F16 || g->out_dtype == RT_F16)
         return NULL;
-    }
     const int threads_before = omp_get_max_threads();
     omp_set_num_threads(inner_threads);
-    if (engine == NULL) {
+    if (engine == NULL)
         CHECK(dnnl_engine_create(&engine, dnnl_cpu, 0));
-    }
     Prepared *p = dnn_alloc(1, sizeof *p);
     p->threads = threads;
     p->stream = dnn_alloc((size_t)threads, sizeof *p->stream);
-    for (int t = 0; t < threads; t++) {
+    for (int t = 0; t < threads; t++)
         CHECK(dnnl_stream_create(&p->stream[t], engine, dnnl_stream_default_flags));
-    }
     const bool all = dnn_shapes(p, g);
     omp_set_num_threads(threads_before);
     if (!all) { /* f32 into bf16, bf16 without the hardware: the built-in kernel's */
@@ -199,22 +192,18 @@ void *rt_onednn_prepare(const RtGemm *g, int threads, int inner_threads)
 void rt_onednn_free(void *prepared)
 {
     Prepared *p = prepared;
-    if (p == NULL) {
+    if (p == NULL)
         return;
-    }
     for (int i = 0; i < 8; i++) {
         Shape *s = &p->shape[i & 1][i >> 1 & 1][i >> 2];
-        for (int t = 0; s->memory != NULL && t < p->threads * N_ARGS; t++) {
+        for (int t = 0; s->memory != NULL && t < p->threads * N_ARGS; t++)
             CHECK(dnnl_memory_destroy(s->memory[t]));
-        }
         free(s->memory);
-        if (s->primitive != NULL) {
+        if (s->primitive != NULL)
             CHECK(dnnl_primitive_destroy(s->primitive));
-        }
     }
-    for (int t = 0; t < p->threads; t++) {
+    for (int t = 0; t < p->threads; t++)
         CHECK(dnnl_stream_destroy(p->stream[t]));
-    }
     free(p->stream);
     free(p);
 }
@@ -262,11 +251,9 @@ static const char *isa_name(dnnl_cpu_isa_t isa)
         {dnnl_cpu_isa_avx512_core_bf16, "AVX512_CORE_BF16"},
     };
     static char number[24];
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        if (known[i].isa == isa) {
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].isa == isa)
             return known[i].name;
-        }
-    }
     snprintf(number, sizeof number, "instruction set 0x%x", (unsigned)isa);
     return number;
 }

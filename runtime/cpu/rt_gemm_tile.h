@@ -41,13 +41,11 @@ RT_ALWAYS void rt_tile_round_to(const int dtype, const RtGemm *g, const RtTile *
         uint16_t *row = (uint16_t *)t->c + i * g->ldc;
         const float *from = sum + i * stride;
         if (t->beta == 0) {
-            for (int64_t j = 0; j < t->cols; j++) {
+            for (int64_t j = 0; j < t->cols; j++)
                 row[j] = rt_16_from_f32(dtype, from[j]);
-            }
         } else {
-            for (int64_t j = 0; j < t->cols; j++) {
+            for (int64_t j = 0; j < t->cols; j++)
                 row[j] = rt_16_from_f32(dtype, rt_f32_from_16(dtype, row[j]) + from[j]);
-            }
         }
     }
 }
@@ -57,11 +55,10 @@ RT_ALWAYS void rt_tile_round_to(const int dtype, const RtGemm *g, const RtTile *
 static inline void rt_tile_round(const RtGemm *g, const RtTile *t, const float *sum,
                                  int64_t stride)
 {
-    if (g->out_dtype == RT_F16) {
+    if (g->out_dtype == RT_F16)
         rt_tile_round_to(RT_F16, g, t, sum, stride);
-    } else {
+    else
         rt_tile_round_to(RT_BF16, g, t, sum, stride);
-    }
 }
 
 /* The built-in kernels: always there, for every dtype. */

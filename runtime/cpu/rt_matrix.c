@@ -23,9 +23,8 @@ static void copy(char *to, const char *from, int64_t bytes)
         return;
     }
 #pragma omp parallel for schedule(static)
-    for (int64_t at = 0; at < bytes; at += PIECE) {
+    for (int64_t at = 0; at < bytes; at += PIECE)
         memcpy(to + at, from + at, (size_t)(bytes - at < PIECE ? bytes - at : PIECE));
-    }
 }
 
 void rt_pull_to_owners(Rt *rt, int batch)
@@ -35,9 +34,8 @@ void rt_pull_to_owners(Rt *rt, int batch)
     for (int i = 0; i < b->n_matrices; i++) {
         const RtPlace p = rt_place_of(t, b, i);
         const RtGroup mates = p.segment->within;
-        if (p.matrix->owner != rt->rank) {
+        if (p.matrix->owner != rt->rank)
             continue;
-        }
         for (int k = 0; k < rt_group_ranks(mates); k++) {
             const int peer = rt_group_rank(mates, rt->rank, k);
             int64_t from, to;

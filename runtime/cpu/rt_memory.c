@@ -23,9 +23,8 @@ void rt_memory_planned(const Rt *rt, FILE *out)
 {
     const RtTrainer *t = rt->trainer;
     fprintf(out, "memory of each rank, planned:\n");
-    for (int i = 0; i < t->n_memory; i++) {
+    for (int i = 0; i < t->n_memory; i++)
         fprintf(out, "  %-28s %12.2f MiB\n", t->memory[i].what, mib(t->memory[i].bytes));
-    }
     fprintf(out, "  %-28s %12.2f MiB (%lld bytes, mapped exactly)\n", "arena",
             mib(t->symmetric_bytes + t->local_bytes),
             (long long)(t->symmetric_bytes + t->local_bytes));
@@ -69,23 +68,18 @@ static Class class_of(const Rt *rt, uintptr_t from, const char *path)
 {
     const RtTrainer *t = rt->trainer;
     if (inside(rt->symmetric, t->symmetric_bytes, from) ||
-        inside(rt->local, t->local_bytes, from)) {
+        inside(rt->local, t->local_bytes, from))
         return ARENA;
-    }
-    for (int r = 0; r < rt->world_size; r++) {
-        if (inside(rt->peer[r], t->symmetric_bytes, from)) {
+    for (int r = 0; r < rt->world_size; r++)
+        if (inside(rt->peer[r], t->symmetric_bytes, from))
             return PEERS;
-        }
-    }
     if ((rt->state->tokens != NULL &&
          rt_tokens_holding(rt->state->tokens, from) != NULL) ||
         (rt->state->held_out != NULL &&
-         rt_tokens_holding(rt->state->held_out, from) != NULL)) {
+         rt_tokens_holding(rt->state->held_out, from) != NULL))
         return DATA;
-    }
-    if (rt_snapshot_holds(rt, from)) {
+    if (rt_snapshot_holds(rt, from))
         return COPIES;
-    }
     return path[0] == '/' && strncmp(path, "/memfd:", 7) != 0 ? CODE : OTHER;
 }
 
@@ -94,9 +88,8 @@ static Class class_of(const Rt *rt, uintptr_t from, const char *path)
 static bool resident(const Rt *rt, int64_t *bytes, int64_t *local)
 {
     FILE *f = fopen("/proc/self/smaps", "re");
-    if (f == NULL) {
+    if (f == NULL)
         return false;
-    }
     char line[4608];
     Class class = OTHER;
     bool is_local = false;
@@ -131,16 +124,14 @@ void rt_memory_resident(const Rt *rt, FILE *out)
 {
     const RtTrainer *t = rt->trainer;
     int64_t bytes[N_CLASSES] = {0}, sum = 0, local = 0;
-    if (!resident(rt, bytes, &local)) {
+    if (!resident(rt, bytes, &local))
         return;
-    }
     fprintf(out, "memory of rank %d, resident at the end:\n", rt->rank);
     for (int c = 0; c < N_CLASSES; c++) {
         sum += bytes[c];
         fprintf(out, "  %-28s %12.2f MiB", class_names[c], mib(bytes[c]));
-        if (c == ARENA) {
+        if (c == ARENA)
             fprintf(out, " of %.2f planned", mib(t->symmetric_bytes + t->local_bytes));
-        }
         fprintf(out, "\n");
     }
     fprintf(out, "  %-28s %12.2f MiB; high-water mark %.2f MiB\n", "sum", mib(sum),

@@ -30,9 +30,8 @@ void rt_superacc_add(uint64_t *acc, double x)
         acc[NON_FINITE]++;
         return;
     }
-    if (exponent > 0) {
+    if (exponent > 0)
         mantissa |= UINT64_C(1) << 52;
-    }
     /* x = mantissa * 2^(e - 1075), where e >= 1 */
     const int shift = (exponent > 0 ? exponent : 1) - 1075 + BIAS;
     const int digit = shift / 32;
@@ -47,12 +46,10 @@ void rt_superacc_add(uint64_t *acc, double x)
 static double scaled(uint64_t mantissa, int exponent)
 {
     double x = (double)mantissa;
-    for (; exponent > 0; exponent--) {
+    for (; exponent > 0; exponent--)
         x *= 2.0;
-    }
-    for (; exponent < 0; exponent++) {
+    for (; exponent < 0; exponent++)
         x *= 0.5;
-    }
     return x;
 }
 
@@ -68,26 +65,21 @@ double rt_superacc_round(const uint64_t *acc)
     }
     d[DIGITS] = (uint32_t)carry;
     d[DIGITS + 1] = (uint32_t)(carry >> 32);
-    if (acc[NON_FINITE] != 0) {
+    if (acc[NON_FINITE] != 0)
         return __builtin_nan("");
-    }
     int top = DIGITS + 1;
-    while (top > 0 && d[top] == 0) {
+    while (top > 0 && d[top] == 0)
         top--;
-    }
     /* the three digits from the top, 65 bits or more, and whether anything lies below */
     unsigned __int128 m = 0;
     bool below = false;
-    for (int i = top; i >= 0; i--) {
-        if (i > top - 3) {
+    for (int i = top; i >= 0; i--)
+        if (i > top - 3)
             m = m << 32 | d[i];
-        } else {
+        else
             below = below || d[i] != 0;
-        }
-    }
-    if (m == 0) {
+    if (m == 0)
         return 0.0;
-    }
     int exponent =
         32 * (top > 2 ? top - 2 : 0) - BIAS; /* value = m * 2^exponent + below */
     while (m >> 95 == 0) {
@@ -96,18 +88,15 @@ double rt_superacc_round(const uint64_t *acc)
     }
     /* Bits that a double has not at this size: 43, and more where it is subnormal. */
     int cut = 43;
-    if (exponent + cut < -1074) {
+    if (exponent + cut < -1074)
         cut = -1074 - exponent;
-    }
-    if (cut > 96) {
+    if (cut > 96)
         return 0.0; /* less than half of the smallest double */
-    }
     const unsigned __int128 half = (unsigned __int128)1 << (cut - 1);
     const unsigned __int128 rest = m & (2 * half - 1);
     uint64_t q = (uint64_t)(m >> cut);
-    if (rest > half || (rest == half && (below || (q & 1) != 0))) {
+    if (rest > half || (rest == half && (below || (q & 1) != 0)))
         q++;
-    }
     return scaled(q, exponent + cut);
 }
 
@@ -115,11 +104,9 @@ double rt_superacc_round(const uint64_t *acc)
 
 static double lanes_sum(double *lane)
 {
-    for (int half = LANES / 2; half > 0; half /= 2) {
-        for (int l = 0; l < half; l++) {
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int l = 0; l < half; l++)
             lane[l] += lane[l + half];
-        }
-    }
     return lane[0];
 }
 
@@ -146,12 +133,10 @@ SQUARES(squares_bf16, rt_bf16, rt_f32_from_bf16)
 
 static double squares(RtDtype d, const char *g, int64_t n)
 {
-    if (d == RT_F32) {
+    if (d == RT_F32)
         return squares_f32((const float *)g, n);
-    }
-    if (d == RT_F64) {
+    if (d == RT_F64)
         return squares_f64((const double *)g, n);
-    }
     return squares_bf16((const rt_bf16 *)g, n);
 }
 
@@ -177,9 +162,8 @@ static void norm_run(void *ctx, const RtRun *run)
                                           left < RT_GRAIN_ELEMS ? left : RT_GRAIN_ELEMS));
         }
 #pragma omp critical
-        for (int i = 0; i < RT_SUPERACC_WORDS; i++) {
+        for (int i = 0; i < RT_SUPERACC_WORDS; i++)
             total[i] += mine[i];
-        }
     }
 }
 
@@ -209,9 +193,8 @@ static double exchange_norm(Rt *rt, uint64_t *total)
     st->valid_tokens = 0;
     for (int r = 0; r < rt->world_size; r++) {
         const uint64_t *part = (const uint64_t *)(rt->peer[r] + t->control_offset);
-        for (int i = 0; i < RT_SUPERACC_WORDS; i++) {
+        for (int i = 0; i < RT_SUPERACC_WORDS; i++)
             total[i] += part[i];
-        }
     }
     const int data_ranks = rt_group_ranks(t->data);
     for (int k = 0; k < data_ranks; k++) {
@@ -252,13 +235,11 @@ void rt_norm_reduce(Rt *rt)
     st->loss = sum / tokens;
     st->grad_norm = rt_sqrt(rt_superacc_round(total)) / tokens / rt_scale(rt);
     st->clip_factor = 1.0;
-    if (clip > 0 && st->grad_norm + 1e-6 > clip) {
+    if (clip > 0 && st->grad_norm + 1e-6 > clip)
         st->clip_factor = clip / (st->grad_norm + 1e-6);
-    }
     st->skip = !rt_is_finite(st->loss) || !rt_is_finite(st->grad_norm);
-    if (st->skip) {
+    if (st->skip)
         rt_scale_overflow(rt);
-    }
 }
 
 double rt_loss_take(Rt *rt)

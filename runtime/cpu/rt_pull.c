@@ -21,18 +21,16 @@ static void sum_ranks(const Rt *rt, RtGroup group, RtDtype d, int64_t from, char
     const int ranks = rt_group_ranks(group);
     RtSumFn *const sum = rt->trainer->library_order ? rt_sum_in_order : rt_sum_tree;
     if (ranks == 1) {
-        if (out != rt->symmetric + from) {
+        if (out != rt->symmetric + from)
             memcpy(out, rt->symmetric + from, (size_t)(elems * item));
-        }
         return;
     }
 #pragma omp parallel for schedule(static)
     for (int64_t at = 0; at < elems; at += RT_SUM_ELEMS) {
         const char *part[RT_MAX_RANKS];
         const int64_t n = elems - at < RT_SUM_ELEMS ? elems - at : RT_SUM_ELEMS;
-        for (int k = 0; k < ranks; k++) {
+        for (int k = 0; k < ranks; k++)
             part[k] = rt->peer[rt_group_rank(group, rt->rank, k)] + from + at * item;
-        }
         sum(d, out + at * item, part, ranks, n);
     }
 }
@@ -54,9 +52,8 @@ static void copy_from_all(Rt *rt, RtGroup group, char *out, int64_t from, int64_
             rt->peer[rt_group_rank(group, rt->rank, (int)k)] + from + k * stride + at;
         int64_t end = at + PIECE < bytes ? at + PIECE : bytes;
         end = k * bytes + end < total ? end : total - k * bytes;
-        if (at < end && source != out + k * bytes + at) {
+        if (at < end && source != out + k * bytes + at)
             memcpy(out + k * bytes + at, source, (size_t)(end - at));
-        }
     }
     for (int k = 0; k < ranks; k++) {
         const int64_t left = total - k * bytes;
@@ -162,9 +159,8 @@ int rt_pull_rounds(const Rt *rt, const RtOp *op)
 
 void rt_pull(Rt *rt, const RtOp *op, int round)
 {
-    if (!is_gather(op) && round + 1 == rt_pull_rounds(rt, op)) {
+    if (!is_gather(op) && round + 1 == rt_pull_rounds(rt, op))
         return;
-    }
     switch (op->kind) {
     case RT_OP_GATHER:
     case RT_OP_GATHER_IN_PLACE:

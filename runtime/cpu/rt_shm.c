@@ -45,18 +45,15 @@ static char *map_space(int64_t bytes, int fd, int64_t offset, bool guard)
     const int64_t align = fd < 0 && size >= HUGE_PAGE && !guard ? HUGE_PAGE : PAGE;
     char *hold = mmap(NULL, (size_t)(size + 2 * PAGE + align), PROT_NONE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (hold == MAP_FAILED || size == 0) {
+    if (hold == MAP_FAILED || size == 0)
         return hold;
-    }
     char *at = hold + PAGE;
     at += (align - (int64_t)((uintptr_t)at % (uintptr_t)align)) % align;
     const int flags = MAP_FIXED | (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED);
-    if (mmap(at, (size_t)size, PROT_READ | PROT_WRITE, flags, fd, offset) == MAP_FAILED) {
+    if (mmap(at, (size_t)size, PROT_READ | PROT_WRITE, flags, fd, offset) == MAP_FAILED)
         return MAP_FAILED;
-    }
-    if (align == HUGE_PAGE) {
+    if (align == HUGE_PAGE)
         madvise(at, (size_t)size, MADV_HUGEPAGE); /* fewer page faults; refused is fine */
-    }
     return at + (guard ? slack(bytes) : 0);
 }
 
@@ -69,9 +66,8 @@ static void fill_pattern(char *space, int64_t bytes)
 
 static bool is_pattern(const char *from, const char *to)
 {
-    while (from < to && (unsigned char)*from == PATTERN) {
+    while (from < to && (unsigned char)*from == PATTERN)
         from++;
-    }
     return from >= to;
 }
 
@@ -94,20 +90,17 @@ bool rt_arena_map(Rt *rt, int fd, bool guard, char *error)
     const int64_t head = pages(sizeof(RtShared)), space = pages(t->symmetric_bytes);
     /* an old kernel without fallocate for this: then pages come as they are touched */
     if (space > 0 && fallocate(fd, 0, head + rt->rank * space, space) != 0 &&
-        errno != EOPNOTSUPP && errno != EINTR) {
+        errno != EOPNOTSUPP && errno != EINTR)
         return no_memory(error, space, "shared");
-    }
     for (int r = 0; r < rt->world_size; r++) {
         rt->peer[r] = map_space(t->symmetric_bytes, fd, head + r * space, guard);
-        if (rt->peer[r] == MAP_FAILED) {
+        if (rt->peer[r] == MAP_FAILED)
             return no_memory(error, space, "shared");
-        }
     }
     rt->symmetric = rt->peer[rt->rank];
     rt->local = map_space(t->local_bytes, -1, 0, guard);
-    if (rt->local == MAP_FAILED) {
+    if (rt->local == MAP_FAILED)
         return no_memory(error, t->local_bytes, "private");
-    }
     if (guard) {
         fill_pattern(rt->symmetric, t->symmetric_bytes);
         fill_pattern(rt->local, t->local_bytes);

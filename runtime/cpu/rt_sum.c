@@ -17,39 +17,34 @@
 static void add_f32(float *dst, const float *a, const float *b, int64_t n)
 {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++)
         dst[i] = a[i] + b[i];
-    }
 }
 
 static void add_f64(double *dst, const double *a, const double *b, int64_t n)
 {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++)
         dst[i] = a[i] + b[i];
-    }
 }
 
 static void add_bf16(rt_bf16 *dst, const rt_bf16 *a, const rt_bf16 *b, int64_t n)
 {
     int64_t i = 0;
-    for (; i + RT_WF_LANES <= n; i += RT_WF_LANES) {
+    for (; i + RT_WF_LANES <= n; i += RT_WF_LANES)
         rt_wf_store_bf16(dst + i, rt_wf_load_bf16(a + i) + rt_wf_load_bf16(b + i));
-    }
-    for (; i < n; i++) {
+    for (; i < n; i++)
         dst[i] = rt_bf16_from_f32(rt_f32_from_bf16(a[i]) + rt_f32_from_bf16(b[i]));
-    }
 }
 
 static void add_parts(RtDtype d, void *dst, const void *a, const void *b, int64_t n)
 {
-    if (d == RT_F32) {
+    if (d == RT_F32)
         add_f32(dst, a, b, n);
-    } else if (d == RT_F64) {
+    else if (d == RT_F64)
         add_f64(dst, a, b, n);
-    } else {
+    else
         add_bf16(dst, a, b, n);
-    }
 }
 
 /* A block of elements on its way up the tree: 8 KiB of double at most. */
@@ -94,18 +89,15 @@ void rt_sum_in_order(RtDtype d, void *out, const char *const *parts, int count, 
             const float x = rt_f32_from_bf16(((const rt_bf16 *)parts[r])[i]);
             sum.f32[i] = r == 0 ? x : sum.f32[i] + x;
         }
-        if (d != RT_BF16 && r == 0) {
+        if (d != RT_BF16 && r == 0)
             memcpy(&sum, parts[0], (size_t)n * rt_dtype_bytes(d));
-        } else if (d != RT_BF16) {
+        else if (d != RT_BF16)
             add_parts(d, &sum, &sum, parts[r], n);
-        }
     }
-    if (d != RT_BF16) {
+    if (d != RT_BF16)
         memcpy(out, &sum, (size_t)n * rt_dtype_bytes(d));
-    }
-    for (int64_t i = 0; d == RT_BF16 && i < n; i++) {
+    for (int64_t i = 0; d == RT_BF16 && i < n; i++)
         ((rt_bf16 *)out)[i] = rt_bf16_from_f32(sum.f32[i]);
-    }
 }
 
 /* ---- merging leaves ---------------------------------------------------------------- */
@@ -127,11 +119,9 @@ void rt_merge(Rt *rt, void *node, void *partials, int64_t elems)
         const int64_t n = elems - at < RT_SUM_ELEMS ? elems - at : RT_SUM_ELEMS;
         char *v = (char *)node + at * item;
         char *p = (char *)partials + at * item;
-        for (int l = 0; l < levels; l++) {
+        for (int l = 0; l < levels; l++)
             add_parts(d, v, p + l * elems * item, v, n);
-        }
-        if (!last) {
+        if (!last)
             memcpy(p + levels * elems * item, v, (size_t)(n * item));
-        }
     }
 }

@@ -70,9 +70,8 @@ static char *take(Rt *rt, RtSpace space, int64_t bytes)
 {
     void *at = NULL;
 #ifdef RT_NCCL
-    if (space == RT_SPACE_SYMMETRIC && rt_transport->allocate != NULL) {
+    if (space == RT_SPACE_SYMMETRIC && rt_transport->allocate != NULL)
         return rt_transport->allocate(rt, bytes);
-    }
 #else
     (void)space;
 #endif
@@ -97,9 +96,8 @@ static char *allocate(Rt *rt, RtSpace space, int64_t bytes)
 {
     const int64_t guard = guarded ? GUARD : 0;
     char *at = take(rt, space, pages(bytes + 1) + 2 * guard);
-    if (guarded) {
+    if (guarded)
         RT_CUDA_CALL(rt, cudaMemset(at, PATTERN, (size_t)(bytes + 2 * guard)));
-    }
     RT_CUDA_CALL(rt, cudaMemset(at + guard, 0, (size_t)bytes)); /* pads stay 0 */
     return at + guard;
 }
@@ -118,9 +116,8 @@ bool rt_arena_map(Rt *rt, int fd, bool guard, char *error)
     guarded = guard;
     rt_gpu_open(rt);
 #ifdef RT_NCCL
-    if (rt->state->flags.loopback) {
+    if (rt->state->flags.loopback)
         rt_loopback_map(rt, fd, slots_offset(t));
-    }
 #endif
     rt_gpu_expect(rt, t->symmetric_bytes + t->local_bytes);
     rt->symmetric = allocate(rt, RT_SPACE_SYMMETRIC, t->symmetric_bytes);
@@ -153,11 +150,9 @@ static bool is_pattern(const Rt *rt, const char *at)
 {
     unsigned char bytes[GUARD];
     RT_CUDA_CALL(rt, cudaMemcpy(bytes, at, GUARD, cudaMemcpyDeviceToHost));
-    for (int i = 0; i < GUARD; i++) {
-        if (bytes[i] != PATTERN) {
+    for (int i = 0; i < GUARD; i++)
+        if (bytes[i] != PATTERN)
             return false;
-        }
-    }
     return true;
 }
 

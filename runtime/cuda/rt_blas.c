@@ -31,9 +31,8 @@ void rt_blas_open(Rt *rt)
 
 static bool begins_with_one(const char *text, const char *const *list)
 {
-    while (*list != NULL && strncmp(text, *list, strlen(*list)) != 0) {
+    while (*list != NULL && strncmp(text, *list, strlen(*list)) != 0)
         list++;
-    }
     return *list != NULL;
 }
 
@@ -70,9 +69,8 @@ static void describe_environment(char *text, size_t bytes)
     static const char *const sums[] = {"NCCL_", NULL};
     static const char *const no_sums[] = {"NCCL_DEBUG", "NCCL_HOSTID=", "NCCL_SOCKET_",
                                           "NCCL_LAUNCH_ORDER_IMPLICIT=", NULL};
-    if (this_rank != NULL && this_rank->trainer->library_order) {
+    if (this_rank != NULL && this_rank->trainer->library_order)
         add_environment(text, bytes, sums, no_sums);
-    }
 #endif
 }
 
@@ -113,9 +111,8 @@ static uint32_t alignment(int64_t ld, int dtype)
 {
     const uint64_t bytes = (uint64_t)ld * rt_dtype_bytes((RtDtype)dtype);
     uint32_t most = 16;
-    while (bytes % most != 0) {
+    while (bytes % most != 0)
         most /= 2;
-    }
     return most;
 }
 
@@ -202,11 +199,9 @@ int rt_product_propose(const RtMatmul *p, const RtProduct *q,
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
         handle, q->desc, q->a, q->b, q->c, q->c, pref, most, results, &found);
     cublasLtMatmulPreferenceDestroy(pref);
-    for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < found; i++) {
-        if (results[i].state == CUBLAS_STATUS_SUCCESS) {
+    for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < found; i++)
+        if (results[i].state == CUBLAS_STATUS_SUCCESS)
             results[usable++] = results[i];
-        }
-    }
     if (usable == 0) {
         rt_fail(this_rank, RT_EXIT_ERROR,
                 "cuBLASLt has no algorithm for the product %s on %s: %s",
@@ -291,9 +286,8 @@ void rt_matmul_prepare(RtMatmul *p)
         rt_tune_add(p);
         return;
     }
-    if (n_plans == MAX_PLANS) {
+    if (n_plans == MAX_PLANS)
         rt_fail(this_rank, RT_EXIT_ERROR, "more than %d distinct products", MAX_PLANS);
-    }
     RtProduct *plan = &plans[n_plans++];
     *plan = rt_product_describe(p);
     choose(p, plan);
@@ -324,9 +318,8 @@ void rt_matmul(Rt *rt, const RtMatmul *p, const void *a, const void *b, void *c,
     }
     const cublasStatus_t status = rt_product_run(
         rt, p, p->plan, a, b, c, beta, rt_local(rt, rt->trainer->library_offset));
-    if (profiled) {
+    if (profiled)
         rt_profile_to(rt, rt_gpu.stream[RT_COMPUTE]);
-    }
     if (status != CUBLAS_STATUS_SUCCESS) {
         rt_fail(rt, RT_EXIT_ERROR, "product %s on GPU %d%s: %s", rt_product_text(p, text),
                 rt_gpu.index, rt_gpu.during, cublasLtGetStatusString(status));

@@ -71,9 +71,8 @@ __attribute__((format(printf, 1, 2))) static void report_useless(const char *fmt
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    if (cache.first && !cache.useless) {
+    if (cache.first && !cache.useless)
         report("kernels are not kept for the next start: %.300s %s", cache.path, text);
-    }
     cache.useless = true;
 }
 
@@ -81,14 +80,12 @@ static bool find_path(void)
 {
     const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     const bool own = base != NULL && base[0] == '/';
-    if (!own && (home == NULL || home[0] != '/')) {
+    if (!own && (home == NULL || home[0] != '/'))
         return false;
-    }
     const int n = snprintf(cache.path, sizeof cache.path, "%s%s", own ? base : home,
                            own ? "" : "/.cache");
-    if (n >= (int)(sizeof cache.path - sizeof "/fsdpgen")) {
+    if (n >= (int)(sizeof cache.path - sizeof "/fsdpgen"))
         return false;
-    }
     mkdir(cache.path, 0700); /* both may be there */
     strcpy(cache.path + n, "/fsdpgen");
     mkdir(cache.path, 0700);
@@ -99,9 +96,8 @@ void rt_cache_open(const Rt *rt)
 {
     struct stat s;
     cache.first = rt_ranks_here(rt->state->shared, rt->rank) == 0;
-    if (!find_path()) {
+    if (!find_path())
         return;
-    }
     const int fd = open(cache.path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) {
         const int error = errno;
@@ -121,9 +117,8 @@ void rt_cache_open(const Rt *rt)
         cache.folder = fd;
         return;
     }
-    if (fd >= 0) {
+    if (fd >= 0)
         close(fd);
-    }
 }
 
 /* ---- an entry ---------------------------------------------------------------------- */
@@ -155,38 +150,31 @@ static const char *wrong_with(const char *file, int64_t bytes, const char *made_
 {
     Head head;
     unsigned char digest[RT_DIGEST_BYTES];
-    if (bytes < (int64_t)sizeof head) {
+    if (bytes < (int64_t)sizeof head)
         return "it is cut short";
-    }
     memcpy(&head, file, sizeof head);
-    if (memcmp(head.magic, magic, sizeof magic) != 0) {
+    if (memcmp(head.magic, magic, sizeof magic) != 0)
         return "it does not begin as a file of this cache does";
-    }
-    if (head.version != VERSION) {
+    if (head.version != VERSION)
         return "it is of another version of this cache";
-    }
     const uint64_t left = (uint64_t)bytes - sizeof head;
-    if (head.made_of_bytes > left || head.image_bytes != left - head.made_of_bytes) {
+    if (head.made_of_bytes > left || head.image_bytes != left - head.made_of_bytes)
         return "it is cut short, or longer than it says";
-    }
     const char *text = file + sizeof head;
     digest_of(&head, text, text + head.made_of_bytes, digest);
-    if (memcmp(digest, head.digest, sizeof digest) != 0) {
+    if (memcmp(digest, head.digest, sizeof digest) != 0)
         return "its bytes are not those that were written";
-    }
     if (head.made_of_bytes != strlen(made_of) ||
-        memcmp(text, made_of, head.made_of_bytes) != 0) {
+        memcmp(text, made_of, head.made_of_bytes) != 0)
         return "it was made of other sources, or in another way";
-    }
     return NULL;
 }
 
 /* What this user did not write is left alone. NULL: it is ours. */
 static const char *not_ours(int fd, struct stat *s)
 {
-    if (fstat(fd, s) != 0) {
+    if (fstat(fd, s) != 0)
         return strerror(errno);
-    }
     return !S_ISREG(s->st_mode)       ? "this is not a regular file"
            : s->st_uid != geteuid()   ? "it belongs to another user"
            : (s->st_mode & 022) != 0  ? "others may write it"
@@ -212,9 +200,8 @@ static char *read_entry(int fd, const char *name, const struct stat *s,
 {
     char error[RT_ERROR_BYTES];
     char *file = malloc((size_t)s->st_size + 1);
-    if (file == NULL) {
+    if (file == NULL)
         return NULL;
-    }
     if (!rt_file_read(fd, name, file, s->st_size, 0, error)) {
         report("%.300s: %.400s", cache.path, error);
         free(file);
@@ -238,9 +225,8 @@ char *rt_cache_find(const char *made_of, size_t *bytes)
 {
     char name[NAME_BYTES], *image = NULL;
     struct stat s;
-    if (cache.folder < 0) {
+    if (cache.folder < 0)
         return NULL;
-    }
     name_of(made_of, name);
     const int fd =
         openat(cache.folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -252,11 +238,10 @@ char *rt_cache_find(const char *made_of, size_t *bytes)
         return NULL;
     }
     const char *why = not_ours(fd, &s);
-    if (why == NULL) {
+    if (why == NULL)
         image = read_entry(fd, name, &s, made_of, bytes);
-    } else if (cache.first) {
+    else if (cache.first)
         report("%.300s/%s is not used: %s", cache.path, name, why);
-    }
     close(fd);
     return image;
 }
@@ -297,9 +282,8 @@ void rt_cache_keep(const char *made_of, const void *image, size_t bytes)
     unsigned char random[8] = {0};
     char letters[2 * sizeof random + 1];
     name_of(made_of, name);
-    if (cache.folder < 0 || cache.useless || !is_free(name)) {
+    if (cache.folder < 0 || cache.useless || !is_free(name))
         return;
-    }
     rt_random_bytes(random, sizeof random);
     rt_hex(random, sizeof random, letters);
     snprintf(part, sizeof part, ".%s.%s", name, letters);
@@ -358,29 +342,25 @@ static Entry *list_entries(int *n)
         if ((!is_entry(e->d_name) && !is_part(e->d_name)) ||
             strlen(e->d_name) >= sizeof list->name ||
             fstatat(cache.folder, e->d_name, &s, AT_SYMLINK_NOFOLLOW) != 0 ||
-            !S_ISREG(s.st_mode) || s.st_uid != geteuid()) {
+            !S_ISREG(s.st_mode) || s.st_uid != geteuid())
             continue;
-        }
         if (is_part(e->d_name)) {
-            if (time(NULL) - s.st_mtime > LEFT_OVER_S) {
+            if (time(NULL) - s.st_mtime > LEFT_OVER_S)
                 unlinkat(cache.folder, e->d_name, 0);
-            }
             continue;
         }
         Entry *more = realloc(list, (size_t)(*n + 1) * sizeof *list);
-        if (more == NULL) {
+        if (more == NULL)
             break;
-        }
         list = more;
         Entry *entry = &list[(*n)++];
         *entry = (Entry){.used_s = s.st_mtime, .bytes = s.st_size};
         strcpy(entry->name, e->d_name);
     }
-    if (d != NULL) {
+    if (d != NULL)
         closedir(d);
-    } else if (fd >= 0) {
+    else if (fd >= 0)
         close(fd);
-    }
     return list;
 }
 
@@ -389,29 +369,23 @@ static void prune(void)
     int n;
     int64_t sum = 0;
     Entry *list = list_entries(&n);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         sum += list[i].bytes;
-    }
-    if (n > 0) {
+    if (n > 0)
         qsort(list, (size_t)n, sizeof *list, compare_use);
-    }
-    for (int i = 0; i < n && sum > most_bytes; i++) {
-        if (unlinkat(cache.folder, list[i].name, 0) == 0) {
+    for (int i = 0; i < n && sum > most_bytes; i++)
+        if (unlinkat(cache.folder, list[i].name, 0) == 0)
             sum -= list[i].bytes;
-        }
-    }
     free(list);
 }
 
 void rt_cache_close(void)
 {
-    if (cache.folder < 0) {
+    if (cache.folder < 0)
         return;
-    }
     if (cache.written) {
-        if (fsync(cache.folder) != 0 && errno != EINVAL) {
+        if (fsync(cache.folder) != 0 && errno != EINVAL)
             report_useless("cannot be written: %s", strerror(errno));
-        }
         prune();
     }
     close(cache.folder);

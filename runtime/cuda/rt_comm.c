@@ -59,12 +59,10 @@ void rt_comm_open(Rt *rt)
     for (int s = 0; s < 2; s++) {
         queues[s].begun = new_event(rt);
         queues[s].last = calloc((size_t)subjects, sizeof *queues[s].last);
-        if (queues[s].last == NULL) {
+        if (queues[s].last == NULL)
             rt_fail(rt, RT_EXIT_ERROR, "out of memory");
-        }
-        for (int i = 0; i < subjects; i++) {
+        for (int i = 0; i < subjects; i++)
             queues[s].last[i].done = new_event(rt);
-        }
     }
     rt_kernel_prepare(&place_kernel);
     RT_CUDA_CALL(rt, cudaHostAlloc((void **)&places.now, sizeof *places.now,
@@ -85,9 +83,8 @@ void rt_enter(Rt *rt, int place)
 {
     atomic_store_explicit(&me(rt)->place, place, memory_order_relaxed);
     atomic_store_explicit(&me(rt)->moved_ns, rt_clock_ns(), memory_order_relaxed);
-    if (atomic_load_explicit(&rt->state->shared->abort, memory_order_relaxed) != 0) {
+    if (atomic_load_explicit(&rt->state->shared->abort, memory_order_relaxed) != 0)
         rt_leave(rt);
-    }
 }
 
 void rt_places_passed(Rt *rt)
@@ -187,8 +184,8 @@ void rt_gather_updated_start(Rt *rt, int segment)
 void rt_keep(Rt *rt, int segment, int64_t gathered, int64_t kept)
 {
     const RtSegment *s = &rt->trainer->segments[segment];
-    const int64_t bytes = s->elems / rt_group_ranks(s->between) *
-                          (int64_t)rt_dtype_bytes(s->dtype);
+    const int64_t bytes =
+        s->elems / rt_group_ranks(s->between) * (int64_t)rt_dtype_bytes(s->dtype);
     const int part = rt_group_index(s->between, rt->rank);
     RT_CUDA_CALL(rt,
                  cudaMemcpyAsync(rt_symmetric(rt, kept),
@@ -199,9 +196,8 @@ void rt_keep(Rt *rt, int segment, int64_t gathered, int64_t kept)
 void rt_wait_last(Rt *rt, int stream, int subject)
 {
     const Last *last = &queues[stream].last[subject];
-    if (last->era == era) {
+    if (last->era == era)
         RT_CUDA_CALL(rt, cudaStreamWaitEvent(rt_gpu.stream[RT_COMPUTE], last->done, 0));
-    }
 }
 
 /* The device's streams run by themselves. Ranks meet only now, when their builds have
@@ -229,9 +225,8 @@ void rt_comm_step_end(Rt *rt)
     rt_comm_drain(rt);
     rt_norm_results(rt);
     rt_profile_step(rt);
-    if (st->step == st->first_step && !st->flags.no_graphs) {
+    if (st->step == st->first_step && !st->flags.no_graphs)
         rt_graphs_capture(rt);
-    }
 }
 
 void rt_comm_end(Rt *rt)
@@ -287,9 +282,8 @@ static bool all_turned_out(const void *ctx)
     for (int r = 0; r < t->rt->world_size; r++) {
         const RtRankShared *p = &t->rt->state->shared->rank[r];
         if (atomic_load_explicit(t->finished ? &p->finished : &p->published[RT_CONTROL],
-                                 memory_order_acquire) < t->count) {
+                                 memory_order_acquire) < t->count)
             return false;
-        }
     }
     return true;
 }
@@ -301,9 +295,8 @@ static void exchange_wait(Rt *rt, bool finished, uint64_t count)
     atomic_store(&me(rt)->waiting_count, count);
     atomic_store(&me(rt)->waiting_segment, -1);
     atomic_store(&me(rt)->waiting, RT_CONTROL);
-    for (int tries = 0; !all_turned_out(&t); tries++) {
+    for (int tries = 0; !all_turned_out(&t); tries++)
         rt_pause(rt, tries, all_turned_out, &t);
-    }
     atomic_store(&me(rt)->waiting, -1);
     atomic_store(&me(rt)->moved_ns, rt_clock_ns());
 }
@@ -315,9 +308,8 @@ void rt_exchange_begin(Rt *rt)
 
 void rt_exchange_publish(Rt *rt, size_t bytes)
 {
-    if (bytes > RT_SUM_WORDS * sizeof(uint64_t)) {
+    if (bytes > RT_SUM_WORDS * sizeof(uint64_t))
         rt_fail(rt, RT_EXIT_ERROR, "%zu bytes are too many to say at once: a bug", bytes);
-    }
     atomic_store(&me(rt)->control_bytes, (uint32_t)bytes);
     atomic_store(&me(rt)->published[RT_CONTROL], ++rt->state->exchanges);
     rt_ring(rt->state->shared);

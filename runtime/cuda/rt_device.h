@@ -315,9 +315,8 @@ RT_DEVICE double rt_log_of(double x)
 /* The sum over the warp, on every lane, by the tree of neighbours 16, 8, 4, 2, 1 apart. */
 template <typename T> RT_DEVICE T rt_warp_sum(T v)
 {
-    for (int apart = 16; apart > 0; apart /= 2) {
+    for (int apart = 16; apart > 0; apart /= 2)
         v += rt_shuffle_xor(v, apart);
-    }
     return v;
 }
 
@@ -336,14 +335,12 @@ template <int threads, typename T> RT_DEVICE T rt_block_sum(T v, T *part)
 {
     const int warps = threads / 32;
     v = rt_warp_sum(v);
-    if (threadIdx.x % 32 == 0) {
+    if (threadIdx.x % 32 == 0)
         part[threadIdx.x / 32] = v;
-    }
     rt_block_sync();
     T sum = part[0];
-    for (int i = 1; i < warps; i++) {
+    for (int i = 1; i < warps; i++)
         sum += part[i];
-    }
     rt_block_sync();
     return sum;
 }
@@ -352,14 +349,12 @@ template <int threads, typename T> RT_DEVICE T rt_block_max(T v, T *part)
 {
     const int warps = threads / 32;
     v = rt_warp_max(v);
-    if (threadIdx.x % 32 == 0) {
+    if (threadIdx.x % 32 == 0)
         part[threadIdx.x / 32] = v;
-    }
     rt_block_sync();
     T top = part[0];
-    for (int i = 1; i < warps; i++) {
+    for (int i = 1; i < warps; i++)
         top = part[i] > top ? part[i] : top;
-    }
     rt_block_sync();
     return top;
 }
@@ -368,9 +363,8 @@ template <int threads, typename T> RT_DEVICE T rt_block_max(T v, T *part)
  * the whole warp comes here. */
 template <int lanes, typename A> RT_DEVICE A rt_lanes_sum(A v)
 {
-    for (int apart = lanes / 2; apart > 0; apart /= 2) {
+    for (int apart = lanes / 2; apart > 0; apart /= 2)
         v += rt_shuffle_xor(v, apart);
-    }
     return v;
 }
 

@@ -54,9 +54,8 @@ static int choose(const Rt *rt, int devices)
               ranks = rt_ranks_here(rt->state->shared, rt->world_size);
 #ifdef RT_NCCL
     rt_transport = rt->state->flags.loopback ? &rt_loopback : &rt_nccl;
-    if (rt->state->flags.loopback) {
+    if (rt->state->flags.loopback)
         return rt->rank % devices;
-    }
 #endif
     const char *shared = getenv("NCCL_MULTI_RANK_GPU_ENABLE"),
                *host = getenv("NCCL_HOSTID");
@@ -65,13 +64,11 @@ static int choose(const Rt *rt, int devices)
         snprintf(id, sizeof id, "%s-%d", host, rt->rank);
         setenv("NCCL_HOSTID", id, 1);
     }
-    if (rank < devices) {
+    if (rank < devices)
         return rank;
-    }
     const bool visible = getenv("CUDA_VISIBLE_DEVICES") != NULL && devices == 1;
-    if (visible || shared != NULL || host != NULL) { /* NCCL refuses what it cannot do */
+    if (visible || shared != NULL || host != NULL) /* NCCL refuses what it cannot do */
         return rank % devices;
-    }
     rt_fail(rt, RT_EXIT_ERROR,
             "%d ranks need a GPU each, and %d %s found; generate the trainer for "
             "mesh.shard = %d, or pass --loopback, by which ranks share GPUs, slowly",
@@ -84,14 +81,12 @@ void rt_gpu_open(Rt *rt)
     size_t free_bytes = 0, total_bytes = 0;
     struct cudaDeviceProp p;
     const cudaError_t error = cudaGetDeviceCount(&devices);
-    if (error != cudaSuccess || devices == 0) {
+    if (error != cudaSuccess || devices == 0)
         no_device(rt, error);
-    }
     rt_gpu.index = choose(rt, devices);
     const cudaError_t taken = cudaSetDevice(rt_gpu.index);
-    if (taken == cudaErrorInsufficientDriver) { /* some drivers say so only now */
+    if (taken == cudaErrorInsufficientDriver) /* some drivers say so only now */
         no_device(rt, taken);
-    }
     RT_CUDA_CALL(rt, taken);
     RT_CUDA_CALL(rt, cudaGetDeviceProperties(&p, rt_gpu.index));
     snprintf(rt_gpu.name, sizeof rt_gpu.name, "%.*s", (int)sizeof rt_gpu.name - 1,
@@ -111,18 +106,16 @@ void rt_gpu_open(Rt *rt)
                                              s == RT_COMPUTE ? least : greatest));
     }
 #ifdef RT_NCCL /* one order of all collectives: see rt_loopback.c, rt_nccl.c */
-    if (rt->state->flags.loopback || !rt_nccl_keeps_order()) {
+    if (rt->state->flags.loopback || !rt_nccl_keeps_order())
         rt_gpu.stream[RT_REDUCE] = rt_gpu.stream[RT_GATHER];
-    }
 #endif
 }
 
 void rt_gpu_expect(Rt *rt, int64_t bytes)
 {
     const double gib = 1073741824.0;
-    if (bytes <= rt_gpu.free_bytes) {
+    if (bytes <= rt_gpu.free_bytes)
         return;
-    }
     rt_fail(
         rt, RT_EXIT_ERROR,
         "GPU %d (%s) has %.2f of %.2f GiB free, the planned arena takes %.2f: end what "
@@ -148,9 +141,8 @@ static void nap(Rt *rt)
     const struct timespec short_while = {0, 20000};
     atomic_store_explicit(&rt->state->shared->rank[rt->rank].looked_ns, rt_clock_ns(),
                           memory_order_relaxed);
-    if (atomic_load_explicit(&rt->state->shared->abort, memory_order_relaxed) != 0) {
+    if (atomic_load_explicit(&rt->state->shared->abort, memory_order_relaxed) != 0)
         rt_leave(rt);
-    }
 #ifdef RT_NCCL
     rt_transport->check(rt);
 #endif
@@ -161,23 +153,19 @@ static void nap(Rt *rt)
 void rt_gpu_reach(Rt *rt, cudaEvent_t event)
 {
     cudaError_t state;
-    while ((state = cudaEventQuery(event)) == cudaErrorNotReady) {
+    while ((state = cudaEventQuery(event)) == cudaErrorNotReady)
         nap(rt);
-    }
-    if (state != cudaSuccess) {
+    if (state != cudaSuccess)
         rt_cuda_failed(rt, "a kernel or copy", state);
-    }
 }
 
 void rt_gpu_drain(Rt *rt)
 {
     for (int s = 0; s < RT_DEVICE_STREAMS; s++) {
         cudaError_t state;
-        while ((state = cudaStreamQuery(rt_gpu.stream[s])) == cudaErrorNotReady) {
+        while ((state = cudaStreamQuery(rt_gpu.stream[s])) == cudaErrorNotReady)
             nap(rt);
-        }
-        if (state != cudaSuccess) {
+        if (state != cudaSuccess)
             rt_cuda_failed(rt, "a kernel or copy", state);
-        }
     }
 }

@@ -61,14 +61,11 @@ static Moved sum(Moved a, int64_t sign, Moved b)
 
 static Graph *graph_of(const Rt *rt, RtStepPart *part)
 {
-    for (int i = 0; i < n_graphs; i++) {
-        if (graphs[i].part == part) {
+    for (int i = 0; i < n_graphs; i++)
+        if (graphs[i].part == part)
             return &graphs[i];
-        }
-    }
-    if (n_graphs == MAX_GRAPHS) {
+    if (n_graphs == MAX_GRAPHS)
         rt_fail(rt, RT_EXIT_ERROR, "a step of more than %d parts", MAX_GRAPHS);
-    }
     graphs[n_graphs] = (Graph){.part = part};
     return &graphs[n_graphs++];
 }
@@ -107,19 +104,16 @@ static void capture(Rt *rt, Graph *g)
 void rt_graphs_capture(Rt *rt)
 {
     rt_gpu_measure(RT_OUT_LATER);
-    for (int i = 0; i < n_graphs; i++) {
+    for (int i = 0; i < n_graphs; i++)
         capture(rt, &graphs[i]);
-    }
     rt_gpu_drain(rt);
     rt_gpu_measure(RT_OUT_GRAPHS);
 }
 
 void rt_graphs_close(Rt *rt)
 {
-    for (int i = 0; i < n_graphs; i++) {
-        if (graphs[i].exec != NULL) {
+    for (int i = 0; i < n_graphs; i++)
+        if (graphs[i].exec != NULL)
             RT_CUDA_CALL(rt, cudaGraphExecDestroy(graphs[i].exec));
-        }
-    }
     n_graphs = 0;
 }

@@ -34,14 +34,12 @@ static int fits(const char *image, const char *arch)
 {
     const size_t n = strlen(arch);
     const bool special = strlen(image) > n;
-    if (strncmp(image, arch, n) == 0) {
+    if (strncmp(image, arch, n) == 0)
         return special ? 1000 : 999;
-    }
     const char last = image[strlen(image) - 1];
     if (last == 'a' || strlen(image) != n || strncmp(image, arch, n - 1) != 0 ||
-        last > arch[n - 1]) {
+        last > arch[n - 1])
         return 0;
-    }
     return 1 + last - '0';
 }
 
@@ -54,9 +52,8 @@ static const void *find_image(const Rt *rt)
         snprintf(all + n, sizeof all - n, "%s%s", i > 0 ? ", " : "", rt_images[i].name);
         if (fits(rt_images[i].name, rt_gpu.arch) > 0 &&
             (best == NULL ||
-             fits(rt_images[i].name, rt_gpu.arch) > fits(best->name, rt_gpu.arch))) {
+             fits(rt_images[i].name, rt_gpu.arch) > fits(best->name, rt_gpu.arch)))
             best = &rt_images[i];
-        }
     }
     if (best == NULL) {
         rt_fail(
@@ -91,12 +88,10 @@ void rt_image_load(Rt *rt)
 static cudaError_t find_kernel(const char *name, cudaKernel_t *kernel)
 {
     cudaError_t error = cudaErrorSymbolNotFound;
-    for (int i = 0; i < n_libraries && error != cudaSuccess; i++) {
+    for (int i = 0; i < n_libraries && error != cudaSuccess; i++)
         error = cudaLibraryGetKernel(kernel, libraries[i], name);
-    }
-    if (error == cudaSuccess) {
+    if (error == cudaSuccess)
         cudaGetLastError(); /* that other libraries lack it is no mistake */
-    }
     return error;
 }
 

@@ -43,9 +43,8 @@ typedef struct Program {
 #define RT_NVRTC_CALL(rt, call)                                                          \
     do {                                                                                 \
         const nvrtcResult result_ = (call);                                              \
-        if (result_ != NVRTC_SUCCESS) {                                                  \
+        if (result_ != NVRTC_SUCCESS)                                                    \
             rt_fail(rt, RT_EXIT_ERROR, "%s: %s", #call, nvrtcGetErrorString(result_));   \
-        }                                                                                \
     } while (0)
 
 /* ---- which program has which kernel -------------------------------------------------
@@ -65,9 +64,8 @@ static int find_kernels(const Rt *rt, const RtImage *sources, int n_sources,
     for (int s = 0; s < n_sources; s++) {
         const char *from = sources[s].from, *at = from;
         while ((at = strstr(at, present)) != NULL) { /* a 0 follows each source */
-            if (n == MAX_KERNELS) {
+            if (n == MAX_KERNELS)
                 rt_fail(rt, RT_EXIT_ERROR, "more than %d kernels", MAX_KERNELS);
-            }
             const char *next = strstr(at + 1, present);
             const size_t weight = next != NULL ? (size_t)(next - at) : strlen(at);
             kernels[n++] = (Kernel){s, (size_t)(at - from), weight, -1};
@@ -85,15 +83,12 @@ static void share_out(Kernel *kernels, int n)
     for (int round = 0; round < n; round++) {
         Kernel *longest = NULL;
         int least = 0;
-        for (int i = 0; i < n; i++) {
+        for (int i = 0; i < n; i++)
             if (kernels[i].program < 0 &&
-                (longest == NULL || kernels[i].weight > longest->weight)) {
+                (longest == NULL || kernels[i].weight > longest->weight))
                 longest = &kernels[i];
-            }
-        }
-        for (int p = 1; p < RT_PROGRAMS; p++) {
+        for (int p = 1; p < RT_PROGRAMS; p++)
             least = sum[p] < sum[least] ? p : least;
-        }
         longest->program = least;
         sum[least] += longest->weight;
     }
@@ -103,15 +98,12 @@ static void take_texts(Program *p, int number, const Kernel *kernels, int n)
 {
     for (int s = 0; s < p->n_sources; s++) {
         p->text[s] = strdup(p->sources[s].from);
-        if (p->text[s] == NULL) {
+        if (p->text[s] == NULL)
             rt_fail(p->rt, RT_EXIT_ERROR, "out of memory");
-        }
     }
-    for (int i = 0; i < n; i++) {
-        if (kernels[i].program != number) {
+    for (int i = 0; i < n; i++)
+        if (kernels[i].program != number)
             memcpy(p->text[kernels[i].source] + kernels[i].at, absent, strlen(absent));
-        }
-    }
 }
 
 /* ---- one program ------------------------------------------------------------------- */
@@ -127,13 +119,11 @@ static void library_of(char *text, size_t bytes)
     while (f != NULL && text[0] == '\0' && fgets(line, sizeof line, f) != NULL) {
         const char *path = strchr(line, '/'), *name = strstr(line, "/libnvrtc.so");
         line[strcspn(line, "\n")] = '\0';
-        if (name != NULL && stat(path, &s) == 0) {
+        if (name != NULL && stat(path, &s) == 0)
             snprintf(text, bytes, "%.100s, %lld bytes", name + 1, (long long)s.st_size);
-        }
     }
-    if (f != NULL) {
+    if (f != NULL)
         fclose(f);
-    }
 }
 
 /* Sources include nothing but each other, so their texts are all that is compiled. */
@@ -170,9 +160,8 @@ static nvrtcProgram create(const Program *p)
             source = p->text[s];
         }
     }
-    if (source == NULL) {
+    if (source == NULL)
         rt_fail(p->rt, RT_EXIT_ERROR, "the trainer was built without kernels.cu");
-    }
     RT_NVRTC_CALL(p->rt,
                   nvrtcCreateProgram(&program, source, "kernels.cu", n, texts, names));
     return program;
@@ -189,17 +178,15 @@ static void *compile(void *context)
         size_t log_bytes = 0;
         nvrtcGetProgramLogSize(program, &log_bytes);
         char *log = calloc(log_bytes + 1, 1);
-        if (log != NULL) {
+        if (log != NULL)
             nvrtcGetProgramLog(program, log);
-        }
         rt_fail(p->rt, RT_EXIT_ERROR, "kernels.cu for %s: %s\n%s", p->arch,
                 nvrtcGetErrorString(result), log != NULL ? log : "");
     }
     RT_NVRTC_CALL(p->rt, nvrtcGetCUBINSize(program, &p->bytes));
     p->image = malloc(p->bytes);
-    if (p->image == NULL) {
+    if (p->image == NULL)
         rt_fail(p->rt, RT_EXIT_ERROR, "out of memory");
-    }
     RT_NVRTC_CALL(p->rt, nvrtcGetCUBIN(program, p->image));
     nvrtcDestroyProgram(&program);
     return NULL;
@@ -207,12 +194,10 @@ static void *compile(void *context)
 
 static void compile_all(const Rt *rt, Program *programs)
 {
-    for (int i = 0; i < RT_PROGRAMS; i++) {
+    for (int i = 0; i < RT_PROGRAMS; i++)
         if (!programs[i].cached &&
-            pthread_create(&programs[i].thread, NULL, compile, &programs[i]) != 0) {
+            pthread_create(&programs[i].thread, NULL, compile, &programs[i]) != 0)
             rt_fail(rt, RT_EXIT_ERROR, "no thread to compile kernels with");
-        }
-    }
     for (int i = 0; i < RT_PROGRAMS; i++) {
         if (!programs[i].cached) {
             pthread_join(programs[i].thread, NULL);
@@ -232,9 +217,8 @@ void rt_jit(Rt *rt, const RtImage *sources, int n_sources,
     snprintf(arch, sizeof arch, "--gpu-architecture=%s%s", rt_gpu.arch,
              strcmp(rt_gpu.arch, "sm_90") >= 0 || strlen(rt_gpu.arch) > 5 ? "a" : "");
     RT_NVRTC_CALL(rt, nvrtcVersion(&major, &minor));
-    if (n_sources > MAX_SOURCES) {
+    if (n_sources > MAX_SOURCES)
         rt_fail(rt, RT_EXIT_ERROR, "more than %d sources of kernels", MAX_SOURCES);
-    }
     const int n = find_kernels(rt, sources, n_sources, kernels);
     share_out(kernels, n);
     library_of(library, sizeof library);
@@ -251,9 +235,8 @@ void rt_jit(Rt *rt, const RtImage *sources, int n_sources,
     rt_cache_close();
     for (int i = 0; i < RT_PROGRAMS; i++) {
         images[i] = programs[i].image;
-        for (int s = 0; s < n_sources; s++) {
+        for (int s = 0; s < n_sources; s++)
             free(programs[i].text[s]);
-        }
     }
 }
 #else

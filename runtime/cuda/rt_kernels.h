@@ -14,9 +14,8 @@
 RT_GLOBAL(32)
 rt_place_kernel(int *word, int place)
 {
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0)
         *word = place;
-    }
 }
 
 #if defined(RT_F64_SUMS)
@@ -51,14 +50,12 @@ rt_merge_kernel(RtGrad *node, RtGrad *partials, int64_t elems, int64_t partial_e
                 const RtRound *round)
 {
     const int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x;
-    if (i >= elems) {
+    if (i >= elems)
         return;
-    }
     const int levels = round->levels;
     RtSum v = rt_grad_load(node[i]);
-    for (int l = 0; l < levels; l++) {
+    for (int l = 0; l < levels; l++)
         v = rt_node(rt_grad_load(partials[l * partial_elems + i]), v);
-    }
     (round->last ? node : partials + levels * partial_elems)[i] = rt_grad_round(v);
 }
 
@@ -110,9 +107,8 @@ rt_sum_kernel(const RtGrad *own, const RtGrad *staging, int64_t stride, int mine
 {
     const int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x;
     const RtParts parts = {own, staging, stride, mine};
-    if (i < elems) {
+    if (i < elems)
         out[i] = rt_grad_round(rt_tree_of(&parts, ranks, i));
-    }
 }
 
 /* ---- the norm: see rt_norm.c, whose order of squares and digits this is ----------------------- */
@@ -126,9 +122,8 @@ RT_DEVICE void rt_superacc_add(uint64_t *acc, double x)
         rt_atomic_add_u64(&acc[70], 1); /* not finite */
         return;
     }
-    if (exponent > 0) {
+    if (exponent > 0)
         mantissa |= (uint64_t)1 << 52;
-    }
     const int shift = (exponent > 0 ? exponent : 1) - 1075 + 1088;
     const int digit = shift / 32, by = shift % 32;
     const uint64_t low = mantissa << by, high = by > 0 ? mantissa >> (64 - by) : 0;
@@ -145,9 +140,8 @@ rt_squares_kernel(const RtGrad *grad, int64_t elems, uint64_t *control)
     RT_SHARED(uint64_t, acc, RT_CONTROL_TARGETS);
     const int lane = threadIdx.x % 16, half = threadIdx.x / 16;
     const int64_t chunks = (elems + 1023) / 1024;
-    if (threadIdx.x < RT_CONTROL_TARGETS) {
+    if (threadIdx.x < RT_CONTROL_TARGETS)
         acc[threadIdx.x] = 0;
-    }
     rt_block_sync();
     for (int64_t first = (int64_t)blockIdx.x * 16; first < chunks;
          first += (int64_t)gridDim.x * 16) {
@@ -158,17 +152,14 @@ rt_squares_kernel(const RtGrad *grad, int64_t elems, uint64_t *control)
             const double x = (double)rt_grad_load(grad[i]);
             sum += x * x;
         }
-        for (int apart = 8; apart > 0; apart /= 2) {
+        for (int apart = 8; apart > 0; apart /= 2)
             sum += rt_shuffle_xor(sum, apart);
-        }
-        if (lane == 0 && from < elems) {
+        if (lane == 0 && from < elems)
             rt_superacc_add(acc, sum);
-        }
     }
     rt_block_sync();
-    if (threadIdx.x < RT_CONTROL_TARGETS && acc[threadIdx.x] != 0) {
+    if (threadIdx.x < RT_CONTROL_TARGETS && acc[threadIdx.x] != 0)
         rt_atomic_add_u64(&control[threadIdx.x], acc[threadIdx.x]);
-    }
 }
 
 /* Adds how many of the micro-batch's targets are not masked. */
@@ -182,21 +173,18 @@ rt_targets_kernel(const int32_t *targets, int64_t n, uint64_t *control)
         count += targets[i] >= 0;
     }
     count = rt_block_sum<256>(count, part);
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0)
         rt_atomic_add_u64(&control[RT_CONTROL_TARGETS], (uint64_t)count);
-    }
 }
 
 /* mantissa * 2^exponent: exact, but for results too small for an exponent of their own. */
 RT_DEVICE double rt_scaled(uint64_t mantissa, int exponent)
 {
     double x = (double)mantissa;
-    for (; exponent > 0; exponent--) {
+    for (; exponent > 0; exponent--)
         x *= 2.0;
-    }
-    for (; exponent < 0; exponent++) {
+    for (; exponent < 0; exponent++)
         x *= 0.5;
-    }
     return x;
 }
 
@@ -212,9 +200,8 @@ RT_DEVICE double rt_superacc_round(const uint64_t *acc)
         const uint64_t sum = (i < 70 ? acc[i] : 0) + carry;
         const uint64_t d = sum & 0xFFFFFFFFu;
         carry = sum >> 32;
-        if (d == 0) {
+        if (d == 0)
             continue;
-        }
         /* move the window up to this digit */
         const int up = top < 0 ? 4 : i - top;
         for (int k = 0; k < up; k++) {
@@ -227,12 +214,10 @@ RT_DEVICE double rt_superacc_round(const uint64_t *acc)
         digit[3] = d;
         top = i;
     }
-    if (acc[70] != 0) {
+    if (acc[70] != 0)
         return rt_f64_from_bits(0x7FF8000000000000);
-    }
-    if (top < 0) {
+    if (top < 0)
         return 0.0;
-    }
     /* 96 bits, the highest one set: 64 in high, 32 in low */
     uint64_t high = digit[3] << 32 | digit[2], low = digit[1] << 32 | digit[0];
     int exponent = 32 * (top - 1) - 1088; /* of high's lowest bit */
@@ -244,9 +229,8 @@ RT_DEVICE double rt_superacc_round(const uint64_t *acc)
     below = lost || low != 0;
     uint64_t q = high >> 11;
     const uint64_t rest = high & 0x7FF, half = 0x400;
-    if (rest > half || (rest == half && (below || (q & 1) != 0))) {
+    if (rest > half || (rest == half && (below || (q & 1) != 0)))
         q++;
-    }
     return rt_scaled(q, exponent + 11);
 }
 
@@ -260,9 +244,8 @@ RT_GLOBAL(32)
 rt_finish_kernel(uint64_t *control, int64_t micro_batches, const RtStepIn *in, RtStepOut *out,
                  RtUpdate *update)
 {
-    if (threadIdx.x != 0) {
+    if (threadIdx.x != 0)
         return;
-    }
     double *losses = (double *)(control + RT_CONTROL_WORDS), sum = 0;
     const int64_t valid = (int64_t)control[RT_CONTROL_TARGETS];
     const double tokens = (double)valid;
@@ -274,14 +257,12 @@ rt_finish_kernel(uint64_t *control, int64_t micro_batches, const RtStepIn *in, R
     if (valid > 0) {
         o.loss = sum / tokens;
         o.grad_norm = rt_sqrt(rt_superacc_round(control)) / tokens / in->scale;
-        if (in->clip > 0 && o.grad_norm + 1e-6 > in->clip) {
+        if (in->clip > 0 && o.grad_norm + 1e-6 > in->clip)
             o.clip_factor = in->clip / (o.grad_norm + 1e-6);
-        }
         o.skip = !rt_is_finite(o.loss) || !rt_is_finite(o.grad_norm);
     }
-    for (int i = 0; i < RT_CONTROL_WORDS; i++) {
+    for (int i = 0; i < RT_CONTROL_WORDS; i++)
         control[i] = 0;
-    }
     RtUpdate u = {};
     u.scale64 = o.clip_factor / tokens / in->scale;
     u.lr64 = in->lr;

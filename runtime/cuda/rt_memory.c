@@ -13,9 +13,8 @@ static double mib(int64_t bytes)
 int64_t rt_memory_high_water_bytes(void)
 {
     int64_t sum = 0;
-    for (int k = 0; k < RT_OUT_KINDS; k++) {
+    for (int k = 0; k < RT_OUT_KINDS; k++)
         sum += rt_gpu.outside[k];
-    }
     return sum;
 }
 
@@ -36,9 +35,8 @@ void rt_memory_planned(const Rt *rt, FILE *out)
 {
     const RtTrainer *t = rt->trainer;
     fprintf(out, "GPU memory of each rank, planned:\n");
-    for (int i = 0; i < t->n_memory; i++) {
+    for (int i = 0; i < t->n_memory; i++)
         fprintf(out, "  %-28s %12.2f MiB\n", t->memory[i].what, mib(t->memory[i].bytes));
-    }
     fprintf(out, "  %-28s %12.2f MiB (%lld bytes, allocated once)\n", "arena",
             mib(t->symmetric_bytes + t->local_bytes),
             (long long)(t->symmetric_bytes + t->local_bytes));
@@ -61,9 +59,8 @@ void rt_memory_resident(const Rt *rt, FILE *out)
     };
     fprintf(out, "memory of GPU %d, measured at the end of rank %d:\n", rt_gpu.index,
             rt->rank);
-    for (int k = 0; k < RT_OUT_KINDS; k++) {
+    for (int k = 0; k < RT_OUT_KINDS; k++)
         fprintf(out, "  %-28s %12.2f MiB\n", names[k], mib(rt_gpu.outside[k]));
-    }
     fprintf(out, "  %-28s %12.2f of %.2f MiB\n", "sum", mib(rt_memory_high_water_bytes()),
             mib(rt_gpu.total_bytes));
 }

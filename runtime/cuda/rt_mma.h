@@ -48,14 +48,12 @@ RT_DEVICE void rt_tile_store(rt_bf16 *to, int64_t apart, const rt_bf16 *tile, in
         const int row = i / (columns / step), d = i % (columns / step) * step;
         const rt_bf16 *x = tile + row * RT_TILE_ROW(head) + d;
         rt_bf16 *y = to + row * apart + first + d;
-        if (row >= there || first + d >= elems) {
+        if (row >= there || first + d >= elems)
             continue;
-        }
-        if (step == 8) {
+        if (step == 8)
             *(RtVec16 *)(void *)y = *(const RtVec16 *)(const void *)x;
-        } else {
+        else
             *y = *x;
-        }
     }
 }
 
@@ -70,9 +68,8 @@ RT_DEVICE void rt_mma_rows(float (*sums)[n / 8][4], const rt_bf16 *a, const rt_b
     for (int d = 0; d < head; d += 16) {
         uint32_t a_part[m][4];
         RT_UNROLL
-        for (int i = 0; i < m; i++) {
+        for (int i = 0; i < m; i++)
             rt_ldmatrix_x4(a_part[i], a_at + 16 * i * row + d);
-        }
         RT_UNROLL
         for (int j = 0; j < n; j += 16) {
             uint32_t b_part[4];
@@ -193,9 +190,8 @@ template <int elems> RT_DEVICE float rt_quad_dot(const rt_bf16 *a, const rt_bf16
             }
         }
     } else {
-        for (int d = lane; d < elems; d += 4) {
+        for (int d = lane; d < elems; d += 4)
             sum = rt_fmaf(rt_f32_from_bf16(a[d]), rt_f32_from_bf16(b[d]), sum);
-        }
     }
     return rt_quad_sum(sum);
 }

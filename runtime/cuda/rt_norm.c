@@ -58,9 +58,8 @@ void rt_norm_open(Rt *rt)
     const int64_t n = rt->trainer->leaves / rt->world_size;
     RT_CUDA_CALL(rt, cudaHostAlloc((void **)&rounds, (size_t)n * sizeof *rounds,
                                    cudaHostAllocDefault));
-    for (int64_t r = 0; r < n; r++) {
+    for (int64_t r = 0; r < n; r++)
         rounds[r] = (RtRound){rt_merge_levels(r), rt_is_last_round(rt, r)};
-    }
 }
 
 /* To the device, when it comes there. */
@@ -165,9 +164,8 @@ void rt_norm_results(Rt *rt)
     st->clip_factor = out->clip_factor;
     st->valid_tokens = out->valid_tokens;
     st->skip = out->skip != 0;
-    if (st->skip && st->valid_tokens > 0) {
+    if (st->skip && st->valid_tokens > 0)
         rt_scale_overflow(rt);
-    }
 }
 
 /* Of an evaluation, which is complete. */

@@ -41,14 +41,11 @@ static bool is_on(const Rt *rt)
 
 static int name_index(Rt *rt, const char *name)
 {
-    for (int i = 0; i < n_timed; i++) {
-        if (strcmp(timed[i].name, name) == 0) {
+    for (int i = 0; i < n_timed; i++)
+        if (strcmp(timed[i].name, name) == 0)
             return i;
-        }
-    }
-    if (timed == NULL) {
+    if (timed == NULL)
         timed = calloc(MAX_NAMES, sizeof *timed);
-    }
     if (timed == NULL || n_timed == MAX_NAMES) {
         rt_fail(rt, RT_EXIT_ERROR,
                 "--profile: more than %d kernels and products, or no "
@@ -64,9 +61,8 @@ static Span *next_span(Rt *rt)
     if (n_spans == max_spans) {
         const int more = max_spans > 0 ? 2 * max_spans : 1024;
         spans = realloc(spans, (size_t)more * sizeof *spans);
-        if (spans == NULL) {
+        if (spans == NULL)
             rt_fail(rt, RT_EXIT_ERROR, "--profile: out of memory");
-        }
         for (; max_spans < more; max_spans++) {
             RT_CUDA_CALL(rt, cudaEventCreate(&spans[max_spans].from));
             RT_CUDA_CALL(rt, cudaEventCreate(&spans[max_spans].to));
@@ -77,9 +73,8 @@ static Span *next_span(Rt *rt)
 
 void rt_profile_from(Rt *rt, cudaStream_t stream, const char *name, double flops)
 {
-    if (!is_on(rt)) {
+    if (!is_on(rt))
         return;
-    }
     Span *s = next_span(rt);
     s->name = name_index(rt, name);
     s->flops = flops;
@@ -88,9 +83,8 @@ void rt_profile_from(Rt *rt, cudaStream_t stream, const char *name, double flops
 
 void rt_profile_to(Rt *rt, cudaStream_t stream)
 {
-    if (is_on(rt)) {
+    if (is_on(rt))
         RT_CUDA_CALL(rt, cudaEventRecord(spans[n_spans - 1].to, stream));
-    }
 }
 
 /* What ran since the last step, an evaluation or a save, is no part of one. */
@@ -105,9 +99,8 @@ void rt_profile_begin(const Rt *rt)
 /* The device has done the step. `steps` counts from the first's end. */
 void rt_profile_step(Rt *rt)
 {
-    if (!is_on(rt)) {
+    if (!is_on(rt))
         return;
-    }
     for (int i = 0; i < n_spans && steps > 0; i++) {
         float ms = 0;
         RT_CUDA_CALL(rt, cudaEventElapsedTime(&ms, spans[i].from, spans[i].to));
@@ -129,9 +122,8 @@ void rt_profile_end(Rt *rt)
 {
     const char *path = rt->state->flags.profile;
     const double n = (double)(steps - 1);
-    if (!is_on(rt)) {
+    if (!is_on(rt))
         return;
-    }
     if (steps < 2) {
         rt_fail(rt, RT_EXIT_ERROR,
                 "--profile: the first step does not count; --steps 3 "
@@ -155,7 +147,6 @@ void rt_profile_end(Rt *rt)
             t->flops / n);
     }
     fprintf(f, "\n]}\n");
-    if (!rt_output_end(&out)) {
+    if (!rt_output_end(&out))
         rt_output_lost(rt, "profile", path);
-    }
 }

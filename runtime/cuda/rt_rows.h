@@ -20,9 +20,8 @@ template <int n> RT_DEVICE void rt_write_words(void *y, const uint32_t *word)
 {
     if (n % 4 == 0) {
         RT_UNROLL
-        for (int i = 0; i < n; i += 4) {
+        for (int i = 0; i < n; i += 4)
             rt_write_16((char *)y + 4 * i, word + i);
-        }
     } else {
         RtPack<uint32_t, n> pack;
         memcpy(&pack, word, sizeof pack);
@@ -91,9 +90,8 @@ template <typename D, int n, typename A> RT_DEVICE void rt_load(A *v, const type
 {
     const RtPack<typename D::T, n> pack = *(const RtPack<typename D::T, n> *)x;
     RT_UNROLL
-    for (int k = 0; k < n; k++) {
+    for (int k = 0; k < n; k++)
         v[k] = (A)D::load(pack.v[k]);
-    }
 }
 
 template <typename D, int n, typename A> RT_DEVICE void rt_store(typename D::T *y, const A *v)
@@ -115,14 +113,12 @@ template <int n, typename T> RT_DEVICE void rt_read(T *v, const T *x, int count)
         pack = *(const RtPack<T, n> *)x;
     } else {
         RT_UNROLL
-        for (int k = 0; k < n; k++) {
+        for (int k = 0; k < n; k++)
             pack.v[k] = k < count ? x[k] : 0;
-        }
     }
     RT_UNROLL
-    for (int k = 0; k < n; k++) {
+    for (int k = 0; k < n; k++)
         v[k] = pack.v[k];
-    }
 }
 
 template <int n, typename T> RT_DEVICE void rt_write(T *y, const T *v, int count)
@@ -135,9 +131,8 @@ template <int n, typename T> RT_DEVICE void rt_write(T *y, const T *v, int count
     }
     RT_UNROLL
     for (int k = 0; k < n; k++) {
-        if (k < count) {
+        if (k < count)
             y[k] = v[k];
-        }
     }
 }
 
@@ -150,9 +145,8 @@ template <int n, typename T> RT_DEVICE void rt_read_between(T *v, const T *x, in
         return;
     }
     RT_UNROLL
-    for (int k = 0; k < n; k++) {
+    for (int k = 0; k < n; k++)
         v[k] = k >= from && k < to ? x[k] : 0;
-    }
 }
 
 template <int n, typename T> RT_DEVICE void rt_write_between(T *y, const T *v, int from, int to)
@@ -163,9 +157,8 @@ template <int n, typename T> RT_DEVICE void rt_write_between(T *y, const T *v, i
     }
     RT_UNROLL
     for (int k = 0; k < n; k++) {
-        if (k >= from && k < to) {
+        if (k >= from && k < to)
             y[k] = v[k];
-        }
     }
 }
 
@@ -192,9 +185,8 @@ RT_ROW void rt_row_load(A *v, const typename D::T *x)
             rt_load<D, width>(v + k, x + j);
         } else {
             RT_UNROLL
-            for (int i = 0; i < width; i++) {
+            for (int i = 0; i < width; i++)
                 v[k + i] = 0;
-            }
         }
     }
 }
@@ -204,9 +196,8 @@ RT_ROW void rt_row_store(typename D::T *y, const A *v)
     RT_UNROLL
     for (int k = 0; k * threads < cols; k += width) {
         const int j = rt_row_col<threads, width>(k);
-        if (cols % (threads * width) == 0 || j < cols) {
+        if (cols % (threads * width) == 0 || j < cols)
             rt_store<D, width>(y + j, v + k);
-        }
     }
 }
 
@@ -226,9 +217,8 @@ RT_ROW A rt_row_lse(const typename D::T *x, A *part)
         }
         sum *= rt_exp_of(top - most);
         top = most;
-        for (int k = 0; k < width; k++) {
+        for (int k = 0; k < width; k++)
             sum += rt_exp_of(v[k] - top);
-        }
     }
     const A most = rt_block_max<threads>(top, part);
     const A total = rt_block_sum<threads>(sum * rt_exp_of(top - most), part);
@@ -242,9 +232,8 @@ RT_ROW A rt_row_sum(const typename D::T *x, A *part)
     for (int j = threadIdx.x * width; j < cols; j += threads * width) {
         A v[width];
         rt_load<D, width>(v, x + j);
-        for (int k = 0; k < width; k++) {
+        for (int k = 0; k < width; k++)
             sum += cols % width == 0 || j + k < cols ? v[k] : 0;
-        }
     }
     return rt_block_sum<threads>(sum, part);
 }
@@ -261,9 +250,8 @@ RT_ROW void rt_row_softmax_minus(const typename D::T *x, typename D::T *dx, A ls
         if (cols % step == 0 || j < cols) {
             A v[width];
             rt_load<D, width>(v, x + j);
-            for (int k = 0; k < width; k++) {
+            for (int k = 0; k < width; k++)
                 v[k] = rt_exp_of(v[k] - lse) * scale - share - (j + k == target ? hot : 0);
-            }
             rt_store<D, width>(dx + j, v);
         }
     }
@@ -273,9 +261,8 @@ RT_ROW void rt_row_softmax_minus(const typename D::T *x, typename D::T *dx, A ls
 RT_ROW void rt_row_zero(typename D::T *dx)
 {
     const A zeros[width] = {};
-    for (int j = threadIdx.x * width; j < cols; j += threads * width) {
+    for (int j = threadIdx.x * width; j < cols; j += threads * width)
         rt_store<D, width>(dx + j, zeros);
-    }
 }
 
 /* ---- columns ------------------------------------------------------------------------------ */
@@ -289,16 +276,14 @@ RT_DEVICE A rt_column_sum(const A *part, int rows, int cols, A *shared)
     A sum = 0;
     if (j < cols) {
         RT_UNROLL_BY(8)
-        for (int i = threadIdx.x / 32; i < rows; i += 32) {
+        for (int i = threadIdx.x / 32; i < rows; i += 32)
             sum += part[(int64_t)i * cols + j];
-        }
     }
     shared[threadIdx.x] = sum;
     rt_block_sync();
     sum = shared[lane];
-    for (int warp = 1; warp < 32; warp++) {
+    for (int warp = 1; warp < 32; warp++)
         sum += shared[warp * 32 + lane];
-    }
     return sum;
 }
 

@@ -38,9 +38,8 @@ RtStage rt_stage(Rt *rt)
 {
     const int64_t n = batch_tokens(rt);
     at = (at + 1) % SLOTS;
-    if (slots[at].used) {
+    if (slots[at].used)
         rt_gpu_reach(rt, slots[at].sent);
-    }
     int32_t *numbers = slots[at].numbers;
     return (RtStage){numbers, numbers + n, numbers + 2 * n};
 }
@@ -59,9 +58,8 @@ void rt_stage_send(Rt *rt)
     const int32_t *numbers = slots[at].numbers;
     send(rt, t->tokens_offset, numbers);
     send(rt, t->targets_offset, numbers + n);
-    if (t->packed) {
+    if (t->packed)
         send(rt, t->starts_offset, numbers + 2 * n);
-    }
     RT_CUDA_CALL(rt, cudaEventRecord(slots[at].sent, rt_gpu.stream[RT_COMPUTE]));
     slots[at].used = true;
 }

@@ -28,14 +28,11 @@ void rt_tune_add(const RtMatmul *p)
 {
     char text[RT_PRODUCT_TEXT], other[RT_PRODUCT_TEXT];
     rt_product_text(p, text);
-    for (int i = 0; i < n_products; i++) {
-        if (strcmp(rt_product_text(&products[i], other), text) == 0) {
+    for (int i = 0; i < n_products; i++)
+        if (strcmp(rt_product_text(&products[i], other), text) == 0)
             return;
-        }
-    }
-    if (n_products < MAX_PRODUCTS) {
+    if (n_products < MAX_PRODUCTS)
         products[n_products++] = *p;
-    }
 }
 
 /* What a product is measured with. */
@@ -135,9 +132,8 @@ static float measure(const Bench *b)
     for (int i = 0; i <= RUNS; i++) { /* the first loads the kernel */
         overwrite_cache(b, RT_COMPUTE);
         RT_CUDA_CALL(b->rt, cudaEventRecord(b->from, compute));
-        if (run(b) != CUBLAS_STATUS_SUCCESS) {
+        if (run(b) != CUBLAS_STATUS_SUCCESS)
             return -1;
-        }
         RT_CUDA_CALL(b->rt, cudaEventRecord(b->to, compute));
         rt_gpu_drain(b->rt);
         RT_CUDA_CALL(b->rt, cudaEventElapsedTime(&ms[i], b->from, b->to));
@@ -164,15 +160,13 @@ static bool same_each_time(const Bench *b)
     uint64_t first = 0;
     for (int i = 0; i < SAME_RUNS; i++) {
         fill_result(b);
-        if (i % 2 == 0) {
+        if (i % 2 == 0)
             overwrite_cache(b, i == 0 ? RT_COMPUTE : RT_GATHER);
-        }
         run(b);
         rt_gpu_drain(b->rt);
         const uint64_t now = bits(b);
-        if (i > 0 && now != first) {
+        if (i > 0 && now != first)
             return false;
-        }
         first = now;
     }
     return true;
@@ -182,11 +176,9 @@ static bool same_each_time(const Bench *b)
 static int fastest(const float *us, int n)
 {
     int best = -1;
-    for (int i = 0; i < n; i++) {
-        if (us[i] >= 0 && (best < 0 || us[i] < 0.99f * us[best])) {
+    for (int i = 0; i < n; i++)
+        if (us[i] >= 0 && (best < 0 || us[i] < 0.99f * us[best]))
             best = i;
-        }
-    }
     return best;
 }
 
@@ -201,18 +193,16 @@ static void search(Bench *b, RtChoice *choice)
     for (int i = 0; i < n; i++) {
         b->q.algorithm = proposed[i].algo;
         us[i] = -1;
-        if (rt_algorithm_splits(&b->q.algorithm)) {
+        if (rt_algorithm_splits(&b->q.algorithm))
             splits++;
-        } else {
+        else
             us[i] = measure(b);
-        }
     }
     const float first_us = us[0];
     while ((best = fastest(us, n)) >= 0) {
         b->q.algorithm = proposed[best].algo;
-        if (same_each_time(b)) {
+        if (same_each_time(b))
             break;
-        }
         us[best] = -1;
         unsteady++;
     }
@@ -236,9 +226,8 @@ static void search_all(Rt *rt)
     static RtChoice choices[MAX_PRODUCTS];
     int cache_bytes = 0;
     Bench b = {.rt = rt};
-    if (n_products == 0) {
+    if (n_products == 0)
         rt_fail(rt, RT_EXIT_ERROR, "this trainer has no matrix products");
-    }
     RT_CUDA_CALL(
         rt, cudaDeviceGetAttribute(&cache_bytes, cudaDevAttrL2CacheSize, rt_gpu.index));
     b.p = &products[0];
@@ -265,20 +254,17 @@ int rt_tune(const RtTrainer *t, const RtFlags *f)
     char error[RT_ERROR_BYTES];
     RtJoin join;
     if (rt_join_find(&join, error) && error[0] == '\0' &&
-        join.rank != 0) { /* a launcher's others have nothing to do */
+        join.rank != 0) /* a launcher's others have nothing to do */
         return RT_EXIT_OK;
-    }
     int fd;
     RtShared *shared = rt_shared_first(t, &fd);
-    if (shared == NULL) {
+    if (shared == NULL)
         return RT_EXIT_ERROR;
-    }
     state = (RtState){.flags = *f, .shared = shared};
     state.flags.loopback = false; /* there is nobody else */
     rt = (Rt){.world_size = t->world_size, .threads = 1, .trainer = t, .state = &state};
-    if (!rt_arena_map(&rt, fd, false, error)) {
+    if (!rt_arena_map(&rt, fd, false, error))
         rt_fail(&rt, RT_EXIT_ERROR, "%s", error);
-    }
     t->setup(&rt); /* names its products */
     rt_gpu_drain(&rt);
     rt_arena_free(&rt); /* room for operands */

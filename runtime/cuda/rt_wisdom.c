@@ -71,16 +71,13 @@ static char *read_text(const Rt *rt)
     struct stat s;
     char error[RT_ERROR_BYTES];
     int64_t bytes = 0;
-    if (stat(wisdom.path, &s) != 0 && errno == ENOENT) {
+    if (stat(wisdom.path, &s) != 0 && errno == ENOENT)
         return NULL;
-    }
     char *text = rt_file_load(wisdom.path, max_bytes, &bytes, error);
-    if (text == NULL) {
+    if (text == NULL)
         rt_fail(rt, RT_EXIT_ERROR, "%s", error);
-    }
-    if (memchr(text, '\0', (size_t)bytes) != NULL) {
+    if (memchr(text, '\0', (size_t)bytes) != NULL)
         rt_fail(rt, RT_EXIT_ERROR, "%s: this is no text", wisdom.path);
-    }
     return text;
 }
 
@@ -104,14 +101,12 @@ static void check_text(const Rt *rt, char *text)
             wisdom.path, FIRST_LINE);
     }
     char *end = strstr(text, "\nend ");
-    if (end == NULL || sscanf(end + 5, "%16" SCNx64, &hash) != 1) {
+    if (end == NULL || sscanf(end + 5, "%16" SCNx64, &hash) != 1)
         damaged(rt, "its end is missing");
-    }
     end++;
     snprintf(again, sizeof again, "end %016" PRIx64 "\n", hash);
-    if (strcmp(end, again) != 0 || rt_hash64(text, (size_t)(end - text), 3) != hash) {
+    if (strcmp(end, again) != 0 || rt_hash64(text, (size_t)(end - text), 3) != hash)
         damaged(rt, "its last line is not the hash of those before");
-    }
     *end = '\0';
 }
 
@@ -119,9 +114,8 @@ static void check_text(const Rt *rt, char *text)
 static char *next_line(char **at)
 {
     char *line = *at, *end = line != NULL ? strchr(line, '\n') : NULL;
-    if (end == NULL) {
+    if (end == NULL)
         return NULL;
-    }
     *end = '\0';
     *at = end + 1;
     return line;
@@ -131,16 +125,14 @@ static bool read_choice(const char *line, RtChoice *c)
 {
     const char *equals = strstr(line, " = "), *comment = strstr(line, " # ");
     uint64_t word[WORDS];
-    if (equals == NULL || (size_t)(equals - line) >= sizeof c->product) {
+    if (equals == NULL || (size_t)(equals - line) >= sizeof c->product)
         return false;
-    }
     snprintf(c->product, sizeof c->product, "%.*s", (int)(equals - line), line);
     const char *at = equals + 2;
     for (int i = 0; i < WORDS; i++) {
         int used = 0;
-        if (sscanf(at, " %16" SCNx64 "%n", &word[i], &used) != 1) {
+        if (sscanf(at, " %16" SCNx64 "%n", &word[i], &used) != 1)
             return false;
-        }
         at += used;
     }
     memcpy(&c->algorithm, word, sizeof word);
@@ -159,9 +151,8 @@ static void add_choice(const Rt *rt, const char *line)
                                             : "it has a line that names no algorithm");
     }
     wisdom.choices = realloc(wisdom.choices, sizeof c * (size_t)(wisdom.n + 1));
-    if (wisdom.choices == NULL) {
+    if (wisdom.choices == NULL)
         rt_fail(rt, RT_EXIT_ERROR, "out of memory");
-    }
     wisdom.choices[wisdom.n++] = c;
 }
 
@@ -200,14 +191,12 @@ void rt_wisdom_open(Rt *rt)
     const RtFlags *f = &rt->state->flags;
     char other[KEY_BYTES] = "none", key[KEY_BYTES];
     find_path(f);
-    if (f->tune_kernels) { /* what is in it is no matter */
+    if (f->tune_kernels) /* what is in it is no matter */
         return;
-    }
     char *text = read_text(rt);
     if (text == NULL) {
-        if (f->kernels != NULL) {
+        if (f->kernels != NULL)
             rt_fail(rt, RT_EXIT_ERROR, "--kernels %s: there is no such file", f->kernels);
-        }
         return;
     }
     check_text(rt, text);
@@ -225,11 +214,9 @@ void rt_wisdom_open(Rt *rt)
 
 const cublasLtMatmulAlgo_t *rt_wisdom_find(const char *product)
 {
-    for (int i = 0; i < wisdom.n; i++) {
-        if (strcmp(wisdom.choices[i].product, product) == 0) {
+    for (int i = 0; i < wisdom.n; i++)
+        if (strcmp(wisdom.choices[i].product, product) == 0)
             return &wisdom.choices[i].algorithm;
-        }
-    }
     return NULL;
 }
 
@@ -262,9 +249,8 @@ __attribute__((format(printf, 2, 3))) static void say(Out *o, const char *fmt, .
     if (o->room < o->bytes + LINE_BYTES) {
         o->room = 2 * o->room + LINE_BYTES;
         o->text = realloc(o->text, o->room);
-        if (o->text == NULL) {
+        if (o->text == NULL)
             rt_fail(o->rt, RT_EXIT_ERROR, "out of memory");
-        }
     }
     va_start(ap, fmt);
     const int n = vsnprintf(o->text + o->bytes, LINE_BYTES, fmt, ap);
@@ -277,19 +263,16 @@ static void say_choice(Out *o, const RtChoice *c)
     uint64_t word[WORDS];
     memcpy(word, &c->algorithm, sizeof word);
     say(o, "%s =", c->product);
-    for (int i = 0; i < WORDS; i++) {
+    for (int i = 0; i < WORDS; i++)
         say(o, " %016" PRIx64, word[i]);
-    }
     say(o, " # %s\n", c->measured);
 }
 
 static bool among(const char *product, const RtChoice *choices, int n)
 {
-    for (int i = 0; i < n; i++) {
-        if (strcmp(choices[i].product, product) == 0) {
+    for (int i = 0; i < n; i++)
+        if (strcmp(choices[i].product, product) == 0)
             return true;
-        }
-    }
     return false;
 }
 
@@ -300,14 +283,12 @@ static int keep_old(Out *o, char *text, const char *key, const RtChoice *choices
     char *at = text + strlen(FIRST_LINE);
     bool mine = false;
     for (char *line; (line = next_line(&at)) != NULL;) {
-        if (strncmp(line, "for ", 4) == 0) {
+        if (strncmp(line, "for ", 4) == 0)
             mine = strcmp(line + 4, key) == 0;
-        }
-        if (!mine) {
+        if (!mine)
             say(o, "%.*s\n", LINE_BYTES - 2, line);
-        } else if (strncmp(line, "for ", 4) != 0) {
+        else if (strncmp(line, "for ", 4) != 0)
             add_choice(o->rt, line);
-        }
     }
     say(o, "for %s\n", key);
     int kept = 0;
@@ -335,9 +316,8 @@ void rt_wisdom_write(Rt *rt, const RtChoice *choices, int n)
     } else {
         say(&o, "for %s\n", key);
     }
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         say_choice(&o, &choices[i]);
-    }
     if (kept + n > MAX_CHOICES) {
         rt_fail(
             rt, RT_EXIT_ERROR,
@@ -347,9 +327,8 @@ void rt_wisdom_write(Rt *rt, const RtChoice *choices, int n)
     }
     say(&o, "end %016" PRIx64 "\n", rt_hash64(o.text, o.bytes, 3));
     const bool begun = rt_output_begin(&out, wisdom.path, NULL);
-    if (begun) {
+    if (begun)
         fwrite(o.text, 1, o.bytes, out.f);
-    }
     if (!begun || !rt_output_end(&out)) {
         rt_fail(rt, RT_EXIT_ERROR, "%s cannot be written: %s", wisdom.path,
                 strerror(errno));

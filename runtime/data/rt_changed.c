@@ -27,12 +27,10 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
     const RtState *st = watched->state;
     const uintptr_t at = (uintptr_t)info->si_addr;
     const char *name = NULL;
-    if (st->tokens != NULL) {
+    if (st->tokens != NULL)
         name = rt_tokens_holding(st->tokens, at);
-    }
-    if (name == NULL && st->held_out != NULL) {
+    if (name == NULL && st->held_out != NULL)
         name = rt_tokens_holding(st->held_out, at);
-    }
     if (name != NULL) {
         rt_fail(watched, RT_EXIT_ERROR,
                 "%s was truncated during the run, or its disk cannot be read", name);
@@ -67,9 +65,8 @@ static _Noreturn void fail_changed(const RtDigests *d, const RtDataPart *p,
     char when[64] = "?";
     const time_t seconds = (time_t)(is->modified_ns / 1000000000);
     struct tm t;
-    if (gmtime_r(&seconds, &t) != NULL) {
+    if (gmtime_r(&seconds, &t) != NULL)
         strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S UTC", &t);
-    }
     rt_fail(
         d->rt, RT_EXIT_ERROR,
         "--%s: %s %s during the run (last modified %s). The checkpoints on disk are "
@@ -89,20 +86,16 @@ static void check_part(RtDigests *d, int i)
         tell_replaced(p);
         return;
     }
-    if (is.bytes < p->map->is.bytes) {
+    if (is.bytes < p->map->is.bytes)
         fail_changed(d, p, &is);
-    }
-    if (rt_identity_equal(&is, &p->now) || !rt_digest_known(d, i)) {
+    if (rt_identity_equal(&is, &p->now) || !rt_digest_known(d, i))
         return; /* who hashes it looks again when it is read */
-    }
     const bool asked = atomic_load(&st->shared->signal) != 0;
     atomic_store(&p->unsure, asked);
-    if (asked) {
+    if (asked)
         return; /* who asks the run to end does not wait for long */
-    }
-    if (rt_digest_again(d, p) != atomic_load(&d->table->entry[i].sum)) {
+    if (rt_digest_again(d, p) != atomic_load(&d->table->entry[i].sum))
         fail_changed(d, p, &is);
-    }
     p->now = is;
 }
 
@@ -110,11 +103,9 @@ void rt_changed_check(Rt *rt)
 {
     RtDigests *d = rt->state->digests;
     pthread_mutex_lock(&d->checks);
-    for (int i = 0; d->lead == rt->rank && i < d->n_parts; i++) {
-        if (d->part[i].map->at != NULL) {
+    for (int i = 0; d->lead == rt->rank && i < d->n_parts; i++)
+        if (d->part[i].map->at != NULL)
             check_part(d, i);
-        }
-    }
     pthread_mutex_unlock(&d->checks);
 }
 
@@ -136,9 +127,8 @@ const char *rt_data_flag(const Rt *rt, uint64_t device, uint64_t inode)
     const RtDigests *d = rt->state->digests;
     for (int i = 0; i < d->n_parts; i++) {
         const RtIdentity *is = &d->part[i].map->is;
-        if (is->device == device && is->inode == inode) {
+        if (is->device == device && is->inode == inode)
             return d->part[i].flag;
-        }
     }
     return NULL;
 }

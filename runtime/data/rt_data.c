@@ -102,14 +102,12 @@ static bool read_source(Source *s, const char *flag, const char *word, char *err
 static bool add_file(RtTokens *d, const Source *s, const char *name, char *error)
 {
     RtTokenFile *more = realloc(d->file, (size_t)(d->files + 1) * sizeof *more);
-    if (more == NULL) {
+    if (more == NULL)
         return rt_tokens_wrong(error, "out of memory");
-    }
     d->file = more;
     RtTokenFile *f = &d->file[d->files++];
-    if (!rt_token_file_open(f, name, s->format, d->masked, error)) {
+    if (!rt_token_file_open(f, name, s->format, d->masked, error))
         return false;
-    }
     d->bytes_of = f->taken_for_text && d->bytes_of == NULL ? f->name : d->bytes_of;
     d->unused_mask = d->unused_mask || (!d->masked && rt_token_file_has_mask(name));
     f->first_sample = d->samples;
@@ -128,9 +126,8 @@ static int by_bytes(const void *a, const void *b)
 static bool add_match(RtTokens *d, const Source *s, const glob_t *g, const char *name,
                       char *error)
 {
-    if (rt_token_file_is_mask(name)) {
+    if (rt_token_file_is_mask(name))
         return true;
-    }
     char *of = rt_token_file_of_index(name, s->format);
     const bool twice = of != NULL && bsearch(&of, g->gl_pathv, g->gl_pathc,
                                              sizeof *g->gl_pathv, by_bytes) != NULL;
@@ -142,9 +139,8 @@ static bool add_match(RtTokens *d, const Source *s, const glob_t *g, const char 
 static bool no_match(const Source *s, int rc, char *error)
 {
     const char *colon = strchr(s->pattern, ':');
-    if (rc != GLOB_NOMATCH) {
+    if (rc != GLOB_NOMATCH)
         return rt_tokens_wrong(error, "--%s %s: cannot be searched", s->flag, s->word);
-    }
     if (s->format == RT_FILE_BY_NAME && colon != NULL &&
         memchr(s->pattern, '/', (size_t)(colon - s->pattern)) == NULL) {
         return rt_tokens_wrong(error,
@@ -168,23 +164,19 @@ static bool add_source(RtTokens *d, const char *word, char *error)
 {
     Source *s = &d->source[d->sources++];
     glob_t g;
-    if (!read_source(s, d->flag, word, error)) {
+    if (!read_source(s, d->flag, word, error))
         return false;
-    }
     const int rc = glob(s->pattern, GLOB_NOSORT, NULL, &g);
-    if (rc == GLOB_NOMATCH && access(s->pattern, F_OK) == 0) {
+    if (rc == GLOB_NOMATCH && access(s->pattern, F_OK) == 0)
         return add_named(d, s, error); /* a name with the letters of a pattern */
-    }
-    if (rc != 0) {
+    if (rc != 0)
         return no_match(s, rc, error);
-    }
     qsort(g.gl_pathv, g.gl_pathc, sizeof *g.gl_pathv, by_bytes);
     const int before = d->files;
     bool good = true;
     s->first_sample = d->samples;
-    for (size_t i = 0; i < g.gl_pathc && good; i++) {
+    for (size_t i = 0; i < g.gl_pathc && good; i++)
         good = add_match(d, s, &g, g.gl_pathv[i], error);
-    }
     globfree(&g);
     s->samples = d->samples - s->first_sample;
     if (good && d->files == before) {
@@ -203,9 +195,8 @@ static bool share_slots(RtTokens *d, char *error)
 {
     double total = 0, rest[RT_MAX_DATA];
     int64_t left = SLOTS;
-    for (int i = 0; i < d->sources; i++) {
+    for (int i = 0; i < d->sources; i++)
         total += d->source[i].weight;
-    }
     for (int i = 0; i < d->sources; i++) {
         const double exact = d->source[i].weight / total * SLOTS;
         d->source[i].slots = (int64_t)exact;
@@ -214,9 +205,8 @@ static bool share_slots(RtTokens *d, char *error)
     }
     for (; left > 0; left--) {
         int most = 0;
-        for (int i = 1; i < d->sources; i++) {
+        for (int i = 1; i < d->sources; i++)
             most = rest[i] > rest[most] ? i : most;
-        }
         d->source[most].slots++;
         rest[most] = -1;
     }
@@ -237,9 +227,8 @@ static bool deal_slots(RtTokens *d, char *error)
     int64_t credit[RT_MAX_DATA] = {0}, drawn[RT_MAX_DATA] = {0};
     d->slot_source = malloc(SLOTS * sizeof *d->slot_source);
     d->slot_rank = malloc(SLOTS * sizeof *d->slot_rank);
-    if (d->slot_source == NULL || d->slot_rank == NULL) {
+    if (d->slot_source == NULL || d->slot_rank == NULL)
         return rt_tokens_wrong(error, "out of memory");
-    }
     for (int slot = 0; slot < SLOTS; slot++) {
         int richest = 0;
         for (int i = 0; i < d->sources; i++) {
@@ -266,9 +255,8 @@ static bool mix(RtTokens *d, char *error)
                                "(%s=1), or none",
                                d->flag, d->source[bare].word, d->source[bare].word);
     }
-    if (weighted < 2) { /* one alone is all */
+    if (weighted < 2) /* one alone is all */
         return true;
-    }
     for (int i = 0; i < d->sources; i++) {
         if (d->source[i].samples == 0) {
             return rt_tokens_wrong(
@@ -307,9 +295,8 @@ RtTokens *rt_tokens_open_for(const RtTrainer *t, const char *flag,
     d->vocab = t->vocab;
     d->masked = t->masked;
     bool good = true;
-    for (int i = 0; i < n_patterns && good; i++) {
+    for (int i = 0; i < n_patterns && good; i++)
         good = add_source(d, patterns[i], error);
-    }
     if (good && d->samples == 0) {
         good = rt_tokens_wrong(
             error,
@@ -335,12 +322,10 @@ RtTokens *rt_tokens_open_for(const RtTrainer *t, const char *flag,
 
 void rt_tokens_close(RtTokens *d)
 {
-    for (int i = 0; i < d->files; i++) {
+    for (int i = 0; i < d->files; i++)
         rt_token_file_close(&d->file[i]);
-    }
-    for (int i = 0; i < d->sources; i++) {
+    for (int i = 0; i < d->sources; i++)
         free(d->source[i].pattern);
-    }
     free(d->slot_source);
     free(d->slot_rank);
     free(d->file);
@@ -360,11 +345,9 @@ const char *rt_tokens_bytes_of(const RtTokens *d)
 
 const char *rt_tokens_bare_mask(const RtTokens *d)
 {
-    for (int i = 0; i < d->files; i++) {
-        if (d->file[i].mask.at != NULL && d->file[i].mask_of.version == 0) {
+    for (int i = 0; i < d->files; i++)
+        if (d->file[i].mask.at != NULL && d->file[i].mask_of.version == 0)
             return d->file[i].mask.name;
-        }
-    }
     return NULL;
 }
 
@@ -377,9 +360,8 @@ const char *rt_tokens_holding(const RtTokens *d, uintptr_t address)
 {
     for (int i = 0; i < d->files; i++) {
         const RtMapped *m = rt_token_file_holding(&d->file[i], address);
-        if (m != NULL) {
+        if (m != NULL)
             return m->name;
-        }
     }
     return NULL;
 }
@@ -418,9 +400,8 @@ static uint64_t hash_ends(const RtMapped *m, uint64_t hash)
     enum { END_BYTES = 4096 };
     const size_t n = (size_t)(m->bytes < END_BYTES ? m->bytes : END_BYTES);
     hash = rt_hash64(&m->bytes, sizeof m->bytes, hash);
-    if (n == 0) {
+    if (n == 0)
         return hash;
-    }
     hash = rt_hash64(m->at, n, hash);
     return rt_hash64(m->at + m->bytes - n, n, hash);
 }
@@ -445,9 +426,8 @@ static int64_t place_in(int64_t samples, uint64_t source, uint64_t seed, int64_t
 {
     const uint32_t epoch = (uint32_t)(index / samples);
     int half = 1;
-    while (half < 31 && (INT64_C(1) << 2 * half) < samples) {
+    while (half < 31 && (INT64_C(1) << 2 * half) < samples)
         half++;
-    }
     const uint64_t mask = (UINT64_C(1) << half) - 1;
     uint64_t x = (uint64_t)(index % samples);
     do {
@@ -466,9 +446,8 @@ static int64_t place_in(int64_t samples, uint64_t source, uint64_t seed, int64_t
 
 int64_t rt_tokens_place(const RtTokens *d, uint64_t seed, int64_t index)
 {
-    if (d->slot_source == NULL) {
+    if (d->slot_source == NULL)
         return place_in(d->samples, 0, seed, index);
-    }
     const int64_t slot = index % SLOTS;
     const int number = d->slot_source[slot];
     const Source *s = &d->source[number];
@@ -485,11 +464,10 @@ static const RtTokenFile *file_of(const RtTokens *d, int64_t sample)
     int lo = 0, hi = d->files - 1;
     while (lo < hi) {
         const int mid = (lo + hi + 1) / 2;
-        if (d->file[mid].first_sample <= sample) {
+        if (d->file[mid].first_sample <= sample)
             lo = mid;
-        } else {
+        else
             hi = mid - 1;
-        }
     }
     return &d->file[lo];
 }
@@ -509,12 +487,10 @@ bool rt_tokens_read(const RtTokens *d, int64_t sample, int32_t *tokens, int32_t 
                 f->name, (long long)(from + i), (long long)id, (long long)d->vocab,
                 (long long)(d->vocab - 1));
         }
-        if (i < d->seq) {
+        if (i < d->seq)
             tokens[i] = (int32_t)id;
-        }
-        if (i > 0) {
+        if (i > 0)
             targets[i - 1] = rt_token_is_target(f, from + i) ? (int32_t)id : -1;
-        }
     }
     return true;
 }
@@ -533,9 +509,8 @@ static void cut_documents(const RtTrainer *t, const RtTokens *d, int64_t sample,
             targets[i] = -1;
             start = (int32_t)i + 1;
         }
-        if (from + i + 1 == bound) {
+        if (from + i + 1 == bound)
             bound = rt_token_next_bound(f, bound);
-        }
     }
 }
 
@@ -544,12 +519,10 @@ void rt_tokens_fill(Rt *rt, const RtTokens *d, int64_t sample, RtStage to, int64
     const RtTrainer *t = rt->trainer;
     const int64_t at = b * t->seq_tokens;
     char error[RT_ERROR_BYTES];
-    if (!rt_tokens_read(d, sample, to.tokens + at, to.targets + at, error)) {
+    if (!rt_tokens_read(d, sample, to.tokens + at, to.targets + at, error))
         rt_fail(rt, RT_EXIT_ERROR, "%s", error);
-    }
-    if (t->packed) {
+    if (t->packed)
         cut_documents(t, d, sample, to.tokens + at, to.targets + at, to.starts + at);
-    }
 }
 
 void rt_load_micro_batch(Rt *rt, int64_t index)
@@ -563,9 +536,8 @@ void rt_load_micro_batch(Rt *rt, int64_t index)
         const int64_t at = rt_tokens_place(st->tokens, (uint64_t)st->flags.seed, global);
         rt_tokens_fill(rt, st->tokens, at, to, b);
     }
-    for (int64_t i = 0; i < t->micro_batch * t->seq_tokens; i++) {
+    for (int64_t i = 0; i < t->micro_batch * t->seq_tokens; i++)
         st->targets += to.targets[i] >= 0;
-    }
     st->tokens_done += t->micro_batch * t->seq_tokens;
     rt_stage_close(rt);
 }

@@ -64,12 +64,10 @@ static const void *read_piece(RtHasher *h, const RtMapped *m, int64_t at, int64_
 {
     const RtDigests *d = h->digests;
     char error[RT_ERROR_BYTES];
-    if (atomic_load(&d->rt->state->shared->abort) != 0) {
+    if (atomic_load(&d->rt->state->shared->abort) != 0)
         rt_leave(d->rt);
-    }
-    if (h->mapped) {
+    if (h->mapped)
         return m->at + at;
-    }
     if (!rt_file_read(h->fd, m->name, h->buffer, bytes, at, error)) {
         rt_fail(d->rt, RT_EXIT_ERROR, "%s; it had %lld bytes when the run began", error,
                 (long long)m->is.bytes);
@@ -85,13 +83,11 @@ static uint64_t hash_chunk(RtHasher *h, const RtMapped *m, int64_t chunk)
     int64_t at = from, left = bytes;
     RtLanes lanes;
     rt_digest_begin(&lanes, (size_t)bytes, chunk);
-    for (; left > PIECE_BYTES; at += PIECE_BYTES, left -= PIECE_BYTES) {
+    for (; left > PIECE_BYTES; at += PIECE_BYTES, left -= PIECE_BYTES)
         rt_lanes_more(&lanes, read_piece(h, m, at, PIECE_BYTES), PIECE_BYTES);
-    }
     const uint64_t hash = rt_lanes_end(&lanes, read_piece(h, m, at, left), (size_t)left);
-    if (h->digests->drops && !h->mapped) {
+    if (h->digests->drops && !h->mapped)
         posix_fadvise(h->fd, (off_t)from, (off_t)bytes, POSIX_FADV_DONTNEED);
-    }
     return hash;
 }
 
@@ -106,12 +102,10 @@ static int64_t chunks_of(const RtMapped *m)
 
 static void begin_hasher(RtHasher *h, RtDigests *d)
 {
-    if (h->buffer == NULL) {
+    if (h->buffer == NULL)
         *h = (RtHasher){.digests = d, .fd = -1, .buffer = malloc(PIECE_BYTES)};
-    }
-    if (h->buffer == NULL) {
+    if (h->buffer == NULL)
         rt_fail(d->rt, RT_EXIT_ERROR, "out of memory");
-    }
 }
 
 static void end_hasher(RtHasher *h)
@@ -128,17 +122,15 @@ static void end_hasher(RtHasher *h)
 static void check_hashed(const RtHasher *h, const RtDataPart *p)
 {
     RtIdentity is;
-    if (h->mapped || !rt_identity_of(h->fd, NULL, &is)) {
+    if (h->mapped || !rt_identity_of(h->fd, NULL, &is))
         return;
-    }
     if (is.bytes < p->map->is.bytes || is.modified_ns != p->map->is.modified_ns) {
         rt_fail(h->digests->rt, RT_EXIT_ERROR,
                 "--%s: %s was modified while it was being hashed: start again", p->flag,
                 p->map->name);
     }
-    if (h->digests->keeps && rt_identity_equal(&is, &p->map->is)) {
+    if (h->digests->keeps && rt_identity_equal(&is, &p->map->is))
         rt_known_add(p->map, atomic_load(&h->digests->table->entry[h->part].sum));
-    }
 }
 
 /* The next chunk that is not taken yet; false: all are. */
@@ -161,13 +153,11 @@ static bool hash_next(RtHasher *h)
     } while (rt_digest_known(d, h->part)); /* from the cache */
     const RtDataPart *p = &d->part[h->part];
     RtDigestEntry *e = &t->entry[h->part];
-    if (h->fd < 0 && !h->mapped) {
+    if (h->fd < 0 && !h->mapped)
         open_file(h, p->map);
-    }
     atomic_fetch_add(&e->sum, hash_chunk(h, p->map, number - d->first[h->part]));
-    if (atomic_fetch_sub(&e->left, 1) == 1) {
+    if (atomic_fetch_sub(&e->left, 1) == 1)
         check_hashed(h, p);
-    }
     atomic_fetch_sub(&t->left, 1);
     return true;
 }
@@ -243,9 +233,8 @@ static void agree(const RtDigests *d, void (*sum)(Rt *, uint64_t *, int))
     for (int from = 0; from < d->n_parts; from += RT_SUM_WORDS) {
         const int left = d->n_parts - from, n = left < RT_SUM_WORDS ? left : RT_SUM_WORDS;
         uint64_t first[RT_SUM_WORDS];
-        for (int i = 0; i < n; i++) {
+        for (int i = 0; i < n; i++)
             first[i] = d->rt->rank == 0 ? atomic_load(&d->table->entry[from + i].sum) : 0;
-        }
         sum(d->rt, first, n);
         for (int i = 0; i < n; i++) {
             const RtDataPart *p = &d->part[from + i];
@@ -266,9 +255,8 @@ static void check_masks(const RtDigests *d, const RtTokens *tokens, int from)
         const RtDigestEntry *e = &d->table->entry[from + RT_PARTS * i];
         if (!rt_mask_agrees(rt_tokens_file(tokens, i),
                             atomic_load(&e[RT_PART_TOKENS].sum),
-                            atomic_load(&e[RT_PART_MASK].sum), error)) {
+                            atomic_load(&e[RT_PART_MASK].sum), error))
             rt_fail(d->rt, RT_EXIT_ERROR, "%s", error);
-        }
     }
 }
 
@@ -295,9 +283,8 @@ static void compare_with_checkpoint(RtDigests *d)
                 d->was_in, error);
     }
     if (rt_record_differs(d->rt, "eval", &d->was_eval, true, error) &&
-        !atomic_exchange(&d->warned, true)) {
+        !atomic_exchange(&d->warned, true))
         rt_record_warn_eval(error, d->was_in);
-    }
 }
 
 /* Collective, when all digests are known on all ranks. */
@@ -350,9 +337,8 @@ static RtDigests *list_parts(Rt *rt)
         d->part = calloc((size_t)files * RT_PARTS, sizeof *d->part);
         d->first = calloc((size_t)files * RT_PARTS + 1, sizeof *d->first);
     }
-    if (d == NULL || d->part == NULL || d->first == NULL) {
+    if (d == NULL || d->part == NULL || d->first == NULL)
         rt_fail(rt, RT_EXIT_ERROR, "out of memory");
-    }
     add_parts(d, "data", st->tokens);
     add_parts(d, "eval", st->held_out);
     return d;
@@ -364,22 +350,18 @@ static int find_lead(RtDigests *d)
     Rt *rt = d->rt;
     uint64_t mine = 0;
     int lead = rt->rank;
-    for (int i = 0; i < d->n_parts; i++) {
+    for (int i = 0; i < d->n_parts; i++)
         mine = rt_hash64(&d->part[i].now, sizeof d->part[i].now, mine + 1);
-    }
     for (int from = 0; from < rt->world_size; from += RT_SUM_WORDS) {
         const int left = rt->world_size - from;
         const int n = left < RT_SUM_WORDS ? left : RT_SUM_WORDS;
         uint64_t words[RT_SUM_WORDS] = {0};
-        if (rt->rank >= from && rt->rank < from + n) {
+        if (rt->rank >= from && rt->rank < from + n)
             words[rt->rank - from] = mine;
-        }
         rt_sum_words(rt, words, n);
-        for (int i = 0; i < n && from + i < lead; i++) {
-            if (words[i] == mine && !rt->state->shared->elsewhere[from + i]) {
+        for (int i = 0; i < n && from + i < lead; i++)
+            if (words[i] == mine && !rt->state->shared->elsewhere[from + i])
                 lead = from + i;
-            }
-        }
     }
     return lead;
 }
@@ -421,21 +403,17 @@ static void fill_table(RtDigests *d)
     RtKnown *known = calloc((size_t)d->n_parts, sizeof *known);
     const bool check = d->rt->state->flags.check_data;
     d->found = check ? calloc((size_t)d->n_parts, sizeof *d->found) : NULL;
-    if (known == NULL || (check && d->found == NULL)) {
+    if (known == NULL || (check && d->found == NULL))
         rt_fail(d->rt, RT_EXIT_ERROR, "out of memory");
-    }
-    for (int i = 0; i < d->n_parts; i++) {
+    for (int i = 0; i < d->n_parts; i++)
         known[i].of = d->part[i].map;
-    }
-    if (d->keeps) {
+    if (d->keeps)
         rt_known_find(known, d->n_parts);
-    }
     for (int i = 0; i < d->n_parts; i++) {
         const bool take = known[i].found && !check;
         const int64_t chunks = take ? 0 : chunks_of(d->part[i].map);
-        if (d->found != NULL) {
+        if (d->found != NULL)
             d->found[i] = known[i].digest;
-        }
         t->entry[i].sum = take ? known[i].digest : 0;
         t->entry[i].left = chunks;
         t->left += chunks;
@@ -453,9 +431,8 @@ static void wait_for_all(Rt *rt)
 static void make_table(RtDigests *d)
 {
     int64_t bytes = 0;
-    for (int i = 0; i < d->n_parts; i++) {
+    for (int i = 0; i < d->n_parts; i++)
         bytes += d->part[i].map->bytes;
-    }
     d->keeps = bytes >= WORTH_KEEPING_BYTES;
     d->lead = find_lead(d);
     if (d->lead == d->rt->rank) {
@@ -463,9 +440,8 @@ static void make_table(RtDigests *d)
         fill_table(d);
     }
     wait_for_all(d->rt);
-    if (d->lead != d->rt->rank) {
+    if (d->lead != d->rt->rank)
         map_table(d);
-    }
     d->drops = d->table->bytes > rt_host_free_bytes() / 4;
 }
 
@@ -478,18 +454,16 @@ void rt_digest_open(Rt *rt)
     make_table(d);
     if (st->flags.check_data || d->table->bytes <= RT_AT_ONCE_BYTES) {
         begin_hasher(&d->main, d);
-        while (atomic_load(&st->shared->signal) == 0 && hash_next(&d->main)) {
+        while (atomic_load(&st->shared->signal) == 0 && hash_next(&d->main))
             rt_enter(rt, RT_AT_DATA);
-        }
         end_hasher(&d->main);
     }
     wait_for_all(rt);
     d->pending = d->save_pending = !is_all_known(d, rt_sum_words);
-    if (!d->pending) {
+    if (!d->pending)
         conclude(d, rt_sum_words);
-    } else if (atomic_load(&d->table->left) > 0) {
+    else if (atomic_load(&d->table->left) > 0)
         start_thread(d);
-    }
 }
 
 /* ---- the run ------------------------------------------------------------------------
@@ -498,9 +472,8 @@ void rt_digest_open(Rt *rt)
 void rt_digest_step(Rt *rt)
 {
     RtDigests *d = rt->state->digests;
-    if (!d->pending || !is_all_known(d, rt_sum_words)) {
+    if (!d->pending || !is_all_known(d, rt_sum_words))
         return;
-    }
     d->pending = false;
     end_thread(d);
     conclude(d, rt_sum_words);
@@ -531,9 +504,8 @@ static void help_until_known(RtDigests *d)
             before = left;
             rt_save_moves(d->rt);
         }
-        if (atomic_load(&rt->state->shared->abort) != 0) {
+        if (atomic_load(&rt->state->shared->abort) != 0)
             rt_leave(rt);
-        }
     }
     end_hasher(&d->saver);
 }
@@ -542,9 +514,8 @@ void rt_digest_settle(Rt *rt)
 {
     RtDigests *d = rt->state->digests;
     rt_changed_check(rt); /* the steps until now had the data that are recorded */
-    if (!d->save_pending) {
+    if (!d->save_pending)
         return;
-    }
     help_until_known(d);
     if (is_all_known(d, rt_save_sum)) {
         d->save_pending = false;

@@ -17,9 +17,8 @@ enum { TURN = 128 }; /* micro-batches between two exchanges: two words each */
 
 bool rt_eval_check(const RtTrainer *t, const RtFlags *f, char *error)
 {
-    if (f->n_eval == 0) {
+    if (f->n_eval == 0)
         return true;
-    }
     if (t->evaluate == NULL) {
         snprintf(error, RT_ERROR_BYTES,
                  "--eval: no op tells how to evaluate the loss of this model: see "
@@ -27,9 +26,8 @@ bool rt_eval_check(const RtTrainer *t, const RtFlags *f, char *error)
         return false;
     }
     RtTokens *d = rt_tokens_open_for(t, "eval", f->eval, f->n_eval, error);
-    if (d == NULL) {
+    if (d == NULL)
         return false;
-    }
     const int64_t samples = rt_tokens_samples(d);
     rt_tokens_close(d);
     if (samples < t->micro_batch) {
@@ -48,21 +46,18 @@ void rt_eval_open(Rt *rt)
     RtState *st = rt->state;
     const RtFlags *f = &st->flags;
     char error[RT_ERROR_BYTES];
-    if (f->n_eval == 0) {
+    if (f->n_eval == 0)
         return;
-    }
     st->held_out =
         rt_eval_check(rt->trainer, f, error)
             ? rt_tokens_open_for(rt->trainer, "eval", f->eval, f->n_eval, error)
             : NULL;
-    if (st->held_out == NULL) {
+    if (st->held_out == NULL)
         rt_fail(rt, RT_EXIT_ERROR, "%s", error);
-    }
     rt_agree_data(rt, "eval", st->held_out);
     int64_t samples = rt_tokens_samples(st->held_out);
-    if (f->eval_sequences > 0 && f->eval_sequences < samples) {
+    if (f->eval_sequences > 0 && f->eval_sequences < samples)
         samples = f->eval_sequences;
-    }
     if (samples < rt->trainer->micro_batch) {
         rt_fail(rt, RT_EXIT_ERROR, "--eval-sequences %lld: a micro-batch takes %lld",
                 (long long)samples, (long long)rt->trainer->micro_batch);
@@ -88,13 +83,11 @@ static double evaluate(Rt *rt, int64_t index, int64_t *targets)
     const RtTrainer *t = rt->trainer;
     RtState *st = rt->state;
     const RtStage to = rt_stage(rt);
-    for (int64_t b = 0; b < t->micro_batch; b++) {
+    for (int64_t b = 0; b < t->micro_batch; b++)
         rt_tokens_fill(rt, st->held_out, index * t->micro_batch + b, to, b);
-    }
     *targets = 0;
-    for (int64_t i = 0; i < t->micro_batch * t->seq_tokens; i++) {
+    for (int64_t i = 0; i < t->micro_batch * t->seq_tokens; i++)
         *targets += to.targets[i] >= 0;
-    }
     rt_stage_send(rt);
     st->micro_batch = 0; /* whose slot the loss takes for a moment */
     t->evaluate(rt);

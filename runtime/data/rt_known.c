@@ -50,15 +50,13 @@ static Cache open_cache(void)
     Cache c = {.folder = -1};
     if ((!own && (home == NULL || home[0] != '/')) ||
         snprintf(c.path, sizeof c.path, "%s%s", own ? base : home,
-                 own ? "" : "/.cache") >= (int)sizeof c.path - 32) {
+                 own ? "" : "/.cache") >= (int)sizeof c.path - 32)
         return c;
-    }
     mkdir(c.path, 0700);
     const int above = open(c.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     strcat(c.path, "/fsdpgen/digests");
-    if (above < 0) {
+    if (above < 0)
         return c;
-    }
     mkdirat(above, "fsdpgen", 0700);
     c.folder = openat(above, "fsdpgen", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     close(above);
@@ -71,9 +69,8 @@ static Cache open_cache(void)
 
 static void close_cache(const Cache *c)
 {
-    if (c->folder >= 0) {
+    if (c->folder >= 0)
         close(c->folder);
-    }
 }
 
 /* Is the open file this user's alone? */
@@ -110,9 +107,8 @@ static void write_line(char *line, const uint64_t *w)
 static bool read_line(const char *line, uint64_t *w)
 {
     char again[LINE_BYTES + 1];
-    for (int i = 0; i < WORDS; i++) {
+    for (int i = 0; i < WORDS; i++)
         w[i] = strtoull(line + sizeof head - 1 + 17 * i, NULL, 16);
-    }
     write_line(again, w);
     return memcmp(line, again, LINE_BYTES) == 0;
 }
@@ -127,9 +123,8 @@ static char *load(const Cache *c, int64_t *bytes)
     struct stat s;
     const int fd =
         openat(c->folder, file_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0) {
+    if (fd < 0)
         return NULL;
-    }
     if (!is_own(fd, &s)) {
         fprintf(
             stderr,
@@ -164,9 +159,8 @@ static void take(RtKnown **sorted, int n, const uint64_t *w)
     RtKnown is = {.of = &m};
     RtKnown *key = &is;
     RtKnown **at = bsearch(&key, sorted, (size_t)n, sizeof *sorted, by_words);
-    while (at != NULL && at > sorted && by_words(at - 1, &key) == 0) {
+    while (at != NULL && at > sorted && by_words(at - 1, &key) == 0)
         at--;
-    }
     for (; at != NULL && at < sorted + n && by_words(at, &key) == 0; at++) {
         (*at)->digest = w[WORDS - 1];
         (*at)->found = true;
@@ -201,13 +195,11 @@ static void write_anew(const Cache *c, const char *text, int64_t bytes)
     snprintf(part, sizeof part, "%s.%ld", file_name, (long)getpid());
     const int fd = openat(c->folder, part,
                           O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0) {
+    if (fd < 0)
         return;
-    }
     const bool good = rt_file_write(fd, part, text, bytes, 0, error);
-    if (close(fd) != 0 || !good || renameat(c->folder, part, c->folder, file_name) != 0) {
+    if (close(fd) != 0 || !good || renameat(c->folder, part, c->folder, file_name) != 0)
         unlinkat(c->folder, part, 0);
-    }
 }
 
 void rt_known_find(RtKnown *files, int n)
@@ -217,9 +209,8 @@ void rt_known_find(RtKnown *files, int n)
     char *text = c.folder >= 0 ? load(&c, &bytes) : NULL;
     RtKnown **sorted = malloc((size_t)n * sizeof *sorted);
     if (text != NULL && sorted != NULL) {
-        for (int i = 0; i < n; i++) {
+        for (int i = 0; i < n; i++)
             sorted[i] = &files[i];
-        }
         qsort(sorted, (size_t)n, sizeof *sorted, by_words);
         const int bad = sift(text, &bytes, sorted, n);
         if (bad > 0) {
@@ -281,15 +272,13 @@ void rt_known_add(const RtMapped *m, uint64_t digest)
 {
     char line[LINE_BYTES + 2] = "\n"; /* behind one that was torn */
     uint64_t w[WORDS];
-    if (!is_settled(m)) {
+    if (!is_settled(m))
         return;
-    }
     words_of(m, w);
     w[WORDS - 1] = digest;
     write_line(line + 1, w);
     const Cache c = open_cache();
-    if (c.folder >= 0) {
+    if (c.folder >= 0)
         append(&c, line, LINE_BYTES + 1);
-    }
     close_cache(&c);
 }

@@ -57,9 +57,8 @@ static bool read_mask(RtTokenFile *f, const char *name, char *error)
 {
     const int64_t bytes = f->tokens / 8 + (f->tokens % 8 != 0);
     if (f->mask.bytes == bytes + RT_MASK_TRAILER_BYTES) {
-        if (!read_trailer(f, name, bytes, error)) {
+        if (!read_trailer(f, name, bytes, error))
             return false;
-        }
         f->mask.bytes = bytes;
     } else if (f->mask.bytes != bytes) {
         return rt_tokens_wrong(

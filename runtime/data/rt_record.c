@@ -70,9 +70,8 @@ void rt_digest_print(const Rt *rt, FILE *out)
         return;
     }
     print_digest(rt, "data", out);
-    if (rt->state->held_out != NULL) {
+    if (rt->state->held_out != NULL)
         print_digest(rt, "eval", out);
-    }
 }
 
 /* ---- writing ------------------------------------------------------------------------
@@ -105,9 +104,8 @@ static void write_files(const Rt *rt, const char *flag, FILE *f)
         for (int k = 0; k < RT_PARTS; k++) {
             const int part = first_part(rt->state, flag) + RT_PARTS * i + k;
             const RtDataPart *p = &d->part[part];
-            if (p->map->at == NULL) {
+            if (p->map->at == NULL)
                 continue;
-            }
             fprintf(f, ", \"%s\": %lld", byte_keys[k], (long long)p->map->bytes);
             if (rt_digest_known(d, part) && !atomic_load(&p->unsure)) {
                 fprintf(f, ", \"%s\": \"%016llx\"", keys[k],
@@ -131,9 +129,8 @@ void rt_record_write(const Rt *rt, FILE *f)
 static bool read_member(RtJson *j, const char *key, RtRecord *r)
 {
     for (int k = 0; k < RT_PARTS; k++) {
-        if (strcmp(key, byte_keys[k]) == 0) {
+        if (strcmp(key, byte_keys[k]) == 0)
             return rt_json_int(j, &r->bytes[k]) && r->bytes[k] >= 0;
-        }
         if (strcmp(key, keys[k]) == 0) {
             r->known[k] = true;
             return rt_json_hash(j, &r->digest[k]);
@@ -153,15 +150,13 @@ bool rt_record_read(RtJson *j, RtRecords *out)
         RtRecord *more = realloc(out->file, (size_t)(out->n + 1) * sizeof *more);
         bool one = true;
         ok = more != NULL && rt_json_open(j, '{');
-        if (more == NULL) {
+        if (more == NULL)
             break;
-        }
         out->file = more;
         RtRecord *r = &out->file[out->n++];
         *r = (RtRecord){.tokens = 0};
-        while (ok && rt_json_item(j, '}', &one)) {
+        while (ok && rt_json_item(j, '}', &one))
             ok = rt_json_key(j, key, sizeof key) && read_member(j, key, r);
-        }
     }
     return ok && !j->failed;
 }
@@ -195,22 +190,18 @@ static bool same_part(const RtDigests *d, int part, const RtRecord *was, int k,
 
 static bool same_file(const RtDigests *d, int first, const RtRecord *was)
 {
-    for (int k = 0; k < RT_PARTS; k++) {
-        if (!same_part(d, first + k, was, k, true)) {
+    for (int k = 0; k < RT_PARTS; k++)
+        if (!same_part(d, first + k, was, k, true))
             return false;
-        }
-    }
     return true;
 }
 
 /* They are there, but elsewhere in the list. */
 static bool is_elsewhere(const RtDigests *d, int first, const RtRecords *was)
 {
-    for (int i = 0; i < was->n; i++) {
-        if (was->file[i].known[RT_PART_TOKENS] && same_file(d, first, &was->file[i])) {
+    for (int i = 0; i < was->n; i++)
+        if (was->file[i].known[RT_PART_TOKENS] && same_file(d, first, &was->file[i]))
             return true;
-        }
-    }
     return false;
 }
 
@@ -245,9 +236,8 @@ bool rt_record_differs(const Rt *rt, const char *flag, const RtRecords *was, boo
     const RtTokens *tokens = tokens_of(rt->state, flag);
     const RtDigests *d = rt->state->digests;
     const int n = tokens != NULL ? rt_tokens_files(tokens) : 0;
-    if (was->n == 0 || n == 0) {
+    if (was->n == 0 || n == 0)
         return false;
-    }
     if (n != was->n) {
         rt_tokens_wrong(error, "there are %d files, and there were %d", n, was->n);
         return true;
@@ -255,9 +245,8 @@ bool rt_record_differs(const Rt *rt, const char *flag, const RtRecords *was, boo
     for (int i = 0; i < n; i++) {
         const int first = first_part(rt->state, flag) + RT_PARTS * i;
         const RtTokenFile *f = rt_tokens_file(tokens, i);
-        if (is_same(d, first, f, &was->file[i], content, error)) {
+        if (is_same(d, first, f, &was->file[i], content, error))
             continue;
-        }
         if (content && is_elsewhere(d, first, was)) {
             rt_tokens_wrong(error,
                             "the files come in another order: %s has the place of %s",

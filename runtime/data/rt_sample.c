@@ -47,9 +47,8 @@ static int64_t read_prompt(const RtTrainer *t, const char *prompt, int32_t *ids,
         } else {
             char *end;
             p += strspn(p, " ,\t\n");
-            if (*p == '\0') {
+            if (*p == '\0')
                 break;
-            }
             errno = 0;
             id = strtoll(p, &end, 10);
             if (end == p || errno != 0 || strchr(" ,\t\n", *end) == NULL) {
@@ -64,14 +63,12 @@ static int64_t read_prompt(const RtTrainer *t, const char *prompt, int32_t *ids,
             return wrong(error, "--prompt: token %lld is none of the model's %lld ids",
                          id, (long long)t->vocab);
         }
-        if (ids != NULL) {
+        if (ids != NULL)
             ids[n] = (int32_t)id;
-        }
         n++;
     }
-    if (n == 0) {
+    if (n == 0)
         return wrong(error, "--prompt: it is empty: a model goes on from a token");
-    }
     if (n > t->seq_tokens) {
         return wrong(error, "--prompt: %lld tokens, but the model's sequences have %lld",
                      (long long)n, (long long)t->seq_tokens);
@@ -100,9 +97,8 @@ typedef struct Candidate {
 static int likeliest_first(const void *a, const void *b)
 {
     const Candidate *x = a, *y = b;
-    if (x->logit != y->logit) {
+    if (x->logit != y->logit)
         return x->logit > y->logit ? -1 : 1;
-    }
     return x->id < y->id ? -1 : 1;
 }
 
@@ -122,9 +118,8 @@ static void begin_documents(const RtTrainer *t, RtStage to)
         const int32_t at = (int32_t)(i % t->seq_tokens);
         start = at == 0 ? 0 : start;
         to.starts[i] = start;
-        if (to.tokens[i] == t->document_end) {
+        if (to.tokens[i] == t->document_end)
             start = at + 1;
-        }
     }
 }
 
@@ -139,9 +134,8 @@ static void forward(Rt *rt, const int32_t *ids, int64_t n, void *logits)
     memset(to.tokens, 0, bytes);
     memset(to.targets, 0, bytes); /* a loss that nobody asks for */
     memcpy(to.tokens, ids + n - last, (size_t)last * sizeof *ids);
-    if (t->packed) {
+    if (t->packed)
         begin_documents(t, to);
-    }
     rt_stage_send(rt);
     rt_arena_write(rt, RT_SPACE_LOCAL, t->row_offset, &row, sizeof row);
     rt->state->micro_batch = 0;
@@ -162,17 +156,15 @@ static int32_t draw(const RtFlags *f, Candidate *all, int64_t vocab, int64_t ind
         all[i].weight = rt_exp((all[i].logit - all[0].logit) / f->temperature);
         sum += all[i].weight;
     }
-    while (n < most && (n == 0 || kept < f->top_p * sum)) {
+    while (n < most && (n == 0 || kept < f->top_p * sum))
         kept += all[n++].weight;
-    }
     const RtWords r = rt_philox((uint64_t)f->seed, RT_SITE_SAMPLE, (uint64_t)index, 0);
     const double u = (double)(r.w[0] | (uint64_t)(r.w[1] & 0x1FFFFF) << 32) * 0x1p-53;
     double below = 0;
     for (int64_t i = 0; i < n; i++) {
         below += all[i].weight;
-        if (u * kept < below) {
+        if (u * kept < below)
             return all[i].id;
-        }
     }
     return all[n - 1].id;
 }
@@ -199,19 +191,15 @@ static int32_t choose(Rt *rt, const void *logits, Candidate *all, int64_t index)
 
 static void print_tokens(const Rt *rt, const int32_t *ids, int64_t n, bool first)
 {
-    if (rt->rank != 0) {
+    if (rt->rank != 0)
         return;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        if (is_text(rt->trainer)) {
+    for (int64_t i = 0; i < n; i++)
+        if (is_text(rt->trainer))
             putchar((int)ids[i]);
-        } else {
+        else
             printf(first && i == 0 ? "%d" : " %d", (int)ids[i]);
-        }
-    }
-    if (fflush(stdout) != 0 || ferror(stdout)) {
+    if (fflush(stdout) != 0 || ferror(stdout))
         rt_fail(rt, RT_EXIT_ERROR, "stdout cannot be written: %s", strerror(errno));
-    }
 }
 
 void rt_sample(Rt *rt)
@@ -219,16 +207,14 @@ void rt_sample(Rt *rt)
     const RtTrainer *t = rt->trainer;
     const RtFlags *f = &rt->state->flags;
     char error[RT_ERROR_BYTES];
-    if (!rt_sample_check(t, f, error)) { /* ranks of a launcher come here unchecked */
+    if (!rt_sample_check(t, f, error)) /* ranks of a launcher come here unchecked */
         rt_fail(rt, RT_EXIT_ERROR, "%s", error);
-    }
     int64_t n = read_prompt(t, f->prompt, NULL, error);
     int32_t *ids = malloc((size_t)(n + f->sample_tokens) * sizeof *ids);
     void *logits = malloc((size_t)t->vocab * sizeof(double));
     Candidate *all = malloc((size_t)t->vocab * sizeof *all);
-    if (ids == NULL || logits == NULL || all == NULL) {
+    if (ids == NULL || logits == NULL || all == NULL)
         rt_fail(rt, RT_EXIT_ERROR, "sample: out of memory");
-    }
     n = read_prompt(t, f->prompt, ids, error);
     print_tokens(rt, ids, n, true);
     for (int64_t k = 0; k < f->sample_tokens; k++, n++) {
@@ -236,9 +222,8 @@ void rt_sample(Rt *rt)
         ids[n] = choose(rt, logits, all, k);
         print_tokens(rt, ids + n, 1, false);
     }
-    if (rt->rank == 0 && (putchar('\n') == EOF || fflush(stdout) != 0)) {
+    if (rt->rank == 0 && (putchar('\n') == EOF || fflush(stdout) != 0))
         rt_fail(rt, RT_EXIT_ERROR, "stdout cannot be written: %s", strerror(errno));
-    }
     free(ids);
     free(logits);
     free(all);

@@ -63,9 +63,8 @@ static char *renamed(const char *name, const char *suffix, const char *more)
     const size_t kept = strlen(name) - (has_suffix(name, suffix) ? strlen(suffix) : 0);
     const size_t bytes = kept + strlen(more) + 1;
     char *s = malloc(bytes);
-    if (s != NULL) {
+    if (s != NULL)
         snprintf(s, bytes, "%.*s%s", (int)kept, name, more);
-    }
     return s;
 }
 
@@ -93,9 +92,8 @@ bool rt_token_file_has_mask(const char *name)
 char *rt_token_file_of_index(const char *name, RtFileFormat format)
 {
     if (!has_suffix(name, index_suffix) ||
-        (format != RT_FILE_MEGATRON && format != RT_FILE_BY_NAME)) {
+        (format != RT_FILE_MEGATRON && format != RT_FILE_BY_NAME))
         return NULL;
-    }
     char *data = renamed(name, index_suffix, bin_suffix);
     if (data != NULL && format == RT_FILE_BY_NAME && !exists(data)) {
         free(data); /* whatever it is, it is not an index */
@@ -106,9 +104,8 @@ char *rt_token_file_of_index(const char *name, RtFileFormat format)
 
 static RtFileFormat format_by_name(const char *name)
 {
-    if (!has_suffix(name, bin_suffix)) {
+    if (!has_suffix(name, bin_suffix))
         return RT_FILE_TEXT;
-    }
     char *index = renamed(name, bin_suffix, index_suffix);
     const bool found = index != NULL && exists(index);
     free(index);
@@ -121,9 +118,8 @@ static RtFileFormat format_by_name(const char *name)
 static uint64_t word_at(const unsigned char *p, int bytes)
 {
     uint64_t v = 0;
-    for (int k = bytes; k-- > 0;) {
+    for (int k = bytes; k-- > 0;)
         v = v << 8 | p[k];
-    }
     return v;
 }
 
@@ -147,9 +143,8 @@ static RtIdentity identity(const struct stat *s)
 bool rt_identity_of(int fd, const char *name, RtIdentity *is)
 {
     struct stat s;
-    if ((fd >= 0 ? fstat(fd, &s) : stat(name, &s)) != 0) {
+    if ((fd >= 0 ? fstat(fd, &s) : stat(name, &s)) != 0)
         return false;
-    }
     *is = identity(&s);
     return true;
 }
@@ -175,9 +170,8 @@ bool rt_mapped_open(RtMapped *m, const char *name, char *error)
     const int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct timespec now;
     struct stat s;
-    if (fd < 0) {
+    if (fd < 0)
         return rt_tokens_wrong(error, "%s: %s", name, strerror(errno));
-    }
     const bool clean = is_clean(fd);
     if (fstat(fd, &s) != 0 || !S_ISREG(s.st_mode) || s.st_size == 0) {
         close(fd);
@@ -187,9 +181,8 @@ bool rt_mapped_open(RtMapped *m, const char *name, char *error)
     }
     void *map = mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     close(fd);
-    if (map == MAP_FAILED) {
+    if (map == MAP_FAILED)
         return rt_tokens_wrong(error, "%s: cannot be mapped: %s", name, strerror(errno));
-    }
     clock_gettime(CLOCK_REALTIME, &now);
     *m = (RtMapped){.name = strdup(name),
                     .at = map,
@@ -202,9 +195,8 @@ bool rt_mapped_open(RtMapped *m, const char *name, char *error)
 
 void rt_mapped_close(RtMapped *m)
 {
-    if (m->at != NULL) {
+    if (m->at != NULL)
         munmap((void *)(uintptr_t)m->at, (size_t)m->is.bytes);
-    }
     free(m->name);
 }
 
@@ -366,9 +358,8 @@ static bool check_bounds(const RtTokenFile *f, const char *name, char *error)
 
 static bool read_index(RtTokenFile *f, const char *name, char *error)
 {
-    if (!rt_mapped_open(&f->index, name, error)) {
+    if (!rt_mapped_open(&f->index, name, error))
         return false;
-    }
     const unsigned char *p = f->index.at;
     if (f->index.bytes < INDEX_HEADER_BYTES) {
         return rt_tokens_wrong(error, "%s: %lld bytes are too short for the header of 34",
@@ -384,9 +375,8 @@ static bool read_index(RtTokenFile *f, const char *name, char *error)
         return rt_tokens_wrong(error, "%s: version %llu; 1 is known", name,
                                (unsigned long long)word_at(p + 9, 8));
     }
-    if (!read_dtype(f, name, p[17], error)) {
+    if (!read_dtype(f, name, p[17], error))
         return false;
-    }
     const uint64_t sequences = word_at(p + 18, 8), bounds = word_at(p + 26, 8);
     const uint64_t left = (uint64_t)f->index.bytes - INDEX_HEADER_BYTES;
     if (sequences > left / 12 || bounds > (left - 12 * sequences) / 8) {
@@ -414,9 +404,8 @@ static bool read_index(RtTokenFile *f, const char *name, char *error)
 static bool read_megatron(RtTokenFile *f, char *error)
 {
     char *name = renamed(f->name, bin_suffix, index_suffix);
-    if (name == NULL) {
+    if (name == NULL)
         return rt_tokens_wrong(error, "out of memory");
-    }
     const bool good = read_index(f, name, error);
     free(name);
     return good;
@@ -467,15 +456,12 @@ bool rt_token_file_open(RtTokenFile *f, const char *name, RtFileFormat format,
                         bool masked, char *error)
 {
     *f = (RtTokenFile){.name = strdup(name)};
-    if (f->name == NULL) {
+    if (f->name == NULL)
         return rt_tokens_wrong(error, "out of memory");
-    }
-    if (!rt_mapped_open(&f->map, name, error) || !recognise(f, format, error)) {
+    if (!rt_mapped_open(&f->map, name, error) || !recognise(f, format, error))
         return false;
-    }
-    if (!masked || f->tokens == 0) { /* no bits */
+    if (!masked || f->tokens == 0) /* no bits */
         return true;
-    }
     char *mask = renamed(name, "", mask_suffix);
     const bool good = mask != NULL ? rt_mask_map(f, mask, error)
                                    : rt_tokens_wrong(error, "out of memory");
@@ -496,9 +482,8 @@ const RtMapped *rt_token_file_holding(const RtTokenFile *f, uintptr_t address)
     const RtMapped *const maps[] = {&f->map, &f->mask, &f->index};
     for (int i = 0; i < 3; i++) {
         const uintptr_t at = (uintptr_t)maps[i]->at;
-        if (address >= at && address < at + (uintptr_t)maps[i]->is.bytes) {
+        if (address >= at && address < at + (uintptr_t)maps[i]->is.bytes)
             return maps[i];
-        }
     }
     return NULL;
 }
@@ -530,11 +515,10 @@ int64_t rt_token_next_bound(const RtTokenFile *f, int64_t i)
     int64_t lo = 0, hi = f->n_bounds; /* the first bound that begins after i */
     while (lo < hi) {
         const int64_t mid = lo + (hi - lo) / 2;
-        if (document_start(f, mid) > i) {
+        if (document_start(f, mid) > i)
             hi = mid;
-        } else {
+        else
             lo = mid + 1;
-        }
     }
     return lo < f->n_bounds ? document_start(f, lo) : f->tokens;
 }

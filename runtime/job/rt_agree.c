@@ -31,9 +31,8 @@ void rt_agree_builds(Rt *rt)
 /* words[n] become those of rank 0. */
 static void take_first(Rt *rt, uint64_t *words, int n)
 {
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         words[i] = rt->rank == 0 ? words[i] : 0;
-    }
     rt_sum_words(rt, words, n);
 }
 
@@ -83,9 +82,8 @@ void rt_agree_flags(Rt *rt)
     };
     enum { ASKED = sizeof asked / sizeof *asked };
     uint64_t first[ASKED];
-    for (int i = 0; i < ASKED; i++) {
+    for (int i = 0; i < ASKED; i++)
         first[i] = asked[i].value;
-    }
     take_first(rt, first, ASKED);
     for (int i = 0; i < ASKED; i++) {
         if (first[i] != asked[i].value) {

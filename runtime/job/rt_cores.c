@@ -20,9 +20,8 @@ static long topology(int cpu, const char *what)
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/%s", cpu, what);
     FILE *f = fopen(path, "re");
     if (f != NULL) {
-        if (fscanf(f, "%ld", &value) != 1) {
+        if (fscanf(f, "%ld", &value) != 1)
             value = 0;
-        }
         fclose(f);
     }
     return value;
@@ -36,12 +35,10 @@ typedef struct Place {
 static int by_place(const void *a, const void *b)
 {
     const Place *x = a, *y = b;
-    if (x->package != y->package) {
+    if (x->package != y->package)
         return x->package < y->package ? -1 : 1;
-    }
-    if (x->core != y->core) {
+    if (x->core != y->core)
         return x->core < y->core ? -1 : 1;
-    }
     return x->cpu - y->cpu;
 }
 
@@ -50,12 +47,10 @@ static int quota(void)
 {
     long long used = 0, period = 0;
     FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
-    if (f == NULL) {
+    if (f == NULL)
         return 0;
-    }
-    if (fscanf(f, "%lld %lld", &used, &period) != 2 || period <= 0) {
+    if (fscanf(f, "%lld %lld", &used, &period) != 2 || period <= 0)
         used = 0; /* "max" */
-    }
     fclose(f);
     return used > 0 ? (int)((used + period - 1) / period) : 0;
 }
@@ -75,9 +70,8 @@ void rt_cores_find(RtCores *c)
         }
     }
     qsort(place, (size_t)c->n_cpus, sizeof *place, by_place);
-    for (int i = 0; i < c->n_cpus; i++) {
+    for (int i = 0; i < c->n_cpus; i++)
         c->cpu[i] = place[i].cpu;
-    }
     const int granted = quota();
     c->n_cpus = c->n_cpus > 0 ? c->n_cpus : 1;
     c->quota = granted > 0 && granted < c->n_cpus ? granted : c->n_cpus;
@@ -87,15 +81,13 @@ void rt_cores_find(RtCores *c)
  * OMP_NUM_THREADS=1 where nobody asked. */
 int rt_cores_threads(const RtCores *c, const RtFlags *f, int ranks)
 {
-    if (f->threads > 0) {
+    if (f->threads > 0)
         return (int)f->threads;
-    }
     const char *wish = getenv("OMP_NUM_THREADS");
     const int n = wish != NULL ? atoi(wish) : 0;
     const bool torchrun = getenv("TORCHELASTIC_RUN_ID") != NULL && n == 1;
-    if (n > 0 && n <= 1024 && !torchrun) {
+    if (n > 0 && n <= 1024 && !torchrun)
         return n;
-    }
     return c->quota / ranks > 0 ? c->quota / ranks : 1;
 }
 
@@ -104,14 +96,12 @@ int rt_cores_threads(const RtCores *c, const RtFlags *f, int ranks)
 void rt_cores_bind(const RtCores *c, int index, int ranks, int threads)
 {
     const int share = c->n_cpus / ranks;
-    if (share == 0 || threads > share || c->quota < c->n_cpus) {
+    if (share == 0 || threads > share || c->quota < c->n_cpus)
         return;
-    }
     cpu_set_t set;
     CPU_ZERO(&set);
-    for (int i = index * share; i < (index + 1) * share; i++) {
+    for (int i = index * share; i < (index + 1) * share; i++)
         CPU_SET(c->cpu[i], &set);
-    }
     sched_setaffinity(0, sizeof set, &set); /* a wish: some sandboxes refuse */
 }
 
@@ -153,9 +143,8 @@ void rt_cores_fit_openmp(const RtCores *c, const RtFlags *f, int ranks, char **a
                        getenv("GOMP_SPINCOUNT") == NULL;
     /* where the loader itself was started, with this program as its argument, the exec
      * would start the loader: it has no base then */
-    if (getenv("RT_FITTED") != NULL || (!binds && !waits) || getauxval(AT_BASE) == 0) {
+    if (getenv("RT_FITTED") != NULL || (!binds && !waits) || getauxval(AT_BASE) == 0)
         return;
-    }
     setenv("RT_FITTED", "1", 1); /* once: should a library disagree, so be it */
     if (binds) {
         unsetenv("OMP_PLACES");

@@ -29,9 +29,8 @@ void rt_door_begin(RtDoor *d, const RtSecret *secret, const char *name,
     d->secret = secret;
     d->name = name;
     d->hello_bytes = hello_bytes;
-    for (int i = 0; i < RT_VISITORS; i++) {
+    for (int i = 0; i < RT_VISITORS; i++)
         d->order[i] = i;
-    }
 }
 
 static RtVisitor *visitor(RtDoor *d, int i)
@@ -52,11 +51,10 @@ static void forget_gone(RtDoor *d)
     int gone[RT_VISITORS], n = 0, kept = 0;
     for (int i = 0; i < d->visitors; i++) {
         const int room = d->order[i];
-        if (d->room[room].socket < 0) {
+        if (d->room[room].socket < 0)
             gone[n++] = room;
-        } else {
+        else
             d->order[kept++] = room;
-        }
     }
     memcpy(d->order + kept, gone, (size_t)n * sizeof *gone);
     d->visitors = kept;
@@ -66,9 +64,8 @@ static void forget_gone(RtDoor *d)
 static bool make_room(RtDoor *d)
 {
     int first = 0;
-    while (first < d->visitors && visitor(d, first)->proved) {
+    while (first < d->visitors && visitor(d, first)->proved)
         first++;
-    }
     if (d->visitors > 0) {
         turn_away(visitor(d, first < d->visitors ? first : 0), &d->turned_away);
         forget_gone(d);
@@ -79,19 +76,17 @@ static bool make_room(RtDoor *d)
 
 static void begin(RtDoor *d, int s)
 {
-    if (d->visitors == RT_VISITORS) {
+    if (d->visitors == RT_VISITORS)
         make_room(d);
-    }
     RtVisitor *v = visitor(d, d->visitors);
     v->socket = s;
     v->until_ns = rt_clock_ns() + GREETING_MS * INT64_C(1000000);
     v->proved = false;
     v->bytes = 0;
-    if (rt_greet_begin(&v->greeting, d->secret, d->name, true)) {
+    if (rt_greet_begin(&v->greeting, d->secret, d->name, true))
         d->visitors++;
-    } else {
+    else
         close(s);
-    }
 }
 
 /* Takes in those that wait. When descriptors run out, a visitor is turned away for the
@@ -104,9 +99,8 @@ static void let_in(RtDoor *d, int listener)
         if (s < 0) {
             const bool full =
                 errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
-            if (full && !make_room(d)) {
+            if (full && !make_room(d))
                 rt_nap(10);
-            }
             return;
         }
         if (d->admits != NULL && !d->admits(s)) {
@@ -146,9 +140,8 @@ static bool hear(RtDoor *d, RtVisitor *v)
     const size_t wants = v->proved ? rt_sealed_bytes(d->hello_bytes) - v->bytes
                                    : rt_greet_wants(&v->greeting);
     const ssize_t n = recv(v->socket, v->record + v->bytes, wants, MSG_DONTWAIT);
-    if (n < 0 && (errno == EINTR || errno == EAGAIN)) {
+    if (n < 0 && (errno == EINTR || errno == EAGAIN))
         return false;
-    }
     if (n <= 0) {
         turn_away(v, &d->turned_away);
         return false;
@@ -158,9 +151,8 @@ static bool hear(RtDoor *d, RtVisitor *v)
         return false;
     }
     v->bytes += (size_t)n;
-    if ((size_t)n < wants) {
+    if ((size_t)n < wants)
         return false;
-    }
     if (!rt_unseal(&v->greeting.theirs, v->record, d->hello_bytes)) {
         turn_away(v, &d->unproved);
         return false;
@@ -191,22 +183,18 @@ bool rt_door_wait(RtDoor *d, int ms, RtVisitor *guest)
     struct pollfd p[RT_DOOR_SOCKETS + RT_VISITORS];
     const int visitors = d->visitors;
     struct pollfd *listeners = p + visitors;
-    for (int i = 0; i < visitors; i++) {
+    for (int i = 0; i < visitors; i++)
         p[i] = (struct pollfd){.fd = visitor(d, i)->socket, .events = POLLIN};
-    }
-    for (int i = 0; i < d->listeners; i++) {
+    for (int i = 0; i < d->listeners; i++)
         listeners[i] = (struct pollfd){.fd = d->listener[i], .events = POLLIN};
-    }
     if (poll(p, (nfds_t)(visitors + d->listeners), ms) < 0) {
         rt_nap(10); /* a signal, or no memory for the moment */
         return false;
     }
     const bool found = hear_all(d, p, visitors, guest);
-    for (int i = 0; i < d->listeners; i++) {
-        if (listeners[i].revents != 0) {
+    for (int i = 0; i < d->listeners; i++)
+        if (listeners[i].revents != 0)
             let_in(d, d->listener[i]);
-        }
-    }
     return found;
 }
 
@@ -226,12 +214,10 @@ void rt_door_strangers(const RtDoor *d, char *text, size_t bytes)
 
 void rt_door_close(RtDoor *d)
 {
-    for (int i = 0; i < d->listeners; i++) {
+    for (int i = 0; i < d->listeners; i++)
         close(d->listener[i]);
-    }
-    for (int i = 0; i < d->visitors; i++) {
+    for (int i = 0; i < d->visitors; i++)
         close(visitor(d, i)->socket);
-    }
     d->listeners = d->visitors = 0;
 }
 

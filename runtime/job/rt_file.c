@@ -23,9 +23,8 @@ bool rt_file_error_is_here(void)
     static const int here[] = {ENOMEM, EMFILE, ENFILE,  EACCES,  EPERM,  ENOLCK,
                                EAGAIN, EBUSY,  ETXTBSY, ENOBUFS, ENOTSUP};
     bool is = false;
-    for (size_t i = 0; i < sizeof here / sizeof *here; i++) {
+    for (size_t i = 0; i < sizeof here / sizeof *here; i++)
         is = is || last_reason == here[i];
-    }
     return is;
 }
 
@@ -61,9 +60,8 @@ int rt_file_open(const char *path, int flags, char *error)
     do {
         fd = open(path, flags | O_CLOEXEC, 0666);
     } while (fd < 0 && errno == EINTR);
-    if (fd < 0) {
+    if (fd < 0)
         rt_file_error(error, "open", path);
-    }
     return fd;
 }
 
@@ -73,9 +71,8 @@ bool rt_file_write(int fd, const char *path, const void *data, int64_t bytes, in
     const char *p = data;
     while (bytes > 0) {
         const ssize_t n = pwrite(fd, p, (size_t)bytes, (off_t)at);
-        if (n < 0 && errno == EINTR) {
+        if (n < 0 && errno == EINTR)
             continue;
-        }
         if (n <= 0) {
             errno = n == 0 ? ENOSPC : errno;
             return rt_file_error(error, "write to", path);
@@ -93,12 +90,10 @@ bool rt_file_read(int fd, const char *path, void *data, int64_t bytes, int64_t a
     char *p = data;
     while (bytes > 0) {
         const ssize_t n = pread(fd, p, (size_t)bytes, (off_t)at);
-        if (n < 0 && errno == EINTR) {
+        if (n < 0 && errno == EINTR)
             continue;
-        }
-        if (n < 0) {
+        if (n < 0)
             return rt_file_error(error, "read", path);
-        }
         if (n == 0) {
             snprintf(error, RT_ERROR_BYTES, "read %s: it ends at byte %lld", path,
                      (long long)at);
@@ -123,9 +118,8 @@ bool rt_file_extend(int fd, const char *path, int64_t bytes, char *error)
 void rt_file_write_back(int fd, int64_t at, int64_t bytes)
 {
     enum { WORTH_A_CALL_BYTES = 1 << 20 };
-    if (bytes >= WORTH_A_CALL_BYTES) {
+    if (bytes >= WORTH_A_CALL_BYTES)
         sync_file_range(fd, (off_t)at, (off_t)bytes, SYNC_FILE_RANGE_WRITE);
-    }
 }
 
 /* A signal that comes before anything is written is no failed fsync. */
@@ -155,9 +149,8 @@ bool rt_file_finish(int fd, const char *path, char *error)
 bool rt_file_sync_folder(const char *path, char *error)
 {
     const int fd = rt_file_open(path, O_RDONLY | O_DIRECTORY, error);
-    if (fd < 0) {
+    if (fd < 0)
         return false;
-    }
     const bool durable =
         sync_once(fd) == 0 || errno == EINVAL || rt_file_error(error, "fsync", path);
     return close_durable(fd, path, durable, error);
@@ -173,9 +166,8 @@ static bool make_one(const char *path, char *error)
     }
     snprintf(above, sizeof above, "%s", path); /* its name must be durable, too */
     char *slash = strrchr(above, '/');
-    if (slash != NULL) {
+    if (slash != NULL)
         slash[slash == above] = '\0';
-    }
     return rt_file_sync_folder(slash != NULL ? above : ".", error);
 }
 
@@ -189,9 +181,8 @@ bool rt_file_make_folder(const char *path, char *error)
     for (char *p = part + 1; *p != '\0'; p++) {
         if (*p == '/' && p[-1] != '/') {
             *p = '\0';
-            if (!make_one(part, error)) {
+            if (!make_one(part, error))
                 return false;
-            }
             *p = '/';
         }
     }
@@ -217,9 +208,8 @@ char *rt_file_load(const char *path, int64_t most, int64_t *bytes, char *error)
     struct stat s;
     char *text = NULL;
     const int fd = rt_file_open(path, O_RDONLY | O_NONBLOCK, error);
-    if (fd < 0) {
+    if (fd < 0)
         return NULL;
-    }
     if (fstat(fd, &s) != 0 || !S_ISREG(s.st_mode) || s.st_size > most) {
         snprintf(error, RT_ERROR_BYTES, "%s is no file of at most %lld bytes", path,
                  (long long)most);
@@ -249,9 +239,8 @@ static int64_t step_of(const char *name)
 {
     char again[40];
     char *end;
-    if (strncmp(name, "step-", 5) != 0 || name[5] < '0' || name[5] > '9') {
+    if (strncmp(name, "step-", 5) != 0 || name[5] < '0' || name[5] > '9')
         return -1;
-    }
     const long long step = strtoll(name + 5, &end, 10);
     snprintf(again, sizeof again, "step-%08lld", step);
     return *end == '\0' && strcmp(again, name) == 0 ? step : -1;
@@ -279,24 +268,20 @@ int rt_file_steps(const char *dir, int64_t **steps, char *error)
         if (step >= 0 && n == cap) {
             cap = cap > 0 ? 2 * cap : 64;
             int64_t *more = realloc(*steps, (size_t)cap * sizeof *more);
-            if (more == NULL) {
+            if (more == NULL)
                 break;
-            }
             *steps = more;
         }
-        if (step >= 0) {
+        if (step >= 0)
             (*steps)[n++] = step;
-        }
         errno = 0;
     }
     const bool whole = e == NULL && errno == 0;
-    if (!whole) {
+    if (!whole)
         rt_file_error(error, "read", dir);
-    }
     closedir(d);
-    if (n > 0) {
+    if (n > 0)
         qsort(*steps, (size_t)n, sizeof **steps, compare_steps);
-    }
     return whole ? n : -1;
 }
 
@@ -321,9 +306,8 @@ bool rt_file_clean(const char *dir, char *error)
     char path[RT_PATH_BYTES + 256];
     bool ok = true;
     DIR *d = opendir(dir);
-    if (d == NULL) {
+    if (d == NULL)
         return rt_file_error(error, "open", dir);
-    }
     for (struct dirent *e; ok && (e = readdir(d)) != NULL;) {
         if (rt_file_is_rest(e->d_name)) {
             snprintf(path, sizeof path, "%s/%s", dir, e->d_name);

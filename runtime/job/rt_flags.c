@@ -181,11 +181,9 @@ static const struct Command {
 
 static const Taken *taken_by(RtCommand command, const Flag *flag)
 {
-    for (int i = 0; i < MOST_TAKEN && commands[command].takes[i].flag != NULL; i++) {
-        if (strcmp(commands[command].takes[i].flag, flag->name) == 0) {
+    for (int i = 0; i < MOST_TAKEN && commands[command].takes[i].flag != NULL; i++)
+        if (strcmp(commands[command].takes[i].flag, flag->name) == 0)
             return &commands[command].takes[i];
-        }
-    }
     return NULL;
 }
 
@@ -195,9 +193,8 @@ static RtCommand owner_of(const Flag *flag)
     RtCommand c = RT_COMMANDS - 1;
     for (; c > RT_TRAIN; c--) {
         const Taken *t = taken_by(c, flag);
-        if (t != NULL && t->only) {
+        if (t != NULL && t->only)
             break;
-        }
     }
     return c;
 }
@@ -212,9 +209,8 @@ static void print_flags(RtCommand command)
 {
     for (int i = 0; i < N_FLAGS; i++) {
         char left[64];
-        if (!fits(&flags[i], command)) {
+        if (!fits(&flags[i], command))
             continue;
-        }
         const Taken *t = taken_by(command, &flags[i]);
         snprintf(left, sizeof left, "--%s%s%s", flags[i].name,
                  flags[i].value != NULL && flags[i].kind != FLAG_RESUME ? " " : "",
@@ -238,9 +234,8 @@ static void print_help(const RtTrainer *t, RtCommand command)
         printf("trainer: trains %s on %d rank%s, which it starts itself on this machine\n"
                "\n",
                t->name, t->world_size, plural);
-        for (int i = 0; i < RT_COMMANDS; i++) {
+        for (int i = 0; i < RT_COMMANDS; i++)
             print_line(&commands[i]);
-        }
         printf("  trainer COMMAND --help\n");
     } else {
         printf("trainer %s: %s\n\n", c->name, c->what);
@@ -289,11 +284,10 @@ static int set_number(RtFlags *f, const Flag *flag, const char *value)
         return usage("--%s: %s is not between %g and %g", flag->name, value, flag->min,
                      flag->max);
     }
-    if (whole) {
+    if (whole)
         *(int64_t *)field = n;
-    } else {
+    else
         *(double *)field = x;
-    }
     return -1;
 }
 
@@ -302,9 +296,8 @@ static const char *read_digits(const char *text, double *x)
 {
     const size_t n = strspn(text, "0123456789.");
     char number[32], *end;
-    if (n == 0 || n >= sizeof number) {
+    if (n == 0 || n >= sizeof number)
         return NULL;
-    }
     memcpy(number, text, n);
     number[n] = '\0';
     *x = strtod(number, &end);
@@ -318,15 +311,13 @@ static bool read_duration(const char *text, double *seconds)
     static const double of[] = {86400, 3600, 60, 1};
     double x;
     const char *at = read_digits(text, seconds), *unit = units;
-    if (at != NULL && *at == '\0') {
+    if (at != NULL && *at == '\0')
         return true;
-    }
     for (*seconds = 0; *text != '\0'; text = at + 1, unit++) {
         at = read_digits(text, &x);
         unit = at != NULL && *at != '\0' ? strchr(unit, *at) : NULL;
-        if (unit == NULL || *unit == '\0') {
+        if (unit == NULL || *unit == '\0')
             return false;
-        }
         *seconds += x * of[unit - units];
     }
     return unit != units;
@@ -393,11 +384,9 @@ static int set(RtFlags *f, const Flag *flag, const char *value)
 
 static const Flag *find(const char *name, size_t bytes)
 {
-    for (int i = 0; i < N_FLAGS; i++) {
-        if (strlen(flags[i].name) == bytes && strncmp(flags[i].name, name, bytes) == 0) {
+    for (int i = 0; i < N_FLAGS; i++)
+        if (strlen(flags[i].name) == bytes && strncmp(flags[i].name, name, bytes) == 0)
             return &flags[i];
-        }
-    }
     return NULL;
 }
 
@@ -408,9 +397,8 @@ static const char *similar(const char *name, size_t bytes)
     size_t most = 1; /* one letter is no likeness */
     for (int i = 0; i < N_FLAGS; i++) {
         size_t same = 0;
-        while (same < bytes && flags[i].name[same] == name[same]) {
+        while (same < bytes && flags[i].name[same] == name[same])
             same++;
-        }
         if (same > most) {
             most = same;
             best = flags[i].name;
@@ -423,9 +411,8 @@ static const char *similar(const char *name, size_t bytes)
 
 static int check_sample(const RtFlags *f)
 {
-    if (f->prompt == NULL) {
+    if (f->prompt == NULL)
         return usage("sample: --prompt TEXT is needed: what to go on from");
-    }
     if ((f->checkpoint == NULL) == (f->init == NULL)) {
         return usage("sample: give --checkpoint DIR or --init DIR, one of them: whose "
                      "weights");
@@ -457,25 +444,20 @@ static int check_flags(RtFlags *f, const RtTrainer *t)
     }
     if (f->steps < 0) { /* not given */
         f->steps = t->schedule.steps;
-        if (f->steps <= 0 && !f->numerics_hash && !f->tune_kernels) {
+        if (f->steps <= 0 && !f->numerics_hash && !f->tune_kernels)
             return usage("--steps N is needed: the description's schedule has no end");
-        }
     }
     f->seed_given = f->seed >= 0;
     f->seed = f->seed_given ? f->seed : t->seed;
-    if (f->checkpoint != NULL && t->n_files == 0) {
+    if (f->checkpoint != NULL && t->n_files == 0)
         return usage("--checkpoint: the tables of this trainer name no files");
-    }
-    if (f->checkpoint == NULL && about_checkpoints(f) != NULL) {
+    if (f->checkpoint == NULL && about_checkpoints(f) != NULL)
         return usage("--%s needs --checkpoint DIR", about_checkpoints(f));
-    }
-    if (f->accept_data && !f->resume) {
+    if (f->accept_data && !f->resume)
         return usage("--accept-data needs --resume");
-    }
     f->no_graphs = f->no_graphs || f->profile != NULL; /* each launch is timed */
-    if (f->keep_every > 0 && f->keep == 0) {
+    if (f->keep_every > 0 && f->keep == 0)
         return usage("--keep-every needs --keep K: without it all are kept");
-    }
     return -1;
 }
 
@@ -483,9 +465,8 @@ static int check_flags(RtFlags *f, const RtTrainer *t)
 static RtCommand command_of(const char *word)
 {
     RtCommand c = RT_COMMANDS - 1;
-    while (c > RT_TRAIN && (word == NULL || strcmp(word, commands[c].name) != 0)) {
+    while (c > RT_TRAIN && (word == NULL || strcmp(word, commands[c].name) != 0))
         c--;
-    }
     return c;
 }
 
@@ -506,9 +487,8 @@ static int take_word(RtFlags *f, const char *word)
 /* Where the value is the next word: a flag is none. */
 static int check_value(const Flag *flag, const char *value)
 {
-    if (value == NULL) {
+    if (value == NULL)
         return usage("--%s needs a value: %s", flag->name, flag->value);
-    }
     if (strncmp(value, "--", 2) == 0 || strcmp(value, "-h") == 0) {
         return usage(
             "--%s needs a value, %s, but `%s` is a flag; if it is meant: --%s=%s",
@@ -536,15 +516,13 @@ static int take_flag(RtFlags *f, char **argv, int *i)
                            commands[f->command].name)
                    : usage("--%s is for `trainer %s`", flag->name, commands[owner].name);
     }
-    if (flag->value == NULL && value != NULL) {
+    if (flag->value == NULL && value != NULL)
         return usage("--%s takes no value, but got `%s`", flag->name, value);
-    }
     if (flag->value != NULL && flag->kind != FLAG_RESUME && value == NULL) {
         value = argv[++*i];
         const int rc = check_value(flag, value);
-        if (rc >= 0) {
+        if (rc >= 0)
             return rc;
-        }
     }
     return set(f, flag, value);
 }
@@ -567,13 +545,11 @@ int rt_flags_parse(RtFlags *f, const RtTrainer *t, int argc, char **argv)
         }
         const int rc = strncmp(argv[i], "--", 2) == 0 ? take_flag(f, argv, &i)
                                                       : take_word(f, argv[i]);
-        if (rc >= 0) {
+        if (rc >= 0)
             return rc;
-        }
     }
-    if (f->command == RT_TRAIN) {
+    if (f->command == RT_TRAIN)
         return check_flags(f, t);
-    }
     f->seed = f->seed >= 0 ? f->seed : t->seed;
     if (commands[f->command].folder && f->folder == NULL) {
         return usage("%s: name the folder: trainer %s DIR", commands[f->command].name,

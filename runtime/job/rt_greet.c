@@ -58,12 +58,10 @@ static void say_proof(RtGreeting *g)
 bool rt_greet_begin(RtGreeting *g, const RtSecret *secret, const char *door, bool hosts)
 {
     *g = (RtGreeting){.secret = secret, .door = door, .hosts = hosts};
-    if (!rt_random_bytes(g->nonce[hosts ? HOST : VISITOR], RT_NONCE_BYTES)) {
+    if (!rt_random_bytes(g->nonce[hosts ? HOST : VISITOR], RT_NONCE_BYTES))
         return false;
-    }
-    if (!hosts) {
+    if (!hosts)
         say_nonce(g);
-    }
     return true;
 }
 
@@ -75,11 +73,10 @@ size_t rt_greet_wants(const RtGreeting *g)
 static RtGreet hear_nonce(RtGreeting *g)
 {
     memcpy(g->nonce[g->hosts ? VISITOR : HOST], g->in + sizeof magic, RT_NONCE_BYTES);
-    if (g->hosts) {
+    if (g->hosts)
         say_nonce(g);
-    } else {
+    else
         say_proof(g);
-    }
     return RT_GREET_MORE;
 }
 
@@ -87,12 +84,10 @@ static RtGreet hear_proof(RtGreeting *g)
 {
     unsigned char expected[RT_DIGEST_BYTES];
     derive(g, "proof", g->hosts ? VISITOR : HOST, expected);
-    if (!rt_same_bytes(expected, g->in, sizeof expected)) {
+    if (!rt_same_bytes(expected, g->in, sizeof expected))
         return RT_GREET_NO_SECRET;
-    }
-    if (g->hosts) {
+    if (g->hosts)
         say_proof(g);
-    }
     derive(g, "seal", g->hosts ? HOST : VISITOR, g->ours.key);
     derive(g, "seal", g->hosts ? VISITOR : HOST, g->theirs.key);
     return RT_GREET_DONE;
@@ -105,12 +100,10 @@ RtGreet rt_greet_hear(RtGreeting *g, const void *bytes, size_t n)
     g->in_bytes += n;
     g->out_bytes = 0;
     const size_t known = g->in_bytes < sizeof magic ? g->in_bytes : sizeof magic;
-    if (g->heard == 0 && memcmp(g->in, magic, known) != 0) {
+    if (g->heard == 0 && memcmp(g->in, magic, known) != 0)
         return RT_GREET_NO_WORDS;
-    }
-    if (rt_greet_wants(g) > 0) {
+    if (rt_greet_wants(g) > 0)
         return RT_GREET_MORE;
-    }
     g->in_bytes = 0;
     return g->heard++ == 0 ? hear_nonce(g) : hear_proof(g);
 }
@@ -140,9 +133,8 @@ bool rt_unseal(RtSeal *s, const unsigned char *record, size_t bytes)
     unsigned char expected[RT_DIGEST_BYTES];
     uint32_t length;
     memcpy(&length, record, RT_SEAL_HEAD);
-    if (length != bytes) {
+    if (length != bytes)
         return false;
-    }
     digest_of(s, record, bytes, expected);
     s->count++;
     return rt_same_bytes(expected, record + RT_SEAL_HEAD + bytes, sizeof expected);
@@ -157,12 +149,10 @@ static bool ready(int socket, short events, int64_t until_ns)
         const int64_t left = (until_ns - rt_clock_ns()) / 1000000;
         struct pollfd p = {.fd = socket, .events = events};
         const int n = poll(&p, 1, left <= 0 ? 0 : left < 1000000 ? (int)left : 1000000);
-        if (n != 0 && (n > 0 || errno != EINTR)) {
+        if (n != 0 && (n > 0 || errno != EINTR))
             return n > 0;
-        }
-        if (n == 0 && left <= 0) {
+        if (n == 0 && left <= 0)
             return false;
-        }
     }
 }
 
@@ -177,9 +167,8 @@ bool rt_send(int socket, const void *from, size_t bytes, int64_t until_ns)
     while (sent < bytes && ready(socket, POLLOUT, until_ns)) {
         const ssize_t n = send(socket, (const char *)from + sent, bytes - sent,
                                MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n < 0 && errno != EINTR && errno != EAGAIN) {
+        if (n < 0 && errno != EINTR && errno != EAGAIN)
             break;
-        }
         sent += n > 0 ? (size_t)n : 0;
     }
     return sent == bytes;
@@ -190,9 +179,8 @@ bool rt_receive(int socket, void *to, size_t bytes, int64_t until_ns)
     size_t have = 0;
     while (have < bytes && ready(socket, POLLIN, until_ns)) {
         const ssize_t n = recv(socket, (char *)to + have, bytes - have, MSG_DONTWAIT);
-        if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN)) {
+        if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN))
             break;
-        }
         have += n > 0 ? (size_t)n : 0;
     }
     return have == bytes;
@@ -211,9 +199,8 @@ RtGreet rt_greet_visit(RtGreeting *g, int socket, int64_t until_ns)
         unsigned char bytes[RT_GREETING_BYTES];
         const size_t n = rt_greet_wants(g);
         if (!rt_send(socket, g->out, g->out_bytes, until_ns) ||
-            !rt_receive(socket, bytes, n, until_ns)) {
+            !rt_receive(socket, bytes, n, until_ns))
             return RT_GREET_MORE;
-        }
         how = rt_greet_hear(g, bytes, n);
     }
     return how;
@@ -223,9 +210,8 @@ bool rt_send_sealed(int socket, RtSeal *s, const void *what, size_t bytes,
                     int64_t until_ns)
 {
     unsigned char record[RT_SEAL_HEAD + RT_HELLO_BYTES + RT_DIGEST_BYTES];
-    if (bytes > RT_HELLO_BYTES) {
+    if (bytes > RT_HELLO_BYTES)
         return false;
-    }
     memcpy(record + RT_SEAL_HEAD, what, bytes);
     rt_seal(s, record, bytes);
     return rt_send(socket, record, rt_sealed_bytes(bytes), until_ns);
@@ -236,9 +222,8 @@ bool rt_receive_sealed(int socket, RtSeal *s, void *what, size_t bytes, int64_t 
     unsigned char record[RT_SEAL_HEAD + RT_HELLO_BYTES + RT_DIGEST_BYTES];
     if (bytes > RT_HELLO_BYTES ||
         !rt_receive(socket, record, rt_sealed_bytes(bytes), until_ns) ||
-        !rt_unseal(s, record, bytes)) {
+        !rt_unseal(s, record, bytes))
         return false;
-    }
     memcpy(what, record + RT_SEAL_HEAD, bytes);
     return true;
 }

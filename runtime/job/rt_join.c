@@ -126,9 +126,8 @@ static bool is_expected(Meeting *m, const Hello *h)
     const RtJoin *j = m->join;
     const bool sane = h->magic == HELLO_MAGIC && h->rank >= 0 &&
                       h->rank < j->world_size && h->world_size == j->world_size;
-    if (sane && h->rank != j->rank && m->peer[h->rank] < 0) {
+    if (sane && h->rank != j->rank && m->peer[h->rank] < 0)
         return true;
-    }
     snprintf(m->note, sizeof m->note, "rank %d of %d came to rank %d of %d%s", h->rank,
              h->world_size, j->rank, j->world_size, sane ? " twice" : "");
     return false;
@@ -177,10 +176,8 @@ static bool say_missing(Meeting *m, const RtDoor *d, int came)
     char who[64] = "", strangers[160];
     int missing = 0;
     if (!is_apart(m->join)) {
-        while (missing < m->ranks &&
-               (m->peer[missing] >= 0 || missing == m->join->rank)) {
+        while (missing < m->ranks && (m->peer[missing] >= 0 || missing == m->join->rank))
             missing++;
-        }
         snprintf(who, sizeof who, "; rank %d did not", missing);
     }
     rt_door_strangers(d, strangers, sizeof strangers);
@@ -195,9 +192,8 @@ static bool say_missing(Meeting *m, const RtDoor *d, int came)
 static bool meet_others(Meeting *m)
 {
 #ifdef RT_NCCL
-    for (int r = 0; r < m->join->world_size; r++) {
+    for (int r = 0; r < m->join->world_size; r++)
         m->shared->elsewhere[r] = m->peer[r] < 0 && r != m->join->rank;
-    }
     return !is_apart(m->join) ||
            rt_machines_meet(m->trainer, m->flags, m->join, &m->secret, m->shared, m->fd,
                             m->patience_ns, m->error);
@@ -221,9 +217,8 @@ static bool wait_for_ranks(Meeting *m)
     bool good =
         d.listeners > 0 || trouble(m, "cannot open the job's socket", strerror(errno));
     while (good && came < m->ranks && rt_clock_ns() < m->until_ns) {
-        if (rt_door_wait(&d, 100, &guest)) {
+        if (rt_door_wait(&d, 100, &guest))
             good = let_in(m, &guest, &came);
-        }
         see_who_left(m, &came);
     }
     good = good && (came == m->ranks || say_missing(m, &d, came));
@@ -300,9 +295,8 @@ static int find_host(Meeting *m, RtGreeting *g)
     for (int tries = 1;; tries++) {
         Silence why;
         const int s = greet_host(m, name, tries % 16 == 0, g, &why);
-        if (s >= 0) {
+        if (s >= 0)
             return s;
-        }
         worst = why > worst ? why : worst;
         if (rt_clock_ns() > m->until_ns) {
             trouble(m,
@@ -344,9 +338,8 @@ static bool hear_answer(Meeting *m, int s, RtGreeting *g, Answer *a)
     }
     memcpy(a, record + RT_SEAL_HEAD, sizeof *a);
     const struct cmsghdr *c = CMSG_FIRSTHDR(&message);
-    if (c != NULL && c->cmsg_type == SCM_RIGHTS) {
+    if (c != NULL && c->cmsg_type == SCM_RIGHTS)
         memcpy(&m->fd, CMSG_DATA(c), sizeof m->fd);
-    }
     return true;
 }
 
@@ -355,26 +348,22 @@ static bool visit(Meeting *m)
     RtGreeting g;
     Answer a;
     const int s = find_host(m, &g);
-    if (s < 0) {
+    if (s < 0)
         return false;
-    }
     const Hello hello = {HELLO_MAGIC, m->trainer->numerics_hash, m->join->rank,
                          m->join->world_size, m->cpus};
-    if (!rt_send_sealed(s, &g.ours, &hello, sizeof hello, in_ms(SEND_MS))) {
+    if (!rt_send_sealed(s, &g.ours, &hello, sizeof hello, in_ms(SEND_MS)))
         return trouble(m, "this machine's first rank does not listen", strerror(errno));
-    }
-    if (!hear_answer(m, s, &g, &a)) {
+    if (!hear_answer(m, s, &g, &a))
         return false;
-    }
     if (!a.good || a.rank < 0 || a.rank >= m->join->world_size) {
         char who[32];
         a.text[sizeof a.text - 1] = '\0';
         snprintf(who, sizeof who, "rank %d says", a.rank);
         return trouble(m, who, a.text);
     }
-    if (m->fd < 0) {
+    if (m->fd < 0)
         return trouble(m, "this machine's first rank", "no shared memory came");
-    }
     m->peer[a.rank] = s;
     m->shared_cpus = a.shared_cpus;
     m->shared = rt_shared_map(m->fd);
@@ -445,9 +434,8 @@ static int find_secret(const RtFlags *f, const RtJoin *j, RtSecret *s)
         rt_secret_advise(j, error);
         good = false;
     }
-    if (!good) {
+    if (!good)
         refuse(j, error);
-    }
     return good ? -1 : RT_EXIT_USAGE;
 }
 
@@ -456,9 +444,8 @@ int rt_join(const RtTrainer *t, const RtFlags *f, const RtJoin *j)
     RtSecret secret;
     int rc = check_size(t, f, j);
     rc = rc < 0 ? find_secret(f, j, &secret) : rc;
-    if (rc >= 0) {
+    if (rc >= 0)
         return rc;
-    }
     const int64_t patience_ns =
         (int64_t)((f->deadline_seconds > 0 ? f->deadline_seconds : 60.0) * 1e9);
     static Meeting m;
@@ -471,17 +458,15 @@ int rt_join(const RtTrainer *t, const RtFlags *f, const RtJoin *j)
                   .fd = -1,
                   .patience_ns = patience_ns,
                   .until_ns = rt_clock_ns() + patience_ns};
-    for (int r = 0; r < RT_MAX_RANKS; r++) {
+    for (int r = 0; r < RT_MAX_RANKS; r++)
         m.peer[r] = -1;
-    }
     CPU_ZERO(&m.cpus);
     sched_getaffinity(0, sizeof m.cpus, &m.cpus);
     const bool met = is_first(j) ? host(&m) : visit(&m);
     explicit_bzero(&secret, sizeof secret);
     explicit_bzero(&m.secret, sizeof m.secret);
-    if (!met) {
+    if (!met)
         return refuse(j, m.error);
-    }
     static RtJob job;
     RtCores cores;
     rt_cores_find(&cores);
@@ -489,14 +474,12 @@ int rt_join(const RtTrainer *t, const RtFlags *f, const RtJoin *j)
     memcpy(job.peer, m.peer, sizeof job.peer);
     job.judges = j->rank == 0;
     job.leads = is_first(j) && is_apart(j);
-    for (int r = 0; job.judges && r < t->world_size; r++) {
+    for (int r = 0; job.judges && r < t->world_size; r++)
         atomic_store(&m.shared->rank[r].moved_ns, rt_clock_ns());
-    }
-    if (m.shared_cpus) {
+    if (m.shared_cpus)
         rt_job_start(&job, j->rank, &cores, rt_ranks_here(m.shared, j->rank), m.ranks);
-    } else {
+    else
         rt_job_start(&job, j->rank, &cores, 0, 1); /* the launcher has dealt the cores */
-    }
 #ifdef RT_NCCL
     rt_machines_start(&job);
 #endif

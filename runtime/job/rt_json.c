@@ -19,17 +19,15 @@ static bool fail(RtJson *j)
 static char peek(RtJson *j)
 {
     while (!j->failed && j->at < j->end && *j->at != '\0' &&
-           strchr(" \t\r\n", *j->at) != NULL) {
+           strchr(" \t\r\n", *j->at) != NULL)
         j->at++;
-    }
     return j->failed || j->at == j->end ? '\0' : *j->at;
 }
 
 static bool take(RtJson *j, char c)
 {
-    if (c == '\0' || peek(j) != c) {
+    if (c == '\0' || peek(j) != c)
         return fail(j);
-    }
     j->at++;
     return true;
 }
@@ -64,9 +62,8 @@ static int32_t hex4(RtJson *j)
     for (int i = 0; i < 4; i++, j->at++) {
         const char *digits = "0123456789abcdef0123456789ABCDEF";
         const char *d = j->at < j->end && *j->at != '\0' ? strchr(digits, *j->at) : NULL;
-        if (d == NULL) {
+        if (d == NULL)
             return -1;
-        }
         x = x * 16 + (int32_t)((d - digits) % 16);
     }
     return x;
@@ -77,27 +74,23 @@ static int escape_unicode(RtJson *j, char *out)
 {
     int32_t x = hex4(j);
     if (x >= 0xD800 && x < 0xDC00) { /* the first half of a pair */
-        if (j->end - j->at < 6 || j->at[0] != '\\' || j->at[1] != 'u') {
+        if (j->end - j->at < 6 || j->at[0] != '\\' || j->at[1] != 'u')
             return 0;
-        }
         j->at += 2;
         const int32_t low = hex4(j);
-        if (low < 0xDC00 || low > 0xDFFF) {
+        if (low < 0xDC00 || low > 0xDFFF)
             return 0;
-        }
         x = 0x10000 + (x - 0xD800) * 0x400 + (low - 0xDC00);
     }
-    if (x <= 0 || (x >= 0xDC00 && x <= 0xDFFF)) {
+    if (x <= 0 || (x >= 0xDC00 && x <= 0xDFFF))
         return 0;
-    }
     if (x < 0x80) {
         out[0] = (char)x;
         return 1;
     }
     const int n = x < 0x800 ? 2 : x < 0x10000 ? 3 : 4;
-    for (int i = n - 1; i > 0; i--, x >>= 6) {
+    for (int i = n - 1; i > 0; i--, x >>= 6)
         out[i] = (char)(0x80 | (x & 0x3F));
-    }
     out[0] = (char)((n == 2 ? 0xC0 : n == 3 ? 0xE0 : 0xF0) | x);
     return n;
 }
@@ -106,17 +99,14 @@ static int escape_unicode(RtJson *j, char *out)
 static int escape(RtJson *j, char *out)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
-    if (j->at == j->end || *j->at == '\0') {
+    if (j->at == j->end || *j->at == '\0')
         return 0;
-    }
     const char c = *j->at++;
     const char *p = strchr(from, c);
-    if (c == 'u') {
+    if (c == 'u')
         return escape_unicode(j, out);
-    }
-    if (p == NULL) {
+    if (p == NULL)
         return 0;
-    }
     out[0] = to[p - from];
     return 1;
 }
@@ -127,18 +117,14 @@ static int utf8(const RtJson *j)
     const unsigned char *p = (const unsigned char *)j->at;
     const int64_t left = j->end - j->at;
     const int n = p[0] < 0x80 ? 1 : p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : 2;
-    if (p[0] < 0x20 || (p[0] >= 0x80 && p[0] < 0xC2) || p[0] > 0xF4 || n > left) {
+    if (p[0] < 0x20 || (p[0] >= 0x80 && p[0] < 0xC2) || p[0] > 0xF4 || n > left)
         return 0;
-    }
-    for (int i = 1; i < n; i++) {
-        if ((p[i] & 0xC0) != 0x80) {
+    for (int i = 1; i < n; i++)
+        if ((p[i] & 0xC0) != 0x80)
             return 0;
-        }
-    }
     if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) ||
-        (p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F)) {
+        (p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F))
         return 0;
-    }
     return n;
 }
 
@@ -154,9 +140,8 @@ static bool is_control(const char *c, int n)
 bool rt_json_text(RtJson *j, char *out, size_t bytes)
 {
     size_t used = 0;
-    if (!take(j, '"')) {
+    if (!take(j, '"'))
         return false;
-    }
     while (j->at < j->end && *j->at != '"') {
         char c[4];
         int n;
@@ -168,17 +153,14 @@ bool rt_json_text(RtJson *j, char *out, size_t bytes)
             memcpy(c, j->at, (size_t)n);
             j->at += n;
         }
-        if (n == 0 || (out != NULL && (is_control(c, n) || used + (size_t)n >= bytes))) {
+        if (n == 0 || (out != NULL && (is_control(c, n) || used + (size_t)n >= bytes)))
             return fail(j);
-        }
-        if (out != NULL) {
+        if (out != NULL)
             memcpy(out + used, c, (size_t)n);
-        }
         used += (size_t)n;
     }
-    if (out != NULL) {
+    if (out != NULL)
         out[used] = '\0';
-    }
     return take(j, '"');
 }
 
@@ -192,49 +174,41 @@ bool rt_json_int(RtJson *j, int64_t *out)
     const bool negative = peek(j) == '-';
     int64_t x = 0;
     j->at += negative;
-    if (j->failed || !is_digit(j)) {
+    if (j->failed || !is_digit(j))
         return fail(j);
-    }
     const bool zero = *j->at == '0';
     int digits = 0;
-    for (; is_digit(j); j->at++, digits++) {
+    for (; is_digit(j); j->at++, digits++)
         if (__builtin_mul_overflow(x, 10, &x) ||
-            __builtin_add_overflow(x, *j->at - '0', &x)) {
+            __builtin_add_overflow(x, *j->at - '0', &x))
             return fail(j);
-        }
-    }
     if ((zero && digits > 1) ||
-        (j->at < j->end && *j->at != '\0' && strchr(".eE", *j->at) != NULL)) {
+        (j->at < j->end && *j->at != '\0' && strchr(".eE", *j->at) != NULL))
         return fail(j);
-    }
     *out = negative ? -x : x;
     return true;
 }
 
 static bool skip_digits(RtJson *j)
 {
-    if (!is_digit(j)) {
+    if (!is_digit(j))
         return fail(j);
-    }
-    while (is_digit(j)) {
+    while (is_digit(j))
         j->at++;
-    }
     return true;
 }
 
 static bool skip_number(RtJson *j)
 {
     j->at += *j->at == '-';
-    if (j->at < j->end && *j->at == '0') {
+    if (j->at < j->end && *j->at == '0')
         j->at++;
-    } else if (!skip_digits(j)) {
+    else if (!skip_digits(j))
         return false;
-    }
     if (j->at < j->end && *j->at == '.') {
         j->at++;
-        if (!skip_digits(j)) {
+        if (!skip_digits(j))
             return false;
-        }
     }
     if (j->at < j->end && (*j->at == 'e' || *j->at == 'E')) {
         j->at++;
@@ -249,21 +223,17 @@ static bool skip_value(RtJson *j, int depth)
     static const char *const words[] = {"true", "false", "null"};
     const char c = peek(j);
     bool first = true;
-    if (depth > 64) {
+    if (depth > 64)
         return fail(j);
-    }
     if (c == '{' || c == '[') {
         j->at++;
-        while (rt_json_item(j, c == '{' ? '}' : ']', &first)) {
-            if ((c == '{' && !rt_json_key(j, NULL, 0)) || !skip_value(j, depth + 1)) {
+        while (rt_json_item(j, c == '{' ? '}' : ']', &first))
+            if ((c == '{' && !rt_json_key(j, NULL, 0)) || !skip_value(j, depth + 1))
                 return false;
-            }
-        }
         return !j->failed;
     }
-    if (c == '"') {
+    if (c == '"')
         return rt_json_text(j, NULL, 0);
-    }
     for (int i = 0; i < 3; i++) {
         const size_t n = strlen(words[i]);
         if (j->end - j->at >= (int64_t)n && memcmp(j->at, words[i], n) == 0) {
@@ -289,11 +259,10 @@ void rt_json_put(FILE *f, const char *text)
     putc('"', f);
     for (const char *p = text; *p != '\0'; p++) {
         const unsigned char c = (unsigned char)*p;
-        if (c < ' ' || c == 0x7F) {
+        if (c < ' ' || c == 0x7F)
             fprintf(f, "\\u%04x", c);
-        } else {
+        else
             fprintf(f, "%s%c", c == '"' || c == '\\' ? "\\" : "", c);
-        }
     }
     putc('"', f);
 }
@@ -301,9 +270,8 @@ void rt_json_put(FILE *f, const char *text)
 bool rt_json_hash(RtJson *j, uint64_t *hash)
 {
     char text[32], *end;
-    if (!rt_json_text(j, text, sizeof text)) {
+    if (!rt_json_text(j, text, sizeof text))
         return false;
-    }
     *hash = strtoull(text, &end, 16);
     return strlen(text) == 16 && *end == '\0';
 }

@@ -13,21 +13,17 @@ int rt_launch_ranks(const RtTrainer *t, const RtFlags *f)
     rt_memory_warn(t);
     int fd;
     RtShared *shared = rt_shared_first(t, &fd);
-    if (shared == NULL) {
+    if (shared == NULL)
         return RT_EXIT_ERROR;
-    }
     static RtJob job;
     RtCores cores;
     rt_cores_find(&cores);
     rt_job_init(&job, t, f, shared, fd);
     job.judges = true;
-    for (int r = 0; r < t->world_size; r++) {
+    for (int r = 0; r < t->world_size; r++)
         atomic_store(&shared->rank[r].moved_ns, rt_clock_ns());
-    }
-    for (int r = 0; r < t->world_size; r++) {
-        if (!rt_job_start(&job, r, &cores, r, t->world_size)) {
+    for (int r = 0; r < t->world_size; r++)
+        if (!rt_job_start(&job, r, &cores, r, t->world_size))
             break;
-        }
-    }
     return rt_watch(&job);
 }

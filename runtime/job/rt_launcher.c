@@ -51,13 +51,11 @@ static const Launcher launchers[] = {
 static int number_in(const char *text, const char **rest)
 {
     char *end = NULL;
-    if (text == NULL || *text < '0' || *text > '9') {
+    if (text == NULL || *text < '0' || *text > '9')
         return -1;
-    }
     const long n = strtol(text, &end, 10);
-    if (rest != NULL) {
+    if (rest != NULL)
         *rest = end;
-    }
     return n < 1 << 20 ? (int)n : -1;
 }
 
@@ -87,9 +85,8 @@ static int number_on(const char *variable, int machine)
             times = number_in(rest + 2, &rest);
             rest += *rest == ')';
         }
-        if (times > left || *rest != ',') {
+        if (times > left || *rest != ',')
             break;
-        }
         left -= times;
         n = number_in(rest + 1, &rest);
     }
@@ -106,9 +103,8 @@ bool rt_join_find(RtJoin *j, char *error)
                       .world_size = number_of(l->world_size),
                       .local_rank = number_of(l->local_rank),
                       .machine = number_of(l->machine)};
-        if (!is_set(l->rank) || !is_set(l->world_size)) {
+        if (!is_set(l->rank) || !is_set(l->world_size))
             continue;
-        }
         if (j->rank < 0 || j->world_size < 1) {
             const char *which = j->rank < 0 ? l->rank : l->world_size;
             snprintf(
@@ -129,9 +125,8 @@ bool rt_join_find(RtJoin *j, char *error)
                                        value);
             }
         }
-        if (!j->named) { /* children of one process on this machine are one job */
+        if (!j->named) /* children of one process on this machine are one job */
             snprintf(j->identity + at, sizeof j->identity - at, " %d", (int)getppid());
-        }
         return true;
     }
     j->launcher = NULL;

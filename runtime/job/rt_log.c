@@ -16,9 +16,8 @@ static const char *with_commas(char *out, size_t n, double x)
     const size_t len = strlen(digits);
     size_t at = 0;
     for (size_t i = 0; i < len && at + 2 < n; i++) {
-        if (i > 0 && (len - i) % 3 == 0) {
+        if (i > 0 && (len - i) % 3 == 0)
             out[at++] = ',';
-        }
         out[at++] = digits[i];
     }
     out[at] = '\0';
@@ -41,9 +40,8 @@ static void log_failed(const Rt *rt)
 static void line_lost(Rt *rt)
 {
     RtState *st = rt->state;
-    if (st->checkpoint == NULL) {
+    if (st->checkpoint == NULL)
         log_failed(rt);
-    }
     rt_output_lost(rt, "log", st->flags.log);
     if (st->flags.keep_going) {
         fprintf(stderr, "trainer: warning: %s: training goes on without a log\n",
@@ -63,9 +61,8 @@ static long lines_end(FILE *f, int64_t step)
     while (fgets(line, sizeof line, f) != NULL) {
         long long n;
         if (sscanf(line, "{\"step\": %lld,", &n) != 1 || n > step ||
-            strchr(line, '\n') == NULL) {
+            strchr(line, '\n') == NULL)
             break;
-        }
         end = ftell(f);
     }
     return end;
@@ -80,17 +77,15 @@ static void open_log(Rt *rt)
     st->log = st->first_step > 0 && has_lines ? fopen(st->flags.log, "r+e") : NULL;
     if (st->log != NULL) {
         const long end = lines_end(st->log, st->first_step);
-        if (fseek(st->log, end, SEEK_SET) != 0 || ftruncate(fileno(st->log), end) != 0) {
+        if (fseek(st->log, end, SEEK_SET) != 0 || ftruncate(fileno(st->log), end) != 0)
             log_failed(rt);
-        }
         return;
     }
     st->log = stat(st->flags.log, &s) == 0 && !S_ISREG(s.st_mode)
                   ? rt_output_stream(st->flags.log)
                   : fopen(st->flags.log, "we");
-    if (st->log == NULL) {
+    if (st->log == NULL)
         log_failed(rt);
-    }
 }
 
 void rt_log_start(Rt *rt)
@@ -98,9 +93,8 @@ void rt_log_start(Rt *rt)
     const RtTrainer *t = rt->trainer;
     RtState *st = rt->state;
     st->started_seconds = rt_clock();
-    if (rt->rank != 0) {
+    if (rt->rank != 0)
         return;
-    }
     char text[1024], count[48];
     const uint64_t platform = rt_platform_hash(t, text, sizeof text);
     printf(
@@ -132,19 +126,17 @@ void rt_log_start(Rt *rt)
                 "that bytes are meant\n",
                 rt_tokens_bytes_of(st->tokens), (long long)t->vocab);
     }
-    if (st->flags.log != NULL) {
+    if (st->flags.log != NULL)
         open_log(rt);
-    }
 }
 
 /* JSON has no words for what is not finite: null. */
 static void json_result(FILE *f, const char *name, double x)
 {
-    if (rt_is_finite(x)) {
+    if (rt_is_finite(x))
         fprintf(f, "\"%s\": %.17g, \"%s_hex\": \"%a\", ", name, x, name, x);
-    } else {
+    else
         fprintf(f, "\"%s\": null, \"%s_hex\": null, ", name, name);
-    }
 }
 
 /* One object a line. */
@@ -159,37 +151,32 @@ static void json_line(Rt *rt, double seconds, double mfu)
     fprintf(f, "\"lr\": %.17g, \"skipped\": %lld, \"tokens\": %lld, ",
             rt_learning_rate(rt->trainer, st->step), (long long)st->skipped,
             (long long)((st->step + 1) * tokens));
-    if (rt->trainer->loss_scale.init != 0) {
+    if (rt->trainer->loss_scale.init != 0)
         fprintf(f, "\"loss_scale\": %.17g, ", st->loss_scale);
-    }
-    if (rt->trainer->masked || rt->trainer->packed) {
+    if (rt->trainer->masked || rt->trainer->packed)
         fprintf(f, "\"valid_tokens\": %lld, ", (long long)st->valid_tokens);
-    }
     if (st->evaluated) {
         json_result(f, "eval_loss", st->eval_loss);
         fprintf(f, "\"eval_tokens\": %lld, ", (long long)st->eval_tokens);
     }
     fprintf(f, "\"step_seconds\": %.6f, \"tokens_per_second\": %.3f, \"mfu\": ", seconds,
             (double)tokens / seconds);
-    if (mfu > 0) {
+    if (mfu > 0)
         fprintf(f, "%.6f", mfu);
-    } else {
+    else
         fprintf(f, "null");
-    }
     fprintf(f, ", \"memory_bytes\": %lld}\n", (long long)rt_memory_high_water_bytes());
-    if (fflush(f) != 0 || ferror(f)) {
+    if (fflush(f) != 0 || ferror(f))
         line_lost(rt);
-    }
 }
 
 static const char *duration(char *out, size_t n, double seconds)
 {
     const long long s = (long long)(seconds + 0.5);
-    if (s >= 3600) {
+    if (s >= 3600)
         snprintf(out, n, "%lldh%02lldm", s / 3600, s / 60 % 60);
-    } else {
+    else
         snprintf(out, n, "%lldm%02llds", s / 60, s % 60);
-    }
     return out;
 }
 
@@ -198,27 +185,21 @@ void rt_log_step(Rt *rt, double seconds)
     const RtTrainer *t = rt->trainer;
     const RtState *st = rt->state;
     rt_enter(rt, RT_AT_LOG);
-    if (rt->rank != 0) {
+    if (rt->rank != 0)
         return;
-    }
     const double rate = (double)rt_step_tokens(t) / seconds;
     double mfu = 0;
-    if (st->flags.peak_tflops > 0) {
+    if (st->flags.peak_tflops > 0)
         mfu = rate * t->flops_per_token / (st->flags.peak_tflops * 1e12 * t->world_size);
-    }
-    if (st->log != NULL) {
+    if (st->log != NULL)
         json_line(rt, seconds, mfu);
-    }
-    if (st->flags.quiet) {
+    if (st->flags.quiet)
         return;
-    }
     char loss[32] = "     n/a", tps[48], share[16] = "n/a", eta[32];
-    if (st->valid_tokens > 0) {
+    if (st->valid_tokens > 0)
         snprintf(loss, sizeof loss, "%8.5f", st->loss);
-    }
-    if (mfu > 0) {
+    if (mfu > 0)
         snprintf(share, sizeof share, "%.2f%%", 100.0 * mfu);
-    }
     char skipped[64] = "";
     if (st->skip && st->valid_tokens == 0) {
         snprintf(skipped, sizeof skipped, "  (no update: every target is masked)");
@@ -228,11 +209,10 @@ void rt_log_step(Rt *rt, double seconds)
                  st->overflowed ? "; the loss scale shrinks" : "");
     }
     char eval[48] = "";
-    if (st->evaluated && st->eval_tokens == 0) {
+    if (st->evaluated && st->eval_tokens == 0)
         snprintf(eval, sizeof eval, "  eval_loss:      n/a");
-    } else if (st->evaluated) {
+    else if (st->evaluated)
         snprintf(eval, sizeof eval, "  eval_loss: %8.5f", told(st->eval_loss));
-    }
     const double left = (double)(st->flags.steps - st->step - 1);
     const double done = (double)(st->step + 1 - st->first_step);
     printf("step: %4lld  loss: %s  grad_norm: %8.4f  memory: %5.2fGiB  tps: %s  mfu: %s  "
@@ -301,9 +281,8 @@ static void write_stats(Rt *rt, const RankStats *all)
                 r + 1 < t->world_size ? "," : "");
     }
     fprintf(f, "]}\n");
-    if (!rt_output_end(&out)) {
+    if (!rt_output_end(&out))
         rt_output_lost(rt, "stats", path);
-    }
 }
 
 void rt_log_end(Rt *rt)
@@ -323,23 +302,19 @@ void rt_log_end(Rt *rt)
     rt_exchange_begin(rt);
     memcpy(rt_control(rt, rt->rank), &mine, sizeof mine);
     rt_exchange_publish(rt, sizeof mine);
-    for (int r = 0; r < t->world_size; r++) {
+    for (int r = 0; r < t->world_size; r++)
         memcpy(&all[r], rt_control(rt, r), sizeof all[r]);
-    }
     rt_exchange_end(rt);
-    if (rt->rank != 0) {
+    if (rt->rank != 0)
         return;
-    }
     rt_memory_resident(rt, stdout);
     rt_stdout_flush(rt);
-    if (st->flags.stats != NULL) {
+    if (st->flags.stats != NULL)
         write_stats(rt, all);
-    }
     if (st->log != NULL) {
         FILE *f = st->log;
         st->log = NULL;
-        if (fclose(f) != 0) {
+        if (fclose(f) != 0)
             rt_output_lost(rt, "log", st->flags.log);
-        }
     }
 }

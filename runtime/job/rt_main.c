@@ -24,12 +24,10 @@ static void one_step(Rt *rt)
     rt_update_end(rt);
     const double seconds = rt_clock() - begin;
     st->evaluated = false;
-    if (rt_eval_due(rt)) {
+    if (rt_eval_due(rt))
         rt_evaluate(rt);
-    }
-    if (st->step == st->first_step && st->flags.debug_gradients != NULL) {
+    if (st->step == st->first_step && st->flags.debug_gradients != NULL)
         rt_debug_gradients(rt, st->flags.debug_gradients);
-    }
     rt_log_step(rt, seconds);
     rt_update_gate(rt);
     rt_scale_step(rt);
@@ -61,30 +59,25 @@ static void prepare(Rt *rt, int fd)
     char error[RT_ERROR_BYTES];
     st->shared_fd = fd;
     st->losses = calloc((size_t)t->micro_batches + 1, sizeof *st->losses);
-    if (st->losses == NULL) {
+    if (st->losses == NULL)
         rt_fail(rt, RT_EXIT_ERROR, "out of memory");
-    }
-    if (!rt_arena_map(rt, fd, st->flags.guard, error)) {
+    if (!rt_arena_map(rt, fd, st->flags.guard, error))
         rt_fail(rt, RT_EXIT_ERROR, "%s", error);
-    }
     rt_agree_builds(rt);
     rt_agree_flags(rt);
-    if (rt->rank == 0) {
+    if (rt->rank == 0)
         rt_outputs_check(rt);
-    }
     rt_enter(rt, RT_AT_DATA);
     if (trains) {
         rt_changed_watch(rt);
         st->tokens = rt_tokens_open(t, st->flags.data, st->flags.n_data, error);
-        if (st->tokens == NULL) {
+        if (st->tokens == NULL)
             rt_fail(rt, RT_EXIT_ERROR, "%s", error);
-        }
         rt_agree_data(rt, "data", st->tokens);
         rt_eval_open(rt);
         rt_digest_open(rt);
-        if (rt->rank == 0) {
+        if (rt->rank == 0)
             rt_outputs_spare_data(rt);
-        }
     }
     find_weights(rt);
     rt_enter(rt, RT_AT_SETUP);
@@ -134,44 +127,37 @@ int rt_rank_main(const RtTrainer *t, const RtFlags *f, RtShared *shared, int fd,
     omp_set_dynamic(0);
     omp_set_num_threads(threads);
 #endif
-    if (rank == 0 && f->command == RT_TRAIN) {
+    if (rank == 0 && f->command == RT_TRAIN)
         rt_stdout_begin();
-    }
     rt_cores_short_turns();
     prepare(&rt, fd);
     rt_comm_begin(&rt);
     rt_complete_weights(&rt);
     bool stopped = false;
-    if (f->command == RT_SAMPLE) {
+    if (f->command == RT_SAMPLE)
         rt_sample(&rt);
-    } else {
+    else
         stopped = train(&rt);
-    }
     rt_comm_end(&rt);
     if (f->command == RT_TRAIN) {
         rt_log_end(&rt);
         rt_digest_close(&rt);
     }
-    if (f->guard && !rt_arena_intact(&rt)) {
+    if (f->guard && !rt_arena_intact(&rt))
         rt_fail(&rt, RT_EXIT_ERROR, "bytes around the arena were overwritten");
-    }
     if (f->weights_hash && !stopped) {
         char text[32];
         const uint64_t hash = rt_weights_hash(&rt);
         snprintf(text, sizeof text, "weights %016llx", (unsigned long long)hash);
-        if (rank == 0) {
+        if (rank == 0)
             rt_stdout_result(&rt, text);
-        }
     }
-    if (state.lost[0] != '\0' && !stopped) {
+    if (state.lost[0] != '\0' && !stopped)
         rt_fail(&rt, RT_EXIT_ERROR, "%s", state.lost);
-    }
-    if (state.lost[0] != '\0') {
+    if (state.lost[0] != '\0')
         fprintf(stderr, "trainer: warning: %s\n", state.lost);
-    }
-    if (stopped) {
+    if (stopped)
         atomic_store(&shared->again, 1);
-    }
     atomic_store(&shared->rank[rank].done, 1);
     return RT_EXIT_OK;
 }
@@ -197,17 +183,15 @@ static void hold_standard_streams(void)
     do {
         fd = open("/dev/null", O_RDONLY);
     } while (fd >= 0 && fd <= 2);
-    if (fd > 2) {
+    if (fd > 2)
         close(fd);
-    }
 }
 
 static bool check_data(const RtTrainer *t, const RtFlags *f, char *error)
 {
     RtTokens *tokens = rt_tokens_open(t, f->data, f->n_data, error);
-    if (tokens == NULL) {
+    if (tokens == NULL)
         return false;
-    }
     rt_tokens_close(tokens);
     return rt_eval_check(t, f, error);
 }
@@ -221,13 +205,11 @@ static bool is_folder_whole(void)
     const ssize_t n = readlink("/proc/self/exe", path, sizeof path - sizeof mark);
     path[n > 0 ? n : 0] = '\0';
     char *slash = strrchr(path, '/');
-    if (slash == NULL) {
+    if (slash == NULL)
         return true;
-    }
     memcpy(slash + 1, mark, sizeof mark);
-    if (access(path, F_OK) != 0) {
+    if (access(path, F_OK) != 0)
         return true;
-    }
     fprintf(stderr,
             "trainer: error: %s: fsdpgen is writing this folder, or was stopped while it "
             "did: run it again, then make\n",
@@ -241,25 +223,19 @@ int rt_main(const RtTrainer *trainer, int argc, char **argv)
     hold_standard_streams();
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of its write */
     const int rc = rt_flags_parse(&flags, trainer, argc, argv);
-    if (rc >= 0) {
+    if (rc >= 0)
         return rc;
-    }
-    if (!is_folder_whole()) {
+    if (!is_folder_whole())
         return RT_EXIT_ERROR;
-    }
-    if (flags.numerics_hash) {
+    if (flags.numerics_hash)
         return print_hashes(trainer);
-    }
-    if (flags.command == RT_VERIFY) {
+    if (flags.command == RT_VERIFY)
         return rt_verify(&flags);
-    }
-    if (flags.command == RT_LS) {
+    if (flags.command == RT_LS)
         return rt_ls(trainer, &flags);
-    }
 #ifdef RT_CUDA
-    if (flags.tune_kernels) {
+    if (flags.tune_kernels)
         return rt_tune(trainer, &flags);
-    }
 #else
     if (trainer->world_size > RT_MACHINE_RANKS) {
         fprintf(stderr,
@@ -269,9 +245,8 @@ int rt_main(const RtTrainer *trainer, int argc, char **argv)
         return RT_EXIT_USAGE;
     }
 #endif
-    if (flags.command == RT_TRAIN && flags.checkpoint != NULL) {
+    if (flags.command == RT_TRAIN && flags.checkpoint != NULL)
         rt_signals_early();
-    }
     RtJoin join;
     char error[RT_ERROR_BYTES];
     if (!flags.local && rt_join_find(&join, error)) {

@@ -39,9 +39,8 @@ static int connect_to(const char *name, RtNameOwner *owner)
     const socklen_t bytes = address_of(name, &address);
     const int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     *owner = RT_NAME_FREE;
-    if (s >= 0 && connect(s, (struct sockaddr *)&address, bytes) == 0) {
+    if (s >= 0 && connect(s, (struct sockaddr *)&address, bytes) == 0)
         *owner = rt_same_user(s) ? RT_NAME_OURS : RT_NAME_ANOTHERS;
-    }
     if (s >= 0 && *owner != RT_NAME_OURS) {
         close(s);
         return -1;
@@ -61,13 +60,11 @@ static int connect_to_longer(const char *name)
         RtNameOwner owner;
         line[strcspn(line, "\n")] = '\0';
         if (at != NULL && strncmp(at + 1, name, bytes) == 0 && at[1 + bytes] == '-' &&
-            strlen(at + 1) < RT_NAME_LETTERS) {
+            strlen(at + 1) < RT_NAME_LETTERS)
             s = connect_to(at + 1, &owner);
-        }
     }
-    if (f != NULL) {
+    if (f != NULL)
         fclose(f);
-    }
     return s;
 }
 
@@ -92,9 +89,8 @@ static bool is_worth_waiting(const char *name, int64_t since_ns, int64_t until_n
     RtNameOwner owner;
     const int s = connect_to(name, &owner);
     const int64_t now = rt_clock_ns();
-    if (s >= 0) {
+    if (s >= 0)
         close(s);
-    }
     return now < until_ns &&
            (owner == RT_NAME_OURS ||
             (owner == RT_NAME_FREE && now - since_ns < NAMELESS_MS * INT64_C(1000000)));
@@ -104,9 +100,8 @@ static bool take_longer(int s, const char *name)
 {
     unsigned char random[16];
     char letters[2 * sizeof random + 1], longer[RT_NAME_LETTERS];
-    if (!rt_random_bytes(random, sizeof random)) {
+    if (!rt_random_bytes(random, sizeof random))
         return false;
-    }
     rt_hex(random, sizeof random, letters);
     snprintf(longer, sizeof longer, "%.60s-%s", name, letters);
     return take(s, longer);
@@ -122,16 +117,13 @@ int rt_name_listen(const char *name, int64_t until_ns)
         rt_nap(20);
         taken = take(s, name);
     }
-    if (s >= 0 && !taken && errno == EADDRINUSE && rt_clock_ns() < until_ns) {
+    if (s >= 0 && !taken && errno == EADDRINUSE && rt_clock_ns() < until_ns)
         taken = take_longer(s, name);
-    }
-    if (taken && listen(s, RT_MAX_RANKS) == 0) {
+    if (taken && listen(s, RT_MAX_RANKS) == 0)
         return s;
-    }
     const int error = errno;
-    if (s >= 0) {
+    if (s >= 0)
         close(s);
-    }
     errno = error;
     return -1;
 }

@@ -36,18 +36,15 @@ static bool begins_as(const char *text, const char *end, const char *begins)
 {
     for (; *begins != '\0' && text < end; begins++) {
         if (*begins != '#') {
-            if (*text++ != *begins) {
+            if (*text++ != *begins)
                 return false;
-            }
             continue;
         }
         const char *number = text;
-        while (text < end && is_of_number(*text)) {
+        while (text < end && is_of_number(*text))
             text++;
-        }
-        if (text == number) {
+        if (text == number)
             return false;
-        }
     }
     return true;
 }
@@ -58,9 +55,8 @@ static bool is_ours(const char *path, const char *begins, bool *read_it)
     FILE *f = fopen(path, "re");
     const size_t bytes = f != NULL ? fread(head, 1, sizeof head, f) : 0;
     *read_it = f != NULL && ferror(f) == 0;
-    if (f != NULL) {
+    if (f != NULL)
         fclose(f);
-    }
     return begins_as(head, head + bytes, begins);
 }
 
@@ -78,9 +74,8 @@ static bool is_stream(const struct stat *s)
     for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
         struct stat stream;
         if (fstat(fd, &stream) == 0 && stream.st_dev == s->st_dev &&
-            stream.st_ino == s->st_ino) {
+            stream.st_ino == s->st_ino)
             return true;
-        }
     }
     return false;
 }
@@ -89,15 +84,13 @@ static bool is_stream(const struct stat *s)
 static bool follow(const char *path, char to[PATH_MAX])
 {
     char link[PATH_MAX];
-    if (realpath(path, to) != NULL) {
+    if (realpath(path, to) != NULL)
         return true;
-    }
     int n = snprintf(to, PATH_MAX, "%s", path);
     for (int links = 0; n < PATH_MAX; links++) {
         const ssize_t bytes = readlink(to, link, sizeof link - 1);
-        if (bytes < 0) {
+        if (bytes < 0)
             return true; /* no link: here it will be */
-        }
         if (links == 40) {
             errno = ELOOP;
             return false;
@@ -106,9 +99,8 @@ static bool follow(const char *path, char to[PATH_MAX])
         const char *slash = strrchr(to, '/');
         const int folder = link[0] != '/' && slash != NULL ? (int)(slash - to + 1) : 0;
         n = folder + (int)bytes;
-        if (n < PATH_MAX) {
+        if (n < PATH_MAX)
             memcpy(to + folder, link, (size_t)bytes + 1);
-        }
     }
     errno = ENAMETOOLONG;
     return false;
@@ -118,18 +110,15 @@ static bool follow(const char *path, char to[PATH_MAX])
 static void check_folder(const Rt *rt, const Named *n)
 {
     char folder[PATH_MAX];
-    if (!follow(n->path, folder)) {
+    if (!follow(n->path, folder))
         refuse(rt, n, strerror(errno));
-    }
     char *slash = strrchr(folder, '/');
-    if (slash == NULL) {
+    if (slash == NULL)
         strcpy(folder, ".");
-    } else {
+    else
         slash[slash == folder] = '\0';
-    }
-    if (access(folder, W_OK | X_OK) != 0) {
+    if (access(folder, W_OK | X_OK) != 0)
         refuse(rt, n, strerror(errno));
-    }
 }
 
 static void check_one(const Rt *rt, const Named *n)
@@ -137,21 +126,17 @@ static void check_one(const Rt *rt, const Named *n)
     struct stat s;
     bool read_it = true;
     if (stat(n->path, &s) != 0) {
-        if (errno != ENOENT || strlen(n->path) >= PATH_MAX) {
+        if (errno != ENOENT || strlen(n->path) >= PATH_MAX)
             refuse(rt, n, strerror(errno != ENOENT ? errno : ENAMETOOLONG));
-        }
         check_folder(rt, n);
         return;
     }
-    if (S_ISDIR(s.st_mode)) {
+    if (S_ISDIR(s.st_mode))
         refuse(rt, n, strerror(EISDIR));
-    }
-    if (!S_ISREG(s.st_mode)) {
+    if (!S_ISREG(s.st_mode))
         return;
-    }
-    if (is_stream(&s)) {
+    if (is_stream(&s))
         refuse(rt, n, "stdout or stderr goes there: name another file");
-    }
     if (!rt->state->flags.force && s.st_size > 0 &&
         !is_ours(n->path, n->begins, &read_it)) {
         char why[160];
@@ -161,12 +146,10 @@ static void check_one(const Rt *rt, const Named *n)
                  n->flag);
         refuse(rt, n, why);
     }
-    if (!read_it || access(n->path, W_OK) != 0) {
+    if (!read_it || access(n->path, W_OK) != 0)
         refuse(rt, n, strerror(errno));
-    }
-    if (n->whole) {
+    if (n->whole)
         check_folder(rt, n);
-    }
 }
 
 /* The folder that a name is in; its last word. */
@@ -176,9 +159,8 @@ static const char *folder_of(const char *path, struct stat *folder)
     const char *slash = strrchr(path, '/');
     snprintf(text, sizeof text, "%.*s", slash != NULL ? (int)(slash - path + 1) : 1,
              slash != NULL ? path : ".");
-    if (stat(text, folder) != 0) {
+    if (stat(text, folder) != 0)
         memset(folder, 0, sizeof *folder);
-    }
     return slash != NULL ? slash + 1 : path;
 }
 
@@ -190,9 +172,8 @@ static bool same_inode(const struct stat *x, const struct stat *y)
 static bool same_file(const char *a, const char *b)
 {
     struct stat x, y;
-    if (stat(a, &x) == 0 && stat(b, &y) == 0) {
+    if (stat(a, &x) == 0 && stat(b, &y) == 0)
         return S_ISREG(x.st_mode) && same_inode(&x, &y);
-    }
     return strcmp(folder_of(a, &x), folder_of(b, &y)) == 0 && same_inode(&x, &y);
 }
 
@@ -205,17 +186,15 @@ static bool holds(int at, const char *folder, const struct stat *file, bool own,
     DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
     bool found = false;
     if (d == NULL) {
-        if (fd >= 0) {
+        if (fd >= 0)
             close(fd);
-        }
         return false;
     }
     for (struct dirent *e; !found && (e = readdir(d)) != NULL;) {
         struct stat s;
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
-            fstatat(fd, e->d_name, &s, 0) != 0) {
+            fstatat(fd, e->d_name, &s, 0) != 0)
             continue;
-        }
         found = S_ISDIR(s.st_mode)
                     ? depth > 0 && holds(fd, e->d_name, file, true, depth - 1)
                     : own && same_inode(&s, file);
@@ -229,10 +208,8 @@ static bool is_of(const char *path, const char *read, bool own)
 {
     enum { DEPTH = 2 }; /* step-00000001/optimizer */
     struct stat x, y;
-    if (read == NULL || stat(path, &x) != 0 || !S_ISREG(x.st_mode) ||
-        stat(read, &y) != 0) {
+    if (read == NULL || stat(path, &x) != 0 || !S_ISREG(x.st_mode) || stat(read, &y) != 0)
         return false;
-    }
     return S_ISDIR(y.st_mode) ? holds(AT_FDCWD, read, &x, own, DEPTH)
                               : same_inode(&x, &y);
 }
@@ -263,9 +240,8 @@ void rt_outputs_check(const Rt *rt)
                 refuse(rt, &named[i], why);
             }
         }
-        if (named[i].path != NULL) {
+        if (named[i].path != NULL)
             check_one(rt, &named[i]);
-        }
     }
 }
 
@@ -276,18 +252,14 @@ void rt_outputs_spare_data(const Rt *rt)
     name_all(&rt->state->flags, named);
     for (int i = 0; i < N_NAMED; i++) {
         struct stat s;
-        if (named[i].path == NULL || stat(named[i].path, &s) != 0) {
+        if (named[i].path == NULL || stat(named[i].path, &s) != 0)
             continue;
-        }
-        if (is_of(named[i].path, f->checkpoint, false)) {
+        if (is_of(named[i].path, f->checkpoint, false))
             refuse(rt, &named[i], "a checkpoint has that file: name another one");
-        }
-        if (is_of(named[i].path, f->init, true)) {
+        if (is_of(named[i].path, f->init, true))
             refuse(rt, &named[i], "--init reads that file: name another one");
-        }
-        if (is_of(named[i].path, f->secret, true)) {
+        if (is_of(named[i].path, f->secret, true))
             refuse(rt, &named[i], "--secret reads that file: name another one");
-        }
         const char *flag = rt_data_flag(rt, s.st_dev, s.st_ino);
         if (flag != NULL) {
             char why[64];
@@ -304,9 +276,8 @@ const char *rt_output_begins(const Rt *rt, const char *flag)
     Named named[N_NAMED];
     int i = 0;
     name_all(&rt->state->flags, named);
-    while (strcmp(named[i].flag, flag) != 0) {
+    while (strcmp(named[i].flag, flag) != 0)
         i++;
-    }
     return rt->state->flags.force ? NULL : named[i].begins;
 }
 
@@ -319,9 +290,8 @@ FILE *rt_output_stream(const char *path)
         fd = open(path, O_WRONLY | O_CLOEXEC);
     }
     const int flags = fd >= 0 ? fcntl(fd, F_GETFL) : -1;
-    if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) != 0) {
+    if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) != 0)
         return NULL;
-    }
     return fdopen(fd, "w");
 }
 
@@ -337,9 +307,8 @@ bool rt_output_begin(RtOutput *o, const char *path, const char *begins)
         o->f = rt_output_stream(path);
         return o->f != NULL;
     }
-    if (!follow(path, o->path)) {
+    if (!follow(path, o->path))
         return false;
-    }
     if (snprintf(o->part, sizeof o->part, "%s.%ld.part", o->path, (long)getpid()) >=
         (int)sizeof o->part) {
         errno = ENAMETOOLONG;
@@ -381,17 +350,15 @@ bool rt_output_end(RtOutput *o)
 {
     const bool named = o->part[0] != '\0';
     bool good = fflush(o->f) == 0 && !ferror(o->f);
-    if (good && named) {
+    if (good && named)
         good = fsync(fileno(o->f)) == 0 || errno == EINVAL;
-    }
     const int reason = errno;
     if (fclose(o->f) != 0 || !good) {
         errno = good ? errno : reason;
         good = false;
     }
-    if (good && named) {
+    if (good && named)
         good = take_name(o);
-    }
     if (!good && named && errno != EEXIST) {
         const int why = errno;
         unlink(o->part);
@@ -403,7 +370,6 @@ bool rt_output_end(RtOutput *o)
 void rt_output_lost(Rt *rt, const char *flag, const char *path)
 {
     char *lost = rt->state->lost;
-    if (lost[0] == '\0') {
+    if (lost[0] == '\0')
         snprintf(lost, RT_ERROR_BYTES, "--%s %.500s: %s", flag, path, strerror(errno));
-    }
 }

@@ -29,9 +29,8 @@ static void describe_cpu(char *text, size_t bytes)
     }
     a = b = c = d = 0;
     __get_cpuid_count(7, 0, &a, &b, &c, &d);
-    if (a >= 1) {
+    if (a >= 1)
         __get_cpuid_count(7, 1, &e, &f, &g, &h);
-    }
     snprintf(text, bytes, "x86_64 %x %x-%x-%x-%x-%x", model, basic, b & avx, c & vnni,
              d & amx, e & bf16);
 #elif defined(__aarch64__)
@@ -61,14 +60,12 @@ static int64_t number_in(const char *path, const char *word)
     char line[256];
     long long n = -1;
     FILE *f = fopen(path, "re");
-    if (f == NULL) {
+    if (f == NULL)
         return -1;
-    }
     while (n < 0 && fgets(line, sizeof line, f) != NULL) {
         const size_t skip = strlen(word);
-        if (strncmp(line, word, skip) != 0 || sscanf(line + skip, "%lld", &n) != 1) {
+        if (strncmp(line, word, skip) != 0 || sscanf(line + skip, "%lld", &n) != 1)
             n = -1;
-        }
     }
     fclose(f);
     return n;

@@ -29,9 +29,8 @@ static bool is_one_byte(const char *text, size_t bytes)
 static bool take(RtSecret *s, const char *from, const char *text, size_t bytes,
                  char *error)
 {
-    while (bytes > 0 && (text[bytes - 1] == '\n' || text[bytes - 1] == '\r')) {
+    while (bytes > 0 && (text[bytes - 1] == '\n' || text[bytes - 1] == '\r'))
         bytes--;
-    }
     if (bytes < LEAST_BYTES || bytes > MOST_BYTES) {
         snprintf(
             error, RT_ERROR_BYTES,
@@ -70,12 +69,10 @@ __attribute__((format(printf, 3, 4))) static bool refuse(char *error, const char
 static bool is_private(int fd, const char *path, char *error)
 {
     struct stat s;
-    if (fstat(fd, &s) != 0) {
+    if (fstat(fd, &s) != 0)
         return refuse(error, path, "%s", strerror(errno));
-    }
-    if (!S_ISREG(s.st_mode)) {
+    if (!S_ISREG(s.st_mode))
         return refuse(error, path, "this is not a regular file");
-    }
     if (s.st_uid != geteuid()) {
         return refuse(error, path, "it belongs to user %u, and this is user %u",
                       (unsigned)s.st_uid, (unsigned)geteuid());
@@ -96,15 +93,13 @@ static bool read_file(RtSecret *s, const char *path, char *error)
     ssize_t n = 0;
     /* not to wait for a pipe's writer */
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0) {
+    if (fd < 0)
         return refuse(error, path, "%s", strerror(errno));
-    }
     bool good = is_private(fd, path, error);
     while (good && have < sizeof text) {
         n = read(fd, text + have, sizeof text - have);
-        if (n == 0 || (n < 0 && errno != EINTR)) {
+        if (n == 0 || (n < 0 && errno != EINTR))
             break;
-        }
         have += n > 0 ? (size_t)n : 0;
     }
     good = good && (n >= 0 || refuse(error, path, "%s", strerror(errno)));

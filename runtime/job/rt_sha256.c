@@ -53,9 +53,8 @@ static void take_block(uint32_t h[8], const unsigned char *block)
         v[4] += t;
         v[0] = t + u;
     }
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++)
         h[i] += v[i];
-    }
 }
 
 void rt_sha256_begin(RtSha256 *s)
@@ -76,9 +75,8 @@ void rt_sha256_more(RtSha256 *s, const void *data, size_t bytes)
             take_block(s->h, p);
         } else {
             memcpy(s->block + at, p, n);
-            if (at + n == BLOCK) {
+            if (at + n == BLOCK)
                 take_block(s->h, s->block);
-            }
         }
         s->bytes += n;
         p += n;
@@ -93,13 +91,11 @@ void rt_sha256_end(RtSha256 *s, unsigned char *digest)
     unsigned char length[8];
     rt_sha256_more(s, &one, 1);
     rt_sha256_more(s, zeros, (size_t)(BLOCK + 56 - s->bytes % BLOCK) % BLOCK);
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++)
         length[i] = (unsigned char)(bits >> (56 - 8 * i));
-    }
     rt_sha256_more(s, length, sizeof length);
-    for (int i = 0; i < RT_DIGEST_BYTES; i++) {
+    for (int i = 0; i < RT_DIGEST_BYTES; i++)
         digest[i] = (unsigned char)(s->h[i / 4] >> (24 - i % 4 * 8));
-    }
 }
 
 void rt_hmac_begin(RtHmac *m, const void *key, size_t bytes)
@@ -112,14 +108,12 @@ void rt_hmac_begin(RtHmac *m, const void *key, size_t bytes)
     } else {
         memcpy(block, key, bytes);
     }
-    for (int i = 0; i < BLOCK; i++) {
+    for (int i = 0; i < BLOCK; i++)
         block[i] ^= 0x36;
-    }
     rt_sha256_begin(&m->inner);
     rt_sha256_more(&m->inner, block, BLOCK);
-    for (int i = 0; i < BLOCK; i++) {
+    for (int i = 0; i < BLOCK; i++)
         block[i] ^= 0x36 ^ 0x5c;
-    }
     rt_sha256_begin(&m->outer);
     rt_sha256_more(&m->outer, block, BLOCK);
     explicit_bzero(block, sizeof block);
@@ -144,9 +138,8 @@ bool rt_same_bytes(const void *a, const void *b, size_t bytes)
 {
     const volatile unsigned char *x = a, *y = b;
     unsigned char differ = 0;
-    for (size_t i = 0; i < bytes; i++) {
+    for (size_t i = 0; i < bytes; i++)
         differ |= (unsigned char)(x[i] ^ y[i]);
-    }
     return differ == 0;
 }
 

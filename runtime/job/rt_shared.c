@@ -35,9 +35,8 @@ const char *rt_shared_error(int64_t bytes)
 static int create(const RtTrainer *t)
 {
     const int fd = memfd_create("trainer", MFD_CLOEXEC);
-    if (fd < 0) {
+    if (fd < 0)
         return -1;
-    }
     if (ftruncate(fd, rt_shared_bytes(t)) != 0) {
         const int error = errno;
         close(fd);

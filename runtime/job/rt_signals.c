@@ -62,7 +62,6 @@ void rt_signals_early(void)
     const struct sigaction end = {.sa_handler = end_early};
     int numbers[RT_MAX_SIGNALS];
     const int n = rt_signals_asking(numbers);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         sigaction(numbers[i], &end, NULL);
-    }
 }

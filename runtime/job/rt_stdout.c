@@ -45,9 +45,8 @@ static bool takes_lines(Rt *rt)
 bool rt_stdout_flush(Rt *rt)
 {
     errno = 0;
-    if (takes_lines(rt) && !ferror(stdout) && fflush(stdout) == 0) {
+    if (takes_lines(rt) && !ferror(stdout) && fflush(stdout) == 0)
         return true;
-    }
     const int reason = errno != 0 ? errno : EIO;
     flockfile(stdout);
     __fpurge(stdout);
@@ -73,9 +72,8 @@ void rt_stdout_result(Rt *rt, const char *text)
 
 int rt_stdout_close(int code)
 {
-    if (fflush(stdout) == 0 && !ferror(stdout)) {
+    if (fflush(stdout) == 0 && !ferror(stdout))
         return code;
-    }
     fprintf(stderr, "trainer: error: stdout cannot be written: %s\n", strerror(errno));
     return RT_EXIT_ERROR;
 }

@@ -37,17 +37,15 @@ double rt_clock(void)
 void rt_ring(RtShared *shared)
 {
     atomic_fetch_add(&shared->bell, 1);
-    if (atomic_load(&shared->sleepers) > 0) {
+    if (atomic_load(&shared->sleepers) > 0)
         syscall(SYS_futex, &shared->bell, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
-    }
 }
 
 void rt_pause(const Rt *rt, int tries, bool (*ready)(const void *ctx), const void *ctx)
 {
     RtShared *shared = rt->state->shared;
-    if (atomic_load_explicit(&shared->abort, memory_order_relaxed) != 0) {
+    if (atomic_load_explicit(&shared->abort, memory_order_relaxed) != 0)
         rt_leave(rt);
-    }
     if (tries < rt->state->spins) {
 #if defined(__x86_64__)
         __builtin_ia32_pause();
@@ -74,17 +72,15 @@ static void nap(void)
 /* Who tells may be another thread of this process, which would end with it. */
 static void hear_out(const RtShared *shared)
 {
-    for (int i = 0; i < 1000 && atomic_load(&shared->telling) > 0; i++) {
+    for (int i = 0; i < 1000 && atomic_load(&shared->telling) > 0; i++)
         nap();
-    }
 }
 
 void rt_leave(const Rt *rt)
 {
     const RtShared *shared = rt->state->shared;
-    for (int i = 0; i < 500 && atomic_load(&shared->abort) == 0; i++) {
+    for (int i = 0; i < 500 && atomic_load(&shared->abort) == 0; i++)
         nap();
-    }
     hear_out(shared);
     const int code = atomic_load(&shared->abort);
     _exit(code != 0 ? code : RT_EXIT_ERROR);
@@ -95,9 +91,8 @@ void rt_report_error(const char *text)
 {
     const char *path = getenv("TORCHELASTIC_ERROR_FILE");
     FILE *f = path != NULL && path[0] != '\0' ? fopen(path, "we") : NULL;
-    if (f == NULL) {
+    if (f == NULL)
         return;
-    }
     fprintf(f, "{\"message\": ");
     rt_json_put(f, text);
     fprintf(f, ", \"timestamp\": %lld}\n", (long long)time(NULL));

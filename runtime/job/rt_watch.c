@@ -62,9 +62,8 @@ static const char *where(const RtJob *job, int rank, char *text, size_t bytes)
               segment = atomic_load(&r->waiting_segment);
     const long long step = atomic_load(&r->step);
     char of[48] = "", wait[256] = "";
-    if (step > 0) {
+    if (step > 0)
         snprintf(of, sizeof of, " of step %lld", step);
-    }
     if (waiting == RT_CONTROL || waiting == RT_MAIL) {
         snprintf(wait, sizeof wait, ", waiting for all ranks");
     } else if (waiting >= 0 && segment >= 0 && segment < t->n_segments) {
@@ -103,9 +102,8 @@ static void ended(RtJob *job, int rank, int status)
     job->pid[rank] = 0;
     job->running--;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0 &&
-        atomic_load(&job->shared->rank[rank].done)) {
+        atomic_load(&job->shared->rank[rank].done))
         return;
-    }
     if (WIFSIGNALED(status)) {
         const int n = WTERMSIG(status);
         if (rt_job_fails(job, 128 + n)) {
@@ -130,11 +128,9 @@ static void reap(RtJob *job)
     int status;
     pid_t pid;
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-        for (int r = 0; r < job->trainer->world_size; r++) {
-            if (job->pid[r] == pid) {
+        for (int r = 0; r < job->trainer->world_size; r++)
+            if (job->pid[r] == pid)
                 ended(job, r, status);
-            }
-        }
     }
 }
 
@@ -143,9 +139,8 @@ static void check_peers(RtJob *job)
 {
     for (int r = 0; r < job->trainer->world_size; r++) {
         struct pollfd p = {.fd = job->peer[r], .events = POLLIN};
-        if (p.fd < 0 || poll(&p, 1, 0) <= 0) {
+        if (p.fd < 0 || poll(&p, 1, 0) <= 0)
             continue;
-        }
         close(job->peer[r]);
         job->peer[r] = -1;
         char at[512];
@@ -165,15 +160,13 @@ static int waits_for(const RtJob *job, int rank)
     const RtRankShared *me = &job->shared->rank[rank];
     const int stream = atomic_load(&me->waiting);
     const uint64_t count = atomic_load(&me->waiting_count);
-    if (stream < 0) {
+    if (stream < 0)
         return rank;
-    }
     const RtGroup g = atomic_load(&me->waiting_group);
     for (int k = 0; k < rt_group_ranks(g); k++) {
         const int r = rt_group_rank(g, rank, k);
-        if (atomic_load(&job->shared->rank[r].published[stream]) < count) {
+        if (atomic_load(&job->shared->rank[r].published[stream]) < count)
             return r;
-        }
     }
     return rank;
 }
@@ -183,9 +176,8 @@ static int who_is_behind(const RtJob *job, int rank)
 {
     for (int hops = 0; hops < job->trainer->world_size; hops++) {
         const int next = waits_for(job, rank);
-        if (next == rank) {
+        if (next == rank)
             break;
-        }
         rank = next;
     }
     return rank;
@@ -211,15 +203,13 @@ static void check_stalls(RtJob *job, int64_t since_ns)
     bool waits = true;
     for (int r = 0; r < job->trainer->world_size; r++) {
         const RtRankShared *p = &job->shared->rank[r];
-        if (atomic_load(&p->done)) {
+        if (atomic_load(&p->done))
             continue;
-        }
         alive++;
         int64_t moved = atomic_load(&p->moved_ns);
         moved = moved > since_ns ? moved : since_ns;
-        if (now - moved <= deadline_of(job, r)) {
+        if (now - moved <= deadline_of(job, r))
             continue;
-        }
         stale++;
         if (waits) { /* a host that looks at its device may have a peer that does not */
             still = r;
@@ -227,9 +217,8 @@ static void check_stalls(RtJob *job, int64_t since_ns)
                     now - atomic_load(&p->looked_ns) < SUSPENDED_MS * INT64_C(1000000);
         }
     }
-    if (still < 0 || (waits && stale < alive)) {
+    if (still < 0 || (waits && stale < alive))
         return;
-    }
     still = who_is_behind(job, still);
     char at[512];
     if (rt_job_fails(job, RT_EXIT_ERROR)) {
@@ -244,11 +233,9 @@ static void check_stalls(RtJob *job, int64_t since_ns)
 
 static void kill_all(const RtJob *job)
 {
-    for (int r = 0; r < job->trainer->world_size; r++) {
-        if (job->pid[r] > 0) {
+    for (int r = 0; r < job->trainer->world_size; r++)
+        if (job->pid[r] > 0)
             kill(job->pid[r], SIGKILL);
-        }
-    }
 }
 
 /* Ranks save and stop by themselves. */
@@ -264,9 +251,8 @@ static void asked_again(RtJob *job, int n)
 {
     static int64_t first_ns[2];
     const int64_t now = rt_clock_ns();
-    if (n != SIGINT && n != SIGTERM) {
+    if (n != SIGINT && n != SIGTERM)
         return;
-    }
     int64_t *first = &first_ns[n == SIGTERM];
     job->insists = job->insists || (*first != 0 && now - *first > 2000000000);
     *first = *first != 0 ? *first : now;
@@ -277,9 +263,8 @@ static void check_signal(RtJob *job)
 {
     const int n = atomic_load(&job->shared->signal);
     char at[512];
-    if (n == 0) {
+    if (n == 0)
         return;
-    }
     if (saves(job) && !job->insists) {
         if (!job->told && job->judges) {
             rt_say("trainer: signal %d (%s): finishing the step and saving it; SIGINT or "
@@ -298,12 +283,10 @@ static void check_signal(RtJob *job)
 /* Those whom this process waits for: all, of its machine, or only its own. */
 static bool all_done(const RtJob *job)
 {
-    for (int r = 0; r < job->trainer->world_size; r++) {
+    for (int r = 0; r < job->trainer->world_size; r++)
         if (!atomic_load(&job->shared->rank[r].done) &&
-            (job->judges || (job->leads && !job->shared->elsewhere[r]))) {
+            (job->judges || (job->leads && !job->shared->elsewhere[r])))
             return false;
-        }
-    }
     return true;
 }
 
@@ -313,9 +296,8 @@ static void watched_signals(sigset_t *set)
     const int n = rt_signals_asking(numbers);
     sigemptyset(set);
     sigaddset(set, SIGCHLD);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         sigaddset(set, numbers[i]);
-    }
 }
 
 int rt_watch(RtJob *job)
@@ -338,22 +320,19 @@ int rt_watch(RtJob *job)
             asked_again(job, got);
         }
         const int64_t now = rt_clock_ns();
-        if (now - last > SUSPENDED_MS * INT64_C(1000000)) {
+        if (now - last > SUSPENDED_MS * INT64_C(1000000))
             since = now; /* all of us were stopped: nobody is to blame for that time */
-        }
         last = now;
         reap(job);
         check_signal(job);
         check_peers(job);
-        if (job->judges && atomic_load(&job->shared->abort) == 0) {
+        if (job->judges && atomic_load(&job->shared->abort) == 0)
             check_stalls(job, since);
-        }
         if (atomic_load(&job->shared->abort) != 0) {
             aborted = aborted != 0 ? aborted : now;
             const bool telling = atomic_load(&job->shared->telling) > 0;
-            if (now - aborted > (telling ? TELLING_MS : GRACE_MS) * INT64_C(1000000)) {
+            if (now - aborted > (telling ? TELLING_MS : GRACE_MS) * INT64_C(1000000))
                 kill_all(job);
-            }
         }
     }
 }
@@ -369,9 +348,8 @@ void rt_job_init(RtJob *job, const RtTrainer *t, const RtFlags *f, RtShared *sha
                                ? f->deadline_seconds
                                : 60.0 + 20.0 * t->planned_step_seconds;
     job->deadline_ns = (int64_t)(seconds * 1e9);
-    for (int r = 0; r < RT_MAX_RANKS; r++) {
+    for (int r = 0; r < RT_MAX_RANKS; r++)
         job->peer[r] = -1;
-    }
     sigset_t signals;
     watched_signals(&signals);
     sigprocmask(SIG_BLOCK, &signals, NULL);
@@ -390,11 +368,9 @@ static void on_signal(int n)
 /* What tells others that the watcher is gone must not stay open with its rank. */
 static void close_sockets(const RtJob *job)
 {
-    for (int r = 0; r < job->trainer->world_size; r++) {
-        if (job->peer[r] >= 0) {
+    for (int r = 0; r < job->trainer->world_size; r++)
+        if (job->peer[r] >= 0)
             close(job->peer[r]);
-        }
-    }
 #ifdef RT_NCCL
     rt_machines_close();
 #endif
@@ -405,18 +381,16 @@ static _Noreturn void be_rank(const RtJob *job, int rank, pid_t watcher,
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     close_sockets(job);
-    if (getppid() != watcher) {
+    if (getppid() != watcher)
         _exit(RT_EXIT_ERROR); /* it died before the line above */
-    }
     sigset_t signals;
     watched_signals(&signals);
     asked_of = job->shared;
     const struct sigaction ask = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     int numbers[RT_MAX_SIGNALS];
     const int n = rt_signals_asking(numbers);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         sigaction(numbers[i], &ask, NULL);
-    }
     sigprocmask(SIG_UNBLOCK, &signals, NULL);
     const int threads = rt_cores_threads(cores, job->flags, ranks);
     rt_cores_bind(cores, index, ranks, threads);
@@ -433,14 +407,12 @@ bool rt_job_start(RtJob *job, int rank, const RtCores *cores, int index, int ran
     atomic_store(&shared->moved_ns, rt_clock_ns());
     fflush(NULL);
     const pid_t pid = fork();
-    if (pid == 0) {
+    if (pid == 0)
         be_rank(job, rank, watcher, cores, index, ranks);
-    }
     if (pid < 0) {
         const int error = errno;
-        if (rt_job_fails(job, RT_EXIT_ERROR)) {
+        if (rt_job_fails(job, RT_EXIT_ERROR))
             rt_job_tell("cannot start rank %d: %s", rank, strerror(error));
-        }
         return false;
     }
     job->pid[rank] = pid;

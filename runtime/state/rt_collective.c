@@ -13,9 +13,8 @@ RtHops rt_hops(const Rt *rt, RtGroup group)
 {
     const int node = rt->trainer->node_ranks;
     const RtGroup near = node > 0 ? group & (RtGroup)(node - 1) : group;
-    if (rt->trainer->library_order || near == 0 || near == group) {
+    if (rt->trainer->library_order || near == 0 || near == group)
         return (RtHops){1, 0, group};
-    }
     return (RtHops){2, near, group & ~near};
 }
 
@@ -26,19 +25,16 @@ void rt_count_bytes(Rt *rt, int peer, int64_t bytes, int64_t *counter)
 {
     const RtTrainer *t = rt->trainer;
     const RtGroup apart = (RtGroup)(peer ^ rt->rank); /* in which bits */
-    if (t->node_ranks > 0 && apart >= (RtGroup)t->node_ranks) {
+    if (t->node_ranks > 0 && apart >= (RtGroup)t->node_ranks)
         rt->state->node_bytes += bytes;
-    }
-    if (apart != 0) {
+    if (apart != 0)
         *(apart & t->replicate ? &rt->state->replicate_bytes : counter) += bytes;
-    }
 }
 
 void rt_count_group(Rt *rt, RtGroup group, int64_t bytes, int64_t *counter)
 {
-    for (int k = 0; k < rt_group_ranks(group); k++) {
+    for (int k = 0; k < rt_group_ranks(group); k++)
         rt_count_bytes(rt, rt_group_rank(group, rt->rank, k), bytes, counter);
-    }
 }
 
 void rt_wait_gather(Rt *rt, int segment)

@@ -22,12 +22,10 @@ typedef struct DebugShard {
 
 static double load(RtDtype d, const char *p, int64_t i)
 {
-    if (d == RT_F64) {
+    if (d == RT_F64)
         return ((const double *)p)[i];
-    }
-    if (d == RT_F32) {
+    if (d == RT_F32)
         return ((const float *)p)[i];
-    }
     return rt_f32_from_bf16(((const rt_bf16 *)p)[i]); /* no gradient is summed in f16 */
 }
 
@@ -64,20 +62,17 @@ static void write_json(Rt *rt, const char *path, const Sums *sums)
     const double mean = targets > 0 ? (double)targets : 1; /* all sums are 0 then */
     const double tokens = mean * rt_scale(rt);
     static RtOutput out;
-    if (!rt_output_begin(&out, path, rt_output_begins(rt, "debug-gradients"))) {
+    if (!rt_output_begin(&out, path, rt_output_begins(rt, "debug-gradients")))
         rt_fail(rt, RT_EXIT_ERROR, "--debug-gradients %s: %s", path, strerror(errno));
-    }
     FILE *f = out.f;
-    if (targets > 0 && rt_is_finite(rt->state->loss)) {
+    if (targets > 0 && rt_is_finite(rt->state->loss))
         fprintf(f, "{\"loss\": %.17g, \"parameters\": [\n", rt->state->loss);
-    } else {
+    else
         fprintf(f, "{\"loss\": null, \"parameters\": [\n");
-    }
     const char *before = "";
     for (int i = 0; i < t->n_params; i++) {
-        if (t->segments[t->params[i].segment].grad_shard < 0) {
+        if (t->segments[t->params[i].segment].grad_shard < 0)
             continue;
-        }
         const double x[] = {rt_sqrt(sums[i].squares) / tokens,
                             sums[i].projection[0] / tokens,
                             sums[i].projection[1] / tokens};
@@ -91,9 +86,8 @@ static void write_json(Rt *rt, const char *path, const Sums *sums)
         before = ",\n";
     }
     fprintf(f, "\n]}\n");
-    if (!rt_output_end(&out)) {
+    if (!rt_output_end(&out))
         rt_fail(rt, RT_EXIT_ERROR, "--debug-gradients %s: %s", path, strerror(errno));
-    }
 }
 
 /* Collective; a slow way for a rare use: the sums travel a few parameters at a time. */
@@ -101,13 +95,11 @@ void rt_debug_gradients(Rt *rt, const char *path)
 {
     const RtTrainer *t = rt->trainer;
     Sums *sums = calloc((size_t)t->n_params + 1, sizeof *sums);
-    if (sums == NULL) {
+    if (sums == NULL)
         rt_fail(rt, RT_EXIT_ERROR, "--debug-gradients: out of memory");
-    }
     for (int i = 0; i < t->n_segments; i++) {
-        if (t->segments[i].grad_shard < 0) {
+        if (t->segments[i].grad_shard < 0)
             continue; /* frozen */
-        }
         DebugShard s = {rt, rt_grad_shard(rt, i), sums};
         rt_enter(rt, RT_AT_LOG);
         rt_share_runs(rt, i, debug_run, &s);
@@ -130,8 +122,7 @@ void rt_debug_gradients(Rt *rt, const char *path)
         }
         rt_exchange_end(rt);
     }
-    if (rt->rank == 0) {
+    if (rt->rank == 0)
         write_json(rt, path, sums);
-    }
     free(sums);
 }

@@ -57,9 +57,8 @@ static void hash_slice(void *ctx, const RtRun *run, int64_t from, int64_t n)
             element_hash(element_bits(at, weights, item, i), element + (uint64_t)i, seed);
     }
     rt_window_close(s->rt, 0);
-    if (weights != NULL) {
+    if (weights != NULL)
         rt_window_close(s->rt, 1);
-    }
     s->sum += sum;
 }
 

@@ -55,18 +55,15 @@ static void init_slice(void *ctx, const RtRun *run, int64_t from, int64_t n)
             const uint64_t element = (uint64_t)(run->element + from + i);
             x = rt_normal(rt_philox(seed, RT_SITE_INIT, element, stream), scale);
         }
-        if (f32) {
+        if (f32)
             x = (float)x; /* the working copy is the rounded master */
-        }
-        if (two) {
+        if (two)
             rt_store(t->master_dtype, master, i, x, false);
-        }
         rt_store(dtype, param, i, x, f32);
     }
     rt_window_close(s->rt, 0);
-    if (two) {
+    if (two)
         rt_window_close(s->rt, 1);
-    }
 }
 
 static void init_run(void *ctx, const RtRun *run)

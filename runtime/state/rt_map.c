@@ -34,9 +34,8 @@ int64_t rt_held_elems(const RtSegment *s, const RtParam *p)
 static int64_t block_elems(const RtSegment *s, const RtParam *p)
 {
     int64_t elems = p->elems;
-    for (int d = 0; s->axes != 0 && d < p->cut_dim; d++) {
+    for (int d = 0; s->axes != 0 && d < p->cut_dim; d++)
         elems /= p->dim[d];
-    }
     return elems / rt_group_ranks(s->axes);
 }
 
@@ -101,18 +100,16 @@ int64_t rt_second_moment(const Rt *rt, int segment, int64_t at)
     const RtSegment *s = &t->segments[segment];
     const int64_t lo = shard_first(rt, s);
     int64_t n = 0;
-    if (t->n_batches == 0) {
+    if (t->n_batches == 0)
         return at;
-    }
     for (int i = 0; i < s->n_params; i++) {
         const RtParam *p = &t->params[t->segment_params[s->first_param + i]];
         const int64_t from = p->offset_elems > lo ? p->offset_elems : lo;
         const int64_t end = p->offset_elems + rt_held_elems(s, p);
         const int64_t to = end < lo + at ? end : lo + at;
         n += p->n_matrices == 0 && from < to ? to - from : 0;
-        if (end <= lo + at) { /* the next parameter's are aligned */
+        if (end <= lo + at) /* the next parameter's are aligned */
             n = (n + OTHERS_ALIGN_ELEMS - 1) / OTHERS_ALIGN_ELEMS * OTHERS_ALIGN_ELEMS;
-        }
     }
     return n;
 }

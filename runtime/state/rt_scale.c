@@ -15,12 +15,10 @@ double rt_scale(const Rt *rt)
 {
     const RtTrainer *t = rt->trainer;
     double scale = rt->state->loss_scale;
-    if (t->loss_scale.init == 0) {
+    if (t->loss_scale.init == 0)
         return 1.0;
-    }
-    for (int64_t n = t->micro_batch * t->seq_tokens; n > 1; n /= 2) {
+    for (int64_t n = t->micro_batch * t->seq_tokens; n > 1; n /= 2)
         scale *= 0.5;
-    }
     return scale;
 }
 

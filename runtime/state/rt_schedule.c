@@ -35,33 +35,28 @@ double rt_lr_constant(const RtSchedule *s, int64_t step)
 
 double rt_lr_inverse_sqrt(const RtSchedule *s, int64_t step)
 {
-    if (step < s->warmup_steps) {
+    if (step < s->warmup_steps)
         return warming(s, step);
-    }
     const int64_t flat = s->warmup_steps > 0 ? s->warmup_steps : 1;
     return rt_sqrt((double)flat / (double)(step + 1));
 }
 
 double rt_lr_linear(const RtSchedule *s, int64_t step)
 {
-    if (step < s->warmup_steps) {
+    if (step < s->warmup_steps)
         return warming(s, step);
-    }
-    if (step >= s->steps) {
+    if (step >= s->steps)
         return s->min_ratio;
-    }
     return 1.0 - (1.0 - s->min_ratio) * done(s, s->warmup_steps, step);
 }
 
 double rt_lr_cosine(const RtSchedule *s, int64_t step)
 {
     const double pi = 3.141592653589793;
-    if (step < s->warmup_steps) {
+    if (step < s->warmup_steps)
         return warming(s, step);
-    }
-    if (step >= s->steps) {
+    if (step >= s->steps)
         return s->min_ratio;
-    }
     const double angle = pi * done(s, s->warmup_steps, step);
     return s->min_ratio + (1.0 - s->min_ratio) * (0.5 * (1.0 + rt_cos(angle)));
 }
@@ -69,12 +64,10 @@ double rt_lr_cosine(const RtSchedule *s, int64_t step)
 double rt_lr_wsd(const RtSchedule *s, int64_t step)
 {
     const int64_t begin = s->steps - s->decay_steps;
-    if (step < s->warmup_steps) {
+    if (step < s->warmup_steps)
         return warming(s, step);
-    }
-    if (step >= s->steps) {
+    if (step >= s->steps)
         return s->min_ratio;
-    }
     return step <= begin ? 1.0 : 1.0 - (1.0 - s->min_ratio) * done(s, begin, step);
 }
 

@@ -61,9 +61,8 @@ void rt_noise(const RtUpdate *u, const RtUpdateRun *run, int site, int64_t from,
         const int64_t element = run->element + from + i;
         const RtWords r =
             rt_philox(u->noise, (uint32_t)site, (uint64_t)element / 8, stream);
-        for (int64_t half = element % 8; half < 8 && i < n; half++, i++) {
+        for (int64_t half = element % 8; half < 8 && i < n; half++, i++)
             noise[i] = (uint16_t)(r.w[half / 2] >> half % 2 * 16);
-        }
     }
 }
 
@@ -94,15 +93,12 @@ void rt_update_end(Rt *rt)
 void rt_update_gate(Rt *rt)
 {
     const RtState *st = rt->state;
-    if (st->skipped_in_a_row <= rt->trainer->max_skipped) {
+    if (st->skipped_in_a_row <= rt->trainer->max_skipped)
         return;
-    }
-    if (st->checkpoint != NULL) {
+    if (st->checkpoint != NULL)
         rt_snapshot_join(rt);
-    }
-    if (rt->rank != 0) {
+    if (rt->rank != 0)
         rt_leave(rt);
-    }
     rt_fail(rt, RT_EXIT_GATE,
             "step %lld: the %s is not finite; the weights are still those after step "
             "%lld. Updates skipped in a row: %lld, max_skipped is %lld. A lower learning "
@@ -170,9 +166,8 @@ static void update_matrices(void *ctx, const RtRun *run)
         const int64_t m_end = m->element + m->rows * m->cols;
         const int64_t from = m->element > run->element ? m->element : run->element;
         const int64_t to = m_end < end ? m_end : end;
-        if (from < to) {
+        if (from < to)
             call_kernel(s, run, from - run->element, to - from, 0, m->lr_adjust);
-        }
     }
 }
 
@@ -184,9 +179,8 @@ static void for_runs(Rt *rt, int segment, RtUpdateKernel kernel, bool matrices)
     const RtUpdate *update = rt_device_update(rt); /* the kernels look whether to skip */
 #else
     const RtUpdate here = rt_update(rt), *update = &here;
-    if (rt->state->skip) {
+    if (rt->state->skip)
         return;
-    }
 #endif
     char *weights = rt_symmetric(rt, rt_param_part(rt, g));
     Shard s = {

@@ -50,11 +50,10 @@ static void *matrix(int64_t elems, int dtype)
     for (int64_t i = 0; i < elems; i++) {
         r = r * 1664525u + 1013904223u;
         const float x = (float)(int32_t)r / 2147483648.0f;
-        if (dtype == RT_F32) {
+        if (dtype == RT_F32)
             ((float *)p)[i] = x;
-        } else {
+        else
             ((rt_bf16 *)p)[i] = rt_bf16_from_f32(x);
-        }
     }
     return p;
 }
@@ -134,9 +133,8 @@ static Whole whole_make(const RtGemm *g, const void *a, const void *b, void *c)
     w.g.tile_m = g->m;
     w.g.tile_n = g->n;
     w.primitive = rt_onednn_prepare(&w.g, 1, omp_get_max_threads());
-    if (w.primitive == NULL) {
+    if (w.primitive == NULL)
         return w;
-    }
     w.tile.scratch = matrix(rt_onednn_scratch_bytes(w.primitive) / 4 + 1, RT_F32);
     whole_once(&w); /* warms up */
     const double primitive = whole_once(&w);
@@ -200,9 +198,8 @@ static void measure(const Product *p, int dtype, double *whole, double *tiled)
     *whole = median(by_library, rounds);
     *tiled = median(by_tiles, rounds);
     char rate[16] = "  none";
-    if (*whole > 0) {
+    if (*whole > 0)
         snprintf(rate, sizeof rate, "%6.1f", gflops / *whole);
-    }
     printf("%-12s %2d x %6ld x %6ld x %6ld  whole %s  tiles %6.1f GFLOP/s  (%ld x %ld)\n",
            p->name, p->count, (long)g.m, (long)g.n, (long)g.k, rate, gflops / *tiled,
            (long)g.tile_m, (long)g.tile_n);

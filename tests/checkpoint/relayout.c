@@ -84,8 +84,7 @@ static void lay(RtSegment *s, int64_t elems)
     for (int k = 0; k < 3; k++)
         if (*place[k] >= 0)
             *place[k] = reserve(&t.local_bytes, s->shard_elems * of[k]);
-    s->grad_shard =
-        reserve(&t.local_bytes, s->shard_elems * item_bytes(t.reduce_dtype));
+    s->grad_shard = reserve(&t.local_bytes, s->shard_elems * item_bytes(t.reduce_dtype));
 }
 
 /* Those of a segment's parameters that have this key, in its order. */
@@ -127,8 +126,8 @@ int __wrap_rt_main(const RtTrainer *trainer, int argc, char **argv)
     segments = calloc((size_t)t.n_segments * 4, sizeof *segments);
     params = calloc((size_t)t.n_params, sizeof *params);
     ids = calloc((size_t)t.n_params, sizeof *ids);
-    if (!segments || !params || !ids || ranks < 1 || ranks > RT_MAX_RANKS ||
-        parts < 1 || ranks % parts != 0 || t.n_batches > 0)
+    if (!segments || !params || !ids || ranks < 1 || ranks > RT_MAX_RANKS || parts < 1 ||
+        ranks % parts != 0 || t.n_batches > 0)
         return 70;
     memcpy(params, t.params, (size_t)t.n_params * sizeof *params);
     t.world_size = ranks;

@@ -225,13 +225,12 @@ static void take(Run *r, int k)
     r->memory[k] = calloc((size_t)extent(t), sizeof(float));
     if (!r->memory[k])
         abort();
-    if (t->by_value) {
+    if (t->by_value)
         r->memory[k][0] = r->call->value[k];
-    } else if (!t->is_virtual && !t->written) {
+    else if (!t->is_virtual && !t->written)
         do {
             r->memory[k][place(t, i)] = load(r->call->at[k], place(t, i), t->type);
         } while (next_index(i, t->dim));
-    }
 }
 
 static void give(Run *r, int k)
@@ -239,11 +238,10 @@ static void give(Run *r, int k)
     const SimTensor *t = &r->call->graph->tensor[k];
     int64_t i[4] = {0};
 
-    if (!t->is_virtual && t->written) {
+    if (!t->is_virtual && t->written)
         do {
             store(r->call->at[k], place(t, i), t->type, r->memory[k][place(t, i)]);
         } while (next_index(i, t->dim));
-    }
     free(r->memory[k]);
 }
 

@@ -72,10 +72,9 @@ static const char *read_told(void)
     n = pread(fd, text, sizeof text, 0);
     if (ftruncate(fd, 0) != 0 || fseek(stderr, 0, SEEK_SET) != 0)
         return "stderr cannot be read";
-    for (ssize_t i = 0; i < n; i++) {
+    for (ssize_t i = 0; i < n; i++)
         if ((unsigned char)text[i] < ' ' && text[i] != '\n')
             return "a control character is told";
-    }
     return NULL;
 }
 

@@ -119,9 +119,8 @@ static void make_file(Random *r, File *f, int i, int64_t vocab)
                     1);
         f->total = (int64_t)f->bytes.n;
     }
-    if (f->total < (int64_t)f->bytes.n) {
+    if (f->total < (int64_t)f->bytes.n)
         f->bytes.n = (size_t)f->total;
-    }
 }
 
 /* What says whose bits these are: true in half of the cases, else with a bit changed. */

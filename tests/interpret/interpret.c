@@ -58,9 +58,8 @@ static void lay_trace(Machine *m)
     m->ins = gen_alloc(m->g, sizeof(int) * (size_t)(m->n + 1));
     m->turn_of = gen_alloc(m->g, sizeof(int) * (size_t)(m->n + 1));
     m->after = gen_alloc(m->g, sizeof(int) * (size_t)(m->n + 1));
-    for (int s = 0; s < N_STREAMS; s++) {
+    for (int s = 0; s < N_STREAMS; s++)
         m->stream_first[s] = -1;
-    }
     for (int t = 0; t < m->n_turns; t++) {
         for (int k = 0; k < m->p->count[m->turn[t].variant]; k++) {
             int e = m->turn[t].base + k;
@@ -69,11 +68,10 @@ static void lay_trace(Machine *m)
             m->turn_of[e] = t;
             m->after[e] = -1;
             s = (int)m->p->ins.items[m->ins[e]].stream;
-            if (last[s] < 0) {
+            if (last[s] < 0)
                 m->stream_first[s] = e;
-            } else {
+            else
                 m->after[last[s]] = e;
-            }
             last[s] = e;
         }
     }
@@ -104,9 +102,8 @@ static void open_turn(Machine *m, int rank, int turn)
 static void count_down(Machine *m, int rank, int turn, int buffer)
 {
     int *left = &m->rank[rank].pending[turn * m->p->bufs.count + buffer];
-    if (--*left == 0 && !m->p->bufs.items[buffer].persistent) {
+    if (--*left == 0 && !m->p->bufs.items[buffer].persistent)
         interp_poison(m, rank, buffer);
-    }
 }
 
 static void finish(Machine *m, int rank, int e)
@@ -116,17 +113,14 @@ static void finish(Machine *m, int rank, int e)
     r->done[e] = true;
     r->next[i->stream] = m->after[e];
     m->left--;
-    if (i->stream == STREAM_COMPUTE) {
+    if (i->stream == STREAM_COMPUTE)
         r->turn_left[m->turn_of[e]]--;
-    }
     for (int a = 0; a < i->n_access; a++) {
-        for (int q = 0; q < m->w; q++) {
+        for (int q = 0; q < m->w; q++)
             if (i->access[a].remote
                     ? q != rank && !ins_is_closed(i) && interp_joins(i, rank, q)
-                    : q == rank) {
+                    : q == rank)
                 count_down(m, q, m->turn_of[e], i->access[a].buffer);
-            }
-        }
     }
 }
 
@@ -135,11 +129,9 @@ static void finish(Machine *m, int rank, int e)
 static void let_go(Machine *m, int rank, int e, int peer)
 {
     const Instr *i = instr(m, e);
-    for (int a = 0; a < i->n_access; a++) {
-        if (i->access[a].remote && ins_is_closed(i) && peer != rank) {
+    for (int a = 0; a < i->n_access; a++)
+        if (i->access[a].remote && ins_is_closed(i) && peer != rank)
             count_down(m, peer, m->turn_of[e], i->access[a].buffer);
-        }
-    }
 }
 
 /* ---- events ---------------------------------------------------------------------- */
@@ -149,15 +141,13 @@ static bool may_start(const Machine *m, int rank, int e)
     const Instr *i = instr(m, e);
     const Rank *r = &m->rank[rank];
     int t = m->turn_of[e];
-    if (i->variant != VARIANT_END && t > 0 && r->turn_left[t - 1] > 0) {
+    if (i->variant != VARIANT_END && t > 0 && r->turn_left[t - 1] > 0)
         return false;
-    }
     for (int w = 0; w < i->n_waits; w++) {
         const Instr *on = &m->p->ins.items[i->waits[w]];
         int turn = on->variant == i->variant ? t : t - 1;
-        if (!r->done[m->turn[turn].base + on->id - m->p->first[on->variant]]) {
+        if (!r->done[m->turn[turn].base + on->id - m->p->first[on->variant]])
             return false;
-        }
     }
     return true;
 }
@@ -166,9 +156,8 @@ static bool may_start(const Machine *m, int rank, int e)
 static uint64_t group_mask(const Machine *m, const Instr *i, int rank)
 {
     uint64_t mask = 0;
-    for (int k = 0; k < group_ranks(i->group); k++) {
+    for (int k = 0; k < group_ranks(i->group); k++)
         mask |= UINT64_C(1) << interp_member(i, rank, k);
-    }
     gen_require(m->w <= 64, "%d ranks in a mask", m->w);
     return mask;
 }
@@ -182,9 +171,8 @@ static bool all_ranks(const Machine *m, int rank, int e, bool read)
         bool yes = read ? r->done[e] || (r->started[e] && r->read_mask[i->stream] ==
                                                               group_mask(m, i, rank))
                         : r->started[e];
-        if (!yes) {
+        if (!yes)
             return false;
-        }
     }
     return true;
 }
@@ -195,9 +183,8 @@ static void run_compute(Machine *m, int rank, int e)
     Rank *r = &m->rank[rank];
     r->started[e] = true;
     if (i->variant != VARIANT_END &&
-        r->turn_left[m->turn_of[e]] == r->compute_of[i->variant]) { /* its turn's first */
+        r->turn_left[m->turn_of[e]] == r->compute_of[i->variant]) /* its turn's first */
         interp_load_data(m, rank, &m->turn[m->turn_of[e]]);
-    }
     interp_compute(m, rank, e);
     finish(m, rank, e);
 }
@@ -208,9 +195,8 @@ static bool advance_collective(Machine *m, int rank, int e, bool look)
     const Instr *i = instr(m, e);
     Rank *r = &m->rank[rank];
     if (r->read_mask[i->stream] != group_mask(m, i, rank)) {
-        if (!all_ranks(m, rank, e, false)) {
+        if (!all_ranks(m, rank, e, false))
             return false;
-        }
         if (!look) {
             int k = (int)(next_random(m) % (uint64_t)group_ranks(i->group));
             int peer = interp_member(i, rank, k);
@@ -223,9 +209,8 @@ static bool advance_collective(Machine *m, int rank, int e, bool look)
         }
         return true;
     }
-    if (ins_is_closed(i) && !all_ranks(m, rank, e, true)) { /* left by all together */
+    if (ins_is_closed(i) && !all_ranks(m, rank, e, true)) /* left by all together */
         return false;
-    }
     if (!look) {
         interp_end_collective(m, rank, e);
         finish(m, rank, e);
@@ -238,20 +223,16 @@ static bool advance(Machine *m, int rank, int stream, bool look)
 {
     Rank *r = &m->rank[rank];
     int e = r->next[stream];
-    if (e < 0) {
+    if (e < 0)
         return false;
-    }
-    if (r->started[e]) {
+    if (r->started[e])
         return advance_collective(m, rank, e, look);
-    }
-    if (!may_start(m, rank, e)) {
+    if (!may_start(m, rank, e))
         return false;
-    }
-    if (!look && ins_is_collective(instr(m, e))) {
+    if (!look && ins_is_collective(instr(m, e)))
         interp_begin_collective(m, rank, e);
-    } else if (!look) {
+    else if (!look)
         run_compute(m, rank, e);
-    }
     return true;
 }
 
@@ -259,11 +240,9 @@ static void run_events(Machine *m)
 {
     while (m->left > 0 && !m->run->fault) {
         uint64_t total = 0, pick;
-        for (int q = 0; q < m->w; q++) {
-            for (int s = 0; s < N_STREAMS; s++) {
+        for (int q = 0; q < m->w; q++)
+            for (int s = 0; s < N_STREAMS; s++)
                 total += advance(m, q, s, true) ? (uint64_t)m->rank[q].weight[s] : 0;
-            }
-        }
         if (total == 0) {
             m->run->fault = "deadlock: no rank can go on";
             return;
@@ -287,9 +266,8 @@ static void run_events(Machine *m)
 static int64_t staged_bytes(const Machine *m)
 {
     int64_t most = m->p->bufs.items[interp_find_buffer(m, BUF_CONTROL, -1)].bytes;
-    for (int s = 0; s < m->g->segments.count; s++) {
+    for (int s = 0; s < m->g->segments.count; s++)
         most = max_i64(most, m->g->segments.items[s].shard_elems * 8);
-    }
     return most * m->w;
 }
 
@@ -301,18 +279,16 @@ static void make_rank(Machine *m, int rank)
         r->space[s] = gen_alloc(g, (size_t)m->p->space_bytes[s] + 64);
         memset(r->space[s], 0xff, (size_t)m->p->space_bytes[s]);
     }
-    for (int s = 0; s < N_STREAMS; s++) {
+    for (int s = 0; s < N_STREAMS; s++)
         r->staged[s] = gen_alloc(g, (size_t)staged_bytes(m));
-    }
     r->started = gen_alloc(g, (size_t)m->n + 1);
     r->done = gen_alloc(g, (size_t)m->n + 1);
     r->turn_left = gen_alloc(g, sizeof(int) * (size_t)(m->n_turns + 1));
     r->pending = gen_alloc(g, sizeof(int) * (size_t)(m->n_turns * m->p->bufs.count + 1));
     for (int b = 0; b < m->p->bufs.count; b++) {
         const Buffer *buf = &m->p->bufs.items[b];
-        if (buf->persistent) {
+        if (buf->persistent)
             memset(interp_at(m, rank, b), 0, (size_t)buf->bytes);
-        }
         if (buf->kind == BUF_CONST) {
             int k = b - interp_find_buffer(m, BUF_CONST, -1);
             memcpy(interp_at(m, rank, b), m->constants[k], (size_t)buf->bytes);
@@ -335,9 +311,8 @@ static void init_params(Machine *m, int rank)
             int64_t flat = p->offset_elems + k - from;
             uint64_t h = interp_mix(((uint64_t)i << 32) + (uint64_t)k);
             double v = ((double)(h >> 40) * 0x1p-24 - 0.5) * 0.5;
-            if (p->decl->n_dims == 1) {
+            if (p->decl->n_dims == 1)
                 v = 1 + v; /* norms */
-            }
             char *param = interp_param_part(m, rank, s, shard), spare[8];
             if (flat >= 0 && flat < s->shard_elems) {
                 interp_store_master(mod, s, param,
@@ -360,9 +335,8 @@ static void begin_step(Machine *m)
         memset(r->pending, 0, sizeof(int) * (size_t)(m->n_turns * m->p->bufs.count));
         memset(r->turn_left, 0, sizeof(int) * (size_t)m->n_turns);
         memset(r->compute_of, 0, sizeof r->compute_of);
-        for (int e = 0; e < m->n; e++) {
+        for (int e = 0; e < m->n; e++)
             r->turn_left[m->turn_of[e]] += instr(m, e)->stream == STREAM_COMPUTE;
-        }
         for (int t = 0; t < m->n_turns; t++) {
             r->compute_of[m->turn[t].variant] = r->turn_left[t];
             open_turn(m, q, t);
@@ -384,14 +358,14 @@ static void put_state(Machine *m, size_t *n, int rank, int kind, const Param *p,
         int64_t flat = p->offset_elems + k, at = flat % s->shard_elems;
         int owner = group_rank(s->cut[HELD_OPTIMIZER], rank,
                                (int)(flat / s->shard_elems)); /* its copy */
-        if (kind == BUF_PARAM_SHARD && s->param_elems == s->elems) { /* as this rank has it */
+        if (kind == BUF_PARAM_SHARD &&
+            s->param_elems == s->elems) { /* as this rank has it */
             owner = rank;
             at = flat;
         }
         at = kind == BUF_MOMENT2 ? interp_second_moment(m, s, flat) : at;
-        if (at < 0) {
+        if (at < 0)
             return; /* a matrix */
-        }
         memcpy(m->run->state + *n, interp_at(m, owner, b) + at * dtype_bytes(d),
                (size_t)dtype_bytes(d));
         *n += (size_t)dtype_bytes(d);
@@ -438,9 +412,8 @@ void interpret_steps(Gen *g, Interpretation *run)
         run->state =
             gen_alloc(g, (size_t)(plan_params(g) * 32 + g->model.micro_batches * 8));
         run->state_bytes = gather_state(&m, q);
-        if (q > 0 && memcmp(before, run->state, run->state_bytes) != 0) {
+        if (q > 0 && memcmp(before, run->state, run->state_bytes) != 0)
             run->fault = "ranks disagree about the weights";
-        }
     }
 }
 

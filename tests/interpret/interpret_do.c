@@ -29,9 +29,8 @@ static uint16_t store_f16(double v)
 {
     double size = fabs(v);
     int e, bits = 0x7c00;
-    if (isnan(v)) {
+    if (isnan(v))
         return 0x7e00;
-    }
     if (size < 65520) {
         frexp(size, &e);
         e = e < -13 ? -13 : e; /* subnormal places are as wide as the first normal ones */
@@ -125,12 +124,10 @@ int64_t interp_micro_batch(const Machine *m, int rank, const Turn *t)
 
 int interp_find_buffer(const Machine *m, BufKind kind, int segment)
 {
-    for (int b = 0; b < m->p->bufs.count; b++) {
+    for (int b = 0; b < m->p->bufs.count; b++)
         if (m->p->bufs.items[b].kind == kind &&
-            (segment < 0 || m->p->bufs.items[b].segment == segment)) {
+            (segment < 0 || m->p->bufs.items[b].segment == segment))
             return b;
-        }
-    }
     return -1;
 }
 
@@ -145,9 +142,8 @@ void interp_load_data(Machine *m, int rank, const Turn *t)
     bool packed = mod->packed, masked = packed || mod->loss_mask;
     int32_t *ids[N_DATA];
     int first = interp_find_buffer(m, BUF_DATA, -1);
-    for (int b = 0; b < (packed ? DATA_ROW : DATA_STARTS); b++) {
+    for (int b = 0; b < (packed ? DATA_ROW : DATA_STARTS); b++)
         ids[b] = (int32_t *)interp_at(m, rank, first + b);
-    }
     *(int32_t *)interp_at(m, rank, first + (packed ? DATA_ROW : DATA_STARTS)) =
         (int32_t)(key % (uint64_t)n);
     for (int64_t i = 0; i < n; i++) {
@@ -157,9 +153,8 @@ void interp_load_data(Machine *m, int rank, const Turn *t)
                 (int32_t)(interp_mix(key * 131071 + (uint64_t)i * 2 + (uint64_t)b) %
                           (uint64_t)mod->vocab);
         }
-        if (masked && i > 0 && ids[DATA_TARGETS][i] % 3 == 0) {
+        if (masked && i > 0 && ids[DATA_TARGETS][i] % 3 == 0)
             ids[DATA_TARGETS][i] = -1;
-        }
         if (packed) {
             ids[DATA_STARTS][i] = at == 0 ? 0
                                   : ids[DATA_TOKENS][i - 1] % 4 == 0
@@ -173,9 +168,8 @@ static void bind_call(Machine *m, int rank, const Instr *i, const Turn *t, SpanC
 {
     for (int k = 0; k < m->p->n_bindings; k++) {
         const struct Binding *b = &m->p->bindings[k];
-        if (b->ins != i->id) {
+        if (b->ins != i->id)
             continue;
-        }
         if (b->grad) {
             c->grad[b->param] = interp_at(m, rank, b->buffer) + b->offset_bytes;
             c->grad_add[b->param] = b->add || t->micro > 0;
@@ -188,20 +182,17 @@ static void bind_call(Machine *m, int rank, const Instr *i, const Turn *t, SpanC
         c->out[k] = i->out >= 0 ? interp_at(m, rank, i->out + k) : NULL;
         c->d_in[k] = i->d_in >= 0 ? interp_at(m, rank, i->d_in + k) : NULL;
         c->d_out[k] = i->d_out >= 0 ? interp_at(m, rank, i->d_out + k) : NULL;
-        if (k + 1 >= c->cls->n_outputs && k + 1 >= c->cls->n_inputs) {
+        if (k + 1 >= c->cls->n_outputs && k + 1 >= c->cls->n_inputs)
             break;
-        }
     }
 }
 
 /* Does its phase of the block begin with this call? Then nothing lies in its scratch. */
 static bool opens_block(const Instr *i, const Class *c)
 {
-    for (int k = 0; i->piece >= 0 && class_piece(c, k, i->phase) != i->piece; k++) {
-        if (class_span(c, class_piece(c, k, i->phase), i->phase)->n_nodes > 0) {
+    for (int k = 0; i->piece >= 0 && class_piece(c, k, i->phase) != i->piece; k++)
+        if (class_span(c, class_piece(c, k, i->phase), i->phase)->n_nodes > 0)
             return false;
-        }
-    }
     return true;
 }
 
@@ -241,19 +232,16 @@ static void run_span(Machine *m, int rank, int e)
     c.grad_add = gen_alloc(g, (size_t)c.cls->params.count + 1);
     bind_call(m, rank, i, t, &c);
     c.constant = (const char **)m->constants;
-    for (int k = 0, b = data; k < N_DATA; k++) {
-        if (k != DATA_STARTS || g->model.packed) {
+    for (int k = 0, b = data; k < N_DATA; k++)
+        if (k != DATA_STARTS || g->model.packed)
             c.data[k] = (const int32_t *)interp_at(m, rank, b++);
-        }
-    }
     c.logits = i->logits >= 0 ? interp_at(m, rank, i->logits) : NULL;
     c.loss = (double *)interp_at(m, rank, control) + interp_micro_batch(m, rank, t);
     c.saved = i->saved >= 0 ? interp_at(m, rank, i->saved) : NULL;
     bind_saved(m, rank, i, &c);
     c.scratch = i->scratch >= 0 ? interp_at(m, rank, i->scratch) : NULL;
-    if (c.scratch && (some || opens_block(i, c.cls))) {
+    if (c.scratch && (some || opens_block(i, c.cls)))
         interp_poison(m, rank, i->scratch);
-    }
     if (some) {
         c.span = ins_span(g, i);
         pieces = 0;
@@ -269,9 +257,8 @@ static void run_span(Machine *m, int rank, int e)
             m->run->fault = m->run->fault ? m->run->fault : bad;
         }
     }
-    if (!m->run->fault) {
+    if (!m->run->fault)
         interp_check_evaluation(m, rank, i, t, &c);
-    }
 }
 
 static void run_merge(Machine *m, int rank, int e)
@@ -283,9 +270,8 @@ static void run_merge(Machine *m, int rank, int e)
     int64_t elems = node_buf->bytes / dtype_bytes(d);
     char *node = interp_at(m, rank, i->to), *partials = interp_at(m, rank, i->with);
     bool last = t->round == m->p->rounds - 1;
-    if (!t->leaf_ends) {
+    if (!t->leaf_ends)
         return;
-    }
     for (int64_t k = 0; k < elems; k++) {
         double v = interp_load(d, node, k);
         int level = 0;
@@ -317,11 +303,10 @@ static void run_norm(Machine *m, int rank, const Instr *i)
             int64_t flat = p->offset_elems + q - from;
             if (flat >= 0 && flat < s->shard_elems) {
                 double v = interp_load(d, grad, flat);
-                if (v * v < 0x1p20) {
+                if (v * v < 0x1p20)
                     *sum += (__int128)(v * v * 0x1p80);
-                } else { /* NaN or nonsense: stands out, and cannot overflow */
+                else /* NaN or nonsense: stands out, and cannot overflow */
                     *sum = (__int128)1 << 118;
-                }
             }
         }
     }
@@ -330,8 +315,7 @@ static void run_norm(Machine *m, int rank, const Instr *i)
 /* This rank's part of the weights, in the buffer of them. */
 char *interp_param_part(const Machine *m, int rank, const Segment *s, int buffer)
 {
-    return interp_at(m, rank, buffer) +
-           mesh_param_first(s, rank) * dtype_bytes(s->dtype);
+    return interp_at(m, rank, buffer) + mesh_param_first(s, rank) * dtype_bytes(s->dtype);
 }
 
 /* A split master is the weight's bits and the 16 below them. */
@@ -341,12 +325,10 @@ double interp_load_master(const Model *m, const Segment *s, const char *param,
     uint16_t rest;
     uint32_t bits;
     float f;
-    if (!segment_has_master(m, s)) {
+    if (!segment_has_master(m, s))
         return interp_load(s->dtype, param, k);
-    }
-    if (m->master_dtype != DT_SPLIT) {
+    if (m->master_dtype != DT_SPLIT)
         return interp_load(m->master_dtype, main, k);
-    }
     rest = ((const uint16_t *)main)[k];
     bits = ((uint32_t)((const uint16_t *)param)[k] << 16) - (rest >> 15 << 16) + rest;
     memcpy(&f, &bits, sizeof f);
@@ -377,14 +359,12 @@ void interp_store_master(const Model *m, const Segment *s, char *param, char *ma
  * matrices: with some, they have no place. */
 int64_t interp_second_moment(const Machine *m, const Segment *s, int64_t flat)
 {
-    if (m->g->batches.count == 0) {
+    if (m->g->batches.count == 0)
         return flat % s->shard_elems;
-    }
     for (int i = 0; i < s->n_params; i++) {
         const Param *p = &m->g->params.items[s->params[i]];
-        if (!p->matrix && flat >= p->offset_elems && flat < p->offset_elems + p->elems) {
+        if (!p->matrix && flat >= p->offset_elems && flat < p->offset_elems + p->elems)
             return matrix_others(m->g, s, flat);
-        }
     }
     return -1;
 }
@@ -398,16 +378,16 @@ static void run_update(Machine *m, int rank, const Instr *i)
     int master = interp_find_buffer(m, BUF_MASTER, s->id),
         m1 = interp_find_buffer(m, BUF_MOMENT1, s->id);
     int m2 = interp_find_buffer(m, BUF_MOMENT2, s->id);
-    char *param = interp_param_part(m, rank, s, i->to), *grad = interp_at(m, rank, i->from);
+    char *param = interp_param_part(m, rank, s, i->to),
+         *grad = interp_at(m, rank, i->from);
     double norm = control[round_up(mod->micro_batches * 8, 256) / 8 + 4];
     int64_t from = mesh_part(s, rank) * s->shard_elems;
     for (int64_t k = 0; k < s->shard_elems; k++) {
         double g = interp_load(mod->reduce_dtype, grad, k) / (1 + norm);
         char *main = master >= 0 ? interp_at(m, rank, master) : param;
         int64_t second = interp_second_moment(m, s, from + k);
-        if (second < 0) {
+        if (second < 0)
             continue;
-        }
         double v = interp_load_master(mod, s, param, main, k), a = 0, b = 0;
         if (m1 >= 0) {
             a = 0.9 * interp_load(mod->moments_dtype, interp_at(m, rank, m1), k) +
@@ -451,9 +431,8 @@ void interp_begin_collective(Machine *m, int rank, int e)
     const Instr *i = instr(m, e);
     m->rank[rank].started[e] = true;
     m->rank[rank].read_mask[i->stream] = 0;
-    if (i->to >= 0 && i->to != i->from) {
+    if (i->to >= 0 && i->to != i->from)
         interp_poison(m, rank, i->to);
-    }
 }
 
 void interp_read_peer(Machine *m, int rank, int e, int peer)
@@ -582,12 +561,10 @@ void interp_compute(Machine *m, int rank, int e)
 void interp_end_collective(Machine *m, int rank, int e)
 {
     const Instr *i = instr(m, e);
-    if (i->kind == INS_NORM_REDUCE) {
+    if (i->kind == INS_NORM_REDUCE)
         sum_control(m, rank);
-    } else if (i->kind == INS_REDUCE_SCATTER || i->kind == INS_ALL_REDUCE) {
+    else if (i->kind == INS_REDUCE_SCATTER || i->kind == INS_ALL_REDUCE)
         sum_ranks(m, rank, i);
-    }
-    if (i->kind == INS_REDUCE_SCATTER && mesh_two_hops(m->g, i->group)) {
+    if (i->kind == INS_REDUCE_SCATTER && mesh_two_hops(m->g, i->group))
         interp_poison(m, rank, i->from); /* the first hop has left its sums there */
-    }
 }

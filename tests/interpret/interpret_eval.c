@@ -21,10 +21,8 @@ void interp_check_evaluation(Machine *m, int rank, const Instr *i, const Turn *t
             m->run->fault = gen_printf(m->g, "rank %d: evaluated loss %g, trained %g",
                                        rank, r->eval_loss, *c->loss);
         }
-        for (int64_t k = 0; arg->kind == ARG_LOGITS && k < arg->value->elems; k++) {
-            if (isnan(interp_load(arg->value->dtype, c->logits, k))) {
+        for (int64_t k = 0; arg->kind == ARG_LOGITS && k < arg->value->elems; k++)
+            if (isnan(interp_load(arg->value->dtype, c->logits, k)))
                 m->run->fault = gen_printf(m->g, "rank %d: a logit is NaN", rank);
-            }
-        }
     }
 }

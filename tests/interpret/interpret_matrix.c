@@ -45,9 +45,8 @@ static void for_elements(Machine *m, int rank, const Instr *i, ElementFn do_elem
         const Segment *s = segment_of(m, x);
         int part = mesh_part(s, rank);
         int64_t from, n = s->id == i->segment ? matrix_part(g, x, part, &from) : 0;
-        for (int64_t q = 0; q < n; q++) {
+        for (int64_t q = 0; q < n; q++)
             do_element(m, rank, i, shard_place(m, x, part, from + q));
-        }
     }
 }
 
@@ -90,12 +89,10 @@ static void compute(const Matrix *x, Dtype d, const char *from, char *to)
 {
     int64_t n = x->rows * x->cols;
     double sum = 0;
-    for (int64_t k = 0; k < n; k++) {
+    for (int64_t k = 0; k < n; k++)
         sum += interp_load(d, from, k) * (double)(1 + k % 7) / (double)n;
-    }
-    for (int64_t k = 0; k < n; k++) {
+    for (int64_t k = 0; k < n; k++)
         interp_store(d, to, k, interp_load(d, from, k) + sum * (double)(k % 5 - 2));
-    }
 }
 
 void interp_matrices(Machine *m, int rank, const Instr *i)
@@ -105,9 +102,8 @@ void interp_matrices(Machine *m, int rank, const Instr *i)
     for (int k = 0; k < m->g->matrices.count; k++) {
         const Matrix *x = &m->g->matrices.items[k];
         char *whole = direction_of(m, rank, x), *owned = whole;
-        if (x->batch != i->batch || x->owner != rank) {
+        if (x->batch != i->batch || x->owner != rank)
             continue;
-        }
         whole += shard_place(m, x, 0, 0) * dtype_bytes(d);
         owned = i->to < 0 ? whole
                           : interp_at(m, rank, i->to) + x->owned_elems * dtype_bytes(d);
@@ -127,13 +123,11 @@ void interp_read_matrices(Machine *m, int rank, const Instr *i, int peer)
         int part = mesh_part(segment_of(m, x), holder);
         char *held, *owned;
         int64_t from, n;
-        if (x->batch != i->batch || x->owner != owner) {
+        if (x->batch != i->batch || x->owner != owner)
             continue;
-        }
         n = matrix_part(g, x, part, &from);
-        if (n == 0) {
+        if (n == 0)
             continue;
-        }
         held = direction_of(m, holder, x);
         held += shard_place(m, x, part, from) * (int64_t)item;
         owned = interp_at(m, owner, to_owners ? i->to : i->from) +

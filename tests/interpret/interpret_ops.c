@@ -46,9 +46,8 @@ static int lua_round(lua_State *L)
     char rounded[8];
     Dtype d;
     lua_pushvalue(L, 1);
-    if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNUMBER) {
+    if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNUMBER)
         return luaL_error(L, "round: no operand %s", lua_tostring(L, 1));
-    }
     d = (Dtype)lua_tointeger(L, -1);
     interp_store(d, rounded, 0, luaL_checknumber(L, 2));
     lua_pushnumber(L, interp_load(d, rounded, 0));
@@ -59,11 +58,10 @@ static void push_array(lua_State *L, const Value *v, const void *bytes)
 {
     lua_createtable(L, v->elems < 1 << 24 ? (int)v->elems : 0, 0);
     for (int64_t i = 0; i < v->elems; i++) {
-        if (v->dtype == DT_I32) {
+        if (v->dtype == DT_I32)
             lua_pushinteger(L, ((const int32_t *)bytes)[i]);
-        } else {
+        else
             lua_pushnumber(L, bytes ? interp_load(v->dtype, bytes, i) : 0);
-        }
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
 }
@@ -143,9 +141,8 @@ const char *interpret_span(void *ctx, const SpanCall *call)
     (void)ctx;
     for (int n = 0; n < call->span->n_nodes; n++) {
         const char *bad = run_node(call, call->span->nodes[n], NULL);
-        if (bad) {
+        if (bad)
             return bad;
-        }
     }
     return NULL;
 }
@@ -160,9 +157,8 @@ const char *interpret_setup(Gen *g, char **out)
         out[i] = gen_alloc(g, (size_t)c->bytes);
         places[c->out] = out[i];
         bad = run_node(&call, c->node, places);
-        if (bad) {
+        if (bad)
             return bad;
-        }
     }
     return NULL;
 }

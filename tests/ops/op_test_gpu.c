@@ -120,14 +120,12 @@ static void unit(const char *image)
 {
     FILE *f = fopen(image, "rb");
     long bytes = 0;
-    if (f == NULL || fseek(f, 0, SEEK_END) != 0 || (bytes = ftell(f)) < 0) {
+    if (f == NULL || fseek(f, 0, SEEK_END) != 0 || (bytes = ftell(f)) < 0)
         rt_fail(&rt, 1, "%s cannot be read", image);
-    }
     rewind(f);
     char *code = malloc((size_t)bytes + 1); /* kept: the library refers to it */
-    if (code == NULL || fread(code, 1, (size_t)bytes, f) != (size_t)bytes) {
+    if (code == NULL || fread(code, 1, (size_t)bytes, f) != (size_t)bytes)
         rt_fail(&rt, 1, "%s cannot be read", image);
-    }
     fclose(f);
     RT_CUDA_CALL(&rt, cudaLibraryLoadData(&library, code, NULL, NULL, 0, NULL, NULL, 0));
 }
@@ -136,9 +134,8 @@ static void prepare(struct RtKernel *k)
 {
     cudaKernel_t kernel = NULL;
     const cudaError_t error = cudaLibraryGetKernel(&kernel, library, k->name);
-    if (error != cudaSuccess) {
+    if (error != cudaSuccess)
         rt_fail(&rt, 1, "no kernel %s: %s", k->name, cudaGetErrorString(error));
-    }
     k->handle = (void *)kernel;
     if (k->shared_bytes > 48 * 1024) {
         RT_CUDA_CALL(&rt, cudaFuncSetAttribute(
@@ -186,9 +183,8 @@ static void *put(const void *from, size_t bytes)
 static const char *take(void *to, void *p, size_t bytes)
 {
     cudaError_t error = cudaStreamSynchronize(rt_gpu.stream[RT_COMPUTE]);
-    if (error == cudaSuccess) {
+    if (error == cudaSuccess)
         error = cudaMemcpy(to, p, bytes, cudaMemcpyDeviceToHost);
-    }
     cudaFree(p);
     return error == cudaSuccess ? NULL : cudaGetErrorString(error);
 }

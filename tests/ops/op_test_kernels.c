@@ -309,8 +309,8 @@ static pid_t start_compiler(Kernels *k, int unit)
     pid_t pid;
 
     if (kernels && k->nvcc) {
-        first = gen_printf(k->g, "%s -o %s %s && ", k->nvcc,
-                           unit_path(k, unit, "cubin"), unit_path(k, unit, "cu"));
+        first = gen_printf(k->g, "%s -o %s %s && ", k->nvcc, unit_path(k, unit, "cubin"),
+                           unit_path(k, unit, "cu"));
     } else if (kernels) {
         object = unit_path(k, unit, "o");
         first = gen_printf(k->g, "%s -I%s -o %s %s && ", OP_TEST_SIMCC, OP_TEST_CUDA,

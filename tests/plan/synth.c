@@ -77,9 +77,8 @@ static void set_span(Gen *g, const Class *c, Span *s, Phase phase, int piece,
     s->nodes = gen_alloc(g, sizeof *s->nodes * (size_t)(c->nodes.count + 1));
     for (int i = 0; i < c->nodes.count; i++) {
         Node *n = c->nodes.items[i];
-        if (n->phase == phase && (piece < 0 || n->piece == piece)) {
+        if (n->phase == phase && (piece < 0 || n->piece == piece))
             s->nodes[s->n_nodes++] = n;
-        }
     }
     s->args = gen_alloc(g, sizeof *s->args * 24);
     s->scratch_bytes = s->live_scratch_bytes = scratch;
@@ -122,36 +121,27 @@ static void span_args(Class *c, Span *s, int piece, unsigned how, bool constant)
 {
     bool back = s->phase == PHASE_BACKWARD, first = piece <= 0,
          last = piece < 0 || piece == c->pieces.count - 1;
-    if (c->params.count) {
+    if (c->params.count)
         add_arg(s, ARG_PARAMS, 0);
-    }
-    if (back && c->params.count) {
+    if (back && c->params.count)
         add_arg(s, ARG_GRADS, 0);
-    }
-    if (constant && first) {
+    if (constant && first)
         add_arg(s, ARG_CONST, 0);
-    }
-    if (how & (STARTS | ENDS)) {
+    if (how & (STARTS | ENDS))
         add_arg(s, ARG_DATA, how & ENDS ? 1 : 0);
-    }
     for (int i = 0; i < c->n_inputs; i++) {
         add_arg(s, ARG_IN, i); /* all pieces: residual streams */
-        if (back && first) {
+        if (back && first)
             add_arg(s, ARG_DIN, i);
-        }
     }
-    for (int i = 0; i < c->n_outputs && last; i++) {
+    for (int i = 0; i < c->n_outputs && last; i++)
         add_arg(s, back ? ARG_DOUT : ARG_OUT, i);
-    }
-    if (back && last && (how & ENDS)) {
+    if (back && last && (how & ENDS))
         add_arg(s, ARG_LOSS, 0);
-    }
-    if (c->saved_bytes) {
+    if (c->saved_bytes)
         add_arg(s, ARG_SAVED, 0);
-    }
-    if (s->scratch_bytes) {
+    if (s->scratch_bytes)
         add_arg(s, ARG_SCRATCH, 0);
-    }
 }
 
 /* One node a phase and piece: it reads the piece's weights and writes their gradients. */
@@ -159,24 +149,20 @@ static void add_nodes(Gen *g, Class *c, unsigned how)
 {
     int pieces = c->pieces.count;
     Node **f = gen_alloc(g, sizeof *f * (size_t)pieces * 2), **b = f + pieces;
-    for (int k = 0; k < pieces && !(how & NO_FORWARD); k++) {
+    for (int k = 0; k < pieces && !(how & NO_FORWARD); k++)
         f[k] = new_node(g, c, PHASE_FORWARD, k);
-    }
-    for (int k = pieces - 1; k >= 0; k--) {
+    for (int k = pieces - 1; k >= 0; k--)
         b[k] = new_node(g, c, PHASE_BACKWARD, k);
-    }
     c->grads = gen_alloc(g, sizeof(Value *) * (size_t)(c->params.count + 1));
     for (int p = 0; p < c->params.count; p++) {
         Value *v = new_value(g, c, VAL_PARAM, "w", DT_F32, c->params.items[p].elems);
         Value *dw = new_value(g, c, VAL_NODE, "dw", DT_F32, c->params.items[p].elems);
         int k = c->params.items[p].piece = p % pieces;
         v->index = p;
-        if (f[k] && (!(how & SKIP_SOME) || p % 2 == 0)) {
+        if (f[k] && (!(how & SKIP_SOME) || p % 2 == 0))
             f[k]->in[f[k]->n_in++] = v;
-        }
-        if (!(how & NO_BACK_WEIGHT) && (!(how & SKIP_SOME) || p % 3 != 1)) {
+        if (!(how & NO_BACK_WEIGHT) && (!(how & SKIP_SOME) || p % 3 != 1))
             b[k]->in[b[k]->n_in++] = v;
-        }
         dw->def = b[k];
         dw->loc = LOC_GRAD;
         dw->loc_index = p;
@@ -193,9 +179,8 @@ static void finish_class(Gen *g, Class *c, int pieces, int n_out, int64_t width,
 {
     static const char *const names[] = {"one", "two", "three", "four"};
     Dtype d = DT_F32;
-    for (int k = 0; k < pieces; k++) {
+    for (int k = 0; k < pieces; k++)
         *gen_push(g, &c->pieces) = (Piece){.name = pieces > 1 ? names[k] : NULL};
-    }
     c->n_inputs = how & STARTS ? 0 : n_out;
     c->n_outputs = how & ENDS ? 0 : n_out;
     c->outputs = gen_alloc(g, sizeof(Value *) * 4);
@@ -216,9 +201,8 @@ static void finish_class(Gen *g, Class *c, int pieces, int n_out, int64_t width,
         set_span(g, c, b, PHASE_BACKWARD, k, scratch_b);
         span_args(c, b, k, how, constant);
         set_span(g, c, f, PHASE_FORWARD, k, how & NO_FORWARD ? 0 : scratch_f);
-        if (!(how & NO_FORWARD)) {
+        if (!(how & NO_FORWARD))
             span_args(c, f, k, how, constant);
-        }
     }
 }
 
@@ -245,9 +229,8 @@ static void add_params(Gen *g)
                                    ? decl->name
                                    : gen_printf(g, "%s%s", b->prefix, decl->name);
             int id = -1;
-            for (int q = 0; q < g->params.count; q++) {
+            for (int q = 0; q < g->params.count; q++)
                 id = !strcmp(g->params.items[q].name, name) ? q : id;
-            }
             if (id < 0) {
                 Param *param = gen_push(g, &g->params);
                 id = param->id = g->params.count - 1;
@@ -305,12 +288,10 @@ void synth_ranks(SynthMesh *m, int64_t ranks, uint64_t seed)
     uint64_t r = seed * 557 + 29;
     m->ranks = ranks;
     m->replicate = m->reshard_ranks = 1;
-    while (m->replicate < ranks && pick(&r, 0, 2) == 0) {
+    while (m->replicate < ranks && pick(&r, 0, 2) == 0)
         m->replicate *= 2;
-    }
-    while (m->reshard_ranks < ranks / m->replicate && pick(&r, 0, 2) != 0) {
+    while (m->reshard_ranks < ranks / m->replicate && pick(&r, 0, 2) != 0)
         m->reshard_ranks *= 2;
-    }
     m->strategy = m->replicate == ranks || pick(&r, 0, 7) == 0 ? NO_SHARD
                   : pick(&r, 0, 4) == 0                        ? SHARD_OPTIMIZER
                   : m->replicate > 1                           ? HYBRID_SHARD
@@ -434,30 +415,26 @@ void synth_build(Gen *g, const SynthShape *s, const SynthMesh *mesh)
     embed = new_class(g, "embed");
     add_param(g, embed, table, 2, 50, s->width, s->tied);
     finish_class(g, embed, 1, n_out, s->width, 0, 0, 0, STARTS | NO_BACK_WEIGHT, false);
-    for (int k = 0; k < s->kinds; k++) {
+    for (int k = 0; k < s->kinds; k++)
         kind[k] = layer_class(g, s, k, n_out, &r);
-    }
     if (s->idle_block) {
         idle = new_class(g, "idle");
         finish_class(g, idle, 1, n_out, s->width, 64, 256, 0, 0, false);
     }
     head = new_class(g, "head");
-    if (!s->tied || pick(&r, 0, 1)) {
+    if (!s->tied || pick(&r, 0, 1))
         add_param(g, head, "norm", 1, s->width, 0, false);
-    }
     add_param(g, head, s->tied ? "tied.table" : "weight", 2, 50, s->width, s->tied);
     finish_class(g, head, 1, n_out, s->width, 128, 512, 4096,
                  ENDS | (s->head_forward ? 0 : NO_FORWARD), false);
-    if (s->two_dtypes) {
+    if (s->two_dtypes)
         widen_vectors(g);
-    }
     add_block(g, embed, "embed", "embed");
     for (int i = 0; i < s->layers; i++) {
         add_block(g, kind[i % s->kinds], gen_printf(g, "layers.%d", i),
                   gen_printf(g, "layers_%d", i));
-        if (idle && i == s->layers / 2) {
+        if (idle && i == s->layers / 2)
             add_block(g, idle, "idle", "idle");
-        }
     }
     add_block(g, head, "head", "head");
     add_params(g);
@@ -485,9 +462,8 @@ void synth_llama(Gen *g, int layers, int64_t dim, int64_t ffn, int64_t kv_dim,
     finish_class(g, head, 1, 1, t * dim, 0, 0, 1024 * vocab * 4, ENDS | NO_FORWARD,
                  false);
     add_block(g, embed, "embed", "embed");
-    for (int i = 0; i < layers; i++) {
+    for (int i = 0; i < layers; i++)
         add_block(g, layer, gen_printf(g, "layers.%d", i), gen_printf(g, "layers_%d", i));
-    }
     add_block(g, head, "head", "head");
     add_params(g);
 }
@@ -527,9 +503,8 @@ static double unit(uint64_t h, int64_t i)
 
 static void spill(uint64_t h, void *p, int64_t bytes)
 {
-    for (int64_t i = 0; p && i < bytes / 4; i++) {
+    for (int64_t i = 0; p && i < bytes / 4; i++)
         ((float *)p)[i] = (float)unit(h, i);
-    }
 }
 
 const char *synth_span(void *ctx, const SpanCall *c)
@@ -558,9 +533,8 @@ const char *synth_span(void *ctx, const SpanCall *c)
                 ? absorb(h, c->saved, c->cls->saved_bytes)
                 : h;
     }
-    if (!opens) { /* what the piece before left */
+    if (!opens) /* what the piece before left */
         h = absorb(h, c->scratch, c->span->scratch_bytes);
-    }
     spill(h, c->scratch, c->span->scratch_bytes);
     h = absorb(h, c->scratch, c->span->scratch_bytes);
     for (int k = 0; k < node->n_out; k++) {
@@ -573,15 +547,14 @@ const char *synth_span(void *ctx, const SpanCall *c)
     for (int a = 0; a < c->span->n_args; a++) {
         const SpanArg *arg = &c->span->args[a];
         int k = arg->index;
-        if (arg->kind == ARG_OUT) {
+        if (arg->kind == ARG_OUT)
             spill(h + 11, c->out[k], c->cls->outputs[k]->bytes);
-        } else if (arg->kind == ARG_DIN) {
+        else if (arg->kind == ARG_DIN)
             spill(h + 12, c->d_in[k], c->cls->d_inputs[k]->bytes);
-        } else if (arg->kind == ARG_LOSS) {
+        else if (arg->kind == ARG_LOSS)
             *c->loss = unit(h + 13, 0);
-        } else if (arg->kind == ARG_SAVED && (!back || c->cls->pieces.count > 1)) {
+        else if (arg->kind == ARG_SAVED && (!back || c->cls->pieces.count > 1))
             spill(h + 14, c->saved, c->cls->saved_bytes);
-        }
     }
     return NULL;
 }

@@ -63,17 +63,15 @@ static void look(Choices *s)
 {
     Cost c = drive_try(s->g);
     s->choices++;
-    if (s->least == 0 || c.bytes < s->least) {
+    if (s->least == 0 || c.bytes < s->least)
         s->least = c.bytes;
-    }
     if (s->fastest == 0 || c.seconds < s->fastest ||
         (c.seconds == s->fastest && c.bytes < s->fastest_bytes)) {
         s->fastest = c.seconds;
         s->fastest_bytes = c.bytes;
     }
-    if (c.bytes <= s->g->model.budget_bytes && (s->best == 0 || c.seconds < s->best)) {
+    if (c.bytes <= s->g->model.budget_bytes && (s->best == 0 || c.seconds < s->best))
         s->best = c.seconds;
-    }
 }
 
 /* Every choice; at: of blocks, then of units. */
@@ -96,15 +94,12 @@ static void enumerate(Choices *s, int at)
         return;
     }
     for (int k = 0; k < (unit < 0 ? 3 : 2); k++) {
-        if (unit < 0 && k == KEEP_SOME &&
-            !policy_may_drop_some(g, &g->blocks.items[at])) {
+        if (unit < 0 && k == KEEP_SOME && !policy_may_drop_some(g, &g->blocks.items[at]))
             continue;
-        }
-        if (unit < 0) {
+        if (unit < 0)
             g->blocks.items[at].keep = (Keep)k;
-        } else {
+        else
             g->units.items[unit].keep_gathered = k;
-        }
         enumerate(s, at + 1);
     }
 }
@@ -149,9 +144,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: test_auto FOLDER [cases] [seed] [layers]\n");
         return 2;
     }
-    for (int k = 0; k < cases; k++) {
+    for (int k = 0; k < cases; k++)
         test_case(argv[1], seed * 1000 + (uint64_t)k, layers);
-    }
     printf("%d passed, %d failed\n", passed, failed);
     return failed ? 1 : 0;
 }

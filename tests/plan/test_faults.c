@@ -74,9 +74,8 @@ static bool plant_one_key(Gen *g, uint64_t *r)
         Segment *a = &g->segments.items[i - 1], *b = &g->segments.items[i];
         if (a->unit == b->unit && a->trainable == b->trainable) {
             b->dtype = a->dtype;
-            for (int k = 0; k < b->n_params; k++) {
+            for (int k = 0; k < b->n_params; k++)
                 g->params.items[b->params[k]].decl->dtype = a->dtype;
-            }
             return true;
         }
     }
@@ -88,9 +87,8 @@ static bool plant_cut_along_data(Gen *g, uint64_t *r)
 {
     Segment *s = &g->segments.items[choose(r, g->segments.count)];
     s->axes = g->model.mesh.data;
-    for (int k = 0; k < s->n_params; k++) {
+    for (int k = 0; k < s->n_params; k++)
         g->params.items[s->params[k]].axes = s->axes;
-    }
     return s->axes != 0;
 }
 
@@ -118,20 +116,17 @@ Instr *find_ins(Gen *g, uint64_t *r, InsKind kind)
     int from = choose(r, g->prog.ins.count);
     for (int k = 0; k < g->prog.ins.count; k++) {
         Instr *i = &g->prog.ins.items[(from + k) % g->prog.ins.count];
-        if (i->kind == kind) {
+        if (i->kind == kind)
             return i;
-        }
     }
     return NULL;
 }
 
 static bool touches(const Instr *i, int buffer)
 {
-    for (int a = 0; a < i->n_access; a++) {
-        if (i->access[a].buffer == buffer) {
+    for (int a = 0; a < i->n_access; a++)
+        if (i->access[a].buffer == buffer)
             return true;
-        }
-    }
     return false;
 }
 
@@ -165,17 +160,15 @@ static bool plant_early_gather(Gen *g, uint64_t *r)
     Instr *i = find_ins(g, r, INS_ALL_GATHER);
     int to = i ? g->prog.first[i->variant] : 0;
     if (!i || i->phase == PHASE_FORWARD || g->units.count < 4 ||
-        plan_units_ahead(&g->model, PHASE_FORWARD) > 1) {
+        plan_units_ahead(&g->model, PHASE_FORWARD) > 1)
         return false; /* of few units, all are one ahead */
-    }
     Instr kept = *i;
     int from = i->id;
     memmove(&g->prog.ins.items[to + 1], &g->prog.ins.items[to],
             sizeof kept * (size_t)(from - to));
     g->prog.ins.items[to] = kept;
-    for (int id = to; id <= from; id++) {
+    for (int id = to; id <= from; id++)
         g->prog.ins.items[id].id = id;
-    }
     for (int k = 0; k < g->prog.n_bindings; k++) {
         int at = g->prog.bindings[k].ins;
         g->prog.bindings[k].ins += at >= to && at < from;
@@ -216,18 +209,16 @@ Instr *find_recompute(Gen *g, uint64_t *r)
     int from = choose(r, g->prog.ins.count);
     for (int k = 0; k < g->prog.ins.count; k++) {
         Instr *i = &g->prog.ins.items[(from + k) % g->prog.ins.count];
-        if (i->kind == INS_SPAN && i->phase == PHASE_RECOMPUTE) {
+        if (i->kind == INS_SPAN && i->phase == PHASE_RECOMPUTE)
             return i;
-        }
     }
     return NULL;
 }
 
 static void move_access(Instr *i, int from, int to)
 {
-    for (int a = 0; a < i->n_access; a++) {
+    for (int a = 0; a < i->n_access; a++)
         i->access[a].buffer = i->access[a].buffer == from ? to : i->access[a].buffer;
-    }
 }
 
 /* The second forward fills the slab of the first: the backward finds nothing in its own.
@@ -251,9 +242,8 @@ static bool plant_not_again(Gen *g, uint64_t *r)
 static bool plant_again_from_elsewhere(Gen *g, uint64_t *r)
 {
     Instr *again = find_recompute(g, r);
-    if (!again || again->in < 0) {
+    if (!again || again->in < 0)
         return false;
-    }
     for (int b = 0; b < g->prog.bufs.count; b++) {
         const Buffer *buf = &g->prog.bufs.items[b];
         if (buf->kind == BUF_BOUNDARY && buf->block != again->block - 1 &&
@@ -269,9 +259,8 @@ static bool plant_again_from_elsewhere(Gen *g, uint64_t *r)
 static bool plant_two_reductions(Gen *g, uint64_t *r)
 {
     Instr *i = find_ins(g, r, INS_REDUCE_SCATTER);
-    if (!i || g->segments.count < 2) {
+    if (!i || g->segments.count < 2)
         return false;
-    }
     i->segment = (i->segment + 1) % g->segments.count;
     return true;
 }
@@ -279,17 +268,15 @@ static bool plant_two_reductions(Gen *g, uint64_t *r)
 static bool plant_early_reduction(Gen *g, uint64_t *r)
 {
     Instr *i = find_ins(g, r, INS_REDUCE_SCATTER);
-    if (!i || g->prog.ins.items[i->id - 1].kind != INS_SPAN) {
+    if (!i || g->prog.ins.items[i->id - 1].kind != INS_SPAN)
         return false;
-    }
     Instr kept = i[-1];
     i[-1] = *i;
     *i = kept;
     i[-1].id--;
     i->id++;
-    for (int k = 0; k < g->prog.n_bindings; k++) {
+    for (int k = 0; k < g->prog.n_bindings; k++)
         g->prog.bindings[k].ins += g->prog.bindings[k].ins == kept.id;
-    }
     return true;
 }
 
@@ -297,9 +284,8 @@ static bool plant_more_turns(Gen *g, uint64_t *r)
 {
     StepNode *node = &g->prog.step.nodes[0];
     (void)r;
-    if (node->of == NODE_LINE) {
+    if (node->of == NODE_LINE)
         return false;
-    }
     node->turns++;
     return true;
 }
@@ -313,7 +299,8 @@ static bool plant_lost_line(Gen *g, uint64_t *r)
 
 static bool plant_tasks_turned(Gen *g, uint64_t *r)
 {
-    const int n = g->prog.n_tasks[VARIANT_LAST], at = (int)(synth_random(r) % (uint64_t)n);
+    const int n = g->prog.n_tasks[VARIANT_LAST],
+              at = (int)(synth_random(r) % (uint64_t)n);
     Task *t = g->prog.tasks[VARIANT_LAST], kept = t[at];
     t[at] = t[(at + 1) % n];
     t[(at + 1) % n] = kept;
@@ -330,9 +317,8 @@ static bool plant_other_task(Gen *g, uint64_t *r)
 static bool plant_lost_merge(Gen *g, uint64_t *r)
 {
     Instr *i = find_ins(g, r, INS_MERGE);
-    if (!i || g->segments.count < 2) {
+    if (!i || g->segments.count < 2)
         return false;
-    }
     i->segment = (i->segment + 1) % g->segments.count;
     return true;
 }
@@ -340,9 +326,8 @@ static bool plant_lost_merge(Gen *g, uint64_t *r)
 static bool plant_lost_sum(Gen *g, uint64_t *r)
 {
     Instr *i = find_ins(g, r, INS_ALL_REDUCE);
-    if (!i || g->segments.count < 2) {
+    if (!i || g->segments.count < 2)
         return false;
-    }
     i->segment = (i->segment + 1) % g->segments.count;
     return true;
 }
@@ -401,9 +386,8 @@ static bool plant_no_grad_wait(Gen *g, uint64_t *r)
 static bool plant_other_ranks(Gen *g, uint64_t *r)
 {
     Instr *i = find_ins(g, r, INS_ALL_REDUCE);
-    if (i) {
+    if (i)
         i->group = g->segments.items[i->segment].within;
-    }
     return i != NULL;
 }
 
@@ -499,9 +483,8 @@ static bool shows(Gen *g, const Interpretation *want)
 {
     for (uint64_t order = 0; order < 24; order++) {
         Interpretation got = run_model(g, order * 7 + 3);
-        if (!same_state(want, &got)) {
+        if (!same_state(want, &got))
             return true;
-        }
     }
     return false;
 }
@@ -530,9 +513,8 @@ static void plant_kind(uint64_t f)
             mesh.reshard_ranks = k & 4 ? 1 : 2;
             mesh.strategy = HYBRID_SHARD;
         }
-        if (faults[f].state) {
+        if (faults[f].state)
             mesh.strategy = SHARD_OPTIMIZER;
-        }
         synth_beside(&mesh, 8, faults_seed + k);
         mesh.every = faults[f].every;
         shape.layers += 2;
@@ -556,9 +538,8 @@ void test_faults(uint64_t seed)
     int kinds = sizeof faults / sizeof *faults;
     faults_seed = seed;
     memset(test_tally, 0, sizeof test_tally);
-    for (int f = 0; f < kinds; f++) {
+    for (int f = 0; f < kinds; f++)
         test_forked(plant_kind, (uint64_t)f);
-    }
     printf("figure: planted faults: %d of %d kinds, all named unless said; %d shown by "
            "other "
            "bits\n",

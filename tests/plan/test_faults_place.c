@@ -9,9 +9,8 @@ static bool same_place(Gen *g, uint64_t *r, BufKind a, BufKind b)
     int n = g->prog.bufs.count, from = choose(r, n), first = -1;
     for (int k = 0; k < n; k++) {
         Buffer *buf = &g->prog.bufs.items[(from + k) % n];
-        if (buf->bytes == 0) {
+        if (buf->bytes == 0)
             continue;
-        }
         if (first < 0 && buf->kind == a) {
             first = buf->id;
         } else if (first >= 0 && buf->kind == b) {
@@ -72,14 +71,12 @@ bool plant_grad_under_peers(Gen *g, uint64_t *r)
     Program *p = &g->prog;
     Buffer *before = NULL;
     if (ins_is_closed(find_ins(g, r, INS_REDUCE_SCATTER)) &&
-        g->model.reduces_in_flight == 0) {
+        g->model.reduces_in_flight == 0)
         return false; /* then it may: the reduction comes in between */
-    }
     for (int id = p->first[VARIANT_LAST]; id < p->ins.count; id++) {
         const Instr *i = &p->ins.items[id];
-        if (i->kind != INS_REDUCE_SCATTER || p->bufs.items[i->from].kind != BUF_GRAD) {
+        if (i->kind != INS_REDUCE_SCATTER || p->bufs.items[i->from].kind != BUF_GRAD)
             continue;
-        }
         Buffer *now = &p->bufs.items[i->from];
         if (before &&
             before->offset_bytes + now->bytes <= p->space_bytes[SPACE_SYMMETRIC]) {

@@ -75,7 +75,8 @@ static void check_run(void *ctx, const Run *run)
                      group_index(w->s->cut[HELD_OPTIMIZER], rank) == run->part;
         int first = group_rank(layout_same(w->g, w->s), rank, 0);
 
-        if (layout_holds(w->s, rank, run) != holds || layout_holds(w->s, first, run) != holds)
+        if (layout_holds(w->s, rank, run) != holds ||
+            layout_holds(w->s, first, run) != holds)
             w->bad = "another rank holds it";
     }
 }

@@ -12,20 +12,17 @@ static Instr *find(Gen *g, InsKind kind, int batch)
 {
     for (int id = 0; id < g->prog.ins.count; id++) {
         Instr *i = &g->prog.ins.items[id];
-        if (i->kind == kind && (i->batch == batch || batch < 0)) {
+        if (i->kind == kind && (i->batch == batch || batch < 0))
             return i;
-        }
     }
     gen_die("no instruction %d of batch %d", (int)kind, batch);
 }
 
 static Buffer *buffer(Gen *g, BufKind kind, int which)
 {
-    for (int b = 0; b < g->prog.bufs.count; b++) {
-        if (g->prog.bufs.items[b].kind == kind && which-- == 0) {
+    for (int b = 0; b < g->prog.bufs.count; b++)
+        if (g->prog.bufs.items[b].kind == kind && which-- == 0)
             return &g->prog.bufs.items[b];
-        }
-    }
     gen_die("no buffer of kind %d", (int)kind);
 }
 
@@ -151,9 +148,8 @@ static bool shows(Gen *g, const Interpretation *want)
 {
     for (uint64_t order = 0; order < 12; order++) {
         Interpretation got = models_run(g, order * 5 + 2);
-        if (!same_state(want, &got)) {
+        if (!same_state(want, &got))
             return true;
-        }
     }
     return false;
 }
@@ -182,9 +178,8 @@ static void check_balance(const Gen *g, const char *mesh)
                share = matrices_flops(g, b, -1) / (double)g->model.mesh.world_size;
         for (int i = 0; i < g->matrices.count; i++) {
             const Matrix *m = &g->matrices.items[i];
-            if (m->batch == b && m->node->flops > largest) {
+            if (m->batch == b && m->node->flops > largest)
                 largest = m->node->flops;
-            }
         }
         models_check(matrices_most_flops(g, b) <= share + largest,
                      "%s: batch %s: %g of %g", mesh, g->batches.items[b].name,
@@ -235,8 +230,7 @@ static void test_deal(const char *folder)
 
 void test_matrices(const char *folder)
 {
-    for (int f = 0; f < (int)(sizeof faults / sizeof *faults); f++) {
+    for (int f = 0; f < (int)(sizeof faults / sizeof *faults); f++)
         test_fault(folder, f);
-    }
     test_deal(folder);
 }

@@ -53,9 +53,8 @@ static void shuffle_policy(Gen *g, uint64_t *r)
                   : keep == KEEP_SOME && policy_may_drop_some(g, k) ? KEEP_SOME
                                                                     : KEEP_ALL;
     }
-    for (int u = 0; u < g->units.count; u++) {
+    for (int u = 0; u < g->units.count; u++)
         g->units.items[u].keep_gathered = pick(r, 0, 1);
-    }
     policy_settle(g);
 }
 
@@ -95,12 +94,10 @@ static void models_plan_case(Gen *g, uint64_t *r, bool two)
             diag_stop_on_errors(g);
             verify_after(g, passes[i].name);
         }
-        if (two && !strcmp(passes[i].name, "graph")) {
+        if (two && !strcmp(passes[i].name, "graph"))
             widen_vectors(g);
-        }
-        if (r && !strcmp(passes[i].name, "policy")) {
+        if (r && !strcmp(passes[i].name, "policy"))
             shuffle_policy(g, r);
-        }
     }
 }
 
@@ -114,9 +111,8 @@ Gen *models_open(const char *folder, const char *name, const char *const *sets)
     Gen *g = synth_new();
     g->opt.command = "check";
     g->opt.input = gen_printf(g, "%s/%s.lua", folder, name);
-    for (; *sets; sets++) {
+    for (; *sets; sets++)
         add_set(g, *sets);
-    }
     return g;
 }
 
@@ -171,7 +167,8 @@ static const char *choose(Gen *g, uint64_t *r)
         "{shard=4},state",
         "{replicate=2,shard=2},state",
     };
-    const char *mesh = meshes[pick(r, 0, sizeof meshes / sizeof *meshes - 1)], *choice = strchr(mesh, '}') + 1;
+    const char *mesh = meshes[pick(r, 0, sizeof meshes / sizeof *meshes - 1)],
+               *choice = strchr(mesh, '}') + 1;
     Text t = {.g = g};
     add_set(g, gen_printf(g, "mesh=%.*s", (int)(choice - mesh), mesh));
     if (!strcmp(choice, ",grad")) {
@@ -191,9 +188,8 @@ static const char *choose(Gen *g, uint64_t *r)
                        orders[pick(r, 0, 2)]));
     add_set(g, pick(r, 0, 1) ? "accumulate=\"sharded\"" : "accumulate=\"unsharded\"");
     add_set(g, recomputes[pick(r, 0, sizeof recomputes / sizeof *recomputes - 1)]);
-    for (int i = 0; i < g->opt.sets.count; i++) {
+    for (int i = 0; i < g->opt.sets.count; i++)
         text_printf(&t, " %s", g->opt.sets.items[i]);
-    }
     return t.s;
 }
 
@@ -242,9 +238,8 @@ static bool finite_losses(const Gen *g, const Interpretation *run)
     for (size_t i = 0; !run->fault && i < n; i++) {
         double loss;
         memcpy(&loss, run->state + run->state_bytes - (n - i) * sizeof loss, sizeof loss);
-        if (!isfinite(loss) || loss <= 0) {
+        if (!isfinite(loss) || loss <= 0)
             return false;
-        }
     }
     return true;
 }
@@ -291,9 +286,8 @@ static void test_again(const char *folder, const char *wrap)
         i = back && g->prog.ins.items[id].dropped >= 0 ? &g->prog.ins.items[id] : NULL;
     }
     models_check(i, "recompute=cheap, %s: nothing is computed again", wrap);
-    if (!i) {
+    if (!i)
         return;
-    }
     models_check((i->piece >= 0) == g->blocks.items[i->block].cut, "%s: of which piece?",
                  wrap);
     s = (Span *)ins_span(g, i);
@@ -373,9 +367,8 @@ static int64_t weights_peak(const Gen *g)
                     after = after || (touches && i >= at);
                 }
             }
-            if ((buf->kind == BUF_GATHERED || buf->kind == BUF_GRAD) && before && after) {
+            if ((buf->kind == BUF_GATHERED || buf->kind == BUF_GRAD) && before && after)
                 live += buf->bytes;
-            }
         }
         peak = max_i64(peak, live);
     }
@@ -386,9 +379,8 @@ static int64_t weights_peak(const Gen *g)
 static int64_t unit_elems(int n, const int64_t *elems)
 {
     int64_t end = 0;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         end = round_up(end, GRAIN_ELEMS) + elems[i];
-    }
     return 2 * round_up((end + 1) / 2, GRAIN_ELEMS);
 }
 
@@ -423,9 +415,8 @@ static void test_memory(const char *folder)
                      "%s: %lld bytes of weights and gradients, "
                      "not %lld",
                      cases_of[k].wrap, (long long)peak, (long long)cases_of[k].elems * 8);
-        if (k % 2 == 0 && k < 4) {
+        if (k % 2 == 0 && k < 4)
             arena[k / 2] = g->prog.arena_bytes;
-        }
     }
     models_check(
         arena[1] < arena[0] - 8 * (unit_elems(6, block) - unit_elems(2, up)) / 2,
@@ -444,11 +435,9 @@ static void test_tied(const char *folder)
         add_set(g, "mesh={shard=2}");
         add_set(g, wraps[w]);
         models_plan(g, NULL);
-        for (int i = 0; i < g->params.count; i++) {
-            if (g->params.items[i].n_uses > 1) {
+        for (int i = 0; i < g->params.count; i++)
+            if (g->params.items[i].n_uses > 1)
                 segment = g->params.items[i].segment;
-            }
-        }
         for (int i = p->first[VARIANT_LAST]; i < p->first[VARIANT_END]; i++) {
             if (p->ins.items[i].segment == segment &&
                 p->ins.items[i].kind == INS_REDUCE_SCATTER) {
@@ -483,12 +472,10 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: test_models FOLDER [choices] [seed]\n");
         return 2;
     }
-    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
         test_case(argv[1], &cases[c], choices, seed + c, false);
-    }
-    for (size_t c = 0; c < sizeof two_dtypes / sizeof *two_dtypes; c++) {
+    for (size_t c = 0; c < sizeof two_dtypes / sizeof *two_dtypes; c++)
         test_case(argv[1], &two_dtypes[c], choices, seed + c, true);
-    }
     test_library(argv[1]);
     test_memory(argv[1]);
     test_tied(argv[1]);

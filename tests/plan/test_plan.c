@@ -59,16 +59,14 @@ void test_forked(void (*fn)(uint64_t arg), uint64_t arg)
         _exit(write(ends[1], &c, sizeof c) == sizeof c ? 0 : 1);
     }
     close(ends[1]);
-    if (read(ends[0], &c, sizeof c) != sizeof c) {
+    if (read(ends[0], &c, sizeof c) != sizeof c)
         memset(&c, 0, sizeof c);
-    }
     close(ends[0]);
     waitpid(child, &status, 0);
     tests_passed += c.passed;
     tests_failed += c.failed;
-    for (int i = 0; i < TALLY; i++) {
+    for (int i = 0; i < TALLY; i++)
         test_tally[i] += c.tally[i];
-    }
     test_that(WIFEXITED(status) && WEXITSTATUS(status) == 0, "model %llu: crashed",
               (unsigned long long)arg);
 }
@@ -192,9 +190,8 @@ int main(int argc, char **argv)
 {
     int models = argc > 1 ? atoi(argv[1]) : 40;
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
-    for (int i = 0; i < models; i++) {
+    for (int i = 0; i < models; i++)
         test_forked(test_model, seed + (uint64_t)i);
-    }
     test_control();
     test_mesh(seed);
     test_layout(seed);

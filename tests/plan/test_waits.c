@@ -52,18 +52,14 @@ static Graph explicit_graph(const Gen *g)
                 const Instr *before = &p->ins.items[a];
                 if (before->stream == i->stream ||
                     (join && before->stream == STREAM_COMPUTE &&
-                     before->variant < i->variant)) {
+                     before->variant < i->variant))
                     add_edge(&gr, node(&gr, a, r, 1), node(&gr, b, r, 0));
-                }
             }
-            for (int w = 0; w < i->n_waits; w++) {
+            for (int w = 0; w < i->n_waits; w++)
                 add_edge(&gr, node(&gr, i->waits[w], r, 1), node(&gr, b, r, 0));
-            }
-            for (int q = 0; q < gr.ranks && ins_is_collective(i); q++) {
-                if (in_one_group(i, q, r)) {
+            for (int q = 0; q < gr.ranks && ins_is_collective(i); q++)
+                if (in_one_group(i, q, r))
                     add_edge(&gr, node(&gr, b, r, 0), node(&gr, b, q, 1));
-                }
-            }
         }
     }
     return gr;
@@ -96,9 +92,8 @@ static int wrong_pairs(const Gen *g, const Graph *gr, bool *const *seen, int a, 
         for (int c = 0; c < p->ins.count; c++) {
             const Instr *i = &p->ins.items[c];
             bool all = true;
-            for (int q = 0; q < gr->ranks; q++) {
+            for (int q = 0; q < gr->ranks; q++)
                 all = all && (!in_one_group(i, q, rank) || seen[q][node(gr, b, rank, 0)]);
-            }
             wrong += a != b && all != hb_group(p, i->group, a, b);
         }
     }
@@ -116,14 +111,12 @@ static int wrong_orders(const Gen *g)
         gen_require(seen[r], "out of memory");
     }
     for (int a = 0; a < g->prog.ins.count; a++) {
-        for (int r = 0; r < gr.ranks; r++) {
+        for (int r = 0; r < gr.ranks; r++)
             search(&gr, node(&gr, a, r, 1), seen[r], stack);
-        }
         wrong += wrong_pairs(g, &gr, seen, a, a % gr.ranks);
     }
-    for (int r = 0; r < gr.ranks; r++) {
+    for (int r = 0; r < gr.ranks; r++)
         free(seen[r]);
-    }
     free(stack);
     free(gr.edge);
     return wrong;
@@ -135,9 +128,8 @@ static void random_groups(Gen *g, uint64_t seed)
     uint64_t r = seed * 389 + 3;
     for (int id = 0; id < g->prog.ins.count; id++) {
         Instr *i = &g->prog.ins.items[id];
-        if (ins_is_collective(i)) {
+        if (ins_is_collective(i))
             i->group = (RankBits)synth_random(&r) & g->model.mesh.all;
-        }
     }
     schedule_closure(g, &g->prog);
 }
@@ -209,18 +201,16 @@ static void remove_waits(uint64_t seed)
     g = plan_model(&shape, &mesh);
     for (int id = 0; id < g->prog.ins.count; id++) {
         Instr *i = &g->prog.ins.items[id];
-        for (int w = 0; w < i->n_waits; w++) {
+        for (int w = 0; w < i->n_waits; w++)
             without_wait(g, i, w, &want);
-        }
     }
 }
 
 void test_waits(uint64_t seed, int models)
 {
     memset(test_tally, 0, sizeof test_tally);
-    for (int k = 0; k < models; k++) {
+    for (int k = 0; k < models; k++)
         test_forked(remove_waits, seed + (uint64_t)k);
-    }
     printf(
         "figure: waits removed in turn: %d; %d named by the checker (%d of them shown by "
         "other bits), %d proven redundant\n",

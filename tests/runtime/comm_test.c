@@ -111,9 +111,8 @@ static void lay_out(void)
 
 static void expect(double got, double want)
 {
-    if (got != want) {
+    if (got != want)
         wrong = 1;
-    }
 }
 
 typedef struct Op {
@@ -160,9 +159,8 @@ static void check_reduce(Rt *rt, int step, int n, Op *op)
 static void write_grad(Rt *rt, int step, int n, int segment)
 {
     double *g = rt_symmetric(rt, grad_at[n % SLOTS]);
-    for (int64_t i = 0; i < segments[segment].elems; i++) {
+    for (int64_t i = 0; i < segments[segment].elems; i++)
         g[i] = value(step, 100 + n, rt->rank, i);
-    }
 }
 
 static void dawdle(uint64_t *own)
@@ -182,11 +180,10 @@ static void wait_for(Rt *rt, int stream, int n)
 
 static void start_gather(Rt *rt, int n, Op *op)
 {
-    if (op->kept) {
+    if (op->kept)
         rt_kept_gather_start(rt, op->segment, kept_at[op->segment], gathered_at[n]);
-    } else {
+    else
         rt_all_gather_start(rt, op->segment, gathered_at[n]);
-    }
 }
 
 /* The slot was read by reduction n - SLOTS; when that is complete here, no peer reads it
@@ -200,11 +197,10 @@ static void start_reduce(Rt *rt, int step, int n, Op *op)
     }
 #endif
     write_grad(rt, step, n, op->segment);
-    if (op->sum) {
+    if (op->sum)
         rt_all_reduce_start(rt, op->segment, grad_at[n % SLOTS]);
-    } else {
+    else
         rt_reduce_scatter_start(rt, op->segment, grad_at[n % SLOTS], result_at[n]);
-    }
 }
 
 /* One step: program is the same random state on all ranks, own differs. */
@@ -212,9 +208,8 @@ static void one_step(Rt *rt, int step, uint64_t program, uint64_t *own)
 {
     int gathers = 0, reduces = 0;
     Op gather[OPS], reduce[OPS];
-    for (int s = 0; s < 2; s++) {
+    for (int s = 0; s < 2; s++)
         begun[rt->rank][s] = rt->state->queue[s].started;
-    }
     for (int op = 0; op < OPS; op++) {
         program = mix(program);
         const int s = (int)(program >> 8 & 0xFF) % SEGMENTS, shards = segments[s].shards;
@@ -247,9 +242,8 @@ static void one_step(Rt *rt, int step, uint64_t program, uint64_t *own)
     rt_exchange_begin(rt);
     *(double *)rt_symmetric(rt, control_at) = value(step, 200, rt->rank, 0);
     rt_exchange_publish(rt, sizeof(double));
-    for (int r = 0; r < RANKS; r++) {
+    for (int r = 0; r < RANKS; r++)
         expect(*(double *)(rt->peer[r] + control_at), value(step, 200, r, 0));
-    }
     rt_exchange_end(rt);
     dawdle(own);
 }
@@ -258,13 +252,11 @@ static void write_shards(Rt *rt, int step)
 {
     for (int s = 0; s < SEGMENTS; s++) {
         double *at = rt_symmetric(rt, segments[s].param_shard);
-        for (int64_t i = 0; i < segments[s].shard_elems; i++) {
+        for (int64_t i = 0; i < segments[s].shard_elems; i++)
             at[i] = value(step, s, rt->rank, i);
-        }
         at = rt_symmetric(rt, kept_at[s]);
-        for (int64_t i = 0; i < segments[s].elems / GROUP; i++) {
+        for (int64_t i = 0; i < segments[s].elems / GROUP; i++)
             at[i] = value(step, s + 50, rt->rank, i);
-        }
     }
 }
 
@@ -290,9 +282,8 @@ int main(void)
     static RtState state[RANKS];
     pthread_t thread[RANKS];
     lay_out();
-    for (int r = 0; r < RANKS; r++) {
+    for (int r = 0; r < RANKS; r++)
         spaces[r] = calloc(1, (size_t)symmetric_bytes);
-    }
     for (int r = 0; r < RANKS; r++) {
         state[r] = (RtState){.shared = &shared, .spins = r % 2 == 0 ? 20 : 0};
         rt[r] = (Rt){.rank = r,
@@ -303,13 +294,11 @@ int main(void)
                      .symmetric = spaces[r],
                      .local = calloc(1, (size_t)local_bytes)};
         memcpy(rt[r].peer, spaces, sizeof spaces);
-        if (pthread_create(&thread[r], NULL, rank_main, &rt[r]) != 0) {
+        if (pthread_create(&thread[r], NULL, rank_main, &rt[r]) != 0)
             return 2;
-        }
     }
-    for (int r = 0; r < RANKS; r++) {
+    for (int r = 0; r < RANKS; r++)
         pthread_join(thread[r], NULL);
-    }
     puts(wrong ? "wrong sums" : "ok");
     return wrong;
 }

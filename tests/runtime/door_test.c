@@ -204,7 +204,8 @@ static void secrets(void **state)
     memset(long_text, 'z', 32);
     long_text[32] = '\0';
     write_secret(long_text, 0600);
-    assert_non_null(strstr(refused(path, &s), "is one byte, 32 times, which is no secret"));
+    assert_non_null(
+        strstr(refused(path, &s), "is one byte, 32 times, which is no secret"));
     free(long_text);
 }
 

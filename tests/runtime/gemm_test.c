@@ -45,15 +45,14 @@ static void *random_matrix(int64_t elems, int dtype)
     assert_non_null(p);
     for (int64_t i = 0; i < elems; i++) {
         const double v = random_value();
-        if (dtype == RT_F64) {
+        if (dtype == RT_F64)
             ((double *)p)[i] = v;
-        } else if (dtype == RT_F32) {
+        else if (dtype == RT_F32)
             ((float *)p)[i] = (float)v;
-        } else if (dtype == RT_F16) {
+        else if (dtype == RT_F16)
             ((rt_f16 *)p)[i] = rt_f16_from_f32((float)v);
-        } else {
+        else
             ((rt_bf16 *)p)[i] = rt_bf16_from_f32((float)v);
-        }
     }
     return p;
 }
@@ -105,11 +104,10 @@ static void *case_run(const Case *t, int threads, int mode)
     memcpy(c, t->c0, bytes);
     omp_set_num_threads(threads);
     rt_gemm_prepare(&t->g);
-    if (mode == 2) {
+    if (mode == 2)
         rt_gemm_bias(&t->g, t->a, t->b, t->bias, c);
-    } else {
+    else
         rt_gemm(&t->g, t->a, t->b, c, (float)mode);
-    }
     return c;
 }
 
@@ -228,9 +226,8 @@ static void test_bits_over_threads(void **state)
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         for (int d = 0; d < N_PAIRS; d++) {
             const int64_t *z = shapes[s];
-            if (z[2] == 8192 && (quick || dtype_pairs[d][0] == RT_F64)) {
+            if (z[2] == 8192 && (quick || dtype_pairs[d][0] == RT_F64))
                 continue; /* slow; in f64 the same code as in f32 */
-            }
             Case t = case_make((RtGemmOp)(s % 3), z[0], z[1], z[2], z[3], z[4],
                                dtype_pairs[d][0], dtype_pairs[d][1]);
             void *first = case_run(&t, thread_counts[0], 1);
@@ -321,9 +318,8 @@ static void test_tiles_alone(void **state)
 static void test_rows_alone(void **state)
 {
     (void)state;
-    if (strncmp(rt_gemm_library(), "built-in", 8) != 0) {
+    if (strncmp(rt_gemm_library(), "built-in", 8) != 0)
         skip();
-    }
     for (int i = 0; i < 3 * N_PAIRS * 10; i++) {
         const int op = i % 3, d = i / 3 % N_PAIRS, mode = i / 2 % 2;
         const int64_t m = 1 + random_state % 50, k = 1 + random_state / 64 % 900;
@@ -348,15 +344,12 @@ static void test_nan_and_zero(void **state)
     (void)state;
     /* beta 0 must not read C: garbage there, NaN above all, must not come through */
     Case t = case_make(RT_NN, 20, 40, 30, 8, 16, RT_F32, RT_F32);
-    for (int64_t i = 0; i < t.c_elems; i++) {
+    for (int64_t i = 0; i < t.c_elems; i++)
         ((float *)t.c0)[i] = NAN;
-    }
     float *c = case_run(&t, 1, 0);
-    for (int64_t i = 0; i < t.g.m; i++) {
-        for (int64_t j = 0; j < t.g.n; j++) {
+    for (int64_t i = 0; i < t.g.m; i++)
+        for (int64_t j = 0; j < t.g.n; j++)
             assert_true(isfinite(c[i * t.g.ldc + j]));
-        }
-    }
     free(c);
     case_free(&t);
 }

@@ -202,8 +202,8 @@ static void it_begins_anew(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(files_are_found),       cmocka_unit_test(other_files_are_not),
-        cmocka_unit_test(damaged_lines_are_not), cmocka_unit_test(strangers_are_not),
+        cmocka_unit_test(files_are_found),        cmocka_unit_test(other_files_are_not),
+        cmocka_unit_test(damaged_lines_are_not),  cmocka_unit_test(strangers_are_not),
         cmocka_unit_test(links_are_not_followed), cmocka_unit_test(it_begins_anew),
     };
 

@@ -197,13 +197,12 @@ static int steps_begun;
 static void plant_fault(Rt *rt)
 {
     plant_any_fault(rt, steps_begun);
-    if (fault(rt, "nan", steps_begun)) {
+    if (fault(rt, "nan", steps_begun))
         *(Real *)rt_symmetric(rt, grad_at[0]) = STORE(__builtin_nanf(""));
-    } else if (fault(rt, "inf", steps_begun)) {
+    else if (fault(rt, "inf", steps_begun))
         *(Real *)rt_symmetric(rt, grad_at[1]) = STORE(__builtin_inff());
-    } else if (fault(rt, "nanloss", steps_begun)) {
+    else if (fault(rt, "nanloss", steps_begun))
         *rt_loss_slot(rt) = __builtin_nan("");
-    }
 }
 
 /* ---- the mathematics --------------------------------------------------------------- */
@@ -213,9 +212,8 @@ static double micro_step(Rt *rt, int segment, const Real *w, Real *grad, bool ad
     const int32_t *token = rt_local(rt, L_TOKENS), *target = rt_local(rt, L_TARGETS);
     const int64_t width = width_of[segment];
     double loss = 0;
-    if (!add) {
+    if (!add)
         memset(grad, 0, (size_t)segments[segment].elems * sizeof *grad);
-    }
     for (int t = 0; t < TOKENS; t++) {
         for (int64_t i = 0; i < width; i++) {
             const int64_t at = token[t] * width + i;
@@ -252,9 +250,8 @@ static void adamw(const RtUpdate *u, const RtUpdateRun *run)
 
 static const Real *weights(Rt *rt, int segment)
 {
-    if (SHARDS == 1) {
+    if (SHARDS == 1)
         return rt_symmetric(rt, segments[segment].param_shard);
-    }
     return rt_local(rt, gathered_at[segment]);
 }
 
@@ -268,9 +265,8 @@ static void one_micro_batch(Rt *rt, int64_t index, bool add)
     rt_at(rt, AT_FORWARD);
     double loss = 0;
     for (int s = 0; s < 2; s++) {
-        if (SHARDS > 1) {
+        if (SHARDS > 1)
             rt_wait_gather(rt, s);
-        }
         rt_at(rt, AT_BACKWARD);
         loss += micro_step(rt, s, weights(rt, s), rt_symmetric(rt, grad_at[s]), add);
     }
@@ -284,19 +280,15 @@ static void finish_leaf(Rt *rt, int64_t round)
     const bool last = round == ROUNDS - 1, within = SHARDS > 1 || COPIES == 1;
     rt_at(rt, AT_REDUCE);
     rt_round(rt, round);
-    for (int s = 0; UNSHARDED && s < 2; s++) {
+    for (int s = 0; UNSHARDED && s < 2; s++)
         rt_merge_segment(rt, s);
-    }
-    for (int s = 0; within && (last || !UNSHARDED) && s < 2; s++) {
+    for (int s = 0; within && (last || !UNSHARDED) && s < 2; s++)
         rt_reduce_scatter_start(rt, s, grad_at[s], segments[s].grad_shard);
-    }
     for (int s = 0; (last || !UNSHARDED) && s < 2; s++) {
-        if (within) {
+        if (within)
             rt_wait_reduce(rt, s);
-        }
-        if (!UNSHARDED) {
+        if (!UNSHARDED)
             rt_merge_segment(rt, s);
-        }
     }
     for (int s = 0; COPIES > 1 && last && s < 2; s++) {
         rt_all_reduce_start(rt, s, segments[s].grad_shard);
@@ -309,12 +301,10 @@ static void step(Rt *rt)
     steps_begun++;
     for (int64_t round = 0; round < ROUNDS; round++) {
         const int64_t leaf = rt_leaf(rt, round);
-        for (int64_t i = 0; i < LEAF; i++) {
+        for (int64_t i = 0; i < LEAF; i++)
             one_micro_batch(rt, leaf * LEAF + i, i > 0);
-        }
-        if (round == 0) {
+        if (round == 0)
             plant_fault(rt);
-        }
         finish_leaf(rt, round);
     }
     rt_norm_add(rt, 0);

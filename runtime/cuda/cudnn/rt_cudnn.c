@@ -77,9 +77,8 @@ static const char *text_of(const RtAttention *a, char *text, size_t bytes)
 void rt_attention_prepare(RtAttention *a)
 {
     char text[128], why[512] = "";
-    if (n_plans == MAX_PLANS) {
+    if (n_plans == MAX_PLANS)
         rt_fail(this_rank, RT_EXIT_ERROR, "more than %d distinct attentions", MAX_PLANS);
-    }
     RtDnnPlan *plan = &plans[n_plans++];
     if (!rt_dnn_plan(a, handle, NULL, a->workspace_bytes - rt_dnn_delta_bytes(a), plan,
                      why, sizeof why)) {
@@ -144,9 +143,8 @@ static void run(Rt *rt, const RtAttention *a, void *at[RT_DNN_TENSORS], void *wo
     DNN_CALL(rt, cudnnBackendFinalize(pack));
     DNN_CALL(rt, cudnnBackendExecute(handle, plan->plan, pack));
     DNN_CALL(rt, cudnnBackendDestroyDescriptor(pack));
-    if (profiled) {
+    if (profiled)
         rt_profile_to(rt, rt_gpu.stream[RT_COMPUTE]);
-    }
 }
 
 void rt_attention(Rt *rt, const RtAttention *a, const void *q, const void *k,

@@ -42,9 +42,8 @@ static Desc make(Graph *g, cudnnBackendDescriptorType_t type)
 {
     Desc d = NULL;
     CALL(g, cudnnBackendCreateDescriptor(type, &d));
-    if (d != NULL && g->n_made < MAX_MADE) {
+    if (d != NULL && g->n_made < MAX_MADE)
         g->made[g->n_made++] = d;
-    }
     return d;
 }
 
@@ -77,9 +76,8 @@ static Desc tensor(Graph *g, int64_t number, cudnnDataType_t type, Shape s,
     set(g, t, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, s.stride);
     set(g, t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
     set(g, t, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
-    if (by_value) {
+    if (by_value)
         set(g, t, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &by_value);
-    }
     finish(g, t);
     return t;
 }
@@ -144,9 +142,8 @@ static Desc nowhere(Graph *g, cudnnDataType_t type, Shape s)
 static void push(Graph *g, Desc op)
 {
     finish(g, op);
-    if (g->n_ops < MAX_OPS) {
+    if (g->n_ops < MAX_OPS)
         g->op[g->n_ops++] = op;
-    }
 }
 
 static Desc product(Graph *g, Desc a, Desc b, Desc c)
@@ -172,19 +169,16 @@ static Desc pointwise(Graph *g, cudnnPointwiseMode_t mode, cudnnDataType_t type,
     Desc how = make(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     set(g, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
     set(g, how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type);
-    if (axis >= 0) {
+    if (axis >= 0)
         set(g, how, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &axis);
-    }
     finish(g, how);
     Desc op = make(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
     set_desc(g, op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
     set_desc(g, op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
-    if (b != NULL) {
+    if (b != NULL)
         set_desc(g, op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
-    }
-    if (mask != NULL) {
+    if (mask != NULL)
         set_desc(g, op, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, mask);
-    }
     set_desc(g, op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
     push(g, op);
     return y;
@@ -243,9 +237,8 @@ static Desc masked(Graph *g, Desc scores)
 {
     Desc query = index_of(g, 2, scores), key = index_of(g, 3, scores);
     Desc seen = hide(g, scores, CUDNN_POINTWISE_CMP_GE, query, key);
-    if (g->a->window == 0 || g->a->window >= g->a->seq) {
+    if (g->a->window == 0 || g->a->window >= g->a->seq)
         return seen;
-    }
     query = index_of(g, 2, seen);
     key = index_of(g, 3, seen);
     Desc end = pointwise(g, CUDNN_POINTWISE_ADD, CUDNN_DATA_FLOAT, 3, key,
@@ -358,11 +351,9 @@ static bool is_unsteady(Graph *g, Desc engine)
     CALL(g, cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
                                      CUDNN_TYPE_NUMERICAL_NOTE,
                                      CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &n, notes));
-    for (int64_t i = 0; i < n; i++) {
-        if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) {
+    for (int64_t i = 0; i < n; i++)
+        if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)
             return true;
-        }
-    }
     return false;
 }
 
@@ -374,20 +365,17 @@ static int propose(Graph *g, cudnnHandle_t handle, Desc device, Desc config[MAX_
     Desc graph = make(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     set(g, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, g->n_ops,
         g->op);
-    if (handle != NULL) {
+    if (handle != NULL)
         set(g, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
-    }
     finish(g, graph);
     Desc heuristic = make(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     set_desc(g, heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
     set(g, heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-    if (handle == NULL) {
+    if (handle == NULL)
         set_desc(g, heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, device);
-    }
     finish(g, heuristic);
-    for (int i = 0; i < MAX_CONFIGS; i++) {
+    for (int i = 0; i < MAX_CONFIGS; i++)
         config[i] = make(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-    }
     CALL(g, cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
                                      CUDNN_TYPE_BACKEND_DESCRIPTOR, MAX_CONFIGS, &n,
                                      config));
@@ -400,16 +388,14 @@ static bool plan_by(Graph *g, cudnnHandle_t handle, Desc device, Desc config,
                     RtDnnPlan *plan)
 {
     Desc d = NULL, engine = engine_of(g, config);
-    if (is_unsteady(g, engine)) {
+    if (is_unsteady(g, engine))
         return false;
-    }
     CALL(g, cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &d));
     set_desc(g, d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
-    if (handle != NULL) {
+    if (handle != NULL)
         set(g, d, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
-    } else {
+    else
         set_desc(g, d, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device);
-    }
     if (g->status != CUDNN_STATUS_SUCCESS ||
         cudnnBackendFinalize(d) != CUDNN_STATUS_SUCCESS) {
         cudnnBackendDestroyDescriptor(d);
@@ -428,15 +414,12 @@ static bool plan_within(Graph *g, cudnnHandle_t handle, Desc device, int64_t mos
     const int n = propose(g, handle, device, config);
     int64_t least = -1;
     for (int i = 0; i < n; i++) {
-        if (!plan_by(g, handle, device, config[i], plan)) {
+        if (!plan_by(g, handle, device, config[i], plan))
             continue;
-        }
-        if (plan->workspace_bytes <= most_bytes) {
+        if (plan->workspace_bytes <= most_bytes)
             return g->status == CUDNN_STATUS_SUCCESS;
-        }
-        if (least < 0 || plan->workspace_bytes < least) {
+        if (least < 0 || plan->workspace_bytes < least)
             least = plan->workspace_bytes;
-        }
         cudnnBackendDestroyDescriptor(plan->plan);
     }
     if (least >= 0) {
@@ -454,11 +437,10 @@ bool rt_dnn_plan(const RtAttention *a, cudnnHandle_t handle,
                  char *why, size_t why_bytes)
 {
     Graph g = {.a = a, .next = VIRTUAL, .status = CUDNN_STATUS_SUCCESS};
-    if (a->backward) {
+    if (a->backward)
         backward(&g);
-    } else {
+    else
         forward(&g);
-    }
     const bool done = g.status == CUDNN_STATUS_SUCCESS &&
                       plan_within(&g, handle, device, most_bytes, plan, why, why_bytes);
     if (g.status != CUDNN_STATUS_SUCCESS) {
@@ -467,8 +449,7 @@ bool rt_dnn_plan(const RtAttention *a, cudnnHandle_t handle,
         snprintf(why, why_bytes, "%.40s: %s %s", g.failed, cudnnGetErrorString(g.status),
                  last);
     }
-    while (g.n_made > 0) {
+    while (g.n_made > 0)
         cudnnBackendDestroyDescriptor(g.made[--g.n_made]);
-    }
     return done;
 }

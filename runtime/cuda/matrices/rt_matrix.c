@@ -39,14 +39,12 @@ static void add_part(Exchange *x, const RtPlace *p, int holder, int64_t k)
     const int owner = p->matrix->owner;
     const int from_rank = x->back ? owner : holder, to_rank = x->back ? holder : owner;
     int64_t from, to;
-    if (!rt_part_of(p, k, &from, &to)) {
+    if (!rt_part_of(p, k, &from, &to))
         return;
-    }
     const int64_t bytes = (to - from) * rt_sum_bytes(t);
     x->bytes[from_rank * rt->world_size + to_rank] += bytes;
-    if (from_rank != rt->rank && to_rank != rt->rank) {
+    if (from_rank != rt->rank && to_rank != rt->rank)
         return;
-    }
     char *held = rt_symmetric(rt, rt_held_at(t, p, k, from));
     char *owned = rt_symmetric(rt, rt_owned_at(t, x->batch, p, from));
     char *source = x->back ? owned : held, *target = x->back ? held : owned;
@@ -82,16 +80,14 @@ static void make_room(Rt *rt, Exchange *x)
     const RtTrainer *t = rt->trainer;
     const size_t ranks = (size_t)rt->world_size;
     int most = 0;
-    for (int b = 0; b < t->n_batches; b++) {
+    for (int b = 0; b < t->n_batches; b++)
         most = t->batches[b].n_matrices > most ? t->batches[b].n_matrices : most;
-    }
     if (parcels == NULL) {
         parcels = malloc((size_t)most * ranks * sizeof *parcels);
         bytes = malloc(ranks * ranks * sizeof *bytes);
     }
-    if (parcels == NULL || bytes == NULL) {
+    if (parcels == NULL || bytes == NULL)
         rt_fail(rt, RT_EXIT_ERROR, "no memory for the parcels of %d matrices", most);
-    }
     memset(bytes, 0, ranks * ranks * sizeof *bytes);
     x->parcel = parcels;
     x->bytes = bytes;

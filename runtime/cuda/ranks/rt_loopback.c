@@ -111,12 +111,10 @@ static void close_slots(Rt *rt)
 static bool all_came(const void *count)
 {
     const RtRankShared *ranks = this_rank->state->shared->rank;
-    for (int r = 0; r < this_rank->world_size; r++) {
+    for (int r = 0; r < this_rank->world_size; r++)
         if (atomic_load_explicit(&ranks[r].published[RT_GATHER], memory_order_acquire) <
-            *(const uint64_t *)count) {
+            *(const uint64_t *)count)
             return false;
-        }
-    }
     return true;
 }
 
@@ -133,9 +131,8 @@ static void meet(void *unused)
     atomic_store(&me->waiting_count, count);
     atomic_store(&me->waiting_segment, -1);
     atomic_store(&me->waiting, RT_GATHER);
-    for (int tries = 0; !all_came(&count); tries++) {
+    for (int tries = 0; !all_came(&count); tries++)
         rt_pause(this_rank, tries, all_came, &count);
-    }
     atomic_store(&me->waiting, -1);
 }
 
@@ -239,12 +236,10 @@ static void add_control(void *unused)
     for (int r = 0; r < this_rank->world_size; r++) {
         const uint64_t *w = (const uint64_t *)slot(r);
         const double *l = (const double *)(w + words);
-        for (int64_t i = 0; i < words; i++) {
+        for (int64_t i = 0; i < words; i++)
             ((uint64_t *)summed)[i] += w[i];
-        }
-        for (int64_t i = 0; i < losses; i++) {
+        for (int64_t i = 0; i < losses; i++)
             ((double *)summed)[words + i] += l[i];
-        }
     }
 }
 

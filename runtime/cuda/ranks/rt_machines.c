@@ -62,13 +62,11 @@ static struct {
 static void lost(RtLink *l, const char *why)
 {
     int first = -1;
-    for (int r = 0; r < net.trainer->world_size && first < 0; r++) {
+    for (int r = 0; r < net.trainer->world_size && first < 0; r++)
         first = l->behind[r] && !atomic_load(&net.shared->rank[r].done) ? r : -1;
-    }
     if (first >= 0 && atomic_load(&net.ending) == 0 &&
-        rt_job_fails(net.job, RT_EXIT_ERROR)) {
+        rt_job_fails(net.job, RT_EXIT_ERROR))
         rt_job_tell("the machine of rank %d is lost: %s", first, why);
-    }
 }
 
 /* ---- what is sent ---------------------------------------------------------------- */
@@ -77,9 +75,8 @@ static void flush(RtLink *l)
 {
     size_t at = 0;
     const size_t bytes = l->out_bytes > 0 ? rt_sealed_bytes(l->out_bytes) : 0;
-    if (bytes > 0) {
+    if (bytes > 0)
         rt_seal(&l->ours, l->out, l->out_bytes);
-    }
     while (at < bytes) {
         const ssize_t n = send(l->socket, l->out + at, bytes - at, MSG_NOSIGNAL);
         if (n < 0 && errno != EINTR) {
@@ -95,9 +92,8 @@ static void flush(RtLink *l)
 static void say(RtLink *l, Kind kind, int rank, const void *what, size_t bytes)
 {
     const Head head = {.kind = kind, .bytes = (uint32_t)bytes, .rank = rank};
-    if (rt_sealed_bytes(l->out_bytes + sizeof head + bytes) > BUFFER_BYTES) {
+    if (rt_sealed_bytes(l->out_bytes + sizeof head + bytes) > BUFFER_BYTES)
         flush(l);
-    }
     unsigned char *to = l->out + RT_SEAL_HEAD + l->out_bytes;
     memcpy(to, &head, sizeof head);
     memcpy(to + sizeof head, what, bytes);
@@ -110,9 +106,8 @@ static RtView view_of(RtRankShared *r)
     RtView v = {.finished = atomic_load(&r->finished),
                 .mail_read = atomic_load(&r->mail_read),
                 .done = atomic_load(&r->done)};
-    for (int s = 0; s < RT_STREAMS; s++) {
+    for (int s = 0; s < RT_STREAMS; s++)
         v.published[s] = atomic_load(&r->published[s]);
-    }
     v.waiting_count = atomic_load(&r->waiting_count);
     v.step = atomic_load(&r->step);
     v.moved_ns = atomic_load(&r->moved_ns);
@@ -143,16 +138,13 @@ static void say_rank(int rank, const RtView *v)
     on_the_way.looked_ns = now - v->looked_ns;
     for (int i = 0; i < net.links; i++) {
         RtLink *l = &net.link[i];
-        if (l->behind[rank]) {
+        if (l->behind[rank])
             continue;
-        }
         if (v->published[RT_CONTROL] != told->published[RT_CONTROL] &&
-            v->control_bytes > 0) {
+            v->control_bytes > 0)
             say(l, CONTROL, rank, control_of(rank), v->control_bytes);
-        }
-        if (v->published[RT_MAIL] != told->published[RT_MAIL] && v->mail_bytes > 0) {
+        if (v->published[RT_MAIL] != told->published[RT_MAIL] && v->mail_bytes > 0)
             say(l, MAIL, rank, net.shared->mail[rank], v->mail_bytes);
-        }
         say(l, RANK, rank, &on_the_way, sizeof on_the_way);
     }
     net.told[rank] = *v;
@@ -165,9 +157,8 @@ static void say_all(void)
     const size_t bytes = beat ? sizeof(RtView) : offsetof(RtView, moved_ns);
     for (int r = 0; r < net.trainer->world_size; r++) {
         const RtView v = view_of(&net.shared->rank[r]);
-        if (memcmp(&v, &net.told[r], bytes) != 0) {
+        if (memcmp(&v, &net.told[r], bytes) != 0)
             say_rank(r, &v);
-        }
     }
     const JobWord job = {atomic_load(&net.shared->abort),
                          atomic_load(&net.shared->signal),
@@ -176,9 +167,8 @@ static void say_all(void)
     net.told_job = job;
     net.beat_ns = beat ? now : net.beat_ns;
     for (int i = 0; i < net.links; i++) {
-        if (news || beat) {
+        if (news || beat)
             say(&net.link[i], JOB, -1, &job, sizeof job);
-        }
         flush(&net.link[i]);
     }
 }
@@ -199,14 +189,12 @@ static void *send_on(void *unused)
         const uint32_t bell = atomic_load(&net.shared->bell);
         const bool last = atomic_load(&net.ending) != 0;
         say_all();
-        if (last) {
+        if (last)
             break;
-        }
         listen_for(bell);
     }
-    for (int i = 0; i < net.links; i++) {
+    for (int i = 0; i < net.links; i++)
         shutdown(net.link[i].socket, SHUT_WR);
-    }
     return NULL;
 }
 
@@ -219,12 +207,10 @@ static bool hear_job(const JobWord *w)
     int none = 0;
     bool news =
         w->abort != 0 && atomic_compare_exchange_strong(&shared->abort, &none, w->abort);
-    if (w->signal != 0) {
+    if (w->signal != 0)
         news = atomic_exchange(&shared->signal, w->signal) != w->signal || news;
-    }
-    if (w->again != 0) {
+    if (w->again != 0)
         news = atomic_exchange(&shared->again, 1) == 0 || news;
-    }
     return news;
 }
 
@@ -243,9 +229,8 @@ static void hear_rank(RtRankShared *r, const RtView *v)
     r->platform_hash = v->platform_hash;
     atomic_store(&r->control_bytes, v->control_bytes);
     atomic_store(&r->mail_bytes, v->mail_bytes);
-    for (int s = 0; s < RT_STREAMS; s++) {
+    for (int s = 0; s < RT_STREAMS; s++)
         atomic_store(&r->published[s], v->published[s]);
-    }
     atomic_store(&r->finished, v->finished);
     atomic_store(&r->mail_read, v->mail_read);
     atomic_store(&r->done, v->done);
@@ -281,18 +266,16 @@ static bool hear(const RtLink *l, const Head *h, const unsigned char *what, bool
         return true;
     }
     *news = true;
-    if (h->rank < 0 || h->rank >= net.trainer->world_size || !l->behind[h->rank]) {
+    if (h->rank < 0 || h->rank >= net.trainer->world_size || !l->behind[h->rank])
         return false;
-    }
     if (h->kind == CONTROL) {
         memcpy(control_of(h->rank), what, h->bytes);
     } else if (h->kind == MAIL) {
         memcpy(net.shared->mail[h->rank], what, h->bytes);
     } else {
         memcpy(&view, what, sizeof view);
-        if (!makes_sense(&view)) {
+        if (!makes_sense(&view))
             return false;
-        }
         hear_rank(&net.shared->rank[h->rank], &view);
     }
     return true;
@@ -330,9 +313,8 @@ static bool hear_record(const RtLink *l, const unsigned char *at, size_t bytes)
             bytes -= sizeof h + h.bytes;
         }
     }
-    if (news) {
+    if (news)
         rt_ring(net.shared);
-    }
     return good;
 }
 
@@ -344,16 +326,13 @@ static bool hear_all(RtLink *l)
     uint32_t bytes;
     while (l->in_bytes - at >= sizeof bytes) {
         memcpy(&bytes, l->in + at, sizeof bytes);
-        if (rt_sealed_bytes(bytes) > BUFFER_BYTES) {
+        if (rt_sealed_bytes(bytes) > BUFFER_BYTES)
             return false;
-        }
-        if (l->in_bytes - at < rt_sealed_bytes(bytes)) {
+        if (l->in_bytes - at < rt_sealed_bytes(bytes))
             break;
-        }
         if (!rt_unseal(&l->theirs, l->in + at, bytes) ||
-            !hear_record(l, l->in + at + RT_SEAL_HEAD, bytes)) {
+            !hear_record(l, l->in + at + RT_SEAL_HEAD, bytes))
             return false;
-        }
         at += rt_sealed_bytes(bytes);
     }
     memmove(l->in, l->in + at, l->in_bytes - at);
@@ -364,17 +343,15 @@ static bool hear_all(RtLink *l)
 static void receive(RtLink *l)
 {
     const ssize_t n = recv(l->socket, l->in + l->in_bytes, BUFFER_BYTES - l->in_bytes, 0);
-    if (n < 0 && errno == EINTR) {
+    if (n < 0 && errno == EINTR)
         return;
-    }
     if (n <= 0) {
         lost(l, n == 0 ? "it closed the connection" : strerror(errno));
     } else {
         l->heard_ns = rt_clock_ns();
         l->in_bytes += (size_t)n;
-        if (hear_all(l)) {
+        if (hear_all(l))
             return;
-        }
         lost(l, "bytes came that no trainer of this job has sent");
     }
     shutdown(l->socket, SHUT_RDWR);
@@ -391,11 +368,9 @@ static bool receive_some(struct pollfd *p)
         open += !l->closed;
     }
     if (open > 0 && poll(p, (nfds_t)net.links, TICK_MS) > 0) {
-        for (int i = 0; i < net.links; i++) {
-            if (p[i].fd >= 0 && p[i].revents != 0) {
+        for (int i = 0; i < net.links; i++)
+            if (p[i].fd >= 0 && p[i].revents != 0)
                 receive(&net.link[i]);
-            }
-        }
     }
     return open > 0;
 }
@@ -407,9 +382,8 @@ static void *receive_on(void *polls)
         const int64_t now = rt_clock_ns();
         for (int i = 0; i < net.links; i++) {
             RtLink *l = &net.link[i];
-            if (now - last > 4 * TICK_MS * INT64_C(1000000)) {
+            if (now - last > 4 * TICK_MS * INT64_C(1000000))
                 l->heard_ns = now; /* this process was stopped: nobody is to blame */
-            }
             if (!l->closed && now - l->heard_ns > net.silence_ns) {
                 char why[96];
                 snprintf(
@@ -461,9 +435,8 @@ bool rt_machines_meet(const RtTrainer *t, const RtFlags *f, const RtJoin *j,
                  (long long)bytes, strerror(errno));
         return false;
     }
-    if (!rt_meet(t, f, j, secret, shared, patience_ns, &net.link, &net.links, error)) {
+    if (!rt_meet(t, f, j, secret, shared, patience_ns, &net.link, &net.links, error))
         return false;
-    }
     net.told = calloc((size_t)t->world_size, sizeof *net.told);
     bool enough = net.told != NULL;
     for (int i = 0; i < net.links; i++) {
@@ -479,22 +452,19 @@ bool rt_machines_meet(const RtTrainer *t, const RtFlags *f, const RtJoin *j,
         snprintf(error, RT_ERROR_BYTES, "out of memory");
         return false;
     }
-    if (j->rank == 0) {
+    if (j->rank == 0)
         check_nodes();
-    }
     return true;
 }
 
 void rt_machines_start(RtJob *job)
 {
-    if (!job->leads) {
+    if (!job->leads)
         return;
-    }
     net.job = job;
     /* they may have come long before the last one */
-    for (int i = 0; i < net.links; i++) {
+    for (int i = 0; i < net.links; i++)
         net.link[i].heard_ns = rt_clock_ns();
-    }
     struct pollfd *polls = calloc((size_t)net.links, sizeof *polls);
     if (polls == NULL || pthread_create(&net.receiver, NULL, receive_on, polls) != 0 ||
         pthread_create(&net.sender, NULL, send_on, NULL) != 0) {
@@ -505,16 +475,14 @@ void rt_machines_start(RtJob *job)
 
 void rt_machines_close(void)
 {
-    for (int i = 0; i < net.links; i++) {
+    for (int i = 0; i < net.links; i++)
         close(net.link[i].socket);
-    }
 }
 
 void rt_machines_end(RtJob *job)
 {
-    if (!job->leads) {
+    if (!job->leads)
         return;
-    }
     atomic_store(&net.ending, 1);
     rt_ring(net.shared);
     pthread_join(net.sender, NULL);

@@ -105,9 +105,8 @@ static bool add_link(Meeting *m, int s, uint64_t process, const uint8_t *behind,
 {
     const int ranks = m->trainer->world_size;
     RtLink *list = realloc(m->link, (size_t)(m->links + 1) * sizeof *list);
-    if (list == NULL) {
+    if (list == NULL)
         return trouble(m, "out of memory");
-    }
     m->link = list;
     RtLink *l = &list[m->links++];
     *l = (RtLink){.socket = s,
@@ -133,11 +132,9 @@ static bool open_door(Meeting *m, RtDoor *d)
     bool again;
     do {
         again = false;
-        for (int i = 0; i < m->places.n; i++) {
-            if (!rt_place_listen(&m->places.place[i], d, &why, &again, m->error)) {
+        for (int i = 0; i < m->places.n; i++)
+            if (!rt_place_listen(&m->places.place[i], d, &why, &again, m->error))
                 return false;
-            }
-        }
     } while (d->listeners == 0 && again && rest(m, &ms));
     return d->listeners > 0 ||
            trouble(m,
@@ -226,9 +223,8 @@ static bool let_in(Meeting *m, RtVisitor *v, int *missing)
         turn_away(v, REFUSED, m->error);
         return false;
     }
-    for (int r = 0; r < m->mine.world_size; r++) {
+    for (int r = 0; r < m->mine.world_size; r++)
         m->mine.here[r] |= h.here[r];
-    }
     *missing -= ranks;
     return true;
 }
@@ -237,9 +233,8 @@ static bool say_missing(Meeting *m, const RtDoor *d, int missing)
 {
     char strangers[160];
     int first = 0;
-    while (m->mine.here[first]) {
+    while (m->mine.here[first])
         first++;
-    }
     rt_door_strangers(d, strangers, sizeof strangers);
     return trouble(m, "%d of %d ranks came to %s; the machine of rank %d did not%s%s%s",
                    m->mine.world_size - missing, m->mine.world_size, m->places.name,
@@ -277,15 +272,13 @@ static bool host(Meeting *m)
     static RtVisitor guest;
     int missing = 0;
     rt_door_begin(&d, &m->secret, DOOR, sizeof(Hello));
-    for (int r = 0; r < m->mine.world_size; r++) {
+    for (int r = 0; r < m->mine.world_size; r++)
         missing += !m->mine.here[r];
-    }
     allow_descriptors();
     bool good = open_door(m, &d);
     while (good && missing > 0 && rt_clock_ns() < m->until_ns) {
-        if (rt_door_wait(&d, 100, &guest)) {
+        if (rt_door_wait(&d, 100, &guest))
             good = let_in(m, &guest, &missing);
-        }
         see_who_left(m, m->mine.process, &missing); /* of no visitor */
     }
     good = good && (missing == 0 || say_missing(m, &d, missing));
@@ -320,21 +313,18 @@ static int connect_to(const struct addrinfo *a, int64_t ms, const char **why)
     const struct timeval most = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000 + 1000};
     const int s = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
     if (s >= 0 && setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most) == 0 &&
-        connect(s, a->ai_addr, a->ai_addrlen) == 0) {
+        connect(s, a->ai_addr, a->ai_addrlen) == 0)
         return s;
-    }
     *why = strerror(errno == EINPROGRESS ? ETIMEDOUT : errno);
-    if (s >= 0) {
+    if (s >= 0)
         close(s);
-    }
     return -1;
 }
 
 static Outcome greet(const Meeting *m, int s, RtGreeting *g, Round *r)
 {
-    if (!rt_greet_begin(g, &m->secret, DOOR, false)) {
+    if (!rt_greet_begin(g, &m->secret, DOOR, false))
         return again(r, CUT_OFF, "this machine has no random bytes");
-    }
     switch (rt_greet_visit(g, s, in_ms(GREETING_MS))) {
     case RT_GREET_DONE:
         return IN;
@@ -358,16 +348,13 @@ static Outcome ask(Meeting *m, int s, RtGreeting *g, Round *r)
     uint8_t behind[RT_MAX_RANKS];
     Answer a;
     if (!rt_send_sealed(s, &g->ours, &m->mine, sizeof m->mine, in_ms(SEND_MS)) ||
-        !rt_receive_sealed(s, &g->theirs, &a, sizeof a, until_ns)) {
+        !rt_receive_sealed(s, &g->theirs, &a, sizeof a, until_ns))
         return again(r, CUT_OFF, "it ended, or the connection did, before the start");
-    }
     a.text[sizeof a.text - 1] = '\0';
-    if (a.what == ANOTHER_JOB) {
+    if (a.what == ANOTHER_JOB)
         return again(r, BUSY, a.text);
-    }
-    for (int i = 0; i < RT_MAX_RANKS; i++) {
+    for (int i = 0; i < RT_MAX_RANKS; i++)
         behind[i] = i < m->mine.world_size && !m->mine.here[i];
-    }
     if (a.what != COME_IN) {
         trouble(m, "rank 0's machine says: %.600s", a.text);
         return NEVER;
@@ -380,14 +367,12 @@ static Outcome try_address(Meeting *m, const struct addrinfo *a, int64_t ms, Rou
     RtGreeting g;
     const char *why;
     const int s = connect_to(a, ms, &why);
-    if (s < 0) {
+    if (s < 0)
         return again(r, NO_CONNECTION, why);
-    }
     Outcome o = greet(m, s, &g, r);
     o = o == IN ? ask(m, s, &g, r) : o;
-    if (o != IN) {
+    if (o != IN)
         close(s);
-    }
     return o;
 }
 
@@ -398,12 +383,10 @@ static Outcome try_place(Meeting *m, const RtPlace *p, Round *r)
     Outcome o = AGAIN;
     struct addrinfo *list = rt_place_addresses(p, 0, &why);
     int n = 0;
-    if (list == NULL) {
+    if (list == NULL)
         return again(r, NOWHERE, why);
-    }
-    for (const struct addrinfo *a = list; a != NULL; a = a->ai_next) {
+    for (const struct addrinfo *a = list; a != NULL; a = a->ai_next)
         n++;
-    }
     for (const struct addrinfo *a = list; a != NULL && o == AGAIN; a = a->ai_next, n--) {
         const int64_t left = (m->until_ns - rt_clock_ns()) / 1000000 / n;
         o = try_address(m, a, left < 1 ? 1 : left < CONNECT_MS ? left : CONNECT_MS, r);
@@ -416,9 +399,8 @@ static Outcome try_all(Meeting *m, Round *r)
 {
     Outcome o = AGAIN;
     *r = (Round){NOWHERE, ""};
-    for (int i = 0; i < m->places.n && o == AGAIN; i++) {
+    for (int i = 0; i < m->places.n && o == AGAIN; i++)
         o = try_place(m, &m->places.place[i], r);
-    }
     return o;
 }
 
@@ -441,9 +423,8 @@ static bool visit(Meeting *m)
     Round r, worst = {NOWHERE, ""};
     do {
         const Outcome o = try_all(m, &r);
-        if (o != AGAIN) {
+        if (o != AGAIN)
             return o == IN;
-        }
         worst = r.worst >= worst.worst ? r : worst;
         if (!told && rt_clock_ns() > tell_ns) {
             told = true;
@@ -474,9 +455,8 @@ bool rt_meet(const RtTrainer *t, const RtFlags *f, const RtJoin *j,
                      .job = j->named ? rt_hash64(j->identity, strlen(j->identity), 3) : 0,
                      .rank = j->rank,
                      .world_size = t->world_size};
-    for (int r = 0; r < t->world_size; r++) {
+    for (int r = 0; r < t->world_size; r++)
         m.mine.here[r] = !shared->elsewhere[r];
-    }
     const bool good = (rt_random_bytes(&m.mine.process, sizeof m.mine.process) ||
                        trouble(&m, "this machine has no random bytes")) &&
                       rt_places_find(&m.places, f->meet, error) &&

@@ -114,9 +114,8 @@ static void open_window(Rt *rt, Comm *c)
 static void close_window(Rt *rt, Comm *c)
 {
 #if HAS_WINDOWS
-    if (c->window != NULL) {
+    if (c->window != NULL)
         RT_NCCL_CALL(rt, ncclCommWindowDeregister(c->comm, c->window));
-    }
 #else
     (void)rt, (void)c;
 #endif
@@ -128,9 +127,8 @@ static const char comm_id[] = "NCCL_COMM_ID";
 
 static void forget_comm_id(const Rt *rt)
 {
-    if (getenv(comm_id) == NULL) {
+    if (getenv(comm_id) == NULL)
         return;
-    }
     unsetenv(comm_id);
     if (rt->rank == 0) {
         fprintf(stderr,
@@ -160,9 +158,8 @@ static void open_world(Rt *rt)
     setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); /* two streams, one order */
     setenv("NCCL_NVLS_ENABLE", "0", 0);           /* sums differ from run to run */
     forget_comm_id(rt);
-    if (rt->rank == 0) {
+    if (rt->rank == 0)
         first_word(rt, &id);
-    }
     rt_exchange_begin(rt);
     memcpy(rt_control(rt, rt->rank), &id, sizeof id);
     rt_exchange_publish(rt, sizeof id);
@@ -181,9 +178,8 @@ static ncclConfig_t config_of(int stream)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 #if HAS_WINDOWS
-    if (has_windows() && stream == RT_GATHER) {
+    if (has_windows() && stream == RT_GATHER)
         config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
-    }
 #else
     (void)stream;
 #endif
@@ -192,14 +188,11 @@ static ncclConfig_t config_of(int stream)
 
 static ncclComm_t comm_of(Rt *rt, RtGroup g, int stream)
 {
-    for (int i = 0; i < n_comms; i++) {
-        if (comms[i].group == g && comms[i].stream == stream) {
+    for (int i = 0; i < n_comms; i++)
+        if (comms[i].group == g && comms[i].stream == stream)
             return comms[i].comm;
-        }
-    }
-    if (n_comms == MAX_COMMS) {
+    if (n_comms == MAX_COMMS)
         rt_fail(rt, RT_EXIT_ERROR, "more than %d sets of groups", MAX_COMMS);
-    }
     Comm *c = &comms[n_comms++];
     *c = (Comm){.group = g, .stream = stream};
     const int color = (int)((RtGroup)rt->rank & ~g);

@@ -31,34 +31,29 @@ __attribute__((format(printf, 2, 3))) static bool trouble(char *error, const cha
 static bool read_place(const char *text, size_t bytes, long port, RtPlace *p)
 {
     char word[300], *host = word, *end = NULL;
-    if (bytes >= sizeof word) {
+    if (bytes >= sizeof word)
         return false;
-    }
     snprintf(word, sizeof word, "%.*s", (int)bytes, text);
     const bool brackets = word[0] == '[' && strchr(word, ']') != NULL;
     if (port == 0) {
         char *colon = strrchr(word, ':');
         /* an address of many colons says by its brackets where it ends */
-        if (colon == NULL || (brackets ? colon[-1] != ']' : strchr(word, ':') != colon)) {
+        if (colon == NULL || (brackets ? colon[-1] != ']' : strchr(word, ':') != colon))
             return false;
-        }
         port = strtol(colon + 1, &end, 10);
-        if (end == colon + 1 || *end != '\0') {
+        if (end == colon + 1 || *end != '\0')
             return false;
-        }
         *colon = '\0';
     }
     if (brackets) {
         host = word + 1;
         end = strchr(host, ']');
-        if (end[1] != '\0') {
+        if (end[1] != '\0')
             return false;
-        }
         *end = '\0';
     }
-    if (host[0] == '\0' || strlen(host) >= sizeof p->host || port < 1 || port > 65535) {
+    if (host[0] == '\0' || strlen(host) >= sizeof p->host || port < 1 || port > 65535)
         return false;
-    }
     snprintf(p->host, sizeof p->host, "%.*s", (int)sizeof p->host - 1, host);
     snprintf(p->port, sizeof p->port, "%ld", port);
     return true;
@@ -70,13 +65,11 @@ static bool read_places(RtPlaces *p, const char *text, long port)
     p->n = 0;
     for (;;) {
         const size_t bytes = strcspn(text, ",");
-        if (p->n == RT_MOST_PLACES || !read_place(text, bytes, port, &p->place[p->n])) {
+        if (p->n == RT_MOST_PLACES || !read_place(text, bytes, port, &p->place[p->n]))
             return false;
-        }
         p->n++;
-        if (text[bytes] == '\0') {
+        if (text[bytes] == '\0')
             break;
-        }
         text += bytes + 1;
     }
     const RtPlace *first = &p->place[0];
@@ -106,9 +99,8 @@ static bool of_environment(RtPlaces *p, char *error)
 
 bool rt_places_find(RtPlaces *p, const char *flag, char *error)
 {
-    if (flag == NULL) {
+    if (flag == NULL)
         return of_environment(p, error);
-    }
     return read_places(p, flag, 0) ||
            trouble(error,
                    "--meet: `%.100s` is not HOST:PORT; an IPv6 address is written "
@@ -145,18 +137,16 @@ static void own_addresses(char *text, size_t bytes)
     struct ifaddrs *list = NULL;
     char one[64];
     text[0] = '\0';
-    if (getifaddrs(&list) != 0) {
+    if (getifaddrs(&list) != 0)
         return;
-    }
     for (const struct ifaddrs *i = list; i != NULL; i = i->ifa_next) {
         const size_t n = strlen(text);
         if (i->ifa_addr != NULL && i->ifa_addr->sa_family == AF_INET &&
             !is_loopback(i->ifa_addr) &&
             getnameinfo(i->ifa_addr, sizeof(struct sockaddr_in), one, sizeof one, NULL, 0,
                         NI_NUMERICHOST) == 0 &&
-            n + strlen(one) + 3 < bytes) {
+            n + strlen(one) + 3 < bytes)
             snprintf(text + n, bytes - n, "%s%s", n > 0 ? ", " : "", one);
-        }
     }
     freeifaddrs(list);
 }
@@ -168,16 +158,13 @@ static bool can_be_reached(const RtPlace *p, const struct addrinfo *list, char *
     struct addrinfo *numbers;
     char own[200];
     const char *why;
-    for (const struct addrinfo *a = list; a != NULL; a = a->ai_next) {
-        if (!is_loopback(a->ai_addr)) {
+    for (const struct addrinfo *a = list; a != NULL; a = a->ai_next)
+        if (!is_loopback(a->ai_addr))
             return true;
-        }
-    }
     numbers = rt_place_addresses(p, AI_NUMERICHOST, &why);
     if (numbers != NULL || strcmp(p->host, "localhost") == 0) {
-        if (numbers != NULL) {
+        if (numbers != NULL)
             freeaddrinfo(numbers);
-        }
         return true;
     }
     own_addresses(own, sizeof own);
@@ -193,17 +180,14 @@ static int open_listener(const struct addrinfo *a, int *reason)
     const int yes = 1;
     const int s = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK,
                          a->ai_protocol);
-    if (s >= 0 && a->ai_family == AF_INET6) {
+    if (s >= 0 && a->ai_family == AF_INET6)
         setsockopt(s, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof yes);
-    }
     if (s >= 0 && setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
-        bind(s, a->ai_addr, a->ai_addrlen) == 0 && listen(s, SOMAXCONN) == 0) {
+        bind(s, a->ai_addr, a->ai_addrlen) == 0 && listen(s, SOMAXCONN) == 0)
         return s;
-    }
     *reason = errno;
-    if (s >= 0) {
+    if (s >= 0)
         close(s);
-    }
     return -1;
 }
 

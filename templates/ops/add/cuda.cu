@@ -6,16 +6,14 @@ ${fn}(const ${a.type} *a, const ${b.type} *b, ${y.type} *y)
 {
     const int64_t at = ((int64_t)blockIdx.x * ${g.threads} + threadIdx.x) * ${g.width};
 //@ if not g.whole then
-    if (at >= ${t * d}) {
+    if (at >= ${t * d})
         return;
-    }
 //@ end
     ${acc} u[${g.width}], v[${g.width}];
     ${load("u", a, "at", g)};
     ${load("v", b, "at", g)};
-    for (int k = 0; k < ${g.width}; k++) {
+    for (int k = 0; k < ${g.width}; k++)
         u[k] += v[k];
-    }
     ${store(y, "at", "u", g)};
 }
 //@ host

@@ -11,17 +11,15 @@ static void ${fn}(const ${x.type} *x, const ${r.type} *r, const ${w.type} *restr
     for (int64_t i = 0; i < ${t}; i++) {
         const int64_t at = i * ${d};
 #pragma omp simd
-        for (int64_t j = 0; j < ${d}; j++) {
+        for (int64_t j = 0; j < ${d}; j++)
             ${st(h, "at + j", ld(x, "at + j") .. " + " .. ld(r, "at + j"))};
-        }
         const ${acc} m = rt_row_sum_${h.dtype}(h + at, ${d}) / ${d};
         const ${acc} squares = rt_row_sum_squares_${h.dtype}(h + at, m, ${d});
         const ${acc} scale = 1 / rt_sqrt${f}(squares / ${d} + ${lit(eps)});
         mean[i] = m;
         rstd[i] = scale;
 #pragma omp simd
-        for (int64_t j = 0; j < ${d}; j++) {
+        for (int64_t j = 0; j < ${d}; j++)
             ${st(y, "at + j", normed .. " + " .. ld(b, "j"))};
-        }
     }
 }

@@ -31,9 +31,8 @@ ${fn}(const ${x.type} *x, const ${r.type} *r, const ${w.type} *w, const ${b.type
         mean[blockIdx.x] = m;
         rstd[blockIdx.x] = of_row;
     }
-    for (int k = 0; k < ${g.part}; k++) {
+    for (int k = 0; k < ${g.part}; k++)
         v[k] = v[k] * of_row * scale[k] + shift[k];
-    }
     ${store(y, "at", "v", g)};
 }
 //@ host

@@ -12,8 +12,7 @@ static void ${fn}(const ${x.type} *x, const ${w.type} *restrict w, ${y.type} *y)
     for (int64_t i = 0; i < ${t}; i++) {
         const int64_t at = i * ${d}, position = ${position} * ${d};
 #pragma omp simd
-        for (int64_t j = 0; j < ${d}; j++) {
+        for (int64_t j = 0; j < ${d}; j++)
             ${st(y, "at + j", ld(x, "at + j") .. " + " .. ld(w, "position + j"))};
-        }
     }
 }

@@ -9,16 +9,14 @@ ${fn}(const ${x.type} *x, const ${w.type} *w, ${starts_param}${y.type} *y)
     const int j = (blockIdx.y * ${g.threads} + threadIdx.x) * ${g.width}, position = ${position};
     const int64_t at = (int64_t)blockIdx.x * ${d} + j;
 //@ if not g.whole then
-    if (j >= ${d}) {
+    if (j >= ${d})
         return;
-    }
 //@ end
     ${acc} u[${g.width}], v[${g.width}];
     ${load("u", x, "at", g)};
     ${load("v", w, "(int64_t)position * " .. d .. " + j", g)};
-    for (int k = 0; k < ${g.width}; k++) {
+    for (int k = 0; k < ${g.width}; k++)
         u[k] += v[k];
-    }
     ${store(y, "at", "u", g)};
 }
 //@ host

@@ -13,22 +13,19 @@ RT_ALWAYS void ${fn}_columns(const int cols, int64_t c, const ${dy.type} *restri
 {
     for (int64_t at = c; at < ${seq * d}; at += ${d}) {
 #pragma omp simd
-        for (int j = 0; j < cols; j++) {
+        for (int j = 0; j < cols; j++)
             sum[at + j] = 0;
-        }
     }
     for (int64_t i = 0; i < ${t}; i++) {
         const int64_t at = i * ${d} + c, to = (i % ${seq} - starts[i]) * ${d} + c;
 #pragma omp simd
-        for (int j = 0; j < cols; j++) {
+        for (int j = 0; j < cols; j++)
             sum[to + j] += ${ld(dy, "at + j")};
-        }
     }
     for (int64_t at = c; at < ${seq * d}; at += ${d}) {
 #pragma omp simd
-        for (int j = 0; j < cols; j++) {
+        for (int j = 0; j < cols; j++)
             ${st(dw, "at + j", old .. " + sum[at + j]")};
-        }
     }
 }
 
@@ -39,11 +36,10 @@ static void ${fn}(const ${dy.type} *restrict dy, const int32_t *restrict starts,
 #pragma omp parallel for schedule(static)
     for (int64_t c = 0; c < ${d}; c += ${cols}) {
 //@ if full > 0 and rest > 0 then
-        if (c < ${full * cols}) {
+        if (c < ${full * cols})
             ${fn}_columns(${cols}, c, dy, starts, dw, beta, sum);
-        } else {
+        else
             ${fn}_columns(${rest}, c, dy, starts, dw, beta, sum);
-        }
 //@ else
         ${fn}_columns(${rest > 0 and rest or cols}, c, dy, starts, dw, beta, sum);
 //@ end
@@ -56,14 +52,12 @@ RT_ALWAYS void ${fn}_columns(const int cols, int64_t at, const ${dy.type} *restr
     ${acc} sum[${cols}] = {0};
     for (int64_t i = at; i < ${t * d}; i += ${seq * d}) {
 #pragma omp simd
-        for (int j = 0; j < cols; j++) {
+        for (int j = 0; j < cols; j++)
             sum[j] += ${ld(dy, "i + j")};
-        }
     }
 #pragma omp simd
-    for (int j = 0; j < cols; j++) {
+    for (int j = 0; j < cols; j++)
         ${st(dw, "at + j", old .. " + sum[j]")};
-    }
 }
 
 static void ${fn}(const ${dy.type} *restrict dy, ${dw.type} *restrict dw, float beta)
@@ -71,9 +65,8 @@ static void ${fn}(const ${dy.type} *restrict dy, ${dw.type} *restrict dw, float 
 #pragma omp parallel for schedule(static)
     for (int64_t position = 0; position < ${seq}; position++) {
 //@ if full > 0 then
-        for (int64_t c = 0; c < ${full * cols}; c += ${cols}) {
+        for (int64_t c = 0; c < ${full * cols}; c += ${cols})
             ${fn}_columns(${cols}, position * ${d} + c, dy, dw, beta);
-        }
 //@ end
 //@ if rest > 0 then
         ${fn}_columns(${rest}, position * ${d} + ${full * cols}, dy, dw, beta);

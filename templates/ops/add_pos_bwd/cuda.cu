@@ -20,13 +20,11 @@ ${fn}_sort(const int32_t *starts, int32_t *order, int32_t *places)
         others[threadIdx.x] = j < ${t} ? j % ${seq} - starts[j] : ${seq};
         rt_block_sync();
         RT_UNROLL_BY(16)
-        for (int k = 0; k < 256; k++) {
+        for (int k = 0; k < 256; k++)
             before += others[k] < below;
-        }
         if (from == first) {
-            for (int k = 0; k < threadIdx.x; k++) {
+            for (int k = 0; k < threadIdx.x; k++)
                 before += others[k] == place;
-            }
         }
     }
     if (i < ${t}) {
@@ -55,21 +53,18 @@ ${fn}(const int32_t *order, const int32_t *places, const ${dy.type} *dy, ${dw.ty
         ${acc} v[${rows}][${g.width}] = {};
         RT_UNROLL
         for (int r = 0; r < ${rows}; r++) {
-            if (from + r < ${t} && places[from + r] == place) {
+            if (from + r < ${t} && places[from + r] == place)
                 ${load("v[r]", dy, "(int64_t)order[from + r] * " .. d .. " + j", g)};
-            }
         }
         RT_UNROLL
         for (int r = 0; r < ${rows}; r++) {
-            for (int k = 0; k < ${g.width}; k++) {
+            for (int k = 0; k < ${g.width}; k++)
                 sum[k] += v[r][k];
-            }
         }
     }
     ${load("old", dw, "to", g)};
-    for (int k = 0; k < ${g.width}; k++) {
+    for (int k = 0; k < ${g.width}; k++)
         sum[k] += old[k];
-    }
     ${store(dw, "to", "sum", g)};
 }
 //@ else
@@ -79,23 +74,20 @@ ${fn}(const ${dy.type} *dy, ${dw.type} *dw, float beta)
     const int j = (blockIdx.y * ${g.threads} + threadIdx.x) * ${g.width};
     const int64_t to = (int64_t)blockIdx.x * ${d} + j;
 //@ if not g.whole then
-    if (j >= ${d}) {
+    if (j >= ${d})
         return;
-    }
 //@ end
     ${acc} sum[${g.width}] = {}, v[${g.width}] = {};
     RT_UNROLL_BY(4)
     for (int64_t at = to; at < ${t * d}; at += ${seq * d}) {
         ${load("v", dy, "at", g)};
-        for (int k = 0; k < ${g.width}; k++) {
+        for (int k = 0; k < ${g.width}; k++)
             sum[k] += v[k];
-        }
     }
     if (beta != 0) {
         ${load("v", dw, "to", g)};
-        for (int k = 0; k < ${g.width}; k++) {
+        for (int k = 0; k < ${g.width}; k++)
             sum[k] += v[k];
-        }
     }
     ${store(dw, "to", "sum", g)};
 }
@@ -110,9 +102,8 @@ static void ${fn}(Rt *rt, const ${dy.type} *dy, const int32_t *starts, ${dw.type
                   float beta, char *workspace)
 {
     int32_t *order = (int32_t *)(void *)workspace, *places = order + ${t};
-    if (beta == 0) {
+    if (beta == 0)
         rt_fill(rt, dw, 0, ${positions * d} * (int64_t)sizeof *dw);
-    }
     rt_launch(rt, &${fn}_sort_kernel, ${(t + 255) // 256}, 1,
               (void *[]){ &starts, &order, &places });
     rt_launch(rt, &${fn}_kernel, ${t}, ${g.blocks}, (void *[]){ &order, &places, &dy, &dw });

@@ -9,15 +9,13 @@ static void ${fn}(const ${x.type} *x, const ${r.type} *r, const ${w.type} *restr
     for (int64_t i = 0; i < ${t}; i++) {
         const int64_t at = i * ${d};
 #pragma omp simd
-        for (int64_t j = 0; j < ${d}; j++) {
+        for (int64_t j = 0; j < ${d}; j++)
             ${st(h, "at + j", ld(x, "at + j") .. " + " .. ld(r, "at + j"))};
-        }
         const ${acc} squares = rt_row_sum_squares_${h.dtype}(h + at, 0, ${d});
         const ${acc} scale = 1 / rt_sqrt${f}(squares / ${d} + ${lit(eps)});
         rstd[i] = scale;
 #pragma omp simd
-        for (int64_t j = 0; j < ${d}; j++) {
+        for (int64_t j = 0; j < ${d}; j++)
             ${st(y, "at + j", ld(h, "at + j") .. " * scale * " .. ld(w, "j"))};
-        }
     }
 }

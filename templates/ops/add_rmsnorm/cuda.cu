@@ -20,12 +20,10 @@ ${fn}(const ${x.type} *x, const ${r.type} *r, const ${w.type} *w, ${h.type} *h, 
     ${store(h, "at", "v", g)};
     squares = rt_block_sum<${g.threads}>(squares, part);
     const ${acc} of_row = 1 / rt_sqrt${f}(squares / ${d} + ${lit(eps)});
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0)
         rstd[blockIdx.x] = of_row;
-    }
-    for (int k = 0; k < ${g.part}; k++) {
+    for (int k = 0; k < ${g.part}; k++)
         v[k] = v[k] * of_row * scale[k];
-    }
     ${store(y, "at", "v", g)};
 }
 //@ host

@@ -114,11 +114,10 @@ static void ${fn}_strip(${task} *a, int strip, int64_t query0, int64_t key0,
     edge = edge || key0 + first <= query0 + COLS - 1 - ${window};
 //@ end
     for (int c = 0; c < COLS; c += ${U}_LANES) {
-        if (edge) {
+        if (edge)
             ${fn}_softmax(a, strip, c, query0, key0, first, last, true);
-        } else {
+        else
             ${fn}_softmax(a, strip, c, query0, key0, first, last, false);
-        }
     }
     for (int64_t d = 0; d < HEAD; d += HEAD_ROWS) {
         ${block}(HEAD_ROWS, VECS, (last - first)${half}, &a->v[first${half}][d], 1, HEAD,
@@ -149,12 +148,10 @@ static void ${fn}_load_queries(${task} *a, const ${elem} *q, int64_t queries)
 {
     for (int64_t i = 0; i < QUERIES; i++) {
         ${cell} cells[${deep}] = {0};
-        if (i < queries) {
+        if (i < queries)
             ${copy}(cells, q + i * ${row}, ${hd}${of("q")});
-        }
-        for (int64_t d = 0; d < ${deep}; d++) {
+        for (int64_t d = 0; d < ${deep}; d++)
             a->q[i / ${U}_COLS][d][i % ${U}_COLS] = cells[d];
-        }
         a->top[i] = ${single and "-3e38f" or "-1e308"};
         a->sum[i] = 0;
     }
@@ -176,9 +173,8 @@ static void ${fn}_load_keys(${task} *a, const ${elem} *k, const ${elem} *v, int6
         if (j % 2 == 1) {
             rt_pairs_zip(a->v[j / 2], v + (j - 1) * ${row}, v + j * ${row}, ${hd});
         } else if (j + 1 == keys) {
-            for (int64_t d = 0; d < ${hd}; d++) {
+            for (int64_t d = 0; d < ${hd}; d++)
                 a->v[j / 2][d] = v[j * ${row} + d];
-            }
         }
 //@ else
         ${copy}(a->v[j], v + j * ${row}, ${hd}${of("v")});
@@ -214,9 +210,8 @@ static void ${fn}_queries(${task} *a, const ${elem} *k, const ${elem} *v, int64_
             first = begin + 1 - ${window} - key0;
             first = first > 0 ? first / ROWS * ROWS : 0;
 //@ end
-            if (first < last) {
+            if (first < last)
                 ${fn}_strip(a, strip, begin, key0, first, last);
-            }
         }
     }
 }
@@ -252,9 +247,8 @@ static void ${fn}(const ${elem} *restrict qkv, ${elem} *restrict o,
             const int64_t at = (row0 + query0 + i) * ${heads} + head;
             const int64_t strip = i / ${U}_COLS, c = i % ${U}_COLS;
             const ${acc} over = 1 / a.sum[i];
-            for (int64_t d = 0; d < ${hd}; d++) {
+            for (int64_t d = 0; d < ${hd}; d++)
                 ${st(o, "at * " .. hd .. " + d", "a.o[strip][d][c] * over")};
-            }
             lse[at] = a.top[i] + ${single and "rt_logf" or "rt_log"}(a.sum[i]);
         }
     }

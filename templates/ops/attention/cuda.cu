@@ -136,9 +136,8 @@ RT_DEVICE void ${fn}_softmax(float (*s)[KEYS / 8][4], float (*top)[2], float (*s
         for (int half = 0; half < 2; half++) {
             float most = top[i][half], part = 0;
             RT_UNROLL
-            for (int j = 0; j < KEYS / 8; j++) {
+            for (int j = 0; j < KEYS / 8; j++)
                 most = rt_maxf(most, rt_maxf(s[i][j][2 * half], s[i][j][2 * half + 1]));
-            }
             most = rt_quad_max(most);
             const float shrink = rt_exp2f((top[i][half] - most) * SCALE);
             RT_UNROLL
@@ -190,9 +189,8 @@ ${fn}(${parameters})
         const rt_bf16 *k = tiles + key0 / KEYS % 2 * 2 * TILE, *v = k + TILE;
         rt_cp_async_wait(0);
         rt_block_sync(); /* these are there, and the other two are read no more */
-        if (key0 + KEYS < end) {
+        if (key0 + KEYS < end)
             ${fn}_load(tiles, k_rows, v_rows, key0 + KEYS);
-        }
         if (key0 >= own + ROWS${masked and " || key0 + KEYS <= first_seen" or ""}) {
             continue; /* no query of the warp sees any of these */
         }
@@ -200,13 +198,11 @@ ${fn}(${parameters})
         rt_mma_rows<ROWS / 16, KEYS, HEAD>(s, own_q, k);
 //@   if not fold then
         RT_UNROLL
-        for (int i = 0; i < ROWS * KEYS / 32; i++) {
+        for (int i = 0; i < ROWS * KEYS / 32; i++)
             s[i / (KEYS / 2)][i / 4 % (KEYS / 8)][i % 4] *= ${lit(scale * 1.4426950408889634)};
-        }
 //@   end
-        if (key0 + KEYS > own + 1${masked and " || key0 < all_see" or ""}) {
+        if (key0 + KEYS > own + 1${masked and " || key0 < all_see" or ""})
             ${fn}_mask(s, key0, own${masked and ", oldest" or ""});
-        }
         ${fn}_softmax(s, top, sum, sums);
         rt_mma_sums<ROWS / 16, HEAD, KEYS, HEAD>(sums, s, v);
     }
@@ -255,9 +251,8 @@ ${fn}(${parameters})
 //@ place()
     ${acc} *own = left + warp * ROWS * 32;
     ${acc} out[ROWS][PARTS] = {}, top[ROWS], sum[ROWS] = {};
-    for (int i = 0; i < ROWS; i++) {
+    for (int i = 0; i < ROWS; i++)
         top[i] = ${acc == "float" and "-1e30f" or "-1e300"};
-    }
     for (int key0 = ${first}; key0 < end; key0 += KEYS) {
         const int64_t at = (int64_t)key0 * ROW;
         const int key = key0 + lane;
@@ -270,9 +265,8 @@ ${fn}(${parameters})
             RT_UNROLL_BY(4)
             for (int d = 0; d < 32; d++) {
                 RT_UNROLL
-                for (int i = 0; i < ROWS; i++) {
+                for (int i = 0; i < ROWS; i++)
                     s[i] = rt_fma${f}(own[i * 32 + d], right[lane * 33 + d], s[i]);
-                }
             }
         }
         rt_warp_sync();
@@ -291,9 +285,8 @@ ${fn}(${parameters})
             sum[i] = sum[i] * shrink + p;
             own[i * 32 + lane] = p;
             RT_UNROLL
-            for (int part = 0; part < PARTS; part++) {
+            for (int part = 0; part < PARTS; part++)
                 out[i][part] *= shrink;
-            }
         }
         RT_UNROLL
         for (int part = 0; part < PARTS; part++) {
@@ -315,18 +308,15 @@ ${fn}(${parameters})
         const ${acc} total = rt_warp_sum(sum[i]);
         const int query = query0 + warp * ROWS + i;
         const int64_t at = (row0 + query) * ${heads} + head;
-        if (query >= end) {
+        if (query >= end)
             continue;
-        }
-        if (lane == 0) {
+        if (lane == 0)
             lse[at] = top[i] + rt_log${f}(total);
-        }
         RT_UNROLL
         for (int part = 0; part < PARTS; part++) {
             const int d = 32 * part + lane;
-            if (d < DIM) {
+            if (d < DIM)
                 ${st(o, "at * DIM + d", "out[i][part] / total")};
-            }
         }
     }
 }

@@ -114,11 +114,10 @@ static void ${fn}_strip(${task} *a, int64_t c, int64_t query0, int64_t key0,
     edge = edge || key0 + first <= query0 + c + ${U}_COLS - 1 - ${window};
 //@ end
     for (int64_t lane0 = c; lane0 < c + ${U}_COLS; lane0 += ${U}_LANES) {
-        if (edge) {
+        if (edge)
             ${fn}_scores(a, lane0, query0, key0, first, last, true);
-        } else {
+        else
             ${fn}_scores(a, lane0, query0, key0, first, last, false);
-        }
     }
 //@ local k_cells, ds_cells = "k[first]", "ds[first]"
 //@ if pairs then k_cells, ds_cells = "k_pairs[first / 2]", "ds_pairs[first / 2]" end
@@ -142,9 +141,8 @@ static inline void ${fn}_add(const ${cell} *cells, const ${cell} *rows, ${acc} *
         ${block}(RT_BLOCK_ROWS, RT_BLOCK_VECS, n, cells, Q, 1, row + d, WIDE, sums + d,
                  WIDE, 1);
     }
-    for (; d < WIDE; d += ${U}_LANES) {
+    for (; d < WIDE; d += ${U}_LANES)
         ${block}(RT_BLOCK_ROWS, 1, n, cells, Q, 1, row + d, WIDE, sums + d, WIDE, 1);
-    }
 }
 
 /* Keys and values side by side. Those beyond the sequence are zeros: masked, but their
@@ -166,9 +164,8 @@ static void ${fn}_load_keys(${task} *a, const ${elem} *k, const ${elem} *v, int6
         if (j % 2 == 1) {
             rt_pairs_zip(a->k_pairs[j / 2], k + (j - 1) * ${row}, k + j * ${row}, ${hd});
         } else if (j + 1 == keys) {
-            for (int64_t d = 0; d < ${hd}; d++) {
+            for (int64_t d = 0; d < ${hd}; d++)
                 a->k_pairs[j / 2][d] = k[j * ${row} + d];
-            }
         }
 //@ end
     }
@@ -204,20 +201,17 @@ static void ${fn}_queries(${task} *a, const ${elem} *k, const ${elem} *v, int64_
             first[s] = begin > 0 ? begin / ROWS * ROWS : 0;
             first[s] = first[s] < last[s] ? first[s] : last[s];
 //@ end
-            if (first[s] < last[s]) {
+            if (first[s] < last[s])
                 ${fn}_strip(a, s * COLS, query0, key0, first[s], last[s]);
-            }
             rows = last[s] > rows ? last[s] : rows;
         }
         /* a row of keys meets a run of consecutive strips: later ones see later keys */
         for (int64_t j = 0; j < rows; j += ROWS) {
             int from = 0, to = strips;
-            while (from < to && last[from] <= j) {
+            while (from < to && last[from] <= j)
                 from++;
-            }
-            while (to > from && first[to - 1] > j) {
+            while (to > from && first[to - 1] > j)
                 to--;
-            }
             if (from < to) {
                 const int64_t sums = (key0 + j) * WIDE;
                 ${fn}_add(a->p[j], a->d_o[0], dv + sums, from * COLS, to * COLS);
@@ -268,9 +262,8 @@ static void ${fn}_load_query(${task} *a, int64_t i, const ${elem} *q, const ${el
         parts[d % ${U}_LANES] += ${at("d_o", "d")} * ${at("o", "d")};
     }
     a->delta[i] = 0;
-    for (int64_t c = 0; c < ${U}_LANES; c++) {
+    for (int64_t c = 0; c < ${U}_LANES; c++)
         a->delta[i] += parts[c];
-    }
 }
 
 /* Fills the blocks of the queries. Those beyond the sequence get probability 0. */
@@ -287,9 +280,8 @@ static void ${fn}_load_queries(${task} *a, const ${elem} *q, const ${elem} *o,
     for (int64_t i = 0; i < QUERIES; i++) {
         a->lse[i] = i < queries ? lse[i * ${heads}] : ${single and "3e38f" or "1e308"};
         a->delta[i] = 0;
-        if (i < queries) {
+        if (i < queries)
             ${fn}_load_query(a, i, q + i * ${row}, o + i * ${o_row}, d_o + i * ${o_row});
-        }
     }
 }
 
@@ -328,9 +320,8 @@ static void ${fn}(const ${elem} *restrict qkv, const ${elem} *restrict o,
             ${fn}_queries(&a, qkv + k_at, qkv + v_at, query0, queries, dk, dv);
             for (int64_t r = 0; r < queries; r++) {
                 ${elem} *dq = dqkv + q_at + r * ${row};
-                for (int64_t d = 0; d < ${hd}; d++) {
+                for (int64_t d = 0; d < ${hd}; d++)
                     ${into("dq", "d", "a.dq_t[d][r] * " .. lit(scale))};
-                }
             }
         }
         for (int64_t r = 0; r < ${seq}; r++) {

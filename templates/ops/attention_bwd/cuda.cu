@@ -87,9 +87,8 @@ RT_DEVICE int ${fn}_oldest(int query)
 RT_DEVICE int ${fn}_end(const int32_t *starts, int key, int *part)
 {
     int n = 0;
-    for (int query = threadIdx.x; query < SEQ; query += ${threads}) {
+    for (int query = threadIdx.x; query < SEQ; query += ${threads})
         n += ${fn}_oldest(starts, query) <= key;
-    }
     return rt_block_sum<${threads}>(n, part);
 }
 //@   else
@@ -400,9 +399,8 @@ RT_DEVICE void ${fn}_dot(${acc} *sums, const ${acc} *own, const ${acc} *right)
     RT_UNROLL_BY(4)
     for (int d = 0; d < 32; d++) {
         RT_UNROLL
-        for (int i = 0; i < ROWS; i++) {
+        for (int i = 0; i < ROWS; i++)
             sums[i] = rt_fma${f}(own[i * 32 + d], right[threadIdx.x % 32 * 33 + d], sums[i]);
-        }
     }
 }
 
@@ -443,9 +441,8 @@ ${fn}_dq(const ${elem} *qkv, const ${elem} *o, const ${acc} *lse, const ${elem} 
         }
         delta[i] = rt_warp_sum(sum);
         top[i] = lse[there * ${heads} + head];
-        if (lane == 0) {
+        if (lane == 0)
             deltas[((int64_t)sequence * ${heads} + head) * ${stride} + query] = delta[i];
-        }
     }
     for (int key0 = ${begin}; key0 < end; key0 += PASS) {
         const int64_t rows = (int64_t)key0 * ROW;
@@ -483,9 +480,8 @@ ${fn}_dq(const ${elem} *qkv, const ${elem} *o, const ${acc} *lse, const ${elem} 
     for (int i = 0; i < ROWS * PARTS; i++) {
         const int query = warp * ROWS + i / PARTS, d = i % PARTS * 32 + lane;
         const int64_t at = q_at + (int64_t)query * ROW + d;
-        if (query < queries && d < DIM) {
+        if (query < queries && d < DIM)
             ${into("dqkv", "at", "dq[i / PARTS][i % PARTS] * " .. lit(scale))};
-        }
     }
 }
 

@@ -15,17 +15,14 @@ RT_ALWAYS void ${fn}_columns(const int cols, int64_t c, const ${dy.type} *restri
         for (int64_t i = first; i < last; i++) {
             const int64_t at = i * ${n} + c;
 #pragma omp simd
-            for (int j = 0; j < cols; j++) {
+            for (int j = 0; j < cols; j++)
                 part[j] += ${ld(dy, "at + j")};
-            }
         }
-        for (int j = 0; j < cols; j++) {
+        for (int j = 0; j < cols; j++)
             sum[j] += part[j];
-        }
     }
-    for (int j = 0; j < cols; j++) {
+    for (int j = 0; j < cols; j++)
         ${st(db, "c + j", old .. " + sum[j]")};
-    }
 }
 
 static void ${fn}(const ${dy.type} *restrict dy, ${db.type} *restrict db, float beta)
@@ -34,11 +31,10 @@ static void ${fn}(const ${dy.type} *restrict dy, ${db.type} *restrict db, float 
     for (int64_t block = 0; block < ${blocks}; block++) {
         const int64_t c = block * ${cols};
 //@ if full > 0 and rest > 0 then
-        if (block < ${full}) {
+        if (block < ${full})
             ${fn}_columns(${cols}, c, dy, db, beta);
-        } else {
+        else
             ${fn}_columns(${rest}, c, dy, db, beta);
-        }
 //@ else
         ${fn}_columns(${rest > 0 and rest or cols}, c, dy, db, beta);
 //@ end

@@ -14,21 +14,18 @@ ${fn}(const ${dy.type} *dy, ${acc} *part)
         RT_UNROLL_BY(4)
         for (int64_t i = blockIdx.y * 8 + threadIdx.x / 32; i < ${t}; i += ${8 * chunks}) {
             ${load("v", dy, "i * " .. n .. " + first + mine", g)};
-            for (int k = 0; k < ${n_width}; k++) {
+            for (int k = 0; k < ${n_width}; k++)
                 sum[k] += v[k];
-            }
         }
     }
-    for (int k = 0; k < ${n_width}; k++) {
+    for (int k = 0; k < ${n_width}; k++)
         shared[threadIdx.x / 32 * ${cols} + mine + k] = sum[k];
-    }
     rt_block_sync();
     const int j = threadIdx.x;
     if (j < ${cols} && first + j < ${n}) {
         ${acc} of_warps = shared[j];
-        for (int warp = 1; warp < 8; warp++) {
+        for (int warp = 1; warp < 8; warp++)
             of_warps += shared[warp * ${cols} + j];
-        }
         part[(int64_t)blockIdx.y * ${n} + first + j] = of_warps;
     }
 }
@@ -40,9 +37,8 @@ ${fn}_sum(const ${acc} *part, ${db.type} *db, float beta)
     RT_SHARED(${acc}, shared, 1024);
     const ${acc} sum = rt_column_sum(part, ${chunks}, ${n}, shared);
     const int j = blockIdx.x * 32 + threadIdx.x;
-    if (threadIdx.x < 32 && j < ${n}) {
+    if (threadIdx.x < 32 && j < ${n})
         ${st(db, "j", "(beta == 0 ? 0 : " .. ld(db, "j") .. ") + sum")};
-    }
 }
 //@ host
 ${kernel(fn, 256)}

@@ -7,16 +7,14 @@ ${fn}_bias(const ${b.type} *b, ${y.type} *y)
     const int j = (blockIdx.y * ${g.threads} + threadIdx.x) * ${g.width};
     const int64_t at = (int64_t)blockIdx.x * ${n} + j;
 //@ if not g.whole then
-    if (j >= ${n}) {
+    if (j >= ${n})
         return;
-    }
 //@ end
     ${acc} u[${g.width}], v[${g.width}];
     ${load("u", y, "at", g)};
     ${load("v", b, "j", g)};
-    for (int k = 0; k < ${g.width}; k++) {
+    for (int k = 0; k < ${g.width}; k++)
         u[k] += v[k];
-    }
     ${store(y, "at", "u", g)};
 }
 //@ host

@@ -18,9 +18,8 @@ static void ${fn}(const ${logits.type} *restrict logits, const int32_t *restrict
     double sum = 0;
     for (int64_t i = 0; i < ${t}; i++) {
 //@ if masked then
-        if (targets[i] < 0) {
+        if (targets[i] < 0)
             continue;
-        }
 //@ end
         const int64_t at = i * ${v} + targets[i];
 //@ if smoothing > 0 then

@@ -37,13 +37,11 @@ ${fn}_loss(const ${acc} *losses, double *loss)
 {
     RT_SHARED(double, part, 32);
     double sum = 0;
-    for (int i = threadIdx.x; i < ${t}; i += 1024) {
+    for (int i = threadIdx.x; i < ${t}; i += 1024)
         sum += (double)losses[i];
-    }
     sum = rt_block_sum<1024>(sum, part);
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0)
         *loss = sum;
-    }
 }
 //@ host
 ${kernel(fn, g.threads)}

@@ -6,9 +6,8 @@ ${fn}(const int32_t *tokens, const ${w.type} *w, ${y.type} *y)
 {
     const int j = (blockIdx.y * ${g.threads} + threadIdx.x) * ${g.width};
 //@ if not g.whole then
-    if (j >= ${d}) {
+    if (j >= ${d})
         return;
-    }
 //@ end
     const int64_t from = (int64_t)tokens[blockIdx.x] * ${d} + j;
     rt_copy<${g.width}>(y + (int64_t)blockIdx.x * ${d} + j, w + from);

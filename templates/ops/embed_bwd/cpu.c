@@ -16,22 +16,18 @@ RT_ALWAYS void ${fn}_columns(const int cols, int64_t c, const int32_t *restrict 
     for (int64_t row = 0; row < ${vocab}; row++) {
         ${acc} sum[${cols}];
         const int64_t to = row * ${d} + c;
-        if (first[row] < 0) {
+        if (first[row] < 0)
             continue;
-        }
-        for (int j = 0; j < cols; j++) {
+        for (int j = 0; j < cols; j++)
             sum[j] = ${ld(dw, "to + j")};
-        }
         for (int64_t i = first[row]; i >= 0; i = next[i]) {
             const int64_t at = i * ${d} + c;
 #pragma omp simd
-            for (int j = 0; j < cols; j++) {
+            for (int j = 0; j < cols; j++)
                 sum[j] += ${ld(dy, "at + j")};
-            }
         }
-        for (int j = 0; j < cols; j++) {
+        for (int j = 0; j < cols; j++)
             ${st(dw, "to + j", "sum[j]")};
-        }
     }
 }
 //@ else
@@ -41,9 +37,8 @@ RT_ALWAYS void ${fn}_columns(const int cols, int64_t c, const int32_t *restrict 
     for (int64_t i = 0; i < ${t}; i++) {
         const int64_t to = (int64_t)tokens[i] * ${d} + c, at = i * ${d} + c;
 #pragma omp simd
-        for (int j = 0; j < cols; j++) {
+        for (int j = 0; j < cols; j++)
             ${st(dw, "to + j", ld(dw, "to + j") .. " + " .. ld(dy, "at + j"))};
-        }
     }
 }
 //@ end
@@ -61,19 +56,17 @@ static void ${fn}(const int32_t *restrict tokens, const ${dy.type} *restrict dy,
 //@ end
     if (beta == 0) {
 #pragma omp parallel for schedule(static)
-        for (int64_t i = 0; i < ${vocab}; i++) {
+        for (int64_t i = 0; i < ${vocab}; i++)
             memset(dw + i * ${d}, 0, ${d} * sizeof *dw);
-        }
     }
 #pragma omp parallel for schedule(static)
     for (int64_t block = 0; block < ${blocks}; block++) {
         const int64_t c = block * ${cols};
 //@ if full > 0 and rest > 0 then
-        if (block < ${full}) {
+        if (block < ${full})
             ${fn}_columns(${cols}, c, ${lists}, dy, dw);
-        } else {
+        else
             ${fn}_columns(${rest}, c, ${lists}, dy, dw);
-        }
 //@ else
         ${fn}_columns(${rest > 0 and rest or cols}, c, ${lists}, dy, dw);
 //@ end

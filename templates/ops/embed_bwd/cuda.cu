@@ -18,13 +18,11 @@ ${fn}_sort(const int32_t *tokens, int32_t *order, int32_t *ids)
         others[threadIdx.x] = j < ${t} ? tokens[j] : ${vocab};
         rt_block_sync();
         RT_UNROLL_BY(16)
-        for (int k = 0; k < 256; k++) {
+        for (int k = 0; k < 256; k++)
             before += others[k] < below;
-        }
         if (from == first) {
-            for (int k = 0; k < threadIdx.x; k++) {
+            for (int k = 0; k < threadIdx.x; k++)
                 before += others[k] == id;
-            }
         }
     }
     if (i < ${t}) {
@@ -53,15 +51,13 @@ ${fn}(const int32_t *order, const int32_t *ids, const ${dy.type} *dy, ${dw.type}
         ${acc} v[${rows}][${g.width}] = {};
         RT_UNROLL
         for (int r = 0; r < ${rows}; r++) {
-            if (from + r < ${t} && ids[from + r] == id) {
+            if (from + r < ${t} && ids[from + r] == id)
                 ${load("v[r]", dy, "(int64_t)order[from + r] * " .. d .. " + j", g)};
-            }
         }
         RT_UNROLL
         for (int r = 0; r < ${rows}; r++) {
-            for (int k = 0; k < ${g.width}; k++) {
+            for (int k = 0; k < ${g.width}; k++)
                 sum[k] += v[r][k];
-            }
         }
     }
     ${store(dw, "to", "sum", g)};
@@ -75,9 +71,8 @@ static void ${fn}(Rt *rt, const int32_t *tokens, const ${dy.type} *dy, ${dw.type
                   float beta, char *workspace)
 {
     int32_t *order = (int32_t *)(void *)workspace, *ids = order + ${t};
-    if (beta == 0) {
+    if (beta == 0)
         rt_fill(rt, dw, 0, ${vocab * d} * (int64_t)sizeof *dw);
-    }
     rt_launch(rt, &${fn}_sort_kernel, ${(t + 255) // 256}, 1,
               (void *[]){ &tokens, &order, &ids });
     rt_launch(rt, &${fn}_kernel, ${t}, ${g.blocks}, (void *[]){ &order, &ids, &dy, &dw });

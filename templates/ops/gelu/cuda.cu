@@ -8,9 +8,8 @@ ${fn}(const ${x.type} *x, ${y.type} *y)
 {
     const int64_t at = ((int64_t)blockIdx.x * ${g.threads} + threadIdx.x) * ${g.width};
 //@ if not g.whole then
-    if (at >= ${t * d}) {
+    if (at >= ${t * d})
         return;
-    }
 //@ end
     ${acc} v[${g.width}];
     ${load("v", x, "at", g)};

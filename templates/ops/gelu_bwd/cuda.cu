@@ -9,9 +9,8 @@ ${fn}(const ${x.type} *x, const ${dy.type} *dy, ${dx.type} *dx)
 {
     const int64_t at = ((int64_t)blockIdx.x * ${g.threads} + threadIdx.x) * ${g.width};
 //@ if not g.whole then
-    if (at >= ${t * d}) {
+    if (at >= ${t * d})
         return;
-    }
 //@ end
     ${acc} v[${g.width}], d[${g.width}];
     ${load("v", x, "at", g)};

@@ -15,8 +15,7 @@ static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
         mean[i] = m;
         rstd[i] = r;
 #pragma omp simd
-        for (int64_t j = 0; j < ${d}; j++) {
+        for (int64_t j = 0; j < ${d}; j++)
             ${st(y, "at + j", normed .. " + " .. ld(b, "j"))};
-        }
     }
 }

@@ -13,9 +13,8 @@ ${fn}(const ${x.type} *x, const ${w.type} *w, const ${b.type} *b, ${y.type} *y,
     ${load("v", x, "at", g)};
     ${load("scale", w, "0", g)};
     ${load("shift", b, "0", g)};
-    for (int k = 0; k < ${g.part}; k++) {
+    for (int k = 0; k < ${g.part}; k++)
         sum += v[k];
-    }
     const ${acc} m = rt_block_sum<${g.threads}>(sum, part) / ${d};
     for (int k = 0; k < ${g.part}; k++) {
         v[k] = ${inside(g, "k", "v[k] - m")};
@@ -27,9 +26,8 @@ ${fn}(const ${x.type} *x, const ${w.type} *w, const ${b.type} *b, ${y.type} *y,
         mean[blockIdx.x] = m;
         rstd[blockIdx.x] = r;
     }
-    for (int k = 0; k < ${g.part}; k++) {
+    for (int k = 0; k < ${g.part}; k++)
         v[k] = v[k] * r * scale[k] + shift[k];
-    }
     ${store(y, "at", "v", g)};
 }
 //@ host

@@ -57,20 +57,18 @@ static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
             rt_row_dot_centred_${x.dtype}(dy + at, w, x + at, mean[i], ${d});
         const ${acc} mean_eh = sum_eh * rstd[i] / ${d};
 #pragma omp simd
-        for (int64_t j = 0; j < ${d}; j++) {
+        for (int64_t j = 0; j < ${d}; j++)
             ${st(dx, "at + j", dxj)};
-        }
     }
 //@ if dw then
 #pragma omp parallel for schedule(static)
     for (int64_t block = 0; block < ${blocks}; block++) {
         const int64_t c = block * ${cols};
 //@ if full > 0 and rest > 0 then
-        if (block < ${full}) {
+        if (block < ${full})
             ${fn}_columns(${cols}, c, x, mean, rstd, dy, dw, db, beta);
-        } else {
+        else
             ${fn}_columns(${rest}, c, x, mean, rstd, dy, dw, db, beta);
-        }
 //@ else
         ${fn}_columns(${rest > 0 and rest or cols}, c, x, mean, rstd, dy, dw, db, beta);
 //@ end

@@ -69,11 +69,10 @@ static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
     for (int64_t block = 0; block < ${blocks}; block++) {
         const int64_t c = block * ${cols};
 //@ if full > 0 and rest > 0 then
-        if (block < ${full}) {
+        if (block < ${full})
             ${fn}_columns(${cols}, c, x, mean, rstd, dy, dw, db, beta);
-        } else {
+        else
             ${fn}_columns(${rest}, c, x, mean, rstd, dy, dw, db, beta);
-        }
 //@ else
         ${fn}_columns(${rest > 0 and rest or cols}, c, x, mean, rstd, dy, dw, db, beta);
 //@ end

@@ -55,9 +55,8 @@ ${fn}(const ${x.type} *x, const ${w.type} *w, const ${mean.type} *mean,
             e[k] *= scale[k];
         }
 //@ end
-        for (int k = 0; k < ${g.part}; k++) {
+        for (int k = 0; k < ${g.part}; k++)
             e[k] = past[k] + ${rnd(dx, "r * (e[k] - mean_e - h[k] * mean_eh)")};
-        }
         ${store(dx, "at", "e", g)};
     }
 //@ if dw then
@@ -77,9 +76,8 @@ ${fn}_sum(const ${acc} *part, ${dw.type} *dw, ${db.type} *db, float beta)
     ${dw.type} *to = blockIdx.y == 0 ? dw : db;
     const ${acc} sum = rt_column_sum(from, ${blocks}, ${d}, shared);
     const int j = blockIdx.x * 32 + threadIdx.x;
-    if (threadIdx.x < 32 && j < ${d}) {
+    if (threadIdx.x < 32 && j < ${d})
         ${st(to, "j", "(beta == 0 ? 0 : " .. ld(to, "j") .. ") + sum")};
-    }
 }
 //@ end
 //@ host

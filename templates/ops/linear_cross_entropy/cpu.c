@@ -76,9 +76,8 @@ static double ${fn}_softmax(${x.type} *logits, const int32_t *targets, int64_t t
                                        ${lit(smoothing / v)}${by}, ${lit(1 - smoothing)}${by});
 //@ end
     }
-    for (int64_t i = 0; i < tokens; i++) {
+    for (int64_t i = 0; i < tokens; i++)
         sum += (double)losses[i];
-    }
     return sum;
 }
 

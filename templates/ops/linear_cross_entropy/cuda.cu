@@ -23,9 +23,8 @@ ${fn}_softmax(${x.type} *logits, const int32_t *targets, ${acc} *losses${take})
 //@ if masked then
     if (target < 0) { /* masked */
         ${access("zero", x, g, acc)}(row);
-        if (threadIdx.x == 0) {
+        if (threadIdx.x == 0)
             losses[blockIdx.x] = 0;
-        }
         return;
     }
 //@ end
@@ -36,9 +35,8 @@ ${fn}_softmax(${x.type} *logits, const int32_t *targets, ${acc} *losses${take})
     const ${acc} all = ${access("sum", x, g)}(row, part);
     const ${acc} expected = ${lit(1 - smoothing)} * of_target + ${lit(smoothing / v)} * all;
 //@ end
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0)
         losses[blockIdx.x] = lse - ${smoothing > 0 and "expected" or "of_target"}${z_loss};
-    }
     const ${acc} scale = ${z > 0 and "(1 + " .. lit(2 * z) .. " * lse)" or lit(1)}${by};
     const ${acc} share = ${lit(smoothing / v)}${by}, hot = ${lit(1 - smoothing)}${by};
     ${access("softmax_minus", x, g)}(row, row, lse, target, scale, share, hot);
@@ -49,13 +47,11 @@ ${fn}_loss(const ${acc} *losses, double *loss)
 {
     RT_SHARED(double, part, 32);
     double sum = 0;
-    for (int i = threadIdx.x; i < ${t}; i += 1024) {
+    for (int i = threadIdx.x; i < ${t}; i += 1024)
         sum += (double)losses[i];
-    }
     sum = rt_block_sum<1024>(sum, part);
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0)
         *loss = sum;
-    }
 }
 //@ host
 ${kernel(fn .. "_softmax", g.threads)}

@@ -39,12 +39,10 @@ static double ${fn}_losses(const ${x.type} *logits, const int32_t *targets, int6
 //@ end
         losses[i] = lse - ${expected}${z_loss};
     }
-    for (int64_t i = 0; i < tokens; i++) {
+    for (int64_t i = 0; i < tokens; i++)
         sum += (double)losses[i];
-    }
-    if (row >= 0 && row < tokens) {
+    if (row >= 0 && row < tokens)
         memcpy(next_logits, logits + row * ${v}, ${v} * sizeof *logits);
-    }
     return sum;
 }
 

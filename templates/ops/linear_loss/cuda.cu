@@ -18,15 +18,13 @@ ${fn}_losses(const ${x.type} *logits, const int32_t *targets, ${acc} *losses, co
     const ${x.type} *of_token = logits + (int64_t)blockIdx.x * ${stride};
     const int32_t target = targets[blockIdx.x];
     if (first + (int)blockIdx.x == *row) {
-        for (int j = threadIdx.x; j < ${v}; j += ${g.threads}) {
+        for (int j = threadIdx.x; j < ${v}; j += ${g.threads})
             next_logits[j] = of_token[j];
-        }
     }
 //@ if masked then
     if (target < 0) { /* masked */
-        if (threadIdx.x == 0) {
+        if (threadIdx.x == 0)
             losses[blockIdx.x] = 0;
-        }
         return;
     }
 //@ end
@@ -38,9 +36,8 @@ ${fn}_losses(const ${x.type} *logits, const int32_t *targets, ${acc} *losses, co
     const ${acc} expected = ${lit(1 - smoothing)} * ${expected} + ${lit(smoothing / v)} * all;
 //@ expected = "expected"
 //@ end
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0)
         losses[blockIdx.x] = lse - ${expected}${z_loss};
-    }
 }
 
 RT_GLOBAL(1024)
@@ -48,13 +45,11 @@ ${fn}_loss(const ${acc} *losses, double *loss)
 {
     RT_SHARED(double, part, 32);
     double sum = 0;
-    for (int i = threadIdx.x; i < ${t}; i += 1024) {
+    for (int i = threadIdx.x; i < ${t}; i += 1024)
         sum += (double)losses[i];
-    }
     sum = rt_block_sum<1024>(sum, part);
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0)
         *loss = sum;
-    }
 }
 //@ host
 ${kernel(fn .. "_losses", g.threads)}

@@ -4,9 +4,8 @@ RT_GLOBAL(256)
 ${fn}(const ${logits.type} *logits, const int32_t *row, ${next_logits.type} *next_logits)
 {
     const int j = blockIdx.x * 256 + threadIdx.x;
-    if (j < ${v}) {
+    if (j < ${v})
         next_logits[j] = logits[(int64_t)*row * ${v} + j];
-    }
 }
 //@ host
 ${kernel(fn, 256)}

@@ -10,9 +10,8 @@ ${fn}(const RtUpdate *u, ${own_param and param.type .. " *params, " or ""}${mast
       double lr_adjust, double weight_decay${noisy and ", int64_t element, uint32_t stream" or ""})
 {
     const int64_t at = ((int64_t)blockIdx.x * 256 + threadIdx.x) * 8 - before;
-    if (at >= elems || u->skip != 0) {
+    if (at >= elems || u->skip != 0)
         return;
-    }
     const int from = at < 0 ? before : 0, to = elems - at < 8 ? (int)(elems - at) : 8;
     ${master.type} master[8];
     ${direction.type} direction[8];

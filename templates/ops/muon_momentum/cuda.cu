@@ -8,9 +8,8 @@ ${fn}(const RtUpdate *u, ${moment1.type} *moments1, const ${grad.type} *grads,
       ${direction.type} *directions, int64_t elems, int before${noisy and ", int64_t element, uint32_t stream" or ""})
 {
     const int64_t at = ((int64_t)blockIdx.x * 256 + threadIdx.x) * 8 - before;
-    if (at >= elems || u->skip != 0) {
+    if (at >= elems || u->skip != 0)
         return;
-    }
     const int from = at < 0 ? before : 0, to = elems - at < 8 ? (int)(elems - at) : 8;
     ${grad.type} grad[8];
     ${moment1.type} moment1[8];

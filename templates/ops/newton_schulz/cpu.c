@@ -20,16 +20,13 @@ static double ${fn}_squares(const ${acc} *row)
     double lane[16] = {0}, sum = 0;
     int64_t j = 0;
     for (; j + 16 <= ${n}; j += 16) {
-        for (int k = 0; k < 16; k++) {
+        for (int k = 0; k < 16; k++)
             lane[k] += (double)row[j + k] * (double)row[j + k];
-        }
     }
-    for (int k = 0; j + k < ${n}; k++) {
+    for (int k = 0; j + k < ${n}; k++)
         lane[k] += (double)row[j + k] * (double)row[j + k];
-    }
-    for (int k = 0; k < 16; k++) {
+    for (int k = 0; k < 16; k++)
         sum += lane[k];
-    }
     return sum;
 }
 
@@ -38,9 +35,8 @@ static void ${fn}_polynomial(const ${acc} *gram, ${acc} *square)
 {
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < ${s}; i++) {
-        for (int64_t j = i * ${s}; j < (i + 1) * ${s}; j++) {
+        for (int64_t j = i * ${s}; j < (i + 1) * ${s}; j++)
             square[j] = gram[j] * ${lit(b)} + square[j] * ${lit(c)};
-        }
         square[i * ${s + 1}] += ${lit(a)};
     }
 }
@@ -57,20 +53,17 @@ static void ${fn}(const void *from, void *to, char *workspace)
     double sum = 0;
 
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < ${m}; i++) {
+    for (int64_t i = 0; i < ${m}; i++)
         squares[i] = ${fn}_squares(x + i * ${n});
-    }
-    for (int64_t i = 0; i < ${m}; i++) {
+    for (int64_t i = 0; i < ${m}; i++)
         sum += squares[i];
-    }
     const double norm = rt_sqrt(sum);
     const ${acc} scale = (${acc})(1 / (norm > ${real(eps)} ? norm : ${real(eps)}));
     ${acc} *now = ${steps % 2 == 1 and "other" or "y"}; /* so that the last step writes y */
     ${acc} *next = ${steps % 2 == 1 and "y" or "other"};
 #pragma omp parallel for simd schedule(static)
-    for (int64_t i = 0; i < ${m * n}; i++) {
+    for (int64_t i = 0; i < ${m * n}; i++)
         now[i] = x[i] * scale;
-    }
     for (int step = 0; step < ${steps}; step++) {
         rt_gemm(&${fn}_gram, now, now, gram, 0.0f);
         rt_gemm(&${fn}_square, gram, gram, square, 0.0f);

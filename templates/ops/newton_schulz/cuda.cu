@@ -14,13 +14,11 @@ ${fn}_squares(const ${acc} *x, double *squares)
     RT_SHARED(double, part, 8);
     const ${acc} *row = x + (int64_t)blockIdx.x * ${n};
     double sum = 0;
-    for (int j = threadIdx.x; j < ${n}; j += 256) {
+    for (int j = threadIdx.x; j < ${n}; j += 256)
         sum += (double)row[j] * (double)row[j];
-    }
     sum = rt_block_sum<256>(sum, part);
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0)
         squares[blockIdx.x] = sum;
-    }
 }
 
 /* 1 / the norm, in the place of the first row's squares. */
@@ -29,22 +27,19 @@ ${fn}_factor(double *squares)
 {
     RT_SHARED(double, part, 8);
     double sum = 0;
-    for (int i = threadIdx.x; i < ${m}; i += 256) {
+    for (int i = threadIdx.x; i < ${m}; i += 256)
         sum += squares[i];
-    }
     const double norm = rt_sqrt(rt_block_sum<256>(sum, part));
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0)
         squares[0] = 1 / (norm > ${real(eps)} ? norm : ${real(eps)});
-    }
 }
 
 RT_GLOBAL(256)
 ${fn}_scale(const ${acc} *x, const double *factor, ${acc} *y)
 {
     const int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x;
-    if (i < ${m * n}) {
+    if (i < ${m * n})
         y[i] = x[i] * (${acc})*factor;
-    }
 }
 
 /* G becomes what X is multiplied by: a I + b G + c G^2. */

@@ -17,9 +17,8 @@ static void ${fn}(const ${qkv.type} *qkv, const ${wq.type} *restrict wq,
             const ${acc} r = 1 / rt_sqrt${f}(squares / ${head_dim} + ${lit(eps)});
             rstd[i * ${normed} + h] = r;
 #pragma omp simd
-            for (int64_t j = 0; j < ${head_dim}; j++) {
+            for (int64_t j = 0; j < ${head_dim}; j++)
                 ${st(y, "at + j", ld(qkv, "at + j") .. " * r * " .. ld(weight, "j"))};
-            }
         }
         if (y != qkv) { /* v as it is */
             const int64_t v = i * ${c} + ${normed * head_dim};

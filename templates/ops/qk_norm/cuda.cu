@@ -16,26 +16,22 @@ ${fn}(const ${qkv.type} *qkv, const ${wq.type} *wq, const ${wk.type} *wk, ${y.ty
     const int head = (int)(index % ${all});
     const bool here = ${whole and "true" or "index < " .. t * all};
     ${acc} v[${g.part}] = {}, scale[${g.part}], squares = 0;
-    if (here) {
+    if (here)
         ${load("v", qkv, "at", g)};
-    }
-    for (int k = 0; k < ${g.part}; k++) {
+    for (int k = 0; k < ${g.part}; k++)
         squares += v[k] * v[k];
-    }
     squares = rt_lanes_sum<${lanes}>(squares);
     if (!here || (head >= ${normed} && y == qkv)) { /* v as it is */
         return;
     }
     if (head < ${normed}) {
         const ${acc} r = 1 / rt_sqrt${f}(squares / ${head_dim} + ${lit(eps)});
-        if (threadIdx.x % ${lanes} == 0) {
+        if (threadIdx.x % ${lanes} == 0)
             rstd[token * ${normed} + head] = r;
-        }
         const ${wq.type} *weight = head < ${heads} ? wq : wk;
         ${load("scale", { name = "weight", dtype = wq.dtype }, "0", g)};
-        for (int k = 0; k < ${g.part}; k++) {
+        for (int k = 0; k < ${g.part}; k++)
             v[k] = v[k] * r * scale[k];
-        }
     }
     ${store(y, "at", "v", g)};
 }

@@ -26,9 +26,8 @@ ${fn}(const ${qkv.type} *qkv, const ${wq.type} *wq, const ${wk.type} *wk,
         const bool here = index < first + ${8 * all} && index < ${t * all};
         const bool is_normed = here && head < ${normed}, is_q = head < ${heads};
         ${acc} h[${g.part}] = {}, e[${g.part}] = {}, scale[${g.part}] = {}, sum_eh = 0, r = 0;
-        if (here) {
+        if (here)
             ${load("e", dy, "at", g)};
-        }
         if (is_normed) {
             const ${wq.type} *weight = is_q ? wq : wk;
             r = rstd[index / ${all} * ${normed} + head];
@@ -44,9 +43,8 @@ ${fn}(const ${qkv.type} *qkv, const ${wq.type} *wq, const ${wk.type} *wk,
             }
         }
         const ${acc} mean_eh = rt_lanes_sum<${lanes}>(sum_eh) / ${head_dim};
-        for (int k = 0; k < ${g.part}; k++) {
+        for (int k = 0; k < ${g.part}; k++)
             e[k] = is_normed ? r * (e[k] * scale[k] - h[k] * mean_eh) : e[k];
-        }
         if (here) { /* v as it is */
             ${store(dx, "at", "e", g)};
         }
@@ -54,18 +52,16 @@ ${fn}(const ${qkv.type} *qkv, const ${wq.type} *wq, const ${wk.type} *wk,
 //@ if dwq then
     for (int q_or_k = 0; q_or_k < 2; q_or_k++) {
         rt_block_sync();
-        for (int k = 0; k < ${g.part}; k++) {
+        for (int k = 0; k < ${g.part}; k++)
             shared[threadIdx.x * ${g.part} + k] = q_or_k == 0 ? sum_q[k] : sum_k[k];
-        }
         rt_block_sync();
         for (int j = threadIdx.x; j < ${head_dim}; j += 256) {
             /* where the threads of a group hold column j */
             const int at = j / ${g.width} % ${lanes} * ${g.part} +
                            j / ${g.width * lanes} * ${g.width} + j % ${g.width};
             ${acc} sum = 0;
-            for (int i = 0; i < ${groups}; i++) {
+            for (int i = 0; i < ${groups}; i++)
                 sum += shared[i * ${lanes * g.part} + at];
-            }
             part[((int64_t)blockIdx.x * 2 + q_or_k) * ${head_dim} + j] = sum;
         }
     }

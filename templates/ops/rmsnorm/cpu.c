@@ -11,8 +11,7 @@ static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
         const ${acc} r = 1 / rt_sqrt${f}(squares / ${d} + ${lit(eps)});
         rstd[i] = r;
 #pragma omp simd
-        for (int64_t j = 0; j < ${d}; j++) {
+        for (int64_t j = 0; j < ${d}; j++)
             ${st(y, "at + j", ld(x, "at + j") .. " * r * " .. ld(w, "j"))};
-        }
     }
 }

@@ -10,17 +10,14 @@ ${fn}(const ${x.type} *x, const ${w.type} *w, ${y.type} *y, ${rstd.type} *rstd)
     ${acc} v[${g.part}], scale[${g.part}], squares = 0;
     ${load("v", x, "at", g)};
     ${load("scale", w, "0", g)};
-    for (int k = 0; k < ${g.part}; k++) {
+    for (int k = 0; k < ${g.part}; k++)
         squares += v[k] * v[k];
-    }
     squares = rt_block_sum<${g.threads}>(squares, part);
     const ${acc} r = 1 / rt_sqrt${f}(squares / ${d} + ${lit(eps)});
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0)
         rstd[blockIdx.x] = r;
-    }
-    for (int k = 0; k < ${g.part}; k++) {
+    for (int k = 0; k < ${g.part}; k++)
         v[k] = v[k] * r * scale[k];
-    }
     ${store(y, "at", "v", g)};
 }
 //@ host

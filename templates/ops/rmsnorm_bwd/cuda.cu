@@ -46,9 +46,8 @@ ${fn}(const ${x.type} *x, const ${w.type} *w, const ${rstd.type} *rstd,
             e[k] *= scale[k];
         }
 //@ end
-        for (int k = 0; k < ${g.part}; k++) {
+        for (int k = 0; k < ${g.part}; k++)
             e[k] = r * (e[k] - h[k] * mean_eh);
-        }
         ${store(dx, "at", "e", g)};
     }
 //@ if dw then
@@ -64,9 +63,8 @@ ${fn}_sum(const ${acc} *part, ${dw.type} *dw, float beta)
     RT_SHARED(${acc}, shared, 1024);
     const ${acc} sum = rt_column_sum(part, ${blocks}, ${d}, shared);
     const int j = blockIdx.x * 32 + threadIdx.x;
-    if (threadIdx.x < 32 && j < ${d}) {
+    if (threadIdx.x < 32 && j < ${d})
         ${st(dw, "j", "(beta == 0 ? 0 : " .. ld(dw, "j") .. ") + sum")};
-    }
 }
 //@ end
 //@ host

@@ -25,17 +25,14 @@ RT_ALWAYS void ${fn}_columns(const int cols, int64_t c, const ${x.type} *restric
         for (int64_t i = first; i < last; i++) {
             const int64_t at = i * ${d} + c;
 #pragma omp simd
-            for (int j = 0; j < cols; j++) {
+            for (int j = 0; j < cols; j++)
                 part[j] += ${dyj} * (${h});
-            }
         }
-        for (int j = 0; j < cols; j++) {
+        for (int j = 0; j < cols; j++)
             sum[j] += part[j];
-        }
     }
-    for (int j = 0; j < cols; j++) {
+    for (int j = 0; j < cols; j++)
         ${plus(dw, "sum[j]")};
-    }
 }
 
 //@ end
@@ -61,11 +58,10 @@ static void ${fn}(const ${x.type} *restrict x, const ${w.type} *restrict w,
     for (int64_t block = 0; block < ${blocks}; block++) {
         const int64_t c = block * ${cols};
 //@ if full > 0 and rest > 0 then
-        if (block < ${full}) {
+        if (block < ${full})
             ${fn}_columns(${cols}, c, x, rstd, dy, dw, beta);
-        } else {
+        else
             ${fn}_columns(${rest}, c, x, rstd, dy, dw, beta);
-        }
 //@ else
         ${fn}_columns(${rest > 0 and rest or cols}, c, x, rstd, dy, dw, beta);
 //@ end

@@ -30,9 +30,8 @@ ${fn}(const ${qkv.type} *qkv, const ${table.type} *table, ${starts_param}${y.typ
         ${store(y, "at + " .. half, "x2", g)};
     }
     if (y != qkv) { /* v as it is */
-        for (int j = threadIdx.x * ${v_width}; j < ${c - turned}; j += ${threads * v_width}) {
+        for (int j = threadIdx.x * ${v_width}; j < ${c - turned}; j += ${threads * v_width})
             rt_copy<${v_width}>(y + row + ${turned} + j, qkv + row + ${turned} + j);
-        }
     }
 }
 //@ host

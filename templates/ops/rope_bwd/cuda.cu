@@ -30,9 +30,8 @@ ${fn}(const ${dy.type} *dy, const ${table.type} *table, ${starts_param}${dx.type
         ${store(dx, "at + " .. half, "d2", g)};
     }
     if (dx != dy) { /* v as it is */
-        for (int j = threadIdx.x * ${v_width}; j < ${c - turned}; j += ${threads * v_width}) {
+        for (int j = threadIdx.x * ${v_width}; j < ${c - turned}; j += ${threads * v_width})
             rt_copy<${v_width}>(dx + row + ${turned} + j, dy + row + ${turned} + j);
-        }
     }
 }
 //@ host

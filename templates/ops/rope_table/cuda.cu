@@ -6,9 +6,8 @@ ${fn}(${_ENV.table.type} *table)
 {
     const int64_t at = (int64_t)blockIdx.x * 256 + threadIdx.x;
     const int64_t p = at / ${half}, i = at % ${half};
-    if (p >= ${seq}) {
+    if (p >= ${seq})
         return;
-    }
     double f = rt_exp(-((double)(2 * i) / ${head_dim}) * rt_log(${real(theta)}));
 //@ if original > 0 then
     /* turns that this frequency made in the context of pretraining */

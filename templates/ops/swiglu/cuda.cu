@@ -8,16 +8,14 @@ ${fn}(const ${gu.type} *gu, ${y.type} *y)
     const int j = (blockIdx.y * ${g.threads} + threadIdx.x) * ${g.width};
     const int64_t at = (int64_t)blockIdx.x * ${2 * f} + j, to = (int64_t)blockIdx.x * ${f} + j;
 //@ if not g.whole then
-    if (j >= ${f}) {
+    if (j >= ${f})
         return;
-    }
 //@ end
     ${acc} gate[${g.width}], up[${g.width}];
     ${load("gate", gu, "at", g)};
     ${load("up", gu, "at + " .. f, g)};
-    for (int k = 0; k < ${g.width}; k++) {
+    for (int k = 0; k < ${g.width}; k++)
         up[k] = gate[k] * rt_sigmoid${f_}(gate[k]) * up[k];
-    }
     ${store(y, "to", "up", g)};
 }
 //@ host

@@ -8,9 +8,8 @@ ${fn}(const ${gu.type} *gu, const ${dy.type} *dy, ${dgu.type} *dgu)
     const int j = (blockIdx.y * ${g.threads} + threadIdx.x) * ${g.width};
     const int64_t at = (int64_t)blockIdx.x * ${2 * f} + j, from = (int64_t)blockIdx.x * ${f} + j;
 //@ if not g.whole then
-    if (j >= ${f}) {
+    if (j >= ${f})
         return;
-    }
 //@ end
     ${acc} gate[${g.width}], up[${g.width}], d[${g.width}];
     ${load("gate", gu, "at", g)};

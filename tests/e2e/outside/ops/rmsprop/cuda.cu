@@ -11,9 +11,8 @@ ${fn}(const RtUpdate *u, ${own_param and param.type .. " *params, " or ""}${mast
       double weight_decay${noisy and ", int64_t element, uint32_t stream" or ""})
 {
     const int64_t at = ((int64_t)blockIdx.x * 256 + threadIdx.x) * 8;
-    if (at >= elems || u->skip != 0) {
+    if (at >= elems || u->skip != 0)
         return;
-    }
     const int count = elems - at < 8 ? (int)(elems - at) : 8;
     ${grad.type} grad[8];
     ${master.type} master[8];
