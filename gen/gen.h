@@ -17,7 +17,7 @@
 
 #define FSDPGEN_VERSION "0.1.0"
 
-/* ---- everything ------------------------------------------------------------------------- */
+/* ---- everything ------------------------------------------------------------------ */
 
 typedef struct Options {
     const char *command;     /* "generate", "plan", "check", "diff" */
@@ -62,7 +62,7 @@ struct Gen {
     struct { OutFile *items; int count, cap; } files;
 };
 
-/* ---- the passes, in order ---------------------------------------------------------------- */
+/* ---- the passes, in order -------------------------------------------------------- */
 
 void load_description(Gen *g);  /* load.c: Lua file + overrides → g->model (raw) with places */
 void check_model(Gen *g);       /* check.c: all diagnostics at once; resolves defaults */

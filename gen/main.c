@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- what runs in the child -------------------------------------------------------- */
+/* ---- what runs in the child ------------------------------------------------------ */
 
 static void print_docs(Gen *g, Text *t)
 {
@@ -55,7 +55,7 @@ static int run_diff(Gen *g)
     return diff_run(g, make_trainer);
 }
 
-/* ---- commands and options ---------------------------------------------------------- */
+/* ---- commands and options -------------------------------------------------------- */
 
 static const struct {
     const char *name, *what;

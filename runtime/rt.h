@@ -49,7 +49,7 @@ static inline int rt_group_rank(RtGroup g, int rank, int index)
     return other;
 }
 
-/* ---- what tables.c describes -------------------------------------------------------------- */
+/* ---- what tables.c describes ----------------------------------------------------- */
 
 /* A Hugging Face tensor inside a fused storage tensor: consecutive rows along dim 0. */
 typedef struct RtPart {
@@ -236,7 +236,7 @@ typedef struct RtTrainer {
 #define RT_CONTROL_BYTES(micro_batches) \
     ((int64_t)(((micro_batches) * 8 + RT_SUPERACC_WORDS * 8 + 4096 + 255) / 256 * 256))
 
-/* ---- what an emitted step calls ------------------------------------------------------------ */
+/* ---- what an emitted step calls -------------------------------------------------- */
 
 struct Rt {
     char *symmetric;                 /* this rank's spaces */

@@ -11,7 +11,7 @@ enum {
     RT_NAME_BYTES = 64   /* of a file in a checkpoint */
 };
 
-/* ---- rt_json.c: values in order, nothing else is accepted -------------------------- */
+/* ---- rt_json.c: values in order, nothing else is accepted ------------------------ */
 
 typedef struct RtJson {
     const char *at, *end;
@@ -28,7 +28,9 @@ bool rt_json_hash(RtJson *j, uint64_t *out); /* 16 hex digits, in quotes */
 bool rt_json_skip(RtJson *j); /* any value */
 bool rt_json_done(RtJson *j); /* nothing but blanks is left, nothing failed */
 
-/* ---- rt_file.c: false, and a message in error[RT_ERROR_BYTES], when a call fails --- */
+/* ---- rt_file.c ------------------------------------------------------------------- */
+
+/* False, and a message in error[RT_ERROR_BYTES], when a call fails. */
 
 bool rt_file_error(char *error, const char *call, const char *path);
 /* Is the last error, since it was forgotten, one of this process or machine, like EMFILE,

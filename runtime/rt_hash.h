@@ -87,8 +87,7 @@ static inline uint64_t rt_lanes_end(RtLanes *h, const void *data, size_t bytes)
     return rt_hash64((const unsigned char *)data + whole, bytes - whole, one);
 }
 
-/* ---- files --------------------------------------------------------------------------
- */
+/* ---- files ----------------------------------------------------------------------- */
 
 #ifndef RT_DIGEST_CHUNK_BYTES /* tests have small ones */
 #define RT_DIGEST_CHUNK_BYTES (4 << 20)

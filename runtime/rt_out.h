@@ -8,7 +8,7 @@
 
 #include <limits.h>
 
-/* ---- rt_stdout.c ------------------------------------------------------------------- */
+/* ---- rt_stdout.c ----------------------------------------------------------------- */
 
 void rt_stdout_begin(void); /* of the rank that prints */
 /* Sends off what was printed. False: nobody takes it; that was said, once, and training
@@ -19,7 +19,7 @@ void rt_stdout_result(Rt *rt, const char *text);
 /* Of a command that only prints: its exit code, or that of what it could not print. */
 int rt_stdout_close(int code);
 
-/* ---- rt_outputs.c ------------------------------------------------------------------ */
+/* ---- rt_outputs.c ---------------------------------------------------------------- */
 
 /* Of the first rank, before anything is computed: may --log, --stats and their like be
  * written where the flags say? The run ends where one may not. */

@@ -23,7 +23,7 @@ enum {
     RT_EXIT_AGAIN = 75 /* a signal: saved, to be resumed */
 };
 
-/* ---- the page that all ranks and launchers share ----------------------------------- */
+/* ---- the page that all ranks and launchers share --------------------------------- */
 
 /* Streams of collectives; RT_GATHER and RT_REDUCE are rt.h's. RT_CONTROL: small
  * exchanges of the step; RT_MAIL: of saves. */
@@ -85,7 +85,7 @@ static inline int rt_ranks_here(const RtShared *shared, int rank)
     return n;
 }
 
-/* ---- one rank ---------------------------------------------------------------------- */
+/* ---- one rank -------------------------------------------------------------------- */
 
 enum { RT_QUEUE = 64 };
 typedef enum {
@@ -173,7 +173,7 @@ _Noreturn void rt_leave(const Rt *rt);
 /* rt_at for RT_AT_* and the places of the step. */
 void rt_enter(Rt *rt, int place);
 
-/* ---- rt_wait.c: time, waiting for peers -------------------------------------------- */
+/* ---- rt_wait.c: time, waiting for peers ------------------------------------------ */
 
 double rt_clock(void); /* seconds, monotonic */
 int64_t rt_clock_ns(void);
@@ -183,8 +183,7 @@ void rt_ring(RtShared *shared);
  * Leaves the process when the job is aborted. tries counts turns without progress. */
 void rt_pause(const Rt *rt, int tries, bool (*ready)(const void *ctx), const void *ctx);
 
-/* ---- where the arena lies ------------------------------------------------------------
- */
+/* ---- where the arena lies -------------------------------------------------------- */
 
 /* Bytes of this rank's arena, for the host to read or to write: on the CPU the arena's
  * own; on CUDA a copy of at most RT_WINDOW_BYTES, which opening fills (RT_READ) or
@@ -241,7 +240,7 @@ static inline void rt_step_begin(Rt *rt)
 }
 #endif
 
-/* ---- rt_comm.c --------------------------------------------------------------------- */
+/* ---- rt_comm.c ------------------------------------------------------------------- */
 
 /* Enqueues an operation; returns before it is complete. */
 void rt_comm_start(Rt *rt, int stream, RtOp op);
@@ -261,7 +260,7 @@ void rt_comm_end(Rt *rt);
 void rt_comm_drain(Rt *rt);    /* every started collective is complete */
 void rt_comm_step_end(Rt *rt); /* that, and the step's results are known */
 
-/* ---- rt_collective.c --------------------------------------------------------------- */
+/* ---- rt_collective.c ------------------------------------------------------------- */
 
 /* The hops of a sum over a group: among the ranks of a node, then among nodes. */
 typedef struct RtHops {
@@ -276,18 +275,18 @@ void rt_count_group(Rt *rt, RtGroup group, int64_t bytes, int64_t *counter);
  * started last. */
 void rt_wait_last(Rt *rt, int stream, int subject);
 
-/* ---- rt_pull.c --------------------------------------------------------------------- */
+/* ---- rt_pull.c ------------------------------------------------------------------- */
 
 /* One round of an operation whose group has published it; how many rounds it has. */
 void rt_pull(Rt *rt, const RtOp *op, int round);
 int rt_pull_rounds(const Rt *rt, const RtOp *op);
 
-/* ---- rt_matrix.c ------------------------------------------------------------------- */
+/* ---- rt_matrix.c ----------------------------------------------------------------- */
 
 void rt_pull_to_owners(Rt *rt, int batch);
 void rt_pull_from_owners(Rt *rt, int batch);
 
-/* ---- rt_sum.c ---------------------------------------------------------------------- */
+/* ---- rt_sum.c -------------------------------------------------------------------- */
 
 /* How many partial sums the node of a round joins: its trailing ones. */
 static inline int rt_merge_levels(int64_t round)
@@ -308,7 +307,7 @@ RtSumFn rt_sum_tree, rt_sum_in_order;
 /* rt_sum.c; CUDA: rt_norm.c. As rt_merge_segment, of a node and its partial sums. */
 void rt_merge(Rt *rt, void *node, void *partials, int64_t elems);
 
-/* ---- rt_update.c, rt_schedule.c ---------------------------------------------------- */
+/* ---- rt_update.c, rt_schedule.c -------------------------------------------------- */
 
 int64_t rt_sum_bytes(const RtTrainer *t); /* of a number in the dtype of sums */
 /* The summed gradient of this rank's shard. */
@@ -321,13 +320,13 @@ void rt_update_gate(Rt *rt);
 bool rt_is_finite(double x);
 int64_t rt_step_tokens(const RtTrainer *t);
 
-/* ---- rt_scale.c -------------------------------------------------------------------- */
+/* ---- rt_scale.c ------------------------------------------------------------------ */
 
 double rt_scale(const Rt *rt);  /* by which gradients are too large; 1: none */
 void rt_scale_overflow(Rt *rt); /* not finite: a smaller scale may help */
 void rt_scale_step(Rt *rt);     /* at the end of a step, after its log */
 
-/* ---- rt_norm.c --------------------------------------------------------------------- */
+/* ---- rt_norm.c ------------------------------------------------------------------- */
 
 /* What an evaluation put into the loss slot; the slot is zero again. */
 double rt_loss_take(Rt *rt);
@@ -335,7 +334,7 @@ double rt_loss_take(Rt *rt);
 void rt_superacc_add(uint64_t *acc, double x); /* x >= 0, or not finite */
 double rt_superacc_round(const uint64_t *acc); /* NaN when something was not finite */
 
-/* ---- rt_init.c, rt_hash.c, rt_debug.c ---------------------------------------------- */
+/* ---- rt_init.c, rt_hash.c, rt_debug.c -------------------------------------------- */
 
 void rt_init_weights(Rt *rt);
 /* Where each rank holds all weights: those that others wrote. Collective. */
@@ -350,7 +349,7 @@ uint64_t rt_weights_hash(Rt *rt); /* collective */
 uint64_t rt_platform_hash(const RtTrainer *t, char *text, size_t text_bytes);
 void rt_debug_gradients(Rt *rt, const char *path); /* collective */
 
-/* ---- rt_data.c, rt_tokens.c -------------------------------------------------------- */
+/* ---- rt_data.c, rt_tokens.c ------------------------------------------------------ */
 
 /* Files as the trainer reads them: its sequences, vocabulary, masks. */
 RtTokens *rt_tokens_open(const RtTrainer *t, const char *const *patterns, int n_patterns,
@@ -383,8 +382,7 @@ bool rt_tokens_read(const RtTokens *d, int64_t sample, int32_t *tokens, int32_t 
 
 /* A sample becomes sequence b of a micro-batch, with the starts of its documents. */
 void rt_tokens_fill(Rt *rt, const RtTokens *d, int64_t sample, RtStage to, int64_t b);
-/* ---- rt_digest.c, rt_changed.c: what the data hold -----------------------------------
- */
+/* ---- rt_digest.c, rt_changed.c: what the data hold ------------------------------- */
 
 /* Collective. open: hashes what is little, begins with the rest; step: after each step,
  * until all is known; settle: before a checkpoint is written, waits for it unless a
@@ -402,14 +400,13 @@ void rt_changed_watch(const Rt *rt);
 /* The flag by which the run reads the file of that device and inode; NULL: it does not. */
 const char *rt_data_flag(const Rt *rt, uint64_t device, uint64_t inode);
 
-/* ---- rt_agree.c: a rank that differs from rank 0 fails ------------------------------
- */
+/* ---- rt_agree.c: a rank that differs from rank 0 fails --------------------------- */
 
 void rt_agree_builds(Rt *rt);
 void rt_agree_flags(Rt *rt);
 void rt_agree_data(Rt *rt, const char *flag, const RtTokens *d);
 
-/* ---- rt_eval.c, rt_sample.c -------------------------------------------------------- */
+/* ---- rt_eval.c, rt_sample.c ------------------------------------------------------ */
 
 /* False, and why: what the flags ask for cannot be. */
 bool rt_eval_check(const RtTrainer *t, const RtFlags *f, char *error);
@@ -420,7 +417,7 @@ bool rt_eval_due(const Rt *rt); /* after the step at hand */
 void rt_evaluate(Rt *rt);       /* collective */
 void rt_sample(Rt *rt);         /* collective */
 
-/* ---- rt_due.c, rt_resume.c --------------------------------------------------------- */
+/* ---- rt_due.c, rt_resume.c ------------------------------------------------------- */
 
 /* Collective. Without --checkpoint they do nothing and return false. */
 void rt_checkpoint_weights(Rt *rt); /* `trainer sample`: those of the newest sound one */
@@ -442,7 +439,7 @@ void rt_snapshot_join(Rt *rt); /* it has written, if there is one */
 int rt_verify(const RtFlags *f);                 /* an exit code */
 int rt_ls(const RtTrainer *t, const RtFlags *f); /* the same */
 
-/* ---- rt_shared.c ------------------------------------------------------------------- */
+/* ---- rt_shared.c ----------------------------------------------------------------- */
 
 /* The memory that ranks share, and its descriptor; NULL with errno, or, of the first, told
  * on stderr. */
@@ -453,7 +450,7 @@ int64_t rt_shared_most_bytes(const RtTrainer *t);
 const char *rt_shared_error(int64_t bytes); /* words for errno, where so many are wanted */
 RtShared *rt_shared_map(int fd); /* of another's descriptor; or NULL with errno */
 
-/* ---- rt_shm.c, rt_memory.c, rt_log.c ----------------------------------------------- */
+/* ---- rt_shm.c, rt_memory.c, rt_log.c --------------------------------------------- */
 
 int64_t rt_shared_bytes(const RtTrainer *t); /* that the descriptor has at first */
 bool rt_arena_map(Rt *rt, int fd, bool guard, char *error);
@@ -493,7 +490,7 @@ void rt_log_step(Rt *rt, double seconds);
 void rt_log_eval(Rt *rt); /* of a run that computes no step */
 void rt_log_end(Rt *rt);  /* collective */
 
-/* ---- rt_launch.c, rt_watch.c, rt_join.c, rt_cores.c, rt_main.c --------------------- */
+/* ---- rt_launch.c, rt_watch.c, rt_join.c, rt_cores.c, rt_main.c ------------------- */
 
 /* What one watching process knows of the job. */
 typedef struct RtJob {

@@ -170,7 +170,7 @@ RT_INLINE rt_vd rt_vd_set(double x)
 RT_SIMD_COMMON(rt_vf, rt_vf, float, rt_vi, int32_t, RT_VF_LANES)
 RT_SIMD_COMMON(rt_vd, rt_vd, double, rt_vl, int64_t, RT_VD_LANES)
 
-/* ---- bf16, two to a 32-bit word --------------------------------------------------- */
+/* ---- bf16, two to a 32-bit word -------------------------------------------------- */
 
 /* Products of bf16 take two elements of the summed axis at once: the first in the low
  * half of a word. Sums are f32. With AVX512-BF16 the hardware does both products;
@@ -261,7 +261,7 @@ RT_INLINE void rt_pairs_block(const int rows, const int vecs, int64_t k,
     }
 }
 
-/* ---- exp -------------------------------------------------------------------------- */
+/* ---- exp ------------------------------------------------------------------------- */
 
 /* exp(x): x = n ln 2 + r with |r| <= ln 2 / 2, Taylor polynomial in r (degree 7: relative
  * error under 6e-9 before rounding), times 2^n. Below -87 the result is 0, above 88 it

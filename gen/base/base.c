@@ -194,7 +194,7 @@ _Noreturn void gen_die_(const char *file, int line, const char *fmt, ...)
     exit(EXIT_BUG);
 }
 
-/* ---- text -------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------ */
 
 static void text_reserve(Text *t, size_t more)
 {

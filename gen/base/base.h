@@ -15,7 +15,7 @@ typedef struct Gen Gen;
 /* Exit codes of fsdpgen (README: command line). */
 enum { EXIT_DONE = 0, EXIT_DIAG = 1, EXIT_USAGE = 2, EXIT_FIT = 3, EXIT_TOOL = 4, EXIT_BUG = 70 };
 
-/* ---- base.c: arena, text, bugs ------------------------------------------------------- */
+/* ---- base.c: arena, text, bugs --------------------------------------------------- */
 
 void *gen_alloc(Gen *g, size_t bytes);               /* zeroed, 16-byte aligned; dies when out */
 char *gen_printf(Gen *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -50,7 +50,7 @@ void text_printf(Text *t, const char *fmt, ...) __attribute__((format(printf, 2,
 
 uint64_t hash_bytes(const void *p, size_t n); /* XXH3 64 */
 
-/* ---- printable.c: text of strangers for a terminal ------------------------------------- */
+/* ---- printable.c: text of strangers for a terminal ------------------------------- */
 
 enum { PRINTABLE_BYTES = 8 };
 /* The printable form of what s begins with; returns how many bytes of s that is. */
@@ -63,7 +63,7 @@ void print_line(FILE *f, const char *prefix, const char *fmt, ...)
 void vprint_line(FILE *f, const char *prefix, const char *fmt, va_list ap)
     __attribute__((format(printf, 3, 0)));
 
-/* ---- read.c: files of strangers -------------------------------------------------------- */
+/* ---- read.c: files of strangers -------------------------------------------------- */
 
 /* Reads a regular file whole, into memory of its own with a NUL behind it, which malloc made;
  * 0 or an errno: EFBIG: longer than `most`; ESTALE: another program changed it meanwhile. */
@@ -80,7 +80,7 @@ typedef struct FileMark { int64_t bytes, changed[2], status[2]; } FileMark;
 int file_open(const char *path, FileMark *mark);
 bool file_changed(int fd, const FileMark *mark);
 
-/* ---- diag.c: messages for users ------------------------------------------------------- */
+/* ---- diag.c: messages for users -------------------------------------------------- */
 
 typedef struct Pos { const char *file; int line, col, len; } Pos; /* line 0: no place */
 
@@ -106,7 +106,9 @@ int diag_option(const char *name, size_t n, const char *const *names, int count,
 /* Is the next word of a command line an option, and so no value of the one before? */
 bool diag_is_option(const char *word);
 
-/* ---- embedded files (built from gen/lua, templates, runtime, models by gen/base/embed_tool.c) -- */
+/* ---- embedded files -------------------------------------------------------------- */
+
+/* Of gen/lua, templates, runtime and models; built by gen/base/embed_tool.c. */
 
 typedef struct Embedded { const char *path; const unsigned char *data; size_t bytes; } Embedded;
 extern const Embedded embedded_files[];   /* sorted by path: "templates/ops/add/op.lua" */

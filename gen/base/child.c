@@ -43,7 +43,7 @@ const Limits default_limits = {
 enum { OUT, ERR, RESULT, N_PIPES, MAX_OPEN_FILES = 64, MAX_PATH_BYTES = 4096 };
 static const uint64_t end_mark = UINT64_C(0x646E652E6E656766); /* "fgen.end" */
 
-/* ---- in the child ------------------------------------------------------------------ */
+/* ---- in the child ---------------------------------------------------------------- */
 
 static int result_fd = -1; /* where child_put() writes */
 
@@ -109,7 +109,7 @@ static _Noreturn void run_child(Gen *g, const Limits *limits, const ChildWork *w
     exit(code);
 }
 
-/* ---- in the parent ----------------------------------------------------------------- */
+/* ---- in the parent --------------------------------------------------------------- */
 
 typedef struct Stream {
     int fd; /* -1: at its end */
@@ -264,8 +264,7 @@ int child_stream(Gen *g, const Limits *limits, const ChildWork *work)
     return judge(status, &used, outcome, work, limits);
 }
 
-/* ---- output files as results --------------------------------------------------------
- */
+/* ---- output files as results ----------------------------------------------------- */
 
 typedef struct Files {
     int (*work)(Gen *g);

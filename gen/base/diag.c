@@ -271,7 +271,7 @@ void diag_stop_on_errors(Gen *g)
     }
 }
 
-/* ---- nearest word ------------------------------------------------------------------ */
+/* ---- nearest word ---------------------------------------------------------------- */
 
 /* Damerau-Levenshtein, the optimal string alignment form: insert, delete, replace,
  * swap. */

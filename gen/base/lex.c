@@ -172,7 +172,7 @@ static void scan(Lexer *x)
     } while (t.kind != TOK_END);
 }
 
-/* ---- table constructors ------------------------------------------------------------ */
+/* ---- table constructors ---------------------------------------------------------- */
 
 static const Tok *tok(const Lexer *x, int i)
 {

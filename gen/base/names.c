@@ -53,7 +53,7 @@ const char *name_ident(Gen *g, const char *name)
     return isdigit((unsigned char)*s) ? gen_printf(g, "p%s", s) : s;
 }
 
-/* ---- words that are taken ---------------------------------------------------------- */
+/* ---- words that are taken -------------------------------------------------------- */
 
 static bool is_in(const char *s, const char *const *list)
 {
@@ -154,7 +154,7 @@ const char *name_local(Gen *g, const char *ident)
     return mangle(g, ident, taken_by_spans);
 }
 
-/* ---- macros ------------------------------------------------------------------------ */
+/* ---- macros ---------------------------------------------------------------------- */
 
 typedef struct Names {
     Gen *g;

@@ -43,7 +43,7 @@ _Noreturn void sandbox_fault(lua_State *L, const char *what);
 /* Starts the budgets anew (tests that run references need more). */
 void sandbox_budget(lua_State *L, int64_t instructions, size_t bytes);
 
-/* ---- inside ------------------------------------------------------------------------ */
+/* ---- inside ---------------------------------------------------------------------- */
 
 /* Of a whole run, set by sandbox_open; sandbox_budget changes them. One instruction is
  * about 10 ns; llama405b needs a few million, and 16 MiB. */

@@ -332,7 +332,7 @@ static const char *match_here(Match *m, const char *s, const char *p)
     return r;
 }
 
-/* ---- captures ---------------------------------------------------------------------- */
+/* ---- captures -------------------------------------------------------------------- */
 
 static void push_capture(Match *m, int i, const char *s, const char *e)
 {
@@ -387,7 +387,7 @@ static bool is_plain(const char *p, size_t n)
     return true;
 }
 
-/* ---- the four functions ------------------------------------------------------------ */
+/* ---- the four functions ---------------------------------------------------------- */
 
 /* Upvalue 1: true for find, false for match. */
 static int find_or_match(lua_State *L)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what fields mean to each other ------------------------------------------------ */
+/* ---- what fields mean to each other ---------------------------------------------- */
 
 /* False if leaves cannot be trusted. */
 static bool check_batches(Check *c)

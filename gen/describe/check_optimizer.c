@@ -18,7 +18,7 @@ static const Optimizer *optimizer_of(Check *c)
     return kind ? kind->optimizer : NULL;
 }
 
-/* ---- groups ------------------------------------------------------------------------ */
+/* ---- groups ---------------------------------------------------------------------- */
 
 /* Those that treat matrices as a whole, and so have halves. */
 static Words with_halves(Check *c)
@@ -60,7 +60,7 @@ void check_half(Check *c, const char *path)
                  path);
 }
 
-/* ---- dtypes and moments ------------------------------------------------------------ */
+/* ---- dtypes and moments ---------------------------------------------------------- */
 
 static void check_state(Check *c, const Optimizer *o, const char *state, const Words *may)
 {
@@ -150,7 +150,7 @@ void check_optimizer(Check *c)
     c->optimizer_ref = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
-/* ---- into the Model ---------------------------------------------------------------- */
+/* ---- into the Model -------------------------------------------------------------- */
 
 static FieldValue value_of(Check *c, const Feed *f)
 {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- places ------------------------------------------------------------------------ */
+/* ---- places ---------------------------------------------------------------------- */
 
 static const Place *find_place(Gen *g, const char *path)
 {
@@ -41,7 +41,7 @@ Pos place_of(Gen *g, const char *path)
     return g->loader->trainer_pos;
 }
 
-/* ---- resolved values, by path: absent when they were wrong ------------------------- */
+/* ---- resolved values, by path: absent when they were wrong ----------------------- */
 
 /* Pushes the value at a path of the resolved table: "mesh.shard", "groups[2].lr". */
 int value_push(Check *c, const char *path)

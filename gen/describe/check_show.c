@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- values in words --------------------------------------------------------------- */
+/* ---- values in words ------------------------------------------------------------- */
 
 /* As Lua writes it, in one line, cut when long. */
 static const char *show_text(Gen *g, const char *s, size_t n)

@@ -49,7 +49,7 @@ static void wrong_type(Check *c, const Field *f, const char *path, Site site)
                 check_show(c->g, -1), check_type(c, f));
 }
 
-/* ---- simple values: on top of the stack, replaced by the resolved one -------------- */
+/* ---- simple values: on top of the stack, replaced by the resolved one ------------ */
 
 /* Integers without a limit of their own still have to fit what they are multiplied in. */
 static double int_max(const Field *f)
@@ -240,7 +240,7 @@ static bool check_string(Check *c, const Field *f, const char *path, Site site)
     return true;
 }
 
-/* ---- structured values ------------------------------------------------------------- */
+/* ---- structured values ----------------------------------------------------------- */
 
 static bool check_list(Check *c, const Field *f, const char *path, Site site)
 {

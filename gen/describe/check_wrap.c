@@ -151,7 +151,7 @@ void check_wrap(Check *c, WrapRule *w)
     lua_settop(L, top);
 }
 
-/* ---- what wrap.c found, for the emitted description -------------------------------- */
+/* ---- what wrap.c found, for the emitted description ------------------------------ */
 
 /* A function cannot be written down, its answer can: by_name with the list of units on
  * top of the stack (popped), each { "piece", ..., name = "unit" }. */

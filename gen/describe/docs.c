@@ -8,7 +8,7 @@
 #include <lauxlib.h>
 #include <string.h>
 
-/* ---- words that both forms use ----------------------------------------------------- */
+/* ---- words that both forms use --------------------------------------------------- */
 
 static void add_range(Text *t, const Field *f)
 {
@@ -67,7 +67,7 @@ static void add_kind(Text *t, const Kind *k)
         text_printf(t, " (later)");
 }
 
-/* ---- Markdown ---------------------------------------------------------------------- */
+/* ---- Markdown -------------------------------------------------------------------- */
 
 static void add_values(Gen *g, Text *t, const Field *f, const Kinds *kinds)
 {
@@ -168,7 +168,7 @@ void docs_markdown(Gen *g, Text *t, const Fields *trainer, const Kinds *kinds)
     }
 }
 
-/* ---- LuaLS annotations ------------------------------------------------------------- */
+/* ---- LuaLS annotations ----------------------------------------------------------- */
 
 static void add_lua_type(Text *t, const Field *f, const char *owner)
 {

@@ -18,7 +18,7 @@ Loader *loader_of(Gen *g)
     return g->loader;
 }
 
-/* ---- files ------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------- */
 
 /* Lua shortens long names to "...tail". */
 static bool same_file(const char *shown, size_t n, const char *file)
@@ -53,7 +53,7 @@ LexFile *loader_add_file(Gen *g, const char *file, const char *text, size_t byte
     return f;
 }
 
-/* ---- Lua's messages ---------------------------------------------------------------- */
+/* ---- Lua's messages -------------------------------------------------------------- */
 
 /* Names that other Luas have and this one refuses: what to say instead of "nil".
  * else_help: for a name that is near no other; or NULL. */
@@ -182,7 +182,7 @@ void loader_lua_error(Gen *g, const char *what, Pos other)
     diag_add(g, DIAG_ERROR, pos, help, "%s: %s", what, text);
 }
 
-/* ---- the description --------------------------------------------------------------- */
+/* ---- the description ------------------------------------------------------------- */
 
 static int lua_strategy_of_mesh(lua_State *L)
 {

@@ -39,7 +39,7 @@ typedef struct Reader {
     int make_ref; /* gen/lua/optimizer.lua's function */
 } Reader;
 
-/* ---- rules ------------------------------------------------------------------------- */
+/* ---- rules ----------------------------------------------------------------------- */
 
 static int c_op(lua_State *L)
 {
@@ -158,8 +158,7 @@ static void find_sources(Reader *r)
     qsort(r->sources.items, (size_t)r->sources.count, sizeof *r->sources.items, by_name);
 }
 
-/* ---- what gen/lua/optimizer.lua asks ------------------------------------------------
- */
+/* ---- what gen/lua/optimizer.lua asks --------------------------------------------- */
 
 static int c_rule_of(lua_State *L)
 {
@@ -221,7 +220,7 @@ static void push_env(Reader *r)
     lua_setfield(L, -2, "use_of");
 }
 
-/* ---- constructors ----------------------------------------------------------------- */
+/* ---- constructors ---------------------------------------------------------------- */
 
 /* The rule and its name are on top of the stack, above gen/lua/optimizer.lua's function.
  */
@@ -279,8 +278,7 @@ static void read_source(Reader *r, Source *s)
     lua_settop(L, top);
 }
 
-/* ---- all of them --------------------------------------------------------------------
- */
+/* ---- all of them ----------------------------------------------------------------- */
 
 static void push_words(lua_State *L, const Words *w)
 {

@@ -10,7 +10,7 @@
 #include "describe/strategy.h"
 #include "describe/target.h"
 
-/* ---- the description, resolved (load.c, check.c) -------------------------------------- */
+/* ---- the description, resolved (load.c, check.c) --------------------------------- */
 
 /* Of a feed of the optimizer (fields.h): the value of its field. */
 typedef struct FieldValue {

@@ -8,7 +8,7 @@
 #include <lauxlib.h>
 #include <string.h>
 
-/* ---- places ------------------------------------------------------------------------ */
+/* ---- places ---------------------------------------------------------------------- */
 
 /* The table of `op { ... }`; NULL if it is written in some other way. */
 static const LexTable *op_table(const LexFile *f)
@@ -68,8 +68,7 @@ Pos optimizer_word(const LexFile *f, const char *word)
     return lex_word(f, line, at ? word : NULL);
 }
 
-/* ---- what it answers ----------------------------------------------------------------
- */
+/* ---- what it answers ------------------------------------------------------------- */
 
 static const char *text_at(Gen *g, const char *key)
 {

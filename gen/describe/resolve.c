@@ -179,7 +179,7 @@ const char *resolve_lua(Gen *g)
     return t.s;
 }
 
-/* ---- the fields inside the hash ---------------------------------------------------- */
+/* ---- the fields inside the hash -------------------------------------------------- */
 
 /* Lines "path = value"; canonical: as they are hashed, without what is neutral. */
 typedef struct HashLines {

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Lua tables -------------------------------------------------------------------- */
+/* ---- Lua tables ------------------------------------------------------------------ */
 
 void emit_int(lua_State *L, const char *key, int64_t v)
 {
@@ -43,7 +43,7 @@ void emit_str(lua_State *L, const char *key, const char *v)
     lua_setfield(L, -2, key);
 }
 
-/* ---- files ------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------- */
 
 void emit_add_file(Gen *g, const char *path, const char *data, size_t bytes)
 {
@@ -65,7 +65,7 @@ const Embedded *emit_embedded(const char *path)
     return file;
 }
 
-/* ---- rendering --------------------------------------------------------------------- */
+/* ---- rendering ------------------------------------------------------------------- */
 
 /* load(text, chunk, "t", env) for template.lua: the sandbox itself has none. */
 static int load_chunk(lua_State *L)
@@ -330,7 +330,7 @@ static void identify(Emit *e, Part part, const char *field, const char *text)
     set_identity(e, field, hash_bytes(t.s, t.len));
 }
 
-/* ---- the files that are not templates ---------------------------------------------- */
+/* ---- the files that are not templates -------------------------------------------- */
 
 /* One comment that says what, from what, and how again; every file's first lines. */
 static const char *banner(Gen *g, const char *comment, const char *what)
@@ -393,7 +393,7 @@ static void emit_manifest(Emit *e)
     emit_add_file(g, "manifest.json", t.s, t.len);
 }
 
-/* ---- the pass ---------------------------------------------------------------------- */
+/* ---- the pass -------------------------------------------------------------------- */
 
 static void push_files_context(Emit *e)
 {

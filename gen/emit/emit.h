@@ -24,7 +24,7 @@ static inline bool emit_cuda(const Emit *e)
     return e->g->model.target->device;
 }
 
-/* ---- Lua tables: each sets a field of the table on top of the stack ---------------- */
+/* ---- Lua tables: each sets a field of the table on top of the stack -------------- */
 
 void emit_int(lua_State *L, const char *key, int64_t v);
 void emit_num(lua_State *L, const char *key, double v);
@@ -32,12 +32,12 @@ void emit_bool(lua_State *L, const char *key, bool v);
 void emit_str(lua_State *L, const char *key, const char *v); /* NULL: no field */
 
 
-/* ---- files (emit.c) ----------------------------------------------------------------- */
+/* ---- files (emit.c) -------------------------------------------------------------- */
 
 void emit_add_file(Gen *g, const char *path, const char *data, size_t bytes);
 const Embedded *emit_embedded(const char *path); /* one that must be there */
 
-/* ---- rendering (emit.c) ------------------------------------------------------------ */
+/* ---- rendering (emit.c) ---------------------------------------------------------- */
 
 /* Loads the template engine, for e->L. */
 void emit_open_engine(Emit *e);
@@ -47,7 +47,7 @@ void emit_open_engine(Emit *e);
 const char *emit_render(Emit *e, const char *text, size_t bytes, const char *file,
                         bool keep_prepared, size_t *out_bytes);
 
-/* ---- the parts: each adds fields to the context on top of the stack ---------------- */
+/* ---- the parts: each adds fields to the context on top of the stack -------------- */
 
 void emit_model_context(Emit *e);  /* emit_tables.c */
 void emit_layout_context(Emit *e); /* emit_tables.c */

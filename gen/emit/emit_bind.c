@@ -14,7 +14,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- bindings ---------------------------------------------------------------------- */
+/* ---- bindings -------------------------------------------------------------------- */
 
 static const Param *block_param(const Gen *g, const Instr *i, int param)
 {
@@ -119,7 +119,7 @@ const Binder *bind_binder(Steps *s, const Instr *i, const Bases *bases)
     return b;
 }
 
-/* ---- the arguments of a call ------------------------------------------------------- */
+/* ---- the arguments of a call ----------------------------------------------------- */
 
 const char *bind_space(const Buffer *b)
 {
@@ -256,7 +256,7 @@ void bind_push_call(Steps *s, const Instr *i, const Bases *bases)
     lua_setfield(L, -2, "args");
 }
 
-/* ---- binders ----------------------------------------------------------------------- */
+/* ---- binders --------------------------------------------------------------------- */
 
 static void push_fields(Steps *s, const Binder *b, const Bases *bases, bool grad)
 {

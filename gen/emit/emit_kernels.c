@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-/* ---- kernels ----------------------------------------------------------------------- */
+/* ---- kernels --------------------------------------------------------------------- */
 
 static void collect_kernels(Emit *e, KernelList *kernels, const Span *s)
 {

@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-/* ---- names ------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------- */
 
 static const char *local_name(Emit *e, const KernelList *kernels, const char *name)
 {
@@ -68,7 +68,7 @@ static const char *value_expr(Emit *e, const KernelList *kernels, const Class *c
     gen_die("value %s of %s has no place", v->name, c ? c->name : "setup");
 }
 
-/* ---- spans ------------------------------------------------------------------------- */
+/* ---- spans ----------------------------------------------------------------------- */
 
 static bool is_written(const Span *s, const Value *v)
 {
@@ -329,7 +329,7 @@ static void push_span(Emit *e, const KernelList *kernels, const Class *c, const 
     push_calls(e, kernels, c, s);
 }
 
-/* ---- the parts of the context ------------------------------------------------------ */
+/* ---- the parts of the context ---------------------------------------------------- */
 
 /* Is there a block of the class with KEEP_SOME that the wrap cuts, or leaves whole? */
 static bool runs_some(const Gen *g, const Class *c, bool cut)

@@ -13,7 +13,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- kernels ----------------------------------------------------------------------- */
+/* ---- kernels --------------------------------------------------------------------- */
 
 static Dtype state_dtype(const Gen *g, const char *class)
 {
@@ -121,7 +121,7 @@ void emit_optimizer_names(Emit *e)
     }
 }
 
-/* ---- tables ------------------------------------------------------------------------ */
+/* ---- tables ---------------------------------------------------------------------- */
 
 static void push_matrix(Emit *e, const Matrix *m)
 {

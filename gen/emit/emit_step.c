@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- lines of the schedule --------------------------------------------------------- */
+/* ---- lines of the schedule ------------------------------------------------------- */
 
 static const char *place_macro(Gen *g, const Instr *i)
 {
@@ -182,7 +182,7 @@ static void push_line(Steps *s, const Instr *i)
         lines[i->kind].push(s, i);
 }
 
-/* ---- parts ------------------------------------------------------------------------- */
+/* ---- parts ----------------------------------------------------------------------- */
 
 /* The most bytes of transient buffers alive at once between the part's first and last
  * line. */
@@ -387,7 +387,7 @@ static void push_places(Steps *s)
     lua_setfield(L, -2, "places");
 }
 
-/* ---- the pass's part --------------------------------------------------------------- */
+/* ---- the pass's part ------------------------------------------------------------- */
 
 static void index_program(Steps *s)
 {

@@ -13,7 +13,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- configuration ----------------------------------------------------------------- */
+/* ---- configuration --------------------------------------------------------------- */
 
 static const char *rt_dtype(Dtype d)
 {
@@ -208,7 +208,7 @@ void emit_model_context(Emit *e)
     push_lines(L, "numerics_lines", e->g->numerics_lines);
 }
 
-/* ---- buffers ----------------------------------------------------------------------- */
+/* ---- buffers --------------------------------------------------------------------- */
 
 static void push_buffers(Emit *e)
 {
@@ -246,7 +246,7 @@ static const Buffer *buffer_of(const Gen *g, BufKind kind, int segment)
     return NULL;
 }
 
-/* ---- units, segments, parameters --------------------------------------------------- */
+/* ---- units, segments, parameters ------------------------------------------------- */
 
 /* A table row's place: a macro of tables.h, or -1. */
 static void set_place(Emit *e, const char *key, const Buffer *b, Space space)

@@ -143,7 +143,7 @@ bool folder_is_unchanged(Folder *f, const Entry *e)
            st.st_ctim.tv_nsec == e->disk.st_ctim.tv_nsec;
 }
 
-/* ---- what there is, and what there should be --------------------------------------- */
+/* ---- what there is, and what there should be ------------------------------------- */
 
 static Entry *entry_of(Folder *f, const char *path)
 {
@@ -342,7 +342,7 @@ static bool is_as_generated(Folder *f)
     return true;
 }
 
-/* ---- --check ----------------------------------------------------------------------- */
+/* ---- --check --------------------------------------------------------------------- */
 
 static int report_drift(Folder *f)
 {
@@ -371,7 +371,7 @@ static int report_drift(Folder *f)
     return f->errors ? EXIT_DIAG : EXIT_DONE;
 }
 
-/* ---- writing ----------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------- */
 
 static int write_locked(Folder *f)
 {

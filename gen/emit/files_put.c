@@ -33,7 +33,7 @@
 
 enum { LOCK_TRIES = 1000 };
 
-/* ---- the lock ---------------------------------------------------------------------- */
+/* ---- the lock -------------------------------------------------------------------- */
 
 /* Makes DIR, and its parents as `mkdir -p` does. */
 static bool make_folder(Folder *f)
@@ -102,7 +102,7 @@ bool folder_lock(Folder *f)
     return !error;
 }
 
-/* ---- the mark ---------------------------------------------------------------------- */
+/* ---- the mark -------------------------------------------------------------------- */
 
 static bool write_all(int fd, const char *p, size_t n)
 {
@@ -159,7 +159,7 @@ static bool remove_mark(Folder *f)
     return true;
 }
 
-/* ---- one file ---------------------------------------------------------------------- */
+/* ---- one file -------------------------------------------------------------------- */
 
 static const char *staged_name(Folder *f, const char *name)
 {
@@ -242,7 +242,7 @@ static void remove_stale(Folder *f, const Entry *e)
         folder_complain(f, path, NULL, "cannot remove: %s", strerror(error));
 }
 
-/* ---- all of them ------------------------------------------------------------------- */
+/* ---- all of them ----------------------------------------------------------------- */
 
 static bool stage_all(Folder *f)
 {

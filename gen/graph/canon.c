@@ -16,8 +16,7 @@
 
 #include <string.h>
 
-/* ---- ops -----------------------------------------------------------------------------
- */
+/* ---- ops ------------------------------------------------------------------------- */
 
 static bool op_used(Gen *g, const OpRule *op)
 {
@@ -90,8 +89,7 @@ static void put_ops(Gen *g, Text *t)
     }
 }
 
-/* ---- values and nodes ----------------------------------------------------------------
- */
+/* ---- values and nodes ------------------------------------------------------------ */
 
 static void put_shape(Text *t, Dtype dtype, int n_dims, const int64_t *dim)
 {
@@ -152,8 +150,7 @@ static void put_node(Text *t, const Class *c, const Node *n)
     text_printf(t, "\n");
 }
 
-/* ---- classes, blocks, parameters -----------------------------------------------------
- */
+/* ---- classes, blocks, parameters ------------------------------------------------- */
 
 static void put_params(Text *t, const Class *c)
 {

@@ -28,7 +28,7 @@ ParamGroup *group_of(Gen *g, const char *name)
     return taken;
 }
 
-/* ---- messages ---------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------- */
 
 /* The tensor whose part the pattern names, NULL if none: parts move together. */
 static const Param *whole_of(Gen *g, const char *glob)

@@ -18,7 +18,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- rules ------------------------------------------------------------------------- */
+/* ---- rules ----------------------------------------------------------------------- */
 
 const OpRule *optimizer_rule(const Gen *g, OptimizerUse use)
 {
@@ -72,7 +72,7 @@ double optimizer_number(const Gen *g, const char *attr)
     return i < 0 ? 0 : g->model.optimizer_values[i].num;
 }
 
-/* ---- matrices ---------------------------------------------------------------------- */
+/* ---- matrices -------------------------------------------------------------------- */
 
 /* Reads tokens, or makes the loss: its matrices are look-ups and logits. */
 static bool is_end(const Class *c)

@@ -122,7 +122,7 @@ typedef struct Import {
     Pos pos[N_KEYS];           /* of the value */
 } Import;
 
-/* ---- values ------------------------------------------------------------------------ */
+/* ---- values ---------------------------------------------------------------------- */
 
 __attribute__((format(printf, 4, 5))) static void
 complain(Import *im, Pos pos, const char *help, const char *fmt, ...)
@@ -284,7 +284,7 @@ static int64_t get_count(const Import *im, const char *key, int64_t otherwise)
     return v ? count_of(v) : otherwise;
 }
 
-/* ---- what the keys mean together --------------------------------------------------- */
+/* ---- what the keys mean together ------------------------------------------------- */
 
 typedef struct Fields {
     int64_t replicate, shard;
@@ -385,7 +385,7 @@ static void warn_version(Import *im)
     }
 }
 
-/* ---- printing ---------------------------------------------------------------------- */
+/* ---- printing -------------------------------------------------------------------- */
 
 static void field(Text *t, const char *text, const char *from)
 {

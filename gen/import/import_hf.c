@@ -96,8 +96,7 @@ static const struct Rule {
 };
 enum { N_RULES = sizeof rules / sizeof *rules };
 
-/* ---- what the keys are ---------------------------------------------------------------
- */
+/* ---- what the keys are ----------------------------------------------------------- */
 
 static const struct Rule *rule_of(const Config *c, const char *key)
 {
@@ -172,8 +171,7 @@ static bool find_family(Config *c)
     return c->family != NULL;
 }
 
-/* ---- writing: fields that differ from their defaults ---------------------------------
- */
+/* ---- writing: fields that differ from their defaults ----------------------------- */
 
 /* `key = value` items, filled into lines of 76 columns inside the constructor. */
 typedef struct Items {
@@ -215,8 +213,7 @@ static void item_flag(Items *items, const char *key, bool value, bool usual)
         item(items, gen_printf(items->t.g, "%s = %s", key, value ? "true" : "false"));
 }
 
-/* ---- the two architectures ------------------------------------------------------------
- */
+/* ---- the two architectures ------------------------------------------------------- */
 
 static void import_llama(const Config *c, Items *items)
 {
@@ -295,8 +292,7 @@ static void import_gpt2(const Config *c, Items *items)
     item_number(items, "init_std", hf_number(c, "initializer_range", 0.02), 0.02);
 }
 
-/* ---- the whole ------------------------------------------------------------------------
- */
+/* ---- the whole ------------------------------------------------------------------- */
 
 /* A trainer's name from the folder's: lower case, other characters to `_`. */
 static const char *trainer_name(Gen *g, const char *folder)

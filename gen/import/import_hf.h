@@ -37,8 +37,7 @@ typedef struct Config {
     const Family *family;
 } Config;
 
-/* ---- import_hf_read.c ----------------------------------------------------------------
- */
+/* ---- import_hf_read.c ------------------------------------------------------------ */
 
 /* Fills file, text and root; false with a message. */
 bool hf_read(Config *c, const char *path);
@@ -62,8 +61,7 @@ void hf_unknown(const Config *c, const char *path);
 /* As numbers, 8 is 8.0. */
 bool hf_equal(const json_t *a, const json_t *b);
 
-/* ---- import_hf_rope.c ----------------------------------------------------------------
- */
+/* ---- import_hf_rope.c ------------------------------------------------------------ */
 
 /* The fields of `rope`, or NULL: all have their defaults. */
 const char *hf_rope(const Config *c);

@@ -6,8 +6,7 @@
 
 #include <string.h>
 
-/* ---- rotary positions ----------------------------------------------------------------
- */
+/* ---- rotary positions ------------------------------------------------------------ */
 
 /* Older files have rope_theta and rope_scaling, newer ones rope_parameters with both. */
 static const char *rope_key(const Config *c)
@@ -159,8 +158,7 @@ const char *hf_rope(const Config *c)
                       scaling ? "scaling = " : "", scaling ? scaling : "");
 }
 
-/* ---- sliding windows ------------------------------------------------------------------
- */
+/* ---- sliding windows ------------------------------------------------------------- */
 
 /* Is there one type for each layer? */
 static void check_types(const Config *c, const json_t *types)

@@ -409,7 +409,7 @@ static void add_disk(Gen *g, const char *dir)
     }
 }
 
-/* ---- forms: ops without their optional outputs ------------------------------------- */
+/* ---- forms: ops without their optional outputs ----------------------------------- */
 
 /* The op without the outputs that have this word; maker: registry ref of op_form.lua's
  * function. */

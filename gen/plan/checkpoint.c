@@ -17,8 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- files ---------------------------------------------------------------------------
- */
+/* ---- files ----------------------------------------------------------------------- */
 
 static void place_params(Gen *g)
 {
@@ -69,8 +68,7 @@ const char *verify_checkpoint(Gen *g)
     return NULL;
 }
 
-/* ---- config.json
- * ----------------------------------------------------------------------- */
+/* ---- config.json ----------------------------------------------------------------- */
 
 /* The shortest text that reads back as x, with a point or an exponent. */
 static const char *json_number(Gen *g, double x)
@@ -216,8 +214,7 @@ static void make_config(Gen *g)
     lua_pop(L, 1);
 }
 
-/* ---- a copy of what a rank writes
- * -------------------------------------------------------- */
+/* ---- a copy of what a rank writes ------------------------------------------------ */
 
 /* Bytes in files of an element of the segment; of a matrix the second moment is none. */
 static void file_bytes(const Gen *g, const Segment *s, int64_t *item, int64_t *moment2)
@@ -282,7 +279,7 @@ int64_t checkpoint_snapshot_bytes(Gen *g)
     return most;
 }
 
-/* ---- the pass ---------------------------------------------------------------------- */
+/* ---- the pass -------------------------------------------------------------------- */
 
 void checkpoint_layout(Gen *g)
 {

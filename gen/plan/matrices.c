@@ -114,7 +114,7 @@ static void make_batches(Gen *g)
     }
 }
 
-/* ---- parts ------------------------------------------------------------------------- */
+/* ---- parts ----------------------------------------------------------------------- */
 
 int64_t matrix_part(const Gen *g, const Matrix *m, int64_t part, int64_t *from)
 {
@@ -174,7 +174,7 @@ bool segment_has_matrices(const Gen *g, const Segment *s)
     return segment_matrices(g, s) > 0;
 }
 
-/* ---- owners ------------------------------------------------------------------------ */
+/* ---- owners ---------------------------------------------------------------------- */
 
 static int by_flops(const void *a, const void *b)
 {
@@ -269,7 +269,7 @@ double matrices_most_flops(const Gen *g, int batch)
     return most;
 }
 
-/* ---- bytes ------------------------------------------------------------------------- */
+/* ---- bytes ----------------------------------------------------------------------- */
 
 Moved matrices_moved(const Gen *g, int batch, int rank)
 {

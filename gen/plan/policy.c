@@ -106,7 +106,7 @@ void policy_choose(Gen *g)
     gen_require(g->numerics_hash == hash, "policy changed the numerics hash");
 }
 
-/* ---- what a plan costs ------------------------------------------------------------- */
+/* ---- what a plan costs ----------------------------------------------------------- */
 
 Cost policy_cost(Gen *g)
 {
@@ -125,7 +125,7 @@ Cost policy_cost(Gen *g)
     };
 }
 
-/* ---- a budget that is exceeded ---------------------------------------------------- */
+/* ---- a budget that is exceeded --------------------------------------------------- */
 
 /* About what a rank holds with n times the ranks of a copy and 1/k of a micro-batch. */
 static int64_t bytes_with(const Cost *c, int64_t n, int64_t k)

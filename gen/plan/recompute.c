@@ -216,7 +216,7 @@ static int *find_pieces(const Again *a)
     return at;
 }
 
-/* ---- spans ------------------------------------------------------------------------- */
+/* ---- spans ----------------------------------------------------------------------- */
 
 /* The nodes that run again, or those of them before one piece's backward (at). */
 static void make_again(const Again *a, Span *s, const char *name, const int *at,

@@ -203,7 +203,7 @@ static void unit_dims(Gen *g, Search *s)
     }
 }
 
-/* ---- the order of the questions ---------------------------------------------------- */
+/* ---- the order of the questions -------------------------------------------------- */
 
 static int by_price(const void *a, const void *b)
 {
@@ -321,7 +321,7 @@ static int plans_to_try(const Gen *g)
     return (int)max_i64(LEAST_PLANS, min_i64(MOST_PLANS, WORK / max_i64(n, 1)));
 }
 
-/* ---- question and answer ----------------------------------------------------------- */
+/* ---- question and answer --------------------------------------------------------- */
 
 void search_begin(Gen *g)
 {

@@ -11,7 +11,7 @@ enum { MAX_RANKS = 1024, MAX_GROUPS = 32, GRAIN_ELEMS = 1024, ARENA_ALIGN_BYTES 
        OWNED_ALIGN_ELEMS = 64,
        OTHERS_ALIGN_ELEMS = 8 /* what a thread of a GPU reads at once: as in rt_update.c */ };
 
-/* ---- the mesh, units, segments (shard.c) ------------------------------------------------ */
+/* ---- the mesh, units, segments (shard.c) ----------------------------------------- */
 
 typedef struct Segment {
     int id;
@@ -83,7 +83,7 @@ typedef struct Unit {
                                     backward of a micro-step */
 } Unit;
 
-/* ---- the step program (unroll.c, schedule.c) -------------------------------------------- */
+/* ---- the step program (unroll.c, schedule.c) ------------------------------------- */
 
 typedef enum { STREAM_COMPUTE, STREAM_GATHER, STREAM_REDUCE, N_STREAMS } StreamId;
 

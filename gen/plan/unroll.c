@@ -100,7 +100,7 @@ static void find_uses(Unroller *u)
     }
 }
 
-/* ---- turns ------------------------------------------------------------------------ */
+/* ---- turns ----------------------------------------------------------------------- */
 
 /* Consecutive tasks of one unit and part are a turn: its weights are gathered once. */
 static void number_turns(Unroller *u, Variant v)

@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-/* ---- the tree ---------------------------------------------------------------------- */
+/* ---- the tree -------------------------------------------------------------------- */
 
 static StepNode *add_node(Gen *g, StepNode *in, NodeOf of, int64_t turns)
 {
@@ -91,8 +91,7 @@ unsigned variant_successors(const Gen *g, int v)
     return v == w.last || v == VARIANT_EVAL ? between : w.next[v];
 }
 
-/* ---- tasks ---------------------------------------------------------------------------
- */
+/* ---- tasks ----------------------------------------------------------------------- */
 
 typedef struct Tasks {
     Gen *g;

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* ---- the deal ---------------------------------------------------------------------- */
+/* ---- the deal -------------------------------------------------------------------- */
 
 /* Its matrices follow each other and make up the parameter, each with its op's shape. */
 static const char *check_param(Gen *g, const Param *p, int first, int n)
@@ -99,7 +99,7 @@ bool verify_others(const Gen *g, int segment)
     return false;
 }
 
-/* ---- the exchange ------------------------------------------------------------------ */
+/* ---- the exchange ---------------------------------------------------------------- */
 
 static bool writes(const Instr *i, int buffer)
 {

@@ -12,8 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- members -------------------------------------------------------------------------
- */
+/* ---- members --------------------------------------------------------------------- */
 
 void diff_set(json_t *o, const char *key, json_t *value)
 {
@@ -45,8 +44,7 @@ json_t *diff_row(Gen *g, const char *key, const char *name, int64_t old, int64_t
     return o;
 }
 
-/* ---- sections that need both sides at once -------------------------------------------
- */
+/* ---- sections that need both sides at once --------------------------------------- */
 
 static json_t *side_json(Gen *g, DiffSide *s)
 {
@@ -181,8 +179,7 @@ static json_t *diff_hashes(Gen *g, DiffSide *old, DiffSide *now,
     return o;
 }
 
-/* ---- the verdict
- * ----------------------------------------------------------------------- */
+/* ---- the verdict ----------------------------------------------------------------- */
 
 static json_t *at(const json_t *o, const char *a, const char *b)
 {
@@ -337,8 +334,7 @@ static json_t *verdict(Gen *g, const json_t *r)
     return o;
 }
 
-/* ---- the command
- * ------------------------------------------------------------------------- */
+/* ---- the command ----------------------------------------------------------------- */
 
 /* All sections; NULL after complaints. */
 static json_t *compare(Gen *g, DiffSide *a, DiffSide *b)

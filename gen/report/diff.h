@@ -50,7 +50,7 @@ json_t *diff_word(Gen *g, const char *s); /* printable */
 /* {key: name, "old", "new", "difference"} of integers in 0 .. 2^62. */
 json_t *diff_row(Gen *g, const char *key, const char *name, int64_t old, int64_t now);
 
-/* ---- diff_code.c: C as tokens, without comments ---------------------------------------------- */
+/* ---- diff_code.c: C as tokens, without comments ---------------------------------- */
 
 typedef enum { TOKEN_WORD, TOKEN_NUMBER, TOKEN_STRING, TOKEN_MARK, TOKEN_DIRECTIVE } TokenKind;
 typedef struct Token { const char *s; int n; TokenKind kind; } Token;
@@ -68,7 +68,7 @@ const char *token_text(Gen *g, const Token *t); /* of a string without its quote
  * "bytes", "code" (all but comments and identities), or "no". NULL: that side has no such file. */
 json_t *code_compare(Gen *g, const char *old, size_t old_bytes, const char *now, size_t now_bytes);
 
-/* ---- a section each; old and now are open -------------------------------------------------- */
+/* ---- a section each; old and now are open ---------------------------------------- */
 
 json_t *diff_description(Gen *g, DiffSide *old, DiffSide *now);
 json_t *diff_layout(Gen *g, DiffSide *old, DiffSide *now);

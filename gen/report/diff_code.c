@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- tokens ------------------------------------------------------------------------ */
+/* ---- tokens ---------------------------------------------------------------------- */
 
 static bool is_word(char c)
 {
@@ -149,7 +149,7 @@ const char *token_text(Gen *g, const Token *t)
     return gen_strndup(g, t->s + quoted, (size_t)t->n - 2 * quoted);
 }
 
-/* ---- what a file defines ----------------------------------------------------------- */
+/* ---- what a file defines --------------------------------------------------------- */
 
 typedef struct Item {
     const char *name;

@@ -34,7 +34,7 @@ typedef struct Entries {
     int count, cap;
 } Entries;
 
-/* ---- reading ----------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------- */
 
 static void skip_blanks(Parse *p)
 {
@@ -167,8 +167,7 @@ static Written *read_value(Parse *p, int depth)
     return n;
 }
 
-/* ---- flat ----------------------------------------------------------------------------
- */
+/* ---- flat ------------------------------------------------------------------------ */
 
 static void add_entry(Gen *g, Entries *e, const char *path, const char *value)
 {
@@ -235,7 +234,7 @@ static Entries read_description(DiffSide *s)
     return e;
 }
 
-/* ---- comparing --------------------------------------------------------------------- */
+/* ---- comparing ------------------------------------------------------------------- */
 
 /* A row's own side, or that of the row it is in; NULL: this fsdpgen knows no such row. */
 static const char *hash_side(Gen *g, const Fields *fields, const char *path)

@@ -23,7 +23,7 @@ typedef struct Layout {
     Rows segments, params;
 } Layout;
 
-/* ---- reading ----------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------- */
 
 /* The brace that opens the table: `NAME[...] = {`; the count: there is none. */
 static int find_table(const Tokens *t, const char *name)
@@ -236,7 +236,7 @@ static Layout read_layout(DiffSide *s)
     return l;
 }
 
-/* ---- comparing --------------------------------------------------------------------- */
+/* ---- comparing ------------------------------------------------------------------- */
 
 static json_t *place_of_param(Gen *g, const Row *r)
 {

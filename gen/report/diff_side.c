@@ -29,7 +29,7 @@ void side_complain(DiffSide *s, const char *name, const char *help, const char *
     va_end(ap);
 }
 
-/* ---- files ------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------- */
 
 static const char *made_text(const DiffSide *s, const char *name, size_t *bytes)
 {
@@ -112,7 +112,7 @@ int64_t side_integer(DiffSide *s, const json_t *o, const char *what, const char 
     return 0;
 }
 
-/* ---- the manifest and the plan ----------------------------------------------------- */
+/* ---- the manifest and the plan --------------------------------------------------- */
 
 static bool is_hash(const char *s)
 {
@@ -225,7 +225,7 @@ static void read_plan(DiffSide *s)
         s->plan = root;
 }
 
-/* ---- what was edited --------------------------------------------------------------- */
+/* ---- what was edited ------------------------------------------------------------- */
 
 /* Relative, and no part of it begins with a dot, but .gitignore and .gitattributes. */
 static bool is_plain_path(const char *s)
@@ -265,7 +265,7 @@ static void find_edits(DiffSide *s)
         qsort(s->edited.items, (size_t)s->edited.count, sizeof *s->edited.items, by_text);
 }
 
-/* ---- opening ----------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------- */
 
 static void open_folder(DiffSide *s)
 {

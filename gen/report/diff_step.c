@@ -201,7 +201,7 @@ static void count_function(Step *s, Function *f, int calls)
     f->times = times;
 }
 
-/* ---- comparing --------------------------------------------------------------------- */
+/* ---- comparing ------------------------------------------------------------------- */
 
 static int64_t times_of(const Step *s, const Function *f, const char *kind)
 {

@@ -70,8 +70,7 @@ static void end(Text *t, size_t from)
         text_printf(t, "  no difference\n");
 }
 
-/* ---- the sections --------------------------------------------------------------------
- */
+/* ---- the sections ---------------------------------------------------------------- */
 
 static void print_side(Text *t, const char *letter, const json_t *s)
 {

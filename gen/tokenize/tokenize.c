@@ -201,8 +201,7 @@ static bool parse(Parse *p, int argc, char **argv)
     return true;
 }
 
-/* ---- in the child --------------------------------------------------------------------
- */
+/* ---- in the child ---------------------------------------------------------------- */
 
 static int told(const char *error)
 {
@@ -300,8 +299,7 @@ static int run_child(Gen *g, void *with)
     return tokenize_files(g, o, &t);
 }
 
-/* ---- in the parent -------------------------------------------------------------------
- */
+/* ---- in the parent --------------------------------------------------------------- */
 
 /* What a run may take. Its memory: of the vocabulary, of what threads hold, of the
  * longest piece and chat. Its time: of the tokenizer's file, and twenty microseconds for

@@ -15,9 +15,9 @@
 
 enum { TOK_ERROR_BYTES = 512, TOK_MAX_STEPS = 8, TOK_MAX_AROUND = 16 };
 
-/* ---- growing memory, which ends the program when there is none (gen_out_of_memory)
- * ------
- */
+/* ---- growing memory -------------------------------------------------------------- */
+
+/* Without any the program ends (gen_out_of_memory). */
 
 void *tok_grow(void *items, size_t *cap, size_t need, size_t item_bytes);
 
@@ -35,8 +35,7 @@ typedef struct TokText {
 } TokText;
 void tok_append(TokText *t, const char *s, size_t n);
 
-/* ---- tokenize_utf8.c ----------------------------------------------------------------
- */
+/* ---- tokenize_utf8.c ------------------------------------------------------------- */
 
 /* Bytes of s that are UTF-8; n: all of them. */
 size_t tok_utf8_valid(const char *s, size_t n);
@@ -60,8 +59,7 @@ typedef struct TokPlace {
 } TokPlace;
 bool tok_nfc_place(TokPlace *p, size_t at, size_t *place, char *error);
 
-/* ---- tokenize_split.c: a text to pieces ---------------------------------------------
- */
+/* ---- tokenize_split.c: a text to pieces ------------------------------------------ */
 
 typedef struct TokRegex TokRegex;
 /* The pattern of a tokenizer.json (literal: a text), or NULL with error set: a part that
@@ -79,8 +77,7 @@ typedef enum { TOK_FOUND, TOK_NONE, TOK_MORE, TOK_FAILED } TokFound;
 TokFound tok_regex_next(const TokRegex *r, TokMatch *m, const char *s, size_t n,
                         size_t from, bool last, size_t *begin, size_t *end, char *error);
 
-/* ---- tokenize_bpe.c: a piece to ids -------------------------------------------------
- */
+/* ---- tokenize_bpe.c: a piece to ids ---------------------------------------------- */
 
 typedef struct TokMerge {
     uint64_t pair; /* left << 32 | right; all ones: an empty slot */
@@ -124,8 +121,7 @@ void tok_merges_done(Gen *g, TokVocab *v, size_t n);
 bool tok_raw_bytes(const char *s, size_t n, char *to, size_t *bytes);
 void tok_bpe_piece(const TokVocab *v, TokBpe *b, const char *s, size_t n, TokIds *out);
 
-/* ---- tokenize_encode.c: a text to ids -----------------------------------------------
- */
+/* ---- tokenize_encode.c: a text to ids -------------------------------------------- */
 
 typedef struct TokAdded {
     const char *s;
@@ -182,16 +178,14 @@ bool tok_encode_part(TokWorker *w, const char *s, size_t n, TokFind find, TokIds
 bool tok_encode_stretch(TokWorker *w, const char *s, size_t n, bool last, size_t to,
                         size_t *end, TokIds *out);
 
-/* ---- tokenize_load.c, tokenize_added.c ----------------------------------------------
- */
+/* ---- tokenize_load.c, tokenize_added.c ------------------------------------------- */
 
 /* What it is for: pieces are for chats and texts of ids only. */
 typedef enum { TOK_FOR_TEXTS, TOK_FOR_CHATS, TOK_FOR_IDS } TokUse;
 /* Errors go to diag. */
 bool tok_load(Gen *g, Tokenizer *t, const char *file, TokUse use);
 
-/* ---- tokenize_chat.c ----------------------------------------------------------------
- */
+/* ---- tokenize_chat.c ------------------------------------------------------------- */
 
 /* One thread opens all of them. NULL with error set. */
 TokChat *tok_chat_open(TokWorker *w, const char *template, char *error);
@@ -199,8 +193,7 @@ void tok_chat_close(TokChat *c);
 bool tok_chat_run(TokChat *c, const json_t *messages, const json_t *record, TokIds *out,
                   char *error);
 
-/* ---- tokenize_read.c -----------------------------------------------------------------
- */
+/* ---- tokenize_read.c ------------------------------------------------------------- */
 
 typedef struct TokFile {
     const char *name;
@@ -217,8 +210,7 @@ bool tok_file_open(TokFile *f, const char *name, bool text, char *error);
 bool tok_file_read(TokFile *f, TokText *to, char *error);
 void tok_file_close(TokFile *f);
 
-/* ---- tokenize_input.c, tokenize_lines.c, tokenize_jobs.c -----------------------------
- */
+/* ---- tokenize_input.c, tokenize_lines.c, tokenize_jobs.c ------------------------- */
 
 typedef struct TokOptions {
     const char *output, *tokenizer, *template;
@@ -290,8 +282,7 @@ typedef struct TokSink {
 bool tok_run(const Tokenizer *t, const TokOptions *o, const TokSink *out,
              TokTotals *totals, char *error);
 
-/* ---- tokenize_send.c -----------------------------------------------------------------
- */
+/* ---- tokenize_send.c ------------------------------------------------------------- */
 
 typedef struct TokSender TokSender; /* in the child */
 TokSender *tok_send_open(const char *output, uint32_t max_id, bool mask);
@@ -319,8 +310,7 @@ typedef struct TokReceiver { /* in the parent */
 /* Writes what the child sent; false with error set. */
 bool tok_receive(TokReceiver *r, const char *s, size_t n);
 
-/* ---- tokenize_write.c ---------------------------------------------------------------
- */
+/* ---- tokenize_write.c ------------------------------------------------------------ */
 
 /* A file of llm.c's that appears under its name when it is whole, or not at all. width:
  * bytes of a token. */
@@ -330,8 +320,7 @@ bool tok_writer_add(TokWriter *w, bool mask, const char *s, size_t n, char *erro
 bool tok_writer_commit(TokWriter *w, int64_t tokens, char *error);
 void tok_writer_abandon(TokWriter *w);
 
-/* ---- tokenize_files.c ---------------------------------------------------------------
- */
+/* ---- tokenize_files.c ------------------------------------------------------------ */
 
 /* Does an input have a JSON object on each line? */
 bool tok_is_lines(const TokOptions *o, const char *name);
@@ -341,16 +330,14 @@ const char *tok_no_text(const char *s, size_t n, const char *end);
 /* Of the inputs and the output; false with error set. */
 bool tok_check_files(Gen *g, const TokOptions *o, const Tokenizer *t, char *error);
 
-/* ---- tokenize_terminal.c ------------------------------------------------------------
- */
+/* ---- tokenize_terminal.c --------------------------------------------------------- */
 
 /* The ids of the prompt, a line on stdout; false with error set. */
 bool tok_print_prompt(const Tokenizer *t, const TokOptions *o, char *error);
 /* Ids on stdin to text on stdout; false with error set, after the text before it. */
 bool tok_decode(const Tokenizer *t, const TokOptions *o, char *error);
 
-/* ---- tokenize.c ---------------------------------------------------------------------
- */
+/* ---- tokenize.c ------------------------------------------------------------------ */
 
 /* fsdpgen tokenize ...: argv[0] is `tokenize`. Returns an exit code. */
 int tokenize_main(Gen *g, int argc, char **argv);

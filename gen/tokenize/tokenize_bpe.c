@@ -79,8 +79,7 @@ void tok_append(TokText *t, const char *s, size_t n)
     t->s[t->n] = '\0';
 }
 
-/* ---- tables -------------------------------------------------------------------------
- */
+/* ---- tables ---------------------------------------------------------------------- */
 
 static size_t pair_slot(uint64_t pair, size_t slots)
 {
@@ -178,8 +177,7 @@ void tok_word_put(TokVocab *v, const char *s, size_t n, uint32_t id)
     *find_word(v, s, n) = (TokWord){s, (uint32_t)n, id, XXH3_64bits(s, n)};
 }
 
-/* ---- short pieces --------------------------------------------------------------------
- */
+/* ---- short pieces ---------------------------------------------------------------- */
 
 static void merge_short(const TokVocab *v, const char *s, size_t n, TokIds *out)
 {
@@ -213,8 +211,7 @@ static void merge_short(const TokVocab *v, const char *s, size_t n, TokIds *out)
         tok_push(out, id[i]);
 }
 
-/* ---- long pieces ---------------------------------------------------------------------
- */
+/* ---- long pieces ----------------------------------------------------------------- */
 
 static bool before(const Pair *a, const Pair *b)
 {
@@ -247,8 +244,7 @@ static Pair heap_take(TokBpe *b)
     return top;
 }
 
-/* ---- long pieces, by ranks ----------------------------------------------------------
- */
+/* ---- long pieces, by ranks ------------------------------------------------------- */
 
 static void due_put(Ranks *k, uint32_t rank)
 {
@@ -317,8 +313,7 @@ static size_t take_turn(TokBpe *b, uint32_t rank)
     return n;
 }
 
-/* ---- long pieces --------------------------------------------------------------------
- */
+/* ---- long pieces ----------------------------------------------------------------- */
 
 static void offer(const TokVocab *v, TokBpe *b, size_t at, size_t n)
 {
@@ -396,8 +391,7 @@ static void merge_long(const TokVocab *v, TokBpe *b, const char *s, size_t n, To
         tok_push(out, b->id[i]);
 }
 
-/* ---- pieces --------------------------------------------------------------------------
- */
+/* ---- pieces ---------------------------------------------------------------------- */
 
 TokBpe *tok_bpe_open(void)
 {

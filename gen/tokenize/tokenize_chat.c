@@ -53,8 +53,7 @@ struct TokChat {
     const TokPiece *pieces; /* of each id */
 };
 
-/* ---- what templates call
- * --------------------------------------------------------------- */
+/* ---- what templates call --------------------------------------------------------- */
 
 static TokChat *chat_of(lua_State *L)
 {
@@ -120,8 +119,7 @@ static int lua_trim(lua_State *L)
     return 1;
 }
 
-/* ---- a chat for Lua -------------------------------------------------------------------
- */
+/* ---- a chat for Lua -------------------------------------------------------------- */
 
 static void push_json(lua_State *L, const json_t *v, int depth)
 {
@@ -164,8 +162,7 @@ static void push_json(lua_State *L, const json_t *v, int depth)
     }
 }
 
-/* ---- parts to ids ---------------------------------------------------------------------
- */
+/* ---- parts to ids ---------------------------------------------------------------- */
 
 static void push_target(TokIds *out, uint32_t id, bool target)
 {
@@ -389,8 +386,7 @@ static int run(lua_State *L)
     return 0;
 }
 
-/* ---- opening
- * --------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------- */
 
 static bool failed(lua_State *L, char *error)
 {
@@ -501,8 +497,7 @@ void tok_chat_close(TokChat *c)
     free(c);
 }
 
-/* ---- a record
- * -------------------------------------------------------------------------- */
+/* ---- a record -------------------------------------------------------------------- */
 
 /* A role that differs by case alone from one that fsdpgen's templates know would be
  * written as it is, and be nobody's target. NULL: it does not. */

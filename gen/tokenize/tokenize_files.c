@@ -11,8 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- inputs ---------------------------------------------------------------------------
- */
+/* ---- inputs ---------------------------------------------------------------------- */
 
 static bool has_suffix(const char *s, const char *suffix)
 {
@@ -75,8 +74,7 @@ static bool check_input(const TokOptions *o, const char *name, char *error)
     return !problem;
 }
 
-/* ---- the output -----------------------------------------------------------------------
- */
+/* ---- the output ------------------------------------------------------------------ */
 
 /* A link is refused: followed, it would part the file from its mask, which lies beside
  * the name; replaced, it would leave the old file to who goes by another name. */

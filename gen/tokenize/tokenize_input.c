@@ -73,8 +73,7 @@ int64_t tok_reader_bytes(const TokReader *r, int64_t *total)
     return r->bytes_before + (r->open ? r->file.bytes : 0);
 }
 
-/* ---- windows -------------------------------------------------------------------------
- */
+/* ---- windows --------------------------------------------------------------------- */
 
 static void window_begin(Window *w)
 {
@@ -180,8 +179,7 @@ static bool more_of(TokReader *r, Window *w, char *error)
     return w == &r->raw ? read_more(r, error) : more_of_part(r, error);
 }
 
-/* ---- jobs ----------------------------------------------------------------------------
- */
+/* ---- jobs ------------------------------------------------------------------------ */
 
 /* A job of w's text [from, to), and what lies behind it up to `look`; to is given away.
  */
@@ -356,8 +354,7 @@ static bool next_lines(TokReader *r, TokJob *job, char *error)
     return true;
 }
 
-/* ---- files ---------------------------------------------------------------------------
- */
+/* ---- files ----------------------------------------------------------------------- */
 
 static bool open_next(TokReader *r, char *error)
 {

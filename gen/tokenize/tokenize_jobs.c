@@ -71,8 +71,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* ---- progress -------------------------------------------------------------------------
- */
+/* ---- progress -------------------------------------------------------------------- */
 
 typedef struct Progress {
     bool shown;
@@ -97,8 +96,7 @@ static void show(Progress *p, const TokReader *r, const TokTotals *t)
     fflush(stderr);
 }
 
-/* ---- in order -------------------------------------------------------------------------
- */
+/* ---- in order -------------------------------------------------------------------- */
 
 typedef struct Order {
     int64_t expected; /* where the stretch before ended */

@@ -90,8 +90,7 @@ void tok_check_keys(Load *l, json_t *part, const char *path, const char *known)
     }
 }
 
-/* ---- what is done before a text is cut ----------------------------------------------
- */
+/* ---- what is done before a text is cut ------------------------------------------- */
 
 static void read_normalizer(Load *l, const json_t *part, const char *path)
 {
@@ -118,8 +117,7 @@ static void read_normalizer(Load *l, const json_t *part, const char *path)
     }
 }
 
-/* ---- what cuts it -------------------------------------------------------------------
- */
+/* ---- what cuts it ---------------------------------------------------------------- */
 
 static void add_step(Load *l, const char *path, const char *pattern, size_t n,
                      bool literal)
@@ -199,8 +197,7 @@ static bool read_pre_tokenizer(Load *l, json_t *part, const char *path)
     return bytes;
 }
 
-/* ---- what is put around it ----------------------------------------------------------
- */
+/* ---- what is put around it ------------------------------------------------------- */
 
 static void add_around(Load *l, const json_t *tokens, const char *name, const char *path,
                        bool after)
@@ -276,8 +273,7 @@ static void read_post_processor(Load *l, json_t *part, const char *path)
     }
 }
 
-/* ---- the vocabulary -----------------------------------------------------------------
- */
+/* ---- the vocabulary -------------------------------------------------------------- */
 
 static size_t slots_for(size_t items)
 {
@@ -403,8 +399,7 @@ static void read_model(Load *l, json_t *model)
     }
 }
 
-/* ---- the file -----------------------------------------------------------------------
- */
+/* ---- the file -------------------------------------------------------------------- */
 
 static bool parse(Load *l)
 {

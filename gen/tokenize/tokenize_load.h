@@ -30,8 +30,7 @@ void tok_must_lack(Load *l, const json_t *part, const char *path, const char *ke
  * spaces between them. */
 void tok_check_keys(Load *l, json_t *part, const char *path, const char *known);
 
-/* ---- tokenize_added.c ---------------------------------------------------------------
- */
+/* ---- tokenize_added.c ------------------------------------------------------------ */
 
 void tok_read_added(Load *l, const json_t *list);
 /* The text of each id, after the vocabulary and added tokens, which have no errors. */

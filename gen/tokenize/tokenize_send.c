@@ -12,7 +12,7 @@
 
 enum { SEND_BYTES = 1 << 18, FRAME_BYTES = 9 };
 
-/* ---- in the child ------------------------------------------------------------------ */
+/* ---- in the child ---------------------------------------------------------------- */
 
 struct TokSender {
     const char *output;
@@ -119,7 +119,7 @@ void tok_send_end(TokSender *s, const TokTotals *t)
     free(s);
 }
 
-/* ---- in the parent ----------------------------------------------------------------- */
+/* ---- in the parent --------------------------------------------------------------- */
 
 static uint64_t number(const unsigned char *s)
 {

@@ -37,8 +37,7 @@ struct TokMatch {
     pcre2_match_context *context;
 };
 
-/* ---- reading a pattern --------------------------------------------------------------
- */
+/* ---- reading a pattern ----------------------------------------------------------- */
 
 typedef struct Reader {
     const char *s;
@@ -241,8 +240,7 @@ TokRegex *tok_regex_open(const char *pattern, size_t n, bool literal, char *erro
     return x;
 }
 
-/* ---- matching -----------------------------------------------------------------------
- */
+/* ---- matching -------------------------------------------------------------------- */
 
 TokMatch *tok_match_open(void)
 {

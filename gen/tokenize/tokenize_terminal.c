@@ -10,8 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- a prompt to ids ----------------------------------------------------------------
- */
+/* ---- a prompt to ids ------------------------------------------------------------- */
 
 static void print_ids(const uint32_t *id, size_t n, bool *first)
 {
@@ -41,8 +40,7 @@ bool tok_print_prompt(const Tokenizer *t, const TokOptions *o, char *error)
     return !error[0];
 }
 
-/* ---- ids to text --------------------------------------------------------------------
- */
+/* ---- ids to text ----------------------------------------------------------------- */
 
 typedef struct Decode {
     const Tokenizer *t;

@@ -158,8 +158,7 @@ static size_t stretch(const char *s, size_t n)
     return at < n ? at : n;
 }
 
-/* ---- one stretch: characters apart, marks in order, together again -------------------
- */
+/* ---- one stretch: characters apart, marks in order, together again --------------- */
 
 typedef struct Points {
     utf8proc_int32_t *c;

@@ -248,8 +248,7 @@ bool tok_writer_add(TokWriter *w, bool mask, const char *s, size_t n, char *erro
     return true;
 }
 
-/* ---- the end --------------------------------------------------------------------------
- */
+/* ---- the end --------------------------------------------------------------------- */
 
 static bool name_new(Out *o)
 {

@@ -151,8 +151,7 @@ typedef struct RtCheckpoint {
     int n_platforms;
 } RtCheckpoint;
 
-/* ---- rt_layout.c ---------------------------------------------------------------------
- */
+/* ---- rt_layout.c ----------------------------------------------------------------- */
 
 /* Fills files, file_of, bytes_at; false when memory is out. */
 bool rt_layout_fill(RtCheckpoint *c, const RtTrainer *t);
@@ -171,8 +170,7 @@ void rt_layout_take(const Rt *rt, RtSet set, const RtSegment *s, int64_t at, int
 void rt_layout_put(Rt *rt, RtSet set, const RtSegment *s, int64_t at, int64_t n,
                    const void *from, void *spare);
 
-/* ---- rt_state.c ----------------------------------------------------------------------
- */
+/* ---- rt_state.c ------------------------------------------------------------------ */
 
 /* What of a run changes from step to step, as it is now. */
 void rt_state_take(const Rt *rt, int64_t step, RtTrainState *s);
@@ -182,8 +180,7 @@ char *rt_state_index(const RtCheckpoint *c, const RtTrainer *t);
 /* In any case free s->data and s->eval. */
 bool rt_state_read(RtTrainState *s, const char *text, int64_t bytes);
 
-/* ---- rt_manifest.c -------------------------------------------------------------------
- */
+/* ---- rt_manifest.c --------------------------------------------------------------- */
 
 char *rt_manifest_text(const RtFile *files, int n_files, int64_t step);
 bool rt_manifest_read(RtManifest *m, const char *folder, char *error);
@@ -206,8 +203,7 @@ bool rt_manifest_agree(Rt *rt, RtManifest *m, int first, int end);
 /* Collective: both parts, of all files. */
 bool rt_manifest_verify(Rt *rt, const char *folder, RtManifest *m);
 
-/* ---- rt_chunks.c ---------------------------------------------------------------------
- */
+/* ---- rt_chunks.c ----------------------------------------------------------------- */
 
 void rt_chunks_begin(RtChunks *h, const char *folder, RtFile *files, int n_files,
                      int version);
@@ -224,8 +220,7 @@ bool rt_chunks_read(RtFile *files, int n_files, const char *text, int64_t bytes)
 void rt_chunks_until(Rt *rt, RtChunks *h, int file, int64_t at);
 void rt_chunks_end(RtChunks *h);
 
-/* ---- rt_carry.c ----------------------------------------------------------------------
- */
+/* ---- rt_carry.c ------------------------------------------------------------------ */
 
 enum { RT_MOST_CARRIED = 16 };
 /* Collective: files beside the weights that the model needs but training does not, such
@@ -233,15 +228,13 @@ enum { RT_MOST_CARRIED = 16 };
  * False: one cannot be read. */
 bool rt_carry_read(Rt *rt, const char *folder);
 
-/* ---- rt_config.c ---------------------------------------------------------------------
- */
+/* ---- rt_config.c ----------------------------------------------------------------- */
 
 /* Of the first rank: what config.json there knows goes into that of each checkpoint. An
  * error of a call is in c->error; what is no config.json is told and ignored. */
 void rt_config_carry(Rt *rt, const char *folder);
 
-/* ---- rt_prune.c ----------------------------------------------------------------------
- */
+/* ---- rt_prune.c ------------------------------------------------------------------ */
 
 /* Collective: DIR's steps, largest first, as rank 0 finds them; the caller frees them.
  * -1: rank 0 has an error. */
@@ -249,9 +242,7 @@ int rt_share_steps(Rt *rt, int64_t **steps);
 void rt_prune_note(const Rt *rt, int64_t step, bool sound);
 void rt_prune(Rt *rt); /* collective */
 
-/* ---- rt_snapshot.c, rt_writers.c
- * -------------------------------------------------------
- */
+/* ---- rt_snapshot.c, rt_writers.c ------------------------------------------------- */
 
 void rt_snapshot_open(Rt *rt); /* collective: takes the memory, or decides to wait */
 void rt_snapshot_take(Rt *rt); /* this rank's copy is that of now */
@@ -260,8 +251,7 @@ bool rt_snapshot_start(Rt *rt, int64_t step);
 /* Collective: must each file have one writer? As --one-writer says, or a trial shows. */
 bool rt_writers_try(Rt *rt);
 
-/* ---- rt_save.c, rt_tensors.c, rt_load.c
- * ---------------------------------------------- */
+/* ---- rt_save.c, rt_tensors.c, rt_load.c ------------------------------------------ */
 
 /* Collective: has no rank an error? The first that has, as `rank`; -1: none. */
 int rt_first_error(Rt *rt);

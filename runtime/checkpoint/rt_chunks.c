@@ -44,8 +44,7 @@ void rt_chunks_begin(RtChunks *h, const char *folder, RtFile *files, int n_files
     }
 }
 
-/* ---- a place in the files ------------------------------------------------------------
- */
+/* ---- a place in the files -------------------------------------------------------- */
 
 static void close_file(RtChunkAt *c)
 {
@@ -83,8 +82,7 @@ static void path_of(const RtChunks *h, const RtChunkAt *c, char *path, size_t by
     snprintf(path, bytes, "%s/%s", h->folder, h->files[c->file].name);
 }
 
-/* ---- the disk, ahead -----------------------------------------------------------------
- */
+/* ---- the disk, ahead ------------------------------------------------------------- */
 
 /* Hints: what cannot be opened is told by the one who reads it. In pieces: the kernel
  * takes no more of one than what a request to the disk may have. */
@@ -104,8 +102,7 @@ static void read_ahead(const Rt *rt, RtChunks *h)
     }
 }
 
-/* ---- hashes --------------------------------------------------------------------------
- */
+/* ---- hashes ---------------------------------------------------------------------- */
 
 bool rt_chunk_hash(int fd, const char *path, int64_t at, int64_t bytes, int version,
                    char *memory, uint64_t *hash, char *error)
@@ -162,8 +159,7 @@ void rt_chunks_end(RtChunks *h)
     }
 }
 
-/* ---- CHUNKS --------------------------------------------------------------------------
- */
+/* ---- CHUNKS ---------------------------------------------------------------------- */
 
 static const char first_line[] = "fsdpgen chunks 1\n";
 enum { LINE_BYTES = 17 };

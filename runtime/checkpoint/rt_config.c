@@ -21,8 +21,7 @@ enum {
     SHOWN_BYTES = 64 /* of a value, in a message */
 };
 
-/* ---- the file ------------------------------------------------------------------------
- */
+/* ---- the file -------------------------------------------------------------------- */
 
 /* The caller frees the text, one JSON object. NULL: there is none; then error is empty,
  * unless a call failed. */
@@ -76,8 +75,7 @@ static bool is_null(RtJson value)
     return *value.at == 'n';
 }
 
-/* ---- what is carried -----------------------------------------------------------------
- */
+/* ---- what is carried ------------------------------------------------------------- */
 
 static const char positions_key[] = "max_position_embeddings";
 static const char *const id_keys[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
@@ -238,8 +236,7 @@ void rt_config_carry(Rt *rt, const char *folder)
         snprintf(c->error, sizeof c->error, "config.json: out of memory");
 }
 
-/* ---- what is compared ----------------------------------------------------------------
- */
+/* ---- what is compared ------------------------------------------------------------ */
 
 typedef void Visit(void *ctx, const char *key, RtJson value);
 

@@ -17,7 +17,7 @@ static const double first_bytes_per_second = 1e8, spare_seconds = 2;
 /* What rank 0 finds due. */
 enum { SAVE = 1, TIME_IS_UP = 2, LOG_IS_LOST = 4 };
 
-/* ---- time -------------------------------------------------------------------------- */
+/* ---- time ------------------------------------------------------------------------ */
 
 void rt_due_saved(Rt *rt, double seconds)
 {
@@ -69,7 +69,7 @@ static uint64_t find_due(const Rt *rt)
            (st->lost[0] != '\0' ? LOG_IS_LOST : 0);
 }
 
-/* ---- the end ----------------------------------------------------------------------- */
+/* ---- the end --------------------------------------------------------------------- */
 
 typedef struct Asked {
     uint64_t signals, due; /* ranks that know of a signal; what rank 0 finds */

@@ -26,8 +26,7 @@ typedef struct Import {
 /* The first rank to find it tells. */
 #define FAIL(i, ...) rt_fail((i)->rt, RT_EXIT_ERROR, __VA_ARGS__)
 
-/* ---- the folder ----------------------------------------------------------------------
- */
+/* ---- the folder ------------------------------------------------------------------ */
 
 /* Files that the index names, each once. */
 static void add_indexed(Import *im, const char *path)
@@ -89,8 +88,7 @@ static void open_folder(Import *im)
         FAIL(im, "--init: %s", error);
 }
 
-/* ---- names and shapes ----------------------------------------------------------------
- */
+/* ---- names and shapes ------------------------------------------------------------ */
 
 /* Of part k of a parameter. */
 static const char *part_name(const RtParam *p, int k)
@@ -197,8 +195,7 @@ static void check_tensors(Import *im)
     }
 }
 
-/* ---- slices --------------------------------------------------------------------------
- */
+/* ---- slices ---------------------------------------------------------------------- */
 
 static void widen(RtDtype d, const char *raw, int64_t n, double *x)
 {

@@ -68,7 +68,7 @@ static bool has_set(const RtTrainer *t, int param, RtSet set)
            (set != RT_SET_MOMENT2 || p->n_matrices == 0);
 }
 
-/* ---- headers ----------------------------------------------------------------------- */
+/* ---- headers --------------------------------------------------------------------- */
 
 static void write_entry(FILE *f, const char *name, RtDtype d, const RtParam *p,
                         int64_t rows, int64_t begin, int64_t bytes)
@@ -124,7 +124,7 @@ static bool make_header(const RtCheckpoint *c, const RtTrainer *t, RtSet set, in
     return true;
 }
 
-/* ---- files ------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------- */
 
 /* Files of a set: as many as those of the weights that have something in it. */
 static int place_set(RtCheckpoint *c, const RtTrainer *t, RtSet set, int first)
@@ -187,7 +187,7 @@ bool rt_layout_fill(RtCheckpoint *c, const RtTrainer *t)
     return true;
 }
 
-/* ---- the arena --------------------------------------------------------------------- */
+/* ---- the arena ------------------------------------------------------------------- */
 
 /* Where this rank's part of the set begins in its space. */
 static int64_t part_offset(const Rt *rt, const RtSegment *s, RtSet set)

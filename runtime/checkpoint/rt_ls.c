@@ -75,7 +75,7 @@ static void read_checkpoint(const RtTrainer *t, const char *folder, Line *l)
     rt_manifest_free(&m);
 }
 
-/* ---- lines ------------------------------------------------------------------------- */
+/* ---- lines ----------------------------------------------------------------------- */
 
 static void print_text(const Line *l)
 {

@@ -43,8 +43,7 @@ char *rt_manifest_text(const RtFile *files, int n_files, int64_t step)
     return text;
 }
 
-/* ---- its text ------------------------------------------------------------------------
- */
+/* ---- its text -------------------------------------------------------------------- */
 
 /* Names as we write them: they are opened below the checkpoint's folder. */
 static bool good_name(const char *name)
@@ -213,8 +212,7 @@ bool rt_manifest_sizes(const RtManifest *m, const char *folder, char *error)
     return true;
 }
 
-/* ---- its files: all ranks together ---------------------------------------------------
- */
+/* ---- its files: all ranks together ----------------------------------------------- */
 
 /* Collective: what all ranks have read of each of n files becomes its sum. */
 static void sum_files(Rt *rt, RtFile *files, int n)

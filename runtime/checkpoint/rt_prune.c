@@ -11,8 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- what is known ------------------------------------------------------------------
- */
+/* ---- what is known --------------------------------------------------------------- */
 
 static RtVerdict *find(const RtCheckpoint *c, int64_t step)
 {
@@ -65,8 +64,7 @@ int rt_share_steps(Rt *rt, int64_t **steps)
     return (int)n;
 }
 
-/* ---- old ones ------------------------------------------------------------------------
- */
+/* ---- old ones -------------------------------------------------------------------- */
 
 /* Renamed first: what is half removed has no name of a checkpoint. */
 static bool remove_one(RtCheckpoint *c, const char *path, int64_t step)

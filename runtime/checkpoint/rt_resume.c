@@ -44,8 +44,7 @@ __attribute__((format(printf, 2, 3))) static _Noreturn void refuse(Rt *rt,
     rt_fail(rt, RT_EXIT_ERROR, "%s", text);
 }
 
-/* ---- the folder ----------------------------------------------------------------------
- */
+/* ---- the folder ------------------------------------------------------------------ */
 
 /* NFS has locks of ranges, for writing, so not of a folder that is open for reading. */
 static bool open_lock_file(RtCheckpoint *c)
@@ -142,8 +141,7 @@ static char *load_small(Rt *rt, const char *folder, const char *name, int64_t *b
     return rt_file_load(path, 1 << 28, bytes, rt->state->checkpoint->error);
 }
 
-/* ---- is it of this trainer? ----------------------------------------------------------
- */
+/* ---- is it of this trainer? ------------------------------------------------------ */
 
 static bool is_plain(const char *line, int n)
 {
@@ -317,8 +315,7 @@ static void take_state(Rt *rt, const char *folder, RtTrainState *s)
     st->loss_scale = s->loss_scale;
 }
 
-/* ---- one checkpoint ------------------------------------------------------------------
- */
+/* ---- one checkpoint -------------------------------------------------------------- */
 
 /* A process without descriptors or memory, or rights, learns nothing of a checkpoint: to
  * take an older one for it would throw steps away. */
@@ -404,8 +401,7 @@ static bool load(Rt *rt, int64_t step)
     return who < 0;
 }
 
-/* ---- the start -----------------------------------------------------------------------
- */
+/* ---- the start ------------------------------------------------------------------- */
 
 static RtCheckpoint *open_checkpoint(Rt *rt)
 {

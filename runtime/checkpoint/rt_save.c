@@ -11,10 +11,10 @@
  *      the disk takes the next one
  *   4. rank 0 writes CHUNKS and MANIFEST, fsyncs them and the folders, renames the
  *      folder, fsyncs DIR
- *   5. only now is it told to anybody, and older ones are removed: renamed first, so that
- *      what is half removed has no name of a checkpoint
- * Slices come from the arena, or from copies of them, which a thread of each rank writes
- * while training goes on (rt_snapshot.c). After each part all ranks agree that all of
+ *   5. only now is it told to anybody, and older ones are removed: renamed first, so
+ *      that what is half removed has no name of a checkpoint Slices come from the
+ *      arena, or from copies of them, which a thread of each rank writes while training
+ *      goes on (rt_snapshot.c). After each part all ranks agree that all of
  * them succeeded; a part that failed is never tried again. */
 #define _GNU_SOURCE
 #include "checkpoint/rt_checkpoint.h"
@@ -27,7 +27,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- agreement --------------------------------------------------------------------- */
+/* ---- agreement ------------------------------------------------------------------- */
 
 void rt_sum_words(Rt *rt, uint64_t *words, int n)
 {
@@ -68,8 +68,7 @@ int rt_first_error_here(Rt *rt)
                       rt->state->checkpoint->error[0] != '\0' && rt_file_error_is_here());
 }
 
-/* ---- 1: the folder -------------------------------------------------------------------
- */
+/* ---- 1: the folder --------------------------------------------------------------- */
 
 static bool add_small(RtCheckpoint *c, const char *name, char *text)
 {
@@ -168,8 +167,7 @@ static bool create_folder(RtCheckpoint *c, const char *folder)
     return true;
 }
 
-/* ---- 2: slices -----------------------------------------------------------------------
- */
+/* ---- 2: slices ------------------------------------------------------------------- */
 
 typedef struct Slices {
     Rt *rt;
@@ -304,8 +302,7 @@ static int write_sets(Rt *rt, const char *folder)
     return who;
 }
 
-/* ---- 4: the commit -------------------------------------------------------------------
- */
+/* ---- 4: the commit --------------------------------------------------------------- */
 
 /* A folder that already has the name is one that did not verify: it is kept beside. */
 static bool move_aside(RtCheckpoint *c, const char *final)
@@ -367,8 +364,7 @@ static bool commit(RtCheckpoint *c, const char *folder, int64_t step)
            rt_file_sync_folder(c->dir, c->error);
 }
 
-/* ---- all of it -----------------------------------------------------------------------
- */
+/* ---- all of it ------------------------------------------------------------------- */
 
 /* Collective, after a part that failed on rank `who`: nothing of it stays. */
 static bool give_up(Rt *rt, int64_t step, const char *folder, int who)

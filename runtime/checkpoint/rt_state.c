@@ -93,7 +93,7 @@ char *rt_state_index(const RtCheckpoint *c, const RtTrainer *t)
     return text;
 }
 
-/* ---- reading ----------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------- */
 
 static bool read_real(RtJson *j, double *x)
 {

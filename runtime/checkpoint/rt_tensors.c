@@ -218,8 +218,7 @@ bool rt_tensors_add(RtTensors *s, const char *path, char *error)
     return ok;
 }
 
-/* ---- by name -------------------------------------------------------------------------
- */
+/* ---- by name --------------------------------------------------------------------- */
 
 static int by_name(const void *a, const void *b)
 {

@@ -67,7 +67,7 @@ static void path_of(const Check *c, const char *file, char *path, size_t bytes)
     snprintf(path, bytes, "%s/%s", c->folder, file);
 }
 
-/* ---- every byte -------------------------------------------------------------------- */
+/* ---- every byte ------------------------------------------------------------------ */
 
 static void *read_chunks(void *ctx)
 {
@@ -113,7 +113,7 @@ static void read_all(Check *c, int threads)
         pthread_join(thread[--n], NULL);
 }
 
-/* ---- what is wrong with a file ----------------------------------------------------- */
+/* ---- what is wrong with a file --------------------------------------------------- */
 
 static void check_size(Check *c, int i)
 {
@@ -232,7 +232,7 @@ static void check_hash(Check *c, int i)
         check_chunks(c, i);
 }
 
-/* ---- what files say, whose bytes are those that were written ----------------------- */
+/* ---- what files say, whose bytes are those that were written --------------------- */
 
 static const char *wrong_json(const RtManifest *m, const char *name, const char *text,
                               int64_t bytes)
@@ -277,7 +277,7 @@ static void check_tensors(Check *c, const char *name)
     rt_tensors_close(&s);
 }
 
-/* ---- one checkpoint ---------------------------------------------------------------- */
+/* ---- one checkpoint -------------------------------------------------------------- */
 
 static void check_files(Check *c, int threads)
 {
@@ -384,7 +384,7 @@ static bool verify(const RtFlags *f, const char *folder, int threads)
     return whole;
 }
 
-/* ---- all of them ------------------------------------------------------------------- */
+/* ---- all of them ----------------------------------------------------------------- */
 
 static int refuse(const char *text)
 {

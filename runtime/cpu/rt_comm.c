@@ -19,31 +19,31 @@
  *
  * What follows from it, and what the generator's proof of the placement rests on:
  *
- *  1. An operation completes on no rank before all ranks of its group have published it,
- *     so all writes that came before its start on any of them (release at the counter)
- * are seen by the pull (acquire). Results depend on buffers alone: copies, and sums in a
- *     fixed tree.
+ *  1. An operation completes on no rank before all ranks of its group have published
+ *     it, so all writes that came before its start on any of them (release at the
+ *     counter) are seen by the pull (acquire). Results depend on buffers alone: copies,
+ *     and sums in a fixed tree.
  *  2. A rank's buffer is read by its group only between this rank's publication of the
  *     operation and the peer's completion. So when this rank completes a *later*
- * operation of the stream among the same group or a larger one, the peers, who published
- * that one, have completed this one, and do not touch the buffer any more. It may be
- *     written again then. The completion of a gather itself says nothing about slower
- *     peers; that of a reduction does, by its last round, and its gradient buffer may be
- *     written again at once.
+ *     operation of the stream among the same group or a larger one, the peers, who
+ *     published that one, have completed this one, and do not touch the buffer any
+ *     more. It may be written again then. The completion of a gather itself says
+ *     nothing about slower peers; that of a reduction does, by its last round, and its
+ *     gradient buffer may be written again at once.
  *  3. The same holds across streams and for the computation: whatever precedes the start
  *     of a collective C in a rank's program is over on all ranks of C's group once C
  *     completes on one of them. The norm's exchange, among all ranks, is such a C between
  *     the last read of the parameter shards and the optimizer's first write, as is the
  *     first gather between that write and its readers.
  *  4. No order of waits deadlocks. A rank that waits for anything drives both of its
- *     queues. Suppose ranks wait and nothing moves. Number the operations by the order of
- *     their starts, which is the same program on every rank; let k be the smallest that
- * is not complete on some rank r. A rank of r's group in k that has not started k waits
- *     for one that it started before, so for a smaller one, and those are complete on all
- *     ranks. So all of the group have started k; on its stream all before it are
- * complete, so it is at the head of all their queues and published: it completes on r,
- * against the assumption. (An exchange of the control areas counts as an operation among
- * all ranks whose start and wait are one.)
+ *     queues. Suppose ranks wait and nothing moves. Number the operations by the order
+ *     of their starts, which is the same program on every rank; let k be the smallest
+ *     that is not complete on some rank r. A rank of r's group in k that has not
+ *     started k waits for one that it started before, so for a smaller one, and those
+ *     are complete on all ranks. So all of the group have started k; on its stream all
+ *     before it are complete, so it is at the head of all their queues and published:
+ *     it completes on r, against the assumption. (An exchange of the control areas
+ *     counts as an operation among all ranks whose start and wait are one.)
  *
  * Pulls run on this rank's OpenMP threads, in blocks that stay in the first cache. A rank
  * drives its queues when it starts, waits or passes a schedule point. Or, where the
@@ -64,7 +64,7 @@ static RtRankShared *shared_of(const Rt *rt, int rank)
     return &rt->state->shared->rank[rank];
 }
 
-/* ---- the queues -------------------------------------------------------------------- */
+/* ---- the queues ------------------------------------------------------------------ */
 
 static void publish(Rt *rt, int stream, uint64_t count)
 {
@@ -224,7 +224,7 @@ void rt_comm_start(Rt *rt, int stream, RtOp op)
         progress(rt, stream);
 }
 
-/* ---- a thread for the queues ------------------------------------------------------- */
+/* ---- a thread for the queues ----------------------------------------------------- */
 
 static bool queue_has_work(const Rt *rt, int stream)
 {
@@ -284,7 +284,7 @@ void rt_comm_end(Rt *rt)
         free(st->queue[s].last);
 }
 
-/* ---- what the step calls ----------------------------------------------------------- */
+/* ---- what the step calls --------------------------------------------------------- */
 
 static void gather_start(Rt *rt, RtOpKind kind, int segment, RtGroup group, int64_t from,
                          void *to)
@@ -386,7 +386,7 @@ void rt_at(Rt *rt, int place)
     rt_enter(rt, place);
 }
 
-/* ---- small exchanges through the control area -------------------------------------- */
+/* ---- small exchanges through the control area ------------------------------------ */
 
 typedef struct Turnout {
     const Rt *rt;

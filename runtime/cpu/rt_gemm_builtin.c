@@ -10,8 +10,7 @@
 /* Rows and columns outside the matrix are packed as zeros, so that the register block
  * never needs a mask; what it computes there is not stored. */
 
-/* ---- elements of one type: f32, f64
- * -------------------------------------------------------- */
+/* ---- elements of one type: f32, f64 ---------------------------------------------- */
 
 /* 4 x 4 transposes: rows of B into columns of a panel. */
 #define SHUFFLE4(T)                                                                      \
@@ -113,8 +112,7 @@ PACKERS(f64, double, RT_VD_COLS)
 #define MICRO_STRIP_B_T pack_b_t_f64
 #include "cpu/rt_gemm_micro.h"
 
-/* ---- 16 bits, widened
- * ------------------------------------------------------------------------------------ */
+/* ---- 16 bits, widened ------------------------------------------------------------ */
 
 #define WIDE_PACKERS(S)                                                                  \
     static void pack_a_##S(float *dst, int64_t stride, const uint16_t *src, int64_t ld,  \
@@ -178,8 +176,7 @@ WIDE_PACKERS(f16)
 #define MICRO_STRIP_B_T pack_b_t_f16
 #include "cpu/rt_gemm_micro.h"
 
-/* ---- bf16
- * ------------------------------------------------------------------------------------ */
+/* ---- bf16 ------------------------------------------------------------------------ */
 
 #if defined(__AVX512BF16__)
 
@@ -288,8 +285,7 @@ WIDE_PACKERS(bf16)
 #define MICRO_K 384
 #include "cpu/rt_gemm_micro.h"
 
-/* ---- what rt_gemm.c calls
- * ------------------------------------------------------------------- */
+/* ---- what rt_gemm.c calls -------------------------------------------------------- */
 
 static bool narrow(int dtype)
 {

@@ -19,7 +19,7 @@
 enum { DIGITS = 70, NON_FINITE = 70, BIAS = 1088, LANES = 16 };
 _Static_assert(NON_FINITE < RT_SUPERACC_WORDS, "the superaccumulator fits its words");
 
-/* ---- the superaccumulator ---------------------------------------------------------- */
+/* ---- the superaccumulator -------------------------------------------------------- */
 
 void rt_superacc_add(uint64_t *acc, double x)
 {
@@ -100,7 +100,7 @@ double rt_superacc_round(const uint64_t *acc)
     return scaled(q, exponent + cut);
 }
 
-/* ---- squares ----------------------------------------------------------------------- */
+/* ---- squares --------------------------------------------------------------------- */
 
 static double lanes_sum(double *lane)
 {
@@ -173,7 +173,7 @@ void rt_norm_add(Rt *rt, int segment)
     rt_share_runs(rt, segment, norm_run, &s);
 }
 
-/* ---- the exchange ------------------------------------------------------------------ */
+/* ---- the exchange ---------------------------------------------------------------- */
 
 /* Control area: the superaccumulator, the number of targets, then the losses. Each loss
  * was computed by one rank and is zero elsewhere: adding them is exact. */

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* ---- sums over ranks --------------------------------------------------------------- */
+/* ---- sums over ranks ------------------------------------------------------------- */
 
 /* out[elems] = the sum over the group's ranks of the bytes at `from` in their symmetric
  * spaces. */
@@ -35,7 +35,7 @@ static void sum_ranks(const Rt *rt, RtGroup group, RtDtype d, int64_t from, char
     }
 }
 
-/* ---- pulling ----------------------------------------------------------------------- */
+/* ---- pulling --------------------------------------------------------------------- */
 
 /* out[k * bytes ..] = bytes at `from + k * stride` of the group's k-th rank, the last one
  * perhaps shorter; in place where out is this rank's own `from`. */

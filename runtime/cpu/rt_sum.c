@@ -10,8 +10,7 @@
 
 #include <string.h>
 
-/* ---- the tree ------------------------------------------------------------------------
- */
+/* ---- the tree -------------------------------------------------------------------- */
 
 /* dst[i] = round(a[i] + b[i]); dst may be a. */
 static void add_f32(float *dst, const float *a, const float *b, int64_t n)
@@ -77,7 +76,7 @@ void rt_sum_tree(RtDtype d, void *out, const char *const *parts, int count, int6
     tree_block(d, out, parts, count, n, scratch);
 }
 
-/* ---- one rank after the other ------------------------------------------------------ */
+/* ---- one rank after the other ---------------------------------------------------- */
 
 /* ((p0 + p1) + p2) + ..., bf16 in f32 and rounded once. out may be one of the parts: an
  * element is written when all its parts are read. */
@@ -100,7 +99,7 @@ void rt_sum_in_order(RtDtype d, void *out, const char *const *parts, int count, 
         ((rt_bf16 *)out)[i] = rt_bf16_from_f32(sum.f32[i]);
 }
 
-/* ---- merging leaves ---------------------------------------------------------------- */
+/* ---- merging leaves -------------------------------------------------------------- */
 
 void rt_round(Rt *rt, int64_t round)
 {

@@ -21,7 +21,7 @@ static int64_t pages(int64_t bytes)
     return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
-/* ---- shared by all ranks, in host memory ------------------------------------------- */
+/* ---- shared by all ranks, in host memory ----------------------------------------- */
 
 int64_t rt_control_bytes(const RtTrainer *t)
 {
@@ -61,7 +61,7 @@ char *rt_control(const Rt *rt, int rank)
     return control_area + rank * rt_control_bytes(rt->trainer);
 }
 
-/* ---- device memory ----------------------------------------------------------------- */
+/* ---- device memory --------------------------------------------------------------- */
 
 static bool guarded;
 
@@ -165,7 +165,7 @@ bool rt_arena_intact(const Rt *rt)
            is_pattern(rt, rt->local + t->local_bytes);
 }
 
-/* ---- the host's access ------------------------------------------------------------- */
+/* ---- the host's access ----------------------------------------------------------- */
 
 static char *address(const Rt *rt, RtSpace space, int64_t offset)
 {
@@ -199,7 +199,7 @@ void rt_arena_pin(const Rt *rt, void *at, int64_t bytes)
     }
 }
 
-/* ---- windows ----------------------------------------------------------------------- */
+/* ---- windows --------------------------------------------------------------------- */
 
 typedef struct Window {
     char *host; /* pinned, made at the first use */

@@ -23,7 +23,7 @@ typedef struct RtProduct {
     cublasLtMatmulAlgo_t algorithm;
 } RtProduct;
 
-/* ---- rt_blas.c --------------------------------------------------------------------- */
+/* ---- rt_blas.c ------------------------------------------------------------------- */
 
 /* All but the algorithm. */
 RtProduct rt_product_describe(const RtMatmul *p);
@@ -46,12 +46,12 @@ enum { RT_PRODUCT_TEXT = 128 };
  */
 const char *rt_product_text(const RtMatmul *p, char *text);
 
-/* ---- rt_tune.c --------------------------------------------------------------------- */
+/* ---- rt_tune.c ------------------------------------------------------------------- */
 
 /* With --tune-kernels: the product will be searched for. */
 void rt_tune_add(const RtMatmul *p);
 
-/* ---- rt_wisdom.c ------------------------------------------------------------------- */
+/* ---- rt_wisdom.c ----------------------------------------------------------------- */
 
 typedef struct RtChoice {
     char product[RT_PRODUCT_TEXT];

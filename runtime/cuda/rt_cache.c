@@ -51,7 +51,7 @@ static struct {
     bool written; /* something was */
 } cache = {.folder = -1};
 
-/* ---- the folder -------------------------------------------------------------------- */
+/* ---- the folder ------------------------------------------------------------------ */
 
 __attribute__((format(printf, 1, 2))) static void report(const char *fmt, ...)
 {
@@ -121,7 +121,7 @@ void rt_cache_open(const Rt *rt)
         close(fd);
 }
 
-/* ---- an entry ---------------------------------------------------------------------- */
+/* ---- an entry -------------------------------------------------------------------- */
 
 static void name_of(const char *made_of, char *name)
 {
@@ -246,7 +246,7 @@ char *rt_cache_find(const char *made_of, size_t *bytes)
     return image;
 }
 
-/* ---- writing ----------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------- */
 
 static bool write_entry(int fd, const char *path, const char *made_of, const void *image,
                         size_t bytes, char *error)
@@ -301,7 +301,7 @@ void rt_cache_keep(const char *made_of, const void *image, size_t bytes)
     cache.written = true;
 }
 
-/* ---- what goes --------------------------------------------------------------------- */
+/* ---- what goes ------------------------------------------------------------------- */
 
 typedef struct Entry {
     char name[2 * NAME_BYTES];

@@ -8,8 +8,8 @@
  * what is the same as on the CPU, where the generator's proof of the placement looks: the
  * order of the host's calls is the order of the compute stream, and
  *
- *  1. a gather or a reduction completes on no rank before all ranks of its group came to
- * its start: each needs what the others send;
+ *  1. a gather or a reduction completes on no rank before all ranks of its group came
+ *     to its start: each needs what the others send;
  *  2. its completion says that this rank's buffers were read: they were sent from here.
  * That is more than the CPU's gathers say. Of the exchanges of matrices only 2 holds, and
  * that a rank has from another what that one sent after its own start: their buffers are
@@ -72,7 +72,7 @@ void rt_comm_open(Rt *rt)
     places.joined = new_event(rt);
 }
 
-/* ---- places ------------------------------------------------------------------------ */
+/* ---- places ---------------------------------------------------------------------- */
 
 static RtRankShared *me(const Rt *rt)
 {
@@ -113,7 +113,7 @@ void rt_at(Rt *rt, int place)
     }
 }
 
-/* ---- collectives ------------------------------------------------------------------- */
+/* ---- collectives ----------------------------------------------------------------- */
 
 #ifdef RT_NCCL
 void rt_start_begin(Rt *rt, int stream)
@@ -240,7 +240,7 @@ void rt_comm_end(Rt *rt)
 #endif
 }
 
-/* ---- graphs ------------------------------------------------------------------------ */
+/* ---- graphs ---------------------------------------------------------------------- */
 
 /* The mode lets other threads, NCCL's among them, do what a capture does not allow. */
 void rt_capture_begin(Rt *rt)
@@ -268,7 +268,7 @@ void rt_capture_end(Rt *rt, cudaGraph_t *graph)
     rt_gpu.during[0] = '\0';
 }
 
-/* ---- small exchanges through the control areas, between hosts ---------------------- */
+/* ---- small exchanges through the control areas, between hosts -------------------- */
 
 typedef struct Turnout {
     const Rt *rt;

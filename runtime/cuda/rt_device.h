@@ -38,7 +38,7 @@ typedef unsigned long uint64_t;
 #define RT_PRAGMA(text) _Pragma(#text)
 #define RT_UNROLL_BY(n) RT_PRAGMA(unroll n)
 
-/* ---- bits ---------------------------------------------------------------------------- */
+/* ---- bits ------------------------------------------------------------------------ */
 
 RT_DEVICE float rt_f32_from_bits(int32_t bits)
 {
@@ -60,7 +60,7 @@ RT_DEVICE int64_t rt_bits_f64(double x)
     return __double_as_longlong(x);
 }
 
-/* ---- PTX ----------------------------------------------------------------------------- */
+/* ---- PTX ------------------------------------------------------------------------- */
 
 RT_DEVICE uint16_t rt_bf16_from_f32(float x) /* to nearest even */
 {
@@ -161,7 +161,7 @@ RT_DEVICE void rt_write_16(void *global, const uint32_t word[4])
                  : "memory");
 }
 
-/* ---- the threads of a warp and a block ------------------------------------------------- */
+/* ---- the threads of a warp and a block ------------------------------------------- */
 
 RT_DEVICE void rt_block_sync(void)
 {
@@ -183,7 +183,7 @@ RT_DEVICE void rt_atomic_add_u64(uint64_t *p, uint64_t v)
     atomicAdd((unsigned long long *)p, (unsigned long long)v);
 }
 
-/* ---- functions: float, and double without f -------------------------------------------- */
+/* ---- functions: float, and double without f -------------------------------------- */
 
 RT_DEVICE float rt_fmaf(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 RT_DEVICE double rt_fma(double a, double b, double c) { return __fma_rn(a, b, c); }
@@ -201,7 +201,7 @@ RT_DEVICE double rt_cos(double x) { return cos(x); }
 
 #endif
 
-/* ---- what rests on the above: the same on every device ---------------------------------- */
+/* ---- what rests on the above: the same on every device --------------------------- */
 
 typedef uint16_t rt_bf16, rt_f16;
 typedef struct __attribute__((aligned(16))) RtVec16 { uint32_t word[4]; } RtVec16;

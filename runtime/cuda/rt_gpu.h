@@ -50,7 +50,7 @@ typedef struct RtGpu {
 } RtGpu;
 extern RtGpu rt_gpu;
 
-/* ---- rt_gpu.c ---------------------------------------------------------------------- */
+/* ---- rt_gpu.c -------------------------------------------------------------------- */
 
 /* Takes the rank's device, or ends with what is wrong and what to do. */
 void rt_gpu_open(Rt *rt);
@@ -63,7 +63,7 @@ void rt_gpu_measure(RtOutside kind);
 void rt_gpu_reach(Rt *rt, cudaEvent_t event);
 void rt_gpu_drain(Rt *rt);
 
-/* ---- rt_cache.c: only where kernels are compiled at start -------------------------- */
+/* ---- rt_cache.c: only where kernels are compiled at start ------------------------ */
 
 /* What is kept is found by what it was made of, a text of at most so many letters. */
 enum { RT_MADE_OF_BYTES = 1024 };
@@ -73,7 +73,7 @@ char *rt_cache_find(const char *made_of, size_t *bytes);
 void rt_cache_keep(const char *made_of, const void *image, size_t bytes);
 void rt_cache_close(void);
 
-/* ---- rt_image.c, rt_jit.c ---------------------------------------------------------- */
+/* ---- rt_image.c, rt_jit.c -------------------------------------------------------- */
 
 typedef struct RtImage {
     const char *name; /* "sm_90a"; of a source: "rt_device_h" */
@@ -88,21 +88,21 @@ enum { RT_PROGRAMS = 6 };
 void rt_jit(Rt *rt, const RtImage *sources, int n_sources,
             const void *images[RT_PROGRAMS]);
 
-/* ---- rt_arena.c -------------------------------------------------------------------- */
+/* ---- rt_arena.c ------------------------------------------------------------------ */
 
 /* Gives the arena's memory back; nothing of the rank is left but its libraries. */
 void rt_arena_free(Rt *rt);
 
-/* ---- rt_blas.c --------------------------------------------------------------------- */
+/* ---- rt_blas.c ------------------------------------------------------------------- */
 
 void rt_blas_open(Rt *rt);
 
-/* ---- rt_cudnn.c: only where target.attention is "cudnn" ---------------------------- */
+/* ---- rt_cudnn.c: only where target.attention is "cudnn" -------------------------- */
 
 void rt_cudnn_open(Rt *rt);
 const char *rt_cudnn_name(void); /* and version: for the platform hash */
 
-/* ---- rt_comm.c --------------------------------------------------------------------- */
+/* ---- rt_comm.c ------------------------------------------------------------------- */
 
 void rt_comm_open(Rt *rt);
 /* Tells the watchers how far the device has come. */
@@ -118,15 +118,14 @@ void rt_start_end(Rt *rt, int stream, int subject);
 void rt_capture_begin(Rt *rt);
 void rt_capture_end(Rt *rt, cudaGraph_t *graph);
 
-/* ---- rt_graph.c -------------------------------------------------------------------- */
+/* ---- rt_graph.c ------------------------------------------------------------------ */
 
 /* After the first step: the parts that it ran become graphs. */
 void rt_graphs_capture(Rt *rt);
 /* Before any communicator goes that they have captured. */
 void rt_graphs_close(Rt *rt);
 
-/* ---- rt_tree.c, rt_nccl.c, rt_loopback.c: only in trainers of several ranks ---------
- */
+/* ---- rt_tree.c, rt_nccl.c, rt_loopback.c: only in trainers of several ranks ------ */
 
 /* What this rank sends to another one of the group, and has from it. */
 typedef struct RtParcel {
@@ -174,7 +173,7 @@ void rt_sum_in_place(Rt *rt, RtGroup group, void *grad, int64_t elems);
 int64_t rt_loopback_bytes(const RtTrainer *t);
 void rt_loopback_map(Rt *rt, int fd, int64_t offset);
 
-/* ---- rt_norm.c --------------------------------------------------------------------- */
+/* ---- rt_norm.c ------------------------------------------------------------------- */
 
 void rt_norm_open(Rt *rt);
 void rt_norm_results(Rt *rt); /* the step is complete: its results, to RtState */
@@ -183,11 +182,11 @@ void rt_loss_put(Rt *rt);
 void rt_add_parts(Rt *rt, cudaStream_t stream, const void *own, const void *staging,
                   int64_t stride, int mine, int ranks, int64_t elems, void *out);
 
-/* ---- rt_stage.c -------------------------------------------------------------------- */
+/* ---- rt_stage.c ------------------------------------------------------------------ */
 
 void rt_stage_open(Rt *rt);
 
-/* ---- rt_profile.c: with --profile -------------------------------------------------- */
+/* ---- rt_profile.c: with --profile ------------------------------------------------ */
 
 /* Around what is enqueued on the stream; flops of a product, or 0. */
 void rt_profile_from(Rt *rt, cudaStream_t stream, const char *name, double flops);

@@ -47,8 +47,7 @@ typedef struct Program {
             rt_fail(rt, RT_EXIT_ERROR, "%s: %s", #call, nvrtcGetErrorString(result_));   \
     } while (0)
 
-/* ---- which program has which kernel -------------------------------------------------
- */
+/* ---- which program has which kernel ---------------------------------------------- */
 
 typedef struct Kernel {
     int source;
@@ -106,7 +105,7 @@ static void take_texts(Program *p, int number, const Kernel *kernels, int n)
             memcpy(p->text[kernels[i].source] + kernels[i].at, absent, strlen(absent));
 }
 
-/* ---- one program ------------------------------------------------------------------- */
+/* ---- one program ----------------------------------------------------------------- */
 
 /* The library's file, whose name has all of its version, and size: "" if it has another
  * name. */

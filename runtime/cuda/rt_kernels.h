@@ -42,7 +42,7 @@ RT_DEVICE RtSum rt_node(RtSum a, RtSum b) /* of a tree: rounded to the reduce dt
     return rt_grad_load(rt_grad_round(a + b));
 }
 
-/* ---- sums ---------------------------------------------------------------------------------- */
+/* ---- sums ------------------------------------------------------------------------ */
 
 /* rt_merge of rt.h: node joins the partial sums of round->levels complete subtrees. */
 RT_GLOBAL(256)
@@ -111,7 +111,7 @@ rt_sum_kernel(const RtGrad *own, const RtGrad *staging, int64_t stride, int mine
         out[i] = rt_grad_round(rt_tree_of(&parts, ranks, i));
 }
 
-/* ---- the norm: see rt_norm.c, whose order of squares and digits this is ----------------------- */
+/* ---- the norm: see rt_norm.c, whose order of squares and digits this is ---------- */
 
 RT_DEVICE void rt_superacc_add(uint64_t *acc, double x)
 {

@@ -74,7 +74,7 @@ static int64_t blocks_of(int64_t elems)
     return (elems + 255) / 256;
 }
 
-/* ---- sums -------------------------------------------------------------------------- */
+/* ---- sums ------------------------------------------------------------------------ */
 
 void rt_round(Rt *rt, int64_t round)
 {
@@ -95,7 +95,7 @@ void rt_add_parts(Rt *rt, cudaStream_t stream, const void *own, const void *stag
                  (void *[]){&own, &staging, &stride, &mine, &ranks, &elems, &to});
 }
 
-/* ---- the norm ---------------------------------------------------------------------- */
+/* ---- the norm -------------------------------------------------------------------- */
 
 typedef struct NormShard {
     Rt *rt;

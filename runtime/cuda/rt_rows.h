@@ -6,9 +6,9 @@
 #ifndef RT_ROWS_H
 #define RT_ROWS_H
 
-/* ---- elements side by side --------------------------------------------------------------
- *
- * rt_load<RtBf16, 8>(v, x) reads 8 neighbours of that dtype into floats by one access of 16
+/* ---- elements side by side ------------------------------------------------------- */
+
+/* rt_load<RtBf16, 8>(v, x) reads 8 neighbours of that dtype into floats by one access of 16
  * bytes; x lies on a multiple of what is read. rt_store<RtBf16, 8>(y, v) rounds and writes. */
 
 template <typename T, int n> struct alignas(n * sizeof(T) < 16 ? n * sizeof(T) : 16) RtPack {
@@ -162,9 +162,9 @@ template <int n, typename T> RT_DEVICE void rt_write_between(T *y, const T *v, i
     }
 }
 
-/* ---- rows ---------------------------------------------------------------------------------
- *
- * A row of `cols` elements over `threads` neighbours: each holds `width` elements side by side
+/* ---- rows ------------------------------------------------------------------------ */
+
+/* A row of `cols` elements over `threads` neighbours: each holds `width` elements side by side
  * of every threads * width, rt_row_part of them in all. Beyond the row it holds 0, and writes
  * nothing. */
 
@@ -265,7 +265,7 @@ RT_ROW void rt_row_zero(typename D::T *dx)
         rt_store<D, width>(dx + j, zeros);
 }
 
-/* ---- columns ------------------------------------------------------------------------------ */
+/* ---- columns --------------------------------------------------------------------- */
 
 /* The sum of column 32 blockIdx.x + threadIdx.x % 32 of part[rows][cols], on every thread of a
  * block of 1024: warps take rows in turn, then the warps in order. shared: 1024 values. */

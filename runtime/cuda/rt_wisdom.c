@@ -38,7 +38,7 @@ static struct {
 
 _Static_assert(sizeof(cublasLtMatmulAlgo_t) == WORDS * sizeof(uint64_t), "words of one");
 
-/* ---- the file ---------------------------------------------------------------------- */
+/* ---- the file -------------------------------------------------------------------- */
 
 /* Who may use a section. */
 static void key_of(const Rt *rt, char *key)
@@ -141,7 +141,7 @@ static bool read_choice(const char *line, RtChoice *c)
     return true;
 }
 
-/* ---- reading ----------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------- */
 
 static void add_choice(const Rt *rt, const char *line)
 {
@@ -235,7 +235,7 @@ const char *rt_wisdom_name(void)
     return wisdom.name;
 }
 
-/* ---- writing ----------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------- */
 
 typedef struct Out {
     const Rt *rt;

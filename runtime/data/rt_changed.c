@@ -14,8 +14,7 @@
 #include <signal.h>
 #include <time.h>
 
-/* ---- files cut short ----------------------------------------------------------------
- */
+/* ---- files cut short ------------------------------------------------------------- */
 
 static const Rt *watched;
 
@@ -45,8 +44,7 @@ void rt_changed_watch(const Rt *rt)
     sigaction(SIGBUS, &act, NULL);
 }
 
-/* ---- files with other content -------------------------------------------------------
- */
+/* ---- files with other content ---------------------------------------------------- */
 
 static void tell_replaced(RtDataPart *p)
 {

@@ -61,8 +61,7 @@ struct RtTokens {
     const char *bytes_of; /* a file whose bytes are tokens, as nobody said; or NULL */
 };
 
-/* ---- what --data says ---------------------------------------------------------------
- */
+/* ---- what --data says ------------------------------------------------------------ */
 
 /* Is it all digits, points, signs and exponents, with a digit? */
 static bool looks_like_number(const char *s)
@@ -186,8 +185,7 @@ static bool add_source(RtTokens *d, const char *word, char *error)
     return good;
 }
 
-/* ---- weights ------------------------------------------------------------------------
- */
+/* ---- weights --------------------------------------------------------------------- */
 
 /* Each source's part of SLOTS: rounded down, what is left by largest remainders, the
  * first of equals first. */
@@ -269,8 +267,7 @@ static bool mix(RtTokens *d, char *error)
     return share_slots(d, error) && deal_slots(d, error);
 }
 
-/* ---- open ---------------------------------------------------------------------------
- */
+/* ---- open ------------------------------------------------------------------------ */
 
 RtTokens *rt_tokens_open(const RtTrainer *t, const char *const *patterns, int n_patterns,
                          char *error)
@@ -420,7 +417,7 @@ uint64_t rt_tokens_hash(const RtTokens *d)
     return hash;
 }
 
-/* ---- the order --------------------------------------------------------------------- */
+/* ---- the order ------------------------------------------------------------------- */
 
 static int64_t place_in(int64_t samples, uint64_t source, uint64_t seed, int64_t index)
 {
@@ -455,7 +452,7 @@ int64_t rt_tokens_place(const RtTokens *d, uint64_t seed, int64_t index)
                                       index / SLOTS * s->slots + d->slot_rank[slot]);
 }
 
-/* ---- reading ----------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------- */
 
 /* The last file that begins at or before the sample; those without samples come before
  * it. */

@@ -41,8 +41,7 @@ enum {
     WORTH_KEEPING_BYTES = 64 << 20 /* less is hashed sooner than looked up */
 };
 
-/* ---- one chunk ----------------------------------------------------------------------
- */
+/* ---- one chunk ------------------------------------------------------------------- */
 
 static void close_file(RtHasher *h)
 {
@@ -97,8 +96,7 @@ static int64_t chunks_of(const RtMapped *m)
                          : (m->bytes + RT_DIGEST_CHUNK_BYTES - 1) / RT_DIGEST_CHUNK_BYTES;
 }
 
-/* ---- all of them --------------------------------------------------------------------
- */
+/* ---- all of them ----------------------------------------------------------------- */
 
 static void begin_hasher(RtHasher *h, RtDigests *d)
 {
@@ -176,8 +174,7 @@ uint64_t rt_digest_again(RtDigests *d, const RtDataPart *p)
     return sum;
 }
 
-/* ---- beside training ----------------------------------------------------------------
- */
+/* ---- beside training ------------------------------------------------------------- */
 
 /* It takes what nothing else wants: wishes, that a kernel may refuse. The numbers are
  * those of linux/ioprio.h, which older kernels do not bring. */
@@ -223,8 +220,7 @@ static void end_thread(RtDigests *d)
     }
 }
 
-/* ---- what is known is compared ------------------------------------------------------
- */
+/* ---- what is known is compared --------------------------------------------------- */
 
 /* Collective: `sum` is one of rt_sum_words and rt_save_sum. Whoever has other digests
  * than rank 0 ends the run. */
@@ -308,8 +304,7 @@ static bool is_all_known(const RtDigests *d, void (*sum)(Rt *, uint64_t *, int))
     return known == (uint64_t)d->rt->world_size;
 }
 
-/* ---- the start ----------------------------------------------------------------------
- */
+/* ---- the start ------------------------------------------------------------------- */
 
 static void add_parts(RtDigests *d, const char *flag, const RtTokens *tokens)
 {
@@ -466,8 +461,7 @@ void rt_digest_open(Rt *rt)
         start_thread(d);
 }
 
-/* ---- the run ------------------------------------------------------------------------
- */
+/* ---- the run --------------------------------------------------------------------- */
 
 void rt_digest_step(Rt *rt)
 {

@@ -84,8 +84,7 @@ typedef struct RtDigests {
     char was_in[64]; /* "step N" */
 } RtDigests;
 
-/* ---- rt_digest.c ---------------------------------------------------------------------
- */
+/* ---- rt_digest.c ----------------------------------------------------------------- */
 
 /* The digest of a part now. */
 uint64_t rt_digest_again(RtDigests *d, const RtDataPart *p);
@@ -94,8 +93,7 @@ static inline bool rt_digest_known(const RtDigests *d, int part)
     return atomic_load(&d->table->entry[part].left) == 0;
 }
 
-/* ---- rt_known.c ----------------------------------------------------------------------
- */
+/* ---- rt_known.c ------------------------------------------------------------------ */
 
 typedef struct RtKnown {
     const RtMapped *of;
@@ -107,8 +105,7 @@ void rt_known_find(RtKnown *files, int n);
 /* A cache that cannot be written costs a later start its time, no more. */
 void rt_known_add(const RtMapped *m, uint64_t digest);
 
-/* ---- rt_record.c ---------------------------------------------------------------------
- */
+/* ---- rt_record.c ----------------------------------------------------------------- */
 
 /* Members "data" and "eval" of a JSON object, each after a comma. */
 void rt_record_write(const Rt *rt, FILE *f);

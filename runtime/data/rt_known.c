@@ -79,8 +79,7 @@ static bool is_own(int fd, struct stat *s)
     return fstat(fd, s) == 0 && S_ISREG(s->st_mode) && s->st_nlink == 1 && is_alone(s);
 }
 
-/* ---- lines --------------------------------------------------------------------------
- */
+/* ---- lines ----------------------------------------------------------------------- */
 
 static void words_of(const RtMapped *m, uint64_t *w)
 {
@@ -113,8 +112,7 @@ static bool read_line(const char *line, uint64_t *w)
     return memcmp(line, again, LINE_BYTES) == 0;
 }
 
-/* ---- looking up ---------------------------------------------------------------------
- */
+/* ---- looking up ------------------------------------------------------------------ */
 
 /* All of the cache, to be freed; NULL: there is none, or none that may be read. */
 static char *load(const Cache *c, int64_t *bytes)
@@ -227,8 +225,7 @@ void rt_known_find(RtKnown *files, int n)
     close_cache(&c);
 }
 
-/* ---- keeping ------------------------------------------------------------------------
- */
+/* ---- keeping --------------------------------------------------------------------- */
 
 /* A second change within a tick of the filesystem's clock would have the same time. */
 static bool is_settled(const RtMapped *m)

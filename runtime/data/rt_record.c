@@ -25,8 +25,7 @@ static const RtTokens *tokens_of(const RtState *st, const char *flag)
     return strcmp(flag, "data") == 0 ? st->tokens : st->held_out;
 }
 
-/* ---- for a person -------------------------------------------------------------------
- */
+/* ---- for a person ---------------------------------------------------------------- */
 
 /* Of all files together, in their order, how they are read and with which weights: what
  * decides, with the seed, which samples come when. */
@@ -74,8 +73,7 @@ void rt_digest_print(const Rt *rt, FILE *out)
         print_digest(rt, "eval", out);
 }
 
-/* ---- writing ------------------------------------------------------------------------
- */
+/* ---- writing --------------------------------------------------------------------- */
 
 /* The last part of a path, without what JSON or a terminal might not take. */
 static void plain_name(char *out, const char *path)
@@ -123,8 +121,7 @@ void rt_record_write(const Rt *rt, FILE *f)
     write_files(rt, "eval", f);
 }
 
-/* ---- reading ------------------------------------------------------------------------
- */
+/* ---- reading --------------------------------------------------------------------- */
 
 static bool read_member(RtJson *j, const char *key, RtRecord *r)
 {
@@ -175,8 +172,7 @@ void rt_record_warn_eval(const char *error, const char *folder)
             folder, error);
 }
 
-/* ---- comparing ----------------------------------------------------------------------
- */
+/* ---- comparing ------------------------------------------------------------------- */
 
 static const char *const of_part[RT_PARTS] = {"", "'s mask", "'s index"};
 

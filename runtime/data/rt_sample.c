@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the prompt -------------------------------------------------------------------- */
+/* ---- the prompt ------------------------------------------------------------------ */
 
 /* A model of bytes: text is its tokens. */
 static bool is_text(const RtTrainer *t)
@@ -87,7 +87,7 @@ bool rt_sample_check(const RtTrainer *t, const RtFlags *f, char *error)
     return read_prompt(t, f->prompt, NULL, error) > 0;
 }
 
-/* ---- one token --------------------------------------------------------------------- */
+/* ---- one token ------------------------------------------------------------------- */
 
 typedef struct Candidate {
     double logit, weight;
@@ -187,7 +187,7 @@ static int32_t choose(Rt *rt, const void *logits, Candidate *all, int64_t index)
     return f->temperature == 0 ? all[0].id : draw(f, all, t->vocab, index);
 }
 
-/* ---- the run ----------------------------------------------------------------------- */
+/* ---- the run --------------------------------------------------------------------- */
 
 static void print_tokens(const Rt *rt, const int32_t *ids, int64_t n, bool first)
 {

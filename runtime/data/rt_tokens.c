@@ -48,8 +48,7 @@ bool rt_tokens_wrong(char *error, const char *fmt, ...)
     return false;
 }
 
-/* ---- names --------------------------------------------------------------------------
- */
+/* ---- names ----------------------------------------------------------------------- */
 
 static bool has_suffix(const char *s, const char *suffix)
 {
@@ -112,8 +111,7 @@ static RtFileFormat format_by_name(const char *name)
     return found ? RT_FILE_MEGATRON : RT_FILE_LLMC;
 }
 
-/* ---- bytes --------------------------------------------------------------------------
- */
+/* ---- bytes ----------------------------------------------------------------------- */
 
 static uint64_t word_at(const unsigned char *p, int bytes)
 {
@@ -200,8 +198,7 @@ void rt_mapped_close(RtMapped *m)
     free(m->name);
 }
 
-/* ---- formats ------------------------------------------------------------------------
- */
+/* ---- formats --------------------------------------------------------------------- */
 
 static bool read_llmc(RtTokenFile *f, char *error)
 {
@@ -449,8 +446,7 @@ static bool recognise(RtTokenFile *f, RtFileFormat format, char *error)
     }
 }
 
-/* ---- all of it ----------------------------------------------------------------------
- */
+/* ---- all of it ------------------------------------------------------------------- */
 
 bool rt_token_file_open(RtTokenFile *f, const char *name, RtFileFormat format,
                         bool masked, char *error)
@@ -488,8 +484,7 @@ const RtMapped *rt_token_file_holding(const RtTokenFile *f, uintptr_t address)
     return NULL;
 }
 
-/* ---- reading ------------------------------------------------------------------------
- */
+/* ---- reading --------------------------------------------------------------------- */
 
 int64_t rt_token_at(const RtTokenFile *f, int64_t i)
 {

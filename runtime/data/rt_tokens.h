@@ -79,8 +79,7 @@ void rt_mapped_close(RtMapped *m);
 bool rt_identity_of(int fd, const char *name, RtIdentity *is); /* fd -1: by name */
 bool rt_identity_equal(const RtIdentity *a, const RtIdentity *b);
 
-/* ---- rt_mask.c ----------------------------------------------------------------------
- */
+/* ---- rt_mask.c ------------------------------------------------------------------- */
 
 /* X.mask, which has a bit for each token of X, or why it cannot be. */
 bool rt_mask_map(RtTokenFile *f, const char *name, char *error);
@@ -88,8 +87,7 @@ bool rt_mask_map(RtTokenFile *f, const char *name, char *error);
 bool rt_mask_agrees(const RtTokenFile *f, uint64_t tokens_digest, uint64_t bits_digest,
                     char *error);
 
-/* ---- rt_data.c: its files, for who hashes them --------------------------------------
- */
+/* ---- rt_data.c: its files, for who hashes them ----------------------------------- */
 
 int rt_tokens_files(const RtTokens *d);
 const RtTokenFile *rt_tokens_file(const RtTokens *d, int i);

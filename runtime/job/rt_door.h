@@ -17,7 +17,7 @@
 
 #include "rt_private.h"
 
-/* ---- rt_sha256.c ------------------------------------------------------------------- */
+/* ---- rt_sha256.c ----------------------------------------------------------------- */
 
 enum { RT_DIGEST_BYTES = 32 };
 typedef struct RtSha256 {
@@ -38,7 +38,7 @@ bool rt_same_bytes(const void *a, const void *b, size_t bytes); /* in constant t
 bool rt_random_bytes(void *to, size_t bytes);                   /* at most 256 */
 void rt_hex(const unsigned char *bytes, size_t n, char *text);  /* text[2 n + 1] */
 
-/* ---- rt_secret.c ------------------------------------------------------------------- */
+/* ---- rt_secret.c ----------------------------------------------------------------- */
 
 #define RT_SECRET_VARIABLE "FSDPGEN_SECRET"
 typedef struct RtSecret {
@@ -50,7 +50,7 @@ bool rt_secret_find(const RtFlags *f, RtSecret *s, char *error);
 /* The error of a job that needs one and has none: what to write. */
 void rt_secret_advise(const RtJoin *j, char *error);
 
-/* ---- rt_greet.c -------------------------------------------------------------------- */
+/* ---- rt_greet.c ------------------------------------------------------------------ */
 
 enum { RT_NONCE_BYTES = 32, RT_GREETING_BYTES = 8 + RT_NONCE_BYTES };
 /* The messages of one direction of a connection. */
@@ -105,7 +105,7 @@ bool rt_send_sealed(int socket, RtSeal *s, const void *what, size_t bytes,
 void rt_nap(int ms);
 bool rt_receive_sealed(int socket, RtSeal *s, void *what, size_t bytes, int64_t until_ns);
 
-/* ---- rt_name.c --------------------------------------------------------------------- */
+/* ---- rt_name.c ------------------------------------------------------------------- */
 
 enum { RT_NAME_LETTERS = 100 }; /* of a name and its end: the kernel's has 107 */
 typedef enum { RT_NAME_OURS, RT_NAME_ANOTHERS, RT_NAME_FREE } RtNameOwner;
@@ -116,7 +116,7 @@ int rt_name_listen(const char *name, int64_t until_ns);
  * names are tried, too, as they are where another user has it. */
 int rt_name_connect(const char *name, bool anywhere, RtNameOwner *owner);
 
-/* ---- rt_door.c --------------------------------------------------------------------- */
+/* ---- rt_door.c ------------------------------------------------------------------- */
 
 enum { RT_DOOR_SOCKETS = 16, RT_VISITORS = 256 };
 /* A connection of which nothing is believed yet. */

@@ -132,7 +132,7 @@ static const Flag flags[] = {
 };
 enum { N_FLAGS = sizeof flags / sizeof *flags };
 
-/* ---- commands ---------------------------------------------------------------------- */
+/* ---- commands -------------------------------------------------------------------- */
 
 /* A flag of a command but training; help: NULL as in training. */
 typedef struct Taken {
@@ -256,7 +256,7 @@ static void print_help(const RtTrainer *t, RtCommand command)
     }
 }
 
-/* ---- values ------------------------------------------------------------------------ */
+/* ---- values ---------------------------------------------------------------------- */
 
 __attribute__((format(printf, 1, 2))) static int usage(const char *fmt, ...)
 {
@@ -407,7 +407,7 @@ static const char *similar(const char *name, size_t bytes)
     return best;
 }
 
-/* ---- all of them ------------------------------------------------------------------- */
+/* ---- all of them ----------------------------------------------------------------- */
 
 static int check_sample(const RtFlags *f)
 {

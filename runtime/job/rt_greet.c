@@ -108,7 +108,7 @@ RtGreet rt_greet_hear(RtGreeting *g, const void *bytes, size_t n)
     return g->heard++ == 0 ? hear_nonce(g) : hear_proof(g);
 }
 
-/* ---- sealed messages --------------------------------------------------------------- */
+/* ---- sealed messages ------------------------------------------------------------- */
 
 static void digest_of(const RtSeal *s, const unsigned char *record, size_t bytes,
                       unsigned char *digest)
@@ -140,7 +140,7 @@ bool rt_unseal(RtSeal *s, const unsigned char *record, size_t bytes)
     return rt_same_bytes(expected, record + RT_SEAL_HEAD + bytes, sizeof expected);
 }
 
-/* ---- over a socket ----------------------------------------------------------------- */
+/* ---- over a socket --------------------------------------------------------------- */
 
 /* Until it can be read or written; false: not in time. */
 static bool ready(int socket, short events, int64_t until_ns)

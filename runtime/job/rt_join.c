@@ -20,7 +20,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* ---- messages ---------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------- */
 
 #define HELLO_MAGIC UINT64_C(0x66736470676e3032)
 #define DOOR "ranks"
@@ -89,7 +89,7 @@ static void name_of(const RtJoin *j, char *name)
              is_apart(j) ? j->machine : 0);
 }
 
-/* ---- the first rank ---------------------------------------------------------------- */
+/* ---- the first rank -------------------------------------------------------------- */
 
 /* Sealed; good: with the shared memory's descriptor. */
 static bool answer(Meeting *m, int s, RtSeal *seal, bool good, const char *text)
@@ -245,7 +245,7 @@ static bool host(Meeting *m)
     return good;
 }
 
-/* ---- the others -------------------------------------------------------------------- */
+/* ---- the others ------------------------------------------------------------------ */
 
 /* Why it cannot be spoken with: what says most comes last, and stays. */
 typedef enum { ABSENT, SILENT, NOT_OURS, NO_TRAINER, NO_SECRET } Silence;
@@ -370,7 +370,7 @@ static bool visit(Meeting *m)
     return m->shared != NULL || trouble(m, "no shared memory", strerror(errno));
 }
 
-/* ---- both -------------------------------------------------------------------------- */
+/* ---- both ------------------------------------------------------------------------ */
 
 static int refuse(const RtJoin *j, const char *text)
 {

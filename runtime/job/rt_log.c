@@ -244,7 +244,7 @@ void rt_log_eval(Rt *rt)
     }
 }
 
-/* ---- the end ----------------------------------------------------------------------- */
+/* ---- the end --------------------------------------------------------------------- */
 
 typedef struct RankStats {
     int64_t tokens, gathered, reduced, replicate, node, matrix, high_water;

@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- whose is a file? -------------------------------------------------------------- */
+/* ---- whose is a file? ------------------------------------------------------------ */
 
 enum { HEAD_BYTES = 256 };
 
@@ -60,7 +60,7 @@ static bool is_ours(const char *path, const char *begins, bool *read_it)
     return begins_as(head, head + bytes, begins);
 }
 
-/* ---- may it be written? ------------------------------------------------------------ */
+/* ---- may it be written? ---------------------------------------------------------- */
 
 static _Noreturn void refuse(const Rt *rt, const Named *n, const char *why)
 {
@@ -269,7 +269,7 @@ void rt_outputs_spare_data(const Rt *rt)
     }
 }
 
-/* ---- files that are written whole -------------------------------------------------- */
+/* ---- files that are written whole ------------------------------------------------ */
 
 const char *rt_output_begins(const Rt *rt, const char *flag)
 {

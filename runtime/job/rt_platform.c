@@ -51,8 +51,7 @@ uint64_t rt_platform_hash(const RtTrainer *t, char *text, size_t text_bytes)
     return rt_hash64(text, strlen(text), 1);
 }
 
-/* ---- memory of the machine ------------------------------------------------------------
- */
+/* ---- memory of the machine ------------------------------------------------------- */
 
 /* A number that begins a line of a file, or follows its first word; -1: there is none. */
 static int64_t number_in(const char *path, const char *word)

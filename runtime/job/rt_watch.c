@@ -25,7 +25,7 @@
 
 enum { TICK_MS = 50, GRACE_MS = 300, TELLING_MS = 10000, SUSPENDED_MS = 1000 };
 
-/* ---- words ------------------------------------------------------------------------- */
+/* ---- words ----------------------------------------------------------------------- */
 
 static const char *place_name(const RtTrainer *t, int place)
 {
@@ -94,7 +94,7 @@ void rt_job_tell(const char *fmt, ...)
     rt_report_error(text);
 }
 
-/* ---- deaths ------------------------------------------------------------------------ */
+/* ---- deaths ---------------------------------------------------------------------- */
 
 static void ended(RtJob *job, int rank, int status)
 {
@@ -152,7 +152,7 @@ static void check_peers(RtJob *job)
     }
 }
 
-/* ---- ranks that stand still -------------------------------------------------------- */
+/* ---- ranks that stand still ------------------------------------------------------ */
 
 /* Whom does this rank wait for? Itself, if what it waits for is there. */
 static int waits_for(const RtJob *job, int rank)
@@ -229,7 +229,7 @@ static void check_stalls(RtJob *job, int64_t since_ns)
     }
 }
 
-/* ---- ending ------------------------------------------------------------------------ */
+/* ---- ending ---------------------------------------------------------------------- */
 
 static void kill_all(const RtJob *job)
 {
@@ -337,7 +337,7 @@ int rt_watch(RtJob *job)
     }
 }
 
-/* ---- starting ---------------------------------------------------------------------- */
+/* ---- starting -------------------------------------------------------------------- */
 
 void rt_job_init(RtJob *job, const RtTrainer *t, const RtFlags *f, RtShared *shared,
                  int fd)

@@ -108,7 +108,7 @@ void rt_update_gate(Rt *rt)
             (long long)st->skipped_in_a_row, (long long)rt->trainer->max_skipped);
 }
 
-/* ---- calls of the kernel ----------------------------------------------------------- */
+/* ---- calls of the kernel --------------------------------------------------------- */
 
 typedef struct Shard {
     Rt *rt;

@@ -136,8 +136,7 @@ static void change(int in, bool add, const char *text, int which, int with)
     pending[n_pending++] = op;
 }
 
-/* ---- the folder before: all of it durable
- * ---------------------------------------------- */
+/* ---- the folder before: all of it durable ---------------------------------------- */
 
 static const char *before_root;
 
@@ -165,8 +164,7 @@ static int add_before(const char *path, const struct stat *st, int type, struct 
     return 0;
 }
 
-/* ---- calls
- * ----------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------- */
 
 static void sync_folder(int which)
 {
@@ -247,8 +245,7 @@ static bool replay(const char *root, const char *after, const char *line, long *
     return true;
 }
 
-/* ---- the state
- * ------------------------------------------------------------------------- */
+/* ---- the state ------------------------------------------------------------------- */
 
 static void write_file(const Node *x, const char *path, int kind)
 {

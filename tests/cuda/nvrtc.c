@@ -19,8 +19,7 @@
 enum { MAX_RUNS = 15 };
 RtGpu rt_gpu;
 
-/* ---- what rt_jit.c asks of the runtime ----------------------------------------------
- */
+/* ---- what rt_jit.c asks of the runtime ------------------------------------------- */
 
 void rt_fail(const Rt *rt, int code, const char *fmt, ...)
 {
@@ -55,8 +54,7 @@ void rt_cache_close(void)
 {
 }
 
-/* ---- the sources --------------------------------------------------------------------
- */
+/* ---- the sources ----------------------------------------------------------------- */
 
 static RtImage read_source(const char *path)
 {
@@ -78,8 +76,7 @@ static RtImage read_source(const char *path)
     return (RtImage){names[n++], ended, ended + bytes};
 }
 
-/* ---- time ---------------------------------------------------------------------------
- */
+/* ---- time ------------------------------------------------------------------------ */
 
 static double busy(void)
 {
@@ -103,8 +100,7 @@ static double median(double *x, int n)
     return x[n / 2];
 }
 
-/* ---- one program with all kernels, and those of a start ------------------------------
- */
+/* ---- one program with all kernels, and those of a start -------------------------- */
 
 static double whole(Program *p, char **log)
 {

@@ -27,7 +27,7 @@ static struct {
     int status[MAX_RANKS];
 } last;
 
-/* ---- cases in processes ----------------------------------------------------------- */
+/* ---- cases in processes ---------------------------------------------------------- */
 
 static void expect(bool ok, const char *what)
 {
@@ -88,8 +88,7 @@ static void run_ok(Case fn, int ranks)
             fail_msg("seed %d: %s", seed, last.said);
 }
 
-/* ---- a small trainer -----------------------------------------------------------------
- */
+/* ---- a small trainer ------------------------------------------------------------- */
 
 static cudaKernel_t kernel(const char *name)
 {
@@ -371,8 +370,7 @@ static void test_memory(void **state)
     assert_non_null(strstr(last.said, "cudaMalloc"));
 }
 
-/* ---- products ------------------------------------------------------------------------
- */
+/* ---- products -------------------------------------------------------------------- */
 
 /* Row-major y[t, o] = x[t, i] w[o, i]^T + y, as a trainer asks for it: column-major y^T.
  */
@@ -425,8 +423,7 @@ static void test_product(void **state)
     run_ok(product, 1);
 }
 
-/* ---- collectives ---------------------------------------------------------------------
- */
+/* ---- collectives ----------------------------------------------------------------- */
 
 /* Each on a stream and a communicator of its own, at once. */
 static void collectives(int rank, int ranks, const ncclUniqueId *id)

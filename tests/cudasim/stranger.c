@@ -67,7 +67,7 @@ static int listen_at(const char *port)
     return s;
 }
 
-/* ---- many that only take room ------------------------------------------------------ */
+/* ---- many that only take room ---------------------------------------------------- */
 
 static void say(int s, const char *what, int *said)
 {
@@ -120,7 +120,7 @@ static _Noreturn void crowd(const char *what, const char *port, int n)
     }
 }
 
-/* ---- those in the middle ----------------------------------------------------------- */
+/* ---- those in the middle --------------------------------------------------------- */
 
 static _Noreturn void echo(const char *port)
 {

@@ -93,7 +93,7 @@ static bool names(const char *kind, const char *segment)
            !strcmp(plan.site + n + 1, segment);
 }
 
-/* ---- the step's calls ---------------------------------------------------------------- */
+/* ---- the step's calls ------------------------------------------------------------ */
 
 static void put_first(void *ctx, const RtRun *run)
 {

@@ -124,8 +124,7 @@ static void remove_all(const char *path)
     nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* ---- one case -----------------------------------------------------------------------
- */
+/* ---- one case -------------------------------------------------------------------- */
 
 typedef struct Case {
     char *argv[MAX_ARGS + 1];
@@ -316,8 +315,7 @@ static Outcome run(const Case *c)
     return o;
 }
 
-/* ---- the promises -------------------------------------------------------------------
- */
+/* ---- the promises ---------------------------------------------------------------- */
 
 /* A line FILE:LINE:COL: error: ... */
 static bool names_a_place(const char *text)

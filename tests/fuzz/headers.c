@@ -190,8 +190,7 @@ static bool write_file(const char *name, const Str *s, int64_t total)
     return good;
 }
 
-/* ---- what must come out -------------------------------------------------------------
- */
+/* ---- what must come out ---------------------------------------------------------- */
 
 static int64_t byte_of(const Str *s, int64_t i)
 {

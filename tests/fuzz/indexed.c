@@ -31,8 +31,7 @@ static uint64_t get(const Str *s, size_t at, int bytes)
     return v;
 }
 
-/* ---- what is written ----------------------------------------------------------------
- */
+/* ---- what is written ------------------------------------------------------------- */
 
 static const int widths[] = {0, 1, 1, 2, 4, 8, 8, 4, 2};
 
@@ -110,8 +109,7 @@ static void lie(Random *r, Pair *p)
     }
 }
 
-/* ---- what must come out -------------------------------------------------------------
- */
+/* ---- what must come out ---------------------------------------------------------- */
 
 static bool expect_index(Pair *p)
 {

@@ -41,8 +41,7 @@ static RtShared shared_page;
 static char control[RANKS * CONTROL_BYTES];
 static const RtTrainer trainer = {.world_size = RANKS, .n_places = 7};
 
-/* ---- what the file calls of the runtime
- * ------------------------------------------------- */
+/* ---- what the file calls of the runtime ------------------------------------------ */
 
 bool rt_meet(const RtTrainer *t, const RtFlags *f, const RtJoin *j,
              const RtSecret *secret, const RtShared *shared, int64_t until_ns,
@@ -86,7 +85,7 @@ int64_t rt_control_offset(const RtTrainer *t, int rank)
     return rank * CONTROL_BYTES;
 }
 
-/* ---- messages ---------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------- */
 
 typedef struct Stream {
     char bytes[MOST_BYTES + MORE_BYTES];
@@ -330,7 +329,7 @@ static const char *run_messages(Random *r, int *refused)
     return look(lied, heard, last, said);
 }
 
-/* ---- records ----------------------------------------------------------------------- */
+/* ---- records --------------------------------------------------------------------- */
 
 static const char *run_records(Random *r, int *refused)
 {
@@ -372,7 +371,7 @@ static const char *run_records(Random *r, int *refused)
                                                    : NULL;
 }
 
-/* ---- greetings --------------------------------------------------------------------- */
+/* ---- greetings ------------------------------------------------------------------- */
 
 enum { WORDS = 4 }; /* of both ends, in turn: the visitor begins */
 typedef struct Said {

@@ -63,8 +63,7 @@ void str_printf(Str *s, const char *fmt, ...)
     str_add(s, text, (size_t)n);
 }
 
-/* ---- values -------------------------------------------------------------------------
- */
+/* ---- values ---------------------------------------------------------------------- */
 
 const char *hostile_number(Random *r)
 {
@@ -88,8 +87,7 @@ const char *hostile_value(Random *r)
     }
 }
 
-/* ---- changes of a text --------------------------------------------------------------
- */
+/* ---- changes of a text ----------------------------------------------------------- */
 
 typedef struct Span {
     size_t at, n;
@@ -327,8 +325,7 @@ void mutate_json(Random *r, Str *s, const char *const *words)
     *s = to;
 }
 
-/* ---- legal values in strange company ------------------------------------------------
- */
+/* ---- legal values in strange company --------------------------------------------- */
 
 static const char *pick(Random *r, const char *list)
 {
@@ -469,8 +466,7 @@ void legal_description(Random *r, Str *s)
     str_printf(s, "}\n");
 }
 
-/* ---- deep, long, endless ------------------------------------------------------------
- */
+/* ---- deep, long, endless --------------------------------------------------------- */
 
 static void repeat(Str *s, const char *what, uint32_t n)
 {

@@ -20,8 +20,7 @@ static void fuzz_free(void *p);
 
 #include "cases.h"
 
-/* ---- of the runtime, what a case does not come to ------------------------------------
- */
+/* ---- of the runtime, what a case does not come to -------------------------------- */
 
 static char *loaded; /* an index, whose reader may end in a jump */
 
@@ -62,8 +61,7 @@ void rt_store(RtDtype d, char *base, int64_t i, double x, bool rest)
     (void)d, (void)base, (void)i, (void)x, (void)rest;
 }
 
-/* ---- what is written ------------------------------------------------------------------
- */
+/* ---- what is written ------------------------------------------------------------- */
 
 enum { MAX_FILES = 3, MAX_TENSORS = 6, NAME_BYTES = 300 };
 
@@ -409,9 +407,7 @@ static Truth write_index(Random *r, const File *f, int n, bool lies)
     return truth;
 }
 
-/* ---- what is read
- * ----------------------------------------------------------------------
- */
+/* ---- what is read ---------------------------------------------------------------- */
 
 static const char *check_true(RtTensors *t, const File *f)
 {

@@ -110,8 +110,7 @@ static bool write_file(const char *name, const Str *s)
     return f && fwrite(s->s, 1, s->n, f) == s->n && fclose(f) == 0;
 }
 
-/* ---- chats ---------------------------------------------------------------------------
- */
+/* ---- chats ----------------------------------------------------------------------- */
 
 static json_t *random_chat(Random *r)
 {
@@ -182,8 +181,7 @@ static const char *chat_case(Random *r, int *taken)
     return problem;
 }
 
-/* ---- tokenizers ----------------------------------------------------------------------
- */
+/* ---- tokenizers ------------------------------------------------------------------ */
 
 static const char *run_case(Random *r, int *taken)
 {

@@ -56,6 +56,33 @@ none() { # WHAT FUNCTION ROOT
         bad "$1" "$WORK/found"
     fi
 }
+# A ruler of a comment is one line, and ends where all do.
+torn_rulers() {
+    find "$1/gen" "$1/runtime" -name '*.[ch]' -exec awk '
+        /^\/\* ---- / && (!/-- \*\/$/ || length > 88) { print FILENAME ":" FNR ": " $0 }' {} +
+}
+
+# A single statement on a line of its own has no braces: what clang-format would say, without it.
+needless_braces() {
+    find "$1/gen" "$1/runtime" -name '*.c' -exec awk '
+        FNR == 1 { two = one = "" }
+        {
+            indent = $0
+            sub(/[^ ].*/, "", indent)
+            if (one ~ /;$/ && $0 == indent "}" && two ~ ("^" indent "(if|for|while) \\(.*\\) \\{$"))
+                print FILENAME ":" FNR - 2 ": " two
+            two = one
+            one = $0
+        }' {} +
+}
+
+median_length() {
+    local n
+    n=$(find "$1/gen" "$1/runtime" -name '*.[ch]' -exec wc -l {} + | awk '$2 != "total" { print $1 }' |
+        sort -n | awk '{ n[NR] = $1 } END { print n[int((NR + 1) / 2)] }')
+    [ "$n" -lt 300 ] || echo "the median of files is $n lines"
+}
+
 found() { # WHAT FUNCTION TEXT
     "$2" "$WORK/planted" >"$WORK/found"
     check "$1 is found" grep -qF "$3" "$WORK/found"
@@ -78,6 +105,10 @@ planted() {
     found "runtime: one of the other target" runtime_includes "lies above cpu"
     echo '/* as adamw has it */' >>"$WORK/planted/gen/plan/policy.c"
     found "gen: an optimizer's name" optimizer_names "/* as adamw has it */"
+    printf '/* ---- a part -------------------\n */\n' >>"$WORK/planted/gen/plan/mesh.c"
+    found "a torn ruler" torn_rulers "mesh.c:"
+    printf 'void f(int x)\n{\n    if (x) {\n        g();\n    }\n}\n' >>"$WORK/planted/runtime/data/rt_eval.c"
+    found "braces around one statement" needless_braces "rt_eval.c:"
     seq 601 >"$WORK/planted/gen/base/long.c"
     found "a long file" long_files "long.c has 601 lines"
     printf '%s\n' 'int f(void)' '{' "$(seq -f '    g(%.0f);' 61)" '}' \
@@ -90,5 +121,8 @@ part runtime none "runtime: includes point downward" runtime_includes "$ROOT"
 part optimizers none "gen: no optimizer is known by name" optimizer_names "$ROOT"
 part lengths none "files have at most 600 lines" long_files "$ROOT"
 part functions none "functions have at most 60 lines" long_functions "$ROOT"
+part median none "the median file has less than 300 lines" median_length "$ROOT"
+part rulers none "rulers of comments are whole" torn_rulers "$ROOT"
+part braces none "single statements have no braces" needless_braces "$ROOT"
 part planted planted
 finish

@@ -63,7 +63,7 @@ static void ends_with(const char *chunk, const char *message)
     lua_close(L);
 }
 
-/* ---- sort -------------------------------------------------------------------------- */
+/* ---- sort ------------------------------------------------------------------------ */
 
 /* Lists of 2 .. 1000 items with few keys, sorted by them: items of one key keep their
  * order, and the sort is that of an insertion sort. */
@@ -124,7 +124,7 @@ static void sort_complains(void **unused)
               "ran for more than");
 }
 
-/* ---- nothing of a run -------------------------------------------------------------- */
+/* ---- nothing of a run ------------------------------------------------------------ */
 
 /* Keys that went leave places that are used again, or not, as their hashes have it. */
 static const char holes[] =
@@ -218,7 +218,7 @@ static void lengths_are_lua_s(void **unused)
     ends_with("local x\nreturn #x", "chunk:2: attempt to get length of a nil value");
 }
 
-/* ---- work that no instruction counts ----------------------------------------------- */
+/* ---- work that no instruction counts --------------------------------------------- */
 
 static void all_work_ends(void **unused)
 {

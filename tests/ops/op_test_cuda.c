@@ -79,8 +79,7 @@ void rt_fill(Rt *rt, void *p, int byte, int64_t bytes)
         memset(p, byte, (size_t)bytes);
 }
 
-/* ---- products -----------------------------------------------------------------------
- */
+/* ---- products -------------------------------------------------------------------- */
 
 void rt_matmul_prepare(RtMatmul *p)
 {
@@ -142,8 +141,7 @@ uint32_t rt_noise_stream(const RtUpdateRun *run)
     return rt_name_stream(run->param->name);
 }
 
-/* ---- around a call -------------------------------------------------------------------
- */
+/* ---- around a call --------------------------------------------------------------- */
 
 /* What a real device has copies of. */
 static struct {

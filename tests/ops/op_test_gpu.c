@@ -20,8 +20,7 @@ static RtState state;
 static Rt rt = {.world_size = 1, .trainer = &trainer, .state = &state};
 static cudaLibrary_t library;
 
-/* ---- what rt_blas.c asks of the runtime ----------------------------------------------
- */
+/* ---- what rt_blas.c asks of the runtime ------------------------------------------ */
 
 void rt_fail(const Rt *unused, int code, const char *fmt, ...)
 {
@@ -88,8 +87,7 @@ size_t rt_dtype_bytes(RtDtype d)
     return d == RT_F64 ? 8 : d == RT_F32 ? 4 : 2;
 }
 
-/* ---- the device ----------------------------------------------------------------------
- */
+/* ---- the device ------------------------------------------------------------------ */
 
 static const char *open_device(char *error, size_t bytes)
 {

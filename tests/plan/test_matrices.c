@@ -26,7 +26,7 @@ static Buffer *buffer(Gen *g, BufKind kind, int which)
     gen_die("no buffer of kind %d", (int)kind);
 }
 
-/* ---- faults ------------------------------------------------------------------------ */
+/* ---- faults ---------------------------------------------------------------------- */
 
 static void no_owner(Gen *g)
 {
@@ -167,7 +167,7 @@ static void test_fault(const char *folder, int f)
                  faults[f].name);
 }
 
-/* ---- the deal ---------------------------------------------------------------------- */
+/* ---- the deal -------------------------------------------------------------------- */
 
 /* Largest first, to who has least: no rank has more than an equal share and one matrix.
  */

@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-/* ---- digests ----------------------------------------------------------------------- */
+/* ---- digests --------------------------------------------------------------------- */
 
 static void expect_hex(const unsigned char *digest, const char *hex, size_t bytes)
 {
@@ -147,7 +147,7 @@ static void bytes_compare(void **state)
     assert_false(rt_same_bytes(a, b, 32));
 }
 
-/* ---- secrets ----------------------------------------------------------------------- */
+/* ---- secrets --------------------------------------------------------------------- */
 
 static const char letters[] = "sixteen letters!";
 static char folder[] = "/tmp/door-test-XXXXXX", path[64];
@@ -241,7 +241,7 @@ static void secret_files(void **state)
     }
 }
 
-/* ---- greetings --------------------------------------------------------------------- */
+/* ---- greetings ------------------------------------------------------------------- */
 
 static RtSecret secret_of(char c)
 {
@@ -404,7 +404,7 @@ static void seals(void **state)
     assert_true(rt_unseal(&h.theirs, second, BYTES));
 }
 
-/* ---- a door ------------------------------------------------------------------------ */
+/* ---- a door ---------------------------------------------------------------------- */
 
 enum { CROWD = 600, HELLO = 300 };
 static char name[RT_NAME_LETTERS];

@@ -190,7 +190,7 @@ static const int64_t grad_at[] = {SHARDS == 1 && COPIES > 1 ? S_SUM0 : S_GRAD0,
 static const int64_t gathered_at[] = {L_GATHERED0, L_GATHERED1};
 static const int64_t width_of[] = {41, 13};
 
-/* ---- faults ------------------------------------------------------------------------ */
+/* ---- faults ---------------------------------------------------------------------- */
 
 static int steps_begun;
 
@@ -205,7 +205,7 @@ static void plant_fault(Rt *rt)
         *rt_loss_slot(rt) = __builtin_nan("");
 }
 
-/* ---- the mathematics --------------------------------------------------------------- */
+/* ---- the mathematics ------------------------------------------------------------- */
 
 static double micro_step(Rt *rt, int segment, const Real *w, Real *grad, bool add)
 {
@@ -246,7 +246,7 @@ static void adamw(const RtUpdate *u, const RtUpdateRun *run)
     }
 }
 
-/* ---- the step ---------------------------------------------------------------------- */
+/* ---- the step -------------------------------------------------------------------- */
 
 static const Real *weights(Rt *rt, int segment)
 {

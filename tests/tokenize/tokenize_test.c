@@ -32,8 +32,7 @@ static int load(void **unused)
     return 0;
 }
 
-/* ---- merges --------------------------------------------------------------------------
- */
+/* ---- merges ---------------------------------------------------------------------- */
 
 enum { MAX_IDS = 2048 };
 
@@ -173,8 +172,7 @@ static void any_vocabulary(void **unused)
     assert_true(in_order >= 100 && others >= 100);
 }
 
-/* ---- steps ---------------------------------------------------------------------------
- */
+/* ---- steps ----------------------------------------------------------------------- */
 
 static void fill(char *s, size_t n, const char *with)
 {
@@ -260,8 +258,7 @@ static void a_text_of_one_letter(void **unused)
     unlink(path);
 }
 
-/* ---- files that change ---------------------------------------------------------------
- */
+/* ---- files that change ----------------------------------------------------------- */
 
 static void overwrite(int fd)
 {

@@ -63,7 +63,7 @@ static void finish(Graph *g, Desc d)
     CALL(g, cudnnBackendFinalize(d));
 }
 
-/* ---- tensors ----------------------------------------------------------------------- */
+/* ---- tensors --------------------------------------------------------------------- */
 
 static Desc tensor(Graph *g, int64_t number, cudnnDataType_t type, Shape s,
                    int64_t alignment, bool by_value)
@@ -137,7 +137,7 @@ static Desc nowhere(Graph *g, cudnnDataType_t type, Shape s)
     return tensor(g, g->next++, type, s, type == CUDNN_DATA_BOOLEAN ? 1 : 16, false);
 }
 
-/* ---- operations -------------------------------------------------------------------- */
+/* ---- operations ------------------------------------------------------------------ */
 
 static void push(Graph *g, Desc op)
 {
@@ -325,7 +325,7 @@ static void backward(Graph *g)
     product(g, ds, keys, real(g, RT_DNN_DQ, rows(a, a->heads, a->qkv_row)));
 }
 
-/* ---- plans ------------------------------------------------------------------------- */
+/* ---- plans ----------------------------------------------------------------------- */
 
 static int64_t number_of(Graph *g, Desc d, cudnnBackendAttributeName_t name)
 {

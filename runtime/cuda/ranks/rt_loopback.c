@@ -106,7 +106,7 @@ static void close_slots(Rt *rt)
     RT_CUDA_CALL(rt, cudaFreeHost(summed));
 }
 
-/* ---- meetings ---------------------------------------------------------------------- */
+/* ---- meetings -------------------------------------------------------------------- */
 
 static bool all_came(const void *count)
 {
@@ -173,7 +173,7 @@ static Slice slice_of(int64_t *before, int64_t bytes, int64_t at, int64_t piece)
     return s;
 }
 
-/* ---- what ranks exchange ----------------------------------------------------------- */
+/* ---- what ranks exchange --------------------------------------------------------- */
 
 static void gather(Rt *rt, RtGroup group, const void *from, void *out, int64_t bytes)
 {

@@ -35,7 +35,7 @@ typedef struct RtLink {
     size_t out_bytes;   /* of messages */
 } RtLink;
 
-/* ---- rt_place.c -------------------------------------------------------------------- */
+/* ---- rt_place.c ------------------------------------------------------------------ */
 
 typedef struct RtPlace {
     char host[256], port[16];
@@ -55,7 +55,7 @@ struct addrinfo *rt_place_addresses(const RtPlace *p, int flags, const char **wh
 bool rt_place_listen(const RtPlace *p, RtDoor *d, const char **why, bool *again,
                      char *error);
 
-/* ---- rt_meet.c --------------------------------------------------------------------- */
+/* ---- rt_meet.c ------------------------------------------------------------------- */
 
 /* The links of this machine, once all have met; false, and why. */
 bool rt_meet(const RtTrainer *t, const RtFlags *f, const RtJoin *j,

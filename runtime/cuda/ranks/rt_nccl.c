@@ -41,7 +41,7 @@ static ncclComm_t world;
 static Comm comms[MAX_COMMS];
 static int n_comms;
 
-/* ---- communicators ----------------------------------------------------------------- */
+/* ---- communicators --------------------------------------------------------------- */
 
 static _Noreturn void nccl_failed(const Rt *rt, const char *call, ncclResult_t result)
 {
@@ -69,7 +69,7 @@ static const char *name(void)
     return text;
 }
 
-/* ---- memory ------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------- */
 
 static char *allocate(Rt *rt, int64_t bytes)
 {
@@ -225,7 +225,7 @@ static void close_all(Rt *rt)
     RT_NCCL_CALL(rt, ncclCommDestroy(world));
 }
 
-/* ---- what ranks exchange ----------------------------------------------------------- */
+/* ---- what ranks exchange --------------------------------------------------------- */
 
 static void gather(Rt *rt, RtGroup group, const void *from, void *out, int64_t bytes)
 {

@@ -118,7 +118,7 @@ struct addrinfo *rt_place_addresses(const RtPlace *p, int flags, const char **wh
     return e == 0 ? list : NULL;
 }
 
-/* ---- sockets ---------------------------------------------------------------------- */
+/* ---- sockets --------------------------------------------------------------------- */
 
 static bool is_loopback(const struct sockaddr *a)
 {

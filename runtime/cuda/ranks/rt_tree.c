@@ -13,7 +13,7 @@
 
 const RtTransport *rt_transport;
 
-/* ---- gathers ----------------------------------------------------------------------- */
+/* ---- gathers --------------------------------------------------------------------- */
 
 void rt_gather(Rt *rt, RtGroup group, const void *from, void *out, int64_t bytes)
 {
@@ -21,7 +21,7 @@ void rt_gather(Rt *rt, RtGroup group, const void *from, void *out, int64_t bytes
     rt_count_group(rt, group, bytes, &rt->state->gathered_bytes);
 }
 
-/* ---- sums -------------------------------------------------------------------------- */
+/* ---- sums ------------------------------------------------------------------------ */
 
 /* Parts of a flat buffer: part k of the group's ranks begins at k * stride and has
  * `elems` elements, but none at or beyond `total`. */
