@@ -41,7 +41,7 @@ typedef struct RtFlags {
     int64_t started_ns;       /* clock of the start */
     int64_t keep, keep_every; /* the newest so many, 0: all; and each so many steps */
     bool resume, must_resume; /* must: there has to be a checkpoint */
-    bool accept_data;
+    bool accept_data, accept_numerics;
     bool check_data; /* hash all data at start, whatever the cache knows */
     bool keep_going, wait_for_saves, one_writer;
     int64_t threads;         /* of each rank; 0: its share of the cores */

@@ -134,6 +134,8 @@ typedef struct RtState {
     struct RtDigests *digests; /* of all data */
     int64_t step;              /* of the run, 0-based */
     int64_t first_step;        /* that this process computes: those before were resumed */
+    int64_t order_step;        /* before it the order of data began; then so much was seen: */
+    int64_t order_samples, order_tokens;
     int64_t micro_batch;       /* loaded last */
     int64_t round;             /* of merges */
     double *losses;            /* [micro_batches], this rank's filled */

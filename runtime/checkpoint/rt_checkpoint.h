@@ -15,6 +15,7 @@
  *   rt_tensors.c   reads files of safetensors, ours and others'
  *   rt_import.c    begins with weights that others made
  *   rt_resume.c    finds the newest that is sound
+ *   rt_accept.c    goes on with other mathematics
  *   rt_load.c      verifies and reads one
  *   rt_verify.c    verifies those of a folder, without ranks
  *   rt_ls.c        lists them
@@ -84,12 +85,12 @@ typedef struct RtManifest {
     RtChunks chunks;
 } RtManifest;
 
-/* A platform and the first step that ran on it. */
+/* A hash, of a platform or of the mathematics, and the first step that ran with it. */
 enum { RT_MAX_PLATFORMS = 16 };
-typedef struct RtPlatform {
+typedef struct RtSince {
     int64_t from_step;
     uint64_t hash;
-} RtPlatform;
+} RtSince;
 
 /* What train_state.json says beyond what this trainer is. */
 typedef struct RtTrainState {
@@ -99,8 +100,13 @@ typedef struct RtTrainState {
     uint64_t numerics_hash, data_mix; /* rt_tokens_mix */
     uint64_t data_hash;               /* rt_tokens_hash; 0: not known */
     RtRecords data, eval;             /* none: of an earlier version, or without --eval */
-    RtPlatform platform[RT_MAX_PLATFORMS];
+    RtSince platform[RT_MAX_PLATFORMS];
     int n_platforms;
+    RtSince lineage[RT_MAX_PLATFORMS]; /* numerics hashes; none: of an earlier version */
+    int n_lineage;
+    /* the order of data began before this step, when so much had been seen */
+    int64_t order_step, order_samples, order_tokens;
+    int64_t tokens; /* seen; -1: of an earlier version */
 } RtTrainState;
 
 /* On rank 0: its clock, in seconds, and what saves and steps took, for rt_due.c. */
@@ -147,8 +153,8 @@ typedef struct RtCheckpoint {
     RtVerdict *verdicts; /* what this run knows of steps on disk */
     int n_verdicts;
     uint64_t here; /* hash of this run's platform */
-    RtPlatform platform[RT_MAX_PLATFORMS];
-    int n_platforms;
+    RtSince platform[RT_MAX_PLATFORMS], lineage[RT_MAX_PLATFORMS];
+    int n_platforms, n_lineage;
 } RtCheckpoint;
 
 /* ---- rt_layout.c ----------------------------------------------------------------- */
@@ -268,6 +274,16 @@ bool rt_save_write(Rt *rt, int64_t step);
 /* Collective: this rank's part of a set goes into the arena while all of it is hashed.
  * False: it cannot be read or is not what was written; the arena may have some of it. */
 bool rt_load_set(Rt *rt, RtSet set, const char *folder, RtManifest *m);
+/* Collective: has it the tensors that this trainer needs, and no others? False: its files
+ * cannot be read. */
+bool rt_set_fits(Rt *rt, RtSet set, const char *folder, const RtManifest *m, bool *fits);
+
+/* ---- rt_accept.c ----------------------------------------------------------------- */
+
+/* Collective: what can be taken of a checkpoint of other mathematics is taken, and s is
+ * made to fit. theirs: of rank 0, its numerics.txt. False: it is damaged. */
+bool rt_accept(Rt *rt, const char *folder, RtManifest *m, bool other_data,
+               const char *theirs, RtTrainState *s);
 
 typedef struct RtTensor {
     char *name;

@@ -158,6 +158,17 @@ static void read_window(Reading *r, int file, int64_t from, int64_t to)
     }
 }
 
+bool rt_set_fits(Rt *rt, RtSet set, const char *folder, const RtManifest *m, bool *fits)
+{
+    Reading r = {.rt = rt, .set = set};
+    const bool readable = open_set(&r, folder, m);
+    *fits = readable && check_set(&r);
+    if (readable)
+        rt->state->checkpoint->error[0] = '\0';
+    rt_tensors_close(&r.tensors);
+    return rt_first_error(rt) < 0;
+}
+
 bool rt_load_set(Rt *rt, RtSet set, const char *folder, RtManifest *m)
 {
     char *error = rt->state->checkpoint->error, why[RT_ERROR_BYTES];

@@ -52,7 +52,9 @@ static bool read_state(const RtTrainer *t, const char *folder, Line *l)
     l->numerics = s.numerics_hash;
     l->ours = s.numerics_hash == t->numerics_hash;
     const int64_t seq = l->ours ? t->seq_tokens : seq_of(folder);
-    l->tokens = seq > 0 && !__builtin_mul_overflow(s.samples, seq, &tokens) ? tokens : -1;
+    l->tokens = s.tokens >= 0                                                 ? s.tokens
+                : seq > 0 && !__builtin_mul_overflow(s.samples, seq, &tokens) ? tokens
+                                                                              : -1;
     return true;
 }
 

@@ -170,29 +170,47 @@ static int tell_lines(const char *a, const char *b, const char *whose)
     return told;
 }
 
+/* theirs: NULL: not known. */
+static int tell_differences(const Rt *rt, const char *theirs)
+{
+    const char *ours = rt->trainer->numerics;
+    return theirs == NULL ? 0
+                          : tell_lines(theirs, ours, "checkpoint:  ") +
+                                tell_lines(ours, theirs, "this trainer:");
+}
+
 static _Noreturn void refuse_numerics(Rt *rt, const char *folder, uint64_t hash)
 {
     const RtTrainer *t = rt->trainer;
     int64_t bytes;
     char *theirs = rt->rank == 0 ? load_small(rt, folder, "numerics.txt", &bytes) : NULL;
-    int told = 0;
-    if (theirs != NULL) {
-        told = tell_lines(theirs, t->numerics, "checkpoint:  ") +
-               tell_lines(t->numerics, theirs, "this trainer:");
-    }
+    const int told = tell_differences(rt, theirs);
     refuse(rt,
            "%s is of other mathematics: its numerics hash is %016llx, this trainer's "
-           "%016llx; %s. Its weights can start a new run: --init, without --resume",
+           "%016llx; %s. To go on with its weights and its step: --accept-numerics; to "
+           "start a new run with its weights: --init, without --resume",
            folder, (unsigned long long)hash, (unsigned long long)t->numerics_hash,
            told > 0 ? "what differs is listed above"
                     : "the descriptions are equal, but the architecture, an op or the "
                       "generator is another");
 }
 
+/* Unless it is the last one already; the oldest makes room. */
+static void add_since(RtSince *list, int *n, int64_t step, uint64_t hash)
+{
+    if (list[*n - 1].hash == hash)
+        return;
+    if (*n == RT_MAX_PLATFORMS) {
+        memmove(list, list + 1, (RT_MAX_PLATFORMS - 1) * sizeof *list);
+        --*n;
+    }
+    list[(*n)++] = (RtSince){step, hash};
+}
+
 static void take_platforms(Rt *rt, const RtTrainState *s)
 {
     RtCheckpoint *c = rt->state->checkpoint;
-    const RtPlatform mine = {s->step, c->here};
+    const RtSince mine = {s->step, c->here};
     memcpy(c->platform, s->platform, sizeof c->platform);
     c->n_platforms = s->n_platforms;
     const uint64_t last = c->platform[c->n_platforms - 1].hash;
@@ -206,11 +224,26 @@ static void take_platforms(Rt *rt, const RtTrainState *s)
                 (long long)s->step, (unsigned long long)last,
                 (unsigned long long)mine.hash);
     }
-    if (c->n_platforms == RT_MAX_PLATFORMS) {
-        memmove(c->platform, c->platform + 1, sizeof c->platform - sizeof *c->platform);
-        c->n_platforms--;
+    add_since(c->platform, &c->n_platforms, mine.from_step, mine.hash);
+}
+
+/* The numerics hashes that steps were computed with, and this one's. */
+static void take_lineage(Rt *rt, const RtTrainState *s)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    if (s->n_lineage > 0) {
+        memcpy(c->lineage, s->lineage, sizeof c->lineage);
+        c->n_lineage = s->n_lineage;
+    } else {
+        c->lineage[0] = (RtSince){0, s->numerics_hash};
+        c->n_lineage = 1;
     }
-    c->platform[c->n_platforms++] = mine;
+    add_since(c->lineage, &c->n_lineage, s->step, rt->trainer->numerics_hash);
+}
+
+static bool has_other_numerics(const Rt *rt, const RtTrainState *s)
+{
+    return s->numerics_hash != rt->trainer->numerics_hash;
 }
 
 /* Are the data others, as far as is known? Then error says what differs. Ranks that know
@@ -221,6 +254,8 @@ static bool has_other_data(const Rt *rt, const RtTrainState *s, char *error)
     const int64_t samples = rt_tokens_samples(st->tokens);
     if (rt_record_differs(rt, "data", &s->data, !st->digests->pending, error))
         return true;
+    if (has_other_numerics(rt, s))
+        return false; /* which may cut other samples from the same tokens */
     if (s->data_samples != samples) {
         snprintf(error, RT_ERROR_BYTES, "there are %lld samples, and there were %lld",
                  (long long)samples, (long long)s->data_samples);
@@ -236,7 +271,7 @@ static bool is_other(const Rt *rt, const RtTrainState *s)
 {
     const RtFlags *f = &rt->state->flags;
     char ignored[RT_ERROR_BYTES];
-    return s->numerics_hash != rt->trainer->numerics_hash ||
+    return (!f->accept_numerics && has_other_numerics(rt, s)) ||
            (f->seed_given && f->seed != s->seed) ||
            (!f->accept_data && has_other_data(rt, s, ignored));
 }
@@ -244,7 +279,7 @@ static bool is_other(const Rt *rt, const RtTrainState *s)
 static _Noreturn void refuse_other(Rt *rt, const char *folder, const RtTrainState *s)
 {
     const RtFlags *f = &rt->state->flags;
-    if (s->numerics_hash != rt->trainer->numerics_hash)
+    if (!f->accept_numerics && has_other_numerics(rt, s))
         refuse_numerics(rt, folder, s->numerics_hash);
     if (f->seed_given && f->seed != s->seed) {
         refuse(rt, "--seed %lld, but %s was trained with seed %lld: leave it out",
@@ -278,7 +313,8 @@ static void take_data(Rt *rt, const char *folder, RtTrainState *s)
                 "trainer: warning: the data differ from those of %s: %s; from here on "
                 "samples are not those of a run that was never stopped\n",
                 folder, error);
-    } else if (s->data_mix != rt_tokens_mix(rt->state->tokens)) {
+    } else if (!has_other_numerics(rt, s) &&
+               s->data_mix != rt_tokens_mix(rt->state->tokens)) {
         fprintf(stderr,
                 "trainer: warning: --data has other weights, or sources of other sizes, "
                 "than when %s was written: samples come in another order than in a run "
@@ -305,6 +341,10 @@ static void take_state(Rt *rt, const char *folder, RtTrainState *s)
     RtState *st = rt->state;
     take_data(rt, folder, s);
     take_platforms(rt, s);
+    take_lineage(rt, s);
+    st->order_step = s->order_step;
+    st->order_samples = s->order_samples;
+    st->order_tokens = s->order_tokens;
     st->flags.seed = s->seed;
     st->step = st->first_step = s->step;
     st->skipped = s->skipped;
@@ -366,6 +406,36 @@ static bool load_state(Rt *rt, const char *folder, int64_t step, RtManifest *m,
     return rt_first_error(rt) < 0;
 }
 
+static bool load_sets(Rt *rt, const char *folder, RtManifest *m)
+{
+    bool ok = true;
+    for (RtSet set = 0; set < RT_SETS && ok; set++)
+        ok = rt_load_set(rt, set, folder, m);
+    return ok;
+}
+
+/* Collective: goes on with other mathematics, and rank 0 tells what differs. */
+static bool accept(Rt *rt, const char *folder, RtManifest *m, RtTrainState *s)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    char ignored[RT_ERROR_BYTES];
+    int64_t bytes;
+    char *theirs = rt->rank == 0 ? load_small(rt, folder, "numerics.txt", &bytes) : NULL;
+    c->error[0] = '\0';
+    if (rt->rank == 0) {
+        fprintf(stderr,
+                "trainer: note: --accept-numerics: step %lld and its weights were "
+                "computed with other mathematics, hash %016llx, here %016llx\n",
+                (long long)s->step, (unsigned long long)s->numerics_hash,
+                (unsigned long long)rt->trainer->numerics_hash);
+        tell_differences(rt, theirs);
+    }
+    const bool ok = rt_accept(rt, folder, m, has_other_data(rt, s, ignored),
+                              theirs != NULL ? theirs : "", s);
+    free(theirs);
+    return ok;
+}
+
 /* Collective: from the folder of this step, or false: it is damaged, and why is told. */
 static bool load(Rt *rt, int64_t step)
 {
@@ -384,8 +454,8 @@ static bool load(Rt *rt, int64_t step)
             refuse_other(rt, folder, &s);
         ok = false;
     }
-    for (RtSet set = 0; set < RT_SETS && ok; set++)
-        ok = rt_load_set(rt, set, folder, &m);
+    ok = ok && (has_other_numerics(rt, &s) ? accept(rt, folder, &m, &s)
+                                           : load_sets(rt, folder, &m));
     if (ok && rt_carry_read(rt, folder))
         take_state(rt, folder, &s);
     const int who = pass_over(rt, folder);
@@ -422,6 +492,8 @@ static RtCheckpoint *open_checkpoint(Rt *rt)
     c->here = rt_platform_hash(rt->trainer, text, sizeof text);
     c->platform[0].hash = c->here;
     c->n_platforms = 1;
+    c->lineage[0].hash = rt->trainer->numerics_hash;
+    c->n_lineage = 1;
     return c;
 }
 

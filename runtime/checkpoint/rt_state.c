@@ -20,11 +20,23 @@ void rt_state_take(const Rt *rt, int64_t step, RtTrainState *s)
                         .loss_scale = st->loss_scale};
 }
 
+static void write_since(FILE *f, const char *key, const RtSince *s, int n)
+{
+    fprintf(f, ",\n  \"%s\": [", key);
+    for (int i = 0; i < n; i++) {
+        fprintf(f, "%s{\"from_step\": %lld, \"hash\": \"%016llx\"}", i > 0 ? ", " : "",
+                (long long)s[i].from_step, (unsigned long long)s[i].hash);
+    }
+    fprintf(f, "]");
+}
+
 char *rt_state_text(const Rt *rt, const RtTrainState *s)
 {
     const RtTrainer *t = rt->trainer;
     const RtState *st = rt->state;
     const RtCheckpoint *c = st->checkpoint;
+    const int64_t samples = st->order_samples + (s->step - st->order_step) *
+                                                    t->micro_batches * t->micro_batch;
     char *text = NULL;
     size_t bytes;
     FILE *f = open_memstream(&text, &bytes);
@@ -37,22 +49,20 @@ char *rt_state_text(const Rt *rt, const RtTrainState *s)
             "  \"data_hash\": \"%016llx\",\n  \"seed\": %lld,\n  \"skipped\": %lld,\n"
             "  \"skipped_in_a_row\": %lld,\n  \"beta1_power\": \"%a\",\n"
             "  \"beta2_power\": \"%a\",\n  \"loss_scale\": \"%a\",\n"
-            "  \"scaled_updates\": %lld,\n  \"numerics\": \"%016llx\",\n"
-            "  \"platforms\": [",
-            t->name, t->generator, (long long)s->step,
-            (long long)(s->step * t->micro_batches * t->micro_batch),
+            "  \"scaled_updates\": %lld,\n  \"tokens\": %lld,\n"
+            "  \"order_step\": %lld,\n  \"order_samples\": %lld,\n"
+            "  \"order_tokens\": %lld,\n  \"numerics\": \"%016llx\"",
+            t->name, t->generator, (long long)s->step, (long long)samples,
             (long long)rt_tokens_samples(st->tokens),
             (unsigned long long)rt_tokens_mix(st->tokens),
             (unsigned long long)rt_tokens_hash(st->tokens), (long long)st->flags.seed,
             (long long)s->skipped, (long long)s->skipped_in_a_row, s->beta1_power,
             s->beta2_power, s->loss_scale, (long long)s->scaled_updates,
-            (unsigned long long)t->numerics_hash);
-    for (int i = 0; i < c->n_platforms; i++) {
-        fprintf(f, "%s{\"from_step\": %lld, \"hash\": \"%016llx\"}", i > 0 ? ", " : "",
-                (long long)c->platform[i].from_step,
-                (unsigned long long)c->platform[i].hash);
-    }
-    fprintf(f, "]");
+            (long long)(st->order_tokens + (samples - st->order_samples) * t->seq_tokens),
+            (long long)st->order_step, (long long)st->order_samples,
+            (long long)st->order_tokens, (unsigned long long)t->numerics_hash);
+    write_since(f, "platforms", c->platform, c->n_platforms);
+    write_since(f, "lineage", c->lineage, c->n_lineage);
     rt_record_write(rt, f);
     fprintf(f, "\n}\n");
     if (fclose(f) != 0) {
@@ -104,12 +114,12 @@ static bool read_real(RtJson *j, double *x)
     return end != text && *end == '\0' && rt_is_finite(*x);
 }
 
-static bool read_platforms(RtJson *j, RtTrainState *s)
+static bool read_since(RtJson *j, RtSince *list, int *n)
 {
     char key[32];
     bool first = true, ok = rt_json_open(j, '[');
     while (ok && rt_json_item(j, ']', &first)) {
-        RtPlatform p = {0, 0};
+        RtSince p = {0, 0};
         bool one = true;
         ok = rt_json_open(j, '{');
         while (ok && rt_json_item(j, '}', &one)) {
@@ -117,9 +127,9 @@ static bool read_platforms(RtJson *j, RtTrainState *s)
                  (strcmp(key, "hash") == 0 ? rt_json_hash(j, &p.hash)
                                            : rt_json_int(j, &p.from_step));
         }
-        ok = ok && s->n_platforms < RT_MAX_PLATFORMS;
+        ok = ok && *n < RT_MAX_PLATFORMS;
         if (ok)
-            s->platform[s->n_platforms++] = p;
+            list[(*n)++] = p;
     }
     return ok && !j->failed;
 }
@@ -137,6 +147,10 @@ static bool read_member(RtJson *j, const char *key, RtTrainState *s)
         {"skipped", &s->skipped},
         {"skipped_in_a_row", &s->skipped_in_a_row},
         {"scaled_updates", &s->scaled_updates},
+        {"tokens", &s->tokens},
+        {"order_step", &s->order_step},
+        {"order_samples", &s->order_samples},
+        {"order_tokens", &s->order_tokens},
     };
     const struct {
         const char *key;
@@ -160,19 +174,31 @@ static bool read_member(RtJson *j, const char *key, RtTrainState *s)
         return rt_json_hash(j, &s->data_hash);
     if (strcmp(key, "data") == 0 || strcmp(key, "eval") == 0)
         return rt_record_read(j, key[0] == 'd' ? &s->data : &s->eval);
-    return strcmp(key, "platforms") == 0 ? read_platforms(j, s) : rt_json_skip(j);
+    return strcmp(key, "platforms") == 0 ? read_since(j, s->platform, &s->n_platforms)
+           : strcmp(key, "lineage") == 0 ? read_since(j, s->lineage, &s->n_lineage)
+                                         : rt_json_skip(j);
+}
+
+/* None is of the future, and each begins behind the one before. */
+static bool in_turn(const RtSince *list, int n, int64_t step)
+{
+    for (int i = 0; i < n; i++)
+        if (list[i].from_step < (i > 0 ? list[i - 1].from_step : 0) ||
+            list[i].from_step > step)
+            return false;
+    return true;
 }
 
 /* Could a run have come here? Powers of a beta begin at 1 and fall. */
 static bool makes_sense(const RtTrainState *s)
 {
-    for (int i = 0; i < s->n_platforms; i++)
-        if (s->platform[i].from_step < 0 || s->platform[i].from_step > s->step)
-            return false;
     return s->step >= 0 && s->seed >= 0 && s->skipped <= s->step &&
            s->skipped_in_a_row <= s->skipped && s->scaled_updates <= s->step &&
            s->beta1_power >= 0 && s->beta1_power <= 1 && s->beta2_power >= 0 &&
-           s->beta2_power <= 1 && s->loss_scale >= 0 && s->n_platforms > 0;
+           s->beta2_power <= 1 && s->loss_scale >= 0 && s->n_platforms > 0 &&
+           s->order_step <= s->step && s->order_samples <= s->samples &&
+           in_turn(s->platform, s->n_platforms, s->step) &&
+           in_turn(s->lineage, s->n_lineage, s->step);
 }
 
 /* Its bytes are those that were written: the manifest's hash says so. What is missing is
@@ -182,8 +208,12 @@ bool rt_state_read(RtTrainState *s, const char *text, int64_t bytes)
     RtJson j = {text, text + bytes, false};
     char key[64];
     bool first = true;
-    *s = (RtTrainState){
-        .step = -1, .seed = -1, .beta1_power = -1, .beta2_power = -1, .loss_scale = -1};
+    *s = (RtTrainState){.step = -1,
+                        .seed = -1,
+                        .tokens = -1,
+                        .beta1_power = -1,
+                        .beta2_power = -1,
+                        .loss_scale = -1};
     if (!rt_json_open(&j, '{'))
         return false;
     while (rt_json_item(&j, '}', &first))

@@ -112,7 +112,8 @@ void rt_changed_epoch(Rt *rt)
     const RtTrainer *t = rt->trainer;
     RtState *st = rt->state;
     RtDigests *d = st->digests;
-    const int64_t samples = (st->step + 1) * t->micro_batches * t->micro_batch;
+    const int64_t samples =
+        (st->step - st->order_step + 1) * t->micro_batches * t->micro_batch;
     const int64_t epoch = samples / rt_tokens_samples(st->tokens);
     if (epoch != d->epoch) {
         d->epoch = epoch;

@@ -529,7 +529,8 @@ void rt_load_micro_batch(Rt *rt, int64_t index)
     const RtStage to = rt_stage(rt);
     st->micro_batch = index;
     for (int64_t b = 0; b < t->micro_batch; b++) {
-        const int64_t global = (st->step * t->micro_batches + index) * t->micro_batch + b;
+        const int64_t step = st->step - st->order_step;
+        const int64_t global = (step * t->micro_batches + index) * t->micro_batch + b;
         const int64_t at = rt_tokens_place(st->tokens, (uint64_t)st->flags.seed, global);
         rt_tokens_fill(rt, st->tokens, at, to, b);
     }

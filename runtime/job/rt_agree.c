@@ -68,6 +68,7 @@ void rt_agree_flags(Rt *rt)
         {"--keep-going", f->keep_going},
         {"--resume", (uint64_t)f->resume + f->must_resume},
         {"--accept-data", f->accept_data},
+        {"--accept-numerics", f->accept_numerics},
         {"--check-data", f->check_data},
         {"--wait-for-saves", f->wait_for_saves},
         {"--one-writer", f->one_writer},

@@ -103,6 +103,9 @@ static const Flag flags[] = {
      FLAG_RESUME, AT(resume), 0, 0},
     {"accept-data", NULL, "with --resume: go on with other data than the checkpoint's",
      FLAG_BOOL, AT(accept_data), 0, 0},
+    {"accept-numerics", NULL,
+     "with --resume: go on with other mathematics: weights and step stay", FLAG_BOOL,
+     AT(accept_numerics), 0, 0},
     {"init", "DIR", "begin with the weights of a Hugging Face folder", FLAG_TEXT,
      AT(init), 0, 0},
     {"eval", "[FORMAT:]GLOB",
@@ -455,6 +458,8 @@ static int check_flags(RtFlags *f, const RtTrainer *t)
         return usage("--%s needs --checkpoint DIR", about_checkpoints(f));
     if (f->accept_data && !f->resume)
         return usage("--accept-data needs --resume");
+    if (f->accept_numerics && !f->resume)
+        return usage("--accept-numerics needs --resume");
     f->no_graphs = f->no_graphs || f->profile != NULL; /* each launch is timed */
     if (f->keep_every > 0 && f->keep == 0)
         return usage("--keep-every needs --keep K: without it all are kept");

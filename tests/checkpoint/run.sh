@@ -276,6 +276,7 @@ refusals() {
     check 'the log goes on where the checkpoint is' cmp "$WORK/llama1.result" "$WORK/llama.whole"
 }
 part refusals:families refusals
+. "$(dirname "$0")/accept.sh"
 . "$(dirname "$0")/faults.sh"
 . "$(dirname "$0")/odd.sh"
 . "$(dirname "$0")/apart.sh"

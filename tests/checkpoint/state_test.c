@@ -22,6 +22,10 @@ static bool reads(const char *key, const char *value)
         {"beta2_power", "\"0x1p-2\""},
         {"loss_scale", "\"0x1p+0\""},
         {"platforms", "[{\"from_step\": 0, \"hash\": \"0123456789abcdef\"}]"},
+        {"lineage", "[]"},
+        {"samples", "100"},
+        {"order_step", "0"},
+        {"order_samples", "0"},
     };
     char text[1024] = "{";
     RtTrainState s;
@@ -43,6 +47,9 @@ static void states_are_read(void **state)
     assert_true(reads("skipped", "7") && reads("beta1_power", "\"0x1p+0\""));
     assert_true(
         reads("platforms", "[{\"from_step\": 7, \"hash\": \"0123456789abcdef\"}]"));
+    assert_true(reads("lineage", "[{\"from_step\": 0, \"hash\": \"0123456789abcdef\"}, "
+                                 "{\"from_step\": 7, \"hash\": \"1123456789abcdef\"}]"));
+    assert_true(reads("order_step", "7") && reads("order_samples", "100"));
 }
 
 static void nonsense_is_refused(void **state)
@@ -51,6 +58,11 @@ static void nonsense_is_refused(void **state)
         {"step", "-1"},
         {"step", "1"}, /* fewer than were skipped */
         {"seed", "-1"},
+        {"order_step", "8"},
+        {"order_samples", "101"},
+        {"lineage", "[{\"from_step\": 8, \"hash\": \"0123456789abcdef\"}]"},
+        {"lineage", "[{\"from_step\": 5, \"hash\": \"0123456789abcdef\"}, "
+                    "{\"from_step\": 4, \"hash\": \"1123456789abcdef\"}]"},
         {"skipped", "8"},
         {"skipped", "9223372036854775807"},
         {"skipped_in_a_row", "3"},

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_accept.c: --accept-numerics, a run that goes on with other mathematics. In: a
+ * checkpoint of another numerics hash. Out: its weights and its step; of the rest what
+ * still means the same:
+ *
+ *   masters       where they fit; else weights are taken as --init takes them
+ *   moments       where names, shapes and dtypes are equal and the optimizer is the same;
+ *                 else they begin at zero, and the powers of its betas at one
+ *   order of data where data, sequences and batch are the same; else it begins anew, at
+ *                 sample 0
+ *   lineage       every numerics hash, and the first step that ran with it
+ *
+ * Rank 0 compares, and tells all others. */
+#include "checkpoint/rt_checkpoint.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The line `field = value` of numerics.txt, in the text or not: its value's length. */
+static const char *value_of(const char *text, const char *field, size_t *bytes)
+{
+    const size_t n = strlen(field);
+    *bytes = 0;
+    for (const char *p = text; *p != '\0'; p += strcspn(p, "\n"), p += *p == '\n') {
+        if (strncmp(p, field, n) == 0 && strncmp(p + n, " = ", 3) == 0) {
+            *bytes = strcspn(p + n + 3, "\n");
+            return p + n + 3;
+        }
+    }
+    return "";
+}
+
+static bool differs(const char *a, const char *b, const char *field)
+{
+    size_t n, m;
+    const char *x = value_of(a, field, &n), *y = value_of(b, field, &m);
+    return n != m || memcmp(x, y, n) != 0;
+}
+
+enum { ORDER, OPTIMIZER, BETAS, QUESTIONS };
+
+/* What is other than in the checkpoint, as rank 0 finds it. */
+static void compare(Rt *rt, const char *theirs, bool other_data, uint64_t *other)
+{
+    static const char *const order[] = {"seq", "global_batch", "documents",
+                                        "documents.end_id"};
+    const char *ours = rt->trainer->numerics;
+    memset(other, 0, QUESTIONS * sizeof *other);
+    if (rt->rank == 0) {
+        other[ORDER] = other_data;
+        for (size_t i = 0; i < sizeof order / sizeof *order; i++)
+            other[ORDER] = other[ORDER] || differs(theirs, ours, order[i]);
+        other[OPTIMIZER] = differs(theirs, ours, "optimizer");
+        other[BETAS] = differs(theirs, ours, "optimizer.betas");
+    }
+    rt_save_sum(rt, other, QUESTIONS);
+}
+
+/* beta^t after so many updates, as a run with these betas would have it. */
+static double power(double beta, int64_t updates)
+{
+    double p = 1;
+    for (int64_t i = 0; i < updates; i++)
+        p *= beta;
+    return p;
+}
+
+static void note(const Rt *rt, const char *what)
+{
+    if (rt->rank == 0)
+        fprintf(stderr, "trainer: note: --accept-numerics: %s\n", what);
+}
+
+/* Collective: the set is loaded, or, where it does not fit or is not wanted, verified. */
+static bool take_set(Rt *rt, RtSet set, bool wanted, const char *folder, RtManifest *m)
+{
+    if (wanted)
+        return rt_load_set(rt, set, folder, m);
+    rt_chunks_until(rt, &m->chunks, m->set_files[set + 1], 0);
+    return rt_manifest_agree(rt, m, m->set_files[set], m->set_files[set + 1]);
+}
+
+static void begin_order(const Rt *rt, RtTrainState *s)
+{
+    note(rt, "the data begin anew, at sample 0");
+    s->order_step = s->step;
+    s->order_samples = s->samples;
+    s->order_tokens = s->tokens >= 0 ? s->tokens : 0; /* an earlier version's: unknown */
+}
+
+static void set_scale(const Rt *rt, RtTrainState *s)
+{
+    const double init = rt->trainer->loss_scale.init;
+    if (s->loss_scale == 0 || init == 0) {
+        s->loss_scale = init;
+        s->scaled_updates = 0;
+    }
+}
+
+bool rt_accept(Rt *rt, const char *folder, RtManifest *m, bool other_data,
+               const char *theirs, RtTrainState *s)
+{
+    const RtOptimizer *o = &rt->trainer->optimizer;
+    uint64_t other[QUESTIONS];
+    bool fits[RT_SETS], ok = true;
+    compare(rt, theirs, other_data, other);
+    for (RtSet set = 0; set < RT_SETS; set++)
+        if (!rt_set_fits(rt, set, folder, m, &fits[set]))
+            return false;
+    const bool weights = fits[RT_SET_WEIGHTS] && fits[RT_SET_MASTER];
+    const bool moments =
+        fits[RT_SET_MOMENT1] && fits[RT_SET_MOMENT2] && other[OPTIMIZER] == 0;
+    for (RtSet set = 0; set < RT_SETS && ok; set++)
+        ok = take_set(rt, set, set <= RT_SET_MASTER ? weights : moments, folder, m);
+    if (!ok)
+        return false;
+    if (!weights) {
+        note(rt, "masters are made of the weights");
+        rt_import_weights(rt, folder);
+    }
+    if (!moments)
+        note(rt, "moments begin at zero");
+    if (!moments || other[BETAS] != 0) {
+        const int64_t updates = moments ? s->step - s->skipped : 0;
+        s->beta1_power = power(o->beta1, updates);
+        s->beta2_power = power(o->beta2, updates);
+    }
+    set_scale(rt, s);
+    if (other[ORDER] != 0)
+        begin_order(rt, s);
+    return true;
+}
