@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* optimizer_rule.c: what gen/lua/optimizer.lua made of a rule, into C. In: its answer and its
- * problems, on the Lua stack; the op.lua. Out: an Optimizer with its Kind, or messages
- * that point into the file. */
+/* optimizer_rule.c: what gen/lua/optimizer.lua made of a rule, into C. In: its answer and
+ * its problems, on the Lua stack; the op.lua. Out: an Optimizer with its Kind, or
+ * messages that point into the file. */
 #include "describe/load.h"
 #include "base/sandbox.h"
 

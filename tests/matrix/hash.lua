@@ -6,8 +6,8 @@
 --
 -- Lines `field|side|bits|model|sets of both|sets of the change`: side is in, out, platform or
 -- none; bits: `other`, `same`, or `any` with the reason in the rows below. Fields are read from
--- gen/lua/describe.lua and models/arch/*.lua, so one without a change here is an error. Fields
--- that are not available yet need none.
+-- gen/lua/describe.lua, models/arch/*.lua and the rules of optimizers, so one without a change
+-- here is an error. Fields that are not available yet need none.
 
 -- field = { set, ..., base = sets of both trainers, model =, bits = }
 local rows = {
@@ -224,9 +224,33 @@ strategies = {
     names = { "full_shard", "no_shard", "shard_grad_op", "hybrid_shard", "shard_optimizer" },
 }
 axes = setmetatable({}, { __index = function() return "out" end })
+
+-- Optimizers are op folders: their rows, as gen/describe/load_optimizers.c has them made.
+local optimizer_file = dofile(root .. "/gen/lua/optimizer.lua")
+optimizers = { names = {}, halves = {}, of_matrices = "", dtypes = optimizer_file.dtypes }
+local made = {}
+local function rule_of(name)
+    local env = setmetatable({ op = function(rule) return rule end }, { __index = _G })
+    return assert(loadfile(root .. "/templates/ops/" .. name .. "/op.lua", "t", env))()
+end
+for name in io.popen("ls '" .. root .. "/templates/ops'"):lines() do
+    local rule = rule_of(name)
+    if rule.role == "optimizer" and rule.fields then
+        local answer, problems = optimizer_file.make(name, rule, {
+            rule_of = rule_of, names = {}, use_of = {},
+            nearest = function() end, identifier = function() return true end,
+        })
+        assert(#problems == 0, problems[1] and problems[1].message)
+        optimizers.names[#optimizers.names + 1] = name
+        made[#made + 1] = { name, fields = answer.rows }
+    end
+end
+assert(#made > 0, "no optimizers")
+
 local description = dofile(root .. "/gen/lua/describe.lua")
 add_fields("", description.trainer, nil)
-for _, constructor in ipairs(description.constructors) do
+table.move(description.constructors, 1, #description.constructors, #made + 1, made)
+for _, constructor in ipairs(made) do
     if not constructor.later then
         assert(kind_side[constructor[1]], constructor[1] .. " is in no field")
         add_fields(constructor[1] .. ".", constructor.fields, kind_side[constructor[1]])

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* synonyms.c: fields as other trainers call them. In: an unknown field's path. Out: what
+ * to write here instead, or why there is nothing to write. */
+#include "describe/check.h"
+
+#include <string.h>
+
+typedef struct Synonym {
+    const char *names; /* between blanks */
+    const char *help;
+} Synonym;
+
+static const Synonym of_trainer[] = {
+    {" seq_len seq_length sequence_length max_seq_len max_seq_length context_length "
+     "block_size ctx ",
+     "write seq = 2048"},
+    {" batch_size per_device_train_batch_size micro_batch_size local_batch_size ",
+     "write micro_batch for the sequences of one forward, global_batch for those of a "
+     "step"},
+    {" gradient_accumulation_steps gradient_accumulation grad_accum accumulation_steps ",
+     "leave it out: a step accumulates as many micro-batches as global_batch needs"},
+    {" epochs num_epochs num_train_epochs max_epochs ",
+     "a run has steps: lr = cosine { steps = 1000 }; an epoch is the data's tokens / "
+     "(global_batch * seq)"},
+    {" steps max_steps train_steps num_steps total_steps iterations ",
+     "write lr = cosine { steps = 1000 }, or trainer --steps 1000"},
+    {" learning_rate base_lr max_lr ", "write optimizer = adamw { lr = 3e-4 }"},
+    {" scheduler lr_scheduler schedule lr_schedule ",
+     "write lr = cosine { warmup = 100, steps = 1000 }"},
+    {" warmup warmup_steps num_warmup_steps ", "write lr = cosine { warmup = 100, ... }"},
+    {" weight_decay wd betas eps ", "it is a field of the optimizer: adamw { ... }"},
+    {" clip grad_clip gradient_clipping max_grad_norm max_norm clip_grad_norm ",
+     "write optimizer = adamw { clip = 1.0 }"},
+    {" dropout attention_dropout hidden_dropout resid_pdrop attn_pdrop embd_pdrop ",
+     "leave it out: there is no dropout"},
+    {" lora peft adapter qlora lora_rank ",
+     "there is no LoRA; groups = { { match = \"*.norm*\", frozen = true } } freezes a "
+     "part"},
+    {" dtype precision param_dtype torch_dtype mixed_precision bf16 fp16 amp ",
+     "write dtypes = { param = \"bf16\" }"},
+    {" reduce_dtype ", "write dtypes = { reduce = \"f32\" }"},
+    {" activation_checkpointing gradient_checkpointing activation_checkpoint ac "
+     "checkpoint_activations remat ",
+     "write recompute = \"block\", \"cheap\" or \"auto\""},
+    {" sharding_strategy fsdp fsdp_config zero zero_stage sharding ",
+     "write strategy = \"full_shard\", and mesh = { shard = 8 }"},
+    {" world_size gpus num_gpus ranks nproc n_gpus dp data_parallel ",
+     "write mesh = { shard = 8 }"},
+    {" auto_wrap_policy wrap_policy fsdp_wrap ", "write wrap = per_block(1)"},
+    {" compile torch_compile jit flash_attention use_flash_attn ",
+     "leave it out: kernels are compiled with the trainer"},
+    {" wandb log_dir output_dir save_steps logging_steps eval_steps log_every ",
+     "it is a flag of the trainer: see trainer --help"},
+    {" data dataset train_data data_path tokenizer ",
+     "data are given to the trainer: --data FILE; fsdpgen tokenize makes them"},
+};
+
+static const Synonym of_model[] = {
+    {" hidden_size n_embd d_model hidden_dim embed_dim ", "write dim = 512"},
+    {" intermediate_size n_inner ffn_dim d_ff mlp_dim hidden_ffn ", "write ffn = 1408"},
+    {" num_hidden_layers n_layer n_layers num_layers depth ", "write layers = 12"},
+    {" num_attention_heads n_head n_heads num_heads ", "write heads = 8"},
+    {" num_key_value_heads n_kv_heads num_kv_heads n_kv_head ", "write kv_heads = 8"},
+    {" vocab_size n_vocab ", "write vocab = 32000"},
+    {" rms_norm_eps layer_norm_eps layer_norm_epsilon norm_epsilon ",
+     "write norm_eps = 1e-5"},
+    {" rope_theta rope_base rotary_base ", "write rope = { theta = 10000.0 }"},
+    {" sliding_window window_size ", "write window = 4096"},
+    {" tie_word_embeddings tie_embeddings weight_tying tie_weights ",
+     "write tied = true"},
+    {" seq seq_len max_position_embeddings n_positions max_seq_len block_size ",
+     "it is a field of the trainer: seq = 2048"},
+    {" dropout attention_dropout resid_pdrop ", "leave it out: there is no dropout"},
+};
+
+static const char *find(Gen *g, const Synonym *list, size_t n, const char *name)
+{
+    const char *word = gen_printf(g, " %s ", name);
+
+    for (size_t i = 0; i < n; i++)
+        if (strstr(list[i].names, word))
+            return list[i].help;
+    return NULL;
+}
+
+const char *synonym_help(Gen *g, const char *path, const char *name)
+{
+    if (strchr(name, ' '))
+        return NULL;
+    if (!*path)
+        return find(g, of_trainer, sizeof of_trainer / sizeof *of_trainer, name);
+    return !strcmp(path, "model")
+               ? find(g, of_model, sizeof of_model / sizeof *of_model, name)
+               : NULL;
+}
