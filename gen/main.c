@@ -221,6 +221,17 @@ static int parse_option(Parse *p, int argc, char **argv)
     return used;
 }
 
+static _Noreturn void unknown_command(const char *word)
+{
+    const char *names[N_COMMANDS], *near;
+
+    for (int i = 0; i < N_COMMANDS; i++)
+        names[i] = commands[i].name;
+    near = diag_nearest(word, names, N_COMMANDS);
+    usage("unknown command %s%s%s; without a command a description is generated", word,
+          near ? "; did you mean " : "", near ? near : "");
+}
+
 static void parse_word(Parse *p, const char *word)
 {
     Options *opt = &p->g->opt;
@@ -236,6 +247,8 @@ static void parse_word(Parse *p, const char *word)
     }
     if (opt->other)
         usage("diff compares two trainers, and a third is given: %s", word);
+    if (opt->input && !opt->command && !strstr(opt->input, ".lua"))
+        unknown_command(opt->input);
     if (opt->input)
         usage("two descriptions are given: %s and %s", opt->input, word);
     opt->input = word;

@@ -65,4 +65,7 @@ const char *check_show_ref(Check *c, int ref);    /* a value in the registry */
 const char *check_type(Check *c, const Field *f); /* "an integer" */
 const char *check_example(Check *c, const Field *f, const char *path); /* "lr = 0.1" */
 
+/* synonyms.c: what to write for a field as other trainers call it; NULL: none of them. */
+const char *synonym_help(Gen *g, const char *path, const char *name);
+
 #endif

@@ -135,7 +135,9 @@ static void unknown_field(Check *c, const char *key, const Words *names, const c
     const LexField *at = lex_field(table.lex, key);
     const Set *set = find_set(c->ld, full, true);
 
-    help = near           ? gen_printf(c->g, "did you mean `%s`?", near)
+    help = synonym_help(c->g, path, key);
+    help = help           ? help
+           : near         ? gen_printf(c->g, "did you mean `%s`?", near)
            : names->count ? gen_printf(c->g, "its fields are %s", words_all(c->g, names))
                           : "it has no fields";
     check_error(c,

@@ -349,6 +349,25 @@ static void wrong_result(Gen *g, const char *file)
     }
 }
 
+/* Of a name that a table has twice Lua takes the last one and says nothing. */
+static void check_twice(Gen *g, const LexFile *f)
+{
+    for (int t = 0; t < f->tables.count; t++) {
+        const LexTable *table = f->tables.items[t];
+
+        for (int i = 0; i < table->fields.count; i++) {
+            const LexField *at = &table->fields.items[i];
+            bool named = at->key && is_identifier(at->key, strlen(at->key));
+            const LexField *last = named ? lex_field(table, at->key) : at;
+
+            if (last != at)
+                diag_add(g, DIAG_ERROR, last->key_pos, "leave one of them out",
+                         "%s: given twice in one table, first on line %d", at->key,
+                         at->key_pos.line);
+        }
+    }
+}
+
 static void run_description(Gen *g, const char *file)
 {
     Loader *ld = g->loader;
@@ -367,7 +386,7 @@ static void run_description(Gen *g, const char *file)
         text += 3;
         bytes -= 3;
     }
-    loader_add_file(g, file, text, bytes);
+    check_twice(g, loader_add_file(g, file, text, bytes));
     if (sandbox_run(g, text, bytes, gen_printf(g, "@%s", file), ld->env_ref, 1)) {
         loader_lua_error(g, "description", lex_word(loader_file(ld, file), 1, NULL));
         return;

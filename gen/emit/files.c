@@ -7,9 +7,11 @@
  * that was stopped. A file with a hash written there is ours, and is replaced or, when no
  * longer generated, removed. One with another hash was edited by hand: refused, unless
  * --force. A file that neither names is foreign: left alone, and never overwritten
- * without --force. Symbolic links are not followed. */
+ * without --force; a folder that has files and no manifest is somebody else's, and is not
+ * written without --force. Symbolic links are not followed. */
 #include "emit/files.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -373,8 +375,33 @@ static int report_drift(Folder *f)
 
 /* ---- writing --------------------------------------------------------------------- */
 
+/* Files of others, and nothing of ours. Names with a dot, such as .git, do not count. */
+static bool is_anothers(Folder *f)
+{
+    int fd = f->fd < 0 ? -1 : openat(f->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+    bool files = false;
+
+    if (fd >= 0 && !d)
+        close(fd);
+    while (d && (entry = readdir(d)))
+        files = files || entry->d_name[0] != '.';
+    if (d)
+        closedir(d);
+    return files && faccessat(f->fd, manifest_name, F_OK, AT_SYMLINK_NOFOLLOW) != 0 &&
+           faccessat(f->fd, MARK_NAME, F_OK, AT_SYMLINK_NOFOLLOW) != 0;
+}
+
 static int write_locked(Folder *f)
 {
+    if (!f->g->opt.force && is_anothers(f)) {
+        folder_complain(f, NULL,
+                        "name an empty folder or a new one, or write among its files "
+                        "with --force",
+                        "the folder has files, and none says that fsdpgen made it");
+        return EXIT_DIAG;
+    }
     if (!folder_lock(f))
         return EXIT_DIAG;
     collect(f);

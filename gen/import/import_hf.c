@@ -365,6 +365,7 @@ void import_hugging_face(Gen *g, Text *t)
         folder = strrchr(folder, '/')
                      ? gen_strndup(g, folder, (size_t)(strrchr(folder, '/') - folder))
                      : "model";
-    print_description(&c, folder, &items, t);
+    if (diag_errors(g) == 0) /* else nothing is printed but those */
+        print_description(&c, folder, &items, t);
     json_decref(c.root);
 }

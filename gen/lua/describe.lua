@@ -276,7 +276,7 @@ local trainer = {
       } },
     { "recompute", "string", values = { "none", "cheap", "block", "auto" },
       kinds = { "every", "ops" },
-      default = "none", hash = "out",
+      default = "none", hash = "out", example = '"block"',
       doc = "activations computed again in the backward" },
     { "accumulate", "string", values = { "sharded", "unsharded" },
       default = function(t)

@@ -29,6 +29,6 @@ part hostile . "$here/hostile.sh"
 part platform . "$here/platform.sh"
 part scratch . "$here/scratch.sh"
 part mixtures . "$here/mixtures.sh"
-part names:bytes . "$here/names.sh"
+part names:builds . "$here/names.sh"
 part cuda:builds . "$here/cuda.sh"
 finish

@@ -106,9 +106,19 @@ check "repaired manifest" generate
 
 mkdir fresh && echo 'int main;' >fresh/step.c
 "$FSDPGEN" base.lua -o fresh >log 2>&1
-check "a foreign file under a generated name" \
-    grep -q 'fresh/step.c: error: fsdpgen did not write' log
+check "a folder of others" grep -q "fresh: error: the folder has files, and none says that fsdpgen made it" log
 check "stays alone" bash -c '[ "$(ls -A fresh)" = step.c ]'
+check "with --force it is written" "$FSDPGEN" base.lua -o fresh --force
+mkdir repository && mkdir repository/.git && : >repository/.gitignore
+check "names with a dot do not count" "$FSDPGEN" base.lua -o repository --force
+mkdir d2 && "$FSDPGEN" base.lua -o d2 >log 2>&1 && rm d2/plan.txt && echo mine >d2/plan.txt.mine
+check "a file of others in a folder of ours" "$FSDPGEN" base.lua -o d2
+echo other >>d2/math.h && sed -i '/"math.h"/d' d2/manifest.json
+"$FSDPGEN" base.lua -o d2 >log 2>&1
+check "a foreign file under a generated name" \
+    grep -q 'd2/math.h: error: fsdpgen did not write' log
+"$FSDPGEN" chek base.lua >log 2>&1
+check "a command spelt wrong" grep -qx 'fsdpgen: unknown command chek; did you mean check; without a command a description is generated' log
 : >file
 "$FSDPGEN" base.lua -o file >log 2>&1
 check "the folder is a file" grep -q 'file: error: Not a directory' log
