@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arithmetic: which files of the runtime compute. In: a file's path in runtime/. Out: can
- * an edit of it change a bit of a result? The text of those, without comments, is a part
- * of the platform (runtime/arithmetic.awk). A folder that only some meshes need has none
- * of them: what ranks/ sums is the tree that one rank sums, and another mesh is no other
- * platform. tests/emit/platform.sh has the list of the others, with reasons. */
+/* arithmetic.c: which files of the runtime compute. In: a file's path in runtime/. Out:
+ * can an edit of it change a bit of a result? The text of those, without comments, is a
+ * part of the platform (runtime/arithmetic.awk). A folder that only some meshes need
+ * has none of them: what ranks/ sums is the tree that one rank sums, and another mesh
+ * is no other platform. tests/emit/platform.sh has the list of the others, with
+ * reasons. */
 #include "base/base.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* embed_tool: embed_tool ROOT LIST OUT.c
+/* embed_tool.c: embed_tool ROOT LIST OUT.c
  *
  * In: LIST, a file of paths relative to ROOT, one a line. Out: OUT.c with
  * embedded_files[], sorted by path (byte order), and embedded_count, as gen.h declares

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* optimizer: the ops behind the description's optimizer, and what is a matrix to it.
+/* optimizer.c: the ops behind the description's optimizer, and what is a matrix to it.
  *
  * In: the optimizer and its values, op rules, the graph. Out: rules and their
  * attributes by what they are for; Param.matrix; g->shapes, a node of the matrix op for

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* import_accelerate: `fsdpgen import --accelerate FILE`: the configuration that
+/* import_accelerate.c: `fsdpgen import --accelerate FILE`: the configuration that
  * `accelerate config` writes, as the fields of a description.
  *
  * In: the file's entries (import_yaml.c). Out: Lua to paste into trainer { ... }, on

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* import_yaml: a small YAML file to a list of entries, by libyaml's events.
+/* import_yaml.c: a small YAML file to a list of entries, by libyaml's events.
  *
  * In: a path. Out: entries in order, each with its place; or messages. The file is a
  * stranger's: its size, depth and the length of a value are bounded; anchors, aliases,

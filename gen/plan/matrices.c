@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* matrices: which rank computes which matrix of the optimizer, and which travel together.
+/* matrices.c: which rank computes which matrix of the optimizer, and which travel
+ * together.
  *
  * Needs Param.matrix, g->shapes (optimizer.c) and segments (shard). Fills g->matrices and
  * g->batches. Breaks nothing. All of it is outside the numerics hash: a matrix is

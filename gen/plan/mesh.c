@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh: who holds which part of a segment, and who takes part in what. Comes in: the mesh
- * and the strategy of the description. Goes out: the placement and the groups of a
+/* mesh.c: who holds which part of a segment, and who takes part in what. Comes in: the
+ * mesh and the strategy of the description. Goes out: the placement and the groups of a
  * segment (shard.c asks for them).
  *
  * A strategy's row (strategy.h) says what is cut over mesh.shard: weights at rest,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* place: an offset for each buffer in its space.
+/* place.c: an offset for each buffer in its space.
  *
  * Needs buffers, accesses, hb_same, hb_group. Fills Buffer.offset_bytes, space_bytes,
  * arena_bytes and the two lower bounds. Breaks nothing.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* policy: the choices outside the hash that the description leaves open.
+/* policy.c: the choices outside the hash that the description leaves open.
  *
  * Needs units and segments (shard). Changes only fields of g->model that are outside the
  * numerics hash, and of each block what it keeps. Breaks nothing. A block's backward

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* recompute: values that are not kept but computed again by their own kernels; a part of
- * the policy pass.
+/* recompute.c: values that are not kept but computed again by their own kernels; a part
+ * of the policy pass.
  *
  * Needs spans and slabs (span). Fills Class.again, kept_bytes, dropped_bytes and of each
  * Saved whether it is dropped and where it lies then. Breaks nothing.

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* schedule: what each instruction must wait for, and what therefore happens before what.
+/* schedule.c: what each instruction must wait for, and what therefore happens before
+ * what.
  *
  * Needs the instructions and accesses of unroll. Fills Instr.waits with reasons, and the
  * relations of happens-before. Breaks place.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* search: recompute = "auto": spends the target's budget where a byte buys most time.
+/* search.c: recompute = "auto": spends the target's budget where a byte buys most time.
  *
  * Needs units and segments (shard) and the other choices of policy. It proposes choices,
  * one after the other, and the driver plans each and answers with its cost (drive.c): the

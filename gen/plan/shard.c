@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard: parameters to units and segments, each parameter element to exactly one place of
- * each copy.
+/* shard.c: parameters to units and segments, each parameter element to exactly one
+ * place of each copy.
  *
  * Needs g->blocks, g->params (graph, grad, span) and the mesh. Fills g->units,
  * g->segments, Block.unit, Block.cut, Param.segment, Param.held_elems,

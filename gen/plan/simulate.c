@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* simulate: how long a step should take, by in-order streams and a table of rates.
+/* simulate.c: how long a step should take, by in-order streams and a table of rates.
  *
  * Needs instructions and waits (schedule). Fills step_seconds. Breaks nothing.
  *

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unroll: the step as straight lines of instructions in host order.
+/* unroll.c: the step as straight lines of instructions in host order.
  *
  * Needs segments (shard), spans (span), the choices of policy. Fills g->prog:
  * instructions, accesses, buffers (without offsets), bindings, rounds. Breaks schedule

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unroll_order: the step as a tree of loops and tasks.
+/* unroll_order.c: the step as a tree of loops and tasks.
  *
  * In: blocks with what they keep (policy), leaves, micro-batches, ranks. Out: p->step,
  * the tasks of each line, rounds. What reads them: unroll, which makes instructions of

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* warn: plans that run, and cost more than they need to.
+/* warn.c: plans that run, and cost more than they need to.
  *
  * Comes in: the whole plan, its predicted times (simulate). Goes out: warnings, each with
  * numbers of this plan and what to write instead. What the description alone or the units

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verify: the invariants of DESIGN's table, checked after each pass.
+/* verify.c: the invariants of DESIGN's table, checked after each pass.
  *
  * The checkers return NULL or a text that names what is wrong; verify_after dies with it,
  * and tests plant faults and expect the text. They share no code with the passes they

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verify_order: the step's tree, from the description alone.
+/* verify_order.c: the step's tree, from the description alone.
  *
  * In: p->step, the tasks of each line, the instructions made of them. Out: what is wrong.
  * Each micro-batch of a rank is computed once and each leaf summed once; a line's tasks

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verify_prefetch: how far ahead of their use gathers stand. In: the instructions of
+/* verify_prefetch.c: how far ahead of their use gathers stand. In: the instructions of
  * unroll, and the choices of depth, order and limit. Out: NULL or what is wrong.
  *
  * Counted from the instructions alone. A unit is gathered from the start of its first

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verify_races: does any order of events that the schedule allows let one instruction
- * destroy what another needs? Comes in: instructions, accesses, waits, offsets. Goes out:
- * NULL or the two accesses that may meet.
+/* verify_races.c: does any order of events that the schedule allows let one instruction
+ * destroy what another needs? Comes in: instructions, accesses, waits, offsets. Goes
+ * out: NULL or the two accesses that may meet.
  *
  * Independent of schedule_closure and of place: the step is written out as a trace of
  * several turns of its loops on explicit ranks, each instruction with a start and a

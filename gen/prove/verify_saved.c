@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verify_saved: what the backward needs of the forward. In: the instructions of unroll,
- * what each block keeps. Out: NULL or what is wrong with one call. */
+/* verify_saved.c: what the backward needs of the forward. In: the instructions of
+ * unroll, what each block keeps. Out: NULL or what is wrong with one call. */
 #include "plan/plan.h"
 #include "prove/verify.h"
 

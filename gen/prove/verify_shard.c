@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verify_shard: the invariants of units, segments and their groups. Comes in: what shard
- * filled. Goes out: NULL or a text that names what is wrong. Shares no code with shard.c
- * and mesh.c: it walks what they derived, parameter by parameter and rank by rank. */
+/* verify_shard.c: the invariants of units, segments and their groups. Comes in: what
+ * shard filled. Goes out: NULL or a text that names what is wrong. Shares no code with
+ * shard.c and mesh.c: it walks what they derived, parameter by parameter and rank by
+ * rank. */
 #include "plan/plan.h"
 #include "prove/verify.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan: what a run will hold and do, for people (plan.txt, `fsdpgen plan`); plan_json.c
- * says it to programs. Comes in: the whole Gen after simulate. Goes out: text.
- */
+/* plan.c: what a run will hold and do, for people (plan.txt, `fsdpgen plan`);
+ * plan_json.c says it to programs. Comes in: the whole Gen after simulate. Goes out:
+ * text. / */
 #include "plan/plan.h"
 #include "base/show.h"
 #include "report/report.h"

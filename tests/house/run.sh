@@ -76,6 +76,16 @@ needless_braces() {
         }' {} +
 }
 
+# The second line of a file is its name, and what it is.
+headers() {
+    find "$1/gen" "$1/runtime" -name '*.[ch]' -exec awk '
+        FNR == 2 {
+            name = FILENAME
+            sub(/.*\//, "", name)
+            if (index($0, "/* " name ":") != 1 && index($0, "/* " name ",") != 1) print FILENAME ": " $0
+        }' {} +
+}
+
 median_length() {
     local n
     n=$(find "$1/gen" "$1/runtime" -name '*.[ch]' -exec wc -l {} + | awk '$2 != "total" { print $1 }' |
@@ -105,6 +115,8 @@ planted() {
     found "runtime: one of the other target" runtime_includes "lies above cpu"
     echo '/* as adamw has it */' >>"$WORK/planted/gen/plan/policy.c"
     found "gen: an optimizer's name" optimizer_names "/* as adamw has it */"
+    sed -i '2s/rt_log.c/log/' "$WORK/planted/runtime/job/rt_log.c"
+    found "another header" headers "rt_log.c: /* log:"
     printf '/* ---- a part -------------------\n */\n' >>"$WORK/planted/gen/plan/mesh.c"
     found "a torn ruler" torn_rulers "mesh.c:"
     printf 'void f(int x)\n{\n    if (x) {\n        g();\n    }\n}\n' >>"$WORK/planted/runtime/data/rt_eval.c"
@@ -122,6 +134,7 @@ part optimizers none "gen: no optimizer is known by name" optimizer_names "$ROOT
 part lengths none "files have at most 600 lines" long_files "$ROOT"
 part functions none "functions have at most 60 lines" long_functions "$ROOT"
 part median none "the median file has less than 300 lines" median_length "$ROOT"
+part headers none "files begin with their names" headers "$ROOT"
 part rulers none "rulers of comments are whole" torn_rulers "$ROOT"
 part braces none "single statements have no braces" needless_braces "$ROOT"
 part planted planted
