@@ -2,12 +2,13 @@
 /* synonyms.c: fields as other trainers call them. In: an unknown field's path. Out: what
  * to write here instead, or why there is nothing to write. */
 #include "describe/check.h"
+#include "describe/load.h"
 
 #include <string.h>
 
 typedef struct Synonym {
     const char *names; /* between blanks */
-    const char *help;
+    const char *help;  /* @: the optimizer of descriptions that name none */
 } Synonym;
 
 static const Synonym of_trainer[] = {
@@ -24,13 +25,13 @@ static const Synonym of_trainer[] = {
      "(global_batch * seq)"},
     {" steps max_steps train_steps num_steps total_steps iterations ",
      "write lr = cosine { steps = 1000 }, or trainer --steps 1000"},
-    {" learning_rate base_lr max_lr ", "write optimizer = adamw { lr = 3e-4 }"},
+    {" learning_rate base_lr max_lr ", "write optimizer = @ { lr = 3e-4 }"},
     {" scheduler lr_scheduler schedule lr_schedule ",
      "write lr = cosine { warmup = 100, steps = 1000 }"},
     {" warmup warmup_steps num_warmup_steps ", "write lr = cosine { warmup = 100, ... }"},
-    {" weight_decay wd betas eps ", "it is a field of the optimizer: adamw { ... }"},
+    {" weight_decay wd betas eps ", "it is a field of the optimizer: @ { ... }"},
     {" clip grad_clip gradient_clipping max_grad_norm max_norm clip_grad_norm ",
-     "write optimizer = adamw { clip = 1.0 }"},
+     "write optimizer = @ { clip = 1.0 }"},
     {" dropout attention_dropout hidden_dropout resid_pdrop attn_pdrop embd_pdrop ",
      "leave it out: there is no dropout"},
     {" lora peft adapter qlora lora_rank ",
@@ -77,9 +78,14 @@ static const char *find(Gen *g, const Synonym *list, size_t n, const char *name)
 {
     const char *word = gen_printf(g, " %s ", name);
 
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        const char *help = list[i].help, *at = strchr(help, '@');
+
         if (strstr(list[i].names, word))
-            return list[i].help;
+            return at ? gen_printf(g, "%.*s%s%s", (int)(at - help), help,
+                                   loader_default_kind(g, "optimizer"), at + 1)
+                      : help;
+    }
     return NULL;
 }
 
