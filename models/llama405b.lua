@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Llama 3.1 405B, 405,853,388,800 parameters, for 512 devices of 141 GB. Every
 -- activation is kept for the backward, which is what bounds seq here. A leaf for each
--- rank: leaves is 512, where the default would stop at 64.
+-- rank: leaves is 512, where the default would stop at 8.
 local llama = require "arch.llama"
 
 return trainer {

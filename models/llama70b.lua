@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Llama 3.1 70B, 70,553,706,496 parameters, for 64 devices of 80 GB. Every activation
 -- is kept for the backward, which is what bounds seq here. A leaf for each micro-batch:
--- leaves is 256, where the default would stop at 64.
+-- leaves is 256, where the default would stop at 8.
 local llama = require "arch.llama"
 
 return trainer {

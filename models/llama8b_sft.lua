@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Supervised fine-tuning of Llama 3.1 8B on eight devices of 80 GB: weights and tokenizer from
 -- Hugging Face, conversations packed into sequences, loss on the assistant's tokens alone.
+-- A leaf for each micro-batch keeps gradients cut over the ranks (models/llama8b.lua).
 -- README, "Fine-tuning on conversations", has the commands around it.
 local llama = require "arch.llama"
 
@@ -11,7 +12,7 @@ return trainer {
         vocab = 128256, norm_eps = 1e-5,
         rope = { theta = 5e5, scaling = llama.scaling_3_1 },
     },
-    seq = 4096, micro_batch = 1, global_batch = 64,
+    seq = 4096, micro_batch = 1, global_batch = 64, leaves = 64,
     mesh = { shard = 8 },
     loss = { mask = true },
     documents = { end_id = 128001 }, -- <|end_of_text|>, behind each conversation

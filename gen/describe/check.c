@@ -82,8 +82,11 @@ static void check_ranks(Check *c, int64_t world)
         help = gen_printf(g, "write leaves = %lld", (long long)world);
     else
         help = gen_printf(
-            g, "use at most %lld, or a global_batch that is a multiple of %lld",
-            (long long)leaves, (long long)(world * micro));
+            g, "use at most %lld%s, or a global_batch that is a multiple of %lld",
+            (long long)(m & -m),
+            leaves < (m & -m) ? gen_printf(g, " with leaves = %lld", (long long)(m & -m))
+                              : "",
+            (long long)(world * micro));
     COMPLAIN(c, mesh_path(c), help, "mesh: %lld ranks do not divide leaves (%lld)",
              (long long)world, (long long)leaves);
 }

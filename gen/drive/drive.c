@@ -73,17 +73,36 @@ void drive_policy(Gen *g)
 
 /* ---- what is asked of the plan that is kept, and not of those tried -------------- */
 
+/* The plan that is too large is planned again with fewer bytes of activations and of
+ * gradients; then the program is not needed any more. */
 static void judge_budget(Gen *g)
 {
-    Cost now = policy_cost(g), again = now;
+    Model *m = &g->model;
+    int64_t leaves[2] = {m->leaves, policy_most_leaves(g)};
+    bool searched = m->recompute == RECOMPUTE_AUTO; /* it tried recomputation already */
+    Change changes[4] = {{"", 0, m->leaves, policy_cost(g)}};
+    int n = 1;
 
-    if (g->model.budget_bytes == 0 || now.bytes <= g->model.budget_bytes)
+    if (m->budget_bytes == 0 || changes[0].cost.bytes <= m->budget_bytes)
         return;
-    if (g->model.recompute != RECOMPUTE_AUTO) { /* it tried already */
-        policy_recompute_all(g);
-        again = drive_try(g); /* the program is not needed any more */
+    for (int recompute = 0; recompute < (searched ? 1 : 2); recompute++) {
+        if (recompute)
+            policy_recompute_all(g);
+        for (int most = recompute ? 0 : 1; most < (leaves[1] > leaves[0] ? 2 : 1);
+             most++) {
+            Change *c = &changes[n++];
+            Text with = {.g = g};
+
+            m->leaves = leaves[most];
+            text_printf(&with, "%s", recompute ? "recompute = \"block\"" : "");
+            if (most)
+                text_printf(&with, "%sleaves = %lld", recompute ? ", " : "",
+                            (long long)m->leaves);
+            *c = (Change){with.s, recompute + most, m->leaves, drive_try(g)};
+        }
     }
-    policy_over_budget(g, &now, &again);
+    m->leaves = leaves[0];
+    policy_over_budget(g, changes, n);
 }
 
 static const struct {

@@ -112,9 +112,9 @@ local trainer = {
       doc = "sequences of a step; a multiple of micro_batch" },
     { "leaves", "int", min = 1, max = 1 << 16, power_of_two = true, hash = "in",
       default = function(t)
-          return largest_power_of_two(math.max(t.global_batch // t.micro_batch, 1), 64)
+          return largest_power_of_two(math.max(t.global_batch // t.micro_batch, 1), 8)
       end,
-      default_text = "the largest that divides, at most 64",
+      default_text = "the largest that divides, at most 8",
       doc = "leaves of the sum over micro-batches: a power of two that divides their "
           .. "number; the data ranks must divide it" },
     { "dtypes", "table", default = {}, hash = "in",

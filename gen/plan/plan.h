@@ -186,9 +186,18 @@ bool policy_may_drop_some(const Gen *g, const Block *b); /* KEEP_SOME */
 void policy_settle(Gen *g);
 /* Every block that may is recomputed. */
 void policy_recompute_all(Gen *g);
-/* The error of a plan of that cost, over the budget: what would fit, with exit code 3.
- * again: the cost with every block recomputed. */
-void policy_over_budget(Gen *g, const Cost *now, const Cost *again);
+/* Leaves of one micro-batch each: no rank adds whole gradients before they are reduced. */
+int64_t policy_most_leaves(const Gen *g);
+
+/* A plan with some fields changed, and what it costs. */
+typedef struct Change {
+    const char *with; /* the fields, "" for none */
+    int n_fields;
+    int64_t leaves;
+    Cost cost;
+} Change;
+/* The error of a plan over the budget, changes[0], with exit code 3: which change fits. */
+void policy_over_budget(Gen *g, const Change *changes, int n_changes);
 
 /* ---- search.c -------------------------------------------------------------------- */
 

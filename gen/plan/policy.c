@@ -134,58 +134,72 @@ static int64_t bytes_with(const Cost *c, int64_t n, int64_t k)
            c->batch_bytes / k;
 }
 
-/* The first change of those given that fits, as text; NULL if none does. */
-static const char *change_that_fits(Gen *g, const Cost *c, const char *with, bool mesh,
-                                    bool batch)
+/* What change c is with n times the ranks of a copy and 1/k of a micro-batch, as text if
+ * that fits; NULL if not. */
+static const char *change_text(Gen *g, const Change *c, int64_t n, int64_t k)
 {
     const Model *m = &g->model;
-    int64_t now = g->segments.items[0].shards, bytes;
-    for (int64_t n = mesh ? 2 : 1; n <= (mesh ? MAX_RANKS : 1); n *= 2) {
-        for (int64_t k = batch ? 2 : 1; k <= (batch ? m->micro_batch : 1); k *= 2) {
-            Text t = {.g = g};
-            bytes = bytes_with(c, n, k);
-            if (bytes > m->budget_bytes ||
-                now * n * m->mesh.axis[AXIS_REPLICATE].degree > MAX_RANKS ||
-                now * n * m->mesh.axis[AXIS_REPLICATE].degree > m->leaves ||
-                m->micro_batch % k != 0)
-                continue;
-            text_printf(&t, "%s", with);
-            if (mesh) {
-                text_printf(&t, "%smesh.shard = %lld", t.len ? " with " : "",
-                            (long long)(now * n));
-            }
-            if (batch) {
-                text_printf(&t, "%smicro_batch = %lld", t.len ? " with " : "",
-                            (long long)(m->micro_batch / k));
-            }
-            text_printf(&t, " needs about %s a rank", show_bytes(g, bytes));
-            return t.s;
-        }
-    }
-    return NULL;
+    int64_t shards = g->segments.items[0].shards * n;
+    int64_t ranks = shards * m->mesh.axis[AXIS_REPLICATE].degree;
+    int64_t bytes = bytes_with(&c->cost, n, k);
+    Text t = {.g = g};
+    if (bytes > m->budget_bytes || ranks > MAX_RANKS || ranks > c->leaves ||
+        m->micro_batch % k != 0)
+        return NULL;
+    text_printf(&t, "%s", c->with);
+    if (n > 1)
+        text_printf(&t, "%smesh.shard = %lld", t.len ? ", " : "", (long long)shards);
+    if (k > 1)
+        text_printf(&t, "%smicro_batch = %lld", t.len ? ", " : "",
+                    (long long)(m->micro_batch / k));
+    text_printf(&t, " needs about %s a rank", show_bytes(g, bytes));
+    return t.s;
+}
+
+/* The first change of those given that fits, as text; NULL if none does. */
+static const char *change_that_fits(Gen *g, const Change *c, bool mesh, bool batch)
+{
+    int64_t most_batch = batch ? g->model.micro_batch : 1;
+    const char *found = NULL;
+    for (int64_t n = mesh ? 2 : 1; !found && n <= (mesh ? MAX_RANKS : 1); n *= 2)
+        for (int64_t k = batch ? 2 : 1; !found && k <= most_batch; k *= 2)
+            found = change_text(g, c, n, k);
+    return found;
 }
 
 /* What would fit: each single change that does, or the first that do together. */
-static const char *what_fits(Gen *g, const Cost *now, const Cost *again)
+static const char *what_fits(Gen *g, const Change *changes, int n_changes)
 {
-    const char *recompute = again->bytes < now->bytes ? "recompute = \"block\"" : "";
     const char *found;
+    int64_t least = changes[0].cost.bytes;
     Text t = {.g = g};
-    for (int change = 1; change < 8; change++) { /* bits: recompute, mesh, micro_batch */
-        bool single = change == 1 || change == 2 || change == 4;
-        if ((change & 1 && !*recompute) || (!single && t.len))
-            continue;
-        found = change_that_fits(g, change & 1 ? again : now, change & 1 ? recompute : "",
-                                 change & 2, change & 4);
-        if (found)
-            text_printf(&t, "%s%s", t.len ? "; " : "", found);
+    for (int i = 0; i < n_changes; i++)
+        least = min_i64(least, changes[i].cost.bytes);
+    for (int together = 0; together < 2 && !t.len; together++) {
+        for (int others = 0; others < 4; others++) { /* bits: mesh, micro_batch */
+            for (int i = 0; i < n_changes; i++) {
+                int n = changes[i].n_fields + (others & 1) + (others >> 1);
+                if (n == 0 || (n > 1) != together || (together && t.len))
+                    continue;
+                found = change_that_fits(g, &changes[i], others & 1, others & 2);
+                if (found)
+                    text_printf(&t, "%s%s", t.len ? "; " : "", found);
+            }
+        }
     }
     return t.len
                ? t.s
                : gen_printf(g,
-                            "no recomputation, mesh.shard or micro_batch fits: give a "
-                            "rank at least %s, or take a shorter seq or a smaller model",
-                            show_bytes(g, again->bytes));
+                            "no recomputation, leaves, mesh.shard or micro_batch fits: "
+                            "give a rank at least %s, or take a shorter seq or a smaller "
+                            "model",
+                            show_bytes(g, least));
+}
+
+int64_t policy_most_leaves(const Gen *g)
+{
+    int64_t m = g->model.micro_batches;
+    return m & -m;
 }
 
 void policy_recompute_all(Gen *g)
@@ -196,16 +210,16 @@ void policy_recompute_all(Gen *g)
     }
 }
 
-void policy_over_budget(Gen *g, const Cost *now, const Cost *again)
+void policy_over_budget(Gen *g, const Change *changes, int n_changes)
 {
     const Model *m = &g->model;
     Pos pos = model_pos(g, "target.memory");
     const char *path = pos.line ? "target.memory" : m->target->budget_field;
     pos = model_pos(g, path);
     diag_add(g, DIAG_ERROR, pos.line ? pos : model_pos(g, "target"),
-             what_fits(g, now, again),
+             what_fits(g, changes, n_changes),
              "%s: the plan needs %s on each rank%s, the budget is %s", path,
-             show_bytes(g, now->bytes),
+             show_bytes(g, changes[0].cost.bytes),
              m->recompute == RECOMPUTE_AUTO ? " with the least memory that \"auto\" found"
                                             : "",
              show_bytes(g, m->budget_bytes));

@@ -44,7 +44,7 @@ resolves --set accumulate=unsharded 'accumulate = unsharded'
 resolves --set fuse=false 'fuse = false'
 resolves --set reshard_after_forward=false 'reshard_after_forward = false'
 resolves --set global_batch=24 --set micro_batch=1 'leaves = 8'
-resolves --set global_batch=512 'leaves = 64'
+resolves --set global_batch=512 'leaves = 8'
 resolves --set global_batch=6 --set mesh.shard=1 'leaves = 1'
 # The head's chunk: all tokens; 2^22 elements of dim; no more than 2^29 logits; what is written.
 resolves --set seq=64 --set micro_batch=2 'loss.chunk_tokens = 128'

@@ -220,7 +220,7 @@ static void test_deal(const char *folder)
                                          "mesh={shard=32}"};
     for (size_t k = 0; k < sizeof meshes / sizeof *meshes; k++) {
         const char *sets[] = {"optimizer=muon{}", "model.ffn=200", "global_batch=32",
-                              meshes[k], NULL};
+                              "leaves=32",        meshes[k],       NULL};
         Gen *g = models_open(folder, "small_llama", sets);
         models_plan(g, NULL);
         check_balance(g, meshes[k]);
