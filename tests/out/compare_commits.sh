@@ -1,21 +1,27 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# compare_commits.sh OLD NEW [MODEL...]: what two commits of fsdpgen generate. Builds both in
-# temporary worktrees and generates every shipped model (or those named, as demo) with both, for
-# cpu and cuda, on its own mesh, one rank and 2 x 2; compares each function of math.* and kernels.*,
-# in whatever file it stands, without comments, the numerics hash, and the bytes of `plan --json`.
-# Trains demo and tests/models/tiny_*.lua on 1 and 2 ranks of the CPU for 5 steps: losses, and the
-# weights in the last checkpoint. Prints what differs; the last line is 'N equal, N differ', the exit
-# code 1 when something does.
+# compare_commits.sh OLD NEW [--set FIELD=VALUE]... [MODEL...]: what two commits of fsdpgen generate.
+# Builds both in temporary worktrees and generates every shipped model (or those named, as demo) with
+# both, for cpu and cuda, on its own mesh, one rank and 2 x 2; compares each function of math.* and
+# kernels.*, in whatever file it stands, without comments and the braces of single statements, the
+# numerics hash, and the bytes of `plan --json` without that hash. --set pins a field whose default
+# has changed. Trains demo and tests/models/tiny_*.lua on 1 and 2 ranks of the CPU for 5 steps: losses,
+# and the weights in the last checkpoint. Prints what differs; the last line is 'N equal, N differ',
+# the exit code 1 when something does.
 set -u
 cd "$(dirname "$0")/../.." || exit 70
 root=$PWD
 if [ $# -lt 2 ] || ! old=$(git rev-parse --verify -q "$1^{commit}") ||
     ! new=$(git rev-parse --verify -q "$2^{commit}"); then
-    echo "usage: tests/out/compare_commits.sh OLD NEW [MODEL...], two commits" >&2
+    echo "usage: tests/out/compare_commits.sh OLD NEW [--set FIELD=VALUE]... [MODEL...]" >&2
     exit 2
 fi
 shift 2
+sets=()
+while [ "${1:-}" = --set ] && [ $# -ge 2 ]; do
+    sets+=(--set "$2")
+    shift 2
+done
 work=$(mktemp -d "${TMPDIR:-/tmp}/fsdpgen-commits.XXXXXX") || exit 70
 leave() {
     for side in old new; do
@@ -58,8 +64,9 @@ generate() {
     shift 2
     rm -rf "$out" "$out".*
     cd "$work/$side" || exit 70
-    "$work/build_$side/fsdpgen" plan "$file" --json "$@" >"$out.plan" 2>"$out.said"
+    "$work/build_$side/fsdpgen" plan "$file" --json "$@" >"$out.json" 2>"$out.said"
     echo "exit $?" >>"$out.said" # warnings, too
+    sed '/"numerics_hash"/d' "$out.json" >"$out.plan"
     "$work/build_$side/fsdpgen" "$file" -o "$out" --link-runtime runtime "$@" >/dev/null 2>&1
     sed -n 's/^  "numerics": //p' "$out/manifest.json" >"$out.numerics" 2>/dev/null
     functions "$out"/math.c* "$out"/kernels.c* >"$out.functions"
@@ -73,6 +80,21 @@ functions() {
     for file; do [ ! -e "$file" ] || files+=("$file"); done
     [ ${#files[@]} = 0 ] || awk -f "$root/runtime/arithmetic.awk" "${files[@]}" | grep -v '^ *#' |
         tr '\n' ' ' | awk '
+        # In a body, for headers keep their semicolons apart from those that end statements.
+        function unbraced(body) {
+            while (match(body, /for \([^;@{}]*;[^;@{}]*;/)) {
+                part = substr(body, RSTART, RLENGTH)
+                gsub(/;/, "@", part)
+                body = substr(body, 1, RSTART - 1) part substr(body, RSTART + RLENGTH)
+            }
+            while (match(body, /(\)|else) *\{ *[^;{}]*; *\}/)) {
+                part = substr(body, RSTART, RLENGTH)
+                gsub(/[{}]/, "", part)
+                body = substr(body, 1, RSTART - 1) part substr(body, RSTART + RLENGTH)
+            }
+            gsub(/ +/, " ", body)
+            return body
+        }
         BEGIN { RS = "}" }
         {
             text = text $0 "}"
@@ -84,7 +106,9 @@ functions() {
             if (head ~ /\) *$/ && match(head, /[a-z_0-9]+ ?\(/)) {
                 name = substr(head, RSTART, RLENGTH - 1)
                 sub(/ $/, "", name)
-                print name (seen[name]++ ? "*" : "") " " text # a kernel, and who launches it
+                at = index(text, "{") # a name that comes again: a kernel, and who launches it
+                print name (seen[name]++ ? "*" : "") " " substr(text, 1, at) \
+                    unbraced(substr(text, at + 1, length(text) - at - 1)) "}"
             }
             text = ""
             depth = 0
@@ -106,7 +130,7 @@ hashed() {
     while read -r name text; do echo "$name $(cksum <<<"$text" | tr ' ' -)"; done <"$1"
 }
 compare_generated() { # FILE TARGET MESH
-    local what="$1 $2 ${3:-own mesh}" flags=(--target "$2")
+    local what="$1 $2 ${3:-own mesh}" flags=(--target "$2" "${sets[@]}")
     [ -z "$3" ] || flags+=(--set "mesh={$3}")
     generate old "$1" "${flags[@]}"
     generate new "$1" "${flags[@]}"
