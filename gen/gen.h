@@ -66,6 +66,7 @@ struct Gen {
 
 void load_description(Gen *g);  /* load.c: Lua file + overrides → g->model (raw) with places */
 void check_model(Gen *g);       /* check.c: all diagnostics at once; resolves defaults */
+void dims_check_read(Gen *g);   /* dims.c: given fields of the model that build never read */
 void ops_load(Gen *g);          /* ops.c: op folders → g->ops */
 void graph_build(Gen *g);       /* graph.c: arch's build → blocks, classes, params, forward nodes */
 void grad_build(Gen *g);        /* grad.c: backward nodes in every class */

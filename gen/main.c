@@ -201,6 +201,8 @@ static int parse_option(Parse *p, int argc, char **argv)
                 o = &options[i];
         if (!o)
             usage("unknown option %s", arg);
+        if (arg[2] == '=')
+            usage("-%c takes its value without a `=`: -%c %s", arg[1], arg[1], arg + 3);
         if (arg[2])
             value = arg + 2;
     }

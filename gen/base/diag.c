@@ -343,5 +343,5 @@ int diag_option(const char *name, size_t n, const char *const *names, int count,
 
 bool diag_is_option(const char *word)
 {
-    return !strncmp(word, "--", 2) || !strcmp(word, "-o") || !strcmp(word, "-h");
+    return word[0] == '-' && word[1];
 }

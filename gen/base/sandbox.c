@@ -14,22 +14,25 @@
  *
  * What might differ between runs or machines, and why it does not:
  *
- *   order of pairs, next            keys are sorted (sandbox_table.c)
- *   #t of a list with holes         one search, of contents alone; so for table.*, rawlen
- *   table.sort's pivots             a merge sort
- *   x ^ y, exp, log, sin, ...       our own, correctly rounded (exact.c)
- *   sqrt, floor, fmod, %, //        exact in IEEE 754, whoever computes them
- *   numbers as text, and back       the C library's %.14g and strtod, in the C locale:
- *                                   exact in those that round correctly (glibc, musl,
- * BSD) NaN as text                     tostring and format write `nan`; `..` and what
- * else takes a number for a text write the sign that the processor gave it (x86: `-nan`)
- *   tostring, %p of tables          the type's name; %p is refused
- *   weak tables, the collector      garbage is never collected: a state is short-lived
- *   memory that runs out            ends the chunk, whatever it catches; how much there
- * is never shows collectgarbage, os, io, random  are not there letters of patterns, upper
- * ASCII (sandbox_match.c); nobody sets a locale depth of recursion              Lua's own
- * limits, of its version a chunk's name in messages      the file as it was named to
- * fsdpgen */
+ *   order of pairs, next       keys are sorted (sandbox_table.c)
+ *   #t of a list with holes    one search, of contents alone; so for table.*, rawlen
+ *   table.sort's pivots        a merge sort
+ *   x ^ y, exp, log, sin, ...  our own, correctly rounded (exact.c)
+ *   sqrt, floor, fmod, %, //   exact in IEEE 754, whoever computes them
+ *   numbers as text, and back  the C library's %.14g and strtod, in the C locale:
+ *                              exact where they round correctly (glibc, musl, BSD)
+ *   NaN as text                tostring and format write `nan`; `..` and what else takes
+ *                              a number for a text write the sign that the processor
+ *                              gave it: x86 `-nan`. The one source that is left.
+ *   tostring, %p of tables     the type's name; %p is refused
+ *   weak tables, the collector garbage is never collected: a state is short-lived
+ *   memory that runs out       ends the chunk, whatever it catches; how much there is
+ *                              never shows
+ *   collectgarbage, os, io, random                 are not there
+ *   letters of patterns, upper  ASCII (sandbox_match.c); nobody sets a locale
+ *   depth of recursion         Lua's own limits, of its version
+ *   a chunk's name in messages the file as it was named to fsdpgen
+ */
 #include "base/sandbox.h"
 
 #include "base/lex.h"

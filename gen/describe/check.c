@@ -370,41 +370,11 @@ static int arch_fail(lua_State *L)
     return 0;
 }
 
-/* Copies the resolved model and adds what build needs of the trainer: the m of a check
- * and a build. False if a part of it is wrong. */
-static bool push_model(Check *c)
-{
-    static const char *const extra[][2] = {{"seq", "seq"},
-                                           {"micro_batch", "micro_batch"},
-                                           {"loss_chunk_tokens", "loss.chunk_tokens"}};
-    lua_State *L = c->L;
-
-    if (value_push(c, "model") != LUA_TTABLE) {
-        lua_pop(L, 1);
-        return false;
-    }
-    lua_newtable(L);
-    for (lua_pushnil(L); lua_next(L, -3);) {
-        lua_pushvalue(L, -2);
-        lua_insert(L, -2);
-        lua_rawset(L, -4);
-    }
-    lua_remove(L, -2);
-    for (size_t i = 0; i < sizeof extra / sizeof *extra; i++) {
-        if (value_push(c, extra[i][1]) != LUA_TNUMBER) {
-            lua_pop(L, 2);
-            return false;
-        }
-        lua_setfield(L, -2, extra[i][0]);
-    }
-    return true;
-}
-
 static void check_arch(Check *c, const Arch *arch)
 {
     lua_State *L = c->L;
 
-    if (arch->check_ref == LUA_NOREF || !push_model(c))
+    if (arch->check_ref == LUA_NOREF || !dims_push(c, arch->fields))
         return;
     lua_rawgeti(L, LUA_REGISTRYINDEX, arch->check_ref);
     lua_insert(L, -2);
@@ -474,7 +444,7 @@ void check_model(Gen *g)
     *m = (Model){.file = file, .name = value_str(&c, "name"), .arch = model->arch->name};
     check_fill(&c, m);
     warn_prefetch(&c, m);
-    gen_require(push_model(&c), "the resolved model is incomplete");
+    gen_require(dims_push(&c, model->arch->fields), "the resolved model is incomplete");
     m->model_ref = luaL_ref(c.L, LUA_REGISTRYINDEX);
     m->build_ref = model->arch->build_ref;
     m->config_ref = model->arch->config_ref;

@@ -53,6 +53,10 @@ void check_half(Check *c, const char *path); /* of a group */
 void check_optimizer(Check *c);
 void fill_optimizer(Check *c, Model *m);
 
+/* dims.c: pushes what the architecture's functions get, with those fields and the trainer's that
+ * dims_adds names; false if a part of it is wrong. */
+bool dims_push(Check *c, const Fields *fields);
+
 /* check_fill.c */
 void check_fill(Check *c, Model *m);
 

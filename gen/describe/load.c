@@ -409,7 +409,7 @@ void load_description(Gen *g)
 
     ld->folder = folder_of(g, g->opt.input);
     ld->env_ref = record_push_env(g);
-    ld->raw_ref = LUA_NOREF;
+    ld->raw_ref = ld->read_ref = LUA_NOREF;
     g->model.file = g->opt.input;
     run_description(g, g->opt.input);
     diag_stop_on_errors(g);

@@ -51,6 +51,7 @@ typedef struct Loader {
     int modules_ref;    /* registry: name → value, true while loading */
     int raw_ref;        /* the trainer's record, as written and overridden */
     int resolved_ref;   /* the same with every field, as checked */
+    int read_ref;       /* what build read of its model */
     struct {
         LexFile **items;
         int count, cap;
@@ -104,6 +105,8 @@ int require_module(lua_State *L); /* upvalue 1: the Gen */
 
 /* set.c */
 void set_apply(Gen *g); /* --target and --set, on the raw record */
+
+bool dims_adds(const char *name); /* dims.c: comes from the trainer */
 
 /* check_value.c, check.c */
 Pos place_of(Gen *g, const char *path); /* nearest known place: its own or its parents' */

@@ -259,15 +259,14 @@ static int arch_function(lua_State *L, const char *key, bool required)
  * already. */
 static void check_reserved(lua_State *L, const Fields *fields)
 {
-    static const char *const reserved[] = {"seq", "micro_batch", "loss_chunk_tokens"};
     const Field *vocab = fields_find(fields, "vocab");
 
-    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
-        if (fields_find(fields, reserved[i]))
+    for (int i = 0; i < fields->count; i++)
+        if (dims_adds(fields->items[i].name))
             luaL_error(L,
                        "arch: the field '%s' comes from the trainer" HELP
                        "use another name; build's m has the trainer's %s",
-                       reserved[i], reserved[i]);
+                       fields->items[i].name, fields->items[i].name);
     if (!vocab || vocab->type != FIELD_INT)
         luaL_error(
             L,

@@ -108,7 +108,8 @@ static void judge_budget(Gen *g)
 static const struct {
     const char *pass; /* after it */
     void (*judge)(Gen *g);
-} judges[] = {{"place", judge_budget}, {"simulate", warn_plan}};
+} judges[] = {
+    {"graph", dims_check_read}, {"place", judge_budget}, {"simulate", warn_plan}};
 
 /* ---- the passes ------------------------------------------------------------------ */
 

@@ -110,7 +110,7 @@ bool builder_protect(Gen *g, lua_CFunction fn, void *arg, Pos fallback)
     Builder *b = builder_get(g);
     ErrorPlace e = {.g = g};
     int top = lua_gettop(L), status;
-    const char *text;
+    const char *text, *help;
     Pos pos = fallback;
 
     lua_pushlightuserdata(L, &e);
@@ -125,6 +125,10 @@ bool builder_protect(Gen *g, lua_CFunction fn, void *arg, Pos fallback)
         return true;
     }
     text = gen_strdup(g, lua_tostring(L, -1));
+    if ((help = strchr(text, *HELP))) {
+        b->help = gen_strdup(g, help + 1);
+        text = gen_strndup(g, text, (size_t)(help - text));
+    }
     lua_settop(L, top);
     if (e.file)
         pos = line_place(g, e.file, e.line, text);

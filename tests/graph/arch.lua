@@ -20,6 +20,8 @@ end
 
 return arch {
     name = "family",
-    fields = { { "dim", "int", min = 1, doc = "width" }, { "vocab", "int", min = 1, doc = "ids" } },
+    fields = { { "dim", "int", min = 1, doc = "width" }, { "vocab", "int", min = 1, doc = "ids" },
+               { "rope", "table", default = {}, doc = "rotation", fields = {
+                   { "theta", "number", default = 1e4, doc = "base" } } } },
     build = build,
 }

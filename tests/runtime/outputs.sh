@@ -26,12 +26,15 @@ flags_as_values() {
     check "a flag that is meant" "$t" --data "$data" --steps 1 --quiet --log=--log
     check "is the file's name" test -s ./--log
     rm -f ./--log
-    for got in '-o --force' '--set --check -o x' '--target --json -o x' '--path -h -o x'; do
+    for got in '-o --force' '--set --check -o x' '--target --json -o x' '--path -h -o x' '-o -x'; do
         # shellcheck disable=SC2086
         "$FSDPGEN" "$tiny" $got >out 2>err
         check "fsdpgen $got: code 2" test $? = 2
         check "fsdpgen $got: is told" grep -q 'is an option; if it is meant: --[a-z]*=-' err
     done
+    "$FSDPGEN" "$tiny" -o=x >out 2>err
+    check "fsdpgen -o=x: code 2" test $? = 2
+    check "fsdpgen -o=x: what to write" grep -q -- 'without a `=`: -o x' err
     "$FSDPGEN" tokenize --prompt --decode >out 2>err
     check "fsdpgen tokenize --prompt --decode" grep -q 'if it is meant: --prompt=--decode' err
     "$FSDPGEN" tokenize -o --force "$data" >out 2>err

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dims.c: the m that an architecture's check, build and config get. In: the resolved
+ * model, its declared fields, what the trainer adds to them. Out: a record that refuses
+ * names which nobody declared, and remembers what was read; after all three have run, the
+ * fields that a description gave in vain.
+ *
+ * m is an empty table. Its metatable has the values, and the tables among them are such
+ * records too. It cannot be written to: what one function put there another would find.
+ */
+#include "describe/check.h"
+#include "base/sandbox.h"
+
+#include <string.h>
+
+/* Upvalues of the metamethods. */
+enum { DIMS_VALUES = 1, DIMS_READ, DIMS_FIELDS, DIMS_PATH, N_DIMS = DIMS_PATH };
+
+/* What a build needs of the trainer. */
+static const char *const added[][2] = {{"seq", "seq"},
+                                       {"micro_batch", "micro_batch"},
+                                       {"loss_chunk_tokens", "loss.chunk_tokens"}};
+enum { N_ADDED = sizeof added / sizeof *added };
+
+bool dims_adds(const char *name)
+{
+    for (int i = 0; i < N_ADDED; i++)
+        if (!strcmp(name, added[i][0]))
+            return true;
+    return false;
+}
+
+static Gen *gen_of(lua_State *L)
+{
+    return sandbox_of(L)->g;
+}
+
+static const char *key_text(lua_State *L)
+{
+    return lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2)
+                                         : luaL_tolstring(L, 2, NULL);
+}
+
+static int dims_index(lua_State *L)
+{
+    const Fields *fields = lua_touserdata(L, lua_upvalueindex(DIMS_FIELDS));
+    const char *path = lua_tostring(L, lua_upvalueindex(DIMS_PATH)), *key = key_text(L);
+    const char *near;
+    Words names;
+
+    if (fields_find(fields, key) || (!*path && dims_adds(key))) {
+        lua_pushvalue(L, 2);
+        lua_pushboolean(L, true);
+        lua_rawset(L, lua_upvalueindex(DIMS_READ));
+        lua_pushvalue(L, 2);
+        lua_rawget(L, lua_upvalueindex(DIMS_VALUES));
+        return 1;
+    }
+    names = fields_names(gen_of(L), fields);
+    near = diag_nearest(key, names.items, names.count);
+    return luaL_error(
+        L, "%s: the architecture declares no field model.%s%s" HELP "%s%s%s", key, path,
+        key, near ? "did you mean `" : "add it to `fields` of arch { ... }",
+        near ? near : "", near ? "`?" : "");
+}
+
+static int dims_newindex(lua_State *L)
+{
+    return luaL_error(
+        L,
+        "%s: the fields of m are those of the description, and cannot be set" HELP
+        "keep it in a local variable",
+        key_text(L));
+}
+
+/* All of it is read. */
+static int dims_pairs(lua_State *L)
+{
+    int values = lua_upvalueindex(DIMS_VALUES), read = lua_upvalueindex(DIMS_READ);
+
+    lua_getglobal(L, "pairs");
+    lua_pushvalue(L, values);
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+        lua_pushvalue(L, -2);
+        lua_pushboolean(L, true);
+        lua_rawset(L, read);
+    }
+    lua_call(L, 1, 3);
+    return 3;
+}
+
+static const struct {
+    const char *event;
+    lua_CFunction function;
+} events[] = {
+    {"__index", dims_index}, {"__newindex", dims_newindex}, {"__pairs", dims_pairs}};
+
+static void push_copy(lua_State *L, int table)
+{
+    lua_newtable(L);
+    for (lua_pushnil(L); lua_next(L, table);) {
+        lua_pushvalue(L, -2);
+        lua_insert(L, -2);
+        lua_rawset(L, -4);
+    }
+}
+
+/* read[name .. "."]: what was read of the table that this field is. */
+static void push_read(lua_State *L, int read, const char *name)
+{
+    const char *key = lua_pushfstring(L, "%s.", name);
+
+    if (lua_getfield(L, read, key) == LUA_TNIL) {
+        lua_pop(L, 1);
+        lua_newtable(L);
+        lua_pushvalue(L, -1);
+        lua_setfield(L, read, key);
+    }
+    lua_remove(L, -2);
+}
+
+static void push_record(lua_State *L, const Fields *fields, const char *path, int source,
+                        int read);
+
+static void make_inner_records(lua_State *L, const Fields *fields, const char *path,
+                               int values, int read)
+{
+    for (int i = 0; i < fields->count; i++) {
+        const Field *f = &fields->items[i];
+        int inner = lua_gettop(L) + 1;
+
+        if (lua_getfield(L, values, f->name) == LUA_TTABLE && f->type == FIELD_TABLE) {
+            push_read(L, read, f->name);
+            push_record(L, f->fields, lua_pushfstring(L, "%s%s.", path, f->name), inner,
+                        inner + 1);
+            lua_setfield(L, values, f->name);
+        }
+        lua_settop(L, inner - 1);
+    }
+}
+
+/* Pushes a record with the values of the table at source; what is read of it becomes a
+ * key of the table at read. Indices count from the bottom. */
+static void push_record(lua_State *L, const Fields *fields, const char *path, int source,
+                        int read)
+{
+    int values;
+
+    luaL_checkstack(L, 20, "nested fields");
+    push_copy(L, source);
+    values = lua_gettop(L);
+    make_inner_records(L, fields, path, values, read);
+    lua_newtable(L);
+    lua_createtable(L, 0, 4);
+    for (size_t i = 0; i < sizeof events / sizeof *events; i++) {
+        lua_pushvalue(L, values);
+        lua_pushvalue(L, read);
+        lua_pushlightuserdata(L, (void *)fields);
+        lua_pushstring(L, path);
+        lua_pushcclosure(L, events[i].function, N_DIMS);
+        lua_setfield(L, -2, events[i].event);
+    }
+    lua_pushboolean(L, false);
+    lua_setfield(L, -2, "__metatable");
+    lua_setmetatable(L, -2);
+    lua_replace(L, values);
+}
+
+bool dims_push(Check *c, const Fields *fields)
+{
+    lua_State *L = c->L;
+    int top = lua_gettop(L);
+
+    if (value_push(c, "model") != LUA_TTABLE) {
+        lua_settop(L, top);
+        return false;
+    }
+    push_copy(L, top + 1);
+    for (int i = 0; i < N_ADDED; i++) {
+        if (value_push(c, added[i][1]) != LUA_TNUMBER) {
+            lua_settop(L, top);
+            return false;
+        }
+        lua_setfield(L, -2, added[i][0]);
+    }
+    lua_newtable(L); /* a check that reads a field does nothing with it */
+    luaL_unref(L, LUA_REGISTRYINDEX, c->ld->read_ref);
+    c->ld->read_ref = luaL_ref(L, LUA_REGISTRYINDEX);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, c->ld->read_ref);
+    push_record(L, fields, "", top + 2, top + 3);
+    lua_replace(L, top + 1);
+    lua_settop(L, top + 1);
+    return true;
+}
+
+/* ---- what was given, and never read ---------------------------------------------- */
+
+/* Of the tables at given and at read, with what the description and overrides say and
+ * what was read of it. */
+static void report_unread(Gen *g, const Fields *fields, const char *path, int given,
+                          int read)
+{
+    lua_State *L = g->L;
+
+    for (int i = 0; i < fields->count; i++) {
+        const Field *f = &fields->items[i];
+        const char *full = gen_printf(g, "%s.%s", path, f->name);
+        int value = lua_gettop(L) + 1;
+
+        if (lua_getfield(L, given, f->name) != LUA_TNIL) {
+            if (lua_getfield(L, read, f->name) == LUA_TNIL)
+                diag_add(g, DIAG_ERROR, place_of(g, full),
+                         "leave it out, or let its build use it",
+                         "%s: the build of %s never reads it: it would change nothing",
+                         full, g->model.arch);
+            else if (f->type == FIELD_TABLE && lua_istable(L, value)) {
+                push_read(L, read, f->name);
+                report_unread(g, f->fields, full, value, lua_gettop(L));
+            }
+        }
+        lua_settop(L, value - 1);
+    }
+}
+
+void dims_check_read(Gen *g)
+{
+    lua_State *L = g->L;
+    const Tag *tag;
+    int top = lua_gettop(L);
+
+    lua_rawgeti(L, LUA_REGISTRYINDEX, loader_of(g)->raw_ref);
+    lua_getfield(L, top + 1, "model");
+    tag = record_tag(g, top + 2);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, loader_of(g)->read_ref);
+    report_unread(g, tag->arch->fields, "model", top + 2, top + 3);
+    lua_settop(L, top);
+}
