@@ -64,11 +64,7 @@ static void push_waits(Steps *s, const Instr *i)
                         (i->variant == VARIANT_END && on->variant == VARIANT_LAST),
                     "instruction %d waits for %d, of another micro-step", i->id, on->id);
         lua_newtable(L);
-        emit_str(L, "call",
-                 on->kind == INS_TO_OWNERS     ? "rt_wait_to_owners"
-                 : on->kind == INS_FROM_OWNERS ? "rt_wait_from_owners"
-                 : on->stream == STREAM_GATHER ? "rt_wait_gather"
-                                               : "rt_wait_reduce");
+        emit_str(L, "call", ins_rule(on->kind)->wait);
         emit_str(L, "subject", subject_macro(s, on));
         emit_str(L, "stream", stream_name(on->stream));
         emit_int(L, "place", place_in_stream(s, on));
@@ -78,27 +74,18 @@ static void push_waits(Steps *s, const Instr *i)
     lua_setfield(L, -2, "waits");
 }
 
-static const char *buffer_macro(Steps *s, int id)
-{
-    gen_require(id >= 0, "an instruction without its buffer");
-    return s->p->bufs.items[id].macro;
-}
-
-static void push_gather(Steps *s, const Instr *i)
+/* Operands mean the same in each kind: buffers from and to, equal where in place. */
+static void push_operands(Steps *s, const Instr *i)
 {
     lua_State *L = s->e->L;
 
-    emit_str(L, "buffer", buffer_macro(s, i->to));
-    if (s->p->bufs.items[i->from].kind == BUF_KEPT)
-        emit_str(L, "kept", buffer_macro(s, i->from));
-}
-
-static void push_keep(Steps *s, const Instr *i)
-{
-    lua_State *L = s->e->L;
-
-    emit_str(L, "buffer", buffer_macro(s, i->from));
-    emit_str(L, "kept", buffer_macro(s, i->to));
+    if (i->from >= 0)
+        emit_str(L, "from", s->p->bufs.items[i->from].macro);
+    if (i->to >= 0 && i->to != i->from)
+        emit_str(L, "to", s->p->bufs.items[i->to].macro);
+    emit_bool(L, "kept", i->from >= 0 && s->p->bufs.items[i->from].kind == BUF_KEPT);
+    if (ins_rule(i->kind)->start)
+        emit_str(L, "call", ins_rule(i->kind)->start);
 }
 
 static void push_span(Steps *s, const Instr *i)
@@ -115,51 +102,11 @@ static void push_span(Steps *s, const Instr *i)
     bind_push_call(s, i, &bases);
 }
 
-static void push_reduce_scatter(Steps *s, const Instr *i)
-{
-    emit_str(s->e->L, "call", "rt_reduce_scatter_start");
-    emit_str(s->e->L, "grad", buffer_macro(s, i->from));
-    emit_str(s->e->L, "result", buffer_macro(s, i->to));
-}
-
-static void push_all_reduce(Steps *s, const Instr *i)
-{
-    emit_str(s->e->L, "call", "rt_all_reduce_start");
-    emit_str(s->e->L, "grad", buffer_macro(s, i->from));
-}
-
-static void push_matrices(Steps *s, const Instr *i)
-{
-    emit_str(s->e->L, "flops", show_count(s->g, i->flops));
-}
-
-/* What the template calls each kind of line, and what it asks of it. */
-static const struct {
-    const char *word;
-    void (*push)(Steps *s, const Instr *i); /* NULL: nothing more */
-} lines[] = {
-    [INS_ALL_GATHER] = {"gather", push_gather},
-    [INS_KEEP] = {"keep", push_keep},
-    [INS_SPAN] = {"span", push_span},
-    [INS_REDUCE_SCATTER] = {"reduce", push_reduce_scatter},
-    [INS_ALL_REDUCE] = {"reduce", push_all_reduce},
-    [INS_MERGE] = {"merge", NULL},
-    [INS_NORM] = {"norm", NULL},
-    [INS_NORM_REDUCE] = {"norm_reduce", NULL},
-    [INS_UPDATE] = {"update", NULL},
-    [INS_GATHER_UPDATED] = {"gather_updated", NULL},
-    [INS_CLOSE] = {"close", NULL},
-    [INS_MOMENTUM] = {"momentum", NULL},
-    [INS_TO_OWNERS] = {"to_owners", NULL},
-    [INS_MATRICES] = {"matrices", push_matrices},
-    [INS_FROM_OWNERS] = {"from_owners", NULL},
-    [INS_STEP] = {"step", NULL},
-};
-
 static void push_line(Steps *s, const Instr *i)
 {
     Gen *g = s->g;
     lua_State *L = s->e->L;
+    const InsRule *rule = ins_rule(i->kind);
     const Segment *seg = i->segment >= 0 ? &g->segments.items[i->segment] : NULL;
 
     lua_newtable(L);
@@ -177,9 +124,12 @@ static void push_line(Steps *s, const Instr *i)
         emit_int(L, "place", place_in_stream(s, i));
         emit_str(L, "moved", show_bytes(g, i->moved_bytes));
     }
-    emit_str(L, "kind", lines[i->kind].word);
-    if (lines[i->kind].push)
-        lines[i->kind].push(s, i);
+    emit_str(L, "kind", rule->word);
+    push_operands(s, i);
+    if (i->kind == INS_SPAN)
+        push_span(s, i);
+    else
+        emit_str(L, "flops", show_count(g, i->flops));
 }
 
 /* ---- parts ----------------------------------------------------------------------- */

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kinds.c: the words for kinds of buffers and instructions, streams and orders. */
+/* kinds.c: the table of instruction kinds: the stream of each, what it touches, what it
+ * costs, its words in the emitted step and in messages; and the words for kinds of
+ * buffers, streams and orders. In: a kind. Out: its row.
+ *
+ * unroll makes the accesses of an instruction by its row, simulate its price, emit its
+ * line. The checkers (gen/prove, tests/interpret) take names and streams from here, and
+ * derive what an instruction reads and writes on their own. */
 #include "plan/plan.h"
 
 const char *buf_kind_name(BufKind k)
@@ -13,41 +19,158 @@ const char *buf_kind_name(BufKind k)
     return names[k];
 }
 
+/* ---- bytes that pass through memory ---------------------------------------------- */
+
+static const Segment *segment_of(const Gen *g, const Instr *i)
+{
+    return &g->segments.items[i->segment];
+}
+
+static double buffer_bytes(const Gen *g, int buffer)
+{
+    return (double)g->prog.bufs.items[buffer].bytes;
+}
+
+static double span_traffic(const Gen *g, const Instr *i)
+{
+    return (double)ins_span(g, i)->traffic_bytes;
+}
+
+/* Reads and writes this rank's part. */
+static double keep_traffic(const Gen *g, const Instr *i)
+{
+    return 2.0 * buffer_bytes(g, i->to);
+}
+
+/* Reads a sum and a level of the partial sums, writes one of them. */
+static double merge_traffic(const Gen *g, const Instr *i)
+{
+    const Segment *s = segment_of(g, i);
+    bool sharded = g->model.accumulate_sharded || !plan_collectives(g);
+    return 3.0 * (double)(sharded ? s->shard_elems : s->elems) *
+           dtype_bytes(g->model.reduce_dtype);
+}
+
+static double norm_traffic(const Gen *g, const Instr *i)
+{
+    return (double)segment_of(g, i)->shard_elems * dtype_bytes(g->model.reduce_dtype);
+}
+
+/* Reads and writes master and moments, reads the gradient. */
+static double update_traffic(const Gen *g, const Instr *i)
+{
+    const Segment *s = segment_of(g, i);
+    const Model *m = &g->model;
+    return (double)(g->batches.count ? matrix_most_others(g, s) : s->shard_elems) *
+           (2.0 * dtype_bytes(m->master_dtype) +
+            2.0 * m->moments * dtype_bytes(m->moments_dtype) +
+            dtype_bytes(m->reduce_dtype));
+}
+
+/* Reads the gradient, reads and writes the moment, writes. */
+static double momentum_traffic(const Gen *g, const Instr *i)
+{
+    const Model *m = &g->model;
+    return (double)segment_of(g, i)->shard_elems *
+               (2.0 * dtype_bytes(m->moments_dtype) + dtype_bytes(m->reduce_dtype)) +
+           buffer_bytes(g, i->to);
+}
+
+/* Reads and writes the master, reads. */
+static double step_traffic(const Gen *g, const Instr *i)
+{
+    return (double)segment_of(g, i)->shard_elems * 2.0 *
+               dtype_bytes(g->model.master_dtype) +
+           buffer_bytes(g, i->from);
+}
+
+/* ---- kinds of instructions ------------------------------------------------------- */
+
+/* clang-format off */
+#define READS(what) {USES_##what, false, false}
+#define WRITES(what) {USES_##what, true, false}
+#define PEERS_READ(what) {USES_##what, false, true}
+
+static const InsRule rules[N_INS_KINDS] = {
+    [INS_ALL_GATHER] = {
+        "all_gather", STREAM_GATHER, .collective = true,
+        .uses = {WRITES(TO), READS(FROM), PEERS_READ(FROM)},
+        .word = "gather", .start = "rt_all_gather_start", .wait = "rt_wait_gather",
+        .label = "gather of @ for its #", .done = "the weights of @ are here"},
+    [INS_KEEP] = {
+        "keep", STREAM_COMPUTE, .uses = {READS(FROM), WRITES(TO)},
+        .traffic_bytes = keep_traffic,
+        .word = "keep", .label = "keeping a part of @"},
+    [INS_SPAN] = { /* uses: its arguments */
+        "span", STREAM_COMPUTE, .traffic_bytes = span_traffic,
+        .word = "span", .label = "@ #"},
+    [INS_REDUCE_SCATTER] = { /* from is written too where the sum goes in two hops */
+        "reduce_scatter", STREAM_REDUCE, .collective = true, .closed = true, .sums = true,
+        .uses = {READS(FROM), PEERS_READ(FROM), WRITES(TO), WRITES(STAGING)},
+        .word = "reduce", .start = "rt_reduce_scatter_start", .wait = "rt_wait_reduce",
+        .label = "reduction of @", .done = "the gradient of @ is summed over ranks"},
+    [INS_ALL_REDUCE] = {
+        "all_reduce", STREAM_REDUCE, .collective = true, .closed = true, .sums = true,
+        .uses = {WRITES(TO), PEERS_READ(TO), WRITES(STAGING)},
+        .word = "reduce", .start = "rt_all_reduce_start", .wait = "rt_wait_reduce",
+        .label = "sum of @ over copies", .done = "the gradient of @ is summed over copies"},
+    [INS_MERGE] = {
+        "merge", STREAM_COMPUTE, .uses = {WRITES(TO), WRITES(WITH)},
+        .traffic_bytes = merge_traffic,
+        .word = "merge", .label = "merge of @"},
+    [INS_NORM] = {
+        "norm", STREAM_COMPUTE, .uses = {READS(FROM), WRITES(CONTROL)},
+        .traffic_bytes = norm_traffic,
+        .word = "norm", .label = "norm of @"},
+    [INS_NORM_REDUCE] = { /* peers touch the exchange area as the runtime says */
+        "norm_reduce", STREAM_COMPUTE, .collective = true, .closed = true,
+        .uses = {WRITES(CONTROL)},
+        .word = "norm_reduce", .label = "norm reduction"},
+    [INS_UPDATE] = {
+        "update", STREAM_COMPUTE,
+        .uses = {READS(FROM), WRITES(TO), WRITES(MASTER), WRITES(MOMENT1), WRITES(MOMENT2),
+                 READS(CONTROL)},
+        .traffic_bytes = update_traffic,
+        .word = "update", .label = "update of @"},
+    [INS_GATHER_UPDATED] = {
+        "gather_updated", STREAM_GATHER, .collective = true,
+        .uses = {WRITES(TO), PEERS_READ(FROM)},
+        .word = "gather_updated", .wait = "rt_wait_gather",
+        .label = "gather of the updated weights of @",
+        .done = "the updated weights of @ are here"},
+    [INS_CLOSE] = {
+        "close", STREAM_COMPUTE, .uses = {READS(SHARED)},
+        .word = "close", .label = "end of the step"},
+    [INS_MOMENTUM] = {
+        "momentum", STREAM_COMPUTE,
+        .uses = {READS(CONTROL), WRITES(TO), READS(FROM), WRITES(MOMENT1)},
+        .traffic_bytes = momentum_traffic,
+        .word = "momentum", .label = "momentum of the matrices of @"},
+    [INS_TO_OWNERS] = {
+        "to_owners", STREAM_GATHER, .collective = true, .closed = true,
+        .uses = {READS(DIRECTIONS), PEERS_READ(DIRECTIONS), WRITES(TO)},
+        .word = "to_owners", .wait = "rt_wait_to_owners",
+        .label = "way of the matrices of @ to their owners",
+        .done = "the matrices of @ are with their owners"},
+    [INS_MATRICES] = { /* and the directions where ranks hold them whole */
+        "matrices", STREAM_COMPUTE,
+        .uses = {WRITES(TO), WRITES(WITH), READS(CONTROL)}, .f32 = true,
+        .word = "matrices", .label = "matrices of @"},
+    [INS_FROM_OWNERS] = {
+        "from_owners", STREAM_REDUCE, .collective = true, .closed = true,
+        .uses = {READS(FROM), PEERS_READ(FROM), WRITES(DIRECTIONS)},
+        .word = "from_owners", .wait = "rt_wait_from_owners",
+        .label = "way of the matrices of @ back", .done = "the matrices of @ are back"},
+    [INS_STEP] = {
+        "step", STREAM_COMPUTE,
+        .uses = {READS(CONTROL), READS(FROM), WRITES(TO), WRITES(MASTER)},
+        .traffic_bytes = step_traffic,
+        .word = "step", .label = "step of the matrices of @"},
+};
+/* clang-format on */
+
 const InsRule *ins_rule(InsKind k)
 {
-    static const InsRule rules[N_INS_KINDS] = {
-        [INS_ALL_GATHER] = {"all_gather", STREAM_GATHER, true, false,
-                            "gather of @ for its #", "the weights of @ are here"},
-        [INS_KEEP] = {"keep", STREAM_COMPUTE, false, false, "keeping a part of @", NULL},
-        [INS_SPAN] = {"span", STREAM_COMPUTE, false, false, "@ #", NULL},
-        [INS_REDUCE_SCATTER] = {"reduce_scatter", STREAM_REDUCE, true, true,
-                                "reduction of @",
-                                "the gradient of @ is summed over ranks"},
-        [INS_ALL_REDUCE] = {"all_reduce", STREAM_REDUCE, true, true,
-                            "sum of @ over copies",
-                            "the gradient of @ is summed over copies"},
-        [INS_MERGE] = {"merge", STREAM_COMPUTE, false, false, "merge of @", NULL},
-        [INS_NORM] = {"norm", STREAM_COMPUTE, false, false, "norm of @", NULL},
-        [INS_NORM_REDUCE] = {"norm_reduce", STREAM_COMPUTE, true, true, "norm reduction",
-                             NULL},
-        [INS_UPDATE] = {"update", STREAM_COMPUTE, false, false, "update of @", NULL},
-        [INS_GATHER_UPDATED] = {"gather_updated", STREAM_GATHER, true, false,
-                                "gather of the updated weights of @",
-                                "the updated weights of @ are here"},
-        [INS_CLOSE] = {"close", STREAM_COMPUTE, false, false, "end of the step", NULL},
-        [INS_MOMENTUM] = {"momentum", STREAM_COMPUTE, false, false,
-                          "momentum of the matrices of @", NULL},
-        [INS_TO_OWNERS] = {"to_owners", STREAM_GATHER, true, true,
-                           "way of the matrices of @ to their owners",
-                           "the matrices of @ are with their owners"},
-        [INS_MATRICES] = {"matrices", STREAM_COMPUTE, false, false, "matrices of @",
-                          NULL},
-        [INS_FROM_OWNERS] = {"from_owners", STREAM_REDUCE, true, true,
-                             "way of the matrices of @ back",
-                             "the matrices of @ are back"},
-        [INS_STEP] = {"step", STREAM_COMPUTE, false, false, "step of the matrices of @",
-                      NULL},
-    };
     gen_require((int)k >= 0 && k < N_INS_KINDS, "instruction kind %d", (int)k);
     return &rules[k];
 }

@@ -3,11 +3,11 @@
  * mesh and the strategy of the description. Goes out: the placement and the groups of a
  * segment (shard.c asks for them).
  *
- * A strategy's row (strategy.h) says what is cut over mesh.shard: weights at rest,
- * weights between forward and backward, optimizer state, each on its own. Gradients
- * between micro-steps lie as `accumulate` says; their sum lies where the state does,
- * since the update reads it. Who takes part in which collective follows from the cuts,
- * and no pass looks at the name. */
+ * A strategy's row (strategy.h) says what is cut: weights at rest, weights between
+ * forward and backward, optimizer state, each on its own; over mesh.shard, or in tests
+ * over any data ranks. Gradients between micro-steps lie as `accumulate` says; their sum
+ * lies where the state does, since the update reads it. Who takes part in which
+ * collective follows from the cuts, and no pass looks at the name or the axis. */
 #include "plan/plan.h"
 
 RankBits mesh_mates(const Gen *g, RankBits group)
@@ -21,13 +21,12 @@ bool mesh_two_hops(const Gen *g, RankBits group)
     return !g->model.library_order && mates && mates != group;
 }
 
-void mesh_place(const Gen *g, Segment *s)
+void mesh_place(const Gen *g, Segment *s, RankBits over)
 {
     const Model *m = &g->model;
-    const RankBits shard = m->mesh.axis[AXIS_SHARD].bits;
     const StrategyRule *rule = strategy_rule(m->strategy);
     for (int what = 0; what < N_HELD; what++)
-        s->cut[what] = rule->cut[what] ? shard : 0;
+        s->cut[what] = rule->cut[what] ? over : 0;
     s->cut[HELD_BETWEEN] = group_low(s->cut[HELD_BETWEEN], m->reshard_ranks);
     s->cut[HELD_GRADS] = m->accumulate_sharded ? s->cut[HELD_OPTIMIZER] : 0;
     s->shards = group_ranks(s->cut[HELD_OPTIMIZER]);

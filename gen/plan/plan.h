@@ -24,8 +24,9 @@ Wrap wrap_partition(Gen *g);
 RankBits mesh_mates(const Gen *g, RankBits group);
 /* Its sums go within nodes first, in place, then across: as the runtime's. */
 bool mesh_two_hops(const Gen *g, RankBits group);
-/* Fills the segment's cuts, shards and groups. */
-void mesh_place(const Gen *g, Segment *s);
+/* Fills the segment's cuts, shards and groups; `over`: data ranks that what is cut is cut
+ * over. */
+void mesh_place(const Gen *g, Segment *s, RankBits over);
 /* The part of the segment's state that a rank holds: what it updates. */
 static inline int mesh_part(const Segment *s, int rank)
 {
@@ -50,6 +51,11 @@ static inline bool segment_has_master(const Model *m, const Segment *s)
     const Dtype master = m->master_dtype == DT_SPLIT ? DT_F32 : m->master_dtype;
     return s->trainable && dtype_bytes(s->dtype) < dtype_bytes(master);
 }
+
+/* ---- shard.c --------------------------------------------------------------------- */
+
+/* Places a segment whose parameters lie in it: cuts, groups, sizes. */
+void shard_segment(const Gen *g, Segment *s, RankBits over);
 
 /* ---- layout.c -------------------------------------------------------------------- */
 

@@ -290,7 +290,7 @@ static const char *why_data(Scheduler *s, const Instr *from, const Instr *to, bo
     const char *done = ins_done(g, from);
     if (done)
         return done;
-    if (reads && (to->kind == INS_REDUCE_SCATTER || to->kind == INS_ALL_REDUCE)) {
+    if (reads && ins_rule(to->kind)->sums) {
         return gen_printf(g, "the gradient of %s is complete",
                           g->segments.items[to->segment].name);
     }

@@ -47,18 +47,33 @@ static bool same_key(const Param *a, const Param *b)
            a->axes == b->axes;
 }
 
+/* Where the first n parameters of the segment end. */
+static int64_t end_of(const Gen *g, const Segment *s, int n)
+{
+    const Param *last = n > 0 ? &g->params.items[s->params[n - 1]] : NULL;
+    return last ? last->offset_elems + last->held_elems : 0;
+}
+
+void shard_segment(const Gen *g, Segment *s, RankBits over)
+{
+    /* The last parameter is not rounded up: shards may divide evenly without it. */
+    const int64_t end = end_of(g, s, s->n_params);
+    mesh_place(g, s, over);
+    s->shard_elems = round_up((end + s->shards - 1) / s->shards, GRAIN_ELEMS);
+    s->elems = s->shard_elems * s->shards;
+    s->param_elems = s->elems / group_ranks(s->cut[HELD_PARAMS]);
+}
+
 /* The parameters of the unit's list that have this one's key, in order. */
 static void add_segment(Gen *g, Unit *u, const Param *like, const int *ids, int n)
 {
     Segment *s = gen_push(g, &g->segments);
-    int64_t end = 0;
     s->id = g->segments.count - 1;
     s->unit = u->id;
     s->trainable = !like->decl->frozen;
     s->dtype = like->decl->dtype;
     s->axes = like->axes;
     u->segments[u->n_segments++] = s->id;
-    mesh_place(g, s);
     s->params = gen_alloc(g, sizeof(int) * (size_t)n);
     for (int i = 0; i < n; i++) {
         Param *p = &g->params.items[ids[i]];
@@ -67,14 +82,10 @@ static void add_segment(Gen *g, Unit *u, const Param *like, const int *ids, int 
         s->params[s->n_params++] = ids[i];
         p->segment = s->id;
         p->held_elems = p->elems / group_ranks(p->axes);
-        p->offset_elems = round_up(end, GRAIN_ELEMS);
+        p->offset_elems = round_up(end_of(g, s, s->n_params - 1), GRAIN_ELEMS);
         s->used_elems += p->held_elems;
-        /* of the last one not rounded: shards may divide evenly without it */
-        end = p->offset_elems + p->held_elems;
     }
-    s->shard_elems = round_up((end + s->shards - 1) / s->shards, GRAIN_ELEMS);
-    s->elems = s->shard_elems * s->shards;
-    s->param_elems = s->elems / group_ranks(s->cut[HELD_PARAMS]);
+    shard_segment(g, s, g->model.mesh.axis[AXIS_SHARD].bits);
 }
 
 /* Do the unit's pieces follow each other in the model? */

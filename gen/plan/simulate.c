@@ -57,50 +57,13 @@ int64_t moved_picoseconds(const Gen *g, int64_t bytes)
 
 int64_t ins_picoseconds(const Gen *g, const Instr *i)
 {
-    const Rates r = g->model.rates;
-    const Model *m = &g->model;
-    const Segment *s = i->segment >= 0 ? &g->segments.items[i->segment] : NULL;
-    if (ins_rule(i->kind)->collective)
+    const InsRule *rule = ins_rule(i->kind);
+    int64_t ps;
+    if (rule->collective)
         return moved_picoseconds(g, i->moved_bytes);
-    switch (i->kind) {
-    case INS_SPAN:
-        return math_picoseconds(g, ins_span(g, i)->flops,
-                                (double)ins_span(g, i)->traffic_bytes);
-    case INS_KEEP: /* reads and writes this rank's part */
-        return math_picoseconds(g, 0, 2.0 * (double)g->prog.bufs.items[i->to].bytes);
-    case INS_MERGE: {
-        bool sharded = m->accumulate_sharded || !plan_collectives(g);
-        return ps_of(3.0 * (double)(sharded ? s->shard_elems : s->elems) *
-                         dtype_bytes(m->reduce_dtype),
-                     r.memory_per_us);
-    }
-    case INS_NORM:
-        return ps_of((double)s->shard_elems * dtype_bytes(m->reduce_dtype),
-                     r.memory_per_us);
-    case INS_UPDATE: /* reads and writes master and moments, reads the gradient */
-        return ps_of(
-            (double)(g->batches.count ? matrix_most_others(g, s) : s->shard_elems) *
-                (2.0 * dtype_bytes(m->master_dtype) +
-                 2.0 * m->moments * dtype_bytes(m->moments_dtype) +
-                 dtype_bytes(m->reduce_dtype)),
-            r.memory_per_us);
-    case INS_MOMENTUM: /* reads the gradient, reads and writes the moment, writes */
-        return ps_of((double)s->shard_elems * (2.0 * dtype_bytes(m->moments_dtype) +
-                                               dtype_bytes(m->reduce_dtype)) +
-                         (double)g->prog.bufs.items[i->to].bytes,
-                     r.memory_per_us);
-    case INS_MATRICES: /* of the rank that has most to do */
-        return times(r.f32_slower, math_picoseconds(g, i->flops, 0));
-    case INS_STEP: /* reads and writes the master, reads */
-        return ps_of((double)s->shard_elems * 2.0 * dtype_bytes(m->master_dtype) +
-                         (double)g->prog.bufs.items[i->from].bytes,
-                     r.memory_per_us);
-    case INS_CLOSE: /* only waits */
-        return 0;
-    default:
-        break;
-    }
-    gen_die("instruction kind %d", (int)i->kind);
+    ps = math_picoseconds(g, i->flops,
+                          rule->traffic_bytes ? rule->traffic_bytes(g, i) : 0);
+    return rule->f32 ? times(g->model.rates.f32_slower, ps) : ps;
 }
 
 /* Runs the instructions of `from`..`to` from time 0; returns when all are complete. */

@@ -110,6 +110,24 @@ typedef enum {
     N_INS_KINDS
 } InsKind;
 
+/* What an instruction touches, beside the arguments of a span. */
+typedef enum {
+    USES_END,
+    USES_FROM, USES_TO, USES_WITH,               /* its operands, of which each names one */
+    USES_MASTER, USES_MOMENT1, USES_MOMENT2,     /* of its segment, where it has them */
+    USES_DIRECTIONS,                             /* of all segments of its batch */
+    USES_SHARED,                                 /* weights of all segments that END gathers */
+    USES_CONTROL, USES_STAGING
+} UseOf;
+
+typedef struct InsUse {
+    UseOf what;
+    bool write;
+    bool peers;              /* the group's peers touch ours: Access.remote */
+} InsUse;
+
+struct Instr;
+
 /* What there is to know of a kind (kinds.c): passes ask here. */
 typedef struct InsRule {
     const char *name;        /* "all_gather" */
@@ -117,6 +135,15 @@ typedef struct InsRule {
     bool collective;         /* joins the ranks of a group */
     bool closed;             /* and its completion here says that peers no longer read this
                                 rank's buffers for it: the runtime's promise (rt.h) */
+    bool sums;               /* and it adds floats of its ranks, in an order */
+    InsUse uses[7];             /* in the order of the instruction's accesses */
+    /* What it costs where it moves nothing between ranks: Instr.flops, in f32 or else at the
+     * rate of products, beside the bytes that pass through memory; NULL: none. */
+    double (*traffic_bytes)(const Gen *g, const struct Instr *i);
+    bool f32;
+    /* In the emitted step: what the template calls its line, the function that starts it off
+     * the compute stream where its operands are arguments, and the function that waits for it. */
+    const char *word, *start, *wait;
     /* For people: @ stands for its segment, batch or span, # for its phase. */
     const char *label;       /* "gather of @ for its #" */
     const char *done;        /* of a collective, when it is complete */
@@ -154,6 +181,13 @@ typedef struct Buffer {
     int64_t offset_bytes;    /* place.c: in its space */
 } Buffer;
 
+/* How a collective adds what its ranks hold. */
+typedef enum {
+    ORDER_NONE,              /* it adds nothing, or integers, whose order shows nowhere */
+    ORDER_TREE,              /* the balanced tree over numbers in the group */
+    ORDER_LIBRARY            /* the library's own: reduction = "library" */
+} SumOrder;
+
 typedef struct Access {
     int buffer;
     bool write;
@@ -177,13 +211,14 @@ typedef struct Instr {
     int *waits;              /* ids on other streams that must be complete first (schedule.c) */
     const char **wait_why;   /* reason beside each wait, for the reader */
     int from, to;            /* buffers that all but spans read and write, equal where in place;
-                                -1: none, or several */
+                                -1: none, or several. InsRule.uses says which and how */
     int with;                /* INS_MERGE: the partial sums; INS_MATRICES: the workspace */
     int in, out, d_in, d_out, saved, scratch, logits; /* INS_SPAN */
     int dropped;             /* of KEEP_SOME: what is computed again, beside saved */
     double flops;
     Dtype dtype;             /* collectives: of what is gathered or summed, */
     int64_t elems;           /* of it: a gather, a reduce_scatter: one part; an all_reduce: all */
+    SumOrder order;
     int64_t moved_bytes;     /* received by this rank from others */
 } Instr;
 

@@ -288,7 +288,8 @@ static void finish_segment(Unroller *u, int segment)
     const Segment *s = &u->g->segments.items[segment];
     if (u->variant != VARIANT_LAST)
         return;
-    if (u->p->rounds > 1 && (!merges_between(u) || !plan_collectives(u->g)))
+    /* here where no reduction comes before it, for merge_reduced to follow */
+    if (u->p->rounds > 1 && (!merges_between(u) || !s->within))
         unroll_merge(u, segment);
     if (s->within)
         unroll_reduce(u, segment);

@@ -113,6 +113,9 @@ int unroll_flat(Unroller *u, BufKind kind, Space space, const char *prefix,
                 const Segment *s, Dtype dtype, int64_t elems, int64_t levels);
 Instr *unroll_ins(Unroller *u, InsKind kind);
 void unroll_touch(Unroller *u, Instr *i, int buffer, bool write, bool remote);
+/* All that its kind says (InsRule.uses), when its operands are known. */
+void unroll_uses(Unroller *u, Instr *i);
+void unroll_directions(Unroller *u, Instr *i, bool write); /* of its batch */
 
 /* unroll_end.c */
 void unroll_matrix_buffers(Unroller *u);

@@ -66,14 +66,6 @@ static bool in_batch(const Unroller *u, const Batch *b, int segment)
            segment <= b->last_segment;
 }
 
-static void touch_directions(Unroller *u, Instr *i, const Batch *b, bool write,
-                             bool remote)
-{
-    for (int s = b->first_segment; s <= b->last_segment; s++)
-        if (in_batch(u, b, s))
-            unroll_touch(u, i, u->direction[s], write, remote);
-}
-
 static Instr *batch_ins(Unroller *u, InsKind kind, const Batch *b)
 {
     Instr *i = unroll_ins(u, kind);
@@ -93,19 +85,9 @@ static void shard_updates(Unroller *u, InsKind kind, const Batch *b)
         i = batch_ins(u, kind, b);
         i->segment = s;
         i->unit = u->g->segments.items[s].unit;
-        unroll_touch(u, i, u->control, false, false);
-        unroll_touch(u, i, u->direction[s], momentum, false);
-        if (momentum) {
-            i->from = u->grad_shard[s];
-            i->to = u->direction[s];
-            unroll_touch(u, i, i->from, false, false);
-            unroll_touch(u, i, u->moment1[s], true, false);
-        } else {
-            i->from = u->direction[s];
-            i->to = u->param_shard[s];
-            unroll_touch(u, i, i->to, true, false);
-            unroll_touch(u, i, u->master[s], true, false);
-        }
+        i->from = momentum ? u->grad_shard[s] : u->direction[s];
+        i->to = momentum ? u->direction[s] : u->param_shard[s];
+        unroll_uses(u, i);
     }
 }
 
@@ -130,9 +112,7 @@ static void to_owners(Unroller *u, const Batch *b)
         i->group = within;
         i->to = u->owned[b->id];
         i->moved_bytes = most_moved(u->g, b->id, true);
-        touch_directions(u, i, b, false, false);
-        touch_directions(u, i, b, false, true);
-        unroll_touch(u, i, i->to, true, false);
+        unroll_uses(u, i);
     }
 }
 
@@ -144,18 +124,14 @@ static void compute(Unroller *u, const Batch *b)
     i->flops = matrices_most_flops(u->g, b->id);
     i->from = i->to = u->owned[b->id];
     if (whole)
-        touch_directions(u, i, b, i->to < 0, false);
-    unroll_touch(u, i, i->to, true, false);
-    unroll_touch(u, i, i->with, true, false);
-    unroll_touch(u, i, u->control, false, false);
+        unroll_directions(u, i, i->to < 0);
+    unroll_uses(u, i);
     if (i->to >= 0) {
         Instr *back = batch_ins(u, INS_FROM_OWNERS, b);
         back->group = u->g->model.mesh.all;
         back->from = u->owned[b->id];
         back->moved_bytes = most_moved(u->g, b->id, false);
-        unroll_touch(u, back, back->from, false, false);
-        unroll_touch(u, back, back->from, false, true);
-        touch_directions(u, back, b, true, false);
+        unroll_uses(u, back);
     }
 }
 
@@ -189,13 +165,11 @@ static void share(Unroller *u, int segment)
 /* Spans of the next step read what END gathers: it ends when all of that is here. */
 static void close_step(Unroller *u)
 {
-    Instr *i = NULL;
-    for (int s = 0; s < u->g->segments.count; s++) {
-        if (mesh_shares_updates(&u->g->segments.items[s])) {
-            i = i ? i : unroll_ins(u, INS_CLOSE);
-            unroll_touch(u, i, u->param_shard[s], false, false);
-        }
-    }
+    bool any = false;
+    for (int s = 0; s < u->g->segments.count; s++)
+        any = any || mesh_shares_updates(&u->g->segments.items[s]);
+    if (any)
+        unroll_uses(u, unroll_ins(u, INS_CLOSE));
 }
 
 static void norms(Unroller *u)
@@ -209,14 +183,13 @@ static void norms(Unroller *u)
         i->segment = s;
         i->unit = g->segments.items[s].unit;
         i->from = u->grad_shard[s];
-        unroll_touch(u, i, i->from, false, false);
-        unroll_touch(u, i, u->control, true, false);
+        unroll_uses(u, i);
     }
     i = unroll_ins(u, INS_NORM_REDUCE);
     i->group = g->model.mesh.all;
     i->moved_bytes = (g->model.mesh.world_size - 1) *
                      (int64_t)(SUPERACC_WORDS * 8 + g->model.micro_batches * 8);
-    unroll_touch(u, i, u->control, true, false);
+    unroll_uses(u, i);
 }
 
 static void update(Unroller *u, int segment)
@@ -226,12 +199,7 @@ static void update(Unroller *u, int segment)
     i->unit = u->g->segments.items[segment].unit;
     i->from = u->grad_shard[segment];
     i->to = u->param_shard[segment];
-    unroll_touch(u, i, i->from, false, false);
-    unroll_touch(u, i, i->to, true, false);
-    unroll_touch(u, i, u->master[segment], true, false);
-    unroll_touch(u, i, u->moment1[segment], true, false);
-    unroll_touch(u, i, u->moment2[segment], true, false);
-    unroll_touch(u, i, u->control, false, false);
+    unroll_uses(u, i);
 }
 
 /* In the order in which the next forward needs them. */

@@ -9,6 +9,14 @@
 
 /* ---- instructions ---------------------------------------------------------------- */
 
+/* The order in which a kind that sums does so. */
+static SumOrder sum_order(const Gen *g, InsKind kind)
+{
+    return !ins_rule(kind)->sums    ? ORDER_NONE
+           : g->model.library_order ? ORDER_LIBRARY
+                                    : ORDER_TREE;
+}
+
 Instr *unroll_ins(Unroller *u, InsKind kind)
 {
     Instr *i = gen_push(u->g, &u->p->ins);
@@ -16,6 +24,7 @@ Instr *unroll_ins(Unroller *u, InsKind kind)
     i->kind = kind;
     i->variant = u->variant;
     i->stream = ins_rule(kind)->stream;
+    i->order = sum_order(u->g, kind);
     i->block = i->piece = i->unit = i->segment = i->batch = -1;
     i->from = i->to = i->with = -1;
     i->in = i->out = i->d_in = i->d_out = i->saved = i->scratch = -1;
@@ -47,6 +56,51 @@ void unroll_touch(Unroller *u, Instr *i, int buffer, bool write, bool remote)
         (Access){.buffer = buffer, .write = write, .remote = remote};
 }
 
+/* ---- what they touch, by kinds.c ------------------------------------------------- */
+
+/* Of every segment of the instruction's batch, or that END gathers. */
+static void touch_segments(Unroller *u, Instr *i, InsUse use)
+{
+    for (int k = 0; k < u->g->segments.count; k++) {
+        const Segment *s = &u->g->segments.items[k];
+        if (use.what == USES_SHARED && mesh_shares_updates(s)) {
+            unroll_touch(u, i, u->param_shard[k], use.write, use.peers);
+        } else if (use.what == USES_DIRECTIONS) {
+            const Batch *b = &u->g->batches.items[i->batch];
+            if (b->first_segment <= k && k <= b->last_segment)
+                unroll_touch(u, i, u->direction[k], use.write, use.peers);
+        }
+    }
+}
+
+void unroll_directions(Unroller *u, Instr *i, bool write)
+{
+    touch_segments(u, i, (InsUse){USES_DIRECTIONS, write, false});
+}
+
+static int used_buffer(const Unroller *u, const Instr *i, UseOf what)
+{
+    return what == USES_FROM      ? i->from
+           : what == USES_TO      ? i->to
+           : what == USES_WITH    ? i->with
+           : what == USES_MASTER  ? u->master[i->segment]
+           : what == USES_MOMENT1 ? u->moment1[i->segment]
+           : what == USES_MOMENT2 ? u->moment2[i->segment]
+           : what == USES_CONTROL ? u->control
+                                  : u->staging;
+}
+
+void unroll_uses(Unroller *u, Instr *i)
+{
+    for (const InsUse *use = ins_rule(i->kind)->uses; use->what != USES_END; use++)
+        if (use->what == USES_DIRECTIONS || use->what == USES_SHARED)
+            touch_segments(u, i, *use);
+        else
+            unroll_touch(u, i, used_buffer(u, i, use->what), use->write, use->peers);
+}
+
+/* ---- collectives of segments, what is kept, merges ------------------------------- */
+
 static int weight_buffer(const Unroller *u, int pos, int segment)
 {
     if (!u->g->segments.items[segment].cut[HELD_PARAMS])
@@ -73,9 +127,7 @@ void unroll_gather(Unroller *u, const Instance *inst)
     i->dtype = s->dtype;
     i->elems = s->elems / group_ranks(i->group);
     i->moved_bytes = (group_ranks(i->group) - 1) * i->elems * dtype_bytes(i->dtype);
-    unroll_touch(u, i, inst->buffer, true, false);
-    unroll_touch(u, i, i->from, false, false);
-    unroll_touch(u, i, i->from, false, true);
+    unroll_uses(u, i);
 }
 
 /* After the last reader of the forward, from the buffer that it read. */
@@ -87,8 +139,7 @@ void unroll_keep(Unroller *u, int segment)
     i->unit = s->unit;
     i->from = weight_buffer(u, u->keep_at[segment], segment);
     i->to = u->kept[segment];
-    unroll_touch(u, i, i->from, false, false);
-    unroll_touch(u, i, i->to, true, false);
+    unroll_uses(u, i);
 }
 
 /* In place: each rank's part of the weights that it updated, to all that hold them
@@ -104,8 +155,7 @@ void unroll_gather_updated(Unroller *u, int segment)
     i->dtype = s->dtype;
     i->elems = s->shard_elems;
     i->moved_bytes = (group_ranks(i->group) - 1) * i->elems * dtype_bytes(i->dtype);
-    unroll_touch(u, i, i->to, true, false);
-    unroll_touch(u, i, i->from, false, true);
+    unroll_uses(u, i);
 }
 
 /* Elements that the group's first rank reads from others to sum its part of elems. */
@@ -135,11 +185,9 @@ void unroll_reduce(Unroller *u, int segment)
     i->elems = s->shard_elems;
     i->moved_bytes =
         summed_elems(u, i->group, i->elems, s->elems) * dtype_bytes(i->dtype);
-    unroll_touch(u, i, i->from, mesh_two_hops(u->g, i->group), false);
-    unroll_touch(u, i, i->from, false, true);
-    unroll_touch(u, i, i->to, true, false);
-    if (u->staging >= 0)
-        unroll_touch(u, i, u->staging, true, false);
+    unroll_uses(u, i);
+    if (mesh_two_hops(u->g, i->group)) /* the first hop leaves its sums there */
+        unroll_touch(u, i, i->from, true, false);
     u->reduce_order[u->n_reduces++] = segment;
 }
 
@@ -161,10 +209,7 @@ void unroll_all_reduce(Unroller *u, int segment)
     i->elems = s->shard_elems;
     i->moved_bytes = (summed_elems(u, i->group, slice, i->elems) + i->elems - slice) *
                      dtype_bytes(i->dtype);
-    unroll_touch(u, i, i->to, true, false);
-    unroll_touch(u, i, i->to, false, true);
-    if (u->staging >= 0)
-        unroll_touch(u, i, u->staging, true, false);
+    unroll_uses(u, i);
 }
 
 void unroll_merge(Unroller *u, int segment)
@@ -177,8 +222,7 @@ void unroll_merge(Unroller *u, int segment)
     i->phase = PHASE_BACKWARD;
     i->from = i->to = sharded ? u->grad_shard[segment] : u->grad[segment];
     i->with = u->partials[segment];
-    unroll_touch(u, i, i->to, true, false);
-    unroll_touch(u, i, i->with, true, false);
+    unroll_uses(u, i);
 }
 
 /* ---- spans ----------------------------------------------------------------------- */

@@ -3,8 +3,9 @@
  *
  * The checkers return NULL or a text that names what is wrong; verify_after dies with it,
  * and tests plant faults and expect the text. They share no code with the passes they
- * check: what a pass derives, the checker derives in another way. Placement and races are
- * in verify_races.c. */
+ * check: what a pass derives, the checker derives in another way. So they compare kinds
+ * of instructions by themselves, and take no more than names and streams from kinds.c.
+ * Placement and races are in verify_races.c. */
 #include "plan/plan.h"
 #include "prove/verify.h"
 
@@ -304,6 +305,7 @@ const char *verify_unroll(Gen *g)
             bad = bad ? bad : verify_saved(g, &p->ins.items[id]);
         }
     }
+    bad = bad ? bad : verify_operands(g);
     for (int s = 0; s < g->segments.count && !bad; s++)
         bad = check_segment_sync(g, &g->segments.items[s]);
     bad = bad ? bad : check_eval(g);

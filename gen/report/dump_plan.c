@@ -103,6 +103,8 @@ static void dump_program(Gen *g, Text *t, bool waits)
                     text_printf(t, " (%d ranks, every %d.)", group_ranks(i->group),
                                 (int)(i->group & ~(i->group - 1)));
                 }
+                if (i->order == ORDER_LIBRARY)
+                    text_printf(t, " in the library's order");
                 text_printf(t, ":");
                 dump_access(g, t, i);
             }

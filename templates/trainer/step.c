@@ -40,17 +40,17 @@ ${note("    " .. w.call .. "(rt, " .. w.subject .. ");", w.why, 50)}
 //@ local function print_start(line)
 //@ print_waits(line)
 //@ if line.kept then
-${call("    rt_kept_gather_start(", { "rt", line.segment, line.kept, line.buffer }, ");")}
+${call("    rt_kept_gather_start(", { "rt", line.segment, line.from, line.to }, ");")}
 //@ elseif line.kind == "gather" then
-${call("    rt_all_gather_start(", { "rt", line.segment, line.buffer }, ");")}
+${call("    " .. line.call .. "(", { "rt", line.segment, line.to }, ");")}
 //@ else
-${call("    " .. line.call .. "(", { "rt", line.segment, line.grad, line.result }, ");")}
+${call("    " .. line.call .. "(", { "rt", line.segment, line.from, line.to }, ");")}
 //@ end
 //@ in_flight[#in_flight + 1] = { stream = line.stream, n = line.place, unit = line.unit }
 //@ end
 //@ local function print_keep(line)
 //@ print_waits(line)
-${call("    rt_keep(", { "rt", line.segment, line.buffer, line.kept }, ");")}
+${call("    rt_keep(", { "rt", line.segment, line.from, line.to }, ");")}
 //@ end
 //@ local function print_merge(line)
 //@ print_waits(line)

@@ -112,13 +112,16 @@ void interp_poison(const Machine *m, int rank, int buffer)
 
 /* ---- what instructions do -------------------------------------------------------- */
 
+/* Leaves are numbered as they are summed, low bits first: within a copy, over rounds and
+ * across copies; or over rounds first. */
 int64_t interp_micro_batch(const Machine *m, int rank, const Turn *t)
 {
-    const Mesh *mesh = &m->g->model.mesh;
-    RankBits low = m->g->model.accumulate_sharded ? mesh->axis[AXIS_SHARD].bits : 0;
-    int64_t high = group_index(mesh->data & ~low, rank);
-    int64_t leaf =
-        (high * m->p->rounds + t->round) * group_ranks(low) + group_index(low, rank);
+    const RankBits low = m->g->segments.items[0].within;
+    const int64_t high = group_index(m->g->model.mesh.data & ~low, rank);
+    const int64_t part = group_index(low, rank), parts = group_ranks(low);
+    int64_t leaf = m->g->model.accumulate_sharded
+                       ? (high * m->p->rounds + t->round) * parts + part
+                       : (high * parts + part) * m->p->rounds + t->round;
     return leaf * m->p->leaf_micro_batches + t->micro;
 }
 
@@ -495,7 +498,7 @@ static void sum_ranks(Machine *m, int rank, const Instr *i)
     char *staged = m->rank[rank].staged[i->stream], *result = interp_at(m, rank, i->to);
     for (int64_t k = 0; k < i->elems; k++) {
         interp_store(d, result, k,
-                     m->g->model.library_order
+                     i->order == ORDER_LIBRARY
                          ? sum_in_order(group_ranks(i->group), d, staged, i->elems, k)
                          : sum_tree(group_ranks(i->group), d, staged, i->elems, k));
     }
@@ -523,39 +526,30 @@ static void sum_control(Machine *m, int rank)
     memset(own + words, 0, sizeof sum); /* ready for the next step */
 }
 
+static void run_close(Machine *m, int rank, const Instr *i)
+{
+    (void)m, (void)rank, (void)i; /* only waits */
+}
+
+/* What each kind does is the interpreter's own, on purpose: kinds.c says which operands
+ * an instruction touches, and this is what those claims are tried against. */
 void interp_compute(Machine *m, int rank, int e)
 {
+    static void (*const run[N_INS_KINDS])(Machine * m, int rank, const Instr *i) = {
+        [INS_KEEP] = run_keep,     [INS_NORM] = run_norm,
+        [INS_UPDATE] = run_update, [INS_MOMENTUM] = interp_momentum,
+        [INS_STEP] = interp_step,  [INS_MATRICES] = interp_matrices,
+        [INS_CLOSE] = run_close,
+    };
+    static void (*const run_turn[N_INS_KINDS])(Machine * m, int rank, int e) = {
+        [INS_SPAN] = run_span, [INS_MERGE] = run_merge};
     const Instr *i = instr(m, e);
-    switch (i->kind) {
-    case INS_SPAN:
-        run_span(m, rank, e);
-        break;
-    case INS_KEEP:
-        run_keep(m, rank, i);
-        break;
-    case INS_MERGE:
-        run_merge(m, rank, e);
-        break;
-    case INS_NORM:
-        run_norm(m, rank, i);
-        break;
-    case INS_UPDATE:
-        run_update(m, rank, i);
-        break;
-    case INS_MOMENTUM:
-        interp_momentum(m, rank, i);
-        break;
-    case INS_MATRICES:
-        interp_matrices(m, rank, i);
-        break;
-    case INS_CLOSE:
-        break;
-    case INS_STEP:
-        interp_step(m, rank, i);
-        break;
-    default:
-        gen_die("instruction kind %d is a collective", (int)i->kind);
+    if (run_turn[i->kind]) { /* what it does depends on the turn of the loops */
+        run_turn[i->kind](m, rank, e);
+        return;
     }
+    gen_require(run[i->kind], "%s is a collective", ins_rule(i->kind)->name);
+    run[i->kind](m, rank, i);
 }
 
 void interp_end_collective(Machine *m, int rank, int e)
@@ -563,7 +557,7 @@ void interp_end_collective(Machine *m, int rank, int e)
     const Instr *i = instr(m, e);
     if (i->kind == INS_NORM_REDUCE)
         sum_control(m, rank);
-    else if (i->kind == INS_REDUCE_SCATTER || i->kind == INS_ALL_REDUCE)
+    else if (i->order != ORDER_NONE)
         sum_ranks(m, rank, i);
     if (i->kind == INS_REDUCE_SCATTER && mesh_two_hops(m->g, i->group))
         interp_poison(m, rank, i->from); /* the first hop has left its sums there */

@@ -332,6 +332,12 @@ SynthMesh synth_mesh(uint64_t seed, SynthMesh m)
 static void set_mesh(Model *o, const SynthMesh *m)
 {
     int64_t degree[N_AXES], ranks = 1;
+    if (m->masks.set) {
+        o->mesh = mesh_make(m->masks.degree, m->masks.node_ranks);
+        o->mesh.data = m->masks.data;
+        o->mesh.data_ranks = group_ranks(m->masks.data);
+        return;
+    }
     for (int a = 0; a < N_AXES; a++) {
         degree[a] = a == AXIS_REPLICATE ? m->replicate
                     : a == AXIS_SHARD   ? m->ranks / m->replicate
@@ -468,9 +474,10 @@ void synth_llama(Gen *g, int layers, int64_t dim, int64_t ffn, int64_t kv_dim,
     add_params(g);
 }
 
-void synth_plan(Gen *g)
+void synth_plan(Gen *g, const SynthMesh *mesh)
 {
     shard_params(g);
+    synth_cut(g, &mesh->masks);
     policy_choose(g);
     unroll_step(g);
     schedule_step(g);

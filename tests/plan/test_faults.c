@@ -332,6 +332,43 @@ static bool plant_lost_sum(Gen *g, uint64_t *r)
     return true;
 }
 
+static Instr *not_span(Gen *g, uint64_t *r)
+{
+    for (int tries = 0; tries < 200; tries++) {
+        Instr *i = &g->prog.ins.items[choose(r, g->prog.ins.count)];
+        if (i->kind != INS_SPAN)
+            return i;
+    }
+    return NULL;
+}
+
+/* As a row of kinds.c would that forgets an operand. */
+static bool plant_lost_access(Gen *g, uint64_t *r)
+{
+    Instr *i = not_span(g, r);
+    if (i)
+        i->access[choose(r, i->n_access)] = i->access[i->n_access - 1];
+    return i && i->n_access-- > 0;
+}
+
+static bool plant_read_for_write(Gen *g, uint64_t *r)
+{
+    Instr *i = not_span(g, r);
+    Access *a = i ? &i->access[choose(r, i->n_access)] : NULL;
+    if (a)
+        a->write = !a->write;
+    return a;
+}
+
+/* One rank after the other, where the description asks for the tree. */
+static bool plant_other_order(Gen *g, uint64_t *r)
+{
+    Instr *i = find_ins(g, r, choose(r, 2) ? INS_REDUCE_SCATTER : INS_ALL_REDUCE);
+    if (i)
+        i->order = ORDER_LIBRARY;
+    return i;
+}
+
 static bool plant_early_update(Gen *g, uint64_t *r)
 {
     Instr *n = find_ins(g, r, INS_NORM_REDUCE);
@@ -459,6 +496,9 @@ static const Fault faults[] = {
      false},
     {"lost merge", plant_lost_merge, verify_unroll, false, 0, false},
     {"sum over copies lost", plant_lost_sum, verify_unroll, false, 0, false},
+    {"an access left out", plant_lost_access, verify_unroll, false, 0, false},
+    {"an access of another kind", plant_read_for_write, verify_unroll, false, 0, false},
+    {"a sum in another order", plant_other_order, verify_unroll, true, 0, false},
     {"update before the norm", plant_early_update, verify_unroll, false, 0, false},
     {"wait cycle", plant_cycle, verify_schedule, false, 0, false},
     {"no wait for a gather", plant_no_gather_wait, verify_schedule, true, 0, false},

@@ -75,7 +75,7 @@ Gen *plan_model(const SynthShape *s, const SynthMesh *m)
 {
     Gen *g = synth_new();
     synth_build(g, s, m);
-    synth_plan(g);
+    synth_plan(g, m);
     return g;
 }
 
@@ -196,6 +196,7 @@ int main(int argc, char **argv)
     test_mesh(seed);
     test_layout(seed);
     test_orders(seed);
+    test_masks(seed, models < 60 ? models / 4 : models / 2);
     test_waits(seed, models < 60 ? models : 60);
     test_faults(seed);
     test_size("llama3.2_1b", 16, 2048, 8192, 512, 128256, 2048, true, 2, 0.1);

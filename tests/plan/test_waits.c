@@ -143,6 +143,8 @@ void test_orders(uint64_t seed)
         int wrong;
         synth_ranks(&mesh, 2 + 2 * (int64_t)(k & 1), seed + k);
         synth_beside(&mesh, 16, seed + k);
+        if (k % 3 == 2)
+            synth_masks(&mesh, 16, seed + k);
         shape.layers = shape.layers > 4 ? 4 : shape.layers;
         g = plan_model(&shape, &mesh);
         wrong = wrong_orders(g);
@@ -196,6 +198,8 @@ static void remove_waits(uint64_t seed)
     Interpretation want;
     synth_ranks(&mesh, min_i64(mesh.leaves, INT64_C(2) << (seed % 3)), seed);
     synth_beside(&mesh, 8, seed);
+    if (seed % 2)
+        synth_masks(&mesh, 8, seed);
     interpret_spread(plain);
     want = run_model(plain, 0);
     g = plan_model(&shape, &mesh);
