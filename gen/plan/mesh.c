@@ -21,15 +21,22 @@ bool mesh_two_hops(const Gen *g, RankBits group)
     return !g->model.library_order && mates && mates != group;
 }
 
+RankBits mesh_cut(const Model *m, Held what)
+{
+    const StrategyRule *rule = strategy_rule(m->strategy);
+    const RankBits shard = m->mesh.axis[AXIS_SHARD].bits;
+    if (what == HELD_GRADS)
+        return m->accumulate_sharded ? mesh_cut(m, HELD_OPTIMIZER) : 0;
+    if (!rule->cut[what])
+        return 0;
+    return what == HELD_BETWEEN ? group_low(shard, m->reshard_ranks) : shard;
+}
+
 void mesh_place(const Gen *g, Segment *s)
 {
     const Model *m = &g->model;
-    const RankBits shard = m->mesh.axis[AXIS_SHARD].bits;
-    const StrategyRule *rule = strategy_rule(m->strategy);
     for (int what = 0; what < N_HELD; what++)
-        s->cut[what] = rule->cut[what] ? shard : 0;
-    s->cut[HELD_BETWEEN] = group_low(s->cut[HELD_BETWEEN], m->reshard_ranks);
-    s->cut[HELD_GRADS] = m->accumulate_sharded ? s->cut[HELD_OPTIMIZER] : 0;
+        s->cut[what] = mesh_cut(m, what);
     s->shards = group_ranks(s->cut[HELD_OPTIMIZER]);
     s->within = s->cut[HELD_OPTIMIZER];
     s->across = m->mesh.data & ~s->within;
