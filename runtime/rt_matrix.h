@@ -7,29 +7,44 @@
 
 #include "rt_private.h"
 
-/* A matrix and where it lies in its flat segment. */
+/* A matrix, its segment, and its rows in its parameter. */
 typedef struct RtPlace {
+    const RtTrainer *trainer;
     const RtMatrix *matrix;
     const RtSegment *segment;
-    int64_t first, end; /* elements of the segment */
+    RtBox rows;
 } RtPlace;
 
 static inline RtPlace rt_place_of(const RtTrainer *t, const RtBatch *b, int i)
 {
     const RtMatrix *m = &t->matrices[b->first_matrix + i];
-    const RtParam *p = &t->params[m->param];
-    const int64_t first = p->offset_elems + m->element;
-    return (RtPlace){m, &t->segments[p->segment], first, first + m->rows * m->cols};
+    return (RtPlace){t, m, &t->segments[t->params[m->param].segment],
+                     rt_matrix_box(t, m)};
+}
+
+static inline void rt_take_run(void *ctx, const RtRun *run)
+{
+    *(RtRun *)ctx = *run;
+}
+
+/* What part k of its segment has of it; elems 0: nothing. No axes cut a matrix, so it is
+ * one run at most. */
+static inline RtRun rt_run_of(const RtPlace *p, int64_t k)
+{
+    RtRun run = {.elems = 0};
+    rt_box_runs(p->trainer, p->matrix->param, &p->rows, (RtCoordinate){0, (int)k},
+                rt_take_run, &run);
+    return run;
 }
 
 /* The part of a matrix in part k of its segment: of the matrix, elements from .. to - 1;
  * false: none. */
 static inline bool rt_part_of(const RtPlace *p, int64_t k, int64_t *from, int64_t *to)
 {
-    const int64_t lo = k * p->segment->shard_elems, hi = lo + p->segment->shard_elems;
-    *from = (p->first > lo ? p->first : lo) - p->first;
-    *to = (p->end < hi ? p->end : hi) - p->first;
-    return *from < *to;
+    const RtRun run = rt_run_of(p, k);
+    *from = run.element - p->matrix->element;
+    *to = *from + run.elems;
+    return run.elems > 0;
 }
 
 /* Where element `from` of the matrix lies among the directions of who holds part k, and
@@ -37,7 +52,8 @@ static inline bool rt_part_of(const RtPlace *p, int64_t k, int64_t *from, int64_
 static inline int64_t rt_held_at(const RtTrainer *t, const RtPlace *p, int64_t k,
                                  int64_t from)
 {
-    const int64_t at = p->first + from - k * p->segment->shard_elems;
+    const RtRun run = rt_run_of(p, k);
+    const int64_t at = run.shard_offset_elems + from + p->matrix->element - run.element;
     return p->segment->direction + at * rt_sum_bytes(t);
 }
 

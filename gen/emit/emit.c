@@ -436,6 +436,7 @@ void emit_files(Gen *g)
     check_link_runtime(g);
     name_macros(g);
     diag_stop_on_errors(g);
+    emit_check_math(g);
     emit_open_engine(&e);
     lua_newtable(e.L);
     push_files_context(&e);

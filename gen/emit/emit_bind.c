@@ -21,6 +21,12 @@ static const Param *block_param(const Gen *g, const Instr *i, int param)
     return &g->params.items[g->blocks.items[i->block].param[param]];
 }
 
+/* Of an element: of the weights as stored, of its gradient. */
+static Dtype param_dtype(const Gen *g, const ClassParam *decl, bool grad)
+{
+    return grad ? g->model.reduce_dtype : decl->dtype;
+}
+
 /* The bases of an instruction, weights first, in order of the class's parameters. */
 Bases bind_bases(const Steps *s, const Instr *i)
 {
@@ -28,12 +34,11 @@ Bases bind_bases(const Steps *s, const Instr *i)
     Bases bases = {.count = 0};
 
     for (int grad = 0; grad < 2; grad++) {
-        int elem_bytes =
-            dtype_bytes(grad ? s->g->model.reduce_dtype : s->g->model.param_dtype);
-
         for (int k = s->first_binding[i->id]; k < s->first_binding[i->id + 1]; k++) {
             const struct Binding *b = &s->p->bindings[k];
             int segment = block_param(s->g, i, b->param)->segment, at = 0;
+            int elem_bytes =
+                dtype_bytes(param_dtype(s->g, &c->params.items[b->param], grad));
             int64_t least = INT64_MAX;
 
             if (b->grad != (grad == 1))
@@ -64,7 +69,7 @@ static int param_base(const Steps *s, const Instr *i, const Bases *bases, int p,
                       bool grad, int64_t *offset)
 {
     const Param *param = block_param(s->g, i, p);
-    int bytes = dtype_bytes(grad ? s->g->model.reduce_dtype : s->g->model.param_dtype);
+    int bytes = dtype_bytes(param_dtype(s->g, param->decl, grad));
 
     for (int k = 0; k < bases->count; k++) {
         if (bases->items[k].segment == param->segment && bases->items[k].grad == grad) {
@@ -274,6 +279,7 @@ static void push_fields(Steps *s, const Binder *b, const Bases *bases, bool grad
         lua_newtable(L);
         emit_str(L, "ident", name_param(s->g, decl->ident));
         emit_str(L, "base", base_name(s->g, bases, base));
+        emit_str(L, "type", dtype_ctype(param_dtype(s->g, decl, grad)));
         emit_int(L, "offset", offset);
         emit_str(L, "shape", show_shape(s->g, decl->dim, decl->n_dims));
         emit_bool(L, "tied", decl->tied_global);
@@ -515,8 +521,6 @@ void bind_push_binders(Steps *s)
         emit_str(L, "name", b->name);
         emit_str(L, "class", b->cls->name);
         emit_bool(L, "has_beta", bind_plain_grad(b->cls));
-        emit_str(L, "type", dtype_ctype(g->model.param_dtype));
-        emit_str(L, "grad_type", dtype_ctype(g->model.reduce_dtype));
         lua_newtable(L);
         for (int j = 0; j < bases.count; j++) {
             const Buffer *buffer = &s->p->bufs.items[bases.items[j].buffer];

@@ -31,7 +31,6 @@ void emit_class(Emit *e, const Class *c)
                   span_has(&c->evaluate, ARG_PARAMS));
     emit_bool(L, "has_grads",
               span_has(&c->forward, ARG_GRADS) || span_has(&c->backward, ARG_GRADS));
-    emit_str(L, "type", dtype_ctype(g->model.param_dtype));
     lua_createtable(L, c->saved.count, 0);
     for (int i = 0; i < c->saved.count; i++) {
         const Saved *s = &c->saved.items[i];
@@ -51,6 +50,7 @@ void emit_class(Emit *e, const Class *c)
         lua_newtable(L);
         emit_str(L, "ident", name_param(g, p->ident));
         emit_str(L, "name", p->name);
+        emit_str(L, "type", dtype_ctype(p->dtype));
         emit_str(L, "shape", show_shape(g, p->dim, p->n_dims));
         emit_bool(L, "tied", p->tied_global);
         emit_str(L, "grad_type", d ? dtype_ctype(d->dtype) : NULL);

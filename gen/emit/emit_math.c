@@ -365,6 +365,19 @@ static void push_again(Emit *e, const KernelList *kernels)
     lua_setfield(e->L, -2, "again");
 }
 
+/* Tables and binders take any key of a segment. The kernels do not yet: those of spans
+ * compute on whole parameters, and the optimizer's reads weights of one dtype. */
+void emit_check_math(const Gen *g)
+{
+    for (int i = 0; i < g->segments.count; i++) {
+        const Segment *s = &g->segments.items[i];
+
+        gen_require(!s->axes, "segment %s: no span computes on parts", s->name);
+        gen_require(!s->trainable || s->dtype == g->model.param_dtype,
+                    "segment %s: no optimizer updates weights of its dtype", s->name);
+    }
+}
+
 void emit_math_context(Emit *e)
 {
     Gen *g = e->g;

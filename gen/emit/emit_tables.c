@@ -88,11 +88,10 @@ static void push_mesh(Emit *e)
     emit_int(L, "shard", m->mesh.axis[AXIS_SHARD].degree);
     set_group(e, "replicate", m->mesh.axis[AXIS_REPLICATE].bits);
     set_group(e, "data", m->mesh.data);
-    set_group(e, "summed_first",
-              m->accumulate_sharded ? e->g->segments.items[0].within : 0);
+    set_group(e, "summed_first", mesh_cut(m, HELD_GRADS));
     emit_int(L, "node_ranks",
              m->mesh.node_ranks < m->mesh.world_size ? m->mesh.node_ranks : 0);
-    emit_bool(L, "no_shard", e->g->segments.items[0].shards == 1);
+    emit_bool(L, "no_shard", !mesh_cut(m, HELD_OPTIMIZER));
     emit_bool(L, "shares_updates", rule->cut[HELD_OPTIMIZER] && !rule->cut[HELD_PARAMS]);
     emit_int(L, "prefetch_forward", m->prefetch_forward);
     emit_int(L, "prefetch_backward", m->prefetch_backward);
@@ -281,9 +280,6 @@ static void push_segment(Emit *e, const Segment *s, int first_param)
 
     gen_require(shard && !grad == !s->trainable, "segment %s has no shard or no gradient",
                 s->name);
-    /* what math.h and bind.c say of weights: one dtype, all of a parameter */
-    gen_require(s->dtype == g->model.param_dtype && s->axes == 0,
-                "segment %s: no trainer is emitted for its key", s->name);
     lua_newtable(L);
     emit_str(L, "name", s->name);
     emit_str(L, "macro", s->macro);
@@ -451,13 +447,14 @@ static void push_params(Emit *e)
         const char *shape = show_shape(g, p->decl->dim, p->decl->n_dims);
 
         gen_require(p->offset_elems >= 0 && p->offset_elems % GRAIN_ELEMS == 0 &&
-                        p->offset_elems + p->elems <= s->elems,
+                        p->offset_elems + p->held_elems <= s->elems,
                     "parameter %s lies outside segment %s", p->name, s->name);
         lua_newtable(L);
         emit_str(L, "name", p->name);
         emit_str(L, "segment", s->macro);
         emit_int(L, "offset_elems", p->offset_elems);
         emit_int(L, "elems", p->elems);
+        emit_int(L, "cut_dim", p->axes ? p->cut_dim : 0);
         emit_int(L, "n_dims", p->decl->n_dims);
         emit_str(L, "shape", shape);
         emit_str(L, "dims", gen_strndup(g, shape + 1, strlen(shape) - 2));

@@ -247,7 +247,7 @@ static int64_t range_bytes(const Gen *g, const Segment *s, int64_t lo, int64_t h
     for (int i = 0; i < s->n_params; i++) {
         const Param *p = &g->params.items[s->params[i]];
 
-        bytes += layout_between(p, lo, hi).elems * (item + (p->matrix ? 0 : moment2));
+        bytes += layout_between(p, lo, hi) * (item + (p->matrix ? 0 : moment2));
     }
     return bytes;
 }
@@ -261,17 +261,13 @@ int64_t checkpoint_snapshot_bytes(Gen *g)
 
     for (int i = 0; i < g->segments.count; i++) {
         const Segment *s = &g->segments.items[i];
-        RankBits others = layout_same(g, s);
-        int64_t copies = group_ranks(others), item, moment2;
-        int64_t grains = (s->shard_elems + GRAIN_ELEMS - 1) / GRAIN_ELEMS;
-        int64_t share = (grains + copies - 1) / copies * GRAIN_ELEMS;
+        int64_t item, moment2;
 
         file_bytes(g, s, &item, &moment2);
         for (int r = 0; r < world; r++) {
-            int64_t base = mesh_part(s, r) * s->shard_elems, end = base + s->shard_elems;
-            int64_t lo = base + group_index(others, r) * share;
+            Stretch share = layout_share(g, s, r);
 
-            bytes[r] += range_bytes(g, s, lo, min_i64(lo + share, end), item, moment2);
+            bytes[r] += range_bytes(g, s, share.lo, share.hi, item, moment2);
         }
     }
     for (int r = 0; r < world; r++)

@@ -1,79 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* layout.c: the one map of what lies where. Comes in: parameters in segments (shard).
- * Goes out: of a box of a parameter, or of a stretch of a segment, the runs of elements
- * that lie one behind the other in the parameter and in one rank's part of the segment.
+ * Goes out: of a box of a parameter, for each mesh coordinate, the runs of elements that
+ * are consecutive both in the parameter and in the part of the segment there.
  *
  * A parameter with axes is cut along cut_dim into as many equal parts as the axes have
- * ranks; part c is held by the ranks whose number along the axes is c. In row-major order
- * a part is a comb: `block` elements of it, then as many of each other part, and so on,
- * where a block is what one index of the dims before cut_dim has of the part. Held, its
- * blocks follow each other. Then the segment of held parts is cut into shards.
+ * ranks; part c is held by the ranks whose number along the axes is c. A part is a tensor
+ * of its own: row-major, with the parameter's dims but for cut_dim, which is shorter. It
+ * lies in the segment at offset_elems. Then the segment of held parts is cut into shards.
  *
- * runtime/state/rt_map.c is the same map, rank by rank, in a trainer. */
+ * runtime/state/rt_map.c is the same map in a trainer. */
 #include "plan/plan.h"
 
-/* Elements of a part that are consecutive in the parameter. */
-static int64_t block_elems(const Param *p)
-{
-    int64_t elems = p->elems;
-    if (p->axes == 0)
-        return elems;
-    for (int d = 0; d < p->cut_dim; d++)
-        elems /= p->decl->dim[d];
-    return elems / group_ranks(p->axes);
-}
-
-/* Elements from .. to of the parameter, which are consecutive. */
-static void flat_runs(const Segment *s, const Param *p, int64_t from, int64_t to,
-                      RunFn fn, void *ctx)
-{
-    const int64_t block = block_elems(p), parts = group_ranks(p->axes);
-    while (from < to) {
-        const int64_t before = from / block, inside = from % block;
-        const int64_t held = before / parts * block + inside;
-        const int64_t at = p->offset_elems + held;
-        Run run = {.axes_part = (int)(before % parts),
-                   .part = (int)(at / s->shard_elems),
-                   .offset_elems = at % s->shard_elems,
-                   .element = from};
-        run.elems = min_i64(to - from, block - inside);
-        run.elems = min_i64(run.elems, s->shard_elems - run.offset_elems);
-        fn(ctx, &run);
-        from += run.elems;
-    }
-}
-
-void layout_runs(const Gen *g, const Param *p, const Box *box, RunFn fn, void *ctx)
-{
-    const Segment *s = &g->segments.items[p->segment];
-    const int n = p->decl->n_dims;
-    const int64_t *dim = p->decl->dim;
-    int64_t index[MAX_DIMS];
-    int64_t row =
-        1; /* elements of the box that are consecutive: whole dims, at its end */
-    int last = n - 1;
-    for (int d = 0; d < n; d++) {
-        if (box->from[d] >= box->to[d])
-            return; /* it is empty */
-        index[d] = box->from[d];
-    }
-    while (last > 0 && box->from[last] == 0 && box->to[last] == dim[last])
-        row *= dim[last--];
-    for (;;) {
-        int64_t from = 0;
-        int d = last - 1;
-        for (int k = 0; k <= last; k++)
-            from = from * dim[k] + (k < last ? index[k] : box->from[k]);
-        flat_runs(s, p, from * row, (from + box->to[last] - box->from[last]) * row, fn,
-                  ctx);
-        while (d >= 0 && ++index[d] == box->to[d]) {
-            index[d] = box->from[d];
-            d--;
-        }
-        if (d < 0)
-            return;
-    }
-}
+/* ---- boxes ----------------------------------------------------------------------- */
 
 Box layout_whole(const Param *p)
 {
@@ -83,20 +21,131 @@ Box layout_whole(const Param *p)
     return box;
 }
 
-bool layout_holds(const Segment *s, int rank, const Run *run)
+Box layout_rows(const Param *p, int64_t first, int64_t rows)
 {
-    return group_index(s->axes, rank) == run->axes_part &&
-           mesh_part(s, rank) == run->part;
+    Box box = layout_whole(p);
+    box.from[0] = first;
+    box.to[0] = first + rows;
+    return box;
 }
 
-Stretch layout_between(const Param *p, int64_t lo, int64_t hi)
+/* ---- coordinates ----------------------------------------------------------------- */
+
+Coordinate layout_of(const Segment *s, int rank)
 {
-    const int64_t from = max_i64(p->offset_elems, lo);
-    const int64_t to = min_i64(p->offset_elems + p->held_elems, hi);
-    return (Stretch){from - p->offset_elems, max_i64(0, to - from)};
+    return (Coordinate){group_index(s->axes, rank), mesh_part(s, rank)};
 }
 
 RankBits layout_same(const Gen *g, const Segment *s)
 {
     return g->model.mesh.all & ~s->cut[HELD_OPTIMIZER] & ~s->axes;
+}
+
+/* ---- the map --------------------------------------------------------------------- */
+
+/* What a box has of the part of its parameter that one number along the axes holds. */
+typedef struct BoxPart {
+    const Param *p;
+    int64_t dim[MAX_DIMS];                /* of the part */
+    int64_t first[MAX_DIMS];              /* where its indices begin in the parameter */
+    int64_t from[MAX_DIMS], to[MAX_DIMS]; /* of the box, in the part */
+    int last;                             /* the dims after it are whole here and in the
+                                             parameter: */
+    int64_t row;                          /* so many elements together */
+    int64_t lo, hi;                       /* elements of the segment at the coordinate */
+    RunFn fn;
+    void *ctx;
+} BoxPart;
+
+/* False: it is empty. */
+static bool box_part(BoxPart *b, const Box *box, int along)
+{
+    const Param *p = b->p;
+    const int n = p->decl->n_dims;
+    for (int d = 0; d < n; d++) {
+        const int64_t dim = p->decl->dim[d];
+        const bool cut = p->axes && d == p->cut_dim;
+        b->dim[d] = cut ? dim / group_ranks(p->axes) : dim;
+        b->first[d] = cut ? along * b->dim[d] : 0;
+        b->from[d] = max_i64(box->from[d] - b->first[d], 0);
+        b->to[d] = min_i64(box->to[d] - b->first[d], b->dim[d]);
+        if (b->from[d] >= b->to[d])
+            return false;
+    }
+    b->row = 1;
+    for (b->last = n - 1; b->last > 0; b->last--) {
+        const int d = b->last;
+        if (b->to[d] - b->from[d] < p->decl->dim[d])
+            break;
+        b->row *= b->dim[d];
+    }
+    return true;
+}
+
+/* Indices of dim 0 that have nothing between lo and hi are not walked. False: none has.
+ */
+static bool skip_rows(BoxPart *b)
+{
+    const int64_t row = b->p->held_elems / b->dim[0], offset = b->p->offset_elems;
+    if (b->lo > offset)
+        b->from[0] = max_i64(b->from[0], (b->lo - offset) / row);
+    if (b->hi <= offset)
+        return false;
+    b->to[0] = min_i64(b->to[0], (b->hi - offset + row - 1) / row);
+    return b->from[0] < b->to[0];
+}
+
+/* Row k of the box: what of it is between lo and hi. */
+static void row_run(const BoxPart *b, int64_t k)
+{
+    const int64_t *dim = b->p->decl->dim,
+                  elems = (b->to[b->last] - b->from[b->last]) * b->row;
+    int64_t held = 0, element = 0, held_stride = b->row, stride = b->row;
+    for (int d = b->last; d >= 0; d--) {
+        const int64_t n = d < b->last ? b->to[d] - b->from[d] : 1, i = b->from[d] + k % n;
+        held += i * held_stride;
+        element += (b->first[d] + i) * stride;
+        held_stride *= b->dim[d];
+        stride *= dim[d];
+        k /= n;
+    }
+    const int64_t flat = b->p->offset_elems + held;
+    const int64_t from = max_i64(flat, b->lo), to = min_i64(flat + elems, b->hi);
+    const Run run = {from - b->lo, element + from - flat, to - from};
+    if (from < to)
+        b->fn(b->ctx, &run);
+}
+
+void layout_runs(const Gen *g, const Param *p, const Box *box, Coordinate at, RunFn fn,
+                 void *ctx)
+{
+    const int64_t shard = g->segments.items[p->segment].shard_elems;
+    BoxPart b = {
+        .p = p, .lo = at.part * shard, .hi = (at.part + 1) * shard, .fn = fn, .ctx = ctx};
+    int64_t rows = 1;
+    if (!box_part(&b, box, at.along) || !skip_rows(&b))
+        return;
+    for (int d = 0; d < b.last; d++)
+        rows *= b.to[d] - b.from[d];
+    for (int64_t k = 0; k < rows; k++)
+        row_run(&b, k);
+}
+
+/* ---- stretches of a segment ------------------------------------------------------ */
+
+int64_t layout_between(const Param *p, int64_t lo, int64_t hi)
+{
+    const int64_t from = max_i64(p->offset_elems, lo);
+    return max_i64(0, min_i64(p->offset_elems + p->held_elems, hi) - from);
+}
+
+Stretch layout_share(const Gen *g, const Segment *s, int rank)
+{
+    const RankBits same = layout_same(g, s);
+    const int64_t copies = group_ranks(same);
+    const int64_t grains = (s->shard_elems + GRAIN_ELEMS - 1) / GRAIN_ELEMS;
+    const int64_t share = (grains + copies - 1) / copies * GRAIN_ELEMS;
+    const int64_t first = mesh_part(s, rank) * s->shard_elems;
+    const int64_t lo = first + group_index(same, rank) * share;
+    return (Stretch){lo, min_i64(lo + share, first + s->shard_elems)};
 }

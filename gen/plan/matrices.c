@@ -23,6 +23,7 @@ static void add_matrix(Gen *g, const Param *p, const char *part, int64_t element
     Matrix *m = gen_push(g, &g->matrices);
     const MatrixShape *shape;
 
+    gen_require(!p->axes, "%s: a matrix is cut along axes", p->name);
     m->id = g->matrices.count - 1;
     m->param = p->id;
     m->name =
@@ -117,26 +118,29 @@ static void make_batches(Gen *g)
 
 /* ---- parts ----------------------------------------------------------------------- */
 
-int64_t matrix_part(const Gen *g, const Matrix *m, int64_t part, int64_t *from)
+static void take_run(void *ctx, const Run *run)
+{
+    *(Run *)ctx = *run;
+}
+
+int64_t matrix_part(const Gen *g, const Matrix *m, int part, int64_t *from)
 {
     const Param *p = &g->params.items[m->param];
-    const Segment *s = &g->segments.items[p->segment];
-    int64_t first = p->offset_elems + m->element, end = first + m->rows * m->cols;
-    int64_t lo = max_i64(first, part * s->shard_elems);
-    int64_t hi = min_i64(end, (part + 1) * s->shard_elems);
+    const Box rows = layout_rows(p, m->element / m->cols, m->rows);
+    Run run = {.element = m->element}; /* rows of a whole parameter: at most one */
 
-    *from = lo - first;
-    return max_i64(0, hi - lo);
+    layout_runs(g, p, &rows, (Coordinate){0, part}, take_run, &run);
+    *from = run.element - m->element;
+    return run.elems;
 }
 
 /* Second moments of a parameter's elements between lo and hi of the segment: with its
  * last ones those that fill up, so that the next parameter's are aligned. */
 static int64_t others_between(const Param *p, int64_t lo, int64_t hi)
 {
-    int64_t end = p->offset_elems + p->elems;
-    int64_t n = max_i64(0, min_i64(end, hi) - max_i64(p->offset_elems, lo));
+    int64_t n = layout_between(p, lo, hi);
 
-    return end <= hi ? round_up(n, OTHERS_ALIGN_ELEMS) : n;
+    return p->offset_elems + p->held_elems <= hi ? round_up(n, OTHERS_ALIGN_ELEMS) : n;
 }
 
 int64_t matrix_others(const Gen *g, const Segment *s, int64_t flat)

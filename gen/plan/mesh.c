@@ -21,14 +21,26 @@ bool mesh_two_hops(const Gen *g, RankBits group)
     return !g->model.library_order && mates && mates != group;
 }
 
+/* What the strategy cuts, of what is cut over those data ranks. */
+static RankBits cut_over(const Model *m, Held what, RankBits over)
+{
+    if (what == HELD_GRADS)
+        return m->accumulate_sharded ? cut_over(m, HELD_OPTIMIZER, over) : 0;
+    if (!strategy_rule(m->strategy)->cut[what])
+        return 0;
+    return what == HELD_BETWEEN ? group_low(over, m->reshard_ranks) : over;
+}
+
+RankBits mesh_cut(const Model *m, Held what)
+{
+    return cut_over(m, what, m->mesh.axis[AXIS_SHARD].bits);
+}
+
 void mesh_place(const Gen *g, Segment *s, RankBits over)
 {
     const Model *m = &g->model;
-    const StrategyRule *rule = strategy_rule(m->strategy);
     for (int what = 0; what < N_HELD; what++)
-        s->cut[what] = rule->cut[what] ? over : 0;
-    s->cut[HELD_BETWEEN] = group_low(s->cut[HELD_BETWEEN], m->reshard_ranks);
-    s->cut[HELD_GRADS] = m->accumulate_sharded ? s->cut[HELD_OPTIMIZER] : 0;
+        s->cut[what] = cut_over(m, what, over);
     s->shards = group_ranks(s->cut[HELD_OPTIMIZER]);
     s->within = s->cut[HELD_OPTIMIZER];
     s->across = m->mesh.data & ~s->within;

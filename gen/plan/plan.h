@@ -24,6 +24,8 @@ Wrap wrap_partition(Gen *g);
 RankBits mesh_mates(const Gen *g, RankBits group);
 /* Its sums go within nodes first, in place, then across: as the runtime's. */
 bool mesh_two_hops(const Gen *g, RankBits group);
+/* The ranks among which the strategy cuts what a segment has: the same for all segments. */
+RankBits mesh_cut(const Model *m, Held what);
 /* Fills the segment's cuts, shards and groups; `over`: data ranks that what is cut is cut
  * over. */
 void mesh_place(const Gen *g, Segment *s, RankBits over);
@@ -64,29 +66,37 @@ typedef struct Box {
     int64_t from[MAX_DIMS], to[MAX_DIMS];
 } Box;
 Box layout_whole(const Param *p);
+Box layout_rows(const Param *p, int64_t first, int64_t rows); /* of dim 0 */
 
-/* Elements that are consecutive in their parameter and in the part of a rank. */
+/* A mesh coordinate, as far as a segment knows it. */
+typedef struct Coordinate {
+    int along; /* the number along the segment's axes */
+    int part;  /* the part of the segment's state: mesh_part */
+} Coordinate;
+Coordinate layout_of(const Segment *s, int rank);
+/* Ranks that have the same coordinate. */
+RankBits layout_same(const Gen *g, const Segment *s);
+
+/* Elements that are consecutive in their parameter and at their coordinate. */
 typedef struct Run {
-    int axes_part;        /* the rank's number along the segment's axes */
-    int part;             /* the part of the segment's state: mesh_part */
-    int64_t offset_elems; /* in that part */
+    int64_t offset_elems; /* in the part of the segment's state */
     int64_t element, elems;
 } Run;
 typedef void (*RunFn)(void *ctx, const Run *run);
-/* (parameter, box) -> (mesh coordinate, segment offset): each element of the box once, in
- * the parameter's order. */
-void layout_runs(const Gen *g, const Param *p, const Box *box, RunFn fn, void *ctx);
-/* Has the rank the state of these elements? */
-bool layout_holds(const Segment *s, int rank, const Run *run);
+/* (parameter, box) -> (mesh coordinate, segment offset): the runs at one coordinate, in the
+ * parameter's order. Over all coordinates they have each element of the box once. */
+void layout_runs(const Gen *g, const Param *p, const Box *box, Coordinate at, RunFn fn,
+                 void *ctx);
 
-/* Of what a rank holds of a parameter, as it lies there: elements before, and how many. */
+/* Elements of what a coordinate along the axes has of a parameter that lie between elements
+ * lo and hi of its segment. */
+int64_t layout_between(const Param *p, int64_t lo, int64_t hi);
+/* A rank's share of work that each element needs once: its part of the segment, or, where
+ * several ranks have the same, some grains of that. */
 typedef struct Stretch {
-    int64_t first, elems;
+    int64_t lo, hi; /* elements of the segment */
 } Stretch;
-/* Between elements lo and hi of its segment. */
-Stretch layout_between(const Param *p, int64_t lo, int64_t hi);
-/* Ranks that hold the same part of a segment's state. */
-RankBits layout_same(const Gen *g, const Segment *s);
+Stretch layout_share(const Gen *g, const Segment *s, int rank);
 
 /* ---- matrices.c ------------------------------------------------------------------ */
 
@@ -94,7 +104,7 @@ void matrices_deal(Gen *g); /* g->matrices, g->batches */
 bool segment_has_matrices(const Gen *g, const Segment *s);
 /* Elements of a matrix in a part of its segment; from: the first of them, in the
  * matrix. */
-int64_t matrix_part(const Gen *g, const Matrix *m, int64_t part, int64_t *from);
+int64_t matrix_part(const Gen *g, const Matrix *m, int part, int64_t *from);
 /* Elements that belong to no matrix: of a shard, before element flat of the segment; the
  * most in one shard. Second moments of them lie one parameter after the other, each on a
  * multiple of OTHERS_ALIGN_ELEMS. */

@@ -86,18 +86,16 @@ void policy_choose(Gen *g)
      * so reducing after every leaf saves no memory and costs a collective for each; and
      * nothing else in a micro-step would tell a rank that its peers have read its
      * gradients. */
-    if (g->segments.count > 0 && g->segments.items[0].shards == 1 &&
-        m->mesh.world_size > 1)
+    if (!mesh_cut(m, HELD_OPTIMIZER) && m->mesh.world_size > 1)
         m->accumulate_sharded = false;
     if (m->recompute == RECOMPUTE_CHEAP || m->recompute == RECOMPUTE_OPS ||
         m->recompute == RECOMPUTE_AUTO)
         recompute_classes(g, m->recompute);
     recompute_check_ops(g);
     choose_recompute(g);
-    for (int i = 0; i < g->units.count; i++) {
-        const Segment *s = &g->segments.items[g->units.items[i].segments[0]];
-        g->units.items[i].keep_gathered = s->cut[HELD_PARAMS] && !s->cut[HELD_BETWEEN];
-    }
+    for (int i = 0; i < g->units.count; i++)
+        g->units.items[i].keep_gathered =
+            mesh_cut(m, HELD_PARAMS) && !mesh_cut(m, HELD_BETWEEN);
     m->prefetch_forward = max_i64(0, m->prefetch_forward);
     m->prefetch_backward = max_i64(0, m->prefetch_backward);
     m->gathers_in_flight = max_i64(1, m->gathers_in_flight);
@@ -139,7 +137,7 @@ static int64_t bytes_with(const Cost *c, int64_t n, int64_t k)
 static const char *change_text(Gen *g, const Change *c, int64_t n, int64_t k)
 {
     const Model *m = &g->model;
-    int64_t shards = g->segments.items[0].shards * n;
+    int64_t shards = group_ranks(mesh_cut(m, HELD_OPTIMIZER)) * n;
     int64_t ranks = shards * m->mesh.axis[AXIS_REPLICATE].degree;
     int64_t bytes = bytes_with(&c->cost, n, k);
     Text t = {.g = g};

@@ -19,7 +19,9 @@ typedef struct Import {
     const char *dir;
     RtTensors tensors;
     const RtSegment *segment;
-    char *raw, *stage; /* RT_STAGE_ELEMS doubles each */
+    const RtTensor *tensor; /* a parameter, or rows of one: */
+    int64_t first;          /* from this element of it on */
+    char *raw, *stage;      /* RT_STAGE_ELEMS doubles each */
     double *x;
 } Import;
 
@@ -233,28 +235,32 @@ static void put(Import *im, int64_t at, int64_t n)
 static void read_run(void *ctx, const RtRun *run)
 {
     Import *im = ctx;
-    const RtParam *p = run->param;
-    const int64_t row = p->elems / p->dim[0], end = run->element + run->elems;
-    int64_t begin = 0; /* of the part */
+    const RtTensor *x = im->tensor;
+    const struct RtTensorFile *f = &im->tensors.files[x->fd_index];
+    const int64_t item = (int64_t)rt_dtype_bytes(x->dtype);
+    char error[RT_ERROR_BYTES];
+    for (int64_t i = 0, n; i < run->elems; i += n) {
+        n = run->elems - i < RT_STAGE_ELEMS ? run->elems - i : RT_STAGE_ELEMS;
+        rt_enter(im->rt, RT_AT_LOAD);
+        if (!rt_file_read(f->fd, f->path, im->raw, n * item,
+                          x->at + (run->element - im->first + i) * item, error))
+            FAIL(im, "--init: %s", error);
+        widen(x->dtype, im->raw, n, im->x);
+        put(im, run->shard_offset_elems + i, n);
+    }
+}
+
+static void read_param(Import *im, int id)
+{
+    const RtParam *p = &im->rt->trainer->params[id];
+    int64_t row = 0;
     for (int k = 0; k == 0 || k < p->n_parts; k++) {
-        char error[RT_ERROR_BYTES];
-        const RtTensor *x = find(im, part_name(p, k));
-        const struct RtTensorFile *f = &im->tensors.files[x->fd_index];
-        const int64_t item = (int64_t)rt_dtype_bytes(x->dtype);
-        const int64_t stop =
-            begin + (p->n_parts > 0 ? p->parts[k].rows : p->dim[0]) * row;
-        int64_t from = run->element > begin ? run->element : begin;
-        const int64_t to = end < stop ? end : stop;
-        for (int64_t n; from < to; from += n) {
-            n = to - from < RT_STAGE_ELEMS ? to - from : RT_STAGE_ELEMS;
-            rt_enter(im->rt, RT_AT_LOAD);
-            if (!rt_file_read(f->fd, f->path, im->raw, n * item,
-                              x->at + (from - begin) * item, error))
-                FAIL(im, "--init: %s", error);
-            widen(x->dtype, im->raw, n, im->x);
-            put(im, run->shard_offset_elems + from - run->element, n);
-        }
-        begin = stop;
+        const int64_t rows = p->n_parts > 0 ? p->parts[k].rows : p->dim[0];
+        const RtBox box = rt_box_rows(p, row, rows);
+        im->tensor = find(im, part_name(p, k));
+        im->first = row * (p->elems / p->dim[0]);
+        rt_held_runs(im->rt, id, &box, read_run, im);
+        row += rows;
     }
 }
 
@@ -272,7 +278,8 @@ void rt_import_weights(Rt *rt, const char *dir)
     check_tensors(&im);
     for (int i = 0; i < t->n_segments; i++) {
         im.segment = &t->segments[i];
-        rt_shard_runs(rt, i, read_run, &im);
+        for (int k = 0; k < im.segment->n_params; k++)
+            read_param(&im, t->segment_params[im.segment->first_param + k]);
     }
     if (rt->rank == 0) {
         fprintf(rt_words(rt), "initial weights: %s, %d tensors in %d file%s\n", dir,

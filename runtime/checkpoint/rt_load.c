@@ -19,7 +19,9 @@ typedef struct Reading {
     RtSet set;
     RtTensors tensors;
     const RtSegment *segment;
-    int file; /* its bytes [from, to) are read */
+    const RtTensor *tensor; /* a parameter, or rows of one: */
+    int64_t first;          /* from this element of it on */
+    int file;               /* its bytes [from, to) are read */
     int64_t from, to;
     const RtTensor *alien; /* masters whose weights are others */
 } Reading;
@@ -125,23 +127,24 @@ static void read_slice(Reading *r, const RtTensor *x, int64_t from, int64_t to,
 static void read_run(void *ctx, const RtRun *run)
 {
     Reading *r = ctx;
-    const RtParam *p = run->param;
-    const int64_t row = p->elems / p->dim[0], end = run->element + run->elems;
-    int64_t begin = 0; /* of the part */
-    if (r->rt->state->checkpoint->file_of[r->set][run->param_id] < 0)
+    const int64_t from = run->element - r->first;
+    read_slice(r, r->tensor, from, from + run->elems, run->shard_offset_elems);
+}
+
+static void read_param(Reading *r, int id)
+{
+    const RtParam *p = &r->rt->trainer->params[id];
+    int64_t row = 0;
+    if (r->rt->state->checkpoint->file_of[r->set][id] < 0)
         return; /* a matrix: it has no such moment */
     for (int k = 0; k == 0 || k < p->n_parts; k++) {
         const int64_t rows = p->n_parts > 0 ? p->parts[k].rows : p->dim[0];
-        const int64_t stop = begin + rows * row;
-        const int64_t from = run->element > begin ? run->element : begin;
-        const int64_t to = end < stop ? end : stop;
-        if (from < to) {
-            read_slice(
-                r,
-                rt_tensors_find(&r->tensors, p->n_parts > 0 ? p->parts[k].name : p->name),
-                from - begin, to - begin, run->shard_offset_elems + from - run->element);
-        }
-        begin = stop;
+        const RtBox box = rt_box_rows(p, row, rows);
+        r->tensor =
+            rt_tensors_find(&r->tensors, p->n_parts > 0 ? p->parts[k].name : p->name);
+        r->first = row * (p->elems / p->dim[0]);
+        rt_held_runs(r->rt, id, &box, read_run, r);
+        row += rows;
     }
 }
 
@@ -153,8 +156,10 @@ static void read_window(Reading *r, int file, int64_t from, int64_t to)
     r->to = to;
     for (int i = 0; i < t->n_segments; i++) {
         r->segment = &t->segments[i];
-        if (rt_layout_offset(r->segment, r->set) >= 0)
-            rt_shard_runs(r->rt, i, read_run, r);
+        if (rt_layout_offset(r->segment, r->set) < 0)
+            continue;
+        for (int k = 0; k < r->segment->n_params; k++)
+            read_param(r, t->segment_params[r->segment->first_param + k]);
     }
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_map.c: which elements of which parameters a rank holds, and where. In: the tables of
- * segments and parameters. Out: runs: elements that are consecutive both in a parameter
- * and in this rank's shard. Initial weights, updates, checkpoints, hashes and debugging
- * all ask here.
+/* rt_map.c: the one map of what lies where. In: the tables of segments and parameters, a
+ * box of a parameter, a mesh coordinate. Out: runs: elements of the box that are
+ * consecutive both in the parameter and in the shard there. Initial weights, updates,
+ * matrices, checkpoints, hashes and debugging all ask here.
  *
- * Ranks along a segment's axes hold a part of its parameters each: of each index of the
- * dims before cut_dim, a block of consecutive elements. A part's blocks follow each other
- * in the segment, whose elements are then dealt to the shards. */
+ * Ranks along a segment's axes hold a part of its parameters each, cut along cut_dim. A
+ * part is a tensor of its own, row-major, at offset_elems of the segment, whose elements
+ * are then dealt to the shards. gen/plan/layout.c is the same map in the generator. */
 #include "rt_private.h"
 
 size_t rt_dtype_bytes(RtDtype d)
@@ -30,37 +30,139 @@ int64_t rt_held_elems(const RtSegment *s, const RtParam *p)
     return p->elems / rt_group_ranks(s->axes);
 }
 
-/* Elements of a part that are consecutive in their parameter. */
-static int64_t block_elems(const RtSegment *s, const RtParam *p)
+RtBox rt_box_rows(const RtParam *p, int64_t first, int64_t rows)
 {
-    int64_t elems = p->elems;
-    for (int d = 0; s->axes != 0 && d < p->cut_dim; d++)
-        elems /= p->dim[d];
-    return elems / rt_group_ranks(s->axes);
+    RtBox box = {{first}, {first + rows}};
+    for (int d = 1; d < p->n_dims; d++)
+        box.to[d] = p->dim[d];
+    return box;
 }
 
-/* Runs between elements lo and hi of the segment, where this rank's buffers begin at
- * base. */
+RtBox rt_matrix_box(const RtTrainer *t, const RtMatrix *m)
+{
+    return rt_box_rows(&t->params[m->param], m->element / m->cols, m->rows);
+}
+
+RtCoordinate rt_coordinate(const RtSegment *s, int rank)
+{
+    return (RtCoordinate){rt_group_index(s->axes, rank), rt_group_index(s->within, rank)};
+}
+
+/* What a box has of the part of its parameter that one number along the axes holds. */
+typedef struct BoxPart {
+    const RtParam *param;
+    int param_id;
+    int64_t dim[RT_MAX_DIMS];   /* of the part */
+    int64_t first[RT_MAX_DIMS]; /* where its indices begin in the parameter */
+    int64_t from[RT_MAX_DIMS], to[RT_MAX_DIMS]; /* of the box, in the part */
+    int last;    /* the dims after it are whole, here and in the parameter: */
+    int64_t row; /* so many elements together */
+    RtRunFn fn;
+    void *ctx;
+} BoxPart;
+
+/* False: it is empty. */
+static bool box_part(BoxPart *b, const RtSegment *s, const RtBox *box, int along)
+{
+    const RtParam *p = b->param;
+    for (int d = 0; d < p->n_dims; d++) {
+        const bool cut = s->axes != 0 && d == p->cut_dim;
+        b->dim[d] = cut ? p->dim[d] / rt_group_ranks(s->axes) : p->dim[d];
+        b->first[d] = cut ? along * b->dim[d] : 0;
+        const int64_t from = box->from[d] - b->first[d], to = box->to[d] - b->first[d];
+        b->from[d] = from > 0 ? from : 0;
+        b->to[d] = to < b->dim[d] ? to : b->dim[d];
+        if (b->from[d] >= b->to[d])
+            return false;
+    }
+    b->row = 1;
+    for (b->last = p->n_dims - 1; b->last > 0; b->last--) {
+        if (b->to[b->last] - b->from[b->last] < p->dim[b->last])
+            break;
+        b->row *= b->dim[b->last];
+    }
+    return true;
+}
+
+/* Indices of dim 0 that have nothing between elements lo and hi of the segment are not
+ * walked. False: none has. */
+static bool skip_rows(BoxPart *b, const RtSegment *s, int64_t lo, int64_t hi)
+{
+    const int64_t row = rt_held_elems(s, b->param) / b->dim[0];
+    const int64_t offset = b->param->offset_elems;
+    if (hi <= offset)
+        return false;
+    const int64_t first = lo > offset ? (lo - offset) / row : 0;
+    const int64_t end = (hi - offset + row - 1) / row;
+    b->from[0] = b->from[0] > first ? b->from[0] : first;
+    b->to[0] = b->to[0] < end ? b->to[0] : end;
+    return b->from[0] < b->to[0];
+}
+
+/* Row k of the box: what of it is between lo and hi. */
+static void row_run(const BoxPart *b, int64_t k, int64_t base, int64_t lo, int64_t hi)
+{
+    const RtParam *p = b->param;
+    int64_t held = 0, element = 0, held_stride = b->row, stride = b->row;
+    for (int d = b->last; d >= 0; d--) {
+        const int64_t n = d < b->last ? b->to[d] - b->from[d] : 1;
+        const int64_t i = b->from[d] + k % n;
+        held += i * held_stride;
+        element += (b->first[d] + i) * stride;
+        held_stride *= b->dim[d];
+        stride *= p->dim[d];
+        k /= n;
+    }
+    const int64_t flat = p->offset_elems + held;
+    const int64_t end = flat + (b->to[b->last] - b->from[b->last]) * b->row;
+    const int64_t from = flat > lo ? flat : lo, to = end < hi ? end : hi;
+    const RtRun run = {p, b->param_id, from - base, element + from - flat, to - from};
+    if (from < to)
+        b->fn(b->ctx, &run);
+}
+
+/* Runs of the box between elements lo and hi of its segment, where the buffers of those
+ * at a coordinate begin at base. */
+static void box_runs(const RtTrainer *t, int param, const RtBox *box, int along,
+                     int64_t base, int64_t lo, int64_t hi, RtRunFn fn, void *ctx)
+{
+    const RtParam *p = &t->params[param];
+    const RtSegment *s = &t->segments[p->segment];
+    BoxPart b = {.param = p, .param_id = param, .fn = fn, .ctx = ctx};
+    int64_t rows = 1;
+    if (!box_part(&b, s, box, along) || !skip_rows(&b, s, lo, hi))
+        return;
+    for (int d = 0; d < b.last; d++)
+        rows *= b.to[d] - b.from[d];
+    for (int64_t k = 0; k < rows; k++)
+        row_run(&b, k, base, lo, hi);
+}
+
+void rt_box_runs(const RtTrainer *t, int param, const RtBox *box, RtCoordinate at,
+                 RtRunFn fn, void *ctx)
+{
+    const int64_t shard = t->segments[t->params[param].segment].shard_elems;
+    const int64_t lo = at.part * shard;
+    box_runs(t, param, box, at.along, lo, lo, lo + shard, fn, ctx);
+}
+
+void rt_held_runs(const Rt *rt, int param, const RtBox *box, RtRunFn fn, void *ctx)
+{
+    const RtTrainer *t = rt->trainer;
+    const RtSegment *s = &t->segments[t->params[param].segment];
+    rt_box_runs(t, param, box, rt_coordinate(s, rt->rank), fn, ctx);
+}
+
+/* Runs of whole parameters between elements lo and hi of the segment, where this rank's
+ * buffers begin at base. */
 static void runs_between(const Rt *rt, const RtSegment *s, int64_t base, int64_t lo,
                          int64_t hi, RtRunFn fn, void *ctx)
 {
     const RtTrainer *t = rt->trainer;
-    const int64_t parts = rt_group_ranks(s->axes),
-                  part = rt_group_index(s->axes, rt->rank);
     for (int i = 0; i < s->n_params; i++) {
         const int id = t->segment_params[s->first_param + i];
-        const RtParam *p = &t->params[id];
-        const int64_t block = block_elems(s, p),
-                      end = p->offset_elems + rt_held_elems(s, p);
-        const int64_t to = end < hi ? end : hi;
-        for (int64_t from = p->offset_elems > lo ? p->offset_elems : lo; from < to;) {
-            const int64_t held = from - p->offset_elems, inside = held % block;
-            const int64_t element = (held / block * parts + part) * block + inside;
-            const int64_t elems = to - from < block - inside ? to - from : block - inside;
-            const RtRun run = {p, id, from - base, element, elems};
-            fn(ctx, &run);
-            from += elems;
-        }
+        const RtBox whole = rt_box_rows(&t->params[id], 0, t->params[id].dim[0]);
+        box_runs(t, id, &whole, rt_coordinate(s, rt->rank).along, base, lo, hi, fn, ctx);
     }
 }
 

@@ -119,18 +119,17 @@ typedef struct Shard {
     const char *grad;
     int64_t param_item, master_item, moment_item, grad_item, sum_item;
     int segment;
+    double lr_adjust; /* of a matrix; else 1 */
 } Shard;
 
-/* elems elements of the run from its `skip`th on. second: where their second moments lie.
- */
-static void call_kernel(const Shard *s, const RtRun *run, int64_t skip, int64_t elems,
-                        int64_t second, double lr_adjust)
+/* second: where the run's second moments lie. */
+static void call_kernel(const Shard *s, const RtRun *run, int64_t second)
 {
-    const int64_t at = run->shard_offset_elems + skip;
+    const int64_t at = run->shard_offset_elems;
     const RtUpdateRun r = {
         .param = run->param,
-        .element = run->element + skip,
-        .elems = elems,
+        .element = run->element,
+        .elems = run->elems,
         .weights = s->weights + at * s->param_item,
         .master = s->master + at * s->master_item,
         .moment1 = s->moment1 ? s->moment1 + at * s->moment_item : NULL,
@@ -138,7 +137,7 @@ static void call_kernel(const Shard *s, const RtRun *run, int64_t skip, int64_t 
         .grad = s->grad + at * s->grad_item,
         .direction = s->direction ? s->direction + at * s->sum_item : NULL,
         .lr_ratio = run->param->lr_ratio != 0 ? run->param->lr_ratio : 1.0,
-        .lr_adjust = lr_adjust,
+        .lr_adjust = s->lr_adjust,
         .weight_decay = run->param->weight_decay,
     };
 #ifdef RT_CUDA
@@ -151,23 +150,27 @@ static void call_kernel(const Shard *s, const RtRun *run, int64_t skip, int64_t 
 static void update_run(void *ctx, const RtRun *run)
 {
     const Shard *s = ctx;
-    if (run->param->n_matrices == 0) {
-        call_kernel(s, run, 0, run->elems,
-                    rt_second_moment(s->rt, s->segment, run->shard_offset_elems), 1.0);
-    }
+    if (run->param->n_matrices == 0)
+        call_kernel(s, run, rt_second_moment(s->rt, s->segment, run->shard_offset_elems));
 }
 
-static void update_matrices(void *ctx, const RtRun *run)
+static void update_matrix(void *ctx, const RtRun *run)
 {
-    const Shard *s = ctx;
-    const int64_t end = run->element + run->elems;
-    for (int i = 0; i < run->param->n_matrices; i++) {
-        const RtMatrix *m = &s->trainer->matrices[run->param->first_matrix + i];
-        const int64_t m_end = m->element + m->rows * m->cols;
-        const int64_t from = m->element > run->element ? m->element : run->element;
-        const int64_t to = m_end < end ? m_end : end;
-        if (from < to)
-            call_kernel(s, run, from - run->element, to - from, 0, m->lr_adjust);
+    call_kernel(ctx, run, 0);
+}
+
+static void update_matrices(Shard *s)
+{
+    const RtTrainer *t = s->trainer;
+    const RtSegment *g = &t->segments[s->segment];
+    for (int i = 0; i < g->n_params; i++) {
+        const RtParam *p = &t->params[t->segment_params[g->first_param + i]];
+        for (int k = 0; k < p->n_matrices; k++) {
+            const RtMatrix *m = &t->matrices[p->first_matrix + k];
+            const RtBox rows = rt_matrix_box(t, m);
+            s->lr_adjust = m->lr_adjust;
+            rt_held_runs(s->rt, m->param, &rows, update_matrix, s);
+        }
     }
 }
 
@@ -200,8 +203,12 @@ static void for_runs(Rt *rt, int segment, RtUpdateKernel kernel, bool matrices)
         .moment_item = (int64_t)rt_dtype_bytes(t->moments_dtype),
         .grad_item = (int64_t)rt_dtype_bytes(t->reduce_dtype),
         .sum_item = rt_sum_bytes(t),
+        .lr_adjust = 1.0,
     };
-    rt_shard_runs(rt, segment, matrices ? update_matrices : update_run, &s);
+    if (matrices)
+        update_matrices(&s);
+    else
+        rt_shard_runs(rt, segment, update_run, &s);
 }
 
 void rt_update_segment(Rt *rt, int segment, RtUpdateKernel kernel)

@@ -90,14 +90,15 @@ ${call("void " .. b.name .. "(", params, ")")}
 //@ for _, base in ipairs(b.bases) do
     char *const ${base.name}_base = ${base.pointer};
 //@ end
-//@ local function fields(list, kind, type, var)
+//@ local function fields(list, kind, const, var)
 //@ local idents = widest(list, function(f) return f.ident end)
 //@ local offsets = widest(list, function(f) return f.base .. tostring(f.offset) end)
 //@ local shapes = widest(list, function(f) return f.shape end)
-//@ local fits = 12 + idents + offsets + #type + 14 + 7 + shapes <= 90 -- else see math.h
+//@ local types = #const + widest(list, function(f) return f.type end) + 1
+//@ local fits = 12 + idents + offsets + types + 14 + 7 + shapes <= 90 -- else see math.h
     const struct ${b.class}_${kind} ${var} = {
 //@ for _, f in ipairs(list) do
-//@ local from = left("(" .. type .. "*)(" .. f.base .. "_base + " .. f.offset .. "),", offsets + #type + 14)
+//@ local from = left("(" .. const .. f.type .. " *)(" .. f.base .. "_base + " .. f.offset .. "),", offsets + types + 14)
 //@ local shape = fits and " /* " .. f.shape .. " */" or ""
         .${left(f.ident, idents)} = ${(string.gsub(from .. shape, " +$", ""))}
 //@ end
@@ -114,10 +115,10 @@ ${call("void " .. b.name .. "(", params, ")")}
     };
 //@ end
 //@ if #b.weights > 0 then
-//@ fields(b.weights, "params", "const " .. b.type .. " ", "w")
+//@ fields(b.weights, "params", "const ", "w")
 //@ end
 //@ if #b.grads > 0 then
-//@ fields(b.grads, "grads", b.grad_type .. " ", "dw")
+//@ fields(b.grads, "grads", "", "dw")
 //@ end
 //@ if b.saved then
     const struct ${b.class}_saved kept = ${b.saved};

@@ -27,7 +27,7 @@
 /* Weights of a block of class ${c.name}, as gathered: ${param_dtype_name}. */
 struct ${c.name}_params {
 //@ for _, p in ipairs(c.params) do
-    const ${c.type} *${left(p.ident .. ";", width + 1)} /* ${p.shape} */
+    const ${p.type} *${left(p.ident .. ";", width + 1)} /* ${p.shape} */
 //@ end
 };
 

@@ -147,7 +147,8 @@ static const RtPart parts[${#parts}] = {
 //@ end
 
 //@ local function more(p)
-//@ return p.kind .. (#p.parts > 0 and ", PARTS(" .. p.first_part .. ", " .. #p.parts .. ")" or "") ..
+//@ return p.kind .. (p.cut_dim > 0 and ", .cut_dim = " .. p.cut_dim or "") ..
+//@     (#p.parts > 0 and ", PARTS(" .. p.first_part .. ", " .. #p.parts .. ")" or "") ..
 //@     (p.n_matrices > 0 and ", MATRICES(" .. p.first_matrix .. ", " .. p.n_matrices .. ")" or "") .. "),"
 //@ end
 //@ local p_name = column_left(params, function(p) return cstr(p.name) .. "," end)

@@ -285,4 +285,5 @@ part refusals:families refusals
 . "$(dirname "$0")/verify.sh"
 . "$(dirname "$0")/samples.sh"
 . "$(dirname "$0")/data.sh"
+. "$(dirname "$0")/keys.sh"
 finish

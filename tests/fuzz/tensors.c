@@ -51,9 +51,15 @@ void rt_arena_write(Rt *rt, RtSpace space, int64_t offset, const void *from,
     (void)rt, (void)space, (void)offset, (void)from, (void)bytes;
 }
 
-void rt_shard_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx)
+RtBox rt_box_rows(const RtParam *p, int64_t first, int64_t rows)
 {
-    (void)rt, (void)segment, (void)fn, (void)ctx;
+    (void)p, (void)first, (void)rows;
+    return (RtBox){{0}, {0}};
+}
+
+void rt_held_runs(const Rt *rt, int param, const RtBox *box, RtRunFn fn, void *ctx)
+{
+    (void)rt, (void)param, (void)box, (void)fn, (void)ctx;
 }
 
 void rt_store(RtDtype d, char *base, int64_t i, double x, bool rest)

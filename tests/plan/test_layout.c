@@ -32,8 +32,9 @@ typedef struct Walk {
     const Gen *g;
     const Segment *s;
     const Param *p;
-    int64_t *next; /* the parameter's elements of the box, in order */
-    int64_t n, seen;
+    Coordinate at;
+    char *left;   /* elements of the box that no run had yet */
+    int64_t next; /* runs at a coordinate are in the parameter's order */
     const char *bad;
 } Walk;
 
@@ -53,78 +54,96 @@ static void find_element(const Param *p, int64_t element, int64_t *part, int64_t
 static void check_run(void *ctx, const Run *run)
 {
     Walk *w = ctx;
-    const Mesh *m = &w->g->model.mesh;
 
-    if (run->elems < 1 || w->bad) {
-        w->bad = "a run is empty";
-        return;
-    }
+    if (run->elems < 1 || run->element < w->next)
+        w->bad = "a run is empty, or comes late";
     for (int64_t k = 0; k < run->elems && !w->bad; k++) {
         int64_t part, held, flat;
 
         find_element(w->p, run->element + k, &part, &held);
         flat = w->p->offset_elems + held;
-        if (w->seen >= w->n || w->next[w->seen++] != run->element + k)
-            w->bad = "an element is left out, or there twice";
-        else if (part != run->axes_part || flat / w->s->shard_elems != run->part ||
+        if (!w->left[run->element + k])
+            w->bad = "an element is there twice, or not in the box";
+        else if (part != w->at.along || flat / w->s->shard_elems != w->at.part ||
                  flat % w->s->shard_elems != run->offset_elems + k)
             w->bad = "an element lies elsewhere";
+        w->left[run->element + k] = 0;
     }
-    for (int rank = 0; rank < m->world_size && !w->bad; rank++) {
-        bool holds = group_index(w->s->axes, rank) == run->axes_part &&
-                     group_index(w->s->cut[HELD_OPTIMIZER], rank) == run->part;
-        int first = group_rank(layout_same(w->g, w->s), rank, 0);
+    w->next = run->element + run->elems;
+}
 
-        if (layout_holds(w->s, rank, run) != holds ||
-            layout_holds(w->s, first, run) != holds)
-            w->bad = "another rank holds it";
+static bool in_box(const Param *p, const Box *box, int64_t element)
+{
+    bool in = true;
+
+    for (int d = p->decl->n_dims - 1; d >= 0; d--) {
+        int64_t index = element % p->decl->dim[d];
+
+        in = in && index >= box->from[d] && index < box->to[d];
+        element /= p->decl->dim[d];
     }
+    return in;
 }
 
 static void check_box(const Gen *g, const Param *p, uint64_t *r)
 {
     Box box = layout_whole(p);
     Walk w = {.g = g, .s = &g->segments.items[p->segment], .p = p};
-    int n = p->decl->n_dims;
 
-    for (int d = 0; d < n && pick(r, 0, 3); d++) {
+    for (int d = 0; d < p->decl->n_dims && pick(r, 0, 3); d++) {
         box.from[d] = pick(r, 0, p->decl->dim[d]);
         box.to[d] = pick(r, box.from[d], p->decl->dim[d]);
     }
-    w.next = gen_alloc((Gen *)g, sizeof *w.next * (size_t)(p->elems + 1));
-    for (int64_t e = 0; e < p->elems; e++) {
-        int64_t rest = e;
-        bool in = true;
-
-        for (int d = n - 1; d >= 0; d--) {
-            int64_t index = rest % p->decl->dim[d];
-
-            in = in && index >= box.from[d] && index < box.to[d];
-            rest /= p->decl->dim[d];
+    w.left = gen_alloc((Gen *)g, (size_t)p->elems + 1);
+    for (int64_t e = 0; e < p->elems; e++)
+        w.left[e] = in_box(p, &box, e);
+    for (w.at.along = 0; w.at.along < group_ranks(p->axes); w.at.along++)
+        for (w.at.part = 0; w.at.part < w.s->shards && !w.bad; w.at.part++) {
+            w.next = 0;
+            layout_runs(g, p, &box, w.at, check_run, &w);
         }
-        if (in)
-            w.next[w.n++] = e;
+    for (int64_t e = 0; e < p->elems && !w.bad; e++)
+        w.bad = w.left[e] ? "an element is left out" : NULL;
+    test_that(!w.bad, "%s, cut along 0x%x, dim %d: %s", p->name, (unsigned)p->axes,
+              p->cut_dim, w.bad);
+}
+
+/* Ranks have a coordinate as their bits say, and those that share it share the work. */
+static void check_ranks(const Gen *g, const Segment *s)
+{
+    int64_t *next = gen_alloc((Gen *)g, sizeof *next * (size_t)s->shards);
+    bool good = true;
+
+    for (int along = 0; along < group_ranks(s->axes); along++) {
+        for (int k = 0; k < s->shards; k++)
+            next[k] = k * s->shard_elems;
+        for (int rank = 0; rank < g->model.mesh.world_size; rank++) {
+            Coordinate at = layout_of(s, rank);
+            Stretch share = layout_share(g, s, rank);
+
+            good = good && at.along == group_index(s->axes, rank) &&
+                   at.part == group_index(s->cut[HELD_OPTIMIZER], rank);
+            if (at.along != along || share.lo >= share.hi)
+                continue;
+            good = good && share.lo == next[at.part];
+            next[at.part] = share.hi;
+        }
+        for (int k = 0; k < s->shards; k++)
+            good = good && next[k] == (k + 1) * s->shard_elems;
     }
-    layout_runs(g, p, &box, check_run, &w);
-    test_that(!w.bad && w.seen == w.n, "%s, cut along 0x%x, dim %d: %s", p->name,
-              (unsigned)p->axes, p->cut_dim, w.bad ? w.bad : "elements are left out");
+    test_that(good, "%s: ranks do not share it", s->name);
 }
 
 /* What lies between two elements of a segment: those of each parameter, once. */
 static void check_between(const Gen *g, const Segment *s)
 {
-    int64_t found = 0, at = 0;
+    int64_t found = 0;
 
     for (int64_t lo = 0; lo < s->elems; lo += 700)
-        for (int i = 0; i < s->n_params; i++) {
-            const Param *p = &g->params.items[s->params[i]];
-            Stretch x = layout_between(p, lo, min_i64(lo + 700, s->elems));
-
-            if (x.elems > 0 && x.first > 0 && p->offset_elems + x.first != lo)
-                at++;
-            found += x.elems;
-        }
-    test_that(found == s->used_elems && at == 0, "%s: %lld elements of %lld", s->name,
+        for (int i = 0; i < s->n_params; i++)
+            found += layout_between(&g->params.items[s->params[i]], lo,
+                                    min_i64(lo + 700, s->elems));
+    test_that(found == s->used_elems, "%s: %lld elements of %lld", s->name,
               (long long)found, (long long)s->used_elems);
 }
 
@@ -147,8 +166,10 @@ static void test_one(uint64_t seed)
     for (int i = 0; i < g->params.count && !bad; i++)
         for (int k = 0; k < 4; k++)
             check_box(g, &g->params.items[i], &r);
-    for (int i = 0; i < g->segments.count && !bad; i++)
+    for (int i = 0; i < g->segments.count && !bad; i++) {
         check_between(g, &g->segments.items[i]);
+        check_ranks(g, &g->segments.items[i]);
+    }
 }
 
 void test_layout(uint64_t seed)

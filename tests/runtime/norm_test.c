@@ -212,9 +212,9 @@ static void runs_cover(void **state)
 {
     (void)state;
     const RtParam params[3] = {
-        {.name = "a", .offset_elems = 0, .elems = 1500},
-        {.name = "b", .offset_elems = 2048, .elems = 10},
-        {.name = "c", .offset_elems = 3072, .elems = 2000},
+        {.name = "a", .offset_elems = 0, .elems = 1500, .n_dims = 1, .dim = {1500}},
+        {.name = "b", .offset_elems = 2048, .elems = 10, .n_dims = 1, .dim = {10}},
+        {.name = "c", .offset_elems = 3072, .elems = 2000, .n_dims = 1, .dim = {2000}},
     };
     const int ids[3] = {0, 1, 2};
     const RtSegment segment = {
@@ -240,6 +240,76 @@ static void runs_cover(void **state)
         assert_int_equal(seen_elems[i], params[i].elems);
 }
 
+/* A parameter cut along a dim over the ranks of bit 2; its segment over those of bits 0
+ * and 1. */
+typedef struct Lies {
+    const RtParam *param;
+    const RtSegment *segment;
+    RtCoordinate at;
+    char *left; /* elements of the box that no run had yet */
+} Lies;
+
+/* By division: which part an element is in, and where in its segment. */
+static void lies_there(void *ctx, const RtRun *run)
+{
+    const Lies *l = ctx;
+    const RtParam *p = l->param;
+    const int64_t n = p->dim[p->cut_dim], own = n / 2;
+    int64_t inner = 1;
+    for (int d = p->cut_dim + 1; d < p->n_dims; d++)
+        inner *= p->dim[d];
+    for (int64_t k = 0; k < run->elems; k++) {
+        const int64_t e = run->element + k, index = e / inner % n;
+        const int64_t flat =
+            p->offset_elems + (e / inner / n * own + index % own) * inner + e % inner;
+        assert_true(l->left[e]);
+        assert_int_equal(index / own, l->at.along);
+        assert_int_equal(flat, l->at.part * l->segment->shard_elems +
+                                   run->shard_offset_elems + k);
+        l->left[e] = 0;
+    }
+}
+
+/* Whatever the box and wherever the cut, all coordinates together have each element of
+ * the box once, where it lies. */
+static void boxes_lie(void **state)
+{
+    enum { ELEMS = 6 * 8 * 40 };
+    (void)state;
+    RtParam p = {
+        .name = "a", .offset_elems = 100, .elems = ELEMS, .n_dims = 3, .dim = {6, 8, 40}};
+    const RtSegment s = {.axes = 4,
+                         .within = 3,
+                         .shards = 4,
+                         .shard_elems = 300,
+                         .elems = 1200,
+                         .n_params = 1};
+    const RtTrainer t = {.params = &p, .segments = &s, .n_params = 1};
+    uint32_t r = 1;
+    for (int i = 0; i < 300; i++) {
+        char left[ELEMS];
+        RtBox box = rt_box_rows(&p, 0, 6);
+        Lies l = {.param = &p, .segment = &s, .left = left};
+        p.cut_dim = i % 3;
+        for (int d = 0; d < 3 && i % 4; d++) {
+            box.to[d] = (int64_t)((r = r * 1664525u + 1013904223u) >> 8) % p.dim[d] + 1;
+            box.from[d] = (int64_t)((r = r * 1664525u + 1013904223u) >> 8) % box.to[d];
+        }
+        for (int e = 0; e < ELEMS; e++) {
+            const int64_t at[3] = {e / 320, e / 40 % 8, e % 40};
+            left[e] = 1;
+            for (int d = 0; d < 3; d++)
+                left[e] = left[e] && at[d] >= box.from[d] && at[d] < box.to[d];
+        }
+        for (int rank = 0; rank < 8; rank++) {
+            l.at = rt_coordinate(&s, rank);
+            rt_box_runs(&t, 0, &box, l.at, lies_there, &l);
+        }
+        for (int e = 0; e < ELEMS; e++)
+            assert_false(left[e]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -251,6 +321,7 @@ int main(void)
         cmocka_unit_test(learning_rate_corners),
         cmocka_unit_test(skipped_steps),
         cmocka_unit_test(runs_cover),
+        cmocka_unit_test(boxes_lie),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
