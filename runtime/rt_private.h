@@ -264,12 +264,8 @@ void rt_comm_step_end(Rt *rt); /* that, and the step's results are known */
 
 /* ---- rt_collective.c ------------------------------------------------------------- */
 
-/* The hops of a sum over a group: among the ranks of a node, then among nodes. */
-typedef struct RtHops {
-    int count;         /* 1 or 2 */
-    RtGroup near, far; /* one hop: far is the whole group */
-} RtHops;
-RtHops rt_hops(const Rt *rt, RtGroup group);
+/* The two hops of sums over a group; NULL: they take one. */
+const RtHops *rt_hops(const Rt *rt, RtGroup group);
 /* Counts bytes that this rank has read from another, or from each of its group. */
 void rt_count_bytes(Rt *rt, int peer, int64_t bytes, int64_t *counter);
 void rt_count_group(Rt *rt, RtGroup group, int64_t bytes, int64_t *counter);
@@ -297,7 +293,7 @@ static inline int rt_merge_levels(int64_t round)
 }
 static inline bool rt_is_last_round(const Rt *rt, int64_t round)
 {
-    return round == rt->trainer->leaves / rt->world_size - 1;
+    return round == rt->trainer->rounds - 1;
 }
 enum { RT_SUM_ELEMS = 1024 }; /* a block on its way up: 8 KiB of double at most */
 /* out[n] = the sum of count parts of n <= RT_SUM_ELEMS elements, count a power of two

@@ -12,13 +12,46 @@
 
 RankBits mesh_mates(const Gen *g, RankBits group)
 {
-    return group & (RankBits)(g->model.mesh.node_ranks - 1);
+    return group & ~g->model.mesh.nodes;
 }
 
 bool mesh_two_hops(const Gen *g, RankBits group)
 {
     RankBits mates = mesh_mates(g, group);
     return !g->model.library_order && mates && mates != group;
+}
+
+static int add_hops(const Gen *g, RankBits group, Hops *hops, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (hops[i].group == group)
+            return n;
+    if (!mesh_two_hops(g, group))
+        return n;
+    gen_require(n < MAX_GROUPS, "sums go over more than %d groups", MAX_GROUPS);
+    hops[n] = (Hops){group, mesh_mates(g, group), group & g->model.mesh.nodes};
+    return n + 1;
+}
+
+int mesh_hops(const Gen *g, Hops hops[MAX_GROUPS])
+{
+    int n = 0;
+
+    for (int i = 0; i < g->segments.count; i++) {
+        n = add_hops(g, g->segments.items[i].within, hops, n);
+        n = add_hops(g, g->segments.items[i].across, hops, n);
+    }
+    return n;
+}
+
+RankBits mesh_summed_first(const Gen *g)
+{
+    return g->model.accumulate_sharded ? g->segments.items[0].within : 0;
+}
+
+RankBits mesh_summed_last(const Gen *g)
+{
+    return g->model.mesh.data & ~mesh_summed_first(g);
 }
 
 void mesh_place(const Gen *g, Segment *s)

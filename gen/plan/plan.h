@@ -24,6 +24,17 @@ Wrap wrap_partition(Gen *g);
 RankBits mesh_mates(const Gen *g, RankBits group);
 /* Its sums go within nodes first, in place, then across: as the runtime's. */
 bool mesh_two_hops(const Gen *g, RankBits group);
+/* The two hops of a sum: first among the ranks `near`, of a node, then among those `far`. */
+typedef struct Hops {
+    RankBits group, near, far;
+} Hops;
+/* Of the groups over which segments are summed those whose sums take two hops, each once,
+ * MAX_GROUPS at most. How many. */
+int mesh_hops(const Gen *g, Hops hops[MAX_GROUPS]);
+/* Ranks whose leaves of one round are summed at its end; the other data ranks, which are
+ * summed after all rounds. Either is a group. */
+RankBits mesh_summed_first(const Gen *g);
+RankBits mesh_summed_last(const Gen *g);
 /* Fills the segment's cuts, shards and groups. */
 void mesh_place(const Gen *g, Segment *s);
 /* The part of the segment's state that a rank holds: what it updates. */

@@ -72,11 +72,6 @@ static void publish(Rt *rt, int stream, uint64_t count)
     rt_ring(rt->state->shared);
 }
 
-static RtGroup all_ranks(const Rt *rt)
-{
-    return (RtGroup)rt->world_size - 1;
-}
-
 static bool all_published(const Rt *rt, RtGroup group, int stream, uint64_t count)
 {
     for (int k = 0; k < rt_group_ranks(group); k++)
@@ -397,7 +392,7 @@ typedef struct Turnout {
 static bool all_turned_out(const Turnout *t)
 {
     if (!t->finished)
-        return all_published(t->rt, all_ranks(t->rt), RT_CONTROL, t->count);
+        return all_published(t->rt, t->rt->trainer->all, RT_CONTROL, t->count);
     for (int r = 0; r < t->rt->world_size; r++)
         if (atomic_load_explicit(&shared_of(t->rt, r)->finished, memory_order_acquire) <
             t->count)
@@ -417,7 +412,7 @@ static void exchange_wait(Rt *rt, bool finished, uint64_t count)
     if (all_turned_out(&t))
         return;
     const double start = rt_clock();
-    wait_begin(rt, RT_CONTROL, count, -1, all_ranks(rt));
+    wait_begin(rt, RT_CONTROL, count, -1, rt->trainer->all);
     for (int tries = 0; !all_turned_out(&t); tries++)
         if (drive(rt))
             tries = 0;

@@ -86,7 +86,7 @@ void rt_from_owners_start(Rt *rt, int batch)
 {
     rt_comm_start(rt, RT_REDUCE,
                   (RtOp){.kind = RT_OP_FROM_OWNERS,
-                         .group = (RtGroup)rt->world_size - 1,
+                         .group = rt->trainer->all,
                          .from = batch,
                          .segment = first_segment(rt->trainer, batch)});
 }

@@ -101,13 +101,13 @@ static void sum_in_node(Rt *rt, const RtHops *h, const RtOp *op, int64_t part_el
 static void reduce_scatter(Rt *rt, const RtOp *op, int round)
 {
     const int64_t bytes = op->elems * (int64_t)rt_dtype_bytes(op->dtype);
-    const RtHops h = rt_hops(rt, op->group);
-    if (round + 2 == h.count) {
-        sum_in_node(rt, &h, op, op->elems, op->elems * rt_group_ranks(op->group));
+    const RtHops *h = rt_hops(rt, op->group);
+    if (h != NULL && round == 0) {
+        sum_in_node(rt, h, op, op->elems, op->elems * rt_group_ranks(op->group));
         return;
     }
     const int64_t from = op->from + rt_group_index(op->group, rt->rank) * bytes;
-    sum_from_all(rt, h.far, op->dtype, from, op->to, op->elems);
+    sum_from_all(rt, h != NULL ? h->far : op->group, op->dtype, from, op->to, op->elems);
 }
 
 /* Of a slice, a whole number of blocks: each rank sums one. The last ones may be
@@ -124,15 +124,16 @@ static void all_reduce(Rt *rt, const RtOp *op, int round)
     const int64_t slice = slice_elems(op->group, elems);
     const int64_t first = rt_group_index(op->group, rt->rank) * slice;
     const int64_t mine = elems - first < slice ? elems - first : slice;
-    const RtHops h = rt_hops(rt, op->group);
-    if (round + 2 == h.count) {
-        sum_in_node(rt, &h, op, slice, elems);
+    const RtHops *h = rt_hops(rt, op->group);
+    if (h != NULL && round == 0) {
+        sum_in_node(rt, h, op, slice, elems);
         return;
     }
-    if (round + 1 == h.count) {
+    if (round == (h != NULL)) {
         if (mine > 0) {
             const int64_t at = op->from + first * item;
-            sum_from_all(rt, h.far, op->dtype, at, rt_symmetric(rt, at), mine);
+            sum_from_all(rt, h != NULL ? h->far : op->group, op->dtype, at,
+                         rt_symmetric(rt, at), mine);
         }
         return;
     }
@@ -149,7 +150,7 @@ static bool is_gather(const RtOp *op)
  * and when all have, every rank may write its gradient again. */
 int rt_pull_rounds(const Rt *rt, const RtOp *op)
 {
-    const int hops = rt_hops(rt, op->group).count;
+    const int hops = rt_hops(rt, op->group) != NULL ? 2 : 1;
     return is_gather(op)                   ? 1
            : op->kind == RT_OP_TO_OWNERS   ? 2
            : op->kind == RT_OP_FROM_OWNERS ? 2

@@ -291,7 +291,7 @@ static bool all_turned_out(const void *ctx)
 static void exchange_wait(Rt *rt, bool finished, uint64_t count)
 {
     const Turnout t = {rt, finished, count};
-    atomic_store(&me(rt)->waiting_group, (RtGroup)rt->world_size - 1);
+    atomic_store(&me(rt)->waiting_group, rt->trainer->all);
     atomic_store(&me(rt)->waiting_count, count);
     atomic_store(&me(rt)->waiting_segment, -1);
     atomic_store(&me(rt)->waiting, RT_CONTROL);

@@ -4,18 +4,13 @@
  * several nodes, counts of what crossed. */
 #include "rt_private.h"
 
-/* Where a group spans several nodes with several ranks each, its sums take two hops, so
- * that a part crosses once for each node and not for each rank, as in a ring: first the
- * ranks of a node, `near`, sum the parts among themselves, in place, each those of its
- * counterparts in all nodes; then counterparts, `far`, add the nodes' sums. Groups are
- * numbered low bits first, so this is the same tree. */
-RtHops rt_hops(const Rt *rt, RtGroup group)
+const RtHops *rt_hops(const Rt *rt, RtGroup group)
 {
-    const int node = rt->trainer->node_ranks;
-    const RtGroup near = node > 0 ? group & (RtGroup)(node - 1) : group;
-    if (rt->trainer->library_order || near == 0 || near == group)
-        return (RtHops){1, 0, group};
-    return (RtHops){2, near, group & ~near};
+    const RtTrainer *t = rt->trainer;
+    for (int i = 0; i < t->n_hops; i++)
+        if (t->hops[i].group == group)
+            return &t->hops[i];
+    return NULL;
 }
 
 /* Bytes that this rank reads from another: to a counter of its own kind, or, when the
@@ -25,7 +20,7 @@ void rt_count_bytes(Rt *rt, int peer, int64_t bytes, int64_t *counter)
 {
     const RtTrainer *t = rt->trainer;
     const RtGroup apart = (RtGroup)(peer ^ rt->rank); /* in which bits */
-    if (t->node_ranks > 0 && apart >= (RtGroup)t->node_ranks)
+    if (apart & t->nodes)
         rt->state->node_bytes += bytes;
     if (apart != 0)
         *(apart & t->replicate ? &rt->state->replicate_bytes : counter) += bytes;

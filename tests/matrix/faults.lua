@@ -32,8 +32,7 @@ local faults = {
     { "two_hops", "the sums of nodes are added one after the other",
       row = row(1, 8, 1, "mesh.node=2"),
       { "runtime/cpu/rt_pull.c", "rt->trainer->library_order ? rt_sum_in_order : rt_sum_tree;",
-        "(group & (RtGroup)(rt->trainer->node_ranks - 1)) == 0\n"
-        .. "    && rt->trainer->node_ranks > 0 ? rt_sum_in_order : rt_sum_tree;" } },
+        "(group & ~rt->trainer->nodes) == 0 ? rt_sum_in_order : rt_sum_tree;" } },
 
     { "nodes_unrounded", "a reduction rounds its sum once, not at every node",
       row = row(1, 4, 1), sets = 'dtypes.reduce="bf16"',
@@ -61,16 +60,16 @@ local faults = {
 
     { "leaves_sharded", "sharded accumulators with the leaves of unsharded ones",
       row = row(1, 2, 1, "accumulate=sharded"),
-      { "runtime/rt.h", "const RtGroup low = t->summed_first, high = t->data & ~low;",
+      { "runtime/rt.h", "const RtGroup low = t->summed_first, high = t->summed_last;",
         "const RtGroup low = 0, high = t->data;" } },
 
     { "leaves_unsharded", "unsharded accumulators with leaves dealt in turn",
       row = row(1, 2, 1, "accumulate=unsharded"),
-      { "runtime/rt.h", "const RtGroup low = t->summed_first, high = t->data & ~low;",
+      { "runtime/rt.h", "const RtGroup low = t->summed_first, high = t->summed_last;",
         "const RtGroup low = t->data, high = 0;" } },
 
     { "leaves_hybrid", "a copy's leaves are dealt in turn to all ranks", row = row(2, 2, 1),
-      { "runtime/rt.h", "const RtGroup low = t->summed_first, high = t->data & ~low;",
+      { "runtime/rt.h", "const RtGroup low = t->summed_first, high = t->summed_last;",
         "const RtGroup low = t->data, high = 0;" } },
 
     { "norm_of_runs", "squares are added in floating point over a shard, not over chunks",

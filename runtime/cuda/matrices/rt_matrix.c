@@ -125,7 +125,7 @@ void rt_to_owners_start(Rt *rt, int batch)
 
 void rt_from_owners_start(Rt *rt, int batch)
 {
-    exchange(rt, batch, true, (RtGroup)rt->world_size - 1);
+    exchange(rt, batch, true, rt->trainer->all);
 }
 #endif
 

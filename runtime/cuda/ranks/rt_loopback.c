@@ -127,7 +127,7 @@ static void meet(void *unused)
     (void)unused;
     atomic_store(&me->published[RT_GATHER], count);
     rt_ring(this_rank->state->shared);
-    atomic_store(&me->waiting_group, (RtGroup)this_rank->world_size - 1);
+    atomic_store(&me->waiting_group, this_rank->trainer->all);
     atomic_store(&me->waiting_count, count);
     atomic_store(&me->waiting_segment, -1);
     atomic_store(&me->waiting, RT_GATHER);

@@ -406,7 +406,7 @@ static void *receive_on(void *polls)
 static void check_nodes(void)
 {
     const int ranks = net.trainer->world_size, here = rt_ranks_here(net.shared, ranks);
-    const int node = net.trainer->node_ranks > 0 ? net.trainer->node_ranks : ranks;
+    const int node = ranks / rt_group_ranks(net.trainer->nodes);
     if (here != node) {
         fprintf(
             stderr,

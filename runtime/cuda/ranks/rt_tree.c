@@ -75,20 +75,20 @@ static void sum_group(Rt *rt, RtGroup group, char *grad, int64_t part, int64_t e
                       char *out)
 {
     const int64_t item = (int64_t)rt_dtype_bytes(rt->trainer->reduce_dtype);
-    const RtHops h = rt_hops(rt, group);
-    const int near = rt_group_index(h.near, rt->rank), mates = rt_group_ranks(h.near);
-    if (h.count == 2) {
-        for (int node = 0; node < rt_group_ranks(h.far); node++) {
-            const int64_t first = node * mates * part;
-            const Parts p = {h.near, grad + first * item, part, part, elems - first};
-            sum_parts(rt, &p, p.base + near * part * item);
-        }
-        const Parts p = {h.far, grad + near * part * item, mates * part, part,
-                         elems - near * part};
+    const RtHops *h = rt_hops(rt, group);
+    if (h == NULL) {
+        const Parts p = {group, grad, part, part, elems};
         sum_parts(rt, &p, out);
         return;
     }
-    const Parts p = {group, grad, part, part, elems};
+    const int near = rt_group_index(h->near, rt->rank), mates = rt_group_ranks(h->near);
+    for (int node = 0; node < rt_group_ranks(h->far); node++) {
+        const int64_t first = node * mates * part;
+        const Parts p = {h->near, grad + first * item, part, part, elems - first};
+        sum_parts(rt, &p, p.base + near * part * item);
+    }
+    const Parts p = {h->far, grad + near * part * item, mates * part, part,
+                     elems - near * part};
     sum_parts(rt, &p, out);
 }
 
