@@ -219,6 +219,8 @@ typedef struct RtTrainer {
     int n_batches;                   /* 0: the optimizer treats no matrix as a whole */
     const RtMatrix *matrices;        /* parameter after parameter */
     const RtBatch *batches;
+    int n_values;                    /* what else collectives carry, by name */
+    const char *const *values;
     int n_memory;
     const RtMemory *memory;
     int64_t tokens_offset, targets_offset;  /* L: i32 [micro_batch * seq] each */

@@ -49,15 +49,10 @@ static int64_t kept_at[SEGMENTS], grad_at[SLOTS], control_at, symmetric_bytes,
 static _Atomic int wrong;
 static uint64_t begun[RANKS][2]; /* started before the step */
 
-/* Of rt_map.c and rt_update.c, which is not linked here. */
+/* Of rt_map.c, which is not linked here. */
 size_t rt_dtype_bytes(RtDtype d)
 {
     return d == RT_F64 ? 8 : d == RT_F32 ? 4 : 2;
-}
-
-int64_t rt_sum_bytes(const RtTrainer *t)
-{
-    return t->param_dtype == RT_F64 ? 8 : 4;
 }
 
 static uint64_t mix(uint64_t x)
