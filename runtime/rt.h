@@ -95,6 +95,7 @@ typedef struct RtSegment {
     bool params_whole;       /* each rank holds all weights, and updates its part of them */
     RtGroup within, across;
     RtGroup between;         /* ranks that share the weights from forward to backward; 0: none */
+    RtGroup same;            /* ranks that hold the same part, whatever they compute */
     int first_param, n_params; /* in layout order: indices into RtTrainer.segment_params */
     int64_t param_shard;     /* S: dtype [shard_elems], what all_gather reads; [elems]
                                 where each rank holds all weights */
@@ -139,6 +140,14 @@ typedef struct RtBatch {
     int64_t workspace;       /* L: of the kernels */
 } RtBatch;
 
+/* A group whose sums take two hops, so that a part crosses once for each node and not for each
+ * rank: first the ranks `near`, of a node, sum the parts among themselves, in place, each those
+ * of its counterparts in all nodes; then counterparts, `far`, add the nodes' sums. Groups are
+ * numbered low bits first, and the lowest are a node's, so this is the same tree. */
+typedef struct RtHops {
+    RtGroup group, near, far;
+} RtHops;
+
 typedef struct RtOptimizer {
     double lr, beta1, beta2, eps, momentum, clip; /* clip 0: no clipping */
 } RtOptimizer;
@@ -172,7 +181,9 @@ typedef struct RtTrainer {
     const char *generator;           /* "fsdpgen 0.1.0" */
     uint64_t numerics_hash;
     int world_size;
+    RtGroup all;                     /* the ranks */
     RtGroup replicate;               /* ranks of different copies in the mesh: for counters */
+    RtGroup nodes;                   /* ranks of different nodes; 0: there is one node */
     RtGroup data;                    /* ranks that compute leaves of their own; together all */
     RtDtype param_dtype, reduce_dtype, master_dtype, moments_dtype;
     int64_t seq_tokens, vocab;
@@ -180,13 +191,15 @@ typedef struct RtTrainer {
     int64_t micro_batches;           /* M of a step */
     int64_t leaves;                  /* V */
     bool masked;                     /* beside each data file X, X.mask */
-    int node_ranks;                  /* ranks of a node; 0: all. Sums go within nodes first */
+    int n_hops;                      /* groups whose sums go within nodes first */
+    const RtHops *hops;
     bool library_order;              /* reduction = "library": sums over ranks in their order */
     bool comm_thread;                /* collectives run on a thread of their own */
     bool packed;                     /* samples hold documents that end with document_end */
     int64_t document_end;
     int64_t rounds;                  /* leaves of a rank: see rt_leaf */
-    RtGroup summed_first;            /* ranks whose leaves of one round are summed at its end */
+    RtGroup summed_first;            /* ranks whose leaves of one round are summed at its end; */
+    RtGroup summed_last;             /* the other data ranks: summed after all rounds */
     int64_t seed;
     int64_t max_skipped;             /* updates in a row; one more ends the run */
     RtOptimizer optimizer;
@@ -206,6 +219,8 @@ typedef struct RtTrainer {
     int n_batches;                   /* 0: the optimizer treats no matrix as a whole */
     const RtMatrix *matrices;        /* parameter after parameter */
     const RtBatch *batches;
+    int n_values;                    /* what else collectives carry, by name */
+    const char *const *values;
     int n_memory;
     const RtMemory *memory;
     int64_t tokens_offset, targets_offset;  /* L: i32 [micro_batch * seq] each */
@@ -291,7 +306,7 @@ void rt_wait_reduce(Rt *rt, int segment);
 static inline int64_t rt_leaf(const Rt *rt, int64_t round)
 {
     const RtTrainer *t = rt->trainer;
-    const RtGroup low = t->summed_first, high = t->data & ~low;
+    const RtGroup low = t->summed_first, high = t->summed_last;
     return (rt_group_index(high, rt->rank) * t->rounds + round) * rt_group_ranks(low) +
            rt_group_index(low, rt->rank);
 }

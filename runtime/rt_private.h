@@ -6,6 +6,7 @@
 #include "rt.h"
 #include "rt_flags.h"
 #include "rt_hash.h"
+#include "state/rt_collective.h"
 #include "state/rt_map.h"
 
 #include <pthread.h>
@@ -53,7 +54,7 @@ typedef struct RtRankShared {
     _Atomic int64_t looked_ns;       /* CUDA: when its host last looked at its device */
     _Atomic int waiting;             /* stream it waits on, or -1 */
     _Atomic uint64_t waiting_count;  /* for all ranks to have published so many */
-    _Atomic int waiting_segment;     /* of that collective, or -1 */
+    _Atomic int waiting_subject;     /* of that collective, or -1 */
     _Atomic RtGroup waiting_group;   /* whom it joins */
     _Atomic int done;                /* it left with success */
     _Atomic uint32_t
@@ -88,31 +89,12 @@ static inline int rt_ranks_here(const RtShared *shared, int rank)
 /* ---- one rank -------------------------------------------------------------------- */
 
 enum { RT_QUEUE = 64 };
-typedef enum {
-    RT_OP_GATHER,
-    RT_OP_GATHER_IN_PLACE,
-    RT_OP_REDUCE_SCATTER,
-    RT_OP_ALL_REDUCE,
-    RT_OP_TO_OWNERS,
-    RT_OP_FROM_OWNERS
-} RtOpKind;
-/* A collective: it knows neither segments nor what its bytes are for. */
-typedef struct RtOp {
-    RtOpKind kind;
-    RtGroup group;
-    RtDtype dtype;
-    int64_t elems; /* a gather, a reduce-scatter: of one part; an all-reduce: of all */
-    int64_t from;  /* symmetric offset; of matrices, the number of their batch */
-    char *to;      /* this rank's result */
-    int segment;   /* for what is said of waits */
-} RtOp;
-
 typedef struct RtQueue {
     RtOp op[RT_QUEUE];
     /* Over the whole run. The step's thread starts, the thread that drives the queue
      * completes. */
     _Atomic uint64_t started, completed;
-    uint64_t *last; /* by segment, then by batch: `started` once its last one was */
+    uint64_t *last; /* by subject: `started` once its last one was */
     _Atomic uint64_t
         rounds;     /* publications that are complete: some operations have more */
     int round;      /* of the operation at the head */
@@ -244,8 +226,6 @@ static inline void rt_step_begin(Rt *rt)
 
 /* ---- rt_comm.c ------------------------------------------------------------------- */
 
-/* Enqueues an operation; returns before it is complete. */
-void rt_comm_start(Rt *rt, int stream, RtOp op);
 /* So many that were started on the stream over the run are complete. */
 void rt_comm_wait(Rt *rt, int stream, uint64_t started);
 /* Small exchange through the control areas: begin (mine may be written: everybody has
@@ -262,31 +242,11 @@ void rt_comm_end(Rt *rt);
 void rt_comm_drain(Rt *rt);    /* every started collective is complete */
 void rt_comm_step_end(Rt *rt); /* that, and the step's results are known */
 
-/* ---- rt_collective.c ------------------------------------------------------------- */
-
-/* The hops of a sum over a group: among the ranks of a node, then among nodes. */
-typedef struct RtHops {
-    int count;         /* 1 or 2 */
-    RtGroup near, far; /* one hop: far is the whole group */
-} RtHops;
-RtHops rt_hops(const Rt *rt, RtGroup group);
-/* Counts bytes that this rank has read from another, or from each of its group. */
-void rt_count_bytes(Rt *rt, int peer, int64_t bytes, int64_t *counter);
-void rt_count_group(Rt *rt, RtGroup group, int64_t bytes, int64_t *counter);
-/* rt_comm.c: for the collective of a segment, or a batch behind the segments, that was
- * started last. */
-void rt_wait_last(Rt *rt, int stream, int subject);
-
 /* ---- rt_pull.c ------------------------------------------------------------------- */
 
 /* One round of an operation whose group has published it; how many rounds it has. */
 void rt_pull(Rt *rt, const RtOp *op, int round);
 int rt_pull_rounds(const Rt *rt, const RtOp *op);
-
-/* ---- rt_matrix.c ----------------------------------------------------------------- */
-
-void rt_pull_to_owners(Rt *rt, int batch);
-void rt_pull_from_owners(Rt *rt, int batch);
 
 /* ---- rt_sum.c -------------------------------------------------------------------- */
 
@@ -297,7 +257,7 @@ static inline int rt_merge_levels(int64_t round)
 }
 static inline bool rt_is_last_round(const Rt *rt, int64_t round)
 {
-    return round == rt->trainer->leaves / rt->world_size - 1;
+    return round == rt->trainer->rounds - 1;
 }
 enum { RT_SUM_ELEMS = 1024 }; /* a block on its way up: 8 KiB of double at most */
 /* out[n] = the sum of count parts of n <= RT_SUM_ELEMS elements, count a power of two

@@ -40,6 +40,7 @@ bool runtime_computes(const char *path)
         "cuda/rt_rows.h",
         "state/rt_init.c",
         "state/rt_map.c",
+        "state/rt_owners.c",
         "state/rt_scale.c",
         "state/rt_schedule.c",
         "state/rt_update.c",

@@ -49,6 +49,7 @@ Mesh mesh_make(const int64_t degree[N_AXES], int64_t node_ranks)
             mesh.data_ranks *= degree[a];
         }
     }
+    mesh.nodes = mesh.all & ~(RankBits)(node_ranks - 1);
     return mesh;
 }
 

@@ -37,6 +37,7 @@ typedef struct Mesh {
     RankBits data;      /* of those along which ranks compute leaves of their own */
     int64_t data_ranks; /* how many such there are */
     int64_t node_ranks; /* ranks of a node, a power of two: the lowest bits */
+    RankBits nodes;     /* the other bits, which name a rank's node */
 } Mesh;
 
 const char *axis_name(AxisId axis);

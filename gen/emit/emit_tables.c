@@ -78,6 +78,23 @@ static void set_group(Emit *e, const char *key, RankBits group)
     emit_str(e->L, key, gen_printf(e->g, "0x%x", (unsigned)group));
 }
 
+/* Groups whose sums take two hops. */
+static void push_hops(Emit *e)
+{
+    Hops hops[MAX_GROUPS];
+    const int n = mesh_hops(e->g, hops);
+
+    lua_createtable(e->L, n, 0);
+    for (int i = 0; i < n; i++) {
+        lua_newtable(e->L);
+        set_group(e, "group", hops[i].group);
+        set_group(e, "near", hops[i].near);
+        set_group(e, "far", hops[i].far);
+        lua_rawseti(e->L, -2, i + 1);
+    }
+    lua_setfield(e->L, -2, "hops");
+}
+
 static void push_mesh(Emit *e)
 {
     const Model *m = &e->g->model;
@@ -88,9 +105,11 @@ static void push_mesh(Emit *e)
     emit_int(L, "shard", m->mesh.axis[AXIS_SHARD].degree);
     set_group(e, "replicate", m->mesh.axis[AXIS_REPLICATE].bits);
     set_group(e, "data", m->mesh.data);
-    set_group(e, "summed_first", mesh_cut(m, HELD_GRADS));
-    emit_int(L, "node_ranks",
-             m->mesh.node_ranks < m->mesh.world_size ? m->mesh.node_ranks : 0);
+    set_group(e, "all", m->mesh.all);
+    set_group(e, "nodes", m->mesh.nodes);
+    set_group(e, "summed_first", mesh_summed_first(m));
+    set_group(e, "summed_last", mesh_summed_last(m));
+    push_hops(e);
     emit_bool(L, "no_shard", !mesh_cut(m, HELD_OPTIMIZER));
     emit_bool(L, "shares_updates", rule->cut[HELD_OPTIMIZER] && !rule->cut[HELD_PARAMS]);
     emit_int(L, "prefetch_forward", m->prefetch_forward);
@@ -294,6 +313,7 @@ static void push_segment(Emit *e, const Segment *s, int first_param)
     set_group(e, "within", s->within);
     set_group(e, "across", s->across);
     set_group(e, "between", s->between);
+    set_group(e, "same", layout_same(g, s));
     emit_int(L, "first_param", first_param);
     emit_int(L, "n_params", s->n_params);
     emit_bool(L, "trainable", s->trainable);

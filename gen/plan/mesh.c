@@ -12,7 +12,7 @@
 
 RankBits mesh_mates(const Gen *g, RankBits group)
 {
-    return group & (RankBits)(g->model.mesh.node_ranks - 1);
+    return group & ~g->model.mesh.nodes;
 }
 
 bool mesh_two_hops(const Gen *g, RankBits group)
@@ -34,6 +34,39 @@ static RankBits cut_over(const Model *m, Held what, RankBits over)
 RankBits mesh_cut(const Model *m, Held what)
 {
     return cut_over(m, what, m->mesh.axis[AXIS_SHARD].bits);
+}
+
+static int add_hops(const Gen *g, RankBits group, Hops *hops, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (hops[i].group == group)
+            return n;
+    if (!mesh_two_hops(g, group))
+        return n;
+    gen_require(n < MAX_GROUPS, "sums go over more than %d groups", MAX_GROUPS);
+    hops[n] = (Hops){group, mesh_mates(g, group), group & g->model.mesh.nodes};
+    return n + 1;
+}
+
+int mesh_hops(const Gen *g, Hops hops[MAX_GROUPS])
+{
+    int n = 0;
+
+    for (int i = 0; i < g->segments.count; i++) {
+        n = add_hops(g, g->segments.items[i].within, hops, n);
+        n = add_hops(g, g->segments.items[i].across, hops, n);
+    }
+    return n;
+}
+
+RankBits mesh_summed_first(const Model *m)
+{
+    return mesh_cut(m, HELD_GRADS);
+}
+
+RankBits mesh_summed_last(const Model *m)
+{
+    return m->mesh.data & ~mesh_summed_first(m);
 }
 
 void mesh_place(const Gen *g, Segment *s, RankBits over)

@@ -26,6 +26,17 @@ RankBits mesh_mates(const Gen *g, RankBits group);
 bool mesh_two_hops(const Gen *g, RankBits group);
 /* The ranks among which the strategy cuts what a segment has: the same for all segments. */
 RankBits mesh_cut(const Model *m, Held what);
+/* The two hops of a sum: first among the ranks `near`, of a node, then among those `far`. */
+typedef struct Hops {
+    RankBits group, near, far;
+} Hops;
+/* Of the groups over which segments are summed those whose sums take two hops, each once,
+ * MAX_GROUPS at most. How many. */
+int mesh_hops(const Gen *g, Hops hops[MAX_GROUPS]);
+/* Ranks whose leaves of one round are summed at its end; the other data ranks, which are
+ * summed after all rounds. Either is a group. */
+RankBits mesh_summed_first(const Model *m);
+RankBits mesh_summed_last(const Model *m);
 /* Fills the segment's cuts, shards and groups; `over`: data ranks that what is cut is cut
  * over. */
 void mesh_place(const Gen *g, Segment *s, RankBits over);

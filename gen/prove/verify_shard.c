@@ -124,7 +124,10 @@ static const char *verify_groups(Gen *g, const Segment *s)
     const struct {
         RankBits bits;
         bool parts; /* its ranks hold different parts, in order; else equal ones */
-    } groups[] = {{s->within, true}, {s->across, false}, {s->between, true}};
+    } groups[] = {{s->within, true},
+                  {s->across, false},
+                  {s->between, true},
+                  {layout_same(g, s), false}};
     /* At rest weights lie as the state does, or whole; gradients too, before their sum.
      */
     const RankBits state = s->cut[HELD_OPTIMIZER], rest = s->cut[HELD_PARAMS];
@@ -137,6 +140,9 @@ static const char *verify_groups(Gen *g, const Segment *s)
         return gen_printf(g, "segment %s: copies and parts do not make up the mesh",
                           s->name);
     }
+    if ((int64_t)s->shards * group_ranks(s->axes) * group_ranks(layout_same(g, s)) !=
+        mesh->world_size)
+        return gen_printf(g, "segment %s: ranks hold it that nobody names", s->name);
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
         for (int r = 0; r < mesh->world_size; r++) {
             if (group_index(groups[i].bits, r) != 0)
@@ -148,6 +154,45 @@ static const char *verify_groups(Gen *g, const Segment *s)
                     return gen_printf(g, "segment %s: rank %d is in a wrong group",
                                       s->name, member);
                 }
+            }
+        }
+    }
+    return NULL;
+}
+
+/* Leaves are numbered as the sums pair them up: sharded within a copy, over rounds,
+ * across copies; unsharded over rounds first. */
+static const char *verify_leaves(Gen *g, const Segment *s)
+{
+    const bool sharded = g->model.accumulate_sharded;
+    if (s->trainable &&
+        (mesh_summed_first(g) != (sharded ? s->within : 0) ||
+         mesh_summed_last(g) != (sharded ? s->across : s->within | s->across))) {
+        return gen_printf(
+            g, "segment %s is summed in another order than leaves are dealt", s->name);
+    }
+    return NULL;
+}
+
+/* The two hops of a sum add the parts of ranks in the order of their numbers in the
+ * group, so that their tree is that of one hop; near ones are of a node, far ones of
+ * several. */
+static const char *verify_hops(Gen *g)
+{
+    const Mesh *mesh = &g->model.mesh;
+    Hops hops[MAX_GROUPS];
+    const int n = mesh_hops(g, hops);
+    for (int i = 0; i < n; i++) {
+        const Hops *h = &hops[i];
+        for (int r = 0; r < mesh->world_size; r++) {
+            const int mate = group_rank(h->near, r, 0), other = group_rank(h->far, r, 0);
+            if (group_index(h->group, r) !=
+                    group_index(h->far, r) * group_ranks(h->near) +
+                        group_index(h->near, r) ||
+                r / mesh->node_ranks != mate / mesh->node_ranks ||
+                (other != r && r / mesh->node_ranks == other / mesh->node_ranks)) {
+                return gen_printf(g, "sums over group 0x%x hop off the tree at rank %d",
+                                  (unsigned)h->group, r);
             }
         }
     }
@@ -166,7 +211,9 @@ const char *verify_shard(Gen *g)
         bad = verify_segment(g, &g->segments.items[i]);
         bad = bad ? bad : verify_keys(g, &g->segments.items[i]);
         bad = bad ? bad : verify_groups(g, &g->segments.items[i]);
+        bad = bad ? bad : verify_leaves(g, &g->segments.items[i]);
     }
+    bad = bad ? bad : verify_hops(g);
     bad = bad ? bad : verify_matrices(g);
     return bad ? bad : verify_units(g);
 }

@@ -16,11 +16,11 @@
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
  * tables.c, tables.h and checkpoint.c. Those of another plan neither compile nor link with
  * these. */
-#define TRAINER_IDENTITY 0x6e74bbcc7d618332
-#define trainer_segments trainer_segments_6e74bbcc7d618332 /* tables.c */
-#define trainer_numerics trainer_numerics_6e74bbcc7d618332 /* checkpoint.c */
-#define trainer_step     trainer_step_6e74bbcc7d618332     /* step.c */
-#define trainer_setup    trainer_setup_6e74bbcc7d618332    /* bind.c */
+#define TRAINER_IDENTITY 0x7e6f30a49d08b68c
+#define trainer_segments trainer_segments_7e6f30a49d08b68c /* tables.c */
+#define trainer_numerics trainer_numerics_7e6f30a49d08b68c /* checkpoint.c */
+#define trainer_step     trainer_step_7e6f30a49d08b68c     /* step.c */
+#define trainer_setup    trainer_setup_7e6f30a49d08b68c    /* bind.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

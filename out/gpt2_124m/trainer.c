@@ -9,10 +9,10 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x6e74bbcc7d618332
+#if TRAINER_IDENTITY != 0x7e6f30a49d08b68c
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x6e74bbcc7d618332
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x7e6f30a49d08b68c
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 
@@ -32,7 +32,8 @@ static const RtTrainer trainer = {
 
     /* 2 ranks; memory of each: 3.59 GiB of arena, planned to the byte */
     .world_size = 2,
-    .data = 0x1, /* bits of a rank by which leaves are dealt */
+    .all = 0x1, /* the bits of a rank */
+    .data = 0x1, /* those by which leaves are dealt */
     .symmetric_bytes = INT64_C(622352128),
     .local_bytes = INT64_C(3234660608),
     .snapshot_bytes = INT64_C(871220224),

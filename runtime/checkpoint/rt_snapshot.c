@@ -47,8 +47,8 @@ static bool mail_ready(const void *ctx)
 static void mail_shows(Rt *rt, uint64_t count)
 {
     RtRankShared *me = &rt->state->shared->rank[rt->rank];
-    atomic_store(&me->waiting_group, (RtGroup)rt->world_size - 1);
-    atomic_store(&me->waiting_segment, -1);
+    atomic_store(&me->waiting_group, rt->trainer->all);
+    atomic_store(&me->waiting_subject, -1);
     atomic_store(&me->waiting_count, count);
     atomic_store(&me->waiting, count > 0 ? RT_MAIL : -1);
 }

@@ -13,7 +13,7 @@
  * adds what its group holds. Then it is complete, and only then is the next one of the
  * stream published. An all-reduce is two such rounds: each rank sums its slice of the
  * buffer in place (nobody else reads that slice of that buffer), then copies the others'.
- * Sums over several nodes take a round more (two_hops). Reductions end with one that
+ * Sums over several nodes take a round more (RtHops). Reductions end with one that
  * moves nothing: publishing it says "I have read". Nothing else is exchanged; a counter
  * has one writer.
  *
@@ -70,11 +70,6 @@ static void publish(Rt *rt, int stream, uint64_t count)
 {
     atomic_store(&shared_of(rt, rt->rank)->published[stream], count);
     rt_ring(rt->state->shared);
-}
-
-static RtGroup all_ranks(const Rt *rt)
-{
-    return (RtGroup)rt->world_size - 1;
 }
 
 static bool all_published(const Rt *rt, RtGroup group, int stream, uint64_t count)
@@ -144,12 +139,12 @@ static bool any_queue_ready(const void *ctx)
     return queue_ready(ctx, RT_GATHER) || queue_ready(ctx, RT_REDUCE);
 }
 
-static void wait_begin(Rt *rt, int stream, uint64_t count, int segment, RtGroup group)
+static void wait_begin(Rt *rt, int stream, uint64_t count, int subject, RtGroup group)
 {
     RtRankShared *me = shared_of(rt, rt->rank);
     atomic_store_explicit(&me->waiting_group, group, memory_order_relaxed);
     atomic_store_explicit(&me->waiting_count, count, memory_order_relaxed);
-    atomic_store_explicit(&me->waiting_segment, segment, memory_order_relaxed);
+    atomic_store_explicit(&me->waiting_subject, subject, memory_order_relaxed);
     atomic_store_explicit(&me->waiting, stream, memory_order_release);
 }
 
@@ -164,7 +159,7 @@ static void wait_end(Rt *rt)
 static void wait_head(Rt *rt, int stream)
 {
     const RtQueue *q = &rt->state->queue[stream];
-    wait_begin(rt, stream, q->rounds + 1, head_of(q)->segment, head_of(q)->group);
+    wait_begin(rt, stream, q->rounds + 1, head_of(q)->subject, head_of(q)->group);
 }
 
 typedef struct Goal {
@@ -203,21 +198,14 @@ void rt_comm_wait(Rt *rt, int stream, uint64_t until)
     rt->state->wait_seconds += rt_clock() - start;
 }
 
-/* A segment or a batch of matrices: by what waits know a collective. */
-static int64_t subject_of(const RtTrainer *t, const RtOp *op)
-{
-    const bool batch = op->kind == RT_OP_TO_OWNERS || op->kind == RT_OP_FROM_OWNERS;
-    return batch ? t->n_segments + op->from : op->segment;
-}
-
-void rt_comm_start(Rt *rt, int stream, RtOp op)
+void rt_collective_start(Rt *rt, int stream, RtOp op)
 {
     RtQueue *q = &rt->state->queue[stream];
     if (q->started - q->completed == RT_QUEUE)
         rt_comm_wait(rt, stream, q->completed + 1);
     q->op[q->started % RT_QUEUE] = op;
     q->started++;
-    q->last[subject_of(rt->trainer, &op)] = q->started;
+    q->last[op.subject] = q->started;
     if (rt->trainer->comm_thread)
         rt_ring(rt->state->shared);
     else
@@ -259,7 +247,7 @@ static void *communicate(void *ctx)
 void rt_comm_begin(Rt *rt)
 {
     RtState *st = rt->state;
-    const size_t subjects = (size_t)(rt->trainer->n_segments + rt->trainer->n_batches);
+    const size_t subjects = (size_t)rt_subjects(rt->trainer);
     for (int s = 0; s < 2; s++) {
         st->queue[s].last = calloc(subjects, sizeof *st->queue[s].last);
         if (st->queue[s].last == NULL)
@@ -286,33 +274,6 @@ void rt_comm_end(Rt *rt)
 
 /* ---- what the step calls --------------------------------------------------------- */
 
-static void gather_start(Rt *rt, RtOpKind kind, int segment, RtGroup group, int64_t from,
-                         void *to)
-{
-    const RtTrainer *t = rt->trainer;
-    rt_comm_start(rt, RT_GATHER,
-                  (RtOp){.kind = kind,
-                         .group = group,
-                         .dtype = t->segments[segment].dtype,
-                         .elems = t->segments[segment].elems / rt_group_ranks(group),
-                         .from = from,
-                         .to = to,
-                         .segment = segment});
-}
-
-void rt_all_gather_start(Rt *rt, int segment, int64_t out)
-{
-    const RtSegment *s = &rt->trainer->segments[segment];
-    gather_start(rt, RT_OP_GATHER, segment, s->within, s->param_shard, rt_local(rt, out));
-}
-
-void rt_gather_updated_start(Rt *rt, int segment)
-{
-    const RtSegment *s = &rt->trainer->segments[segment];
-    gather_start(rt, RT_OP_GATHER_IN_PLACE, segment, s->within, s->param_shard,
-                 rt_symmetric(rt, s->param_shard));
-}
-
 void rt_keep(Rt *rt, int segment, int64_t gathered, int64_t kept)
 {
     const RtSegment *s = &rt->trainer->segments[segment];
@@ -322,40 +283,7 @@ void rt_keep(Rt *rt, int segment, int64_t gathered, int64_t kept)
     memcpy(rt_symmetric(rt, kept), rt_local(rt, gathered + part * bytes), (size_t)bytes);
 }
 
-void rt_kept_gather_start(Rt *rt, int segment, int64_t kept, int64_t out)
-{
-    gather_start(rt, RT_OP_GATHER, segment, rt->trainer->segments[segment].between, kept,
-                 rt_local(rt, out));
-}
-
-void rt_reduce_scatter_start(Rt *rt, int segment, int64_t grad, int64_t result)
-{
-    const RtSegment *s = &rt->trainer->segments[segment];
-    rt_comm_start(rt, RT_REDUCE,
-                  (RtOp){.kind = RT_OP_REDUCE_SCATTER,
-                         .group = s->within,
-                         .dtype = rt->trainer->reduce_dtype,
-                         .elems = s->shard_elems,
-                         .from = grad,
-                         .to = s->across ? rt_symmetric(rt, result) /* copies read it */
-                                         : rt_local(rt, result),
-                         .segment = segment});
-}
-
-void rt_all_reduce_start(Rt *rt, int segment, int64_t grad)
-{
-    const RtSegment *s = &rt->trainer->segments[segment];
-    rt_comm_start(rt, RT_REDUCE,
-                  (RtOp){.kind = RT_OP_ALL_REDUCE,
-                         .group = s->across,
-                         .dtype = rt->trainer->reduce_dtype,
-                         .elems = s->shard_elems,
-                         .from = grad,
-                         .to = rt_symmetric(rt, grad),
-                         .segment = segment});
-}
-
-void rt_wait_last(Rt *rt, int stream, int subject)
+void rt_collective_wait(Rt *rt, int stream, int subject)
 {
     rt_comm_wait(rt, stream, rt->state->queue[stream].last[subject]);
 }
@@ -397,7 +325,7 @@ typedef struct Turnout {
 static bool all_turned_out(const Turnout *t)
 {
     if (!t->finished)
-        return all_published(t->rt, all_ranks(t->rt), RT_CONTROL, t->count);
+        return all_published(t->rt, t->rt->trainer->all, RT_CONTROL, t->count);
     for (int r = 0; r < t->rt->world_size; r++)
         if (atomic_load_explicit(&shared_of(t->rt, r)->finished, memory_order_acquire) <
             t->count)
@@ -417,7 +345,7 @@ static void exchange_wait(Rt *rt, bool finished, uint64_t count)
     if (all_turned_out(&t))
         return;
     const double start = rt_clock();
-    wait_begin(rt, RT_CONTROL, count, -1, all_ranks(rt));
+    wait_begin(rt, RT_CONTROL, count, -1, rt->trainer->all);
     for (int tries = 0; !all_turned_out(&t); tries++)
         if (drive(rt))
             tries = 0;

@@ -12,14 +12,14 @@
 
 /* ---- sums over ranks ------------------------------------------------------------- */
 
-/* out[elems] = the sum over the group's ranks of the bytes at `from` in their symmetric
- * spaces. */
-static void sum_ranks(const Rt *rt, RtGroup group, RtDtype d, int64_t from, char *out,
-                      int64_t elems)
+/* out[elems] = the sum over the ranks of the group, the operation's or a hop of it, of
+ * the elements at `from` in their symmetric spaces. */
+static void sum_ranks(const Rt *rt, const RtOp *op, RtGroup group, int64_t from,
+                      char *out, int64_t elems)
 {
-    const int64_t item = (int64_t)rt_dtype_bytes(d);
+    const int64_t item = (int64_t)rt_dtype_bytes(op->dtype);
     const int ranks = rt_group_ranks(group);
-    RtSumFn *const sum = rt->trainer->library_order ? rt_sum_in_order : rt_sum_tree;
+    RtSumFn *const sum = op->order == RT_ORDER_LIBRARY ? rt_sum_in_order : rt_sum_tree;
     if (ranks == 1) {
         if (out != rt->symmetric + from)
             memcpy(out, rt->symmetric + from, (size_t)(elems * item));
@@ -31,7 +31,7 @@ static void sum_ranks(const Rt *rt, RtGroup group, RtDtype d, int64_t from, char
         const int64_t n = elems - at < RT_SUM_ELEMS ? elems - at : RT_SUM_ELEMS;
         for (int k = 0; k < ranks; k++)
             part[k] = rt->peer[rt_group_rank(group, rt->rank, k)] + from + at * item;
-        sum(d, out + at * item, part, ranks, n);
+        sum(op->dtype, out + at * item, part, ranks, n);
     }
 }
 
@@ -73,11 +73,11 @@ static void gather(Rt *rt, const RtOp *op)
                   rt_group_ranks(op->group) * bytes, &rt->state->gathered_bytes);
 }
 
-static void sum_from_all(Rt *rt, RtGroup group, RtDtype d, int64_t from, char *out,
+static void sum_from_all(Rt *rt, const RtOp *op, RtGroup group, int64_t from, char *out,
                          int64_t elems)
 {
-    const int64_t bytes = elems * (int64_t)rt_dtype_bytes(d);
-    sum_ranks(rt, group, d, from, out, elems);
+    const int64_t bytes = elems * (int64_t)rt_dtype_bytes(op->dtype);
+    sum_ranks(rt, op, group, from, out, elems);
     rt_count_group(rt, group, bytes, &rt->state->reduced_bytes);
 }
 
@@ -93,7 +93,7 @@ static void sum_in_node(Rt *rt, const RtHops *h, const RtOp *op, int64_t part_el
         const int64_t n = elems - first < part_elems ? elems - first : part_elems;
         if (n > 0) {
             const int64_t at = op->from + first * item;
-            sum_from_all(rt, h->near, op->dtype, at, rt_symmetric(rt, at), n);
+            sum_from_all(rt, op, h->near, at, rt_symmetric(rt, at), n);
         }
     }
 }
@@ -101,13 +101,13 @@ static void sum_in_node(Rt *rt, const RtHops *h, const RtOp *op, int64_t part_el
 static void reduce_scatter(Rt *rt, const RtOp *op, int round)
 {
     const int64_t bytes = op->elems * (int64_t)rt_dtype_bytes(op->dtype);
-    const RtHops h = rt_hops(rt, op->group);
-    if (round + 2 == h.count) {
-        sum_in_node(rt, &h, op, op->elems, op->elems * rt_group_ranks(op->group));
+    const RtHops *h = rt_hops(rt, op);
+    if (h != NULL && round == 0) {
+        sum_in_node(rt, h, op, op->elems, op->elems * rt_group_ranks(op->group));
         return;
     }
     const int64_t from = op->from + rt_group_index(op->group, rt->rank) * bytes;
-    sum_from_all(rt, h.far, op->dtype, from, op->to, op->elems);
+    sum_from_all(rt, op, h != NULL ? h->far : op->group, from, op->to, op->elems);
 }
 
 /* Of a slice, a whole number of blocks: each rank sums one. The last ones may be
@@ -124,20 +124,50 @@ static void all_reduce(Rt *rt, const RtOp *op, int round)
     const int64_t slice = slice_elems(op->group, elems);
     const int64_t first = rt_group_index(op->group, rt->rank) * slice;
     const int64_t mine = elems - first < slice ? elems - first : slice;
-    const RtHops h = rt_hops(rt, op->group);
-    if (round + 2 == h.count) {
-        sum_in_node(rt, &h, op, slice, elems);
+    const RtHops *h = rt_hops(rt, op);
+    if (h != NULL && round == 0) {
+        sum_in_node(rt, h, op, slice, elems);
         return;
     }
-    if (round + 1 == h.count) {
+    if (round == (h != NULL)) {
         if (mine > 0) {
             const int64_t at = op->from + first * item;
-            sum_from_all(rt, h.far, op->dtype, at, rt_symmetric(rt, at), mine);
+            sum_from_all(rt, op, h != NULL ? h->far : op->group, at, rt_symmetric(rt, at),
+                         mine);
         }
         return;
     }
     copy_from_all(rt, op->group, op->to, op->from, slice * item, slice * item,
                   elems * item, &rt->state->reduced_bytes);
+}
+
+static void copy(char *to, const char *from, int64_t bytes)
+{
+    enum { PIECE = 256 * 1024 };
+    if (bytes <= PIECE) { /* a team of one would cost an allocation */
+        memcpy(to, from, (size_t)bytes);
+        return;
+    }
+#pragma omp parallel for schedule(static)
+    for (int64_t at = 0; at < bytes; at += PIECE)
+        memcpy(to + at, from + at, (size_t)(bytes - at < PIECE ? bytes - at : PIECE));
+}
+
+/* What an exchange has for this rank. */
+typedef struct Taking {
+    Rt *rt;
+    const RtOp *op;
+} Taking;
+
+static void take(void *ctx, const RtTransfer *x)
+{
+    const Taking *taking = ctx;
+    Rt *rt = taking->rt;
+    const int64_t bytes = x->elems * (int64_t)rt_dtype_bytes(taking->op->dtype);
+    if (x->to_rank != rt->rank)
+        return;
+    copy(rt_symmetric(rt, x->to), rt->peer[x->from_rank] + x->from, bytes);
+    rt_count_bytes(rt, x->from_rank, bytes, &rt->state->matrix_bytes);
 }
 
 static bool is_gather(const RtOp *op)
@@ -149,12 +179,11 @@ static bool is_gather(const RtOp *op)
  * and when all have, every rank may write its gradient again. */
 int rt_pull_rounds(const Rt *rt, const RtOp *op)
 {
-    const int hops = rt_hops(rt, op->group).count;
-    return is_gather(op)                   ? 1
-           : op->kind == RT_OP_TO_OWNERS   ? 2
-           : op->kind == RT_OP_FROM_OWNERS ? 2
-           : op->kind == RT_OP_ALL_REDUCE  ? hops + 2
-                                           : hops + 1;
+    const int hops = rt_hops(rt, op) != NULL ? 2 : 1;
+    return is_gather(op)                  ? 1
+           : op->kind == RT_OP_EXCHANGE   ? 2
+           : op->kind == RT_OP_ALL_REDUCE ? hops + 2
+                                          : hops + 1;
 }
 
 void rt_pull(Rt *rt, const RtOp *op, int round)
@@ -172,11 +201,8 @@ void rt_pull(Rt *rt, const RtOp *op, int round)
     case RT_OP_ALL_REDUCE:
         all_reduce(rt, op, round);
         break;
-    case RT_OP_TO_OWNERS:
-        rt_pull_to_owners(rt, (int)op->from);
-        break;
-    case RT_OP_FROM_OWNERS:
-        rt_pull_from_owners(rt, (int)op->from);
+    case RT_OP_EXCHANGE:
+        op->transfers(rt, op, take, &(Taking){rt, op});
         break;
     }
 }

@@ -4,7 +4,7 @@
  * In: starts and waits from the emitted step. Out: collectives on two streams of their
  * own beside the computation's. A start records where the compute stream is; the
  * collective's stream waits for that, then runs it, and its end is recorded for its
- * segment; a wait makes the compute stream wait for that record. So what happens before
+ * subject; a wait makes the compute stream wait for that record. So what happens before
  * what is the same as on the CPU, where the generator's proof of the placement looks: the
  * order of the host's calls is the order of the compute stream, and
  *
@@ -22,13 +22,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The collective of a segment or a batch that was started last. */
+/* The collective of a subject that was started last. */
 typedef struct Last {
     cudaEvent_t done;
     int64_t era;
 } Last;
 static struct {
-    Last *last; /* by segment, then by batch */
+    Last *last; /* by subject */
     cudaEvent_t begun;
 } queues[2];
 /* One ends when all streams were waited for, and where a graph begins or ends: what was
@@ -55,7 +55,7 @@ static cudaEvent_t new_event(Rt *rt)
 
 void rt_comm_open(Rt *rt)
 {
-    const int subjects = rt->trainer->n_segments + rt->trainer->n_batches;
+    const int subjects = rt_subjects(rt->trainer);
     for (int s = 0; s < 2; s++) {
         queues[s].begun = new_event(rt);
         queues[s].last = calloc((size_t)subjects, sizeof *queues[s].last);
@@ -116,68 +116,22 @@ void rt_at(Rt *rt, int place)
 /* ---- collectives ----------------------------------------------------------------- */
 
 #ifdef RT_NCCL
-void rt_start_begin(Rt *rt, int stream)
+void rt_collective_start(Rt *rt, int stream, RtOp op)
 {
+    Last *last = &queues[stream].last[op.subject];
     RT_CUDA_CALL(rt, cudaEventRecord(queues[stream].begun, rt_gpu.stream[RT_COMPUTE]));
     RT_CUDA_CALL(rt, cudaStreamWaitEvent(rt_gpu.stream[stream], queues[stream].begun, 0));
-}
-
-void rt_start_end(Rt *rt, int stream, int subject)
-{
-    Last *last = &queues[stream].last[subject];
+    rt_execute(rt, stream, &op);
     RT_CUDA_CALL(rt, cudaEventRecord(last->done, rt_gpu.stream[stream]));
     last->era = era;
 }
-
-/* from, to: in the symmetric space; where to holds from already, it stays. */
-static void gather(Rt *rt, RtGroup group, int segment, int64_t from, int64_t to)
-{
-    const RtSegment *s = &rt->trainer->segments[segment];
-    const int64_t bytes =
-        s->elems / rt_group_ranks(group) * (int64_t)rt_dtype_bytes(s->dtype);
-    rt_start_begin(rt, RT_GATHER);
-    rt_gather(rt, group, rt_symmetric(rt, from), rt_symmetric(rt, to), bytes);
-    rt_start_end(rt, RT_GATHER, segment);
-}
-
-void rt_all_gather_start(Rt *rt, int segment, int64_t to)
-{
-    const RtSegment *s = &rt->trainer->segments[segment];
-    gather(rt, s->within, segment, s->param_shard, to);
-}
-
-void rt_gather_updated_start(Rt *rt, int segment)
-{
-    const RtSegment *s = &rt->trainer->segments[segment];
-    gather(rt, s->within, segment, rt_param_part(rt, s), s->param_shard);
-}
-
-void rt_kept_gather_start(Rt *rt, int segment, int64_t kept, int64_t to)
-{
-    gather(rt, rt->trainer->segments[segment].between, segment, kept, to);
-}
-
-void rt_reduce_scatter_start(Rt *rt, int segment, int64_t grad, int64_t result)
-{
-    const RtSegment *s = &rt->trainer->segments[segment];
-    void *to = s->across ? rt_symmetric(rt, result) : rt_local(rt, result);
-    rt_start_begin(rt, RT_REDUCE);
-    rt_sum_scatter(rt, s->within, rt_symmetric(rt, grad), to, s->shard_elems);
-    rt_start_end(rt, RT_REDUCE, segment);
-}
-
-void rt_all_reduce_start(Rt *rt, int segment, int64_t grad)
-{
-    const RtSegment *s = &rt->trainer->segments[segment];
-    rt_start_begin(rt, RT_REDUCE);
-    rt_sum_in_place(rt, s->across, rt_symmetric(rt, grad), s->shard_elems);
-    rt_start_end(rt, RT_REDUCE, segment);
-}
 #else
-void rt_gather_updated_start(Rt *rt, int segment)
+/* One rank: it has updated all. Nothing else is started in such a trainer's step. */
+void rt_collective_start(Rt *rt, int stream, RtOp op)
 {
-    (void)rt; /* one rank: it has updated all */
-    (void)segment;
+    (void)stream;
+    if (op.kind != RT_OP_GATHER_IN_PLACE || op.group != 0)
+        rt_fail(rt, RT_EXIT_ERROR, "a collective of one rank: a bug");
 }
 #endif
 
@@ -193,7 +147,7 @@ void rt_keep(Rt *rt, int segment, int64_t gathered, int64_t kept)
                                  cudaMemcpyDeviceToDevice, rt_gpu.stream[RT_COMPUTE]));
 }
 
-void rt_wait_last(Rt *rt, int stream, int subject)
+void rt_collective_wait(Rt *rt, int stream, int subject)
 {
     const Last *last = &queues[stream].last[subject];
     if (last->era == era)
@@ -291,9 +245,9 @@ static bool all_turned_out(const void *ctx)
 static void exchange_wait(Rt *rt, bool finished, uint64_t count)
 {
     const Turnout t = {rt, finished, count};
-    atomic_store(&me(rt)->waiting_group, (RtGroup)rt->world_size - 1);
+    atomic_store(&me(rt)->waiting_group, rt->trainer->all);
     atomic_store(&me(rt)->waiting_count, count);
-    atomic_store(&me(rt)->waiting_segment, -1);
+    atomic_store(&me(rt)->waiting_subject, -1);
     atomic_store(&me(rt)->waiting, RT_CONTROL);
     for (int tries = 0; !all_turned_out(&t); tries++)
         rt_pause(rt, tries, all_turned_out, &t);

@@ -108,11 +108,6 @@ void rt_comm_open(Rt *rt);
 /* Tells the watchers how far the device has come. */
 void rt_places_passed(Rt *rt);
 
-/* Around what is enqueued on one of both streams: it begins when the compute stream has
- * come here, and its end is what waits for that subject wait for: a segment, or, behind all
- * segments, a batch of matrices. */
-void rt_start_begin(Rt *rt, int stream);
-void rt_start_end(Rt *rt, int stream, int subject);
 /* From begin to end what is enqueued becomes a graph, which ends when all streams have
  * joined. */
 void rt_capture_begin(Rt *rt);
@@ -125,7 +120,7 @@ void rt_graphs_capture(Rt *rt);
 /* Before any communicator goes that they have captured. */
 void rt_graphs_close(Rt *rt);
 
-/* ---- rt_tree.c, rt_nccl.c, rt_loopback.c: only in trainers of several ranks ------ */
+/* ---- ranks/: only in trainers of several ranks ----------------------------------- */
 
 /* What this rank sends to another one of the group, and has from it. */
 typedef struct RtParcel {
@@ -143,18 +138,15 @@ typedef struct RtTransport {
     char *(*allocate)(Rt *rt, int64_t bytes);
     void (*release)(Rt *rt, char *at);
     void (*open)(Rt *rt);
-    /* On the gather stream: out = from of every rank of the group, in rank order. */
-    void (*gather)(Rt *rt, RtGroup group, const void *from, void *out, int64_t bytes);
-    /* On the gather or the reduce stream: n parcels; those to the rank itself are left
-     * out. What one rank sends to another comes in the order in which both name it. From
-     * no rank to no other do more than most_bytes go, a number that all ranks know. */
+    /* A gather; on the gather or the reduce stream, as those that follow. */
+    void (*gather)(Rt *rt, int stream, const RtOp *op);
+    /* n parcels; those to the rank itself are left out. What one rank sends to another
+     * comes in the order in which both name it. From no rank to no other do more than
+     * most_bytes go, a number that all ranks know. */
     void (*exchange)(Rt *rt, int stream, RtGroup group, const RtParcel *parcel, int n,
                      int64_t most_bytes);
-    /* With RtTrainer.library_order: sums of reduce dtype on the reduce stream, of `elems`
-     * a rank; NULL where there is no library. */
-    void (*sum_scatter)(Rt *rt, RtGroup group, const void *grad, void *result,
-                        int64_t elems);
-    void (*sum_in_place)(Rt *rt, RtGroup group, void *grad, int64_t elems);
+    /* A sum in the library's own order; NULL where there is no library. */
+    void (*sum)(Rt *rt, int stream, const RtOp *op);
     /* Sums over all ranks, in place, in the order of the compute stream: the control
      * area's words, losses. */
     void (*control)(Rt *rt, void *words, int64_t n_words, void *losses, int64_t n_losses);
@@ -165,10 +157,10 @@ extern const RtTransport rt_nccl, rt_loopback;
 bool rt_nccl_keeps_order(void);         /* between its communicators */
 extern const RtTransport *rt_transport; /* chosen with the device */
 
-void rt_gather(Rt *rt, RtGroup group, const void *from, void *out, int64_t bytes);
-/* The tree, or with RtTrainer.library_order the library's sum. */
-void rt_sum_scatter(Rt *rt, RtGroup group, void *grad, void *result, int64_t part_elems);
-void rt_sum_in_place(Rt *rt, RtGroup group, void *grad, int64_t elems);
+/* rt_tree.c: enqueues what a collective does on its stream. rt_exchange.c: the same of an
+ * exchange. */
+void rt_execute(Rt *rt, int stream, const RtOp *op);
+void rt_exchange(Rt *rt, int stream, const RtOp *op);
 /* The loopback's part of the memory that ranks share. */
 int64_t rt_loopback_bytes(const RtTrainer *t);
 void rt_loopback_map(Rt *rt, int fd, int64_t offset);

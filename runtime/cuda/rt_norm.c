@@ -55,7 +55,7 @@ void rt_norm_open(Rt *rt)
     rt_kernel_prepare(&finish_kernel);
     RT_CUDA_CALL(rt, cudaHostAlloc((void **)&in, sizeof *in, cudaHostAllocDefault));
     RT_CUDA_CALL(rt, cudaHostAlloc((void **)&out, sizeof *out, cudaHostAllocDefault));
-    const int64_t n = rt->trainer->leaves / rt->world_size;
+    const int64_t n = rt->trainer->rounds;
     RT_CUDA_CALL(rt, cudaHostAlloc((void **)&rounds, (size_t)n * sizeof *rounds,
                                    cudaHostAllocDefault));
     for (int64_t r = 0; r < n; r++)

@@ -59,17 +59,17 @@ static const char *where(const RtJob *job, int rank, char *text, size_t bytes)
     const RtTrainer *t = job->trainer;
     const RtRankShared *r = &job->shared->rank[rank];
     const int waiting = atomic_load(&r->waiting),
-              segment = atomic_load(&r->waiting_segment);
+              subject = atomic_load(&r->waiting_subject);
     const long long step = atomic_load(&r->step);
     char of[48] = "", wait[256] = "";
     if (step > 0)
         snprintf(of, sizeof of, " of step %lld", step);
     if (waiting == RT_CONTROL || waiting == RT_MAIL) {
         snprintf(wait, sizeof wait, ", waiting for all ranks");
-    } else if (waiting >= 0 && segment >= 0 && segment < t->n_segments) {
+    } else if (waiting >= 0 && rt_subject_name(t, subject) != NULL) {
         snprintf(wait, sizeof wait, ", waiting for the %s of %s",
                  waiting == RT_GATHER ? "gather" : "reduction",
-                 t->segments[segment].name);
+                 rt_subject_name(t, subject));
     }
     snprintf(text, bytes, "at %s%s%s", place_name(t, atomic_load(&r->place)), of, wait);
     return text;

@@ -1,21 +1,94 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_collective.c: what collectives of both targets have in common. In: starts and waits
- * of the emitted step, groups of ranks. Out: the waits by name, the hops of sums over
- * several nodes, counts of what crossed. */
+ * of the emitted step, which name segments; the tables. Out: the records that rt_comm.c
+ * executes (rt_collective.h), waits by subject, the hops of sums over several nodes,
+ * counts of what crossed. */
 #include "rt_private.h"
 
-/* Where a group spans several nodes with several ranks each, its sums take two hops, so
- * that a part crosses once for each node and not for each rank, as in a ring: first the
- * ranks of a node, `near`, sum the parts among themselves, in place, each those of its
- * counterparts in all nodes; then counterparts, `far`, add the nodes' sums. Groups are
- * numbered low bits first, so this is the same tree. */
-RtHops rt_hops(const Rt *rt, RtGroup group)
+/* ---- what the step starts -------------------------------------------------------- */
+
+/* Where a gather lands: between GPUs, whose ranks write there, a symmetric offset. */
+static void *landing(const Rt *rt, int64_t out)
 {
-    const int node = rt->trainer->node_ranks;
-    const RtGroup near = node > 0 ? group & (RtGroup)(node - 1) : group;
-    if (rt->trainer->library_order || near == 0 || near == group)
-        return (RtHops){1, 0, group};
-    return (RtHops){2, near, group & ~near};
+#ifdef RT_CUDA
+    return rt_symmetric(rt, out);
+#else
+    return rt_local(rt, out);
+#endif
+}
+
+static void gather_start(Rt *rt, RtOpKind kind, int segment, RtGroup group, int64_t from,
+                         void *to)
+{
+    const RtSegment *s = &rt->trainer->segments[segment];
+    rt_collective_start(rt, RT_GATHER,
+                        (RtOp){.kind = kind,
+                               .group = group,
+                               .dtype = s->dtype,
+                               .elems = s->elems / rt_group_ranks(group),
+                               .from = from,
+                               .to = to,
+                               .subject = segment});
+}
+
+void rt_all_gather_start(Rt *rt, int segment, int64_t out)
+{
+    const RtSegment *s = &rt->trainer->segments[segment];
+    gather_start(rt, RT_OP_GATHER, segment, s->within, s->param_shard, landing(rt, out));
+}
+
+void rt_gather_updated_start(Rt *rt, int segment)
+{
+    const RtSegment *s = &rt->trainer->segments[segment];
+    gather_start(rt, RT_OP_GATHER_IN_PLACE, segment, s->within, s->param_shard,
+                 rt_symmetric(rt, s->param_shard));
+}
+
+void rt_kept_gather_start(Rt *rt, int segment, int64_t kept, int64_t out)
+{
+    const RtSegment *s = &rt->trainer->segments[segment];
+    gather_start(rt, RT_OP_GATHER, segment, s->between, kept, landing(rt, out));
+}
+
+static void sum_start(Rt *rt, RtOpKind kind, int segment, RtGroup group, int64_t from,
+                      void *to)
+{
+    const RtTrainer *t = rt->trainer;
+    rt_collective_start(
+        rt, RT_REDUCE,
+        (RtOp){.kind = kind,
+               .group = group,
+               .dtype = t->reduce_dtype,
+               .elems = t->segments[segment].shard_elems,
+               .from = from,
+               .to = to,
+               .order = t->library_order ? RT_ORDER_LIBRARY : RT_ORDER_TREE,
+               .subject = segment});
+}
+
+void rt_reduce_scatter_start(Rt *rt, int segment, int64_t grad, int64_t result)
+{
+    const RtSegment *s = &rt->trainer->segments[segment];
+    sum_start(rt, RT_OP_REDUCE_SCATTER, segment, s->within, grad,
+              s->across ? rt_symmetric(rt, result) /* copies read it */
+                        : rt_local(rt, result));
+}
+
+void rt_all_reduce_start(Rt *rt, int segment, int64_t grad)
+{
+    sum_start(rt, RT_OP_ALL_REDUCE, segment, rt->trainer->segments[segment].across, grad,
+              rt_symmetric(rt, grad));
+}
+
+/* ---- sums over several nodes, counters ------------------------------------------- */
+
+const RtHops *rt_hops(const Rt *rt, const RtOp *op)
+{
+    const RtTrainer *t = rt->trainer;
+    for (int i = 0; i < t->n_hops && op->order == RT_ORDER_TREE; i++)
+        if (t->hops[i].group == op->group)
+            return &t->hops[i];
+    return NULL;
 }
 
 /* Bytes that this rank reads from another: to a counter of its own kind, or, when the
@@ -25,7 +98,7 @@ void rt_count_bytes(Rt *rt, int peer, int64_t bytes, int64_t *counter)
 {
     const RtTrainer *t = rt->trainer;
     const RtGroup apart = (RtGroup)(peer ^ rt->rank); /* in which bits */
-    if (t->node_ranks > 0 && apart >= (RtGroup)t->node_ranks)
+    if (apart & t->nodes)
         rt->state->node_bytes += bytes;
     if (apart != 0)
         *(apart & t->replicate ? &rt->state->replicate_bytes : counter) += bytes;
@@ -37,22 +110,30 @@ void rt_count_group(Rt *rt, RtGroup group, int64_t bytes, int64_t *counter)
         rt_count_bytes(rt, rt_group_rank(group, rt->rank, k), bytes, counter);
 }
 
+/* ---- waits, by subject ----------------------------------------------------------- */
+
+/* A batch of matrices is called by its first segment. */
+const char *rt_subject_name(const RtTrainer *t, int subject)
+{
+    const int batch = subject - rt_subject_batch(t, 0),
+              value = subject - rt_subject_value(t, 0);
+    if (subject < 0 || subject >= rt_subjects(t))
+        return NULL;
+    if (value >= 0)
+        return t->values[value];
+    if (batch >= 0) {
+        const RtMatrix *first = &t->matrices[t->batches[batch].first_matrix];
+        return t->segments[t->params[first->param].segment].name;
+    }
+    return t->segments[subject].name;
+}
+
 void rt_wait_gather(Rt *rt, int segment)
 {
-    rt_wait_last(rt, RT_GATHER, segment);
+    rt_collective_wait(rt, RT_GATHER, segment);
 }
 
 void rt_wait_reduce(Rt *rt, int segment)
 {
-    rt_wait_last(rt, RT_REDUCE, segment);
-}
-
-void rt_wait_to_owners(Rt *rt, int batch)
-{
-    rt_wait_last(rt, RT_GATHER, rt->trainer->n_segments + batch);
-}
-
-void rt_wait_from_owners(Rt *rt, int batch)
-{
-    rt_wait_last(rt, RT_REDUCE, rt->trainer->n_segments + batch);
+    rt_collective_wait(rt, RT_REDUCE, segment);
 }

@@ -176,8 +176,8 @@ void rt_shard_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx)
 void rt_share_runs(const Rt *rt, int segment, RtRunFn fn, void *ctx)
 {
     const RtSegment *s = &rt->trainer->segments[segment];
-    const RtGroup same = (RtGroup)(rt->world_size - 1) & ~s->within & ~s->axes;
-    const int64_t copies = rt_group_ranks(same), copy = rt_group_index(same, rt->rank);
+    const int64_t copies = rt_group_ranks(s->same),
+                  copy = rt_group_index(s->same, rt->rank);
     const int64_t grains = (s->shard_elems + RT_GRAIN_ELEMS - 1) / RT_GRAIN_ELEMS;
     const int64_t share = (grains + copies - 1) / copies * RT_GRAIN_ELEMS;
     const int64_t base = shard_first(rt, s);

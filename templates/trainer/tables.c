@@ -43,7 +43,7 @@ ${section("segments")}
 //@ local function name_of_held(s)
 //@ local x = string.sub(s.macro, #"SEG_" + 1)
 //@ local fields = { ".dtype = " .. s.dtype, ".shards = " .. s.shards }
-//@ for _, k in ipairs { "axes", "within", "across", "between" } do
+//@ for _, k in ipairs { "axes", "within", "across", "between", "same" } do
 //@ if s[k] ~= "0x0" then fields[#fields + 1] = "." .. k .. " = " .. s[k] end
 //@ end
 //@ if s.params_whole then fields[#fields + 1] = ".params_whole = true" end
@@ -90,6 +90,15 @@ const RtSegment trainer_segments[N_SEGMENTS] = {
 //@ end
 };
 
+//@ if #hops > 0 then
+/* Sums over the group take two hops: among the ranks near, of a node, then among those far. */
+const RtHops trainer_hops[N_HOPS] = {
+//@ for _, h in ipairs(hops) do
+    { .group = ${h.group}, .near = ${h.near}, .far = ${h.far} },
+//@ end
+};
+
+//@ end
 ${section("parameters")}
 
 //@ local parts = {} -- of all parameters, in their order

@@ -33,6 +33,9 @@ enum {
 };
 
 enum { N_PARAMS = ${#params}, N_MEMORY = ${#memory} };
+//@ if #hops > 0 then
+enum { N_HOPS = ${#hops} }; /* groups whose sums take two hops */
+//@ end
 
 /* Places of the step: what the launcher names when a rank dies or stalls. */
 enum {
@@ -84,6 +87,9 @@ enum { N_MATRICES = ${#matrices} };
 extern const RtParam trainer_params[N_PARAMS];
 extern const RtSegment trainer_segments[N_SEGMENTS];
 extern const int trainer_segment_params[N_PARAMS];
+//@ if #hops > 0 then
+extern const RtHops trainer_hops[N_HOPS];
+//@ end
 //@ if #batches > 0 then
 extern const RtMatrix trainer_matrices[N_MATRICES];
 extern const RtBatch trainer_batches[N_BATCHES];

@@ -40,7 +40,8 @@ static const RtTrainer trainer = {
     /* ${world_size} ranks; memory of each: ${arena_human} of arena, planned to the byte */
     .world_size = ${world_size},
 //@ if world_size > 1 then
-    .data = ${data}, /* bits of a rank by which leaves are dealt */
+    .all = ${all}, /* the bits of a rank */
+    .data = ${data}, /* those by which leaves are dealt */
 //@ end
 //@ if replicate ~= "0x0" then
     .replicate = ${replicate}, /* bits that name its copy of the model */
@@ -67,8 +68,12 @@ static const RtTrainer trainer = {
 //@ if loss_mask then
     .masked = true, /* X.mask beside each data file X: a bit for each token, low bit first */
 //@ end
-//@ if node_ranks > 0 then
-    .node_ranks = ${node_ranks}, /* sums go within nodes first */
+//@ if nodes ~= "0x0" then
+    .nodes = ${nodes}, /* bits of a rank that name its node */
+//@ end
+//@ if #hops > 0 then
+    .n_hops = N_HOPS, /* sums go within nodes first */
+    .hops = trainer_hops,
 //@ end
 //@ if library_order then
     .library_order = true, /* reduction = "library" */
@@ -79,6 +84,9 @@ static const RtTrainer trainer = {
     .rounds = ${rounds}, /* leaves of a rank */
 //@ if summed_first ~= "0x0" then
     .summed_first = ${summed_first}, /* ranks that are summed in each of them */
+//@ end
+//@ if summed_last ~= "0x0" then
+    .summed_last = ${summed_last}, /* ranks that are summed after all of them */
 //@ end
     .seed = ${seed},
     .max_skipped = ${max_skipped}, /* updates in a row whose gradient is not finite */

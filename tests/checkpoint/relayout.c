@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* relayout.c, linked into a trainer (--wrap=rt_main): the same model over RANKS ranks, any
- * number of them, whose steps compute nothing. Such a run loads a checkpoint, goes a step
- * on, and saves it: weights, masters and moments must come out as they went in, whatever
- * number of ranks cuts them where.
+/* relayout.c, linked into a trainer (--wrap=rt_main): the same model over RANKS ranks,
+ * any number of them, whose steps compute nothing. Such a run loads a checkpoint, goes a
+ * step on, and saves it: weights, masters and moments must come out as they went in,
+ * whatever number of ranks cuts them where.
  *
  * AXES=n: of the ranks, the n highest bits' worth hold parts of the parameters, cut along
  * one of their dims in turn, where it divides. WIDE=1: vectors lie in segments of f32. So
@@ -74,7 +74,7 @@ static void lay(RtSegment *s, int64_t elems)
     s->within = (RtGroup)shards - 1;
     s->shards = shards;
     s->params_whole = false;
-    s->across = s->between = 0;
+    s->across = s->between = s->same = 0;
     s->shard_elems = (elems + (int64_t)shards * RT_GRAIN_ELEMS - 1) /
                      (shards * RT_GRAIN_ELEMS) * RT_GRAIN_ELEMS;
     s->elems = s->shard_elems * shards;
@@ -131,9 +131,11 @@ int __wrap_rt_main(const RtTrainer *trainer, int argc, char **argv)
         return 70;
     memcpy(params, t.params, (size_t)t.n_params * sizeof *params);
     t.world_size = ranks;
-    t.node_ranks = 0;
-    t.replicate = 0;
-    t.data = (RtGroup)(ranks / parts) - 1;
+    t.n_hops = 0;
+    t.replicate = t.nodes = 0;
+    t.all = (RtGroup)ranks - 1;
+    t.data = t.summed_first = (RtGroup)(ranks / parts) - 1;
+    t.summed_last = 0;
     t.symmetric_bytes = t.local_bytes = 0;
     t.control_offset = reserve(&t.symmetric_bytes, RT_CONTROL_BYTES(t.micro_batches));
     for (int i = 0; i < trainer->n_segments; i++)

@@ -110,7 +110,7 @@ static RtView random_view(Random *r)
                 .numerics_hash = random_below(r, UINT32_MAX),
                 .place = (int)random_below(r, 16) - 9,
                 .waiting = (int)random_below(r, RT_STREAMS + 1) - 1,
-                .waiting_segment = (int)random_below(r, 9) - 1,
+                .waiting_subject = (int)random_below(r, 9) - 1,
                 .waiting_group = (RtGroup)random_below(r, RANKS),
                 .done = (int)random_below(r, 2)};
 

@@ -26,14 +26,13 @@ local faults = {
 
     { "reduce_by_rank", "a reduction adds rank after rank, not as a tree",
       row = row(1, 4, 1),
-      { "runtime/cpu/rt_pull.c", "rt->trainer->library_order ? rt_sum_in_order : rt_sum_tree;",
+      { "runtime/cpu/rt_pull.c", "op->order == RT_ORDER_LIBRARY ? rt_sum_in_order : rt_sum_tree;",
         "rt_sum_in_order;" } },
 
     { "two_hops", "the sums of nodes are added one after the other",
       row = row(1, 8, 1, "mesh.node=2"),
-      { "runtime/cpu/rt_pull.c", "rt->trainer->library_order ? rt_sum_in_order : rt_sum_tree;",
-        "(group & (RtGroup)(rt->trainer->node_ranks - 1)) == 0\n"
-        .. "    && rt->trainer->node_ranks > 0 ? rt_sum_in_order : rt_sum_tree;" } },
+      { "runtime/cpu/rt_pull.c", "op->order == RT_ORDER_LIBRARY ? rt_sum_in_order : rt_sum_tree;",
+        "(group & ~rt->trainer->nodes) == 0 ? rt_sum_in_order : rt_sum_tree;" } },
 
     { "nodes_unrounded", "a reduction rounds its sum once, not at every node",
       row = row(1, 4, 1), sets = 'dtypes.reduce="bf16"',
@@ -61,16 +60,16 @@ local faults = {
 
     { "leaves_sharded", "sharded accumulators with the leaves of unsharded ones",
       row = row(1, 2, 1, "accumulate=sharded"),
-      { "runtime/rt.h", "const RtGroup low = t->summed_first, high = t->data & ~low;",
+      { "runtime/rt.h", "const RtGroup low = t->summed_first, high = t->summed_last;",
         "const RtGroup low = 0, high = t->data;" } },
 
     { "leaves_unsharded", "unsharded accumulators with leaves dealt in turn",
       row = row(1, 2, 1, "accumulate=unsharded"),
-      { "runtime/rt.h", "const RtGroup low = t->summed_first, high = t->data & ~low;",
+      { "runtime/rt.h", "const RtGroup low = t->summed_first, high = t->summed_last;",
         "const RtGroup low = t->data, high = 0;" } },
 
     { "leaves_hybrid", "a copy's leaves are dealt in turn to all ranks", row = row(2, 2, 1),
-      { "runtime/rt.h", "const RtGroup low = t->summed_first, high = t->data & ~low;",
+      { "runtime/rt.h", "const RtGroup low = t->summed_first, high = t->summed_last;",
         "const RtGroup low = t->data, high = 0;" } },
 
     { "norm_of_runs", "squares are added in floating point over a shard, not over chunks",
@@ -150,14 +149,13 @@ return (float)(rt_scale(rt) * rt->world_size / (double)rt_step_tokens(rt->traine
 
     { "matrix_in_part", "the owner of a matrix has only what lay there before",
       row = row(1, 4, 1), sets = "optimizer=muon{lr=2e-3}",
-      { "runtime/cpu/rt_matrix.c", "for (int k = 0; k < rt_group_ranks(mates); k++) {",
-        "for (int k = rt_group_index(mates, rt->rank), n = 0; n < 1; n++) {" } },
+      { "runtime/state/rt_owners.c", "if (!rt_part_of(&p, part, &from, &to))",
+        "if ((!back && holder != owner) || !rt_part_of(&p, part, &from, &to))" } },
 
     { "matrix_not_back", "a rank keeps its part of a matrix that another one owns",
       row = row(1, 4, 1), sets = "optimizer=muon{lr=2e-3}",
-      { "runtime/cpu/rt_matrix.c", "const int64_t k = rt_group_index(p.segment->within, rt->rank);",
-        "const int64_t k = p.matrix->owner == rt->rank\n"
-        .. "    ? rt_group_index(p.segment->within, rt->rank) : p.segment->shards;" } },
+      { "runtime/state/rt_owners.c", "if (!rt_part_of(&p, part, &from, &to))",
+        "if ((back && holder != owner) || !rt_part_of(&p, part, &from, &to))" } },
 
     { "moment_of_others", "second moments lie at their shard's places, over what has none",
       row = row(1, 4, 1), sets = "optimizer=muon{lr=2e-3}",

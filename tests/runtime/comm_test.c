@@ -33,11 +33,13 @@
 enum { SEGMENTS = 3, SLOTS = 2, OPS = 24 };
 
 static RtSegment segments[SEGMENTS];
+static RtHops hops[SEGMENTS * 2]; /* of groups within a copy, across copies */
 static RtTrainer trainer = {.world_size = RANKS,
+                            .all = RANKS - 1,
                             .param_dtype = RT_F64,
                             .reduce_dtype = RT_F64,
                             .comm_thread = COMM_THREAD,
-                            .node_ranks = NODE,
+                            .hops = hops,
                             .segments = segments,
                             .n_segments = SEGMENTS};
 static RtShared shared;
@@ -47,15 +49,10 @@ static int64_t kept_at[SEGMENTS], grad_at[SLOTS], control_at, symmetric_bytes,
 static _Atomic int wrong;
 static uint64_t begun[RANKS][2]; /* started before the step */
 
-/* Of rt_map.c and rt_update.c, which is not linked here. */
+/* Of rt_map.c, which is not linked here. */
 size_t rt_dtype_bytes(RtDtype d)
 {
     return d == RT_F64 ? 8 : d == RT_F32 ? 4 : 2;
-}
-
-int64_t rt_sum_bytes(const RtTrainer *t)
-{
-    return t->param_dtype == RT_F64 ? 8 : 4;
 }
 
 static uint64_t mix(uint64_t x)
@@ -76,6 +73,14 @@ static double value(int step, int what, int rank, int64_t i)
 
 enum { GROUP = 2 }; /* of the weights that are kept between */
 
+/* Where the group has several nodes of several ranks. */
+static void add_hops(RtGroup group)
+{
+    const RtGroup near = NODE > 0 ? group & (RtGroup)(NODE - 1) : 0;
+    if (near != 0 && near != group)
+        hops[trainer.n_hops++] = (RtHops){group, near, group & ~near};
+}
+
 static void lay_out(void)
 {
     const int64_t shard[SEGMENTS] = {1024, 2048, 2050};
@@ -91,6 +96,8 @@ static void lay_out(void)
                         .elems = shard[s] * shards[s],
                         .dtype = RT_F64,
                         .param_shard = symmetric_bytes};
+        add_hops(segments[s].within);
+        add_hops(segments[s].across);
         kept_at[s] = symmetric_bytes + shard[s] * 8;
         symmetric_bytes += (shard[s] + segments[s].elems / GROUP) * 8;
     }

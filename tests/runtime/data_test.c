@@ -151,12 +151,12 @@ static void library_goes_by_rank(void **state)
     for (int k = 0; k < 3; k++)
         for (int ranks = 2; ranks <= 16; ranks *= 2) {
             const RtDtype d = dtypes[k];
-            RtTrainer t = {.reduce_dtype = d, .world_size = ranks, .library_order = true};
-            Rt rt = {.world_size = ranks, .trainer = &t};
+            RtOp op = {.dtype = d, .order = RT_ORDER_LIBRARY};
+            Rt rt = {.world_size = ranks};
             fill_ranks(&rt, d, N);
             char *out = malloc(N * rt_dtype_bytes(d)),
                  *tree = malloc(N * rt_dtype_bytes(d));
-            sum_ranks(&rt, (RtGroup)ranks - 1, d, 0, out, N);
+            sum_ranks(&rt, &op, (RtGroup)ranks - 1, 0, out, N);
             for (int i = 0; i < N; i++) {
                 double sum = value(d, rt.peer[0], i);
                 for (int r = 1; r < ranks; r++) {
@@ -167,8 +167,8 @@ static void library_goes_by_rank(void **state)
                             (d == RT_BF16 ? rt_f32_from_bf16(rt_bf16_from_f32((float)sum))
                                           : sum));
             }
-            t.library_order = false;
-            sum_ranks(&rt, (RtGroup)ranks - 1, d, 0, tree, N);
+            op.order = RT_ORDER_TREE;
+            sum_ranks(&rt, &op, (RtGroup)ranks - 1, 0, tree, N);
             other_than_tree += memcmp(out, tree, N * rt_dtype_bytes(d)) != 0;
             for (int r = 0; r < ranks; r++)
                 free(rt.peer[r]);
@@ -186,11 +186,11 @@ static void tree_is_balanced(void **state)
     for (int k = 0; k < 3; k++)
         for (int ranks = 1; ranks <= 16; ranks *= 2) {
             const size_t item = rt_dtype_bytes(dtypes[k]);
-            const RtTrainer t = {.reduce_dtype = dtypes[k], .world_size = ranks};
-            Rt rt = {.world_size = ranks, .trainer = &t};
+            const RtOp op = {.dtype = dtypes[k], .order = RT_ORDER_TREE};
+            Rt rt = {.world_size = ranks};
             fill_ranks(&rt, dtypes[k], N);
             char *out = malloc(N * item), *level = malloc((size_t)ranks * N * item);
-            sum_ranks(&rt, (RtGroup)ranks - 1, dtypes[k], 0, out, N);
+            sum_ranks(&rt, &op, (RtGroup)ranks - 1, 0, out, N);
             for (int r = 0; r < ranks; r++)
                 memcpy(level + (size_t)r * N * item, rt.peer[r], N * item);
             for (int step = 1; step < ranks; step *= 2) /* low bits first */

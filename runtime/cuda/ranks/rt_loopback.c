@@ -127,9 +127,9 @@ static void meet(void *unused)
     (void)unused;
     atomic_store(&me->published[RT_GATHER], count);
     rt_ring(this_rank->state->shared);
-    atomic_store(&me->waiting_group, (RtGroup)this_rank->world_size - 1);
+    atomic_store(&me->waiting_group, this_rank->trainer->all);
     atomic_store(&me->waiting_count, count);
-    atomic_store(&me->waiting_segment, -1);
+    atomic_store(&me->waiting_subject, -1);
     atomic_store(&me->waiting, RT_GATHER);
     for (int tries = 0; !all_came(&count); tries++)
         rt_pause(this_rank, tries, all_came, &count);
@@ -175,20 +175,23 @@ static Slice slice_of(int64_t *before, int64_t bytes, int64_t at, int64_t piece)
 
 /* ---- what ranks exchange --------------------------------------------------------- */
 
-static void gather(Rt *rt, RtGroup group, const void *from, void *out, int64_t bytes)
+static void gather(Rt *rt, int stream, const RtOp *op)
 {
-    const int mine = rt_group_index(group, rt->rank);
+    const int mine = rt_group_index(op->group, rt->rank);
+    const int64_t bytes = op->elems * (int64_t)rt_dtype_bytes(op->dtype);
+    const char *from = rt_own_part(rt, op);
+    (void)stream; /* both are one */
     for (int64_t at = 0; at < bytes; at += SLOT_BYTES) {
         const int64_t n = rest(bytes, at, SLOT_BYTES);
         enqueue(rt, meet);
-        copy(rt, slot(rt->rank), (const char *)from + at, n, cudaMemcpyDeviceToHost);
+        copy(rt, slot(rt->rank), from + at, n, cudaMemcpyDeviceToHost);
         enqueue(rt, meet);
-        for (int k = 0; k < rt_group_ranks(group); k++) {
-            char *to = (char *)out + k * bytes + at;
+        for (int k = 0; k < rt_group_ranks(op->group); k++) {
+            char *to = (char *)op->to + k * bytes + at;
             if (k == mine) {
-                copy(rt, to, (const char *)from + at, n, cudaMemcpyDeviceToDevice);
+                copy(rt, to, from + at, n, cudaMemcpyDeviceToDevice);
             } else {
-                copy(rt, to, slot(rt_group_rank(group, rt->rank, k)), n,
+                copy(rt, to, slot(rt_group_rank(op->group, rt->rank, k)), n,
                      cudaMemcpyHostToDevice);
             }
         }

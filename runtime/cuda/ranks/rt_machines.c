@@ -116,7 +116,7 @@ static RtView view_of(RtRankShared *r)
     v.platform_hash = r->platform_hash;
     v.place = atomic_load(&r->place);
     v.waiting = atomic_load(&r->waiting);
-    v.waiting_segment = atomic_load(&r->waiting_segment);
+    v.waiting_subject = atomic_load(&r->waiting_subject);
     v.waiting_group = atomic_load(&r->waiting_group);
     v.control_bytes = atomic_load(&r->control_bytes);
     v.mail_bytes = atomic_load(&r->mail_bytes);
@@ -222,7 +222,7 @@ static void hear_rank(RtRankShared *r, const RtView *v)
     atomic_store(&r->moved_ns, now - v->moved_ns);
     atomic_store(&r->looked_ns, now - v->looked_ns);
     atomic_store(&r->waiting_count, v->waiting_count);
-    atomic_store(&r->waiting_segment, v->waiting_segment);
+    atomic_store(&r->waiting_subject, v->waiting_subject);
     atomic_store(&r->waiting_group, v->waiting_group);
     atomic_store(&r->waiting, v->waiting);
     r->numerics_hash = v->numerics_hash;
@@ -406,7 +406,7 @@ static void *receive_on(void *polls)
 static void check_nodes(void)
 {
     const int ranks = net.trainer->world_size, here = rt_ranks_here(net.shared, ranks);
-    const int node = net.trainer->node_ranks > 0 ? net.trainer->node_ranks : ranks;
+    const int node = ranks / rt_group_ranks(net.trainer->nodes);
     if (here != node) {
         fprintf(
             stderr,

@@ -12,7 +12,7 @@ typedef struct RtView {
     uint64_t published[RT_STREAMS], finished, mail_read, waiting_count;
     int64_t step;
     uint64_t numerics_hash, platform_hash;
-    int32_t place, waiting, waiting_segment, done;
+    int32_t place, waiting, waiting_subject, done;
     RtGroup waiting_group;
     uint32_t control_bytes, mail_bytes;
     /* last: what changes all the time, and alone is no reason to send it at once. Clocks

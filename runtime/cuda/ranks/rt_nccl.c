@@ -227,11 +227,12 @@ static void close_all(Rt *rt)
 
 /* ---- what ranks exchange --------------------------------------------------------- */
 
-static void gather(Rt *rt, RtGroup group, const void *from, void *out, int64_t bytes)
+static void gather(Rt *rt, int stream, const RtOp *op)
 {
+    const size_t bytes = (size_t)op->elems * rt_dtype_bytes(op->dtype);
     RT_NCCL_CALL(rt,
-                 ncclAllGather(from, out, (size_t)bytes, ncclInt8,
-                               comm_of(rt, group, RT_GATHER), rt_gpu.stream[RT_GATHER]));
+                 ncclAllGather(rt_own_part(rt, op), op->to, bytes, ncclInt8,
+                               comm_of(rt, op->group, stream), rt_gpu.stream[stream]));
 }
 
 static void exchange(Rt *rt, int queue, RtGroup group, const RtParcel *parcel, int n,
@@ -262,27 +263,26 @@ enum { BFLOAT16 = 9 };
 _Static_assert((int)BFLOAT16 == (int)ncclBfloat16, "what NCCL calls it");
 #endif
 
-static ncclDataType_t reduce_type(const Rt *rt)
+static ncclDataType_t type_of(RtDtype d)
 {
-    const RtDtype d = rt->trainer->reduce_dtype;
     return d == RT_F64   ? ncclFloat64
            : d == RT_F32 ? ncclFloat32
                          : (ncclDataType_t)BFLOAT16;
 }
 
-static void sum_scatter(Rt *rt, RtGroup group, const void *grad, void *result,
-                        int64_t elems)
+static void sum(Rt *rt, int stream, const RtOp *op)
 {
-    RT_NCCL_CALL(rt, ncclReduceScatter(grad, result, (size_t)elems, reduce_type(rt),
-                                       ncclSum, comm_of(rt, group, RT_REDUCE),
-                                       rt_gpu.stream[RT_REDUCE]));
-}
-
-static void sum_in_place(Rt *rt, RtGroup group, void *grad, int64_t elems)
-{
-    RT_NCCL_CALL(rt,
-                 ncclAllReduce(grad, grad, (size_t)elems, reduce_type(rt), ncclSum,
-                               comm_of(rt, group, RT_REDUCE), rt_gpu.stream[RT_REDUCE]));
+    const ncclComm_t comm = comm_of(rt, op->group, stream);
+    const ncclDataType_t type = type_of(op->dtype);
+    const void *from = rt_symmetric(rt, op->from);
+    const size_t elems = (size_t)op->elems;
+    if (op->kind == RT_OP_ALL_REDUCE) {
+        RT_NCCL_CALL(rt, ncclAllReduce(from, op->to, elems, type, ncclSum, comm,
+                                       rt_gpu.stream[stream]));
+    } else {
+        RT_NCCL_CALL(rt, ncclReduceScatter(from, op->to, elems, type, ncclSum, comm,
+                                           rt_gpu.stream[stream]));
+    }
 }
 
 static void control(Rt *rt, void *words, int64_t n_words, void *losses, int64_t n_losses)
@@ -303,8 +303,7 @@ const RtTransport rt_nccl = {
     .open = open_world,
     .gather = gather,
     .exchange = exchange,
-    .sum_scatter = sum_scatter,
-    .sum_in_place = sum_in_place,
+    .sum = sum,
     .control = control,
     .check = check,
     .close = close_all,

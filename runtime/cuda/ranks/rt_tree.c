@@ -1,25 +1,15 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_tree.c: gathers and sums between ranks, over whatever transport carries the bytes
- * (NCCL, or the loopback). In: groups of ranks, buffers of the arena. Out: exchanges and
- * ordered additions on the gather and the reduce stream.
+/* rt_tree.c: collectives between ranks, over whatever transport carries the bytes (NCCL,
+ * or the loopback). In: their records. Out: exchanges and ordered additions on the
+ * collective's stream.
  *
- * A sum has the order that the trainer's description names. The tree does not know what a
- * library would do: every rank sends the others their parts (a staged all-to-all, slice
- * by slice into a planned buffer), then a kernel adds what came, node by node. Where a
- * group spans nodes of several ranks it takes two hops, first within a node, so that a
- * part crosses once for each node: groups are numbered low bits first, so it is the same
- * tree. With reduction = "library" the transport sums. */
+ * A sum has the order that its record names. For the tree every rank sends the others
+ * their parts (a staged all-to-all, slice by slice into a planned buffer), then a kernel
+ * adds what came, node by node; it takes two hops where the tables say so (RtHops). In
+ * the library's order the transport sums. */
 #include "cuda/rt_gpu.h"
 
 const RtTransport *rt_transport;
-
-/* ---- gathers --------------------------------------------------------------------- */
-
-void rt_gather(Rt *rt, RtGroup group, const void *from, void *out, int64_t bytes)
-{
-    rt_transport->gather(rt, group, from, out, bytes);
-    rt_count_group(rt, group, bytes, &rt->state->gathered_bytes);
-}
 
 /* ---- sums ------------------------------------------------------------------------ */
 
@@ -39,13 +29,21 @@ static int64_t part_elems(const Parts *p, int k, int64_t at, int64_t slice)
     return n < 0 ? 0 : n < slice ? n : slice;
 }
 
+/* A sum on its way: in which dtype, on which stream. */
+typedef struct Sum {
+    Rt *rt;
+    int stream;
+    int64_t item_bytes;
+} Sum;
+
 /* out = the tree over the group of this rank's part of theirs; out may be that part of
  * ours. */
-static void sum_parts(Rt *rt, const Parts *p, char *out)
+static void sum_parts(const Sum *s, const Parts *p, char *out)
 {
+    Rt *rt = s->rt;
     const RtTrainer *t = rt->trainer;
     const RtGroup g = p->group;
-    const int64_t item = (int64_t)rt_dtype_bytes(t->reduce_dtype);
+    const int64_t item = s->item_bytes;
     const int mine = rt_group_index(g, rt->rank), ranks = rt_group_ranks(g);
     const int64_t slice =
         t->staging_bytes / (ranks * item) / RT_GRAIN_ELEMS * RT_GRAIN_ELEMS;
@@ -58,9 +56,9 @@ static void sum_parts(Rt *rt, const Parts *p, char *out)
                                    part_elems(p, k, at, slice) * item,
                                    staging + k * slice * item, own * item};
         }
-        rt_transport->exchange(rt, RT_REDUCE, g, parcel, ranks, slice * item);
+        rt_transport->exchange(rt, s->stream, g, parcel, ranks, slice * item);
         if (own > 0) {
-            rt_add_parts(rt, rt_gpu.stream[RT_REDUCE],
+            rt_add_parts(rt, rt_gpu.stream[s->stream],
                          p->base + (mine * p->stride + at) * item, staging, slice, mine,
                          ranks, own, out + at * item);
         }
@@ -69,46 +67,36 @@ static void sum_parts(Rt *rt, const Parts *p, char *out)
                    &rt->state->reduced_bytes);
 }
 
-/* out = the sum over the group of this rank's part of `elems` at grad, cut into equal
+/* out = the sum over the group of this rank's part of `elems` at `from`, cut into equal
  * parts. */
-static void sum_group(Rt *rt, RtGroup group, char *grad, int64_t part, int64_t elems,
+static void sum_group(const Sum *s, const RtOp *op, int64_t part, int64_t elems,
                       char *out)
 {
-    const int64_t item = (int64_t)rt_dtype_bytes(rt->trainer->reduce_dtype);
-    const RtHops h = rt_hops(rt, group);
-    const int near = rt_group_index(h.near, rt->rank), mates = rt_group_ranks(h.near);
-    if (h.count == 2) {
-        for (int node = 0; node < rt_group_ranks(h.far); node++) {
-            const int64_t first = node * mates * part;
-            const Parts p = {h.near, grad + first * item, part, part, elems - first};
-            sum_parts(rt, &p, p.base + near * part * item);
-        }
-        const Parts p = {h.far, grad + near * part * item, mates * part, part,
-                         elems - near * part};
-        sum_parts(rt, &p, out);
+    const Rt *rt = s->rt;
+    const int64_t item = s->item_bytes;
+    char *from = rt_symmetric(rt, op->from);
+    const RtHops *h = rt_hops(rt, op);
+    if (h == NULL) {
+        const Parts p = {op->group, from, part, part, elems};
+        sum_parts(s, &p, out);
         return;
     }
-    const Parts p = {group, grad, part, part, elems};
-    sum_parts(rt, &p, out);
-}
-
-void rt_sum_scatter(Rt *rt, RtGroup group, void *grad, void *result, int64_t part_elems)
-{
-    const RtTrainer *t = rt->trainer;
-    const int ranks = rt_group_ranks(group);
-    if (!t->library_order) {
-        sum_group(rt, group, grad, part_elems, part_elems * ranks, result);
-        return;
+    const int near = rt_group_index(h->near, rt->rank), mates = rt_group_ranks(h->near);
+    for (int node = 0; node < rt_group_ranks(h->far); node++) {
+        const int64_t first = node * mates * part;
+        const Parts p = {h->near, from + first * item, part, part, elems - first};
+        sum_parts(s, &p, p.base + near * part * item);
     }
-    rt_transport->sum_scatter(rt, group, grad, result, part_elems);
-    rt_count_group(rt, group, part_elems * (int64_t)rt_dtype_bytes(t->reduce_dtype),
-                   &rt->state->reduced_bytes);
+    const Parts p = {h->far, from + near * part * item, mates * part, part,
+                     elems - near * part};
+    sum_parts(s, &p, out);
 }
 
-/* Each rank has its slice from all others. */
-static void spread(Rt *rt, const Parts *p)
+/* After each rank has its part of the sum, the others get it, too. */
+static void spread(const Sum *s, const Parts *p)
 {
-    const int64_t item = (int64_t)rt_dtype_bytes(rt->trainer->reduce_dtype);
+    Rt *rt = s->rt;
+    const int64_t item = s->item_bytes;
     const int mine = rt_group_index(p->group, rt->rank);
     const int64_t own = part_elems(p, mine, 0, p->elems);
     RtParcel parcel[RT_MAX_RANKS];
@@ -120,23 +108,56 @@ static void spread(Rt *rt, const Parts *p)
         rt_count_bytes(rt, rt_group_rank(p->group, rt->rank, k), theirs * item,
                        &rt->state->reduced_bytes);
     }
-    rt_transport->exchange(rt, RT_REDUCE, p->group, parcel, ranks, p->elems * item);
+    rt_transport->exchange(rt, s->stream, p->group, parcel, ranks, p->elems * item);
 }
 
-void rt_sum_in_place(Rt *rt, RtGroup group, void *grad, int64_t elems)
+static void all_reduce(const Sum *s, const RtOp *op)
 {
-    const RtTrainer *t = rt->trainer;
-    const int ranks = rt_group_ranks(group);
-    const int64_t item = (int64_t)rt_dtype_bytes(t->reduce_dtype);
+    const int ranks = rt_group_ranks(op->group);
     /* of whole grains; the last slices may be short, or empty */
-    const int64_t grains = (elems + RT_GRAIN_ELEMS - 1) / RT_GRAIN_ELEMS;
+    const int64_t grains = (op->elems + RT_GRAIN_ELEMS - 1) / RT_GRAIN_ELEMS;
     const int64_t slice = (grains + ranks - 1) / ranks * RT_GRAIN_ELEMS;
-    const int64_t first = rt_group_index(group, rt->rank) * slice;
-    if (t->library_order) {
-        rt_transport->sum_in_place(rt, group, grad, elems);
-        return;
+    const int64_t first = rt_group_index(op->group, s->rt->rank) * slice;
+    const Parts p = {op->group, op->to, slice, slice, op->elems};
+    sum_group(s, op, slice, op->elems, p.base + first * s->item_bytes);
+    spread(s, &p);
+}
+
+/* There is one staging buffer, and kernels that add one dtype. */
+static void sum(Rt *rt, int stream, const RtOp *op)
+{
+    const Sum s = {rt, stream, (int64_t)rt_dtype_bytes(op->dtype)};
+    if (stream != RT_REDUCE || op->dtype != rt->trainer->reduce_dtype)
+        rt_fail(rt, RT_EXIT_ERROR, "a sum on another stream, or of another dtype: a bug");
+    if (op->order == RT_ORDER_TREE && op->kind == RT_OP_ALL_REDUCE) {
+        all_reduce(&s, op);
+    } else if (op->order == RT_ORDER_TREE) {
+        sum_group(&s, op, op->elems, op->elems * rt_group_ranks(op->group), op->to);
+    } else {
+        rt_transport->sum(rt, stream, op);
+        if (op->kind == RT_OP_REDUCE_SCATTER)
+            rt_count_group(rt, op->group, op->elems * s.item_bytes,
+                           &rt->state->reduced_bytes);
     }
-    const Parts p = {group, grad, slice, slice, elems};
-    sum_group(rt, group, grad, slice, elems, (char *)grad + first * item);
-    spread(rt, &p);
+}
+
+/* ---- all collectives ------------------------------------------------------------- */
+
+void rt_execute(Rt *rt, int stream, const RtOp *op)
+{
+    switch (op->kind) {
+    case RT_OP_GATHER:
+    case RT_OP_GATHER_IN_PLACE:
+        rt_transport->gather(rt, stream, op);
+        rt_count_group(rt, op->group, op->elems * (int64_t)rt_dtype_bytes(op->dtype),
+                       &rt->state->gathered_bytes);
+        break;
+    case RT_OP_REDUCE_SCATTER:
+    case RT_OP_ALL_REDUCE:
+        sum(rt, stream, op);
+        break;
+    case RT_OP_EXCHANGE:
+        rt_exchange(rt, stream, op);
+        break;
+    }
 }

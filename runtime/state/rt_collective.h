@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_collective.h: one record for every collective, which both targets execute (cpu/rt_comm.c and
+ * rt_pull.c; cuda/rt_comm.c and ranks/). It knows neither segments nor what its bytes are for: the
+ * calls of rt.h fill it from the tables (rt_collective.c), and whatever else ranks have for each
+ * other is sent by a record of its own. */
+#ifndef RT_COLLECTIVE_H
+#define RT_COLLECTIVE_H
+
+#include "state/rt_map.h"
+
+typedef enum {
+    RT_OP_GATHER,          /* to = the part of every rank, at its `from`, in order of numbers */
+    RT_OP_GATHER_IN_PLACE, /* the same among parts that lie where they go: the first at `from`,
+                              which is also `to`, the others behind it */
+    RT_OP_REDUCE_SCATTER,  /* to = of the sum of all ranks' buffers, this rank's part */
+    RT_OP_ALL_REDUCE,      /* to = that sum, in place: `to` is `from` */
+    RT_OP_EXCHANGE         /* from some ranks to others, whatever `transfers` lists */
+} RtOpKind;
+
+/* How a sum adds the parts of ranks, which count by their numbers in the group. */
+typedef enum {
+    RT_ORDER_TREE,   /* the balanced tree, low bits first, each node rounded to the dtype */
+    RT_ORDER_LIBRARY /* one after the other; on CUDA as NCCL likes */
+} RtOrder;
+
+/* Elements that an exchange moves: symmetric offsets where they lie and where they go. */
+typedef struct RtTransfer {
+    int from_rank, to_rank;
+    int64_t from, to, elems;
+} RtTransfer;
+typedef void RtTransferFn(void *ctx, const RtTransfer *x);
+
+typedef struct RtOp RtOp;
+struct RtOp {
+    RtOpKind kind;
+    RtGroup group;
+    RtDtype dtype;
+    int64_t elems; /* a gather, a reduce-scatter: of one part; an all-reduce: of all */
+    int64_t from;  /* symmetric offset, the same on all ranks of the group */
+    void *to;      /* this rank's result */
+    RtOrder order; /* of a sum */
+    int subject;   /* what waits and messages call it: rt_subject_name */
+    /* Of an exchange: calls fn for all transfers within all groups, in the same order on every
+     * rank; it reads `of`. */
+    void (*transfers)(const Rt *rt, const RtOp *op, RtTransferFn *fn, void *ctx);
+    const void *of;
+};
+
+/* Subjects are numbered: segments, batches of matrices, then the trainer's other values. */
+static inline int rt_subject_batch(const RtTrainer *t, int batch)
+{
+    return t->n_segments + batch;
+}
+static inline int rt_subject_value(const RtTrainer *t, int value)
+{
+    return t->n_segments + t->n_batches + value;
+}
+static inline int rt_subjects(const RtTrainer *t)
+{
+    return rt_subject_value(t, t->n_values);
+}
+const char *rt_subject_name(const RtTrainer *t, int subject); /* NULL: there is none */
+
+/* Where this rank has what it gives to a gather. */
+static inline char *rt_own_part(const Rt *rt, const RtOp *op)
+{
+    const int64_t bytes = op->elems * (int64_t)rt_dtype_bytes(op->dtype);
+    const int before =
+        op->kind == RT_OP_GATHER_IN_PLACE ? rt_group_index(op->group, rt->rank) : 0;
+    return rt_symmetric(rt, op->from + before * bytes);
+}
+
+/* rt_comm.c: enqueues a collective on a stream, RT_GATHER or RT_REDUCE; returns before it is
+ * complete. All ranks start the same ones in the same order. On CUDA sums need RT_REDUCE and the
+ * reduce dtype. */
+void rt_collective_start(Rt *rt, int stream, RtOp op);
+/* For the collective of this subject that was started last on the stream. */
+void rt_collective_wait(Rt *rt, int stream, int subject);
+
+/* The two hops of a sum; NULL: it takes one. */
+const RtHops *rt_hops(const Rt *rt, const RtOp *op);
+/* Counts bytes that this rank has read from another, or from each of its group. */
+void rt_count_bytes(Rt *rt, int peer, int64_t bytes, int64_t *counter);
+void rt_count_group(Rt *rt, RtGroup group, int64_t bytes, int64_t *counter);
+
+#endif
