@@ -11,7 +11,8 @@
  * everything: what that costs is a part of what a sum over copies costs, and what it
  * saves is the time of the longest products of the step. A matrix is computed by one rank
  * on fixed tiles: bits know neither mesh nor owners. */
-#include "rt_matrix.h"
+#include "cpu/rt_cpu.h"
+#include "state/rt_matrix.h"
 
 #include <string.h>
 

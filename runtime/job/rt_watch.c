@@ -10,7 +10,8 @@
  * grace, in which a rank that has yet to tell gets the time for it. Ranks die with the
  * process that watches them (PR_SET_PDEATHSIG). */
 #define _GNU_SOURCE
-#include "rt_private.h"
+#include "job/rt_job.h"
+#include "rt_target.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -376,8 +377,8 @@ static void close_sockets(const RtJob *job)
 #endif
 }
 
-static _Noreturn void be_rank(const RtJob *job, int rank, pid_t watcher,
-                              const RtCores *cores, int index, int ranks)
+static void be_rank(const RtJob *job, pid_t watcher, const RtCores *cores, int index,
+                    int ranks, RtSeat *seat)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     close_sockets(job);
@@ -394,11 +395,14 @@ static _Noreturn void be_rank(const RtJob *job, int rank, pid_t watcher,
     sigprocmask(SIG_UNBLOCK, &signals, NULL);
     const int threads = rt_cores_threads(cores, job->flags, ranks);
     rt_cores_bind(cores, index, ranks, threads);
-    exit(rt_rank_main(job->trainer, job->flags, job->shared, job->fd, rank, threads,
-                      threads * ranks > cores->quota));
+    seat->shared = job->shared;
+    seat->fd = job->fd;
+    seat->threads = threads;
+    seat->crowded = threads * ranks > cores->quota;
 }
 
-bool rt_job_start(RtJob *job, int rank, const RtCores *cores, int index, int ranks)
+RtStarted rt_job_start(RtJob *job, int rank, const RtCores *cores, int index, int ranks,
+                       RtSeat *seat)
 {
     const pid_t watcher = getpid();
     RtRankShared *shared = &job->shared->rank[rank];
@@ -407,15 +411,18 @@ bool rt_job_start(RtJob *job, int rank, const RtCores *cores, int index, int ran
     atomic_store(&shared->moved_ns, rt_clock_ns());
     fflush(NULL);
     const pid_t pid = fork();
-    if (pid == 0)
-        be_rank(job, rank, watcher, cores, index, ranks);
+    if (pid == 0) {
+        be_rank(job, watcher, cores, index, ranks, seat);
+        seat->rank = rank;
+        return RT_IN_RANK;
+    }
     if (pid < 0) {
         const int error = errno;
         if (rt_job_fails(job, RT_EXIT_ERROR))
             rt_job_tell("cannot start rank %d: %s", rank, strerror(error));
-        return false;
+        return RT_NOT_STARTED;
     }
     job->pid[rank] = pid;
     job->running++;
-    return true;
+    return RT_STARTED;
 }

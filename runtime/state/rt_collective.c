@@ -2,7 +2,8 @@
 /* rt_collective.c: what collectives of both targets have in common. In: starts and waits
  * of the emitted step, groups of ranks. Out: the waits by name, the hops of sums over
  * several nodes, counts of what crossed. */
-#include "rt_private.h"
+#include "rt_target.h"
+#include "state/rt_state.h"
 
 /* Where a group spans several nodes with several ranks each, its sums take two hops, so
  * that a part crosses once for each node and not for each rank, as in a ring: first the

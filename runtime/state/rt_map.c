@@ -7,7 +7,8 @@
  * Ranks along a segment's axes hold a part of its parameters each: of each index of the
  * dims before cut_dim, a block of consecutive elements. A part's blocks follow each other
  * in the segment, whose elements are then dealt to the shards. */
-#include "rt_private.h"
+#include "rt_target.h"
+#include "state/rt_state.h"
 
 size_t rt_dtype_bytes(RtDtype d)
 {

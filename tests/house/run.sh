@@ -115,7 +115,7 @@ planted() {
     found "runtime: one of the other target" runtime_includes "lies above cpu"
     echo '/* as adamw has it */' >>"$WORK/planted/gen/plan/policy.c"
     found "gen: an optimizer's name" optimizer_names "/* as adamw has it */"
-    sed -i '2s/rt_log.c/log/' "$WORK/planted/runtime/job/rt_log.c"
+    sed -i '2s/rt_log.c/log/' "$WORK/planted/runtime/state/rt_log.c"
     found "another header" headers "rt_log.c: /* log:"
     printf '/* ---- a part -------------------\n */\n' >>"$WORK/planted/gen/plan/mesh.c"
     found "a torn ruler" torn_rulers "mesh.c:"

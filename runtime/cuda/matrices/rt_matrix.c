@@ -14,7 +14,7 @@
  * after, which write moments and weights, leave them; what is computed between them, of
  * whatever lies here, nobody reads. */
 #include "cuda/rt_gpu.h"
-#include "rt_matrix.h"
+#include "state/rt_matrix.h"
 
 #ifdef RT_NCCL
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #ifndef RT_MATRIX_H
 #define RT_MATRIX_H
 
-#include "rt_private.h"
+#include "state/rt_state.h"
 
 /* A matrix and where it lies in its flat segment. */
 typedef struct RtPlace {
