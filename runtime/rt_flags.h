@@ -48,7 +48,5 @@ typedef struct RtFlags {
     double deadline_seconds; /* 0: derived from the plan */
     double peak_tflops;      /* of one rank, for MFU; 0: unknown */
 } RtFlags;
-/* Returns -1 to go on, or an exit code. */
-int rt_flags_parse(RtFlags *f, const RtTrainer *t, int argc, char **argv);
 
 #endif

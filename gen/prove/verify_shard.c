@@ -166,8 +166,8 @@ static const char *verify_leaves(Gen *g, const Segment *s)
 {
     const bool sharded = g->model.accumulate_sharded;
     if (s->trainable &&
-        (mesh_summed_first(g) != (sharded ? s->within : 0) ||
-         mesh_summed_last(g) != (sharded ? s->across : s->within | s->across))) {
+        (mesh_summed_first(&g->model) != (sharded ? s->within : 0) ||
+         mesh_summed_last(&g->model) != (sharded ? s->across : s->within | s->across))) {
         return gen_printf(
             g, "segment %s is summed in another order than leaves are dealt", s->name);
     }

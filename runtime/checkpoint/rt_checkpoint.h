@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_checkpoint.h: what the files that write and read checkpoints share. Private to them.
+/* rt_checkpoint.h: what writes and reads checkpoints: what it offers to the rooms above it,
+ * at the end, and, before it, what its files share.
  *
  *   rt_layout.c    which files, which tensor where: from the tables
  *   rt_state.c     the small files: train_state.json, the index
@@ -19,13 +20,16 @@
  *   rt_load.c      verifies and reads one
  *   rt_verify.c    verifies those of a folder, without ranks
  *   rt_ls.c        lists them
- *   rt_file.h      system calls with messages; JSON, read strictly
- *   rt_digest.h    what is known of the data: rt_digest.c, rt_known.c, rt_record.c */
+ *
+ * job/rt_file.h has system calls with messages, and JSON, read strictly; data/rt_digest.h
+ * what is known of the data. */
 #ifndef RT_CHECKPOINT_H
 #define RT_CHECKPOINT_H
 
 #include "data/rt_digest.h"
-#include "rt_file.h"
+#include "job/rt_file.h"
+#include "rt_target.h"
+#include "state/rt_state.h"
 
 enum {
     RT_CHUNK_BYTES = 4194304,    /* of a file: what one rank hashes at a time */
@@ -147,8 +151,6 @@ typedef struct RtCheckpoint {
     pthread_t writer;
     int64_t writing;                    /* what the thread saves; -1: there is none */
     _Atomic bool written;               /* it is done */
-    _Atomic uint64_t moves, mail_waits; /* of the thread: see rt_snapshot_join */
-    uint64_t mails;                     /* this rank's sums so far */
     RtDue due;
     RtVerdict *verdicts; /* what this run knows of steps on disk */
     int n_verdicts;
@@ -310,5 +312,33 @@ bool rt_tensors_add(RtTensors *s, const char *path, char *error);
 bool rt_tensors_sort(RtTensors *s, char *error);
 RtTensor *rt_tensors_find(RtTensors *s, const char *name);
 void rt_tensors_close(RtTensors *s);
+
+/* ---- rt_verify.c ----------------------------------------------------------------- */
+
+/* Of a folder that a command names: its steps, as rt_file_steps has them, or, without
+ * them, whether it is a checkpoint itself. -1: it cannot be read, and that was said. */
+int rt_folder_steps(const char *dir, int64_t **steps, bool *is_one);
+
+/* ---- what the room offers -------------------------------------------------------- */
+
+void rt_import_weights(Rt *rt, const char *dir); /* a folder of Hugging Face's */
+/* Rank 0 warns where config.json there describes another model. */
+void rt_config_compare(const Rt *rt, const char *folder);
+/* Collective. Without --checkpoint they do nothing and return false. */
+void rt_checkpoint_weights(Rt *rt); /* `trainer sample`: those of the newest sound one */
+bool rt_checkpoint_begin(Rt *rt);   /* were weights and state read from one? */
+/* After a step: saves when it is time. Does the run end here, to be resumed? */
+bool rt_checkpoint_step(Rt *rt);
+/* Before the first step: the same, of a run whose state is on the disk. */
+bool rt_checkpoint_asked(Rt *rt);
+/* Ends the run when more updates in a row were skipped than the trainer allows. */
+void rt_update_gate(Rt *rt);
+/* Of the copies that saves beside training write from: bytes of this rank's, 0: there are
+ * none; does the address lie in one? */
+int64_t rt_snapshot_bytes(const Rt *rt);
+bool rt_snapshot_holds(const Rt *rt, uintptr_t address);
+void rt_snapshot_join(Rt *rt); /* it has written, if there is one */
+int rt_verify(const RtFlags *f);                 /* an exit code */
+int rt_ls(const RtTrainer *t, const RtFlags *f); /* the same */
 
 #endif

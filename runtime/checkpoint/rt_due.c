@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_due.c: when a run writes a checkpoint, and when it ends before its last step. In:
- * flags, signals, clocks. Out: after each step one decision of all ranks.
+ * flags, signals, clocks, updates that were skipped. Out: after each step one decision of
+ * all ranks.
  *
  * Ranks hear of a signal one by one, and their clocks differ: so signals of all ranks are
  * added up, and rank 0 alone looks at a clock. Which steps are saved changes no bit.
@@ -161,4 +162,24 @@ bool rt_checkpoint_step(Rt *rt)
         return false;
     end_here(rt, &a, step, saved);
     return true;
+}
+
+/* All ranks come here together with equal results; the first one tells. A save beside
+ * training is finished before: it is the last one before what went wrong. */
+void rt_update_gate(Rt *rt)
+{
+    const RtState *st = rt->state;
+    if (st->skipped_in_a_row <= rt->trainer->max_skipped)
+        return;
+    if (st->checkpoint != NULL)
+        rt_snapshot_join(rt);
+    if (rt->rank != 0)
+        rt_leave(rt);
+    rt_fail(rt, RT_EXIT_GATE,
+            "step %lld: the %s is not finite; the weights are still those after step "
+            "%lld. Updates skipped in a row: %lld, max_skipped is %lld. A lower learning "
+            "rate, a longer warm-up or tighter clipping may help",
+            (long long)(st->step + 1), rt_is_finite(st->loss) ? "gradient norm" : "loss",
+            (long long)(st->step + 1 - st->skipped_in_a_row),
+            (long long)st->skipped_in_a_row, (long long)rt->trainer->max_skipped);
 }

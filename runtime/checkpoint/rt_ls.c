@@ -4,7 +4,7 @@
  * seen; and what else saves left there. Only MANIFEST, the sizes of files and
  * train_state.json are read: `trainer verify` reads the rest. */
 #include "checkpoint/rt_checkpoint.h"
-#include "rt_out.h"
+#include "job/rt_out.h"
 
 #include <dirent.h>
 #include <stdlib.h>

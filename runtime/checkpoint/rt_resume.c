@@ -9,7 +9,7 @@
  * refused. No pointer file says which is the newest: names and manifests do. */
 #define _GNU_SOURCE
 #include "checkpoint/rt_checkpoint.h"
-#include "rt_out.h"
+#include "job/rt_out.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -18,7 +18,7 @@
  * them succeeded; a part that failed is never tried again. */
 #define _GNU_SOURCE
 #include "checkpoint/rt_checkpoint.h"
-#include "rt_out.h"
+#include "job/rt_out.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,19 +28,6 @@
 #include <unistd.h>
 
 /* ---- agreement ------------------------------------------------------------------- */
-
-void rt_sum_words(Rt *rt, uint64_t *words, int n)
-{
-    rt_exchange_begin(rt);
-    memcpy(rt_control(rt, rt->rank), words, (size_t)n * sizeof *words);
-    rt_exchange_publish(rt, (size_t)n * sizeof *words);
-    for (int i = 0; i < n; i++) {
-        words[i] = 0;
-        for (int r = 0; r < rt->world_size; r++)
-            words[i] += ((const uint64_t *)(const void *)rt_control(rt, r))[i];
-    }
-    rt_exchange_end(rt);
-}
 
 /* Collective: the first rank where it is so; -1: none. */
 static int first_rank(Rt *rt, bool so)

@@ -6,9 +6,9 @@
  * The copy lies in the memory that all ranks share, behind everything else there, so that
  * one rank can write what others copied (--one-writer). It is taken at start, in its
  * planned size, or not at all. The thread follows the same protocol as a save that is
- * waited for (rt_save.c); threads agree by mail, a place in the shared page that the step
- * does not use. One save at a time: the next one, the end of the run and a signal wait
- * for it. Where it fails it ends the process, or, with --keep-going, says so. */
+ * waited for (rt_save.c), and threads agree by mail (rt_mail.c). One save at a time: the
+ * next one, the end of the run and a signal wait for it. Where it fails it ends the
+ * process, or, with --keep-going, says so. */
 #define _GNU_SOURCE
 #include "checkpoint/rt_checkpoint.h"
 
@@ -21,86 +21,6 @@
 #include <time.h>
 
 enum { PAGE = 4096 };
-
-/* ---- agreement ------------------------------------------------------------------- */
-
-static _Thread_local bool is_writer;
-
-typedef struct Mail {
-    const Rt *rt;
-    bool read; /* have all read, or sent? */
-    uint64_t count;
-} Mail;
-
-static bool mail_ready(const void *ctx)
-{
-    const Mail *m = ctx;
-    for (int r = 0; r < m->rt->world_size; r++) {
-        const RtRankShared *p = &m->rt->state->shared->rank[r];
-        if (atomic_load(m->read ? &p->mail_read : &p->published[RT_MAIL]) < m->count)
-            return false;
-    }
-    return true;
-}
-
-/* The page says what this rank waits for: of a writer, once the run waits for it. */
-static void mail_shows(Rt *rt, uint64_t count)
-{
-    RtRankShared *me = &rt->state->shared->rank[rt->rank];
-    atomic_store(&me->waiting_group, rt->trainer->all);
-    atomic_store(&me->waiting_subject, -1);
-    atomic_store(&me->waiting_count, count);
-    atomic_store(&me->waiting, count > 0 ? RT_MAIL : -1);
-}
-
-static void mail_wait(Rt *rt, bool read, uint64_t count)
-{
-    RtCheckpoint *c = rt->state->checkpoint;
-    const Mail m = {rt, read, count};
-    if (mail_ready(&m))
-        return;
-    atomic_store(&c->mail_waits, count);
-    if (!is_writer)
-        mail_shows(rt, count);
-    for (int tries = 0; !mail_ready(&m); tries++)
-        rt_pause(rt, tries, mail_ready, &m);
-    atomic_store(&c->mail_waits, 0);
-    if (!is_writer)
-        mail_shows(rt, 0);
-    rt_save_moves(rt);
-}
-
-void rt_save_sum(Rt *rt, uint64_t *words, int n)
-{
-    RtCheckpoint *c = rt->state->checkpoint;
-    RtShared *shared = rt->state->shared;
-    RtRankShared *me = &shared->rank[rt->rank];
-    mail_wait(rt, true, c->mails);
-    memcpy(shared->mail[rt->rank], words, (size_t)n * sizeof *words);
-    atomic_store(&me->mail_bytes, (uint32_t)((size_t)n * sizeof *words));
-    atomic_store(&me->published[RT_MAIL], ++c->mails);
-    rt_ring(shared);
-    mail_wait(rt, false, c->mails);
-    for (int i = 0; i < n; i++) {
-        words[i] = 0;
-        for (int r = 0; r < rt->world_size; r++)
-            words[i] += shared->mail[r][i];
-    }
-    atomic_store(&me->mail_read, c->mails);
-    rt_ring(shared);
-}
-
-/* The writer's moves are not the step's. */
-void rt_save_moves(Rt *rt)
-{
-    if (!is_writer) {
-        rt_enter(rt, atomic_load(&rt->state->shared->rank[rt->rank].place));
-        return;
-    }
-    atomic_fetch_add(&rt->state->checkpoint->moves, 1);
-    if (atomic_load(&rt->state->shared->abort) != 0)
-        rt_leave(rt);
-}
 
 /* ---- memory ---------------------------------------------------------------------- */
 
@@ -306,7 +226,7 @@ static void *write_apart(void *ctx)
 {
     Rt *rt = ctx;
     RtCheckpoint *c = rt->state->checkpoint;
-    is_writer = true;
+    rt_save_apart();
     rt_save_write(rt, c->writing);
     atomic_store(&c->written, true);
     rt_ring(rt->state->shared);
@@ -341,13 +261,9 @@ void rt_snapshot_join(Rt *rt)
     while (!atomic_load(&c->written)) {
         const struct timespec nap = {0, 1000000};
         nanosleep(&nap, NULL);
-        if (atomic_load(&c->moves) != moves) {
-            moves = atomic_load(&c->moves);
-            rt_enter(rt, RT_AT_SAVE);
-        }
-        mail_shows(rt, atomic_load(&c->mail_waits));
+        rt_save_await(rt, &moves);
     }
-    mail_shows(rt, 0);
+    rt_save_awaited(rt);
     pthread_join(c->writer, NULL);
     c->writing = -1;
 }

@@ -4,7 +4,7 @@
  * chunk and bytes, whose tensors. No rank is started, no data are needed, and whose model
  * it is does not matter. Threads read chunks as they come to them. */
 #include "checkpoint/rt_checkpoint.h"
-#include "rt_out.h"
+#include "job/rt_out.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -51,7 +51,7 @@
  * computation; that takes a core, so it is not the default. The points above hold either
  * way: the thread changes when a pull runs, never before its publication nor after its
  * wait. */
-#include "rt_private.h"
+#include "cpu/rt_cpu.h"
 
 #include <stdlib.h>
 #include <string.h>

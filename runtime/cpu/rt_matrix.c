@@ -2,7 +2,8 @@
 /* rt_matrix.c: matrices that an optimizer treats whole, where they are computed. In:
  * those of a batch that this rank owns, which rt_owners.c has brought here. Out: in the
  * same place, what the matrix kernel made of each; rt_owners.c takes it back. */
-#include "rt_matrix.h"
+#include "cpu/rt_cpu.h"
+#include "state/rt_matrix.h"
 
 /* From where the matrix lies whole: at its owner, who has gathered it, or, where each
  * rank holds all of its segment, among the directions. */

@@ -3,7 +3,10 @@
  * kernel's account of this process. Out: a table at start, a table at the end: what lies
  * outside of the arena (data files, code, libraries and what they allocate) is listed
  * beside it. */
-#include "rt_private.h"
+#include "checkpoint/rt_checkpoint.h"
+#include "data/rt_data.h"
+#include "job/rt_job.h"
+#include "rt_target.h"
 
 #include <string.h>
 #include <sys/resource.h>

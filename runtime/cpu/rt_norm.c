@@ -12,7 +12,7 @@
  * double: digit i weighs 2^(32 i - 1088) and is 64 bits wide, so 2^31 chunks fit before a
  * carry could be lost; carries are made once, at the end. Its last words count what was
  * not finite. */
-#include "rt_private.h"
+#include "cpu/rt_cpu.h"
 
 #include <string.h>
 

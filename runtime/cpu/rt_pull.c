@@ -6,7 +6,7 @@
  * published this round. Out: this rank's result, or its part of what the next round
  * reads; counted bytes. An all-reduce sums a slice in place, then copies the others'
  * slices. Sums over several nodes take a round more. */
-#include "rt_private.h"
+#include "cpu/rt_cpu.h"
 
 #include <string.h>
 

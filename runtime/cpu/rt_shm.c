@@ -12,7 +12,7 @@
  * its guard; what is left of its first page holds a pattern that is checked at the
  * end. */
 #define _GNU_SOURCE
-#include "rt_private.h"
+#include "rt_target.h"
 
 #include <errno.h>
 #include <fcntl.h>

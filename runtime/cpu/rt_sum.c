@@ -6,7 +6,7 @@
  * balanced tree, whose every node is rounded to the reduce dtype, so that it does not
  * matter on which rank a node was added; and, as a library would, one rank after the
  * other, which is a pass over the parts and knows how many there are. */
-#include "rt_private.h"
+#include "cpu/rt_cpu.h"
 
 #include <string.h>
 

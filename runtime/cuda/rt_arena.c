@@ -6,6 +6,7 @@
  *
  * With guards, 4 KiB around each space hold a pattern that is checked at the end. */
 #define _GNU_SOURCE
+#include "cuda/rt_arena.h"
 #include "cuda/rt_gpu.h"
 
 #include <errno.h>

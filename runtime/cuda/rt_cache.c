@@ -18,7 +18,7 @@
  * An unusable or full cache is reported and costs time; it never fails the run. */
 #ifdef RT_JIT
 #define _GNU_SOURCE
-#include "rt_file.h"
+#include "job/rt_file.h"
 #include "job/rt_door.h"
 #include "cuda/rt_gpu.h"
 

@@ -4,7 +4,9 @@
 #ifndef RT_GPU_H
 #define RT_GPU_H
 
-#include "rt_private.h"
+#include "job/rt_job.h"
+#include "rt_target.h"
+#include "state/rt_state.h"
 #include "cuda/rt_control.h"
 #include "cuda/rt_cuda.h"
 

@@ -3,6 +3,7 @@
  * free bytes as they were while the rank started. Out: a table at start, a table at the
  * end: what lies outside of the arena (the context, kernels, libraries) is listed by who
  * took it. */
+#include "checkpoint/rt_checkpoint.h"
 #include "cuda/rt_gpu.h"
 
 static double mib(int64_t bytes)

@@ -6,7 +6,7 @@
  * is left out; steps are enqueued call by call. What runs on one stream while another
  * computes counts on both, so the seconds may add up to more than the step's. */
 #include "cuda/rt_gpu.h"
-#include "rt_out.h"
+#include "job/rt_out.h"
 
 #include <stdlib.h>
 #include <string.h>

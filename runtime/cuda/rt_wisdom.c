@@ -14,8 +14,8 @@
  * asked for. A file without a section that fits is told, and the library chooses. */
 #define _GNU_SOURCE
 #include "cuda/rt_blas.h"
-#include "rt_file.h"
-#include "rt_out.h"
+#include "job/rt_file.h"
+#include "job/rt_out.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -8,8 +8,8 @@
  * of steps whose data had the content that they name. A name that leads to another file
  * now changes nothing for this run, which goes on reading the one that it has mapped. */
 #define _GNU_SOURCE
-#include "rt_file.h"
 #include "data/rt_digest.h"
+#include "job/rt_out.h"
 
 #include <signal.h>
 #include <time.h>
@@ -121,13 +121,11 @@ void rt_changed_epoch(Rt *rt)
     }
 }
 
-const char *rt_data_flag(const Rt *rt, uint64_t device, uint64_t inode)
+void rt_data_spare(const Rt *rt)
 {
     const RtDigests *d = rt->state->digests;
     for (int i = 0; i < d->n_parts; i++) {
         const RtIdentity *is = &d->part[i].map->is;
-        if (is->device == device && is->inode == inode)
-            return d->part[i].flag;
+        rt_outputs_spare_file(rt, d->part[i].flag, is->device, is->inode);
     }
-    return NULL;
 }

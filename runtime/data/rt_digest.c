@@ -19,7 +19,8 @@
  * leave the page cache once they are hashed; the kernel keeps pages that are mapped. */
 #define _GNU_SOURCE
 #include "data/rt_digest.h"
-#include "rt_file.h"
+#include "job/rt_file.h"
+#include "rt_target.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -9,7 +9,7 @@
 #define RT_DIGEST_H
 
 #include "data/rt_tokens.h"
-#include "rt_file.h"
+#include "job/rt_file.h"
 
 /* What one file of --data is made of. */
 typedef enum { RT_PART_TOKENS, RT_PART_MASK, RT_PART_INDEX, RT_PARTS } RtPartKind;

@@ -9,7 +9,7 @@
  * ranks add all losses in order. Where the last turn has no micro-batch for a rank it
  * computes one again, for its peers need its weights. Nothing of the training changes but
  * counters of bytes. */
-#include "rt_file.h"
+#include "data/rt_tokens.h"
 
 #include <string.h>
 

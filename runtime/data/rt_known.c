@@ -13,7 +13,7 @@
  * time of modification finds no match. A file that changed a moment ago, or of which
  * pages wait to be written, is not kept: the next change may get the same time. */
 #define _GNU_SOURCE
-#include "rt_file.h"
+#include "job/rt_file.h"
 #include "data/rt_digest.h"
 
 #include <errno.h>

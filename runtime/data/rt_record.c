@@ -5,7 +5,7 @@
  * Content decides, file after file in the order in which samples come from them; names
  * are for messages. What is not known of one of them, as of a save that a signal asked
  * for before all was hashed, is not compared. */
-#include "rt_file.h"
+#include "job/rt_file.h"
 #include "data/rt_digest.h"
 
 #include <stdlib.h>

@@ -5,7 +5,9 @@
 #define RT_TOKENS_H
 
 #include "data/rt_mask.h"
-#include "rt_private.h"
+#include "data/rt_data.h"
+#include "job/rt_job.h"
+#include "rt_target.h"
 
 /* What a file was when somebody looked: where another one, or another time, stands, its
  * content may be another. */
@@ -87,8 +89,11 @@ bool rt_mask_map(RtTokenFile *f, const char *name, char *error);
 bool rt_mask_agrees(const RtTokenFile *f, uint64_t tokens_digest, uint64_t bits_digest,
                     char *error);
 
-/* ---- rt_data.c: its files, for who hashes them ----------------------------------- */
+/* ---- rt_data.c ------------------------------------------------------------------- */
 
+/* A sample becomes sequence b of a micro-batch, with the starts of its documents. */
+void rt_tokens_fill(Rt *rt, const RtTokens *d, int64_t sample, RtStage to, int64_t b);
+/* Its files, for who hashes them. */
 int rt_tokens_files(const RtTokens *d);
 const RtTokenFile *rt_tokens_file(const RtTokens *d, int i);
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_agree.c: what all ranks must agree on before they train, whoever started each of
  * them and on whatever machine. In: what this rank is built from and runs on, what it was
- * asked for, the data that it finds. Out: nothing, or the failure of the rank that
+ * asked for. Out: nothing, or the failure of the rank that
  * differs from rank 0. All are collective. */
-#include "rt_file.h"
+#include "job/rt_job.h"
+#include "rt_target.h"
 
 #include <string.h>
 
@@ -28,8 +29,7 @@ void rt_agree_builds(Rt *rt)
     rt_exchange_end(rt);
 }
 
-/* words[n] become those of rank 0. */
-static void take_first(Rt *rt, uint64_t *words, int n)
+void rt_take_first(Rt *rt, uint64_t *words, int n)
 {
     for (int i = 0; i < n; i++)
         words[i] = rt->rank == 0 ? words[i] : 0;
@@ -85,7 +85,7 @@ void rt_agree_flags(Rt *rt)
     uint64_t first[ASKED];
     for (int i = 0; i < ASKED; i++)
         first[i] = asked[i].value;
-    take_first(rt, first, ASKED);
+    rt_take_first(rt, first, ASKED);
     for (int i = 0; i < ASKED; i++) {
         if (first[i] != asked[i].value) {
             rt_fail(rt, RT_EXIT_USAGE,
@@ -93,19 +93,5 @@ void rt_agree_flags(Rt *rt)
                     "flags",
                     asked[i].name);
         }
-    }
-}
-
-/* Whoever has other files deals other samples. */
-void rt_agree_data(Rt *rt, const char *flag, const RtTokens *d)
-{
-    const uint64_t mine = rt_tokens_hash(d);
-    uint64_t first[2] = {mine, (uint64_t)rt_tokens_samples(d)};
-    take_first(rt, first, 2);
-    if (mine != first[0]) {
-        rt_fail(rt, RT_EXIT_ERROR,
-                "--%s: its files are not those of rank 0: %lld sequences here, %lld "
-                "there; all ranks must find the same bytes",
-                flag, (long long)rt_tokens_samples(d), (long long)first[1]);
     }
 }

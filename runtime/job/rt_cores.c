@@ -2,7 +2,7 @@
 /* rt_cores.c: which cores a rank runs on. In: the CPUs this process may use, the control
  * group's quota, flags. Out: threads of a rank, its affinity. Bits depend on neither. */
 #define _GNU_SOURCE
-#include "rt_private.h"
+#include "job/rt_job.h"
 
 #include <sched.h>
 #include <stdlib.h>

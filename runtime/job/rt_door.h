@@ -15,7 +15,7 @@
 #ifndef RT_DOOR_H
 #define RT_DOOR_H
 
-#include "rt_private.h"
+#include "job/rt_job.h"
 
 /* ---- rt_sha256.c ----------------------------------------------------------------- */
 

@@ -5,7 +5,7 @@
  * the kernel may have dropped what was written, and a second one would succeed without
  * it. */
 #define _GNU_SOURCE
-#include "rt_file.h"
+#include "job/rt_file.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_flags.c: the command line of a trainer. In: argv. Out: RtFlags, or a message and an
  * exit code. One table drives parsing, checks and --help. */
-#include "rt_private.h"
+#include "job/rt_job.h"
 
 #include <errno.h>
 #include <stdarg.h>

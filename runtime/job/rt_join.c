@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_join.c: ranks that torchrun, mpirun or srun started find each other. In: what the
  * launcher says (rt_launcher.c). Out: the exit code of this process, which watches one
- * rank, its child.
+ * rank, its child; in that, its seat.
  *
  * On each machine its first rank makes the shared memory and listens on an abstract Unix
  * socket (no file, gone with the process) named by a hash of the job's identity; the
@@ -13,6 +13,7 @@
  * (cuda/rt_machines.c); the CPU target has all ranks on one. */
 #define _GNU_SOURCE
 #include "job/rt_door.h"
+#include "rt_target.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -439,7 +440,7 @@ static int find_secret(const RtFlags *f, const RtJoin *j, RtSecret *s)
     return good ? -1 : RT_EXIT_USAGE;
 }
 
-int rt_join(const RtTrainer *t, const RtFlags *f, const RtJoin *j)
+int rt_join(const RtTrainer *t, const RtFlags *f, const RtJoin *j, RtSeat *seat)
 {
     RtSecret secret;
     int rc = check_size(t, f, j);
@@ -476,10 +477,10 @@ int rt_join(const RtTrainer *t, const RtFlags *f, const RtJoin *j)
     job.leads = is_first(j) && is_apart(j);
     for (int r = 0; job.judges && r < t->world_size; r++)
         atomic_store(&m.shared->rank[r].moved_ns, rt_clock_ns());
-    if (m.shared_cpus)
-        rt_job_start(&job, j->rank, &cores, rt_ranks_here(m.shared, j->rank), m.ranks);
-    else
-        rt_job_start(&job, j->rank, &cores, 0, 1); /* the launcher has dealt the cores */
+    const bool deals = m.shared_cpus; /* or the launcher has dealt the cores */
+    if (rt_job_start(&job, j->rank, &cores, deals ? rt_ranks_here(m.shared, j->rank) : 0,
+                     deals ? m.ranks : 1, seat) == RT_IN_RANK)
+        return RT_IS_RANK;
 #ifdef RT_NCCL
     rt_machines_start(&job);
 #endif

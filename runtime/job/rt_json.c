@@ -4,7 +4,7 @@
  * asked. Strings must be UTF-8 without zero bytes, and those that are kept without
  * control characters, for messages show them; nesting is bounded; nothing is allocated.
  * And writes a string. */
-#include "rt_file.h"
+#include "job/rt_file.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_launch.c: starts all ranks of the job on this machine. In: the trainer, the flags.
- * Out: the exit code of the job. One process a rank, each on its share of the cores; they
- * inherit the shared memory's descriptor, so there is no door that others could come to,
- * and no secret to know each other by. rt_join.c is the other way to start. */
-#include "rt_private.h"
+ * Out: the exit code of the job; in each rank, its seat. One process a rank, each on its
+ * share of the cores; they inherit the shared memory's descriptor, so there is no door
+ * that others could come to, and no secret to know each other by. rt_join.c is the other
+ * way to start. */
+#include "job/rt_job.h"
+#include "rt_target.h"
 
 #include <errno.h>
 #include <string.h>
 
-int rt_launch_ranks(const RtTrainer *t, const RtFlags *f)
+int rt_launch_ranks(const RtTrainer *t, const RtFlags *f, RtSeat *seat)
 {
     rt_memory_warn(t);
     int fd;
@@ -22,8 +24,10 @@ int rt_launch_ranks(const RtTrainer *t, const RtFlags *f)
     job.judges = true;
     for (int r = 0; r < t->world_size; r++)
         atomic_store(&shared->rank[r].moved_ns, rt_clock_ns());
-    for (int r = 0; r < t->world_size; r++)
-        if (!rt_job_start(&job, r, &cores, r, t->world_size))
-            break;
+    RtStarted started = RT_STARTED;
+    for (int r = 0; r < t->world_size && started == RT_STARTED; r++)
+        started = rt_job_start(&job, r, &cores, r, t->world_size, seat);
+    if (started == RT_IN_RANK)
+        return RT_IS_RANK;
     return rt_watch(&job);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_launcher.c: what torchrun, mpirun or srun say to the processes they start. In: their
  * environment. Out: rank and ranks, and what names the job. */
-#include "rt_private.h"
+#include "job/rt_job.h"
 
 #include <stdlib.h>
 #include <string.h>

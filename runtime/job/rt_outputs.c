@@ -5,7 +5,7 @@
  * A file that is there is written over if it is empty or begins as what that flag writes;
  * any other one is somebody's, and stays unless with --force. Devices and pipes are
  * taken. Files that are written whole are complete or are what they were before. */
-#include "rt_out.h"
+#include "job/rt_out.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -245,14 +245,13 @@ void rt_outputs_check(const Rt *rt)
     }
 }
 
-void rt_outputs_spare_data(const Rt *rt)
+void rt_outputs_spare(const Rt *rt)
 {
     const RtFlags *f = &rt->state->flags;
     Named named[N_NAMED];
-    name_all(&rt->state->flags, named);
+    name_all(f, named);
     for (int i = 0; i < N_NAMED; i++) {
-        struct stat s;
-        if (named[i].path == NULL || stat(named[i].path, &s) != 0)
+        if (named[i].path == NULL)
             continue;
         if (is_of(named[i].path, f->checkpoint, false))
             refuse(rt, &named[i], "a checkpoint has that file: name another one");
@@ -260,8 +259,18 @@ void rt_outputs_spare_data(const Rt *rt)
             refuse(rt, &named[i], "--init reads that file: name another one");
         if (is_of(named[i].path, f->secret, true))
             refuse(rt, &named[i], "--secret reads that file: name another one");
-        const char *flag = rt_data_flag(rt, s.st_dev, s.st_ino);
-        if (flag != NULL) {
+    }
+}
+
+void rt_outputs_spare_file(const Rt *rt, const char *flag, uint64_t device,
+                           uint64_t inode)
+{
+    Named named[N_NAMED];
+    name_all(&rt->state->flags, named);
+    for (int i = 0; i < N_NAMED; i++) {
+        struct stat s;
+        if (named[i].path != NULL && stat(named[i].path, &s) == 0 && s.st_dev == device &&
+            s.st_ino == inode) {
             char why[64];
             snprintf(why, sizeof why, "--%s reads that file: name another one", flag);
             refuse(rt, &named[i], why);

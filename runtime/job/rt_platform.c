@@ -3,7 +3,7 @@
  * left. In: the build's flags, the code that computes (arithmetic.awk), the library of
  * matrix products, this CPU. Out: the platform hash and the text it is made of. Libraries
  * choose their kernels by the CPU's model and by what it can do, so both are in it. */
-#include "rt_private.h"
+#include "job/rt_job.h"
 #include "rt_simd.h"
 
 #include <string.h>

@@ -5,7 +5,8 @@
  * (rt_shm.c, rt_arena.c). */
 #define _GNU_SOURCE
 #define _GNU_SOURCE
-#include "rt_private.h"
+#include "job/rt_job.h"
+#include "rt_target.h"
 
 #include <errno.h>
 #include <string.h>

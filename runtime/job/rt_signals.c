@@ -13,7 +13,7 @@
  * SIGINT where it starts something in the background. One that has a handler already is a
  * tool's, such as a profiler's. */
 #define _GNU_SOURCE
-#include "rt_private.h"
+#include "job/rt_job.h"
 
 #include <signal.h>
 #include <string.h>

@@ -5,8 +5,7 @@
  *
  * stdout is buffered whole and sent off by rt_stdout_flush only, which first looks
  * whether it would have to wait. While nobody reads, lines are dropped, not kept. */
-#include "rt_file.h"
-#include "rt_out.h"
+#include "job/rt_out.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -9,7 +9,7 @@
  * killed between publishing and waking does no harm either: sleeps are bounded. Nothing
  * here is owned by a rank, so no death leaves a lock behind. */
 #define _GNU_SOURCE
-#include "rt_private.h"
+#include "job/rt_file.h"
 
 #include <errno.h>
 #include <linux/futex.h>

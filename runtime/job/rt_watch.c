@@ -10,7 +10,8 @@
  * grace, in which a rank that has yet to tell gets the time for it. Ranks die with the
  * process that watches them (PR_SET_PDEATHSIG). */
 #define _GNU_SOURCE
-#include "rt_private.h"
+#include "job/rt_job.h"
+#include "rt_target.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -51,6 +52,22 @@ static const char *place_name(const RtTrainer *t, int place)
     default:
         return place >= 0 && place < t->n_places ? t->places[place] : "?";
     }
+}
+
+/* A batch of matrices is called by its first segment. */
+const char *rt_subject_name(const RtTrainer *t, int subject)
+{
+    const int batch = subject - rt_subject_batch(t, 0),
+              value = subject - rt_subject_value(t, 0);
+    if (subject < 0 || subject >= rt_subjects(t))
+        return NULL;
+    if (value >= 0)
+        return t->values[value];
+    if (batch >= 0) {
+        const RtMatrix *first = &t->matrices[t->batches[batch].first_matrix];
+        return t->segments[t->params[first->param].segment].name;
+    }
+    return t->segments[subject].name;
 }
 
 /* "at layers.1 forward of step 3, waiting for segment layers.2" */
@@ -376,8 +393,8 @@ static void close_sockets(const RtJob *job)
 #endif
 }
 
-static _Noreturn void be_rank(const RtJob *job, int rank, pid_t watcher,
-                              const RtCores *cores, int index, int ranks)
+static void be_rank(const RtJob *job, pid_t watcher, const RtCores *cores, int index,
+                    int ranks, RtSeat *seat)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     close_sockets(job);
@@ -394,11 +411,14 @@ static _Noreturn void be_rank(const RtJob *job, int rank, pid_t watcher,
     sigprocmask(SIG_UNBLOCK, &signals, NULL);
     const int threads = rt_cores_threads(cores, job->flags, ranks);
     rt_cores_bind(cores, index, ranks, threads);
-    exit(rt_rank_main(job->trainer, job->flags, job->shared, job->fd, rank, threads,
-                      threads * ranks > cores->quota));
+    seat->shared = job->shared;
+    seat->fd = job->fd;
+    seat->threads = threads;
+    seat->crowded = threads * ranks > cores->quota;
 }
 
-bool rt_job_start(RtJob *job, int rank, const RtCores *cores, int index, int ranks)
+RtStarted rt_job_start(RtJob *job, int rank, const RtCores *cores, int index, int ranks,
+                       RtSeat *seat)
 {
     const pid_t watcher = getpid();
     RtRankShared *shared = &job->shared->rank[rank];
@@ -407,15 +427,18 @@ bool rt_job_start(RtJob *job, int rank, const RtCores *cores, int index, int ran
     atomic_store(&shared->moved_ns, rt_clock_ns());
     fflush(NULL);
     const pid_t pid = fork();
-    if (pid == 0)
-        be_rank(job, rank, watcher, cores, index, ranks);
+    if (pid == 0) {
+        be_rank(job, watcher, cores, index, ranks, seat);
+        seat->rank = rank;
+        return RT_IN_RANK;
+    }
     if (pid < 0) {
         const int error = errno;
         if (rt_job_fails(job, RT_EXIT_ERROR))
             rt_job_tell("cannot start rank %d: %s", rank, strerror(error));
-        return false;
+        return RT_NOT_STARTED;
     }
     job->pid[rank] = pid;
     job->running++;
-    return true;
+    return RT_STARTED;
 }

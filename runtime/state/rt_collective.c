@@ -3,7 +3,8 @@
  * of the emitted step, which name segments; the tables. Out: the records that rt_comm.c
  * executes (rt_collective.h), waits by subject, the hops of sums over several nodes,
  * counts of what crossed. */
-#include "rt_private.h"
+#include "rt_target.h"
+#include "state/rt_state.h"
 
 /* ---- what the step starts -------------------------------------------------------- */
 
@@ -111,22 +112,6 @@ void rt_count_group(Rt *rt, RtGroup group, int64_t bytes, int64_t *counter)
 }
 
 /* ---- waits, by subject ----------------------------------------------------------- */
-
-/* A batch of matrices is called by its first segment. */
-const char *rt_subject_name(const RtTrainer *t, int subject)
-{
-    const int batch = subject - rt_subject_batch(t, 0),
-              value = subject - rt_subject_value(t, 0);
-    if (subject < 0 || subject >= rt_subjects(t))
-        return NULL;
-    if (value >= 0)
-        return t->values[value];
-    if (batch >= 0) {
-        const RtMatrix *first = &t->matrices[t->batches[batch].first_matrix];
-        return t->segments[t->params[first->param].segment].name;
-    }
-    return t->segments[subject].name;
-}
 
 void rt_wait_gather(Rt *rt, int segment)
 {

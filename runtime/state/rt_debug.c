@@ -4,8 +4,10 @@
  * clipping, as JSON: numbers that another system can compute and compare. The signs of
  * element e are bits 0 and 1 of the first two words of Philox(seed 0, site PROJECTION, e,
  * stream of the name). */
-#include "rt_out.h"
+#include "job/rt_out.h"
 #include "rt_philox.h"
+#include "rt_target.h"
+#include "state/rt_state.h"
 
 #include <errno.h>
 #include <stdlib.h>

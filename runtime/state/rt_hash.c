@@ -8,7 +8,8 @@
  * so any cut of any parameter along any dim has it. bits: the element's own, in its
  * dtype; masters that are split are hashed as the floats they are; a segment without
  * masters is hashed in the dtype of its weights. */
-#include "rt_private.h"
+#include "rt_target.h"
+#include "state/rt_state.h"
 
 #include <string.h>
 

@@ -3,7 +3,8 @@
  * parameters' init rules, the seed. Out: masters, and working copies in param dtype.
  * Formula: rt_philox.h. */
 #include "rt_philox.h"
-#include "rt_private.h"
+#include "rt_target.h"
+#include "state/rt_state.h"
 
 #include <string.h>
 

@@ -7,7 +7,8 @@
  * Ranks along a segment's axes hold a part of its parameters each, cut along cut_dim. A
  * part is a tensor of its own, row-major, at offset_elems of the segment, whose elements
  * are then dealt to the shards. gen/plan/layout.c is the same map in the generator. */
-#include "rt_private.h"
+#include "rt_target.h"
+#include "state/rt_state.h"
 
 size_t rt_dtype_bytes(RtDtype d)
 {

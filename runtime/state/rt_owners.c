@@ -9,7 +9,8 @@
  * everything: what that costs is a part of what a sum over copies costs, and what it
  * saves is the time of the longest products of the step. A matrix is computed by one rank
  * on fixed tiles (rt_matrix.c): bits know neither mesh nor owners. */
-#include "rt_matrix.h"
+#include "rt_target.h"
+#include "state/rt_matrix.h"
 
 /* The parts of the batch's matrices, between their owners and who holds them. */
 static void list(const Rt *rt, const RtOp *op, bool back, RtTransferFn *fn, void *ctx)

@@ -7,7 +7,7 @@
  * are those of the sum: the multiplier is scale / 2^floor(log2(tokens of a micro-batch)).
  * A gradient that is not finite skips the update and shrinks the scale; after `interval`
  * updates in a row it grows. At its least it explains nothing any more. */
-#include "rt_private.h"
+#include "state/rt_state.h"
 
 enum { MOST_LOG2 = 40 }; /* it grows no further */
 

@@ -15,7 +15,7 @@
  *                  last with 1, step S - 1 the last above r
  *   t >= S         linear, cosine, wsd: r, beyond the schedule's end (--steps)
  * In double, with our own cosine: the same bits everywhere. */
-#include "rt_private.h"
+#include "state/rt_state.h"
 
 static double warming(const RtSchedule *s, int64_t step)
 {

@@ -7,9 +7,9 @@
  * targets, over the loss scale where there is one. Powers of beta are carried along by
  * multiplication, one an update: no pow. A loss or a norm that is not finite skips the
  * step's update: both are equal on all ranks, so all of them skip it. */
-#include "rt_file.h"
 #include "rt_philox.h"
-#include "rt_private.h"
+#include "rt_target.h"
+#include "state/rt_state.h"
 
 int64_t rt_sum_bytes(const RtTrainer *t)
 {
@@ -86,26 +86,6 @@ void rt_update_end(Rt *rt)
     st->skipped_in_a_row = 0;
     st->beta1_power *= o->beta1;
     st->beta2_power *= o->beta2;
-}
-
-/* All ranks come here together with equal results; the first one tells. A save beside
- * training is finished before: it is the last one before what went wrong. */
-void rt_update_gate(Rt *rt)
-{
-    const RtState *st = rt->state;
-    if (st->skipped_in_a_row <= rt->trainer->max_skipped)
-        return;
-    if (st->checkpoint != NULL)
-        rt_snapshot_join(rt);
-    if (rt->rank != 0)
-        rt_leave(rt);
-    rt_fail(rt, RT_EXIT_GATE,
-            "step %lld: the %s is not finite; the weights are still those after step "
-            "%lld. Updates skipped in a row: %lld, max_skipped is %lld. A lower learning "
-            "rate, a longer warm-up or tighter clipping may help",
-            (long long)(st->step + 1), rt_is_finite(st->loss) ? "gradient norm" : "loss",
-            (long long)(st->step + 1 - st->skipped_in_a_row),
-            (long long)st->skipped_in_a_row, (long long)rt->trainer->max_skipped);
 }
 
 /* ---- calls of the kernel --------------------------------------------------------- */

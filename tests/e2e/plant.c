@@ -9,6 +9,7 @@
  * (OUT_*, SAVED_*), gradients on their way back (D_OUT_*), parameters' gradients before
  * ranks and micro-steps are summed, after each sum, and when all are, and the loss. */
 #include "rt_private.h"
+#include "state/rt_state.h"
 #include "tables.h"
 
 #include <stdlib.h>

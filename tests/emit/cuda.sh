@@ -15,7 +15,7 @@ for file in kernels.cu kernels.c kernels.h math.c math.h step.c bind.c trainer.c
     check "cuda: has $file" test -s "$WORK/cuda/$file"
 done
 check "cuda: no file of the cpu's runtime" sh -c \
-    "test -s '$WORK/cuda/runtime/job/rt_main.c' && ! test -e '$WORK/cuda/runtime/cpu'"
+    "test -s '$WORK/cuda/runtime/rt_main.c' && ! test -e '$WORK/cuda/runtime/cpu'"
 check "cpu: no file of cuda's" sh -c "! find '$WORK/a' | grep -i cuda"
 check "cuda: kernels read no header of the toolkit" sh -c \
     "! grep -n '#include <' '$WORK/cuda/kernels.cu' '$WORK/cuda/runtime/cuda/'rt_[dkmr]*.h 2>/dev/null | grep -v rt_memory"

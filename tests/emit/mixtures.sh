@@ -67,7 +67,7 @@ links() { # OBJECT: of ffn, the others of llama
         if [ "$object" = "$1" ]; then list+=("$mixed/ffn/build/$object")
         else list+=("$mixed/llama/build/$object"); fi
     done
-    gcc -fopenmp -o "$mixed/linked" "${list[@]}" "$mixed"/llama/build/runtime/*/*.o -lm -lpthread
+    gcc -fopenmp -o "$mixed/linked" "${list[@]}" "$mixed"/llama/build/runtime/{,*/}*.o -lm -lpthread
 }
 check "objects of one generation link" links none
 for object in $(objects llama); do

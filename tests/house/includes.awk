@@ -3,8 +3,8 @@
 #
 # In: sources below one folder, the names of its rooms, lowest first, and of those beside them:
 # each may see the rooms behind its colon. Out: a line for each include that points up, or names
-# no room. A file at the root is above all rooms if it is main.c, else ground: every room may
-# include it, and the types (-v types) that ground headers stand on.
+# no room. At the root a .c is above all rooms; a header is ground: every room may include it, and
+# the types (-v types), which alone of the rooms' headers it may stand on.
 BEGIN {
     n = split(rooms, name, " ")
     for (i = 1; i <= n; i++) level[name[i]] = i
@@ -32,7 +32,8 @@ FNR == 1 {
     header = part[2]
     at = header ~ /\// ? header : ""
     sub(/\/.*/, "", at)
-    if (room == "" || at == "" || header in ground) next
-    if (room in apart ? !((room, at) in sees) : !(at in level) || level[at] > level[room])
+    if (at == "" || header in ground || (room == "" && FILENAME ~ /\.c$/)) next
+    if (room == "") print path ":" FNR ": " header " is of a room, and all rooms see " path
+    else if (room in apart ? !((room, at) in sees) : !(at in level) || level[at] > level[room])
         print path ":" FNR ": " header " lies above " room
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The house: a file's folder is its layer, and includes point downward; files and functions
+# The house: a file's folder is its layer, and includes and calls point downward; files and functions
 # stay short; the generator knows no optimizer by name. Each rule is seen to fail once, with what it is for planted in a copy.
 set -u
 . "$(cd "$(dirname "$0")/.." && pwd)/lib.sh"
@@ -19,12 +19,27 @@ gen_includes() { # ROOT: those that point up
         -f "$here/includes.awk" "${files[@]}"
 }
 
+low="job data state checkpoint" # rooms of the runtime, below its targets
+
 # Kernels and the C of kernels.c find the headers of cuda/ by name alone, as the Makefile says.
 runtime_includes() { # ROOT
-    local folder=$1/runtime low="job data state checkpoint"
+    local folder=$1/runtime
     mapfile -t files < <(sources "$folder")
     awk -v folder="$folder" -v rooms="$low" -v beside="cpu:$low;cuda:$low" \
         -f "$here/includes.awk" "${files[@]}"
+}
+
+# What both targets have for the rooms below is declared in rt_target.h, which says why. rt.h and
+# rt_gemm.h are for emitted code, and of all rooms. Two functions of a target are for both: where each
+# rank holds all weights, what gathers them after an update also completes those of the start
+# (rt_complete_weights); the platform names the library of products (rt_platform_hash).
+runtime_calls() { # ROOT
+    local folder=$1/runtime
+    mapfile -t files < <(sources "$folder")
+    awk -v folder="$folder" -v rooms="$low" -v beside="cpu:$low;cuda:$low" \
+        -v contract="rt_target.h rt.h rt_gemm.h" \
+        -v allowed="rt_gather_updated_start rt_gemm_library" \
+        -f "$here/calls.awk" "${files[@]}" "${files[@]}"
 }
 
 long_files() { # ROOT
@@ -113,9 +128,27 @@ planted() {
     found "runtime: an include of a higher room" runtime_includes "lies above data"
     echo '#include "cuda/rt_gpu.h"' >>"$WORK/planted/runtime/cpu/rt_sum.c"
     found "runtime: one of the other target" runtime_includes "lies above cpu"
+    echo '#include "data/rt_data.h"' >>"$WORK/planted/runtime/job/rt_agree.c"
+    found "runtime: one of the room above the lowest" runtime_includes "data/rt_data.h lies above job"
+    echo '#include "state/rt_state.h"' >>"$WORK/planted/runtime/rt_private.h"
+    found "runtime: one by a header of all rooms" runtime_includes "all rooms see rt_private.h"
+    echo 'void f(void) { rt_checkpoint_step(0); }' >>"$WORK/planted/runtime/job/rt_wait.c"
+    found "runtime: a call of a higher room, without an include" runtime_calls \
+        "rt_checkpoint_step is of checkpoint, above job"
+    echo 'void (*f)(void) = rt_comm_start;' >>"$WORK/planted/runtime/data/rt_known.c"
+    found "runtime: one of the target beside the contract" runtime_calls "rt_comm_start is of cpu, above data"
+    echo 'void g(void) { rt_gpu_drain(0); }' >>"$WORK/planted/runtime/cpu/rt_sum.c"
+    found "runtime: one of the other target" runtime_calls "rt_gpu_drain is of cuda, above cpu"
+    echo 'void h(void) { rt_main(0, 0, 0); }' >>"$WORK/planted/runtime/checkpoint/rt_due.c"
+    found "runtime: one of what stands above all" runtime_calls "rt_main is of ., above checkpoint"
+    echo 'void rt_save_sum(int n);' >>"$WORK/planted/runtime/rt_private.h"
+    found "runtime: a header of all rooms that declares a room's" runtime_calls "rt_save_sum is of job, above all"
+    echo 'bool rt_update_gate(Rt *rt);' >>"$WORK/planted/runtime/rt_target.h"
+    found "runtime: a contract for what is no target's" runtime_calls \
+        "rt_update_gate is of checkpoint, which is no target"
     echo '/* as adamw has it */' >>"$WORK/planted/gen/plan/policy.c"
     found "gen: an optimizer's name" optimizer_names "/* as adamw has it */"
-    sed -i '2s/rt_log.c/log/' "$WORK/planted/runtime/job/rt_log.c"
+    sed -i '2s/rt_log.c/log/' "$WORK/planted/runtime/state/rt_log.c"
     found "another header" headers "rt_log.c: /* log:"
     printf '/* ---- a part -------------------\n */\n' >>"$WORK/planted/gen/plan/mesh.c"
     found "a torn ruler" torn_rulers "mesh.c:"
@@ -130,6 +163,7 @@ planted() {
 
 part gen none "gen: includes point downward" gen_includes "$ROOT"
 part runtime none "runtime: includes point downward" runtime_includes "$ROOT"
+part calls none "runtime: calls point downward" runtime_calls "$ROOT"
 part optimizers none "gen: no optimizer is known by name" optimizer_names "$ROOT"
 part lengths none "files have at most 600 lines" long_files "$ROOT"
 part functions none "functions have at most 60 lines" long_functions "$ROOT"

@@ -25,7 +25,7 @@ builds() { # NAME GEMM
 # Nothing of libm in the objects of a trainer: another libm would be other bits.
 symbols() { # NAME
     local object found=$WORK/symbols
-    for object in "$WORK/reference_$1"/build/*.o "$WORK/reference_$1"/build/runtime/*/*.o; do
+    for object in "$WORK/reference_$1"/build/*.o "$WORK/reference_$1"/build/runtime/{,*/}*.o; do
         nm -u "$object" | sed "s#^ *U#${object##*/}#"
     done | grep -E ' (exp|log|pow|sin|cos|tan|sqrt|cbrt|fma|hypot|erf|ldexp|fmod|round)[a-z0-9]*$' \
         >"$found"

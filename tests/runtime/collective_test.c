@@ -5,7 +5,9 @@
  * and without two hops. What a gather and an exchange bring is compared with what the
  * ranks held, sums with a plain tree, or a plain loop, of their own numbers, bit for bit.
  */
-#include "rt_private.h"
+#include "job/rt_job.h"
+#include "rt_target.h"
+#include "state/rt_state.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -10,7 +10,7 @@
  * race or a wrong sum. -DCOMM_THREAD=1: queues on threads of their own. -DRANKS=N,
  * -DSTEPS=N: how many. */
 #define _GNU_SOURCE
-#include "rt_private.h"
+#include "cpu/rt_cpu.h"
 
 #include <pthread.h>
 #include <stdlib.h>

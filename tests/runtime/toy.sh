@@ -9,7 +9,7 @@ toy_library() { # DIRECTORY FLAGS...
     local dir=$1 source
     shift
     mkdir -p "$dir"
-    for source in "$ROOT"/runtime/{job,data,state,checkpoint,cpu}/*.c; do
+    for source in "$ROOT"/runtime/{.,job,data,state,checkpoint,cpu}/*.c; do
         # shellcheck disable=SC2086
         cc $toy_flags "$@" -c "$source" -o "$dir/$(basename "$source" .c).o" || return 1
     done

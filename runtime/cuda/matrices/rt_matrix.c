@@ -7,7 +7,7 @@
  * after, which write moments and weights, leave them; what is computed between them, of
  * whatever lies here, nobody reads. */
 #include "cuda/rt_gpu.h"
-#include "rt_matrix.h"
+#include "state/rt_matrix.h"
 
 /* From where the matrix lies whole: at its owner, who has gathered it, or, where each
  * rank holds all of its segment, among the directions. */

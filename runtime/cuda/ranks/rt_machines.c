@@ -17,6 +17,8 @@
  * anything else, ends the job. */
 #define _GNU_SOURCE
 #include "cuda/ranks/rt_machines.h"
+#include "cuda/rt_arena.h"
+#include "rt_target.h"
 
 #include <errno.h>
 #include <linux/futex.h>

@@ -4,7 +4,7 @@
 #ifndef RT_OUT_H
 #define RT_OUT_H
 
-#include "rt_private.h"
+#include "job/rt_job.h"
 
 #include <limits.h>
 
@@ -24,8 +24,11 @@ int rt_stdout_close(int code);
 /* Of the first rank, before anything is computed: may --log, --stats and their like be
  * written where the flags say? The run ends where one may not. */
 void rt_outputs_check(const Rt *rt);
-/* Once data are open: nothing that the run reads is written over, with --force either. */
-void rt_outputs_spare_data(const Rt *rt);
+/* With --force either: nothing that the run reads is written over. Of what the flags name;
+ * of a file that --FLAG reads. */
+void rt_outputs_spare(const Rt *rt);
+void rt_outputs_spare_file(const Rt *rt, const char *flag, uint64_t device,
+                           uint64_t inode);
 
 /* A device or a pipe; a line says that a pipe has no reader yet. Null with errno. */
 FILE *rt_output_stream(const char *path);

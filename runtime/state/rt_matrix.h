@@ -5,7 +5,7 @@
 #ifndef RT_MATRIX_H
 #define RT_MATRIX_H
 
-#include "rt_private.h"
+#include "state/rt_state.h"
 
 /* A matrix, its segment, and its rows in its parameter. */
 typedef struct RtPlace {

@@ -2,7 +2,10 @@
 /* rt_log.c: what a person and a program see of a run. In: the step's results. Out: on
  * rank 0 a line a step on stdout and a JSON object a step in --log; at start and end the
  * memory tables; in --stats the counters of every rank. */
-#include "rt_out.h"
+#include "data/rt_data.h"
+#include "job/rt_out.h"
+#include "rt_target.h"
+#include "state/rt_state.h"
 
 #include <errno.h>
 #include <string.h>

@@ -8,8 +8,10 @@
  * the prompt) is drawn by 53 bits of Philox(seed, site SAMPLE, k, stream 0), words 0 and
  * 1: a uniform number in [0, 1) against the running sum of probabilities, likeliest token
  * first, the lower id first of equals; so is the greedy one of temperature 0. */
+#include "job/rt_job.h"
 #include "rt_philox.h"
-#include "rt_private.h"
+#include "rt_target.h"
+#include "state/rt_state.h"
 
 #include <errno.h>
 #include <stdarg.h>

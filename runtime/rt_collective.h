@@ -6,7 +6,7 @@
 #ifndef RT_COLLECTIVE_H
 #define RT_COLLECTIVE_H
 
-#include "state/rt_map.h"
+#include "rt.h"
 
 typedef enum {
     RT_OP_GATHER,          /* to = the part of every rank, at its `from`, in order of numbers */
@@ -59,28 +59,5 @@ static inline int rt_subjects(const RtTrainer *t)
 {
     return rt_subject_value(t, t->n_values);
 }
-const char *rt_subject_name(const RtTrainer *t, int subject); /* NULL: there is none */
-
-/* Where this rank has what it gives to a gather. */
-static inline char *rt_own_part(const Rt *rt, const RtOp *op)
-{
-    const int64_t bytes = op->elems * (int64_t)rt_dtype_bytes(op->dtype);
-    const int before =
-        op->kind == RT_OP_GATHER_IN_PLACE ? rt_group_index(op->group, rt->rank) : 0;
-    return rt_symmetric(rt, op->from + before * bytes);
-}
-
-/* rt_comm.c: enqueues a collective on a stream, RT_GATHER or RT_REDUCE; returns before it is
- * complete. All ranks start the same ones in the same order. On CUDA sums need RT_REDUCE and the
- * reduce dtype. */
-void rt_collective_start(Rt *rt, int stream, RtOp op);
-/* For the collective of this subject that was started last on the stream. */
-void rt_collective_wait(Rt *rt, int stream, int subject);
-
-/* The two hops of a sum; NULL: it takes one. */
-const RtHops *rt_hops(const Rt *rt, const RtOp *op);
-/* Counts bytes that this rank has read from another, or from each of its group. */
-void rt_count_bytes(Rt *rt, int peer, int64_t bytes, int64_t *counter);
-void rt_count_group(Rt *rt, RtGroup group, int64_t bytes, int64_t *counter);
 
 #endif

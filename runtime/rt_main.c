@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_main.c: the life of a trainer. In: the emitted RtTrainer, the command line. Out: a
- * run, and its exit code. rt_main → rt_launch or rt_join → rt_rank_main, once in each
- * rank. */
-#include "rt_out.h"
+ * run, and its exit code. rt_main → rt_launch_ranks or rt_join, which return once more in
+ * each rank → be_rank. It stands above all rooms, and calls each of them. */
+#include "checkpoint/rt_checkpoint.h"
+#include "data/rt_data.h"
+#include "job/rt_out.h"
+#include "rt_target.h"
+#include "state/rt_state.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -76,8 +80,10 @@ static void prepare(Rt *rt, int fd)
         rt_agree_data(rt, "data", st->tokens);
         rt_eval_open(rt);
         rt_digest_open(rt);
-        if (rt->rank == 0)
-            rt_outputs_spare_data(rt);
+        if (rt->rank == 0) {
+            rt_outputs_spare(rt);
+            rt_data_spare(rt);
+        }
     }
     find_weights(rt);
     rt_enter(rt, RT_AT_SETUP);
@@ -107,30 +113,31 @@ static bool train(Rt *rt)
     return stopped;
 }
 
-int rt_rank_main(const RtTrainer *t, const RtFlags *f, RtShared *shared, int fd, int rank,
-                 int threads, bool crowded)
+static int be_rank(const RtTrainer *t, const RtFlags *f, const RtSeat *seat)
 {
+    RtShared *shared = seat->shared;
+    const int rank = seat->rank;
     static RtState state;
     static Rt rt;
     state = (RtState){.flags = *f,
                       .shared = shared,
-                      .spins = crowded ? 50 : 5000,
+                      .spins = seat->crowded ? 50 : 5000,
                       .loss_scale = t->loss_scale.init,
                       .beta1_power = 1.0,
                       .beta2_power = 1.0};
     rt = (Rt){.rank = rank,
               .world_size = t->world_size,
-              .threads = threads,
+              .threads = seat->threads,
               .trainer = t,
               .state = &state};
 #ifdef _OPENMP
     omp_set_dynamic(0);
-    omp_set_num_threads(threads);
+    omp_set_num_threads(seat->threads);
 #endif
     if (rank == 0 && f->command == RT_TRAIN)
         rt_stdout_begin();
     rt_cores_short_turns();
-    prepare(&rt, fd);
+    prepare(&rt, seat->fd);
     rt_comm_begin(&rt);
     rt_complete_weights(&rt);
     bool stopped = false;
@@ -249,12 +256,14 @@ int rt_main(const RtTrainer *trainer, int argc, char **argv)
         rt_signals_early();
     RtJoin join;
     char error[RT_ERROR_BYTES];
+    RtSeat seat;
     if (!flags.local && rt_join_find(&join, error)) {
         if (error[0] != '\0') {
             fprintf(stderr, "trainer: error: %s\n", error);
             return RT_EXIT_USAGE;
         }
-        return rt_join(trainer, &flags, &join);
+        const int code = rt_join(trainer, &flags, &join, &seat);
+        return code == RT_IS_RANK ? be_rank(trainer, &flags, &seat) : code;
     }
     RtCores cores;
     rt_cores_find(&cores);
@@ -265,5 +274,6 @@ int rt_main(const RtTrainer *trainer, int argc, char **argv)
         fprintf(stderr, "trainer: error: %s\n", error);
         return RT_EXIT_ERROR;
     }
-    return rt_launch_ranks(trainer, &flags);
+    const int code = rt_launch_ranks(trainer, &flags, &seat);
+    return code == RT_IS_RANK ? be_rank(trainer, &flags, &seat) : code;
 }

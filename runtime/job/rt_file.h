@@ -4,7 +4,7 @@
 #ifndef RT_FILE_H
 #define RT_FILE_H
 
-#include "rt_private.h"
+#include "job/rt_job.h"
 
 enum {
     RT_PATH_BYTES = 512, /* of the folder of checkpoints and a file in it */
@@ -27,6 +27,7 @@ bool rt_json_int(RtJson *j, int64_t *out);
 bool rt_json_hash(RtJson *j, uint64_t *out); /* 16 hex digits, in quotes */
 bool rt_json_skip(RtJson *j); /* any value */
 bool rt_json_done(RtJson *j); /* nothing but blanks is left, nothing failed */
+void rt_json_put(FILE *f, const char *text); /* writes a string */
 
 /* ---- rt_file.c ------------------------------------------------------------------- */
 
@@ -62,9 +63,6 @@ bool rt_file_is_rest(const char *name);           /* what that removes */
 char *rt_file_load(const char *path, int64_t most, int64_t *bytes, char *error);
 /* Steps of DIR/step-%08d, largest first; -1: it cannot be read. The caller frees them. */
 int rt_file_steps(const char *dir, int64_t **steps, char *error);
-/* Of a folder that a command names: its steps, as above, or, without them, whether it is
- * a checkpoint itself. -1: it cannot be read, and that was said. */
-int rt_folder_steps(const char *dir, int64_t **steps, bool *is_one);
 int64_t rt_file_step_of(const char *path); /* that its name says; -1: none */
 /* A step's folder: DIR/PREFIXstep-00000012, "" the final one. False: too long. */
 bool rt_file_step_path(char *path, const char *dir, const char *prefix, int64_t step);

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_job.h: what starts, watches and ends ranks, and what they agree on: the lowest room,
+ * so that every file may include it. */
+#ifndef RT_JOB_H
+#define RT_JOB_H
+
+#include "rt_private.h"
+
+/* ---- rt_wait.c: time, waiting for peers, failures -------------------------------- */
+
+double rt_clock(void); /* seconds, monotonic */
+int64_t rt_clock_ns(void);
+/* What peers wait for has changed: wakes those that sleep. */
+void rt_ring(RtShared *shared);
+/* One turn of a loop that waits for ready(ctx): spins, then sleeps until the bell rings.
+ * Leaves the process when the job is aborted. tries counts turns without progress. */
+void rt_pause(const Rt *rt, int tries, bool (*ready)(const void *ctx), const void *ctx);
+/* A failure of this rank: the first to fail prints `[rank R] error: ...`, all end. */
+_Noreturn void rt_fail(const Rt *rt, int code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Another rank failed and says why: waits until it has, and leaves with its exit code. */
+_Noreturn void rt_leave(const Rt *rt);
+/* A line on stderr; a terminal that takes none for a second does without. */
+void rt_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* rt_watch.c: what a collective is for, in messages; NULL: there is no such subject. */
+const char *rt_subject_name(const RtTrainer *t, int subject);
+/* For torchrun, which shows it as the root cause. */
+void rt_report_error(const char *text);
+
+/* ---- rt_mail.c: sums over all ranks, modulo 2^64 --------------------------------- */
+
+/* Both are collective; n <= RT_SUM_WORDS. Through the control areas, among the threads
+ * that compute the step. */
+void rt_sum_words(Rt *rt, uint64_t *words, int n);
+/* By mail, among the threads that read or write checkpoints, which may be others. */
+void rt_save_sum(Rt *rt, uint64_t *words, int n);
+void rt_save_moves(Rt *rt); /* this rank goes on, says the page that all share */
+/* Of a thread that writes while training goes on: it is this one. */
+void rt_save_apart(void);
+/* Of the step's thread, which waits for that one: the page says what it waits for, in
+ * turn, and whether it goes on; begin with *seen = 0. */
+void rt_save_await(Rt *rt, uint64_t *seen);
+void rt_save_awaited(Rt *rt); /* it is done */
+
+/* ---- rt_agree.c: a rank that differs from rank 0 fails --------------------------- */
+
+void rt_agree_builds(Rt *rt);
+void rt_agree_flags(Rt *rt);
+void rt_take_first(Rt *rt, uint64_t *words, int n); /* collective: they become rank 0's */
+
+/* ---- rt_platform.c, rt_shared.c -------------------------------------------------- */
+
+uint64_t rt_platform_hash(const RtTrainer *t, char *text, size_t text_bytes);
+/* That this machine, or its control group, can give now. */
+int64_t rt_host_free_bytes(void);
+/* The memory that ranks share, and its descriptor; NULL with errno, or, of the first, told
+ * on stderr. */
+RtShared *rt_shared_first(const RtTrainer *t, int *fd);
+RtShared *rt_shared_create(const RtTrainer *t, int *fd);
+/* The same, with what may come behind: copies for saves, digests of a few data files. */
+int64_t rt_shared_most_bytes(const RtTrainer *t);
+const char *rt_shared_error(int64_t bytes); /* words for errno, where so many are wanted */
+RtShared *rt_shared_map(int fd); /* of another's descriptor; or NULL with errno */
+
+/* ---- rt_flags.c, rt_signals.c, rt_cores.c ---------------------------------------- */
+
+/* Returns -1 to go on, or an exit code. */
+int rt_flags_parse(RtFlags *f, const RtTrainer *t, int argc, char **argv);
+/* Where words for a person go: stdout, or where that holds tokens, stderr. */
+static inline FILE *rt_words(const Rt *rt)
+{
+    return rt->state->flags.command == RT_SAMPLE ? stderr : stdout;
+}
+
+/* Numbers of the signals that ask a job to end; how many. With checkpoints they end the
+ * process with RT_EXIT_AGAIN until it watches ranks. */
+enum { RT_MAX_SIGNALS = 80 };
+int rt_signals_asking(int *numbers);
+void rt_signals_early(void);
+
+/* The ranks' share of the cores this process may use. */
+typedef struct RtCores {
+    int cpu[1024], n_cpus; /* in the order of packages and cores: siblings adjoin */
+    int quota;             /* CPUs the control group grants, at most n_cpus */
+} RtCores;
+void rt_cores_find(RtCores *c);
+int rt_cores_threads(const RtCores *c, const RtFlags *f, int ranks);
+void rt_cores_short_turns(void);
+void rt_cores_bind(const RtCores *c, int index, int ranks, int threads);
+/* Starts this program again when OpenMP would bind or spin as if it were alone. */
+void rt_cores_fit_openmp(const RtCores *c, const RtFlags *f, int ranks, char **argv);
+
+/* ---- rt_launcher.c, rt_launch.c, rt_join.c --------------------------------------- */
+
+/* Rank and ranks as a launcher's environment names them; -1: not told. */
+typedef struct RtJoin {
+    const char *launcher; /* "torchrun", ...; NULL: none */
+    int rank, world_size;
+    int local_rank, local_size; /* of this machine */
+    int machine;                /* its number */
+    bool named;                 /* the identity is that on all machines */
+    char identity[512];         /* the same for all ranks of the job, and only them */
+} RtJoin;
+/* Was this process started by a launcher? error: what is wrong with its variables, or "". */
+bool rt_join_find(RtJoin *j, char *error);
+/* What a rank begins with, in the process that became it. */
+typedef struct RtSeat {
+    RtShared *shared;
+    int fd; /* of the shared memory */
+    int rank, threads;
+    bool crowded; /* there are more threads than cores */
+} RtSeat;
+/* Start this process's ranks and watch them. They return in each process, as fork does:
+ * the job's exit code; or, in one that is a rank now, RT_IS_RANK, and its seat. */
+enum { RT_IS_RANK = -1 };
+int rt_join(const RtTrainer *t, const RtFlags *f, const RtJoin *j, RtSeat *seat);
+int rt_launch_ranks(const RtTrainer *t, const RtFlags *f, RtSeat *seat);
+
+/* ---- rt_watch.c ------------------------------------------------------------------ */
+
+/* What one watching process knows of the job. */
+typedef struct RtJob {
+    const RtTrainer *trainer;
+    const RtFlags *flags;
+    RtShared *shared;
+    int fd;                 /* of the shared memory */
+    int pid[RT_MAX_RANKS];  /* ranks this process started; 0: ended, or another's */
+    int peer[RT_MAX_RANKS]; /* sockets of the processes that watch other ranks; or -1 */
+    int running;            /* ranks this process started that have not ended */
+    bool judges;            /* looks for ranks that stand still */
+    bool leads;             /* CUDA: this machine's ranks reach others through it */
+    bool told;              /* that a signal came */
+    bool insists;           /* who asked does not want to wait for a save */
+    int64_t deadline_ns;
+} RtJob;
+void rt_job_init(RtJob *job, const RtTrainer *t, const RtFlags *f, RtShared *shared,
+                 int fd);
+/* Forks a rank. */
+typedef enum { RT_NOT_STARTED, RT_STARTED, RT_IN_RANK } RtStarted;
+RtStarted rt_job_start(RtJob *job, int rank, const RtCores *cores, int index, int ranks,
+                       RtSeat *seat);
+/* The first failure decides the job's exit code; true for who found it, who then tells.
+ */
+bool rt_job_fails(RtJob *job, int code);
+void rt_job_tell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+int rt_watch(RtJob *job); /* the job's exit code */
+
+#endif
