@@ -299,7 +299,7 @@ static void check_options(Parse *p)
     if (p->color && strcmp(p->color, "auto") && strcmp(p->color, "always") &&
         strcmp(p->color, "never"))
         usage("--color is auto, always or never, not \"%s\"", p->color);
-    opt->color =
+    p->g->base.color =
         p->color && strcmp(p->color, "auto")
             ? !strcmp(p->color, "always")
             : isatty(STDERR_FILENO) && !(getenv("NO_COLOR") && *getenv("NO_COLOR"));

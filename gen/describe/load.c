@@ -256,7 +256,7 @@ static void load_rules(Gen *g)
     lua_setglobal(L, "axes");
     load_optimizers(g);
     lua_setglobal(L, "optimizers");
-    if (sandbox_run(g, (const char *)e->data, e->bytes, "@gen/lua/describe.lua",
+    if (sandbox_run(g->L, (const char *)e->data, e->bytes, "@gen/lua/describe.lua",
                     LUA_NOREF, 1))
         sandbox_fault(L, "gen/lua/describe.lua");
     lua_getfield(L, -1, "constructors");
@@ -387,7 +387,7 @@ static void run_description(Gen *g, const char *file)
         bytes -= 3;
     }
     check_twice(g, loader_add_file(g, file, text, bytes));
-    if (sandbox_run(g, text, bytes, gen_printf(g, "@%s", file), ld->env_ref, 1)) {
+    if (sandbox_run(g->L, text, bytes, gen_printf(g, "@%s", file), ld->env_ref, 1)) {
         loader_lua_error(g, "description", lex_word(loader_file(ld, file), 1, NULL));
         return;
     }

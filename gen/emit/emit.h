@@ -64,6 +64,7 @@ typedef struct KernelList {
 void emit_kernels(Emit *e, KernelList *kernels); /* emit_kernels.c: fills the list, too */
 void emit_class(Emit *e, const Class *c);             /* emit_class.c: pushes it */
 void emit_step_context(Emit *e);                      /* emit_step.c */
+void emit_macros(Gen *g); /* emit_macros.c: fills the macros of what the plan names */
 
 /* emit_kernels.c: renders the kernel whose environment is on top of the stack (popped);
  * kernel: the function that spans call, NULL for an optimizer's;

@@ -223,5 +223,5 @@ void policy_over_budget(Gen *g, const Change *changes, int n_changes)
              m->recompute == RECOMPUTE_AUTO ? " with the least memory that \"auto\" found"
                                             : "",
              show_bytes(g, m->budget_bytes));
-    g->exit_code = EXIT_FIT;
+    g->base.exit_code = EXIT_FIT;
 }

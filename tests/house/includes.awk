@@ -3,13 +3,13 @@
 #
 # In: sources below one folder, the names of its rooms, lowest first, and of those beside them:
 # each may see the rooms behind its colon. Out: a line for each include that points up, or names
-# no room. A file at the root is above all rooms if it is main.c, else ground: every room may
-# include it, and the types (-v types) that ground headers stand on.
+# no room. A file at the root is above all rooms if it is main.c, else shared: every room may
+# include it, save those of -v closed, which stand on what they see alone.
 BEGIN {
     n = split(rooms, name, " ")
     for (i = 1; i <= n; i++) level[name[i]] = i
-    n = split(types, name, " ")
-    for (i = 1; i <= n; i++) ground[name[i]] = 1
+    n = split(closed, name, " ")
+    for (i = 1; i <= n; i++) shut[name[i]] = 1
     n = split(beside, name, ";")
     for (i = 1; i <= n; i++) {
         split(name[i], side, ":")
@@ -32,7 +32,7 @@ FNR == 1 {
     header = part[2]
     at = header ~ /\// ? header : ""
     sub(/\/.*/, "", at)
-    if (room == "" || at == "" || header in ground) next
-    if (room in apart ? !((room, at) in sees) : !(at in level) || level[at] > level[room])
+    if (room == "" || (at == "" && !(room in shut))) next
+    if (at == "" || (room in apart ? !((room, at) in sees) : !(at in level) || level[at] > level[room]))
         print path ":" FNR ": " header " lies above " room
 }
