@@ -58,8 +58,8 @@ _Static_assert(offsetof(struct Gen, base) == 0, "base_of() takes a Gen for its f
 
 /* ---- the passes, in order -------------------------------------------------------- */
 
-void load_description(Gen *g);  /* load.c: Lua file + overrides → g->model (raw) with places */
-void check_model(Gen *g);       /* check.c: all diagnostics at once; resolves defaults */
+void load_description(Gen *g);  /* load.c: Lua file → the raw record, with places */
+void check_model(Gen *g);       /* check.c: --target, --set, then every field: all messages at once */
 void ops_load(Gen *g);          /* ops.c: op folders → g->ops */
 void graph_build(Gen *g);       /* graph.c: arch's build → blocks, classes, params, forward nodes */
 void grad_build(Gen *g);        /* grad.c: backward nodes in every class */
@@ -82,9 +82,10 @@ int files_write(Gen *g);
 
 /* verify.c: dies (exit 70) when an invariant of DESIGN's table is broken after the pass. */
 void verify_after(Gen *g, const char *pass);
-/* dump.c: deterministic text of the IR after the pass, to t. Known pass names only. */
+/* dump.c: deterministic text of the IR after the pass, to t. Known pass names only, and not emit,
+ * of which emit_dump writes. */
 void dump_pass(Gen *g, const char *pass, Text *t);
-/* plan.c: the memory and flops report (text or JSON). */
+/* plan_text.c, plan_json.c: the memory and flops report (text or JSON). */
 void plan_print(Gen *g, Text *t);
 void plan_print_json(Gen *g, Text *t);
 

@@ -20,6 +20,7 @@ static void print_docs(Gen *g, Text *t)
 {
     Loader *ld = loader_open(g);
 
+    diag_stop_on_errors(g);
     if (g->opt.input && !strcmp(g->opt.input, "accelerate"))
         import_accelerate_docs(g, t);
     else if (g->opt.input && !strcmp(g->opt.input, "lua"))

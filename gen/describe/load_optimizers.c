@@ -364,7 +364,8 @@ void load_optimizers(Gen *g)
     g->loader->env_ref = sandbox_env(g->L);
     for (int i = 0; i < r.sources.count && !sandbox_of(L)->expired; i++)
         read_source(&r, &r.sources.items[i]);
-    diag_stop_on_errors(g);
+    if (diag_errors(g))
+        return;
     find_others(g);
     luaL_unref(L, LUA_REGISTRYINDEX, r.make_ref);
     lua_newtable(L); /* the table of the same name without what is C's */

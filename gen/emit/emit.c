@@ -327,7 +327,6 @@ static void identify(Emit *e, Part part, const char *field, const char *text)
         if (file)
             text_printf(&t, "%s %016" PRIx64 "\n", f->path, hash_bytes(file, n));
     }
-    diag_stop_on_errors(e->g);
     set_identity(e, field, hash_bytes(t.s, t.len));
 }
 
@@ -438,20 +437,23 @@ void emit_files(Gen *g)
 
     check_link_runtime(g);
     emit_macros(g);
-    diag_stop_on_errors(g);
+    if (diag_errors(g))
+        return;
     emit_open_engine(&e);
     lua_newtable(e.L);
     push_files_context(&e);
     emit_model_context(&e);
     emit_layout_context(&e);
     emit_math_context(&e);
+    if (diag_errors(g))
+        return;
     emit_step_context(&e);
     e.context_ref = luaL_ref(e.L, LUA_REGISTRYINDEX);
-    diag_stop_on_errors(g);
 
     identify(&e, PART_MATH, "math_identity", "");
-    identify(&e, PART_PLAN, "identity", g->model.resolved_lua);
-    for (int i = 0; i < N_TRAINER_FILES; i++) {
+    if (!diag_errors(g))
+        identify(&e, PART_PLAN, "identity", g->model.resolved_lua);
+    for (int i = 0; i < N_TRAINER_FILES && !diag_errors(g); i++) {
         const struct TrainerFile *f = &trainer_files[i];
         size_t n;
         const char *text =
@@ -460,7 +462,8 @@ void emit_files(Gen *g)
         if (text)
             emit_add_file(g, f->path, text, n);
     }
-    diag_stop_on_errors(g);
+    if (diag_errors(g))
+        return;
     emit_plain_files(&e);
     emit_runtime(&e);
     emit_manifest(&e);

@@ -51,7 +51,7 @@ const char *emit_render(Emit *e, const char *text, size_t bytes, const char *fil
 
 void emit_model_context(Emit *e);  /* emit_tables.c */
 void emit_layout_context(Emit *e); /* emit_tables.c */
-void emit_math_context(Emit *e);   /* emit_math.c */
+void emit_math_context(Emit *e);   /* emit_math.c; an error leaves the stack unbalanced */
 void emit_runtime_context(Emit *e); /* emit_runtime.c */
 void emit_runtime(Emit *e);         /* the files; none with --link-runtime */
 

@@ -98,9 +98,6 @@ void policy_choose(Gen *g)
         const Segment *s = &g->segments.items[g->units.items[i].segments[0]];
         g->units.items[i].keep_gathered = s->cut[HELD_PARAMS] && !s->cut[HELD_BETWEEN];
     }
-    m->prefetch_forward = max_i64(0, m->prefetch_forward);
-    m->prefetch_backward = max_i64(0, m->prefetch_backward);
-    m->gathers_in_flight = max_i64(1, m->gathers_in_flight);
     policy_settle(g);
     g->search = NULL;
     gen_require(g->numerics_hash == hash, "policy changed the numerics hash");
