@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gen.h: what the passes share. The types of the intermediate representation stand in one header
- * of the room that fills them: describe/model.h, ops/rule.h, graph/ir.h, plan/step.h; they are
- * data, and every room may read them. Here: the Gen, which holds everything, then the passes in
- * the order in which main.c calls them. All memory is one arena, never freed; strings are
- * interned or arena-owned and immutable. Whatever a file prints is deterministic: ids are creation
- * order, nothing iterates a hash table, nothing reads the clock.
+ * of the room that fills them: describe/model.h, ops/rule.h, graph/ir.h, plan/step.h; rooms below
+ * see them through this header alone. base does not include it: it has a context of its own. Here:
+ * the Gen, which holds everything, then the passes in the order in which drive.c calls them.
+ * All memory is one arena, never freed; strings are interned or arena-owned and immutable. Whatever
+ * a file prints is deterministic: ids are creation order, nothing iterates a hash table, nothing
+ * reads the clock.
  *
  * A name ending in _elems, _bytes or _tokens says its unit. Offsets into flat segments are in
  * elements; offsets into arenas are in bytes. */
@@ -14,8 +15,6 @@
 #include "plan/step.h"
 
 #include <lua.h>
-
-#define FSDPGEN_VERSION "0.1.0"
 
 /* ---- everything ------------------------------------------------------------------ */
 
@@ -30,17 +29,13 @@ typedef struct Options {
     struct { const char **items; int count, cap; } sets, paths;
     const char *target;
     const char *accelerate;  /* import: the file */
-    bool check_drift, force, json, color;
+    bool check_drift, force, json;
 } Options;
 
-/* An output file; emit.c fills them, files.c in the parent process writes them. */
-typedef struct OutFile { const char *path; const char *data; size_t bytes; } OutFile;
-
 struct Gen {
-    struct Arena *arena;
+    GenBase base;            /* arena, messages, output files: what base_of(g) finds */
     lua_State *L;
     Options opt;
-    struct Diags *diags;
     struct Loader *loader;   /* load.c: places and values of the description */
     Model model;
     OpList ops;
@@ -56,16 +51,15 @@ struct Gen {
     struct { Unit *items; int count, cap; } units;
     Program prog;
     struct Search *search;   /* search.c: what "auto" found; NULL without it */
-    int exit_code;           /* of errors, where a check has one of its own; 0: EXIT_DIAG */
     uint64_t numerics_hash;
     const char *numerics_lines; /* what it is made of, for people (graph/canon.c) */
-    struct { OutFile *items; int count, cap; } files;
 };
+_Static_assert(offsetof(struct Gen, base) == 0, "base_of() takes a Gen for its first member");
 
 /* ---- the passes, in order -------------------------------------------------------- */
 
-void load_description(Gen *g);  /* load.c: Lua file + overrides → g->model (raw) with places */
-void check_model(Gen *g);       /* check.c: all diagnostics at once; resolves defaults */
+void load_description(Gen *g);  /* load.c: Lua file → the raw record, with places */
+void check_model(Gen *g);       /* check.c: --target, --set, then every field: all messages at once */
 void dims_check_read(Gen *g);   /* dims.c: given fields of the model that build never read */
 void ops_load(Gen *g);          /* ops.c: op folders → g->ops */
 void graph_build(Gen *g);       /* graph.c: arch's build → blocks, classes, params, forward nodes */
@@ -80,14 +74,19 @@ void unroll_step(Gen *g);       /* unroll.c: → instructions and buffers */
 void schedule_step(Gen *g);     /* schedule.c: → waits, happens-before */
 void place_buffers(Gen *g);     /* place.c: → offsets */
 void simulate_step(Gen *g);     /* simulate.c: → predicted seconds */
-void emit_files(Gen *g);        /* emit.c: → g->files */
+void emit_files(Gen *g);        /* emit.c: → g->base.files */
 void emit_dump(Gen *g, Text *t); /* emit.c: the files with sizes and hashes (--dump=emit) */
+
+/* files.c, in the parent process: writes g->base.files to the folder g->opt.output, or with
+ * opt.check_drift only compares. Returns an exit code. */
+int files_write(Gen *g);
 
 /* verify.c: dies (exit 70) when an invariant of DESIGN's table is broken after the pass. */
 void verify_after(Gen *g, const char *pass);
-/* dump.c: deterministic text of the IR after the pass, to t. Known pass names only. */
+/* dump.c: deterministic text of the IR after the pass, to t. Known pass names only, and not emit,
+ * of which emit_dump writes. */
 void dump_pass(Gen *g, const char *pass, Text *t);
-/* plan.c: the memory and flops report (text or JSON). */
+/* plan_text.c, plan_json.c: the memory and flops report (text or JSON). */
 void plan_print(Gen *g, Text *t);
 void plan_print_json(Gen *g, Text *t);
 

@@ -20,6 +20,7 @@ static void print_docs(Gen *g, Text *t)
 {
     Loader *ld = loader_open(g);
 
+    diag_stop_on_errors(g);
     if (g->opt.input && !strcmp(g->opt.input, "accelerate"))
         import_accelerate_docs(g, t);
     else if (g->opt.input && !strcmp(g->opt.input, "lua"))
@@ -301,7 +302,7 @@ static void check_options(Parse *p)
     if (p->color && strcmp(p->color, "auto") && strcmp(p->color, "always") &&
         strcmp(p->color, "never"))
         usage("--color is auto, always or never, not \"%s\"", p->color);
-    opt->color =
+    p->g->base.color =
         p->color && strcmp(p->color, "auto")
             ? !strcmp(p->color, "always")
             : isatty(STDERR_FILENO) && !(getenv("NO_COLOR") && *getenv("NO_COLOR"));

@@ -3,7 +3,7 @@
  * text, one hash, names of dtypes, and the end of the program when we find a bug of
  * our own. Memory is not freed, since a run of the generator is short and so nothing can
  * dangle; but drive.c marks and releases what a plan took that it only tried. */
-#include "gen.h"
+#include "base/base.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -42,12 +42,12 @@ static Chunk *chunk_new(size_t bytes)
 
 void *gen_alloc(Gen *g, size_t bytes)
 {
-    struct Arena *a = g->arena;
+    struct Arena *a = base_of(g)->arena;
     Chunk *c;
     void *p;
 
     if (!a) {
-        a = g->arena = gen_calloc(1, sizeof *a);
+        a = base_of(g)->arena = gen_calloc(1, sizeof *a);
         a->next = arenas;
         arenas = a;
     }
@@ -79,20 +79,20 @@ void *gen_mark(Gen *g)
     Chunk *before, *c;
 
     gen_alloc(g, 1); /* there is an arena, and a chunk in it */
-    before = g->arena->chunks;
+    before = base_of(g)->arena->chunks;
     c = chunk_new(CHUNK_BYTES); /* all that comes now lies before the old ones */
     c->next = before;
-    g->arena->chunks = c;
+    base_of(g)->arena->chunks = c;
     return before;
 }
 
 void gen_release(Gen *g, void *mark)
 {
-    while (g->arena->chunks != mark) {
-        Chunk *c = g->arena->chunks;
+    while (base_of(g)->arena->chunks != mark) {
+        Chunk *c = base_of(g)->arena->chunks;
 
         gen_require(c, "released twice");
-        g->arena->chunks = c->next;
+        base_of(g)->arena->chunks = c->next;
         free(c);
     }
 }

@@ -10,7 +10,27 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#define FSDPGEN_VERSION "0.1.0"
+
+/* ---- the context ----------------------------------------------------------------- */
+
+/* An output file; a child process makes them (child.c), and its parent writes them. */
+typedef struct OutFile { const char *path; const char *data; size_t bytes; } OutFile;
+
+/* What this room keeps for a run. It begins the Gen of the rooms above, of which this one
+ * knows nothing else: functions take the Gen, and base_of finds what is theirs. */
+typedef struct GenBase {
+    struct Arena *arena;
+    struct Diags *diags;
+    bool color;              /* of messages */
+    int exit_code;           /* of errors, where a check has one of its own; 0: EXIT_DIAG */
+    struct { OutFile *items; int count, cap; } files;
+} GenBase;
+
 typedef struct Gen Gen;
+static inline GenBase *base_of(const Gen *g) { return (GenBase *)g; }
+/* For who needs no more than this room: a Gen that is nothing but its beginning. */
+static inline Gen *base_gen(GenBase *b) { return (Gen *)b; }
 
 /* Exit codes of fsdpgen (README: command line). */
 enum { EXIT_DONE = 0, EXIT_DIAG = 1, EXIT_USAGE = 2, EXIT_FIT = 3, EXIT_TOOL = 4, EXIT_BUG = 70 };

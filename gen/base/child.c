@@ -287,8 +287,8 @@ static int make_files(Gen *g, void *with)
     const int code = files->work(g);
 
     fflush(NULL);
-    for (int i = 0; i < g->files.count; i++) {
-        const OutFile *f = &g->files.items[i];
+    for (int i = 0; i < base_of(g)->files.count; i++) {
+        const OutFile *f = &base_of(g)->files.items[i];
 
         put_u64(strlen(f->path));
         put_u64(f->bytes);
@@ -339,7 +339,7 @@ static bool unpack(Gen *g, const Text *t)
         if (!get_u64(t, &at, &data) || path > MAX_PATH_BYTES || path > t->len - at ||
             data > t->len - at - path)
             return false;
-        f = gen_push(g, &g->files);
+        f = gen_push(g, &base_of(g)->files);
         f->path = gen_strndup(g, t->s + at, path);
         f->data = t->s + at + path;
         f->bytes = data;
@@ -360,6 +360,6 @@ int child_run(Gen *g, const Limits *limits, int (*work)(Gen *g))
     if (code == EXIT_DONE && !unpack(g, &files.text))
         return told(EXIT_BUG, "the generator ended without its results");
     if (code != EXIT_DONE)
-        g->files.count = 0;
+        base_of(g)->files.count = 0;
     return code;
 }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* child.h: running the generator in a process of its own (child.c, child_jail.c), and the
- * output folder that the parent alone writes (files.c). */
+/* child.h: running the generator in a process of its own (child.c, child_jail.c). */
 #ifndef CHILD_H
 #define CHILD_H
 
-#include "gen.h"
+#include "base/base.h"
 
 /* 0: no limit. */
 typedef struct Limits {
@@ -13,8 +12,8 @@ typedef struct Limits {
 
 extern const Limits default_limits;
 
-/* Runs work(g) in a child under limits; relays what it prints; fills g->files with
- * what the child's g->files held. Returns an exit code of fsdpgen. */
+/* Runs work(g) in a child under limits; relays what it prints; fills the files of g
+ * with what those of the child held. Returns an exit code of fsdpgen. */
 int child_run(Gen *g, const Limits *limits, int (*work)(Gen *g));
 
 /* The same for work whose results are a stream. */
@@ -37,8 +36,5 @@ void child_jail(void);
 /* In a folder that is being written lies this file (emit/files.h). */
 #define MARK_NAME ".fsdpgen-unfinished"
 #define MARK_TEXT "fsdpgen is writing this folder, or was stopped while it did"
-
-/* Writes g->files to the folder g->opt.output, or with opt.check_drift only compares. */
-int files_write(Gen *g);
 
 #endif

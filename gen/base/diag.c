@@ -9,7 +9,7 @@
  *
  * Source lines come from texts that were registered, never from disk: what is shown is
  * what was read. Bytes that a terminal might obey are shown as escapes. */
-#include "gen.h"
+#include "base/base.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -49,9 +49,9 @@ struct Diags {
 
 static struct Diags *diags_of(Gen *g)
 {
-    if (!g->diags)
-        g->diags = gen_alloc(g, sizeof *g->diags);
-    return g->diags;
+    if (!base_of(g)->diags)
+        base_of(g)->diags = gen_alloc(g, sizeof *base_of(g)->diags);
+    return base_of(g)->diags;
 }
 
 void diag_source(Gen *g, const char *file, const char *text, size_t bytes)
@@ -109,14 +109,14 @@ void diag_add(Gen *g, DiagKind kind, Pos pos, const char *help, const char *fmt,
 
 int diag_errors(const Gen *g)
 {
-    return g->diags ? g->diags->errors : 0;
+    return base_of(g)->diags ? base_of(g)->diags->errors : 0;
 }
 
 const char *diag_warning(const Gen *g, int k)
 {
-    for (int i = 0; g->diags && i < g->diags->list.count; i++)
-        if (g->diags->list.items[i].kind == DIAG_WARNING && k-- == 0)
-            return g->diags->list.items[i].text;
+    for (int i = 0; base_of(g)->diags && i < base_of(g)->diags->list.count; i++)
+        if (base_of(g)->diags->list.items[i].kind == DIAG_WARNING && k-- == 0)
+            return base_of(g)->diags->list.items[i].text;
     return NULL;
 }
 
@@ -136,8 +136,8 @@ static int diag_order(const void *pa, const void *pb)
 
 static bool source_line(Gen *g, Pos pos, const char **line, size_t *bytes)
 {
-    for (int i = 0; i < g->diags->sources.count; i++) {
-        const Source *s = &g->diags->sources.items[i];
+    for (int i = 0; i < base_of(g)->diags->sources.count; i++) {
+        const Source *s = &base_of(g)->diags->sources.items[i];
         const char *p = s->text, *end = s->text + s->bytes;
 
         if (strcmp(s->file, pos.file) != 0)
@@ -215,7 +215,7 @@ static void print_diag(Gen *g, Text *out, const Diag *d)
     static const char *const colors[] = {"\033[1;31m", "\033[1;35m", "\033[1;36m"};
     const char *kind = kinds[d->kind], *on = "", *off = "";
 
-    if (g->opt.color) {
+    if (base_of(g)->color) {
         on = colors[d->kind];
         off = "\033[0m";
     }
@@ -267,7 +267,7 @@ void diag_stop_on_errors(Gen *g)
     diag_print(g);
     if (diag_errors(g) > 0) {
         fflush(stdout);
-        exit(g->exit_code ? g->exit_code : EXIT_DIAG);
+        exit(base_of(g)->exit_code ? base_of(g)->exit_code : EXIT_DIAG);
     }
 }
 

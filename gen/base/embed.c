@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* embed.c: finds a file that the build put into the binary. `--share DIR` (for people
  * who work on templates) reads the same paths from a source tree first. */
-#include "gen.h"
+#include "base/base.h"
 
 #include <stdlib.h>
 #include <string.h>

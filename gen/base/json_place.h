@@ -3,7 +3,7 @@
 #ifndef JSON_PLACE_H
 #define JSON_PLACE_H
 
-#include "gen.h"
+#include "base/base.h"
 
 /* The place of a member's value in a valid JSON text: path is `key`, `key.key`,
  * `key.3.key`. Of a

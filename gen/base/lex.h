@@ -3,7 +3,7 @@
 #ifndef LEX_H
 #define LEX_H
 
-#include "gen.h"
+#include "base/base.h"
 
 typedef struct LexTable LexTable;
 

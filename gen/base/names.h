@@ -3,7 +3,7 @@
 #ifndef NAMES_H
 #define NAMES_H
 
-#include "gen.h"
+#include "base/base.h"
 
 bool ident_ok(const char *s); /* a C identifier, not a keyword */
 /* "layers.7.norm" as layers_7_norm, "0.weight" as p0_weight. */
@@ -15,9 +15,5 @@ const char *name_functions(Gen *g, const char *ident); /* of a class: begins the
 const char *name_param(Gen *g, const char *ident);     /* field of a class's parameters */
 const char *name_saved(Gen *g, const char *ident);     /* field of its saved values */
 const char *name_local(Gen *g, const char *ident);     /* variable of a span */
-
-/* Fills the macros of buffers, segments, batches and places of the schedule, all
- * distinct. */
-void name_macros(Gen *g);
 
 #endif

@@ -4,7 +4,7 @@
  * where a terminal might obey, reorder or hide them; so no text can move a cursor, forge
  * a second message or end a log line. All that fsdpgen prints of what it has read, or was
  * called with, goes through here. */
-#include "gen.h"
+#include "base/base.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * what was checked is what is used, whatever another program does to the file meanwhile.
  * Size and times of change tell, at the end, whether somebody wrote to it: then what was
  * read may be half of one text and half of another, and is not used at all. */
-#include "gen.h"
+#include "base/base.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -224,13 +224,13 @@ lua_State *sandbox_open(Gen *g)
     return L;
 }
 
-lua_State *sandbox_again(Gen *g)
+lua_State *sandbox_again(lua_State *L)
 {
-    Sandbox *s = sandbox_of(g->L);
+    Sandbox *s = sandbox_of(L);
 
     s->L = NULL;
-    lua_close(g->L);
-    return open_in(s, g);
+    lua_close(L);
+    return open_in(s, s->g);
 }
 
 int sandbox_status(lua_State *L, int status)
@@ -287,10 +287,9 @@ int sandbox_load(lua_State *L, const char *text, size_t n, const char *chunk)
     return status;
 }
 
-int sandbox_run_marked(Gen *g, const char *text, size_t n, const char *chunk, int env,
-                       int n_results)
+int sandbox_run_marked(lua_State *L, const char *text, size_t n, const char *chunk,
+                       int env, int n_results)
 {
-    lua_State *L = g->L;
     int status, top = lua_gettop(L);
 
     sandbox_of(L)->where_line = 0;
@@ -307,12 +306,12 @@ int sandbox_run_marked(Gen *g, const char *text, size_t n, const char *chunk, in
     return sandbox_status(L, status);
 }
 
-int sandbox_run(Gen *g, const char *text, size_t n, const char *chunk, int env,
+int sandbox_run(lua_State *L, const char *text, size_t n, const char *chunk, int env,
                 int n_results)
 {
     size_t bytes;
     char *marked = sandbox_mark(text, n, &bytes);
-    const int status = sandbox_run_marked(g, marked, bytes, chunk, env, n_results);
+    const int status = sandbox_run_marked(L, marked, bytes, chunk, env, n_results);
 
     free(marked);
     return status;

@@ -5,7 +5,7 @@
 #ifndef SANDBOX_H
 #define SANDBOX_H
 
-#include "gen.h"
+#include "base/base.h"
 
 #include <lauxlib.h>
 
@@ -13,22 +13,22 @@
  * utf8; text chunks only; no __gc, no I/O; instruction and memory caps with clear
  * messages. */
 lua_State *sandbox_open(Gen *g);
-/* Closes g->L; a fresh state in its place, which nothing of the old one can reach. */
-lua_State *sandbox_again(Gen *g);
+/* Closes L; a fresh state in its place, which nothing of the old one can reach. */
+lua_State *sandbox_again(lua_State *L);
 /* Runs a chunk from memory; chunk name is what messages show. Returns lua_pcall's status,
  * with results or a message on the stack. env: registry ref of the environment table, or
  * LUA_NOREF. */
-int sandbox_run(Gen *g, const char *text, size_t n, const char *chunk, int env,
+int sandbox_run(lua_State *L, const char *text, size_t n, const char *chunk, int env,
                 int n_results);
 /* The same for whoever runs a chunk often: with the text that sandbox_mark made of it, to
  * be freed. */
 char *sandbox_mark(const char *text, size_t n, size_t *bytes);
-int sandbox_run_marked(Gen *g, const char *text, size_t n, const char *chunk, int env,
+int sandbox_run_marked(lua_State *L, const char *text, size_t n, const char *chunk, int env,
                        int n_results);
 /* A fresh environment for a stranger's chunk (descriptions, architectures, ops): the safe
  * library, copied; `load` only exists in the globals, which trusted chunks (gen/lua) see.
  */
-int sandbox_env(Gen *g);
+int sandbox_env(lua_State *L);
 /* luaL_loadbufferx for whoever has the text of a chunk: the message or the function. */
 int sandbox_load(lua_State *L, const char *text, size_t n, const char *chunk);
 /* `#t` as chunks see it; and a list of t's keys, pushed, in an order that is the same in

@@ -342,10 +342,10 @@ static void push_copy(lua_State *L)
     lua_remove(L, safe);
 }
 
-int sandbox_env(Gen *g)
+int sandbox_env(lua_State *L)
 {
-    push_copy(g->L);
-    return luaL_ref(g->L, LUA_REGISTRYINDEX);
+    push_copy(L);
+    return luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
 void sandbox_install(lua_State *L)

@@ -413,8 +413,10 @@ void check_model(Gen *g)
     Model *m = &g->model;
     const char *file = m->file;
     Tag *raw, *model;
-    int errors_before = diag_errors(g), model_errors;
+    int errors_before, model_errors;
 
+    set_apply(g);
+    errors_before = diag_errors(g);
     lua_rawgeti(c.L, LUA_REGISTRYINDEX, ld->raw_ref);
     raw = record_tag(g, -1);
     check_table(
@@ -440,7 +442,8 @@ void check_model(Gen *g)
         check_arch(&c, model->arch);
     gen_require((c.errors > 0) == (diag_errors(g) > errors_before),
                 "errors were not counted");
-    diag_stop_on_errors(g);
+    if (diag_errors(g))
+        return;
     *m = (Model){.file = file, .name = value_str(&c, "name"), .arch = model->arch->name};
     check_fill(&c, m);
     warn_prefetch(&c, m);

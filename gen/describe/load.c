@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* load.c: runs a description. In: a Lua file, --path, --target, --set. Out: the
+/* load.c: runs a description. In: a Lua file, --path. Out: the
  * trainer's raw record in the registry, with the place of every value (LexTable) for
  * check.c. The file runs in the sandbox and can only build a value; every way it can
  * go wrong becomes a message with file, line and column. Needs: nothing. Fills: g->L,
@@ -255,8 +255,10 @@ static void load_rules(Gen *g)
     push_axes(L);
     lua_setglobal(L, "axes");
     load_optimizers(g);
+    if (diag_errors(g)) /* of rules of --ops */
+        return;
     lua_setglobal(L, "optimizers");
-    if (sandbox_run(g, (const char *)e->data, e->bytes, "@gen/lua/describe.lua",
+    if (sandbox_run(g->L, (const char *)e->data, e->bytes, "@gen/lua/describe.lua",
                     LUA_NOREF, 1))
         sandbox_fault(L, "gen/lua/describe.lua");
     lua_getfield(L, -1, "constructors");
@@ -269,7 +271,6 @@ static void load_rules(Gen *g)
         lua_pushnil(L);
         lua_setglobal(L, globals[i]);
     }
-    diag_stop_on_errors(g); /* of rules of --ops */
 }
 
 Loader *loader_open(Gen *g)
@@ -387,7 +388,7 @@ static void run_description(Gen *g, const char *file)
         bytes -= 3;
     }
     check_twice(g, loader_add_file(g, file, text, bytes));
-    if (sandbox_run(g, text, bytes, gen_printf(g, "@%s", file), ld->env_ref, 1)) {
+    if (sandbox_run(g->L, text, bytes, gen_printf(g, "@%s", file), ld->env_ref, 1)) {
         loader_lua_error(g, "description", lex_word(loader_file(ld, file), 1, NULL));
         return;
     }
@@ -407,11 +408,11 @@ void load_description(Gen *g)
 {
     Loader *ld = loader_open(g);
 
+    if (diag_errors(g))
+        return;
     ld->folder = folder_of(g, g->opt.input);
     ld->env_ref = record_push_env(g);
     ld->raw_ref = ld->read_ref = LUA_NOREF;
     g->model.file = g->opt.input;
     run_description(g, g->opt.input);
-    diag_stop_on_errors(g);
-    set_apply(g); /* its mistakes are shown with check's */
 }

@@ -69,7 +69,9 @@ typedef struct Loader {
 } Loader;
 
 /* load.c */
-Loader *loader_open(Gen *g); /* a state that knows the fields, without a description */
+/* A state that knows the fields, without a description; nothing to be used if a rule of --ops is an
+ * error. */
+Loader *loader_open(Gen *g);
 Loader *loader_of(Gen *g);
 /* The constructor that a field of the trainer has by default, which all descriptions may name. */
 const char *loader_default_kind(Gen *g, const char *field);

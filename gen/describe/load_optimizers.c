@@ -59,12 +59,12 @@ static bool run_rule(Reader *r, Source *s)
         return s->rule_ref != LUA_NOREF && s->rule_ref != LUA_REFNIL;
     s->rule_ref = LUA_NOREF;
     s->file = loader_add_file(g, s->path, s->text, s->bytes);
-    env = sandbox_env(g);
+    env = sandbox_env(g->L);
     lua_rawgeti(L, LUA_REGISTRYINDEX, env);
     lua_pushcfunction(L, c_op);
     lua_setfield(L, -2, "op");
     lua_pop(L, 1);
-    if (sandbox_run(g, s->text, s->bytes, gen_printf(g, "@%s", s->path), env, 1)) {
+    if (sandbox_run(g->L, s->text, s->bytes, gen_printf(g, "@%s", s->path), env, 1)) {
         g->loader->env_ref = env; /* names that its message may suggest */
         loader_lua_error(g, gen_printf(g, "op %s", s->name), lex_word(s->file, 1, NULL));
         return false;
@@ -356,15 +356,16 @@ void load_optimizers(Gen *g)
         lua_rawseti(L, -2, i + 1);
     }
     r.ops_ref = luaL_ref(L, LUA_REGISTRYINDEX);
-    if (sandbox_run(g, (const char *)e->data, e->bytes, gen_printf(g, "@%s", path),
+    if (sandbox_run(g->L, (const char *)e->data, e->bytes, gen_printf(g, "@%s", path),
                     LUA_NOREF, 1))
         sandbox_fault(L, path);
     lua_getfield(L, -1, "make");
     r.make_ref = luaL_ref(L, LUA_REGISTRYINDEX);
-    g->loader->env_ref = sandbox_env(g);
+    g->loader->env_ref = sandbox_env(g->L);
     for (int i = 0; i < r.sources.count && !sandbox_of(L)->expired; i++)
         read_source(&r, &r.sources.items[i]);
-    diag_stop_on_errors(g);
+    if (diag_errors(g))
+        return;
     find_others(g);
     luaL_unref(L, LUA_REGISTRYINDEX, r.make_ref);
     lua_newtable(L); /* the table of the same name without what is C's */

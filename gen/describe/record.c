@@ -370,7 +370,7 @@ void record_install(Gen *g, int env)
 
 int record_push_env(Gen *g)
 {
-    int ref = sandbox_env(g);
+    int ref = sandbox_env(g->L);
 
     lua_rawgeti(g->L, LUA_REGISTRYINDEX, ref);
     record_install(g, -1);

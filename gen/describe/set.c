@@ -67,7 +67,7 @@ static bool evaluate(Gen *g, const Override *o)
     for (int i = 1; i < o->pos.line; i++) /* so that Lua's messages have the line */
         text_add(&chunk, "\n", 1);
     text_printf(&chunk, "return %s", o->value);
-    if (sandbox_run(g, chunk.s, chunk.len, gen_printf(g, "=%s", set_file),
+    if (sandbox_run(g->L, chunk.s, chunk.len, gen_printf(g, "=%s", set_file),
                     g->loader->env_ref, 1) == LUA_OK)
         return true;
     loader_lua_error(g, o->path, o->pos);

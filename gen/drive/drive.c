@@ -18,8 +18,8 @@ typedef struct Pass {
 } Pass;
 
 static const Pass passes[N_PASSES] = {
-    {"load", load_description, "Lua file, overrides → the raw record, with places"},
-    {"check", check_model, "raw record → model, every field resolved"},
+    {"load", load_description, "Lua file → the raw record, with places"},
+    {"check", check_model, "raw record, overrides → model, every field resolved"},
     {"ops", ops_load, "op folders → rules"},
     {"graph", graph_build, "architecture → blocks, classes, forward nodes"},
     {"grad", grad_build, "forward → joint forward and backward graph"},
@@ -123,16 +123,18 @@ void drive_print(Gen *g, void (*print)(Gen *g, Text *t))
 
 static void print_dump(Gen *g, Text *t)
 {
-    dump_pass(g, g->opt.dump, t);
+    if (!strcmp(g->opt.dump, "emit"))
+        emit_dump(g, t);
+    else
+        dump_pass(g, g->opt.dump, t);
 }
 
 static void run_pass(Gen *g, const Pass *p)
 {
     p->run(g);
-    if (p != passes) { /* load's own mistakes are shown together with check's */
-        diag_stop_on_errors(g);
-        verify_after(g, p->name);
-    }
+    diag_stop_on_errors(g);
+    verify_after(g, p->name);
+    diag_stop_on_errors(g);
     for (size_t i = 0; i < sizeof judges / sizeof *judges; i++) {
         if (!strcmp(judges[i].pass, p->name)) {
             judges[i].judge(g);

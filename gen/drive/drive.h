@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drive.h: the passes in their order, and the loop that plans a step. In: options
- * (g->opt). Out: what they ask for: files in g->files, a dump or a plan on stdout. */
+ * (g->opt). Out: what they ask for: files in g->base.files, a dump or a plan on stdout. */
 #ifndef DRIVE_H
 #define DRIVE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* emit.c: needs every pass before it; fills g->files; breaks nothing.
+/* emit.c: needs every pass before it; fills g->base.files; breaks nothing.
  *
  * In: the finished IR. Out: the files of one trainer, byte-identical on every machine:
  * the IR becomes Lua tables (emit_tables.c, emit_kernels.c, emit_math.c, emit_step.c),
@@ -49,9 +49,10 @@ void emit_add_file(Gen *g, const char *path, const char *data, size_t bytes)
 {
     OutFile *f;
 
-    for (int i = 0; i < g->files.count; i++)
-        gen_require(strcmp(g->files.items[i].path, path), "%s is emitted twice", path);
-    f = gen_push(g, &g->files);
+    for (int i = 0; i < g->base.files.count; i++)
+        gen_require(strcmp(g->base.files.items[i].path, path), "%s is emitted twice",
+                    path);
+    f = gen_push(g, &g->base.files);
     f->path = path;
     f->data = data;
     f->bytes = bytes;
@@ -90,7 +91,7 @@ static void run_lua_file(Emit *e, const char *path)
 {
     const Embedded *file = emit_embedded(path);
 
-    if (sandbox_run(e->g, (const char *)file->data, file->bytes,
+    if (sandbox_run(e->L, (const char *)file->data, file->bytes,
                     gen_printf(e->g, "@%s", path), LUA_NOREF, 1))
         sandbox_fault(e->L, path);
 }
@@ -326,7 +327,6 @@ static void identify(Emit *e, Part part, const char *field, const char *text)
         if (file)
             text_printf(&t, "%s %016" PRIx64 "\n", f->path, hash_bytes(file, n));
     }
-    diag_stop_on_errors(e->g);
     set_identity(e, field, hash_bytes(t.s, t.len));
 }
 
@@ -378,16 +378,18 @@ static void emit_manifest(Emit *e)
     Gen *g = e->g;
     Text t = {.g = g};
 
-    qsort(g->files.items, (size_t)g->files.count, sizeof *g->files.items, compare_files);
+    qsort(g->base.files.items, (size_t)g->base.files.count, sizeof *g->base.files.items,
+          compare_files);
     text_printf(
         &t, "{\n  \"generator\": \"fsdpgen %s\",\n  \"numerics\": \"%016" PRIx64 "\",\n",
         FSDPGEN_VERSION, g->numerics_hash);
     text_printf(&t, "  \"files\": {\n");
-    for (int i = 0; i < g->files.count; i++) {
-        const OutFile *f = &g->files.items[i];
+    for (int i = 0; i < g->base.files.count; i++) {
+        const OutFile *f = &g->base.files.items[i];
 
         text_printf(&t, "    \"%s\": \"%016" PRIx64 "\"%s\n", f->path,
-                    hash_bytes(f->data, f->bytes), i + 1 < g->files.count ? "," : "");
+                    hash_bytes(f->data, f->bytes),
+                    i + 1 < g->base.files.count ? "," : "");
     }
     text_printf(&t, "  }\n}\n");
     emit_add_file(g, "manifest.json", t.s, t.len);
@@ -434,8 +436,9 @@ void emit_files(Gen *g)
     Emit e = {.g = g, .L = g->L};
 
     check_link_runtime(g);
-    name_macros(g);
-    diag_stop_on_errors(g);
+    emit_macros(g);
+    if (diag_errors(g))
+        return;
     emit_check_math(g);
     emit_open_engine(&e);
     lua_newtable(e.L);
@@ -443,13 +446,15 @@ void emit_files(Gen *g)
     emit_model_context(&e);
     emit_layout_context(&e);
     emit_math_context(&e);
+    if (diag_errors(g))
+        return;
     emit_step_context(&e);
     e.context_ref = luaL_ref(e.L, LUA_REGISTRYINDEX);
-    diag_stop_on_errors(g);
 
     identify(&e, PART_MATH, "math_identity", "");
-    identify(&e, PART_PLAN, "identity", g->model.resolved_lua);
-    for (int i = 0; i < N_TRAINER_FILES; i++) {
+    if (!diag_errors(g))
+        identify(&e, PART_PLAN, "identity", g->model.resolved_lua);
+    for (int i = 0; i < N_TRAINER_FILES && !diag_errors(g); i++) {
         const struct TrainerFile *f = &trainer_files[i];
         size_t n;
         const char *text =
@@ -458,7 +463,8 @@ void emit_files(Gen *g)
         if (text)
             emit_add_file(g, f->path, text, n);
     }
-    diag_stop_on_errors(g);
+    if (diag_errors(g))
+        return;
     emit_plain_files(&e);
     emit_runtime(&e);
     emit_manifest(&e);
@@ -468,12 +474,12 @@ void emit_dump(Gen *g, Text *t)
 {
     size_t total = 0;
 
-    for (int i = 0; i < g->files.count; i++) {
-        const OutFile *f = &g->files.items[i];
+    for (int i = 0; i < g->base.files.count; i++) {
+        const OutFile *f = &g->base.files.items[i];
 
         text_printf(t, "file %-28s %9zu bytes %016" PRIx64 "\n", f->path, f->bytes,
                     hash_bytes(f->data, f->bytes));
         total += f->bytes;
     }
-    text_printf(t, "files %d, %zu bytes\n", g->files.count, total);
+    text_printf(t, "files %d, %zu bytes\n", g->base.files.count, total);
 }

@@ -51,7 +51,7 @@ const char *emit_render(Emit *e, const char *text, size_t bytes, const char *fil
 
 void emit_model_context(Emit *e);  /* emit_tables.c */
 void emit_layout_context(Emit *e); /* emit_tables.c */
-void emit_math_context(Emit *e);   /* emit_math.c */
+void emit_math_context(Emit *e);   /* emit_math.c; an error leaves the stack unbalanced */
 void emit_check_math(const Gen *g); /* the kernels can compute on the segments as they are */
 void emit_runtime_context(Emit *e); /* emit_runtime.c */
 void emit_runtime(Emit *e);         /* the files; none with --link-runtime */
@@ -65,6 +65,7 @@ typedef struct KernelList {
 void emit_kernels(Emit *e, KernelList *kernels); /* emit_kernels.c: fills the list, too */
 void emit_class(Emit *e, const Class *c);             /* emit_class.c: pushes it */
 void emit_step_context(Emit *e);                      /* emit_step.c */
+void emit_macros(Gen *g); /* emit_macros.c: fills the macros of what the plan names */
 
 /* emit_kernels.c: renders the kernel whose environment is on top of the stack (popped);
  * kernel: the function that spans call, NULL for an optimizer's;

@@ -169,7 +169,7 @@ static void push_kernels(Emit *e, const KernelList *kernels)
         ops_push_env(e->g, n);
         emit_kernel(e, n->op, n->kernel, list, prepared);
         if ((lua_Integer)lua_rawlen(L, list) == before)
-            diag_stop_on_errors(e->g); /* after one mistake the Lua budget may be gone */
+            return; /* after one mistake the Lua budget may be gone */
         lua_rawgeti(L, list, before + 1);
         emit_operands(e, n);
         emit_str(L, "fn", n->kernel);
@@ -192,5 +192,6 @@ void emit_kernels(Emit *e, KernelList *kernels)
         collect_kernels(e, kernels, &g->classes.items[i]->evaluate);
     }
     push_kernels(e, kernels);
-    emit_optimizer_names(e);
+    if (!diag_errors(g))
+        emit_optimizer_names(e);
 }

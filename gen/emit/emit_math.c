@@ -386,6 +386,8 @@ void emit_math_context(Emit *e)
     int n = 0;
 
     emit_kernels(e, &kernels);
+    if (diag_errors(g))
+        return;
     lua_newtable(L);
     for (int i = 0; i < g->classes.count; i++) {
         emit_class(e, g->classes.items[i]);

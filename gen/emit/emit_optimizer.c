@@ -97,7 +97,8 @@ void emit_optimizer_kernels(Emit *e, int list, int prepared)
 
         ops_push_env(g, n);
         emit_kernel(e, n->op, n->kernel, list, prepared);
-        diag_stop_on_errors(g);
+        if (diag_errors(g))
+            return;
         lua_rawgeti(L, list, (lua_Integer)lua_rawlen(L, list));
         emit_operands(e, n);
         emit_str(L, "fn", n->kernel);

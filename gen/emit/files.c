@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* files.c: what lies in the output folder, and what should; in the parent process. In:
- * g->files, which the child made, one of them manifest.json with the hash of each other.
- * Out: the folder, or nothing of it (files_put.c); with --check, what differs.
+ * g->base.files, which the child made, one of them manifest.json with the hash of each
+ * other. Out: the folder, or nothing of it (files_put.c); with --check, what differs.
  *
  * What lies there is told apart by the folder's old manifest, and by the mark of a run
  * that was stopped. A file with a hash written there is ours, and is replaced or, when no
@@ -313,8 +313,8 @@ static void collect(Folder *f)
         read_mark(f);
         read_manifest(f);
     }
-    for (int i = 0; i < f->g->files.count; i++) {
-        const OutFile *o = &f->g->files.items[i];
+    for (int i = 0; i < f->g->base.files.count; i++) {
+        const OutFile *o = &f->g->base.files.items[i];
         Entry *e;
 
         gen_require(path_is_legal(o->path), "the output file \"%s\"", o->path);
@@ -334,8 +334,9 @@ static bool is_as_generated(Folder *f)
     if (f->fd < 0 || fstatat(f->fd, MARK_NAME, &st, AT_SYMLINK_NOFOLLOW) == 0 ||
         errno != ENOENT)
         return false;
-    for (int i = 0; i < f->g->files.count; i++) {
-        Entry e = {.path = f->g->files.items[i].path, .now = &f->g->files.items[i]};
+    for (int i = 0; i < f->g->base.files.count; i++) {
+        Entry e = {.path = f->g->base.files.items[i].path,
+                   .now = &f->g->base.files.items[i]};
 
         compare(f, &e);
         if (!e.same)

@@ -5,6 +5,7 @@
 #define FILES_H
 
 #include "base/child.h"
+#include "gen.h"
 
 #include <sys/stat.h>
 

@@ -334,8 +334,9 @@ void folder_leave(Folder *f)
 
 int folder_tell(const Folder *f, int written, int removed)
 {
-    fprintf(stderr, "%s: %d files, %d written, %d removed%s\n", f->dir, f->g->files.count,
-            written, removed, f->mark_bytes ? ", after a run that was stopped" : "");
+    fprintf(stderr, "%s: %d files, %d written, %d removed%s\n", f->dir,
+            f->g->base.files.count, written, removed,
+            f->mark_bytes ? ", after a run that was stopped" : "");
     return EXIT_DONE;
 }
 

@@ -165,7 +165,7 @@ static double lr_adjust(Gen *g, int64_t rows, int64_t cols)
     const char *what = gen_printf(g, "op %s", o->name);
     double v;
 
-    if (o->lr_adjust_ref == LUA_NOREF)
+    if (o->lr_adjust_ref == LUA_NOREF || diag_errors(g)) /* one shape is enough */
         return 1;
     lua_rawgeti(L, LUA_REGISTRYINDEX, o->lr_adjust_ref);
     lua_rawgeti(L, LUA_REGISTRYINDEX, g->model.optimizer_ref);
@@ -181,7 +181,6 @@ static double lr_adjust(Gen *g, int64_t rows, int64_t cols)
                  "return a finite number above 0",
                  "%s: lr_adjust makes %s of [%lld, %lld]", what, check_show(g, -1),
                  (long long)rows, (long long)cols);
-    diag_stop_on_errors(g); /* one shape is enough */
     lua_pop(L, 1);
     return v;
 }

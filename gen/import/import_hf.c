@@ -332,6 +332,8 @@ static void print_description(const Config *c, const char *folder, const Items *
     const char *optimizer;
 
     loader_open(c->g);
+    if (diag_errors(c->g)) /* of rules of --ops */
+        return;
     optimizer = loader_default_kind(c->g, "optimizer");
     text_printf(t, "-- From the config.json of a Hugging Face model (%s).\n",
                 c->family->model_type);

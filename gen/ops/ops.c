@@ -235,7 +235,7 @@ static int load_function(Gen *g, const char *path)
     const Embedded *e = embed_find(path);
 
     gen_require(e, "%s is not embedded", path);
-    if (sandbox_run(g, (const char *)e->data, e->bytes, gen_printf(g, "@%s", path),
+    if (sandbox_run(g->L, (const char *)e->data, e->bytes, gen_printf(g, "@%s", path),
                     LUA_NOREF, 1))
         sandbox_fault(g->L, path);
     return luaL_ref(g->L, LUA_REGISTRYINDEX);
@@ -246,13 +246,13 @@ static bool load_rule(Gen *g, OpRule *op, int checker)
 {
     lua_State *L = g->L;
     OpInfo *info = op->info;
-    int env = sandbox_env(g), problems;
+    int env = sandbox_env(g->L), problems;
 
     lua_rawgeti(L, LUA_REGISTRYINDEX, env);
     lua_pushcfunction(L, c_op);
     lua_setfield(L, -2, "op");
     lua_pop(L, 1);
-    if (sandbox_run(g, info->text, info->text_bytes, gen_printf(g, "@%s", info->path),
+    if (sandbox_run(g->L, info->text, info->text_bytes, gen_printf(g, "@%s", info->path),
                     env, 1)) {
         ops_report_lua(g, op);
         luaL_unref(L, LUA_REGISTRYINDEX, env);

@@ -96,9 +96,6 @@ void policy_choose(Gen *g)
     for (int i = 0; i < g->units.count; i++)
         g->units.items[i].keep_gathered =
             mesh_cut(m, HELD_PARAMS) && !mesh_cut(m, HELD_BETWEEN);
-    m->prefetch_forward = max_i64(0, m->prefetch_forward);
-    m->prefetch_backward = max_i64(0, m->prefetch_backward);
-    m->gathers_in_flight = max_i64(1, m->gathers_in_flight);
     policy_settle(g);
     g->search = NULL;
     gen_require(g->numerics_hash == hash, "policy changed the numerics hash");
@@ -221,5 +218,5 @@ void policy_over_budget(Gen *g, const Change *changes, int n_changes)
              m->recompute == RECOMPUTE_AUTO ? " with the least memory that \"auto\" found"
                                             : "",
              show_bytes(g, m->budget_bytes));
-    g->exit_code = EXIT_FIT;
+    g->base.exit_code = EXIT_FIT;
 }

@@ -280,6 +280,8 @@ void shard_params(Gen *g)
 {
     Wrap w = wrap_partition(g);
     int *ids = gen_alloc(g, sizeof(int) * (size_t)(g->params.count + 1));
+    if (diag_errors(g))
+        return;
     for (int b = 0; b < g->blocks.count; b++) {
         Block *blk = &g->blocks.items[b];
         blk->unit = gen_alloc(g, sizeof(int) * (size_t)(blk->cls->pieces.count + 1));
@@ -289,7 +291,8 @@ void shard_params(Gen *g)
     for (int i = 0; i < w.n_groups; i++)
         add_unit(g, &w, i, ids);
     name_units(g);
-    diag_stop_on_errors(g);
+    if (diag_errors(g))
+        return;
     matrices_deal(g);
     warn_padding(g);
     warn_one_unit(g, &w);

@@ -69,10 +69,11 @@ static void warn_copy_over_nodes(Gen *g)
         g, DIAG_WARNING, model_pos(g, "mesh"),
         gen_printf(g,
                    "mesh = { replicate = %lld, shard = %lld, node = %lld } with "
-                   "\"hybrid_shard\" crosses nodes with about %s; a rank needs "
+                   "\"%s\" crosses nodes with about %s; a rank needs "
                    "about %s, now %s",
                    (long long)copies, (long long)node, (long long)node,
-                   show_bytes(g, then), show_bytes(g, bytes), show_bytes(g, cost.bytes)),
+                   strategy_name(strategy_of_mesh(copies, node)), show_bytes(g, then),
+                   show_bytes(g, bytes), show_bytes(g, cost.bytes)),
         "mesh.shard: a copy of the model lies on %lld nodes of %lld ranks: each rank "
         "receives %s from other nodes in a step",
         (long long)(m->mesh.axis[AXIS_SHARD].degree / node), (long long)node,

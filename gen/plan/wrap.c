@@ -365,7 +365,7 @@ static void ask_block(Gen *g, Wrap *w, int first)
     push_block(g, w, first);
     if (sandbox_status(L, lua_pcall(L, 1, 1, 0)) != LUA_OK) {
         loader_lua_error(g, gen_printf(g, "wrap: of %s", b->name), model_pos(g, "wrap"));
-        diag_stop_on_errors(g);
+        return;
     }
     if (!lua_istable(L, -1)) {
         answer(g, w, first, b->name);
@@ -414,7 +414,8 @@ static void by_function(Gen *g, Wrap *w)
 {
     for (int i = 0; i < w->n_pieces; i += pieces_of(g, w->piece[i].block)) {
         ask_block(g, w, i);
-        diag_stop_on_errors(g); /* of the next block it would say the same */
+        if (diag_errors(g)) /* of the next block it would say the same */
+            return;
     }
     push_names(g, w);
     resolve_wrap(g);
@@ -504,7 +505,7 @@ Wrap wrap_partition(Gen *g)
         by_function(g, &w);
         break;
     }
-    diag_stop_on_errors(g);
-    number_groups(g, &w);
+    if (!diag_errors(g))
+        number_groups(g, &w);
     return w;
 }

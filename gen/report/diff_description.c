@@ -278,6 +278,8 @@ json_t *diff_description(Gen *g, DiffSide *old, DiffSide *now)
     Entries a = read_description(old), b = read_description(now);
     const bool library = library_adds(&a) || library_adds(&b);
 
+    if (diag_errors(g)) /* of rules of --ops */
+        return list;
     for (int i = 0, j = 0; i < a.count || j < b.count;) {
         const int c = i == a.count   ? 1
                       : j == b.count ? -1

@@ -33,8 +33,8 @@ void side_complain(DiffSide *s, const char *name, const char *help, const char *
 
 static const char *made_text(const DiffSide *s, const char *name, size_t *bytes)
 {
-    for (int i = 0; i < s->made->files.count; i++) {
-        const OutFile *f = &s->made->files.items[i];
+    for (int i = 0; i < s->made->base.files.count; i++) {
+        const OutFile *f = &s->made->base.files.items[i];
 
         if (!strcmp(f->path, name)) {
             *bytes = f->bytes;

@@ -180,8 +180,6 @@ void dump_pass(Gen *g, const char *pass, Text *t)
         dump_spans(g, t);
     } else if (!strcmp(pass, "checkpoint")) {
         checkpoint_dump(g, t);
-    } else if (!strcmp(pass, "emit")) {
-        emit_dump(g, t);
     } else if (!dump_plan(g, pass, t)) {
         gen_die("no dump of pass %s", pass);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report.h: what plan.c, plan_json.c, plan_matrices.c, dump.c and dump_plan.c share. */
+/* report.h: what plan_text.c, plan_json.c, plan_matrices.c, dump.c and dump_plan.c share. */
 #ifndef REPORT_H
 #define REPORT_H
 

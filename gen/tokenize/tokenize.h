@@ -9,7 +9,7 @@
 #ifndef TOKENIZE_H
 #define TOKENIZE_H
 
-#include "gen.h"
+#include "base/base.h"
 
 #include <jansson.h>
 

@@ -37,7 +37,8 @@ typedef struct Range {
 } Range;
 
 struct TokChat {
-    Gen g;             /* its Lua state is of one chat */
+    GenBase base;
+    lua_State *L;      /* of one chat */
     const char *chunk; /* its name */
     char *file;        /* the template's text, marked for the sandbox */
     size_t file_bytes;
@@ -414,7 +415,8 @@ static int install(lua_State *L)
  * what it says now. */
 static bool read_template(TokChat *c, const char *name, char *error)
 {
-    const Embedded *e = embed_find(gen_printf(&c->g, "templates/chat/%s.lua", name));
+    const Embedded *e =
+        embed_find(gen_printf(base_gen(&c->base), "templates/chat/%s.lua", name));
     const size_t n = strlen(name);
     const char *text;
     size_t bytes;
@@ -423,7 +425,7 @@ static bool read_template(TokChat *c, const char *name, char *error)
     if (e) {
         c->own = true;
         c->file = sandbox_mark((const char *)e->data, e->bytes, &c->file_bytes);
-        c->chunk = gen_printf(&c->g, "@%s", e->path);
+        c->chunk = gen_printf(base_gen(&c->base), "@%s", e->path);
         return true;
     }
     if (n < 4 || strcmp(name + n - 4, ".lua")) {
@@ -432,7 +434,7 @@ static bool read_template(TokChat *c, const char *name, char *error)
                  name);
         return false;
     }
-    c->chunk = gen_printf(&c->g, "@%s", name);
+    c->chunk = gen_printf(base_gen(&c->base), "@%s", name);
     failed = file_read(name, TEMPLATE_BYTES, &text, &bytes);
     if (failed) {
         snprintf(error, TOK_ERROR_BYTES, "%.100s: %.300s", name,
@@ -447,15 +449,15 @@ static bool read_template(TokChat *c, const char *name, char *error)
 /* Runs the template's file in the fresh state; the function is what it returns. */
 static bool load_template(TokChat *c, char *error)
 {
-    lua_State *L = c->g.L;
-    const int env = sandbox_env(&c->g);
+    lua_State *L = c->L;
+    const int env = sandbox_env(L);
 
     sandbox_budget(L, CHAT_INSTRUCTIONS, CHAT_BYTES);
     lua_pushcfunction(L, install);
     lua_pushlightuserdata(L, c);
     lua_pushinteger(L, env);
     if (lua_pcall(L, 2, 0, 0) != LUA_OK ||
-        sandbox_run_marked(&c->g, c->file, c->file_bytes, c->chunk, env, 1))
+        sandbox_run_marked(L, c->file, c->file_bytes, c->chunk, env, 1))
         return failed(L, error);
     if (lua_type(L, -1) != LUA_TFUNCTION) {
         snprintf(error, TOK_ERROR_BYTES,
@@ -477,7 +479,7 @@ TokChat *tok_chat_open(TokWorker *w, const char *template, char *error)
         free(c);
         return NULL;
     }
-    c->g.L = sandbox_open(&c->g);
+    c->L = sandbox_open(base_gen(&c->base));
     if (!load_template(c, error)) { /* told before any input is read */
         tok_chat_close(c);
         return NULL;
@@ -489,7 +491,7 @@ void tok_chat_close(TokChat *c)
 {
     if (!c)
         return;
-    lua_close(c->g.L);
+    lua_close(c->L);
     free(c->text.s);
     free(c->normal.s);
     free(c->spans);
@@ -547,7 +549,7 @@ bool tok_chat_run(TokChat *c, const json_t *messages, const json_t *record, TokI
     c->record = record;
     c->out = out;
     c->text.n = c->n_spans = c->bytes = 0;
-    L = c->g.L = sandbox_again(&c->g);
+    L = c->L = sandbox_again(c->L);
     if (!load_template(c, error))
         return false;
     lua_settop(L, 0);

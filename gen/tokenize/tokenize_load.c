@@ -7,7 +7,6 @@
 #include "tokenize/tokenize_load.h"
 
 #include "base/json_place.h"
-#include "describe/load.h"
 
 #include <errno.h>
 #include <stdlib.h>

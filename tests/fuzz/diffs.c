@@ -65,7 +65,7 @@ static const char *check_text(const Text *t)
 
 static const char *compare_twice(int *taken)
 {
-    Gen g[2] = {{0}, {0}};
+    Gen g[2] = {0};
     Text t[2] = {{.g = &g[0]}, {.g = &g[1]}};
 
     for (int i = 0; i < 2; i++) {

@@ -6,6 +6,7 @@
  * little of what follows them. Chat templates are changed, too: what comes of a chat is
  * an error, or ids with a mask, and the same ones again. */
 #include "batch.h"
+#include "gen.h"
 #include "tokenize/tokenize.h"
 
 #include <string.h>

@@ -3,13 +3,15 @@
 #
 # In: sources below one folder, the names of its rooms, lowest first, and of those beside them:
 # each may see the rooms behind its colon. Out: a line for each include that points up, or names
-# no room. At the root a .c is above all rooms; a header is ground: every room may include it, and
-# the types (-v types), which alone of the rooms' headers it may stand on.
+# no room. At the root a .c is above all rooms; a header is for all of them, save those of -v closed,
+# and shows nothing of a room, unless it is one of -v open.
 BEGIN {
     n = split(rooms, name, " ")
     for (i = 1; i <= n; i++) level[name[i]] = i
-    n = split(types, name, " ")
-    for (i = 1; i <= n; i++) ground[name[i]] = 1
+    n = split(closed, name, " ")
+    for (i = 1; i <= n; i++) shut[name[i]] = 1
+    n = split(open, name, " ")
+    for (i = 1; i <= n; i++) shows[name[i]] = 1
     n = split(beside, name, ";")
     for (i = 1; i <= n; i++) {
         split(name[i], side, ":")
@@ -32,8 +34,9 @@ FNR == 1 {
     header = part[2]
     at = header ~ /\// ? header : ""
     sub(/\/.*/, "", at)
-    if (at == "" || header in ground || (room == "" && FILENAME ~ /\.c$/)) next
+    if (room == "" && (at == "" || FILENAME ~ /\.c$/ || path in shows)) next
     if (room == "") print path ":" FNR ": " header " is of a room, and all rooms see " path
-    else if (room in apart ? !((room, at) in sees) : !(at in level) || level[at] > level[room])
+    else if (at == "" && !(room in shut)) next
+    else if (at == "" || (room in apart ? !((room, at) in sees) : !(at in level) || level[at] > level[room]))
         print path ":" FNR ": " header " lies above " room
 }

@@ -2,6 +2,7 @@
 /* child_test: whatever the child process does, the parent ends in time with the right
  * exit code, and takes results only from a child that finished. */
 #include "base/child.h"
+#include "gen.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -25,7 +26,7 @@ static const Limits tight = {
 
 static void add_file(Gen *g, const char *path, size_t bytes)
 {
-    OutFile *f = gen_push(g, &g->files);
+    OutFile *f = gen_push(g, &g->base.files);
     char *data = gen_alloc(g, bytes + 1);
 
     memset(data, 'x', bytes);
@@ -61,14 +62,14 @@ static int work_bug(Gen *g)
 
 static int work_spin(Gen *g)
 {
-    for (volatile int *p = &g->files.cap; *p >= 0;)
+    for (volatile int *p = &g->base.files.cap; *p >= 0;)
         *p = 0;
     return EXIT_DONE;
 }
 
 static int work_sleep(Gen *g)
 {
-    while (g->files.count == 0)
+    while (g->base.files.count == 0)
         pause();
     return EXIT_DONE;
 }
@@ -96,7 +97,7 @@ static int work_vanish(Gen *g)
 
 static int work_flood(Gen *g)
 {
-    while (g->files.count == 0)
+    while (g->base.files.count == 0)
         fputs("flood\n", stderr);
     return EXIT_DONE;
 }
@@ -176,7 +177,7 @@ static void ends_with(int (*work)(Gen *), int code)
     Gen g = {0};
 
     assert_int_equal(run(&g, work), code);
-    assert_int_equal(g.files.count, 0);
+    assert_int_equal(g.base.files.count, 0);
 }
 
 static void files_come_back(void **unused)
@@ -185,12 +186,12 @@ static void files_come_back(void **unused)
 
     (void)unused;
     assert_int_equal(run(&g, work_files), EXIT_DONE);
-    assert_int_equal(g.files.count, 3);
-    assert_string_equal(g.files.items[0].path, "step.c");
-    assert_int_equal(g.files.items[0].bytes, 300000);
-    assert_int_equal(g.files.items[0].data[299999], 'x');
-    assert_int_equal(g.files.items[1].bytes, 0);
-    assert_string_equal(g.files.items[2].path, "runtime/rt.c");
+    assert_int_equal(g.base.files.count, 3);
+    assert_string_equal(g.base.files.items[0].path, "step.c");
+    assert_int_equal(g.base.files.items[0].bytes, 300000);
+    assert_int_equal(g.base.files.items[0].data[299999], 'x');
+    assert_int_equal(g.base.files.items[1].bytes, 0);
+    assert_string_equal(g.base.files.items[2].path, "runtime/rt.c");
 }
 
 static void codes_come_back(void **unused)

@@ -4,6 +4,7 @@
  * gives one answer in many states gives it always. And work that instructions do not
  * count ends by the budget, in any case. */
 #include "base/sandbox.h"
+#include "gen.h"
 
 #include <lualib.h>
 
@@ -23,9 +24,9 @@ static const char *answer(lua_State **L, const char *chunk, int64_t instructions
     int env;
 
     *L = g.L = sandbox_open(&g);
-    env = sandbox_env(&g);
+    env = sandbox_env(g.L);
     sandbox_budget(g.L, instructions, (size_t)256 << 20);
-    sandbox_run(&g, chunk, strlen(chunk), "=chunk", env, 1);
+    sandbox_run(g.L, chunk, strlen(chunk), "=chunk", env, 1);
     return luaL_tolstring(g.L, -1, NULL);
 }
 

@@ -241,7 +241,7 @@ static int run_file(const char *name)
     const char *text = read_script(
         gen_printf(&test.gen, "%s/tests/ops/%s.lua", test.root, name), &bytes);
 
-    return sandbox_run(&test.gen, text, bytes, gen_printf(&test.gen, "@%s.lua", name),
+    return sandbox_run(test.gen.L, text, bytes, gen_printf(&test.gen, "@%s.lua", name),
                        test.env, 1);
 }
 
@@ -369,7 +369,7 @@ static int run_script(const TestOptions *o)
     lua_State *L = test.gen.L;
     int failures;
 
-    test.env = sandbox_env(&test.gen);
+    test.env = sandbox_env(test.gen.L);
     lua_rawgeti(L, LUA_REGISTRYINDEX, test.env);
     luaL_newlib(L, host);
     op_test_numbers(L);

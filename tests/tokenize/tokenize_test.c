@@ -3,6 +3,7 @@
  * a search for the best pair, in n log n steps; a whole text of one letter, too, however
  * many jobs it is cut into; a file that changes between two reads is an error at its end.
  */
+#include "gen.h"
 #include "tokenize/tokenize.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan.c: what a run will hold and do, for people (plan.txt, `fsdpgen plan`);
+/* plan_text.c: what a run will hold and do, for people (plan.txt, `fsdpgen plan`);
  * plan_json.c says it to programs. Comes in: the whole Gen after simulate. Goes out:
  * text. / */
 #include "plan/plan.h"
