@@ -12,7 +12,7 @@
 /* So many that were started on the stream over the run are complete. */
 void rt_comm_wait(Rt *rt, int stream, uint64_t started);
 
-/* ---- rt_pull.c -------------------------------------------------------------------- */
+/* ---- rt_pull.c ------------------------------------------------------------------- */
 
 /* One round of an operation whose group has published it; how many rounds it has. */
 void rt_pull(Rt *rt, const RtOp *op, int round);
