@@ -10,6 +10,9 @@
 --                                  computes changes in any bit, on any target, and when the
 --                                  default of an attribute does. An op of --ops is known by
 --                                  the text of its folder instead
+--     canonical = "add",           the name that the numerics hash has a built-in op by, if not
+--                                  its folder's: an op that takes another's place, and computes
+--                                  the same bits, takes its name and its version too
 --     role      = "sum",           it adds two gradients; "optimizer": no op of the graph
 --     fields, moments, dtypes, default, uses, lr_adjust
 --                                  of an optimizer that descriptions have: gen/lua/optimizer.lua
@@ -48,8 +51,9 @@
 local fmt = string.format
 
 local keys = {
-  doc = "string", arithmetic = "number", role = "string", evaluates = "string",
-  scaled = "boolean", inputs = "table", attrs = "table", outputs = "table", axes = "table", check = "function",
+  doc = "string", arithmetic = "number", canonical = "string", role = "string",
+  evaluates = "string", scaled = "boolean", inputs = "table", attrs = "table",
+  outputs = "table", axes = "table", check = "function",
   workspace = "function", workspace_cuda = "function", workspace_cudnn = "function",
   check_cudnn = "function", flops = "function",
   bytes = "function", backward = "function", expands = "function",
@@ -129,6 +133,10 @@ return function(rule, dims)
                                tostring(version)))
   end
   out.arithmetic = math.type(version) == "integer" and version or 0
+  out.canonical = rule.canonical
+  if type(rule.canonical) == "string" and not dims.ident(rule.canonical) then
+    bad("canonical", nil, "canonical must be a C identifier")
+  end
   out.role = rule.role
   if rule.role and rule.role ~= "sum" and rule.role ~= "optimizer" then
     bad("role", nil, fmt("unknown role %s", rule.role), 'roles are "sum" and "optimizer"')
