@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* relayout.c, linked into a trainer (--wrap=rt_main): the same model over RANKS ranks, any
- * number of them, whose steps compute nothing. Such a run loads a checkpoint, goes a step
- * on, and saves it: weights, masters and moments must come out as they went in, whatever
- * number of ranks cuts them where.
+/* relayout.c, linked into a trainer (--wrap=rt_main): the same model over RANKS ranks,
+ * any number of them, whose steps compute nothing. Such a run loads a checkpoint, goes a
+ * step on, and saves it: weights, masters and moments must come out as they went in,
+ * whatever number of ranks cuts them where.
  *
  * AXES=n: of the ranks, the n highest bits' worth hold parts of the parameters, cut along
  * one of their dims in turn, where it divides. WIDE=1: vectors lie in segments of f32. So
