@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kinds.c: the words for kinds of buffers and instructions, streams and orders. */
+/* kinds.c: the words for kinds. In: a kind of buffer or instruction, a stream, an order.
+ * Out: its row or its word, as dumps and emitted files have it. */
 #include "plan/plan.h"
 
 const char *buf_kind_name(BufKind k)

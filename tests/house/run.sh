@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The house: a file's folder is its layer, and includes point downward; files and functions
-# stay short; the generator knows no optimizer by name. Each rule is seen to fail once, with what it is for planted in a copy.
+# stay short; the generator knows no optimizer by name; files have one form of headers, contracts and
+# layout. Each rule is seen to fail once, with what it is for planted in a copy.
 set -u
 . "$(cd "$(dirname "$0")/.." && pwd)/lib.sh"
 here=$ROOT/tests/house
@@ -86,6 +87,35 @@ headers() {
         }' {} +
 }
 
+# The first comment of a .c file is its contract: what comes in, what goes out; a pass also says
+# what it breaks. One form, "In: ... Out: ... Breaks: ...", or "In and out: ...".
+contracts() {
+    find "$1/gen" "$1/runtime" -name '*.c' | sort | xargs awk -f "$here/contracts.awk"
+}
+
+# The rest of a .c file's form is clang-format 14's; headers are laid out by hand. The kernels of
+# users' ops are templates.
+formatted() {
+    find "$1/gen" "$1/runtime" "$1/tests" -name '*.c' ! -path '*/ops/*/cpu.c' | sort |
+        xargs "$clang_format" --style="file:$ROOT/.clang-format" --dry-run 2>&1 |
+        grep 'clang-formatted'
+    true
+}
+
+# clang-format 14, by either name; other versions disagree on details.
+clang_format=
+for program in clang-format-14 clang-format; do
+    case $("$program" --version 2>/dev/null) in *"version 14."*) clang_format=$program; break ;; esac
+done
+
+format() {
+    if [ -z "$clang_format" ]; then
+        echo "house: format skipped: clang-format 14 is not installed"
+    else
+        none ".c files are as clang-format 14 prints them" formatted "$ROOT"
+    fi
+}
+
 median_length() {
     local n
     n=$(find "$1/gen" "$1/runtime" -name '*.[ch]' -exec wc -l {} + | awk '$2 != "total" { print $1 }' |
@@ -99,7 +129,7 @@ found() { # WHAT FUNCTION TEXT
 }
 
 planted() {
-    mkdir "$WORK/planted"
+    mkdir -p "$WORK/planted/tests"
     cp -R "$ROOT/gen" "$ROOT/runtime" "$WORK/planted/"
     echo '#include "plan/plan.h"' >>"$WORK/planted/gen/ops/infer.c"
     found "gen: an include of a higher room" gen_includes ": plan/plan.h lies above ops"
@@ -117,6 +147,14 @@ planted() {
     found "gen: an optimizer's name" optimizer_names "/* as adamw has it */"
     sed -i '2s/rt_log.c/log/' "$WORK/planted/runtime/job/rt_log.c"
     found "another header" headers "rt_log.c: /* log:"
+    sed -i '2,4s/ In:/ Comes in:/' "$WORK/planted/gen/graph/canon.c"
+    found "a contract in another form" contracts "graph/canon.c: no In: and Out:"
+    sed -i '2,9s/Breaks:/breaks:/' "$WORK/planted/gen/plan/place.c"
+    found "a contract with a word of another form" contracts "plan/place.c: breaks:"
+    if [ -n "$clang_format" ]; then
+        echo 'int  two_blanks;' >>"$WORK/planted/runtime/data/rt_known.c"
+        found "a file that clang-format would change" formatted "rt_known.c:"
+    fi
     printf '/* ---- a part -------------------\n */\n' >>"$WORK/planted/gen/plan/mesh.c"
     found "a torn ruler" torn_rulers "mesh.c:"
     printf 'void f(int x)\n{\n    if (x) {\n        g();\n    }\n}\n' >>"$WORK/planted/runtime/data/rt_eval.c"
@@ -135,6 +173,8 @@ part lengths none "files have at most 600 lines" long_files "$ROOT"
 part functions none "functions have at most 60 lines" long_functions "$ROOT"
 part median none "the median file has less than 300 lines" median_length "$ROOT"
 part headers none "files begin with their names" headers "$ROOT"
+part format format
+part contracts none "contracts have one form" contracts "$ROOT"
 part rulers none "rulers of comments are whole" torn_rulers "$ROOT"
 part braces none "single statements have no braces" needless_braces "$ROOT"
 part planted planted
