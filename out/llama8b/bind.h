@@ -13,7 +13,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0x04584243d49bacc3 || TRAINER_IDENTITY != 0x95f2f1b47dfc08ba
+#if MATH_IDENTITY != 0xb20e5c2d8ad05fb1 || TRAINER_IDENTITY != 0xc6a6779fa1d258a3
 #error "bind.h, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

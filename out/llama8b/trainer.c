@@ -9,10 +9,10 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x95f2f1b47dfc08ba
+#if TRAINER_IDENTITY != 0xc6a6779fa1d258a3
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x95f2f1b47dfc08ba
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0xc6a6779fa1d258a3
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 
