@@ -28,16 +28,24 @@ runtime_includes() { # ROOT
         -f "$here/includes.awk" "${files[@]}"
 }
 
-long_files() { # ROOT
-    sources "$1/gen" | cat - <(sources "$1/runtime") | while read -r file; do
+long_files() { # ROOT: sources, templates, and what tests are made of
+    {
+        sources "$1/gen"
+        sources "$1/runtime"
+        find "$1/gen/lua" "$1/templates" "$1/tests" -name '*.lua' -o -name '*.c' -o -name '*.h' \
+            -o -name '*.cu' -o -name '*.sh' | sort
+    } | while read -r file; do
         lines=$(wc -l <"$file")
         [ "$lines" -le 600 ] || echo "$file has $lines lines"
     done
 }
 
 long_functions() { # ROOT
-    mapfile -t files < <(sources "$1/gen" && sources "$1/runtime")
+    mapfile -t files < <(sources "$1/gen" && sources "$1/runtime" &&
+        find "$1/templates" -name '*.c' -o -name '*.cu' | sort)
     awk -f "$here/functions.awk" "${files[@]}"
+    mapfile -t files < <(find "$1/gen/lua" "$1/templates" -name '*.lua' | sort)
+    awk -f "$here/lua_functions.awk" "${files[@]}"
 }
 
 # An optimizer is its op folder: the generator knows none by name.
@@ -130,7 +138,7 @@ found() { # WHAT FUNCTION TEXT
 
 planted() {
     mkdir -p "$WORK/planted/tests"
-    cp -R "$ROOT/gen" "$ROOT/runtime" "$WORK/planted/"
+    cp -R "$ROOT/gen" "$ROOT/runtime" "$ROOT/templates" "$WORK/planted/"
     echo '#include "plan/plan.h"' >>"$WORK/planted/gen/ops/infer.c"
     found "gen: an include of a higher room" gen_includes ": plan/plan.h lies above ops"
     echo '#include "tokenize/tokenize.h"' >>"$WORK/planted/gen/emit/emit.c"
@@ -164,6 +172,13 @@ planted() {
     printf '%s\n' 'int f(void)' '{' "$(seq -f '    g(%.0f);' 61)" '}' \
         >"$WORK/planted/runtime/data/rt_long.c"
     found "a long function" long_functions "rt_long.c:2: a function of 61 lines"
+    cp "$WORK/planted/runtime/data/rt_long.c" "$WORK/planted/templates/ops/add/cuda.cu"
+    found "a long kernel" long_functions "add/cuda.cu:2: a function of 61 lines"
+    printf '%s\n' 'return {' '    f = function()' "$(seq -f '        g(%.0f)' 61)" '    end,' '}' \
+        >"$WORK/planted/gen/lua/long.lua"
+    found "a long function in Lua" long_functions "long.lua:2: a function of 61 lines"
+    seq 601 >"$WORK/planted/tests/long.sh"
+    found "a long test" long_files "long.sh has 601 lines"
 }
 
 part gen none "gen: includes point downward" gen_includes "$ROOT"
