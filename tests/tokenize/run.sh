@@ -454,7 +454,7 @@ part pairs pairs
 part same_ids same_ids "$data" english points edges
 part documents documents
 part terminal terminal
-part chats chats
+part chats:documents chats
 part memory memory
 part normal_form normal_form
 part stretches stretches
