@@ -86,8 +86,7 @@ typedef struct RtShared {
 } RtShared;
 
 /* Ranks of this machine below `rank`: its place among them, or of world_size their
- * number.
- */
+ * number. */
 static inline int rt_ranks_here(const RtShared *shared, int rank)
 {
     int n = 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* base.c: what every file of the generator stands on: one arena, growing lists and
- * text, one hash, names of dtypes, and the end of the program when we find a bug of
- * our own. Memory is not freed, since a run of the generator is short and so nothing can
- * dangle; but drive.c marks and releases what a plan took that it only tried. */
+/* base.c: what every file of the generator stands on. In: sizes, texts, bytes. Out:
+ * memory of one arena, growing lists and texts, hashes, and the end of the program when
+ * we find a bug of our own. Memory is not freed, since a run of the generator is short
+ * and so nothing can dangle; but drive.c marks and releases what a plan took that it
+ * only tried. */
 #include "base/base.h"
 
 #include <stdlib.h>

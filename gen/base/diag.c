@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* diag.c: messages for users. In: a place, a problem, a help. Out, on stderr, all at
- * once and in order of place:
+/* diag.c: messages for users. In: a place, a problem, a help. Out: messages on stderr,
+ * all at once and in order of place:
  *
  *     models/tiny.lua:14:11: error: model.ffn: 1001 is not divisible by 4
  *        14 |     ffn = 1001,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dtype.c: names, sizes and C types of dtypes. */
+/* dtype.c: what dtypes are called. In: a dtype, or its name. Out: its name, its size,
+ * its type in C. */
 #include "base/base.h"
 #include "base/dtype.h"
 

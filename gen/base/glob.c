@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* glob.c: does a pattern match a name? It backtracks to the last star only: linear in
- * practice, quadratic at worst. */
+/* glob.c: patterns of names. In: a pattern and a name. Out: whether they match. The
+ * matcher backtracks to the last star only: linear in practice, quadratic at worst. */
 #include "base/glob.h"
 
 #include <stddef.h>

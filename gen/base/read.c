@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read.c: files of strangers, read once into memory of our own, and only then looked at:
- * what was checked is what is used, whatever another program does to the file meanwhile.
- * Size and times of change tell, at the end, whether somebody wrote to it: then what was
- * read may be half of one text and half of another, and is not used at all. */
+/* read.c: files of strangers. In: a path. Out: the bytes, read once into memory of our
+ * own before anyone looks at them: what was checked is what is used, whatever another
+ * program does to the file meanwhile. Size and times of change tell, at the end, whether
+ * somebody wrote to it: then what was read may be half of one text and half of another,
+ * and is not used at all. */
 #include "base/base.h"
 
 #include <errno.h>

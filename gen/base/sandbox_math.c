@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sandbox_math.c: `math` and `x ^ y` for strangers, with the same bits on every machine
- * (exact.c). What of Lua's library is exact by definition stays Lua's: floor, fmod, sqrt.
+/* sandbox_math.c: `math` and `x ^ y` for strangers. In: their numbers. Out: the same
+ * bits on every machine (exact.c). What of Lua's library is exact by definition stays
+ * Lua's: floor, fmod, sqrt.
  *
  * Lua's `^` is an instruction, and its constants are folded by the compiler; both call
  * the C library's pow. So this program has a pow of its own, which a linker, static or

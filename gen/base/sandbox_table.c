@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sandbox_table.c: tables, for strangers, as their contents alone say. Lua keeps a
- * table's keys by hashes that differ from run to run, and that shows: in the order of
- * `next`; in
- * `#t` of a list with holes, which is whatever border Lua finds first; and Lua's sort
- * chooses its pivots by the clock. Here the keys come in order, `#t` is the border that
- * one search finds, whatever the table's history, and `table.sort` is a stable merge
- * sort. All of it is charged. In and out: Lua's tables, Lua's messages. */
+/* sandbox_table.c: tables, for strangers, as their contents alone say. In and out: Lua's
+ * tables, Lua's messages. Lua keeps a table's keys by hashes that differ from run to
+ * run, and that shows: in the order of `next`; in `#t` of a list with holes, which is
+ * whatever border Lua finds first; and Lua's sort chooses its pivots by the clock. Here
+ * the keys come in order, `#t` is the border that one search finds, whatever the table's
+ * history, and `table.sort` is a stable merge sort. All of it is charged. */
 #include "base/sandbox.h"
 
 #include <string.h>

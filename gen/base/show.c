@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* show.c: figures as text: shapes, bytes, counts. */
+/* show.c: figures as text. In: shapes, bytes, counts. Out: how every report and message
+ * prints them. */
 #include "base/show.h"
 
 #include <inttypes.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check.c: Model (raw) → Model (resolved). Every field is validated by its own rule
- * (check_value.c), then against the others: dims divide, the mesh fits, dtypes go
- * together. All mistakes are told at once. Needs: load. Fills: g->model, from the
- * description alone, so that nothing inside the numerics hash can depend on a budget.
- */
+/* check.c: the raw description → the resolved one. In: the fields that load read. Out:
+ * g->model, from the description alone, so that nothing inside the numerics hash can
+ * depend on a budget. Every field is validated by its own rule (check_value.c), then
+ * against the others: dims divide, the mesh fits, dtypes go together. All mistakes are
+ * reported at once. */
 #include "describe/check.h"
 #include "base/sandbox.h"
 

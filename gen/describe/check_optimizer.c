@@ -86,8 +86,8 @@ static void copy_table(lua_State *L)
     lua_remove(L, -2);
 }
 
-/* What the rule makes of the values in the table on top of the stack; -1 after a message.
- */
+/* What the rule makes of the values in the table on top of the stack; -1 after a
+ * message. */
 static int count_moments(Check *c, const Optimizer *o)
 {
     lua_State *L = c->L;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* load.c: runs a description. In: a Lua file, --path. Out: the
+/* load.c: runs a description. In: a Lua file, --path. Out: g->L and g->loader: the
  * trainer's raw record in the registry, with the place of every value (LexTable) for
- * check.c. The file runs in the sandbox and can only build a value; every way it can
- * go wrong becomes a message with file, line and column. Needs: nothing. Fills: g->L,
- * g->loader. */
+ * check.c. The file runs in the sandbox and can only build a value; every way it can go
+ * wrong becomes a message with file, line and column. */
 #include "describe/load.h"
 #include "base/sandbox.h"
 

@@ -21,8 +21,8 @@ typedef struct Source {
     const char *name, *path, *text;
     size_t bytes;
     bool outside;  /* of --ops */
-    bool replaces; /* outside, and fsdpgen's own of that name is an optimizer with fields
-                    */
+    bool replaces; /* outside, and fsdpgen's own of that name is an optimizer with
+                    * fields */
     LexFile *file;
     int rule_ref; /* what it returns; 0: it has not run yet */
     bool failed;  /* there are messages about it */
@@ -222,8 +222,8 @@ static void push_env(Reader *r)
 
 /* ---- constructors ---------------------------------------------------------------- */
 
-/* The rule and its name are on top of the stack, above gen/lua/optimizer.lua's function.
- */
+/* The rule and its name are on top of the stack, above gen/lua/optimizer.lua's
+ * function. */
 static void make_kind(Reader *r, Source *s)
 {
     Gen *g = r->g;

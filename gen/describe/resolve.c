@@ -49,8 +49,8 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Without functions: the wrap may be one, and is written again when it has been called.
- */
+/* Without functions: the wrap may be one, and is written again when it has been
+ * called. */
 static Keys sorted_keys(Gen *g, int table)
 {
     Keys keys = {0};

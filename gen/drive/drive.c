@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive.c: the one function that calls every pass in order, and the planning loop.
+/* drive.c: the one function that calls every pass in order, and the planning loop. In: a
+ * description and the options of a command. Out: the Gen as far as the command needs it.
  *
  * A pass knows those before it by what they left in the Gen, and calls none. Two choices
  * need plans to be made: what recompute = "auto" keeps, and what would fit where the

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* emit.c: needs every pass before it; fills g->base.files; breaks nothing.
+/* emit.c: the last pass.
  *
- * In: the finished IR. Out: the files of one trainer, byte-identical on every machine:
- * the IR becomes Lua tables (emit_tables.c, emit_kernels.c, emit_math.c, emit_step.c),
- * templates/trainer/ turns those into text, and the runtime, the description and the plan
- * are added as they are. The manifest comes last and hashes them all, so that files.c
- * knows tomorrow what is ours. */
+ * In: the finished IR. Out: g->base.files, of one trainer, byte-identical on every
+ * machine: the IR becomes Lua tables (emit_tables.c, emit_kernels.c, emit_math.c,
+ * emit_step.c), templates/trainer/ turns those into text, and the runtime, the
+ * description and the plan are added as they are. The manifest comes last and hashes them
+ * all, so that files.c knows tomorrow what is ours. */
 #include "emit/emit.h"
 #include "base/names.h"
 #include "base/sandbox.h"

@@ -2,8 +2,7 @@
 /* emit.h: what emit.c (driver and files), emit_runtime.c, emit_tables.c (model, units, parameters,
  * buffers), emit_kernels.c, emit_math.c (spans) and emit_step.c (the schedule) share.
  * Each turns a part of the IR into plain Lua tables; templates/trainer/ turns those into
- * text.
- */
+ * text. */
 #ifndef EMIT_H
 #define EMIT_H
 

@@ -6,8 +6,8 @@
  * pointers), setup, spans.
  *
  * Nothing here may look at a choice outside the numerics hash: math.c, math.h and
- * the files of the kernels are byte-identical for all of them, and a test holds us to it.
- */
+ * the files of the kernels are byte-identical for all of them, and a test holds us to
+ * it. */
 #include "emit/emit_scratch.h"
 #include "base/names.h"
 #include "ops/ops.h"
@@ -165,8 +165,8 @@ static const char *in_place_of(Emit *e, const Value *v, const Saved *s)
                 : gen_printf(e->g, "(%s *)saved->%s", type, field);
 }
 
-/* The values a span touches that are not arguments, in order of first use: its variables.
- */
+/* The values a span touches that are not arguments, in order of first use: its
+ * variables. */
 static void push_locals(Emit *e, const KernelList *kernels, const Class *c, const Span *s)
 {
     lua_State *L = e->L;

@@ -134,8 +134,8 @@ void value_shape(Value *v, Dtype dtype, const int64_t *dim, int n_dims)
     v->bytes = v->elems * dtype_bytes(dtype);
 }
 
-/* Names of the class at hand, hashed: blocks of thousands of values stay cheap to name.
- */
+/* Names of the class at hand, hashed: blocks of thousands of values stay cheap to
+ * name. */
 typedef struct NameSlot {
     const char *name;
     int next; /* suffix to try next: name_2, name_3, ... */

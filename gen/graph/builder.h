@@ -26,8 +26,8 @@ Pos builder_place(Builder *b); /* the line of the architecture that makes the ca
 bool param_equal(const ClassParam *a, const ClassParam *b);
 void value_shape(Value *v, Dtype dtype, const int64_t *dim, int n_dims);
 
-/* graph.c: the block of the class just built; finds an equal class, registers parameters.
- */
+/* graph.c: the block of the class just built; finds an equal class, registers
+ * parameters. */
 void graph_add_block(Builder *b, const char *name, const char *prefix);
 
 #endif

@@ -5,8 +5,8 @@
  *
  * In it: every value with its dtype, which is where it is rounded; every node with what
  * it reads and its attributes; parameters with their first values; the fields of the
- * description that no graph shows. A built-in op is its name and the version of its
- * arithmetic; an op from --ops is the text of its folder.
+ * description that no graph shows. A built-in op is its canonical name and the version of
+ * its arithmetic; an op from --ops is the text of its folder.
  *
  * Not in it: what people read (names of values, of blocks, of architectures; a dump's
  * spelling; a rule's comments, test cases, documentation), costs, templates, and neutral
@@ -14,6 +14,7 @@
  * comes later has such a value, so no hash changes with it. */
 #include "graph/graph.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- ops ------------------------------------------------------------------------- */
@@ -29,29 +30,6 @@ static bool op_used(Gen *g, const OpRule *op)
         for (int k = 0; k < g->classes.items[i]->nodes.count; k++)
             if (g->classes.items[i]->nodes.items[k]->op == op)
                 return true;
-    return false;
-}
-
-static const char *const op_files[] = {"op.lua", "cpu.c", "cuda.cu", "cudnn.cu"};
-enum { N_OP_FILES = sizeof op_files / sizeof *op_files };
-
-/* From --ops, and no copy of the built-in op of that name. --share reads the built-in
- * ones from disk. */
-static bool is_foreign(Gen *g, const OpRule *op)
-{
-    const char *folder = op->info->form_of ? op->info->form_of : op->name;
-
-    if (!op->info->from_disk || g->opt.ops_shared)
-        return false;
-    for (int i = 0; i < N_OP_FILES; i++) {
-        const Embedded *e =
-            embed_find(gen_printf(g, "templates/ops/%s/%s", folder, op_files[i]));
-        size_t bytes;
-        const char *text = ops_template(g, op, op_files[i], &bytes);
-
-        if (!text != !e || (e && (e->bytes != bytes || memcmp(e->data, text, bytes))))
-            return true;
-    }
     return false;
 }
 
@@ -71,21 +49,36 @@ static uint64_t folder_hash(Gen *g, const OpRule *op)
     return hash_bytes(t.s, t.len);
 }
 
+static int by_canonical(const void *a, const void *b)
+{
+    return strcmp((*(const OpRule *const *)a)->info->canonical,
+                  (*(const OpRule *const *)b)->info->canonical);
+}
+
+/* By canonical names, so that no folder's name is in the text; those that two ops share
+ * stand there once. */
 static void put_ops(Gen *g, Text *t)
 {
-    for (int i = 0; i < g->ops.count; i++) {
-        const OpRule *op = &g->ops.items[i];
+    const OpRule **used = gen_alloc(g, sizeof *used * (size_t)(g->ops.count + 1));
+    int n = 0;
 
-        if (!op_used(g, op))
+    for (int i = 0; i < g->ops.count; i++)
+        if (op_used(g, &g->ops.items[i]))
+            used[n++] = &g->ops.items[i];
+    qsort(used, (size_t)n, sizeof *used, by_canonical);
+    for (int i = 0; i < n; i++) {
+        const OpInfo *info = used[i]->info;
+
+        if (i > 0 && !strcmp(info->canonical, used[i - 1]->info->canonical))
             continue;
-        if (is_foreign(g, op)) {
-            text_printf(t, "arithmetic.%s = text %016llx\n", op->name,
-                        (unsigned long long)folder_hash(g, op));
+        if (ops_foreign(g, used[i])) {
+            text_printf(t, "arithmetic.%s = text %016llx\n", info->canonical,
+                        (unsigned long long)folder_hash(g, used[i]));
             continue;
         }
-        gen_require(op->info->arithmetic > 0, "op %s states no version of its arithmetic",
-                    op->name);
-        text_printf(t, "arithmetic.%s = %d\n", op->name, op->info->arithmetic);
+        gen_require(info->arithmetic > 0, "op %s states no version of its arithmetic",
+                    used[i]->name);
+        text_printf(t, "arithmetic.%s = %d\n", info->canonical, info->arithmetic);
     }
 }
 
@@ -138,7 +131,7 @@ static void put_attr(Text *t, const OpRule *op, const Attr *a)
 
 static void put_node(Text *t, const Class *c, const Node *n)
 {
-    text_printf(t, "%s", n->op->name);
+    text_printf(t, "%s", n->op->info->canonical);
     for (int i = 0; i < n->n_in; i++)
         put_ref(t, c, n->in[i]);
     for (int i = 0; i < n->n_attrs; i++)

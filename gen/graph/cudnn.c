@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cudnn.c: target.attention = "cudnn": the ops that have a cudnn.cu are run by kernels of
- * cuDNN's. needs: fuse. Of each such node its rule says whether they can do it
- * (check_cudnn); what they cannot is a message, once. It is no part of the numerics: the
- * graph is the same. */
+/* cudnn.c: target.attention = "cudnn": kernels of cuDNN's run the ops that have a
+ * cudnn.cu. In: the fused graph (fuse). Out: the graph as it is, so the numerics are the
+ * same; and a message, once, for each op that these kernels cannot run (check_cudnn of
+ * its rule). Breaks: nothing. */
 #include "graph/builder.h"
 
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuse.c: primitive nodes → fused nodes. needs: grad. fills: fused nodes with `replaced`,
- * then g->numerics_hash. breaks: node and value ids (renumbered).
+/* fuse.c: primitive nodes → fused nodes. In: the joint graph (grad). Out: fused nodes
+ * with `replaced`, then g->numerics_hash. Breaks: node and value ids, which are numbered
+ * anew.
  *
  * Patterns (pattern.c) are matched on each class's joint forward and backward
  * graph, largest first, then by name; nodes in order. A match must be convex, and what

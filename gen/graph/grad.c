@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grad.c: reverse mode, once per class. needs: graph. fills: backward nodes, d_outputs,
- * d_inputs, grads of every class. Each op's backward is a Lua function that builds graph.
+/* grad.c: reverse mode, once per class. In: the forward nodes of every class (graph).
+ * Out: its backward nodes, d_outputs, d_inputs, grads. Breaks: nothing. Each op's
+ * backward is a Lua function that builds graph.
  *
  * Several contributions to one value are added by the op with the role "sum", in the
  * order in which they arise. What is frozen and has nothing that trains before it needs
@@ -106,8 +107,8 @@ static int sum_piece(const Grad *x, const Value *a, const Value *b)
     return (int)min_i64(a->def ? a->def->piece : last, b->def ? b->def->piece : last);
 }
 
-/* The whole gradient of a forward value whose uses have all been visited; NULL if none.
- */
+/* The whole gradient of a forward value whose uses have all been visited; NULL if
+ * none. */
 static Value *total_grad(Grad *x, const Value *v)
 {
     const GradList *list = &x->of[v->id];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* graph.c: the architecture's build → blocks, classes, parameters, forward nodes.
- * needs: load, check, ops_load. fills: g->blocks, classes, params, consts, setup.nodes.
+/* graph.c: the architecture's build → blocks, classes, parameters, forward nodes. In:
+ * the resolved model (check) and the ops (ops_load). Out: g->blocks, classes, params,
+ * consts, setup.nodes. Breaks: nothing.
  *
  * Every block is built in Lua; a block whose graph equals an earlier one's in all but
  * names shares its class, so that a layer's mathematics exists once. Nodes that depend on
@@ -187,8 +188,8 @@ static const char *frozen_hint(Gen *g, const Class *c, const char *hint)
     return frozen ? gen_printf(g, "%s_partly", hint) : hint;
 }
 
-/* The texts of known classes, to compare exactly where hashes agree; beside g->classes.
- */
+/* The texts of known classes, to compare exactly where hashes agree; beside
+ * g->classes. */
 typedef struct Structures {
     struct {
         const char **items;
@@ -381,8 +382,8 @@ bool class_is_root(const Class *c, const Value *v)
     return false;
 }
 
-/* Does the node add into a gradient that a later root needs? Its value has no user then.
- */
+/* Does the node add into a gradient that a later root needs? Its value has no user
+ * then. */
 static bool adds_to_grad(const Class *c, const Node *n)
 {
     for (int i = 0; i < n->n_out; i++)

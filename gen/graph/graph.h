@@ -87,8 +87,8 @@ uint64_t numerics_hash(Gen *g);     /* canon.c: of the fused graph */
 const char *numerics_lines(Gen *g);
 
 /* evaluate.c */
-/* Fills Class.evaluate but for its names and arguments (span.c). Needs a protected call.
- */
+/* Fills Class.evaluate but for its names and arguments (span.c). Needs a protected
+ * call. */
 void evaluate_class(Gen *g, Class *c);
 
 /* cudnn.c: messages for all that cuDNN's kernels are asked for and cannot do. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pattern.h: expansions of fused ops as pattern.c records them and fuse.c matches them.
- */
+/* pattern.h: expansions of fused ops as pattern.c records them and fuse.c matches
+ * them. */
 #ifndef PATTERN_H
 #define PATTERN_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* span.c: nodes → spans. needs: fuse. fills: Value.loc, offset_bytes, loc_index;
- * Node.kernel, piece and workspace_offset_bytes; the spans of each class, of its pieces,
- * of evaluation (evaluate.c) and of setup, with their signatures; the saved slab's size.
- * breaks node ids.
+/* span.c: nodes → spans. In: the fused graph (fuse). Out: Value.loc, offset_bytes,
+ * loc_index; Node.kernel, piece and workspace_offset_bytes; the spans of each class, of
+ * its pieces, of evaluation (evaluate.c) and of setup, with their signatures; the saved
+ * slab's size. Breaks: node ids.
  *
  * Nodes run in graph order: forward piece by piece, backward by pieces in reverse. A node
  * that depends on more than its own piece made (a fused op across a cut) moves to the
@@ -50,8 +50,7 @@ static const char *kernel_key(Gen *g, const Node *n)
     return t.s;
 }
 
-/* norm_1024x288_f32: the dims that the inputs bind, in order, or the first output's.
- */
+/* norm_1024x288_f32: the dims that the inputs bind, in order, or the first output's. */
 static const char *kernel_base(Gen *g, const Node *n)
 {
     Text t = {.g = g};

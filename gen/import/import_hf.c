@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* import_hf.c: the config.json of a Hugging Face model to a description. Comes in: the
- * folder, or the file. Goes out: the Lua that a person would have written: fields that
- * have their defaults are left out. What the architectures here cannot do is refused by
- * name, at its place; what only training reads and we do not (dropout) is set to 0 with a
+/* import_hf.c: the config.json of a Hugging Face model to a description. In: the folder,
+ * or the file. Out: the Lua that a person would have written: fields that have their
+ * defaults are left out. What the architectures here cannot do is refused by name, at
+ * its place; what only training reads and we do not (dropout) is set to 0 with a
  * warning; keys nobody knows are named in a warning, for they might matter.
  *
  * One table says of every key of every family what becomes of it. */

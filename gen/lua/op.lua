@@ -10,6 +10,9 @@
 --                                  computes changes in any bit, on any target, and when the
 --                                  default of an attribute does. An op of --ops is known by
 --                                  the text of its folder instead
+--     canonical = "add",           the name that the numerics hash has a built-in op by, if not
+--                                  its folder's: an op that takes another's place, and computes
+--                                  the same bits, takes its name and its version too
 --     role      = "sum",           it adds two gradients; "optimizer": no op of the graph
 --     fields, moments, dtypes, default, uses, lr_adjust
 --                                  of an optimizer that descriptions have: gen/lua/optimizer.lua
@@ -48,8 +51,9 @@
 local fmt = string.format
 
 local keys = {
-  doc = "string", arithmetic = "number", role = "string", evaluates = "string",
-  scaled = "boolean", inputs = "table", attrs = "table", outputs = "table", axes = "table", check = "function",
+  doc = "string", arithmetic = "number", canonical = "string", role = "string",
+  evaluates = "string", scaled = "boolean", inputs = "table", attrs = "table",
+  outputs = "table", axes = "table", check = "function",
   workspace = "function", workspace_cuda = "function", workspace_cudnn = "function",
   check_cudnn = "function", flops = "function",
   bytes = "function", backward = "function", expands = "function",
@@ -86,250 +90,307 @@ local function names_of(t)
   return table.concat(sorted_keys(t), ", ")
 end
 
--- dims: C's grammar, { problem = f(text), symbols = f(text), ident = f(text) }.
-return function(rule, dims)
-  local problems, out = {}, { inputs = {}, outputs = {}, attrs = {}, axes = {} }
-  local known, symbols = {}, {} -- every name of the rule; those that are dims
-  local function bad(key, item, message, help)
-    problems[#problems + 1] = { key = key, item = item, message = message, help = help }
-  end
-  local function claim(key, name, what)
-    if type(name) ~= "string" or not dims.ident(name) then
-      bad(key, nil, fmt("%s must be named by a C identifier", what))
-    elseif taken[name] then
-      bad(key, name,
-          fmt("%s may not be named %s: kernels see something else by that name", what,
-              name))
-    elseif known[name] then
-      bad(key, name, fmt("%s is already the name of %s", name, known[name]),
-          "operands, dims and attributes share one set of names")
-    else
-      known[name] = what
-      return true
-    end
-  end
+-- What a check knows: the rule; dims, C's grammar, { problem = f(text), symbols = f(text),
+-- ident = f(text), model_field = f(name) }; problems and out, which are returned; known, every
+-- name of the rule and what it names; symbols, those that are dims; operands, by name "input"
+-- or "output"; optimizer: is it one's rule?
+local Check = {}
+Check.__index = Check
 
-  if type(rule) ~= "table" then
-    bad(nil, nil, "the file does not return op { ... }")
-    return out, problems
+function Check:bad(key, item, message, help)
+  self.problems[#self.problems + 1] = { key = key, item = item, message = message, help = help }
+end
+
+-- Takes a name for the rule: true if nothing else has it.
+function Check:claim(key, name, what)
+  if type(name) ~= "string" or not self.dims.ident(name) then
+    self:bad(key, nil, fmt("%s must be named by a C identifier", what))
+  elseif taken[name] then
+    self:bad(key, name,
+             fmt("%s may not be named %s: kernels see something else by that name", what,
+                 name))
+  elseif self.known[name] then
+    self:bad(key, name, fmt("%s is already the name of %s", name, self.known[name]),
+             "operands, dims and attributes share one set of names")
+  else
+    self.known[name] = what
+    return true
   end
+end
+
+-- Keys and the types of their values.
+function Check:keys()
+  local rule = self.rule
   for _, key in ipairs(sorted_keys(rule)) do
     if not keys[key] then
-      bad(key, nil, fmt("unknown field %s", tostring(key)),
-          "fields are " .. names_of(keys))
+      self:bad(key, nil, fmt("unknown field %s", tostring(key)),
+               "fields are " .. names_of(keys))
     elseif keys[key] ~= "any" and type(rule[key]) ~= keys[key] then
-      bad(key, nil, fmt("%s must be a %s, not a %s", key, keys[key], type(rule[key])))
+      self:bad(key, nil, fmt("%s must be a %s, not a %s", key, keys[key], type(rule[key])))
       if keys[key] == "table" then rule[key] = nil end
     end
   end
+end
+
+-- How the op is known: to the hash, to the passes.
+function Check:identity()
+  local rule, out = self.rule, self.out
   local version = rule.arithmetic
   if type(version) == "number" and
      (math.type(version) ~= "integer" or version < 1 or version > 1000000) then
-    bad("arithmetic", nil, fmt("arithmetic must be an integer from 1 to 1000000, not %s",
-                               tostring(version)))
+    self:bad("arithmetic", nil, fmt("arithmetic must be an integer from 1 to 1000000, not %s",
+                                    tostring(version)))
   end
   out.arithmetic = math.type(version) == "integer" and version or 0
+  out.canonical = rule.canonical
+  if type(rule.canonical) == "string" and not self.dims.ident(rule.canonical) then
+    self:bad("canonical", nil, "canonical must be a C identifier")
+  end
   out.role = rule.role
   if rule.role and rule.role ~= "sum" and rule.role ~= "optimizer" then
-    bad("role", nil, fmt("unknown role %s", rule.role), 'roles are "sum" and "optimizer"')
+    self:bad("role", nil, fmt("unknown role %s", rule.role),
+             'roles are "sum" and "optimizer"')
   end
   out.evaluates = rule.evaluates
-  local optimizer = rule.role == "optimizer"
+  self.optimizer = rule.role == "optimizer"
   for _, key in ipairs(sorted_keys(optimizer_keys)) do
-    if rule[key] ~= nil and not optimizer then
-      bad(key, nil, fmt("only an optimizer has %s", key), key == "fields"
-          and "write attrs = { ... }" or "leave it out, or write role = \"optimizer\"")
+    if rule[key] ~= nil and not self.optimizer then
+      self:bad(key, nil, fmt("only an optimizer has %s", key), key == "fields"
+               and "write attrs = { ... }" or "leave it out, or write role = \"optimizer\"")
     elseif rule[key] ~= nil and rule.fields == nil then
-      bad(key, nil, fmt("only an optimizer with fields has %s", key),
-          "leave it out, or write fields = {}")
+      self:bad(key, nil, fmt("only an optimizer with fields has %s", key),
+               "leave it out, or write fields = {}")
     end
   end
+end
 
-  for _, key in ipairs(sorted_keys(rule.attrs or {})) do
-    local spec = rule.attrs[key]
+function Check:attribute(key, spec)
+  local want = spec[1]
+  if want == "int" then self.symbols[key] = true end
+  if want == "int" or want == "bool" or want == "string" then
+    local d = spec[2]
+    local is = math.type(d) == "integer" and "int"
+      or type(d) == "boolean" and "bool" or type(d)
+    if d ~= nil and is ~= want then
+      self:bad("attrs", key, fmt("the default of %s is not %s", key, want))
+    end
+  elseif spec[2] ~= nil and type(spec[2]) ~= "number" then
+    self:bad("attrs", key, fmt("the default of %s is not a number", key))
+  end
+  local from = spec.from ~= nil and self.dims.model_field(spec.from)
+  if spec.from ~= nil and not from then
+    self:bad("attrs", key, fmt("%s: a trainer has no field %s", key, tostring(spec.from)),
+             "from is seq, micro_batch, loss_chunk_tokens, loss_masked, loss_z or "
+             .. "label_smoothing")
+  elseif from and from ~= want then
+    self:bad("attrs", key, fmt("%s is %s, but %s of a trainer is %s", key, want, spec.from,
+                               from), fmt('say { "%s", from = "%s" }', from, spec.from))
+  end
+  local attrs = self.out.attrs
+  attrs[#attrs + 1] = { key = key, type = want, default = spec[2], from = spec.from }
+end
+
+function Check:attributes()
+  for _, key in ipairs(sorted_keys(self.rule.attrs or {})) do
+    local spec = self.rule.attrs[key]
     if type(spec) == "string" then spec = { spec } end
     if type(spec) ~= "table" or not attr_types[spec[1]] then
-      bad("attrs", key, fmt("attribute %s has no type", tostring(key)),
-          'say "int", "number", "string", "bool", or { "int", default }')
-    elseif claim("attrs", key, "an attribute") then
-      local want = spec[1]
-      if want == "int" then symbols[key] = true end
-      if want == "int" or want == "bool" or want == "string" then
-        local d = spec[2]
-        local is = math.type(d) == "integer" and "int"
-          or type(d) == "boolean" and "bool" or type(d)
-        if d ~= nil and is ~= want then
-          bad("attrs", key, fmt("the default of %s is not %s", key, want))
-        end
-      elseif spec[2] ~= nil and type(spec[2]) ~= "number" then
-        bad("attrs", key, fmt("the default of %s is not a number", key))
-      end
-      local from = spec.from ~= nil and dims.model_field(spec.from)
-      if spec.from ~= nil and not from then
-        bad("attrs", key, fmt("%s: a trainer has no field %s", key, tostring(spec.from)),
-            "from is seq, micro_batch, loss_chunk_tokens, loss_masked, loss_z or "
-            .. "label_smoothing")
-      elseif from and from ~= want then
-        bad("attrs", key, fmt("%s is %s, but %s of a trainer is %s", key, want, spec.from,
-                              from), fmt('say { "%s", from = "%s" }', from, spec.from))
-      end
-      out.attrs[#out.attrs + 1] =
-        { key = key, type = want, default = spec[2], from = spec.from }
+      self:bad("attrs", key, fmt("attribute %s has no type", tostring(key)),
+               'say "int", "number", "string", "bool", or { "int", default }')
+    elseif self:claim("attrs", key, "an attribute") then
+      self:attribute(key, spec)
     end
   end
+end
 
-  local function operand(key, item, what)
-    if type(item) ~= "table" then
-      bad(key, nil, fmt('%s must be { "name", "dims" }', what))
-      return
-    end
-    if not claim(key, item[1], what) then return end
-    local o = { name = item[1], index = 0 }
-    if type(item[2]) == "string" then
-      local problem = dims.problem(item[2])
-      if problem then
-        bad(key, item[1], fmt('dims "%s" of %s: %s', item[2], item[1], problem))
-      else
-        o.dims = item[2]
-      end
-    elseif type(item[2]) ~= "function" then
-      bad(key, item[1], fmt("%s has no dims", item[1]), 'say "t d", or a function of n')
-    end
-    return o
+-- What inputs and outputs have in common; nil where the item has no name.
+function Check:operand(key, item, what)
+  if type(item) ~= "table" then
+    self:bad(key, nil, fmt('%s must be { "name", "dims" }', what))
+    return
   end
+  if not self:claim(key, item[1], what) then return end
+  local o = { name = item[1], index = 0 }
+  if type(item[2]) == "string" then
+    local problem = self.dims.problem(item[2])
+    if problem then
+      self:bad(key, item[1], fmt('dims "%s" of %s: %s', item[2], item[1], problem))
+    else
+      o.dims = item[2]
+    end
+  elseif type(item[2]) ~= "function" then
+    self:bad(key, item[1], fmt("%s has no dims", item[1]), 'say "t d", or a function of n')
+  end
+  return o
+end
 
-  local operands = {}
-  for _, item in ipairs(rule.inputs or {}) do
-    local o = operand("inputs", item, "an input")
-    if o then
-      local classes = optimizer and optimizer_classes or input_classes
-      o.class = item.class or "float"
-      if not classes[o.class] then
-        bad("inputs", o.name, fmt("%s has unknown class %s", o.name, tostring(o.class)),
-            "classes are " .. names_of(classes))
-      end
-      o.optional = item.optional == true
-      local before = out.inputs[#out.inputs]
-      if before and before.optional and not o.optional then
-        bad("inputs", o.name, fmt("%s stands after %s, which is optional", o.name,
-                                  before.name), "optional inputs come last")
-      elseif o.optional and rule.expands then
-        bad("inputs", o.name, fmt("%s of a fused op cannot be optional", o.name))
-      end
-      for _, k in ipairs(sorted_keys(item)) do
-        if k ~= 1 and k ~= 2 and k ~= "class" and k ~= "optional" then
-          bad("inputs", o.name, fmt("unknown field %s of %s", tostring(k), o.name),
-              "an input has a name, dims, class and optional")
-        end
-      end
-      out.inputs[#out.inputs + 1] = o
-      operands[o.name] = "input"
+function Check:input(item)
+  local o, inputs = self:operand("inputs", item, "an input"), self.out.inputs
+  if not o then return end
+  local classes = self.optimizer and optimizer_classes or input_classes
+  o.class = item.class or "float"
+  if not classes[o.class] then
+    self:bad("inputs", o.name, fmt("%s has unknown class %s", o.name, tostring(o.class)),
+             "classes are " .. names_of(classes))
+  end
+  o.optional = item.optional == true
+  local before = inputs[#inputs]
+  if before and before.optional and not o.optional then
+    self:bad("inputs", o.name, fmt("%s stands after %s, which is optional", o.name,
+                                   before.name), "optional inputs come last")
+  elseif o.optional and self.rule.expands then
+    self:bad("inputs", o.name, fmt("%s of a fused op cannot be optional", o.name))
+  end
+  for _, k in ipairs(sorted_keys(item)) do
+    if k ~= 1 and k ~= 2 and k ~= "class" and k ~= "optional" then
+      self:bad("inputs", o.name, fmt("unknown field %s of %s", tostring(k), o.name),
+               "an input has a name, dims, class and optional")
     end
   end
-  local inputs_good = #problems == 0 -- what follows from a mistake is not worth a message
+  inputs[#inputs + 1] = o
+  self.operands[o.name] = "input"
+end
+
+-- first_float: the first input of class float, whose dtype is the default.
+function Check:output(item, first_float)
+  local o, outputs = self:operand("outputs", item, "an output"), self.out.outputs
+  if not o then return end
+  o.dtype = item.dtype or first_float
+  if self.inputs_good and not output_dtypes[o.dtype] and not self.operands[o.dtype] then
+    self:bad("outputs", o.name, fmt("%s has unknown dtype %s", o.name, tostring(o.dtype)),
+             "say an operand before it, or " .. names_of(output_dtypes))
+  end
+  o.add = item.add == true
+  if o.add and o.dtype ~= "grad" then
+    self:bad("outputs", o.name, fmt("%s adds, but is no gradient", o.name),
+             'say dtype = "grad"')
+  end
+  o.alias = item.alias
+  if o.alias ~= nil and self.operands[o.alias] ~= "input" then
+    self:bad("outputs", o.name, fmt("%s is an alias of %s, which is no input", o.name,
+                                    tostring(o.alias)))
+    o.alias = nil
+  end
+  for _, before in ipairs(outputs) do
+    if before.form and before.name == o.dtype and before.form ~= item.optional then
+      self:bad("outputs", o.name, fmt("%s has the dtype of %s, which is optional", o.name,
+                                      o.dtype))
+    end
+  end
+  o.form = item.optional
+  if o.form ~= nil and (type(o.form) ~= "string" or not self.dims.ident(o.form)) then
+    self:bad("outputs", o.name, fmt("%s is optional, but not by a C identifier", o.name),
+             'say optional = "frozen": NAME_frozen is the op without it')
+    o.form = nil
+  end
+  for _, k in ipairs(sorted_keys(item)) do
+    if not output_fields[k] then
+      self:bad("outputs", o.name, fmt("unknown field %s of %s", tostring(k), o.name),
+               "an output has a name, dims, dtype, add, alias and optional")
+    end
+  end
+  outputs[#outputs + 1] = o
+  self.operands[o.name] = "output"
+end
+
+function Check:inputs_and_outputs()
   local first_float
-  for _, o in ipairs(out.inputs) do
+  for _, item in ipairs(self.rule.inputs or {}) do self:input(item) end
+  -- what follows from a mistake is not worth a message
+  self.inputs_good = #self.problems == 0
+  for _, o in ipairs(self.out.inputs) do
     if o.class == "float" then first_float = first_float or o.name end
   end
-  for _, item in ipairs(rule.outputs or {}) do
-    local o = operand("outputs", item, "an output")
-    if o then
-      o.dtype = item.dtype or first_float
-      if inputs_good and not output_dtypes[o.dtype] and not operands[o.dtype] then
-        bad("outputs", o.name, fmt("%s has unknown dtype %s", o.name, tostring(o.dtype)),
-            "say an operand before it, or " .. names_of(output_dtypes))
-      end
-      o.add = item.add == true
-      if o.add and o.dtype ~= "grad" then
-        bad("outputs", o.name, fmt("%s adds, but is no gradient", o.name),
-            'say dtype = "grad"')
-      end
-      o.alias = item.alias
-      if o.alias ~= nil and operands[o.alias] ~= "input" then
-        bad("outputs", o.name, fmt("%s is an alias of %s, which is no input", o.name,
-                                   tostring(o.alias)))
-        o.alias = nil
-      end
-      for _, before in ipairs(out.outputs) do
-        if before.form and before.name == o.dtype and before.form ~= item.optional then
-          bad("outputs", o.name, fmt("%s has the dtype of %s, which is optional", o.name,
-                                     o.dtype))
-        end
-      end
-      o.form = item.optional
-      if o.form ~= nil and (type(o.form) ~= "string" or not dims.ident(o.form)) then
-        bad("outputs", o.name, fmt("%s is optional, but not by a C identifier", o.name),
-            'say optional = "frozen": NAME_frozen is the op without it')
-        o.form = nil
-      end
-      for _, k in ipairs(sorted_keys(item)) do
-        if not output_fields[k] then
-          bad("outputs", o.name, fmt("unknown field %s of %s", tostring(k), o.name),
-              "an output has a name, dims, dtype, add, alias and optional")
-        end
-      end
-      out.outputs[#out.outputs + 1] = o
-      operands[o.name] = "output"
-    end
+  for _, item in ipairs(self.rule.outputs or {}) do self:output(item, first_float) end
+  local outputs, always = self.out.outputs, false
+  if #outputs == 0 and not self.optimizer and #self.problems == 0 then
+    self:bad("outputs", nil, "an op has outputs")
   end
-  if #out.outputs == 0 and not optimizer and #problems == 0 then
-    bad("outputs", nil, "an op has outputs")
+  for _, o in ipairs(outputs) do always = always or not o.form end
+  if #outputs > 0 and not always then
+    self:bad("outputs", nil, "all outputs are optional", "an op has one that it always makes")
   end
-  local always = false
-  for _, o in ipairs(out.outputs) do always = always or not o.form end
-  if #out.outputs > 0 and not always then
-    bad("outputs", nil, "all outputs are optional", "an op has one that it always makes")
-  end
+end
 
-  -- Names in inputs' dims become dims of the op; outputs may only use what inputs bind.
-  for _, o in ipairs(out.inputs) do
+-- Names in inputs' dims become dims of the op; outputs may only use what inputs bind.
+function Check:dims_of_operands()
+  local known, symbols, dims = self.known, self.symbols, self.dims
+  for _, o in ipairs(self.out.inputs) do
     for _, s in ipairs(o.dims and dims.symbols(o.dims) or {}) do
       if not symbols[s] then
         if known[s] then
           -- they would hide each other in n
-          bad("inputs", o.name,
-              fmt("dim %s of %s is already the name of %s", s, o.name, known[s]))
+          self:bad("inputs", o.name,
+                   fmt("dim %s of %s is already the name of %s", s, o.name, known[s]))
         end
         symbols[s], known[s] = true, known[s] or "a dim"
         if taken[s] then
-          bad("inputs", o.name, fmt("a dim may not be named %s", s))
+          self:bad("inputs", o.name, fmt("a dim may not be named %s", s))
         end
       end
     end
   end
-  for _, o in ipairs(out.outputs) do
+  for _, o in ipairs(self.out.outputs) do
     for _, s in ipairs(o.dims and dims.symbols(o.dims) or {}) do
-      if inputs_good and not symbols[s] then
-        bad("outputs", o.name, fmt("dim %s of %s occurs in no input", s, o.name),
-            "use the inputs' dims, an int attribute, or a function")
+      if self.inputs_good and not symbols[s] then
+        self:bad("outputs", o.name, fmt("dim %s of %s occurs in no input", s, o.name),
+                 "use the inputs' dims, an int attribute, or a function")
       end
     end
   end
-  for _, k in ipairs(sorted_keys(rule.axes or {})) do
-    local v = rule.axes[k]
+end
+
+function Check:axes()
+  local axes = self.out.axes
+  for _, k in ipairs(sorted_keys(self.rule.axes or {})) do
+    local v = self.rule.axes[k]
     if v ~= "parallel" and v ~= "reduction" then
-      bad("axes", k, fmt("axis %s is neither parallel nor reduction", tostring(k)))
-    elseif not symbols[k] then
-      bad("axes", k, fmt("axis %s is no dim of the inputs", tostring(k)))
+      self:bad("axes", k, fmt("axis %s is neither parallel nor reduction", tostring(k)))
+    elseif not self.symbols[k] then
+      self:bad("axes", k, fmt("axis %s is no dim of the inputs", tostring(k)))
     else
-      out.axes[#out.axes + 1] = { dim = k, reduction = v == "reduction" }
+      axes[#axes + 1] = { dim = k, reduction = v == "reduction" }
     end
   end
-  if not optimizer and not rule.flops and not rule.expands then
-    bad("flops", nil, "flops is missing",
-        "say flops = function(n) return 2 * n.t * n.d end")
+end
+
+-- What must stand in a rule together, and what must not.
+function Check:together()
+  local rule, out = self.rule, self.out
+  if not self.optimizer and not rule.flops and not rule.expands then
+    self:bad("flops", nil, "flops is missing",
+             "say flops = function(n) return 2 * n.t * n.d end")
   end
   for _, key in ipairs { "inputs", "outputs", "attrs" } do
-    if #out[key] > most then bad(key, nil, fmt("more than %d %s", most, key)) end
+    if #out[key] > most then self:bad(key, nil, fmt("more than %d %s", most, key)) end
   end
-  if rule.evaluates and (operands.row ~= "input" or operands.next_logits ~= "output") then
-    bad("evaluates", nil, "what evaluates an op takes row and makes next_logits")
+  if rule.evaluates and (self.operands.row ~= "input"
+                         or self.operands.next_logits ~= "output") then
+    self:bad("evaluates", nil, "what evaluates an op takes row and makes next_logits")
   end
   if rule.expands and rule.backward then
-    bad("backward", nil, "a fused op has no backward: its expansion has")
+    self:bad("backward", nil, "a fused op has no backward: its expansion has")
   end
   if rule.role == "sum" and (#out.inputs ~= 2 or #out.outputs ~= 1 or #out.attrs > 0) then
-    bad("role", nil, "the sum takes two values, returns one and has no attributes")
+    self:bad("role", nil, "the sum takes two values, returns one and has no attributes")
   end
-  return out, problems
+end
+
+return function(rule, dims)
+  local check = setmetatable({
+    rule = rule, dims = dims, problems = {}, known = {}, symbols = {}, operands = {},
+    out = { inputs = {}, outputs = {}, attrs = {}, axes = {} },
+  }, Check)
+  if type(rule) ~= "table" then
+    check:bad(nil, nil, "the file does not return op { ... }")
+    return check.out, check.problems
+  end
+  check:keys()
+  check:identity()
+  check:attributes()
+  check:inputs_and_outputs()
+  check:dims_of_operands()
+  check:axes()
+  check:together()
+  return check.out, check.problems
 end

@@ -478,6 +478,42 @@ local function others_row(name, of, rows)
     return { name, "table", default = {}, doc = "for what is no hidden matrix", fields = fields }
 end
 
+-- The rows of the rule's fields, behind that of the rate in out.rows, and what they feed.
+local function check_fields(bad, rule, ops, used, out, use_of)
+    local names = {}
+    for _, key in ipairs(sorted_keys(rule.fields)) do
+        if math.type(key) ~= "integer" or key < 1 or key > #rule.fields then
+            bad({ "fields", key, key = true }, fmt("fields.%s has a name, but rows have none",
+                                                   tostring(key)),
+                fmt('write { "%s", type, default = ... }', tostring(key)))
+        end
+    end
+    for i, f in ipairs(rule.fields) do
+        local at = { "fields", i }
+        local row = check_field(bad, f, at)
+        if row and (has({ "lr", "weight_decay", "clip" }, row[1]) or names[row[1]]) then
+            bad({ at, 1 }, fmt("field '%s' is declared twice%s", row[1], names[row[1]] and ""
+                               or ": every optimizer has one"), "remove one of them")
+        elseif row then
+            out.rows[#out.rows + 1] = row
+            names[row[1]] = true
+            if used then check_feeds(bad, rule, f, at, ops, out.feeds, use_of) end
+        end
+    end
+end
+
+local function check_lr_adjust_and_default(bad, rule)
+    if rule.lr_adjust ~= nil and (type(rule.lr_adjust) ~= "function" or not rule.uses) then
+        bad({ "lr_adjust" }, rule.uses and "lr_adjust is no function"
+                or "lr_adjust is of optimizers that treat matrices as a whole",
+            rule.uses and "write lr_adjust = function(f, m, n) return 1 end" or "leave it out")
+    end
+    if rule.default ~= nil and type(rule.default) ~= "boolean" then
+        bad({ "default" }, fmt("default is %s, but true or false is expected",
+                               show(rule.default)), "write default = true, or leave it out")
+    end
+end
+
 local make
 
 -- rule: of the folder `name`. env: rule_of(name): another op's, nil if there is none;
@@ -495,7 +531,7 @@ function make(name, rule, env)
     local out = { name = name, rows = { rate }, feeds = {}, uses = {}, moments = rule.moments,
                   lr_adjust = rule.lr_adjust, default = rule.default == true }
     local used = check_uses(bad, rule, env.rule_of)
-    local ops, names = {}, {}
+    local ops = {}
     ops.self = { name = name, attrs = attributes_of(rule), fed = {} }
     for use, other in pairs(used or {}) do
         out.uses[use] = rule.uses[use]
@@ -508,37 +544,11 @@ function make(name, rule, env)
             'write fields = { { "beta", "number", default = 0.9 } }')
         return out, problems
     end
-    for _, key in ipairs(sorted_keys(rule.fields)) do
-        if math.type(key) ~= "integer" or key < 1 or key > #rule.fields then
-            bad({ "fields", key, key = true }, fmt("fields.%s has a name, but rows have none",
-                                                   tostring(key)),
-                fmt('write { "%s", type, default = ... }', tostring(key)))
-        end
-    end
-    for i, f in ipairs(rule.fields) do
-        local at = { "fields", i }
-        local row = check_field(bad, f, at)
-        if row and (has({ "lr", "weight_decay", "clip" }, row[1]) or names[row[1]]) then
-            bad({ at, 1 }, fmt("field '%s' is declared twice%s", row[1], names[row[1]] and ""
-                               or ": every optimizer has one"), "remove one of them")
-        elseif row then
-            out.rows[#out.rows + 1] = row
-            names[row[1]] = true
-            if used then check_feeds(bad, rule, f, at, ops, out.feeds, env.use_of) end
-        end
-    end
+    check_fields(bad, rule, ops, used, out, env.use_of)
     if used and #problems == 0 then check_fed(bad, ops) end
     out.kept = check_moments(bad, rule, used) or 0
     out.dtypes = check_dtypes(bad, rule)
-    if rule.lr_adjust ~= nil and (type(rule.lr_adjust) ~= "function" or not rule.uses) then
-        bad({ "lr_adjust" }, rule.uses and "lr_adjust is no function"
-                or "lr_adjust is of optimizers that treat matrices as a whole",
-            rule.uses and "write lr_adjust = function(f, m, n) return 1 end" or "leave it out")
-    end
-    if rule.default ~= nil and type(rule.default) ~= "boolean" then
-        bad({ "default" }, fmt("default is %s, but true or false is expected",
-                               show(rule.default)), "write default = true, or leave it out")
-    end
+    check_lr_adjust_and_default(bad, rule)
     out.rows[#out.rows + 1], out.rows[#out.rows + 2] = decay, clip
     if used and used.others then
         local name_of, rows = rule.uses.others, {}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attr.c: attributes of ops and shapes of values: as text, and compared. */
+/* attr.c: attributes of ops and shapes of values. In: two of them, or one. Out: whether
+ * they are equal; the text of one. */
 #include "base/show.h"
 #include "ops/ops.h"
 

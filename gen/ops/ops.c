@@ -166,6 +166,10 @@ static void read_rule(Gen *g, OpRule *op)
     op->out = read_operands(g, "outputs", "dtype", &op->n_out);
     info->role = field_text(g, "role");
     info->evaluates = field_text(g, "evaluates");
+    info->canonical = field_text(g, "canonical");
+    info->states_canonical = info->canonical != NULL;
+    if (!info->canonical)
+        info->canonical = op->name;
     lua_getfield(L, -1, "arithmetic");
     info->arithmetic = (int)lua_tointeger(L, -1);
     lua_pop(L, 1);
@@ -431,6 +435,7 @@ static void add_form(Gen *g, int of, const char *word, int maker)
     *form.info = *op->info;
     form.info->form_of = op->name;
     form.info->form = word;
+    form.info->canonical = gen_printf(g, "%s_%s", op->info->canonical, word);
     form.info->has_backward = false;
     form.n_out = 0;
     form.out = gen_alloc(g, sizeof *form.out * (size_t)op->n_out);
@@ -494,6 +499,8 @@ void ops_load(Gen *g)
     luaL_unref(g->L, LUA_REGISTRYINDEX, checker);
     if (!diag_errors(g))
         add_forms(g);
+    if (!diag_errors(g))
+        ops_check_canonical(g);
     for (int i = 0; i < g->ops.count; i++) {
         OpRule *op = &g->ops.items[i];
         size_t bytes;

@@ -36,6 +36,8 @@ typedef struct OpInfo {
     size_t text_bytes;
     bool from_disk;
     int arithmetic;        /* version of its bits; 0: the rule says none */
+    const char *canonical; /* the name that the hash has it by: its own unless stated */
+    bool states_canonical;
     bool scaled; /* takes the loss scale, where there is one */
     bool has_backward, has_check, has_flops, has_bytes;
     bool has_workspace, has_workspace_cudnn;
@@ -55,6 +57,14 @@ const char *ops_template(Gen *g, const OpRule *op, const char *file, size_t *byt
 const char *ops_kernel_file(const Gen *g, const OpRule *op);
 /* The path of that file, for messages. */
 const char *ops_template_path(Gen *g, const OpRule *op, const char *file);
+
+/* ops_canonical.c */
+enum { N_OP_FILES = 4 };
+extern const char *const op_files[N_OP_FILES]; /* of a folder, in the order of its hash */
+/* From --ops, and no copy of the built-in op of that name (--share reads the built-in ones
+ * from disk). Such an op is hashed by the text of its folder. */
+bool ops_foreign(Gen *g, const OpRule *op);
+void ops_check_canonical(Gen *g);
 
 /* attr.c */
 bool attr_equal(const Attr *a, const Attr *b);

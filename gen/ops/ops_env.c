@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ops_env.c: the environment of a kernel's template. In: a node with its rule and the
- * types of its values; out: a Lua table with what the template may say of them: C types,
+ * types of its values. Out: a Lua table with what the template may say of them: C types,
  * shapes, sizes, the op's dims and attributes (n of infer.c), its accumulation type. */
 #include "ops/ops.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ops_place.c: where in an op's op.lua a message points. In: a field's name, or what Lua
- * says. Out: a place with file, line and column; the file's text, for messages to show.
- */
+ * says. Out: a place with file, line and column; the file's text, for messages to
+ * show. */
 #include "base/lex.h"
 #include "ops/ops.h"
 

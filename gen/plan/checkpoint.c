@@ -2,8 +2,8 @@
 /* checkpoint.c: the files of a checkpoint: which parameter lies where, and the
  * config.json that makes them a model of Hugging Face's.
  *
- * needs: check (checkpoint.file_size, the architecture's config), graph (parameters).
- * fills: Param.file, file_elems; Model.n_files, config_json.
+ * In: checkpoint.file_size and the architecture's config (check), the parameters
+ * (graph). Out: Param.file, file_elems; Model.n_files, config_json. Breaks: nothing.
  *
  * The layout knows the model and nothing else: parameters in the model's order, whole, a
  * new file when the next one would exceed file_size. So ranks, strategy and wrap are

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* figures.c: what a run holds and computes, as numbers. In: the whole Gen after simulate.
+/* figures.c: what a run holds and computes, as numbers. In: the whole Gen after
+ * simulate. Out: PlanBytes, the operations of a token, the number of parameters.
  *
  * Bytes by class add up to the arena exactly: persistent buffers count as they are; of
  * the transient area, which classes share, each class counts what it holds at the moment

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layout.c: the one map of what lies where. Comes in: parameters in segments (shard).
- * Goes out: of a box of a parameter, for each mesh coordinate, the runs of elements that
- * are consecutive both in the parameter and in the part of the segment there.
+/* layout.c: the one map of what lies where. In: parameters in segments (shard). Out: of
+ * a box of a parameter, for each mesh coordinate, the runs of elements that are
+ * consecutive both in the parameter and in the part of the segment there.
  *
  * A parameter with axes is cut along cut_dim into as many equal parts as the axes have
  * ranks; part c is held by the ranks whose number along the axes is c. A part is a tensor

@@ -2,8 +2,8 @@
 /* matrices.c: which rank computes which matrix of the optimizer, and which travel
  * together.
  *
- * Needs Param.matrix, g->shapes (optimizer.c) and segments (shard). Fills g->matrices and
- * g->batches. Breaks nothing. All of it is outside the numerics hash: a matrix is
+ * In: Param.matrix, g->shapes (optimizer.c) and segments (shard). Out: g->matrices and
+ * g->batches. Breaks: nothing. All of it is outside the numerics hash: a matrix is
  * computed whole by whoever owns it.
  *
  * A batch is as few neighbouring segments as have a matrix for each rank together (the

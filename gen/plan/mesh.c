@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh.c: who holds which part of a segment, and who takes part in what. Comes in: the
- * mesh and the strategy of the description. Goes out: the placement and the groups of a
- * segment (shard.c asks for them).
+/* mesh.c: who holds which part of a segment, and who takes part in what. In: the mesh
+ * and the strategy of the description. Out: the placement and the groups of a segment
+ * (shard.c asks for them).
  *
  * A strategy's row (strategy.h) says what is cut: weights at rest, weights between
  * forward and backward, optimizer state, each on its own; over mesh.shard, or in tests

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* place.c: an offset for each buffer in its space.
  *
- * Needs buffers, accesses, hb_same, hb_group. Fills Buffer.offset_bytes, space_bytes,
- * arena_bytes and the two lower bounds. Breaks nothing.
+ * In: buffers and accesses (unroll), hb_same and hb_group (schedule). Out:
+ * Buffer.offset_bytes, space_bytes, arena_bytes and the two lower bounds. Breaks:
+ * nothing.
  *
  * Persistent buffers lie first, one after the other, never shared. Of the others, two may
  * share bytes only if in every variant all accesses of one come before all writes of the

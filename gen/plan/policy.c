@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* policy.c: the choices outside the hash that the description leaves open.
  *
- * Needs units and segments (shard). Changes only fields of g->model that are outside the
- * numerics hash, and of each block what it keeps. Breaks nothing. A block's backward
- * finds what its forward made, or the forward runs again from the block's input, which is
- * always kept: so everything it needs is live or recomputable.
+ * In: units and segments (shard). Out: fields of g->model that are outside the numerics
+ * hash, and of each block what it keeps. Breaks: nothing. A block's backward finds what
+ * its forward made, or the forward runs again from the block's input, which is always
+ * kept: so everything it needs is live or recomputable.
  *
  * With recompute = "auto" this is where the search begins (search.c). Here too: what a
  * plan costs, and what to do when that exceeds the target's budget. */

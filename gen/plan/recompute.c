@@ -2,8 +2,8 @@
 /* recompute.c: values that are not kept but computed again by their own kernels; a part
  * of the policy pass.
  *
- * Needs spans and slabs (span). Fills Class.again, kept_bytes, dropped_bytes and of each
- * Saved whether it is dropped and where it lies then. Breaks nothing.
+ * In: spans and slabs (span). Out: Class.again, kept_bytes, dropped_bytes, and of each
+ * Saved whether it is dropped and where it lies then. Breaks: nothing.
  *
  * Which values a set of ops may drop: the nodes of these ops whose inputs are weights,
  * the block's input, data, constants, values that stay, or what other such nodes make. A

@@ -2,8 +2,8 @@
 /* schedule.c: what each instruction must wait for, and what therefore happens before
  * what.
  *
- * Needs the instructions and accesses of unroll. Fills Instr.waits with reasons, and the
- * relations of happens-before. Breaks place.
+ * In: instructions and accesses (unroll). Out: Instr.waits with reasons, and the
+ * relations of happens-before. Breaks: place.
  *
  * The model. Each rank runs the same program on three in-order streams: instruction b of
  * a stream starts when the one before it is complete, and so are its waits. Nothing else
@@ -15,11 +15,13 @@
  * closed, see ins_is_closed). A group is all ranks that differ in some bits (mesh.h):
  *
  *   hb_same(a, b)          a completes before b starts, on one rank: paths of stream
- * order and waits. hb_group(group, a, b)  a completes, on every rank of this one's group,
- * before b starts on this one: such a path passes collectives whose bits together are all
- * of the group's. (One of the bits m completes here when the ranks that differ in m have
- * started it, so completed what came before it there; of that, a collective of other bits
- * says the same for their ranks.)
+ *                          order and waits.
+ *   hb_group(group, a, b)  a completes, on every rank of this one's group, before b
+ *                          starts on this one: such a path passes collectives whose bits
+ *                          together are all of the group's. (One of the bits m completes
+ *                          here when the ranks that differ in m have started it, so
+ *                          completed what came before it there; of that, a collective of
+ *                          other bits says the same for their ranks.)
  *
  * Waits come from buffers (read after write, write after read, write after write), from
  * the memory that prefetching and reducing may hold (a gather starts when the compute

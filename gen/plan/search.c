@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* search.c: recompute = "auto": spends the target's budget where a byte buys most time.
  *
- * Needs units and segments (shard) and the other choices of policy. It proposes choices,
- * one after the other, and the driver plans each and answers with its cost (drive.c): the
- * search itself calls no pass. Changes what blocks keep, which units stay gathered, the
- * two prefetch depths; nothing else. Breaks nothing.
+ * In: units and segments (shard), the other choices of policy, and the cost of each
+ * choice that the search proposes: the driver plans them one after the other (drive.c),
+ * and the search itself calls no pass. Out: what blocks keep, which units stay gathered,
+ * the two prefetch depths. Breaks: nothing.
  *
  * A choice is a vector of numbers, 0 the fastest end of each: of a class, how many of its
  * blocks are recomputed, the first ones, whose memory is free for longest, and how many

@@ -2,9 +2,9 @@
 /* shard.c: parameters to units and segments, each parameter element to exactly one
  * place of each copy.
  *
- * Needs g->blocks, g->params (graph, grad, span) and the mesh. Fills g->units,
+ * In: g->blocks and g->params (graph, grad, span), and the mesh. Out: g->units,
  * g->segments, Block.unit, Block.cut, Param.segment, Param.held_elems,
- * Param.offset_elems. Breaks nothing.
+ * Param.offset_elems. Breaks: nothing.
  *
  * A unit is what is gathered and freed together: the pieces of one group of wrap.c. A
  * tied parameter lies in the unit of the first block that uses it. A group without

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* simulate.c: how long a step should take, by in-order streams and a table of rates.
  *
- * Needs instructions and waits (schedule). Fills step_seconds. Breaks nothing.
+ * In: instructions and waits (schedule). Out: step_seconds. Breaks: nothing.
  *
  * All ranks are taken to be equal, so a collective starts everywhere at once. Time is
  * integer picoseconds: the same figure on every machine. The rates are the

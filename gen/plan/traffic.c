@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* traffic.c: the bytes that rank 0 receives from its peers in a step, by kind. Comes
- * in: the unrolled program. Goes out: sums, which the runtime's counters (--stats)
- * equal. */
+/* traffic.c: the bytes that rank 0 receives from its peers in a step, by kind. In: the
+ * unrolled program. Out: sums, which the runtime's counters (--stats) equal. */
 #include "plan/plan.h"
 
 /* Of a sum over copies: from ranks that stand elsewhere along mesh.replicate. Each rank

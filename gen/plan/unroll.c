@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* unroll.c: the step as straight lines of instructions in host order.
  *
- * Needs segments (shard), spans (span), the choices of policy. Fills g->prog:
- * instructions, accesses, buffers (without offsets), bindings, rounds. Breaks schedule
- * and place.
+ * In: segments (shard), spans (span), the choices of policy. Out: g->prog: instructions,
+ * accesses, buffers (without offsets), bindings, rounds. Breaks: schedule and place.
  *
  * Three lines are written for a step, LOCAL, LAST and END; its loops and the tasks of
  * each line are a tree (unroll_order.c). LOCAL adds gradients without a collective on

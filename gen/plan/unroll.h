@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* unroll.h: the working state shared by unroll_order.c (the step's loops and tasks),
- * unroll.c (their instructions, in order), unroll_bufs.c (its buffers) and unroll_ins.c (what each instruction touches). Private to the pass. */
+ * unroll.c (their instructions, in order), unroll_bufs.c (its buffers) and unroll_ins.c
+ * (what each instruction touches). Private to the pass. */
 #ifndef UNROLL_H
 #define UNROLL_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unroll_bufs.c: the buffers of the step. Comes in: the Unroller's order of spans,
- * gathers and reductions. Goes out: buffers without offsets.
+/* unroll_bufs.c: the buffers of the step. In: the Unroller's order of spans, gathers and
+ * reductions. Out: buffers without offsets.
  *
  * What peers touch lies in the symmetric space: parameter shards and kept parts (gathers
  * read them), gradient buffers (reductions read them), gradient shards that copies sum in

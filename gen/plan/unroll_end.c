@@ -2,8 +2,8 @@
 /* unroll_end.c: the end of a step: norms, their one exchange, the updates, and the
  * updated weights on their way to the other ranks that hold them whole; and where the
  * optimizer treats matrices as a whole, their way to the ranks that own them and back.
- * Comes in: the Unroller with the buffers of segments. Goes out: END's instructions
- * with complete access lists; buffers of matrices.
+ * In: the Unroller with the buffers of segments. Out: END's instructions with complete
+ * access lists; buffers of matrices.
  *
  * Of a batch: every rank writes the directions of its shard (INS_MOMENTUM), owners read
  * theirs (INS_TO_OWNERS), compute (INS_MATRICES), all read their parts of the results

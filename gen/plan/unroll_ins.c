@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unroll_ins.c: the instructions of unroll with everything they touch. Comes in: the
- * Unroller's order of spans, gathers and reductions, its buffers. Goes out:
- * instructions with complete access lists (placement and scheduling know a conflict
- * only from these); bindings of weights and gradients. */
+/* unroll_ins.c: the instructions of unroll with everything they touch. In: the
+ * Unroller's order of spans, gathers and reductions, its buffers. Out: instructions with
+ * complete access lists (placement and scheduling know a conflict only from these);
+ * bindings of weights and gradients. */
 #include "plan/unroll.h"
 
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* warn.c: plans that run, and cost more than they need to.
  *
- * Comes in: the whole plan, its predicted times (simulate). Goes out: warnings, each with
- * numbers of this plan and what to write instead. What the description alone or the units
- * show is told before, where it is known (check.c, shard.c). */
+ * In: the whole plan and its predicted times (simulate). Out: warnings, each with
+ * numbers of this plan and what to write instead. Earlier passes warn of what the
+ * description alone or the units show (check.c, shard.c). */
 #include "plan/plan.h"
 #include "base/show.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verify.c: the invariants of DESIGN's table, checked after each pass.
+/* verify.c: the invariants of DESIGN's table, checked after each pass. In: what the pass
+ * left in the Gen. Out: NULL, or what is wrong.
  *
- * The checkers return NULL or a text that names what is wrong; verify_after dies with it,
- * and tests plant faults and expect the text. They share no code with the passes they
- * check: what a pass derives, the checker derives in another way. So they compare kinds
- * of instructions by themselves, and take no more than names and streams from kinds.c.
- * Placement and races are in verify_races.c. */
+ * verify_after dies with that text, and tests plant faults and expect it. The checkers
+ * share no code with the passes they check: what a pass derives, the checker derives in
+ * another way. So they compare kinds of instructions by themselves, and take no more
+ * than names and streams from kinds.c. Placement and races are in verify_races.c. */
 #include "plan/plan.h"
 #include "prove/verify.h"
 
@@ -14,8 +14,8 @@
 
 /* ---- unroll ---------------------------------------------------------------------- */
 
-/* Before a transient buffer is read in a variant, the variant has written it. Host order.
- */
+/* Before a transient buffer is read in a variant, the variant has written it. Host
+ * order. */
 static const char *check_written_first(Gen *g, int v)
 {
     const Program *p = &g->prog;

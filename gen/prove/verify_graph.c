@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verify_graph.c: the invariants of the graph after graph, grad, fuse and span, checked
- * by means that share nothing with the passes that made it: shapes are inferred anew,
- * liveness is counted per pair. A broken one is a bug of ours: die, exit 70. */
+/* verify_graph.c: the invariants of the graph. In: the graph after graph, grad, fuse or
+ * span. Out: nothing; a broken invariant is a bug of ours: die, exit 70. The checks
+ * share nothing with the passes that made the graph: shapes are inferred anew, liveness
+ * is counted per pair. */
 #include "graph/builder.h"
 #include "plan/plan.h"
 #include "base/names.h"
@@ -135,8 +136,8 @@ static void check_inferred(Gen *g, const Class *c, const Node *n)
 
 /* ---- gradients ------------------------------------------------------------------- */
 
-/* One gradient for each parameter: the first node into its buffer stores, later ones add.
- */
+/* One gradient for each parameter: the first node into its buffer stores, later ones
+ * add. */
 static void check_gradients(const Gen *g, const Class *c)
 {
     for (int p = 0; p < c->params.count; p++) {
@@ -362,8 +363,8 @@ static const Node *node_at(const Class *c, int i)
     return i < c->nodes.count ? c->nodes.items[i] : c->evaluate.nodes[i - c->nodes.count];
 }
 
-/* Equal names if and only if equal op, attributes, shapes and dtypes, over all classes.
- */
+/* Equal names if and only if equal op, attributes, shapes and dtypes, over all
+ * classes. */
 static void check_kernels(Gen *g)
 {
     struct {

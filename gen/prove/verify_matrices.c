@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verify_matrices.c: the invariants of matrices that an optimizer treats whole: the
- * deal of owners after shard, their exchange after unroll. Comes in: matrices, batches,
- * instructions. Goes out: NULL or what is wrong. Derived from the parameters anew, not
- * as matrices.c does. */
+/* verify_matrices.c: the invariants of matrices that an optimizer treats whole: the deal
+ * of owners after shard, their exchange after unroll. In: matrices, batches,
+ * instructions. Out: NULL or what is wrong. Derived from the parameters anew, not as
+ * matrices.c does. */
 #include "plan/plan.h"
 #include "prove/verify.h"
 

@@ -40,8 +40,8 @@ static int run_start(const Program *p, int span)
     return start;
 }
 
-/* Runs of spans whose gathers have started, and whose use has not, when `gather` starts.
- */
+/* Runs of spans whose gathers have started, and whose use has not, when `gather`
+ * starts. */
 static int64_t units_gathered(Gen *g, int gather, int *seen)
 {
     const Program *p = &g->prog;

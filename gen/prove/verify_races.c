@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* verify_races.c: does any order of events that the schedule allows let one instruction
- * destroy what another needs? Comes in: instructions, accesses, waits, offsets. Goes
- * out: NULL or the two accesses that may meet.
+ * destroy what another needs? In: instructions, accesses, waits, offsets. Out: NULL or
+ * the two accesses that may meet.
  *
  * Independent of schedule_closure and of place: the step is written out as a trace of
  * several turns of its loops on explicit ranks, each instruction with a start and a
@@ -145,8 +145,8 @@ static const char *run_event(Trace *t, Event *e, Event *const stream_last[N_STRE
     return NULL;
 }
 
-/* A turn begins when the compute stream has ended the turn before; END goes on from LAST.
- */
+/* A turn begins when the compute stream has ended the turn before; END goes on from
+ * LAST. */
 static const char *run_trace(Trace *t)
 {
     Event *last[N_STREAMS] = {NULL};
@@ -163,8 +163,8 @@ static const char *run_trace(Trace *t)
                 return bad;
             last[t->g->prog.ins.items[e->ins].stream] = e;
         }
-        /* The join is real only if the compute stream has seen all collectives complete.
-         */
+        /* The join is real only if the compute stream has seen all collectives
+         * complete. */
         for (int s = 0; s < N_STREAMS; s++) {
             bool to_end = turn + 1 == t->n_turns || t->variant[turn + 1] == VARIANT_END;
             if (last[s] && last[STREAM_COMPUTE] && s != STREAM_COMPUTE && !to_end &&
@@ -178,8 +178,8 @@ static const char *run_trace(Trace *t)
 }
 
 /* On which explicit ranks does an access to a buffer of rank 0 happen: by the peers of
- * the collective, or by rank 0 itself? A closed collective ends for all of them together.
- */
+ * the collective, or by rank 0 itself? A closed collective ends for all of them
+ * together. */
 static bool accesses_from(const Trace *t, const Instr *i, bool remote, unsigned rank)
 {
     return remote && !ins_is_closed(i) ? rank != 0 && joins(t, i, 0, rank) : rank == 0;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verify_shard.c: the invariants of units, segments and their groups. Comes in: what
- * shard filled. Goes out: NULL or a text that names what is wrong. Shares no code with
- * shard.c and mesh.c: it walks what they derived, parameter by parameter and rank by
- * rank. */
+/* verify_shard.c: the invariants of units, segments and their groups. In: what shard
+ * filled. Out: NULL or a text that names what is wrong. Shares no code with shard.c and
+ * mesh.c: it walks what they derived, parameter by parameter and rank by rank. */
 #include "plan/plan.h"
 #include "prove/verify.h"
 
@@ -78,8 +77,7 @@ static const char *verify_segment(Gen *g, const Segment *s)
 }
 
 /* Every piece is in one unit or none, the unit knows it, and its own parameters lie
- * there.
- */
+ * there. */
 static const char *verify_units(Gen *g)
 {
     int listed = 0, held = 0;
@@ -128,8 +126,8 @@ static const char *verify_groups(Gen *g, const Segment *s)
                   {s->across, false},
                   {s->between, true},
                   {layout_same(g, s), false}};
-    /* At rest weights lie as the state does, or whole; gradients too, before their sum.
-     */
+    /* At rest weights lie as the state does, or whole; gradients too, before their
+     * sum. */
     const RankBits state = s->cut[HELD_OPTIMIZER], rest = s->cut[HELD_PARAMS];
     if ((rest && rest != state) || (s->cut[HELD_GRADS] && s->cut[HELD_GRADS] != state) ||
         s->cut[HELD_BETWEEN] & ~rest ||

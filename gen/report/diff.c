@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* diff.c: `fsdpgen diff A B`: what changed between two trainers, and what that means for
- * a run that goes on with the other one. In: two generated folders or descriptions. Out,
- * on stdout: six sections and a verdict, as text or as one JSON object. Runs in the
+ * a run that goes on with the other one. In: two generated folders or descriptions. Out:
+ * six sections and a verdict on stdout, as text or as one JSON object. Runs in the
  * child.
  *
  * Deterministic: both are read whole, everything is in order of names or of the plan, and

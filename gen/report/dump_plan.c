@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dump_plan.c: the IR after shard, policy, unroll, schedule, place, simulate as
- * deterministic text, for --dump=PASS and the golden tests. Comes in: Gen after the
- * pass; goes out: text. */
+ * deterministic text, for --dump=PASS and the golden tests. In: the Gen after the pass.
+ * Out: text. */
 #include "plan/plan.h"
 #include "report/report.h"
 

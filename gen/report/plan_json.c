@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan_json.c: what a run will hold and do, for programs (plan.json, `plan --json`).
- * Comes in: the whole Gen after simulate. Goes out: one JSON object. */
+/* plan_json.c: what a run will hold and do, for programs (plan.json, `plan --json`). In:
+ * the whole Gen after simulate. Out: one JSON object. */
 #include "plan/plan.h"
 #include "report/report.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan_text.c: what a run will hold and do, for people (plan.txt, `fsdpgen plan`);
- * plan_json.c says it to programs. Comes in: the whole Gen after simulate. Goes out:
- * text. / */
+ * plan_json.c says it to programs. In: the whole Gen after simulate. Out: text. */
 #include "plan/plan.h"
 #include "base/show.h"
 #include "report/report.h"

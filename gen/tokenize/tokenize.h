@@ -46,8 +46,8 @@ size_t tok_space_end(const char *s, size_t n);
 bool tok_is_nfc(const char *s, size_t n);
 /* Normal form C of a text, appended; false with error set. */
 bool tok_nfc(TokText *out, const char *s, size_t n, char *error);
-/* The last place before n where s can be cut in two that are normalised apart; 0: none.
- */
+/* The last place before n where s can be cut in two that are normalised apart; 0:
+ * none. */
 size_t tok_nfc_cut(const char *s, size_t n);
 /* Of s[0, n): how long the normal form of s[0, at) is, for places `at` that never go
  * back, in time that is linear in n for all of them together, as long as few of them part
@@ -324,8 +324,8 @@ void tok_writer_abandon(TokWriter *w);
 
 /* Does an input have a JSON object on each line? */
 bool tok_is_lines(const TokOptions *o, const char *name);
-/* What a file is, by its first n bytes and its last four, that is neither a text nor JSON: "is gzip: ...", or NULL.
- */
+/* What a file is, by its first n bytes and its last four, that is neither a text nor JSON: "is gzip: ...", or
+ * NULL. */
 const char *tok_no_text(const char *s, size_t n, const char *end);
 /* Of the inputs and the output; false with error set. */
 bool tok_check_files(Gen *g, const TokOptions *o, const Tokenizer *t, char *error);

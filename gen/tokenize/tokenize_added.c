@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenize_added.c: of a tokenizer.json, the added tokens, and with them the text of each
- * id. Comes in: the file's lists and the vocabulary. Goes out: both in the Tokenizer. Ids
- * are those that the package `tokenizers` gives, or the file is refused: it numbers added
+/* tokenize_added.c: of a tokenizer.json, the added tokens, and with them the text of
+ * each id. In: the file's lists and the vocabulary. Out: both in the Tokenizer. Ids are
+ * those that the package `tokenizers` gives, or the file is refused: it numbers added
  * tokens itself, whatever the file says. */
 #include "tokenize/tokenize_load.h"
 
@@ -10,8 +10,8 @@
 
 enum { MAX_PIECE_ID = 1 << 24 };
 
-/* By first byte, then the longest first: the leftmost longest is the one that is found.
- */
+/* By first byte, then the longest first: the leftmost longest is the one that is
+ * found. */
 static int by_begin(const void *a, const void *b)
 {
     const TokAdded *x = a, *y = b;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenize_encode.c: a whole text to ids, as a tokenizer.json says: added tokens are cut
- * out of the raw text, what lies between them is normalised, those that are looked for in
- * normalised text are cut out of that, patterns cut the rest into pieces, each step the
- * pieces of the one before, and a piece is merged. What was cut off at one place knows
- * nothing of its neighbours, so stretches of a text may be done apart. */
+/* tokenize_encode.c: a whole text to ids, as a tokenizer.json says. In: a Tokenizer and
+ * bytes. Out: ids in order. Added tokens are cut out of the raw text, what lies between
+ * them is normalised, those that are looked for in normalised text are cut out of that,
+ * patterns cut the rest into pieces, each step the pieces of the one before, and a piece
+ * is merged. What was cut off at one place knows nothing of its neighbours, so stretches
+ * of a text may be done apart. */
 #include "tokenize/tokenize.h"
 
 #include <stdlib.h>

@@ -96,8 +96,8 @@ static size_t window_shift(Window *w)
     return gone;
 }
 
-/* As much again as there is, so that what is looked at again and again is so few times.
- */
+/* As much again as there is, so that what is looked at again and again is so few
+ * times. */
 static bool read_more(TokReader *r, char *error)
 {
     Window *w = &r->raw;
@@ -181,8 +181,8 @@ static bool more_of(TokReader *r, Window *w, char *error)
 
 /* ---- jobs ------------------------------------------------------------------------ */
 
-/* A job of w's text [from, to), and what lies behind it up to `look`; to is given away.
- */
+/* A job of w's text [from, to), and what lies behind it up to `look`; to is given
+ * away. */
 static void make_job(TokReader *r, Window *w, TokJobKind kind, size_t to, size_t look,
                      TokJob *job)
 {
@@ -215,8 +215,8 @@ static size_t cut_after_line(const char *s, size_t n, size_t from)
     return end ? (size_t)(end - s) + 1 : to;
 }
 
-/* How far the stretch goes that begins at part.at: as far as `need` bytes, or to its end.
- */
+/* How far the stretch goes that begins at part.at: as far as `need` bytes, or to its
+ * end. */
 static bool find_stretch(TokReader *r, size_t need, size_t *end, bool *last, char *error)
 {
     Window *w = &r->part;

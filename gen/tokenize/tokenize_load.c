@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenize_load.c: a Hugging Face tokenizer.json. Comes in: the file. Goes out: a
- * Tokenizer, or messages that name, with its place, each part that is not supported: a
- * part that is left out silently would be wrong ids. Byte-level BPE as Llama-3, Qwen,
- * GPT-2 and their kin have it: no normalizer or NFC; Split, Digits, ByteLevel; merges in
- * both spellings. */
+/* tokenize_load.c: a Hugging Face tokenizer.json. In: the file. Out: a Tokenizer, or
+ * messages that name, with its place, each part that is not supported: a part that is
+ * left out silently would be wrong ids. Byte-level BPE as Llama-3, Qwen, GPT-2 and
+ * their kin have it: no normalizer or NFC; Split, Digits, ByteLevel; merges in both
+ * spellings. */
 #include "tokenize/tokenize_load.h"
 
 #include "base/json_place.h"

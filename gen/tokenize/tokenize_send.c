@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tokenize_send.c: from the process that reads strangers' texts to the one that writes
- * files. In, there: ids in order. Out, here: the bytes of a token file and of its mask,
- * and what the totals are. Between them frames: a kind, a length, that many bytes. The
- * writer believes nothing but lengths, which it checks. */
+ * files. In: ids in order, there. Out: the bytes of a token file and of its mask, and
+ * the totals, here. Between them frames: a kind, a length, that many bytes. The writer
+ * believes nothing but lengths, which it checks. */
 #include "tokenize/tokenize.h"
 
 #include "base/child.h"

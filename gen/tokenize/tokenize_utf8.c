@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenize_utf8.c: what the tokenizer must know of Unicode beside its patterns: is a text
- * UTF-8, what is white space, normal form C (by utf8proc). */
+/* tokenize_utf8.c: what the tokenizer must know of Unicode beside its patterns. In:
+ * bytes. Out: whether they are UTF-8, what is white space, normal form C (by
+ * utf8proc). */
 #include "tokenize/tokenize.h"
 
 #include <stdlib.h>
@@ -115,8 +116,8 @@ static int class_of(utf8proc_int32_t c)
 
 /* What lies before a character that begins a unit whatever comes before it, and what lies
  * from it on, are normalised apart. Such a character is no mark, and does not extend what
- * is before it for a reader either: Unicode's grapheme clusters never part what composes.
- */
+ * is before it for a reader either: Unicode's grapheme clusters never part what
+ * composes. */
 static bool begins_unit(const char *s, size_t n)
 {
     utf8proc_int32_t c;

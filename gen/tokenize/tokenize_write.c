@@ -6,10 +6,10 @@
  * leaves behind.
  *
  * Two files cannot get their names at once. So the mask says which tokens it was made for
- * (runtime/data/rt_mask.h): a pair of which one half is of another run is refused by trainers,
- * whenever this program was ended. The digest of the tokens is that of the chunks that
- * are written, one at a time. Without --force nothing is replaced, whoever made it and
- * when; with it, old files stay until the new ones have their names. */
+ * (runtime/data/rt_mask.h): a pair of which one half is of another run is refused by
+ * trainers, whenever this program was ended. The digest of the tokens is that of the
+ * chunks that are written, one at a time. Without --force nothing is replaced, whoever
+ * made it and when; with it, old files stay until the new ones have their names. */
 #define _GNU_SOURCE
 #include "tokenize/tokenize.h"
 #include "base/take_name.h"
@@ -344,8 +344,8 @@ static bool sync_folder(const char *path, char *error)
 }
 
 /* The mask first: a mask without its file harms nobody, and a file with another's mask
- * may, where that is bits alone. So an old mask goes aside before its file is replaced.
- */
+ * may, where that is bits alone. So an old mask goes aside before its file is
+ * replaced. */
 static bool name_mask(TokWriter *w, char *error)
 {
     Out *o = &w->mask;

@@ -17,7 +17,7 @@
 
 /* Never launched: by its name kernels.c finds that these kernels are of its generation. */
 RT_GLOBAL(32)
-math_04584243d49bacc3(void)
+math_b20e5c2d8ad05fb1(void)
 {
 }
 
@@ -242,6 +242,32 @@ RT_DEVICE void attention_8192x6144_bf16_softmax(float (*s)[KEYS / 8][4], float (
     }
 }
 
+/* The warp's lse, and its rows of o in the place of those of q. lse: of the head; own: the
+ * warp's first query. */
+RT_DEVICE void attention_8192x6144_bf16_finish(rt_bf16 *own_q, float *lse,
+                                               const float (*sums)[HEAD / 8][4],
+                                               const float (*top)[2],
+                                               const float (*sum)[2], int own, int end)
+{
+    const int lane = threadIdx.x % 32;
+    RT_UNROLL
+    for (int i = 0; i < ROWS / 16; i++) {
+        float over[2];
+        RT_UNROLL
+        for (int half = 0; half < 2; half++) {
+            const int query = own + 16 * i + 8 * half + lane / 4;
+            const float total = rt_quad_sum(sum[i][half]);
+            over[half] = 1 / total;
+            if (lane % 4 == 0 && query < end) {
+                lse[(int64_t)query * 32] =
+                    top[i][half] * (SCALE / LOG2_E) + rt_logf(total);
+            }
+        }
+        rt_warp_sync();
+        rt_tile_round<HEAD, HEAD>(own_q + 16 * i * RT_TILE_ROW(HEAD), sums[i], over);
+    }
+}
+
 /* o[8192, 4096] and lse[8192, 32]
  * from rows [32 q | 8 k | 8 v] of 128; sequences of 8192 */
 RT_GLOBAL(128)
@@ -284,22 +310,7 @@ attention_8192x6144_bf16(const rt_bf16 *qkv, rt_bf16 *o, float *lse)
         attention_8192x6144_bf16_softmax(s, top, sum, sums);
         rt_mma_sums<ROWS / 16, HEAD, KEYS, HEAD>(sums, s, v);
     }
-    RT_UNROLL
-    for (int i = 0; i < ROWS / 16; i++) { /* o takes the place of q */
-        float over[2];
-        RT_UNROLL
-        for (int half = 0; half < 2; half++) {
-            const int query = own + 16 * i + 8 * half + lane / 4;
-            const float total = rt_quad_sum(sum[i][half]);
-            over[half] = 1 / total;
-            if (lane % 4 == 0 && query < end) {
-                lse[(row0 + query) * 32 + head] =
-                    top[i][half] * (SCALE / LOG2_E) + rt_logf(total);
-            }
-        }
-        rt_warp_sync();
-        rt_tile_round<HEAD, HEAD>(own_q + 16 * i * RT_TILE_ROW(HEAD), sums[i], over);
-    }
+    attention_8192x6144_bf16_finish(own_q, lse + row0 * 32 + head, sums, top, sum, own, end);
     rt_block_sync();
     rt_tile_store<128, QUERIES, HEAD, DIM, DIM>(
         o + (row0 + query0) * O_ROW + head * DIM, O_ROW, q, queries, 0);
@@ -466,6 +477,32 @@ RT_DEVICE void attention_bwd_8192x6144x4096x32_bf16_load_keys(rt_bf16 *tiles,
     rt_cp_async_commit();
 }
 
+/* The gradients of probabilities become those of the scores s; edge: zeros where a query of
+ * the warp, the first of which is own, does not see a key. */
+RT_DEVICE void attention_bwd_8192x6144x4096x32_bf16_ds(float (*ds)[4],
+                                                       const float (*s)[4],
+                                                       const float *top,
+                                                       const float *delta, bool edge,
+                                                       int own, int key0)
+{
+    const int lane = threadIdx.x % 32;
+    RT_UNROLL
+    for (int i = 0; i < PASS / 2; i++) {
+        const int j = i / 4, e = i % 4;
+        const float p = rt_exp2f(rt_fmaf(s[j][e], SCALE, -top[e / 2]));
+        ds[j][e] = p * (ds[j][e] - delta[e / 2]);
+    }
+    if (!edge)
+        return;
+    RT_UNROLL
+    for (int i = 0; i < PASS / 2; i++) {
+        const int j = i / 4, e = i % 4, query = own + lane / 4 + e / 2 * 8;
+        const int key = key0 + 8 * j + lane % 4 * 2 + e % 2;
+        const bool seen = key <= query;
+        ds[j][e] = seen ? ds[j][e] : 0;
+    }
+}
+
 /* The part of dqkv for q, and for the second kernel what it asks of each query: lse as a
  * power of 2, and delta, the sum of d_o o. Queries beyond the sequence get a p of 0. */
 RT_GLOBAL(128)
@@ -513,7 +550,7 @@ attention_bwd_8192x6144x4096x32_bf16_dq(const rt_bf16 *qkv, const rt_bf16 *o,
     rt_mma_keep<HEAD>(do_parts, own_do);
     for (int key0 = 0; key0 < end; key0 += PASS) {
         const rt_bf16 *k = tiles + key0 / PASS % 2 * 2 * PASS_TILE, *v = k + PASS_TILE;
-        float s[1][PASS / 8][4] = {}, dp[1][PASS / 8][4] = {};
+        float s[1][PASS / 8][4] = {}, ds[1][PASS / 8][4] = {};
         rt_cp_async_wait(0);
         rt_block_sync(); /* these are there, and the other two are read no more */
         if (key0 + PASS < end) {
@@ -525,23 +562,9 @@ attention_bwd_8192x6144x4096x32_bf16_dq(const rt_bf16 *qkv, const rt_bf16 *o,
             continue; /* no query of the warp sees any of these */
         }
         rt_mma_kept<PASS, HEAD>(s[0], q_parts, k);
-        rt_mma_kept<PASS, HEAD>(dp[0], do_parts, v);
-        RT_UNROLL
-        for (int i = 0; i < PASS / 2; i++) { /* dp becomes the gradient of the scores */
-            const int j = i / 4, e = i % 4;
-            const float p = rt_exp2f(rt_fmaf(s[0][j][e], SCALE, -top[e / 2]));
-            dp[0][j][e] = p * (dp[0][j][e] - delta[e / 2]);
-        }
-        if (edge) {
-            RT_UNROLL
-            for (int i = 0; i < PASS / 2; i++) {
-                const int j = i / 4, e = i % 4, query = own + lane / 4 + e / 2 * 8;
-                const int key = key0 + 8 * j + lane % 4 * 2 + e % 2;
-                const bool seen = key <= query;
-                dp[0][j][e] = seen ? dp[0][j][e] : 0;
-            }
-        }
-        rt_mma_sums<1, HEAD, PASS, HEAD>(dq, dp, k);
+        rt_mma_kept<PASS, HEAD>(ds[0], do_parts, v);
+        attention_bwd_8192x6144x4096x32_bf16_ds(ds[0], s[0], top, delta, edge, own, key0);
+        rt_mma_sums<1, HEAD, PASS, HEAD>(dq, ds, k);
     }
     const float scale[2] = {0.08838834764831843f, 0.08838834764831843f};
     rt_tile_round<HEAD, HEAD>(own_q, dq[0], scale); /* dq takes the place of q */
@@ -570,6 +593,37 @@ RT_DEVICE void attention_bwd_8192x6144x4096x32_bf16_load_queries(rt_bf16 *tile,
     rt_cp_async_commit();
 }
 
+/* Scores of the warp's keys, the first of which is own, become probabilities, and the
+ * gradients of these become the scores'. number: lse2 of the lane's queries, deltas behind;
+ * edge: zeros where a query from query0 on does not see a key. */
+RT_DEVICE void attention_bwd_8192x6144x4096x32_bf16_p_and_ds(float (*p)[4],
+                                                             float (*ds)[4],
+                                                             const float *number,
+                                                             bool edge, int own,
+                                                             int query0)
+{
+    const int lane = threadIdx.x % 32;
+    RT_UNROLL
+    for (int i = 0; i < PASS / 2; i++) {
+        const int j = i / 4, e = i % 4;
+        p[j][e] = rt_exp2f(rt_fmaf(p[j][e], SCALE, -number[8 * j + e % 2]));
+    }
+    if (edge) {
+        RT_UNROLL
+        for (int i = 0; i < PASS / 2; i++) {
+            const int j = i / 4, e = i % 4, key = own + lane / 4 + e / 2 * 8;
+            const int query = query0 + 8 * j + lane % 4 * 2 + e % 2;
+            const bool seen = key <= query;
+            p[j][e] = seen ? p[j][e] : 0;
+        }
+    }
+    RT_UNROLL
+    for (int i = 0; i < PASS / 2; i++) {
+        const int j = i / 4, e = i % 4;
+        ds[j][e] = p[j][e] * (ds[j][e] - number[PASS + 8 * j + e % 2]);
+    }
+}
+
 /* The parts of dqkv for k and v. Rows of sums are keys, columns queries. */
 RT_GLOBAL(128)
 attention_bwd_8192x6144x4096x32_bf16_dkv(const rt_bf16 *qkv, const rt_bf16 *d_o,
@@ -590,21 +644,20 @@ attention_bwd_8192x6144x4096x32_bf16_dkv(const rt_bf16 *qkv, const rt_bf16 *d_o,
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int end = SEQ;
     const int begin = key0 / PASS * PASS;
-    const int own = key0 + warp * 16; /* the warp's first key */
-    rt_bf16 *own_k = k + warp * 16 * RT_TILE_ROW(HEAD), *own_v = own_k + KEEP_TILE;
-    float dk[1][COLUMNS / 8][4] = {}, dv[1][COLUMNS / 8][4] = {};
     const int head0 = kv_head * 4, head_end = head0 + 4;
     const rt_bf16 *q_rows = qkv + row0 * ROW + head0 * DIM;
     const rt_bf16 *do_rows = d_o + row0 * O_ROW + head0 * DIM;
     lse2 += ((int64_t)sequence * 32 + head0) * 8192;
     deltas += ((int64_t)sequence * 32 + head0) * 8192;
+    const int own = key0 + warp * 16; /* the warp's first key */
+    rt_bf16 *own_k = k + warp * 16 * RT_TILE_ROW(HEAD), *own_v = own_k + KEEP_TILE;
+    float dk[1][COLUMNS / 8][4] = {}, dv[1][COLUMNS / 8][4] = {};
     rt_tile_load<128, KEEP, HEAD, DIM>(k, qkv + k_at, ROW, keys);
     rt_tile_load<128, KEEP, HEAD, DIM>(v, qkv + v_at, ROW, keys);
     rt_cp_async_commit();
     attention_bwd_8192x6144x4096x32_bf16_load_queries(tiles, numbers, q_rows, do_rows,
                                                       lse2, deltas, begin);
-    int turn = 0;
-    for (int head = head0, query0 = begin; head < head_end; turn = 1 - turn) {
+    for (int turn = 0, head = head0, query0 = begin; head < head_end; turn = 1 - turn) {
         const rt_bf16 *q = tiles + turn * 2 * PASS_TILE, *d_out = q + PASS_TILE;
         const float *number = numbers + turn * 2 * PASS + lane % 4 * 2;
         const int first_query = query0; /* of this pass */
@@ -632,25 +685,7 @@ attention_bwd_8192x6144x4096x32_bf16_dkv(const rt_bf16 *qkv, const rt_bf16 *d_o,
         const bool edge = own + 15 > first_query;
         rt_mma_rows<1, PASS, HEAD>(p, own_k, q);
         rt_mma_rows<1, PASS, HEAD>(ds, own_v, d_out);
-        RT_UNROLL
-        for (int i = 0; i < PASS / 2; i++) { /* scores become probabilities */
-            const int j = i / 4, e = i % 4;
-            p[0][j][e] = rt_exp2f(rt_fmaf(p[0][j][e], SCALE, -number[8 * j + e % 2]));
-        }
-        if (edge) {
-            RT_UNROLL
-            for (int i = 0; i < PASS / 2; i++) {
-                const int j = i / 4, e = i % 4, key = own + lane / 4 + e / 2 * 8;
-                const int query = first_query + 8 * j + lane % 4 * 2 + e % 2;
-                const bool seen = key <= query;
-                p[0][j][e] = seen ? p[0][j][e] : 0;
-            }
-        }
-        RT_UNROLL
-        for (int i = 0; i < PASS / 2; i++) { /* their gradients become the scores' */
-            const int j = i / 4, e = i % 4;
-            ds[0][j][e] = p[0][j][e] * (ds[0][j][e] - number[PASS + 8 * j + e % 2]);
-        }
+        attention_bwd_8192x6144x4096x32_bf16_p_and_ds(p[0], ds[0], number, edge, own, first_query);
         rt_mma_sums<1, COLUMNS, PASS, HEAD>(dv, p, d_out);
         rt_mma_sums<1, COLUMNS, PASS, HEAD>(dk, ds, q);
     }

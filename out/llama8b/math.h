@@ -13,11 +13,11 @@
 
 #include "kernels.h"
 
-#if MATH_IDENTITY != 0x04584243d49bacc3
+#if MATH_IDENTITY != 0xb20e5c2d8ad05fb1
 #error "math.h and kernels.h come from different generations: run fsdpgen again"
 #endif
 
-#define math_prepare math_prepare_04584243d49bacc3
+#define math_prepare math_prepare_b20e5c2d8ad05fb1
 
 /* Weights of a block of class embed, as gathered: bf16. */
 struct embed_params {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu_copy.c: a ceiling of tests/bench/gpu.sh: how fast the device copies its own memory, the
- * median of many copies of a buffer many times its cache. Out: "copy: X GB/s", bytes read and
- * written. */
+/* gpu_copy.c: a ceiling of tests/bench/gpu.sh: how fast the device copies its own memory,
+ * the median of many copies of a buffer many times its cache. Out: "copy: X GB/s", bytes
+ * read and written. */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* io.c, preloaded into a trainer, or into fsdpgen tokenize: what its calls on files below IO_DIR do is counted,
- * recorded, or made to fail. All ranks share one count.
+/* io.c, preloaded into a trainer, or into fsdpgen tokenize: what its calls on files below
+ * IO_DIR do is counted, recorded, or made to fail. All ranks share one count.
  *
  *   IO_COUNT=FILE   writes the number of calls there at the end
  *   IO_AT=N         the N'th call (from 0) does not succeed:

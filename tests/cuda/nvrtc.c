@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* nvrtc.c: kernels as a trainer built with JIT=1 compiles them when it starts, by its own
- * rt_jit.c. In: an architecture, kernels.cu, the headers it includes. Out: on a first line
- * what the processor was busy, medians of RUNS (environment; 1): seconds of one program
- * with all kernels, of all the programs of a start, and of the longest of them, which is
- * how long a start takes where there is a core for each; then what ptxas says of each
- * kernel. Exit 1 with a message where something does not compile, or a kernel is not in
- * exactly one of the programs.
+ * rt_jit.c. In: an architecture, kernels.cu, the headers it includes. Out: on a first
+ * line what the processor was busy, medians of RUNS (environment; 1): seconds of one
+ * program with all kernels, of all the programs of a start, and of the longest of them,
+ * which is how long a start takes where there is a core for each; then what ptxas says of
+ * each kernel. Exit 1 with a message where something does not compile, or a kernel is not
+ * in exactly one of the programs.
  *
  *   nvrtc sm_90a DIR/kernels.cu RUNTIME/rt_device.h ... */
 #define _GNU_SOURCE

@@ -18,6 +18,7 @@ user_op_mistake() {
     rm -rf "$WORK/ops" "$WORK/mistake"
     mkdir -p "$WORK/ops"
     cp -r "$ROOT/templates/ops/$1" "$WORK/ops/"
+    sed -i '/canonical/d' "$WORK/ops/$1/op.lua" # of built-in ops
     sed -i "$3" "$WORK/ops/$1/$2"
     "$FSDPGEN" "$model" -o "$WORK/mistake" --ops "$WORK/ops" 2>"$WORK/err" >&2
     [ $? = 1 ] && grep -q "$1/$2:$4" "$WORK/err" && [ ! -e "$WORK/mistake" ]

@@ -111,7 +111,7 @@ static void kernels(void **state)
     (void)state;
 #define ENV(acc, type)                                                                   \
     "template.kernel_helpers { acc = '" acc "', x = { type = '" type "', dtype = 'x' } " \
-                                                                     "}"
+    "}"
     gives("${ld(x, 'i')}; ${st(x, 'i', 'v')}; ${rnd(x, 'v')}", ENV("float", "float"),
           "x[i]; x[i] = v; (v)\n");
     gives("${ld(x, 'i')}; ${st(x, 'i', 'v')}; ${rnd(x, 'v')}", ENV("float", "rt_bf16"),

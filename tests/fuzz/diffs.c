@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_diffs SEED FIRST COUNT FOLDER: `fsdpgen diff` against generated folders: out/demo,
  * and a copy of it of which one file has a few bytes, words or values changed: mostly
- * plan.json and manifest.json. Each is refused with a message, or compared: a text without
- * control characters, the same for the same folders. */
+ * plan.json and manifest.json. Each is refused with a message, or compared: a text
+ * without control characters, the same for the same folders. */
 #include "batch.h"
 #include "report/diff.h"
 
@@ -10,10 +10,10 @@
 #include <sys/stat.h>
 
 static const char *const names[] = {
-    "plan.json",    "manifest.json", "description.lua", "tables.c",  "step.c",
-    "math.h",       "math.c",        "Makefile",        "README.md", "checkpoint.c",
-    "plan.txt",     "tables.h",      "trainer.c",       ".gitignore", ".gitattributes",
-    "bind.c",       "bind.h",       "kernels.c",     "kernels.h"};
+    "plan.json", "manifest.json", "description.lua", "tables.c",   "step.c",
+    "math.h",    "math.c",        "Makefile",        "README.md",  "checkpoint.c",
+    "plan.txt",  "tables.h",      "trainer.c",       ".gitignore", ".gitattributes",
+    "bind.c",    "bind.h",        "kernels.c",       "kernels.h"};
 enum { N_FILES = sizeof names / sizeof *names, N_MUTATED = 6 };
 static Str original[N_FILES];
 
@@ -96,12 +96,11 @@ static const char *run_case(Random *r, int *taken)
     Str s = {0};
 
     str_add(&s, original[file].s, original[file].n);
-    for (uint32_t k = 1 + random_below(r, 3); k && s.n > 0; k--) {
+    for (uint32_t k = 1 + random_below(r, 3); k && s.n > 0; k--)
         if (file < 2)
             mutate_json(r, &s, words);
         else
             mutate_text(r, &s);
-    }
     problem = write_file(names[file], &s) ? compare_twice(taken) : "cannot write a file";
     if (problem)
         printf("     | %s: %.*s\n", names[file], (int)s.n, s.s);

@@ -50,7 +50,38 @@ shared "another arithmetic is inside" other $ops/add/op.lua 's/arithmetic = 1/ar
 shared "another arithmetic of the optimizer is" other $ops/adamw/op.lua 's/arithmetic = 1/arithmetic = 2/'
 shared "that of an op that is not used is outside" same $ops/gelu/op.lua 's/arithmetic = 1/arithmetic = 2/'
 
-cp -r "$ROOT/templates/ops" "$WORK/moved"
+# An op in the place of another one keeps the hash by its canonical name; its arithmetic is then
+# the other's. renamed SED: swiglu is silu_gate in a copy of our sources, its rule edited so.
+renamed() {
+    rm -rf "$WORK/share" && mkdir -p "$WORK/share/gen"
+    cp -r "$ROOT/templates" "$ROOT/models" "$WORK/share/" && cp -r "$ROOT/gen/lua" "$WORK/share/gen/"
+    mv "$WORK/share/$ops/swiglu" "$WORK/share/$ops/silu_gate"
+    sed -i "$1" "$WORK/share/$ops/silu_gate/op.lua"
+    sed -i 's/g\.swiglu\>/g.silu_gate/' "$WORK/share/models/arch/llama.lua"
+}
+renamed ''
+check "an op in another folder is in the graph" sh -c \
+    "'$FSDPGEN' '$models/tiny_llama.lua' --share '$WORK/share' --dump=graph | grep -q ' = silu_gate('"
+same "a folder's name is outside the hash" "$plain" \
+    "$(hash_of "$models/tiny_llama.lua" --share "$WORK/share")"
+renamed '/canonical/d'
+other "without its canonical name the op is another one" "$plain" \
+    "$(hash_of "$models/tiny_llama.lua" --share "$WORK/share")"
+renamed 's/arithmetic = 1/arithmetic = 2/'
+"$FSDPGEN" check "$models/tiny_llama.lua" --share "$WORK/share" >"$WORK/out" 2>&1
+same "two arithmetics of one canonical name are a bug: exit" $? 70
+check "two arithmetics of one canonical name are a bug: message" grep -q \
+    'ops silu_gate and swiglu are both hashed as swiglu, but their arithmetic is 2 and 1' "$WORK/out"
+rm -rf "$WORK/moved" && mkdir -p "$WORK/moved" && cp -r "$ROOT/templates/ops/gelu" "$WORK/moved/silu"
+sed -i '/canonical/d' "$WORK/moved/silu/op.lua"
+renamed ''
+sed -i 's/canonical = "gelu"/canonical = "silu"/' "$WORK/share/$ops/gelu/op.lua"
+"$FSDPGEN" check "$models/tiny_llama.lua" --share "$WORK/share" --ops "$WORK/moved" >"$WORK/out" 2>&1
+same "a user's op by the canonical name of a built-in one: exit" $? 1
+check "a user's op by the canonical name of a built-in one: message" grep -q \
+    'op silu: the hash has the built-in op gelu by this name' "$WORK/out"
+
+rm -rf "$WORK/moved" && cp -r "$ROOT/templates/ops" "$WORK/moved"
 for pass in graph fuse span; do
     "$FSDPGEN" "$models/tiny_llama.lua" --dump=$pass >"$WORK/a" 2>/dev/null
     "$FSDPGEN" "$models/tiny_llama.lua" --ops "$WORK/moved" --dump=$pass >"$WORK/b" 2>/dev/null
@@ -62,11 +93,12 @@ same "--ops with the same ops: forms of ops, too" "$(hash_of "$models/tiny_llama
 for file in add/op.lua add/cpu.c add/cuda.cu adamw/op.lua; do
     rm -rf "$WORK/moved" && cp -r "$ROOT/templates/ops" "$WORK/moved"
     echo >>"$WORK/moved/$file"
+    sed -i '/canonical/d' "$WORK/moved/${file%/*}/op.lua" # another op than the built-in one
     other "an op from --ops is its text: $file" "$plain" \
         "$(hash_of "$models/tiny_llama.lua" --ops "$WORK/moved")"
 done
 rm -rf "$WORK/moved" && cp -r "$ROOT/templates/ops" "$WORK/moved"
-echo >>"$WORK/moved/gelu/op.lua"
+sed -i '/canonical/d' "$WORK/moved/gelu/op.lua"
 same "one that is not used is outside the hash" "$plain" \
     "$(hash_of "$models/tiny_llama.lua" --ops "$WORK/moved")"
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The house: a file's folder is its layer, and includes and calls point downward; files and functions
-# stay short; the generator knows no optimizer by name. Each rule is seen to fail once, with what it is for planted in a copy.
+# stay short; the generator knows no optimizer by name; files have one form of headers, contracts and
+# layout. Each rule is seen to fail once, with what it is for planted in a copy.
 set -u
 . "$(cd "$(dirname "$0")/.." && pwd)/lib.sh"
 here=$ROOT/tests/house
@@ -44,16 +45,24 @@ runtime_calls() { # ROOT
         -f "$here/calls.awk" "${files[@]}" "${files[@]}"
 }
 
-long_files() { # ROOT
-    sources "$1/gen" | cat - <(sources "$1/runtime") | while read -r file; do
+long_files() { # ROOT: sources, templates, and what tests are made of
+    {
+        sources "$1/gen"
+        sources "$1/runtime"
+        find "$1/gen/lua" "$1/templates" "$1/tests" -name '*.lua' -o -name '*.c' -o -name '*.h' \
+            -o -name '*.cu' -o -name '*.sh' | sort
+    } | while read -r file; do
         lines=$(wc -l <"$file")
         [ "$lines" -le 600 ] || echo "$file has $lines lines"
     done
 }
 
 long_functions() { # ROOT
-    mapfile -t files < <(sources "$1/gen" && sources "$1/runtime")
+    mapfile -t files < <(sources "$1/gen" && sources "$1/runtime" &&
+        find "$1/templates" -name '*.c' -o -name '*.cu' | sort)
     awk -f "$here/functions.awk" "${files[@]}"
+    mapfile -t files < <(find "$1/gen/lua" "$1/templates" -name '*.lua' | sort)
+    awk -f "$here/lua_functions.awk" "${files[@]}"
 }
 
 # An optimizer is its op folder: the generator knows none by name.
@@ -103,6 +112,35 @@ headers() {
         }' {} +
 }
 
+# The first comment of a .c file is its contract: what comes in, what goes out; a pass also says
+# what it breaks. One form, "In: ... Out: ... Breaks: ...", or "In and out: ...".
+contracts() {
+    find "$1/gen" "$1/runtime" -name '*.c' | sort | xargs awk -f "$here/contracts.awk"
+}
+
+# The rest of a .c file's form is clang-format 14's; headers are laid out by hand. The kernels of
+# users' ops are templates.
+formatted() {
+    find "$1/gen" "$1/runtime" "$1/tests" -name '*.c' ! -path '*/ops/*/cpu.c' | sort |
+        xargs "$clang_format" --style="file:$ROOT/.clang-format" --dry-run 2>&1 |
+        grep 'clang-formatted'
+    true
+}
+
+# clang-format 14, by either name; other versions disagree on details.
+clang_format=
+for program in clang-format-14 clang-format; do
+    case $("$program" --version 2>/dev/null) in *"version 14."*) clang_format=$program; break ;; esac
+done
+
+format() {
+    if [ -z "$clang_format" ]; then
+        echo "house: format skipped: clang-format 14 is not installed"
+    else
+        none ".c files are as clang-format 14 prints them" formatted "$ROOT"
+    fi
+}
+
 median_length() {
     local n
     n=$(find "$1/gen" "$1/runtime" -name '*.[ch]' -exec wc -l {} + | awk '$2 != "total" { print $1 }' |
@@ -116,8 +154,8 @@ found() { # WHAT FUNCTION TEXT
 }
 
 planted() {
-    mkdir "$WORK/planted"
-    cp -R "$ROOT/gen" "$ROOT/runtime" "$WORK/planted/"
+    mkdir -p "$WORK/planted/tests"
+    cp -R "$ROOT/gen" "$ROOT/runtime" "$ROOT/templates" "$WORK/planted/"
     echo '#include "plan/plan.h"' >>"$WORK/planted/gen/ops/infer.c"
     found "gen: an include of a higher room" gen_includes ": plan/plan.h lies above ops"
     echo '#include "tokenize/tokenize.h"' >>"$WORK/planted/gen/emit/emit.c"
@@ -158,6 +196,14 @@ planted() {
     found "gen: an optimizer's name" optimizer_names "/* as adamw has it */"
     sed -i '2s/rt_log.c/log/' "$WORK/planted/runtime/state/rt_log.c"
     found "another header" headers "rt_log.c: /* log:"
+    sed -i '2,4s/ In:/ Comes in:/' "$WORK/planted/gen/graph/canon.c"
+    found "a contract in another form" contracts "graph/canon.c: no In: and Out:"
+    sed -i '2,9s/Breaks:/breaks:/' "$WORK/planted/gen/plan/place.c"
+    found "a contract with a word of another form" contracts "plan/place.c: breaks:"
+    if [ -n "$clang_format" ]; then
+        echo 'int  two_blanks;' >>"$WORK/planted/runtime/data/rt_known.c"
+        found "a file that clang-format would change" formatted "rt_known.c:"
+    fi
     printf '/* ---- a part -------------------\n */\n' >>"$WORK/planted/gen/plan/mesh.c"
     found "a torn ruler" torn_rulers "mesh.c:"
     printf 'void f(int x)\n{\n    if (x) {\n        g();\n    }\n}\n' >>"$WORK/planted/runtime/data/rt_eval.c"
@@ -167,6 +213,13 @@ planted() {
     printf '%s\n' 'int f(void)' '{' "$(seq -f '    g(%.0f);' 61)" '}' \
         >"$WORK/planted/runtime/data/rt_long.c"
     found "a long function" long_functions "rt_long.c:2: a function of 61 lines"
+    cp "$WORK/planted/runtime/data/rt_long.c" "$WORK/planted/templates/ops/add/cuda.cu"
+    found "a long kernel" long_functions "add/cuda.cu:2: a function of 61 lines"
+    printf '%s\n' 'return {' '    f = function()' "$(seq -f '        g(%.0f)' 61)" '    end,' '}' \
+        >"$WORK/planted/gen/lua/long.lua"
+    found "a long function in Lua" long_functions "long.lua:2: a function of 61 lines"
+    seq 601 >"$WORK/planted/tests/long.sh"
+    found "a long test" long_files "long.sh has 601 lines"
 }
 
 part gen none "gen: includes point downward" gen_includes "$ROOT"
@@ -177,6 +230,8 @@ part lengths none "files have at most 600 lines" long_files "$ROOT"
 part functions none "functions have at most 60 lines" long_functions "$ROOT"
 part median none "the median file has less than 300 lines" median_length "$ROOT"
 part headers none "files begin with their names" headers "$ROOT"
+part format format
+part contracts none "contracts have one form" contracts "$ROOT"
 part rulers none "rulers of comments are whole" torn_rulers "$ROOT"
 part braces none "single statements have no braces" needless_braces "$ROOT"
 part planted planted

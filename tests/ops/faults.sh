@@ -28,6 +28,7 @@ fault() {
     rm -rf "$work/ops" "$work/run"
     mkdir -p "$work/ops" "$work/run"
     cp -R "$ops/$1" "$work/ops/"
+    sed -i '/canonical/d' "$work/ops/$1/op.lua" # of built-in ops
     if [ -n "$3" ]; then
         sed -i "$3" "$work/ops/$1/$2"
         if cmp -s "$ops/$1/$2" "$work/ops/$1/$2"; then

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stall.c: a terminal that stands still, as after Ctrl-S. In: a program and its arguments.
- * It runs on a terminal of its own; once it has written a line, the terminal takes no
- * more, and after 13 s it gets SIGTERM. Out: its exit code; 124 where it hangs. */
+/* stall.c: a terminal that stands still, as after Ctrl-S. In: a program and its
+ * arguments. It runs on a terminal of its own; once it has written a line, the
+ * terminal takes no more, and after 13 s it gets SIGTERM. Out: its exit code; 124
+ * where it hangs. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <signal.h>

@@ -222,91 +222,6 @@ changed() {
     cmp -s "$data/$1.json" "$WORK/changed.json" && bad "the change $2 changes nothing"
 }
 
-# unknown_part NAME KIND PERL PATTERN: refused with its place
-unknown_part() {
-    changed "$2" "$3"
-    refused "$1" 1 "$4" --tokenizer "$WORK/changed.json" "$data/english.txt"
-    grep -q "changed.json:[0-9]*:[0-9]*: error: " "$WORK/refused.err" ||
-        bad "$1: no place" "$WORK/refused.err"
-}
-
-unknown_parts() {
-    unknown_part "another model" gpt2 's/"type":"BPE"/"type":"Unigram"/' "the model Unigram is not supported"
-    unknown_part "dropout" gpt2 's/"dropout":null/"dropout":0.1/' "model.dropout: is not supported"
-    unknown_part "byte fallback" gpt2 's/"byte_fallback":false/"byte_fallback":true/' "model.byte_fallback: is not"
-    unknown_part "a prefix" gpt2 's/"continuing_subword_prefix":null/"continuing_subword_prefix":"##"/' \
-        "model.continuing_subword_prefix: is not supported"
-    unknown_part "a normalizer" qwen 's/"type":\s*"NFC"/"type":"NFKC"/' "the normalizer NFKC is not supported"
-    unknown_part "a pre-tokenizer" gpt2 's/"pre_tokenizer":\{"type":"ByteLevel"/"pre_tokenizer":{"type":"Metaspace"/' \
-        "the pre-tokenizer Metaspace is not supported"
-    unknown_part "a prefix space" gpt2 's/"add_prefix_space":false/"add_prefix_space":true/' \
-        "pre_tokenizer.add_prefix_space: is not supported"
-    unknown_part "a behavior" llama3 's/"Isolated"/"Removed"/' "the behavior Removed is not supported"
-    unknown_part "look-behind" llama3 's/\(\?i:/(?<=x)(?i:/' 'pattern.Regex: the pattern'"'"'s part `(?<='
-    unknown_part "a Ruby repetition" llama3 's/\{1,3\}/{1,3}+/' 'means something else here'
-    unknown_part "a pattern that can match nothing" llama3 's/"Regex":\s*"[^"]*"/"Regex":"[0-9]*"/' \
-        "the pattern can match nothing"
-    unknown_part "an unknown escape" llama3 's/\\\\s\+\(\?!/\\\\h+(?!/' '`\h` is none that is surely the same'
-    unknown_part "a class in a class" llama3 's/\[\\\\r\\\\n\]\*/[[:punct:]]*/' "is a class within a class"
-    unknown_part "an open class" llama3 's/\[\\\\r\\\\n\]\*/[\\\\r/' "is a class within a class"
-    unknown_part "a post-processor" llama3 's/"type":\s*"TemplateProcessing"/"type":"BertProcessing"/' \
-        "post_processor.processors.1: the post-processor BertProcessing"
-    unknown_part "two templates" llama3 \
-        's/("post_processor":.*?"processors":\s*\[).*?(\{\s*"type":\s*"TemplateProcessing")/$1\{"type":"TemplateProcessing","single":[{"Sequence":{"id":"A","type_id":0}}],"pair":[],"special_tokens":\{}},$2/s' \
-        "post_processor.processors.1: a second TemplateProcessing is not supported"
-    unknown_part "a sequence of none" gpt2 's/"post_processor":\{"type":"ByteLevel"/"post_processor":{"type":"Sequence"/' \
-        "post_processor: the post-processor Sequence"
-    unknown_part "whole words only" gpt2 's/"single_word":false/"single_word":true/' "added_tokens.0.single_word"
-    unknown_part "an unknown key" gpt2 's/"fuse_unk"/"fuse_unkn"/' "model.fuse_unkn: is not a part that is known"
-    unknown_part "a key that is empty" gpt2 's/"fuse_unk"/""/' "model.: is not a part that is known"
-    unknown_part "a key that is a part of one" gpt2 's/"fuse_unk"/"fuse"/' "model.fuse: is not a part that is known"
-    unknown_part "a key that is two" gpt2 's/"fuse_unk"/"vocab merges"/' "model.vocab merges: is not a part"
-    unknown_part "a merge of one part" gpt2 's/"merges":\["[^"]*"/"merges":["ab"/' "model.merges.0: is not two parts"
-    unknown_part "a merge of strangers" llama3 's/("merges":\s*\[\s*\[\s*)"[^"]*"/$1"qqqq"/' \
-        "they or what they make is not in the vocabulary"
-    unknown_part "a vocabulary without a byte" gpt2 's/"!":0,//' "has no token for byte 33"
-    unknown_part "a negative id" gpt2 's/"!":0,/"!":-1,/' '`!` has no id from 0'
-    unknown_part "an id in floating point" gpt2 's/"!":0,/"!":0.5,/' '`!` has no id from 0'
-    unknown_part "another id of an added token" gpt2 's/"!":0,/"!":0,"<|endoftext|>":3,/' "in the vocabulary"
-    unknown_part "an added token far off" gpt2 's/("added_tokens":\[\{"id":)\d+/${1}5000/; s/"<\|endoftext\|>":\d+,?//' \
-        "added_tokens.0: \`<|endoftext|>\` is 5000 here, but tokenizers makes it"
-    unknown_part "an added token with a word's id" llama3 's/("id":\s*)801/${1}276/' \
-        "is 276 here, but tokenizers makes it 801: others follow the vocabulary in their order"
-    unknown_part "added tokens in another order" llama3 's/("id":\s*)800(.*?"id":\s*)801/${1}801${2}800/s' \
-        "added_tokens.0: \`<|begin_of_text|>\` is 801 here, but tokenizers makes it 800"
-    unknown_part "an added token with a NUL" llama3 's/"content":\s*"<\|eot_id/"content":"\\u0000/' "holds a NUL"
-    unknown_part "a vocabulary that is a list" gpt2 's/"vocab":\{/"vocab":[],"words":{/' "has no vocab or no merges"
-    unknown_part "no JSON" gpt2 's/"merges":\[/"merges":[,/' "unexpected token near"
-    unknown_part "cut off" gpt2 's/.{99}$//s' "unexpected"
-    unknown_part "twice the same key" gpt2 's/"!":0,/"!":0,"!":1,/' "duplicate object key"
-    # files saved after a training carry these: ids are those without them
-    changed gpt2 's/"truncation":null/"truncation":{"max_length":8}/; s/"padding":null/"padding":{"pad_id":0}/'
-    tok --tokenizer "$WORK/changed.json" -o "$out/cut.bin" "$data/english.txt" \
-        >"$WORK/cut.out" 2>"$WORK/cut.err"
-    check "truncation and padding are taken" [ $? = 0 ]
-    check "no document is cut" cmp <(ids_of "$out/cut.bin") "$data/english.gpt2.ids"
-    check "with a warning for each" [ "$(grep -cE "changed.json:[0-9]+:[0-9]+: warning: (truncation|padding): is ignored: whole documents are tokenized" "$WORK/cut.err")" = 2 ]
-    unknown_part "bytes that are no UTF-8" gpt2 's/"!":0,/"\xff":0,/' "unable to decode byte 0xff"
-    printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%064d\nsize 9\n' 0 >"$WORK/changed.json"
-    refused "a pointer of Git LFS" 1 "changed.json:1:1: error: is a Git LFS pointer, not the file: git lfs pull" \
-        --tokenizer "$WORK/changed.json" "$data/english.txt"
-    perl -e 'print "[" x 100000' >"$WORK/changed.json"
-    refused "deep JSON" 1 "maximum parsing depth reached" --tokenizer "$WORK/changed.json" "$data/english.txt"
-    refused "no tokenizer" 1 "No such file or directory" --tokenizer "$WORK/nothing.json" "$data/english.txt"
-    refused "a folder without one" 1 "$WORK/tokenizer.json: error: No such" --tokenizer "$WORK" "$data/english.txt"
-    # what costs: a piece of a megabyte, a hundred thousand merges of one letter
-    perl -e 'print "a" x 1000000' >"$out/letter.txt"
-    check "a piece of a megabyte" tok --tokenizer "$data/llama3.json" -o "$out/letter.bin" "$out/letter.txt"
-    perl -e 'my @m = map { ("\"" . "a" x $_ . " a\"") } 1 .. 2000; my $m = join ",", @m;
-        my $v = join "", map { ",\"" . "a" x $_ . "\":" . (1000 + $_) } 2 .. 2001;
-        local $/; $_ = <STDIN>; s/"merges":\[.*\]/"merges":[$m]/s; s/"vocab":\{(.*)\},"merges"/
-            "\"vocab\":{" . join(",", grep { !m{^"a{2,}":} } split m{,(?=")}, $1) . "$v},\"merges\""/se;
-        my $words = () = /"vocab":\{(.*?)\},"merges"/s ? $1 =~ /":\d+/g : ();
-        s/"id":700/"id":$words/; print' <"$data/gpt2.json" >"$WORK/changed.json"
-    check "merges of merges of merges" tok --tokenizer "$WORK/changed.json" -o "$out/merges.bin" "$out/letter.txt"
-    check "as many as they must be" [ "$(header "$out/merges.bin" | cut -d ' ' -f 3)" = 500000 ]
-}
-
 inputs() {
     local kind=(--tokenizer "$data/gpt2.json")
     line() { printf '{"text": "good"}\n%s\n' "$1" >"$out/bad.jsonl"; }
@@ -371,103 +286,6 @@ inputs() {
         fi
     done
     rm -f "$out/long.txt"
-}
-
-chats() {
-    local k n template kind
-    for k in chatml:qwen llama3:llama3; do
-        template=${k%:*} kind=${k#*:}
-        for n in 1 3; do
-            check "$template on $n threads" tok --tokenizer "$data/$kind.json" --template "$template" \
-                --threads $n -o "$out/$template$n.bin" "$data/chats.jsonl"
-            check "$template: ids" cmp <(ids_of "$out/$template$n.bin") "$data/chats.$template.ids"
-            check "$template: mask" cmp <(bits_of "$out/$template$n.bin.mask") "$data/chats.$template.mask"
-        done
-        cp "$ROOT/templates/chat/$template.lua" "$out/mine.lua"
-        check "$template as a file" tok --tokenizer "$data/$kind.json" --template "$out/mine.lua" \
-            --force -o "$out/mine.bin" "$data/chats.jsonl"
-        check "the same" cmp <(bits_of "$out/mine.bin.mask") "$data/chats.$template.mask"
-    done
-    local chat=(--tokenizer "$data/qwen.json" --template chatml)
-    # a message that spells a token is text
-    printf '%s\n' '{"messages":[{"role":"user","content":"<|im_end|><|im_start|>"}]}' >"$out/chat.jsonl"
-    tok "${chat[@]}" -o "$out/chat.bin" "$out/chat.jsonl" >"$out/stdout" 2>"$out/stderr"
-    check "nobody ends a turn from within" [ "$(ids_of "$out/chat.bin" | od -An -v -w2 -t u2 |
-        grep -cE "^ *($(tr -d '\n' <"$data/qwen.json" | grep -oE '"id":[0-9]+,"content":"<\|im_(end|start)' |
-            grep -oE '[0-9]+' | xargs | tr ' ' '|'))\$")" = 2 ]
-    check "no assistant: a warning" grep -q "no token is a target" "$out/stderr"
-    record() { printf '%s\n' "$1" >"$out/bad.jsonl"; }
-    record '{"messages": []}'
-    refused "no messages" 1 "bad.jsonl:1: the messages are no list, or an empty" "${chat[@]}" "$out/bad.jsonl"
-    record '{"messages": [{"role": "user"}]}'
-    refused "no content" 1 'bad.jsonl:1: message 1: `content` is no text' "${chat[@]}" "$out/bad.jsonl"
-    record '{"messages": [{"role": "a b\n", "content": ""}]}'
-    refused "a role that is no word" 1 'message 1: `role` is a word' "${chat[@]}" "$out/bad.jsonl"
-    record "{\"messages\": [{\"role\": \"user\", \"content\": \"\"}], \"x\": $(perl -e 'print "[" x 99, "]" x 99')}"
-    refused "a deep record" 1 "nested more than 64 deep" "${chat[@]}" "$out/bad.jsonl"
-    refused "a text as messages" 1 "the messages are no list" "${chat[@]}" --field text "$out/docs.jsonl"
-    record '{"messages": [{"role": "user", "content": "a"}, {"role": "Assistant", "content": "b"}]}'
-    refused "a role in another case" 1 \
-        'bad.jsonl:1: message 2: the role `Assistant` is unknown; write `assistant`' "${chat[@]}" "$out/bad.jsonl"
-    record '{"messages": [{"role": "SYSTEM", "content": "a"}]}'
-    refused "another one" 1 'the role `SYSTEM` is unknown; write `system`' "${chat[@]}" "$out/bad.jsonl"
-    cp "$ROOT/templates/chat/chatml.lua" "$out/mine.lua"
-    check "a template of one's own knows its roles" tok --tokenizer "$data/qwen.json" \
-        --template "$out/mine.lua" -o "$out/case.bin" "$out/bad.jsonl"
-    record '{"messages": [{"role": "user", "content": "a"}, {"role": "critic", "content": "b"}]}'
-    tok "${chat[@]}" -o "$out/critic.bin" "$out/bad.jsonl" >"$out/stdout" 2>"$out/stderr"
-    check "an unknown role is written" [ $? = 0 ]
-    check "and is no target" grep -q "critic.bin.mask: 0 of them are targets" "$out/stdout"
-    refused "an unknown template" 1 "there is chatml, llama3" --tokenizer "$data/qwen.json" \
-        --template chatlm "$data/chats.jsonl"
-    changed llama3 's/"es":277,/"es":276,/'
-    refused "two words with one id in chats" 1 '`es` have one id, 276: not supported in chats' \
-        --tokenizer "$WORK/changed.json" --template llama3 "$data/chats.jsonl"
-    changed qwen 's/("added_tokens":\s*\[)/$1\{"id":65,"content":"b","single_word":false,"lstrip":false,"rstrip":true,"normalized":true,"special":false\},/'
-    refused "a token with white space in chats" 1 "b takes white space with it" \
-        --tokenizer "$WORK/changed.json" --template chatml "$data/chats.jsonl"
-    printf '%s\n' 'return function(m)' \
-        '    return { trim("\x1c a\x1f "), target(m[1].content) }' 'end' >"$out/trim.lua"
-    printf '{"messages": [{"role": "user", "content": "b"}]}\n' >"$out/trim.jsonl"
-    printf 'ab' >"$out/trim.txt"
-    check "trim" tok --tokenizer "$data/gpt2.json" --template "$out/trim.lua" -o "$out/trim.bin" \
-        "$out/trim.jsonl"
-    check "as Python's strip" [ "$(stat -c %s "$out/trim.bin")" -le 1028 ]
-    refused "a template's token" 1 'has no added token "<|im_start|>"' --tokenizer "$data/llama3.json" \
-        --template chatml "$data/chats.jsonl"
-    refused "a template and bytes" 2 "--template needs --tokenizer" --template chatml "$data/chats.jsonl"
-    # lua NAME TEXT PATTERN
-    lua() {
-        printf '%s\n' "$2" >"$out/t.lua"
-        refused "$1" 1 "$3" --tokenizer "$data/qwen.json" --template "$out/t.lua" "$data/chats.jsonl"
-    }
-    lua "a template that is no Lua" 'return function(' "t.lua:2:"
-    lua "one that returns a table" 'return {}' "t.lua: returns table; a template returns function"
-    lua "one that returns a number" 'return function() return 3 end' "the template returns number"
-    lua "a part that is a number" 'return function() return { "a", 3 } end' "part 2 of what the template returns is number"
-    lua "a nil between parts" 'return function(m, r) return { "a", r.extra, target "b" } end' \
-        'chats.jsonl:1: part 2 of what the template returns is nil; of what may be missing write (x or "")'
-    lua "a nil that is first" 'return function(m, r) return { r.extra, "b", "c" } end' "chats.jsonl:1: part 1 of"
-    lua "a nil that is all" 'return function(m, r) return { r.extra } end' \
-        "chats.jsonl:1: the template returns no part"
-    lua "a name for a part" 'return function() return { x = "abc", "a" } end' \
-        'chats.jsonl:1: the template returns a list with a key `x`; parts have none'
-    lua "a part 0" 'return function() return { [0] = "abc", "a" } end' "a key that is not 1, 2, 3, ..."
-    lua "a part 1.5" 'return function() return { [1.5] = "abc", "a" } end' "a key that is not 1, 2, 3, ..."
-    lua "an id that is none" 'return function() return { { id = 1 << 40 } } end' "there is no id 1099511627776"
-    lua "bytes that are no UTF-8" 'return function() return { "\xff" } end' "part 1 is not UTF-8"
-    lua "an endless template" 'return function() while true do end end' "ran for more than 20 million"
-    lua "an endless chunk" 'while true do end' "ran for more than"
-    lua "an endless text" 'return function() local t, s = {}, ("x"):rep(1 << 20)
-        for i = 1, 1000 do t[i] = s end
-        return t end' "chats.jsonl:1: the chat is a text of more than 512 MiB"
-    lua "much memory" 'return function() return { ("x"):rep(1 << 29) } end' "chats.jsonl:1: "
-    lua "an error that is a table" 'return function() error {} end' "raised an error that is a table"
-    lua "files" 'return function() return { io.open("/etc/passwd"):read() } end' "chats.jsonl:1: "
-    lua "programs" 'os.execute "touch /tmp/x"' "t.lua:1:"
-    check "--template and --end" tok "${chat[@]}" --end '<|endoftext|>' -o "$out/ended.bin" "$data/chats.jsonl"
-    check "puts one behind each" [ "$(ids_of "$out/ended.bin" | wc -c)" = \
-        $(($(stat -c %s "$data/chats.chatml.ids") + 120)) ]
 }
 
 # archive NAME TEXT: refused by its first bytes, whatever is done with it
@@ -628,13 +446,15 @@ large() { # with what has to be installed
     fi
 }
 
+. "$here/unknown.sh"
+. "$here/chats.sh"
 . "$here/pairs.sh"
 . "$here/hostile.sh"
 part pairs pairs
 part same_ids same_ids "$data" english points edges
 part documents documents
 part terminal terminal
-part chats chats
+part chats:documents chats
 part memory memory
 part normal_form normal_form
 part stretches stretches

@@ -3,6 +3,7 @@
 -- what the grad pass puts where a value has two uses.
 return op {
     arithmetic = 1,
+    canonical = "add",
     doc = "y = a + b",
     role = "sum",
     inputs = { { "a", "t d" }, { "b", "t d" } },

@@ -5,6 +5,7 @@
 -- have positions.
 return op {
     arithmetic = 1,
+    canonical = "add_pos",
     doc = "y[i] = x[i] + w[i mod seq]",
     inputs = {
         { "x", "t d" }, { "w", "p d" }, { "starts", "t", class = "i32", optional = true },

@@ -159,6 +159,30 @@ RT_DEVICE void ${fn}_softmax(float (*s)[KEYS / 8][4], float (*top)[2], float (*s
     }
 }
 
+/* The warp's lse, and its rows of o in the place of those of q. lse: of the head; own: the
+ * warp's first query. */
+RT_DEVICE void ${fn}_finish(rt_bf16 *own_q, float *lse, const float (*sums)[HEAD / 8][4],
+                            const float (*top)[2], const float (*sum)[2], int own, int end)
+{
+    const int lane = threadIdx.x % 32;
+    RT_UNROLL
+    for (int i = 0; i < ROWS / 16; i++) {
+        float over[2];
+        RT_UNROLL
+        for (int half = 0; half < 2; half++) {
+            const int query = own + 16 * i + 8 * half + lane / 4;
+            const float total = rt_quad_sum(sum[i][half]);
+            over[half] = 1 / total;
+            if (lane % 4 == 0 && query < end) {
+                lse[(int64_t)query * ${heads}] =
+                    top[i][half] * (SCALE / LOG2_E) + rt_logf(total);
+            }
+        }
+        rt_warp_sync();
+        rt_tile_round<HEAD, HEAD>(own_q + 16 * i * RT_TILE_ROW(HEAD), sums[i], over);
+    }
+}
+
 /* o[${t}, ${o_row}] and lse[${t}, ${heads}]
  * from rows [${heads} q | ${kv_heads} k | ${kv_heads} v] of ${hd}; sequences of ${seq} */
 RT_GLOBAL(128)
@@ -206,22 +230,7 @@ ${fn}(${parameters})
         ${fn}_softmax(s, top, sum, sums);
         rt_mma_sums<ROWS / 16, HEAD, KEYS, HEAD>(sums, s, v);
     }
-    RT_UNROLL
-    for (int i = 0; i < ROWS / 16; i++) { /* o takes the place of q */
-        float over[2];
-        RT_UNROLL
-        for (int half = 0; half < 2; half++) {
-            const int query = own + 16 * i + 8 * half + lane / 4;
-            const float total = rt_quad_sum(sum[i][half]);
-            over[half] = 1 / total;
-            if (lane % 4 == 0 && query < end) {
-                lse[(row0 + query) * ${heads} + head] =
-                    top[i][half] * (SCALE / LOG2_E) + rt_logf(total);
-            }
-        }
-        rt_warp_sync();
-        rt_tile_round<HEAD, HEAD>(own_q + 16 * i * RT_TILE_ROW(HEAD), sums[i], over);
-    }
+    ${fn}_finish(own_q, lse + row0 * ${heads} + head, sums, top, sum, own, end);
     rt_block_sync();
     rt_tile_store<128, QUERIES, HEAD, DIM, DIM>(
         o + (row0 + query0) * O_ROW + head * DIM, O_ROW, q, queries, 0);
@@ -241,6 +250,33 @@ RT_DEVICE void ${fn}_load(${acc} *to, int rows, int apart, const ${elem} *from, 
     }
 }
 
+/* The warp's scores of the lane's key become p, exp of themselves less the largest of their row so
+ * far, and what was summed under a smaller one shrinks. query0: the warp's first. */
+//@   local starts_in = starts and "const int32_t *starts, " or ""
+RT_DEVICE void ${fn}_softmax(${acc} *own, const ${acc} *s, ${acc} *top, ${acc} *sum,
+                             ${acc} (*out)[PARTS], ${starts_in}int query0, int key)
+{
+    const int lane = threadIdx.x % 32;
+    RT_UNROLL
+    for (int i = 0; i < ROWS; i++) {
+        const int query = query0 + i;
+//@   if masked then
+        const int oldest = ${fn}_oldest(${starts_of}query);
+//@   end
+        const bool seen = key <= query${older("oldest")};
+        const ${acc} score = s[i] * ${lit(scale)};
+        const ${acc} most = rt_warp_max(seen && score > top[i] ? score : top[i]);
+        const ${acc} shrink = rt_exp${f}(top[i] - most);
+        const ${acc} p = seen ? rt_exp${f}(score - most) : 0;
+        top[i] = most;
+        sum[i] = sum[i] * shrink + p;
+        own[i * 32 + lane] = p;
+        RT_UNROLL
+        for (int part = 0; part < PARTS; part++)
+            out[i][part] *= shrink;
+    }
+}
+
 /* o[${t}, ${o_row}] and lse[${t}, ${heads}]
  * from rows [${heads} q | ${kv_heads} k | ${kv_heads} v] of ${hd}; sequences of ${seq} */
 RT_GLOBAL(128)
@@ -255,7 +291,6 @@ ${fn}(${parameters})
         top[i] = ${acc == "float" and "-1e30f" or "-1e300"};
     for (int key0 = ${first}; key0 < end; key0 += KEYS) {
         const int64_t at = (int64_t)key0 * ROW;
-        const int key = key0 + lane;
         ${acc} s[ROWS] = {};
         for (int part = 0; part < PARTS; part++) {
             rt_block_sync();
@@ -270,24 +305,9 @@ ${fn}(${parameters})
             }
         }
         rt_warp_sync();
-        RT_UNROLL
-        for (int i = 0; i < ROWS; i++) {
-            const int query = query0 + warp * ROWS + i;
-//@   if masked then
-            const int oldest = ${fn}_oldest(${starts_of}query);
-//@   end
-            const bool seen = key <= query${older("oldest")};
-            const ${acc} score = s[i] * ${lit(scale)};
-            const ${acc} most = rt_warp_max(seen && score > top[i] ? score : top[i]);
-            const ${acc} shrink = rt_exp${f}(top[i] - most);
-            const ${acc} p = seen ? rt_exp${f}(score - most) : 0;
-            top[i] = most;
-            sum[i] = sum[i] * shrink + p;
-            own[i * 32 + lane] = p;
-            RT_UNROLL
-            for (int part = 0; part < PARTS; part++)
-                out[i][part] *= shrink;
-        }
+//@   local of = { "own", "s", "top", "sum", "out", "query0 + warp * ROWS", "key0 + lane" }
+//@   if starts then table.insert(of, 6, "starts") end
+${call("        " .. fn .. "_softmax(", of, ");")}
         RT_UNROLL
         for (int part = 0; part < PARTS; part++) {
             rt_block_sync();

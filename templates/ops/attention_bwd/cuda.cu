@@ -65,11 +65,7 @@
 
 //@ if masked then
 /* The first key that a query sees; those beyond the sequence: what the last one does. */
-//@   if starts then
-RT_DEVICE int ${fn}_oldest(const int32_t *starts, int query)
-//@   else
-RT_DEVICE int ${fn}_oldest(int query)
-//@   end
+RT_DEVICE int ${fn}_oldest(${starts_in}int query)
 {
     const int last = query < SEQ ? query : SEQ - 1;
 //@   if starts and window > 0 then
@@ -118,6 +114,15 @@ RT_DEVICE int ${fn}_end(int key)
 //@   if masked then
     const int begin = ${fn}_oldest(${starts_of}query0) / PASS * PASS;
 //@   end
+//@   if mma then
+    const int own = query0 + warp * 16; /* the warp's first query */
+//@     if masked then
+    const int first_seen = ${fn}_oldest(${starts_of}own);
+    /* from here on each query of the warp sees the keys */
+    const int all_see = ${fn}_oldest(${starts_of}own + 15);
+    int oldest[2];
+//@     end
+//@   end
 //@ end
 //@ local function place_keys()
 //@   local slices = mma and parts or 1
@@ -146,10 +151,31 @@ RT_DEVICE int ${fn}_end(int key)
     const int end = SEQ;
 //@   end
     const int begin = key0 / PASS * PASS;
+//@   if mma and masked then
+    /* up to here each query sees all keys of the block */
+    const int all_see = ${fn}_end(${starts_of}key0${starts and ", part" or ""});
+//@   end
+//@   if mma then
+    const int head0 = kv_head * ${group}, head_end = head0 + ${group};
+    const rt_bf16 *q_rows = qkv + row0 * ROW + head0 * DIM;
+    const rt_bf16 *do_rows = d_o + row0 * O_ROW + head0 * DIM;
+    lse2 += ((int64_t)sequence * ${heads} + head0) * ${stride};
+    deltas += ((int64_t)sequence * ${heads} + head0) * ${stride};
+//@   end
 //@ end
 //@ if mma then
 //@   local kept = head <= 128 -- dq keeps its fragments of q and d_o in registers
 //@   local kept_kv = head <= 64
+//@   -- Two products: of the warp's rows, or the fragments that are kept of them, and a tile's.
+//@   local function products(in_registers, first, second)
+//@     for _, p in ipairs { first, second } do
+//@       if in_registers then
+        rt_mma_kept<PASS, HEAD>(${p[1]}[0], ${p[2]}_parts, ${p[3]});
+//@       else
+        rt_mma_rows<1, PASS, HEAD>(${p[1]}, own_${p[2]}, ${p[3]});
+//@       end
+//@     end
+//@   end
 /* Keys and values from key0 on into the two tiles of their turn. */
 RT_DEVICE void ${fn}_load_keys(rt_bf16 *tiles, const rt_bf16 *k_rows,
                                const rt_bf16 *v_rows, int key0)
@@ -161,6 +187,30 @@ RT_DEVICE void ${fn}_load_keys(rt_bf16 *tiles, const rt_bf16 *k_rows,
     rt_cp_async_commit();
 }
 
+/* The gradients of probabilities become those of the scores s; edge: zeros where a query of
+ * the warp, the first of which is own, does not see a key. */
+//@   local oldest_in = masked and ", const int *oldest" or ""
+RT_DEVICE void ${fn}_ds(float (*ds)[4], const float (*s)[4], const float *top,
+                        const float *delta, bool edge, int own, int key0${oldest_in})
+{
+    const int lane = threadIdx.x % 32;
+    RT_UNROLL
+    for (int i = 0; i < PASS / 2; i++) {
+        const int j = i / 4, e = i % 4;
+        const float p = rt_exp2f(rt_fmaf(s[j][e], SCALE, -top[e / 2]));
+        ds[j][e] = p * (ds[j][e] - delta[e / 2]);
+    }
+    if (!edge)
+        return;
+    RT_UNROLL
+    for (int i = 0; i < PASS / 2; i++) {
+        const int j = i / 4, e = i % 4, query = own + lane / 4 + e / 2 * 8;
+        const int key = key0 + 8 * j + lane % 4 * 2 + e % 2;
+        const bool seen = key <= query${older("oldest[e / 2]")};
+        ds[j][e] = seen ? ds[j][e] : 0;
+    }
+}
+
 /* The part of dqkv for q, and for the second kernel what it asks of each query: lse as a
  * power of 2, and delta, the sum of d_o o. Queries beyond the sequence get a p of 0. */
 RT_GLOBAL(${threads})
@@ -170,17 +220,10 @@ ${fn}_dq(const rt_bf16 *qkv, const rt_bf16 *o, const float *lse, const rt_bf16 *
     RT_SHARED_BYTES(shared);
     rt_bf16 *q = (rt_bf16 *)(void *)shared, *tiles = q + 2 * KEEP_TILE;
 //@ place_queries()
-    const int own = query0 + warp * 16; /* the warp's first query */
     rt_bf16 *own_q = q + warp * 16 * RT_TILE_ROW(HEAD), *own_do = own_q + KEEP_TILE;
     float dq[1][HEAD / 8][4] = {}, top[2], delta[2];
 //@   if kept then
     uint32_t q_parts[HEAD / 16][4], do_parts[HEAD / 16][4];
-//@   end
-//@   if masked then
-    const int first_seen = ${fn}_oldest(${starts_of}own);
-    /* from here on each query of the warp sees the keys */
-    const int all_see = ${fn}_oldest(${starts_of}own + 15);
-    int oldest[2];
 //@   end
     rt_tile_load<${threads}, KEEP, HEAD, DIM>(q, qkv + q_at, ROW, queries);
     rt_tile_load<${threads}, KEEP, HEAD, DIM>(q + KEEP_TILE, d_o + o_at, O_ROW, queries);
@@ -210,7 +253,7 @@ ${fn}_dq(const rt_bf16 *qkv, const rt_bf16 *o, const float *lse, const rt_bf16 *
 //@   end
     for (int key0 = ${begin}; key0 < end; key0 += PASS) {
         const rt_bf16 *k = tiles + key0 / PASS % 2 * 2 * PASS_TILE, *v = k + PASS_TILE;
-        float s[1][PASS / 8][4] = {}, dp[1][PASS / 8][4] = {};
+        float s[1][PASS / 8][4] = {}, ds[1][PASS / 8][4] = {};
         rt_cp_async_wait(0);
         rt_block_sync(); /* these are there, and the other two are read no more */
         if (key0 + PASS < end) {
@@ -221,29 +264,11 @@ ${call("            " .. fn .. "_load_keys(", next_keys, ");")}
         if (key0 >= own + 16${masked and " || key0 + PASS <= first_seen" or ""}) {
             continue; /* no query of the warp sees any of these */
         }
-//@   if kept then
-        rt_mma_kept<PASS, HEAD>(s[0], q_parts, k);
-        rt_mma_kept<PASS, HEAD>(dp[0], do_parts, v);
-//@   else
-        rt_mma_rows<1, PASS, HEAD>(s, own_q, k);
-        rt_mma_rows<1, PASS, HEAD>(dp, own_do, v);
-//@   end
-        RT_UNROLL
-        for (int i = 0; i < PASS / 2; i++) { /* dp becomes the gradient of the scores */
-            const int j = i / 4, e = i % 4;
-            const float p = rt_exp2f(rt_fmaf(s[0][j][e], SCALE, -top[e / 2]));
-            dp[0][j][e] = p * (dp[0][j][e] - delta[e / 2]);
-        }
-        if (edge) {
-            RT_UNROLL
-            for (int i = 0; i < PASS / 2; i++) {
-                const int j = i / 4, e = i % 4, query = own + lane / 4 + e / 2 * 8;
-                const int key = key0 + 8 * j + lane % 4 * 2 + e % 2;
-                const bool seen = key <= query${older("oldest[e / 2]")};
-                dp[0][j][e] = seen ? dp[0][j][e] : 0;
-            }
-        }
-        rt_mma_sums<1, HEAD, PASS, HEAD>(dq, dp, k);
+//@   products(kept, { "s", "q", "k" }, { "ds", "do", "v" })
+//@   local of = { "ds[0]", "s[0]", "top", "delta", "edge", "own", "key0" }
+//@   if masked then of[#of + 1] = "oldest" end
+${call("        " .. fn .. "_ds(", of, ");")}
+        rt_mma_sums<1, HEAD, PASS, HEAD>(dq, ds, k);
     }
     const float scale[2] = {${lit(scale)}, ${lit(scale)}};
 //@   if not kept then
@@ -271,6 +296,39 @@ RT_DEVICE void ${fn}_load_queries(rt_bf16 *tile, float *numbers, const rt_bf16 *
     rt_cp_async_commit();
 }
 
+/* Scores of the warp's keys, the first of which is own, become probabilities, and the
+ * gradients of these become the scores'. number: lse2 of the lane's queries, deltas behind;
+ * edge: zeros where a query from query0 on does not see a key. */
+RT_DEVICE void ${fn}_p_and_ds(float (*p)[4], float (*ds)[4], const float *number, bool edge,
+                              ${starts_in}int own, int query0)
+{
+    const int lane = threadIdx.x % 32;
+    RT_UNROLL
+    for (int i = 0; i < PASS / 2; i++) {
+        const int j = i / 4, e = i % 4;
+        p[j][e] = rt_exp2f(rt_fmaf(p[j][e], SCALE, -number[8 * j + e % 2]));
+    }
+    if (edge) {
+        RT_UNROLL
+        for (int i = 0; i < PASS / 2; i++) {
+            const int j = i / 4, e = i % 4, key = own + lane / 4 + e / 2 * 8;
+            const int query = query0 + 8 * j + lane % 4 * 2 + e % 2;
+//@   if masked then
+            const int oldest = ${fn}_oldest(${starts_of}query);
+//@   end
+            const bool seen = key <= query${older("oldest")};
+            p[j][e] = seen ? p[j][e] : 0;
+        }
+    }
+    RT_UNROLL
+    for (int i = 0; i < PASS / 2; i++) {
+        const int j = i / 4, e = i % 4;
+        ds[j][e] = p[j][e] * (ds[j][e] - number[PASS + 8 * j + e % 2]);
+    }
+}
+
+//@   local first_column, plus = "0", ""
+//@   if parts > 1 then first_column, plus = "column0", " + column0" end
 /* The parts of dqkv for k and v. Rows of sums are keys, columns queries. */
 RT_GLOBAL(${threads})
 ${fn}_dkv(const rt_bf16 *qkv, const rt_bf16 *d_o, ${starts_in}const float *lse2,
@@ -280,23 +338,9 @@ ${fn}_dkv(const rt_bf16 *qkv, const rt_bf16 *d_o, ${starts_in}const float *lse2,
     rt_bf16 *k = (rt_bf16 *)(void *)shared, *v = k + KEEP_TILE, *tiles = v + KEEP_TILE;
     float *numbers = (float *)(void *)(tiles + 4 * PASS_TILE); /* lse2 and deltas */
 //@ place_keys()
-//@   local first_column, plus = "0", ""
-//@   if parts > 1 then first_column, plus = "column0", " + column0" end
-//@   if starts then
-    /* up to here each query sees all keys of the block */
-    const int all_see = ${fn}_end(starts, key0, part);
-//@   elseif window > 0 then
-    /* up to here each query sees all keys of the block */
-    const int all_see = ${fn}_end(key0);
-//@   end
     const int own = key0 + warp * 16; /* the warp's first key */
     rt_bf16 *own_k = k + warp * 16 * RT_TILE_ROW(HEAD), *own_v = own_k + KEEP_TILE;
     float dk[1][COLUMNS / 8][4] = {}, dv[1][COLUMNS / 8][4] = {};
-    const int head0 = kv_head * ${group}, head_end = head0 + ${group};
-    const rt_bf16 *q_rows = qkv + row0 * ROW + head0 * DIM;
-    const rt_bf16 *do_rows = d_o + row0 * O_ROW + head0 * DIM;
-    lse2 += ((int64_t)sequence * ${heads} + head0) * ${stride};
-    deltas += ((int64_t)sequence * ${heads} + head0) * ${stride};
     rt_tile_load<${threads}, KEEP, HEAD, DIM>(k, qkv + k_at, ROW, keys);
     rt_tile_load<${threads}, KEEP, HEAD, DIM>(v, qkv + v_at, ROW, keys);
     rt_cp_async_commit();
@@ -309,8 +353,7 @@ ${call("    " .. fn .. "_load_queries(", from, ");")}
     rt_mma_keep<HEAD>(k_parts, own_k);
     rt_mma_keep<HEAD>(v_parts, own_v);
 //@   end
-    int turn = 0;
-    for (int head = head0, query0 = begin; head < head_end; turn = 1 - turn) {
+    for (int turn = 0, head = head0, query0 = begin; head < head_end; turn = 1 - turn) {
         const rt_bf16 *q = tiles + turn * 2 * PASS_TILE, *d_out = q + PASS_TILE;
         const float *number = numbers + turn * 2 * PASS + lane % 4 * 2;
         const int first_query = query0; /* of this pass */
@@ -337,35 +380,8 @@ ${call("            " .. fn .. "_load_queries(", from, ");")}
         }
 //@   local and_more = masked and " || first_query + PASS > all_see" or ""
         const bool edge = own + 15 > first_query${and_more};
-//@   if kept_kv then
-        rt_mma_kept<PASS, HEAD>(p[0], k_parts, q);
-        rt_mma_kept<PASS, HEAD>(ds[0], v_parts, d_out);
-//@   else
-        rt_mma_rows<1, PASS, HEAD>(p, own_k, q);
-        rt_mma_rows<1, PASS, HEAD>(ds, own_v, d_out);
-//@   end
-        RT_UNROLL
-        for (int i = 0; i < PASS / 2; i++) { /* scores become probabilities */
-            const int j = i / 4, e = i % 4;
-            p[0][j][e] = rt_exp2f(rt_fmaf(p[0][j][e], SCALE, -number[8 * j + e % 2]));
-        }
-        if (edge) {
-            RT_UNROLL
-            for (int i = 0; i < PASS / 2; i++) {
-                const int j = i / 4, e = i % 4, key = own + lane / 4 + e / 2 * 8;
-                const int query = first_query + 8 * j + lane % 4 * 2 + e % 2;
-//@   if masked then
-                const int oldest = ${fn}_oldest(${starts_of}query);
-//@   end
-                const bool seen = key <= query${older("oldest")};
-                p[0][j][e] = seen ? p[0][j][e] : 0;
-            }
-        }
-        RT_UNROLL
-        for (int i = 0; i < PASS / 2; i++) { /* their gradients become the scores' */
-            const int j = i / 4, e = i % 4;
-            ds[0][j][e] = p[0][j][e] * (ds[0][j][e] - number[PASS + 8 * j + e % 2]);
-        }
+//@   products(kept_kv, { "p", "k", "q" }, { "ds", "v", "d_out" })
+        ${fn}_p_and_ds(p[0], ds[0], number, edge, ${starts_of}own, first_query);
         rt_mma_sums<1, COLUMNS, PASS, HEAD>(dv, p, d_out${plus});
         rt_mma_sums<1, COLUMNS, PASS, HEAD>(dk, ds, q${plus});
     }
@@ -553,22 +569,9 @@ ${fn}_dkv(const ${elem} *qkv, const ${acc} *lse, const ${elem} *d_o,
 }
 //@ end
 
-#undef SEQ
-#undef ROW
-#undef O_ROW
-#undef DIM
-#undef KEEP
-#undef PASS
-//@ if mma then
-#undef HEAD
-#undef COLUMNS
-#undef KEEP_TILE
-#undef PASS_TILE
-#undef LOG2_E
-#undef SCALE
-//@ else
-#undef ROWS
-#undef PARTS
+//@ local names = mma and "HEAD COLUMNS KEEP_TILE PASS_TILE LOG2_E SCALE" or "ROWS PARTS"
+//@ for name in ("SEQ ROW O_ROW DIM KEEP PASS " .. names):gmatch "%S+" do
+#undef ${name}
 //@ end
 //@ host
 ${kernel(fn .. "_dq", threads, shared)}

@@ -3,6 +3,7 @@
 -- are not needed again.
 return op {
     arithmetic = 1,
+    canonical = "bias",
     doc = "y = x + b, row by row",
     inputs = { { "x", "t n" }, { "b", "n" } },
     outputs = { { "y", "t n", dtype = "x", alias = "x" } },

@@ -6,6 +6,7 @@
 return op {
     scaled = true,
     arithmetic = 1,
+    canonical = "cross_entropy_bwd",
     doc = "dlogits = exp(logits - lse) - onehot(target)",
     inputs = {
         { "logits", "t v" }, { "targets", "t", class = "i32" },

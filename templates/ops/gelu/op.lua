@@ -3,6 +3,7 @@
 -- with.
 return op {
     arithmetic = 1,
+    canonical = "gelu",
     doc = "y = x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))",
     inputs = { { "x", "t d" } },
     outputs = { { "y", "t d", dtype = "x" } },

@@ -3,6 +3,7 @@
 -- rows.
 return op {
     arithmetic = 1,
+    canonical = "gelu_bwd",
     doc = "gradient of gelu",
     inputs = { { "x", "t d" }, { "dy", "t d" } },
     outputs = { { "dx", "t d", dtype = "x", alias = "dy" } },

@@ -5,6 +5,7 @@
 -- against each other, as in Hugging Face's checkpoints.
 return op {
     arithmetic = 1,
+    canonical = "rope",
     doc = "halves of q and k heads: (x1 cos - x2 sin, x2 cos + x1 sin)",
     inputs = {
         { "qkv", "t c" }, { "table", "s hd", class = "acc" },

@@ -4,6 +4,7 @@
 -- change sign.
 return op {
     arithmetic = 1,
+    canonical = "rope_bwd",
     doc = "halves of q and k heads: (d1 cos + d2 sin, d2 cos - d1 sin)",
     inputs = {
         { "dy", "t c" }, { "table", "s hd", class = "acc" },

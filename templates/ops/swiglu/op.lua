@@ -2,6 +2,7 @@
 -- swiglu: in rows [f gate | f up]; out silu(gate) * up.
 return op {
     arithmetic = 1,
+    canonical = "swiglu",
     doc = "y = gate * sigmoid(gate) * up",
     inputs = { { "gu", "t 2*f" } },
     outputs = { { "y", "t f", dtype = "gu" } },

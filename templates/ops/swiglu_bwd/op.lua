@@ -3,6 +3,7 @@
 -- the rows [f gate | f up], over those rows where nothing needs them again.
 return op {
     arithmetic = 1,
+    canonical = "swiglu_bwd",
     doc = "gradient of swiglu: dgate = dy up s (1 + gate (1 - s)), dup = dy gate s",
     inputs = { { "gu", "t 2*f" }, { "dy", "t f" } },
     outputs = { { "dgu", "t 2*f", dtype = "gu", alias = "gu" } },
