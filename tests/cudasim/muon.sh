@@ -72,13 +72,13 @@ matrices_in_bf16() {
     same "matrices: state in bf16, one rank and four" "$two" "$one"
 }
 
-# matrices_faulty DIR WHAT FILE SED: the trainer again, with a fault in a file of runtime/cuda
+# matrices_faulty DIR WHAT FILE SED: the trainer again, with a fault in a file of runtime/
 matrices_faulty() {
     local dir=$1 runtime=$WORK/runtime_matrices
     rm -rf "$runtime"
     cp -R "$ROOT/runtime" "$runtime"
-    sed -i "$4" "$runtime/cuda/$3"
-    ! cmp -s "$runtime/cuda/$3" "$ROOT/runtime/cuda/$3" &&
+    sed -i "$4" "$runtime/$3"
+    ! cmp -s "$runtime/$3" "$ROOT/runtime/$3" &&
         CUDASIM_UNCHECKED=1 build_trainer "$dir" CUDA_HOME="$home" RUNTIME="$runtime" && return
     bad "$2: not planted" "$dir.log"
     return 1
@@ -107,9 +107,9 @@ matrices_faults() {
         cp "$dir/before" "$dir/step.c"
     done
     what="a part of a matrix from the beginning of its shard"
-    matrices_faulty "$dir" "$what" matrices/rt_matrix.c 's/rt_held_at(t, p, k, from)/p->segment->direction/' &&
+    matrices_faulty "$dir" "$what" state/rt_owners.c 's/rt_held_at(t, &p, part, from)/p.segment->direction/' &&
         other "$what" "$dir"
     what="parts of matrices in one place of a slot"
-    matrices_faulty "$dir" "$what" ranks/rt_loopback.c 's/^    \*before = end;//' &&
+    matrices_faulty "$dir" "$what" cuda/ranks/rt_loopback.c 's/^    \*before = end;//' &&
         other "$what" "$dir" CUDASIM_DEVICES=1 LOOPBACK=1
 }
