@@ -432,6 +432,9 @@ bool rt_snapshot_holds(const Rt *rt, uintptr_t address);
 bool rt_checkpoint_step(Rt *rt);
 /* Before the first step: the same, of a run whose state is on the disk. */
 bool rt_checkpoint_asked(Rt *rt);
+/* Does the run end soon: by a signal, by --stop-after, without its log? What takes long
+ * asks, from any thread and on each rank alone, and does without the rest. */
+bool rt_due_soon(const Rt *rt);
 /* Collective: sums, modulo 2^64, over all ranks; n <= RT_SUM_WORDS. */
 void rt_sum_words(Rt *rt, uint64_t *words, int n);
 /* As rt_sum_words, among the threads that read or write checkpoints, which may be others. */

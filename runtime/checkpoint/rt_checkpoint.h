@@ -116,6 +116,7 @@ typedef struct RtDue {
     double longest_step;             /* with its evaluation, without its save */
     double left, reserved;           /* of --stop-after, when that was looked at last */
     _Atomic int64_t longest_save_ns; /* 0: there was none; a thread may write it */
+    _Atomic bool ends;               /* on each rank: the save at hand is the last */
 } RtDue;
 
 /* Of a checkpoint on disk: did all of it verify, or was it written by this run? */

@@ -7,7 +7,8 @@
  *
  * --stop-after leaves time for the save: twice the longest save of this run so far, or,
  * before there was one, what its bytes take at 100 MB/s; the longest step, twice; and two
- * seconds. A step is always computed, so that a chain of such runs goes on. */
+ * seconds. A step is always computed, so that a chain of such runs goes on. Whatever else
+ * would take that time, such as hashing data, asks rt_due_soon and stops. */
 #include "checkpoint/rt_checkpoint.h"
 
 #include <string.h>
@@ -67,6 +68,21 @@ static uint64_t find_due(const Rt *rt)
     const bool up = f->stop_seconds > 0 && due->left < due->reserved;
     return (is_due_by_clock(c, f) ? SAVE : 0) | (up ? TIME_IS_UP : 0) |
            (st->lost[0] != '\0' ? LOG_IS_LOST : 0);
+}
+
+bool rt_due_soon(const Rt *rt)
+{
+    const RtState *st = rt->state;
+    const RtFlags *f = &st->flags;
+    const RtCheckpoint *c = st->checkpoint;
+    if (atomic_load(&st->shared->signal) != 0 || (c != NULL && atomic_load(&c->due.ends)))
+        return true;
+    if (f->stop_seconds <= 0)
+        return false;
+    /* before there is a checkpoint, half of the time is for the steps and the save */
+    const double needed =
+        c == NULL ? f->stop_seconds / 2 : save_seconds(c) + spare_seconds;
+    return left_seconds(f) < needed;
 }
 
 /* ---- the end --------------------------------------------------------------------- */
@@ -152,6 +168,7 @@ bool rt_checkpoint_step(Rt *rt)
     const bool ends = a.signals != 0 || (a.due & (TIME_IS_UP | LOG_IS_LOST)) != 0;
     const bool periodic = f->checkpoint_every > 0 && step % f->checkpoint_every == 0;
     bool saved = true;
+    atomic_store(&c->due.ends, ends); /* an earlier save that still runs hears it, too */
     if (periodic || (a.due & SAVE) != 0 || ends || whole) {
         c->due.saved = rt_clock();
         saved = rt_save(rt, step, c->apart && !ends && !whole);
