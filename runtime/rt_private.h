@@ -569,7 +569,8 @@ void rt_job_init(RtJob *job, const RtTrainer *t, const RtFlags *f, RtShared *sha
 /* The first failure decides the job's exit code; true for who found it, who then tells.
  */
 bool rt_job_fails(RtJob *job, int code);
-/* A line on stderr; a terminal that takes none for a second does without. */
+/* A line on stderr, bytes that a terminal might obey as \xNN; a terminal that takes none
+ * for a second does without. */
 void rt_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void rt_job_tell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int rt_watch(RtJob *job); /* the job's exit code */

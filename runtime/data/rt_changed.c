@@ -50,10 +50,9 @@ static void tell_replaced(RtDataPart *p)
 {
     if (!p->replaced) {
         p->replaced = true;
-        fprintf(stderr,
-                "trainer: warning: %s was removed or replaced: this run goes on with the "
-                "file that it opened; --resume needs that content again\n",
-                p->map->name);
+        rt_say("trainer: warning: %s was removed or replaced: this run goes on with the "
+               "file that it opened; --resume needs that content again",
+               p->map->name);
     }
 }
 

@@ -208,8 +208,8 @@ static void start_thread(RtDigests *d)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     d->threaded = e == 0;
     if (e != 0) { /* saves do it */
-        fprintf(stderr, "trainer: warning: [rank %d] no thread to hash data with: %s\n",
-                d->rt->rank, strerror(e));
+        rt_say("trainer: warning: [rank %d] no thread to hash data with: %s", d->rt->rank,
+               strerror(e));
     }
 }
 
@@ -263,10 +263,9 @@ static void check_found(const RtDigests *d)
 {
     for (int i = 0; d->found != NULL && i < d->n_parts; i++) {
         if (d->found[i] != 0 && d->found[i] != atomic_load(&d->table->entry[i].sum)) {
-            fprintf(stderr,
-                    "trainer: warning: %s has other bytes than when an earlier run "
-                    "hashed it, though its size and its times are the same\n",
-                    d->part[i].map->name);
+            rt_say("trainer: warning: %s has other bytes than when an earlier run "
+                   "hashed it, though its size and its times are the same",
+                   d->part[i].map->name);
         }
     }
 }

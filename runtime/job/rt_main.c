@@ -155,7 +155,7 @@ int rt_rank_main(const RtTrainer *t, const RtFlags *f, RtShared *shared, int fd,
     if (state.lost[0] != '\0' && !stopped)
         rt_fail(&rt, RT_EXIT_ERROR, "%s", state.lost);
     if (state.lost[0] != '\0')
-        fprintf(stderr, "trainer: warning: %s\n", state.lost);
+        rt_say("trainer: warning: %s", state.lost);
     if (stopped)
         atomic_store(&shared->again, 1);
     atomic_store(&shared->rank[rank].done, 1);
@@ -210,10 +210,9 @@ static bool is_folder_whole(void)
     memcpy(slash + 1, mark, sizeof mark);
     if (access(path, F_OK) != 0)
         return true;
-    fprintf(stderr,
-            "trainer: error: %s: fsdpgen is writing this folder, or was stopped while it "
-            "did: run it again, then make\n",
-            path);
+    rt_say("trainer: error: %s: fsdpgen is writing this folder, or was stopped while it "
+           "did: run it again, then make",
+           path);
     return false;
 }
 
@@ -238,10 +237,9 @@ int rt_main(const RtTrainer *trainer, int argc, char **argv)
         return rt_tune(trainer, &flags);
 #else
     if (trainer->world_size > RT_MACHINE_RANKS) {
-        fprintf(stderr,
-                "trainer: error: it is of %d ranks, and the cpu target starts at most "
-                "%d, on one machine; generate with --set mesh.shard=%d\n",
-                trainer->world_size, RT_MACHINE_RANKS, RT_MACHINE_RANKS);
+        rt_say("trainer: error: it is of %d ranks, and the cpu target starts at most "
+               "%d, on one machine; generate with --set mesh.shard=%d",
+               trainer->world_size, RT_MACHINE_RANKS, RT_MACHINE_RANKS);
         return RT_EXIT_USAGE;
     }
 #endif
@@ -251,7 +249,7 @@ int rt_main(const RtTrainer *trainer, int argc, char **argv)
     char error[RT_ERROR_BYTES];
     if (!flags.local && rt_join_find(&join, error)) {
         if (error[0] != '\0') {
-            fprintf(stderr, "trainer: error: %s\n", error);
+            rt_say("trainer: error: %s", error);
             return RT_EXIT_USAGE;
         }
         return rt_join(trainer, &flags, &join);
@@ -262,7 +260,7 @@ int rt_main(const RtTrainer *trainer, int argc, char **argv)
     /* A mistake in the data is told once, before any rank starts. */
     if (!(flags.command == RT_SAMPLE ? rt_sample_check(trainer, &flags, error)
                                      : check_data(trainer, &flags, error))) {
-        fprintf(stderr, "trainer: error: %s\n", error);
+        rt_say("trainer: error: %s", error);
         return RT_EXIT_ERROR;
     }
     return rt_launch_ranks(trainer, &flags);
