@@ -70,6 +70,10 @@ wrong_terminal() {
     check "$name: told" grep -qF -- "$pattern" "$WORK/refused.err"
 }
 
+record() { # LINE: the only one of bad.jsonl
+    printf '%s\n' "$1" >"$out/bad.jsonl"
+}
+
 header() { # FILE: magic, version, count
     head -c 12 "$1" | od -An -t d4 | xargs
 }
@@ -396,7 +400,6 @@ chats() {
         grep -cE "^ *($(tr -d '\n' <"$data/qwen.json" | grep -oE '"id":[0-9]+,"content":"<\|im_(end|start)' |
             grep -oE '[0-9]+' | xargs | tr ' ' '|'))\$")" = 2 ]
     check "no assistant: a warning" grep -q "no token is a target" "$out/stderr"
-    record() { printf '%s\n' "$1" >"$out/bad.jsonl"; }
     record '{"messages": []}'
     refused "no messages" 1 "bad.jsonl:1: the messages are no list, or an empty" "${chat[@]}" "$out/bad.jsonl"
     record '{"messages": [{"role": "user"}]}'
@@ -634,7 +637,7 @@ part pairs pairs
 part same_ids same_ids "$data" english points edges
 part documents documents
 part terminal terminal
-part chats chats
+part chats:documents chats
 part memory memory
 part normal_form normal_form
 part stretches stretches
@@ -643,7 +646,7 @@ part inputs inputs
 part files files
 part changing changing
 part loops loops
-part escapes escapes
+part escapes:documents escapes
 part memory_ends memory_ends
 part large large
 finish
