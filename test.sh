@@ -177,7 +177,8 @@ fi
 run_all_end
 
 # The suites that run arithmetic, once more with every other instruction set, each with the next
-# seed: rows "SUITE ISA".
+# seed: rows "SUITE ISA". The others run none: they compare texts and files of the generator, or
+# start with what compilers and libraries of others say (cuda, gpu, hf).
 elsewhere() {
     local isa suite builds
     for isa in $(isa_names | sed 1d) native; do
@@ -186,7 +187,7 @@ elsewhere() {
         [ "$isa" != native ] || break
         export SEED=$((SEED + 1))
         builds=1
-        for suite in ctest e2e matrix pytorch runtime checkpoint fuzz; do
+        for suite in ctest e2e matrix pytorch runtime threads checkpoint cudasim fuzz; do
             [ ${#suites[@]} -eq 0 ] || [[ " ${suites[*]} " = *" $suite "* ]] || continue
             ! is_counted "$suite $isa" || continue
             [ $builds = 0 ] || build default

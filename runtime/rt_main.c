@@ -62,6 +62,10 @@ static void prepare(Rt *rt, int fd)
     const bool trains = st->flags.command == RT_TRAIN;
     char error[RT_ERROR_BYTES];
     st->shared_fd = fd;
+    if (st->flags.stop_seconds >
+        0) /* until a save's time is known, half is for what comes */
+        atomic_store(&st->gives_way_ns,
+                     st->flags.started_ns + (int64_t)(5e8 * st->flags.stop_seconds));
     st->losses = calloc((size_t)t->micro_batches + 1, sizeof *st->losses);
     if (st->losses == NULL)
         rt_fail(rt, RT_EXIT_ERROR, "out of memory");
@@ -162,7 +166,7 @@ static int be_rank(const RtTrainer *t, const RtFlags *f, const RtSeat *seat)
     if (state.lost[0] != '\0' && !stopped)
         rt_fail(&rt, RT_EXIT_ERROR, "%s", state.lost);
     if (state.lost[0] != '\0')
-        fprintf(stderr, "trainer: warning: %s\n", state.lost);
+        rt_say("trainer: warning: %s", state.lost);
     if (stopped)
         atomic_store(&shared->again, 1);
     atomic_store(&shared->rank[rank].done, 1);
@@ -217,10 +221,9 @@ static bool is_folder_whole(void)
     memcpy(slash + 1, mark, sizeof mark);
     if (access(path, F_OK) != 0)
         return true;
-    fprintf(stderr,
-            "trainer: error: %s: fsdpgen is writing this folder, or was stopped while it "
-            "did: run it again, then make\n",
-            path);
+    rt_say("trainer: error: %s: fsdpgen is writing this folder, or was stopped while it "
+           "did: run it again, then make",
+           path);
     return false;
 }
 
@@ -245,10 +248,9 @@ int rt_main(const RtTrainer *trainer, int argc, char **argv)
         return rt_tune(trainer, &flags);
 #else
     if (trainer->world_size > RT_MACHINE_RANKS) {
-        fprintf(stderr,
-                "trainer: error: it is of %d ranks, and the cpu target starts at most "
-                "%d, on one machine; generate with --set mesh.shard=%d\n",
-                trainer->world_size, RT_MACHINE_RANKS, RT_MACHINE_RANKS);
+        rt_say("trainer: error: it is of %d ranks, and the cpu target starts at most "
+               "%d, on one machine; generate with --set mesh.shard=%d",
+               trainer->world_size, RT_MACHINE_RANKS, RT_MACHINE_RANKS);
         return RT_EXIT_USAGE;
     }
 #endif
@@ -259,7 +261,7 @@ int rt_main(const RtTrainer *trainer, int argc, char **argv)
     RtSeat seat;
     if (!flags.local && rt_join_find(&join, error)) {
         if (error[0] != '\0') {
-            fprintf(stderr, "trainer: error: %s\n", error);
+            rt_say("trainer: error: %s", error);
             return RT_EXIT_USAGE;
         }
         const int code = rt_join(trainer, &flags, &join, &seat);
@@ -271,7 +273,7 @@ int rt_main(const RtTrainer *trainer, int argc, char **argv)
     /* A mistake in the data is told once, before any rank starts. */
     if (!(flags.command == RT_SAMPLE ? rt_sample_check(trainer, &flags, error)
                                      : check_data(trainer, &flags, error))) {
-        fprintf(stderr, "trainer: error: %s\n", error);
+        rt_say("trainer: error: %s", error);
         return RT_EXIT_ERROR;
     }
     const int code = rt_launch_ranks(trainer, &flags, &seat);

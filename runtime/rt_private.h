@@ -154,6 +154,8 @@ typedef struct RtState {
     FILE *log;
     char lost[RT_ERROR_BYTES]; /* what the run fails with in its end; empty: nothing */
     double started_seconds;
+    _Atomic int64_t gives_way_ns; /* clock from which on what takes long makes way for the
+                                     end of the run, rt_due_soon; 0: never */
     struct RtCheckpoint *checkpoint; /* NULL: without --checkpoint */
     int shared_fd;                   /* of the memory that all ranks share */
 } RtState;

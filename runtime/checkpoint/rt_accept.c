@@ -68,7 +68,7 @@ static double power(double beta, int64_t updates)
 static void note(const Rt *rt, const char *what)
 {
     if (rt->rank == 0)
-        fprintf(stderr, "trainer: note: --accept-numerics: %s\n", what);
+        rt_say("trainer: note: --accept-numerics: %s", what);
 }
 
 /* Collective: the set is loaded, or, where it does not fit or is not wanted, verified. */

@@ -269,6 +269,7 @@ int rt_first_error_here(Rt *rt);
  * on.
  */
 bool rt_save(Rt *rt, int64_t step, bool apart);
+void rt_due_begin(Rt *rt);                 /* its files are known: how long a save may take */
 void rt_due_saved(Rt *rt, double seconds); /* a save took so long */
 /* Collective: the checkpoint of a step, from the copies or from the arena; false: it
  * failed, and the run goes on. */

@@ -45,9 +45,8 @@ static char *load(const char *folder, RtJson *object, bool tell, char *error)
             return text;
     }
     if (tell) {
-        fprintf(stderr,
-                "trainer: warning: %s is ignored: it is no JSON of at most %d bytes\n",
-                path, (int)MOST_BYTES);
+        rt_say("trainer: warning: %s is ignored: it is no JSON of at most %d bytes", path,
+               (int)MOST_BYTES);
     }
     free(text);
     return NULL;
@@ -139,10 +138,9 @@ static void read_carried(RtJson j, const char *folder, Carried *v)
             v->positions = 0; /* of a key that is there twice the last one counts */
             if (!is_null(value) && !read_positions(value, &v->positions)) {
                 v->positions = 0;
-                fprintf(stderr,
-                        "trainer: warning: config.json of %s: %s is ignored: it is no "
-                        "integer from 1 to 2^31\n",
-                        folder, key);
+                rt_say("trainer: warning: config.json of %s: %s is ignored: it is no "
+                       "integer from 1 to 2^31",
+                       folder, key);
             }
         } else if (i >= 0) {
             v->ids[i].n = 0;
@@ -371,10 +369,8 @@ void rt_config_compare(const Rt *rt, const char *folder)
         return;
     /* where there are checkpoints, it was read before, and told */
     char *text = load(folder, &c.theirs, rt->state->checkpoint == NULL, error);
-    if (error[0] != '\0') {
-        fprintf(stderr, "trainer: warning: --init: config.json is not compared: %s\n",
-                error);
-    }
+    if (error[0] != '\0')
+        rt_say("trainer: warning: --init: config.json is not compared: %s", error);
     if (text == NULL)
         return;
     walk((RtJson){config, config + strlen(config), false}, 1, false, compare_ours, &c);

@@ -8,7 +8,8 @@
  *
  * --stop-after leaves time for the save: twice the longest save of this run so far, or,
  * before there was one, what its bytes take at 100 MB/s; the longest step, twice; and two
- * seconds. A step is always computed, so that a chain of such runs goes on. */
+ * seconds. A step is always computed, so that a chain of such runs goes on. Whatever else
+ * would take that time, such as hashing data, asks rt_due_soon (job/) and stops. */
 #include "checkpoint/rt_checkpoint.h"
 
 #include <string.h>
@@ -19,14 +20,6 @@ static const double first_bytes_per_second = 1e8, spare_seconds = 2;
 enum { SAVE = 1, TIME_IS_UP = 2, LOG_IS_LOST = 4 };
 
 /* ---- time ------------------------------------------------------------------------ */
-
-void rt_due_saved(Rt *rt, double seconds)
-{
-    RtDue *due = &rt->state->checkpoint->due;
-    const int64_t ns = 1 + (int64_t)(seconds * 1e9);
-    if (ns > atomic_load(&due->longest_save_ns))
-        atomic_store(&due->longest_save_ns, ns);
-}
 
 static double save_seconds(const RtCheckpoint *c)
 {
@@ -40,6 +33,25 @@ static double save_seconds(const RtCheckpoint *c)
 static double left_seconds(const RtFlags *f)
 {
     return f->stop_seconds - 1e-9 * (double)(rt_clock_ns() - f->started_ns);
+}
+
+void rt_due_begin(Rt *rt)
+{
+    RtState *st = rt->state;
+    const double until =
+        st->flags.stop_seconds - save_seconds(st->checkpoint) - spare_seconds;
+    if (st->flags.stop_seconds > 0)
+        atomic_store(&st->gives_way_ns, st->flags.started_ns + (int64_t)(1e9 * until));
+}
+
+void rt_due_saved(Rt *rt, double seconds)
+{
+    RtDue *due = &rt->state->checkpoint->due;
+    const int64_t ns = 1 + (int64_t)(seconds * 1e9);
+    if (ns <= atomic_load(&due->longest_save_ns))
+        return;
+    atomic_store(&due->longest_save_ns, ns);
+    rt_due_begin(rt);
 }
 
 /* A save that still runs is not waited for, as one of --checkpoint-every would be: the
@@ -153,6 +165,8 @@ bool rt_checkpoint_step(Rt *rt)
     const bool ends = a.signals != 0 || (a.due & (TIME_IS_UP | LOG_IS_LOST)) != 0;
     const bool periodic = f->checkpoint_every > 0 && step % f->checkpoint_every == 0;
     bool saved = true;
+    if (ends) /* an earlier save that still runs hears it, too */
+        atomic_store(&rt->state->gives_way_ns, 1);
     if (periodic || (a.due & SAVE) != 0 || ends || whole) {
         c->due.saved = rt_clock();
         saved = rt_save(rt, step, c->apart && !ends && !whole);

@@ -185,7 +185,7 @@ int rt_ls(const RtTrainer *t, const RtFlags *f)
     if (f->json)
         printf(printed > 0 ? "\n]\n" : "]\n");
     else if (printed == 0)
-        fprintf(stderr, "trainer: there is no checkpoint in %s\n", f->folder);
+        rt_say("trainer: there is no checkpoint in %s", f->folder);
     free(steps);
     return rt_stdout_close(RT_EXIT_OK);
 }

@@ -101,9 +101,8 @@ static bool is_sound(Rt *rt, const char *path, int64_t step)
     if (rt_first_error_here(rt) >= 0)
         return false;
     if (!sound && c->error[0] != '\0') {
-        fprintf(stderr,
-                "trainer: warning: %s is damaged and does not count for --keep: %s\n",
-                path, c->error);
+        rt_say("trainer: warning: %s is damaged and does not count for --keep: %s", path,
+               c->error);
     }
     c->error[0] = '\0';
     rt_prune_note(rt, step, sound);
@@ -147,7 +146,7 @@ void rt_prune(Rt *rt)
         prune_steps(rt, steps, n);
     free(steps);
     if (c->error[0] != '\0') {
-        fprintf(stderr, "trainer: warning: old checkpoints stay: %s\n", c->error);
+        rt_say("trainer: warning: old checkpoints stay: %s", c->error);
         c->error[0] = '\0';
     }
     rt_first_error(rt); /* it is told before the run goes on */

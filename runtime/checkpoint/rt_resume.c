@@ -73,10 +73,9 @@ static bool lock_folder(Rt *rt)
             continue;
         }
         if (errno != EWOULDBLOCK) {
-            fprintf(stderr,
-                    "trainer: warning: %s cannot be locked (%s): start no second run "
-                    "there\n",
-                    c->dir, strerror(errno));
+            rt_say("trainer: warning: %s cannot be locked (%s): start no second run "
+                   "there",
+                   c->dir, strerror(errno));
             return true;
         }
         if (tries == 100) {
@@ -163,7 +162,7 @@ static int tell_lines(const char *a, const char *b, const char *whose)
         snprintf(line, sizeof line, "\n%.*s\n", n < 290 ? n : 290, p);
         const bool first = strncmp(b, line + 1, strlen(line) - 1) == 0;
         if (n > 0 && !first && strstr(b, line) == NULL) {
-            fprintf(stderr, "  %s  %.*s\n", whose, n, p);
+            rt_say("  %s  %.*s", whose, n, p);
             told++;
         }
     }
@@ -217,12 +216,11 @@ static void take_platforms(Rt *rt, const RtTrainState *s)
     if (last == mine.hash)
         return;
     if (rt->rank == 0) {
-        fprintf(stderr,
-                "trainer: warning: steps up to %lld were computed on another platform "
-                "(hash %016llx, here %016llx): the run goes on, but its bits may differ "
-                "from those of a run on one platform\n",
-                (long long)s->step, (unsigned long long)last,
-                (unsigned long long)mine.hash);
+        rt_say("trainer: warning: steps up to %lld were computed on another platform "
+               "(hash %016llx, here %016llx): the run goes on, but its bits may differ "
+               "from those of a run on one platform",
+               (long long)s->step, (unsigned long long)last,
+               (unsigned long long)mine.hash);
     }
     add_since(c->platform, &c->n_platforms, mine.from_step, mine.hash);
 }
@@ -309,23 +307,20 @@ static void take_data(Rt *rt, const char *folder, RtTrainState *s)
     if (rt->rank != 0)
         return;
     if (has_other_data(rt, s, error)) {
-        fprintf(stderr,
-                "trainer: warning: the data differ from those of %s: %s; from here on "
-                "samples are not those of a run that was never stopped\n",
-                folder, error);
+        rt_say("trainer: warning: the data differ from those of %s: %s; from here on "
+               "samples are not those of a run that was never stopped",
+               folder, error);
     } else if (!has_other_numerics(rt, s) &&
                s->data_mix != rt_tokens_mix(rt->state->tokens)) {
-        fprintf(stderr,
-                "trainer: warning: --data has other weights, or sources of other sizes, "
-                "than when %s was written: samples come in another order than in a run "
-                "that was never stopped\n",
-                folder);
+        rt_say("trainer: warning: --data has other weights, or sources of other sizes, "
+               "than when %s was written: samples come in another order than in a run "
+               "that was never stopped",
+               folder);
     }
     if (s->data.n == 0) {
-        fprintf(stderr,
-                "trainer: note: %s has no digests of its data (an earlier version wrote "
-                "it): only sizes, beginnings and ends of files were compared\n",
-                folder);
+        rt_say("trainer: note: %s has no digests of its data (an earlier version wrote "
+               "it): only sizes, beginnings and ends of files were compared",
+               folder);
     }
     if (rt_record_differs(rt, "eval", &s->eval, !d->pending, error))
         rt_record_warn_eval(error, folder);
@@ -380,8 +375,8 @@ static int pass_over(Rt *rt, const char *folder)
     if (who >= 0)
         stop_on_error_here(rt, folder);
     if (who == rt->rank) {
-        fprintf(stderr, "trainer: warning: [rank %d] %s is passed over: %s\n", who,
-                folder, c->error);
+        rt_say("trainer: warning: [rank %d] %s is passed over: %s", who, folder,
+               c->error);
     }
     c->error[0] = '\0';
     rt_first_error(rt); /* it is told before anything else is */
@@ -423,11 +418,10 @@ static bool accept(Rt *rt, const char *folder, RtManifest *m, RtTrainState *s)
     char *theirs = rt->rank == 0 ? load_small(rt, folder, "numerics.txt", &bytes) : NULL;
     c->error[0] = '\0';
     if (rt->rank == 0) {
-        fprintf(stderr,
-                "trainer: note: --accept-numerics: step %lld and its weights were "
-                "computed with other mathematics, hash %016llx, here %016llx\n",
-                (long long)s->step, (unsigned long long)s->numerics_hash,
-                (unsigned long long)rt->trainer->numerics_hash);
+        rt_say("trainer: note: --accept-numerics: step %lld and its weights were "
+               "computed with other mathematics, hash %016llx, here %016llx",
+               (long long)s->step, (unsigned long long)s->numerics_hash,
+               (unsigned long long)rt->trainer->numerics_hash);
         tell_differences(rt, theirs);
     }
     const bool ok = rt_accept(rt, folder, m, has_other_data(rt, s, ignored),
@@ -508,6 +502,7 @@ bool rt_checkpoint_begin(Rt *rt)
         refuse(rt, "--checkpoint: the folder's name is too long");
     rt_enter(rt, RT_AT_LOAD);
     rt->state->checkpoint = open_checkpoint(rt);
+    rt_due_begin(rt);
     int64_t *steps = open_folder(rt, &n);
     if (n > 0 && !f->resume) {
         refuse(

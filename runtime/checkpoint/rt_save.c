@@ -366,10 +366,9 @@ static bool give_up(Rt *rt, int64_t step, const char *folder, int who)
     rt_first_error(rt); /* it is removed */
     if (rt->state->flags.keep_going && step < rt->state->flags.steps) {
         if (rt->rank == who) {
-            fprintf(stderr,
-                    "trainer: warning: [rank %d] no checkpoint of step %lld: %s; "
-                    "training goes on, earlier checkpoints are intact\n",
-                    who, (long long)step, why);
+            rt_say("trainer: warning: [rank %d] no checkpoint of step %lld: %s; "
+                   "training goes on, earlier checkpoints are intact",
+                   who, (long long)step, why);
         }
         return false;
     }

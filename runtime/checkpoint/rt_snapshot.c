@@ -177,12 +177,11 @@ static bool memory_suffices(Rt *rt)
     uint64_t lacks = lacking;
     rt_save_sum(rt, &lacks, 1);
     if (lacking) {
-        fprintf(stderr,
-                "trainer: warning: to save while training goes on takes copies of %.2f "
-                "MiB, but only %.2f MiB of memory are available%s\n",
-                (double)need / 1048576.0,
-                (double)(free_bytes > 0 ? free_bytes : 0) / 1048576.0,
-                rt->state->checkpoint->one_writer ? "" : ": training waits for saves");
+        rt_say("trainer: warning: to save while training goes on takes copies of %.2f "
+               "MiB, but only %.2f MiB of memory are available%s",
+               (double)need / 1048576.0,
+               (double)(free_bytes > 0 ? free_bytes : 0) / 1048576.0,
+               rt->state->checkpoint->one_writer ? "" : ": training waits for saves");
     }
     return !lacks;
 }
@@ -212,10 +211,8 @@ void rt_snapshot_open(Rt *rt)
         rt_fail(rt, RT_EXIT_ERROR, "--one-writer: %s", c->error);
     if (who >= 0 && c->one_writer)
         rt_leave(rt);
-    if (who == rt->rank) {
-        fprintf(stderr, "trainer: warning: [rank %d] %s: training waits for saves\n", who,
-                c->error);
-    }
+    if (who == rt->rank)
+        rt_say("trainer: warning: [rank %d] %s: training waits for saves", who, c->error);
     c->error[0] = '\0';
     c->apart = false;
 }
@@ -245,8 +242,8 @@ bool rt_snapshot_start(Rt *rt, int64_t step)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (e != 0) {
         c->writing = -1;
-        fprintf(stderr, "trainer: warning: [rank %d] no thread to save with: %s\n",
-                rt->rank, strerror(e));
+        rt_say("trainer: warning: [rank %d] no thread to save with: %s", rt->rank,
+               strerror(e));
     }
     return e == 0;
 }

@@ -40,7 +40,7 @@ static void *get(size_t n, size_t bytes)
 {
     void *at = calloc(n + 1, bytes);
     if (at == NULL) {
-        fprintf(stderr, "trainer: error: verify: out of memory\n");
+        rt_say("trainer: error: verify: out of memory");
         exit(RT_EXIT_ERROR);
     }
     return at;
@@ -369,7 +369,7 @@ static bool verify(const RtFlags *f, const char *folder, int threads)
     const bool removed = c.n_flaws > 0 && is_removed(folder);
     const bool whole = c.n_flaws == 0 || removed;
     if (removed)
-        fprintf(stderr, "trainer: %s was removed meanwhile\n", folder);
+        rt_say("trainer: %s was removed meanwhile", folder);
     else if (f->json)
         print_json(&c);
     else
@@ -388,7 +388,7 @@ static bool verify(const RtFlags *f, const char *folder, int threads)
 
 static int refuse(const char *text)
 {
-    fprintf(stderr, "trainer: error: %s\n", text);
+    rt_say("trainer: error: %s", text);
     return RT_EXIT_ERROR;
 }
 

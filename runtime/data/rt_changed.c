@@ -50,10 +50,9 @@ static void tell_replaced(RtDataPart *p)
 {
     if (!p->replaced) {
         p->replaced = true;
-        fprintf(stderr,
-                "trainer: warning: %s was removed or replaced: this run goes on with the "
-                "file that it opened; --resume needs that content again\n",
-                p->map->name);
+        rt_say("trainer: warning: %s was removed or replaced: this run goes on with the "
+               "file that it opened; --resume needs that content again",
+               p->map->name);
     }
 }
 
@@ -77,7 +76,6 @@ static _Noreturn void fail_changed(const RtDigests *d, const RtDataPart *p,
 static void check_part(RtDigests *d, int i)
 {
     RtDataPart *p = &d->part[i];
-    const RtState *st = d->rt->state;
     RtIdentity is;
     if (!rt_identity_of(-1, p->map->name, &is) || is.device != p->now.device ||
         is.inode != p->now.inode) {
@@ -88,11 +86,12 @@ static void check_part(RtDigests *d, int i)
         fail_changed(d, p, &is);
     if (rt_identity_equal(&is, &p->now) || !rt_digest_known(d, i))
         return; /* who hashes it looks again when it is read */
-    const bool asked = atomic_load(&st->shared->signal) != 0;
-    atomic_store(&p->unsure, asked);
-    if (asked)
+    uint64_t digest;
+    const bool hashed = rt_digest_again(d, p, &digest);
+    atomic_store(&p->unsure, !hashed);
+    if (!hashed)
         return; /* who asks the run to end does not wait for long */
-    if (rt_digest_again(d, p) != atomic_load(&d->table->entry[i].sum))
+    if (digest != atomic_load(&d->table->entry[i].sum))
         fail_changed(d, p, &is);
     p->now = is;
 }

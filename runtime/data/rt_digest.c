@@ -7,8 +7,8 @@
  * together: each thread takes the next chunk and adds its hash to that of the file. Up to
  * 1 GiB, and what an earlier run hashed (rt_known.c), is known before the first step. The
  * rest is hashed beside training by a thread of each rank, at idle priority for processor
- * and disk. A save waits for the digests and helps; one that a signal asked for records
- * those that are known.
+ * and disk. A save waits for the digests and helps; the last save of a run that a signal
+ * or --stop-after ends records those that are known.
  *
  * Once all are known, every rank compares its digests with those of rank 0. Rank 0
  * compares them with what masks say of their tokens, and with the checkpoint that the run
@@ -161,18 +161,20 @@ static bool hash_next(RtHasher *h)
     return true;
 }
 
-uint64_t rt_digest_again(RtDigests *d, const RtDataPart *p)
+bool rt_digest_again(RtDigests *d, const RtDataPart *p, uint64_t *digest)
 {
     RtHasher h = {.buffer = NULL};
-    uint64_t sum = 0;
+    const int64_t chunks = chunks_of(p->map);
+    int64_t i = 0;
+    *digest = 0;
     begin_hasher(&h, d);
     open_file(&h, p->map);
-    for (int64_t i = 0; i < chunks_of(p->map); i++) {
+    for (; i < chunks && !rt_due_soon(d->rt); i++) {
         rt_save_moves(d->rt);
-        sum += hash_chunk(&h, p->map, i);
+        *digest += hash_chunk(&h, p->map, i);
     }
     end_hasher(&h);
-    return sum;
+    return i == chunks;
 }
 
 /* ---- beside training ------------------------------------------------------------- */
@@ -207,8 +209,8 @@ static void start_thread(RtDigests *d)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     d->threaded = e == 0;
     if (e != 0) { /* saves do it */
-        fprintf(stderr, "trainer: warning: [rank %d] no thread to hash data with: %s\n",
-                d->rt->rank, strerror(e));
+        rt_say("trainer: warning: [rank %d] no thread to hash data with: %s", d->rt->rank,
+               strerror(e));
     }
 }
 
@@ -262,10 +264,9 @@ static void check_found(const RtDigests *d)
 {
     for (int i = 0; d->found != NULL && i < d->n_parts; i++) {
         if (d->found[i] != 0 && d->found[i] != atomic_load(&d->table->entry[i].sum)) {
-            fprintf(stderr,
-                    "trainer: warning: %s has other bytes than when an earlier run "
-                    "hashed it, though its size and its times are the same\n",
-                    d->part[i].map->name);
+            rt_say("trainer: warning: %s has other bytes than when an earlier run "
+                   "hashed it, though its size and its times are the same",
+                   d->part[i].map->name);
         }
     }
 }
@@ -450,7 +451,7 @@ void rt_digest_open(Rt *rt)
     make_table(d);
     if (st->flags.check_data || d->table->bytes <= RT_AT_ONCE_BYTES) {
         begin_hasher(&d->main, d);
-        while (atomic_load(&st->shared->signal) == 0 && hash_next(&d->main))
+        while (!rt_due_soon(rt) && hash_next(&d->main))
             rt_enter(rt, RT_AT_DATA);
         end_hasher(&d->main);
     }
@@ -478,19 +479,13 @@ void rt_digest_step(Rt *rt)
     }
 }
 
-/* Is this save one that must not wait? */
-static bool is_in_haste(const Rt *rt)
-{
-    return atomic_load(&rt->state->shared->signal) != 0;
-}
-
 /* Only what goes on counts as a move: what stands still is found by who watches. */
 static void help_until_known(RtDigests *d)
 {
     const Rt *rt = d->rt;
     int64_t left, before = -1;
     begin_hasher(&d->saver, d);
-    while ((left = atomic_load(&d->table->left)) > 0 && !is_in_haste(rt)) {
+    while ((left = atomic_load(&d->table->left)) > 0 && !rt_due_soon(rt)) {
         if (!hash_next(&d->saver)) {
             const struct timespec nap = {0, 1000000};
             nanosleep(&nap, NULL);

@@ -86,8 +86,8 @@ typedef struct RtDigests {
 
 /* ---- rt_digest.c ----------------------------------------------------------------- */
 
-/* The digest of a part now. */
-uint64_t rt_digest_again(RtDigests *d, const RtDataPart *p);
+/* The digest of a part now; false: the run ends before it is known. */
+bool rt_digest_again(RtDigests *d, const RtDataPart *p, uint64_t *digest);
 static inline bool rt_digest_known(const RtDigests *d, int part)
 {
     return atomic_load(&d->table->entry[part].left) == 0;

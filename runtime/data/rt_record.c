@@ -166,10 +166,9 @@ void rt_record_free(RtRecords *r)
 
 void rt_record_warn_eval(const char *error, const char *folder)
 {
-    fprintf(stderr,
-            "trainer: warning: the held-out data differ from those of %s: %s; do not "
-            "compare its losses with those before\n",
-            folder, error);
+    rt_say("trainer: warning: the held-out data differ from those of %s: %s; do not "
+           "compare its losses with those before",
+           folder, error);
 }
 
 /* ---- comparing ------------------------------------------------------------------- */

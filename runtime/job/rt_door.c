@@ -119,10 +119,9 @@ static void hear_greeting(RtDoor *d, RtVisitor *v, const void *bytes, size_t n)
     const size_t out = v->greeting.out_bytes;
     if (how == RT_GREET_NO_SECRET) {
         if (d->unproved == 0) {
-            fprintf(stderr,
-                    "trainer: warning: a connection to where the %s meet does not know "
-                    "the job's secret; it is turned away\n",
-                    d->name);
+            rt_say("trainer: warning: a connection to where the %s meet does not know "
+                   "the job's secret; it is turned away",
+                   d->name);
         }
         turn_away(v, &d->unproved);
     } else if (how == RT_GREET_NO_WORDS ||

@@ -263,12 +263,12 @@ static void print_help(const RtTrainer *t, RtCommand command)
 
 __attribute__((format(printf, 1, 2))) static int usage(const char *fmt, ...)
 {
+    char text[1024];
     va_list ap;
     va_start(ap, fmt);
-    fprintf(stderr, "trainer: error: ");
-    vfprintf(stderr, fmt, ap);
-    fprintf(stderr, "; see trainer --help\n");
+    vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
+    rt_say("trainer: error: %s; see trainer --help", text);
     return RT_EXIT_USAGE;
 }
 

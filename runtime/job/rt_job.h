@@ -15,12 +15,16 @@ void rt_ring(RtShared *shared);
 /* One turn of a loop that waits for ready(ctx): spins, then sleeps until the bell rings.
  * Leaves the process when the job is aborted. tries counts turns without progress. */
 void rt_pause(const Rt *rt, int tries, bool (*ready)(const void *ctx), const void *ctx);
+/* Does the run end soon: by a signal, by --stop-after, without its log? What takes long
+ * asks, from any thread and on each rank alone, and does without the rest. */
+bool rt_due_soon(const Rt *rt);
 /* A failure of this rank: the first to fail prints `[rank R] error: ...`, all end. */
 _Noreturn void rt_fail(const Rt *rt, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* Another rank failed and says why: waits until it has, and leaves with its exit code. */
 _Noreturn void rt_leave(const Rt *rt);
-/* A line on stderr; a terminal that takes none for a second does without. */
+/* A line on stderr, bytes that a terminal might obey as \xNN; a terminal that takes none
+ * for a second does without. */
 void rt_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* rt_watch.c: what a collective is for, in messages; NULL: there is no such subject. */
 const char *rt_subject_name(const RtTrainer *t, int subject);

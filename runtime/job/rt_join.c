@@ -377,7 +377,7 @@ static int refuse(const RtJoin *j, const char *text)
 {
     char line[RT_ERROR_BYTES + 64];
     snprintf(line, sizeof line, "[rank %d] error: %s", j->rank, text);
-    fprintf(stderr, "%s\n", line);
+    rt_say("%s", line);
     rt_report_error(line);
     return RT_EXIT_ERROR;
 }

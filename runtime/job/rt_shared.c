@@ -63,8 +63,8 @@ RtShared *rt_shared_first(const RtTrainer *t, int *fd)
 {
     RtShared *shared = rt_shared_create(t, fd);
     if (shared == NULL) {
-        fprintf(stderr, "trainer: error: no shared memory: %s\n",
-                rt_shared_error(rt_shared_most_bytes(t)));
+        rt_say("trainer: error: no shared memory: %s",
+               rt_shared_error(rt_shared_most_bytes(t)));
     }
     return shared;
 }

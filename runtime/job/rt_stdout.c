@@ -73,6 +73,6 @@ int rt_stdout_close(int code)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
         return code;
-    fprintf(stderr, "trainer: error: stdout cannot be written: %s\n", strerror(errno));
+    rt_say("trainer: error: stdout cannot be written: %s", strerror(errno));
     return RT_EXIT_ERROR;
 }

@@ -47,8 +47,7 @@ static void line_lost(Rt *rt)
         log_failed(rt);
     rt_output_lost(rt, "log", st->flags.log);
     if (st->flags.keep_going) {
-        fprintf(stderr, "trainer: warning: %s: training goes on without a log\n",
-                st->lost);
+        rt_say("trainer: warning: %s: training goes on without a log", st->lost);
         st->lost[0] = '\0';
     }
     fclose(st->log);
@@ -112,22 +111,20 @@ void rt_log_start(Rt *rt)
     rt_memory_planned(rt, stdout);
     rt_stdout_flush(rt);
     if (rt_tokens_unused_mask(st->tokens)) {
-        fprintf(stderr, "trainer: warning: there are masks beside the data, but this "
-                        "trainer was generated with loss.mask = false: every token is "
-                        "a target\n");
+        rt_say("trainer: warning: there are masks beside the data, but this "
+               "trainer was generated with loss.mask = false: every token is "
+               "a target");
     }
     if (rt_tokens_bare_mask(st->tokens) != NULL) {
-        fprintf(stderr,
-                "trainer: note: %s does not say which tokens it was made for, so only "
-                "their number was checked; masks of fsdpgen tokenize do\n",
-                rt_tokens_bare_mask(st->tokens));
+        rt_say("trainer: note: %s does not say which tokens it was made for, so only "
+               "their number was checked; masks of fsdpgen tokenize do",
+               rt_tokens_bare_mask(st->tokens));
     }
     if (rt_tokens_bytes_of(st->tokens) != NULL) {
-        fprintf(stderr,
-                "trainer: warning: the bytes of %s are taken for tokens, 256 of the "
-                "model's %lld: `fsdpgen tokenize` makes tokens of it; text:FILE says "
-                "that bytes are meant\n",
-                rt_tokens_bytes_of(st->tokens), (long long)t->vocab);
+        rt_say("trainer: warning: the bytes of %s are taken for tokens, 256 of the "
+               "model's %lld: `fsdpgen tokenize` makes tokens of it; text:FILE says "
+               "that bytes are meant",
+               rt_tokens_bytes_of(st->tokens), (long long)t->vocab);
     }
     if (st->flags.log != NULL)
         open_log(rt);

@@ -176,9 +176,28 @@ under() {
 
 state_of() { sed -n "s/.*\"name\": \"$1\".*\"digest\": \"\([0-9a-f]*\)\".*/\1/p" "$2"/step-*/train_state.json; }
 
+# much_begins FLAGS...: a run whose data are hashed for 20 s; $job
+much_begins() {
+    rm -rf "$dd/ck" "$XDG_CACHE_HOME/fsdpgen" # where the run before may have left the digest
+    : >"$WORK/running.out"
+    began=$(date +%s%3N)
+    SLOW=5000000 "$WORK/broken/trainer" --data "$big" --threads 1 --steps 1000000 --checkpoint "$dd/ck" \
+        "$@" >"$WORK/running.out" 2>"$WORK/running.err" &
+    job=$!
+}
+
+much_ends() { # WHAT: it ends the run, which does not wait for the rest
+    local code
+    wait $job
+    code=$?
+    check "$1 waits for nothing ($code, $(($(date +%s%3N) - began)) ms)" test $code = 75
+    check "$1: what is not known is not recorded" test -z "$(state_of big.txt "$dd/ck")" -a \
+        "$(grep -c '"bytes": 16777216}' "$dd"/ck/step-*/train_state.json)" = 1
+}
+
 # Nothing is hashed at once, and each chunk takes its time, in 16 MiB that are made of the licence.
 much() {
-    local big=$dd/big.txt code want began
+    local big=$dd/big.txt want began
     perl -e 'local $/; $_ = <STDIN>; print substr($_ x 1500, 0, 16 << 20)' <"$data" >"$big"
     broken_runtime llama1 data/rt_digest.c 's/^#define RT_AT_ONCE_BYTES .*/#define RT_AT_ONCE_BYTES 0/' \
         data/rt_digest.c 's/^    const int64_t from = chunk \* RT_DIGEST/    usleep(getenv("SLOW") != NULL ? (useconds_t)atoi(getenv("SLOW")) : 0);\n&/' || return
@@ -190,18 +209,14 @@ much() {
     check 'steps go on meanwhile' test "$(line_of '^step: *2 ' broken)" -lt \
         "$(line_of '^checkpoint: .*step-00000001,' broken)"
     check 'they hear of it' grep -q '^all data are hashed, after' "$WORK/broken.out"
-    rm -rf "$dd/ck" "$XDG_CACHE_HOME/fsdpgen" # where the run before may have left the digest
-    SLOW=5000000 "$WORK/broken/trainer" --data "$big" --threads 1 --steps 100000 --checkpoint "$dd/ck" \
-        >"$WORK/running.out" 2>"$WORK/running.err" &
-    job=$!
+    much_begins --stop-after 4s
+    much_ends --stop-after
+    much_begins --check-data --stop-after 4s
+    much_ends '--stop-after, while all are hashed before the first step'
+    much_begins
     steps_later 2
-    began=$(date +%s%3N)
     kill -TERM $job
-    wait $job
-    code=$?
-    check "a signal waits for nothing ($code, $(($(date +%s%3N) - began)) ms)" test $code = 75
-    check 'and what is not known is not recorded' test -z "$(state_of big.txt "$dd/ck")" -a \
-        "$(grep -c '"bytes": 16777216}' "$dd"/ck/step-*/train_state.json)" = 1
+    much_ends 'a signal'
     on "$big" run broken $((10#$(ls "$dd/ck" | tail -c 9) + 2)) --checkpoint "$dd/ck" --resume ||
         bad 'a run goes on from there' "$WORK/broken.err"
     flip "$big" 9000000

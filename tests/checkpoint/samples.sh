@@ -84,4 +84,4 @@ samples() {
     samples_begin || return
     if [ "$FULL" = 1 ]; then samples_exactly_once 40; else samples_exactly_once 4; fi
 }
-part samples samples
+part samples:first_checkpoint samples

@@ -181,6 +181,11 @@ compiled_at_start() {
         spoilt "a text" "it does not begin as a file of this cache does" 'cp "$data" "$it"'
     fi
     swapped
+    turn 1 2 more_of_the_cache
+    unset CUDASIM_UNCHECKED XDG_CACHE_HOME
+}
+
+more_of_the_cache() { # with the variables of compiled_at_start
     other_compiler
     foreign
     interrupted
@@ -191,7 +196,6 @@ compiled_at_start() {
     else
         bad "make JIT=1: no mistake is planted" "$dir.log"
     fi
-    unset CUDASIM_UNCHECKED XDG_CACHE_HOME
 }
 
 # flip FILE AT: a bit of that byte

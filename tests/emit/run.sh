@@ -10,6 +10,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 
 model=$ROOT/tests/models/tiny_llama.lua
 gpt=$ROOT/tests/models/tiny_gpt2.lua
+# with a compiler's name before it: an emitted file has no warning
+strict="-std=gnu11 -Wall -Wextra -Werror -O1 -ffp-contract=off -fopenmp -fsyntax-only"
 
 gen() { # gen DIR [ARGS...]: generates $model into DIR
     local dir=$1

@@ -2,13 +2,24 @@
 # Sourced by run.sh: the socket by which the ranks of a machine meet, while strangers crowd it or have
 # taken its name, and with secrets. Strangers change nothing: the job starts.
 
+# listening PID: the name of that process's socket; other jobs have theirs
+listening() {
+    find "/proc/$1/fd" -lname 'socket:*' -printf '%l\n' 2>/dev/null | awk '
+        NR == FNR { gsub(/[^0-9]/, ""); mine[$0]; next }
+        $7 in mine && $8 ~ /^@trainer-/ { print substr($8, 2); exit }' - /proc/net/unix
+}
+
 # job_name: of the socket; a job of the same identity has listened there
 job_name() {
-    local as
+    local as i name=
     started_by torchrun 0 4
     "${as[@]}" "$WORK/toy4" --data "$data" --deadline 20 >/dev/null 2>&1 &
-    timeout 10 bash -c 'until grep -q @trainer- /proc/net/unix; do sleep 0.05; done'
-    grep -o '@trainer-.*' /proc/net/unix | head -n 1 | tr -d @
+    for ((i = 0; i < 200; i++)); do
+        name=$(listening $!)
+        [ -z "$name" ] || break
+        sleep 0.05
+    done
+    echo "$name"
     kill $!
     wait $! 2>/dev/null
 }

@@ -353,6 +353,12 @@ bad_flags() {
     fails "value for a switch" 2 'takes no value' --data "$data" --quiet=1
     fails "stray word" 2 'unexpected `data.txt`' data.txt
     fails "unwritable log" 1 "--log $WORK/no/log" --data "$data" --log "$WORK/no/log"
+    # bytes that a terminal obeys, in names and arguments
+    local bad=$'z\e[31m\a\xff\xe2\x80\xae' shown='z\x1b[31m\x07\xff\xe2\x80\xaeé'
+    mkdir -p "$WORK/names/$bad"é && printf a >"$WORK/names/$bad"é/a.txt
+    fails "a flag of hostile bytes" 2 "no flag \`--$shown" "--$bad"é
+    fails "a file of hostile bytes" 1 "$shown/a.txt" --data "$WORK/names/*/*"
+    fails "a log of hostile bytes" 1 "--log $WORK/no$shown" --data "$data" --log "$WORK/no$bad"é/x
     check "--help" "$t" --help
     check "--numerics-hash" "$t" --numerics-hash
 }

@@ -56,7 +56,7 @@ ok "it is silent without a race and tells one"
 # tsan DIR: builds the emitted trainer with it
 tsan() {
     make -C "$1" CC="$CLANG" GEMM=builtin \
-        CFLAGS="-O1 -g -march=x86-64 -fsanitize=thread" >>"$1.log" 2>&1
+        CFLAGS="-O1 -g -march=${ISA_ARCH/native/x86-64} -fsanitize=thread" >>"$1.log" 2>&1
 }
 
 # races NAME MODEL RANKS THREADS [FLAGS...]: a trainer of this model has none.

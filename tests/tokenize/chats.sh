@@ -24,7 +24,6 @@ chats() {
         grep -cE "^ *($(tr -d '\n' <"$data/qwen.json" | grep -oE '"id":[0-9]+,"content":"<\|im_(end|start)' |
             grep -oE '[0-9]+' | xargs | tr ' ' '|'))\$")" = 2 ]
     check "no assistant: a warning" grep -q "no token is a target" "$out/stderr"
-    record() { printf '%s\n' "$1" >"$out/bad.jsonl"; }
     record '{"messages": []}'
     refused "no messages" 1 "bad.jsonl:1: the messages are no list, or an empty" "${chat[@]}" "$out/bad.jsonl"
     record '{"messages": [{"role": "user"}]}'

@@ -70,6 +70,10 @@ wrong_terminal() {
     check "$name: told" grep -qF -- "$pattern" "$WORK/refused.err"
 }
 
+record() { # LINE: the only one of bad.jsonl
+    printf '%s\n' "$1" >"$out/bad.jsonl"
+}
+
 header() { # FILE: magic, version, count
     head -c 12 "$1" | od -An -t d4 | xargs
 }
@@ -463,7 +467,7 @@ part inputs inputs
 part files files
 part changing changing
 part loops loops
-part escapes escapes
+part escapes:documents escapes
 part memory_ends memory_ends
 part large large
 finish
