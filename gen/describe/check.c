@@ -63,6 +63,20 @@ static const char *mesh_path(Check *c)
                                                            : "mesh.replicate";
 }
 
+/* The power of two above a number of ranks that is none: " or 8", with more leaves where
+ * the m micro-batches have them, or "". */
+static const char *nearest_above(Gen *g, int64_t world, int64_t leaves, int64_t m)
+{
+    int64_t above = 1;
+
+    while (above < world)
+        above *= 2;
+    return leaves % above == 0 ? gen_printf(g, " or %lld", (long long)above)
+           : m % above == 0    ? gen_printf(g, ", or %lld with leaves = %lld",
+                                            (long long)above, (long long)above)
+                               : "";
+}
+
 /* The data ranks must divide leaves: says which would, or what to raise. */
 static void check_ranks(Check *c, int64_t world)
 {
@@ -77,7 +91,9 @@ static void check_ranks(Check *c, int64_t world)
     while (most * 2 <= leaves && most * 2 < world)
         most *= 2;
     if ((world & (world - 1)) != 0)
-        help = gen_printf(g, "use %lld: leaves is a power of two", (long long)most);
+        help = gen_printf(
+            g, "use %lld%s: leaves, and the ranks that divide it, are powers of two",
+            (long long)most, nearest_above(g, world, leaves, m));
     else if (m % world == 0)
         help = gen_printf(g, "write leaves = %lld", (long long)world);
     else

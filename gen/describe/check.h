@@ -71,5 +71,7 @@ const char *check_example(Check *c, const Field *f, const char *path); /* "lr = 
 
 /* synonyms.c: what to write for a field as other trainers call it; NULL: none of them. */
 const char *synonym_help(Gen *g, const char *path, const char *name);
+/* The value of that field which others call so; NULL: none. */
+const char *synonym_value(Gen *g, const char *path, const char *value);
 
 #endif

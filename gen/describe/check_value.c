@@ -193,7 +193,9 @@ static bool check_string(Check *c, const Field *f, const char *path, Site site)
     }
     s = lua_tolstring(L, -1, &n);
     if (f->values.count && (strlen(s) != n || !words_have(&f->values, s))) {
-        near = strlen(s) == n ? diag_nearest(s, f->values.items, f->values.count) : NULL;
+        near = strlen(s) == n ? synonym_value(c->g, path, s) : NULL;
+        if (strlen(s) == n && !words_have(&f->values, near ? near : ""))
+            near = diag_nearest(s, f->values.items, f->values.count);
         check_error(c, site.pos,
                     near ? gen_printf(c->g, "did you mean \"%s\"?", near)
                     : words_have(&f->kinds, s)

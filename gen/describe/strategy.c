@@ -11,11 +11,24 @@ const StrategyRule *strategy_rule(Strategy s)
 {
     static const StrategyRule rules[N_STRATEGIES] = {
         /* cut: weights at rest, between forward and backward; gradients; state */
-        [FULL_SHARD] = {"full_shard", {true, true, true, true}, .one_copy = true},
-        [NO_SHARD] = {"no_shard", {false, false, false, false}},
-        [SHARD_GRAD_OP] = {"shard_grad_op", {true, false, true, true}, .one_copy = true},
-        [HYBRID_SHARD] = {"hybrid_shard", {true, true, true, true}, .copies = true},
-        [SHARD_OPTIMIZER] = {"shard_optimizer", {false, false, false, true}},
+        [FULL_SHARD] = {"full_shard",
+                        " fsdp fsdp1 fsdp2 zero3 zero-3 zero_3 full full-shard ",
+                        {true, true, true, true},
+                        .one_copy = true},
+        [NO_SHARD] = {"no_shard",
+                      " ddp dp replicate none no-shard ",
+                      {false, false, false, false}},
+        [SHARD_GRAD_OP] = {"shard_grad_op",
+                           " zero2 zero-2 zero_2 grad_op shard-grad-op ",
+                           {true, false, true, true},
+                           .one_copy = true},
+        [HYBRID_SHARD] = {"hybrid_shard",
+                          " hsdp hybrid hybrid-shard ",
+                          {true, true, true, true},
+                          .copies = true},
+        [SHARD_OPTIMIZER] = {"shard_optimizer",
+                             " zero1 zero-1 zero_1 ",
+                             {false, false, false, true}},
     };
     gen_require((int)s >= 0 && s < N_STRATEGIES, "strategy %d", (int)s);
     return &rules[s];

@@ -27,7 +27,7 @@ typedef enum {
 } Strategy;
 
 typedef struct StrategyRule {
-    const char *name;
+    const char *name, *also; /* also: what others call it, between blanks, in lower case */
     bool cut[N_HELD];
     bool one_copy; /* asks for mesh.replicate = 1 */
     bool copies;   /* asks for more, and for mesh.shard over 1 */

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* synonyms.c: fields as other trainers call them. In: an unknown field's path. Out: what
- * to write here instead, or why there is nothing to write. */
+/* synonyms.c: fields and values as other trainers call them. In: an unknown field's path,
+ * or a value that a field does not have. Out: what to write here instead, or why there is
+ * nothing to write. */
 #include "describe/check.h"
 #include "describe/load.h"
+#include "describe/strategy.h"
 
 #include <string.h>
 
@@ -74,6 +76,20 @@ static const Synonym of_model[] = {
     {" dropout attention_dropout resid_pdrop ", "leave it out: there is no dropout"},
 };
 
+/* Values, whatever the case of their letters. */
+static const struct {
+    const char *field, *words, *value; /* words: between blanks, in lower case */
+} of_values[] = {
+    {"dtypes", " float32 fp32 float single f32 ", "f32"},
+    {"dtypes", " bfloat16 bfloat bf16 ", "bf16"},
+    {"dtypes", " float16 fp16 half f16 ", "f16"},
+    {"dtypes", " float64 fp64 double f64 ", "f64"},
+    {"recompute", " full all on true layer ", "block"},
+    {"recompute", " selective op sac ", "cheap"},
+    {"recompute", " off false no ", "none"},
+    {"accumulate", " no_sync nosync whole full ", "unsharded"},
+};
+
 static const char *find(Gen *g, const Synonym *list, size_t n, const char *name)
 {
     const char *word = gen_printf(g, " %s ", name);
@@ -98,4 +114,32 @@ const char *synonym_help(Gen *g, const char *path, const char *name)
     return !strcmp(path, "model")
                ? find(g, of_model, sizeof of_model / sizeof *of_model, name)
                : NULL;
+}
+
+static bool has_word(const char *words, const char *word)
+{
+    return strstr(words, word) != NULL;
+}
+
+const char *synonym_value(Gen *g, const char *path, const char *value)
+{
+    size_t n = strcspn(path, ".");
+    char *word = gen_printf(g, " %s ", value);
+
+    if (strchr(value, ' '))
+        return NULL;
+    for (char *p = word; *p; p++)
+        *p = (char)(*p >= 'A' && *p <= 'Z' ? *p - 'A' + 'a' : *p);
+    for (int s = 0; s < N_STRATEGIES && !strcmp(path, "strategy"); s++) {
+        const StrategyRule *rule = strategy_rule((Strategy)s);
+
+        if (has_word(rule->also, word) ||
+            has_word(word, gen_printf(g, " %s ", rule->name)))
+            return rule->name;
+    }
+    for (size_t i = 0; i < sizeof of_values / sizeof *of_values; i++)
+        if (strlen(of_values[i].field) == n && !memcmp(path, of_values[i].field, n) &&
+            has_word(of_values[i].words, word))
+            return of_values[i].value;
+    return NULL;
 }
