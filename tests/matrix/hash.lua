@@ -192,7 +192,6 @@ local root = arg[1]
 local found = {} -- in the order of the tables: { path, side }
 local kind_side = {} -- of a constructor: the side of the field that takes it
 
-local only = arg[2] -- a pattern of fields, for who looks at a few
 
 local function available(f)
     if f.later or f.later_values and f.values and #f.later_values + 1 >= #f.values then
@@ -268,7 +267,7 @@ for _, f in ipairs(found) do
     local row = rows[path]
     if row == nil then
         missing[#missing + 1] = path
-    elseif row and (not only or path:match(only)) then
+    elseif row then
         local bits = row.bits or side == "in" and "other" or side == "platform" and "any" or "same"
         local model = row.model or path:match("^gpt2%.") and "tiny_gpt2" or "tiny_llama"
         print(table.concat({ path, side, bits, model, row.base or "", table.concat(row, " ") }, "|"))

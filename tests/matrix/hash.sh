@@ -40,7 +40,7 @@ hash_one() { # FIELD SIDE BITS MODEL BASE SETS
     hash_trainer "$base" "$4" "$5" && hash_trainer "$changed" "$4" "$5 $6"
     status=$?
     if [ $status = 2 ]; then
-        unavailable="$unavailable $1"
+        echo "skipped: not available yet: $1"
         return
     elif [ $status = 1 ]; then
         bad "$1: is not generated" "$([ -e "$base/manifest.json" ] && echo "$changed.log" ||
@@ -58,16 +58,26 @@ hash_one() { # FIELD SIDE BITS MODEL BASE SETS
     place=$((place + 1))
 }
 
-hashes() { # EVERY [PATTERN]: bits of one field in so many; of fields that the pattern matches
-    local every=$1 chosen place=0 unavailable= field side bits model base sets
+# fields: before the first of them. Which bits are compared: of one field in 12, of all with FULL=1
+# or where parts are named.
+fields() {
+    every=12
+    if [ "$FULL" = 1 ] || [ ${#part_names[@]} -gt 0 ]; then every=1; fi
     random "$every"
     chosen=$random_value
+    place=0
     masked_text "$WORK/masked.txt"
-    "$lua" "$here/hash.lua" "$ROOT" ${2:+"$2"} >"$WORK/fields" 2>"$WORK/missing" ||
-        bad "fields without a row in hash.lua" "$WORK/missing"
-    while IFS='|' read -r field side bits model base sets; do
-        hash_one "$field" "$side" "$bits" "$model" "$base" "$sets"
-    done <"$WORK/fields"
-    [ -z "$unavailable" ] || echo "skipped: not available yet:$unavailable"
+    [ ! -s "$WORK/missing" ] || bad "fields without a row in hash.lua" "$WORK/missing"
+    [ -s "$WORK/fields" ] || bad "hash.lua gives no fields"
+}
+
+hash_field() { # FIELD
+    local field side bits model base sets
+    IFS='|' read -r field side bits model base sets < <(
+        awk -F'|' -v field="$1" '$1 == field' "$WORK/fields")
+    hash_one "$field" "$side" "$bits" "$model" "$base" "$sets"
+}
+
+hash_figure() { # after the fields
     echo "figure: $(wc -l <"$WORK/fields") fields changed, bits of one in $every compared"
 }

@@ -10,11 +10,10 @@
 # FULL=1 runs every row; else a third of the models and a sample of their rows, by SEED. What the
 # generator says it cannot do yet is left out, and counted.
 #
-#   tests/matrix/run.sh [PART...]      matrix, faults, hash, or faults by name; without any, all
-#   tests/matrix/run.sh matrix=PATTERN only the models of the table whose names match the glob
-#   tests/matrix/run.sh hash=PATTERN   only the fields whose names match the pattern
+#   tests/matrix/run.sh pairs          all models; 'llama_*': those of the table whose names match
+#   tests/matrix/run.sh faults         all planted mistakes; fault_split_k: this one
+#   tests/matrix/run.sh hash           all fields, and bits of each; 'hash_mesh.*': those that match
 set -u
-own_args=1
 . "$(dirname "$0")/../lib.sh"
 . "$ROOT/tests/e2e/common.sh"
 here=$ROOT/tests/matrix
@@ -54,59 +53,53 @@ wraps="wrap=block,inside,name,root"
 placed="strategy=hybrid_shard;accumulate=sharded;$wraps"
 few="mesh=1x2,1x4,2x2,4x2;$wraps"
 
-# matrix [PATTERN]: all models that it matches; without it all (FULL) or a third of them
-matrix() {
-    local pattern=${1:-} matched=0
-    # shellcheck disable=SC2034 # the table names them
-    local text=$data masked=$WORK/masked.txt uneven=$WORK/uneven.txt
-    local name model gemm sets file only row variant=0 each=3 data
-    masked_text "$masked"
-    masked_text "$uneven" 'int(t / 500) % 3 > 0 || t % 7 == 3'
-    [ "$FULL" = 1 ] && each=0
-    matrix_left_out
-    while IFS='|' read -r name model gemm sets file only; do
-        data=${!file}
-        # shellcheck disable=SC2053 # a glob
-        if [ -n "$pattern" ] && [[ $name != $pattern ]]; then
-            : # its variant counts: the same rows as without a pattern
-        elif [ -n "$pattern" ] || [ "$FULL" = 1 ] || [ $(((SEED + variant) % 3)) = 0 ]; then
-            matched=$((matched + 1))
-            matrix_model $variant
-        fi
-        variant=$((variant + 1))
-    done < <(models)
-    echo "figure: $runs runs of $STEPS steps; left out: $refused rows not available yet, $large" \
-        "that do not fit their budget"
-    [ "$matched" -gt 0 ] || bad "matrix=$pattern: no model has such a name"
-    [ "$FULL" = 0 ] || [ -n "$pattern" ] || check "at least 200 runs" [ "$runs" -ge 200 ]
-}
-
-# matrix_model VARIANT: of the table's line that matrix() has read
+# matrix_model NAME VARIANT: all models where parts are named or with FULL=1, else a third of them.
+# The variant chooses the rows: the same ones whichever models run.
 matrix_model() {
+    local name model gemm sets file only row variant=$2 each=3 data=$data
+    [ "$FULL" = 1 ] || [ ${#part_names[@]} -gt 0 ] || [ $(((SEED + variant) % 3)) = 0 ] || return 0
+    [ "$FULL" = 1 ] && each=0
+    IFS='|' read -r name model gemm sets file only < <(models | grep "^$1|")
+    case $file in
+    masked) data=$WORK/masked.txt; masked_text "$data" ;;
+    uneven) data=$WORK/uneven.txt; masked_text "$data" 'int(t / 500) % 3 > 0 || t % 7 == 3' ;;
+    esac
     matrix_reference "$name" "$model" "$gemm" "$sets" || return
-    matrix_rows $((SEED * 9 + $1)) "$each" "$only"
+    matrix_rows $((SEED * 9 + variant)) "$each" "$only"
     for row in "${rows[@]}"; do
         matrix_row "$name" "$model" "$gemm" "$sets" "$row"
     done
     symbols "$name"
-    if [ "$FULL" = 1 ] || [ $((SEED % 9)) = "$1" ]; then
+    if [ "$FULL" = 1 ] || [ $((SEED % 9)) = "$variant" ]; then
         builds "$name" "$gemm"
     fi
 }
 
-if [ $# -eq 0 ]; then
-    matrix
-    if [ "$FULL" = 1 ]; then faults_sample 0; else faults_sample 3; fi
-    if [ "$FULL" = 1 ]; then hashes 1; else hashes 12; fi
+pairs() { # after the models
+    echo "figure: $runs runs of $STEPS steps; left out: $refused rows not available yet, $large" \
+        "that do not fit their budget"
+    [ "$FULL" = 0 ] || check "at least 200 runs" [ "$runs" -ge 200 ]
+}
+
+if [ ! -x "$lua" ]; then
+    echo "$0: no $lua, which names the faults and fields: build it first" >&2
+    exit 2
 fi
-for part; do
-    case $part in
-    matrix) matrix ;;
-    matrix=*) matrix "${part#matrix=}" ;;
-    faults) faults_sample 0 ;;
-    hash) hashes 1 ;;
-    hash=*) hashes 1 "${part#hash=}" ;;
-    *) faults "$part" ;;
-    esac
+mapfile -t names < <(models | cut -d'|' -f1)
+part values matrix_left_out
+for ((i = 0; i < ${#names[@]}; i++)); do
+    part "${names[i]}:values" matrix_model "${names[i]}" $i
 done
+part "pairs:$(IFS=,; echo "${names[*]}")" pairs
+
+mapfile -t names < <("$lua" "$here/faults.lua" list)
+part planted plant_all "${names[@]}"
+for name in "${names[@]}"; do part "fault_$name" fault_part "$name"; done
+part "faults:planted,$(IFS=,; echo "${names[*]/#/fault_}")" :
+
+"$lua" "$here/hash.lua" "$ROOT" >"$WORK/fields" 2>"$WORK/missing"
+mapfile -t names < <(cut -d'|' -f1 "$WORK/fields")
+part fields fields
+for name in "${names[@]}"; do part "hash_$name:fields" hash_field "$name"; done
+part "hash:$(IFS=,; echo "${names[*]/#/hash_}")" hash_figure
 finish

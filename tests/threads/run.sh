@@ -43,15 +43,14 @@ C
     "$WORK/$1" >>"$WORK/$1.log" 2>&1
 }
 
-skip() {
-    echo "skipped: ThreadSanitizer: $1 (Debian: apt-get install clang libomp-dev)"
-    finish
+skip() { cannot_run "ThreadSanitizer: $1 (Debian: apt-get install clang libomp-dev)"; }
+probes() { # does it work here?
+    command -v "$CLANG" >/dev/null || skip "$CLANG is not installed"
+    probe silent '' || skip "$CLANG has no OpenMP that it understands"
+    probe race -DRACE
+    [ $? -eq 66 ] || skip "it does not see a race between two threads"
+    ok "it is silent without a race and tells one"
 }
-command -v "$CLANG" >/dev/null || skip "$CLANG is not installed"
-probe silent '' || skip "$CLANG has no OpenMP that it understands"
-probe race -DRACE
-[ $? -eq 66 ] || skip "it does not see a race between two threads"
-ok "it is silent without a race and tells one"
 
 # tsan DIR: builds the emitted trainer with it
 tsan() {
@@ -101,7 +100,7 @@ planted() {
 }
 
 more() {
-    [ "$FULL" = 1 ] || return 0
+    [ "$FULL" = 1 ] || [ ${#part_names[@]} -gt 0 ] || return 0
     races llama_bf16 tiny_llama 2 4 --set dtypes.param=bf16 --set model.tied=true
     races llama_f64 tiny_llama 1 5 --set dtypes.param=f64 --set model.window=5
     races llama_unfused tiny_llama 4 2 --set fuse=false --set accumulate=unsharded
@@ -110,9 +109,10 @@ more() {
     races comm_unsharded tiny_gpt2 2 3 --set target.comm_thread=true --set accumulate=unsharded
     races wide tiny_llama 2 4 --set model.dim=192 --set model.ffn=333 --set seq=70
 }
-part llama races llama tiny_llama 2 3 --set model.qk_norm=true --set model.qkv_bias=true
-part gpt2 races gpt2 tiny_gpt2 2 3
-part comm_thread races comm_thread tiny_llama 4 2 --set target.comm_thread=true
-part planted planted
-part more more
+part probes probes
+part llama:probes races llama tiny_llama 2 3 --set model.qk_norm=true --set model.qkv_bias=true
+part gpt2:probes races gpt2 tiny_gpt2 2 3
+part comm_thread:probes races comm_thread tiny_llama 4 2 --set target.comm_thread=true
+part planted:llama planted
+part more:probes more
 finish
