@@ -174,6 +174,19 @@ static void push_optimizer(Emit *e)
     emit_int(L, "max_skipped", m->max_skipped);
 }
 
+void emit_target(Emit *e)
+{
+    const Model *m = &e->g->model;
+    const Target *t;
+
+    for (int i = 0; (t = target_at(i)); i++) {
+        emit_bool(e->L, t->name, t == m->target);
+        if (t->kernel_library)
+            emit_bool(e->L, t->kernel_library->folder,
+                      t->kernel_library == m->kernel_library);
+    }
+}
+
 static void push_target(Emit *e)
 {
     const Model *m = &e->g->model;
@@ -181,9 +194,8 @@ static void push_target(Emit *e)
 
     emit_str(L, "cpu_arch", m->cpu_arch ? m->cpu_arch : "native");
     emit_bool(L, "comm_thread", m->comm_thread && m->mesh.world_size > 1);
-    emit_bool(L, "cuda", emit_cuda(e));
+    emit_target(e);
     emit_bool(L, "jit", m->jit);
-    emit_bool(L, "cudnn", m->cudnn);
     lua_createtable(L, m->n_archs, 0);
     for (int i = 0; i < m->n_archs; i++) {
         lua_pushstring(L, m->archs[i]);
@@ -494,7 +506,7 @@ static void push_params(Emit *e)
     lua_setfield(L, -2, "params");
 }
 
-/* Fields NAME_buffer, NAME_bytes of a buffer that only the cuda target has. */
+/* Fields NAME_buffer, NAME_bytes of a buffer that some targets have. */
 static void set_area(Emit *e, BufKind kind, const char *name)
 {
     const Buffer *b = buffer_of(e->g, kind, -1);
