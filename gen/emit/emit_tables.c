@@ -152,15 +152,13 @@ static void push_batch(Emit *e)
 
 static void push_optimizer(Emit *e)
 {
-    static const char *const numbers[] = {"beta1", "beta2", "eps", "momentum"};
     const Model *m = &e->g->model;
     lua_State *L = e->L;
 
     emit_int(L, "seed", m->seed);
     emit_num(L, "lr", m->lr);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        emit_num(L, numbers[i], optimizer_number(e->g, numbers[i]));
-    emit_num(L, "weight_decay", m->weight_decay);
+    emit_num(L, "beta1", optimizer_number(e->g, "beta1"));
+    emit_num(L, "beta2", optimizer_number(e->g, "beta2"));
     emit_num(L, "clip", m->clip);
     emit_str(L, "schedule", m->schedule_name);
     emit_int(L, "warmup_steps", m->warmup_steps);
@@ -285,8 +283,7 @@ static void set_place(Emit *e, const char *key, const Buffer *b, Space space)
     emit_str(e->L, key, b ? b->macro : "-1");
 }
 
-/* What a merge adds, where it is not the sum in its shard; NULL: it is, or none merges.
- */
+/* What a merge adds, if not the sum in its shard; NULL: it is, or none merges. */
 static const Buffer *merged_elsewhere(const Gen *g, const Segment *s)
 {
     const Program *p = &g->prog;
