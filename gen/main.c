@@ -38,22 +38,19 @@ static int run_docs(Gen *g)
 static int run_import(Gen *g)
 {
     Text t = {.g = g};
+    int code;
 
     (g->opt.accelerate ? import_accelerate : import_hugging_face)(g, &t);
-    diag_stop_on_errors(g);
-    fwrite(t.s, 1, t.len, stdout);
-    return EXIT_DONE;
+    code = diag_finish(g);
+    if (code == EXIT_DONE)
+        fwrite(t.s, 1, t.len, stdout);
+    return code;
 }
 
-/* One side of a diff: the files of a description, in memory. */
-static void make_trainer(Gen *side)
-{
-    drive(side);
-}
-
+/* A side that is a description is made in memory. */
 static int run_diff(Gen *g)
 {
-    return diff_run(g, make_trainer);
+    return diff_run(g, drive);
 }
 
 /* ---- commands and options -------------------------------------------------------- */

@@ -149,7 +149,7 @@ typedef struct RtHops {
 } RtHops;
 
 typedef struct RtOptimizer {
-    double lr, beta1, beta2, eps, momentum, clip; /* clip 0: no clipping */
+    double lr, beta1, beta2, clip; /* clip 0: no clipping */
 } RtOptimizer;
 
 /* Of step 0, 1, ... the ratio of its learning rate to the optimizer's (rt_schedule.c). */

@@ -38,8 +38,7 @@ typedef struct RtGemm {
 } RtGemm;
 
 /* At start: creates what the library needs for this product on every tile shape, and
- * scratch for every thread OpenMP may use now, so that rt_gemm allocates nothing of ours.
- */
+ * scratch for every thread OpenMP may use now, so rt_gemm allocates nothing of ours. */
 void rt_gemm_prepare(const RtGemm *g);
 /* beta: 0 stores without reading C, 1 adds. */
 void rt_gemm(const RtGemm *g, const void *a, const void *b, void *c, float beta);

@@ -99,8 +99,7 @@ static void prepare(Rt *rt, int fd)
     }
 }
 
-/* Returns whether it was stopped before its last step, with a checkpoint to go on from.
- */
+/* Was it stopped before its last step, with a checkpoint to go on from? */
 static bool train(Rt *rt)
 {
     RtState *st = rt->state;

@@ -45,8 +45,7 @@ enum {
     RT_VD_COLS = RT_BLOCK_VECS * RT_VD_LANES
 };
 
-/* a * b + c, rounded once where the hardware can (part of the platform, like the width).
- */
+/* a * b + c, rounded once where the hardware can (of the platform, like the width). */
 RT_INLINE rt_vf rt_vf_fma(rt_vf a, rt_vf b, rt_vf c)
 {
 #if defined(__AVX512F__)

@@ -110,9 +110,11 @@ typedef enum { DIAG_ERROR, DIAG_WARNING, DIAG_NOTE } DiagKind;
  * when printed. help may be NULL. Errors are collected; passes go on as far as they can. */
 void diag_add(Gen *g, DiagKind kind, Pos pos, const char *help, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
-/* Prints all collected messages in order of file, line, col, once; exits 1 if any is an error. */
-void diag_stop_on_errors(Gen *g);
-void diag_print(Gen *g);              /* the same without stopping */
+/* Prints all collected messages in order of file, line, col, once; returns the exit code that they
+ * ask for, EXIT_DONE if none is an error. */
+int diag_finish(Gen *g);
+void diag_stop_on_errors(Gen *g);     /* the same, but exits on an error */
+void diag_print(Gen *g);              /* the same without a code */
 int diag_errors(const Gen *g);        /* errors collected so far */
 const char *diag_warning(const Gen *g, int k); /* text of the k-th so far; NULL: no more */
 /* Registers the text of a file (or of "<--set>"), so that messages can show its lines. */

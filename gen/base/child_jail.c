@@ -99,8 +99,7 @@ void child_jail(void)
     f[n++] = (struct sock_filter)ALLOW;
     program.len = (unsigned short)n;
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    /* without the slower memory that filters otherwise bring: there are no secrets here
-     */
+    /* without the slower memory that filters otherwise bring: nothing is secret here */
     if (syscall(__NR_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW,
                 &program) != 0)
         syscall(__NR_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);

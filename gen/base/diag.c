@@ -262,12 +262,21 @@ void diag_print(Gen *g)
     }
 }
 
-void diag_stop_on_errors(Gen *g)
+int diag_finish(Gen *g)
 {
     diag_print(g);
-    if (diag_errors(g) > 0) {
+    if (diag_errors(g) == 0)
+        return EXIT_DONE;
+    return base_of(g)->exit_code ? base_of(g)->exit_code : EXIT_DIAG;
+}
+
+void diag_stop_on_errors(Gen *g)
+{
+    const int code = diag_finish(g);
+
+    if (code != EXIT_DONE) {
         fflush(stdout);
-        exit(base_of(g)->exit_code ? base_of(g)->exit_code : EXIT_DIAG);
+        exit(code);
     }
 }
 

@@ -125,8 +125,7 @@ static int64_t processor_ns(void)
 }
 
 /* Time that is far more than what was charged for it since the last look. A single
- * stretch costs little, for it may be the machine's: only work that goes on is stopped.
- */
+ * stretch costs little, for it may be the machine's: only lasting work is stopped. */
 static void charge_time(lua_State *L, Sandbox *s)
 {
     const int64_t now = processor_ns();
@@ -250,8 +249,7 @@ int sandbox_status(lua_State *L, int status)
     return status;
 }
 
-/* Message handler: remembers the innermost line of a chunk; the message stays as it is.
- */
+/* Message handler: remembers the innermost line of a chunk; keeps the message. */
 static int remember_place(lua_State *L)
 {
     Sandbox *s = sandbox_of(L);

@@ -26,8 +26,7 @@ char *sandbox_mark(const char *text, size_t n, size_t *bytes);
 int sandbox_run_marked(lua_State *L, const char *text, size_t n, const char *chunk, int env,
                        int n_results);
 /* A fresh environment for a stranger's chunk (descriptions, architectures, ops): the safe
- * library, copied; `load` only exists in the globals, which trusted chunks (gen/lua) see.
- */
+ * library, copied; `load` is in the globals alone, which trusted chunks (gen/lua) see. */
 int sandbox_env(lua_State *L);
 /* luaL_loadbufferx for whoever has the text of a chunk: the message or the function. */
 int sandbox_load(lua_State *L, const char *text, size_t n, const char *chunk);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* take_name.c: gives a file a name that must be free. In: its name. Out: its new name, or
- * why not. A look before rename() would leave a moment in which a file comes and is lost.
- */
+ * why not. A look before rename() would leave time for a file to come and be lost. */
 #define _GNU_SOURCE /* renameat2 */
 #include "base/take_name.h"
 

@@ -5,8 +5,7 @@
  * fields that a description gave in vain.
  *
  * m is an empty table. Its metatable has the values, and the tables among them are such
- * records too. It cannot be written to: what one function put there another would find.
- */
+ * records too. It is read-only: what one function put there another would find. */
 #include "describe/check.h"
 #include "base/sandbox.h"
 

@@ -106,11 +106,11 @@ typedef struct Model {
     const Target *target;
     bool comm_thread;                   /* of the cpu target */
     const char *cpu_arch;               /* -march value: "native" */
-    const char *gpu;                    /* of the cuda target: "h100" */
+    const char *gpu;                    /* that it is made for: "h100"; or NULL */
     int n_archs;                        /* that its kernels are compiled for */
     const char **archs;                 /* "sm_90a" */
-    bool cudnn;                         /* its kernels, for ops that have a cudnn.cu */
     bool jit;                           /* when the trainer starts, for the device it finds */
+    const KernelLibrary *kernel_library; /* whose kernels some ops are to run; or NULL */
     Rates rates;                        /* to be had */
     int64_t library_bytes;              /* of a rank, outside of the arena: code, libraries */
     int64_t budget_bytes;               /* of a rank; 0: none known */

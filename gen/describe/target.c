@@ -31,6 +31,15 @@ static void fill_cpu(Check *c, Model *m)
 
 /* ---- cuda ------------------------------------------------------------------------ */
 
+static const KernelLibrary cudnn = {
+    .name = "cuDNN",
+    .field = "target.attention",
+    .folder = "cudnn",
+    .file = "cudnn.cu",
+    .workspace = "workspace_cudnn",
+    .check = "check_cudnn",
+};
+
 /* Its deterministic backward is that of Hopper; on others it has other forms. */
 static void check_cudnn(Check *c, const char *arch)
 {
@@ -102,7 +111,8 @@ static void fill_cuda(Check *c, Model *m)
 {
     m->gpu = value_str(c, "target.gpu");
     m->jit = value_bool(c, "target.jit");
-    m->cudnn = !strcmp(value_str(c, "target.attention"), "cudnn");
+    m->kernel_library =
+        !strcmp(value_str(c, "target.attention"), "cudnn") ? &cudnn : NULL;
     m->library_bytes = size_parse(value_str(c, "target.reserve"));
     m->rates.flops_per_us = (int64_t)(value_num(c, "target.rates.tflops") * 1e6);
     m->rates.memory_per_us = (int64_t)(value_num(c, "target.rates.memory") * 1e3);
@@ -138,6 +148,7 @@ static const Target targets[] = {
         .name = "cuda",
         .kernel_file = "cuda.cu",
         .workspace = "workspace_cuda",
+        .kernel_library = &cudnn,
         .budget_field = "target.gpu",
         .outside = "outside: context, libraries (kept)",
         .device = true,

@@ -20,11 +20,23 @@ typedef struct Rates {
     int64_t f32_slower;    /* products in f32 take so many times as long as bf16 */
 } Rates;
 
+/* Kernels of a library's, which a description may ask for: they stand in the place of the
+ * target's own in the ops whose folders have them. */
+typedef struct KernelLibrary {
+    const char *name;      /* as messages have it: "cuDNN" */
+    const char *field;     /* of the description, by which it is asked for */
+    const char *folder;    /* of the target's in runtime/, and what templates know it by */
+    const char *file;      /* of an op's folder: "cudnn.cu" */
+    const char *workspace; /* what an op's rule calls the scratch of that kernel */
+    const char *check;     /* and the function that says what the kernel cannot do */
+} KernelLibrary;
+
 typedef struct Target {
     const char *name;         /* of its constructor, and of its folder in runtime/ */
     const char *kernel_file;  /* of an op's folder: "cpu.c" */
     const char *workspace;    /* what an op's rule calls its scratch, where it differs from
                                * that of others ("workspace") */
+    const KernelLibrary *kernel_library; /* that a trainer may use; NULL: none */
     const char *budget_field; /* whose value the budget is if no memory is given */
     const char *outside;      /* what a rank holds beside the arena, as the plan shows it */
     int64_t most_ranks;       /* that can run; 0: as many as there are */

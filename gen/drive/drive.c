@@ -130,18 +130,23 @@ static void print_dump(Gen *g, Text *t)
         dump_pass(g, g->opt.dump, t);
 }
 
-static void run_pass(Gen *g, const Pass *p)
+static int run_pass(Gen *g, const Pass *p)
 {
+    int code;
+
     p->run(g);
-    diag_stop_on_errors(g);
-    verify_after(g, p->name);
-    diag_stop_on_errors(g);
-    for (size_t i = 0; i < sizeof judges / sizeof *judges; i++) {
+    code = diag_finish(g);
+    if (code == EXIT_DONE) {
+        verify_after(g, p->name);
+        code = diag_finish(g);
+    }
+    for (size_t i = 0; code == EXIT_DONE && i < sizeof judges / sizeof *judges; i++) {
         if (!strcmp(judges[i].pass, p->name)) {
             judges[i].judge(g);
-            diag_stop_on_errors(g);
+            code = diag_finish(g);
         }
     }
+    return code;
 }
 
 int drive(Gen *g)
@@ -149,11 +154,14 @@ int drive(Gen *g)
     bool plan = !strcmp(g->opt.command, "plan");
 
     for (int i = 0; i < N_PASSES; i++) {
+        int code;
+
         if (plan && !strcmp(passes[i].name, "emit"))
             break;
-        run_pass(g, &passes[i]);
+        code = run_pass(g, &passes[i]);
+        if (code != EXIT_DONE)
+            return code;
         if (g->opt.dump && !strcmp(g->opt.dump, passes[i].name)) {
-            diag_stop_on_errors(g);
             drive_print(g, print_dump);
             return EXIT_DONE;
         }

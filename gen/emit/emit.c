@@ -262,10 +262,10 @@ static void verify_text(const char *path, const char *text, size_t n)
  * those of two generations neither compile nor link together. */
 typedef enum { PART_NONE, PART_MATH, PART_PLAN } Part;
 
-/* In the order one reads them; of one target where it is named. */
+/* In the order one reads them; host, device: of a trainer whose kernels run there. */
 static const struct TrainerFile {
     const char *template, *path;
-    bool cpu, cuda;
+    bool host, device;
     Part part;
 } trainer_files[] = {
     {"README.md", "README.md", true, true, PART_NONE},
@@ -321,7 +321,7 @@ static void identify(Emit *e, Part part, const char *field, const char *text)
         const char *file;
         size_t n;
 
-        if (f->part != part || !(emit_cuda(e) ? f->cuda : f->cpu))
+        if (f->part != part || !(emit_on_device(e) ? f->device : f->host))
             continue;
         file = render_file(e, f, &n);
         if (file)
@@ -458,7 +458,7 @@ void emit_files(Gen *g)
         const struct TrainerFile *f = &trainer_files[i];
         size_t n;
         const char *text =
-            (emit_cuda(&e) ? f->cuda : f->cpu) ? render_file(&e, f, &n) : NULL;
+            (emit_on_device(&e) ? f->device : f->host) ? render_file(&e, f, &n) : NULL;
 
         if (text)
             emit_add_file(g, f->path, text, n);

@@ -18,7 +18,7 @@ typedef struct Emit {
 } Emit;
 
 /* Is the mathematics launched on a device? Then its functions take the rank first. */
-static inline bool emit_cuda(const Emit *e)
+static inline bool emit_on_device(const Emit *e)
 {
     return e->g->model.target->device;
 }
@@ -48,6 +48,8 @@ const char *emit_render(Emit *e, const char *text, size_t bytes, const char *fil
 
 /* ---- the parts: each adds fields to the context on top of the stack -------------- */
 
+/* By the name of each target and library of kernels: is it this trainer's? (emit_tables.c) */
+void emit_target(Emit *e);
 void emit_model_context(Emit *e);  /* emit_tables.c */
 void emit_layout_context(Emit *e); /* emit_tables.c */
 void emit_math_context(Emit *e);   /* emit_math.c; an error leaves the stack unbalanced */

@@ -85,8 +85,8 @@ static void check_heading(Emit *e, const OpRule *rule, const char *file,
     lua_pop(L, 2);
 }
 
-/* Renders the kernel whose environment is on top of the stack; appends its text (on CUDA
- * its device text and its host text) to the table at `list` and its prepared statements
+/* Renders the kernel whose environment is on top of the stack; appends its text (of a
+ * device both its text and its host's) to the table at `list` and its prepared statements
  * to the one at `prepared`. */
 void emit_kernel(Emit *e, const OpRule *rule, const char *kernel, int list, int prepared)
 {
@@ -106,7 +106,7 @@ void emit_kernel(Emit *e, const OpRule *rule, const char *kernel, int list, int 
     if (rule->info->from_disk)
         diag_add(e->g, DIAG_NOTE, (Pos){.file = file}, NULL,
                  "this code becomes part of the trainer, which runs it");
-    emit_bool(L, "cuda", emit_cuda(e));
+    emit_target(e);
     lua_rawgeti(L, LUA_REGISTRYINDEX, e->template_ref);
     lua_getfield(L, -1, "kernel_helpers");
     lua_remove(L, -2);
@@ -123,7 +123,7 @@ void emit_kernel(Emit *e, const OpRule *rule, const char *kernel, int list, int 
     lua_remove(L, -2);
     lua_newtable(L);
     lua_insert(L, -2);
-    if (emit_cuda(e) && lua_isnil(L, -1))
+    if (emit_on_device(e) && lua_isnil(L, -1))
         diag_add(e->g, DIAG_ERROR, (Pos){file, 1, 1, 0},
                  "the launcher stands after a line `//@ host`",
                  "op %s: its %s has no host part", rule->name, name);

@@ -105,8 +105,8 @@ static const char *arg_decl(Emit *e, const KernelList *kernels, const Class *c,
         return gen_printf(e->g, "%s *%s", type, name);
     case ARG_LOSS:
         return "double *loss";
-    case ARG_LOSS_SCALE: /* it changes from step to step: on CUDA it lies on the device */
-        return emit_cuda(e) ? "const float *loss_scale" : "float loss_scale";
+    case ARG_LOSS_SCALE: /* it changes from step to step: on a device it lies there */
+        return emit_on_device(e) ? "const float *loss_scale" : "float loss_scale";
     case ARG_LOGITS:
         return gen_printf(e->g, "%s *%s", type, name);
     case ARG_SAVED:
@@ -259,7 +259,7 @@ static void push_calls(Emit *e, const KernelList *kernels, const Class *c, const
 
         lua_newtable(L);
         lua_newtable(L);
-        if (emit_cuda(e)) {
+        if (emit_on_device(e)) {
             lua_pushliteral(L, "rt");
             lua_rawseti(L, -2, ++count);
         }
@@ -296,7 +296,7 @@ static void push_span(Emit *e, const KernelList *kernels, const Class *c, const 
                       const char *piece)
 {
     lua_State *L = e->L;
-    int rank = emit_cuda(e); /* an argument before those of the span */
+    int rank = emit_on_device(e); /* an argument before those of the span */
 
     lua_newtable(L);
     emit_str(L, "name", c ? s->name : "math_setup");

@@ -17,18 +17,21 @@ static bool needs_folder(const Gen *g, const char *folder)
         const char *name;
         bool needed;
     } some[] = {
-        {"/cudnn", g->model.cudnn},
-        {"/matrices", g->batches.count > 0}, /* that an optimizer treats whole */
-        {"/ranks", g->model.mesh.world_size > 1},
+        {"matrices", g->batches.count > 0}, /* that an optimizer treats whole */
+        {"ranks", g->model.mesh.world_size > 1},
     };
+    const KernelLibrary *library = g->model.target->kernel_library;
     const size_t own = strcspn(folder, "/");
+    const char *inner = folder + own + (folder[own] == '/');
 
     for (int i = 0; target_at(i); i++)
         if (strlen(target_at(i)->name) == own &&
             !strncmp(target_at(i)->name, folder, own) && target_at(i) != g->model.target)
             return false;
+    if (library && !strcmp(inner, library->folder))
+        return g->model.kernel_library == library;
     for (size_t i = 0; i < sizeof some / sizeof *some; i++)
-        if (!strcmp(folder + own, some[i].name))
+        if (!strcmp(inner, some[i].name))
             return some[i].needed;
     return true;
 }

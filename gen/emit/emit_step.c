@@ -296,7 +296,7 @@ static void push_setup_args(Steps *s)
     int n = 0;
 
     lua_newtable(s->e->L);
-    if (emit_cuda(s->e)) {
+    if (emit_on_device(s->e)) {
         lua_pushliteral(s->e->L, "rt");
         lua_rawseti(s->e->L, -2, ++n);
     }

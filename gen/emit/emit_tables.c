@@ -152,15 +152,13 @@ static void push_batch(Emit *e)
 
 static void push_optimizer(Emit *e)
 {
-    static const char *const numbers[] = {"beta1", "beta2", "eps", "momentum"};
     const Model *m = &e->g->model;
     lua_State *L = e->L;
 
     emit_int(L, "seed", m->seed);
     emit_num(L, "lr", m->lr);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        emit_num(L, numbers[i], optimizer_number(e->g, numbers[i]));
-    emit_num(L, "weight_decay", m->weight_decay);
+    emit_num(L, "beta1", optimizer_number(e->g, "beta1"));
+    emit_num(L, "beta2", optimizer_number(e->g, "beta2"));
     emit_num(L, "clip", m->clip);
     emit_str(L, "schedule", m->schedule_name);
     emit_int(L, "warmup_steps", m->warmup_steps);
@@ -174,6 +172,19 @@ static void push_optimizer(Emit *e)
     emit_int(L, "max_skipped", m->max_skipped);
 }
 
+void emit_target(Emit *e)
+{
+    const Model *m = &e->g->model;
+    const Target *t;
+
+    for (int i = 0; (t = target_at(i)); i++) {
+        emit_bool(e->L, t->name, t == m->target);
+        if (t->kernel_library)
+            emit_bool(e->L, t->kernel_library->folder,
+                      t->kernel_library == m->kernel_library);
+    }
+}
+
 static void push_target(Emit *e)
 {
     const Model *m = &e->g->model;
@@ -181,9 +192,8 @@ static void push_target(Emit *e)
 
     emit_str(L, "cpu_arch", m->cpu_arch ? m->cpu_arch : "native");
     emit_bool(L, "comm_thread", m->comm_thread && m->mesh.world_size > 1);
-    emit_bool(L, "cuda", emit_cuda(e));
+    emit_target(e);
     emit_bool(L, "jit", m->jit);
-    emit_bool(L, "cudnn", m->cudnn);
     lua_createtable(L, m->n_archs, 0);
     for (int i = 0; i < m->n_archs; i++) {
         lua_pushstring(L, m->archs[i]);
@@ -273,8 +283,7 @@ static void set_place(Emit *e, const char *key, const Buffer *b, Space space)
     emit_str(e->L, key, b ? b->macro : "-1");
 }
 
-/* What a merge adds, where it is not the sum in its shard; NULL: it is, or none merges.
- */
+/* What a merge adds, if not the sum in its shard; NULL: it is, or none merges. */
 static const Buffer *merged_elsewhere(const Gen *g, const Segment *s)
 {
     const Program *p = &g->prog;
@@ -494,7 +503,7 @@ static void push_params(Emit *e)
     lua_setfield(L, -2, "params");
 }
 
-/* Fields NAME_buffer, NAME_bytes of a buffer that only the cuda target has. */
+/* Fields NAME_buffer, NAME_bytes of a buffer that some targets have. */
 static void set_area(Emit *e, BufKind kind, const char *name)
 {
     const Buffer *b = buffer_of(e->g, kind, -1);

@@ -38,11 +38,11 @@ static uint64_t folder_hash(Gen *g, const OpRule *op)
 {
     Text t = {.g = g};
 
-    for (int i = 0; i < N_OP_FILES; i++) {
+    for (int i = 0; ops_file(i); i++) {
         size_t bytes;
-        const char *text = ops_template(g, op, op_files[i], &bytes);
+        const char *text = ops_template(g, op, ops_file(i), &bytes);
 
-        text_printf(&t, "\n%s\n", op_files[i]);
+        text_printf(&t, "\n%s\n", ops_file(i));
         if (text)
             text_add(&t, text, bytes);
     }

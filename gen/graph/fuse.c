@@ -483,8 +483,8 @@ void fuse_graph(Gen *g)
 {
     if (g->model.fuse)
         fuse_classes(g);
-    if (g->model.cudnn)
-        cudnn_check(g);
+    if (g->model.kernel_library)
+        kernel_library_check(g);
     g->numerics_hash = numerics_hash(g);
     g->numerics_lines = numerics_lines(g);
 }

@@ -91,8 +91,8 @@ const char *numerics_lines(Gen *g);
  * call. */
 void evaluate_class(Gen *g, Class *c);
 
-/* cudnn.c: messages for all that cuDNN's kernels are asked for and cannot do. */
-void cudnn_check(Gen *g);
+/* kernel_library.c: messages for all that its kernels are asked for and cannot do. */
+void kernel_library_check(Gen *g);
 
 /* ---- optimizer.c ----------------------------------------------------------------- */
 

@@ -241,13 +241,13 @@ bool import_yaml(Gen *g, const char *path, ImportEntries *entries)
 
 bool import_yaml(Gen *g, const char *path, ImportEntries *entries)
 {
-    (void)g;
     (void)path;
     (void)entries;
-    fprintf(stderr,
-            "fsdpgen: error: import --accelerate reads YAML, and this fsdpgen was "
-            "built without libyaml\n  help: install libyaml (Debian: "
-            "libyaml-dev) and build fsdpgen again\n");
-    exit(EXIT_TOOL);
+    g->base.exit_code = EXIT_TOOL;
+    diag_add(
+        g, DIAG_ERROR, (Pos){0},
+        "install libyaml (Debian: libyaml-dev) and build fsdpgen again",
+        "import --accelerate reads YAML, and this fsdpgen was built without libyaml");
+    return false;
 }
 #endif

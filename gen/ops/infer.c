@@ -454,13 +454,11 @@ static bool rule_has(Infer *in, const OpRule *op, const char *key)
 /* Scratch depends on dtypes too: the first input's, that of sums, of gradients. */
 static int64_t workspace_of(Infer *in, const Node *node)
 {
-    const OpInfo *info = node->op->info;
-    const char *own = in->g->model.target->workspace;
-    const char *key = in->g->model.cudnn && info->has_cudnn
-                          ? info->has_workspace_cudnn ? "workspace_cudnn" : NULL
-                      : rule_has(in, node->op, own) ? own
-                      : info->has_workspace         ? "workspace"
-                                                    : NULL;
+    const KernelLibrary *library = ops_kernel_library(in->g, node->op);
+    const char *own = library ? library->workspace : in->g->model.target->workspace;
+    const char *key = rule_has(in, node->op, own)                 ? own
+                      : !library && node->op->info->has_workspace ? "workspace"
+                                                                  : NULL;
     double bytes;
 
     if (!key)

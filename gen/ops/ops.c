@@ -250,7 +250,9 @@ static bool load_rule(Gen *g, OpRule *op, int checker)
 {
     lua_State *L = g->L;
     OpInfo *info = op->info;
+    const KernelLibrary *library = g->model.kernel_library;
     int env = sandbox_env(g->L), problems;
+    size_t bytes;
 
     lua_rawgeti(L, LUA_REGISTRYINDEX, env);
     lua_pushcfunction(L, c_op);
@@ -283,7 +285,7 @@ static bool load_rule(Gen *g, OpRule *op, int checker)
         info->has_flops = rule_has(L, op, "flops");
         info->has_bytes = rule_has(L, op, "bytes");
         info->has_workspace = rule_has(L, op, "workspace");
-        info->has_workspace_cudnn = rule_has(L, op, "workspace_cudnn");
+        info->has_library_kernel = library && ops_template(g, op, library->file, &bytes);
         op->fused = rule_has(L, op, "expands");
     }
     lua_pop(L, 1);
@@ -501,12 +503,6 @@ void ops_load(Gen *g)
         add_forms(g);
     if (!diag_errors(g))
         ops_check_canonical(g);
-    for (int i = 0; i < g->ops.count; i++) {
-        OpRule *op = &g->ops.items[i];
-        size_t bytes;
-
-        op->info->has_cudnn = ops_template(g, op, "cudnn.cu", &bytes) != NULL;
-    }
 }
 
 /* ---- questions ------------------------------------------------------------------- */
@@ -563,10 +559,16 @@ const OpRule *ops_form(const Gen *g, const OpRule *op, const bool *dead)
     return best;
 }
 
+const KernelLibrary *ops_kernel_library(const Gen *g, const OpRule *op)
+{
+    return op->info->has_library_kernel ? g->model.kernel_library : NULL;
+}
+
 const char *ops_kernel_file(const Gen *g, const OpRule *op)
 {
-    return g->model.cudnn && op->info->has_cudnn ? "cudnn.cu"
-                                                 : g->model.target->kernel_file;
+    const KernelLibrary *library = ops_kernel_library(g, op);
+
+    return library ? library->file : g->model.target->kernel_file;
 }
 
 const char *ops_template_path(Gen *g, const OpRule *op, const char *file)

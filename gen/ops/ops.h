@@ -40,8 +40,8 @@ typedef struct OpInfo {
     bool states_canonical;
     bool scaled; /* takes the loss scale, where there is one */
     bool has_backward, has_check, has_flops, has_bytes;
-    bool has_workspace, has_workspace_cudnn;
-    bool has_cudnn; /* a cudnn.cu: the launcher of a kernel of cuDNN's */
+    bool has_workspace;
+    bool has_library_kernel; /* the file of the library that the description asks for */
 } OpInfo;
 
 const OpRule *ops_find(const Gen *g, const char *name); /* NULL when unknown */
@@ -53,14 +53,16 @@ const char *ops_nearest(Gen *g, const char *name); /* for "did you mean" */
 const OpRule *ops_form(const Gen *g, const OpRule *op, const bool *dead);
 /* A file of the op's folder ("cpu.c"), or NULL. */
 const char *ops_template(Gen *g, const OpRule *op, const char *file, size_t *bytes);
-/* The target's, or "cudnn.cu" where the trainer is to use that and the op has one. */
+/* The library whose kernel runs the op in the place of the target's own; or NULL. */
+const KernelLibrary *ops_kernel_library(const Gen *g, const OpRule *op);
+/* The file of the folder that has the kernel: that library's, or the target's. */
 const char *ops_kernel_file(const Gen *g, const OpRule *op);
 /* The path of that file, for messages. */
 const char *ops_template_path(Gen *g, const OpRule *op, const char *file);
 
 /* ops_canonical.c */
-enum { N_OP_FILES = 4 };
-extern const char *const op_files[N_OP_FILES]; /* of a folder, in the order of its hash */
+/* The names of a folder's files, in the order of its hash; NULL after the last. */
+const char *ops_file(int i);
 /* From --ops, and no copy of the built-in op of that name (--share reads the built-in ones
  * from disk). Such an op is hashed by the text of its folder. */
 bool ops_foreign(Gen *g, const OpRule *op);

@@ -7,7 +7,20 @@
 
 #include <string.h>
 
-const char *const op_files[N_OP_FILES] = {"op.lua", "cpu.c", "cuda.cu", "cudnn.cu"};
+const char *ops_file(int i)
+{
+    if (i == 0)
+        return "op.lua";
+    for (int k = 0; target_at(k); k++) {
+        const KernelLibrary *library = target_at(k)->kernel_library;
+
+        if (--i == 0)
+            return target_at(k)->kernel_file;
+        if (library && --i == 0)
+            return library->file;
+    }
+    return NULL;
+}
 
 bool ops_foreign(Gen *g, const OpRule *op)
 {
@@ -15,11 +28,11 @@ bool ops_foreign(Gen *g, const OpRule *op)
 
     if (!op->info->from_disk || g->opt.ops_shared)
         return false;
-    for (int i = 0; i < N_OP_FILES; i++) {
+    for (int i = 0; ops_file(i); i++) {
         const Embedded *e =
-            embed_find(gen_printf(g, "templates/ops/%s/%s", folder, op_files[i]));
+            embed_find(gen_printf(g, "templates/ops/%s/%s", folder, ops_file(i)));
         size_t bytes;
-        const char *text = ops_template(g, op, op_files[i], &bytes);
+        const char *text = ops_template(g, op, ops_file(i), &bytes);
 
         if (!text != !e || (e && (e->bytes != bytes || memcmp(e->data, text, bytes))))
             return true;

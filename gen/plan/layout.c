@@ -82,8 +82,7 @@ static bool box_part(BoxPart *b, const Box *box, int along)
     return true;
 }
 
-/* Indices of dim 0 that have nothing between lo and hi are not walked. False: none has.
- */
+/* Skips indices of dim 0 that have nothing between lo and hi. False: none has. */
 static bool skip_rows(BoxPart *b)
 {
     const int64_t row = b->p->held_elems / b->dim[0], offset = b->p->offset_elems;

@@ -139,8 +139,7 @@ void span_params_read(const Class *c, const Span *s, bool *reads);
 void span_params_written(const Class *c, const Span *s, bool *writes);
 /* How many units before its own a gather is issued: depth, order and limit together. */
 int64_t plan_units_ahead(const Model *m, Phase phase);
-/* Order "post": are the backward's gathers issued before the reductions at their place?
- */
+/* Order "post": do the backward's gathers come before the reductions at their place? */
 bool plan_gathers_after(const Model *m);
 /* Ranks that hold the same gradient sum it by a collective. */
 static inline bool plan_collectives(const Gen *g)
@@ -177,8 +176,7 @@ void schedule_closure(Gen *g, Program *p);
 
 /* Remote accesses that may still run when a variant begins (peers lag), against writes in
  * it that no collective of their group separates from them. Calls hit for every (reader,
- * writer) pair.
- */
+ * writer) pair. */
 typedef void (*OpenHit)(void *ctx, int remote_ins, int write_ins);
 void schedule_open_hits(const Gen *g, OpenHit hit, void *ctx);
 

@@ -244,8 +244,7 @@ static void warn_padding(Gen *g)
     }
 }
 
-/* One unit holds the whole model at once, and its collectives have nothing to run beside.
- */
+/* One unit holds the whole model, and its collectives have nothing to run beside. */
 static void warn_one_unit(Gen *g, const Wrap *w)
 {
     const Model *m = &g->model;

@@ -158,8 +158,8 @@ typedef enum {
     BUF_PARAM_SHARD, BUF_MASTER, BUF_MOMENT1, BUF_MOMENT2, BUF_GRAD_SHARD, BUF_PARTIAL,
     BUF_GRAD_ACCUM,  /* unsharded accumulator of a unit's segment */
     BUF_CONST, BUF_DATA, BUF_CONTROL, /* losses, superaccumulator: the runtime's exchange area */
-    BUF_STAGING,     /* of the cuda target: parts of other ranks on their way into a sum */
-    BUF_LIBRARY,     /* of the cuda target: workspace of matrix products */
+    BUF_STAGING,     /* if the target has it: parts of other ranks on their way into a sum */
+    BUF_LIBRARY,     /* the same: workspace of matrix products */
     BUF_GATHERED, BUF_KEPT, BUF_GRAD, BUF_BOUNDARY, BUF_D_BOUNDARY, BUF_SAVED, BUF_SCRATCH,
     BUF_DIRECTION,   /* of matrices: a shard of what becomes their step */
     BUF_OWNED,       /* of a batch: those that a rank owns */

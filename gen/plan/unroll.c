@@ -144,8 +144,7 @@ static bool writes_segment(const Unroller *u, int pos, int segment)
     return false;
 }
 
-/* May the segment stay gathered from position a to b although nothing between reads it?
- */
+/* May the segment stay gathered from a to b although nothing between reads it? */
 static bool stays_gathered(const Unroller *u, int unit, int a, int b)
 {
     if (u->g->units.items[unit].keep_gathered)
@@ -296,8 +295,7 @@ static void finish_segment(Unroller *u, int segment)
         unroll_all_reduce(u, segment);
 }
 
-/* Are the gathers of a turn issued at the end of the one before, ahead of its reductions?
- */
+/* Does a turn's end issue the gathers of the next one, ahead of its own reductions? */
 static bool issues_early(const Unroller *u, int turn)
 {
     return plan_gathers_after(&u->g->model) && turn > u->first_backward_turn;

@@ -12,8 +12,7 @@ enum { SUPERACC_WORDS = 72, CONTROL_EXTRA_BYTES = 4096 };
 
 /* Which weights a span reads and which gradients it writes, by phase; found once. */
 typedef struct SpanUse {
-    /* Per class parameter; use_of says which: recomputing reads what the forward reads.
-     */
+    /* Per class parameter; use_of: recomputing reads what the forward reads. */
     bool *reads[2], *writes[2];
 } SpanUse;
 
@@ -67,8 +66,7 @@ typedef struct Unroller {
     /* Of recomputed blocks: what the first forward saves for nobody; outputs and scratch
      * of the second. */
     int *dropped, *out_again, *scratch_again;
-    int *again; /* of KEEP_SOME: what is computed again; there, dropped is its first place
-                 */
+    int *again; /* of KEEP_SOME: what is computed again; dropped is its first place */
     int *consts, control;
     int logits, scratch_evaluate; /* -1 where nothing evaluates, or needs scratch */
     int staging; /* -1 where nothing is reduced over ranks, or not by us */

@@ -8,6 +8,7 @@
  * weights whole it gathers nothing for spans, which read them at rest; where it holds
  * all of the state too, spans write the gradient where its sum will lie. */
 #include "plan/unroll.h"
+#include "base/show.h"
 
 #include <string.h>
 
@@ -33,10 +34,10 @@ int unroll_flat(Unroller *u, BufKind kind, Space space, const char *prefix,
                 const Segment *s, Dtype dtype, int64_t elems, int64_t levels)
 {
     Gen *g = u->g;
+    const int64_t dim[] = {levels, elems};
+    const int first = levels == 1; /* of one level: [elems] alone */
     const char *what =
-        levels == 1 ? gen_printf(g, "[%lld] %s", (long long)elems, dtype_name(dtype))
-                    : gen_printf(g, "[%lld, %lld] %s", (long long)levels,
-                                 (long long)elems, dtype_name(dtype));
+        gen_printf(g, "%s %s", show_shape(g, dim + first, 2 - first), dtype_name(dtype));
     int id = unroll_buffer(u, kind, space, gen_printf(g, "%s_%s", prefix, s->ident), what,
                            levels * elems * dtype_bytes(dtype));
     u->p->bufs.items[id].segment = s->id;
@@ -124,7 +125,7 @@ static void shared_buffers(Unroller *u)
     Gen *g = u->g;
     const Model *m = &g->model;
     int64_t tokens = m->micro_batch * m->seq_tokens;
-    const char *what = gen_printf(g, "[%lld] i32", (long long)tokens);
+    const char *what = gen_printf(g, "%s i32", show_shape(g, &tokens, 1));
     u->consts = int_array(g, g->consts.count);
     for (int i = 0; i < g->consts.count; i++) {
         u->consts[i] = unroll_buffer(

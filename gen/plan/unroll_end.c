@@ -13,6 +13,7 @@
  * need no more. */
 #include "ops/ops.h"
 #include "plan/unroll.h"
+#include "base/show.h"
 
 #include <inttypes.h>
 
@@ -33,7 +34,7 @@ static void batch_buffers(Unroller *u, const Batch *b)
     if (g->model.mesh.world_size > 1) {
         u->owned[b->id] = unroll_buffer(
             u, BUF_OWNED, SPACE_SYMMETRIC, gen_printf(g, "owned_%s", b->ident),
-            gen_printf(g, "[%" PRId64 "] %s", b->owned_elems, dtype_name(d)),
+            gen_printf(g, "%s %s", show_shape(g, &b->owned_elems, 1), dtype_name(d)),
             b->owned_elems * dtype_bytes(d));
     }
     u->workspace[b->id] = unroll_buffer(

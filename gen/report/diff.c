@@ -360,14 +360,16 @@ static json_t *compare(Gen *g, DiffSide *a, DiffSide *b)
     return r;
 }
 
-json_t *diff_trainers(Gen *g, MakeTrainer *make)
+json_t *diff_trainers(Gen *g, MakeTrainer *make, int *code)
 {
-    DiffSide a, b;
-    json_t *r;
+    DiffSide a = {0}, b = {0};
+    json_t *r = NULL;
 
-    side_open(g, &a, g->opt.input, make);
-    side_open(g, &b, g->opt.other, make);
-    r = diag_errors(g) ? NULL : compare(g, &a, &b);
+    *code = side_open(g, &a, g->opt.input, make);
+    if (*code == EXIT_DONE)
+        *code = side_open(g, &b, g->opt.other, make);
+    if (*code == EXIT_DONE && !diag_errors(g))
+        r = compare(g, &a, &b);
     side_close(&a);
     side_close(&b);
     return r;
@@ -375,10 +377,14 @@ json_t *diff_trainers(Gen *g, MakeTrainer *make)
 
 int diff_run(Gen *g, MakeTrainer *make)
 {
-    json_t *r = diff_trainers(g, make);
     Text t = {.g = g};
+    int code;
+    json_t *r = diff_trainers(g, make, &code);
 
-    diag_stop_on_errors(g);
+    if (code == EXIT_DONE)
+        code = diag_finish(g);
+    if (code != EXIT_DONE)
+        return code;
     if (g->opt.json) {
         char *s =
             json_dumps(r, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(12));

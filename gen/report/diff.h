@@ -12,8 +12,9 @@
 
 #include <jansson.h>
 
-/* The passes on a description; fills the other Gen's files, or ends the process. main.c. */
-typedef void MakeTrainer(Gen *g);
+/* The passes on a description: fills the other Gen's files, or prints its messages. Returns an
+ * exit code. drive.c, which lies above. */
+typedef int MakeTrainer(Gen *g);
 
 /* One of the two trainers: a generated folder, or a description that is generated in memory. */
 typedef struct DiffSide {
@@ -27,13 +28,13 @@ typedef struct DiffSide {
     struct { const char **items; int count, cap; } edited; /* not as the manifest says */
 } DiffSide;
 
-/* diff.c: the whole command; and the comparison of g->opt.input and g->opt.other alone, NULL with
- * g's diagnostics. */
+/* diff.c: the whole command, which returns an exit code; and the comparison of g->opt.input and
+ * g->opt.other alone, NULL with g's diagnostics or with the code of a make that failed. */
 int diff_run(Gen *g, MakeTrainer *make);
-json_t *diff_trainers(Gen *g, MakeTrainer *make);
+json_t *diff_trainers(Gen *g, MakeTrainer *make, int *code);
 
-/* diff_side.c: complaints go to g's diagnostics. */
-void side_open(Gen *g, DiffSide *s, const char *path, MakeTrainer *make);
+/* diff_side.c: complaints go to g's diagnostics. side_open returns the code of make. */
+int side_open(Gen *g, DiffSide *s, const char *path, MakeTrainer *make);
 void side_close(DiffSide *s);
 /* The text of one of its files; NULL after a complaint, or where its absence is legal. */
 const char *side_text(DiffSide *s, const char *name, bool must, size_t *bytes);

@@ -285,10 +285,11 @@ static void open_folder(DiffSide *s)
         read_manifest(s);
 }
 
-void side_open(Gen *g, DiffSide *s, const char *path, MakeTrainer *make)
+int side_open(Gen *g, DiffSide *s, const char *path, MakeTrainer *make)
 {
     size_t n = strlen(path);
     struct stat st;
+    int code;
 
     while (n > 1 && path[n - 1] == '/') /* DIR/ is DIR */
         n--;
@@ -299,7 +300,9 @@ void side_open(Gen *g, DiffSide *s, const char *path, MakeTrainer *make)
         s->made->opt = g->opt;
         s->made->opt.input = s->path;
         s->made->opt.command = "generate";
-        make(s->made);
+        code = make(s->made);
+        if (code != EXIT_DONE)
+            return code;
         read_manifest(s);
     } else {
         open_folder(s);
@@ -308,6 +311,7 @@ void side_open(Gen *g, DiffSide *s, const char *path, MakeTrainer *make)
         read_plan(s);
     if (s->plan && !s->made)
         find_edits(s);
+    return EXIT_DONE;
 }
 
 void side_close(DiffSide *s)

@@ -15,7 +15,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0xca83d59574fed7f9 || TRAINER_IDENTITY != 0xa96eb8cb8a7a74a1
+#if MATH_IDENTITY != 0xca83d59574fed7f9 || TRAINER_IDENTITY != 0x69b22b3796126d42
 #error "step.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

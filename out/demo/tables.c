@@ -11,7 +11,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0xa96eb8cb8a7a74a1
+#if TRAINER_IDENTITY != 0x69b22b3796126d42
 #error "tables.c and tables.h come from different generations: run fsdpgen again"
 #endif
 

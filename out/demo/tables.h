@@ -16,11 +16,11 @@
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
  * tables.c, tables.h and checkpoint.c. Those of another plan neither compile nor link with
  * these. */
-#define TRAINER_IDENTITY 0xa96eb8cb8a7a74a1
-#define trainer_segments trainer_segments_a96eb8cb8a7a74a1 /* tables.c */
-#define trainer_numerics trainer_numerics_a96eb8cb8a7a74a1 /* checkpoint.c */
-#define trainer_step     trainer_step_a96eb8cb8a7a74a1     /* step.c */
-#define trainer_setup    trainer_setup_a96eb8cb8a7a74a1    /* bind.c */
+#define TRAINER_IDENTITY 0x69b22b3796126d42
+#define trainer_segments trainer_segments_69b22b3796126d42 /* tables.c */
+#define trainer_numerics trainer_numerics_69b22b3796126d42 /* checkpoint.c */
+#define trainer_step     trainer_step_69b22b3796126d42     /* step.c */
+#define trainer_setup    trainer_setup_69b22b3796126d42    /* bind.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

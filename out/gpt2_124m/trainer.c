@@ -9,10 +9,10 @@
  * @generated; to regenerate: fsdpgen gpt2_124m.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x7e6f30a49d08b68c
+#if TRAINER_IDENTITY != 0xf14754f8d2af9c9a
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x7e6f30a49d08b68c
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0xf14754f8d2af9c9a
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 
@@ -58,8 +58,6 @@ static const RtTrainer trainer = {
         .lr = 0.0006,
         .beta1 = 0.9,
         .beta2 = 0.95,
-        .eps = 1e-08,
-        .momentum = 0.0,
         .clip = 1.0,
     },
     .schedule = {

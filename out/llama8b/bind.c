@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "bind.h"
 
-#if MATH_IDENTITY != 0xb20e5c2d8ad05fb1 || TRAINER_IDENTITY != 0x09d14e9741498bc0
+#if MATH_IDENTITY != 0xb20e5c2d8ad05fb1 || TRAINER_IDENTITY != 0x497bf5eccac60f7f
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -13,7 +13,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0xb20e5c2d8ad05fb1 || TRAINER_IDENTITY != 0x09d14e9741498bc0
+#if MATH_IDENTITY != 0xb20e5c2d8ad05fb1 || TRAINER_IDENTITY != 0x497bf5eccac60f7f
 #error "bind.h, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -9,10 +9,10 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x09d14e9741498bc0
+#if TRAINER_IDENTITY != 0x497bf5eccac60f7f
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x09d14e9741498bc0
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x497bf5eccac60f7f
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 
@@ -58,8 +58,6 @@ static const RtTrainer trainer = {
         .lr = 0.0003,
         .beta1 = 0.9,
         .beta2 = 0.95,
-        .eps = 1e-08,
-        .momentum = 0.0,
         .clip = 1.0,
     },
     .schedule = {

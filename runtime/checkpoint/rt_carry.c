@@ -5,8 +5,7 @@
  * MANIFEST, so that a checkpoint of a model from Hugging Face is one for Hugging Face
  * again.
  *
- * Rank 0 keeps them in memory: their source may be gone when the next checkpoint is due.
- */
+ * Rank 0 keeps them in memory: their source may be gone by the next checkpoint. */
 #include "checkpoint/rt_checkpoint.h"
 
 #include <stdlib.h>

@@ -169,8 +169,7 @@ const char *rt_dtype_safetensors(RtDtype d);
 const char *rt_layout_name(RtSet set); /* what names of its files begin with */
 /* The set that a file of that name is of; RT_SETS: of none. */
 RtSet rt_layout_set_of(const char *name);
-/* Where a set keeps what the segment has of it, in bytes of an arena space; -1: nowhere.
- */
+/* Where a set keeps the segment's part of it, in bytes of an arena space; -1: nowhere. */
 int64_t rt_layout_offset(const RtSegment *s, RtSet set);
 /* Elements of this rank, [n] of a set's dtype, between the arena and a file. */
 void rt_layout_take(const Rt *rt, RtSet set, const RtSegment *s, int64_t at, int64_t n,
@@ -266,8 +265,7 @@ int rt_first_error(Rt *rt);
 /* The same of errors that say nothing about a checkpoint (rt_file_error_is_here). */
 int rt_first_error_here(Rt *rt);
 /* Collective: the state of now, written now or, apart, by a thread while training goes
- * on.
- */
+ * on. */
 bool rt_save(Rt *rt, int64_t step, bool apart);
 void rt_due_begin(Rt *rt);                 /* its files are known: how long a save may take */
 void rt_due_saved(Rt *rt, double seconds); /* a save took so long */

@@ -209,8 +209,7 @@ static void widen(RtDtype d, const char *raw, int64_t n, double *x)
     }
 }
 
-/* n weights go to element `at` of this rank's shard: the master, and what it rounds to.
- */
+/* n weights go to element `at` of this rank's shard: the master and its rounding. */
 static void put(Import *im, int64_t at, int64_t n)
 {
     const RtTrainer *t = im->rt->trainer;

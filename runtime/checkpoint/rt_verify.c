@@ -165,8 +165,7 @@ static void find_chunks(Check *c)
     }
 }
 
-/* Names of the tensors that bytes [from, to) of a file are of, as far as its header says.
- */
+/* Names of the tensors that bytes [from, to) of a file are of, by its header. */
 static void name_tensors(const Check *c, Flaw *flaw)
 {
     RtTensors s = {0};

@@ -64,8 +64,7 @@ static void MICRO_NAME(strip)(const MICRO_PACKED *a, int64_t row_stride, int64_t
     }
 }
 
-/* The tile into c (MICRO_SUM). spill: c's rows have room up to a multiple of MICRO_COLS.
- */
+/* The tile into c (MICRO_SUM). spill: c's rows have room to a multiple of MICRO_COLS. */
 static void MICRO_NAME(product)(const RtGemm *g, const RtTile *t, MICRO_SUM *c,
                                 int64_t ldc, bool add, bool spill, char *scratch)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_gemm_tile.h: between rt_gemm.c, which cuts products into tiles and shares them among
- * threads, and the libraries that compute one tile in one thread. Private to the runtime.
- */
+ * threads, and the libraries that compute one tile in a thread. Private to the runtime. */
 #ifndef RT_GEMM_TILE_H
 #define RT_GEMM_TILE_H
 

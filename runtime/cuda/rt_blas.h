@@ -42,8 +42,7 @@ cublasStatus_t rt_product_run(const Rt *rt, const RtMatmul *p, const RtProduct *
                               void *workspace);
 
 enum { RT_PRODUCT_TEXT = 128 };
-/* "NT 8192 x 6144 x 4096 rows 4096 4096 6144 bf16 to f32": equal texts, equal products.
- */
+/* "NT 8192 x 6144 x 4096 rows 4096 4096 6144 bf16 to f32": one text, one product. */
 const char *rt_product_text(const RtMatmul *p, char *text);
 
 /* ---- rt_tune.c ------------------------------------------------------------------- */

@@ -99,8 +99,7 @@ void rt_gpu_open(Rt *rt)
     rt_gpu_measure(RT_OUT_CONTEXT);
     RT_CUDA_CALL(rt, cudaDeviceGetStreamPriorityRange(&least, &greatest));
     for (int s = 0; s < RT_DEVICE_STREAMS; s++) {
-        /* collectives go first: persistent products would starve them; places are small
-         */
+        /* collectives go first, or persistent products starve them; places are small */
         RT_CUDA_CALL(
             rt, cudaStreamCreateWithPriority(&rt_gpu.stream[s], cudaStreamNonBlocking,
                                              s == RT_COMPUTE ? least : greatest));

@@ -19,8 +19,7 @@
 #include <unistd.h>
 
 enum { MAX_SOURCES = 16, MAX_KERNELS = 4096 };
-/* A kernel begins with the first of these, in a line of its own; they are equally long.
- */
+/* A kernel begins with the first of these, in its own line; both are equally long. */
 static const char present[] = "\nRT_GLOBAL(", absent[] = "\nRT_ABSENT(";
 _Static_assert(sizeof present == sizeof absent, "one takes the other's place");
 

@@ -173,8 +173,7 @@ RT_DEVICE float rt_quad_max(float v)
     return rt_maxf(v, rt_shuffle_xor(v, 2));
 }
 
-/* a . b over `elems` bf16 in global memory, by the four lanes of a quad, on each of them.
- */
+/* a . b over `elems` bf16 in global memory, by the four lanes of a quad, on each. */
 template <int elems> RT_DEVICE float rt_quad_dot(const rt_bf16 *a, const rt_bf16 *b)
 {
     const int lane = threadIdx.x % 4;

@@ -109,8 +109,7 @@ static void norm_run(void *ctx, const RtRun *run)
     const void *grad = s->grad + run->shard_offset_elems * item;
     void *to = control(s->rt);
     int64_t elems = run->elems;
-    /* 16 chunks a block and turn; more blocks than that only add more to the same words
-     */
+    /* 16 chunks a block and turn; more blocks would only add more to the same words */
     const int64_t blocks = (elems + 16 * RT_GRAIN_ELEMS - 1) / (16 * RT_GRAIN_ELEMS);
     const int64_t most = 4 * rt_gpu.multiprocessors;
     rt_launch(s->rt, &squares_kernel, blocks < most ? blocks : most, 1,

@@ -58,8 +58,7 @@ bool rt_file_make_folder(const char *path, char *error); /* with those above it 
 bool rt_file_remove_tree(const char *path, char *error);
 bool rt_file_clean(const char *dir, char *error); /* of saves that were cut short */
 bool rt_file_is_rest(const char *name);           /* what that removes */
-/* All of a file of at most `most` bytes, with a zero byte after it; the caller frees it.
- */
+/* All of a file of at most `most` bytes, then a zero byte; the caller frees it. */
 char *rt_file_load(const char *path, int64_t most, int64_t *bytes, char *error);
 /* Steps of DIR/step-%08d, largest first; -1: it cannot be read. The caller frees them. */
 int rt_file_steps(const char *dir, int64_t **steps, char *error);

@@ -143,8 +143,7 @@ void rt_job_init(RtJob *job, const RtTrainer *t, const RtFlags *f, RtShared *sha
 typedef enum { RT_NOT_STARTED, RT_STARTED, RT_IN_RANK } RtStarted;
 RtStarted rt_job_start(RtJob *job, int rank, const RtCores *cores, int index, int ranks,
                        RtSeat *seat);
-/* The first failure decides the job's exit code; true for who found it, who then tells.
- */
+/* The first failure decides the job's exit code; true if ours is the first. */
 bool rt_job_fails(RtJob *job, int code);
 void rt_job_tell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int rt_watch(RtJob *job); /* the job's exit code */

@@ -73,8 +73,7 @@ static bool is_set(const char *variable)
     return value != NULL && value[0] != '\0';
 }
 
-/* Slurm's "4(x2),3" is 4 on each of two machines, 3 on the next; others write a number.
- */
+/* Slurm's "4(x2),3" is 4 on each of two machines, then 3; others write a number. */
 static int number_on(const char *variable, int machine)
 {
     const char *text = getenv(variable), *rest = NULL;

@@ -24,8 +24,7 @@ static bool is_one_byte(const char *text, size_t bytes)
     return memcmp(text, text + 1, bytes - 1) == 0;
 }
 
-/* The same text is the same secret in a file, where it ends with a line, and elsewhere.
- */
+/* The same text is the same secret in a file, where a line ends it, and elsewhere. */
 static bool take(RtSecret *s, const char *from, const char *text, size_t bytes,
                  char *error)
 {

@@ -95,8 +95,6 @@ static const RtTrainer trainer = {
         .lr = ${real(lr)},
         .beta1 = ${real(beta1)},
         .beta2 = ${real(beta2)},
-        .eps = ${real(eps)},
-        .momentum = ${real(momentum)},
         .clip = ${real(clip)},${clip == 0 and " /* none */" or ""}
     },
 //@ if loss_scale_init > 0 then

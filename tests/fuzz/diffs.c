@@ -70,10 +70,11 @@ static const char *compare_twice(int *taken)
 
     for (int i = 0; i < 2; i++) {
         json_t *r;
+        int code;
 
         g[i].opt.input = SOURCE_DIR "/out/demo";
         g[i].opt.other = "B";
-        r = diff_trainers(&g[i], NULL);
+        r = diff_trainers(&g[i], NULL, &code);
         if (!r != !!diag_errors(&g[i]))
             return "neither a result nor a message, or both";
         if (r)

@@ -51,6 +51,9 @@ cp "$WORK/mesh.json" "$WORK/out"
 like_golden json
 "$FSDPGEN" diff base small_llama.lua --set "mesh={shard=2}" --set leaves=4 >"$WORK/out" 2>&1
 check "diff: a description is what it generates" [ "$(tail -n 1 "$WORK/out")" = "No difference." ]
+"$FSDPGEN" diff base small_llama.lua --set 'target.memory="1MiB"' >"$WORK/out" 2>"$WORK/err"
+check "diff: a description whose plan does not fit ends it with 3" [ $? = 3 ]
+check "diff: and with that message alone" [ "$(grep -c ': error:' "$WORK/err")$(wc -c <"$WORK/out")" = 10 ]
 "$FSDPGEN" diff base/ ./gpu/ | tail -n 1 >"$WORK/out"
 check "diff: another target is another platform" grep -q "^Same numerics, other inputs" "$WORK/out"
 

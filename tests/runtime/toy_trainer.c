@@ -347,7 +347,7 @@ static const RtTrainer trainer = {
     .comm_thread = COMM_THREAD,
     .seed = 1,
     .max_skipped = MAX_SKIPPED,
-    .optimizer = {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .clip = 1.0},
+    .optimizer = {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .clip = 1.0},
     .schedule = {.ratio = rt_lr_cosine, .warmup_steps = 2, .steps = 5, .min_ratio = 0.1},
     .flops_per_token = 100,
     .planned_step_seconds = 0.01,

@@ -290,8 +290,7 @@ static bool host(Meeting *m)
 
 typedef enum { IN, AGAIN, NEVER } Outcome;
 
-/* What went wrong, in the order of what it says: of all addresses the last is reported.
- */
+/* What went wrong, in order of what it says: the last of all addresses is reported. */
 typedef enum { NOWHERE, NO_CONNECTION, CUT_OFF, NO_TRAINER, NO_SECRET, BUSY } Trouble;
 typedef struct Round {
     Trouble worst;

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cudnn.c: target.attention = "cudnn": kernels of cuDNN's run the ops that have a
- * cudnn.cu. In: the fused graph (fuse). Out: the graph as it is, so the numerics are the
- * same; and a message, once, for each op that these kernels cannot run (check_cudnn of
- * its rule). Breaks: nothing. */
+/* kernel_library.c: the description asks for a library's kernels, which run the ops that
+ * have a file for it. In: the fused graph (fuse). Out: the graph as it is, so the
+ * numerics are the same; and a message, once, for each op that these kernels cannot run
+ * (its rule's check, by the name that the library gives it). Breaks: nothing. */
 #include "graph/builder.h"
 
 #include <string.h>
 
-typedef struct CudnnCheck {
+typedef struct LibraryCheck {
     Gen *g;
     const Node *node;
     const char *problem; /* NULL: none */
-} CudnnCheck;
+} LibraryCheck;
 
 static int ask(lua_State *L)
 {
-    CudnnCheck *x = lua_touserdata(L, 1);
+    LibraryCheck *x = lua_touserdata(L, 1);
 
-    ops_push_function(L, x->node->op, "check_cudnn");
+    ops_push_function(L, x->node->op, x->g->model.kernel_library->check);
     if (lua_isnil(L, -1))
         return 0;
     infer_push_n(x->g, x->node);
@@ -27,9 +27,10 @@ static int ask(lua_State *L)
     return 0;
 }
 
-void cudnn_check(Gen *g)
+void kernel_library_check(Gen *g)
 {
-    Pos where = model_pos(g, "target.attention");
+    const KernelLibrary *library = g->model.kernel_library;
+    Pos where = model_pos(g, library->field);
     const char *last = NULL;
     bool any = false;
 
@@ -37,21 +38,22 @@ void cudnn_check(Gen *g)
         Class *c = g->classes.items[i];
 
         for (int k = 0; k < c->nodes.count; k++) {
-            CudnnCheck x = {.g = g, .node = c->nodes.items[k]};
+            LibraryCheck x = {.g = g, .node = c->nodes.items[k]};
 
-            if (!x.node->op->info->has_cudnn)
+            if (!ops_kernel_library(g, x.node->op))
                 continue;
             any = true;
             builder_protect(g, ask, &x, where);
             if (x.problem && (!last || strcmp(last, x.problem) != 0))
                 diag_add(g, DIAG_ERROR, where,
                          "leave it out: the generated kernels have no such limit",
-                         "target.attention: cuDNN has no %s: %s", x.node->op->name,
-                         x.problem);
+                         "%s: %s has no %s: %s", library->field, library->name,
+                         x.node->op->name, x.problem);
             last = x.problem ? x.problem : last;
         }
     }
     if (!any)
         diag_add(g, DIAG_ERROR, where, "leave it out",
-                 "target.attention: cuDNN has no kernel for any op of the model");
+                 "%s: %s has no kernel for any op of the model", library->field,
+                 library->name);
 }
