@@ -429,8 +429,9 @@ void verify_after(Gen *g, const char *pass)
         const char *(*check)(Gen *g);
     } checks[] = {
         {"checkpoint", verify_checkpoint}, {"shard", verify_shard},
-        {"unroll", verify_unroll},         {"schedule", verify_schedule},
-        {"place", verify_place},           {"simulate", verify_simulate},
+        {"policy", verify_policy},         {"unroll", verify_unroll},
+        {"schedule", verify_schedule},     {"place", verify_place},
+        {"simulate", verify_simulate},
     };
     static const char *const graph[] = {"graph", "grad", "fuse", "span"};
     for (size_t i = 0; i < sizeof graph / sizeof *graph; i++)

@@ -8,6 +8,7 @@
 
 /* NULL, or what is wrong. */
 const char *verify_shard(Gen *g);
+const char *verify_policy(Gen *g);
 const char *verify_unroll(Gen *g);
 const char *verify_order(Gen *g);                    /* part of verify_unroll */
 const char *verify_prefetch(Gen *g);                 /* part of verify_unroll */

@@ -160,14 +160,18 @@ static const char *verify_groups(Gen *g, const Segment *s)
 
 /* Leaves are numbered as the sums pair them up: sharded within a copy, over rounds,
  * across copies; unsharded over rounds first. */
-static const char *verify_leaves(Gen *g, const Segment *s)
+const char *verify_policy(Gen *g)
 {
-    const bool sharded = g->model.accumulate_sharded;
-    if (s->trainable &&
-        (mesh_summed_first(&g->model) != (sharded ? s->within : 0) ||
-         mesh_summed_last(&g->model) != (sharded ? s->across : s->within | s->across))) {
-        return gen_printf(
-            g, "segment %s is summed in another order than leaves are dealt", s->name);
+    const Model *m = &g->model;
+    for (int i = 0; i < g->segments.count; i++) {
+        const Segment *s = &g->segments.items[i];
+        const RankBits first = m->accumulate_sharded ? s->within : 0;
+        if (s->trainable && (mesh_summed_first(m) != first ||
+                             mesh_summed_last(m) != ((s->within | s->across) & ~first))) {
+            return gen_printf(
+                g, "segment %s is summed in another order than leaves are dealt",
+                s->name);
+        }
     }
     return NULL;
 }
@@ -209,7 +213,6 @@ const char *verify_shard(Gen *g)
         bad = verify_segment(g, &g->segments.items[i]);
         bad = bad ? bad : verify_keys(g, &g->segments.items[i]);
         bad = bad ? bad : verify_groups(g, &g->segments.items[i]);
-        bad = bad ? bad : verify_leaves(g, &g->segments.items[i]);
     }
     bad = bad ? bad : verify_hops(g);
     bad = bad ? bad : verify_matrices(g);

@@ -469,6 +469,17 @@ static bool plant_other_placement(Gen *g, uint64_t *r)
     return true;
 }
 
+/* A segment whose sums go over rounds first, where leaves are dealt to ranks first. */
+static bool plant_leaf_order(Gen *g, uint64_t *r)
+{
+    Segment *s = &g->segments.items[choose(r, g->segments.count)];
+    if (!s->trainable || !s->within || !g->model.accumulate_sharded)
+        return false;
+    s->across |= s->within;
+    s->within = 0;
+    return true;
+}
+
 static const Fault faults[] = {
     {"parameters overlap", plant_param_overlap, verify_shard, false, 0, false},
     {"parameter off the grain", plant_param_off_grain, verify_shard, false, 0, false},
@@ -509,6 +520,7 @@ static const Fault faults[] = {
     {"updated weights not shared", plant_not_shared, verify_unroll, false, 0, true},
     {"updated weights shared early", plant_shared_early, verify_schedule, true, 0, true},
     {"updated weights not waited for", plant_not_closed, verify_schedule, false, 0, true},
+    {"leaves dealt in another order", plant_leaf_order, verify_policy, false, 0, false},
     {"another placement", plant_other_placement, verify_shard, false, 0, true},
     {"two saved slabs in one place", plant_saved_twice, verify_place, true, 0, false},
     {"scratch on a saved slab", plant_scratch_on_saved, verify_place, true, 0, false},

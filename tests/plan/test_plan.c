@@ -107,6 +107,7 @@ static void test_model(uint64_t seed)
         SynthMesh mesh = synth_mesh(seed * 10 + k, base);
         Gen *g = plan_model(&shape, &mesh);
         const char *bad = synth_check(g);
+        bad = bad ? bad : verify_policy(g);
         test_that(!bad, "model %llu choice %llu: %s", (unsigned long long)seed,
                   (unsigned long long)k, bad);
         for (uint64_t order = 0; order < 3; order++) {
