@@ -34,9 +34,10 @@ table=$BUILD/cuda_kernels.txt
 
 with_nvcc() { [ ! -x "$nvcc" ] || "$@"; }
 
-# Sets nvrtc, and begins the table.
+# Sets nvrtc and lib, where libraries are, and begins the table.
 compilers() {
-    local dir lib=
+    local dir
+    lib=
     if [ ! -x "$nvcc" ]; then
         echo "no nvcc in $CUDA_HOME: kernels are not compiled here (CUDA_HOME says where it is)"
         return
