@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#if MATH_IDENTITY != 0xb20e5c2d8ad05fb1
+#if MATH_IDENTITY != 0x5ee63f8ab9abdc64
 #error "kernels.c and kernels.h come from different generations: run fsdpgen again"
 #endif
 
@@ -517,7 +517,7 @@ const RtUpdateKernel optimizer_update = adamw_update;
 
 void kernels_prepare(void)
 {
-    rt_kernels_check("math_b20e5c2d8ad05fb1");
+    rt_kernels_check("math_5ee63f8ab9abdc64");
     rt_kernel_prepare(&rope_table_8192x128_f32_kernel);
     rt_kernel_prepare(&embed_8192x128256x4096_bf16_kernel);
     rt_kernel_prepare(&embed_bwd_8192x4096_bf16_sort_kernel);

@@ -17,7 +17,7 @@
 
 /* Never launched: by its name kernels.c finds that these kernels are of its generation. */
 RT_GLOBAL(32)
-math_b20e5c2d8ad05fb1(void)
+math_5ee63f8ab9abdc64(void)
 {
 }
 
@@ -284,7 +284,7 @@ attention_8192x6144_bf16(const rt_bf16 *qkv, rt_bf16 *o, float *lse)
     const rt_bf16 *q_rows = rows + (int64_t)query0 * ROW + head * DIM;
     const rt_bf16 *k_rows = rows + (32 + head / 4) * DIM;
     const rt_bf16 *v_rows = k_rows + 1024;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int warp = threadIdx.x / 32;
     const int own = query0 + warp * ROWS; /* the warp's first query */
     rt_bf16 *own_q = q + warp * ROWS * RT_TILE_ROW(HEAD);
     float sums[ROWS / 16][HEAD / 8][4] = {}, top[ROWS / 16][2], sum[ROWS / 16][2] = {};

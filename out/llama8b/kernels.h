@@ -11,8 +11,8 @@
 
 /* The hash of the mathematics: kernels.h, kernels.c, kernels.cu, math.h and math.c. Those of
  * other mathematics neither compile nor link with these. */
-#define MATH_IDENTITY 0xb20e5c2d8ad05fb1
-#define kernels_prepare kernels_prepare_b20e5c2d8ad05fb1
+#define MATH_IDENTITY 0x5ee63f8ab9abdc64
+#define kernels_prepare kernels_prepare_5ee63f8ab9abdc64
 
 /* What the library under the products needs to know before the first step. */
 void kernels_prepare(void);

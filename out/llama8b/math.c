@@ -5,7 +5,7 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "math.h"
 
-#if MATH_IDENTITY != 0xb20e5c2d8ad05fb1
+#if MATH_IDENTITY != 0x5ee63f8ab9abdc64
 #error "math.c, math.h and kernels.h come from different generations: run fsdpgen again"
 #endif
 

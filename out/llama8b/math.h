@@ -13,11 +13,11 @@
 
 #include "kernels.h"
 
-#if MATH_IDENTITY != 0xb20e5c2d8ad05fb1
+#if MATH_IDENTITY != 0x5ee63f8ab9abdc64
 #error "math.h and kernels.h come from different generations: run fsdpgen again"
 #endif
 
-#define math_prepare math_prepare_b20e5c2d8ad05fb1
+#define math_prepare math_prepare_5ee63f8ab9abdc64
 
 /* Weights of a block of class embed, as gathered: bf16. */
 struct embed_params {

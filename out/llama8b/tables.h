@@ -16,11 +16,11 @@
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
  * tables.c, tables.h and checkpoint.c. Those of another plan neither compile nor link with
  * these. */
-#define TRAINER_IDENTITY 0x497bf5eccac60f7f
-#define trainer_segments trainer_segments_497bf5eccac60f7f /* tables.c */
-#define trainer_numerics trainer_numerics_497bf5eccac60f7f /* checkpoint.c */
-#define trainer_step     trainer_step_497bf5eccac60f7f     /* step.c */
-#define trainer_setup    trainer_setup_497bf5eccac60f7f    /* bind.c */
+#define TRAINER_IDENTITY 0x60f602df92bcef49
+#define trainer_segments trainer_segments_60f602df92bcef49 /* tables.c */
+#define trainer_numerics trainer_numerics_60f602df92bcef49 /* checkpoint.c */
+#define trainer_step     trainer_step_60f602df92bcef49     /* step.c */
+#define trainer_setup    trainer_setup_60f602df92bcef49    /* bind.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

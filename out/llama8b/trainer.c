@@ -9,10 +9,10 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x497bf5eccac60f7f
+#if TRAINER_IDENTITY != 0x60f602df92bcef49
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x497bf5eccac60f7f
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x60f602df92bcef49
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 

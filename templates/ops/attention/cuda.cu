@@ -80,7 +80,10 @@ RT_DEVICE int ${fn}_oldest(int query)
     const ${elem} *q_rows = rows + (int64_t)query0 * ROW + head * DIM;
     const ${elem} *k_rows = rows + (${heads} + head / ${group}) * DIM;
     const ${elem} *v_rows = k_rows + ${kv_heads * hd};
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int warp = threadIdx.x / 32;
+//@   if masked or not mma then
+    const int lane = threadIdx.x % 32;
+//@   end
 //@   if starts then
     starts += row0;
 //@   end
