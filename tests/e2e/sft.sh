@@ -7,7 +7,7 @@
 sft_sets() {
     local set
     for set in model.layers=2 model.dim=64 model.heads=4 model.kv_heads=2 model.ffn=96 \
-            model.vocab=805 seq=96 global_batch=8 documents.end_id=801 optimizer.lr=3e-3 \
+            model.vocab=805 seq=96 global_batch=8 leaves=8 documents.end_id=801 optimizer.lr=3e-3 \
             lr.warmup=2 "$@"; do
         printf '%s\n' --set "$set"
     done
