@@ -295,7 +295,7 @@ FILE *rt_output_stream(const char *path)
     int fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
     struct stat s;
     if (fd < 0 && errno == ENXIO && stat(path, &s) == 0 && S_ISFIFO(s.st_mode)) {
-        rt_say("trainer: %.500s: a pipe, which waits for its reader\n", path);
+        rt_say("trainer: %.500s: a pipe, which waits for its reader", path);
         fd = open(path, O_WRONLY | O_CLOEXEC);
     }
     const int flags = fd >= 0 ? fcntl(fd, F_GETFL) : -1;
@@ -346,8 +346,7 @@ static bool take_name(const RtOutput *o)
     if (o->begins != NULL && stat(o->path, &s) == 0 && s.st_size > 0 &&
         !is_ours(o->path, o->begins, &read_it)) {
         rt_say("trainer: warning: %.500s came to be during the run and stays: what was "
-               "to be there "
-               "is in %.500s\n",
+               "to be there is in %.500s",
                o->path, o->part);
         errno = EEXIST;
         return false;
