@@ -165,6 +165,23 @@ static nvrtcProgram create(const Program *p)
     return program;
 }
 
+/* What NVRTC says, line by line. */
+static void tell_log(nvrtcProgram program)
+{
+    size_t bytes = 0;
+    nvrtcGetProgramLogSize(program, &bytes);
+    char *log = calloc(bytes + 1, 1);
+    if (log == NULL)
+        return;
+    nvrtcGetProgramLog(program, log);
+    for (const char *line = log; *line != '\0';) {
+        const int n = (int)strcspn(line, "\n");
+        rt_say("%.*s", n, line);
+        line += n + (line[n] == '\n');
+    }
+    free(log);
+}
+
 static void *compile(void *context)
 {
     Program *p = context;
@@ -173,13 +190,9 @@ static void *compile(void *context)
     const nvrtcResult result =
         nvrtcCompileProgram(program, sizeof options / sizeof *options, options);
     if (result != NVRTC_SUCCESS) {
-        size_t log_bytes = 0;
-        nvrtcGetProgramLogSize(program, &log_bytes);
-        char *log = calloc(log_bytes + 1, 1);
-        if (log != NULL)
-            nvrtcGetProgramLog(program, log);
-        rt_fail(p->rt, RT_EXIT_ERROR, "kernels.cu for %s: %s\n%s", p->arch,
-                nvrtcGetErrorString(result), log != NULL ? log : "");
+        tell_log(program);
+        rt_fail(p->rt, RT_EXIT_ERROR, "kernels.cu for %s: %s", p->arch,
+                nvrtcGetErrorString(result));
     }
     RT_NVRTC_CALL(p->rt, nvrtcGetCUBINSize(program, &p->bytes));
     p->image = malloc(p->bytes);
