@@ -63,8 +63,8 @@ static const char *mesh_path(Check *c)
                                                            : "mesh.replicate";
 }
 
-/* The power of two above a number of ranks that is none: " or 8", with more leaves where
- * the m micro-batches have them, or "". */
+/* The next power of two above `world`, as the end of a help: " or 8" if it divides
+ * leaves, ", or 8 with leaves = 8" if it divides the m micro-batches, else "". */
 static const char *nearest_above(Gen *g, int64_t world, int64_t leaves, int64_t m)
 {
     int64_t above = 1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dims.c: the m that an architecture's check, build and config get. In: the resolved
  * model, its declared fields, what the trainer adds to them. Out: a record that refuses
- * names which nobody declared, and remembers what was read; after all three have run, the
- * fields that a description gave in vain.
+ * undeclared names and remembers what was read; after build, errors for fields that the
+ * description gives and build never reads, whatever check and config do with them.
  *
  * m is an empty table. Its metatable has the values, and the tables among them are such
  * records too. It is read-only: what one function put there another would find. */
@@ -93,16 +93,6 @@ static const struct {
 } events[] = {
     {"__index", dims_index}, {"__newindex", dims_newindex}, {"__pairs", dims_pairs}};
 
-static void push_copy(lua_State *L, int table)
-{
-    lua_newtable(L);
-    for (lua_pushnil(L); lua_next(L, table);) {
-        lua_pushvalue(L, -2);
-        lua_insert(L, -2);
-        lua_rawset(L, -4);
-    }
-}
-
 /* read[name .. "."]: what was read of the table that this field is. */
 static void push_read(lua_State *L, int read, const char *name)
 {
@@ -145,7 +135,7 @@ static void push_record(lua_State *L, const Fields *fields, const char *path, in
     int values;
 
     luaL_checkstack(L, 20, "nested fields");
-    push_copy(L, source);
+    record_push_copy(L, source);
     values = lua_gettop(L);
     make_inner_records(L, fields, path, values, read);
     lua_newtable(L);
@@ -173,7 +163,7 @@ bool dims_push(Check *c, const Fields *fields)
         lua_settop(L, top);
         return false;
     }
-    push_copy(L, top + 1);
+    record_push_copy(L, top + 1);
     for (int i = 0; i < N_ADDED; i++) {
         if (value_push(c, added[i][1]) != LUA_TNUMBER) {
             lua_settop(L, top);

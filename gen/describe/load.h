@@ -100,6 +100,7 @@ Pos optimizer_word(const LexFile *f, const char *word);
 void record_install(Gen *g, int env); /* constructors and arch, into the table at env */
 Tag *record_tag(Gen *g, int index);   /* NULL when it has none */
 void record_set_tag(Gen *g, int index, Tag *tag);
+void record_push_copy(lua_State *L, int table); /* of the table at that index */
 int record_push_env(Gen *g); /* a stranger's environment; its registry ref */
 
 /* require.c */

@@ -100,16 +100,14 @@ static void locate(lua_State *L, int table, const char *callee, Tag *tag)
 }
 
 /* Keeps a copy of what was given: a value that a later line changed has another place. */
-static void push_copy(lua_State *L, int table);
-
 static void keep_given(lua_State *L, int table, Tag *tag)
 {
-    push_copy(L, table);
+    record_push_copy(L, table);
     tag->given_ref = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
 /* A copy, so that one table given to two constructors makes two records. */
-static void push_copy(lua_State *L, int table)
+void record_push_copy(lua_State *L, int table)
 {
     lua_newtable(L);
     for (lua_pushnil(L); lua_next(L, table);) {
@@ -184,7 +182,7 @@ static int construct(lua_State *L)
                 kind->name, other->name, kind->name);
         locate(L, 1, kind->name, tag);
         keep_given(L, 1, tag);
-        push_copy(L, 1);
+        record_push_copy(L, 1);
         if (kind->positional)
             name_items(L, kind);
     }
@@ -208,7 +206,7 @@ static int construct_model(lua_State *L)
     *tag = (Tag){.tag = TAG_MODEL, .name = of->name, .arch = of->arch};
     locate(L, 2, NULL, tag);
     keep_given(L, 2, tag);
-    push_copy(L, 2);
+    record_push_copy(L, 2);
     record_set_tag(g, -1, tag);
     return 1;
 }
@@ -316,7 +314,7 @@ static int construct_arch(lua_State *L)
     lua_settop(L, 1);
     lua_newtable(L); /* the value: extra names, and a call */
     if (lua_getfield(L, 1, "values") == LUA_TTABLE) {
-        push_copy(L, lua_gettop(L));
+        record_push_copy(L, lua_gettop(L));
         lua_replace(L, 2);
     }
     lua_settop(L, 2);

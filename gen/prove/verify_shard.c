@@ -140,7 +140,7 @@ static const char *verify_groups(Gen *g, const Segment *s)
     }
     if ((int64_t)s->shards * group_ranks(s->axes) * group_ranks(layout_same(g, s)) !=
         mesh->world_size)
-        return gen_printf(g, "segment %s: ranks hold it that nobody names", s->name);
+        return gen_printf(g, "segment %s: a rank that no group names holds it", s->name);
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
         for (int r = 0; r < mesh->world_size; r++) {
             if (group_index(groups[i].bits, r) != 0)
