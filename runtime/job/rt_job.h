@@ -6,6 +6,12 @@
 
 #include "rt_private.h"
 
+/* ---- rt_say.c: lines for a person ------------------------------------------------ */
+
+/* A line on stderr, bytes that a terminal might obey as \xNN; a terminal that takes none
+ * for a second does without. */
+void rt_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
 /* ---- rt_wait.c: time, waiting for peers, failures -------------------------------- */
 
 double rt_clock(void); /* seconds, monotonic */
@@ -23,9 +29,6 @@ _Noreturn void rt_fail(const Rt *rt, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* Another rank failed and says why: waits until it has, and leaves with its exit code. */
 _Noreturn void rt_leave(const Rt *rt);
-/* A line on stderr, bytes that a terminal might obey as \xNN; a terminal that takes none
- * for a second does without. */
-void rt_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* rt_watch.c: what a collective is for, in messages; NULL: there is no such subject. */
 const char *rt_subject_name(const RtTrainer *t, int subject);
 /* For torchrun, which shows it as the root cause. */

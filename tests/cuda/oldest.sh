@@ -43,7 +43,8 @@ oldest() {
     oldest_trainer "$home" gpt2_124m # of one rank: no NCCL
     check "the NVRTC compiler builds with CUDA 12.8" "${CC:-cc}" -std=gnu11 -Wall -Wextra -Werror \
         -DRT_CUDA -I"$ROOT/runtime" -I"$ROOT/runtime/cuda" -isystem "$home/include" \
-        -o "$WORK/oldest_nvrtc" "$here/nvrtc.c" "$ROOT/runtime/job/rt_sha256.c" -L"$home/lib64" -Wl,-rpath,"$home/lib64" \
+        -o "$WORK/oldest_nvrtc" "$here/nvrtc.c" "$ROOT"/runtime/job/rt_{say,sha256}.c \
+        -L"$home/lib64" -Wl,-rpath,"$home/lib64" \
         -l:libnvrtc.so.12 -lpthread
     for arch in $archs; do
         if "$WORK/oldest_nvrtc" "$arch" "$dir/kernels.cu" "$dir"/runtime/cuda/*.h \

@@ -49,7 +49,7 @@ compilers() {
     if [ -n "$lib" ] && [ -e "$CUDA_HOME/include/nvrtc.h" ]; then
         check "the NVRTC compiler builds" "${CC:-cc}" -std=gnu11 -Wall -Wextra -Werror \
             -DRT_CUDA -I"$ROOT/runtime" -I"$ROOT/runtime/cuda" -isystem "$CUDA_HOME/include" \
-            -o "$WORK/nvrtc" "$here/nvrtc.c" "$ROOT/runtime/job/rt_sha256.c" \
+            -o "$WORK/nvrtc" "$here/nvrtc.c" "$ROOT"/runtime/job/rt_{say,sha256}.c \
             -L"$lib" -Wl,-rpath,"$lib" -lnvrtc -lpthread
         nvrtc=$WORK/nvrtc
     else

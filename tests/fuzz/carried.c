@@ -8,7 +8,7 @@
 #define _GNU_SOURCE
 #include "../../runtime/job/rt_file.c"
 #include "../../runtime/job/rt_json.c"
-#include "../../runtime/job/rt_wait.c"
+#include "../../runtime/job/rt_say.c"
 #include "../../runtime/checkpoint/rt_config.c"
 
 #include "batch.h"

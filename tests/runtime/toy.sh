@@ -442,7 +442,7 @@ toy_memory() {
 toy_threads() {
     local flags="-O1 -g -fsanitize=thread" sources
     sources="$ROOT/tests/runtime/comm_test.c $ROOT/runtime/cpu/rt_comm.c $ROOT/runtime/cpu/rt_pull.c $ROOT/runtime/state/rt_collective.c
-             $ROOT/runtime/cpu/rt_sum.c $ROOT/runtime/job/rt_wait.c
+             $ROOT/runtime/cpu/rt_sum.c $ROOT/runtime/job/rt_wait.c $ROOT/runtime/job/rt_say.c
              $ROOT/runtime/job/rt_json.c"
     # shellcheck disable=SC2086
     if ! cc $toy_flags $flags $sources -o "$WORK/comm_test" -lpthread ||
