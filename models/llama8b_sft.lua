@@ -2,7 +2,7 @@
 -- Supervised fine-tuning of Llama 3.1 8B on eight devices of 80 GB: weights and tokenizer from
 -- Hugging Face, conversations packed into sequences, loss on the assistant's tokens alone.
 -- A leaf for each micro-batch keeps gradients cut over the ranks (models/llama8b.lua).
--- README, "Fine-tuning on conversations", has the commands around it.
+-- docs/finetune.md has the commands around it.
 local llama = require "arch.llama"
 
 return trainer {

@@ -64,7 +64,7 @@ deps_install() {
         {
             echo "Missing here, and there is no apt-get to install it (Debian's names):"
             printf '%s\n' "${lines[@]}"
-            echo "Install them by this system's means; README.md, \"Building without root\"."
+            echo "Install them by this system's means; docs/install.md, \"Building without root\"."
         } >&2
         exit 4
     fi
@@ -74,7 +74,7 @@ deps_install() {
     if [ "$(id -u)" -ne 0 ]; then
         if ! command -v sudo >/dev/null 2>&1; then
             echo "Not root, and no sudo. As root: apt-get install ${missing[*]}" >&2
-            echo "Without root: README.md, \"Building without root\"." >&2
+            echo "Without root: docs/install.md, \"Building without root\"." >&2
             exit 4
         fi
         sudo=(sudo)

@@ -32,7 +32,7 @@ static inline GenBase *base_of(const Gen *g) { return (GenBase *)g; }
 /* For who needs no more than this room: a Gen that is nothing but its beginning. */
 static inline Gen *base_gen(GenBase *b) { return (Gen *)b; }
 
-/* Exit codes of fsdpgen (README: command line). */
+/* Exit codes of fsdpgen (docs/reference.md lists them). */
 enum { EXIT_DONE = 0, EXIT_DIAG = 1, EXIT_USAGE = 2, EXIT_FIT = 3, EXIT_TOOL = 4, EXIT_BUG = 70 };
 
 /* ---- base.c: arena, text, bugs --------------------------------------------------- */

@@ -4,7 +4,7 @@
  *
  * In: the file's entries (import_yaml.c). Out: Lua to paste into trainer { ... }, on
  * stdout; messages with places for keys nobody knows and values that cannot be had here.
- * One table of keys drives the checks and the page that README shows (`fsdpgen docs
+ * One table of keys drives the checks and the table of docs/migrate.md (`fsdpgen docs
  * accelerate`). A key that is missing prints nothing: the description's default holds. */
 #include "import/import.h"
 #include "import/import_yaml.h"

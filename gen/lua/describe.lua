@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- describe.lua: every field of a description, once. gen/describe/fields.c reads this table:
--- parsing, messages, defaults, the README's reference (`fsdpgen docs`) and annotations
+-- parsing, messages, defaults, docs/reference.md (`fsdpgen docs`) and annotations
 -- for editors (`fsdpgen docs lua`) all come from it. Architectures declare their
 -- fields so too.
 --

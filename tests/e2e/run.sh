@@ -14,7 +14,7 @@ set -u
 . "$ROOT/tests/e2e/outside.sh"
 . "$ROOT/tests/e2e/library.sh"
 . "$ROOT/tests/e2e/two_hops.sh"
-. "$ROOT/tests/e2e/readme.sh"
+. "$ROOT/tests/e2e/pages.sh"
 . "$ROOT/tests/e2e/shipped.sh"
 . "$ROOT/tests/e2e/loss.sh"
 . "$ROOT/tests/e2e/evaluate.sh"

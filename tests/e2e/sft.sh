@@ -50,7 +50,7 @@ fine_tuning() {
          END { exit !(seen == 20) }' "$dir/tuned.jsonl"
     check "fine-tuning: the checkpoint has the tokenizer" \
         cmp "$base/tokenizer.json" "$dir/ck/step-00000020/tokenizer.json"
-    # asked in the words of its chats, as the README has it
+    # asked in the words of its chats, as docs/finetune.md has it
     asked=$(printf '<|start_header_id|>user<|end_header_id|>\n\nWho?<|eot_id|>%s' \
         $'<|start_header_id|>assistant<|end_header_id|>\n\n.')
     "$dir/tuned/trainer" sample --checkpoint "$dir/ck" --tokens 8 --prompt \
