@@ -3,7 +3,8 @@
 #ifndef RT_FLAGS_H
 #define RT_FLAGS_H
 
-#include "rt.h"
+#include <stdbool.h>
+#include <stdint.h>
 
 typedef enum { RT_TRAIN, RT_SAMPLE, RT_VERIFY, RT_LS, RT_COMMANDS } RtCommand;
 enum { RT_MAX_DATA = 64, RT_ERROR_BYTES = 768 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_flags.c: the command line of a trainer. In: argv. Out: RtFlags, or a message and an
- * exit code. One table drives parsing, checks and --help. */
+ * exit code. The table of rt_flags_table.c drives parsing, checks and --help. */
+#include "job/rt_flags_table.h"
 #include "job/rt_job.h"
 
 #include <errno.h>
@@ -8,222 +9,47 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum {
-    FLAG_BOOL,
-    FLAG_INT,
-    FLAG_REAL,
-    FLAG_TIME, /* 90m */
-    FLAG_TEXT,
-    FLAG_DATA,
-    FLAG_EVAL,
-    FLAG_RESUME /* a word may follow, behind = */
-} FlagKind;
-typedef struct Flag {
-    const char *name, *value, *help;
-    FlagKind kind;
-    size_t at;       /* of its field in RtFlags */
-    double min, max; /* of a number */
-} Flag;
-
-#define AT(field) offsetof(RtFlags, field)
-static const Flag flags[] = {
-    {"data", "[FORMAT:]GLOB[=W]",
-     "text or token files (text, llmc, nanogpt, megatron), with weight W; may be "
-     "repeated",
-     FLAG_DATA, 0, 0, 0},
-    {"check-data", NULL, "hash all data before the first step, whatever is known of them",
-     FLAG_BOOL, AT(check_data), 0, 0},
-    {"steps", "N", "stop after N steps (default: the schedule's)", FLAG_INT, AT(steps), 0,
-     9e15},
-    {"seed", "S", "of weights and data order (default: the description's)", FLAG_INT,
-     AT(seed), 0, 9e15},
-    {"log", "FILE", "write a JSON object a step", FLAG_TEXT, AT(log), 0, 0},
-    {"stats", "FILE", "write counters of every rank at the end, JSON", FLAG_TEXT,
-     AT(stats), 0, 0},
-    {"weights-hash", NULL, "print `weights HASH` last", FLAG_BOOL, AT(weights_hash), 0,
-     0},
-    {"numerics-hash", NULL, "print the numerics and platform hashes and leave", FLAG_BOOL,
-     AT(numerics_hash), 0, 0},
-    {"platform-hash", NULL, "the same", FLAG_BOOL, AT(numerics_hash), 0, 0},
-    {"debug-gradients", "FILE",
-     "write norm and projections of every gradient of the first step", FLAG_TEXT,
-     AT(debug_gradients), 0, 0},
-    {"threads", "T", "of each rank (default: OMP_NUM_THREADS, or cores / ranks)",
-     FLAG_INT, AT(threads), 1, 1024},
-    {"deadline", "SECONDS", "end the job when a rank stands still for longer", FLAG_REAL,
-     AT(deadline_seconds), 0.01, 1e9},
-    {"peak-tflops", "X", "peak of one rank's cores, for the MFU", FLAG_REAL,
-     AT(peak_tflops), 1e-9, 1e9},
-    {"force", NULL, "--log, --stats and their like replace files of other contents, too",
-     FLAG_BOOL, AT(force), 0, 0},
-    {"local", NULL, "start the ranks here, whatever launcher this runs under", FLAG_BOOL,
-     AT(local), 0, 0},
-    {"secret", "FILE",
-     "what a launcher's ranks know each other by, in a file that only you can read "
-     "(default: FSDPGEN_SECRET)",
-     FLAG_TEXT, AT(secret), 0, 0},
-    {"guard", NULL, "inaccessible pages around the arena (or RT_GUARD=1)", FLAG_BOOL,
-     AT(guard), 0, 0},
-#ifdef RT_NCCL
-    {"loopback", NULL, "ranks share GPUs and exchange through host memory, slowly",
-     FLAG_BOOL, AT(loopback), 0, 0},
-    {"meet", "HOST:PORT",
-     "where ranks on several machines meet (default: the launcher's MASTER_ADDR, "
-     "MASTER_PORT)",
-     FLAG_TEXT, AT(meet), 0, 0},
+/* What this trainer is built for. */
+#if defined RT_NCCL
+enum { BUILT_FOR = RT_FOR_NCCL };
+#elif defined RT_CUDA
+enum { BUILT_FOR = RT_FOR_CUDA };
+#else
+enum { BUILT_FOR = RT_FOR_ALL };
 #endif
-    {"quiet", NULL, "no line a step", FLAG_BOOL, AT(quiet), 0, 0},
-#ifdef RT_CUDA
-    {"no-graphs", NULL, "enqueue every step call by call, not as CUDA graphs", FLAG_BOOL,
-     AT(no_graphs), 0, 0},
-#endif
-    {"checkpoint", "DIR", "write checkpoints there, at the last step and on signals too",
-     FLAG_TEXT, AT(checkpoint), 0, 0},
-    {"checkpoint-every", "N", "write one every N steps", FLAG_INT, AT(checkpoint_every),
-     1, 9e15},
-    {"checkpoint-seconds", "N", "write one N seconds after the last", FLAG_REAL,
-     AT(checkpoint_seconds), 1e-3, 1e9},
-    {"stop-after", "DURATION",
-     "save and exit 75 before so much time is over: 3600, 90m, 11h30m", FLAG_TIME,
-     AT(stop_seconds), 1e-3, 1e9},
-    {"keep", "K", "keep only the K newest checkpoints (default: all)", FLAG_INT, AT(keep),
-     1, 9e15},
-    {"keep-every", "N", "with --keep: and those of every N steps", FLAG_INT,
-     AT(keep_every), 1, 9e15},
-    {"keep-going", NULL, "train on when a checkpoint cannot be written", FLAG_BOOL,
-     AT(keep_going), 0, 0},
-    {"wait-for-saves", NULL,
-     "training waits while a checkpoint is written (default: it goes on, from a copy)",
-     FLAG_BOOL, AT(wait_for_saves), 0, 0},
-    {"one-writer", NULL,
-     "each file of a checkpoint is written by one rank (default: where a trial fails)",
-     FLAG_BOOL, AT(one_writer), 0, 0},
-    {"resume", "[=must]",
-     "go on from the newest sound checkpoint, if there is one; must: there has to be",
-     FLAG_RESUME, AT(resume), 0, 0},
-    {"accept-data", NULL, "with --resume: go on with other data than the checkpoint's",
-     FLAG_BOOL, AT(accept_data), 0, 0},
-    {"accept-numerics", NULL,
-     "with --resume: go on with other mathematics: weights and step stay", FLAG_BOOL,
-     AT(accept_numerics), 0, 0},
-    {"init", "DIR", "begin with the weights of a Hugging Face folder", FLAG_TEXT,
-     AT(init), 0, 0},
-    {"eval", "[FORMAT:]GLOB",
-     "held-out data: its loss after the last step; may be repeated", FLAG_EVAL, 0, 0, 0},
-    {"eval-every", "N", "and after every N steps", FLAG_INT, AT(eval_every), 1, 9e15},
-    {"eval-sequences", "N", "only the first N sequences of it (default: all)", FLAG_INT,
-     AT(eval_sequences), 1, 9e15},
-    {"json", NULL, "as JSON", FLAG_BOOL, AT(json), 0, 0},
-    {"prompt", "TEXT", "what to go on from: text, or token ids", FLAG_TEXT, AT(prompt), 0,
-     0},
-    {"tokens", "N", "how many to add (default: 200)", FLAG_INT, AT(sample_tokens), 1,
-     1e9},
-    {"temperature", "T", "below 1: safer, 0: the likeliest token (default: 1)", FLAG_REAL,
-     AT(temperature), 0, 1e6},
-    {"top-k", "K", "draw among the K likeliest tokens only", FLAG_INT, AT(top_k), 1, 1e9},
-    {"top-p", "P", "draw among the likeliest that together have probability P", FLAG_REAL,
-     AT(top_p), 1e-9, 1},
-#ifdef RT_CUDA
-    {"tune-kernels", NULL, "time algorithms of matrix products, write kernels.wis, leave",
-     FLAG_BOOL, AT(tune_kernels), 0, 0},
-    {"profile", "FILE",
-     "write the time of every kernel and product, JSON; steps are slower", FLAG_TEXT,
-     AT(profile), 0, 0},
-    {"kernels", "FILE", "those algorithms (default: kernels.wis beside the trainer)",
-     FLAG_TEXT, AT(kernels), 0, 0},
-#endif
-};
-enum { N_FLAGS = sizeof flags / sizeof *flags };
 
-/* ---- commands -------------------------------------------------------------------- */
-
-/* A flag of a command but training; help: NULL as in training. */
-typedef struct Taken {
-    const char *flag, *help;
-    bool only; /* training has no such flag */
-} Taken;
-enum { MOST_TAKEN = 20 };
-static const struct Command {
-    const char *name, *line, *what;
-    bool folder; /* a word names it */
-    Taken takes[MOST_TAKEN];
-} commands[RT_COMMANDS] = {
-    [RT_TRAIN] = {NULL, "--data FILE [flags]", "trains", false, {{0}}},
-    [RT_SAMPLE] = {"sample",
-                   "--prompt TEXT --checkpoint DIR [flags]",
-                   "goes on from a prompt",
-                   false,
-                   {{"checkpoint", "weights of the newest sound one there", false},
-                    {"init", "weights of a Hugging Face folder", false},
-                    {"seed", "of the draws", false},
-                    {"threads", NULL, false},
-                    {"deadline", NULL, false},
-                    {"local", NULL, false},
-                    {"guard", NULL, false},
-                    {"loopback", NULL, false},
-                    {"meet", NULL, false},
-                    {"kernels", NULL, false},
-                    {"secret", NULL, false},
-                    {"prompt", NULL, true},
-                    {"tokens", NULL, true},
-                    {"temperature", NULL, true},
-                    {"top-k", NULL, true},
-                    {"top-p", NULL, true}}},
-    [RT_VERIFY] = {"verify",
-                   "DIR [flags]",
-                   "reads every byte of the checkpoints in DIR, or of the one that it is",
-                   true,
-                   {{"threads", "that read (default: one for each core)", false},
-                    {"json", NULL, true}}},
-    [RT_LS] = {"ls",
-               "DIR [flags]",
-               "lists the checkpoints in DIR",
-               true,
-               {{"json", NULL, true}}},
-};
-
-static const Taken *taken_by(RtCommand command, const Flag *flag)
+static bool built(const RtFlag *flag)
 {
-    for (int i = 0; i < MOST_TAKEN && commands[command].takes[i].flag != NULL; i++)
-        if (strcmp(commands[command].takes[i].flag, flag->name) == 0)
-            return &commands[command].takes[i];
-    return NULL;
+    return (int)rt_flag_headings[flag->group].target <= BUILT_FOR;
 }
 
-/* The first command that alone has the flag; RT_TRAIN: training has it. */
-static RtCommand owner_of(const Flag *flag)
+/* Does the command have that row of the table, in this trainer? */
+static bool takes(RtCommand command, const RtFlag *flag)
 {
-    RtCommand c = RT_COMMANDS - 1;
-    for (; c > RT_TRAIN; c--) {
-        const Taken *t = taken_by(c, flag);
-        if (t != NULL && t->only)
-            break;
-    }
-    return c;
+    return built(flag) && (flag->commands >> command & 1) != 0;
 }
 
-static bool fits(const Flag *flag, RtCommand command)
-{
-    return command == RT_TRAIN ? owner_of(flag) == RT_TRAIN
-                               : taken_by(command, flag) != NULL;
-}
+/* ---- --help ---------------------------------------------------------------------- */
 
-static void print_flags(RtCommand command)
+static void print_group(RtCommand command, RtFlagGroup group)
 {
-    for (int i = 0; i < N_FLAGS; i++) {
+    bool titled = false;
+    for (int i = 0; i < rt_flag_count; i++) {
+        const RtFlag *flag = &rt_flag_table[i];
         char left[64];
-        if (!fits(&flags[i], command))
+        if (flag->group != group || !takes(command, flag))
             continue;
-        const Taken *t = taken_by(command, &flags[i]);
-        snprintf(left, sizeof left, "--%s%s%s", flags[i].name,
-                 flags[i].value != NULL && flags[i].kind != FLAG_RESUME ? " " : "",
-                 flags[i].value != NULL ? flags[i].value : "");
-        printf("  %-25s %s\n", left,
-               t != NULL && t->help != NULL ? t->help : flags[i].help);
+        if (!titled)
+            printf("\n%s:\n", rt_flag_headings[group].title);
+        titled = true;
+        snprintf(left, sizeof left, "--%s%s%s", flag->name,
+                 flag->value != NULL && flag->kind != RT_FLAG_MUST ? " " : "",
+                 flag->value != NULL ? flag->value : "");
+        printf("  %-25s %s\n", left, flag->help);
     }
 }
 
-static void print_line(const struct Command *c)
+static void print_line(const RtCommandInfo *c)
 {
     printf("  trainer%s%s %s\n", c->name != NULL ? " " : "",
            c->name != NULL ? c->name : "", c->line);
@@ -231,32 +57,25 @@ static void print_line(const struct Command *c)
 
 static void print_help(const RtTrainer *t, RtCommand command)
 {
-    const struct Command *c = &commands[command];
+    const RtCommandInfo *c = &rt_command_table[command];
     const char *plural = t->world_size == 1 ? "" : "s";
     if (command == RT_TRAIN) {
         printf("trainer: trains %s on %d rank%s, which it starts itself on this machine\n"
                "\n",
                t->name, t->world_size, plural);
         for (int i = 0; i < RT_COMMANDS; i++)
-            print_line(&commands[i]);
+            print_line(&rt_command_table[i]);
         printf("  trainer COMMAND --help\n");
     } else {
         printf("trainer %s: %s\n\n", c->name, c->what);
         print_line(c);
     }
-    printf("\n");
-    print_flags(command);
-    printf("  %-25s this text\n\n", "--help");
-    if (command == RT_VERIFY) {
-        printf("Exit codes: 0 all is what was written, 1 it is not, 2 usage.\n");
-    } else if (command == RT_LS) {
-        printf("Exit codes: 0 done, 1 error, 2 usage.\n");
-    } else {
-        printf("Under torchrun --no_python, mpirun or srun each process is one rank.\n"
-               "Exit codes: 0 done, 1 error, 2 usage, 5 a gate failed, 75 saved, after a "
-               "signal or for\n--stop-after: run it again with --resume, 128+n ended by "
-               "signal n.\n");
-    }
+    for (int group = 0; group < RT_GROUPS; group++)
+        print_group(command, (RtFlagGroup)group);
+    printf("\n  %-25s this text\n\n", "--help");
+    if (!c->folder)
+        printf("Under torchrun --no_python, mpirun or srun each process is one rank.\n");
+    printf("Exit codes: %s\n", c->exits);
 }
 
 /* ---- values ---------------------------------------------------------------------- */
@@ -272,11 +91,11 @@ __attribute__((format(printf, 1, 2))) static int usage(const char *fmt, ...)
     return RT_EXIT_USAGE;
 }
 
-static int set_number(RtFlags *f, const Flag *flag, const char *value)
+static int set_number(RtFlags *f, const RtFlag *flag, const char *value)
 {
     char *field = (char *)f + flag->at, *end;
     errno = 0;
-    const bool whole = flag->kind == FLAG_INT;
+    const bool whole = flag->kind == RT_FLAG_COUNT;
     const long long n = whole ? strtoll(value, &end, 10) : 0;
     const double x = whole ? (double)n : strtod(value, &end);
     if (errno != 0 || end == value || *end != '\0') {
@@ -326,7 +145,7 @@ static bool read_duration(const char *text, double *seconds)
     return unit != units;
 }
 
-static int set_time(RtFlags *f, const Flag *flag, const char *value)
+static int set_time(RtFlags *f, const RtFlag *flag, const char *value)
 {
     double *seconds = (double *)(void *)((char *)f + flag->at);
     if (!read_duration(value, seconds)) {
@@ -340,16 +159,18 @@ static int set_time(RtFlags *f, const Flag *flag, const char *value)
     return -1;
 }
 
-static int set_resume(RtFlags *f, const char *value)
+static int set_must(RtFlags *f, const RtFlag *flag, const char *value)
 {
-    f->resume = true;
-    f->must_resume = value != NULL;
+    bool *fields = (bool *)((char *)f + flag->at);
+    fields[0] = true;
+    fields[1] = value != NULL;
     return value == NULL || strcmp(value, "must") == 0
                ? -1
-               : usage("--resume takes no value but `must`: --resume=must");
+               : usage("--%s takes no value but `must`: --%s=must", flag->name,
+                       flag->name);
 }
 
-static int add_files(const Flag *flag, const char **list, int *n, const char *value)
+static int add_files(const RtFlag *flag, const char **list, int *n, const char *value)
 {
     if (*n == RT_MAX_DATA) {
         return usage("--%s was given more than %d times; a pattern names many files",
@@ -359,55 +180,81 @@ static int add_files(const Flag *flag, const char **list, int *n, const char *va
     return -1;
 }
 
-static int set(RtFlags *f, const Flag *flag, const char *value)
+static int set(RtFlags *f, const RtFlag *flag, const char *value)
 {
     switch (flag->kind) {
-    case FLAG_BOOL:
+    case RT_FLAG_SWITCH:
         *(bool *)((char *)f + flag->at) = true;
         return -1;
-    case FLAG_TEXT:
+    case RT_FLAG_TEXT:
+    case RT_FLAG_NAME:
+    case RT_FLAG_FILE:
+    case RT_FLAG_DIR:
         *(const char **)((char *)f + flag->at) = value;
-        return value[0] != '\0' || flag->at == AT(prompt)
+        return value[0] != '\0' || flag->kind == RT_FLAG_TEXT
                    ? -1
                    : usage("--%s needs a value: %s", flag->name, flag->value);
-    case FLAG_TIME:
+    case RT_FLAG_TIME:
         return set_time(f, flag, value);
-    case FLAG_RESUME:
-        return set_resume(f, value);
-    case FLAG_DATA:
+    case RT_FLAG_MUST:
+        return set_must(f, flag, value);
+    case RT_FLAG_DATA:
         return add_files(flag, f->data, &f->n_data, value);
-    case FLAG_EVAL:
+    case RT_FLAG_EVAL:
         return add_files(flag, f->eval, &f->n_eval, value);
-    case FLAG_INT:
-    case FLAG_REAL:
+    case RT_FLAG_COUNT:
+    case RT_FLAG_REAL:
         return set_number(f, flag, value);
     }
     return -1;
 }
 
-static const Flag *find(const char *name, size_t bytes)
+/* ---- names ----------------------------------------------------------------------- */
+
+/* The row of that name which the command takes; or another's; or NULL. */
+static const RtFlag *find(RtCommand command, const char *name, size_t bytes)
 {
-    for (int i = 0; i < N_FLAGS; i++)
-        if (strlen(flags[i].name) == bytes && strncmp(flags[i].name, name, bytes) == 0)
-            return &flags[i];
-    return NULL;
+    const RtFlag *found = NULL;
+    for (int i = 0; i < rt_flag_count; i++) {
+        const RtFlag *flag = &rt_flag_table[i];
+        if (strlen(flag->name) != bytes || strncmp(flag->name, name, bytes) != 0)
+            continue;
+        if (takes(command, flag))
+            return flag;
+        if (found == NULL)
+            found = flag;
+    }
+    return found;
 }
 
-/* The flag that begins like it, or NULL. */
-static const char *similar(const char *name, size_t bytes)
+static int unknown_flag(RtCommand command, const char *word, size_t bytes)
 {
-    const char *best = NULL;
-    size_t most = 1; /* one letter is no likeness */
-    for (int i = 0; i < N_FLAGS; i++) {
-        size_t same = 0;
-        while (same < bytes && flags[i].name[same] == name[same])
-            same++;
-        if (same > most) {
-            most = same;
-            best = flags[i].name;
-        }
+    const char *names[256], *like;
+    int n = 0;
+    for (int i = 0; i < rt_flag_count && n < 256; i++)
+        if (takes(command, &rt_flag_table[i]))
+            names[n++] = rt_flag_table[i].name;
+    like = rt_near(word + 2, bytes, names, n);
+    return like != NULL ? usage("no flag `%s`; did you mean --%s?", word, like)
+                        : usage("no flag `%s`", word);
+}
+
+/* A flag that the command does not take, or this trainer does not have. */
+static int foreign_flag(RtCommand command, const RtFlag *flag)
+{
+    RtCommand owner = RT_TRAIN;
+    if (!built(flag)) {
+        return usage("--%s is for trainers on %s", flag->name,
+                     rt_flag_headings[flag->group].target == RT_FOR_CUDA
+                         ? "GPUs: --target cuda"
+                         : "several GPUs: --target cuda, a mesh of more than one");
     }
-    return best;
+    while ((flag->commands >> owner & 1) == 0)
+        owner++;
+    return owner == RT_TRAIN ? usage("--%s is for training, not for `trainer %s`",
+                                     flag->name, rt_command_table[command].name)
+                             : usage("--%s is for `trainer %s`", flag->name,
+                                     rt_command_table[owner].name);
 }
 
 /* ---- all of them ----------------------------------------------------------------- */
@@ -470,27 +317,32 @@ static int check_flags(RtFlags *f, const RtTrainer *t)
 static RtCommand command_of(const char *word)
 {
     RtCommand c = RT_COMMANDS - 1;
-    while (c > RT_TRAIN && (word == NULL || strcmp(word, commands[c].name) != 0))
+    while (c > RT_TRAIN && (word == NULL || strcmp(word, rt_command_table[c].name) != 0))
         c--;
     return c;
 }
 
-/* A word that is no flag, nor a flag's value. */
-static int take_word(RtFlags *f, const char *word)
+/* A word that is no flag, nor a flag's value; first: it stands where a command does. */
+static int take_word(RtFlags *f, const char *word, bool first)
 {
-    if (commands[f->command].folder && f->folder == NULL) {
+    const char *names[RT_COMMANDS - 1], *like;
+    if (rt_command_table[f->command].folder && f->folder == NULL) {
         f->folder = word;
         return -1;
     }
-    return strcmp(word, "must") == 0 && f->resume
-               ? usage("unexpected `%s`; did you mean --resume=must?", word)
-           : command_of(word) != RT_TRAIN
-               ? usage("unexpected `%s`: a command is the first word", word)
-               : usage("unexpected `%s`", word);
+    if (strcmp(word, "must") == 0 && f->resume)
+        return usage("unexpected `%s`; did you mean --resume=must?", word);
+    if (command_of(word) != RT_TRAIN)
+        return usage("unexpected `%s`: a command is the first word", word);
+    for (int c = RT_TRAIN + 1; c < RT_COMMANDS; c++)
+        names[c - 1] = rt_command_table[c].name;
+    like = first ? rt_near(word, strlen(word), names, RT_COMMANDS - 1) : NULL;
+    return like != NULL ? usage("no command `%s`; did you mean `trainer %s`?", word, like)
+                        : usage("unexpected `%s`", word);
 }
 
 /* Where the value is the next word: a flag is none. */
-static int check_value(const Flag *flag, const char *value)
+static int check_value(const RtFlag *flag, const char *value)
 {
     if (value == NULL)
         return usage("--%s needs a value: %s", flag->name, flag->value);
@@ -507,23 +359,15 @@ static int take_flag(RtFlags *f, char **argv, int *i)
 {
     const char *word = argv[*i], *equals = strchr(word, '=');
     const size_t bytes = equals != NULL ? (size_t)(equals - word - 2) : strlen(word + 2);
-    const Flag *flag = find(word + 2, bytes);
+    const RtFlag *flag = find(f->command, word + 2, bytes);
     const char *value = equals != NULL ? equals + 1 : NULL;
-    if (flag == NULL) {
-        const char *like = similar(word + 2, bytes);
-        return like != NULL ? usage("no flag `%s`; did you mean --%s?", word, like)
-                            : usage("no flag `%s`", word);
-    }
-    if (!fits(flag, f->command)) {
-        const RtCommand owner = owner_of(flag);
-        return owner == RT_TRAIN
-                   ? usage("--%s is for training, not for `trainer %s`", flag->name,
-                           commands[f->command].name)
-                   : usage("--%s is for `trainer %s`", flag->name, commands[owner].name);
-    }
+    if (flag == NULL)
+        return unknown_flag(f->command, word, bytes);
+    if (!takes(f->command, flag))
+        return foreign_flag(f->command, flag);
     if (flag->value == NULL && value != NULL)
         return usage("--%s takes no value, but got `%s`", flag->name, value);
-    if (flag->value != NULL && flag->kind != FLAG_RESUME && value == NULL) {
+    if (flag->value != NULL && flag->kind != RT_FLAG_MUST && value == NULL) {
         value = argv[++*i];
         const int rc = check_value(flag, value);
         if (rc >= 0)
@@ -549,16 +393,17 @@ int rt_flags_parse(RtFlags *f, const RtTrainer *t, int argc, char **argv)
             return RT_EXIT_OK;
         }
         const int rc = strncmp(argv[i], "--", 2) == 0 ? take_flag(f, argv, &i)
-                                                      : take_word(f, argv[i]);
+                                                      : take_word(f, argv[i], i == 1);
         if (rc >= 0)
             return rc;
     }
     if (f->command == RT_TRAIN)
         return check_flags(f, t);
     f->seed = f->seed >= 0 ? f->seed : t->seed;
-    if (commands[f->command].folder && f->folder == NULL) {
-        return usage("%s: name the folder: trainer %s DIR", commands[f->command].name,
-                     commands[f->command].name);
+    if (rt_command_table[f->command].folder && f->folder == NULL) {
+        return usage("%s: name the folder: trainer %s DIR",
+                     rt_command_table[f->command].name,
+                     rt_command_table[f->command].name);
     }
     return f->command == RT_SAMPLE ? check_sample(f) : -1;
 }

@@ -69,10 +69,13 @@ int64_t rt_shared_most_bytes(const RtTrainer *t);
 const char *rt_shared_error(int64_t bytes); /* words for errno, where so many are wanted */
 RtShared *rt_shared_map(int fd); /* of another's descriptor; or NULL with errno */
 
-/* ---- rt_flags.c, rt_signals.c, rt_cores.c ---------------------------------------- */
+/* ---- rt_flags.c, rt_near.c, rt_signals.c, rt_cores.c ----------------------------- */
 
 /* Returns -1 to go on, or an exit code. */
 int rt_flags_parse(RtFlags *f, const RtTrainer *t, int argc, char **argv);
+/* Of the names, the one that somebody who wrote the first so many bytes of word may have
+ * meant; NULL: none is near. */
+const char *rt_near(const char *word, size_t bytes, const char *const *names, int n);
 /* Where words for a person go: stdout, or where that holds tokens, stderr. */
 static inline FILE *rt_words(const Rt *rt)
 {

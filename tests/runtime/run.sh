@@ -345,6 +345,15 @@ bad_masks() {
 
 bad_flags() {
     fails "unknown flag" 2 'no flag `--stepz`; did you mean --steps?' --stepz 3
+    fails "a flag with letters swapped" 2 'no flag `--rseume`; did you mean --resume?' --rseume
+    fails "the start of a flag" 2 'no flag `--accept`; did you mean --accept-data?' --accept
+    fails "a flag like none" 2 'no flag `--learning-rate`; see' --learning-rate 1
+    fails "a flag of a command, misspelt" 2 'no flag `--promt`; did you mean --prompt?' sample --promt x
+    fails "a flag of training, misspelt, for a command" 2 'no flag `--stepz`; see' ls --stepz 3 "$WORK"
+    fails "a flag of another command" 2 '--prompt is for `trainer sample`' --prompt x
+    fails "a flag of GPUs" 2 '--profile is for trainers on GPUs: --target cuda' --profile x
+    fails "a flag of several GPUs" 2 '--loopback is for trainers on several GPUs' --loopback
+    fails "an unknown command" 2 'no command `sampel`; did you mean `trainer sample`?' sampel --prompt x
     fails "no value" 2 '--steps needs a value: N' --data "$data" --steps
     fails "negative" 2 '--steps: -1 is not between 0 and' --data "$data" --steps -1
     fails "word for a number" 2 '--steps: `ten` is no whole number' --data "$data" --steps ten
@@ -360,6 +369,9 @@ bad_flags() {
     fails "a file of hostile bytes" 1 "$shown/a.txt" --data "$WORK/names/*/*"
     fails "a log of hostile bytes" 1 "--log $WORK/no$shown" --data "$data" --log "$WORK/no$bad"é/x
     check "--help" "$t" --help
+    "$t" --help >"$WORK/help"
+    check "--help has headings" test "$(grep '^[A-Z][a-z]*:$' "$WORK/help" | xargs)" = \
+        "Data: Schedule: Checkpoints: Output: Launch:"
     check "--numerics-hash" "$t" --numerics-hash
 }
 

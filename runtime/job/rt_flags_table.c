@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_flags_table.c: the commands and flags of a trainer, and which command takes what.
+ * In: the form of rt_flags_table.h. Out: the table that parses, helps, completes and
+ * documents. Data only; what flags need of each other is checked in rt_flags.c. */
+#include "job/rt_flags_table.h"
+
+#define AT(field) offsetof(RtFlags, field)
+#define ENDLESS 9e15 /* below 2^53: exact as a double */
+
+enum {
+    TRAIN = 1 << RT_TRAIN,
+    SAMPLE = 1 << RT_SAMPLE,
+    VERIFY = 1 << RT_VERIFY,
+    LS = 1 << RT_LS
+};
+
+#define EXITS_RUN                                                                        \
+    "0 done, 1 error, 2 usage, 5 a gate failed, 75 saved, after a signal or for\n"       \
+    "--stop-after: run it again with --resume, 128+n ended by signal n."
+
+const RtCommandInfo rt_command_table[RT_COMMANDS] = {
+    [RT_TRAIN] = {NULL, "--data FILE [flags]", "trains", false, EXITS_RUN},
+    [RT_SAMPLE] = {"sample", "--prompt TEXT --checkpoint DIR [flags]",
+                   "goes on from a prompt", false, EXITS_RUN},
+    [RT_VERIFY] = {"verify", "DIR [flags]",
+                   "reads every byte of the checkpoints in DIR, or of the one that it is",
+                   true, "0 all is what was written, 1 it is not, 2 usage."},
+    [RT_LS] = {"ls", "DIR [flags]", "lists the checkpoints in DIR", true,
+               "0 done, 1 error, 2 usage."},
+};
+
+const RtFlagHeading rt_flag_headings[RT_GROUPS] = {
+    [RT_GROUP_DATA] = {"Data", RT_FOR_ALL},
+    [RT_GROUP_SCHEDULE] = {"Schedule", RT_FOR_ALL},
+    [RT_GROUP_CHECKPOINTS] = {"Checkpoints", RT_FOR_ALL},
+    [RT_GROUP_OUTPUT] = {"Output", RT_FOR_ALL},
+    [RT_GROUP_LAUNCH] = {"Launch", RT_FOR_ALL},
+    [RT_GROUP_SAMPLING] = {"Sampling", RT_FOR_ALL},
+    [RT_GROUP_GPU] = {"GPU", RT_FOR_CUDA},
+    [RT_GROUP_GPUS] = {"Several GPUs", RT_FOR_NCCL},
+};
+
+const RtFlag rt_flag_table[] = {
+    /* ---- data -------------------------------------------------------------------- */
+    {RT_GROUP_DATA, "data", "[FORMAT:]GLOB[=W]",
+     "text or token files (text, llmc, nanogpt, megatron), with weight W; may be "
+     "repeated",
+     RT_FLAG_DATA, 0, TRAIN, 0, 0},
+    {RT_GROUP_DATA, "check-data", NULL,
+     "hash all data before the first step, whatever is known of them", RT_FLAG_SWITCH,
+     AT(check_data), TRAIN, 0, 0},
+    {RT_GROUP_DATA, "eval", "[FORMAT:]GLOB",
+     "held-out data: its loss after the last step; may be repeated", RT_FLAG_EVAL, 0,
+     TRAIN, 0, 0},
+    {RT_GROUP_DATA, "eval-every", "N", "and after every N steps", RT_FLAG_COUNT,
+     AT(eval_every), TRAIN, 1, ENDLESS},
+    {RT_GROUP_DATA, "eval-sequences", "N",
+     "only the first N sequences of it (default: all)", RT_FLAG_COUNT, AT(eval_sequences),
+     TRAIN, 1, ENDLESS},
+
+    /* ---- schedule ---------------------------------------------------------------- */
+    {RT_GROUP_SCHEDULE, "steps", "N", "stop after N steps (default: the schedule's)",
+     RT_FLAG_COUNT, AT(steps), TRAIN, 0, ENDLESS},
+    {RT_GROUP_SCHEDULE, "seed", "S",
+     "of weights and data order (default: the description's)", RT_FLAG_COUNT, AT(seed),
+     TRAIN, 0, ENDLESS},
+    {RT_GROUP_SCHEDULE, "stop-after", "DURATION",
+     "save and exit 75 before so much time is over: 3600, 90m, 11h30m", RT_FLAG_TIME,
+     AT(stop_seconds), TRAIN, 1e-3, 1e9},
+    {RT_GROUP_SCHEDULE, "init", "DIR", "begin with the weights of a Hugging Face folder",
+     RT_FLAG_DIR, AT(init), TRAIN, 0, 0},
+
+    /* ---- checkpoints ------------------------------------------------------------- */
+    {RT_GROUP_CHECKPOINTS, "checkpoint", "DIR",
+     "write checkpoints there, at the last step and on signals too", RT_FLAG_DIR,
+     AT(checkpoint), TRAIN, 0, 0},
+    {RT_GROUP_CHECKPOINTS, "checkpoint", "DIR", "weights of the newest sound one there",
+     RT_FLAG_DIR, AT(checkpoint), SAMPLE, 0, 0},
+    {RT_GROUP_CHECKPOINTS, "init", "DIR", "weights of a Hugging Face folder", RT_FLAG_DIR,
+     AT(init), SAMPLE, 0, 0},
+    {RT_GROUP_CHECKPOINTS, "checkpoint-every", "N", "write one every N steps",
+     RT_FLAG_COUNT, AT(checkpoint_every), TRAIN, 1, ENDLESS},
+    {RT_GROUP_CHECKPOINTS, "checkpoint-seconds", "N",
+     "write one N seconds after the last", RT_FLAG_REAL, AT(checkpoint_seconds), TRAIN,
+     1e-3, 1e9},
+    {RT_GROUP_CHECKPOINTS, "keep", "K",
+     "keep only the K newest checkpoints (default: all)", RT_FLAG_COUNT, AT(keep), TRAIN,
+     1, ENDLESS},
+    {RT_GROUP_CHECKPOINTS, "keep-every", "N", "with --keep: and those of every N steps",
+     RT_FLAG_COUNT, AT(keep_every), TRAIN, 1, ENDLESS},
+    {RT_GROUP_CHECKPOINTS, "keep-going", NULL,
+     "train on when a checkpoint cannot be written", RT_FLAG_SWITCH, AT(keep_going),
+     TRAIN, 0, 0},
+    {RT_GROUP_CHECKPOINTS, "wait-for-saves", NULL,
+     "training waits while a checkpoint is written (default: it goes on, from a copy)",
+     RT_FLAG_SWITCH, AT(wait_for_saves), TRAIN, 0, 0},
+    {RT_GROUP_CHECKPOINTS, "one-writer", NULL,
+     "each file of a checkpoint is written by one rank (default: where a trial fails)",
+     RT_FLAG_SWITCH, AT(one_writer), TRAIN, 0, 0},
+    {RT_GROUP_CHECKPOINTS, "resume", "[=must]",
+     "go on from the newest sound checkpoint, if there is one; must: there has to be",
+     RT_FLAG_MUST, AT(resume), TRAIN, 0, 0},
+    {RT_GROUP_CHECKPOINTS, "accept-data", NULL,
+     "with --resume: go on with other data than the checkpoint's", RT_FLAG_SWITCH,
+     AT(accept_data), TRAIN, 0, 0},
+    {RT_GROUP_CHECKPOINTS, "accept-numerics", NULL,
+     "with --resume: go on with other mathematics: weights and step stay", RT_FLAG_SWITCH,
+     AT(accept_numerics), TRAIN, 0, 0},
+
+    /* ---- output ------------------------------------------------------------------ */
+    {RT_GROUP_OUTPUT, "log", "FILE", "write a JSON object a step", RT_FLAG_FILE, AT(log),
+     TRAIN, 0, 0},
+    {RT_GROUP_OUTPUT, "stats", "FILE", "write counters of every rank at the end, JSON",
+     RT_FLAG_FILE, AT(stats), TRAIN, 0, 0},
+    {RT_GROUP_OUTPUT, "debug-gradients", "FILE",
+     "write norm and projections of every gradient of the first step", RT_FLAG_FILE,
+     AT(debug_gradients), TRAIN, 0, 0},
+    {RT_GROUP_OUTPUT, "force", NULL,
+     "--log, --stats and their like replace files of other contents, too", RT_FLAG_SWITCH,
+     AT(force), TRAIN, 0, 0},
+    {RT_GROUP_OUTPUT, "quiet", NULL, "no line a step", RT_FLAG_SWITCH, AT(quiet), TRAIN,
+     0, 0},
+    {RT_GROUP_OUTPUT, "weights-hash", NULL, "print `weights HASH` last", RT_FLAG_SWITCH,
+     AT(weights_hash), TRAIN, 0, 0},
+    {RT_GROUP_OUTPUT, "numerics-hash", NULL,
+     "print the numerics and platform hashes and leave", RT_FLAG_SWITCH,
+     AT(numerics_hash), TRAIN, 0, 0},
+    {RT_GROUP_OUTPUT, "platform-hash", NULL, "the same", RT_FLAG_SWITCH,
+     AT(numerics_hash), TRAIN, 0, 0},
+    {RT_GROUP_OUTPUT, "peak-tflops", "X", "peak of one rank's cores, for the MFU",
+     RT_FLAG_REAL, AT(peak_tflops), TRAIN, 1e-9, 1e9},
+    {RT_GROUP_OUTPUT, "json", NULL, "as JSON", RT_FLAG_SWITCH, AT(json), VERIFY | LS, 0,
+     0},
+
+    /* ---- launch ------------------------------------------------------------------ */
+    {RT_GROUP_LAUNCH, "threads", "T",
+     "of each rank (default: OMP_NUM_THREADS, or cores / ranks)", RT_FLAG_COUNT,
+     AT(threads), TRAIN | SAMPLE, 1, 1024},
+    {RT_GROUP_LAUNCH, "threads", "T", "that read (default: one for each core)",
+     RT_FLAG_COUNT, AT(threads), VERIFY, 1, 1024},
+    {RT_GROUP_LAUNCH, "deadline", "SECONDS",
+     "end the job when a rank stands still for longer", RT_FLAG_REAL,
+     AT(deadline_seconds), TRAIN | SAMPLE, 0.01, 1e9},
+    {RT_GROUP_LAUNCH, "local", NULL,
+     "start the ranks here, whatever launcher this runs under", RT_FLAG_SWITCH, AT(local),
+     TRAIN | SAMPLE, 0, 0},
+    {RT_GROUP_LAUNCH, "secret", "FILE",
+     "what a launcher's ranks know each other by, in a file that only you can read "
+     "(default: FSDPGEN_SECRET)",
+     RT_FLAG_FILE, AT(secret), TRAIN | SAMPLE, 0, 0},
+    {RT_GROUP_LAUNCH, "guard", NULL,
+     "inaccessible pages around the arena (or RT_GUARD=1)", RT_FLAG_SWITCH, AT(guard),
+     TRAIN | SAMPLE, 0, 0},
+
+    /* ---- sampling ---------------------------------------------------------------- */
+    {RT_GROUP_SAMPLING, "prompt", "TEXT", "what to go on from: text, or token ids",
+     RT_FLAG_TEXT, AT(prompt), SAMPLE, 0, 0},
+    {RT_GROUP_SAMPLING, "tokens", "N", "how many to add (default: 200)", RT_FLAG_COUNT,
+     AT(sample_tokens), SAMPLE, 1, 1e9},
+    {RT_GROUP_SAMPLING, "temperature", "T",
+     "below 1: safer, 0: the likeliest token (default: 1)", RT_FLAG_REAL, AT(temperature),
+     SAMPLE, 0, 1e6},
+    {RT_GROUP_SAMPLING, "top-k", "K", "draw among the K likeliest tokens only",
+     RT_FLAG_COUNT, AT(top_k), SAMPLE, 1, 1e9},
+    {RT_GROUP_SAMPLING, "top-p", "P",
+     "draw among the likeliest that together have probability P", RT_FLAG_REAL, AT(top_p),
+     SAMPLE, 1e-9, 1},
+    {RT_GROUP_SAMPLING, "seed", "S", "of the draws", RT_FLAG_COUNT, AT(seed), SAMPLE, 0,
+     ENDLESS},
+
+    /* ---- GPU --------------------------------------------------------------------- */
+    {RT_GROUP_GPU, "no-graphs", NULL,
+     "enqueue every step call by call, not as CUDA graphs", RT_FLAG_SWITCH, AT(no_graphs),
+     TRAIN, 0, 0},
+    {RT_GROUP_GPU, "tune-kernels", NULL,
+     "time algorithms of matrix products, write kernels.wis, leave", RT_FLAG_SWITCH,
+     AT(tune_kernels), TRAIN, 0, 0},
+    {RT_GROUP_GPU, "profile", "FILE",
+     "write the time of every kernel and product, JSON; steps are slower", RT_FLAG_FILE,
+     AT(profile), TRAIN, 0, 0},
+    {RT_GROUP_GPU, "kernels", "FILE",
+     "those algorithms (default: kernels.wis beside the trainer)", RT_FLAG_FILE,
+     AT(kernels), TRAIN | SAMPLE, 0, 0},
+    {RT_GROUP_GPUS, "loopback", NULL,
+     "ranks share GPUs and exchange through host memory, slowly", RT_FLAG_SWITCH,
+     AT(loopback), TRAIN | SAMPLE, 0, 0},
+    {RT_GROUP_GPUS, "meet", "HOST:PORT",
+     "where ranks on several machines meet (default: the launcher's MASTER_ADDR, "
+     "MASTER_PORT)",
+     RT_FLAG_NAME, AT(meet), TRAIN | SAMPLE, 0, 0},
+};
+const int rt_flag_count = sizeof rt_flag_table / sizeof *rt_flag_table;
