@@ -63,10 +63,12 @@ void check_model(Gen *g);       /* check.c: --target, --set, then every field: a
 void dims_check_read(Gen *g);   /* dims.c: given fields of the model that build never read */
 void ops_load(Gen *g);          /* ops.c: op folders → g->ops */
 void graph_build(Gen *g);       /* graph.c: arch's build → blocks, classes, params, forward nodes */
+void config_make(Gen *g);       /* hf_config.c: the config.json of checkpoints; it fits the graph */
+void config_dump(Gen *g, Text *t);
 void grad_build(Gen *g);        /* grad.c: backward nodes in every class */
 void fuse_graph(Gen *g);        /* fuse.c: expansions → fused nodes; then g->numerics_hash */
 void span_build(Gen *g);        /* span.c: nodes → spans, slabs, value locations, kernel names */
-void checkpoint_layout(Gen *g); /* checkpoint.c: params → files of a checkpoint, config.json */
+void checkpoint_layout(Gen *g); /* checkpoint.c: params → files of a checkpoint */
 void checkpoint_dump(Gen *g, Text *t);
 void shard_params(Gen *g);      /* shard.c: params → segments, units */
 void policy_choose(Gen *g);     /* policy.c: choices outside the hash */

@@ -164,6 +164,8 @@
 
 ---@class (exact) fsdpgen.trainer.checkpoint
 ---@field file_size? string a file of weights grows to this size, unless one tensor is larger; more of them have an index: `"5GB"`
+---@field config? "checked"|"unchecked"|"none" the `config.json` beside the weights: refused unless the class that it names computes this graph; as the architecture writes it, whatever the graph; or no such file
+---@field class? string of your own, that `config.json` names (`architectures`, `auto_map`): what it computes is not checked
 
 ---@class (exact) fsdpgen.trainer
 ---@field name string of the trainer and its files

@@ -117,6 +117,7 @@ void diag_stop_on_errors(Gen *g);     /* the same, but exits on an error */
 void diag_print(Gen *g);              /* the same without a code */
 int diag_errors(const Gen *g);        /* errors collected so far */
 const char *diag_warning(const Gen *g, int k); /* text of the k-th so far; NULL: no more */
+const char *diag_first_error(const Gen *g);    /* text of it; NULL: there is no error */
 /* Registers the text of a file (or of "<--set>"), so that messages can show its lines. */
 void diag_source(Gen *g, const char *file, const char *text, size_t bytes);
 /* Nearest of candidates by Damerau-Levenshtein within max(1, len/3), or NULL. */

@@ -112,12 +112,22 @@ int diag_errors(const Gen *g)
     return base_of(g)->diags ? base_of(g)->diags->errors : 0;
 }
 
-const char *diag_warning(const Gen *g, int k)
+static const char *text_of(const Gen *g, DiagKind kind, int k)
 {
     for (int i = 0; base_of(g)->diags && i < base_of(g)->diags->list.count; i++)
-        if (base_of(g)->diags->list.items[i].kind == DIAG_WARNING && k-- == 0)
+        if (base_of(g)->diags->list.items[i].kind == kind && k-- == 0)
             return base_of(g)->diags->list.items[i].text;
     return NULL;
+}
+
+const char *diag_warning(const Gen *g, int k)
+{
+    return text_of(g, DIAG_WARNING, k);
+}
+
+const char *diag_first_error(const Gen *g)
+{
+    return text_of(g, DIAG_ERROR, 0);
 }
 
 static int diag_order(const void *pa, const void *pb)

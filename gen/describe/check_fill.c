@@ -90,6 +90,7 @@ static void fill_mesh(Check *c, Model *m)
 static void fill_free_fields(Check *c, Model *m)
 {
     static const char *const orders[] = {"pre", "post", "none"};
+    static const char *const uses[] = {"checked", "unchecked", "none"};
 
     fill_mesh(c, m);
     m->strategy = strategy_named(value_str(c, "strategy"));
@@ -114,6 +115,11 @@ static void fill_free_fields(Check *c, Model *m)
     m->accumulate_sharded = !strcmp(value_str(c, "accumulate"), "sharded");
     value_int(c, "max_skipped", &m->max_skipped);
     m->file_bytes = size_parse(value_str(c, "checkpoint.file_size"));
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(value_str(c, "checkpoint.config"), uses[i]))
+            m->config_use = (ConfigUse)i;
+    if (*value_str(c, "checkpoint.class"))
+        m->config_class = gen_strdup(c->g, value_str(c, "checkpoint.class"));
     if (*value_str(c, "target.memory"))
         m->budget_bytes = size_parse(value_str(c, "target.memory"));
     m->target = target_named(value_kind(c, "target"));

@@ -56,15 +56,17 @@ LexFile *loader_add_file(Gen *g, const char *file, const char *text, size_t byte
 
 /* Names that other Luas have and this one refuses: what to say instead of "nil".
  * else_help: for a name that is near no other; or NULL. */
-static const char *help_for_global(Gen *g, const char *name, const char *else_help)
+const char *loader_global_help(Gen *g, const char *name, const char *else_help)
 {
     static const char *const absent[] = {
         "os",        "io",    "print",   "load",           "dofile",     "loadfile",
         "coroutine", "debug", "package", "collectgarbage", "loadstring", "warn"};
     Words known = {0};
     lua_State *L = g->L;
-    const char *near;
+    const char *near = lua_word_of_others(name);
 
+    if (near)
+        return near;
     for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
         if (!strcmp(name, absent[i]))
             return "a description only builds a value: it has no input or output, no "
@@ -119,9 +121,8 @@ static const char *help_for_lua(const char **text)
     static const struct {
         const char *part, *help;
     } known[] = {
-        {"'}' expected", "fields are separated by commas"},
-        {"near <eof>", "a bracket, a quote or an `end` is missing"},
-        {"a nil value", "nothing has that name: it is missing, or misspelt"},
+        {" is nil, but is ", "nothing has that name: it is missing, or misspelt"},
+        {"nil is ", "what it is made of is missing, or misspelt"},
         {"stack overflow", "look for a function that calls itself without end"},
         {"ran for more than", "look for a loop that does not end"},
         {"MiB of memory", "look for a loop that does not end"},
@@ -169,11 +170,12 @@ void loader_lua_error(Gen *g, const char *what, Pos other)
         text = end + 1 + (end[1] == ' ');
         word = quoted_after(g, text, "global '");
         if (word)
-            help = help_for_global(g, word, load_optimizers_help(g, f, (int)line));
+            help = loader_global_help(g, word, load_optimizers_help(g, f, (int)line));
         else
             word = subject(g, text);
         pos = lex_word(f, (int)line, word);
     }
+    text = lua_plain(g, text, &help);
     help = help ? help : help_for_lua(&text);
     at = sandbox->where_line ? loader_file(g->loader, sandbox->where_source) : NULL;
     if (!pos.line)
@@ -368,24 +370,11 @@ static void check_twice(Gen *g, const LexFile *f)
     }
 }
 
-static void run_description(Gen *g, const char *file)
+static void run_text(Gen *g, const char *file, const char *text, size_t bytes)
 {
     Loader *ld = g->loader;
-    const char *text;
-    size_t bytes;
     Tag *tag;
-    int e = read_whole_file(file, &text, &bytes);
 
-    if (e) {
-        diag_add(g, DIAG_ERROR, (Pos){.file = file}, NULL,
-                 "cannot read the description: %s",
-                 e == EFBIG ? "larger than 8 MiB" : file_problem(e));
-        return;
-    }
-    if (bytes >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3)) { /* editors' byte order mark */
-        text += 3;
-        bytes -= 3;
-    }
     check_twice(g, loader_add_file(g, file, text, bytes));
     if (sandbox_run(g->L, text, bytes, gen_printf(g, "@%s", file), ld->env_ref, 1)) {
         loader_lua_error(g, "description", lex_word(loader_file(ld, file), 1, NULL));
@@ -403,15 +392,47 @@ static void run_description(Gen *g, const char *file)
     ld->raw_ref = luaL_ref(g->L, LUA_REGISTRYINDEX);
 }
 
-void load_description(Gen *g)
+static void run_file(Gen *g, const char *file)
+{
+    const char *text;
+    size_t bytes;
+    int e = read_whole_file(file, &text, &bytes);
+
+    if (e) {
+        diag_add(g, DIAG_ERROR, (Pos){.file = file}, NULL,
+                 "cannot read the description: %s",
+                 e == EFBIG ? "larger than 8 MiB" : file_problem(e));
+        return;
+    }
+    if (bytes >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3)) { /* editors' byte order mark */
+        text += 3;
+        bytes -= 3;
+    }
+    run_text(g, file, text, bytes);
+}
+
+/* folder: where its modules are looked for first; NULL: only fsdpgen's own are taken. */
+static bool open_description(Gen *g, const char *folder)
 {
     Loader *ld = loader_open(g);
 
     if (diag_errors(g))
-        return;
-    ld->folder = folder_of(g, g->opt.input);
+        return false;
+    ld->folder = folder;
     ld->env_ref = record_push_env(g);
     ld->raw_ref = ld->read_ref = LUA_NOREF;
     g->model.file = g->opt.input;
-    run_description(g, g->opt.input);
+    return true;
+}
+
+void load_description(Gen *g)
+{
+    if (open_description(g, folder_of(g, g->opt.input)))
+        run_file(g, g->opt.input);
+}
+
+void load_own_text(Gen *g, const char *text)
+{
+    if (open_description(g, NULL))
+        run_text(g, g->opt.input, text, strlen(text));
 }

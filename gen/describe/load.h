@@ -45,7 +45,7 @@ typedef struct Loader {
     Kinds kinds; /* optimizers first, sorted by name */
     Fields *trainer;
     Kind trainer_kind;
-    const char *folder; /* of the description */
+    const char *folder; /* of the description; NULL: modules are fsdpgen's own alone */
     int env_ref;        /* of the description and of overrides */
     int tags_ref;       /* registry: table or function → Tag */
     int modules_ref;    /* registry: name → value, true while loading */
@@ -75,11 +75,15 @@ Loader *loader_open(Gen *g);
 Loader *loader_of(Gen *g);
 /* The constructor that a field of the trainer has by default, which all descriptions may name. */
 const char *loader_default_kind(Gen *g, const char *field);
+/* load_description of a text of ours, whose modules are those that fsdpgen carries. */
+void load_own_text(Gen *g, const char *text);
 LexFile *loader_file(Loader *ld, const char *file);
 LexFile *loader_add_file(Gen *g, const char *file, const char *text, size_t bytes);
 /* Turns the Lua error text on top of the stack (popped) into a message; other: its place
  * when the text names none. */
 void loader_lua_error(Gen *g, const char *what, Pos other);
+/* What to say of a global that nothing defines; else_help: where it is near no other name. */
+const char *loader_global_help(Gen *g, const char *name, const char *else_help);
 
 /* load_optimizers.c: the constructors of optimizers, from the rules of fsdpgen and of --ops, into
  * the loader's kinds; pushes what describe.lua says of them. */
@@ -95,6 +99,11 @@ void optimizer_report(Gen *g, const char *name, const LexFile *f);
 void optimizer_add_kind(Gen *g, const char *name, const LexFile *f);
 Pos optimizer_place(const Optimizer *o, const char *key);
 Pos optimizer_word(const LexFile *f, const char *word);
+
+/* lua_words.c: a message of Lua's, without its place, in plain words; help: what to write, unless
+ * it is known already. */
+const char *lua_plain(Gen *g, const char *text, const char **help);
+const char *lua_word_of_others(const char *word); /* of Python or JSON: Lua's form, or NULL */
 
 /* record.c */
 void record_install(Gen *g, int env); /* constructors and arch, into the table at env */

@@ -53,6 +53,9 @@ typedef struct WrapRule {
     int ref;                     /* registry: names of by_name, or the function */
 } WrapRule;
 
+/* Of the config.json of checkpoints (hf_config.c). */
+typedef enum { CONFIG_CHECKED, CONFIG_UNCHECKED, CONFIG_NONE } ConfigUse;
+
 typedef struct Model {
     const char *name;
     const char *file;            /* as given on the command line, base name only in outputs */
@@ -100,6 +103,8 @@ typedef struct Model {
     int64_t recompute_every;            /* one block in so many */
     int64_t max_skipped;                /* updates in a row; one more ends the run */
     int64_t file_bytes;                 /* of a checkpoint's file of weights, at most */
+    ConfigUse config_use;               /* checkpoint.config */
+    const char *config_class;           /* checkpoint.class; NULL: the architecture's */
     struct { const char **items; int count, cap; } recompute_ops; /* names */
     int64_t reduces_in_flight;          /* policy.c: reductions that a span may overlap, 0 or 1 */
     /* platform */
@@ -122,9 +127,13 @@ typedef struct Model {
     const char *hash_fields;            /* "field = value\n" of each field inside the hash */
     const char *canonical_fields;       /* the same as it is hashed: no neutral values, nothing
                                            that the graph says */
+    /* hf_config.c */
+    const char *config_json;            /* of checkpoints; NULL: they have none */
+    const char *config_names;           /* the class that it names; or NULL */
+    bool config_checked;                /* that class computes this graph */
+    const char *config_says;            /* the same for people, one line */
     /* checkpoint.c */
     int n_files;                        /* of weights */
-    const char *config_json;            /* NULL: Hugging Face has no such model */
 } Model;
 
 /* Where a field was written: path like "optimizer.lr" or "model.heads". line 0 if defaulted. */

@@ -226,7 +226,8 @@ static const char *check_arch_name(lua_State *L)
                    "word of Lua",
                    s);
     lua_rawgeti(L, LUA_REGISTRYINDEX, gen_of(L)->loader->env_ref);
-    if (lua_getfield(L, -1, s) != LUA_TNIL)
+    lua_pushstring(L, s);
+    if (lua_rawget(L, -2) != LUA_TNIL)
         luaL_error(L,
                    "arch: the name '%s' already means something in descriptions" HELP
                    "use another one",
@@ -366,12 +367,25 @@ void record_install(Gen *g, int env)
     lua_setfield(L, env, "require");
 }
 
+/* A name that nothing defines is a mistake, not nil: `tied = True` would say nothing. */
+static int undefined(lua_State *L)
+{
+    return luaL_error(L, "undefined global '%s'", luaL_tolstring(L, 2, NULL));
+}
+
 int record_push_env(Gen *g)
 {
-    int ref = sandbox_env(g->L);
+    lua_State *L = g->L;
+    int ref = sandbox_env(L);
 
-    lua_rawgeti(g->L, LUA_REGISTRYINDEX, ref);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, ref);
     record_install(g, -1);
-    lua_pop(g->L, 1);
+    lua_createtable(L, 0, 2);
+    lua_pushcfunction(L, undefined);
+    lua_setfield(L, -2, "__index");
+    lua_pushboolean(L, 0);
+    lua_setfield(L, -2, "__metatable");
+    lua_setmetatable(L, -2);
+    lua_pop(L, 1);
     return ref;
 }

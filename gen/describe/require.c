@@ -58,7 +58,7 @@ static bool find(lua_State *L, Gen *g, const char *path, Found *f)
 {
     const Embedded *e;
 
-    if (try_folder(L, g, g->loader->folder, path, f))
+    if (g->loader->folder && try_folder(L, g, g->loader->folder, path, f))
         return true;
     for (int i = 0; i < g->opt.paths.count; i++)
         if (try_folder(L, g, g->opt.paths.items[i], path, f))

@@ -8,7 +8,7 @@
 
 /* Every pass, each with its checks. Returns an exit code; runs in the child process. */
 int drive(Gen *g);
-enum { N_PASSES = 15 };
+enum { N_PASSES = 16 };
 const char *drive_pass_name(int i);
 
 /* Prints to stdout what print writes. */

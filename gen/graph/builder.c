@@ -414,6 +414,17 @@ static int g_data(lua_State *L)
     return 1;
 }
 
+/* Help for a name that is near none of them: what architectures are made of. */
+static const char *all_ops(Gen *g)
+{
+    Words names = {0};
+
+    for (int i = 0; i < g->ops.count; i++)
+        if (g->ops.items[i].info->has_backward && !g->ops.items[i].fused)
+            *gen_push(g, &names) = g->ops.items[i].name;
+    return gen_printf(g, "the ops are %s; `--ops DIR` adds others", words_all(g, &names));
+}
+
 /* Upvalues: builder, table of closures already made. */
 static int g_index(lua_State *L)
 {
@@ -432,6 +443,7 @@ static int g_index(lua_State *L)
         near = ops_nearest(b->g, key);
         if (near)
             return luaL_error(L, "%s: there is no such op; did you mean %s?", key, near);
+        b->help = all_ops(b->g);
         return luaL_error(L, "%s: there is no such op", key);
     }
     if (op->optimizer)

@@ -104,6 +104,18 @@ static Pos line_place(Gen *g, const char *file, int line, const char *text)
     return word_place(f, line, gen_strndup(g, text, end ? (size_t)(end - text) : 0));
 }
 
+/* What Lua itself says, in plain words. */
+static const char *plain_text(Builder *b, const char *text)
+{
+    static const char undefined[] = "undefined global '";
+    const char *name = text + sizeof undefined - 1;
+
+    if (!b->help && !strncmp(text, undefined, sizeof undefined - 1))
+        b->help =
+            loader_global_help(b->g, gen_strndup(b->g, name, strcspn(name, "'")), NULL);
+    return lua_plain(b->g, text, &b->help);
+}
+
 bool builder_protect(Gen *g, lua_CFunction fn, void *arg, Pos fallback)
 {
     lua_State *L = g->L;
@@ -135,6 +147,7 @@ bool builder_protect(Gen *g, lua_CFunction fn, void *arg, Pos fallback)
     else if (b->blame.file)
         pos = b->blame.col ? b->blame : line_place(g, b->blame.file, b->blame.line, text);
     b->blame = (Pos){0};
+    text = plain_text(b, text);
     if (b->block)
         diag_add(g, DIAG_ERROR, pos, b->help, "%s: %s", b->block, text);
     else

@@ -289,7 +289,19 @@ local trainer = {
       fields = {
           { "file_size", "string", size = true, default = "5GB",
             doc = "a file of weights grows to this size, unless one tensor is larger; more "
-                .. "of them have an index: `\"5GB\"`" } } },
+                .. "of them have an index: `\"5GB\"`" },
+          { "config", "string", values = { "checked", "unchecked", "none" },
+            default = "checked",
+            doc = "the `config.json` beside the weights: refused unless the class that it "
+                .. "names computes this graph; as the architecture writes it, whatever the "
+                .. "graph; or no such file" },
+          { "class", "string", optional = true, max_bytes = 128,
+            pattern = "^[A-Za-z_][A-Za-z0-9_]*%.[A-Za-z_][A-Za-z0-9_]*$",
+            pattern_doc = "a file's name, a dot and a class: "
+                .. "`\"modeling_mine.MineForCausalLM\"`",
+            example = '"modeling_mine.MineForCausalLM"',
+            doc = "of your own, that `config.json` names (`architectures`, `auto_map`): what "
+                .. "it computes is not checked" } } },
     { "max_skipped", "int", min = 0, max = 1 << 30, default = 20, hash = "out",
       doc = "updates skipped in a row, for a loss or gradient that is not finite; one "
           .. "more ends the run with exit code 5" },

@@ -1,21 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint.c: the files of a checkpoint: which parameter lies where, and the
- * config.json that makes them a model of Hugging Face's.
+/* checkpoint.c: the files of a checkpoint: which parameter lies where.
  *
- * In: checkpoint.file_size and the architecture's config (check), the parameters
- * (graph). Out: Param.file, file_elems; Model.n_files, config_json. Breaks: nothing.
+ * In: checkpoint.file_size (check), the parameters (graph). Out: Param.file, file_elems;
+ * Model.n_files. Breaks: nothing.
  *
  * The layout knows the model and nothing else: parameters in the model's order, whole, a
  * new file when the next one would exceed file_size. So ranks, strategy and wrap are
  * free, and files are equal byte for byte. */
-#include "describe/load.h"
 #include "plan/plan.h"
-#include "base/sandbox.h"
-
-#include <lauxlib.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* ---- files ----------------------------------------------------------------------- */
 
@@ -66,152 +58,6 @@ const char *verify_checkpoint(Gen *g)
     if (file != m->n_files - 1)
         return gen_printf(g, "%d files, not %d", file + 1, m->n_files);
     return NULL;
-}
-
-/* ---- config.json ----------------------------------------------------------------- */
-
-/* The shortest text that reads back as x, with a point or an exponent. */
-static const char *json_number(Gen *g, double x)
-{
-    char s[40];
-    int digits = 1;
-
-    if (x == floor(x) && fabs(x) < 1e15)
-        return gen_printf(g, "%.1f", x);
-    do {
-        snprintf(s, sizeof s, "%.*g", digits, x);
-    } while (strtod(s, NULL) != x && digits++ < 17);
-    return gen_printf(g, "%s%s", s, strpbrk(s, ".e") ? "" : ".0");
-}
-
-static bool is_plain(const char *s)
-{
-    for (; *s; s++)
-        if (*s < 32 || *s > 126 || *s == '"' || *s == '\\')
-            return false;
-    return true;
-}
-
-static bool put_json(Gen *g, Text *t, int indent);
-
-/* A list on top of the stack: of { key, value } an object, of strings an array; empty:
- * null. */
-static bool put_list(Gen *g, Text *t, int indent)
-{
-    lua_State *L = g->L;
-    lua_Integer n = sandbox_length(L, -1);
-    bool object = n > 0 && lua_rawgeti(L, -1, 1) == LUA_TTABLE, ok = true;
-
-    if (n == 0) {
-        text_printf(t, "null");
-        return true;
-    }
-    lua_pop(L, 1);
-    text_printf(t, "%s\n", object ? "{" : "[");
-    for (lua_Integer i = 1; ok && i <= n; i++) {
-        text_printf(t, "%*s", indent + 2, "");
-        lua_rawgeti(L, -1, i);
-        if (object) {
-            ok = lua_istable(L, -1) && lua_rawgeti(L, -1, 1) == LUA_TSTRING &&
-                 is_plain(lua_tostring(L, -1));
-            if (!ok)
-                return false;
-            text_printf(t, "\"%s\": ", lua_tostring(L, -1));
-            lua_pop(L, 1);
-            lua_rawgeti(L, -1, 2);
-            lua_remove(L, -2);
-        }
-        ok = put_json(g, t, indent + 2);
-        lua_pop(L, 1);
-        text_printf(t, "%s\n", i < n ? "," : "");
-    }
-    text_printf(t, "%*s%s", indent, "", object ? "}" : "]");
-    return ok;
-}
-
-static bool put_json(Gen *g, Text *t, int indent)
-{
-    lua_State *L = g->L;
-
-    switch (lua_type(L, -1)) {
-    case LUA_TBOOLEAN:
-        text_printf(t, "%s", lua_toboolean(L, -1) ? "true" : "false");
-        return true;
-    case LUA_TSTRING:
-        text_printf(t, "\"%s\"", lua_tostring(L, -1));
-        return is_plain(lua_tostring(L, -1));
-    case LUA_TNUMBER:
-        if (lua_isinteger(L, -1))
-            text_printf(t, "%lld", (long long)lua_tointeger(L, -1));
-        else
-            text_printf(t, "%s", json_number(g, lua_tonumber(L, -1)));
-        return isfinite(lua_tonumber(L, -1));
-    case LUA_TTABLE:
-        return indent < 40 && put_list(g, t, indent);
-    default:
-        return false;
-    }
-}
-
-/* What the architecture knows of the trainer beyond its own fields. */
-static void push_trainer(Gen *g)
-{
-    static const char *const names[][2] = {
-        {"f32", "float32"}, {"f64", "float64"}, {"bf16", "bfloat16"}, {"f16", "float16"}};
-    lua_State *L = g->L;
-
-    lua_newtable(L);
-    for (int i = 0; i < 4; i++) {
-        if (strcmp(names[i][0], dtype_name(g->model.param_dtype)))
-            continue;
-        lua_pushstring(L, names[i][1]);
-        lua_setfield(L, -2, "dtype");
-    }
-    if (g->model.packed) {
-        lua_pushinteger(L, g->model.document_end);
-        lua_setfield(L, -2, "document_end");
-    }
-}
-
-/* Is a list that begins with a list on top of the stack? */
-static bool is_object(lua_State *L)
-{
-    bool object = false;
-
-    if (lua_istable(L, -1)) {
-        object = lua_rawgeti(L, -1, 1) == LUA_TTABLE;
-        lua_pop(L, 1);
-    }
-    return object;
-}
-
-/* Its config(m, t) returns a list of { key, value }, or nil where Hugging Face has no
- * such model. */
-static void make_config(Gen *g)
-{
-    lua_State *L = g->L;
-    Text t = {.g = g};
-
-    if (g->model.config_ref == LUA_NOREF)
-        return;
-    lua_rawgeti(L, LUA_REGISTRYINDEX, g->model.config_ref);
-    lua_rawgeti(L, LUA_REGISTRYINDEX, g->model.model_ref);
-    push_trainer(g);
-    if (sandbox_status(L, lua_pcall(L, 2, 1, 0)) != LUA_OK) {
-        loader_lua_error(g, "model", model_pos(g, "model"));
-        return;
-    }
-    if (!lua_isnil(L, -1)) {
-        if (!is_object(L) || !put_list(g, &t, 0))
-            diag_add(g, DIAG_ERROR, model_pos(g, "model"),
-                     "return a list of { key, value }; values: plain strings, numbers, "
-                     "booleans, lists of strings, such lists again; {} as a value is "
-                     "null; where Hugging Face has no such model, return nil",
-                     "arch %s: what config returned is no config.json", g->model.arch);
-        text_printf(&t, "\n");
-        g->model.config_json = t.s;
-    }
-    lua_pop(L, 1);
 }
 
 /* ---- a copy of what a rank writes ------------------------------------------------ */
@@ -280,7 +126,6 @@ int64_t checkpoint_snapshot_bytes(Gen *g)
 void checkpoint_layout(Gen *g)
 {
     place_params(g);
-    make_config(g);
 }
 
 void checkpoint_dump(Gen *g, Text *t)

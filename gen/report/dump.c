@@ -178,6 +178,8 @@ void dump_pass(Gen *g, const char *pass, Text *t)
             text_printf(t, "numerics %016llx\n", (unsigned long long)g->numerics_hash);
     } else if (!strcmp(pass, "span")) {
         dump_spans(g, t);
+    } else if (!strcmp(pass, "config")) {
+        config_dump(g, t);
     } else if (!strcmp(pass, "checkpoint")) {
         checkpoint_dump(g, t);
     } else if (!dump_plan(g, pass, t)) {

@@ -18,6 +18,20 @@ static void set_text(json_t *o, const char *key, const char *v)
     gen_require(json_object_set_new(o, key, json_string(v)) == 0, "json: %s", key);
 }
 
+/* Of checkpoints: the class that it names, null where there is no such file. */
+static json_t *json_config(Gen *g)
+{
+    const Model *m = &g->model;
+    json_t *o = json_object();
+    if (m->config_json)
+        set_text(o, "class", m->config_names);
+    else
+        json_object_set_new(o, "class", json_null());
+    json_object_set_new(o, "checked", json_boolean(m->config_checked));
+    set_text(o, "says", m->config_says);
+    return o;
+}
+
 static json_t *json_bytes(Gen *g)
 {
     PlanBytes b = plan_bytes(g);
@@ -71,6 +85,7 @@ void plan_print_json(Gen *g, Text *t)
     char *s;
     set_text(o, "name", g->model.name);
     set_text(o, "numerics_hash", gen_printf(g, "%016" PRIx64, g->numerics_hash));
+    json_object_set_new(o, "config", json_config(g));
     set_int(o, "params", plan_params(g));
     json_object_set_new(o, "flops_per_token", json_real(plan_flops_per_token(g)));
     json_object_set_new(o, "units", json_units(g));

@@ -111,7 +111,8 @@ static void print_head(Gen *g, Text *t)
                 m->name, m->arch, show_grouped(g, plan_params(g)),
                 dtype_name(m->param_dtype), dtype_name(m->reduce_dtype),
                 dtype_name(m->master_dtype), dtype_name(m->moments_dtype));
-    text_printf(t, "numerics hash %016" PRIx64 "\n\n", g->numerics_hash);
+    text_printf(t, "numerics hash %016" PRIx64 "\n", g->numerics_hash);
+    text_printf(t, "config.json: %s\n\n", m->config_says);
     text_printf(
         t, "mesh: %" PRId64 " rank%s (replicate %" PRId64 ", shard %" PRId64 "), %s\n",
         m->mesh.world_size, m->mesh.world_size == 1 ? "" : "s",

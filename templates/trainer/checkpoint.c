@@ -9,8 +9,8 @@
  * numbers of the numerics hash tell, when a checkpoint is of another hash, what it differs
  * in.
 //@ else
- * Hugging Face has no such model: there is no config.json. The numbers of the numerics hash
- * tell, when a checkpoint is of another hash, what it differs in.
+ * There is no config.json. The numbers of the numerics hash tell, when a checkpoint is of
+ * another hash, what it differs in.
 //@ end
  *
  * ${generated}

@@ -8,6 +8,7 @@
 set -u
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 here=$ROOT/tests/graph
+. "$here/cases.sh"
 
 models=$ROOT/tests/models
 full="--set model.qk_norm=true --set model.qkv_bias=true --set model.tied=true
@@ -19,5 +20,6 @@ part hashes . "$here/hashes.sh"
 part documents . "$here/documents.sh"
 part gradients . "$here/gradients.sh"
 part fusion . "$here/fusion.sh"
+part config . "$here/config.sh"
 part shipped . "$here/shipped.sh"
 finish

@@ -17,8 +17,8 @@ sources() { # FOLDER
 gen_includes() { # ROOT: those that point up
     local folder=$1/gen
     mapfile -t files < <(sources "$folder")
-    awk -v folder="$folder" -v rooms="base describe ops graph plan prove report emit drive" \
-        -v beside="import:base describe;tokenize:base data" -v closed="base tokenize" -v open="gen.h" \
+    awk -v folder="$folder" -v rooms="base describe ops graph hf plan prove report emit drive" \
+        -v beside="import:base describe hf;tokenize:base data" -v closed="base tokenize" -v open="gen.h" \
         -f "$here/includes.awk" "${files[@]}"
 }
 

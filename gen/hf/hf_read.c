@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* import_hf_read.c: values of a config.json. In: the file, paths of keys. Out: values, or
+/* hf_read.c: values of a config.json. In: the file, paths of keys. Out: values, or
  * messages with their places. */
-#include "import/import_hf.h"
+#include "hf/hf.h"
 
 #include "base/json_place.h"
 #include "describe/load.h"
@@ -122,11 +122,37 @@ const char *hf_digits(Gen *g, double x)
     return gen_printf(g, "%.*se%d", (int)(e - s), s, atoi(e + 1));
 }
 
+/* Fills root; false with a message. */
+static bool parse(Config *c)
+{
+    json_error_t error;
+
+    diag_source(c->g, c->file, c->text, c->bytes);
+    c->root = json_loadb(c->text, c->bytes, JSON_REJECT_DUPLICATES, &error);
+    if (!c->root) {
+        const size_t at = error.position > 0 ? (size_t)error.position - 1 : 0;
+
+        diag_add(c->g, DIAG_ERROR, json_offset(c->file, c->text, c->bytes, at, 1), NULL,
+                 "%s", error.text);
+        return false;
+    }
+    if (!json_is_object(c->root))
+        diag_add(c->g, DIAG_ERROR, hf_place(c, ""), NULL, "a config.json is one object");
+    return json_is_object(c->root);
+}
+
+bool hf_take(Config *c, const char *text)
+{
+    c->file = "config.json";
+    c->text = text;
+    c->bytes = strlen(text);
+    return parse(c);
+}
+
 bool hf_read(Config *c, const char *path)
 {
     const size_t n = strlen(path);
     const bool is_file = n > 5 && !strcmp(path + n - 5, ".json");
-    json_error_t error;
     int e;
 
     c->file = is_file ? path : gen_printf(c->g, "%s/config.json", path);
@@ -141,16 +167,5 @@ bool hf_read(Config *c, const char *path)
         c->text += 3;
         c->bytes -= 3;
     }
-    diag_source(c->g, c->file, c->text, c->bytes);
-    c->root = json_loadb(c->text, c->bytes, JSON_REJECT_DUPLICATES, &error);
-    if (!c->root) {
-        const size_t at = error.position > 0 ? (size_t)error.position - 1 : 0;
-
-        diag_add(c->g, DIAG_ERROR, json_offset(c->file, c->text, c->bytes, at, 1), NULL,
-                 "%s", error.text);
-        return false;
-    }
-    if (!json_is_object(c->root))
-        diag_add(c->g, DIAG_ERROR, hf_place(c, ""), NULL, "a config.json is one object");
-    return json_is_object(c->root);
+    return parse(c);
 }

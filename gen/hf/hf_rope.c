@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* import_hf_rope.c: where a token is, and which it sees. In: the keys of a config.json
+/* hf_rope.c: where a token is, and which it sees. In: the keys of a config.json
  * about rotary positions and sliding windows. Out: the fields `rope` and `window`, or
  * messages about what the architectures here cannot do. */
-#include "import/import_hf.h"
+#include "hf/hf.h"
 
 #include <string.h>
 

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hf_model.c: the model that a config.json describes, as fields of an architecture of
+ * ours. In: the JSON of a config.json. Out: the Lua that a person would have written:
+ * fields that have their defaults are left out. What the architectures here cannot do is
+ * refused by name, at its place; what only training reads and we do not (dropout) is set
+ * to 0 with a warning; keys nobody knows are named in a warning, for they might matter.
+ *
+ * One table says of every key of every family what becomes of it. */
+#include "hf/hf.h"
+
+#include <string.h>
+
+static const Family families[] = {
+    {"llama", "LlamaForCausalLM", "llama", LLAMA, 0, 0, 0},
+    {"mistral", "MistralForCausalLM", "llama", MISTRAL, 8, 0, 4096},
+    {"qwen2", "Qwen2ForCausalLM", "llama", QWEN2, 32, 0, 4096},
+    {"qwen3", "Qwen3ForCausalLM", "llama", QWEN3, 32, 128, 4096},
+    {"gpt2", "GPT2LMHeadModel", "gpt2", GPT2, 0, 0, 0},
+};
+enum { N_FAMILIES = sizeof families / sizeof *families };
+
+typedef enum {
+    USED,     /* becomes a field */
+    MUST,     /* the architecture has this one value */
+    TRAINING, /* a rate of dropout: 0 here */
+    IGNORED,  /* does not change the trained model */
+} Use;
+
+static const struct Rule {
+    int family;
+    const char *key;
+    Use use;
+    const char *must; /* JSON */
+} rules[] = {
+    {ALL, "model_type", USED, NULL},
+    {ALL, "vocab_size", USED, NULL},
+    {ALL, "initializer_range", USED, NULL},
+    {ALL, "tie_word_embeddings", USED, NULL},
+    {ROTARY, "hidden_size", USED, NULL},
+    {ROTARY, "intermediate_size", USED, NULL},
+    {ROTARY, "num_hidden_layers", USED, NULL},
+    {ROTARY, "num_attention_heads", USED, NULL},
+    {ROTARY, "num_key_value_heads", USED, NULL},
+    {ROTARY, "head_dim", USED, NULL},
+    {ROTARY, "max_position_embeddings", USED, NULL},
+    {ROTARY, "rms_norm_eps", USED, NULL},
+    {ROTARY, "rope_theta", USED, NULL},
+    {ROTARY, "rope_scaling", USED, NULL},
+    {ROTARY, "rope_parameters", USED, NULL},
+    {MISTRAL | QWEN, "sliding_window", USED, NULL},
+    {QWEN, "use_sliding_window", USED, NULL},
+    {QWEN, "max_window_layers", USED, NULL},
+    {MISTRAL | QWEN, "layer_types", USED, NULL},
+    {ROTARY, "hidden_act", MUST, "\"silu\""},
+    {ROTARY, "attention_bias", MUST, "false"},
+    {ROTARY, "mlp_bias", MUST, "false"},
+    {ROTARY, "partial_rotary_factor", MUST, "1.0"},
+    {ROTARY, "attention_dropout", TRAINING, NULL},
+    {LLAMA, "pretraining_tp", IGNORED, NULL},
+    {GPT2, "n_embd", USED, NULL},
+    {GPT2, "n_layer", USED, NULL},
+    {GPT2, "n_head", USED, NULL},
+    {GPT2, "n_inner", USED, NULL},
+    {GPT2, "n_positions", USED, NULL},
+    {GPT2, "hidden_size", USED, NULL},
+    {GPT2, "num_hidden_layers", USED, NULL},
+    {GPT2, "num_attention_heads", USED, NULL},
+    {GPT2, "max_position_embeddings", USED, NULL},
+    {GPT2, "layer_norm_epsilon", USED, NULL},
+    {GPT2, "activation_function", MUST, "\"gelu_new\""},
+    {GPT2, "scale_attn_weights", MUST, "true"},
+    {GPT2, "scale_attn_by_inverse_layer_idx", MUST, "false"},
+    {GPT2, "add_cross_attention", MUST, "false"},
+    {GPT2, "attn_pdrop", TRAINING, NULL},
+    {GPT2, "embd_pdrop", TRAINING, NULL},
+    {GPT2, "resid_pdrop", TRAINING, NULL},
+    {GPT2, "n_ctx", IGNORED, NULL},
+    {GPT2, "reorder_and_upcast_attn", IGNORED, NULL},
+    {GPT2, "summary_activation", IGNORED, NULL},
+    {GPT2, "summary_first_dropout", IGNORED, NULL},
+    {GPT2, "summary_proj_to_labels", IGNORED, NULL},
+    {GPT2, "summary_type", IGNORED, NULL},
+    {GPT2, "summary_use_proj", IGNORED, NULL},
+    {ALL, "architectures", IGNORED, NULL},
+    {ALL, "torch_dtype", IGNORED, NULL},
+    {ALL, "dtype", IGNORED, NULL},
+    {ALL, "transformers_version", IGNORED, NULL},
+    {ALL, "use_cache", IGNORED, NULL},
+    {ALL, "bos_token_id", IGNORED, NULL},
+    {ALL, "eos_token_id", IGNORED, NULL},
+    {ALL, "pad_token_id", IGNORED, NULL},
+    {ALL, "task_specific_params", IGNORED, NULL},
+    {ALL, "output_past", IGNORED, NULL},
+    {ALL, "is_decoder", IGNORED, NULL},
+    {ALL, "is_encoder_decoder", MUST, "false"},
+};
+enum { N_RULES = sizeof rules / sizeof *rules };
+
+/* ---- what the keys are ----------------------------------------------------------- */
+
+static const struct Rule *rule_of(const Config *c, const char *key)
+{
+    for (int i = 0; i < N_RULES; i++)
+        if (!strcmp(rules[i].key, key) && rules[i].family & c->family->bit)
+            return &rules[i];
+    return NULL;
+}
+
+static void check_must(const Config *c, const struct Rule *r, const json_t *v)
+{
+    json_t *want = json_loads(r->must, JSON_DECODE_ANY, NULL);
+
+    gen_require(want, "rule of %s", r->key);
+    if (!json_is_null(v) && !json_equal(want, v))
+        hf_refuse(
+            c, r->key,
+            gen_printf(c->g, "the architecture `%s` has %s", c->family->arch, r->must),
+            gen_printf(c->g, "%s is not supported", hf_shown(c, v)));
+    json_decref(want);
+}
+
+static void check_key(const Config *c, const char *key, const json_t *v)
+{
+    const struct Rule *r = rule_of(c, key);
+
+    if (key[0] == '_')
+        return; /* notes of the program that wrote the file */
+    if (!r)
+        hf_unknown(c, key);
+    else if (r->use == MUST)
+        check_must(c, r, v);
+    else if (r->use == TRAINING && hf_number(c, key, 0) != 0)
+        diag_add(c->g, DIAG_WARNING, hf_place(c, key),
+                 "the trainers here have no dropout", "%s: %s becomes 0", key,
+                 hf_shown(c, v));
+}
+
+/* Parts of a model that no architecture here has, whatever its family says. */
+static bool check_refused(const Config *c)
+{
+    static const char *const keys[] = {"quantization_config", "num_experts",
+                                       "num_local_experts", "text_config"};
+    bool ok = true;
+
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        if (!hf_member(c, keys[i]))
+            continue;
+        hf_refuse(c, keys[i], "take the dense text model in bf16, f16 or f32",
+                  "is not supported");
+        ok = false;
+    }
+    return ok;
+}
+
+const Family *hf_family(const char *model_type)
+{
+    for (int i = 0; i < N_FAMILIES; i++)
+        if (!strcmp(families[i].model_type, model_type))
+            return &families[i];
+    return NULL;
+}
+
+static bool find_family(Config *c)
+{
+    const json_t *v = hf_member(c, "model_type");
+    const char *type = json_string_value(v);
+    const char *help = "llama, mistral, qwen2, qwen3 and gpt2 can be imported";
+
+    if (!type) {
+        hf_refuse(c, "model_type", help, v ? "is no text" : "is missing");
+        return false;
+    }
+    c->family = hf_family(type);
+    if (!c->family)
+        hf_refuse(c, "model_type", help,
+                  gen_printf(c->g, "%s is not supported", hf_shown(c, v)));
+    return c->family != NULL;
+}
+
+/* ---- writing: fields that differ from their defaults ----------------------------- */
+
+/* `key = value` items, filled into lines of 76 columns inside the constructor. */
+typedef struct Items {
+    Text t;
+    size_t column;
+} Items;
+
+static void item(Items *items, const char *text)
+{
+    const char *end = strchr(text, '\n'); /* of its first line */
+    const size_t n =
+        (end ? (size_t)(end - text) : strlen(text)) + 2; /* a comma, a space */
+
+    if (items->t.len == 0 || items->column + n > 78) {
+        text_printf(&items->t, "%s        ", items->t.len ? "\n" : "");
+        items->column = 8;
+    } else {
+        text_printf(&items->t, " ");
+    }
+    text_printf(&items->t, "%s,", text);
+    items->column += end ? 80 : n;
+}
+
+static void item_int(Items *items, const char *key, int64_t value, int64_t usual)
+{
+    if (value != usual)
+        item(items, gen_printf(items->t.g, "%s = %lld", key, (long long)value));
+}
+
+static void item_number(Items *items, const char *key, double value, double usual)
+{
+    if (value != usual)
+        item(items, gen_printf(items->t.g, "%s = %s", key, hf_digits(items->t.g, value)));
+}
+
+static void item_flag(Items *items, const char *key, bool value, bool usual)
+{
+    if (value != usual)
+        item(items, gen_printf(items->t.g, "%s = %s", key, value ? "true" : "false"));
+}
+
+/* ---- the two architectures ------------------------------------------------------- */
+
+static void import_llama(const Config *c, Items *items)
+{
+    const int64_t dim = hf_int(c, "hidden_size", -1);
+    const int64_t heads = hf_int(c, "num_attention_heads", -1);
+    const int64_t usual = heads > 0 && dim % heads == 0 ? dim / heads : 0;
+    const int64_t head_dim =
+        hf_int(c, "head_dim", hf_lacks(c, "head_dim") ? c->family->head_dim : 0);
+    const char *rope;
+
+    item_int(items, "layers", hf_int(c, "num_hidden_layers", -1), 0);
+    item_int(items, "dim", dim, 0);
+    item_int(items, "heads", heads, 0);
+    item_int(items, "kv_heads",
+             hf_int(c, "num_key_value_heads",
+                    hf_lacks(c, "num_key_value_heads") && c->family->kv_heads
+                        ? c->family->kv_heads
+                        : max_i64(heads, 0)),
+             heads);
+    item_int(items, "head_dim", head_dim ? head_dim : usual, usual);
+    item_int(items, "ffn", hf_int(c, "intermediate_size", -1), 0);
+    item_int(items, "vocab", hf_int(c, "vocab_size", -1), 0);
+    rope = hf_rope(c);
+    if (rope)
+        item(items, gen_printf(c->g, "rope = { %s }", rope));
+    item_number(items, "norm_eps", hf_number(c, "rms_norm_eps", 1e-6), 1e-5);
+    item_flag(items, "tied", hf_bool(c, "tie_word_embeddings", false), false);
+    item_flag(items, "qkv_bias", c->family->bit == QWEN2, false);
+    item_flag(items, "qk_norm", c->family->bit == QWEN3, false);
+    item_int(items, "window", hf_window(c), 0);
+    item_number(items, "init_std", hf_number(c, "initializer_range", 0.02), 0.02);
+}
+
+/* GPT-2's own names, and those that transformers takes in their place (attribute_map). */
+static const char *const gpt2_names[][2] = {{"n_embd", "hidden_size"},
+                                            {"n_layer", "num_hidden_layers"},
+                                            {"n_head", "num_attention_heads"},
+                                            {"n_positions", "max_position_embeddings"}};
+
+/* The name that the file has a value under. */
+static const char *gpt2_key(const Config *c, const char *own)
+{
+    for (int i = 0; i < 4; i++)
+        if (!strcmp(gpt2_names[i][0], own) && !hf_member(c, own) &&
+            hf_member(c, gpt2_names[i][1]))
+            return gpt2_names[i][1];
+    return own;
+}
+
+static void check_gpt2_names(const Config *c)
+{
+    for (int i = 0; i < 4; i++) {
+        const char *own = gpt2_names[i][0], *other = gpt2_names[i][1];
+        const json_t *a = hf_member(c, own), *b = hf_member(c, other);
+
+        if (a && b && !hf_equal(a, b))
+            hf_refuse(c, other, "give one",
+                      gen_printf(c->g, "%s is not %s, which is %s", hf_shown(c, b), own,
+                                 hf_shown(c, a)));
+    }
+}
+
+static void import_gpt2(const Config *c, Items *items)
+{
+    const int64_t dim = hf_int(c, gpt2_key(c, "n_embd"), 768);
+
+    check_gpt2_names(c);
+    item_int(items, "layers", hf_int(c, gpt2_key(c, "n_layer"), 12), 0);
+    item_int(items, "dim", dim, 0);
+    item_int(items, "heads", hf_int(c, gpt2_key(c, "n_head"), 12), 0);
+    item_int(items, "ffn", hf_int(c, "n_inner", 4 * dim), 4 * dim);
+    item_int(items, "vocab", hf_int(c, "vocab_size", 50257), 50257);
+    item_int(items, "max_positions", hf_int(c, gpt2_key(c, "n_positions"), 1024), 1024);
+    item_number(items, "norm_eps", hf_number(c, "layer_norm_epsilon", 1e-5), 1e-5);
+    item_flag(items, "tied", hf_bool(c, "tie_word_embeddings", true), true);
+    item_number(items, "init_std", hf_number(c, "initializer_range", 0.02), 0.02);
+}
+
+/* ---- the whole ------------------------------------------------------------------- */
+
+int64_t hf_sequence(const Config *c)
+{
+    const int64_t most = c->family->bit == GPT2
+                             ? hf_int(c, gpt2_key(c, "n_positions"), 1024)
+                             : hf_int(c, "max_position_embeddings", 2048);
+
+    return most > 0 ? min_i64(most, 4096) : 2048;
+}
+
+const char *hf_model(Config *c)
+{
+    Items items = {.t = {.g = c->g}};
+    const char *key;
+    json_t *value;
+
+    if (!check_refused(c) || !find_family(c))
+        return NULL;
+    json_object_foreach(c->root, key, value) check_key(c, key, value);
+    if (!strcmp(c->family->arch, "gpt2"))
+        import_gpt2(c, &items);
+    else
+        import_llama(c, &items);
+    return diag_errors(c->g)
+               ? NULL
+               : gen_printf(c->g, "%s {\n%s\n    }", c->family->arch, items.t.s);
+}
