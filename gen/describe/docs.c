@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* docs.c: the reference of the description language. In: the same fields that parse it.
- * Out: Markdown for docs/reference.md (`fsdpgen docs`), or annotations that editors with the
- * Lua language server read (`fsdpgen docs lua`, committed as models/fsdpgen.lua). */
+ * Out: Markdown for docs/reference.md (`fsdpgen docs`), or annotations that editors with
+ * the Lua language server read (`fsdpgen docs lua`, committed as models/fsdpgen.lua). */
 #include "describe/load.h"
 
 #include <lauxlib.h>

@@ -10,7 +10,7 @@
  * @generated; to regenerate: fsdpgen demo.lua -o DIR */
 #include "bind.h"
 
-#if MATH_IDENTITY != 0xca83d59574fed7f9 || TRAINER_IDENTITY != 0x69b22b3796126d42
+#if MATH_IDENTITY != 0xca83d59574fed7f9 || TRAINER_IDENTITY != 0xe91c9345362a0494
 #error "bind.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

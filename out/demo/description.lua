@@ -7,6 +7,7 @@ local llama = require "arch.llama"
 return trainer {
     accumulate = "sharded",
     checkpoint = {
+        config = "checked",
         file_size = "5GB",
     },
     dtypes = {

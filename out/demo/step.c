@@ -15,7 +15,7 @@
 #include "math.h"
 #include "tables.h"
 
-#if MATH_IDENTITY != 0xca83d59574fed7f9 || TRAINER_IDENTITY != 0x69b22b3796126d42
+#if MATH_IDENTITY != 0xca83d59574fed7f9 || TRAINER_IDENTITY != 0xe91c9345362a0494
 #error "step.c, math.h and tables.h come from different generations: run fsdpgen again"
 #endif
 

@@ -7,6 +7,7 @@ local gpt2 = require "arch.gpt2"
 return trainer {
     accumulate = "sharded",
     checkpoint = {
+        config = "checked",
         file_size = "5GB",
     },
     dtypes = {

@@ -16,11 +16,11 @@
 /* The hash of the description and the files of its plan: trainer.c, step.c, bind.c, bind.h,
  * tables.c, tables.h and checkpoint.c. Those of another plan neither compile nor link with
  * these. */
-#define TRAINER_IDENTITY 0x60f602df92bcef49
-#define trainer_segments trainer_segments_60f602df92bcef49 /* tables.c */
-#define trainer_numerics trainer_numerics_60f602df92bcef49 /* checkpoint.c */
-#define trainer_step     trainer_step_60f602df92bcef49     /* step.c */
-#define trainer_setup    trainer_setup_60f602df92bcef49    /* bind.c */
+#define TRAINER_IDENTITY 0xb58682176ba5969a
+#define trainer_segments trainer_segments_b58682176ba5969a /* tables.c */
+#define trainer_numerics trainer_numerics_b58682176ba5969a /* checkpoint.c */
+#define trainer_step     trainer_step_b58682176ba5969a     /* step.c */
+#define trainer_setup    trainer_setup_b58682176ba5969a    /* bind.c */
 
 /* Segments: flat buffers, each one collective. Shape and size: tables.c. */
 enum {

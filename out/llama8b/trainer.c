@@ -9,10 +9,10 @@
  * @generated; to regenerate: fsdpgen llama8b.lua -o DIR */
 #include "tables.h"
 
-#if TRAINER_IDENTITY != 0x60f602df92bcef49
+#if TRAINER_IDENTITY != 0xb58682176ba5969a
 #error "trainer.c and tables.h come from different generations: run fsdpgen again"
 #endif
-#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0x60f602df92bcef49
+#if defined TRAINER_MAKEFILE && TRAINER_MAKEFILE != 0xb58682176ba5969a
 #error "trainer.c and Makefile come from different generations: run fsdpgen again"
 #endif
 
