@@ -84,7 +84,7 @@ count() {
 }
 
 # run NAME COMMAND...: starts one suite; LANES of them run at a time. A suite's failures are
-# shown when it ends. They share the objects that tests/cc_cached keeps. What an earlier --full
+# shown when it ends. They share what tests/cc_cached compiles. What an earlier --full
 # has counted is left out.
 declare -A running=() # process id: name
 lanes=${LANES:-$(($(nproc) < 2 ? 1 : 2))}

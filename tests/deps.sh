@@ -27,6 +27,7 @@ test|libomp-dev|LLVM's OpenMP, with Archer|deps_archive 'libarcher*'
 test|procps|finds ranks that were left behind|command -v pgrep
 test|diffutils|compares folders|command -v cmp
 test|git|names the commit in reports|command -v git
+test|ccache|compiles what many trainers share once|command -v ccache
 TABLE
 }
 
