@@ -4,7 +4,7 @@
 -- `fsdpgen docs lua` from the table that parses descriptions: DO NOT EDIT.
 -- luacheck: ignore
 
----@class fsdpgen.model  what an architecture makes of its dimensions
+---@class fsdpgen.model  what an architecture returns for its dimensions
 
 ---@class (exact) fsdpgen.arch
 ---@field name string
@@ -43,11 +43,11 @@
 ---@field adjust_lr? "match_rms_adamw"|"original" what multiplies lr for an m x n matrix: 0.2 sqrt(max(m, n)), so that its steps are as long as adamw's; sqrt(max(1, m / n))
 ---@field weight_decay? number decoupled; none on norms and biases
 ---@field clip? number largest global gradient norm; 0: no clipping
----@field adamw? fsdpgen.muon.adamw for what is no hidden matrix
+---@field adamw? fsdpgen.muon.adamw for everything but hidden matrices
 
 ---@class (exact) fsdpgen.sgd
 ---@field lr? number base learning rate
----@field momentum? number decay of the moment; 0: none is kept
+---@field momentum? number decay of the moment; 0: no moment
 ---@field weight_decay? number decoupled; none on norms and biases
 ---@field clip? number largest global gradient norm; 0: no clipping
 
@@ -182,7 +182,7 @@
 ---@field seed? integer of initial weights and data order
 ---@field loss? fsdpgen.trainer.loss cross entropy of the next token
 ---@field loss_scale? fsdpgen.trainer.loss_scale dynamic scaling of f16 gradients: a step whose gradient is not finite is skipped and lowers it
----@field documents? fsdpgen.trainer.documents samples are packed documents: each begins anew in attention and positions
+---@field documents? fsdpgen.trainer.documents samples are packed documents; attention and positions restart in each
 ---@field parts? fsdpgen.trainer.parts parts in which one value is computed, whatever ranks share them
 ---@field reduction? "tree"|"library" order in which gradients are summed over ranks: a tree that does not know them, or as a library would, one after the other; then mesh, strategy and accumulate are inside the hash, too
 ---@field mesh? fsdpgen.trainer.mesh ranks along each axis

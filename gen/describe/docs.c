@@ -251,7 +251,7 @@ void docs_lua(Gen *g, Text *t, const Fields *trainer, const Kinds *kinds)
            "-- Annotations of the description language for editors (LuaLS). Written by\n"
            "-- `fsdpgen docs lua` from the table that parses descriptions: DO NOT EDIT.\n"
            "-- luacheck: ignore\n\n"
-           "---@class fsdpgen.model  what an architecture makes of its dimensions\n\n"
+           "---@class fsdpgen.model  what an architecture returns for its dimensions\n\n"
            "---@class (exact) fsdpgen.arch\n"
            "---@field name string\n"
            "---@field doc? string\n"

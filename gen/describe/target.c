@@ -59,7 +59,7 @@ static void check_cudnn(Check *c, const char *arch)
                  "target.attention: cuDNN has none of %s", param);
     if (!arch && value_int(c, "documents.end_id", &end))
         COMPLAIN(c, "target.attention", "leave it out",
-                 "target.attention: cuDNN's knows no documents");
+                 "target.attention: cuDNN's attention does not support documents");
 }
 
 /* bf16 gradients of other weights: no product of cuBLASLt's makes them. */

@@ -72,7 +72,7 @@ static void take_inputs(Gen *g, Class *c, const Node *loss, Node *n)
         n->in[i] =
             strcmp(name, data_names[DATA_ROW]) ? input_of(loss, name) : row_value(g, c);
         if (!n->in[i])
-            luaL_error(g->L, "%s: its input %s is none of %s, which it evaluates",
+            luaL_error(g->L, "%s: its input %s is not an input of %s, which it evaluates",
                        op->name, name, loss->op->name);
     }
 }
@@ -91,8 +91,10 @@ static void take_attrs(Gen *g, const Node *loss, Node *n)
                 (int)loss->attrs[k].type == info->attrs[i].type)
                 found = &loss->attrs[k];
         if (!found)
-            luaL_error(g->L, "%s: its attribute %s is none of %s, which it evaluates",
-                       n->op->name, info->attrs[i].key, loss->op->name);
+            luaL_error(
+                g->L,
+                "%s: its attribute %s is not an attribute of %s, which it evaluates",
+                n->op->name, info->attrs[i].key, loss->op->name);
         n->attrs[i] = *found;
     }
 }

@@ -112,13 +112,10 @@ static void check_half(Gen *g, const Param *p)
             return;
     for (int d = 0; d < p->decl->n_dims; d++)
         text_printf(&shape, "%s%lld", d ? ", " : "", (long long)p->decl->dim[d]);
-    diag_add(
-        g, DIAG_ERROR, model_pos(g, path),
-        gen_printf(g,
-                   "match those with two dimensions; what is no matrix goes to %s by "
-                   "itself",
-                   g->model.optimizer->others->name),
-        "%s: %s is [%s]: no matrix", path, p->name, shape.s);
+    diag_add(g, DIAG_ERROR, model_pos(g, path),
+             gen_printf(g, "match those with two dimensions; %s updates everything else",
+                        g->model.optimizer->others->name),
+             "%s: %s is [%s]: no matrix", path, p->name, shape.s);
 }
 
 typedef struct MakeShape {

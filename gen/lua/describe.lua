@@ -199,7 +199,7 @@ local trainer = {
             doc = "it shrinks no further" },
       } },
     { "documents", "table", optional = true, hash = "in", example = "{ end_id = 0 }",
-      doc = "samples are packed documents: each begins anew in attention and positions",
+      doc = "samples are packed documents; attention and positions restart in each",
       fields = {
           { "end_id", "int", min = 0, max = (1 << 31) - 1, example = "0",
             doc = "token that ends a document" },

@@ -475,7 +475,7 @@ local function others_row(name, of, rows)
     for _, row in ipairs(rows) do fields[#fields + 1] = row end
     fields[#fields + 1] = { "weight_decay", "number", min = decay.min, max = decay.max,
                             optional = true, default_text = of .. "'s", doc = decay.doc }
-    return { name, "table", default = {}, doc = "for what is no hidden matrix", fields = fields }
+    return { name, "table", default = {}, doc = "for everything but hidden matrices", fields = fields }
 end
 
 -- The rows of the rule's fields, behind that of the rate in out.rows, and what they feed.

@@ -508,7 +508,7 @@ static int run_verify(lua_State *L)
         check_nodes(c);
         for (int k = 0; k < c->nodes.count; k++) {
             check_inferred(v->g, c, c->nodes.items[k]);
-            gen_require(graph || useful(c, c->nodes.items[k]), "%s: nobody needs %s",
+            gen_require(graph || useful(c, c->nodes.items[k]), "%s: %s is not used",
                         c->name, c->nodes.items[k]->name);
         }
         if (!graph)

@@ -212,8 +212,8 @@ static void add_around(Load *l, const json_t *tokens, const char *name, const ch
 
         if (*n == TOK_MAX_AROUND || !json_is_integer(id) || json_integer_value(id) < 0 ||
             json_integer_value(id) > TOK_MAX_ID) {
-            tok_refuse(l, path,
-                       "the special token `%s`: too many ids, or one that is none", name);
+            tok_refuse(l, path, "the special token `%s`: too many ids, or an invalid one",
+                       name);
             return;
         }
         to[(*n)++] = (uint32_t)json_integer_value(id);

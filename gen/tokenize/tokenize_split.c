@@ -102,7 +102,7 @@ static bool read_escape(Reader *r, bool in_class)
                                      strchr("\\/'\"-.,;:!?|()[]{}*+^$#&~@%<>=_`", c)))) {
         tok_append(&r->out, r->s + r->at, 2);
     } else {
-        return refuse(r, r->at, 2, "is none that is surely the same here");
+        return refuse(r, r->at, 2, "may mean something else here");
     }
     r->at += 2;
     return true;
@@ -187,7 +187,7 @@ static bool read_pattern(Reader *r)
         } else if (c == '(') {
             good = read_group(r);
         } else if (strchr(".^$}]", c)) {
-            good = refuse(r, r->at, 1, "is none that is surely the same here");
+            good = refuse(r, r->at, 1, "may mean something else here");
         } else {
             if (strchr("#", c)) /* never a comment */
                 put(r, "\\");

@@ -148,10 +148,9 @@ bool tok_decode(const Tokenizer *t, const TokOptions *o, char *error)
     const bool good = take_all(&d, error);
 
     if (d.unknown > 0)
-        fprintf(
-            stderr,
-            "fsdpgen: warning: --decode: %lld of the ids are none of the tokenizer's: "
-            "U+FFFD stands for them\n",
-            (long long)d.unknown);
+        fprintf(stderr,
+                "fsdpgen: warning: --decode: the tokenizer does not have %lld of the "
+                "ids: they become U+FFFD\n",
+                (long long)d.unknown);
     return good;
 }

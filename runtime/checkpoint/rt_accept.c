@@ -82,7 +82,7 @@ static bool take_set(Rt *rt, RtSet set, bool wanted, const char *folder, RtManif
 
 static void begin_order(const Rt *rt, RtTrainState *s)
 {
-    note(rt, "the data begin anew, at sample 0");
+    note(rt, "the data order restarts at sample 0");
     s->order_step = s->step;
     s->order_samples = s->samples;
     s->order_tokens = s->tokens >= 0 ? s->tokens : 0; /* an earlier version's: unknown */

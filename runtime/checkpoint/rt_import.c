@@ -190,7 +190,7 @@ static void check_tensors(Import *im)
         const RtTensor *x = &im->tensors.tensors[i];
         if (!x->used && !is_buffer(x->name) && !is_copy(im, x)) {
             FAIL(im,
-                 "--init: %s: tensor %s is none of the model's: it has other layers, "
+                 "--init: %s: the model has no tensor %s: the folder has other layers, "
                  "biases or an untied head; see fsdpgen import %s",
                  im->dir, x->name, im->dir);
         }

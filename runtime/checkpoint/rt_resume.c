@@ -526,8 +526,8 @@ bool rt_checkpoint_begin(Rt *rt)
     free(steps);
     if (n > 0 && !loaded) {
         refuse(rt,
-               "--resume: none of the checkpoints in %s is sound (%d tried), and over "
-               "existing ones no run starts at step 0",
+               "--resume: no checkpoint in %s is intact (%d tried), and a run does not "
+               "start at step 0 over existing ones",
                f->checkpoint, n);
     }
     if (!loaded && f->init != NULL && !rt_carry_read(rt, f->init))
@@ -569,7 +569,7 @@ void rt_checkpoint_weights(Rt *rt)
     free(steps);
     if (!sound) {
         refuse(rt, "--checkpoint %s: %s", c->dir,
-               n == 0 ? "there is no checkpoint" : "none of the checkpoints is sound");
+               n == 0 ? "there is no checkpoint" : "no checkpoint is intact");
     }
     rt_import_weights(rt, folder);
 }

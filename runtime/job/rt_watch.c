@@ -126,8 +126,7 @@ static void ended(RtJob *job, int rank, int status)
         if (rt_job_fails(job, 128 + n)) {
             rt_job_tell("rank %d was killed by signal %d (%s) %s%s", rank, n,
                         strsignal(n), where(job, rank, at, sizeof at),
-                        n == SIGKILL
-                            ? "; if nobody sent it, the machine ran out of memory"
+                        n == SIGKILL  ? "; out of memory, unless it was sent on purpose"
                         : n == SIGBUS ? "; did a data file shrink, or memory run out?"
                                       : "");
         }

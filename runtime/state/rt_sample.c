@@ -62,7 +62,7 @@ static int64_t read_prompt(const RtTrainer *t, const char *prompt, int32_t *ids,
             p = end;
         }
         if (id < 0 || id >= t->vocab) {
-            return wrong(error, "--prompt: token %lld is none of the model's %lld ids",
+            return wrong(error, "--prompt: token %lld is not one of the model's %lld ids",
                          id, (long long)t->vocab);
         }
         if (ids != NULL)

@@ -46,7 +46,7 @@ accepted() {
         tr -dc '0-9\n' | tr '\n' ' ')" = '0 2 '
     # extended once more, by batch: data begin anew
     extends wide 6 --keep 9 --checkpoint-every 1 || return
-    check 'accept: another batch begins the data anew' test "$(notes 'the data begin anew' wide)" = 1
+    check 'accept: another batch begins the data anew' test "$(notes 'the data order restarts' wide)" = 1
     check 'accept: and says since when' test "$(member_of order_step 6) $(member_of order_samples 6)" = \
         "4 $(member_of samples 4)"
     check 'accept: samples are those of both batches' test "$(member_of samples 6)" = \
@@ -72,7 +72,7 @@ accepted() {
 
     rm -rf "$ack" && cp -r "$ck" "$ack"
     extends short 3 && check 'accept: another length begins the data anew' \
-        test "$(notes 'the data begin anew' short) $(notes 'moments' short)" = '1 0'
+        test "$(notes 'the data order restarts' short) $(notes 'moments' short)" = '1 0'
     rm -rf "$ack" && cp -r "$ck" "$ack"
     extends lion 3 && check 'accept: another optimizer begins its moments at zero' \
         test "$(notes 'the data' lion) $(notes 'moments begin at zero' lion)" = '0 1'

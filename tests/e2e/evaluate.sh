@@ -189,8 +189,8 @@ evaluate_refusals() {
     refuses 2 "--data is for training" sample --prompt "1 2" --data "$data"
     refuses 2 "--top-k is for .trainer sample." --data "$data" --top-k 3
     refuses 1 "--prompt: it is empty" sample --prompt "" --checkpoint "$ck"
-    refuses 1 "token 259 is none of the model's 259 ids" sample --prompt "3 259" --checkpoint "$ck"
-    refuses 1 "token -1 is none of the model's" sample --prompt "-1" --checkpoint "$ck"
+    refuses 1 "token 259 is not one of the model's 259 ids" sample --prompt "3 259" --checkpoint "$ck"
+    refuses 1 "token -1 is not one of the model's" sample --prompt "-1" --checkpoint "$ck"
     refuses 1 "259 token ids and no tokenizer: give ids, as" sample --prompt "word" --checkpoint "$ck"
     refuses 1 "--prompt: 20 tokens, but the model's sequences have 19" \
         sample --prompt "$(seq 20 | tr '\n' ' ')" --checkpoint "$ck"
@@ -204,7 +204,7 @@ evaluate_refusals() {
     refuses 1 "eval_none: there is no checkpoint" sample --prompt 1 --checkpoint "$WORK/eval_none"
     refuses 1 "nowhere" sample --prompt 1 --checkpoint "$WORK/nowhere"
     printf x | dd of="$ck/step-00000004/model.safetensors" bs=1 seek=5000 conv=notrunc 2>/dev/null
-    refuses 1 "none of the checkpoints is sound" sample --prompt 1 --checkpoint "$ck"
+    refuses 1 "no checkpoint is intact" sample --prompt 1 --checkpoint "$ck"
 }
 
 evaluate() {

@@ -14,7 +14,6 @@ set -u
 . "$ROOT/tests/e2e/outside.sh"
 . "$ROOT/tests/e2e/library.sh"
 . "$ROOT/tests/e2e/two_hops.sh"
-. "$ROOT/tests/e2e/pages.sh"
 . "$ROOT/tests/e2e/shipped.sh"
 . "$ROOT/tests/e2e/loss.sh"
 . "$ROOT/tests/e2e/evaluate.sh"
@@ -34,7 +33,6 @@ equal_bits_suite() {
 }
 
 part param_counts param_counts
-part readme readme
 part shipped shipped
 part outside_user outside_user
 part outside_optimizer outside_optimizer

@@ -167,6 +167,23 @@ suites_without_names() { # ROOT
     done
 }
 
+# What people read has no phrase that english.awk knows: pages, and texts in sources and templates.
+strange_english() { # ROOT
+    find "$1/README.md" "$1/docs" "$1/tests/README.md" "$1/gen" "$1/runtime" "$1/templates" "$1/models" \
+        -name '*.md' -o -name '*.[ch]' -o -name '*.lua' -o -name '*.cu' -o -name Makefile | sort |
+        xargs awk -f "$here/english.awk"
+}
+
+# english.txt shows each as it was and as it should read.
+english() {
+    none "pages and messages are in plain English" strange_english "$ROOT"
+    at_least "sentences before and after" "$(grep -c '^- ' "$here/english.txt")" 100
+    check "each has both" awk '/^[-+] / { if (/^-/ != (last != "-")) exit 1; last = substr($0, 1, 1) }' \
+        "$here/english.txt"
+    grep '^+ ' "$here/english.txt" >"$WORK/after.md"
+    check "what should be written is fine" test -z "$(awk -f "$here/english.awk" "$WORK/after.md")"
+}
+
 found() { # WHAT FUNCTION TEXT
     "$2" "$WORK/planted" >"$WORK/found"
     check "$1 is found" grep -qF "$3" "$WORK/found"
@@ -174,7 +191,9 @@ found() { # WHAT FUNCTION TEXT
 
 planted() {
     mkdir -p "$WORK/planted/tests"
-    cp -R "$ROOT/gen" "$ROOT/runtime" "$ROOT/templates" "$WORK/planted/"
+    cp -R "$ROOT/gen" "$ROOT/runtime" "$ROOT/templates" "$ROOT/docs" "$ROOT/models" \
+        "$ROOT/README.md" "$WORK/planted/"
+    cp "$ROOT/tests/README.md" "$WORK/planted/tests/"
     echo '#include "plan/plan.h"' >>"$WORK/planted/gen/ops/infer.c"
     found "gen: an include of a higher room" gen_includes ": plan/plan.h lies above ops"
     echo '#include "tokenize/tokenize.h"' >>"$WORK/planted/gen/emit/emit.c"
@@ -239,6 +258,10 @@ planted() {
     found "a long function in Lua" long_functions "long.lua:2: a function of 61 lines"
     seq 601 >"$WORK/planted/tests/long.sh"
     found "a long test" long_files "long.sh has 601 lines"
+    echo 'The user is' >>"$WORK/planted/docs/data.md" && echo 'told of it.' >>"$WORK/planted/docs/data.md"
+    found "a strange phrase in a page" strange_english "docs/data.md"
+    echo 'const char *planted = "file: nobody reads it";' >>"$WORK/planted/gen/base/show.c"
+    found "one in a message" strange_english "gen/base/show.c"
     mkdir "$WORK/planted/tests/deaf" "$WORK/planted/tests/lax"
     printf '%s\n' '#!/bin/sh' 'echo "skipped: no $1 is here"' >"$WORK/planted/tests/deaf/run.sh"
     printf '%s\n' '#!/bin/sh' 'echo one' >"$WORK/planted/tests/lax/run.sh"
@@ -259,6 +282,7 @@ part format format
 part contracts none "contracts have one form" contracts "$ROOT"
 part rulers none "rulers of comments are whole" torn_rulers "$ROOT"
 part braces none "single statements have no braces" needless_braces "$ROOT"
+part english english
 part names none "every suite takes names of its parts" suites_without_names "$ROOT"
 part planted planted
 finish

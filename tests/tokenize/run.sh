@@ -148,7 +148,7 @@ terminal() {
         <(printf 'aé\n\nb\nc')
     printf '39 999999 39' | tok --tokenizer "$data/gpt2.json" --decode >"$out/text.txt" 2>"$out/text.err"
     check "an id of no token" [ "$(cat "$out/text.txt")" = "H�H" ]
-    check "is told" grep -qF "1 of the ids are none of the tokenizer's: U+FFFD stands for them" "$out/text.err"
+    check "it says so" grep -qF "the tokenizer does not have 1 of the ids: they become U+FFFD" "$out/text.err"
     # as it comes: the reader of a pipe sees a text whose ids are not yet all there
     mkfifo "$out/ids"
     tok --decode <"$out/ids" >"$out/heard.txt" &

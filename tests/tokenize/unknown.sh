@@ -25,7 +25,7 @@ unknown_parts() {
     unknown_part "a Ruby repetition" llama3 's/\{1,3\}/{1,3}+/' 'means something else here'
     unknown_part "a pattern that can match nothing" llama3 's/"Regex":\s*"[^"]*"/"Regex":"[0-9]*"/' \
         "the pattern can match nothing"
-    unknown_part "an unknown escape" llama3 's/\\\\s\+\(\?!/\\\\h+(?!/' '`\h` is none that is surely the same'
+    unknown_part "an unknown escape" llama3 's/\\\\s\+\(\?!/\\\\h+(?!/' '`\h` may mean something else'
     unknown_part "a class in a class" llama3 's/\[\\\\r\\\\n\]\*/[[:punct:]]*/' "is a class within a class"
     unknown_part "an open class" llama3 's/\[\\\\r\\\\n\]\*/[\\\\r/' "is a class within a class"
     unknown_part "a post-processor" llama3 's/"type":\s*"TemplateProcessing"/"type":"BertProcessing"/' \

@@ -31,7 +31,7 @@ return op {
         if n.window < 0 then return "window must not be negative" end
     end,
     check_cudnn = function(n)
-        if n.starts then return "it knows no documents" end
+        if n.starts then return "it does not support documents" end
         if n.head_dim % 8 ~= 0 or n.head_dim > 128 then
             return ("heads are %d wide, not a multiple of 8 up to 128"):format(n.head_dim)
         end
