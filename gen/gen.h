@@ -12,24 +12,31 @@
 #ifndef GEN_H
 #define GEN_H
 
+#include "base/options.h"
 #include "plan/step.h"
 
 #include <lua.h>
 
 /* ---- everything ------------------------------------------------------------------ */
 
-typedef struct Options {
+typedef struct Options { /* filled by the table of shell/commands.c */
     const char *command;     /* "generate", "plan", "check", "diff" */
-    const char *input, *output;
+    OptionList words;        /* of the command line */
+    const char *input;       /* the first of them */
     const char *other;       /* diff: the second trainer */
+    const char *output;
     const char *dump;        /* pass name or NULL */
     const char *ops_dir;     /* --ops, NULL: built in */
     bool ops_shared;         /* that is --share's: the built-in ones, read from disk */
+    const char *share;       /* a source tree, whose files come before those built in */
     const char *link_runtime;
-    struct { const char **items; int count, cap; } sets, paths;
+    OptionList sets, paths;
     const char *target;
     const char *accelerate;  /* import: the file */
+    const char *arch;        /* init: the architecture */
+    const char *color;
     bool check_drift, force, json;
+    bool trainer;            /* completion: of trainers */
 } Options;
 
 struct Gen {

@@ -39,7 +39,7 @@ static const Pass passes[N_PASSES] = {
 
 const char *drive_pass_name(int i)
 {
-    return passes[i].name;
+    return i < N_PASSES ? passes[i].name : NULL;
 }
 
 /* ---- the planning loop ----------------------------------------------------------- */

@@ -9,7 +9,7 @@
 /* Every pass, each with its checks. Returns an exit code; runs in the child process. */
 int drive(Gen *g);
 enum { N_PASSES = 16 };
-const char *drive_pass_name(int i);
+const char *drive_pass_name(int i); /* NULL after the last */
 
 /* Prints to stdout what print writes. */
 void drive_print(Gen *g, void (*print)(Gen *g, Text *t));

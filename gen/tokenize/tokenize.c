@@ -12,193 +12,36 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-typedef struct Parse {
-    Gen *g;
-    TokOptions o;
-    bool help;
-    char error[TOK_ERROR_BYTES]; /* of usage; "": none */
-} Parse;
-
-typedef enum { KIND_TEXT, KIND_COUNT, KIND_SWITCH } Kind;
-
-static const struct Option {
-    const char *name, *value, *what;
-    Kind kind;
-    size_t at; /* in TokOptions */
-} options[] = {
-#define AT(field) offsetof(TokOptions, field)
-    {"output", "FILE", "the token file to write, X.bin (-o too)", KIND_TEXT, AT(output)},
-    {"tokenizer", "FILE", "a tokenizer.json, its folder, or bytes (default: bytes)",
-     KIND_TEXT, AT(tokenizer)},
-    {"field", "NAME",
-     "of JSON lines: the text (default: text; with --template: messages)", KIND_TEXT,
-     AT(field)},
-    {"template", "NAME",
-     "lines are chats: chatml, llama3 or FILE.lua; writes X.bin.mask, too", KIND_TEXT,
-     AT(template)},
-    {"end", "TOKEN", "put behind each document: a token's name or an id", KIND_TEXT,
-     AT(end)},
-    {"no-special", NULL, "leave out what the tokenizer puts around a text", KIND_SWITCH,
-     AT(no_special)},
-    {"jsonl", NULL, "inputs are JSON lines, whatever their names", KIND_SWITCH,
-     AT(jsonl)},
-    {"threads", "N", "workers; the output does not depend on them", KIND_COUNT,
-     AT(threads)},
-    {"force", NULL, "replace the output", KIND_SWITCH, AT(force)},
-    {"prompt", "TEXT", "print its ids, for `trainer sample`; no inputs, no output",
-     KIND_TEXT, AT(prompt)},
-    {"decode", NULL, "print the text of the ids on stdin; no inputs, no output",
-     KIND_SWITCH, AT(decode)},
-#undef AT
-};
-enum { N_OPTIONS = sizeof options / sizeof *options };
-
-static void print_help(void)
-{
-    printf(
-        "fsdpgen tokenize: text to a token file of llm.c's, which trainers read.\n\n"
-        "usage: fsdpgen tokenize --tokenizer FILE -o X.bin INPUT...\n"
-        "       fsdpgen tokenize --tokenizer FILE --prompt TEXT\n"
-        "       fsdpgen tokenize --tokenizer FILE --decode <IDS\n\n"
-        "An INPUT is a text, one document, or *.jsonl or *.ndjson: a JSON object with a "
-        "document\non each line. Ids are those of Hugging Face's tokenizers.\n\n");
-    for (int i = 0; i < N_OPTIONS; i++) {
-        char left[64];
-
-        snprintf(left, sizeof left, "--%s%s%s", options[i].name,
-                 options[i].value ? " " : "", options[i].value ? options[i].value : "");
-        printf("  %-20s %s\n", left, options[i].what);
-    }
-    printf(
-        "  %-20s this text\n\n"
-        "Exit codes: 0 done, 1 an error: no file was written unless it says so, 2 usage, "
-        "70 a bug.\n",
-        "--help");
-}
-
-__attribute__((format(printf, 2, 3))) static bool usage(Parse *p, const char *fmt, ...)
-{
-    va_list ap;
-
-    va_start(ap, fmt);
-    vsnprintf(p->error, sizeof p->error, fmt, ap);
-    va_end(ap);
-    return false;
-}
-
-static const struct Option *find_option(Parse *p, const char *name, size_t n)
-{
-    const char *names[N_OPTIONS];
-    int found;
-
-    for (int i = 0; i < N_OPTIONS; i++)
-        names[i] = options[i].name;
-    found = diag_option(name, n, names, N_OPTIONS, p->error, sizeof p->error);
-    return found < 0 ? NULL : &options[found];
-}
-
-static bool set(Parse *p, const struct Option *o, const char *value)
-{
-    char *field = (char *)&p->o + o->at, *end;
-    long long n;
-
-    switch (o->kind) {
-    case KIND_SWITCH:
-        *(bool *)(void *)field = true;
-        return true;
-    case KIND_TEXT:
-        *(const char **)(void *)field = value;
-        return *value ||
-               usage(p, "--%s needs a value: --%s %s", o->name, o->name, o->value);
-    case KIND_COUNT:
-        errno = 0;
-        n = strtoll(value, &end, 10);
-        if (errno || end == value || *end || n < 1 || n > 256)
-            return usage(p, "--%s: `%s` is not between 1 and 256", o->name, value);
-        *(int64_t *)(void *)field = n;
-        return true;
-    }
-    return true;
-}
-
-/* argv[*i] begins with `-`. */
-static bool parse_option(Parse *p, int argc, char **argv, int *i)
-{
-    const char *arg = argv[*i], *equals = strchr(arg, '='), *value = NULL;
-    const struct Option *o;
-
-    if (!strcmp(arg, "--help") || !strcmp(arg, "-h")) {
-        p->help = true;
-        return true;
-    }
-    if (arg[1] == '-') {
-        o = find_option(p, arg + 2,
-                        equals ? (size_t)(equals - arg - 2) : strlen(arg + 2));
-        value = equals ? equals + 1 : NULL;
-    } else if (arg[1] == 'o') {
-        o = &options[0];
-        value = arg[2] ? arg + 2 : NULL;
-    } else {
-        return usage(p, "unknown option %s", arg);
-    }
-    if (!o)
-        return false;
-    if (!o->value && value)
-        return usage(p, "--%s takes no value", o->name);
-    if (o->value && !value) {
-        if (++*i == argc)
-            return usage(p, "--%s needs a value: --%s %s", o->name, o->name, o->value);
-        value = argv[*i];
-        if (diag_is_option(value))
-            return usage(p,
-                         "--%s needs a value, %s, but %.100s is an option; if it is "
-                         "meant: --%s=%.100s",
-                         o->name, o->value, value, o->name, value);
-    }
-    return set(p, o, value);
-}
-
 /* --prompt or --decode: with nothing that is about files. */
-static bool check_terminal(Parse *p)
+static OptionsFound check_terminal(OptionReader *r, const TokOptions *o)
 {
-    const TokOptions *o = &p->o;
     const char *name = o->prompt ? "prompt" : "decode";
 
     if (o->prompt && o->decode)
-        return usage(p, "--prompt and --decode: one of them at a time");
+        return options_wrong(r, "--prompt and --decode: one of them at a time");
     if (o->inputs.count > 0)
-        return usage(p, "--%s takes no input, but `%s` is given%s", name,
-                     o->inputs.items[0], o->decode ? "; ids come on stdin" : "");
+        return options_wrong(r, "--%s takes no input, but `%s` is given%s", name,
+                             o->inputs.items[0], o->decode ? "; ids come on stdin" : "");
     if (o->output || o->field || o->template || o->end || o->jsonl || o->force ||
         o->threads || (o->decode && o->no_special))
-        return usage(p, "--%s goes with --tokenizer%s only", name,
-                     o->prompt ? " and --no-special" : "");
-    return true;
+        return options_wrong(r, "--%s goes with --tokenizer%s only", name,
+                             o->prompt ? " and --no-special" : "");
+    return OPTIONS_GO;
 }
 
-static bool parse(Parse *p, int argc, char **argv)
+/* What options need of each other. */
+static OptionsFound check_options(OptionReader *r, const TokOptions *o)
 {
-    bool words_only = false;
-
-    for (int i = 1; i < argc && !p->help; i++)
-        if (!words_only && !strcmp(argv[i], "--"))
-            words_only = true;
-        else if (words_only || argv[i][0] != '-')
-            *gen_push(p->g, &p->o.inputs) = argv[i];
-        else if (!parse_option(p, argc, argv, &i))
-            return false;
-    if (p->help)
-        return true;
-    if (p->o.prompt || p->o.decode)
-        return check_terminal(p);
-    if (p->o.inputs.count == 0)
-        return usage(p, "no input is given");
-    if (!p->o.output)
-        return usage(p, "no output is given: -o X.bin");
-    if (p->o.template && !strcmp(p->o.tokenizer, "bytes"))
-        return usage(
-            p, "--template needs --tokenizer: bytes have no tokens that end a turn");
-    return true;
+    if (o->prompt || o->decode)
+        return check_terminal(r, o);
+    if (o->inputs.count == 0)
+        return options_wrong(r, "no input is given");
+    if (!o->output)
+        return options_wrong(r, "no output is given: -o X.bin");
+    if (o->template && !strcmp(o->tokenizer, "bytes"))
+        return options_wrong(
+            r, "--template needs --tokenizer: bytes have no tokens that end a turn");
+    return OPTIONS_GO;
 }
 
 /* ---- in the child ---------------------------------------------------------------- */
@@ -376,7 +219,7 @@ static int finish(Work *w, int code)
     return code;
 }
 
-static int run(Gen *g, TokOptions *o)
+int tokenize_run(Gen *g, TokOptions *o)
 {
     Work w = {.o = o,
               .received = {
@@ -400,18 +243,11 @@ static int run(Gen *g, TokOptions *o)
     return o->prompt || o->decode ? code : finish(&w, code);
 }
 
-int tokenize_main(Gen *g, int argc, char **argv)
+OptionsFound tokenize_read(OptionReader *r, TokOptions *o)
 {
-    Parse p = {.g = g, .o = {.tokenizer = "bytes"}};
+    OptionsFound found;
 
-    if (!parse(&p, argc, argv)) {
-        print_line(stderr, "fsdpgen: tokenize: ", "%s", p.error);
-        fprintf(stderr, "  help: fsdpgen tokenize --help\n");
-        return EXIT_USAGE;
-    }
-    if (p.help) {
-        print_help();
-        return done();
-    }
-    return run(g, &p.o);
+    *o = (TokOptions){.tokenizer = "bytes"};
+    found = options_read(r, o, &o->inputs);
+    return found == OPTIONS_GO ? check_options(r, o) : found;
 }

@@ -9,7 +9,7 @@
 #ifndef TOKENIZE_H
 #define TOKENIZE_H
 
-#include "base/base.h"
+#include "base/options.h"
 
 #include <jansson.h>
 
@@ -216,10 +216,7 @@ typedef struct TokOptions {
     const char *output, *tokenizer, *template;
     const char *field; /* NULL until files are checked: its default */
     const char *end;   /* a token or an id */
-    struct {
-        const char **items;
-        int count, cap;
-    } inputs;
+    OptionList inputs;
     int64_t threads;
     const char *prompt; /* its ids are printed; NULL: files are tokenized */
     bool force, jsonl, no_special, decode;
@@ -337,9 +334,12 @@ bool tok_print_prompt(const Tokenizer *t, const TokOptions *o, char *error);
 /* Ids on stdin to text on stdout; false with error set, after the text before it. */
 bool tok_decode(const Tokenizer *t, const TokOptions *o, char *error);
 
-/* ---- tokenize.c ------------------------------------------------------------------ */
+/* ---- tokenize.c, tokenize_options.c ---------------------------------------------- */
 
-/* fsdpgen tokenize ...: argv[0] is `tokenize`. Returns an exit code. */
-int tokenize_main(Gen *g, int argc, char **argv);
+enum { TOK_COMMAND = 1 }; /* its bit in the table, which no other command's options have */
+extern const Option tok_option_table[];
+/* The command line of fsdpgen tokenize. */
+OptionsFound tokenize_read(OptionReader *r, TokOptions *o);
+int tokenize_run(Gen *g, TokOptions *o); /* returns an exit code */
 
 #endif

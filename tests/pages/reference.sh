@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by run.sh. What pages say of fields is what the code says of itself.
+# Sourced by run.sh. What pages say of fields and flags is what the code says of itself.
 
 generated() { # PAGE BEGIN END [WHAT]: the part between two comments is what fsdpgen docs prints
     sed -n "/^<!-- $2 -->\$/,/^<!-- end of $2 -->\$/p" "$1" | sed '1d;$d' >"$WORK/page_part"
@@ -16,4 +16,6 @@ generated() { # PAGE BEGIN END [WHAT]: the part between two comments is what fsd
 }
 
 generated docs/reference.md "fsdpgen docs"
+generated docs/reference.md "fsdpgen docs options" options
+generated docs/trainer.md "fsdpgen docs trainer-options" trainer-options
 generated docs/migrate.md "fsdpgen docs accelerate" accelerate

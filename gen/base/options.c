@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* options.c: reads a command line by the table of commands and options. In: argv, the
+ * table (options.h). Out: the command, its words, the fields that its options fill; or
+ * what is wrong, with the nearest name there is. */
+#include "base/options.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MOST_NAMES = 64 };
+
+OptionsFound options_wrong(OptionReader *r, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    r->error = gen_vprintf(r->g, fmt, ap);
+    va_end(ap);
+    return OPTIONS_WRONG;
+}
+
+int options_complain(const OptionReader *r)
+{
+    const char *name = r->named ? r->command->name : "";
+
+    print_line(stderr, "fsdpgen: ", "%s%s%s", name, r->named ? ": " : "", r->error);
+    fprintf(stderr, "  help: fsdpgen %s%s--help\n", name, r->named ? " " : "");
+    return EXIT_USAGE;
+}
+
+/* ---- the command ----------------------------------------------------------------- */
+
+/* The option of that name that the command takes; or NULL. */
+static const Option *named_option(const Command *c, const char *name, size_t bytes)
+{
+    for (const Option *o = c->options; o->name; o++)
+        if (option_is_of(o, c) && strlen(o->name) == bytes &&
+            !memcmp(o->name, name, bytes))
+            return o;
+    return NULL;
+}
+
+static const Option *lettered_option(const Command *c, char letter)
+{
+    for (const Option *o = c->options; o->name; o++)
+        if (o->letter && o->letter == letter && option_is_of(o, c))
+            return o;
+    return NULL;
+}
+
+/* Before the command is known: is the next argument the value of this one? */
+static bool takes_next(const OptionReader *r, const char *arg)
+{
+    if (arg[1] != '-') {
+        const Option *o = lettered_option(r->commands, arg[1]);
+
+        return o && o->value && !arg[2];
+    }
+    for (const Command *c = r->commands; c->name; c++) {
+        const Option *o = named_option(c, arg + 2, strlen(arg + 2));
+
+        if (o)
+            return o->value;
+    }
+    return false;
+}
+
+static OptionsFound unknown_command(OptionReader *r, const char *word, const char *near)
+{
+    return options_wrong(
+        r, "unknown command %s%s%s; without a command a description is generated", word,
+        near ? "; did you mean " : "", near ? near : "");
+}
+
+static const char *near_command(const OptionReader *r, const char *word)
+{
+    const char *names[MOST_NAMES];
+    int n = 0;
+
+    for (const Command *c = r->commands; c->name; c++)
+        names[n++] = c->name;
+    return diag_nearest(word, names, n);
+}
+
+static bool is_lua(const char *path)
+{
+    const size_t n = strlen(path);
+
+    return n > 4 && !strcmp(path + n - 4, ".lua");
+}
+
+OptionsFound options_open(OptionReader *r)
+{
+    const char *word = NULL, *near;
+
+    r->command = r->commands;
+    for (int i = 1; i < r->argc && !word && strcmp(r->argv[i], "--"); i++)
+        if (!diag_is_option(r->argv[i]))
+            word = r->argv[i];
+        else if (takes_next(r, r->argv[i]))
+            i++;
+    for (const Command *c = r->commands; word && c->name; c++)
+        if (!strcmp(word, c->name)) {
+            r->command = c;
+            r->named = true;
+            return OPTIONS_GO;
+        }
+    near = word && !is_lua(word) ? near_command(r, word) : NULL;
+    return near && access(word, F_OK) ? unknown_command(r, word, near) : OPTIONS_GO;
+}
+
+/* ---- one option ------------------------------------------------------------------ */
+
+/* --NAME is no option of the command: is it one of another, or like one? */
+static OptionsFound unknown_option(OptionReader *r, const char *name, size_t bytes)
+{
+    const char *names[MOST_NAMES], *text = "";
+    char error[160];
+    int n = 0;
+
+    for (const Command *c = r->commands; c->name; c++) {
+        const Option *o = named_option(c, name, bytes);
+
+        if (o && o->what && !c->hidden)
+            text = gen_printf(r->g, "%s%s%s", text, *text ? ", " : "", c->name);
+    }
+    if (*text)
+        return options_wrong(r, "--%.*s is no option of `%s`, but of: %s", (int)bytes,
+                             name, r->command->name, text);
+    for (const Option *o = r->command->options; o->name; o++)
+        if (o->what && option_is_of(o, r->command))
+            names[n++] = o->name;
+    names[n++] = "help";
+    names[n++] = "version";
+    diag_option(name, bytes, names, n, error, sizeof error);
+    return options_wrong(r, "%s", error);
+}
+
+static OptionsFound check_choice(OptionReader *r, const char *place, ChoiceFn *choice,
+                                 const char *value)
+{
+    const char *names[MOST_NAMES], *near, *all = "";
+    int n = 0;
+
+    for (; n < MOST_NAMES && (names[n] = choice(n)); n++) {
+        if (!strcmp(names[n], value))
+            return OPTIONS_GO;
+        all = gen_printf(r->g, "%s%s%s", all, n ? ", " : "", names[n]);
+    }
+    near = diag_nearest(value, names, n);
+    return near ? options_wrong(r, "%sthere is no \"%s\"; did you mean %s?", place, value,
+                                near)
+                : options_wrong(r, "%sthere is no \"%s\"; there are: %s", place, value,
+                                all);
+}
+
+static OptionsFound store(OptionReader *r, const Option *o, void *into, const char *value)
+{
+    void *field = (char *)into + o->at;
+    char *end;
+    long long n;
+
+    if (o->value && !*value)
+        return options_wrong(r, "--%s needs a value: --%s %s", o->name, o->name,
+                             o->value);
+    if (o->kind == VALUE_CHOICE && check_choice(r, gen_printf(r->g, "--%s: ", o->name),
+                                                o->choice, value) != OPTIONS_GO)
+        return OPTIONS_WRONG;
+    switch (o->store) {
+    case STORE_SWITCH:
+        *(bool *)field = true;
+        break;
+    case STORE_TEXT:
+        *(const char **)field = value;
+        break;
+    case STORE_LIST:
+        *gen_push(r->g, (OptionList *)field) = value;
+        break;
+    case STORE_COUNT:
+        errno = 0;
+        n = strtoll(value, &end, 10);
+        if (errno || end == value || *end || n < 1 || n > o->most)
+            return options_wrong(r, "--%s: `%s` is not between 1 and %lld", o->name,
+                                 value, (long long)o->most);
+        *(int64_t *)field = n;
+        break;
+    }
+    return OPTIONS_GO;
+}
+
+/* The value of an option: behind its =, or the next argument. */
+static OptionsFound take_value(OptionReader *r, const Option *o, int *i,
+                               const char **value)
+{
+    if (!o->value && *value)
+        return options_wrong(r, "--%s takes no value", o->name);
+    if (!o->value || *value)
+        return OPTIONS_GO;
+    if (++*i == r->argc)
+        return options_wrong(r, "--%s needs a value: --%s %s", o->name, o->name,
+                             o->value);
+    *value = r->argv[*i];
+    if (diag_is_option(*value))
+        return options_wrong(
+            r, "--%s needs a value, %s, but %s is an option; if it is meant: --%s=%s",
+            o->name, o->value, *value, o->name, *value);
+    return OPTIONS_GO;
+}
+
+/* argv[*i] begins with `-`; *i is left at the last argument that is used. */
+static OptionsFound read_option(OptionReader *r, int *i, void *into)
+{
+    const char *arg = r->argv[*i], *equals = strchr(arg, '='), *value = NULL;
+    const size_t bytes = equals ? (size_t)(equals - arg - 2) : strlen(arg + 1) - 1;
+    const Option *o = NULL;
+
+    if (!strcmp(arg, "--help") || !strcmp(arg, "-h"))
+        return OPTIONS_HELP;
+    if (!strcmp(arg, "--version"))
+        return OPTIONS_VERSION;
+    if (arg[1] == '-') {
+        o = named_option(r->command, arg + 2, bytes);
+        if (!o)
+            return unknown_option(r, arg + 2, bytes);
+        value = equals ? equals + 1 : NULL;
+    } else {
+        o = lettered_option(r->command, arg[1]);
+        for (const Command *c = r->commands; !o && c->name; c++)
+            if (lettered_option(c, arg[1])) {
+                const char *name = lettered_option(c, arg[1])->name;
+
+                return unknown_option(r, name, strlen(name));
+            }
+        if (!o)
+            return options_wrong(r, "unknown option %s", arg);
+        if (arg[2] == '=')
+            return options_wrong(r, "-%c takes its value without a `=`: -%c %s", arg[1],
+                                 arg[1], arg + 3);
+        value = arg[2] ? arg + 2 : NULL;
+    }
+    if (take_value(r, o, i, &value) != OPTIONS_GO)
+        return OPTIONS_WRONG;
+    return store(r, o, into, value);
+}
+
+/* ---- all of them ----------------------------------------------------------------- */
+
+static OptionsFound check_words(OptionReader *r, const OptionList *words)
+{
+    const Command *c = r->command;
+    const char *what = c->usage[0], *first = words->count ? words->items[0] : NULL;
+
+    if (!r->named && words->count > 1 && !is_lua(first))
+        return unknown_command(r, first, near_command(r, first));
+    if (words->count < c->least)
+        return options_wrong(r, "%s; write: fsdpgen %s %s", c->lack, c->name, what);
+    if (c->most >= 0 && words->count > c->most)
+        return options_wrong(r, "`%s` is one word too many; write: fsdpgen %s %s",
+                             words->items[c->most], c->name, what);
+    return c->words == VALUE_CHOICE && words->count
+               ? check_choice(r, "", c->choice, first)
+               : OPTIONS_GO;
+}
+
+OptionsFound options_read(OptionReader *r, void *into, OptionList *words)
+{
+    bool named = false, words_only = false;
+    OptionsFound found = OPTIONS_GO;
+
+    for (int i = 1; i < r->argc && found == OPTIONS_GO; i++) {
+        char *arg = r->argv[i];
+
+        if (!words_only && !strcmp(arg, "--"))
+            words_only = true;
+        else if (!words_only && diag_is_option(arg))
+            found = read_option(r, &i, into);
+        else if (r->named && !named)
+            named = true;
+        else
+            *gen_push(r->g, words) = arg;
+    }
+    return found == OPTIONS_GO ? check_words(r, words) : found;
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* commands.c: the commands of fsdpgen and their options, but those of tokenize, which
+ * stand in its room. In: the form of base/options.h; fields of Options (gen.h) that they
+ * fill. Out: the table that parses, helps, completes and documents. Data only. */
+#include "shell/shell.h"
+
+#include "describe/target.h"
+#include "drive/drive.h"
+#include "tokenize/tokenize.h"
+
+enum {
+    GENERATE = 1 << 0,
+    PLAN = 1 << 1,
+    CHECK = 1 << 2,
+    DIFF = 1 << 3,
+    IMPORT = 1 << 4,
+    DOCS = 1 << 5,
+    COMPLETION = 1 << 6,
+    INIT = 1 << 7,
+    DESCRIPTION = GENERATE | PLAN | CHECK | DIFF /* they run one */
+};
+
+/* ---- names that are chosen from -------------------------------------------------- */
+
+static const char *color_name(int i)
+{
+    static const char *const names[] = {"auto", "always", "never", NULL};
+
+    return names[i];
+}
+
+static const char *target_name(int i)
+{
+    const Target *t = target_at(i);
+
+    return t ? t->name : NULL;
+}
+
+static const char *docs_name(int i)
+{
+    static const char *const names[] = {
+        "lua", "options", "trainer-options", "accelerate", "man", "man-trainer", NULL};
+
+    return names[i];
+}
+
+static const char *shell_name(int i)
+{
+    static const char *const names[] = {"bash", "zsh", "fish", NULL};
+
+    return names[i];
+}
+
+/* ---- options --------------------------------------------------------------------- */
+
+#define AT(field) offsetof(Options, field)
+static const Option options[] = {
+    {'o', "output", "DIR", "the folder to write", STORE_TEXT, VALUE_DIR, AT(output),
+     GENERATE, NULL, 0},
+    {0, "set", "FIELD=VALUE", "override a field: --set optimizer.lr=1e-4", STORE_LIST,
+     VALUE_FIELD, AT(sets), DESCRIPTION, NULL, 0},
+    {0, "target", "NAME", "replace the whole target: cpu, cuda", STORE_TEXT, VALUE_TEXT,
+     AT(target), DESCRIPTION, target_name, 0},
+    {0, "path", "DIR", "look for required modules there too", STORE_LIST, VALUE_DIR,
+     AT(paths), DESCRIPTION, NULL, 0},
+    {0, "ops", "DIR", "add op folders, or replace built-in ones", STORE_TEXT, VALUE_DIR,
+     AT(ops_dir), DESCRIPTION | DOCS, NULL, 0},
+    {0, "link-runtime", "DIR", "leave the runtime out; make finds it in DIR", STORE_TEXT,
+     VALUE_DIR, AT(link_runtime), GENERATE | DIFF, NULL, 0},
+    {0, "check", NULL, "compare the folder, write nothing; exit 1 on drift", STORE_SWITCH,
+     VALUE_NONE, AT(check_drift), GENERATE, NULL, 0},
+    {0, "force", NULL, "overwrite files that were edited by hand", STORE_SWITCH,
+     VALUE_NONE, AT(force), GENERATE, NULL, 0},
+    {0, "force", NULL, "replace files that exist", STORE_SWITCH, VALUE_NONE, AT(force),
+     INIT, NULL, 0},
+    {0, "arch", "NAME", "the architecture: llama (default) or gpt2", STORE_TEXT,
+     VALUE_CHOICE, AT(arch), INIT, init_arch_name, 0},
+    {0, "target", "NAME", "what the trainer runs on: cpu (default) or cuda", STORE_TEXT,
+     VALUE_CHOICE, AT(target), INIT, target_name, 0},
+    {0, "dump", "PASS", "print the state after a pass and stop", STORE_TEXT, VALUE_CHOICE,
+     AT(dump), GENERATE | PLAN | CHECK, drive_pass_name, 0},
+    {0, "accelerate", "FILE", "what `accelerate config` wrote", STORE_TEXT, VALUE_FILE,
+     AT(accelerate), IMPORT, NULL, 0},
+    {0, "json", NULL, "print as JSON", STORE_SWITCH, VALUE_NONE, AT(json), PLAN | DIFF,
+     NULL, 0},
+    {0, "color", "WHEN", "auto, always or never", STORE_TEXT, VALUE_CHOICE, AT(color),
+     DESCRIPTION | IMPORT | DOCS, color_name, 0},
+    {0, "trainer", NULL, "complete trainers, not fsdpgen", STORE_SWITCH, VALUE_NONE,
+     AT(trainer), COMPLETION, NULL, 0},
+    {0, "share", "DIR", NULL, STORE_TEXT, VALUE_DIR, AT(share), DESCRIPTION | DOCS, NULL,
+     0},
+    {0, NULL, NULL, NULL, STORE_SWITCH, VALUE_NONE, 0, 0, NULL, 0},
+};
+
+/* ---- commands -------------------------------------------------------------------- */
+
+const Command shell_commands[] = {
+    {.name = "generate",
+     .what = "write the trainer's folder (the default)",
+     .usage = {"MODEL.lua -o DIR"},
+     .exits = "0 done, 1 errors in the description or drift, 2 usage, 3 the plan does "
+              "not fit, 4 a toolchain is missing, 70 a bug of fsdpgen.",
+     .words = VALUE_LUA,
+     .least = 1,
+     .most = 1,
+     .lack = "no description is given",
+     .bit = GENERATE,
+     .options = options},
+    {.name = "plan",
+     .what = "print memory, flops, units and time; write nothing",
+     .usage = {"MODEL.lua"},
+     .words = VALUE_LUA,
+     .least = 1,
+     .most = 1,
+     .lack = "no description is given",
+     .bit = PLAN,
+     .options = options},
+    {.name = "check",
+     .what = "print errors only",
+     .usage = {"MODEL.lua"},
+     .words = VALUE_LUA,
+     .least = 1,
+     .most = 1,
+     .lack = "no description is given",
+     .bit = CHECK,
+     .options = options},
+    {.name = "import",
+     .what = "print a Hugging Face or Accelerate configuration as Lua",
+     .usage = {"HF_DIR", "--accelerate FILE"},
+     .more =
+         "HF_DIR is a model's folder, or its config.json: prints a description. With\n"
+         "--accelerate: prints the sharding of an `accelerate config`, to paste.",
+     .exits = "0 done, 1 the file cannot be read or holds what is refused, 2 usage, "
+              "70 a bug.",
+     .words = VALUE_DIR,
+     .least = 0,
+     .most = 1,
+     .bit = IMPORT,
+     .options = options},
+    {.name = "diff",
+     .what = "print what changed between two trainers",
+     .usage = {"A B"},
+     .more = "A and B are generated folders or descriptions; options such as --set go\n"
+             "for the descriptions.",
+     .exits = "0 compared, whatever differs, 1 an error, 2 usage, 3 a plan does not fit, "
+              "70 a bug.",
+     .words = VALUE_LUA,
+     .least = 2,
+     .most = 2,
+     .lack = "two generated folders or descriptions are needed",
+     .bit = DIFF,
+     .options = options},
+    {.name = "init",
+     .what = "write a commented description and editor settings",
+     .usage = {"[DIR | NAME.lua]"},
+     .more =
+         "Writes DIR/model.lua, or NAME.lua, and beside it .luarc.json and .fsdpgen/, "
+         "which the\nLua language server reads.",
+     .exits = "0 done, 1 a file is in the way or cannot be written, 2 usage, 70 a bug.",
+     .words = VALUE_DIR,
+     .least = 0,
+     .most = 1,
+     .bit = INIT,
+     .options = options},
+    {.name = "tokenize",
+     .what = "turn texts into token files, and ids into text",
+     .usage = {"[--tokenizer FILE] -o X.bin INPUT...", "[--tokenizer FILE] --prompt TEXT",
+               "[--tokenizer FILE] --decode <IDS"},
+     .more = "Writes a token file of llm.c's, which trainers read. An INPUT is a text, "
+             "one\ndocument, or *.jsonl or *.ndjson: a JSON object with a document on "
+             "each line.\nIds are those of Hugging Face's tokenizers.",
+     .exits = "0 done, 1 an error: no file was written unless it says so, 2 usage, "
+              "70 a bug.",
+     .words = VALUE_FILE,
+     .least = 0,
+     .most = -1,
+     .bit = TOK_COMMAND,
+     .options = tok_option_table},
+    {.name = "docs",
+     .what = "print the reference",
+     .usage = {"[lua | options | trainer-options | accelerate | man | man-trainer]"},
+     .more =
+         "Prints the fields of descriptions as Markdown, or, by name: annotations for "
+         "editors, the\ncommand lines of fsdpgen and of trainers, keys of Accelerate, "
+         "manual pages.",
+     .hidden = true,
+     .words = VALUE_CHOICE,
+     .choice = docs_name,
+     .least = 0,
+     .most = 1,
+     .bit = DOCS,
+     .options = options},
+    {.name = "completion",
+     .what = "print completions of the command line for a shell",
+     .usage = {"bash|zsh|fish [--trainer]"},
+     .more = "cmake --install puts them where the shells look. By hand:\n"
+             "  source <(fsdpgen completion bash)\n"
+             "  fsdpgen completion zsh >DIR/_fsdpgen, with DIR in $fpath\n"
+             "  fsdpgen completion fish >~/.config/fish/completions/fsdpgen.fish",
+     .exits = "0 done, 1 an error, 2 usage, 70 a bug.",
+     .words = VALUE_CHOICE,
+     .choice = shell_name,
+     .least = 1,
+     .most = 1,
+     .lack = "no shell is named",
+     .bit = COMPLETION,
+     .options = options},
+    {.name = NULL},
+};
+
+CommandLine shell_generator(void)
+{
+    return (CommandLine){
+        .name = "fsdpgen",
+        .page = "fsdpgen",
+        .what = "writes the source of one sharded trainer from a description "
+                "of one model",
+        .commands = shell_commands};
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tokenize_options.c: the options of `fsdpgen tokenize`. In: the form of base/options.h;
+ * fields of TokOptions that they fill. Out: rows of the table (shell/commands.c). Data
+ * only; what options need of each other is checked in tokenize.c. */
+#include "tokenize/tokenize.h"
+
+static const char *template_name(int i)
+{
+    static const char *const names[] = {"chatml", "llama3", NULL};
+
+    return names[i];
+}
+
+static const char *tokenizer_name(int i)
+{
+    static const char *const names[] = {"bytes", NULL};
+
+    return names[i];
+}
+
+#define AT(field) offsetof(TokOptions, field)
+const Option tok_option_table[] = {
+    {'o', "output", "FILE", "the token file to write, X.bin", STORE_TEXT, VALUE_FILE,
+     AT(output), TOK_COMMAND, NULL, 0},
+    {0, "tokenizer", "FILE", "a tokenizer.json, its folder, or bytes (default: bytes)",
+     STORE_TEXT, VALUE_FILE, AT(tokenizer), TOK_COMMAND, tokenizer_name, 0},
+    {0, "field", "NAME", "of JSON lines: the text (default: text; of chats: messages)",
+     STORE_TEXT, VALUE_TEXT, AT(field), TOK_COMMAND, NULL, 0},
+    {0, "template", "NAME",
+     "lines are chats: chatml, llama3 or FILE.lua; adds X.bin.mask", STORE_TEXT,
+     VALUE_FILE, AT(template), TOK_COMMAND, template_name, 0},
+    {0, "end", "TOKEN", "put behind each document: a token's name or an id", STORE_TEXT,
+     VALUE_TEXT, AT(end), TOK_COMMAND, NULL, 0},
+    {0, "no-special", NULL, "leave out what the tokenizer puts around a text",
+     STORE_SWITCH, VALUE_NONE, AT(no_special), TOK_COMMAND, NULL, 0},
+    {0, "jsonl", NULL, "inputs are JSON lines, whatever their names", STORE_SWITCH,
+     VALUE_NONE, AT(jsonl), TOK_COMMAND, NULL, 0},
+    {0, "threads", "N", "workers; the output does not depend on them", STORE_COUNT,
+     VALUE_NUMBER, AT(threads), TOK_COMMAND, NULL, 256},
+    {0, "force", NULL, "replace the output", STORE_SWITCH, VALUE_NONE, AT(force),
+     TOK_COMMAND, NULL, 0},
+    {0, "prompt", "TEXT", "print its ids, for `trainer sample`; no inputs, no output",
+     STORE_TEXT, VALUE_TEXT, AT(prompt), TOK_COMMAND, NULL, 0},
+    {0, "decode", NULL, "print the text of the ids on stdin; no inputs, no output",
+     STORE_SWITCH, VALUE_NONE, AT(decode), TOK_COMMAND, NULL, 0},
+    {0, NULL, NULL, NULL, STORE_SWITCH, VALUE_NONE, 0, 0, NULL, 0},
+};

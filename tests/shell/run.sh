@@ -1,0 +1,279 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The command line as people meet it: options that a command does not take, suggestions, help; what
+# is made of the one table (completions, manual pages, the reference); `fsdpgen init`; annotations
+# for editors, by a checker of ours; the Dockerfiles.
+set -u
+. "$(cd "$(dirname "$0")/.." && pwd)/lib.sh"
+here=$ROOT/tests/shell
+commands="generate plan check import diff init tokenize completion"
+
+# wrong WHAT LINE ARGS...: exit 2, nothing on stdout, and that line first on stderr
+wrong() {
+    local what=$1 line=$2 status
+    shift 2
+    "$FSDPGEN" "$@" >"$WORK/out" 2>"$WORK/err" </dev/null
+    status=$?
+    if [ $status = 2 ] && [ ! -s "$WORK/out" ] && [ "$(head -n 1 "$WORK/err")" = "fsdpgen: $line" ]; then
+        ok "$what"
+    else
+        bad "$what: status $status" "$WORK/err"
+    fi
+}
+
+options() {
+    cd "$WORK" || exit 70
+    wrong "an unknown option" "check: unknown option --sett; did you mean --set?" check x.lua --sett a=1
+    wrong "one like none" "check: unknown option --frobnicate" check x.lua --frobnicate
+    wrong "another command's" 'check: --output is no option of `check`, but of: generate, tokenize' check x.lua --output d
+    wrong "another command's, by its letter" 'check: --output is no option of `check`, but of: generate, tokenize' check x.lua -o d
+    wrong "one of plan, for the default" '--json is no option of `generate`, but of: plan, diff' x.lua -o d --json
+    wrong "one of tokenize" 'diff: --decode is no option of `diff`, but of: tokenize' diff a b --decode
+    wrong "one of plan, for tokenize" 'tokenize: --json is no option of `tokenize`, but of: plan, diff' \
+        tokenize --json x.txt
+    wrong "an unknown command" \
+        "unknown command plam; did you mean plan; without a command a description is generated" plam
+    wrong "one like none" \
+        "unknown command frobnicate; without a command a description is generated" frobnicate x.lua
+    wrong "no description" "plan: no description is given; write: fsdpgen plan MODEL.lua" plan
+    wrong "no word" "no description is given; write: fsdpgen generate MODEL.lua -o DIR" -o d
+    wrong "two descriptions" 'plan: `b.lua` is one word too many; write: fsdpgen plan MODEL.lua' plan a.lua b.lua
+    wrong "one side of a diff" \
+        "diff: two generated folders or descriptions are needed; write: fsdpgen diff A B" diff a
+    wrong "no folder" "no folder is given to write: -o DIR" x.lua
+    wrong "a pass" 'check: --dump: there is no "shrad"; did you mean shard?' check x.lua --dump shrad
+    wrong "a colour" 'check: --color: there is no "blue"; there are: auto, always, never' check x.lua --color=blue
+    wrong "a shell" "completion: there is no \"ksh\"; did you mean zsh?" completion ksh
+    wrong "no shell" "completion: no shell is named; write: fsdpgen completion bash|zsh|fish [--trainer]" completion
+    wrong "a value for a switch" "plan: --json takes no value" plan x.lua --json=1
+    wrong "no value" "--output needs a value: --output DIR" x.lua -o
+    wrong "an option for a value" \
+        "--output needs a value, DIR, but --check is an option; if it is meant: --output=--check" x.lua -o --check
+    wrong "a count" 'tokenize: --threads: `0` is not between 1 and 256' tokenize --threads 0 x.txt
+    check "options stand before the command, too" bash -c "'$FSDPGEN' --color never check x.lua 2>&1 |
+        grep -q '^x.lua: error: cannot read the description'"
+    cd "$ROOT" || exit 70
+}
+
+# The names of the options of a command: "--output --set ...", out of its help.
+named() { "$FSDPGEN" "$1" --help | sed -n 's/^  \(-[a-z], \|    \)\(--[a-z-]*\).*/\2/p'; }
+
+help() {
+    local command
+    for command in $commands; do
+        "$FSDPGEN" "$command" --help >"$WORK/help" 2>&1 || bad "$command --help" "$WORK/help"
+        check "$command --help is its own" grep -q "^fsdpgen $command: " "$WORK/help"
+        check "$command --help fits a terminal" test -z "$(awk 'length > 90' "$WORK/help")"
+        check "$command -h is the same" cmp "$WORK/help" <("$FSDPGEN" "$command" -h)
+    done
+    check "check --help has no options of others" test "$(named check | xargs)" = \
+        "--set --target --path --ops --dump --color --help"
+    "$FSDPGEN" --help >"$WORK/help"
+    for command in $commands; do
+        check "--help names $command" grep -q "^  $command  *[a-z]" "$WORK/help"
+    done
+}
+
+# completes PROGRAM WHAT "EXPECTED" WORDS...: what bash proposes for the last word, in order
+completes() {
+    local program=$1 what=$2 want=$3 word words=() got
+    shift 3
+    for word; do # as readline cuts them
+        case $word in
+        *=) words+=("${word%=}" =) ;;
+        *=*) words+=("${word%%=*}" = "${word#*=}") ;;
+        *) words+=("$word") ;;
+        esac
+    done
+    got=$(cd "$WORK/files" && bash --norc -c 'source "$1"; f=_$2; shift; COMP_WORDS=("$@")
+        COMP_CWORD=$(($# - 1)); $f; printf "%s\n" "${COMPREPLY[@]}"' - "$WORK/$program.bash" "$program" \
+        "${words[@]}" 2>&1 | sort | xargs)
+    if [ "$got" = "$want" ]; then
+        ok "bash: $what"
+    else
+        echo "$got" >"$WORK/got"
+        bad "bash: $what, not '$want'" "$WORK/got"
+    fi
+}
+
+completion_bash() {
+    local command
+    mkdir -p "$WORK/files/folder"
+    touch "$WORK/files/a.lua" "$WORK/files/b c.lua" "$WORK/files/x.txt"
+    "$FSDPGEN" completion bash >"$WORK/fsdpgen.bash" || bad "completion bash"
+    "$FSDPGEN" completion bash --trainer >"$WORK/trainer.bash" || bad "completion bash --trainer"
+    for command in $commands; do
+        completes fsdpgen "options of $command" "$(named "$command" | sort | xargs)" "$command" --
+    done
+    completes fsdpgen "commands" "plan" pl
+    completes fsdpgen "commands and descriptions" "a.lua b c.lua check completion diff folder generate import init plan tokenize" ""
+    completes fsdpgen "descriptions" "a.lua b c.lua folder" plan ""
+    completes fsdpgen "passes" "shard" plan a.lua --dump sh
+    completes fsdpgen "passes, behind =" "schedule" plan a.lua --dump=sche
+    completes fsdpgen "the start of a value, behind =" "always auto never" plan a.lua --color=
+    completes fsdpgen "targets" "cpu cuda" a.lua --target ""
+    completes fsdpgen "fields" "mesh.node= mesh.replicate= mesh.shard=" a.lua --set mesh.
+    completes fsdpgen "fields of what a record may be" "optimizer.lr=" check a.lua --set optimizer.l
+    completes fsdpgen "nothing behind a field's =" "" check a.lua --set seq=
+    completes fsdpgen "folders" "folder" a.lua -o ""
+    completes fsdpgen "files" "a.lua b c.lua bytes folder x.txt" tokenize --tokenizer ""
+    completes fsdpgen "names and files" "chatml" tokenize --template ch
+    completes fsdpgen "nothing for a number" "" tokenize --threads ""
+    completes fsdpgen "shells" "bash fish zsh" completion ""
+    completes fsdpgen "what init begins with" "gpt2 llama" init --arch ""
+    completes fsdpgen "after an option's value" "--set" --color never check a.lua --se
+    completes trainer "flags" "--check-data --checkpoint --checkpoint-every --checkpoint-seconds" --check
+    completes trainer "flags of a command" "--top-k --top-p" sample --top
+    completes trainer "a word behind =" "must" --resume=
+    completes trainer "files of data" "x.txt" --data x
+    completes trainer "folders" "folder" --checkpoint ""
+    completes trainer "commands" "sample" sam
+    completes trainer "a folder for a command" "folder" verify ""
+}
+
+# What fish proposes for the line, without descriptions.
+fish_says() { # PROGRAM WHAT "EXPECTED" LINE
+    local got
+    got=$(cd "$WORK/files" && HOME=$WORK fish --no-config -c 'source $argv[1]; complete -C $argv[2]' \
+        "$WORK/$1.fish" "$4" 2>&1 | cut -f 1 | sort | xargs)
+    if [ "$got" = "$3" ]; then ok "fish: $2"; else echo "$got" >"$WORK/got"; bad "fish: $2" "$WORK/got"; fi
+}
+
+completion_fish() {
+    command -v fish >/dev/null || return
+    fish_says fsdpgen "options of a command" \
+        "--color --dump --help --json --ops --path --set --target" "fsdpgen plan --"
+    fish_says fsdpgen "commands" plan "fsdpgen pl"
+    fish_says fsdpgen "fields" "mesh.node= mesh.replicate= mesh.shard=" "fsdpgen a.lua --set mesh."
+    fish_says fsdpgen "passes" "--dump=schedule" "fsdpgen check a.lua --dump=sche"
+    fish_says fsdpgen "shells" "bash fish zsh" "fsdpgen completion "
+    fish_says trainer "flags of a command" "--tokens --top-k --top-p" "./trainer sample --to"
+    fish_says trainer "a word behind =" "--resume=must" "trainer --resume="
+}
+
+# shell_reads SHELL FILE...: it reads that without running it
+shell_reads() {
+    local shell=$1 file
+    shift
+    if ! command -v "$shell" >/dev/null; then
+        echo "skipped: $shell is not installed: its completions are not read by it"
+        return
+    fi
+    for file; do check "$shell reads $(basename "$file")" "$shell" -n "$file"; done
+}
+
+completion_others() {
+    local shell command flag form
+    for shell in zsh fish; do
+        "$FSDPGEN" completion $shell >"$WORK/fsdpgen.$shell" || bad "completion $shell"
+        "$FSDPGEN" completion $shell --trainer >"$WORK/trainer.$shell" || bad "completion $shell --trainer"
+        for command in $commands; do
+            for flag in $(named "$command"); do
+                case $shell in zsh) form="$flag[]=}['\\[]" ;; *) form="-l ${flag#--} " ;; esac
+                check "$shell: $command $flag" grep -q -e "$form" "$WORK/fsdpgen.$shell"
+            done
+        done
+        check "$shell: a field" grep -q 'optimizer\.lr' "$WORK/fsdpgen.$shell"
+        check "$shell: a flag of trainers" grep -q -e 'checkpoint-every' "$WORK/trainer.$shell"
+        shell_reads $shell "$WORK/fsdpgen.$shell" "$WORK/trainer.$shell"
+    done
+    mkdir -p "$WORK/files"
+    completion_fish
+}
+
+manual() {
+    local page
+    for page in man man-trainer; do
+        "$FSDPGEN" docs $page >"$WORK/$page.1" || bad "docs $page"
+        if command -v groff >/dev/null; then
+            groff -ww -man -z "$WORK/$page.1" >"$WORK/$page.log" 2>&1
+            check "groff has no warning about $page" test ! -s "$WORK/$page.log"
+        else
+            echo "skipped: groff is not installed"
+        fi
+        if command -v mandoc >/dev/null; then
+            # pages have no date, so that their bytes do not depend on the clock
+            mandoc -T lint -W warning "$WORK/$page.1" 2>&1 | grep -v 'missing date' >"$WORK/$page.log"
+            check "mandoc has no warning about $page" test ! -s "$WORK/$page.log"
+        fi
+    done
+    local command flag
+    for page in man man-trainer; do sed 's/\\-/-/g; s/\\f[BIR]//g' "$WORK/$page.1" >"$WORK/$page.txt"; done
+    for command in $commands; do
+        for flag in $(named "$command"); do
+            [ "$flag" = --help ] || check "the page has $flag" grep -q -e "^\(-[a-z], \)\{0,1\}$flag\b" "$WORK/man.txt"
+        done
+    done
+    for flag in --data --checkpoint-every --resume --top-k --no-graphs --meet; do
+        check "the trainer's page has $flag" grep -q -e "^$flag\b" "$WORK/man-trainer.txt"
+    done
+}
+
+# What `fsdpgen init` writes is a description that generates, whatever was asked for.
+init() {
+    cd "$WORK" || exit 70
+    local arch target file
+    "$FSDPGEN" init mine/first.lua >"$WORK/out" 2>"$WORK/err" || bad "init" "$WORK/err"
+    check "init: says what is next" grep -qx '  fsdpgen first.lua -o build/first' "$WORK/out"
+    check "init: the description is the template" cmp mine/first.lua \
+        <(sed 's/${file}/first.lua/; s/${name}/first/; s/${param}/f32/; s/${target}/target = cpu {},/' \
+            "$ROOT/templates/init/llama.lua")
+    check "init: annotations are the shipped ones" cmp mine/.fsdpgen/fsdpgen.lua "$ROOT/models/fsdpgen.lua"
+    check "init: architectures, too" cmp mine/.fsdpgen/arch/gpt2.lua "$ROOT/models/arch/gpt2.lua"
+    check "init: its settings name the annotations" grep -q '"workspace.library": \[".fsdpgen"\]' mine/.luarc.json
+    check "init: what is next works" sh -c "cd mine && '$FSDPGEN' plan first.lua && '$FSDPGEN' first.lua -o build/first"
+    for arch in llama gpt2; do
+        for target in cpu cuda; do
+            file=$arch-$target/My-Model.2.lua
+            check "init --arch $arch --target $target" "$FSDPGEN" init "$file" --arch $arch --target $target
+            "$FSDPGEN" check "$file" >"$WORK/out" 2>"$WORK/err"
+            check "it generates without a warning" test $? = 0 -a ! -s "$WORK/err"
+            check "it is for $target" grep -q "^    target = $target {" "$file"
+            check "its name is legal" grep -q '^    name = "my_model_2",$' "$file"
+            check "its commands are its own" grep -q 'fsdpgen My-Model.2.lua -o build/my_model_2 ' "$file"
+            check "it fits a page" test "$(wc -l <"$file")" -ge 55 -a "$(wc -l <"$file")" -le 80
+        done
+    done
+    mkdir here && (cd here && "$FSDPGEN" init) >"$WORK/out" 2>&1
+    check "init: without a name" test -s here/model.lua -a -s here/.luarc.json
+    "$FSDPGEN" init here >"$WORK/out" 2>"$WORK/err"
+    check "init: into a folder that has one: exit 1" test $? = 1 -a ! -s "$WORK/out"
+    check "init: it names each file in the way" test "$(grep -c 'exists; --force replaces it' "$WORK/err")" = 2
+    echo "-- edited" >>here/model.lua
+    check "init --force" "$FSDPGEN" init here/ --force
+    check "init --force replaces it" sh -c "! grep -q edited here/model.lua"
+    ln -sf /dev/null here/.luarc.json
+    "$FSDPGEN" init here --force >"$WORK/out" 2>"$WORK/err"
+    check "init: no link is followed" grep -q 'here/.luarc.json: exists, and is no regular file' "$WORK/err"
+    "$FSDPGEN" init /dev/null/x >"$WORK/out" 2>"$WORK/err"
+    check "init: no folder can be made" test $? = 1
+    check "init: and it says why" grep -q '/dev/null/x: Not a directory' "$WORK/err"
+    check "init: nothing is left half written" test -z "$(find . -name '*.part')"
+    cd "$ROOT" || exit 70
+}
+
+# What cmake --install puts where the shells and man look.
+installed() {
+    local file
+    if [ ! -e "$BUILD/pages/fsdpgen.1" ]; then
+        bad "the build has no pages: cmake --build"
+        return
+    fi
+    check "cmake --install" cmake --install "$BUILD" --prefix "$WORK/prefix"
+    for file in man/man1/fsdpgen.1 man/man1/fsdpgen-trainer.1 bash-completion/completions/fsdpgen \
+        bash-completion/completions/trainer zsh/site-functions/_fsdpgen zsh/site-functions/_trainer \
+        fish/vendor_completions.d/fsdpgen.fish fish/vendor_completions.d/trainer.fish; do
+        check "installed: $file" test -s "$WORK/prefix/share/$file"
+    done
+    check "the installed page is what docs prints" cmp "$WORK/prefix/share/man/man1/fsdpgen.1" \
+        <("$FSDPGEN" docs man)
+}
+
+part options options
+part help help
+part completion_bash completion_bash
+part completion_others completion_others
+part manual manual
+part init init
+part installed installed
+finish
