@@ -269,6 +269,41 @@ installed() {
         <("$FSDPGEN" docs man)
 }
 
+# The Dockerfiles, which nothing here can build: packages, paths, tags, the user; and the files that
+# they copy are enough for CMake.
+packages_of() { # DOCKERFILE STAGE: the packages of its n-th apt-get install
+    sed -e :a -e '/\\$/{N;s/\\\n//;ba' -e '}' "$1" | grep -o 'apt-get install -y --no-install-recommends [^&]*' |
+        sed -n "$2p" | sed 's/.*recommends//' | xargs -n 1
+}
+
+dockerfiles() {
+    local file name path want
+    # shellcheck source=tests/deps.sh
+    want=$(. "$ROOT/tests/deps.sh" && deps_table | sed -n 's/^build|\([^|]*\)|.*/\1/p' | sort)
+    for file in "$ROOT"/docker/*.Dockerfile; do
+        name=docker/$(basename "$file")
+        check "$name builds with the packages of tests/deps.sh" test "$(packages_of "$file" 1)" = "$want"
+        check "$name: what runs has a compiler and make" test "$(packages_of "$file" 2 | grep -cxE 'gcc|libc6-dev|make')" = 3
+        check "$name: libraries, not their headers" test "$(packages_of "$file" 2 | grep -cE \
+            '^(libjansson|liblua5.4-|libpcre2-8-|libutf8proc|libxxhash|libyaml-0-)[0-9]+$')" = 6
+        check "$name: each image has a tag" test -z "$(grep '^FROM ' "$file" | grep -vE '^FROM [a-z/]+:[a-z0-9.-]*[0-9][a-z0-9.-]*( AS [a-z]+)?$')"
+        check "$name: no registry's host, no latest" test -z "$(grep -E '^FROM ([^/ ]*\.[^/ ]*/|.*:latest)' "$file")"
+        check "$name: package lists are removed" test "$(grep -c 'rm -rf /var/lib/apt/lists' "$file")" = 2
+        check "$name: its user has no rights" test "$(grep -E '^(USER|CMD|ENTRYPOINT) ' "$file" | head -n 1)" = "USER fsdpgen"
+        check "$name is named in docs/operate.md" grep -q "docker build -f $name " "$ROOT/docs/operate.md"
+        rm -rf "$WORK/context"
+        mkdir "$WORK/context"
+        for path in $(sed -n 's/^COPY \([^-].*\) [^ ]*$/\1/p' "$file"); do
+            check "$name: $path exists" test -e "$ROOT/$path"
+            cp -R "$ROOT/$path" "$WORK/context/"
+        done
+        check "$name: what it copies is what CMake needs" cmake -S "$WORK/context" -B "$WORK/context/build" \
+            -DFSDPGEN_TESTS=OFF -DFSDPGEN_RUNTIME=OFF
+        [ "$FULL" != 1 ] || check "$name: and builds" cmake --build "$WORK/context/build"
+    done
+    check "there is one for each target" test "$(cd "$ROOT/docker" && echo *)" = "cpu.Dockerfile cuda.Dockerfile"
+}
+
 part options options
 part help help
 part completion_bash completion_bash
@@ -276,4 +311,5 @@ part completion_others completion_others
 part manual manual
 part init init
 part installed installed
+part dockerfiles dockerfiles
 finish

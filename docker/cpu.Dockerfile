@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+# cpu.Dockerfile: an image with fsdpgen and what builds and runs trainers on CPUs. From the root of a
+# checkout:
+#
+#   docker build -f docker/cpu.Dockerfile -t fsdpgen:cpu .
+#   docker run --rm -it -v "$PWD/run:/work" --user "$(id -u):$(id -g)" fsdpgen:cpu
+FROM debian:12-slim AS build
+RUN apt-get update && apt-get install -y --no-install-recommends \
+        cmake gcc libc6-dev libjansson-dev liblua5.4-dev libpcre2-dev libutf8proc-dev \
+        libxxhash-dev libyaml-dev make pkg-config && \
+    rm -rf /var/lib/apt/lists/*
+WORKDIR /src
+COPY CMakeLists.txt LICENSE LICENSE-MIT-0 README.md ./
+COPY docs docs
+COPY gen gen
+COPY models models
+COPY runtime runtime
+COPY templates templates
+RUN cmake -S . -B build -DFSDPGEN_TESTS=OFF -DFSDPGEN_RUNTIME=OFF && \
+    cmake --build build -j "$(nproc)" && \
+    cmake --install build --prefix /usr/local
+
+# Trainers are built here too: a compiler, make, and oneDNN for fast products.
+FROM debian:12-slim
+RUN apt-get update && apt-get install -y --no-install-recommends \
+        gcc libc6-dev libdnnl-dev libjansson4 liblua5.4-0 libpcre2-8-0 libutf8proc2 \
+        libxxhash0 libyaml-0-2 make && \
+    rm -rf /var/lib/apt/lists/* && \
+    useradd --create-home fsdpgen
+COPY --from=build /usr/local /usr/local
+USER fsdpgen
+WORKDIR /work
+CMD ["bash"]
