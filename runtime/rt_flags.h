@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef enum { RT_TRAIN, RT_SAMPLE, RT_VERIFY, RT_LS, RT_COMMANDS } RtCommand;
+typedef enum { RT_TRAIN, RT_SAMPLE, RT_EVAL, RT_VERIFY, RT_LS, RT_COMMANDS } RtCommand;
 enum { RT_MAX_DATA = 64, RT_ERROR_BYTES = 768 };
 typedef struct RtFlags {
     RtCommand command;
@@ -20,6 +20,7 @@ typedef struct RtFlags {
     const char *prompt;
     int64_t sample_tokens, top_k; /* top_k 0: all */
     double temperature, top_p;
+    const char *stop; /* ids that end a sample, or "none"; NULL: the model's */
     int64_t steps; /* stop here */
     int64_t seed;
     bool seed_given;
@@ -34,13 +35,17 @@ typedef struct RtFlags {
     const char *profile;    /* CUDA: where the time of kernels is written */
     const char *kernels;    /* the file of those; NULL: the one beside the trainer */
     bool no_graphs;         /* CUDA: steps are enqueued call by call */
-    const char *init;       /* a folder of Hugging Face's; NULL: random */
+    const char *init;       /* a model's or a run's folder; NULL: random */
     const char *checkpoint; /* the folder; NULL: none are written */
     int64_t checkpoint_every; /* steps; 0: only at the end */
     double checkpoint_seconds;
     double stop_seconds;      /* after the start the run is to have saved; 0: no limit */
     int64_t started_ns;       /* clock of the start */
     int64_t keep, keep_every; /* the newest so many, 0: all; and each so many steps */
+    bool keep_best;   /* and the one with the lowest loss over held-out data */
+    int64_t patience; /* evaluations that are no better, then the run ends; 0: no end */
+    bool best;        /* of a run's folder that one's weights, not the newest's */
+    bool dry_run;
     bool resume, must_resume; /* must: there has to be a checkpoint */
     bool accept_data, accept_numerics;
     bool check_data; /* hash all data at start, whatever the cache knows */

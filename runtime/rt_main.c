@@ -33,6 +33,7 @@ static void one_step(Rt *rt)
     if (st->step == st->first_step && st->flags.debug_gradients != NULL)
         rt_debug_gradients(rt, st->flags.debug_gradients);
     rt_log_step(rt, seconds);
+    rt_best_step(rt);
     rt_update_gate(rt);
     rt_scale_step(rt);
     rt_changed_epoch(rt);
@@ -42,24 +43,48 @@ static void one_step(Rt *rt)
 static void find_weights(Rt *rt)
 {
     const RtFlags *f = &rt->state->flags;
-    const bool sample = f->command == RT_SAMPLE;
-    if (sample && f->checkpoint != NULL) {
-        rt_checkpoint_weights(rt);
-    } else if (sample || !rt_checkpoint_begin(rt)) {
-        if (f->init != NULL) {
-            rt_config_compare(rt, f->init);
-            rt_import_weights(rt, f->init);
-        } else {
-            rt_init_weights(rt);
-        }
+    const bool reads = f->command != RT_TRAIN;
+    if (!reads && rt_checkpoint_begin(rt))
+        return;
+    if (!reads && f->init == NULL) {
+        rt_init_weights(rt);
+        return;
+    }
+    const char *folder = reads ? rt_find_weights(rt) : rt_find_init(rt);
+    const char *flag = reads && f->checkpoint != NULL ? "--checkpoint" : "--init";
+    rt_config_compare(rt, flag, folder);
+    rt_import_weights(rt, flag, folder);
+    if (f->command == RT_SAMPLE)
+        rt_stop_find(rt, folder);
+}
+
+/* What it reads: of training, with what is known of it. */
+static void open_data(Rt *rt)
+{
+    RtState *st = rt->state;
+    char error[RT_ERROR_BYTES];
+    rt_changed_watch(rt);
+    if (st->flags.command == RT_EVAL) {
+        rt_eval_open(rt);
+        return;
+    }
+    st->tokens = rt_tokens_open(rt->trainer, st->flags.data, st->flags.n_data, error);
+    if (st->tokens == NULL)
+        rt_fail(rt, RT_EXIT_ERROR, "%s", error);
+    rt_agree_data(rt, "data", st->tokens);
+    rt_eval_open(rt);
+    rt_digest_open(rt);
+    if (rt->rank == 0) {
+        rt_outputs_spare(rt);
+        rt_data_spare(rt);
     }
 }
 
-static void prepare(Rt *rt, int fd)
+/* This rank's memory; all ranks are there, and are of one build and one mind. */
+static void meet(Rt *rt, int fd)
 {
     RtState *st = rt->state;
     const RtTrainer *t = rt->trainer;
-    const bool trains = st->flags.command == RT_TRAIN;
     char error[RT_ERROR_BYTES];
     st->shared_fd = fd;
     if (st->flags.stop_seconds >
@@ -73,30 +98,25 @@ static void prepare(Rt *rt, int fd)
         rt_fail(rt, RT_EXIT_ERROR, "%s", error);
     rt_agree_builds(rt);
     rt_agree_flags(rt);
+}
+
+static void prepare(Rt *rt, int fd)
+{
+    RtState *st = rt->state;
+    meet(rt, fd);
     if (rt->rank == 0)
         rt_outputs_check(rt);
     rt_enter(rt, RT_AT_DATA);
-    if (trains) {
-        rt_changed_watch(rt);
-        st->tokens = rt_tokens_open(t, st->flags.data, st->flags.n_data, error);
-        if (st->tokens == NULL)
-            rt_fail(rt, RT_EXIT_ERROR, "%s", error);
-        rt_agree_data(rt, "data", st->tokens);
-        rt_eval_open(rt);
-        rt_digest_open(rt);
-        if (rt->rank == 0) {
-            rt_outputs_spare(rt);
-            rt_data_spare(rt);
-        }
-    }
+    if (st->flags.command != RT_SAMPLE)
+        open_data(rt);
     find_weights(rt);
     rt_enter(rt, RT_AT_SETUP);
-    t->setup(rt);
-    if (trains) {
+    rt->trainer->setup(rt);
+    if (st->flags.command == RT_TRAIN) {
         rt_enter(rt, RT_AT_LOG);
         rt_log_start(rt);
-        rt_eval_print(rt);
     }
+    rt_eval_print(rt);
 }
 
 /* Was it stopped before its last step, with a checkpoint to go on from? */
@@ -113,6 +133,52 @@ static bool train(Rt *rt)
         one_step(rt);
         stopped = rt_checkpoint_step(rt);
     }
+    return stopped;
+}
+
+/* After the last step: what the run was asked for is told, or lost. */
+static void conclude(Rt *rt, bool stopped)
+{
+    const RtState *st = rt->state;
+    if (st->flags.guard && !rt_arena_intact(rt))
+        rt_fail(rt, RT_EXIT_ERROR, "bytes around the arena were overwritten");
+    if (st->flags.weights_hash && !stopped) {
+        char text[32];
+        const uint64_t hash = rt_weights_hash(rt);
+        snprintf(text, sizeof text, "weights %016llx", (unsigned long long)hash);
+        if (rt->rank == 0)
+            rt_stdout_result(rt, text);
+    }
+    if (st->lost[0] != '\0' && !stopped)
+        rt_fail(rt, RT_EXIT_ERROR, "%s", st->lost);
+    if (st->lost[0] != '\0')
+        rt_say("trainer: warning: %s", st->lost);
+}
+
+/* Was it stopped, to be resumed? */
+static bool work(Rt *rt)
+{
+    const RtCommand command = rt->state->flags.command;
+    bool stopped = false;
+    rt_comm_begin(rt);
+    if (rt->state->flags.dry_run) {
+        rt_dry_rank(rt);
+        rt_comm_end(rt);
+        return false;
+    }
+    rt_complete_weights(rt);
+    if (command == RT_SAMPLE)
+        rt_sample(rt);
+    else if (command == RT_EVAL)
+        rt_evaluated(rt);
+    else
+        stopped = train(rt);
+    rt_comm_end(rt);
+    if (command == RT_TRAIN) {
+        rt_log_end(rt);
+        rt_digest_close(rt);
+    }
+    conclude(rt, stopped);
     return stopped;
 }
 
@@ -140,33 +206,11 @@ static int be_rank(const RtTrainer *t, const RtFlags *f, const RtSeat *seat)
     if (rank == 0 && f->command == RT_TRAIN)
         rt_stdout_begin();
     rt_cores_short_turns();
-    prepare(&rt, seat->fd);
-    rt_comm_begin(&rt);
-    rt_complete_weights(&rt);
-    bool stopped = false;
-    if (f->command == RT_SAMPLE)
-        rt_sample(&rt);
+    if (f->dry_run)
+        meet(&rt, seat->fd);
     else
-        stopped = train(&rt);
-    rt_comm_end(&rt);
-    if (f->command == RT_TRAIN) {
-        rt_log_end(&rt);
-        rt_digest_close(&rt);
-    }
-    if (f->guard && !rt_arena_intact(&rt))
-        rt_fail(&rt, RT_EXIT_ERROR, "bytes around the arena were overwritten");
-    if (f->weights_hash && !stopped) {
-        char text[32];
-        const uint64_t hash = rt_weights_hash(&rt);
-        snprintf(text, sizeof text, "weights %016llx", (unsigned long long)hash);
-        if (rank == 0)
-            rt_stdout_result(&rt, text);
-    }
-    if (state.lost[0] != '\0' && !stopped)
-        rt_fail(&rt, RT_EXIT_ERROR, "%s", state.lost);
-    if (state.lost[0] != '\0')
-        rt_say("trainer: warning: %s", state.lost);
-    if (stopped)
+        prepare(&rt, seat->fd);
+    if (work(&rt))
         atomic_store(&shared->again, 1);
     atomic_store(&shared->rank[rank].done, 1);
     return RT_EXIT_OK;
@@ -197,8 +241,13 @@ static void hold_standard_streams(void)
         close(fd);
 }
 
-static bool check_data(const RtTrainer *t, const RtFlags *f, char *error)
+/* A mistake in what is read is told once, before any rank starts. */
+static bool check_input(const RtTrainer *t, const RtFlags *f, char *error)
 {
+    if (f->command == RT_SAMPLE)
+        return rt_sample_check(t, f, error);
+    if (f->command == RT_EVAL)
+        return rt_eval_check(t, f, error);
     RtTokens *tokens = rt_tokens_open(t, f->data, f->n_data, error);
     if (tokens == NULL)
         return false;
@@ -226,55 +275,85 @@ static bool is_folder_whole(void)
     return false;
 }
 
+/* What a command line names, where there is no rank to start. -1: there is. */
+static int without_ranks(const RtTrainer *t, const RtFlags *f)
+{
+    if (!is_folder_whole())
+        return RT_EXIT_ERROR;
+    if (f->numerics_hash)
+        return print_hashes(t);
+    if (f->command == RT_VERIFY)
+        return rt_verify(f);
+    if (f->command == RT_LS)
+        return rt_ls(t, f);
+#ifdef RT_CUDA
+    if (f->tune_kernels)
+        return rt_tune(t, f);
+#else
+    if (t->world_size > RT_MACHINE_RANKS) {
+        rt_say("trainer: error: it is of %d ranks, and the cpu target starts at most "
+               "%d, on one machine; generate with --set mesh.shard=%d",
+               t->world_size, RT_MACHINE_RANKS, RT_MACHINE_RANKS);
+        return RT_EXIT_USAGE;
+    }
+#endif
+    return -1;
+}
+
+/* Starts ranks, or those that a launcher wants of this process. They return, too, as fork
+ * does. */
+static int start(const RtTrainer *t, const RtFlags *f, const RtJoin *join, bool *is_rank)
+{
+    RtSeat seat;
+    const int code =
+        join != NULL ? rt_join(t, f, join, &seat) : rt_launch_ranks(t, f, &seat);
+    *is_rank = code == RT_IS_RANK;
+    return *is_rank ? be_rank(t, f, &seat) : code;
+}
+
+/* --dry-run: of a launcher's processes the first rank's prints the table. */
+static int start_dry(const RtTrainer *t, const RtFlags *f, const RtJoin *join)
+{
+    const int here =
+        join != NULL && join->local_size > 0 ? join->local_size : t->world_size;
+    struct RtDry *dry = rt_dry_begin(t, f, here, join == NULL);
+    bool is_rank = false;
+    RtFlags quiet = *f;
+    quiet.profile = NULL;
+    const int code = rt_dry_starts(dry) ? start(t, &quiet, join, &is_rank) : RT_EXIT_OK;
+    return is_rank ? code : rt_dry_end(dry, code, join == NULL || join->rank == 0);
+}
+
 int rt_main(const RtTrainer *trainer, int argc, char **argv)
 {
     RtFlags flags;
     hold_standard_streams();
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of its write */
-    const int rc = rt_flags_parse(&flags, trainer, argc, argv);
+    int rc = rt_flags_parse(&flags, trainer, argc, argv);
+    if (rc < 0)
+        rc = without_ranks(trainer, &flags);
     if (rc >= 0)
         return rc;
-    if (!is_folder_whole())
-        return RT_EXIT_ERROR;
-    if (flags.numerics_hash)
-        return print_hashes(trainer);
-    if (flags.command == RT_VERIFY)
-        return rt_verify(&flags);
-    if (flags.command == RT_LS)
-        return rt_ls(trainer, &flags);
-#ifdef RT_CUDA
-    if (flags.tune_kernels)
-        return rt_tune(trainer, &flags);
-#else
-    if (trainer->world_size > RT_MACHINE_RANKS) {
-        rt_say("trainer: error: it is of %d ranks, and the cpu target starts at most "
-               "%d, on one machine; generate with --set mesh.shard=%d",
-               trainer->world_size, RT_MACHINE_RANKS, RT_MACHINE_RANKS);
-        return RT_EXIT_USAGE;
-    }
-#endif
-    if (flags.command == RT_TRAIN && flags.checkpoint != NULL)
+    if (flags.command == RT_TRAIN && flags.checkpoint != NULL && !flags.dry_run)
         rt_signals_early();
     RtJoin join;
     char error[RT_ERROR_BYTES];
-    RtSeat seat;
-    if (!flags.local && rt_join_find(&join, error)) {
-        if (error[0] != '\0') {
-            rt_say("trainer: error: %s", error);
-            return RT_EXIT_USAGE;
-        }
-        const int code = rt_join(trainer, &flags, &join, &seat);
-        return code == RT_IS_RANK ? be_rank(trainer, &flags, &seat) : code;
+    bool is_rank;
+    const bool joins = !flags.local && rt_join_find(&join, error);
+    if (joins && error[0] != '\0') {
+        rt_say("trainer: error: %s", error);
+        return RT_EXIT_USAGE;
     }
-    RtCores cores;
-    rt_cores_find(&cores);
-    rt_cores_fit_openmp(&cores, &flags, trainer->world_size, argv);
-    /* A mistake in the data is told once, before any rank starts. */
-    if (!(flags.command == RT_SAMPLE ? rt_sample_check(trainer, &flags, error)
-                                     : check_data(trainer, &flags, error))) {
+    if (!joins) {
+        RtCores cores;
+        rt_cores_find(&cores);
+        rt_cores_fit_openmp(&cores, &flags, trainer->world_size, argv);
+    }
+    if (flags.dry_run)
+        return start_dry(trainer, &flags, joins ? &join : NULL);
+    if (!joins && !check_input(trainer, &flags, error)) {
         rt_say("trainer: error: %s", error);
         return RT_EXIT_ERROR;
     }
-    const int code = rt_launch_ranks(trainer, &flags, &seat);
-    return code == RT_IS_RANK ? be_rank(trainer, &flags, &seat) : code;
+    return start(trainer, &flags, joins ? &join : NULL, &is_rank);
 }

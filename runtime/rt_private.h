@@ -112,6 +112,16 @@ typedef struct RtQueue {
 
 typedef struct RtTokens RtTokens; /* rt_data.c */
 
+/* The step with the lowest loss over held-out data so far (rt_best.c). */
+typedef struct RtBest {
+    int64_t step; /* 0: there is none */
+    double loss;
+    int64_t tokens; /* targets that it is the mean of */
+    int64_t waited; /* evaluations since that were no better */
+} RtBest;
+
+enum { RT_MAX_STOPS = 64 };
+
 typedef struct RtState {
     RtFlags flags;
     RtShared *shared;
@@ -138,6 +148,7 @@ typedef struct RtState {
     int64_t eval_micro_batches, eval_left_over, eval_tokens;
     double eval_loss;
     bool evaluated;       /* after this step */
+    RtBest best;
     int64_t valid_tokens; /* targets of all ranks: what loss and gradient are means of */
     uint64_t superacc[RT_SUPERACC_WORDS];
     double beta1_power, beta2_power; /* beta^t after t updates */
@@ -158,6 +169,10 @@ typedef struct RtState {
                                      end of the run, rt_due_soon; 0: never */
     struct RtCheckpoint *checkpoint; /* NULL: without --checkpoint */
     int shared_fd;                   /* of the memory that all ranks share */
+    const char *weights_from;        /* the folder that --init or a command reads; or NULL */
+    /* `trainer sample` ends with one of these ids */
+    int64_t stop[RT_MAX_STOPS];
+    int n_stops;
 } RtState;
 
 #endif

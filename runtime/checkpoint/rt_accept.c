@@ -116,7 +116,7 @@ bool rt_accept(Rt *rt, const char *folder, RtManifest *m, bool other_data,
         return false;
     if (!weights) {
         note(rt, "masters are made of the weights");
-        rt_import_weights(rt, folder);
+        rt_import_weights(rt, "--accept-numerics", folder);
     }
     if (!moments)
         note(rt, "moments begin at zero");

@@ -9,17 +9,22 @@
  *   rt_snapshot.c  copies to write from while training goes on
  *   rt_writers.c   may several ranks write one file there?
  *   rt_carry.c     files of the model that training does not need
- *   rt_config.c    config.json: what is kept of the one that weights came with
+ *   rt_config.c    config.json: what is kept of the one that weights came with; ids that
+ *                  end a text
  *   rt_manifest.c  MANIFEST: hashes of all files, which make it a checkpoint
  *   rt_chunks.c    those hashes
  *   rt_prune.c     which ones stay
  *   rt_tensors.c   reads files of safetensors, ours and others'
  *   rt_import.c    begins with weights that others made
- *   rt_resume.c    finds the newest that is sound
+ *   rt_find.c      which weights a folder means
+ *   rt_best.c      the best step by evaluation; when a run has waited enough for one
+ *   rt_resume.c    goes on from the newest that is sound
  *   rt_accept.c    goes on with other mathematics
  *   rt_load.c      verifies and reads one
  *   rt_verify.c    verifies those of a folder, without ranks
  *   rt_ls.c        lists them
+ *   rt_dry.c       --dry-run: what a run would find, but for its checkpoints:
+ *   rt_dry_folder.c   those
  *
  * job/rt_file.h has system calls with messages, and JSON, read strictly; data/rt_digest.h
  * what is known of the data. */
@@ -111,6 +116,7 @@ typedef struct RtTrainState {
     /* the order of data began before this step, when so much had been seen */
     int64_t order_step, order_samples, order_tokens;
     int64_t tokens; /* seen; -1: of an earlier version */
+    RtBest best;
 } RtTrainState;
 
 /* On rank 0: its clock, in seconds, and what saves and steps took, for rt_due.c. */
@@ -241,6 +247,11 @@ bool rt_carry_read(Rt *rt, const char *folder);
  * error of a call is in c->error; what is no config.json is told and ignored. */
 void rt_config_carry(Rt *rt, const char *folder);
 
+/* ---- rt_best.c ------------------------------------------------------------------- */
+
+void rt_best_forget(Rt *rt);  /* the held-out data are others now: rank 0 says so */
+void rt_best_resumed(Rt *rt); /* does the run go on, by --patience? */
+
 /* ---- rt_prune.c ------------------------------------------------------------------ */
 
 /* Collective: DIR's steps, largest first, as rank 0 finds them; the caller frees them.
@@ -279,12 +290,32 @@ bool rt_load_set(Rt *rt, RtSet set, const char *folder, RtManifest *m);
  * cannot be read. */
 bool rt_set_fits(Rt *rt, RtSet set, const char *folder, const RtManifest *m, bool *fits);
 
+/* ---- rt_find.c ------------------------------------------------------------------- */
+
+/* What a folder is read with; memory for the files of its checkpoints. */
+RtCheckpoint *rt_checkpoint_open(Rt *rt, const char *dir);
+/* Collective: if a rank has an error, the first of them tells that the checkpoint is
+ * damaged, and its number is returned; else -1. */
+int rt_pass_over(Rt *rt, const char *folder);
+/* Collective: the first rank with an error tells and ends the job. */
+void rt_stop_on_error(Rt *rt, const char *what);
+/* All ranks found the same: the first one tells. */
+_Noreturn void rt_refuse(Rt *rt, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
 /* ---- rt_accept.c ----------------------------------------------------------------- */
 
 /* Collective: what can be taken of a checkpoint of other mathematics is taken, and s is
  * made to fit. theirs: of rank 0, its numerics.txt. False: it is damaged. */
 bool rt_accept(Rt *rt, const char *folder, RtManifest *m, bool other_data,
                const char *theirs, RtTrainState *s);
+
+/* A small file of a checkpoint, for the caller to free; NULL: c->error says why not. */
+char *rt_load_small(Rt *rt, const char *folder, const char *name, int64_t *bytes);
+/* Collective: what train_state.json says; false: it cannot be read. Small files are
+ * verified before. */
+bool rt_load_state(Rt *rt, const char *folder, int64_t step, RtManifest *m,
+                   RtTrainState *s);
 
 typedef struct RtTensor {
     char *name;
@@ -317,15 +348,32 @@ void rt_tensors_close(RtTensors *s);
 /* Of a folder that a command names: its steps, as rt_file_steps has them, or, without
  * them, whether it is a checkpoint itself. -1: it cannot be read, and that was said. */
 int rt_folder_steps(const char *dir, int64_t **steps, bool *is_one);
+/* Without ranks: is every byte of a checkpoint what was written? If not, why. */
+bool rt_folder_is_sound(const RtFlags *f, const char *folder, char *why);
+
+/* ---- rt_resume.c ----------------------------------------------------------------- */
+
+/* Would a run with these flags not go on from it? Then error says why; what differs of
+ * the mathematics is told on stderr. */
+bool rt_resume_refuses(Rt *rt, const char *folder, const RtTrainState *s, char *error);
 
 /* ---- what the room offers -------------------------------------------------------- */
 
-void rt_import_weights(Rt *rt, const char *dir); /* a folder of Hugging Face's */
+/* Of a folder of Hugging Face's, or a step's; flag: who names it. */
+void rt_import_weights(Rt *rt, const char *flag, const char *dir);
 /* Rank 0 warns where config.json there describes another model. */
-void rt_config_compare(const Rt *rt, const char *folder);
+void rt_config_compare(const Rt *rt, const char *flag, const char *folder);
+/* Collective: the folder whose weights --init means; those of a command that reads, by
+ * --checkpoint or --init. The run ends where there is none. */
+const char *rt_find_init(Rt *rt);
+const char *rt_find_weights(Rt *rt);
+/* Ids that end a sample, of the model in that folder: unless --stop says others. */
+void rt_stop_find(Rt *rt, const char *folder);
+/* After a step: is its loss over held-out data the best so far; has the run waited for a
+ * better one as long as --patience says? Then it ends with this step. */
+void rt_best_step(Rt *rt);
 /* Collective. Without --checkpoint they do nothing and return false. */
-void rt_checkpoint_weights(Rt *rt); /* `trainer sample`: those of the newest sound one */
-bool rt_checkpoint_begin(Rt *rt);   /* were weights and state read from one? */
+bool rt_checkpoint_begin(Rt *rt); /* were weights and state read from one? */
 /* After a step: saves when it is time. Does the run end here, to be resumed? */
 bool rt_checkpoint_step(Rt *rt);
 /* Before the first step: the same, of a run whose state is on the disk. */
@@ -339,5 +387,14 @@ bool rt_snapshot_holds(const Rt *rt, uintptr_t address);
 void rt_snapshot_join(Rt *rt); /* it has written, if there is one */
 int rt_verify(const RtFlags *f);                 /* an exit code */
 int rt_ls(const RtTrainer *t, const RtFlags *f); /* the same */
+
+/* --dry-run. begin: what can be checked without ranks; `alone`: this process starts all of
+ * them. It may say that none can be started. end: of the process that started ranks, with
+ * their exit code: prints what was checked, if it is to; an exit code. */
+struct RtDry;
+struct RtDry *rt_dry_begin(const RtTrainer *t, const RtFlags *f, int ranks, bool alone);
+bool rt_dry_starts(const struct RtDry *d);
+int rt_dry_end(struct RtDry *d, int code, bool prints);
+void rt_dry_rank(Rt *rt); /* collective: a rank that has met the others */
 
 #endif

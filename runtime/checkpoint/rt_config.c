@@ -2,8 +2,8 @@
 /* rt_config.c: config.json of the folder that weights come from. In: --init's folder, or
  * a checkpoint's. Out: the config.json of this run's checkpoints: the trainer's, with
  * what only the other one knows (how many positions the model was made for, ids that
- * begin, end and pad a text); and warnings where --init's describes another model than
- * this one.
+ * begin, end and pad a text); warnings where --init's describes another model than this
+ * one; and the ids that end a sample.
  *
  * Only the first rank reads it. It is a stranger's file: all of it must be JSON before a
  * value is taken, and values are written anew, never copied. */
@@ -14,9 +14,9 @@
 #include <sys/stat.h>
 
 enum {
-    MOST_BYTES = 1 << 20, /* of the file; real ones have a few thousand */
-    MOST_IDS = 64,        /* of a list */
-    MOST_DEPTH = 4,       /* of objects in objects whose values are compared */
+    MOST_BYTES = 1 << 20,    /* of the file; real ones have a few thousand */
+    MOST_IDS = RT_MAX_STOPS, /* of a list */
+    MOST_DEPTH = 4,          /* of objects in objects whose values are compared */
     KEY_BYTES = 128,
     SHOWN_BYTES = 64 /* of a value, in a message */
 };
@@ -25,14 +25,15 @@ enum {
 
 /* The caller frees the text, one JSON object. NULL: there is none; then error is empty,
  * unless a call failed. */
-static char *load(const char *folder, RtJson *object, bool tell, char *error)
+static char *load(const char *folder, const char *name, RtJson *object, bool tell,
+                  char *error)
 {
     char path[RT_PATH_BYTES + RT_NAME_BYTES];
     struct stat s;
     int64_t bytes = 0;
     char *text = NULL;
     error[0] = '\0';
-    if (snprintf(path, sizeof path, "%s/config.json", folder) >= (int)sizeof path ||
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path ||
         stat(path, &s) != 0)
         return NULL;
     if (S_ISREG(s.st_mode) && s.st_size <= MOST_BYTES) {
@@ -223,7 +224,7 @@ void rt_config_carry(Rt *rt, const char *folder)
     Carried v;
     if (rt->trainer->config == NULL)
         return;
-    char *text = load(folder, &theirs, true, c->error);
+    char *text = load(folder, "config.json", &theirs, true, c->error);
     if (text == NULL)
         return;
     read_carried(theirs, folder, &v);
@@ -232,6 +233,61 @@ void rt_config_carry(Rt *rt, const char *folder)
     c->config = merge(rt->trainer->config, &v);
     if (c->config == NULL)
         snprintf(c->error, sizeof c->error, "config.json: out of memory");
+}
+
+/* ---- ids that end a sample ------------------------------------------------------- */
+
+/* eos_token_id of a file; false: it says none. */
+static bool read_stops(const char *folder, const char *name, Ids *ids)
+{
+    char key[KEY_BYTES], error[RT_ERROR_BYTES];
+    bool first = true;
+    RtJson object, value;
+    char *text = load(folder, name, &object, true, error);
+    ids->n = 0;
+    if (error[0] != '\0')
+        rt_say("trainer: warning: its ids that end a text are not known: %s", error);
+    if (text == NULL)
+        return false;
+    rt_json_open(&object, '{');
+    while (next_member(&object, &first, key, &value)) {
+        if (strcmp(key, "eos_token_id") != 0)
+            continue;
+        ids->n = 0;
+        if (!is_null(value) && !read_ids(value, ids)) {
+            ids->n = 0;
+            rt_say("trainer: warning: %s of %s: eos_token_id is ignored: it is no id and "
+                   "no list of 1 to %d of them",
+                   name, folder, (int)MOST_IDS);
+        }
+    }
+    free(text);
+    return ids->n > 0;
+}
+
+void rt_stop_find(Rt *rt, const char *folder)
+{
+    RtState *st = rt->state;
+    uint64_t words[1 + MOST_IDS] = {0}; /* how many, and they */
+    Ids ids = {0};
+    if (st->flags.stop != NULL || rt_is_of_bytes(rt->trainer))
+        return;
+    if (rt->rank == 0 && !read_stops(folder, "generation_config.json", &ids))
+        read_stops(folder, "config.json", &ids);
+    for (int i = 0; i < ids.n; i++) {
+        if (ids.id[i] < rt->trainer->vocab) {
+            words[1 + words[0]++] = (uint64_t)ids.id[i];
+        } else {
+            rt_say(
+                "trainer: warning: %s: eos_token_id %lld is not one of the model's %lld "
+                "ids",
+                folder, (long long)ids.id[i], (long long)rt->trainer->vocab);
+        }
+    }
+    rt_sum_words(rt, words, 1 + MOST_IDS); /* of rank 0 alone */
+    st->n_stops = (int)words[0];
+    for (int i = 0; i < st->n_stops; i++)
+        st->stop[i] = (int64_t)words[1 + i];
 }
 
 /* ---- what is compared ------------------------------------------------------------ */
@@ -265,7 +321,7 @@ static const struct {
 enum { N_IMPLIED = sizeof implied / sizeof *implied };
 
 typedef struct Comparison {
-    const char *folder;
+    const char *flag, *folder;
     RtJson theirs;
     bool has[N_IMPLIED]; /* ours */
     const char *key;     /* the one that is compared */
@@ -335,10 +391,9 @@ static void compare_theirs(void *ctx, const char *key, RtJson value)
     c->told = true;
     show(value, theirs);
     show(c->ours, ours);
-    fprintf(
-        stderr,
-        "trainer: warning: --init: config.json of %s says %s %s, this model's is %s\n",
-        c->folder, key, theirs, ours);
+    fprintf(stderr,
+            "trainer: warning: %s: config.json of %s says %s %s, this model's is %s\n",
+            c->flag, c->folder, key, theirs, ours);
 }
 
 static void compare_ours(void *ctx, const char *key, RtJson value)
@@ -360,17 +415,18 @@ static void compare_ours(void *ctx, const char *key, RtJson value)
     }
 }
 
-void rt_config_compare(const Rt *rt, const char *folder)
+void rt_config_compare(const Rt *rt, const char *flag, const char *folder)
 {
     const char *config = rt->trainer->config;
     char error[RT_ERROR_BYTES];
-    Comparison c = {.folder = folder};
+    Comparison c = {.flag = flag, .folder = folder};
     if (rt->rank != 0 || config == NULL)
         return;
     /* where there are checkpoints, it was read before, and told */
-    char *text = load(folder, &c.theirs, rt->state->checkpoint == NULL, error);
+    char *text =
+        load(folder, "config.json", &c.theirs, rt->state->checkpoint == NULL, error);
     if (error[0] != '\0')
-        rt_say("trainer: warning: --init: config.json is not compared: %s", error);
+        rt_say("trainer: warning: %s: config.json is not compared: %s", flag, error);
     if (text == NULL)
         return;
     walk((RtJson){config, config + strlen(config), false}, 1, false, compare_ours, &c);

@@ -164,10 +164,11 @@ bool rt_checkpoint_step(Rt *rt)
     const bool whole = step >= f->steps;
     const bool ends = a.signals != 0 || (a.due & (TIME_IS_UP | LOG_IS_LOST)) != 0;
     const bool periodic = f->checkpoint_every > 0 && step % f->checkpoint_every == 0;
+    const bool best = f->keep_best && st->best.step == step;
     bool saved = true;
     if (ends) /* an earlier save that still runs hears it, too */
         atomic_store(&rt->state->gives_way_ns, 1);
-    if (periodic || (a.due & SAVE) != 0 || ends || whole) {
+    if (periodic || best || (a.due & SAVE) != 0 || ends || whole) {
         c->due.saved = rt_clock();
         saved = rt_save(rt, step, c->apart && !ends && !whole);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_import.c: --init: weights that somebody else made. In: a folder of Hugging Face's,
+/* rt_import.c: weights that somebody else made. In: --init's folder or a checkpoint's,
  * one file of safetensors or several with their index, in F16, BF16, F32 or F64. Out:
  * masters and weights in this rank's shards.
  *
@@ -16,7 +16,7 @@
 
 typedef struct Import {
     Rt *rt;
-    const char *dir;
+    const char *flag, *dir; /* who names it */
     RtTensors tensors;
     const RtSegment *segment;
     const RtTensor *tensor; /* a parameter, or rows of one: */
@@ -26,7 +26,8 @@ typedef struct Import {
 } Import;
 
 /* The first rank to find it tells. */
-#define FAIL(i, ...) rt_fail((i)->rt, RT_EXIT_ERROR, __VA_ARGS__)
+#define FAIL(i, fmt, ...)                                                                \
+    rt_fail((i)->rt, RT_EXIT_ERROR, "%s: " fmt, (i)->flag, __VA_ARGS__)
 
 /* ---- the folder ------------------------------------------------------------------ */
 
@@ -38,7 +39,7 @@ static void add_indexed(Import *im, const char *path)
     int64_t bytes;
     char *text = rt_file_load(path, INT64_C(1) << 28, &bytes, error);
     if (text == NULL)
-        FAIL(im, "--init: %s", error);
+        FAIL(im, "%s", error);
     RtJson j = {text, text + bytes, false};
     bool first = true, inner = true, ok = rt_json_open(&j, '{');
     while (ok && rt_json_item(&j, '}', &first)) {
@@ -51,18 +52,18 @@ static void add_indexed(Import *im, const char *path)
         while (ok && rt_json_item(&j, '}', &inner)) {
             ok = rt_json_key(&j, key, sizeof key) && rt_json_text(&j, file, sizeof file);
             if (ok && (file[0] == '\0' || file[0] == '.' || strchr(file, '/') != NULL))
-                FAIL(im, "--init: %s: \"%s\" is no name of a file beside it", path, file);
+                FAIL(im, "%s: \"%s\" is no name of a file beside it", path, file);
             snprintf(full, sizeof full, "%s/%s", im->dir, file);
             bool known = false;
             for (int i = 0; ok && i < im->tensors.n_files; i++)
                 known = known || strcmp(im->tensors.files[i].path, full) == 0;
             if (ok && !known && !rt_tensors_add(&im->tensors, full, error))
-                FAIL(im, "--init: %s", error);
+                FAIL(im, "%s", error);
         }
         inner = false; /* one is enough */
     }
     if (!ok || !rt_json_done(&j) || im->tensors.n_files == 0)
-        FAIL(im, "--init: %s is no index of safetensors", path);
+        FAIL(im, "%s is no index of safetensors", path);
     free(text);
 }
 
@@ -70,24 +71,24 @@ static void open_folder(Import *im)
 {
     char path[RT_PATH_BYTES + RT_NAME_BYTES], error[RT_ERROR_BYTES];
     if (strlen(im->dir) >= RT_PATH_BYTES)
-        FAIL(im, "--init: the folder's name is too long");
+        FAIL(im, "%s", "the folder's name is too long");
     /* where both are, the index is an old one: transformers takes the file, too */
     snprintf(path, sizeof path, "%s/model.safetensors", im->dir);
     if (access(path, F_OK) == 0) {
         if (!rt_tensors_add(&im->tensors, path, error))
-            FAIL(im, "--init: %s", error);
+            FAIL(im, "%s", error);
     } else {
         snprintf(path, sizeof path, "%s/model.safetensors.index.json", im->dir);
         if (access(path, F_OK) != 0) {
             FAIL(im,
-                 "--init: %s has neither model.safetensors nor "
-                 "model.safetensors.index.json",
+                 "%s has neither model.safetensors nor "
+                 "model.safetensors.index.json, nor checkpoints step-...",
                  im->dir);
         }
         add_indexed(im, path);
     }
     if (!rt_tensors_sort(&im->tensors, error))
-        FAIL(im, "--init: %s", error);
+        FAIL(im, "%s", error);
 }
 
 /* ---- names and shapes ------------------------------------------------------------ */
@@ -123,17 +124,17 @@ static void check_part(Import *im, const RtParam *p, int k)
     memcpy(dim, p->dim, sizeof dim);
     dim[0] = p->n_parts > 0 ? p->parts[k].rows : p->dim[0];
     if (x == NULL)
-        FAIL(im, "--init: %s: tensor %s is missing", im->dir, part_name(p, k));
+        FAIL(im, "%s: tensor %s is missing", im->dir, part_name(p, k));
     if (x->n_dims != p->n_dims ||
         memcmp(x->dim, dim, (size_t)p->n_dims * sizeof *dim) != 0) {
         shape_text(theirs, sizeof theirs, x->dim, x->n_dims);
         shape_text(ours, sizeof ours, dim, p->n_dims);
-        FAIL(im, "--init: %s: tensor %s is %s, the model's is %s", im->dir, x->name,
-             theirs, ours);
+        FAIL(im, "%s: tensor %s is %s, the model's is %s", im->dir, x->name, theirs,
+             ours);
     }
     if (x->other) {
         FAIL(im,
-             "--init: %s: tensor %s is of a dtype that is no weight's here: use F16, "
+             "%s: tensor %s is of a dtype that is no weight's here: use F16, "
              "BF16, F32 or F64",
              im->dir, x->name);
     }
@@ -190,7 +191,7 @@ static void check_tensors(Import *im)
         const RtTensor *x = &im->tensors.tensors[i];
         if (!x->used && !is_buffer(x->name) && !is_copy(im, x)) {
             FAIL(im,
-                 "--init: %s: the model has no tensor %s: the folder has other layers, "
+                 "%s: the model has no tensor %s: the folder has other layers, "
                  "biases or an untied head; see fsdpgen import %s",
                  im->dir, x->name, im->dir);
         }
@@ -243,7 +244,7 @@ static void read_run(void *ctx, const RtRun *run)
         rt_enter(im->rt, RT_AT_LOAD);
         if (!rt_file_read(f->fd, f->path, im->raw, n * item,
                           x->at + (run->element - im->first + i) * item, error))
-            FAIL(im, "--init: %s", error);
+            FAIL(im, "%s", error);
         widen(x->dtype, im->raw, n, im->x);
         put(im, run->shard_offset_elems + i, n);
     }
@@ -263,16 +264,16 @@ static void read_param(Import *im, int id)
     }
 }
 
-void rt_import_weights(Rt *rt, const char *dir)
+void rt_import_weights(Rt *rt, const char *flag, const char *dir)
 {
     const RtTrainer *t = rt->trainer;
-    Import im = {.rt = rt, .dir = dir};
+    Import im = {.rt = rt, .flag = flag, .dir = dir};
     rt_enter(rt, RT_AT_LOAD);
     im.raw = malloc(RT_STAGE_ELEMS * sizeof(double));
     im.stage = malloc(RT_STAGE_ELEMS * sizeof(double));
     im.x = malloc(RT_STAGE_ELEMS * sizeof(double));
     if (im.raw == NULL || im.stage == NULL || im.x == NULL)
-        rt_fail(rt, RT_EXIT_ERROR, "--init: out of memory");
+        rt_fail(rt, RT_EXIT_ERROR, "%s: out of memory", flag);
     open_folder(&im);
     check_tensors(&im);
     for (int i = 0; i < t->n_segments; i++) {

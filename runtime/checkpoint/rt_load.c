@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_load.c: one set of a checkpoint. In: its files. Out: in the arena what this rank has
- * of it, whatever mesh wrote it.
+ * of it, whatever mesh wrote it; and its train state.
  *
  * Files are verified and read in one pass, window by window: a rank hashes its chunks of
  * a window, then its slices of it come from the page cache. So a set may be larger than
@@ -9,6 +9,7 @@
  * or ends the run. */
 #include "checkpoint/rt_checkpoint.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { WINDOW_CHUNKS = 16 }; /* that each rank hashes */
@@ -198,5 +199,30 @@ bool rt_load_set(Rt *rt, RtSet set, const char *folder, RtManifest *m)
                  "weights and masters of %s do not belong together", r.alien->name);
     }
     rt_tensors_close(&r.tensors);
+    return rt_first_error(rt) < 0;
+}
+
+/* ---- small files ----------------------------------------------------------------- */
+
+char *rt_load_small(Rt *rt, const char *folder, const char *name, int64_t *bytes)
+{
+    char path[RT_PATH_BYTES + RT_NAME_BYTES];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return rt_file_load(path, 1 << 28, bytes, rt->state->checkpoint->error);
+}
+
+bool rt_load_state(Rt *rt, const char *folder, int64_t step, RtManifest *m,
+                   RtTrainState *s)
+{
+    RtCheckpoint *c = rt->state->checkpoint;
+    const int n_small = m->set_files[0];
+    int64_t bytes = 0;
+    rt_chunks_until(rt, &m->chunks, n_small, 0);
+    if (!rt_manifest_agree(rt, m, 0, n_small))
+        return false;
+    char *text = rt_load_small(rt, folder, "train_state.json", &bytes);
+    if (text != NULL && (!rt_state_read(s, text, bytes) || s->step != step))
+        snprintf(c->error, sizeof c->error, "train_state.json cannot be read");
+    free(text);
     return rt_first_error(rt) < 0;
 }

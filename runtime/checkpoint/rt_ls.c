@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_ls.c: `trainer ls DIR`. In: a folder of checkpoints, or one of them. Out: a line for
  * each, the newest step first: when it was written, its size, whose it is, what it has
- * seen; and what else saves left there. Only MANIFEST, the sizes of files and
- * train_state.json are read: `trainer verify` reads the rest. */
+ * seen, whether the newest one calls it the best; and what else saves left there. Only
+ * MANIFEST, the sizes of files and train_state.json are read: `trainer verify` reads the
+ * rest. */
 #include "checkpoint/rt_checkpoint.h"
 #include "job/rt_out.h"
 
@@ -18,6 +19,8 @@ typedef struct Line {
     time_t written;
     uint64_t numerics; /* if known */
     bool known, ours;  /* its train state; this trainer goes on from it */
+    RtBest best;       /* as it says; step 0: nothing */
+    bool is_best;      /* the newest one says so */
     const char *is;    /* "whole", "damaged", "unfinished", "aside" */
     char why[RT_ERROR_BYTES];
 } Line;
@@ -51,6 +54,7 @@ static bool read_state(const RtTrainer *t, const char *folder, Line *l)
         return false;
     l->numerics = s.numerics_hash;
     l->ours = s.numerics_hash == t->numerics_hash;
+    l->best = s.best;
     const int64_t seq = l->ours ? t->seq_tokens : seq_of(folder);
     l->tokens = s.tokens >= 0                                                 ? s.tokens
                 : seq > 0 && !__builtin_mul_overflow(s.samples, seq, &tokens) ? tokens
@@ -82,6 +86,7 @@ static void read_checkpoint(const RtTrainer *t, const char *folder, Line *l)
 static void print_text(const Line *l)
 {
     char when[32] = "-", numerics[32] = "-", size[32] = "-", tokens[32] = "-";
+    char best[64] = "";
     struct tm local;
     if (l->written != 0 && localtime_r(&l->written, &local) != NULL)
         strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", &local);
@@ -91,12 +96,14 @@ static void print_text(const Line *l)
         snprintf(tokens, sizeof tokens, "%lld", (long long)l->tokens);
     if (l->known)
         snprintf(numerics, sizeof numerics, "%016llx", (unsigned long long)l->numerics);
-    printf("%-22s %14s  %-19s  %-16s  %-7s %15s  %s%s%s\n", l->folder, size, when,
+    if (l->is_best)
+        snprintf(best, sizeof best, ", the best: loss %.5f", l->best.loss);
+    printf("%-22s %14s  %-19s  %-16s  %-7s %15s  %s%s%s%s\n", l->folder, size, when,
            numerics,
            !l->known ? "-"
            : l->ours ? "this"
                      : "another",
-           tokens, l->is, l->why[0] != '\0' ? ": " : "", l->why);
+           tokens, l->is, best, l->why[0] != '\0' ? ": " : "", l->why);
 }
 
 static void print_json(const Line *l, bool first)
@@ -116,6 +123,8 @@ static void print_json(const Line *l, bool first)
     }
     if (l->tokens >= 0)
         printf(", \"tokens\": %lld", (long long)l->tokens);
+    if (l->is_best)
+        printf(", \"best\": true, \"eval_loss\": %.17g", l->best.loss);
     if (l->why[0] != '\0') {
         printf(", \"why\": ");
         rt_json_put(stdout, l->why);
@@ -168,6 +177,8 @@ int rt_ls(const RtTrainer *t, const RtFlags *f)
     int64_t *steps;
     bool is_one;
     int printed = 0;
+    RtBest best = {0};
+    bool found = false; /* what the newest one says of it */
     const int n = rt_folder_steps(f->folder, &steps, &is_one);
     if (n < 0)
         return RT_EXIT_ERROR;
@@ -178,6 +189,9 @@ int rt_ls(const RtTrainer *t, const RtFlags *f)
         rt_file_step_path(path, f->folder, "", is_one ? 0 : steps[i]);
         l.folder = is_one ? f->folder : strrchr(path, '/') + 1;
         read_checkpoint(t, is_one ? f->folder : path, &l);
+        best = l.known && !found ? l.best : best;
+        found = found || l.known;
+        l.is_best = !is_one && l.known && l.step > 0 && l.step == best.step;
         print_line(f, &l, &printed);
     }
     if (!is_one)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT-0 */
-/* rt_prune.c: which checkpoints stay. In: the folder, --keep and --keep-every, what this
- * run knows of older ones. Out: those that are too many are gone.
+/* rt_prune.c: which checkpoints stay. In: the folder, --keep, --keep-every, --keep-best,
+ * what this run knows of older ones. Out: those that are too many are gone.
  *
  * Only sound ones are counted: what this run wrote or read, it knows to be; of others all
  * ranks verify the hashes before they stand for one of the newest K, once in a run. Only
@@ -129,7 +129,8 @@ static void prune_steps(Rt *rt, const int64_t *steps, int n)
         }
         const RtVerdict *v = find(c, steps[i]);
         const bool periodic = f->keep_every > 0 && steps[i] % f->keep_every == 0;
-        if (rt->rank == 0 && c->error[0] == '\0' && !periodic &&
+        const bool best = f->keep_best && steps[i] == c->state.best.step;
+        if (rt->rank == 0 && c->error[0] == '\0' && !periodic && !best &&
             (v != NULL ? v->sound : is_whole(path)))
             remove_one(c, path, steps[i]);
     }

@@ -13,36 +13,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
-
-/* The first rank with an error tells and ends the job. */
-static void stop_on_error(Rt *rt, const char *what)
-{
-    const int who = rt_first_error(rt);
-    if (who == rt->rank)
-        rt_fail(rt, RT_EXIT_ERROR, "%s: %s", what, rt->state->checkpoint->error);
-    if (who >= 0)
-        rt_leave(rt);
-}
-
-/* All ranks found the same: the first one tells. */
-__attribute__((format(printf, 2, 3))) static _Noreturn void refuse(Rt *rt,
-                                                                   const char *fmt, ...)
-{
-    char text[RT_ERROR_BYTES];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    if (rt->rank != 0)
-        rt_leave(rt);
-    rt_fail(rt, RT_EXIT_ERROR, "%s", text);
-}
 
 /* ---- the folder ------------------------------------------------------------------ */
 
@@ -129,15 +104,8 @@ static int64_t *open_folder(Rt *rt, int *count)
     if (rt->rank == 0 && c->error[0] == '\0' && find_folder(rt) && lock_folder(rt))
         rt_file_clean(c->dir, c->error);
     *count = rt_share_steps(rt, &steps);
-    stop_on_error(rt, "--checkpoint");
+    rt_stop_on_error(rt, "--checkpoint");
     return steps;
-}
-
-static char *load_small(Rt *rt, const char *folder, const char *name, int64_t *bytes)
-{
-    char path[RT_PATH_BYTES + RT_NAME_BYTES];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return rt_file_load(path, 1 << 28, bytes, rt->state->checkpoint->error);
 }
 
 /* ---- is it of this trainer? ------------------------------------------------------ */
@@ -178,20 +146,22 @@ static int tell_differences(const Rt *rt, const char *theirs)
                                 tell_lines(ours, theirs, "this trainer:");
 }
 
-static _Noreturn void refuse_numerics(Rt *rt, const char *folder, uint64_t hash)
+static void numerics_differ(Rt *rt, const char *folder, uint64_t hash, char *error)
 {
     const RtTrainer *t = rt->trainer;
     int64_t bytes;
-    char *theirs = rt->rank == 0 ? load_small(rt, folder, "numerics.txt", &bytes) : NULL;
+    char *theirs =
+        rt->rank == 0 ? rt_load_small(rt, folder, "numerics.txt", &bytes) : NULL;
     const int told = tell_differences(rt, theirs);
-    refuse(rt,
-           "%s is of other mathematics: its numerics hash is %016llx, this trainer's "
-           "%016llx; %s. To go on with its weights and its step: --accept-numerics; to "
-           "start a new run with its weights: --init, without --resume",
-           folder, (unsigned long long)hash, (unsigned long long)t->numerics_hash,
-           told > 0 ? "what differs is listed above"
-                    : "the descriptions are equal, but the architecture, an op or the "
-                      "generator is another");
+    free(theirs);
+    snprintf(error, RT_ERROR_BYTES,
+             "%s is of other mathematics: its numerics hash is %016llx, this trainer's "
+             "%016llx; %s. To go on with its weights and its step: --accept-numerics; to "
+             "start a new run with its weights: --init, without --resume",
+             folder, (unsigned long long)hash, (unsigned long long)t->numerics_hash,
+             told > 0 ? "what differs is listed above"
+                      : "the descriptions are equal, but the architecture, an op or the "
+                        "generator is another");
 }
 
 /* Unless it is the last one already; the oldest makes room. */
@@ -274,21 +244,34 @@ static bool is_other(const Rt *rt, const RtTrainState *s)
            (!f->accept_data && has_other_data(rt, s, ignored));
 }
 
-static _Noreturn void refuse_other(Rt *rt, const char *folder, const RtTrainState *s)
+bool rt_resume_refuses(Rt *rt, const char *folder, const RtTrainState *s, char *error)
 {
     const RtFlags *f = &rt->state->flags;
-    if (!f->accept_numerics && has_other_numerics(rt, s))
-        refuse_numerics(rt, folder, s->numerics_hash);
-    if (f->seed_given && f->seed != s->seed) {
-        refuse(rt, "--seed %lld, but %s was trained with seed %lld: leave it out",
-               (long long)f->seed, folder, (long long)s->seed);
+    char why[RT_ERROR_BYTES / 2];
+    if (!is_other(rt, s))
+        return false;
+    if (!f->accept_numerics && has_other_numerics(rt, s)) {
+        numerics_differ(rt, folder, s->numerics_hash, error);
+    } else if (f->seed_given && f->seed != s->seed) {
+        snprintf(error, RT_ERROR_BYTES,
+                 "--seed %lld, but %s was trained with seed %lld: leave it out",
+                 (long long)f->seed, folder, (long long)s->seed);
+    } else {
+        has_other_data(rt, s, error);
+        snprintf(why, sizeof why, "%s", error);
+        snprintf(error, RT_ERROR_BYTES,
+                 "--resume: the data differ from those of %s: %s; restore them, or go on "
+                 "with the new ones by --accept-data",
+                 folder, why);
     }
-    char error[RT_ERROR_BYTES];
-    has_other_data(rt, s, error);
-    refuse(rt,
-           "--resume: the data differ from those of %s: %s; restore them, or go on with "
-           "the new ones by --accept-data",
-           folder, error);
+    return true;
+}
+
+static _Noreturn void refuse_other(Rt *rt, const char *folder, const RtTrainState *s)
+{
+    char error[RT_ERROR_BYTES] = "";
+    rt_resume_refuses(rt, folder, s, error);
+    rt_refuse(rt, "%s", error);
 }
 
 static void keep_record(RtRecords *to, RtRecords *from)
@@ -334,6 +317,10 @@ static void take_data(Rt *rt, const char *folder, RtTrainState *s)
 static void take_state(Rt *rt, const char *folder, RtTrainState *s)
 {
     RtState *st = rt->state;
+    char ignored[RT_ERROR_BYTES];
+    st->best = s->best;
+    if (rt_record_differs(rt, "eval", &s->eval, !st->digests->pending, ignored))
+        rt_best_forget(rt);
     take_data(rt, folder, s);
     take_platforms(rt, s);
     take_lineage(rt, s);
@@ -352,55 +339,6 @@ static void take_state(Rt *rt, const char *folder, RtTrainState *s)
 
 /* ---- one checkpoint -------------------------------------------------------------- */
 
-/* A process without descriptors or memory, or rights, learns nothing of a checkpoint: to
- * take an older one for it would throw steps away. */
-static void stop_on_error_here(Rt *rt, const char *folder)
-{
-    const int who = rt_first_error_here(rt);
-    if (who == rt->rank) {
-        rt_fail(rt, RT_EXIT_ERROR,
-                "%s: %s; that is no damage, so no older checkpoint is taken for it",
-                folder, rt->state->checkpoint->error);
-    }
-    if (who >= 0)
-        rt_leave(rt);
-}
-
-/* Collective: if a rank has an error, the first of them tells that the checkpoint is
- * damaged, and its number is returned; else -1. */
-static int pass_over(Rt *rt, const char *folder)
-{
-    RtCheckpoint *c = rt->state->checkpoint;
-    const int who = rt_first_error(rt);
-    if (who >= 0)
-        stop_on_error_here(rt, folder);
-    if (who == rt->rank) {
-        rt_say("trainer: warning: [rank %d] %s is passed over: %s", who, folder,
-               c->error);
-    }
-    c->error[0] = '\0';
-    rt_first_error(rt); /* it is told before anything else is */
-    return who;
-}
-
-/* Collective: what train_state.json says; false: it cannot be read. Small files are
- * verified before. */
-static bool load_state(Rt *rt, const char *folder, int64_t step, RtManifest *m,
-                       RtTrainState *s)
-{
-    RtCheckpoint *c = rt->state->checkpoint;
-    const int n_small = m->set_files[0];
-    int64_t bytes = 0;
-    rt_chunks_until(rt, &m->chunks, n_small, 0);
-    if (!rt_manifest_agree(rt, m, 0, n_small))
-        return false;
-    char *text = load_small(rt, folder, "train_state.json", &bytes);
-    if (text != NULL && (!rt_state_read(s, text, bytes) || s->step != step))
-        snprintf(c->error, sizeof c->error, "train_state.json cannot be read");
-    free(text);
-    return rt_first_error(rt) < 0;
-}
-
 static bool load_sets(Rt *rt, const char *folder, RtManifest *m)
 {
     bool ok = true;
@@ -415,7 +353,8 @@ static bool accept(Rt *rt, const char *folder, RtManifest *m, RtTrainState *s)
     RtCheckpoint *c = rt->state->checkpoint;
     char ignored[RT_ERROR_BYTES];
     int64_t bytes;
-    char *theirs = rt->rank == 0 ? load_small(rt, folder, "numerics.txt", &bytes) : NULL;
+    char *theirs =
+        rt->rank == 0 ? rt_load_small(rt, folder, "numerics.txt", &bytes) : NULL;
     c->error[0] = '\0';
     if (rt->rank == 0) {
         rt_say("trainer: note: --accept-numerics: step %lld and its weights were "
@@ -441,7 +380,7 @@ static bool load(Rt *rt, int64_t step)
     rt_file_step_path(folder, c->dir, "", step);
     c->error[0] = '\0';
     rt_file_forget_error();
-    bool ok = rt_manifest_open(rt, folder, &m) && load_state(rt, folder, step, &m, &s);
+    bool ok = rt_manifest_open(rt, folder, &m) && rt_load_state(rt, folder, step, &m, &s);
     if (ok && is_other(rt, &s)) {
         rt_chunks_until(rt, &m.chunks, m.n_files, 0);
         if (rt_manifest_agree(rt, &m, m.set_files[0], m.n_files))
@@ -452,7 +391,7 @@ static bool load(Rt *rt, int64_t step)
                                            : load_sets(rt, folder, &m));
     if (ok && rt_carry_read(rt, folder))
         take_state(rt, folder, &s);
-    const int who = pass_over(rt, folder);
+    const int who = rt_pass_over(rt, folder);
     rt_record_free(&s.data);
     rt_record_free(&s.eval);
     rt_manifest_free(&m);
@@ -467,28 +406,16 @@ static bool load(Rt *rt, int64_t step)
 
 /* ---- the start ------------------------------------------------------------------- */
 
-static RtCheckpoint *open_checkpoint(Rt *rt)
+/* What steps from 0 on are computed with, unless a checkpoint says otherwise. */
+static void begin_history(const Rt *rt)
 {
+    RtCheckpoint *c = rt->state->checkpoint;
     char text[1024];
-    RtCheckpoint *c = calloc(1, sizeof *c);
-    if (c != NULL) {
-        c->dir = rt->state->flags.checkpoint;
-        c->lock = -1;
-        c->saved = -1;
-        c->writing = -1;
-        c->stage = malloc(RT_STAGE_ELEMS * sizeof(double));
-        c->convert = malloc(RT_STAGE_ELEMS * sizeof(double));
-        c->chunk = malloc(RT_CHUNK_BYTES);
-    }
-    if (c == NULL || c->stage == NULL || c->convert == NULL || c->chunk == NULL ||
-        !rt_layout_fill(c, rt->trainer))
-        rt_fail(rt, RT_EXIT_ERROR, "--checkpoint: out of memory");
     c->here = rt_platform_hash(rt->trainer, text, sizeof text);
     c->platform[0].hash = c->here;
     c->n_platforms = 1;
     c->lineage[0].hash = rt->trainer->numerics_hash;
     c->n_lineage = 1;
-    return c;
 }
 
 bool rt_checkpoint_begin(Rt *rt)
@@ -499,23 +426,24 @@ bool rt_checkpoint_begin(Rt *rt)
     if (f->checkpoint == NULL)
         return false;
     if (!rt_file_step_path(path, f->checkpoint, ".trash-", f->steps))
-        refuse(rt, "--checkpoint: the folder's name is too long");
+        rt_refuse(rt, "--checkpoint: the folder's name is too long");
     rt_enter(rt, RT_AT_LOAD);
-    rt->state->checkpoint = open_checkpoint(rt);
+    rt->state->checkpoint = rt_checkpoint_open(rt, f->checkpoint);
+    begin_history(rt);
     rt_due_begin(rt);
     int64_t *steps = open_folder(rt, &n);
     if (n > 0 && !f->resume) {
-        refuse(
+        rt_refuse(
             rt,
             "--checkpoint %s: there are checkpoints, the newest of step %lld: --resume "
             "goes on from it; a new run needs a new folder",
             f->checkpoint, (long long)steps[0]);
     }
     if (n == 0 && f->must_resume) {
-        refuse(rt,
-               "--resume=must: there is no checkpoint in %s; is its disk mounted? "
-               "--resume alone starts at step 0 there",
-               f->checkpoint);
+        rt_refuse(rt,
+                  "--resume=must: there is no checkpoint in %s; is its disk mounted? "
+                  "--resume alone starts at step 0 there",
+                  f->checkpoint);
     }
     bool loaded = false;
     for (int i = 0; i < n && !loaded; i++) {
@@ -525,13 +453,15 @@ bool rt_checkpoint_begin(Rt *rt)
     }
     free(steps);
     if (n > 0 && !loaded) {
-        refuse(rt,
-               "--resume: no checkpoint in %s is intact (%d tried), and a run does not "
-               "start at step 0 over existing ones",
-               f->checkpoint, n);
+        rt_refuse(
+            rt,
+            "--resume: no checkpoint in %s is intact (%d tried), and a run does not "
+            "start at step 0 over existing ones",
+            f->checkpoint, n);
     }
-    if (!loaded && f->init != NULL && !rt_carry_read(rt, f->init))
-        stop_on_error(rt, "--init");
+    if (!loaded && f->init != NULL && !rt_carry_read(rt, rt_find_init(rt)))
+        rt_stop_on_error(rt, "--init");
+    rt_best_resumed(rt);
     if (rt->state->step < f->steps) { /* one that is finished writes nothing */
         rt->state->checkpoint->one_writer = rt_writers_try(rt);
         rt_snapshot_open(rt);
@@ -541,35 +471,4 @@ bool rt_checkpoint_begin(Rt *rt)
         rt_stdout_flush(rt);
     }
     return loaded;
-}
-
-/* It reads only: a run may write there at the same time. */
-void rt_checkpoint_weights(Rt *rt)
-{
-    char folder[RT_PATH_BYTES];
-    int64_t *steps = NULL;
-    bool sound = false;
-    if (!rt_file_step_path(folder, rt->state->flags.checkpoint, ".trash-", INT64_MAX / 2))
-        refuse(rt, "--checkpoint: the folder's name is too long");
-    rt_enter(rt, RT_AT_LOAD);
-    RtCheckpoint *c = rt->state->checkpoint = open_checkpoint(rt);
-    refuse_checkpoint(c);
-    const int n = rt_share_steps(rt, &steps);
-    stop_on_error(rt, "--checkpoint");
-    for (int i = 0; i < n && !sound; i++) {
-        RtManifest m;
-        rt_file_step_path(folder, c->dir, "", steps[i]);
-        c->error[0] = '\0';
-        rt_file_forget_error();
-        sound = rt_manifest_verify(rt, folder, &m);
-        if (!sound)
-            pass_over(rt, folder);
-        rt_manifest_free(&m);
-    }
-    free(steps);
-    if (!sound) {
-        refuse(rt, "--checkpoint %s: %s", c->dir,
-               n == 0 ? "there is no checkpoint" : "no checkpoint is intact");
-    }
-    rt_import_weights(rt, folder);
 }

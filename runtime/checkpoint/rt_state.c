@@ -17,7 +17,19 @@ void rt_state_take(const Rt *rt, int64_t step, RtTrainState *s)
                         .scaled_updates = st->scaled_updates,
                         .beta1_power = st->beta1_power,
                         .beta2_power = st->beta2_power,
-                        .loss_scale = st->loss_scale};
+                        .loss_scale = st->loss_scale,
+                        .best = st->best};
+}
+
+/* Of a run that evaluates. */
+static void write_best(FILE *f, const RtBest *b)
+{
+    if (b->step == 0 && b->waited == 0)
+        return;
+    fprintf(f,
+            ",\n  \"best_step\": %lld,\n  \"best_loss\": \"%a\",\n"
+            "  \"best_tokens\": %lld,\n  \"best_waited\": %lld",
+            (long long)b->step, b->loss, (long long)b->tokens, (long long)b->waited);
 }
 
 static void write_since(FILE *f, const char *key, const RtSince *s, int n)
@@ -63,6 +75,7 @@ char *rt_state_text(const Rt *rt, const RtTrainState *s)
             (long long)st->order_tokens, (unsigned long long)t->numerics_hash);
     write_since(f, "platforms", c->platform, c->n_platforms);
     write_since(f, "lineage", c->lineage, c->n_lineage);
+    write_best(f, &s->best);
     rt_record_write(rt, f);
     fprintf(f, "\n}\n");
     if (fclose(f) != 0) {
@@ -151,6 +164,9 @@ static bool read_member(RtJson *j, const char *key, RtTrainState *s)
         {"order_step", &s->order_step},
         {"order_samples", &s->order_samples},
         {"order_tokens", &s->order_tokens},
+        {"best_step", &s->best.step},
+        {"best_tokens", &s->best.tokens},
+        {"best_waited", &s->best.waited},
     };
     const struct {
         const char *key;
@@ -159,6 +175,7 @@ static bool read_member(RtJson *j, const char *key, RtTrainState *s)
         {"beta1_power", &s->beta1_power},
         {"beta2_power", &s->beta2_power},
         {"loss_scale", &s->loss_scale},
+        {"best_loss", &s->best.loss},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (strcmp(key, numbers[i].key) == 0)
@@ -196,7 +213,8 @@ static bool makes_sense(const RtTrainState *s)
            s->skipped_in_a_row <= s->skipped && s->scaled_updates <= s->step &&
            s->beta1_power >= 0 && s->beta1_power <= 1 && s->beta2_power >= 0 &&
            s->beta2_power <= 1 && s->loss_scale >= 0 && s->n_platforms > 0 &&
-           s->order_step <= s->step && s->order_samples <= s->samples &&
+           s->best.step <= s->step && s->order_step <= s->step &&
+           s->order_samples <= s->samples &&
            in_turn(s->platform, s->n_platforms, s->step) &&
            in_turn(s->lineage, s->n_lineage, s->step);
 }

@@ -356,15 +356,30 @@ static bool is_removed(const char *folder)
     return lstat(folder, &s) != 0 && errno == ENOENT;
 }
 
+static void check(Check *c, int threads)
+{
+    char error[RT_ERROR_BYTES];
+    if (rt_manifest_read(&c->m, c->folder, error))
+        check_files(c, threads);
+    else
+        snprintf(add_flaw(c, "MANIFEST")->why, RT_ERROR_BYTES, "%s", error);
+}
+
+static void end_check(Check *c)
+{
+    rt_manifest_free(&c->m);
+    free(c->bad);
+    free(c->first);
+    free(c->hash);
+    free(c->unread);
+    free(c->flaws);
+}
+
 /* Is it what was written? */
 static bool verify(const RtFlags *f, const char *folder, int threads)
 {
     Check c = {.folder = folder};
-    char error[RT_ERROR_BYTES];
-    if (rt_manifest_read(&c.m, folder, error))
-        check_files(&c, threads);
-    else
-        snprintf(add_flaw(&c, "MANIFEST")->why, RT_ERROR_BYTES, "%s", error);
+    check(&c, threads);
     const bool removed = c.n_flaws > 0 && is_removed(folder);
     const bool whole = c.n_flaws == 0 || removed;
     if (removed)
@@ -374,13 +389,27 @@ static bool verify(const RtFlags *f, const char *folder, int threads)
     else
         print_text(&c);
     fflush(stdout);
-    rt_manifest_free(&c.m);
-    free(c.bad);
-    free(c.first);
-    free(c.hash);
-    free(c.unread);
-    free(c.flaws);
+    end_check(&c);
     return whole;
+}
+
+static int threads_of(const RtFlags *f)
+{
+    RtCores cores;
+    rt_cores_find(&cores);
+    const int threads = f->threads > 0 ? (int)f->threads : cores.quota;
+    return threads < MOST_THREADS ? threads : MOST_THREADS;
+}
+
+bool rt_folder_is_sound(const RtFlags *f, const char *folder, char *why)
+{
+    Check c = {.folder = folder};
+    check(&c, threads_of(f));
+    const bool sound = c.n_flaws == 0;
+    if (!sound)
+        snprintf(why, RT_ERROR_BYTES, "%s: %.600s", c.flaws[0].file, c.flaws[0].why);
+    end_check(&c);
+    return sound;
 }
 
 /* ---- all of them ----------------------------------------------------------------- */
@@ -420,16 +449,13 @@ int rt_verify(const RtFlags *f)
     int64_t *steps;
     bool is_one, whole = true;
     char path[RT_PATH_BYTES];
-    RtCores cores;
     const int n = rt_folder_steps(f->folder, &steps, &is_one);
     if (n < 0 || (n == 0 && !is_one)) {
         return n < 0 ? RT_EXIT_ERROR
                      : refuse("there is no checkpoint: neither a folder step-... nor a "
                               "MANIFEST; weights that others made have no hashes");
     }
-    rt_cores_find(&cores);
-    int threads = f->threads > 0 ? (int)f->threads : cores.quota;
-    threads = threads < MOST_THREADS ? threads : MOST_THREADS;
+    const int threads = threads_of(f);
     if (f->json)
         printf("[\n");
     if (is_one)

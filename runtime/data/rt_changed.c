@@ -99,6 +99,8 @@ static void check_part(RtDigests *d, int i)
 void rt_changed_check(Rt *rt)
 {
     RtDigests *d = rt->state->digests;
+    if (d == NULL)
+        return; /* `trainer eval`: what it reads is over soon */
     pthread_mutex_lock(&d->checks);
     for (int i = 0; d->lead == rt->rank && i < d->n_parts; i++)
         if (d->part[i].map->at != NULL)

@@ -269,14 +269,8 @@ static bool mix(RtTokens *d, char *error)
 
 /* ---- open ------------------------------------------------------------------------ */
 
-RtTokens *rt_tokens_open(const RtTrainer *t, const char *const *patterns, int n_patterns,
-                         char *error)
-{
-    return rt_tokens_open_for(t, "data", patterns, n_patterns, error);
-}
-
-RtTokens *rt_tokens_open_for(const RtTrainer *t, const char *flag,
-                             const char *const *patterns, int n_patterns, char *error)
+static RtTokens *open_all(const RtTrainer *t, const char *flag, bool weighted,
+                          const char *const *patterns, int n_patterns, char *error)
 {
     if (n_patterns == 0) {
         rt_tokens_wrong(error, "no data: give --data FILE (text, or token files)");
@@ -302,11 +296,11 @@ RtTokens *rt_tokens_open_for(const RtTrainer *t, const char *flag,
             d->file[0].name, (long long)d->file[0].tokens,
             d->files > 1 ? ", and no file more" : "", (long long)d->seq);
     }
-    for (int i = 0; i < d->sources && good && strcmp(flag, "data") != 0; i++) {
+    for (int i = 0; i < d->sources && good && !weighted; i++) {
         if (d->source[i].weight > 0) {
             good = rt_tokens_wrong(error,
                                    "--%s %s: every sequence counts once: weights are for "
-                                   "--data",
+                                   "the --data of training",
                                    flag, d->source[i].word);
         }
     }
@@ -315,6 +309,18 @@ RtTokens *rt_tokens_open_for(const RtTrainer *t, const char *flag,
         return NULL;
     }
     return d;
+}
+
+RtTokens *rt_tokens_open(const RtTrainer *t, const char *const *patterns, int n_patterns,
+                         char *error)
+{
+    return open_all(t, "data", true, patterns, n_patterns, error);
+}
+
+RtTokens *rt_tokens_open_for(const RtTrainer *t, const char *flag,
+                             const char *const *patterns, int n_patterns, char *error)
+{
+    return open_all(t, flag, false, patterns, n_patterns, error);
 }
 
 void rt_tokens_close(RtTokens *d)

@@ -11,7 +11,7 @@
 /* Files as the trainer reads them: its sequences, vocabulary, masks. */
 RtTokens *rt_tokens_open(const RtTrainer *t, const char *const *patterns, int n_patterns,
                          char *error);
-/* The same of another flag than --data, for messages. */
+/* The same of held-out data, without weights; flag: who names them. */
 RtTokens *rt_tokens_open_for(const RtTrainer *t, const char *flag,
                              const char *const *patterns, int n_patterns, char *error);
 void rt_tokens_close(RtTokens *d);

@@ -33,9 +33,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#ifndef RT_AT_ONCE_BYTES /* a test has less */
-#define RT_AT_ONCE_BYTES (1 << 30)
-#endif
 enum {
     PAGE = 4096,
     PIECE_BYTES = 512 << 10,       /* a core's cache keeps it until it is hashed */
@@ -322,7 +319,7 @@ static void add_parts(RtDigests *d, const char *flag, const RtTokens *tokens)
     }
 }
 
-static RtDigests *list_parts(Rt *rt)
+RtDigests *rt_digest_list(Rt *rt)
 {
     const RtState *st = rt->state;
     const int files = rt_tokens_files(st->tokens) +
@@ -419,6 +416,24 @@ static void fill_table(RtDigests *d)
     free(known);
 }
 
+int64_t rt_digest_unknown_bytes(const RtDigests *d)
+{
+    RtKnown *known = calloc((size_t)d->n_parts + 1, sizeof *known);
+    int64_t bytes = 0, unknown = 0;
+    for (int i = 0; i < d->n_parts && known != NULL; i++) {
+        known[i].of = d->part[i].map;
+        bytes += d->part[i].map->bytes;
+    }
+    if (known == NULL)
+        return 0;
+    if (bytes >= WORTH_KEEPING_BYTES && !d->rt->state->flags.check_data)
+        rt_known_find(known, d->n_parts);
+    for (int i = 0; i < d->n_parts; i++)
+        unknown += known[i].found ? 0 : d->part[i].map->bytes;
+    free(known);
+    return unknown;
+}
+
 static void wait_for_all(Rt *rt)
 {
     uint64_t word = 0;
@@ -444,7 +459,7 @@ static void make_table(RtDigests *d)
 
 void rt_digest_open(Rt *rt)
 {
-    RtDigests *d = list_parts(rt);
+    RtDigests *d = rt_digest_list(rt);
     const RtState *st = rt->state;
     rt->state->digests = d;
     d->began_seconds = rt_clock();

@@ -11,6 +11,10 @@
 #include "data/rt_tokens.h"
 #include "job/rt_file.h"
 
+#ifndef RT_AT_ONCE_BYTES /* a test has less */
+#define RT_AT_ONCE_BYTES (1 << 30) /* that are hashed before the first step */
+#endif
+
 /* What one file of --data is made of. */
 typedef enum { RT_PART_TOKENS, RT_PART_MASK, RT_PART_INDEX, RT_PARTS } RtPartKind;
 
@@ -86,6 +90,10 @@ typedef struct RtDigests {
 
 /* ---- rt_digest.c ----------------------------------------------------------------- */
 
+/* The files of --data and --eval that rt->state has opened, without digests. */
+RtDigests *rt_digest_list(Rt *rt);
+/* Of those, what a run has to hash: no earlier one has left its digest. */
+int64_t rt_digest_unknown_bytes(const RtDigests *d);
 /* The digest of a part now; false: the run ends before it is known. */
 bool rt_digest_again(RtDigests *d, const RtDataPart *p, uint64_t *digest);
 static inline bool rt_digest_known(const RtDigests *d, int part)

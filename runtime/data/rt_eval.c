@@ -15,27 +15,39 @@
 
 enum { TURN = 128 }; /* micro-batches between two exchanges: two words each */
 
+/* The flag that names them. */
+static const char *flag_of(const RtFlags *f)
+{
+    return f->command == RT_EVAL ? "data" : "eval";
+}
+
 bool rt_eval_check(const RtTrainer *t, const RtFlags *f, char *error)
 {
     if (f->n_eval == 0)
         return true;
     if (t->evaluate == NULL) {
         snprintf(error, RT_ERROR_BYTES,
-                 "--eval: no op tells how to evaluate the loss of this model: see "
-                 "`evaluates` of an op.lua");
+                 "--%s: no op tells how to evaluate the loss of this model: see "
+                 "`evaluates` of an op.lua",
+                 flag_of(f));
         return false;
     }
-    RtTokens *d = rt_tokens_open_for(t, "eval", f->eval, f->n_eval, error);
+    RtTokens *d = rt_tokens_open_for(t, flag_of(f), f->eval, f->n_eval, error);
     if (d == NULL)
         return false;
-    const int64_t samples = rt_tokens_samples(d);
+    const int64_t samples = rt_tokens_samples(d), limit = f->eval_sequences;
     rt_tokens_close(d);
+    if (limit > 0 && limit < samples && limit < t->micro_batch) {
+        snprintf(error, RT_ERROR_BYTES, "--eval-sequences %lld: a micro-batch takes %lld",
+                 (long long)limit, (long long)t->micro_batch);
+        return false;
+    }
     if (samples < t->micro_batch) {
         snprintf(error, RT_ERROR_BYTES,
-                 "--eval: the held-out data has %lld sequence%s of %lld tokens, but a "
+                 "--%s: the held-out data has %lld sequence%s of %lld tokens, but a "
                  "micro-batch takes %lld",
-                 (long long)samples, samples == 1 ? "" : "s", (long long)t->seq_tokens,
-                 (long long)t->micro_batch);
+                 flag_of(f), (long long)samples, samples == 1 ? "" : "s",
+                 (long long)t->seq_tokens, (long long)t->micro_batch);
         return false;
     }
     return true;
@@ -50,18 +62,14 @@ void rt_eval_open(Rt *rt)
         return;
     st->held_out =
         rt_eval_check(rt->trainer, f, error)
-            ? rt_tokens_open_for(rt->trainer, "eval", f->eval, f->n_eval, error)
+            ? rt_tokens_open_for(rt->trainer, flag_of(f), f->eval, f->n_eval, error)
             : NULL;
     if (st->held_out == NULL)
         rt_fail(rt, RT_EXIT_ERROR, "%s", error);
-    rt_agree_data(rt, "eval", st->held_out);
+    rt_agree_data(rt, flag_of(f), st->held_out);
     int64_t samples = rt_tokens_samples(st->held_out);
     if (f->eval_sequences > 0 && f->eval_sequences < samples)
         samples = f->eval_sequences;
-    if (samples < rt->trainer->micro_batch) {
-        rt_fail(rt, RT_EXIT_ERROR, "--eval-sequences %lld: a micro-batch takes %lld",
-                (long long)samples, (long long)rt->trainer->micro_batch);
-    }
     st->eval_micro_batches = samples / rt->trainer->micro_batch;
     st->eval_left_over = samples % rt->trainer->micro_batch;
 }
@@ -69,11 +77,16 @@ void rt_eval_open(Rt *rt)
 void rt_eval_print(const Rt *rt)
 {
     const RtState *st = rt->state;
-    if (rt->rank == 0 && st->held_out != NULL) {
-        const int64_t left = st->eval_left_over;
-        printf("held-out data: %lld sequences",
-               (long long)(st->eval_micro_batches * rt->trainer->micro_batch));
-        printf(left > 0 ? "; %lld more fill no micro-batch\n" : "\n", (long long)left);
+    FILE *out = rt_words(rt);
+    if (rt->rank != 0 || st->held_out == NULL)
+        return;
+    const int64_t left = st->eval_left_over;
+    fprintf(out, "held-out data: %lld sequences",
+            (long long)(st->eval_micro_batches * rt->trainer->micro_batch));
+    fprintf(out, left > 0 ? "; %lld more fill no micro-batch\n" : "\n", (long long)left);
+    if (st->flags.command == RT_EVAL && rt_tokens_unused_mask(st->held_out)) {
+        rt_say("trainer: warning: there are masks beside the data, but this trainer was "
+               "generated with loss.mask = false: every token is a target");
     }
 }
 

@@ -65,6 +65,10 @@ void rt_agree_flags(Rt *rt)
         {"--stop-after", bits(f->stop_seconds)},
         {"--keep", (uint64_t)f->keep},
         {"--keep-every", (uint64_t)f->keep_every},
+        {"--keep-best", f->keep_best},
+        {"--patience", (uint64_t)f->patience},
+        {"--best", f->best},
+        {"--dry-run", f->dry_run},
         {"--keep-going", f->keep_going},
         {"--resume", (uint64_t)f->resume + f->must_resume},
         {"--accept-data", f->accept_data},
@@ -74,12 +78,13 @@ void rt_agree_flags(Rt *rt)
         {"--one-writer", f->one_writer},
         {"--debug-gradients", f->debug_gradients != NULL},
         {"--weights-hash", f->weights_hash},
-        {"sample", f->command},
+        {"the command", f->command},
         {"--prompt", rt_hash64(prompt, strlen(prompt), 0)},
         {"--tokens", (uint64_t)f->sample_tokens},
         {"--temperature", bits(f->temperature)},
         {"--top-k", (uint64_t)f->top_k},
         {"--top-p", bits(f->top_p)},
+        {"--stop", f->stop != NULL ? rt_hash64(f->stop, strlen(f->stop), 1) : 0},
     };
     enum { ASKED = sizeof asked / sizeof *asked };
     uint64_t first[ASKED];

@@ -259,14 +259,21 @@ static int foreign_flag(RtCommand command, const RtFlag *flag)
 
 /* ---- all of them ----------------------------------------------------------------- */
 
-static int check_sample(const RtFlags *f)
+/* Of a command that reads weights. */
+static int check_reader(const RtFlags *f)
 {
-    if (f->prompt == NULL)
+    const char *name = rt_command_table[f->command].name;
+    if (f->command == RT_SAMPLE && f->prompt == NULL)
         return usage("sample: --prompt TEXT is needed: what to go on from");
+    if (f->command == RT_EVAL && f->n_eval == 0)
+        return usage("eval: --data FILE is needed: what to evaluate");
     if ((f->checkpoint == NULL) == (f->init == NULL)) {
-        return usage("sample: give --checkpoint DIR or --init DIR, one of them: whose "
-                     "weights");
+        return usage("%s: give --checkpoint DIR or --init DIR, one of them: whose "
+                     "weights",
+                     name);
     }
+    if (f->best && f->checkpoint == NULL)
+        return usage("%s: --best needs --checkpoint DIR", name);
     return -1;
 }
 
@@ -277,6 +284,7 @@ static const char *about_checkpoints(const RtFlags *f)
            : f->checkpoint_seconds > 0 ? "checkpoint-seconds"
            : f->stop_seconds > 0       ? "stop-after"
            : f->keep > 0               ? "keep"
+           : f->keep_best              ? "keep-best"
            : f->must_resume            ? "resume=must"
            : f->resume                 ? "resume"
            : f->wait_for_saves         ? "wait-for-saves"
@@ -292,6 +300,10 @@ static int check_flags(RtFlags *f, const RtTrainer *t)
         return usage("--%s needs --eval FILE",
                      f->eval_every > 0 ? "eval-every" : "eval-sequences");
     }
+    if (f->n_eval == 0 && f->keep_best)
+        return usage("--keep-best needs --eval FILE: whose loss is the lowest");
+    if (f->patience > 0 && (f->n_eval == 0 || f->eval_every == 0))
+        return usage("--patience needs --eval FILE and --eval-every N");
     if (f->steps < 0) { /* not given */
         f->steps = t->schedule.steps;
         if (f->steps <= 0 && !f->numerics_hash && !f->tune_kernels)
@@ -405,5 +417,5 @@ int rt_flags_parse(RtFlags *f, const RtTrainer *t, int argc, char **argv)
                      rt_command_table[f->command].name,
                      rt_command_table[f->command].name);
     }
-    return f->command == RT_SAMPLE ? check_sample(f) : -1;
+    return f->command == RT_SAMPLE || f->command == RT_EVAL ? check_reader(f) : -1;
 }

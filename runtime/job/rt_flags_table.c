@@ -10,6 +10,7 @@
 enum {
     TRAIN = 1 << RT_TRAIN,
     SAMPLE = 1 << RT_SAMPLE,
+    EVAL = 1 << RT_EVAL,
     VERIFY = 1 << RT_VERIFY,
     LS = 1 << RT_LS
 };
@@ -22,6 +23,8 @@ const RtCommandInfo rt_command_table[RT_COMMANDS] = {
     [RT_TRAIN] = {NULL, "--data FILE [flags]", "trains", false, EXITS_RUN},
     [RT_SAMPLE] = {"sample", "--prompt TEXT --checkpoint DIR [flags]",
                    "continues a prompt", false, EXITS_RUN},
+    [RT_EVAL] = {"eval", "--data FILE --checkpoint DIR [flags]",
+                 "computes the loss of held-out data", false, EXITS_RUN},
     [RT_VERIFY] =
         {"verify", "DIR [flags]",
          "verifies every byte of the checkpoints in DIR, or of the checkpoint DIR", true,
@@ -46,6 +49,8 @@ const RtFlag rt_flag_table[] = {
     {RT_GROUP_DATA, "data", "[FORMAT:]GLOB[=W]",
      "text or token files (text, llmc, nanogpt, megatron), with weight W; repeatable",
      RT_FLAG_DATA, 0, TRAIN, 0, 0},
+    {RT_GROUP_DATA, "data", "[FORMAT:]GLOB", "held-out text or token files; repeatable",
+     RT_FLAG_EVAL, 0, EVAL, 0, 0},
     {RT_GROUP_DATA, "check-data", NULL,
      "hash all data before the first step, ignore stored digests", RT_FLAG_SWITCH,
      AT(check_data), TRAIN, 0, 0},
@@ -56,7 +61,7 @@ const RtFlag rt_flag_table[] = {
      AT(eval_every), TRAIN, 1, ENDLESS},
     {RT_GROUP_DATA, "eval-sequences", "N",
      "evaluate the first N sequences only (default: all)", RT_FLAG_COUNT,
-     AT(eval_sequences), TRAIN, 1, ENDLESS},
+     AT(eval_sequences), TRAIN | EVAL, 1, ENDLESS},
 
     /* ---- schedule ---------------------------------------------------------------- */
     {RT_GROUP_SCHEDULE, "steps", "N", "stop after N steps (default: the schedule's)",
@@ -67,7 +72,11 @@ const RtFlag rt_flag_table[] = {
     {RT_GROUP_SCHEDULE, "stop-after", "DURATION",
      "save and exit with 75 before this time has passed: 3600, 90m, 11h30m", RT_FLAG_TIME,
      AT(stop_seconds), TRAIN, 1e-3, 1e9},
-    {RT_GROUP_SCHEDULE, "init", "DIR", "start from the weights of a Hugging Face folder",
+    {RT_GROUP_SCHEDULE, "patience", "N",
+     "with --eval-every: end after N evaluations in a row without a lower loss",
+     RT_FLAG_COUNT, AT(patience), TRAIN, 1, ENDLESS},
+    {RT_GROUP_SCHEDULE, "init", "DIR",
+     "start from the weights of a Hugging Face folder, a step's, or a run's newest",
      RT_FLAG_DIR, AT(init), TRAIN, 0, 0},
 
     /* ---- checkpoints ------------------------------------------------------------- */
@@ -75,10 +84,14 @@ const RtFlag rt_flag_table[] = {
      "write checkpoints there: after the last step, on signals", RT_FLAG_DIR,
      AT(checkpoint), TRAIN, 0, 0},
     {RT_GROUP_CHECKPOINTS, "checkpoint", "DIR",
-     "weights of the newest intact checkpoint there", RT_FLAG_DIR, AT(checkpoint), SAMPLE,
-     0, 0},
-    {RT_GROUP_CHECKPOINTS, "init", "DIR", "weights of a Hugging Face folder", RT_FLAG_DIR,
-     AT(init), SAMPLE, 0, 0},
+     "weights of the newest intact checkpoint in a run's folder, or of a step's folder",
+     RT_FLAG_DIR, AT(checkpoint), SAMPLE | EVAL, 0, 0},
+    {RT_GROUP_CHECKPOINTS, "best", NULL,
+     "take the step with the lowest loss in a run's folder, not the newest",
+     RT_FLAG_SWITCH, AT(best), SAMPLE | EVAL, 0, 0},
+    {RT_GROUP_CHECKPOINTS, "init", "DIR",
+     "weights of a Hugging Face folder, a step's, or a run's newest", RT_FLAG_DIR,
+     AT(init), SAMPLE | EVAL, 0, 0},
     {RT_GROUP_CHECKPOINTS, "checkpoint-every", "N", "write a checkpoint every N steps",
      RT_FLAG_COUNT, AT(checkpoint_every), TRAIN, 1, ENDLESS},
     {RT_GROUP_CHECKPOINTS, "checkpoint-seconds", "N",
@@ -90,6 +103,10 @@ const RtFlag rt_flag_table[] = {
     {RT_GROUP_CHECKPOINTS, "keep-every", "N",
      "with --keep: also keep those of every N steps", RT_FLAG_COUNT, AT(keep_every),
      TRAIN, 1, ENDLESS},
+    {RT_GROUP_CHECKPOINTS, "keep-best", NULL,
+     "with --eval: save each step with the lowest loss so far, and keep the last such "
+     "one",
+     RT_FLAG_SWITCH, AT(keep_best), TRAIN, 0, 0},
     {RT_GROUP_CHECKPOINTS, "keep-going", NULL,
      "continue when a checkpoint cannot be written", RT_FLAG_SWITCH, AT(keep_going),
      TRAIN, 0, 0},
@@ -132,27 +149,30 @@ const RtFlag rt_flag_table[] = {
      AT(numerics_hash), TRAIN, 0, 0},
     {RT_GROUP_OUTPUT, "peak-tflops", "X", "peak of one rank's cores, for the MFU",
      RT_FLAG_REAL, AT(peak_tflops), TRAIN, 1e-9, 1e9},
-    {RT_GROUP_OUTPUT, "json", NULL, "print JSON", RT_FLAG_SWITCH, AT(json), VERIFY | LS,
-     0, 0},
+    {RT_GROUP_OUTPUT, "json", NULL, "print JSON", RT_FLAG_SWITCH, AT(json),
+     EVAL | VERIFY | LS, 0, 0},
 
     /* ---- launch ------------------------------------------------------------------ */
     {RT_GROUP_LAUNCH, "threads", "T",
      "threads of each rank (default: OMP_NUM_THREADS, or cores / ranks)", RT_FLAG_COUNT,
-     AT(threads), TRAIN | SAMPLE, 1, 1024},
+     AT(threads), TRAIN | SAMPLE | EVAL, 1, 1024},
     {RT_GROUP_LAUNCH, "threads", "T", "threads that read (default: one per core)",
      RT_FLAG_COUNT, AT(threads), VERIFY, 1, 1024},
+    {RT_GROUP_LAUNCH, "dry-run", NULL,
+     "check data, memory, disk, checkpoints, files and the launch; train nothing",
+     RT_FLAG_SWITCH, AT(dry_run), TRAIN, 0, 0},
     {RT_GROUP_LAUNCH, "deadline", "SECONDS",
      "end the job when a rank makes no progress for longer", RT_FLAG_REAL,
-     AT(deadline_seconds), TRAIN | SAMPLE, 0.01, 1e9},
+     AT(deadline_seconds), TRAIN | SAMPLE | EVAL, 0.01, 1e9},
     {RT_GROUP_LAUNCH, "local", NULL, "start the ranks here, even under a launcher",
-     RT_FLAG_SWITCH, AT(local), TRAIN | SAMPLE, 0, 0},
+     RT_FLAG_SWITCH, AT(local), TRAIN | SAMPLE | EVAL, 0, 0},
     {RT_GROUP_LAUNCH, "secret", "FILE",
      "under a launcher: file with the job's shared secret, readable only by you "
      "(default: FSDPGEN_SECRET)",
-     RT_FLAG_FILE, AT(secret), TRAIN | SAMPLE, 0, 0},
+     RT_FLAG_FILE, AT(secret), TRAIN | SAMPLE | EVAL, 0, 0},
     {RT_GROUP_LAUNCH, "guard", NULL,
      "inaccessible pages around the arena (or RT_GUARD=1)", RT_FLAG_SWITCH, AT(guard),
-     TRAIN | SAMPLE, 0, 0},
+     TRAIN | SAMPLE | EVAL, 0, 0},
 
     /* ---- sampling ---------------------------------------------------------------- */
     {RT_GROUP_SAMPLING, "prompt", "TEXT", "text to continue, or token ids", RT_FLAG_TEXT,
@@ -167,6 +187,9 @@ const RtFlag rt_flag_table[] = {
     {RT_GROUP_SAMPLING, "top-p", "P",
      "sample among the likeliest tokens of total probability P", RT_FLAG_REAL, AT(top_p),
      SAMPLE, 1e-9, 1},
+    {RT_GROUP_SAMPLING, "stop", "ID[,ID...]",
+     "end before one of these ids, or none (default: the model's eos_token_id)",
+     RT_FLAG_NAME, AT(stop), SAMPLE, 0, 0},
     {RT_GROUP_SAMPLING, "seed", "S", "seed of the samples", RT_FLAG_COUNT, AT(seed),
      SAMPLE, 0, ENDLESS},
 
@@ -182,13 +205,13 @@ const RtFlag rt_flag_table[] = {
      AT(profile), TRAIN, 0, 0},
     {RT_GROUP_GPU, "kernels", "FILE",
      "file of algorithms (default: kernels.wis beside the trainer)", RT_FLAG_FILE,
-     AT(kernels), TRAIN | SAMPLE, 0, 0},
+     AT(kernels), TRAIN | SAMPLE | EVAL, 0, 0},
     {RT_GROUP_GPUS, "loopback", NULL,
      "ranks share GPUs and exchange through host memory, slowly", RT_FLAG_SWITCH,
-     AT(loopback), TRAIN | SAMPLE, 0, 0},
+     AT(loopback), TRAIN | SAMPLE | EVAL, 0, 0},
     {RT_GROUP_GPUS, "meet", "HOST:PORT",
      "where ranks on several machines meet (default: the launcher's MASTER_ADDR, "
      "MASTER_PORT)",
-     RT_FLAG_NAME, AT(meet), TRAIN | SAMPLE, 0, 0},
+     RT_FLAG_NAME, AT(meet), TRAIN | SAMPLE | EVAL, 0, 0},
 };
 const int rt_flag_count = sizeof rt_flag_table / sizeof *rt_flag_table;

@@ -76,10 +76,10 @@ int rt_flags_parse(RtFlags *f, const RtTrainer *t, int argc, char **argv);
 /* Of the names, the one that somebody who wrote the first so many bytes of word may have
  * meant; NULL: none is near. */
 const char *rt_near(const char *word, size_t bytes, const char *const *names, int n);
-/* Where words for a person go: stdout, or where that holds tokens, stderr. */
+/* Where words for a person go: stdout, or where that holds a command's result, stderr. */
 static inline FILE *rt_words(const Rt *rt)
 {
-    return rt->state->flags.command == RT_SAMPLE ? stderr : stdout;
+    return rt->state->flags.command == RT_TRAIN ? stdout : stderr;
 }
 
 /* Numbers of the signals that ask a job to end; how many. With checkpoints they end the

@@ -23,7 +23,9 @@ int rt_stdout_close(int code);
 
 /* Of the first rank, before anything is computed: may --log, --stats and their like be
  * written where the flags say? The run ends where one may not. */
-void rt_outputs_check(const Rt *rt);
+void rt_outputs_check(Rt *rt);
+/* Without a run: tells of each that may not. How many flags name one. */
+int rt_outputs_try(const RtFlags *f, void (*tell)(void *ctx, const char *why), void *ctx);
 /* With --force either: nothing that the run reads is written over. Of what the flags name;
  * of a file that --FLAG reads. */
 void rt_outputs_spare(const Rt *rt);

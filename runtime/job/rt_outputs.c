@@ -67,6 +67,12 @@ static _Noreturn void refuse(const Rt *rt, const Named *n, const char *why)
     rt_fail(rt, RT_EXIT_ERROR, "--%s %.*s: %s", n->flag, 500, n->path, why);
 }
 
+static bool wrong(const Named *n, const char *why, char *error)
+{
+    snprintf(error, RT_ERROR_BYTES, "--%s %.*s: %s", n->flag, 500, n->path, why);
+    return false;
+}
+
 /* A regular file that stdout or stderr goes to: lines and file would write over each
  * other. */
 static bool is_stream(const struct stat *s)
@@ -107,49 +113,45 @@ static bool follow(const char *path, char to[PATH_MAX])
 }
 
 /* Can a file be made beside it? */
-static void check_folder(const Rt *rt, const Named *n)
+static bool check_folder(const Named *n, char *error)
 {
     char folder[PATH_MAX];
     if (!follow(n->path, folder))
-        refuse(rt, n, strerror(errno));
+        return wrong(n, strerror(errno), error);
     char *slash = strrchr(folder, '/');
     if (slash == NULL)
         strcpy(folder, ".");
     else
         slash[slash == folder] = '\0';
-    if (access(folder, W_OK | X_OK) != 0)
-        refuse(rt, n, strerror(errno));
+    return access(folder, W_OK | X_OK) == 0 || wrong(n, strerror(errno), error);
 }
 
-static void check_one(const Rt *rt, const Named *n)
+static bool check_one(const RtFlags *f, const Named *n, char *error)
 {
     struct stat s;
     bool read_it = true;
     if (stat(n->path, &s) != 0) {
         if (errno != ENOENT || strlen(n->path) >= PATH_MAX)
-            refuse(rt, n, strerror(errno != ENOENT ? errno : ENAMETOOLONG));
-        check_folder(rt, n);
-        return;
+            return wrong(n, strerror(errno != ENOENT ? errno : ENAMETOOLONG), error);
+        return check_folder(n, error);
     }
     if (S_ISDIR(s.st_mode))
-        refuse(rt, n, strerror(EISDIR));
+        return wrong(n, strerror(EISDIR), error);
     if (!S_ISREG(s.st_mode))
-        return;
+        return true;
     if (is_stream(&s))
-        refuse(rt, n, "stdout or stderr goes there: name another file");
-    if (!rt->state->flags.force && s.st_size > 0 &&
-        !is_ours(n->path, n->begins, &read_it)) {
+        return wrong(n, "stdout or stderr goes there: name another file", error);
+    if (!f->force && s.st_size > 0 && !is_ours(n->path, n->begins, &read_it)) {
         char why[160];
         snprintf(why, sizeof why,
                  "the file is there and does not begin as what --%s writes: name another "
                  "one, or replace it with --force",
                  n->flag);
-        refuse(rt, n, why);
+        return wrong(n, why, error);
     }
     if (!read_it || access(n->path, W_OK) != 0)
-        refuse(rt, n, strerror(errno));
-    if (n->whole)
-        check_folder(rt, n);
+        return wrong(n, strerror(errno), error);
+    return !n->whole || check_folder(n, error);
 }
 
 /* The folder that a name is in; its last word. */
@@ -228,21 +230,43 @@ static void name_all(const RtFlags *f, Named *named)
     memcpy(named, all, sizeof all);
 }
 
-void rt_outputs_check(const Rt *rt)
+static bool check_named(const RtFlags *f, const Named *named, int i, char *error)
+{
+    for (int k = 0; k < i; k++) {
+        if (named[k].path != NULL && same_file(named[i].path, named[k].path)) {
+            char why[64];
+            snprintf(why, sizeof why, "--%s names the same file", named[k].flag);
+            return wrong(&named[i], why, error);
+        }
+    }
+    return check_one(f, &named[i], error);
+}
+
+int rt_outputs_try(const RtFlags *f, void (*tell)(void *ctx, const char *why), void *ctx)
 {
     Named named[N_NAMED];
-    name_all(&rt->state->flags, named);
+    char error[RT_ERROR_BYTES];
+    int n = 0;
+    name_all(f, named);
     for (int i = 0; i < N_NAMED; i++) {
-        for (int k = 0; k < i && named[i].path != NULL; k++) {
-            if (named[k].path != NULL && same_file(named[i].path, named[k].path)) {
-                char why[64];
-                snprintf(why, sizeof why, "--%s names the same file", named[k].flag);
-                refuse(rt, &named[i], why);
-            }
-        }
-        if (named[i].path != NULL)
-            check_one(rt, &named[i]);
+        if (named[i].path == NULL)
+            continue;
+        n++;
+        if (!check_named(f, named, i, error))
+            tell(ctx, error);
     }
+    return n;
+}
+
+/* The first one ends the run. */
+static void fail(void *ctx, const char *why)
+{
+    rt_fail(ctx, RT_EXIT_ERROR, "%s", why);
+}
+
+void rt_outputs_check(Rt *rt)
+{
+    rt_outputs_try(&rt->state->flags, fail, rt);
 }
 
 void rt_outputs_spare(const Rt *rt)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
 /* rt_sample.c: `trainer sample`: the model goes on from a prompt. In: a checkpoint's
- * weights or a Hugging Face folder's, the prompt. Out: tokens on stdout.
+ * weights or a Hugging Face folder's, the prompt. Out: tokens on stdout, up to an id that
+ * ends a text, which is not printed.
  *
  * Every token is a whole forward of one micro-batch over the last `seq` tokens: there is
  * no cache of keys and values. All ranks compute the same sequence and draw the same
@@ -20,12 +21,6 @@
 
 /* ---- the prompt ------------------------------------------------------------------ */
 
-/* A model of bytes: text is its tokens. */
-static bool is_text(const RtTrainer *t)
-{
-    return t->vocab <= 256;
-}
-
 __attribute__((format(printf, 2, 3))) static int64_t wrong(char *error, const char *fmt,
                                                            ...)
 {
@@ -44,7 +39,7 @@ static int64_t read_prompt(const RtTrainer *t, const char *prompt, int32_t *ids,
     int64_t n = 0;
     for (const char *p = prompt; *p != '\0';) {
         long long id = (unsigned char)*p;
-        if (is_text(t)) {
+        if (rt_is_of_bytes(t)) {
             p++;
         } else {
             char *end;
@@ -78,6 +73,36 @@ static int64_t read_prompt(const RtTrainer *t, const char *prompt, int32_t *ids,
     return n;
 }
 
+/* --stop's ids, with commas between them, or `none`. Returns how many; -1: error says
+ * why not. */
+static int64_t read_stops(const RtTrainer *t, const char *text, int64_t *ids, char *error)
+{
+    int64_t n = 0;
+    if (strcmp(text, "none") == 0)
+        return 0;
+    for (const char *p = text;; p++) {
+        char *end;
+        errno = 0;
+        const long long id = strtoll(p, &end, 10);
+        if (end == p || errno != 0 || (*end != ',' && *end != '\0')) {
+            return wrong(error,
+                         "--stop: `%s` is no list of ids: write --stop 2, --stop 2,7 "
+                         "or --stop none",
+                         text);
+        }
+        if (id < 0 || id >= t->vocab) {
+            return wrong(error, "--stop: token %lld is not one of the model's %lld ids",
+                         id, (long long)t->vocab);
+        }
+        if (n == RT_MAX_STOPS)
+            return wrong(error, "--stop: more than %d ids", (int)RT_MAX_STOPS);
+        ids[n++] = id;
+        p = end;
+        if (*p == '\0')
+            return n;
+    }
+}
+
 bool rt_sample_check(const RtTrainer *t, const RtFlags *f, char *error)
 {
     if (t->evaluate == NULL) {
@@ -86,7 +111,9 @@ bool rt_sample_check(const RtTrainer *t, const RtFlags *f, char *error)
                  "op.lua");
         return false;
     }
-    return read_prompt(t, f->prompt, NULL, error) > 0;
+    int64_t stops[RT_MAX_STOPS];
+    return read_prompt(t, f->prompt, NULL, error) > 0 &&
+           (f->stop == NULL || read_stops(t, f->stop, stops, error) >= 0);
 }
 
 /* ---- one token ------------------------------------------------------------------- */
@@ -196,12 +223,29 @@ static void print_tokens(const Rt *rt, const int32_t *ids, int64_t n, bool first
     if (rt->rank != 0)
         return;
     for (int64_t i = 0; i < n; i++)
-        if (is_text(rt->trainer))
+        if (rt_is_of_bytes(rt->trainer))
             putchar((int)ids[i]);
         else
             printf(first && i == 0 ? "%d" : " %d", (int)ids[i]);
     if (fflush(stdout) != 0 || ferror(stdout))
         rt_fail(rt, RT_EXIT_ERROR, "stdout cannot be written: %s", strerror(errno));
+}
+
+/* It ends a text: as --stop says, or the folder that the weights come from. */
+static bool is_stop(const RtState *st, int32_t id)
+{
+    for (int i = 0; i < st->n_stops; i++)
+        if (st->stop[i] == id)
+            return true;
+    return false;
+}
+
+static void say_stopped(const Rt *rt, int32_t id, int64_t tokens)
+{
+    if (rt->rank == 0) {
+        rt_say("trainer: stopped by id %d, after %lld of %lld tokens", (int)id,
+               (long long)tokens, (long long)rt->state->flags.sample_tokens);
+    }
 }
 
 void rt_sample(Rt *rt)
@@ -218,10 +262,16 @@ void rt_sample(Rt *rt)
     if (ids == NULL || logits == NULL || all == NULL)
         rt_fail(rt, RT_EXIT_ERROR, "sample: out of memory");
     n = read_prompt(t, f->prompt, ids, error);
+    if (f->stop != NULL)
+        rt->state->n_stops = (int)read_stops(t, f->stop, rt->state->stop, error);
     print_tokens(rt, ids, n, true);
     for (int64_t k = 0; k < f->sample_tokens; k++, n++) {
         forward(rt, ids, n, logits);
         ids[n] = choose(rt, logits, all, k);
+        if (is_stop(rt->state, ids[n])) {
+            say_stopped(rt, ids[n], k);
+            break;
+        }
         print_tokens(rt, ids + n, 1, false);
     }
     if (rt->rank == 0 && (putchar('\n') == EOF || fflush(stdout) != 0))

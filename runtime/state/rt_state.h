@@ -64,11 +64,17 @@ void rt_store(RtDtype d, char *base, int64_t i, double x, bool rest);
 uint64_t rt_weights_hash(Rt *rt); /* collective */
 void rt_debug_gradients(Rt *rt, const char *path); /* collective */
 
-/* ---- rt_sample.c, rt_log.c ------------------------------------------------------- */
+/* ---- rt_sample.c, rt_evaluated.c, rt_log.c --------------------------------------- */
 
 /* False, and why: what the flags ask for cannot be. */
 bool rt_sample_check(const RtTrainer *t, const RtFlags *f, char *error);
 void rt_sample(Rt *rt); /* collective */
+/* A model of bytes: text is its tokens. */
+static inline bool rt_is_of_bytes(const RtTrainer *t)
+{
+    return t->vocab <= 256;
+}
+void rt_evaluated(Rt *rt); /* collective: `trainer eval` */
 void rt_log_start(Rt *rt);
 void rt_log_step(Rt *rt, double seconds);
 void rt_log_eval(Rt *rt); /* of a run that computes no step */

@@ -155,7 +155,7 @@ wrong_folders() {
     check 'nothing was written there' test -z "$(find "$ck/step-00000002" -name 'step-*' -mindepth 1)"
     timeout 60 "$WORK/llama1/trainer" sample --prompt 5 --checkpoint "$ck/step-00000002" \
         >"$WORK/sample.out" 2>&1
-    check 'nor for sample' grep -q 'is a checkpoint itself' "$WORK/sample.out"
+    check 'but it is for sample' grep -q 'initial weights: .*/step-00000002, ' "$WORK/sample.out"
     timeout 60 "$WORK/llama1/trainer" sample --help >"$WORK/sample.out"
     check "sample's help is of sample" grep -q -- '--checkpoint DIR  *weights of the newest' \
         "$WORK/sample.out"
@@ -261,7 +261,7 @@ part interrupted:families interrupted
 part texts_of_others:families texts_of_others
 part escapes:families escapes
 part pipes:families pipes
-part wrong_folders:families wrong_folders
+part wrong_folders:families,first_checkpoint wrong_folders
 part wrong_weights:families wrong_weights
 part odd_filesystems:families odd_filesystems
 part configs:families configs

@@ -286,4 +286,5 @@ part refusals:families refusals
 . "$(dirname "$0")/samples.sh"
 . "$(dirname "$0")/data.sh"
 . "$(dirname "$0")/keys.sh"
+. "$(dirname "$0")/onward.sh"
 finish

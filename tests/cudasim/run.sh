@@ -295,6 +295,14 @@ evaluation() {
     check "evaluation: the training is that without" bash -c \
         "[ \"\$(grep ^weights '$one.eval.out')\" = \"\$(grep ^weights '$one.result')\" ]"
     check "evaluation: two ranks, equal bits" cmp "$one.hex" "$two.hex"
+    for dir in "$one" "$two"; do
+        timeout 90 "$dir/trainer" eval --checkpoint "$one.ck" --data "$held" --threads 1 --json \
+            >"$dir.evaluated" 2>>"$dir.log"
+        check "evaluation: trainer eval of ${dir##*/} has its bits" test \
+            "$(grep -o '"loss_hex": "[^"]*"' "$dir.evaluated")" = "$(tail -n 1 "$one.hex" | sed 's/eval_//')"
+    done
+    timeout 90 "$two/trainer" --dry-run --data "$data" --steps $STEPS --threads 1 >"$two.dry" 2>>"$two.log"
+    check "dry run: two ranks on two devices meet" grep -qE '^  launch +(ok|note) +2 ranks met' "$two.dry"
     check "evaluation: near the CPU's" near "$cpu.eval.jsonl" "$one.eval.jsonl" 1e-4 eval_loss
     check "sample: two ranks, equal tokens" cmp "$one.ids" "$two.ids"
     check "sample: the CPU's tokens" cmp "$cpu.ids" "$one.ids"

@@ -52,6 +52,14 @@ eval_batch() {
              $ARGV[1]); print $s x $ARGV[2], "a"' "$@" >"$1"
 }
 
+# evaluates_alike DIR CHECKPOINT FILE: `trainer eval` has the bits that --eval logged last, and its tokens
+evaluates_alike() {
+    "$1/trainer" eval --checkpoint "$2" --data "$3" --threads 1 --json 2>"$1.err" |
+        sed -n 's/.*"loss_hex": \("[^"]*"\).*"tokens": \([0-9]*\),.*/"eval_loss_hex": \1, "eval_tokens": \2/p' \
+            >"$1.evaluated"
+    eval_hex "$1.jsonl" | tail -n 1 | cmp - "$1.evaluated"
+}
+
 # Step 2 computes the loss of the weights that the evaluation after step 1 has seen; where
 # all sequences are equal the batches are, too.
 evaluate_is_training() {
@@ -62,8 +70,11 @@ evaluate_is_training() {
         "mesh.shard=2 dtypes.param=bf16 loss.label_smoothing=0.1" "fuse=false"; do
         k=$((k + 1))
         eval_trainer "batch$k" "seq=24 global_batch=16 $sets" || continue
+        rm -rf "$WORK/eval_batch.ck"
         check "evaluate ${sets:-defaults}: runs" train "$WORK/eval_batch$k" "$file" 2 --quiet \
-            --threads 1 --eval "$file" --eval-every 1
+            --threads 1 --eval "$file" --eval-every 1 --checkpoint "$WORK/eval_batch.ck"
+        check "evaluate ${sets:-defaults}: trainer eval has its bits" evaluates_alike "$WORK/eval_batch$k" \
+            "$WORK/eval_batch.ck" "$file"
         loss=$(sed -n '2s/.*"loss_hex": "\(0x[^"]*\)", "grad.*/\1/p' "$WORK/eval_batch$k.jsonl")
         eval=$(sed -n '1s/.*"eval_loss_hex": "\([^"]*\)".*/\1/p' "$WORK/eval_batch$k.jsonl")
         check "evaluate ${sets:-defaults}: the training's loss, $loss" test "$loss" = "$eval"
@@ -71,7 +82,11 @@ evaluate_is_training() {
     eval_trainer masked "seq=24 global_batch=24 loss.mask=true mesh.shard=2" || return
     eval_batch "$file" 24 24
     mask_where "$file" "t % 24 != 5 && t % 24 != 11"
-    train "$WORK/eval_masked" "$file" 2 --quiet --threads 1 --eval "$file" --eval-every 1
+    rm -rf "$WORK/eval_batch.ck"
+    train "$WORK/eval_masked" "$file" 2 --quiet --threads 1 --eval "$file" --eval-every 1 \
+        --checkpoint "$WORK/eval_batch.ck"
+    check "evaluate with masks: trainer eval has its bits" evaluates_alike "$WORK/eval_masked" \
+        "$WORK/eval_batch.ck" "$file"
     check "evaluate with masks: the training's loss" test \
         "$(sed -n '2s/.*, "loss_hex": "\([^"]*\)".*/\1/p' "$WORK/eval_masked.jsonl")" = \
         "$(sed -n '1s/.*"eval_loss_hex": "\([^"]*\)".*/\1/p' "$WORK/eval_masked.jsonl")"
@@ -85,6 +100,12 @@ evaluate_is_training() {
         check "evaluate without targets, $k steps: no loss" grep -q 'eval_loss:  *n/a' \
             "$WORK/eval_masked.out"
     done
+    "$WORK/eval_masked/trainer" eval --checkpoint "$WORK/eval_batch.ck" --data "$file.none" >"$WORK/eval_masked.out" 2>&1
+    check "trainer eval without targets: an error" grep -q 'eval: every target is masked' "$WORK/eval_masked.out"
+    head -c 500 "$data" >"$WORK/eval_bare.txt"
+    "$WORK/eval_masked/trainer" eval --checkpoint "$WORK/eval_batch.ck" --data "$WORK/eval_bare.txt" \
+        >"$WORK/eval_masked.out" 2>&1
+    check "trainer eval without masks: an error" test $? = 1 -a -n "$(grep 'eval_bare.txt.mask' "$WORK/eval_masked.out")"
     check "evaluate without targets: null in the log" grep -q '"eval_loss": null.*"eval_tokens": 0,' \
         "$WORK/eval_masked.jsonl"
 }

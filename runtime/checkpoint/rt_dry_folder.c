@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: MIT-0 */
+/* rt_dry_folder.c: of --dry-run, what --checkpoint, --resume and --init say. In: the
+ * folders. Out: rows of the table: may checkpoints be written there, which one would the
+ * run go on from, is there room on the disk for those to come, are initial weights there.
+ * The folder is read, never made, cleaned or kept locked. */
+#include "checkpoint/rt_dry.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+typedef struct Folder {
+    RtDry *d;
+    const char *dir;
+    char above[RT_PATH_BYTES]; /* it, or the nearest folder above it that there is */
+    int64_t *steps;
+    int n;
+    int64_t bytes; /* of a checkpoint */
+} Folder;
+
+static bool has(const char *folder, const char *name)
+{
+    char path[RT_PATH_BYTES + RT_NAME_BYTES];
+    return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path &&
+           access(path, F_OK) == 0;
+}
+
+/* ---- may checkpoints be written there? ------------------------------------------- */
+
+static void find_above(Folder *f)
+{
+    snprintf(f->above, sizeof f->above, "%s", f->dir);
+    while (access(f->above, F_OK) != 0 && errno == ENOENT) {
+        char *slash = strrchr(f->above, '/');
+        if (slash == NULL) {
+            strcpy(f->above, ".");
+            return;
+        }
+        slash[slash == f->above] = '\0'; /* of /NAME: / */
+    }
+}
+
+/* Another run's lock is seen by trying it. */
+static bool is_in_use(const char *dir)
+{
+    const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const bool used =
+        fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (fd >= 0)
+        close(fd);
+    return used;
+}
+
+/* False, and a row, when a run could not begin there. */
+static bool check_place(Folder *f)
+{
+    RtDry *d = f->d;
+    char path[RT_PATH_BYTES], error[RT_ERROR_BYTES];
+    struct stat s;
+    const char *why = NULL;
+    if (!rt_file_step_path(path, f->dir, ".trash-", d->flags->steps)) {
+        rt_dry_add(d, "checkpoints", RT_DRY_PROBLEM, "the folder's name is too long");
+        return false;
+    }
+    find_above(f);
+    const bool there = strcmp(f->above, f->dir) == 0;
+    if (!there && d->flags->must_resume)
+        why = "--resume=must, but there is no such folder; is its disk mounted?";
+    else if (stat(f->above, &s) != 0 || !S_ISDIR(s.st_mode))
+        why = strerror(ENOTDIR);
+    else if (access(f->above, W_OK | X_OK) != 0)
+        why = strerror(errno);
+    else if (there && has(f->dir, "MANIFEST"))
+        why = "it is a checkpoint itself: name the folder that it lies in";
+    else if (there && is_in_use(f->dir))
+        why = "another run writes its checkpoints there";
+    else if (there && (f->n = rt_file_steps(f->dir, &f->steps, error)) < 0)
+        why = error;
+    if (why != NULL)
+        rt_dry_add(d, "checkpoints", RT_DRY_PROBLEM, "%.300s: %.400s", f->dir, why);
+    return why == NULL;
+}
+
+/* ---- which one would it go on from? ---------------------------------------------- */
+
+/* The state of one that verifies; a row, where it is not this trainer's. */
+static bool read_state(Folder *f, const char *folder, int64_t step, RtTrainState *s)
+{
+    RtDry *d = f->d;
+    char why[RT_ERROR_BYTES] = "";
+    int64_t bytes = 0;
+    RtCheckpoint *c = d->rt.state->checkpoint;
+    if (!rt_folder_is_sound(d->flags, folder, why)) {
+        rt_dry_add(d, "resume", RT_DRY_NOTE, "step %lld is passed over: %.600s",
+                   (long long)step, why);
+        return false;
+    }
+    char *text = rt_load_small(&d->rt, folder, "train_state.json", &bytes);
+    const bool read = text != NULL && rt_state_read(s, text, bytes);
+    free(text);
+    if (!read) {
+        rt_dry_add(d, "resume", RT_DRY_NOTE, "step %lld is passed over: %.600s",
+                   (long long)step,
+                   c->error[0] != '\0' ? c->error : "train_state.json cannot be read");
+    }
+    return read;
+}
+
+static void check_state(Folder *f, const char *folder, const RtTrainState *s)
+{
+    RtDry *d = f->d;
+    char why[RT_ERROR_BYTES] = "";
+    d->step = s->step;
+    if (d->rt.state->tokens == NULL) {
+        rt_dry_add(
+            d, "resume", RT_DRY_NOTE,
+            "from %.300s, which is intact; without data it cannot be compared with "
+            "this run",
+            folder);
+    } else if (rt_resume_refuses(&d->rt, folder, s, why)) {
+        rt_dry_add(d, "resume", RT_DRY_PROBLEM, "%s", why);
+    } else {
+        rt_dry_add(d, "resume", RT_DRY_OK,
+                   "from %.300s: step %lld of %lld, every hash agrees", folder,
+                   (long long)s->step, (long long)d->flags->steps);
+    }
+}
+
+static void check_resume(Folder *f)
+{
+    RtDry *d = f->d;
+    char folder[RT_PATH_BYTES];
+    bool found = false;
+    for (int i = 0; i < f->n && !found; i++) {
+        RtTrainState s = {.step = -1};
+        rt_file_step_path(folder, f->dir, "", f->steps[i]);
+        found = read_state(f, folder, f->steps[i], &s);
+        if (found)
+            check_state(f, folder, &s);
+        rt_record_free(&s.data);
+        rt_record_free(&s.eval);
+    }
+    if (!found) {
+        rt_dry_add(d, "resume", RT_DRY_PROBLEM,
+                   "none of the %d checkpoints in %.300s is "
+                   "intact, and over existing ones no run starts at step 0",
+                   f->n, f->dir);
+    }
+}
+
+static void check_start(Folder *f)
+{
+    RtDry *d = f->d;
+    const RtFlags *flags = d->flags;
+    if (f->n > 0 && !flags->resume) {
+        rt_dry_add(d, "resume", RT_DRY_PROBLEM,
+                   "there are checkpoints in %.300s, the newest of step %lld: --resume "
+                   "goes on from it; a new run needs a new folder",
+                   f->dir, (long long)f->steps[0]);
+    } else if (f->n > 0) {
+        check_resume(f);
+    } else if (flags->must_resume) {
+        rt_dry_add(d, "resume", RT_DRY_PROBLEM,
+                   "--resume=must: there is no checkpoint in %.300s", f->dir);
+    } else {
+        rt_dry_add(d, "resume", RT_DRY_OK, "no checkpoint in %.300s yet: from step 0",
+                   f->dir);
+    }
+}
+
+/* ---- is there room for those to come? -------------------------------------------- */
+
+static void find_bytes(Folder *f)
+{
+    const RtTrainer *t = f->d->trainer;
+    const RtCheckpoint *c = f->d->rt.state->checkpoint;
+    char folder[RT_PATH_BYTES], ignored[RT_ERROR_BYTES];
+    RtManifest m;
+    enum { SMALL_BYTES = 65536 }; /* train_state.json, MANIFEST, the index */
+    f->bytes = SMALL_BYTES + (int64_t)strlen(t->numerics) +
+               rt_chunks_text_bytes(c->files, c->n_tensor_files);
+    for (int i = 0; i < c->n_files; i++)
+        f->bytes += c->files[i].bytes;
+    if (f->n == 0)
+        return;
+    rt_file_step_path(folder, f->dir, "", f->steps[0]);
+    if (rt_manifest_read(&m, folder, ignored) && rt_manifest_bytes(&m) > f->bytes)
+        f->bytes = rt_manifest_bytes(&m); /* with a tokenizer */
+    rt_manifest_free(&m);
+}
+
+/* Multiples of n in (from, to]. */
+static int64_t multiples(int64_t n, int64_t from, int64_t to)
+{
+    return n > 0 ? to / n - from / n : 0;
+}
+
+/* Checkpoints that the run adds to those that are there, at most at a time: with --keep
+ * an old one goes when the next is written. */
+static int64_t to_come(const Folder *f)
+{
+    const RtFlags *g = f->d->flags;
+    const int64_t from = f->d->step, to = g->steps;
+    int64_t n = multiples(g->checkpoint_every, from, to);
+    n += g->checkpoint_every == 0 || to % g->checkpoint_every != 0; /* the last step */
+    n += g->keep_best ? multiples(g->eval_every, from, to) : 0;
+    if (g->keep == 0)
+        return n;
+    const int64_t most = g->keep + 1 + g->keep_best + multiples(g->keep_every, from, to);
+    const int64_t more = most > f->n ? most - f->n : 1;
+    return n < more ? n : more;
+}
+
+static void check_disk(Folder *f)
+{
+    RtDry *d = f->d;
+    struct statvfs v;
+    if (d->flags->steps <= d->step)
+        return; /* nothing will be written */
+    find_bytes(f);
+    const int64_t n = to_come(f);
+    const double need = (double)n * (double)f->bytes, mib = 1048576;
+    if (statvfs(f->above, &v) != 0) {
+        rt_dry_add(d, "disk", RT_DRY_NOTE, "%.300s: %s: its room is not known", f->above,
+                   strerror(errno));
+        return;
+    }
+    const double free_bytes = (double)v.f_bavail * (double)v.f_frsize;
+    rt_dry_add(d, "disk", need > free_bytes ? RT_DRY_PROBLEM : RT_DRY_OK,
+               "a checkpoint takes %.2f MiB, %lld more at a time %.2f MiB; %.2f MiB are "
+               "free%s%s",
+               (double)f->bytes / mib, (long long)n, need / mib, free_bytes / mib,
+               d->flags->checkpoint_seconds > 0 && d->flags->keep == 0
+                   ? "; --checkpoint-seconds may write more"
+                   : "",
+               need > free_bytes ? ": --keep K removes old ones" : "");
+}
+
+/* ---- initial weights ------------------------------------------------------------- */
+
+static void check_init(RtDry *d)
+{
+    const char *dir = d->flags->init;
+    char folder[RT_PATH_BYTES], why[RT_ERROR_BYTES] = "";
+    int64_t *steps = NULL;
+    if (has(dir, "model.safetensors") || has(dir, "model.safetensors.index.json")) {
+        rt_dry_add(d, "initial weights", RT_DRY_OK, "%.400s", dir);
+        return;
+    }
+    const int n = rt_file_steps(dir, &steps, why);
+    bool found = false;
+    for (int i = 0; i < n && !found; i++) {
+        found = rt_file_step_path(folder, dir, "", steps[i]) &&
+                rt_folder_is_sound(d->flags, folder, why);
+    }
+    free(steps);
+    if (found) {
+        rt_dry_add(d, "initial weights", RT_DRY_OK,
+                   "%.300s, the newest intact one of %.300s", folder, dir);
+    } else {
+        rt_dry_add(d, "initial weights", RT_DRY_PROBLEM, "%.300s: %.400s", dir,
+                   n == 0 ? "it has neither model.safetensors nor "
+                            "model.safetensors.index.json, nor checkpoints step-..."
+                          : why);
+    }
+}
+
+void rt_dry_folder(RtDry *d)
+{
+    Folder f = {.d = d, .dir = d->flags->checkpoint};
+    if (f.dir != NULL) {
+        d->rt.state->checkpoint = rt_checkpoint_open(&d->rt, f.dir);
+        if (check_place(&f)) {
+            check_start(&f);
+            check_disk(&f);
+        }
+        free(f.steps);
+    }
+    if (d->flags->init != NULL && d->step == 0)
+        check_init(d);
+}
