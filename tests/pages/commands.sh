@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by run.sh. Commands of pages that do not run here at least parse, name files that exist and
 # have flags that exist; every flag that exists has its place in docs/.
-trainer_flags=$(sed -n 's/^ *{RT_GROUP_[A-Z]*, "\([a-z-]*\)", .*/--\1/p' "$ROOT/runtime/job/rt_flags_table.c" | sort -u)
+trainer_flags=$("$FSDPGEN" docs trainer-options | grep -oE -- "\`--[a-z][a-z-]+" | tr -d "\`" | sort -u)
 generator_flags=$({ "$FSDPGEN" --help; "$FSDPGEN" docs options; } | grep -oE -- '--[a-z][a-z-]+' |
     sort -u)
 at_least "flags of the trainer" "$(echo "$trainer_flags" | wc -l)" 40
